@@ -203,6 +203,14 @@ void session_reply_result(struct session *session, uint32_t type, uint32_t cooki
 /* May it change something? Refuses the request if not. */
 bool session_may_change(struct session *session, uint32_t type, uint32_t cookie);
 
+/*
+ * The request that is being handled, kept in session->waiting, needs what a thread of closers.h is
+ * making: nothing more is read until session_resume(), after which @resume handles the request in
+ * the session's share of the reactor's time, if the session goes on.
+ */
+void session_suspend(struct session *session, void (*resume)(struct session *session));
+void session_resume(struct session *session);
+
 /* A job was given to the setup thread, or came back from it. */
 void session_job_started(struct session *session);
 void session_job_done(struct session *session);
@@ -253,7 +261,9 @@ void session_stats_leave(struct session *session);
  * for an administrator's session, the figures of server_describe(). Other members of *ret are 0.
  */
 void session_describe(const struct session *session, struct rbk_stats_broker *ret);
-/* Gives the tenant its page, if it has none and there is room. Return: 0; ACCOUNT_E_QUOTA; errno.
+/*
+ * Has the tenant's page made, if there is none and there is room; the tenant gets it a moment
+ * later. Return: 0; ACCOUNT_E_QUOTA; negative errno.
  */
 int session_stats_want(struct session *session);
 /* A plan begins to be counted, and ends; it may not have begun. */

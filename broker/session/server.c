@@ -123,7 +123,7 @@ void server_end_sessions(struct server *server, const char *reason)
 	list_for_each (node, &server->sessions)
 		session_end(container_of(node, struct session, link), false, reason);
 	/* The timer wakes the loop, which looks again: threads that are stuck do not wake it. */
-	if (server->n_sessions > 0)
+	if (server->n_sessions > 0 || closers_n_jobs(server->closers) > 0)
 		loop_timer_arm(server->end_timer, end_look_ns);
 }
 
@@ -133,7 +133,7 @@ static void on_end_timer(void *data)
 
 bool server_is_empty(const struct server *server)
 {
-	if (server->n_sessions == 0)
+	if (server->n_sessions == 0 && closers_n_jobs(server->closers) == 0)
 		return true;
 	if (!closers_is_stuck(server->closers))
 		return false;
@@ -214,8 +214,8 @@ struct server *server_free(struct server *server)
 	listener_unlock(&server->admins);
 	loop_timer_free(server->end_timer);
 	greet_deinit(server);
-	holds_deinit(server);
 	closers_free(server->closers);
+	holds_deinit(server);
 	discards_deinit(server);
 	owners_deinit(server);
 	server_stats_deinit(server);

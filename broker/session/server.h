@@ -227,8 +227,8 @@ uint32_t server_max_newcomers(void);
 /* Starts the end of every session; server_is_empty() tells when they are gone. */
 void server_end_sessions(struct server *server, const char *reason);
 /*
- * Are no sessions left? Or none but those that wait for descriptors of clients, while closing one
- * of these takes long: see server_n_discards().
+ * Are no sessions left, and nothing that threads have still to close? Or no sessions but those that
+ * wait for descriptors of clients, while closing one of these takes long: see server_n_discards().
  */
 bool server_is_empty(const struct server *server);
 

@@ -34,13 +34,25 @@ enum {
 /* Asking for sums takes time for each session; this bounds the part of it. */
 static const uint64_t sum_age_ns = 100000000;
 
+/* Memory of a tenant's page, which a thread of closers.h makes and, in the end, unmaps. */
+struct tenant_page {
+	struct closers_job job;
+	struct server *server;
+	struct stats_user *user; /* NULL: its last session has ended */
+	struct charge charges[4];
+	struct hold *hold;
+	struct stats_page page;   /* until it is made */
+	struct list_node waiters; /* sessions with a request that waits until then */
+	int result;
+	bool is_made;
+};
+
 /* A tenant that has sessions. */
 struct stats_user {
 	struct list_node link; /* in server->stats_users */
 	struct stats_tenant *stats;
 	uint32_t n_sessions;
-	struct charge charges[4]; /* of its page */
-	struct hold *hold;        /* likewise; NULL: it has none */
+	struct tenant_page *page; /* NULL: it has none, nor is one made */
 	/* last sums of session_describe(), and their time in ns; 0: none yet */
 	struct rbk_stats_broker sums;
 	uint64_t summed_at_ns;
@@ -115,6 +127,17 @@ void server_know_tenants(struct server *server)
 
 /* --- Sessions --- */
 
+static struct stats_user *find_user(struct server *server, uint32_t number)
+{
+	list_for_each (node, &server->stats_users[number % SERVER_STATS_USERS]) {
+		struct stats_user *user = container_of(node, struct stats_user, link);
+
+		if (user->stats->own.number == number)
+			return user;
+	}
+	return NULL;
+}
+
 int session_stats_join(struct session *session)
 {
 	struct server *server = session->server;
@@ -128,11 +151,9 @@ int session_stats_join(struct session *session)
 		return 0;
 	}
 	number = session->tenant->number;
-	list_for_each (node, &server->stats_users[number % SERVER_STATS_USERS]) {
-		user = container_of(node, struct stats_user, link);
-		if (user->stats->own.number == number)
-			goto found;
-	}
+	user = find_user(server, number);
+	if (user)
+		goto found;
 	user = calloc(1, sizeof(*user));
 	if (!user)
 		return error_origin(-ENOMEM);
@@ -189,20 +210,68 @@ static uint64_t n_completed(const struct session *session)
 	return n;
 }
 
-/* Clients may keep its memory, which stays charged until they do no more. */
-static void page_leave(struct stats_user *user)
+static void page_unmake_run(struct closers_job *job)
 {
-	if (user->hold)
-		hold_leave_files(steal_ptr(user->hold),
-				 (struct charge *[]){&user->charges[0], &user->charges[3], NULL});
-	stats_tenant_unmap(user->stats, now_ns());
-	uncharge(user->charges);
+	stats_page_free(&container_of(job, struct tenant_page, job)->page);
+}
+
+static void page_unmake_done(struct closers_job *job)
+{
+	struct tenant_page *page = container_of(job, struct tenant_page, job);
+
+	uncharge(page->charges);
+	free(page);
+}
+
+/* Clients may keep its memory, which stays charged until they do no more. */
+static void page_leave(struct tenant_page *page)
+{
+	struct account *account = page->charges[1].account;
+
+	if (page->user)
+		page->user->page = NULL;
+	page->user = NULL;
+	if (page->hold)
+		hold_leave_files(steal_ptr(page->hold),
+				 (struct charge *[]){&page->charges[0], &page->charges[3], NULL});
+	page->job = (struct closers_job){.run = page_unmake_run, .done = page_unmake_done};
+	closers_submit(page->server->closers, account, &page->job);
+}
+
+static void page_make_run(struct closers_job *job)
+{
+	struct tenant_page *page = container_of(job, struct tenant_page, job);
+
+	page->result = stats_tenant_page_new(page->server->pages, &page->page);
+	if (page->result == 0)
+		page->result = hold_watch(page->hold, page->page.fd);
+}
+
+static void page_make_done(struct closers_job *job)
+{
+	struct tenant_page *page = container_of(job, struct tenant_page, job);
+
+	page->is_made = true;
+	list_for_each_safe (node, &page->waiters) {
+		struct session *session = container_of(node, struct session, page_wait);
+
+		list_remove(node);
+		session->page_result = page->result;
+		session_resume(session);
+	}
+	if (!page->user || page->result) {
+		page_leave(page);
+		return;
+	}
+	stats_tenant_map(page->user->stats, &page->page, now_ns());
+	page->page = (struct stats_page){.fd = -1};
 }
 
 void session_stats_leave(struct session *session)
 {
 	struct stats_user *user = session->stats_user;
 
+	list_remove(&session->page_wait);
 	stop_watching(session);
 	stats_session_deinit(&session->shown);
 	if (!user)
@@ -214,7 +283,12 @@ void session_stats_leave(struct session *session)
 	session->tenant_stats = NULL;
 	if (--user->n_sessions > 0)
 		return;
-	page_leave(user);
+	if (user->page && user->page->is_made) {
+		user->page->page = stats_tenant_unmap(user->stats, now_ns());
+		page_leave(user->page);
+	} else if (user->page) {
+		user->page->user = NULL;
+	}
 	list_remove(&user->link);
 	free(user);
 }
@@ -238,25 +312,34 @@ int session_stats_want(struct session *session)
 	struct account *account = session->tenant->account;
 	struct stats_user *user = session->stats_user;
 	uint64_t bytes = stats_tenant_page_bytes(session->server->pages);
+	struct tenant_page *page;
 	int r;
 
-	if (user->stats->page.header)
+	if (user->page)
 		return 0;
 	if (bytes > account_limit(account, ACCOUNT_HOST_BYTES) / PAGE_PART_OF_LIMIT)
 		return ACCOUNT_E_QUOTA;
-	r = charge_page(account, user->charges, bytes);
+	page = calloc(1, sizeof(*page));
+	if (!page)
+		return error_origin(-ENOMEM);
+	r = charge_page(account, page->charges, bytes);
 	if (r && holds_look(session->server, account))
-		r = charge_page(account, user->charges, bytes);
-	if (r)
+		r = charge_page(account, page->charges, bytes);
+	if (r == 0)
+		r = hold_new(session->server, 1, &page->hold);
+	if (r) {
+		uncharge(page->charges);
+		free(page);
 		return r;
-	r = hold_new(session->server, 1, &user->hold);
-	if (r == 0)
-		r = stats_tenant_map(user->stats, now_ns());
-	if (r == 0)
-		r = hold_watch(user->hold, user->stats->page.fd);
-	if (r)
-		page_leave(user);
-	return r;
+	}
+	page->server = session->server;
+	page->page.fd = -1;
+	list_init(&page->waiters);
+	page->user = user;
+	user->page = page;
+	page->job = (struct closers_job){.run = page_make_run, .done = page_make_done};
+	closers_submit(session->server->closers, account, &page->job);
+	return 0;
 }
 
 void session_stats_plan_added(struct session_plan *slot)
@@ -392,10 +475,26 @@ static void reply_root(struct session *session, const struct rbk_wire_stats_of *
 	reply_page(session, of, stats_root(server->pages), 0);
 }
 
+static int answer_page(struct session *session, const struct rbk_wire_stats_of *of, int r);
+
+/* The page that was waited for is there, or cannot be made, or nobody needs it any more. */
+static void resume_page(struct session *session)
+{
+	const struct rbk_wire_stats_of of = session->waiting.stats_of;
+
+	(void)answer_page(session, &of, session->page_result);
+}
+
 int session_stats_page(struct session *session, const struct rbk_wire_stats_of *of)
 {
+	return answer_page(session, of, 0);
+}
+
+/* @r is the result of making the tenant's page, if that was tried for this request. */
+static int answer_page(struct session *session, const struct rbk_wire_stats_of *of, int r)
+{
 	struct stats_tenant *tenant;
-	int r = 0;
+	struct stats_user *user;
 
 	if (find_tenant(session, of, &tenant))
 		return 0;
@@ -403,8 +502,15 @@ int session_stats_page(struct session *session, const struct rbk_wire_stats_of *
 		reply_root(session, of);
 		return 0;
 	}
-	if (tenant == session->tenant_stats)
+	if (r == 0 && tenant == session->tenant_stats)
 		r = session_stats_want(session);
+	user = find_user(session->server, tenant->own.number);
+	if (r == 0 && user && user->page && !user->page->is_made) {
+		session->waiting.stats_of = *of;
+		list_append(&user->page->waiters, &session->page_wait);
+		session_suspend(session, resume_page);
+		return 0;
+	}
 	if (tenant->page.header) {
 		reply_page(session, of, &tenant->page, tenant->own.number);
 		return 0;

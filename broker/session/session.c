@@ -173,8 +173,17 @@ static void run_read(struct turn_job *job)
 	const char *why = NULL;
 	int r;
 
-	if (session->is_receiving)
+	if (session->is_receiving || session->is_suspended)
 		return;
+	if (session->resume) {
+		void (*resume)(struct session *) = session->resume;
+
+		session->resume = NULL;
+		resume(session);
+		if (!session->is_ending)
+			session_queue(session, job);
+		return;
+	}
 	r = session_receive(session, &why);
 	if (session->is_ending)
 		return;
@@ -259,6 +268,19 @@ void session_submit(struct session *session, struct offload_job *job)
 	job->weight = session->tenant->weight;
 	job->tenant = session->tenant->number;
 	offload_submit(session->server->options.offload, job);
+}
+
+void session_suspend(struct session *session, void (*resume)(struct session *session))
+{
+	session->resume = resume;
+	session->is_suspended = true;
+}
+
+void session_resume(struct session *session)
+{
+	session->is_suspended = false;
+	if (!session->is_ending)
+		session_queue(session, &session->read_job);
 }
 
 void session_job_started(struct session *session)
@@ -463,6 +485,7 @@ int session_new(struct server *server, int fd, bool is_admin, struct session **r
 	list_init(&session->leases);
 	list_init(&session->lease_waits);
 	list_init(&session->silent);
+	list_init(&session->page_wait);
 	turn_job_init(&session->read_job, RBK_TURN_MESSAGES, run_read);
 	turn_job_init(&session->settle_job, RBK_TURN_ENDS, run_settle);
 

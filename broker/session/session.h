@@ -239,6 +239,14 @@ struct session {
 	int fd;
 	int receiving_fd;  /* the same, for the thread that receives a message with descriptors */
 	bool is_receiving; /* such a thread does: nothing is read here meanwhile */
+	/* Handles the request in waiting; NULL: none waits for a thread of closers.h. */
+	void (*resume)(struct session *session);
+	bool is_suspended; /* it does still: nothing is read here meanwhile */
+	union {
+		struct rbk_wire_stats_of stats_of;
+	} waiting;
+	struct list_node page_wait; /* for its tenant's page, see session-stats.c */
+	int page_result;            /* of making that */
 	struct loop_watch *watch;
 	uint32_t number; /* for log lines */
 	pid_t pid;       /* of the peer, from SO_PEERCRED */

@@ -130,8 +130,7 @@ static void header_init(const struct stats *stats, const struct stats_layout *la
 	memcpy(header->sections, layout->sections, sizeof(layout->sections));
 }
 
-int stats_page_new(const struct stats *stats, const struct stats_layout *layout, uint64_t now_ns,
-		   struct stats_page *ret)
+int stats_page_new(const struct stats_layout *layout, struct stats_page *ret)
 {
 	_cleanup_(close_fdp) int fd =
 		memfd_create("ringbroker-stats", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -147,17 +146,51 @@ int stats_page_new(const struct stats *stats, const struct stats_layout *layout,
 	map = mmap(NULL, layout->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (map == MAP_FAILED)
 		return error_origin(-errno);
-	header_init(stats, layout, now_ns, map);
 	if (fcntl(fd, F_ADD_SEALS,
 		  F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) < 0) {
 		r = error_origin(-errno);
 		munmap(map, layout->bytes);
 		return r;
 	}
-	*ret = (struct stats_page){.header = map, .fd = steal_fd(&fd)};
+	*ret = (struct stats_page){.header = map, .bytes = layout->bytes, .fd = steal_fd(&fd)};
 	for (uint64_t i = 0; i < layout->backed_bytes / PIECE_BYTES; i++)
 		ret->backed[i / 64] |= 1ull << i % 64;
 	return 0;
+}
+
+void stats_page_open(const struct stats *stats, const struct stats_layout *layout, uint64_t now_ns,
+		     const struct stats_page *page)
+{
+	header_init(stats, layout, now_ns, page->header);
+}
+
+void stats_page_close(const struct stats_page *page, uint64_t now_ns)
+{
+	struct rbk_stats_header *header = page->header;
+
+	if (!header)
+		return;
+	stats_store(&header->updated_at_ns, now_ns);
+	stats_add(&header->n_updates, 1);
+	/* Who sees the flag sees everything that was counted before. */
+	__atomic_store_n(&header->flags, RBK_STATS_CLOSED, __ATOMIC_RELEASE);
+}
+
+int stats_tenant_page_new(const struct stats *stats, struct stats_page *ret)
+{
+	struct stats_layout layout;
+
+	stats_layout_tenant(stats, &layout);
+	return stats_page_new(&layout, ret);
+}
+
+void stats_page_free(struct stats_page *page)
+{
+	if (!page->header)
+		return;
+	munmap(page->header, page->bytes);
+	page->header = NULL;
+	page->fd = close_fd(page->fd);
 }
 
 bool stats_page_back(struct stats_page *page, unsigned int section, uint32_t index)
@@ -177,21 +210,6 @@ bool stats_page_back(struct stats_page *page, unsigned int section, uint32_t ind
 		page->backed[i / 64] |= 1ull << i % 64;
 	}
 	return true;
-}
-
-void stats_page_free(struct stats_page *page, uint64_t now_ns)
-{
-	struct rbk_stats_header *header = page->header;
-
-	if (!header)
-		return;
-	stats_store(&header->updated_at_ns, now_ns);
-	stats_add(&header->n_updates, 1);
-	/* Who sees the flag sees everything that was counted before. */
-	__atomic_store_n(&header->flags, RBK_STATS_CLOSED, __ATOMIC_RELEASE);
-	munmap(header, header->page_bytes);
-	page->header = NULL;
-	page->fd = close_fd(page->fd);
 }
 
 void stats_page_touch(const struct stats *stats, const struct stats_page *page)

@@ -48,13 +48,15 @@ void stats_layout_tenant(const struct stats *stats, struct stats_layout *ret);
 void stats_layout_root(const struct stats *stats, struct stats_layout *ret);
 
 /*
- * A page of that layout with its header, its first backed_bytes allocated, mapped here and sealed
- * against everybody else's writing. Return: 0; -ENOMEM; other negative errno.
+ * A page of that layout without a header, its first backed_bytes allocated, mapped here and sealed
+ * against everybody else's writing. Any thread. Return: 0; -ENOMEM; other negative errno.
  */
-int stats_page_new(const struct stats *stats, const struct stats_layout *layout, uint64_t now_ns,
-		   struct stats_page *ret);
-/* Marks it closed and unmaps it. One that is not there is fine. */
-void stats_page_free(struct stats_page *page, uint64_t now_ns);
+int stats_page_new(const struct stats_layout *layout, struct stats_page *ret);
+/* Writes the header of a new page. */
+void stats_page_open(const struct stats *stats, const struct stats_layout *layout, uint64_t now_ns,
+		     const struct stats_page *page);
+/* Marks a page closed, for those who go on reading it. One that is not there is fine. */
+void stats_page_close(const struct stats_page *page, uint64_t now_ns);
 
 /*
  * Is there memory for a record, or can there be? It may be written if so; a store elsewhere would

@@ -80,7 +80,7 @@ struct stats *stats_free(struct stats *stats)
 		return NULL;
 	list_for_each_safe (node, &stats->tenants)
 		stats_tenant_free(container_of(node, struct stats_tenant, link));
-	stats_page_free(&stats->root, stats->updated_ns);
+	stats_root_unmap(stats, stats->updated_ns);
 	free(stats);
 	return NULL;
 }
@@ -148,7 +148,8 @@ struct stats_tenant *stats_tenant_free(struct stats_tenant *tenant)
 		return NULL;
 	assert(list_is_empty(&tenant->plans));
 	stats = tenant->stats;
-	stats_page_free(&tenant->page, stats->updated_ns);
+	stats_page_close(&tenant->page, stats->updated_ns);
+	stats_page_free(&tenant->page);
 	if (tenant->root_slot != STATS_NO_SLOT && stats->root.header &&
 	    root_back(stats, tenant->root_slot)) {
 		shown = stats_page_record(&stats->root, RBK_STATS_SECTION_TENANTS,
@@ -343,19 +344,16 @@ static void show_device(const struct stats *stats, const struct stats_page *page
 	stats_end(&shown->sequence);
 }
 
-int stats_tenant_map(struct stats_tenant *tenant, uint64_t now_ns)
+void stats_tenant_map(struct stats_tenant *tenant, const struct stats_page *page, uint64_t now_ns)
 {
 	const struct stats *stats = tenant->stats;
 	struct rbk_stats_tenant *totals;
 	struct stats_layout layout;
-	int r;
 
-	if (tenant->page.header)
-		return 0;
+	assert(!tenant->page.header);
+	tenant->page = *page;
 	stats_layout_tenant(stats, &layout);
-	r = stats_page_new(stats, &layout, now_ns, &tenant->page);
-	if (r)
-		return error_fold(r);
+	stats_page_open(stats, &layout, now_ns, &tenant->page);
 
 	for (uint32_t i = 0; i < stats->n_devices; i++)
 		show_device(stats, &tenant->page, i);
@@ -374,13 +372,15 @@ int stats_tenant_map(struct stats_tenant *tenant, uint64_t now_ns)
 		plan_take_slot(container_of(node, struct stats_plan, link));
 	stats_sessions_map(tenant);
 	stats_leases_map(tenant);
-	return 0;
 }
 
-void stats_tenant_unmap(struct stats_tenant *tenant, uint64_t now_ns)
+struct stats_page stats_tenant_unmap(struct stats_tenant *tenant, uint64_t now_ns)
 {
-	if (!tenant->page.header)
-		return;
+	const struct stats_page none = {.fd = -1};
+	struct stats_page page = tenant->page;
+
+	if (!page.header)
+		return none;
 	tenant_flush(tenant);
 	stats_sessions_unmap(tenant);
 	stats_leases_unmap(tenant);
@@ -396,7 +396,9 @@ void stats_tenant_unmap(struct stats_tenant *tenant, uint64_t now_ns)
 	tenant->log = &tenant->own_log;
 	tenant->log_mask = 0;
 	tenant->is_changed = true;
-	stats_page_free(&tenant->page, now_ns);
+	stats_page_close(&page, now_ns);
+	tenant->page = none;
+	return page;
 }
 
 /* The counts of a device, shown with what was last computed. */
@@ -428,9 +430,10 @@ int stats_root_map(struct stats *stats, uint64_t now_ns)
 	if (stats->root.header)
 		return 0;
 	stats_layout_root(stats, &layout);
-	r = stats_page_new(stats, &layout, now_ns, &stats->root);
+	r = stats_page_new(&layout, &stats->root);
 	if (r)
 		return error_fold(r);
+	stats_page_open(stats, &layout, now_ns, &stats->root);
 	stats_slots_show(stats);
 	for (uint32_t i = 0; i < stats->n_devices; i++)
 		update_device(stats, i);
@@ -442,7 +445,8 @@ int stats_root_map(struct stats *stats, uint64_t now_ns)
 
 void stats_root_unmap(struct stats *stats, uint64_t now_ns)
 {
-	stats_page_free(&stats->root, now_ns);
+	stats_page_close(&stats->root, now_ns);
+	stats_page_free(&stats->root);
 }
 
 void stats_update_root(struct stats *stats)

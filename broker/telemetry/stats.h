@@ -14,7 +14,8 @@
  * path sees no difference.
  *
  * Whoever makes a page has charged it first: this room knows nothing of accounts. Reactor thread
- * only. @now_ns is the broker's clock, clock_ticks_to_ns(clock_ticks()).
+ * only, but for what says otherwise. @now_ns is the broker's clock,
+ * clock_ticks_to_ns(clock_ticks()).
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -48,6 +49,7 @@ struct stats_device_counts {
 
 struct stats_page {
 	struct rbk_stats_header *header;     /* our mapping; NULL: there is none */
+	uint64_t bytes;                      /* of it */
 	int fd;                              /* for who is handed the page */
 	uint64_t backed[STATS_BACKED_WORDS]; /* pieces that have memory, see stats_page_back() */
 };
@@ -358,15 +360,28 @@ uint64_t stats_tenant_page_bytes(const struct stats *stats);
 uint64_t stats_root_page_bytes(const struct stats *stats);
 
 /*
- * Gives a tenant its page, which has been charged; plans that are there get their slots. Nothing
- * happens if it has one. tenant->page.fd is what readers are handed.
- * Return: 0 or negative errno: it goes on without.
+ * Makes memory for a tenant's page, for stats_tenant_map(). May sleep. Any thread, while @stats is
+ * there. Return: 0 or negative errno.
  */
-int stats_tenant_map(struct stats_tenant *tenant, uint64_t now_ns);
-/* Takes it away, marked RBK_STATS_CLOSED; who has mapped it keeps it. The totals go on. */
-void stats_tenant_unmap(struct stats_tenant *tenant, uint64_t now_ns);
+int stats_tenant_page_new(const struct stats *stats, struct stats_page *ret);
+/* Unmaps and closes a page that no tenant has. May sleep. Any thread. No page is fine. */
+void stats_page_free(struct stats_page *page);
 
-/* Likewise the root page: stats_root(). */
+/*
+ * Gives a tenant without a page @page, which has been charged and was never given before; plans
+ * that are there get their slots. tenant->page.fd is what readers are handed.
+ */
+void stats_tenant_map(struct stats_tenant *tenant, const struct stats_page *page, uint64_t now_ns);
+/*
+ * Takes it away, marked RBK_STATS_CLOSED; who has mapped it keeps it. The totals go on.
+ * Return: the page, to be freed by the caller; its header is NULL if the tenant had none.
+ */
+struct stats_page stats_tenant_unmap(struct stats_tenant *tenant, uint64_t now_ns);
+
+/*
+ * Makes the root page, stats_root(), and takes it away: at once, which may sleep.
+ * Return: 0 or negative errno: there is none.
+ */
 int stats_root_map(struct stats *stats, uint64_t now_ns);
 void stats_root_unmap(struct stats *stats, uint64_t now_ns);
 const struct stats_page *stats_root(const struct stats *stats);

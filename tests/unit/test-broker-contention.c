@@ -23,6 +23,7 @@
 #include "loop/loop.h"
 #include "session/session.h"
 #include "telemetry/stats.h"
+#include "tenant-page.h"
 #include "tenant/policy-private.h"
 #include "tenant/tenant.h"
 #include "util/checked.h"
@@ -754,7 +755,7 @@ static void test_publish(void **state)
 	for (unsigned int i = 0; i < 3; i++) {
 		assert_int_equal(
 			stats_tenant_new(stats, bench->of_uid[i]->number, "name", &tenants[i]), 0);
-		assert_int_equal(stats_tenant_map(tenants[i], 0), 0);
+		assert_int_equal(tenant_page_map(tenants[i], 0), 0);
 	}
 	assert_int_equal(stats_root_map(stats, 0), 0);
 	contention_publish(bench->contention, stats);

@@ -13,6 +13,7 @@
 #include <stdatomic.h>
 
 #include "telemetry/stats.h"
+#include "tenant-page.h"
 
 enum { N_READERS = 2, N_READS = 30000, N_DEVICES = 2 };
 
@@ -87,7 +88,7 @@ static void test_race(void **state)
 
 	assert_int_equal(stats_new(N_DEVICES, 0, &race.stats), 0);
 	assert_int_equal(stats_tenant_new(race.stats, 1, "race", &race.tenant), 0);
-	assert_int_equal(stats_tenant_map(race.tenant, 0), 0);
+	assert_int_equal(tenant_page_map(race.tenant, 0), 0);
 	assert_true(rbk_stats_view(&race.view, race.tenant->page.header,
 				   race.tenant->page.header->page_bytes));
 	stats_plan_init(&race.plan, race.tenant, &about, 0);

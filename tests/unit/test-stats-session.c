@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #include "telemetry/stats.h"
+#include "tenant-page.h"
 
 enum { N_DEVICES = 2 };
 
@@ -36,7 +37,7 @@ static int setup(void **state)
 	assert_int_equal(stats_new(N_DEVICES, 1, &kit->stats), 0);
 	assert_int_equal(stats_tenant_new(kit->stats, 7, "one", &kit->tenant), 0);
 	assert_int_equal(stats_tenant_new(kit->stats, 8, "other", &kit->other), 0);
-	assert_int_equal(stats_tenant_map(kit->tenant, 1), 0);
+	assert_int_equal(tenant_page_map(kit->tenant, 1), 0);
 	assert_int_equal(stats_root_map(kit->stats, 1), 0);
 	kit->own = view_of(&kit->tenant->page);
 	kit->root = view_of(stats_root(kit->stats));
@@ -121,12 +122,12 @@ static void test_session__pages_come_and_go(void **state)
 	stats_session_init(&first, kit->stats, kit->tenant, NULL);
 	stats_session_init(&second, kit->stats, kit->tenant, NULL);
 	show(&first, 1);
-	stats_tenant_unmap(kit->tenant, 2);
+	tenant_page_unmap(kit->tenant, 2);
 	stats_root_unmap(kit->stats, 2);
 	show(&second, 2);
 	stats_session_deinit(&first);
 
-	assert_int_equal(stats_tenant_map(kit->tenant, 3), 0);
+	assert_int_equal(tenant_page_map(kit->tenant, 3), 0);
 	assert_int_equal(stats_root_map(kit->stats, 3), 0);
 	kit->own = view_of(&kit->tenant->page);
 	kit->root = view_of(stats_root(kit->stats));
@@ -244,9 +245,9 @@ static void test_lease__in_both_pages(void **state)
 	assert_int_equal(lease_record(&kit->own, 0).number, 2);
 	assert_int_equal(lease_record(&kit->own, 1).number, 0);
 
-	stats_tenant_unmap(kit->tenant, 2);
+	tenant_page_unmap(kit->tenant, 2);
 	show_lease(&second, 3);
-	assert_int_equal(stats_tenant_map(kit->tenant, 3), 0);
+	assert_int_equal(tenant_page_map(kit->tenant, 3), 0);
 	kit->own = view_of(&kit->tenant->page);
 	show_lease(&second, 4);
 	assert_int_equal(lease_record(&kit->own, 0).number, 4);

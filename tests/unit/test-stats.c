@@ -13,6 +13,7 @@
 
 #include "fail-alloc.h"
 #include "telemetry/stats.h"
+#include "tenant-page.h"
 #include "util/checked.h"
 
 enum { N_DEVICES = 2, GPU = 1 };
@@ -40,7 +41,7 @@ static int setup(void **state)
 	kit = (struct kit){.now_ns = 1000};
 	assert_int_equal(stats_new(N_DEVICES, kit.now_ns, &kit.stats), 0);
 	assert_int_equal(stats_tenant_new(kit.stats, 7, "web", &kit.tenant), 0);
-	assert_int_equal(stats_tenant_map(kit.tenant, kit.now_ns), 0);
+	assert_int_equal(tenant_page_map(kit.tenant, kit.now_ns), 0);
 	kit.view = view_of(&kit.tenant->page);
 	*state = &kit;
 	return 0;
@@ -587,8 +588,8 @@ static void test_page__comes_and_goes(void **state)
 	fd = dup(kit->tenant->page.fd);
 	old = mmap(NULL, kit->view.bytes, PROT_READ, MAP_SHARED, fd, 0);
 	assert_ptr_not_equal(old, MAP_FAILED);
-	stats_tenant_unmap(kit->tenant, 2000);
-	stats_tenant_unmap(kit->tenant, 3000);
+	tenant_page_unmap(kit->tenant, 2000);
+	tenant_page_unmap(kit->tenant, 3000);
 	assert_null(kit->tenant->page.header);
 
 	/* Who has mapped it keeps it. */
@@ -603,8 +604,8 @@ static void test_page__comes_and_goes(void **state)
 	munmap((void *)old, kit->view.bytes);
 	close(fd);
 
-	assert_int_equal(stats_tenant_map(kit->tenant, 4000), 0);
-	assert_int_equal(stats_tenant_map(kit->tenant, 4000), 0);
+	assert_int_equal(tenant_page_map(kit->tenant, 4000), 0);
+	assert_int_equal(tenant_page_map(kit->tenant, 4000), 0);
 	kit->view = view_of(&kit->tenant->page);
 	totals = totals_of(&kit->view);
 	assert_int_equal(totals.n_tasks, 5);
