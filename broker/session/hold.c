@@ -241,6 +241,14 @@ static void close_done(struct closers_job *job)
 	hold_free(container_of(job, struct hold, job));
 }
 
+/* Closing it frees its pages. */
+static void dma_buf_close(struct hold *hold)
+{
+	hold->job = (struct closers_job){.run = close_run, .done = close_done};
+	list_remove(&hold->link);
+	closers_submit(hold->holds->server->closers, hold->charges[0].account, &hold->job);
+}
+
 /* Return: false if others hold it still, or if that cannot be known. */
 static bool dma_buf_look(struct hold *hold)
 {
@@ -248,10 +256,7 @@ static bool dma_buf_look(struct hold *hold)
 
 	if (dma_buf_holders(hold->fd, &n_holders) || n_holders > 1)
 		return false;
-	/* Closing it frees its pages. */
-	hold->job = (struct closers_job){.run = close_run, .done = close_done};
-	list_remove(&hold->link);
-	closers_submit(hold->holds->server->closers, hold->charges[0].account, &hold->job);
+	dma_buf_close(hold);
 	return true;
 }
 
@@ -431,6 +436,12 @@ static void socket_forget(struct hold *hold)
 	if (closers_has_unread(hold->fd))
 		hold->fd = -1;
 	hold_free(hold);
+}
+
+void holds_close(struct server *server)
+{
+	list_for_each_safe (node, &server->holds->dma_bufs)
+		dma_buf_close(container_of(node, struct hold, link));
 }
 
 void holds_deinit(struct server *server)

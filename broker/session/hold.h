@@ -32,6 +32,11 @@ enum { HOLD_BYTES = 512 };
 
 /* Return: 0; -ENOMEM. */
 int holds_init(struct server *server);
+/*
+ * Has the threads of closers.h close the dma-bufs that are kept, whoever else has them: the broker
+ * ends, and need not wait for such a thread that is stuck. Idempotent.
+ */
+void holds_close(struct server *server);
 /* Forgets what clients still have: the broker ends. */
 void holds_deinit(struct server *server);
 

@@ -122,6 +122,8 @@ void server_end_sessions(struct server *server, const char *reason)
 {
 	list_for_each (node, &server->sessions)
 		session_end(container_of(node, struct session, link), false, reason);
+	if (server->n_sessions == 0)
+		holds_close(server);
 	/* The timer wakes the loop, which looks again: threads that are stuck do not wake it. */
 	if (server->n_sessions > 0 || closers_n_jobs(server->closers) > 0)
 		loop_timer_arm(server->end_timer, end_look_ns);
