@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The page of a lease is like that of statistics: only we can ever write it. */
+/*
+ * The page of a lease is like that of statistics: only we can ever write it. Making it and
+ * unmapping it may sleep, so a thread does that in the account's turn.
+ */
 #include "session/lease-page.h"
 
 #include <errno.h>
@@ -12,19 +15,38 @@
 #include "tenant/lease.h"
 #include "util/error.h"
 
+static void page_delete(struct lease_page *page)
+{
+	for (unsigned int i = 0; i < ARRAY_SIZE(page->charges); i++)
+		charge_deinit(&page->charges[i]);
+	free(page);
+}
+
+static void unmake_run(struct closers_job *job)
+{
+	struct lease_page *page = container_of(job, struct lease_page, job);
+
+	if (page->map)
+		munmap(page->map, page->bytes);
+	close_fd(page->fd);
+}
+
+static void unmake_done(struct closers_job *job)
+{
+	page_delete(container_of(job, struct lease_page, job));
+}
+
 struct lease_page *lease_page_free(struct lease_page *page)
 {
 	if (!page)
 		return NULL;
-	if (page->hold)
-		hold_leave_files(page->hold,
-				 (struct charge *[]){&page->charges[0], &page->charges[3], NULL});
-	if (page->map)
-		munmap(page->map, page->bytes);
-	close_fd(page->fd);
-	for (unsigned int i = 0; i < ARRAY_SIZE(page->charges); i++)
-		charge_deinit(&page->charges[i]);
-	free(page);
+	page->session = NULL;
+	if (!page->is_made)
+		return NULL; /* make_done() frees it. */
+	hold_leave_files(page->hold,
+			 (struct charge *[]){&page->charges[0], &page->charges[3], NULL});
+	page->job = (struct closers_job){.run = unmake_run, .done = unmake_done};
+	closers_submit(page->server->closers, page->charges[1].account, &page->job);
 	return NULL;
 }
 
@@ -52,10 +74,28 @@ static int page_map(struct lease_page *page)
 	return 0;
 }
 
+static void make_run(struct closers_job *job)
+{
+	struct lease_page *page = container_of(job, struct lease_page, job);
+
+	page->result = page_map(page);
+}
+
+static void make_done(struct closers_job *job)
+{
+	struct lease_page *page = container_of(job, struct lease_page, job);
+
+	page->is_made = true;
+	if (page->session)
+		session_resume(page->session);
+	else
+		lease_page_free(page);
+}
+
 int lease_page_new(struct session *session, struct lease_page **ret)
 {
 	struct account *account = session->account;
-	_cleanup_(lease_page_freep) struct lease_page *page = calloc(1, sizeof(*page));
+	struct lease_page *page = calloc(1, sizeof(*page));
 	int r;
 
 	if (!page)
@@ -63,18 +103,23 @@ int lease_page_new(struct session *session, struct lease_page **ret)
 	page->fd = -1;
 	page->bytes = (size_t)sysconf(_SC_PAGESIZE);
 	page->opener = session->number;
+	page->server = session->server;
+	page->session = session;
 	if (account_charge(account, &page->charges[0], ACCOUNT_HOST_BYTES,
 			   sizeof(struct lease) + sizeof(*page) + page->bytes + HOLD_FILE_BYTES +
 				   HOLD_BYTES) ||
 	    account_charge(account, &page->charges[1], ACCOUNT_FDS, 1) ||
 	    account_charge(account, &page->charges[2], ACCOUNT_MAPPINGS, 1) ||
 	    account_charge(account, &page->charges[3], ACCOUNT_WATCHES, 1))
-		return ACCOUNT_E_QUOTA;
-	r = hold_new(session->server, 1, &page->hold);
-	if (r == 0)
-		r = page_map(page);
-	if (r)
-		return error_fold(r);
-	*ret = steal_ptr(page);
+		r = ACCOUNT_E_QUOTA;
+	else
+		r = hold_new(session->server, 1, &page->hold);
+	if (r) {
+		page_delete(page);
+		return r;
+	}
+	page->job = (struct closers_job){.run = make_run, .done = make_done};
+	closers_submit(session->server->closers, account, &page->job);
+	*ret = page;
 	return 0;
 }

@@ -382,14 +382,44 @@ static struct session_lease *held_new(struct session *session,
 	return held;
 }
 
-/* NULL: it was answered. */
+/* The page is there, or cannot be made: the request is begun anew, with it. */
+static void resume_open(struct session *session)
+{
+	const struct rbk_wire_lease_open open = session->waiting.lease_open;
+
+	session_lease_open(session, &open);
+	session->lease_page = lease_page_free(session->lease_page);
+}
+
+/*
+ * Has the page of a lease made, for the request to wait for. Nothing that it asks for may have been
+ * done yet.
+ */
+static void await_page(struct session *session, const struct rbk_wire_lease_open *open)
+{
+	char text[ACCOUNT_TEXT_BYTES];
+	int r = lease_page_new(session, &session->lease_page);
+
+	if (r > 0)
+		reply_error(session, &open->request, -EDQUOT,
+			    account_explain(session->account, text));
+	else if (r < 0)
+		session_reply_result(session, open->request.type, open->request.cookie, r,
+				     "cannot make a lease: %s", strerror(-r));
+	if (r)
+		return;
+	session->waiting.lease_open = *open;
+	session_suspend(session, resume_open);
+}
+
+/* NULL: it was answered, or waits for the lease's page. */
 static struct lease *make_lease(struct session *session, const struct rbk_wire_lease_open *open,
 				uint8_t device)
 {
 	uint64_t memory_bytes = session->server->options.executors[device]->info.memory_bytes;
-	struct lease_page *page = NULL;
+	struct lease_page *page = steal_ptr(session->lease_page);
 	struct rbk_lease_page *shown;
-	char name[LEASE_NAME_BYTES], text[ACCOUNT_TEXT_BYTES];
+	char name[LEASE_NAME_BYTES];
 	struct lease_about about = {
 		.tenant = session->tenant,
 		.uid = session->uid,
@@ -405,23 +435,22 @@ static struct lease *make_lease(struct session *session, const struct rbk_wire_l
 	struct lease *lease;
 	int r;
 
+	if (!page) {
+		await_page(session, open);
+		return NULL;
+	}
 	request_copy_printable(name, open->program, sizeof(name));
 	if (!name[0])
 		memcpy(name, session->name, sizeof(name));
-	r = lease_page_new(session, &page);
-	if (r > 0)
-		reply_error(session, &open->request, -EDQUOT,
-			    account_explain(session->account, text));
-	if (r == 0) {
+	r = page->result;
+	if (r == 0)
 		r = lease_new(residency_leases(residency_of(session)), &about, &lease);
-		if (r)
-			lease_page_free(page);
-	}
-	if (r < 0)
+	if (r) {
+		lease_page_free(page);
 		session_reply_result(session, open->request.type, open->request.cookie, r,
 				     "cannot make a lease: %s", strerror(-r));
-	if (r)
 		return NULL;
+	}
 	shown = page->map;
 	shown->magic = RBK_LEASE_PAGE_MAGIC;
 	shown->lease = lease->number;
@@ -891,6 +920,7 @@ _Static_assert((int)RBK_WIRE_NAME_BYTES == (int)DMEM_REGION_BYTES, "names fit");
 
 void session_leases_discard(struct session *session)
 {
+	session->lease_page = lease_page_free(session->lease_page);
 	while (!list_is_empty(&session->lease_waits)) {
 		struct lease_request *request =
 			container_of(session->lease_waits.next, struct lease_request, link);

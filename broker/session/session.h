@@ -28,6 +28,7 @@
 #include "util/list.h"
 
 struct dispatch_ring;
+struct lease_page;
 struct loop_watch;
 struct owner;
 struct place_plan;
@@ -244,9 +245,11 @@ struct session {
 	bool is_suspended; /* it does still: nothing is read here meanwhile */
 	union {
 		struct rbk_wire_stats_of stats_of;
+		struct rbk_wire_lease_open lease_open;
 	} waiting;
-	struct list_node page_wait; /* for its tenant's page, see session-stats.c */
-	int page_result;            /* of making that */
+	struct list_node page_wait;    /* for its tenant's page, see session-stats.c */
+	int page_result;               /* of making that */
+	struct lease_page *lease_page; /* for the request that waits; NULL: none */
 	struct loop_watch *watch;
 	uint32_t number; /* for log lines */
 	pid_t pid;       /* of the peer, from SO_PEERCRED */

@@ -22,6 +22,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <ringbroker/lease.h>
+
 #include "integration/harness.h"
 #include "integration/raw.h"
 
@@ -110,6 +112,25 @@ static void run_tasks(struct rbk_ring *ring, const struct rbk_plan *plan,
 	}
 }
 
+/* Only where there is a device whose memory can be leased. */
+static void open_lease(struct rbk *rbk)
+{
+	const struct rbk_lease_options options = {
+		.device = RBK_DEVICE_GPU,
+		.min_bytes = 1 << 20,
+		.wish_bytes = 1 << 20,
+		.max_bytes = 1 << 20,
+		.program = "load",
+	};
+	struct rbk_lease *lease;
+
+	if (!broker_has_gpu(rbk))
+		return;
+	if (rbk_lease_open(rbk, &options, &lease, NULL))
+		_exit(5);
+	rbk_lease_close(lease);
+}
+
 /* A session that does a bit of everything, and ends with all of it, or after giving it back. */
 static void run_session(const struct broker *broker, bool gives_back, size_t arena_bytes,
 			unsigned int n_entries)
@@ -125,6 +146,7 @@ static void run_session(const struct broker *broker, bool gives_back, size_t are
 		_exit(4);
 	plan = sum_new(rbk);
 	run_tasks(ring, plan, arena);
+	open_lease(rbk);
 	if (gives_back) {
 		rbk_plan_free(plan);
 		rbk_ring_free(ring);
@@ -217,7 +239,9 @@ static void test_reactor__calls(void **state)
 	int status;
 	pid_t load;
 
-	broker_start(&broker, NULL);
+	broker_start(&broker, &(struct broker_options){
+				      .args = (const char *const[]){
+					      "--gpu=software", "--device-memory=64MiB", NULL}});
 	if (ptrace(PTRACE_SEIZE, broker.pid, NULL, (void *)(intptr_t)PTRACE_O_TRACESYSGOOD) < 0) {
 		print_message("cannot trace: %s\n", strerror(errno));
 		broker_stop(&broker);
