@@ -91,7 +91,7 @@ int allowance_descriptors(bool has_metrics, uint64_t *ret)
 
 	reserve_descriptors(limit);
 	if (limit > 1024) {
-		*ret = limit - DRIVER_FDS - SERVER_ADMIN_SESSIONS - 2ull * server_max_newcomers();
+		*ret = limit - DRIVER_FDS - SERVER_ADMIN_SESSIONS - server_uncharged_fds();
 		return 0;
 	}
 	if (limit < used + LEAST_FDS) {

@@ -14,12 +14,13 @@
  *
  * A connection that was accepted waits to be identified, in its user's share of the reactor's time.
  * There is a bound on these; at it, the next ones wait in the socket, where it cannot be told whose
- * they are. If that lasts, because users have more connections than they get served, up to
- * twice as many are held, without those that have left by then; beyond that a connection is refused
- * if its user has more waiting than its part of the bound.
+ * they are. If that lasts, because users have more connections than they get served, more are held,
+ * without those that have left by then, but a connection is refused if its user has more waiting
+ * than its part of the bound: so no more than twice as many are held.
  *
- * There are two sockets, one for tenants' clients and one for administrators. All that differs is
- * what a session that comes in there is.
+ * There are two sockets, one for tenants' clients and one for administrators. What differs is what
+ * a session that comes in there is, and that administrators have a bound of their own: whatever
+ * clients leave behind that is slow to close, an administrator gets in.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -71,8 +72,8 @@ struct newcomer {
 	struct list_node link; /* in server->newcomers */
 	struct server *server;
 	struct owner *owner;
+	struct listener *listener;
 	int fd;
-	bool is_admin;
 };
 
 void listener_resume(struct listener *listener)
@@ -107,8 +108,10 @@ static void on_impatient(void *data)
 static bool may_accept(const struct listener *listener)
 {
 	const struct server *server = listener->server;
-	const uint64_t n = (uint64_t)server->n_newcomers + server->n_uncharged;
+	const uint64_t n = (uint64_t)listener->n_newcomers + server->n_uncharged;
 
+	if (listener->is_admin)
+		return listener->n_newcomers < SERVER_ADMIN_NEWCOMERS;
 	return n < server->max_newcomers ||
 	       (listener->is_shedding && server->n_uncharged < server->max_newcomers);
 }
@@ -130,6 +133,7 @@ static void newcomer_free(struct newcomer *newcomer)
 	if (--newcomer->owner->n_newcomers == 0)
 		server->n_newcomer_users--;
 	server->n_newcomers--;
+	newcomer->listener->n_newcomers--;
 	owner_unref(newcomer->owner);
 	free(newcomer);
 	listener_resume(&server->clients);
@@ -164,7 +168,7 @@ static void run_newcomer(struct turn_job *job)
 		newcomer_free(newcomer);
 		return;
 	}
-	r = session_new(server, newcomer->fd, newcomer->is_admin, &session);
+	r = session_new(server, newcomer->fd, newcomer->listener->is_admin, &session);
 	if (r < 0 && log_limit_pass(&server->failure_limit, clock_now_ns(), &n_unlogged))
 		log_warning(LOG_SESSION_FAILED, "refused a connection, and %llu before it: %s",
 			    (unsigned long long)n_unlogged, strerror(-r));
@@ -187,7 +191,7 @@ static bool is_too_many(const struct listener *listener, const struct owner *own
 {
 	const struct server *server = listener->server;
 
-	return server->n_newcomers > 2 * server->max_newcomers &&
+	return !listener->is_admin && listener->n_newcomers > server->max_newcomers &&
 	       (uint64_t)owner->n_newcomers * server->n_newcomer_users > server->max_newcomers;
 }
 
@@ -216,8 +220,9 @@ static void newcomer_begin(struct newcomer *newcomer, struct listener *listener,
 	if (newcomer->owner->n_newcomers++ == 0)
 		server->n_newcomer_users++;
 	server->n_newcomers++;
+	listener->n_newcomers++;
 	newcomer->fd = fd;
-	newcomer->is_admin = listener->is_admin;
+	newcomer->listener = listener;
 	turn_job_init(&newcomer->job, RBK_TURN_CONNECTIONS, run_newcomer);
 	list_append(&server->newcomers, &newcomer->link);
 	/*
@@ -244,7 +249,7 @@ static void drop_newcomers(struct listener *listener)
 	list_for_each_safe (node, &server->newcomers) {
 		struct newcomer *newcomer = container_of(node, struct newcomer, link);
 
-		if (newcomer->is_admin != listener->is_admin)
+		if (newcomer->listener != listener)
 			continue;
 		/* There may be descriptors in it. */
 		discard_connection(server, account, newcomer->fd,

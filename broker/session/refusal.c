@@ -22,8 +22,6 @@
 #include "util/error.h"
 #include "util/log.h"
 
-enum { MAX_REFUSALS = 64 };
-
 /* One that is there when the timer fires for the second time goes. */
 static const uint64_t refusal_period_ns = 2000000000;
 
@@ -148,7 +146,7 @@ void refuse_connection(struct server *server, struct account *account, int fd, p
 	struct refusal *refusal = NULL;
 
 	log_refusal(server, pid, uid, why);
-	if (server->n_refusals < MAX_REFUSALS)
+	if (server->n_refusals < SERVER_REFUSALS)
 		refusal = calloc(1, sizeof(*refusal));
 	if (!refusal) {
 		discard_connection(server, account, fd, &(struct charge){.account = NULL});

@@ -24,6 +24,9 @@ struct loop_timer;
 /* Lists that tenants are spread over, of whom there may be a thousand. */
 enum { SERVER_STATS_USERS = 256 };
 
+/* Bounds of what is charged to nobody: administrators' newcomers, and refusal.c's. */
+enum { SERVER_ADMIN_NEWCOMERS = 8, SERVER_REFUSALS = 64 };
+
 /* Lists that owners are spread over. */
 enum { SERVER_OWNERS = 256 };
 
@@ -45,6 +48,7 @@ struct listener {
 	struct loop_watch *watch;
 	struct turn_owner owner; /* of accepting, which serves all clients */
 	struct turn_job job;
+	uint32_t n_newcomers; /* that came in here */
 	bool is_admin;
 	bool is_given;  /* the path is not ours */
 	bool is_paused; /* as many connections are held as may be: others wait in the socket */

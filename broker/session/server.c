@@ -44,6 +44,18 @@ static void on_retry(void *data)
 		loop_rewatch(server->admins.watch);
 }
 
+/* How many connections may wait to be identified; while some are shed, twice as many do. */
+static uint32_t max_newcomers(void)
+{
+	struct rlimit limit = {.rlim_cur = 0};
+	rlim_t n;
+
+	getrlimit(RLIMIT_NOFILE, &limit);
+	n = limit.rlim_cur / NEWCOMERS_PART;
+	n = n < MIN_NEWCOMERS ? MIN_NEWCOMERS : n;
+	return n > MAX_NEWCOMERS ? MAX_NEWCOMERS : (uint32_t)n;
+}
+
 int server_new(const struct server_options *options, struct server **ret)
 {
 	_cleanup_(server_freep) struct server *server = calloc(1, sizeof(*server));
@@ -54,7 +66,7 @@ int server_new(const struct server_options *options, struct server **ret)
 	server->options = *options;
 	server->clients = server->admins = LISTENER_INIT;
 	server->spare_fd = -1;
-	server->max_newcomers = server_max_newcomers();
+	server->max_newcomers = max_newcomers();
 	list_init(&server->sessions);
 	list_init(&server->refusals);
 	list_init(&server->newcomers);
@@ -98,15 +110,10 @@ int server_new(const struct server_options *options, struct server **ret)
 	return 0;
 }
 
-uint32_t server_max_newcomers(void)
+uint32_t server_uncharged_fds(void)
 {
-	struct rlimit limit = {.rlim_cur = 0};
-	rlim_t n;
-
-	getrlimit(RLIMIT_NOFILE, &limit);
-	n = limit.rlim_cur / NEWCOMERS_PART;
-	n = n < MIN_NEWCOMERS ? MIN_NEWCOMERS : n;
-	return n > MAX_NEWCOMERS ? MAX_NEWCOMERS : (uint32_t)n;
+	/* As many again are being closed. */
+	return 3 * max_newcomers() + SERVER_ADMIN_NEWCOMERS + SERVER_REFUSALS;
 }
 
 void server_stop_accepting(struct server *server)
