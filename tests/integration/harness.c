@@ -135,7 +135,25 @@ static const char *gpu_argument(const char *argument)
 	return argument;
 }
 
-static void exec_broker(const struct broker *broker, const struct broker_options *options)
+static bool watch_all; /* see broker_watch_all() */
+
+void broker_watch_all(void)
+{
+	watch_all = true;
+}
+
+/* Does a broker with @options watch who contends for processors? */
+static bool is_watching(const struct broker_options *options)
+{
+	static unsigned int n_started;
+
+	if (has_software_gpu(options) || (options && options->is_undisturbed))
+		return false;
+	return n_started++ == 0 || watch_all || (options && options->in_child);
+}
+
+static void exec_broker(const struct broker *broker, const struct broker_options *options,
+			bool watching)
 {
 	const char *args[MAX_ARGS] = {"brokerd",           "--socket",         broker->socket_path,
 				      "--cache",           broker->cache_path, "--config",
@@ -150,7 +168,7 @@ static void exec_broker(const struct broker *broker, const struct broker_options
 	log_fd = open(broker->log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 	if (log_fd < 0 || dup2(log_fd, STDERR_FILENO) < 0 || dup2(log_fd, STDOUT_FILENO) < 0)
 		_exit(126);
-	if (has_software_gpu(options) || (options && options->is_undisturbed)) {
+	if (!watching) {
 		args[n++] = "--contention";
 		args[n++] = "none";
 	}
@@ -213,6 +231,7 @@ static void remember(const struct broker *broker)
 bool broker_try_start(struct broker *broker, const struct broker_options *options, int *ret_status)
 {
 	const uint64_t end_ns = harness_now_ns() + harness_slow_ns(patience_ns);
+	const bool watching = is_watching(options);
 
 	*broker = (struct broker){.dir = "/tmp/rbk-test-XXXXXX"};
 	assert_non_null(mkdtemp(broker->dir));
@@ -235,7 +254,7 @@ bool broker_try_start(struct broker *broker, const struct broker_options *option
 	broker->pid = fork();
 	assert_true(broker->pid >= 0);
 	if (broker->pid == 0)
-		exec_broker(broker, options);
+		exec_broker(broker, options, watching);
 	remember(broker);
 
 	while (harness_now_ns() < end_ns) {

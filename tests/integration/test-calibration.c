@@ -273,6 +273,7 @@ int main(void)
 		TEST(test_reload__placement),
 	};
 
+	broker_watch_all();
 	harness_limit_seconds(50);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

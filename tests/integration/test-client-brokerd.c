@@ -65,8 +65,8 @@ static void broker_begin(struct broker *broker, const char *spin)
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		dup2(null, STDOUT_FILENO);
 		dup2(null, STDERR_FILENO);
-		execl(brokerd_path, "brokerd", "--gpu=none", "--cache=none", "--socket",
-		      broker->path, "--spin", spin, (char *)NULL);
+		execl(brokerd_path, "brokerd", "--gpu=none", "--cache=none", "--contention=none",
+		      "--socket", broker->path, "--spin", spin, (char *)NULL);
 		_exit(127);
 	}
 	assert_true(broker->pid > 0);

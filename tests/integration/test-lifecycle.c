@@ -875,6 +875,7 @@ int main(void)
 		cmocka_unit_test(test_quota__scratch_of_a_plan),
 	};
 
+	broker_watch_all();
 	harness_limit_seconds(55);
 	cmocka_set_test_filter(getenv("RBK_TEST_FILTER"));
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -298,6 +298,7 @@ int main(void)
 		cmocka_unit_test(test_memory__says_so),
 	};
 
+	broker_watch_all();
 	harness_limit_seconds(60);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -587,6 +587,7 @@ int main(void)
 		cmocka_unit_test(test_force_cpu),
 	};
 
+	broker_watch_all();
 	harness_limit_seconds(60);
 	cmocka_set_test_filter(getenv("RBK_TEST_FILTER"));
 	return cmocka_run_group_tests(tests, NULL, NULL);
