@@ -559,6 +559,32 @@ void broker_usage(const struct broker *broker, struct broker_usage *ret)
 	ret->n_switches = count_switches(broker->pid);
 }
 
+void broker_usage_least(const struct broker *broker, struct broker_usage *ret)
+{
+	broker_usage(broker, ret);
+	for (unsigned int i = 0; i < 20; i++) {
+		struct broker_usage usage;
+
+		harness_sleep_ms(5);
+		broker_usage(broker, &usage);
+		if (usage.n_fds < ret->n_fds)
+			*ret = usage;
+	}
+}
+
+void broker_wait_fds(const struct broker *broker, unsigned int n_fds)
+{
+	struct broker_usage usage;
+
+	for (unsigned int i = 0; i < 1000; i++) {
+		broker_usage(broker, &usage);
+		if (usage.n_fds == n_fds)
+			return;
+		harness_sleep_ms(5);
+	}
+	assert_int_equal(usage.n_fds, n_fds);
+}
+
 /* To either socket. */
 static struct rbk *connect_to(const char *path, bool is_admin, const char *name)
 {

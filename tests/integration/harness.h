@@ -132,6 +132,15 @@ struct broker_usage {
 };
 void broker_usage(const struct broker *broker, struct broker_usage *ret);
 
+/*
+ * The least of 20 looks in 100 ms, of its descriptors: a connection that has ended may not be
+ * closed yet, and a file that the broker reads now and then may be open.
+ */
+void broker_usage_least(const struct broker *broker, struct broker_usage *ret);
+
+/* Waits until it holds @n_fds descriptors, and fails the test after five seconds. */
+void broker_wait_fds(const struct broker *broker, unsigned int n_fds);
+
 /* Connects, or fails the test. */
 struct rbk *broker_connect(const struct broker *broker, const char *name);
 

@@ -50,16 +50,7 @@ static int begin(void **state)
 	/* Who looked whether the broker accepts connections may not be gone yet. */
 	broker_wait_sessions(observer, 2);
 	assert_int_equal(rbk_stats(observer, &stats_before), 0);
-	/* A file that it reads now and then, as of who contends, may be open at the moment. */
-	broker_usage(&broker, &usage_before);
-	for (unsigned int i = 0; i < 20; i++) {
-		struct broker_usage usage;
-
-		harness_sleep_ms(5);
-		broker_usage(&broker, &usage);
-		if (usage.n_fds < usage_before.n_fds)
-			usage_before = usage;
-	}
+	broker_usage_least(&broker, &usage_before);
 	return 0;
 }
 
@@ -75,13 +66,8 @@ static int end(void **state)
 	assert_int_equal(stats.arenas, stats_before.arenas);
 	assert_int_equal(stats.plans, stats_before.plans);
 	assert_int_equal(stats.device_bytes, stats_before.device_bytes);
-	for (unsigned int i = 0; i < 1000; i++) {
-		broker_usage(&broker, &usage);
-		if (usage.n_fds == usage_before.n_fds)
-			break;
-		harness_sleep_ms(5);
-	}
-	assert_int_equal(usage.n_fds, usage_before.n_fds);
+	broker_wait_fds(&broker, usage_before.n_fds);
+	broker_usage(&broker, &usage);
 	assert_int_equal(usage.n_threads, usage_before.n_threads);
 	neighbour = neighbour_stop(neighbour);
 	observer = rbk_disconnect(observer);
