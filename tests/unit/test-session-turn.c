@@ -336,6 +336,7 @@ static void test_connections__without_hello(void **state)
 		.abi_minor = RBK_ABI_MINOR,
 	};
 	int silent[N_SILENT], greeted;
+	uint32_t period;
 	struct rig rig;
 
 	begin(&rig);
@@ -361,6 +362,21 @@ static void test_connections__without_hello(void **state)
 	assert_int_equal(recv(silent[0], silent, 1, MSG_DONTWAIT), 0);
 	for (unsigned int i = 0; i < N_SILENT; i++)
 		close(silent[i]);
+
+	/* By a timer that nobody but the server arms, and not before a whole period is over. */
+	period = rig.server->silent_period;
+	silent[0] = connect_to(&rig);
+	do {
+		assert_true(loop_turn(rig.loop, true) >= 0);
+		rig_settle(&rig);
+	} while (rig.server->n_sessions < 3 && rig.server->silent_period == period);
+	while (rig.server->n_sessions > 2) {
+		assert_true(loop_turn(rig.loop, true) >= 0);
+		rig_settle(&rig);
+	}
+	assert_true(rig.server->silent_period - period >= 2);
+	assert_int_equal(recv(silent[0], silent, 1, MSG_DONTWAIT), 0);
+	close(silent[0]);
 	close(greeted);
 	rig_deinit(&rig);
 }
