@@ -94,6 +94,33 @@ static void test_index__grows(void **state)
 	resident_index_deinit(&index);
 }
 
+/* In one bucket with another, a constant is told from it by all of its key. */
+static void test_index__whole_key(void **state)
+{
+	struct exec_arena other_device = {.dev = 2, .ino = 2}, other_file = {.dev = 1, .ino = 3};
+	struct plan_constant wanted = {.arena = &arena, .offset = 64, .bytes = 64};
+	struct resident_block *block = block_new(1, 64, 64, 64, 0, 1);
+	struct resident_index index;
+
+	assert_int_equal(resident_index_init(&index), 0);
+	index.n_buckets = 1;
+	resident_index_add(&index, block);
+	assert_int_equal(index.n_buckets, 1);
+	assert_ptr_equal(resident_index_find(&index, 1, EXEC_TIER_VRAM, &wanted),
+			 &block->constants[0]);
+	assert_null(resident_index_find(&index, 2, EXEC_TIER_VRAM, &wanted));
+	assert_null(resident_index_find(&index, 1, EXEC_TIER_GTT, &wanted));
+	assert_null(find(&index, 1, 128, 64));
+	assert_null(find(&index, 1, 64, 128));
+	wanted.arena = &other_device;
+	assert_null(resident_index_find(&index, 1, EXEC_TIER_VRAM, &wanted));
+	wanted.arena = &other_file;
+	assert_null(resident_index_find(&index, 1, EXEC_TIER_VRAM, &wanted));
+	resident_index_remove(&index, block);
+	block_free(block);
+	resident_index_deinit(&index);
+}
+
 static uint64_t thread_ns(void)
 {
 	struct timespec t;
@@ -166,6 +193,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_index__grows),
+		cmocka_unit_test(test_index__whole_key),
 		cmocka_unit_test(test_index__alike),
 		cmocka_unit_test(test_index__small_pieces),
 	};
