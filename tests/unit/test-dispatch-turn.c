@@ -496,6 +496,43 @@ static void test_bells__emptied_at_once(void **state)
 	crowd_end(&crowd);
 }
 
+/* Sixty clients that sleep are woken some in each turn, all in the end, and each once. */
+static void test_bells__rung_in_slices(void **state)
+{
+	static struct crowd crowd;
+	struct dispatch *dispatch;
+	unsigned int n_before, n_left = N_CROWD, most = 0;
+	char byte;
+
+	crowd_sleep(&crowd);
+	dispatch = crowd.bench.rig.dispatch;
+	for (unsigned int i = 0; i < N_CROWD; i++) {
+		struct dispatch_ring *ring = rig_dispatch_ring(&crowd.rings[i]);
+
+		ring->wants_bell = true;
+		ring->next_bell = NULL;
+		*dispatch->bells_end = ring;
+		dispatch->bells_end = &ring->next_bell;
+	}
+	for (unsigned int n_turns = 0; n_left > 0; n_turns++) {
+		assert_true(n_turns < N_CROWD);
+		n_before = n_left;
+		dispatch_ring_bells(dispatch);
+		turn_end(dispatch->turn);
+		n_left = 0;
+		for (unsigned int i = 0; i < N_CROWD; i++)
+			n_left += rig_dispatch_ring(&crowd.rings[i])->wants_bell;
+		most = n_before - n_left > most ? n_before - n_left : most;
+	}
+	assert_null(dispatch->bells);
+	assert_in_range(most, 1, STEPS);
+	for (unsigned int i = 0; i < N_CROWD; i++)
+		assert_int_equal(recv(crowd.rings[i].bell, &byte, 1, MSG_DONTWAIT), 1);
+	for (unsigned int i = 0; i < N_CROWD; i++)
+		assert_int_equal(recv(crowd.rings[i].bell, &byte, 1, MSG_DONTWAIT), -1);
+	crowd_end(&crowd);
+}
+
 /* Sixty rings that were muted at the same time are not all listened to in the same turn. */
 static void test_bells__unmuted_in_slices(void **state)
 {
@@ -685,6 +722,7 @@ int main(void)
 		cmocka_unit_test(test_bells__in_slices),
 		cmocka_unit_test(test_bells__told_of_once),
 		cmocka_unit_test(test_bells__emptied_at_once),
+		cmocka_unit_test(test_bells__rung_in_slices),
 		cmocka_unit_test(test_bells__unmuted_in_slices),
 		cmocka_unit_test(test_in_flight__counted),
 		cmocka_unit_test(test_refill__in_slices),
