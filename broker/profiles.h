@@ -49,7 +49,7 @@ struct profiles_options {
 int profiles_new(const struct profiles_options *options, struct profiles **ret);
 struct profiles *profiles_free(struct profiles *profiles);
 
-/* What is known of a device; NULL: nothing. Until profiles_free(). */
+/* The profile of a device; NULL: it has none. Valid until profiles_free(). */
 const struct place_profile *profiles_get(const struct profiles *profiles, unsigned int device);
 
 /*

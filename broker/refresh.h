@@ -35,7 +35,7 @@ struct refresh_options {
 /* Everything pointed to is borrowed. Begins by itself, a little later. Return: 0 or -ENOMEM. */
 int refresh_new(const struct refresh_options *options, struct refresh **ret);
 
-/* Begins nothing more. What is under way ends with the dispatcher and the setup thread. */
+/* Begin nothing more. Work under way ends with the dispatcher and the setup thread. */
 void refresh_stop(struct refresh *refresh);
 
 /* After the setup thread has ended. Return: NULL. */

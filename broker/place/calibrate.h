@@ -46,7 +46,7 @@ struct calibrate_runs {
 /* One more run. Return: is another one wanted? */
 bool calibrate_runs_add(struct calibrate_runs *runs, uint64_t exec_ns, uint64_t busy_ns);
 
-/* What is known of a device without measuring. */
+/* Properties of a device that need no measuring. */
 struct calibrate_device {
 	enum executor_kind kind;
 	const char *name;

@@ -432,7 +432,7 @@ void stats_set_lease(struct stats_lease *lease, const struct rbk_stats_lease *fi
  */
 void stats_flush(struct stats *stats);
 
-/* Begins a tenant's counts anew. What is computed stays until it is set again. */
+/* Begin a tenant's counts anew. Computed figures stay until they are set again. */
 void stats_tenant_reset(struct stats_tenant *tenant, uint64_t now_ns);
 /* Likewise all tenants' and the devices'. */
 void stats_reset(struct stats *stats, uint64_t now_ns);

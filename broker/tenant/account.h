@@ -71,7 +71,7 @@ struct account_book *account_book_free(struct account_book *book);
  */
 void account_book_limit(struct account_book *book, enum account_slot slot, uint64_t max);
 uint64_t account_book_max(const struct account_book *book, enum account_slot slot);
-/* What is charged to all accounts together. */
+/* The sum of the charges of all accounts. */
 uint64_t account_book_total(const struct account_book *book, enum account_slot slot);
 
 /*

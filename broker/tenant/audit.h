@@ -15,10 +15,10 @@
 #include "tenant/lease.h"
 #include "tenant/policy.h"
 
-/* Who was asked to end and has not is ended after that. */
+/* The pause between asking a process to end and ending it. */
 #define AUDIT_KILL_NS 10000000000ull
 
-/* What is seen of a process on one device. */
+/* A process on one device, as observed. */
 struct audit_process {
 	pid_t pid;
 	uint64_t bytes;
@@ -26,7 +26,7 @@ struct audit_process {
 	const struct lease *lease; /* of that device; NULL: it is a member of none */
 };
 
-/* What is seen of a lease. */
+/* A lease, as observed. */
 struct audit_sum {
 	uint64_t seen_bytes, allowed_bytes;
 	/* Who has most beyond its credit, as an index; UINT32_MAX: nobody is seen. */

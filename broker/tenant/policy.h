@@ -81,7 +81,7 @@ enum {
 	POLICY_MATCH_EXE = 1 << 3,
 };
 
-/* Who a client is, by the kernel's word. */
+/* The identity of a client, as the kernel reports it. */
 struct peer {
 	pid_t pid;
 	uid_t uid;
