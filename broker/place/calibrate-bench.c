@@ -503,7 +503,9 @@ int calibrate_bench_load(struct calibrate_bench *bench)
 
 	if (!executor->ops->plan_load)
 		return 0;
-	r = executor->ops->plan_load(executor, bench->plan, &load);
+	do
+		r = executor->ops->plan_load(executor, bench->plan, &load);
+	while (r == EXECUTOR_E_MORE);
 	if (r == 0)
 		bench->is_loaded = true;
 	return r;

@@ -228,7 +228,7 @@ enum { EXEC_PIECE_BYTES = 1536 }; /* see exec_translation_bytes() */
 enum {
 	EXECUTOR_E_BUSY = 1,        /* submit: the queue is full, try again after a reap */
 	EXECUTOR_E_UNSUPPORTED = 2, /* plan_prepare: not on this device, see device_state */
-	EXECUTOR_E_MORE = 3,        /* block_load, plan_compile, plan_shrink: call it again */
+	EXECUTOR_E_MORE = 3,        /* a part is done: call it again */
 	EXECUTOR_E_NO_MEMORY = 4,   /* the driver has no memory left, although it was charged */
 	EXECUTOR_E_CANCELLED = 5,   /* block_load: somebody set is_cancelled */
 };
@@ -325,13 +325,27 @@ struct executor_ops {
 
 	/*
 	 * setup: allocates the working memory of a prepared plan, cleared, and gets everything
-	 * ready for tasks: exec_footprint_device_bytes() and exec_footprint_host_bytes() of
-	 * load->n_slots are what it takes, exactly. @load is borrowed for the call, its blocks
-	 * until plan_unload(). Return: 0; EXECUTOR_E_NO_MEMORY; -EIO; other negative errno.
+	 * ready for tasks, a bounded part at each call, so that others get in between:
+	 * exec_footprint_device_bytes() and exec_footprint_host_bytes() of load->n_slots are what
+	 * it takes, exactly. @load is borrowed for the call and the same at each, its blocks until
+	 * plan_unload(), which may follow a load of which more is left. Anything but 0 and
+	 * EXECUTOR_E_MORE leaves nothing behind.
+	 * Return: 0 when all is there; EXECUTOR_E_MORE; EXECUTOR_E_NO_MEMORY; -EIO, the device is
+	 * lost; other negative errno.
 	 */
 	int (*plan_load)(struct executor *executor, struct plan *plan,
 			 const struct exec_load *load);
-	/* setup: the reverse; no task of the plan is in flight here. Accepts one never loaded. */
+	/*
+	 * setup: gives back a bounded part of what plan_unload() would have to, so that others get
+	 * in between; no task of the plan is in flight here, and plan_unload() is all that may
+	 * follow. Accepts a plan half or never loaded. Return: 0, little is left; EXECUTOR_E_MORE.
+	 * NULL: plan_unload() does not take long.
+	 */
+	int (*plan_unload_some)(struct executor *executor, struct plan *plan);
+	/*
+	 * setup: the reverse of plan_load(); no task of the plan is in flight here. Accepts one
+	 * half or never loaded.
+	 */
 	void (*plan_unload)(struct executor *executor, struct plan *plan);
 
 	/*

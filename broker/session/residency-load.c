@@ -243,6 +243,8 @@ static void residence_submit(struct residence *residence, enum offload_cause cau
 	struct tenant *tenant = residence->plan->tenant;
 
 	residence->device->n_jobs++;
+	/* Until run() says otherwise. */
+	residence->job_result = EXECUTOR_E_MORE;
 	residence->job = (struct offload_job){
 		.run = run,
 		.done = done,
@@ -281,6 +283,7 @@ static void load_run(struct offload_job *job)
 	}
 	residence->job_result =
 		executor->ops->plan_load(executor, residence->plan->slot->plan, &load);
+	job->has_more = residence->job_result == EXECUTOR_E_MORE;
 }
 
 /* Gives back everything that is charged and held on the reactor's side. */
@@ -326,8 +329,13 @@ static void unload_run(struct offload_job *job)
 {
 	struct residence *residence = residence_of_job(job);
 	struct executor *executor = residence->device->executor;
+	struct plan *plan = residence->plan->slot->plan;
 
-	executor->ops->plan_unload(executor, residence->plan->slot->plan);
+	job->has_more = executor->ops->plan_unload_some &&
+			executor->ops->plan_unload_some(executor, plan) == EXECUTOR_E_MORE;
+	if (job->has_more)
+		return;
+	executor->ops->plan_unload(executor, plan);
 	for (uint32_t i = 0; i < residence->n_freeing; i++)
 		if (residence->sharing[i]->exec.memory)
 			executor->ops->block_unload(executor, &residence->sharing[i]->exec);
@@ -464,7 +472,9 @@ static void load_done(struct offload_job *job)
 	struct residency_device *device = residence->device;
 	struct residency *residency = device->residency;
 	struct residency_plan *plan = residence->plan;
-	int r = residence->job_result;
+	/* Of a load that was cancelled, there was more to do. */
+	int r = residence->job_result == EXECUTOR_E_MORE ? EXECUTOR_E_CANCELLED
+							 : residence->job_result;
 
 	plan->tenant->n_loads[device->index]--;
 	device->n_jobs--;
@@ -596,6 +606,7 @@ void residence_evict(struct residence *residence)
 		if (residence->own)
 			atomic_store_explicit(&residence->own->exec.is_cancelled, true,
 					      memory_order_relaxed);
+		offload_cancel(residence->device->residency->options.offload, &residence->job);
 		break;
 	case RESIDENCE_IN:
 		note_eviction(residence);

@@ -286,8 +286,21 @@ void vk_memory_free(struct vk_device *device, struct vk_allocation *allocation)
 	*allocation = (struct vk_allocation){.kind = allocation->kind};
 }
 
-void vk_memory_clear(struct vk_device *device, const struct vk_allocation *allocation,
-		     VkCommandBuffer commands)
+bool vk_memory_clear_mapped(struct vk_allocation *allocation)
+{
+	uint64_t bytes = allocation->bytes - allocation->cleared_bytes;
+
+	if (!allocation->host)
+		return false;
+	if (bytes > VK_MEMORY_CLEAR_BYTES)
+		bytes = VK_MEMORY_CLEAR_BYTES;
+	memset(allocation->host + allocation->cleared_bytes, 0, bytes);
+	allocation->cleared_bytes += bytes;
+	return allocation->cleared_bytes < allocation->bytes;
+}
+
+void vk_memory_clear_unmapped(struct vk_device *device, const struct vk_allocation *allocation,
+			      VkCommandBuffer commands)
 {
 	const VkMemoryBarrier barrier = {
 		.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
@@ -296,12 +309,8 @@ void vk_memory_clear(struct vk_device *device, const struct vk_allocation *alloc
 				 VK_ACCESS_TRANSFER_WRITE_BIT,
 	};
 
-	if (allocation->bytes == 0)
+	if (allocation->bytes == 0 || allocation->host)
 		return;
-	if (allocation->host) {
-		memset(allocation->host, 0, allocation->bytes);
-		return;
-	}
 	device->vk.vkCmdFillBuffer(commands, allocation->buffer, 0, VK_WHOLE_SIZE, 0);
 	device->vk.vkCmdPipelineBarrier(commands, VK_PIPELINE_STAGE_TRANSFER_BIT,
 					VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT |

@@ -29,9 +29,10 @@ enum vk_memory_kind {
 };
 
 enum {
-	VK_MEMORY_ALIGN = 256,       /* of what is packed into an allocation, in bytes */
-	VK_MEMORY_PAGE_MIN = 4096,   /* of allocations; drivers may need more, */
-	VK_MEMORY_PAGE_MAX = 2 << 20 /* but none that needs more than this is used */
+	VK_MEMORY_ALIGN = 256,           /* of what is packed into an allocation, in bytes */
+	VK_MEMORY_PAGE_MIN = 4096,       /* of allocations; drivers may need more, */
+	VK_MEMORY_PAGE_MAX = 2 << 20,    /* but none that needs more than this is used */
+	VK_MEMORY_CLEAR_BYTES = 2 << 20, /* that the processor zeroes at a time */
 };
 
 struct vk_memory {
@@ -49,7 +50,8 @@ struct vk_allocation {
 	VkBuffer buffer;
 	VkDeviceAddress address;
 	uint64_t bytes;
-	uint8_t *host; /* NULL where the memory is not mapped */
+	uint64_t cleared_bytes; /* by vk_memory_clear_mapped() */
+	uint8_t *host;          /* NULL where the memory is not mapped */
 	enum vk_memory_kind kind;
 };
 
@@ -75,11 +77,16 @@ int vk_memory_alloc(struct vk_device *device, enum vk_memory_kind kind, uint64_t
 void vk_memory_free(struct vk_device *device, struct vk_allocation *allocation);
 
 /*
- * Zeroes an allocation: through the mapping where there is one, else by a command recorded into
- * @commands, with what runs later in the same submission ordered after it. Accepts an empty one.
+ * Zeroes the next VK_MEMORY_CLEAR_BYTES of an allocation that is mapped; leaves any other as it is.
+ * Return: true if there is more to zero.
  */
-void vk_memory_clear(struct vk_device *device, const struct vk_allocation *allocation,
-		     VkCommandBuffer commands);
+bool vk_memory_clear_mapped(struct vk_allocation *allocation);
+/*
+ * Zeroes an allocation that is not mapped by a command recorded into @commands, with what runs
+ * later in the same submission ordered after it; leaves any other as it is.
+ */
+void vk_memory_clear_unmapped(struct vk_device *device, const struct vk_allocation *allocation,
+			      VkCommandBuffer commands);
 
 /* Counts what the driver takes or gives back by itself for something that was ordered. */
 void vk_memory_note(struct vk_device *device, enum vk_memory_kind kind, int64_t bytes);

@@ -27,6 +27,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "util/clock.h"
 #include "util/error.h"
@@ -331,6 +332,8 @@ int vk_setup_begin(struct vk_device *device, VkCommandBuffer *ret)
 	};
 	int r;
 
+	/* What somebody else left running comes first. */
+	vk_setup_await(device, UINT64_MAX);
 	if (vk_device_is_lost(device))
 		return error_origin(-EIO);
 	r = vk_result(device->vk.vkBeginCommandBuffer(queue->setup_commands, &info),
@@ -341,7 +344,7 @@ int vk_setup_begin(struct vk_device *device, VkCommandBuffer *ret)
 	return 0;
 }
 
-int vk_setup_run(struct vk_device *device)
+int vk_setup_start(struct vk_device *device, int *result)
 {
 	const VkMemoryBarrier barrier = {
 		.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
@@ -365,10 +368,51 @@ int vk_setup_run(struct vk_device *device)
 		return error_fold(r);
 	pushed = spsc_push(&queue->setup_in, queue);
 	assert(pushed);
+	*result = VK_SETUP_E_RUNS;
+	queue->setup_ret = result;
 	sem_post(&queue->work);
-	while (sem_wait(&queue->setup_done) < 0 && errno == EINTR)
-		;
-	return queue->setup_result ? error_origin(queue->setup_result) : 0;
+	return 0;
+}
+
+/* Return: false if @wait_ns were not enough. */
+static bool wait_for_setup(struct vk_queue *queue, uint64_t wait_ns)
+{
+	struct timespec until;
+	int r;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_nsec += (long)(wait_ns % 1000000000);
+	until.tv_sec += (time_t)(wait_ns / 1000000000) + until.tv_nsec / 1000000000;
+	until.tv_nsec %= 1000000000;
+	do
+		r = wait_ns == UINT64_MAX ? sem_wait(&queue->setup_done)
+					  : sem_timedwait(&queue->setup_done, &until);
+	while (r < 0 && errno == EINTR);
+	return r == 0;
+}
+
+bool vk_setup_await(struct vk_device *device, uint64_t wait_ns)
+{
+	struct vk_queue *queue = &device->submit;
+
+	if (!queue->setup_ret)
+		return true;
+	if (!wait_for_setup(queue, wait_ns))
+		return false;
+	*queue->setup_ret = queue->setup_result ? error_origin(queue->setup_result) : 0;
+	queue->setup_ret = NULL;
+	return true;
+}
+
+int vk_setup_run(struct vk_device *device)
+{
+	int result, r;
+
+	r = vk_setup_start(device, &result);
+	if (r)
+		return error_fold(r);
+	vk_setup_await(device, UINT64_MAX);
+	return result ? error_fold(result) : 0;
 }
 
 bool vk_device_check(struct vk_device *device)

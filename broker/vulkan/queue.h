@@ -62,6 +62,7 @@ struct vk_queue {
 	VkCommandBuffer setup_commands;
 	uint64_t setup_value;
 	int setup_result;
+	int *setup_ret; /* where the result of what runs goes; NULL: nothing runs */
 	sem_t setup_done;
 };
 
@@ -100,11 +101,23 @@ void vk_queue_flush(struct vk_device *device);
 unsigned int vk_queue_reap(struct vk_device *device, struct exec_task **ret, unsigned int max);
 
 /*
- * Setup thread: begins the setup command buffer; runs it and waits for it.
- * Return: 0; negative errno, -EIO if the device is lost.
+ * Setup thread: begins the setup command buffer, waiting for what was started before; runs it and
+ * waits for it. Return: 0; negative errno, -EIO if the device is lost.
  */
 int vk_setup_begin(struct vk_device *device, VkCommandBuffer *ret);
 int vk_setup_run(struct vk_device *device);
+/*
+ * Setup thread, instead of vk_setup_run(): runs it without waiting. *@result is VK_SETUP_E_RUNS
+ * from then on; vk_setup_begin() or vk_setup_await() makes it 0 or a negative errno once it has
+ * run, until when it stays where it is. Return: 0; negative errno, *@result is not used.
+ */
+enum { VK_SETUP_E_RUNS = 1 };
+int vk_setup_start(struct vk_device *device, int *result);
+/*
+ * Setup thread: waits @wait_ns at most (UINT64_MAX: as long as it takes) for what was started,
+ * whoever started it. Return: true if nothing runs any more.
+ */
+bool vk_setup_await(struct vk_device *device, uint64_t wait_ns);
 
 /* Setup thread, not between the two above: submits nothing. Return: has the device been lost? */
 bool vk_device_check(struct vk_device *device);

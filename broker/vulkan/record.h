@@ -34,6 +34,7 @@ int vk_commands_measure(struct vk_device *device, struct vk_commands_cost *ret);
 int vk_plan_prepare(struct vk_device *device, struct plan *plan);
 void vk_plan_release(struct vk_device *device, struct plan *plan);
 int vk_plan_load(struct vk_device *device, struct plan *plan, const struct exec_load *load);
+int vk_plan_unload_some(struct vk_device *device, struct plan *plan);
 void vk_plan_unload(struct vk_device *device, struct plan *plan);
 
 /* Submitting thread: NULL is not. */

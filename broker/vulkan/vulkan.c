@@ -113,6 +113,11 @@ static int op_plan_load(struct executor *executor, struct plan *plan, const stru
 	return explain_load(executor, vk_plan_load(device_of(executor), plan, load));
 }
 
+static int op_plan_unload_some(struct executor *executor, struct plan *plan)
+{
+	return vk_plan_unload_some(device_of(executor), plan);
+}
+
 static void op_plan_unload(struct executor *executor, struct plan *plan)
 {
 	vk_plan_unload(device_of(executor), plan);
@@ -183,6 +188,7 @@ static const struct executor_ops vulkan_ops = {
 	.block_load = op_block_load,
 	.block_unload = op_block_unload,
 	.plan_load = op_plan_load,
+	.plan_unload_some = op_plan_unload_some,
 	.plan_unload = op_plan_unload,
 	.reopen = op_reopen,
 	.lose = op_lose,

@@ -67,6 +67,8 @@ static int count_block_load(struct executor *executor, struct exec_block *block)
 		return r;
 	}
 	block->memory = device;
+	if (block->loaded_bytes >= device->n_parts)
+		return 0;
 	if (++block->loaded_bytes < device->n_parts)
 		return EXECUTOR_E_MORE;
 	device->n_block_loads++;
@@ -106,6 +108,9 @@ static int count_plan_load(struct executor *executor, struct plan *plan,
 	}
 	if (atomic_load(&device->is_lost))
 		return -EIO;
+	if (++device->n_load_calls < device->n_load_parts)
+		return EXECUTOR_E_MORE;
+	device->n_load_calls = 0;
 	bytes = exec_footprint_device_bytes(&plan->footprint[executor->index], &executor->info,
 					    load->n_slots);
 	r = take(device, load->tier, bytes);
@@ -116,6 +121,17 @@ static int count_plan_load(struct executor *executor, struct plan *plan,
 	*counted = (struct counted){load->tier, bytes};
 	plan->exec[executor->index] = counted;
 	device->n_plan_loads++;
+	return 0;
+}
+
+static int count_plan_unload_some(struct executor *executor, struct plan *plan)
+{
+	struct counting *device = counting_of(executor);
+
+	device->n_unload_slices++;
+	if (++device->n_unload_calls < device->n_unload_parts)
+		return EXECUTOR_E_MORE;
+	device->n_unload_calls = 0;
 	return 0;
 }
 
@@ -179,6 +195,7 @@ void residency_rig_init(struct residency_rig *rig, uint32_t n_devices, uint64_t 
 			.block_load = count_block_load,
 			.block_unload = count_block_unload,
 			.plan_load = count_plan_load,
+			.plan_unload_some = count_plan_unload_some,
 			.plan_unload = count_plan_unload,
 			.reopen = count_reopen,
 			.lose = count_lose,

@@ -29,8 +29,14 @@ struct counting {
 	uint64_t allocated[EXEC_TIER_COUNT]; /* now */
 	uint64_t most_allocated;             /* of VRAM, ever */
 	uint32_t n_block_loads, n_plan_loads;
-	atomic_uint n_parts;          /* set by the test: calls that a block takes, at least 1 */
-	atomic_uint n_refused;        /* set by the test: so many loads find no memory */
+	atomic_uint n_parts; /* set by the test: calls that a block takes, at least 1 */
+	uint32_t n_begun_loads, n_begun_unloads; /* calls for plans, since one was the last of it */
+	atomic_uint n_plan_parts;                /* set by the test: calls for each, 0: one */
+	atomic_uint n_load_parts;   /* set by the test: calls that a plan takes, 0: one */
+	atomic_uint n_unload_parts; /* likewise, to be unloaded */
+	uint32_t n_load_calls, n_unload_calls; /* since a plan took no more */
+	uint32_t n_unload_slices;              /* calls of plan_unload_some() */
+	atomic_uint n_refused;                 /* set by the test: so many loads find no memory */
 	atomic_uint n_failed_reopens; /* set by the test: so many fail before one succeeds */
 	atomic_uint fatal_pages;      /* set by the test: loading a block of that size loses it */
 	atomic_bool is_lost;          /* set by the test */

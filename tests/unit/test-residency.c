@@ -79,6 +79,63 @@ static void test_remove__while_loading(void **state)
 	residency_rig_deinit(&rig);
 }
 
+/* A job of another tenant. */
+struct bystander {
+	struct offload_job job;
+	struct fair_flow flow;
+	bool is_done;
+};
+
+static void bystander_run(struct offload_job *job)
+{
+}
+
+static void bystander_done(struct offload_job *job)
+{
+	container_of(job, struct bystander, job)->is_done = true;
+}
+
+static void bystander_pass(struct residency_rig *rig)
+{
+	struct bystander bystander = {
+		.job = {.run = bystander_run, .done = bystander_done, .owner = &bystander.flow}};
+
+	fair_flow_init(&bystander.flow);
+	offload_submit(rig->offload, &bystander.job);
+	while (!bystander.is_done)
+		rig_turn(rig);
+}
+
+/*
+ * A plan's own memory comes and goes in parts: others' jobs get in between, and a plan that is
+ * removed stops coming, also one without a block of its own.
+ */
+static void test_remove__while_loading_plan(void **state)
+{
+	struct session_plan *first, *slot;
+	struct residency_rig rig;
+	struct counting *device;
+
+	begin(&rig);
+	device = &rig.devices[RIG_DEVICE];
+	rig_add(&rig, first = rig_plan(&rig, 0, MIB, (const uint32_t[]){1, 2, 0}));
+	rig_settle(&rig);
+	assert_true(rig_is_ready(first));
+
+	atomic_store(&device->n_load_parts, UINT32_MAX);
+	rig_add(&rig, slot = rig_plan(&rig, 0, MIB, (const uint32_t[]){1, 2, 0}));
+	bystander_pass(&rig);
+	assert_false(rig_is_ready(slot));
+	rig_remove(&rig, slot);
+	assert_int_equal(device->n_plan_loads, 1);
+
+	assert_int_equal(device->n_unload_slices, 1);
+	atomic_store(&device->n_unload_parts, 3);
+	rig_remove(&rig, first);
+	assert_int_equal(device->n_unload_slices, 1 + 3);
+	residency_rig_deinit(&rig);
+}
+
 static void test_share__one_copy_for_all(void **state)
 {
 	struct residency_rig rig;
@@ -841,6 +898,7 @@ int main(void)
 		cmocka_unit_test(test_add__is_there_and_charged),
 		cmocka_unit_test(test_add__parts),
 		cmocka_unit_test(test_remove__while_loading),
+		cmocka_unit_test(test_remove__while_loading_plan),
 		cmocka_unit_test(test_share__one_copy_for_all),
 		cmocka_unit_test(test_share__while_loading),
 		cmocka_unit_test(test_add__more_than_ever_fits),

@@ -103,8 +103,8 @@ static void test_block_load__shared(void **state)
 	offset = block->constants[0].block_offset;
 	load.blocks = blocks;
 	load.offsets = &offset;
-	assert_int_equal(rig.executor->ops->plan_load(rig.executor, a, &load), 0);
-	assert_int_equal(rig.executor->ops->plan_load(rig.executor, b, &load), 0);
+	assert_int_equal(rig_plan_load(&rig, a, &load), 0);
+	assert_int_equal(rig_plan_load(&rig, b, &load), 0);
 	run_and_check(&rig, a);
 	rig.executor->ops->plan_unload(rig.executor, a);
 	run_and_check(&rig, b);
@@ -135,7 +135,7 @@ static unsigned int load_once(struct rig *rig, struct plan *plan, bool starts_co
 	const unsigned int before = atomic_load(n_submitted);
 	unsigned int n;
 
-	assert_int_equal(rig->executor->ops->plan_load(rig->executor, plan, &load), 0);
+	assert_int_equal(rig_plan_load(rig, plan, &load), 0);
 	n = atomic_load(n_submitted) - before;
 	run_and_check(rig, plan);
 	rig->executor->ops->plan_unload(rig->executor, plan);
@@ -162,7 +162,7 @@ static void test_plan_load__waits(void **state)
 	assert_int_equal(rig.executor->ops->plan_prepare(rig.executor, same), 0);
 	assert_int_equal(load_once(&rig, sum, true, &n_submitted), n_always);
 	/* Only this tells whoever comes later that there is nothing left to compile. */
-	assert_int_equal(load_once(&rig, sum, false, &n_submitted), 1);
+	assert_int_equal(load_once(&rig, sum, false, &n_submitted), 2); /* one for each pipeline */
 	assert_int_equal(load_once(&rig, sum, false, &n_submitted), n_always);
 	assert_int_equal(load_once(&rig, same, false, &n_submitted), n_always);
 	rig_release(&rig, sum);
@@ -186,6 +186,101 @@ static struct plan *functions_plan(void)
 		describe_node(d, functions[i], "", "x", names[i]);
 	}
 	return reference_plan(d, NULL);
+}
+
+/* What a driver compiles at a first run keeps others from the device for one pipeline at a time. */
+static void test_plan_load__first_runs(void **state)
+{
+	_Atomic unsigned int n_submitted = 0;
+	struct plan *plan = functions_plan();
+	struct rig rig;
+
+	rig_init(&rig, &(struct vulkan_options){.fault = count_submissions,
+						.fault_context = (void *)&n_submitted});
+	assert_int_equal(rig.executor->ops->plan_prepare(rig.executor, plan), 0);
+	assert_int_equal(load_once(&rig, plan, false, &n_submitted), 10);
+	rig_release(&rig, plan);
+	rig_deinit(&rig);
+}
+
+enum { N_LONG = 3000 };
+
+/* y = -(-(-( ... x))): as many steps. */
+static struct plan *long_plan(void)
+{
+	struct describe *d = describe_new("long", MAX);
+	char from[RBK_NAME_BYTES] = "x", to[RBK_NAME_BYTES];
+
+	describe_input(d, "x", D(N, 16));
+	describe_output(d, "y", D(N, 16));
+	for (unsigned int i = 0; i < N_LONG; i++) {
+		snprintf(to, sizeof(to), i + 1 < N_LONG ? "s%u" : "y", i);
+		if (i + 1 < N_LONG)
+			describe_scratch(d, to);
+		describe_node(d, "Neg", "", from, to);
+		memcpy(from, to, sizeof(from));
+	}
+	return reference_plan(d, NULL);
+}
+
+/* Calls until a load or unload says that it is over. */
+static unsigned int count_load(struct rig *rig, struct plan *plan, const struct exec_load *load)
+{
+	unsigned int n = 1;
+	int r;
+
+	while ((r = rig->executor->ops->plan_load(rig->executor, plan, load)) == EXECUTOR_E_MORE)
+		n++;
+	assert_int_equal(r, 0);
+	return n;
+}
+
+static unsigned int count_unload(struct rig *rig, struct plan *plan)
+{
+	unsigned int n = 1;
+	int r;
+
+	while ((r = rig->executor->ops->plan_unload_some(rig->executor, plan)) == EXECUTOR_E_MORE)
+		n++;
+	assert_int_equal(r, 0);
+	rig->executor->ops->plan_unload(rig->executor, plan);
+	return n;
+}
+
+/* A long plan is recorded and freed in parts, from which it can also go back. */
+static void test_plan_load__parts(void **state)
+{
+	const struct exec_load load = {.tier = EXEC_TIER_VRAM, .n_slots = 2, .starts_cold = true};
+	struct plan *plan = long_plan();
+	struct vulkan_usage usage;
+	struct rig rig;
+	unsigned int n;
+
+	rig_init(&rig, &(struct vulkan_options){0});
+	assert_int_equal(rig.executor->ops->plan_prepare(rig.executor, plan), 0);
+	/* Neither is cut before a thousand steps, nor left whole. */
+	n = count_load(&rig, plan, &load);
+	assert_in_range(n, 2 * N_LONG / 1024 + 1, 2 * N_LONG / 500);
+	run_and_check(&rig, plan);
+	assert_int_equal(count_unload(&rig, plan), 2);
+
+	for (unsigned int n_calls = 1; n_calls < n; n_calls++) {
+		for (unsigned int i = 0; i < n_calls; i++)
+			assert_int_equal(rig.executor->ops->plan_load(rig.executor, plan, &load),
+					 EXECUTOR_E_MORE);
+		if (n_calls % 2)
+			count_unload(&rig, plan);
+		else
+			rig.executor->ops->plan_unload(rig.executor, plan);
+		vulkan_usage(rig.executor, &usage);
+		assert_int_equal(usage.device_bytes, 0);
+		assert_int_equal(usage.host_bytes, 0);
+	}
+	count_load(&rig, plan, &load);
+	run_and_check(&rig, plan);
+	rig.executor->ops->plan_unload(rig.executor, plan);
+	rig_release(&rig, plan);
+	rig_deinit(&rig);
 }
 
 /* All of a plan is compiled, in as many parts as that takes, and stays as it is. */
@@ -493,7 +588,7 @@ static void test_load__failing_allocations(void **state)
 		if (!r)
 			r = rig.executor->ops->block_load(rig.executor, block);
 		if (!r)
-			r = rig.executor->ops->plan_load(rig.executor, plan, &load);
+			r = rig_plan_load(&rig, plan, &load);
 		if (!fail_alloc_stop())
 			break;
 		assert_int_equal(r, -ENOMEM);
@@ -552,6 +647,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_plan_load__exact),
 		cmocka_unit_test(test_plan_load__cleared),
 		cmocka_unit_test(test_plan_load__waits),
+		cmocka_unit_test(test_plan_load__first_runs),
+		cmocka_unit_test(test_plan_load__parts),
 		cmocka_unit_test(test_plan_compile__parts),
 		cmocka_unit_test(test_plan_compile__lost),
 		cmocka_unit_test(test_block_load__shared),

@@ -170,7 +170,12 @@ static int plan_load(struct card *card, struct work *work, enum exec_tier tier)
 	const struct exec_load load = {
 		.tier = tier, .n_slots = 2, .blocks = blocks, .offsets = offsets};
 
-	return card->ops->plan_load(card->executor, work->plan, &load);
+	int r;
+
+	do
+		r = card->ops->plan_load(card->executor, work->plan, &load);
+	while (r == EXECUTOR_E_MORE);
+	return r;
 }
 
 static void unload(struct card *card, struct work *work)

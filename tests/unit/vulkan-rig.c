@@ -251,6 +251,16 @@ int rig_block_load(struct rig *rig, struct exec_block *block)
 	return r;
 }
 
+int rig_plan_load(struct rig *rig, struct plan *plan, const struct exec_load *load)
+{
+	int r;
+
+	do
+		r = rig->executor->ops->plan_load(rig->executor, plan, load);
+	while (r == EXECUTOR_E_MORE);
+	return r;
+}
+
 int rig_load(struct rig *rig, struct plan *plan, enum exec_tier tier, uint32_t n_slots)
 {
 	const struct exec_block *blocks[16];
@@ -273,7 +283,7 @@ int rig_load(struct rig *rig, struct plan *plan, enum exec_tier tier, uint32_t n
 	}
 	r = block->bytes ? rig_block_load(rig, block) : 0;
 	if (!r)
-		r = rig->executor->ops->plan_load(rig->executor, plan, &load);
+		r = rig_plan_load(rig, plan, &load);
 	if (r) {
 		rig->executor->ops->block_unload(rig->executor, block);
 		free(block);

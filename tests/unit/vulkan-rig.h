@@ -76,6 +76,8 @@ struct plan *rig_scratch_plan(uint32_t cols);
 struct exec_block *rig_block_new(struct rig *rig, const struct plan *plan);
 /* Loads a block to the end. Return: as block_load(). */
 int rig_block_load(struct rig *rig, struct exec_block *block);
+/* Calls plan_load() until it is over. Return: as that. */
+int rig_plan_load(struct rig *rig, struct plan *plan, const struct exec_load *load);
 /* Loads a prepared plan with a block of its constants. Return: 0, or why one of them failed. */
 int rig_load(struct rig *rig, struct plan *plan, enum exec_tier tier, uint32_t n_slots);
 /* Unloads both, also if nothing is loaded. */

@@ -1,0 +1,590 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Loading plans onto a device, and unloading them: see record.h.
+ *
+ * Memory of a loaded plan: one allocation of the host, for every slot its parameter blocks, then
+ * staging of tensors; and one of the device, for every slot its scratch, then bounce copies. What
+ * another owner may have left in it is cleared when the plan is loaded; later only this plan uses
+ * it. Slots never share any of it: tasks of one plan may overlap on the device.
+ *
+ * A recorded command buffer takes memory of the driver's own: RADV has it in VRAM, 96 KiB for the
+ * smallest, more than many a plan needs otherwise. What it takes is measured once and counted as
+ * a part of each slot, so that it is charged.
+ *
+ * Barriers: a step waits for earlier ones only where it reads what they write, or writes what they
+ * read or write (scratch tensors share memory where their lives do not overlap). Bound tensors of
+ * a task are ordered the same way; those of different tasks are the client's to order.
+ *
+ * Drivers may compile at the first dispatch: the pipelines are run once at the end of loading, with
+ * parameter blocks full of zeros, on which every shader returns at once. Each run is a submission
+ * of its own: the device serves nobody else while its driver compiles.
+ *
+ * The setup thread is everybody's: a call of vk_plan_load() records, clears and fills in a bounded
+ * part, and does not wait long for a device that may be busy; vk_plan_unload_some() frees a part.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdatomic.h>
+
+#include "plan/executor.h"
+#include "util/error.h"
+#include "vulkan/block.h"
+#include "vulkan/device.h"
+#include "vulkan/parts.h"
+#include "vulkan/record-private.h"
+
+enum {
+	MEASURED_BUFFERS = 4,
+	/* Steps that one call records, frees or fills in at most: a millisecond or two. */
+	PART_STEPS = 1024,
+	BUFFER_STEPS = 16, /* that a command buffer counts as, beside its own */
+	/* Steps after which there is a barrier in any case, so that looking for one ends. */
+	UNORDERED_STEPS = 64,
+	SETUP_WAIT_NS = 1000000,
+};
+
+/* Recording */
+
+/* Return: whether it is in the slot's scratch; and where there. */
+static bool in_scratch(const struct plan *plan, struct vk_operand operand, uint64_t *ret_offset,
+		       uint64_t *ret_bytes)
+{
+	if (operand.tensor == VK_WORK) {
+		*ret_offset = operand.offset;
+		*ret_bytes = operand.bytes;
+		return true;
+	}
+	*ret_offset = plan->tensors[operand.tensor].scratch_offset;
+	*ret_bytes = plan->tensors[operand.tensor].max_bytes;
+	return plan->tensors[operand.tensor].kind == RBK_TENSOR_SCRATCH;
+}
+
+/* May @a and @b be the same memory? Distinct operands of one task never overlap otherwise. */
+static bool may_alias(const struct plan *plan, struct vk_operand a, struct vk_operand b)
+{
+	uint64_t a_offset, a_bytes, b_offset, b_bytes;
+
+	if (a.tensor == b.tensor && a.tensor != VK_WORK)
+		return a.bound == b.bound;
+	return in_scratch(plan, a, &a_offset, &a_bytes) &&
+	       in_scratch(plan, b, &b_offset, &b_bytes) && a_offset < b_offset + b_bytes &&
+	       b_offset < a_offset + a_bytes;
+}
+
+/* Must @step wait for one of the steps [@from, @step)? Without bounces both places are one. */
+static bool has_hazard(const struct vk_plan *plan, uint32_t from, uint32_t step)
+{
+	const struct vk_step *steps = plan->lowered.steps;
+	const struct vk_operand *mine = steps[step].operands;
+
+	if (step - from >= UNORDERED_STEPS)
+		return true;
+	for (uint32_t other = from; other < step; other++) {
+		if (steps[other].node == steps[step].node && steps[other].is_independent &&
+		    steps[step].is_independent)
+			continue;
+		for (int j = 0; j < PARAM_ADDRESSES; j++) {
+			const struct vk_operand theirs = steps[other].operands[j];
+
+			if (theirs.tensor == PLAN_NO_TENSOR)
+				continue;
+			for (int i = j < VK_OUT ? VK_OUT : 0; i < PARAM_ADDRESSES; i++)
+				if (mine[i].tensor != PLAN_NO_TENSOR &&
+				    may_alias(plan->plan, mine[i], theirs))
+					return true;
+		}
+	}
+	return false;
+}
+
+static void barrier(struct vk_device *device, VkCommandBuffer commands, VkAccessFlags to,
+		    VkPipelineStageFlags stage)
+{
+	const VkMemoryBarrier memory = {
+		.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
+		.srcAccessMask = VK_ACCESS_SHADER_WRITE_BIT,
+		.dstAccessMask = to,
+	};
+
+	device->vk.vkCmdPipelineBarrier(commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, stage, 0, 1,
+					&memory, 0, NULL, 0, NULL);
+}
+
+static const struct vk_section *section_of_buffer(const struct vk_plan *plan, uint32_t buffer)
+{
+	return &plan->sections[buffer % plan->n_sections];
+}
+
+/* Begins the next command buffer. */
+static int record_begin(struct vk_plan *plan)
+{
+	const VkCommandBufferBeginInfo begin = {
+		.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO,
+	};
+	const VkCommandBufferAllocateInfo info = {
+		.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
+		.commandPool = plan->pool,
+		.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
+		.commandBufferCount = 1,
+	};
+	VkCommandBuffer *commands = &plan->commands[plan->n_buffers];
+	struct vk_device *device = plan->device;
+	int r;
+
+	r = vk_result(device->vk.vkAllocateCommandBuffers(device->handle, &info, commands),
+		      "vkAllocateCommandBuffers");
+	if (r)
+		return error_fold(r);
+	plan->next_step = plan->barrier_step = section_of_buffer(plan, plan->n_buffers)->first_step;
+	plan->last = VK_NULL_HANDLE;
+	plan->n_buffers++;
+	plan->is_recording = true;
+	r = vk_result(device->vk.vkBeginCommandBuffer(*commands, &begin), "vkBeginCommandBuffer");
+	if (r)
+		return error_fold(r);
+	if (plan->n_parts > 1)
+		barrier(device, *commands, VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT,
+			VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT);
+	return 0;
+}
+
+/* Records step @i into the last command buffer. */
+static int record_step(struct vk_plan *plan, uint32_t i)
+{
+	const struct vk_slot *slot = &plan->slots[(plan->n_buffers - 1) / plan->n_sections];
+	VkCommandBuffer commands = plan->commands[plan->n_buffers - 1];
+	const VkDeviceAddress address = slot->params_address + i * sizeof(struct vk_params);
+	const struct vk_step *step = &plan->lowered.steps[i];
+	struct vk_device *device = plan->device;
+	VkPipeline pipeline;
+	int r;
+
+	r = vk_pipeline_get(device, step->pipe, step->numbers, step->curve, &pipeline);
+	if (r)
+		return error_fold(r);
+	if (has_hazard(plan, plan->barrier_step, i)) {
+		barrier(device, commands, VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT,
+			VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT);
+		plan->barrier_step = i;
+	}
+	if (pipeline != plan->last)
+		device->vk.vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
+	plan->last = pipeline;
+	device->vk.vkCmdPushConstants(commands, device->pipelines.layout,
+				      VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof(address), &address);
+	device->vk.vkCmdDispatchIndirect(commands, plan->host.buffer,
+					 slot->params_offset + i * sizeof(struct vk_params));
+	return 0;
+}
+
+static int record_end(struct vk_plan *plan)
+{
+	VkCommandBuffer commands = plan->commands[plan->n_buffers - 1];
+
+	plan->is_recording = false;
+	barrier(plan->device, commands, VK_ACCESS_HOST_READ_BIT, VK_PIPELINE_STAGE_HOST_BIT);
+	return vk_result(plan->device->vk.vkEndCommandBuffer(commands), "vkEndCommandBuffer");
+}
+
+/*
+ * Records some more of the command buffers of @n_slots. Return: 0, all are there; EXECUTOR_E_MORE;
+ * negative errno.
+ */
+static int record_some(struct vk_plan *plan, uint32_t n_slots)
+{
+	const struct vk_section *section;
+	uint32_t n_steps = 0;
+	int r = 0;
+
+	while (!r && n_steps < PART_STEPS) {
+		if (!plan->is_recording) {
+			if (plan->n_buffers == n_slots * plan->n_sections)
+				return 0;
+			n_steps += BUFFER_STEPS;
+			r = record_begin(plan);
+			continue;
+		}
+		section = section_of_buffer(plan, plan->n_buffers - 1);
+		if (plan->next_step == section->first_step + section->n_steps) {
+			r = record_end(plan);
+			continue;
+		}
+		r = record_step(plan, plan->next_step++);
+		n_steps++;
+	}
+	return r ? error_fold(r) : EXECUTOR_E_MORE;
+}
+
+/* Fills in the addresses that no task changes. */
+static void set_addresses(struct vk_plan *plan, struct vk_slot *slot, const struct exec_load *load)
+{
+	for (uint32_t i = 0; i < plan->lowered.n_steps; i++) {
+		struct vk_params *params = &slot->params[i];
+
+		for (int j = 0; j < PARAM_ADDRESSES; j++) {
+			struct vk_operand operand = plan->lowered.steps[i].operands[j];
+			const struct tensor *tensor;
+
+			if (operand.tensor == PLAN_NO_TENSOR)
+				continue;
+			if (operand.tensor == VK_WORK) {
+				params->address[j] = slot->scratch_address + operand.offset;
+				continue;
+			}
+			tensor = &plan->plan->tensors[operand.tensor];
+			if (tensor->kind == RBK_TENSOR_CONSTANT)
+				params->address[j] =
+					vk_block_address(load->blocks[tensor->constant]) +
+					load->offsets[tensor->constant];
+			else if (tensor->kind == RBK_TENSOR_SCRATCH)
+				params->address[j] = slot->scratch_address + tensor->scratch_offset;
+			else if (plan->bounces && !operand.bound)
+				params->address[j] =
+					slot->bounce_address + plan->bound_offset[tensor->binding];
+		}
+	}
+}
+
+/* Loading */
+
+static void slot_place(struct vk_plan *plan, uint32_t i)
+{
+	uint64_t params_bytes = plan->lowered.n_steps * sizeof(struct vk_params);
+	uint64_t device_offset = i * plan->slot_device_bytes;
+	uint64_t host_offset = i * plan->slot_host_bytes;
+	struct vk_slot *slot = &plan->slots[i];
+
+	slot->plan = plan;
+	slot->commands = plan->commands + i * plan->n_sections;
+	slot->task = NULL;
+	slot->count = 0;
+	atomic_store_explicit(&slot->state, SLOT_FREE, memory_order_relaxed);
+	slot->params_offset = host_offset;
+	slot->params = (struct vk_params *)(plan->host.host + host_offset);
+	slot->params_address = plan->host.address + host_offset;
+	slot->staging = plan->host.host + host_offset + params_bytes;
+	slot->staging_address = slot->params_address + params_bytes;
+	slot->scratch_address = plan->near.address + device_offset;
+	slot->bounce_address =
+		slot->scratch_address + vk_memory_aligned(vk_plan_scratch_bytes(plan));
+}
+
+static int pool_new(struct vk_plan *plan)
+{
+	struct vk_device *device = plan->device;
+	const VkCommandPoolCreateInfo info = {
+		.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
+		.queueFamilyIndex = device->queue_family,
+	};
+
+	return vk_result(device->vk.vkCreateCommandPool(device->handle, &info, NULL, &plan->pool),
+			 "vkCreateCommandPool");
+}
+
+static bool *has_run(struct vk_plan *plan, uint32_t step)
+{
+	const struct vk_step *of = &plan->lowered.steps[step];
+	struct vk_pipelines *pipelines = &plan->device->pipelines;
+
+	return of->curve ? &pipelines->curved_has_run[of->curve - VK_FIRST_CURVE][of->pipe]
+						     [of->numbers]
+			 : &pipelines->has_run[of->pipe][of->numbers];
+}
+
+/* The first step whose pipeline did not run yet; n_steps: there is none. */
+static uint32_t find_cold(struct vk_plan *plan)
+{
+	uint32_t i = 0;
+
+	while (i < plan->lowered.n_steps && *has_run(plan, i))
+		i++;
+	return i;
+}
+
+/* Records a run of step @i over nothing: some drivers compile no sooner. */
+static int record_first_run(struct vk_plan *plan, uint32_t i, VkCommandBuffer commands)
+{
+	const struct vk_step *step = &plan->lowered.steps[i];
+	const VkDeviceAddress address = plan->slots[0].params_address;
+	struct vk_device *device = plan->device;
+	VkPipeline pipeline;
+	int r;
+
+	r = vk_pipeline_get(device, step->pipe, step->numbers, step->curve, &pipeline);
+	if (r)
+		return error_fold(r);
+	device->vk.vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
+	device->vk.vkCmdPushConstants(commands, device->pipelines.layout,
+				      VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof(address), &address);
+	device->vk.vkCmdDispatch(commands, 1, 1, 1);
+	return 0;
+}
+
+/* Has the device nothing to clear or compile, and need not be told to come after an upload? */
+static bool is_warm(struct vk_plan *plan, bool starts_cold)
+{
+	if (!plan->is_ordered &&
+	    (plan->device->upload.queue || (plan->near.bytes > 0 && !plan->near.host)))
+		return false;
+	return starts_cold || find_cold(plan) == plan->lowered.n_steps;
+}
+
+static int start_setup(struct vk_plan *plan, bool starts_cold)
+{
+	struct vk_device *device = plan->device;
+	VkCommandBuffer commands;
+	int r;
+
+	r = vk_setup_begin(device, &commands);
+	if (r)
+		return error_fold(r);
+	if (!plan->is_ordered) {
+		vk_memory_clear_unmapped(device, &plan->near, commands);
+		vk_memory_clear_unmapped(device, &plan->host, commands);
+	}
+	plan->cold_step = starts_cold ? plan->lowered.n_steps : find_cold(plan);
+	if (plan->cold_step < plan->lowered.n_steps)
+		r = record_first_run(plan, plan->cold_step, commands);
+	if (!r)
+		r = vk_setup_start(device, &plan->setup_result);
+	plan->is_started = !r;
+	return r ? error_fold(r) : 0;
+}
+
+/* Return: 0, nothing of the plan's runs; EXECUTOR_E_MORE; negative errno. */
+static int end_setup(struct vk_plan *plan)
+{
+	if (!plan->is_started)
+		return 0;
+	if (!vk_setup_await(plan->device, SETUP_WAIT_NS))
+		return EXECUTOR_E_MORE;
+	plan->is_started = false;
+	if (plan->setup_result)
+		return error_fold(plan->setup_result);
+	plan->is_ordered = true;
+	if (plan->cold_step < plan->lowered.n_steps)
+		*has_run(plan, plan->cold_step) = true;
+	return 0;
+}
+
+/*
+ * Has the device clear what others may have left in memory that is not mapped, and has the driver
+ * compile what it puts off, one pipeline in each submission. The device is only used where it must
+ * be: it may be busy for long. Return: 0, nothing is left; EXECUTOR_E_MORE; negative errno.
+ */
+static int warm_up(struct vk_plan *plan, bool starts_cold)
+{
+	int r;
+
+	r = end_setup(plan);
+	if (r)
+		return r;
+	if (is_warm(plan, starts_cold))
+		return 0;
+	/* For what others have started. */
+	if (!vk_setup_await(plan->device, SETUP_WAIT_NS))
+		return EXECUTOR_E_MORE;
+	r = start_setup(plan, starts_cold);
+	if (!r)
+		r = end_setup(plan);
+	if (r)
+		return r;
+	return is_warm(plan, starts_cold) ? 0 : EXECUTOR_E_MORE;
+}
+
+/*
+ * Counts what the command buffers of @n slots take, in the tier that the plan is charged in: the
+ * driver has its own mind about where it puts them.
+ */
+static void note_commands(struct vk_plan *plan, uint32_t n, enum exec_tier tier)
+{
+	int64_t by = (int64_t)n - plan->n_noted;
+
+	vk_memory_note(plan->device, (enum vk_memory_kind)tier,
+		       by * (int64_t)plan->commands_cost.device_bytes);
+	vk_memory_note(plan->device, VK_MEMORY_HOST, by * (int64_t)plan->commands_cost.host_bytes);
+	plan->n_noted = n;
+}
+
+static int begin_load(struct vk_plan *plan, const struct exec_load *load)
+{
+	struct vk_device *device = plan->device;
+	const uint64_t n = load->n_slots;
+	int r;
+
+	plan->is_begun = true;
+	r = vk_memory_alloc(device, (enum vk_memory_kind)load->tier,
+			    vk_memory_pages(device, n * plan->slot_device_bytes), &plan->near);
+	if (!r)
+		r = vk_memory_alloc(device, VK_MEMORY_HOST,
+				    vk_memory_pages(device, n * plan->slot_host_bytes),
+				    &plan->host);
+	for (uint32_t i = 0; !r && i < n; i++)
+		slot_place(plan, i);
+	note_commands(plan, (uint32_t)n, load->tier);
+	return r ? r : pool_new(plan);
+}
+
+/* Return: 0, all is there; EXECUTOR_E_MORE; EXECUTOR_E_NO_MEMORY; negative errno. */
+static int load_some(struct vk_plan *plan, const struct exec_load *load)
+{
+	uint32_t n_steps = 0;
+	int r;
+
+	r = plan->is_begun ? 0 : begin_load(plan, load);
+	if (!r)
+		r = record_some(plan, load->n_slots);
+	if (!r && (vk_memory_clear_mapped(&plan->near) || vk_memory_clear_mapped(&plan->host)))
+		r = EXECUTOR_E_MORE;
+	if (!r)
+		r = warm_up(plan, load->starts_cold);
+	while (!r && plan->n_addressed < load->n_slots) {
+		if (n_steps >= PART_STEPS)
+			return EXECUTOR_E_MORE;
+		n_steps += plan->lowered.n_steps;
+		set_addresses(plan, &plan->slots[plan->n_addressed++], load);
+	}
+	return r;
+}
+
+int vk_plan_load(struct vk_device *device, struct plan *source, const struct exec_load *load)
+{
+	struct vk_plan *plan = source->exec[device->executor.index];
+	int r;
+
+	assert(plan->n_slots == 0 && load->n_slots >= 1 && load->n_slots <= VK_MAX_SLOTS);
+	r = vk_device_is_lost(device) ? error_origin(-EIO) : load_some(plan, load);
+	if (r == EXECUTOR_E_MORE)
+		return r;
+	if (r) {
+		vk_plan_unload(device, source);
+		/* All memory that is taken here is the driver's. */
+		return r == EXECUTOR_E_NO_MEMORY || r == -ENOMEM ? EXECUTOR_E_NO_MEMORY
+								 : error_fold(r);
+	}
+	plan->n_slots = load->n_slots;
+	return 0;
+}
+
+/* No task of it runs any more, or will. */
+static void end_tasks(struct vk_plan *plan)
+{
+	vk_device_settle(plan->device);
+	/* A task of a lost device may be between two parts: the next one will find nothing. */
+	for (uint32_t i = 0; i < plan->n_slots; i++)
+		assert(atomic_load_explicit(&plan->slots[i].state, memory_order_acquire) !=
+		       SLOT_BUSY);
+	plan->n_slots = 0;
+}
+
+int vk_plan_unload_some(struct vk_device *device, struct plan *source)
+{
+	struct vk_plan *plan = source->exec[device->executor.index];
+	uint32_t n_steps = 0;
+
+	if (!plan || plan->n_buffers == 0)
+		return 0;
+	if (plan->setup_result == VK_SETUP_E_RUNS && !vk_setup_await(device, SETUP_WAIT_NS))
+		return EXECUTOR_E_MORE;
+	end_tasks(plan);
+	for (; plan->n_buffers > 0 && n_steps < PART_STEPS; n_steps += BUFFER_STEPS) {
+		plan->n_buffers--;
+		n_steps += section_of_buffer(plan, plan->n_buffers)->n_steps;
+		device->vk.vkFreeCommandBuffers(device->handle, plan->pool, 1,
+						&plan->commands[plan->n_buffers]);
+	}
+	/* Drivers keep what command buffers took for the pool's next ones. */
+	device->vk.vkTrimCommandPool(device->handle, plan->pool, 0);
+	return plan->n_buffers > 0 ? EXECUTOR_E_MORE : 0;
+}
+
+void vk_plan_unload(struct vk_device *device, struct plan *source)
+{
+	struct vk_plan *plan = source->exec[device->executor.index];
+
+	if (!plan)
+		return;
+	if (plan->setup_result == VK_SETUP_E_RUNS)
+		vk_setup_await(device, UINT64_MAX);
+	end_tasks(plan);
+	if (plan->pool)
+		device->vk.vkDestroyCommandPool(device->handle, plan->pool, NULL);
+	plan->pool = VK_NULL_HANDLE;
+	plan->is_begun = plan->is_recording = plan->is_started = plan->is_ordered = false;
+	plan->n_buffers = plan->n_addressed = 0;
+	plan->setup_result = 0;
+	note_commands(plan, 0, (enum exec_tier)plan->near.kind);
+	vk_memory_free(device, &plan->near);
+	vk_memory_free(device, &plan->host);
+}
+
+/* Return: usage of the device's own heaps and of the others. */
+static struct vk_commands_cost heap_usage(struct vk_device *device)
+{
+	VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT,
+	};
+	VkPhysicalDeviceMemoryProperties2 properties = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2,
+		.pNext = &budget,
+	};
+	struct vk_commands_cost usage = {0};
+
+	vkGetPhysicalDeviceMemoryProperties2(device->physical, &properties);
+	for (uint32_t i = 0; i < device->heaps.memoryHeapCount; i++)
+		if (device->is_integrated ||
+		    (device->heaps.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT))
+			usage.device_bytes += budget.heapUsage[i];
+		else
+			usage.host_bytes += budget.heapUsage[i];
+	return usage;
+}
+
+static uint64_t share(struct vk_device *device, uint64_t before, uint64_t after, uint32_t n)
+{
+	return after > before ? vk_memory_pages(device, (after - before + n - 1) / n) : 0;
+}
+
+int vk_commands_measure(struct vk_device *device, struct vk_commands_cost *ret)
+{
+	struct vk_section section = {.n_steps = 1, .n_ranges = 1, .n_batches = 1};
+	struct vk_step step = {.pipe = VK_PIPE_COPY};
+	VkCommandBuffer buffers[MEASURED_BUFFERS];
+	struct vk_plan plan = {
+		.device = device,
+		.lowered = {.steps = &step, .n_steps = 1},
+		.sections = &section,
+		.n_sections = 1,
+		.commands = buffers,
+		.n_parts = 1,
+	};
+	struct vk_commands_cost before, after;
+	VkPipeline pipeline;
+	int r;
+
+	*ret = (struct vk_commands_cost){0};
+	if (!device->has_budget)
+		return 0;
+	for (int i = 0; i < PARAM_ADDRESSES; i++)
+		step.operands[i].tensor = PLAN_NO_TENSOR;
+	r = vk_pipeline_get(device, VK_PIPE_COPY, VK_FLOATS, 0, &pipeline);
+	if (!r)
+		r = vk_memory_alloc(device, VK_MEMORY_OWN, device->memory.page_bytes, &plan.host);
+	if (r)
+		return r == EXECUTOR_E_NO_MEMORY ? error_origin(-ENOMEM) : error_fold(r);
+	before = heap_usage(device);
+	r = pool_new(&plan);
+	/* So few are recorded at once. */
+	if (!r)
+		r = record_some(&plan, MEASURED_BUFFERS);
+	after = heap_usage(device);
+	if (plan.pool)
+		device->vk.vkDestroyCommandPool(device->handle, plan.pool, NULL);
+	vk_memory_free(device, &plan.host);
+	if (r)
+		return error_fold(r);
+	ret->device_bytes =
+		share(device, before.device_bytes, after.device_bytes, MEASURED_BUFFERS);
+	ret->host_bytes = share(device, before.host_bytes, after.host_bytes, MEASURED_BUFFERS);
+	return 0;
+}
