@@ -60,6 +60,17 @@ static int convert(struct cpu_fill *fill)
 	return 0;
 }
 
+/* Return: true if some is left to be dropped. */
+static bool drop_some_converted(struct cpu_fill *fill)
+{
+	for (unsigned int i = 0; i < FILL_SOURCES; i++)
+		if (fill->half[i].map_bytes > 0) {
+			cpu_unmap_some((void *)fill->from[i], &fill->half[i].map_bytes);
+			return true;
+		}
+	return false;
+}
+
 static void drop_converted(struct cpu_fill *fill)
 {
 	for (unsigned int i = 0; i < FILL_SOURCES; i++)
@@ -105,11 +116,18 @@ int cpu_fill(struct cpu_executor *cpu, struct cpu_plan *compiled)
 								     : FILL_CALL_BYTES / 2;
 		if (r == EXECUTOR_E_MORE)
 			continue;
-		drop_converted(fill);
+		if (drop_some_converted(fill))
+			return EXECUTOR_E_MORE;
 		compiled->n_filled++;
 	}
 	cpu_fill_deinit(compiled);
 	return 0;
+}
+
+bool cpu_fill_shrink(struct cpu_plan *compiled)
+{
+	return compiled->n_filled < compiled->n_fills &&
+	       drop_some_converted(&compiled->fills[compiled->n_filled]);
 }
 
 uint64_t cpu_fill_bytes(const struct cpu_plan *compiled)

@@ -22,8 +22,8 @@
 
 enum { DEFAULT_MAX_TASKS = 4096, DEFAULT_SPIN_NS = 20000, SCRATCH_ALIGN = 4096 };
 
-/* Limits of one plan_shrink() call: some milliseconds of work. */
-enum { SHRINK_BYTES = 32 << 20, SHRINK_PACKS = 256 };
+/* Packed forms of one plan_shrink() call, beside CPU_UNMAP_BYTES: some milliseconds of work. */
+enum { SHRINK_PACKS = 256 };
 
 static void cpu_plan_free(struct cpu_executor *cpu, struct cpu_plan *compiled)
 {
@@ -157,7 +157,10 @@ static int cpu_plan_prepare(struct executor *executor, struct plan *plan)
 	return 0;
 }
 
-/* Its packed forms, some at a time: what unmapping takes is in proportion to the bytes. */
+/*
+ * Packed forms, what they are made of, and scratch, some at a time: unmapping takes time in
+ * proportion to the bytes.
+ */
 static int cpu_plan_shrink(struct executor *executor, struct plan *plan)
 {
 	struct cpu_executor *cpu = cpu_executor_from(executor);
@@ -168,14 +171,19 @@ static int cpu_plan_shrink(struct executor *executor, struct plan *plan)
 	if (!compiled)
 		return 0;
 	plan->device_state[executor->index] = PLAN_DEVICE_UNSUPPORTED;
+	if (cpu_fill_shrink(compiled))
+		return EXECUTOR_E_MORE;
 	cpu_fill_deinit(compiled);
 	for (unsigned int n = 0; compiled->n_packs > 0; n++) {
-		if (n == SHRINK_PACKS || begin_bytes - cpu->packs.bytes >= SHRINK_BYTES)
+		if (n == SHRINK_PACKS || begin_bytes - cpu->packs.bytes >= CPU_UNMAP_BYTES)
 			return EXECUTOR_E_MORE;
 		last = &compiled->packs[compiled->n_packs - 1];
-		*last = cpu_pack_unref_some(&cpu->packs, *last, SHRINK_BYTES);
+		*last = cpu_pack_unref_some(&cpu->packs, *last, CPU_UNMAP_BYTES);
 		compiled->n_packs -= !*last;
 	}
+	if (cpu_unmap_some(compiled->scratch, &compiled->scratch_map_bytes))
+		return EXECUTOR_E_MORE;
+	compiled->scratch = NULL;
 	return 0;
 }
 

@@ -53,6 +53,16 @@ void cpu_unmap(void *map, size_t map_bytes)
 		munmap(map, map_bytes);
 }
 
+bool cpu_unmap_some(void *map, size_t *map_bytes)
+{
+	const size_t bytes = *map_bytes < CPU_UNMAP_BYTES ? *map_bytes : CPU_UNMAP_BYTES;
+
+	*map_bytes -= bytes;
+	if (bytes > 0)
+		munmap((uint8_t *)map + *map_bytes, bytes);
+	return *map_bytes > 0;
+}
+
 static struct cpu_pack **pack_bucket(struct cpu_pack_cache *cache, const struct cpu_pack_key *key)
 {
 	const uint8_t *bytes = (const uint8_t *)key;

@@ -340,5 +340,10 @@ int cpu_compile(struct cpu_executor *executor, const struct plan *plan, struct c
 int cpu_fill(struct cpu_executor *executor, struct cpu_plan *compiled);
 /* Compute the temporary memory, in bytes, that cpu_fill() takes beside the packs. */
 uint64_t cpu_fill_bytes(const struct cpu_plan *compiled);
+/*
+ * Frees a part of what a form was converted to that is being packed, which is not to go on. Return:
+ * true if some is left.
+ */
+bool cpu_fill_shrink(struct cpu_plan *compiled);
 /* Forgets what was to be packed. */
 void cpu_fill_deinit(struct cpu_plan *compiled);

@@ -942,6 +942,33 @@ static void test_workers__idle_costs_nothing(void **state)
 	cpu_rig_deinit(&rig);
 }
 
+/* Scratch, of which long tasks may have touched all, goes in parts as well. */
+static void test_shrink__scratch(void **state)
+{
+	struct describe *d = describe_new("", 1);
+	const struct cpu_plan *compiled;
+	struct cpu_rig rig;
+	struct plan *plan;
+	size_t n_parts;
+
+	describe_input(d, "x", DESCRIBE_DIMS(8 << 20));
+	describe_scratch(d, "s");
+	describe_output(d, "y", DESCRIBE_DIMS(8 << 20));
+	describe_node(d, "Neg", "", "x", "s");
+	describe_node(d, "Neg", "", "s", "y");
+	plan = reference_plan(d, NULL);
+	cpu_rig_init(&rig, &(struct cpu_options){.n_workers = 1});
+	cpu_rig_prepare(&rig, plan);
+	compiled = plan->exec[RBK_DEVICE_CPU];
+	n_parts = compiled->scratch_map_bytes / (32 << 20);
+	assert_true(n_parts >= 3);
+	while (rig.executor->ops->plan_shrink(rig.executor, plan) == EXECUTOR_E_MORE)
+		assert_int_equal(compiled->scratch_map_bytes / (32 << 20), --n_parts);
+	assert_null(compiled->scratch);
+	cpu_rig_release(&rig, plan);
+	cpu_rig_deinit(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -957,6 +984,7 @@ int main(void)
 		cmocka_unit_test(test_pack__nbits_in_parts),
 		cmocka_unit_test(test_pack__once_in_a_plan),
 		cmocka_unit_test(test_shrink__in_parts),
+		cmocka_unit_test(test_shrink__scratch),
 		cmocka_unit_test(test_release__never_prepared),
 		cmocka_unit_test(test_prepare__unsupported),
 		cmocka_unit_test(test_prepare__out_of_memory),
