@@ -4,9 +4,12 @@
  *
  * A helper has a job and touches nothing else that changes: the driver synchronises its cache of
  * pipelines itself, all else that compiling looks at stays as it is meanwhile. What was made is put
- * in its place by the setup thread, once it has joined its helpers. So nothing outlives a call,
- * whatever becomes of the session, the device or the broker: they wait for the setup thread, as
- * ever. A helper that cannot be started leaves its job to the setup thread.
+ * in its place by the setup thread, once it has joined the helpers: whoever wants to compile next
+ * does that, and whoever closes the device. A helper that cannot be started leaves its job to the
+ * setup thread.
+ *
+ * What a driver refuses is noted, so that nobody tries again ahead of vk_plan_prepare(), which
+ * does.
  */
 #include "vulkan/compile.h"
 
@@ -17,19 +20,8 @@
 #include "vulkan/device.h"
 
 enum {
-	MOST_JOBS = 4,
 	SOFTWARE_MAX_TURNS = 65000, /* see lower.c */
-};
-
-struct job {
-	struct vk_device *device;
-	enum vk_pipe pipe;
-	enum vk_numbers numbers;
-	uint32_t curve;
-	bool has_helper;
-	pthread_t helper;
-	VkPipeline pipeline;
-	int result;
+	AHEAD_WAIT_NS = 1000000,
 };
 
 void vk_compile_target(const struct vk_device *device, struct vk_target *ret)
@@ -52,80 +44,141 @@ static unsigned int count_processors(void)
 	return sched_getaffinity(0, sizeof(set), &set) < 0 ? 1 : (unsigned int)CPU_COUNT(&set);
 }
 
-static bool is_taken(const struct job *jobs, unsigned int n, const struct vk_step *step)
+static bool *has_failed(struct vk_device *device, const struct vk_step *step)
 {
-	for (unsigned int i = 0; i < n; i++)
-		if (jobs[i].pipe == step->pipe && jobs[i].numbers == step->numbers &&
-		    jobs[i].curve == step->curve)
+	struct vk_pipelines *pipelines = &device->pipelines;
+
+	return step->curve ? &pipelines->curved_has_failed[step->curve - VK_FIRST_CURVE][step->pipe]
+							  [step->numbers]
+			   : &pipelines->has_failed[step->pipe][step->numbers];
+}
+
+/* Is it to be compiled, also if the driver has refused it, if @again? */
+static bool is_wanted(struct vk_device *device, const struct vk_step *step, bool again)
+{
+	return !*vk_pipeline_place(device, step->pipe, step->numbers, step->curve) &&
+	       (again || !*has_failed(device, step));
+}
+
+static bool wants_any(struct vk_device *device, const struct vk_lowered *lowered, bool again)
+{
+	for (uint32_t i = 0; i < lowered->n_steps; i++)
+		if (is_wanted(device, &lowered->steps[i], again))
 			return true;
 	return false;
 }
 
-/* Return: how many are to be compiled now; whether others are left. */
-static unsigned int take_jobs(struct vk_device *device, const struct vk_lowered *lowered,
-			      struct job jobs[MOST_JOBS], bool *ret_is_more)
+static bool is_taken(const struct vk_compiler *compiler, const struct vk_step *step)
 {
-	unsigned int most = count_processors(), n = 0;
-
-	if (most > MOST_JOBS)
-		most = MOST_JOBS;
-	*ret_is_more = false;
-	for (uint32_t i = 0; i < lowered->n_steps && !*ret_is_more; i++) {
-		const struct vk_step *step = &lowered->steps[i];
-
-		if (*vk_pipeline_place(device, step->pipe, step->numbers, step->curve) ||
-		    is_taken(jobs, n, step))
-			continue;
-		if (n < most)
-			jobs[n++] = (struct job){.device = device,
-						 .pipe = step->pipe,
-						 .numbers = step->numbers,
-						 .curve = step->curve};
-		else
-			*ret_is_more = true;
-	}
-	return n;
+	for (unsigned int i = 0; i < compiler->n_jobs; i++)
+		if (compiler->jobs[i].step.pipe == step->pipe &&
+		    compiler->jobs[i].step.numbers == step->numbers &&
+		    compiler->jobs[i].step.curve == step->curve)
+			return true;
+	return false;
 }
 
 /* The setup thread or a helper. */
 static void *run(void *data)
 {
-	struct job *job = data;
+	struct vk_compile_job *job = data;
+	struct vk_device *device = job->device;
 
-	job->result =
-		vk_pipeline_compile(job->device, vk_pipe_info(job->pipe, job->device->variant),
-				    job->numbers, job->curve, &job->pipeline);
+	job->result = vk_pipeline_compile(device, vk_pipe_info(job->step.pipe, device->variant),
+					  job->step.numbers, job->step.curve, &job->pipeline);
+	sem_post(&device->compiler.ended);
 	return NULL;
+}
+
+/* Has some of what the steps need compiled; nothing is under way. */
+static void start(struct vk_device *device, const struct vk_lowered *lowered, bool again)
+{
+	struct vk_compiler *compiler = &device->compiler;
+	unsigned int most = count_processors();
+
+	if (most > VK_COMPILE_JOBS)
+		most = VK_COMPILE_JOBS;
+	for (uint32_t i = 0; i < lowered->n_steps && compiler->n_jobs < most; i++)
+		if (is_wanted(device, &lowered->steps[i], again) &&
+		    !is_taken(compiler, &lowered->steps[i]))
+			compiler->jobs[compiler->n_jobs++] = (struct vk_compile_job){
+				.device = device, .step = lowered->steps[i]};
+	for (unsigned int i = 0; i < compiler->n_jobs; i++) {
+		struct vk_compile_job *job = &compiler->jobs[i];
+
+		job->has_helper = thread_start(&job->helper, "rb-compile", run, job) == 0;
+		if (!job->has_helper)
+			run(job);
+	}
+}
+
+/* Puts what was made in its place. Return: 0; negative errno, of any of them. */
+static int collect(struct vk_device *device)
+{
+	struct vk_compiler *compiler = &device->compiler;
+	int r = 0;
+
+	for (unsigned int i = 0; i < compiler->n_jobs; i++) {
+		struct vk_compile_job *job = &compiler->jobs[i];
+		const struct vk_step *step = &job->step;
+
+		if (job->has_helper)
+			pthread_join(job->helper, NULL);
+		*has_failed(device, step) = job->result != 0;
+		if (job->result)
+			r = job->result;
+		else if (*vk_pipeline_place(device, step->pipe, step->numbers, step->curve))
+			device->vk.vkDestroyPipeline(device->handle, job->pipeline, NULL);
+		else
+			vk_pipeline_put(device, step->pipe, step->numbers, step->curve,
+					job->pipeline);
+	}
+	compiler->n_jobs = compiler->n_ended = 0;
+	return r;
+}
+
+/* Return: 0, nothing is under way; EXECUTOR_E_MORE, @wait_ns are over; negative errno. */
+static int await(struct vk_device *device, uint64_t wait_ns)
+{
+	struct vk_compiler *compiler = &device->compiler;
+
+	for (; compiler->n_ended < compiler->n_jobs; compiler->n_ended++)
+		if (!vk_wait_for(&compiler->ended, wait_ns))
+			return EXECUTOR_E_MORE;
+	return collect(device);
+}
+
+void vk_compile_end(struct vk_device *device)
+{
+	await(device, UINT64_MAX);
 }
 
 int vk_compile_some(struct vk_device *device, const struct vk_lowered *lowered)
 {
-	struct job jobs[MOST_JOBS];
-	unsigned int n;
-	bool is_more;
-	int r = 0;
+	int r;
 
-	if (vk_device_is_lost(device))
+	if (vk_device_is_lost(device) || !wants_any(device, lowered, true))
 		return 0;
-	n = take_jobs(device, lowered, jobs, &is_more);
-	for (unsigned int i = 1; i < n; i++)
-		jobs[i].has_helper =
-			thread_start(&jobs[i].helper, "rb-compile", run, &jobs[i]) == 0;
-	for (unsigned int i = 0; i < n; i++)
-		if (!jobs[i].has_helper)
-			run(&jobs[i]);
-	for (unsigned int i = 0; i < n; i++) {
-		if (jobs[i].has_helper)
-			pthread_join(jobs[i].helper, NULL);
-		if (jobs[i].result)
-			r = jobs[i].result;
-		else
-			vk_pipeline_put(device, jobs[i].pipe, jobs[i].numbers, jobs[i].curve,
-					jobs[i].pipeline);
-	}
+	vk_compile_end(device);
+	start(device, lowered, true);
+	r = await(device, UINT64_MAX);
 	if (r)
 		return error_fold(r);
-	return is_more ? EXECUTOR_E_MORE : 0;
+	return wants_any(device, lowered, true) ? EXECUTOR_E_MORE : 0;
+}
+
+int vk_compile_next(struct vk_device *device, const struct vk_lowered *lowered)
+{
+	int r;
+
+	if (vk_device_is_lost(device) || !wants_any(device, lowered, false))
+		return 0;
+	r = await(device, AHEAD_WAIT_NS);
+	if (!wants_any(device, lowered, false))
+		return 0;
+	if (r != EXECUTOR_E_MORE)
+		start(device, lowered, false);
+	return EXECUTOR_E_MORE;
 }
 
 int vk_compile_ahead(struct vk_device *device, const struct plan *plan)
@@ -137,7 +190,7 @@ int vk_compile_ahead(struct vk_device *device, const struct plan *plan)
 	vk_compile_target(device, &target);
 	if (vk_lower(plan, &target, &lowered))
 		return 0;
-	r = vk_compile_some(device, &lowered);
+	r = vk_compile_next(device, &lowered);
 	vk_lowered_deinit(&lowered);
-	return r == EXECUTOR_E_MORE ? r : 0;
+	return r;
 }

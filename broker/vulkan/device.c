@@ -467,6 +467,7 @@ void vk_device_close(struct vk_device *device)
 {
 	if (!device->handle)
 		return;
+	vk_compile_end(device);
 	vk_device_settle(device);
 	vk_upload_close(device);
 	vk_queue_close(device);
@@ -488,6 +489,7 @@ int vk_device_new(VkPhysicalDevice physical, const struct vulkan_options *option
 		return error_origin(-ENOMEM);
 	list_init(&device->memory.allocations);
 	pthread_mutex_init(&device->physical_lock, NULL);
+	sem_init(&device->compiler.ended, 0, 0);
 	vk_paths_init(device);
 	device->physical = physical;
 	device->options = *options;
@@ -512,6 +514,7 @@ struct vk_device *vk_device_free(struct vk_device *device)
 	vk_device_close(device);
 	vk_paths_deinit(device);
 	pthread_mutex_destroy(&device->physical_lock);
+	sem_destroy(&device->compiler.ended);
 	free(device->pipelines.path);
 	free(device);
 	return NULL;

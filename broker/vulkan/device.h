@@ -16,6 +16,7 @@
 
 #include "util/cleanup.h"
 #include "vulkan/arena-import.h"
+#include "vulkan/compile.h"
 #include "vulkan/matrices.h"
 #include "vulkan/memory.h"
 #include "vulkan/pipeline.h"
@@ -69,6 +70,7 @@ struct vk_device {
 
 	struct vk_memory memory;
 	struct vk_pipelines pipelines;
+	struct vk_compiler compiler;
 	struct vk_queue submit;
 	struct vk_upload upload;
 	struct vulkan_rates rates;

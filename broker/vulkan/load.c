@@ -431,7 +431,10 @@ static int load_some(struct vk_plan *plan, const struct exec_load *load)
 	uint32_t n_steps = 0;
 	int r;
 
-	r = plan->is_begun ? 0 : begin_load(plan, load);
+	/* A device that was reopened has no pipelines. */
+	r = plan->is_begun ? 0 : vk_compile_next(plan->device, &plan->lowered);
+	if (!r && !plan->is_begun)
+		r = begin_load(plan, load);
 	if (!r)
 		r = record_some(plan, load->n_slots);
 	if (!r && (vk_memory_clear_mapped(&plan->near) || vk_memory_clear_mapped(&plan->host)))
@@ -453,6 +456,9 @@ int vk_plan_load(struct vk_device *device, struct plan *source, const struct exe
 	int r;
 
 	assert(plan->n_slots == 0 && load->n_slots >= 1 && load->n_slots <= VK_MAX_SLOTS);
+	/* Also of a lost device, which may yet touch what would be freed. */
+	if (plan->setup_result == VK_SETUP_E_RUNS && !vk_setup_await(device, SETUP_WAIT_NS))
+		return EXECUTOR_E_MORE;
 	r = vk_device_is_lost(device) ? error_origin(-EIO) : load_some(plan, load);
 	if (r == EXECUTOR_E_MORE)
 		return r;

@@ -143,6 +143,8 @@ struct vk_pipelines {
 	VkPipeline curved[VK_N_CURVES][VK_N_CURVED][VK_N_NUMBERS];
 	bool has_run[VK_PIPE_COUNT][VK_N_NUMBERS]; /* so the driver has nothing left to compile */
 	bool curved_has_run[VK_N_CURVES][VK_N_CURVED][VK_N_NUMBERS];
+	bool has_failed[VK_PIPE_COUNT][VK_N_NUMBERS]; /* the driver refused it when last asked */
+	bool curved_has_failed[VK_N_CURVES][VK_N_CURVED][VK_N_NUMBERS];
 	char *path; /* of the cache on disk, NULL: none; lives as long as the executor */
 	bool dirty;
 };

@@ -332,8 +332,9 @@ int vk_setup_begin(struct vk_device *device, VkCommandBuffer *ret)
 	};
 	int r;
 
-	/* What somebody else left running comes first. */
-	vk_setup_await(device, UINT64_MAX);
+	/* What somebody else left running comes first; on a lost device it may run for ever. */
+	if (!vk_device_is_lost(device))
+		vk_setup_await(device, UINT64_MAX);
 	if (vk_device_is_lost(device))
 		return error_origin(-EIO);
 	r = vk_result(device->vk.vkBeginCommandBuffer(queue->setup_commands, &info),
@@ -374,8 +375,7 @@ int vk_setup_start(struct vk_device *device, int *result)
 	return 0;
 }
 
-/* Return: false if @wait_ns were not enough. */
-static bool wait_for_setup(struct vk_queue *queue, uint64_t wait_ns)
+bool vk_wait_for(sem_t *sem, uint64_t wait_ns)
 {
 	struct timespec until;
 	int r;
@@ -385,8 +385,7 @@ static bool wait_for_setup(struct vk_queue *queue, uint64_t wait_ns)
 	until.tv_sec += (time_t)(wait_ns / 1000000000) + until.tv_nsec / 1000000000;
 	until.tv_nsec %= 1000000000;
 	do
-		r = wait_ns == UINT64_MAX ? sem_wait(&queue->setup_done)
-					  : sem_timedwait(&queue->setup_done, &until);
+		r = wait_ns == UINT64_MAX ? sem_wait(sem) : sem_timedwait(sem, &until);
 	while (r < 0 && errno == EINTR);
 	return r == 0;
 }
@@ -397,7 +396,7 @@ bool vk_setup_await(struct vk_device *device, uint64_t wait_ns)
 
 	if (!queue->setup_ret)
 		return true;
-	if (!wait_for_setup(queue, wait_ns))
+	if (!vk_wait_for(&queue->setup_done, wait_ns))
 		return false;
 	*queue->setup_ret = queue->setup_result ? error_origin(queue->setup_result) : 0;
 	queue->setup_ret = NULL;

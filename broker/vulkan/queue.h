@@ -119,6 +119,10 @@ int vk_setup_start(struct vk_device *device, int *result);
  */
 bool vk_setup_await(struct vk_device *device, uint64_t wait_ns);
 
+/* Takes one from @sem, waiting @wait_ns at most (UINT64_MAX: as long as it takes). Return: did it?
+ */
+bool vk_wait_for(sem_t *sem, uint64_t wait_ns);
+
 /* Setup thread, not between the two above: submits nothing. Return: has the device been lost? */
 bool vk_device_check(struct vk_device *device);
 
