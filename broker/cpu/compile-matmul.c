@@ -145,6 +145,7 @@ static void set_run(struct compiler *c)
 {
 	c->step->run = node_is_double(c) ? cpu_run_gemm_f64 : cpu_run_gemm;
 	c->step->units = cpu_units_gemm;
+	c->step->rounds = node_is_double(c) ? cpu_rounds_gemm_f64 : cpu_rounds_gemm;
 	c->step->looks = true;
 	if (node_is_double(c))
 		c->speed_up = COMPILE_DOUBLE_SPEED_UP;

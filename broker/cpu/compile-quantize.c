@@ -447,6 +447,7 @@ int compile_nbits(struct compiler *c)
 	}
 	c->step->run = cpu_run_nbits;
 	c->step->units = cpu_units_gemm;
+	c->step->rounds = cpu_rounds_gemm;
 	c->step->looks = true;
 	c->step->nbits = nbits;
 	return 0;

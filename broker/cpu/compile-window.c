@@ -153,6 +153,7 @@ int compile_conv(struct compiler *c)
 		set_double(c, cpu_run_conv_f64);
 		return 0;
 	}
+	c->step->rounds = cpu_rounds_conv;
 	if (c->is_last) {
 		r = pack_weights(c,
 				 cpu_conv_last_strips(&c->step->window.args) ? PACK_CONV_STRIPS

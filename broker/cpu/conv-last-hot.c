@@ -339,6 +339,7 @@ static void last_piece(const struct cpu_window *args, const struct cpu_conv_piec
 {
 	const size_t channels = args->channels / args->group, depth = last_taps(args) * channels;
 	const size_t n_all = args->out_channels / args->group, y_rs = args->out_channels;
+	const size_t k_end = args->k_end ? args->k_end : depth;
 	const size_t n_padded = (n_all + GEMM_NR - 1) / GEMM_NR * GEMM_NR;
 	const size_t first_column = piece->group * n_all + piece->m_begin;
 	const size_t m = piece->n, n = piece->m_end - piece->m_begin;
@@ -348,9 +349,10 @@ static void last_piece(const struct cpu_window *args, const struct cpu_conv_piec
 	float *y = args->y + piece->first * y_rs + first_column;
 	float *rows = workspace + CPU_CONV_PIXELS * CPU_GEMM_KC;
 
-	last_begin(args->bias ? args->bias + first_column : NULL, m, n, y, y_rs);
-	for (size_t p = 0; p < depth; p += CPU_GEMM_KC) {
-		const size_t kb = window_min(CPU_GEMM_KC, depth - p);
+	if (args->k_begin == 0)
+		last_begin(args->bias ? args->bias + first_column : NULL, m, n, y, y_rs);
+	for (size_t p = args->k_begin; p < k_end; p += CPU_GEMM_KC) {
+		const size_t kb = window_min(CPU_GEMM_KC, k_end - p);
 		const struct last_span span = {p, p + kb};
 		const float *a = workspace;
 		size_t a_rs = kb;
@@ -377,7 +379,8 @@ static void last_piece(const struct cpu_window *args, const struct cpu_conv_piec
 				CPU_FN(gemm_rows_panel)(m, nr, kb, a, a_rs, b, y + j, y_rs, true);
 		}
 	}
-	last_activate(args->activation, m, n, y, y_rs);
+	if (k_end == depth)
+		last_activate(args->activation, m, n, y, y_rs);
 }
 
 void CPU_FN(conv_last)(const struct cpu_window *args, size_t begin, size_t end, void *workspace)

@@ -188,7 +188,7 @@ static void gemm_block(const struct cpu_gemm_f64 *gemm, const struct cpu_gemm_ti
 					gemm->a_rs, gemm->a_cs, in_place ? b : b_panel,
 					in_place ? gemm->b_rs : GEMM_F64_NR,
 					gemm->y + (tile->m_begin + i) * gemm->n + j, gemm->n, nr,
-					p > 0);
+					p > 0 || gemm->accumulate);
 		}
 	}
 	if (gemm->c || gemm->alpha != 1)

@@ -93,7 +93,8 @@ static inline void cpu_activate(const struct cpu_activation *activation, float *
 /*
  * A matrix product, y[m][n] = alpha * sum over k of a[m][k] * b[k][n] + beta * c[m][n].
  * The sum is a chain of fused multiply-adds over each block of CPU_GEMM_KC terms; the blocks are
- * added in order. So packed, unpacked, and every split of m and n give the same bits.
+ * added in order. So packed, unpacked, every split of m and n, and of k between two blocks, the
+ * later ones with accumulate, give the same bits.
  */
 struct cpu_gemm {
 	size_t m, n, k;
@@ -107,8 +108,8 @@ struct cpu_gemm {
 	const float *c;    /* NULL: none */
 	size_t c_rs, c_cs; /* 0 where broadcast */
 	float alpha, beta; /* 1 and 0 for a plain product */
-	bool accumulate;   /* add to y; alpha is 1 and there is no c */
-	/* Of all of the sum; NULL: none. Not with accumulate. Here and below. */
+	bool accumulate;   /* add the products to what y is, before alpha and c */
+	/* Of all of the sum; NULL: none. Here and below. */
 	const struct cpu_activation *activation;
 	struct cpu_pause *pause; /* NULL: none; here and below */
 };
@@ -124,6 +125,7 @@ struct cpu_gemm_f64 {
 	const double *c; /* NULL: none */
 	size_t c_rs, c_cs;
 	double alpha, beta;
+	bool accumulate; /* as above */
 	struct cpu_pause *pause;
 };
 
@@ -144,6 +146,8 @@ struct cpu_nbits_weights {
 /* y[m][n] = sum over k of a[m][k] * weight[k][n] + bias[n], in the order of struct cpu_gemm. */
 struct cpu_nbits {
 	size_t m, n, k, block;
+	/* The terms that are added now: multiples of CPU_GEMM_KC, or k. From 0 on y is replaced. */
+	size_t k_begin, k_end;
 	const float *a;
 	size_t a_rs;        /* columns are adjacent */
 	const void *packed; /* from pack_nbits() of the same level */
@@ -189,6 +193,11 @@ struct cpu_window {
 	const float *weights_packed; /* Conv: from pack_conv() of the same level, or NULL */
 	const float *bias;           /* Conv: NULL: none */
 	float *y;
+	/*
+	 * Conv where cpu_conv_is_product(): the terms of each sum that are added now,
+	 * multiples of CPU_GEMM_KC, or the last; from 0 on y is replaced. k_end 0: all.
+	 */
+	size_t k_begin, k_end;
 	const struct cpu_activation *activation; /* Conv, ConvTranspose */
 	struct cpu_pause *pause;
 };
@@ -343,6 +352,7 @@ enum {
 	CPU_CONV_PANEL = 32,
 	CPU_CONV_PIXELS = 6 * CPU_CONV_PANEL,
 	CPU_CONV_CHANNELS = 96, /* of a unit, at least: each fetches its pixels for itself */
+	CPU_CONV_PART_MAX = 12 * CPU_CONV_CHANNELS, /* likewise, at most */
 	CPU_CONV_ENOUGH = 64,
 };
 
@@ -381,6 +391,8 @@ static inline struct cpu_conv_cut cpu_conv_cut(const struct cpu_window *args)
 	units = cut.matrices * cut.panels;
 	cut.parts = (CPU_CONV_ENOUGH + units - 1) / units;
 	cut.parts = cut.parts < most ? cut.parts : most;
+	if (cut.parts < (m + CPU_CONV_PART_MAX - 1) / CPU_CONV_PART_MAX)
+		cut.parts = (m + CPU_CONV_PART_MAX - 1) / CPU_CONV_PART_MAX;
 	cut.part_rows = (most + cut.parts - 1) / cut.parts * CPU_CONV_CHANNELS;
 	cut.parts = (m + cut.part_rows - 1) / cut.part_rows;
 	return cut;
@@ -652,6 +664,20 @@ static inline size_t cpu_conv_last_units(const struct cpu_window *args)
 		return cpu_conv_matrix_units(&flat);
 	cut = cpu_direct_cut(args);
 	return cut.panels * cut.parts;
+}
+
+/* Terms of a convolution's sums, each of an output pixel and channel. */
+static inline size_t cpu_conv_terms(const struct cpu_window *args)
+{
+	return args->channels / args->group * args->kernel[0] * args->kernel[1] * args->kernel[2];
+}
+
+/* Is a convolution computed as a matrix product? */
+static inline bool cpu_conv_is_product(const struct cpu_window *args, bool is_last)
+{
+	return !(is_last ? cpu_conv_last_slides(args) || cpu_conv_last_strips(args) ||
+				   cpu_conv_last_is_direct(args)
+			 : cpu_conv_is_depthwise(args));
 }
 
 /* Output positions whose remainders by the strides are equal: how many sorts there are of them. */

@@ -189,8 +189,8 @@ static void nbits_few(const struct cpu_nbits *args, const struct cpu_gemm_tile *
 		const size_t n = nbits_min(GEMM_NR, tile->n_end - j);
 		float *y = args->y + tile->m_begin * args->y_rs + j;
 
-		for (size_t p = 0; p == 0 || p < args->k; p += CPU_GEMM_KC) {
-			const size_t kb = nbits_min(CPU_GEMM_KC, args->k - p);
+		for (size_t p = args->k_begin; p == 0 || p < args->k_end; p += CPU_GEMM_KC) {
+			const size_t kb = nbits_min(CPU_GEMM_KC, args->k_end - p);
 
 			cpu_pause(args->pause);
 			switch (m) {
@@ -252,8 +252,8 @@ static void nbits_many(const struct cpu_nbits *args, const struct cpu_gemm_tile 
 	const float *a = args->a + tile->m_begin * args->a_rs;
 	float *const a_packed = workspace, *const b = workspace + NBITS_MC * CPU_GEMM_KC;
 
-	for (size_t p = 0; p == 0 || p < args->k; p += CPU_GEMM_KC) {
-		const size_t kb = nbits_min(CPU_GEMM_KC, args->k - p);
+	for (size_t p = args->k_begin; p == 0 || p < args->k_end; p += CPU_GEMM_KC) {
+		const size_t kb = nbits_min(CPU_GEMM_KC, args->k_end - p);
 
 		CPU_FN(gemm_pack_a)(m, kb, a + p, args->a_rs, 1, a_packed);
 		for (size_t j = tile->n_begin; j < tile->n_end; j += GEMM_NR) {
@@ -282,7 +282,7 @@ void CPU_FN(nbits)(const struct cpu_nbits *args, const struct cpu_gemm_tile *til
 		else
 			nbits_many(args, &part, workspace);
 	}
-	if (!args->bias)
+	if (!args->bias || args->k_end < args->k)
 		return;
 	for (size_t i = tile->m_begin; i < tile->m_end; i++) {
 		const size_t n = tile->n_end - tile->n_begin;

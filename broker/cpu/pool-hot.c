@@ -25,11 +25,11 @@
  * A task can be cancelled wherever a kernel looks for others: that does not return to the kernel
  * then, neither the leader's nor a helper's, but to where the step was begun.
  *
- * A task can be stopped between two steps or two chunks: the leader takes no more of them, waits
- * for its helpers, and hands the task back with what is left of the step, so that the next worker
- * that gets it goes on there, with the same scratch. Each submission does some work before it
- * stops, so a task that is stopped again and again comes to its end. Where others wait is not known
- * here: the reactor asks by the task's state, or sets a limit in advance.
+ * A task can be stopped between two steps, two rounds of one or two chunks: the leader takes no
+ * more of them, waits for its helpers, and hands the task back with what is left of the step, so
+ * that the next worker that gets it goes on there, with the same scratch. Each submission does some
+ * work before it stops, so a task that is stopped again and again comes to its end. Where others
+ * wait is not known here: the reactor asks by the task's state, or sets a limit in advance.
  *
  * Under contention only the first n_active workers are used. Nothing is pushed to the others, what
  * is in their queues goes before anything else, and they leave the teams that they help between two
@@ -238,8 +238,18 @@ static void team_end(struct cpu_executor *cpu, struct cpu_layer *layer)
 	atomic_store_explicit(&team->helper_ticks, 0, memory_order_relaxed);
 }
 
+/* A round of the step, of which there are @n_rounds, is done. */
+static inline void progress_next(struct exec_progress *progress, uint32_t n_rounds)
+{
+	progress->n_chunks = progress->front = progress->back = 0;
+	if (++progress->round < n_rounds)
+		return;
+	progress->round = 0;
+	progress->step++;
+}
+
 /*
- * Computes the step that the team of @layer is set to, with whoever joins, from where @progress
+ * Computes the round that the team of @layer is set to, with whoever joins, from where @progress
  * says on. Return: false: the task stops here, and @progress says what is left.
  */
 static bool team_lead(struct cpu_worker *worker, struct cpu_layer *layer, struct exec_task *task,
@@ -267,11 +277,9 @@ static bool team_lead(struct cpu_worker *worker, struct cpu_layer *layer, struct
 	if (!is_stopped)
 		return true;
 	progress->n_chunks = (uint32_t)team->n_chunks;
-	/* All of them were taken meanwhile: the next step is where it goes on. */
-	if (!ends_left(&team->chunks, team->n_chunks, &progress->front, &progress->back)) {
-		progress->step++;
-		progress->n_chunks = progress->front = progress->back = 0;
-	}
+	/* All of them were taken meanwhile: the next round is where it goes on. */
+	if (!ends_left(&team->chunks, team->n_chunks, &progress->front, &progress->back))
+		progress_next(progress, team->frame->n_rounds);
 	return false;
 }
 
@@ -341,6 +349,7 @@ static inline void frame_init(struct cpu_frame *frame, const struct cpu_plan *pl
 	const struct exec_ref *refs = task->refs;
 
 	frame->count = task->count;
+	frame->round = frame->n_rounds = 0;
 	frame->is_out_of_range = is_out_of_range;
 	frame->base[CPU_BASE_ABSOLUTE] = 0;
 	frame->base[CPU_BASE_SCRATCH] = (uintptr_t)plan->scratch + block * plan->scratch_stride;
@@ -369,7 +378,7 @@ void cpu_pool_run_inline(struct executor *executor, struct exec_task *task)
 	task->end_ticks = clock_ticks();
 }
 
-/* One thread computes the step that the team of @layer is set to. Return: as team_lead(). */
+/* One thread computes the round that the team of @layer is set to. Return: as team_lead(). */
 static bool layer_run_chunks(struct cpu_layer *layer, struct exec_task *task,
 			     struct exec_progress *progress)
 {
@@ -401,20 +410,14 @@ static size_t step_chunks(const struct cpu_executor *cpu, double ns, size_t n_un
 	return n_chunks < (double)n_units ? (size_t)n_chunks : n_units;
 }
 
-/* Return: false: the task stops within the step, and @progress says where. */
-static bool worker_run_step(struct cpu_worker *worker, struct cpu_layer *layer,
-			    const struct cpu_step *step, const struct cpu_frame *frame,
-			    struct exec_task *task, struct exec_progress *progress)
+/* A round that takes @ns. Return: false: the task stops within, and @progress says where. */
+static bool worker_run_round(struct cpu_worker *worker, struct cpu_layer *layer,
+			     const struct cpu_step *step, const struct cpu_frame *frame, double ns,
+			     struct exec_task *task, struct exec_progress *progress)
 {
-	const double ns = step->cost_fixed_ns + step->cost_row_ns * frame->count;
 	const unsigned int n_workers = worker->cpu->n_workers;
 	struct cpu_team *team = &layer->team;
 
-	if (ns <= share_min_ns || (step->looks && n_workers == 1 && ns <= whole_max_ns)) {
-		step->run(step, frame, 0, SIZE_MAX, &layer->context);
-		layer->has_worked = true;
-		return true;
-	}
 	team->step = step;
 	team->frame = frame;
 	team->task = task;
@@ -430,6 +433,36 @@ static bool worker_run_step(struct cpu_worker *worker, struct cpu_layer *layer,
 	if (n_workers == 1)
 		return layer_run_chunks(layer, task, progress);
 	return team_lead(worker, layer, task, progress, ns > wake_min_ns);
+}
+
+/* Return: false: the task stops within the step, and @progress says where. */
+static bool worker_run_step(struct cpu_worker *worker, struct cpu_layer *layer,
+			    const struct cpu_step *step, struct cpu_frame *frame,
+			    struct exec_task *task, struct exec_progress *progress)
+{
+	const double ns = step->cost_fixed_ns + step->cost_row_ns * frame->count;
+	const uint32_t at = progress->step;
+
+	frame->n_rounds = 1;
+	if (ns <= share_min_ns ||
+	    (step->looks && worker->cpu->n_workers == 1 && ns <= whole_max_ns)) {
+		step->run(step, frame, 0, SIZE_MAX, &layer->context);
+		layer->has_worked = true;
+		progress_next(progress, 1);
+		return true;
+	}
+	if (step->rounds)
+		frame->n_rounds = step->rounds(step, frame->count);
+	while (progress->step == at) {
+		cpu_pause(layer->context.pause);
+		frame->round = progress->round;
+		if (layer_must_stop(layer, task) ||
+		    !worker_run_round(worker, layer, step, frame, ns / frame->n_rounds, task,
+				      progress))
+			return false;
+		progress_next(progress, frame->n_rounds);
+	}
+	return true;
 }
 
 /* --- scratch --- */
@@ -487,7 +520,7 @@ void cpu_pool_abandon(struct executor *executor, struct exec_task *task)
 
 /* Return: false: the task stops here, and @progress says where. */
 static bool layer_run_steps(struct cpu_worker *worker, struct cpu_layer *layer,
-			    const struct cpu_plan *plan, const struct cpu_frame *frame,
+			    const struct cpu_plan *plan, struct cpu_frame *frame,
 			    struct exec_task *task, struct exec_progress *progress)
 {
 	while (progress->step < plan->n_steps) {
@@ -496,8 +529,6 @@ static bool layer_run_steps(struct cpu_worker *worker, struct cpu_layer *layer,
 		    !worker_run_step(worker, layer, &plan->steps[progress->step], frame, task,
 				     progress))
 			return false;
-		progress->step++;
-		progress->n_chunks = progress->front = progress->back = 0;
 	}
 	return true;
 }
@@ -505,7 +536,7 @@ static bool layer_run_steps(struct cpu_worker *worker, struct cpu_layer *layer,
 /* The same, and the task may be cancelled within a unit. */
 static __attribute__((__noinline__)) bool layer_compute(
 	struct cpu_worker *worker, struct cpu_layer *layer, const struct cpu_plan *plan,
-	const struct cpu_frame *frame, struct exec_task *task, struct exec_progress *progress)
+	struct cpu_frame *frame, struct exec_task *task, struct exec_progress *progress)
 {
 	layer->pause.state = &task->state;
 	if (setjmp(layer->leave) == 0) {

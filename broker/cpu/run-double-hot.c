@@ -9,6 +9,7 @@ void cpu_run_gemm_f64(const struct cpu_step *step, const struct cpu_frame *frame
 {
 	const struct cpu_step_gemm *s = &step->gemm;
 	const struct cpu_gemm_grid grid = cpu_gemm_grid(s, frame->count);
+	const struct cpu_terms terms = cpu_round_terms(frame, s->k, CPU_GEMM_F64_KC);
 	const double *a = cpu_operand_at(&step->in[0], frame);
 	const double *b = cpu_operand_at(&step->in[1], frame);
 	double *y = cpu_operand_at(&step->out[0], frame);
@@ -21,6 +22,7 @@ void cpu_run_gemm_f64(const struct cpu_step *step, const struct cpu_frame *frame
 		.c_cs = s->c_cs,
 		.alpha = (double)s->alpha,
 		.beta = (double)s->beta,
+		.accumulate = terms.begin > 0,
 		.pause = context->pause,
 	};
 
@@ -28,13 +30,18 @@ void cpu_run_gemm_f64(const struct cpu_step *step, const struct cpu_frame *frame
 	gemm.a_cs = s->trans_a ? gemm.m : 1;
 	gemm.b_rs = s->trans_b ? 1 : gemm.n;
 	gemm.b_cs = s->trans_b ? gemm.k : 1;
+	gemm.k = terms.end - terms.begin;
+	if (terms.end < s->k) {
+		gemm.c = NULL;
+		gemm.alpha = 1;
+	}
 	end = min_size(end, grid.m_units * grid.n_units * grid.batches);
 	while (begin < end) {
 		const struct cpu_gemm_part part =
 			cpu_gemm_part(s, &grid, frame->count, &begin, end);
 
-		gemm.a = a + part.a;
-		gemm.b = b + part.b;
+		gemm.a = a + part.a + terms.begin * gemm.a_cs;
+		gemm.b = b + part.b + terms.begin * gemm.b_rs;
 		gemm.y = y + part.y;
 		step->kernels->gemm_f64(&gemm, &part.tile, context->workspace);
 	}

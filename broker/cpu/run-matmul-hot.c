@@ -32,6 +32,26 @@ size_t cpu_units_gemm(const struct cpu_step *step, uint32_t count)
 	return grid.batches * grid.m_units * grid.n_units;
 }
 
+static uint32_t rounds(const struct cpu_step_gemm *step, uint32_t count, size_t block,
+		       double factor)
+{
+	const struct cpu_gemm_grid grid = cpu_gemm_grid(step, count);
+
+	return cpu_rounds(step->k, block, min_size(cpu_extent_at(&step->m, count), grid.m_unit),
+			  min_size(cpu_extent_at(&step->n, count), GEMM_UNIT_N), factor);
+}
+
+uint32_t cpu_rounds_gemm(const struct cpu_step *step, uint32_t count)
+{
+	return rounds(&step->gemm, count, CPU_GEMM_KC, 1);
+}
+
+uint32_t cpu_rounds_gemm_f64(const struct cpu_step *step, uint32_t count)
+{
+	/* Half as many elements fit into a register. */
+	return rounds(&step->gemm, count, CPU_GEMM_F64_KC, 2);
+}
+
 struct cpu_gemm_part cpu_gemm_part(const struct cpu_step_gemm *step,
 				   const struct cpu_gemm_grid *grid, uint32_t count, size_t *begin,
 				   size_t end)
@@ -68,12 +88,16 @@ struct cpu_gemm_part cpu_gemm_part(const struct cpu_step_gemm *step,
 	};
 }
 
-/* Computes a part; all else of @gemm is set. */
-static void gemm_part(const struct cpu_step *step, const struct cpu_frame *frame,
+/* Computes the terms from @k_begin on of a part; all else of @gemm is set. */
+static void gemm_part(const struct cpu_step *step, const struct cpu_frame *frame, size_t k_begin,
 		      const struct cpu_gemm_part *part, struct cpu_gemm *gemm, void *workspace)
 {
-	gemm->a = (const float *)cpu_operand_at(&step->in[0], frame) + part->a;
-	gemm->b = (const float *)cpu_operand_at(&step->in[1], frame) + part->b;
+	const size_t b_row =
+		step->gemm.b_is_packed ? step->kernels->pack_b_size(1, gemm->n) : gemm->b_rs;
+
+	gemm->a =
+		(const float *)cpu_operand_at(&step->in[0], frame) + part->a + k_begin * gemm->a_cs;
+	gemm->b = (const float *)cpu_operand_at(&step->in[1], frame) + part->b + k_begin * b_row;
 	gemm->b_packed = step->gemm.b_is_packed ? gemm->b : NULL;
 	gemm->y = (float *)cpu_operand_at(&step->out[0], frame) + part->y;
 	step->kernels->gemm(gemm, &part->tile, workspace);
@@ -83,6 +107,7 @@ void cpu_run_gemm(const struct cpu_step *step, const struct cpu_frame *frame, si
 		  size_t end, const struct cpu_context *context)
 {
 	const struct cpu_step_gemm *s = &step->gemm;
+	const struct cpu_terms terms = cpu_round_terms(frame, s->k, CPU_GEMM_KC);
 	struct cpu_gemm_grid grid;
 	struct cpu_gemm gemm = {
 		.m = cpu_extent_at(&s->m, frame->count),
@@ -94,6 +119,7 @@ void cpu_run_gemm(const struct cpu_step *step, const struct cpu_frame *frame, si
 		.alpha = s->alpha,
 		.beta = s->beta,
 		.activation = step->activation.kernel ? &step->activation : NULL,
+		.accumulate = terms.begin > 0,
 		.pause = context->pause,
 	};
 
@@ -102,10 +128,16 @@ void cpu_run_gemm(const struct cpu_step *step, const struct cpu_frame *frame, si
 	gemm.b_rs = s->trans_b ? 1 : gemm.n;
 	gemm.b_cs = s->trans_b ? gemm.k : 1;
 	gemm.y_rs = gemm.n;
+	gemm.k = terms.end - terms.begin;
+	if (terms.end < s->k) {
+		gemm.c = NULL;
+		gemm.alpha = 1;
+		gemm.activation = NULL;
+	}
 
 	/* All of one matrix, which may be tiny: nothing to work out. */
 	if (end == SIZE_MAX && begin == 0 && s->n_batch == 0) {
-		gemm_part(step, frame,
+		gemm_part(step, frame, terms.begin,
 			  &(struct cpu_gemm_part){.tile = {.m_end = gemm.m, .n_end = gemm.n}},
 			  &gemm, context->workspace);
 		return;
@@ -116,6 +148,6 @@ void cpu_run_gemm(const struct cpu_step *step, const struct cpu_frame *frame, si
 		const struct cpu_gemm_part part =
 			cpu_gemm_part(s, &grid, frame->count, &begin, end);
 
-		gemm_part(step, frame, &part, &gemm, context->workspace);
+		gemm_part(step, frame, terms.begin, &part, &gemm, context->workspace);
 	}
 }

@@ -262,10 +262,13 @@ void cpu_run_nbits(const struct cpu_step *step, const struct cpu_frame *frame, s
 {
 	const struct cpu_step_gemm *s = &step->nbits.gemm;
 	const struct cpu_gemm_grid grid = cpu_gemm_grid(s, frame->count);
+	const struct cpu_terms terms = cpu_round_terms(frame, s->k, CPU_GEMM_KC);
 	struct cpu_nbits args = {
 		.m = cpu_extent_at(&s->m, frame->count),
 		.n = s->n.fixed,
 		.k = s->k,
+		.k_begin = terms.begin,
+		.k_end = terms.end,
 		.block = step->nbits.weights.block,
 		.a = cpu_operand_at(&step->in[0], frame),
 		.a_rs = s->k,

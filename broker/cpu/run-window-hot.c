@@ -24,6 +24,19 @@ size_t cpu_units_conv(const struct cpu_step *step, uint32_t count)
 	return conv_units(step, &args);
 }
 
+uint32_t cpu_rounds_conv(const struct cpu_step *step, uint32_t count)
+{
+	const struct cpu_window args = window_args(step, count);
+	const size_t m = args.out_channels / args.group;
+	struct cpu_conv_cut cut;
+
+	if (!cpu_conv_is_product(&args, step->window.is_last))
+		return 1;
+	cut = cpu_conv_cut(&args);
+	return cpu_rounds(cpu_conv_terms(&args), CPU_GEMM_KC, min_size(m, cut.part_rows),
+			  CPU_CONV_PANEL, 1);
+}
+
 /* What convolutions have beside their shapes. */
 static struct cpu_window conv_args(const struct cpu_step *step, const struct cpu_frame *frame,
 				   const struct cpu_context *context)
@@ -44,8 +57,11 @@ static struct cpu_window conv_args(const struct cpu_step *step, const struct cpu
 void cpu_run_conv(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
 		  size_t end, const struct cpu_context *context)
 {
-	const struct cpu_window args = conv_args(step, frame, context);
+	struct cpu_window args = conv_args(step, frame, context);
+	const struct cpu_terms terms = cpu_round_terms(frame, cpu_conv_terms(&args), CPU_GEMM_KC);
 
+	args.k_begin = terms.begin;
+	args.k_end = terms.end;
 	(step->window.is_last ? step->kernels->conv_last : step->kernels->conv)(
 		&args, begin, min_size(end, conv_units(step, &args)), context->workspace);
 }

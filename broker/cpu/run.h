@@ -23,6 +23,41 @@ static inline size_t div_up(size_t a, size_t b)
 	return (a + b - 1) / b;
 }
 
+/* Multiplications and additions of a unit in one round, at most: a millisecond's, or less. */
+#define CPU_ROUND_TERMS (20e6)
+/* What reading one operand of a term costs, in terms. */
+enum { CPU_ROUND_READ = 10 };
+
+/*
+ * Rounds of sums over @k terms, added in blocks of @block, with @m times @n of them in a unit, each
+ * term of which takes @factor times as long as one of float32.
+ */
+static inline uint32_t cpu_rounds(size_t k, size_t block, size_t m, size_t n, double factor)
+{
+	const double each_term = factor * (double)(m * n + CPU_ROUND_READ * (m + n));
+	const double most = CPU_ROUND_TERMS / (each_term * (double)block);
+	const size_t n_blocks = div_up(k, block);
+	const size_t each = most < 1 ? 1 : most < (double)n_blocks ? (size_t)most : n_blocks;
+
+	return n_blocks > each ? (uint32_t)div_up(n_blocks, each) : 1;
+}
+
+/* The terms that are added in the round that @frame says; none is empty if cpu_rounds() told how
+ * many there are. */
+struct cpu_terms {
+	size_t begin, end;
+};
+static inline struct cpu_terms cpu_round_terms(const struct cpu_frame *frame, size_t k,
+					       size_t block)
+{
+	size_t each;
+
+	if (frame->n_rounds <= 1)
+		return (struct cpu_terms){0, k};
+	each = div_up(div_up(k, block), frame->n_rounds) * block;
+	return (struct cpu_terms){frame->round * each, min_size(k, (frame->round + 1) * each)};
+}
+
 /* run-half-hot.c: step->n elements; cpu_units_elems() counts them. */
 cpu_run_fn cpu_run_half_load, cpu_run_half_store;
 cpu_units_fn cpu_units_elems;
@@ -30,6 +65,7 @@ cpu_units_fn cpu_units_elems;
 /* run-matmul-hot.c */
 cpu_run_fn cpu_run_gemm;
 cpu_units_fn cpu_units_gemm;
+cpu_rounds_fn cpu_rounds_gemm, cpu_rounds_gemm_f64;
 
 /* How a product is cut: see run-matmul-hot.c. */
 struct cpu_gemm_grid {
@@ -89,3 +125,4 @@ cpu_units_fn cpu_units_gather, cpu_units_gather_elements, cpu_units_scatter_elem
 /* run-window-hot.c */
 cpu_run_fn cpu_run_conv, cpu_run_conv_transpose, cpu_run_pool, cpu_run_pool_any;
 cpu_units_fn cpu_units_conv, cpu_units_conv_transpose, cpu_units_pool;
+cpu_rounds_fn cpu_rounds_conv;

@@ -36,6 +36,8 @@ enum { CPU_BASE_ABSOLUTE, CPU_BASE_SCRATCH, CPU_BASE_BINDING, CPU_MAX_BASES = 2 
 struct cpu_frame {
 	uintptr_t base[CPU_MAX_BASES];
 	uint32_t count;
+	/* The round that is computed, of how many; 0 or 1: all of the step. See cpu_rounds_fn. */
+	uint32_t round, n_rounds;
 	/* Set by whoever finds an index out of range; all steps are computed to the end anyway. */
 	_Atomic bool *is_out_of_range;
 };
@@ -67,6 +69,12 @@ struct cpu_context {
 typedef void cpu_run_fn(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
 			size_t end, const struct cpu_context *context);
 typedef size_t cpu_units_fn(const struct cpu_step *step, uint32_t count);
+/*
+ * Rounds of a step whose units would take too long: sums over so much that a part of each unit's
+ * terms is added in each round. Every round computes all units, and follows the one before it. The
+ * results are the same bits for every number of rounds.
+ */
+typedef uint32_t cpu_rounds_fn(const struct cpu_step *step, uint32_t count);
 
 /* MatMul and Gemm: batches of matrices. Batch strides count matrices. */
 struct cpu_step_gemm {
@@ -260,6 +268,7 @@ struct cpu_step_nbits {
 struct cpu_step {
 	cpu_run_fn *run;
 	cpu_units_fn *units;
+	cpu_rounds_fn *rounds; /* NULL: always one */
 	const struct cpu_kernels *kernels;
 	struct cpu_operand out[CPU_MAX_OUT], in[CPU_MAX_IN];
 	struct cpu_activation activation; /* kernel: NULL: none */

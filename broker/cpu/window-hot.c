@@ -168,6 +168,7 @@ static void conv_piece(const struct cpu_window *args, const struct cpu_conv_piec
 		       float *workspace)
 {
 	const size_t depth = conv_depth(args), pixels = cpu_window_out(args);
+	const size_t k_end = args->k_end ? args->k_end : depth;
 	const size_t m = args->out_channels / args->group,
 		     in_channels = args->channels / args->group;
 	const size_t batch = piece->batch, group = piece->group, first = piece->first, n = piece->n;
@@ -178,8 +179,8 @@ static void conv_piece(const struct cpu_window *args, const struct cpu_conv_piec
 	float *y = args->y + (batch * args->out_channels + group * m) * pixels + first;
 	float *const a_block = workspace, *const b_block = workspace + GEMM_MC * CPU_GEMM_KC;
 
-	for (size_t p = 0; p < depth; p += CPU_GEMM_KC) {
-		const size_t kb = window_min(CPU_GEMM_KC, depth - p);
+	for (size_t p = args->k_begin; p < k_end; p += CPU_GEMM_KC) {
+		const size_t kb = window_min(CPU_GEMM_KC, k_end - p);
 
 		cpu_pause(args->pause);
 		conv_pack_pixels(args, x, p, kb, first, n, b_block);
@@ -200,6 +201,8 @@ static void conv_piece(const struct cpu_window *args, const struct cpu_conv_piec
 			}
 		}
 	}
+	if (k_end < depth)
+		return;
 	for (size_t i = piece->m_begin; i < piece->m_end && (args->bias || args->activation); i++) {
 		float *row = y + i * pixels;
 		struct cpu_map add = {.in = {row}, .out = row, .step = {1, 0}};

@@ -75,7 +75,7 @@ enum { EXEC_UNFINISHED = 1 };
 
 /* The place where an unfinished task goes on; the executor's. */
 struct exec_progress {
-	uint32_t step, n_chunks, front, back;
+	uint32_t step, round, n_chunks, front, back;
 	uint16_t block;
 	bool is_out_of_range;
 };

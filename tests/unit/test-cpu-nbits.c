@@ -71,6 +71,7 @@ static void problem_init(struct problem *p, size_t m, size_t n, size_t k, size_t
 		.m = m,
 		.n = n,
 		.k = k,
+		.k_end = k,
 		.block = block,
 		.a = p->a,
 		.a_rs = k,

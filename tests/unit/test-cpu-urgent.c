@@ -1,22 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The CPU executor: urgent tasks overtake those that wait and get in between those that run, in
- * every operator; what that costs each is told apart.
+ * The CPU executor: urgent tasks overtake those that wait and get in between those that run; what
+ * that costs each is told apart. That every operator lets them is in test-cpu-units.c.
  */
 #include <errno.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 
 #include "cpu/internal.h"
 #include "support/describe.h"
 #include "unit/cpu-rig.h"
-#include "util/checked.h"
 #include "util/clock.h"
 
 #define N DESCRIBE_COUNT
@@ -186,128 +183,6 @@ static void test_urgent__between_with_one_worker(void **state)
 	reference_arena_deinit(&arena);
 }
 
-/*
- * Nodes of which a unit takes long, so that only a look from within the kernel lets anybody in.
- * They have as many inputs as have a rank.
- */
-enum { MAX_INPUTS = 5 };
-static const struct unit_case {
-	const char *op;
-	struct {
-		unsigned int rank;
-		uint32_t dims[4];
-	} in[MAX_INPUTS];
-	bool has_indices; /* as a second output */
-	bool is_double;   /* else float32 */
-	struct {
-		const char *name;
-		unsigned int n; /* 0: value is one number; none without a name */
-		int64_t value[2];
-	} attr;
-	size_t max_units; /* 0: one */
-} unit_cases[] = {
-	{"Softmax", {{2, {1, 1 << 20}}}},
-	{"Softmax", {{2, {1 << 16, 16}}}, .attr = {"axis", 0, {0}}},
-	{"ReduceSum", {{1, {1 << 22}}}, .attr = {"axes", 1, {0}}},
-	{"ReduceSum", {{2, {1 << 16, 64}}}, .attr = {"axes", 1, {0}}},
-	{"TopK", {{1, {1 << 22}}}, .has_indices = true, .attr = {"k", 0, {40}}},
-	{"Transpose", {{2, {1 << 15, 64}}}, .attr = {"perm", 2, {1, 0}}, .max_units = 32},
-	{"Add", {{2, {2, 1 << 20}}, {2, {2, 1}}}, .max_units = 2},
-	{"MaxPool", {{4, {1, 1, 1024, 1024}}}, .attr = {"kernel_shape", 2, {5, 5}}},
-	{"Conv", {{4, {1, 2048, 8, 8}}, {4, {512, 2048, 3, 3}}}, .max_units = 12},
-	{"MatMul", {{2, {60, 40000}}, {2, {40000, 100}}}},
-	{"MaxPool", {{4, {1, 1, 1, 1 << 14}}}, .attr = {"kernel_shape", 2, {1, 1 << 13}}},
-	{"MatMul", {{2, {60, 20000}}, {2, {20000, 100}}}, .is_double = true},
-	{"Conv", {{4, {1, 1024, 7, 6}}, {4, {96, 1024, 3, 3}}}, .is_double = true},
-	{"ConvTranspose", {{4, {1, 512, 16, 16}}, {4, {512, 48, 3, 3}}}, .is_double = true},
-	{"LpPool", {{4, {1, 1, 512, 512}}}, .is_double = true, .attr = {"kernel_shape", 2, {5, 5}}},
-	{"MaxPool",
-	 {{4, {1, 1, 1, 1 << 13}}},
-	 .has_indices = true,
-	 .is_double = true,
-	 .attr = {"kernel_shape", 2, {1, 1 << 12}}},
-	{"BatchNormalization",
-	 {{4, {1, 1 << 20, 1, 1}}, {1, {1 << 20}}, {1, {1 << 20}}, {1, {1 << 20}}, {1, {1 << 20}}},
-	 .is_double = true},
-};
-
-static struct plan *unit_plan(const struct unit_case *unit)
-{
-	static const char *const names[MAX_INPUTS] = {"a", "b", "c", "d", "e"};
-	struct describe *d = describe_new("one unit", 1);
-	unsigned int n_in = 0;
-	char in[2 * MAX_INPUTS];
-
-	for (; n_in < MAX_INPUTS && unit->in[n_in].rank > 0; n_in++)
-		describe_input(d, names[n_in], unit->in[n_in].rank, unit->in[n_in].dims);
-	snprintf(in, sizeof(in), "%.*s", (int)(2 * n_in - 1), "a,b,c,d,e");
-	describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
-	if (unit->has_indices)
-		describe_inferred(d, "i", RBK_TENSOR_OUTPUT, RBK_DTYPE_I64);
-	describe_node(d, unit->op, "", in, unit->has_indices ? "y,i" : "y");
-	if (unit->attr.name && unit->attr.n > 0)
-		describe_attr_ints(d, unit->attr.name, unit->attr.n, unit->attr.value);
-	else if (unit->attr.name)
-		describe_attr_int(d, unit->attr.name, unit->attr.value[0]);
-	if (unit->is_double)
-		describe_floats(d, RBK_DTYPE_F64);
-	return reference_plan(d, NULL);
-}
-
-struct looks {
-	struct cpu_pause pause;
-	_Atomic uint32_t n_waiting;
-	unsigned int n;
-};
-
-static void count_look(struct cpu_pause *pause)
-{
-	((struct looks *)pause)->n++;
-}
-
-/* A unit that takes long looks for others many times, and computes the same. */
-static void test_urgent__looks_within_a_unit(void **state)
-{
-	struct reference_buffers want;
-	struct cpu_job job;
-	struct cpu_rig rig;
-
-	cpu_rig_init(&rig, &(struct cpu_options){.n_workers = 1});
-	for (size_t i = 0; i < ARRAY_SIZE(unit_cases); i++) {
-		const struct unit_case *unit = &unit_cases[i];
-		struct plan *plan = unit_plan(unit);
-		struct looks looks = {
-			.pause = {.serve = count_look,
-				  .state = &cpu_calm_state,
-				  .leave = EXEC_CANCELLED},
-			.n_waiting = 1,
-		};
-		struct cpu_context context = cpu_executor_from(rig.executor)->inline_context;
-		struct cpu_frame frame = {.count = 1};
-		const struct cpu_step *step;
-
-		cpu_rig_prepare(&rig, plan);
-		step = ((const struct cpu_plan *)plan->exec[RBK_DEVICE_CPU])->steps;
-		assert_true(step->units(step, 1) <= (unit->max_units ? unit->max_units : 1));
-		cpu_job_init(&job, plan, 1, 1);
-		rig.executor->ops->run_inline(rig.executor, &job.task);
-		reference_buffers_copy(&want, &job.buffers);
-		wipe(&job);
-		looks.pause.n_waiting = &looks.n_waiting;
-		context.pause = &looks.pause;
-		for (unsigned int j = 0; j < job.buffers.n; j++)
-			frame.base[CPU_BASE_BINDING + j] = (uintptr_t)job.buffers.bindings[j];
-		step->run(step, &frame, 0, SIZE_MAX, &context);
-		print_message("%s: %u looks\n", unit->op, looks.n);
-		assert_true(looks.n >= 15);
-		expect_same(&job, &want);
-		reference_buffers_deinit(&want);
-		cpu_job_deinit(&job);
-		cpu_rig_release(&rig, plan);
-	}
-	cpu_rig_deinit(&rig);
-}
-
 enum { LOAD_JOBS = 24, LOAD_ROUNDS = 40 };
 
 /*
@@ -442,7 +317,6 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_urgent__overtakes),
 		cmocka_unit_test(test_urgent__between_with_one_worker),
-		cmocka_unit_test(test_urgent__looks_within_a_unit),
 		cmocka_unit_test(test_urgent__load),
 		cmocka_unit_test(test_busy__adds_up),
 		cmocka_unit_test(test_info__share),

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The CPU executor: no task keeps others waiting for long, whatever its operator and shape. Between
+ * two units it can be stopped, so a unit's cost has a bound; the few whose has none let urgent
+ * tasks in, and can be cancelled, within.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "cpu/internal.h"
+#include "support/describe.h"
+#include "unit/cpu-rig.h"
+#include "util/checked.h"
+#include "util/clock.h"
+
+/* What a unit costs in one round, at most, as the executor guesses it: about a millisecond. */
+static const double unit_max_ns = 1e6;
+
+/* Nodes with large operands. They have as many inputs as have a rank. */
+enum { MAX_INPUTS = 5 };
+struct unit_case {
+	const char *op;
+	struct {
+		unsigned int rank;
+		uint32_t dims[4];
+	} in[MAX_INPUTS];
+	bool has_indices; /* as a second output */
+	bool is_double;   /* else float32 */
+	struct {
+		const char *name;
+		unsigned int n; /* 0: value is one number; none without a name */
+		int64_t value[2];
+	} attr;
+	size_t max_units; /* 0: one */
+};
+
+/*
+ * Of these a unit takes long, so that only a look from within the kernel lets anybody in before it
+ * ends.
+ */
+static const struct unit_case unit_cases[] = {
+	{"Softmax", {{2, {1, 1 << 20}}}},
+	{"Softmax", {{2, {1 << 16, 16}}}, .attr = {"axis", 0, {0}}},
+	{"ReduceSum", {{1, {1 << 22}}}, .attr = {"axes", 1, {0}}},
+	{"ReduceSum", {{2, {1 << 16, 64}}}, .attr = {"axes", 1, {0}}},
+	{"TopK", {{1, {1 << 22}}}, .has_indices = true, .attr = {"k", 0, {40}}},
+	{"Transpose", {{2, {1 << 15, 64}}}, .attr = {"perm", 2, {1, 0}}, .max_units = 32},
+	{"Add", {{2, {2, 1 << 20}}, {2, {2, 1}}}, .max_units = 2},
+	{"MaxPool", {{4, {1, 1, 1024, 1024}}}, .attr = {"kernel_shape", 2, {5, 5}}},
+	{"Conv", {{4, {1, 2048, 8, 8}}, {4, {512, 2048, 3, 3}}}, .max_units = 12},
+	{"MatMul", {{2, {60, 40000}}, {2, {40000, 100}}}},
+	{"MaxPool", {{4, {1, 1, 1, 1 << 14}}}, .attr = {"kernel_shape", 2, {1, 1 << 13}}},
+	{"MatMul", {{2, {60, 20000}}, {2, {20000, 100}}}, .is_double = true},
+	{"Conv", {{4, {1, 1024, 7, 6}}, {4, {96, 1024, 3, 3}}}, .is_double = true},
+	{"ConvTranspose", {{4, {1, 512, 16, 16}}, {4, {512, 48, 3, 3}}}, .is_double = true},
+	{"LpPool", {{4, {1, 1, 512, 512}}}, .is_double = true, .attr = {"kernel_shape", 2, {5, 5}}},
+	{"MaxPool",
+	 {{4, {1, 1, 1, 1 << 13}}},
+	 .has_indices = true,
+	 .is_double = true,
+	 .attr = {"kernel_shape", 2, {1, 1 << 12}}},
+	{"BatchNormalization",
+	 {{4, {1, 1 << 20, 1, 1}}, {1, {1 << 20}}, {1, {1 << 20}}, {1, {1 << 20}}, {1, {1 << 20}}},
+	 .is_double = true},
+};
+
+/* These are never run: only how they are cut is looked at. */
+static const struct unit_case large_cases[] = {
+	{"MatMul", {{2, {2048, 4096}}, {2, {4096, 2048}}}},
+	{"MatMul", {{2, {240, 1 << 20}}, {2, {1 << 20, 128}}}},
+	{"MatMul", {{2, {1, 1 << 24}}, {2, {1 << 24, 16}}}},
+	{"MatMul", {{3, {64, 32, 1 << 16}}, {3, {64, 1 << 16, 32}}}},
+	{"MatMul", {{2, {240, 1 << 20}}, {2, {1 << 20, 128}}}, .is_double = true},
+	{"Gemm", {{2, {1 << 20, 240}}, {2, {1 << 20, 128}}}, .attr = {"transA", 0, {1}}},
+	{"Gemm", {{2, {240, 1 << 20}}, {2, {128, 1 << 20}}}, .attr = {"transB", 0, {1}}},
+	{"Conv", {{4, {1, 2048, 64, 64}}, {4, {2048, 2048, 3, 3}}}},
+	{"Conv", {{4, {1, 8192, 8, 8}}, {4, {512, 8192, 3, 3}}}},
+	{"Conv", {{4, {64, 2048, 64, 64}}, {4, {2048, 2048, 3, 3}}}},
+	{"Conv", {{3, {1, 4096, 1 << 14}}, {3, {512, 4096, 5}}}},
+	{"Add", {{2, {1, 1 << 22}}, {2, {1, 1 << 22}}}},
+	{"Add", {{2, {1 << 22, 1}}, {2, {1, 16}}}},
+	{"Erf", {{2, {1, 1 << 24}}}},
+	{"Softmax", {{2, {1 << 22, 16}}}},
+	{"ReduceSum", {{2, {1 << 22, 16}}}, .attr = {"axes", 1, {1}}},
+	{"LayerNormalization", {{2, {1 << 20, 64}}, {1, {64}}}},
+	{"Transpose", {{2, {1 << 11, 1 << 11}}}, .attr = {"perm", 2, {1, 0}}},
+	{"Transpose", {{2, {1 << 22, 4}}}, .attr = {"perm", 2, {1, 0}}},
+	{"MaxPool", {{4, {1, 4096, 64, 64}}}, .attr = {"kernel_shape", 2, {3, 3}}},
+};
+
+static struct plan *unit_plan(const struct unit_case *unit)
+{
+	static const char *const names[MAX_INPUTS] = {"a", "b", "c", "d", "e"};
+	struct describe *d = describe_new("one unit", 1);
+	unsigned int n_in = 0;
+	char in[2 * MAX_INPUTS];
+
+	for (; n_in < MAX_INPUTS && unit->in[n_in].rank > 0; n_in++)
+		describe_input(d, names[n_in], unit->in[n_in].rank, unit->in[n_in].dims);
+	snprintf(in, sizeof(in), "%.*s", (int)(2 * n_in - 1), "a,b,c,d,e");
+	describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+	if (unit->has_indices)
+		describe_inferred(d, "i", RBK_TENSOR_OUTPUT, RBK_DTYPE_I64);
+	describe_node(d, unit->op, "", in, unit->has_indices ? "y,i" : "y");
+	if (unit->attr.name && unit->attr.n > 0)
+		describe_attr_ints(d, unit->attr.name, unit->attr.n, unit->attr.value);
+	else if (unit->attr.name)
+		describe_attr_int(d, unit->attr.name, unit->attr.value[0]);
+	if (unit->is_double)
+		describe_floats(d, RBK_DTYPE_F64);
+	return reference_plan(d, NULL);
+}
+
+struct looks {
+	struct cpu_pause pause;
+	_Atomic uint32_t n_waiting;
+	unsigned int n;
+};
+
+static void count_look(struct cpu_pause *pause)
+{
+	((struct looks *)pause)->n++;
+}
+
+static void wipe(struct cpu_job *job)
+{
+	for (unsigned int i = 0; i < job->buffers.n; i++)
+		if (job->task.plan->bindings[i].written)
+			memset(job->buffers.bindings[i], 0x5a, job->buffers.bytes[i]);
+}
+
+static void expect_same(const struct cpu_job *job, const struct reference_buffers *want)
+{
+	for (unsigned int i = 0; i < want->n; i++)
+		assert_memory_equal(job->buffers.bindings[i], want->bindings[i], want->bytes[i]);
+}
+
+/* A unit that takes long looks for others many times, and computes the same. */
+static void test_units__look(void **state)
+{
+	struct reference_buffers want;
+	struct cpu_job job;
+	struct cpu_rig rig;
+
+	cpu_rig_init(&rig, &(struct cpu_options){.n_workers = 1});
+	for (size_t i = 0; i < ARRAY_SIZE(unit_cases); i++) {
+		const struct unit_case *unit = &unit_cases[i];
+		struct plan *plan = unit_plan(unit);
+		struct looks looks = {
+			.pause = {.serve = count_look,
+				  .state = &cpu_calm_state,
+				  .leave = EXEC_CANCELLED},
+			.n_waiting = 1,
+		};
+		struct cpu_context context = cpu_executor_from(rig.executor)->inline_context;
+		struct cpu_frame frame = {.count = 1};
+		const struct cpu_step *step;
+
+		cpu_rig_prepare(&rig, plan);
+		step = ((const struct cpu_plan *)plan->exec[RBK_DEVICE_CPU])->steps;
+		assert_true(step->units(step, 1) <= (unit->max_units ? unit->max_units : 1));
+		frame.n_rounds = step->rounds ? step->rounds(step, 1) : 1;
+		cpu_job_init(&job, plan, 1, 1);
+		rig.executor->ops->run_inline(rig.executor, &job.task);
+		reference_buffers_copy(&want, &job.buffers);
+		wipe(&job);
+		looks.pause.n_waiting = &looks.n_waiting;
+		context.pause = &looks.pause;
+		for (unsigned int j = 0; j < job.buffers.n; j++)
+			frame.base[CPU_BASE_BINDING + j] = (uintptr_t)job.buffers.bindings[j];
+		/* Rounds give the same bits, too. */
+		for (; frame.round < frame.n_rounds; frame.round++)
+			step->run(step, &frame, 0, SIZE_MAX, &context);
+		print_message("%s: %u looks, %u rounds\n", unit->op, looks.n, frame.n_rounds);
+		assert_true(looks.n >= 15);
+		expect_same(&job, &want);
+		reference_buffers_deinit(&want);
+		cpu_job_deinit(&job);
+		cpu_rig_release(&rig, plan);
+	}
+	cpu_rig_deinit(&rig);
+}
+
+/* A task can be stopped about every millisecond: what a unit costs does not grow with its terms. */
+static void test_units__bounded(void **state)
+{
+	unsigned int n_over = 0;
+	struct cpu_rig rig;
+
+	cpu_rig_init(&rig, &(struct cpu_options){.n_workers = 1});
+	for (size_t i = 0; i < ARRAY_SIZE(large_cases); i++) {
+		struct plan *plan = unit_plan(&large_cases[i]);
+		const struct cpu_plan *compiled;
+
+		cpu_rig_prepare(&rig, plan);
+		compiled = plan->exec[RBK_DEVICE_CPU];
+		for (uint32_t k = 0; k < compiled->n_steps; k++) {
+			const struct cpu_step *step = &compiled->steps[k];
+			const uint32_t n_rounds = step->rounds ? step->rounds(step, 1) : 1;
+			const double ns = step->cost_fixed_ns + step->cost_row_ns;
+			const double each = ns / (double)step->units(step, 1) / n_rounds;
+
+			print_message("%s %zu.%u: %.0f us in %zu units, %u rounds: %.0f us each\n",
+				      large_cases[i].op, i, k, ns / 1000, step->units(step, 1),
+				      n_rounds, each / 1000);
+			n_over += each > unit_max_ns;
+		}
+		cpu_rig_release(&rig, plan);
+	}
+	assert_int_equal(n_over, 0);
+	cpu_rig_deinit(&rig);
+}
+
+/* A product of one unit that is stopped after each piece of work goes on with its next terms. */
+static void test_units__stop_between_rounds(void **state)
+{
+	static const struct unit_case deep = {"MatMul", {{2, {60, 40000}}, {2, {40000, 100}}}};
+
+	for (unsigned int n_workers = 1; n_workers <= 2; n_workers++) {
+		struct reference_buffers want;
+		struct plan *plan = unit_plan(&deep);
+		unsigned int n_stops = 0;
+		struct cpu_job job;
+		struct cpu_rig rig;
+
+		cpu_rig_init(&rig, &(struct cpu_options){.n_workers = n_workers, .no_pin = true});
+		cpu_rig_prepare(&rig, plan);
+		cpu_job_init(&job, plan, 1, 1);
+		rig.executor->ops->run_inline(rig.executor, &job.task);
+		reference_buffers_copy(&want, &job.buffers);
+		wipe(&job);
+		job.task.slice_ticks = 1;
+		for (;;) {
+			cpu_rig_run(&rig, &job);
+			if (job.task.res != EXEC_UNFINISHED)
+				break;
+			n_stops++;
+		}
+		assert_int_equal(job.task.res, 0);
+		assert_true(n_stops >= 10);
+		expect_same(&job, &want);
+		reference_buffers_deinit(&want);
+		cpu_job_deinit(&job);
+		cpu_rig_release(&rig, plan);
+		cpu_rig_deinit(&rig);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_units__look),
+		cmocka_unit_test(test_units__bounded),
+		cmocka_unit_test(test_units__stop_between_rounds),
+	};
+
+	clock_init();
+	cpu_flush_denormals();
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
