@@ -194,15 +194,20 @@ static int pack_constant(struct compiler *c, unsigned int i, enum pack_form form
 	return r ? error_fold(r) : 0;
 }
 
-/* A matrix at once. */
+/* Some units of a matrix at once, or all. */
 static bool fill_integer(const struct cpu_fill *fill, uint64_t number)
 {
+	const size_t bytes = fill->integer.packed_bytes;
+	const size_t n_parts = (bytes + FILL_BYTES - 1) / FILL_BYTES;
+	const size_t matrix = number / n_parts, part = number % n_parts;
+	uint8_t *const to = (uint8_t *)fill->pack->data + matrix * bytes;
 	struct cpu_int8_gemm gemm = fill->integer.gemm;
+	size_t step;
 
-	gemm.b = (const uint8_t *)fill->from[0] + number * gemm.k * gemm.n;
-	fill->integer.pack(&gemm,
-			   (uint8_t *)fill->pack->data + number * fill->integer.packed_bytes);
-	return number + 1 < fill->integer.n_matrices;
+	gemm.b = (const uint8_t *)fill->from[0] + matrix * gemm.k * gemm.n;
+	step = (fill->integer.pack(&gemm, 0, 0, to) + n_parts - 1) / n_parts;
+	fill->integer.pack(&gemm, part * step, (part + 1) * step, to);
+	return number + 1 < fill->integer.n_matrices * n_parts;
 }
 
 static int pack_integer(struct compiler *c, size_t n_matrices, struct cpu_operand *ret)

@@ -90,7 +90,8 @@ struct cpu_fill {
 			struct cpu_window args;
 		} window;
 		struct {
-			void (*pack)(const struct cpu_int8_gemm *gemm, void *to);
+			size_t (*pack)(const struct cpu_int8_gemm *gemm, size_t begin, size_t end,
+				       void *to);
 			struct cpu_int8_gemm gemm;
 			size_t n_matrices, packed_bytes;
 		} integer;

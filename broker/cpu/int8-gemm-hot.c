@@ -554,21 +554,23 @@ static void i8_pack_panel(const struct cpu_int8_gemm *gemm, size_t p, size_t kb,
 	}
 }
 
-void CPU_FN(i8_pack_b)(const struct cpu_int8_gemm *gemm, void *to)
+size_t CPU_FN(i8_pack_b)(const struct cpu_int8_gemm *gemm, size_t begin, size_t end, void *to)
 {
-	const size_t n_padded = i8_padded(gemm->n);
-	int32_t *const sums = to, *words = sums + n_padded;
+	const size_t n_padded = i8_padded(gemm->n), n_panels = n_padded / I8_NR;
+	const size_t n_units = (gemm->k + I8_KC - 1) / I8_KC * n_panels;
+	int32_t *const sums = to;
 
-	memset(sums, 0, n_padded * sizeof(*sums));
-	for (size_t p = 0; p < gemm->k; p += I8_KC) {
-		const size_t kb = i8_min(I8_KC, gemm->k - p);
+	if (begin == 0 && end > 0)
+		memset(sums, 0, n_padded * sizeof(*sums));
+	for (size_t unit = begin; unit < i8_min(end, n_units); unit++) {
+		const size_t p = unit / n_panels * I8_KC, j = unit % n_panels * I8_NR;
+		const size_t kb = i8_min(I8_KC, gemm->k - p), kw = i8_words(kb);
+		int32_t *const words = sums + n_padded + p / I8_GROUP * n_padded + j * kw;
 
-		for (size_t j = 0; j < gemm->n; j += I8_NR) {
-			i8_pack_panel(gemm, p, kb, j, words);
-			CPU_FN(i8_column_sums)(i8_words(kb), words, gemm->a_signed, sums + j);
-			words += i8_words(kb) * I8_NR;
-		}
+		i8_pack_panel(gemm, p, kb, j, words);
+		CPU_FN(i8_column_sums)(kw, words, gemm->a_signed, sums + j);
 	}
+	return n_units;
 }
 
 /* What is known of a block of rows before its panels are. */

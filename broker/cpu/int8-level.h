@@ -162,7 +162,7 @@ void CPU_FN(i8_row_sums)(size_t m, size_t k, const uint8_t *a, size_t a_rs, bool
 void CPU_FN(i8_finish_bytes)(const struct cpu_requantize *requantize, struct i8_finish *finish);
 
 size_t CPU_FN(i8_pack_b_size)(size_t k, size_t n);
-void CPU_FN(i8_pack_b)(const struct cpu_int8_gemm *gemm, void *to);
+size_t CPU_FN(i8_pack_b)(const struct cpu_int8_gemm *gemm, size_t begin, size_t end, void *to);
 void CPU_FN(i8_gemm)(const struct cpu_int8_gemm *gemm, const struct cpu_gemm_tile *tile,
 		     void *workspace);
 size_t CPU_FN(i8_pack_conv_size)(const struct cpu_window *window);

@@ -158,8 +158,12 @@ struct cpu_int8_kernels {
 
 	/* Bytes of pack_b()'s result. */
 	size_t (*pack_b_size)(size_t k, size_t n);
-	/* Rearranges a constant b for gemm(); @to is aligned to 64 bytes. */
-	void (*pack_b)(const struct cpu_int8_gemm *gemm, void *to);
+	/*
+	 * Rearranges units [begin, end) of a constant b for gemm(); an @end beyond the last is
+	 * fine. Units follow each other, the first one first; @to is of all, aligned to 64 bytes.
+	 * Return: the number of all units.
+	 */
+	size_t (*pack_b)(const struct cpu_int8_gemm *gemm, size_t begin, size_t end, void *to);
 	/* ONNX MatMulInteger, QLinearMatMul, one matrix; see cpu_gemm_tile. */
 	void (*gemm)(const struct cpu_int8_gemm *gemm, const struct cpu_gemm_tile *tile,
 		     void *workspace);

@@ -210,7 +210,9 @@ static void product_check(const struct product *p, const struct cpu_int8_kernels
 
 		gemm.y = y.data;
 		if (form == 2) {
-			kernels->pack_b(&gemm, packed);
+			/* In two parts. */
+			kernels->pack_b(&gemm, 0, 3, packed);
+			kernels->pack_b(&gemm, 3, SIZE_MAX, packed);
 			gemm.b_packed = packed;
 			gemm.b = NULL;
 		}

@@ -79,7 +79,7 @@ static int int8_init(struct int8_matmul *matmul, struct library *library, uint32
 		.y = matmul->c,
 		.y_rs = n,
 	};
-	matmul->kernels->pack_b(&matmul->gemm, matmul->packed);
+	matmul->kernels->pack_b(&matmul->gemm, 0, SIZE_MAX, matmul->packed);
 	return library_matmul8_new(library, m, k, n, matmul->a, matmul->b, matmul->c,
 				   &matmul->library);
 }

@@ -225,7 +225,7 @@ static int prepare_gemm8(struct kernel_operator *kernel, const struct operator_d
 	kernel->packed = memory(kernel->kernels8->pack_b_size(shape->k, shape->n));
 	if (!kernel->packed)
 		return -ENOMEM;
-	kernel->kernels8->pack_b(&kernel->gemm8, kernel->packed);
+	kernel->kernels8->pack_b(&kernel->gemm8, 0, SIZE_MAX, kernel->packed);
 	kernel->gemm8.b_packed = kernel->packed;
 	kernel->fn = run_gemm8;
 	cut_product(kernel, n_threads, kernel->kernels8->gemm_mr, kernel->kernels8->gemm_nr);
