@@ -95,6 +95,19 @@ void cpu_job_deinit(struct cpu_job *job)
 	reference_buffers_deinit(&job->buffers);
 }
 
+void cpu_job_wipe(struct cpu_job *job)
+{
+	for (unsigned int i = 0; i < job->buffers.n; i++)
+		if (job->task.plan->bindings[i].written)
+			memset(job->buffers.bindings[i], 0x5a, job->buffers.bytes[i]);
+}
+
+void cpu_job_expect(const struct cpu_job *job, const struct reference_buffers *want)
+{
+	for (unsigned int i = 0; i < want->n; i++)
+		assert_memory_equal(job->buffers.bindings[i], want->bindings[i], want->bytes[i]);
+}
+
 struct exec_task *cpu_rig_reap(struct cpu_rig *rig)
 {
 	struct exec_task *task;

@@ -33,6 +33,10 @@ void cpu_rig_release(struct cpu_rig *rig, struct plan *plan);
 
 void cpu_job_init(struct cpu_job *job, struct plan *plan, uint32_t count, uint64_t seed);
 void cpu_job_deinit(struct cpu_job *job);
+/* Overwrites what the task is to write. */
+void cpu_job_wipe(struct cpu_job *job);
+/* Asserts that its buffers are @want, bit by bit. */
+void cpu_job_expect(const struct cpu_job *job, const struct reference_buffers *want);
 
 /* Submits and flushes; waits for the next task. */
 void cpu_rig_submit(struct cpu_rig *rig, struct cpu_job *job);

@@ -91,15 +91,7 @@ static void expect_result(const struct rig *rig, const struct cpu_job *job)
 
 	assert_int_equal(job->task.res, 0);
 	assert_false(job->task.has_progress);
-	for (unsigned int i = 0; i < want->n; i++)
-		assert_memory_equal(job->buffers.bindings[i], want->bindings[i], want->bytes[i]);
-}
-
-static void wipe(struct cpu_job *job)
-{
-	for (unsigned int i = 0; i < job->buffers.n; i++)
-		if (job->task.plan->bindings[i].written)
-			memset(job->buffers.bindings[i], 0x5a, job->buffers.bytes[i]);
+	cpu_job_expect(job, want);
 }
 
 static const struct cpu_plan *compiled(const struct rig *rig, unsigned int plan)
@@ -152,13 +144,13 @@ static void test_stop__goes_on(void **state)
 			job = rig_add(&rig, plan, 4000);
 			others[0] = rig_add(&rig, 0, 30);
 			others[1] = rig_add(&rig, 1, 30);
-			wipe(job);
+			cpu_job_wipe(job);
 			job->task.slice_ticks = 1;
 			do {
 				cpu_rig_submit(&rig.cpu, job);
 				assert_ptr_equal(cpu_rig_reap(&rig.cpu), &job->task);
 				for (unsigned int i = 0; i < 2; i++) {
-					wipe(others[i]);
+					cpu_job_wipe(others[i]);
 					cpu_rig_run(&rig.cpu, others[i]);
 					expect_result(&rig, others[i]);
 				}
@@ -186,7 +178,7 @@ static void test_stop__no_more_than_spare(void **state)
 	for (unsigned int i = 0; i < n_left; i++) {
 		struct cpu_job *job = rig_add(&rig, 0, 1000 + i);
 
-		wipe(job);
+		cpu_job_wipe(job);
 		job->task.slice_ticks = 1;
 	}
 	for (unsigned int i = 0; i < rig.n_jobs; i++)
@@ -230,7 +222,7 @@ static void test_stop__asked(void **state)
 		rig_init(&rig, n_workers);
 		job = rig_add(&rig, 0, 4000);
 		for (unsigned int i = 0; i < 20; i++) {
-			wipe(job);
+			cpu_job_wipe(job);
 			do {
 				cpu_rig_submit(&rig.cpu, job);
 				stop_begun(job, EXEC_STOPPING);
@@ -324,7 +316,7 @@ static void test_stop__cancelled_within_a_unit(void **state)
 	for (unsigned int i = 0; i < UNIT_TRIES && n_left == 0; i++) {
 		static const uint8_t untouched[] = {0x5a, 0x5a, 0x5a, 0x5a};
 
-		wipe(&job);
+		cpu_job_wipe(&job);
 		cpu_rig_submit(&rig.cpu, &job);
 		if (!stop_begun(&job, EXEC_CANCELLED)) {
 			cpu_rig_reap(&rig.cpu);
@@ -355,7 +347,7 @@ static void test_stop__load(void **state)
 
 	rig_init(&rig, 3);
 	for (unsigned int i = 0; i < MAX_JOBS; i++)
-		wipe(rig_add(&rig, i % 3 == 2, i % 2 ? 700 + i : 1 + i));
+		cpu_job_wipe(rig_add(&rig, i % 3 == 2, i % 2 ? 700 + i : 1 + i));
 	for (unsigned int n = 0; n < ROUNDS || n_queued > 0;) {
 		const unsigned int i = (unsigned int)(reference_random(&random) % MAX_JOBS);
 		struct cpu_job *job = &rig.jobs[i];
@@ -390,7 +382,7 @@ static void test_stop__load(void **state)
 				expect_result(&rig, job);
 				n_done++;
 			}
-			wipe(job);
+			cpu_job_wipe(job);
 		}
 		if (n_reaped == 0)
 			sched_yield();

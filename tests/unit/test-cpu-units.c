@@ -127,19 +127,6 @@ static void count_look(struct cpu_pause *pause)
 	((struct looks *)pause)->n++;
 }
 
-static void wipe(struct cpu_job *job)
-{
-	for (unsigned int i = 0; i < job->buffers.n; i++)
-		if (job->task.plan->bindings[i].written)
-			memset(job->buffers.bindings[i], 0x5a, job->buffers.bytes[i]);
-}
-
-static void expect_same(const struct cpu_job *job, const struct reference_buffers *want)
-{
-	for (unsigned int i = 0; i < want->n; i++)
-		assert_memory_equal(job->buffers.bindings[i], want->bindings[i], want->bytes[i]);
-}
-
 /* A unit that takes long looks for others many times, and computes the same. */
 static void test_units__look(void **state)
 {
@@ -168,7 +155,7 @@ static void test_units__look(void **state)
 		cpu_job_init(&job, plan, 1, 1);
 		rig.executor->ops->run_inline(rig.executor, &job.task);
 		reference_buffers_copy(&want, &job.buffers);
-		wipe(&job);
+		cpu_job_wipe(&job);
 		looks.pause.n_waiting = &looks.n_waiting;
 		context.pause = &looks.pause;
 		for (unsigned int j = 0; j < job.buffers.n; j++)
@@ -178,7 +165,7 @@ static void test_units__look(void **state)
 			step->run(step, &frame, 0, SIZE_MAX, &context);
 		print_message("%s: %u looks, %u rounds\n", unit->op, looks.n, frame.n_rounds);
 		assert_true(looks.n >= 15);
-		expect_same(&job, &want);
+		cpu_job_expect(&job, &want);
 		reference_buffers_deinit(&want);
 		cpu_job_deinit(&job);
 		cpu_rig_release(&rig, plan);
@@ -233,7 +220,7 @@ static void test_units__stop_between_rounds(void **state)
 		cpu_job_init(&job, plan, 1, 1);
 		rig.executor->ops->run_inline(rig.executor, &job.task);
 		reference_buffers_copy(&want, &job.buffers);
-		wipe(&job);
+		cpu_job_wipe(&job);
 		job.task.slice_ticks = 1;
 		for (;;) {
 			cpu_rig_run(&rig, &job);
@@ -243,7 +230,7 @@ static void test_units__stop_between_rounds(void **state)
 		}
 		assert_int_equal(job.task.res, 0);
 		assert_true(n_stops >= 10);
-		expect_same(&job, &want);
+		cpu_job_expect(&job, &want);
 		reference_buffers_deinit(&want);
 		cpu_job_deinit(&job);
 		cpu_rig_release(&rig, plan);

@@ -47,25 +47,12 @@ static struct plan *square_plan(struct exec_arena *arena, uint32_t max_count)
 	return reference_plan(d, arena);
 }
 
-static void expect_same(const struct cpu_job *job, const struct reference_buffers *want)
-{
-	for (unsigned int i = 0; i < want->n; i++)
-		assert_memory_equal(job->buffers.bindings[i], want->bindings[i], want->bytes[i]);
-}
-
 /* What a task gives when nothing is in its way. */
 static void run_alone(struct cpu_rig *rig, struct cpu_job *job, struct reference_buffers *ret)
 {
 	cpu_rig_run(rig, job);
 	assert_int_equal(job->task.res, 0);
 	reference_buffers_copy(ret, &job->buffers);
-}
-
-static void wipe(struct cpu_job *job)
-{
-	for (unsigned int i = 0; i < job->buffers.n; i++)
-		if (job->task.plan->bindings[i].written)
-			memset(job->buffers.bindings[i], 0x5a, job->buffers.bytes[i]);
 }
 
 static void wait_running(const struct cpu_job *job)
@@ -132,8 +119,8 @@ static void get_in_between(struct cpu_rig *rig, struct cpu_job *long_job, struct
 	run_alone(rig, long_job, &want_long);
 	run_alone(rig, urgent, &want_urgent);
 	for (unsigned int i = 0; i < TRIES && !was_between; i++) {
-		wipe(long_job);
-		wipe(urgent);
+		cpu_job_wipe(long_job);
+		cpu_job_wipe(urgent);
 		cpu_rig_submit(rig, long_job);
 		wait_running(long_job);
 		cpu_rig_submit(rig, urgent);
@@ -141,8 +128,8 @@ static void get_in_between(struct cpu_rig *rig, struct cpu_job *long_job, struct
 		cpu_rig_reap(rig);
 		assert_int_equal(long_job->task.res, 0);
 		assert_int_equal(urgent->task.res, 0);
-		expect_same(long_job, &want_long);
-		expect_same(urgent, &want_urgent);
+		cpu_job_expect(long_job, &want_long);
+		cpu_job_expect(urgent, &want_urgent);
 		if (was_between)
 			assert_true(urgent->task.end_ticks <= long_job->task.end_ticks);
 	}
@@ -216,7 +203,7 @@ static void test_urgent__load(void **state)
 		for (unsigned int i = 0; i < LOAD_JOBS; i++) {
 			uint8_t queued = EXEC_QUEUED;
 
-			wipe(&jobs[i]);
+			cpu_job_wipe(&jobs[i]);
 			jobs[i].task.is_urgent = (i + round) % 2;
 			cpu_rig_submit(&rig, &jobs[i]);
 			if (i % 4 == 3)
@@ -232,7 +219,7 @@ static void test_urgent__load(void **state)
 				continue;
 			}
 			assert_int_equal(job->task.res, 0);
-			expect_same(job, &want[job - jobs]);
+			cpu_job_expect(job, &want[job - jobs]);
 			n_done++;
 		}
 	}
