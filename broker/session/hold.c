@@ -221,8 +221,7 @@ int hold_watch(struct hold *hold, int fd)
 
 /* --- what is looked at --- */
 
-/* Bytes that the kernel holds of what was sent over @fd and not received. */
-static unsigned int unread_bytes(int fd)
+unsigned int hold_unread_bytes(int fd)
 {
 	int n_bytes = 0;
 
@@ -269,7 +268,7 @@ static bool bell_is_closed(int fd)
 
 static bool socket_look(struct hold *hold)
 {
-	if (hold->is_bell ? !bell_is_closed(hold->fd) : unread_bytes(hold->fd) > 0)
+	if (hold->is_bell ? !bell_is_closed(hold->fd) : hold_unread_bytes(hold->fd) > 0)
 		return false;
 	discard_connection(hold->holds->server, hold->charges[0].account, steal_fd(&hold->fd),
 			   &hold->charges[0]);
@@ -279,7 +278,7 @@ static bool socket_look(struct hold *hold)
 
 static bool sender_look(struct hold_sent *sent)
 {
-	if (unread_bytes(sent->fd) > 0)
+	if (hold_unread_bytes(sent->fd) > 0)
 		return false;
 	hold_sent_deinit(sent);
 	return true;
@@ -388,7 +387,7 @@ bool holds_look(struct server *server, const struct account *account)
 int hold_sent_add(struct hold_sent *sent, struct server *server, struct account *account,
 		  unsigned int n)
 {
-	if (sent->charge.account && unread_bytes(sent->fd) == 0)
+	if (sent->charge.account && hold_unread_bytes(sent->fd) == 0)
 		hold_sent_deinit(sent);
 	if (sent->charge.amount + n > HOLD_SENT_MAX ||
 	    account_charge_change(account, &sent->charge, ACCOUNT_FDS, sent->charge.amount + n))
@@ -554,7 +553,7 @@ void hold_leave_socket(struct hold *hold, int fd, struct charge *const charges[H
 void hold_leave_connection(struct hold *hold, int fd, struct account *account,
 			   struct charge *const charges[HOLD_CHARGES], bool is_admin)
 {
-	unsigned int n_bytes = unread_bytes(fd);
+	unsigned int n_bytes = hold_unread_bytes(fd);
 
 	hold->fd = fd;
 	hold->is_admin = is_admin;

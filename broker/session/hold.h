@@ -81,6 +81,10 @@ void hold_leave_dma_buf(struct hold *hold, int fd, struct charge *const charges[
  */
 void hold_leave_socket(struct hold *hold, int fd, struct charge *const charges[HOLD_CHARGES]);
 
+/* Return: the bytes that the kernel holds of what was sent over @fd and not received. A system
+ * call. */
+unsigned int hold_unread_bytes(int fd);
+
 /*
  * Takes over the connection @fd, which is shut down, and keeps the charges until the client has
  * received or discarded everything that was sent to it; for what that takes @account is charged as

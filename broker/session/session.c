@@ -26,6 +26,8 @@
 
 enum {
 	SESSION_FDS = 1,
+	/* Of answers that a client has not read: not charged. */
+	SESSION_UNREAD_BYTES = 4096,
 	/* Plans or arenas of a session that ends, given to the setup thread in one go. */
 	RELEASE_BATCH = 8,
 };
@@ -72,6 +74,7 @@ static int session_handle(struct session *session, const void *bytes, size_t n, 
 static void session_disconnect(struct session *session)
 {
 	shutdown(session->fd, SHUT_RDWR);
+	charge_deinit(&session->unread);
 	hold_leave_connection(steal_ptr(session->hold), steal_fd(&session->fd), session->account,
 			      (struct charge *[]){&session->charges[SESSION_CHARGE_FD],
 						  &session->sent.charge, NULL},
@@ -193,6 +196,30 @@ static void run_read(struct turn_job *job)
 		session_queue(session, job);
 }
 
+/*
+ * Charges the kernel's memory for answers that the client has not read, once there may be more of
+ * them than a client has that reads: the kernel is asked no more than every few answers.
+ */
+static void charge_unread(struct session *session, size_t bytes)
+{
+	/* Of a message, as the kernel counts them: not less than that. */
+	enum { MESSAGE_BYTES = 1024 };
+	uint64_t n_bytes;
+
+	session->unread_bytes += bytes + MESSAGE_BYTES;
+	if (session->unread_bytes <= SESSION_UNREAD_BYTES)
+		return;
+	n_bytes = hold_unread_bytes(session->fd);
+	session->unread_bytes = n_bytes;
+	if (n_bytes <= SESSION_UNREAD_BYTES)
+		charge_deinit(&session->unread);
+	else if (account_charge_change(session->account, &session->unread, ACCOUNT_HOST_BYTES,
+				       n_bytes))
+		session_end(session, true,
+			    "its tenant may not have as much memory as answers take that it does "
+			    "not read");
+}
+
 /* Return: 0; SESSION_E_REFUSED: too many descriptors are under way. Nothing was sent then. */
 static int session_send(struct session *session, struct rbk_wire_reply *reply, size_t bytes,
 			const int *fds, unsigned int n_fds)
@@ -213,8 +240,10 @@ static int session_send(struct session *session, struct rbk_wire_reply *reply, s
 		header->cmsg_len = CMSG_LEN(sizeof(int) * n_fds);
 		memcpy(CMSG_DATA(header), fds, sizeof(int) * n_fds);
 	}
-	if (sendmsg(session->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
+	if (sendmsg(session->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) {
+		charge_unread(session, bytes);
 		return 0;
+	}
 	if (errno == ETOOMANYREFS)
 		return SESSION_E_REFUSED;
 	if (errno == EAGAIN)
@@ -340,6 +369,7 @@ static void session_deallocate(struct session *session)
 			steal_fd(&session->fd), &session->charges[SESSION_CHARGE_FD]);
 	for (unsigned int i = 0; i < ARRAY_SIZE(session->charges); i++)
 		charge_deinit(&session->charges[i]);
+	charge_deinit(&session->unread);
 	hold_free(session->hold);
 	session_stats_leave(session);
 	if (session->has_admin_place)

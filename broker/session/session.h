@@ -237,6 +237,8 @@ struct session {
 	struct charge charges[3];
 	struct hold *hold; /* of the connection, until that is closed */
 	struct hold_sent sent;
+	struct charge unread;  /* the kernel's memory for answers, where that is much */
+	uint64_t unread_bytes; /* of them, no more than that */
 	int fd;
 	int receiving_fd;  /* the same, for the thread that receives a message with descriptors */
 	bool is_receiving; /* such a thread does: nothing is read here meanwhile */

@@ -452,6 +452,34 @@ static void test_unread__rings(void **state)
 	close(neighbour);
 }
 
+/* Answers without descriptors, of a session that goes on: the kernel's memory for them is charged.
+ */
+static void test_unread__memory(void **state)
+{
+	enum { N_UNREAD = 60, N_READ = 20 };
+	const struct rbk_wire_request ask = {.type = RBK_WIRE_STATS, .cookie = 7};
+	int fd = session_new(), other = session_new();
+	uint64_t n_before = host_bytes(other);
+	struct rbk_wire_stats reply;
+
+	for (unsigned int i = 0; i < N_UNREAD; i++)
+		assert_int_equal(raw_send(fd, &ask, sizeof(ask), NULL, 0), sizeof(ask));
+	for (unsigned int i = 0; host_bytes(other) < n_before + N_UNREAD * sizeof(reply); i++) {
+		assert_true(i < 10000);
+		harness_sleep_ms(1);
+	}
+	for (unsigned int i = 0; i < N_UNREAD + N_READ; i++) {
+		if (i >= N_UNREAD)
+			assert_int_equal(raw_send(fd, &ask, sizeof(ask), NULL, 0), sizeof(ask));
+		assert_int_equal(raw_receive(fd, &reply, sizeof(reply), NULL, NULL, ANSWER_MS),
+				 sizeof(reply));
+		assert_int_equal(reply.reply.res, 0);
+	}
+	expect_host_bytes(other, n_before);
+	close(fd);
+	close(other);
+}
+
 /* The limit is the user's: others may have used it up. A request is refused then, no more. */
 static void test_unread__others_of_user(void **state)
 {
@@ -488,6 +516,7 @@ int main(void)
 		cmocka_unit_test(test_kept__bells),
 		cmocka_unit_test(test_kept__unread_answers),
 		cmocka_unit_test(test_kept__statistics_pages),
+		cmocka_unit_test(test_unread__memory),
 	};
 	const struct CMUnitTest descriptor_tests[] = {
 		cmocka_unit_test_setup_teardown(test_unread__pages, begin_few, end_few),
