@@ -5,10 +5,11 @@
  *
  * Cold traffic between a client and brokerd, over a SOCK_SEQPACKET Unix socket: one message per
  * packet, little endian, fixed layout. The client sends a request with a cookie of its choice; the
- * broker answers each request exactly once, with the same type and cookie, in any order. The first
- * request must be RBK_WIRE_HELLO. A request that this file does not allow (length, reserved bytes,
- * number of descriptors, order) ends the session; one that merely cannot be fulfilled is answered
- * with a negative errno in res and a sentence in text.
+ * broker answers each request exactly once, with the same type and cookie, in any order. Answers
+ * that a client does not read take host memory of its tenant; where there is no room for more the
+ * session ends. The first request must be RBK_WIRE_HELLO. A request that this file does not allow
+ * (length, reserved bytes, number of descriptors, order) ends the session; one that merely cannot
+ * be fulfilled is answered with a negative errno in res and a sentence in text.
  *
  * Descriptors travel as SCM_RIGHTS and are received with MSG_CMSG_CLOEXEC. Nobody closes the
  * other's: a received descriptor belongs to the receiver.
