@@ -57,41 +57,147 @@ void lease_wait_end(struct lease_wait *wait)
 		wait->member->n_waits--;
 }
 
-/* What a lease has, in thought: its members who wait keep what they hold. */
-static void think_of(struct lease *lease, uint64_t *sum)
+/* ---- In thought ---- */
+
+static bool asks_less(const struct heap_node *a, const struct heap_node *b)
 {
-	uint64_t kept = 0;
-	uint32_t n_keeping = 0;
-
-	list_for_each (node, &lease->members) {
-		const struct lease_member *member = container_of(node, struct lease_member, link);
-
-		if (member->n_unserved == 0)
-			continue;
-		n_keeping++;
-		kept += member->credit_bytes;
-	}
-	/* Who shares what is not looked at more closely. */
-	if (n_keeping > 0 && n_keeping == lease->n_members)
-		kept += lease->object_bytes;
-	*sum -= lease->thought_bytes;
-	lease->tenant->thought_bytes -= lease->thought_bytes;
-	lease->kept_bytes = kept;
-	lease->thought_bytes =
-		n_keeping > 0 ? most(kept, least(lease->wish_bytes, lease_granted(lease))) : 0;
-	*sum += lease->thought_bytes;
-	lease->tenant->thought_bytes += lease->thought_bytes;
+	return container_of(a, struct lease_wait, thought_node)->least_bytes <
+	       container_of(b, struct lease_wait, thought_node)->least_bytes;
 }
 
-static bool can_be_served(const struct lease_wait *wait, uint64_t sum, uint64_t usable_bytes)
+static struct lease *lease_of(const struct heap_node *node)
 {
-	const struct lease *lease = wait->lease;
-	uint64_t need = lease->kept_bytes + wait->least_bytes;
-	uint64_t more = need > lease->thought_bytes ? need - lease->thought_bytes : 0;
+	return container_of(node, struct lease, thought.node);
+}
 
-	return need <= lease->limit_bytes && checked_range(sum, more, usable_bytes) &&
-	       checked_range(lease->tenant->thought_bytes, more,
-			     lease->tenant->shares[lease->device].max);
+static bool lacks_less(const struct heap_node *a, const struct heap_node *b)
+{
+	return lease_of(a)->thought.lacking_bytes < lease_of(b)->thought.lacking_bytes;
+}
+
+static void move_to(struct lease *lease, struct heap_node **heap)
+{
+	struct lease_thought *thought = &lease->thought;
+
+	if (thought->heap)
+		heap_remove(thought->heap, &thought->node, lacks_less);
+	thought->heap = heap;
+	if (heap)
+		heap_insert(heap, &thought->node, lacks_less);
+}
+
+/* What the lease has: its members who wait keep what they hold. */
+static void think_of(struct lease_search *search, struct lease *lease)
+{
+	struct lease_thought *thought = &lease->thought;
+	uint64_t before = thought->bytes;
+
+	thought->kept_bytes = thought->credit_bytes;
+	/* Who shares what is not looked at more closely. */
+	if (thought->n_keeping > 0 && thought->n_keeping == lease->n_members)
+		thought->kept_bytes += lease->object_bytes;
+	thought->bytes =
+		thought->n_keeping > 0
+			? most(thought->kept_bytes, least(lease->wish_bytes, lease_granted(lease)))
+			: 0;
+	search->bytes += thought->bytes - before;
+	lease->tenant->thought_bytes += thought->bytes - before;
+}
+
+/* Among those who may be served, by its smallest request; not while its own limit is in the way. */
+static void place(struct lease_search *search, struct lease *lease)
+{
+	struct lease_thought *thought = &lease->thought;
+	uint64_t need;
+
+	move_to(lease, NULL);
+	if (!thought->unserved)
+		return;
+	need = thought->kept_bytes +
+	       container_of(thought->unserved, struct lease_wait, thought_node)->least_bytes;
+	thought->lacking_bytes = need > thought->bytes ? need - thought->bytes : 0;
+	if (need <= lease->limit_bytes)
+		move_to(lease, &search->leases);
+}
+
+static bool fits_tenant(const struct lease_search *search, const struct lease *lease)
+{
+	return checked_range(lease->tenant->thought_bytes, lease->thought.lacking_bytes,
+			     lease->tenant->shares[search->device].max);
+}
+
+/* It waits no more: its member gives back what it holds, unless it has asked for more. */
+static void let_go(struct lease_search *search, struct lease_wait *wait)
+{
+	struct lease *lease = wait->lease;
+	struct tenant *tenant = lease->tenant;
+
+	wait->is_served = true;
+	heap_remove(&lease->thought.unserved, &wait->thought_node, asks_less);
+	if (wait->member && --wait->member->n_unserved == 0) {
+		lease->thought.n_keeping--;
+		lease->thought.credit_bytes -= wait->member->credit_bytes;
+		think_of(search, lease);
+	}
+	place(search, lease);
+	while (tenant->thought_leases && fits_tenant(search, lease_of(tenant->thought_leases)))
+		move_to(lease_of(tenant->thought_leases), &search->leases);
+}
+
+/*
+ * Who lacks least is the first for whom there is room. What is there becomes only more, so one for
+ * whom the device has none ends this, and one whose tenant has none stays with the tenant until
+ * that has more. So each request is looked at a fixed number of times.
+ */
+static void serve_all(struct leases *leases, struct lease_search *search)
+{
+	while (search->leases) {
+		struct lease *lease = lease_of(search->leases);
+
+		leases->n_looks++;
+		if (!checked_range(search->bytes, lease->thought.lacking_bytes,
+				   search->usable_bytes))
+			break;
+		if (!fits_tenant(search, lease))
+			move_to(lease, &lease->tenant->thought_leases);
+		else
+			let_go(search, container_of(lease->thought.unserved, struct lease_wait,
+						    thought_node));
+	}
+}
+
+static void search_begin(struct leases *leases, struct lease_search *search)
+{
+	struct list_node *waits = &leases->waits[search->device];
+
+	list_for_each (node, waits) {
+		struct lease_wait *wait = wait_of(node);
+
+		wait->lease->thought = (struct lease_thought){.heap = NULL};
+		wait->lease->tenant->thought_bytes = 0;
+		wait->lease->tenant->thought_leases = NULL;
+		if (wait->member)
+			wait->member->n_unserved = 0;
+	}
+	list_for_each (node, waits) {
+		struct lease_wait *wait = wait_of(node);
+		struct lease_thought *thought = &wait->lease->thought;
+
+		leases->n_looks++;
+		wait->is_served = false;
+		heap_insert(&thought->unserved, &wait->thought_node, asks_less);
+		if (!wait->member || wait->member->n_unserved++ > 0)
+			continue;
+		thought->n_keeping++;
+		thought->credit_bytes += wait->member->credit_bytes;
+	}
+	list_for_each (node, waits) {
+		struct lease *lease = wait_of(node)->lease;
+
+		think_of(search, lease);
+		if (!lease->thought.heap)
+			place(search, lease);
+	}
 }
 
 bool lease_wait_is_hopeless(const struct lease_wait *wait, uint64_t usable_bytes)
@@ -103,54 +209,32 @@ bool lease_wait_is_hopeless(const struct lease_wait *wait, uint64_t usable_bytes
 	       alone > lease->tenant->shares[lease->device].max;
 }
 
-static bool serve_once(struct list_node *waits, uint64_t *sum, uint64_t usable_bytes)
-{
-	bool has_served = false;
-
-	list_for_each (node, waits) {
-		struct lease_wait *wait = wait_of(node);
-
-		if (wait->is_served || !can_be_served(wait, *sum, usable_bytes))
-			continue;
-		wait->is_served = has_served = true;
-		if (wait->member && --wait->member->n_unserved == 0)
-			think_of(wait->lease, sum);
-	}
-	return has_served;
-}
-
 struct lease_wait *lease_find_deadlocked(struct leases *leases, uint8_t device,
 					 uint64_t usable_bytes)
 {
-	struct list_node *waits = &leases->waits[device];
-	struct lease_wait *newest = NULL;
-	uint64_t sum = 0;
+	leases->search = (struct lease_search){
+		.device = device,
+		.usable_bytes = usable_bytes,
+		.at = leases->waits[device].prev,
+	};
+	search_begin(leases, &leases->search);
+	return lease_find_next_deadlocked(leases);
+}
 
-	list_for_each (node, &leases->all) {
-		struct lease *lease = container_of(node, struct lease, link);
+struct lease_wait *lease_find_next_deadlocked(struct leases *leases)
+{
+	struct lease_search *search = &leases->search;
 
-		lease->thought_bytes = lease->tenant->thought_bytes = 0;
-		list_for_each (member_node, &lease->members)
-			container_of(member_node, struct lease_member, link)->n_unserved = 0;
+	serve_all(leases, search);
+	while (search->at != &leases->waits[search->device]) {
+		struct lease_wait *wait = wait_of(search->at);
+
+		leases->n_looks++;
+		search->at = search->at->prev;
+		if (wait->is_served || lease_wait_is_hopeless(wait, search->usable_bytes))
+			continue;
+		let_go(search, wait);
+		return wait;
 	}
-	list_for_each (node, waits) {
-		struct lease_wait *wait = wait_of(node);
-
-		wait->is_served = false;
-		if (wait->member)
-			wait->member->n_unserved++;
-	}
-	list_for_each (node, &leases->all) {
-		struct lease *lease = container_of(node, struct lease, link);
-
-		if (lease->device == device)
-			think_of(lease, &sum);
-	}
-	while (serve_once(waits, &sum, usable_bytes))
-		;
-	list_for_each (node, waits)
-		if (!wait_of(node)->is_served &&
-		    !lease_wait_is_hopeless(wait_of(node), usable_bytes))
-			newest = wait_of(node);
-	return newest;
+	return NULL;
 }

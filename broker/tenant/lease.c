@@ -59,7 +59,8 @@ void leases_deinit(struct leases *leases)
 	assert(list_is_empty(&leases->all));
 	for (unsigned int i = 0; i < RBK_MAX_DEVICES; i++) {
 		assert(list_is_empty(&leases->waits[i]));
-		assert(leases->granted_bytes[i] == 0);
+		assert(leases->granted_bytes[i] == 0 && leases->of_reserves_bytes[i] == 0);
+		assert(leases->n_tenants[i] == 0);
 	}
 	lease_objects_deinit(leases);
 }
@@ -129,6 +130,8 @@ int lease_new(struct leases *leases, const struct lease_about *about, struct lea
 		lease->number = take_number(leases);
 	list_append(&leases->all, &lease->link);
 	leases->n++;
+	if (lease->tenant->n_leases[lease->device]++ == 0)
+		leases->n_tenants[lease->device]++;
 	*ret = lease;
 	return 0;
 }
@@ -140,14 +143,37 @@ static void tell_of_cgroup(const struct lease *lease)
 		lease->leases->cgroup_changed(lease->leases->cgroup_context, lease);
 }
 
+static void count_reserve(struct leases *leases, struct tenant *tenant, uint8_t device)
+{
+	uint64_t bytes = least(tenant->leased[device], tenant->shares[device].reserve);
+
+	leases->of_reserves_bytes[device] += bytes - tenant->leased_of_reserve[device];
+	tenant->leased_of_reserve[device] = bytes;
+}
+
+/* @more_bytes, which are less if they wrap around. */
+static void count_granted(struct lease *lease, uint64_t more_bytes)
+{
+	lease->leases->granted_bytes[lease->device] += more_bytes;
+	lease->tenant->leased[lease->device] += more_bytes;
+	count_reserve(lease->leases, lease->tenant, lease->device);
+}
+
+void leases_count_reserves(struct leases *leases, uint8_t device)
+{
+	list_for_each (node, &leases->all)
+		count_reserve(leases, container_of(node, struct lease, link)->tenant, device);
+}
+
 struct lease *lease_free(struct lease *lease)
 {
 	if (!lease)
 		return NULL;
 	assert(lease->n_members == 0 && lease->n_waits == 0);
 	assert(lease->credited_bytes == 0 && lease->object_bytes == 0);
-	lease->leases->granted_bytes[lease->device] -= lease_granted(lease);
-	lease->tenant->leased[lease->device] -= lease_granted(lease);
+	count_granted(lease, 0 - lease_granted(lease));
+	if (--lease->tenant->n_leases[lease->device] == 0)
+		lease->leases->n_tenants[lease->device]--;
 	lease->leases->n_changes++;
 	charge_deinit(&lease->charge);
 	list_remove(&lease->link);
@@ -188,8 +214,7 @@ int lease_grant(struct lease *lease, uint64_t bytes, bool is_forced)
 		account_charge_set(account, &lease->charge, slot, bytes);
 	else if (account_charge_change(account, &lease->charge, slot, bytes))
 		return LEASE_E_QUOTA;
-	lease->leases->granted_bytes[lease->device] += lease_granted(lease) - before;
-	lease->tenant->leased[lease->device] += lease_granted(lease) - before;
+	count_granted(lease, lease_granted(lease) - before);
 	lease->leases->n_changes++;
 	lease->audited_bytes = most(lease->audited_bytes, lease_granted(lease));
 	lease_show(lease);

@@ -23,6 +23,7 @@
 #include "tenant/account.h"
 #include "util/cleanup.h"
 #include "util/dmem.h"
+#include "util/heap.h"
 #include "util/list.h"
 
 struct lease;
@@ -46,6 +47,25 @@ enum {
 /* Nobody waits longer for room, whatever he asks for. */
 #define LEASE_MAX_WAIT_NS (3600ull * 1000 * 1000 * 1000)
 
+/* A search for those who wait for each other: see lease-wait.c. */
+struct lease_search {
+	uint8_t device;
+	uint64_t usable_bytes, bytes; /* what leases have in thought */
+	struct heap_node *leases;     /* that may be served, by what they lack */
+	struct list_node *at;         /* the wait that is looked at next, newest first */
+};
+
+/* What one thinks of a lease. */
+struct lease_thought {
+	struct heap_node node;
+	struct heap_node **heap;    /* that it is in; NULL: none */
+	struct heap_node *unserved; /* struct lease_wait, by least_bytes */
+	uint32_t n_keeping;         /* members who wait, */
+	uint64_t credit_bytes;      /* and their credit */
+	uint64_t kept_bytes, bytes; /* of them, and of the lease */
+	uint64_t lacking_bytes;     /* beside that, for the smallest request */
+};
+
 /* All leases of the broker. */
 struct leases {
 	struct list_node all;
@@ -55,11 +75,15 @@ struct leases {
 	uint32_t n, next_number;
 	/* The kernel calls the regions of a device's memory so (util/dmem.h); empty: not known. */
 	char dmem_memory[RBK_MAX_DEVICES][DMEM_REGION_BYTES];
+	uint64_t of_reserves_bytes[RBK_MAX_DEVICES]; /* granted within their tenants' reserves */
+	uint32_t n_tenants[RBK_MAX_DEVICES];         /* who have leases of a device, or want one */
 	uint64_t n_changes; /* of what members have, or say of themselves */
+	uint64_t n_looks;   /* at waits and leases, to see who waits for whom; for tests */
 	/* Objects by what they are, with a secret seed: clients choose that. */
 	struct lease_object **buckets;
 	uint32_t n_buckets, n_objects;
 	uint64_t seed;
+	struct lease_search search;
 	/*
 	 * A lease has its cgroup from now on, or, no more in @all, has ended with it; NULL: nobody
 	 * wants to know.
@@ -90,7 +114,7 @@ struct lease {
 	uint32_t n_members;
 	uint32_t n_waits;        /* in leases.waits */
 	uint64_t blocked_number; /* residency's: of the last pass in which one had to stay */
-	uint64_t kept_bytes, thought_bytes; /* see lease-wait.c */
+	struct lease_thought thought;
 
 	/* What members say, all together. */
 	uint64_t used_bytes, extra_bytes, peak_bytes;
@@ -150,13 +174,17 @@ struct lease_wait {
 	struct lease_member *member; /* whose credit it will be; NULL: the lease is being opened */
 	uint64_t least_bytes, want_bytes; /* to be ungiven, or opening: granted */
 	bool is_served;                   /* see lease-wait.c */
+	struct heap_node thought_node;    /* likewise */
 
 	/* Residency's. */
 	uint64_t until_ns;      /* gives up then, or if others leave for it, */
 	uint64_t grace_ns;      /* then */
 	uint64_t awaited_bytes; /* set aside for it, from which others are leaving */
 	bool is_patient;        /* it waits also if nobody leaves */
-	/* Once it was refused: what there was for it, and what those wanted who came before it. */
+	/*
+	 * What those who came before it left to it, and wanted, at the last look; once it was
+	 * refused, the former is what there was for it.
+	 */
 	uint64_t available_bytes, ahead_bytes;
 	/* 0; -ENOMEM, -ETIMEDOUT, -EDEADLK. May free the wait, and nothing else of leases. */
 	void (*done)(struct lease_wait *wait, int res);
@@ -211,6 +239,8 @@ uint64_t lease_trim(struct lease *lease);
  * nobody is given back.
  */
 void lease_resize(struct lease *lease, uint64_t wish_bytes);
+/* Its tenants' reserves may have changed. */
+void leases_count_reserves(struct leases *leases, uint8_t device);
 /* What its tenant's limits leave to it. */
 void lease_allow(struct lease *lease, uint64_t bytes);
 /* Has it more than it should have by now? */
@@ -287,10 +317,12 @@ void lease_wait_begin(struct lease_wait *wait);
 void lease_wait_end(struct lease_wait *wait);
 /*
  * The newest of those on a device who wait for nobody but each other, if the leases there can have
- * at most @usable_bytes together. NULL: there are none.
+ * at most @usable_bytes together. NULL: there are none. Takes about as long as there are waits.
  */
 struct lease_wait *lease_find_deadlocked(struct leases *leases, uint8_t device,
 					 uint64_t usable_bytes);
+/* The next one, if the last one waits no more and nothing else has changed. NULL: none is left. */
+struct lease_wait *lease_find_next_deadlocked(struct leases *leases);
 /* Could it not be served even if it were alone, with at most @usable_bytes? */
 bool lease_wait_is_hopeless(const struct lease_wait *wait, uint64_t usable_bytes);
 /* What must be granted for it, and what it would have. */

@@ -69,8 +69,13 @@ struct tenant {
 
 	uint64_t part_number,
 		part_bytes;     /* what each of its leases may keep, and when that was found */
-	uint64_t thought_bytes; /* see lease-wait.c */
+	uint64_t thought_bytes; /* see lease-wait.c, */
+	struct heap_node *thought_leases; /* likewise: those for which it has no room */
 	uint64_t leased[RBK_MAX_DEVICES]; /* bytes of VRAM that leases were granted: see lease.h */
+	uint64_t leased_of_reserve[RBK_MAX_DEVICES]; /* of them, within its reserve */
+	uint32_t n_leases[RBK_MAX_DEVICES];
+	/* What those of them want whom a pass over the waits has met: see residency-lease.c. */
+	uint64_t wait_number, ahead_bytes, holding_bytes;
 
 	struct fair_flow setup; /* its turns on the setup thread, and the time that these took */
 	struct list_node

@@ -587,6 +587,197 @@ static void test_deadlock__opening(void **state)
 	leave(&first);
 }
 
+/* Many who wait, each lease with a credit of one byte. */
+enum { MANY = 1000 };
+
+static struct lease_member many[MANY];
+static struct lease_wait many_waits[MANY];
+
+/* Who comes next asks for @less bytes less. */
+static void begin_many(uint64_t first, unsigned int less)
+{
+	for (unsigned int i = 0; i < N_TENANTS; i++)
+		allow(i, 2 * MANY);
+	for (unsigned int i = 0; i < MANY; i++) {
+		struct lease *lease = make_with(i % N_TENANTS, 1, 2 * MANY, &many[i], 1);
+
+		many_waits[i] = begin_wait(lease, &many[i], first - i * less);
+		lease_wait_begin(&many_waits[i]);
+	}
+	leases.n_looks = 0;
+}
+
+static void end_many(unsigned int n_waiting)
+{
+	for (unsigned int i = 0; i < n_waiting; i++)
+		lease_wait_end(&many_waits[i]);
+	for (unsigned int i = 0; i < MANY; i++)
+		leave(&many[i]);
+}
+
+/* All but the first wait for what the others have: each is found once, the newest first. */
+static void test_deadlock__many_in_vain(void **state)
+{
+	unsigned int n_waiting = MANY;
+	struct lease_wait *found;
+
+	begin_many(2, 0);
+	found = lease_find_deadlocked(&leases, DEVICE, MANY + 1);
+	/* Who gives back one byte has two there for another. */
+	while (found && found == &many_waits[n_waiting - 1]) {
+		lease_wait_end(&many_waits[--n_waiting]);
+		found = lease_find_next_deadlocked(&leases);
+	}
+	end_many(n_waiting);
+	assert_null(found);
+	assert_int_equal(n_waiting, MANY - 1);
+	assert_in_range(leases.n_looks, MANY, 8 * MANY);
+}
+
+/* By the definition, slowly: what leases have if the members of those waits keep what they hold. */
+
+enum { N_RANDOM = 8, N_RANDOM_WAITS = 16 };
+
+static struct lease_wait random_waits[N_RANDOM_WAITS];
+static bool is_gone[N_RANDOM_WAITS]; /* refused, or served in thought */
+
+static uint64_t kept_by(const struct lease *lease, uint64_t *ret_bytes)
+{
+	uint64_t kept = 0, granted = lease_granted(lease);
+	uint32_t n = 0;
+
+	list_for_each (node, &lease->members) {
+		const struct lease_member *member = container_of(node, struct lease_member, link);
+		bool waits = false;
+
+		for (unsigned int i = 0; i < N_RANDOM_WAITS; i++)
+			waits |= !is_gone[i] && random_waits[i].member == member;
+		n += waits;
+		kept += waits ? member->credit_bytes : 0;
+	}
+	if (n > 0 && n == lease->n_members)
+		kept += lease->object_bytes;
+	if (granted > lease->wish_bytes)
+		granted = lease->wish_bytes;
+	*ret_bytes = n == 0 ? 0 : kept > granted ? kept : granted;
+	return kept;
+}
+
+static bool can_serve(const struct lease_wait *wait, uint64_t usable_bytes)
+{
+	const struct lease *lease = wait->lease;
+	uint64_t sum = 0, of_tenant = 0, bytes, more, need;
+
+	list_for_each (node, &leases.all) {
+		const struct lease *other = container_of(node, struct lease, link);
+
+		kept_by(other, &bytes);
+		sum += bytes;
+		of_tenant += other->tenant == lease->tenant ? bytes : 0;
+	}
+	need = kept_by(lease, &bytes) + wait->least_bytes;
+	more = need > bytes ? need - bytes : 0;
+	return need <= lease->limit_bytes && sum + more <= usable_bytes &&
+	       of_tenant + more <= lease->tenant->shares[DEVICE].max;
+}
+
+static struct lease_wait *find_slowly(uint64_t usable_bytes)
+{
+	for (unsigned int i = 0; i < N_RANDOM_WAITS; i++)
+		if (!is_gone[i] && can_serve(&random_waits[i], usable_bytes)) {
+			is_gone[i] = true;
+			i = UINT32_MAX;
+		}
+	for (unsigned int i = N_RANDOM_WAITS; i-- > 0;)
+		if (!is_gone[i] && !lease_wait_is_hopeless(&random_waits[i], usable_bytes))
+			return &random_waits[i];
+	return NULL;
+}
+
+static uint32_t random_below(uint64_t *seed, uint32_t n)
+{
+	*seed = *seed * 6364136223846793005ull + 1442695040888963407ull;
+	return (uint32_t)(*seed >> 33) % n;
+}
+
+/* Whoever is found is who should be, of tenants, leases and members of all kinds. */
+static void test_deadlock__random(void **state)
+{
+	unsigned int n_found = 0, n_more = 0;
+	uint64_t seed = 1;
+
+	for (unsigned int round = 0; round < 3000; round++) {
+		struct lease_member members[N_RANDOM];
+		struct lease_wait *found;
+		uint64_t usable = 20 + random_below(&seed, 80), charged;
+		unsigned int n = 0;
+
+		for (unsigned int i = 0; i < N_TENANTS; i++)
+			allow(i, 200);
+		for (unsigned int i = 0; i < N_RANDOM; i++) {
+			uint64_t credit = random_below(&seed, 10);
+
+			if (i > 0 && random_below(&seed, 2)) {
+				struct lease *lease = members[i - 1].lease;
+
+				members[i] = (struct lease_member){.lease = NULL};
+				lease_join(lease, &members[i], 1);
+				credit = credit < lease_ungiven(lease) ? credit
+								       : lease_ungiven(lease);
+				assert_int_equal(lease_take(&members[i], credit), 0);
+			} else {
+				make_with(random_below(&seed, N_TENANTS), 5 + credit,
+					  20 + random_below(&seed, 60), &members[i], credit);
+			}
+			if (random_below(&seed, 4) == 0 && lease_ungiven(members[i].lease) > 0)
+				assert_int_equal(
+					lease_object_add(&members[i], 1, 100 + i, 1, 0, &charged),
+					0);
+		}
+		for (unsigned int i = 0; i < N_TENANTS; i++)
+			allow(i, 20 + random_below(&seed, 80));
+		for (unsigned int i = 0; i < N_RANDOM_WAITS; i++) {
+			struct lease_member *member = &members[random_below(&seed, N_RANDOM)];
+
+			random_waits[i] =
+				begin_wait(member->lease, member, random_below(&seed, 50));
+			is_gone[i] = false;
+			lease_wait_begin(&random_waits[i]);
+		}
+		for (found = lease_find_deadlocked(&leases, DEVICE, usable); found;
+		     found = lease_find_next_deadlocked(&leases)) {
+			unsigned int i = (unsigned int)(found - random_waits);
+
+			assert_ptr_equal(found, find_slowly(usable));
+			n_more += n++ > 0;
+			is_gone[i] = true;
+			lease_wait_end(found);
+			found->lease = NULL;
+		}
+		assert_null(find_slowly(usable));
+		n_found += n;
+		for (unsigned int i = 0; i < N_RANDOM_WAITS; i++)
+			if (random_waits[i].lease)
+				lease_wait_end(&random_waits[i]);
+		for (unsigned int i = 0; i < N_RANDOM; i++)
+			leave(&members[i]);
+	}
+	assert_true(n_found > 300 && n_more > 100);
+}
+
+/* Each can be served once those behind it have been: that is seen without a look at all for each.
+ */
+static void test_deadlock__many_in_turn(void **state)
+{
+	struct lease_wait *found;
+
+	begin_many(MANY, 1);
+	found = lease_find_deadlocked(&leases, DEVICE, MANY + 1);
+	end_many(MANY);
+	assert_null(found);
+	assert_in_range(leases.n_looks, MANY, 8 * MANY);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -607,6 +798,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_deadlock__chain, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_deadlock__limits, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_deadlock__opening, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_deadlock__many_in_turn, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_deadlock__many_in_vain, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_deadlock__random, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
