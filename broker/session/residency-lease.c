@@ -32,6 +32,9 @@
 /* For plans on their way out, and those just coming, before they can go. */
 static const uint64_t grace_ns = 5ull * 1000 * 1000 * 1000;
 
+/* Waits that end in one pass; the others are for the next one, for each has to be answered. */
+enum { MAX_ENDED = 64 };
+
 static struct lease_wait *wait_of(struct list_node *node)
 {
 	return container_of(node, struct lease_wait, link);
@@ -70,20 +73,9 @@ static uint64_t left_of(uint64_t limit, uint64_t used)
 /* Of what nobody has reserved, for each tenant that has leases there or wants one. */
 static void divide(struct residency_device *device)
 {
-	struct residency *residency = device->residency;
 	uint64_t unreserved = left_of(device->usable_bytes[EXEC_TIER_VRAM], device->reserved_bytes);
-	uint32_t n = 0;
+	uint32_t n = device->residency->leases.n_tenants[device->index];
 
-	residency->n_sums++;
-	list_for_each (node, &residency->leases.all) {
-		const struct lease *lease = container_of(node, struct lease, link);
-
-		if (lease->device != device->index ||
-		    lease->tenant->sum_number == residency->n_sums)
-			continue;
-		lease->tenant->sum_number = residency->n_sums;
-		n++;
-	}
 	device->lease_part_bytes = n > 0 ? unreserved / n : unreserved;
 }
 
@@ -127,32 +119,66 @@ static uint64_t most_alone(const struct residency_device *device, struct tenant 
 	       device->residency->leases.granted_bytes[device->index];
 }
 
+/* ---- What those who wait leave to those behind them ---- */
+
+static void sums_begin(struct residency_device *device)
+{
+	device->residency->n_wait_sums++;
+	device->holding_bytes = 0;
+}
+
+static struct tenant *sums_of(const struct residency_device *device, struct tenant *tenant)
+{
+	if (tenant->wait_number != device->residency->n_wait_sums)
+		tenant->ahead_bytes = tenant->holding_bytes = 0;
+	tenant->wait_number = device->residency->n_wait_sums;
+	return tenant;
+}
+
+/* The next one, in the order of asking. After divide(). */
+static void sums_add(struct residency_device *device, const struct lease_wait *wait)
+{
+	struct tenant *tenant = sums_of(device, wait->lease->tenant);
+	uint64_t more = more_for(wait);
+
+	device->residency->leases.n_looks++;
+	if (more == 0)
+		return;
+	if (!lease_wait_is_hopeless(wait, most_alone(device, tenant)))
+		tenant->ahead_bytes += more;
+	if (holds_others(device, wait)) {
+		tenant->holding_bytes += more;
+		device->holding_bytes += more;
+	}
+}
+
 /*
- * What those who wait before @wait, all if that is NULL, leave to a tenant's leases of what there
- * is; *ret_ahead_bytes: what they wait for. After divide().
+ * What those who were added leave to a tenant's leases of what there is; *ret_ahead_bytes: what
+ * they wait for. After divide().
  */
+static uint64_t left_by_sums(const struct residency_device *device, struct tenant *tenant,
+			     uint64_t *ret_ahead_bytes)
+{
+	uint64_t own = sums_of(device, tenant)->ahead_bytes;
+	uint64_t others = device->holding_bytes - tenant->holding_bytes;
+
+	*ret_ahead_bytes = own + others;
+	if (own > 0)
+		return 0;
+	return others > 0 ? left_of_part(device, tenant, 0) : UINT64_MAX;
+}
+
+/* The same of all who wait before @wait, all if that is NULL. */
 static uint64_t left_by_waits(struct residency_device *device, struct tenant *tenant,
 			      const struct lease_wait *wait, uint64_t *ret_ahead_bytes)
 {
-	uint64_t left = UINT64_MAX, ahead = 0, alone = most_alone(device, tenant);
-
+	sums_begin(device);
 	list_for_each (node, &device->residency->leases.waits[device->index]) {
-		const struct lease_wait *other = wait_of(node);
-
-		if (other == wait)
+		if (wait_of(node) == wait)
 			break;
-		if (more_for(other) == 0)
-			continue;
-		if (other->lease->tenant == tenant && !lease_wait_is_hopeless(other, alone))
-			left = 0;
-		else if (other->lease->tenant != tenant && holds_others(device, other))
-			left = least_of(left, left_of_part(device, tenant, 0));
-		else
-			continue;
-		ahead += more_for(other);
+		sums_add(device, wait_of(node));
 	}
-	*ret_ahead_bytes = ahead;
-	return left;
+	return left_by_sums(device, tenant, ret_ahead_bytes);
 }
 
 static uint64_t lease_available(const struct residency_device *device, struct tenant *tenant)
@@ -160,17 +186,16 @@ static uint64_t lease_available(const struct residency_device *device, struct te
 	return least_of(residency_available(device, tenant), residency_lease_room(device, tenant));
 }
 
-void residency_lease_look(struct residency *residency, struct lease_wait *wait)
+/* What there is for it, of what those before it leave: wait->available_bytes until now. */
+static void look_closer(struct residency_device *device, struct lease_wait *wait)
 {
 	const struct lease *lease = wait->lease;
-	struct residency_device *device = &residency->devices[lease->device];
-	uint64_t available =
-		device->state == RESIDENCY_DEVICE_UP ? lease_available(device, lease->tenant) : 0;
-	uint64_t left;
 
-	divide(device);
-	left = left_by_waits(device, lease->tenant, wait, &wait->ahead_bytes);
-	wait->available_bytes = least_of(available, left);
+	if (device->state != RESIDENCY_DEVICE_UP)
+		wait->available_bytes = 0;
+	else
+		wait->available_bytes =
+			least_of(wait->available_bytes, lease_available(device, lease->tenant));
 	if (!wait->member)
 		return;
 	/* A lease has what it was granted, and no more than its limit. */
@@ -179,13 +204,26 @@ void residency_lease_look(struct residency *residency, struct lease_wait *wait)
 		lease_ungiven(lease);
 }
 
+void residency_lease_look(struct residency *residency, struct lease_wait *wait)
+{
+	struct residency_device *device = &residency->devices[wait->lease->device];
+
+	divide(device);
+	wait->available_bytes =
+		left_by_waits(device, wait->lease->tenant, wait, &wait->ahead_bytes);
+	look_closer(device, wait);
+}
+
 /* ---- Granting ---- */
 
+/* In a pass, which has noted what those before it leave. */
 static void finish(struct residency_device *device, struct lease_wait *wait, int res)
 {
 	set_awaited(device, wait, 0);
-	if (res)
-		residency_lease_look(device->residency, wait);
+	if (res) {
+		divide(device);
+		look_closer(device, wait);
+	}
 	lease_wait_end(wait);
 	wait->done(wait, res);
 }
@@ -308,6 +346,9 @@ static enum verdict try_grant(struct residency_device *device, struct lease_wait
 			return LEAVING;
 	}
 	set_awaited(device, wait, 0);
+	/* Nobody has to be asked. */
+	if (least > residency_lease_room(device, wait->lease->tenant))
+		return NO_ROOM;
 	if (!wait->member)
 		return try_wish(device, wait, least, most);
 	return try_bytes(device, wait, least, most);
@@ -378,18 +419,16 @@ static void note_granted(struct residency_device *device)
 static void refuse_deadlocked(struct residency_device *device)
 {
 	struct leases *leases = &device->residency->leases;
-	struct lease_wait *wait;
+	struct lease_wait *wait =
+		lease_find_deadlocked(leases, device->index, device->usable_bytes[EXEC_TIER_VRAM]);
 
-	device->has_new_waits = false;
-	for (;;) {
-		wait = lease_find_deadlocked(leases, device->index,
-					     device->usable_bytes[EXEC_TIER_VRAM]);
-		if (!wait)
-			return;
+	for (unsigned int n = 0; wait && n < MAX_ENDED; n++) {
 		finish(device, wait, -EDEADLK);
 		/* It kept others waiting, too. */
 		residency_review_in(device->residency, 0);
+		wait = lease_find_next_deadlocked(leases);
 	}
+	device->has_new_waits = wait != NULL;
 }
 
 void residency_leases_serve(struct residency_device *device)
@@ -397,6 +436,7 @@ void residency_leases_serve(struct residency_device *device)
 	struct residency *residency = device->residency;
 	struct list_node *waits = &residency->leases.waits[device->index];
 	uint64_t now_ns = clock_now_ns(), next_ns = UINT64_MAX;
+	unsigned int n_ended = 0;
 	bool is_held = false;
 
 	if (residency->is_serving || list_is_empty(waits))
@@ -404,19 +444,34 @@ void residency_leases_serve(struct residency_device *device)
 	residency->is_serving = true;
 	residency->n_passes++;
 	divide(device);
+	sums_begin(device);
 	list_for_each_safe (node, waits) {
 		struct lease_wait *wait = wait_of(node);
-		enum verdict verdict = look_at(device, wait, &is_held);
-		uint64_t until_ns = stays_until(device, wait, verdict);
+		enum verdict verdict;
+		uint64_t until_ns;
 
+		if (n_ended == MAX_ENDED) {
+			next_ns = now_ns;
+			break;
+		}
+		residency->leases.n_looks++;
+		verdict = look_at(device, wait, &is_held);
+		until_ns = stays_until(device, wait, verdict);
+		wait->available_bytes =
+			left_by_sums(device, wait->lease->tenant, &wait->ahead_bytes);
+		if (verdict != GRANTED && until_ns > now_ns) {
+			sums_add(device, wait);
+			next_ns = least_of(next_ns, until_ns);
+			continue;
+		}
+		n_ended++;
 		if (verdict == GRANTED)
 			finish(device, wait, 0);
-		else if (until_ns <= now_ns)
+		else
 			finish(device, wait, wait->is_patient ? -ETIMEDOUT : -ENOMEM);
-		else if (until_ns < next_ns)
-			next_ns = until_ns;
 	}
-	if (device->has_new_waits && device->leaving_bytes == 0 && device->n_jobs == 0)
+	if (device->has_new_waits && device->leaving_bytes == 0 && device->n_jobs == 0 &&
+	    next_ns > now_ns)
 		refuse_deadlocked(device);
 	residency->is_serving = false;
 	note_granted(device);

@@ -161,6 +161,7 @@ struct residency_device {
 	uint64_t refused_bytes;    /* of VRAM, while a load that was refused is tried again */
 	uint64_t leased_bytes;     /* at the last look, or more: leases may have given back since */
 	uint64_t lease_part_bytes; /* of each tenant, beside its reserve; see residency-lease.c */
+	uint64_t holding_bytes;    /* as tenant.holding_bytes, of all tenants */
 	bool has_new_waits;        /* who may wait for each other: leases */
 	uint32_t n_jobs;
 	uint32_t n_guests; /* who loads beside us */
@@ -179,6 +180,7 @@ struct residency {
 	uint64_t n_parts;      /* see tenant.part_bytes */
 	bool has_large_leases; /* more than their tenants may have by now */
 	uint64_t n_passes;     /* over who waits for a lease; see tenant.blocked_number */
+	uint64_t n_wait_sums;  /* over who waits; see tenant.wait_number */
 	bool is_serving;
 	struct residency_demand demand;
 	struct list_node plans;
@@ -279,7 +281,7 @@ struct seeker {
 /* What it could have at this moment, without anybody having to leave. */
 uint64_t seeker_room(const struct seeker *seeker);
 /* What leases of the tenant could have beside theirs at most, whatever plans make way. */
-uint64_t residency_lease_room(const struct residency_device *device, struct tenant *tenant);
+uint64_t residency_lease_room(const struct residency_device *device, const struct tenant *tenant);
 /* What its tenant may have beside what it has and was promised. */
 int64_t seeker_tenant_free(const struct seeker *seeker);
 /*

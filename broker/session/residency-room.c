@@ -128,29 +128,21 @@ static uint64_t least(uint64_t a, uint64_t b)
 }
 
 /* What other tenants' leases have not yet taken of their reserves. */
-static uint64_t reserved_for_others(const struct residency_device *device, struct tenant *tenant)
+static uint64_t reserved_for_others(const struct residency_device *device,
+				    const struct tenant *tenant)
 {
-	struct residency *residency = device->residency;
+	const struct leases *leases = &device->residency->leases;
 	unsigned int i = device->index;
-	uint64_t bytes = left_of(device->reserved_bytes, tenant->shares[i].reserve);
 
-	residency->n_sums++;
-	tenant->sum_number = residency->n_sums;
-	list_for_each (node, &residency->leases.all) {
-		struct tenant *other = container_of(node, struct lease, link)->tenant;
-
-		if (other->sum_number != residency->n_sums)
-			bytes = left_of(bytes, least(other->leased[i], other->shares[i].reserve));
-		other->sum_number = residency->n_sums;
-	}
-	return bytes;
+	return left_of(left_of(device->reserved_bytes, tenant->shares[i].reserve),
+		       leases->of_reserves_bytes[i] - tenant->leased_of_reserve[i]);
 }
 
 /*
  * Plans leave for who is owed something, leases do not. So these stay out of what is reserved for
  * others, though nobody is there yet who would fill it.
  */
-uint64_t residency_lease_room(const struct residency_device *device, struct tenant *tenant)
+uint64_t residency_lease_room(const struct residency_device *device, const struct tenant *tenant)
 {
 	uint64_t granted = device->residency->leases.granted_bytes[device->index];
 	uint64_t kept = granted + reserved_for_others(device, tenant);

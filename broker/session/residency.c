@@ -528,6 +528,7 @@ void residency_set_usable(struct residency *residency, unsigned int device, uint
 void residency_set_reserved(struct residency *residency, unsigned int device, uint64_t vram_bytes)
 {
 	residency->devices[device].reserved_bytes = vram_bytes;
+	leases_count_reserves(&residency->leases, (uint8_t)device);
 	residency->devices[device].has_new_waits = true;
 	residency_review_in(residency, 0);
 }

@@ -607,6 +607,28 @@ static void test_device__lost(void **state)
 	rig_remove(&rig, slot);
 }
 
+/* The sums that are kept are those of the leases that there are. */
+static void check_sums(void)
+{
+	const struct leases *leases = residency_leases(rig.residency);
+	uint64_t of_reserves = 0;
+	uint32_t n = 0;
+
+	for (unsigned int i = 0; i < RIG_MAX_TENANTS; i++) {
+		uint64_t leased = rig.tenants[i].leased[RIG_DEVICE];
+		uint64_t reserve = rig.tenants[i].shares[RIG_DEVICE].reserve;
+		bool has_leases = false;
+
+		list_for_each (node, &leases->all)
+			has_leases |=
+				container_of(node, struct lease, link)->tenant == &rig.tenants[i];
+		of_reserves += leased < reserve ? leased : reserve;
+		n += has_leases;
+	}
+	assert_int_equal(leases->of_reserves_bytes[RIG_DEVICE], of_reserves);
+	assert_int_equal(leases->n_tenants[RIG_DEVICE], n);
+}
+
 /* At random: never more than there is, nothing lost, and nobody waits for ever. */
 static void test_random(void **state)
 {
@@ -641,6 +663,9 @@ static void test_random(void **state)
 		rig_want(&rig, slots[(seed >> 40) % 4], 10);
 		rig_turn(&rig);
 		rig_check(&rig);
+		if (round % 100 == 0)
+			rig_share(&rig, 0, 70 * MIB, 50 * MIB, round / 100 * MIB);
+		check_sums();
 		assert_true(rig.residency->leases.granted_bytes[RIG_DEVICE] <= 100 * MIB);
 	}
 	for (unsigned int i = 0; i < n_asked; i++)
@@ -650,6 +675,91 @@ static void test_random(void **state)
 	assert_int_equal(rig.residency->devices[RIG_DEVICE].awaited_bytes, 0);
 	for (unsigned int i = 0; i < 4; i++)
 		rig_remove(&rig, slots[i]);
+}
+
+/* Many who wait */
+
+enum { MANY = 1000, LOOKS_EACH = 16 };
+
+static struct asked many[MANY];
+
+static void ask_many(unsigned int tenant, uint64_t mib)
+{
+	const struct lease_about about = {
+		.tenant = &rig.tenants[tenant],
+		.device = RIG_DEVICE,
+		.min_bytes = mib * MIB,
+		.wish_bytes = mib * MIB,
+		.max_bytes = 100 * MIB,
+		.name = "test",
+	};
+
+	for (unsigned int i = 0; i < MANY; i++) {
+		struct asked *a = &many[i];
+
+		*a = (struct asked){.res = NOT_DONE};
+		assert_int_equal(lease_new(residency_leases(rig.residency), &about, &a->lease), 0);
+		a->wait = (struct lease_wait){.lease = a->lease,
+					      .least_bytes = mib * MIB,
+					      .want_bytes = mib * MIB,
+					      .done = on_done};
+		residency_lease_ask(rig.residency, &a->wait, LONG_NS);
+		assert_int_equal(a->res, NOT_DONE);
+	}
+}
+
+/* Return: how often something was looked at. */
+static uint64_t serve_many(void)
+{
+	struct leases *leases = residency_leases(rig.residency);
+
+	leases->n_looks = 0;
+	residency_leases_serve(&rig.residency->devices[RIG_DEVICE]);
+	return leases->n_looks;
+}
+
+static void end_many(void)
+{
+	for (unsigned int i = MANY; i-- > 0;)
+		end_lease(&many[i]);
+}
+
+/* The time of all is up at once. */
+static void test_many__time_is_up(void **state)
+{
+	const struct list_node *waits = &rig.residency->leases.waits[RIG_DEVICE];
+	uint64_t n_looks = 0;
+
+	ask(1, 100, 100, 0);
+	ask_many(0, 1);
+	for (unsigned int i = 0; i < MANY; i++)
+		many[i].wait.until_ns = many[i].wait.grace_ns = 0;
+	while (!list_is_empty(waits)) {
+		uint64_t n = serve_many();
+
+		n_looks = n > n_looks ? n : n_looks;
+	}
+	end_many();
+	for (unsigned int i = 0; i < MANY; i++) {
+		assert_int_equal(many[i].res, -ETIMEDOUT);
+		assert_int_equal(many[i].wait.available_bytes, 0);
+	}
+	assert_in_range(n_looks, 1, LOOKS_EACH * MANY);
+}
+
+/* None of them could be served if it were alone, so none keeps the others from being looked at. */
+static void test_many__hopeless(void **state)
+{
+	uint64_t n_looks;
+	uint32_t n_waits;
+
+	rig_share(&rig, 2, 100 * MIB, 100 * MIB, 40 * MIB);
+	ask_many(0, 61);
+	n_looks = serve_many();
+	n_waits = rig.residency->leases.n_waits[RIG_DEVICE];
+	end_many();
+	assert_int_equal(n_waits, MANY);
+	assert_in_range(n_looks, 1, LOOKS_EACH * MANY);
 }
 
 int main(void)
@@ -677,6 +787,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_device__drained, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_device__lost, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_random, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_many__time_is_up, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_many__hopeless, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
