@@ -463,7 +463,8 @@ struct rbk_wire_catalogue {
  *   -ENOENT     join: there is no such lease
  *   -EPERM      join: it is another tenant's or user's
  *   -EALREADY   the session is a member of a lease of that device
- *   -EBUSY      an administrator drains the device or the tenant, or the device is lost
+ *   -EBUSY      an administrator drains the device or the tenant, or the device is lost; or 1024
+ *               requests of the tenant wait for room on the device, and no more may
  *   -EDQUOT     min is more than the tenant may ever have there (vram-max)
  *   -ENOMEM     no room for min now; text names required, available, tenant
  *   -ETIMEDOUT  nor within wait_ms
@@ -508,7 +509,7 @@ struct rbk_wire_lease {
  *   -ENOENT     the session is no member of it
  *   -ENOMEM, -ETIMEDOUT, -EDEADLK  as above, if not even least_bytes can be had
  *   -EINVAL     it gives back more than it has
- *   -EBUSY      as many of the session's requests wait as may
+ *   -EBUSY      as many of the session's requests wait as may, or of the tenant's for that device
  * Nothing, or a least of 0, is never refused.
  */
 struct rbk_wire_lease_credit {

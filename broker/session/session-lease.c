@@ -152,6 +152,14 @@ static struct lease_request *request_new(struct session_lease *held,
 				     MAX_REQUESTS);
 		return NULL;
 	}
+	/* Every look at those who wait is at all of them. */
+	if (session->tenant->n_lease_waits[held->device] >= LEASE_MAX_WAITS) {
+		session_reply_result(session, head->type, head->cookie, -EBUSY,
+				     "tenant %s: at most %d requests of a tenant wait for room on "
+				     "a device, and as many wait for device %u",
+				     tenant_name(session->tenant), LEASE_MAX_WAITS, held->device);
+		return NULL;
+	}
 	if (account_charge(session->account, &charge, ACCOUNT_HOST_BYTES, sizeof(*request))) {
 		session_reply_result(session, head->type, head->cookie, -EDQUOT, "%s",
 				     account_explain(session->account, text));

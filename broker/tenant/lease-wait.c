@@ -39,6 +39,7 @@ void lease_wait_begin(struct lease_wait *wait)
 
 	list_append(&lease->leases->waits[lease->device], &wait->link);
 	lease->leases->n_waits[lease->device]++;
+	lease->tenant->n_lease_waits[lease->device]++;
 	lease->n_waits++;
 	lease->waiting_bytes += wait->least_bytes;
 	if (wait->member)
@@ -51,6 +52,7 @@ void lease_wait_end(struct lease_wait *wait)
 
 	list_remove(&wait->link);
 	lease->leases->n_waits[lease->device]--;
+	lease->tenant->n_lease_waits[lease->device]--;
 	lease->n_waits--;
 	lease->waiting_bytes -= wait->least_bytes;
 	if (wait->member)

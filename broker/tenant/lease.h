@@ -42,6 +42,7 @@ enum {
 enum {
 	LEASE_NAME_BYTES = 64,
 	LEASE_MAX_HOLDINGS = 4096, /* objects of a member */
+	LEASE_MAX_WAITS = 1024,    /* of a tenant for a device: whoever asks sees to that */
 };
 
 /* Nobody waits longer for room, whatever he asks for. */

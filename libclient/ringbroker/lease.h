@@ -62,7 +62,8 @@ struct rbk_lease_options {
  *   -ENOENT    join: there is no such lease
  *   -EPERM     join: it is another tenant's or user's
  *   -EALREADY  the session has a lease of that device
- *   -EBUSY     an administrator drains the device or the tenant, or the device is lost
+ *   -EBUSY     an administrator drains the device or the tenant, or the device is lost; or 1024
+ *              requests of the tenant wait for room on the device, and no more may
  *   -EDQUOT    more than the tenant may ever have there
  *   -ENOMEM    no room now
  *   -ETIMEDOUT nor within wait_ns
@@ -97,7 +98,8 @@ struct rbk_lease_use {
 /*
  * Asks for @want_bytes of credit, at least @least_bytes; what was given goes to *ret_bytes. @use
  * may be NULL. May block for @wait_ns. Return: 0; -ENOMEM, -ETIMEDOUT, -EDEADLK, as
- * rbk_lease_open(), nothing was given; -EINVAL.
+ * rbk_lease_open(), nothing was given; -EBUSY: as many requests of the session or the tenant wait
+ * as may; -EINVAL.
  */
 int rbk_lease_take(struct rbk_lease *lease, uint64_t want_bytes, uint64_t least_bytes,
 		   uint64_t wait_ns, const struct rbk_lease_use *use, uint64_t *ret_bytes,
@@ -128,6 +130,7 @@ int rbk_lease_give(struct rbk_lease *lease, uint64_t bytes, const struct rbk_lea
  *   -EALREADY the member has named it
  *   -ENOENT   drop: it has not
  *   -ETIME    add: no answer, and nothing was paid; it is dropped if it is added after all
+ *   -EBUSY    add: too many wait, as rbk_lease_take()
  *   -EBUSY    drop: too much is unanswered, the object is as it was
  */
 int rbk_lease_object_add(struct rbk_lease *lease, uint64_t dev, uint64_t ino, uint64_t bytes,

@@ -361,6 +361,48 @@ static void test_storms(void **state)
 	assert_true(neighbour_results(neighbour) > results);
 }
 
+/* However many sessions it has: so many of a tenant's requests wait for a device, and no more. */
+static void test_waits_of_tenant(void **state)
+{
+	enum { N = 16, EACH = 64 };
+	struct rbk_wire_lease_credit wait = {
+		.request = {.type = RBK_WIRE_LEASE_CREDIT},
+		.wait_ms = UINT32_MAX,
+		.want_bytes = MIB,
+		.least_bytes = MIB,
+	};
+	const struct rbk_wire_lease_open opening = an_opening(MIB, MIB, MIB);
+	int fd = connect_raw(), members[N], another;
+	struct rbk_wire_lease lease;
+
+	wait.lease = open_lease(fd, MIB, MIB);
+	assert_int_equal(ask_credit(fd, wait.lease, MIB, MIB, 0), 0);
+	for (unsigned int i = 0; i < N; i++) {
+		members[i] = connect_raw();
+		assert_int_equal(ask_join(members[i], wait.lease), 0);
+		for (unsigned int k = 0; k < EACH; k++)
+			assert_int_equal(raw_send(members[i], &wait, sizeof(wait), NULL, 0),
+					 sizeof(wait));
+		/* Is answered when those have been read. */
+		assert_int_equal(ask_credit(members[i], wait.lease, 0, 0, 0), 0);
+	}
+	assert_int_equal(ask_credit(fd, wait.lease, MIB, MIB, 0), -EBUSY);
+	assert_non_null(strstr(given.reply.text, "1024"));
+	another = connect_raw();
+	assert_int_equal(ask_open(another, &opening, &lease), -EBUSY);
+	/* There is room for others of it as soon as one has gone. */
+	close(members[0]);
+	do
+		assert_int_equal(ask_credit(fd, wait.lease, 0, 0, 0), 0);
+	while (ask_credit(fd, wait.lease, MIB, MIB, 0) == -EBUSY);
+	assert_int_equal(given.reply.res, -ENOMEM);
+	for (unsigned int i = 1; i < N; i++)
+		close(members[i]);
+	close(fd);
+	close(another);
+	expect_nothing_left();
+}
+
 static int connect_other(void)
 {
 	int fd;
@@ -650,11 +692,11 @@ static void test_pages_kept(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_forged_numbers), cmocka_unit_test(test_sizes),
-		cmocka_unit_test(test_objects),        cmocka_unit_test(test_storms),
-		cmocka_unit_test(test_forms),          cmocka_unit_test(test_random),
-		cmocka_unit_test(test_no_cgroups),     cmocka_unit_test(test_others_reserve),
-		cmocka_unit_test(test_pages_kept),
+		cmocka_unit_test(test_forged_numbers),  cmocka_unit_test(test_sizes),
+		cmocka_unit_test(test_objects),         cmocka_unit_test(test_storms),
+		cmocka_unit_test(test_waits_of_tenant), cmocka_unit_test(test_forms),
+		cmocka_unit_test(test_random),          cmocka_unit_test(test_no_cgroups),
+		cmocka_unit_test(test_others_reserve),  cmocka_unit_test(test_pages_kept),
 	};
 
 	harness_limit_seconds(120);
