@@ -112,6 +112,7 @@ static int cpu_plan_measure(struct executor *executor, struct plan *plan)
 		return error_fold(r);
 	}
 	plan->exec[index] = compiled;
+	plan->n_steps = compiled->n_steps;
 	plan->host_bytes[index] = cpu_plan_bytes(compiled) + cpu_fill_bytes(compiled);
 	return 0;
 }

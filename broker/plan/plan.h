@@ -168,6 +168,11 @@ struct plan {
 	 * the plan is loaded (struct exec_load.n_slots).
 	 */
 	uint32_t n_slots[RBK_MAX_DEVICES];
+	/*
+	 * Pieces of work that the processor's executor computes for one task, one after the other:
+	 * each takes some time however little it computes. Set by plan_prepare(); 0: nobody tells.
+	 */
+	uint32_t n_steps;
 };
 
 /*

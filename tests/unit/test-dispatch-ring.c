@@ -243,6 +243,17 @@ static void test_inline__which_plans(void **state)
 	prepare_again(&bench);
 	assert_int_equal(bench.tiny->inline_max_count, 0);
 	bench.tiny->plan->cost = (struct cost){.bytes_fixed = 8};
+	/* 20 steps of 100 nanoseconds are the whole budget, too, however little they compute. */
+	bench.tiny->plan->n_steps = 20;
+	prepare_again(&bench);
+	assert_int_equal(bench.tiny->inline_max_count, 64);
+	bench.tiny->plan->n_steps = 21;
+	prepare_again(&bench);
+	assert_int_equal(bench.tiny->inline_max_count, 0);
+	bench.tiny->plan->n_steps = UINT32_MAX;
+	prepare_again(&bench);
+	assert_int_equal(bench.tiny->inline_max_count, 0);
+	bench.tiny->plan->n_steps = 0;
 	bench.cpu->ops.run_inline = NULL;
 	prepare_again(&bench);
 	assert_int_equal(bench.tiny->inline_max_count, 0);

@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
@@ -59,10 +60,70 @@ static void test_moves__against_reference(void **state)
 	}
 }
 
+/* y = x, by way of @n times @add, which describes nodes from the first tensor to the second. */
+static uint32_t count_steps(unsigned int n,
+			    void (*add)(struct describe *d, const char *from, const char *to))
+{
+	struct describe *d = describe_new("chain", 1);
+	char from[16] = "x", to[16];
+	struct plan *plan;
+	struct cpu_rig rig;
+	uint32_t n_steps;
+
+	describe_tensor(d, "x", RBK_TENSOR_INPUT, RBK_DTYPE_I8, 0, DESCRIBE_DIMS(1));
+	describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_I8);
+	for (unsigned int i = 0; i < n; i++) {
+		snprintf(to, sizeof(to), i + 1 < n ? "t%u" : "y", i);
+		if (i + 1 < n)
+			describe_inferred(d, to, RBK_TENSOR_SCRATCH, RBK_DTYPE_I8);
+		add(d, from, to);
+		memcpy(from, to, sizeof(from));
+	}
+	plan = reference_plan(d, NULL);
+	cpu_rig_init(&rig, &(struct cpu_options){.n_workers = 1});
+	cpu_rig_prepare(&rig, plan);
+	n_steps = plan->n_steps;
+	cpu_rig_release(&rig, plan);
+	cpu_rig_deinit(&rig);
+	return n_steps;
+}
+
+static void add_neg(struct describe *d, const char *from, const char *to)
+{
+	describe_node(d, "Neg", "", from, to);
+}
+
+static void add_concat(struct describe *d, const char *from, const char *to)
+{
+	char inputs[32 * 16] = "", joined[20];
+
+	for (unsigned int i = 0; i < 32; i++) {
+		strcat(inputs, i ? "," : "");
+		strcat(inputs, from);
+	}
+	snprintf(joined, sizeof(joined), "%s-32", to);
+	describe_inferred(d, joined, RBK_TENSOR_SCRATCH, RBK_DTYPE_I8);
+	describe_node(d, "Concat", "", inputs, joined);
+	describe_attr_int(d, "axis", 0);
+	describe_node(d, "Slice", "", joined, to);
+	describe_attr_ints(d, "starts", DESCRIBE_INTS(0));
+	describe_attr_ints(d, "ends", DESCRIBE_INTS(1));
+}
+
+/* What the dispatcher estimates the time of tiny tasks by: a step for each tensor of a Concat. */
+static void test_moves__steps(void **state)
+{
+	assert_int_equal(count_steps(1, add_neg), 1);
+	assert_int_equal(count_steps(8, add_neg), 8);
+	assert_int_equal(count_steps(1, add_concat), 33);
+	assert_int_equal(count_steps(310, add_concat), 310 * 33);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_moves__against_reference),
+		cmocka_unit_test(test_moves__steps),
 	};
 
 	clock_init();
