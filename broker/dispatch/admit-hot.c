@@ -20,8 +20,12 @@
  * A leaky bucket per plan: each inline run that took this long pours INLINE_OVERRUN_COST in, each
  * that did not lets one out, and when it is full the plan is inlined no more. A preempted reactor
  * now and then is forgiven; a plan whose estimate is wrong is found out within a few runs.
+ *
+ * A tenant has another one, for all plans of all its sessions, so that new plans are not forgiven
+ * anew: while it is full none of them is inlined. An overrun leaves it inline_pause_ns after the
+ * last one was poured in.
  */
-static const uint64_t inline_overrun_ns = 20000;
+static const uint64_t inline_overrun_ns = 20000, inline_pause_ns = 1000000000;
 enum { INLINE_OVERRUN_COST = 64, INLINE_OVERRUN_LIMIT = 512 };
 
 /* One in so many tasks that run inline is learned from. */
@@ -166,6 +170,35 @@ static __attribute__((__noinline__)) void learn_inline(const struct dispatch *di
 		    0, clock_ticks_to_ns(dispatch->inline_clock_ticks));
 }
 
+static __attribute__((__cold__, __noinline__)) void note_overrun(const struct dispatch *dispatch,
+								 struct flow *flow,
+								 struct session_plan *plan)
+{
+	plan->inline_overruns += INLINE_OVERRUN_COST;
+	if (plan->inline_overruns >= INLINE_OVERRUN_LIMIT)
+		plan->inline_max_count = 0;
+	flow->inline_overruns += INLINE_OVERRUN_COST;
+	flow->inline_again_ticks =
+		dispatch->inline_clock_ticks + clock_ns_to_ticks(inline_pause_ns);
+}
+
+static __attribute__((__noinline__)) void forgive_overruns(struct flow *flow,
+							   struct session_plan *plan)
+{
+	plan->inline_overruns -= plan->inline_overruns > 0;
+	flow->inline_overruns -= flow->inline_overruns > 0;
+}
+
+/* Of a flow whose bucket is full. */
+static __attribute__((__noinline__)) bool may_inline_again(const struct dispatch *dispatch,
+							   struct flow *flow)
+{
+	if (dispatch->now_ticks < flow->inline_again_ticks)
+		return false;
+	flow->inline_overruns = INLINE_OVERRUN_LIMIT - INLINE_OVERRUN_COST;
+	return true;
+}
+
 /* Inlined, so that the outcome never lies in memory: see ring_post(). */
 static inline __attribute__((__always_inline__)) int run_inline(struct dispatch *dispatch,
 								struct dispatch_ring *ring,
@@ -192,13 +225,10 @@ static inline __attribute__((__always_inline__)) int run_inline(struct dispatch 
 	dispatch->inline_queue_ns += outcome.exec_ns;
 	if (__builtin_expect(++dispatch->n_inline % LEARN_EVERY == 0, 0) && task->res == 0)
 		learn_inline(dispatch, sqe, plan, outcome.exec_ns);
-	if (__builtin_expect(outcome.exec_ns > inline_overrun_ns, 0)) {
-		plan->inline_overruns += INLINE_OVERRUN_COST;
-		if (plan->inline_overruns >= INLINE_OVERRUN_LIMIT)
-			plan->inline_max_count = 0;
-	} else if (plan->inline_overruns > 0) {
-		plan->inline_overruns--;
-	}
+	if (__builtin_expect(outcome.exec_ns > inline_overrun_ns, 0))
+		note_overrun(dispatch, ring->flow, plan);
+	else if (__builtin_expect((plan->inline_overruns | ring->flow->inline_overruns) > 0, 0))
+		forgive_overruns(ring->flow, plan);
 	if (sqe->deadline_us &&
 	    outcome.queue_ns + outcome.exec_ns > (uint64_t)sqe->deadline_us * 1000)
 		outcome.flags = RBK_CQE_DEADLINE_MISSED;
@@ -251,6 +281,9 @@ static int start_entry(struct dispatch *dispatch, struct dispatch_ring *ring,
 	switch (sqe->opcode) {
 	case RBK_OP_RUN:
 		if (sqe->count > plan->inline_max_count)
+			break;
+		if (__builtin_expect(ring->flow->inline_overruns >= INLINE_OVERRUN_LIMIT, 0) &&
+		    !may_inline_again(dispatch, ring->flow))
 			break;
 		if (__builtin_expect(ring->ring->session->n_unfixed > 0, 0) &&
 		    may_sleep(dispatch, plan))

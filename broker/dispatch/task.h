@@ -116,6 +116,8 @@ struct flow {
 	int64_t credit_ticks;       /* of the reactor's time, until other flows have had theirs */
 	uint64_t throttled_ticks;   /* since when it is held up; 0: it is not */
 	uint32_t n_held[RBK_MAX_DEVICES]; /* its tasks that an executor has */
+	uint32_t inline_overruns;         /* of all its plans: fill of a leaky bucket; while that */
+	uint64_t inline_again_ticks;      /* is full none runs on the reactor, until then */
 
 	/* Cold. */
 	uint32_t n_rings;

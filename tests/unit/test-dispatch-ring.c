@@ -16,6 +16,7 @@
 
 #include "loop/loop.h"
 #include "unit/dispatch-bench.h"
+#include "util/checked.h"
 #include "util/clock.h"
 
 /* --- indices --- */
@@ -260,14 +261,19 @@ static void test_inline__which_plans(void **state)
 	bench_end(&bench);
 }
 
-static void run_tiny(struct bench *bench, uint64_t inline_ns)
+static void run_plan(struct bench *bench, const struct session_plan *plan, uint64_t inline_ns)
 {
 	bench->cpu->inline_ns = inline_ns;
-	put_run(bench, bench->tiny, 1, 0);
+	put_run(bench, plan, 1, 0);
 	rig_work(&bench->rig);
 	if (bench->cpu->n_tasks > 0)
 		finish(bench, bench->cpu, 1, 0);
 	expect_cqe(bench, 1, 0);
+}
+
+static void run_tiny(struct bench *bench, uint64_t inline_ns)
+{
+	run_plan(bench, bench->tiny, inline_ns);
 }
 
 /* Eight runs that were too long, one after the other, and the plan leaves the reactor. */
@@ -301,6 +307,66 @@ static void test_overrun__now_and_then(void **state)
 	for (unsigned int i = 0; i < 2000; i++)
 		run_tiny(&bench, i % 30 ? 19000 : 30000);
 	assert_int_equal(bench.tiny->inline_max_count, 0);
+	bench_end(&bench);
+}
+
+/* Eight of all of a tenant's plans together, and none of them runs on the reactor for a while. */
+static void test_overrun__new_plans(void **state)
+{
+	struct session_plan *plans[12];
+	struct bench bench;
+	struct flow *flow;
+
+	bench_begin(&bench, 1, N_ENTRIES);
+	flow = rig_dispatch_ring(&bench.ring)->flow;
+	for (unsigned int i = 0; i < ARRAY_SIZE(plans); i++) {
+		plans[i] = rig_relu(&bench.rig, false);
+		run_plan(&bench, plans[i], 30000);
+		flow->inline_again_ticks = UINT64_MAX;
+	}
+	assert_int_equal(bench.cpu->n_inline, 8);
+	run_tiny(&bench, 100);
+	assert_int_equal(bench.cpu->n_inline, 8);
+	/* No plan is to blame for so few. */
+	for (unsigned int i = 0; i < ARRAY_SIZE(plans); i++)
+		assert_int_not_equal(plans[i]->inline_max_count, 0);
+	/* After the while one more is forgiven. */
+	flow->inline_again_ticks = 0;
+	run_plan(&bench, plans[9], 30000);
+	assert_int_equal(bench.cpu->n_inline, 9);
+	flow->inline_again_ticks = UINT64_MAX;
+	run_tiny(&bench, 100);
+	assert_int_equal(bench.cpu->n_inline, 9);
+	/* And 64 that were not too long make up for another. */
+	flow->inline_again_ticks = 0;
+	for (unsigned int i = 0; i < 64; i++)
+		run_tiny(&bench, 100);
+	run_plan(&bench, plans[10], 30000);
+	run_tiny(&bench, 100);
+	assert_int_equal(bench.cpu->n_inline, 9 + 66);
+	bench_end(&bench);
+}
+
+/* Nor is a tenant forgiven that leaves and comes back meanwhile. */
+static void test_overrun__comes_back(void **state)
+{
+	struct dispatch_ring *ring;
+	struct dispatch *dispatch;
+	struct bench bench;
+
+	bench_begin(&bench, 1, N_ENTRIES);
+	dispatch = bench.rig.dispatch;
+	ring = rig_dispatch_ring(&bench.ring);
+	run_tiny(&bench, 30000);
+	ring->flow->inline_again_ticks = UINT64_MAX;
+	ring_deactivate(dispatch, ring);
+	flow_leave(dispatch, ring);
+	assert_int_equal(flow_join(dispatch, ring), 0);
+	assert_int_not_equal(ring->flow->inline_overruns, 0);
+	ring->flow->inline_again_ticks = 0;
+	flow_leave(dispatch, ring);
+	assert_int_equal(flow_join(dispatch, ring), 0);
+	assert_int_equal(ring->flow->inline_overruns, 0);
 	bench_end(&bench);
 }
 
@@ -781,6 +847,8 @@ int main(void)
 		cmocka_unit_test(test_inline__which_plans),
 		cmocka_unit_test(test_overrun__in_a_row),
 		cmocka_unit_test(test_overrun__now_and_then),
+		cmocka_unit_test(test_overrun__new_plans),
+		cmocka_unit_test(test_overrun__comes_back),
 		cmocka_unit_test(test_deadline__inline),
 		cmocka_unit_test(test_deadline__queued),
 		cmocka_unit_test(test_stats__counted),
