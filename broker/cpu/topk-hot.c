@@ -15,8 +15,10 @@
 #include "cpu/level.h"
 #include "cpu/vec.h"
 
-/* Elements between two looks for others where each may miss the cache. */
-enum { TOP_K_PAUSE = 1 << 12 };
+/* Ways through the heap between two looks for others: each step of one may miss the cache. */
+enum { TOP_K_PAUSE = 1 << 7 };
+
+_Static_assert(8 * VW <= TOP_K_PAUSE, "a look after vectors of which all pass is enough");
 
 struct heap {
 	float *values;
@@ -107,8 +109,10 @@ VEC_INLINE void top_k_column(const bool largest, const struct cpu_top_k *args, c
 	float worst;
 	size_t i = 0, looked = 0;
 
-	for (; i < k; i++)
+	for (; i < k; i++) {
+		cpu_pause_at(args->pause, i, TOP_K_PAUSE);
 		top_k_push(largest, heap, i, x[i * step], (int64_t)i);
+	}
 	worst = heap->values[0];
 
 	if (step == 1) {
@@ -127,9 +131,11 @@ VEC_INLINE void top_k_column(const bool largest, const struct cpu_top_k *args, c
 
 				pass |= largest ? (vi)(value > limit) : (vi)(value < limit);
 			}
-			if (vi_any(pass) || worst != worst)
+			if (vi_any(pass) || worst != worst) {
 				for (size_t e = i; e < i + 8 * VW; e++)
 					worst = top_k_offer(largest, heap, k, worst, x[e], e);
+				cpu_pause(args->pause);
+			}
 			i += 8 * VW;
 		}
 	}
@@ -142,6 +148,7 @@ VEC_INLINE void top_k_column(const bool largest, const struct cpu_top_k *args, c
 		const float value = heap->values[(n - 1) * s];
 		const int64_t index = heap->indices[(n - 1) * s];
 
+		cpu_pause_at(args->pause, n, TOP_K_PAUSE);
 		heap->values[(n - 1) * s] = heap->values[0];
 		heap->indices[(n - 1) * s] = heap->indices[0];
 		top_k_sift(largest, heap, n - 1, value, index);

@@ -15,8 +15,8 @@
 
 #include "cpu/double-key.h"
 
-/* Elements between two looks for others. */
-enum { PAUSE_ELEMS = 1 << 12 };
+/* Ways through the heap between two looks for others: each step of one may miss the cache. */
+enum { TOP_K_PAUSE = 1 << 7 };
 
 /* What is compared, the element itself, and where it was. */
 struct entry {
@@ -154,7 +154,7 @@ static void top_k_column(const struct cpu_top_k_key *args, size_t outer, size_t 
 		const struct entry entry = load_entry(args->type, args->x, first + i * args->inner,
 						      heap.flip, (int64_t)i);
 
-		cpu_pause_at(args->pause, i, PAUSE_ELEMS);
+		cpu_pause_at(args->pause, i, TOP_K_PAUSE);
 		/* Of equal ones the earlier is there already. */
 		if (i < args->k)
 			heap_push(&heap, i, entry);
@@ -167,6 +167,7 @@ static void top_k_column(const struct cpu_top_k_key *args, size_t outer, size_t 
 	for (size_t n = args->k; n > 1; n--) {
 		const struct entry last = heap_get(&heap, n - 1);
 
+		cpu_pause_at(args->pause, n, TOP_K_PAUSE);
 		heap_put(&heap, n - 1, heap_get(&heap, 0));
 		heap_sift(&heap, n - 1, last);
 	}
