@@ -16,6 +16,9 @@
 /* Out channels that are multiplied at a time: whole panels at every level. */
 #define TRANSPOSE_MC 240
 
+/* Taps that do not meet a phase between two looks for others. */
+enum { TRANSPOSE_TAPS = 1 << 10 };
+
 _Static_assert(((TRANSPOSE_MC + CPU_CONV_PIXELS) * CPU_GEMM_KC + TRANSPOSE_MC * CPU_CONV_PIXELS) *
 			       sizeof(float) <=
 		       CPU_WORKSPACE_BYTES,
@@ -142,6 +145,7 @@ static void transpose_pack(const struct cpu_window *args, const struct phase *ph
 	float gathered[CPU_CONV_PIXELS];
 
 	for (size_t k = 0; k < kb; k++) {
+		cpu_pause(args->pause);
 		transpose_gather(args, phase, view, x + (p + k) * cpu_window_in(args), first, n,
 				 gathered);
 		for (size_t j = 0; j < n; j += GEMM_NR) {
@@ -236,9 +240,12 @@ static void transpose_unit(const struct cpu_window *args, size_t batch, size_t g
 		const size_t mb = window_min(TRANSPOSE_MC, m - i);
 		bool any = false;
 
-		for (size_t tap = 0; tap < taps; tap++)
+		for (size_t tap = 0; tap < taps; tap++) {
+			/* Of a wide stride most taps do not meet the phase. */
+			cpu_pause_at(args->pause, tap, TRANSPOSE_TAPS);
 			any |= transpose_tap(args, phase, tap, x, weights, i, mb, first, n, any,
 					     workspace);
+		}
 		if (!any)
 			memset(tile, 0, mb * CPU_CONV_PIXELS * sizeof(float));
 		transpose_scatter(args, phase, tile, args->bias ? args->bias + group * m + i : NULL,

@@ -11,8 +11,8 @@
 #include "cpu/level.h"
 #include "cpu/window.h"
 
-/* Pixels between two looks for others. */
-enum { POOL_PIECE = 1 << 10 };
+/* Pixels between two looks for others, and taps. */
+enum { POOL_PIECE = 1 << 10, POOL_TAPS = 1 << 12 };
 
 VEC_INLINE double pool_load(const enum cpu_type type, const void *x, size_t i)
 {
@@ -54,6 +54,15 @@ static size_t pool_index(const struct cpu_pool *args, size_t pixel)
 	return (x * window->height + row % window->height) * window->depth + row / window->height;
 }
 
+/* Looks for others once @work is worth that. */
+static inline void pool_look(const struct cpu_window *window, size_t *work)
+{
+	if (*work >= POOL_TAPS) {
+		cpu_pause(window->pause);
+		*work = 0;
+	}
+}
+
 /* Output pixel @o, depth, height and width, of the channel whose elements begin at @first. */
 VEC_INLINE double pool_pixel(const enum cpu_type type, const struct cpu_pool *args, size_t first,
 			     const size_t o[3], size_t *work, size_t *ret_index)
@@ -71,21 +80,24 @@ VEC_INLINE double pool_pixel(const enum cpu_type type, const struct cpu_pool *ar
 			const size_t row = pool_at(window, 0, o[0], q) * window->height +
 					   pool_at(window, 1, o[1], r);
 
-			for (size_t s = begin[2]; s < end[2]; s++) {
-				const size_t pixel =
-					row * window->width + pool_at(window, 2, o[2], s);
-				const double x = pool_load(type, args->x, first + pixel);
+			for (size_t s = begin[2]; s < end[2];) {
+				const size_t until = window_min(end[2], s + POOL_TAPS);
 
-				if (best == SIZE_MAX || x > most)
-					best = pixel;
-				if (x > most)
-					most = x;
+				*work += until - s;
+				for (; s < until; s++) {
+					const size_t pixel =
+						row * window->width + pool_at(window, 2, o[2], s);
+					const double x = pool_load(type, args->x, first + pixel);
+
+					if (best == SIZE_MAX || x > most)
+						best = pixel;
+					if (x > most)
+						most = x;
+				}
+				pool_look(window, work);
 			}
-			*work += end[2] - begin[2] + 1;
-			if (*work >= CPU_PAUSE_ELEMS) {
-				cpu_pause(window->pause);
-				*work = 0;
-			}
+			*work += 1;
+			pool_look(window, work);
 		}
 	}
 	*ret_index = best == SIZE_MAX ? first : first + pool_index(args, best);

@@ -128,8 +128,11 @@ VEC_INLINE void slide_taps(const enum slide what, const struct slide_row *row, s
 			 args->width, &begin, &end);
 	begin = begin < ox ? ox : begin;
 	end = window_min(end, ox + n);
-	if (begin >= end)
+	if (begin >= end) {
+		/* No pixel sees it: the strides lead past the row. */
+		slide_look(args, work, SLIDE_TAP_COST);
 		return;
+	}
 	for (size_t q = row->q_begin; q < row->q_end; q++) {
 		const size_t z =
 			row->oz * args->stride[0] + q * args->dilation[0] - args->pad_begin[0];
@@ -166,8 +169,7 @@ VEC_INLINE void slide_row(const enum slide what, const struct slide_row *row, do
 		for (size_t s = begin; s < end; s++)
 			slide_taps(what, row, s, ox, n, y, work);
 		slide_finish(what, row, ox, n, y + ox);
-		/* Of taps that no pixel sees, too: their strides lead past the row. */
-		slide_look(args, work, n * cost + (end > begin ? end - begin : 0));
+		slide_look(args, work, n * cost);
 	}
 }
 

@@ -37,6 +37,9 @@ enum { SLIDE_ROWS = 4 };
 /* Pixels of a row between two looks for others. */
 enum { SLIDE_PIECE = 1 << 12 };
 
+/* Taps of a row of a window that are computed without a look for others. */
+enum { SLIDE_TAPS = 1 << 8 };
+
 /* The most taps of a row of a window that is computed for several rows at once. */
 enum { SLIDE_BLOCK_TAPS = 16 };
 
@@ -161,7 +164,7 @@ VEC_INLINE vf slide_row_counts(const struct cpu_window *args, size_t ox, size_t 
 	vf sum = {0};
 	size_t begin, end;
 
-	if (!args->includes_pad) {
+	if (!args->includes_pad && args->kernel[2] <= SLIDE_TAPS) {
 		window_taps_of(ox, n, args->stride[2], args->pad_begin[2], args->dilation[2],
 			       args->kernel[2], args->width, &begin, &end);
 		for (size_t s = begin; s < end; s++)
@@ -180,10 +183,12 @@ VEC_INLINE vf slide_start(const enum slide what)
 }
 
 /* Looks for others once @work, and @taps more of vectors, is worth that. */
-VEC_INLINE void slide_look(const struct cpu_window *args, size_t *work, size_t taps)
+VEC_INLINE void slide_look(const enum slide what, const struct cpu_window *args, size_t *work,
+			   size_t taps)
 {
-	*work += taps;
-	if (*work >= CPU_PAUSE_ELEMS) {
+	/* A power takes as many steps as it has bits. */
+	*work += what == SLIDE_LP ? taps * (32 - (size_t)__builtin_clz(args->p)) : taps;
+	if (*work >= CPU_PAUSE_ELEMS / VW) {
 		cpu_pause(args->pause);
 		*work = 0;
 	}
@@ -209,15 +214,22 @@ VEC_INLINE void slide_some(const enum slide what, const size_t stride, const str
 					    (ptrdiff_t)(begin * args->dilation[2]);
 			const size_t tap = (q * args->kernel[1] + r) * args->kernel[2];
 
-			slide_look(args, work, end - begin);
-			for (size_t s = begin; s < end; s++, from += args->dilation[2]) {
-				const struct window_lanes lanes =
-					inner ? all : slide_lanes(args, ox, n, s);
-				const vf x = window_load(from, lanes, stride, args->stride[2]);
+			for (size_t s = begin; s < end;) {
+				const size_t until = window_min(end, s + SLIDE_TAPS);
 
-				value = slide_tap(what, args, value,
-						  what == SLIDE_CONV ? row->weights[tap + s] : 0,
-						  slide_masked(what, lanes.bits, x));
+				/* Other strides gather lane by lane. */
+				slide_look(what, args, work, (until - s) * (stride ? 1 : VW));
+				for (; s < until; s++, from += args->dilation[2]) {
+					const struct window_lanes lanes =
+						inner ? all : slide_lanes(args, ox, n, s);
+					const vf x =
+						window_load(from, lanes, stride, args->stride[2]);
+
+					value = slide_tap(what, args, value,
+							  what == SLIDE_CONV ? row->weights[tap + s]
+									     : 0,
+							  slide_masked(what, lanes.bits, x));
+				}
 			}
 		}
 	}
@@ -246,14 +258,19 @@ VEC_INLINE void slide_vectors(const enum slide what, const size_t stride,
 					? row->weights + (q * args->kernel[1] + r) * args->kernel[2]
 					: NULL;
 
-			slide_look(args, work, args->kernel[2] * SLIDE_REGS);
-			for (size_t s = 0; s < args->kernel[2]; s++, from += args->dilation[2]) {
-				VEC_UNROLL
-				for (size_t v = 0; v < SLIDE_REGS; v++)
-					value[v] = slide_tap(
-						what, args, value[v],
-						what == SLIDE_CONV ? weight[s] : 0,
-						window_load_all(from + v * VW * stride, stride));
+			for (size_t s = 0; s < args->kernel[2];) {
+				const size_t until = window_min(args->kernel[2], s + SLIDE_TAPS);
+
+				slide_look(what, args, work, (until - s) * SLIDE_REGS);
+				for (; s < until; s++, from += args->dilation[2]) {
+					VEC_UNROLL
+					for (size_t v = 0; v < SLIDE_REGS; v++)
+						value[v] = slide_tap(
+							what, args, value[v],
+							what == SLIDE_CONV ? weight[s] : 0,
+							window_load_all(from + v * VW * stride,
+									stride));
+				}
 			}
 		}
 	}
@@ -271,7 +288,7 @@ VEC_INLINE void slide_row(const enum slide what, const size_t stride, const stru
 
 	for (; ox < width; ox += n) {
 		/* Of windows that see nothing, too. */
-		slide_look(row->args, &work, SLIDE_REGS);
+		slide_look(what, row->args, &work, SLIDE_REGS);
 		n = SLIDE_REGS * VW;
 		if (stride != 0 && ox >= inner->begin && ox + n <= inner->end) {
 			slide_vectors(what, stride, row, ox, &work, y);

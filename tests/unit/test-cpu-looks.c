@@ -40,6 +40,34 @@ static const struct look_case {
 	{"TopK", RBK_DTYPE_F32, {{1, 1, 1, 1 << 17}}, .k = 1 << 14, .axis = 3, .min_looks = 512},
 	{"TopK", RBK_DTYPE_F32, {{1, 1, 1 << 16, 2}}, .k = 1 << 14, .axis = 2, .min_looks = 512},
 	{"TopK", RBK_DTYPE_I64, {{1, 1, 1, 1 << 17}}, .k = 1 << 14, .axis = 3, .min_looks = 512},
+	/* Hardly a pixel, of far more taps. */
+	{"MaxPool", RBK_DTYPE_F32, {{1, 1, 1, 1 << 19}}, .kernel = 1 << 19, .min_looks = 24},
+	{"MaxPool", RBK_DTYPE_I8, {{1, 1, 1, 1 << 19}}, .kernel = 1 << 19, .min_looks = 24},
+	{"MaxPool",
+	 RBK_DTYPE_F32,
+	 {{1, 1, 1, 1 << 19}},
+	 .kernel = 1 << 19,
+	 .min_looks = 24,
+	 .has_indices = true},
+	{"AveragePool", RBK_DTYPE_F32, {{1, 1, 1, 1 << 19}}, .kernel = 1 << 19, .min_looks = 24},
+	/* Some of its taps are beside the input. */
+	{"AveragePool",
+	 RBK_DTYPE_F32,
+	 {{1, 1, 1, 1 << 19}},
+	 .kernel = 1 << 19,
+	 .pad = 1,
+	 .min_looks = 24},
+	{"LpPool", RBK_DTYPE_F32, {{1, 1, 1, 1 << 19}}, .kernel = 1 << 19, .p = 2, .min_looks = 24},
+	/* Powers that take long, of narrow windows. */
+	{"LpPool",
+	 RBK_DTYPE_F32,
+	 {{1, 1, 1, 1 << 17}},
+	 .kernel = 20,
+	 .p = INT32_MAX,
+	 .min_looks = 512},
+	{"Conv", RBK_DTYPE_F32, {{1, 2, 1, 1 << 18}, {2, 1, 1, 1 << 18}}, .min_looks = 24},
+	/* Most taps do not meet the output, which is as wide as one stride. */
+	{"ConvTranspose", RBK_DTYPE_F32, {{1, 1, 1, 1}, {1, 1, 1, 1 << 16}}, .min_looks = 24},
 };
 
 static struct plan *look_plan(const struct look_case *look)
