@@ -231,6 +231,8 @@ bool residency_evict(struct residency *residency, const struct residency_victims
 	bool is_any = false;
 
 	*ret_n = *ret_bytes = 0;
+	list_for_each (node, &residency->unable)
+		is_any |= is_meant(container_of(node, struct residency_plan, link), victims);
 	list_for_each (node, &residency->plans) {
 		struct residency_plan *plan = container_of(node, struct residency_plan, link);
 		bool leaves = false;

@@ -317,6 +317,7 @@ static void residence_clear(struct residence *residence)
 	if (residence->is_moving) {
 		residence->is_moving = false;
 		residence->must_return = true;
+		list_append(&device->returning, &residence->returning);
 		device->n_moving--;
 	}
 	list_remove(&residence->link);
@@ -387,7 +388,7 @@ static void load_failed(struct residence *residence, int r)
 		 * be, whatever room there seems to be; if not, it is simply tried again.
 		 */
 		residence->is_retry = true;
-		residency_fold(residency);
+		residency_look(residency);
 		device->refused_bytes = residence->required_bytes;
 		result = residence_try(residence, false);
 		device->refused_bytes = 0;
@@ -497,6 +498,7 @@ static void load_done(struct offload_job *job)
 			plan->tenant->n_returns++;
 		}
 		residence->must_return = false;
+		list_remove(&residence->returning);
 		residence_show(residence);
 		if (residence->must_leave || device->state != RESIDENCY_DEVICE_UP)
 			residence_evict(residence);
@@ -569,6 +571,7 @@ void residence_stay_out(struct residence *residence)
 	if (!residence->must_return)
 		return;
 	residence->must_return = false;
+	list_remove(&residence->returning);
 	note_eviction(residence);
 }
 

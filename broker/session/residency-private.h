@@ -23,6 +23,7 @@ enum {
 	RESIDENCY_MAX_VICTIMS = 64, /* that one wish may displace */
 	RESIDENCY_PAUSE = 20,       /* between reviews: times what the last one took */
 	RESIDENCY_MAX_HELD = 256,   /* waiters for a plan that are told at once, by wish */
+	RESIDENCY_SLICE = 256,      /* plans looked at in one turn, at most */
 };
 
 /* Bytes of a device; host is empty unless they are in GTT. */
@@ -80,7 +81,8 @@ enum residence_state {
 
 /* A plan on a device. */
 struct residence {
-	struct list_node link; /* in residency_device.residences, unless OUT */
+	struct list_node link;      /* in residency_device.residences, unless OUT */
+	struct list_node returning; /* in residency_device.returning if must_return */
 	struct residency_plan *plan;
 	struct residency_device *device;
 	enum residence_state state;
@@ -118,7 +120,8 @@ struct residence {
 };
 
 struct residency_plan {
-	struct list_node link; /* in residency.plans */
+	struct list_node link;   /* in residency.plans, or, without @supported, in .unable */
+	struct list_node waited; /* in residency.waited if somebody who is held waits for it */
 	struct residency *residency;
 	struct session_plan *slot;
 	struct tenant *tenant; /* counted */
@@ -168,10 +171,34 @@ struct residency_device {
 	uint32_t n_moving; /* residences that are on their way out in order to come back */
 	uint32_t n_reopened;
 	struct list_node residences;
+	struct list_node returning;               /* residences that left in order to come back */
 	struct resident_index index_of_constants; /* of blocks in which somebody stays */
 	struct offload_job job;
 	int job_result;
 	uint64_t reopen_ns, backoff_ns;
+};
+
+struct candidate {
+	struct residence *residence;
+	struct residency_claim claim;
+};
+
+struct candidates {
+	struct candidate of[RESIDENCY_MAX_DRAFTS]; /* best first */
+	uint32_t n;
+	bool in_turn; /* those come first that were not tried for longest */
+	bool is_full; /* there were more */
+};
+
+/* The part of a review that looks at every plan: slices, in turns of their own. */
+struct residency_walk {
+	struct loop_timer *timer;
+	struct list_node *next; /* the plan to look at next; NULL: no walk is under way */
+	uint32_t n_left;        /* plans: those that come later wait for the next walk */
+	bool is_outdated;       /* another review has begun since */
+	struct candidates waiting, wanted; /* of the plans looked at */
+	bool is_wishing, is_pressed;       /* likewise */
+	uint64_t next_ns;                  /* likewise: when the first hold-off ends */
 };
 
 struct residency {
@@ -183,15 +210,20 @@ struct residency {
 	uint64_t n_wait_sums;  /* over who waits; see tenant.wait_number */
 	bool is_serving;
 	struct residency_demand demand;
-	struct list_node plans;
+	struct list_node plans;  /* those that a device with memory can run */
+	struct list_node unable; /* the others */
+	struct list_node waited; /* plans, see there */
 	struct list_node asking; /* tenants who asked something, each in its turn */
 	uint32_t n_plans;
 	uint64_t n_drafts, n_asked_turns, n_reviews;
 	uint64_t n_sums; /* over tenants; see tenant.sum_number */
+	uint64_t look_ns,
+		look_ticks; /* for when plans' values are compared; see residency_look() */
+	struct residency_walk walk;
 	struct loop_timer *timer;
 	uint64_t timer_ns;    /* when it is set for; 0: not set */
 	uint64_t reviewed_ns; /* when the last review began, */
-	uint64_t review_ns;   /* how long it took, */
+	uint64_t review_ns;   /* how long it took, and those in the course of one walk, */
 	uint64_t asked_ns;    /* and looking at what was asked before it */
 	bool is_reviewing;
 	struct log_limit failure_limit;
@@ -322,12 +354,19 @@ bool residence_fits(const struct residence *residence);
 uint64_t residence_required(const struct residence *residence);
 /* What it could have at most now, by its tenant's right. */
 uint64_t residence_available(const struct residence *residence);
-/* Counts what was wanted since the last look. */
-void residency_fold(struct residency *residency);
-/* The same for one plan. */
+/*
+ * Has plans compared by what they are worth from now on: the value of each is brought up to date
+ * when it is compared, once between two calls of this.
+ */
+void residency_look(struct residency *residency);
+/* Counts what was wanted of a plan until now. */
 void residency_fold_plan(struct residency_plan *plan);
-/* Yields, and brings what there is room for. */
+/* Yields, and brings what there is room for: now, or where there are many plans, soon. */
 void residency_review(struct residency *residency);
+/* For walk.timer: goes on with a review. */
+void residency_walk_on(struct residency *residency);
+/* A plan goes: a walk that is under way is done with it. */
+void residency_walk_forget(struct residency_plan *plan);
 
 /* ---- residency-device.c: loss and return of a device ---- */
 

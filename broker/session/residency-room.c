@@ -14,6 +14,10 @@
  * Reviews happen when something changed: memory was freed, or can be had again; a limit was set; a
  * task wanted a plan in vain. While there are wishes that were not granted, a timer repeats them,
  * since what is wanted changes with time.
+ *
+ * There may be as many plans as clients can add. So a review looks at them in slices, in turns of
+ * their own, notes the best, and brings those when it has seen all. How much a plan is wanted is
+ * counted only when somebody has to know: as it is looked at, and as it is compared with another.
  */
 #include <assert.h>
 #include <errno.h>
@@ -21,6 +25,7 @@
 #include <stdlib.h>
 
 #include "loop/loop.h"
+#include "loop/turn.h"
 #include "session/residency-private.h"
 #include "session/session.h"
 #include "tenant/tenant.h"
@@ -30,6 +35,8 @@
 
 enum {
 	REVIEW_NS = 20000000,
+	WALK_PART = 2,    /* a slice takes at most that part of a turn's budget, */
+	WALK_PIECES = 16, /* and between two looks at the clock so many plans */
 };
 /* A wish is repeated for that long after the plan was wanted last. */
 static const uint64_t patience_ns = 10ull * 1000 * 1000 * 1000;
@@ -57,10 +64,46 @@ static uint64_t tenant_used(const struct residency_device *device, const struct 
 	       tenant->leaving[device->index];
 }
 
+static void fold(struct residency_plan *plan, uint64_t now_ns, uint64_t now_ticks)
+{
+	struct session_plan *slot = plan->slot;
+	uint64_t since_ns = clock_elapsed_ns(slot->wanted_ticks, now_ticks);
+
+	if (slot->n_wanted > 0) {
+		plan->used_ns = now_ns - since_ns;
+		plan->is_parked = false;
+	}
+	plan->value =
+		residency_value(plan->value, slot->n_wanted, now_ns - plan->folded_ns, since_ns);
+	plan->folded_ns = now_ns;
+	slot->n_wanted = 0;
+}
+
+void residency_fold_plan(struct residency_plan *plan)
+{
+	fold(plan, clock_now_ns(), clock_ticks());
+}
+
+void residency_look(struct residency *residency)
+{
+	residency->look_ns = clock_now_ns();
+	residency->look_ticks = clock_ticks();
+}
+
+/* As of the last residency_look(), so that plans are compared as of the same time. */
+static void look_at(struct residency_plan *plan)
+{
+	const struct residency *residency = plan->residency;
+
+	if (plan->folded_ns < residency->look_ns)
+		fold(plan, residency->look_ns, residency->look_ticks);
+}
+
 static void claim_of(const struct residence *residence, uint64_t bytes, struct residency_claim *ret)
 {
-	const struct residency_plan *plan = residence->plan;
+	struct residency_plan *plan = residence->plan;
 
+	look_at(plan);
 	*ret = (struct residency_claim){
 		.share = *share_of(residence),
 		.tenant = plan->tenant->number,
@@ -545,38 +588,6 @@ struct residence *residency_choose(struct residency_plan *plan)
 
 /* Reviews */
 
-static void fold(struct residency_plan *plan, uint64_t now_ns, uint64_t now_ticks)
-{
-	struct session_plan *slot = plan->slot;
-	uint64_t since_ns = clock_elapsed_ns(slot->wanted_ticks, now_ticks);
-
-	if (slot->n_wanted > 0) {
-		plan->used_ns = now_ns - since_ns;
-		plan->is_parked = false;
-	}
-	plan->value =
-		residency_value(plan->value, slot->n_wanted, now_ns - plan->folded_ns, since_ns);
-	plan->folded_ns = now_ns;
-	slot->n_wanted = 0;
-}
-
-void residency_fold_plan(struct residency_plan *plan)
-{
-	fold(plan, clock_now_ns(), clock_ticks());
-}
-
-void residency_fold(struct residency *residency)
-{
-	uint64_t now_ns = clock_now_ns(), now_ticks = clock_ticks();
-
-	list_for_each (node, &residency->plans) {
-		struct residency_plan *plan = container_of(node, struct residency_plan, link);
-
-		fold(plan, now_ns, now_ticks);
-		plan->slot->is_wanted = false;
-	}
-}
-
 /* Tenants above a maximum that was lowered: their least wanted plans go, reserve or not. */
 static void enforce_limits(struct residency_device *device)
 {
@@ -598,12 +609,15 @@ static void enforce_limits(struct residency_device *device)
 		if (residence->state != RESIDENCE_IN || residence->tier != EXEC_TIER_VRAM ||
 		    tenant_free(device, residence->plan->tenant) >= 0)
 			continue;
+		look_at(residence->plan);
 		list_for_each (other_node, &device->residences) {
 			struct residence *other = container_of(other_node, struct residence, link);
 
-			if (other->plan->tenant == residence->plan->tenant &&
-			    other->state == RESIDENCE_IN && other->tier == EXEC_TIER_VRAM &&
-			    other->plan->value < least->plan->value)
+			if (other->plan->tenant != residence->plan->tenant ||
+			    other->state != RESIDENCE_IN || other->tier != EXEC_TIER_VRAM)
+				continue;
+			look_at(other->plan);
+			if (other->plan->value < least->plan->value)
 				least = other;
 		}
 		residence_evict(least);
@@ -649,12 +663,13 @@ static void yield(struct residency_device *device)
 /* Plans that left in order to come back. */
 static void bring_moved(struct residency_device *device)
 {
-	list_for_each (node, &device->residency->plans) {
-		struct residency_plan *plan = container_of(node, struct residency_plan, link);
-		struct residence *residence = &plan->on[device->index];
+	list_for_each_safe (node, &device->returning) {
+		struct residence *residence = container_of(node, struct residence, returning);
+		struct residency_plan *plan = residence->plan;
 
-		if (!residence->must_return || residence->state != RESIDENCE_OUT)
+		if (residence->state != RESIDENCE_OUT)
 			continue;
+		look_at(plan);
 		if (plan->is_parked || plan->removed ||
 		    residence_try(residence, false) == TRY_NO_ROOM)
 			residence_stay_out(residence);
@@ -714,18 +729,6 @@ static bool is_candidate(const struct residency_plan *plan, const struct residen
 	return !plan->is_parked && now_ns - residence->left_ns >= residence->holdoff_ns;
 }
 
-struct candidate {
-	struct residence *residence;
-	struct residency_claim claim;
-};
-
-struct candidates {
-	struct candidate of[RESIDENCY_MAX_DRAFTS]; /* best first */
-	uint32_t n;
-	bool in_turn; /* those come first that were not tried for longest */
-	bool is_full; /* there were more */
-};
-
 static bool candidate_comes_first(const struct candidates *candidates, const struct candidate *a,
 				  const struct candidate *b)
 {
@@ -767,6 +770,9 @@ static bool bring_candidates(struct residency *residency, const struct candidate
 		struct residency_plan *plan = residence->plan;
 		enum try_result result;
 
+		/* Much may have happened since it was noted. */
+		if (!is_candidate(plan, residence, now_ns))
+			continue;
 		residence->tried_number = residency->n_reviews;
 		result = residence_try(residence, is_waited_for(plan));
 		/* A promise is looked after, since those who leave may not be enough. */
@@ -807,40 +813,118 @@ static void candidates_add_named(struct candidates *waiting, struct residency_pl
 			candidates_add(waiting, &plan->on[i]);
 }
 
+static void walk_begin(struct residency *residency)
+{
+	residency->walk = (struct residency_walk){
+		.timer = residency->walk.timer,
+		.next = residency->plans.next,
+		.n_left = residency->n_plans,
+		.waiting.in_turn = true,
+		.next_ns = UINT64_MAX,
+	};
+	residency->n_reviews++;
+}
+
+static void walk_look_at(struct residency_walk *walk, struct residency_plan *plan, uint64_t now_ns)
+{
+	struct residence *residence;
+
+	look_at(plan);
+	plan->slot->is_wanted = false;
+	residence = residency_choose(plan);
+	if (plan->is_named)
+		candidates_add_named(&walk->waiting, plan, residence);
+	if (!residence)
+		return;
+	walk->is_pressed |= is_pressed(plan, residence, now_ns);
+	if (is_candidate(plan, residence, now_ns))
+		candidates_add(is_waited_for(plan) ? &walk->waiting : &walk->wanted, residence);
+	else if (residence->must_return)
+		walk->is_wishing = true;
+	else if (residence->state == RESIDENCE_OUT && !plan->is_parked && !plan->removed)
+		walk->next_ns = least(walk->next_ns, residence->left_ns + residence->holdoff_ns);
+}
+
+/* Return: true if all have been looked at. */
+static bool walk_slice(struct residency *residency, uint64_t now_ns)
+{
+	const struct turn *turn = loop_current(residency->options.loop);
+	const uint64_t stop_ticks = turn_stop_ticks(turn, WALK_PART);
+	struct residency_walk *walk = &residency->walk;
+
+	for (uint32_t n = 1; walk->next != &residency->plans && walk->n_left > 0; n++) {
+		struct list_node *node = walk->next;
+
+		if (n > RESIDENCY_SLICE ||
+		    (n % WALK_PIECES == 0 && turn_used_ticks(turn) >= stop_ticks))
+			return false;
+		walk->next = node->next;
+		walk->n_left--;
+		walk_look_at(walk, container_of(node, struct residency_plan, link), now_ns);
+	}
+	return true;
+}
+
 /*
  * Those who wait are tried in turn, so that each hears; then those who are wanted, most wanted
- * first. Return: is there a wish left that time may grant?
+ * first. While there is a wish left that time may grant, there will be another review.
  */
-static bool bring(struct residency *residency, uint64_t now_ns)
+static void walk_end(struct residency *residency, uint64_t now_ns)
 {
-	struct candidates waiting = {.in_turn = true}, wanted = {.in_turn = false};
-	uint64_t next_ns = UINT64_MAX;
-	bool is_wishing = false;
+	struct residency_walk *walk = &residency->walk;
+	bool is_wishing = walk->is_wishing || walk->waiting.is_full;
 
-	residency->n_reviews++;
-	list_for_each (node, &residency->plans) {
-		struct residency_plan *plan = container_of(node, struct residency_plan, link);
-		struct residence *residence = residency_choose(plan);
+	walk->next = NULL;
+	residency->is_pressed = walk->is_pressed;
+	is_wishing |= bring_candidates(residency, &walk->waiting, now_ns);
+	is_wishing |= bring_candidates(residency, &walk->wanted, now_ns);
+	if (walk->next_ns != UINT64_MAX)
+		residency_review_in(residency, left_of(walk->next_ns, now_ns));
+	if (is_wishing)
+		residency_review_in(residency, REVIEW_NS);
+	if (walk->is_outdated)
+		residency_review_in(residency, 0);
+}
 
-		if (plan->is_named)
-			candidates_add_named(&waiting, plan, residence);
-		if (!residence)
-			continue;
-		residency->is_pressed |= is_pressed(plan, residence, now_ns);
-		if (is_candidate(plan, residence, now_ns))
-			candidates_add(is_waited_for(plan) ? &waiting : &wanted, residence);
-		else if (residence->must_return)
-			is_wishing = true;
-		else if (residence->state == RESIDENCE_OUT && !plan->is_parked && !plan->removed)
-			next_ns = residence->left_ns + residence->holdoff_ns < next_ns
-					  ? residence->left_ns + residence->holdoff_ns
-					  : next_ns;
-	}
-	is_wishing |= bring_candidates(residency, &waiting, now_ns);
-	is_wishing |= bring_candidates(residency, &wanted, now_ns) || waiting.is_full;
-	if (next_ns != UINT64_MAX)
-		residency_review_in(residency, next_ns > now_ns ? next_ns - now_ns : 0);
-	return is_wishing;
+static void walk_on(struct residency *residency)
+{
+	residency_look(residency);
+	if (walk_slice(residency, residency->look_ns))
+		walk_end(residency, residency->look_ns);
+	else
+		loop_timer_arm(residency->walk.timer, 0);
+}
+
+void residency_walk_on(struct residency *residency)
+{
+	uint64_t begin_ns = clock_now_ns();
+
+	residency->is_reviewing = true;
+	walk_on(residency);
+	residency->is_reviewing = false;
+	residency->review_ns += clock_now_ns() - begin_ns;
+}
+
+static void candidates_forget(struct candidates *candidates, const struct residency_plan *plan)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < candidates->n; i++)
+		if (candidates->of[i].residence->plan != plan)
+			candidates->of[n++] = candidates->of[i];
+	candidates->n = n;
+}
+
+void residency_walk_forget(struct residency_plan *plan)
+{
+	struct residency_walk *walk = &plan->residency->walk;
+
+	if (!walk->next)
+		return;
+	if (walk->next == &plan->link)
+		walk->next = plan->link.next;
+	candidates_forget(&walk->waiting, plan);
+	candidates_forget(&walk->wanted, plan);
 }
 
 /* The ledger is right: with nothing under way, what is charged is what the executor holds. */
@@ -863,9 +947,8 @@ void residency_review(struct residency *residency)
 		return;
 	residency->is_reviewing = true;
 	residency->reviewed_ns = now_ns;
-	residency->is_pressed = false;
 	residency->demand.first = NULL;
-	residency_fold(residency);
+	residency_look(residency);
 	if (residency->has_large_leases)
 		residency_leases_limit(residency);
 	for (unsigned int i = 1; i < residency->options.n_executors; i++) {
@@ -883,8 +966,13 @@ void residency_review(struct residency *residency)
 		bring_moved(device);
 		promote(device);
 	}
-	if (bring(residency, now_ns))
-		residency_review_in(residency, REVIEW_NS);
+	if (residency->walk.next) {
+		residency->walk.is_outdated = true;
+	} else {
+		residency->review_ns = 0;
+		walk_begin(residency);
+		walk_on(residency);
+	}
 	residency->is_reviewing = false;
-	residency->review_ns = clock_now_ns() - now_ns;
+	residency->review_ns += clock_now_ns() - now_ns;
 }

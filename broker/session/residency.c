@@ -59,8 +59,10 @@ static void waiter_take(struct residency_waiter *waiter)
 	}
 	if (--plan->n_held[wish] == 0)
 		recall(plan, wish);
-	if (plan->n_held[RESIDENCY_PREFETCH] + plan->n_held[RESIDENCY_WAIT] == 0)
+	if (plan->n_held[RESIDENCY_PREFETCH] + plan->n_held[RESIDENCY_WAIT] == 0) {
 		plan->is_named = 0;
+		list_remove(&plan->waited);
+	}
 }
 
 static void waiter_finish(struct residency_waiter *waiter, int res)
@@ -84,6 +86,8 @@ static void waiter_stay(struct residency_waiter *waiter)
 	}
 	plan->n_held[wish]++;
 	list_append(&plan->held[wish], &waiter->link);
+	if (wish != RESIDENCY_EVICT && list_is_empty(&plan->waited))
+		list_append(&plan->residency->waited, &plan->waited);
 	if (wish != RESIDENCY_EVICT && waiter->device != RBK_DEVICE_NONE)
 		plan->is_named |= (uint16_t)(1u << waiter->device);
 }
@@ -192,9 +196,16 @@ static void tell_hopeless(struct residency_plan *plan, enum residency_wish wish)
 
 void residency_tell_hopeless(struct residency *residency)
 {
-	list_for_each (node, &residency->plans) {
-		struct residency_plan *plan = container_of(node, struct residency_plan, link);
+	struct list_node waited;
 
+	list_init(&waited);
+	list_splice(&waited, &residency->waited);
+	while (!list_is_empty(&waited)) {
+		struct residency_plan *plan =
+			container_of(waited.next, struct residency_plan, waited);
+
+		list_remove(&plan->waited);
+		list_append(&residency->waited, &plan->waited);
 		tell_hopeless(plan, RESIDENCY_PREFETCH);
 		tell_hopeless(plan, RESIDENCY_WAIT);
 	}
@@ -347,6 +358,7 @@ static struct residency_plan *residency_plan_new(struct residency *residency,
 	plan->tenant = tenant_ref(slot->session->tenant);
 	plan->value = 1; /* whoever makes a plan means to use it */
 	plan->folded_ns = plan->used_ns = clock_now_ns();
+	list_init(&plan->waited);
 	for (int wish = 0; wish < RESIDENCY_WISHES; wish++) {
 		list_init(&plan->held[wish]);
 		list_init(&plan->deferred[wish]);
@@ -355,6 +367,7 @@ static struct residency_plan *residency_plan_new(struct residency *residency,
 		plan->on[i].plan = plan;
 		plan->on[i].device = &residency->devices[i];
 		list_init(&plan->on[i].link);
+		list_init(&plan->on[i].returning);
 		if (residency->devices[i].state != RESIDENCY_DEVICE_NONE &&
 		    slot->plan->device_state[i] == PLAN_DEVICE_EVICTED) {
 			plan->supported |= 1u << i;
@@ -373,12 +386,16 @@ int residency_add(struct residency *residency, struct session_plan *slot,
 	if (!plan)
 		return error_origin(-ENOMEM);
 	slot->residency = plan;
-	list_append(&residency->plans, &plan->link);
 	residency->n_plans++;
+	if (!plan->supported) {
+		list_append(&residency->unable, &plan->link);
+		return RESIDENCY_E_SETTLED;
+	}
+	list_append(&residency->plans, &plan->link);
 	for (unsigned int i = 1; i < residency->options.n_executors; i++)
 		residence_show(&plan->on[i]);
 
-	residency_fold(residency);
+	residency_look(residency);
 	residence = residency_choose(plan);
 	if (!residence || residence_try(residence, false) != TRY_STARTED) {
 		residency_review_in(residency, 0);
@@ -393,18 +410,23 @@ bool residency_plan_settle(struct residency_plan *plan)
 	struct residency *residency = plan->residency;
 	void (*removed)(struct session_plan * slot) = plan->removed;
 	struct session_plan *slot = plan->slot;
+	const bool was_supported = plan->supported;
 
 	if (!removed || !is_gone_everywhere(plan, RBK_DEVICE_NONE))
 		return false;
 	assert(plan->n_asked == 0);
+	residency_walk_forget(plan);
 	list_remove(&plan->link);
+	for (unsigned int i = 1; i < residency->options.n_executors; i++)
+		list_remove(&plan->on[i].returning);
 	residency->n_plans--;
 	slot->residency = NULL;
 	tenant_unref(plan->tenant);
 	free(plan);
 	removed(slot);
 	/* What it left may be room for others. */
-	residency_review_in(residency, 0);
+	if (was_supported)
+		residency_review_in(residency, 0);
 	return true;
 }
 
@@ -573,6 +595,11 @@ static void on_timer(void *data)
 		residency_review_in(residency, 0);
 }
 
+static void on_walk_timer(void *data)
+{
+	residency_walk_on(data);
+}
+
 void residency_review_in(struct residency *residency, uint64_t delay_ns)
 {
 	uint64_t at_ns = clock_now_ns() + delay_ns;
@@ -600,6 +627,8 @@ int residency_new(const struct residency_options *options, struct residency **re
 		return error_origin(-ENOMEM);
 	residency->options = *options;
 	list_init(&residency->plans);
+	list_init(&residency->unable);
+	list_init(&residency->waited);
 	list_init(&residency->asking);
 	r = leases_init(&residency->leases);
 	if (r) {
@@ -614,6 +643,7 @@ int residency_new(const struct residency_options *options, struct residency **re
 		device->executor = options->executors[i];
 		device->index = (uint8_t)i;
 		list_init(&device->residences);
+		list_init(&device->returning);
 		if (info->memory_page_bytes == 0)
 			continue;
 		device->state = RESIDENCY_DEVICE_UP;
@@ -624,6 +654,9 @@ int residency_new(const struct residency_options *options, struct residency **re
 			return error_fold(r);
 	}
 	r = loop_timer_new(options->loop, on_timer, residency, &residency->timer);
+	if (r)
+		return error_fold(r);
+	r = loop_timer_new(options->loop, on_walk_timer, residency, &residency->walk.timer);
 	if (r)
 		return error_fold(r);
 	*ret = steal_ptr(residency);
@@ -645,6 +678,7 @@ struct residency *residency_free(struct residency *residency)
 	}
 	leases_deinit(&residency->leases);
 	loop_timer_free(residency->timer);
+	loop_timer_free(residency->walk.timer);
 	free(residency);
 	return NULL;
 }

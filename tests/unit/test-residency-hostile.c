@@ -14,6 +14,7 @@
 
 #include "session/residency-private.h"
 #include "support/residency-rig.h"
+#include "tenant/residency-policy.h"
 #include "util/clock.h"
 
 #define MIB (1ull << 20)
@@ -596,6 +597,157 @@ static void test_storm__everybody_is_told(void **state)
 	free(wishes);
 }
 
+/* ---- Many plans ---- */
+
+/* Calls: each plan that is looked at has its value brought up to date. */
+static uint32_t n_looked_at;
+
+double __wrap_residency_value(double value, uint32_t n_wanted, uint64_t elapsed_ns,
+			      uint64_t since_last_ns);
+double __real_residency_value(double value, uint32_t n_wanted, uint64_t elapsed_ns,
+			      uint64_t since_last_ns);
+
+double __wrap_residency_value(double value, uint32_t n_wanted, uint64_t elapsed_ns,
+			      uint64_t since_last_ns)
+{
+	n_looked_at++;
+	return __real_residency_value(value, n_wanted, elapsed_ns, since_last_ns);
+}
+
+enum { N_MANY = 4 * RESIDENCY_SLICE };
+
+/* One is there, and has the device but for 40 MiB; the others of tenant 0 wait for it to go. */
+static struct session_plan **hold_many(struct residency_rig *rig)
+{
+	struct session_plan **slots = calloc(N_MANY, sizeof(*slots));
+
+	assert_non_null(slots);
+	for (int i = 0; i < N_MANY; i++)
+		rig_add(rig, slots[i] = rig_plan_of(rig, 0, 60 * MIB));
+	rig_settle(rig);
+	assert_true(rig_is_ready(slots[0]));
+	return slots;
+}
+
+static void remove_many(struct residency_rig *rig, struct session_plan **slots)
+{
+	for (int i = 0; i < N_MANY; i++)
+		if (slots[i])
+			rig_remove(rig, slots[i]);
+	free(slots);
+}
+
+/* A plan that comes is compared with those in its way only, however many there are. */
+static void test_many__add_looks_at_few(void **state)
+{
+	struct session_plan **slots, *fits, *displaces;
+	struct residency_rig rig;
+
+	begin(&rig);
+	slots = hold_many(&rig);
+	n_looked_at = 0;
+	rig_add(&rig, fits = rig_plan_of(&rig, 1, 10 * MIB));
+	rig_add(&rig, displaces = rig_plan_of(&rig, 1, 60 * MIB));
+	assert_true(n_looked_at <= 8);
+	rig_settle(&rig);
+	assert_true(rig_is_ready(fits));
+	rig_remove(&rig, displaces);
+	rig_remove(&rig, fits);
+	remove_many(&rig, slots);
+	residency_rig_deinit(&rig);
+}
+
+/* Turns the loop until all has been looked at. Return: the most plans looked at in one turn. */
+static uint32_t most_in_a_turn(struct residency_rig *rig, uint32_t n_least)
+{
+	uint32_t n_most = 0, n_all = 0;
+
+	while (n_all < n_least || rig_review_is_due(rig)) {
+		n_looked_at = 0;
+		rig_turn(rig);
+		n_all += n_looked_at;
+		if (n_looked_at > n_most)
+			n_most = n_looked_at;
+	}
+	return n_most;
+}
+
+/* A review looks at all of them in many turns, and finds the best of all. */
+static void test_many__review_in_slices(void **state)
+{
+	struct session_plan **slots;
+	struct residency_rig rig;
+
+	begin(&rig);
+	slots = hold_many(&rig);
+	rig_want(&rig, slots[3], 10);
+	rig_want(&rig, slots[N_MANY - 2], 1000);
+	rig_want(&rig, slots[N_MANY / 2], 100);
+	/* Each slice may also compare with what is on the device, for each of the candidates. */
+	assert_true(most_in_a_turn(&rig, N_MANY) <= RESIDENCY_SLICE + 2 * RESIDENCY_MAX_DRAFTS);
+	rig_settle(&rig);
+	assert_true(rig_is_ready(slots[N_MANY - 2]));
+	assert_false(rig_is_ready(slots[0]));
+	rig_check(&rig);
+	remove_many(&rig, slots);
+	residency_rig_deinit(&rig);
+}
+
+/* What goes while a review is on its way is not looked at any more, and not brought. */
+static void test_many__removed_meanwhile(void **state)
+{
+	struct session_plan **slots;
+	struct residency_rig rig;
+
+	begin(&rig);
+	slots = hold_many(&rig);
+	for (int i = 1; i < N_MANY; i += 2) {
+		rig_want(&rig, slots[i], (uint32_t)i);
+		rig_turn(&rig);
+		rig_remove(&rig, slots[i]);
+		slots[i] = NULL;
+	}
+	rig_settle(&rig);
+	rig_check(&rig);
+	remove_many(&rig, slots);
+	residency_rig_deinit(&rig);
+}
+
+/* A plan that no device with memory can run is not looked at, and makes nobody look. */
+static void test_many__without_a_device(void **state)
+{
+	struct session_plan *able, *unable;
+	struct residency_victims victims = {.device = RBK_DEVICE_NONE};
+	struct residency_rig rig;
+	struct wish wish = {0};
+	uint64_t n, bytes;
+	unsigned int n_answers = 0;
+
+	begin(&rig);
+	rig_add(&rig, able = rig_plan_of(&rig, 0, 60 * MIB));
+	rig_settle(&rig);
+	unable = rig_plan_of(&rig, 1, 60 * MIB);
+	unable->plan->device_state[RIG_DEVICE] = PLAN_DEVICE_UNSUPPORTED;
+	n_looked_at = 0;
+	rig_add(&rig, unable);
+	assert_false(rig_review_is_due(&rig));
+
+	/* But an administrator finds it, and who asks for it hears. */
+	victims.tenant = &rig.tenants[1];
+	assert_true(residency_evict(rig.residency, &victims, &n, &bytes));
+	assert_true(n == 0 && bytes == 0);
+	assert_int_equal(n_looked_at, 0);
+	wish = (struct wish){.waiter.done = on_done, .n_answers = &n_answers};
+	residency_ask(rig.residency, unable, &wish.waiter, RESIDENCY_WAIT, RBK_DEVICE_NONE);
+	rig_settle(&rig);
+	assert_true(wish.n_done == 1 && wish.res == -ENODEV);
+
+	rig_remove(&rig, unable);
+	assert_false(rig_review_is_due(&rig));
+	rig_remove(&rig, able);
+	residency_rig_deinit(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -614,6 +766,10 @@ int main(void)
 		cmocka_unit_test(test_storm__of_one_plan),
 		cmocka_unit_test(test_storm__tenants_take_turns),
 		cmocka_unit_test(test_storm__everybody_is_told),
+		cmocka_unit_test(test_many__add_looks_at_few),
+		cmocka_unit_test(test_many__review_in_slices),
+		cmocka_unit_test(test_many__removed_meanwhile),
+		cmocka_unit_test(test_many__without_a_device),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
