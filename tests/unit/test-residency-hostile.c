@@ -693,6 +693,19 @@ static void test_many__review_in_slices(void **state)
 	residency_rig_deinit(&rig);
 }
 
+/* Removes the plan that the review under way would look at next. */
+static void remove_next(struct residency_rig *rig, struct session_plan **slots)
+{
+	for (int i = 0; i < N_MANY; i++) {
+		if (!slots[i] || rig->residency->walk.next != &slots[i]->residency->link)
+			continue;
+		rig_remove(rig, slots[i]);
+		slots[i] = NULL;
+		return;
+	}
+	fail_msg("the review was at its end");
+}
+
 /* What goes while a review is on its way is not looked at any more, and not brought. */
 static void test_many__removed_meanwhile(void **state)
 {
@@ -706,6 +719,13 @@ static void test_many__removed_meanwhile(void **state)
 		rig_turn(&rig);
 		rig_remove(&rig, slots[i]);
 		slots[i] = NULL;
+	}
+	for (int i = 0; i < 4; i++) {
+		rig_settle(&rig);
+		rig_want(&rig, slots[N_MANY - 2], 1);
+		while (!rig.residency->walk.next)
+			rig_turn(&rig);
+		remove_next(&rig, slots);
 	}
 	rig_settle(&rig);
 	rig_check(&rig);
