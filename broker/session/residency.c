@@ -582,11 +582,23 @@ void residency_limits_changed(struct residency *residency)
 
 /* The timer */
 
+/* However many plans there are: reviews take a small part of the reactor's time. */
+static uint64_t paused_until_ns(const struct residency *residency)
+{
+	return residency->reviewed_ns +
+	       RESIDENCY_PAUSE * (residency->review_ns + residency->asked_ns);
+}
+
 static void on_timer(void *data)
 {
 	struct residency *residency = data;
 
 	residency->timer_ns = 0;
+	/* It was set when the review under way had not yet taken as long. */
+	if (clock_now_ns() < paused_until_ns(residency)) {
+		residency_review_in(residency, 0);
+		return;
+	}
 	residency->asked_ns = 0;
 	handle_asked(residency);
 	residency_devices_turn(residency);
@@ -603,10 +615,8 @@ static void on_walk_timer(void *data)
 void residency_review_in(struct residency *residency, uint64_t delay_ns)
 {
 	uint64_t at_ns = clock_now_ns() + delay_ns;
-	uint64_t earliest_ns = residency->reviewed_ns +
-			       RESIDENCY_PAUSE * (residency->review_ns + residency->asked_ns);
+	uint64_t earliest_ns = paused_until_ns(residency);
 
-	/* However many plans there are: reviews take a small part of the reactor's time. */
 	if (at_ns < earliest_ns) {
 		delay_ns += earliest_ns - at_ns;
 		at_ns = earliest_ns;
