@@ -286,6 +286,37 @@ static void load_run(struct offload_job *job)
 	job->has_more = residence->job_result == EXECUTOR_E_MORE;
 }
 
+/* What is evictable of a block: who shares it leaves it to the others. */
+static uint64_t block_evictable(const struct resident_block *block)
+{
+	return block->n_sharers == 1 && block->n_in == 1 ? block->exec.bytes : 0;
+}
+
+/* Counts more or fewer who share a block, and of those who are IN. */
+static void block_count(struct residence *residence, struct resident_block *block, int sharers,
+			int in)
+{
+	uint64_t before = block_evictable(block);
+
+	block->n_sharers += (uint32_t)sharers;
+	block->n_in += (uint32_t)in;
+	if (block->exec.tier == EXEC_TIER_VRAM)
+		residence->plan->tenant->evictable[residence->device->index] +=
+			block_evictable(block) - before;
+}
+
+/* It is IN from now on, or no longer. */
+static void residence_count(struct residence *residence, bool is_in)
+{
+	uint64_t bytes = residence->work_charge.device.amount;
+
+	if (residence->tier == EXEC_TIER_VRAM)
+		residence->plan->tenant->evictable[residence->device->index] +=
+			is_in ? bytes : -bytes;
+	for (uint32_t i = 0; i < residence->n_sharing; i++)
+		block_count(residence, residence->sharing[i], 0, is_in ? 1 : -1);
+}
+
 /* Gives back everything that is charged and held on the reactor's side. */
 static void residence_clear(struct residence *residence)
 {
@@ -294,7 +325,8 @@ static void residence_clear(struct residence *residence)
 	for (uint32_t i = 0; i < residence->n_sharing; i++) {
 		struct resident_block *block = residence->sharing[i];
 
-		if (--block->n_sharers > 0)
+		block_count(residence, block, -1, 0);
+		if (block->n_sharers > 0)
 			continue;
 		uncharge_memory(device, block->exec.tier, &block->charge);
 		block_free(block);
@@ -490,6 +522,7 @@ static void load_done(struct offload_job *job)
 		residence->is_retry = false;
 		residence->n_lost = 0;
 		residence->state = RESIDENCE_IN;
+		residence_count(residence, true);
 		residence->came_ns = clock_now_ns();
 		if (residence->tier == EXEC_TIER_VRAM)
 			residence->is_pressed = false;
@@ -530,7 +563,7 @@ int residence_begin(struct draft *draft, uint32_t n_slots)
 	residence->blocks = draft->blocks;
 	residence->offsets = draft->offsets;
 	for (uint32_t i = 0; i < residence->n_sharing; i++) {
-		residence->sharing[i]->n_sharers++;
+		block_count(residence, residence->sharing[i], 1, 0);
 		residence->sharing[i]->n_staying++;
 	}
 	if (residence->own)
@@ -580,6 +613,7 @@ static void residence_leave(struct residence *residence)
 	struct residency_device *device = residence->device;
 
 	residence->state = RESIDENCE_DRAINING;
+	residence_count(residence, false);
 	residence->plan->slot->leaving |= 1u << device->index;
 	/* Remembered, so that others see how much room there will be. */
 	if (residence->tier == EXEC_TIER_VRAM)

@@ -64,6 +64,7 @@ struct resident_block {
 	uint64_t owner;                      /* struct exec_arena.owner */
 	uint64_t draft_number;               /* see draft_init() */
 	uint32_t n_sharers;                  /* who pays for it */
+	uint32_t n_in;                       /* those that are IN */
 	uint32_t n_staying; /* those that are not UNLOADING; at 0 nobody finds it any more */
 	bool is_loaded;
 	bool is_moving; /* for residency_renew() */

@@ -257,19 +257,13 @@ bool residence_fits(const struct residence *residence)
 uint64_t residency_available(const struct residency_device *device, const struct tenant *tenant)
 {
 	int64_t of_tenant = tenant_free(device, tenant), of_device = residency_device_free(device);
-	uint64_t claimed = 0, leased = tenant->leased[device->index];
+	uint64_t evictable = tenant->evictable[device->index];
+	uint64_t leased = tenant->leased[device->index];
 	uint64_t reserve = tenant->shares[device->index].reserve;
 
 	/* Its own plans can make way, and others that hold more than their due. */
-	list_for_each (node, &device->residences) {
-		const struct residence *other = container_of(node, struct residence, link);
-
-		if (other->state == RESIDENCE_IN && other->tier == EXEC_TIER_VRAM &&
-		    other->plan->tenant == tenant)
-			claimed += residence_bytes(other);
-	}
-	of_tenant += (int64_t)claimed;
-	of_device += (int64_t)claimed;
+	of_tenant += (int64_t)evictable;
+	of_device += (int64_t)evictable;
 	if (of_device < (int64_t)left_of(reserve, leased))
 		of_device = (int64_t)left_of(reserve, leased);
 	if (of_device < 0)

@@ -57,8 +57,10 @@ struct tenant {
 	uint64_t lease_tolerance; /* bytes of each process */
 	struct tenant_past past;  /* the sessions' */
 
-	/* Residency's, by device: bytes of VRAM on their way out, bytes set aside, plans loading.
+	/* Residency's, by device: the sum of residence_bytes() of plans that are IN in VRAM, bytes
+	 * of VRAM on their way out, bytes set aside, plans loading.
 	 */
+	uint64_t evictable[RBK_MAX_DEVICES];
 	uint64_t leaving[RBK_MAX_DEVICES];
 	uint64_t awaited[RBK_MAX_DEVICES];
 	uint32_t n_loads[RBK_MAX_DEVICES];

@@ -411,6 +411,21 @@ bool rig_review_is_due(const struct residency_rig *rig)
 	       (residency->timer_ns < soon_ns || residency->timer_ns <= paused_until_ns);
 }
 
+/* What a tenant's plans would give back if each of them were evicted alone. */
+static uint64_t evictable(const struct residency_device *device, const struct tenant *tenant)
+{
+	uint64_t bytes = 0;
+
+	list_for_each (node, &device->residences) {
+		const struct residence *residence = container_of(node, struct residence, link);
+
+		if (residence->state == RESIDENCE_IN && residence->tier == EXEC_TIER_VRAM &&
+		    residence->plan->tenant == tenant)
+			bytes += residence_bytes(residence);
+	}
+	return bytes;
+}
+
 static bool is_busy(const struct residency_rig *rig)
 {
 	const struct residency *residency = rig->residency;
@@ -456,6 +471,7 @@ void rig_check(const struct residency_rig *rig)
 
 			CHECK(used <= tenant->shares[i].max);
 			CHECK(tenant->leaving[i] <= used);
+			CHECK(tenant->evictable[i] == evictable(device, tenant));
 			sum += used;
 		}
 		CHECK(sum == device->charged_bytes[EXEC_TIER_VRAM] + vram_leased);

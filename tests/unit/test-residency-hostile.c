@@ -614,6 +614,18 @@ double __wrap_residency_value(double value, uint32_t n_wanted, uint64_t elapsed_
 	return __real_residency_value(value, n_wanted, elapsed_ns, since_last_ns);
 }
 
+/* Calls. */
+static uint32_t n_summed;
+
+uint64_t __wrap_residence_bytes(const struct residence *residence);
+uint64_t __real_residence_bytes(const struct residence *residence);
+
+uint64_t __wrap_residence_bytes(const struct residence *residence)
+{
+	n_summed++;
+	return __real_residence_bytes(residence);
+}
+
 enum { N_MANY = 4 * RESIDENCY_SLICE };
 
 /* One is there, and has the device but for 40 MiB; the others of tenant 0 wait for it to go. */
@@ -654,6 +666,30 @@ static void test_many__add_looks_at_few(void **state)
 	rig_remove(&rig, displaces);
 	rig_remove(&rig, fits);
 	remove_many(&rig, slots);
+	residency_rig_deinit(&rig);
+}
+
+/* To say what a plan could have, nobody goes through what its tenant has already. */
+static void test_many__about_looks_at_none(void **state)
+{
+	enum { N_SMALL = 100 };
+	struct session_plan *slots[N_SMALL];
+	struct residency_about about;
+	struct residency_rig rig;
+
+	begin(&rig);
+	rig_share(&rig, 0, 50 * MIB, 50 * MIB, 0);
+	for (int i = 0; i < N_SMALL; i++)
+		rig_add(&rig, slots[i] = rig_plan_of(&rig, 0, RIG_PAGE));
+	rig_settle(&rig);
+	assert_int_equal(used(&rig, 0), N_SMALL * RIG_PAGE);
+	n_summed = 0;
+	residency_about(rig.residency, slots[0], RIG_DEVICE, &about);
+	assert_int_equal(about.available_bytes, 50 * MIB);
+	assert_int_equal(n_summed, 0);
+	rig_check(&rig);
+	for (int i = 0; i < N_SMALL; i++)
+		rig_remove(&rig, slots[i]);
 	residency_rig_deinit(&rig);
 }
 
@@ -787,6 +823,7 @@ int main(void)
 		cmocka_unit_test(test_storm__tenants_take_turns),
 		cmocka_unit_test(test_storm__everybody_is_told),
 		cmocka_unit_test(test_many__add_looks_at_few),
+		cmocka_unit_test(test_many__about_looks_at_none),
 		cmocka_unit_test(test_many__review_in_slices),
 		cmocka_unit_test(test_many__removed_meanwhile),
 		cmocka_unit_test(test_many__without_a_device),
