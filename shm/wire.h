@@ -307,7 +307,9 @@ struct rbk_wire_tenant {
  * STATS_PAGE: hands out a statistics page (<ringbroker/stats.h>), to be mapped whole and read-only.
  * STATS_RESET: begins its counts anew, and forgets what was learned from the tasks counted there;
  * of RBK_WIRE_STATS_ALL every page's. Of all but the session's own tenant's on the administrators'
- * socket only, and resetting there for those who may change something.
+ * socket only, and resetting there for those who may change something. The answer comes when all is
+ * reset, and the session's next message is read after that; whether tasks that complete meanwhile
+ * are counted is left open.
  *   -EPERM   not on this socket, or not for this user
  *   -ENOENT  there is no such tenant, or it has no page: it has no sessions, or no room for one
  *   -EDQUOT, -ENOMEM  no room for the page

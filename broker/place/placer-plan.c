@@ -326,14 +326,22 @@ void place_plan_reset(struct placer *placer, struct place_plan *place_plan)
 	struct place_history *history = place_plan->rest->history;
 
 	memset(history->records, 0, history->n_devices * sizeof(*history->records));
-	memset(history->estimates, 0,
-	       (size_t)history->n_buckets * history->n_devices * sizeof(*history->estimates));
+	/* Priors stay: deriving them takes time for each node of the plan. */
+	for (uint32_t i = 0; i < history->n_buckets * history->n_devices; i++) {
+		struct place_estimate *estimate = &history->estimates[i];
+
+		*estimate = (struct place_estimate){
+			.prior_base_ns = estimate->prior_base_ns,
+			.prior_slope_ns = estimate->prior_slope_ns,
+			.prior_servers = estimate->prior_servers,
+		};
+	}
 	history->n_done = history->wished = 0;
 	history->budget_ns = 0;
 	place_plan->wish_bucket = UINT16_MAX;
 	place_plan_set_broken(place_plan, 0);
 	for (uint32_t i = 0; i < history->n_devices; i++)
-		place_plan_derive(placer, history, (uint8_t)i);
+		place_estimate_show_all(place_plan, (uint8_t)i, placer->devices[i].is_known);
 }
 
 /* --- Reports --- */

@@ -275,7 +275,9 @@ void session_stats_plan_added(struct session_plan *slot);
 void session_stats_plan_leaving(struct session_plan *slot);
 /* Requests, already checked for their form; each answers the client. */
 int session_stats_page(struct session *session, const struct rbk_wire_stats_of *of);
+/* Begins a reset, of which the session has no other. The answer comes with its end. */
 int session_stats_reset(struct session *session, const struct rbk_wire_stats_of *of);
+void session_reset_init(struct session *session);
 int session_control(struct session *session, const struct rbk_wire_control *control);
 /* session-lease.c: likewise; the answer may come later. */
 void session_lease_open(struct session *session, const struct rbk_wire_lease_open *open);

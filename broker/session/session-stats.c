@@ -29,6 +29,8 @@ enum {
 	PAGE_PART_OF_LIMIT = 8,
 	/* A tenant that has more sessions than that is told sums that may be sum_age_ns old. */
 	SUM_SESSIONS = 16,
+	/* Plans and records that one job begins anew. */
+	RESET_BATCH = 16,
 };
 
 /* Asking for sums takes time for each session; this bounds the part of it. */
@@ -565,35 +567,111 @@ void server_rest_root(struct server *server, bool rests)
 	update(server);
 }
 
-static void reset_tenant(struct server *server, struct stats_tenant *tenant)
+/* --- Resets --- */
+
+/*
+ * A tenant may have thousands of plans, and clients may ask as often as they like. So each job
+ * visits a few plans, and then a few records of the page: some of these are of plans that are gone.
+ */
+static void begin_tenant(struct session_reset *reset, struct stats_tenant *tenant)
+{
+	reset->tenant = tenant->own.number;
+	reset->n_plans = tenant->n_plans;
+	reset->next_record = 0;
+	stats_tenant_reset(tenant, now_ns());
+}
+
+/* The one of the lowest number from @number on; NULL: none. Tenants may go between two pieces. */
+static struct stats_tenant *tenant_from(const struct stats *pages, uint64_t number)
+{
+	struct stats_tenant *tenant = stats_first_tenant(pages), *lowest = NULL;
+
+	for (; tenant; tenant = stats_next_tenant(pages, tenant))
+		if (tenant->own.number >= number &&
+		    (!lowest || tenant->own.number < lowest->own.number))
+			lowest = tenant;
+	return lowest;
+}
+
+/* Return: false if nothing of the tenant is left. */
+static bool reset_one(const struct server *server, struct session_reset *reset)
 {
 	const struct server_publisher *publisher = &server->options.publisher;
+	struct stats_tenant *tenant = stats_tenant_find(server->pages, reset->tenant);
+	struct stats_plan *plan;
 
-	list_for_each (node, &tenant->plans)
-		if (publisher->plan_reset)
-			publisher->plan_reset(publisher->context,
-					      container_of(node, struct stats_plan, link)->owner);
+	if (!tenant)
+		return false;
+	plan = reset->n_plans > 0 ? stats_tenant_reset_plan(tenant) : NULL;
+	if (!plan)
+		return stats_tenant_reset_record(tenant, reset->next_record++);
+	reset->n_plans--;
+	if (publisher->plan_reset)
+		publisher->plan_reset(publisher->context, plan->owner);
+	return true;
+}
+
+/* Return: false if all is done. */
+static bool reset_some(struct server *server, struct session_reset *reset)
+{
+	struct stats_tenant *tenant;
+
+	for (unsigned int i = 0; i < RESET_BATCH; i++)
+		if (!reset_one(server, reset)) {
+			tenant = reset->is_of_all
+					 ? tenant_from(server->pages, (uint64_t)reset->tenant + 1)
+					 : NULL;
+			if (!tenant)
+				return false;
+			begin_tenant(reset, tenant);
+			return true;
+		}
+	return true;
+}
+
+static void run_reset(struct turn_job *job)
+{
+	struct session_reset *reset = container_of(job, struct session_reset, job);
+	struct session *session = container_of(reset, struct session, reset);
+	struct server *server = session->server;
+
+	if (reset_some(server, reset)) {
+		session_queue(session, job);
+		return;
+	}
+	if (reset->is_of_all) {
+		stats_reset(server->pages, now_ns());
+		if (server->options.publisher.reset)
+			server->options.publisher.reset(server->options.publisher.context);
+	}
+	reset->is_begun = false;
+	session_reply_result(session, RBK_WIRE_STATS_RESET, reset->cookie, 0, NULL);
+	if (!session->is_ending)
+		session_queue(session, &session->read_job);
+}
+
+void session_reset_init(struct session *session)
+{
+	turn_job_init(&session->reset.job, RBK_TURN_MESSAGES, run_reset);
 }
 
 int session_stats_reset(struct session *session, const struct rbk_wire_stats_of *of)
 {
-	struct server *server = session->server;
+	struct session_reset *reset = &session->reset;
 	struct stats_tenant *tenant;
 
 	if (find_tenant(session, of, &tenant))
 		return 0;
-	if (!tenant) {
-		for (tenant = stats_first_tenant(server->pages); tenant;
-		     tenant = stats_next_tenant(server->pages, tenant))
-			reset_tenant(server, tenant);
-		stats_reset(server->pages, now_ns());
-		if (server->options.publisher.reset)
-			server->options.publisher.reset(server->options.publisher.context);
-	} else {
-		reset_tenant(server, tenant);
-		stats_tenant_reset(tenant, now_ns());
-	}
-	session_reply_result(session, RBK_WIRE_STATS_RESET, of->request.cookie, 0, NULL);
+	reset->is_begun = true;
+	reset->is_of_all = !tenant;
+	reset->cookie = of->request.cookie;
+	reset->tenant = 0;
+	reset->n_plans = reset->next_record = 0;
+	if (!tenant)
+		tenant = tenant_from(session->server->pages, 0);
+	if (tenant)
+		begin_tenant(reset, tenant);
+	run_reset(&reset->job);
 	return 0;
 }
 

@@ -176,7 +176,7 @@ static void run_read(struct turn_job *job)
 	const char *why = NULL;
 	int r;
 
-	if (session->is_receiving || session->is_suspended)
+	if (session->is_receiving || session->is_suspended || session->reset.is_begun)
 		return;
 	if (session->resume) {
 		void (*resume)(struct session *) = session->resume;
@@ -518,6 +518,7 @@ int session_new(struct server *server, int fd, bool is_admin, struct session **r
 	list_init(&session->page_wait);
 	turn_job_init(&session->read_job, RBK_TURN_MESSAGES, run_read);
 	turn_job_init(&session->settle_job, RBK_TURN_ENDS, run_settle);
+	session_reset_init(session);
 
 	r = session_init(session, is_admin, &identity, &reason, text);
 	if (r) {
@@ -609,6 +610,7 @@ void session_end(struct session *session, bool is_hostile, const char *why)
 		if (session->arena_slots[i])
 			session_arena_cancel(session->arena_slots[i]);
 	turn_queue_withdraw(&server->work, &session->read_job);
+	turn_queue_withdraw(&server->work, &session->reset.job);
 	session_queue(session, &session->settle_job);
 }
 

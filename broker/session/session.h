@@ -205,6 +205,17 @@ struct session_latencies {
 	uint64_t p50_ns, p99_ns;             /* of those before; 0: there were none */
 };
 
+/* A request to begin statistics anew, in pieces, see session-stats.c. */
+struct session_reset {
+	struct turn_job job;
+	bool is_begun; /* and not answered: the session's next message waits */
+	bool is_of_all;
+	uint32_t cookie;
+	uint32_t tenant;      /* number of the one whose plans are visited */
+	uint32_t n_plans;     /* of it, to be visited */
+	uint32_t next_record; /* of its page, visited after its plans */
+};
+
 /* The charge of struct session's that goes with its connection. */
 enum { SESSION_CHARGE_FD = 1 };
 
@@ -228,7 +239,7 @@ struct session {
 	uint16_t *plan_generations;    /* by slot */
 	struct tenant *tenant;         /* NULL: an administrator's, who has nothing of the above */
 	struct account *account;       /* the tenant's, or the broker's; borrowed */
-	struct owner *owner;           /* of the next two */
+	struct owner *owner;           /* of the next two, and of reset.job */
 	struct turn_job read_job;      /* handles a message */
 	struct turn_job settle_job;    /* frees rings that have drained; goes on with an end */
 	uint64_t rights;               /* RBK_FEAT_ADMIN, RBK_FEAT_ADMIN_CHANGE; 0: a tenant's */
@@ -264,6 +275,7 @@ struct session {
 	uint64_t began_ns;                                     /* as statistics pages have it */
 	struct stats_session shown;
 	struct session_latencies latencies;
+	struct session_reset reset;
 	uint32_t n_jobs;      /* on the setup thread, and one if is_receiving */
 	uint32_t n_fetches;   /* tables of its rings that are being copied */
 	bool has_admin_place; /* of those that sessions of administrators have */

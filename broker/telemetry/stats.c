@@ -127,6 +127,7 @@ int stats_tenant_new(struct stats *stats, uint32_t number, const char *name,
 	tenant->own.flags = RBK_STATS_TENANT_USED;
 	copy_printable(tenant->own.name, sizeof(tenant->own.name), name);
 	list_init(&tenant->plans);
+	list_init(&tenant->resets);
 	list_init(&tenant->gathered);
 	list_init(&tenant->sessions);
 	list_init(&tenant->leases);
@@ -298,6 +299,8 @@ void stats_plan_init(struct stats_plan *plan, struct stats_tenant *tenant,
 	plan->name[sizeof(plan->name) - 1] = '\0';
 	list_init(&plan->gathered);
 	list_append(&tenant->plans, &plan->link);
+	list_append(&tenant->resets, &plan->reset);
+	tenant->n_plans++;
 	plan_take_slot(plan);
 }
 
@@ -308,6 +311,8 @@ void stats_plan_deinit(struct stats_plan *plan)
 	stats_inline_flush(plan);
 	plan_drop_slot(plan);
 	list_remove(&plan->link);
+	list_remove(&plan->reset);
+	plan->tenant->n_plans--;
 	plan->tenant = NULL;
 }
 
@@ -504,7 +509,6 @@ void stats_tenant_reset(struct stats_tenant *tenant, uint64_t now_ns)
 {
 	struct rbk_stats_tenant *totals = tenant->totals;
 
-	tenant_flush(tenant);
 	stats_begin(&totals->sequence);
 	clear_words(&totals->n_tasks, &totals->log_head);
 	stats_store(&totals->inline_ns, 0);
@@ -513,24 +517,44 @@ void stats_tenant_reset(struct stats_tenant *tenant, uint64_t now_ns)
 		clear_words(&totals->devices[i].n_tasks, &totals->devices[i].share);
 	clear_words(totals->queue_histogram, totals + 1);
 	stats_end(&totals->sequence);
-	for (uint32_t i = 0; tenant->page.header && i < tenant->next_slot; i++) {
-		struct rbk_stats_plan *record = slot_record(tenant, i);
-
-		stats_begin(&record->sequence);
-		plan_record_clear(tenant->stats, record);
-		STATS_SET(record->last_device, RBK_DEVICE_NONE);
-		stats_end(&record->sequence);
-	}
-	list_for_each (node, &tenant->plans)
-		container_of(node, struct stats_plan, link)->seen_tasks = 0;
 	tenant->is_changed = true;
 	stats_page_reset(&tenant->page, now_ns);
 }
 
+struct stats_plan *stats_tenant_reset_plan(struct stats_tenant *tenant)
+{
+	struct list_node *node = tenant->resets.next;
+	struct stats_plan *plan = container_of(node, struct stats_plan, reset);
+
+	if (node == &tenant->resets)
+		return NULL;
+	list_remove(node);
+	list_append(&tenant->resets, node);
+	plan->seen_tasks = 0;
+	/* The totals were begun anew before, and must not be told of older tasks. */
+	if (plan->n_gathered > 0)
+		list_remove(&plan->gathered);
+	plan->n_gathered = 0;
+	plan->gathered_ns = 0;
+	return plan;
+}
+
+bool stats_tenant_reset_record(struct stats_tenant *tenant, uint32_t slot)
+{
+	struct rbk_stats_plan *record;
+
+	if (!tenant->page.header || slot >= tenant->next_slot)
+		return false;
+	record = slot_record(tenant, slot);
+	stats_begin(&record->sequence);
+	plan_record_clear(tenant->stats, record);
+	STATS_SET(record->last_device, RBK_DEVICE_NONE);
+	stats_end(&record->sequence);
+	return true;
+}
+
 void stats_reset(struct stats *stats, uint64_t now_ns)
 {
-	list_for_each (node, &stats->tenants)
-		stats_tenant_reset(container_of(node, struct stats_tenant, link), now_ns);
 	memset(stats->counts, 0, sizeof(stats->counts));
 	stats->n_resets++;
 	stats->reset_ns = now_ns;

@@ -68,6 +68,8 @@ struct stats_tenant {
 	struct list_node link;     /* in stats, see stats_first_tenant() */
 	struct stats_tenant *next; /* in one of its buckets */
 	struct list_node plans;    /* struct stats_plan, in no particular order */
+	struct list_node resets;   /* the same, the one that was reset last at the end */
+	uint32_t n_plans;          /* length of each of the two */
 	struct stats_page page;
 	struct list_node sessions;    /* struct stats_session */
 	uint64_t own_sessions;        /* bit i: record i of the page's is somebody's */
@@ -99,6 +101,7 @@ struct stats_plan {
 
 	/* Cold. */
 	struct list_node link;
+	struct list_node reset;    /* in stats_tenant.resets */
 	struct list_node gathered; /* in stats_tenant.gathered, if n_gathered > 0 */
 	void *owner;
 	uint64_t fingerprint;
@@ -432,9 +435,23 @@ void stats_set_lease(struct stats_lease *lease, const struct rbk_stats_lease *fi
  */
 void stats_flush(struct stats *stats);
 
-/* Begin a tenant's counts anew. Computed figures stay until they are set again. */
+/*
+ * Begins a tenant's counts anew, but for those of its plans. Computed figures stay until they are
+ * set again.
+ */
 void stats_tenant_reset(struct stats_tenant *tenant, uint64_t now_ns);
-/* Likewise all tenants' and the devices'. */
+/*
+ * Forgets what one plan has gathered; the next call takes the next plan. After tenant->n_plans
+ * calls each plan that was there at the first has had its turn, whoever else calls meanwhile.
+ * Return: the plan; NULL: there is none.
+ */
+struct stats_plan *stats_tenant_reset_plan(struct stats_tenant *tenant);
+/*
+ * Clears record @slot of a plan in the tenant's page, whether the plan is still there or not.
+ * Return: false if no record from @slot on is used.
+ */
+bool stats_tenant_reset_record(struct stats_tenant *tenant, uint32_t slot);
+/* Begins the devices' counts anew, after those of all tenants. */
 void stats_reset(struct stats *stats, uint64_t now_ns);
 
 /* --- What is computed --- */

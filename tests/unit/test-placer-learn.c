@@ -480,6 +480,23 @@ static void test_report__reset(void **state)
 	placer_bench_deinit(&bench);
 }
 
+/* A client decides how many nodes its plan has, and how often it is reset. */
+static void test_report__reset_visits_no_node(void **state)
+{
+	struct placer_bench bench;
+	double prior_ns;
+
+	placer_bench_init(&bench, 2, NULL);
+	prior_ns = predict(&bench, CPU, 512);
+	for (unsigned int i = 0; i < 20; i++)
+		placer_bench_learn(&bench, CPU, 512, 1e9);
+	/* It would predict something else without them. */
+	bench.plan.n_nodes = bench.plan.n_works = 0;
+	place_plan_reset(bench.placer, bench.place_plan);
+	assert_near(predict(&bench, CPU, 512), prior_ns, 1e-6);
+	placer_bench_deinit(&bench);
+}
+
 /* --- clients that come back --- */
 
 static void test_history__same_fingerprint(void **state)
@@ -726,6 +743,7 @@ int main(void)
 		cmocka_unit_test(test_learn__thousand_times),
 		cmocka_unit_test(test_report__break_even),
 		cmocka_unit_test(test_report__reset),
+		cmocka_unit_test(test_report__reset_visits_no_node),
 		cmocka_unit_test(test_history__same_fingerprint),
 		cmocka_unit_test(test_history__bounded),
 		cmocka_unit_test(test_explore__bounded),

@@ -653,6 +653,131 @@ static void test_end__costs_what_it_frees(void **state)
 	rig_deinit(&rig);
 }
 
+/* --- resets of statistics --- */
+
+enum { N_RESET = 2000, MAX_RESETS_OF_TURN = 400 };
+
+static unsigned int n_reset;
+
+static void count_reset(void *context, struct session_plan *plan)
+{
+	n_reset++;
+	plan->n_wanted++;
+}
+
+static void add_plan(const struct rig *rig, struct session_plan *plan, uint32_t id)
+{
+	const struct stats_plan_about about = {.name = "", .plan_id = id, .owner = plan};
+
+	*plan = (struct session_plan){.id = id};
+	stats_plan_init(&plan->stats, rig->session->tenant_stats, &about, 1);
+}
+
+static void ask_reset(int fd)
+{
+	const struct rbk_wire_stats_of request = {
+		.request = {.type = RBK_WIRE_STATS_RESET, .cookie = 1},
+		.whose = RBK_WIRE_STATS_OWN,
+	};
+
+	assert_int_equal(send(fd, &request, sizeof(request), 0), sizeof(request));
+}
+
+/* Return: the most plans that a turn visited before @fd was answered. */
+static unsigned int reset_until(const struct rig *rig, int fd)
+{
+	unsigned int before, most = 0;
+
+	do {
+		before = n_reset;
+		assert_true(loop_turn(rig->loop, false) >= 0);
+		server_settle(rig->server);
+		if (n_reset - before > most)
+			most = n_reset - before;
+	} while (count_answers(fd) == 0);
+	return most;
+}
+
+static void begin_resets(struct rig *rig, struct session_plan *plans)
+{
+	begin(rig);
+	rig->session->is_greeted = true;
+	rig->server->options.publisher = (struct server_publisher){.plan_reset = count_reset};
+	n_reset = 0;
+	for (unsigned int i = 0; i < N_RESET; i++)
+		add_plan(rig, &plans[i], i);
+}
+
+static void end_resets(struct rig *rig, struct session_plan *plans)
+{
+	for (unsigned int i = 0; i < N_RESET; i++)
+		stats_plan_deinit(&plans[i].stats);
+	rig_settle(rig);
+	assert_int_equal(count_jobs(rig), 0);
+	rig_deinit(rig);
+}
+
+/* The answer comes after the last of many plans, and the next message is not read before. */
+static void test_reset__in_slices(void **state)
+{
+	static struct session_plan plans[N_RESET];
+	struct rig rig;
+
+	begin_resets(&rig, plans);
+	ask_reset(rig.fd);
+	ask_reset(rig.fd);
+	assert_in_range(reset_until(&rig, rig.fd), 1, MAX_RESETS_OF_TURN);
+	assert_in_range(n_reset, N_RESET, N_RESET + MAX_RESETS_OF_TURN);
+	for (unsigned int i = 0; i < N_RESET; i++)
+		assert_true(plans[i].n_wanted > 0);
+	assert_in_range(reset_until(&rig, rig.fd), 1, MAX_RESETS_OF_TURN);
+	assert_int_equal(n_reset, 2 * N_RESET);
+	end_resets(&rig, plans);
+}
+
+/* Plans come and go meanwhile, other sessions of the tenant ask, too, and leave in the middle. */
+static void test_reset__meanwhile(void **state)
+{
+	static struct session_plan plans[N_RESET], late;
+	struct session *other;
+	struct rig rig;
+	int fd;
+
+	begin_resets(&rig, plans);
+	other = session_for(&rig, rig.session->tenant, &fd);
+	other->is_greeted = true;
+	ask_reset(rig.fd);
+	while (n_reset == 0) {
+		assert_true(loop_turn(rig.loop, false) >= 0);
+		server_settle(rig.server);
+	}
+	assert_true(n_reset < N_RESET);
+	/* The ones that would be next, and the last one. */
+	for (unsigned int i = n_reset; i < n_reset + 3; i++)
+		stats_plan_deinit(&plans[i].stats);
+	stats_plan_deinit(&plans[N_RESET - 1].stats);
+	add_plan(&rig, &late, N_RESET);
+	ask_reset(fd);
+	reset_until(&rig, rig.fd);
+	for (unsigned int i = 0; i < N_RESET; i++)
+		assert_true(plans[i].n_wanted > 0 || !plans[i].stats.tenant);
+
+	reset_until(&rig, fd);
+	assert_true(late.n_wanted > 0);
+	ask_reset(fd);
+	for (n_reset = 0; n_reset == 0;) {
+		assert_true(loop_turn(rig.loop, false) >= 0);
+		server_settle(rig.server);
+	}
+	assert_true(n_reset < N_RESET / 2);
+	session_end(other, false, "test");
+	rig_settle(&rig);
+	assert_true(n_reset < N_RESET / 2);
+	close(fd);
+	stats_plan_deinit(&late.stats);
+	end_resets(&rig, plans);
+}
+
 /* Check that owners are freed with their last reference, and are found again until then. */
 static void test_owner__counted(void **state)
 {
@@ -692,6 +817,8 @@ int main(void)
 		cmocka_unit_test(test_refused__administrator),
 		cmocka_unit_test(test_messages__tenants_not_sessions),
 		cmocka_unit_test(test_end__costs_what_it_frees),
+		cmocka_unit_test(test_reset__in_slices),
+		cmocka_unit_test(test_reset__meanwhile),
 		cmocka_unit_test(test_owner__counted),
 	};
 

@@ -625,6 +625,21 @@ static void test_page__comes_and_goes(void **state)
 
 /* --- Resets --- */
 
+static void reset_all(struct stats_tenant *tenant, uint64_t now_ns)
+{
+	uint32_t n_records = 0;
+
+	stats_tenant_reset(tenant, now_ns);
+	for (uint32_t i = 0; i < tenant->n_plans; i++)
+		assert_non_null(stats_tenant_reset_plan(tenant));
+	while (stats_tenant_reset_record(tenant, n_records))
+		n_records++;
+	assert_int_equal(n_records, tenant->next_slot);
+	/* What was gathered before is not counted after. */
+	stats_flush(tenant->stats);
+	assert_int_equal(tenant->totals->n_tasks, 0);
+}
+
 static void test_reset(void **state)
 {
 	const struct stats_tenant_figures figures = {.weight = 9, .host_used = 77};
@@ -634,18 +649,22 @@ static void test_reset(void **state)
 	struct stats_task task = task_make(1);
 	struct rbk_stats_tenant totals;
 	struct stats_tenant *other;
-	static struct stats_plan plan;
+	static struct stats_plan plan, other_plan;
 	union plan_copy copy;
 
 	assert_int_equal(stats_tenant_new(kit->stats, 8, "other", &other), 0);
 	plan_init(kit, &plan, 1);
+	plan_init(kit, &other_plan, 2);
 	stats_task_done(&plan, &task);
 	run_inline(&plan, 2, RBK_REASON_BELOW_THRESHOLD);
 	stats_set_tenant(kit->tenant, &figures);
 	stats_set_plan(&plan, learned, N_DEVICES, &memory);
 	stats_bytes(other, 1, 1);
 
-	stats_tenant_reset(kit->tenant, 5000);
+	run_inline(&other_plan, 2, RBK_REASON_BELOW_THRESHOLD);
+	reset_all(kit->tenant, 5000);
+	assert_ptr_equal(stats_tenant_reset_plan(kit->tenant), &plan);
+	assert_ptr_equal(stats_tenant_reset_plan(kit->tenant), &other_plan);
 	totals = totals_of(&kit->view);
 	assert_int_equal(totals.n_tasks, 0);
 	assert_int_equal(totals.exec_ns, 0);
@@ -654,8 +673,8 @@ static void test_reset(void **state)
 	assert_int_equal(totals.devices[GPU].device_ns, 0);
 	assert_int_equal(totals.queue_histogram[rbk_stats_bucket(2000)], 0);
 	assert_int_equal(totals.latency_histogram[rbk_stats_bucket(5000)], 0);
-	assert_int_equal(totals.log_head, 2);
-	assert_int_equal(totals.log_first, 2);
+	assert_int_equal(totals.log_head, 3);
+	assert_int_equal(totals.log_first, 3);
 	assert_int_equal(totals.weight, 9);
 	assert_int_equal(totals.host_used, 77);
 	assert_string_equal(totals.name, "web");
@@ -670,6 +689,10 @@ static void test_reset(void **state)
 	assert_int_equal(other->totals->copied_bytes, 1);
 	assert_int_equal(stats_device_counts(kit->stats, GPU)->n_tasks, 1);
 
+	reset_all(kit->tenant, 6000);
+	reset_all(other, 6000);
+	assert_null(stats_tenant_reset_plan(other));
+	assert_false(stats_tenant_reset_record(other, 0));
 	stats_reset(kit->stats, 6000);
 	assert_int_equal(other->totals->copied_bytes, 0);
 	assert_int_equal(stats_device_counts(kit->stats, GPU)->n_tasks, 0);
