@@ -697,6 +697,8 @@ static unsigned int work_on_tasks(struct dispatch *dispatch)
 		n_total += dispatch_reap(dispatch);
 	if (dispatch_is_ending(dispatch))
 		n_total += dispatch_end_waiting(dispatch);
+	if (__builtin_expect(dispatch->replace.is_begun, 0))
+		n_total += dispatch_replace(dispatch);
 	if (dispatch->woken.first)
 		n_total += dispatch_wake(dispatch);
 	if (dispatch->n_queued > 0)
@@ -716,7 +718,7 @@ unsigned int dispatch_work(struct dispatch *dispatch, struct dispatch_ring **ret
 	if (__builtin_expect(*ret_hostile != NULL, 0))
 		return n;
 	if (dispatch->n_submitted > 0 || dispatch->n_queued > 0 || dispatch->woken.first ||
-	    dispatch->dirty || dispatch_is_ending(dispatch))
+	    dispatch->dirty || dispatch_is_ending(dispatch) || dispatch->replace.is_begun)
 		n += work_on_tasks(dispatch);
 	return n;
 }

@@ -194,70 +194,18 @@ static void settle(struct dispatch *dispatch)
 	dispatch->rest_until_ticks = now_ticks + rest_ticks;
 }
 
-/*
- * Tasks that were queued for a device which is not to be used any more, and may run elsewhere.
- * Administrators ask for that, once in a while, so all are looked at in one go.
- */
-static void replace_run(struct dispatch *dispatch, struct run *run)
-{
-	const struct task *task = run->task;
-	const struct place_request request = {
-		.count = task->count,
-		.strategy = task->strategy,
-		.flags = task->place_flags & (uint8_t)~PLACE_MAY_PARTITION,
-	};
-	uint8_t from = run->place.decision.device;
-	struct place_decision decision;
-
-	if (run->is_over || run->place.state != PLACE_QUEUED || from == RBK_DEVICE_CPU ||
-	    run->exec.part > 0)
-		return;
-	decision = place_decide(dispatch->placer, task->plan->place, task->ring->flow->place,
-				request, dispatch_now_ns(dispatch));
-	if (decision.device == RBK_DEVICE_NONE || decision.device == from)
-		return;
-	place_dequeue(dispatch->placer, &run->place, dispatch_now_ns(dispatch));
-	decision.predicted_ns = place_predict_ns(dispatch->placer, task->plan->place,
-						 decision.device, run->place.count);
-	decision.flags |= run->place.decision.flags & PLACE_BOUND;
-	run->place.decision = decision;
-	dispatch_moved(dispatch, &run->place, from);
-	place_enqueue(dispatch->placer, &run->place, dispatch_now_ns(dispatch));
-}
-
-static void replace_queued(struct dispatch *dispatch)
-{
-	list_for_each (node, &dispatch->rings) {
-		struct dispatch_ring *ring = container_of(node, struct dispatch_ring, link);
-
-		list_for_each (other, &ring->in_flight) {
-			struct task *task = container_of(other, struct task, link);
-
-			if (task->phase != TASK_PLACED)
-				continue;
-			replace_run(dispatch, &task->run);
-			if (task->half)
-				replace_run(dispatch, &task->half->run);
-		}
-	}
-}
-
 void dispatch_configure(struct dispatch *dispatch, const struct place_config *config)
 {
 	dispatch->now_ticks = clock_ticks();
 	placer_configure(dispatch->placer, config);
-	dispatch_plans_review(dispatch);
-	if (config->force_cpu)
-		replace_queued(dispatch);
+	dispatch_replace_begin(dispatch, config->force_cpu);
 }
 
 void dispatch_drain_device(struct dispatch *dispatch, uint8_t device, bool is_drained)
 {
 	dispatch->now_ticks = clock_ticks();
 	placer_set_drained(dispatch->placer, device, is_drained);
-	dispatch_plans_review(dispatch);
-	if (is_drained)
-		replace_queued(dispatch);
+	dispatch_replace_begin(dispatch, is_drained);
 }
 
 uint64_t dispatch_device_in_flight(struct dispatch *dispatch, uint8_t device)
@@ -355,7 +303,8 @@ static void notice_losses(struct dispatch *dispatch)
 /* Is something left to do beside polled rings, so that the reactor does not sleep? */
 static bool has_other_work(const struct dispatch *dispatch)
 {
-	return server_is_settling(dispatch->server) || !turn_queue_is_empty(&dispatch->rung);
+	return server_is_settling(dispatch->server) || !turn_queue_is_empty(&dispatch->rung) ||
+	       dispatch->replace.is_begun;
 }
 
 int dispatch_run(struct dispatch *dispatch, struct server *server)
@@ -457,7 +406,7 @@ static void on_reopened(void *context, unsigned int device)
 
 	if (!load->loss || clock_elapsed_ns(load->loss_ticks, clock_ticks()) > forgive_ns)
 		placer_reset_device(dispatch->placer, (uint8_t)device);
-	dispatch_plans_review(dispatch);
+	dispatch_replace_begin(dispatch, false);
 }
 
 static int make_placer(struct dispatch *dispatch)

@@ -64,7 +64,10 @@ int dispatch_run(struct dispatch *dispatch, struct server *server);
  */
 void dispatch_stop(struct dispatch *dispatch);
 
-/* Takes effect for what is placed from now on; force_cpu also for what waits for a device. */
+/*
+ * Takes effect for what is placed from now on; force_cpu also for what waits for a device, in this
+ * turn and those that follow.
+ */
 void dispatch_configure(struct dispatch *dispatch, const struct place_config *config);
 
 /* Limits of tenants (weight, priority-max, cpu-max) have changed. */
@@ -72,7 +75,7 @@ void dispatch_limits_changed(struct dispatch *dispatch);
 
 /*
  * Nothing is placed on a device from now on (@is_drained), and what waits for it goes elsewhere if
- * it may; or things are again.
+ * it may, in this turn and those that follow; or things are again.
  */
 void dispatch_drain_device(struct dispatch *dispatch, uint8_t device, bool is_drained);
 

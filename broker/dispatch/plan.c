@@ -106,6 +106,7 @@ int dispatch_plan_ready(void *context, struct session_plan *plan)
 	list_init(&plan->waiting);
 	list_init(&plan->ending);
 	list_append(&dispatch->plans, &plan->dispatched);
+	dispatch->n_plans++;
 	plan->inline_max_count = inline_limit(dispatch, plan->plan);
 	plan_review(dispatch, plan);
 	return 0;
@@ -113,19 +114,23 @@ int dispatch_plan_ready(void *context, struct session_plan *plan)
 
 void dispatch_plan_freed(void *context, struct session_plan *plan)
 {
+	struct dispatch *dispatch = context;
+
 	if (!plan->place)
 		return;
 	list_remove(&plan->dispatched);
-	plan->place = place_plan_free(((struct dispatch *)context)->placer, plan->place);
+	dispatch->n_plans--;
+	plan->place = place_plan_free(dispatch->placer, plan->place);
 }
 
-void dispatch_plans_review(struct dispatch *dispatch)
+void dispatch_plan_review_next(struct dispatch *dispatch)
 {
-	list_for_each (node, &dispatch->plans) {
-		struct session_plan *plan = container_of(node, struct session_plan, dispatched);
+	struct list_node *node = dispatch->plans.next;
+	struct session_plan *plan = container_of(node, struct session_plan, dispatched);
 
-		/* No task finds one that is leaving, and the setup thread may be undoing it. */
-		if (plan->state != SLOT_REMOVING && plan->state != SLOT_RELEASING)
-			plan_review(dispatch, plan);
-	}
+	list_remove(node);
+	list_append(&dispatch->plans, node);
+	/* No task finds one that is leaving, and the setup thread may be undoing it. */
+	if (plan->state != SLOT_REMOVING && plan->state != SLOT_RELEASING)
+		plan_review(dispatch, plan);
 }

@@ -183,6 +183,14 @@ struct task_queue {
 	struct task *first, **end;
 };
 
+/* How far replace.c is. */
+struct replace {
+	bool is_begun;
+	uint32_t n_plans;           /* to be visited, before tasks */
+	struct dispatch_ring *ring; /* whose tasks are visited next; NULL: no tasks are */
+	uint32_t slot;              /* of the next one */
+};
+
 /* What is going on on a device. */
 struct device_load {
 	uint32_t n_queued;        /* runs in its queue */
@@ -231,6 +239,7 @@ struct dispatch {
 	struct task_queue woken;                  /* whose waiting is over */
 	struct list_node ending;                  /* removed plans that tasks still wait for */
 	struct list_node closing;
+	struct replace replace;
 	uint64_t bucket_seed; /* spreads user_data over buckets */
 	struct residency_demand *demand;
 	struct placer *placer;
@@ -260,6 +269,7 @@ struct dispatch {
 	struct list_node flows;
 	struct place_flow *nobody; /* for questions about tasks that nobody has sent */
 	struct list_node plans;
+	uint32_t n_plans;     /* length of plans */
 	struct list_node own; /* the broker's tasks that wait for an idle device */
 	struct half *halves;
 	uint32_t n_rings;
@@ -409,8 +419,24 @@ void flows_deinit(struct dispatch *dispatch);
 uint64_t dispatch_plan_bytes(void *context, const struct plan *plan);
 int dispatch_plan_ready(void *context, struct session_plan *plan);
 void dispatch_plan_freed(void *context, struct session_plan *plan);
-/* What is cached of decisions is made anew, for all plans. */
-void dispatch_plans_review(struct dispatch *dispatch);
+/* Makes what is cached of decisions anew for a plan; the next call takes the next plan. There must
+ * be one. */
+void dispatch_plan_review_next(struct dispatch *dispatch);
+
+/* replace.c */
+
+/*
+ * Has what is cached of decisions made anew for all plans, and with @has_tasks has all queued tasks
+ * leave devices that are not to be used any more. Does a batch; what is left is for
+ * dispatch_replace(). A second call begins anew.
+ */
+void dispatch_replace_begin(struct dispatch *dispatch, bool has_tasks);
+
+/* Goes on with that while dispatch.replace.is_begun. Return: how many were visited. */
+unsigned int dispatch_replace(struct dispatch *dispatch);
+
+/* @ring is about to leave dispatch.rings. */
+void dispatch_replace_ring_freed(struct dispatch *dispatch, const struct dispatch_ring *ring);
 
 /* ring.c */
 
