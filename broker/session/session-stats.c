@@ -20,6 +20,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "loop/loop.h"
 #include "session/server-private.h"
 #include "util/clock.h"
 #include "util/error.h"
@@ -32,6 +33,9 @@ enum {
 	/* Plans and records that one job begins anew. */
 	RESET_BATCH = 16,
 };
+
+/* An administrator waits for so long for a page that is being made. */
+static const uint64_t page_patience_ns = 500000000;
 
 /* Asking for sums takes time for each session; this bounds the part of it. */
 static const uint64_t sum_age_ns = 100000000;
@@ -240,6 +244,12 @@ static void page_leave(struct tenant_page *page)
 	closers_submit(page->server->closers, account, &page->job);
 }
 
+static void stop_waiting(struct session *session)
+{
+	list_remove(&session->page_wait);
+	session->page_timer = loop_timer_free(session->page_timer);
+}
+
 static void page_make_run(struct closers_job *job)
 {
 	struct tenant_page *page = container_of(job, struct tenant_page, job);
@@ -257,7 +267,7 @@ static void page_make_done(struct closers_job *job)
 	list_for_each_safe (node, &page->waiters) {
 		struct session *session = container_of(node, struct session, page_wait);
 
-		list_remove(node);
+		stop_waiting(session);
 		session->page_result = page->result;
 		session_resume(session);
 	}
@@ -273,7 +283,7 @@ void session_stats_leave(struct session *session)
 {
 	struct stats_user *user = session->stats_user;
 
-	list_remove(&session->page_wait);
+	stop_waiting(session);
 	stop_watching(session);
 	stats_session_deinit(&session->shown);
 	if (!user)
@@ -477,14 +487,47 @@ static void reply_root(struct session *session, const struct rbk_wire_stats_of *
 	reply_page(session, of, stats_root(server->pages), 0);
 }
 
+/* The page was waited for, and is not again. */
+enum { PAGE_E_AWAITED = ACCOUNT_E_QUOTA + 1 };
+
 static int answer_page(struct session *session, const struct rbk_wire_stats_of *of, int r);
 
-/* The page that was waited for is there, or cannot be made, or nobody needs it any more. */
+/*
+ * The page that was waited for is there, or cannot be made, or nobody needs it any more; or it
+ * takes too long.
+ */
 static void resume_page(struct session *session)
 {
 	const struct rbk_wire_stats_of of = session->waiting.stats_of;
 
-	(void)answer_page(session, &of, session->page_result);
+	(void)answer_page(session, &of,
+			  session->page_result ? session->page_result : PAGE_E_AWAITED);
+}
+
+static void on_impatient(void *data)
+{
+	struct session *session = data;
+
+	stop_waiting(session);
+	session->page_result = 0;
+	session_resume(session);
+}
+
+/* Has the request wait until @page is made. Return: false if it cannot. */
+static bool await_page(struct session *session, const struct rbk_wire_stats_of *of,
+		       struct tenant_page *page)
+{
+	/* A tenant decides how long its thread is busy, but not for how long others wait. */
+	if (!session->tenant) {
+		if (loop_timer_new(session->server->options.loop, on_impatient, session,
+				   &session->page_timer))
+			return false;
+		loop_timer_arm(session->page_timer, page_patience_ns);
+	}
+	session->waiting.stats_of = *of;
+	list_append(&page->waiters, &session->page_wait);
+	session_suspend(session, resume_page);
+	return true;
 }
 
 int session_stats_page(struct session *session, const struct rbk_wire_stats_of *of)
@@ -492,7 +535,7 @@ int session_stats_page(struct session *session, const struct rbk_wire_stats_of *
 	return answer_page(session, of, 0);
 }
 
-/* @r is the result of making the tenant's page, if that was tried for this request. */
+/* @r is the result of making the tenant's page, if that was tried; or PAGE_E_AWAITED. */
 static int answer_page(struct session *session, const struct rbk_wire_stats_of *of, int r)
 {
 	struct stats_tenant *tenant;
@@ -507,12 +550,9 @@ static int answer_page(struct session *session, const struct rbk_wire_stats_of *
 	if (r == 0 && tenant == session->tenant_stats)
 		r = session_stats_want(session);
 	user = find_user(session->server, tenant->own.number);
-	if (r == 0 && user && user->page && !user->page->is_made) {
-		session->waiting.stats_of = *of;
-		list_append(&user->page->waiters, &session->page_wait);
-		session_suspend(session, resume_page);
+	if (r == 0 && user && user->page && !user->page->is_made &&
+	    await_page(session, of, user->page))
 		return 0;
-	}
 	if (tenant->page.header) {
 		reply_page(session, of, &tenant->page, tenant->own.number);
 		return 0;
@@ -520,7 +560,7 @@ static int answer_page(struct session *session, const struct rbk_wire_stats_of *
 	if (r < 0)
 		session_reply_result(session, RBK_WIRE_STATS_PAGE, of->request.cookie, r,
 				     "cannot make a statistics page: %s", strerror(-r));
-	else if (r)
+	else if (r == ACCOUNT_E_QUOTA)
 		session_reply_result(
 			session, RBK_WIRE_STATS_PAGE, of->request.cookie, -EDQUOT,
 			"tenant %s has no room for a statistics page of %llu bytes, "
@@ -531,7 +571,7 @@ static int answer_page(struct session *session, const struct rbk_wire_stats_of *
 	else
 		session_reply_result(session, RBK_WIRE_STATS_PAGE, of->request.cookie, -ENOENT,
 				     "tenant %s has no statistics page: it has no session, or no "
-				     "room for one",
+				     "room for one, or one is still being made",
 				     tenant->own.name);
 	return 0;
 }

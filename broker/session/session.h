@@ -29,6 +29,7 @@
 
 struct dispatch_ring;
 struct lease_page;
+struct loop_timer;
 struct loop_watch;
 struct owner;
 struct place_plan;
@@ -261,6 +262,7 @@ struct session {
 		struct rbk_wire_lease_open lease_open;
 	} waiting;
 	struct list_node page_wait;    /* for its tenant's page, see session-stats.c */
+	struct loop_timer *page_timer; /* until an administrator waits no more; NULL: none does */
 	int page_result;               /* of making that */
 	struct lease_page *lease_page; /* for the request that waits; NULL: none */
 	struct loop_watch *watch;
