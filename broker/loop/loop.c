@@ -255,6 +255,7 @@ int loop_new(struct loop **ret)
 	r = loop_timer_new(loop, on_retry, loop, &loop->retry);
 	if (r) {
 		io_uring_queue_exit(&loop->ring);
+		free(loop->heap);
 		return error_fold(r);
 	}
 	turn_init(&loop->turn, TURN_BUDGET_US * 1000ull);
