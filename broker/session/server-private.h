@@ -72,6 +72,7 @@ struct server {
 	struct list_node owners[SERVER_OWNERS]; /* see owner.c */
 	struct owner common;                    /* of those that have none of their own */
 	struct loop_timer *end_timer;           /* wakes the loop while sessions end */
+	uint64_t end_ns;                        /* when they began to; 0: they have not */
 	struct list_node newcomers;             /* see listen.c */
 	uint32_t n_newcomers, max_newcomers;
 	uint32_t n_newcomer_users; /* owners that have some */

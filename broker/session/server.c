@@ -10,6 +10,7 @@
 #include "loop/offload.h"
 #include "session/server-private.h"
 #include "session/sigbus.h"
+#include "util/clock.h"
 #include "util/error.h"
 
 enum {
@@ -30,6 +31,9 @@ enum {
 
 /* The time between two looks whether sessions that end are gone. */
 static const uint64_t end_look_ns = 100000000;
+
+/* Nor are threads waited for that are busy for long with many things, and stuck with none. */
+static const uint64_t end_patience_ns = 2000000000;
 
 static void on_end_timer(void *data);
 
@@ -127,6 +131,8 @@ void server_stop_accepting(struct server *server)
 
 void server_end_sessions(struct server *server, const char *reason)
 {
+	if (!server->end_ns)
+		server->end_ns = clock_now_ns();
 	list_for_each (node, &server->sessions)
 		session_end(container_of(node, struct session, link), false, reason);
 	if (server->n_sessions == 0)
@@ -144,7 +150,8 @@ bool server_is_empty(const struct server *server)
 {
 	if (server->n_sessions == 0 && closers_n_jobs(server->closers) == 0)
 		return true;
-	if (!closers_is_stuck(server->closers))
+	if (!closers_is_stuck(server->closers) &&
+	    (!server->end_ns || clock_now_ns() - server->end_ns < end_patience_ns))
 		return false;
 	list_for_each (node, &server->sessions)
 		if (!session_waits_for_closers(container_of(node, struct session, link)))

@@ -228,7 +228,8 @@ uint32_t server_uncharged_fds(void);
 void server_end_sessions(struct server *server, const char *reason);
 /*
  * Are no sessions left, and nothing that threads have still to close? Or no sessions but those that
- * wait for descriptors of clients, while closing one of these takes long: see server_n_discards().
+ * wait for descriptors of clients, while closing one of these takes long, or all of them do: see
+ * server_n_discards().
  */
 bool server_is_empty(const struct server *server);
 
