@@ -110,10 +110,15 @@ static bool may_accept(const struct listener *listener)
 	const struct server *server = listener->server;
 	const uint64_t n = (uint64_t)listener->n_newcomers + server->n_uncharged;
 
+	/* Clients reach no bound of administrators; whoever else may connect there does. */
 	if (listener->is_admin)
-		return listener->n_newcomers < SERVER_ADMIN_NEWCOMERS;
+		return listener->n_newcomers < SERVER_ADMIN_NEWCOMERS &&
+		       (uint64_t)server->n_newcomers + server->n_refusals + server->n_uncharged <
+			       server->max_uncharged;
+	/* Users' parts of the bound, as they come one after the other, may sum to more than it. */
 	return n < server->max_newcomers ||
-	       (listener->is_shedding && server->n_uncharged < server->max_newcomers);
+	       (listener->is_shedding && server->n_uncharged < server->max_newcomers &&
+		listener->n_newcomers < 2 * server->max_newcomers);
 }
 
 void listeners_take_spare(struct server *server)

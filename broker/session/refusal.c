@@ -47,6 +47,7 @@ static void refusal_free(struct refusal *refusal)
 	account_unref(refusal->account);
 	server->n_refusals--;
 	free(refusal);
+	listener_resume(&server->admins);
 }
 
 static void refusal_answer(struct refusal *refusal, const struct rbk_wire_request *request)

@@ -77,6 +77,7 @@ struct server {
 	uint32_t n_newcomers, max_newcomers;
 	uint32_t n_newcomer_users; /* owners that have some */
 	uint32_t n_uncharged;      /* connections that are being closed and charged to no tenant */
+	uint32_t max_uncharged;    /* of these, newcomers and refusals together */
 	int spare_fd; /* given up to refuse a connection when no descriptor is left; -1: was */
 	struct discard *spare_discards, *discards; /* for when memory is lacking; their array */
 	struct turn_job fault_job;                 /* looks for the session whose page faulted */

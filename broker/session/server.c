@@ -71,6 +71,7 @@ int server_new(const struct server_options *options, struct server **ret)
 	server->clients = server->admins = LISTENER_INIT;
 	server->spare_fd = -1;
 	server->max_newcomers = max_newcomers();
+	server->max_uncharged = server_uncharged_fds();
 	list_init(&server->sessions);
 	list_init(&server->refusals);
 	list_init(&server->newcomers);
