@@ -57,6 +57,9 @@ bool cpu_unmap_some(void *map, size_t *map_bytes)
 {
 	const size_t bytes = *map_bytes < CPU_UNMAP_BYTES ? *map_bytes : CPU_UNMAP_BYTES;
 
+	/* Bytes that were measured, but never mapped. */
+	if (!map)
+		return false;
 	*map_bytes -= bytes;
 	if (bytes > 0)
 		munmap((uint8_t *)map + *map_bytes, bytes);

@@ -66,7 +66,7 @@ size_t cpu_map_bytes(size_t bytes);
 void cpu_unmap(void *map, size_t map_bytes);
 /*
  * Unmaps the last CPU_UNMAP_BYTES of what is left of a mapping, some milliseconds of work; accepts
- * an empty one. Return: true if some of it is left.
+ * an empty one, and NULL. Return: true if some of it is left.
  */
 enum { CPU_UNMAP_BYTES = 32 << 20 }; /* a multiple of the huge page */
 bool cpu_unmap_some(void *map, size_t *map_bytes);
