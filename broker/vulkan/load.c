@@ -356,7 +356,8 @@ static int end_setup(struct vk_plan *plan)
 {
 	if (!plan->is_started)
 		return 0;
-	if (!vk_setup_await(plan->device, SETUP_WAIT_NS))
+	/* Not for what another plan has started since. */
+	if (plan->setup_result == VK_SETUP_E_RUNS && !vk_setup_await(plan->device, SETUP_WAIT_NS))
 		return EXECUTOR_E_MORE;
 	plan->is_started = false;
 	if (plan->setup_result)

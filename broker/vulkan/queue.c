@@ -367,6 +367,8 @@ int vk_setup_start(struct vk_device *device, int *result)
 	r = vk_result(device->vk.vkEndCommandBuffer(queue->setup_commands), "vkEndCommandBuffer");
 	if (r)
 		return error_fold(r);
+	/* The submitting thread's copy: uploads go on meanwhile. */
+	queue->setup_uploads = device->upload.queue ? device->upload.submitted : 0;
 	pushed = spsc_push(&queue->setup_in, queue);
 	assert(pushed);
 	*result = VK_SETUP_E_RUNS;

@@ -60,6 +60,7 @@ struct vk_queue {
 	/* Setup thread: one command buffer for uploads and the like. */
 	VkCommandPool setup_pool;
 	VkCommandBuffer setup_commands;
+	uint64_t setup_uploads; /* that it comes after: a value of the uploads' timeline, or 0 */
 	uint64_t setup_value;
 	int setup_result;
 	int *setup_ret; /* where the result of what runs goes; NULL: nothing runs */

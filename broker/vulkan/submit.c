@@ -73,21 +73,20 @@ static void batch_add(struct vk_device *device, struct batch *batch, VkCommandBu
 	batch->n++;
 }
 
-/* Setup work comes after all uploads, and everything submitted later comes after it. */
+/* Setup work comes after all uploads before it, and everything submitted later comes after it. */
 static void batch_add_setup(struct vk_device *device, struct batch *batch)
 {
 	static const VkPipelineStageFlags all = VK_PIPELINE_STAGE_ALL_COMMANDS_BIT;
-	const struct vk_upload *upload = &device->upload;
 	struct vk_queue *queue = &device->submit;
 	unsigned int i = batch->n_infos;
 
 	batch_add(device, batch, queue->setup_commands, queue);
-	if (!upload->queue || upload->submitted == 0)
+	if (queue->setup_uploads == 0)
 		return;
 	batch->values[i].waitSemaphoreValueCount = 1;
-	batch->values[i].pWaitSemaphoreValues = &upload->submitted;
+	batch->values[i].pWaitSemaphoreValues = &queue->setup_uploads;
 	batch->infos[i].waitSemaphoreCount = 1;
-	batch->infos[i].pWaitSemaphores = &upload->timeline;
+	batch->infos[i].pWaitSemaphores = &device->upload.timeline;
 	batch->infos[i].pWaitDstStageMask = &all;
 }
 
