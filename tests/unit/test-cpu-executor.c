@@ -942,66 +942,6 @@ static void test_workers__idle_costs_nothing(void **state)
 	cpu_rig_deinit(&rig);
 }
 
-/* Scratch, of which long tasks may have touched all, goes in parts as well. */
-static void test_shrink__scratch(void **state)
-{
-	struct describe *d = describe_new("", 1);
-	const struct cpu_plan *compiled;
-	struct cpu_rig rig;
-	struct plan *plan;
-	size_t n_parts;
-
-	describe_input(d, "x", DESCRIBE_DIMS(8 << 20));
-	describe_scratch(d, "s");
-	describe_output(d, "y", DESCRIBE_DIMS(8 << 20));
-	describe_node(d, "Neg", "", "x", "s");
-	describe_node(d, "Neg", "", "s", "y");
-	plan = reference_plan(d, NULL);
-	cpu_rig_init(&rig, &(struct cpu_options){.n_workers = 1});
-	cpu_rig_prepare(&rig, plan);
-	compiled = plan->exec[RBK_DEVICE_CPU];
-	n_parts = compiled->scratch_map_bytes / (32 << 20);
-	assert_true(n_parts >= 3);
-	while (rig.executor->ops->plan_shrink(rig.executor, plan) == EXECUTOR_E_MORE)
-		assert_int_equal(compiled->scratch_map_bytes / (32 << 20), --n_parts);
-	assert_null(compiled->scratch);
-	cpu_rig_release(&rig, plan);
-	cpu_rig_deinit(&rig);
-}
-
-/* Scratch that was measured and never mapped: nothing else is unmapped in its place. */
-static void test_shrink__scratch_measured(void **state)
-{
-	struct describe *d = describe_new("", 1);
-	const struct cpu_plan *compiled;
-	struct cpu_rig rig;
-	struct plan *plan;
-	uint8_t *other;
-
-	describe_input(d, "x", DESCRIBE_DIMS(8 << 20));
-	describe_scratch(d, "s");
-	describe_output(d, "y", DESCRIBE_DIMS(8 << 20));
-	describe_node(d, "Neg", "", "x", "s");
-	describe_node(d, "Neg", "", "s", "y");
-	plan = reference_plan(d, NULL);
-	cpu_rig_init(&rig, &(struct cpu_options){.n_workers = 1});
-	assert_int_equal(rig.executor->ops->plan_measure(rig.executor, plan), 0);
-	compiled = plan->exec[RBK_DEVICE_CPU];
-	assert_null(compiled->scratch);
-	assert_true(compiled->scratch_map_bytes >= 96 << 20);
-	/* At an address that is an offset into it. */
-	other = mmap((void *)(uintptr_t)(80 << 20), 4096, PROT_READ | PROT_WRITE,
-		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
-	while (rig.executor->ops->plan_shrink(rig.executor, plan) == EXECUTOR_E_MORE)
-		;
-	if (other != MAP_FAILED) {
-		assert_int_equal(msync(other, 4096, MS_ASYNC), 0);
-		munmap(other, 4096);
-	}
-	cpu_rig_release(&rig, plan);
-	cpu_rig_deinit(&rig);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -1017,8 +957,6 @@ int main(void)
 		cmocka_unit_test(test_pack__nbits_in_parts),
 		cmocka_unit_test(test_pack__once_in_a_plan),
 		cmocka_unit_test(test_shrink__in_parts),
-		cmocka_unit_test(test_shrink__scratch),
-		cmocka_unit_test(test_shrink__scratch_measured),
 		cmocka_unit_test(test_release__never_prepared),
 		cmocka_unit_test(test_prepare__unsupported),
 		cmocka_unit_test(test_prepare__out_of_memory),

@@ -238,53 +238,12 @@ static void test_units__stop_between_rounds(void **state)
 	}
 }
 
-/* Weights of eight bits are packed a part at a time: the setup thread has turns for others, too. */
-static void test_pack__integer_in_parts(void **state)
-{
-	enum { K = 1000, N_COLUMNS = 9000 };
-	struct cpu_int8_gemm gemm = {.n = N_COLUMNS, .k = K, .b_rs = N_COLUMNS};
-	struct describe *d = describe_new("", 2);
-	const struct cpu_int8_kernels *kernels;
-	const struct cpu_plan *compiled;
-	struct exec_arena arena;
-	struct cpu_rig rig;
-	struct plan *plan;
-	size_t bytes;
-	void *to;
-
-	reference_arena_init(&arena, K * N_COLUMNS, 3);
-	cpu_rig_init(&rig, &(struct cpu_options){.n_workers = 1});
-	kernels = cpu_int8_best(cpu_executor_from(rig.executor)->kernels->level);
-	describe_tensor(d, "x", RBK_TENSOR_INPUT, RBK_DTYPE_U8, 0,
-			DESCRIBE_DIMS(DESCRIBE_COUNT, K));
-	describe_tensor(d, "w", RBK_TENSOR_CONSTANT, RBK_DTYPE_U8, RBK_REF(REFERENCE_ARENA, 0),
-			DESCRIBE_DIMS(K, N_COLUMNS));
-	describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_I32);
-	describe_node(d, "MatMulInteger", "", "x,w", "y");
-	plan = reference_plan(d, &arena);
-	cpu_rig_prepare(&rig, plan);
-	compiled = plan->exec[RBK_DEVICE_CPU];
-	assert_true(compiled->packs[0]->n_filled >= 4);
-
-	bytes = kernels->pack_b_size(K, N_COLUMNS);
-	to = aligned_alloc(64, (bytes + 63) / 64 * 64);
-	assert_non_null(to);
-	gemm.b = arena.base;
-	kernels->pack_b(&gemm, 0, SIZE_MAX, to);
-	assert_memory_equal(compiled->packs[0]->data, to, bytes);
-	free(to);
-	cpu_rig_release(&rig, plan);
-	cpu_rig_deinit(&rig);
-	reference_arena_deinit(&arena);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_units__look),
 		cmocka_unit_test(test_units__bounded),
 		cmocka_unit_test(test_units__stop_between_rounds),
-		cmocka_unit_test(test_pack__integer_in_parts),
 	};
 
 	clock_init();
