@@ -159,6 +159,34 @@ static bool has_left(int fd)
 	       recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0 && !closers_has_unread(fd);
 }
 
+/* Return: has it left, and is it freed? */
+static bool newcomer_drop_left(struct newcomer *newcomer)
+{
+	if (!has_left(newcomer->fd))
+		return false;
+	/* The socket holds no message, so no client can make closing it take long. */
+	close_fd(newcomer->fd);
+	newcomer_free(newcomer);
+	return true;
+}
+
+/*
+ * Makes room where users have as many newcomers as there may be, some at a time: those that have
+ * left are not to have a client of the same user refused that waits.
+ */
+static void drop_some_that_left(struct server *server)
+{
+	enum { N_LOOKS = 8 };
+	struct list_node *node;
+
+	for (unsigned int i = 0; i < N_LOOKS && !list_is_empty(&server->newcomers); i++) {
+		node = server->newcomers.next;
+		list_remove(node);
+		list_append(&server->newcomers, node);
+		newcomer_drop_left(container_of(node, struct newcomer, link));
+	}
+}
+
 static void run_newcomer(struct turn_job *job)
 {
 	struct newcomer *newcomer = container_of(job, struct newcomer, job);
@@ -167,12 +195,8 @@ static void run_newcomer(struct turn_job *job)
 	uint64_t n_unlogged;
 	int r;
 
-	if (has_left(newcomer->fd)) {
-		/* The socket holds no message, so no client can make closing it take long. */
-		close_fd(newcomer->fd);
-		newcomer_free(newcomer);
+	if (newcomer_drop_left(newcomer))
 		return;
-	}
 	r = session_new(server, newcomer->fd, newcomer->listener->is_admin, &session);
 	if (r < 0 && log_limit_pass(&server->failure_limit, clock_now_ns(), &n_unlogged))
 		log_warning(LOG_SESSION_FAILED, "refused a connection, and %llu before it: %s",
@@ -220,6 +244,8 @@ static void newcomer_begin(struct newcomer *newcomer, struct listener *listener,
 	const struct ucred credentials = credentials_of(fd);
 	struct server *server = listener->server;
 
+	if (server->n_newcomers >= server->max_newcomers)
+		drop_some_that_left(server);
 	newcomer->server = server;
 	newcomer->owner = owner_of_user(server, credentials.uid);
 	if (newcomer->owner->n_newcomers++ == 0)
@@ -234,11 +260,8 @@ static void newcomer_begin(struct newcomer *newcomer, struct listener *listener,
 	 * The connection of a client that has left need not be held; a client that still waits is
 	 * refused only if there is no room.
 	 */
-	if (server->n_newcomers > server->max_newcomers && has_left(fd)) {
-		close_fd(fd);
-		newcomer_free(newcomer);
+	if (server->n_newcomers > server->max_newcomers && newcomer_drop_left(newcomer))
 		return;
-	}
 	if (is_too_many(listener, newcomer->owner))
 		newcomer_refuse(newcomer, &credentials);
 	else

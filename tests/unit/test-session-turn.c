@@ -237,6 +237,49 @@ static void run_busy(struct turn_job *job)
 	turn_queue_submit(busy->queue, &busy->owner, job);
 }
 
+/* As many as may be are held, all of clients that have left: one of the same user gets in. */
+static void test_connections__behind_those_that_left(void **state)
+{
+	enum { N = 300, MAX = 16 };
+	const struct rbk_wire_request request = {.type = RBK_WIRE_HELLO};
+	struct rbk_wire_reply reply;
+	struct busy busy;
+	unsigned int n_turns = 0;
+	struct owner *user;
+	struct rig rig;
+	ssize_t n;
+	int fd;
+
+	begin(&rig);
+	rig.server->max_newcomers = MAX;
+	/* Accepting gets on much faster than what follows. */
+	user = owner_of_user(rig.server, getuid());
+	user->share.flow.weight = 1;
+	busy.queue = &rig.server->work;
+	turn_owner_init(&busy.owner, 1000, 0);
+	turn_job_init(&busy.job, RBK_TURN_OTHER, run_busy);
+	run_busy(&busy.job);
+	for (unsigned int i = 0; i < N; i++)
+		close(connect_to(&rig));
+	fd = connect_to(&rig);
+	assert_true(send(fd, &request, sizeof(request), 0) > 0);
+	do {
+		assert_true(loop_turn(rig.loop, false) >= 0);
+		server_settle(rig.server);
+		if (++n_turns % 16 == 0)
+			usleep(1000);
+		assert_true(n_turns < 1000000);
+		n = recv(fd, &reply, sizeof(reply), MSG_DONTWAIT);
+	} while (n < 0);
+	/* The session ends over that hello; a refusal would say how many wait. */
+	assert_true(n == 0 || reply.res != -EAGAIN);
+	close(fd);
+	turn_queue_withdraw(&rig.server->work, &busy.job);
+	owner_unref(user);
+	rig_settle(&rig);
+	rig_deinit(&rig);
+}
+
 /*
  * One user's connections come much faster than they are served, and another's is behind them. It
  * does not wait for all of these, and those that are held are no more than may be.
@@ -808,6 +851,7 @@ int main(void)
 		cmocka_unit_test(test_connections__that_left),
 		cmocka_unit_test(test_connections__last_words),
 		cmocka_unit_test(test_connections__last_descriptor),
+		cmocka_unit_test(test_connections__behind_those_that_left),
 		cmocka_unit_test(test_connections__another_user),
 		cmocka_unit_test(test_connections__no_memory),
 		cmocka_unit_test(test_connections__without_hello),
