@@ -214,6 +214,12 @@ static void prepare(void)
 	memfds[2] = make_memfd(0);
 }
 
+/* Is a request still being handled, so that the broker would not read the next one? */
+static bool is_handling(const struct session *session)
+{
+	return session->is_suspended || session->resume || session->reset.is_begun;
+}
+
 /* Handles one message. Return: how many bytes of the input it took; 0: the end. */
 static size_t one_message(struct session *session, int peer, const uint8_t *data, size_t bytes,
 			  bool *ret_over)
@@ -241,9 +247,11 @@ static size_t one_message(struct session *session, int peer, const uint8_t *data
 	assert(r == 0 || (r == SESSION_E_HOSTILE && why && why[0]));
 	for (unsigned int i = 0; i < n_fds; i++)
 		close_fd(fds[i]);
-	/* What went to the setup thread comes back, and the answers are read. */
-	while (session->n_jobs > 0)
-		assert(loop_turn(loop, true) >= 0);
+	/* What went to other threads comes back, pieces are done, and the answers are read. */
+	while (session->n_jobs > 0 || (!session->is_ending && is_handling(session))) {
+		server_settle(session->server);
+		assert(loop_turn(loop, !server_is_settling(session->server)) >= 0);
+	}
 	while (recv(peer, answer, sizeof(answer), MSG_DONTWAIT) > 0)
 		;
 	*ret_over = r != 0 || session->is_ending;
@@ -307,9 +315,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 
 	for (unsigned int i = 0; i < 2; i++)
 		session_end(sessions[i], false, "the input ended");
-	for (unsigned int i = 0; server.n_sessions > 0; i++) {
+	for (unsigned int i = 0; server.n_sessions > 0 || closers_n_jobs(closers) > 0; i++) {
 		server_settle(&server);
-		if (server.n_sessions > 0)
+		if (server.n_sessions > 0 || closers_n_jobs(closers) > 0)
 			assert(loop_turn(loop, !server_is_settling(&server)) >= 0);
 		assert(i < 1000);
 	}
