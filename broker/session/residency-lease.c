@@ -447,6 +447,10 @@ void residency_leases_serve(struct residency_device *device)
 	sums_begin(device);
 	list_for_each_safe (node, waits) {
 		struct lease_wait *wait = wait_of(node);
+		struct lease *lease = wait->lease;
+		const uint64_t of_lease = lease->blocked_number;
+		const uint64_t of_tenant = lease->tenant->blocked_number;
+		const bool was_held = is_held;
 		enum verdict verdict;
 		uint64_t until_ns;
 
@@ -465,10 +469,15 @@ void residency_leases_serve(struct residency_device *device)
 			continue;
 		}
 		n_ended++;
-		if (verdict == GRANTED)
+		if (verdict == GRANTED) {
 			finish(device, wait, 0);
-		else
-			finish(device, wait, wait->is_patient ? -ETIMEDOUT : -ENOMEM);
+			continue;
+		}
+		/* It keeps nobody waiting any more. */
+		lease->blocked_number = of_lease;
+		lease->tenant->blocked_number = of_tenant;
+		is_held = was_held;
+		finish(device, wait, wait->is_patient ? -ETIMEDOUT : -ENOMEM);
 	}
 	if (device->has_new_waits && device->leaving_bytes == 0 && device->n_jobs == 0 &&
 	    next_ns > now_ns)
@@ -515,6 +524,8 @@ void residency_lease_withdraw(struct residency *residency, struct lease_wait *wa
 {
 	set_awaited(&residency->devices[wait->lease->device], wait, 0);
 	lease_wait_end(wait);
+	/* It may have kept others waiting. */
+	residency_review_in(residency, 0);
 }
 
 void residency_leases_changed(struct residency *residency, unsigned int index)

@@ -223,6 +223,7 @@ struct residency {
 	struct residency_walk walk;
 	struct loop_timer *timer;
 	uint64_t timer_ns;    /* when it is set for; 0: not set */
+	bool is_put_off;      /* the timer's review */
 	uint64_t reviewed_ns; /* when the last review began, */
 	uint64_t review_ns;   /* how long it took, and those in the course of one walk, */
 	uint64_t asked_ns;    /* and looking at what was asked before it */

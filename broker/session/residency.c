@@ -594,11 +594,16 @@ static void on_timer(void *data)
 	struct residency *residency = data;
 
 	residency->timer_ns = 0;
-	/* It was set when the review under way had not yet taken as long. */
-	if (clock_now_ns() < paused_until_ns(residency)) {
+	/*
+	 * It was set when the review under way had not yet taken as long. Put off once: reviews may
+	 * follow one another for as long as memory comes and goes.
+	 */
+	if (!residency->is_put_off && clock_now_ns() < paused_until_ns(residency)) {
+		residency->is_put_off = true;
 		residency_review_in(residency, 0);
 		return;
 	}
+	residency->is_put_off = false;
 	residency->asked_ns = 0;
 	handle_asked(residency);
 	residency_devices_turn(residency);

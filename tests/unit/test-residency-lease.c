@@ -476,6 +476,30 @@ static void test_wait__time_is_up(void **state)
 	assert_true(list_is_empty(&rig.residency->leases.waits[RIG_DEVICE]));
 }
 
+/* A wait that ends keeps those behind it waiting no longer, in the same pass. */
+static void test_wait__in_the_way(void **state)
+{
+	struct asked *a, *b;
+
+	ask(0, 90, 90, 0);
+	a = ask(1, 20, 20, 20000000);
+	b = ask(1, 5, 5, LONG_NS);
+	assert_int_equal(b->res, NOT_DONE);
+	for (int i = 0; i < 100000 && a->res == NOT_DONE; i++)
+		rig_turn(&rig);
+	assert_int_equal(a->res, -ETIMEDOUT);
+	assert_int_equal(b->res, 0);
+	end_lease(b);
+
+	/* So does one that is withdrawn. */
+	a = ask(1, 20, 20, LONG_NS);
+	b = ask(1, 5, 5, LONG_NS);
+	assert_int_equal(b->res, NOT_DONE);
+	end_lease(a);
+	settle();
+	assert_int_equal(b->res, 0);
+}
+
 static void test_wait__withdrawn(void **state)
 {
 	struct session_plan *slot = rig_plan_of(&rig, 0, 70 * MIB);
@@ -780,6 +804,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_wait__own_limits, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_wait__reserve_overtakes, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_wait__time_is_up, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_wait__in_the_way, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_wait__withdrawn, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_wait__deadlock, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_wait__plans_of_others, setup, teardown),
