@@ -618,7 +618,6 @@ static void begin_tenant(struct session_reset *reset, struct stats_tenant *tenan
 	reset->tenant = tenant->own.number;
 	reset->n_plans = tenant->n_plans;
 	reset->next_record = 0;
-	stats_tenant_reset(tenant, now_ns());
 }
 
 /* The one of the lowest number from @number on; NULL: none. Tenants may go between two pieces. */
@@ -643,8 +642,12 @@ static bool reset_one(const struct server *server, struct session_reset *reset)
 	if (!tenant)
 		return false;
 	plan = reset->n_plans > 0 ? stats_tenant_reset_plan(tenant) : NULL;
-	if (!plan)
-		return stats_tenant_reset_record(tenant, reset->next_record++);
+	if (!plan) {
+		if (stats_tenant_reset_record(tenant, reset->next_record++))
+			return true;
+		stats_tenant_reset(tenant, now_ns());
+		return false;
+	}
 	reset->n_plans--;
 	if (publisher->plan_reset)
 		publisher->plan_reset(publisher->context, plan->owner);

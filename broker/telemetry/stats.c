@@ -521,6 +521,14 @@ void stats_tenant_reset(struct stats_tenant *tenant, uint64_t now_ns)
 	stats_page_reset(&tenant->page, now_ns);
 }
 
+static void record_reset(const struct stats_tenant *tenant, struct rbk_stats_plan *record)
+{
+	stats_begin(&record->sequence);
+	plan_record_clear(tenant->stats, record);
+	STATS_SET(record->last_device, RBK_DEVICE_NONE);
+	stats_end(&record->sequence);
+}
+
 struct stats_plan *stats_tenant_reset_plan(struct stats_tenant *tenant)
 {
 	struct list_node *node = tenant->resets.next;
@@ -530,12 +538,11 @@ struct stats_plan *stats_tenant_reset_plan(struct stats_tenant *tenant)
 		return NULL;
 	list_remove(node);
 	list_append(&tenant->resets, node);
+	/* Devices keep the tasks that it has gathered; the totals begin anew after all plans. */
+	stats_inline_flush(plan);
 	plan->seen_tasks = 0;
-	/* The totals were begun anew before, and must not be told of older tasks. */
-	if (plan->n_gathered > 0)
-		list_remove(&plan->gathered);
-	plan->n_gathered = 0;
-	plan->gathered_ns = 0;
+	if (plan->slot != STATS_NO_SLOT)
+		record_reset(tenant, plan->record);
 	return plan;
 }
 
@@ -546,10 +553,9 @@ bool stats_tenant_reset_record(struct stats_tenant *tenant, uint32_t slot)
 	if (!tenant->page.header || slot >= tenant->next_slot)
 		return false;
 	record = slot_record(tenant, slot);
-	stats_begin(&record->sequence);
-	plan_record_clear(tenant->stats, record);
-	STATS_SET(record->last_device, RBK_DEVICE_NONE);
-	stats_end(&record->sequence);
+	/* That of a plan that is there begins anew with the plan, which fills it in again. */
+	if (record->state != RBK_STATS_PLAN_LIVE)
+		record_reset(tenant, record);
 	return true;
 }
 
