@@ -75,7 +75,7 @@ VEC_INLINE double pool_pixel(const enum cpu_type type, const struct cpu_pool *ar
 	for (unsigned int i = 0; i < 3; i++)
 		window_taps(o[i], window->stride[i], window->pad_begin[i], window->dilation[i],
 			    window->kernel[i], limit[i], &begin[i], &end[i]);
-	for (size_t q = begin[0]; q < end[0]; q++) {
+	for (size_t q = begin[0]; q < end[0] && begin[1] < end[1]; q++) {
 		for (size_t r = begin[1]; r < end[1]; r++) {
 			const size_t row = pool_at(window, 0, o[0], q) * window->height +
 					   pool_at(window, 1, o[1], r);
@@ -100,6 +100,8 @@ VEC_INLINE double pool_pixel(const enum cpu_type type, const struct cpu_pool *ar
 			pool_look(window, work);
 		}
 	}
+	*work += 1;
+	pool_look(window, work);
 	*ret_index = best == SIZE_MAX ? first : first + pool_index(args, best);
 	return most;
 }

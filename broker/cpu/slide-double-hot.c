@@ -128,8 +128,8 @@ VEC_INLINE void slide_taps(const enum slide what, const struct slide_row *row, s
 			 args->width, &begin, &end);
 	begin = begin < ox ? ox : begin;
 	end = window_min(end, ox + n);
-	if (begin >= end) {
-		/* No pixel sees it: the strides lead past the row. */
+	if (begin >= end || row->r_begin >= row->r_end) {
+		/* No pixel sees it: the strides lead past the row, or it lies in the padding. */
 		slide_look(args, work, SLIDE_TAP_COST);
 		return;
 	}

@@ -208,7 +208,8 @@ VEC_INLINE void slide_some(const enum slide what, const size_t stride, const str
 	/* Windows may be far wider than what there is to see. */
 	window_taps_of(ox, n, args->stride[2], args->pad_begin[2], args->dilation[2],
 		       args->kernel[2], args->width, &begin, &end);
-	for (size_t q = row->q_begin; q < row->q_end && begin < end; q++) {
+	for (size_t q = row->q_begin; q < row->q_end && row->r_begin < row->r_end && begin < end;
+	     q++) {
 		for (size_t r = row->r_begin; r < row->r_end; r++) {
 			const float *from = slide_line(row, q, r) + left +
 					    (ptrdiff_t)(begin * args->dilation[2]);

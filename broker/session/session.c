@@ -28,6 +28,8 @@ enum {
 	SESSION_FDS = 1,
 	/* Of answers that a client has not read: not charged. */
 	SESSION_UNREAD_BYTES = 4096,
+	/* Nor are so many if the tenant has no room for more. */
+	SESSION_UNREAD_MOST = 16384,
 	/* Plans or arenas of a session that ends, given to the setup thread in one go. */
 	RELEASE_BATCH = 8,
 };
@@ -205,16 +207,23 @@ static void charge_unread(struct session *session, size_t bytes)
 	/* Of a message, as the kernel counts them: not less than that. */
 	enum { MESSAGE_BYTES = 1024 };
 	uint64_t n_bytes;
+	int r;
 
 	session->unread_bytes += bytes + MESSAGE_BYTES;
 	if (session->unread_bytes <= SESSION_UNREAD_BYTES)
 		return;
 	n_bytes = hold_unread_bytes(session->fd);
 	session->unread_bytes = n_bytes;
-	if (n_bytes <= SESSION_UNREAD_BYTES)
+	if (n_bytes <= SESSION_UNREAD_BYTES) {
 		charge_deinit(&session->unread);
-	else if (account_charge_change(session->account, &session->unread, ACCOUNT_HOST_BYTES,
-				       n_bytes))
+		return;
+	}
+	r = account_charge_change(session->account, &session->unread, ACCOUNT_HOST_BYTES, n_bytes);
+	if (r && holds_look(session->server, session->account))
+		r = account_charge_change(session->account, &session->unread, ACCOUNT_HOST_BYTES,
+					  n_bytes);
+	/* A tenant without room is told so by answers: some may be under way. */
+	if (r && n_bytes > SESSION_UNREAD_MOST)
 		session_end(session, true,
 			    "its tenant may not have as much memory as answers take that it does "
 			    "not read");
