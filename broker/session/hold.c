@@ -308,14 +308,16 @@ static bool look_sender(struct list_node *node, const struct account *account)
 
 /*
  * Visit @n nodes at most, whomever they are charged to, and none after the first when this turn has
- * used @stop_ticks. Nodes that stay go to the end of the list, so that all have a turn.
+ * used @stop_ticks. Nodes that stay go to the end of the list, so that all have a turn. Return: has
+ * any gone?
  */
-static void look_at_some(struct holds *holds, struct list_node *list,
+static bool look_at_some(struct holds *holds, struct list_node *list,
 			 bool (*look)(struct list_node *node, const struct account *account),
 			 const struct account *account, unsigned int n, uint64_t stop_ticks)
 {
 	const struct turn *turn = loop_current(holds->server->options.loop);
 	struct list_node *node, *first_kept = NULL;
+	bool has_gone = false;
 
 	for (unsigned int i = 0; i < n; i++) {
 		if (i > 0 && turn_used_ticks(turn) >= stop_ticks)
@@ -323,12 +325,15 @@ static void look_at_some(struct holds *holds, struct list_node *list,
 		node = list->next;
 		if (node == list || node == first_kept)
 			break;
-		if (look(node, account))
+		if (look(node, account)) {
+			has_gone = true;
 			continue;
+		}
 		list_remove(node);
 		list_append(list, node);
 		first_kept = first_kept ? first_kept : node;
 	}
+	return has_gone;
 }
 
 static void on_timer(void *data)
@@ -337,19 +342,28 @@ static void on_timer(void *data)
 	struct turn *turn = loop_current(holds->server->options.loop);
 	struct turn_source outer = turn_enter(turn, RBK_TURN_ENDS, 0);
 	const uint64_t stop_ticks = turn_stop_ticks(turn, LOOK_PART);
+	bool has_gone;
 
 	turn_time_cpu(turn);
-	look_at_some(holds, &holds->dma_bufs, look_dma_buf, NULL, DMA_BUF_BATCH, stop_ticks);
-	look_at_some(holds, &holds->sockets, look_socket, NULL, SOCKET_BATCH, stop_ticks);
-	look_at_some(holds, &holds->senders, look_sender, NULL, SOCKET_BATCH, stop_ticks);
+	has_gone = look_at_some(holds, &holds->dma_bufs, look_dma_buf, NULL, DMA_BUF_BATCH,
+				stop_ticks);
+	has_gone |=
+		look_at_some(holds, &holds->sockets, look_socket, NULL, SOCKET_BATCH, stop_ticks);
+	has_gone |=
+		look_at_some(holds, &holds->senders, look_sender, NULL, SOCKET_BATCH, stop_ticks);
 	turn_leave(turn, outer);
 	if (list_is_empty(&holds->dma_bufs) && list_is_empty(&holds->sockets) &&
 	    list_is_empty(&holds->senders)) {
 		holds->period_ns = 0;
 		return;
 	}
-	holds->period_ns =
-		holds->period_ns < last_period_ns / 2 ? holds->period_ns * 2 : last_period_ns;
+	/* Where one has gone others may have, of which a turn takes only a few. */
+	if (has_gone)
+		holds->period_ns = first_period_ns;
+	else if (holds->period_ns < last_period_ns / 2)
+		holds->period_ns *= 2;
+	else
+		holds->period_ns = last_period_ns;
 	loop_timer_arm(holds->timer, holds->period_ns);
 }
 
