@@ -212,7 +212,7 @@ static void test_killed(void **state)
 	static const char *const with_device[] = {"--gpu=none", "--test-device=1ms", NULL};
 	const struct broker_options options = {.args = with_device};
 	const unsigned int n_rounds = (unsigned int)test_scaled(40);
-	struct broker_usage before;
+	struct broker_usage before, usage;
 	struct rbk_admin_drained drained;
 	struct rbk_stats_view root;
 	struct customer customer;
@@ -231,7 +231,12 @@ static void test_killed(void **state)
 	tenant = tenant_of(&root).number;
 	customer_deinit(&customer);
 	await_nobody(admin, &root, tenant);
-	broker_usage(&broker, &before);
+	/* Closing goes on after the sessions have gone. */
+	do {
+		broker_usage(&broker, &before);
+		harness_sleep_ms(200);
+		broker_usage(&broker, &usage);
+	} while (usage.n_fds != before.n_fds);
 	for (unsigned int i = 0; i < n_rounds; i++) {
 		const bool is_tenant = i % 2;
 		pid_t pid = fork_client(&broker, &fd);
@@ -259,7 +264,6 @@ static void test_killed(void **state)
 	}
 	/* Not always when there was nothing to drain. */
 	assert_true(n_busy > 0);
-	/* Closing goes on after the sessions have gone. */
 	broker_wait_fds(&broker, before.n_fds);
 	customer_init(&customer, &broker, &(struct customer_options){.has_test_device = true});
 	assert_int_equal(customer_run(&customer, 8, RBK_STRATEGY_PREFER_GPU).device,

@@ -65,9 +65,11 @@ static const struct {
 	{CALL(pread64), "/proc; a description in a memfd"},
 	{CALL(ioctl), "of its own files; is an answer unread?"},
 	{CALL(inotify_init1), "is told when clients let go of memory"},
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+	{CALL(mmap), "the sanitizer's allocator"},
+	{CALL(munmap), "likewise"},
+#endif
 #ifdef __SANITIZE_THREAD__
-	{CALL(mmap), "ThreadSanitizer"},
-	{CALL(munmap), "ThreadSanitizer"},
 	/* With each mmap it prepares what it notes of that memory, in the thread that calls. */
 	{CALL(madvise), "ThreadSanitizer"},
 #endif

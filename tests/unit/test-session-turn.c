@@ -710,7 +710,8 @@ static void count_reset(void *context, struct session_plan *plan)
 
 static void add_plan(const struct rig *rig, struct session_plan *plan, uint32_t id)
 {
-	const struct stats_plan_about about = {.name = "", .plan_id = id, .owner = plan};
+	static const char name[RBK_NAME_BYTES];
+	const struct stats_plan_about about = {.name = name, .plan_id = id, .owner = plan};
 
 	*plan = (struct session_plan){.id = id};
 	stats_plan_init(&plan->stats, rig->session->tenant_stats, &about, 1);
