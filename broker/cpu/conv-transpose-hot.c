@@ -241,7 +241,7 @@ static void transpose_unit(const struct cpu_window *args, size_t batch, size_t g
 		bool any = false;
 
 		for (size_t tap = 0; tap < taps; tap++) {
-			/* Of a wide stride most taps do not meet the phase. */
+			/* Most taps of a wide stride do not meet the phase. */
 			cpu_pause_at(args->pause, tap, TRANSPOSE_TAPS);
 			any |= transpose_tap(args, phase, tap, x, weights, i, mb, first, n, any,
 					     workspace);

@@ -109,7 +109,7 @@ struct cpu_gemm {
 	size_t c_rs, c_cs; /* 0 where broadcast */
 	float alpha, beta; /* 1 and 0 for a plain product */
 	bool accumulate;   /* add the products to what y is, before alpha and c */
-	/* Of all of the sum; NULL: none. Here and below. */
+	/* The bias of all of the sum, here and below; NULL: none. */
 	const struct cpu_activation *activation;
 	struct cpu_pause *pause; /* NULL: none; here and below */
 };

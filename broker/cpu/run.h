@@ -25,7 +25,7 @@ static inline size_t div_up(size_t a, size_t b)
 
 /* Multiplications and additions of a unit in one round, at most: a millisecond's, or less. */
 #define CPU_ROUND_TERMS (20e6)
-/* What reading one operand of a term costs, in terms. */
+/* Reading one operand of a term costs as much as so many terms. */
 enum { CPU_ROUND_READ = 10 };
 
 /*

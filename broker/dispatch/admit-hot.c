@@ -189,7 +189,7 @@ static __attribute__((__noinline__)) void forgive_overruns(struct flow *flow,
 	flow->inline_overruns -= flow->inline_overruns > 0;
 }
 
-/* Of a flow whose bucket is full. */
+/* The time until a flow whose bucket is full is forgiven one more. */
 static __attribute__((__noinline__)) bool may_inline_again(const struct dispatch *dispatch,
 							   struct flow *flow)
 {

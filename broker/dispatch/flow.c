@@ -113,7 +113,7 @@ static bool review_flows(struct dispatch *dispatch)
 
 		if (flow->n_rings > 0)
 			continue;
-		/* Who leaves and comes back is not forgiven for that, either. */
+		/* A tenant that leaves and comes back is not forgiven for that, either. */
 		if (turn_owner_is_idle(&dispatch->rung, &flow->bells) &&
 		    dispatch->now_ticks >= flow->inline_again_ticks &&
 		    place_flow_is_idle(dispatch->placer, flow->place, dispatch_now_ns(dispatch)))

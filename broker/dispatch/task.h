@@ -183,7 +183,7 @@ struct task_queue {
 	struct task *first, **end;
 };
 
-/* How far replace.c is. */
+/* The next plan and task that replace.c looks at. */
 struct replace {
 	bool is_begun;
 	uint32_t n_plans;           /* to be visited, before tasks */

@@ -186,7 +186,7 @@ static uint64_t lease_available(const struct residency_device *device, struct te
 	return least_of(residency_available(device, tenant), residency_lease_room(device, tenant));
 }
 
-/* What there is for it, of what those before it leave: wait->available_bytes until now. */
+/* The bytes that those before it leave for it: wait->available_bytes until now. */
 static void look_closer(struct residency_device *device, struct lease_wait *wait)
 {
 	const struct lease *lease = wait->lease;
@@ -473,7 +473,7 @@ void residency_leases_serve(struct residency_device *device)
 			finish(device, wait, 0);
 			continue;
 		}
-		/* It keeps nobody waiting any more. */
+		/* It keeps no other wait back any more. */
 		lease->blocked_number = of_lease;
 		lease->tenant->blocked_number = of_tenant;
 		is_held = was_held;

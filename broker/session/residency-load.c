@@ -286,7 +286,7 @@ static void load_run(struct offload_job *job)
 	job->has_more = residence->job_result == EXECUTOR_E_MORE;
 }
 
-/* What is evictable of a block: who shares it leaves it to the others. */
+/* The bytes of a block that are evictable: a plan that shares it leaves it to the others. */
 static uint64_t block_evictable(const struct resident_block *block)
 {
 	return block->n_sharers == 1 && block->n_in == 1 ? block->exec.bytes : 0;
@@ -505,7 +505,7 @@ static void load_done(struct offload_job *job)
 	struct residency_device *device = residence->device;
 	struct residency *residency = device->residency;
 	struct residency_plan *plan = residence->plan;
-	/* Of a load that was cancelled, there was more to do. */
+	/* A load that was cancelled had more to do. */
 	int r = residence->job_result == EXECUTOR_E_MORE ? EXECUTOR_E_CANCELLED
 							 : residence->job_result;
 

@@ -122,7 +122,7 @@ struct residence {
 
 struct residency_plan {
 	struct list_node link;   /* in residency.plans, or, without @supported, in .unable */
-	struct list_node waited; /* in residency.waited if somebody who is held waits for it */
+	struct list_node waited; /* in residency.waited if a held task waits for it */
 	struct residency *residency;
 	struct session_plan *slot;
 	struct tenant *tenant; /* counted */

@@ -24,7 +24,7 @@ struct loop_timer;
 /* Lists that tenants are spread over, of whom there may be a thousand. */
 enum { SERVER_STATS_USERS = 256 };
 
-/* Bounds of what is charged to nobody: administrators' newcomers, and refusal.c's. */
+/* Bounds of what no tenant is charged for: administrators' newcomers, and refusal.c's. */
 enum { SERVER_ADMIN_NEWCOMERS = 8, SERVER_REFUSALS = 64 };
 
 /* Lists that owners are spread over. */

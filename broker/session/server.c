@@ -48,7 +48,7 @@ static void on_retry(void *data)
 		loop_rewatch(server->admins.watch);
 }
 
-/* How many connections may wait to be identified; while some are shed, twice as many do. */
+/* So many connections may wait to be identified; while some are shed, twice as many do. */
 static uint32_t max_newcomers(void)
 {
 	struct rlimit limit = {.rlim_cur = 0};

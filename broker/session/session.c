@@ -26,7 +26,7 @@
 
 enum {
 	SESSION_FDS = 1,
-	/* Of answers that a client has not read: not charged. */
+	/* So much of answers that a client has not read is not charged. */
 	SESSION_UNREAD_BYTES = 4096,
 	/* Nor are so many if the tenant has no room for more. */
 	SESSION_UNREAD_MOST = 16384,
@@ -204,7 +204,7 @@ static void run_read(struct turn_job *job)
  */
 static void charge_unread(struct session *session, size_t bytes)
 {
-	/* Of a message, as the kernel counts them: not less than that. */
+	/* The kernel counts no message as less than that. */
 	enum { MESSAGE_BYTES = 1024 };
 	uint64_t n_bytes;
 	int r;

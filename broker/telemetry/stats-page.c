@@ -172,7 +172,7 @@ void stats_page_close(const struct stats_page *page, uint64_t now_ns)
 		return;
 	stats_store(&header->updated_at_ns, now_ns);
 	stats_add(&header->n_updates, 1);
-	/* Who sees the flag sees everything that was counted before. */
+	/* A thread that sees the flag sees everything that was counted before. */
 	__atomic_store_n(&header->flags, RBK_STATS_CLOSED, __ATOMIC_RELEASE);
 }
 

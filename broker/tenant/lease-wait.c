@@ -95,7 +95,7 @@ static void think_of(struct lease_search *search, struct lease *lease)
 	uint64_t before = thought->bytes;
 
 	thought->kept_bytes = thought->credit_bytes;
-	/* Who shares what is not looked at more closely. */
+	/* Plans that share a block are not looked at more closely. */
 	if (thought->n_keeping > 0 && thought->n_keeping == lease->n_members)
 		thought->kept_bytes += lease->object_bytes;
 	thought->bytes =

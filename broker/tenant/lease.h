@@ -56,7 +56,7 @@ struct lease_search {
 	struct list_node *at;         /* the wait that is looked at next, newest first */
 };
 
-/* What one thinks of a lease. */
+/* The search's notes about a lease. */
 struct lease_thought {
 	struct heap_node node;
 	struct heap_node **heap;    /* that it is in; NULL: none */

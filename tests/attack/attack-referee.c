@@ -30,7 +30,7 @@
 /* No entry of a neighbour waits for so long, whatever else the machine does. */
 static const uint64_t stall_ns = 1000000000;
 
-/* Of the friend's first visit. */
+/* The friend's first visit takes so long. */
 static const uint64_t visit_ns = 100000000;
 
 /* The broker's memory above what it has charged. */
@@ -283,7 +283,7 @@ static bool run_window(struct referee *referee, enum attack_phase phase, const c
 			end_ns = 0;
 		else if (end_ns == 0)
 			end_ns = harness_now_ns() + window_ns;
-		/* What the member does before its window begins is no part of its load. */
+		/* A member's work before its window begins is no part of its load. */
 		now = look_at_load(referee);
 		if (begin.wall_ns == 0 && attack->n_begun >= attack->n_threads)
 			begin = now;

@@ -478,7 +478,7 @@ static void report(const struct referee *referee)
 		      (unsigned long long)(referee->most_kernel_bytes / MIB));
 }
 
-/* What the broker holds once those who looked whether it answers have left nothing. */
+/* The broker's figures once the sessions of its start have left nothing. */
 static struct rbk_stats at_rest(const struct referee *referee)
 {
 	struct rbk_stats before, stats = {.host_bytes = 0};

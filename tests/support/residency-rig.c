@@ -411,7 +411,7 @@ bool rig_review_is_due(const struct residency_rig *rig)
 	       (residency->timer_ns < soon_ns || residency->timer_ns <= paused_until_ns);
 }
 
-/* What a tenant's plans would give back if each of them were evicted alone. */
+/* The bytes that a tenant's plans would give back if each of them were evicted alone. */
 static uint64_t evictable(const struct residency_device *device, const struct tenant *tenant)
 {
 	uint64_t bytes = 0;

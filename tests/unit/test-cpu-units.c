@@ -18,7 +18,7 @@
 #include "util/checked.h"
 #include "util/clock.h"
 
-/* What a unit costs in one round, at most, as the executor guesses it: about a millisecond. */
+/* A unit costs no more in one round, as the executor guesses it: about a millisecond. */
 static const double unit_max_ns = 1e6;
 
 /* Nodes with large operands. They have as many inputs as have a rank. */

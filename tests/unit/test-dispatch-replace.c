@@ -162,7 +162,7 @@ static void test_drain__rings_that_go(void **state)
 	}
 }
 
-/* What is cached of decisions about plans is made anew in slices, too. */
+/* Cached decisions about plans are made anew in slices, too. */
 static void test_drain__many_plans(void **state)
 {
 	enum { N_PLANS = 600 };

@@ -311,7 +311,7 @@ static void on_timer(void *data)
 	if (!atomic_load(&backlog->has_fired))
 		backlog->n_left = dispatch_n_in_flight(backlog->bench.rig.dispatch);
 	atomic_store(&backlog->has_fired, true);
-	/* Those that the device has, then and later, end as well. */
+	/* Tasks that the device has, then and later, end as well. */
 	fake_finish_all(backlog->bench.cpu, -ECANCELED);
 	loop_timer_arm(backlog->timer, 1);
 }

@@ -593,7 +593,7 @@ enum { MANY = 1000 };
 static struct lease_member many[MANY];
 static struct lease_wait many_waits[MANY];
 
-/* Who comes next asks for @less bytes less. */
+/* The next one asks for @less bytes less. */
 static void begin_many(uint64_t first, unsigned int less)
 {
 	for (unsigned int i = 0; i < N_TENANTS; i++)
@@ -623,7 +623,7 @@ static void test_deadlock__many_in_vain(void **state)
 
 	begin_many(2, 0);
 	found = lease_find_deadlocked(&leases, DEVICE, MANY + 1);
-	/* Who gives back one byte has two there for another. */
+	/* A lease that gives back one byte leaves two there for another. */
 	while (found && found == &many_waits[n_waiting - 1]) {
 		lease_wait_end(&many_waits[--n_waiting]);
 		found = lease_find_next_deadlocked(&leases);

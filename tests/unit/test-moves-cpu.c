@@ -110,7 +110,7 @@ static void add_concat(struct describe *d, const char *from, const char *to)
 	describe_attr_ints(d, "ends", DESCRIBE_INTS(1));
 }
 
-/* What the dispatcher estimates the time of tiny tasks by: a step for each tensor of a Concat. */
+/* The dispatcher estimates the time of tiny tasks by steps: one for each tensor of a Concat. */
 static void test_moves__steps(void **state)
 {
 	assert_int_equal(count_steps(1, add_neg), 1);

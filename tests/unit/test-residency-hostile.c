@@ -669,7 +669,7 @@ static void test_many__add_looks_at_few(void **state)
 	residency_rig_deinit(&rig);
 }
 
-/* To say what a plan could have, nobody goes through what its tenant has already. */
+/* Saying what a plan could have takes no walk over what its tenant has already. */
 static void test_many__about_looks_at_none(void **state)
 {
 	enum { N_SMALL = 100 };
@@ -742,7 +742,7 @@ static void remove_next(struct residency_rig *rig, struct session_plan **slots)
 	fail_msg("the review was at its end");
 }
 
-/* What goes while a review is on its way is not looked at any more, and not brought. */
+/* A plan that goes while a review is on its way is not looked at any more, and not brought. */
 static void test_many__removed_meanwhile(void **state)
 {
 	struct session_plan **slots;

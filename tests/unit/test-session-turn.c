@@ -421,7 +421,8 @@ static void test_connections__without_hello(void **state)
 	for (unsigned int i = 0; i < N_SILENT; i++)
 		close(silent[i]);
 
-	/* By a timer that nobody but the server arms, and not before a whole period is over. */
+	/* The server alone arms the timer; it does not end a session before a whole period is over.
+	 */
 	period = rig.server->silent_period;
 	silent[0] = connect_to(&rig);
 	do {

@@ -635,7 +635,7 @@ static void reset_all(struct stats_tenant *tenant, uint64_t now_ns)
 		n_records++;
 	assert_int_equal(n_records, tenant->next_slot);
 	stats_tenant_reset(tenant, now_ns);
-	/* What was gathered before is not counted after. */
+	/* Tasks gathered before are not counted after. */
 	stats_flush(tenant->stats);
 	assert_int_equal(tenant->totals->n_tasks, 0);
 }

@@ -197,7 +197,7 @@ static struct plan *functions_plan(void)
 	return reference_plan(d, NULL);
 }
 
-/* What a driver compiles at a first run keeps others from the device for one pipeline at a time. */
+/* A driver that compiles at a first run keeps others from the device for one pipeline at a time. */
 static void test_plan_load__first_runs(void **state)
 {
 	_Atomic unsigned int n_submitted = 0;
