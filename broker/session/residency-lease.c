@@ -153,8 +153,8 @@ static void sums_add(struct residency_device *device, const struct lease_wait *w
 }
 
 /*
- * What those who were added leave to a tenant's leases of what there is; *ret_ahead_bytes: what
- * they wait for. After divide().
+ * Return: the bytes that the waits which were added leave to a tenant's leases; *ret_ahead_bytes:
+ * the bytes that they wait for. After divide().
  */
 static uint64_t left_by_sums(const struct residency_device *device, struct tenant *tenant,
 			     uint64_t *ret_ahead_bytes)

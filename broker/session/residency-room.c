@@ -17,7 +17,7 @@
  *
  * There may be as many plans as clients can add. So a review looks at them in slices, in turns of
  * their own, notes the best, and brings those when it has seen all. How much a plan is wanted is
- * counted only when somebody has to know: as it is looked at, and as it is compared with another.
+ * counted only when it matters: as the plan is looked at, and as it is compared with another.
  */
 #include <assert.h>
 #include <errno.h>

@@ -49,7 +49,7 @@ void stats_layout_root(const struct stats *stats, struct stats_layout *ret);
 
 /*
  * A page of that layout without a header, its first backed_bytes allocated, mapped here and sealed
- * against everybody else's writing. Any thread. Return: 0; -ENOMEM; other negative errno.
+ * against writing through any other mapping. Any thread. Return: 0; -ENOMEM; other negative errno.
  */
 int stats_page_new(const struct stats_layout *layout, struct stats_page *ret);
 /* Writes the header of a new page. */

@@ -88,7 +88,7 @@ static void move_to(struct lease *lease, struct heap_node **heap)
 		heap_insert(heap, &thought->node, lacks_less);
 }
 
-/* What the lease has: its members who wait keep what they hold. */
+/* Counts the lease's bytes anew: members that wait keep the bytes that they hold. */
 static void think_of(struct lease_search *search, struct lease *lease)
 {
 	struct lease_thought *thought = &lease->thought;
@@ -147,9 +147,9 @@ static void let_go(struct lease_search *search, struct lease_wait *wait)
 }
 
 /*
- * Who lacks least is the first for whom there is room. What is there becomes only more, so one for
- * whom the device has none ends this, and one whose tenant has none stays with the tenant until
- * that has more. So each request is looked at a fixed number of times.
+ * The lease that lacks least is the first to find room. Room only grows, so a lease for which the
+ * device has none ends the search, and one whose tenant has none stays with the tenant until the
+ * tenant has more. So the search looks at each request a fixed number of times.
  */
 static void serve_all(struct leases *leases, struct lease_search *search)
 {

@@ -77,7 +77,7 @@ struct tenant {
 	uint64_t leased_of_reserve[RBK_MAX_DEVICES]; /* of them, within its reserve */
 	uint32_t n_leases[RBK_MAX_DEVICES];
 	uint32_t n_lease_waits[RBK_MAX_DEVICES]; /* requests that wait for room for them */
-	/* What those of them want whom a pass over the waits has met: see residency-lease.c. */
+	/* Sums over the waits that a pass has met so far: see residency-lease.c. */
 	uint64_t wait_number, ahead_bytes, holding_bytes;
 
 	struct fair_flow setup; /* its turns on the setup thread, and the time that these took */

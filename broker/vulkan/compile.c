@@ -8,8 +8,8 @@
  * does that, and whoever closes the device. A helper that cannot be started leaves its job to the
  * setup thread.
  *
- * What a driver refuses is noted, so that nobody tries again ahead of vk_plan_prepare(), which
- * does.
+ * A pipeline that the driver refuses is noted: vk_plan_prepare() tries it again, and no helper does
+ * so before.
  */
 #include "vulkan/compile.h"
 

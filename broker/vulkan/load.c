@@ -17,10 +17,11 @@
  *
  * Drivers may compile at the first dispatch: the pipelines are run once at the end of loading, with
  * parameter blocks full of zeros, on which every shader returns at once. Each run is a submission
- * of its own: the device serves nobody else while its driver compiles.
+ * of its own: the device serves no other task while its driver compiles.
  *
- * The setup thread is everybody's: a call of vk_plan_load() records, clears and fills in a bounded
- * part, and does not wait long for a device that may be busy; vk_plan_unload_some() frees a part.
+ * All tenants share the setup thread: a call of vk_plan_load() records, clears and fills in a
+ * bounded part, and does not wait long for a device that may be busy; vk_plan_unload_some() frees a
+ * part.
  */
 #include <assert.h>
 #include <errno.h>

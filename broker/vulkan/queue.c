@@ -332,7 +332,7 @@ int vk_setup_begin(struct vk_device *device, VkCommandBuffer *ret)
 	};
 	int r;
 
-	/* What somebody else left running comes first; on a lost device it may run for ever. */
+	/* Another plan's work that still runs comes first; on a lost device it may run for ever. */
 	if (!vk_device_is_lost(device))
 		vk_setup_await(device, UINT64_MAX);
 	if (vk_device_is_lost(device))

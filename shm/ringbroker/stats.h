@@ -112,7 +112,11 @@ struct rbk_stats_header {
 	uint64_t period_ns; /* between two updates, at most, while a reader is connected */
 
 	/* The rest changes, by single stores. */
-	uint64_t n_updates;     /* count of updates, 1 at least: the heartbeat */
+	/*
+	 * Count of updates, 1 at least: the heartbeat. A long update is written in pieces, so two
+	 * records may be of different moments, also while this count stays the same.
+	 */
+	uint64_t n_updates;
 	uint64_t updated_at_ns; /* the last one */
 	int64_t monotonic_offset_ns;
 	int64_t realtime_offset_ns;

@@ -40,8 +40,8 @@ struct unit_case {
 };
 
 /*
- * Of these a unit takes long, so that only a look from within the kernel lets anybody in before it
- * ends.
+ * A unit of these takes long, so that only a look from within the kernel lets other tasks in before
+ * it ends.
  */
 static const struct unit_case unit_cases[] = {
 	{"Softmax", {{2, {1, 1 << 20}}}},
