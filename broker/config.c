@@ -57,13 +57,16 @@ static uint64_t cgroup_memory_max(void)
 	return least;
 }
 
-uint64_t config_host_max(const struct options *options)
+uint64_t config_host_memory(void)
 {
 	uint64_t machine = machine_bytes(), cgroup = cgroup_memory_max();
 
-	if (options->host_max_bytes > 0)
-		return options->host_max_bytes;
-	return (cgroup < machine ? cgroup : machine) / 4 * 3;
+	return cgroup < machine ? cgroup : machine;
+}
+
+uint64_t config_host_max(const struct options *options)
+{
+	return options->host_max_bytes > 0 ? options->host_max_bytes : config_host_memory() / 4 * 3;
 }
 
 int config_load(struct options *options, struct policy **ret, char **ret_errors)

@@ -26,8 +26,13 @@ void config_log_errors(enum log_event event, const char *what, char *errors);
 char *config_changes(const struct policy *before, const struct policy *after);
 
 /*
+ * Return the bytes of host memory that there are for this process: the machine's memory, or the
+ * least memory.max of the process's cgroups if that is less.
+ */
+uint64_t config_host_memory(void);
+
+/*
  * Return the bytes of host memory that all tenants together may have, of which a tenant's host-max
- * is a part: what @options say, or three quarters of the machine's memory, or of the least
- * memory.max of the process's cgroups if that is less.
+ * is a part: what @options say, or three quarters of config_host_memory().
  */
 uint64_t config_host_max(const struct options *options);

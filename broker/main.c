@@ -554,8 +554,14 @@ static int make_server(struct broker *broker)
 		.publisher = publish_hooks(broker->publish),
 		.control = control_hooks(broker->control),
 	};
-	int r = server_new(&options, &broker->server);
+	int r;
 
+	if (!broker->options.admin_socket_path[0] && !broker->options.has_admin_socket)
+		log_warning(LOG_ADMIN_SOCKET,
+			    "no socket for administrators: its path, by default beside %s, would "
+			    "be longer than 107 bytes; see --admin-socket",
+			    broker->options.socket_path);
+	r = server_new(&options, &broker->server);
 	if (r > SERVER_E_ADMIN && !broker->options.has_admin_socket) {
 		/* A folder that only a manager may write to, say. */
 		log_warning(LOG_ADMIN_SOCKET,
@@ -664,8 +670,17 @@ static void say_what_was_found(const struct broker *broker)
 		n += (size_t)snprintf(line + n, sizeof(line) - n,
 				      "%sclients wait behind programs that keep the processors "
 				      "busy: the thread that serves them may not have nice level "
-				      "%d (LimitNICE= in the unit, or ulimit -e).",
-				      n ? " " : "", broker->options.reactor_nice);
+				      "%d (LimitNICE=%d in the unit, or ulimit -e %d).",
+				      n ? " " : "", broker->options.reactor_nice,
+				      broker->options.reactor_nice,
+				      20 - broker->options.reactor_nice);
+	if (broker->options.host_max_bytes > config_host_memory() && n < sizeof(line))
+		n += (size_t)snprintf(line + n, sizeof(line) - n,
+				      "%stenants can use up the memory: --host-max lets them have "
+				      "%.1f GiB, of %.1f GiB that the machine or the cgroup has.",
+				      n ? " " : "",
+				      (double)broker->options.host_max_bytes / (1u << 30),
+				      (double)config_host_memory() / (1u << 30));
 	log_info(LOG_DEVICES_LACKING, "%s",
 		 line[0] ? line : "everything that was looked for is there");
 	if (broker->options.admin_socket_path[0])
@@ -714,10 +729,12 @@ static int explain_server(const struct broker *broker, int r)
 			  "no permission to make a socket at %s; choose another %s", path, option);
 		return OPTIONS_EXIT_USAGE;
 	case SERVER_E_PATH:
-		log_error(LOG_START_FAILED,
-			  "cannot make a socket at %s: its folder does not exist, or the path is "
-			  "too long",
-			  path);
+		log_error(LOG_START_FAILED, "cannot make a socket at %s: %s; choose another %s",
+			  path,
+			  strlen(path) < sizeof(broker->options.admin_socket_path)
+				  ? "its folder does not exist"
+				  : "the path is longer than 107 bytes",
+			  option);
 		return OPTIONS_EXIT_USAGE;
 	case SERVER_E_NO_SOCKET:
 		log_error(LOG_START_FAILED, "%s is there and is no socket; choose another %s", path,

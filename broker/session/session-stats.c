@@ -473,11 +473,16 @@ static int open_root(struct server *server)
 static void reply_root(struct session *session, const struct rbk_wire_stats_of *of)
 {
 	struct server *server = session->server;
+	char text[ACCOUNT_TEXT_BYTES];
 	int r = open_root(server);
 
 	if (r) {
-		session_reply_result(session, RBK_WIRE_STATS_PAGE, of->request.cookie,
-				     r < 0 ? r : -EDQUOT, "no memory for a statistics page");
+		session_reply_result(
+			session, RBK_WIRE_STATS_PAGE, of->request.cookie, r < 0 ? r : -EDQUOT,
+			"no memory for a statistics page: %s",
+			r < 0 ? strerror(-r)
+			      : account_explain(tenants_broker_account(server->options.tenants),
+						text));
 		return;
 	}
 	if (!session->watches_root) {

@@ -265,6 +265,14 @@ static void test_socket__one_folder(void **state)
 	assert_int_equal(rmdir(folder), 0);
 }
 
+static void name_admin_socket_too_long(void)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "/tmp/%0120d", 0);
+	setenv("RINGBROKER_ADMIN_SOCKET", path, 1);
+}
+
 /* Where it cannot be, a broker that was told to listen there ends; by default it goes without. */
 static void test_socket__in_use(void **state)
 {
@@ -283,6 +291,13 @@ static void test_socket__in_use(void **state)
 	assert_true(broker_log_has(&second, "no socket for administrators"));
 	broker_stop(&second);
 	rmdir(folder);
+
+	options.socket_path = NULL;
+	options.in_child = name_admin_socket_too_long;
+	broker_start(&second, &options);
+	assert_true(broker_log_has(&second, "would be longer than 107 bytes"));
+	broker_stop(&second);
+	options.in_child = NULL;
 
 	snprintf(option, sizeof(option), "--admin-socket=%s", first.admin_path);
 	options.args = args;

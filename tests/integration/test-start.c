@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -192,7 +193,8 @@ static void test_nice(void **state)
 	/* It runs all the same. */
 	broker_start(&broker, &(struct broker_options){.in_child = forbid_nice});
 	check_nices(broker.pid, own);
-	snprintf(text, sizeof(text), "may not have nice level %d", own - 10);
+	snprintf(text, sizeof(text), "may not have nice level %d (LimitNICE=%d in", own - 10,
+		 own - 10);
 	assert_true(broker_log_has(&broker, text));
 	broker_stop(&broker);
 }
@@ -294,6 +296,34 @@ static void test_memory__says_so(void **state)
 	broker_remove(&broker);
 }
 
+/* It starts all the same. */
+static void test_host_max__exceeds_the_machine(void **state)
+{
+	struct broker broker;
+
+	broker_start(&broker, &(struct broker_options){
+				      .args = (const char *const[]){"--host-max=999TiB", NULL}});
+	assert_true(broker_log_has(&broker, "--host-max lets them have 1022976.0 GiB, of"));
+	broker_stop(&broker);
+}
+
+/* Who looks is told what there is too little of. */
+static void test_host_max__is_too_little_to_look(void **state)
+{
+	struct rbk_stats_view view;
+	struct rbk_error error;
+	struct broker broker;
+	struct rbk *admin;
+
+	broker_start(&broker, &(struct broker_options){
+				      .args = (const char *const[]){"--host-max=1MiB", NULL}});
+	admin = broker_connect_admin(&broker, "admin");
+	assert_int_equal(rbk_stats_map(admin, RBK_STATS_ALL, 0, &view, &error), -EDQUOT);
+	assert_non_null(strstr(error.text, "(the broker's host-max)"));
+	rbk_disconnect(admin);
+	broker_stop(&broker);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -303,6 +333,8 @@ int main(void)
 		cmocka_unit_test(test_descriptors__asks_once),
 		cmocka_unit_test(test_descriptors__table),
 		cmocka_unit_test(test_memory__says_so),
+		cmocka_unit_test(test_host_max__exceeds_the_machine),
+		cmocka_unit_test(test_host_max__is_too_little_to_look),
 	};
 
 	broker_watch_all();
