@@ -136,7 +136,8 @@ int rbk_devices(struct rbk *rbk, struct rbk_device *devices, unsigned int max_de
 
 /*
  * Counters since start. "session" is the caller's own; the rest is of all sessions of its tenant,
- * those that have ended included. On the administrators' socket it is the whole broker's.
+ * those that have ended included. On the administrators' socket it is the whole broker's. Sums over
+ * more than a few sessions may be a tenth of a second old.
  */
 struct rbk_stats {
 	uint64_t session_tasks[RBK_MAX_DEVICES];    /* completed, by device */
@@ -216,7 +217,7 @@ const char *rbk_reason_name(unsigned int reason);
  *   -EPERM       others' figures are for root, and the user that the broker runs as
  *   -ENOENT      there is no such tenant, or it has no page
  *   -EDQUOT      the tenant has no room for a page; its tasks run all the same
- *   -EBUSY       the broker cannot send a descriptor now
+ *   -EBUSY       too many descriptors are under way to clients that do not receive them
  *   or the above. Any thread.
  */
 int rbk_stats_map(struct rbk *rbk, unsigned int whose, uint32_t tenant, struct rbk_stats_view *ret,
@@ -254,7 +255,8 @@ int rbk_force_cpu(struct rbk *rbk, int value, int *ret_value, struct rbk_error *
  * Return: 0 and the arena, owned by the caller;
  *   -ENOSPC, -ENOMEM  no memory
  *   -EDQUOT           above the broker's limit; the sentence says which
- *   -EBUSY            an administrator drains the tenant, since before this connection
+ *   -EBUSY            an administrator drains the tenant, since before this connection, or too many
+ *                     descriptors are under way to clients that do not receive them
  *   or the above. Any thread.
  */
 int rbk_arena_new(struct rbk *rbk, size_t bytes, struct rbk_arena **ret, struct rbk_error *error);
@@ -304,7 +306,8 @@ void rbk_arena_reset(struct rbk_arena *arena);
  * Nothing happens if it is sealed already.
  * Return: 0;
  *   -EBUSY  another process (a fork()ed child, perhaps) maps it writable; it is as it was, or,
- * where the broker offers RBK_FEAT_FIXED_ARENAS, a copy that the other process does not share
+ *           where the broker offers RBK_FEAT_FIXED_ARENAS, a copy that the other process does not
+ *           share
  *   -ETIME  tasks use it for longer than the connection's time-out
  *   or the above. If it can be sealed but not be shared again, references are RBK_REF_INVALID
  *   and another call tries to share it again.
@@ -479,8 +482,8 @@ int rbk_plan_memory(const struct rbk_plan *plan, struct rbk_plan_memory *devices
  * Makes a submission and a completion ring of @entries each (rounded up to a power of two, at
  * most RBK_MAX_RING_ENTRIES). Any thread; the ring is then used by one thread at a time.
  * Return: 0 and the ring, owned by the caller; -EDQUOT: above the broker's limit; -EBUSY: an
- * administrator drains the tenant, since before this connection, or the broker cannot send its
- * descriptors now; or the above.
+ * administrator drains the tenant, since before this connection, or too many descriptors are under
+ * way to clients that do not receive them; or the above.
  */
 int rbk_ring_new(struct rbk *rbk, unsigned int entries, struct rbk_ring **ret,
 		 struct rbk_error *error);

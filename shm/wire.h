@@ -466,7 +466,8 @@ struct rbk_wire_catalogue {
  *   -EPERM      join: it is another tenant's or user's
  *   -EALREADY   the session is a member of a lease of that device
  *   -EBUSY      an administrator drains the device or the tenant, or the device is lost; or 1024
- *               requests of the tenant wait for room on the device, and no more may
+ *               requests of the tenant wait for room on the device, or 64 of the session, and no
+ *               more may; or as RING_ADD and STATS_PAGE
  *   -EDQUOT     min is more than the tenant may ever have there (vram-max)
  *   -ENOMEM     no room for min now; text names required, available, tenant
  *   -ETIMEDOUT  nor within wait_ms

@@ -63,7 +63,8 @@ struct rbk_lease_options {
  *   -EPERM     join: it is another tenant's or user's
  *   -EALREADY  the session has a lease of that device
  *   -EBUSY     an administrator drains the device or the tenant, or the device is lost; or 1024
- *              requests of the tenant wait for room on the device, and no more may
+ *              requests of the tenant wait for room on the device, or 64 of the session, and no
+ *              more may; or too many descriptors are under way to clients that do not receive them
  *   -EDQUOT    more than the tenant may ever have there
  *   -ENOMEM    no room now
  *   -ETIMEDOUT nor within wait_ns
@@ -98,8 +99,8 @@ struct rbk_lease_use {
 /*
  * Asks for @want_bytes of credit, at least @least_bytes; what was given goes to *ret_bytes. @use
  * may be NULL. May block for @wait_ns. Return: 0; -ENOMEM, -ETIMEDOUT, -EDEADLK, as
- * rbk_lease_open(), nothing was given; -EBUSY: as many requests of the session or the tenant wait
- * as may; -EINVAL.
+ * rbk_lease_open(), nothing was given; -EBUSY: as many requests of the session (64) or of the
+ * tenant for the device (1024) wait as may; -EINVAL.
  */
 int rbk_lease_take(struct rbk_lease *lease, uint64_t want_bytes, uint64_t least_bytes,
 		   uint64_t wait_ns, const struct rbk_lease_use *use, uint64_t *ret_bytes,

@@ -503,7 +503,7 @@ struct rbk_stats_broker {
 	uint64_t n_plans;
 	uint64_t n_tenants;
 	uint64_t n_in_flight;
-	uint64_t host_bytes; /* charged now, as the next */
+	uint64_t host_bytes; /* charged now, also to the broker for this page; as the next */
 	uint64_t device_bytes;
 	uint64_t n_completed; /* entries, since start, NOPs and refused ones among them */
 	uint64_t copied_bytes;
