@@ -45,10 +45,10 @@ static uint64_t raise_descriptor_limit(void)
 }
 
 /*
- * Makes the table of descriptors as long as it will ever be, or as long as a MiB of the kernel's
+ * Make the table of descriptors as long as it will ever be, or as long as a MiB of the kernel's
  * memory is. A table that grows makes a process of several threads wait for all processors (the
- * kernel's expand_files()), for milliseconds, and it would grow while the reactor accepts. It never
- * shrinks. Without memory for it there is none lost, either.
+ * kernel's expand_files()), for milliseconds, and it would grow while the reactor accepts. The
+ * table never shrinks. Where there is no memory for that, the table grows when it has to.
  */
 static void reserve_descriptors(uint64_t limit)
 {

@@ -60,7 +60,7 @@ enum {
 	MAIN_E_FILES = 2, /* make_tenants: there may be too few open files; it was said */
 };
 
-/* It has nine times the share of another thread then, and still not all. */
+/* The reactor has nine times the share of another thread then, and still not all. */
 enum { REACTOR_NICE_BELOW = 10 };
 
 /* The least that the kernel gives. */

@@ -16,7 +16,7 @@
 enum {
 	/* Plans and task slots that one turn visits. */
 	REPLACE_BATCH = 128,
-	/* It takes one over that of the turn at least. */
+	/* Replacing has one over that of a turn's budget at least. */
 	REPLACE_PART = 8,
 };
 

@@ -473,7 +473,7 @@ void residency_leases_serve(struct residency_device *device)
 			finish(device, wait, 0);
 			continue;
 		}
-		/* It keeps no other wait back any more. */
+		/* This wait keeps no other one back any more. */
 		lease->blocked_number = of_lease;
 		lease->tenant->blocked_number = of_tenant;
 		is_held = was_held;
@@ -524,7 +524,7 @@ void residency_lease_withdraw(struct residency *residency, struct lease_wait *wa
 {
 	set_awaited(&residency->devices[wait->lease->device], wait, 0);
 	lease_wait_end(wait);
-	/* It may have kept others waiting. */
+	/* This wait may have kept others waiting. */
 	residency_review_in(residency, 0);
 }
 

@@ -305,7 +305,7 @@ static void block_count(struct residence *residence, struct resident_block *bloc
 			block_evictable(block) - before;
 }
 
-/* It is IN from now on, or no longer. */
+/* Counts a residence that is IN from now on, or no longer. */
 static void residence_count(struct residence *residence, bool is_in)
 {
 	uint64_t bytes = residence->work_charge.device.amount;

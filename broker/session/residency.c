@@ -595,8 +595,8 @@ static void on_timer(void *data)
 
 	residency->timer_ns = 0;
 	/*
-	 * It was set when the review under way had not yet taken as long. Put off once: reviews may
-	 * follow one another for as long as memory comes and goes.
+	 * The timer was set when the review under way had not yet taken as long. Put a review off
+	 * once: reviews may follow one another for as long as memory comes and goes.
 	 */
 	if (!residency->is_put_off && clock_now_ns() < paused_until_ns(residency)) {
 		residency->is_put_off = true;

@@ -32,7 +32,10 @@ enum {
 /* The time between two looks whether sessions that end are gone. */
 static const uint64_t end_look_ns = 100000000;
 
-/* Nor are threads waited for that are busy for long with many things, and stuck with none. */
+/*
+ * The longest wait at the end for threads that close descriptors and of which none is stuck: there
+ * may be very many descriptors to close.
+ */
 static const uint64_t end_patience_ns = 2000000000;
 
 static void on_end_timer(void *data);

@@ -28,7 +28,7 @@ enum {
 	SESSION_FDS = 1,
 	/* So much of answers that a client has not read is not charged. */
 	SESSION_UNREAD_BYTES = 4096,
-	/* Nor are so many if the tenant has no room for more. */
+	/* A session ends at more bytes in unread answers that its tenant has no room for. */
 	SESSION_UNREAD_MOST = 16384,
 	/* Plans or arenas of a session that ends, given to the setup thread in one go. */
 	RELEASE_BATCH = 8,

@@ -553,7 +553,7 @@ bool stats_tenant_reset_record(struct stats_tenant *tenant, uint32_t slot)
 	if (!tenant->page.header || slot >= tenant->next_slot)
 		return false;
 	record = slot_record(tenant, slot);
-	/* That of a plan that is there begins anew with the plan, which fills it in again. */
+	/* The record of a live plan begins anew with the plan, which fills the record in. */
 	if (record->state != RBK_STATS_PLAN_LIVE)
 		record_reset(tenant, record);
 	return true;

@@ -128,7 +128,7 @@ static bool fits_tenant(const struct lease_search *search, const struct lease *l
 			     lease->tenant->shares[search->device].max);
 }
 
-/* It waits no more: its member gives back what it holds, unless it has asked for more. */
+/* Assumes that @wait is over: its member gives back what it holds, unless it waits for more. */
 static void let_go(struct lease_search *search, struct lease_wait *wait)
 {
 	struct lease *lease = wait->lease;

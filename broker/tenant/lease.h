@@ -183,8 +183,8 @@ struct lease_wait {
 	uint64_t awaited_bytes; /* set aside for it, from which others are leaving */
 	bool is_patient;        /* it waits also if nobody leaves */
 	/*
-	 * What those who came before it left to it, and wanted, at the last look; once it was
-	 * refused, the former is what there was for it.
+	 * Bytes that earlier waits left to this one, and wanted, at the last look; once this wait
+	 * is refused, available_bytes is what there was for it.
 	 */
 	uint64_t available_bytes, ahead_bytes;
 	/* 0; -ENOMEM, -ETIMEDOUT, -EDEADLK. May free the wait, and nothing else of leases. */

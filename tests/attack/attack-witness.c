@@ -63,7 +63,7 @@ void attack_witness_start(struct attack_witness *witness, struct attack *attack)
 				   &self))
 			break;
 		witness->n_threads++;
-		/* It has copied its argument then. */
+		/* A thread that has begun has copied its argument. */
 		while (atomic_load(&witness->n_begun) < witness->n_threads)
 			harness_sleep_ms(1);
 	}

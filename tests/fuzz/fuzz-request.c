@@ -247,7 +247,7 @@ static size_t one_message(struct session *session, int peer, const uint8_t *data
 	assert(r == 0 || (r == SESSION_E_HOSTILE && why && why[0]));
 	for (unsigned int i = 0; i < n_fds; i++)
 		close_fd(fds[i]);
-	/* What went to other threads comes back, pieces are done, and the answers are read. */
+	/* Wait until other threads have returned the jobs, do pieces, and read the answers. */
 	while (session->n_jobs > 0 || (!session->is_ending && is_handling(session))) {
 		server_settle(session->server);
 		assert(loop_turn(loop, !server_is_settling(session->server)) >= 0);

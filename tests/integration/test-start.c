@@ -190,7 +190,7 @@ static void test_nice(void **state)
 	check_nices(broker.pid, 3);
 	broker_stop(&broker);
 
-	/* It runs all the same. */
+	/* A broker that may not have the level runs all the same. */
 	broker_start(&broker, &(struct broker_options){.in_child = forbid_nice});
 	check_nices(broker.pid, own);
 	snprintf(text, sizeof(text), "may not have nice level %d (LimitNICE=%d in", own - 10,

@@ -21,7 +21,7 @@
 /* A unit costs no more in one round, as the executor guesses it: about a millisecond. */
 static const double unit_max_ns = 1e6;
 
-/* Nodes with large operands. They have as many inputs as have a rank. */
+/* Nodes with large operands; a node has as many inputs as have a rank. */
 enum { MAX_INPUTS = 5 };
 struct unit_case {
 	const char *op;
@@ -69,7 +69,7 @@ static const struct unit_case unit_cases[] = {
 	 .is_double = true},
 };
 
-/* These are never run: only how they are cut is looked at. */
+/* Nodes that are never run: only how they are cut is looked at. */
 static const struct unit_case large_cases[] = {
 	{"MatMul", {{2, {2048, 4096}}, {2, {4096, 2048}}}},
 	{"MatMul", {{2, {240, 1 << 20}}, {2, {1 << 20, 128}}}},

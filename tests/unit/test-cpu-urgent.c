@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The CPU executor: urgent tasks overtake those that wait and get in between those that run; what
- * that costs each is told apart. That every operator lets them is in test-cpu-units.c.
+ * that costs each is told apart. test-cpu-units.c shows that every operator lets urgent tasks in.
  */
 #include <errno.h>
 #include <sched.h>

@@ -146,7 +146,7 @@ static void test_drain__rings_that_go(void **state)
 		while (turn(&kit) || kit.bench.cpu->n_tasks > 0)
 			fake_finish_all(kit.bench.cpu, 0);
 		assert_int_equal(kit.dispatch->n_queued, 0);
-		/* It is freed while it, or the one before it, is visited. */
+		/* A ring is freed while the walk is at that ring, or at the one before. */
 		drain(&kit);
 		assert_ptr_equal(kit.dispatch->replace.ring, rig_dispatch_ring(&kit.rings[0]));
 		assert_true(kit.dispatch->replace.slot > 0);

@@ -337,7 +337,7 @@ static void test_overrun__new_plans(void **state)
 	flow->inline_again_ticks = UINT64_MAX;
 	run_tiny(&bench, 100);
 	assert_int_equal(bench.cpu->n_inline, 9);
-	/* And 64 that were not too long make up for another. */
+	/* 64 tasks that were not too long make up for another overrun. */
 	flow->inline_again_ticks = 0;
 	for (unsigned int i = 0; i < 64; i++)
 		run_tiny(&bench, 100);
@@ -347,7 +347,7 @@ static void test_overrun__new_plans(void **state)
 	bench_end(&bench);
 }
 
-/* Nor is a tenant forgiven that leaves and comes back meanwhile. */
+/* A tenant that leaves and comes back meanwhile is not forgiven. */
 static void test_overrun__comes_back(void **state)
 {
 	struct dispatch_ring *ring;

@@ -490,7 +490,7 @@ static void test_report__reset_visits_no_node(void **state)
 	prior_ns = predict(&bench, CPU, 512);
 	for (unsigned int i = 0; i < 20; i++)
 		placer_bench_learn(&bench, CPU, 512, 1e9);
-	/* It would predict something else without them. */
+	/* Without nodes and works a prediction would be another. */
 	bench.plan.n_nodes = bench.plan.n_works = 0;
 	place_plan_reset(bench.placer, bench.place_plan);
 	assert_near(predict(&bench, CPU, 512), prior_ns, 1e-6);

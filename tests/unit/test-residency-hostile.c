@@ -788,7 +788,7 @@ static void test_many__without_a_device(void **state)
 	rig_add(&rig, unable);
 	assert_false(rig_review_is_due(&rig));
 
-	/* But an administrator finds it, and who asks for it hears. */
+	/* An administrator finds the plan, and who asks for it is answered. */
 	victims.tenant = &rig.tenants[1];
 	assert_true(residency_evict(rig.residency, &victims, &n, &bytes));
 	assert_true(n == 0 && bytes == 0);

@@ -249,7 +249,7 @@ static void test_export__outlives_session(void **state)
 	assert_int_equal(account_used(account, ACCOUNT_SESSIONS), 0);
 	account_unref(account);
 	close(fd);
-	/* And the broker ends without waiting for it: a thread closes our descriptor. */
+	/* The broker ends without waiting for the client: a thread closes our descriptor. */
 	assert_int_equal(server_n_discards(rig.server), 0);
 	server_end_sessions(rig.server, "the broker ends");
 	assert_int_equal(server_n_discards(rig.server), 1);
