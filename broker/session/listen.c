@@ -324,6 +324,22 @@ static bool refuse_at_limit(struct listener *listener)
 	return server->spare_fd >= 0;
 }
 
+/* Clients can keep the broker out of descriptors, so one line a second is written of that. */
+static void log_pause(struct server *server, int error)
+{
+	char before[48] = "";
+	uint64_t n_unlogged;
+
+	if (!log_limit_pass(&server->accept_limit, clock_now_ns(), &n_unlogged))
+		return;
+	if (n_unlogged > 0)
+		snprintf(before, sizeof(before), ", and %llu times before",
+			 (unsigned long long)n_unlogged);
+	log_warning(LOG_ACCEPT_PAUSED, "cannot accept a connection%s: %s%s; trying again in 100 ms",
+		    before, strerror(error),
+		    error == EMFILE ? " (LimitNOFILE= in the unit, or ulimit -n)" : "");
+}
+
 /* Accepts a connection, or finds out why not. Return: whether to go on. */
 static bool listener_accept(struct listener *listener)
 {
@@ -351,8 +367,7 @@ static bool listener_accept(struct listener *listener)
 		return true;
 	if (error != EMFILE && error != ENFILE && error != ENOMEM && error != ENOBUFS)
 		return true; /* that connection is gone already */
-	log_warning(LOG_ACCEPT_PAUSED, "cannot accept a connection: %s; trying again in 100 ms",
-		    strerror(error));
+	log_pause(listener->server, error);
 	loop_timer_arm(listener->server->retry, accept_retry_ns);
 	return false;
 }

@@ -95,7 +95,7 @@ struct server {
 	/* See refusal.c. */
 	struct list_node refusals;
 	struct loop_timer *refusal_timer;
-	struct log_limit refusal_limit, failure_limit, lease_limit;
+	struct log_limit refusal_limit, failure_limit, lease_limit, accept_limit;
 	struct log_limit end_limits[SERVER_END_LIMITS]; /* by reason, */
 	uint32_t end_reasons[SERVER_END_LIMITS];        /* of which these are hashes */
 	uint32_t n_refusals;                            /* in the list */

@@ -473,7 +473,24 @@ static void test_connections__no_descriptors(void **state)
 		assert_non_null(strstr(reply.text, "as many files open as it may"));
 		close(fds[i]);
 	}
-	/* And later ones come in. */
+	assert_int_equal(rig.server->accept_limit.logged_ns, 0);
+	/* Without the spare one clients wait, which is logged within the limit for such lines. */
+	rig.server->spare_fd = close_fd(rig.server->spare_fd);
+	fds[0] = connect_to(&rig);
+	least = dup(0);
+	assert_true(least > 0);
+	close(least);
+	limit.rlim_cur = (rlim_t)least;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	for (unsigned int i = 0; i < 100; i++) {
+		assert_true(loop_turn(rig.loop, false) >= 0);
+		server_settle(rig.server);
+	}
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+	assert_int_not_equal(rig.server->accept_limit.logged_ns, 0);
+	assert_int_equal(rig.server->n_sessions, 1);
+	close(fds[0]);
+	/* Later clients come in. */
 	fds[0] = connect_to(&rig);
 	while (rig.server->n_sessions < 2) {
 		assert_true(loop_turn(rig.loop, true) >= 0);
