@@ -89,6 +89,9 @@ struct rbk_options {
  *   -EACCES                 no permission for the socket
  *   -EPROTONOSUPPORT        the broker speaks another version; the sentence names both
  *   -ENAMETOOLONG           the path does not fit a socket address
+ *   -EDQUOT                 above a limit of the tenant or of all; the sentence names it
+ *   -EAGAIN                 too many connections of this user wait to be served: later
+ *   -EMFILE                 the broker has no descriptor left
  *   or another errno of the socket functions, or what the broker refuses with.
  * Any thread.
  */
