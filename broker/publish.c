@@ -14,8 +14,8 @@
  * Sessions are looked at in the same way, each in its turn.
  *
  * The clients decide how much there is to compute. So an update is a round in steps: a device, a
- * tenant, a session, a lease each. It stops when the turn's budget is used up, and goes on in the
- * next turn; what the whole page says comes with the last step.
+ * tenant, a session, a lease each. A round stops when the turn's budget is used up, and goes on in
+ * the next turn; what the whole page says comes with the last step.
  */
 #include "publish.h"
 

@@ -209,7 +209,7 @@ struct cpu_operand compile_work(struct compiler *c, uint64_t bytes);
  * Finds or makes the packed form of constant input @i and points that operand of the step at it;
  * the second leaves the step alone. *ret is how it comes about, to be completed: part(), its
  * arguments, and sources by compile_fill_from(); NULL if the packed form is filled already, or
- * another node of the plan has it filled. It is the caller's until the next one is asked for.
+ * another node of the plan has it filled. *ret is the caller's until the next one is asked for.
  * Return: 0; -ENOMEM.
  */
 int compile_pack(struct compiler *c, unsigned int i, enum pack_form form, const uint64_t *params,

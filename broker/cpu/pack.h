@@ -7,9 +7,9 @@
  * the arena's (dev, ino), range, and how it was packed. Constants are immutable, so a copy never
  * goes stale.
  *
- * It begins as addresses without memory, so that what a plan takes is known, and charged, before
- * anything is taken; cpu_pack_commit() comes before it is filled (compile-fill.c), a part at a
- * time, by whichever plan that has it gets there first.
+ * A copy begins as addresses without memory, so that what a plan takes is known, and charged,
+ * before anything is taken; cpu_pack_commit() comes before the copy is filled (compile-fill.c), a
+ * part at a time, by whichever plan that has the copy gets there first.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -53,8 +53,8 @@ int cpu_pack_commit(struct cpu_pack_cache *cache, struct cpu_pack *pack);
 /* Frees it with the last reference. Return: NULL. */
 struct cpu_pack *cpu_pack_unref(struct cpu_pack_cache *cache, struct cpu_pack *pack);
 /*
- * Likewise, but frees about @bytes of it at most. cpu_pack_get() does not find it any more once its
- * last reference is gone. Return: @pack, which is to be passed again; NULL, it is done.
+ * cpu_pack_unref() that frees about @bytes of the copy at most. cpu_pack_get() does not find a copy
+ * any more once its last reference is gone. Return: @pack, which is to be passed again; NULL: done.
  */
 struct cpu_pack *cpu_pack_unref_some(struct cpu_pack_cache *cache, struct cpu_pack *pack,
 				     size_t bytes);

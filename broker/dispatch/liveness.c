@@ -21,8 +21,8 @@
  * software. Devices that are already lost are not checked, nor are tasks that wait for a CPU quota
  * to fill.
  *
- * Checking the tasks that a device holds takes time for each task in flight. It is done only when
- * the device has done nothing for a second, and then ever more rarely.
+ * Checking the tasks that a device holds takes time for each task in flight. So they are checked
+ * only when the device has done nothing for a second, and then ever more rarely.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -227,7 +227,7 @@ static void recall_run(struct dispatch *dispatch, struct run *run, void *data)
 	/* Recalling a stopped task restarts it, which would update part of its state twice. */
 	if (run->has_begun && run->task->plan->plan->has_state)
 		return;
-	/* Pairs with exec_task_begin(): one of the two wins. It is queued again when it is back. */
+	/* Pairs with exec_task_begin(): one of the two wins. The run is queued again when back. */
 	if (atomic_compare_exchange_strong_explicit(&run->exec.state, &expected, EXEC_CANCELLED,
 						    memory_order_acq_rel, memory_order_acquire))
 		dispatch->mended[run->place.decision.device].n_recalled++;

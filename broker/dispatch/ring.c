@@ -358,7 +358,7 @@ static void ring_was_rung(struct dispatch *dispatch, struct dispatch_ring *ring,
 
 int dispatch_table_fetch(struct dispatch_ring *ring, const struct rbk_sqe *sqe)
 {
-	/* It has been found to be in range. */
+	/* The table has been found to be in range. */
 	struct session_arena *arena = ring->ring->session->arenas[RBK_REF_ARENA(sqe->table)];
 	const void *from = arena->exec.base + RBK_REF_OFFSET(sqe->table);
 

@@ -23,7 +23,7 @@
 /* Of the tasks that one turn goes on with, or whose waiting it ends. */
 enum {
 	WAIT_BATCH = 128,
-	/* It takes one over that of the turn at least. */
+	/* Waking has one over that of a turn's budget at least. */
 	WAIT_PART = 8,
 };
 

@@ -4,8 +4,8 @@
  * The setup thread
  *
  * What takes long and is asked for by a client (packing weights, compiling shaders, importing and
- * unmapping memory) must not stop the reactor. It becomes a job: run() on one setup thread, then
- * done() on the reactor, inside loop_turn().
+ * unmapping memory) must not stop the reactor. Each such thing is a job: run() on one setup
+ * thread, then done() on the reactor, inside loop_turn().
  *
  * Owners share the thread by weight in the time that their jobs take (util/fair.h); jobs of one
  * owner run in order, and an owner belongs to one setup thread. The thread does not interrupt

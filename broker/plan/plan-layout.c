@@ -13,7 +13,7 @@
  * Clients choose the graph, so no graph may make this slow. Two things keep a layout from comparing
  * each tensor with each other one. Trees over the nodes know, of any span of them, how high the
  * tensors placed there reach and how many bytes they have together at most: where the difference is
- * less than a tensor has, there is no gap for it, and it goes on top. That is so of long chains,
+ * less than a tensor has, there is no gap for it, and it goes on top: in long chains, for one,
  * and where everything lives at once. Else a tree over the tensors in the order of their births
  * finds those that meet the new one, without the others. What remains is a graph made for the
  * purpose, with thousands of tensors that live at once and leave gaps: once SEARCH_STEPS were

@@ -34,7 +34,7 @@ enum {
 
 /* A thread that has been busy for so long is not counted upon. */
 static const uint64_t patience_ns = 100000000;
-/* Nor waited for at the broker's end. */
+/* A thread that has been busy for so long is not waited for at the broker's end. */
 static const uint64_t stuck_ns = 500000000;
 
 struct worker {

@@ -7,11 +7,11 @@
  * and answers in a connection that were never read, with the descriptors in them. The kernel counts
  * most of that for brokerd, whose memory and descriptors it is. So that a client cannot have the
  * broker make such things, give them back and keep them uncharged, charges stay until the client
- * has let go. That is found out in one of these ways:
+ * has let go. The broker finds that out in one of these ways:
  *
  * - A memfd: inotify watches the inode. Watching does not keep the file alive, and when the last
  *   descriptor and mapping is gone, whoever has had them, also in a message under way, the kernel
- *   removes the watch and says so (IN_IGNORED). That costs no descriptor and no looking. Pages of a
+ *   removes the watch and says so (IN_IGNORED). A watch costs no descriptor, no looking. Pages of a
  *   sealed memfd cannot be taken away from those who have it: F_SEAL_FUTURE_WRITE, without which
  *   clients could punch holes under the broker's eyes, keeps all processes from that.
  * - A dma-buf: a descriptor of our own stays open, with which the kernel tells how many have the

@@ -7,7 +7,7 @@
  * table grows with its content: a look-up stays short whatever they choose. Constants that agree in
  * all six are as good as each other, and the first is found; taking one out needs no search.
  *
- * It grows by a bucket at a time (linear hashing: Litwin, VLDB 1980): the new one gets its part of
+ * The table grows by a bucket at a time (linear hashing: Litwin, VLDB 1980), which gets its part of
  * the bucket whose turn it is to be split, and buckets are allocated by segments that stay where
  * they are. So no constant that comes costs more than a few moves and a small allocation, where a
  * table that doubles would be tens of megabytes to be cleared and given back.

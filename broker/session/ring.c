@@ -42,8 +42,8 @@ enum {
 	BELL_BUFFER_BYTES = 4096,
 	/*
 	 * Our end of the bell, and the three that travel to the client: without privilege these
-	 * count against our own limit until it has received them, which it may never do. They stay
-	 * charged for as long as the client's end of the bell exists, under way or with the client.
+	 * count against our own limit until it has received them, which it may never do. All four
+	 * stay charged for as long as the client's end of the bell exists, under way or with it.
 	 */
 	RING_FDS = 4,
 	RING_MAPPINGS = 2,

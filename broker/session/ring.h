@@ -20,8 +20,8 @@ int ring_new(struct session *session, uint32_t id, uint32_t n_entries, struct se
 
 /*
  * Makes both areas, maps and seals them, makes the bell and the dispatcher's memory. The ring's
- * client_fds are to be sent. It is not watched, not known to the dispatcher, and
- * not in the SIGBUS table. Setup thread. Return: 0; negative errno, and ring_unmake() is still due.
+ * client_fds are to be sent. The ring is not watched, not known to the dispatcher, and not in the
+ * SIGBUS table. Setup thread. Return: 0; negative errno, and ring_unmake() is still due.
  */
 int ring_make(struct session_ring *ring);
 

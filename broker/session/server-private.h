@@ -120,8 +120,8 @@ int discards_init(struct server *server);
 /* Nothing may be under way. */
 void discards_deinit(struct server *server);
 /*
- * Likewise for a connection of ours, a Unix socket. The client sees its end at once. @charge, which
- * may be empty, is taken over and undone when it is closed.
+ * discard_fd() of a connection of ours, a Unix socket. The client sees its end at once. @charge,
+ * which may be empty, is taken over and undone when the connection is closed.
  */
 void discard_connection(struct server *server, struct account *account, int fd,
 			struct charge *charge);
@@ -195,8 +195,8 @@ void admin_session_end(struct server *server);
 /* An answer: @reply heads a structure of @bytes. Ends the session where it does not read them. */
 void session_reply(struct session *session, struct rbk_wire_reply *reply, size_t bytes);
 /*
- * Likewise with descriptors. With @is_shared, others have what these are of, so that no charge of
- * it is for what is under way to this client.
+ * session_reply() with descriptors. With @is_shared, others have what these are of, so that no
+ * charge of that is for what is under way to this client.
  * Return: 0, whether the session goes on or not; SESSION_E_REFUSED: too many descriptors are under
  * way, so the client was answered -EBUSY instead, and what was done for it is to be undone.
  */
@@ -226,7 +226,7 @@ void session_job_done(struct session *session);
  */
 void session_submit(struct session *session, struct offload_job *job);
 
-/* It ends, and nothing but the pool of closers.h has still to be done with something of it. */
+/* Return: true if the session ends, and only the pool of closers.h is not done with it. */
 bool session_waits_for_closers(const struct session *session);
 
 /* Ends the session if one of its arenas faulted. */
@@ -244,8 +244,8 @@ int session_plan_remove(struct session *session, uint32_t cookie, uint32_t id);
 /* The plan of an id; NULL if there is none that tasks can name. */
 struct session_plan *session_plan_find(const struct session *session, uint32_t id);
 /*
- * Takes *fd if it is to be mapped, and sets it to -1. It is a memfd. With @fixes its pages are kept
- * from being taken away, if that can be done.
+ * Takes *fd, a memfd, if it is to be mapped, and sets *fd to -1. With @fixes the memfd's pages are
+ * kept from being taken away, if that can be done.
  */
 int session_arena_add(struct session *session, uint32_t cookie, int *fd, uint64_t bytes,
 		      bool fixes);

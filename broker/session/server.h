@@ -237,7 +237,7 @@ bool server_is_empty(const struct server *server);
  * Do the reactor's work for clients beside their rings, as far as the turn allows, for a fourth of
  * a budget at least: messages, connections, the ends of sessions, looking for the session whose
  * page faulted. Call it once per turn of the reactor, while no caller holds a pointer to a session
- * or a ring. It takes a few loads if there is no work.
+ * or a ring. A call without work is a few loads.
  */
 void server_settle(struct server *server);
 /* Return: true if server_settle() has work left. */

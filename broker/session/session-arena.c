@@ -241,7 +241,7 @@ static void arena_prepare_done(struct offload_job *job)
 		session_submit(session, &slot->job);
 		return;
 	}
-	/* It was closed when the memory was imported, unless the second time was cut short. */
+	/* The descriptor was closed when the memory was imported, unless that was cut short. */
 	if (!slot->is_exported && slot->fd < 0)
 		charge_deinit(&slot->charges[ARENA_CHARGE_FD]);
 	if (slot->map_result) {

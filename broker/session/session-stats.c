@@ -7,7 +7,7 @@
  * broker hold, and given back with the last of them. A page is made when a client says hello that
  * knows of pages, so that what a tenant is charged does not depend on what its sessions do later; a
  * tenant that had no room for one is looked at again with each plan and each request. The root page
- * is the broker's own. It exists while an administrator looks, or while the broker itself does on
+ * is the broker's own, and exists while an administrator looks, or while the broker itself does on
  * behalf of another reader (server_watch_root()). An administrator's session is of no tenant: it
  * has no figures of its own, and may ask for those of all tenants. A tenant may not know what other
  * tenants do, how much and when: RBK_WIRE_STATS tells each tenant its own figures, and only

@@ -111,7 +111,7 @@ static void receipt_done(struct closers_job *job)
 			r = -1;
 	if (r < 0 || (message->n_bytes < 0 && message->error != EAGAIN && message->error != EINTR))
 		session_end(session, why != NULL, why ? why : "it disconnected");
-	/* It has ended meanwhile, or now: its connection was kept for us. */
+	/* The session has ended meanwhile, or now: its connection was kept for us. */
 	if (session->is_ending && session->fd >= 0)
 		session_disconnect(session);
 	else if (!session->is_ending)

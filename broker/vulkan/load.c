@@ -582,7 +582,7 @@ int vk_commands_measure(struct vk_device *device, struct vk_commands_cost *ret)
 		return r == EXECUTOR_E_NO_MEMORY ? error_origin(-ENOMEM) : error_fold(r);
 	before = heap_usage(device);
 	r = pool_new(&plan);
-	/* So few are recorded at once. */
+	/* One call records all of these few buffers. */
 	if (!r)
 		r = record_some(&plan, MEASURED_BUFFERS);
 	after = heap_usage(device);
