@@ -275,11 +275,12 @@ static void load_run(struct offload_job *job)
 		.offsets = residence->offsets,
 	};
 
-	if (own) {
+	if (own && !residence->is_own_filled) {
 		residence->job_result = executor->ops->block_load(executor, &own->exec);
 		job->has_more = residence->job_result == EXECUTOR_E_MORE;
 		if (residence->job_result)
 			return;
+		residence->is_own_filled = true;
 	}
 	residence->job_result =
 		executor->ops->plan_load(executor, residence->plan->slot->plan, &load);
@@ -558,6 +559,7 @@ int residence_begin(struct draft *draft, uint32_t n_slots)
 		return RESIDENCE_E_QUOTA;
 
 	residence->own = draft->own;
+	residence->is_own_filled = false;
 	residence->sharing = draft->sharing;
 	residence->n_sharing = draft->n_sharing;
 	residence->blocks = draft->blocks;

@@ -99,6 +99,7 @@ struct residence {
 	bool is_moving;        /* it is leaving in order to come back at once: not counted */
 	bool must_return;      /* it has left so, and is to come back */
 	bool is_pressed;       /* others outside use what it needs */
+	bool is_own_filled;    /* block_load() of @own returned 0; the setup thread's, LOADING */
 
 	/* While it is neither OUT nor AWAITED. */
 	struct resident_block *own;      /* made for it; NULL: all constants were there already */

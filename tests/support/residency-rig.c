@@ -67,8 +67,8 @@ static int count_block_load(struct executor *executor, struct exec_block *block)
 		return r;
 	}
 	block->memory = device;
-	if (block->loaded_bytes >= device->n_parts)
-		return 0;
+	/* A block that is all there is not asked for again. */
+	CHECK(block->loaded_bytes < device->n_parts);
 	if (++block->loaded_bytes < device->n_parts)
 		return EXECUTOR_E_MORE;
 	device->n_block_loads++;
