@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "loop/loop.h"
 #include "session/residency-private.h"
 #include "support/residency-rig.h"
 #include "tenant/residency-policy.h"
@@ -804,6 +805,38 @@ static void test_many__without_a_device(void **state)
 	residency_rig_deinit(&rig);
 }
 
+/* Have the timer of reviews fire. Return: whether a review began. */
+static bool timer_fires(struct residency_rig *rig)
+{
+	const uint64_t before_ns = rig->residency->reviewed_ns;
+
+	loop_timer_arm(rig->residency->timer, 0);
+	for (rig->residency->timer_ns = 1; rig->residency->timer_ns == 1;)
+		rig_turn(rig);
+	return rig->residency->reviewed_ns != before_ns;
+}
+
+/*
+ * A review that was due before it was known how long the last one took waits for the pause after
+ * that one; but only once, however long the pause has become by then.
+ */
+static void test_review__put_off_once(void **state)
+{
+	const uint64_t hour_ns = 3600000000000;
+	struct residency_rig rig;
+
+	begin(&rig);
+	rig_settle(&rig);
+	for (unsigned int i = 0; i < 2; i++) {
+		rig.residency->reviewed_ns = clock_now_ns();
+		rig.residency->review_ns = hour_ns;
+		assert_false(timer_fires(&rig));
+		assert_true(rig.residency->timer_ns > clock_now_ns() + hour_ns);
+		assert_true(timer_fires(&rig));
+	}
+	residency_rig_deinit(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -822,6 +855,7 @@ int main(void)
 		cmocka_unit_test(test_storm__of_one_plan),
 		cmocka_unit_test(test_storm__tenants_take_turns),
 		cmocka_unit_test(test_storm__everybody_is_told),
+		cmocka_unit_test(test_review__put_off_once),
 #ifndef __SANITIZE_THREAD__
 		/* The test's own thread counts; so slow there that reviews pause for minutes. */
 		cmocka_unit_test(test_many__add_looks_at_few),
