@@ -37,6 +37,10 @@
 #include "vulkan/device.h"
 #include "vulkan/record.h"
 
+#ifdef __SANITIZE_THREAD__
+#include <sanitizer/tsan_interface.h>
+#endif
+
 static const uint64_t gpu_timeout_ns = 10ull * 1000 * 1000 * 1000;
 /* How often is looked for what can be handed back meanwhile. */
 static const uint64_t hung_look_ns = 20ull * 1000 * 1000;
@@ -382,13 +386,19 @@ bool vk_wait_for(sem_t *sem, uint64_t wait_ns)
 	struct timespec until;
 	int r;
 
-	clock_gettime(CLOCK_REALTIME, &until);
+	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_nsec += (long)(wait_ns % 1000000000);
 	until.tv_sec += (time_t)(wait_ns / 1000000000) + until.tv_nsec / 1000000000;
 	until.tv_nsec %= 1000000000;
 	do
-		r = wait_ns == UINT64_MAX ? sem_wait(sem) : sem_timedwait(sem, &until);
+		r = wait_ns == UINT64_MAX ? sem_wait(sem)
+					  : sem_clockwait(sem, CLOCK_MONOTONIC, &until);
 	while (r < 0 && errno == EINTR);
+#ifdef __SANITIZE_THREAD__
+	/* ThreadSanitizer knows sem_post() and sem_wait(), but not sem_clockwait(). */
+	if (r == 0)
+		__tsan_acquire(sem);
+#endif
 	return r == 0;
 }
 

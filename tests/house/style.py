@@ -22,6 +22,9 @@ BINARY = ('.bin', '.png', '.onnx', '.ico', '.spv', '.gz', '.seed')
 WORDS = re.compile(r'\b(' + '|'.join(['TO' 'DO', 'FIX' 'ME', 'XX' 'X', 'HA' 'CK'])
                    + r')\b|\b(for' r'\s+now|not' r'\s+implemented' r'(\s+yet)?)\b', re.IGNORECASE)
 CASE_SENSITIVE = {'TO' 'DO', 'FIX' 'ME', 'XX' 'X', 'HA' 'CK'}
+# Their deadlines are of a clock that an administrator may set while they wait.
+SETTABLE = re.compile(r'\b(sem_timedwait|pthread_(mutex_timedlock|rwlock_timed(rd|wr)lock)'
+                      r'|mtx_timedlock|cnd_timedwait)\b')
 NAME = re.compile(r'^[a-z0-9]+([.-][a-z0-9]+)*$')
 
 
@@ -73,6 +76,9 @@ def check_c(path, text, lines, problems):
     for match in re.finditer(r'\btypedef\s+(struct|union|enum)\b', code):
         number = code.count('\n', 0, match.start()) + 1
         problems.append(f'{path}:{number}: typedef of a {match.group(1)}')
+    for match in SETTABLE.finditer(code):
+        number = code.count('\n', 0, match.start()) + 1
+        problems.append(f'{path}:{number}: {match.group(1)}() waits by the time of day')
     if not NAME.match(os.path.basename(path)):
         problems.append(f'{path}: names are kebab-case')
 
@@ -156,6 +162,9 @@ CASES = [
     ('CR', {'a/b.c': (C + 'int a;\n').replace('\n', '\r\n')}, 'CR'),
     ('typedef', {'a/b.c': C + 'typedef struct a a_t;\n'}, 'b.c:3: typedef of a struct'),
     ('typedef of a function', {'a/b.c': C + 'typedef void (*a_fn)(void);\n'}, None),
+    ('wait by the time of day', {'a/b.c': C + 'int r = sem_timedwait(s, &t);\n'},
+     'b.c:3: sem_timedwait() waits by the time of day'),
+    ('wait by a steady clock', {'a/b.c': C + 'int r = sem_clockwait(s, c, &t);\n'}, None),
     ('name', {'a/b_c.c': C}, 'kebab-case'),
     ('word', {'a/b.c': C + '/* TO' 'DO: all */\n'}, 'do it, or'),
     ('words', {'README.md': 'This does nothing for' ' now.\n'}, 'do it, or'),
