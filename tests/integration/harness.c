@@ -23,6 +23,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -63,6 +64,11 @@ pid_t harness_start_as(uid_t uid, void (*be)(void))
 		be();
 	}
 	_exit(1);
+}
+
+void harness_become(uid_t uid)
+{
+	assert_int_equal(syscall(SYS_setresuid, -1, uid, -1), 0);
 }
 
 void harness_sleep_ms(unsigned int ms)

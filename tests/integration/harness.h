@@ -33,6 +33,13 @@ uint64_t harness_slow_ns(uint64_t ns);
  */
 pid_t harness_start_as(uid_t uid, void (*be)(void));
 
+/*
+ * Changes the effective user of the calling thread, whom the kernel names where that connects. The
+ * library's seteuid() does it with a signal to each other thread, which interrupts what a
+ * neighbour's waits for. Root only.
+ */
+void harness_become(uid_t uid);
+
 void harness_sleep_ms(unsigned int ms);
 uint64_t harness_now_ns(void);
 

@@ -74,9 +74,9 @@ static struct rbk *connect_other(void)
 
 	if (geteuid() != 0)
 		return NULL;
-	assert_int_equal(seteuid(OTHER_UID), 0);
+	harness_become(OTHER_UID);
 	rbk = broker_connect(&broker, "other");
-	assert_int_equal(seteuid(0), 0);
+	harness_become(0);
 	return rbk;
 }
 
