@@ -403,18 +403,11 @@ struct refusal_reason {
 };
 
 /* Return: 0; SESSION_E_REFUSED. */
-static int session_find_rights(struct session *session, const struct peer *peer,
-			       struct refusal_reason *ret)
+static int session_take_rights(struct session *session, uint64_t rights, struct refusal_reason *ret)
 {
 	struct server *server = session->server;
-	uint64_t rights = admin_rights(&server->options.admin, peer);
 
-	if (!rights) {
-		*ret = (struct refusal_reason){
-			-EACCES, "this socket is for administrators: root, the user that brokerd "
-				 "runs as, the members of admin-group and admin-users"};
-		return SESSION_E_REFUSED;
-	}
+	session->account = tenants_broker_account(server->options.tenants);
 	if (!admin_session_begin(server, rights)) {
 		*ret = (struct refusal_reason){
 			-EDQUOT, "there are as many sessions of administrators as there may be"};
@@ -429,23 +422,32 @@ static int session_find_rights(struct session *session, const struct peer *peer,
 static int session_identify(struct session *session, bool is_admin, struct peer_identity *identity,
 			    struct refusal_reason *ret)
 {
-	struct tenants *tenants = session->server->options.tenants;
-	uint32_t kinds = is_admin ? POLICY_MATCH_GID : policy_match_kinds(tenants_policy(tenants));
-	int r = peer_identity_init(identity, session->fd, kinds | PEER_COMM);
+	const struct server_options *options = &session->server->options;
+	uint32_t kinds = policy_match_kinds(tenants_policy(options->tenants));
+	uint64_t rights;
+	int r;
 
+	if (is_admin)
+		kinds |= POLICY_MATCH_GID;
+	r = peer_identity_init(identity, session->fd, kinds | PEER_COMM);
 	if (r)
 		return error_fold(r);
 	session->pid = identity->peer.pid;
 	session->uid = identity->peer.uid;
 	memcpy(session->comm, identity->comm, sizeof(session->comm));
-	if (is_admin) {
-		session->account = tenants_broker_account(tenants);
-		return session_find_rights(session, &identity->peer, ret);
-	}
-	session->tenant = tenants_find(tenants, &identity->peer);
+	rights = is_admin ? admin_rights(&options->admin, &identity->peer) : 0;
+	if (rights)
+		return session_take_rights(session, rights, ret);
+	session->tenant = tenants_find(options->tenants, &identity->peer);
 	session->account = session->tenant->account;
 	session->is_late = session->tenant->is_drained;
-	return 0;
+	if (!is_admin)
+		return 0;
+	/* What the stranger has left in the connection is its tenant's to pay for. */
+	*ret = (struct refusal_reason){
+		-EACCES, "this socket is for administrators: root, the user that brokerd runs as, "
+			 "the members of admin-group and admin-users"};
+	return SESSION_E_REFUSED;
 }
 
 /* Return: 0; ACCOUNT_E_QUOTA. */

@@ -583,21 +583,36 @@ static void test_refused__bounded(void **state)
 	rig_deinit(&rig);
 }
 
+/* Listens for administrators, at @path, until the rig ends. */
+static void listen_for_admins(struct rig *rig, char *path, size_t bytes, unsigned int mode)
+{
+	snprintf(path, bytes, "%s/admin", rig->directory);
+	rig->server->options.admin.socket_path = path;
+	rig->server->options.admin.socket_mode = mode;
+	assert_int_equal(listener_init(&rig->server->admins, rig->server, true), 0);
+}
+
+static void end_with_admins(struct rig *rig, const char *path)
+{
+	char lock_path[80];
+
+	snprintf(lock_path, sizeof(lock_path), "%s.lock", path);
+	rig_deinit(rig);
+	unlink(lock_path);
+	rmdir(rig->directory);
+}
+
 /* While clients leave behind what is slow to close, an administrator gets in. */
 static void test_refused__administrator(void **state)
 {
 	enum { MAX = 8 };
 	struct rig rig;
-	char path[64], lock_path[80];
+	char path[64];
 	int fd;
 
 	begin(&rig);
 	rig.server->max_newcomers = rig.server->n_uncharged = MAX;
-	snprintf(path, sizeof(path), "%s/admin", rig.directory);
-	snprintf(lock_path, sizeof(lock_path), "%s.lock", path);
-	rig.server->options.admin.socket_path = path;
-	rig.server->options.admin.socket_mode = 0600;
-	assert_int_equal(listener_init(&rig.server->admins, rig.server, true), 0);
+	listen_for_admins(&rig, path, sizeof(path), 0600);
 	close(connect_to(&rig));
 	fd = connect_path(path);
 	for (unsigned int i = 0; i < 1000 && rig.server->n_admin_sessions == 0; i++) {
@@ -609,9 +624,68 @@ static void test_refused__administrator(void **state)
 	rig.server->n_uncharged = 0;
 	close(fd);
 	rig_settle(&rig);
-	rig_deinit(&rig);
-	unlink(lock_path);
-	rmdir(rig.directory);
+	end_with_admins(&rig, path);
+}
+
+/*
+ * Strangers leave on the administrators' socket what is slow to close: that is charged to their
+ * tenant, as on the clients' socket, where clients get in meanwhile.
+ */
+static void test_refused__strangers(void **state)
+{
+	enum { N = 30, MAX = 8, STRANGER_UID = 40115 };
+	struct stuck stuck[] = {{.job = {.run = stuck_run, .done = stuck_done}},
+				{.job = {.run = stuck_run, .done = stuck_done}}};
+	struct account *account;
+	struct rig rig;
+	uint64_t n_fds;
+	char path[64];
+	int fd;
+
+	if (geteuid() != 0)
+		skip();
+	begin(&rig);
+	rig.server->max_newcomers = MAX;
+	listen_for_admins(&rig, path, sizeof(path), 0666);
+	assert_int_equal(chmod(rig.directory, 0711), 0);
+	account = rig.session->account;
+	n_fds = account_used(account, ACCOUNT_FDS);
+	for (unsigned int i = 0; i < ARRAY_SIZE(stuck); i++) {
+		sem_init(&stuck[i].gate, 0, 0);
+		closers_submit(rig.server->closers,
+			       i == 0 ? account
+				      : tenants_broker_account(rig.server->options.tenants),
+			       &stuck[i].job);
+	}
+	for (unsigned int i = 0; i < N; i++) {
+		assert_int_equal(seteuid(STRANGER_UID), 0);
+		fd = connect_path(path);
+		assert_int_equal(seteuid(0), 0);
+		send_empty(fd, rig.fd);
+		close(fd);
+	}
+	while (rig.server->next_number < 1 + N) {
+		assert_true(loop_turn(rig.loop, !server_is_settling(rig.server)) >= 0);
+		server_settle(rig.server);
+	}
+	assert_int_equal(server_n_discards(rig.server), ARRAY_SIZE(stuck) + N);
+	assert_int_equal(account_used(account, ACCOUNT_FDS), n_fds + N);
+	assert_int_equal(rig.server->n_uncharged, 0);
+	fd = connect_to(&rig);
+	for (unsigned int i = 0; i < 1000 && rig.server->n_sessions < 2; i++) {
+		assert_true(loop_turn(rig.loop, false) >= 0);
+		server_settle(rig.server);
+	}
+	assert_int_equal(rig.server->n_sessions, 2);
+	close(fd);
+	for (unsigned int i = 0; i < ARRAY_SIZE(stuck); i++)
+		sem_post(&stuck[i].gate);
+	while (rig.server->n_sessions > 1 || server_n_discards(rig.server) > 0) {
+		assert_true(loop_turn(rig.loop, !server_is_settling(rig.server)) >= 0);
+		server_settle(rig.server);
+	}
+	assert_int_equal(account_used(account, ACCOUNT_FDS), n_fds);
+	end_with_admins(&rig, path);
 }
 
 static struct session *session_for(struct rig *rig, struct tenant *tenant, int *ret_fd)
@@ -878,6 +952,7 @@ int main(void)
 		cmocka_unit_test(test_discard__no_memory),
 		cmocka_unit_test(test_refused__bounded),
 		cmocka_unit_test(test_refused__administrator),
+		cmocka_unit_test(test_refused__strangers),
 		cmocka_unit_test(test_messages__tenants_not_sessions),
 		cmocka_unit_test(test_end__costs_what_it_frees),
 		cmocka_unit_test(test_reset__in_slices),
