@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What clients keep, and what is put off because of them: bounds that no client can wait out
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <semaphore.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "loop/loop.h"
+#include "session/server-private.h"
+#include "support/session-rig.h"
+#include "util/clock.h"
+
+enum { N_ENTRIES = 64 };
+
+/* The timer that was armed last, among those armed for @only_ns if that is not 0. */
+static struct {
+	struct loop_timer *timer;
+	uint64_t delay_ns, only_ns;
+	unsigned int n;
+} armed;
+
+void __real_loop_timer_arm(struct loop_timer *timer, uint64_t delay_ns);
+void __wrap_loop_timer_arm(struct loop_timer *timer, uint64_t delay_ns);
+void __wrap_loop_timer_arm(struct loop_timer *timer, uint64_t delay_ns)
+{
+	__real_loop_timer_arm(timer, delay_ns);
+	if (armed.only_ns && delay_ns != armed.only_ns)
+		return;
+	armed.timer = timer;
+	armed.delay_ns = delay_ns;
+	armed.n++;
+}
+
+/* 0: time passes. */
+static uint64_t stopped_ns;
+
+uint64_t __real_clock_now_ns(void);
+uint64_t __wrap_clock_now_ns(void);
+uint64_t __wrap_clock_now_ns(void)
+{
+	return stopped_ns ? stopped_ns : __real_clock_now_ns();
+}
+
+static struct account *account_of(const struct rig *rig)
+{
+	return rig->session->tenant->account;
+}
+
+static uint64_t used(const struct rig *rig, enum account_slot slot)
+{
+	return account_used(account_of(rig), slot);
+}
+
+/* The tenant may have @more than it has. */
+static void limit(const struct rig *rig, enum account_slot slot, uint64_t more)
+{
+	struct account_limits limits;
+
+	memset(&limits, 0xff, sizeof(limits));
+	limits.max[slot] = used(rig, slot) + more;
+	account_set_limits(account_of(rig), &limits);
+}
+
+static void make_pair(int ends[2])
+{
+	assert_int_equal(
+		socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+}
+
+/* Reads all answers. */
+static void read_all(int fd)
+{
+	char bytes[8192];
+
+	while (recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
+		;
+}
+
+/* A connection that has ended with answers unread. Return: the client's end. */
+static int leave_unread(const struct rig *rig, unsigned int n_answers)
+{
+	static const char bytes[4096];
+	struct charge fd_charge = {.account = NULL};
+	struct hold *hold;
+	int ends[2];
+
+	make_pair(ends);
+	for (unsigned int i = 0; i < n_answers; i++)
+		assert_int_equal(send(ends[0], bytes, sizeof(bytes), 0), sizeof(bytes));
+	assert_int_equal(account_charge(account_of(rig), &fd_charge, ACCOUNT_FDS, 1), 0);
+	assert_int_equal(hold_new(rig->server, 0, &hold), 0);
+	hold_leave_connection(hold, ends[0], account_of(rig),
+			      (struct charge *[]){&fd_charge, NULL, NULL}, false);
+	return ends[1];
+}
+
+/* The kernel's memory for what an ended connection's client has not read is charged. */
+static void test_connection__unread(void **state)
+{
+	uint64_t host, fds;
+	struct rig rig;
+	int fd;
+
+	rig_init(&rig, 1);
+	host = used(&rig, ACCOUNT_HOST_BYTES);
+	fds = used(&rig, ACCOUNT_FDS);
+	fd = leave_unread(&rig, 5);
+	assert_true(used(&rig, ACCOUNT_HOST_BYTES) >= host + 5 * 4096);
+	assert_int_equal(used(&rig, ACCOUNT_FDS), fds + 1);
+	assert_false(holds_look(rig.server, account_of(&rig)));
+	read_all(fd);
+	assert_true(holds_look(rig.server, account_of(&rig)));
+	assert_int_equal(used(&rig, ACCOUNT_HOST_BYTES), host);
+	assert_int_equal(used(&rig, ACCOUNT_FDS), fds);
+	close(fd);
+	rig_deinit(&rig);
+}
+
+static int send_shared(const struct rig *rig)
+{
+	struct rbk_wire_reply reply = {.type = RBK_WIRE_STATS_PAGE};
+
+	return session_reply_fds(rig->session, &reply, sizeof(reply), &rig->fd, 1, true);
+}
+
+/* Of descriptors that others have, too, so many are under way to a session and no more. */
+static void test_sent__bounded(void **state)
+{
+	struct rig rig;
+	uint64_t fds;
+
+	rig_init(&rig, 1);
+	fds = used(&rig, ACCOUNT_FDS);
+	for (unsigned int i = 1; i <= HOLD_SENT_MAX; i++) {
+		assert_int_equal(send_shared(&rig), 0);
+		assert_int_equal(used(&rig, ACCOUNT_FDS), fds + i);
+	}
+	assert_int_equal(send_shared(&rig), SESSION_E_REFUSED);
+	assert_int_equal(used(&rig, ACCOUNT_FDS), fds + HOLD_SENT_MAX);
+	for (unsigned int i = 0; i < HOLD_SENT_MAX; i++)
+		assert_int_equal(rig_answer(&rig, RBK_WIRE_STATS_PAGE, NULL, 0), 0);
+	assert_int_equal(rig_answer(&rig, RBK_WIRE_STATS_PAGE, NULL, 0), -EBUSY);
+	assert_int_equal(send_shared(&rig), 0);
+	assert_int_equal(used(&rig, ACCOUNT_FDS), fds + 1);
+	rig_deinit(&rig);
+}
+
+/* A client that has let go just now is not refused what there is room for since then. */
+static void test_look__before_session(void **state)
+{
+	struct session *session;
+	struct rig rig;
+	int fd, ends[2];
+
+	rig_init(&rig, 1);
+	fd = leave_unread(&rig, 1);
+	limit(&rig, ACCOUNT_FDS, 0);
+	make_pair(ends);
+	assert_int_equal(session_new(rig.server, ends[0], false, &session), SESSION_E_REFUSED);
+	close(ends[1]);
+	read_all(fd);
+	make_pair(ends);
+	assert_int_equal(session_new(rig.server, ends[0], false, &session), 0);
+	close(ends[1]);
+	close(fd);
+	rig_deinit(&rig);
+}
+
+static void test_look__before_ring(void **state)
+{
+	struct rig_ring ring;
+	struct rig rig;
+	int fd;
+
+	rig_init(&rig, 1);
+	fd = leave_unread(&rig, 20);
+	limit(&rig, ACCOUNT_HOST_BYTES, 1000);
+	assert_int_equal(session_ring_add(rig.session, 1, N_ENTRIES), 0);
+	assert_int_equal(rig_answer(&rig, RBK_WIRE_RING_ADD, NULL, 0), -EDQUOT);
+	read_all(fd);
+	rig_ring_new(&rig, N_ENTRIES, &ring);
+	rig_ring_deinit(&ring);
+	close(fd);
+	rig_deinit(&rig);
+}
+
+static void test_look__before_page(void **state)
+{
+	struct rig rig;
+	int fds[2];
+
+	rig_init(&rig, 1);
+	for (unsigned int i = 0; i < 2; i++)
+		fds[i] = leave_unread(&rig, 1);
+	limit(&rig, ACCOUNT_FDS, 0);
+	assert_int_equal(session_stats_want(rig.session), ACCOUNT_E_QUOTA);
+	for (unsigned int i = 0; i < 2; i++)
+		read_all(fds[i]);
+	assert_int_equal(session_stats_want(rig.session), 0);
+	for (unsigned int i = 0; i < 2; i++)
+		close(fds[i]);
+	rig_deinit(&rig);
+}
+
+/* The same for answers that its sessions have not read, which would end one of them. */
+static void test_look__before_ending(void **state)
+{
+	struct rbk_wire_stats reply = {.reply = {.type = RBK_WIRE_STATS}};
+	struct rig rig;
+	int fd;
+
+	rig_init(&rig, 1);
+	fd = leave_unread(&rig, 20);
+	limit(&rig, ACCOUNT_HOST_BYTES, 0);
+	read_all(fd);
+	while (hold_unread_bytes(rig.session->fd) < 32768 && !rig.session->is_ending)
+		session_reply(rig.session, &reply.reply, sizeof(reply));
+	assert_false(rig.session->is_ending);
+	close(fd);
+	rig_deinit(&rig);
+}
+
+/* Has the timer of holds fire. Return: when it is to fire again. */
+static uint64_t fire(struct rig *rig, struct loop_timer *timer)
+{
+	const unsigned int n_before = armed.n;
+
+	__real_loop_timer_arm(timer, 0);
+	while (armed.n == n_before || armed.timer != timer)
+		assert_true(loop_turn(rig->loop, true) >= 0);
+	return armed.delay_ns;
+}
+
+/* The timer looks ever more rarely where nothing changes, and soon again where something has. */
+static void test_timer__soon_where_some_have_gone(void **state)
+{
+	struct loop_timer *timer;
+	uint64_t first_ns, delay_ns, last_ns;
+	struct rig rig;
+	int fds[3];
+
+	rig_init(&rig, 1);
+	rig_settle(&rig);
+	for (unsigned int i = 0; i < 3; i++)
+		fds[i] = leave_unread(&rig, 1);
+	timer = armed.timer;
+	first_ns = armed.delay_ns;
+	for (delay_ns = first_ns, last_ns = 0; delay_ns != last_ns;) {
+		last_ns = delay_ns;
+		delay_ns = fire(&rig, timer);
+		assert_true(delay_ns >= last_ns && delay_ns <= 2 * last_ns);
+	}
+	assert_true(last_ns >= 50 * first_ns);
+	read_all(fds[1]);
+	assert_int_equal(fire(&rig, timer), first_ns);
+	assert_int_equal(fire(&rig, timer), 2 * first_ns);
+	for (unsigned int i = 0; i < 3; i++)
+		close(fds[i]);
+	rig_deinit(&rig);
+}
+
+/* Keeps the thread that has its account's jobs until it is let go. */
+struct stuck {
+	struct closers_job job;
+	sem_t gate;
+};
+
+static void stuck_run(struct closers_job *job)
+{
+	sem_wait(&container_of(job, struct stuck, job)->gate);
+}
+
+static void stuck_done(struct closers_job *job)
+{
+}
+
+static void stuck_begin(struct stuck *stuck, const struct rig *rig, struct account *account)
+{
+	*stuck = (struct stuck){.job = {.run = stuck_run, .done = stuck_done}};
+	sem_init(&stuck->gate, 0, 0);
+	closers_submit(rig->server->closers, account, &stuck->job);
+}
+
+static void stuck_end(struct stuck *stuck, struct rig *rig)
+{
+	sem_post(&stuck->gate);
+	while (server_n_discards(rig->server) > 0)
+		assert_true(loop_turn(rig->loop, true) >= 0);
+	sem_destroy(&stuck->gate);
+}
+
+/* An administrator who asks for a page is answered, however long the tenant's thread is busy. */
+static void test_page__administrator_waits_not_for_long(void **state)
+{
+	enum { PATIENCE_NS = 500000000 };
+	struct rbk_wire_stats_of of = {
+		.request = {.type = RBK_WIRE_STATS_PAGE},
+		.whose = RBK_WIRE_STATS_TENANT,
+	};
+	struct session *admin;
+	struct stuck stuck;
+	struct rig rig;
+	struct rbk_wire_reply reply = {.res = 0};
+	int ends[2];
+
+	rig_init(&rig, 1);
+	of.tenant = rig.session->tenant->number;
+	stuck_begin(&stuck, &rig, account_of(&rig));
+	assert_int_equal(session_stats_want(rig.session), 0);
+	make_pair(ends);
+	assert_int_equal(session_new(rig.server, ends[0], true, &admin), 0);
+	armed.timer = NULL;
+	armed.only_ns = PATIENCE_NS;
+	assert_int_equal(session_stats_page(admin, &of), 0);
+	armed.only_ns = 0;
+	assert_non_null(armed.timer);
+	assert_true(admin->is_suspended);
+	__real_loop_timer_arm(armed.timer, 0);
+	while (recv(ends[1], &reply, sizeof(reply), 0) < 0) {
+		assert_true(loop_turn(rig.loop, !server_is_settling(rig.server)) >= 0);
+		server_settle(rig.server);
+	}
+	assert_int_equal(reply.res, -ENOENT);
+	assert_false(admin->is_suspended);
+	stuck_end(&stuck, &rig);
+	close(ends[1]);
+	rig_deinit(&rig);
+}
+
+/* The broker's end waits so long for threads that are busy, also if none is with one thing. */
+static void test_end__bounded(void **state)
+{
+	const uint64_t patience_ns = 2000000000;
+	struct stuck stuck;
+	struct rig rig;
+
+	rig_init(&rig, 1);
+	session_end(rig.session, false, "it is over");
+	rig_settle(&rig);
+	rig.session = NULL;
+	assert_int_equal(rig.server->n_sessions, 0);
+	assert_true(server_is_empty(rig.server));
+	stopped_ns = __real_clock_now_ns();
+	stuck_begin(&stuck, &rig, tenants_broker_account(rig.tenants));
+	assert_false(server_is_empty(rig.server));
+	rig.server->end_ns = stopped_ns - patience_ns + 1;
+	assert_false(server_is_empty(rig.server));
+	rig.server->end_ns--;
+	assert_true(server_is_empty(rig.server));
+	stopped_ns = 0;
+	stuck_end(&stuck, &rig);
+	rig_deinit(&rig);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_connection__unread),
+		cmocka_unit_test(test_sent__bounded),
+		cmocka_unit_test(test_look__before_session),
+		cmocka_unit_test(test_look__before_ring),
+		cmocka_unit_test(test_look__before_page),
+		cmocka_unit_test(test_look__before_ending),
+		cmocka_unit_test(test_timer__soon_where_some_have_gone),
+		cmocka_unit_test(test_page__administrator_waits_not_for_long),
+		cmocka_unit_test(test_end__bounded),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
