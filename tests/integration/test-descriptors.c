@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "integration/harness.h"
@@ -104,6 +105,24 @@ static void expect_answer(void)
 	assert_true(harness_now_ns() - begin_ns < ANSWER_MAX_S * 1000000000ull);
 }
 
+/*
+ * While the broker stands still, messages come to lie behind one another, and this process lets go
+ * of what is in them: else it would wait in close(), for what is to hold up the broker.
+ */
+static void stop(const struct broker *of)
+{
+	int status;
+
+	assert_int_equal(kill(of->pid, SIGSTOP), 0);
+	assert_int_equal(waitpid(of->pid, &status, WUNTRACED), of->pid);
+	assert_true(WIFSTOPPED(status));
+}
+
+static void go_on(const struct broker *of)
+{
+	assert_int_equal(kill(of->pid, SIGCONT), 0);
+}
+
 static const struct rbk_wire_request nonsense = {.type = 4711};
 
 /* Check that messages behind one that ends the session are freed unread. */
@@ -113,9 +132,10 @@ static void test_unread__behind_hostile(void **state)
 		int fd = raw_connect(&broker);
 
 		raw_hello(fd);
-		/* In the socket before it can be read: the broker is busy with others' requests. */
+		stop(&broker);
 		raw_send(fd, &nonsense, sizeof(nonsense), NULL, 0);
 		send_lingering(fd, &nonsense, sizeof(nonsense), 1);
+		go_on(&broker);
 		expect_answer();
 		close(fd);
 	}
@@ -152,8 +172,10 @@ static void test_connection__first_message(void **state)
 	for (unsigned int i = 0; i < N_TRIES; i++) {
 		int fd = raw_connect(&broker);
 
+		stop(&broker);
 		send_lingering(fd, &nonsense, i % 2 ? sizeof(nonsense) : 0, 1);
 		close(fd);
+		go_on(&broker);
 		expect_answer();
 	}
 }
@@ -164,8 +186,10 @@ static void test_connection__many(void **state)
 	for (unsigned int i = 0; i < N_TRIES / 3; i++) {
 		int fd = raw_connect(&broker);
 
+		stop(&broker);
 		for (unsigned int k = 0; k < 6; k++)
 			send_lingering(fd, &nonsense, k % 2 ? sizeof(nonsense) : 0, 1);
+		go_on(&broker);
 		expect_answer();
 		close(fd);
 		expect_answer();
@@ -203,13 +227,11 @@ static void test_stop__behind_stuck(void **state)
 	raw_hello(stuck);
 	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
 	send_lingering(ends[0], "", 1, 1);
-	/* It has the last reference: else this thread would wait, for what is to hold up the
-	 * broker. */
-	assert_int_equal(kill(own.pid, SIGSTOP), 0);
+	stop(&own);
 	assert_true(raw_send(stuck, &devices, sizeof(devices), &ends[1], 1) > 0);
 	close(ends[0]);
 	close(ends[1]);
-	assert_int_equal(kill(own.pid, SIGCONT), 0);
+	go_on(&own);
 	raw_expect_closed(stuck);
 	close(stuck);
 
