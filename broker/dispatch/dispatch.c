@@ -387,6 +387,7 @@ struct server_hooks dispatch_hooks(struct dispatch *dispatch)
 		.ring_bell = dispatch_ring_bell,
 		.table_there = dispatch_table_there,
 		.plan_bytes = dispatch_plan_bytes,
+		.plan_make = dispatch_plan_make,
 		.plan_ready = dispatch_plan_ready,
 		.plan_removing = on_plan_removing,
 		.plan_freed = dispatch_plan_freed,

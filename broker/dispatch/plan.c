@@ -95,6 +95,13 @@ uint64_t dispatch_plan_bytes(void *context, const struct plan *plan)
 	return place_plan_bytes(dispatch->placer, plan);
 }
 
+void dispatch_plan_make(void *context)
+{
+	struct dispatch *dispatch = context;
+
+	placer_prepare(dispatch->placer);
+}
+
 int dispatch_plan_ready(void *context, struct session_plan *plan)
 {
 	struct dispatch *dispatch = context;

@@ -417,6 +417,7 @@ void flows_deinit(struct dispatch *dispatch);
 
 /* For server_hooks. */
 uint64_t dispatch_plan_bytes(void *context, const struct plan *plan);
+void dispatch_plan_make(void *context);
 int dispatch_plan_ready(void *context, struct session_plan *plan);
 void dispatch_plan_freed(void *context, struct session_plan *plan);
 /* Makes what is cached of decisions anew for a plan; the next call takes the next plan. There must

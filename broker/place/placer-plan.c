@@ -288,6 +288,12 @@ static int make_plan(struct placer *placer, const struct plan *plan, uint32_t n_
 	return 0;
 }
 
+void placer_prepare(struct placer *placer)
+{
+	place_slab_prepare(&placer->lines);
+	place_slab_prepare(&placer->rests);
+}
+
 int place_plan_new(struct placer *placer, const struct plan *plan, struct place_plan **ret)
 {
 	struct place_plan *place_plan =

@@ -11,6 +11,7 @@
  * the plan for a while. Learning writes the entries anew, so that a decision does no more than a
  * multiplication and an addition per device. Reactor thread only.
  */
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -99,12 +100,19 @@ void place_results_forget(struct place_results *results, const struct place_plan
 struct place_slab {
 	struct place_chunk *chunks; /* the latest first */
 	char *next;                 /* what is left of it */
-	size_t left_bytes;
-	struct place_free *free[7]; /* by kind */
+	size_t left_bytes, low_bytes;
+	struct place_free *free[7];          /* by kind */
+	_Atomic(struct place_chunk *) spare; /* the next one, made by place_slab_prepare() */
+	atomic_bool is_low;                  /* a spare will be needed soon */
 };
 
 /* Makes the first chunk, which is enough for most: a mapping of its own. Return: 0; -ENOMEM. */
 int place_slab_init(struct place_slab *slab);
+/*
+ * Have the next chunk ready before it is needed. To be called on one thread that may wait for the
+ * kernel to find and clear a huge page; the others are for the thread that has the slab.
+ */
+void place_slab_prepare(struct place_slab *slab);
 /* A piece of a kind, whose size is always @bytes, a multiple of 64. Return: NULL without memory. */
 void *place_slab_take(struct place_slab *slab, unsigned int kind, size_t bytes);
 void place_slab_give(struct place_slab *slab, unsigned int kind, void *memory);

@@ -154,6 +154,11 @@ void placer_reset_device(struct placer *placer, uint8_t device);
  * client came back), it begins with what that one had learned. Return: 0 or -ENOMEM.
  */
 int place_plan_new(struct placer *placer, const struct plan *plan, struct place_plan **ret);
+/*
+ * Have memory ready for plans that are to be added: place_plan_new() on another thread then finds
+ * it, instead of waiting for the kernel. One thread.
+ */
+void placer_prepare(struct placer *placer);
 /* No task of it may be queued. Return: NULL. */
 struct place_plan *place_plan_free(struct placer *placer, struct place_plan *place_plan);
 

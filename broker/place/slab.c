@@ -11,6 +11,10 @@
  * a huge page each. A piece never moves. One that is given back is used again for the next of its
  * kind; chunks are given back with the slab. Sizes of kinds are to be powers of two of each other,
  * so that all free pieces together are no more than the largest kind once took.
+ *
+ * The kernel clears a huge page, and may have to make room for it first, when it is touched: that
+ * takes up to tens of milliseconds. So another thread makes the next chunk while the current one
+ * has still some room. A chunk that was not made in time has small pages, which come one by one.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -22,6 +26,8 @@
 enum {
 	FIRST_CHUNK_BYTES = 64 << 10,
 	CHUNK_BYTES = 2 << 20,
+	/* The next chunk is made when less than this part of one is left. */
+	LOW_PART = 2,
 };
 
 /* Pieces follow. */
@@ -37,18 +43,41 @@ struct place_free {
 static bool grow(struct place_slab *slab)
 {
 	size_t bytes = slab->chunks ? CHUNK_BYTES : FIRST_CHUNK_BYTES;
-	struct place_chunk *chunk = aligned_alloc(bytes, bytes);
+	/* Pairs with the release in place_slab_prepare(). */
+	struct place_chunk *chunk =
+		atomic_exchange_explicit(&slab->spare, NULL, memory_order_acquire);
 
-	if (!chunk)
-		return false;
-	/* Small pages would do. */
-	if (bytes == CHUNK_BYTES)
-		madvise(chunk, bytes, MADV_HUGEPAGE);
+	if (!chunk) {
+		chunk = aligned_alloc(bytes, bytes);
+		if (!chunk)
+			return false;
+		if (bytes == CHUNK_BYTES)
+			madvise(chunk, bytes, MADV_NOHUGEPAGE);
+	}
 	chunk->next = slab->chunks;
 	slab->chunks = chunk;
 	slab->next = (char *)(chunk + 1);
 	slab->left_bytes = bytes - sizeof(*chunk);
+	slab->low_bytes = slab->left_bytes / LOW_PART;
+	atomic_store_explicit(&slab->is_low, false, memory_order_relaxed);
 	return true;
+}
+
+void place_slab_prepare(struct place_slab *slab)
+{
+	struct place_chunk *chunk;
+
+	if (!atomic_load_explicit(&slab->is_low, memory_order_relaxed) ||
+	    atomic_load_explicit(&slab->spare, memory_order_relaxed))
+		return;
+	chunk = aligned_alloc(CHUNK_BYTES, CHUNK_BYTES);
+	if (!chunk)
+		return;
+	/* Small pages would do. */
+	madvise(chunk, CHUNK_BYTES, MADV_HUGEPAGE);
+	chunk->next = NULL;
+	/* Pairs with the acquire in grow(). */
+	atomic_store_explicit(&slab->spare, chunk, memory_order_release);
 }
 
 int place_slab_init(struct place_slab *slab)
@@ -67,6 +96,8 @@ void *place_slab_take(struct place_slab *slab, unsigned int kind, size_t bytes)
 	if (slab->left_bytes < bytes && !grow(slab))
 		return NULL;
 	slab->left_bytes -= bytes;
+	if (slab->left_bytes < slab->low_bytes)
+		atomic_store_explicit(&slab->is_low, true, memory_order_relaxed);
 	slab->next += bytes;
 	return slab->next - bytes;
 }
@@ -87,5 +118,6 @@ void place_slab_deinit(struct place_slab *slab)
 		slab->chunks = chunk->next;
 		free(chunk);
 	}
+	free(atomic_load_explicit(&slab->spare, memory_order_relaxed));
 	*slab = (struct place_slab){0};
 }

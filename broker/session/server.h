@@ -104,6 +104,8 @@ struct server_hooks {
 	void (*table_there)(void *context, struct session_ring *ring);
 	/* Likewise for a plan. */
 	uint64_t (*plan_bytes)(void *context, const struct plan *plan);
+	/* On the setup thread, before plan_ready(): what that takes may be made ahead. */
+	void (*plan_make)(void *context);
 	int (*plan_ready)(void *context, struct session_plan *plan);
 	void (*plan_removing)(void *context, struct session_plan *plan);
 	/* Also of a plan that never became ready. */

@@ -249,8 +249,10 @@ static void plan_prepare_run(struct offload_job *job)
 		if (r < 0)
 			plan_fail(slot, i, r);
 	}
-	if (!job->has_more)
-		plan_sum_constants(slot);
+	if (job->has_more)
+		return;
+	plan_sum_constants(slot);
+	options->hooks.plan_make(options->hooks.context);
 }
 
 /* Devices that can run the plan, now or once its memory is there. */

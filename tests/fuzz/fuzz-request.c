@@ -99,6 +99,10 @@ static uint64_t no_plan_bytes(void *context, const struct plan *plan)
 	return 1;
 }
 
+static void no_plan_made(void *context)
+{
+}
+
 static int no_plan_added(void *context, struct session_plan *plan)
 {
 	return 0;
@@ -122,6 +126,7 @@ static const struct server_hooks no_hooks = {
 	.ring_freed = no_ring,
 	.ring_bell = no_ring,
 	.plan_bytes = no_plan_bytes,
+	.plan_make = no_plan_made,
 	.plan_ready = no_plan_added,
 	.plan_removing = no_plan,
 	.plan_freed = no_plan,

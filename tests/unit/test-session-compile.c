@@ -12,7 +12,9 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "dispatch/dispatch.h"
 #include "loop/loop.h"
+#include "place/placer-private.h"
 #include "session/server-private.h"
 #include "support/session-rig.h"
 
@@ -134,12 +136,26 @@ static void test_compile__session_ends_before(void **state)
 	assert_true(n_compiled <= 1);
 }
 
+/* What placement needs for many plans is allocated on the setup thread, before it is needed. */
+static void test_compile__prepares_placement(void **state)
+{
+	struct rig rig;
+
+	rig_init(&rig, 1);
+	atomic_store(&rig.dispatch->placer->rests.is_low, true);
+	assert_null(atomic_load(&rig.dispatch->placer->rests.spare));
+	rig_relu(&rig, false);
+	assert_non_null(atomic_load(&rig.dispatch->placer->rests.spare));
+	rig_deinit(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_compile__others_between),
 		cmocka_unit_test(test_compile__session_ends),
 		cmocka_unit_test(test_compile__session_ends_before),
+		cmocka_unit_test(test_compile__prepares_placement),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

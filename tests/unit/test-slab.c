@@ -90,6 +90,30 @@ static void test_slab__without_memory(void **state)
 	place_slab_deinit(&slab);
 }
 
+/* What comes next is made by another thread in time: the one that has the slab allocates nothing.
+ */
+static void test_slab__prepared(void **state)
+{
+	struct place_slab slab = {0};
+
+	assert_int_equal(place_slab_init(&slab), 0);
+	/* Nothing is made for nothing. */
+	fail_alloc_at(1);
+	place_slab_prepare(&slab);
+	assert_false(fail_alloc_stop());
+	for (size_t n = 0; n < 8 * (2 << 20) / 4096; n++) {
+		fail_alloc_at(1);
+		assert_non_null(place_slab_take(&slab, 6, 4096));
+		assert_false(fail_alloc_stop());
+		place_slab_prepare(&slab);
+	}
+	/* One spare is enough. */
+	fail_alloc_at(1);
+	place_slab_prepare(&slab);
+	assert_false(fail_alloc_stop());
+	place_slab_deinit(&slab);
+}
+
 /* Lines of many plans: each has its own entries, and those of plans that stay are left alone. */
 static void test_plans__many(void **state)
 {
@@ -168,6 +192,7 @@ int main(void)
 		cmocka_unit_test(test_slab__random),
 		cmocka_unit_test(test_slab__used_again),
 		cmocka_unit_test(test_slab__without_memory),
+		cmocka_unit_test(test_slab__prepared),
 		cmocka_unit_test(test_plans__many),
 		cmocka_unit_test(test_below__as_bytes_say),
 	};

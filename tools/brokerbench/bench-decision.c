@@ -122,6 +122,7 @@ static int side_init(struct side *side, uint32_t n_plans)
 	for (uint32_t i = 0; i < n_plans && !r; i++) {
 		plan_init(&side->plans[i], &side->nodes[(size_t)i * N_NODES]);
 		side->counts[i] = 1 + draw(side, MAX_COUNT);
+		placer_prepare(side->placer);
 		r = place_plan_new(side->placer, &side->plans[i], &side->place_plans[i]);
 		if (!r)
 			run_some(side, side->place_plans[i]);
