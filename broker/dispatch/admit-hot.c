@@ -28,6 +28,13 @@
 static const uint64_t inline_overrun_ns = 20000, inline_pause_ns = 1000000000;
 enum { INLINE_OVERRUN_COST = 64, INLINE_OVERRUN_LIMIT = 512 };
 
+/*
+ * Every entry goes through one function, since calls between parts of the work would save registers
+ * each. Left to itself, the compiler inlines nothing that is used in two places, and tables that
+ * were copied are the second place.
+ */
+#define ALWAYS_INLINE inline __attribute__((__always_inline__))
+
 /* One in so many tasks that run inline is learned from. */
 enum { LEARN_EVERY = 64 };
 
@@ -200,11 +207,9 @@ static __attribute__((__noinline__)) bool may_inline_again(const struct dispatch
 }
 
 /* Inlined, so that the outcome never lies in memory: see ring_post(). */
-static inline __attribute__((__always_inline__)) int run_inline(struct dispatch *dispatch,
-								struct dispatch_ring *ring,
-								const struct rbk_sqe *sqe,
-								struct session_plan *plan,
-								uint8_t reason)
+static ALWAYS_INLINE int run_inline(struct dispatch *dispatch, struct dispatch_ring *ring,
+				    const struct rbk_sqe *sqe, struct session_plan *plan,
+				    uint8_t reason)
 {
 	struct executor *cpu = dispatch->executors[RBK_DEVICE_CPU];
 	struct exec_task *task = &dispatch->inline_task;
@@ -270,9 +275,9 @@ static __attribute__((__noinline__)) bool may_sleep(const struct dispatch *dispa
  * Starts a validated entry that waits for nothing. Return: its result if it completed; 0 with
  * *ret_task set if it has not.
  */
-static int start_entry(struct dispatch *dispatch, struct dispatch_ring *ring,
-		       const struct rbk_sqe *sqe, struct session_plan *plan, uint64_t now_ticks,
-		       struct task **ret_task)
+static ALWAYS_INLINE int start_entry(struct dispatch *dispatch, struct dispatch_ring *ring,
+				     const struct rbk_sqe *sqe, struct session_plan *plan,
+				     uint64_t now_ticks, struct task **ret_task)
 {
 	struct place_decision decision;
 	struct task *task;
@@ -349,8 +354,8 @@ static void admit_waiting(struct dispatch *dispatch, struct dispatch_ring *ring,
 	}
 }
 
-static void admit_entry(struct dispatch *dispatch, struct dispatch_ring *ring,
-			const struct rbk_sqe *sqe, uint64_t now_ticks)
+static ALWAYS_INLINE void admit_entry(struct dispatch *dispatch, struct dispatch_ring *ring,
+				      const struct rbk_sqe *sqe, uint64_t now_ticks)
 {
 	struct session_plan *plan = NULL;
 	struct task *task = NULL;
