@@ -55,6 +55,9 @@ enum {
 	LOOP_PART = 2,
 };
 
+/* Most turns find nothing to do, and need not save the registers of functions that do something. */
+#define OUT_OF_LINE __attribute__((__noinline__))
+
 enum watch_state {
 	WATCH_IDLE,       /* the kernel has no request */
 	WATCH_ADD,        /* in the list of changes: to be added */
@@ -520,14 +523,19 @@ static struct io_uring_sqe *loop_sqe(struct loop *loop)
 	return io_uring_get_sqe(&loop->ring);
 }
 
+/* Does the kernel wake the loop in time for the first timer, if there is one? */
+static inline bool timeout_is_set(const struct loop *loop)
+{
+	return loop->heap_used == 0 ||
+	       (loop->timeout_armed && loop->timeout_ns <= loop->heap[0]->deadline_ns);
+}
+
 /* Return: false if there was no room. */
-static bool loop_push_timeout(struct loop *loop)
+static OUT_OF_LINE bool loop_push_timeout(struct loop *loop)
 {
 	uint64_t nearest_ns = loop->heap[0]->deadline_ns;
 	struct io_uring_sqe *sqe;
 
-	if (loop->timeout_armed && loop->timeout_ns <= nearest_ns)
-		return true;
 	sqe = loop_sqe(loop);
 	if (!sqe)
 		return false;
@@ -550,7 +558,7 @@ static bool loop_push_timeout(struct loop *loop)
 }
 
 /* Turns what changed into submission entries. Return: false if that was not all. */
-static bool loop_push_changes(struct loop *loop)
+static OUT_OF_LINE bool loop_push_changes(struct loop *loop)
 {
 	struct loop_watch *watch;
 	struct io_uring_sqe *sqe;
@@ -581,7 +589,7 @@ static bool loop_push_changes(struct loop *loop)
  * Runs the handlers of the completions that are there now, as far as the turn allows. Return: how
  * many.
  */
-static int loop_reap(struct loop *loop)
+static OUT_OF_LINE int loop_reap(struct loop *loop)
 {
 	struct turn_source outer = turn_enter(&loop->turn, RBK_TURN_OTHER, 0);
 	const uint64_t stop_ticks =
@@ -612,7 +620,7 @@ static int loop_reap(struct loop *loop)
 	return n;
 }
 
-static int loop_submit(struct loop *loop)
+static OUT_OF_LINE int loop_submit(struct loop *loop)
 {
 	struct turn_source outer = turn_enter(&loop->turn, RBK_TURN_KERNEL, 0);
 	int r;
@@ -631,7 +639,7 @@ int loop_turn(struct loop *loop, bool block)
 	/* What the kernel does not know of yet cannot wake us: then this turn does not sleep. */
 	if (loop->changes.first && !loop_push_changes(loop))
 		block = false;
-	if (loop->heap_used && !loop_push_timeout(loop))
+	if (!timeout_is_set(loop) && !loop_push_timeout(loop))
 		block = false;
 
 	if (block && io_uring_cq_ready(&loop->ring) == 0)
