@@ -52,12 +52,12 @@ enum {
 	ENTRIES_PART = 2,
 };
 
-/* This entry takes long enough to look at the clock. */
+/* This entry takes long enough to look at the clock, unless those before it took little time. */
 static inline void note_costly(struct dispatch *dispatch)
 {
-	dispatch->is_costly = true;
-	if (clock_ticks() > dispatch->batch_stop_ticks)
+	if (dispatch->is_costly && clock_ticks() > dispatch->batch_stop_ticks)
 		dispatch->is_batch_over = true;
+	dispatch->is_costly = true;
 }
 
 /* The completion of an entry that ran on no device. */
@@ -457,10 +457,12 @@ static inline void charge_batch(struct dispatch *dispatch, struct flow *flow, ui
 {
 	uint64_t ticks;
 
-	if (dispatch->is_costly)
-		ticks = clock_ticks() - start_ticks;
-	else
+	if (dispatch->is_costly) {
+		dispatch->now_ticks = clock_ticks();
+		ticks = dispatch->now_ticks - start_ticks;
+	} else {
 		ticks = dispatch->inline_clock_ticks - start_ticks + n * dispatch->entry_ticks;
+	}
 	if (__builtin_expect(ticks > dispatch->long_batch_ticks, 0))
 		ticks = note_long_batch(dispatch, flow, ticks);
 	dispatch->turn->entry_ticks += ticks;
@@ -479,13 +481,11 @@ static __attribute__((__noinline__)) void leave_rest(const struct dispatch *disp
 	ring->left_queue_ns = dispatch->inline_queue_ns;
 }
 
-/* Makes a batch of them, at most *n. Return: when they were admitted. */
+/* These are a batch now. Return: when they were admitted. */
 static __attribute__((__noinline__)) uint64_t take_rest(struct dispatch *dispatch,
 							struct dispatch_ring *ring,
-							uint64_t now_ticks, uint32_t *n)
+							uint64_t now_ticks)
 {
-	if (*n > ring->n_left)
-		*n = ring->n_left;
 	ring->n_left = 0;
 	dispatch->inline_queue_ns = clock_elapsed_ns(ring->left_ticks, now_ticks);
 	if (dispatch->inline_queue_ns < ring->left_queue_ns)
@@ -535,8 +535,11 @@ int dispatch_poll_ring(struct dispatch *dispatch, struct dispatch_ring *dispatch
 	dispatch->is_costly = false;
 	dispatch->inline_clock_ticks = now_ticks;
 	dispatch->inline_queue_ns = 0;
-	if (__builtin_expect(dispatch_ring->n_left > 0, 0))
-		admit_ticks = take_rest(dispatch, dispatch_ring, now_ticks, &n);
+	if (__builtin_expect(dispatch_ring->n_left > 0, 0)) {
+		if (n > dispatch_ring->n_left)
+			n = dispatch_ring->n_left;
+		admit_ticks = take_rest(dispatch, dispatch_ring, now_ticks);
+	}
 	dispatch->is_batch_over = false;
 	dispatch->batch_stop_ticks = now_ticks + dispatch->batch_ticks;
 	for (i = 0; i < n && !dispatch->is_batch_over; i++) {
@@ -692,22 +695,45 @@ static unsigned int poll_rings(struct dispatch *dispatch, struct dispatch_ring *
 	return n_total;
 }
 
-/* Everything of tasks that are not entries any more. */
-static unsigned int work_on_tasks(struct dispatch *dispatch)
+/* Is there something to do with tasks, beside what executors may hand back? */
+static inline bool has_other_tasks(const struct dispatch *dispatch)
 {
-	struct turn_source outer = turn_enter(dispatch->turn, RBK_TURN_COMPLETIONS, 0);
-	unsigned int n_total = 0;
+	return dispatch->n_queued > 0 || dispatch->woken.first || dispatch->dirty ||
+	       dispatch_is_ending(dispatch) || dispatch->replace.is_begun || dispatch->may_preempt;
+}
 
+/*
+ * Everything of tasks that are not entries any more. @is_now: now_ticks has just been read. Where
+ * executors have nothing to hand back, and that was all there was to look at, no slice is counted.
+ */
+static __attribute__((__noinline__)) unsigned int work_on_tasks(struct dispatch *dispatch,
+								bool is_now)
+{
+	struct turn_source outer = dispatch->turn->source;
+	unsigned int n_total = 0;
+	bool is_open = true;
+
+	if (is_now)
+		turn_enter_at(dispatch->turn, RBK_TURN_COMPLETIONS, 0, dispatch->now_ticks);
+	else if (has_other_tasks(dispatch))
+		turn_enter(dispatch->turn, RBK_TURN_COMPLETIONS, 0);
+	else
+		is_open = false;
 	if (dispatch->n_submitted > 0)
-		n_total += dispatch_reap(dispatch);
+		n_total = dispatch_reap(dispatch);
+	if (!is_open && n_total == 0)
+		return 0;
 	if (dispatch_is_ending(dispatch))
 		n_total += dispatch_end_waiting(dispatch);
 	if (__builtin_expect(dispatch->replace.is_begun, 0))
 		n_total += dispatch_replace(dispatch);
 	if (dispatch->woken.first)
 		n_total += dispatch_wake(dispatch);
-	if (dispatch->n_queued > 0)
+	if (dispatch->n_queued > 0) {
+		if (!is_now || n_total > 0)
+			dispatch->now_ticks = clock_ticks();
 		n_total += dispatch_release(dispatch);
+	}
 	if (dispatch->may_preempt)
 		dispatch_preempt(dispatch);
 	if (dispatch->dirty)
@@ -722,8 +748,7 @@ unsigned int dispatch_work(struct dispatch *dispatch, struct dispatch_ring **ret
 
 	if (__builtin_expect(*ret_hostile != NULL, 0))
 		return n;
-	if (dispatch->n_submitted > 0 || dispatch->n_queued > 0 || dispatch->woken.first ||
-	    dispatch->dirty || dispatch_is_ending(dispatch) || dispatch->replace.is_begun)
-		n += work_on_tasks(dispatch);
+	if (dispatch->n_submitted > 0 || has_other_tasks(dispatch))
+		n += work_on_tasks(dispatch, n > 0 && dispatch->is_costly);
 	return n;
 }

@@ -380,7 +380,6 @@ unsigned int dispatch_release(struct dispatch *dispatch)
 	struct place_task *place;
 	uint32_t devices;
 
-	dispatch->now_ticks = clock_ticks();
 	if (dispatch->may_rebalance) {
 		dispatch->may_rebalance = false;
 		place_rebalance(dispatch->placer, dispatch_now_ns(dispatch));
@@ -648,6 +647,9 @@ unsigned int dispatch_reap(struct dispatch *dispatch)
 		n = executor->ops->reap(executor, done, REAP_BATCH);
 		if (n > 0) {
 			dispatch->now_ticks = clock_ticks();
+			if (dispatch->turn->source.cause == RBK_TURN_CAUSES)
+				turn_enter_at(dispatch->turn, RBK_TURN_COMPLETIONS, 0,
+					      dispatch->now_ticks);
 			dispatch->may_rebalance = true;
 		}
 		for (unsigned int k = 0; k < n; k++) {

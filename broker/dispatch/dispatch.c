@@ -103,45 +103,55 @@ static void await_slice(struct dispatch *dispatch)
 {
 	uint64_t now_ns, slice_ns;
 
-	if (dispatch->is_slice_armed || dispatch->n_submitted == 0)
+	if (dispatch->is_slice_armed || dispatch->n_submitted == 0 ||
+	    !place_may_preempt(dispatch->placer))
 		return;
 	dispatch->now_ticks = clock_ticks();
 	now_ns = dispatch_now_ns(dispatch);
 	slice_ns = place_preempt_ns(dispatch->placer, now_ns);
-	if (slice_ns == UINT64_MAX)
-		return;
 	dispatch->is_slice_armed = true;
 	loop_timer_arm(dispatch->slice_timer, slice_ns - now_ns);
 }
 
 static void flush_executors(struct dispatch *dispatch)
 {
-	struct turn_source outer = turn_enter(dispatch->turn, RBK_TURN_COMPLETIONS, 0);
+	struct turn *turn = dispatch->turn;
+	/* What gave them tasks is the slice before. */
+	struct turn_source outer = turn_enter_at(turn, RBK_TURN_COMPLETIONS, 0, turn->slice_ticks);
 
+	if (dispatch->flush_mask & ~(1u << RBK_DEVICE_CPU)) {
+		dispatch->has_used_devices = true;
+		set_pace(dispatch, true);
+	}
 	for (uint32_t i = 0; dispatch->flush_mask; i++) {
 		if (!(dispatch->flush_mask & 1u << i))
 			continue;
 		dispatch->flush_mask &= ~(1u << i);
 		dispatch->executors[i]->ops->flush(dispatch->executors[i]);
 	}
-	turn_leave(dispatch->turn, outer);
+	turn_leave(turn, outer);
+}
+
+/* There is work on devices, or for them: sees to it that the loop comes back to it. */
+static void await_devices(struct dispatch *dispatch)
+{
+	dispatch_await_balance(dispatch);
+	if (!dispatch->is_watching)
+		dispatch_watch_begin(dispatch);
 }
 
 static unsigned int dispatch_turn(struct dispatch *dispatch)
 {
 	struct dispatch_ring *hostile = NULL;
 	struct turn_source outer;
-	unsigned int n;
+	unsigned int n = 0;
 
 	/* First: what rings is polled in the same turn. */
-	n = dispatch_answer_bells(dispatch);
+	if (!turn_queue_is_empty(&dispatch->rung))
+		n = dispatch_answer_bells(dispatch);
 	n += dispatch_work(dispatch, &hostile);
 	if (hostile)
 		session_end(hostile->ring->session, true, "its ring indices make no sense");
-	if (dispatch->flush_mask & ~(1u << RBK_DEVICE_CPU)) {
-		dispatch->has_used_devices = true;
-		set_pace(dispatch, true);
-	}
 	if (dispatch->flush_mask)
 		flush_executors(dispatch);
 	if (dispatch->bells) {
@@ -157,10 +167,8 @@ static unsigned int dispatch_turn(struct dispatch *dispatch)
 	}
 	if (!list_is_empty(&dispatch->own))
 		n += own_start(dispatch);
-	if (dispatch->n_queued > 0)
-		dispatch_await_balance(dispatch);
-	if (!dispatch->is_watching && dispatch->n_submitted + dispatch->n_queued > 0)
-		dispatch_watch_begin(dispatch);
+	if (dispatch->n_submitted + dispatch->n_queued > 0)
+		await_devices(dispatch);
 	if (n > 0)
 		dispatch->busy_ticks = dispatch->now_ticks;
 	return n;

@@ -363,13 +363,16 @@ void task_place(struct dispatch *dispatch, struct task *task, struct place_decis
  */
 bool task_withdraw(struct dispatch *dispatch, struct task *task);
 
-/* Gives queued tasks to executors. Return: how many of these may be given more at once. */
+/*
+ * Gives queued tasks to executors; now_ticks was read for that. Return: how many of these may be
+ * given more at once.
+ */
 unsigned int dispatch_release(struct dispatch *dispatch);
 
 /* Asks executors to stop what is to give way. */
 void dispatch_preempt(struct dispatch *dispatch);
 
-/* Takes finished tasks back from the executors. Return: how many. */
+/* Takes finished tasks back from the executors, in a slice of the turn. Return: how many. */
 unsigned int dispatch_reap(struct dispatch *dispatch);
 
 /* A run that is queued for a device which fails goes to the CPU, if it may. Return: did it? */

@@ -10,7 +10,6 @@
 #include "loop/turn.h"
 
 #include <assert.h>
-#include <string.h>
 #include <time.h>
 
 #include "util/clock.h"
@@ -57,7 +56,7 @@ static uint64_t slice_ticks(const struct turn *turn, uint64_t now_ticks)
 	return now_ticks > turn->slice_ticks ? now_ticks - turn->slice_ticks : 0;
 }
 
-static void close_slice(struct turn *turn, uint64_t now_ticks)
+static inline void close_slice(struct turn *turn, uint64_t now_ticks)
 {
 	const struct turn_source *source = &turn->source;
 	uint64_t ticks = slice_ticks(turn, now_ticks);
@@ -65,6 +64,7 @@ static void close_slice(struct turn *turn, uint64_t now_ticks)
 	if (source->cause == RBK_TURN_CAUSES)
 		return;
 	turn->other_ticks += ticks;
+	turn->causes |= 1u << source->cause;
 	turn->ticks[source->cause] += ticks;
 	if (ticks < turn->largest[source->cause])
 		return;
@@ -72,12 +72,20 @@ static void close_slice(struct turn *turn, uint64_t now_ticks)
 	turn->tenants[source->cause] = source->tenant;
 }
 
-struct turn_source turn_enter(struct turn *turn, enum rbk_turn_cause cause, uint32_t tenant)
+struct turn_source turn_enter_at(struct turn *turn, enum rbk_turn_cause cause, uint32_t tenant,
+				 uint64_t begin_ticks)
 {
 	struct turn_source outer = turn->source;
 
-	turn_leave(turn, (struct turn_source){.cause = cause, .tenant = tenant});
+	close_slice(turn, begin_ticks);
+	turn->source = (struct turn_source){.cause = cause, .tenant = tenant};
+	turn->slice_ticks = begin_ticks;
 	return outer;
+}
+
+struct turn_source turn_enter(struct turn *turn, enum rbk_turn_cause cause, uint32_t tenant)
+{
+	return turn_enter_at(turn, cause, tenant, turn->read_ticks());
 }
 
 void turn_leave(struct turn *turn, struct turn_source outer)
@@ -126,6 +134,7 @@ void turn_count(struct turn *turn)
 {
 	uint64_t used_ticks = turn->entry_ticks + turn->other_ticks;
 	struct turn_source most = {.cause = RBK_TURN_ENTRIES, .tenant = turn->entries.tenant};
+	unsigned int cause;
 	uint64_t most_ticks;
 
 	assert(turn->source.cause == RBK_TURN_CAUSES);
@@ -148,9 +157,11 @@ void turn_count(struct turn *turn)
 		}
 		find_notable(turn);
 	}
-	memset(turn->ticks, 0, sizeof(turn->ticks));
-	memset(turn->largest, 0, sizeof(turn->largest));
-	memset(turn->tenants, 0, sizeof(turn->tenants));
+	for (; turn->causes; turn->causes &= turn->causes - 1) {
+		cause = (unsigned int)__builtin_ctz(turn->causes);
+		turn->ticks[cause] = turn->largest[cause] = 0;
+		turn->tenants[cause] = 0;
+	}
 	turn->entries.tenant = 0;
 	turn->other_ticks = 0;
 	turn->entry_ticks = 0;

@@ -52,8 +52,9 @@ struct turn {
 	uint64_t notable_ticks; /* a turn above it is an overrun, or the longest */
 	uint64_t entry_ticks;   /* of this turn, for ring entries: the dispatcher adds to it */
 	uint64_t other_ticks;   /* of this turn, in slices that are closed */
-	uint64_t slice_ticks;   /* when the open slice began */
+	uint64_t slice_ticks;   /* when the open slice began, or the last one ended */
 	struct turn_source source;
+	uint32_t causes;                   /* of this turn's slices: a bit for each */
 	struct turn_source entries;        /* the tenant of a long batch of entries */
 	uint64_t ticks[RBK_TURN_CAUSES];   /* of this turn, by cause; as the next two, but for
 					      entries */
@@ -73,6 +74,10 @@ void turn_set_budget(struct turn *turn, uint64_t budget_ns);
 
 /* Opens a slice, and closes the one that was open. Return: for turn_leave(). Reads the clock. */
 struct turn_source turn_enter(struct turn *turn, enum rbk_turn_cause cause, uint32_t tenant);
+
+/* The same, with the clock as it was read a moment ago. */
+struct turn_source turn_enter_at(struct turn *turn, enum rbk_turn_cause cause, uint32_t tenant,
+				 uint64_t begin_ticks);
 
 /* Closes the open slice and opens another one for @outer. Reads the clock. */
 void turn_leave(struct turn *turn, struct turn_source outer);

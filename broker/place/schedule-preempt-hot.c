@@ -179,6 +179,14 @@ static bool may_preempt(const struct place_queue *queue, uint8_t device)
 	return n > 1;
 }
 
+bool place_may_preempt(const struct placer *placer)
+{
+	for (uint32_t i = 0; i < placer->n_devices; i++)
+		if (may_preempt(&placer->devices[i].queue, (uint8_t)i))
+			return true;
+	return false;
+}
+
 uint64_t place_preempt_ns(const struct placer *placer, uint64_t now_ns)
 {
 	uint64_t now = schedule_peek(&placer->schedule, now_ns), age_ns;
