@@ -698,16 +698,18 @@ static unsigned int poll_rings(struct dispatch *dispatch, struct dispatch_ring *
 /* Is there something to do with tasks, beside what executors may hand back? */
 static inline bool has_other_tasks(const struct dispatch *dispatch)
 {
-	return dispatch->n_queued > 0 || dispatch->woken.first || dispatch->dirty ||
-	       dispatch_is_ending(dispatch) || dispatch->replace.is_begun || dispatch->may_preempt;
+	return (dispatch->n_queued | dispatch->flush_mask) != 0 || dispatch->woken.first ||
+	       dispatch->dirty || dispatch_is_ending(dispatch) || dispatch->replace.is_begun ||
+	       dispatch->may_preempt;
 }
 
 /*
- * Everything of tasks that are not entries any more. @is_now: now_ticks has just been read. Where
- * executors have nothing to hand back, and that was all there was to look at, no slice is counted.
+ * Everything of tasks that are not entries any more. @is_now: now_ticks has just been read.
+ * @has_more: has_other_tasks(). Where executors have nothing to hand back, and that was all there
+ * was to look at, no slice is counted.
  */
 static __attribute__((__noinline__)) unsigned int work_on_tasks(struct dispatch *dispatch,
-								bool is_now)
+								bool is_now, bool has_more)
 {
 	struct turn_source outer = dispatch->turn->source;
 	unsigned int n_total = 0;
@@ -715,7 +717,7 @@ static __attribute__((__noinline__)) unsigned int work_on_tasks(struct dispatch 
 
 	if (is_now)
 		turn_enter_at(dispatch->turn, RBK_TURN_COMPLETIONS, 0, dispatch->now_ticks);
-	else if (has_other_tasks(dispatch))
+	else if (has_more)
 		turn_enter(dispatch->turn, RBK_TURN_COMPLETIONS, 0);
 	else
 		is_open = false;
@@ -738,6 +740,8 @@ static __attribute__((__noinline__)) unsigned int work_on_tasks(struct dispatch 
 		dispatch_preempt(dispatch);
 	if (dispatch->dirty)
 		dispatch_publish_dirty(dispatch);
+	if (dispatch->flush_mask)
+		dispatch_flush(dispatch);
 	turn_leave(dispatch->turn, outer);
 	return n_total;
 }
@@ -745,10 +749,12 @@ static __attribute__((__noinline__)) unsigned int work_on_tasks(struct dispatch 
 unsigned int dispatch_work(struct dispatch *dispatch, struct dispatch_ring **ret_hostile)
 {
 	unsigned int n = dispatch->n_active > 0 ? poll_rings(dispatch, ret_hostile) : 0;
+	bool has_more;
 
 	if (__builtin_expect(*ret_hostile != NULL, 0))
 		return n;
-	if (dispatch->n_submitted > 0 || has_other_tasks(dispatch))
-		n += work_on_tasks(dispatch, n > 0 && dispatch->is_costly);
+	has_more = has_other_tasks(dispatch);
+	if (has_more || dispatch->n_submitted > 0)
+		n += work_on_tasks(dispatch, n > 0 && dispatch->is_costly, has_more);
 	return n;
 }

@@ -113,12 +113,8 @@ static void await_slice(struct dispatch *dispatch)
 	loop_timer_arm(dispatch->slice_timer, slice_ns - now_ns);
 }
 
-static void flush_executors(struct dispatch *dispatch)
+void dispatch_flush(struct dispatch *dispatch)
 {
-	struct turn *turn = dispatch->turn;
-	/* What gave them tasks is the slice before. */
-	struct turn_source outer = turn_enter_at(turn, RBK_TURN_COMPLETIONS, 0, turn->slice_ticks);
-
 	if (dispatch->flush_mask & ~(1u << RBK_DEVICE_CPU)) {
 		dispatch->has_used_devices = true;
 		set_pace(dispatch, true);
@@ -129,7 +125,6 @@ static void flush_executors(struct dispatch *dispatch)
 		dispatch->flush_mask &= ~(1u << i);
 		dispatch->executors[i]->ops->flush(dispatch->executors[i]);
 	}
-	turn_leave(turn, outer);
 }
 
 /* There is work on devices, or for them: sees to it that the loop comes back to it. */
@@ -152,8 +147,6 @@ static unsigned int dispatch_turn(struct dispatch *dispatch)
 	n += dispatch_work(dispatch, &hostile);
 	if (hostile)
 		session_end(hostile->ring->session, true, "its ring indices make no sense");
-	if (dispatch->flush_mask)
-		flush_executors(dispatch);
 	if (dispatch->bells) {
 		dispatch_ring_bells(dispatch);
 		/* The next turn rings the remaining bells. */

@@ -402,8 +402,11 @@ bool ring_is_throttled(struct dispatch *dispatch, struct dispatch_ring *ring);
 int flow_join(struct dispatch *dispatch, struct dispatch_ring *ring);
 void flow_leave(struct dispatch *dispatch, struct dispatch_ring *ring);
 
+/* dispatch.c: tells executors that they were given all tasks there are for now. */
+void dispatch_flush(struct dispatch *dispatch);
+
 /*
- * dispatch.c: if something waits for a device: sees to it that balance is looked at again, also if
+ * If something waits for a device: sees to it that balance is looked at again, also if
  * no task comes or returns.
  */
 void dispatch_await_balance(struct dispatch *dispatch);

@@ -14,17 +14,17 @@
 
 #include "util/clock.h"
 
-static uint64_t read_clock(void)
-{
-	return clock_ticks();
-}
-
 static uint64_t read_cpu_clock(void)
 {
 	struct timespec time;
 
 	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
 	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+static inline uint64_t now_of(const struct turn *turn)
+{
+	return turn->read_ticks ? turn->read_ticks() : clock_ticks();
 }
 
 static void find_notable(struct turn *turn)
@@ -38,7 +38,6 @@ void turn_init(struct turn *turn, uint64_t budget_ns)
 {
 	*turn = (struct turn){
 		.source = {.cause = RBK_TURN_CAUSES},
-		.read_ticks = read_clock,
 		.read_cpu_ns = read_cpu_clock,
 	};
 	turn_set_budget(turn, budget_ns);
@@ -85,12 +84,12 @@ struct turn_source turn_enter_at(struct turn *turn, enum rbk_turn_cause cause, u
 
 struct turn_source turn_enter(struct turn *turn, enum rbk_turn_cause cause, uint32_t tenant)
 {
-	return turn_enter_at(turn, cause, tenant, turn->read_ticks());
+	return turn_enter_at(turn, cause, tenant, now_of(turn));
 }
 
 void turn_leave(struct turn *turn, struct turn_source outer)
 {
-	uint64_t now_ticks = turn->read_ticks();
+	uint64_t now_ticks = now_of(turn);
 
 	close_slice(turn, now_ticks);
 	turn->source = outer;
@@ -102,7 +101,7 @@ uint64_t turn_used_ticks(const struct turn *turn)
 	uint64_t ticks = turn->entry_ticks + turn->other_ticks;
 
 	if (turn->source.cause != RBK_TURN_CAUSES)
-		ticks += slice_ticks(turn, turn->read_ticks());
+		ticks += slice_ticks(turn, now_of(turn));
 	return ticks;
 }
 

@@ -60,7 +60,7 @@ struct turn {
 					      entries */
 	uint64_t largest[RBK_TURN_CAUSES]; /* slice */
 	uint32_t tenants[RBK_TURN_CAUSES]; /* whose slice that was */
-	uint64_t (*read_ticks)(void);      /* clock_ticks(); tests have a clock of their own */
+	uint64_t (*read_ticks)(void);      /* NULL: clock_ticks(); for tests */
 	uint64_t (*read_cpu_ns)(void);     /* the thread's processor time; likewise */
 	bool has_cpu;                      /* turn_time_cpu() was called in this turn: */
 	uint64_t cpu_ns;                   /* the processor time then, and */
