@@ -46,6 +46,8 @@ enum {
 	ROUND_PART = 10,
 	/* Rounds in one turn, if none finds anything. */
 	MAX_PASSES = 4,
+	/* See leave_slice(). */
+	FEW_TASKS = 4,
 	/* And if there is no other one: those that sleep ring, and only the loop hears it. */
 	ALONE_PART = 4,
 	/* Entries get at least one over that of a turn. */
@@ -704,6 +706,21 @@ static inline bool has_other_tasks(const struct dispatch *dispatch)
 }
 
 /*
+ * Close the slice in which @n_tasks have ended and nothing else was done, unless it is UINT32_MAX.
+ * For a few tasks the time that they usually take stands in for another look at the clock.
+ */
+static inline void leave_slice(struct dispatch *dispatch, struct turn_source outer,
+			       uint32_t n_tasks)
+{
+	struct turn *turn = dispatch->turn;
+
+	if (n_tasks <= FEW_TASKS)
+		turn_leave_at(turn, outer, turn->slice_ticks + n_tasks * dispatch->end_ticks);
+	else
+		turn_leave(turn, outer);
+}
+
+/*
  * Everything of tasks that are not entries any more. @is_now: now_ticks has just been read.
  * @has_more: has_other_tasks(). Where executors have nothing to hand back, and that was all there
  * was to look at, no slice is counted.
@@ -712,6 +729,7 @@ static __attribute__((__noinline__)) unsigned int work_on_tasks(struct dispatch 
 								bool is_now, bool has_more)
 {
 	struct turn_source outer = dispatch->turn->source;
+	uint32_t n_before = dispatch->n_ended, n_ended = UINT32_MAX;
 	unsigned int n_total = 0;
 	bool is_open = true;
 
@@ -723,8 +741,13 @@ static __attribute__((__noinline__)) unsigned int work_on_tasks(struct dispatch 
 		is_open = false;
 	if (dispatch->n_submitted > 0)
 		n_total = dispatch_reap(dispatch);
-	if (!is_open && n_total == 0)
-		return 0;
+	if (!is_open) {
+		if (n_total == 0)
+			return 0;
+		/* Else it was a part of one, an unfinished one, or work of the broker's own. */
+		if (dispatch->n_ended - n_before == n_total && dispatch->n_queued == 0)
+			n_ended = n_total;
+	}
 	if (dispatch_is_ending(dispatch))
 		n_total += dispatch_end_waiting(dispatch);
 	if (__builtin_expect(dispatch->replace.is_begun, 0))
@@ -742,7 +765,7 @@ static __attribute__((__noinline__)) unsigned int work_on_tasks(struct dispatch 
 		dispatch_publish_dirty(dispatch);
 	if (dispatch->flush_mask)
 		dispatch_flush(dispatch);
-	turn_leave(dispatch->turn, outer);
+	leave_slice(dispatch, outer, n_ended);
 	return n_total;
 }
 

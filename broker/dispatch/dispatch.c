@@ -42,6 +42,8 @@ static const uint64_t balance_interval_ns = 10000000;
 
 /* See charge_batch(). */
 static const uint64_t entry_ns = 16;
+/* See leave_slice(). */
+static const uint64_t end_ns = 150;
 static const uint64_t max_batch_ns = 1000000;
 static const uint64_t charge_ns = 2000;
 /* Looking at an empty ring. */
@@ -505,6 +507,7 @@ int dispatch_new(const struct dispatch_options *options, struct dispatch **ret)
 	dispatch->woken.end = &dispatch->woken.first;
 	dispatch->now_ticks = clock_ticks();
 	dispatch->entry_ticks = clock_ns_to_ticks(entry_ns);
+	dispatch->end_ticks = clock_ns_to_ticks(end_ns);
 	dispatch->max_batch_ticks = clock_ns_to_ticks(max_batch_ns);
 	dispatch->charge_ticks = clock_ns_to_ticks(charge_ns);
 	dispatch->slice_ticks = clock_ns_to_ticks(2 * PLACE_SLICE_NS);

@@ -76,9 +76,7 @@ struct turn_source turn_enter_at(struct turn *turn, enum rbk_turn_cause cause, u
 {
 	struct turn_source outer = turn->source;
 
-	close_slice(turn, begin_ticks);
-	turn->source = (struct turn_source){.cause = cause, .tenant = tenant};
-	turn->slice_ticks = begin_ticks;
+	turn_leave_at(turn, (struct turn_source){.cause = cause, .tenant = tenant}, begin_ticks);
 	return outer;
 }
 
@@ -87,13 +85,16 @@ struct turn_source turn_enter(struct turn *turn, enum rbk_turn_cause cause, uint
 	return turn_enter_at(turn, cause, tenant, now_of(turn));
 }
 
+void turn_leave_at(struct turn *turn, struct turn_source outer, uint64_t end_ticks)
+{
+	close_slice(turn, end_ticks);
+	turn->source = outer;
+	turn->slice_ticks = end_ticks;
+}
+
 void turn_leave(struct turn *turn, struct turn_source outer)
 {
-	uint64_t now_ticks = now_of(turn);
-
-	close_slice(turn, now_ticks);
-	turn->source = outer;
-	turn->slice_ticks = now_ticks;
+	turn_leave_at(turn, outer, now_of(turn));
 }
 
 uint64_t turn_used_ticks(const struct turn *turn)

@@ -82,6 +82,9 @@ struct turn_source turn_enter_at(struct turn *turn, enum rbk_turn_cause cause, u
 /* Closes the open slice and opens another one for @outer. Reads the clock. */
 void turn_leave(struct turn *turn, struct turn_source outer);
 
+/* The same, where it is known about when the slice ends. */
+void turn_leave_at(struct turn *turn, struct turn_source outer, uint64_t end_ticks);
+
 /* Set the cause of the open slice, if any, once it is known: the whole slice counts for @cause. */
 static inline void turn_set_cause(struct turn *turn, enum rbk_turn_cause cause)
 {
