@@ -709,15 +709,15 @@ static inline bool has_other_tasks(const struct dispatch *dispatch)
  * Close the slice in which @n_tasks have ended and nothing else was done, unless it is UINT32_MAX.
  * For a few tasks the time that they usually take stands in for another look at the clock.
  */
-static inline void leave_slice(struct dispatch *dispatch, struct turn_source outer,
-			       uint32_t n_tasks)
+static inline void leave_slice(struct dispatch *dispatch, uint32_t n_tasks)
 {
+	const struct turn_source none = {.cause = RBK_TURN_CAUSES};
 	struct turn *turn = dispatch->turn;
 
 	if (n_tasks <= FEW_TASKS)
-		turn_leave_at(turn, outer, turn->slice_ticks + n_tasks * dispatch->end_ticks);
+		turn_leave_at(turn, none, turn->slice_ticks + n_tasks * dispatch->end_ticks);
 	else
-		turn_leave(turn, outer);
+		turn_leave(turn, none);
 }
 
 /*
@@ -728,13 +728,12 @@ static inline void leave_slice(struct dispatch *dispatch, struct turn_source out
 static __attribute__((__noinline__)) unsigned int work_on_tasks(struct dispatch *dispatch,
 								bool is_now, bool has_more)
 {
-	struct turn_source outer = dispatch->turn->source;
 	uint32_t n_before = dispatch->n_ended, n_ended = UINT32_MAX;
 	unsigned int n_total = 0;
 	bool is_open = true;
 
 	if (is_now)
-		turn_enter_at(dispatch->turn, RBK_TURN_COMPLETIONS, 0, dispatch->now_ticks);
+		turn_open_at(dispatch->turn, RBK_TURN_COMPLETIONS, dispatch->now_ticks);
 	else if (has_more)
 		turn_enter(dispatch->turn, RBK_TURN_COMPLETIONS, 0);
 	else
@@ -765,7 +764,7 @@ static __attribute__((__noinline__)) unsigned int work_on_tasks(struct dispatch 
 		dispatch_publish_dirty(dispatch);
 	if (dispatch->flush_mask)
 		dispatch_flush(dispatch);
-	leave_slice(dispatch, outer, n_ended);
+	leave_slice(dispatch, n_ended);
 	return n_total;
 }
 

@@ -270,7 +270,7 @@ static void run_stop(struct dispatch *dispatch, struct run *run)
 	run_over(dispatch, run);
 }
 
-static void run_ended(struct dispatch *dispatch, struct run *run, int res)
+static inline void run_ended(struct dispatch *dispatch, struct run *run, int res)
 {
 	struct task *task = run->task;
 
@@ -593,7 +593,7 @@ static bool run_go_on(struct dispatch *dispatch, struct run *run)
 }
 
 /* Its device has stopped it before its end. */
-static void run_stopped(struct dispatch *dispatch, struct run *run)
+static __attribute__((__noinline__)) void run_stopped(struct dispatch *dispatch, struct run *run)
 {
 	struct task *task = run->task;
 
@@ -648,8 +648,8 @@ unsigned int dispatch_reap(struct dispatch *dispatch)
 		if (n > 0) {
 			dispatch->now_ticks = clock_ticks();
 			if (dispatch->turn->source.cause == RBK_TURN_CAUSES)
-				turn_enter_at(dispatch->turn, RBK_TURN_COMPLETIONS, 0,
-					      dispatch->now_ticks);
+				turn_open_at(dispatch->turn, RBK_TURN_COMPLETIONS,
+					     dispatch->now_ticks);
 			dispatch->may_rebalance = true;
 		}
 		for (unsigned int k = 0; k < n; k++) {

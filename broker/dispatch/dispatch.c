@@ -121,10 +121,9 @@ void dispatch_flush(struct dispatch *dispatch)
 		dispatch->has_used_devices = true;
 		set_pace(dispatch, true);
 	}
-	for (uint32_t i = 0; dispatch->flush_mask; i++) {
-		if (!(dispatch->flush_mask & 1u << i))
-			continue;
-		dispatch->flush_mask &= ~(1u << i);
+	for (; dispatch->flush_mask; dispatch->flush_mask &= dispatch->flush_mask - 1) {
+		unsigned int i = (unsigned int)__builtin_ctz(dispatch->flush_mask);
+
 		dispatch->executors[i]->ops->flush(dispatch->executors[i]);
 	}
 }

@@ -71,20 +71,6 @@ static inline void close_slice(struct turn *turn, uint64_t now_ticks)
 	turn->tenants[source->cause] = source->tenant;
 }
 
-struct turn_source turn_enter_at(struct turn *turn, enum rbk_turn_cause cause, uint32_t tenant,
-				 uint64_t begin_ticks)
-{
-	struct turn_source outer = turn->source;
-
-	turn_leave_at(turn, (struct turn_source){.cause = cause, .tenant = tenant}, begin_ticks);
-	return outer;
-}
-
-struct turn_source turn_enter(struct turn *turn, enum rbk_turn_cause cause, uint32_t tenant)
-{
-	return turn_enter_at(turn, cause, tenant, now_of(turn));
-}
-
 void turn_leave_at(struct turn *turn, struct turn_source outer, uint64_t end_ticks)
 {
 	close_slice(turn, end_ticks);
@@ -95,6 +81,14 @@ void turn_leave_at(struct turn *turn, struct turn_source outer, uint64_t end_tic
 void turn_leave(struct turn *turn, struct turn_source outer)
 {
 	turn_leave_at(turn, outer, now_of(turn));
+}
+
+struct turn_source turn_enter(struct turn *turn, enum rbk_turn_cause cause, uint32_t tenant)
+{
+	struct turn_source outer = turn->source;
+
+	turn_leave(turn, (struct turn_source){.cause = cause, .tenant = tenant});
+	return outer;
 }
 
 uint64_t turn_used_ticks(const struct turn *turn)

@@ -75,9 +75,12 @@ void turn_set_budget(struct turn *turn, uint64_t budget_ns);
 /* Opens a slice, and closes the one that was open. Return: for turn_leave(). Reads the clock. */
 struct turn_source turn_enter(struct turn *turn, enum rbk_turn_cause cause, uint32_t tenant);
 
-/* The same, with the clock as it was read a moment ago. */
-struct turn_source turn_enter_at(struct turn *turn, enum rbk_turn_cause cause, uint32_t tenant,
-				 uint64_t begin_ticks);
+/* Opens one where none is open, with the clock as it was read a moment ago. */
+static inline void turn_open_at(struct turn *turn, enum rbk_turn_cause cause, uint64_t begin_ticks)
+{
+	turn->source = (struct turn_source){.cause = cause};
+	turn->slice_ticks = begin_ticks;
+}
 
 /* Closes the open slice and opens another one for @outer. Reads the clock. */
 void turn_leave(struct turn *turn, struct turn_source outer);

@@ -474,7 +474,7 @@ static void append_waiting(struct place_queue *queue, struct place_task *task, u
 	queue->waiting_ns += task->work_ns;
 }
 
-static void hold_task(struct place_queue *queue, struct place_task *task, uint64_t now)
+static inline void hold_task(struct place_queue *queue, struct place_task *task, uint64_t now)
 {
 	struct place_flow_queue *fq = &task->flow->on[task->device];
 
@@ -490,7 +490,7 @@ static void hold_task(struct place_queue *queue, struct place_task *task, uint64
 }
 
 /* A running task leaves its servers. */
-static void leave_servers(struct place_queue *queue, struct place_task *task)
+static inline void leave_servers(struct place_queue *queue, struct place_task *task)
 {
 	struct place_flow_queue *fq = &task->flow->on[task->device];
 
@@ -511,7 +511,7 @@ static void leave_servers(struct place_queue *queue, struct place_task *task)
 }
 
 /* Whatever waited longest has the servers that are free. */
-static void start_waiting(struct place_queue *queue, uint64_t now)
+static inline void start_waiting(struct place_queue *queue, uint64_t now)
 {
 	while (queue->n_waiting && queue_has_free_server(queue)) {
 		struct place_task *next = task_of_link(queue->waiting.next);
