@@ -744,7 +744,8 @@ static __attribute__((__noinline__)) unsigned int work_on_tasks(struct dispatch 
 		if (n_total == 0)
 			return 0;
 		/* Else it was a part of one, an unfinished one, or work of the broker's own. */
-		if (dispatch->n_ended - n_before == n_total && dispatch->n_queued == 0)
+		if (dispatch->n_ended - n_before == n_total && dispatch->n_queued == 0 &&
+		    !dispatch->woken.first)
 			n_ended = n_total;
 	}
 	if (dispatch_is_ending(dispatch))

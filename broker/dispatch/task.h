@@ -404,7 +404,7 @@ bool ring_is_throttled(struct dispatch *dispatch, struct dispatch_ring *ring);
 int flow_join(struct dispatch *dispatch, struct dispatch_ring *ring);
 void flow_leave(struct dispatch *dispatch, struct dispatch_ring *ring);
 
-/* dispatch.c: tells executors that they were given all tasks there are for now. */
+/* dispatch.c: tells executors that they were given all tasks of this turn. */
 void dispatch_flush(struct dispatch *dispatch);
 
 /*

@@ -704,6 +704,57 @@ static void test_settling__tasks_come_back(void **state)
 	bench_end(bench);
 }
 
+/* ---- Slices of tasks: the clock is read for them once, where much may have been done ---- */
+
+static void work_once(struct bench *bench)
+{
+	struct dispatch_ring *hostile = NULL;
+
+	dispatch_work(bench->rig.dispatch, &hostile);
+	assert_null(hostile);
+}
+
+static void test_slices__few_readings(void **state)
+{
+	enum { MANY = 5 };
+	static struct bench bench;
+	struct turn *turn;
+	uint64_t used_ticks;
+
+	bench_begin(&bench, 1, N_ENTRIES);
+	turn = bench.rig.dispatch->turn;
+	turn_end(turn);
+	turn->read_ticks = read_steps;
+	n_readings = 0;
+	put_run(&bench, bench.queued, 1, 0);
+	work_once(&bench);
+	assert_int_equal(bench.cpu->n_tasks, 1);
+	assert_int_equal(n_readings, 1);
+
+	/* Executors that hand nothing back are polled for nothing. */
+	used_ticks = turn->other_ticks;
+	work_once(&bench);
+	assert_int_equal(n_readings, 1);
+	assert_int_equal(turn->other_ticks, used_ticks);
+	fake_finish(bench.cpu, 1, 0);
+	work_once(&bench);
+	assert_int_equal(n_readings, 1);
+	assert_int_equal(turn->other_ticks - used_ticks, bench.rig.dispatch->end_ticks);
+	expect_cqe(&bench, 1, 0);
+
+	for (unsigned int i = 0; i < MANY; i++)
+		put_run(&bench, bench.queued, i, 0);
+	while (bench.cpu->n_tasks < MANY)
+		work_once(&bench);
+	n_readings = 0;
+	fake_finish_all(bench.cpu, 0);
+	work_once(&bench);
+	assert_int_equal(n_readings, 1);
+	turn_end(turn);
+	turn->read_ticks = NULL;
+	bench_end(&bench);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -728,6 +779,7 @@ int main(void)
 		cmocka_unit_test(test_refill__in_slices),
 		cmocka_unit_test(test_refill__asks_once),
 		cmocka_unit_test(test_settling__tasks_come_back),
+		cmocka_unit_test(test_slices__few_readings),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
