@@ -461,6 +461,7 @@ static inline void charge_batch(struct dispatch *dispatch, struct flow *flow, ui
 
 	if (dispatch->is_costly) {
 		dispatch->now_ticks = clock_ticks();
+		dispatch->is_now = true;
 		ticks = dispatch->now_ticks - start_ticks;
 	} else {
 		ticks = dispatch->inline_clock_ticks - start_ticks + n * dispatch->entry_ticks;
@@ -534,6 +535,7 @@ int dispatch_poll_ring(struct dispatch *dispatch, struct dispatch_ring *dispatch
 		claim_lines(ring, n);
 	now_ticks = admit_ticks = clock_ticks();
 	dispatch->now_ticks = now_ticks;
+	dispatch->is_now = false;
 	dispatch->is_costly = false;
 	dispatch->inline_clock_ticks = now_ticks;
 	dispatch->inline_queue_ns = 0;
@@ -721,23 +723,28 @@ static inline void leave_slice(struct dispatch *dispatch, uint32_t n_tasks)
 }
 
 /*
- * Everything of tasks that are not entries any more. @is_now: now_ticks has just been read.
- * @has_more: has_other_tasks(). Where executors have nothing to hand back, and that was all there
- * was to look at, no slice is counted.
+ * Everything of tasks that are not entries any more. @has_more: has_other_tasks(). Where executors
+ * have nothing to hand back, and that was all there was to look at, no slice is counted.
  */
 static __attribute__((__noinline__)) unsigned int work_on_tasks(struct dispatch *dispatch,
-								bool is_now, bool has_more)
+								bool has_more)
 {
 	uint32_t n_before = dispatch->n_ended, n_ended = UINT32_MAX;
+	const bool is_now = dispatch->is_now;
+	struct turn *turn = dispatch->turn;
 	unsigned int n_total = 0;
 	bool is_open = true;
 
-	if (is_now)
-		turn_open_at(dispatch->turn, RBK_TURN_COMPLETIONS, dispatch->now_ticks);
-	else if (has_more)
-		turn_enter(dispatch->turn, RBK_TURN_COMPLETIONS, 0);
-	else
+	if (is_now) {
+		/* Another slice may have ended since the batch. */
+		if (dispatch->now_ticks < turn->slice_ticks)
+			dispatch->now_ticks = turn->slice_ticks;
+		turn_open_at(turn, RBK_TURN_COMPLETIONS, dispatch->now_ticks);
+	} else if (has_more) {
+		turn_enter(turn, RBK_TURN_COMPLETIONS, 0);
+	} else {
 		is_open = false;
+	}
 	if (dispatch->n_submitted > 0)
 		n_total = dispatch_reap(dispatch);
 	if (!is_open) {
@@ -771,13 +778,16 @@ static __attribute__((__noinline__)) unsigned int work_on_tasks(struct dispatch 
 
 unsigned int dispatch_work(struct dispatch *dispatch, struct dispatch_ring **ret_hostile)
 {
-	unsigned int n = dispatch->n_active > 0 ? poll_rings(dispatch, ret_hostile) : 0;
+	unsigned int n = 0;
 	bool has_more;
 
+	dispatch->is_now = false;
+	if (dispatch->n_active > 0)
+		n = poll_rings(dispatch, ret_hostile);
 	if (__builtin_expect(*ret_hostile != NULL, 0))
 		return n;
 	has_more = has_other_tasks(dispatch);
 	if (has_more || dispatch->n_submitted > 0)
-		n += work_on_tasks(dispatch, n > 0 && dispatch->is_costly, has_more);
+		n += work_on_tasks(dispatch, has_more);
 	return n;
 }

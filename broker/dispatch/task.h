@@ -226,6 +226,7 @@ struct dispatch {
 	bool may_preempt;              /* it is time to ask what is to be stopped */
 	bool is_costly;                /* this batch has taken longer than entries usually do */
 	bool is_batch_over;            /* no more entries of it are to be admitted now */
+	bool is_now;                   /* now_ticks was read when this turn's last batch ended */
 	struct turn *turn;             /* the loop's */
 	struct list_node active_flows; /* the one to be polled next first */
 	uint32_t n_active_flows;
