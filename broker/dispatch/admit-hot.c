@@ -703,7 +703,7 @@ static unsigned int poll_rings(struct dispatch *dispatch, struct dispatch_ring *
 static inline bool has_other_tasks(const struct dispatch *dispatch)
 {
 	return (dispatch->n_queued | dispatch->flush_mask) != 0 || dispatch->woken.first ||
-	       dispatch->dirty || dispatch_is_ending(dispatch) || dispatch->replace.is_begun ||
+	       dispatch->dirty || dispatch_is_ending(dispatch) || dispatch->walking ||
 	       dispatch->may_preempt;
 }
 
@@ -757,8 +757,8 @@ static __attribute__((__noinline__)) unsigned int work_on_tasks(struct dispatch 
 	}
 	if (dispatch_is_ending(dispatch))
 		n_total += dispatch_end_waiting(dispatch);
-	if (__builtin_expect(dispatch->replace.is_begun, 0))
-		n_total += dispatch_replace(dispatch);
+	if (__builtin_expect(dispatch->walking, 0))
+		n_total += dispatch_walk(dispatch);
 	if (dispatch->woken.first)
 		n_total += dispatch_wake(dispatch);
 	if (dispatch->n_queued > 0) {

@@ -546,7 +546,8 @@ static void run_count(struct dispatch *dispatch, const struct run *run)
 
 	dispatch->n_submitted--;
 	load->n_held--;
-	load->n_returned += run->exec.res != -ECANCELED;
+	/* A cancelled run says that the device is alive only if the device had begun it. */
+	load->n_returned += run->exec.res != -ECANCELED || run->exec.busy_ticks > 0;
 	task->ring->flow->n_held[device]--;
 	if (!run->exec.is_urgent || load->n_held == 0)
 		load->n_urgent = 0;

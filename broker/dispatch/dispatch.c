@@ -306,7 +306,7 @@ static void notice_losses(struct dispatch *dispatch)
 static bool has_other_work(const struct dispatch *dispatch)
 {
 	return server_is_settling(dispatch->server) || !turn_queue_is_empty(&dispatch->rung) ||
-	       dispatch->replace.is_begun;
+	       dispatch->walking;
 }
 
 int dispatch_run(struct dispatch *dispatch, struct server *server)

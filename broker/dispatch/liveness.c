@@ -21,8 +21,23 @@
  * software. Devices that are already lost are not checked, nor are tasks that wait for a CPU quota
  * to fill.
  *
- * Checking the tasks that a device holds takes time for each task in flight. So they are checked
- * only when the device has done nothing for a second, and then ever more rarely.
+ * A look at the tasks that a device holds takes time for each task in flight, of which clients have
+ * as many as they like. So there is a look only when the device has done nothing for a second, and
+ * then ever more rarely, at one device at a time, in slices (walk.c). Such a look is not of one
+ * moment, and is abandoned when the device makes progress meanwhile. If it is not, nothing has come
+ * back since the look began, so each run that the executor had then was visited where it still is:
+ *
+ *  - A look that finds nothing given proves that no run was held all the while, and one that finds
+ *    only throttled runs, that no other was queued all the while: the device has not stalled.
+ *  - A look that finds nothing running proves that nothing ran when it began; what has begun since
+ *    its visit may run now. So the time without progress counts only until the look began, and
+ *    what is done to a run is decided by its state then: only what has not begun is taken back,
+ *    only what is queued is moved.
+ *
+ * The counts in the log come from the recount, which is of one moment: scheduling between its parts
+ * would work on sums that lack tasks. It takes time for each task in flight, once per incident. A
+ * client cannot bring incidents about by cancelling all that it has: what is cancelled while it
+ * runs counts as progress. Moving tasks to the CPU goes on in slices again.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -53,14 +68,11 @@ struct holder {
 	uint32_t n_queued, n_given, n_running, n_begun;
 };
 
-struct holding {
-	uint32_t n_queued;    /* in the scheduler */
-	uint32_t n_throttled; /* of these, held up by a quota */
-	uint32_t n_given;     /* with the executor, and not begun */
-	uint32_t n_running;
-	uint64_t predicted_ns; /* of what the executor has */
-	uint64_t oldest_ticks;
-	uint32_t n_holders; /* also those beyond the last one listed */
+/* What a recount finds. */
+struct census {
+	struct holding holding;
+	uint64_t n_taken, n_held; /* slots of plans: as counted before; that tasks have */
+	uint32_t n_holders;       /* also those beyond the last one listed */
 	struct holder holders[MAX_HOLDERS];
 };
 
@@ -85,6 +97,15 @@ static void visit(struct dispatch *dispatch, struct run *run, uint8_t device, ru
 }
 
 /* @fn may queue the run elsewhere, and must complete nothing. */
+static void visit_runs(struct dispatch *dispatch, struct task *task, uint8_t device, run_fn fn,
+		       void *data)
+{
+	visit(dispatch, &task->run, device, fn, data);
+	if (task->half)
+		visit(dispatch, &task->half->run, device, fn, data);
+}
+
+/* Visit all runs at once, for where scheduling must not go on in between. */
 static void for_each_run(struct dispatch *dispatch, uint8_t device, run_fn fn, void *data)
 {
 	list_for_each (node, &dispatch->rings) {
@@ -93,34 +114,17 @@ static void for_each_run(struct dispatch *dispatch, uint8_t device, run_fn fn, v
 		list_for_each (other, &ring->in_flight) {
 			struct task *task = container_of(other, struct task, link);
 
-			if (task->phase != TASK_PLACED)
-				continue;
-			visit(dispatch, &task->run, device, fn, data);
-			if (task->half)
-				visit(dispatch, &task->half->run, device, fn, data);
+			if (task->phase == TASK_PLACED)
+				visit_runs(dispatch, task, device, fn, data);
 		}
 	}
 }
 
 /* --- who holds what --- */
 
-static struct holder *holder_of(struct holding *holding, const struct task *task)
-{
-	uint32_t n = holding->n_holders < MAX_HOLDERS ? holding->n_holders : MAX_HOLDERS;
-
-	for (uint32_t i = 0; i < n; i++)
-		if (holding->holders[i].plan == task->plan)
-			return &holding->holders[i];
-	if (holding->n_holders++ >= MAX_HOLDERS)
-		return NULL;
-	holding->holders[n] = (struct holder){.plan = task->plan};
-	return &holding->holders[n];
-}
-
 static void count_run(struct dispatch *dispatch, struct run *run, void *data)
 {
 	struct holding *holding = data;
-	struct holder *holder = holder_of(holding, run->task);
 	bool is_given = run_is_given(run), is_running = is_given && run_is_running(run);
 
 	if (run->task->admit_ticks < holding->oldest_ticks)
@@ -133,6 +137,26 @@ static void count_run(struct dispatch *dispatch, struct run *run, void *data)
 	else if (run->place.decision.device == RBK_DEVICE_CPU &&
 		 place_flow_is_throttled(run->place.flow, dispatch_now_ns(dispatch)))
 		holding->n_throttled++;
+}
+
+static struct holder *holder_of(struct census *census, const struct task *task)
+{
+	uint32_t n = census->n_holders < MAX_HOLDERS ? census->n_holders : MAX_HOLDERS;
+
+	for (uint32_t i = 0; i < n; i++)
+		if (census->holders[i].plan == task->plan)
+			return &census->holders[i];
+	if (census->n_holders++ >= MAX_HOLDERS)
+		return NULL;
+	census->holders[n] = (struct holder){.plan = task->plan};
+	return &census->holders[n];
+}
+
+static void count_holder(struct census *census, const struct run *run)
+{
+	struct holder *holder = holder_of(census, run->task);
+	bool is_given = run_is_given(run), is_running = is_given && run_is_running(run);
+
 	if (!holder)
 		return;
 	holder->n_queued += !is_given;
@@ -141,16 +165,11 @@ static void count_run(struct dispatch *dispatch, struct run *run, void *data)
 	holder->n_begun += run->place.has_slot;
 }
 
-static void look_at(struct dispatch *dispatch, uint8_t device, struct holding *ret)
-{
-	*ret = (struct holding){.oldest_ticks = UINT64_MAX};
-	for_each_run(dispatch, device, count_run, ret);
-}
-
 static void log_holding(struct dispatch *dispatch, uint8_t device, uint64_t idle_ns,
-			const struct holding *holding, bool was_wrong)
+			const struct census *census, bool was_wrong)
 {
 	const struct executor *executor = dispatch->executors[device];
+	const struct holding *holding = &census->holding;
 
 	log_error_of(LOG_OF_DEVICE(device), LOG_DEVICE_STALLED,
 		     "%s has handed nothing back for %.1f s: %" PRIu32 " tasks run, %" PRIu32
@@ -160,8 +179,8 @@ static void log_holding(struct dispatch *dispatch, uint8_t device, uint64_t idle
 		     holding->n_given, holding->n_queued,
 		     (double)clock_elapsed_ns(holding->oldest_ticks, dispatch->now_ticks) / 1e9,
 		     was_wrong ? ", and the scheduler had counted otherwise" : "");
-	for (uint32_t i = 0; i < holding->n_holders && i < MAX_HOLDERS; i++) {
-		const struct holder *holder = &holding->holders[i];
+	for (uint32_t i = 0; i < census->n_holders && i < MAX_HOLDERS; i++) {
+		const struct holder *holder = &census->holders[i];
 		const struct session *session = holder->plan->session;
 
 		log_error_of(LOG_OF(.has_device = true, .device = device,
@@ -175,7 +194,7 @@ static void log_holding(struct dispatch *dispatch, uint8_t device, uint64_t idle
 			     holder->n_queued, holder->n_begun,
 			     holder->plan->plan->n_slots[device]);
 	}
-	if (holding->n_holders > MAX_HOLDERS)
+	if (census->n_holders > MAX_HOLDERS)
 		log_error_of(LOG_OF_DEVICE(device), LOG_DEVICE_STALLED,
 			     "%s: other plans have tasks there, too", executor->info.name);
 }
@@ -184,40 +203,12 @@ static void log_holding(struct dispatch *dispatch, uint8_t device, uint64_t idle
 
 static void forget_gate(struct dispatch *dispatch, struct run *run, void *data)
 {
-	uint64_t *n_taken = data;
+	struct census *census = data;
 
-	*n_taken += place_recount_plan(run->place.plan, run->place.decision.device);
+	census->n_taken += place_recount_plan(run->place.plan, run->place.decision.device);
 }
 
-static void recount_run(struct dispatch *dispatch, struct run *run, void *data)
-{
-	uint64_t *n_held = data;
-
-	place_recount_task(dispatch->placer, &run->place);
-	*n_held += run->place.has_slot;
-}
-
-/* Return: were the scheduler's sums wrong? */
-static bool recount(struct dispatch *dispatch, uint8_t device)
-{
-	struct place_recount count;
-	uint64_t n_taken = 0, n_held = 0;
-
-	for_each_run(dispatch, device, forget_gate, &n_taken);
-	place_recount_begin(dispatch->placer, device, &count);
-	list_for_each (node, &dispatch->flows)
-		place_recount_flow(dispatch->placer, container_of(node, struct flow, link)->place,
-				   device);
-	for_each_run(dispatch, device, recount_run, &n_held);
-	if (n_taken > n_held)
-		dispatch->mended[device].n_slots += n_taken - n_held;
-	list_for_each (node, &dispatch->flows)
-		place_recount_flow_done(dispatch->placer,
-					container_of(node, struct flow, link)->place, device);
-	return place_recount_end(dispatch->placer, device, &count);
-}
-
-static void recall_run(struct dispatch *dispatch, struct run *run, void *data)
+static void recall_run(struct dispatch *dispatch, struct run *run)
 {
 	uint8_t expected = EXEC_QUEUED;
 
@@ -233,44 +224,89 @@ static void recall_run(struct dispatch *dispatch, struct run *run, void *data)
 		dispatch->mended[run->place.decision.device].n_recalled++;
 }
 
+/* Recall in the same visit: recalling changes nothing that is counted here. */
+static void recount_run(struct dispatch *dispatch, struct run *run, void *data)
+{
+	struct census *census = data;
+
+	place_recount_task(dispatch->placer, &run->place);
+	census->n_held += run->place.has_slot;
+	count_run(dispatch, run, &census->holding);
+	count_holder(census, run);
+	recall_run(dispatch, run);
+}
+
+/* Return: were the scheduler's sums wrong? */
+static bool recount(struct dispatch *dispatch, uint8_t device, struct census *ret)
+{
+	struct place_recount count;
+
+	*ret = (struct census){.holding.oldest_ticks = UINT64_MAX};
+	for_each_run(dispatch, device, forget_gate, ret);
+	place_recount_begin(dispatch->placer, device, &count);
+	list_for_each (node, &dispatch->flows)
+		place_recount_flow(dispatch->placer, container_of(node, struct flow, link)->place,
+				   device);
+	for_each_run(dispatch, device, recount_run, ret);
+	if (ret->n_taken > ret->n_held)
+		dispatch->mended[device].n_slots += ret->n_taken - ret->n_held;
+	list_for_each (node, &dispatch->flows)
+		place_recount_flow_done(dispatch->placer,
+					container_of(node, struct flow, link)->place, device);
+	return place_recount_end(dispatch->placer, device, &count);
+}
+
 static void evade_run(struct dispatch *dispatch, struct run *run, void *data)
 {
 	uint32_t *n = data;
 
-	*n += run_evade(dispatch, run);
+	if (run_evade(dispatch, run))
+		++*n;
+	else
+		recall_run(dispatch, run);
 }
 
-static void evade(struct dispatch *dispatch, uint8_t device)
+static void log_evaded(const struct dispatch *dispatch)
 {
-	uint32_t n = 0;
+	const struct look *look = &dispatch->look;
 
-	for_each_run(dispatch, device, evade_run, &n);
-	if (n > 0)
-		log_warning_of(LOG_OF_DEVICE(device), LOG_DEVICE_STALLED,
+	if (look->n_evaded > 0)
+		log_warning_of(LOG_OF_DEVICE(look->device), LOG_DEVICE_STALLED,
 			       "%s still makes no progress: %" PRIu32
 			       " tasks that were queued for it go to the CPU",
-			       dispatch->executors[device]->info.name, n);
+			       dispatch->executors[look->device]->info.name, look->n_evaded);
+}
+
+static void look_begin(struct dispatch *dispatch, uint8_t device, bool is_evading)
+{
+	dispatch->look = (struct look){
+		.device = device,
+		.is_evading = is_evading,
+		.idle_ns = dispatch->watches[device].idle_ns,
+		.holding.oldest_ticks = UINT64_MAX,
+	};
+	walk_begin(dispatch, &dispatch->look.walk);
+	dispatch->walking |= WALK_LOOK;
 }
 
 static void mend(struct dispatch *dispatch, uint8_t device, struct device_watch *watch,
 		 const struct holding *holding)
 {
 	struct executor *executor = dispatch->executors[device];
+	struct census census;
 	bool was_wrong;
 
 	switch (watch->stage) {
 	case 0:
 		dispatch->loads[device].n_stalls++;
-		was_wrong = recount(dispatch, device);
-		log_holding(dispatch, device, watch->idle_ns, holding, was_wrong);
-		for_each_run(dispatch, device, recall_run, NULL);
+		was_wrong = recount(dispatch, device, &census);
+		log_holding(dispatch, device, watch->idle_ns, &census, was_wrong);
 		watch->stage = 1;
 		break;
 	case 1:
 		if (device != RBK_DEVICE_CPU) {
 			dispatch->loads[device].is_avoided = true;
-			evade(dispatch, device);
-			for_each_run(dispatch, device, recall_run, NULL);
+			look_begin(dispatch, device, true);
 		}
 		watch->stage = 2;
 		break;
@@ -304,6 +340,15 @@ static uint64_t patience_ns(const struct dispatch *dispatch, uint8_t device,
 	return most_ns > floor_ns ? most_ns : floor_ns;
 }
 
+static void look_abandon(struct dispatch *dispatch)
+{
+	if (!(dispatch->walking & WALK_LOOK))
+		return;
+	dispatch->walking &= (uint8_t)~WALK_LOOK;
+	if (dispatch->look.is_evading)
+		log_evaded(dispatch);
+}
+
 static void watch_anew(struct dispatch *dispatch, uint8_t device, bool is_alive)
 {
 	struct device_watch *watch = &dispatch->watches[device];
@@ -316,6 +361,8 @@ static void watch_anew(struct dispatch *dispatch, uint8_t device, bool is_alive)
 				    : "makes progress again",
 			    (double)watch->idle_ns / 1e9);
 	dispatch->loads[device].is_avoided = false;
+	if (dispatch->look.device == device)
+		look_abandon(dispatch);
 	*watch = (struct device_watch){
 		.n_returned = dispatch->loads[device].n_returned,
 		.is_begun = true,
@@ -323,37 +370,93 @@ static void watch_anew(struct dispatch *dispatch, uint8_t device, bool is_alive)
 	};
 }
 
-static void watch_device(struct dispatch *dispatch, uint8_t device, uint64_t elapsed_ns)
+/*
+ * Return: true if the device has work and has returned nothing since the last call; otherwise the
+ * device is watched anew.
+ */
+static bool is_suspect(struct dispatch *dispatch, uint8_t device)
 {
 	const struct device_load *load = &dispatch->loads[device];
-	struct device_watch *watch = &dispatch->watches[device];
+	const struct device_watch *watch = &dispatch->watches[device];
 	struct executor *executor = dispatch->executors[device];
-	struct holding holding;
-	uint64_t patience;
 
 	if (load->n_queued + load->n_held == 0 || load->own ||
 	    load->n_returned != watch->n_returned || !watch->is_begun) {
 		watch_anew(dispatch, device, true);
-		return;
+		return false;
 	}
 	if (executor->ops->is_lost && executor->ops->is_lost(executor)) {
 		watch_anew(dispatch, device, false);
-		return;
+		return false;
 	}
-	watch->idle_ns += elapsed_ns;
-	if (watch->idle_ns < watch->look_ns)
-		return;
-	look_at(dispatch, device, &holding);
-	if (holding.n_given + holding.n_running == 0 && holding.n_queued == holding.n_throttled) {
-		watch_anew(dispatch, device, true);
+	return true;
+}
+
+static bool look_one(struct dispatch *dispatch)
+{
+	struct look *look = &dispatch->look;
+	struct task *task;
+
+	if (!walk_next(dispatch, &look->walk, &task))
+		return false;
+	if (task && look->is_evading)
+		visit_runs(dispatch, task, look->device, evade_run, &look->n_evaded);
+	else if (task)
+		visit_runs(dispatch, task, look->device, count_run, &look->holding);
+	return true;
+}
+
+static void judge(struct dispatch *dispatch, const struct look *look)
+{
+	const struct holding *holding = &look->holding;
+	struct device_watch *watch = &dispatch->watches[look->device];
+	uint64_t patience;
+
+	if (holding->n_given + holding->n_running == 0 &&
+	    holding->n_queued == holding->n_throttled) {
+		watch_anew(dispatch, look->device, true);
 		return;
 	}
 	watch->look_ns = 2 * watch->idle_ns;
-	patience = patience_ns(dispatch, device, &holding);
-	if (watch->idle_ns >= patience)
-		mend(dispatch, device, watch, &holding);
+	patience = patience_ns(dispatch, look->device, holding);
+	if (look->idle_ns >= patience)
+		mend(dispatch, look->device, watch, holding);
 	else if (watch->look_ns > patience)
 		watch->look_ns = patience;
+}
+
+unsigned int dispatch_look(struct dispatch *dispatch)
+{
+	struct look look = dispatch->look;
+	unsigned int n;
+
+	if (!is_suspect(dispatch, look.device))
+		return 0;
+	n = walk_slice(dispatch, WALK_LOOK, look_one);
+	/* The executor returns what was recalled when it is flushed. */
+	if (look.is_evading)
+		dispatch->flush_mask |= 1u << look.device;
+	if (dispatch->walking & WALK_LOOK)
+		return n;
+	look = dispatch->look;
+	if (look.is_evading)
+		log_evaded(dispatch);
+	else
+		judge(dispatch, &look);
+	return n;
+}
+
+static void watch_device(struct dispatch *dispatch, uint8_t device, uint64_t elapsed_ns)
+{
+	struct device_watch *watch = &dispatch->watches[device];
+
+	if (!is_suspect(dispatch, device))
+		return;
+	watch->idle_ns += elapsed_ns;
+	if (watch->idle_ns < watch->look_ns || dispatch->walking & WALK_LOOK)
+		return;
+	look_begin(dispatch, device, false);
+	dispatch_look(dispatch);
 }
 
 void dispatch_watch_devices(struct dispatch *dispatch)

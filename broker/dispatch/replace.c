@@ -4,21 +4,13 @@
  *
  * Administrators drain devices and force tasks to the CPU; clients decide how many tasks are queued
  * then, and how many plans there are. New tasks find the change at once. What was decided before is
- * decided anew in batches, one per turn, as far as its budget allows: first what is cached for each
- * plan, then each task that is queued.
+ * decided anew in slices (walk.c): first what is cached for each plan, then each task that is
+ * queued.
  *
- * The next task to be visited is known by its ring and the number of its slot, which stay where
- * they are as tasks come and go. A ring that is freed is passed over. Plans are visited at the
- * front of their list and go to its end, so one that is freed leaves nothing behind either.
+ * Plans are visited at the front of their list and go to its end, so one that is freed leaves
+ * nothing behind.
  */
 #include "dispatch/task.h"
-
-enum {
-	/* Plans and task slots that one turn visits. */
-	REPLACE_BATCH = 128,
-	/* Replacing has one over that of a turn's budget at least. */
-	REPLACE_PART = 8,
-};
 
 /* A run that is queued for a device which is not to be used any more, and may run elsewhere. */
 static void replace_run(struct dispatch *dispatch, struct run *run)
@@ -48,77 +40,39 @@ static void replace_run(struct dispatch *dispatch, struct run *run)
 	place_enqueue(dispatch->placer, &run->place, dispatch_now_ns(dispatch));
 }
 
-static struct dispatch_ring *ring_after(const struct dispatch *dispatch,
-					const struct list_node *node)
+static void replace_task(struct dispatch *dispatch, struct task *task)
 {
-	return node->next == &dispatch->rings
-		       ? NULL
-		       : container_of(node->next, struct dispatch_ring, link);
-}
-
-void dispatch_replace_ring_freed(struct dispatch *dispatch, const struct dispatch_ring *ring)
-{
-	if (dispatch->replace.ring != ring)
-		return;
-	dispatch->replace.ring = ring_after(dispatch, &ring->link);
-	dispatch->replace.slot = 0;
-}
-
-static void replace_one_of_ring(struct dispatch *dispatch, struct dispatch_ring *ring)
-{
-	struct task *task;
-
-	if (dispatch->replace.slot >= ring->n_tasks_touched) {
-		dispatch->replace.ring = ring_after(dispatch, &ring->link);
-		dispatch->replace.slot = 0;
-		return;
-	}
-	task = &ring->tasks[dispatch->replace.slot++];
-	/* A free slot keeps the phase of its last task. */
-	if (list_is_empty(&task->link) || task->phase != TASK_PLACED)
-		return;
 	replace_run(dispatch, &task->run);
 	if (task->half)
 		replace_run(dispatch, &task->half->run);
 }
 
-/* Return: false if nothing is left. */
 static bool replace_one(struct dispatch *dispatch)
 {
+	struct task *task;
+
 	if (dispatch->replace.n_plans > 0 && !list_is_empty(&dispatch->plans)) {
 		dispatch->replace.n_plans--;
 		dispatch_plan_review_next(dispatch);
 		return true;
 	}
-	if (!dispatch->replace.ring)
+	if (!walk_next(dispatch, &dispatch->replace.walk, &task))
 		return false;
-	replace_one_of_ring(dispatch, dispatch->replace.ring);
+	if (task)
+		replace_task(dispatch, task);
 	return true;
 }
 
 unsigned int dispatch_replace(struct dispatch *dispatch)
 {
-	const uint64_t stop_ticks = turn_stop_ticks(dispatch->turn, REPLACE_PART);
-	unsigned int n = 0;
-
-	dispatch->now_ticks = clock_ticks();
-	while (n < REPLACE_BATCH && replace_one(dispatch)) {
-		n++;
-		if (turn_used_ticks(dispatch->turn) >= stop_ticks)
-			return n;
-	}
-	if (n < REPLACE_BATCH)
-		dispatch->replace.is_begun = false;
-	return n;
+	return walk_slice(dispatch, WALK_REPLACE, replace_one);
 }
 
 void dispatch_replace_begin(struct dispatch *dispatch, bool has_tasks)
 {
-	dispatch->replace.is_begun = true;
+	dispatch->walking |= WALK_REPLACE;
 	dispatch->replace.n_plans = dispatch->n_plans;
-	if (has_tasks) {
-		dispatch->replace.ring = ring_after(dispatch, &dispatch->rings);
-		dispatch->replace.slot = 0;
-	}
+	if (has_tasks)
+		walk_begin(dispatch, &dispatch->replace.walk);
 	dispatch_replace(dispatch);
 }

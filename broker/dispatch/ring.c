@@ -199,7 +199,7 @@ void dispatch_ring_freed(void *context, struct session_ring *session_ring)
 
 	dispatch_publish_dirty(dispatch);
 	remove_from_bells(dispatch, ring);
-	dispatch_replace_ring_freed(dispatch, ring);
+	walks_ring_freed(dispatch, ring);
 	list_remove(&ring->link);
 	if (ring->is_muted)
 		heap_remove(&dispatch->muted, &ring->muted_node, is_heard_before);

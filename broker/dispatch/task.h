@@ -183,12 +183,20 @@ struct task_queue {
 	struct task *first, **end;
 };
 
-/* The next plan and task that replace.c looks at. */
+/* Walks that go on in each turn, as bits of dispatch.walking. */
+enum { WALK_REPLACE = 1 << 0, WALK_LOOK = 1 << 1 };
+
+/* The next task slot of a walk over all tasks in flight, see walk.c. */
+struct walk {
+	struct dispatch_ring *ring; /* NULL: none is left */
+	uint32_t slot;              /* index in ring->tasks */
+	uint32_t n_rings;           /* rings left to visit, this one included */
+};
+
+/* The next plan and task that replace.c visits. */
 struct replace {
-	bool is_begun;
-	uint32_t n_plans;           /* to be visited, before tasks */
-	struct dispatch_ring *ring; /* whose tasks are visited next; NULL: no tasks are */
-	uint32_t slot;              /* of the next one */
+	uint32_t n_plans; /* plans left to visit, before tasks */
+	struct walk walk;
 };
 
 /* What is going on on a device. */
@@ -196,7 +204,7 @@ struct device_load {
 	uint32_t n_queued;        /* runs in its queue */
 	uint32_t n_held;          /* that its executor has */
 	uint32_t n_urgent;        /* of these, urgent ones since one that is not came back */
-	uint32_t n_returned;      /* ever, but for those that were cancelled; wraps */
+	uint32_t n_returned;      /* ever, but for those cancelled before they ran; wraps */
 	uint32_t n_stalls;        /* incidents, see liveness.c */
 	bool is_avoided;          /* in one: what it hands back unbegun goes to the CPU */
 	struct dispatch_own *own; /* the broker's own task that its executor has */
@@ -211,6 +219,26 @@ struct device_watch {
 	bool is_begun;       /* it was looked at before */
 	uint64_t idle_ns;    /* since then, or since it had nothing to do */
 	uint64_t look_ns;    /* what it holds is looked at when idle_ns is as long */
+};
+
+/* Runs of a device, as a look finds them. */
+struct holding {
+	uint32_t n_queued;    /* in the scheduler */
+	uint32_t n_throttled; /* of these, held up by a quota */
+	uint32_t n_given;     /* with the executor, and not begun */
+	uint32_t n_running;
+	uint64_t predicted_ns; /* of what the executor has */
+	uint64_t oldest_ticks; /* admission of the oldest */
+};
+
+/* A walk over the tasks of a device that seems to have stalled, see liveness.c. */
+struct look {
+	uint8_t device;
+	bool is_evading;  /* it moves tasks to the CPU instead of counting them */
+	uint64_t idle_ns; /* device_watch.idle_ns when the look began */
+	uint32_t n_evaded;
+	struct walk walk;
+	struct holding holding;
 };
 
 struct dispatch {
@@ -240,7 +268,7 @@ struct dispatch {
 	struct task_queue woken;                  /* whose waiting is over */
 	struct list_node ending;                  /* removed plans that tasks still wait for */
 	struct list_node closing;
-	struct replace replace;
+	uint8_t walking;      /* WALK_*: walks that go on */
 	uint64_t bucket_seed; /* spreads user_data over buckets */
 	struct residency_demand *demand;
 	struct placer *placer;
@@ -266,6 +294,8 @@ struct dispatch {
 	struct dispatch_mended mended[RBK_MAX_DEVICES];
 	struct server *server;
 	struct list_node rings;
+	struct replace replace;
+	struct look look;
 	struct heap_node *muted; /* rings, the one first that is to be heard first */
 	struct list_node throttled;
 	struct list_node drained; /* likewise, of tenants that an administrator drains */
@@ -386,8 +416,10 @@ void dispatch_moved(void *context, struct place_task *place, uint8_t from);
 
 /* liveness.c */
 
-/* Looks at all devices now. */
+/* Looks at all devices now: at what one of them holds, as far as this turn's budget allows. */
 void dispatch_watch_devices(struct dispatch *dispatch);
+/* Goes on with that while dispatch.walking has WALK_LOOK. Return: how many slots were visited. */
+unsigned int dispatch_look(struct dispatch *dispatch);
 /* Looks at them until there is no work any more. */
 void dispatch_watch_begin(struct dispatch *dispatch);
 int liveness_init(struct dispatch *dispatch);
@@ -442,11 +474,32 @@ void dispatch_plan_review_next(struct dispatch *dispatch);
  */
 void dispatch_replace_begin(struct dispatch *dispatch, bool has_tasks);
 
-/* Goes on with that while dispatch.replace.is_begun. Return: how many were visited. */
+/* Goes on with that while dispatch.walking has WALK_REPLACE. Return: how many were visited. */
 unsigned int dispatch_replace(struct dispatch *dispatch);
 
+/* walk.c */
+
+/* Begins a walk at the first ring. */
+void walk_begin(const struct dispatch *dispatch, struct walk *walk);
+
+/*
+ * Visits the next slot, or ring. Return: false if nothing is left; *ret is the slot's task that is
+ * queued for a device or that an executor has, or NULL.
+ */
+bool walk_next(const struct dispatch *dispatch, struct walk *walk, struct task **ret);
+
+/*
+ * Calls @step, which returns false if nothing is left, until the batch or the turn is over. Then
+ * @which, a WALK_*, leaves dispatch.walking if nothing is left. Return: how many steps were done.
+ */
+unsigned int walk_slice(struct dispatch *dispatch, uint8_t which,
+			bool (*step)(struct dispatch *dispatch));
+
+/* Goes on with everything in dispatch.walking. Return: how many steps were done. */
+unsigned int dispatch_walk(struct dispatch *dispatch);
+
 /* @ring is about to leave dispatch.rings. */
-void dispatch_replace_ring_freed(struct dispatch *dispatch, const struct dispatch_ring *ring);
+void walks_ring_freed(struct dispatch *dispatch, const struct dispatch_ring *ring);
 
 /* ring.c */
 

@@ -148,13 +148,13 @@ static void test_drain__rings_that_go(void **state)
 		assert_int_equal(kit.dispatch->n_queued, 0);
 		/* A ring is freed while the walk is at that ring, or at the one before. */
 		drain(&kit);
-		assert_ptr_equal(kit.dispatch->replace.ring, rig_dispatch_ring(&kit.rings[0]));
-		assert_true(kit.dispatch->replace.slot > 0);
+		assert_ptr_equal(kit.dispatch->replace.walk.ring, rig_dispatch_ring(&kit.rings[0]));
+		assert_true(kit.dispatch->replace.walk.slot > 0);
 		while (kit.bench.rig.session->n_added_rings > 2) {
 			rig_settle(&kit.bench.rig);
 			assert_true(loop_turn(kit.bench.rig.loop, false) >= 0);
 		}
-		assert_ptr_equal(kit.dispatch->replace.ring,
+		assert_ptr_equal(kit.dispatch->replace.walk.ring,
 				 rig_dispatch_ring(&kit.rings[1 - which]));
 		while (turn(&kit))
 			;

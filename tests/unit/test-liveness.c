@@ -91,7 +91,7 @@ static void work(struct kit *kit)
 	while (rig_take(&kit->bench.ring, &cqe)) {
 		kit->n_done++;
 		kit->n_failed += cqe.res != 0;
-		if (cqe.res == 0)
+		if (cqe.res == 0 && cqe.device < 2)
 			kit->n_on[cqe.device]++;
 	}
 }
@@ -340,6 +340,190 @@ static void test_lost__is_not_stuck(void **state)
 	bench_end(&kit.bench);
 }
 
+/* --- looking in slices --- */
+
+enum { MANY = 1000, MOST_OF_TURN = 128 };
+
+/* MANY tasks in a ring of their own, and a GPU that begins none: until a look at them has begun. */
+static void begin_look(struct kit *kit, struct rig_ring *ring, uint8_t strategy)
+{
+	const struct rig_ring own = kit->bench.ring;
+
+	rig_ring_new(&kit->bench.rig, 1024, ring);
+	kit->devices[GPU].is_stuck = true;
+	kit->bench.ring = *ring;
+	put(kit, MANY, strategy);
+	kit->bench.ring = own;
+	work(kit);
+	while (!(kit->dispatch->walking & WALK_LOOK)) {
+		assert_true(kit->dispatch->watches[GPU].idle_ns < 2 * S);
+		slotted_pass(slotted_now_ns() + 100 * MS);
+		dispatch_watch_devices(kit->dispatch);
+	}
+}
+
+static uint32_t n_seen(const struct kit *kit)
+{
+	const struct holding *holding = &kit->dispatch->look.holding;
+
+	return holding->n_queued + holding->n_given + holding->n_running;
+}
+
+static void turn(struct kit *kit)
+{
+	struct dispatch_ring *hostile = NULL;
+
+	turn_end(kit->dispatch->turn);
+	dispatch_work(kit->dispatch, &hostile);
+}
+
+/* A turn visits a few tasks; the incident is noticed and mended all the same. */
+static void test_look__in_slices(void **state)
+{
+	uint32_t before, n_turns = 0;
+	struct rig_ring ring;
+	struct kit kit;
+
+	kit_begin(&kit, 1, 0);
+	begin_look(&kit, &ring, RBK_STRATEGY_ONLY_GPU);
+	assert_in_range(n_seen(&kit), 0, MOST_OF_TURN);
+	while (kit.dispatch->walking & WALK_LOOK) {
+		assert_int_equal(dispatch_n_stalls(kit.dispatch, GPU), 0);
+		before = n_seen(&kit);
+		turn(&kit);
+		assert_in_range(n_seen(&kit) - before, 0, MOST_OF_TURN);
+		n_turns++;
+	}
+	assert_in_range(n_turns, MANY / MOST_OF_TURN, 10 * MANY);
+	assert_int_equal(n_seen(&kit), MANY);
+	assert_int_equal(dispatch_n_stalls(kit.dispatch, GPU), 1);
+	assert_true(mended(&kit, GPU).n_recalled > 0);
+	kit.devices[GPU].is_stuck = false;
+	kit.bench.ring = ring;
+	pass(&kit, S);
+	assert_int_equal(kit.n_on[GPU], MANY);
+	expect_all_done(&kit);
+	rig_ring_deinit(&ring);
+	bench_end(&kit.bench);
+}
+
+/* Tasks leave a device that stays stuck in slices, too. */
+static void test_evade__in_slices(void **state)
+{
+	struct rig_ring ring;
+	uint64_t before = 0;
+	struct kit kit;
+
+	kit_begin(&kit, 1, 0);
+	begin_look(&kit, &ring, RBK_STRATEGY_PREFER_GPU);
+	kit.devices[CPU].is_stuck = true;
+	while (mended(&kit, GPU).n_moved < MANY) {
+		slotted_run(&kit.devices[GPU]);
+		turn(&kit);
+		assert_in_range(mended(&kit, GPU).n_moved - before, 0, 2 * MOST_OF_TURN);
+		before = mended(&kit, GPU).n_moved;
+		slotted_pass(slotted_now_ns() + 10 * MS);
+		dispatch_watch_devices(kit.dispatch);
+	}
+	kit.devices[CPU].is_stuck = false;
+	kit.bench.ring = ring;
+	pass(&kit, S);
+	assert_int_equal(kit.n_on[CPU], MANY);
+	expect_all_done(&kit);
+	rig_ring_deinit(&ring);
+	bench_end(&kit.bench);
+}
+
+/* What was counted before something came back says nothing. */
+static void test_look__progress(void **state)
+{
+	struct rig_ring ring;
+	struct kit kit;
+
+	kit_begin(&kit, 1, 0);
+	begin_look(&kit, &ring, RBK_STRATEGY_ONLY_GPU);
+	kit.devices[GPU].is_stuck = false;
+	slotted_run(&kit.devices[GPU]);
+	slotted_pass(slotted_next_ns(&kit.devices[GPU]));
+	slotted_run(&kit.devices[GPU]);
+	turn(&kit);
+	assert_int_equal(kit.dispatch->walking, 0);
+	assert_int_equal(kit.dispatch->watches[GPU].idle_ns, 0);
+	kit.bench.ring = ring;
+	pass(&kit, S);
+	assert_int_equal(dispatch_n_stalls(kit.dispatch, GPU), 0);
+	expect_all_done(&kit);
+	rig_ring_deinit(&ring);
+	bench_end(&kit.bench);
+}
+
+/* The ring that a look visits is freed meanwhile. */
+static void test_look__ring_freed(void **state)
+{
+	struct rig_ring ring, other;
+	struct kit kit;
+
+	kit_begin(&kit, 1, 0);
+	rig_ring_new(&kit.bench.rig, ENTRIES, &other);
+	begin_look(&kit, &ring, RBK_STRATEGY_ONLY_GPU);
+	put(&kit, 3, RBK_STRATEGY_ONLY_GPU);
+	while (kit.dispatch->look.walk.ring != rig_dispatch_ring(&ring))
+		turn(&kit);
+	session_ring_close(ring.ring);
+	/* Stuck as it is, the device hands back what was cancelled. */
+	do {
+		slotted_run(&kit.devices[GPU]);
+		dispatch_end_waiting(kit.dispatch);
+		dispatch_reap(kit.dispatch);
+		dispatch_wake(kit.dispatch);
+		rig_settle(&kit.bench.rig);
+	} while (kit.bench.rig.session->n_added_rings > 2);
+	assert_null(kit.dispatch->look.walk.ring);
+	assert_true(kit.dispatch->walking & WALK_LOOK);
+	kit.n_put = 3;
+	kit.devices[GPU].is_stuck = true;
+	pass(&kit, 2 * S);
+	assert_int_equal(dispatch_n_stalls(kit.dispatch, GPU), 1);
+	kit.devices[GPU].is_stuck = false;
+	pass(&kit, S);
+	expect_all_done(&kit);
+	rig_ring_deinit(&ring);
+	rig_ring_deinit(&other);
+	bench_end(&kit.bench);
+}
+
+/* A device that stops what its client cancels works; one that hands back what it did not begin may
+ * not. */
+static void test_cancelled__after_work(void **state)
+{
+	for (unsigned int works = 0; works < 2; works++) {
+		struct kit kit;
+
+		kit_begin(&kit, 1, 0);
+		kit.devices[CPU].is_stuck = true;
+		put(&kit, 1, RBK_STRATEGY_ONLY_CPU);
+		for (unsigned int i = 0; i < 300; i++) {
+			struct exec_task *task;
+
+			put(&kit, 1, RBK_STRATEGY_ONLY_CPU);
+			rig_work(&kit.bench.rig);
+			task = kit.bench.cpu->tasks[0];
+			rig_put(&kit.bench.ring, &(struct rbk_sqe){.opcode = RBK_OP_CANCEL,
+								   .target = fake_user_data(task)});
+			rig_work(&kit.bench.rig);
+			task->busy_ticks = works;
+			work(&kit);
+			slotted_pass(slotted_now_ns() + 100 * MS);
+			dispatch_watch_devices(kit.dispatch);
+		}
+		assert_int_equal(dispatch_n_stalls(kit.dispatch, CPU), !works);
+		kit.devices[CPU].is_stuck = false;
+		pass(&kit, S);
+		assert_int_equal(kit.dispatch->n_submitted, 0);
+		bench_end(&kit.bench);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -351,6 +535,11 @@ int main(void)
 		cmocka_unit_test(test_slow__is_not_stuck),
 		cmocka_unit_test(test_quota__is_not_stuck),
 		cmocka_unit_test(test_lost__is_not_stuck),
+		cmocka_unit_test(test_look__in_slices),
+		cmocka_unit_test(test_evade__in_slices),
+		cmocka_unit_test(test_look__progress),
+		cmocka_unit_test(test_look__ring_freed),
+		cmocka_unit_test(test_cancelled__after_work),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
