@@ -38,15 +38,21 @@ static void show_all(struct residency_device *device)
 	}
 }
 
-static void evict_all(struct residency_device *device)
+static void evict_all_of(struct list_node *list)
 {
-	list_for_each_safe (node, &device->residences) {
+	list_for_each_safe (node, list) {
 		struct residence *residence = container_of(node, struct residence, link);
 
 		residence_evict(residence);
 		/* It was not in anybody's way, so it may be back at once. */
 		residence->holdoff_ns = 0;
 	}
+}
+
+static void evict_all(struct residency_device *device)
+{
+	evict_all_of(&device->awaiting);
+	evict_all_of(&device->residences);
 }
 
 bool residency_device_lost(struct residency *residency, unsigned int index)

@@ -24,6 +24,8 @@
 #include <assert.h>
 #include <errno.h>
 
+#include "loop/loop.h"
+#include "loop/turn.h"
 #include "session/residency-private.h"
 #include "session/session.h"
 #include "tenant/tenant.h"
@@ -68,6 +70,32 @@ static uint64_t least_of(uint64_t a, uint64_t b)
 static uint64_t left_of(uint64_t limit, uint64_t used)
 {
 	return limit > used ? limit - used : 0;
+}
+
+/* What other tenants' leases have not yet taken of their reserves. */
+static uint64_t reserved_for_others(const struct residency_device *device,
+				    const struct tenant *tenant)
+{
+	const struct leases *leases = &device->residency->leases;
+	unsigned int i = device->index;
+
+	return left_of(left_of(device->reserved_bytes, tenant->shares[i].reserve),
+		       leases->of_reserves_bytes[i] - tenant->leased_of_reserve[i]);
+}
+
+/*
+ * Plans leave for who is owed something, leases do not. So these stay out of what is reserved for
+ * others, though nobody is there yet who would fill it.
+ */
+uint64_t residency_lease_room(const struct residency_device *device, const struct tenant *tenant)
+{
+	uint64_t granted = device->residency->leases.granted_bytes[device->index];
+	uint64_t kept = granted + reserved_for_others(device, tenant);
+	uint64_t room = left_of(device->usable_bytes[EXEC_TIER_VRAM], kept);
+	uint64_t own =
+		left_of(tenant->shares[device->index].reserve, tenant->leased[device->index]);
+
+	return room > own ? room : own;
 }
 
 /* Of what nobody has reserved, for each tenant that has leases there or wants one. */
@@ -435,6 +463,7 @@ void residency_leases_serve(struct residency_device *device)
 {
 	struct residency *residency = device->residency;
 	struct list_node *waits = &residency->leases.waits[device->index];
+	const struct turn *turn = loop_current(residency->options.loop);
 	uint64_t now_ns = clock_now_ns(), next_ns = UINT64_MAX;
 	unsigned int n_ended = 0;
 	bool is_held = false;
@@ -454,7 +483,8 @@ void residency_leases_serve(struct residency_device *device)
 		enum verdict verdict;
 		uint64_t until_ns;
 
-		if (n_ended == MAX_ENDED) {
+		/* Each that ended may have taken a look at all plans on the device. */
+		if (n_ended == MAX_ENDED || (n_ended > 0 && turn_is_over(turn))) {
 			next_ns = now_ns;
 			break;
 		}

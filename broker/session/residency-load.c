@@ -656,6 +656,16 @@ void residence_evict(struct residence *residence)
 	}
 }
 
+uint64_t residence_required(const struct residence *residence)
+{
+	const struct executor_info *info = &residence->device->executor->info;
+	const struct plan *plan = residence->plan->slot->plan;
+	const unsigned int index = residence->device->index;
+	uint64_t bytes = exec_footprint_device_bytes(&plan->footprint[index], info, 1);
+
+	return checked_add(bytes, plan->block_bytes[index], &bytes) ? bytes : UINT64_MAX;
+}
+
 uint64_t residence_bytes(const struct residence *residence)
 {
 	uint64_t bytes = residence->work_charge.device.amount;
@@ -671,6 +681,7 @@ void residence_forget_awaited(struct residence *residence)
 	if (residence->state != RESIDENCE_AWAITED)
 		return;
 	residence->device->awaited_bytes -= residence->awaited_bytes;
+	residence->plan->tenant->n_awaited[residence->device->index]--;
 	residence->plan->tenant->awaited[residence->device->index] -= residence->awaited_bytes;
 	residence->awaited_bytes = 0;
 	residence->state = RESIDENCE_OUT;

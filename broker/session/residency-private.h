@@ -19,6 +19,7 @@ struct tenant;
 
 enum {
 	RESIDENCY_MAX_LOADS = 2,    /* at once, of one tenant on one device */
+	RESIDENCY_MAX_AWAITED = 64, /* likewise: promises that others leave for */
 	RESIDENCY_MAX_DRAFTS = 8,   /* candidates looked at closely in one review, of each kind */
 	RESIDENCY_MAX_VICTIMS = 64, /* that one wish may displace */
 	RESIDENCY_PAUSE = 20,       /* between reviews: times what the last one took */
@@ -82,7 +83,7 @@ enum residence_state {
 
 /* A plan on a device. */
 struct residence {
-	struct list_node link;      /* in residency_device.residences, unless OUT */
+	struct list_node link;      /* in residency_device.awaiting or .residences, unless OUT */
 	struct list_node returning; /* in residency_device.returning if must_return */
 	struct residency_plan *plan;
 	struct residency_device *device;
@@ -172,8 +173,9 @@ struct residency_device {
 	uint32_t n_guests; /* who loads beside us */
 	uint32_t n_moving; /* residences that are on their way out in order to come back */
 	uint32_t n_reopened;
-	struct list_node residences;
-	struct list_node returning;               /* residences that left in order to come back */
+	struct list_node residences; /* those that are neither OUT nor AWAITED */
+	struct list_node awaiting;   /* AWAITED; the one to be tried first at the front */
+	struct list_node returning;  /* residences that left in order to come back */
 	struct resident_index index_of_constants; /* of blocks in which somebody stays */
 	struct offload_job job;
 	int job_result;
@@ -187,7 +189,7 @@ struct candidate {
 
 struct candidates {
 	struct candidate of[RESIDENCY_MAX_DRAFTS]; /* best first */
-	uint32_t n;
+	uint32_t n, n_tried;
 	bool in_turn; /* those come first that were not tried for longest */
 	bool is_full; /* there were more */
 };

@@ -16,8 +16,9 @@
  * since what is wanted changes with time.
  *
  * There may be as many plans as clients can add. So a review looks at them in slices, in turns of
- * their own, notes the best, and brings those when it has seen all. How much a plan is wanted is
- * counted only when it matters: as the plan is looked at, and as it is compared with another.
+ * their own, notes the best, and brings those when it has seen all, again as far as turns allow.
+ * How much a plan is wanted is counted only when it matters: as the plan is looked at, and as it is
+ * compared with another.
  */
 #include <assert.h>
 #include <errno.h>
@@ -170,32 +171,6 @@ static uint64_t least(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* What other tenants' leases have not yet taken of their reserves. */
-static uint64_t reserved_for_others(const struct residency_device *device,
-				    const struct tenant *tenant)
-{
-	const struct leases *leases = &device->residency->leases;
-	unsigned int i = device->index;
-
-	return left_of(left_of(device->reserved_bytes, tenant->shares[i].reserve),
-		       leases->of_reserves_bytes[i] - tenant->leased_of_reserve[i]);
-}
-
-/*
- * Plans leave for who is owed something, leases do not. So these stay out of what is reserved for
- * others, though nobody is there yet who would fill it.
- */
-uint64_t residency_lease_room(const struct residency_device *device, const struct tenant *tenant)
-{
-	uint64_t granted = device->residency->leases.granted_bytes[device->index];
-	uint64_t kept = granted + reserved_for_others(device, tenant);
-	uint64_t room = left_of(device->usable_bytes[EXEC_TIER_VRAM], kept);
-	uint64_t own =
-		left_of(tenant->shares[device->index].reserve, tenant->leased[device->index]);
-
-	return room > own ? room : own;
-}
-
 /*
  * Not what is still taken by those who leave, and not what others who are awaited will need when
  * that is free.
@@ -236,16 +211,6 @@ static bool has_host_room(const struct residence *residence, uint32_t n_slots)
 
 	return bytes == 0 || checked_range(account_used(account, ACCOUNT_HOST_BYTES), bytes,
 					   account_limit(account, ACCOUNT_HOST_BYTES));
-}
-
-uint64_t residence_required(const struct residence *residence)
-{
-	const struct executor_info *info = &residence->device->executor->info;
-	const struct plan *plan = residence->plan->slot->plan;
-	const unsigned int index = residence->device->index;
-	uint64_t bytes = exec_footprint_device_bytes(&plan->footprint[index], info, 1);
-
-	return checked_add(bytes, plan->block_bytes[index], &bytes) ? bytes : UINT64_MAX;
 }
 
 bool residence_fits(const struct residence *residence)
@@ -322,7 +287,10 @@ static bool is_needed(const struct seeker *seeker, const struct residence *other
 	return false;
 }
 
-/* Those who may be taken, who go first at the front. Return: how many, at most @max. */
+/*
+ * Those who may be taken, who go first at the front. Takes time for each plan on the device.
+ * Return: how many, at most @max.
+ */
 static uint32_t find_victims(struct residency_device *device, const struct wish *wish,
 			     struct victim *victims, uint32_t max)
 {
@@ -394,6 +362,17 @@ static uint64_t owed_to(const struct residency_device *device, const struct tena
 	return owed > leased ? owed : leased;
 }
 
+/* Return: 0 if the tenant is in the sum already. */
+static uint64_t owed_once(const struct residency_device *device, struct tenant *tenant)
+{
+	const uint64_t number = device->residency->n_sums;
+
+	if (tenant->sum_number == number)
+		return 0;
+	tenant->sum_number = number;
+	return owed_to(device, tenant);
+}
+
 static uint64_t owed_to_others(const struct residency_device *device, struct tenant *tenant)
 {
 	struct residency *residency = device->residency;
@@ -402,21 +381,12 @@ static uint64_t owed_to_others(const struct residency_device *device, struct ten
 	/* Each tenant once, however many plans and leases it has there. */
 	residency->n_sums++;
 	tenant->sum_number = residency->n_sums;
-	list_for_each (node, &device->residences) {
-		const struct residence *residence = container_of(node, struct residence, link);
-		struct tenant *other = residence->plan->tenant;
-
-		if (other->sum_number != residency->n_sums)
-			sum += owed_to(device, other);
-		other->sum_number = residency->n_sums;
-	}
-	list_for_each (node, &residency->leases.all) {
-		const struct lease *lease = container_of(node, struct lease, link);
-
-		if (lease->tenant->sum_number != residency->n_sums)
-			sum += owed_to(device, lease->tenant);
-		lease->tenant->sum_number = residency->n_sums;
-	}
+	list_for_each (node, &device->residences)
+		sum += owed_once(device, container_of(node, struct residence, link)->plan->tenant);
+	list_for_each (node, &device->awaiting)
+		sum += owed_once(device, container_of(node, struct residence, link)->plan->tenant);
+	list_for_each (node, &residency->leases.all)
+		sum += owed_once(device, container_of(node, struct lease, link)->tenant);
 	return sum;
 }
 
@@ -544,14 +514,18 @@ enum try_result residence_try(struct residence *residence, bool by_hand)
 	draft_deinit(&draft);
 	if (was_awaited || !has_host_room(residence, n_slots))
 		return TRY_NO_ROOM;
+	/* Each promise is looked after in each review. */
+	if (residence->plan->tenant->n_awaited[device->index] >= RESIDENCY_MAX_AWAITED)
+		return TRY_LATER;
 
 	seeker = seeker_of(residence);
 	if (seeker_displace(&seeker, bytes, by_hand)) {
 		residence->state = RESIDENCE_AWAITED;
 		residence->awaited_bytes = bytes;
 		residence->plan->tenant->awaited[device->index] += bytes;
+		residence->plan->tenant->n_awaited[device->index]++;
 		device->awaited_bytes += bytes;
-		list_append(&device->residences, &residence->link);
+		list_append(&device->awaiting, &residence->link);
 		return TRY_AWAITED;
 	}
 	return try_gtt(residence);
@@ -582,40 +556,53 @@ struct residence *residency_choose(struct residency_plan *plan)
 
 /* Reviews */
 
-/* Tenants above a maximum that was lowered: their least wanted plans go, reserve or not. */
+/* Keeps the least wanted at the front. Return: how many there are now, at most the maximum. */
+static uint32_t add_by_value(struct residence **found, uint32_t n, struct residence *residence)
+{
+	uint32_t at;
+
+	if (n == RESIDENCY_MAX_VICTIMS && residence->plan->value >= found[n - 1]->plan->value)
+		return n;
+	if (n < RESIDENCY_MAX_VICTIMS)
+		n++;
+	for (at = n - 1; at > 0 && residence->plan->value < found[at - 1]->plan->value; at--)
+		found[at] = found[at - 1];
+	found[at] = residence;
+	return n;
+}
+
+/*
+ * Tenants above a maximum that was lowered: their least wanted plans go, reserve or not. There may
+ * be many, so that a review takes some, and the next one others.
+ */
 static void enforce_limits(struct residency_device *device)
 {
+	struct residence *found[RESIDENCY_MAX_VICTIMS];
+	uint32_t n = 0;
+
 	/* What was promised to them before what they have. */
-	list_for_each_safe (node, &device->residences) {
+	list_for_each_safe (node, &device->awaiting) {
 		struct residence *residence = container_of(node, struct residence, link);
 
-		if (residence->state != RESIDENCE_AWAITED ||
-		    tenant_free(device, residence->plan->tenant) >=
-			    (int64_t)residence->plan->tenant->awaited[device->index])
+		if (tenant_free(device, residence->plan->tenant) >=
+		    (int64_t)residence->plan->tenant->awaited[device->index])
 			continue;
 		residence_forget_awaited(residence);
 		residency_tell(residence, -ENOMEM);
 	}
-	list_for_each_safe (node, &device->residences) {
+	list_for_each (node, &device->residences) {
 		struct residence *residence = container_of(node, struct residence, link);
-		struct residence *least = residence;
 
-		if (residence->state != RESIDENCE_IN || residence->tier != EXEC_TIER_VRAM ||
-		    tenant_free(device, residence->plan->tenant) >= 0)
+		if (!is_evictable(residence) || tenant_free(device, residence->plan->tenant) >= 0)
 			continue;
 		look_at(residence->plan);
-		list_for_each (other_node, &device->residences) {
-			struct residence *other = container_of(other_node, struct residence, link);
-
-			if (other->plan->tenant != residence->plan->tenant ||
-			    other->state != RESIDENCE_IN || other->tier != EXEC_TIER_VRAM)
-				continue;
-			look_at(other->plan);
-			if (other->plan->value < least->plan->value)
-				least = other;
-		}
-		residence_evict(least);
+		n = add_by_value(found, n, residence);
 	}
+	for (uint32_t i = 0; i < n; i++)
+		if (tenant_free(device, found[i]->plan->tenant) < 0)
+			residence_evict(found[i]);
+	if (n == RESIDENCY_MAX_VICTIMS)
+		residency_review_in(device->residency, 0);
 }
 
 /* Does somebody wait for it to come? */
@@ -626,23 +613,23 @@ static bool is_waited_for(const struct residency_plan *plan)
 
 static void yield(struct residency_device *device)
 {
+	const struct turn *turn = loop_current(device->residency->options.loop);
 	const struct wish wish = {.seeker = NULL};
 	struct victim victims[RESIDENCY_MAX_VICTIMS];
 	uint32_t n, n_gone;
 
 	/* What was promised beyond what is owed is the first thing to be taken back. */
-	list_for_each_safe (node, &device->residences) {
+	list_for_each_safe (node, &device->awaiting) {
 		struct residence *residence = container_of(node, struct residence, link);
 
 		if (residency_device_free(device) >= 0)
 			return;
-		if (residence->state == RESIDENCE_AWAITED &&
-		    !is_owed(residence, residence->awaited_bytes, is_waited_for(residence->plan))) {
+		if (!is_owed(residence, residence->awaited_bytes, is_waited_for(residence->plan))) {
 			residence_forget_awaited(residence);
 			residency_tell(residence, -ENOMEM);
 		}
 	}
-	do {
+	while (residency_device_free(device) < 0) {
 		n = find_victims(device, &wish, victims, RESIDENCY_MAX_VICTIMS);
 		n_gone = 0;
 		for (uint32_t i = 0; i < n && residency_device_free(device) < 0; i++)
@@ -651,7 +638,13 @@ static void yield(struct residency_device *device)
 				residence_evict(victims[i].residence);
 				n_gone++;
 			}
-	} while (residency_device_free(device) < 0 && n_gone > 0);
+		if (n_gone == 0)
+			return;
+		if (turn_is_over(turn)) {
+			residency_review_in(device->residency, 0);
+			return;
+		}
+	}
 }
 
 /* Plans that left in order to come back. */
@@ -676,6 +669,8 @@ static void bring_moved(struct residency_device *device)
  */
 static void promote(struct residency_device *device)
 {
+	if (device->charged_bytes[EXEC_TIER_GTT] == 0)
+		return;
 	list_for_each (node, &device->residences) {
 		struct residence *residence = container_of(node, struct residence, link);
 
@@ -689,27 +684,42 @@ static void promote(struct residency_device *device)
 	}
 }
 
-/* Those for whom others left, in the order in which they asked. */
+static void bring_one_awaited(struct residence *residence)
+{
+	struct residency_device *device = residence->device;
+	bool is_due;
+
+	if (residence_try(residence, false) != TRY_NO_ROOM || device->leaving_bytes > 0)
+		return;
+	is_due = is_owed(residence, residence->awaited_bytes, is_waited_for(residence->plan));
+	/* Those who are in its way leave when they have come. */
+	if (is_due && device->n_jobs > 0)
+		return;
+	/* Everybody has left, and it was not enough after all. What is owed is asked for again. */
+	residence_forget_awaited(residence);
+	if (!is_due)
+		residency_tell(residence, -ENOMEM);
+}
+
+/*
+ * Those for whom others left, in the order in which they asked. The next review begins with those
+ * that this turn has no time for.
+ */
 static void bring_awaited(struct residency_device *device)
 {
-	list_for_each_safe (node, &device->residences) {
-		struct residence *residence = container_of(node, struct residence, link);
-		bool is_due;
+	const struct turn *turn = loop_current(device->residency->options.loop);
+	bool is_any_tried = false;
 
-		if (residence->state != RESIDENCE_AWAITED)
-			continue;
-		if (residence_try(residence, false) != TRY_NO_ROOM || device->leaving_bytes > 0)
-			continue;
-		is_due = is_owed(residence, residence->awaited_bytes,
-				 is_waited_for(residence->plan));
-		/* Those who are in its way leave when they have come. */
-		if (is_due && device->n_jobs > 0)
-			continue;
-		/* Everybody has left, and it was not enough after all. What is owed is asked for
-		 * again. */
-		residence_forget_awaited(residence);
-		if (!is_due)
-			residency_tell(residence, -ENOMEM);
+	list_for_each_safe (node, &device->awaiting) {
+		if (is_any_tried && turn_is_over(turn)) {
+			/* The list begins with this one from now on. */
+			list_remove(&device->awaiting);
+			list_append(node, &device->awaiting);
+			residency_review_in(device->residency, 0);
+			return;
+		}
+		is_any_tried = true;
+		bring_one_awaited(container_of(node, struct residence, link));
 	}
 }
 
@@ -753,32 +763,40 @@ static void candidates_add(struct candidates *candidates, struct residence *resi
 		candidates->is_full = true;
 }
 
-/* Return: is there one left that time may bring? */
-static bool bring_candidates(struct residency *residency, const struct candidates *candidates,
+/* Return: is it a wish that time may grant? */
+static bool bring_candidate(struct residency *residency, struct residence *residence,
+			    uint64_t now_ns)
+{
+	struct residency_plan *plan = residence->plan;
+	enum try_result result;
+
+	/* Much may have happened since it was noted. */
+	if (!is_candidate(plan, residence, now_ns))
+		return false;
+	residence->tried_number = residency->n_reviews;
+	result = residence_try(residence, is_waited_for(plan));
+	/* A promise is looked after, since those who leave may not be enough. */
+	if (result <= TRY_AWAITED)
+		return result == TRY_AWAITED;
+	if (result == TRY_NO_ROOM)
+		residency_tell(residence, -ENOMEM);
+	return is_waited_for(plan) || (plan->value > 0 && now_ns - plan->used_ns < patience_ns);
+}
+
+/* Each may look at all plans on its device. Return: false: the turn is over, and some are left. */
+static bool bring_candidates(struct residency *residency, struct candidates *candidates,
 			     uint64_t now_ns)
 {
-	bool is_wishing = false;
+	const struct turn *turn = loop_current(residency->options.loop);
 
-	for (uint32_t i = 0; i < candidates->n; i++) {
-		struct residence *residence = candidates->of[i].residence;
-		struct residency_plan *plan = residence->plan;
-		enum try_result result;
+	while (candidates->n_tried < candidates->n) {
+		struct residence *residence = candidates->of[candidates->n_tried++].residence;
 
-		/* Much may have happened since it was noted. */
-		if (!is_candidate(plan, residence, now_ns))
-			continue;
-		residence->tried_number = residency->n_reviews;
-		result = residence_try(residence, is_waited_for(plan));
-		/* A promise is looked after, since those who leave may not be enough. */
-		is_wishing |= result == TRY_AWAITED;
-		if (result <= TRY_AWAITED)
-			continue;
-		if (result == TRY_NO_ROOM)
-			residency_tell(residence, -ENOMEM);
-		is_wishing |= is_waited_for(plan) ||
-			      (plan->value > 0 && now_ns - plan->used_ns < patience_ns);
+		residency->walk.is_wishing |= bring_candidate(residency, residence, now_ns);
+		if (turn_is_over(turn))
+			return candidates->n_tried == candidates->n;
 	}
-	return is_wishing;
+	return true;
 }
 
 /* Would it be in the device's memory, were there less of others? */
@@ -859,10 +877,7 @@ static bool walk_slice(struct residency *residency, uint64_t now_ns)
 	return true;
 }
 
-/*
- * Those who wait are tried in turn, so that each hears; then those who are wanted, most wanted
- * first. While there is a wish left that time may grant, there will be another review.
- */
+/* While there is a wish left that time may grant, there will be another review. */
 static void walk_end(struct residency *residency, uint64_t now_ns)
 {
 	struct residency_walk *walk = &residency->walk;
@@ -870,8 +885,6 @@ static void walk_end(struct residency *residency, uint64_t now_ns)
 
 	walk->next = NULL;
 	residency->is_pressed = walk->is_pressed;
-	is_wishing |= bring_candidates(residency, &walk->waiting, now_ns);
-	is_wishing |= bring_candidates(residency, &walk->wanted, now_ns);
 	if (walk->next_ns != UINT64_MAX)
 		residency_review_in(residency, left_of(walk->next_ns, now_ns));
 	if (is_wishing)
@@ -880,10 +893,18 @@ static void walk_end(struct residency *residency, uint64_t now_ns)
 		residency_review_in(residency, 0);
 }
 
+/*
+ * Once all plans have been looked at, those who wait are tried in turn, so that each hears; then
+ * those who are wanted, most wanted first.
+ */
 static void walk_on(struct residency *residency)
 {
+	struct residency_walk *walk = &residency->walk;
+
 	residency_look(residency);
-	if (walk_slice(residency, residency->look_ns))
+	if (walk_slice(residency, residency->look_ns) &&
+	    bring_candidates(residency, &walk->waiting, residency->look_ns) &&
+	    bring_candidates(residency, &walk->wanted, residency->look_ns))
 		walk_end(residency, residency->look_ns);
 	else
 		loop_timer_arm(residency->walk.timer, 0);
@@ -901,12 +922,16 @@ void residency_walk_on(struct residency *residency)
 
 static void candidates_forget(struct candidates *candidates, const struct residency_plan *plan)
 {
-	uint32_t n = 0;
+	uint32_t n = 0, n_tried = 0;
 
-	for (uint32_t i = 0; i < candidates->n; i++)
-		if (candidates->of[i].residence->plan != plan)
-			candidates->of[n++] = candidates->of[i];
+	for (uint32_t i = 0; i < candidates->n; i++) {
+		if (candidates->of[i].residence->plan == plan)
+			continue;
+		n_tried += i < candidates->n_tried;
+		candidates->of[n++] = candidates->of[i];
+	}
 	candidates->n = n;
+	candidates->n_tried = n_tried;
 }
 
 void residency_walk_forget(struct residency_plan *plan)

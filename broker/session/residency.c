@@ -658,6 +658,7 @@ int residency_new(const struct residency_options *options, struct residency **re
 		device->executor = options->executors[i];
 		device->index = (uint8_t)i;
 		list_init(&device->residences);
+		list_init(&device->awaiting);
 		list_init(&device->returning);
 		if (info->memory_page_bytes == 0)
 			continue;

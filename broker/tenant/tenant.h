@@ -58,11 +58,12 @@ struct tenant {
 	struct tenant_past past;  /* the sessions' */
 
 	/* Residency's, by device: the sum of residence_bytes() of plans that are IN in VRAM, bytes
-	 * of VRAM on their way out, bytes set aside, plans loading.
+	 * of VRAM on their way out, bytes set aside, plans for which they are, plans loading.
 	 */
 	uint64_t evictable[RBK_MAX_DEVICES];
 	uint64_t leaving[RBK_MAX_DEVICES];
 	uint64_t awaited[RBK_MAX_DEVICES];
+	uint32_t n_awaited[RBK_MAX_DEVICES];
 	uint32_t n_loads[RBK_MAX_DEVICES];
 	uint64_t sum_number;     /* of the last sum over tenants that has it */
 	uint64_t blocked_number; /* of the last pass over who waits in which it had no room */

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "loop/loop.h"
+#include "loop/turn.h"
 #include "session/residency-private.h"
 #include "support/residency-rig.h"
 #include "tenant/residency-policy.h"
@@ -770,6 +771,122 @@ static void test_many__removed_meanwhile(void **state)
 	residency_rig_deinit(&rig);
 }
 
+/* Plans of a page each, all of tenant 0 and there. */
+static void fill(struct residency_rig *rig, struct session_plan **slots, int n)
+{
+	for (int i = 0; i < n; i++)
+		rig_add(rig, slots[i] = rig_plan_of(rig, 0, RIG_PAGE));
+	rig_settle(rig);
+	assert_int_equal(used(rig, 0), (uint64_t)n * RIG_PAGE);
+}
+
+static int n_there(struct session_plan **slots, int n)
+{
+	int n_ready = 0;
+
+	for (int i = 0; i < n; i++)
+		n_ready += rig_is_ready(slots[i]);
+	return n_ready;
+}
+
+/* A review takes back some of what a tenant has above a lower maximum, the least wanted first. */
+static void test_many__limit_lowered(void **state)
+{
+	enum { N = 200, N_LEFT = 10 };
+	struct session_plan *slots[N];
+	struct residency_rig rig;
+	int before = N, now;
+
+	begin(&rig);
+	fill(&rig, slots, N);
+	for (int i = 0; i < N_LEFT; i++)
+		rig_want(&rig, slots[i * 17], 1000);
+	rig_share(&rig, 0, N_LEFT * RIG_PAGE, N_LEFT * RIG_PAGE, 0);
+	residency_limits_changed(rig.residency);
+	while (before > N_LEFT) {
+		rig_turn(&rig);
+		now = n_there(slots, N);
+		assert_in_range(before - now, 0, RESIDENCY_MAX_VICTIMS);
+		before = now;
+	}
+	rig_settle(&rig);
+	for (int i = 0; i < N_LEFT; i++)
+		assert_true(rig_is_ready(slots[i * 17]));
+	assert_int_equal(n_there(slots, N), N_LEFT);
+	rig_check(&rig);
+	for (int i = 0; i < N; i++)
+		rig_remove(&rig, slots[i]);
+	residency_rig_deinit(&rig);
+}
+
+/* What cannot be brought is tried in as many turns as it takes. */
+static void test_many__candidates_in_turns(void **state)
+{
+	enum { N = 50, N_WISHES = 6 };
+	struct session_plan *slots[N], *wanted[N_WISHES];
+	uint32_t n_most = 0, n_all = 0;
+	struct residency_rig rig;
+
+	begin(&rig);
+	fill(&rig, slots, N);
+	for (int i = 0; i < N_WISHES; i++)
+		rig_add(&rig, wanted[i] = rig_plan_of(&rig, 1, 100 * MIB));
+	rig_settle(&rig);
+	turn_set_budget(loop_current(rig.loop), 0);
+	for (int i = 0; i < N; i++)
+		rig_want(&rig, slots[i], 1000);
+	for (int i = 0; i < N_WISHES; i++)
+		rig_want(&rig, wanted[i], 1);
+	while (n_all < N_WISHES * N) {
+		n_summed = 0;
+		rig_turn(&rig);
+		n_all += n_summed;
+		n_most = n_summed > n_most ? n_summed : n_most;
+	}
+	assert_in_range(n_most, N, 2 * N);
+	rig_check(&rig);
+	for (int i = 0; i < N_WISHES; i++)
+		rig_remove(&rig, wanted[i]);
+	for (int i = 0; i < N; i++)
+		rig_remove(&rig, slots[i]);
+	residency_rig_deinit(&rig);
+}
+
+/* A tenant is promised so much at a time, since each review looks at all promises. */
+static void test_many__promises(void **state)
+{
+	enum { N = 2 * RESIDENCY_MAX_AWAITED };
+	struct session_plan *busy, *slots[N];
+	static struct wish wishes[N];
+	struct residency_rig rig;
+
+	begin(&rig);
+	rig_add(&rig, busy = rig_plan_of(&rig, 0, 100 * MIB));
+	rig_settle(&rig);
+	busy->n_on_device[RIG_DEVICE] = 1;
+	for (int i = 0; i < N; i++) {
+		wishes[i] = (struct wish){.res = 1};
+		rig_add(&rig, slots[i] = rig_plan_of(&rig, 0, RIG_PAGE));
+		ask(&rig, slots[i], &wishes[i], RESIDENCY_PREFETCH);
+	}
+	turns(&rig, 200);
+	assert_int_equal(rig.tenants[0].n_awaited[RIG_DEVICE], RESIDENCY_MAX_AWAITED);
+	assert_int_equal(rig.residency->devices[RIG_DEVICE].awaited_bytes,
+			 RESIDENCY_MAX_AWAITED * RIG_PAGE);
+	set_idle(&rig, busy);
+	while (n_there(slots, N) < N)
+		rig_turn(&rig);
+	for (int i = 0; i < N; i++)
+		assert_true(wishes[i].n_done == 1 && wishes[i].res == 0);
+	rig_settle(&rig);
+	assert_int_equal(rig.tenants[0].n_awaited[RIG_DEVICE], 0);
+	rig_check(&rig);
+	rig_remove(&rig, busy);
+	for (int i = 0; i < N; i++)
+		rig_remove(&rig, slots[i]);
+	residency_rig_deinit(&rig);
+}
+
 /* A plan that no device with memory can run is not looked at, and makes nobody look. */
 static void test_many__without_a_device(void **state)
 {
@@ -862,6 +979,9 @@ int main(void)
 		cmocka_unit_test(test_many__about_looks_at_none),
 		cmocka_unit_test(test_many__review_in_slices),
 		cmocka_unit_test(test_many__removed_meanwhile),
+		cmocka_unit_test(test_many__limit_lowered),
+		cmocka_unit_test(test_many__candidates_in_turns),
+		cmocka_unit_test(test_many__promises),
 		cmocka_unit_test(test_many__without_a_device),
 #endif
 	};
