@@ -39,6 +39,7 @@ void stats_inline_flush(struct stats_plan *plan)
 	plan->n_gathered = 0;
 	plan->gathered_ns = 0;
 	list_remove(&plan->gathered);
+	tenant->n_gathering--;
 }
 
 void stats_inline_begin(struct stats_plan *plan, const struct stats_task *task)
@@ -50,7 +51,11 @@ void stats_inline_begin(struct stats_plan *plan, const struct stats_task *task)
 
 	stats_inline_flush(plan);
 	plan->gathered_reason = task->reason;
+	if (tenant->n_gathering == STATS_MAX_GATHERING)
+		stats_inline_flush(
+			container_of(tenant->gathered.next, struct stats_plan, gathered));
 	list_append(&tenant->gathered, &plan->gathered);
+	tenant->n_gathering++;
 	__atomic_store_n(&record->count, task->count, __ATOMIC_RELAXED);
 	__atomic_store_n(&record->last_device, RBK_DEVICE_CPU, __ATOMIC_RELAXED);
 	__atomic_store_n(&record->last_reason, task->reason, __ATOMIC_RELAXED);

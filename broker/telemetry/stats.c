@@ -222,6 +222,9 @@ static uint32_t find_slot(struct stats_tenant *tenant)
 		return STATS_NO_SLOT;
 	if (tenant->next_slot < STATS_MAX_PLANS)
 		return tenant->next_slot++;
+	if (tenant->n_gone == 0)
+		return STATS_NO_SLOT;
+	tenant->n_gone--;
 	for (uint32_t i = 0; i < STATS_MAX_PLANS; i++) {
 		const struct rbk_stats_plan *record = slot_record(tenant, i);
 
@@ -279,6 +282,7 @@ static void plan_drop_slot(struct stats_plan *plan)
 		stats_begin(&plan->record->sequence);
 		STATS_SET(plan->record->state, RBK_STATS_PLAN_GONE);
 		stats_end(&plan->record->sequence);
+		plan->tenant->n_gone++;
 	}
 	plan->slot = STATS_NO_SLOT;
 	plan->record = plan->tenant->spill;
@@ -370,11 +374,16 @@ void stats_tenant_map(struct stats_tenant *tenant, const struct stats_page *page
 	tenant->totals = totals;
 	tenant->log = stats_page_record(&tenant->page, RBK_STATS_SECTION_DECISIONS, 0);
 	tenant->log_mask = STATS_LOG_RECORDS - 1;
-	tenant->next_slot = 0;
-	tenant->n_unlisted = 0;
+	tenant->next_slot = tenant->n_gone = 0;
+	tenant->n_unlisted = tenant->n_plans;
 	tenant->is_changed = true;
-	list_for_each (node, &tenant->plans)
+	/* However many plans there are, the rest has no slots already. */
+	list_for_each (node, &tenant->plans) {
+		if (tenant->next_slot == STATS_MAX_PLANS)
+			break;
 		plan_take_slot(container_of(node, struct stats_plan, link));
+		tenant->n_unlisted--;
+	}
 	stats_sessions_map(tenant);
 	stats_leases_map(tenant);
 }

@@ -28,7 +28,8 @@
 struct stats;
 
 enum {
-	STATS_MAX_PLANS = 1024, /* slots of a tenant's page */
+	STATS_MAX_PLANS = 1024,    /* slots of a tenant's page */
+	STATS_MAX_GATHERING = 256, /* plans of a tenant, for one stats_flush() */
 	STATS_LOG_RECORDS = 4096,
 	STATS_MAX_TENANTS = 1024,   /* records of the root page */
 	STATS_MAX_SESSIONS = 16384, /* likewise */
@@ -61,7 +62,8 @@ struct stats_tenant {
 	struct rbk_stats_decision *log;  /* likewise */
 	uint64_t log_mask;
 	struct stats_device_counts *devices;
-	struct list_node gathered; /* plans with tasks to be counted */
+	struct list_node gathered; /* plans with tasks to be counted, the oldest first, */
+	uint32_t n_gathering;      /* and how many these are */
 
 	/* Cold. */
 	struct stats *stats;
@@ -77,7 +79,8 @@ struct stats_tenant {
 	uint64_t own_leases;          /* as own_sessions */
 	struct rbk_stats_plan *spill; /* counts of plans without a slot, for nobody */
 	struct rbk_stats_decision own_log;
-	uint32_t next_slot;       /* below it every slot of the page was used */
+	uint32_t next_slot;       /* below it every slot of the page was used, */
+	uint32_t n_gone;          /* and so many are of plans that are gone */
 	uint64_t n_unlisted;      /* plans without a slot */
 	bool has_delay;           /* the record of it is used */
 	bool is_changed;          /* something but the counts, since the root page was updated */

@@ -520,7 +520,54 @@ static void test_log__wraps(void **state)
 	}
 }
 
+/* However many plans have tasks to be counted, flushing visits a few. */
+static void test_count__many_plans(void **state)
+{
+	enum { N = 2 * STATS_MAX_GATHERING };
+	struct kit *kit = *state;
+	static struct stats_plan plans[N];
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < N; i++) {
+		plan_init(kit, &plans[i], i);
+		run_inline(&plans[i], 3, RBK_REASON_BELOW_THRESHOLD);
+	}
+	list_for_each (node, &kit->tenant->gathered)
+		n++;
+	assert_int_equal(n, STATS_MAX_GATHERING);
+	assert_int_equal(totals_of(&kit->view).n_tasks, 3 * (N - n));
+	stats_flush(kit->stats);
+	assert_int_equal(totals_of(&kit->view).n_tasks, 3 * N);
+	assert_int_equal(kit->tenant->n_gathering, 0);
+	for (uint32_t i = 0; i < N; i++)
+		stats_plan_deinit(&plans[i]);
+}
+
 /* --- Slots --- */
+
+/* A page that is made for many plans lists those that it has slots for, and visits no others. */
+static void test_slots__page_for_many(void **state)
+{
+	const struct stats_tenant_figures none = {.weight = 1};
+	enum { N = STATS_MAX_PLANS + 10 };
+	struct kit *kit = *state;
+	static struct stats_plan plans[N];
+
+	tenant_page_unmap(kit->tenant, 2000);
+	for (uint32_t i = 0; i < N; i++)
+		plan_init(kit, &plans[i], i);
+	plans[N - 1].slot = 4711;
+	assert_int_equal(tenant_page_map(kit->tenant, 3000), 0);
+	kit->view = view_of(&kit->tenant->page);
+	assert_int_equal(plans[N - 1].slot, 4711);
+	plans[N - 1].slot = STATS_NO_SLOT;
+	assert_int_equal(plans[STATS_MAX_PLANS - 1].slot, STATS_MAX_PLANS - 1);
+	assert_int_equal(plans[STATS_MAX_PLANS].slot, STATS_NO_SLOT);
+	stats_set_tenant(kit->tenant, &none);
+	assert_int_equal(totals_of(&kit->view).n_plans_unlisted, N - STATS_MAX_PLANS);
+	for (uint32_t i = 0; i < N; i++)
+		stats_plan_deinit(&plans[i]);
+}
 
 static void test_slots__overflow(void **state)
 {
@@ -936,6 +983,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_count__queued, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_count__inline, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_log__wraps, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_count__many_plans, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_slots__page_for_many, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_slots__overflow, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_page__comes_and_goes, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_reset, setup, teardown),
