@@ -138,6 +138,8 @@ void dispatch_plan_review_next(struct dispatch *dispatch)
 	list_remove(node);
 	list_append(&dispatch->plans, node);
 	/* No task finds one that is leaving, and the setup thread may be undoing it. */
-	if (plan->state != SLOT_REMOVING && plan->state != SLOT_RELEASING)
-		plan_review(dispatch, plan);
+	if (plan->state == SLOT_REMOVING || plan->state == SLOT_RELEASING)
+		return;
+	place_plan_configure(dispatch->placer, plan->place);
+	plan_review(dispatch, plan);
 }

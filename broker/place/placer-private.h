@@ -266,9 +266,6 @@ static inline void place_plan_set_broken(struct place_plan *place_plan, uint32_t
 	place_plan->is_plain = place_plan->n_devices == 2 && !place_plan->is_pinned && !broken;
 }
 
-/* Which counts of a plan are below the thresholds of the configuration. */
-void place_plan_configure(const struct placer *placer, struct place_plan *place_plan);
-
 /* Computes what a profile predicts of a plan, and its entries anew. */
 void place_plan_derive(struct placer *placer, struct place_history *history, uint8_t device);
 

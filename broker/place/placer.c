@@ -57,8 +57,6 @@ void placer_configure(struct placer *placer, const struct place_config *config)
 		own->submission_max_ns = 1;
 	if (own->strategy != RBK_STRATEGY_LATENCY && own->strategy != RBK_STRATEGY_ENERGY)
 		own->strategy = RBK_STRATEGY_AUTO;
-	list_for_each (node, &placer->plans)
-		place_plan_configure(placer, container_of(node, struct place_history, link)->plan);
 	placer_update(placer);
 }
 

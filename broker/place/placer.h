@@ -115,7 +115,10 @@ int placer_new(const struct placer_options *options, struct placer **ret);
 /* No plan, flow or task may be left. Return: NULL. */
 struct placer *placer_free(struct placer *placer);
 
-/* Takes effect for the next decision; what was learned stays. */
+/*
+ * Takes effect for the next decision; what was learned stays. But each plan keeps its thresholds
+ * until place_plan_configure(): there may be many.
+ */
 void placer_configure(struct placer *placer, const struct place_config *config);
 const struct place_config *placer_config(const struct placer *placer);
 
@@ -159,6 +162,8 @@ int place_plan_new(struct placer *placer, const struct plan *plan, struct place_
  * it, instead of waiting for the kernel. One thread.
  */
 void placer_prepare(struct placer *placer);
+/* Which counts of a plan are below the thresholds of the configuration. */
+void place_plan_configure(const struct placer *placer, struct place_plan *place_plan);
 /* No task of it may be queued. Return: NULL. */
 struct place_plan *place_plan_free(struct placer *placer, struct place_plan *place_plan);
 

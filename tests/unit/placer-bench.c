@@ -78,6 +78,7 @@ void placer_bench_deinit(struct placer_bench *bench)
 void placer_bench_configure(struct placer_bench *bench, struct place_config config)
 {
 	placer_configure(bench->placer, &config);
+	place_plan_configure(bench->placer, bench->place_plan);
 }
 
 void placer_bench_renew(struct placer_bench *bench)

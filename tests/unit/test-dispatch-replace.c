@@ -11,6 +11,7 @@
 #include <errno.h>
 
 #include "loop/loop.h"
+#include "place/placer-private.h"
 #include "unit/dispatch-bench.h"
 
 enum { N_TASKS = 1000, ENTRIES = 1024, MAX_OF_TURN = 128, ROWS = 64 };
@@ -167,8 +168,9 @@ static void test_drain__many_plans(void **state)
 {
 	enum { N_PLANS = 600 };
 	static struct session_plan plans[N_PLANS];
+	uint32_t usual_count;
 	struct place_config config = PLACE_CONFIG_DEFAULT;
-	unsigned int n_before, n = 0, n_turns = 0;
+	unsigned int n_before, n = 0, n_turns = 0, n_old, n_old_before = N_PLANS;
 	struct kit kit;
 
 	kit_begin(&kit);
@@ -177,20 +179,28 @@ static void test_drain__many_plans(void **state)
 		assert_int_equal(dispatch_plan_ready(kit.dispatch, &plans[i]), 0);
 		assert_int_equal(plans[i].inline_reason, RBK_REASON_BELOW_THRESHOLD);
 	}
+	usual_count = plans[0].place->below_count;
 	config.force_cpu = true;
+	config.threshold_bytes = 0;
 	dispatch_configure(kit.dispatch, &config);
 	do {
 		n_before = n;
-		n = 0;
-		for (unsigned int i = 0; i < N_PLANS; i++)
+		n = n_old = 0;
+		for (unsigned int i = 0; i < N_PLANS; i++) {
 			n += plans[i].inline_reason == RBK_REASON_GPU_UNAVAILABLE;
+			n_old += plans[i].place && plans[i].place->below_count == usual_count;
+		}
 		assert_true(n - n_before <= MAX_OF_TURN);
+		/* And the two that go. */
+		assert_true(n_old_before - n_old <= MAX_OF_TURN + 2);
+		n_old_before = n_old;
 		n_turns++;
 		/* One goes that was visited, and one that was not. */
 		if (n_turns == 2)
 			for (unsigned int i = 0; i < N_PLANS; i += N_PLANS - 1)
 				dispatch_plan_freed(kit.dispatch, &plans[i]);
 	} while (turn(&kit));
+	assert_int_equal(n_old, 0);
 	for (unsigned int i = 1; i < N_PLANS - 1; i++) {
 		assert_int_equal(plans[i].inline_reason, RBK_REASON_GPU_UNAVAILABLE);
 		dispatch_plan_freed(kit.dispatch, &plans[i]);

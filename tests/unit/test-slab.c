@@ -169,6 +169,7 @@ static void test_below__as_bytes_say(void **state)
 			placer_bench_random(&bench, 8) ? placer_bench_random(&bench, 1u << 12) : 0;
 		bench.place_plan->is_dynamic = max_count > 1;
 		placer_configure(bench.placer, &config);
+		place_plan_configure(bench.placer, bench.place_plan);
 		if (bench.plan.touched_row)
 			edge = config.threshold_bytes / bench.plan.touched_row;
 		for (uint64_t j = 0; j < 8; j++) {
