@@ -343,6 +343,8 @@ static int compile_node(struct compiler *c, const struct node *node)
 	if (r)
 		return error_fold(r);
 	step_costs(c, first);
+	c->compiled->overhead_one_ns += compile_overhead_ns(c, first, 1);
+	c->compiled->overhead_max_ns += compile_overhead_ns(c, first, c->plan->max_count);
 	return 0;
 }
 

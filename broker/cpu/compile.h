@@ -223,6 +223,12 @@ int compile_pack_constant(struct compiler *c, const struct plan_constant *consta
 void compile_fill_from(const struct compiler *c, struct cpu_fill *fill, unsigned int source,
 		       uintptr_t address);
 
+/*
+ * compile-overhead.c: estimates what the node's steps, from that one on, take for a task of that
+ * count beside flops and bytes.
+ */
+double compile_overhead_ns(const struct compiler *c, uint32_t first_step, uint32_t count);
+
 /* Does the node compute with float64? */
 static inline bool node_is_double(const struct compiler *c)
 {

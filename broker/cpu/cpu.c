@@ -89,6 +89,23 @@ static uint64_t cpu_plan_bytes(const struct cpu_plan *compiled)
 	return bytes;
 }
 
+static uint64_t picoseconds(double ns)
+{
+	return ns <= 0 ? 0 : ns < 0x1p40 ? (uint64_t)(ns * 1000) : UINT64_MAX;
+}
+
+/* As the line through the overheads of the smallest and the largest count. */
+static void tell_overhead(const struct cpu_plan *compiled, struct plan *plan)
+{
+	const double one = compiled->overhead_one_ns;
+	double row = 0;
+
+	if (plan->max_count > 1 && compiled->overhead_max_ns > one)
+		row = (compiled->overhead_max_ns - one) / (plan->max_count - 1);
+	plan->overhead_row_ps = picoseconds(row);
+	plan->overhead_fixed_ps = picoseconds(one - row);
+}
+
 static int cpu_plan_measure(struct executor *executor, struct plan *plan)
 {
 	struct cpu_executor *cpu = cpu_executor_from(executor);
@@ -113,6 +130,7 @@ static int cpu_plan_measure(struct executor *executor, struct plan *plan)
 	}
 	plan->exec[index] = compiled;
 	plan->n_steps = compiled->n_steps;
+	tell_overhead(compiled, plan);
 	plan->host_bytes[index] = cpu_plan_bytes(compiled) + cpu_fill_bytes(compiled);
 	return 0;
 }

@@ -132,10 +132,12 @@ static void gemm_pack_panel(size_t n, size_t k, const double *b, size_t b_rs, si
 			vd_store(to + VD, vd_load(b + VD));
 			continue;
 		}
+		if (n < GEMM_F64_NR) {
+			vd_store(to, (vd){0});
+			vd_store(to + VD, (vd){0});
+		}
 		for (size_t j = 0; j < n; j++)
 			to[j] = b[j * b_cs];
-		for (size_t j = n; j < GEMM_F64_NR; j++)
-			to[j] = 0;
 	}
 }
 

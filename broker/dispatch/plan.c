@@ -15,7 +15,7 @@ static const uint64_t inline_budget_ns = 2000;
  * A step takes that long, however little it computes. Measured on a Xeon with AVX-512, plans of
  * 1,000 and more steps on one element each: a step of Neg takes 17 ns, of LpPool 55 ns, of Concat
  * 64 ns, and if none of the plan is in a cache 80, 140 and 95 ns. What a step's rows and matrices
- * take beside flops and bytes is not known here: see INLINE_OVERRUN_LIMIT.
+ * take beside flops and bytes, the executor tells.
  */
 static const uint64_t step_ns = 100;
 
@@ -37,15 +37,27 @@ static uint64_t estimate(uint64_t flops, uint64_t blocked_flops, uint64_t bytes,
 	       bytes * ESTIMATE_UNITS_PER_NS / 16;
 }
 
+/* The largest count up to @max of which fixed + count * row is within @budget; 0: none. */
+static uint32_t most_within(uint64_t fixed, uint64_t row, uint64_t budget, uint32_t max)
+{
+	if (fixed > budget)
+		return 0;
+	if (row == 0 || (budget - fixed) / row >= max)
+		return max;
+	return (uint32_t)((budget - fixed) / row);
+}
+
 /*
- * The largest count whose task is predicted to fit the inline budget; 0: none. Flops and bytes or
- * steps, whichever takes longer: what is left out is at most as much as what is counted.
+ * The largest count whose task is predicted to fit the inline budget; 0: none. Flops and bytes,
+ * steps, or what those take however little they compute, whichever takes longest: what is left out
+ * is at most twice what is counted.
  */
 static uint32_t inline_limit(const struct dispatch *dispatch, const struct plan *plan)
 {
 	const struct executor *cpu = dispatch->executors[RBK_DEVICE_CPU];
 	const struct cost *cost = &plan->cost;
-	uint64_t fixed, row, budget = inline_budget_ns * ESTIMATE_UNITS_PER_NS;
+	uint64_t fixed, row;
+	uint32_t limit;
 
 	if (!cpu->ops->run_inline || !plan->data_independent ||
 	    plan->device_state[RBK_DEVICE_CPU] != PLAN_DEVICE_READY)
@@ -59,11 +71,9 @@ static uint32_t inline_limit(const struct dispatch *dispatch, const struct plan 
 			 cpu->info.blocked_flops_per_ns);
 	row = estimate(cost->flops_row, plan->blocked_flops_row, cost->bytes_row,
 		       cpu->info.blocked_flops_per_ns);
-	if (fixed > budget)
-		return 0;
-	if (row == 0 || (budget - fixed) / row >= plan->max_count)
-		return plan->max_count;
-	return (uint32_t)((budget - fixed) / row);
+	limit = most_within(fixed, row, inline_budget_ns * ESTIMATE_UNITS_PER_NS, plan->max_count);
+	return most_within(plan->overhead_fixed_ps, plan->overhead_row_ps, inline_budget_ns * 1000,
+			   limit);
 }
 
 /*

@@ -173,6 +173,12 @@ struct plan {
 	 * each takes some time however little it computes. Set by plan_prepare(); 0: nobody tells.
 	 */
 	uint32_t n_steps;
+	/*
+	 * What a task takes on that executor if the operations and bytes of its cost are not
+	 * counted: rows, matrices and windows are begun, whatever they hold. Set by plan_measure(),
+	 * as fixed + row * count, in picoseconds; 0: nobody tells.
+	 */
+	uint64_t overhead_fixed_ps, overhead_row_ps;
 };
 
 /*

@@ -34,7 +34,7 @@ struct unit_case {
 	struct {
 		const char *name;
 		unsigned int n; /* 0: value is one number; none without a name */
-		int64_t value[2];
+		int64_t value[3];
 	} attr;
 	size_t max_units; /* 0: one */
 };
@@ -115,6 +115,42 @@ static struct plan *unit_plan(const struct unit_case *unit)
 		describe_floats(d, RBK_DTYPE_F64);
 	return reference_plan(d, NULL);
 }
+
+/*
+ * Tiny by flops and bytes, and of many units, rows, taps or elements: nothing for the reactor, which
+ * computes itself what takes 2 us.
+ */
+static const struct unit_case busy_cases[] = {
+	{"MatMul", {{3, {1000, 1, 1}}, {3, {1000, 1, 1}}}},
+	{"MatMul", {{3, {500, 1, 1}}, {3, {500, 1, 1}}}, .is_double = true},
+	{"Gemm", {{2, {2000, 1}}, {2, {1, 1}}, {2, {2000, 1}}}},
+	{"Add", {{3, {200, 1, 2}}, {3, {200, 2, 1}}}},
+	{"Softmax", {{2, {200, 2}}}},
+	{"ReduceSum", {{2, {400, 2}}}, .attr = {"axes", 1, {1}}},
+	{"ReduceLogSumExp", {{2, {100, 2}}}, .is_double = true, .attr = {"axes", 1, {1}}},
+	{"LayerNormalization", {{2, {200, 2}}, {1, {2}}}},
+	{"CumSum", {{1, {2000}}}, .attr = {"axis", 0, {0}}},
+	{"Transpose", {{3, {400, 2, 2}}}, .attr = {"perm", 3, {0, 2, 1}}},
+	{"Reshape", {{1, {1 << 20}}}, .attr = {"shape", 2, {1 << 10, 1 << 10}}},
+	{"Conv", {{4, {400, 1, 1, 1}}, {4, {1, 1, 1, 1}}}},
+	{"Conv", {{4, {1, 1, 800, 1}}, {4, {1, 1, 1, 1}}}},
+	{"MaxPool", {{4, {1, 1, 400, 2}}}, .attr = {"kernel_shape", 2, {1, 1}}},
+	{"LpPool", {{4, {1, 1, 300, 2}}}, .attr = {"kernel_shape", 2, {1, 1}}},
+	{"ConvTranspose", {{3, {1, 1, 1}}, {3, {1, 1, 500}}}},
+};
+
+/* These are: the usual sizes of what is tiny. */
+static const struct unit_case idle_cases[] = {
+	{"Add", {{1, {1000}}, {1, {1000}}}},
+	{"MatMul", {{2, {1, 784}}, {2, {784, 10}}}},
+	{"Gemm", {{2, {8, 64}}, {2, {64, 16}}, {1, {16}}}},
+	{"Softmax", {{2, {16, 10}}}},
+	{"ReduceSum", {{2, {32, 32}}}, .attr = {"axes", 1, {1}}},
+	{"LayerNormalization", {{2, {8, 64}}, {1, {64}}}},
+	{"Transpose", {{2, {32, 32}}}, .attr = {"perm", 2, {1, 0}}},
+	{"Conv", {{4, {1, 4, 8, 8}}, {4, {8, 4, 3, 3}}}},
+	{"MaxPool", {{4, {1, 4, 16, 16}}}, .attr = {"kernel_shape", 2, {2, 2}}},
+};
 
 struct looks {
 	struct cpu_pause pause;
@@ -238,9 +274,39 @@ static void test_units__stop_between_rounds(void **state)
 	}
 }
 
+/* Return: what the dispatcher is told that a task takes beside flops and bytes, in ps. */
+static uint64_t overhead_of(struct cpu_rig *rig, const struct unit_case *unit)
+{
+	struct plan *plan = unit_plan(unit);
+	uint64_t ps;
+
+	cpu_rig_prepare(rig, plan);
+	ps = plan->overhead_fixed_ps + plan->overhead_row_ps;
+	print_message("%s: %.2f us\n", unit->op, (double)ps / 1e6);
+	cpu_rig_release(rig, plan);
+	return ps;
+}
+
+/* What is computed on the reactor is not many loops of hardly anything. */
+static void test_units__overhead(void **state)
+{
+	enum { BUDGET_PS = 2000000 };
+	unsigned int n_wrong = 0;
+	struct cpu_rig rig;
+
+	cpu_rig_init(&rig, &(struct cpu_options){.n_workers = 1});
+	for (size_t i = 0; i < ARRAY_SIZE(busy_cases); i++)
+		n_wrong += overhead_of(&rig, &busy_cases[i]) <= BUDGET_PS;
+	for (size_t i = 0; i < ARRAY_SIZE(idle_cases); i++)
+		n_wrong += overhead_of(&rig, &idle_cases[i]) > BUDGET_PS;
+	cpu_rig_deinit(&rig);
+	assert_int_equal(n_wrong, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_units__overhead),
 		cmocka_unit_test(test_units__look),
 		cmocka_unit_test(test_units__bounded),
 		cmocka_unit_test(test_units__stop_between_rounds),

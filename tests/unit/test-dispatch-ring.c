@@ -255,6 +255,19 @@ static void test_inline__which_plans(void **state)
 	prepare_again(&bench);
 	assert_int_equal(bench.tiny->inline_max_count, 0);
 	bench.tiny->plan->n_steps = 0;
+	/* So are 20 ns that the executor takes for each row beside flops and bytes, 100 times. */
+	bench.tiny->plan->max_count = 200;
+	bench.tiny->plan->overhead_row_ps = 20000;
+	prepare_again(&bench);
+	assert_int_equal(bench.tiny->inline_max_count, 100);
+	bench.tiny->plan->overhead_fixed_ps = 1000000;
+	prepare_again(&bench);
+	assert_int_equal(bench.tiny->inline_max_count, 50);
+	bench.tiny->plan->overhead_fixed_ps = UINT64_MAX;
+	prepare_again(&bench);
+	assert_int_equal(bench.tiny->inline_max_count, 0);
+	bench.tiny->plan->overhead_fixed_ps = bench.tiny->plan->overhead_row_ps = 0;
+	bench.tiny->plan->max_count = 64;
 	bench.cpu->ops.run_inline = NULL;
 	prepare_again(&bench);
 	assert_int_equal(bench.tiny->inline_max_count, 0);

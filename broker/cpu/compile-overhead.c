@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Time that a node takes beside its operations and bytes
+ *
+ * A product of two matrices of one element is one operation on 12 bytes, and takes 20 ns: kernels
+ * have loops to set up for every unit, row or matrix, however short it is, and some move elements
+ * one by one. The dispatcher computes on its own thread what takes a microsecond or two, so it has
+ * to know. The table's numbers are about two thirds of what the worst shapes took, at most 2 us by
+ * flops and bytes, on a Xeon with AVX-512.
+ */
+#include "cpu/compile.h"
+
+/* Of one unit of a step; of a row of the largest operand; of an element of it, in quarters. */
+struct overhead {
+	uint8_t unit_ns, row_ns, elem_quarter_ns;
+};
+
+static const struct overhead overhead_default = {15, 0, 0};
+
+static const struct overhead overheads[OP_KIND_COUNT] = {
+	[OP_MATMUL] = {30, 2, 0},
+	[OP_GEMM] = {30, 8, 0},
+	[OP_SOFTMAX] = {30, 0, 0},
+	[OP_LOG_SOFTMAX] = {40, 0, 0},
+	[OP_REDUCE_LOG_SUM] = {15, 0, 4},
+	[OP_REDUCE_LOG_SUM_EXP] = {50, 0, 6},
+	[OP_CUM_SUM] = {12, 0, 8},
+	[OP_LAYER_NORM] = {30, 0, 0},
+	[OP_RMS_NORM] = {25, 0, 0},
+	[OP_INSTANCE_NORM] = {40, 0, 0},
+	[OP_GROUP_NORM] = {40, 0, 0},
+	[OP_TRANSPOSE] = {20, 0, 2},
+	[OP_SLICE] = {15, 0, 2},
+	[OP_CONCAT] = {15, 0, 2},
+	[OP_SPLIT] = {15, 0, 2},
+	[OP_EXPAND] = {15, 0, 2},
+	[OP_TILE] = {15, 0, 2},
+	[OP_PAD] = {15, 0, 2},
+	[OP_CONV] = {25, 20, 0},
+	[OP_MAX_POOL] = {15, 20, 0},
+	[OP_AVERAGE_POOL] = {25, 15, 0},
+	[OP_LP_POOL] = {20, 40, 32},
+	[OP_CONV_TRANSPOSE] = {60, 20, 0}, /* a unit's: for each tap */
+	[OP_QUANTIZE_LINEAR] = {15, 15, 0},
+	[OP_DEQUANTIZE_LINEAR] = {15, 15, 0},
+	[OP_MATMUL_INTEGER] = {100, 12, 0},
+	[OP_QLINEAR_MATMUL] = {150, 12, 0},
+	[OP_CONV_INTEGER] = {90, 15, 0},
+	[OP_QLINEAR_CONV] = {150, 15, 0},
+	[OP_MATMUL_NBITS] = {30, 8, 0},
+	[OP_GATHER_ELEMENTS] = {15, 0, 4},
+	[OP_SCATTER_ELEMENTS] = {15, 0, 12},
+	[OP_SCATTER_ND] = {15, 0, 16},
+	[OP_ONE_HOT] = {15, 0, 12},
+};
+
+static size_t kernel_taps(const struct compiler *c)
+{
+	const struct shape *weights = &node_in(c, 1)->shape;
+	size_t taps = 1;
+
+	for (unsigned int i = 2; i < weights->rank; i++)
+		taps *= weights->dims[i];
+	return taps;
+}
+
+static double elems(const struct tensor *tensor, unsigned int n_dims, uint32_t count)
+{
+	const struct cpu_extent extent = extent_range(&tensor->shape, 0, n_dims);
+
+	return (double)cpu_extent_at(&extent, count);
+}
+
+static double max(double a, double b)
+{
+	return a > b ? a : b;
+}
+
+/* The largest operand: its rows, its elements. */
+static void measure(const struct compiler *c, uint32_t count, double *ret_rows, double *ret_elems)
+{
+	for (unsigned int i = 0; i < c->node->n_in + c->node->n_out; i++) {
+		const struct tensor *tensor =
+			i < c->node->n_in ? node_in(c, i) : node_out(c, i - c->node->n_in);
+
+		if (!tensor)
+			continue;
+		*ret_elems = max(*ret_elems, elems(tensor, tensor->shape.rank, count));
+		if (tensor->shape.rank > 0)
+			*ret_rows = max(*ret_rows, elems(tensor, tensor->shape.rank - 1, count));
+	}
+}
+
+double compile_overhead_ns(const struct compiler *c, uint32_t first_step, uint32_t count)
+{
+	const enum op_kind kind = c->node->op->kind;
+	const struct tensor *in = node_in(c, 0);
+	struct overhead each = overheads[kind];
+	double rows = 1, n = 1, units = 0;
+
+	if (each.unit_ns == 0)
+		each = overhead_default;
+	measure(c, count, &rows, &n);
+	for (uint32_t i = first_step; i < c->compiled->n_steps; i++) {
+		const struct cpu_step *step = &c->compiled->steps[i];
+
+		units += (double)step->units(step, count);
+	}
+	if (kind == OP_CONV_TRANSPOSE)
+		units *= (double)kernel_taps(c);
+	/* A copy: the shape rule's cost is that of a view. */
+	if (kind == OP_RESHAPE && units > 0)
+		return n * (double)dtype_bytes(in->dtype) / 8;
+	/* Kernels that take one element after the other. */
+	if (kind == OP_MAX_POOL && in->dtype != RBK_DTYPE_F32)
+		each.elem_quarter_ns = 24;
+	else if (kind >= OP_REDUCE_SUM && kind <= OP_REDUCE_MIN &&
+		 !(OP_ALL_FLOATS & OP_TYPE(in->dtype)))
+		each.elem_quarter_ns = 8;
+	/* Float16 goes through float32; half as many lanes hold float64. */
+	return (units * each.unit_ns + rows * each.row_ns + n * each.elem_quarter_ns / 4) *
+	       (in && (in->dtype == RBK_DTYPE_F64 || in->dtype == RBK_DTYPE_F16) ? 2 : 1);
+}
