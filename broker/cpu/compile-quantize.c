@@ -108,6 +108,7 @@ int compile_dynamic_quantize(struct compiler *c)
 		return error_fold(r);
 	c->step->run = cpu_run_range_end;
 	c->step->units = cpu_units_one;
+	c->step->cost_fixed_ns = OP_RANGES;
 	c->step->out[3] = ranges;
 	c->step->ranges = of;
 	r = compile_add(c);
@@ -281,11 +282,16 @@ int compile_integer(struct compiler *c)
 
 static bool fill_integer_conv(const struct cpu_fill *fill, uint64_t number)
 {
+	const size_t n_parts = (fill->pack->map_bytes + FILL_BYTES - 1) / FILL_BYTES;
 	struct cpu_int8_conv conv = fill->integer_conv.conv;
+	void *const to = fill->pack->data;
+	size_t n_units, each;
 
 	conv.window.weights = fill->from[0];
-	fill->integer_conv.pack(&conv, fill->pack->data);
-	return false;
+	n_units = fill->integer_conv.pack(&conv, 0, 0, to);
+	each = (n_units + n_parts - 1) / n_parts;
+	fill->integer_conv.pack(&conv, number * each, (number + 1) * each, to);
+	return (number + 1) * each < n_units;
 }
 
 int compile_integer_conv(struct compiler *c)
@@ -330,7 +336,8 @@ int compile_integer_conv(struct compiler *c)
 		packed = compile_work(c, bytes);
 		integer_operands(c);
 		c->step->run = cpu_run_integer_pack;
-		c->step->units = cpu_units_one;
+		c->step->units = cpu_units_integer_pack;
+		c->step->looks = true;
 		c->step->integer_conv = conv;
 		c->step->out[1] = packed;
 		r = compile_add(c);
@@ -372,20 +379,20 @@ static bool fill_nbits(const struct cpu_fill *fill, uint64_t number)
 {
 	const struct cpu_kernels *kernels = fill->kernels;
 	struct cpu_nbits_weights weights = fill->nbits.weights;
-	const size_t k = weights.k, block = weights.block, n_blocks = (k + block - 1) / block;
-	const size_t panel_bytes = kernels->pack_nbits_size(k, kernels->gemm_nr, block);
+	const size_t panel_bytes =
+		kernels->pack_nbits_size(weights.k, kernels->gemm_nr, weights.block);
 	const size_t panels = FILL_BYTES / panel_bytes > 0 ? FILL_BYTES / panel_bytes : 1;
 	const size_t width = panels * kernels->gemm_nr, j = number * width;
 	const size_t left = weights.n - j;
 	const void *zeros = fill->from[2];
 
-	weights.n = left < width ? left : width;
-	weights.b = (const uint8_t *)fill->from[0] + j * n_blocks * (block / 2);
-	weights.scales = (const float *)fill->from[1] + j * n_blocks;
-	if (zeros && fill->nbits.zeros_are_floats)
-		weights.zeros_float = (const float *)zeros + j * n_blocks;
-	else if (zeros)
-		weights.zeros = (const uint8_t *)zeros + j * ((n_blocks + 1) / 2);
+	weights.b = fill->from[0];
+	weights.scales = fill->from[1];
+	if (fill->nbits.zeros_are_floats)
+		weights.zeros_float = zeros;
+	else
+		weights.zeros = zeros;
+	weights = cpu_nbits_columns(&weights, j, left < width ? left : width);
 	kernels->pack_nbits(&weights, (uint8_t *)fill->pack->data + number * panels * panel_bytes);
 	return weights.n < left;
 }
@@ -442,7 +449,8 @@ int compile_nbits(struct compiler *c)
 		const struct cpu_operand packed = compile_work(c, bytes);
 
 		c->step->run = cpu_run_nbits_pack;
-		c->step->units = cpu_units_one;
+		c->step->units = cpu_units_nbits_pack;
+		c->step->looks = true;
 		c->step->nbits = nbits;
 		c->step->out[1] = packed;
 		r = compile_add(c);

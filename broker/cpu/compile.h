@@ -96,7 +96,8 @@ struct cpu_fill {
 			size_t n_matrices, packed_bytes;
 		} integer;
 		struct {
-			void (*pack)(const struct cpu_int8_conv *conv, void *to);
+			size_t (*pack)(const struct cpu_int8_conv *conv, size_t begin, size_t end,
+				       void *to);
 			struct cpu_int8_conv conv;
 		} integer_conv;
 		struct {

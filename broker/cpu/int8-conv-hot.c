@@ -19,6 +19,8 @@
 enum {
 	I8_CONV_MC = 480,         /* out channels whose sums fit the workspace */
 	I8_CONV_FLAT = 4 * I8_MR, /* out channels that see all panels before the next ones do */
+	/* Words of each row that are packed between two looks for others. */
+	I8_CONV_PACK_WORDS = 1 << 10,
 };
 
 _Static_assert(CPU_CONV_PIXELS % I8_NR == 0 && I8_CONV_MC % I8_MR == 0, "whole panels");
@@ -87,50 +89,66 @@ static int32_t conv_word(const struct cpu_int8_conv *conv, const struct i8_depth
 	return (int32_t)word;
 }
 
-/* One group. */
-static void conv_pack_channels(const struct cpu_int8_conv *conv, const struct i8_depth *depth,
-			       const uint8_t *weights, int32_t *to)
+/* Words [begin, end) of rows [first, first + n), of which those from @m on are zeros. */
+static void conv_pack_words(const struct cpu_int8_conv *conv, const struct i8_depth *depth,
+			    const uint8_t *weights, size_t begin, size_t end, size_t first,
+			    size_t n, size_t m, int32_t *to)
 {
-	const struct cpu_window *window = &conv->window;
-	const size_t taps = conv_taps(window), m = window->out_channels / window->group;
-	const size_t padded = conv_padded(m);
+	const size_t taps = conv_taps(&conv->window);
 
-	memset(to, 0, padded * sizeof(*to));
-	CPU_FN(i8_row_sums)(m, taps, weights, taps, conv->weights_signed, to);
-	to += padded;
-	for (size_t i = 0; i < m; i += I8_NR)
-		for (size_t k = 0; k < depth->words; k++)
-			for (size_t row = i; row < conv_min(padded, i + I8_NR); row++)
-				*to++ = row < m ? conv_word(conv, depth, weights + row * taps, k)
-						: 0;
+	for (size_t k = begin; k < end; k++) {
+		cpu_pause_at(conv->window.pause, k, I8_CONV_PACK_WORDS);
+		for (size_t row = first; row < first + n; row++)
+			*to++ = row < m ? conv_word(conv, depth, weights + row * taps, k) : 0;
+	}
 }
 
-void CPU_FN(i8_pack_conv)(const struct cpu_int8_conv *conv, void *to)
+/* Rows [first, first + rows) of a group, as far as there are any. */
+static void conv_pack_rows(const struct cpu_int8_conv *conv, const struct i8_depth *depth,
+			   const uint8_t *weights, size_t first, size_t rows, int32_t *to)
 {
 	const struct cpu_window *window = &conv->window;
+	const size_t taps = conv_taps(window), m = window->out_channels / window->group;
+	const bool by_channels = cpu_int8_conv_by_channels(window);
+	const size_t padded = by_channels ? conv_padded(m) : m;
+	const size_t n = conv_min(rows, padded - first);
+
+	memset(to + first, 0, n * sizeof(*to));
+	CPU_FN(i8_row_sums)
+	(conv_min(n, m - first), taps, weights + first * taps, taps, conv->weights_signed,
+	 to + first);
+	to += padded;
+	if (by_channels) {
+		conv_pack_words(conv, depth, weights, 0, depth->words, first, n, m,
+				to + first * depth->words);
+		return;
+	}
+	for (size_t p = 0; p < depth->words; p += depth->block) {
+		const size_t end = conv_min(depth->words, p + depth->block);
+
+		conv_pack_words(conv, depth, weights, p, end, first, n, m,
+				to + p * m + first * (end - p));
+	}
+}
+
+size_t CPU_FN(i8_pack_conv)(const struct cpu_int8_conv *conv, size_t begin, size_t end, void *to)
+{
+	const struct cpu_window *window = &conv->window;
+	const bool by_channels = cpu_int8_conv_by_channels(window);
 	const struct i8_depth depth = i8_depth_of(window);
 	const size_t taps = conv_taps(window), m = window->out_channels / window->group;
+	const size_t rows = by_channels ? I8_NR : I8_MR, blocks = (m + rows - 1) / rows;
+	const size_t group_words = (by_channels ? conv_padded(m) : m) * (depth.words + 1);
 	const uint8_t *weights = (const uint8_t *)(const void *)window->weights;
-	int32_t *words = to;
 
-	for (size_t g = 0; g < window->group; g++, weights += m * taps) {
-		if (cpu_int8_conv_by_channels(window)) {
-			conv_pack_channels(conv, &depth, weights, words);
-			words += conv_padded(m) * (depth.words + 1);
-			continue;
-		}
-		CPU_FN(i8_row_sums)(m, taps, weights, taps, conv->weights_signed, words);
-		words += m;
-		for (size_t p = 0; p < depth.words; p += depth.block) {
-			const size_t end = conv_min(depth.words, p + depth.block);
+	for (size_t unit = begin; unit < conv_min(end, window->group * blocks); unit++) {
+		const size_t group = unit / blocks;
 
-			for (size_t i = 0; i < m; i += I8_MR)
-				for (size_t k = p; k < end; k++)
-					for (size_t row = i; row < conv_min(m, i + I8_MR); row++)
-						*words++ = conv_word(conv, &depth,
-								     weights + row * taps, k);
-		}
+		cpu_pause(window->pause);
+		conv_pack_rows(conv, &depth, weights + group * m * taps, unit % blocks * rows, rows,
+			       (int32_t *)to + group * group_words);
 	}
+	return window->group * blocks;
 }
 
 /*

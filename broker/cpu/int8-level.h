@@ -166,7 +166,7 @@ size_t CPU_FN(i8_pack_b)(const struct cpu_int8_gemm *gemm, size_t begin, size_t 
 void CPU_FN(i8_gemm)(const struct cpu_int8_gemm *gemm, const struct cpu_gemm_tile *tile,
 		     void *workspace);
 size_t CPU_FN(i8_pack_conv_size)(const struct cpu_window *window);
-void CPU_FN(i8_pack_conv)(const struct cpu_int8_conv *conv, void *to);
+size_t CPU_FN(i8_pack_conv)(const struct cpu_int8_conv *conv, size_t begin, size_t end, void *to);
 void CPU_FN(i8_conv)(const struct cpu_int8_conv *conv, size_t begin, size_t end, void *workspace);
 void CPU_FN(i8_quantize)(const struct cpu_quantize *args, size_t begin, size_t end);
 void CPU_FN(i8_dequantize)(const struct cpu_quantize *args, size_t begin, size_t end);

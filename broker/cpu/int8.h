@@ -169,7 +169,8 @@ struct cpu_int8_kernels {
 		     void *workspace);
 
 	size_t (*pack_conv_size)(const struct cpu_window *window);
-	void (*pack_conv)(const struct cpu_int8_conv *conv, void *to);
+	/* As pack_b(), in any order of the units. */
+	size_t (*pack_conv)(const struct cpu_int8_conv *conv, size_t begin, size_t end, void *to);
 	/* ONNX ConvInteger, QLinearConv; weights must be packed. Units: cpu_int8_conv_units(). */
 	void (*conv)(const struct cpu_int8_conv *conv, size_t begin, size_t end, void *workspace);
 

@@ -141,7 +141,25 @@ struct cpu_nbits_weights {
 	const float *scales;      /* [n][blocks] */
 	const uint8_t *zeros;     /* [n][(blocks + 1) / 2] or NULL: 8 */
 	const float *zeros_float; /* [n][blocks] instead, or NULL */
+	struct cpu_pause *pause;  /* NULL: none */
 };
+
+/* Columns [j, j + n) of it. */
+static inline struct cpu_nbits_weights cpu_nbits_columns(const struct cpu_nbits_weights *weights,
+							 size_t j, size_t n)
+{
+	const size_t n_blocks = (weights->k + weights->block - 1) / weights->block;
+	struct cpu_nbits_weights part = *weights;
+
+	part.n = n;
+	part.b += j * n_blocks * (weights->block / 2);
+	part.scales += j * n_blocks;
+	if (part.zeros_float)
+		part.zeros_float += j * n_blocks;
+	else if (part.zeros)
+		part.zeros += j * ((n_blocks + 1) / 2);
+	return part;
+}
 
 /* y[m][n] = sum over k of a[m][k] * weight[k][n] + bias[n], in the order of struct cpu_gemm. */
 struct cpu_nbits {

@@ -19,6 +19,9 @@
 /* Terms in a word. */
 #define NBITS_WORD 8
 
+/* Terms of each column that are packed between two looks for others, if blocks divide it. */
+enum { NBITS_PACK_TERMS = 1 << 12 };
+
 _Static_assert(CPU_GEMM_KC % NBITS_WORD == 0, "a block of the depth is made of whole words");
 _Static_assert((NBITS_MC * CPU_GEMM_KC + CPU_GEMM_KC * GEMM_NR) * sizeof(float) <=
 		       CPU_WORKSPACE_BYTES,
@@ -69,6 +72,7 @@ void CPU_FN(pack_nbits)(const struct cpu_nbits_weights *weights, void *to)
 		for (size_t b = 0; b < n_blocks; b++) {
 			float *scales = (float *)words, *zeros = scales + GEMM_NR;
 
+			cpu_pause_at(weights->pause, b * block, NBITS_PACK_TERMS);
 			words += 2 * GEMM_NR;
 			memset(scales, 0, nbits_block_words(block) * sizeof(*words));
 			for (size_t i = 0; i < nbits_min(GEMM_NR, weights->n - j); i++) {

@@ -11,21 +11,25 @@
 #include "cpu/level.h"
 #include "cpu/vec.h"
 
+/* Heads, of few elements, between two looks for others; of long ones each looks for itself. */
+enum { ROTARY_PAUSE_HEADS = 256 };
+
 static void rotary_halves(const float *x, float *y, const float *cosine, const float *sine,
-			  size_t half)
+			  size_t half, struct cpu_pause *pause)
 {
 	for (size_t i = 0; i < half; i += VW) {
 		const size_t n = half - i < VW ? half - i : VW;
 		const vf a = vf_load_partial(x + i, n), b = vf_load_partial(x + half + i, n);
 		const vf c = vf_load_partial(cosine + i, n), s = vf_load_partial(sine + i, n);
 
+		cpu_pause_at(pause, i, CPU_PAUSE_ELEMS);
 		vf_store_partial(y + i, a * c - b * s, n);
 		vf_store_partial(y + half + i, a * s + b * c, n);
 	}
 }
 
 static void rotary_neighbours(const float *x, float *y, const float *cosine, const float *sine,
-			      size_t half)
+			      size_t half, struct cpu_pause *pause)
 {
 	size_t i = 0;
 
@@ -38,6 +42,7 @@ static void rotary_neighbours(const float *x, float *y, const float *cosine, con
 		const v4 s = *(const v4_unaligned *)(sine + i);
 		const v4 first = a * c - b * s, second = a * s + b * c;
 
+		cpu_pause_at(pause, i, CPU_PAUSE_ELEMS);
 		*(v4_unaligned *)(y + 2 * i) = __builtin_shufflevector(first, second, 0, 4, 1, 5);
 		*(v4_unaligned *)(y + 2 * i + 4) =
 			__builtin_shufflevector(first, second, 2, 6, 3, 7);
@@ -47,6 +52,16 @@ static void rotary_neighbours(const float *x, float *y, const float *cosine, con
 
 		y[2 * i] = a * cosine[i] - b * sine[i];
 		y[2 * i + 1] = a * sine[i] + b * cosine[i];
+	}
+}
+
+/* Elements that are not turned. */
+static void rotary_copy(const float *x, float *y, size_t n, struct cpu_pause *pause)
+{
+	for (size_t i = 0; i < n; i += CPU_PAUSE_ELEMS) {
+		cpu_pause(pause);
+		memcpy(y + i, x + i,
+		       (n - i < CPU_PAUSE_ELEMS ? n - i : CPU_PAUSE_ELEMS) * sizeof(float));
 	}
 }
 
@@ -75,17 +90,17 @@ void CPU_FN(rotary)(const struct cpu_rotary *args, size_t begin, size_t end)
 		const float *sine = args->sin + position * half;
 		size_t offset = batch * args->batch_stride + at * args->seq_stride;
 
-		cpu_pause(args->pause);
 		for (size_t head = 0; head < args->heads; head++, offset += args->head_stride) {
 			const float *x = args->x + offset;
 			float *y = args->y + offset;
 
+			cpu_pause_at(args->pause, head, ROTARY_PAUSE_HEADS);
 			if (args->interleaved)
-				rotary_neighbours(x, y, cosine, sine, half);
+				rotary_neighbours(x, y, cosine, sine, half, args->pause);
 			else
-				rotary_halves(x, y, cosine, sine, half);
-			memcpy(y + args->rotary, x + args->rotary,
-			       (args->head - args->rotary) * sizeof(float));
+				rotary_halves(x, y, cosine, sine, half, args->pause);
+			rotary_copy(x + args->rotary, y + args->rotary, args->head - args->rotary,
+				    args->pause);
 		}
 	}
 }

@@ -200,14 +200,21 @@ static struct cpu_int8_conv conv_at(const struct cpu_step *step, const struct cp
 }
 
 /* Weights that are no constant: in[B] is what they are, out[1] where they go. */
+size_t cpu_units_integer_pack(const struct cpu_step *step, uint32_t count)
+{
+	const struct cpu_int8_conv conv = {.window = step->integer_conv.args};
+
+	return step->integer_conv.of.kernels->pack_conv(&conv, 0, 0, NULL);
+}
+
 void cpu_run_integer_pack(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
 			  size_t end, const struct cpu_context *context)
 {
-	const struct cpu_int8_conv conv = conv_at(step, frame);
+	struct cpu_int8_conv conv = conv_at(step, frame);
 
-	if (begin < end)
-		step->integer_conv.of.kernels->pack_conv(&conv,
-							 cpu_operand_at(&step->out[1], frame));
+	conv.window.pause = context->pause;
+	step->integer_conv.of.kernels->pack_conv(&conv, begin, end,
+						 cpu_operand_at(&step->out[1], frame));
 }
 
 size_t cpu_units_integer_conv(const struct cpu_step *step, uint32_t count)
@@ -239,13 +246,21 @@ void cpu_run_integer_conv(const struct cpu_step *step, const struct cpu_frame *f
 
 /* ---- MatMulNBits --------------------------------------------------------------------------- */
 
-/* Weights that are no constant: out[1] is where they go. */
+/* Weights that are no constant: out[1] is where they go, panel by panel of columns. */
+size_t cpu_units_nbits_pack(const struct cpu_step *step, uint32_t count)
+{
+	return div_up(step->nbits.weights.n, step->kernels->gemm_nr);
+}
+
 void cpu_run_nbits_pack(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
 			size_t end, const struct cpu_context *context)
 {
+	const size_t width = step->kernels->gemm_nr, n = step->nbits.weights.n;
 	struct cpu_nbits_weights weights = step->nbits.weights;
 	const void *zeros = optional(&step->in[3], frame);
+	uint8_t *to = cpu_operand_at(&step->out[1], frame);
 
+	end = min_size(end, div_up(n, width));
 	if (begin >= end)
 		return;
 	weights.b = cpu_operand_at(&step->in[1], frame);
@@ -254,7 +269,11 @@ void cpu_run_nbits_pack(const struct cpu_step *step, const struct cpu_frame *fra
 		weights.zeros_float = zeros;
 	else
 		weights.zeros = zeros;
-	step->kernels->pack_nbits(&weights, cpu_operand_at(&step->out[1], frame));
+	weights.pause = context->pause;
+	weights = cpu_nbits_columns(&weights, begin * width,
+				    min_size(n, end * width) - begin * width);
+	to += begin * step->kernels->pack_nbits_size(weights.k, width, weights.block);
+	step->kernels->pack_nbits(&weights, to);
 }
 
 void cpu_run_nbits(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,

@@ -114,7 +114,8 @@ cpu_units_fn cpu_units_rotary, cpu_units_attention, cpu_units_present;
 cpu_run_fn cpu_run_quantize, cpu_run_dequantize, cpu_run_ranges, cpu_run_range_end,
 	cpu_run_quantize_dynamic, cpu_run_integer, cpu_run_integer_pack, cpu_run_integer_conv,
 	cpu_run_nbits, cpu_run_nbits_pack;
-cpu_units_fn cpu_units_quantize, cpu_units_ranges, cpu_units_one, cpu_units_integer_conv;
+cpu_units_fn cpu_units_quantize, cpu_units_ranges, cpu_units_one, cpu_units_integer_conv,
+	cpu_units_integer_pack, cpu_units_nbits_pack;
 
 /* run-gather-hot.c */
 cpu_run_fn cpu_run_gather, cpu_run_gather_elements, cpu_run_scatter_elements, cpu_run_scatter_nd,

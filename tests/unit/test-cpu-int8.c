@@ -441,7 +441,7 @@ static void check_one_conv(const struct cpu_int8_kernels *kernels, void *workspa
 	conv.window.y = want.data;
 	conv_reference(&conv, want.data);
 	conv.window.y = got.data;
-	kernels->pack_conv(&conv, packed);
+	kernels->pack_conv(&conv, 0, SIZE_MAX, packed);
 	units = cpu_int8_conv_units(&conv.window);
 	cut = pick(0, units);
 	more = pick(cut, units);

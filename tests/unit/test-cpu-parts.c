@@ -56,6 +56,47 @@ static void test_pack__integer_in_parts(void **state)
 	reference_arena_deinit(&arena);
 }
 
+/* Those of convolutions, too, by out channels. */
+static void test_pack__integer_conv_in_parts(void **state)
+{
+	enum { M = 512, CHANNELS = 2048, TAPS = 9 };
+	const struct cpu_int8_kernels *kernels;
+	const struct cpu_plan *compiled;
+	struct describe *d = describe_new("", 1);
+	struct cpu_int8_conv conv;
+	struct exec_arena arena;
+	struct cpu_rig rig;
+	struct plan *plan;
+	size_t bytes;
+	void *to;
+
+	reference_arena_init(&arena, M * CHANNELS * TAPS, 3);
+	cpu_rig_init(&rig, &(struct cpu_options){.n_workers = 1});
+	kernels = cpu_int8_best(cpu_executor_from(rig.executor)->kernels->level);
+	describe_tensor(d, "x", RBK_TENSOR_INPUT, RBK_DTYPE_U8, 0,
+			DESCRIBE_DIMS(1, CHANNELS, 4, 4));
+	describe_tensor(d, "w", RBK_TENSOR_CONSTANT, RBK_DTYPE_U8, RBK_REF(REFERENCE_ARENA, 0),
+			DESCRIBE_DIMS(M, CHANNELS, 3, 3));
+	describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_I32);
+	describe_node(d, "ConvInteger", "", "x,w", "y");
+	plan = reference_plan(d, &arena);
+	cpu_rig_prepare(&rig, plan);
+	compiled = plan->exec[RBK_DEVICE_CPU];
+	assert_true(compiled->packs[0]->n_filled >= 4);
+
+	conv = (struct cpu_int8_conv){.window = compiled->steps[0].integer_conv.args};
+	conv.window.weights = (const float *)(const void *)arena.base;
+	bytes = kernels->pack_conv_size(&conv.window);
+	to = aligned_alloc(64, (bytes + 63) / 64 * 64);
+	assert_non_null(to);
+	kernels->pack_conv(&conv, 0, SIZE_MAX, to);
+	assert_memory_equal(compiled->packs[0]->data, to, bytes);
+	free(to);
+	cpu_rig_release(&rig, plan);
+	cpu_rig_deinit(&rig);
+	reference_arena_deinit(&arena);
+}
+
 /* Return: a plan with three parts of scratch. */
 static struct plan *scratch_plan(void)
 {
@@ -119,6 +160,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_pack__integer_in_parts),
+		cmocka_unit_test(test_pack__integer_conv_in_parts),
 		cmocka_unit_test(test_shrink__scratch),
 		cmocka_unit_test(test_shrink__scratch_measured),
 	};

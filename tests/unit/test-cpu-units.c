@@ -117,8 +117,8 @@ static struct plan *unit_plan(const struct unit_case *unit)
 }
 
 /*
- * Tiny by flops and bytes, and of many units, rows, taps or elements: nothing for the reactor, which
- * computes itself what takes 2 us.
+ * Tiny by flops and bytes, and of many units, rows, taps or elements: nothing for the reactor,
+ * which computes itself what takes 2 us.
  */
 static const struct unit_case busy_cases[] = {
 	{"MatMul", {{3, {1000, 1, 1}}, {3, {1000, 1, 1}}}},

@@ -303,7 +303,7 @@ static int prepare_conv8(struct kernel_operator *kernel, const struct operator_d
 	kernel->packed = memory(kernel->kernels8->pack_conv_size(&kernel->conv8.window));
 	if (!kernel->packed)
 		return -ENOMEM;
-	kernel->kernels8->pack_conv(&kernel->conv8, kernel->packed);
+	kernel->kernels8->pack_conv(&kernel->conv8, 0, SIZE_MAX, kernel->packed);
 	kernel->conv8.window.weights_packed = kernel->packed;
 	return 0;
 }
