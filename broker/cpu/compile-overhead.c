@@ -10,7 +10,10 @@
  */
 #include "cpu/compile.h"
 
-/* Of one unit of a step; of a row of the largest operand; of an element of it, in quarters. */
+/*
+ * Of one unit of a step; of a row of the first input or output, whichever has more; of an element
+ * of the largest operand, in quarters.
+ */
 struct overhead {
 	uint8_t unit_ns, row_ns, elem_quarter_ns;
 };
@@ -76,7 +79,7 @@ static double max(double a, double b)
 	return a > b ? a : b;
 }
 
-/* The largest operand: its rows, its elements. */
+/* Weights and other inputs have rows, too, but kernels take them in larger pieces. */
 static void measure(const struct compiler *c, uint32_t count, double *ret_rows, double *ret_elems)
 {
 	for (unsigned int i = 0; i < c->node->n_in + c->node->n_out; i++) {
@@ -86,7 +89,7 @@ static void measure(const struct compiler *c, uint32_t count, double *ret_rows, 
 		if (!tensor)
 			continue;
 		*ret_elems = max(*ret_elems, elems(tensor, tensor->shape.rank, count));
-		if (tensor->shape.rank > 0)
+		if (tensor->shape.rank > 0 && (i == 0 || i == c->node->n_in))
 			*ret_rows = max(*ret_rows, elems(tensor, tensor->shape.rank - 1, count));
 	}
 }

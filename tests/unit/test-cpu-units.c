@@ -149,6 +149,7 @@ static const struct unit_case idle_cases[] = {
 	{"LayerNormalization", {{2, {8, 64}}, {1, {64}}}},
 	{"Transpose", {{2, {32, 32}}}, .attr = {"perm", 2, {1, 0}}},
 	{"Conv", {{4, {1, 4, 8, 8}}, {4, {8, 4, 3, 3}}}},
+	{"Conv", {{4, {1, 16, 4, 4}}, {4, {16, 16, 3, 3}}}},
 	{"MaxPool", {{4, {1, 4, 16, 16}}}, .attr = {"kernel_shape", 2, {2, 2}}},
 };
 
