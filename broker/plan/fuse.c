@@ -25,15 +25,7 @@
 
 #include "shm/operators/op-call.h"
 #include "util/checked.h"
-#include "util/cleanup.h"
 #include "util/error.h"
-
-struct fuser {
-	struct plan *plan;
-	const uint16_t *writers;
-	struct plan_life *lives;
-	uint16_t *n_reads; /* by tensor */
-};
 
 /* The node that computes what writes @t, which is scratch. */
 static struct node *maker_of(const struct fuser *fuser, uint16_t t)
@@ -247,19 +239,31 @@ static void work_in_place(struct fuser *fuser, struct node *node)
 	}
 }
 
-int plan_fuse(struct plan *plan, const uint16_t *writers, struct plan_life *lives)
+int fuser_init(struct fuser *fuser, struct plan *plan, const uint16_t *writers,
+	       struct plan_life *lives)
 {
-	_cleanup_(freep) uint16_t *n_reads = calloc(plan->n_tensors, sizeof(*n_reads));
-	struct fuser fuser = {plan, writers, lives, n_reads};
+	*fuser = (struct fuser){.plan = plan, .writers = writers, .lives = lives};
+	fuser->n_reads = calloc(plan->n_tensors, sizeof(*fuser->n_reads));
+	return fuser->n_reads ? 0 : error_origin(-ENOMEM);
+}
 
-	if (!n_reads)
-		return error_origin(-ENOMEM);
-	for (uint32_t i = 0; i < plan->n_nodes; i++)
-		for (unsigned int j = 0; j < plan->nodes[i].n_in; j++)
-			if (plan->nodes[i].in[j] != PLAN_NO_TENSOR)
-				n_reads[plan->nodes[i].in[j]] += n_reads[plan->nodes[i].in[j]] < 2;
-	for (uint32_t i = 0; i < plan->n_nodes; i++)
-		if (!fuse_node(&fuser, (uint16_t)i))
-			work_in_place(&fuser, &plan->nodes[i]);
-	return 0;
+void fuser_deinit(struct fuser *fuser)
+{
+	free(fuser->n_reads);
+	fuser->n_reads = NULL;
+}
+
+void fuser_count(struct fuser *fuser, unsigned int index)
+{
+	const struct node *node = &fuser->plan->nodes[index];
+
+	for (unsigned int i = 0; i < node->n_in; i++)
+		if (node->in[i] != PLAN_NO_TENSOR && fuser->n_reads[node->in[i]] < 2)
+			fuser->n_reads[node->in[i]]++;
+}
+
+void fuser_fuse(struct fuser *fuser, unsigned int index)
+{
+	if (!fuse_node(fuser, (uint16_t)index))
+		work_in_place(fuser, &fuser->plan->nodes[index]);
 }

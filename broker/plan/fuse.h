@@ -8,10 +8,24 @@
 #include "plan/plan-layout.h"
 #include "plan/plan.h"
 
+struct fuser {
+	struct plan *plan;
+	const uint16_t *writers;
+	struct plan_life *lives;
+	uint16_t *n_reads; /* by tensor */
+};
+
+/* @writers and @lives are indexed by tensor and borrowed. Return: 0; -ENOMEM. */
+int fuser_init(struct fuser *fuser, struct plan *plan, const uint16_t *writers,
+	       struct plan_life *lives);
+void fuser_deinit(struct fuser *fuser);
+
+/* Counts what node @index reads. For all nodes, before the first fuser_fuse(). */
+void fuser_count(struct fuser *fuser, unsigned int index);
 /*
- * Finds sums and activations that are computed along with the product or convolution before them
- * (struct node: sum, activation, computed_by), moves their cost there, and makes what elementwise
- * nodes write a view of what they read, where nobody else reads that. @writers and @lives are
- * indexed by tensor. Return: 0; -ENOMEM.
+ * Finds out whether node @index, a sum or an activation, is computed along with the product or
+ * convolution before it (struct node: sum, activation, computed_by), and moves its cost there; else
+ * makes what an elementwise node writes a view of what it reads, where nobody else reads that. For
+ * all nodes, in order.
  */
-int plan_fuse(struct plan *plan, const uint16_t *writers, struct plan_life *lives);
+void fuser_fuse(struct fuser *fuser, unsigned int index);

@@ -27,7 +27,6 @@
 #include "plan/plan-layout.h"
 #include "plan/plan-parse.h"
 #include "util/checked.h"
-#include "util/cleanup.h"
 #include "util/error.h"
 
 enum { SEARCH_STEPS = 1 << 19 };
@@ -60,24 +59,7 @@ _Static_assert(2 * sizeof(struct block) + 2 * sizeof(struct block *) + sizeof(st
 	       "plan-layout.h");
 _Static_assert(4 * sizeof(struct span) <= PLAN_LAYOUT_NODE_BYTES, "plan-layout.h");
 
-/* While a plan is laid out. */
-struct layout {
-	struct block *blocks; /* largest first */
-	struct block **born;  /* the same by the start of their lives */
-	struct extent *found; /* scratch of find_gap() */
-	/*
-	 * Binary trees of n_leaves leaves, a power of two; node 1 is the root, and the children of
-	 * i are 2 * i and 2 * i + 1. Leaves of spans are nodes of the plan, those of lasts are
-	 * entries of born: the last node in whose execution one of those placed is alive, plus 1.
-	 */
-	struct span *spans;
-	uint32_t *lasts;
-	uint32_t n_span_leaves, n_last_leaves;
-	uint32_t n_blocks;
-	uint32_t n_steps; /* of searches, so far */
-};
-
-static void layout_deinit(struct layout *layout)
+void layout_deinit(struct layout *layout)
 {
 	free(layout->blocks);
 	free(layout->born);
@@ -211,8 +193,9 @@ static uint64_t find_gap(struct layout *layout, const struct block *block)
 	return best_bytes == UINT64_MAX ? end : best_offset;
 }
 
-static void place(struct layout *layout, struct block *block)
+void layout_place(struct layout *layout, struct plan *plan, uint32_t i)
 {
+	struct block *block = &layout->blocks[i];
 	uint32_t at = layout->n_last_leaves + block->birth;
 
 	block->offset = find_gap(layout, block);
@@ -220,6 +203,8 @@ static void place(struct layout *layout, struct block *block)
 	for (; at > 0; at /= 2)
 		layout->lasts[at] =
 			(uint32_t)max_of(layout->lasts[at], (uint64_t)block->life.last + 1);
+	plan->tensors[block->tensor].scratch_offset = block->offset;
+	layout->total_bytes = max_of(layout->total_bytes, block->offset + block->bytes);
 }
 
 static uint32_t power_of_two(uint32_t n)
@@ -237,12 +222,15 @@ static bool needs_block(const struct plan *plan, unsigned int i)
 	return plan->tensors[i].kind == RBK_TENSOR_SCRATCH && plan->tensors[i].root == i;
 }
 
-/* Return: 0; -ENOMEM. */
-static int layout_init(struct layout *layout, const struct plan *plan,
-		       const struct plan_life *lives, uint32_t n)
+int layout_init(struct layout *layout, const struct plan *plan, const struct plan_life *lives)
 {
-	uint32_t n_times = 1;
+	uint32_t n_times = 1, n = 0;
 
+	*layout = (struct layout){.n_blocks = 0};
+	for (unsigned int i = 0; i < plan->n_tensors; i++)
+		n += needs_block(plan, i);
+	if (n == 0)
+		return 0;
 	layout->blocks = calloc(n, sizeof(*layout->blocks));
 	layout->born = calloc(n, sizeof(struct block *));
 	layout->found = calloc(n, sizeof(*layout->found));
@@ -277,33 +265,15 @@ static int layout_init(struct layout *layout, const struct plan *plan,
 	return 0;
 }
 
-int plan_layout(struct plan *plan, const struct plan_life *lives, char message[PLAN_MESSAGE_BYTES])
+int layout_end(const struct layout *layout, struct plan *plan, char message[PLAN_MESSAGE_BYTES])
 {
-	_cleanup_(layout_deinit) struct layout layout = {.n_blocks = 0};
-	uint64_t total = 0;
-	uint32_t n = 0;
-	int r;
-
-	for (unsigned int i = 0; i < plan->n_tensors; i++)
-		n += needs_block(plan, i);
-	if (n == 0)
-		return 0;
-	r = layout_init(&layout, plan, lives, n);
-	if (r)
-		return r;
-	for (uint32_t i = 0; i < n; i++) {
-		struct block *block = &layout.blocks[i];
-
-		place(&layout, block);
-		plan->tensors[block->tensor].scratch_offset = block->offset;
-		total = max_of(total, block->offset + block->bytes);
-	}
-	if (total > PLAN_MAX_BYTES)
+	if (layout->total_bytes > PLAN_MAX_BYTES)
 		return plan_refuse(message,
 				   "the plan needs %llu bytes of scratch memory, expected at most "
 				   "%llu",
-				   (unsigned long long)total, (unsigned long long)PLAN_MAX_BYTES);
-	plan->scratch_bytes = total;
+				   (unsigned long long)layout->total_bytes,
+				   (unsigned long long)PLAN_MAX_BYTES);
+	plan->scratch_bytes = layout->total_bytes;
 	for (unsigned int i = 0; i < plan->n_tensors; i++)
 		if (plan->tensors[i].kind == RBK_TENSOR_SCRATCH)
 			plan->tensors[i].scratch_offset =

@@ -131,9 +131,11 @@ static int parse_dims(unsigned int index, const struct rbk_plan_tensor *tensor,
 	return 0;
 }
 
-static int parse_tensor(unsigned int index, const struct rbk_plan_tensor *tensor,
-			char message[PLAN_MESSAGE_BYTES])
+int plan_parse_tensor(const struct plan_parsed *parsed, unsigned int index,
+		      char message[PLAN_MESSAGE_BYTES])
 {
+	const struct rbk_plan_tensor *tensor = &parsed->tensors[index];
+
 	if (!name_is_valid(tensor->name) || !tensor->name[0])
 		return plan_refuse(message,
 				   "tensor %u has no name or one that is not NUL-terminated "
@@ -168,7 +170,7 @@ static int compare_names(const void *a, const void *b)
 	return memcmp((*x)->name, (*y)->name, RBK_NAME_BYTES);
 }
 
-static int check_names_distinct(const struct plan_parsed *parsed, char message[PLAN_MESSAGE_BYTES])
+int plan_parse_names(const struct plan_parsed *parsed, char message[PLAN_MESSAGE_BYTES])
 {
 	_cleanup_(freep) const struct rbk_plan_tensor **sorted = NULL;
 	unsigned int n = parsed->header->n_tensors;
@@ -191,8 +193,8 @@ static int check_names_distinct(const struct plan_parsed *parsed, char message[P
 	return 0;
 }
 
-static int parse_node(const struct plan_parsed *parsed, unsigned int index,
-		      char message[PLAN_MESSAGE_BYTES])
+int plan_parse_node(const struct plan_parsed *parsed, unsigned int index,
+		    char message[PLAN_MESSAGE_BYTES])
 {
 	const struct rbk_plan_header *header = parsed->header;
 	const struct rbk_plan_node *node = &parsed->nodes[index];
@@ -223,8 +225,8 @@ static int parse_node(const struct plan_parsed *parsed, unsigned int index,
 	return 0;
 }
 
-static int parse_attr(const struct plan_parsed *parsed, unsigned int index,
-		      char message[PLAN_MESSAGE_BYTES])
+int plan_parse_attr(const struct plan_parsed *parsed, unsigned int index,
+		    char message[PLAN_MESSAGE_BYTES])
 {
 	const struct rbk_plan_attr *attr = &parsed->attrs[index];
 	unsigned int elem_bytes = 0;
@@ -266,30 +268,36 @@ static int parse_attr(const struct plan_parsed *parsed, unsigned int index,
 	return 0;
 }
 
-static int parse_edges(const struct plan_parsed *parsed, uint64_t padded,
-		       char message[PLAN_MESSAGE_BYTES])
+/* Bytes of the edges and of the padding behind them. */
+static uint64_t padded_bytes(const struct rbk_plan_header *header)
+{
+	return ((uint64_t)header->n_edges * sizeof(uint16_t) + 7) & ~(uint64_t)7;
+}
+
+int plan_parse_edges(const struct plan_parsed *parsed, uint32_t first, uint32_t n,
+		     char message[PLAN_MESSAGE_BYTES])
 {
 	const struct rbk_plan_header *header = parsed->header;
 
-	for (unsigned int i = 0; i < header->n_edges; i++) {
+	for (uint32_t i = first; i < first + n; i++) {
 		if (parsed->edges[i] >= header->n_tensors && parsed->edges[i] != RBK_PLAN_NO_TENSOR)
 			return plan_refuse(message,
 					   "edge %u names tensor %u, expected one of the %u of the "
 					   "plan",
 					   i, parsed->edges[i], header->n_tensors);
 	}
-	if (!is_zero(parsed->edges + header->n_edges,
-		     padded - header->n_edges * sizeof(*parsed->edges)))
+	if (first + n == header->n_edges &&
+	    !is_zero(parsed->edges + header->n_edges,
+		     padded_bytes(header) - header->n_edges * sizeof(*parsed->edges)))
 		return plan_refuse(message, "the padding behind the edges is not 0");
 	return 0;
 }
 
-int plan_parse(const void *desc, size_t desc_bytes, char message[PLAN_MESSAGE_BYTES],
-	       struct plan_parsed *ret)
+int plan_parse_header(const void *desc, size_t desc_bytes, char message[PLAN_MESSAGE_BYTES],
+		      struct plan_parsed *ret)
 {
 	const struct rbk_plan_header *header = desc;
-	uint64_t expected, edges_bytes;
-	struct plan_parsed parsed;
+	uint64_t expected;
 	const uint8_t *next;
 	int r;
 
@@ -304,10 +312,9 @@ int plan_parse(const void *desc, size_t desc_bytes, char message[PLAN_MESSAGE_BY
 		return r;
 
 	/* Four 32-bit numbers times less than 100 bytes: no sum here can overflow 64 bits. */
-	edges_bytes = ((uint64_t)header->n_edges * sizeof(uint16_t) + 7) & ~(uint64_t)7;
 	expected = sizeof(*header) + (uint64_t)header->n_tensors * sizeof(struct rbk_plan_tensor) +
 		   (uint64_t)header->n_nodes * sizeof(struct rbk_plan_node) +
-		   (uint64_t)header->n_attrs * sizeof(struct rbk_plan_attr) + edges_bytes +
+		   (uint64_t)header->n_attrs * sizeof(struct rbk_plan_attr) + padded_bytes(header) +
 		   header->blob_bytes;
 	if (expected != desc_bytes)
 		return plan_refuse(message,
@@ -315,38 +322,15 @@ int plan_parse(const void *desc, size_t desc_bytes, char message[PLAN_MESSAGE_BY
 				   desc_bytes, (unsigned long long)expected);
 
 	next = (const uint8_t *)desc + sizeof(*header);
-	parsed.header = header;
-	parsed.tensors = (const void *)next;
-	next += header->n_tensors * sizeof(*parsed.tensors);
-	parsed.nodes = (const void *)next;
-	next += header->n_nodes * sizeof(*parsed.nodes);
-	parsed.attrs = (const void *)next;
-	next += header->n_attrs * sizeof(*parsed.attrs);
-	parsed.edges = (const void *)next;
-	next += edges_bytes;
-	parsed.blob = next;
-
-	for (unsigned int i = 0; i < header->n_tensors; i++) {
-		r = parse_tensor(i, &parsed.tensors[i], message);
-		if (r)
-			return r;
-	}
-	r = check_names_distinct(&parsed, message);
-	if (r)
-		return r;
-	for (unsigned int i = 0; i < header->n_nodes; i++) {
-		r = parse_node(&parsed, i, message);
-		if (r)
-			return r;
-	}
-	for (unsigned int i = 0; i < header->n_attrs; i++) {
-		r = parse_attr(&parsed, i, message);
-		if (r)
-			return r;
-	}
-	r = parse_edges(&parsed, edges_bytes, message);
-	if (r)
-		return r;
-	*ret = parsed;
+	ret->header = header;
+	ret->tensors = (const void *)next;
+	next += header->n_tensors * sizeof(*ret->tensors);
+	ret->nodes = (const void *)next;
+	next += header->n_nodes * sizeof(*ret->nodes);
+	ret->attrs = (const void *)next;
+	next += header->n_attrs * sizeof(*ret->attrs);
+	ret->edges = (const void *)next;
+	next += padded_bytes(header);
+	ret->blob = next;
 	return 0;
 }

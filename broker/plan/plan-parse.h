@@ -5,7 +5,8 @@
  *
  * From hostile bytes to checked views of them: sections are where the header says and fill the
  * description exactly; every count, index, offset, flag, reserved byte and name is as
- * shm/plan-wire.h says. What the graph means is not looked at; see plan.c. Private to broker/plan.
+ * shm/plan-wire.h says. What the graph means is not looked at; see plan.c, which calls these
+ * functions a bounded number of times in a row. Private to broker/plan.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -24,11 +25,23 @@ struct plan_parsed {
 };
 
 /*
- * @desc is aligned to 8 bytes. Allocates temporarily.
- * Return: 0; PLAN_E_INVALID with a sentence in @message; negative errno.
+ * Check the header and the sizes of all sections of @desc, which is aligned to 8 bytes. The
+ * functions after this one check what is in the sections, in this order.
+ * Return: 0; PLAN_E_INVALID with a sentence in @message.
  */
-int plan_parse(const void *desc, size_t desc_bytes, char message[PLAN_MESSAGE_BYTES],
-	       struct plan_parsed *ret);
+int plan_parse_header(const void *desc, size_t desc_bytes, char message[PLAN_MESSAGE_BYTES],
+		      struct plan_parsed *ret);
+int plan_parse_tensor(const struct plan_parsed *parsed, unsigned int index,
+		      char message[PLAN_MESSAGE_BYTES]);
+/* Check that names of tensors differ. Allocates temporarily. Return: as the others; -ENOMEM. */
+int plan_parse_names(const struct plan_parsed *parsed, char message[PLAN_MESSAGE_BYTES]);
+int plan_parse_node(const struct plan_parsed *parsed, unsigned int index,
+		    char message[PLAN_MESSAGE_BYTES]);
+int plan_parse_attr(const struct plan_parsed *parsed, unsigned int index,
+		    char message[PLAN_MESSAGE_BYTES]);
+/* Check @n edges from @first, at most as many as there are, and with the last the padding. */
+int plan_parse_edges(const struct plan_parsed *parsed, uint32_t first, uint32_t n,
+		     char message[PLAN_MESSAGE_BYTES]);
 
 /* Writes a sentence into @message. Return: PLAN_E_INVALID. */
 int plan_refuse(char message[PLAN_MESSAGE_BYTES], const char *format, ...)

@@ -2,8 +2,8 @@
 /*
  * Plans: verified graphs, immutable once made
  *
- * The description's bytes have been checked by plan-parse.c; here the graph gets its meaning, in
- * one pass over the nodes in execution order:
+ * plan-parse.c checks the description's bytes; here the graph gets its meaning, in one pass over
+ * the nodes in execution order:
  *
  *   - a node reads only what has a value by then: inputs, constants and states always do, outputs
  *     and scratch tensors once a node before it wrote them;
@@ -17,6 +17,11 @@
  *
  * No tensor exceeds PLAN_MAX_BYTES, and so no sum over the at most 4,096 tensors overflows 64 bits;
  * costs are products of more than shapes and saturate until they are compared with MAX_WORK.
+ *
+ * A description may be large, and others wait for the thread that verifies it. The work is
+ * therefore a list of stages, each of them the same for every tensor, node or edge:
+ * plan_maker_work() does some items and remembers where the next call goes on. An item takes one
+ * step or, where it is more than a look at a few numbers, counts more steps itself.
  */
 #include <errno.h>
 #include <limits.h>
@@ -40,28 +45,43 @@
 enum {
 	NO_NODE = 0xffff,
 	EDGES_PER_MARK = 64,
+	NODE_STEPS = 4,
+	SORT_STEPS = 4,    /* of an item that is sorted with others */
+	SEARCH_STEPS = 32, /* of a layout that take as long as one step here */
+};
+
+/* Kind of plan->works[i]: that of the first node that was counted there. */
+struct work_kind {
+	struct cost cost;
+	int digits;
 };
 
 /* What is needed while a plan is made. */
-struct maker {
+struct plan_maker {
+	const void *desc;
+	size_t desc_bytes;
 	struct plan_parsed parsed;
-	const struct plan_arena_lookup *lookup;
+	struct plan_arena_lookup lookup;
 	char *message;
 	struct plan *plan;
 	uint16_t *writers;       /* by tensor; NO_NODE: none yet */
 	uint32_t *last_present;  /* see mark_edges() */
+	uint32_t n_present;      /* 1 + the last edge that is present of those marked so far */
 	struct plan_life *lives; /* by tensor */
-	bool has_count;          /* some tensor is dynamic */
-	bool mixes_rows;         /* some node computes rows from other rows */
-};
+	unsigned int n_constants;
+	bool has_count;    /* some tensor is dynamic */
+	bool mixes_rows;   /* some node computes rows from other rows */
+	bool has_result;   /* some node writes an output or a state, */
+	bool writes_fixed; /* and some such tensor is not dynamic */
+	struct fuser fuser;
+	struct work_kind kinds[PLAN_MAX_WORKS];
+	uint64_t hash; /* of the fingerprint, so far */
+	struct layout layout;
 
-static void maker_deinit(struct maker *maker)
-{
-	free(maker->writers);
-	free(maker->last_present);
-	free(maker->lives);
-	plan_free(maker->plan);
-}
+	unsigned int stage; /* index into stages, */
+	uint32_t next;      /* and which of its items is the next */
+	uint32_t n_steps;   /* that the current part has taken so far */
+};
 
 static const char *kind_name(uint8_t kind)
 {
@@ -75,7 +95,7 @@ static const char *kind_name(uint8_t kind)
 }
 
 /* Gives a tensor its shape. */
-static int set_shape(struct maker *maker, unsigned int index, const struct shape *shape)
+static int set_shape(struct plan_maker *maker, unsigned int index, const struct shape *shape)
 {
 	struct tensor *tensor = &maker->plan->tensors[index];
 	uint64_t unit = dtype_bytes(tensor->dtype), total;
@@ -96,7 +116,7 @@ static int set_shape(struct maker *maker, unsigned int index, const struct shape
 	return 0;
 }
 
-static int make_tensor(struct maker *maker, unsigned int index)
+static int make_tensor(struct plan_maker *maker, unsigned int index)
 {
 	const struct rbk_plan_tensor *wire = &maker->parsed.tensors[index];
 	struct tensor *tensor = &maker->plan->tensors[index];
@@ -117,7 +137,7 @@ static int make_tensor(struct maker *maker, unsigned int index)
 	return set_shape(maker, index, &shape);
 }
 
-static int make_constant(struct maker *maker, unsigned int index)
+static int make_constant(struct plan_maker *maker, unsigned int index)
 {
 	uint64_t ref = maker->parsed.tensors[index].constant_ref;
 	struct tensor *tensor = &maker->plan->tensors[index];
@@ -135,7 +155,7 @@ static int make_constant(struct maker *maker, unsigned int index)
 				   "multiple of %u",
 				   index, tensor->name, (unsigned long long)RBK_REF_OFFSET(ref),
 				   RBK_REF_ALIGN);
-	arena = maker->lookup->find(maker->lookup->context, RBK_REF_ARENA(ref), &why);
+	arena = maker->lookup.find(maker->lookup.context, RBK_REF_ARENA(ref), &why);
 	if (!arena)
 		return plan_refuse(maker->message,
 				   "constant %u \"%s\" is in arena %u, expected an immutable one: "
@@ -159,36 +179,34 @@ static int make_constant(struct maker *maker, unsigned int index)
 	return 0;
 }
 
-static int make_tensors(struct maker *maker)
+static int make_any_tensor(struct plan_maker *maker, uint32_t index)
+{
+	int r = make_tensor(maker, index);
+
+	maker->n_constants += maker->plan->tensors[index].kind == RBK_TENSOR_CONSTANT;
+	return r;
+}
+
+/* Once every declared tensor has its shape. */
+static int begin_constants(struct plan_maker *maker, uint32_t unused)
 {
 	struct plan *plan = maker->plan;
-	unsigned int n_constants = 0;
-	int r;
 
-	for (unsigned int i = 0; i < plan->n_tensors; i++) {
-		r = make_tensor(maker, i);
-		if (r)
-			return r;
-		n_constants += plan->tensors[i].kind == RBK_TENSOR_CONSTANT;
-	}
 	if (!maker->has_count && plan->max_count != 1)
 		return plan_refuse(maker->message,
 				   "max_count is %u, expected 1 as no tensor has count as its "
 				   "leading dimension",
 				   plan->max_count);
-	if (n_constants == 0)
+	if (maker->n_constants == 0)
 		return 0;
-	plan->constants = calloc(n_constants, sizeof(*plan->constants));
-	if (!plan->constants)
-		return error_origin(-ENOMEM);
-	for (unsigned int i = 0; i < plan->n_tensors; i++) {
-		if (plan->tensors[i].kind != RBK_TENSOR_CONSTANT)
-			continue;
-		r = make_constant(maker, i);
-		if (r)
-			return r;
-	}
-	return 0;
+	plan->constants = calloc(maker->n_constants, sizeof(*plan->constants));
+	return plan->constants ? 0 : error_origin(-ENOMEM);
+}
+
+static int make_any_constant(struct plan_maker *maker, uint32_t index)
+{
+	return maker->plan->tensors[index].kind == RBK_TENSOR_CONSTANT ? make_constant(maker, index)
+								       : 0;
 }
 
 /* A tensor as shape rules see it. Return: @ret. */
@@ -198,7 +216,7 @@ static const struct op_tensor *view(const struct tensor *tensor, struct op_tenso
 	return ret;
 }
 
-static int check_reads(struct maker *maker, struct op_call *call, const struct node *node,
+static int check_reads(struct plan_maker *maker, struct op_call *call, const struct node *node,
 		       struct op_tensor views[OP_MAX_INPUTS])
 {
 	for (unsigned int i = 0; i < node->n_in; i++) {
@@ -220,7 +238,7 @@ static int check_reads(struct maker *maker, struct op_call *call, const struct n
 	return 0;
 }
 
-static int check_writes(struct maker *maker, struct op_call *call, const struct node *node,
+static int check_writes(struct plan_maker *maker, struct op_call *call, const struct node *node,
 			struct op_tensor views[OP_MAX_OUTPUTS])
 {
 	for (unsigned int i = 0; i < node->n_out; i++) {
@@ -257,7 +275,7 @@ static int check_writes(struct maker *maker, struct op_call *call, const struct 
 }
 
 /* Compares what the rule inferred with what was declared, or declares it. */
-static int check_outputs(struct maker *maker, struct op_call *call, const struct node *node)
+static int check_outputs(struct plan_maker *maker, struct op_call *call, const struct node *node)
 {
 	for (unsigned int i = 0; i < node->n_out; i++) {
 		const struct shape *shape = &call->out_shape[i];
@@ -297,7 +315,7 @@ static bool node_mixes_rows(const struct op_call *call)
 	return in_dynamic && (!out_dynamic || call->mixes_rows || !call->op->splits_rows);
 }
 
-static int find_op(struct maker *maker, unsigned int index, const struct op **ret)
+static int find_op(struct plan_maker *maker, unsigned int index, const struct op **ret)
 {
 	const struct rbk_plan_node *wire = &maker->parsed.nodes[index];
 	const struct op *op = op_by_name(wire->op);
@@ -316,26 +334,21 @@ static int find_op(struct maker *maker, unsigned int index, const struct op **re
 /*
  * Nodes may share edges, so thousands of nodes may each end with the same tens of thousands of
  * absent ones. Entry i of the index is 1 + the last edge before (i + 1) * EDGES_PER_MARK that is
- * present, or 0; it bounds what count_edges() looks at. Return: 0; -ENOMEM.
+ * present, or 0; it bounds what count_edges() looks at. Makes entry @index.
  */
-static int mark_edges(struct maker *maker)
+static int mark_edges(struct plan_maker *maker, uint32_t index)
 {
 	const uint32_t n_edges = maker->parsed.header->n_edges;
-	uint32_t last = 0;
 
-	maker->last_present = calloc(n_edges / EDGES_PER_MARK + 1, sizeof(*maker->last_present));
-	if (!maker->last_present)
-		return error_origin(-ENOMEM);
-	for (uint32_t i = 0; i < n_edges; i++) {
+	for (uint32_t i = index * EDGES_PER_MARK; i < n_edges && i / EDGES_PER_MARK == index; i++)
 		if (maker->parsed.edges[i] != RBK_PLAN_NO_TENSOR)
-			last = i + 1;
-		maker->last_present[i / EDGES_PER_MARK] = last;
-	}
+			maker->n_present = i + 1;
+	maker->last_present[index] = maker->n_present;
 	return 0;
 }
 
 /* Return: how many of the @n edges from @first there are without absent ones at the end. */
-static uint32_t count_edges(const struct maker *maker, uint32_t first, uint32_t n)
+static uint32_t count_edges(const struct plan_maker *maker, uint32_t first, uint32_t n)
 {
 	uint32_t end = first + n;
 
@@ -351,7 +364,7 @@ static uint32_t count_edges(const struct maker *maker, uint32_t first, uint32_t 
  * Copies up to @max of @n edges from @first; those beyond are absent. Return: as count_edges(); may
  * be more than @max.
  */
-static unsigned int copy_edges(const struct maker *maker, uint32_t first, uint32_t n,
+static unsigned int copy_edges(const struct plan_maker *maker, uint32_t first, uint32_t n,
 			       unsigned int max, uint16_t *ret)
 {
 	n = count_edges(maker, first, n);
@@ -361,7 +374,7 @@ static unsigned int copy_edges(const struct maker *maker, uint32_t first, uint32
 }
 
 /* What the node's steps may take for themselves. */
-static int set_work(struct maker *maker, struct op_call *call, struct node *node)
+static int set_work(struct plan_maker *maker, struct op_call *call, struct node *node)
 {
 	uint64_t bytes = 0;
 
@@ -389,7 +402,7 @@ static int set_work(struct maker *maker, struct op_call *call, struct node *node
  * Makes the output of a Reshape a view of the input, or the input one of the output, where either
  * is scratch. States keep their bytes for themselves: they change in the middle of a plan.
  */
-static void make_view(struct maker *maker, const struct node *node)
+static void make_view(struct plan_maker *maker, const struct node *node)
 {
 	struct tensor *tensors = maker->plan->tensors;
 	struct tensor *in = &tensors[node->in[0]], *out = &tensors[node->out[0]];
@@ -405,26 +418,25 @@ static void make_view(struct maker *maker, const struct node *node)
  * Views of views, and how long roots live. Thousands of nodes that work in place make one chain, so
  * whatever is passed on the way to a root is pointed there: over all tensors that takes n log n.
  */
-static void resolve_views(struct maker *maker)
+static int resolve_views(struct plan_maker *maker, uint32_t index)
 {
 	struct tensor *tensors = maker->plan->tensors;
+	uint16_t root = tensors[index].root, next;
 
-	for (unsigned int i = 0; i < maker->plan->n_tensors; i++) {
-		uint16_t root = tensors[i].root, next;
-
-		/* There are no circles: a tensor points to one that was there before it did. */
-		while (tensors[root].root != root)
-			root = tensors[root].root;
-		for (uint16_t t = (uint16_t)i; t != root; t = next) {
-			next = tensors[t].root;
-			tensors[t].root = root;
-		}
-		if (maker->lives[root].last < maker->lives[i].last)
-			maker->lives[root].last = maker->lives[i].last;
+	/* There are no circles: a tensor points to one that was there before it did. */
+	while (tensors[root].root != root)
+		root = tensors[root].root;
+	for (uint16_t t = (uint16_t)index; t != root; t = next) {
+		next = tensors[t].root;
+		tensors[t].root = root;
+		maker->n_steps++;
 	}
+	if (maker->lives[root].last < maker->lives[index].last)
+		maker->lives[root].last = maker->lives[index].last;
+	return 0;
 }
 
-static int make_node(struct maker *maker, unsigned int index)
+static int make_node(struct plan_maker *maker, uint32_t index)
 {
 	const struct rbk_plan_node *wire = &maker->parsed.nodes[index];
 	struct plan *plan = maker->plan;
@@ -453,6 +465,8 @@ static int make_node(struct maker *maker, unsigned int index)
 	/* More than there is room for are refused next. */
 	node->n_in = (uint8_t)call.n_in;
 	node->n_out = (uint8_t)call.n_out;
+	/* A node takes several times what other items do, and some more for each operand. */
+	maker->n_steps += NODE_STEPS + node->n_in + node->n_out;
 	r = op_call_check_arity(&call);
 	if (!r)
 		r = check_reads(maker, &call, node, views);
@@ -507,53 +521,41 @@ static uint64_t hash_word(uint64_t hash, uint64_t word)
 }
 
 /* Attributes count as far as they change shapes or work. */
-static uint64_t fingerprint(const struct plan *plan)
+static int hash_tensor(struct plan_maker *maker, uint32_t index)
 {
-	uint64_t hash = hash_word(0xcbf29ce484222325ull, plan->max_count);
+	const struct tensor *tensor = &maker->plan->tensors[index];
+	uint64_t hash = maker->hash;
 
-	for (uint32_t i = 0; i < plan->n_tensors; i++) {
-		const struct tensor *tensor = &plan->tensors[i];
-
-		hash = hash_word(hash, (uint64_t)tensor->kind << 8 | tensor->dtype);
-		hash = hash_word(hash, (uint64_t)tensor->shape.dynamic << 8 | tensor->shape.rank);
-		for (uint32_t k = 0; k < tensor->shape.rank; k++)
-			hash = hash_word(hash, tensor->shape.dims[k]);
-	}
-	for (uint32_t i = 0; i < plan->n_nodes; i++) {
-		const struct node *node = &plan->nodes[i];
-
-		hash = hash_word(hash, node->op->kind);
-		for (uint32_t k = 0; k < node->n_in; k++)
-			hash = hash_word(hash, node->in[k]);
-		for (uint32_t k = 0; k < node->n_out; k++)
-			hash = hash_word(hash, node->out[k]);
-		hash = hash_word(hash, node->cost.flops_fixed);
-		hash = hash_word(hash, node->cost.flops_row);
-		hash = hash_word(hash, node->cost.bytes_fixed);
-		hash = hash_word(hash, node->cost.bytes_row);
-	}
-	return hash ^ hash >> 32;
+	hash = hash_word(hash, (uint64_t)tensor->kind << 8 | tensor->dtype);
+	hash = hash_word(hash, (uint64_t)tensor->shape.dynamic << 8 | tensor->shape.rank);
+	for (uint32_t k = 0; k < tensor->shape.rank; k++)
+		hash = hash_word(hash, tensor->shape.dims[k]);
+	maker->hash = hash;
+	return 0;
 }
 
-/* After fusion, by which nodes take the work of others. No sum overflows: see MAX_WORK. */
-static void sum_blocked(struct plan *plan)
+static void hash_node(struct plan_maker *maker, const struct node *node)
 {
-	for (unsigned int i = 0; i < plan->n_nodes; i++) {
-		const struct node *node = &plan->nodes[i];
+	uint64_t hash = hash_word(maker->hash, node->op->kind);
 
-		if (node->op->kind != OP_MATMUL && node->op->kind != OP_GEMM &&
-		    node->op->kind != OP_CONV)
-			continue;
-		plan->blocked_flops_fixed += node->cost.flops_fixed;
-		plan->blocked_flops_row += node->cost.flops_row;
-	}
+	for (uint32_t k = 0; k < node->n_in; k++)
+		hash = hash_word(hash, node->in[k]);
+	for (uint32_t k = 0; k < node->n_out; k++)
+		hash = hash_word(hash, node->out[k]);
+	hash = hash_word(hash, node->cost.flops_fixed);
+	hash = hash_word(hash, node->cost.flops_row);
+	hash = hash_word(hash, node->cost.bytes_fixed);
+	maker->hash = hash_word(hash, node->cost.bytes_row);
 }
 
-/* Kind of plan->works[i]: that of the first node that was counted there. */
-struct work_kind {
-	struct cost cost;
-	int digits;
-};
+/* No sum overflows: see MAX_WORK. */
+static void sum_blocked(struct plan *plan, const struct node *node)
+{
+	if (node->op->kind != OP_MATMUL && node->op->kind != OP_GEMM && node->op->kind != OP_CONV)
+		return;
+	plan->blocked_flops_fixed += node->cost.flops_fixed;
+	plan->blocked_flops_row += node->cost.flops_row;
+}
 
 /* Count the binary digits of one task's work. */
 static int work_digits(const struct plan *plan, const struct cost *cost)
@@ -590,69 +592,61 @@ static uint32_t find_work(struct plan *plan, const struct work_kind *kinds, enum
 	return plan->n_works++;
 }
 
-/* After fusion, by which nodes take the work of others. Return: 0; -ENOMEM. */
-static int sum_works(struct plan *plan)
+static void sum_work(struct plan_maker *maker, const struct node *node)
 {
-	struct work_kind kinds[PLAN_MAX_WORKS], kind;
+	struct plan *plan = maker->plan;
+	const struct work_kind kind = {.cost = node->cost, work_digits(plan, &node->cost)};
+	uint32_t k;
 
-	plan->works = calloc(PLAN_MAX_WORKS, sizeof(*plan->works));
-	if (!plan->works)
-		return error_origin(-ENOMEM);
-	for (unsigned int i = 0; i < plan->n_nodes; i++) {
-		const struct node *node = &plan->nodes[i];
-		uint32_t k;
+	if (node->computed_by != PLAN_NO_NODE)
+		return;
+	k = find_work(plan, maker->kinds, node->op->family, &kind);
+	maker->n_steps += k / NODE_STEPS;
+	if (plan->works[k].n++ == 0)
+		maker->kinds[k] = kind;
+	cost_add(&plan->works[k].cost, &node->cost);
+}
 
-		if (node->computed_by != PLAN_NO_NODE)
-			continue;
-		kind.cost = node->cost;
-		kind.digits = work_digits(plan, &node->cost);
-		k = find_work(plan, kinds, node->op->family, &kind);
-		if (plan->works[k].n++ == 0)
-			kinds[k] = kind;
-		cost_add(&plan->works[k].cost, &node->cost);
-	}
+/* Numbers the bindings, once every tensor has its shape. */
+static int bind_tensor(struct plan_maker *maker, uint32_t index)
+{
+	struct plan *plan = maker->plan;
+	struct tensor *tensor = &plan->tensors[index];
+	struct plan_binding *binding;
+
+	if ((tensor->kind == RBK_TENSOR_OUTPUT || tensor->kind == RBK_TENSOR_SCRATCH) &&
+	    maker->writers[index] == NO_NODE)
+		return plan_refuse(maker->message, "tensor %u \"%s\" is %s, but no node writes it",
+				   index, tensor->name, kind_name(tensor->kind));
+	if (tensor->kind == RBK_TENSOR_SCRATCH)
+		return 0;
+	plan->touched_fixed += tensor->fixed_bytes;
+	plan->touched_row += tensor->row_bytes;
+	if (tensor->kind == RBK_TENSOR_CONSTANT)
+		return 0;
+	if (plan->n_bindings == RBK_MAX_REFS)
+		return plan_refuse(maker->message,
+				   "tensor %u \"%s\" is %s, but the plan has %u inputs, "
+				   "outputs and states before it, expected at most %u",
+				   index, tensor->name, kind_name(tensor->kind), RBK_MAX_REFS,
+				   RBK_MAX_REFS);
+	tensor->binding = plan->n_bindings++;
+	binding = &plan->bindings[tensor->binding];
+	binding->fixed_bytes = tensor->fixed_bytes;
+	binding->row_bytes = tensor->row_bytes;
+	binding->tensor = (uint16_t)index;
+	binding->written = tensor->kind != RBK_TENSOR_INPUT;
+	maker->has_result |= binding->written && maker->writers[index] != NO_NODE;
+	maker->writes_fixed |= binding->written && !tensor->shape.dynamic;
+	plan->has_state |= tensor->kind == RBK_TENSOR_STATE;
 	return 0;
 }
 
-/* Numbers the bindings and sums up, once every tensor has its shape. */
-static int finish(struct maker *maker)
+static int begin_fusion(struct plan_maker *maker, uint32_t unused)
 {
 	struct plan *plan = maker->plan;
-	bool writes_fixed = false, has_result = false;
-	int r;
 
-	for (unsigned int i = 0; i < plan->n_tensors; i++) {
-		struct tensor *tensor = &plan->tensors[i];
-		struct plan_binding *binding;
-
-		if ((tensor->kind == RBK_TENSOR_OUTPUT || tensor->kind == RBK_TENSOR_SCRATCH) &&
-		    maker->writers[i] == NO_NODE)
-			return plan_refuse(maker->message,
-					   "tensor %u \"%s\" is %s, but no node writes it", i,
-					   tensor->name, kind_name(tensor->kind));
-		if (tensor->kind == RBK_TENSOR_SCRATCH)
-			continue;
-		plan->touched_fixed += tensor->fixed_bytes;
-		plan->touched_row += tensor->row_bytes;
-		if (tensor->kind == RBK_TENSOR_CONSTANT)
-			continue;
-		if (plan->n_bindings == RBK_MAX_REFS)
-			return plan_refuse(maker->message,
-					   "tensor %u \"%s\" is %s, but the plan has %u inputs, "
-					   "outputs and states before it, expected at most %u",
-					   i, tensor->name, kind_name(tensor->kind), RBK_MAX_REFS,
-					   RBK_MAX_REFS);
-		tensor->binding = plan->n_bindings++;
-		binding = &plan->bindings[tensor->binding];
-		binding->fixed_bytes = tensor->fixed_bytes;
-		binding->row_bytes = tensor->row_bytes;
-		binding->tensor = (uint16_t)i;
-		binding->written = tensor->kind != RBK_TENSOR_INPUT;
-		has_result |= binding->written && maker->writers[i] != NO_NODE;
-		writes_fixed |= binding->written && !tensor->shape.dynamic;
-		plan->has_state |= tensor->kind == RBK_TENSOR_STATE;
-	}
-	if (!has_result)
+	if (!maker->has_result)
 		return plan_refuse(maker->message,
 				   "the plan has no result, expected a node that writes an output "
 				   "or a state");
@@ -661,49 +655,120 @@ static int finish(struct maker *maker)
 		return plan_refuse(maker->message,
 				   "one task would take more than %llu operations or bytes",
 				   (unsigned long long)MAX_WORK);
-	if (plan->fuses) {
-		r = plan_fuse(plan, maker->writers, maker->lives);
-		if (r)
-			return error_fold(r);
-	}
-	sum_blocked(plan);
-	r = sum_works(plan);
-	if (r)
-		return error_fold(r);
-	for (unsigned int i = 0; i < plan->n_nodes; i++) {
-		const struct node *node = &plan->nodes[i];
-
-		plan->n_pieces += (uint32_t)node->n_in + node->n_out;
-		plan->n_pieces += plan_moves(node->op->kind) ? plan_n_moves(plan, node) : 0;
-	}
-	plan->splits_rows = maker->has_count && !maker->mixes_rows && !writes_fixed;
-	plan->row_grain = row_grain(plan);
-	plan->fingerprint = fingerprint(plan);
-	resolve_views(maker);
-	return plan_layout(plan, maker->lives, maker->message);
+	return plan->fuses ? fuser_init(&maker->fuser, plan, maker->writers, maker->lives) : 0;
 }
 
-int plan_new(const void *desc, size_t desc_bytes, const struct plan_arena_lookup *lookup,
-	     char message[PLAN_MESSAGE_BYTES], struct plan **ret)
+static int count_reads(struct plan_maker *maker, uint32_t index)
 {
-	_cleanup_(maker_deinit) struct maker maker = {.lookup = lookup, .message = message};
-	const struct rbk_plan_header *header;
+	fuser_count(&maker->fuser, index);
+	return 0;
+}
+
+static int fuse(struct plan_maker *maker, uint32_t index)
+{
+	fuser_fuse(&maker->fuser, index);
+	return 0;
+}
+
+/* After fusion, by which nodes take the work of others. */
+static int begin_sums(struct plan_maker *maker, uint32_t unused)
+{
+	fuser_deinit(&maker->fuser);
+	maker->hash = hash_word(0xcbf29ce484222325ull, maker->plan->max_count);
+	maker->plan->works = calloc(PLAN_MAX_WORKS, sizeof(*maker->plan->works));
+	return maker->plan->works ? 0 : error_origin(-ENOMEM);
+}
+
+static int sum_node(struct plan_maker *maker, uint32_t index)
+{
+	struct plan *plan = maker->plan;
+	const struct node *node = &plan->nodes[index];
+
+	sum_blocked(plan, node);
+	sum_work(maker, node);
+	plan->n_pieces += (uint32_t)node->n_in + node->n_out;
+	plan->n_pieces += plan_moves(node->op->kind) ? plan_n_moves(plan, node) : 0;
+	hash_node(maker, node);
+	return 0;
+}
+
+static int begin_layout(struct plan_maker *maker, uint32_t unused)
+{
+	struct plan *plan = maker->plan;
+
+	plan->splits_rows = maker->has_count && !maker->mixes_rows && !maker->writes_fixed;
+	plan->row_grain = row_grain(plan);
+	plan->fingerprint = maker->hash ^ maker->hash >> 32;
+	maker->n_steps += SORT_STEPS * plan->n_tensors;
+	return layout_init(&maker->layout, plan, maker->lives);
+}
+
+static int place(struct plan_maker *maker, uint32_t index)
+{
+	const uint32_t n_before = maker->layout.n_steps;
+
+	layout_place(&maker->layout, maker->plan, index);
+	maker->n_steps += (maker->layout.n_steps - n_before) / SEARCH_STEPS;
+	return 0;
+}
+
+static int end_layout(struct plan_maker *maker, uint32_t unused)
+{
+	return layout_end(&maker->layout, maker->plan, maker->message);
+}
+
+static int parse_header(struct plan_maker *maker, uint32_t unused)
+{
+	return plan_parse_header(maker->desc, maker->desc_bytes, maker->message, &maker->parsed);
+}
+
+static int parse_tensor(struct plan_maker *maker, uint32_t index)
+{
+	return plan_parse_tensor(&maker->parsed, index, maker->message);
+}
+
+static int parse_names(struct plan_maker *maker, uint32_t unused)
+{
+	maker->n_steps += SORT_STEPS * maker->parsed.header->n_tensors;
+	return plan_parse_names(&maker->parsed, maker->message);
+}
+
+static int parse_node(struct plan_maker *maker, uint32_t index)
+{
+	return plan_parse_node(&maker->parsed, index, maker->message);
+}
+
+static int parse_attr(struct plan_maker *maker, uint32_t index)
+{
+	return plan_parse_attr(&maker->parsed, index, maker->message);
+}
+
+static int parse_edges(struct plan_maker *maker, uint32_t index)
+{
+	const uint32_t first = index * EDGES_PER_MARK;
+	const uint32_t left = maker->parsed.header->n_edges - first;
+
+	return plan_parse_edges(&maker->parsed, first,
+				left < EDGES_PER_MARK ? left : EDGES_PER_MARK, maker->message);
+}
+
+/* Once every byte of the description is checked. */
+static int begin_plan(struct plan_maker *maker, uint32_t unused)
+{
+	const struct rbk_plan_header *header = maker->parsed.header;
 	struct plan *plan;
-	int r;
 
-	r = plan_parse(desc, desc_bytes, message, &maker.parsed);
-	if (r)
-		return r > 0 ? PLAN_E_INVALID : error_fold(r);
-	header = maker.parsed.header;
-
-	plan = maker.plan = calloc(1, sizeof(*plan));
+	plan = maker->plan = calloc(1, sizeof(*plan));
 	if (!plan)
 		return error_origin(-ENOMEM);
 	plan->tensors = calloc(header->n_tensors, sizeof(*plan->tensors));
 	plan->nodes = calloc(header->n_nodes, sizeof(*plan->nodes));
-	maker.writers = calloc(header->n_tensors, sizeof(*maker.writers));
-	maker.lives = calloc(header->n_tensors, sizeof(*maker.lives));
-	if (!plan->tensors || !plan->nodes || !maker.writers || !maker.lives)
+	maker->writers = calloc(header->n_tensors, sizeof(*maker->writers));
+	maker->lives = calloc(header->n_tensors, sizeof(*maker->lives));
+	maker->last_present =
+		calloc(header->n_edges / EDGES_PER_MARK + 1, sizeof(*maker->last_present));
+	if (!plan->tensors || !plan->nodes || !maker->writers || !maker->lives ||
+	    !maker->last_present)
 		return error_origin(-ENOMEM);
 	memcpy(plan->name, header->name, sizeof(plan->name));
 	plan->max_count = header->max_count;
@@ -714,18 +779,139 @@ int plan_new(const void *desc, size_t desc_bytes, const struct plan_arena_lookup
 	plan->pinned_device = header->pinned_device;
 	plan->ops_devices = UINT8_MAX;
 	plan->data_independent = true;
-
-	r = mark_edges(&maker);
-	if (!r)
-		r = make_tensors(&maker);
-	for (unsigned int i = 0; !r && i < plan->n_nodes; i++)
-		r = make_node(&maker, i);
-	if (!r)
-		r = finish(&maker);
-	if (r)
-		return r > 0 ? PLAN_E_INVALID : error_fold(r);
-	*ret = steal_ptr(maker.plan);
 	return 0;
+}
+
+static uint32_t once(const struct plan_maker *maker)
+{
+	return 1;
+}
+
+static uint32_t by_tensor(const struct plan_maker *maker)
+{
+	return maker->parsed.header->n_tensors;
+}
+
+static uint32_t by_node(const struct plan_maker *maker)
+{
+	return maker->parsed.header->n_nodes;
+}
+
+static uint32_t by_fused_node(const struct plan_maker *maker)
+{
+	return maker->plan->fuses ? by_node(maker) : 0;
+}
+
+static uint32_t by_attr(const struct plan_maker *maker)
+{
+	return maker->parsed.header->n_attrs;
+}
+
+/* The last one may be of no edges. */
+static uint32_t by_mark(const struct plan_maker *maker)
+{
+	return maker->parsed.header->n_edges / EDGES_PER_MARK + 1;
+}
+
+static uint32_t by_block(const struct plan_maker *maker)
+{
+	return maker->layout.n_blocks;
+}
+
+/* What is done, in order: item() for each index below n_items(). */
+static const struct {
+	uint32_t (*n_items)(const struct plan_maker *maker);
+	int (*item)(struct plan_maker *maker, uint32_t index);
+} stages[] = {
+	{once, parse_header},
+	{by_tensor, parse_tensor},
+	{once, parse_names},
+	{by_node, parse_node},
+	{by_attr, parse_attr},
+	{by_mark, parse_edges},
+	{once, begin_plan},
+	{by_mark, mark_edges},
+	{by_tensor, make_any_tensor},
+	{once, begin_constants},
+	{by_tensor, make_any_constant},
+	{by_node, make_node},
+	{by_tensor, bind_tensor},
+	{once, begin_fusion},
+	{by_fused_node, count_reads},
+	{by_fused_node, fuse},
+	{once, begin_sums},
+	{by_tensor, hash_tensor},
+	{by_node, sum_node},
+	{by_tensor, resolve_views},
+	{once, begin_layout},
+	{by_block, place},
+	{once, end_layout},
+};
+
+int plan_maker_new(const void *desc, size_t desc_bytes, const struct plan_arena_lookup *lookup,
+		   char message[PLAN_MESSAGE_BYTES], struct plan_maker **ret)
+{
+	struct plan_maker *maker = calloc(1, sizeof(*maker));
+
+	if (!maker)
+		return error_origin(-ENOMEM);
+	maker->desc = desc;
+	maker->desc_bytes = desc_bytes;
+	maker->lookup = *lookup;
+	maker->message = message;
+	*ret = maker;
+	return 0;
+}
+
+int plan_maker_work(struct plan_maker *maker, struct plan **ret)
+{
+	int r;
+
+	maker->n_steps = 0;
+	for (; maker->stage < ARRAY_SIZE(stages); maker->stage++) {
+		const uint32_t n = stages[maker->stage].n_items(maker);
+
+		while (maker->next < n) {
+			if (maker->n_steps >= PLAN_PART_STEPS)
+				return PLAN_E_MORE;
+			maker->n_steps++;
+			r = stages[maker->stage].item(maker, maker->next++);
+			if (r)
+				return r > 0 ? PLAN_E_INVALID : error_fold(r);
+		}
+		maker->next = 0;
+	}
+	*ret = steal_ptr(maker->plan);
+	return 0;
+}
+
+struct plan_maker *plan_maker_free(struct plan_maker *maker)
+{
+	if (!maker)
+		return NULL;
+	free(maker->writers);
+	free(maker->last_present);
+	free(maker->lives);
+	fuser_deinit(&maker->fuser);
+	layout_deinit(&maker->layout);
+	plan_free(maker->plan);
+	free(maker);
+	return NULL;
+}
+
+int plan_new(const void *desc, size_t desc_bytes, const struct plan_arena_lookup *lookup,
+	     char message[PLAN_MESSAGE_BYTES], struct plan **ret)
+{
+	_cleanup_(plan_maker_freep) struct plan_maker *maker = NULL;
+	int r;
+
+	r = plan_maker_new(desc, desc_bytes, lookup, message, &maker);
+	if (r)
+		return error_fold(r);
+	do
+		r = plan_maker_work(maker, ret);
+	while (r == PLAN_E_MORE);
+	return r < 0 ? error_fold(r) : r;
 }
 
 uint64_t plan_new_bytes(size_t desc_bytes)
@@ -741,8 +927,9 @@ uint64_t plan_new_bytes(size_t desc_bytes)
 	const uint64_t by_nodes = desc_bytes * node_bytes_each / sizeof(struct rbk_plan_node);
 	const uint64_t bytes = by_tensors > by_nodes ? by_tensors : by_nodes;
 
-	return sizeof(struct plan) + PLAN_MAX_WORKS * sizeof(struct plan_work) + desc_bytes / 32 +
-	       4096 + (bytes < most_bytes ? bytes : most_bytes);
+	return sizeof(struct plan) + PLAN_MAX_WORKS * sizeof(struct plan_work) +
+	       sizeof(struct plan_maker) + desc_bytes / 32 + 4096 +
+	       (bytes < most_bytes ? bytes : most_bytes);
 }
 
 struct plan *plan_free(struct plan *plan)

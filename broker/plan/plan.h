@@ -19,16 +19,20 @@
 #include "util/cleanup.h"
 
 struct exec_arena;
+struct plan_maker;
 
 /* Of one tensor at max_count, and of the scratch block. */
 #define PLAN_MAX_BYTES (1ull << 47)
 
 enum {
 	PLAN_E_INVALID = 1, /* the description is impossible; the message says why */
+	PLAN_E_MORE = 2,    /* a part is done: call plan_maker_work() again */
 	PLAN_MESSAGE_BYTES = OP_MESSAGE_BYTES,
 	PLAN_SCRATCH_ALIGN = 256, /* of every scratch tensor, in bytes */
 	PLAN_NO_TENSOR = 0xffff,
 	PLAN_NO_NODE = 0xffff,
+	/* Steps of one plan_maker_work(), but for those of its last item: half a millisecond. */
+	PLAN_PART_STEPS = 8192,
 };
 
 struct tensor {
@@ -214,6 +218,17 @@ int plan_new(const void *desc, size_t desc_bytes, const struct plan_arena_lookup
 	     char message[PLAN_MESSAGE_BYTES], struct plan **ret);
 
 /*
+ * The same in parts, so that others get in between: begins, with @desc and @message borrowed until
+ * plan_maker_free(). Any thread, one at a time. Return: 0; -ENOMEM.
+ */
+int plan_maker_new(const void *desc, size_t desc_bytes, const struct plan_arena_lookup *lookup,
+		   char message[PLAN_MESSAGE_BYTES], struct plan_maker **ret);
+/* Return: as plan_new(), and plan_maker_free() is all that may follow; PLAN_E_MORE. */
+int plan_maker_work(struct plan_maker *maker, struct plan **ret);
+/* At any time. Return: NULL. */
+struct plan_maker *plan_maker_free(struct plan_maker *maker);
+
+/*
  * Return the most bytes that plan_new() allocates for a description of @desc_bytes, the plan itself
  * included, so that they can be charged first.
  */
@@ -223,6 +238,7 @@ uint64_t plan_new_bytes(size_t desc_bytes);
 struct plan *plan_free(struct plan *plan);
 
 DEFINE_CLEANUP(struct plan *, plan_free)
+DEFINE_CLEANUP(struct plan_maker *, plan_maker_free)
 
 /* What @node writes in the end as its output @i: that of what is computed along with it. */
 static inline uint16_t plan_result(const struct plan *plan, const struct node *node, unsigned int i)

@@ -3,10 +3,10 @@
  * A plan's description on its way to the setup thread
  *
  * The largest description takes milliseconds to verify, and reading one from a memfd waits for the
- * disk if its pages were swapped out, so both happen on the setup thread. Two things have to be
- * done on the reactor: charging, and looking up arenas, which come and go there. The list of
- * arenas that constants name is found in the description's table of tensors beforehand, without
- * trust: at this point nothing about the table is known but its bytes.
+ * disk if its pages were swapped out, so both happen on the setup thread, the former in parts. Two
+ * things have to be done on the reactor: charging, and looking up arenas, which come and go there.
+ * The list of arenas that constants name is found in the description's table of tensors beforehand,
+ * without trust: at this point nothing about the table is known but its bytes.
  *
  * An arena that is on the list cannot be removed until the plan is gone or refused.
  *
@@ -220,17 +220,25 @@ static struct exec_arena *find_arena(void *context, uint16_t arena_id, const cha
 	return &pin->arena->exec;
 }
 
-void description_verify(struct description *description, struct plan **ret)
+bool description_verify(struct description *description, struct plan **ret)
 {
 	const struct plan_arena_lookup lookup = {.find = find_arena, .context = &description->pins};
+	int r = 0;
 
-	description->result = plan_new(description->bytes, description->n_bytes, &lookup,
-				       description->message, ret);
-	description_free_bytes(description);
+	if (!description->maker)
+		r = plan_maker_new(description->bytes, description->n_bytes, &lookup,
+				   description->message, &description->maker);
+	if (!r)
+		r = plan_maker_work(description->maker, ret);
+	description->result = r == PLAN_E_MORE ? -ECANCELED : r;
+	if (r != PLAN_E_MORE)
+		description_free_bytes(description);
+	return r == PLAN_E_MORE;
 }
 
 void description_free_bytes(struct description *description)
 {
+	description->maker = plan_maker_free(description->maker);
 	free(description->bytes);
 	description->bytes = NULL;
 }
@@ -247,7 +255,7 @@ struct description *description_free(struct description *description)
 {
 	if (!description)
 		return NULL;
-	assert(description->fd < 0);
+	assert(description->fd < 0 && !description->maker);
 	plan_pins_deinit(&description->pins);
 	description_uncharge(description);
 	free(description->bytes);

@@ -37,6 +37,7 @@ struct description {
 	struct plan_pins pins;    /* of the arenas that it names; see description_pin() */
 	struct charge charges[3]; /* what waits, the descriptor, what verification takes */
 	char message[PLAN_MESSAGE_BYTES]; /* where result is PLAN_E_INVALID or -EDQUOT */
+	struct plan_maker *maker;         /* while it is verified */
 };
 
 enum { DESCRIPTION_E_UNREADABLE = 1 };
@@ -72,12 +73,13 @@ void description_read(struct description *description);
 void description_pin(struct description *description, struct session *session);
 
 /*
- * Makes a plan of it, finding arenas among those pinned, and frees the copy. Setup thread. Sets
- * result: as plan_new().
+ * Makes a part of a plan of it, finding arenas among those pinned; with the last part, frees the
+ * copy. Setup thread. Sets result: as plan_new(), and up to the last part -ECANCELED.
+ * Return: false, that was the last part.
  */
-void description_verify(struct description *description, struct plan **ret);
+bool description_verify(struct description *description, struct plan **ret);
 
-/* Frees the copy of a description that no plan is made of. Setup thread. */
+/* Frees the copy of a description that no plan is made of, or only parts. Setup thread. */
 void description_free_bytes(struct description *description);
 
 /*

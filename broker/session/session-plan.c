@@ -6,8 +6,8 @@
  * tenant at a time is charged for all that it can become. The setup thread reads and verifies it.
  * There every executor then says what host memory it will take for the plan, which is charged on
  * the reactor before anything of it is allocated, and ends the turn; then each prepares the plan,
- * compiling and packing a part at a time with others' jobs in between, then residency brings its
- * memory to a device if there is room; the client is answered after that.
+ * then residency brings its memory to a device if there is room; the client is answered after that.
+ * Each of these steps does a part at a time, with others' jobs in between.
  *
  * So a tenant that asks for many plans at once is charged for what it has and for one more.
  *
@@ -548,7 +548,7 @@ static void plan_verify_run(struct offload_job *job)
 	struct session_plan *slot = plan_of_job(job);
 
 	if (description_may_check(slot->description))
-		description_verify(slot->description, &slot->plan);
+		job->has_more = description_verify(slot->description, &slot->plan);
 	else
 		description_free_bytes(slot->description);
 }

@@ -282,6 +282,44 @@ static void test_description__session_ends(void **state)
 	}
 }
 
+/* How often the setup thread has begun a part of a verification and come back. */
+static uint64_t verify_slices(struct rig *rig)
+{
+	struct offload_report report;
+
+	offload_describe(rig->offload, &report);
+	return report.causes[OFFLOAD_PLAN_VERIFY].n_slices;
+}
+
+/* A large description is verified in many slices; its session may end after any of them. */
+static void test_description__slices(void **state)
+{
+	struct held before;
+	uint64_t n;
+	struct rig rig;
+
+	rig_init(&rig, 1);
+	before = held(&rig);
+	n = verify_slices(&rig);
+	add_big(&rig, BIG_ILLEGAL, 4096);
+	assert_int_equal(rig_answer(&rig, RBK_WIRE_PLAN_ADD, NULL, 0), -EINVAL);
+	n = verify_slices(&rig) - n;
+	print_message("%llu slices\n", (unsigned long long)n);
+	assert_true(n >= 5);
+	wait_closed(&rig);
+	assert_held(&rig, before);
+	rig_deinit(&rig);
+
+	for (uint64_t end = 1; end < n; end++) {
+		rig_init(&rig, 1);
+		add_big(&rig, BIG_ILLEGAL, 4096);
+		while (verify_slices(&rig) < end)
+			assert_true(loop_turn(rig.loop, false) >= 0);
+		session_end(rig.session, false, "the test wants it");
+		rig_deinit(&rig);
+	}
+}
+
 /* A descriptor that cannot be read is a rule broken. */
 static void test_description__unreadable(void **state)
 {
@@ -424,6 +462,7 @@ int main(void)
 		cmocka_unit_test(test_description__arenas_stay),
 		cmocka_unit_test(test_description__many_constants),
 		cmocka_unit_test(test_description__session_ends),
+		cmocka_unit_test(test_description__slices),
 		cmocka_unit_test(test_description__unreadable),
 		cmocka_unit_test(test_description__quota),
 		cmocka_unit_test(test_description__one_at_a_time),

@@ -3,6 +3,7 @@
  * Plans: what a graph means, and when it means nothing
  */
 #include <errno.h>
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,6 +15,7 @@
 
 #include "fail-alloc.h"
 #include "plan/executor.h"
+#include "support/big-plan.h"
 #include "support/one-op.h"
 
 /* The nearest neighbours of x: -|b|^2/2 + x * b', then the k best. */
@@ -624,6 +626,67 @@ static void test_plan__allocation_failure(void **state)
 	free(desc);
 }
 
+/* An arena that has every constant. */
+static struct exec_arena *find_any(void *context, uint16_t arena_id, const char **ret_why)
+{
+	return context;
+}
+
+/*
+ * Makes parts of a plan, @max at most. Return: how many; *ret_result is that of the last, *ret_plan
+ * NULL or the plan.
+ */
+static unsigned int make_parts(enum big_plan kind, unsigned int n_nodes, unsigned int max,
+			       int *ret_result, struct plan **ret_plan)
+{
+	static struct exec_arena arena = {.bytes = 1 << 20, .immutable = true};
+	const struct plan_arena_lookup lookup = {.find = find_any, .context = &arena};
+	char message[PLAN_MESSAGE_BYTES];
+	struct plan_maker *maker;
+	unsigned int n = 0;
+	size_t bytes;
+	void *desc = big_plan(kind, n_nodes, &bytes);
+
+	*ret_plan = NULL;
+	assert_int_equal(plan_maker_new(desc, bytes, &lookup, message, &maker), 0);
+	do {
+		*ret_result = plan_maker_work(maker, ret_plan);
+		n++;
+	} while (*ret_result == PLAN_E_MORE && n < max);
+	plan_maker_free(maker);
+	free(desc);
+	return n;
+}
+
+/*
+ * Check that a description four times as large takes about four times as many parts, so that a part
+ * does not grow, and that a plan that is given up after any part leaves nothing behind.
+ */
+static void test_plan__parts(void **state)
+{
+	for (unsigned int kind = 0; kind < BIG_PLANS; kind++) {
+		const bool is_legal = big_plan_is_legal((enum big_plan)kind);
+		unsigned int n_small, n_large;
+		struct plan *plan;
+		int r;
+
+		n_small = make_parts((enum big_plan)kind, 1024, UINT_MAX, &r, &plan);
+		assert_int_equal(r, is_legal ? 0 : PLAN_E_INVALID);
+		plan_free(plan);
+		n_large = make_parts((enum big_plan)kind, 4096, UINT_MAX, &r, &plan);
+		assert_int_equal(r, is_legal ? 0 : PLAN_E_INVALID);
+		print_message("%-32s %3u parts, %3u where it is larger\n",
+			      big_plan_name((enum big_plan)kind), n_small, n_large);
+		assert_true(n_large >= 5 && n_large >= 2 * n_small);
+		plan_free(plan);
+		for (unsigned int n = 1; n < n_large; n++) {
+			assert_int_equal(make_parts((enum big_plan)kind, 4096, n, &r, &plan), n);
+			assert_int_equal(r, PLAN_E_MORE);
+			assert_null(plan);
+		}
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -644,6 +707,7 @@ int main(void)
 		cmocka_unit_test(test_plan__splits_rows),
 		cmocka_unit_test(test_plan__largest),
 		cmocka_unit_test(test_plan__allocation_failure),
+		cmocka_unit_test(test_plan__parts),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
