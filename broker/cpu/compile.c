@@ -18,6 +18,9 @@
 #include "plan/move.h"
 #include "util/error.h"
 
+/* Nodes and steps that one call compiles, and a node more at most: less than a millisecond. */
+enum { PART_STEPS = 1024 };
+
 /* What one thread does in a nanosecond, roughly and rather too little. */
 static const double flops_per_ns = 40, bytes_per_ns = 8;
 
@@ -178,6 +181,22 @@ static void step_costs(struct compiler *c, uint32_t first)
 	}
 }
 
+/*
+ * Does the plan hold @pack already? Plans are compiled in turns: if one that was begun later has
+ * been given the pack since, the list of packs has to tell.
+ */
+static bool is_held(const struct compiler *c, const struct cpu_pack *pack)
+{
+	const struct cpu_plan *compiled = c->compiled;
+
+	if (pack->user <= c->number)
+		return pack->user == c->number;
+	for (uint32_t i = 0; i < compiled->n_packs; i++)
+		if (compiled->packs[i] == pack)
+			return true;
+	return false;
+}
+
 int compile_pack_constant(struct compiler *c, const struct plan_constant *constant,
 			  enum pack_form form, const uint64_t *params, unsigned int n_params,
 			  size_t floats, struct cpu_pack **ret_pack, struct cpu_fill **ret)
@@ -207,11 +226,12 @@ int compile_pack_constant(struct compiler *c, const struct plan_constant *consta
 		return error_fold(r);
 	*ret_pack = pack;
 	/* Another node has the same: it is held, charged and filled once. */
-	if (pack->user == c->number) {
+	if (is_held(c, pack)) {
 		cpu_pack_unref(&c->cpu->packs, pack);
 		return 0;
 	}
-	pack->user = c->number;
+	if (pack->user < c->number)
+		pack->user = c->number;
 	compiled->packs[compiled->n_packs++] = pack;
 	if (pack->is_filled)
 		return 0;
@@ -378,27 +398,62 @@ static int trim(struct cpu_plan *compiled)
 	return r ? error_fold(r) : 0;
 }
 
-static int compile_nodes(struct compiler *c)
+static int compile_begin(struct cpu_executor *cpu, const struct plan *plan,
+			 struct cpu_plan *compiled)
+{
+	struct compiler *c = calloc(1, sizeof(*c));
+	int r;
+
+	if (!c)
+		return error_origin(-ENOMEM);
+	compiled->compiler = c;
+	c->cpu = cpu;
+	c->plan = plan;
+	c->compiled = compiled;
+	c->number = ++cpu->n_compiled;
+	r = cpu_layout_init(&c->layout, plan, cpu->layout_wish);
+	return r ? error_fold(r) : 0;
+}
+
+/* Return: 0, all nodes are compiled; EXECUTOR_E_MORE; -ENOMEM. */
+static int compile_some(struct compiler *c)
 {
 	const struct plan *plan = c->plan;
-	int r = cpu_layout_init(&c->layout, plan, c->cpu->layout_wish);
+	const uint32_t first_node = c->next_node, first_step = c->compiled->n_steps;
+	int r = cpu_layout_choose(&c->layout);
 
-	for (unsigned int i = 0; !r && i < plan->n_nodes; i++)
-		if (plan->nodes[i].computed_by == PLAN_NO_NODE)
-			r = compile_node(c, &plan->nodes[i]);
-	return r ? error_fold(r) : 0;
+	if (r)
+		return r < 0 ? error_fold(r) : r;
+	while (c->next_node < plan->n_nodes) {
+		const struct node *node = &plan->nodes[c->next_node];
+
+		if (c->next_node - first_node + c->compiled->n_steps - first_step >= PART_STEPS)
+			return EXECUTOR_E_MORE;
+		c->next_node++;
+		r = node->computed_by == PLAN_NO_NODE ? compile_node(c, node) : 0;
+		if (r)
+			return error_fold(r);
+	}
+	return 0;
 }
 
 int cpu_compile(struct cpu_executor *cpu, const struct plan *plan, struct cpu_plan *compiled)
 {
-	struct compiler c = {
-		.cpu = cpu,
-		.plan = plan,
-		.compiled = compiled,
-		.number = ++cpu->n_compiled,
-	};
-	int r = compile_nodes(&c);
+	int r = compiled->compiler ? 0 : compile_begin(cpu, plan, compiled);
 
-	cpu_layout_deinit(&c.layout);
-	return r ? error_fold(r) : trim(compiled);
+	if (!r)
+		r = compile_some(compiled->compiler);
+	if (r)
+		return r < 0 ? error_fold(r) : r;
+	cpu_compile_deinit(compiled);
+	return trim(compiled);
+}
+
+void cpu_compile_deinit(struct cpu_plan *compiled)
+{
+	if (!compiled->compiler)
+		return;
+	cpu_layout_deinit(&compiled->compiler->layout);
+	free(compiled->compiler);
+	compiled->compiler = NULL;
 }

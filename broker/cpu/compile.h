@@ -34,8 +34,9 @@ struct compiler {
 
 	uint32_t max_steps, max_packs, max_fills; /* that there is room for */
 	uint64_t number;                          /* of this compilation */
-	uint64_t work_used, work_max;             /* of the node's own scratch */
-	double speed_up; /* of the node's operations, beside those of float32 */
+	uint32_t next_node;
+	uint64_t work_used, work_max; /* of the node's own scratch */
+	double speed_up;              /* of the node's operations, beside those of float32 */
 
 	/* What stands for the node's operands, if present: converted for its steps alone. */
 	struct cpu_operand stand_in[OP_MAX_INPUTS], stand_out[OP_MAX_OUTPUTS];

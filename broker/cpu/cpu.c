@@ -22,13 +22,14 @@
 
 enum { DEFAULT_MAX_TASKS = 4096, DEFAULT_SPIN_NS = 20000, SCRATCH_ALIGN = 4096 };
 
-/* Packed forms of one plan_shrink() call, beside CPU_UNMAP_BYTES: some milliseconds of work. */
-enum { SHRINK_PACKS = 256 };
+/* Packed forms, or steps, of one plan_shrink() call, beside CPU_UNMAP_BYTES. */
+enum { SHRINK_PACKS = 256, SHRINK_STEPS = 4096 };
 
 static void cpu_plan_free(struct cpu_executor *cpu, struct cpu_plan *compiled)
 {
 	if (!compiled)
 		return;
+	cpu_compile_deinit(compiled);
 	cpu_fill_deinit(compiled);
 	for (unsigned int i = 0; i < compiled->n_packs; i++)
 		cpu_pack_unref(&cpu->packs, compiled->packs[i]);
@@ -110,25 +111,28 @@ static int cpu_plan_measure(struct executor *executor, struct plan *plan)
 {
 	struct cpu_executor *cpu = cpu_executor_from(executor);
 	const unsigned int index = executor->index;
-	struct cpu_plan *compiled;
+	struct cpu_plan *compiled = plan->exec[index];
 	int r;
 
 	if (!(plan->ops_devices & OP_ON_CPU)) {
 		plan->device_state[index] = PLAN_DEVICE_UNSUPPORTED;
 		return EXECUTOR_E_UNSUPPORTED;
 	}
-	compiled = calloc(1, sizeof(*compiled));
+	if (!compiled)
+		compiled = plan->exec[index] = calloc(1, sizeof(*compiled));
 	if (!compiled)
 		return error_origin(-ENOMEM);
 	compiled->n_bindings = plan->n_bindings;
 	r = cpu_compile(cpu, plan, compiled);
+	if (r == EXECUTOR_E_MORE)
+		return r;
 	if (!r)
 		r = scratch_size(cpu, plan, compiled);
 	if (r) {
 		cpu_plan_free(cpu, compiled);
+		plan->exec[index] = NULL;
 		return error_fold(r);
 	}
-	plan->exec[index] = compiled;
 	plan->n_steps = compiled->n_steps;
 	tell_overhead(compiled, plan);
 	plan->host_bytes[index] = cpu_plan_bytes(compiled) + cpu_fill_bytes(compiled);
@@ -155,8 +159,11 @@ static int cpu_plan_prepare(struct executor *executor, struct plan *plan)
 	int r = 0;
 
 	plan->device_state[index] = PLAN_DEVICE_NO_MEMORY;
-	if (!plan->exec[index])
-		r = cpu_plan_measure(executor, plan);
+	compiled = plan->exec[index];
+	if (!compiled || compiled->compiler)
+		do
+			r = cpu_plan_measure(executor, plan);
+		while (r == EXECUTOR_E_MORE);
 	if (r)
 		return r < 0 ? error_fold(r) : r;
 	compiled = plan->exec[index];
@@ -176,8 +183,23 @@ static int cpu_plan_prepare(struct executor *executor, struct plan *plan)
 	return 0;
 }
 
+/* Give back the last of the steps: they may have a hundred megabytes. Return: true if some remain.
+ */
+static bool shrink_steps(struct cpu_plan *compiled)
+{
+	struct cpu_step *rest;
+
+	if (compiled->n_steps <= SHRINK_STEPS)
+		return false;
+	compiled->n_steps -= SHRINK_STEPS;
+	rest = reallocarray(compiled->steps, compiled->n_steps, sizeof(*rest));
+	if (rest)
+		compiled->steps = rest;
+	return true;
+}
+
 /*
- * Packed forms, what they are made of, and scratch, some at a time: unmapping takes time in
+ * Packed forms, what they are made of, steps and scratch, some at a time: unmapping takes time in
  * proportion to the bytes.
  */
 static int cpu_plan_shrink(struct executor *executor, struct plan *plan)
@@ -200,7 +222,8 @@ static int cpu_plan_shrink(struct executor *executor, struct plan *plan)
 		*last = cpu_pack_unref_some(&cpu->packs, *last, CPU_UNMAP_BYTES);
 		compiled->n_packs -= !*last;
 	}
-	if (cpu_unmap_some(compiled->scratch, &compiled->scratch_map_bytes))
+	if (shrink_steps(compiled) ||
+	    cpu_unmap_some(compiled->scratch, &compiled->scratch_map_bytes))
 		return EXECUTOR_E_MORE;
 	compiled->scratch = NULL;
 	return 0;

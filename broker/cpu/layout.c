@@ -14,6 +14,9 @@
  * cheapest one is a minimal cut; this only improves what it begins with, all windows that gain by
  * it and what is between them, by single nodes and by whole regions that do not pay. A few rounds
  * find what there is in networks.
+ *
+ * A client's network may be large, so choosing is a list of stages, each of them the same for every
+ * node or tensor, and cpu_layout_choose() does some items at each call.
  */
 #include "cpu/layout.h"
 
@@ -22,11 +25,12 @@
 #include <string.h>
 
 #include "cpu/compile.h"
-#include "util/cleanup.h"
+#include "plan/executor.h"
+#include "util/checked.h"
 #include "util/error.h"
 
-/* Rounds of improvement. */
-enum { MAX_ROUNDS = 4 };
+/* Nodes, tensors and operands that one call looks at: less than half a millisecond. */
+enum { PART_STEPS = 8192 };
 
 /* A conversion: to begin it, and bytes that it reads, or writes, per nanosecond. */
 static const double conversion_ns = 150, conversion_bytes_per_ns = 5;
@@ -52,7 +56,15 @@ struct chooser {
 	uint32_t *n_readers; /* by tensor: in its list; a client may have one node read it often */
 	uint32_t *n_last;    /* by tensor: of these, how many want it with channels last */
 	uint32_t *region;    /* by node */
+	double *saved_ns;    /* by region: what being as it is saves */
 	struct reader *list; /* n_nodes * OP_MAX_INPUTS */
+	enum cpu_layout_wish wish;
+	bool has_improved; /* in the current round, or the last one */
+	bool is_best;      /* the last round has improved nothing */
+
+	unsigned int stage; /* index into stages, */
+	uint32_t next;      /* and which of its items is the next */
+	uint32_t n_steps;   /* that the current part has taken so far */
 };
 
 static const struct tensor *tensor_at(const struct plan *plan, uint16_t t)
@@ -338,12 +350,13 @@ static void set_last(struct chooser *chooser, uint32_t i, bool is_last)
 }
 
 /* All that depends on the choice for @i. */
-static double price_of_node(const struct chooser *chooser, uint32_t i)
+static double price_of_node(struct chooser *chooser, uint32_t i)
 {
 	const struct plan *plan = chooser->plan;
 	const struct node *node = &plan->nodes[i];
 	double ns = chooser->layout->is_last[i] ? 0 : chooser->gain_ns[i];
 
+	chooser->n_steps += (uint32_t)node->n_in + node->n_out;
 	for (unsigned int k = 0; k < node->n_in; k++)
 		if (cpu_layout_has_in(plan, node, k))
 			ns += price_of_tensor(chooser, node->in[k]);
@@ -356,44 +369,40 @@ static double price_of_node(const struct chooser *chooser, uint32_t i)
 /* ---- choosing ------------------------------------------------------------------------------- */
 
 /* Windows that gain, and then what reads them. */
-static void choose_first(struct chooser *chooser)
+static void choose_first(struct chooser *chooser, uint32_t i)
 {
-	const struct plan *plan = chooser->plan;
+	const struct node *node = &chooser->plan->nodes[i];
+	bool reads = false;
 
-	for (uint32_t i = 0; i < plan->n_nodes; i++) {
-		const struct node *node = &plan->nodes[i];
-		bool reads = false;
-
-		for (unsigned int k = 0; k < node->n_in; k++)
-			if (cpu_layout_has_in(plan, node, k) &&
-			    chooser->writers[node->in[k]] != UINT32_MAX)
-				reads |= chooser->layout->is_last[chooser->writers[node->in[k]]];
-		set_last(chooser, i,
-			 chooser->may[i] &&
-				 (chooser->gain_ns[i] > 0 || (reads && chooser->gain_ns[i] == 0)));
-	}
+	for (unsigned int k = 0; k < node->n_in; k++)
+		if (cpu_layout_has_in(chooser->plan, node, k) &&
+		    chooser->writers[node->in[k]] != UINT32_MAX)
+			reads |= chooser->layout->is_last[chooser->writers[node->in[k]]];
+	chooser->n_steps += node->n_in;
+	set_last(chooser, i,
+		 chooser->may[i] &&
+			 (chooser->gain_ns[i] > 0 || (reads && chooser->gain_ns[i] == 0)));
 }
 
-/* Return: whether anything changed. */
-static bool improve_nodes(struct chooser *chooser)
+/* One round; another may follow. */
+static void improve(struct chooser *chooser, uint32_t i)
 {
 	const bool *is_last = chooser->layout->is_last;
-	bool any = false;
+	double before, after;
 
-	for (uint32_t i = 0; i < chooser->plan->n_nodes; i++) {
-		double before, after;
-
-		if (!chooser->may[i])
-			continue;
-		before = price_of_node(chooser, i);
-		set_last(chooser, i, !is_last[i]);
-		after = price_of_node(chooser, i);
-		if (after < before)
-			any = true;
-		else
-			set_last(chooser, i, !is_last[i]);
+	if (i == 0) {
+		chooser->is_best = !chooser->has_improved;
+		chooser->has_improved = false;
 	}
-	return any;
+	if (chooser->is_best || !chooser->may[i])
+		return;
+	before = price_of_node(chooser, i);
+	set_last(chooser, i, !is_last[i]);
+	after = price_of_node(chooser, i);
+	if (after < before)
+		chooser->has_improved = true;
+	else
+		set_last(chooser, i, !is_last[i]);
 }
 
 static uint32_t region_of(struct chooser *chooser, uint32_t i)
@@ -403,63 +412,64 @@ static uint32_t region_of(struct chooser *chooser, uint32_t i)
 	return i;
 }
 
+static void begin_region(struct chooser *chooser, uint32_t i)
+{
+	chooser->region[i] = i;
+}
+
 /* Nodes that are computed so and hand pictures to each other. */
-static void find_regions(struct chooser *chooser)
+static void find_region(struct chooser *chooser, uint32_t t)
+{
+	const uint32_t writer = chooser->writers[t];
+
+	if (writer == UINT32_MAX || !chooser->layout->is_last[writer])
+		return;
+	chooser->n_steps += chooser->n_readers[t];
+	for (uint32_t k = chooser->first[t]; k != NO_READER; k = chooser->list[k].next)
+		if (wants_last(chooser, k))
+			chooser->region[region_of(chooser, chooser->list[k].node)] =
+				region_of(chooser, writer);
+}
+
+static void save_by_node(struct chooser *chooser, uint32_t i)
+{
+	if (chooser->layout->is_last[i])
+		chooser->saved_ns[region_of(chooser, i)] += chooser->gain_ns[i];
+}
+
+static void save_by_tensor(struct chooser *chooser, uint32_t t)
 {
 	const bool *is_last = chooser->layout->is_last;
+	uint32_t node = chooser->writers[t];
 
-	for (uint32_t i = 0; i < chooser->plan->n_nodes; i++)
-		chooser->region[i] = i;
-	for (uint32_t t = 0; t < chooser->plan->n_tensors; t++) {
-		const uint32_t writer = chooser->writers[t];
-
-		if (writer == UINT32_MAX || !is_last[writer])
-			continue;
-		for (uint32_t k = chooser->first[t]; k != NO_READER; k = chooser->list[k].next)
-			if (wants_last(chooser, k))
-				chooser->region[region_of(chooser, chooser->list[k].node)] =
-					region_of(chooser, writer);
-	}
+	chooser->n_steps += chooser->n_readers[t];
+	for (uint32_t k = chooser->first[t]; k != NO_READER; k = chooser->list[k].next)
+		if (wants_last(chooser, k) && (node == UINT32_MAX || !is_last[node]))
+			node = chooser->list[k].node;
+	if (node != UINT32_MAX && is_last[node])
+		chooser->saved_ns[region_of(chooser, node)] -=
+			price_of_tensor(chooser, (uint16_t)t);
 }
 
 /* Takes back regions that do not pay. */
-static int improve_regions(struct chooser *chooser)
+static void take_back(struct chooser *chooser, uint32_t i)
 {
-	const struct plan *plan = chooser->plan;
-	const bool *is_last = chooser->layout->is_last;
-	/* What being as they are saves, by region. */
-	_cleanup_(freep) double *saved = calloc(plan->n_nodes, sizeof(*saved));
-
-	if (!saved)
-		return error_origin(-ENOMEM);
-	find_regions(chooser);
-	for (uint32_t i = 0; i < plan->n_nodes; i++)
-		if (is_last[i])
-			saved[region_of(chooser, i)] += chooser->gain_ns[i];
-	for (uint32_t t = 0; t < plan->n_tensors; t++) {
-		uint32_t node = chooser->writers[t];
-
-		for (uint32_t k = chooser->first[t]; k != NO_READER; k = chooser->list[k].next)
-			if (wants_last(chooser, k) && (node == UINT32_MAX || !is_last[node]))
-				node = chooser->list[k].node;
-		if (node != UINT32_MAX && is_last[node])
-			saved[region_of(chooser, node)] -= price_of_tensor(chooser, (uint16_t)t);
-	}
-	for (uint32_t i = 0; i < plan->n_nodes; i++)
-		if (is_last[i] && saved[region_of(chooser, i)] <= 0)
-			set_last(chooser, i, false);
-	return 0;
+	if (chooser->layout->is_last[i] && chooser->saved_ns[region_of(chooser, i)] <= 0)
+		set_last(chooser, i, false);
 }
 
-static int choose(struct chooser *chooser)
+/* For tests: wherever it is possible. */
+static void take_wish(struct chooser *chooser, uint32_t i)
 {
-	int r;
+	if (chooser->wish == CPU_LAYOUT_EVERY)
+		chooser->layout->is_last[i] = chooser->may[i];
+}
 
-	choose_first(chooser);
-	for (unsigned int round = 0; round < MAX_ROUNDS && improve_nodes(chooser); round++)
-		;
-	r = improve_regions(chooser);
-	return r ? error_fold(r) : 0;
+static void lie(struct chooser *chooser, uint32_t t)
+{
+	chooser->layout->lies_last[t] = !chooser->is_bound[t] &&
+					chooser->writers[t] != UINT32_MAX &&
+					chooser->layout->is_last[chooser->writers[t]];
 }
 
 /* ---- the plan ------------------------------------------------------------------------------- */
@@ -489,6 +499,7 @@ static void look_at(struct chooser *chooser, uint32_t i)
 		chooser->is_bound[node->in[0]] = true;
 	if (node->computed_by != PLAN_NO_NODE)
 		return;
+	chooser->n_steps += (uint32_t)node->n_in + node->n_out;
 	for (unsigned int k = 0; k < node->n_in; k++)
 		if (cpu_layout_is_picture(tensor_at(plan, node->in[k])))
 			add_reader(chooser, i, k);
@@ -500,8 +511,10 @@ static void look_at(struct chooser *chooser, uint32_t i)
 		chooser->gain_ns[i] = node_gain(plan, node);
 }
 
-static void chooser_deinit(struct chooser *chooser)
+static struct chooser *chooser_free(struct chooser *chooser)
 {
+	if (!chooser)
+		return NULL;
 	free(chooser->may);
 	free(chooser->is_bound);
 	free(chooser->gain_ns);
@@ -510,7 +523,10 @@ static void chooser_deinit(struct chooser *chooser)
 	free(chooser->n_readers);
 	free(chooser->n_last);
 	free(chooser->region);
+	free(chooser->saved_ns);
 	free(chooser->list);
+	free(chooser);
+	return NULL;
 }
 
 static int chooser_init(struct chooser *chooser, struct cpu_layout *layout)
@@ -519,6 +535,7 @@ static int chooser_init(struct chooser *chooser, struct cpu_layout *layout)
 
 	chooser->layout = layout;
 	chooser->plan = plan;
+	chooser->has_improved = true;
 	chooser->may = calloc(plan->n_nodes, sizeof(*chooser->may));
 	chooser->is_bound = calloc(plan->n_tensors, sizeof(*chooser->is_bound));
 	chooser->gain_ns = calloc(plan->n_nodes, sizeof(*chooser->gain_ns));
@@ -527,26 +544,22 @@ static int chooser_init(struct chooser *chooser, struct cpu_layout *layout)
 	chooser->n_readers = calloc(plan->n_tensors, sizeof(*chooser->n_readers));
 	chooser->n_last = calloc(plan->n_tensors, sizeof(*chooser->n_last));
 	chooser->region = calloc(plan->n_nodes, sizeof(*chooser->region));
+	chooser->saved_ns = calloc(plan->n_nodes, sizeof(*chooser->saved_ns));
 	chooser->list = calloc(plan->n_nodes, OP_MAX_INPUTS * sizeof(*chooser->list));
 	if (!chooser->may || !chooser->is_bound || !chooser->gain_ns || !chooser->writers ||
 	    !chooser->first || !chooser->n_readers || !chooser->n_last || !chooser->region ||
-	    !chooser->list)
+	    !chooser->saved_ns || !chooser->list)
 		return error_origin(-ENOMEM);
 	for (uint32_t t = 0; t < plan->n_tensors; t++) {
 		chooser->writers[t] = UINT32_MAX;
 		chooser->first[t] = NO_READER;
 		chooser->is_bound[t] = plan->tensors[t].kind != RBK_TENSOR_SCRATCH;
 	}
-	for (uint32_t i = 0; i < plan->n_nodes; i++)
-		look_at(chooser, i);
 	return 0;
 }
 
 int cpu_layout_init(struct cpu_layout *layout, const struct plan *plan, enum cpu_layout_wish wish)
 {
-	_cleanup_(chooser_deinit) struct chooser chooser = {0};
-	int r;
-
 	*layout = (struct cpu_layout){.plan = plan};
 	layout->is_last = calloc(plan->n_nodes, sizeof(*layout->is_last));
 	layout->lies_last = calloc(plan->n_tensors, sizeof(*layout->lies_last));
@@ -554,21 +567,59 @@ int cpu_layout_init(struct cpu_layout *layout, const struct plan *plan, enum cpu
 		return error_origin(-ENOMEM);
 	if (!plan->fuses || wish == CPU_LAYOUT_NONE)
 		return 0;
-	r = chooser_init(&chooser, layout);
-	if (r)
-		return error_fold(r);
-	if (wish == CPU_LAYOUT_EVERY)
-		memcpy(layout->is_last, chooser.may, plan->n_nodes * sizeof(*chooser.may));
-	else
-		r = choose(&chooser);
-	for (uint32_t t = 0; t < plan->n_tensors; t++)
-		layout->lies_last[t] = !chooser.is_bound[t] && chooser.writers[t] != UINT32_MAX &&
-				       layout->is_last[chooser.writers[t]];
-	return r ? error_fold(r) : 0;
+	layout->chooser = calloc(1, sizeof(*layout->chooser));
+	if (!layout->chooser)
+		return error_origin(-ENOMEM);
+	layout->chooser->wish = wish;
+	return chooser_init(layout->chooser, layout);
+}
+
+enum items { BY_NODE, BY_TENSOR };
+
+static const struct {
+	enum items items;
+	bool is_choice; /* as opposed to a wish */
+	void (*item)(struct chooser *chooser, uint32_t index);
+} stages[] = {
+	{BY_NODE, false, look_at},         {BY_NODE, false, take_wish},
+	{BY_NODE, true, choose_first},     {BY_NODE, true, improve},
+	{BY_NODE, true, improve},          {BY_NODE, true, improve},
+	{BY_NODE, true, improve},          {BY_NODE, true, begin_region},
+	{BY_TENSOR, true, find_region},    {BY_NODE, true, save_by_node},
+	{BY_TENSOR, true, save_by_tensor}, {BY_NODE, true, take_back},
+	{BY_TENSOR, false, lie},
+};
+
+static uint32_t n_items(const struct chooser *chooser, unsigned int stage)
+{
+	if (stages[stage].is_choice && chooser->wish == CPU_LAYOUT_EVERY)
+		return 0;
+	return stages[stage].items == BY_NODE ? chooser->plan->n_nodes : chooser->plan->n_tensors;
+}
+
+int cpu_layout_choose(struct cpu_layout *layout)
+{
+	struct chooser *chooser = layout->chooser;
+
+	if (!chooser)
+		return 0;
+	chooser->n_steps = 0;
+	for (; chooser->stage < ARRAY_SIZE(stages); chooser->stage++) {
+		while (chooser->next < n_items(chooser, chooser->stage)) {
+			if (chooser->n_steps >= PART_STEPS)
+				return EXECUTOR_E_MORE;
+			chooser->n_steps++;
+			stages[chooser->stage].item(chooser, chooser->next++);
+		}
+		chooser->next = 0;
+	}
+	layout->chooser = chooser_free(chooser);
+	return 0;
 }
 
 void cpu_layout_deinit(struct cpu_layout *layout)
 {
+	layout->chooser = chooser_free(layout->chooser);
 	free(layout->is_last);
 	free(layout->lies_last);
 }

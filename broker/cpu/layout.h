@@ -10,16 +10,21 @@
 #include "cpu/cpu.h"
 #include "plan/plan.h"
 
+struct chooser;
+
 struct cpu_layout {
 	const struct plan *plan;
 	/* By node: its pictures are taken and given with channels last. */
 	bool *is_last;
 	/* By tensor: so it lies where it is. Only pictures that are scratch. */
 	bool *lies_last;
+	struct chooser *chooser; /* until all is chosen */
 };
 
-/* Chooses for all nodes of @plan, which is borrowed. Return: 0, -ENOMEM. */
+/* @plan is borrowed. Return: 0, -ENOMEM. */
 int cpu_layout_init(struct cpu_layout *layout, const struct plan *plan, enum cpu_layout_wish wish);
+/* Chooses for all nodes, a part at each call. Return: 0, all is chosen; EXECUTOR_E_MORE. */
+int cpu_layout_choose(struct cpu_layout *layout);
 void cpu_layout_deinit(struct cpu_layout *layout);
 
 /* Float32, [batch][channels][...], in which the two orders differ. */

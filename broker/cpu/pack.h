@@ -29,7 +29,7 @@ struct cpu_pack {
 	bool is_committed; /* there is memory */
 	bool is_filled;
 	uint64_t n_filled; /* parts, unless is_filled */
-	uint64_t user;     /* the compilation that asked for it last */
+	uint64_t user;     /* the last one, by number, of the compilations that hold it */
 	float *data;       /* a mapping of its own, page-aligned */
 	size_t map_bytes;
 };

@@ -316,6 +316,7 @@ struct cpu_plan {
 	struct cpu_fill *fills; /* until it is prepared */
 	/* What steps need beside the plan's scratch tensors, behind them in the block. */
 	uint64_t work_bytes;
+	struct compiler *compiler; /* while it is compiled */
 	/*
 	 * A mapping: block i is meant for worker i, then come the inline caller's, one for whoever
 	 * runs the plan a second time on one stack, and n_spare for tasks that were stopped before
@@ -342,11 +343,13 @@ static inline uint64_t cpu_work_offset(const struct plan *plan)
 }
 
 /*
- * compile.c: translates the nodes. What is constant is to be packed by cpu_fill() afterwards, which
- * is the first to take memory for it. The caller frees what is there even on failure.
- * Return: 0, -ENOMEM.
+ * compile.c: translates some more of the nodes. What is constant is to be packed by cpu_fill()
+ * afterwards, which is the first to take memory for it. The caller frees what is there even on
+ * failure. Return: 0, all are; EXECUTOR_E_MORE; -ENOMEM.
  */
 int cpu_compile(struct cpu_executor *executor, const struct plan *plan, struct cpu_plan *compiled);
+/* Frees what compiling takes beside its results, also if it is not done or was not begun. */
+void cpu_compile_deinit(struct cpu_plan *compiled);
 /* compile-fill.c: packs some more. Return: 0, all is; EXECUTOR_E_MORE; -ENOMEM. */
 int cpu_fill(struct cpu_executor *executor, struct cpu_plan *compiled);
 /* Compute the temporary memory, in bytes, that cpu_fill() takes beside the packs. */

@@ -277,10 +277,12 @@ struct executor_ops {
 
 	/*
 	 * setup: finds out how much host memory plan_prepare() will take, at most, before any of it
-	 * is: sets host_bytes[index]. What it takes itself is no more than
-	 * exec_translation_bytes(), and plan_release() gives it back. plan_prepare() need not be
-	 * called afterwards. Return: 0; EXECUTOR_E_UNSUPPORTED, as plan_prepare(); negative errno:
-	 * plan_prepare() is not to be called. NULL: plan_prepare() takes no more than that either.
+	 * is: sets host_bytes[index]. Does a bounded part of that at each call, so that others get
+	 * in between. What it takes itself is no more than exec_translation_bytes(), and
+	 * plan_release(), which may follow any part, gives it back. plan_prepare() need not be
+	 * called afterwards. Return: 0; EXECUTOR_E_MORE; EXECUTOR_E_UNSUPPORTED, as plan_prepare();
+	 * negative errno: plan_prepare() is not to be called. NULL: plan_prepare() takes no more
+	 * than that either.
 	 */
 	int (*plan_measure)(struct executor *executor, struct plan *plan);
 

@@ -192,14 +192,18 @@ static void plan_measure_run(struct offload_job *job)
 	const struct server_options *options = &slot->session->server->options;
 	int r;
 
-	for (unsigned int i = 0; i < options->n_executors; i++) {
-		struct executor *executor = options->executors[i];
+	for (; slot->n_measured < options->n_executors; slot->n_measured++) {
+		struct executor *executor = options->executors[slot->n_measured];
 
-		if (!plan_is_for(slot->plan, i) || !executor->ops->plan_measure)
+		if (!plan_is_for(slot->plan, slot->n_measured) || !executor->ops->plan_measure)
 			continue;
 		r = executor->ops->plan_measure(executor, slot->plan);
+		if (r == EXECUTOR_E_MORE) {
+			job->has_more = true;
+			return;
+		}
 		if (r < 0)
-			plan_fail(slot, i, r);
+			plan_fail(slot, slot->n_measured, r);
 	}
 }
 

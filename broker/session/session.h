@@ -112,6 +112,7 @@ struct session_plan {
 	uint8_t state;             /* enum slot_state */
 	bool wants_reply;          /* a remove request waits */
 	uint16_t failed;           /* bit i: device i cannot prepare it; the setup thread's */
+	uint32_t n_measured;       /* devices that have measured it; the setup thread's */
 	uint32_t cookie;
 	struct charge charges[3]; /* one plan; what executors hold; what describes it */
 	struct offload_job job;

@@ -3,18 +3,21 @@
  * The CPU executor: what plans have besides their tasks, packed constants and scratch, is made and
  * given back in parts, so that the setup thread has other jobs in between.
  */
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <cmocka.h>
 
 #include "cpu/internal.h"
+#include "support/big-plan.h"
 #include "support/describe.h"
 #include "unit/cpu-rig.h"
 
-enum { PART_BYTES = 32 << 20 };
+enum { PART_BYTES = 32 << 20, MOST_STEPS = 1024 + 64 /* of a part */ };
 
 /* Weights of eight bits are packed a part at a time: the setup thread has turns for others, too. */
 static void test_pack__integer_in_parts(void **state)
@@ -156,6 +159,140 @@ static void test_shrink__scratch_measured(void **state)
 	cpu_rig_deinit(&rig);
 }
 
+/* A plan of about 4,096 tensors or nodes. */
+static struct plan *large_plan(enum big_plan kind)
+{
+	const struct plan_arena_lookup nothing = {.find = NULL};
+	char message[PLAN_MESSAGE_BYTES];
+	struct plan *plan;
+	size_t bytes;
+	void *desc = big_plan(kind, 4096, &bytes);
+
+	assert_int_equal(plan_new(desc, bytes, &nothing, message, &plan), 0);
+	free(desc);
+	return plan;
+}
+
+/* Measures @max parts of @plan, at most. Return: how many; *ret_result is that of the last. */
+static unsigned int measure_parts(struct cpu_rig *rig, struct plan *plan, unsigned int max,
+				  int *ret_result)
+{
+	const struct cpu_plan *compiled;
+	uint32_t n_steps = 0;
+	unsigned int n = 0;
+
+	do {
+		*ret_result = rig->executor->ops->plan_measure(rig->executor, plan);
+		compiled = plan->exec[RBK_DEVICE_CPU];
+		assert_true(compiled->n_steps - n_steps <= MOST_STEPS);
+		n_steps = compiled->n_steps;
+		n++;
+	} while (*ret_result == EXECUTOR_E_MORE && n < max);
+	return n;
+}
+
+/*
+ * Check that a plan with more than a hundred thousand steps is translated some steps at a time,
+ * that what was made of it is given back likewise, and that it can be released after any part.
+ */
+static void test_measure__parts(void **state)
+{
+	static const enum big_plan kinds[] = {BIG_CHAIN, BIG_ATTRS, BIG_FAN_IN};
+
+	for (unsigned int i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		struct plan *plan = large_plan(kinds[i]);
+		struct cpu_plan *compiled;
+		unsigned int n_parts;
+		struct cpu_rig rig;
+		int r;
+
+		cpu_rig_init(&rig, &(struct cpu_options){.n_workers = 1});
+		n_parts = measure_parts(&rig, plan, UINT_MAX, &r);
+		assert_int_equal(r, 0);
+		compiled = plan->exec[RBK_DEVICE_CPU];
+		print_message("%-16s %6u steps, %3u parts\n", big_plan_name(kinds[i]),
+			      compiled->n_steps, n_parts);
+		assert_true(n_parts >= 4 && n_parts >= compiled->n_steps / MOST_STEPS);
+		for (uint32_t before = compiled->n_steps; before > MOST_STEPS;) {
+			r = rig.executor->ops->plan_shrink(rig.executor, plan);
+			assert_true(before - compiled->n_steps <= 4096);
+			before = compiled->n_steps;
+			if (r == 0)
+				break;
+		}
+		assert_true(compiled->n_steps <= 4096);
+		rig.executor->ops->plan_release(rig.executor, plan);
+		for (unsigned int n = 1; n < n_parts; n += 1 + n / 4) {
+			assert_int_equal(measure_parts(&rig, plan, n, &r), n);
+			assert_int_equal(r, EXECUTOR_E_MORE);
+			while (rig.executor->ops->plan_shrink(rig.executor, plan) ==
+			       EXECUTOR_E_MORE)
+				;
+			rig.executor->ops->plan_release(rig.executor, plan);
+			assert_null(plan->exec[RBK_DEVICE_CPU]);
+		}
+		plan_free(plan);
+		cpu_rig_deinit(&rig);
+	}
+}
+
+/* Thousands of products with one matrix. */
+static struct plan *products_plan(struct exec_arena *arena)
+{
+	enum { N = 3000 };
+	struct describe *d = describe_new("", 1);
+	char inputs[32], output[16];
+
+	describe_input(d, "x", DESCRIBE_DIMS(200, 200));
+	describe_constant(d, "w", RBK_REF(REFERENCE_ARENA, 0), DESCRIBE_DIMS(200, 200));
+	describe_output(d, "y", DESCRIBE_DIMS(200, 200));
+	for (unsigned int i = 0; i < N; i++) {
+		snprintf(output, sizeof(output), i + 1 < N ? "s%u" : "y", i);
+		if (i + 1 < N)
+			describe_tensor(d, output, RBK_TENSOR_SCRATCH, RBK_DTYPE_F32, 0,
+					DESCRIBE_DIMS(200, 200));
+		if (i == 0)
+			snprintf(inputs, sizeof(inputs), "x,w");
+		else
+			snprintf(inputs, sizeof(inputs), "s%u,w", i - 1);
+		describe_node(d, "MatMul", "", inputs, output);
+	}
+	return reference_plan(d, arena);
+}
+
+/* Two plans that are translated in turns hold the form that they share once each. */
+static void test_measure__in_turns(void **state)
+{
+	const struct cpu_plan *compiled;
+	struct exec_arena arena;
+	struct plan *plans[2];
+	struct cpu_rig rig;
+	int r[2] = {EXECUTOR_E_MORE, EXECUTOR_E_MORE};
+
+	reference_arena_init(&arena, 200 * 200 * sizeof(float), 3);
+	cpu_rig_init(&rig, &(struct cpu_options){.n_workers = 1});
+	for (unsigned int i = 0; i < 2; i++)
+		plans[i] = products_plan(&arena);
+	for (unsigned int n = 0; r[0] || r[1]; n++) {
+		assert_true(r[0] == r[1] || n % 2 == 1);
+		r[n % 2] = rig.executor->ops->plan_measure(rig.executor, plans[n % 2]);
+		assert_true(r[n % 2] == 0 || r[n % 2] == EXECUTOR_E_MORE);
+	}
+	for (unsigned int i = 0; i < 2; i++) {
+		compiled = plans[i]->exec[RBK_DEVICE_CPU];
+		assert_int_equal(compiled->n_packs, 1);
+		assert_int_equal(compiled->packs[0]->n_refs, 2);
+	}
+	assert_int_equal(plans[0]->host_bytes[RBK_DEVICE_CPU],
+			 plans[1]->host_bytes[RBK_DEVICE_CPU]);
+	for (unsigned int i = 0; i < 2; i++) {
+		assert_int_equal(rig.executor->ops->plan_prepare(rig.executor, plans[i]), 0);
+		cpu_rig_release(&rig, plans[i]);
+	}
+	cpu_rig_deinit(&rig);
+	reference_arena_deinit(&arena);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -163,6 +300,8 @@ int main(void)
 		cmocka_unit_test(test_pack__integer_conv_in_parts),
 		cmocka_unit_test(test_shrink__scratch),
 		cmocka_unit_test(test_shrink__scratch_measured),
+		cmocka_unit_test(test_measure__parts),
+		cmocka_unit_test(test_measure__in_turns),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
