@@ -411,6 +411,11 @@ static int compile_begin(struct cpu_executor *cpu, const struct plan *plan,
 	c->plan = plan;
 	c->compiled = compiled;
 	c->number = ++cpu->n_compiled;
+	/* Mostly enough: growing moves what may be a hundred megabytes. */
+	c->max_steps = plan->n_nodes + plan->n_pieces / 2 + 1;
+	compiled->steps = reallocarray(NULL, c->max_steps, sizeof(*compiled->steps));
+	if (!compiled->steps)
+		return error_origin(-ENOMEM);
 	r = cpu_layout_init(&c->layout, plan, cpu->layout_wish);
 	return r ? error_fold(r) : 0;
 }

@@ -139,7 +139,7 @@ static int cpu_plan_measure(struct executor *executor, struct plan *plan)
 	return 0;
 }
 
-static int cpu_plan_compile(struct executor *executor, const struct plan *plan)
+static int cpu_plan_compile(struct executor *executor, struct plan *plan)
 {
 	struct cpu_plan *compiled = plan->exec[executor->index];
 	int r;

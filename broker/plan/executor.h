@@ -287,12 +287,13 @@ struct executor_ops {
 	int (*plan_measure)(struct executor *executor, struct plan *plan);
 
 	/*
-	 * setup: compiles or packs a bounded part of what plan_prepare() would have to, so that
-	 * others get in between, after plan_measure() where there is one; need not be called until
-	 * nothing is left. plan_prepare() will say what is wrong with the plan or the device.
+	 * setup: translates, compiles or packs a bounded part of what plan_prepare() would have to,
+	 * so that others get in between, after plan_measure() where there is one; need not be
+	 * called until nothing is left, and plan_release() may follow any part. plan_prepare() will
+	 * say what is wrong with the plan or the device.
 	 * Return: 0, nothing is left; EXECUTOR_E_MORE. NULL: plan_prepare() does not take long.
 	 */
-	int (*plan_compile)(struct executor *executor, const struct plan *plan);
+	int (*plan_compile)(struct executor *executor, struct plan *plan);
 
 	/*
 	 * setup: compiles and packs; sets plan->exec[index], device_state[index],

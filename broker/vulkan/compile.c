@@ -62,8 +62,8 @@ static bool is_wanted(struct vk_device *device, const struct vk_step *step, bool
 
 static bool wants_any(struct vk_device *device, const struct vk_lowered *lowered, bool again)
 {
-	for (uint32_t i = 0; i < lowered->n_steps; i++)
-		if (is_wanted(device, &lowered->steps[i], again))
+	for (uint32_t i = 0; i < lowered->n_pipelines; i++)
+		if (is_wanted(device, &lowered->steps[lowered->first_uses[i]], again))
 			return true;
 	return false;
 }
@@ -98,11 +98,13 @@ static void start(struct vk_device *device, const struct vk_lowered *lowered, bo
 
 	if (most > VK_COMPILE_JOBS)
 		most = VK_COMPILE_JOBS;
-	for (uint32_t i = 0; i < lowered->n_steps && compiler->n_jobs < most; i++)
-		if (is_wanted(device, &lowered->steps[i], again) &&
-		    !is_taken(compiler, &lowered->steps[i]))
-			compiler->jobs[compiler->n_jobs++] = (struct vk_compile_job){
-				.device = device, .step = lowered->steps[i]};
+	for (uint32_t i = 0; i < lowered->n_pipelines && compiler->n_jobs < most; i++) {
+		const struct vk_step *step = &lowered->steps[lowered->first_uses[i]];
+
+		if (is_wanted(device, step, again) && !is_taken(compiler, step))
+			compiler->jobs[compiler->n_jobs++] =
+				(struct vk_compile_job){.device = device, .step = *step};
+	}
 	for (unsigned int i = 0; i < compiler->n_jobs; i++) {
 		struct vk_compile_job *job = &compiler->jobs[i];
 
@@ -179,18 +181,4 @@ int vk_compile_next(struct vk_device *device, const struct vk_lowered *lowered)
 	if (r != EXECUTOR_E_MORE)
 		start(device, lowered, false);
 	return EXECUTOR_E_MORE;
-}
-
-int vk_compile_ahead(struct vk_device *device, const struct plan *plan)
-{
-	struct vk_lowered lowered;
-	struct vk_target target;
-	int r;
-
-	vk_compile_target(device, &target);
-	if (vk_lower(plan, &target, &lowered))
-		return 0;
-	r = vk_compile_next(device, &lowered);
-	vk_lowered_deinit(&lowered);
-	return r;
 }

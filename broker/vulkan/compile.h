@@ -51,11 +51,6 @@ int vk_compile_some(struct vk_device *device, const struct vk_lowered *lowered);
  * Return: 0; EXECUTOR_E_MORE, something is being compiled, for this plan or another.
  */
 int vk_compile_next(struct vk_device *device, const struct vk_lowered *lowered);
-/*
- * vk_compile_next() ahead of vk_plan_prepare(), which will say what is wrong with the plan or the
- * device.
- */
-int vk_compile_ahead(struct vk_device *device, const struct plan *plan);
 
 /* Waits for what is under way, before the device is closed. */
 void vk_compile_end(struct vk_device *device);

@@ -21,7 +21,8 @@
  *
  * All tenants share the setup thread: a call of vk_plan_load() records, clears and fills in a
  * bounded part, and does not wait long for a device that may be busy; vk_plan_unload_some() frees a
- * part.
+ * part. What remains longer are calls of the driver that nobody can cut: vkFreeCommandBuffers() of
+ * one large command buffer, vkDestroyCommandPool() and, for what is on a card, vkFreeMemory().
  */
 #include <assert.h>
 #include <errno.h>
@@ -36,9 +37,10 @@
 
 enum {
 	MEASURED_BUFFERS = 4,
-	/* Steps that one call records, frees or fills in at most: a millisecond or two. */
+	/* Steps that one call records or frees at most: about a millisecond. */
 	PART_STEPS = 1024,
-	BUFFER_STEPS = 16, /* that a command buffer counts as, beside its own */
+	PART_ADDRESSED = 8192, /* steps that one call fills in at most */
+	BUFFER_STEPS = 16,     /* that a command buffer counts as, beside its own */
 	/* Steps after which there is a barrier in any case, so that looking for one ends. */
 	UNORDERED_STEPS = 64,
 	SETUP_WAIT_NS = 1000000,
@@ -216,34 +218,45 @@ static int record_some(struct vk_plan *plan, uint32_t n_slots)
 	return r ? error_fold(r) : EXECUTOR_E_MORE;
 }
 
-/* Fills in the addresses that no task changes. */
-static void set_addresses(struct vk_plan *plan, struct vk_slot *slot, const struct exec_load *load)
+/* Fills in the addresses of step @i that no task changes. */
+static void set_addresses(struct vk_plan *plan, struct vk_slot *slot, uint32_t i,
+			  const struct exec_load *load)
 {
-	for (uint32_t i = 0; i < plan->lowered.n_steps; i++) {
-		struct vk_params *params = &slot->params[i];
+	struct vk_params *params = &slot->params[i];
 
-		for (int j = 0; j < PARAM_ADDRESSES; j++) {
-			struct vk_operand operand = plan->lowered.steps[i].operands[j];
-			const struct tensor *tensor;
+	for (int j = 0; j < PARAM_ADDRESSES; j++) {
+		struct vk_operand operand = plan->lowered.steps[i].operands[j];
+		const struct tensor *tensor;
 
-			if (operand.tensor == PLAN_NO_TENSOR)
-				continue;
-			if (operand.tensor == VK_WORK) {
-				params->address[j] = slot->scratch_address + operand.offset;
-				continue;
-			}
-			tensor = &plan->plan->tensors[operand.tensor];
-			if (tensor->kind == RBK_TENSOR_CONSTANT)
-				params->address[j] =
-					vk_block_address(load->blocks[tensor->constant]) +
-					load->offsets[tensor->constant];
-			else if (tensor->kind == RBK_TENSOR_SCRATCH)
-				params->address[j] = slot->scratch_address + tensor->scratch_offset;
-			else if (plan->bounces && !operand.bound)
-				params->address[j] =
-					slot->bounce_address + plan->bound_offset[tensor->binding];
+		if (operand.tensor == PLAN_NO_TENSOR)
+			continue;
+		if (operand.tensor == VK_WORK) {
+			params->address[j] = slot->scratch_address + operand.offset;
+			continue;
 		}
+		tensor = &plan->plan->tensors[operand.tensor];
+		if (tensor->kind == RBK_TENSOR_CONSTANT)
+			params->address[j] = vk_block_address(load->blocks[tensor->constant]) +
+					     load->offsets[tensor->constant];
+		else if (tensor->kind == RBK_TENSOR_SCRATCH)
+			params->address[j] = slot->scratch_address + tensor->scratch_offset;
+		else if (plan->bounces && !operand.bound)
+			params->address[j] =
+				slot->bounce_address + plan->bound_offset[tensor->binding];
 	}
+}
+
+/* Return: 0, the parameter blocks of all slots have their addresses; EXECUTOR_E_MORE. */
+static int set_some_addresses(struct vk_plan *plan, const struct exec_load *load)
+{
+	const uint32_t n_steps = plan->lowered.n_steps, n = load->n_slots * n_steps;
+	const uint32_t left = n - plan->n_addressed;
+	const uint32_t end = plan->n_addressed + (left < PART_ADDRESSED ? left : PART_ADDRESSED);
+
+	for (; plan->n_addressed < end; plan->n_addressed++)
+		set_addresses(plan, &plan->slots[plan->n_addressed / n_steps],
+			      plan->n_addressed % n_steps, load);
+	return end < n ? EXECUTOR_E_MORE : 0;
 }
 
 /* Loading */
@@ -295,11 +308,12 @@ static bool *has_run(struct vk_plan *plan, uint32_t step)
 /* The first step whose pipeline did not run yet; n_steps: there is none. */
 static uint32_t find_cold(struct vk_plan *plan)
 {
-	uint32_t i = 0;
+	const struct vk_lowered *lowered = &plan->lowered;
 
-	while (i < plan->lowered.n_steps && *has_run(plan, i))
-		i++;
-	return i;
+	for (uint32_t i = 0; i < lowered->n_pipelines; i++)
+		if (!*has_run(plan, lowered->first_uses[i]))
+			return lowered->first_uses[i];
+	return lowered->n_steps;
 }
 
 /* Records a run of step @i over nothing: some drivers compile no sooner. */
@@ -430,7 +444,6 @@ static int begin_load(struct vk_plan *plan, const struct exec_load *load)
 /* Return: 0, all is there; EXECUTOR_E_MORE; EXECUTOR_E_NO_MEMORY; negative errno. */
 static int load_some(struct vk_plan *plan, const struct exec_load *load)
 {
-	uint32_t n_steps = 0;
 	int r;
 
 	/* A device that was reopened has no pipelines. */
@@ -443,13 +456,7 @@ static int load_some(struct vk_plan *plan, const struct exec_load *load)
 		r = EXECUTOR_E_MORE;
 	if (!r)
 		r = warm_up(plan, load->starts_cold);
-	while (!r && plan->n_addressed < load->n_slots) {
-		if (n_steps >= PART_STEPS)
-			return EXECUTOR_E_MORE;
-		n_steps += plan->lowered.n_steps;
-		set_addresses(plan, &plan->slots[plan->n_addressed++], load);
-	}
-	return r;
+	return r ? r : set_some_addresses(plan, load);
 }
 
 int vk_plan_load(struct vk_device *device, struct plan *source, const struct exec_load *load)

@@ -219,7 +219,7 @@ static enum vk_pipe attention_pipe(const struct lowering *l)
 
 	if (q.n / k.n * (uint64_t)q.seq == 1 || least < 4 || size > 2 * VK_ATTENTION_HEAD)
 		return VK_PIPE_ATTENTION;
-	if (size > VK_ATTENTION_HEAD && l->target->variant == VK_VARIANT_PLAIN)
+	if (size > VK_ATTENTION_HEAD && l->target.variant == VK_VARIANT_PLAIN)
 		return VK_PIPE_ATTENTION_BLOCK_WIDE;
 	return VK_PIPE_ATTENTION_BLOCK;
 }

@@ -157,7 +157,7 @@ int lower_elementwise(struct lowering *l)
 		l->step->pipe = vk_pipe_map(function);
 		return 0;
 	}
-	if (!l->target->has_half || !l->target->has_bytes)
+	if (!l->target.has_half || !l->target.has_bytes)
 		return EXECUTOR_E_UNSUPPORTED;
 	if (function == MAP_WHERE)
 		type = to = type_of_width(type);

@@ -50,8 +50,8 @@ static int set_moved(struct lowering *l, enum vk_pipe first, uint64_t bytes)
 {
 	l->step->pipe = (enum vk_pipe)((unsigned int)first + (unsigned int)__builtin_ctzll(bytes));
 	l->step->numbers = VK_FLOATS;
-	return bytes < 4 && !(l->target->has_half && l->target->has_bytes) ? EXECUTOR_E_UNSUPPORTED
-									   : 0;
+	return bytes < 4 && !(l->target.has_half && l->target.has_bytes) ? EXECUTOR_E_UNSUPPORTED
+									 : 0;
 }
 
 /* Gather is a GatherND without batches whose outer elements have the same indices. */
@@ -189,7 +189,7 @@ int lower_scatter(struct lowering *l)
 	const struct tensor *y = &l->plan->tensors[l->node->out[0]];
 	const uint64_t n = n_updates(l->plan, l->node, l->plan->max_count);
 
-	if (!l->target->has_half || !l->target->has_bytes || n > SCATTER_MAX_UPDATES ||
+	if (!l->target.has_half || !l->target.has_bytes || n > SCATTER_MAX_UPDATES ||
 	    n * shape_elems(&y->shape, l->plan->max_count) > SCATTER_MAX_LOOKS)
 		return EXECUTOR_E_UNSUPPORTED;
 	l->step->numbers = VK_FLOATS;

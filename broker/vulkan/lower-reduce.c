@@ -104,7 +104,7 @@ static void fill_reduce(const struct vk_step *step, const struct plan *plan, uin
 /* From which length on a row is worth a workgroup. */
 static uint64_t rows_from(const struct lowering *l)
 {
-	return l->target->variant == VK_VARIANT_SHARED ? 256 : 8192;
+	return l->target.variant == VK_VARIANT_SHARED ? 256 : 8192;
 }
 
 static uint64_t turns_softmax(const struct vk_step *step, const struct vk_params *params)
@@ -138,11 +138,11 @@ static int set_typed(struct lowering *l, enum vk_pipe floats, enum vk_pipe first
 	l->step->pipe = floats;
 	if (OP_TYPE(dtype) & OP_FLOATS ||
 	    (dtype == RBK_DTYPE_F64 &&
-	     vk_pipe_info(floats, l->target->variant)->code[VK_DOUBLES].words))
+	     vk_pipe_info(floats, l->target.variant)->code[VK_DOUBLES].words))
 		return 0;
 	l->step->pipe = vk_pipe_integer(first, dtype);
 	l->step->numbers = VK_FLOATS;
-	return l->target->has_half && l->target->has_bytes ? 0 : EXECUTOR_E_UNSUPPORTED;
+	return l->target.has_half && l->target.has_bytes ? 0 : EXECUTOR_E_UNSUPPORTED;
 }
 
 static uint64_t turns_reduce(const struct vk_step *step, const struct vk_params *params)

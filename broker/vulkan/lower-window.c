@@ -123,7 +123,7 @@ int lower_conv(struct lowering *l)
 	const struct shape *weights = vk_shape_of(l->plan, l->node->in[1]);
 	const uint32_t filters = weights->dims[0] / l->node->params.window.group;
 	const uint32_t rows_from =
-		l->target->variant == VK_VARIANT_SHARED ? VK_CONV_MANY / 2 : VK_CONV_FEW;
+		l->target.variant == VK_VARIANT_SHARED ? VK_CONV_MANY / 2 : VK_CONV_FEW;
 
 	/* A product's tile has many rows, most of which few filters would leave empty. */
 	if (filters >= rows_from && lower_pointwise(l))

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 
 #include "shm/dtype.h"
+#include "util/checked.h"
 #include "util/error.h"
 #include "vulkan/lowering.h"
 #include "vulkan/tiles.h"
@@ -23,6 +24,9 @@ _Static_assert((uint64_t)VK_MAX_GROUPS *VK_MAX_GROUPS == RBK_MAX_GPU_ELEMENTS, "
 
 /* Of steps without turns(): a fixed number of elements, and at most eight dimensions for each. */
 enum { FEW_TURNS = 1024 };
+
+/* Items and steps of one vk_lower_some(), and a node more at most: less than a millisecond. */
+enum { PART_STEPS = 2048 };
 
 void vk_broadcast_strides(const struct shape *shape, uint32_t count, unsigned int rank,
 			  uint64_t strides[RBK_MAX_RANK])
@@ -44,7 +48,9 @@ void vk_broadcast_strides(const struct shape *shape, uint32_t count, unsigned in
 static int add_step(struct lowering *l)
 {
 	struct vk_lowered *lowered = l->lowered;
-	const uint32_t wanted = l->max_steps ? 2 * l->max_steps : 16;
+	/* Mostly enough: growing moves what may be tens of megabytes. */
+	const uint32_t likely = l->plan->n_nodes + l->plan->n_pieces / 2 + 1;
+	const uint32_t wanted = l->max_steps ? 2 * l->max_steps : likely;
 	struct vk_step *larger;
 
 	if (lowered->n_steps == l->max_steps) {
@@ -118,7 +124,7 @@ static int set_copy(struct lowering *l, const struct tensor *tensor)
 	if ((tensor->fixed_bytes | tensor->row_bytes) % 4 == 0)
 		return 0;
 	l->step->pipe = VK_PIPE_COPY_BYTES;
-	return l->target->has_bytes ? 0 : EXECUTOR_E_UNSUPPORTED;
+	return l->target.has_bytes ? 0 : EXECUTOR_E_UNSUPPORTED;
 }
 
 static int lower_reshape(struct lowering *l)
@@ -132,28 +138,34 @@ static int lower_reshape(struct lowering *l)
 	return set_copy(l, &tensors[l->node->in[0]]);
 }
 
-static int lower_copies(struct lowering *l, bool inwards)
+/* A copy of tensor @i between where the task has it and the device, if it needs one. */
+static int lower_copy(struct lowering *l, uint32_t i, bool inwards)
 {
-	const struct plan *plan = l->plan;
+	const uint8_t kind = l->plan->tensors[i].kind;
 	int r;
 
+	if (kind != RBK_TENSOR_STATE && kind != (inwards ? RBK_TENSOR_INPUT : RBK_TENSOR_OUTPUT))
+		return 0;
 	l->node = NULL;
-	for (uint16_t i = 0; i < plan->n_tensors; i++) {
-		const uint8_t kind = plan->tensors[i].kind;
-
-		if (kind != RBK_TENSOR_STATE &&
-		    kind != (inwards ? RBK_TENSOR_INPUT : RBK_TENSOR_OUTPUT))
-			continue;
-		r = add_step(l);
-		if (r)
-			return error_fold(r);
-		r = set_copy(l, &plan->tensors[i]);
-		if (r)
-			return r;
-		l->step->operands[0] = (struct vk_operand){.tensor = i, .bound = inwards};
-		l->step->operands[VK_OUT] = (struct vk_operand){.tensor = i, .bound = !inwards};
-	}
+	r = add_step(l);
+	if (r)
+		return error_fold(r);
+	r = set_copy(l, &l->plan->tensors[i]);
+	if (r)
+		return r;
+	l->step->operands[0] = (struct vk_operand){.tensor = (uint16_t)i, .bound = inwards};
+	l->step->operands[VK_OUT] = (struct vk_operand){.tensor = (uint16_t)i, .bound = !inwards};
 	return 0;
+}
+
+static int lower_copy_in(struct lowering *l, uint32_t i)
+{
+	return lower_copy(l, i, true);
+}
+
+static int lower_copy_out(struct lowering *l, uint32_t i)
+{
+	return lower_copy(l, i, false);
 }
 
 /* Nodes */
@@ -254,11 +266,14 @@ static int lower_activation(struct lowering *l, const struct node *activation)
 	return 0;
 }
 
-static int lower_node(struct lowering *l, const struct node *node)
+static int lower_node(struct lowering *l, uint32_t index)
 {
+	const struct node *node = &l->plan->nodes[index];
 	const uint32_t first = l->lowered->n_steps;
 	int r;
 
+	if (node->computed_by != PLAN_NO_NODE)
+		return 0;
 	l->node = node;
 	l->work_used = 0;
 	l->numbers = numbers_of(l->plan, node);
@@ -274,17 +289,17 @@ static int lower_node(struct lowering *l, const struct node *node)
 	return 0;
 }
 
-static bool tensors_fit(const struct plan *plan, const struct vk_target *target)
+static int check_tensor(struct lowering *l, uint32_t i)
 {
-	for (unsigned int i = 0; i < plan->n_tensors; i++) {
-		const uint64_t element = dtype_bytes(plan->tensors[i].dtype);
+	const struct tensor *tensor = &l->plan->tensors[i];
+	const uint64_t element = dtype_bytes(tensor->dtype);
+	const struct vk_target *target = &l->target;
 
-		if (plan->tensors[i].max_bytes / element > RBK_MAX_GPU_ELEMENTS ||
-		    (element == 2 && !target->has_half) || (element == 1 && !target->has_bytes) ||
-		    (plan->tensors[i].dtype == RBK_DTYPE_F64 && !target->has_doubles))
-			return false;
-	}
-	return true;
+	if (tensor->max_bytes / element > RBK_MAX_GPU_ELEMENTS ||
+	    (element == 2 && !target->has_half) || (element == 1 && !target->has_bytes) ||
+	    (tensor->dtype == RBK_DTYPE_F64 && !target->has_doubles))
+		return EXECUTOR_E_UNSUPPORTED;
+	return 0;
 }
 
 /* Can the device take as many turns as @step may, at max_count? */
@@ -322,45 +337,127 @@ static void choose_tile(struct vk_step *step, const struct plan *plan,
 	step->info = vk_pipe_info(step->pipe, target->variant);
 }
 
-int vk_lower(const struct plan *plan, const struct vk_target *target, struct vk_lowered *ret)
+static uint32_t pipeline_number(const struct vk_step *step)
 {
-	struct lowering l = {.plan = plan, .target = target, .lowered = ret};
-	int r = 0;
+	const uint32_t curve = step->curve ? step->curve - VK_FIRST_CURVE + 1 : 0;
 
-	*ret = (struct vk_lowered){0};
-	if (!(plan->ops_devices & OP_ON_VULKAN) || !tensors_fit(plan, target))
-		return EXECUTOR_E_UNSUPPORTED;
-	if (target->bounces)
-		r = lower_copies(&l, true);
-	for (uint16_t i = 0; !r && i < plan->n_nodes; i++)
-		if (plan->nodes[i].computed_by == PLAN_NO_NODE)
-			r = lower_node(&l, &plan->nodes[i]);
-	if (!r && target->bounces)
-		r = lower_copies(&l, false);
-	for (uint32_t i = 0; !r && i < ret->n_steps; i++) {
-		struct vk_step *step = &ret->steps[i];
+	return ((uint32_t)step->pipe * VK_N_NUMBERS + step->numbers) * (VK_N_CURVES + 1) + curve;
+}
 
-		/* From here on it is where the bytes are that counts. */
-		for (unsigned int k = 0; k < PARAM_ADDRESSES; k++)
-			if (step->operands[k].tensor < plan->n_tensors)
-				step->operands[k].tensor =
-					plan->tensors[step->operands[k].tensor].root;
-		step->info = vk_pipe_info(step->pipe, target->variant);
-		if (step->pipe < VK_PIPE_MATMUL_ROW)
-			choose_tile(step, plan, target);
-		if (!step->info || !step->info->code[step->numbers].words ||
-		    !turns_fit(step, plan, target->max_turns))
-			r = EXECUTOR_E_UNSUPPORTED;
+/* Return: 0; -ENOMEM. */
+static int use_pipeline(struct lowering *l, uint32_t i)
+{
+	const uint32_t number = pipeline_number(&l->lowered->steps[i]);
+	const uint32_t wanted = l->max_pipelines ? 2 * l->max_pipelines : 4;
+	uint32_t *larger;
+
+	assert(number < LOWERING_PIPELINES);
+	if (l->is_used[number / 64] >> number % 64 & 1)
+		return 0;
+	if (l->lowered->n_pipelines == l->max_pipelines) {
+		larger = reallocarray(l->lowered->first_uses, wanted, sizeof(*larger));
+		if (!larger)
+			return error_origin(-ENOMEM);
+		l->lowered->first_uses = larger;
+		l->max_pipelines = wanted;
 	}
-	if (r) {
-		vk_lowered_deinit(ret);
-		return r < 0 ? error_fold(r) : r;
+	l->is_used[number / 64] |= 1ull << number % 64;
+	l->lowered->first_uses[l->lowered->n_pipelines++] = i;
+	return 0;
+}
+
+static int end_step(struct lowering *l, uint32_t i)
+{
+	const struct plan *plan = l->plan;
+	struct vk_step *step = &l->lowered->steps[i];
+
+	/* From here on it is where the bytes are that counts. */
+	for (unsigned int k = 0; k < PARAM_ADDRESSES; k++)
+		if (step->operands[k].tensor < plan->n_tensors)
+			step->operands[k].tensor = plan->tensors[step->operands[k].tensor].root;
+	step->info = vk_pipe_info(step->pipe, l->target.variant);
+	if (step->pipe < VK_PIPE_MATMUL_ROW)
+		choose_tile(step, plan, &l->target);
+	if (!step->info || !step->info->code[step->numbers].words ||
+	    !turns_fit(step, plan, l->target.max_turns))
+		return EXECUTOR_E_UNSUPPORTED;
+	l->lowered->checks_indices |= step->checks_indices;
+	return use_pipeline(l, i);
+}
+
+static uint32_t by_tensor(const struct lowering *l)
+{
+	return l->plan->n_tensors;
+}
+
+static uint32_t by_copy(const struct lowering *l)
+{
+	return l->target.bounces ? l->plan->n_tensors : 0;
+}
+
+static uint32_t by_node(const struct lowering *l)
+{
+	return l->plan->n_nodes;
+}
+
+static uint32_t by_step(const struct lowering *l)
+{
+	return l->lowered->n_steps;
+}
+
+/* In order. */
+static const struct {
+	uint32_t (*n_items)(const struct lowering *l);
+	int (*item)(struct lowering *l, uint32_t index);
+} stages[] = {
+	{by_tensor, check_tensor}, {by_copy, lower_copy_in}, {by_node, lower_node},
+	{by_copy, lower_copy_out}, {by_step, end_step},
+};
+
+struct lowering *vk_lowering_new(const struct plan *plan, const struct vk_target *target,
+				 struct vk_lowered *to)
+{
+	struct lowering *l = calloc(1, sizeof(*l));
+
+	*to = (struct vk_lowered){0};
+	if (!l)
+		return NULL;
+	l->plan = plan;
+	l->target = *target;
+	l->lowered = to;
+	return l;
+}
+
+int vk_lower_some(struct lowering *l)
+{
+	const uint32_t first_step = l->lowered->n_steps;
+	uint32_t n = 0;
+	int r;
+
+	if (!(l->plan->ops_devices & OP_ON_VULKAN))
+		return EXECUTOR_E_UNSUPPORTED;
+	for (; l->stage < ARRAY_SIZE(stages); l->stage++) {
+		while (l->next < stages[l->stage].n_items(l)) {
+			if (n++ + l->lowered->n_steps - first_step >= PART_STEPS)
+				return EXECUTOR_E_MORE;
+			r = stages[l->stage].item(l, l->next++);
+			if (r)
+				return r < 0 ? error_fold(r) : r;
+		}
+		l->next = 0;
 	}
 	return 0;
+}
+
+struct lowering *vk_lowering_free(struct lowering *l)
+{
+	free(l);
+	return NULL;
 }
 
 void vk_lowered_deinit(struct vk_lowered *lowered)
 {
 	free(lowered->steps);
+	free(lowered->first_uses);
 	*lowered = (struct vk_lowered){0};
 }

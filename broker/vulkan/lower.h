@@ -3,9 +3,9 @@
 /*
  * From nodes to dispatches
  *
- * vk_lower() turns a plan into steps: which pipeline, over which tensors. A step's fill() computes
- * the numbers of its parameter block for a count; it is called on the submitting thread whenever
- * the count changes and must neither fail nor allocate.
+ * vk_lower_some() turns a plan into steps, some at each call: which pipeline, over which tensors. A
+ * step's fill() computes the numbers of its parameter block for a count; it is called on the
+ * submitting thread whenever the count changes and must neither fail nor allocate.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -52,11 +52,17 @@ struct vk_step {
 	uint64_t (*turns)(const struct vk_step *step, const struct vk_params *params);
 };
 
+struct lowering;
+
 /* A plan's steps, in order. */
 struct vk_lowered {
 	struct vk_step *steps;
 	uint32_t n_steps;
 	uint64_t work_bytes; /* what they need in the slot's scratch behind the plan's own */
+	bool checks_indices; /* one of them does */
+	/* By pipeline that they need, each once: the first step that does. */
+	uint32_t *first_uses;
+	uint32_t n_pipelines;
 };
 
 /* Where a plan's own scratch ends and the steps' begins. */
@@ -65,7 +71,7 @@ static inline uint64_t vk_work_offset(const struct plan *plan)
 	return (plan->scratch_bytes + PLAN_SCRATCH_ALIGN - 1) & ~(uint64_t)(PLAN_SCRATCH_ALIGN - 1);
 }
 
-/* What vk_lower() needs to know of a device. */
+/* What vk_lower_some() needs to know of a device. */
 struct vk_target {
 	int variant;              /* enum vk_variant */
 	struct exec_tiles tiles;  /* which shapes it takes, see tiles.h */
@@ -75,8 +81,19 @@ struct vk_target {
 	uint64_t max_turns;       /* of all loops of one invocation; 0: any number */
 };
 
-/* Return: 0; EXECUTOR_E_UNSUPPORTED: the device cannot run the plan; -ENOMEM. */
-int vk_lower(const struct plan *plan, const struct vk_target *target, struct vk_lowered *ret);
+/*
+ * Begins with an empty *@to, which is freed by vk_lowered_deinit() also if it is half filled. @plan
+ * and @to are borrowed. Return: NULL if out of memory.
+ */
+struct lowering *vk_lowering_new(const struct plan *plan, const struct vk_target *target,
+				 struct vk_lowered *to);
+/*
+ * Adds the steps of some more nodes. Return: 0, all are there; EXECUTOR_E_MORE;
+ * EXECUTOR_E_UNSUPPORTED: the device cannot run the plan; -ENOMEM.
+ */
+int vk_lower_some(struct lowering *lowering);
+/* Return: NULL. */
+struct lowering *vk_lowering_free(struct lowering *lowering);
 void vk_lowered_deinit(struct vk_lowered *lowered);
 
 /* A bare product for the benchmark: fills groups and words, not addresses. */

@@ -10,7 +10,7 @@
  * from x and y, because no implementation need allow more than 65,535 in a dimension; batches
  * that exceed that in z are looped over in the shader.
  *
- * All numbers fit into 32 bits because vk_lower() refuses tensors of more elements.
+ * All numbers fit into 32 bits because vk_lower_some() refuses tensors of more elements.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -22,9 +22,11 @@
 #include "vulkan/lower.h"
 #include "vulkan/pipeline.h"
 
+enum { LOWERING_PIPELINES = VK_PIPE_COUNT * VK_N_NUMBERS * (VK_N_CURVES + 1) };
+
 struct lowering {
 	const struct plan *plan;
-	const struct vk_target *target;
+	struct vk_target target;
 	const struct node *node;
 	/*
 	 * To be filled: pipe, fill, perhaps turns and args. Operands are the node's first inputs
@@ -35,6 +37,13 @@ struct lowering {
 	uint32_t max_steps;      /* that there is room for */
 	uint64_t work_used;      /* of the node's own scratch */
 	enum vk_numbers numbers; /* of the node's operands: what steps begin with */
+
+	uint32_t max_pipelines; /* that there is room for in lowered->first_uses */
+	/* By number, see pipeline_number(): there is a first use. */
+	uint64_t is_used[LOWERING_PIPELINES / 64 + 1];
+
+	unsigned int stage; /* of vk_lower_some(), */
+	uint32_t next;      /* and which of its items is the next */
 };
 
 /*

@@ -29,10 +29,10 @@ enum vk_memory_kind {
 };
 
 enum {
-	VK_MEMORY_ALIGN = 256,           /* of what is packed into an allocation, in bytes */
-	VK_MEMORY_PAGE_MIN = 4096,       /* of allocations; drivers may need more, */
-	VK_MEMORY_PAGE_MAX = 2 << 20,    /* but none that needs more than this is used */
-	VK_MEMORY_CLEAR_BYTES = 2 << 20, /* that the processor zeroes at a time */
+	VK_MEMORY_ALIGN = 256,             /* of what is packed into an allocation, in bytes */
+	VK_MEMORY_PAGE_MIN = 4096,         /* of allocations; drivers may need more, */
+	VK_MEMORY_PAGE_MAX = 2 << 20,      /* but none that needs more than this is used */
+	VK_MEMORY_CLEAR_BYTES = 512 << 10, /* that the processor zeroes at a time */
 };
 
 struct vk_memory {

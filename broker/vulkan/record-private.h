@@ -32,6 +32,8 @@ struct vk_slot {
 struct vk_plan {
 	struct vk_device *device;
 	const struct plan *plan;
+	struct lowering *lowering; /* until it is lowered, */
+	int lower_result;          /* EXECUTOR_E_MORE up to then */
 	struct vk_lowered lowered;
 	struct vk_section *sections;
 	uint32_t n_sections;
@@ -41,7 +43,6 @@ struct vk_plan {
 	uint64_t bound_offset[RBK_MAX_REFS];
 	bool stages;                                 /* slots have staging */
 	bool bounces;                                /* slots have bounce copies */
-	bool checks_indices;                         /* one of its steps does */
 	uint64_t slot_device_bytes, slot_host_bytes; /* allocated by us */
 	struct vk_commands_cost commands_cost;       /* and by the driver */
 
@@ -57,7 +58,7 @@ struct vk_plan {
 	uint32_t next_step;    /* to be recorded, */
 	uint32_t barrier_step; /* the first one after the last barrier, */
 	VkPipeline last;       /* and the pipeline that is bound */
-	uint32_t n_addressed;  /* slots whose parameter blocks have their addresses */
+	uint32_t n_addressed;  /* parameter blocks, of all slots, that have their addresses */
 	uint32_t cold_step;    /* of the setup work, whose pipeline runs first; or n_steps */
 	int setup_result;      /* VK_SETUP_E_RUNS: it runs */
 	uint32_t n_slots;      /* 0: it is not, or not yet */

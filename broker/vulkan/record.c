@@ -34,6 +34,7 @@ enum {
 	 * everybody takes what its slots take: beyond four of them, this much at most.
 	 */
 	SPARE_SLOTS_BYTES = 1 << 20,
+	SHRINK_STEPS = 8192, /* that vk_plan_shrink() frees: less than a millisecond */
 };
 
 static bool is_bound(const struct tensor *tensor)
@@ -56,6 +57,7 @@ static struct vk_plan *plan_free_prepared(struct vk_plan *plan)
 	assert(plan->n_slots == 0);
 	free(plan->commands);
 	free(plan->sections);
+	vk_lowering_free(plan->lowering);
 	vk_lowered_deinit(&plan->lowered);
 	free(plan);
 	return NULL;
@@ -101,34 +103,71 @@ static uint32_t max_slots(const struct vk_plan *plan)
 	return n;
 }
 
-/* Return: 0; EXECUTOR_E_UNSUPPORTED; negative errno. */
-static int plan_make(struct vk_device *device, const struct plan *source, struct vk_plan **ret)
+/* Makes what there is of a plan from the beginning. Return: 0; -ENOMEM. */
+static int plan_begin(struct vk_device *device, struct plan *source)
 {
+	struct vk_plan *plan = calloc(1, sizeof(*plan));
 	struct vk_target target;
-	struct vk_plan *plan;
-	int r;
 
-	plan = calloc(1, sizeof(*plan));
 	if (!plan)
 		return error_origin(-ENOMEM);
 	vk_compile_target(device, &target);
 	plan->device = device;
 	plan->plan = source;
-	plan->bounces = device->bounces;
-	plan->stages = !device->imports || device->n_refused_imports > 0;
-	r = vk_lower(source, &target, &plan->lowered);
-	if (!r) {
-		plan->sections = calloc(plan->lowered.n_steps, sizeof(*plan->sections));
-		r = plan->sections ? compile(plan) : error_origin(-ENOMEM);
+	plan->bounces = target.bounces;
+	plan->lower_result = EXECUTOR_E_MORE;
+	plan->lowering = vk_lowering_new(source, &target, &plan->lowered);
+	if (!plan->lowering) {
+		free(plan);
+		return error_origin(-ENOMEM);
 	}
+	source->exec[device->executor.index] = plan;
+	return 0;
+}
+
+/* Return: 0, there is a plan and it is lowered; EXECUTOR_E_MORE; others as vk_lower_some(). */
+static int lower_some(struct vk_device *device, struct plan *source)
+{
+	struct vk_plan *plan = source->exec[device->executor.index];
+	int r = plan ? 0 : plan_begin(device, source);
+
+	if (r)
+		return error_fold(r);
+	plan = source->exec[device->executor.index];
+	if (plan->lower_result == EXECUTOR_E_MORE) {
+		plan->lower_result = vk_lower_some(plan->lowering);
+		if (plan->lower_result != EXECUTOR_E_MORE)
+			plan->lowering = vk_lowering_free(plan->lowering);
+	}
+	return plan->lower_result;
+}
+
+int vk_plan_compile(struct vk_device *device, struct plan *source)
+{
+	const struct vk_plan *plan;
+	int r = lower_some(device, source);
+
+	/* vk_plan_prepare() will say what is wrong with it. */
+	if (r)
+		return r == EXECUTOR_E_MORE ? r : 0;
+	plan = source->exec[device->executor.index];
+	return vk_compile_next(device, &plan->lowered);
+}
+
+/* Return: 0; negative errno. */
+static int plan_end(struct vk_plan *plan)
+{
+	const struct plan *source = plan->plan;
+	struct vk_device *device = plan->device;
+	int r;
+
+	plan->stages = !device->imports || device->n_refused_imports > 0;
+	plan->sections = calloc(plan->lowered.n_steps, sizeof(*plan->sections));
+	r = plan->sections ? compile(plan) : error_origin(-ENOMEM);
 	if (!r)
 		r = divide(plan);
-	if (r) {
-		plan_free_prepared(plan);
-		return r;
-	}
-	for (uint32_t i = 0; i < plan->lowered.n_steps; i++)
-		plan->checks_indices |= plan->lowered.steps[i].checks_indices;
+	if (r)
+		return error_fold(r);
 	for (uint16_t i = 0; i < source->n_bindings; i++) {
 		plan->bound_offset[i] = plan->bound_bytes;
 		plan->bound_bytes +=
@@ -144,23 +183,28 @@ static int plan_make(struct vk_device *device, const struct plan *source, struct
 		plan->commands_cost.device_bytes += n_chunks * device->commands_cost.device_bytes;
 		plan->commands_cost.host_bytes += n_chunks * device->commands_cost.host_bytes;
 	}
-	*ret = plan;
 	return 0;
 }
 
 int vk_plan_prepare(struct vk_device *device, struct plan *plan)
 {
 	unsigned int index = device->executor.index;
-	struct vk_plan *made = NULL;
+	struct vk_plan *made;
 	int r;
 
-	plan->exec[index] = NULL;
 	plan->host_bytes[index] = 0;
 	plan->device_state[index] = PLAN_DEVICE_FAILED;
 	plan->footprint[index] = (struct exec_footprint){0};
 	plan->n_parts[index] = 0;
 
-	r = plan_make(device, plan, &made);
+	do
+		r = lower_some(device, plan);
+	while (r == EXECUTOR_E_MORE);
+	made = plan->exec[index];
+	if (!r)
+		r = plan_end(made);
+	if (r)
+		plan->exec[index] = plan_free_prepared(made);
 	if (r == EXECUTOR_E_UNSUPPORTED)
 		plan->device_state[index] = PLAN_DEVICE_UNSUPPORTED;
 	if (r == EXECUTOR_E_UNSUPPORTED || r == -EIO)
@@ -168,10 +212,10 @@ int vk_plan_prepare(struct vk_device *device, struct plan *plan)
 	if (r)
 		return error_fold(r);
 
-	plan->exec[index] = made;
 	plan->host_bytes[index] =
 		sizeof(*made) +
 		made->lowered.n_steps * (sizeof(*made->lowered.steps) + sizeof(*made->sections)) +
+		made->lowered.n_pipelines * sizeof(*made->lowered.first_uses) +
 		made->n_sections * VK_MAX_SLOTS * sizeof(*made->commands);
 	plan->n_parts[index] = made->n_parts;
 	plan->footprint[index] = (struct exec_footprint){
@@ -181,6 +225,23 @@ int vk_plan_prepare(struct vk_device *device, struct plan *plan)
 	};
 	plan->device_state[index] = PLAN_DEVICE_EVICTED;
 	return 0;
+}
+
+/* The last steps first: they may have tens of megabytes, which the C library unmaps. */
+int vk_plan_shrink(struct vk_device *device, struct plan *plan)
+{
+	struct vk_plan *made = plan->exec[device->executor.index];
+	struct vk_lowered *lowered = made ? &made->lowered : NULL;
+	struct vk_step *rest;
+
+	plan->device_state[device->executor.index] = PLAN_DEVICE_UNSUPPORTED;
+	if (!made || lowered->n_steps <= SHRINK_STEPS)
+		return 0;
+	lowered->n_steps -= SHRINK_STEPS;
+	rest = reallocarray(lowered->steps, lowered->n_steps, sizeof(*rest));
+	if (rest)
+		lowered->steps = rest;
+	return EXECUTOR_E_MORE;
 }
 
 void vk_plan_release(struct vk_device *device, struct plan *plan)
@@ -379,7 +440,7 @@ static bool is_out_of_range(const struct vk_slot *slot)
 	const struct vk_lowered *lowered = &slot->plan->lowered;
 	bool any = false;
 
-	for (uint32_t i = 0; slot->plan->checks_indices && i < lowered->n_steps; i++)
+	for (uint32_t i = 0; lowered->checks_indices && i < lowered->n_steps; i++)
 		any |= lowered->steps[i].checks_indices && slot->params[i].w[ALL_OUT_OF_RANGE] != 0;
 	return any;
 }

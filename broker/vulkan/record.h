@@ -31,7 +31,9 @@ struct vk_commands_cost {
 int vk_commands_measure(struct vk_device *device, struct vk_commands_cost *ret);
 
 /* Setup thread: as in struct executor_ops. */
+int vk_plan_compile(struct vk_device *device, struct plan *plan);
 int vk_plan_prepare(struct vk_device *device, struct plan *plan);
+int vk_plan_shrink(struct vk_device *device, struct plan *plan);
 void vk_plan_release(struct vk_device *device, struct plan *plan);
 int vk_plan_load(struct vk_device *device, struct plan *plan, const struct exec_load *load);
 int vk_plan_unload_some(struct vk_device *device, struct plan *plan);

@@ -75,14 +75,19 @@ static int op_arena_export(struct executor *executor, uint64_t bytes, struct exe
 	return vk_arena_export(device_of(executor), bytes, ret, ret_fd);
 }
 
-static int op_plan_compile(struct executor *executor, const struct plan *plan)
+static int op_plan_compile(struct executor *executor, struct plan *plan)
 {
-	return vk_compile_ahead(device_of(executor), plan);
+	return vk_plan_compile(device_of(executor), plan);
 }
 
 static int op_plan_prepare(struct executor *executor, struct plan *plan)
 {
 	return vk_plan_prepare(device_of(executor), plan);
+}
+
+static int op_plan_shrink(struct executor *executor, struct plan *plan)
+{
+	return vk_plan_shrink(device_of(executor), plan);
 }
 
 static void op_plan_release(struct executor *executor, struct plan *plan)
@@ -184,6 +189,7 @@ static const struct executor_ops vulkan_ops = {
 	.arena_export = op_arena_export,
 	.plan_compile = op_plan_compile,
 	.plan_prepare = op_plan_prepare,
+	.plan_shrink = op_plan_shrink,
 	.plan_release = op_plan_release,
 	.block_load = op_block_load,
 	.block_unload = op_block_unload,

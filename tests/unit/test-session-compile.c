@@ -22,7 +22,7 @@ static _Atomic int n_left; /* parts of plans called "long"; below 0: without end
 static _Atomic int n_compiled, n_prepared;
 static _Atomic bool others_came; /* long ones make no part before that */
 
-static int compile(struct executor *executor, const struct plan *plan)
+static int compile(struct executor *executor, struct plan *plan)
 {
 	if (strcmp(plan->name, "long") != 0 || atomic_load(&n_left) == 0)
 		return 0;

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "support/big-plan.h"
 #include "unit/fail-alloc.h"
 #include "unit/vulkan-rig.h"
 #include "util/clock.h"
@@ -374,6 +375,70 @@ static void test_plan_compile__lost(void **state)
 	rig_deinit(&rig);
 }
 
+/* 4,095 Concats of 32 inputs each. */
+static struct plan *large_plan(void)
+{
+	const struct plan_arena_lookup nothing = {.find = NULL};
+	char message[PLAN_MESSAGE_BYTES];
+	struct plan *plan;
+	size_t bytes;
+	void *desc = big_plan(BIG_FAN_IN, 4096, &bytes);
+
+	assert_int_equal(plan_new(desc, bytes, &nothing, message, &plan), 0);
+	free(desc);
+	return plan;
+}
+
+/*
+ * Check that a plan with more than a hundred thousand steps is lowered once and in parts, is loaded
+ * and given back in parts, and can be released after any of the first ones.
+ */
+static void test_plan_compile__many_steps(void **state)
+{
+	enum { N_STEPS = 4095 * 32, MOST_STEPS = 2048 + 32 /* of a part */ };
+	const struct exec_load load = {.tier = EXEC_TIER_VRAM, .n_slots = 1};
+	struct plan *plan = large_plan();
+	const struct executor_ops *ops;
+	unsigned int n_parts = 0;
+	struct rig rig;
+	int r;
+
+	rig_init(&rig, &(struct vulkan_options){0});
+	ops = rig.executor->ops;
+	while (ops->plan_compile(rig.executor, plan) == EXECUTOR_E_MORE)
+		n_parts++;
+	/* Steps are added first, and gone through once more then. */
+	assert_true(n_parts >= 2 * (N_STEPS / MOST_STEPS));
+	assert_int_equal(ops->plan_compile(rig.executor, plan), 0);
+	assert_int_equal(ops->plan_prepare(rig.executor, plan), 0);
+	assert_true(plan->host_bytes[GPU] > N_STEPS * 100);
+
+	for (n_parts = 0; (r = ops->plan_load(rig.executor, plan, &load)) == EXECUTOR_E_MORE;)
+		n_parts++;
+	assert_int_equal(r, 0);
+	/* What is recorded, and addresses. */
+	assert_true(n_parts >= N_STEPS / 1024 + N_STEPS / 8192);
+	run_and_check(&rig, plan);
+	while (ops->plan_unload_some(rig.executor, plan) == EXECUTOR_E_MORE)
+		;
+	ops->plan_unload(rig.executor, plan);
+	for (n_parts = 0; ops->plan_shrink(rig.executor, plan) == EXECUTOR_E_MORE;)
+		n_parts++;
+	assert_in_range(n_parts, N_STEPS / 8192, N_STEPS / 8192 + 1);
+	ops->plan_release(rig.executor, plan);
+
+	for (unsigned int n = 1; n < 100; n += n) {
+		for (unsigned int i = 0; i < n; i++)
+			assert_int_equal(ops->plan_compile(rig.executor, plan), EXECUTOR_E_MORE);
+		while (ops->plan_shrink(rig.executor, plan) == EXECUTOR_E_MORE)
+			;
+		ops->plan_release(rig.executor, plan);
+		assert_null(plan->exec[GPU]);
+	}
+	plan_free(plan);
+	rig_deinit(&rig);
+}
+
 struct pieces {
 	struct exec_arena arenas[2];
 	struct exec_constant constants[4];
@@ -700,6 +765,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_plan_load__parts),
 		cmocka_unit_test(test_plan_compile__parts),
 		cmocka_unit_test(test_plan_compile__lost),
+		cmocka_unit_test(test_plan_compile__many_steps),
 		cmocka_unit_test(test_block_load__shared),
 		cmocka_unit_test(test_block_load__contents),
 		cmocka_unit_test(test_block_load__cancelled),
