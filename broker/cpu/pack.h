@@ -65,8 +65,8 @@ void *cpu_map(size_t bytes, size_t *ret_map_bytes);
 size_t cpu_map_bytes(size_t bytes);
 void cpu_unmap(void *map, size_t map_bytes);
 /*
- * Unmaps the last CPU_UNMAP_BYTES of what is left of a mapping, some milliseconds of work; accepts
- * an empty one, and NULL. Return: true if some of it is left.
+ * Unmaps the last CPU_UNMAP_BYTES of what is left of a mapping, about a millisecond of work;
+ * accepts an empty one, and NULL. Return: true if some of it is left.
  */
-enum { CPU_UNMAP_BYTES = 32 << 20 }; /* a multiple of the huge page */
+enum { CPU_UNMAP_BYTES = 8 << 20 }; /* a multiple of the huge page */
 bool cpu_unmap_some(void *map, size_t *map_bytes);

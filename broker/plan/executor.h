@@ -323,6 +323,12 @@ struct executor_ops {
 	 * -EIO, the device is lost; other negative errno. NULL: no memory of its own.
 	 */
 	int (*block_load)(struct executor *executor, struct exec_block *block);
+	/*
+	 * setup: gives back a bounded part of what block_unload() would have to, so that others get
+	 * in between; no plan uses the block, and block_unload() is all that may follow. Return: 0,
+	 * little is left; EXECUTOR_E_MORE. NULL: block_unload() does not take long.
+	 */
+	int (*block_shrink)(struct executor *executor, struct exec_block *block);
 	/* setup: frees a block, also one of a lost device or half loaded; no plan uses it. */
 	void (*block_unload)(struct executor *executor, struct exec_block *block);
 

@@ -370,9 +370,17 @@ static void unload_run(struct offload_job *job)
 	if (job->has_more)
 		return;
 	executor->ops->plan_unload(executor, plan);
-	for (uint32_t i = 0; i < residence->n_freeing; i++)
-		if (residence->sharing[i]->exec.memory)
-			executor->ops->block_unload(executor, &residence->sharing[i]->exec);
+	for (uint32_t i = 0; i < residence->n_freeing; i++) {
+		struct exec_block *block = &residence->sharing[i]->exec;
+
+		if (!block->memory)
+			continue;
+		job->has_more = executor->ops->block_shrink &&
+				executor->ops->block_shrink(executor, block) == EXECUTOR_E_MORE;
+		if (job->has_more)
+			return;
+		executor->ops->block_unload(executor, block);
+	}
 }
 
 /*

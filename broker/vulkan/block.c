@@ -310,6 +310,16 @@ int vk_block_load(struct vk_device *device, struct exec_block *block)
 	return r < 0 ? error_fold(r) : r;
 }
 
+int vk_block_shrink(struct vk_device *device, struct exec_block *block)
+{
+	struct vk_block *made = block->memory;
+
+	if (!made)
+		return 0;
+	vk_device_settle(device);
+	return vk_memory_drop_some(device, &made->allocation) ? EXECUTOR_E_MORE : 0;
+}
+
 void vk_block_unload(struct vk_device *device, struct exec_block *block)
 {
 	struct vk_block *made = block->memory;

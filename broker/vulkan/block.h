@@ -24,6 +24,7 @@ enum {
 
 /* As in struct executor_ops. */
 int vk_block_load(struct vk_device *device, struct exec_block *block);
+int vk_block_shrink(struct vk_device *device, struct exec_block *block);
 void vk_block_unload(struct vk_device *device, struct exec_block *block);
 
 /* See vulkan_block_read(). */

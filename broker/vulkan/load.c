@@ -497,7 +497,7 @@ int vk_plan_unload_some(struct vk_device *device, struct plan *source)
 	struct vk_plan *plan = source->exec[device->executor.index];
 	uint32_t n_steps = 0;
 
-	if (!plan || plan->n_buffers == 0)
+	if (!plan || !plan->is_begun)
 		return 0;
 	if (plan->setup_result == VK_SETUP_E_RUNS && !vk_setup_await(device, SETUP_WAIT_NS))
 		return EXECUTOR_E_MORE;
@@ -509,8 +509,12 @@ int vk_plan_unload_some(struct vk_device *device, struct plan *source)
 						&plan->commands[plan->n_buffers]);
 	}
 	/* Drivers keep what command buffers took for the pool's next ones. */
-	device->vk.vkTrimCommandPool(device->handle, plan->pool, 0);
-	return plan->n_buffers > 0 ? EXECUTOR_E_MORE : 0;
+	if (n_steps > 0)
+		device->vk.vkTrimCommandPool(device->handle, plan->pool, 0);
+	if (plan->n_buffers > 0 || vk_memory_drop_some(device, &plan->near) ||
+	    vk_memory_drop_some(device, &plan->host))
+		return EXECUTOR_E_MORE;
+	return 0;
 }
 
 void vk_plan_unload(struct vk_device *device, struct plan *source)

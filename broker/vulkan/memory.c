@@ -12,6 +12,8 @@
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "plan/executor.h"
 #include "util/error.h"
@@ -268,6 +270,26 @@ int vk_memory_alloc(struct vk_device *device, enum vk_memory_kind kind, uint64_t
 		return r == EXECUTOR_E_NO_MEMORY ? r : error_fold(r);
 	}
 	return 0;
+}
+
+bool vk_memory_drop_some(const struct vk_device *device, struct vk_allocation *allocation)
+{
+	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), host = (uintptr_t)allocation->host;
+	uint64_t bytes = allocation->bytes - allocation->dropped_bytes;
+	uintptr_t begin, end;
+
+	if (!device->is_software || !allocation->host)
+		return false;
+	if (bytes > VK_MEMORY_DROP_BYTES)
+		bytes = VK_MEMORY_DROP_BYTES;
+	/* Whole pages: the first and the last may have others' bytes, too. */
+	begin = (host + allocation->dropped_bytes + page - 1) & ~(page - 1);
+	allocation->dropped_bytes += bytes;
+	end = (host + allocation->dropped_bytes) & ~(page - 1);
+	/* If the kernel refuses, the driver frees them. */
+	if (begin < end)
+		madvise((void *)begin, end - begin, MADV_DONTNEED);
+	return allocation->dropped_bytes < allocation->bytes;
 }
 
 void vk_memory_free(struct vk_device *device, struct vk_allocation *allocation)

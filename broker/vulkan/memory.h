@@ -33,6 +33,7 @@ enum {
 	VK_MEMORY_PAGE_MIN = 4096,         /* of allocations; drivers may need more, */
 	VK_MEMORY_PAGE_MAX = 2 << 20,      /* but none that needs more than this is used */
 	VK_MEMORY_CLEAR_BYTES = 512 << 10, /* that the processor zeroes at a time */
+	VK_MEMORY_DROP_BYTES = 8 << 20,
 };
 
 struct vk_memory {
@@ -51,6 +52,7 @@ struct vk_allocation {
 	VkDeviceAddress address;
 	uint64_t bytes;
 	uint64_t cleared_bytes; /* by vk_memory_clear_mapped() */
+	uint64_t dropped_bytes; /* by vk_memory_drop_some() */
 	uint8_t *host;          /* NULL where the memory is not mapped */
 	enum vk_memory_kind kind;
 };
@@ -73,6 +75,12 @@ uint64_t vk_memory_aligned(uint64_t bytes);
  */
 int vk_memory_alloc(struct vk_device *device, enum vk_memory_kind kind, uint64_t bytes,
 		    struct vk_allocation *allocation);
+/*
+ * Gives back the pages of the next VK_MEMORY_DROP_BYTES of an allocation that the device no longer
+ * uses and vk_memory_free() is to follow, where they are the process's own: a software driver frees
+ * all of them in one call, which takes as long as there are pages. Return: true if some remain.
+ */
+bool vk_memory_drop_some(const struct vk_device *device, struct vk_allocation *allocation);
 /* Accepts an empty one; leaves it empty. The device no longer uses it. */
 void vk_memory_free(struct vk_device *device, struct vk_allocation *allocation);
 

@@ -108,6 +108,11 @@ static int op_block_load(struct executor *executor, struct exec_block *block)
 	return explain_load(executor, vk_block_load(device_of(executor), block));
 }
 
+static int op_block_shrink(struct executor *executor, struct exec_block *block)
+{
+	return vk_block_shrink(device_of(executor), block);
+}
+
 static void op_block_unload(struct executor *executor, struct exec_block *block)
 {
 	vk_block_unload(device_of(executor), block);
@@ -192,6 +197,7 @@ static const struct executor_ops vulkan_ops = {
 	.plan_shrink = op_plan_shrink,
 	.plan_release = op_plan_release,
 	.block_load = op_block_load,
+	.block_shrink = op_block_shrink,
 	.block_unload = op_block_unload,
 	.plan_load = op_plan_load,
 	.plan_unload_some = op_plan_unload_some,

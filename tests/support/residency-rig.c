@@ -75,11 +75,17 @@ static int count_block_load(struct executor *executor, struct exec_block *block)
 	return 0;
 }
 
+static int count_block_shrink(struct executor *executor, struct exec_block *block)
+{
+	block->loaded_bytes -= block->loaded_bytes > 0;
+	return block->loaded_bytes > 0 ? EXECUTOR_E_MORE : 0;
+}
+
 static void count_block_unload(struct executor *executor, struct exec_block *block)
 {
 	struct counting *device = counting_of(executor);
 
-	CHECK(block->memory == device);
+	CHECK(block->memory == device && block->loaded_bytes == 0);
 	device->allocated[block->tier] -= block->bytes;
 	block->memory = NULL;
 }
@@ -193,6 +199,7 @@ void residency_rig_init(struct residency_rig *rig, uint32_t n_devices, uint64_t 
 
 		device->ops = (struct executor_ops){
 			.block_load = count_block_load,
+			.block_shrink = count_block_shrink,
 			.block_unload = count_block_unload,
 			.plan_load = count_plan_load,
 			.plan_unload_some = count_plan_unload_some,

@@ -17,7 +17,7 @@
 #include "support/describe.h"
 #include "unit/cpu-rig.h"
 
-enum { PART_BYTES = 32 << 20, MOST_STEPS = 1024 + 64 /* of a part */ };
+enum { PART_BYTES = 8 << 20, MOST_STEPS = 1024 + 64 /* of a part */ };
 
 /* Weights of eight bits are packed a part at a time: the setup thread has turns for others, too. */
 static void test_pack__integer_in_parts(void **state)

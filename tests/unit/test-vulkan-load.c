@@ -439,6 +439,46 @@ static void test_plan_compile__many_steps(void **state)
 	rig_deinit(&rig);
 }
 
+/* What plans and blocks had on a device that is this process's memory goes in parts. */
+static void test_unload__in_parts(void **state)
+{
+	enum { ROWS = 4096, COLS = 4096, PARTS = ROWS * COLS * 4 / (8 << 20) };
+	struct plan *product, *scratch = rig_scratch_plan(1 << 20);
+	struct exec_load load = {.tier = EXEC_TIER_VRAM, .n_slots = 1};
+	const struct executor_ops *ops;
+	struct exec_arena arena;
+	struct exec_block *block;
+	unsigned int n_parts = 0;
+	struct rig rig;
+
+	rig_init(&rig, &(struct vulkan_options){0});
+	ops = rig.executor->ops;
+	reference_arena_init(&arena, (uint64_t)ROWS * COLS * 4, 3);
+	product = rig_product_plan(&arena, 0, ROWS, COLS);
+	block = rig_block_new(&rig, product);
+	assert_int_equal(rig_block_load(&rig, block), 0);
+	while (ops->block_shrink(rig.executor, block) == EXECUTOR_E_MORE)
+		n_parts++;
+	if (rig_mode() == VULKAN_SOFTWARE)
+		assert_in_range(n_parts, PARTS - 1, PARTS);
+	ops->block_unload(rig.executor, block);
+	assert_null(block->memory);
+	free(block);
+
+	assert_int_equal(ops->plan_prepare(rig.executor, scratch), 0);
+	assert_int_equal(rig_plan_load(&rig, scratch, &load), 0);
+	for (n_parts = 0; ops->plan_unload_some(rig.executor, scratch) == EXECUTOR_E_MORE;)
+		n_parts++;
+	if (rig_mode() == VULKAN_SOFTWARE)
+		assert_true(n_parts + 1 >= scratch->scratch_bytes / (8 << 20) &&
+			    scratch->scratch_bytes >= 16 << 20);
+	ops->plan_unload(rig.executor, scratch);
+	rig_release(&rig, scratch);
+	plan_free(product);
+	rig_deinit(&rig);
+	reference_arena_deinit(&arena);
+}
+
 struct pieces {
 	struct exec_arena arenas[2];
 	struct exec_constant constants[4];
@@ -766,6 +806,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_plan_compile__parts),
 		cmocka_unit_test(test_plan_compile__lost),
 		cmocka_unit_test(test_plan_compile__many_steps),
+		cmocka_unit_test(test_unload__in_parts),
 		cmocka_unit_test(test_block_load__shared),
 		cmocka_unit_test(test_block_load__contents),
 		cmocka_unit_test(test_block_load__cancelled),
