@@ -26,12 +26,7 @@ void ring_publish(struct dispatch *dispatch, struct dispatch_ring *dispatch_ring
 		return;
 
 	dispatch_ring->rung_token = token;
-	if (!dispatch_ring->wants_bell) {
-		dispatch_ring->wants_bell = true;
-		dispatch_ring->next_bell = NULL;
-		*dispatch->bells_end = dispatch_ring;
-		dispatch->bells_end = &dispatch_ring->next_bell;
-	}
+	turn_queue_submit(&dispatch->bells, &dispatch_ring->flow->wakes, &dispatch_ring->wake_job);
 }
 
 void dispatch_publish_dirty(struct dispatch *dispatch)

@@ -148,10 +148,10 @@ static unsigned int dispatch_turn(struct dispatch *dispatch)
 	n += dispatch_work(dispatch, &hostile);
 	if (hostile)
 		session_end(hostile->ring->session, true, "its ring indices make no sense");
-	if (dispatch->bells) {
+	if (!turn_queue_is_empty(&dispatch->bells)) {
 		dispatch_ring_bells(dispatch);
 		/* The next turn rings the remaining bells. */
-		n += dispatch->bells != NULL;
+		n += !turn_queue_is_empty(&dispatch->bells);
 	}
 	if (dispatch->demand->first) {
 		outer = turn_enter(dispatch->turn, RBK_TURN_RESIDENCY, 0);
@@ -516,7 +516,7 @@ int dispatch_new(const struct dispatch_options *options, struct dispatch **ret)
 	dispatch->long_batch_ticks = dispatch->turn->budget_ticks;
 	if (dispatch->long_batch_ticks > dispatch->max_batch_ticks)
 		dispatch->long_batch_ticks = dispatch->max_batch_ticks;
-	dispatch->bells_end = &dispatch->bells;
+	turn_queue_init(&dispatch->bells, dispatch->turn);
 	turn_queue_init(&dispatch->rung, dispatch->turn);
 	list_init(&dispatch->active_flows);
 	list_init(&dispatch->ending);

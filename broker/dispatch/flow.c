@@ -77,6 +77,7 @@ static int flow_new(struct dispatch *dispatch, struct tenant *tenant, struct flo
 	flow->may_throttle = limits.cpu_max > 0 || tenant->is_drained;
 	flow->weight = limits.weight ? limits.weight : 1;
 	turn_owner_init(&flow->bells, flow->weight, tenant->number);
+	turn_owner_init(&flow->wakes, flow->weight, tenant->number);
 	list_init(&flow->active_link);
 	list_append(&dispatch->flows, &flow->link);
 	*ret = flow;
@@ -115,6 +116,7 @@ static bool review_flows(struct dispatch *dispatch)
 			continue;
 		/* A tenant that leaves and comes back is not forgiven for that, either. */
 		if (turn_owner_is_idle(&dispatch->rung, &flow->bells) &&
+		    turn_owner_is_idle(&dispatch->bells, &flow->wakes) &&
 		    dispatch->now_ticks >= flow->inline_again_ticks &&
 		    place_flow_is_idle(dispatch->placer, flow->place, dispatch_now_ns(dispatch)))
 			flow_free(dispatch, flow);
@@ -153,7 +155,7 @@ void dispatch_limits_changed(struct dispatch *dispatch)
 		if (flow->n_active > 0)
 			dispatch->active_weight -= flow->weight;
 		flow->weight = limits.weight ? limits.weight : 1;
-		flow->bells.flow.weight = flow->weight;
+		flow->bells.flow.weight = flow->wakes.flow.weight = flow->weight;
 		if (flow->n_active > 0)
 			dispatch->active_weight += flow->weight;
 	}

@@ -45,6 +45,7 @@ static const uint64_t mute_window_ns = 10000000;
 static const uint64_t mute_forgiven_ns = 1000000000;
 
 static void run_bell(struct turn_job *job);
+static void run_wake(struct turn_job *job);
 
 static bool is_heard_before(const struct heap_node *a, const struct heap_node *b)
 {
@@ -106,6 +107,7 @@ int dispatch_ring_make(void *context, struct session_ring *session_ring)
 	list_init(&ring->in_flight);
 	list_init(&ring->link);
 	turn_job_init(&ring->bell_job, RBK_TURN_BELLS, run_bell);
+	turn_job_init(&ring->wake_job, RBK_TURN_BELLS, run_wake);
 	list_init(&ring->throttled_link);
 	list_init(&ring->closing);
 	/* Zeroed lazily by the kernel: slots that are never used cost no memory. */
@@ -179,26 +181,13 @@ void dispatch_ring_ended(void *context, struct session_ring *session_ring)
 	dispatch_ring_closing(dispatch, ring);
 }
 
-static void remove_from_bells(struct dispatch *dispatch, struct dispatch_ring *ring)
-{
-	struct dispatch_ring **at = &dispatch->bells;
-
-	if (!ring->wants_bell)
-		return;
-	while (*at != ring)
-		at = &(*at)->next_bell;
-	*at = ring->next_bell;
-	if (dispatch->bells_end == &ring->next_bell)
-		dispatch->bells_end = at;
-}
-
 void dispatch_ring_freed(void *context, struct session_ring *session_ring)
 {
 	struct dispatch_ring *ring = session_ring->dispatch;
 	struct dispatch *dispatch = context;
 
 	dispatch_publish_dirty(dispatch);
-	remove_from_bells(dispatch, ring);
+	turn_queue_withdraw(&dispatch->bells, &ring->wake_job);
 	walks_ring_freed(dispatch, ring);
 	list_remove(&ring->link);
 	if (ring->is_muted)
@@ -415,35 +404,22 @@ unsigned int dispatch_answer_bells(struct dispatch *dispatch)
 }
 
 /* One byte wakes a client that sleeps; if the bell is full it is awake already, or not reading. */
-static void ring_bells(struct dispatch *dispatch)
+static void run_wake(struct turn_job *job)
 {
-	const uint64_t stop_ticks = turn_stop_ticks(dispatch->turn, BELLS_PART);
-	struct dispatch_ring *ring;
-	uint64_t start_ticks;
+	struct dispatch_ring *ring = container_of(job, struct dispatch_ring, wake_job);
+	uint64_t start_ticks = clock_ticks();
 
-	while ((ring = dispatch->bells) && turn_used_ticks(dispatch->turn) < stop_ticks) {
-		dispatch->bells = ring->next_bell;
-		if (!ring->next_bell)
-			dispatch->bells_end = &dispatch->bells;
-		ring->wants_bell = false;
-		if (ring->ring->is_closing)
-			continue;
-		start_ticks = clock_ticks();
-		while (send(ring->ring->bell_fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 &&
-		       errno == EINTR)
-			;
-		charge_bell(dispatch, ring->flow, start_ticks);
-	}
+	if (ring->ring->is_closing)
+		return;
+	while (send(ring->ring->bell_fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno == EINTR)
+		;
+	charge_bell(ring->dispatch, ring->flow, start_ticks);
 }
 
 void dispatch_ring_bells(struct dispatch *dispatch)
 {
-	struct turn_source outer = turn_enter(dispatch->turn, RBK_TURN_BELLS, 0);
-
-	/* Waking others is what a thread is preempted for. */
-	turn_time_cpu(dispatch->turn);
-	ring_bells(dispatch);
-	turn_leave(dispatch->turn, outer);
+	/* Waking others is what a thread is preempted for: the queue counts processor time. */
+	turn_queue_run(&dispatch->bells, turn_stop_ticks(dispatch->turn, BELLS_PART));
 }
 
 void dispatch_sleep_rings(struct dispatch *dispatch)

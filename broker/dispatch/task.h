@@ -125,6 +125,7 @@ struct flow {
 	struct list_node link;        /* in dispatch.flows */
 	struct list_node active_link; /* in dispatch.active_flows, while it has active rings */
 	struct turn_owner bells;      /* of its rings' jobs in dispatch.rung */
+	struct turn_owner wakes;      /* likewise, in dispatch.bells */
 	uint64_t refused_round;       /* of refill_round, in which it had no quota left */
 };
 
@@ -140,7 +141,6 @@ struct dispatch_ring {
 	bool is_active;          /* in dispatch.active */
 	bool is_throttled;       /* its tenant is over its quota or drained: see flow.c */
 	bool is_dirty;           /* in dispatch.dirty: completions to publish */
-	bool wants_bell;         /* in dispatch.bells */
 	uint32_t sleep_token;    /* of our last sleep */
 	uint32_t rung_token;     /* the client's sleep that we have rung for */
 	uint32_t n_left;         /* of a batch that took too long: for the next one, */
@@ -151,7 +151,6 @@ struct dispatch_ring {
 	uint32_t active_index;                           /* in dispatch.active */
 	struct dispatch_ring *prev_active, *next_active; /* of its flow, in a circle */
 	struct dispatch_ring *next_dirty;
-	struct dispatch_ring *next_bell;
 
 	/* Task slots: slot i has references [i * RBK_MAX_REFS, +RBK_MAX_REFS). */
 	struct task *free_tasks;
@@ -166,6 +165,7 @@ struct dispatch_ring {
 	struct dispatch *dispatch;
 	struct list_node link;    /* in dispatch.rings */
 	struct turn_job bell_job; /* its bell was rung */
+	struct turn_job wake_job; /* its client sleeps, and is to be rung for */
 	struct list_node throttled_link;
 	uint64_t refill_round;    /* of dispatch's, in which it was looked at last */
 	struct list_node closing; /* in dispatch.closing */
@@ -263,10 +263,10 @@ struct dispatch {
 	uint64_t batch_stop_ticks; /* when that is for this one */
 	uint64_t long_batch_ticks; /* longer than any batch should be */
 	struct dispatch_ring *dirty;
-	struct dispatch_ring *bells, **bells_end; /* oldest first */
-	struct turn_queue rung;                   /* rings whose bells were rung */
-	struct task_queue woken;                  /* whose waiting is over */
-	struct list_node ending;                  /* removed plans that tasks still wait for */
+	struct turn_queue bells; /* rings whose clients sleep, and are to be rung for */
+	struct turn_queue rung;  /* rings whose bells were rung */
+	struct task_queue woken; /* whose waiting is over */
+	struct list_node ending; /* removed plans that tasks still wait for */
 	struct list_node closing;
 	uint8_t walking;      /* WALK_*: walks that go on */
 	uint64_t bucket_seed; /* spreads user_data over buckets */
@@ -529,6 +529,10 @@ void dispatch_sleep_rings(struct dispatch *dispatch);
 /* @ring leaves the list of active ones, if it is there. */
 void ring_deactivate(struct dispatch *dispatch, struct dispatch_ring *ring);
 void dispatch_stop_polling(struct dispatch *dispatch);
+/*
+ * Wakes clients that sleep, tenants by weight, for a part of the turn's budget; what does not fit
+ * waits for the next turn.
+ */
 void dispatch_ring_bells(struct dispatch *dispatch);
 int rings_init(struct dispatch *dispatch);
 void rings_deinit(struct dispatch *dispatch);

@@ -697,26 +697,23 @@ static void test_sleep__client_is_rung_once(void **state)
 	ring = rig_dispatch_ring(&bench.ring);
 	put_bare(&bench, RBK_OP_NOP, 1, 0);
 	rig_work(&bench.rig);
-	assert_false(ring->wants_bell);
+	assert_false(turn_job_waits(&ring->wake_job));
 	bench.ring.sq->cq_wait = 5;
 	for (uint64_t i = 0; i < 3; i++) {
 		put_bare(&bench, RBK_OP_NOP, i, 0);
 		rig_work(&bench.rig);
 	}
-	assert_true(ring->wants_bell);
-	assert_ptr_equal(bench.rig.dispatch->bells, ring);
-	assert_null(ring->next_bell);
+	assert_true(turn_job_waits(&ring->wake_job));
+	assert_int_equal(bench.rig.dispatch->bells.n_jobs, 1);
 	/* As if it had been rung: the same sleep wants no second bell, the next one does. */
-	bench.rig.dispatch->bells = NULL;
-	bench.rig.dispatch->bells_end = &bench.rig.dispatch->bells;
-	ring->wants_bell = false;
+	turn_queue_withdraw(&bench.rig.dispatch->bells, &ring->wake_job);
 	put_bare(&bench, RBK_OP_NOP, 4, 0);
 	rig_work(&bench.rig);
-	assert_false(ring->wants_bell);
+	assert_false(turn_job_waits(&ring->wake_job));
 	bench.ring.sq->cq_wait = 6;
 	put_bare(&bench, RBK_OP_NOP, 5, 0);
 	rig_work(&bench.rig);
-	assert_true(ring->wants_bell);
+	assert_true(turn_job_waits(&ring->wake_job));
 	bench_end(&bench);
 }
 
