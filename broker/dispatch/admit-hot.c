@@ -643,6 +643,7 @@ static unsigned int poll_flows(struct dispatch *dispatch, int64_t n_rounds, int6
 	const uint64_t flow_ticks = dispatch->turn->budget_ticks / ROUND_PART;
 	const uint64_t stop_ticks = dispatch->turn->entry_ticks + left_ticks;
 	uint64_t round_ticks = dispatch->n_active_flows * flow_ticks, idle_ticks = 0;
+	const uint64_t n_bells = dispatch->bells.n_jobs;
 	unsigned int n_total = 0;
 	int64_t n_missing;
 	int n;
@@ -674,18 +675,23 @@ static unsigned int poll_flows(struct dispatch *dispatch, int64_t n_rounds, int6
 		if (n < 0)
 			return n_total + 1;
 		n_total += (unsigned int)n;
-		if (dispatch->turn->entry_ticks + idle_ticks >= stop_ticks)
+		/* A client that is to be woken does not wait for what others have in the round. */
+		if (dispatch->turn->entry_ticks + idle_ticks >= stop_ticks ||
+		    dispatch->bells.n_jobs > n_bells)
 			break;
 	}
 	return n_total;
 }
 
-static unsigned int poll_rings(struct dispatch *dispatch, struct dispatch_ring **ret_hostile)
+unsigned int dispatch_poll(struct dispatch *dispatch, struct dispatch_ring **ret_hostile)
 {
 	unsigned int n_total = 0;
 	int64_t n_rounds = 1;
 	int n;
 
+	dispatch->is_now = false;
+	if (dispatch->n_active == 0)
+		return 0;
 	if (__builtin_expect(dispatch->n_active == 1, 1)) {
 		n = dispatch_poll_ring(dispatch, dispatch->active[0]);
 		if (n >= 0)
@@ -776,18 +782,9 @@ static __attribute__((__noinline__)) unsigned int work_on_tasks(struct dispatch 
 	return n_total;
 }
 
-unsigned int dispatch_work(struct dispatch *dispatch, struct dispatch_ring **ret_hostile)
+unsigned int dispatch_tasks(struct dispatch *dispatch)
 {
-	unsigned int n = 0;
-	bool has_more;
+	const bool has_more = has_other_tasks(dispatch);
 
-	dispatch->is_now = false;
-	if (dispatch->n_active > 0)
-		n = poll_rings(dispatch, ret_hostile);
-	if (__builtin_expect(*ret_hostile != NULL, 0))
-		return n;
-	has_more = has_other_tasks(dispatch);
-	if (has_more || dispatch->n_submitted > 0)
-		n += work_on_tasks(dispatch, has_more);
-	return n;
+	return has_more || dispatch->n_submitted > 0 ? work_on_tasks(dispatch, has_more) : 0;
 }

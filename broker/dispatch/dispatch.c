@@ -136,6 +136,18 @@ static void await_devices(struct dispatch *dispatch)
 		dispatch_watch_begin(dispatch);
 }
 
+unsigned int dispatch_work(struct dispatch *dispatch, struct dispatch_ring **ret_hostile)
+{
+	unsigned int n = dispatch_poll(dispatch, ret_hostile);
+
+	if (__builtin_expect(*ret_hostile != NULL, 0))
+		return n;
+	/* Entries that have completed need not wait for what tasks, of whichever tenant, take. */
+	if (!turn_queue_is_empty(&dispatch->bells))
+		dispatch_ring_bells(dispatch);
+	return n + dispatch_tasks(dispatch);
+}
+
 static unsigned int dispatch_turn(struct dispatch *dispatch)
 {
 	struct dispatch_ring *hostile = NULL;

@@ -361,10 +361,18 @@ void dispatch_admit_fetched(struct dispatch *dispatch, struct dispatch_ring *rin
 bool dispatch_ring_has_work(const struct dispatch_ring *ring);
 
 /*
- * Polls active rings and takes finished tasks back. Where several flows have active rings, each
- * gets its part of the reactor's time by its weight, however many rings it has. What does not fit
- * into this turn is polled first in the next. Return: entries and tasks handled.
+ * Polls active rings. Where several flows have active rings, each gets its part of the reactor's
+ * time by its weight, however many rings it has. What does not fit into this turn is polled first
+ * in the next. Return: the entries.
  */
+unsigned int dispatch_poll(struct dispatch *dispatch, struct dispatch_ring **ret_hostile);
+
+/* Takes finished tasks back, and starts others. Return: how many. */
+unsigned int dispatch_tasks(struct dispatch *dispatch);
+
+/* dispatch.c */
+
+/* Both, and wakes clients. Return: entries and tasks handled. */
 unsigned int dispatch_work(struct dispatch *dispatch, struct dispatch_ring **ret_hostile);
 
 /* run-hot.c */

@@ -538,6 +538,69 @@ static void test_bells__rung_in_slices(void **state)
 	crowd_end(&crowd);
 }
 
+static const struct turn *watched;
+static enum rbk_turn_cause first_cause;
+
+static uint64_t note_cause(void)
+{
+	if (first_cause == RBK_TURN_CAUSES)
+		first_cause = watched->source.cause;
+	return clock_ticks();
+}
+
+/* A client whose entry has completed is woken before tasks have their time. */
+static void test_bells__before_tasks(void **state)
+{
+	struct dispatch *dispatch;
+	struct rbk_sqe sqe;
+	struct bench bench;
+
+	bench_begin(&bench, 1, N_ENTRIES);
+	dispatch = bench.rig.dispatch;
+	sqe = run_entry(&bench, bench.queued, 1);
+	rig_put(&bench.ring, &sqe);
+	rig_work(&bench.rig);
+	turn_end(dispatch->turn);
+	assert_true(dispatch->n_submitted > 0);
+	bench.ring.sq->cq_wait = 5;
+	put_bare(&bench, RBK_OP_NOP, 2, 0);
+	watched = dispatch->turn;
+	first_cause = RBK_TURN_CAUSES;
+	dispatch->turn->read_ticks = note_cause;
+	rig_work(&bench.rig);
+	assert_int_equal(first_cause, RBK_TURN_BELLS);
+	bench_end(&bench);
+}
+
+/*
+ * A client that sleeps is woken before entries of other tenants have their time: the round ends
+ * with its tenant's part, and the next turn goes on with the others.
+ */
+static void test_bells__end_the_round(void **state)
+{
+	static struct crowd crowd;
+	struct rig_ring *neighbour = &crowd.bench.ring;
+	uint32_t n;
+	char byte;
+
+	crowd_begin(&crowd, 100, 100, 500);
+	while (done_by_neighbour(&crowd) == 0)
+		turn(&crowd);
+	neighbour->sq->cq_wait = 5;
+	n = done_by_neighbour(&crowd);
+	for (uint32_t n_crowd; done_by_neighbour(&crowd) == n;) {
+		n_crowd = done_by_crowd(&crowd);
+		assert_true(turn(&crowd) > 0);
+		if (done_by_neighbour(&crowd) > n)
+			assert_true(done_by_crowd(&crowd) == n_crowd);
+	}
+	assert_int_equal(recv(neighbour->bell, &byte, 1, MSG_DONTWAIT), 1);
+	n = done_by_crowd(&crowd);
+	turn(&crowd);
+	assert_true(done_by_crowd(&crowd) > n);
+	crowd_end(&crowd);
+}
+
 /* Sixty rings that were muted at the same time are not all listened to in the same turn. */
 static void test_bells__unmuted_in_slices(void **state)
 {
@@ -779,6 +842,8 @@ int main(void)
 		cmocka_unit_test(test_bells__told_of_once),
 		cmocka_unit_test(test_bells__emptied_at_once),
 		cmocka_unit_test(test_bells__rung_in_slices),
+		cmocka_unit_test(test_bells__before_tasks),
+		cmocka_unit_test(test_bells__end_the_round),
 		cmocka_unit_test(test_bells__unmuted_in_slices),
 		cmocka_unit_test(test_in_flight__counted),
 		cmocka_unit_test(test_refill__in_slices),
