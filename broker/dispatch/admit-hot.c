@@ -646,12 +646,13 @@ static unsigned int poll_flows(struct dispatch *dispatch, int64_t n_rounds, int6
 	const uint64_t n_bells = dispatch->bells.n_jobs;
 	unsigned int n_total = 0;
 	int64_t n_missing;
+	uint32_t i;
 	int n;
 
 	*ret_n_rounds = 0;
 	if (round_ticks > left_ticks)
 		round_ticks = left_ticks;
-	for (uint32_t i = dispatch->n_active_flows; i > 0; i--) {
+	for (i = dispatch->n_active_flows; i > 0; i--) {
 		struct flow *flow =
 			container_of(dispatch->active_flows.next, struct flow, active_link);
 		int64_t quantum_ticks =
@@ -680,6 +681,7 @@ static unsigned int poll_flows(struct dispatch *dispatch, int64_t n_rounds, int6
 		    dispatch->bells.n_jobs > n_bells)
 			break;
 	}
+	dispatch->is_round_cut = i > 1;
 	return n_total;
 }
 

@@ -258,6 +258,7 @@ struct dispatch {
 	struct turn *turn;             /* the loop's */
 	struct list_node active_flows; /* the one to be polled next first */
 	uint32_t n_active_flows;
+	bool is_round_cut;         /* the last round has not come to all of them */
 	uint64_t active_weight;    /* of all these */
 	uint64_t batch_ticks;      /* a batch of entries stops then */
 	uint64_t batch_stop_ticks; /* when that is for this one */
@@ -687,7 +688,11 @@ static inline void ring_activate(struct dispatch *dispatch, struct dispatch_ring
 	dispatch->active[dispatch->n_active++] = ring;
 	if (flow->n_active++ == 0) {
 		ring->prev_active = ring->next_active = flow->next = ring;
-		list_append(&dispatch->active_flows, &flow->active_link);
+		/* Whom the last round has not come to goes before a newcomer, all others after it.
+		 */
+		list_append(dispatch->is_round_cut ? &dispatch->active_flows
+						   : dispatch->active_flows.next,
+			    &flow->active_link);
 		dispatch->n_active_flows++;
 		dispatch->active_weight += flow->weight;
 	} else {

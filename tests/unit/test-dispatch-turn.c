@@ -572,6 +572,41 @@ static void test_bells__before_tasks(void **state)
 	bench_end(&bench);
 }
 
+/* The neighbour is idle for a moment, and owes nothing. */
+static void come_back(struct crowd *crowd)
+{
+	struct dispatch_ring *ring = rig_dispatch_ring(&crowd->bench.ring);
+
+	ring->flow->credit_ticks = 0;
+	ring_deactivate(crowd->bench.rig.dispatch, ring);
+	ring_activate(crowd->bench.rig.dispatch, ring, clock_ticks());
+}
+
+/*
+ * A tenant that was idle is polled before those that were polled since, but not before one that the
+ * last round has not come to.
+ */
+static void test_share__newcomers_first(void **state)
+{
+	static struct crowd crowd;
+	uint32_t n_neighbour, n_crowd;
+
+	crowd_begin(&crowd, 100, 100, 500);
+	/* So little that a round is over after the first batch. */
+	set_budget(crowd.bench.rig.dispatch, 0);
+	crowd.bench.rig.dispatch->is_round_cut = false;
+	come_back(&crowd);
+	n_neighbour = done_by_neighbour(&crowd);
+	turn(&crowd);
+	assert_int_equal(done_by_neighbour(&crowd), n_neighbour + 1);
+	/* Now the crowd is to be polled first: who comes again and again waits for it. */
+	come_back(&crowd);
+	n_crowd = done_by_crowd(&crowd);
+	turn(&crowd);
+	assert_int_equal(done_by_crowd(&crowd), n_crowd + 1);
+	crowd_end(&crowd);
+}
+
 /*
  * A client that sleeps is woken before entries of other tenants have their time: the round ends
  * with its tenant's part, and the next turn goes on with the others.
@@ -579,25 +614,21 @@ static void test_bells__before_tasks(void **state)
 static void test_bells__end_the_round(void **state)
 {
 	static struct crowd crowd;
-	struct rig_ring *neighbour = &crowd.bench.ring;
-	uint32_t n;
+	uint32_t n_neighbour, n_crowd;
 	char byte;
 
 	crowd_begin(&crowd, 100, 100, 500);
-	while (done_by_neighbour(&crowd) == 0)
-		turn(&crowd);
-	neighbour->sq->cq_wait = 5;
-	n = done_by_neighbour(&crowd);
-	for (uint32_t n_crowd; done_by_neighbour(&crowd) == n;) {
-		n_crowd = done_by_crowd(&crowd);
-		assert_true(turn(&crowd) > 0);
-		if (done_by_neighbour(&crowd) > n)
-			assert_true(done_by_crowd(&crowd) == n_crowd);
-	}
-	assert_int_equal(recv(neighbour->bell, &byte, 1, MSG_DONTWAIT), 1);
-	n = done_by_crowd(&crowd);
 	turn(&crowd);
-	assert_true(done_by_crowd(&crowd) > n);
+	come_back(&crowd);
+	crowd.bench.ring.sq->cq_wait = 5;
+	n_neighbour = done_by_neighbour(&crowd);
+	n_crowd = done_by_crowd(&crowd);
+	turn(&crowd);
+	assert_true(done_by_neighbour(&crowd) > n_neighbour);
+	assert_int_equal(done_by_crowd(&crowd), n_crowd);
+	assert_int_equal(recv(crowd.bench.ring.bell, &byte, 1, MSG_DONTWAIT), 1);
+	turn(&crowd);
+	assert_true(done_by_crowd(&crowd) > n_crowd);
 	crowd_end(&crowd);
 }
 
@@ -831,6 +862,7 @@ int main(void)
 		cmocka_unit_test(test_share__by_time),
 		cmocka_unit_test(test_share__goes_to_whoever_works),
 		cmocka_unit_test(test_share__bells_alone),
+		cmocka_unit_test(test_share__newcomers_first),
 		cmocka_unit_test(test_budget__ends_the_turn),
 		cmocka_unit_test(test_budget__smallest),
 		cmocka_unit_test(test_budget__other_work_counts),
