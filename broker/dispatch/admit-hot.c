@@ -13,6 +13,7 @@
 #include <errno.h>
 
 #include "dispatch/task.h"
+#include "loop/loop.h"
 #include "shm/ring.h"
 #include "util/clock.h"
 
@@ -591,6 +592,16 @@ static uint64_t entry_ticks_left(const struct dispatch *dispatch)
 }
 
 /*
+ * Is the turn to go on with what the kernel tells? A tenant that was idle may have rung. Not before
+ * entries had as much of the turn as all else, so that who rings on and on does not end each round.
+ */
+static bool is_called(const struct dispatch *dispatch)
+{
+	return dispatch->turn->entry_ticks >= dispatch->turn->other_ticks &&
+	       loop_has_news(dispatch->options.loop);
+}
+
+/*
  * Polls the rings of @flow in turn while it has credit, and until @stop_ticks of this turn went to
  * entries. A flow that is alone has as much credit as it needs, and each of its rings is polled at
  * most once, so that the turn ends.
@@ -623,7 +634,8 @@ static int poll_flow(struct dispatch *dispatch, struct flow *flow, uint64_t *idl
 		}
 		n_total += n;
 		n_polls++;
-		if (dispatch->turn->entry_ticks + *idle_ticks >= stop_ticks)
+		if (dispatch->turn->entry_ticks + *idle_ticks >= stop_ticks ||
+		    (is_alone && is_called(dispatch)))
 			break;
 	} while (n_empty < flow->n_active &&
 		 (is_alone ? n_polls < flow->n_active : flow->credit_ticks > 0));
@@ -678,7 +690,7 @@ static unsigned int poll_flows(struct dispatch *dispatch, int64_t n_rounds, int6
 		n_total += (unsigned int)n;
 		/* A client that is to be woken does not wait for what others have in the round. */
 		if (dispatch->turn->entry_ticks + idle_ticks >= stop_ticks ||
-		    dispatch->bells.n_jobs > n_bells)
+		    dispatch->bells.n_jobs > n_bells || is_called(dispatch))
 			break;
 	}
 	dispatch->is_round_cut = i > 1;

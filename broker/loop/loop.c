@@ -631,6 +631,18 @@ static OUT_OF_LINE int loop_submit(struct loop *loop)
 	return r;
 }
 
+/* The kernel has completions for us that it can only deliver when it is entered. */
+static bool is_kernel_waiting(const struct loop *loop)
+{
+	return __atomic_load_n(loop->ring.sq.kflags, __ATOMIC_RELAXED) &
+	       (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW);
+}
+
+bool loop_has_news(const struct loop *loop)
+{
+	return io_uring_cq_ready(&loop->ring) > 0 || is_kernel_waiting(loop);
+}
+
 int loop_turn(struct loop *loop, bool block)
 {
 	int r = 0;
@@ -650,9 +662,7 @@ int loop_turn(struct loop *loop, bool block)
 	if (r < 0 && r != -EINTR && r != -EAGAIN && r != -EBUSY)
 		return error_origin(r);
 
-	/* The kernel has completions for us that it can only deliver when it is entered. */
-	if (__atomic_load_n(loop->ring.sq.kflags, __ATOMIC_RELAXED) &
-	    (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW)) {
+	if (is_kernel_waiting(loop)) {
 		r = io_uring_get_events(&loop->ring);
 		if (r < 0 && r != -EINTR && r != -EAGAIN && r != -EBUSY)
 			return error_origin(r);

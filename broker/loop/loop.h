@@ -80,4 +80,7 @@ struct turn *loop_current(struct loop *loop);
  */
 int loop_turn(struct loop *loop, bool block);
 
+/* Would loop_turn() find something now? Not a system call; timers are not looked at. */
+bool loop_has_news(const struct loop *loop);
+
 DEFINE_CLEANUP(struct loop *, loop_free)

@@ -632,6 +632,49 @@ static void test_bells__end_the_round(void **state)
 	crowd_end(&crowd);
 }
 
+/*
+ * A bell that rings meanwhile ends the round, of a tenant alone or of several, after the batch or
+ * the part that it rang in: but not before entries had as much of the turn as other work.
+ */
+static void test_bells__are_heard_soon(void **state)
+{
+	static struct crowd crowd;
+	struct dispatch *dispatch;
+	uint32_t n_neighbour, n_crowd;
+
+	crowd_sleep(&crowd);
+	dispatch = crowd.bench.rig.dispatch;
+	dispatch->turn->read_ticks = clock_ticks;
+	set_budget(dispatch, 100000);
+	for (unsigned int i = 1; i < N_CROWD; i++) {
+		fill(&crowd.bench, &crowd.rings[i]);
+		ring_activate(dispatch, rig_dispatch_ring(&crowd.rings[i]), clock_ticks());
+	}
+	/* 25 us, where nobody rings: two batches or more. */
+	assert_false(loop_has_news(crowd.bench.rig.loop));
+	assert_in_range(turn(&crowd), 50, 75);
+	assert_int_equal(send(crowd.rings[0].bell, "", 1, MSG_DONTWAIT), 1);
+	assert_true(loop_has_news(crowd.bench.rig.loop));
+	assert_in_range(turn(&crowd), 1, 26);
+	dispatch->turn->other_ticks = 100 * dispatch->turn->budget_ticks;
+	assert_in_range(turn(&crowd), 50, 75);
+
+	fill(&crowd.bench, &crowd.bench.ring);
+	ring_activate(dispatch, rig_dispatch_ring(&crowd.bench.ring), clock_ticks());
+	/* As if the crowd had made up for the time that it had alone. */
+	rig_dispatch_ring(&crowd.rings[1])->flow->credit_ticks = 0;
+	n_crowd = done_by_crowd(&crowd);
+	turn(&crowd);
+	assert_true(done_by_neighbour(&crowd) > 0);
+	assert_int_equal(done_by_crowd(&crowd), n_crowd);
+	n_neighbour = done_by_neighbour(&crowd);
+	dispatch->turn->other_ticks = 100 * dispatch->turn->budget_ticks;
+	turn(&crowd);
+	assert_true(done_by_crowd(&crowd) > n_crowd);
+	assert_true(done_by_neighbour(&crowd) > n_neighbour);
+	crowd_end(&crowd);
+}
+
 /* Sixty rings that were muted at the same time are not all listened to in the same turn. */
 static void test_bells__unmuted_in_slices(void **state)
 {
@@ -876,6 +919,7 @@ int main(void)
 		cmocka_unit_test(test_bells__rung_in_slices),
 		cmocka_unit_test(test_bells__before_tasks),
 		cmocka_unit_test(test_bells__end_the_round),
+		cmocka_unit_test(test_bells__are_heard_soon),
 		cmocka_unit_test(test_bells__unmuted_in_slices),
 		cmocka_unit_test(test_in_flight__counted),
 		cmocka_unit_test(test_refill__in_slices),
