@@ -158,6 +158,7 @@ void ring_deactivate(struct dispatch *dispatch, struct dispatch_ring *ring)
 	dispatch->active[ring->active_index] = last;
 	last->active_index = ring->active_index;
 	if (--flow->n_active == 0) {
+		flow->idle_ticks = dispatch->now_ticks;
 		flow->next = NULL;
 		list_remove(&flow->active_link);
 		dispatch->n_active_flows--;
@@ -308,6 +309,8 @@ static void charge_bell(struct dispatch *dispatch, struct flow *flow, uint64_t b
 	if (now_ticks <= begin_ticks)
 		return;
 	flow->owed_ticks += now_ticks - begin_ticks;
+	if (flow->n_active == 0)
+		flow_forgive(dispatch, flow, begin_ticks);
 	if (n_others > 0)
 		flow->credit_ticks -= (int64_t)(now_ticks - begin_ticks);
 	if (flow->credit_ticks < -most_ticks)

@@ -127,6 +127,7 @@ struct flow {
 	struct turn_owner bells;      /* of its rings' jobs in dispatch.rung */
 	struct turn_owner wakes;      /* likewise, in dispatch.bells */
 	uint64_t refused_round;       /* of refill_round, in which it had no quota left */
+	uint64_t idle_ticks; /* when its last active ring went, or flow_forgive() was called */
 };
 
 struct dispatch_ring {
@@ -373,7 +374,7 @@ unsigned int dispatch_tasks(struct dispatch *dispatch);
 
 /* dispatch.c */
 
-/* Both, and wakes clients. Return: entries and tasks handled. */
+/* Does what these two do, and wakes clients in between. Return: entries and tasks handled. */
 unsigned int dispatch_work(struct dispatch *dispatch, struct dispatch_ring **ret_hostile);
 
 /* run-hot.c */
@@ -676,6 +677,25 @@ static inline struct task *task_take(struct dispatch_ring *ring)
 	return task;
 }
 
+/*
+ * Deducts from the debt of a flow without active rings what its part of the time since then would
+ * have been: others have had that time.
+ */
+static inline void flow_forgive(const struct dispatch *dispatch, struct flow *flow,
+				uint64_t now_ticks)
+{
+	const uint64_t ticks = now_ticks > flow->idle_ticks ? now_ticks - flow->idle_ticks : 0;
+	const uint64_t all_weights = dispatch->active_weight + flow->weight;
+
+	flow->idle_ticks = now_ticks;
+	if (flow->credit_ticks >= 0)
+		return;
+	if (ticks >= (uint64_t)-flow->credit_ticks * all_weights / flow->weight)
+		flow->credit_ticks = 0;
+	else
+		flow->credit_ticks += (int64_t)(ticks * flow->weight / all_weights);
+}
+
 /* Polls the ring from now on. Room in dispatch->active was made when the ring was added. */
 static inline void ring_activate(struct dispatch *dispatch, struct dispatch_ring *ring,
 				 uint64_t now_ticks)
@@ -687,9 +707,9 @@ static inline void ring_activate(struct dispatch *dispatch, struct dispatch_ring
 	ring->active_index = dispatch->n_active;
 	dispatch->active[dispatch->n_active++] = ring;
 	if (flow->n_active++ == 0) {
+		flow_forgive(dispatch, flow, now_ticks);
 		ring->prev_active = ring->next_active = flow->next = ring;
-		/* Whom the last round has not come to goes before a newcomer, all others after it.
-		 */
+		/* A newcomer goes behind those that the last round has not come to. */
 		list_append(dispatch->is_round_cut ? &dispatch->active_flows
 						   : dispatch->active_flows.next,
 			    &flow->active_link);

@@ -608,6 +608,37 @@ static void test_share__newcomers_first(void **state)
 }
 
 /*
+ * A tenant that owes time makes up for it while it is idle, too: half of that time counts where two
+ * tenants have the same weight.
+ */
+static void test_share__idle_time_counts(void **state)
+{
+	static struct crowd crowd;
+	struct dispatch_ring *ring;
+	struct dispatch *dispatch;
+	uint64_t now_ticks;
+
+	crowd_begin(&crowd, 100, 100, 500);
+	dispatch = crowd.bench.rig.dispatch;
+	ring = rig_dispatch_ring(&crowd.bench.ring);
+	now_ticks = dispatch->now_ticks;
+	ring->flow->credit_ticks = -1000;
+	ring_deactivate(dispatch, ring);
+	ring_activate(dispatch, ring, now_ticks + 1000);
+	assert_int_equal(ring->flow->credit_ticks, -500);
+	/* Not while it has an active ring. */
+	dispatch->now_ticks = now_ticks + 10000;
+	ring_deactivate(dispatch, ring);
+	/* And each moment once. */
+	for (unsigned int i = 0; i < 3; i++)
+		flow_forgive(dispatch, ring->flow, now_ticks + 10400);
+	assert_int_equal(ring->flow->credit_ticks, -300);
+	ring_activate(dispatch, ring, now_ticks + 1000000);
+	assert_int_equal(ring->flow->credit_ticks, 0);
+	crowd_end(&crowd);
+}
+
+/*
  * A client that sleeps is woken before entries of other tenants have their time: the round ends
  * with its tenant's part, and the next turn goes on with the others.
  */
@@ -906,6 +937,7 @@ int main(void)
 		cmocka_unit_test(test_share__goes_to_whoever_works),
 		cmocka_unit_test(test_share__bells_alone),
 		cmocka_unit_test(test_share__newcomers_first),
+		cmocka_unit_test(test_share__idle_time_counts),
 		cmocka_unit_test(test_budget__ends_the_turn),
 		cmocka_unit_test(test_budget__smallest),
 		cmocka_unit_test(test_budget__other_work_counts),
