@@ -39,14 +39,16 @@ void __wrap_loop_timer_arm(struct loop_timer *timer, uint64_t delay_ns)
 	armed.n++;
 }
 
-/* 0: time passes. */
-static uint64_t stopped_ns;
+/* 0: time passes. Threads read it, too. */
+static _Atomic uint64_t stopped_ns;
 
 uint64_t __real_clock_now_ns(void);
 uint64_t __wrap_clock_now_ns(void);
 uint64_t __wrap_clock_now_ns(void)
 {
-	return stopped_ns ? stopped_ns : __real_clock_now_ns();
+	uint64_t ns = stopped_ns;
+
+	return ns ? ns : __real_clock_now_ns();
 }
 
 static struct account *account_of(const struct rig *rig)
