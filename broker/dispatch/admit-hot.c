@@ -39,6 +39,12 @@ enum { INLINE_OVERRUN_COST = 64, INLINE_OVERRUN_LIMIT = 512 };
 /* One in so many tasks that run inline is learned from. */
 enum { LEARN_EVERY = 64 };
 
+/*
+ * One in so many entries that take a slot looks whether the batch is over: reading the clock takes
+ * a tenth of what such an entry does.
+ */
+enum { LOOK_EVERY = 4 };
+
 /* See claim_lines(): below it nothing is gained, and a single round trip loses. */
 enum { CLAIM_MIN = 8 };
 
@@ -101,7 +107,9 @@ static struct task *task_from_entry(struct dispatch *dispatch, struct dispatch_r
 	struct task *task = task_take(ring);
 	struct exec_ref *refs = task->run.refs;
 
-	note_costly(dispatch);
+	if (++dispatch->n_taken % LOOK_EVERY == 0)
+		note_costly(dispatch);
+	dispatch->is_costly = true;
 	task->plan = plan;
 	task->chain_next = NULL;
 	task->half = NULL;

@@ -279,6 +279,7 @@ struct dispatch {
 	uint64_t inline_clock_ticks;  /* when the last of this batch ended, or the batch began */
 	uint64_t inline_queue_ns;     /* how long the next of this batch has waited */
 	uint32_t n_inline;
+	uint32_t n_taken;         /* task slots, ever; wraps */
 	uint32_t n_ended;         /* tasks, ever; wraps */
 	uint64_t end_ticks;       /* that a task which an executor hands back takes the reactor */
 	uint64_t entry_ticks;     /* that an entry which completes at once takes the reactor */
