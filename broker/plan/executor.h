@@ -318,9 +318,10 @@ struct executor_ops {
 	/*
 	 * setup: allocates exactly block->bytes in block->tier and fills them from the arenas, a
 	 * bounded part at each call, so that others get in between. The first call finds
-	 * block->memory NULL. Anything but 0 and EXECUTOR_E_MORE leaves nothing behind.
-	 * Return: 0 when all is there; EXECUTOR_E_MORE; EXECUTOR_E_NO_MEMORY; EXECUTOR_E_CANCELLED;
-	 * -EIO, the device is lost; other negative errno. NULL: no memory of its own.
+	 * block->memory NULL. Anything but 0, EXECUTOR_E_MORE and EXECUTOR_E_CANCELLED, after which
+	 * block_unload() follows, leaves nothing behind. Return: 0 when all is there;
+	 * EXECUTOR_E_MORE; EXECUTOR_E_NO_MEMORY; EXECUTOR_E_CANCELLED; -EIO, the device is lost;
+	 * other negative errno. NULL: no memory of its own.
 	 */
 	int (*block_load)(struct executor *executor, struct exec_block *block);
 	/*

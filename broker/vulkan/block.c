@@ -305,7 +305,8 @@ int vk_block_load(struct vk_device *device, struct exec_block *block)
 	}
 	if (!r && block->loaded_bytes < block->bytes)
 		r = is_cancelled(block) ? EXECUTOR_E_CANCELLED : EXECUTOR_E_MORE;
-	if (r && r != EXECUTOR_E_MORE)
+	/* Who cancels a load has it freed in parts. */
+	if (r && r != EXECUTOR_E_MORE && r != EXECUTOR_E_CANCELLED)
 		vk_block_unload(device, block);
 	return r < 0 ? error_fold(r) : r;
 }

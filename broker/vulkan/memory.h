@@ -33,7 +33,7 @@ enum {
 	VK_MEMORY_PAGE_MIN = 4096,         /* of allocations; drivers may need more, */
 	VK_MEMORY_PAGE_MAX = 2 << 20,      /* but none that needs more than this is used */
 	VK_MEMORY_CLEAR_BYTES = 512 << 10, /* that the processor zeroes at a time */
-	VK_MEMORY_DROP_BYTES = 8 << 20,
+	VK_MEMORY_DROP_BYTES = 4 << 20,    /* whose pages go at a time */
 };
 
 struct vk_memory {

@@ -60,6 +60,8 @@ static int count_block_load(struct executor *executor, struct exec_block *block)
 		r = EXECUTOR_E_CANCELLED;
 	else if (!block->memory)
 		r = take(device, block->tier, block->bytes);
+	if (r == EXECUTOR_E_CANCELLED)
+		return r;
 	if (r) {
 		if (block->memory)
 			device->allocated[block->tier] -= block->bytes;
