@@ -818,7 +818,7 @@ static uint32_t by_block(const struct plan_maker *maker)
 	return maker->layout.n_blocks;
 }
 
-/* What is done, in order: item() for each index below n_items(). */
+/* The stages of the work, in order: each calls item() for every index below n_items(). */
 static const struct {
 	uint32_t (*n_items)(const struct plan_maker *maker);
 	int (*item)(struct plan_maker *maker, uint32_t index);
