@@ -35,9 +35,10 @@
  *    only what is queued is moved.
  *
  * The counts in the log come from the recount, which is of one moment: scheduling between its parts
- * would work on sums that lack tasks. It takes time for each task in flight, once per incident. A
- * client cannot bring incidents about by cancelling all that it has: what is cancelled while it
- * runs counts as progress. Moving tasks to the CPU goes on in slices again.
+ * would work on sums that lack tasks. So does the decision that a device is lost. Both counts take
+ * time for each task in flight, once per incident. A client cannot bring incidents about by
+ * cancelling all that it has: what is cancelled while it runs counts as progress. Moving tasks to
+ * the CPU goes on in slices again.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -289,6 +290,15 @@ static void look_begin(struct dispatch *dispatch, uint8_t device, bool is_evadin
 	dispatch->walking |= WALK_LOOK;
 }
 
+/* A look in slices does not tell: what it found given may run since. */
+static bool runs_nothing_now(struct dispatch *dispatch, uint8_t device)
+{
+	struct holding holding = {.oldest_ticks = UINT64_MAX};
+
+	for_each_run(dispatch, device, count_run, &holding);
+	return holding.n_running == 0 && holding.n_given > 0;
+}
+
 static void mend(struct dispatch *dispatch, uint8_t device, struct device_watch *watch,
 		 const struct holding *holding)
 {
@@ -311,7 +321,8 @@ static void mend(struct dispatch *dispatch, uint8_t device, struct device_watch 
 		watch->stage = 2;
 		break;
 	default:
-		if (holding->n_running == 0 && holding->n_given > 0 && executor->ops->lose) {
+		if (executor->ops->lose && holding->n_running == 0 && holding->n_given > 0 &&
+		    runs_nothing_now(dispatch, device)) {
 			dispatch->mended[device].n_lost++;
 			executor->ops->lose(executor, "it does not begin what it was given");
 		}

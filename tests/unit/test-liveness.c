@@ -354,7 +354,9 @@ static void begin_look(struct kit *kit, struct rig_ring *ring, uint8_t strategy)
 	kit->bench.ring = *ring;
 	put(kit, MANY, strategy);
 	kit->bench.ring = own;
-	work(kit);
+	/* A turn that has no time left leaves some for the next one. */
+	while (kit->dispatch->n_queued + kit->dispatch->n_submitted < MANY)
+		work(kit);
 	while (!(kit->dispatch->walking & WALK_LOOK)) {
 		assert_true(kit->dispatch->watches[GPU].idle_ns < 2 * S);
 		slotted_pass(slotted_now_ns() + 100 * MS);
@@ -457,6 +459,33 @@ static void test_look__progress(void **state)
 	bench_end(&kit.bench);
 }
 
+/* A device that begins what a look has passed by is not lost. */
+static void test_look__begun_meanwhile(void **state)
+{
+	struct rig_ring ring;
+	struct kit kit;
+
+	kit_begin(&kit, 1, 0);
+	begin_look(&kit, &ring, RBK_STRATEGY_ONLY_GPU);
+	while (kit.dispatch->look.holding.n_queued == 0)
+		turn(&kit);
+	kit.dispatch->watches[GPU].stage = 2;
+	kit.devices[GPU].is_stuck = false;
+	slotted_run(&kit.devices[GPU]);
+	while (kit.dispatch->walking & WALK_LOOK)
+		turn(&kit);
+	assert_int_equal(kit.dispatch->look.holding.n_running, 0);
+	assert_true(kit.dispatch->look.holding.n_given > 0);
+	assert_false(is_lost);
+	assert_int_equal(mended(&kit, GPU).n_lost, 0);
+	kit.bench.ring = ring;
+	pass(&kit, S);
+	assert_int_equal(kit.n_on[GPU], MANY);
+	expect_all_done(&kit);
+	rig_ring_deinit(&ring);
+	bench_end(&kit.bench);
+}
+
 /* The ring that a look visits is freed meanwhile. */
 static void test_look__ring_freed(void **state)
 {
@@ -538,6 +567,7 @@ int main(void)
 		cmocka_unit_test(test_look__in_slices),
 		cmocka_unit_test(test_evade__in_slices),
 		cmocka_unit_test(test_look__progress),
+		cmocka_unit_test(test_look__begun_meanwhile),
 		cmocka_unit_test(test_look__ring_freed),
 		cmocka_unit_test(test_cancelled__after_work),
 	};
