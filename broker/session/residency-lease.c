@@ -408,7 +408,8 @@ static enum verdict look_at(struct residency_device *device, struct lease_wait *
 			grow(device, lease, goal);
 		return GRANTED;
 	}
-	if (need > lease->limit_bytes || !can_grow) {
+	if (need > lease->limit_bytes || !can_grow ||
+	    lease_wait_is_hopeless(wait, most_alone(device, tenant))) {
 		set_awaited(device, wait, 0);
 		return NO_ROOM;
 	}
@@ -416,7 +417,7 @@ static enum verdict look_at(struct residency_device *device, struct lease_wait *
 		verdict = try_grant(device, wait, goal);
 	if (verdict == GRANTED)
 		lease->blocked_number = 0;
-	if (verdict != NO_ROOM || lease_wait_is_hopeless(wait, most_alone(device, tenant)))
+	if (verdict != NO_ROOM)
 		return verdict;
 	tenant->blocked_number = number;
 	if (holds_others(device, wait))
@@ -465,10 +466,14 @@ void residency_leases_serve(struct residency_device *device)
 	struct list_node *waits = &residency->leases.waits[device->index];
 	const struct turn *turn = loop_current(residency->options.loop);
 	uint64_t now_ns = clock_now_ns(), next_ns = UINT64_MAX;
+	const uint64_t n_visits = residency->n_visits;
 	unsigned int n_ended = 0;
 	bool is_held = false;
 
-	if (residency->is_serving || list_is_empty(waits))
+	if (residency->is_serving)
+		return;
+	device->n_pass_visits = 0;
+	if (list_is_empty(waits))
 		return;
 	residency->is_serving = true;
 	residency->n_passes++;
@@ -513,6 +518,7 @@ void residency_leases_serve(struct residency_device *device)
 	    next_ns > now_ns)
 		refuse_deadlocked(device);
 	residency->is_serving = false;
+	device->n_pass_visits = residency->n_visits - n_visits;
 	note_granted(device);
 	if (next_ns != UINT64_MAX)
 		residency_review_in(residency, next_ns - now_ns);
@@ -526,10 +532,11 @@ struct leases *residency_leases(struct residency *residency)
 /* At once, unless that takes long: reviews take a small part of the reactor's time. */
 static void serve_soon(struct residency_device *device)
 {
-	enum { AT_ONCE = 16 };
+	enum { AT_ONCE = 16, VISITS_AT_ONCE = RESIDENCY_SLICE };
 	struct residency *residency = device->residency;
 
-	if (residency->leases.n_waits[device->index] <= AT_ONCE)
+	if (residency->leases.n_waits[device->index] <= AT_ONCE &&
+	    device->n_pass_visits <= VISITS_AT_ONCE)
 		residency_leases_serve(device);
 	else
 		residency_review_in(residency, 0);

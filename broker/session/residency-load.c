@@ -293,6 +293,12 @@ static uint64_t block_evictable(const struct resident_block *block)
 	return block->n_sharers == 1 && block->n_in == 1 ? block->exec.bytes : 0;
 }
 
+static void count_evictable(struct residence *residence, uint64_t more_bytes)
+{
+	residence->plan->tenant->evictable[residence->device->index] += more_bytes;
+	residence->device->evictable_bytes += more_bytes;
+}
+
 /* Counts more or fewer who share a block, and of those who are IN. */
 static void block_count(struct residence *residence, struct resident_block *block, int sharers,
 			int in)
@@ -302,8 +308,7 @@ static void block_count(struct residence *residence, struct resident_block *bloc
 	block->n_sharers += (uint32_t)sharers;
 	block->n_in += (uint32_t)in;
 	if (block->exec.tier == EXEC_TIER_VRAM)
-		residence->plan->tenant->evictable[residence->device->index] +=
-			block_evictable(block) - before;
+		count_evictable(residence, block_evictable(block) - before);
 }
 
 /* Counts a residence that is IN from now on, or no longer. */
@@ -312,10 +317,13 @@ static void residence_count(struct residence *residence, bool is_in)
 	uint64_t bytes = residence->work_charge.device.amount;
 
 	if (residence->tier == EXEC_TIER_VRAM)
-		residence->plan->tenant->evictable[residence->device->index] +=
-			is_in ? bytes : -bytes;
+		count_evictable(residence, is_in ? bytes : -bytes);
 	for (uint32_t i = 0; i < residence->n_sharing; i++)
 		block_count(residence, residence->sharing[i], 0, is_in ? 1 : -1);
+	if (is_in)
+		residence_hold(residence);
+	else
+		list_remove(&residence->holding);
 }
 
 /* Gives back everything that is charged and held on the reactor's side. */

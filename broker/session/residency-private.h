@@ -25,6 +25,8 @@ enum {
 	RESIDENCY_PAUSE = 20,       /* between reviews: times what the last one took */
 	RESIDENCY_MAX_HELD = 256,   /* waiters for a plan that are told at once, by wish */
 	RESIDENCY_SLICE = 256,      /* plans looked at in one turn, at most */
+	RESIDENCY_LARGE = 512,      /* a plan is large if a device cannot hold so many like it */
+	RESIDENCY_SMALL = 256,      /* others, of a tenant, that one search visits */
 };
 
 /* Bytes of a device; host is empty unless they are in GTT. */
@@ -85,6 +87,7 @@ enum residence_state {
 struct residence {
 	struct list_node link;      /* in residency_device.awaiting or .residences, unless OUT */
 	struct list_node returning; /* in residency_device.returning if must_return */
+	struct list_node holding;   /* in a residency_holding while it is IN and holds VRAM */
 	struct residency_plan *plan;
 	struct residency_device *device;
 	enum residence_state state;
@@ -143,6 +146,19 @@ struct residency_plan {
 	struct residence on[]; /* by device */
 };
 
+/* A tenant's plans that may make way on a device: see residency-seek.c. */
+struct residency_holding {
+	struct list_node large, small; /* residences; those to be visited next at the front */
+};
+
+/* Of a tenant that has plans. */
+struct residency_holders {
+	struct list_node link; /* in residency.holders */
+	struct tenant *tenant;
+	uint32_t n_plans;
+	struct residency_holding on[RBK_MAX_DEVICES];
+};
+
 enum residency_device_state {
 	RESIDENCY_DEVICE_NONE, /* no memory of its own */
 	RESIDENCY_DEVICE_UP,
@@ -161,6 +177,7 @@ struct residency_device {
 	uint64_t usable_bytes[EXEC_TIER_COUNT];
 	uint64_t charged_bytes[EXEC_TIER_COUNT]; /* by plans and blocks of this file */
 	uint64_t leaving_bytes;                  /* of VRAM, a part of it */
+	uint64_t evictable_bytes;                /* as tenant.evictable, of all tenants */
 	uint64_t awaited_bytes;                  /* of VRAM, to be charged when others have left */
 	uint64_t reserved_bytes;                 /* of VRAM, the reserves of all tenants */
 	uint64_t outside_bytes;                  /* of VRAM, used by others */
@@ -168,6 +185,7 @@ struct residency_device {
 	uint64_t leased_bytes;     /* at the last look, or more: leases may have given back since */
 	uint64_t lease_part_bytes; /* of each tenant, beside its reserve; see residency-lease.c */
 	uint64_t holding_bytes;    /* as tenant.holding_bytes, of all tenants */
+	uint64_t n_pass_visits;    /* in the last pass over who waits for a lease */
 	bool has_new_waits;        /* who may wait for each other: leases */
 	uint32_t n_jobs;
 	uint32_t n_guests; /* who loads beside us */
@@ -217,10 +235,12 @@ struct residency {
 	struct list_node plans;  /* those that a device with memory can run */
 	struct list_node unable; /* the others */
 	struct list_node waited; /* plans, see there */
+	struct list_node holders;
 	struct list_node asking; /* tenants who asked something, each in its turn */
 	uint32_t n_plans;
 	uint64_t n_drafts, n_asked_turns, n_reviews;
-	uint64_t n_sums; /* over tenants; see tenant.sum_number */
+	uint64_t n_visits; /* of plans, to see whether they make way */
+	uint64_t n_sums;   /* over tenants; see tenant.sum_number */
 	uint64_t look_ns,
 		look_ticks; /* for when plans' values are compared; see residency_look() */
 	struct residency_walk walk;
@@ -315,12 +335,34 @@ struct seeker {
 	struct residence *residence; /* NULL: a lease */
 	uint64_t awaited_bytes;      /* set aside for it already */
 };
+/* What is set aside for its tenant beside itself. */
+uint64_t seeker_tenant_awaited(const struct seeker *seeker);
 /* What it could have at this moment, without anybody having to leave. */
 uint64_t seeker_room(const struct seeker *seeker);
 /* What leases of the tenant could have beside theirs at most, whatever plans make way. */
 uint64_t residency_lease_room(const struct residency_device *device, const struct tenant *tenant);
 /* What its tenant may have beside what it has and was promised. */
 int64_t seeker_tenant_free(const struct seeker *seeker);
+/* What there is on a device for everybody that nobody has been promised; negative: too little. */
+int64_t residency_device_free(const struct residency_device *device);
+/* What a tenant could have at most now, by its right: its own plans make way. */
+uint64_t residency_available(const struct residency_device *device, const struct tenant *tenant);
+
+/* What a tenant holds there and is not giving back. */
+uint64_t residency_tenant_used(const struct residency_device *device, const struct tenant *tenant);
+int64_t residency_tenant_free(const struct residency_device *device, const struct tenant *tenant);
+/* As of the last residency_look(), so that plans are compared as of the same time. */
+void residency_look_at(struct residency_plan *plan);
+
+/* ---- residency-seek.c: who makes way ---- */
+
+/* For each plan of a tenant. Return: 0 or -ENOMEM. */
+int residency_holders_ref(struct residency *residency, struct tenant *tenant);
+void residency_holders_unref(struct tenant *tenant);
+/* It has come: it may be visited from now on, until it leaves the list that it is in. */
+void residence_hold(struct residence *residence);
+/* The claim of who is not there: what its tenant was promised counts like what it has. */
+void seeker_claim(const struct seeker *seeker, uint64_t bytes, struct residency_claim *ret);
 /*
  * Is it within what its tenant is owed, on a device that can hold what everybody is owed? By hand,
  * the tenant's own plans make way first.
@@ -331,10 +373,13 @@ bool seeker_is_owed(const struct seeker *seeker, uint64_t bytes, bool by_hand);
  * Return: is it?
  */
 bool seeker_displace(const struct seeker *seeker, uint64_t bytes, bool by_hand);
-/* What there is on a device for everybody that nobody has been promised; negative: too little. */
-int64_t residency_device_free(const struct residency_device *device);
-/* What a tenant could have at most now, by its right: its own plans make way. */
-uint64_t residency_available(const struct residency_device *device, const struct tenant *tenant);
+/*
+ * Tenants above a maximum that was lowered: their least wanted plans go, reserve or not. There may
+ * be many, so that a review takes some, and the next one others.
+ */
+void residency_take_surplus(struct residency_device *device);
+/* What the device can no longer hold goes, down to the reserves. */
+void residency_take_back(struct residency_device *device);
 
 /* ---- residency-lease.c: who waits for a lease ---- */
 

@@ -58,8 +58,7 @@ static const struct tenant_share *share_of(const struct residence *residence)
 	return &residence->plan->tenant->shares[residence->device->index];
 }
 
-/* What a tenant holds there and is not giving back. */
-static uint64_t tenant_used(const struct residency_device *device, const struct tenant *tenant)
+uint64_t residency_tenant_used(const struct residency_device *device, const struct tenant *tenant)
 {
 	return account_used(tenant->account, account_vram(device->index)) -
 	       tenant->leaving[device->index];
@@ -91,28 +90,12 @@ void residency_look(struct residency *residency)
 	residency->look_ticks = clock_ticks();
 }
 
-/* As of the last residency_look(), so that plans are compared as of the same time. */
-static void look_at(struct residency_plan *plan)
+void residency_look_at(struct residency_plan *plan)
 {
 	const struct residency *residency = plan->residency;
 
 	if (plan->folded_ns < residency->look_ns)
 		fold(plan, residency->look_ns, residency->look_ticks);
-}
-
-static void claim_of(const struct residence *residence, uint64_t bytes, struct residency_claim *ret)
-{
-	struct residency_plan *plan = residence->plan;
-
-	look_at(plan);
-	*ret = (struct residency_claim){
-		.share = *share_of(residence),
-		.tenant = plan->tenant->number,
-		.used = tenant_used(residence->device, plan->tenant),
-		.bytes = bytes,
-		.value = residency_value_heard(plan->value, plan->folded_ns - plan->used_ns),
-		.used_ns = plan->used_ns,
-	};
 }
 
 /* What plans and leases have been charged for. */
@@ -129,36 +112,21 @@ int64_t residency_device_free(const struct residency_device *device)
 	       (int64_t)device->awaited_bytes - (int64_t)device->refused_bytes;
 }
 
-/* What is set aside for its tenant beside itself. */
-static uint64_t tenant_awaited(const struct seeker *seeker)
+uint64_t seeker_tenant_awaited(const struct seeker *seeker)
 {
 	return seeker->tenant->awaited[seeker->device->index] - seeker->awaited_bytes;
 }
 
-/* The claim of who is not there: what its tenant was promised counts like what it has. */
-static void claim_of_wish(const struct seeker *seeker, uint64_t bytes, struct residency_claim *ret)
+int64_t residency_tenant_free(const struct residency_device *device, const struct tenant *tenant)
 {
-	if (seeker->residence)
-		claim_of(seeker->residence, bytes, ret);
-	else
-		*ret = (struct residency_claim){
-			.share = seeker->tenant->shares[seeker->device->index],
-			.tenant = seeker->tenant->number,
-			.used = tenant_used(seeker->device, seeker->tenant),
-			.bytes = bytes,
-			.is_lease = true,
-		};
-	ret->used += tenant_awaited(seeker);
-}
-
-static int64_t tenant_free(const struct residency_device *device, const struct tenant *tenant)
-{
-	return (int64_t)tenant->shares[device->index].max - (int64_t)tenant_used(device, tenant);
+	return (int64_t)tenant->shares[device->index].max -
+	       (int64_t)residency_tenant_used(device, tenant);
 }
 
 int64_t seeker_tenant_free(const struct seeker *seeker)
 {
-	return tenant_free(seeker->device, seeker->tenant) - (int64_t)tenant_awaited(seeker);
+	return residency_tenant_free(seeker->device, seeker->tenant) -
+	       (int64_t)seeker_tenant_awaited(seeker);
 }
 
 static uint64_t left_of(uint64_t limit, uint64_t used)
@@ -185,7 +153,8 @@ uint64_t seeker_room(const struct seeker *seeker)
 	uint64_t kept =
 		charged - device->leaving_bytes + device->awaited_bytes - seeker->awaited_bytes;
 	uint64_t used = account_used(account, account_vram(device->index));
-	uint64_t promised = tenant_used(device, seeker->tenant) + tenant_awaited(seeker);
+	uint64_t promised =
+		residency_tenant_used(device, seeker->tenant) + seeker_tenant_awaited(seeker);
 
 	uint64_t room = least(least(left_of(usable, charged), left_of(usable, kept)),
 			      least(left_of(max, used), left_of(max, promised)));
@@ -221,7 +190,8 @@ bool residence_fits(const struct residence *residence)
 
 uint64_t residency_available(const struct residency_device *device, const struct tenant *tenant)
 {
-	int64_t of_tenant = tenant_free(device, tenant), of_device = residency_device_free(device);
+	int64_t of_tenant = residency_tenant_free(device, tenant),
+		of_device = residency_device_free(device);
 	uint64_t evictable = tenant->evictable[device->index];
 	uint64_t leased = tenant->leased[device->index];
 	uint64_t reserve = tenant->shares[device->index].reserve;
@@ -241,214 +211,11 @@ uint64_t residence_available(const struct residence *residence)
 	return residency_available(residence->device, residence->plan->tenant);
 }
 
-/* Victims */
-
-static bool is_evictable(const struct residence *residence)
-{
-	return residence->state == RESIDENCE_IN && residence->tier == EXEC_TIER_VRAM;
-}
-
-struct victim {
-	struct residence *residence;
-	struct residency_claim claim;
-	int rank;
-};
-
-/* What is asked for, and with which right. */
-struct wish {
-	const struct seeker *seeker; /* NULL: pressure, nobody's wish */
-	struct residency_claim claim;
-	bool by_hand;  /* among its own tenant's plans it comes first */
-	bool own_only; /* its tenant's maximum is in the way, not the device's size */
-};
-
-static int rank_of(const struct residency_device *device, const struct wish *wish,
-		   const struct residency_claim *holder)
-{
-	struct residency_claim claim = wish->claim;
-
-	if (!wish->seeker)
-		return residency_rank_pressure(holder);
-	if (wish->by_hand && holder->tenant == claim.tenant)
-		claim.value = INFINITY;
-	return residency_rank(device->residency->options.policy, &claim, holder);
-}
-
-/* Does it use a block that the wish counts on? A plan that wishes made the last draft. */
-static bool is_needed(const struct seeker *seeker, const struct residence *other)
-{
-	uint64_t number = other->device->residency->n_drafts;
-
-	if (!seeker->residence)
-		return false;
-	for (uint32_t i = 0; i < other->n_sharing; i++)
-		if (other->sharing[i]->draft_number == number)
-			return true;
-	return false;
-}
-
-/*
- * Those who may be taken, who go first at the front. Takes time for each plan on the device.
- * Return: how many, at most @max.
- */
-static uint32_t find_victims(struct residency_device *device, const struct wish *wish,
-			     struct victim *victims, uint32_t max)
-{
-	enum residency_policy policy = device->residency->options.policy;
-	uint32_t n = 0, at;
-
-	list_for_each (node, &device->residences) {
-		struct residence *other = container_of(node, struct residence, link);
-		struct victim victim = {.residence = other};
-
-		if (!is_evictable(other))
-			continue;
-		if (wish->own_only && other->plan->tenant != wish->seeker->tenant)
-			continue;
-		if (wish->seeker && is_needed(wish->seeker, other))
-			continue;
-		claim_of(other, residence_bytes(other), &victim.claim);
-		victim.rank = rank_of(device, wish, &victim.claim);
-		if (victim.rank == RESIDENCY_KEEP)
-			continue;
-		for (at = n;
-		     at > 0 && residency_goes_first(policy, victim.rank, &victim.claim,
-						    victims[at - 1].rank, &victims[at - 1].claim);
-		     at--)
-			if (at < max)
-				victims[at] = victims[at - 1];
-		if (at < max)
-			victims[at] = victim;
-		if (n < max)
-			n++;
-	}
-	return n;
-}
-
-/* As if it were leaving, for the sums; or no longer. */
-static void victim_mark(struct victim *victim, bool is_leaving)
-{
-	struct residence *residence = victim->residence;
-	struct residency_device *device = residence->device;
-	uint64_t *leaving = &residence->plan->tenant->leaving[device->index];
-	uint64_t bytes = victim->claim.bytes;
-
-	residence->state = is_leaving ? RESIDENCE_DRAINING : RESIDENCE_IN;
-	device->leaving_bytes += is_leaving ? bytes : -bytes;
-	*leaving += is_leaving ? bytes : -bytes;
-}
-
-/* May it still be taken, now that others are to leave? Its tenant may be within its due. */
-static bool may_go(const struct residency_device *device, const struct wish *wish,
-		   struct victim *victim)
-{
-	claim_of(victim->residence, victim->claim.bytes, &victim->claim);
-	return rank_of(device, wish, &victim->claim) != RESIDENCY_KEEP;
-}
-
-static bool is_enough(const struct seeker *seeker, uint64_t bytes, bool *ret_own_only)
-{
-	*ret_own_only = seeker_tenant_free(seeker) < (int64_t)bytes;
-	return !*ret_own_only && residency_device_free(seeker->device) >= (int64_t)bytes;
-}
-
-/* What a tenant is owed of what it has there, or cannot be made to give. */
-static uint64_t owed_to(const struct residency_device *device, const struct tenant *tenant)
-{
-	uint64_t leased = tenant->leased[device->index];
-	uint64_t owed = least(tenant_used(device, tenant) + tenant->awaited[device->index],
-			      tenant->shares[device->index].reserve);
-
-	return owed > leased ? owed : leased;
-}
-
-/* Return: 0 if the tenant is in the sum already. */
-static uint64_t owed_once(const struct residency_device *device, struct tenant *tenant)
-{
-	const uint64_t number = device->residency->n_sums;
-
-	if (tenant->sum_number == number)
-		return 0;
-	tenant->sum_number = number;
-	return owed_to(device, tenant);
-}
-
-static uint64_t owed_to_others(const struct residency_device *device, struct tenant *tenant)
-{
-	struct residency *residency = device->residency;
-	uint64_t sum = 0;
-
-	/* Each tenant once, however many plans and leases it has there. */
-	residency->n_sums++;
-	tenant->sum_number = residency->n_sums;
-	list_for_each (node, &device->residences)
-		sum += owed_once(device, container_of(node, struct residence, link)->plan->tenant);
-	list_for_each (node, &device->awaiting)
-		sum += owed_once(device, container_of(node, struct residence, link)->plan->tenant);
-	list_for_each (node, &residency->leases.all)
-		sum += owed_once(device, container_of(node, struct lease, link)->tenant);
-	return sum;
-}
-
-bool seeker_is_owed(const struct seeker *seeker, uint64_t bytes, bool by_hand)
-{
-	const struct residency_device *device = seeker->device;
-	uint64_t reserve = seeker->tenant->shares[device->index].reserve;
-	uint64_t own = tenant_used(device, seeker->tenant) + tenant_awaited(seeker);
-
-	if (device->residency->options.policy == RESIDENCY_STAY || bytes > reserve)
-		return false;
-	if (by_hand)
-		list_for_each (node, &device->residences) {
-			const struct residence *other = container_of(node, struct residence, link);
-
-			if (other->plan->tenant == seeker->tenant && is_evictable(other) &&
-			    !is_needed(seeker, other))
-				own -= residence_bytes(other);
-		}
-	return checked_range(own, bytes, reserve) &&
-	       checked_range(own + owed_to_others(device, seeker->tenant), bytes,
-			     device->usable_bytes[EXEC_TIER_VRAM]);
-}
-
 static bool is_owed(const struct residence *residence, uint64_t bytes, bool by_hand)
 {
 	const struct seeker seeker = seeker_of(residence);
 
 	return seeker_is_owed(&seeker, bytes, by_hand);
-}
-
-bool seeker_displace(const struct seeker *seeker, uint64_t bytes, bool by_hand)
-{
-	struct residency_device *device = seeker->device;
-	struct victim found[RESIDENCY_MAX_VICTIMS], victims[RESIDENCY_MAX_VICTIMS];
-	struct wish wish = {.seeker = seeker, .by_hand = by_hand};
-	bool enough = is_enough(seeker, bytes, &wish.own_only);
-	bool is_promised = seeker_is_owed(seeker, bytes, by_hand);
-	uint32_t n = 0, n_found, n_before;
-
-	/* First what is above the tenant's own maximum, then what the device lacks. */
-	do {
-		bool own_only = wish.own_only;
-
-		n_before = n;
-		claim_of_wish(seeker, bytes, &wish.claim);
-		n_found = find_victims(device, &wish, found, RESIDENCY_MAX_VICTIMS - n);
-		for (uint32_t i = 0; i < n_found && !enough && wish.own_only == own_only; i++) {
-			claim_of_wish(seeker, bytes, &wish.claim);
-			if (!may_go(device, &wish, &found[i]))
-				continue;
-			victims[n] = found[i];
-			victim_mark(&victims[n++], true);
-			enough = is_enough(seeker, bytes, &wish.own_only);
-		}
-	} while (!enough && n > n_before);
-	for (uint32_t i = 0; i < n; i++)
-		victim_mark(&victims[i], false);
-	is_promised |= enough;
-	for (uint32_t i = 0; i < n && is_promised; i++)
-		residence_evict(victims[i].residence);
-	return is_promised;
 }
 
 /* Coming */
@@ -556,68 +323,30 @@ struct residence *residency_choose(struct residency_plan *plan)
 
 /* Reviews */
 
-/* Keeps the least wanted at the front. Return: how many there are now, at most the maximum. */
-static uint32_t add_by_value(struct residence **found, uint32_t n, struct residence *residence)
-{
-	uint32_t at;
-
-	if (n == RESIDENCY_MAX_VICTIMS && residence->plan->value >= found[n - 1]->plan->value)
-		return n;
-	if (n < RESIDENCY_MAX_VICTIMS)
-		n++;
-	for (at = n - 1; at > 0 && residence->plan->value < found[at - 1]->plan->value; at--)
-		found[at] = found[at - 1];
-	found[at] = residence;
-	return n;
-}
-
-/*
- * Tenants above a maximum that was lowered: their least wanted plans go, reserve or not. There may
- * be many, so that a review takes some, and the next one others.
- */
-static void enforce_limits(struct residency_device *device)
-{
-	struct residence *found[RESIDENCY_MAX_VICTIMS];
-	uint32_t n = 0;
-
-	/* What was promised to them before what they have. */
-	list_for_each_safe (node, &device->awaiting) {
-		struct residence *residence = container_of(node, struct residence, link);
-
-		if (tenant_free(device, residence->plan->tenant) >=
-		    (int64_t)residence->plan->tenant->awaited[device->index])
-			continue;
-		residence_forget_awaited(residence);
-		residency_tell(residence, -ENOMEM);
-	}
-	list_for_each (node, &device->residences) {
-		struct residence *residence = container_of(node, struct residence, link);
-
-		if (!is_evictable(residence) || tenant_free(device, residence->plan->tenant) >= 0)
-			continue;
-		look_at(residence->plan);
-		n = add_by_value(found, n, residence);
-	}
-	for (uint32_t i = 0; i < n; i++)
-		if (tenant_free(device, found[i]->plan->tenant) < 0)
-			residence_evict(found[i]);
-	if (n == RESIDENCY_MAX_VICTIMS)
-		residency_review_in(device->residency, 0);
-}
-
 /* Does somebody wait for it to come? */
 static bool is_waited_for(const struct residency_plan *plan)
 {
 	return plan->n_held[RESIDENCY_PREFETCH] + plan->n_held[RESIDENCY_WAIT] > 0;
 }
 
+/* Tenants above a maximum that was lowered: what was promised to them goes before what they have.
+ */
+static void enforce_limits(struct residency_device *device)
+{
+	list_for_each_safe (node, &device->awaiting) {
+		struct residence *residence = container_of(node, struct residence, link);
+
+		if (residency_tenant_free(device, residence->plan->tenant) >=
+		    (int64_t)residence->plan->tenant->awaited[device->index])
+			continue;
+		residence_forget_awaited(residence);
+		residency_tell(residence, -ENOMEM);
+	}
+	residency_take_surplus(device);
+}
+
 static void yield(struct residency_device *device)
 {
-	const struct turn *turn = loop_current(device->residency->options.loop);
-	const struct wish wish = {.seeker = NULL};
-	struct victim victims[RESIDENCY_MAX_VICTIMS];
-	uint32_t n, n_gone;
-
 	/* What was promised beyond what is owed is the first thing to be taken back. */
 	list_for_each_safe (node, &device->awaiting) {
 		struct residence *residence = container_of(node, struct residence, link);
@@ -629,22 +358,7 @@ static void yield(struct residency_device *device)
 			residency_tell(residence, -ENOMEM);
 		}
 	}
-	while (residency_device_free(device) < 0) {
-		n = find_victims(device, &wish, victims, RESIDENCY_MAX_VICTIMS);
-		n_gone = 0;
-		for (uint32_t i = 0; i < n && residency_device_free(device) < 0; i++)
-			if (may_go(device, &wish, &victims[i])) {
-				victims[i].residence->is_pressed = true;
-				residence_evict(victims[i].residence);
-				n_gone++;
-			}
-		if (n_gone == 0)
-			return;
-		if (turn_is_over(turn)) {
-			residency_review_in(device->residency, 0);
-			return;
-		}
-	}
+	residency_take_back(device);
 }
 
 /* Plans that left in order to come back. */
@@ -656,7 +370,7 @@ static void bring_moved(struct residency_device *device)
 
 		if (residence->state != RESIDENCE_OUT)
 			continue;
-		look_at(plan);
+		residency_look_at(plan);
 		if (plan->is_parked || plan->removed ||
 		    residence_try(residence, false) == TRY_NO_ROOM)
 			residence_stay_out(residence);
@@ -689,6 +403,9 @@ static void bring_one_awaited(struct residence *residence)
 	struct residency_device *device = residence->device;
 	bool is_due;
 
+	/* Trying takes time for each of its constants. */
+	if (device->leaving_bytes > 0 && !has_room(residence, residence->awaited_bytes))
+		return;
 	if (residence_try(residence, false) != TRY_NO_ROOM || device->leaving_bytes > 0)
 		return;
 	is_due = is_owed(residence, residence->awaited_bytes, is_waited_for(residence->plan));
@@ -750,7 +467,7 @@ static void candidates_add(struct candidates *candidates, struct residence *resi
 
 	if (!residence_fits(residence))
 		return;
-	claim_of_wish(&seeker, residence->required_bytes, &candidate.claim);
+	seeker_claim(&seeker, residence->required_bytes, &candidate.claim);
 	for (i = candidates->n;
 	     i > 0 && candidate_comes_first(candidates, &candidate, &candidates->of[i - 1]); i--)
 		if (i < RESIDENCY_MAX_DRAFTS)
@@ -841,7 +558,7 @@ static void walk_look_at(struct residency_walk *walk, struct residency_plan *pla
 {
 	struct residence *residence;
 
-	look_at(plan);
+	residency_look_at(plan);
 	plan->slot->is_wanted = false;
 	residence = residency_choose(plan);
 	if (plan->is_named)

@@ -353,6 +353,10 @@ static struct residency_plan *residency_plan_new(struct residency *residency,
 
 	if (!plan)
 		return NULL;
+	if (residency_holders_ref(residency, slot->session->tenant)) {
+		free(plan);
+		return NULL;
+	}
 	plan->residency = residency;
 	plan->slot = slot;
 	plan->tenant = tenant_ref(slot->session->tenant);
@@ -368,6 +372,7 @@ static struct residency_plan *residency_plan_new(struct residency *residency,
 		plan->on[i].device = &residency->devices[i];
 		list_init(&plan->on[i].link);
 		list_init(&plan->on[i].returning);
+		list_init(&plan->on[i].holding);
 		if (residency->devices[i].state != RESIDENCY_DEVICE_NONE &&
 		    slot->plan->device_state[i] == PLAN_DEVICE_EVICTED) {
 			plan->supported |= 1u << i;
@@ -421,6 +426,7 @@ bool residency_plan_settle(struct residency_plan *plan)
 		list_remove(&plan->on[i].returning);
 	residency->n_plans--;
 	slot->residency = NULL;
+	residency_holders_unref(plan->tenant);
 	tenant_unref(plan->tenant);
 	free(plan);
 	removed(slot);
@@ -644,6 +650,7 @@ int residency_new(const struct residency_options *options, struct residency **re
 	list_init(&residency->plans);
 	list_init(&residency->unable);
 	list_init(&residency->waited);
+	list_init(&residency->holders);
 	list_init(&residency->asking);
 	r = leases_init(&residency->leases);
 	if (r) {

@@ -42,6 +42,7 @@ int leases_init(struct leases *leases)
 
 	*leases = (struct leases){.n = 0};
 	list_init(&leases->all);
+	list_init(&leases->tenants);
 	for (unsigned int i = 0; i < RBK_MAX_DEVICES; i++)
 		list_init(&leases->waits[i]);
 	/*
@@ -130,6 +131,8 @@ int lease_new(struct leases *leases, const struct lease_about *about, struct lea
 		lease->number = take_number(leases);
 	list_append(&leases->all, &lease->link);
 	leases->n++;
+	if (lease->tenant->n_all_leases++ == 0)
+		list_append(&leases->tenants, &lease->tenant->leasing);
 	if (lease->tenant->n_leases[lease->device]++ == 0)
 		leases->n_tenants[lease->device]++;
 	*ret = lease;
@@ -172,6 +175,8 @@ struct lease *lease_free(struct lease *lease)
 	assert(lease->n_members == 0 && lease->n_waits == 0);
 	assert(lease->credited_bytes == 0 && lease->object_bytes == 0);
 	count_granted(lease, 0 - lease_granted(lease));
+	if (--lease->tenant->n_all_leases == 0)
+		list_remove(&lease->tenant->leasing);
 	if (--lease->tenant->n_leases[lease->device] == 0)
 		lease->leases->n_tenants[lease->device]--;
 	lease->leases->n_changes++;

@@ -70,6 +70,7 @@ struct lease_thought {
 /* All leases of the broker. */
 struct leases {
 	struct list_node all;
+	struct list_node tenants;                /* who have leases */
 	struct list_node waits[RBK_MAX_DEVICES]; /* struct lease_wait, oldest first */
 	uint32_t n_waits[RBK_MAX_DEVICES];       /* in them */
 	uint64_t granted_bytes[RBK_MAX_DEVICES]; /* by all leases of a device */

@@ -17,6 +17,7 @@
 #include "util/fair.h"
 #include "util/list.h"
 
+struct residency_holders;
 struct tenants;
 
 /* Totals of a tenant's ended sessions, since start. */
@@ -69,6 +70,7 @@ struct tenant {
 	uint64_t blocked_number; /* of the last pass over who waits in which it had no room */
 	struct list_node asked;  /* what was asked of it and not looked at */
 	struct list_node asking; /* in residency, unless that is empty */
+	struct residency_holders *holders; /* residency's; NULL: the tenant has no plans */
 
 	uint64_t part_number,
 		part_bytes;     /* what each of its leases may keep, and when that was found */
@@ -77,6 +79,8 @@ struct tenant {
 	uint64_t leased[RBK_MAX_DEVICES]; /* bytes of VRAM that leases were granted: see lease.h */
 	uint64_t leased_of_reserve[RBK_MAX_DEVICES]; /* of them, within its reserve */
 	uint32_t n_leases[RBK_MAX_DEVICES];
+	uint32_t n_all_leases;                   /* on all devices */
+	struct list_node leasing;                /* in leases.tenants if there are any */
 	uint32_t n_lease_waits[RBK_MAX_DEVICES]; /* requests that wait for room for them */
 	/* Sums over the waits that a pass has met so far: see residency-lease.c. */
 	uint64_t wait_number, ahead_bytes, holding_bytes;

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a wish for device memory costs where there are many plans: broker/session/residency-seek.c,
+ * over devices that only count.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "session/residency-private.h"
+#include "support/residency-rig.h"
+
+/* Visits: each adds up what a plan would give. */
+static uint32_t n_summed;
+
+uint64_t __wrap_residence_bytes(const struct residence *residence);
+uint64_t __real_residence_bytes(const struct residence *residence);
+
+uint64_t __wrap_residence_bytes(const struct residence *residence)
+{
+	n_summed++;
+	return __real_residence_bytes(residence);
+}
+
+/* And waits for it to have come. */
+static void add(struct residency_rig *rig, struct session_plan *slot)
+{
+	rig_add(rig, slot);
+	while (!rig_is_ready(slot))
+		rig_turn(rig);
+}
+
+static void on_removed(struct session_plan *slot)
+{
+	free(slot->plan->constants);
+	free(slot->plan);
+	slot->plan = NULL;
+}
+
+static void remove_all(struct residency_rig *rig, struct session_plan **slots, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		residency_remove(rig->residency, slots[i], on_removed);
+	for (uint32_t i = 0; i < n; i++) {
+		while (slots[i]->plan)
+			rig_turn(rig);
+		free(slots[i]);
+	}
+}
+
+enum {
+	N_RESIDENT = 10000,
+	FEW = 32,
+};
+
+enum {
+	VISITS_OF_ADD,
+	VISITS_OF_PREFETCH,
+	VISITS_OF_PASS, /* over who waits for a lease */
+	VISITS_OF_HOPELESS,
+	VISITS_OF_MESSAGE, /* that has those who wait looked at */
+	VISITS
+};
+
+enum { N_WAITS = 100 };
+
+struct many_waits {
+	struct lease *leases[N_WAITS];
+	struct lease_wait of[N_WAITS];
+};
+
+static uint32_t n_ended_waits;
+
+static void on_wait_done(struct lease_wait *wait, int res)
+{
+	assert_int_equal(res, -ETIMEDOUT);
+	n_ended_waits++;
+}
+
+/* Of tenant 0, each for that many bytes. */
+static void wait_many(struct residency_rig *rig, struct many_waits *waits, uint64_t bytes,
+		      uint32_t n)
+{
+	const struct lease_about about = {
+		.tenant = &rig->tenants[0],
+		.device = RIG_DEVICE,
+		.min_bytes = bytes,
+		.wish_bytes = bytes,
+		.max_bytes = 100 << 20,
+		.name = "test",
+	};
+
+	for (uint32_t i = 0; i < n; i++) {
+		assert_int_equal(
+			lease_new(residency_leases(rig->residency), &about, &waits->leases[i]), 0);
+		waits->of[i] = (struct lease_wait){.lease = waits->leases[i],
+						   .least_bytes = bytes,
+						   .want_bytes = bytes,
+						   .done = on_wait_done};
+		residency_lease_ask(rig->residency, &waits->of[i], 1000000000);
+	}
+}
+
+static void end_waits(struct residency_rig *rig, struct many_waits *waits, uint32_t n)
+{
+	const uint32_t before = n_ended_waits;
+
+	for (uint32_t i = 0; i < n; i++)
+		waits->of[i].until_ns = waits->of[i].grace_ns = 0;
+	residency_review_in(rig->residency, 0);
+	while (n_ended_waits < before + n)
+		rig_turn(rig);
+	for (uint32_t i = 0; i < n; i++)
+		lease_free(waits->leases[i]);
+}
+
+/*
+ * Tenant 0 has @n plans of @bytes each, or of 0, and the rest of the device is tenant 1's. What
+ * visits does a wish cost then that cannot be granted?
+ */
+static void count_visits(uint32_t n, uint64_t bytes, uint32_t *ret)
+{
+	const uint64_t room = bytes ? n * bytes : RIG_PAGE;
+	struct session_plan **slots = calloc(n, sizeof(*slots)), *other = NULL, *more;
+	static struct many_waits waits;
+	struct residency_rig rig;
+	struct rig_wish wish;
+
+	assert_non_null(slots);
+	residency_rig_init(&rig, 1, room, 0, RESIDENCY_WANTED);
+	for (uint32_t i = 0; i < n; i++)
+		add(&rig, slots[i] = bytes ? rig_plan_of(&rig, 0, bytes)
+					   : rig_plan(&rig, 0, 0, (const uint32_t[]){0}));
+	if (!bytes)
+		add(&rig, other = rig_plan_of(&rig, 1, room));
+	rig_settle(&rig);
+
+	n_summed = 0;
+	rig_add(&rig, more = rig_plan_of(&rig, 0, room));
+	ret[VISITS_OF_ADD] = n_summed;
+	n_summed = 0;
+	rig_ask(&rig, more, &wish, RESIDENCY_PREFETCH);
+	assert_int_equal(wish.res, -ENOMEM);
+	ret[VISITS_OF_PREFETCH] = n_summed;
+	rig_remove(&rig, more);
+
+	wait_many(&rig, &waits, room, N_WAITS);
+	n_summed = 0;
+	residency_leases_serve(&rig.residency->devices[RIG_DEVICE]);
+	ret[VISITS_OF_PASS] = n_summed;
+	end_waits(&rig, &waits, N_WAITS);
+
+	/* Of a tenant that can never have as much. */
+	rig_share(&rig, 0, room - 1, room - 1, 0);
+	wait_many(&rig, &waits, room, 1);
+	n_summed = 0;
+	residency_leases_changed(rig.residency, RIG_DEVICE);
+	ret[VISITS_OF_HOPELESS] = n_summed;
+	rig_share(&rig, 0, room, room, 0);
+	end_waits(&rig, &waits, 1);
+
+	wait_many(&rig, &waits, room, 1);
+	/* The first of these may be served at once, and finds that it takes long. */
+	residency_leases_changed(rig.residency, RIG_DEVICE);
+	n_summed = 0;
+	residency_leases_changed(rig.residency, RIG_DEVICE);
+	ret[VISITS_OF_MESSAGE] = n_summed;
+	end_waits(&rig, &waits, 1);
+
+	rig_check(&rig);
+	if (other)
+		rig_remove(&rig, other);
+	remove_all(&rig, slots, n);
+	free(slots);
+	residency_rig_deinit(&rig);
+}
+
+/* Plans that hold nothing are never visited. */
+static void test_many__of_nothing(void **state)
+{
+	uint32_t n_visits[VISITS];
+
+	count_visits(N_RESIDENT, 0, n_visits);
+	for (int i = 0; i < VISITS; i++)
+		assert_in_range(n_visits[i], 0, FEW);
+}
+
+/* However many small plans there are, a wish visits some. */
+static void test_many__of_a_page(void **state)
+{
+	uint32_t n_visits[VISITS];
+
+	count_visits(N_RESIDENT, RIG_PAGE, n_visits);
+	assert_in_range(n_visits[VISITS_OF_ADD], 0, 2 * RESIDENCY_SMALL);
+	assert_in_range(n_visits[VISITS_OF_PREFETCH], 1, 8 * RESIDENCY_SMALL);
+	assert_in_range(n_visits[VISITS_OF_PASS], 1, 8 * RESIDENCY_SMALL);
+	assert_int_equal(n_visits[VISITS_OF_HOPELESS], 0);
+	assert_in_range(n_visits[VISITS_OF_MESSAGE], 0, RESIDENCY_SLICE);
+}
+
+/* A tenant's own small plan is found behind any number of another one's. */
+static void test_many__of_another(void **state)
+{
+	enum { N = 4 * RESIDENCY_SMALL };
+	struct session_plan *slots[N], *mine, *next;
+	struct residency_rig rig;
+	struct rig_wish wish;
+
+	residency_rig_init(&rig, 1, (N + 1) * RIG_PAGE, 0, RESIDENCY_WANTED);
+	for (uint32_t i = 0; i < N; i++)
+		add(&rig, slots[i] = rig_plan_of(&rig, 0, RIG_PAGE));
+	add(&rig, mine = rig_plan_of(&rig, 1, RIG_PAGE));
+	for (uint32_t i = 0; i < N; i++)
+		rig_want(&rig, slots[i], 1000);
+	rig_add(&rig, next = rig_plan_of(&rig, 1, RIG_PAGE));
+	rig_ask(&rig, next, &wish, RESIDENCY_PREFETCH);
+	rig_settle(&rig);
+	assert_int_equal(wish.res, 0);
+	assert_true(rig_is_ready(next));
+	assert_false(rig_is_ready(mine));
+	rig_check(&rig);
+	rig_remove(&rig, next);
+	rig_remove(&rig, mine);
+	remove_all(&rig, slots, N);
+	residency_rig_deinit(&rig);
+}
+
+/* A large plan makes way though any number of small ones of its tenant came first. */
+static void test_many__large_among_small(void **state)
+{
+	enum { N = 4 * RESIDENCY_SMALL };
+	struct session_plan *slots[N], *large, *next;
+	struct residency_rig rig;
+	struct rig_wish wish;
+
+	residency_rig_init(&rig, 1, 2 * N * RIG_PAGE, 0, RESIDENCY_WANTED);
+	for (uint32_t i = 0; i < N; i++)
+		add(&rig, slots[i] = rig_plan_of(&rig, 0, RIG_PAGE));
+	add(&rig, large = rig_plan_of(&rig, 0, N * RIG_PAGE));
+	for (uint32_t i = 0; i < N; i++)
+		rig_want(&rig, slots[i], 1000);
+	rig_add(&rig, next = rig_plan_of(&rig, 0, N * RIG_PAGE));
+	rig_ask(&rig, next, &wish, RESIDENCY_PREFETCH);
+	rig_settle(&rig);
+	assert_int_equal(wish.res, 0);
+	assert_true(rig_is_ready(next));
+	assert_false(rig_is_ready(large));
+	rig_remove(&rig, next);
+	rig_remove(&rig, large);
+	remove_all(&rig, slots, N);
+	residency_rig_deinit(&rig);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_many__of_nothing),
+		cmocka_unit_test(test_many__of_a_page),
+		cmocka_unit_test(test_many__of_another),
+		cmocka_unit_test(test_many__large_among_small),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
