@@ -25,7 +25,6 @@
 #include <errno.h>
 
 #include "loop/loop.h"
-#include "loop/turn.h"
 #include "session/residency-private.h"
 #include "session/session.h"
 #include "tenant/tenant.h"
@@ -35,7 +34,10 @@
 static const uint64_t grace_ns = 5ull * 1000 * 1000 * 1000;
 
 /* Waits that end in one pass; the others are for the next one, for each has to be answered. */
-enum { MAX_ENDED = 64 };
+enum {
+	MAX_ENDED = 64,
+	MAX_VISITS = 2 * RESIDENCY_SLICE, /* of plans, likewise; the last search may exceed it */
+};
 
 static struct lease_wait *wait_of(struct list_node *node)
 {
@@ -413,12 +415,13 @@ static enum verdict look_at(struct residency_device *device, struct lease_wait *
 		set_awaited(device, wait, 0);
 		return NO_ROOM;
 	}
-	if (!*is_held || is_within_part(device, wait))
+	if ((!*is_held || is_within_part(device, wait)) && wait->failed_number != device->n_rounds)
 		verdict = try_grant(device, wait, goal);
 	if (verdict == GRANTED)
 		lease->blocked_number = 0;
 	if (verdict != NO_ROOM)
 		return verdict;
+	wait->failed_number = device->n_rounds;
 	tenant->blocked_number = number;
 	if (holds_others(device, wait))
 		*is_held = true;
@@ -460,11 +463,15 @@ static void refuse_deadlocked(struct residency_device *device)
 	device->has_new_waits = wait != NULL;
 }
 
+/*
+ * A round takes several passes where it takes long. Each goes through all who wait, since who is
+ * refused decides what is left to those behind, but does not try again who had no room in this
+ * round: that would keep it from ever getting to the others.
+ */
 void residency_leases_serve(struct residency_device *device)
 {
 	struct residency *residency = device->residency;
 	struct list_node *waits = &residency->leases.waits[device->index];
-	const struct turn *turn = loop_current(residency->options.loop);
 	uint64_t now_ns = clock_now_ns(), next_ns = UINT64_MAX;
 	const uint64_t n_visits = residency->n_visits;
 	unsigned int n_ended = 0;
@@ -477,6 +484,9 @@ void residency_leases_serve(struct residency_device *device)
 		return;
 	residency->is_serving = true;
 	residency->n_passes++;
+	if (!device->is_round_cut)
+		device->n_rounds++;
+	device->is_round_cut = false;
 	divide(device);
 	sums_begin(device);
 	list_for_each_safe (node, waits) {
@@ -488,8 +498,8 @@ void residency_leases_serve(struct residency_device *device)
 		enum verdict verdict;
 		uint64_t until_ns;
 
-		/* Each that ended may have taken a look at all plans on the device. */
-		if (n_ended == MAX_ENDED || (n_ended > 0 && turn_is_over(turn))) {
+		if (n_ended == MAX_ENDED || residency->n_visits - n_visits > MAX_VISITS) {
+			device->is_round_cut = true;
 			next_ns = now_ns;
 			break;
 		}
@@ -549,6 +559,7 @@ void residency_lease_ask(struct residency *residency, struct lease_wait *wait, u
 	if (patience_ns > LEASE_MAX_WAIT_NS)
 		patience_ns = LEASE_MAX_WAIT_NS;
 	wait->awaited_bytes = 0;
+	wait->failed_number = 0;
 	wait->is_patient = patience_ns > 0;
 	wait->until_ns = clock_now_ns() + patience_ns;
 	wait->grace_ns = wait->until_ns + (patience_ns < grace_ns ? grace_ns - patience_ns : 0);

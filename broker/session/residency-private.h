@@ -186,6 +186,8 @@ struct residency_device {
 	uint64_t lease_part_bytes; /* of each tenant, beside its reserve; see residency-lease.c */
 	uint64_t holding_bytes;    /* as tenant.holding_bytes, of all tenants */
 	uint64_t n_pass_visits;    /* in the last pass over who waits for a lease */
+	uint64_t n_rounds;         /* see residency_leases_serve() */
+	bool is_round_cut;         /* the next pass goes on with the last round */
 	bool has_new_waits;        /* who may wait for each other: leases */
 	uint32_t n_jobs;
 	uint32_t n_guests; /* who loads beside us */

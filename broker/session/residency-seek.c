@@ -178,6 +178,24 @@ static int rank_of(const struct residency_device *device, const struct wish *wis
 	return residency_rank(device->residency->options.policy, &claim, holder);
 }
 
+/*
+ * May it take anything of what a tenant has? Nobody gives more easily than a plan that is not
+ * wanted, and without which its tenant has as much as before.
+ */
+static bool may_give(const struct residency_device *device, const struct wish *wish,
+		     const struct tenant *tenant)
+{
+	const struct residency_claim least_wanted = {
+		.share = tenant->shares[device->index],
+		.tenant = tenant->number,
+		.used = residency_tenant_used(device, tenant),
+	};
+
+	if (wish->own_only && tenant != wish->seeker->tenant)
+		return false;
+	return rank_of(device, wish, &least_wanted) != RESIDENCY_KEEP;
+}
+
 /* Does it use a block that the wish counts on? A plan that wishes made the last draft. */
 static bool is_needed(const struct seeker *seeker, const struct residence *other)
 {
@@ -231,14 +249,13 @@ static uint32_t find_victims(struct residency_device *device, const struct wish 
 {
 	struct finding finding = {.device = device, .wish = wish, .victims = victims, .max = max};
 
-	if (wish->own_only) {
-		if (wish->seeker->tenant->holders)
-			visit_holders(wish->seeker->tenant->holders, device->index, find, &finding);
-		return finding.n;
+	list_for_each (node, &device->residency->holders) {
+		struct residency_holders *holders =
+			container_of(node, struct residency_holders, link);
+
+		if (may_give(device, wish, holders->tenant))
+			visit_holders(holders, device->index, find, &finding);
 	}
-	list_for_each (node, &device->residency->holders)
-		visit_holders(container_of(node, struct residency_holders, link), device->index,
-			      find, &finding);
 	return finding.n;
 }
 
@@ -352,14 +369,31 @@ bool seeker_is_owed(const struct seeker *seeker, uint64_t bytes, bool by_hand)
 			     device->usable_bytes[EXEC_TIER_VRAM]);
 }
 
-/* Would it be enough if all plans left, or where only its own may, all of these? */
-static bool could_be_enough(const struct seeker *seeker, uint64_t bytes)
+/* Would it be enough if all plans left that may have to? */
+static bool could_be_enough(const struct seeker *seeker, uint64_t bytes, bool by_hand)
 {
 	const struct residency_device *device = seeker->device;
-	int64_t own = (int64_t)seeker->tenant->evictable[device->index];
+	const uint64_t own = seeker->tenant->evictable[device->index];
+	struct wish wish = {.seeker = seeker, .by_hand = by_hand};
+	int64_t lacking = (int64_t)bytes - residency_device_free(device);
 
-	return seeker_tenant_free(seeker) + own >= (int64_t)bytes &&
-	       residency_device_free(device) + (int64_t)device->evictable_bytes >= (int64_t)bytes;
+	if (seeker_tenant_free(seeker) + (int64_t)own < (int64_t)bytes)
+		return false;
+	if (lacking > (int64_t)device->evictable_bytes)
+		return false;
+	/* The more of its tenant's own plans leave, the more it may take of others. */
+	seeker_claim(seeker, bytes, &wish.claim);
+	wish.claim.used -= own;
+	list_for_each (node, &device->residency->holders) {
+		const struct tenant *tenant =
+			container_of(node, struct residency_holders, link)->tenant;
+
+		if (lacking <= 0)
+			break;
+		if (may_give(device, &wish, tenant))
+			lacking -= (int64_t)tenant->evictable[device->index];
+	}
+	return lacking <= 0;
 }
 
 bool seeker_displace(const struct seeker *seeker, uint64_t bytes, bool by_hand)
@@ -371,7 +405,7 @@ bool seeker_displace(const struct seeker *seeker, uint64_t bytes, bool by_hand)
 	bool is_promised = seeker_is_owed(seeker, bytes, by_hand);
 	uint32_t n = 0, n_found, n_before;
 
-	if (!is_promised && !could_be_enough(seeker, bytes))
+	if (!is_promised && !could_be_enough(seeker, bytes, by_hand))
 		return false;
 	/* First what is above the tenant's own maximum, then what the device lacks. */
 	do {

@@ -183,6 +183,7 @@ struct lease_wait {
 	uint64_t grace_ns;      /* then */
 	uint64_t awaited_bytes; /* set aside for it, from which others are leaving */
 	bool is_patient;        /* it waits also if nobody leaves */
+	uint64_t failed_number; /* of the last round in which there was no room for it */
 	/*
 	 * Bytes that earlier waits left to this one, and wanted, at the last look; once this wait
 	 * is refused, available_bytes is what there was for it.

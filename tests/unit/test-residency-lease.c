@@ -10,8 +10,6 @@
 
 #include <cmocka.h>
 
-#include "loop/loop.h"
-#include "loop/turn.h"
 #include "session/residency-private.h"
 #include "support/residency-rig.h"
 #include "util/clock.h"
@@ -773,27 +771,6 @@ static void test_many__time_is_up(void **state)
 	assert_in_range(n_looks, 1, LOOKS_EACH * MANY);
 }
 
-/* A refusal may have taken long: where the turn is over, the other waits are for another one. */
-static void test_many__turn_is_over(void **state)
-{
-	const struct list_node *waits = &rig.residency->leases.waits[RIG_DEVICE];
-	unsigned int before;
-
-	ask(1, 100, 100, 0);
-	ask_many(0, 1);
-	for (unsigned int i = 0; i < MANY; i++)
-		many[i].wait.until_ns = many[i].wait.grace_ns = 0;
-	turn_set_budget(loop_current(rig.loop), 0);
-	for (unsigned int i = 0; i < 10; i++) {
-		before = n_done;
-		serve_many();
-		assert_int_equal(n_done - before, 1);
-	}
-	while (!list_is_empty(waits))
-		serve_many();
-	end_many();
-}
-
 /* None of them could be served if it were alone, so none keeps the others from being looked at. */
 static void test_many__hopeless(void **state)
 {
@@ -836,7 +813,6 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_device__lost, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_random, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_many__time_is_up, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_many__turn_is_over, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_many__hopeless, setup, teardown),
 	};
 

@@ -82,12 +82,11 @@ static void on_wait_done(struct lease_wait *wait, int res)
 	n_ended_waits++;
 }
 
-/* Of tenant 0, each for that many bytes. */
+/* Of the first tenants in turn, each for that many bytes. */
 static void wait_many(struct residency_rig *rig, struct many_waits *waits, uint64_t bytes,
-		      uint32_t n)
+		      uint32_t n, uint32_t n_tenants)
 {
-	const struct lease_about about = {
-		.tenant = &rig->tenants[0],
+	struct lease_about about = {
 		.device = RIG_DEVICE,
 		.min_bytes = bytes,
 		.wish_bytes = bytes,
@@ -96,6 +95,7 @@ static void wait_many(struct residency_rig *rig, struct many_waits *waits, uint6
 	};
 
 	for (uint32_t i = 0; i < n; i++) {
+		about.tenant = &rig->tenants[i % n_tenants];
 		assert_int_equal(
 			lease_new(residency_leases(rig->residency), &about, &waits->leases[i]), 0);
 		waits->of[i] = (struct lease_wait){.lease = waits->leases[i],
@@ -149,7 +149,7 @@ static void count_visits(uint32_t n, uint64_t bytes, uint32_t *ret)
 	ret[VISITS_OF_PREFETCH] = n_summed;
 	rig_remove(&rig, more);
 
-	wait_many(&rig, &waits, room, N_WAITS);
+	wait_many(&rig, &waits, room, N_WAITS, 1);
 	n_summed = 0;
 	residency_leases_serve(&rig.residency->devices[RIG_DEVICE]);
 	ret[VISITS_OF_PASS] = n_summed;
@@ -157,14 +157,14 @@ static void count_visits(uint32_t n, uint64_t bytes, uint32_t *ret)
 
 	/* Of a tenant that can never have as much. */
 	rig_share(&rig, 0, room - 1, room - 1, 0);
-	wait_many(&rig, &waits, room, 1);
+	wait_many(&rig, &waits, room, 1, 1);
 	n_summed = 0;
 	residency_leases_changed(rig.residency, RIG_DEVICE);
 	ret[VISITS_OF_HOPELESS] = n_summed;
 	rig_share(&rig, 0, room, room, 0);
 	end_waits(&rig, &waits, 1);
 
-	wait_many(&rig, &waits, room, 1);
+	wait_many(&rig, &waits, room, 1, 1);
 	/* The first of these may be served at once, and finds that it takes long. */
 	residency_leases_changed(rig.residency, RIG_DEVICE);
 	n_summed = 0;
@@ -201,6 +201,37 @@ static void test_many__of_a_page(void **state)
 	assert_in_range(n_visits[VISITS_OF_PASS], 1, 8 * RESIDENCY_SMALL);
 	assert_int_equal(n_visits[VISITS_OF_HOPELESS], 0);
 	assert_in_range(n_visits[VISITS_OF_MESSAGE], 0, RESIDENCY_SLICE);
+}
+
+/* A round over who waits is cut, goes on behind whom it has tried, and ends. */
+static void test_many__rounds_in_passes(void **state)
+{
+	enum { N = 4 * RIG_MAX_TENANTS * RESIDENCY_SMALL, MOST = 16 * RESIDENCY_SMALL };
+	struct session_plan *slots[N];
+	static struct many_waits waits;
+	struct residency_device *device;
+	struct residency_rig rig;
+	uint32_t n_passes = 0;
+
+	residency_rig_init(&rig, 1, N * RIG_PAGE, 0, RESIDENCY_WANTED);
+	device = &rig.residency->devices[RIG_DEVICE];
+	for (uint32_t i = 0; i < N; i++)
+		add(&rig, slots[i] = rig_plan_of(&rig, i % RIG_MAX_TENANTS, RIG_PAGE));
+	rig_settle(&rig);
+	wait_many(&rig, &waits, N / RIG_MAX_TENANTS * RIG_PAGE, N_WAITS, RIG_MAX_TENANTS);
+	while (device->is_round_cut)
+		residency_leases_serve(device);
+	do {
+		n_summed = 0;
+		residency_leases_serve(device);
+		assert_in_range(n_summed, 1, MOST);
+		assert_in_range(++n_passes, 1, RIG_MAX_TENANTS);
+	} while (device->is_round_cut);
+	assert_in_range(n_passes, 2, RIG_MAX_TENANTS);
+	end_waits(&rig, &waits, N_WAITS);
+	rig_check(&rig);
+	remove_all(&rig, slots, N);
+	residency_rig_deinit(&rig);
 }
 
 /* A tenant's own small plan is found behind any number of another one's. */
@@ -261,6 +292,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_many__of_nothing),
 		cmocka_unit_test(test_many__of_a_page),
+		cmocka_unit_test(test_many__rounds_in_passes),
 		cmocka_unit_test(test_many__of_another),
 		cmocka_unit_test(test_many__large_among_small),
 	};
