@@ -600,13 +600,14 @@ static uint64_t entry_ticks_left(const struct dispatch *dispatch)
 }
 
 /*
- * Is the turn to go on with what the kernel tells? A tenant that was idle may have rung. Not before
- * entries had as much of the turn as all else, so that who rings on and on does not end each round.
+ * Is the turn to go on with what the kernel tells, or with clients that sleep, of whom there were
+ * @n_bells before? A tenant that was idle may have rung. Not before entries had as much of the turn
+ * as all else, so that who rings or sleeps on and on does not end each round.
  */
-static bool is_called(const struct dispatch *dispatch)
+static bool is_called(const struct dispatch *dispatch, uint64_t n_bells)
 {
 	return dispatch->turn->entry_ticks >= dispatch->turn->other_ticks &&
-	       loop_has_news(dispatch->options.loop);
+	       (dispatch->bells.n_jobs > n_bells || loop_has_news(dispatch->options.loop));
 }
 
 /*
@@ -643,7 +644,7 @@ static int poll_flow(struct dispatch *dispatch, struct flow *flow, uint64_t *idl
 		n_total += n;
 		n_polls++;
 		if (dispatch->turn->entry_ticks + *idle_ticks >= stop_ticks ||
-		    (is_alone && is_called(dispatch)))
+		    (is_alone && is_called(dispatch, UINT64_MAX)))
 			break;
 	} while (n_empty < flow->n_active &&
 		 (is_alone ? n_polls < flow->n_active : flow->credit_ticks > 0));
@@ -698,7 +699,7 @@ static unsigned int poll_flows(struct dispatch *dispatch, int64_t n_rounds, int6
 		n_total += (unsigned int)n;
 		/* A client that is to be woken does not wait for what others have in the round. */
 		if (dispatch->turn->entry_ticks + idle_ticks >= stop_ticks ||
-		    dispatch->bells.n_jobs > n_bells || is_called(dispatch))
+		    is_called(dispatch, n_bells))
 			break;
 	}
 	dispatch->is_round_cut = i > 1;
@@ -757,7 +758,7 @@ static inline void leave_slice(struct dispatch *dispatch, uint32_t n_tasks)
 static __attribute__((__noinline__)) unsigned int work_on_tasks(struct dispatch *dispatch,
 								bool has_more)
 {
-	uint32_t n_before = dispatch->n_ended, n_ended = UINT32_MAX;
+	uint32_t n_before = dispatch->n_succeeded, n_ended = UINT32_MAX;
 	const bool is_now = dispatch->is_now;
 	struct turn *turn = dispatch->turn;
 	unsigned int n_total = 0;
@@ -770,6 +771,7 @@ static __attribute__((__noinline__)) unsigned int work_on_tasks(struct dispatch 
 		turn_open_at(turn, RBK_TURN_COMPLETIONS, dispatch->now_ticks);
 	} else if (has_more) {
 		turn_enter(turn, RBK_TURN_COMPLETIONS, 0);
+		dispatch->now_ticks = turn->slice_ticks;
 	} else {
 		is_open = false;
 	}
@@ -778,8 +780,8 @@ static __attribute__((__noinline__)) unsigned int work_on_tasks(struct dispatch 
 	if (!is_open) {
 		if (n_total == 0)
 			return 0;
-		/* Else it was a part of one, an unfinished one, or work of the broker's own. */
-		if (dispatch->n_ended - n_before == n_total && dispatch->n_queued == 0 &&
+		/* Else one failed, or it was a part, an unfinished one, or of the broker's own. */
+		if (dispatch->n_succeeded - n_before == n_total && dispatch->n_queued == 0 &&
 		    !dispatch->woken.first)
 			n_ended = n_total;
 	}

@@ -198,7 +198,7 @@ static void settle(struct dispatch *dispatch)
 	}
 	begin_ticks = clock_ticks();
 	if ((int64_t)(dispatch->rest_until_ticks - begin_ticks) > 0 &&
-	    begin_ticks - dispatch->busy_ticks < budget_ticks)
+	    (int64_t)(begin_ticks - dispatch->busy_ticks) < (int64_t)budget_ticks)
 		return;
 	server_settle(dispatch->server);
 	now_ticks = clock_ticks();

@@ -421,8 +421,10 @@ static void run_wake(struct turn_job *job)
 
 void dispatch_ring_bells(struct dispatch *dispatch)
 {
+	const struct turn *turn = dispatch->turn;
+
 	/* Waking others is what a thread is preempted for: the queue counts processor time. */
-	turn_queue_run(&dispatch->bells, turn_stop_ticks(dispatch->turn, BELLS_PART));
+	turn_queue_run(&dispatch->bells, turn_used_ticks(turn) + turn->budget_ticks / BELLS_PART);
 }
 
 void dispatch_sleep_rings(struct dispatch *dispatch)

@@ -192,7 +192,7 @@ static struct task *task_complete(struct dispatch *dispatch, struct task *task, 
 	struct dispatch_ring *ring = task->ring;
 	struct task *successor = task->chain_next;
 
-	dispatch->n_ended++;
+	dispatch->n_succeeded += res >= 0;
 	task_post(dispatch, task, res);
 	ring_mark_dirty(dispatch, ring);
 

@@ -280,7 +280,7 @@ struct dispatch {
 	uint64_t inline_queue_ns;     /* how long the next of this batch has waited */
 	uint32_t n_inline;
 	uint32_t n_taken;         /* task slots, ever; wraps */
-	uint32_t n_ended;         /* tasks, ever; wraps */
+	uint32_t n_succeeded;     /* tasks, ever; wraps */
 	uint64_t end_ticks;       /* that a task which an executor hands back takes the reactor */
 	uint64_t entry_ticks;     /* that an entry which completes at once takes the reactor */
 	uint64_t max_batch_ticks; /* and no more: a preempted reactor is not the tenant's doing */
@@ -541,8 +541,8 @@ void dispatch_sleep_rings(struct dispatch *dispatch);
 void ring_deactivate(struct dispatch *dispatch, struct dispatch_ring *ring);
 void dispatch_stop_polling(struct dispatch *dispatch);
 /*
- * Wakes clients that sleep, tenants by weight, for a part of the turn's budget; what does not fit
- * waits for the next turn.
+ * Wakes clients that sleep, tenants by weight, for a part of the turn's budget and no longer: tasks
+ * of all tenants wait meanwhile. Those that do not fit are woken in the next call.
  */
 void dispatch_ring_bells(struct dispatch *dispatch);
 int rings_init(struct dispatch *dispatch);
