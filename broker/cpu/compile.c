@@ -18,8 +18,11 @@
 #include "plan/move.h"
 #include "util/error.h"
 
-/* Nodes and steps that one call compiles, and a node more at most: less than a millisecond. */
-enum { PART_STEPS = 1024 };
+/*
+ * Nodes and steps that one call compiles, and a node more at most: less than a millisecond. Making
+ * a pack, which is a system call or two, takes as long as PACK_STEPS of them.
+ */
+enum { PART_STEPS = 1024, PACK_STEPS = 4 };
 
 /* What one thread does in a nanosecond, roughly and rather too little. */
 static const double flops_per_ns = 40, bytes_per_ns = 8;
@@ -230,6 +233,7 @@ int compile_pack_constant(struct compiler *c, const struct plan_constant *consta
 		cpu_pack_unref(&c->cpu->packs, pack);
 		return 0;
 	}
+	c->n_made += pack->user == 0;
 	if (pack->user < c->number)
 		pack->user = c->number;
 	compiled->packs[compiled->n_packs++] = pack;
@@ -420,11 +424,17 @@ static int compile_begin(struct cpu_executor *cpu, const struct plan *plan,
 	return r ? error_fold(r) : 0;
 }
 
+/* Nodes, steps and packs, as nodes and steps. */
+static uint32_t work_done(const struct compiler *c)
+{
+	return c->next_node + c->compiled->n_steps + PACK_STEPS * c->n_made;
+}
+
 /* Return: 0, all nodes are compiled; EXECUTOR_E_MORE; -ENOMEM. */
 static int compile_some(struct compiler *c)
 {
 	const struct plan *plan = c->plan;
-	const uint32_t first_node = c->next_node, first_step = c->compiled->n_steps;
+	const uint32_t done_before = work_done(c);
 	int r = cpu_layout_choose(&c->layout);
 
 	if (r)
@@ -432,7 +442,7 @@ static int compile_some(struct compiler *c)
 	while (c->next_node < plan->n_nodes) {
 		const struct node *node = &plan->nodes[c->next_node];
 
-		if (c->next_node - first_node + c->compiled->n_steps - first_step >= PART_STEPS)
+		if (work_done(c) - done_before >= PART_STEPS)
 			return EXECUTOR_E_MORE;
 		c->next_node++;
 		r = node->computed_by == PLAN_NO_NODE ? compile_node(c, node) : 0;

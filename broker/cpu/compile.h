@@ -35,6 +35,7 @@ struct compiler {
 	uint32_t max_steps, max_packs, max_fills; /* that there is room for */
 	uint64_t number;                          /* of this compilation */
 	uint32_t next_node;
+	uint32_t n_made;              /* packs, by this compilation */
 	uint64_t work_used, work_max; /* of the node's own scratch */
 	double speed_up;              /* of the node's operations, beside those of float32 */
 

@@ -392,6 +392,7 @@ int cpu_executor_new(const struct cpu_options *options, struct waker *waker, str
 	memset(cpu, 0, sizeof(*cpu));
 	cpu->executor.ops = &cpu_ops;
 	cpu->executor.waker = waker;
+	cpu_pack_cache_init(&cpu->packs);
 	cpu->kernels = choose_kernels(options->simd);
 	cpu->layout_wish = options->layout;
 	cpu->max_tasks = max_tasks;

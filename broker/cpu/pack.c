@@ -9,8 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 
 #include "util/cleanup.h"
+#include "util/clock.h"
 #include "util/error.h"
 
 enum { PAGE_BYTES = 4096, HUGE_PAGE_BYTES = 2 << 20 };
@@ -66,31 +68,62 @@ bool cpu_unmap_some(void *map, size_t *map_bytes)
 	return *map_bytes > 0;
 }
 
-static struct cpu_pack **pack_bucket(struct cpu_pack_cache *cache, const struct cpu_pack_key *key)
+void cpu_pack_cache_init(struct cpu_pack_cache *cache)
 {
-	const uint8_t *bytes = (const uint8_t *)key;
-	uint64_t hash = 14695981039346656037ull; /* FNV-1a */
+	*cache = (struct cpu_pack_cache){0};
+	/* Early in a machine's life there may be no randomness yet; time is better than nothing. */
+	if (getrandom(cache->seed, sizeof(cache->seed), GRND_NONBLOCK) != sizeof(cache->seed))
+		cache->seed[0] = cache->seed[1] = index_hash(clock_now_ns(), 0);
+}
 
-	for (size_t i = 0; i < sizeof(*key); i++)
-		hash = (hash ^ bytes[i]) * 1099511628211ull;
-	return &cache->buckets[(hash >> 32) % CPU_PACK_BUCKETS];
+/*
+ * Clients choose most of a key, and the tree keeps short only what has different hashes. So the
+ * hash is a polynomial over the integers modulo 2^61 - 1, with the key's words as coefficients, at
+ * a secret point: two keys have the same one at 26 points at most (Carter, Wegman, JCSS 1979).
+ */
+static uint64_t hash_of(const struct cpu_pack_cache *cache, const struct cpu_pack_key *key)
+{
+	const uint64_t prime = (1ull << 61) - 1, point = cache->seed[0] & prime;
+	uint32_t words[sizeof(*key) / sizeof(uint32_t)];
+	uint64_t hash = 0;
+
+	memcpy(words, key, sizeof(words));
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		const unsigned __int128 product = (unsigned __int128)hash * point + words[i];
+
+		hash = (uint64_t)(product & prime) + (uint64_t)(product >> 61);
+		hash -= hash >= prime ? prime : 0;
+	}
+	return index_hash(hash, cache->seed[1]);
+}
+
+static struct cpu_pack *find(struct cpu_pack_cache *cache, const struct cpu_pack_key *key,
+			     uint64_t hash)
+{
+	struct index_node *node = index_find(&cache->root, hash);
+
+	for (; node; node = index_next(node)) {
+		struct cpu_pack *pack = container_of(node, struct cpu_pack, node);
+
+		if (!memcmp(&pack->key, key, sizeof(*key)))
+			return pack;
+	}
+	return NULL;
 }
 
 int cpu_pack_get(struct cpu_pack_cache *cache, const struct cpu_pack_key *key, size_t floats,
 		 struct cpu_pack **ret)
 {
-	struct cpu_pack **bucket = pack_bucket(cache, key);
+	const uint64_t hash = hash_of(cache, key);
+	struct cpu_pack *found = find(cache, key, hash);
 	_cleanup_(freep) struct cpu_pack *pack = NULL;
 	size_t bytes;
 
-	for (struct cpu_pack *p = *bucket; p; p = p->next) {
-		if (memcmp(&p->key, key, sizeof(*key)))
-			continue;
-		p->n_refs++;
-		*ret = p;
+	if (found) {
+		found->n_refs++;
+		*ret = found;
 		return 0;
 	}
-
 	if (__builtin_mul_overflow(floats, sizeof(float), &bytes))
 		return error_origin(-ENOMEM);
 	pack = calloc(1, sizeof(*pack));
@@ -102,9 +135,8 @@ int cpu_pack_get(struct cpu_pack_cache *cache, const struct cpu_pack_key *key, s
 		return error_origin(-ENOMEM);
 	pack->key = *key;
 	pack->n_refs = 1;
-	pack->next = *bucket;
+	index_insert(&cache->root, &pack->node, hash);
 	cache->bytes += pack->map_bytes;
-	*bucket = pack;
 	*ret = steal_ptr(pack);
 	return 0;
 }
@@ -123,16 +155,9 @@ int cpu_pack_commit(struct cpu_pack_cache *cache, struct cpu_pack *pack)
 struct cpu_pack *cpu_pack_unref_some(struct cpu_pack_cache *cache, struct cpu_pack *pack,
 				     size_t bytes)
 {
-	struct cpu_pack **at;
-
-	if (!pack->is_leaving && --pack->n_refs > 0)
+	if (pack->node.is_in && --pack->n_refs > 0)
 		return NULL;
-	if (!pack->is_leaving) {
-		for (at = pack_bucket(cache, &pack->key); *at != pack; at = &(*at)->next)
-			;
-		*at = pack->next;
-		pack->is_leaving = true;
-	}
+	index_remove(&cache->root, &pack->node);
 	/* Whole huge pages: cutting one would make it small ones. */
 	bytes = (bytes + HUGE_PAGE_BYTES - 1) & ~(size_t)(HUGE_PAGE_BYTES - 1);
 	bytes = bytes < pack->map_bytes ? bytes : pack->map_bytes;

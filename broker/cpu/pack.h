@@ -16,6 +16,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "util/index.h"
+
 struct cpu_pack_key {
 	uint64_t owner, dev, ino, offset, bytes;
 	uint64_t form[8]; /* what is packed, and the parameters of packing; unused ones 0 */
@@ -23,9 +25,8 @@ struct cpu_pack_key {
 
 struct cpu_pack {
 	struct cpu_pack_key key;
-	struct cpu_pack *next; /* in its bucket */
+	struct index_node node; /* in the cache, unless the copy is freed from its end */
 	uint32_t n_refs;
-	bool is_leaving;   /* freed from its end, and in no bucket */
 	bool is_committed; /* there is memory */
 	bool is_filled;
 	uint64_t n_filled; /* parts, unless is_filled */
@@ -34,14 +35,14 @@ struct cpu_pack {
 	size_t map_bytes;
 };
 
-enum { CPU_PACK_BUCKETS = 1024 };
-
 struct cpu_pack_cache {
-	struct cpu_pack *buckets[CPU_PACK_BUCKETS];
+	struct index_node *root;
+	uint64_t seed[2];         /* of the hash */
 	uint64_t bytes;           /* of all that exist */
 	uint64_t committed_bytes; /* of those that have memory */
 };
 
+void cpu_pack_cache_init(struct cpu_pack_cache *cache);
 /*
  * Finds the copy or makes one of @floats, without memory. Return: 0, with a reference in *ret;
  * -ENOMEM.

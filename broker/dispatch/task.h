@@ -17,7 +17,6 @@
 #include <stdint.h>
 
 #include "dispatch/dispatch.h"
-#include "dispatch/index.h"
 #include "loop/turn-queue.h"
 #include "loop/turn.h"
 #include "place/placer.h"
@@ -28,6 +27,7 @@
 #include "shm/ring.h"
 #include "util/clock.h"
 #include "util/heap.h"
+#include "util/index.h"
 #include "util/list.h"
 
 struct task;

@@ -236,25 +236,82 @@ static void test_measure__parts(void **state)
 	}
 }
 
-/* Thousands of products with one matrix. */
-static struct plan *products_plan(struct exec_arena *arena)
+/* The bucket of 1,024 that a client can tell who takes the hash to be FNV-1a without a secret. */
+static unsigned int guessed_bucket(const struct cpu_pack_key *key)
 {
-	enum { N = 3000 };
+	const uint8_t *bytes = (const uint8_t *)key;
+	uint64_t hash = 14695981039346656037ull;
+
+	for (size_t i = 0; i < sizeof(*key); i++)
+		hash = (hash ^ bytes[i]) * 1099511628211ull;
+	return (hash >> 32) % 1024;
+}
+
+/* Packs that a look-up of @pack passes, itself too. */
+static unsigned int packs_passed(struct cpu_pack_cache *cache, const struct cpu_pack *pack)
+{
+	struct index_node *node;
+	unsigned int n;
+
+	node = *index_locate(&cache->root, pack->node.hash, &n);
+	while (node && node != &pack->node) {
+		node = index_next(node);
+		n++;
+	}
+	assert_non_null(node);
+	return n;
+}
+
+/* A client chooses where its constants are; finding their packs takes a few steps all the same. */
+static void test_pack__offsets_chosen(void **state)
+{
+	enum { N = 500, MOST_PASSED = 40 };
+	struct cpu_pack_key key = {.owner = 1, .dev = 2, .ino = 3, .bytes = 2048, .form = {1}};
+	struct cpu_pack *packs[N], *again;
+	struct cpu_pack_cache cache;
+
+	cpu_pack_cache_init(&cache);
+	for (unsigned int i = 0; i < N; i++) {
+		do
+			key.offset += 64;
+		while (guessed_bucket(&key) != 0);
+		assert_int_equal(cpu_pack_get(&cache, &key, 1, &packs[i]), 0);
+	}
+	for (unsigned int i = 0; i < N; i++) {
+		assert_true(packs_passed(&cache, packs[i]) <= MOST_PASSED);
+		assert_int_equal(cpu_pack_get(&cache, &packs[i]->key, 1, &again), 0);
+		assert_ptr_equal(again, packs[i]);
+		cpu_pack_unref(&cache, again);
+	}
+	for (unsigned int i = 0; i < N; i++)
+		cpu_pack_unref(&cache, packs[i]);
+	assert_null(cache.root);
+	assert_int_equal(cache.bytes, 0);
+}
+
+/* Thousands of products with one matrix, or with one of their own each, @stride bytes apart. */
+static struct plan *products_plan(struct exec_arena *arena, unsigned int stride)
+{
+	enum { N = 2000 };
 	struct describe *d = describe_new("", 1);
-	char inputs[32], output[16];
+	char inputs[40], output[16], w[16];
 
 	describe_input(d, "x", DESCRIBE_DIMS(200, 200));
-	describe_constant(d, "w", RBK_REF(REFERENCE_ARENA, 0), DESCRIBE_DIMS(200, 200));
 	describe_output(d, "y", DESCRIBE_DIMS(200, 200));
 	for (unsigned int i = 0; i < N; i++) {
+		if (i == 0 || stride) {
+			snprintf(w, sizeof(w), "w%u", i);
+			describe_constant(d, w, RBK_REF(REFERENCE_ARENA, i * stride),
+					  DESCRIBE_DIMS(200, 200));
+		}
 		snprintf(output, sizeof(output), i + 1 < N ? "s%u" : "y", i);
 		if (i + 1 < N)
 			describe_tensor(d, output, RBK_TENSOR_SCRATCH, RBK_DTYPE_F32, 0,
 					DESCRIBE_DIMS(200, 200));
 		if (i == 0)
-			snprintf(inputs, sizeof(inputs), "x,w");
+			snprintf(inputs, sizeof(inputs), "x,%s", w);
 		else
-			snprintf(inputs, sizeof(inputs), "s%u,w", i - 1);
+			snprintf(inputs, sizeof(inputs), "s%u,%s", i - 1, w);
 		describe_node(d, "MatMul", "", inputs, output);
 	}
 	return reference_plan(d, arena);
@@ -272,7 +329,7 @@ static void test_measure__in_turns(void **state)
 	reference_arena_init(&arena, 200 * 200 * sizeof(float), 3);
 	cpu_rig_init(&rig, &(struct cpu_options){.n_workers = 1});
 	for (unsigned int i = 0; i < 2; i++)
-		plans[i] = products_plan(&arena);
+		plans[i] = products_plan(&arena, 0);
 	for (unsigned int n = 0; r[0] || r[1]; n++) {
 		assert_true(r[0] == r[1] || n % 2 == 1);
 		r[n % 2] = rig.executor->ops->plan_measure(rig.executor, plans[n % 2]);
@@ -293,15 +350,44 @@ static void test_measure__in_turns(void **state)
 	reference_arena_deinit(&arena);
 }
 
+/* Making a pack takes system calls: fewer of them are made at once than products are compiled. */
+static void test_measure__packs(void **state)
+{
+	enum { STRIDE = 64, MOST_PACKS = 256 };
+	const struct cpu_plan *compiled;
+	struct exec_arena arena;
+	uint32_t n_before = 0;
+	struct cpu_rig rig;
+	struct plan *plan;
+	int r;
+
+	reference_arena_init(&arena, 200 * 200 * sizeof(float) + 2000 * STRIDE, 3);
+	cpu_rig_init(&rig, &(struct cpu_options){.n_workers = 1});
+	plan = products_plan(&arena, STRIDE);
+	do {
+		r = rig.executor->ops->plan_measure(rig.executor, plan);
+		compiled = plan->exec[RBK_DEVICE_CPU];
+		assert_true(compiled->n_packs - n_before <= MOST_PACKS);
+		n_before = compiled->n_packs;
+	} while (r == EXECUTOR_E_MORE);
+	assert_int_equal(r, 0);
+	assert_int_equal(compiled->n_packs, 2000);
+	cpu_rig_release(&rig, plan);
+	cpu_rig_deinit(&rig);
+	reference_arena_deinit(&arena);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_pack__integer_in_parts),
 		cmocka_unit_test(test_pack__integer_conv_in_parts),
+		cmocka_unit_test(test_pack__offsets_chosen),
 		cmocka_unit_test(test_shrink__scratch),
 		cmocka_unit_test(test_shrink__scratch_measured),
 		cmocka_unit_test(test_measure__parts),
 		cmocka_unit_test(test_measure__in_turns),
+		cmocka_unit_test(test_measure__packs),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

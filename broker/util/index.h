@@ -1,18 +1,17 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Tasks by user_data, for CANCEL
+ * What clients name, by its hash
  *
- * Clients choose user_data, and may choose it so that lookups take as long as they can. So no
- * bound here rests on what they do not know or cannot measure: each bucket of the table is a
- * digital search tree (Coffman, Eve, CACM 1970; Knuth, TAOCP 3, 6.3), in which a node on level i
- * has its descendants parted by bit i of their hash. The hash is a bijection of 64 bits: two
- * different user_data differ in one of them, and no path has more than INDEX_MAX_STEPS nodes,
- * whatever is put in and taken out in whichever order. Where clients mean no harm a bucket has a
- * node or two.
+ * Clients choose names, and may choose them so that lookups take as long as they can. So no bound
+ * here rests on what they do not know or cannot measure: a tree is a digital search tree (Coffman,
+ * Eve, CACM 1970; Knuth, TAOCP 3, 6.3), in which a node on level i has its descendants parted by
+ * bit i of their hash. Two different hashes of 64 bits differ in one of them, and no path has more
+ * than INDEX_MAX_STEPS nodes, whatever is put in and taken out in whichever order. Names of 64 bits
+ * have index_hash(), a bijection: different names have different hashes.
  *
- * Tasks of the same user_data are a circle, oldest first; the oldest is the tree's node. Taking one
- * of them out costs the same wherever it is. Reactor thread only.
+ * Those of the same hash are a circle, oldest first; the oldest is the tree's node. Taking one of
+ * them out costs the same wherever it is. One thread at a time.
  */
 #include <stdbool.h>
 #include <stddef.h>
