@@ -428,6 +428,21 @@ struct lowering *vk_lowering_new(const struct plan *plan, const struct vk_target
 	return l;
 }
 
+/* Gives back the room for steps that was not needed: a plan is charged for those that it has. */
+static int trim(struct lowering *l)
+{
+	struct vk_lowered *lowered = l->lowered;
+	struct vk_step *smaller;
+
+	/* Room for one is kept: reallocarray() to no bytes may free the array and return NULL. */
+	l->max_steps = lowered->n_steps ? lowered->n_steps : 1;
+	smaller = reallocarray(lowered->steps, l->max_steps, sizeof(*smaller));
+	if (!smaller)
+		return error_origin(-ENOMEM);
+	lowered->steps = smaller;
+	return 0;
+}
+
 int vk_lower_some(struct lowering *l)
 {
 	const uint32_t first_step = l->lowered->n_steps;
@@ -446,7 +461,7 @@ int vk_lower_some(struct lowering *l)
 		}
 		l->next = 0;
 	}
-	return 0;
+	return trim(l);
 }
 
 struct lowering *vk_lowering_free(struct lowering *l)

@@ -5,6 +5,7 @@
  */
 #include <dirent.h>
 #include <errno.h>
+#include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,6 +19,7 @@
 #include "unit/vulkan-rig.h"
 #include "util/clock.h"
 #include "util/log.h"
+#include "vulkan/record-private.h"
 
 #define N DESCRIBE_COUNT
 #define D DESCRIBE_DIMS
@@ -439,6 +441,48 @@ static void test_plan_compile__many_steps(void **state)
 	rig_deinit(&rig);
 }
 
+/* Check that a plan keeps no room for the steps that it did not get: nodes that others compute. */
+static void test_plan_prepare__no_room_for_more(void **state)
+{
+	enum { N_LAYERS = 50 };
+	char at[8] = "x", in[20], product[8], sum[8], out[8];
+	struct describe *d = describe_new("", MAX);
+	const struct vk_lowered *lowered;
+	struct exec_arena arena;
+	struct plan *plan;
+	struct rig rig;
+
+	reference_arena_init(&arena, (8 * 8 + 8) * sizeof(float), 3);
+	describe_input(d, "x", D(N, 8));
+	describe_constant(d, "w", RBK_REF(REFERENCE_ARENA, 0), D(8, 8));
+	describe_constant(d, "b", RBK_REF(REFERENCE_ARENA, 8 * 8 * sizeof(float)), D(8));
+	for (unsigned int i = 0; i < N_LAYERS; i++) {
+		snprintf(product, sizeof(product), "p%u", i);
+		snprintf(sum, sizeof(sum), "s%u", i);
+		snprintf(out, sizeof(out), "y%u", i);
+		describe_inferred(d, product, RBK_TENSOR_SCRATCH, RBK_DTYPE_F32);
+		describe_inferred(d, sum, RBK_TENSOR_SCRATCH, RBK_DTYPE_F32);
+		describe_inferred(d, out, i + 1 < N_LAYERS ? RBK_TENSOR_SCRATCH : RBK_TENSOR_OUTPUT,
+				  RBK_DTYPE_F32);
+		snprintf(in, sizeof(in), "%s,w", at);
+		describe_node(d, "MatMul", "", in, product);
+		snprintf(in, sizeof(in), "%s,b", product);
+		describe_node(d, "Add", "", in, sum);
+		describe_node(d, "Relu", "", sum, out);
+		snprintf(at, sizeof(at), "%s", out);
+	}
+	plan = reference_plan(d, &arena);
+	rig_init(&rig, &(struct vulkan_options){0});
+	assert_int_equal(rig.executor->ops->plan_prepare(rig.executor, plan), 0);
+	lowered = &((const struct vk_plan *)plan->exec[GPU])->lowered;
+	assert_int_equal(lowered->n_steps, N_LAYERS);
+	assert_in_range(malloc_usable_size(lowered->steps), 1,
+			(N_LAYERS + 1) * sizeof(*lowered->steps));
+	rig_release(&rig, plan);
+	rig_deinit(&rig);
+	reference_arena_deinit(&arena);
+}
+
 /* What plans and blocks had on a device that is this process's memory goes in parts. */
 static void test_unload__in_parts(void **state)
 {
@@ -812,6 +856,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_plan_compile__parts),
 		cmocka_unit_test(test_plan_compile__lost),
 		cmocka_unit_test(test_plan_compile__many_steps),
+		cmocka_unit_test(test_plan_prepare__no_room_for_more),
 		cmocka_unit_test(test_unload__in_parts),
 		cmocka_unit_test(test_block_load__shared),
 		cmocka_unit_test(test_block_load__contents),
