@@ -90,9 +90,14 @@ static struct fair_flow *job_owner(struct offload *offload, const struct offload
 /* Under the mutex, as the next two. */
 static void offload_queue(struct offload *offload, struct offload_job *job, uint64_t now_ns)
 {
+	struct fair_flow *owner = job_owner(offload, job);
+
 	job->state = JOB_QUEUED;
 	job->since_ns = now_ns;
-	fair_add(&offload->queue, job_owner(offload, job), &job->link);
+	if (job->has_more && job->stays_first)
+		fair_add_first(&offload->queue, owner, &job->link);
+	else
+		fair_add(&offload->queue, owner, &job->link);
 	offload->report.n_waiting++;
 }
 
@@ -308,6 +313,7 @@ void offload_submit(struct offload *offload, struct offload_job *job)
 
 	assert(job->cause < OFFLOAD_CAUSES && job->weight <= FAIR_MAX_WEIGHT);
 	job->has_begun = false;
+	job->has_more = false;
 	atomic_init(&job->is_cancelled, false);
 	list_init(&job->link);
 	offload->n_jobs++;

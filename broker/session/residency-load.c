@@ -252,6 +252,8 @@ static void residence_submit(struct residence *residence, enum offload_cause cau
 		.weight = tenant->weight,
 		.tenant = tenant->number,
 		.cause = cause,
+		/* Others wait for the memory, however many jobs the tenant has. */
+		.stays_first = cause == OFFLOAD_UNLOAD,
 	};
 	offload_submit(residency->options.offload, &residence->job);
 }

@@ -84,19 +84,33 @@ static inline bool fair_queue_is_empty(const struct fair_queue *queue)
 	return !queue->flows;
 }
 
-/* Adds @item, which is in no list, behind the others of @flow. */
-static inline void fair_add(struct fair_queue *queue, struct fair_flow *flow,
-			    struct list_node *item)
+/* For the next two: @item goes before @next, which is an item of @flow, or its list. */
+static inline void fair_insert_(struct fair_queue *queue, struct fair_flow *flow,
+				struct list_node *next, struct list_node *item)
 {
 	bool was_idle = fair_flow_is_idle(flow);
 
-	list_append(&flow->items, item);
+	list_append(next, item);
 	if (!was_idle)
 		return;
 	if ((int64_t)(flow->tag - queue->now) < 0)
 		flow->tag = queue->now;
 	flow->turn = queue->n_turns++;
 	heap_insert(&queue->flows, &flow->node, fair_is_before_);
+}
+
+/* Adds @item, which is in no list, behind the others of @flow. */
+static inline void fair_add(struct fair_queue *queue, struct fair_flow *flow,
+			    struct list_node *item)
+{
+	fair_insert_(queue, flow, &flow->items, item);
+}
+
+/* The same, before the others of @flow: the flow's own turn comes no sooner. */
+static inline void fair_add_first(struct fair_queue *queue, struct fair_flow *flow,
+				  struct list_node *item)
+{
+	fair_insert_(queue, flow, flow->items.next, item);
 }
 
 /* Takes an item of @flow out, whose turn it may not be. */
