@@ -318,7 +318,8 @@ int vk_block_shrink(struct vk_device *device, struct exec_block *block)
 	if (!made)
 		return 0;
 	vk_device_settle(device);
-	return vk_memory_drop_some(device, &made->allocation) ? EXECUTOR_E_MORE : 0;
+	return vk_memory_drop_some(device, &made->allocation, block->loaded_bytes) ? EXECUTOR_E_MORE
+										   : 0;
 }
 
 void vk_block_unload(struct vk_device *device, struct exec_block *block)

@@ -272,13 +272,14 @@ int vk_memory_alloc(struct vk_device *device, enum vk_memory_kind kind, uint64_t
 	return 0;
 }
 
-bool vk_memory_drop_some(const struct vk_device *device, struct vk_allocation *allocation)
+bool vk_memory_drop_some(const struct vk_device *device, struct vk_allocation *allocation,
+			 uint64_t used_bytes)
 {
 	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), host = (uintptr_t)allocation->host;
-	uint64_t bytes = allocation->bytes - allocation->dropped_bytes;
+	uint64_t bytes = used_bytes - allocation->dropped_bytes;
 	uintptr_t begin, end;
 
-	if (!device->is_software || !allocation->host)
+	if (!device->is_software || !allocation->host || used_bytes <= allocation->dropped_bytes)
 		return false;
 	if (bytes > VK_MEMORY_DROP_BYTES)
 		bytes = VK_MEMORY_DROP_BYTES;
@@ -289,7 +290,7 @@ bool vk_memory_drop_some(const struct vk_device *device, struct vk_allocation *a
 	/* If the kernel refuses, the driver frees them. */
 	if (begin < end)
 		madvise((void *)begin, end - begin, MADV_DONTNEED);
-	return allocation->dropped_bytes < allocation->bytes;
+	return allocation->dropped_bytes < used_bytes;
 }
 
 void vk_memory_free(struct vk_device *device, struct vk_allocation *allocation)

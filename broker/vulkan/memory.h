@@ -78,9 +78,11 @@ int vk_memory_alloc(struct vk_device *device, enum vk_memory_kind kind, uint64_t
 /*
  * Gives back the pages of the next VK_MEMORY_DROP_BYTES of an allocation that the device no longer
  * uses and vk_memory_free() is to follow, where they are the process's own: a software driver frees
- * all of them in one call, which takes as long as there are pages. Return: true if some remain.
+ * all of them in one call, which takes as long as there are pages. @used_bytes, the same at each
+ * call: the rest has never been written to, so it has no pages. Return: true if some remain.
  */
-bool vk_memory_drop_some(const struct vk_device *device, struct vk_allocation *allocation);
+bool vk_memory_drop_some(const struct vk_device *device, struct vk_allocation *allocation,
+			 uint64_t used_bytes);
 /* Accepts an empty one; leaves it empty. The device no longer uses it. */
 void vk_memory_free(struct vk_device *device, struct vk_allocation *allocation);
 

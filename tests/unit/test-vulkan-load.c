@@ -507,6 +507,12 @@ static void test_unload__in_parts(void **state)
 		assert_in_range(n_parts, PARTS - 1, PARTS);
 	ops->block_unload(rig.executor, block);
 	assert_null(block->memory);
+	/* Only what was filled goes in parts. */
+	assert_int_equal(ops->block_load(rig.executor, block), EXECUTOR_E_MORE);
+	for (n_parts = 0; ops->block_shrink(rig.executor, block) == EXECUTOR_E_MORE;)
+		n_parts++;
+	assert_true(n_parts <= block->loaded_bytes / (4 << 20));
+	ops->block_unload(rig.executor, block);
 	free(block);
 
 	assert_int_equal(ops->plan_prepare(rig.executor, scratch), 0);
