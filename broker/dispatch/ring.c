@@ -298,21 +298,24 @@ static void learn_spin(const struct dispatch *dispatch, struct dispatch_ring *ri
 
 /*
  * Charge the flow for work on its rings beside their entries, and deduct the time from its credit
- * for entries where other flows have active rings. A flow that is alone incurs no debt.
+ * for entries where other flows have active rings. A flow that is alone incurs no debt. As for a
+ * batch, the time is capped: the reactor may have been preempted.
  */
 static void charge_bell(struct dispatch *dispatch, struct flow *flow, uint64_t begin_ticks)
 {
 	const uint32_t n_others = dispatch->n_active_flows - (flow->n_active > 0);
 	const int64_t most_ticks = (int64_t)dispatch->max_batch_ticks;
-	uint64_t now_ticks = clock_ticks();
+	uint64_t now_ticks = clock_ticks(), ticks = now_ticks - begin_ticks;
 
 	if (now_ticks <= begin_ticks)
 		return;
-	flow->owed_ticks += now_ticks - begin_ticks;
+	if (ticks > dispatch->max_batch_ticks)
+		ticks = dispatch->max_batch_ticks;
+	flow->owed_ticks += ticks;
 	if (flow->n_active == 0)
 		flow_forgive(dispatch, flow, begin_ticks);
 	if (n_others > 0)
-		flow->credit_ticks -= (int64_t)(now_ticks - begin_ticks);
+		flow->credit_ticks -= (int64_t)ticks;
 	if (flow->credit_ticks < -most_ticks)
 		flow->credit_ticks = -most_ticks;
 	if (flow->owed_ticks >= dispatch->charge_ticks)

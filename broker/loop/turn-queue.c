@@ -3,7 +3,9 @@
  * Work for clients, shared fairly
  *
  * A fair queue (util/fair.h) of jobs. Time is charged after each job, as it was, so an owner whose
- * jobs take long waits the longer for its next one.
+ * jobs take long waits the longer for its next one. The time is wall time, and the reactor may be
+ * preempted in the middle of a job, which is not the owner's doing: no job costs more than the
+ * shortest overrun.
  */
 #include "loop/turn-queue.h"
 
@@ -54,8 +56,9 @@ static void run_one(struct turn_queue *queue)
 	struct list_node *link = NULL;
 	struct fair_flow *flow = fair_take(&queue->owners, &link);
 	struct turn_job *job = container_of(link, struct turn_job, link);
+	const uint64_t most_ticks = TURN_OVERRUN * queue->turn->budget_ticks;
 	struct turn_source outer;
-	uint64_t begin_ticks, end_ticks;
+	uint64_t begin_ticks, ticks;
 
 	queue->n_jobs--;
 	outer = turn_enter(queue->turn, job->cause,
@@ -63,9 +66,12 @@ static void run_one(struct turn_queue *queue)
 	begin_ticks = queue->turn->slice_ticks;
 	job->run(job);
 	turn_leave(queue->turn, outer);
-	end_ticks = queue->turn->slice_ticks;
+	ticks = queue->turn->slice_ticks;
+	ticks = ticks > begin_ticks ? ticks - begin_ticks : 0;
+	if (ticks > most_ticks)
+		ticks = most_ticks;
 	/* Something in any case, so that owners take turns also where the clock stands still. */
-	fair_charge(&queue->owners, flow, end_ticks > begin_ticks ? end_ticks - begin_ticks : 1);
+	fair_charge(&queue->owners, flow, ticks > 0 ? ticks : 1);
 }
 
 unsigned int turn_queue_run(struct turn_queue *queue, uint64_t stop_ticks)

@@ -196,6 +196,31 @@ static void test_share__bells_alone(void **state)
 	crowd_end(&crowd);
 }
 
+/* A bell in which the reactor was preempted costs no more than a batch of entries could. */
+static void test_share__preempted_bells(void **state)
+{
+	enum { N = 100, MOST = 2 };
+	static struct crowd crowd;
+	struct dispatch *dispatch;
+	struct flow *flow;
+	int64_t credit_ticks;
+
+	crowd_begin(&crowd, 100, 100, 500);
+	dispatch = crowd.bench.rig.dispatch;
+	flow = rig_dispatch_ring(&crowd.bench.ring)->flow;
+	flow->owed_ticks = 0;
+	flow->credit_ticks = credit_ticks = N * MOST;
+	dispatch->max_batch_ticks = MOST;
+	dispatch->charge_ticks = UINT64_MAX;
+	for (unsigned int i = 0; i < N; i++) {
+		dispatch_ring_bell(dispatch, crowd.bench.ring.ring);
+		dispatch_answer_bells(dispatch);
+	}
+	assert_in_range(flow->owed_ticks, 1, N * MOST);
+	assert_in_range(flow->credit_ticks, 0, credit_ticks - 1);
+	crowd_end(&crowd);
+}
+
 /* One ring of one tenant alone has a turn to itself, up to the budget of a batch. */
 static void test_budget__ends_the_turn(void **state)
 {
@@ -936,6 +961,7 @@ int main(void)
 		cmocka_unit_test(test_share__by_time),
 		cmocka_unit_test(test_share__goes_to_whoever_works),
 		cmocka_unit_test(test_share__bells_alone),
+		cmocka_unit_test(test_share__preempted_bells),
 		cmocka_unit_test(test_share__newcomers_first),
 		cmocka_unit_test(test_share__idle_time_counts),
 		cmocka_unit_test(test_budget__ends_the_turn),

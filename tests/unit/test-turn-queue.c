@@ -160,6 +160,26 @@ static void test_owner__comes_back(void **state)
 	assert_in_range(of_steady.n_ran, 95, 105);
 }
 
+/* A job in which the reactor was preempted costs its owner no more than an overrun. */
+static void test_run__preempted(void **state)
+{
+	struct turn_owner steady, other;
+	struct piece of_steady, of_other;
+	struct kit kit;
+
+	kit_init(&kit);
+	turn_owner_init(&steady, FAIR_WEIGHT, 1);
+	turn_owner_init(&other, FAIR_WEIGHT, 2);
+	piece_init(&of_steady, &kit, 10, 100000);
+	turn_queue_submit(&kit.queue, &steady, &of_steady.job);
+	piece_init(&of_other, &kit, 1000000, 1);
+	turn_queue_submit(&kit.queue, &other, &of_other.job);
+	while (of_other.n_ran < 2)
+		turn_queue_run(&kit.queue, 0);
+	assert_int_equal(other.flow.spent, 2 * TURN_OVERRUN * kit.turn.budget_ticks);
+	assert_in_range(of_steady.n_ran, 995, 1005);
+}
+
 static void test_withdraw__leaves_the_rest(void **state)
 {
 	struct turn_owner owner;
@@ -208,6 +228,7 @@ int main(void)
 		cmocka_unit_test(test_run__weights_by_time),
 		cmocka_unit_test(test_run__smallest_budget),
 		cmocka_unit_test(test_owner__comes_back),
+		cmocka_unit_test(test_run__preempted),
 		cmocka_unit_test(test_withdraw__leaves_the_rest),
 		cmocka_unit_test(test_run__counts_overruns),
 	};
