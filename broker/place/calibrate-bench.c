@@ -508,6 +508,8 @@ int calibrate_bench_load(struct calibrate_bench *bench)
 	while (r == EXECUTOR_E_MORE);
 	if (r == 0)
 		bench->is_loaded = true;
+	else
+		executor->ops->plan_unload(executor, bench->plan);
 	return r;
 }
 

@@ -318,10 +318,10 @@ struct executor_ops {
 	/*
 	 * setup: allocates exactly block->bytes in block->tier and fills them from the arenas, a
 	 * bounded part at each call, so that others get in between. The first call finds
-	 * block->memory NULL. Anything but 0, EXECUTOR_E_MORE and EXECUTOR_E_CANCELLED, after which
-	 * block_unload() follows, leaves nothing behind. Return: 0 when all is there;
-	 * EXECUTOR_E_MORE; EXECUTOR_E_NO_MEMORY; EXECUTOR_E_CANCELLED; -EIO, the device is lost;
-	 * other negative errno. NULL: no memory of its own.
+	 * block->memory NULL. A load that failed or was cancelled may leave a part of the block,
+	 * for block_shrink() and block_unload(), unless block->memory is NULL. Return: 0 when all
+	 * is there; EXECUTOR_E_MORE; EXECUTOR_E_NO_MEMORY; EXECUTOR_E_CANCELLED; -EIO, the device
+	 * is lost; other negative errno. NULL: no memory of its own.
 	 */
 	int (*block_load)(struct executor *executor, struct exec_block *block);
 	/*
@@ -338,8 +338,8 @@ struct executor_ops {
 	 * ready for tasks, a bounded part at each call, so that others get in between:
 	 * exec_footprint_device_bytes() and exec_footprint_host_bytes() of load->n_slots are what
 	 * it takes, exactly. @load is borrowed for the call and the same at each, its blocks until
-	 * plan_unload(), which may follow a load of which more is left. Anything but 0 and
-	 * EXECUTOR_E_MORE leaves nothing behind.
+	 * plan_unload(), which may follow a load of which more is left and must follow one that
+	 * failed.
 	 * Return: 0 when all is there; EXECUTOR_E_MORE; EXECUTOR_E_NO_MEMORY; -EIO, the device is
 	 * lost; other negative errno.
 	 */

@@ -305,9 +305,7 @@ int vk_block_load(struct vk_device *device, struct exec_block *block)
 	}
 	if (!r && block->loaded_bytes < block->bytes)
 		r = is_cancelled(block) ? EXECUTOR_E_CANCELLED : EXECUTOR_E_MORE;
-	/* Who cancels a load has it freed in parts. */
-	if (r && r != EXECUTOR_E_MORE && r != EXECUTOR_E_CANCELLED)
-		vk_block_unload(device, block);
+	/* The caller frees what is left of a failed or cancelled load in parts. */
 	return r < 0 ? error_fold(r) : r;
 }
 

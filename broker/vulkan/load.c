@@ -471,12 +471,10 @@ int vk_plan_load(struct vk_device *device, struct plan *source, const struct exe
 	r = vk_device_is_lost(device) ? error_origin(-EIO) : load_some(plan, load);
 	if (r == EXECUTOR_E_MORE)
 		return r;
-	if (r) {
-		vk_plan_unload(device, source);
-		/* All memory that is taken here is the driver's. */
+	/* All memory that is taken here is the driver's. The caller frees what is left in parts. */
+	if (r)
 		return r == EXECUTOR_E_NO_MEMORY || r == -ENOMEM ? EXECUTOR_E_NO_MEMORY
 								 : error_fold(r);
-	}
 	plan->n_slots = load->n_slots;
 	return 0;
 }

@@ -52,6 +52,10 @@ static int count_block_load(struct executor *executor, struct exec_block *block)
 	int r = 0;
 
 	wait_while_held(device);
+	if (device->lost_part && block->loaded_bytes == device->lost_part) {
+		device->lost_part = 0;
+		atomic_store(&device->is_lost, true);
+	}
 	if (block->bytes / RIG_PAGE == atomic_load(&device->fatal_pages))
 		atomic_store(&device->is_lost, true);
 	if (atomic_load(&device->is_lost))
@@ -60,14 +64,8 @@ static int count_block_load(struct executor *executor, struct exec_block *block)
 		r = EXECUTOR_E_CANCELLED;
 	else if (!block->memory)
 		r = take(device, block->tier, block->bytes);
-	if (r == EXECUTOR_E_CANCELLED)
+	if (r)
 		return r;
-	if (r) {
-		if (block->memory)
-			device->allocated[block->tier] -= block->bytes;
-		block->memory = NULL;
-		return r;
-	}
 	block->memory = device;
 	/* A block that is all there is not asked for again. */
 	CHECK(block->loaded_bytes < device->n_parts);
@@ -79,6 +77,8 @@ static int count_block_load(struct executor *executor, struct exec_block *block)
 
 static int count_block_shrink(struct executor *executor, struct exec_block *block)
 {
+	CHECK(block->memory == counting_of(executor));
+	counting_of(executor)->n_shrink_slices++;
 	block->loaded_bytes -= block->loaded_bytes > 0;
 	return block->loaded_bytes > 0 ? EXECUTOR_E_MORE : 0;
 }

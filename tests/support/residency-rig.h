@@ -36,11 +36,13 @@ struct counting {
 	atomic_uint n_unload_parts; /* likewise, to be unloaded */
 	uint32_t n_load_calls, n_unload_calls; /* since a plan took no more */
 	uint32_t n_unload_slices;              /* calls of plan_unload_some() */
+	uint32_t n_shrink_slices;              /* calls of block_shrink() */
 	atomic_uint n_refused;                 /* set by the test: so many loads find no memory */
 	atomic_uint n_failed_reopens; /* set by the test: so many fail before one succeeds */
-	atomic_uint fatal_pages;      /* set by the test: loading a block of that size loses it */
-	atomic_bool is_lost;          /* set by the test */
-	atomic_bool is_held;          /* set by the test: loads wait */
+	uint32_t lost_part;      /* set by the test: so many parts of a block, and it is lost */
+	atomic_uint fatal_pages; /* set by the test: loading a block of that size loses it */
+	atomic_bool is_lost;     /* set by the test */
+	atomic_bool is_held;     /* set by the test: loads wait */
 };
 
 struct residency_rig {

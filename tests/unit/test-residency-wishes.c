@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What is asked for by hand, and who is owed what: broker/session/residency.h. */
+/* What is asked for by hand, who is owed what, and memory that comes back in parts:
+ * broker/session/residency.h.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "loop/offload.h"
 #include "session/residency-private.h"
 #include "support/residency-rig.h"
 
@@ -398,6 +401,86 @@ static void test_wish__never(void **state)
 	residency_rig_deinit(&rig);
 }
 
+/* A job of a tenant that has more to do until it is cancelled. */
+struct endless {
+	struct offload_job job;
+	const struct counting *device;
+	unsigned int n_between; /* slices after the first of an unload and before its last */
+	bool is_done;
+};
+
+static void endless_run(struct offload_job *job)
+{
+	struct endless *endless = container_of(job, struct endless, job);
+
+	endless->n_between += endless->device->n_unload_slices > 0 &&
+			      endless->device->allocated[EXEC_TIER_VRAM] > 0;
+	job->has_more = true;
+}
+
+static void endless_done(struct offload_job *job)
+{
+	container_of(job, struct endless, job)->is_done = true;
+}
+
+/* Memory that comes back in parts does not wait for the other jobs of its tenant at each. */
+static void test_remove__beside_own_jobs(void **state)
+{
+	enum { N = 100, PARTS = 50 };
+	struct endless jobs[N] = {0};
+	struct session_plan *slot;
+	struct residency_rig rig;
+	struct counting *device;
+	unsigned int n = 0;
+
+	begin(&rig);
+	device = &rig.devices[RIG_DEVICE];
+	device->n_parts = PARTS;
+	rig_add(&rig, slot = rig_plan_of(&rig, 0, MIB));
+	rig_settle(&rig);
+	assert_true(rig_is_ready(slot));
+
+	atomic_store(&device->n_unload_parts, PARTS);
+	for (int i = 0; i < N; i++) {
+		jobs[i].device = device;
+		jobs[i].job = (struct offload_job){
+			.run = endless_run, .done = endless_done, .owner = &rig.tenants[0].setup};
+		offload_submit(rig.offload, &jobs[i].job);
+	}
+	rig_remove(&rig, slot);
+	for (int i = 0; i < N; i++) {
+		offload_cancel(rig.offload, &jobs[i].job);
+		while (!jobs[i].is_done)
+			rig_turn(&rig);
+		n += jobs[i].n_between;
+	}
+	assert_true(device->n_unload_slices >= PARTS);
+	assert_int_equal(n, 0);
+	residency_rig_deinit(&rig);
+}
+
+/* The first part of a block that then fails to come is given back in parts. */
+static void test_lost__in_parts(void **state)
+{
+	enum { PARTS = 20 };
+	struct session_plan *slot;
+	struct residency_rig rig;
+	struct counting *device;
+
+	begin(&rig);
+	device = &rig.devices[RIG_DEVICE];
+	device->n_parts = PARTS;
+	device->lost_part = PARTS / 2;
+	rig_add(&rig, slot = rig_plan_of(&rig, 0, MIB));
+	for (int i = 0; i < 20000 && !rig_is_ready(slot); i++)
+		rig_turn(&rig);
+	assert_true(rig_is_ready(slot));
+	assert_int_equal(device->n_shrink_slices, PARTS / 2);
+	rig_check(&rig);
+	rig_remove(&rig, slot);
+	residency_rig_deinit(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -413,6 +496,8 @@ int main(void)
 		cmocka_unit_test(test_owed__not_in_gtt),
 		cmocka_unit_test(test_wish__wait_until_room),
 		cmocka_unit_test(test_wish__never),
+		cmocka_unit_test(test_remove__beside_own_jobs),
+		cmocka_unit_test(test_lost__in_parts),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

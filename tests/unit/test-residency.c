@@ -11,7 +11,6 @@
 #include <cmocka.h>
 
 #include "fail-alloc.h"
-#include "loop/offload.h"
 #include "support/residency-rig.h"
 #include "util/clock.h"
 
@@ -136,64 +135,6 @@ static void test_remove__while_loading_plan(void **state)
 	atomic_store(&device->n_unload_parts, 3);
 	rig_remove(&rig, first);
 	assert_int_equal(device->n_unload_slices, 1 + 3);
-	residency_rig_deinit(&rig);
-}
-
-/* A job of a tenant that has more to do until it is cancelled. */
-struct endless {
-	struct offload_job job;
-	const struct counting *device;
-	unsigned int n_between; /* slices after the first of an unload and before its last */
-	bool is_done;
-};
-
-static void endless_run(struct offload_job *job)
-{
-	struct endless *endless = container_of(job, struct endless, job);
-
-	endless->n_between += endless->device->n_unload_slices > 0 &&
-			      endless->device->allocated[EXEC_TIER_VRAM] > 0;
-	job->has_more = true;
-}
-
-static void endless_done(struct offload_job *job)
-{
-	container_of(job, struct endless, job)->is_done = true;
-}
-
-/* Memory that comes back in parts does not wait for the other jobs of its tenant at each. */
-static void test_remove__beside_own_jobs(void **state)
-{
-	enum { N = 100, PARTS = 50 };
-	struct endless jobs[N] = {0};
-	struct session_plan *slot;
-	struct residency_rig rig;
-	struct counting *device;
-	unsigned int n = 0;
-
-	begin(&rig);
-	device = &rig.devices[RIG_DEVICE];
-	device->n_parts = PARTS;
-	rig_add(&rig, slot = rig_plan_of(&rig, 0, MIB));
-	rig_settle(&rig);
-	assert_true(rig_is_ready(slot));
-
-	atomic_store(&device->n_unload_parts, PARTS);
-	for (int i = 0; i < N; i++) {
-		jobs[i].device = device;
-		jobs[i].job = (struct offload_job){
-			.run = endless_run, .done = endless_done, .owner = &rig.tenants[0].setup};
-		offload_submit(rig.offload, &jobs[i].job);
-	}
-	rig_remove(&rig, slot);
-	for (int i = 0; i < N; i++) {
-		offload_cancel(rig.offload, &jobs[i].job);
-		while (!jobs[i].is_done)
-			rig_turn(&rig);
-		n += jobs[i].n_between;
-	}
-	assert_true(device->n_unload_slices >= PARTS);
-	assert_int_equal(n, 0);
 	residency_rig_deinit(&rig);
 }
 
@@ -960,7 +901,6 @@ int main(void)
 		cmocka_unit_test(test_add__parts),
 		cmocka_unit_test(test_remove__while_loading),
 		cmocka_unit_test(test_remove__while_loading_plan),
-		cmocka_unit_test(test_remove__beside_own_jobs),
 		cmocka_unit_test(test_share__one_copy_for_all),
 		cmocka_unit_test(test_share__while_loading),
 		cmocka_unit_test(test_add__more_than_ever_fits),

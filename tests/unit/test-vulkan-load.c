@@ -288,6 +288,16 @@ static void test_plan_load__parts(void **state)
 		assert_int_equal(usage.device_bytes, 0);
 		assert_int_equal(usage.host_bytes, 0);
 	}
+	/* A load that fails leaves its memory to be freed in parts, too. */
+	for (unsigned int i = 1; i < n; i++)
+		assert_int_equal(rig.executor->ops->plan_load(rig.executor, plan, &load),
+				 EXECUTOR_E_MORE);
+	rig.executor->ops->lose(rig.executor, "the test wants it");
+	assert_int_equal(rig.executor->ops->plan_load(rig.executor, plan, &load), -EIO);
+	vulkan_usage(rig.executor, &usage);
+	assert_true(usage.host_bytes > 0);
+	assert_int_equal(count_unload(&rig, plan), 2);
+	assert_int_equal(rig.executor->ops->reopen(rig.executor), 0);
 	count_load(&rig, plan, &load);
 	run_and_check(&rig, plan);
 	rig.executor->ops->plan_unload(rig.executor, plan);
@@ -678,6 +688,18 @@ static void test_block_load__cancelled(void **state)
 				 EXECUTOR_E_MORE);
 		rig.executor->ops->block_unload(rig.executor, &pieces.block);
 		assert_int_equal(vram_used(&rig), 0);
+		/* What is there of one that failed stays, to be freed in parts. */
+		assert_int_equal(rig.executor->ops->block_load(rig.executor, &pieces.block),
+				 EXECUTOR_E_MORE);
+		rig.executor->ops->lose(rig.executor, "the test wants it");
+		assert_int_equal(rig.executor->ops->block_load(rig.executor, &pieces.block), -EIO);
+		assert_non_null(pieces.block.memory);
+		while (rig.executor->ops->block_shrink(rig.executor, &pieces.block) ==
+		       EXECUTOR_E_MORE)
+			;
+		rig.executor->ops->block_unload(rig.executor, &pieces.block);
+		assert_int_equal(vram_used(&rig), 0);
+		assert_int_equal(rig.executor->ops->reopen(rig.executor), 0);
 		pieces_deinit(&rig, &pieces);
 		rig_deinit(&rig);
 	}
@@ -802,6 +824,7 @@ static void test_load__failing_allocations(void **state)
 		if (!fail_alloc_stop())
 			break;
 		assert_int_equal(r, -ENOMEM);
+		rig.executor->ops->plan_unload(rig.executor, plan);
 		rig.executor->ops->block_unload(rig.executor, block);
 		rig.executor->ops->plan_release(rig.executor, plan);
 		vulkan_usage(rig.executor, &usage);

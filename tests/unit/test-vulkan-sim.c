@@ -321,6 +321,7 @@ static void test_card__out_of_memory(void **state)
 	assert_int_equal(block_load(&card, &work.block), 0);
 	sim("fail GEM_CREATE ENOMEM forever");
 	assert_int_equal(plan_load(&card, &work, EXEC_TIER_VRAM), EXECUTOR_E_NO_MEMORY);
+	card.ops->plan_unload(card.executor, work.plan);
 	sim("fail GEM_CREATE ENOMEM 0");
 	assert_false(card.ops->is_lost(card.executor));
 	assert_int_equal(plan_load(&card, &work, EXEC_TIER_VRAM), 0);
@@ -360,6 +361,7 @@ static void test_card__reset(void **state)
 	/* It can also show while a block is uploaded. */
 	sim("reset");
 	assert_int_equal(block_load(&card, &work.block), -EIO);
+	card.ops->block_unload(card.executor, &work.block);
 	assert_true(card.ops->is_lost(card.executor));
 	assert_int_equal(card.ops->reopen(card.executor), 0);
 	load_and_run(&card, &work);

@@ -285,6 +285,7 @@ int rig_load(struct rig *rig, struct plan *plan, enum exec_tier tier, uint32_t n
 	if (!r)
 		r = rig_plan_load(rig, plan, &load);
 	if (r) {
+		rig->executor->ops->plan_unload(rig->executor, plan);
 		rig->executor->ops->block_unload(rig->executor, block);
 		free(block);
 		return r;
