@@ -218,8 +218,8 @@ int plan_new(const void *desc, size_t desc_bytes, const struct plan_arena_lookup
 	     char message[PLAN_MESSAGE_BYTES], struct plan **ret);
 
 /*
- * The same in parts, so that others get in between: begins, with @desc and @message borrowed until
- * plan_maker_free(). Any thread, one at a time. Return: 0; -ENOMEM.
+ * The same in parts, so that others get in between: begins, with @desc, @lookup->context and
+ * @message borrowed until plan_maker_free(). Any thread, one at a time. Return: 0; -ENOMEM.
  */
 int plan_maker_new(const void *desc, size_t desc_bytes, const struct plan_arena_lookup *lookup,
 		   char message[PLAN_MESSAGE_BYTES], struct plan_maker **ret);
