@@ -28,6 +28,7 @@ enum {
 	METRICS_FDS = 20,
 	ADMIN_FDS = 8,
 	LEAST_FDS = 8,    /* of tenants */
+	FEW_FDS = 64,     /* of tenants, kept before any for connections that wait */
 	ENOUGH_FDS = 100, /* for what is open at the start: probes, and devices' drivers */
 };
 
@@ -76,6 +77,19 @@ static uint64_t others_of(bool has_metrics)
 	return OWN_FDS + ADMIN_FDS + (has_metrics ? METRICS_FDS : 0);
 }
 
+/*
+ * Return: how many of @n descriptors tenants may have, so that their sessions and the connections
+ * that wait do not use up all descriptors together. Where there are few, sessions go first.
+ */
+static uint64_t tenants_part(uint64_t n)
+{
+	const uint64_t uncharged = server_uncharged_fds();
+
+	if (n <= FEW_FDS)
+		return n;
+	return n - FEW_FDS < uncharged ? FEW_FDS : n - uncharged;
+}
+
 static void log_files(uint64_t limit, uint64_t needed)
 {
 	log_error(LOG_START_FAILED,
@@ -98,7 +112,9 @@ int allowance_descriptors(bool has_metrics, uint64_t *ret)
 		log_files(limit, (open < ENOUGH_FDS ? ENOUGH_FDS : open) + others + LEAST_FDS);
 		return ALLOWANCE_E_FILES;
 	}
-	*ret = limit - used < limit / 2 ? limit - used : limit / 2;
+	*ret = tenants_part(limit - used);
+	if (*ret > limit / 2)
+		*ret = limit / 2;
 	return 0;
 }
 

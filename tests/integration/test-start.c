@@ -244,6 +244,38 @@ static void test_descriptors__asks_once(void **state)
 	broker_stop(&broker);
 }
 
+/* A tenant with all that it can get leaves room for the connections that wait, also under 1,024. */
+static void test_descriptors__some_for_waiting(void **state)
+{
+	/* server_uncharged_fds() of that limit. */
+	enum { N = 300, UNCHARGED = 3 * (N / 16) + 8 + 64 };
+	struct rbk_options options = {
+		.size = sizeof(options),
+		.timeout_ns = harness_slow_ns(10000000000),
+	};
+	struct rbk_ring *rings[N];
+	struct broker_usage usage;
+	struct broker broker;
+	struct rbk *session;
+	unsigned int n = 0;
+
+	few_fds = N;
+	broker_start(&broker,
+		     &(struct broker_options){.args = (const char *const[]){"--gpu=none", NULL},
+					      .in_child = allow_few_fds});
+	options.socket_path = broker.socket_path;
+	assert_int_equal(rbk_connect(&options, &session, NULL), 0);
+	while (n < N && rbk_ring_new(session, 8, &rings[n], NULL) == 0)
+		n++;
+	assert_true(n > 0 && n < N);
+	broker_usage(&broker, &usage);
+	assert_true(usage.n_fds + UNCHARGED <= N);
+	while (n > 0)
+		rbk_ring_free(rings[--n]);
+	rbk_disconnect(session);
+	broker_stop(&broker);
+}
+
 /* Return: how many descriptors the kernel has room for before it makes the table longer. */
 static uint64_t table_size(pid_t pid)
 {
@@ -331,6 +363,7 @@ int main(void)
 		cmocka_unit_test(test_root__gives_up),
 		cmocka_unit_test(test_nice),
 		cmocka_unit_test(test_descriptors__asks_once),
+		cmocka_unit_test(test_descriptors__some_for_waiting),
 		cmocka_unit_test(test_descriptors__table),
 		cmocka_unit_test(test_memory__says_so),
 		cmocka_unit_test(test_host_max__exceeds_the_machine),
