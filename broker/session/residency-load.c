@@ -448,6 +448,13 @@ static void load_failed(struct residence *residence, int r)
 		if (result <= TRY_AWAITED)
 			return;
 		residence->is_retry = false;
+		/* It may be promised room once its tenant is promised less. */
+		if (result == TRY_LATER &&
+		    plan->tenant->n_awaited[device->index] >= RESIDENCY_MAX_AWAITED) {
+			residence->left_ns = clock_now_ns();
+			residence->holdoff_ns = FIRST_HOLDOFF_NS;
+			return;
+		}
 	}
 	if (log_limit_pass(&residency->failure_limit, clock_now_ns(), &n_unlogged))
 		log_warning_of(

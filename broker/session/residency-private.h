@@ -96,6 +96,7 @@ struct residence {
 	uint64_t required_bytes; /* residence_required() */
 	uint64_t awaited_bytes;
 	uint64_t tried_number; /* residency.n_reviews when one tried to bring it */
+	uint64_t round_number; /* device.n_bring_rounds when one looked after a promise to it */
 	uint64_t asked_number; /* residency.n_asked_turns when it was tried for a waiter, */
 	int asked_result;      /* and what came of it */
 	bool is_retry;         /* the driver had no memory; this is the second attempt */
@@ -189,6 +190,10 @@ struct residency_device {
 	uint64_t n_rounds;         /* see residency_leases_serve() */
 	bool is_round_cut;         /* the next pass goes on with the last round */
 	bool has_new_waits;        /* who may wait for each other: leases */
+	uint64_t n_bring_rounds;   /* over promises, see residence.round_number */
+	bool is_bringing;          /* the last round is not yet at its end */
+	bool must_bring_again;     /* a review has asked for another round since */
+	bool is_above;             /* more is to leave: the turn was over */
 	uint32_t n_jobs;
 	uint32_t n_guests; /* who loads beside us */
 	uint32_t n_moving; /* residences that are on their way out in order to come back */
@@ -376,12 +381,12 @@ bool seeker_is_owed(const struct seeker *seeker, uint64_t bytes, bool by_hand);
  */
 bool seeker_displace(const struct seeker *seeker, uint64_t bytes, bool by_hand);
 /*
- * Tenants above a maximum that was lowered: their least wanted plans go, reserve or not. There may
- * be many, so that a review takes some, and the next one others.
+ * Tenants above a maximum that was lowered: their least wanted plans go, reserve or not.
+ * Return: false: there are more, but the turn has no time for them.
  */
-void residency_take_surplus(struct residency_device *device);
-/* What the device can no longer hold goes, down to the reserves. */
-void residency_take_back(struct residency_device *device);
+bool residency_take_surplus(struct residency_device *device);
+/* What the device can no longer hold goes, down to the reserves. Return: likewise. */
+bool residency_take_back(struct residency_device *device);
 
 /* ---- residency-lease.c: who waits for a lease ---- */
 
@@ -415,6 +420,8 @@ void residency_look(struct residency *residency);
 void residency_fold_plan(struct residency_plan *plan);
 /* Yields, and brings what there is room for: now, or where there are many plans, soon. */
 void residency_review(struct residency *residency);
+/* Is there more of a review to do in the next turn? */
+bool residency_goes_on(const struct residency *residency);
 /* For walk.timer: goes on with a review. */
 void residency_walk_on(struct residency *residency);
 /* A plan goes: a walk that is under way is done with it. */

@@ -36,8 +36,9 @@
 
 enum {
 	REVIEW_NS = 20000000,
-	WALK_PART = 2,    /* a slice takes at most that part of a turn's budget, */
-	WALK_PIECES = 16, /* and between two looks at the clock so many plans */
+	PROMISES_PART = 4, /* promises take at most that part of a turn's budget, */
+	WALK_PART = 2,     /* a slice this one, */
+	WALK_PIECES = 16,  /* and between two looks at the clock so many plans */
 };
 /* A wish is repeated for that long after the plan was wanted last. */
 static const uint64_t patience_ns = 10ull * 1000 * 1000 * 1000;
@@ -253,6 +254,18 @@ static uint32_t slots_for(const struct draft *draft, const struct residence *res
 	return n;
 }
 
+/* Is nothing in the way that passes by itself? Takes no time. */
+static bool may_try(const struct residence *residence)
+{
+	const struct residency_device *device = residence->device;
+
+	if (residence->plan->tenant->n_loads[device->index] >= RESIDENCY_MAX_LOADS ||
+	    device->state != RESIDENCY_DEVICE_UP)
+		return false;
+	/* Else it would find what it left, which others are still to leave. */
+	return !residence->must_return || device->n_moving == 0;
+}
+
 enum try_result residence_try(struct residence *residence, bool by_hand)
 {
 	struct residency_device *device = residence->device;
@@ -262,11 +275,7 @@ enum try_result residence_try(struct residence *residence, bool by_hand)
 	uint64_t bytes;
 	uint32_t n_slots;
 
-	if (residence->plan->tenant->n_loads[device->index] >= RESIDENCY_MAX_LOADS ||
-	    device->state != RESIDENCY_DEVICE_UP)
-		return TRY_LATER;
-	/* Else it would find what it left, which others are still to leave. */
-	if (residence->must_return && device->n_moving > 0)
+	if (!may_try(residence))
 		return TRY_LATER;
 	if (draft_init(&draft, residence, EXEC_TIER_VRAM))
 		return TRY_LATER;
@@ -281,9 +290,9 @@ enum try_result residence_try(struct residence *residence, bool by_hand)
 	draft_deinit(&draft);
 	if (was_awaited || !has_host_room(residence, n_slots))
 		return TRY_NO_ROOM;
-	/* Each promise is looked after in each review. */
+	/* Each promise is looked after, which takes time. */
 	if (residence->plan->tenant->n_awaited[device->index] >= RESIDENCY_MAX_AWAITED)
-		return TRY_LATER;
+		return try_gtt(residence) == TRY_STARTED ? TRY_STARTED : TRY_LATER;
 
 	seeker = seeker_of(residence);
 	if (seeker_displace(&seeker, bytes, by_hand)) {
@@ -329,9 +338,11 @@ static bool is_waited_for(const struct residency_plan *plan)
 	return plan->n_held[RESIDENCY_PREFETCH] + plan->n_held[RESIDENCY_WAIT] > 0;
 }
 
-/* Tenants above a maximum that was lowered: what was promised to them goes before what they have.
+/*
+ * Tenants above a maximum that was lowered: what was promised to them goes before what they have.
+ * Return: false: the turn has no time for the others.
  */
-static void enforce_limits(struct residency_device *device)
+static bool enforce_limits(struct residency_device *device)
 {
 	list_for_each_safe (node, &device->awaiting) {
 		struct residence *residence = container_of(node, struct residence, link);
@@ -342,39 +353,31 @@ static void enforce_limits(struct residency_device *device)
 		residence_forget_awaited(residence);
 		residency_tell(residence, -ENOMEM);
 	}
-	residency_take_surplus(device);
+	return residency_take_surplus(device);
 }
 
-static void yield(struct residency_device *device)
+/* Return: likewise. */
+static bool yield(struct residency_device *device)
 {
 	/* What was promised beyond what is owed is the first thing to be taken back. */
 	list_for_each_safe (node, &device->awaiting) {
 		struct residence *residence = container_of(node, struct residence, link);
 
 		if (residency_device_free(device) >= 0)
-			return;
+			return true;
 		if (!is_owed(residence, residence->awaited_bytes, is_waited_for(residence->plan))) {
 			residence_forget_awaited(residence);
 			residency_tell(residence, -ENOMEM);
 		}
 	}
-	residency_take_back(device);
+	return residency_take_back(device);
 }
 
-/* Plans that left in order to come back. */
-static void bring_moved(struct residency_device *device)
+static void make_room(struct residency_device *device)
 {
-	list_for_each_safe (node, &device->returning) {
-		struct residence *residence = container_of(node, struct residence, returning);
-		struct residency_plan *plan = residence->plan;
+	const bool is_within = enforce_limits(device);
 
-		if (residence->state != RESIDENCE_OUT)
-			continue;
-		residency_look_at(plan);
-		if (plan->is_parked || plan->removed ||
-		    residence_try(residence, false) == TRY_NO_ROOM)
-			residence_stay_out(residence);
-	}
+	device->is_above = !yield(device) || !is_within;
 }
 
 /*
@@ -398,46 +401,103 @@ static void promote(struct residency_device *device)
 	}
 }
 
-static void bring_one_awaited(struct residence *residence)
+/* Return: did it take time? */
+static bool bring_one_awaited(struct residence *residence)
 {
 	struct residency_device *device = residence->device;
 	bool is_due;
 
 	/* Trying takes time for each of its constants. */
-	if (device->leaving_bytes > 0 && !has_room(residence, residence->awaited_bytes))
-		return;
+	if (!may_try(residence) ||
+	    (device->leaving_bytes > 0 && !has_room(residence, residence->awaited_bytes)))
+		return false;
 	if (residence_try(residence, false) != TRY_NO_ROOM || device->leaving_bytes > 0)
-		return;
+		return true;
 	is_due = is_owed(residence, residence->awaited_bytes, is_waited_for(residence->plan));
 	/* Those who are in its way leave when they have come. */
 	if (is_due && device->n_jobs > 0)
-		return;
+		return true;
 	/* Everybody has left, and it was not enough after all. What is owed is asked for again. */
 	residence_forget_awaited(residence);
 	if (!is_due)
 		residency_tell(residence, -ENOMEM);
+	return true;
+}
+
+/* Likewise, a plan that left in order to come back. */
+static bool bring_one_moved(struct residence *residence)
+{
+	struct residency_plan *plan = residence->plan;
+
+	if (residence->state != RESIDENCE_OUT)
+		return false;
+	residency_look_at(plan);
+	if (plan->is_parked || plan->removed) {
+		residence_stay_out(residence);
+		return false;
+	}
+	if (!may_try(residence))
+		return false;
+	if (residence_try(residence, false) == TRY_NO_ROOM)
+		residence_stay_out(residence);
+	return true;
+}
+
+/* Return: false: the turn has no time for the others. */
+static bool bring_in_turn(struct residence *residence, bool (*bring_one)(struct residence *),
+			  uint64_t stop_ticks, bool *is_any_tried)
+{
+	struct residency_device *device = residence->device;
+	const struct turn *turn = loop_current(device->residency->options.loop);
+
+	if (residence->round_number == device->n_bring_rounds)
+		return true;
+	if (*is_any_tried && turn_used_ticks(turn) >= stop_ticks)
+		return false;
+	residence->round_number = device->n_bring_rounds;
+	*is_any_tried |= bring_one(residence);
+	return true;
+}
+
+/* Those for whom others left, in the order in which they asked, and those who are to come back. */
+static bool bring_promised_in_turn(struct residency_device *device)
+{
+	const struct turn *turn = loop_current(device->residency->options.loop);
+	const uint64_t stop_ticks = turn_stop_ticks(turn, PROMISES_PART);
+	bool is_any_tried = false;
+
+	list_for_each_safe (node, &device->awaiting)
+		if (!bring_in_turn(container_of(node, struct residence, link), bring_one_awaited,
+				   stop_ticks, &is_any_tried))
+			return false;
+	list_for_each_safe (node, &device->returning)
+		if (!bring_in_turn(container_of(node, struct residence, returning), bring_one_moved,
+				   stop_ticks, &is_any_tried))
+			return false;
+	return true;
 }
 
 /*
- * Those for whom others left, in the order in which they asked. The next review begins with those
- * that this turn has no time for.
+ * Each is tried once in a round, which takes as many turns as it needs. A round is all that a
+ * review asks for: what could change its outcome brings the next review.
  */
-static void bring_awaited(struct residency_device *device)
+static void bring_promised(struct residency_device *device)
 {
-	const struct turn *turn = loop_current(device->residency->options.loop);
-	bool is_any_tried = false;
+	device->is_bringing = !bring_promised_in_turn(device);
+	if (device->is_bringing || !device->must_bring_again)
+		return;
+	device->n_bring_rounds++;
+	device->is_bringing = true;
+	device->must_bring_again = false;
+}
 
-	list_for_each_safe (node, &device->awaiting) {
-		if (is_any_tried && turn_is_over(turn)) {
-			/* The list begins with this one from now on. */
-			list_remove(&device->awaiting);
-			list_append(node, &device->awaiting);
-			residency_review_in(device->residency, 0);
-			return;
-		}
-		is_any_tried = true;
-		bring_one_awaited(container_of(node, struct residence, link));
-	}
+static void bring_promised_anew(struct residency_device *device)
+{
+	if (device->is_bringing)
+		device->must_bring_again = true;
+	else
+		device->n_bring_rounds++;
+	bring_promised(device);
 }
 
 static bool is_candidate(const struct residency_plan *plan, const struct residence *residence,
@@ -500,18 +560,20 @@ static bool bring_candidate(struct residency *residency, struct residence *resid
 	return is_waited_for(plan) || (plan->value > 0 && now_ns - plan->used_ns < patience_ns);
 }
 
-/* Each may look at all plans on its device. Return: false: the turn is over, and some are left. */
+/* Each may take a search. Return: false: the turn is over, and some are left. */
 static bool bring_candidates(struct residency *residency, struct candidates *candidates,
-			     uint64_t now_ns)
+			     uint64_t now_ns, bool *is_any_tried)
 {
 	const struct turn *turn = loop_current(residency->options.loop);
 
 	while (candidates->n_tried < candidates->n) {
-		struct residence *residence = candidates->of[candidates->n_tried++].residence;
+		struct residence *residence;
 
+		if (*is_any_tried && turn_is_over(turn))
+			return false;
+		*is_any_tried = true;
+		residence = candidates->of[candidates->n_tried++].residence;
 		residency->walk.is_wishing |= bring_candidate(residency, residence, now_ns);
-		if (turn_is_over(turn))
-			return candidates->n_tried == candidates->n;
 	}
 	return true;
 }
@@ -610,6 +672,18 @@ static void walk_end(struct residency *residency, uint64_t now_ns)
 		residency_review_in(residency, 0);
 }
 
+bool residency_goes_on(const struct residency *residency)
+{
+	for (unsigned int i = 1; i < residency->options.n_executors; i++) {
+		const struct residency_device *device = &residency->devices[i];
+
+		if (device->state == RESIDENCY_DEVICE_UP &&
+		    (device->is_above || device->is_bringing))
+			return true;
+	}
+	return residency->walk.next != NULL;
+}
+
 /*
  * Once all plans have been looked at, those who wait are tried in turn, so that each hears; then
  * those who are wanted, most wanted first.
@@ -617,14 +691,32 @@ static void walk_end(struct residency *residency, uint64_t now_ns)
 static void walk_on(struct residency *residency)
 {
 	struct residency_walk *walk = &residency->walk;
+	bool is_any_tried = false;
 
-	residency_look(residency);
 	if (walk_slice(residency, residency->look_ns) &&
-	    bring_candidates(residency, &walk->waiting, residency->look_ns) &&
-	    bring_candidates(residency, &walk->wanted, residency->look_ns))
+	    bring_candidates(residency, &walk->waiting, residency->look_ns, &is_any_tried) &&
+	    bring_candidates(residency, &walk->wanted, residency->look_ns, &is_any_tried))
 		walk_end(residency, residency->look_ns);
-	else
+}
+
+/* What this turn had no time for is done in the next ones, without a pause. */
+static void go_on_soon(struct residency *residency)
+{
+	if (residency_goes_on(residency))
 		loop_timer_arm(residency->walk.timer, 0);
+}
+
+static void go_on_with_device(struct residency_device *device)
+{
+	if (device->state != RESIDENCY_DEVICE_UP)
+		return;
+	if (device->is_above) {
+		const bool is_within = residency_take_surplus(device);
+
+		device->is_above = !residency_take_back(device) || !is_within;
+	}
+	if (device->is_bringing)
+		bring_promised(device);
 }
 
 void residency_walk_on(struct residency *residency)
@@ -632,7 +724,12 @@ void residency_walk_on(struct residency *residency)
 	uint64_t begin_ns = clock_now_ns();
 
 	residency->is_reviewing = true;
-	walk_on(residency);
+	residency_look(residency);
+	for (unsigned int i = 1; i < residency->options.n_executors; i++)
+		go_on_with_device(&residency->devices[i]);
+	if (residency->walk.next)
+		walk_on(residency);
+	go_on_soon(residency);
 	residency->is_reviewing = false;
 	residency->review_ns += clock_now_ns() - begin_ns;
 }
@@ -695,11 +792,9 @@ void residency_review(struct residency *residency)
 			continue;
 		}
 		check_sums(device);
-		enforce_limits(device);
-		yield(device);
+		make_room(device);
 		residency_leases_serve(device);
-		bring_awaited(device);
-		bring_moved(device);
+		bring_promised_anew(device);
 		promote(device);
 	}
 	if (residency->walk.next) {
@@ -709,6 +804,7 @@ void residency_review(struct residency *residency)
 		walk_begin(residency);
 		walk_on(residency);
 	}
+	go_on_soon(residency);
 	residency->is_reviewing = false;
 	residency->review_ns += clock_now_ns() - now_ns;
 }

@@ -24,6 +24,9 @@
 #include "tenant/tenant.h"
 #include "util/checked.h"
 
+/* Taking back takes at most that part of a turn's budget. */
+enum { TAKE_PART = 4 };
+
 /* Holders: plans that make way */
 
 int residency_holders_ref(struct residency *residency, struct tenant *tenant)
@@ -456,27 +459,49 @@ static void add_by_value(struct residence *residence, uint64_t bytes, void *data
 	found[at] = residence;
 }
 
-void residency_take_surplus(struct residency_device *device)
+/* Return: has the tenant less by now? */
+static bool take_some_surplus(struct residency_device *device, struct residency_holders *holders)
 {
+	const uint64_t before = residency_tenant_used(device, holders->tenant);
+	struct surplus surplus = {.n = 0};
+
+	visit_holders(holders, device->index, add_by_value, &surplus);
+	for (uint32_t i = 0; i < surplus.n && residency_tenant_free(device, holders->tenant) < 0;
+	     i++)
+		residence_evict(surplus.found[i]);
+	if (residency_tenant_used(device, holders->tenant) < before)
+		return true;
+	/* Those who share a block give back nothing before the last of them has left. */
+	if (surplus.n > 0)
+		residency_review_in(device->residency, 0);
+	return false;
+}
+
+bool residency_take_surplus(struct residency_device *device)
+{
+	const struct turn *turn = loop_current(device->residency->options.loop);
+	const uint64_t stop_ticks = turn_stop_ticks(turn, TAKE_PART);
+	bool is_any_taken = false;
+
 	list_for_each (node, &device->residency->holders) {
 		struct residency_holders *holders =
 			container_of(node, struct residency_holders, link);
-		struct surplus surplus = {.n = 0};
+		bool has_less = true;
 
-		if (residency_tenant_free(device, holders->tenant) >= 0)
-			continue;
-		visit_holders(holders, device->index, add_by_value, &surplus);
-		for (uint32_t i = 0;
-		     i < surplus.n && residency_tenant_free(device, holders->tenant) < 0; i++)
-			residence_evict(surplus.found[i]);
-		if (surplus.n > 0 && residency_tenant_free(device, holders->tenant) < 0)
-			residency_review_in(device->residency, 0);
+		while (has_less && residency_tenant_free(device, holders->tenant) < 0) {
+			if (is_any_taken && turn_used_ticks(turn) >= stop_ticks)
+				return false;
+			has_less = take_some_surplus(device, holders);
+			is_any_taken |= has_less;
+		}
 	}
+	return true;
 }
 
-void residency_take_back(struct residency_device *device)
+bool residency_take_back(struct residency_device *device)
 {
 	const struct turn *turn = loop_current(device->residency->options.loop);
+	const uint64_t stop_ticks = turn_stop_ticks(turn, TAKE_PART);
 	const struct wish wish = {.seeker = NULL};
 	struct victim victims[RESIDENCY_MAX_VICTIMS];
 	uint32_t n, n_gone;
@@ -491,10 +516,9 @@ void residency_take_back(struct residency_device *device)
 				n_gone++;
 			}
 		if (n_gone == 0)
-			return;
-		if (turn_is_over(turn)) {
-			residency_review_in(device->residency, 0);
-			return;
-		}
+			return true;
+		if (turn_used_ticks(turn) >= stop_ticks)
+			return residency_device_free(device) >= 0;
 	}
+	return true;
 }

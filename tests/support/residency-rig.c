@@ -414,7 +414,7 @@ bool rig_review_is_due(const struct residency_rig *rig)
 				   RESIDENCY_PAUSE * (residency->review_ns + residency->asked_ns);
 	uint64_t soon_ns = clock_now_ns() + 5000000;
 
-	if (residency->walk.next)
+	if (residency_goes_on(residency))
 		return true;
 	return residency->timer_ns &&
 	       (residency->timer_ns < soon_ns || residency->timer_ns <= paused_until_ns);

@@ -789,7 +789,7 @@ static int n_there(struct session_plan **slots, int n)
 	return n_ready;
 }
 
-/* A review takes back some of what a tenant has above a lower maximum, the least wanted first. */
+/* A turn takes back some of what a tenant has above a lower maximum, the least wanted first. */
 static void test_many__limit_lowered(void **state)
 {
 	enum { N = 200, N_LEFT = 10 };
@@ -803,6 +803,7 @@ static void test_many__limit_lowered(void **state)
 		rig_want(&rig, slots[i * 17], 1000);
 	rig_share(&rig, 0, N_LEFT * RIG_PAGE, N_LEFT * RIG_PAGE, 0);
 	residency_limits_changed(rig.residency);
+	turn_set_budget(loop_current(rig.loop), 0);
 	while (before > N_LEFT) {
 		rig_turn(&rig);
 		now = n_there(slots, N);
@@ -852,7 +853,7 @@ static void test_many__candidates_in_turns(void **state)
 	residency_rig_deinit(&rig);
 }
 
-/* A tenant is promised so much at a time, since each review looks at all promises. */
+/* A tenant is promised so much at a time, since all promises are looked after. */
 static void test_many__promises(void **state)
 {
 	enum { N = 2 * RESIDENCY_MAX_AWAITED };

@@ -12,8 +12,11 @@
 
 #include <cmocka.h>
 
+#include "loop/loop.h"
+#include "loop/turn.h"
 #include "session/residency-private.h"
 #include "support/residency-rig.h"
+#include "util/clock.h"
 
 /* Visits: each adds up what a plan would give. */
 static uint32_t n_summed;
@@ -287,6 +290,198 @@ static void test_many__large_among_small(void **state)
 	residency_rig_deinit(&rig);
 }
 
+/* ---- Turns that have no time ---- */
+
+/* From now on: no turn has time for more than one piece, and no other review begins. */
+static void be_short_of_time(struct residency_rig *rig)
+{
+	turn_set_budget(loop_current(rig->loop), 0);
+	rig->residency->reviewed_ns = clock_now_ns();
+	rig->residency->review_ns = 3600000000000;
+}
+
+static void end_shortage(struct residency_rig *rig)
+{
+	rig->residency->review_ns = 0;
+	residency_review_in(rig->residency, 0);
+	rig_settle(rig);
+}
+
+static uint32_t n_there(struct session_plan **slots, uint32_t n)
+{
+	uint32_t n_ready = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		n_ready += rig_is_ready(slots[i]);
+	return n_ready;
+}
+
+/* What is above goes some in each turn, without a pause between them. */
+static void leave_in_turns(struct residency_rig *rig, struct session_plan **slots, uint32_t n,
+			   uint32_t n_left)
+{
+	uint32_t before = n_there(slots, n), now;
+
+	assert_in_range(before, n - RESIDENCY_MAX_VICTIMS, n - 1);
+	be_short_of_time(rig);
+	while (before > n_left) {
+		assert_true(residency_goes_on(rig->residency));
+		rig_turn(rig);
+		now = n_there(slots, n);
+		assert_in_range(before - now, 0, RESIDENCY_MAX_VICTIMS);
+		before = now;
+	}
+	assert_int_equal(before, n_left);
+	end_shortage(rig);
+	assert_int_equal(n_there(slots, n), n_left);
+}
+
+static void test_short__of_a_limit_and_of_pressure(void **state)
+{
+	enum { N = 600, N_WITHIN = 300, N_LEFT = 10 };
+	static struct session_plan *slots[N];
+	struct residency_rig rig;
+
+	residency_rig_init(&rig, 1, N * RIG_PAGE, 0, RESIDENCY_WANTED);
+	for (uint32_t i = 0; i < N; i++)
+		add(&rig, slots[i] = rig_plan_of(&rig, 0, RIG_PAGE));
+	rig_settle(&rig);
+	turn_set_budget(loop_current(rig.loop), 0);
+	residency_set_usable(rig.residency, RIG_DEVICE, N_WITHIN * RIG_PAGE, 0);
+	leave_in_turns(&rig, slots, N, N_WITHIN);
+
+	rig_share(&rig, 0, N_LEFT * RIG_PAGE, N_LEFT * RIG_PAGE, 0);
+	residency_review(rig.residency);
+	be_short_of_time(&rig);
+	for (uint32_t i = 0; n_there(slots, N) > N_LEFT; i++) {
+		assert_in_range(i, 0, 1000);
+		rig_turn(&rig);
+	}
+	end_shortage(&rig);
+	rig_check(&rig);
+	remove_all(&rig, slots, N);
+	residency_rig_deinit(&rig);
+}
+
+static enum residence_state state_of(const struct session_plan *slot)
+{
+	return slot->residency->on[RIG_DEVICE].state;
+}
+
+/* A round over promises ends, and begins no review. Those that can be kept are, one in each turn. */
+static void test_short__of_promises(void **state)
+{
+	struct session_plan *busy, *slots[RIG_MAX_TENANTS];
+	struct residency_device *device;
+	struct residency_rig rig;
+	uint32_t n_coming = 0, n_before;
+
+	residency_rig_init(&rig, 1, RIG_MAX_TENANTS * RIG_PAGE, 0, RESIDENCY_WANTED);
+	device = &rig.residency->devices[RIG_DEVICE];
+	add(&rig, busy = rig_plan_of(&rig, 0, RIG_MAX_TENANTS * RIG_PAGE));
+	busy->n_on_device[RIG_DEVICE] = 1;
+	for (uint32_t i = 0; i < RIG_MAX_TENANTS; i++) {
+		rig_add(&rig, slots[i] = rig_plan_of(&rig, i, RIG_PAGE));
+		rig_want(&rig, slots[i], 1000);
+	}
+	rig_settle(&rig);
+	for (uint32_t i = 0; i < RIG_MAX_TENANTS; i++)
+		assert_int_equal(state_of(slots[i]), RESIDENCE_AWAITED);
+
+	/* Nothing can be done for them yet, and seeing that takes no time. */
+	turn_set_budget(loop_current(rig.loop), 0);
+	rig.residency->timer_ns = 0;
+	residency_review(rig.residency);
+	assert_false(device->is_bringing);
+	assert_int_equal(rig.residency->timer_ns, 0);
+
+	atomic_store(&rig.devices[RIG_DEVICE].is_held, true);
+	busy->n_on_device[RIG_DEVICE] = 0;
+	residency_plan_idle(rig.residency, busy, RIG_DEVICE);
+	for (uint32_t turns = 0; n_coming < RIG_MAX_TENANTS; turns++) {
+		n_before = n_coming;
+		n_coming = 0;
+		rig_turn(&rig);
+		for (uint32_t i = 0; i < RIG_MAX_TENANTS; i++)
+			n_coming += state_of(slots[i]) != RESIDENCE_AWAITED;
+		assert_in_range(n_coming - n_before, 0, 1);
+		if (n_coming == 0)
+			continue;
+		be_short_of_time(&rig);
+		assert_true(n_coming == RIG_MAX_TENANTS || device->is_bringing);
+	}
+	assert_false(device->is_bringing);
+	atomic_store(&rig.devices[RIG_DEVICE].is_held, false);
+	end_shortage(&rig);
+	assert_int_equal(n_there(slots, RIG_MAX_TENANTS), RIG_MAX_TENANTS);
+	rig_check(&rig);
+	rig_remove(&rig, busy);
+	for (uint32_t i = 0; i < RIG_MAX_TENANTS; i++)
+		rig_remove(&rig, slots[i]);
+	residency_rig_deinit(&rig);
+}
+
+/* One candidate in each turn: who waits first, then who is wanted. */
+static void test_short__of_candidates(void **state)
+{
+	struct session_plan *there, *awaited, *wanted;
+	struct residency_walk *walk;
+	struct residency_rig rig;
+	struct rig_wish wish;
+
+	residency_rig_init(&rig, 1, 2 * RIG_PAGE, 0, RESIDENCY_WANTED);
+	walk = &rig.residency->walk;
+	add(&rig, there = rig_plan_of(&rig, 0, 2 * RIG_PAGE));
+	rig_want(&rig, there, 1000);
+	rig_add(&rig, awaited = rig_plan_of(&rig, 1, 2 * RIG_PAGE));
+	rig_add(&rig, wanted = rig_plan_of(&rig, 1, 2 * RIG_PAGE));
+	rig_ask(&rig, awaited, &wish, RESIDENCY_WAIT);
+	rig_want(&rig, wanted, 1);
+	while (walk->next)
+		rig_turn(&rig);
+	be_short_of_time(&rig);
+	residency_review(rig.residency);
+	assert_true(walk->waiting.n == 1 && walk->waiting.n_tried == 1);
+	assert_true(walk->wanted.n == 1 && walk->wanted.n_tried == 0);
+	while (walk->next)
+		rig_turn(&rig);
+	assert_int_equal(walk->wanted.n_tried, 1);
+	end_shortage(&rig);
+	assert_true(rig_is_ready(there));
+	rig_remove(&rig, wanted);
+	rig_remove(&rig, awaited);
+	rig_remove(&rig, there);
+	residency_rig_deinit(&rig);
+}
+
+/* A tenant that is promised nothing more may have the second tier. */
+static void test_promises__second_tier(void **state)
+{
+	enum { N = RESIDENCY_MAX_AWAITED + 1 };
+	struct session_plan *busy, *slots[N];
+	static struct rig_wish wishes[N];
+	struct residency_rig rig;
+
+	residency_rig_init(&rig, 1, 2 * N * RIG_PAGE, RIG_PAGE, RESIDENCY_WANTED);
+	add(&rig, busy = rig_plan_of(&rig, 0, 2 * N * RIG_PAGE));
+	busy->n_on_device[RIG_DEVICE] = 1;
+	for (uint32_t i = 0; i < N; i++) {
+		rig_add(&rig, slots[i] = rig_plan_of(&rig, 0, RIG_PAGE));
+		rig_ask(&rig, slots[i], &wishes[i], RESIDENCY_PREFETCH);
+	}
+	assert_int_equal(rig.tenants[0].n_awaited[RIG_DEVICE], RESIDENCY_MAX_AWAITED);
+	assert_int_equal(n_there(slots, N), 1);
+	busy->n_on_device[RIG_DEVICE] = 0;
+	residency_plan_idle(rig.residency, busy, RIG_DEVICE);
+	rig_settle(&rig);
+	assert_int_equal(n_there(slots, N), N);
+	rig_check(&rig);
+	rig_remove(&rig, busy);
+	for (uint32_t i = 0; i < N; i++)
+		rig_remove(&rig, slots[i]);
+	residency_rig_deinit(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -295,6 +490,10 @@ int main(void)
 		cmocka_unit_test(test_many__rounds_in_passes),
 		cmocka_unit_test(test_many__of_another),
 		cmocka_unit_test(test_many__large_among_small),
+		cmocka_unit_test(test_short__of_a_limit_and_of_pressure),
+		cmocka_unit_test(test_short__of_promises),
+		cmocka_unit_test(test_short__of_candidates),
+		cmocka_unit_test(test_promises__second_tier),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
