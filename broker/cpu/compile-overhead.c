@@ -11,8 +11,8 @@
 #include "cpu/compile.h"
 
 /*
- * Of one unit of a step; of a row of the first input or output, whichever has more; of an element
- * of the largest operand, in quarters.
+ * Time that one unit of a step takes beside its arithmetic; that a row takes of the first input or
+ * output, whichever has more; that an element of the largest operand takes, in quarters.
  */
 struct overhead {
 	uint8_t unit_ns, row_ns, elem_quarter_ns;

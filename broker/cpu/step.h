@@ -307,7 +307,7 @@ struct cpu_plan {
 	uint16_t n_bindings;
 	uint32_t n_steps;
 	uint32_t n_packs; /* each once */
-	/* Of tasks of count 1 and of the largest count: see compile_overhead_ns(). */
+	/* compile_overhead_ns() of tasks of count 1, and of the largest count. */
 	double overhead_one_ns, overhead_max_ns;
 	struct cpu_step *steps;
 	struct cpu_pack **packs;

@@ -780,7 +780,7 @@ static __attribute__((__noinline__)) unsigned int work_on_tasks(struct dispatch 
 	if (!is_open) {
 		if (n_total == 0)
 			return 0;
-		/* Else one failed, or it was a part, an unfinished one, or of the broker's own. */
+		/* Else a task failed, was stopped, has more parts, or is the broker's own. */
 		if (dispatch->n_succeeded - n_before == n_total && dispatch->n_queued == 0 &&
 		    !dispatch->woken.first)
 			n_ended = n_total;

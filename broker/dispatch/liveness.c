@@ -69,7 +69,7 @@ struct holder {
 	uint32_t n_queued, n_given, n_running, n_begun;
 };
 
-/* What a recount finds. */
+/* The counts of one moment that a recount makes. */
 struct census {
 	struct holding holding;
 	uint64_t n_taken, n_held; /* slots of plans: as counted before; that tasks have */

@@ -74,7 +74,7 @@ static uint64_t left_of(uint64_t limit, uint64_t used)
 	return limit > used ? limit - used : 0;
 }
 
-/* What other tenants' leases have not yet taken of their reserves. */
+/* Return: the bytes that other tenants' leases have not yet taken of their reserves. */
 static uint64_t reserved_for_others(const struct residency_device *device,
 				    const struct tenant *tenant)
 {
@@ -86,8 +86,8 @@ static uint64_t reserved_for_others(const struct residency_device *device,
 }
 
 /*
- * Plans leave for who is owed something, leases do not. So these stay out of what is reserved for
- * others, though nobody is there yet who would fill it.
+ * Plans leave for who is owed something, leases do not. So leases stay out of what is reserved for
+ * others, also before those others have come.
  */
 uint64_t residency_lease_room(const struct residency_device *device, const struct tenant *tenant)
 {

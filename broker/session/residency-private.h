@@ -152,7 +152,7 @@ struct residency_holding {
 	struct list_node large, small; /* residences; those to be visited next at the front */
 };
 
-/* Of a tenant that has plans. */
+/* The residences of a tenant that has plans. */
 struct residency_holders {
 	struct list_node link; /* in residency.holders */
 	struct tenant *tenant;
@@ -342,7 +342,7 @@ struct seeker {
 	struct residence *residence; /* NULL: a lease */
 	uint64_t awaited_bytes;      /* set aside for it already */
 };
-/* What is set aside for its tenant beside itself. */
+/* Return: the bytes set aside for other wishes of its tenant. */
 uint64_t seeker_tenant_awaited(const struct seeker *seeker);
 /* What it could have at this moment, without anybody having to leave. */
 uint64_t seeker_room(const struct seeker *seeker);

@@ -368,7 +368,8 @@ static enum residence_state state_of(const struct session_plan *slot)
 	return slot->residency->on[RIG_DEVICE].state;
 }
 
-/* A round over promises ends, and begins no review. Those that can be kept are, one in each turn. */
+/* A round over promises ends, and begins no review. Those that can be kept are, one in each turn.
+ */
 static void test_short__of_promises(void **state)
 {
 	struct session_plan *busy, *slots[RIG_MAX_TENANTS];
