@@ -2,10 +2,14 @@
 /*
  * The setup thread
  *
- * A fair queue of owners' jobs and a list of jobs that have run, under one mutex. The thread writes
- * an eventfd when the list stops being empty, the loop calls us, and done() runs without the mutex.
- * All of this is cold; the mutex is only ever held for a few instructions, so that the reactor
- * never waits for a job.
+ * A fair queue of owners' jobs under a mutex, and two stacks without one: the reactor pushes what
+ * it submits, which the thread moves to the queue; the thread pushes what has run, and writes an
+ * eventfd when that stack stops being empty, so that the loop calls us.
+ *
+ * The thread may lose its processor at any instruction, also while it holds the mutex. The reactor
+ * would then wait until the scheduler gives it back, for milliseconds on a busy machine. Hence
+ * submitting a job and calling done() take no mutex; cancelling a job and reading the figures do,
+ * and are rare. The thread makes no system call while it holds the mutex.
  *
  * A slice is charged to its owner when it has ended, before anything is known of the next one. A
  * client that ends takes its jobs out of the queue, wherever they stand; a turn of the loop calls
@@ -17,6 +21,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -36,24 +41,29 @@ static const uint64_t min_slice_ns = 1000;
 
 enum job_state { JOB_IDLE, JOB_QUEUED, JOB_RUNNING, JOB_HAS_RUN };
 
+/* Jobs that one thread pushes and another one takes, all at once. */
+typedef struct offload_job *_Atomic job_stack;
+
 struct offload {
 	pthread_t thread;
-	pthread_mutex_t mutex;
-	pthread_cond_t submitted; /* queue is not empty, or stop */
-	pthread_cond_t finished;  /* has_run is not empty */
+	job_stack submitted; /* by the reactor */
+	job_stack ended;     /* by the thread */
+	sem_t wanted;        /* posted when submitted stops being empty, or for stop */
+	atomic_bool stop;
+	int event_fd; /* has something to read when the reactor has something to finish */
+
+	pthread_mutex_t mutex; /* of the members up to the next comment */
 	struct fair_queue queue;
-	struct fair_flow broker; /* of jobs without another */
-	struct list_node has_run;
+	struct fair_flow broker;      /* of jobs without another */
 	struct offload_report report; /* all but running.ns is up to date */
 	bool is_running;
 	uint64_t running_since_ns;
-	bool stop;
 
 	/* reactor only */
 	struct loop *loop;
 	struct loop_watch *watch;
-	uint64_t n_jobs; /* submitted and not yet done() */
-	int event_fd;
+	struct list_node has_run; /* oldest first; done() comes next */
+	uint64_t n_jobs;          /* submitted and not yet done() */
 };
 
 static struct offload_job *job_of_node(struct list_node *node)
@@ -65,21 +75,42 @@ static void offload_wake(const struct offload *offload)
 {
 	const uint64_t one = 1;
 
-	/* The counter cannot be full: the reactor empties it before it takes from the list. */
+	/* The counter cannot be full: the reactor empties it before it takes what has run. */
 	while (write(offload->event_fd, &one, sizeof(one)) < 0 && errno == EINTR)
 		;
 }
 
-/* Under the mutex. */
-static void offload_has_run(struct offload *offload, struct offload_job *job)
+/* Takes back what offload_wake() has written. */
+static void offload_woken(const struct offload *offload)
 {
-	bool was_empty = list_is_empty(&offload->has_run);
+	uint64_t count;
 
-	job->state = JOB_HAS_RUN;
-	list_append(&offload->has_run, &job->link);
-	pthread_cond_signal(&offload->finished);
-	if (was_empty)
-		offload_wake(offload);
+	while (read(offload->event_fd, &count, sizeof(count)) < 0 && errno == EINTR)
+		;
+}
+
+/* Return: true if @stack was empty: its taker may sleep. */
+static bool stack_push(job_stack *stack, struct offload_job *job)
+{
+	struct offload_job *below = atomic_load_explicit(stack, memory_order_relaxed);
+
+	do
+		job->below = below;
+	while (!atomic_compare_exchange_weak_explicit(stack, &below, job, memory_order_release,
+						      memory_order_relaxed));
+	return !below;
+}
+
+/* Appends all of @stack to @list, oldest first. */
+static void stack_take(job_stack *stack, struct list_node *list)
+{
+	struct offload_job *job = atomic_exchange_explicit(stack, NULL, memory_order_acquire);
+	struct list_node *next = list;
+
+	for (; job; job = job->below) {
+		list_append(next, &job->link);
+		next = &job->link;
+	}
 }
 
 static struct fair_flow *job_owner(struct offload *offload, const struct offload_job *job)
@@ -87,7 +118,7 @@ static struct fair_flow *job_owner(struct offload *offload, const struct offload
 	return job->owner ? job->owner : &offload->broker;
 }
 
-/* Under the mutex, as the next two. */
+/* Under the mutex, as the next three. */
 static void offload_queue(struct offload *offload, struct offload_job *job, uint64_t now_ns)
 {
 	struct fair_flow *owner = job_owner(offload, job);
@@ -99,6 +130,22 @@ static void offload_queue(struct offload *offload, struct offload_job *job, uint
 	else
 		fair_add(&offload->queue, owner, &job->link);
 	offload->report.n_waiting++;
+}
+
+/* Moves what was submitted to the queue. */
+static void offload_admit(struct offload *offload)
+{
+	struct offload_job *job;
+	struct list_node jobs;
+
+	list_init(&jobs);
+	stack_take(&offload->submitted, &jobs);
+	while (!list_is_empty(&jobs)) {
+		job = job_of_node(jobs.next);
+		list_remove(&job->link);
+		job_owner(offload, job)->weight = job->weight > 0 ? job->weight : FAIR_WEIGHT;
+		offload_queue(offload, job, job->since_ns);
+	}
 }
 
 static void offload_begin(struct offload *offload, struct offload_job *job, uint64_t now_ns)
@@ -130,73 +177,62 @@ static void offload_charge(struct offload *offload, struct offload_job *job, uin
 		    slice_ns > min_slice_ns ? slice_ns : min_slice_ns);
 }
 
+/* The job whose turn it is, or NULL. */
+static struct offload_job *offload_take(struct offload *offload)
+{
+	struct offload_job *job = NULL;
+	struct list_node *node;
+
+	pthread_mutex_lock(&offload->mutex);
+	offload_admit(offload);
+	if (fair_take(&offload->queue, &node)) {
+		job = job_of_node(node);
+		offload_begin(offload, job, clock_now_ns());
+	}
+	pthread_mutex_unlock(&offload->mutex);
+	return job;
+}
+
+/* A slice of @job has ended. */
+static void offload_end(struct offload *offload, struct offload_job *job)
+{
+	const uint64_t now_ns = clock_now_ns();
+	bool has_more;
+
+	pthread_mutex_lock(&offload->mutex);
+	/* The charge asks whether others have waited. */
+	offload_admit(offload);
+	offload_charge(offload, job, now_ns - offload->running_since_ns);
+	has_more = job->has_more && !atomic_load_explicit(&job->is_cancelled, memory_order_relaxed);
+	if (has_more)
+		offload_queue(offload, job, now_ns);
+	else
+		job->state = JOB_HAS_RUN;
+	pthread_mutex_unlock(&offload->mutex);
+
+	if (!has_more && stack_push(&offload->ended, job))
+		offload_wake(offload);
+}
+
 static void *offload_thread(void *data)
 {
 	struct offload *offload = data;
 	struct offload_job *job;
-	struct list_node *node;
-	uint64_t from_ns, to_ns;
 
-	pthread_mutex_lock(&offload->mutex);
 	for (;;) {
-		while (fair_queue_is_empty(&offload->queue) && !offload->stop)
-			pthread_cond_wait(&offload->submitted, &offload->mutex);
-		if (!fair_take(&offload->queue, &node))
-			break;
-		job = job_of_node(node);
-		from_ns = clock_now_ns();
-		offload_begin(offload, job, from_ns);
-		pthread_mutex_unlock(&offload->mutex);
-
+		job = offload_take(offload);
+		if (!job) {
+			if (atomic_load_explicit(&offload->stop, memory_order_acquire))
+				return NULL;
+			while (sem_wait(&offload->wanted) && errno == EINTR)
+				;
+			continue;
+		}
 		job->has_begun = true;
 		job->has_more = false;
 		job->run(job);
-		to_ns = clock_now_ns();
-
-		pthread_mutex_lock(&offload->mutex);
-		offload_charge(offload, job, to_ns - from_ns);
-		if (job->has_more &&
-		    !atomic_load_explicit(&job->is_cancelled, memory_order_relaxed)) {
-			offload_queue(offload, job, to_ns);
-		} else {
-			offload_has_run(offload, job);
-		}
+		offload_end(offload, job);
 	}
-	pthread_mutex_unlock(&offload->mutex);
-	return NULL;
-}
-
-/* Moves jobs that have run to the empty @batch. Return: false if there was none. */
-static bool offload_take(struct offload *offload, struct list_node *batch)
-{
-	struct list_node *node;
-
-	pthread_mutex_lock(&offload->mutex);
-	for (unsigned int n = 0; n < OFFLOAD_DONE_BATCH && !list_is_empty(&offload->has_run); n++) {
-		node = offload->has_run.next;
-		list_remove(node);
-		list_append(batch, node);
-	}
-	if (!list_is_empty(&offload->has_run))
-		offload_wake(offload);
-	pthread_mutex_unlock(&offload->mutex);
-	return !list_is_empty(batch);
-}
-
-/* Moves what is left of @batch back before what has run since, for a later turn. */
-static void offload_put_back(struct offload *offload, struct list_node *batch)
-{
-	struct list_node *node;
-
-	pthread_mutex_lock(&offload->mutex);
-	while (!list_is_empty(batch)) {
-		node = batch->prev;
-		list_remove(node);
-		/* Before the first: the list is a circle. */
-		list_append(offload->has_run.next, node);
-	}
-	pthread_mutex_unlock(&offload->mutex);
-	offload_wake(offload);
 }
 
 /*
@@ -206,35 +242,34 @@ static void offload_put_back(struct offload *offload, struct list_node *batch)
 static bool offload_finish(struct offload *offload, uint64_t stop_ticks)
 {
 	struct turn *turn = loop_current(offload->loop);
+	struct list_node *has_run = &offload->has_run;
 	struct offload_job *job;
-	struct list_node batch;
 
-	list_init(&batch);
-	if (!offload_take(offload, &batch))
+	stack_take(&offload->ended, has_run);
+	if (list_is_empty(has_run))
 		return false;
-	while (!list_is_empty(&batch)) {
-		job = job_of_node(batch.next);
+	for (unsigned int n = 0; n < OFFLOAD_DONE_BATCH && !list_is_empty(has_run); n++) {
+		if (n > 0 && turn_used_ticks(turn) >= stop_ticks)
+			break;
+		job = job_of_node(has_run->next);
 		list_remove(&job->link);
 		job->state = JOB_IDLE;
 		assert(offload->n_jobs > 0);
 		offload->n_jobs--;
 		job->done(job);
-		if (!list_is_empty(&batch) && turn_used_ticks(turn) >= stop_ticks)
-			offload_put_back(offload, &batch);
 	}
+	if (!list_is_empty(has_run))
+		offload_wake(offload);
 	return true;
 }
 
 static void offload_on_event(void *data, uint32_t events)
 {
 	struct offload *offload = data;
-	uint64_t count;
-
 	struct turn *turn = loop_current(offload->loop);
 	struct turn_source outer = turn_enter(turn, RBK_TURN_JOBS, 0);
 
-	while (read(offload->event_fd, &count, sizeof(count)) < 0 && errno == EINTR)
-		;
+	offload_woken(offload);
 	offload_finish(offload, turn_stop_ticks(turn, JOBS_PART));
 	turn_leave(turn, outer);
 }
@@ -264,8 +299,7 @@ int offload_new(struct loop *loop, struct offload **ret)
 
 	/* With default attributes these only set memory. */
 	pthread_mutex_init(&offload->mutex, NULL);
-	pthread_cond_init(&offload->submitted, NULL);
-	pthread_cond_init(&offload->finished, NULL);
+	sem_init(&offload->wanted, 0, 0);
 	r = thread_start(&offload->thread, "rb-setup", offload_thread, offload);
 	if (r) {
 		loop_unwatch(offload->watch);
@@ -279,6 +313,8 @@ int offload_new(struct loop *loop, struct offload **ret)
 
 struct offload *offload_free(struct offload *offload)
 {
+	struct pollfd wait;
+
 	if (!offload)
 		return NULL;
 
@@ -286,22 +322,18 @@ struct offload *offload_free(struct offload *offload)
 	while (offload->n_jobs > 0) {
 		if (offload_finish(offload, UINT64_MAX))
 			continue;
-		pthread_mutex_lock(&offload->mutex);
-		while (list_is_empty(&offload->has_run))
-			pthread_cond_wait(&offload->finished, &offload->mutex);
-		pthread_mutex_unlock(&offload->mutex);
+		wait = (struct pollfd){.fd = offload->event_fd, .events = POLLIN};
+		poll(&wait, 1, -1);
+		offload_woken(offload);
 	}
 
-	pthread_mutex_lock(&offload->mutex);
-	offload->stop = true;
-	pthread_cond_signal(&offload->submitted);
-	pthread_mutex_unlock(&offload->mutex);
+	atomic_store_explicit(&offload->stop, true, memory_order_release);
+	sem_post(&offload->wanted);
 	pthread_join(offload->thread, NULL);
 
 	loop_unwatch(offload->watch);
 	close_fd(offload->event_fd);
-	pthread_cond_destroy(&offload->finished);
-	pthread_cond_destroy(&offload->submitted);
+	sem_destroy(&offload->wanted);
 	pthread_mutex_destroy(&offload->mutex);
 	free(offload);
 	return NULL;
@@ -314,29 +346,34 @@ void offload_submit(struct offload *offload, struct offload_job *job)
 	assert(job->cause < OFFLOAD_CAUSES && job->weight <= FAIR_MAX_WEIGHT);
 	job->has_begun = false;
 	job->has_more = false;
+	job->state = JOB_QUEUED;
+	job->since_ns = now_ns;
 	atomic_init(&job->is_cancelled, false);
 	list_init(&job->link);
 	offload->n_jobs++;
 
-	pthread_mutex_lock(&offload->mutex);
-	job_owner(offload, job)->weight = job->weight > 0 ? job->weight : FAIR_WEIGHT;
-	offload_queue(offload, job, now_ns);
-	pthread_cond_signal(&offload->submitted);
-	pthread_mutex_unlock(&offload->mutex);
+	if (stack_push(&offload->submitted, job))
+		sem_post(&offload->wanted);
 }
 
 void offload_cancel(struct offload *offload, struct offload_job *job)
 {
+	bool was_empty = list_is_empty(&offload->has_run);
+
 	pthread_mutex_lock(&offload->mutex);
+	offload_admit(offload);
 	/* Whoever reads it takes nothing else from us by it. */
 	if (job->state != JOB_IDLE)
 		atomic_store_explicit(&job->is_cancelled, true, memory_order_relaxed);
 	if (job->state == JOB_QUEUED) {
 		fair_remove(&offload->queue, job_owner(offload, job), &job->link);
 		offload->report.n_waiting--;
-		offload_has_run(offload, job);
+		job->state = JOB_HAS_RUN;
+		list_append(&offload->has_run, &job->link);
 	}
 	pthread_mutex_unlock(&offload->mutex);
+	if (was_empty && !list_is_empty(&offload->has_run))
+		offload_wake(offload);
 }
 
 void offload_describe(struct offload *offload, struct offload_report *ret)
@@ -347,6 +384,7 @@ void offload_describe(struct offload *offload, struct offload_report *ret)
 	bool is_running;
 
 	pthread_mutex_lock(&offload->mutex);
+	offload_admit(offload);
 	*ret = offload->report;
 	is_running = offload->is_running;
 	since_ns = offload->running_since_ns;

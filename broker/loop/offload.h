@@ -56,7 +56,8 @@ struct offload_job {
 
 	/* offload.c's */
 	struct list_node link;
-	uint64_t since_ns; /* when it began to wait for its next slice */
+	struct offload_job *below; /* in a stack */
+	uint64_t since_ns;         /* when it began to wait for its next slice */
 	uint8_t state;
 };
 

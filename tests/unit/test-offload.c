@@ -50,10 +50,19 @@ int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start)(void *),
 			  void *data);
 
+int __real_pthread_mutex_lock(pthread_mutex_t *mutex);
+int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex);
+int __real_pthread_mutex_unlock(pthread_mutex_t *mutex);
+int __wrap_pthread_mutex_unlock(pthread_mutex_t *mutex);
+ssize_t __real_write(int fd, const void *bytes, size_t n_bytes);
+ssize_t __wrap_write(int fd, const void *bytes, size_t n_bytes);
+
 uint64_t __real_clock_now_ns(void);
 uint64_t __wrap_clock_now_ns(void);
 
 static bool fail_pthread_create;
+static _Thread_local unsigned int n_mutex_locks, n_mutexes_held;
+static atomic_uint n_writes_under_mutex;
 static _Atomic uint64_t virtual_ns; /* added to what the clock says: what jobs pretend to take */
 static _Atomic bool is_virtual;     /* the clock stands still otherwise */
 
@@ -68,6 +77,26 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(
 			  void *data)
 {
 	return fail_pthread_create ? EAGAIN : __real_pthread_create(thread, attr, start, data);
+}
+
+int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex)
+{
+	n_mutex_locks++;
+	n_mutexes_held++;
+	return __real_pthread_mutex_lock(mutex);
+}
+
+int __wrap_pthread_mutex_unlock(pthread_mutex_t *mutex)
+{
+	n_mutexes_held--;
+	return __real_pthread_mutex_unlock(mutex);
+}
+
+ssize_t __wrap_write(int fd, const void *bytes, size_t n_bytes)
+{
+	if (n_mutexes_held > 0)
+		atomic_fetch_add(&n_writes_under_mutex, 1);
+	return __real_write(fd, bytes, n_bytes);
 }
 
 static int test_setup(void **state)
@@ -190,6 +219,32 @@ static void test_offload__submit_never_blocks(void **state)
 	atomic_store(&gate, true);
 	while (next_done < ARRAY_SIZE(works))
 		assert_true(loop_turn(world->loop, true) >= 0);
+}
+
+/*
+ * A thread that lost its processor while it held a mutex would stop the reactor until it goes on.
+ * So would one that wakes the reactor before it lets go: it loses its processor to the reactor.
+ */
+static void test_offload__no_mutex_on_the_reactor(void **state)
+{
+	enum { N_JOBS = 300 };
+	struct world *world = *state;
+	struct work works[N_JOBS];
+	unsigned int next_done = 0, n_before = n_mutex_locks;
+
+	atomic_store(&n_writes_under_mutex, 0);
+	for (unsigned int i = 0; i < N_JOBS; i++) {
+		works[i] = work_make(world);
+		works[i].number = i;
+		works[i].next_done = &next_done;
+		offload_submit(world->offload, &works[i].job);
+		if (i % 16 == 0)
+			assert_true(loop_turn(world->loop, false) >= 0);
+	}
+	while (next_done < N_JOBS)
+		assert_true(loop_turn(world->loop, true) >= 0);
+	assert_int_equal(n_mutex_locks, n_before);
+	assert_int_equal(atomic_load(&n_writes_under_mutex), 0);
 }
 
 static void test_offload__done_only_in_turn(void **state)
@@ -752,6 +807,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		OFFLOAD_TEST(test_offload__in_order),
 		OFFLOAD_TEST(test_offload__submit_never_blocks),
+		OFFLOAD_TEST(test_offload__no_mutex_on_the_reactor),
 		OFFLOAD_TEST(test_offload__done_only_in_turn),
 		OFFLOAD_TEST(test_turns__weights),
 		OFFLOAD_TEST(test_report__waits),
