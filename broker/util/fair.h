@@ -11,6 +11,9 @@
  * A flow that had nothing begins at the present virtual time: it neither saved up time nor has to
  * wait for more than what is being served and others whose turn has come already.
  *
+ * When no flow has an item and none is being served, virtual time goes on to the greatest tag. No
+ * flow that comes later has waited for what was served before, so no flow owes any of it.
+ *
  * Every function takes O(log n) of the flows that have items, whatever these do. The caller
  * serialises them.
  */
@@ -41,7 +44,9 @@ struct fair_flow {
 struct fair_queue {
 	struct heap_node *flows;
 	uint64_t now; /* virtual time: the tag of the flow that was served last */
+	uint64_t last_tag; /* the greatest after a charge */
 	uint64_t n_turns;
+	bool is_serving; /* an item was taken that is not charged yet */
 };
 
 static inline bool fair_is_before_(const struct heap_node *a, const struct heap_node *b)
@@ -113,6 +118,13 @@ static inline void fair_add_first(struct fair_queue *queue, struct fair_flow *fl
 	fair_insert_(queue, flow, flow->items.next, item);
 }
 
+/* Ends the busy period if no flow has an item and none is being served. */
+static inline void fair_settle_(struct fair_queue *queue)
+{
+	if (!queue->flows && !queue->is_serving && (int64_t)(queue->last_tag - queue->now) > 0)
+		queue->now = queue->last_tag;
+}
+
 /* Takes an item of @flow out, whose turn it may not be. */
 static inline void fair_remove(struct fair_queue *queue, struct fair_flow *flow,
 			       struct list_node *item)
@@ -121,9 +133,13 @@ static inline void fair_remove(struct fair_queue *queue, struct fair_flow *flow,
 	list_remove(item);
 	if (fair_flow_is_idle(flow))
 		heap_remove(&queue->flows, &flow->node, fair_is_before_);
+	fair_settle_(queue);
 }
 
-/* Takes out the item whose turn it is. Return: its flow, to be charged; NULL if there is none. */
+/*
+ * Takes out the item whose turn it is. Return: its flow, to be charged before the next item is
+ * taken; NULL if there is none.
+ */
 static inline struct fair_flow *fair_take(struct fair_queue *queue, struct list_node **ret)
 {
 	struct fair_flow *flow;
@@ -133,6 +149,7 @@ static inline struct fair_flow *fair_take(struct fair_queue *queue, struct list_
 	flow = container_of(queue->flows, struct fair_flow, node);
 	*ret = flow->items.next;
 	queue->now = flow->tag;
+	queue->is_serving = true;
 	fair_remove(queue, flow, *ret);
 	return flow;
 }
@@ -148,9 +165,10 @@ static inline void fair_charge(struct fair_queue *queue, struct fair_flow *flow,
 		virtual_cost = (uint64_t)INT64_MAX;
 	flow->tag += virtual_cost / weight;
 	flow->turn = queue->n_turns++;
+	if ((int64_t)(flow->tag - queue->last_tag) > 0)
+		queue->last_tag = flow->tag;
 	if (!fair_flow_is_idle(flow))
 		heap_update(&queue->flows, &flow->node, fair_is_before_);
-	else if (!queue->flows && (int64_t)(flow->tag - queue->now) > 0)
-		/* A busy period ends: no later flow has waited for what was spent in it. */
-		queue->now = flow->tag;
+	queue->is_serving = false;
+	fair_settle_(queue);
 }

@@ -165,6 +165,120 @@ static void test_fair__nobody_saves_up(void **state)
 	assert_in_range(n[0], 49, 51);
 }
 
+/* Return: the items of flows[1] that are served before an item of flows[0]; both have some. */
+static unsigned int n_ahead(struct fair_queue *queue, struct fair_flow flows[2], uint64_t cost)
+{
+	struct item *item;
+	unsigned int n = 0;
+
+	add(queue, &flows[0], &items[0]);
+	add(queue, &flows[1], &items[1]);
+	while ((item = serve(queue, cost))->flow == &flows[1]) {
+		n++;
+		add(queue, item->flow, item);
+	}
+	while (!fair_flow_is_idle(&flows[1]))
+		fair_remove(queue, &flows[1], flows[1].items.next);
+	return n;
+}
+
+/*
+ * Check that no debt outlasts the busy period in which it was made: a flow's long item has kept
+ * nobody waiting who comes after that period, whichever flow was served last in it.
+ */
+static void test_fair__debts_end_with_the_busy_period(void **state)
+{
+	enum { LONG = 1000000, SHORT = 1000 };
+	struct fair_queue queue;
+	struct fair_flow flows[2];
+	struct list_node *node;
+
+	fair_queue_init(&queue);
+	for (unsigned int i = 0; i < 2; i++)
+		fair_flow_init(&flows[i]);
+
+	/* A short item comes while the long one is served, and waits for it. */
+	add(&queue, &flows[0], &items[0]);
+	assert_ptr_equal(fair_take(&queue, &node), &flows[0]);
+	add(&queue, &flows[1], &items[1]);
+	fair_charge(&queue, &flows[0], LONG);
+	assert_true(fair_flow_owes(&queue, &flows[0]));
+	assert_ptr_equal(serve(&queue, SHORT), &items[1]);
+	assert_false(fair_flow_owes(&queue, &flows[0]));
+	assert_in_range(n_ahead(&queue, flows, SHORT), 0, 1);
+
+	/* The short item is taken back, before and after the long one has been served. */
+	for (unsigned int is_after = 0; is_after < 2; is_after++) {
+		add(&queue, &flows[0], &items[0]);
+		assert_ptr_equal(fair_take(&queue, &node), &flows[0]);
+		add(&queue, &flows[1], &items[1]);
+		if (!is_after)
+			fair_remove(&queue, &flows[1], &items[1].link);
+		fair_charge(&queue, &flows[0], LONG);
+		if (is_after)
+			fair_remove(&queue, &flows[1], &items[1].link);
+		assert_in_range(n_ahead(&queue, flows, SHORT), 0, 1);
+	}
+
+	/* While the period lasts, the flow pays for its long item, also if it is idle meanwhile. */
+	add(&queue, &flows[0], &items[0]);
+	assert_ptr_equal(fair_take(&queue, &node), &flows[0]);
+	add(&queue, &flows[1], &items[1]);
+	add(&queue, &flows[1], &items[2]);
+	fair_charge(&queue, &flows[0], LONG);
+	assert_ptr_equal(serve(&queue, SHORT), &items[1]);
+	assert_in_range(n_ahead(&queue, flows, SHORT), LONG / SHORT - 2, LONG / SHORT);
+}
+
+/* Check that a busy period lasts while an item is served: who comes then begins with that item. */
+static void test_fair__busy_while_serving(void **state)
+{
+	struct fair_queue queue;
+	struct fair_flow flows[3];
+	struct list_node *node;
+
+	fair_queue_init(&queue);
+	for (unsigned int i = 0; i < 3; i++)
+		fair_flow_init(&flows[i]);
+	add(&queue, &flows[0], &items[0]);
+	add(&queue, &flows[1], &items[1]);
+	assert_ptr_equal(serve(&queue, 1000000), &items[0]);
+	assert_ptr_equal(fair_take(&queue, &node), &flows[1]);
+	assert_true(fair_queue_is_empty(&queue));
+	add(&queue, &flows[2], &items[2]);
+	fair_charge(&queue, &flows[1], 1000);
+	add(&queue, &flows[1], &items[1]);
+	assert_ptr_equal(serve(&queue, 1000), &items[2]);
+	assert_ptr_equal(serve(&queue, 1000), &items[1]);
+}
+
+/* A flow whose items are taken out and added again gains no turn by it, and loses none. */
+static void test_fair__removed_and_added_again(void **state)
+{
+	struct fair_queue queue;
+	struct fair_flow flows[2];
+	unsigned int n[2] = {0, 0};
+
+	fair_queue_init(&queue);
+	for (unsigned int i = 0; i < 2; i++) {
+		fair_flow_init(&flows[i]);
+		add(&queue, &flows[i], &items[2 * i]);
+		add(&queue, &flows[i], &items[2 * i + 1]);
+	}
+	for (unsigned int i = 0; i < 1000; i++) {
+		struct item *item = serve(&queue, 1 + (unsigned int)rand() % 1000);
+
+		add(&queue, item->flow, item);
+		n[item->flow - flows]++;
+		for (unsigned int k = 0; k < 2; k++)
+			fair_remove(&queue, &flows[0], &items[k].link);
+		for (unsigned int k = 0; k < 2; k++)
+			add(&queue, &flows[0], &items[k]);
+	}
+	assert_in_range(n[0], 470, 530);
+	assert_in_range(flows[0].spent, flows[1].spent - 1000, flows[1].spent + 1000);
+}
+
 static void test_fair__tags_wrap(void **state)
 {
 	struct fair_queue queue;
@@ -236,6 +350,9 @@ int main(void)
 		cmocka_unit_test(test_fair__weights),
 		cmocka_unit_test(test_fair__flood),
 		cmocka_unit_test(test_fair__nobody_saves_up),
+		cmocka_unit_test(test_fair__debts_end_with_the_busy_period),
+		cmocka_unit_test(test_fair__busy_while_serving),
+		cmocka_unit_test(test_fair__removed_and_added_again),
 		cmocka_unit_test(test_fair__tags_wrap),
 		cmocka_unit_test(test_fair__removal),
 	};
