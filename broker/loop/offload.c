@@ -125,8 +125,10 @@ static void offload_queue(struct offload *offload, struct offload_job *job, uint
 
 	job->state = JOB_QUEUED;
 	job->since_ns = now_ns;
-	if (job->has_more && job->stays_first)
+	if (job->goes_first && job->has_more)
 		fair_add_first(&offload->queue, owner, &job->link);
+	else if (job->goes_first)
+		fair_add_early(&offload->queue, owner, &job->link);
 	else
 		fair_add(&offload->queue, owner, &job->link);
 	offload->report.n_waiting++;

@@ -10,8 +10,9 @@
  * Owners share the thread by weight in the time that their jobs take (util/fair.h); jobs of one
  * owner run in order, and an owner belongs to one setup thread. The thread does not interrupt
  * run(), so a job that takes longer than a few milliseconds does a part of its work and sets
- * has_more: it is run again behind its owner's other jobs, when it is its owner's turn again. A job
- * whose end other owners wait for, such as one that gives memory back, stays first of its owner's.
+ * has_more: it is run again behind its owner's other jobs, when it is its owner's turn again. Jobs
+ * whose end other owners wait for, such as those that give memory back, go first of their owner's,
+ * one after the other.
  */
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -49,7 +50,7 @@ struct offload_job {
 	uint32_t weight;          /* the owner's from now on; 0: FAIR_WEIGHT */
 	uint32_t tenant;          /* number of the tenant that it is for; 0: none */
 	uint8_t cause;            /* enum offload_cause */
-	bool stays_first;         /* once begun: its slices come before its owner's other jobs */
+	bool goes_first;          /* all of its slices come before its owner's other jobs */
 	bool has_more;            /* run() sets it to be called again; it finds it false */
 	bool has_begun;           /* run() was called; for done() of what was cancelled */
 	atomic_bool is_cancelled; /* a long run() looks at it and returns early */

@@ -253,7 +253,7 @@ static void residence_submit(struct residence *residence, enum offload_cause cau
 		.tenant = tenant->number,
 		.cause = cause,
 		/* Others wait for the memory, however many jobs the tenant has. */
-		.stays_first = cause == OFFLOAD_UNLOAD,
+		.goes_first = cause == OFFLOAD_UNLOAD,
 	};
 	offload_submit(residency->options.offload, &residence->job);
 }

@@ -222,7 +222,8 @@ void session_job_started(struct session *session);
 void session_job_done(struct session *session);
 /*
  * Gives the setup thread a job of a tenant's session, in the tenant's turn. The job may be of any
- * of the session's objects; its run(), done() and cause are set.
+ * of the session's objects; its run(), done() and cause are set. A job that releases something goes
+ * first of the tenant's, as does every job of a session that ends.
  */
 void session_submit(struct session *session, struct offload_job *job);
 

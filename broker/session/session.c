@@ -305,6 +305,9 @@ void session_submit(struct session *session, struct offload_job *job)
 	job->owner = &session->tenant->setup;
 	job->weight = session->tenant->weight;
 	job->tenant = session->tenant->number;
+	/* Memory comes back without waiting for what the tenant's other sessions ask for. */
+	job->goes_first = session->is_ending || job->cause == OFFLOAD_PLAN_RELEASE ||
+			  job->cause == OFFLOAD_ARENA_UNMAP;
 	offload_submit(session->server->options.offload, job);
 }
 

@@ -33,8 +33,9 @@ enum {
 };
 
 struct fair_flow {
-	struct heap_node node;  /* in fair_queue.flows while items is not empty */
-	struct list_node items; /* first come, first served */
+	struct heap_node node;  /* in fair_queue.flows while there are items */
+	struct list_node early; /* items that are served before the others */
+	struct list_node items; /* first come, first served, as the early ones */
 	uint64_t tag;
 	uint64_t turn; /* decides between equal tags: who has waited longer */
 	uint32_t weight;
@@ -70,12 +71,13 @@ static inline void fair_flow_init(struct fair_flow *flow)
 {
 	*flow = (struct fair_flow){.weight = FAIR_WEIGHT};
 	atomic_init(&flow->spent, 0);
+	list_init(&flow->early);
 	list_init(&flow->items);
 }
 
 static inline bool fair_flow_is_idle(const struct fair_flow *flow)
 {
-	return list_is_empty(&flow->items);
+	return list_is_empty(&flow->early) && list_is_empty(&flow->items);
 }
 
 /* Was it given more than others that had items all the time? */
@@ -89,7 +91,7 @@ static inline bool fair_queue_is_empty(const struct fair_queue *queue)
 	return !queue->flows;
 }
 
-/* For the next two: @item goes before @next, which is an item of @flow, or its list. */
+/* For the next three: @item goes before @next, which is an item of @flow, or one of its lists. */
 static inline void fair_insert_(struct fair_queue *queue, struct fair_flow *flow,
 				struct list_node *next, struct list_node *item)
 {
@@ -111,11 +113,18 @@ static inline void fair_add(struct fair_queue *queue, struct fair_flow *flow,
 	fair_insert_(queue, flow, &flow->items, item);
 }
 
-/* The same, before the others of @flow: the flow's own turn comes no sooner. */
+/* The same, behind the early items of @flow only: the flow's own turn comes no sooner. */
+static inline void fair_add_early(struct fair_queue *queue, struct fair_flow *flow,
+				  struct list_node *item)
+{
+	fair_insert_(queue, flow, &flow->early, item);
+}
+
+/* The same, before all items of @flow. */
 static inline void fair_add_first(struct fair_queue *queue, struct fair_flow *flow,
 				  struct list_node *item)
 {
-	fair_insert_(queue, flow, flow->items.next, item);
+	fair_insert_(queue, flow, flow->early.next, item);
 }
 
 /* Ends the busy period if no flow has an item and none is being served. */
@@ -147,7 +156,7 @@ static inline struct fair_flow *fair_take(struct fair_queue *queue, struct list_
 	if (!queue->flows)
 		return NULL;
 	flow = container_of(queue->flows, struct fair_flow, node);
-	*ret = flow->items.next;
+	*ret = list_is_empty(&flow->early) ? flow->items.next : flow->early.next;
 	queue->now = flow->tag;
 	queue->is_serving = true;
 	fair_remove(queue, flow, *ret);

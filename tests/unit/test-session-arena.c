@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -106,6 +107,83 @@ static void test_arena__session_ends(void **state)
 	rig_deinit(&rig);
 }
 
+/* A job of the tenant, which waits for the gate or sees how much was unmapped before. */
+struct own {
+	struct offload_job job;
+	const atomic_bool *gate;
+	bool is_done;
+};
+
+static _Atomic unsigned int n_released; /* by the setup thread */
+static unsigned int n_before_release;
+
+static void count_release(struct executor *executor, struct exec_arena *exec)
+{
+	n_released++;
+}
+
+static void own_run(struct offload_job *job)
+{
+	const struct own *own = container_of(job, struct own, job);
+
+	while (own->gate && !atomic_load(own->gate))
+		usleep(100);
+	n_before_release += !own->gate && n_released == 0;
+}
+
+static void own_done(struct offload_job *job)
+{
+	container_of(job, struct own, job)->is_done = true;
+}
+
+static void own_begin(struct own *own, struct rig *rig, const atomic_bool *gate)
+{
+	*own = (struct own){
+		.job = {.run = own_run,
+			.done = own_done,
+			.owner = &rig->session->tenant->setup,
+			.cause = OFFLOAD_LOAD},
+		.gate = gate,
+	};
+	offload_submit(rig->offload, &own->job);
+}
+
+/* What a session has is given back before other jobs of its tenant: it ends, or removes an arena.
+ */
+static void test_arena__before_own_jobs(void **state)
+{
+	enum { N = 50 };
+	struct rbk_wire_id_reply reply;
+	struct own gate_job, jobs[N];
+	struct rig rig;
+
+	for (unsigned int ends = 0; ends < 2; ends++) {
+		atomic_bool gate = false;
+		int fd = rig_memfd(bytes, false);
+
+		n_released = n_before_release = 0;
+		rig_init(&rig, 1);
+		rig.fakes[0].ops.arena_release = count_release;
+		assert_int_equal(session_arena_add(rig.session, 1, &fd, bytes, false), 0);
+		assert_int_equal(rig_answer(&rig, RBK_WIRE_ARENA_ADD, &reply, sizeof(reply)), 0);
+		own_begin(&gate_job, &rig, &gate);
+		for (unsigned int i = 0; i < N; i++)
+			own_begin(&jobs[i], &rig, NULL);
+		if (ends)
+			session_end(rig.session, false, "the test says so");
+		else
+			assert_int_equal(session_arena_remove(rig.session, 2, reply.id), 0);
+		rig_settle(&rig);
+		assert_int_equal(n_released, 0);
+		atomic_store(&gate, true);
+		while (!jobs[N - 1].is_done)
+			assert_true(loop_turn(rig.loop, true) >= 0);
+		assert_int_equal(n_before_release, 0);
+		assert_int_equal(n_released, 1);
+		rig_deinit(&rig);
+	}
+}
+
 static void punch_import(struct executor *executor, struct exec_arena *exec)
 {
 	assert_int_equal(fallocate(exec->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
@@ -164,6 +242,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_arena__in_steps),
 		cmocka_unit_test(test_arena__session_ends),
+		cmocka_unit_test(test_arena__before_own_jobs),
 		cmocka_unit_test(test_arena__punched_before_sealed),
 		cmocka_unit_test(test_arena__sparse),
 	};
