@@ -12,7 +12,8 @@
  * be fulfilled is answered with a negative errno in res and a sentence in text.
  *
  * Descriptors travel as SCM_RIGHTS and are received with MSG_CMSG_CLOEXEC. Nobody closes the
- * other's: a received descriptor belongs to the receiver.
+ * other's: a received descriptor belongs to the receiver. Before the broker has answered the hello,
+ * the kernel may refuse a client's message with descriptors (EPERM).
  */
 #include <stddef.h>
 #include <stdint.h>

@@ -89,10 +89,28 @@ static bool tell_messages_apart(int fd)
 	return setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &yes, sizeof(yes)) == 0;
 }
 
-bool closers_has_unread(int fd)
+bool closers_take_fds(int fd, bool takes)
+{
+	const int value = takes;
+
+	return setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &value, sizeof(value)) == 0;
+}
+
+/* Not where the kernel has refused them from the beginning. */
+static bool takes_fds(int fd)
+{
+	socklen_t bytes = sizeof(int);
+	int value;
+
+	return getsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &value, &bytes) < 0 || value;
+}
+
+bool closers_may_have_fds(int fd)
 {
 	struct msghdr message = {.msg_iov = NULL};
 
+	if (!takes_fds(fd))
+		return false;
 	if (!tell_messages_apart(fd))
 		return true;
 	return recvmsg(fd, &message, MSG_DONTWAIT | MSG_PEEK) >= 0 &&

@@ -86,10 +86,22 @@ void closers_close(int fd);
  */
 void closers_hang_up(int fd);
 
+/* Linux 6.16; the C library may be older. */
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83
+#endif
+
 /*
- * May such a connection, which the peer can send nothing to any more, have messages that were not
- * received? If not, it can be closed by any thread. Reactor.
+ * Has the kernel take descriptors from the peer of a connection, or refuse them with EPERM; on a
+ * listening socket, of all connections that come in there later. Never take them away from a
+ * connection that had them. Return: false before Linux 6.16, which always takes them.
  */
-bool closers_has_unread(int fd);
+bool closers_take_fds(int fd, bool takes);
+
+/*
+ * May there be descriptors in messages that were not received over such a connection, which the
+ * peer can send nothing to any more? If not, it can be closed by any thread. Reactor.
+ */
+bool closers_may_have_fds(int fd);
 
 DEFINE_CLEANUP(struct closers *, closers_free)

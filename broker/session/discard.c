@@ -128,7 +128,7 @@ void discard_connection(struct server *server, struct account *account, int fd,
 
 	/* The client sees its end now; and nothing can come in any more. */
 	shutdown(fd, SHUT_RDWR);
-	if (!closers_has_unread(fd)) {
+	if (!closers_may_have_fds(fd)) {
 		close(fd);
 		charge_deinit(charge);
 		return;

@@ -446,7 +446,7 @@ static void socket_forget(struct hold *hold)
 {
 	/* From now on nothing comes in. */
 	shutdown(hold->fd, SHUT_RDWR);
-	if (closers_has_unread(hold->fd))
+	if (closers_may_have_fds(hold->fd))
 		hold->fd = -1;
 	hold_free(hold);
 }

@@ -18,6 +18,11 @@
  * without those that have left by then, but a connection is refused if its user has more waiting
  * than its part of the bound: so no more than twice as many are held.
  *
+ * From Linux 6.16 on a client can send no descriptors before it has said hello, so a connection
+ * that is refused is closed at once and takes no room from other users, whatever its user sends.
+ * Earlier kernels take all descriptors; refused connections that may have some wait for a thread of
+ * closers.h then, within the bound.
+ *
  * There are two sockets, one for tenants' clients and one for administrators. What differs is what
  * a session that comes in there is, and that administrators have a bound of their own: whatever
  * clients leave behind that is slow to close, an administrator gets in.
@@ -156,7 +161,7 @@ static bool has_left(int fd)
 
 	/* An empty message looks like the end, and may have descriptors in it, or behind it. */
 	return poll(&poll_fd, 1, 0) > 0 && poll_fd.revents & (POLLRDHUP | POLLHUP) &&
-	       recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0 && !closers_has_unread(fd);
+	       recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0 && !closers_may_have_fds(fd);
 }
 
 /* Return: has it left, and is it freed? */
@@ -551,6 +556,7 @@ int listener_init(struct listener *listener, struct server *server, bool is_admi
 	r = listener->is_given ? listener_take(listener, given_fd) : listener_bind(listener);
 	if (r)
 		return r;
+	closers_take_fds(listener->fd, false);
 	r = loop_timer_new(options->loop, on_impatient, listener, &listener->patience);
 	if (r)
 		return error_fold(r);
@@ -569,6 +575,9 @@ void listener_deinit(struct listener *listener)
 	}
 	if (listener->fd >= 0 && !listener->is_given)
 		unlink(listener->path);
+	/* The service manager may hand a socket to another version, which knows nothing of that. */
+	if (listener->fd >= 0 && listener->is_given)
+		closers_take_fds(listener->fd, true);
 	listener->fd = close_fd(listener->fd);
 }
 

@@ -114,6 +114,7 @@ static int handle_hello(struct request *request)
 
 	session->is_greeted = true;
 	greet_done(session);
+	closers_take_fds(session->fd, true);
 	session->features = hello->features &
 			    (session->tenant ? CLIENT_FEATURES : ADMIN_FEATURES | session->rights);
 	/* Now, so that what the tenant is charged does not depend on what it does later. */

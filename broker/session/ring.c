@@ -33,10 +33,6 @@
 #include "util/error.h"
 #include "util/pages.h"
 
-#ifndef SO_PASSRIGHTS
-#define SO_PASSRIGHTS 83
-#endif
-
 enum {
 	/* What waits in the bell for a client that never reads is bounded by this. */
 	BELL_BUFFER_BYTES = 4096,
@@ -181,7 +177,7 @@ static int make_areas(struct session_ring *ring)
 
 static int make_bell(struct session_ring *ring)
 {
-	int bell[2], buffer_bytes = BELL_BUFFER_BYTES, no = 0;
+	int bell[2], buffer_bytes = BELL_BUFFER_BYTES;
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, bell) < 0)
 		return error_origin(-errno);
@@ -191,8 +187,7 @@ static int make_bell(struct session_ring *ring)
 	    setsockopt(bell[1], SOL_SOCKET, SO_SNDBUF, &buffer_bytes, sizeof(buffer_bytes)) < 0)
 		return error_origin(-errno);
 	/* Linux 6.16 and later: else session_ring_drain_bell() has to look. */
-	ring->bell_refuses_fds =
-		setsockopt(bell[0], SOL_SOCKET, SO_PASSRIGHTS, &no, sizeof(no)) == 0;
+	ring->bell_refuses_fds = closers_take_fds(bell[0], false);
 	return 0;
 }
 

@@ -18,6 +18,8 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "loop/loop.h"
@@ -328,6 +330,71 @@ void rig_deinit(struct rig *rig)
 	snprintf(lock_path, sizeof(lock_path), "%s.lock", rig->socket_path);
 	unlink(lock_path);
 	rmdir(rig->directory);
+}
+
+/* --- other connections --- */
+
+int rig_connect_path(const char *path)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	CHECK(fd >= 0);
+	strcpy(address.sun_path, path);
+	CHECK(connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0);
+	return fd;
+}
+
+int rig_connect(const struct rig *rig)
+{
+	return rig_connect_path(rig->socket_path);
+}
+
+int rig_connect_as(const struct rig *rig, uid_t uid)
+{
+	int fd;
+
+	CHECK(chmod(rig->directory, 0711) == 0);
+	CHECK(chmod(rig->socket_path, 0666) == 0);
+	CHECK(seteuid(uid) == 0);
+	fd = rig_connect(rig);
+	CHECK(seteuid(0) == 0);
+	return fd;
+}
+
+ssize_t rig_try_send_empty(int fd, int what)
+{
+	union {
+		struct cmsghdr header;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control = {.bytes = {0}};
+	struct msghdr message = {
+		.msg_control = control.bytes,
+		.msg_controllen = sizeof(control.bytes),
+	};
+
+	control.header = (struct cmsghdr){
+		.cmsg_level = SOL_SOCKET,
+		.cmsg_type = SCM_RIGHTS,
+		.cmsg_len = CMSG_LEN(sizeof(int)),
+	};
+	memcpy(CMSG_DATA(&control.header), &what, sizeof(what));
+	return sendmsg(fd, &message, MSG_NOSIGNAL);
+}
+
+void rig_send_empty(int fd, int what)
+{
+	CHECK(rig_try_send_empty(fd, what) == 0);
+}
+
+unsigned int rig_count_answers(int fd)
+{
+	char buffer[8192];
+	unsigned int n = 0;
+
+	while (recv(fd, buffer, sizeof(buffer), MSG_DONTWAIT) > 0)
+		n++;
+	return n;
 }
 
 /* --- requests --- */

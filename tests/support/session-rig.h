@@ -128,6 +128,19 @@ int rig_answer_fd(struct rig *rig, uint32_t type, void *reply, size_t bytes, int
 /* Is there an answer yet? Turns the loop, and the setup thread has its time. */
 bool rig_has_answer(struct rig *rig);
 
+/* --- other connections --- */
+
+int rig_connect_path(const char *path);
+int rig_connect(const struct rig *rig);
+/* As another user, who may; needs root. */
+int rig_connect_as(const struct rig *rig, uid_t uid);
+/* Sends @what in a message without a byte. Return: 0; -1 with errno. */
+ssize_t rig_try_send_empty(int fd, int what);
+/* The same, which must not fail: the kernel lets it, see closers_take_fds(). */
+void rig_send_empty(int fd, int what);
+/* Receives all answers that have come. Return: how many. */
+unsigned int rig_count_answers(int fd);
+
 /* --- entries and completions --- */
 
 /* Writes an entry and publishes it. There must be room. */

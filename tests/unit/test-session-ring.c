@@ -20,10 +20,6 @@
 #include "session/server-private.h"
 #include "support/session-rig.h"
 
-#ifndef SO_PASSRIGHTS
-#define SO_PASSRIGHTS 83
-#endif
-
 enum { N_ENTRIES = 64 };
 
 /* The system calls that take long, by the thread that makes them. */

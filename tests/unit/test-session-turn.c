@@ -49,22 +49,6 @@ static void begin(struct rig *rig)
 	turn_reset(turn);
 }
 
-static int connect_path(const char *path)
-{
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-
-	assert_true(fd >= 0);
-	strcpy(address.sun_path, path);
-	assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-	return fd;
-}
-
-static int connect_to(const struct rig *rig)
-{
-	return connect_path(rig->socket_path);
-}
-
 static uint64_t count_jobs(const struct rig *rig)
 {
 	return rig->server->work.n_jobs;
@@ -81,7 +65,7 @@ static void test_connections__in_slices(void **state)
 
 	begin(&rig);
 	for (unsigned int i = 0; i < N; i++)
-		fds[i] = connect_to(&rig);
+		fds[i] = rig_connect(&rig);
 	while (rig.server->n_sessions < N + 1) {
 		assert_true(loop_turn(rig.loop, false) >= 0);
 		n_before = rig.server->n_sessions;
@@ -119,7 +103,7 @@ static void test_connections__that_left(void **state)
 	begin(&rig);
 	number = rig.server->next_number;
 	for (unsigned int i = 0; i < N; i++)
-		close(connect_to(&rig));
+		close(rig_connect(&rig));
 	for (unsigned int i = 0; i < 10 * N; i++) {
 		assert_true(loop_turn(rig.loop, false) >= 0);
 		server_settle(rig.server);
@@ -140,7 +124,7 @@ static void test_connections__last_words(void **state)
 
 	begin(&rig);
 	n_hostile = server_stats(rig.server)->sessions_ended_hostile;
-	fd = connect_to(&rig);
+	fd = rig_connect(&rig);
 	assert_int_equal(send(fd, "?", 1, 0), 1);
 	close(fd);
 	for (unsigned int i = 0; i < 100; i++) {
@@ -150,26 +134,6 @@ static void test_connections__last_words(void **state)
 	assert_int_equal(server_stats(rig.server)->sessions_ended_hostile, n_hostile + 1);
 	assert_int_equal(rig.server->n_sessions, 1);
 	rig_deinit(&rig);
-}
-
-static void send_empty(int fd, int what)
-{
-	union {
-		struct cmsghdr header;
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} control = {.bytes = {0}};
-	struct msghdr message = {
-		.msg_control = control.bytes,
-		.msg_controllen = sizeof(control.bytes),
-	};
-
-	control.header = (struct cmsghdr){
-		.cmsg_level = SOL_SOCKET,
-		.cmsg_type = SCM_RIGHTS,
-		.cmsg_len = CMSG_LEN(sizeof(int)),
-	};
-	memcpy(CMSG_DATA(&control.header), &what, sizeof(what));
-	assert_int_equal(sendmsg(fd, &message, 0), 0);
 }
 
 /*
@@ -183,10 +147,11 @@ static void test_connections__last_descriptor(void **state)
 
 	for (unsigned int n_empty = 0; n_empty < 2; n_empty++) {
 		begin(&rig);
-		fd = connect_to(&rig);
+		closers_take_fds(rig.server->clients.fd, true);
+		fd = rig_connect(&rig);
 		if (n_empty > 0)
 			assert_int_equal(send(fd, "", 0, 0), 0);
-		send_empty(fd, rig.fd);
+		rig_send_empty(fd, rig.fd);
 		close(fd);
 		for (unsigned int i = 0; i < 1000 && rig.server->next_number < 2; i++) {
 			assert_true(loop_turn(rig.loop, false) >= 0);
@@ -199,29 +164,6 @@ static void test_connections__last_descriptor(void **state)
 		}
 		rig_deinit(&rig);
 	}
-}
-
-static unsigned int count_answers(int fd)
-{
-	char buffer[8192];
-	unsigned int n = 0;
-
-	while (recv(fd, buffer, sizeof(buffer), MSG_DONTWAIT) > 0)
-		n++;
-	return n;
-}
-
-/* Connects as another user, who may. */
-static int connect_as(const struct rig *rig, uid_t uid)
-{
-	int fd;
-
-	assert_int_equal(chmod(rig->directory, 0711), 0);
-	assert_int_equal(chmod(rig->socket_path, 0666), 0);
-	assert_int_equal(seteuid(uid), 0);
-	fd = connect_to(rig);
-	assert_int_equal(seteuid(0), 0);
-	return fd;
 }
 
 struct busy {
@@ -260,8 +202,8 @@ static void test_connections__behind_those_that_left(void **state)
 	turn_job_init(&busy.job, RBK_TURN_OTHER, run_busy);
 	run_busy(&busy.job);
 	for (unsigned int i = 0; i < N; i++)
-		close(connect_to(&rig));
-	fd = connect_to(&rig);
+		close(rig_connect(&rig));
+	fd = rig_connect(&rig);
 	assert_true(send(fd, &request, sizeof(request), 0) > 0);
 	do {
 		assert_true(loop_turn(rig.loop, false) >= 0);
@@ -309,10 +251,10 @@ static void test_connections__another_user(void **state)
 	for (unsigned int i = 0; i < N; i++) {
 		const struct rbk_wire_request request = {.type = RBK_WIRE_HELLO};
 
-		fds[i] = connect_as(&rig, FLOOD_UID);
+		fds[i] = rig_connect_as(&rig, FLOOD_UID);
 		assert_true(send(fds[i], &request, sizeof(request), 0) > 0);
 	}
-	fds[N] = connect_as(&rig, OTHER_UID);
+	fds[N] = rig_connect_as(&rig, OTHER_UID);
 	while (!is_in) {
 		assert_true(loop_turn(rig.loop, false) >= 0);
 		server_settle(rig.server);
@@ -349,7 +291,7 @@ static void test_connections__no_memory(void **state)
 	int fd;
 
 	begin(&rig);
-	fd = connect_to(&rig);
+	fd = rig_connect(&rig);
 	while (!server_is_settling(rig.server))
 		assert_true(loop_turn(rig.loop, true) >= 0);
 	fail_alloc_at(1);
@@ -393,11 +335,11 @@ static void test_connections__without_hello(void **state)
 	struct rig rig;
 
 	begin(&rig);
-	greeted = connect_to(&rig);
+	greeted = rig_connect(&rig);
 	assert_int_equal(send(greeted, &hello, sizeof(hello), 0), sizeof(hello));
 	for (unsigned int i = 0; i < N_SILENT; i++)
-		silent[i] = connect_to(&rig);
-	while (rig.server->n_sessions < 2 + N_SILENT || count_answers(greeted) == 0) {
+		silent[i] = rig_connect(&rig);
+	while (rig.server->n_sessions < 2 + N_SILENT || rig_count_answers(greeted) == 0) {
 		assert_true(loop_turn(rig.loop, true) >= 0);
 		rig_settle(&rig);
 	}
@@ -424,7 +366,7 @@ static void test_connections__without_hello(void **state)
 	/* The server alone arms the timer; it does not end a session before a whole period is over.
 	 */
 	period = rig.server->silent_period;
-	silent[0] = connect_to(&rig);
+	silent[0] = rig_connect(&rig);
 	do {
 		assert_true(loop_turn(rig.loop, true) >= 0);
 		rig_settle(&rig);
@@ -451,7 +393,7 @@ static void test_connections__no_descriptors(void **state)
 
 	begin(&rig);
 	for (unsigned int i = 0; i < 3; i++) {
-		fds[i] = connect_to(&rig);
+		fds[i] = rig_connect(&rig);
 		assert_true(send(fds[i], &request, sizeof(request), 0) > 0);
 	}
 	least = dup(0);
@@ -476,7 +418,7 @@ static void test_connections__no_descriptors(void **state)
 	assert_int_equal(rig.server->accept_limit.logged_ns, 0);
 	/* Without the spare one clients wait, which is logged within the limit for such lines. */
 	rig.server->spare_fd = close_fd(rig.server->spare_fd);
-	fds[0] = connect_to(&rig);
+	fds[0] = rig_connect(&rig);
 	least = dup(0);
 	assert_true(least > 0);
 	close(least);
@@ -491,7 +433,7 @@ static void test_connections__no_descriptors(void **state)
 	assert_int_equal(rig.server->n_sessions, 1);
 	close(fds[0]);
 	/* Later clients come in. */
-	fds[0] = connect_to(&rig);
+	fds[0] = rig_connect(&rig);
 	while (rig.server->n_sessions < 2) {
 		assert_true(loop_turn(rig.loop, true) >= 0);
 		server_settle(rig.server);
@@ -509,7 +451,7 @@ static void test_discard__no_memory(void **state)
 	begin(&rig);
 	for (unsigned int i = 0; i < 2; i++) {
 		assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
-		send_empty(ends[1], rig.fd);
+		rig_send_empty(ends[1], rig.fd);
 		fail_alloc_at(1);
 		discard_connection(rig.server, rig.session->account, ends[0],
 				   &(struct charge){.account = NULL});
@@ -520,172 +462,6 @@ static void test_discard__no_memory(void **state)
 		close(ends[1]);
 	}
 	rig_deinit(&rig);
-}
-
-struct stuck {
-	struct closers_job job;
-	sem_t gate;
-};
-
-static void stuck_run(struct closers_job *job)
-{
-	sem_wait(&container_of(job, struct stuck, job)->gate);
-}
-
-static void stuck_done(struct closers_job *job)
-{
-}
-
-/*
- * Refused clients leave descriptors behind while closing one is stuck: some are charged to their
- * tenant, and of the others no more are held than may be.
- */
-static void test_refused__bounded(void **state)
-{
-	enum { N = 60, MAX = 8, N_CHARGED = 3 };
-	struct stuck stuck = {.job = {.run = stuck_run, .done = stuck_done}};
-	struct account_limits limits;
-	struct account *account;
-	struct rig rig;
-	uint64_t n_fds;
-
-	begin(&rig);
-	rig.server->max_newcomers = MAX;
-	account = rig.session->account;
-	n_fds = account_used(account, ACCOUNT_FDS);
-	for (unsigned int i = 0; i < ACCOUNT_SLOT_COUNT; i++)
-		limits.max[i] = account_limit(account, (enum account_slot)i);
-	limits.max[ACCOUNT_SESSIONS] = 1;
-	limits.max[ACCOUNT_FDS] = n_fds + N_CHARGED;
-	account_set_limits(account, &limits);
-	sem_init(&stuck.gate, 0, 0);
-	closers_submit(rig.server->closers, account, &stuck.job);
-	for (unsigned int i = 0; i < N; i++) {
-		int fd = connect_to(&rig);
-
-		send_empty(fd, rig.fd);
-		close(fd);
-	}
-	for (unsigned int i = 0; i < 100 * N; i++) {
-		assert_true(loop_turn(rig.loop, false) >= 0);
-		server_settle(rig.server);
-	}
-	assert_in_range(server_n_discards(rig.server), 1 + N_CHARGED, 1 + N_CHARGED + 2 * MAX);
-	assert_int_equal(account_used(account, ACCOUNT_FDS), n_fds + N_CHARGED);
-	/* All of them leave when that ends. */
-	sem_post(&stuck.gate);
-	while (rig.server->next_number < 1 + N || server_n_discards(rig.server) > 0) {
-		assert_true(loop_turn(rig.loop, true) >= 0);
-		server_settle(rig.server);
-	}
-	assert_int_equal(account_used(account, ACCOUNT_FDS), n_fds);
-	assert_int_equal(rig.server->n_uncharged, 0);
-	rig_deinit(&rig);
-}
-
-/* Listens for administrators, at @path, until the rig ends. */
-static void listen_for_admins(struct rig *rig, char *path, size_t bytes, unsigned int mode)
-{
-	snprintf(path, bytes, "%s/admin", rig->directory);
-	rig->server->options.admin.socket_path = path;
-	rig->server->options.admin.socket_mode = mode;
-	assert_int_equal(listener_init(&rig->server->admins, rig->server, true), 0);
-}
-
-static void end_with_admins(struct rig *rig, const char *path)
-{
-	char lock_path[80];
-
-	snprintf(lock_path, sizeof(lock_path), "%s.lock", path);
-	rig_deinit(rig);
-	unlink(lock_path);
-	rmdir(rig->directory);
-}
-
-/* While clients leave behind what is slow to close, an administrator gets in. */
-static void test_refused__administrator(void **state)
-{
-	enum { MAX = 8 };
-	struct rig rig;
-	char path[64];
-	int fd;
-
-	begin(&rig);
-	rig.server->max_newcomers = rig.server->n_uncharged = MAX;
-	listen_for_admins(&rig, path, sizeof(path), 0600);
-	close(connect_to(&rig));
-	fd = connect_path(path);
-	for (unsigned int i = 0; i < 1000 && rig.server->n_admin_sessions == 0; i++) {
-		assert_true(loop_turn(rig.loop, false) >= 0);
-		server_settle(rig.server);
-	}
-	assert_int_equal(rig.server->n_admin_sessions, 1);
-	assert_true(rig.server->clients.is_paused);
-	rig.server->n_uncharged = 0;
-	close(fd);
-	rig_settle(&rig);
-	end_with_admins(&rig, path);
-}
-
-/*
- * Strangers leave on the administrators' socket what is slow to close: that is charged to their
- * tenant, as on the clients' socket, where clients get in meanwhile.
- */
-static void test_refused__strangers(void **state)
-{
-	enum { N = 30, MAX = 8, STRANGER_UID = 40115 };
-	struct stuck stuck[] = {{.job = {.run = stuck_run, .done = stuck_done}},
-				{.job = {.run = stuck_run, .done = stuck_done}}};
-	struct account *account;
-	struct rig rig;
-	uint64_t n_fds;
-	char path[64];
-	int fd;
-
-	if (geteuid() != 0)
-		skip();
-	begin(&rig);
-	rig.server->max_newcomers = MAX;
-	listen_for_admins(&rig, path, sizeof(path), 0666);
-	assert_int_equal(chmod(rig.directory, 0711), 0);
-	account = rig.session->account;
-	n_fds = account_used(account, ACCOUNT_FDS);
-	for (unsigned int i = 0; i < ARRAY_SIZE(stuck); i++) {
-		sem_init(&stuck[i].gate, 0, 0);
-		closers_submit(rig.server->closers,
-			       i == 0 ? account
-				      : tenants_broker_account(rig.server->options.tenants),
-			       &stuck[i].job);
-	}
-	for (unsigned int i = 0; i < N; i++) {
-		assert_int_equal(seteuid(STRANGER_UID), 0);
-		fd = connect_path(path);
-		assert_int_equal(seteuid(0), 0);
-		send_empty(fd, rig.fd);
-		close(fd);
-	}
-	while (rig.server->next_number < 1 + N) {
-		assert_true(loop_turn(rig.loop, !server_is_settling(rig.server)) >= 0);
-		server_settle(rig.server);
-	}
-	assert_int_equal(server_n_discards(rig.server), ARRAY_SIZE(stuck) + N);
-	assert_int_equal(account_used(account, ACCOUNT_FDS), n_fds + N);
-	assert_int_equal(rig.server->n_uncharged, 0);
-	fd = connect_to(&rig);
-	for (unsigned int i = 0; i < 1000 && rig.server->n_sessions < 2; i++) {
-		assert_true(loop_turn(rig.loop, false) >= 0);
-		server_settle(rig.server);
-	}
-	assert_int_equal(rig.server->n_sessions, 2);
-	close(fd);
-	for (unsigned int i = 0; i < ARRAY_SIZE(stuck); i++)
-		sem_post(&stuck[i].gate);
-	while (rig.server->n_sessions > 1 || server_n_discards(rig.server) > 0) {
-		assert_true(loop_turn(rig.loop, !server_is_settling(rig.server)) >= 0);
-		server_settle(rig.server);
-	}
-	assert_int_equal(account_used(account, ACCOUNT_FDS), n_fds);
-	end_with_admins(&rig, path);
 }
 
 static struct session *session_for(struct rig *rig, struct tenant *tenant, int *ret_fd)
@@ -734,7 +510,7 @@ static void test_messages__tenants_not_sessions(void **state)
 	for (n_looks = 0; n_answers < N_FEW; n_looks++) {
 		assert_true(loop_turn(rig.loop, false) >= 0);
 		server_settle(rig.server);
-		n_answers += count_answers(fds[N]);
+		n_answers += rig_count_answers(fds[N]);
 		assert_true(n_looks < 40);
 	}
 	assert_true(n_looks <= 2 * N_FEW + 2);
@@ -757,8 +533,8 @@ static void test_end__costs_what_it_frees(void **state)
 	int fds[N];
 
 	begin(&rig);
-	close(connect_to(&rig));
-	fds[0] = connect_to(&rig);
+	close(rig_connect(&rig));
+	fds[0] = rig_connect(&rig);
 	while (rig.server->n_sessions < 2) {
 		assert_true(loop_turn(rig.loop, false) >= 0);
 		server_settle(rig.server);
@@ -771,7 +547,7 @@ static void test_end__costs_what_it_frees(void **state)
 	close(fds[0]);
 
 	for (unsigned int i = 0; i < N; i++)
-		fds[i] = connect_to(&rig);
+		fds[i] = rig_connect(&rig);
 	while (rig.server->n_sessions < N + 1) {
 		assert_true(loop_turn(rig.loop, false) >= 0);
 		server_settle(rig.server);
@@ -830,7 +606,7 @@ static unsigned int reset_until(const struct rig *rig, int fd)
 		server_settle(rig->server);
 		if (n_reset - before > most)
 			most = n_reset - before;
-	} while (count_answers(fd) == 0);
+	} while (rig_count_answers(fd) == 0);
 	return most;
 }
 
@@ -950,9 +726,6 @@ int main(void)
 		cmocka_unit_test(test_connections__without_hello),
 		cmocka_unit_test(test_connections__no_descriptors),
 		cmocka_unit_test(test_discard__no_memory),
-		cmocka_unit_test(test_refused__bounded),
-		cmocka_unit_test(test_refused__administrator),
-		cmocka_unit_test(test_refused__strangers),
 		cmocka_unit_test(test_messages__tenants_not_sessions),
 		cmocka_unit_test(test_end__costs_what_it_frees),
 		cmocka_unit_test(test_reset__in_slices),

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Connections that get no session: what they leave to be closed, and who is told why
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "loop/loop.h"
+#include "session/server-private.h"
+#include "support/session-rig.h"
+
+static void begin(struct rig *rig)
+{
+	rig_init(rig, 1);
+	rig_settle(rig);
+}
+
+struct stuck {
+	struct closers_job job;
+	sem_t gate;
+};
+
+static void stuck_run(struct closers_job *job)
+{
+	sem_wait(&container_of(job, struct stuck, job)->gate);
+}
+
+static void stuck_done(struct closers_job *job)
+{
+}
+
+/*
+ * Refused clients leave descriptors behind while closing one is stuck: some are charged to their
+ * tenant, and of the others no more are held than may be.
+ */
+static void test_refused__bounded(void **state)
+{
+	enum { N = 60, MAX = 8, N_CHARGED = 3 };
+	struct stuck stuck = {.job = {.run = stuck_run, .done = stuck_done}};
+	struct account_limits limits;
+	struct account *account;
+	struct rig rig;
+	uint64_t n_fds;
+
+	begin(&rig);
+	closers_take_fds(rig.server->clients.fd, true);
+	rig.server->max_newcomers = MAX;
+	account = rig.session->account;
+	n_fds = account_used(account, ACCOUNT_FDS);
+	for (unsigned int i = 0; i < ACCOUNT_SLOT_COUNT; i++)
+		limits.max[i] = account_limit(account, (enum account_slot)i);
+	limits.max[ACCOUNT_SESSIONS] = 1;
+	limits.max[ACCOUNT_FDS] = n_fds + N_CHARGED;
+	account_set_limits(account, &limits);
+	sem_init(&stuck.gate, 0, 0);
+	closers_submit(rig.server->closers, account, &stuck.job);
+	for (unsigned int i = 0; i < N; i++) {
+		int fd = rig_connect(&rig);
+
+		rig_send_empty(fd, rig.fd);
+		close(fd);
+	}
+	for (unsigned int i = 0; i < 100 * N; i++) {
+		assert_true(loop_turn(rig.loop, false) >= 0);
+		server_settle(rig.server);
+	}
+	assert_in_range(server_n_discards(rig.server), 1 + N_CHARGED, 1 + N_CHARGED + 2 * MAX);
+	assert_int_equal(account_used(account, ACCOUNT_FDS), n_fds + N_CHARGED);
+	/* All of them leave when that ends. */
+	sem_post(&stuck.gate);
+	while (rig.server->next_number < 1 + N || server_n_discards(rig.server) > 0) {
+		assert_true(loop_turn(rig.loop, true) >= 0);
+		server_settle(rig.server);
+	}
+	assert_int_equal(account_used(account, ACCOUNT_FDS), n_fds);
+	assert_int_equal(rig.server->n_uncharged, 0);
+	rig_deinit(&rig);
+}
+
+/*
+ * Nobody sends descriptors before saying hello. So what refused connections leave is closed at once
+ * and holds up no other user, also where closing is stuck in the name of their tenant.
+ */
+static void test_refused__without_descriptors(void **state)
+{
+	enum { N = 60, MAX = 8 };
+	const struct rbk_wire_hello hello = {
+		.request = {.type = RBK_WIRE_HELLO},
+		.magic = RBK_WIRE_MAGIC,
+		.abi_major = RBK_ABI_MAJOR,
+		.abi_minor = RBK_ABI_MINOR,
+	};
+	struct stuck stuck = {.job = {.run = stuck_run, .done = stuck_done}};
+	struct account_limits limits;
+	struct account *account;
+	struct rig rig;
+	uint64_t n_fds;
+	int fd, value;
+	socklen_t bytes = sizeof(value);
+
+	begin(&rig);
+	if (getsockopt(rig.fd, SOL_SOCKET, SO_PASSRIGHTS, &value, &bytes) < 0) {
+		rig_deinit(&rig);
+		skip();
+	}
+	rig.server->max_newcomers = MAX;
+	account = rig.session->account;
+	n_fds = account_used(account, ACCOUNT_FDS);
+	for (unsigned int i = 0; i < ACCOUNT_SLOT_COUNT; i++)
+		limits.max[i] = account_limit(account, (enum account_slot)i);
+	limits.max[ACCOUNT_SESSIONS] = 1;
+	limits.max[ACCOUNT_FDS] = n_fds;
+	account_set_limits(account, &limits);
+	sem_init(&stuck.gate, 0, 0);
+	closers_submit(rig.server->closers, account, &stuck.job);
+	for (unsigned int i = 0; i < N; i++) {
+		fd = rig_connect(&rig);
+		assert_int_equal(rig_try_send_empty(fd, rig.fd), -1);
+		assert_int_equal(errno, EPERM);
+		assert_int_equal(send(fd, "", 0, 0), 0);
+		close(fd);
+	}
+	for (unsigned int i = 0; i < 100 * N; i++) {
+		assert_true(loop_turn(rig.loop, false) >= 0);
+		server_settle(rig.server);
+	}
+	assert_int_equal(rig.server->n_newcomers, 0);
+	assert_int_equal(server_n_discards(rig.server), 1);
+	assert_int_equal(rig.server->n_uncharged, 0);
+	assert_int_equal(account_used(account, ACCOUNT_FDS), n_fds);
+
+	/* After its hello a client can. */
+	limits.max[ACCOUNT_SESSIONS] = 2;
+	limits.max[ACCOUNT_FDS] = n_fds + 10;
+	account_set_limits(account, &limits);
+	fd = rig_connect(&rig);
+	assert_int_equal(send(fd, &hello, sizeof(hello), 0), sizeof(hello));
+	for (unsigned int i = 0; i < 1000 && rig_count_answers(fd) == 0; i++) {
+		assert_true(loop_turn(rig.loop, false) >= 0);
+		server_settle(rig.server);
+	}
+	rig_send_empty(fd, rig.fd);
+	close(fd);
+	sem_post(&stuck.gate);
+	while (rig.server->n_sessions > 1 || server_n_discards(rig.server) > 0) {
+		assert_true(loop_turn(rig.loop, !server_is_settling(rig.server)) >= 0);
+		server_settle(rig.server);
+	}
+	assert_int_equal(account_used(account, ACCOUNT_FDS), n_fds);
+	rig_deinit(&rig);
+}
+
+/* Listens for administrators, at @path, until the rig ends. */
+static void listen_for_admins(struct rig *rig, char *path, size_t bytes, unsigned int mode)
+{
+	snprintf(path, bytes, "%s/admin", rig->directory);
+	rig->server->options.admin.socket_path = path;
+	rig->server->options.admin.socket_mode = mode;
+	assert_int_equal(listener_init(&rig->server->admins, rig->server, true), 0);
+}
+
+static void end_with_admins(struct rig *rig, const char *path)
+{
+	char lock_path[80];
+
+	snprintf(lock_path, sizeof(lock_path), "%s.lock", path);
+	rig_deinit(rig);
+	unlink(lock_path);
+	rmdir(rig->directory);
+}
+
+/* While clients leave behind what is slow to close, an administrator gets in. */
+static void test_refused__administrator(void **state)
+{
+	enum { MAX = 8 };
+	struct rig rig;
+	char path[64];
+	int fd;
+
+	begin(&rig);
+	rig.server->max_newcomers = rig.server->n_uncharged = MAX;
+	listen_for_admins(&rig, path, sizeof(path), 0600);
+	close(rig_connect(&rig));
+	fd = rig_connect_path(path);
+	for (unsigned int i = 0; i < 1000 && rig.server->n_admin_sessions == 0; i++) {
+		assert_true(loop_turn(rig.loop, false) >= 0);
+		server_settle(rig.server);
+	}
+	assert_int_equal(rig.server->n_admin_sessions, 1);
+	assert_true(rig.server->clients.is_paused);
+	rig.server->n_uncharged = 0;
+	close(fd);
+	rig_settle(&rig);
+	end_with_admins(&rig, path);
+}
+
+/*
+ * Strangers leave on the administrators' socket what is slow to close: that is charged to their
+ * tenant, as on the clients' socket, where clients get in meanwhile.
+ */
+static void test_refused__strangers(void **state)
+{
+	enum { N = 30, MAX = 8, STRANGER_UID = 40115 };
+	struct stuck stuck[] = {{.job = {.run = stuck_run, .done = stuck_done}},
+				{.job = {.run = stuck_run, .done = stuck_done}}};
+	struct account *account;
+	struct rig rig;
+	uint64_t n_fds;
+	char path[64];
+	int fd;
+
+	if (geteuid() != 0)
+		skip();
+	begin(&rig);
+	rig.server->max_newcomers = MAX;
+	listen_for_admins(&rig, path, sizeof(path), 0666);
+	closers_take_fds(rig.server->admins.fd, true);
+	assert_int_equal(chmod(rig.directory, 0711), 0);
+	account = rig.session->account;
+	n_fds = account_used(account, ACCOUNT_FDS);
+	for (unsigned int i = 0; i < ARRAY_SIZE(stuck); i++) {
+		sem_init(&stuck[i].gate, 0, 0);
+		closers_submit(rig.server->closers,
+			       i == 0 ? account
+				      : tenants_broker_account(rig.server->options.tenants),
+			       &stuck[i].job);
+	}
+	for (unsigned int i = 0; i < N; i++) {
+		assert_int_equal(seteuid(STRANGER_UID), 0);
+		fd = rig_connect_path(path);
+		assert_int_equal(seteuid(0), 0);
+		rig_send_empty(fd, rig.fd);
+		close(fd);
+	}
+	while (rig.server->next_number < 1 + N) {
+		assert_true(loop_turn(rig.loop, !server_is_settling(rig.server)) >= 0);
+		server_settle(rig.server);
+	}
+	assert_int_equal(server_n_discards(rig.server), ARRAY_SIZE(stuck) + N);
+	assert_int_equal(account_used(account, ACCOUNT_FDS), n_fds + N);
+	assert_int_equal(rig.server->n_uncharged, 0);
+	fd = rig_connect(&rig);
+	for (unsigned int i = 0; i < 1000 && rig.server->n_sessions < 2; i++) {
+		assert_true(loop_turn(rig.loop, false) >= 0);
+		server_settle(rig.server);
+	}
+	assert_int_equal(rig.server->n_sessions, 2);
+	close(fd);
+	for (unsigned int i = 0; i < ARRAY_SIZE(stuck); i++)
+		sem_post(&stuck[i].gate);
+	while (rig.server->n_sessions > 1 || server_n_discards(rig.server) > 0) {
+		assert_true(loop_turn(rig.loop, !server_is_settling(rig.server)) >= 0);
+		server_settle(rig.server);
+	}
+	assert_int_equal(account_used(account, ACCOUNT_FDS), n_fds);
+	end_with_admins(&rig, path);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_refused__bounded),
+		cmocka_unit_test(test_refused__without_descriptors),
+		cmocka_unit_test(test_refused__administrator),
+		cmocka_unit_test(test_refused__strangers),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
