@@ -5,8 +5,9 @@
  * A client that its tenant's limits leave no session should be told so, not just lose its
  * connection. But its request names the answer, so somebody must wait for it. What waits is as
  * little as can be: a descriptor and a sentence, charged to nobody, therefore few and not for long.
- * A client that does not say hello within some seconds, or comes when there are too many, sees its
- * connection closed.
+ * A client that does not say hello within some seconds sees its connection closed. Where there are
+ * too many, users have equal parts: a connection of a user with more than its part makes room for
+ * one of a user with less.
  *
  * The log has a line a second of it at most: how often somebody tries is up to the clients.
  */
@@ -30,6 +31,7 @@ struct refusal {
 	struct server *server;
 	struct loop_watch *watch;
 	struct account *account; /* that it is closed in the name of; counted */
+	struct owner *owner;     /* the user; counted */
 	int fd;
 	bool is_old;
 	int res;
@@ -45,6 +47,9 @@ static void refusal_free(struct refusal *refusal)
 	discard_connection(server, refusal->account, refusal->fd,
 			   &(struct charge){.account = NULL});
 	account_unref(refusal->account);
+	if (--refusal->owner->n_refusals == 0)
+		server->n_refused_users--;
+	owner_unref(refusal->owner);
 	server->n_refusals--;
 	free(refusal);
 	listener_resume(&server->admins);
@@ -141,20 +146,46 @@ static void log_refusal(struct server *server, pid_t pid, uid_t uid, const char 
 			       "refused a connection of pid %d: %s", (int)pid, why);
 }
 
+/* Make room for a connection of @owner in a full list. Return: false if it has its part. */
+static bool make_room(struct server *server, const struct owner *owner)
+{
+	const uint32_t part =
+		SERVER_REFUSALS / (server->n_refused_users + (owner->n_refusals == 0));
+	struct refusal *found = NULL;
+
+	if (owner->n_refusals >= part)
+		return false;
+	/* The oldest one of whoever has most. */
+	list_for_each (node, &server->refusals) {
+		struct refusal *refusal = container_of(node, struct refusal, link);
+
+		if (!found || refusal->owner->n_refusals > found->owner->n_refusals)
+			found = refusal;
+	}
+	refusal_free(found);
+	return true;
+}
+
 void refuse_connection(struct server *server, struct account *account, int fd, pid_t pid, uid_t uid,
 		       int res, const char *why)
 {
 	struct refusal *refusal = NULL;
+	struct owner *owner;
 
 	log_refusal(server, pid, uid, why);
-	if (server->n_refusals < SERVER_REFUSALS)
+	owner = owner_of_user(server, uid);
+	if (server->n_refusals < SERVER_REFUSALS || make_room(server, owner))
 		refusal = calloc(1, sizeof(*refusal));
 	if (!refusal) {
+		owner_unref(owner);
 		discard_connection(server, account, fd, &(struct charge){.account = NULL});
 		return;
 	}
 	refusal->server = server;
 	refusal->account = account_ref(account);
+	refusal->owner = owner;
+	if (owner->n_refusals++ == 0)
+		server->n_refused_users++;
 	refusal->fd = fd;
 	refusal->res = res;
 	snprintf(refusal->text, sizeof(refusal->text), "no session: %s", why);

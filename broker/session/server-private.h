@@ -37,6 +37,7 @@ struct owner {
 	uint64_t key;
 	uint32_t n_users;     /* that hold a reference */
 	uint32_t n_newcomers; /* connections that wait to be identified */
+	uint32_t n_refusals;  /* of a user: connections in server->refusals */
 };
 
 /* A socket that is listened on; listen.c. All zero but for the descriptors: not in use. */
@@ -99,6 +100,7 @@ struct server {
 	struct log_limit end_limits[SERVER_END_LIMITS]; /* by reason, */
 	uint32_t end_reasons[SERVER_END_LIMITS];        /* of which these are hashes */
 	uint32_t n_refusals;                            /* in the list */
+	uint32_t n_refused_users;                       /* owners that have some there */
 	struct holds *holds;                            /* see hold.h */
 
 	/* See session-stats.c. */

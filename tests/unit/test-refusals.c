@@ -265,11 +265,75 @@ static void test_refused__strangers(void **state)
 	end_with_admins(&rig, path);
 }
 
+static void settle(struct rig *rig)
+{
+	for (unsigned int i = 0; i < 1000; i++) {
+		assert_true(loop_turn(rig->loop, false) >= 0);
+		server_settle(rig->server);
+	}
+}
+
+/* Return: does the client get the sentence, and not just its connection's end? */
+static bool is_told_why(struct rig *rig, int fd)
+{
+	const struct rbk_wire_hello hello = {.request = {.type = RBK_WIRE_HELLO}};
+	unsigned int n;
+
+	if (send(fd, &hello, sizeof(hello), MSG_NOSIGNAL) < 0) {
+		close(fd);
+		return false;
+	}
+	settle(rig);
+	n = rig_count_answers(fd);
+	close(fd);
+	return n == 1;
+}
+
+/*
+ * A user who leaves as many refused connections waiting as there may be, and says nothing, does
+ * not keep other users from being told why they are refused, each within its part.
+ */
+static void test_refused__shares(void **state)
+{
+	enum { N = SERVER_REFUSALS + 6, N_USERS = 4, FIRST_UID = 40117 };
+	struct account_limits limits;
+	int fds[N_USERS][N];
+	struct account *account;
+	unsigned int n_told;
+	struct rig rig;
+
+	if (geteuid() != 0)
+		skip();
+	begin(&rig);
+	account = rig.session->account;
+	for (unsigned int i = 0; i < ACCOUNT_SLOT_COUNT; i++)
+		limits.max[i] = account_limit(account, (enum account_slot)i);
+	limits.max[ACCOUNT_SESSIONS] = 1;
+	account_set_limits(account, &limits);
+	for (unsigned int u = 0; u < N_USERS; u++) {
+		for (unsigned int i = 0; i < N; i++) {
+			fds[u][i] = rig_connect_as(&rig, FIRST_UID + u);
+			settle(&rig);
+		}
+		assert_int_equal(rig.server->n_refusals, SERVER_REFUSALS);
+	}
+	for (unsigned int u = 0; u < N_USERS; u++) {
+		n_told = 0;
+		for (unsigned int i = 0; i < N; i++)
+			n_told += is_told_why(&rig, fds[u][i]);
+		assert_int_equal(n_told, SERVER_REFUSALS / N_USERS);
+	}
+	assert_int_equal(rig.server->n_refusals, 0);
+	assert_int_equal(rig.server->n_refused_users, 0);
+	rig_deinit(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_refused__bounded),
 		cmocka_unit_test(test_refused__without_descriptors),
+		cmocka_unit_test(test_refused__shares),
 		cmocka_unit_test(test_refused__administrator),
 		cmocka_unit_test(test_refused__strangers),
 	};
