@@ -106,8 +106,8 @@ void server_forget_tenants(struct server *server)
 
 /*
  * Looking must not depend on who has connected: a tenant that was just written into the policy is
- * there to be seen, changed and drained. Where there are more than an update of the root page
- * copies, each is there from its first session on.
+ * there to be seen, changed and drained. Where there are more than a new root page shows, each is
+ * there from its first session on.
  */
 void server_know_tenants(struct server *server)
 {

@@ -24,8 +24,11 @@
 #include "util/checked.h"
 #include "util/error.h"
 
-/* Tenants' totals, some kilobytes each, that one update copies into the root page. */
-enum { MAX_COPIES = 256 };
+/*
+ * Tenants' totals, some kilobytes each, that are copied in one go into a root page: one that is
+ * made is complete for as many tenants as brokers usually have; an update is a part of a turn.
+ */
+enum { NEW_COPIES = 256, UPDATE_COPIES = 64 };
 
 /* Stores of what belongs to a sequence: members of any type that a processor stores at once. */
 #define STATS_SET(member, value)                                         \
@@ -436,6 +439,39 @@ static void update_device(struct stats *stats, uint32_t index)
 	stats_end(&shown->sequence);
 }
 
+/* Copy what has changed of devices, and of at most @max tenants. */
+static void copy_tenants(struct stats *stats, unsigned int max)
+{
+	struct rbk_stats_tenant *shown;
+	unsigned int n_copied = 0;
+
+	if (!stats->root.header)
+		return;
+	for (uint32_t i = 0; i < stats->n_devices; i++)
+		update_device(stats, i);
+	/* Those that are left are further in front the next time: see stats_tenant_last(). */
+	list_for_each (node, &stats->tenants) {
+		struct stats_tenant *tenant = container_of(node, struct stats_tenant, link);
+
+		if (n_copied == max)
+			break;
+		if (!tenant->is_changed && tenant->published_tasks == tenant->totals->n_tasks)
+			continue;
+		if (tenant->root_slot == STATS_NO_SLOT)
+			tenant->root_slot = stats_slot_take(stats, &stats->tenant_slots);
+		if (tenant->root_slot == STATS_NO_SLOT || !root_back(stats, tenant->root_slot))
+			continue;
+		n_copied++;
+		tenant->is_changed = false;
+		tenant->published_tasks = tenant->totals->n_tasks;
+		shown = stats_page_record(&stats->root, RBK_STATS_SECTION_TENANTS,
+					  tenant->root_slot);
+		stats_begin(&shown->sequence);
+		stats_record_store(shown, tenant->totals, sizeof(*shown));
+		stats_end(&shown->sequence);
+	}
+}
+
 int stats_root_map(struct stats *stats, uint64_t now_ns)
 {
 	struct stats_layout layout;
@@ -453,7 +489,7 @@ int stats_root_map(struct stats *stats, uint64_t now_ns)
 		update_device(stats, i);
 	list_for_each (node, &stats->tenants)
 		container_of(node, struct stats_tenant, link)->is_changed = true;
-	stats_update_root(stats);
+	copy_tenants(stats, NEW_COPIES);
 	return 0;
 }
 
@@ -465,34 +501,7 @@ void stats_root_unmap(struct stats *stats, uint64_t now_ns)
 
 void stats_update_root(struct stats *stats)
 {
-	struct rbk_stats_tenant *shown;
-	unsigned int n_copied = 0;
-
-	if (!stats->root.header)
-		return;
-	for (uint32_t i = 0; i < stats->n_devices; i++)
-		update_device(stats, i);
-	/* Those that are left are further in front the next time: see stats_tenant_last(). */
-	list_for_each (node, &stats->tenants) {
-		struct stats_tenant *tenant = container_of(node, struct stats_tenant, link);
-
-		if (n_copied == MAX_COPIES)
-			break;
-		if (!tenant->is_changed && tenant->published_tasks == tenant->totals->n_tasks)
-			continue;
-		if (tenant->root_slot == STATS_NO_SLOT)
-			tenant->root_slot = stats_slot_take(stats, &stats->tenant_slots);
-		if (tenant->root_slot == STATS_NO_SLOT || !root_back(stats, tenant->root_slot))
-			continue;
-		n_copied++;
-		tenant->is_changed = false;
-		tenant->published_tasks = tenant->totals->n_tasks;
-		shown = stats_page_record(&stats->root, RBK_STATS_SECTION_TENANTS,
-					  tenant->root_slot);
-		stats_begin(&shown->sequence);
-		stats_record_store(shown, tenant->totals, sizeof(*shown));
-		stats_end(&shown->sequence);
-	}
+	copy_tenants(stats, UPDATE_COPIES);
 }
 
 void stats_heartbeat(struct stats *stats, uint64_t now_ns, int64_t monotonic_offset_ns,

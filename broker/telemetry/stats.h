@@ -511,7 +511,10 @@ void stats_set_n_threads(struct stats *stats, uint32_t n);
 void stats_set_delay(struct stats_tenant *tenant, const struct rbk_stats_delay *figures,
 		     const struct rbk_stats_delay *own);
 
-/* Copies what has changed of tenants into the root page, if there is one. */
+/*
+ * Copies what has changed of tenants into the root page, if there is one: of some tenants at a
+ * time, first of those in front, see stats_tenant_last().
+ */
 void stats_update_root(struct stats *stats);
 
 /* All pages show that the broker was alive @now_ns, and what its clock is worth. */
