@@ -616,14 +616,16 @@ bool rig_take(struct rig_ring *ring, struct rbk_cqe *ret)
 unsigned int rig_work(struct rig *rig)
 {
 	struct dispatch_ring *hostile = NULL;
-	unsigned int n, n_total = 0;
+	unsigned int n, n_total = 0, n_idle = 0;
 
-	do {
+	/* News from the kernel, such as a timer's, may end a round after any ring. */
+	while (n_idle <= rig->dispatch->n_active) {
 		n = dispatch_answer_bells(rig->dispatch);
 		n += dispatch_work(rig->dispatch, &hostile);
 		CHECK(!hostile);
 		n_total += n;
-	} while (n > 0);
+		n_idle = n > 0 ? 0 : n_idle + 1;
+	}
 	return n_total;
 }
 
