@@ -848,9 +848,28 @@ static void test_turn__flushes(void **state)
 	bench_end(&client.bench);
 }
 
+/* A batch of entries that take a slot ends by the clock, at one of the next few of them. */
+static void test_batch__of_tasks(void **state)
+{
+	struct dispatch_ring *hostile = NULL;
+	struct bench bench;
+
+	bench_begin(&bench, 1, N_ENTRIES);
+	bench.rig.dispatch->batch_ticks = 0;
+	for (uint64_t i = 0; i < N_ENTRIES; i++)
+		put_run(&bench, bench.queued, i, 0);
+	assert_in_range(dispatch_poll(bench.rig.dispatch, &hostile), 1, 8);
+	rig_work(&bench.rig);
+	assert_int_equal(bench.cpu->n_tasks, N_ENTRIES);
+	fake_finish_all(bench.cpu, 0);
+	rig_work(&bench.rig);
+	bench_end(&bench);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_batch__of_tasks),
 		cmocka_unit_test(test_wrap__inline),
 		cmocka_unit_test(test_wrap__queued),
 		cmocka_unit_test(test_room__full_of_completions),

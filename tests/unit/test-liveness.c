@@ -409,7 +409,43 @@ static void test_look__in_slices(void **state)
 	bench_end(&kit.bench);
 }
 
-/* Tasks leave a device that stays stuck in slices, too. */
+/*
+ * The time that passes during a look says nothing: what the look has found may have begun since.
+ * One task runs, so the device is given 15 seconds.
+ */
+static void test_look__takes_long(void **state)
+{
+	struct rig_ring ring, own;
+	struct kit kit;
+
+	kit_begin(&kit, 1, 0);
+	own = kit.bench.ring;
+	put(&kit, 1, RBK_STRATEGY_ONLY_GPU);
+	work(&kit);
+	begin_look(&kit, &ring, RBK_STRATEGY_ONLY_GPU);
+	while (kit.dispatch->watches[GPU].idle_ns < 20 * S) {
+		slotted_pass(slotted_now_ns() + 100 * MS);
+		dispatch_watch_devices(kit.dispatch);
+	}
+	while (kit.dispatch->walking & WALK_LOOK)
+		turn(&kit);
+	assert_int_equal(kit.dispatch->look.holding.n_running, 1);
+	assert_int_equal(dispatch_n_stalls(kit.dispatch, GPU), 0);
+	kit.devices[GPU].is_stuck = false;
+	kit.bench.ring = ring;
+	pass(&kit, S);
+	kit.bench.ring = own;
+	work(&kit);
+	assert_int_equal(kit.n_on[GPU], MANY + 1);
+	expect_all_done(&kit);
+	rig_ring_deinit(&ring);
+	bench_end(&kit.bench);
+}
+
+/*
+ * Tasks leave a device that stays stuck in slices, too. The device is flushed after each, so that
+ * its executor returns what was recalled.
+ */
 static void test_evade__in_slices(void **state)
 {
 	struct rig_ring ring;
@@ -420,8 +456,12 @@ static void test_evade__in_slices(void **state)
 	begin_look(&kit, &ring, RBK_STRATEGY_PREFER_GPU);
 	kit.devices[CPU].is_stuck = true;
 	while (mended(&kit, GPU).n_moved < MANY) {
+		const unsigned int n_flushed = kit.bench.gpu->n_flushed;
+		const bool is_evading = kit.dispatch->walking && kit.dispatch->look.is_evading;
+
 		slotted_run(&kit.devices[GPU]);
 		turn(&kit);
+		assert_true(!is_evading || kit.bench.gpu->n_flushed > n_flushed);
 		assert_in_range(mended(&kit, GPU).n_moved - before, 0, 2 * MOST_OF_TURN);
 		before = mended(&kit, GPU).n_moved;
 		slotted_pass(slotted_now_ns() + 10 * MS);
@@ -565,6 +605,7 @@ int main(void)
 		cmocka_unit_test(test_quota__is_not_stuck),
 		cmocka_unit_test(test_lost__is_not_stuck),
 		cmocka_unit_test(test_look__in_slices),
+		cmocka_unit_test(test_look__takes_long),
 		cmocka_unit_test(test_evade__in_slices),
 		cmocka_unit_test(test_look__progress),
 		cmocka_unit_test(test_look__begun_meanwhile),
