@@ -293,6 +293,7 @@ void rig_run(struct rig *rig, uint64_t until_ns)
 			}
 		}
 		look_ns = place_preempt_ns(rig->placer, rig->now_ns);
+		assert(place_may_preempt(rig->placer) == (look_ns != UINT64_MAX));
 		if (next_ns > look_ns && look_ns < place_refill_ns(rig->placer, rig->now_ns)) {
 			if (look_ns > until_ns)
 				break;
