@@ -379,6 +379,22 @@ static void turn(struct kit *kit)
 	dispatch_work(kit->dispatch, &hostile);
 }
 
+/* Have devices work, and check that all tasks are done, of which @ring has most. */
+static void end_look(struct kit *kit, struct rig_ring *ring, uint32_t n_stalls)
+{
+	const struct rig_ring own = kit->bench.ring;
+
+	kit->devices[CPU].is_stuck = kit->devices[GPU].is_stuck = false;
+	kit->bench.ring = *ring;
+	pass(kit, S);
+	kit->bench.ring = own;
+	work(kit);
+	assert_int_equal(dispatch_n_stalls(kit->dispatch, GPU), n_stalls);
+	expect_all_done(kit);
+	rig_ring_deinit(ring);
+	bench_end(&kit->bench);
+}
+
 /* A turn visits a few tasks; the incident is noticed and mended all the same. */
 static void test_look__in_slices(void **state)
 {
@@ -400,13 +416,8 @@ static void test_look__in_slices(void **state)
 	assert_int_equal(n_seen(&kit), MANY);
 	assert_int_equal(dispatch_n_stalls(kit.dispatch, GPU), 1);
 	assert_true(mended(&kit, GPU).n_recalled > 0);
-	kit.devices[GPU].is_stuck = false;
-	kit.bench.ring = ring;
-	pass(&kit, S);
+	end_look(&kit, &ring, 1);
 	assert_int_equal(kit.n_on[GPU], MANY);
-	expect_all_done(&kit);
-	rig_ring_deinit(&ring);
-	bench_end(&kit.bench);
 }
 
 /*
@@ -415,11 +426,10 @@ static void test_look__in_slices(void **state)
  */
 static void test_look__takes_long(void **state)
 {
-	struct rig_ring ring, own;
+	struct rig_ring ring;
 	struct kit kit;
 
 	kit_begin(&kit, 1, 0);
-	own = kit.bench.ring;
 	put(&kit, 1, RBK_STRATEGY_ONLY_GPU);
 	work(&kit);
 	begin_look(&kit, &ring, RBK_STRATEGY_ONLY_GPU);
@@ -430,16 +440,8 @@ static void test_look__takes_long(void **state)
 	while (kit.dispatch->walking & WALK_LOOK)
 		turn(&kit);
 	assert_int_equal(kit.dispatch->look.holding.n_running, 1);
-	assert_int_equal(dispatch_n_stalls(kit.dispatch, GPU), 0);
-	kit.devices[GPU].is_stuck = false;
-	kit.bench.ring = ring;
-	pass(&kit, S);
-	kit.bench.ring = own;
-	work(&kit);
+	end_look(&kit, &ring, 0);
 	assert_int_equal(kit.n_on[GPU], MANY + 1);
-	expect_all_done(&kit);
-	rig_ring_deinit(&ring);
-	bench_end(&kit.bench);
 }
 
 /*
@@ -467,16 +469,11 @@ static void test_evade__in_slices(void **state)
 		slotted_pass(slotted_now_ns() + 10 * MS);
 		dispatch_watch_devices(kit.dispatch);
 	}
-	kit.devices[CPU].is_stuck = false;
-	kit.bench.ring = ring;
-	pass(&kit, S);
+	end_look(&kit, &ring, 1);
 	assert_int_equal(kit.n_on[CPU], MANY);
-	expect_all_done(&kit);
-	rig_ring_deinit(&ring);
-	bench_end(&kit.bench);
 }
 
-/* What was counted before something came back says nothing. */
+/* A look is abandoned when something comes back: its counts say nothing then. */
 static void test_look__progress(void **state)
 {
 	struct rig_ring ring;
@@ -491,12 +488,7 @@ static void test_look__progress(void **state)
 	turn(&kit);
 	assert_int_equal(kit.dispatch->walking, 0);
 	assert_int_equal(kit.dispatch->watches[GPU].idle_ns, 0);
-	kit.bench.ring = ring;
-	pass(&kit, S);
-	assert_int_equal(dispatch_n_stalls(kit.dispatch, GPU), 0);
-	expect_all_done(&kit);
-	rig_ring_deinit(&ring);
-	bench_end(&kit.bench);
+	end_look(&kit, &ring, 0);
 }
 
 /* A device that begins what a look has passed by is not lost. */
@@ -518,12 +510,8 @@ static void test_look__begun_meanwhile(void **state)
 	assert_true(kit.dispatch->look.holding.n_given > 0);
 	assert_false(is_lost);
 	assert_int_equal(mended(&kit, GPU).n_lost, 0);
-	kit.bench.ring = ring;
-	pass(&kit, S);
+	end_look(&kit, &ring, 0);
 	assert_int_equal(kit.n_on[GPU], MANY);
-	expect_all_done(&kit);
-	rig_ring_deinit(&ring);
-	bench_end(&kit.bench);
 }
 
 /* The ring that a look visits is freed meanwhile. */
@@ -561,8 +549,10 @@ static void test_look__ring_freed(void **state)
 	bench_end(&kit.bench);
 }
 
-/* A device that stops what its client cancels works; one that hands back what it did not begin may
- * not. */
+/*
+ * A device that stops what its client cancels works; one that hands back what it did not begin may
+ * not.
+ */
 static void test_cancelled__after_work(void **state)
 {
 	for (unsigned int works = 0; works < 2; works++) {
