@@ -299,6 +299,28 @@ void rig_settle(struct rig *rig)
 	} while (server_is_settling(rig->server));
 }
 
+static void stuck_run(struct closers_job *job)
+{
+	sem_wait(&container_of(job, struct rig_stuck, job)->gate);
+}
+
+static void stuck_done(struct closers_job *job)
+{
+	sem_destroy(&container_of(job, struct rig_stuck, job)->gate);
+}
+
+void rig_stick(struct rig *rig, struct account *account, struct rig_stuck *stuck)
+{
+	*stuck = (struct rig_stuck){.job = {.run = stuck_run, .done = stuck_done}};
+	CHECK(sem_init(&stuck->gate, 0, 0) == 0);
+	closers_submit(rig->server->closers, account, &stuck->job);
+}
+
+void rig_unstick(struct rig_stuck *stuck)
+{
+	sem_post(&stuck->gate);
+}
+
 void rig_deinit(struct rig *rig)
 {
 	char lock_path[sizeof(rig->socket_path) + sizeof(".lock")];

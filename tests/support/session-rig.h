@@ -9,11 +9,13 @@
  * caller's thread, and nothing moves unless the test calls. What goes wrong in here aborts. Ends
  * with every charge undone, which the account asserts.
  */
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "dispatch/task.h"
+#include "session/closers.h"
 #include "session/server-private.h"
 #include "support/describe.h"
 #include "support/fake-residency.h"
@@ -156,6 +158,14 @@ unsigned int rig_work(struct rig *rig);
 struct dispatch_ring *rig_dispatch_ring(const struct rig_ring *ring);
 /* Settles the server and turns the loop until the server has nothing left to settle. */
 void rig_settle(struct rig *rig);
+
+/* A job that keeps the thread of closers.h busy which an account has, until rig_unstick(). */
+struct rig_stuck {
+	struct closers_job job;
+	sem_t gate;
+};
+void rig_stick(struct rig *rig, struct account *account, struct rig_stuck *stuck);
+void rig_unstick(struct rig_stuck *stuck);
 
 /*
  * Runs the dispatcher here, beside @client in a thread of its own, and ends both when that returns;

@@ -8,7 +8,6 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <errno.h>
-#include <semaphore.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -269,34 +268,12 @@ static void test_timer__soon_where_some_have_gone(void **state)
 	rig_deinit(&rig);
 }
 
-/* Keeps the thread that has its account's jobs until it is let go. */
-struct stuck {
-	struct closers_job job;
-	sem_t gate;
-};
-
-static void stuck_run(struct closers_job *job)
+/* Have the thread end its job, and wait until nothing is to be closed. */
+static void end_stuck(struct rig *rig, struct rig_stuck *stuck)
 {
-	sem_wait(&container_of(job, struct stuck, job)->gate);
-}
-
-static void stuck_done(struct closers_job *job)
-{
-}
-
-static void stuck_begin(struct stuck *stuck, const struct rig *rig, struct account *account)
-{
-	*stuck = (struct stuck){.job = {.run = stuck_run, .done = stuck_done}};
-	sem_init(&stuck->gate, 0, 0);
-	closers_submit(rig->server->closers, account, &stuck->job);
-}
-
-static void stuck_end(struct stuck *stuck, struct rig *rig)
-{
-	sem_post(&stuck->gate);
+	rig_unstick(stuck);
 	while (server_n_discards(rig->server) > 0)
 		assert_true(loop_turn(rig->loop, true) >= 0);
-	sem_destroy(&stuck->gate);
 }
 
 /* An administrator who asks for a page is answered, however long the tenant's thread is busy. */
@@ -308,14 +285,14 @@ static void test_page__administrator_waits_not_for_long(void **state)
 		.whose = RBK_WIRE_STATS_TENANT,
 	};
 	struct session *admin;
-	struct stuck stuck;
+	struct rig_stuck stuck;
 	struct rig rig;
 	struct rbk_wire_reply reply = {.res = 0};
 	int ends[2];
 
 	rig_init(&rig, 1);
 	of.tenant = rig.session->tenant->number;
-	stuck_begin(&stuck, &rig, account_of(&rig));
+	rig_stick(&rig, account_of(&rig), &stuck);
 	assert_int_equal(session_stats_want(rig.session), 0);
 	make_pair(ends);
 	assert_int_equal(session_new(rig.server, ends[0], true, &admin), 0);
@@ -332,7 +309,7 @@ static void test_page__administrator_waits_not_for_long(void **state)
 	}
 	assert_int_equal(reply.res, -ENOENT);
 	assert_false(admin->is_suspended);
-	stuck_end(&stuck, &rig);
+	end_stuck(&rig, &stuck);
 	close(ends[1]);
 	rig_deinit(&rig);
 }
@@ -341,7 +318,7 @@ static void test_page__administrator_waits_not_for_long(void **state)
 static void test_end__bounded(void **state)
 {
 	const uint64_t patience_ns = 2000000000;
-	struct stuck stuck;
+	struct rig_stuck stuck;
 	struct rig rig;
 
 	rig_init(&rig, 1);
@@ -351,14 +328,14 @@ static void test_end__bounded(void **state)
 	assert_int_equal(rig.server->n_sessions, 0);
 	assert_true(server_is_empty(rig.server));
 	stopped_ns = __real_clock_now_ns();
-	stuck_begin(&stuck, &rig, tenants_broker_account(rig.tenants));
+	rig_stick(&rig, tenants_broker_account(rig.tenants), &stuck);
 	assert_false(server_is_empty(rig.server));
 	rig.server->end_ns = stopped_ns - patience_ns + 1;
 	assert_false(server_is_empty(rig.server));
 	rig.server->end_ns--;
 	assert_true(server_is_empty(rig.server));
 	stopped_ns = 0;
-	stuck_end(&stuck, &rig);
+	end_stuck(&rig, &stuck);
 	rig_deinit(&rig);
 }
 
