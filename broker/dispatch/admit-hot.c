@@ -49,19 +49,19 @@ enum { LOOK_EVERY = 4 };
 enum { CLAIM_MIN = 8 };
 
 enum {
-	/* A flow gets one over that of a turn's budget, times its part of all flows' weights. */
+	/* A flow gets this part of a turn's budget, times its part of all flows' weights. */
 	ROUND_PART = 10,
 	/* Rounds in one turn, if none finds anything. */
 	MAX_PASSES = 4,
 	/* See leave_slice(). */
 	FEW_TASKS = 4,
-	/* And if there is no other one: those that sleep ring, and only the loop hears it. */
+	/* A flow that is alone gets this part: only the loop hears the bells of clients. */
 	ALONE_PART = 4,
-	/* Entries get at least one over that of a turn. */
+	/* Entries get at least this part of a turn. */
 	ENTRIES_PART = 2,
 };
 
-/* This entry takes long enough to look at the clock, unless those before it took little time. */
+/* Look at the clock at an entry that takes long, unless it is the first such one of its batch. */
 static inline void note_costly(struct dispatch *dispatch)
 {
 	if (dispatch->is_costly && clock_ticks() > dispatch->batch_stop_ticks)
@@ -493,7 +493,7 @@ static __attribute__((__noinline__)) void leave_rest(const struct dispatch *disp
 	ring->left_queue_ns = dispatch->inline_queue_ns;
 }
 
-/* These are a batch now. Return: when they were admitted. */
+/* Make the entries that a batch left a batch. Return: when they were admitted. */
 static __attribute__((__noinline__)) uint64_t take_rest(struct dispatch *dispatch,
 							struct dispatch_ring *ring,
 							uint64_t now_ticks)
@@ -600,9 +600,9 @@ static uint64_t entry_ticks_left(const struct dispatch *dispatch)
 }
 
 /*
- * Is the turn to go on with what the kernel tells, or with clients that sleep, of whom there were
- * @n_bells before? A tenant that was idle may have rung. Not before entries had as much of the turn
- * as all else, so that who rings or sleeps on and on does not end each round.
+ * Return true if the turn is to go on with news of the kernel, such as the bell of a tenant that
+ * was idle, or with waking clients, of whom @n_bells waited before. Entries first have as much of
+ * the turn as everything else, so that clients that ring or sleep on and on do not end each round.
  */
 static bool is_called(const struct dispatch *dispatch, uint64_t n_bells)
 {
@@ -752,8 +752,8 @@ static inline void leave_slice(struct dispatch *dispatch, uint32_t n_tasks)
 }
 
 /*
- * Everything of tasks that are not entries any more. @has_more: has_other_tasks(). Where executors
- * have nothing to hand back, and that was all there was to look at, no slice is counted.
+ * Do everything for tasks that are not entries any more. @has_more: has_other_tasks(). No slice is
+ * counted if all there was to do is to find that executors have nothing to hand back.
  */
 static __attribute__((__noinline__)) unsigned int work_on_tasks(struct dispatch *dispatch,
 								bool has_more)
@@ -780,7 +780,7 @@ static __attribute__((__noinline__)) unsigned int work_on_tasks(struct dispatch 
 	if (!is_open) {
 		if (n_total == 0)
 			return 0;
-		/* Else a task failed, was stopped, has more parts, or is the broker's own. */
+		/* Otherwise a task failed, was stopped, has more parts, or is the broker's own. */
 		if (dispatch->n_succeeded - n_before == n_total && dispatch->n_queued == 0 &&
 		    !dispatch->woken.first)
 			n_ended = n_total;

@@ -26,7 +26,7 @@ enum {
 	/* See settle(). */
 	SETTLE_REST = 4,
 	MAX_REST = 50, /* budgets */
-	/* A batch of entries takes one over that of a turn. */
+	/* A batch of entries takes this part of a turn. */
 	BATCH_PART = 8,
 };
 
@@ -128,7 +128,7 @@ void dispatch_flush(struct dispatch *dispatch)
 	}
 }
 
-/* There is work on devices, or for them: sees to it that the loop comes back to it. */
+/* Arm the timers that bring the loop back to work on devices, or for them. */
 static void await_devices(struct dispatch *dispatch)
 {
 	dispatch_await_balance(dispatch);

@@ -24,8 +24,8 @@
  * A look at the tasks that a device holds takes time for each task in flight, of which clients have
  * as many as they like. So there is a look only when the device has done nothing for a second, and
  * then ever more rarely, at one device at a time, in slices (walk.c). Such a look is not of one
- * moment, and is abandoned when the device makes progress meanwhile. If it is not, nothing has come
- * back since the look began, so each run that the executor had then was visited where it still is:
+ * moment, and is abandoned when the device makes progress meanwhile. A look that ends has visited
+ * each run that the executor had when it began, since none has come back:
  *
  *  - A look that finds nothing given proves that no run was held all the while, and one that finds
  *    only throttled runs, that no other was queued all the while: the device has not stalled.
@@ -35,10 +35,10 @@
  *    only what is queued is moved.
  *
  * The counts in the log come from the recount, which is of one moment: scheduling between its parts
- * would work on sums that lack tasks. So does the decision that a device is lost. Both counts take
- * time for each task in flight, once per incident. A client cannot bring incidents about by
- * cancelling all that it has: what is cancelled while it runs counts as progress. Moving tasks to
- * the CPU goes on in slices again.
+ * would work on sums that lack tasks. A device is declared lost by a count of one moment, too. Both
+ * counts take time for each task in flight, once per incident. A client cannot bring incidents
+ * about by cancelling all that it has: what is cancelled while it runs counts as progress. Moving
+ * tasks to the CPU goes on in slices again.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -106,7 +106,7 @@ static void visit_runs(struct dispatch *dispatch, struct task *task, uint8_t dev
 		visit(dispatch, &task->half->run, device, fn, data);
 }
 
-/* Visit all runs at once, for where scheduling must not go on in between. */
+/* Visit all runs at once, where scheduling must not go on in between. */
 static void for_each_run(struct dispatch *dispatch, uint8_t device, run_fn fn, void *data)
 {
 	list_for_each (node, &dispatch->rings) {
@@ -290,7 +290,7 @@ static void look_begin(struct dispatch *dispatch, uint8_t device, bool is_evadin
 	dispatch->walking |= WALK_LOOK;
 }
 
-/* A look in slices does not tell: what it found given may run since. */
+/* Count at one moment: a run that a look in slices found given may have begun since. */
 static bool runs_nothing_now(struct dispatch *dispatch, uint8_t device)
 {
 	struct holding holding = {.oldest_ticks = UINT64_MAX};

@@ -22,7 +22,7 @@
 #include "util/error.h"
 
 enum {
-	/* Ringing clients' bells gets at least one over that of a turn. */
+	/* Ringing clients' bells gets this part of a turn's budget. */
 	BELLS_PART = 4,
 	/* Rings that are looked at in one turn: may they sleep? */
 	SLEEP_BATCH = 64,

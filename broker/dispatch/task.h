@@ -259,7 +259,7 @@ struct dispatch {
 	struct turn *turn;             /* the loop's */
 	struct list_node active_flows; /* the one to be polled next first */
 	uint32_t n_active_flows;
-	bool is_round_cut;         /* the last round has not come to all of them */
+	bool is_round_cut;         /* the last round has not come to all active flows */
 	uint64_t active_weight;    /* of all these */
 	uint64_t batch_ticks;      /* a batch of entries stops then */
 	uint64_t batch_stop_ticks; /* when that is for this one */
@@ -281,7 +281,7 @@ struct dispatch {
 	uint32_t n_inline;
 	uint32_t n_taken;         /* task slots, ever; wraps */
 	uint32_t n_succeeded;     /* tasks, ever; wraps */
-	uint64_t end_ticks;       /* that a task which an executor hands back takes the reactor */
+	uint64_t end_ticks;       /* of the reactor, that a task takes which comes back */
 	uint64_t entry_ticks;     /* that an entry which completes at once takes the reactor */
 	uint64_t max_batch_ticks; /* and no more: a preempted reactor is not the tenant's doing */
 	uint64_t charge_ticks;    /* what flows owe is passed on in such lumps */
@@ -375,7 +375,7 @@ unsigned int dispatch_tasks(struct dispatch *dispatch);
 
 /* dispatch.c */
 
-/* Does what these two do, and wakes clients in between. Return: entries and tasks handled. */
+/* Polls, wakes clients, then works on tasks. Return: entries and tasks handled. */
 unsigned int dispatch_work(struct dispatch *dispatch, struct dispatch_ring **ret_hostile);
 
 /* run-hot.c */
@@ -429,7 +429,7 @@ void dispatch_moved(void *context, struct place_task *place, uint8_t from);
 
 /* Looks at all devices now: at what one of them holds, as far as this turn's budget allows. */
 void dispatch_watch_devices(struct dispatch *dispatch);
-/* Goes on with that while dispatch.walking has WALK_LOOK. Return: how many slots were visited. */
+/* Goes on with a look while dispatch.walking has WALK_LOOK. Return: the slots visited. */
 unsigned int dispatch_look(struct dispatch *dispatch);
 /* Looks at them until there is no work any more. */
 void dispatch_watch_begin(struct dispatch *dispatch);
@@ -485,7 +485,7 @@ void dispatch_plan_review_next(struct dispatch *dispatch);
  */
 void dispatch_replace_begin(struct dispatch *dispatch, bool has_tasks);
 
-/* Goes on with that while dispatch.walking has WALK_REPLACE. Return: how many were visited. */
+/* Goes on while dispatch.walking has WALK_REPLACE. Return: how many plans and slots it visited. */
 unsigned int dispatch_replace(struct dispatch *dispatch);
 
 /* walk.c */
@@ -679,8 +679,8 @@ static inline struct task *task_take(struct dispatch_ring *ring)
 }
 
 /*
- * Deducts from the debt of a flow without active rings what its part of the time since then would
- * have been: others have had that time.
+ * Deduct from the debt of a flow without active rings its part of the time since idle_ticks, which
+ * other flows have had.
  */
 static inline void flow_forgive(const struct dispatch *dispatch, struct flow *flow,
 				uint64_t now_ticks)

@@ -23,7 +23,7 @@
 /* Of the tasks that one turn goes on with, or whose waiting it ends. */
 enum {
 	WAIT_BATCH = 128,
-	/* Waking has one over that of a turn's budget at least. */
+	/* Waking gets at least this part of a turn's budget. */
 	WAIT_PART = 8,
 };
 

@@ -80,7 +80,7 @@ struct turn *loop_current(struct loop *loop);
  */
 int loop_turn(struct loop *loop, bool block);
 
-/* Would loop_turn() find something now? Not a system call; timers are not looked at. */
+/* Return true if the kernel has something for loop_turn() now. Makes no system call. */
 bool loop_has_news(const struct loop *loop);
 
 DEFINE_CLEANUP(struct loop *, loop_free)

@@ -33,7 +33,7 @@
 #include "util/error.h"
 #include "util/thread.h"
 
-/* Jobs that have run get at least one over that of a turn. */
+/* Ending jobs that have run gets at least this part of a turn. */
 enum { JOBS_PART = 8, OFFLOAD_DONE_BATCH = 64 };
 
 /* The cost of a slice that the clock cannot tell from nothing. */

@@ -75,7 +75,7 @@ void turn_set_budget(struct turn *turn, uint64_t budget_ns);
 /* Opens a slice, and closes the one that was open. Return: for turn_leave(). Reads the clock. */
 struct turn_source turn_enter(struct turn *turn, enum rbk_turn_cause cause, uint32_t tenant);
 
-/* Opens one where none is open, with the clock as it was read a moment ago. */
+/* Opens a slice where none is open, at @begin_ticks, which was read a moment ago. */
 static inline void turn_open_at(struct turn *turn, enum rbk_turn_cause cause, uint64_t begin_ticks)
 {
 	turn->source = (struct turn_source){.cause = cause};
@@ -85,7 +85,7 @@ static inline void turn_open_at(struct turn *turn, enum rbk_turn_cause cause, ui
 /* Closes the open slice and opens another one for @outer. Reads the clock. */
 void turn_leave(struct turn *turn, struct turn_source outer);
 
-/* The same, where it is known about when the slice ends. */
+/* turn_leave() without reading the clock: the slice ends at about @end_ticks. */
 void turn_leave_at(struct turn *turn, struct turn_source outer, uint64_t end_ticks);
 
 /* Set the cause of the open slice, if any, once it is known: the whole slice counts for @cause. */

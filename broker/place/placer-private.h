@@ -109,8 +109,8 @@ struct place_slab {
 /* Makes the first chunk, which is enough for most: a mapping of its own. Return: 0; -ENOMEM. */
 int place_slab_init(struct place_slab *slab);
 /*
- * Have the next chunk ready before it is needed. To be called on one thread that may wait for the
- * kernel to find and clear a huge page; the others are for the thread that has the slab.
+ * Make the next chunk before it is needed. Only one thread may call this, one that may wait for the
+ * kernel to find and clear a huge page. The other functions are for the thread that has the slab.
  */
 void place_slab_prepare(struct place_slab *slab);
 /* A piece of a kind, whose size is always @bytes, a multiple of 64. Return: NULL without memory. */

@@ -116,8 +116,8 @@ int placer_new(const struct placer_options *options, struct placer **ret);
 struct placer *placer_free(struct placer *placer);
 
 /*
- * Takes effect for the next decision; what was learned stays. But each plan keeps its thresholds
- * until place_plan_configure(): there may be many.
+ * Takes effect for the next decision; what was learned stays. Since there may be many plans, each
+ * keeps its thresholds until place_plan_configure().
  */
 void placer_configure(struct placer *placer, const struct place_config *config);
 const struct place_config *placer_config(const struct placer *placer);
@@ -158,11 +158,11 @@ void placer_reset_device(struct placer *placer, uint8_t device);
  */
 int place_plan_new(struct placer *placer, const struct plan *plan, struct place_plan **ret);
 /*
- * Have memory ready for plans that are to be added: place_plan_new() on another thread then finds
- * it, instead of waiting for the kernel. One thread.
+ * Allocate memory for plans that are to be added, so that place_plan_new() need not wait for the
+ * kernel. Only one thread may call this, also one other than the reactor.
  */
 void placer_prepare(struct placer *placer);
-/* Which counts of a plan are below the thresholds of the configuration. */
+/* Find out which counts of a plan are below the thresholds of the configuration. */
 void place_plan_configure(const struct placer *placer, struct place_plan *place_plan);
 /* No task of it may be queued. Return: NULL. */
 struct place_plan *place_plan_free(struct placer *placer, struct place_plan *place_plan);

@@ -182,7 +182,7 @@ struct place_task *place_preempt(struct placer *placer, uint8_t device, uint64_t
  */
 void place_not_begun(struct placer *placer, struct place_task *task, uint64_t now_ns);
 
-/* Could a task have to be stopped? Costs less than to read the clock for place_preempt_ns(). */
+/* Return true if a task may have to be stopped. Costs less than a look at the clock. */
 bool place_may_preempt(const struct placer *placer);
 
 /* When place_preempt() should be called at the latest; UINT64_MAX: no task needs to be stopped. */

@@ -73,7 +73,7 @@ void place_slab_prepare(struct place_slab *slab)
 	chunk = aligned_alloc(CHUNK_BYTES, CHUNK_BYTES);
 	if (!chunk)
 		return;
-	/* Small pages would do. */
+	/* Small pages do, too. */
 	madvise(chunk, CHUNK_BYTES, MADV_HUGEPAGE);
 	chunk->next = NULL;
 	/* Pairs with the acquire in grow(). */

@@ -20,12 +20,12 @@ int fuser_init(struct fuser *fuser, struct plan *plan, const uint16_t *writers,
 	       struct plan_life *lives);
 void fuser_deinit(struct fuser *fuser);
 
-/* Counts what node @index reads. For all nodes, before the first fuser_fuse(). */
+/* Counts the reads of node @index. Call it for all nodes before the first fuser_fuse(). */
 void fuser_count(struct fuser *fuser, unsigned int index);
 /*
  * Finds out whether node @index, a sum or an activation, is computed along with the product or
  * convolution before it (struct node: sum, activation, computed_by), and moves its cost there; else
- * makes what an elementwise node writes a view of what it reads, where nobody else reads that. For
- * all nodes, in order.
+ * makes what an elementwise node writes a view of what it reads, where no other node reads that.
+ * Call it for all nodes, in order.
  */
 void fuser_fuse(struct fuser *fuser, unsigned int index);

@@ -20,7 +20,7 @@ struct block;
 struct extent;
 struct span;
 
-/* While a plan is laid out. */
+/* A layout that is being made. */
 struct layout {
 	struct block *blocks; /* largest first */
 	struct block **born;  /* the same by the start of their lives */
@@ -42,7 +42,7 @@ struct layout {
 int layout_init(struct layout *layout, const struct plan *plan, const struct plan_life *lives);
 void layout_deinit(struct layout *layout);
 
-/* Places block @i, and sets its tensor's scratch_offset. For all n_blocks, in order. */
+/* Places block @i and sets its tensor's scratch_offset. Call it for all n_blocks, in order. */
 void layout_place(struct layout *layout, struct plan *plan, uint32_t i);
 /*
  * Sets scratch_offset of tensors that are views, and scratch_bytes of the plan.

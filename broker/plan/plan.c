@@ -187,7 +187,7 @@ static int make_any_tensor(struct plan_maker *maker, uint32_t index)
 	return r;
 }
 
-/* Once every declared tensor has its shape. */
+/* Makes room for constants, once every declared tensor has its shape. */
 static int begin_constants(struct plan_maker *maker, uint32_t unused)
 {
 	struct plan *plan = maker->plan;
@@ -670,7 +670,7 @@ static int fuse(struct plan_maker *maker, uint32_t index)
 	return 0;
 }
 
-/* After fusion, by which nodes take the work of others. */
+/* Begins the sums over nodes, after fusion, by which nodes take the work of others. */
 static int begin_sums(struct plan_maker *maker, uint32_t unused)
 {
 	fuser_deinit(&maker->fuser);
@@ -752,7 +752,7 @@ static int parse_edges(struct plan_maker *maker, uint32_t index)
 				left < EDGES_PER_MARK ? left : EDGES_PER_MARK, maker->message);
 }
 
-/* Once every byte of the description is checked. */
+/* Allocates the plan, once every byte of the description is checked. */
 static int begin_plan(struct plan_maker *maker, uint32_t unused)
 {
 	const struct rbk_plan_header *header = maker->parsed.header;
@@ -807,7 +807,7 @@ static uint32_t by_attr(const struct plan_maker *maker)
 	return maker->parsed.header->n_attrs;
 }
 
-/* The last one may be of no edges. */
+/* Return: the number of marks, of which the last may be of no edges. */
 static uint32_t by_mark(const struct plan_maker *maker)
 {
 	return maker->parsed.header->n_edges / EDGES_PER_MARK + 1;

@@ -180,7 +180,7 @@ struct plan {
 	/*
 	 * What a task takes on that executor if the operations and bytes of its cost are not
 	 * counted: rows, matrices and windows are begun, whatever they hold. Set by plan_measure(),
-	 * as fixed + row * count, in picoseconds; 0: nobody tells.
+	 * as fixed + row * count, in picoseconds; 0: unknown.
 	 */
 	uint64_t overhead_fixed_ps, overhead_row_ps;
 };
@@ -218,14 +218,14 @@ int plan_new(const void *desc, size_t desc_bytes, const struct plan_arena_lookup
 	     char message[PLAN_MESSAGE_BYTES], struct plan **ret);
 
 /*
- * The same in parts, so that others get in between: begins, with @desc, @lookup->context and
- * @message borrowed until plan_maker_free(). Any thread, one at a time. Return: 0; -ENOMEM.
+ * Begin plan_new() in parts, between which a thread can do something else. @desc, @lookup->context
+ * and @message are borrowed until plan_maker_free(). Any thread, one at a time. Return: 0; -ENOMEM.
  */
 int plan_maker_new(const void *desc, size_t desc_bytes, const struct plan_arena_lookup *lookup,
 		   char message[PLAN_MESSAGE_BYTES], struct plan_maker **ret);
 /* Return: as plan_new(), and plan_maker_free() is all that may follow; PLAN_E_MORE. */
 int plan_maker_work(struct plan_maker *maker, struct plan **ret);
-/* At any time. Return: NULL. */
+/* Accepts a maker at any stage, and NULL. Return: NULL. */
 struct plan_maker *plan_maker_free(struct plan_maker *maker);
 
 /*

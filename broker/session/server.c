@@ -15,8 +15,8 @@
 
 enum {
 	/*
-	 * Work for clients gets one over that of a turn, also where the rest of the turn is left
-	 * over: an entry that comes meanwhile waits until then.
+	 * Work for clients gets this part of a turn's budget, also where more of it is left: an
+	 * entry that comes meanwhile waits for that work.
 	 */
 	SETTLE_PART = 4,
 	/* Sessions that are looked at in one go: for each of its rings, arenas and plans. */

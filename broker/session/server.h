@@ -104,7 +104,7 @@ struct server_hooks {
 	void (*table_there)(void *context, struct session_ring *ring);
 	/* Likewise for a plan. */
 	uint64_t (*plan_bytes)(void *context, const struct plan *plan);
-	/* On the setup thread, before plan_ready(): what that takes may be made ahead. */
+	/* Setup thread, before plan_ready(): allocates what plan_ready() may need. */
 	void (*plan_make)(void *context);
 	int (*plan_ready)(void *context, struct session_plan *plan);
 	void (*plan_removing)(void *context, struct session_plan *plan);
@@ -236,10 +236,10 @@ void server_end_sessions(struct server *server, const char *reason);
 bool server_is_empty(const struct server *server);
 
 /*
- * Do the reactor's work for clients beside their rings, as far as the turn allows, for a fourth of
- * a budget at least: messages, connections, the ends of sessions, looking for the session whose
- * page faulted. Call it once per turn of the reactor, while no caller holds a pointer to a session
- * or a ring. A call without work is a few loads.
+ * Do the reactor's work for clients beside their rings, for a fourth of a turn's budget: messages,
+ * connections, the ends of sessions, looking for the session whose page faulted. Call it once per
+ * turn of the reactor, while no caller holds a pointer to a session or a ring. A call without work
+ * is a few loads.
  */
 void server_settle(struct server *server);
 /* Return: true if server_settle() has work left. */

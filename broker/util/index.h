@@ -29,7 +29,7 @@ struct index_node {
 	bool is_node; /* of the tree: the oldest of its hash */
 };
 
-/* A bijection, so that different user_data have different hashes. */
+/* A bijection: different values of @user_data have different hashes. */
 static inline uint64_t index_hash(uint64_t user_data, uint64_t seed)
 {
 	uint64_t hash = (user_data ^ seed) * 0xff51afd7ed558ccdull;

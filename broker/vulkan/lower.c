@@ -405,7 +405,7 @@ static uint32_t by_step(const struct lowering *l)
 	return l->lowered->n_steps;
 }
 
-/* In order. */
+/* The stages of lowering, in order: each calls item() for every index below n_items(). */
 static const struct {
 	uint32_t (*n_items)(const struct lowering *l);
 	int (*item)(struct lowering *l, uint32_t index);

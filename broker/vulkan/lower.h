@@ -59,7 +59,7 @@ struct vk_lowered {
 	struct vk_step *steps;
 	uint32_t n_steps;
 	uint64_t work_bytes; /* what they need in the slot's scratch behind the plan's own */
-	bool checks_indices; /* one of them does */
+	bool checks_indices; /* of any step */
 	/* By pipeline that they need, each once: the first step that does. */
 	uint32_t *first_uses;
 	uint32_t n_pipelines;

@@ -103,7 +103,7 @@ static uint32_t max_slots(const struct vk_plan *plan)
 	return n;
 }
 
-/* Makes what there is of a plan from the beginning. Return: 0; -ENOMEM. */
+/* Makes a plan that is still to be lowered. Return: 0; -ENOMEM. */
 static int plan_begin(struct vk_device *device, struct plan *source)
 {
 	struct vk_plan *plan = calloc(1, sizeof(*plan));

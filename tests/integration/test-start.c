@@ -328,7 +328,7 @@ static void test_memory__says_so(void **state)
 	broker_remove(&broker);
 }
 
-/* It starts all the same. */
+/* A broker that may hand out more than the machine has says so, and starts. */
 static void test_host_max__exceeds_the_machine(void **state)
 {
 	struct broker broker;
@@ -339,7 +339,7 @@ static void test_host_max__exceeds_the_machine(void **state)
 	broker_stop(&broker);
 }
 
-/* Who looks is told what there is too little of. */
+/* An administrator who asks for a page is told which limit is in the way. */
 static void test_host_max__is_too_little_to_look(void **state)
 {
 	struct rbk_stats_view view;

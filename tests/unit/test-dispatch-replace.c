@@ -191,7 +191,7 @@ static void test_drain__many_plans(void **state)
 			n_old += plans[i].place && plans[i].place->below_count == usual_count;
 		}
 		assert_true(n - n_before <= MAX_OF_TURN);
-		/* And the two that go. */
+		/* The two plans that go count, too. */
 		assert_true(n_old_before - n_old <= MAX_OF_TURN + 2);
 		n_old_before = n_old;
 		n_turns++;

@@ -255,7 +255,7 @@ static void test_inline__which_plans(void **state)
 	prepare_again(&bench);
 	assert_int_equal(bench.tiny->inline_max_count, 0);
 	bench.tiny->plan->n_steps = 0;
-	/* So are 20 ns that the executor takes for each row beside flops and bytes, 100 times. */
+	/* The executor takes 20 ns for each row beside flops and bytes: 100 rows are 2 us. */
 	bench.tiny->plan->max_count = 200;
 	bench.tiny->plan->overhead_row_ps = 20000;
 	prepare_again(&bench);

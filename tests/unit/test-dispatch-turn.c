@@ -651,10 +651,10 @@ static void test_share__idle_time_counts(void **state)
 	ring_deactivate(dispatch, ring);
 	ring_activate(dispatch, ring, now_ticks + 1000);
 	assert_int_equal(ring->flow->credit_ticks, -500);
-	/* Not while it has an active ring. */
+	/* Time in which the tenant has an active ring does not count. */
 	dispatch->now_ticks = now_ticks + 10000;
 	ring_deactivate(dispatch, ring);
-	/* And each moment once. */
+	/* Each moment counts once. */
 	for (unsigned int i = 0; i < 3; i++)
 		flow_forgive(dispatch, ring->flow, now_ticks + 10400);
 	assert_int_equal(ring->flow->credit_ticks, -300);
@@ -706,7 +706,7 @@ static void test_bells__are_heard_soon(void **state)
 		fill(&crowd.bench, &crowd.rings[i]);
 		ring_activate(dispatch, rig_dispatch_ring(&crowd.rings[i]), clock_ticks());
 	}
-	/* 25 us, where nobody rings: two batches or more. */
+	/* A turn of 25 us, in which no client rings, has two batches or more. */
 	assert_false(loop_has_news(crowd.bench.rig.loop));
 	assert_in_range(turn(&crowd), 50, 75);
 	assert_int_equal(send(crowd.rings[0].bell, "", 1, MSG_DONTWAIT), 1);

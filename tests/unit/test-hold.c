@@ -60,7 +60,7 @@ static uint64_t used(const struct rig *rig, enum account_slot slot)
 	return account_used(account_of(rig), slot);
 }
 
-/* The tenant may have @more than it has. */
+/* The tenant may have @more than it has now. */
 static void limit(const struct rig *rig, enum account_slot slot, uint64_t more)
 {
 	struct account_limits limits;
@@ -132,7 +132,7 @@ static int send_shared(const struct rig *rig)
 	return session_reply_fds(rig->session, &reply, sizeof(reply), &rig->fd, 1, true);
 }
 
-/* Of descriptors that others have, too, so many are under way to a session and no more. */
+/* At most HOLD_SENT_MAX descriptors that others have, too, are under way to a session. */
 static void test_sent__bounded(void **state)
 {
 	struct rig rig;
@@ -211,7 +211,7 @@ static void test_look__before_page(void **state)
 	rig_deinit(&rig);
 }
 
-/* The same for answers that its sessions have not read, which would end one of them. */
+/* A session is not ended for unread answers that there is room for once others were read. */
 static void test_look__before_ending(void **state)
 {
 	struct rbk_wire_stats reply = {.reply = {.type = RBK_WIRE_STATS}};
@@ -314,7 +314,7 @@ static void test_page__administrator_waits_not_for_long(void **state)
 	rig_deinit(&rig);
 }
 
-/* The broker's end waits so long for threads that are busy, also if none is with one thing. */
+/* The broker's end waits two seconds for busy threads, also if none of them is stuck. */
 static void test_end__bounded(void **state)
 {
 	const uint64_t patience_ns = 2000000000;

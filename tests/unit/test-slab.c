@@ -90,14 +90,13 @@ static void test_slab__without_memory(void **state)
 	place_slab_deinit(&slab);
 }
 
-/* What comes next is made by another thread in time: the one that has the slab allocates nothing.
- */
+/* Another thread makes the next chunk in time: the thread that has the slab allocates nothing. */
 static void test_slab__prepared(void **state)
 {
 	struct place_slab slab = {0};
 
 	assert_int_equal(place_slab_init(&slab), 0);
-	/* Nothing is made for nothing. */
+	/* No chunk is made before it is needed. */
 	fail_alloc_at(1);
 	place_slab_prepare(&slab);
 	assert_false(fail_alloc_stop());
