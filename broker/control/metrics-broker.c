@@ -27,7 +27,7 @@ static const struct member broker_members[] = {
 	GAUGE(rbk_stats_broker, n_in_flight, COUNT, "tasks_in_flight",
 	      "Tasks that were taken and are not complete"),
 	GAUGE(rbk_stats_broker, host_bytes, COUNT, "host_memory_charged_bytes",
-	      "Host memory that tenants are charged for"),
+	      "Host memory that tenants, and the broker for its own statistics, are charged for"),
 	GAUGE(rbk_stats_broker, host_max, COUNT, "host_memory_max_bytes",
 	      "What that may be of all tenants together; none: there is no limit"),
 	COUNTER(rbk_stats_broker, n_completed, COUNT, SINCE_START, "entries_completed",

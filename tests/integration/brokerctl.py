@@ -270,7 +270,7 @@ def check_host_memory(folder, broker, client):
     expect(0 < status['host_bytes'] <= status['host_max_bytes'], status)
     expect([text for text in status['warnings'] if '--host-max' in text], status)
     text = ctl(bounded, 'status')
-    expect(re.search(r'^host     .* charged to tenants, of ', text, re.MULTILINE), text)
+    expect(re.search(r'^host     .* charged, of ', text, re.MULTILINE), text)
     about, = of_type(objects(ctl(bounded, 'stats', '--json')), 'broker')
     expect(about['host_max_bytes'] == status['host_max_bytes'], about)
     client.stop()

@@ -113,7 +113,7 @@ void upkeep_judge(const struct upkeep *upkeep, void (*warn)(void *data, const ch
 
 static void print_host(const struct rbk_stats_broker *broker)
 {
-	printf("host     %s charged to tenants", text_bytes(broker->host_bytes));
+	printf("host     %s charged", text_bytes(broker->host_bytes));
 	if (has_host_limit(broker))
 		printf(", of %s", text_bytes(broker->host_max));
 	putchar('\n');
