@@ -104,6 +104,10 @@ static void test_slab__prepared(void **state)
 		fail_alloc_at(1);
 		assert_non_null(place_slab_take(&slab, 6, 4096));
 		assert_false(fail_alloc_stop());
+		fail_alloc_at(1);
+		place_slab_prepare(&slab);
+		/* A chunk of which more than half is left needs no next one. */
+		assert_true(!fail_alloc_stop() || slab.left_bytes < 1 << 20);
 		place_slab_prepare(&slab);
 	}
 	/* One spare is enough. */
