@@ -664,6 +664,8 @@ static unsigned int make_parts(enum big_plan kind, unsigned int n_nodes, unsigne
  */
 static void test_plan__parts(void **state)
 {
+	unsigned int n_large_of[BIG_PLANS];
+
 	for (unsigned int kind = 0; kind < BIG_PLANS; kind++) {
 		const bool is_legal = big_plan_is_legal((enum big_plan)kind);
 		unsigned int n_small, n_large;
@@ -674,6 +676,7 @@ static void test_plan__parts(void **state)
 		assert_int_equal(r, is_legal ? 0 : PLAN_E_INVALID);
 		plan_free(plan);
 		n_large = make_parts((enum big_plan)kind, 4096, UINT_MAX, &r, &plan);
+		n_large_of[kind] = n_large;
 		assert_int_equal(r, is_legal ? 0 : PLAN_E_INVALID);
 		print_message("%-32s %3u parts, %3u where it is larger\n",
 			      big_plan_name((enum big_plan)kind), n_small, n_large);
@@ -685,6 +688,9 @@ static void test_plan__parts(void **state)
 			assert_null(plan);
 		}
 	}
+	/* Searches count: for gaps in the layout, and for work of the same kind. */
+	assert_true(n_large_of[BIG_GAPS] >= n_large_of[BIG_ALIVE] + 6);
+	assert_true(n_large_of[BIG_LIVES] >= n_large_of[BIG_ALIVE] + 3);
 }
 
 int main(void)
