@@ -446,7 +446,7 @@ static int session_identify(struct session *session, bool is_admin, struct peer_
 	session->is_late = session->tenant->is_drained;
 	if (!is_admin)
 		return 0;
-	/* What the stranger has left in the connection is its tenant's to pay for. */
+	/* The stranger's tenant is charged for what the stranger has left in the connection. */
 	*ret = (struct refusal_reason){
 		-EACCES, "this socket is for administrators: root, the user that brokerd runs as, "
 			 "the members of admin-group and admin-users"};

@@ -1,7 +1,7 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * What clients name, by its hash
+ * An index of what clients name, by hash
  *
  * Clients choose names, and may choose them so that lookups take as long as they can. So no bound
  * here rests on what they do not know or cannot measure: a tree is a digital search tree (Coffman,
@@ -10,8 +10,8 @@
  * than INDEX_MAX_STEPS nodes, whatever is put in and taken out in whichever order. Names of 64 bits
  * have index_hash(), a bijection: different names have different hashes.
  *
- * Those of the same hash are a circle, oldest first; the oldest is the tree's node. Taking one of
- * them out costs the same wherever it is. One thread at a time.
+ * Entries of the same hash are a circle, oldest first; the oldest is the tree's node. Taking one
+ * out costs the same wherever it is. One thread at a time.
  */
 #include <stdbool.h>
 #include <stddef.h>

@@ -71,7 +71,7 @@ static inline uint64_t vk_work_offset(const struct plan *plan)
 	return (plan->scratch_bytes + PLAN_SCRATCH_ALIGN - 1) & ~(uint64_t)(PLAN_SCRATCH_ALIGN - 1);
 }
 
-/* What vk_lower_some() needs to know of a device. */
+/* The properties of a device that vk_lower_some() needs. */
 struct vk_target {
 	int variant;              /* enum vk_variant */
 	struct exec_tiles tiles;  /* which shapes it takes, see tiles.h */

@@ -139,7 +139,7 @@ static const struct unit_case busy_cases[] = {
 	{"ConvTranspose", {{3, {1, 1, 1}}, {3, {1, 1, 500}}}},
 };
 
-/* These are: the usual sizes of what is tiny. */
+/* Tiny in this sense, too: the usual sizes, which the reactor computes. */
 static const struct unit_case idle_cases[] = {
 	{"Add", {{1, {1000}}, {1, {1000}}}},
 	{"MatMul", {{2, {1, 784}}, {2, {784, 10}}}},
@@ -288,7 +288,7 @@ static uint64_t overhead_of(struct cpu_rig *rig, const struct unit_case *unit)
 	return ps;
 }
 
-/* What is computed on the reactor is not many loops of hardly anything. */
+/* The reactor computes no plan that is many loops of hardly anything. */
 static void test_units__overhead(void **state)
 {
 	enum { BUDGET_PS = 2000000 };

@@ -282,7 +282,7 @@ static void test_description__session_ends(void **state)
 	}
 }
 
-/* How often the setup thread has begun a part of a verification and come back. */
+/* Return: the slices of verification that the setup thread has ended. */
 static uint64_t verify_slices(struct rig *rig)
 {
 	struct offload_report report;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What clients keep, and what is put off because of them: bounds that no client can wait out
+ * Bounds on what clients keep, and on how long others wait for it: no client can wait them out
  */
 #include <setjmp.h>
 #include <stdarg.h>

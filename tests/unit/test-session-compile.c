@@ -136,7 +136,7 @@ static void test_compile__session_ends_before(void **state)
 	assert_true(n_compiled <= 1);
 }
 
-/* What placement needs for many plans is allocated on the setup thread, before it is needed. */
+/* The setup thread allocates memory that placement needs for many plans, before it is needed. */
 static void test_compile__prepares_placement(void **state)
 {
 	struct rig rig;

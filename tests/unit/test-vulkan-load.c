@@ -428,7 +428,7 @@ static void test_plan_compile__many_steps(void **state)
 	for (n_parts = 0; (r = ops->plan_load(rig.executor, plan, &load)) == EXECUTOR_E_MORE;)
 		n_parts++;
 	assert_int_equal(r, 0);
-	/* What is recorded, and addresses. */
+	/* Steps are recorded, and their addresses filled in. */
 	assert_true(n_parts >= N_STEPS / 1024 + N_STEPS / 8192);
 	run_and_check(&rig, plan);
 	while (ops->plan_unload_some(rig.executor, plan) == EXECUTOR_E_MORE)
@@ -493,7 +493,7 @@ static void test_plan_prepare__no_room_for_more(void **state)
 	reference_arena_deinit(&arena);
 }
 
-/* What plans and blocks had on a device that is this process's memory goes in parts. */
+/* Memory of plans and blocks is freed in parts where a device's memory is this process's. */
 static void test_unload__in_parts(void **state)
 {
 	enum { ROWS = 4096, COLS = 4096, PARTS = ROWS * COLS * 4 / (4 << 20) };
@@ -672,7 +672,7 @@ static void test_block_load__cancelled(void **state)
 		atomic_store(&pieces.block.is_cancelled, true);
 		assert_int_equal(rig.executor->ops->block_load(rig.executor, &pieces.block),
 				 EXECUTOR_E_CANCELLED);
-		/* What was loaded of it is freed in parts. */
+		/* The loaded part of the block is freed in parts. */
 		assert_non_null(pieces.block.memory);
 		while (rig.executor->ops->block_shrink(rig.executor, &pieces.block) ==
 		       EXECUTOR_E_MORE)
@@ -688,7 +688,7 @@ static void test_block_load__cancelled(void **state)
 				 EXECUTOR_E_MORE);
 		rig.executor->ops->block_unload(rig.executor, &pieces.block);
 		assert_int_equal(vram_used(&rig), 0);
-		/* What is there of one that failed stays, to be freed in parts. */
+		/* The loaded part of a block that failed stays, to be freed in parts. */
 		assert_int_equal(rig.executor->ops->block_load(rig.executor, &pieces.block),
 				 EXECUTOR_E_MORE);
 		rig.executor->ops->lose(rig.executor, "the test wants it");
