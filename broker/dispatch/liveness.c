@@ -438,22 +438,26 @@ static void judge(struct dispatch *dispatch, const struct look *look)
 
 unsigned int dispatch_look(struct dispatch *dispatch)
 {
-	struct look look = dispatch->look;
+	const uint8_t device = dispatch->look.device;
+	const bool is_evading = dispatch->look.is_evading;
+	struct look look;
 	unsigned int n;
 
-	if (!is_suspect(dispatch, look.device))
+	if (!is_suspect(dispatch, device))
 		return 0;
 	n = walk_slice(dispatch, WALK_LOOK, look_one);
 	/* The executor returns what was recalled when it is flushed. */
-	if (look.is_evading)
-		dispatch->flush_mask |= 1u << look.device;
+	if (is_evading)
+		dispatch->flush_mask |= 1u << device;
 	if (dispatch->walking & WALK_LOOK)
 		return n;
-	look = dispatch->look;
-	if (look.is_evading)
+	if (is_evading) {
 		log_evaded(dispatch);
-	else
-		judge(dispatch, &look);
+		return n;
+	}
+	/* Judging a look may begin another one. */
+	look = dispatch->look;
+	judge(dispatch, &look);
 	return n;
 }
 
