@@ -354,9 +354,8 @@ static void begin_look(struct kit *kit, struct rig_ring *ring, uint8_t strategy)
 	kit->bench.ring = *ring;
 	put(kit, MANY, strategy);
 	kit->bench.ring = own;
-	/* A turn that has no time left leaves some for the next one. */
-	while (kit->dispatch->n_queued + kit->dispatch->n_submitted < MANY)
-		work(kit);
+	work(kit);
+	assert_true(kit->dispatch->n_queued + kit->dispatch->n_submitted >= MANY);
 	while (!(kit->dispatch->walking & WALK_LOOK)) {
 		assert_true(kit->dispatch->watches[GPU].idle_ns < 2 * S);
 		slotted_pass(slotted_now_ns() + 100 * MS);
