@@ -36,9 +36,10 @@
  *
  * The counts in the log come from the recount, which is of one moment: scheduling between its parts
  * would work on sums that lack tasks. A device is declared lost by a count of one moment, too. Both
- * counts take time for each task in flight, once per incident. A client cannot bring incidents
- * about by cancelling all that it has: what is cancelled while it runs counts as progress. Moving
- * tasks to the CPU goes on in slices again.
+ * counts take time for each task in flight: the former once per incident, the latter after a look,
+ * of which there are ever fewer. A client cannot bring incidents about by cancelling all that it
+ * has: what is cancelled while it runs counts as progress. Moving tasks to the CPU goes on in
+ * slices again.
  */
 #include <errno.h>
 #include <inttypes.h>
