@@ -448,9 +448,8 @@ static void load_failed(struct residence *residence, int r)
 		if (result <= TRY_AWAITED)
 			return;
 		residence->is_retry = false;
-		/* It may be promised room once its tenant is promised less. */
-		if (result == TRY_LATER &&
-		    plan->tenant->n_awaited[device->index] >= RESIDENCY_MAX_AWAITED) {
+		/* Its tenant's other loads end, and its tenant is promised less some time. */
+		if (result == TRY_LATER) {
 			residence->left_ns = clock_now_ns();
 			residence->holdoff_ns = FIRST_HOLDOFF_NS;
 			return;
@@ -531,10 +530,11 @@ static void load_done(struct offload_job *job)
 	struct residency_device *device = residence->device;
 	struct residency *residency = device->residency;
 	struct residency_plan *plan = residence->plan;
-	/* A load that was cancelled had more to do. */
-	int r = residence->job_result == EXECUTOR_E_MORE ? EXECUTOR_E_CANCELLED
-							 : residence->job_result;
+	int r = residence->job_result;
 
+	/* A load that was cancelled had more to do, or was refused before it saw that. */
+	if (r == EXECUTOR_E_MORE || (r == EXECUTOR_E_NO_MEMORY && residence->must_leave))
+		r = EXECUTOR_E_CANCELLED;
 	plan->tenant->n_loads[device->index]--;
 	device->n_jobs--;
 	residence->load_result = r;

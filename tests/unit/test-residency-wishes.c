@@ -481,6 +481,73 @@ static void test_lost__in_parts(void **state)
 	residency_rig_deinit(&rig);
 }
 
+/* ---- Loads that the driver refuses ---- */
+
+static enum residence_state state_of(const struct session_plan *slot)
+{
+	return slot->residency->on[RIG_DEVICE].state;
+}
+
+/* Adds it while loads are held, and asks for what is known once that has been looked at. */
+static void add_and_ask(struct residency_rig *rig, struct session_plan *slot, struct rig_wish *wish,
+			enum residency_wish what)
+{
+	*wish = (struct rig_wish){.waiter.done = rig_on_done, .res = 1};
+	atomic_store(&rig->devices[RIG_DEVICE].is_held, true);
+	rig_add(rig, slot);
+	assert_int_equal(state_of(slot), RESIDENCE_LOADING);
+	residency_ask(rig->residency, slot, &wish->waiter, what, RBK_DEVICE_NONE);
+	while (slot->residency->n_held[what] == 0)
+		rig_turn(rig);
+}
+
+/* A refused load is tried again later where its tenant's other loads are in the way. */
+static void test_refused__while_others_load(void **state)
+{
+	struct residency_rig rig;
+	struct session_plan *slot;
+	struct rig_wish wish;
+
+	begin(&rig);
+	rig.devices[RIG_DEVICE].n_refused = 1;
+	add_and_ask(&rig, slot = rig_plan_of(&rig, 0, MIB), &wish, RESIDENCY_PREFETCH);
+	rig.tenants[0].n_loads[RIG_DEVICE] += RESIDENCY_MAX_LOADS;
+	atomic_store(&rig.devices[RIG_DEVICE].is_held, false);
+	while (state_of(slot) != RESIDENCE_OUT)
+		rig_turn(&rig);
+	assert_int_equal(wish.n_done, 0);
+	rig.tenants[0].n_loads[RIG_DEVICE] -= RESIDENCY_MAX_LOADS;
+	for (int i = 0; i < 20000 && !rig_is_ready(slot); i++)
+		rig_turn(&rig);
+	assert_true(wish.n_done == 1 && wish.res == 0);
+	rig_remove(&rig, slot);
+	residency_rig_deinit(&rig);
+}
+
+/* A plan that was evicted by hand on its way is not tried again when its load is refused. */
+static void test_refused__when_evicted(void **state)
+{
+	struct session_plan *sharer, *slot;
+	struct residency_rig rig;
+	struct rig_wish wish;
+
+	begin(&rig);
+	rig_add(&rig, sharer = rig_plan(&rig, 0, MIB, (const uint32_t[]){1, 0}));
+	rig_settle(&rig);
+	add_and_ask(&rig, slot = rig_plan(&rig, 0, MIB, (const uint32_t[]){1, 0}), &wish,
+		    RESIDENCY_EVICT);
+	rig.devices[RIG_DEVICE].n_refused = 1;
+	atomic_store(&rig.devices[RIG_DEVICE].is_held, false);
+	for (int i = 0; i < 20000 && wish.n_done == 0; i++)
+		rig_turn(&rig);
+	assert_true(wish.n_done == 1 && wish.res == 0);
+	rig_settle(&rig);
+	assert_int_equal(state_of(slot), RESIDENCE_OUT);
+	rig_remove(&rig, slot);
+	rig_remove(&rig, sharer);
+	residency_rig_deinit(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -498,6 +565,8 @@ int main(void)
 		cmocka_unit_test(test_wish__never),
 		cmocka_unit_test(test_remove__beside_own_jobs),
 		cmocka_unit_test(test_lost__in_parts),
+		cmocka_unit_test(test_refused__while_others_load),
+		cmocka_unit_test(test_refused__when_evicted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
