@@ -292,7 +292,13 @@ static void load_run(struct offload_job *job)
 /* The bytes of a block that are evictable: a plan that shares it leaves it to the others. */
 static uint64_t block_evictable(const struct resident_block *block)
 {
-	return block->n_sharers == 1 && block->n_in == 1 ? block->exec.bytes : 0;
+	return block->n_there == 1 && block->n_in == 1 ? block->exec.bytes : 0;
+}
+
+/* All who share it are leaving, so that it is free when they have left, in whatever order. */
+static uint64_t block_leaving(const struct resident_block *block)
+{
+	return block->n_there == 0 && block->n_sharers > 0 ? block->exec.bytes : 0;
 }
 
 static void count_evictable(struct residence *residence, uint64_t more_bytes)
@@ -301,27 +307,46 @@ static void count_evictable(struct residence *residence, uint64_t more_bytes)
 	residence->device->evictable_bytes += more_bytes;
 }
 
-/* Counts more or fewer who share a block, and of those who are IN. */
-static void block_count(struct residence *residence, struct resident_block *block, int sharers,
-			int in)
+static void count_leaving(struct residence *residence, uint64_t more_bytes)
 {
-	uint64_t before = block_evictable(block);
-
-	block->n_sharers += (uint32_t)sharers;
-	block->n_in += (uint32_t)in;
-	if (block->exec.tier == EXEC_TIER_VRAM)
-		count_evictable(residence, block_evictable(block) - before);
+	residence->plan->tenant->leaving[residence->device->index] += more_bytes;
+	residence->device->leaving_bytes += more_bytes;
 }
 
-/* Counts a residence that is IN from now on, or no longer. */
+/* More or fewer who share a block. */
+struct sharer_counts {
+	int sharers, there, in;
+};
+
+static void block_count(struct residence *residence, struct resident_block *block,
+			struct sharer_counts more)
+{
+	uint64_t evictable = block_evictable(block), leaving = block_leaving(block);
+
+	block->n_sharers += (uint32_t)more.sharers;
+	block->n_there += (uint32_t)more.there;
+	block->n_in += (uint32_t)more.in;
+	if (block->exec.tier != EXEC_TIER_VRAM)
+		return;
+	count_evictable(residence, block_evictable(block) - evictable);
+	count_leaving(residence, block_leaving(block) - leaving);
+}
+
+static void blocks_count(struct residence *residence, struct sharer_counts more)
+{
+	for (uint32_t i = 0; i < residence->n_sharing; i++)
+		block_count(residence, residence->sharing[i], more);
+}
+
+/* Counts a residence that is IN from now on, or is leaving. */
 static void residence_count(struct residence *residence, bool is_in)
 {
 	uint64_t bytes = residence->work_charge.device.amount;
 
 	if (residence->tier == EXEC_TIER_VRAM)
 		count_evictable(residence, is_in ? bytes : -bytes);
-	for (uint32_t i = 0; i < residence->n_sharing; i++)
-		block_count(residence, residence->sharing[i], 0, is_in ? 1 : -1);
+	blocks_count(residence, is_in ? (struct sharer_counts){.in = 1}
+				      : (struct sharer_counts){.there = -1, .in = -1});
 	if (is_in)
 		residence_hold(residence);
 	else
@@ -336,7 +361,7 @@ static void residence_clear(struct residence *residence)
 	for (uint32_t i = 0; i < residence->n_sharing; i++) {
 		struct resident_block *block = residence->sharing[i];
 
-		block_count(residence, block, -1, 0);
+		block_count(residence, block, (struct sharer_counts){.sharers = -1});
 		if (block->n_sharers > 0)
 			continue;
 		uncharge_memory(device, block->exec.tier, &block->charge);
@@ -344,8 +369,7 @@ static void residence_clear(struct residence *residence)
 	}
 	uncharge_memory(device, residence->tier, &residence->work_charge);
 	charge_deinit(&residence->host_charge);
-	device->leaving_bytes -= residence->leaving_bytes;
-	residence->plan->tenant->leaving[device->index] -= residence->leaving_bytes;
+	count_leaving(residence, -residence->leaving_bytes);
 	residence->leaving_bytes = 0;
 	free(residence->sharing);
 	free(residence->blocks);
@@ -539,6 +563,7 @@ static void load_done(struct offload_job *job)
 	device->n_jobs--;
 	residence->load_result = r;
 	if (r) {
+		blocks_count(residence, (struct sharer_counts){.there = -1});
 		/* Its share of blocks may be the last that is left of them. */
 		residence_unload(residence);
 	} else {
@@ -589,10 +614,9 @@ int residence_begin(struct draft *draft, uint32_t n_slots)
 	residence->n_sharing = draft->n_sharing;
 	residence->blocks = draft->blocks;
 	residence->offsets = draft->offsets;
-	for (uint32_t i = 0; i < residence->n_sharing; i++) {
-		block_count(residence, residence->sharing[i], 1, 0);
+	blocks_count(residence, (struct sharer_counts){.sharers = 1, .there = 1});
+	for (uint32_t i = 0; i < residence->n_sharing; i++)
 		residence->sharing[i]->n_staying++;
-	}
 	if (residence->own)
 		resident_index_add(&device->index_of_constants, residence->own);
 	*draft = (struct draft){.residence = residence};
@@ -644,9 +668,8 @@ static void residence_leave(struct residence *residence)
 	residence->plan->slot->leaving |= 1u << device->index;
 	/* Remembered, so that others see how much room there will be. */
 	if (residence->tier == EXEC_TIER_VRAM)
-		residence->leaving_bytes = residence_bytes(residence);
-	device->leaving_bytes += residence->leaving_bytes;
-	residence->plan->tenant->leaving[device->index] += residence->leaving_bytes;
+		residence->leaving_bytes = residence->work_charge.device.amount;
+	count_leaving(residence, residence->leaving_bytes);
 	residence_show(residence);
 	residence_drained(residence);
 }
@@ -696,7 +719,7 @@ uint64_t residence_bytes(const struct residence *residence)
 	uint64_t bytes = residence->work_charge.device.amount;
 
 	for (uint32_t i = 0; i < residence->n_sharing; i++)
-		if (residence->sharing[i]->n_sharers == 1)
+		if (residence->sharing[i]->n_there == 1)
 			bytes += residence->sharing[i]->exec.bytes;
 	return bytes;
 }

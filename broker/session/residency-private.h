@@ -67,6 +67,7 @@ struct resident_block {
 	uint64_t owner;                      /* struct exec_arena.owner */
 	uint64_t draft_number;               /* see draft_init() */
 	uint32_t n_sharers;                  /* who pays for it */
+	uint32_t n_there;                    /* those that are LOADING or IN; at 0 it is leaving */
 	uint32_t n_in;                       /* those that are IN */
 	uint32_t n_staying; /* those that are not UNLOADING; at 0 nobody finds it any more */
 	bool is_loaded;
@@ -115,7 +116,7 @@ struct residence {
 	uint64_t *offsets;
 	struct memory_charge work_charge;
 	struct charge host_charge; /* what the processor writes for the device */
-	uint64_t leaving_bytes;
+	uint64_t leaving_bytes;    /* of its working memory */
 	struct offload_job job;
 	int job_result;
 	int load_result; /* not 0: what is being unloaded has never quite come */
@@ -177,7 +178,7 @@ struct residency_device {
 	uint8_t index;
 	uint64_t usable_bytes[EXEC_TIER_COUNT];
 	uint64_t charged_bytes[EXEC_TIER_COUNT]; /* by plans and blocks of this file */
-	uint64_t leaving_bytes;                  /* of VRAM, a part of it */
+	uint64_t leaving_bytes;                  /* of VRAM, a part of it, blocks once each */
 	uint64_t evictable_bytes;                /* as tenant.evictable, of all tenants */
 	uint64_t awaited_bytes;                  /* of VRAM, to be charged when others have left */
 	uint64_t reserved_bytes;                 /* of VRAM, the reserves of all tenants */
@@ -327,7 +328,7 @@ void residence_evict_by_hand(struct residence *residence);
 void residence_move(struct residence *residence);
 /* One that was to come back stays out after all: that is an eviction. */
 void residence_stay_out(struct residence *residence);
-/* What evicting it would give back of VRAM. */
+/* What evicting it would give back: also of blocks that all others who share them are leaving. */
 uint64_t residence_bytes(const struct residence *residence);
 /* Nothing of its plan is in flight on the device: a DRAINING one goes. */
 void residence_drained(struct residence *residence);

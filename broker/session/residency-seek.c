@@ -271,15 +271,20 @@ static void victim_mark(struct victim *victim, bool is_leaving)
 	uint64_t bytes = victim->claim.bytes;
 
 	residence->state = is_leaving ? RESIDENCE_DRAINING : RESIDENCE_IN;
+	for (uint32_t i = 0; i < residence->n_sharing; i++)
+		residence->sharing[i]->n_there += is_leaving ? -1u : 1u;
 	device->leaving_bytes += is_leaving ? bytes : -bytes;
 	*leaving += is_leaving ? bytes : -bytes;
 }
 
-/* May it still be taken, now that others are to leave? Its tenant may be within its due. */
+/*
+ * May it still be taken, now that others are to leave? Its tenant may be within its due, and it may
+ * be the last that shares a block.
+ */
 static bool may_go(const struct residency_device *device, const struct wish *wish,
 		   struct victim *victim)
 {
-	claim_of(victim->residence, victim->claim.bytes, &victim->claim);
+	claim_of(victim->residence, residence_bytes(victim->residence), &victim->claim);
 	return rank_of(device, wish, &victim->claim) != RESIDENCY_KEEP;
 }
 
@@ -459,22 +464,16 @@ static void add_by_value(struct residence *residence, uint64_t bytes, void *data
 	found[at] = residence;
 }
 
-/* Return: has the tenant less by now? */
+/* Return: has any left? */
 static bool take_some_surplus(struct residency_device *device, struct residency_holders *holders)
 {
-	const uint64_t before = residency_tenant_used(device, holders->tenant);
 	struct surplus surplus = {.n = 0};
 
 	visit_holders(holders, device->index, add_by_value, &surplus);
 	for (uint32_t i = 0; i < surplus.n && residency_tenant_free(device, holders->tenant) < 0;
 	     i++)
 		residence_evict(surplus.found[i]);
-	if (residency_tenant_used(device, holders->tenant) < before)
-		return true;
-	/* Those who share a block give back nothing before the last of them has left. */
-	if (surplus.n > 0)
-		residency_review_in(device->residency, 0);
-	return false;
+	return surplus.n > 0;
 }
 
 bool residency_take_surplus(struct residency_device *device)
@@ -486,13 +485,13 @@ bool residency_take_surplus(struct residency_device *device)
 	list_for_each (node, &device->residency->holders) {
 		struct residency_holders *holders =
 			container_of(node, struct residency_holders, link);
-		bool has_less = true;
+		bool has_more = true;
 
-		while (has_less && residency_tenant_free(device, holders->tenant) < 0) {
+		while (has_more && residency_tenant_free(device, holders->tenant) < 0) {
 			if (is_any_taken && turn_used_ticks(turn) >= stop_ticks)
 				return false;
-			has_less = take_some_surplus(device, holders);
-			is_any_taken |= has_less;
+			has_more = take_some_surplus(device, holders);
+			is_any_taken |= has_more;
 		}
 	}
 	return true;

@@ -203,7 +203,7 @@ static void test_many__of_a_page(void **state)
 	assert_in_range(n_visits[VISITS_OF_PREFETCH], 1, 8 * RESIDENCY_SMALL);
 	assert_in_range(n_visits[VISITS_OF_PASS], 1, 8 * RESIDENCY_SMALL);
 	assert_int_equal(n_visits[VISITS_OF_HOPELESS], 0);
-	assert_in_range(n_visits[VISITS_OF_MESSAGE], 0, RESIDENCY_SLICE);
+	assert_in_range(n_visits[VISITS_OF_MESSAGE], 0, RESIDENCY_SLICE + RESIDENCY_MAX_VICTIMS);
 }
 
 /* A round over who waits is cut, goes on behind whom it has tried, and ends. */
@@ -366,6 +366,98 @@ static void test_short__of_a_limit_and_of_pressure(void **state)
 	residency_rig_deinit(&rig);
 }
 
+/* Those who share a block of a tenant above a lower maximum leave without a pause, too. */
+static void test_short__of_a_limit_on_sharers(void **state)
+{
+	enum { N = 200 };
+	static struct session_plan *slots[N];
+	struct residency_rig rig;
+
+	residency_rig_init(&rig, 1, N * RIG_PAGE, 0, RESIDENCY_WANTED);
+	for (uint32_t i = 0; i < N; i++)
+		add(&rig, slots[i] = rig_plan(&rig, 0, RIG_PAGE, (const uint32_t[]){1, 0}));
+	rig_settle(&rig);
+	turn_set_budget(loop_current(rig.loop), 0);
+	rig_share(&rig, 0, RIG_PAGE - 1, RIG_PAGE - 1, 0);
+	residency_review(rig.residency);
+	leave_in_turns(&rig, slots, N, 0);
+	rig_check(&rig);
+	remove_all(&rig, slots, N);
+	residency_rig_deinit(&rig);
+}
+
+/* ---- Shared blocks ---- */
+
+enum {
+	SHARED_PAGES = 40,
+	OTHER_PAGES = 50,
+	ALL_PAGES = 100,
+};
+
+struct shared {
+	struct residency_rig rig;
+	struct session_plan *sharers[2], *other;
+};
+
+/* Two plans of tenant 0, above its vram-high, share a block, and tenant 1 has a plan. */
+static void shared_begin(struct shared *shared)
+{
+	struct residency_rig *rig = &shared->rig;
+
+	residency_rig_init(rig, 1, ALL_PAGES * RIG_PAGE, 0, RESIDENCY_WANTED);
+	rig_share(rig, 0, ALL_PAGES * RIG_PAGE, RIG_PAGE, 0);
+	for (int i = 0; i < 2; i++)
+		add(rig, shared->sharers[i] = rig_plan(rig, 0, SHARED_PAGES * RIG_PAGE,
+						       (const uint32_t[]){1, 0}));
+	add(rig, shared->other = rig_plan_of(rig, 1, OTHER_PAGES * RIG_PAGE));
+	rig_settle(rig);
+}
+
+static void shared_end(struct shared *shared)
+{
+	struct residency_rig *rig = &shared->rig;
+	struct residency_about about;
+
+	for (int i = 0; i < 2; i++)
+		assert_false(rig_is_ready(shared->sharers[i]));
+	residency_about(rig->residency, shared->other, RIG_DEVICE, &about);
+	assert_int_equal(about.n_evictions, 0);
+	rig_check(rig);
+	for (int i = 0; i < 2; i++)
+		rig_remove(rig, shared->sharers[i]);
+	rig_remove(rig, shared->other);
+	assert_int_equal(rig->residency->devices[RIG_DEVICE].leaving_bytes, 0);
+	residency_rig_deinit(rig);
+}
+
+/* Once all who share a block are leaving, no others have to leave for the same bytes. */
+static void test_shared__gone_under_pressure(void **state)
+{
+	struct shared shared;
+
+	shared_begin(&shared);
+	residency_set_usable(shared.rig.residency, RIG_DEVICE,
+			     (ALL_PAGES - SHARED_PAGES / 2) * RIG_PAGE, 0);
+	rig_settle(&shared.rig);
+	shared_end(&shared);
+}
+
+static void test_shared__gone_for_a_wish(void **state)
+{
+	struct session_plan *owed;
+	struct shared shared;
+	struct rig_wish wish;
+
+	shared_begin(&shared);
+	rig_share(&shared.rig, 2, ALL_PAGES * RIG_PAGE, ALL_PAGES * RIG_PAGE,
+		  SHARED_PAGES * RIG_PAGE);
+	rig_add(&shared.rig, owed = rig_plan_of(&shared.rig, 2, SHARED_PAGES * RIG_PAGE));
+	rig_ask(&shared.rig, owed, &wish, RESIDENCY_PREFETCH);
+	assert_true(wish.n_done == 1 && wish.res == 0);
+	rig_remove(&shared.rig, owed);
+	shared_end(&shared);
+}
+
 static enum residence_state state_of(const struct session_plan *slot)
 {
 	return slot->residency->on[RIG_DEVICE].state;
@@ -498,6 +590,9 @@ int main(void)
 		cmocka_unit_test(test_many__of_another),
 		cmocka_unit_test(test_many__large_among_small),
 		cmocka_unit_test(test_short__of_a_limit_and_of_pressure),
+		cmocka_unit_test(test_short__of_a_limit_on_sharers),
+		cmocka_unit_test(test_shared__gone_under_pressure),
+		cmocka_unit_test(test_shared__gone_for_a_wish),
 		cmocka_unit_test(test_short__of_promises),
 		cmocka_unit_test(test_short__of_candidates),
 		cmocka_unit_test(test_promises__second_tier),
