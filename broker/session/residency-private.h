@@ -195,6 +195,7 @@ struct residency_device {
 	bool is_bringing;          /* the last round is not yet at its end */
 	bool must_bring_again;     /* a review has asked for another round since */
 	bool is_above;             /* more is to leave: the turn was over */
+	uint32_t n_vain_searches;  /* for what is to leave, in a row */
 	uint32_t n_jobs;
 	uint32_t n_guests; /* who loads beside us */
 	uint32_t n_moving; /* residences that are on their way out in order to come back */

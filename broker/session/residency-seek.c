@@ -497,6 +497,16 @@ bool residency_take_surplus(struct residency_device *device)
 	return true;
 }
 
+/* Has each of all tenants' plans been visited in the last so many searches? */
+static bool have_visited_all(const struct residency *residency, uint32_t n_searches)
+{
+	list_for_each (node, &residency->holders)
+		if (container_of(node, struct residency_holders, link)->n_plans / RESIDENCY_SMALL >=
+		    n_searches)
+			return false;
+	return true;
+}
+
 bool residency_take_back(struct residency_device *device)
 {
 	const struct turn *turn = loop_current(device->residency->options.loop);
@@ -514,10 +524,13 @@ bool residency_take_back(struct residency_device *device)
 				residence_evict(victims[i].residence);
 				n_gone++;
 			}
-		if (n_gone == 0)
-			return true;
-		if (turn_used_ticks(turn) >= stop_ticks)
-			return residency_device_free(device) >= 0;
+		device->n_vain_searches = n_gone > 0 ? 0 : device->n_vain_searches + 1;
+		/* Smaller ones than those visited may leave their tenant its reserve. */
+		if (have_visited_all(device->residency, device->n_vain_searches))
+			break;
+		if (turn_used_ticks(turn) >= stop_ticks && residency_device_free(device) < 0)
+			return false;
 	}
+	device->n_vain_searches = 0;
 	return true;
 }

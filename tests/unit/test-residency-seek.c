@@ -142,6 +142,11 @@ static void count_visits(uint32_t n, uint64_t bytes, uint32_t *ret)
 	if (!bytes)
 		add(&rig, other = rig_plan_of(&rig, 1, room));
 	rig_settle(&rig);
+	/* However long all that took, a plan that comes is wanted less. */
+	for (uint32_t i = 0; i < n; i++)
+		rig_want(&rig, slots[i], 1000);
+	if (other)
+		rig_want(&rig, other, 1000);
 
 	n_summed = 0;
 	rig_add(&rig, more = rig_plan_of(&rig, 0, room));
@@ -386,6 +391,31 @@ static void test_short__of_a_limit_on_sharers(void **state)
 	residency_rig_deinit(&rig);
 }
 
+/* Under pressure those are found that can leave, behind any number that their reserve keeps. */
+static void test_many__one_above_the_reserve(void **state)
+{
+	enum { N_KEPT = 4 * RESIDENCY_SMALL, N = N_KEPT + 1 };
+	static struct session_plan *slots[N];
+	struct residency_rig rig;
+
+	residency_rig_init(&rig, 1, 4 * N * RIG_PAGE, 0, RESIDENCY_WANTED);
+	for (uint32_t i = 0; i < N; i++)
+		add(&rig, slots[i] = rig_plan_of(&rig, 0, i < N_KEPT ? 2 * RIG_PAGE : RIG_PAGE));
+	rig_share(&rig, 0, 4 * N * RIG_PAGE, 4 * N * RIG_PAGE, 2 * N_KEPT * RIG_PAGE);
+	rig_settle(&rig);
+	turn_set_budget(loop_current(rig.loop), 0);
+	residency_set_usable(rig.residency, RIG_DEVICE, N_KEPT * RIG_PAGE, 0);
+	be_short_of_time(&rig);
+	for (uint32_t i = 0; i < N && residency_goes_on(rig.residency); i++)
+		rig_turn(&rig);
+	assert_false(residency_goes_on(rig.residency));
+	assert_false(rig_is_ready(slots[N_KEPT]));
+	assert_int_equal(n_there(slots, N), N_KEPT);
+	end_shortage(&rig);
+	remove_all(&rig, slots, N);
+	residency_rig_deinit(&rig);
+}
+
 /* ---- Shared blocks ---- */
 
 enum {
@@ -591,6 +621,7 @@ int main(void)
 		cmocka_unit_test(test_many__large_among_small),
 		cmocka_unit_test(test_short__of_a_limit_and_of_pressure),
 		cmocka_unit_test(test_short__of_a_limit_on_sharers),
+		cmocka_unit_test(test_many__one_above_the_reserve),
 		cmocka_unit_test(test_shared__gone_under_pressure),
 		cmocka_unit_test(test_shared__gone_for_a_wish),
 		cmocka_unit_test(test_short__of_promises),
