@@ -13,6 +13,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "loop/loop.h"
+#include "loop/turn.h"
 #include "session/residency-private.h"
 #include "session/session.h"
 #include "util/checked.h"
@@ -267,75 +269,106 @@ bool residency_evict(struct residency *residency, const struct residency_victims
 
 /* Renewal */
 
-/* Is there something of it that has been there since before @before_ns? */
-static bool is_old(const struct residence *residence, uint64_t before_ns)
-{
-	return residence->state == RESIDENCE_IN && residence->tier == EXEC_TIER_VRAM &&
-	       residence->came_ns < before_ns;
-}
+enum {
+	RENEW_SWEEPS = 4, /* for plans that share with those that share, and so on, at most */
+	RENEW_PART = 4,   /* each slice of a sweep takes at most that part of a turn's budget */
+};
 
 static struct residence *find_oldest(struct residency_device *device, uint64_t before_ns)
 {
-	struct residence *best = NULL;
-	bool best_is_busy = false;
+	struct residence *oldest = NULL;
+	uint32_t n = 0;
 
-	list_for_each (node, &device->residences) {
-		struct residence *residence = container_of(node, struct residence, link);
-		bool is_busy = residence->plan->slot->n_on_device[device->index] > 0;
+	list_for_each (node, &device->by_age) {
+		struct residence *residence = container_of(node, struct residence, aging);
 
-		if (!is_old(residence, before_ns))
-			continue;
-		if (best && (is_busy > best_is_busy ||
-			     (is_busy == best_is_busy && residence->came_ns >= best->came_ns)))
-			continue;
-		best = residence;
-		best_is_busy = is_busy;
+		if (residence->came_ns >= before_ns || n++ == RESIDENCY_SLICE)
+			break;
+		if (residence->plan->slot->n_on_device[device->index] == 0)
+			return residence;
+		if (!oldest)
+			oldest = residence;
 	}
-	return best;
+	return oldest;
 }
 
-/* Its blocks are among those that are to be made anew; or (@is_set), they are from now on. */
-static bool shares_moving(struct residence *residence, bool is_set)
+/* It goes, and its blocks are to be freed. Return: are there more that others share, too? */
+static bool renew(struct residence *residence)
 {
-	bool is_any = false;
+	const uint64_t number = residence->device->n_renewals;
+	bool is_more = false;
 
 	for (uint32_t i = 0; i < residence->n_sharing; i++) {
-		residence->sharing[i]->is_moving |= is_set;
-		is_any |= residence->sharing[i]->is_moving;
+		struct resident_block *block = residence->sharing[i];
+
+		is_more |= block->renewal_number != number && block->n_there > 1;
+		block->renewal_number = number;
 	}
-	return is_any;
+	residence_move(residence);
+	return is_more;
+}
+
+static bool shares_renewed(const struct residence *residence)
+{
+	for (uint32_t i = 0; i < residence->n_sharing; i++)
+		if (residence->sharing[i]->renewal_number == residence->device->n_renewals)
+			return true;
+	return false;
+}
+
+/* Begins a sweep, or lets those that have left come back. */
+static void renew_next_sweep(struct residency_device *device)
+{
+	const bool goes_on = device->has_renew_grown && device->n_renew_sweeps < RENEW_SWEEPS;
+
+	device->renew_next = goes_on ? device->by_age.next : NULL;
+	device->has_renew_grown = false;
+	device->n_renew_sweeps++;
+	if (!goes_on)
+		residency_review_in(device->residency, 0);
+}
+
+void residency_renew_on(struct residency_device *device)
+{
+	const struct turn *turn = loop_current(device->residency->options.loop);
+	const uint64_t stop_ticks = turn_stop_ticks(turn, RENEW_PART);
+
+	for (uint32_t n = 0; device->renew_next != &device->by_age; n++) {
+		struct residence *residence =
+			container_of(device->renew_next, struct residence, aging);
+
+		if (n >= RESIDENCY_SLICE || (n > 0 && turn_used_ticks(turn) >= stop_ticks))
+			return;
+		device->renew_next = residence->aging.next;
+		if (shares_renewed(residence))
+			device->has_renew_grown |= renew(residence);
+	}
+	renew_next_sweep(device);
 }
 
 bool residency_renew(struct residency *residency, unsigned int index, uint64_t before_ns)
 {
 	struct residency_device *device = &residency->devices[index];
 	struct residence *oldest;
-	bool has_grown = true;
 
 	if (device->state != RESIDENCY_DEVICE_UP)
 		return false;
-	if (device->n_jobs > 0 || device->n_moving > 0 || device->leaving_bytes > 0)
+	if (device->n_jobs > 0 || device->n_moving > 0 || device->leaving_bytes > 0 ||
+	    device->renew_next)
 		return true;
 	oldest = find_oldest(device, before_ns);
 	if (!oldest)
 		return false;
 	/*
-	 * A block is freed with the last who stays in it, so all must go, and with them all who
-	 * share another one with one of those.
+	 * A block is freed with the last who stays in it, so all must go, and with them those who
+	 * share another one with one of those: else such a plan would go several times.
 	 */
-	shares_moving(oldest, true);
-	residence_move(oldest);
-	while (has_grown) {
-		has_grown = false;
-		list_for_each_safe (node, &device->residences) {
-			struct residence *other = container_of(node, struct residence, link);
-
-			if (other->state != RESIDENCE_IN || !shares_moving(other, false))
-				continue;
-			shares_moving(other, true);
-			residence_move(other);
-			has_grown = true;
-		}
-	}
+	device->n_renewals++;
+	device->n_renew_sweeps = 0;
+	device->has_renew_grown = renew(oldest);
+	renew_next_sweep(device);
+	if (device->renew_next)
+		residency_renew_on(device);
+	residency_go_on_soon(residency);
 	return true;
 }

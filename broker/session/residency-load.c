@@ -350,7 +350,7 @@ static void residence_count(struct residence *residence, bool is_in)
 	if (is_in)
 		residence_hold(residence);
 	else
-		list_remove(&residence->holding);
+		residence_release(residence);
 }
 
 /* Gives back everything that is charged and held on the reactor's side. */
@@ -384,7 +384,8 @@ static void residence_clear(struct residence *residence)
 	if (residence->is_moving) {
 		residence->is_moving = false;
 		residence->must_return = true;
-		list_append(&device->returning, &residence->returning);
+		list_append(&residence->plan->tenant->holders->on[device->index].returning,
+			    &residence->returning);
 		device->n_moving--;
 	}
 	list_remove(&residence->link);
@@ -728,6 +729,8 @@ void residence_forget_awaited(struct residence *residence)
 {
 	if (residence->state != RESIDENCE_AWAITED)
 		return;
+	if (residence->device->bring_next == &residence->link)
+		residence->device->bring_next = residence->link.next;
 	residence->device->awaited_bytes -= residence->awaited_bytes;
 	residence->plan->tenant->n_awaited[residence->device->index]--;
 	residence->plan->tenant->awaited[residence->device->index] -= residence->awaited_bytes;

@@ -71,7 +71,7 @@ struct resident_block {
 	uint32_t n_in;                       /* those that are IN */
 	uint32_t n_staying; /* those that are not UNLOADING; at 0 nobody finds it any more */
 	bool is_loaded;
-	bool is_moving; /* for residency_renew() */
+	uint64_t renewal_number; /* of the last renewal that is to free it */
 	struct memory_charge charge;
 };
 
@@ -87,8 +87,10 @@ enum residence_state {
 /* A plan on a device. */
 struct residence {
 	struct list_node link;      /* in residency_device.awaiting or .residences, unless OUT */
-	struct list_node returning; /* in residency_device.returning if must_return */
-	struct list_node holding;   /* in a residency_holding while it is IN and holds VRAM */
+	struct list_node returning; /* in residency_holding.returning if must_return */
+	struct list_node holding;   /* in a residency_holding while it is IN and holds VRAM, in
+				       residency_device.second_tier while it is IN in GTT */
+	struct list_node aging;     /* in residency_device.by_age, likewise, but not in GTT */
 	struct residency_plan *plan;
 	struct residency_device *device;
 	enum residence_state state;
@@ -97,7 +99,6 @@ struct residence {
 	uint64_t required_bytes; /* residence_required() */
 	uint64_t awaited_bytes;
 	uint64_t tried_number; /* residency.n_reviews when one tried to bring it */
-	uint64_t round_number; /* device.n_bring_rounds when one looked after a promise to it */
 	uint64_t asked_number; /* residency.n_asked_turns when it was tried for a waiter, */
 	int asked_result;      /* and what came of it */
 	bool is_retry;         /* the driver had no memory; this is the second attempt */
@@ -151,6 +152,8 @@ struct residency_plan {
 /* A tenant's plans that may make way on a device: see residency-seek.c. */
 struct residency_holding {
 	struct list_node large, small; /* residences; those to be visited next at the front */
+	struct list_node returning;    /* residences that left in order to come back */
+	uint64_t round_number;         /* device.n_bring_rounds when they had their turn */
 };
 
 /* The residences of a tenant that has plans. */
@@ -191,18 +194,26 @@ struct residency_device {
 	uint64_t n_rounds;         /* see residency_leases_serve() */
 	bool is_round_cut;         /* the next pass goes on with the last round */
 	bool has_new_waits;        /* who may wait for each other: leases */
-	uint64_t n_bring_rounds;   /* over promises, see residence.round_number */
-	bool is_bringing;          /* the last round is not yet at its end */
-	bool must_bring_again;     /* a review has asked for another round since */
-	bool is_above;             /* more is to leave: the turn was over */
-	uint32_t n_vain_searches;  /* for what is to leave, in a row */
+	uint64_t n_bring_rounds;   /* over promises */
+	struct list_node *bring_next; /* in awaiting: to be tried next in the last round, */
+	bool is_bringing;             /* which is not yet at its end */
+	bool must_bring_again;        /* a review has asked for another round since */
+	bool is_above;                /* more is to leave: the turn was over */
+	uint32_t n_vain_searches;     /* for what is to leave, in a row */
 	uint32_t n_jobs;
 	uint32_t n_guests; /* who loads beside us */
 	uint32_t n_moving; /* residences that are on their way out in order to come back */
+	uint64_t n_renewals;
+	struct list_node *renew_next; /* in by_age, for the last renewal; NULL: it is over */
+	uint32_t n_renew_sweeps;      /* over by_age, of the last renewal, */
+	bool has_renew_grown;         /* and more blocks are to be freed since the last began */
 	uint32_t n_reopened;
-	struct list_node residences; /* those that are neither OUT nor AWAITED */
-	struct list_node awaiting;   /* AWAITED; the one to be tried first at the front */
-	struct list_node returning;  /* residences that left in order to come back */
+	struct list_node residences;  /* those that are neither OUT nor AWAITED */
+	struct list_node awaiting;    /* AWAITED; the one to be tried first at the front */
+	struct list_node by_age;      /* residences IN VRAM that hold some; the oldest first */
+	struct list_node second_tier; /* residences IN GTT; to be looked at next at the front */
+	uint32_t n_second_tier;
+	uint32_t n_to_promote; /* of them, to be looked at since the last review */
 	struct resident_index index_of_constants; /* of blocks in which somebody stays */
 	struct offload_job job;
 	int job_result;
@@ -368,8 +379,9 @@ void residency_look_at(struct residency_plan *plan);
 /* For each plan of a tenant. Return: 0 or -ENOMEM. */
 int residency_holders_ref(struct residency *residency, struct tenant *tenant);
 void residency_holders_unref(struct tenant *tenant);
-/* It has come: it may be visited from now on, until it leaves the list that it is in. */
+/* It has come: it may be visited from now on, until residence_release(). */
 void residence_hold(struct residence *residence);
+void residence_release(struct residence *residence);
 /* The claim of who is not there: what its tenant was promised counts like what it has. */
 void seeker_claim(const struct seeker *seeker, uint64_t bytes, struct residency_claim *ret);
 /*
@@ -424,6 +436,8 @@ void residency_fold_plan(struct residency_plan *plan);
 void residency_review(struct residency *residency);
 /* Is there more of a review to do in the next turn? */
 bool residency_goes_on(const struct residency *residency);
+/* What this turn had no time for is done in the next ones, without a pause. */
+void residency_go_on_soon(struct residency *residency);
 /* For walk.timer: goes on with a review. */
 void residency_walk_on(struct residency *residency);
 /* A plan goes: a walk that is under way is done with it. */
@@ -433,6 +447,8 @@ void residency_walk_forget(struct residency_plan *plan);
 
 /* Goes on with a device that is not UP; after anything on it has ended. */
 void residency_device_settle(struct residency_device *device);
+/* Goes on with residency_renew(). */
+void residency_renew_on(struct residency_device *device);
 /* Reopens those whose time has come. */
 void residency_devices_turn(struct residency *residency);
 bool residency_device_is_lost(const struct residency_device *device);

@@ -263,7 +263,7 @@ static bool may_try(const struct residence *residence)
 	    device->state != RESIDENCY_DEVICE_UP)
 		return false;
 	/* Else it would find what it left, which others are still to leave. */
-	return !residence->must_return || device->n_moving == 0;
+	return !residence->must_return || (device->n_moving == 0 && !device->renew_next);
 }
 
 enum try_result residence_try(struct residence *residence, bool by_hand)
@@ -382,21 +382,24 @@ static void make_room(struct residency_device *device)
 
 /*
  * Plans that made do with the second tier move up into free room, or room that is owed to them:
- * they go, and come back.
+ * they go, and come back. One does in each review, and as many turns look for it as it takes.
  */
 static void promote(struct residency_device *device)
 {
-	if (device->charged_bytes[EXEC_TIER_GTT] == 0)
-		return;
-	list_for_each (node, &device->residences) {
-		struct residence *residence = container_of(node, struct residence, link);
+	for (uint32_t n = 0; n < RESIDENCY_SLICE && device->n_to_promote > 0; n++) {
+		struct list_node *node = device->second_tier.next;
+		struct residence *residence = container_of(node, struct residence, holding);
 
-		if (residence->state == RESIDENCE_IN && residence->tier == EXEC_TIER_GTT &&
-		    residence_fits(residence) &&
+		device->n_to_promote--;
+		if (node == &device->second_tier)
+			continue;
+		list_remove(node);
+		list_append(&device->second_tier, node);
+		if (residence_fits(residence) &&
 		    (has_room(residence, residence->required_bytes) ||
 		     is_owed(residence, residence->required_bytes, false))) {
+			device->n_to_promote = 0;
 			residence_move(residence);
-			return;
 		}
 	}
 }
@@ -424,38 +427,55 @@ static bool bring_one_awaited(struct residence *residence)
 	return true;
 }
 
-/* Likewise, a plan that left in order to come back. */
+/*
+ * A plan that left in order to come back. Return: false: something passes first that is in the way
+ * of its tenant's others, too.
+ */
 static bool bring_one_moved(struct residence *residence)
 {
 	struct residency_plan *plan = residence->plan;
+	enum try_result result;
 
-	if (residence->state != RESIDENCE_OUT)
-		return false;
 	residency_look_at(plan);
 	if (plan->is_parked || plan->removed) {
 		residence_stay_out(residence);
-		return false;
+		return true;
 	}
-	if (!may_try(residence))
-		return false;
-	if (residence_try(residence, false) == TRY_NO_ROOM)
+	result = residence_try(residence, false);
+	if (result == TRY_NO_ROOM)
 		residence_stay_out(residence);
-	return true;
+	return result != TRY_LATER;
+}
+
+/* Has the turn no time for another one? There is always time for the first. */
+static bool is_late(const struct residency_device *device, bool is_any_tried, uint64_t stop_ticks)
+{
+	const struct turn *turn = loop_current(device->residency->options.loop);
+
+	return is_any_tried && turn_used_ticks(turn) >= stop_ticks;
 }
 
 /* Return: false: the turn has no time for the others. */
-static bool bring_in_turn(struct residence *residence, bool (*bring_one)(struct residence *),
-			  uint64_t stop_ticks, bool *is_any_tried)
+static bool bring_moved_of(struct residency_device *device, struct residency_holders *holders,
+			   uint64_t stop_ticks, bool *is_any_tried)
 {
-	struct residency_device *device = residence->device;
-	const struct turn *turn = loop_current(device->residency->options.loop);
+	struct residency_holding *on = &holders->on[device->index];
 
-	if (residence->round_number == device->n_bring_rounds)
+	if (on->round_number == device->n_bring_rounds)
 		return true;
-	if (*is_any_tried && turn_used_ticks(turn) >= stop_ticks)
-		return false;
-	residence->round_number = device->n_bring_rounds;
-	*is_any_tried |= bring_one(residence);
+	list_for_each_safe (node, &on->returning) {
+		struct residence *residence = container_of(node, struct residence, returning);
+
+		/* Few are on their way back, or promised it. */
+		if (residence->state != RESIDENCE_OUT)
+			continue;
+		if (is_late(device, *is_any_tried, stop_ticks))
+			return false;
+		*is_any_tried = true;
+		if (!bring_one_moved(residence))
+			break;
+	}
+	on->round_number = device->n_bring_rounds;
 	return true;
 }
 
@@ -466,13 +486,17 @@ static bool bring_promised_in_turn(struct residency_device *device)
 	const uint64_t stop_ticks = turn_stop_ticks(turn, PROMISES_PART);
 	bool is_any_tried = false;
 
-	list_for_each_safe (node, &device->awaiting)
-		if (!bring_in_turn(container_of(node, struct residence, link), bring_one_awaited,
-				   stop_ticks, &is_any_tried))
+	for (uint32_t n = 0; device->bring_next != &device->awaiting; n++) {
+		struct list_node *node = device->bring_next;
+
+		if (n >= RESIDENCY_SLICE || is_late(device, is_any_tried, stop_ticks))
 			return false;
-	list_for_each_safe (node, &device->returning)
-		if (!bring_in_turn(container_of(node, struct residence, returning), bring_one_moved,
-				   stop_ticks, &is_any_tried))
+		device->bring_next = node->next;
+		is_any_tried |= bring_one_awaited(container_of(node, struct residence, link));
+	}
+	list_for_each (node, &device->residency->holders)
+		if (!bring_moved_of(device, container_of(node, struct residency_holders, link),
+				    stop_ticks, &is_any_tried))
 			return false;
 	return true;
 }
@@ -487,16 +511,19 @@ static void bring_promised(struct residency_device *device)
 	if (device->is_bringing || !device->must_bring_again)
 		return;
 	device->n_bring_rounds++;
+	device->bring_next = device->awaiting.next;
 	device->is_bringing = true;
 	device->must_bring_again = false;
 }
 
 static void bring_promised_anew(struct residency_device *device)
 {
-	if (device->is_bringing)
+	if (device->is_bringing) {
 		device->must_bring_again = true;
-	else
+	} else {
 		device->n_bring_rounds++;
+		device->bring_next = device->awaiting.next;
+	}
 	bring_promised(device);
 }
 
@@ -678,7 +705,8 @@ bool residency_goes_on(const struct residency *residency)
 		const struct residency_device *device = &residency->devices[i];
 
 		if (device->state == RESIDENCY_DEVICE_UP &&
-		    (device->is_above || device->is_bringing))
+		    (device->is_above || device->is_bringing || device->n_to_promote > 0 ||
+		     device->renew_next))
 			return true;
 	}
 	return residency->walk.next != NULL;
@@ -699,8 +727,7 @@ static void walk_on(struct residency *residency)
 		walk_end(residency, residency->look_ns);
 }
 
-/* What this turn had no time for is done in the next ones, without a pause. */
-static void go_on_soon(struct residency *residency)
+void residency_go_on_soon(struct residency *residency)
 {
 	if (residency_goes_on(residency))
 		loop_timer_arm(residency->walk.timer, 0);
@@ -715,8 +742,12 @@ static void go_on_with_device(struct residency_device *device)
 
 		device->is_above = !residency_take_back(device) || !is_within;
 	}
+	if (device->renew_next)
+		residency_renew_on(device);
 	if (device->is_bringing)
 		bring_promised(device);
+	if (device->n_to_promote > 0)
+		promote(device);
 }
 
 void residency_walk_on(struct residency *residency)
@@ -729,7 +760,7 @@ void residency_walk_on(struct residency *residency)
 		go_on_with_device(&residency->devices[i]);
 	if (residency->walk.next)
 		walk_on(residency);
-	go_on_soon(residency);
+	residency_go_on_soon(residency);
 	residency->is_reviewing = false;
 	residency->review_ns += clock_now_ns() - begin_ns;
 }
@@ -795,6 +826,7 @@ void residency_review(struct residency *residency)
 		make_room(device);
 		residency_leases_serve(device);
 		bring_promised_anew(device);
+		device->n_to_promote = device->n_second_tier;
 		promote(device);
 	}
 	if (residency->walk.next) {
@@ -804,7 +836,7 @@ void residency_review(struct residency *residency)
 		walk_begin(residency);
 		walk_on(residency);
 	}
-	go_on_soon(residency);
+	residency_go_on_soon(residency);
 	residency->is_reviewing = false;
 	residency->review_ns += clock_now_ns() - now_ns;
 }

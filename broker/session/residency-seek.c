@@ -41,6 +41,7 @@ int residency_holders_ref(struct residency *residency, struct tenant *tenant)
 		for (unsigned int i = 0; i < RBK_MAX_DEVICES; i++) {
 			list_init(&holders->on[i].large);
 			list_init(&holders->on[i].small);
+			list_init(&holders->on[i].returning);
 		}
 		list_append(&residency->holders, &holders->link);
 		tenant->holders = holders;
@@ -76,13 +77,31 @@ static bool is_large(const struct residence *residence, uint64_t bytes)
 
 void residence_hold(struct residence *residence)
 {
-	struct residency_holding *on =
-		&residence->plan->tenant->holders->on[residence->device->index];
+	struct residency_device *device = residence->device;
+	struct residency_holding *on = &residence->plan->tenant->holders->on[device->index];
 
-	if (residence->tier != EXEC_TIER_VRAM || !holds_anything(residence))
+	if (residence->tier != EXEC_TIER_VRAM) {
+		list_append(&device->second_tier, &residence->holding);
+		device->n_second_tier++;
 		return;
+	}
+	if (!holds_anything(residence))
+		return;
+	list_append(&device->by_age, &residence->aging);
 	list_append(is_large(residence, residence_bytes(residence)) ? &on->large : &on->small,
 		    &residence->holding);
+}
+
+void residence_release(struct residence *residence)
+{
+	struct residency_device *device = residence->device;
+
+	if (residence->tier != EXEC_TIER_VRAM)
+		device->n_second_tier--;
+	if (device->renew_next == &residence->aging)
+		device->renew_next = residence->aging.next;
+	list_remove(&residence->aging);
+	list_remove(&residence->holding);
 }
 
 typedef void (*holder_fn)(struct residence *residence, uint64_t bytes, void *data);

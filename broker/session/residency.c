@@ -373,6 +373,7 @@ static struct residency_plan *residency_plan_new(struct residency *residency,
 		list_init(&plan->on[i].link);
 		list_init(&plan->on[i].returning);
 		list_init(&plan->on[i].holding);
+		list_init(&plan->on[i].aging);
 		if (residency->devices[i].state != RESIDENCY_DEVICE_NONE &&
 		    slot->plan->device_state[i] == PLAN_DEVICE_EVICTED) {
 			plan->supported |= 1u << i;
@@ -666,7 +667,9 @@ int residency_new(const struct residency_options *options, struct residency **re
 		device->index = (uint8_t)i;
 		list_init(&device->residences);
 		list_init(&device->awaiting);
-		list_init(&device->returning);
+		list_init(&device->by_age);
+		list_init(&device->second_tier);
+		device->bring_next = &device->awaiting;
 		if (info->memory_page_bytes == 0)
 			continue;
 		device->state = RESIDENCY_DEVICE_UP;

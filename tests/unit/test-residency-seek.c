@@ -611,6 +611,123 @@ static void test_promises__second_tier(void **state)
 	residency_rig_deinit(&rig);
 }
 
+/* ---- Plans that move ---- */
+
+/* Who moves up from the second tier is looked for in turns, among any number. */
+static void test_moves__up_in_turns(void **state)
+{
+	enum { N = 4 * RESIDENCY_SLICE };
+	static struct session_plan *slots[N];
+	struct residency_device *device;
+	struct session_plan *full;
+	struct residency_rig rig;
+	uint32_t before;
+
+	residency_rig_init(&rig, 1, N * RIG_PAGE, 2 * N * RIG_PAGE, RESIDENCY_WANTED);
+	device = &rig.residency->devices[RIG_DEVICE];
+	residency_set_usable(rig.residency, RIG_DEVICE, (N - 1) * RIG_PAGE, 2 * N * RIG_PAGE);
+	add(&rig, full = rig_plan_of(&rig, 1, (N - 1) * RIG_PAGE));
+	rig_want(&rig, full, 100000);
+	for (uint32_t i = 0; i < N; i++)
+		add(&rig, slots[i] = rig_plan_of(&rig, 0, i < N - 1 ? 2 * RIG_PAGE : RIG_PAGE));
+	rig_settle(&rig);
+	assert_int_equal(device->n_second_tier, N);
+
+	turn_set_budget(loop_current(rig.loop), 0);
+	residency_set_usable(rig.residency, RIG_DEVICE, N * RIG_PAGE, 2 * N * RIG_PAGE);
+	residency_review(rig.residency);
+	be_short_of_time(&rig);
+	before = device->n_to_promote;
+	assert_int_equal(before, N - RESIDENCY_SLICE);
+	while (device->n_to_promote > 0) {
+		assert_in_range(before - device->n_to_promote, 0, RESIDENCY_SLICE);
+		before = device->n_to_promote;
+		assert_true(residency_goes_on(rig.residency));
+		rig_turn(&rig);
+	}
+	end_shortage(&rig);
+	assert_int_equal(slots[N - 1]->residency->on[RIG_DEVICE].tier, EXEC_TIER_VRAM);
+	assert_int_equal(device->n_second_tier, N - 1);
+	rig_check(&rig);
+	rig_remove(&rig, full);
+	remove_all(&rig, slots, N);
+	assert_int_equal(device->n_second_tier, 0);
+	residency_rig_deinit(&rig);
+}
+
+/*
+ * All who share a block are renewed in turns, and those who have to wait for the first of them to
+ * be back are not tried before.
+ */
+static void test_moves__sharers_in_turns(void **state)
+{
+	enum { N = 4 * RESIDENCY_SLICE };
+	static struct session_plan *slots[N];
+	struct residency_device *device;
+	struct residency_rig rig;
+	uint64_t before;
+	uint32_t n_out;
+
+	residency_rig_init(&rig, 1, N * RIG_PAGE, 0, RESIDENCY_WANTED);
+	device = &rig.residency->devices[RIG_DEVICE];
+	for (uint32_t i = 0; i < N; i++)
+		add(&rig, slots[i] = rig_plan(&rig, 0, RIG_PAGE, (const uint32_t[]){1, 0}));
+	rig_settle(&rig);
+	turn_set_budget(loop_current(rig.loop), 1000000000);
+	assert_true(residency_renew(rig.residency, RIG_DEVICE, clock_now_ns()));
+	n_out = N - n_there(slots, N);
+	assert_in_range(n_out, 1, RESIDENCY_SLICE + 1);
+	assert_true(residency_renew(rig.residency, RIG_DEVICE, clock_now_ns()));
+	while (device->renew_next) {
+		assert_true(residency_goes_on(rig.residency));
+		before = n_out;
+		rig_turn(&rig);
+		n_out = N - n_there(slots, N);
+		assert_in_range(n_out - before, 0, RESIDENCY_SLICE);
+	}
+	assert_int_equal(n_out, N);
+
+	atomic_store(&rig.devices[RIG_DEVICE].is_held, true);
+	while (rig.tenants[0].n_loads[RIG_DEVICE] == 0)
+		rig_turn(&rig);
+	before = rig.residency->n_drafts;
+	residency_review(rig.residency);
+	assert_in_range(rig.residency->n_drafts - before, 0, 2 * RESIDENCY_MAX_LOADS);
+	atomic_store(&rig.devices[RIG_DEVICE].is_held, false);
+	while (n_there(slots, N) < N)
+		rig_turn(&rig);
+	assert_int_equal(rig.devices[RIG_DEVICE].n_block_loads, 2);
+	rig_settle(&rig);
+	rig_check(&rig);
+	remove_all(&rig, slots, N);
+	residency_rig_deinit(&rig);
+}
+
+/* However long the chain of those that share with those that share, a renewal ends. */
+static void test_moves__chain(void **state)
+{
+	enum { N = 20 };
+	struct session_plan *slots[N];
+	struct residency_rig rig;
+	uint32_t n_loads;
+
+	residency_rig_init(&rig, 1, 4 * N * RIG_PAGE, 0, RESIDENCY_WANTED);
+	/* The first shares with the last, that one with the one before it, and so on. */
+	for (uint32_t i = 0; i < N; i++)
+		add(&rig, slots[i] = rig_plan(
+				  &rig, 0, RIG_PAGE,
+				  (const uint32_t[]){i ? N - i + 1 : 1, i ? N - i + 2 : 2, 0}));
+	rig_settle(&rig);
+	n_loads = rig.devices[RIG_DEVICE].n_plan_loads;
+	assert_true(residency_renew(rig.residency, RIG_DEVICE, clock_now_ns()));
+	rig_settle(&rig);
+	assert_in_range(rig.devices[RIG_DEVICE].n_plan_loads - n_loads, 2, N / 2);
+	assert_int_equal(n_there(slots, N), N);
+	rig_check(&rig);
+	remove_all(&rig, slots, N);
+	residency_rig_deinit(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -627,6 +744,9 @@ int main(void)
 		cmocka_unit_test(test_short__of_promises),
 		cmocka_unit_test(test_short__of_candidates),
 		cmocka_unit_test(test_promises__second_tier),
+		cmocka_unit_test(test_moves__up_in_turns),
+		cmocka_unit_test(test_moves__sharers_in_turns),
+		cmocka_unit_test(test_moves__chain),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
