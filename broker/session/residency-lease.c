@@ -463,6 +463,14 @@ static void refuse_deadlocked(struct residency_device *device)
 	device->has_new_waits = wait != NULL;
 }
 
+/* Passes that follow one another take a small part of the reactor's time. */
+static uint64_t pause_after(uint64_t begin_ns)
+{
+	uint64_t now_ns = clock_now_ns();
+
+	return now_ns + RESIDENCY_PAUSE * (now_ns - begin_ns);
+}
+
 /*
  * A round takes several passes where it takes long. Each goes through all who wait, since who is
  * refused decides what is left to those behind, but does not try again who had no room in this
@@ -480,6 +488,7 @@ void residency_leases_serve(struct residency_device *device)
 	if (residency->is_serving)
 		return;
 	device->n_pass_visits = 0;
+	device->must_serve = false;
 	if (list_is_empty(waits))
 		return;
 	residency->is_serving = true;
@@ -500,7 +509,6 @@ void residency_leases_serve(struct residency_device *device)
 
 		if (n_ended == MAX_ENDED || residency->n_visits - n_visits > MAX_VISITS) {
 			device->is_round_cut = true;
-			next_ns = now_ns;
 			break;
 		}
 		residency->leases.n_looks++;
@@ -525,13 +533,30 @@ void residency_leases_serve(struct residency_device *device)
 		finish(device, wait, wait->is_patient ? -ETIMEDOUT : -ENOMEM);
 	}
 	if (device->has_new_waits && device->leaving_bytes == 0 && device->n_jobs == 0 &&
-	    next_ns > now_ns)
+	    !device->is_round_cut)
 		refuse_deadlocked(device);
 	residency->is_serving = false;
 	device->n_pass_visits = residency->n_visits - n_visits;
+	device->serve_ns = pause_after(now_ns);
 	note_granted(device);
-	if (next_ns != UINT64_MAX)
+	if (device->is_round_cut)
+		residency_leases_serve_later(device);
+	else if (next_ns != UINT64_MAX)
 		residency_review_in(residency, next_ns - now_ns);
+}
+
+void residency_leases_serve_later(struct residency_device *device)
+{
+	if (list_is_empty(&device->residency->leases.waits[device->index]))
+		return;
+	device->must_serve = true;
+	residency_go_on_soon(device->residency);
+}
+
+void residency_leases_serve_due(struct residency_device *device)
+{
+	if (device->must_serve && clock_now_ns() >= device->serve_ns)
+		residency_leases_serve(device);
 }
 
 struct leases *residency_leases(struct residency *residency)
@@ -539,17 +564,20 @@ struct leases *residency_leases(struct residency *residency)
 	return &residency->leases;
 }
 
-/* At once, unless that takes long: reviews take a small part of the reactor's time. */
+/*
+ * At once, unless that takes long; then a pause later that is as long as passes take. A review, of
+ * all plans of all tenants, may be much longer in coming.
+ */
 static void serve_soon(struct residency_device *device)
 {
 	enum { AT_ONCE = 16, VISITS_AT_ONCE = RESIDENCY_SLICE };
 	struct residency *residency = device->residency;
 
 	if (residency->leases.n_waits[device->index] <= AT_ONCE &&
-	    device->n_pass_visits <= VISITS_AT_ONCE)
+	    device->n_pass_visits <= VISITS_AT_ONCE && !residency->is_serving)
 		residency_leases_serve(device);
 	else
-		residency_review_in(residency, 0);
+		residency_leases_serve_later(device);
 }
 
 void residency_lease_ask(struct residency *residency, struct lease_wait *wait, uint64_t patience_ns)
@@ -572,7 +600,8 @@ void residency_lease_withdraw(struct residency *residency, struct lease_wait *wa
 {
 	set_awaited(&residency->devices[wait->lease->device], wait, 0);
 	lease_wait_end(wait);
-	/* This wait may have kept others waiting. */
+	/* This wait may have kept others waiting, and plans. */
+	residency_leases_serve_later(&residency->devices[wait->lease->device]);
 	residency_review_in(residency, 0);
 }
 

@@ -511,6 +511,7 @@ static void unload_done(struct offload_job *job)
 	if (residence->state == RESIDENCE_OUT)
 		residency_tell_added(plan);
 	residency_tell_gone(residence);
+	residency_leases_serve_later(device);
 	residency_device_settle(device);
 	if (!residency_plan_settle(plan))
 		residency_review_in(device->residency, 0);

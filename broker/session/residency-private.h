@@ -193,6 +193,8 @@ struct residency_device {
 	uint64_t n_pass_visits;    /* in the last pass over who waits for a lease */
 	uint64_t n_rounds;         /* see residency_leases_serve() */
 	bool is_round_cut;         /* the next pass goes on with the last round */
+	bool must_serve;           /* a pass is to come, */
+	uint64_t serve_ns;         /* not before that time */
 	bool has_new_waits;        /* who may wait for each other: leases */
 	uint64_t n_bring_rounds;   /* over promises */
 	struct list_node *bring_next; /* in awaiting: to be tried next in the last round, */
@@ -406,6 +408,9 @@ bool residency_take_back(struct residency_device *device);
 
 /* Grants what there is room for, in the order of asking. */
 void residency_leases_serve(struct residency_device *device);
+/* The same in a later turn, and what is to be done of that in this one. */
+void residency_leases_serve_later(struct residency_device *device);
+void residency_leases_serve_due(struct residency_device *device);
 /* Leases are told what the limits of their tenants leave to them. */
 void residency_leases_limit(struct residency *residency);
 

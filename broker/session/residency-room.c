@@ -729,8 +729,15 @@ static void walk_on(struct residency *residency)
 
 void residency_go_on_soon(struct residency *residency)
 {
+	uint64_t at_ns = UINT64_MAX;
+
+	for (unsigned int i = 1; i < residency->options.n_executors; i++)
+		if (residency->devices[i].must_serve)
+			at_ns = least(at_ns, residency->devices[i].serve_ns);
 	if (residency_goes_on(residency))
 		loop_timer_arm(residency->walk.timer, 0);
+	else if (at_ns != UINT64_MAX)
+		loop_timer_arm(residency->walk.timer, left_of(at_ns, clock_now_ns()));
 }
 
 static void go_on_with_device(struct residency_device *device)
@@ -752,8 +759,11 @@ static void go_on_with_device(struct residency_device *device)
 
 void residency_walk_on(struct residency *residency)
 {
-	uint64_t begin_ns = clock_now_ns();
+	uint64_t begin_ns;
 
+	for (unsigned int i = 1; i < residency->options.n_executors; i++)
+		residency_leases_serve_due(&residency->devices[i]);
+	begin_ns = clock_now_ns();
 	residency->is_reviewing = true;
 	residency_look(residency);
 	for (unsigned int i = 1; i < residency->options.n_executors; i++)

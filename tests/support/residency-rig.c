@@ -444,7 +444,7 @@ static bool is_busy(const struct residency_rig *rig)
 	if (!list_is_empty(&residency->asking))
 		return true;
 	for (uint32_t i = 1; i < rig->n_devices; i++)
-		if (residency->devices[i].n_jobs > 0)
+		if (residency->devices[i].n_jobs > 0 || residency->devices[i].must_serve)
 			return true;
 	return false;
 }

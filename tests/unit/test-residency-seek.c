@@ -548,6 +548,49 @@ static void test_short__of_promises(void **state)
 	residency_rig_deinit(&rig);
 }
 
+static void on_granted(struct lease_wait *wait, int res)
+{
+	assert_int_equal(res, 0);
+	n_ended_waits++;
+}
+
+/* Who asks for a lease is answered behind any number of others, and between reviews. */
+static void test_short__of_reviews(void **state)
+{
+	static struct many_waits waits;
+	struct residency_rig rig;
+	struct lease_about about = {
+		.tenant = &rig.tenants[2],
+		.device = RIG_DEVICE,
+		.min_bytes = RIG_PAGE,
+		.wish_bytes = RIG_PAGE,
+		.max_bytes = RIG_PAGE,
+		.name = "test",
+	};
+	struct lease_wait wait = {
+		.least_bytes = RIG_PAGE, .want_bytes = RIG_PAGE, .done = on_granted};
+	struct session_plan *full;
+
+	residency_rig_init(&rig, 1, 100 * RIG_PAGE, 0, RESIDENCY_WANTED);
+	add(&rig, full = rig_plan_of(&rig, 1, 99 * RIG_PAGE));
+	rig_want(&rig, full, 100000);
+	wait_many(&rig, &waits, 100 * RIG_PAGE, N_WAITS, 1);
+	rig_settle(&rig);
+	be_short_of_time(&rig);
+	n_ended_waits = 0;
+	assert_int_equal(lease_new(residency_leases(rig.residency), &about, &wait.lease), 0);
+	residency_lease_ask(rig.residency, &wait, 0);
+	assert_int_equal(n_ended_waits, 0);
+	for (uint32_t i = 0; i < 10000 && n_ended_waits == 0; i++)
+		rig_turn(&rig);
+	assert_int_equal(n_ended_waits, 1);
+	lease_free(wait.lease);
+	end_shortage(&rig);
+	end_waits(&rig, &waits, N_WAITS);
+	rig_remove(&rig, full);
+	residency_rig_deinit(&rig);
+}
+
 /* One candidate in each turn: who waits first, then who is wanted. */
 static void test_short__of_candidates(void **state)
 {
@@ -742,6 +785,7 @@ int main(void)
 		cmocka_unit_test(test_shared__gone_under_pressure),
 		cmocka_unit_test(test_shared__gone_for_a_wish),
 		cmocka_unit_test(test_short__of_promises),
+		cmocka_unit_test(test_short__of_reviews),
 		cmocka_unit_test(test_short__of_candidates),
 		cmocka_unit_test(test_promises__second_tier),
 		cmocka_unit_test(test_moves__up_in_turns),
