@@ -21,6 +21,9 @@
 #include "util/clock.h"
 #include "util/log.h"
 
+/* Each slice of what leaves a device takes at most that part of a turn's budget. */
+enum { EMPTY_PART = 4 };
+
 static const uint64_t first_backoff_ns = 100ull * 1000 * 1000;
 static const uint64_t max_backoff_ns = 30ull * 1000 * 1000 * 1000;
 
@@ -40,21 +43,45 @@ static void show_all(struct residency_device *device)
 	}
 }
 
-static void evict_all_of(struct list_node *list)
+static void empty_one(struct residence *residence)
 {
-	list_for_each_safe (node, list) {
-		struct residence *residence = container_of(node, struct residence, link);
+	residence_evict(residence);
+	/* It was not in anybody's way, so it may be back at once. */
+	residence->holdoff_ns = 0;
+}
 
-		residence_evict(residence);
-		/* It was not in anybody's way, so it may be back at once. */
-		residence->holdoff_ns = 0;
+/* Promises first: what is there has an end, since nothing comes any more. */
+static bool empty_some(struct residency_device *device)
+{
+	const struct turn *turn = loop_current(device->residency->options.loop);
+	const uint64_t stop_ticks = turn_stop_ticks(turn, EMPTY_PART);
+
+	for (uint32_t n = 0;; n++) {
+		struct list_node *node = device->awaiting.next;
+
+		if (node == &device->awaiting) {
+			node = device->evict_next;
+			device->evict_next = node->next;
+		}
+		if (node == &device->residences)
+			return true;
+		empty_one(container_of(node, struct residence, link));
+		if (n >= RESIDENCY_SLICE || turn_used_ticks(turn) >= stop_ticks)
+			return false;
 	}
 }
 
-static void evict_all(struct residency_device *device)
+void residency_empty_on(struct residency_device *device)
 {
-	evict_all_of(&device->awaiting);
-	evict_all_of(&device->residences);
+	if (device->state == RESIDENCY_DEVICE_UP || empty_some(device))
+		device->evict_next = NULL;
+}
+
+static void empty(struct residency_device *device)
+{
+	device->evict_next = device->residences.next;
+	residency_empty_on(device);
+	residency_go_on_soon(device->residency);
 }
 
 bool residency_device_lost(struct residency *residency, unsigned int index)
@@ -69,7 +96,7 @@ bool residency_device_lost(struct residency *residency, unsigned int index)
 		return false;
 	device->state = RESIDENCY_DEVICE_LOST;
 	show_all(device);
-	evict_all(device);
+	empty(device);
 	residency_device_settle(device);
 	residency_review_in(residency, 0);
 	return true;
@@ -105,7 +132,7 @@ static void reopen_done(struct offload_job *job)
 		device->n_reopened++;
 		log_info_of(LOG_OF_DEVICE(device->index), LOG_DEVICE_BACK, "device %u (%s) is back",
 			    device->index, device->executor->info.name);
-		show_all(device);
+		residency->must_show = true;
 		if (residency->reopened)
 			residency->reopened(residency->reopened_context, device->index);
 		residency_review_in(residency, 0);
@@ -212,13 +239,13 @@ void residency_set_drained(struct residency *residency, unsigned int index, bool
 	device->is_drained = is_drained;
 	if (is_drained && device->state == RESIDENCY_DEVICE_UP) {
 		device->state = RESIDENCY_DEVICE_DRAINED;
-		show_all(device);
-		evict_all(device);
+		residency->must_show = true;
+		empty(device);
 		/* Tells who waits for something to come there, too. */
 		residency_review_in(residency, 0);
 	} else if (!is_drained && device->state == RESIDENCY_DEVICE_DRAINED) {
 		device->state = RESIDENCY_DEVICE_UP;
-		show_all(device);
+		residency->must_show = true;
 		residency_review_in(residency, 0);
 	}
 }

@@ -388,6 +388,8 @@ static void residence_clear(struct residence *residence)
 			    &residence->returning);
 		device->n_moving--;
 	}
+	if (device->evict_next == &residence->link)
+		device->evict_next = residence->link.next;
 	list_remove(&residence->link);
 	residence_show(residence);
 }

@@ -216,6 +216,8 @@ struct residency_device {
 	struct list_node second_tier; /* residences IN GTT; to be looked at next at the front */
 	uint32_t n_second_tier;
 	uint32_t n_to_promote; /* of them, to be looked at since the last review */
+	struct list_node
+		*evict_next; /* in residences: all from there on are to leave; NULL: none */
 	struct resident_index index_of_constants; /* of blocks in which somebody stays */
 	struct offload_job job;
 	int job_result;
@@ -240,6 +242,7 @@ struct residency_walk {
 	struct list_node *next; /* the plan to look at next; NULL: no walk is under way */
 	uint32_t n_left;        /* plans: those that come later wait for the next walk */
 	bool is_outdated;       /* another review has begun since */
+	bool is_showing;        /* residence_show() of each plan */
 	struct candidates waiting, wanted; /* of the plans looked at */
 	bool is_wishing, is_pressed;       /* likewise */
 	uint64_t next_ns;                  /* likewise: when the first hold-off ends */
@@ -257,9 +260,12 @@ struct residency {
 	struct list_node plans;  /* those that a device with memory can run */
 	struct list_node unable; /* the others */
 	struct list_node waited; /* plans, see there */
+	struct list_node told;   /* in waited, in front of plans that residency_tell_hopeless() has
+				    been through; else in no list */
 	struct list_node holders;
 	struct list_node asking; /* tenants who asked something, each in its turn */
 	uint32_t n_plans;
+	bool must_show; /* residence_show() of each plan, in the next walk */
 	uint64_t n_drafts, n_asked_turns, n_reviews;
 	uint64_t n_visits; /* of plans, to see whether they make way */
 	uint64_t n_sums;   /* over tenants; see tenant.sum_number */
@@ -291,8 +297,12 @@ void residency_tell(struct residence *residence, int res);
 void residency_tell_added(struct residency_plan *plan);
 /* Tells who waits for it to be gone, if it is. */
 void residency_tell_gone(struct residence *residence);
-/* Tells who waits for what can no longer come: limits were lowered, or a device was lost. */
+/*
+ * Tells who waits for what can no longer come: limits were lowered, or a device was lost. Where
+ * many wait, some are told now and the others in the next turns.
+ */
 void residency_tell_hopeless(struct residency *residency);
+void residency_tell_on(struct residency *residency);
 /* Calls residency_review() not later than @delay_ns from now. */
 void residency_review_in(struct residency *residency, uint64_t delay_ns);
 /* The plan has nothing left anywhere and is being removed: forgets it. Return: true if so. */
@@ -454,6 +464,8 @@ void residency_walk_forget(struct residency_plan *plan);
 void residency_device_settle(struct residency_device *device);
 /* Goes on with residency_renew(). */
 void residency_renew_on(struct residency_device *device);
+/* Goes on with what leaves a device that is drained or lost. */
+void residency_empty_on(struct residency_device *device);
 /* Reopens those whose time has come. */
 void residency_devices_turn(struct residency *residency);
 bool residency_device_is_lost(const struct residency_device *device);

@@ -637,15 +637,26 @@ static void walk_begin(struct residency *residency)
 		.timer = residency->walk.timer,
 		.next = residency->plans.next,
 		.n_left = residency->n_plans,
+		.is_showing = residency->must_show,
 		.waiting.in_turn = true,
 		.next_ns = UINT64_MAX,
 	};
+	residency->must_show = false;
 	residency->n_reviews++;
+}
+
+static void show_everywhere(struct residency_plan *plan)
+{
+	for (unsigned int i = 1; i < plan->residency->options.n_executors; i++)
+		residence_show(&plan->on[i]);
 }
 
 static void walk_look_at(struct residency_walk *walk, struct residency_plan *plan, uint64_t now_ns)
 {
 	struct residence *residence;
+
+	if (walk->is_showing)
+		show_everywhere(plan);
 
 	residency_look_at(plan);
 	plan->slot->is_wanted = false;
@@ -695,7 +706,7 @@ static void walk_end(struct residency *residency, uint64_t now_ns)
 		residency_review_in(residency, left_of(walk->next_ns, now_ns));
 	if (is_wishing)
 		residency_review_in(residency, REVIEW_NS);
-	if (walk->is_outdated)
+	if (walk->is_outdated || residency->must_show)
 		residency_review_in(residency, 0);
 }
 
@@ -704,12 +715,14 @@ bool residency_goes_on(const struct residency *residency)
 	for (unsigned int i = 1; i < residency->options.n_executors; i++) {
 		const struct residency_device *device = &residency->devices[i];
 
+		if (device->evict_next)
+			return true;
 		if (device->state == RESIDENCY_DEVICE_UP &&
 		    (device->is_above || device->is_bringing || device->n_to_promote > 0 ||
 		     device->renew_next))
 			return true;
 	}
-	return residency->walk.next != NULL;
+	return residency->walk.next != NULL || !list_is_empty(&residency->told);
 }
 
 /*
@@ -742,6 +755,8 @@ void residency_go_on_soon(struct residency *residency)
 
 static void go_on_with_device(struct residency_device *device)
 {
+	if (device->evict_next)
+		residency_empty_on(device);
 	if (device->state != RESIDENCY_DEVICE_UP)
 		return;
 	if (device->is_above) {
@@ -768,6 +783,8 @@ void residency_walk_on(struct residency *residency)
 	residency_look(residency);
 	for (unsigned int i = 1; i < residency->options.n_executors; i++)
 		go_on_with_device(&residency->devices[i]);
+	if (!list_is_empty(&residency->told))
+		residency_tell_on(residency);
 	if (residency->walk.next)
 		walk_on(residency);
 	residency_go_on_soon(residency);

@@ -16,12 +16,16 @@
 #include <stdlib.h>
 
 #include "loop/loop.h"
+#include "loop/turn.h"
 #include "session/residency-private.h"
 #include "session/session.h"
 #include "tenant/tenant.h"
 #include "util/checked.h"
 #include "util/clock.h"
 #include "util/error.h"
+
+/* Telling takes at most that part of a turn's budget. */
+enum { TELL_PART = 4 };
 
 /* Waiters */
 
@@ -194,21 +198,31 @@ static void tell_hopeless(struct residency_plan *plan, enum residency_wish wish)
 	recall(plan, wish);
 }
 
-void residency_tell_hopeless(struct residency *residency)
+void residency_tell_on(struct residency *residency)
 {
-	struct list_node waited;
+	const struct turn *turn = loop_current(residency->options.loop);
+	const uint64_t stop_ticks = turn_stop_ticks(turn, TELL_PART);
 
-	list_init(&waited);
-	list_splice(&waited, &residency->waited);
-	while (!list_is_empty(&waited)) {
+	for (uint32_t n = 0; residency->waited.next != &residency->told; n++) {
 		struct residency_plan *plan =
-			container_of(waited.next, struct residency_plan, waited);
+			container_of(residency->waited.next, struct residency_plan, waited);
 
+		if (n >= RESIDENCY_SLICE || (n > 0 && turn_used_ticks(turn) >= stop_ticks))
+			return;
 		list_remove(&plan->waited);
 		list_append(&residency->waited, &plan->waited);
 		tell_hopeless(plan, RESIDENCY_PREFETCH);
 		tell_hopeless(plan, RESIDENCY_WAIT);
 	}
+	list_remove(&residency->told);
+}
+
+void residency_tell_hopeless(struct residency *residency)
+{
+	list_remove(&residency->told);
+	list_append(&residency->waited, &residency->told);
+	residency_tell_on(residency);
+	residency_go_on_soon(residency);
 }
 
 void residency_ask(struct residency *residency, struct session_plan *slot,
@@ -574,12 +588,7 @@ bool residency_is_pressed(const struct residency *residency)
 
 void residency_limits_changed(struct residency *residency)
 {
-	list_for_each (node, &residency->plans) {
-		struct residency_plan *plan = container_of(node, struct residency_plan, link);
-
-		for (unsigned int i = 1; i < residency->options.n_executors; i++)
-			residence_show(&plan->on[i]);
-	}
+	residency->must_show = true;
 	residency_tell_hopeless(residency);
 	residency_leases_limit(residency);
 	for (unsigned int i = 1; i < residency->options.n_executors; i++)
@@ -651,6 +660,7 @@ int residency_new(const struct residency_options *options, struct residency **re
 	list_init(&residency->plans);
 	list_init(&residency->unable);
 	list_init(&residency->waited);
+	list_init(&residency->told);
 	list_init(&residency->holders);
 	list_init(&residency->asking);
 	r = leases_init(&residency->leases);

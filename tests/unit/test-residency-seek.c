@@ -654,6 +654,90 @@ static void test_promises__second_tier(void **state)
 	residency_rig_deinit(&rig);
 }
 
+/* ---- What concerns all plans at once ---- */
+
+/* A device that is drained is left some at a time, by those that are there and those promised. */
+static void test_all__leave_in_turns(void **state)
+{
+	enum { N = 4 * RESIDENCY_SLICE };
+	static struct session_plan *slots[N];
+	struct residency_device *device;
+	struct residency_rig rig;
+	uint32_t before, now;
+
+	residency_rig_init(&rig, 1, N * RIG_PAGE, 0, RESIDENCY_WANTED);
+	device = &rig.residency->devices[RIG_DEVICE];
+	for (uint32_t i = 0; i < N; i++)
+		add(&rig, slots[i] = rig_plan_of(&rig, 0, RIG_PAGE));
+	rig_settle(&rig);
+	turn_set_budget(loop_current(rig.loop), 1000000000);
+	residency_set_drained(rig.residency, RIG_DEVICE, true);
+	assert_non_null(device->evict_next);
+	for (before = N; device->evict_next; before = now) {
+		now = n_there(slots, N);
+		assert_in_range(before - now, 0, RESIDENCY_SLICE + 1);
+		assert_true(residency_goes_on(rig.residency));
+		rig_turn(&rig);
+	}
+	rig_settle(&rig);
+	for (uint32_t i = 0; i < N; i++)
+		assert_int_equal(slots[i]->plan->device_state[RIG_DEVICE], PLAN_DEVICE_FAILED);
+	rig_check(&rig);
+	residency_set_drained(rig.residency, RIG_DEVICE, false);
+	while (n_there(slots, N) < N)
+		rig_turn(&rig);
+	remove_all(&rig, slots, N);
+	residency_rig_deinit(&rig);
+}
+
+static uint32_t n_told(const struct rig_wish *wishes, uint32_t n)
+{
+	uint32_t n_done = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		n_done += wishes[i].n_done > 0;
+	return n_done;
+}
+
+/* Those who wait for what cannot come any more are told some at a time. */
+static void test_all__told_in_turns(void **state)
+{
+	enum { N = 4 * RESIDENCY_SLICE };
+	static struct session_plan *slots[N];
+	static struct rig_wish wishes[N];
+	struct session_plan *full;
+	struct residency_rig rig;
+	uint32_t before, now;
+
+	residency_rig_init(&rig, 1, 4 * RIG_PAGE, 0, RESIDENCY_WANTED);
+	add(&rig, full = rig_plan_of(&rig, 1, 4 * RIG_PAGE));
+	rig_want(&rig, full, 100000);
+	for (uint32_t i = 0; i < N; i++) {
+		rig_add(&rig, slots[i] = rig_plan_of(&rig, 0, 2 * RIG_PAGE));
+		wishes[i] = (struct rig_wish){.waiter.done = rig_on_done};
+		residency_ask(rig.residency, slots[i], &wishes[i].waiter, RESIDENCY_WAIT,
+			      RBK_DEVICE_NONE);
+	}
+	rig_settle(&rig);
+	turn_set_budget(loop_current(rig.loop), 1000000000);
+	rig_share(&rig, 0, RIG_PAGE, RIG_PAGE, 0);
+	residency_limits_changed(rig.residency);
+	for (before = 0; before < N; before = now) {
+		now = n_told(wishes, N);
+		assert_in_range(now - before, 0, RESIDENCY_SLICE);
+		assert_true(now == N || residency_goes_on(rig.residency));
+		rig_turn(&rig);
+	}
+	rig_settle(&rig);
+	for (uint32_t i = 0; i < N; i++) {
+		assert_int_equal(wishes[i].res, -ENOMEM);
+		assert_int_equal(slots[i]->plan->device_state[RIG_DEVICE], PLAN_DEVICE_NO_MEMORY);
+	}
+	rig_remove(&rig, full);
+	remove_all(&rig, slots, N);
+	residency_rig_deinit(&rig);
+}
+
 /* ---- Plans that move ---- */
 
 /* Who moves up from the second tier is looked for in turns, among any number. */
@@ -788,6 +872,8 @@ int main(void)
 		cmocka_unit_test(test_short__of_reviews),
 		cmocka_unit_test(test_short__of_candidates),
 		cmocka_unit_test(test_promises__second_tier),
+		cmocka_unit_test(test_all__leave_in_turns),
+		cmocka_unit_test(test_all__told_in_turns),
 		cmocka_unit_test(test_moves__up_in_turns),
 		cmocka_unit_test(test_moves__sharers_in_turns),
 		cmocka_unit_test(test_moves__chain),
