@@ -22,7 +22,8 @@ enum {
 	RESIDENCY_MAX_AWAITED = 64, /* likewise: promises that others leave for */
 	RESIDENCY_MAX_DRAFTS = 8,   /* candidates looked at closely in one review, of each kind */
 	RESIDENCY_MAX_VICTIMS = 64, /* that one wish may displace */
-	RESIDENCY_PAUSE = 20,       /* between reviews: times what the last one took */
+	RESIDENCY_PAUSE = 20,       /* between reviews, and passes over who waits for a lease: times
+				       what the last one took */
 	RESIDENCY_MAX_HELD = 256,   /* waiters for a plan that are told at once, by wish */
 	RESIDENCY_SLICE = 256,      /* plans looked at in one turn, at most */
 	RESIDENCY_LARGE = 512,      /* a plan is large if a device cannot hold so many like it */
@@ -449,11 +450,11 @@ void residency_look(struct residency *residency);
 void residency_fold_plan(struct residency_plan *plan);
 /* Yields, and brings what there is room for: now, or where there are many plans, soon. */
 void residency_review(struct residency *residency);
-/* Is there more of a review to do in the next turn? */
+/* Is there more to do in the next turn: of a review, or of what concerns many plans? */
 bool residency_goes_on(const struct residency *residency);
 /* What this turn had no time for is done in the next ones, without a pause. */
 void residency_go_on_soon(struct residency *residency);
-/* For walk.timer: goes on with a review. */
+/* For walk.timer: goes on with what turns had no time for, and with who waits for leases. */
 void residency_walk_on(struct residency *residency);
 /* A plan goes: a walk that is under way is done with it. */
 void residency_walk_forget(struct residency_plan *plan);

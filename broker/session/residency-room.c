@@ -17,7 +17,10 @@
  *
  * There may be as many plans as clients can add. So a review looks at them in slices, in turns of
  * their own, notes the best, and brings those when it has seen all, again as far as turns allow.
- * How much a plan is wanted is counted only when it matters: as the plan is looked at, and as it is
+ * Likewise plans leave some in each turn where many have to, and a review only begins the rounds
+ * over promises, over plans that are to come back, and over those in the second tier. A round looks
+ * at each of them once, and the next turns go on with it, without the pause between reviews. How
+ * much a plan is wanted is counted only when it matters: as the plan is looked at, and as it is
  * compared with another.
  */
 #include <assert.h>

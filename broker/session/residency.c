@@ -3,7 +3,8 @@
  * Residency: see residency.h.
  *
  * Here is what others call, and who is told. What it is made of: residency-load.c brings one plan
- * to a device and takes it away, residency-room.c decides which, residency-device.c handles the
+ * to a device and takes it away, residency-room.c decides which, residency-seek.c finds those that
+ * make way, residency-lease.c serves those who wait for a lease, residency-device.c handles the
  * loss of a device, tenant/residency-policy.c says who gives way to whom.
  *
  * Owned by the reactor: plans, residences, blocks, the sums. The setup thread sees a residence only
