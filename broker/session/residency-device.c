@@ -264,6 +264,7 @@ bool residency_evict(struct residency *residency, const struct residency_victims
 		     uint64_t *ret_n, uint64_t *ret_bytes)
 {
 	bool is_any = false;
+	uint32_t n_gone = 0;
 
 	*ret_n = *ret_bytes = 0;
 	list_for_each (node, &residency->unable)
@@ -287,10 +288,17 @@ bool residency_evict(struct residency *residency, const struct residency_victims
 				leaves = true;
 				*ret_bytes += residence_bytes(residence);
 			}
-			residence_evict_by_hand(residence);
+			if (n_gone < RESIDENCY_SLICE)
+				residence_evict_by_hand(residence);
+			else
+				plan->must_go |= (uint16_t)(1u << i);
 		}
 		*ret_n += leaves;
+		n_gone += leaves;
 	}
+	/* Looks at those that must go. */
+	if (n_gone >= RESIDENCY_SLICE)
+		residency_review_in(residency, 0);
 	return is_any;
 }
 

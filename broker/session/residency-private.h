@@ -145,6 +145,7 @@ struct residency_plan {
 	uint64_t used_ns;   /* when the plan was wanted last */
 	uint16_t supported; /* bit i: prepared for device i */
 	bool is_parked;     /* evicted by hand, until it is wanted again */
+	uint16_t must_go;   /* bit i: the next walk is to evict it from device i, by hand */
 	void (*added)(struct session_plan *slot);
 	void (*removed)(struct session_plan *slot);
 	struct residence on[]; /* by device */

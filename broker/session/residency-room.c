@@ -654,10 +654,20 @@ static void show_everywhere(struct residency_plan *plan)
 		residence_show(&plan->on[i]);
 }
 
+static void go_by_hand(struct residency_plan *plan)
+{
+	for (unsigned int i = 1; i < plan->residency->options.n_executors; i++)
+		if (plan->must_go & 1u << i)
+			residence_evict_by_hand(&plan->on[i]);
+	plan->must_go = 0;
+}
+
 static void walk_look_at(struct residency_walk *walk, struct residency_plan *plan, uint64_t now_ns)
 {
 	struct residence *residence;
 
+	if (plan->must_go)
+		go_by_hand(plan);
 	if (walk->is_showing)
 		show_everywhere(plan);
 

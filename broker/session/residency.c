@@ -287,6 +287,7 @@ static void ask_bring(struct residency_plan *plan, struct residency_waiter *wait
 	int res = waiter_verdict(plan, waiter);
 
 	plan->is_parked = false;
+	plan->must_go = 0;
 	if (residence && residence->state == RESIDENCE_IN) {
 		waiter_finish(waiter, 0);
 		return;

@@ -690,6 +690,34 @@ static void test_all__leave_in_turns(void **state)
 	residency_rig_deinit(&rig);
 }
 
+/* Likewise what an administrator evicts. */
+static void test_all__evicted_in_turns(void **state)
+{
+	enum { N = 4 * RESIDENCY_SLICE };
+	const struct residency_victims all = {.device = RBK_DEVICE_NONE};
+	static struct session_plan *slots[N];
+	struct residency_rig rig;
+	uint64_t n, bytes;
+	uint32_t before, now;
+
+	residency_rig_init(&rig, 1, N * RIG_PAGE, 0, RESIDENCY_WANTED);
+	for (uint32_t i = 0; i < N; i++)
+		add(&rig, slots[i] = rig_plan_of(&rig, 0, RIG_PAGE));
+	rig_settle(&rig);
+	assert_true(residency_evict(rig.residency, &all, &n, &bytes));
+	assert_true(n == N && bytes == N * RIG_PAGE);
+	for (before = N; before > 0; before = now) {
+		now = n_there(slots, N);
+		assert_in_range(before - now, 0, RESIDENCY_SLICE);
+		rig_turn(&rig);
+	}
+	rig_settle(&rig);
+	assert_int_equal(n_there(slots, N), 0);
+	rig_check(&rig);
+	remove_all(&rig, slots, N);
+	residency_rig_deinit(&rig);
+}
+
 static uint32_t n_told(const struct rig_wish *wishes, uint32_t n)
 {
 	uint32_t n_done = 0;
@@ -873,6 +901,7 @@ int main(void)
 		cmocka_unit_test(test_short__of_candidates),
 		cmocka_unit_test(test_promises__second_tier),
 		cmocka_unit_test(test_all__leave_in_turns),
+		cmocka_unit_test(test_all__evicted_in_turns),
 		cmocka_unit_test(test_all__told_in_turns),
 		cmocka_unit_test(test_moves__up_in_turns),
 		cmocka_unit_test(test_moves__sharers_in_turns),
