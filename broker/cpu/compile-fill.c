@@ -5,7 +5,7 @@
  * A plan is compiled first, which tells how much its packed forms will take and takes none of it;
  * then they get memory and are filled, one after the other, some megabytes at each call, so that
  * others get in between on the setup thread. Sources of float16 that are packed as float32 are
- * converted to a mapping of their own, which goes when the form is there.
+ * converted to memory of their own, which goes when the form is there.
  *
  * Two plans that have the same form may both be under way: either goes on where the other stopped.
  */
@@ -38,7 +38,7 @@ void compile_fill_from(const struct compiler *c, struct cpu_fill *fill, unsigned
 }
 
 /* Converts some more of what it is packed of. Return: 0, all is there; EXECUTOR_E_MORE; -ENOMEM. */
-static int convert(struct cpu_fill *fill)
+static int convert(struct cpu_memory *memory, struct cpu_fill *fill)
 {
 	for (unsigned int i = 0; i < FILL_SOURCES; i++) {
 		const uint64_t left = fill->half[i].n - fill->half[i].n_done;
@@ -48,7 +48,8 @@ static int convert(struct cpu_fill *fill)
 		if (left == 0)
 			continue;
 		if (!to)
-			to = cpu_map(fill->half[i].n * sizeof(float), &fill->half[i].map_bytes);
+			to = cpu_map(memory, fill->half[i].n * sizeof(float),
+				     &fill->half[i].map_bytes);
 		if (!to)
 			return error_origin(-ENOMEM);
 		fill->from[i] = to;
@@ -61,21 +62,22 @@ static int convert(struct cpu_fill *fill)
 }
 
 /* Return: true if some is left to be dropped. */
-static bool drop_some_converted(struct cpu_fill *fill)
+static bool drop_some_converted(struct cpu_memory *memory, struct cpu_fill *fill)
 {
 	for (unsigned int i = 0; i < FILL_SOURCES; i++)
 		if (fill->half[i].map_bytes > 0) {
-			cpu_unmap_some((void *)fill->from[i], &fill->half[i].map_bytes);
+			cpu_unmap_some(memory, (void *)fill->from[i], &fill->half[i].map_bytes,
+				       CPU_UNMAP_BYTES);
 			return true;
 		}
 	return false;
 }
 
-static void drop_converted(struct cpu_fill *fill)
+static void drop_converted(struct cpu_memory *memory, struct cpu_fill *fill)
 {
 	for (unsigned int i = 0; i < FILL_SOURCES; i++)
 		if (fill->half[i].map_bytes > 0) {
-			cpu_unmap((void *)fill->from[i], fill->half[i].map_bytes);
+			cpu_unmap(memory, (void *)fill->from[i], fill->half[i].map_bytes);
 			fill->half[i].map_bytes = 0;
 		}
 }
@@ -88,7 +90,7 @@ static int fill_some(struct cpu_executor *cpu, struct cpu_fill *fill)
 
 	if (pack->is_filled)
 		return 0;
-	r = convert(fill);
+	r = convert(&cpu->memory, fill);
 	if (r)
 		return r < 0 ? error_fold(r) : r;
 	r = cpu_pack_commit(&cpu->packs, pack);
@@ -116,18 +118,18 @@ int cpu_fill(struct cpu_executor *cpu, struct cpu_plan *compiled)
 								     : FILL_CALL_BYTES / 2;
 		if (r == EXECUTOR_E_MORE)
 			continue;
-		if (drop_some_converted(fill))
+		if (drop_some_converted(&cpu->memory, fill))
 			return EXECUTOR_E_MORE;
 		compiled->n_filled++;
 	}
-	cpu_fill_deinit(compiled);
+	cpu_fill_deinit(cpu, compiled);
 	return 0;
 }
 
-bool cpu_fill_shrink(struct cpu_plan *compiled)
+bool cpu_fill_shrink(struct cpu_executor *cpu, struct cpu_plan *compiled)
 {
 	return compiled->n_filled < compiled->n_fills &&
-	       drop_some_converted(&compiled->fills[compiled->n_filled]);
+	       drop_some_converted(&cpu->memory, &compiled->fills[compiled->n_filled]);
 }
 
 uint64_t cpu_fill_bytes(const struct cpu_plan *compiled)
@@ -144,10 +146,10 @@ uint64_t cpu_fill_bytes(const struct cpu_plan *compiled)
 	return most + compiled->n_fills * sizeof(*compiled->fills);
 }
 
-void cpu_fill_deinit(struct cpu_plan *compiled)
+void cpu_fill_deinit(struct cpu_executor *cpu, struct cpu_plan *compiled)
 {
 	for (unsigned int i = 0; i < compiled->n_fills; i++)
-		drop_converted(&compiled->fills[i]);
+		drop_converted(&cpu->memory, &compiled->fills[i]);
 	free(compiled->fills);
 	compiled->fills = NULL;
 	compiled->n_fills = compiled->n_filled = 0;

@@ -30,10 +30,10 @@ static void cpu_plan_free(struct cpu_executor *cpu, struct cpu_plan *compiled)
 	if (!compiled)
 		return;
 	cpu_compile_deinit(compiled);
-	cpu_fill_deinit(compiled);
+	cpu_fill_deinit(cpu, compiled);
 	for (unsigned int i = 0; i < compiled->n_packs; i++)
 		cpu_pack_unref(&cpu->packs, compiled->packs[i]);
-	cpu_unmap(compiled->scratch, compiled->scratch_map_bytes);
+	cpu_unmap(&cpu->memory, compiled->scratch, compiled->scratch_map_bytes);
 	free(compiled->blocks);
 	free(compiled->packs);
 	free(compiled->steps);
@@ -63,7 +63,7 @@ static int scratch_size(const struct cpu_executor *cpu, const struct plan *plan,
 	return 0;
 }
 
-static int scratch_map(struct cpu_plan *compiled)
+static int scratch_map(struct cpu_executor *cpu, struct cpu_plan *compiled)
 {
 	const size_t blocks_bytes = compiled->n_blocks * sizeof(*compiled->blocks);
 
@@ -73,8 +73,9 @@ static int scratch_map(struct cpu_plan *compiled)
 	if (!compiled->blocks)
 		return error_origin(-ENOMEM);
 	memset(compiled->blocks, 0, blocks_bytes);
-	compiled->scratch = cpu_map(compiled->scratch_stride * (uint64_t)compiled->n_blocks,
-				    &compiled->scratch_map_bytes);
+	compiled->scratch =
+		cpu_map(&cpu->memory, compiled->scratch_stride * (uint64_t)compiled->n_blocks,
+			&compiled->scratch_map_bytes);
 	return compiled->scratch ? 0 : error_origin(-ENOMEM);
 }
 
@@ -171,7 +172,7 @@ static int cpu_plan_prepare(struct executor *executor, struct plan *plan)
 		r = cpu_fill(cpu, compiled);
 	while (r == EXECUTOR_E_MORE);
 	if (!r)
-		r = scratch_map(compiled);
+		r = scratch_map(cpu, compiled);
 	if (r) {
 		cpu_plan_free(cpu, compiled);
 		plan->exec[index] = NULL;
@@ -212,9 +213,9 @@ static int cpu_plan_shrink(struct executor *executor, struct plan *plan)
 	if (!compiled)
 		return 0;
 	plan->device_state[executor->index] = PLAN_DEVICE_UNSUPPORTED;
-	if (cpu_fill_shrink(compiled))
+	if (cpu_fill_shrink(cpu, compiled))
 		return EXECUTOR_E_MORE;
-	cpu_fill_deinit(compiled);
+	cpu_fill_deinit(cpu, compiled);
 	for (unsigned int n = 0; compiled->n_packs > 0; n++) {
 		if (n == SHRINK_PACKS || begin_bytes - cpu->packs.bytes >= CPU_UNMAP_BYTES)
 			return EXECUTOR_E_MORE;
@@ -222,8 +223,8 @@ static int cpu_plan_shrink(struct executor *executor, struct plan *plan)
 		*last = cpu_pack_unref_some(&cpu->packs, *last, CPU_UNMAP_BYTES);
 		compiled->n_packs -= !*last;
 	}
-	if (shrink_steps(compiled) ||
-	    cpu_unmap_some(compiled->scratch, &compiled->scratch_map_bytes))
+	if (shrink_steps(compiled) || cpu_unmap_some(&cpu->memory, compiled->scratch,
+						     &compiled->scratch_map_bytes, CPU_UNMAP_BYTES))
 		return EXECUTOR_E_MORE;
 	compiled->scratch = NULL;
 	return 0;
@@ -273,6 +274,7 @@ static struct executor *cpu_free(struct executor *executor)
 		for (unsigned int layer = 0; layer < CPU_LAYERS; layer++)
 			free(worker->layers[layer].context.workspace);
 	}
+	cpu_memory_deinit(&cpu->memory);
 	free(cpu->urgent.slots);
 	free(cpu->inline_context.workspace);
 	free(cpu->workers);
@@ -392,7 +394,8 @@ int cpu_executor_new(const struct cpu_options *options, struct waker *waker, str
 	memset(cpu, 0, sizeof(*cpu));
 	cpu->executor.ops = &cpu_ops;
 	cpu->executor.waker = waker;
-	cpu_pack_cache_init(&cpu->packs);
+	cpu_memory_init(&cpu->memory);
+	cpu_pack_cache_init(&cpu->packs, &cpu->memory);
 	cpu->kernels = choose_kernels(options->simd);
 	cpu->layout_wish = options->layout;
 	cpu->max_tasks = max_tasks;

@@ -16,6 +16,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "cpu/memory.h"
 #include "util/index.h"
 
 struct cpu_pack_key {
@@ -31,18 +32,20 @@ struct cpu_pack {
 	bool is_filled;
 	uint64_t n_filled; /* parts, unless is_filled */
 	uint64_t user;     /* the last one, by number, of the compilations that hold it */
-	float *data;       /* a mapping of its own, page-aligned */
+	float *data;       /* page-aligned */
 	size_t map_bytes;
 };
 
 struct cpu_pack_cache {
+	struct cpu_memory *memory;
 	struct index_node *root;
 	uint64_t seed[2];         /* of the hash */
 	uint64_t bytes;           /* of all that exist */
 	uint64_t committed_bytes; /* of those that have memory */
 };
 
-void cpu_pack_cache_init(struct cpu_pack_cache *cache);
+/* Borrows @memory. */
+void cpu_pack_cache_init(struct cpu_pack_cache *cache, struct cpu_memory *memory);
 /*
  * Finds the copy or makes one of @floats, without memory. Return: 0, with a reference in *ret;
  * -ENOMEM.
@@ -54,20 +57,9 @@ int cpu_pack_commit(struct cpu_pack_cache *cache, struct cpu_pack *pack);
 /* Frees it with the last reference. Return: NULL. */
 struct cpu_pack *cpu_pack_unref(struct cpu_pack_cache *cache, struct cpu_pack *pack);
 /*
- * cpu_pack_unref() that frees about @bytes of the copy at most. cpu_pack_get() does not find a copy
- * any more once its last reference is gone. Return: @pack, which is to be passed again; NULL: done.
+ * cpu_pack_unref() that frees @bytes of the copy, as cpu_unmap_some(), at most. cpu_pack_get() does
+ * not find a copy any more once its last reference is gone. Return: @pack, which is to be passed
+ * again; NULL: done.
  */
 struct cpu_pack *cpu_pack_unref_some(struct cpu_pack_cache *cache, struct cpu_pack *pack,
 				     size_t bytes);
-
-/* Anonymous memory, zeroed, on huge pages where large. Return: NULL if out of memory. */
-void *cpu_map(size_t bytes, size_t *ret_map_bytes);
-/* Compute the bytes that cpu_map() takes for @bytes. Return: 0 on overflow. */
-size_t cpu_map_bytes(size_t bytes);
-void cpu_unmap(void *map, size_t map_bytes);
-/*
- * Unmaps the last CPU_UNMAP_BYTES of what is left of a mapping, about a millisecond of work;
- * accepts an empty one, and NULL. Return: true if some of it is left.
- */
-enum { CPU_UNMAP_BYTES = 8 << 20 }; /* a multiple of the huge page */
-bool cpu_unmap_some(void *map, size_t *map_bytes);

@@ -318,7 +318,7 @@ struct cpu_plan {
 	uint64_t work_bytes;
 	struct compiler *compiler; /* while it is compiled */
 	/*
-	 * A mapping: block i is meant for worker i, then come the inline caller's, one for whoever
+	 * Block i is meant for worker i, then come the inline caller's, one for whoever
 	 * runs the plan a second time on one stack, and n_spare for tasks that were stopped before
 	 * their end, which keep the block that they have begun with. So many may be stopped at a
 	 * time, and then each worker still finds a free block.
@@ -358,6 +358,6 @@ uint64_t cpu_fill_bytes(const struct cpu_plan *compiled);
  * Frees a part of what a form was converted to that is being packed, which is not to go on. Return:
  * true if some is left.
  */
-bool cpu_fill_shrink(struct cpu_plan *compiled);
+bool cpu_fill_shrink(struct cpu_executor *executor, struct cpu_plan *compiled);
 /* Forgets what was to be packed. */
-void cpu_fill_deinit(struct cpu_plan *compiled);
+void cpu_fill_deinit(struct cpu_executor *executor, struct cpu_plan *compiled);

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <cmocka.h>
 
@@ -18,6 +19,7 @@
 #include "unit/cpu-rig.h"
 
 enum { PART_BYTES = 8 << 20, MOST_STEPS = 1024 + 64 /* of a part */ };
+enum { THREE_PARTS = 8 << 20 /* floats of scratch */ };
 
 /* Weights of eight bits are packed a part at a time: the setup thread has turns for others, too. */
 static void test_pack__integer_in_parts(void **state)
@@ -100,14 +102,14 @@ static void test_pack__integer_conv_in_parts(void **state)
 	reference_arena_deinit(&arena);
 }
 
-/* Return: a plan with three parts of scratch. */
-static struct plan *scratch_plan(void)
+/* Return: a plan with scratch of @n floats for each task. */
+static struct plan *scratch_plan(uint32_t n)
 {
 	struct describe *d = describe_new("", 1);
 
-	describe_input(d, "x", DESCRIBE_DIMS(8 << 20));
+	describe_input(d, "x", DESCRIBE_DIMS(n));
 	describe_scratch(d, "s");
-	describe_output(d, "y", DESCRIBE_DIMS(8 << 20));
+	describe_output(d, "y", DESCRIBE_DIMS(n));
 	describe_node(d, "Neg", "", "x", "s");
 	describe_node(d, "Neg", "", "s", "y");
 	return reference_plan(d, NULL);
@@ -118,7 +120,7 @@ static void test_shrink__scratch(void **state)
 {
 	const struct cpu_plan *compiled;
 	struct cpu_rig rig;
-	struct plan *plan = scratch_plan();
+	struct plan *plan = scratch_plan(THREE_PARTS);
 	size_t n_parts;
 
 	cpu_rig_init(&rig, &(struct cpu_options){.n_workers = 1});
@@ -138,7 +140,7 @@ static void test_shrink__scratch_measured(void **state)
 {
 	const struct cpu_plan *compiled;
 	struct cpu_rig rig;
-	struct plan *plan = scratch_plan();
+	struct plan *plan = scratch_plan(THREE_PARTS);
 	uint8_t *other;
 
 	cpu_rig_init(&rig, &(struct cpu_options){.n_workers = 1});
@@ -269,8 +271,10 @@ static void test_pack__offsets_chosen(void **state)
 	struct cpu_pack_key key = {.owner = 1, .dev = 2, .ino = 3, .bytes = 2048, .form = {1}};
 	struct cpu_pack *packs[N], *again;
 	struct cpu_pack_cache cache;
+	struct cpu_memory memory;
 
-	cpu_pack_cache_init(&cache);
+	cpu_memory_init(&memory);
+	cpu_pack_cache_init(&cache, &memory);
 	for (unsigned int i = 0; i < N; i++) {
 		do
 			key.offset += 64;
@@ -287,6 +291,7 @@ static void test_pack__offsets_chosen(void **state)
 		cpu_pack_unref(&cache, packs[i]);
 	assert_null(cache.root);
 	assert_int_equal(cache.bytes, 0);
+	cpu_memory_deinit(&memory);
 }
 
 /* Thousands of products with one matrix, or with one of their own each, @stride bytes apart. */
@@ -377,12 +382,135 @@ static void test_measure__packs(void **state)
 	reference_arena_deinit(&arena);
 }
 
+/* Mappings of this process, of which the kernel allows some 65,000 (vm.max_map_count). */
+static unsigned int count_mappings(void)
+{
+	FILE *maps = fopen("/proc/self/maps", "re");
+	unsigned int n = 0;
+	int c;
+
+	assert_non_null(maps);
+	while ((c = getc(maps)) != EOF)
+		n += c == '\n';
+	fclose(maps);
+	return n;
+}
+
+/* Return: true if all bytes are zero. */
+static bool is_zero(const uint8_t *bytes, size_t n)
+{
+	return n == 0 || (bytes[0] == 0 && memcmp(bytes, bytes + 1, n - 1) == 0);
+}
+
+/* Pieces of all sizes: none has another's bytes, nor what was there before it. */
+static void test_memory__pieces(void **state)
+{
+	enum { N = 64, ROUNDS = 4000, MOST_SHIFT = 25 };
+	struct {
+		uint8_t *at;
+		size_t bytes, map_bytes;
+		bool is_committed;
+	} pieces[N] = {0};
+	struct cpu_memory memory;
+	uint64_t seed = 1;
+
+	cpu_memory_init(&memory);
+	for (unsigned int i = 0; i < ROUNDS; i++) {
+		const unsigned int k = (unsigned int)(reference_random(&seed) % N);
+		const unsigned int shift = (unsigned int)(reference_random(&seed) % MOST_SHIFT);
+
+		if (!pieces[k].at) {
+			pieces[k].bytes = 1 + reference_random(&seed) % (2ull << shift);
+			pieces[k].at = cpu_reserve(&memory, pieces[k].bytes, &pieces[k].map_bytes);
+			assert_non_null(pieces[k].at);
+			assert_int_equal(pieces[k].map_bytes, cpu_map_bytes(pieces[k].bytes));
+			pieces[k].is_committed = false;
+		} else if (!pieces[k].is_committed) {
+			assert_int_equal(cpu_commit(&memory, pieces[k].at, pieces[k].map_bytes), 0);
+			assert_true(is_zero(pieces[k].at, 1));
+			assert_true(is_zero(pieces[k].at + pieces[k].map_bytes - 4096, 4096));
+			pieces[k].at[0] = pieces[k].at[pieces[k].map_bytes - 1] = (uint8_t)(k + 1);
+			pieces[k].is_committed = true;
+		} else {
+			assert_int_equal(pieces[k].at[0], k + 1);
+			assert_int_equal(pieces[k].at[pieces[k].map_bytes - 1], k + 1);
+			while (cpu_unmap_some(&memory, pieces[k].at, &pieces[k].map_bytes,
+					      CPU_UNMAP_BYTES))
+				assert_int_equal(pieces[k].at[0], k + 1);
+			pieces[k].at = NULL;
+		}
+	}
+	for (unsigned int k = 0; k < N; k++)
+		cpu_unmap(&memory, pieces[k].at, pieces[k].map_bytes);
+	cpu_memory_deinit(&memory);
+}
+
+/* Small packs share mappings, also where each second one is gone. */
+static void test_pack__mappings(void **state)
+{
+	enum { N = 4000, MOST_MAPPINGS = 100 };
+	struct cpu_pack_key key = {.owner = 1, .dev = 2, .ino = 3, .bytes = 2048, .form = {1}};
+	const unsigned int n_before = count_mappings();
+	static struct cpu_pack *packs[N];
+	struct cpu_pack_cache cache;
+	struct cpu_memory memory;
+	unsigned int n;
+
+	cpu_memory_init(&memory);
+	cpu_pack_cache_init(&cache, &memory);
+	for (unsigned int i = 0; i < N; i++) {
+		key.offset = i;
+		assert_int_equal(cpu_pack_get(&cache, &key, 512 << i % 3, &packs[i]), 0);
+	}
+	for (unsigned int i = 0; i < N; i++) {
+		assert_int_equal(cpu_pack_commit(&cache, packs[i]), 0);
+		packs[i]->data[0] = 1;
+	}
+	for (unsigned int i = 0; i < N; i += 2)
+		packs[i] = cpu_pack_unref(&cache, packs[i]);
+	n = count_mappings() - n_before;
+	print_message("%u packs: %u mappings\n", N / 2, n);
+	for (unsigned int i = 1; i < N; i += 2)
+		cpu_pack_unref(&cache, packs[i]);
+	assert_int_equal(cache.bytes, 0);
+	cpu_memory_deinit(&memory);
+	assert_true(n <= MOST_MAPPINGS);
+	assert_true(count_mappings() <= n_before + MOST_MAPPINGS);
+}
+
+/* So does the scratch of small plans. */
+static void test_scratch__mappings(void **state)
+{
+	enum { N = 1000, MOST_MAPPINGS = 100 };
+	static struct plan *plans[N];
+	unsigned int n, n_before;
+	struct cpu_rig rig;
+
+	cpu_rig_init(&rig, &(struct cpu_options){.n_workers = 1});
+	n_before = count_mappings();
+	for (unsigned int i = 0; i < N; i++) {
+		plans[i] = scratch_plan(1024);
+		cpu_rig_prepare(&rig, plans[i]);
+	}
+	for (unsigned int i = 0; i < N; i += 2)
+		cpu_rig_release(&rig, plans[i]);
+	n = count_mappings() - n_before;
+	print_message("%u plans: %u mappings\n", N / 2, n);
+	for (unsigned int i = 1; i < N; i += 2)
+		cpu_rig_release(&rig, plans[i]);
+	cpu_rig_deinit(&rig);
+	assert_true(n <= MOST_MAPPINGS);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_pack__integer_in_parts),
 		cmocka_unit_test(test_pack__integer_conv_in_parts),
 		cmocka_unit_test(test_pack__offsets_chosen),
+		cmocka_unit_test(test_memory__pieces),
+		cmocka_unit_test(test_pack__mappings),
+		cmocka_unit_test(test_scratch__mappings),
 		cmocka_unit_test(test_shrink__scratch),
 		cmocka_unit_test(test_shrink__scratch_measured),
 		cmocka_unit_test(test_measure__parts),

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * See memory.h. A chunk has slots of one size, which is a power of two. What is given back loses
+ * its pages at once, so that memory returns to the system and nothing of one owner is left for
+ * another to find; the addresses go with the last piece of the chunk.
+ *
+ * The kernel counts nothing of what cannot be written, and a plan is compiled before it is charged.
+ * So a chunk is writable only up to the last piece that was committed: it is two mappings at most.
+ *
+ * Chunks of slots below the huge page have none: a huge page under one small piece would be memory
+ * that nobody is charged for.
+ */
+#include "cpu/memory.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "util/error.h"
+
+enum { PAGE_BYTES = 4096, PAGE_SHIFT = 12, HUGE_PAGE_BYTES = 2 << 20 };
+
+struct chunk {
+	struct index_node node;
+	struct list_node link; /* in *with_room, unless the chunk is full */
+	struct list_node *with_room;
+	uint8_t *base; /* a multiple of CPU_CHUNK_BYTES */
+	size_t slot_bytes, writable_bytes;
+	uint32_t n_slots, n_used;
+	uint64_t used[]; /* a bit for each slot */
+};
+
+void cpu_memory_init(struct cpu_memory *memory)
+{
+	memory->chunks = NULL;
+	for (unsigned int i = 0; i < CPU_SLOT_SIZES; i++)
+		list_init(&memory->with_room[i]);
+}
+
+void cpu_memory_deinit(struct cpu_memory *memory)
+{
+	assert(!memory->chunks);
+}
+
+size_t cpu_map_bytes(size_t bytes)
+{
+	const size_t unit = bytes >= HUGE_PAGE_BYTES ? HUGE_PAGE_BYTES : PAGE_BYTES;
+	size_t map_bytes;
+
+	if (__builtin_add_overflow(bytes, unit - 1, &map_bytes))
+		return 0;
+	return map_bytes & ~(unit - 1);
+}
+
+static uint64_t chunk_key(const void *address)
+{
+	return index_hash((uintptr_t)address / CPU_CHUNK_BYTES, 0);
+}
+
+/* Return: NULL if @map is a mapping of its own. */
+static struct chunk *chunk_of(struct cpu_memory *memory, const void *map)
+{
+	struct index_node *node = index_find(&memory->chunks, chunk_key(map));
+
+	return node ? container_of(node, struct chunk, node) : NULL;
+}
+
+static void *map_addresses(size_t bytes)
+{
+	void *map = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return map == MAP_FAILED ? NULL : map;
+}
+
+static struct chunk *chunk_new(struct cpu_memory *memory, size_t slot_bytes, bool is_huge,
+			       struct list_node *with_room)
+{
+	const uint32_t n_slots = (uint32_t)(CPU_CHUNK_BYTES / slot_bytes);
+	struct chunk *chunk = calloc(1, sizeof(*chunk) + (n_slots + 63) / 64 * sizeof(uint64_t));
+	uint8_t *area = chunk ? map_addresses(2 * (size_t)CPU_CHUNK_BYTES) : NULL;
+	size_t before;
+
+	if (!area) {
+		free(chunk);
+		return NULL;
+	}
+	before = -(uintptr_t)area % CPU_CHUNK_BYTES;
+	if (before > 0)
+		munmap(area, before);
+	chunk->base = area + before;
+	munmap(chunk->base + CPU_CHUNK_BYTES, CPU_CHUNK_BYTES - before);
+	/* Only advice: where huge pages are off, the small ones serve. */
+	madvise(chunk->base, CPU_CHUNK_BYTES, is_huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+	chunk->with_room = with_room;
+	chunk->slot_bytes = slot_bytes;
+	chunk->n_slots = n_slots;
+	if (n_slots < 64)
+		chunk->used[0] = ~0ull << n_slots;
+	list_append(with_room, &chunk->link);
+	index_insert(&memory->chunks, &chunk->node, chunk_key(chunk->base));
+	return chunk;
+}
+
+static void *take_slot(struct cpu_memory *memory, size_t map_bytes)
+{
+	const bool is_huge = map_bytes >= HUGE_PAGE_BYTES;
+	const int shift = map_bytes > PAGE_BYTES ? 64 - __builtin_clzll(map_bytes - 1) : PAGE_SHIFT;
+	struct list_node *with_room = &memory->with_room[shift - PAGE_SHIFT + is_huge];
+	struct chunk *chunk;
+	uint32_t slot = 0;
+
+	if (list_is_empty(with_room) && !chunk_new(memory, (size_t)1 << shift, is_huge, with_room))
+		return NULL;
+	chunk = container_of(with_room->next, struct chunk, link);
+	while (chunk->used[slot / 64] == ~0ull)
+		slot += 64;
+	slot += (uint32_t)__builtin_ctzll(~chunk->used[slot / 64]);
+	chunk->used[slot / 64] |= 1ull << slot % 64;
+	if (++chunk->n_used == chunk->n_slots)
+		list_remove(&chunk->link);
+	return chunk->base + slot * chunk->slot_bytes;
+}
+
+static void leave_slot(struct cpu_memory *memory, struct chunk *chunk, const uint8_t *map)
+{
+	const size_t slot = (size_t)(map - chunk->base) / chunk->slot_bytes;
+
+	chunk->used[slot / 64] &= ~(1ull << slot % 64);
+	if (chunk->n_used-- == chunk->n_slots)
+		list_append(chunk->with_room, &chunk->link);
+	if (chunk->n_used > 0)
+		return;
+	list_remove(&chunk->link);
+	index_remove(&memory->chunks, &chunk->node);
+	munmap(chunk->base, CPU_CHUNK_BYTES);
+	free(chunk);
+}
+
+void *cpu_reserve(struct cpu_memory *memory, size_t bytes, size_t *ret_map_bytes)
+{
+	const size_t map_bytes = cpu_map_bytes(bytes);
+	void *map;
+
+	if (map_bytes == 0)
+		return NULL;
+	if (map_bytes <= CPU_SLOT_MAX_BYTES) {
+		map = take_slot(memory, map_bytes);
+	} else {
+		map = map_addresses(map_bytes);
+		if (map)
+			madvise(map, map_bytes, MADV_HUGEPAGE);
+	}
+	if (map)
+		*ret_map_bytes = map_bytes;
+	return map;
+}
+
+int cpu_commit(struct cpu_memory *memory, void *map, size_t map_bytes)
+{
+	struct chunk *chunk = chunk_of(memory, map);
+	uint8_t *begin = map, *end = begin + map_bytes;
+
+	if (chunk) {
+		begin = chunk->base + chunk->writable_bytes;
+		if (end <= begin)
+			return 0;
+	}
+	if (mprotect(begin, (size_t)(end - begin), PROT_READ | PROT_WRITE) < 0)
+		return error_origin(-ENOMEM);
+	if (chunk)
+		chunk->writable_bytes = (size_t)(end - chunk->base);
+	return 0;
+}
+
+void *cpu_map(struct cpu_memory *memory, size_t bytes, size_t *ret_map_bytes)
+{
+	void *map = cpu_reserve(memory, bytes, ret_map_bytes);
+
+	if (!map || cpu_commit(memory, map, *ret_map_bytes) == 0)
+		return map;
+	cpu_unmap(memory, map, *ret_map_bytes);
+	*ret_map_bytes = 0;
+	return NULL;
+}
+
+bool cpu_unmap_some(struct cpu_memory *memory, void *map, size_t *map_bytes, size_t bytes)
+{
+	struct chunk *chunk;
+	uint8_t *end;
+	int r;
+
+	/* Bytes may have been measured, but never mapped. */
+	if (!map || *map_bytes == 0)
+		return false;
+	chunk = chunk_of(memory, map);
+	bytes = bytes < *map_bytes ? bytes : *map_bytes;
+	*map_bytes -= bytes;
+	end = (uint8_t *)map + *map_bytes;
+	r = chunk ? madvise(end, bytes, MADV_DONTNEED) : munmap(end, bytes);
+	/* The next owner of the slot must find zeros. */
+	assert(r == 0 || !chunk);
+	if (chunk && *map_bytes == 0)
+		leave_slot(memory, chunk, map);
+	return *map_bytes > 0;
+}
+
+void cpu_unmap(struct cpu_memory *memory, void *map, size_t map_bytes)
+{
+	cpu_unmap_some(memory, map, &map_bytes, map_bytes);
+}
