@@ -63,6 +63,13 @@ enum {
 /* The reactor has nine times the share of another thread then, and still not all. */
 enum { REACTOR_NICE_BELOW = 10 };
 
+/*
+ * A process has 65,530 mappings by default (vm.max_map_count). These are what tenants are charged
+ * for and what the C library takes for large allocations, which may come from its heap as well. The
+ * rest is for packed constants and scratch, see cpu/memory.h, and for drivers.
+ */
+enum { TENANTS_MAPPINGS = 24000, MALLOC_MAPPINGS = 16384 };
+
 /* The least that the kernel gives. */
 static const uint64_t reactor_slice_ns = 100000;
 
@@ -266,9 +273,7 @@ static int make_tenants(struct broker *broker, char **ret_errors)
 	struct tenants_machine machine = {
 		.host_bytes = config_host_max(&broker->options),
 		.n_devices = broker->n_executors,
-		/* vm.max_map_count is 65,530 by default; a ring also has two allocations that are
-		 * mappings. */
-		.n_mappings = 24000,
+		.n_mappings = TENANTS_MAPPINGS,
 		.n_watches = allowance_watches(),
 	};
 	int r = allowance_descriptors(broker->options.metrics_address.bytes > 0, &machine.n_fds);
@@ -934,11 +939,13 @@ int main(int argc, char **argv)
 	streams_init();
 	/*
 	 * What sessions leave goes back to the system. By itself the allocator learns from large
-	 * pieces that are freed to keep ever larger ones, and has an arena for every thread.
+	 * pieces that are freed to keep ever larger ones, has an arena for every thread, and takes
+	 * as many mappings as there are large pieces.
 	 */
 	mallopt(M_MMAP_THRESHOLD, 128 << 10);
 	mallopt(M_TRIM_THRESHOLD, 256 << 10);
 	mallopt(M_ARENA_MAX, 2);
+	mallopt(M_MMAP_MAX, MALLOC_MAPPINGS);
 	log_open_journal(LOG_JOURNAL_PATH);
 	r = options_parse(argc, argv, &broker.options);
 	if (r >= 0)
