@@ -67,7 +67,7 @@ static int scratch_map(struct cpu_executor *cpu, struct cpu_plan *compiled)
 {
 	const size_t blocks_bytes = compiled->n_blocks * sizeof(*compiled->blocks);
 
-	if (compiled->scratch_map_bytes == 0)
+	if (compiled->scratch_map_bytes == 0 || compiled->scratch)
 		return 0;
 	compiled->blocks = aligned_alloc(alignof(struct cpu_block), blocks_bytes);
 	if (!compiled->blocks)
@@ -106,82 +106,6 @@ static void tell_overhead(const struct cpu_plan *compiled, struct plan *plan)
 		row = (compiled->overhead_max_ns - one) / (plan->max_count - 1);
 	plan->overhead_row_ps = picoseconds(row);
 	plan->overhead_fixed_ps = picoseconds(one - row);
-}
-
-static int cpu_plan_measure(struct executor *executor, struct plan *plan)
-{
-	struct cpu_executor *cpu = cpu_executor_from(executor);
-	const unsigned int index = executor->index;
-	struct cpu_plan *compiled = plan->exec[index];
-	int r;
-
-	if (!(plan->ops_devices & OP_ON_CPU)) {
-		plan->device_state[index] = PLAN_DEVICE_UNSUPPORTED;
-		return EXECUTOR_E_UNSUPPORTED;
-	}
-	if (!compiled)
-		compiled = plan->exec[index] = calloc(1, sizeof(*compiled));
-	if (!compiled)
-		return error_origin(-ENOMEM);
-	compiled->n_bindings = plan->n_bindings;
-	r = cpu_compile(cpu, plan, compiled);
-	if (r == EXECUTOR_E_MORE)
-		return r;
-	if (!r)
-		r = scratch_size(cpu, plan, compiled);
-	if (r) {
-		cpu_plan_free(cpu, compiled);
-		plan->exec[index] = NULL;
-		return error_fold(r);
-	}
-	plan->n_steps = compiled->n_steps;
-	tell_overhead(compiled, plan);
-	plan->host_bytes[index] = cpu_plan_bytes(compiled) + cpu_fill_bytes(compiled);
-	return 0;
-}
-
-static int cpu_plan_compile(struct executor *executor, struct plan *plan)
-{
-	struct cpu_plan *compiled = plan->exec[executor->index];
-	int r;
-
-	if (!compiled)
-		return 0;
-	r = cpu_fill(cpu_executor_from(executor), compiled);
-	/* plan_prepare() finds out as well. */
-	return r < 0 ? 0 : r;
-}
-
-static int cpu_plan_prepare(struct executor *executor, struct plan *plan)
-{
-	struct cpu_executor *cpu = cpu_executor_from(executor);
-	const unsigned int index = executor->index;
-	struct cpu_plan *compiled;
-	int r = 0;
-
-	plan->device_state[index] = PLAN_DEVICE_NO_MEMORY;
-	compiled = plan->exec[index];
-	if (!compiled || compiled->compiler)
-		do
-			r = cpu_plan_measure(executor, plan);
-		while (r == EXECUTOR_E_MORE);
-	if (r)
-		return r < 0 ? error_fold(r) : r;
-	compiled = plan->exec[index];
-	do
-		r = cpu_fill(cpu, compiled);
-	while (r == EXECUTOR_E_MORE);
-	if (!r)
-		r = scratch_map(cpu, compiled);
-	if (r) {
-		cpu_plan_free(cpu, compiled);
-		plan->exec[index] = NULL;
-		plan->host_bytes[index] = 0;
-		return error_fold(r);
-	}
-	plan->host_bytes[index] = cpu_plan_bytes(compiled);
-	plan->device_state[index] = PLAN_DEVICE_READY;
-	return 0;
 }
 
 /* Give back the last of the steps: they may have a hundred megabytes. Return: true if some remain.
@@ -227,6 +151,100 @@ static int cpu_plan_shrink(struct executor *executor, struct plan *plan)
 						     &compiled->scratch_map_bytes, CPU_UNMAP_BYTES))
 		return EXECUTOR_E_MORE;
 	compiled->scratch = NULL;
+	return 0;
+}
+
+/*
+ * Give up a plan for which memory did not suffice: what it has got may be much, and goes a part at
+ * a time. Return: EXECUTOR_E_MORE; -ENOMEM, all is gone.
+ */
+static int give_up_some(struct executor *executor, struct plan *plan)
+{
+	const unsigned int index = executor->index;
+	int r = cpu_plan_shrink(executor, plan);
+
+	if (r)
+		return r;
+	cpu_plan_free(cpu_executor_from(executor), plan->exec[index]);
+	plan->exec[index] = NULL;
+	plan->host_bytes[index] = 0;
+	plan->device_state[index] = PLAN_DEVICE_NO_MEMORY;
+	return error_origin(-ENOMEM);
+}
+
+static int cpu_plan_measure(struct executor *executor, struct plan *plan)
+{
+	struct cpu_executor *cpu = cpu_executor_from(executor);
+	const unsigned int index = executor->index;
+	struct cpu_plan *compiled = plan->exec[index];
+	int r;
+
+	if (!(plan->ops_devices & OP_ON_CPU)) {
+		plan->device_state[index] = PLAN_DEVICE_UNSUPPORTED;
+		return EXECUTOR_E_UNSUPPORTED;
+	}
+	if (!compiled)
+		compiled = plan->exec[index] = calloc(1, sizeof(*compiled));
+	if (!compiled)
+		return error_origin(-ENOMEM);
+	compiled->n_bindings = plan->n_bindings;
+	if (!compiled->has_failed) {
+		r = cpu_compile(cpu, plan, compiled);
+		if (r == EXECUTOR_E_MORE)
+			return r;
+		if (!r)
+			r = scratch_size(cpu, plan, compiled);
+		compiled->has_failed = r < 0;
+	}
+	if (compiled->has_failed)
+		return give_up_some(executor, plan);
+	plan->n_steps = compiled->n_steps;
+	tell_overhead(compiled, plan);
+	plan->host_bytes[index] = cpu_plan_bytes(compiled) + cpu_fill_bytes(compiled);
+	return 0;
+}
+
+static int cpu_plan_compile(struct executor *executor, struct plan *plan)
+{
+	struct cpu_executor *cpu = cpu_executor_from(executor);
+	struct cpu_plan *compiled = plan->exec[executor->index];
+	int r;
+
+	if (!compiled)
+		return 0;
+	if (!compiled->has_failed) {
+		r = cpu_fill(cpu, compiled);
+		if (r == EXECUTOR_E_MORE)
+			return r;
+		if (!r)
+			r = scratch_map(cpu, compiled);
+		compiled->has_failed = r < 0;
+	}
+	/* plan_prepare() says so. */
+	return compiled->has_failed ? cpu_plan_shrink(executor, plan) : 0;
+}
+
+static int cpu_plan_prepare(struct executor *executor, struct plan *plan)
+{
+	const unsigned int index = executor->index;
+	struct cpu_plan *compiled = plan->exec[index];
+	int r = 0;
+
+	plan->device_state[index] = PLAN_DEVICE_NO_MEMORY;
+	if (!compiled || compiled->compiler)
+		do
+			r = cpu_plan_measure(executor, plan);
+		while (r == EXECUTOR_E_MORE);
+	if (r)
+		return r < 0 ? error_fold(r) : r;
+	do
+		r = cpu_plan_compile(executor, plan);
+	while (r == EXECUTOR_E_MORE);
+	compiled = plan->exec[index];
+	if (compiled->has_failed)
+		return give_up_some(executor, plan);
+	plan->host_bytes[index] = cpu_plan_bytes(compiled);
+	plan->device_state[index] = PLAN_DEVICE_READY;
 	return 0;
 }
 

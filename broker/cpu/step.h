@@ -317,6 +317,7 @@ struct cpu_plan {
 	/* What steps need beside the plan's scratch tensors, behind them in the block. */
 	uint64_t work_bytes;
 	struct compiler *compiler; /* while it is compiled */
+	bool has_failed;           /* for lack of memory: it is being given up */
 	/*
 	 * Block i is meant for worker i, then come the inline caller's, one for whoever
 	 * runs the plan a second time on one stack, and n_spare for tasks that were stopped before

@@ -3,6 +3,7 @@
  * The CPU executor: what plans have besides their tasks, packed constants and scratch, is made and
  * given back in parts, so that the setup thread has other jobs in between.
  */
+#include <errno.h>
 #include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,6 +18,7 @@
 #include "support/big-plan.h"
 #include "support/describe.h"
 #include "unit/cpu-rig.h"
+#include "unit/fail-alloc.h"
 
 enum { PART_BYTES = 8 << 20, MOST_STEPS = 1024 + 64 /* of a part */ };
 enum { THREE_PARTS = 8 << 20 /* floats of scratch */ };
@@ -294,23 +296,22 @@ static void test_pack__offsets_chosen(void **state)
 	cpu_memory_deinit(&memory);
 }
 
-/* Thousands of products with one matrix, or with one of their own each, @stride bytes apart. */
-static struct plan *products_plan(struct exec_arena *arena, unsigned int stride)
+/* @n products with one matrix, or with one of their own each, @stride bytes apart. */
+static struct plan *products_plan(struct exec_arena *arena, unsigned int n, unsigned int stride)
 {
-	enum { N = 2000 };
 	struct describe *d = describe_new("", 1);
 	char inputs[40], output[16], w[16];
 
 	describe_input(d, "x", DESCRIBE_DIMS(200, 200));
 	describe_output(d, "y", DESCRIBE_DIMS(200, 200));
-	for (unsigned int i = 0; i < N; i++) {
+	for (unsigned int i = 0; i < n; i++) {
 		if (i == 0 || stride) {
 			snprintf(w, sizeof(w), "w%u", i);
 			describe_constant(d, w, RBK_REF(REFERENCE_ARENA, i * stride),
 					  DESCRIBE_DIMS(200, 200));
 		}
-		snprintf(output, sizeof(output), i + 1 < N ? "s%u" : "y", i);
-		if (i + 1 < N)
+		snprintf(output, sizeof(output), i + 1 < n ? "s%u" : "y", i);
+		if (i + 1 < n)
 			describe_tensor(d, output, RBK_TENSOR_SCRATCH, RBK_DTYPE_F32, 0,
 					DESCRIBE_DIMS(200, 200));
 		if (i == 0)
@@ -334,7 +335,7 @@ static void test_measure__in_turns(void **state)
 	reference_arena_init(&arena, 200 * 200 * sizeof(float), 3);
 	cpu_rig_init(&rig, &(struct cpu_options){.n_workers = 1});
 	for (unsigned int i = 0; i < 2; i++)
-		plans[i] = products_plan(&arena, 0);
+		plans[i] = products_plan(&arena, 2000, 0);
 	for (unsigned int n = 0; r[0] || r[1]; n++) {
 		assert_true(r[0] == r[1] || n % 2 == 1);
 		r[n % 2] = rig.executor->ops->plan_measure(rig.executor, plans[n % 2]);
@@ -368,7 +369,7 @@ static void test_measure__packs(void **state)
 
 	reference_arena_init(&arena, 200 * 200 * sizeof(float) + 2000 * STRIDE, 3);
 	cpu_rig_init(&rig, &(struct cpu_options){.n_workers = 1});
-	plan = products_plan(&arena, STRIDE);
+	plan = products_plan(&arena, 2000, STRIDE);
 	do {
 		r = rig.executor->ops->plan_measure(rig.executor, plan);
 		compiled = plan->exec[RBK_DEVICE_CPU];
@@ -394,6 +395,84 @@ static unsigned int count_mappings(void)
 		n += c == '\n';
 	fclose(maps);
 	return n;
+}
+
+/* A plan for which memory does not suffice gives back what it has got some at a time. */
+static void test_measure__out_of_memory(void **state)
+{
+	enum { STRIDE = 64, MOST_PACKS = 256 };
+	const struct cpu_plan *compiled;
+	unsigned int n_calls = 0;
+	struct exec_arena arena;
+	struct cpu_rig rig;
+	struct plan *plan;
+	uint32_t n_before;
+	int r;
+
+	reference_arena_init(&arena, 200 * 200 * sizeof(float) + 2000 * STRIDE, 3);
+	cpu_rig_init(&rig, &(struct cpu_options){.n_workers = 1});
+	plan = products_plan(&arena, 2000, STRIDE);
+	do {
+		assert_int_equal(rig.executor->ops->plan_measure(rig.executor, plan),
+				 EXECUTOR_E_MORE);
+		compiled = plan->exec[RBK_DEVICE_CPU];
+	} while (compiled->n_packs < 5 * MOST_PACKS);
+	fail_alloc_at(1);
+	do {
+		n_before = compiled->n_packs;
+		r = rig.executor->ops->plan_measure(rig.executor, plan);
+		assert_true(r == -ENOMEM || n_before - compiled->n_packs <= MOST_PACKS);
+		n_calls++;
+	} while (r == EXECUTOR_E_MORE);
+	assert_true(fail_alloc_stop());
+	assert_int_equal(r, -ENOMEM);
+	assert_true(n_before <= MOST_PACKS && n_calls >= 5);
+	assert_null(plan->exec[RBK_DEVICE_CPU]);
+	assert_null(cpu_executor_from(rig.executor)->packs.root);
+	cpu_rig_release(&rig, plan);
+	cpu_rig_deinit(&rig);
+	reference_arena_deinit(&arena);
+}
+
+/* So does one that has all of its packs when there is no memory for its scratch. */
+static void test_compile__out_of_memory(void **state)
+{
+	enum { STRIDE = 64, N = 600 };
+	const struct cpu_pack_cache *packs;
+	uint64_t most_bytes = 0, before;
+	const struct cpu_plan *compiled;
+	struct exec_arena arena;
+	struct cpu_rig rig;
+	struct plan *plan;
+	int r;
+
+	reference_arena_init(&arena, 200 * 200 * sizeof(float) + N * STRIDE, 3);
+	cpu_rig_init(&rig, &(struct cpu_options){.n_workers = 1});
+	packs = &cpu_executor_from(rig.executor)->packs;
+	plan = products_plan(&arena, N, STRIDE);
+	while ((r = rig.executor->ops->plan_measure(rig.executor, plan)) == EXECUTOR_E_MORE)
+		;
+	assert_int_equal(r, 0);
+	compiled = plan->exec[RBK_DEVICE_CPU];
+	fail_alloc_at(1);
+	do {
+		before = packs->committed_bytes;
+		r = rig.executor->ops->plan_compile(rig.executor, plan);
+		most_bytes = before > most_bytes ? before : most_bytes;
+		/* The last pack of a part may be as large as another part. */
+		assert_true(before < packs->committed_bytes + 2 * PART_BYTES);
+	} while (r == EXECUTOR_E_MORE);
+	assert_true(fail_alloc_stop());
+	assert_true(most_bytes >= 10 * PART_BYTES);
+	assert_int_equal(r, 0);
+	assert_int_equal(compiled->n_packs, 0);
+	assert_int_equal(rig.executor->ops->plan_prepare(rig.executor, plan), -ENOMEM);
+	assert_int_equal(plan->device_state[RBK_DEVICE_CPU], PLAN_DEVICE_NO_MEMORY);
+	assert_int_equal(plan->host_bytes[RBK_DEVICE_CPU], 0);
+	assert_null(plan->exec[RBK_DEVICE_CPU]);
+	cpu_rig_release(&rig, plan);
+	cpu_rig_deinit(&rig);
+	reference_arena_deinit(&arena);
 }
 
 /* Return: true if all bytes are zero. */
@@ -516,6 +595,8 @@ int main(void)
 		cmocka_unit_test(test_measure__parts),
 		cmocka_unit_test(test_measure__in_turns),
 		cmocka_unit_test(test_measure__packs),
+		cmocka_unit_test(test_measure__out_of_memory),
+		cmocka_unit_test(test_compile__out_of_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
