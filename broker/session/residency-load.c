@@ -28,7 +28,9 @@
 enum {
 	MIN_STAY_NS = 2000000000, /* one that had to leave sooner comes back more slowly */
 	FIRST_HOLDOFF_NS = 250000000,
-	MAX_HOLDOFF_DOUBLINGS = 6, /* more are more than max_holdoff_ns */
+	MAX_HOLDOFF_DOUBLINGS = 6,      /* more are more than max_holdoff_ns */
+	UNLOAD_CALL_BYTES = 4 << 20,    /* of blocks that one slice frees, about */
+	UNLOAD_BLOCK_BYTES = 256 << 10, /* that freeing any block counts as, beside its own */
 };
 static const uint64_t max_holdoff_ns = 10ull * 1000 * 1000 * 1000;
 
@@ -396,28 +398,37 @@ static void residence_clear(struct residence *residence)
 
 /* Unloading */
 
+/* Free a part of the working memory or, once that is gone, of a block, or some small blocks. */
 static void unload_run(struct offload_job *job)
 {
 	struct residence *residence = residence_of_job(job);
 	struct executor *executor = residence->device->executor;
 	struct plan *plan = residence->plan->slot->plan;
+	uint64_t done_bytes = 0;
 
-	job->has_more = executor->ops->plan_unload_some &&
-			executor->ops->plan_unload_some(executor, plan) == EXECUTOR_E_MORE;
-	if (job->has_more)
+	job->has_more = true;
+	if (!residence->is_work_freed) {
+		if (executor->ops->plan_unload_some &&
+		    executor->ops->plan_unload_some(executor, plan) == EXECUTOR_E_MORE)
+			return;
+		executor->ops->plan_unload(executor, plan);
+		residence->is_work_freed = true;
+		job->has_more = residence->n_freeing > 0;
 		return;
-	executor->ops->plan_unload(executor, plan);
-	for (uint32_t i = 0; i < residence->n_freeing; i++) {
-		struct exec_block *block = &residence->sharing[i]->exec;
+	}
+	for (; residence->n_freeing > 0; residence->n_freeing--) {
+		struct exec_block *block = &residence->sharing[residence->n_freeing - 1]->exec;
 
 		if (!block->memory)
 			continue;
-		job->has_more = executor->ops->block_shrink &&
-				executor->ops->block_shrink(executor, block) == EXECUTOR_E_MORE;
-		if (job->has_more)
+		if (done_bytes >= UNLOAD_CALL_BYTES ||
+		    (executor->ops->block_shrink &&
+		     executor->ops->block_shrink(executor, block) == EXECUTOR_E_MORE))
 			return;
 		executor->ops->block_unload(executor, block);
+		done_bytes += UNLOAD_BLOCK_BYTES + block->bytes;
 	}
+	job->has_more = false;
 }
 
 /*
@@ -527,6 +538,7 @@ static void residence_unload(struct residence *residence)
 	residence->state = RESIDENCE_UNLOADING;
 	residence->own = NULL;
 	residence->n_freeing = 0;
+	residence->is_work_freed = false;
 	for (uint32_t i = 0; i < residence->n_sharing; i++) {
 		struct resident_block *block = residence->sharing[i];
 

@@ -113,7 +113,8 @@ struct residence {
 	struct resident_block *own;      /* made for it; NULL: all constants were there already */
 	struct resident_block **sharing; /* every block it uses, its own too, each once */
 	uint32_t n_sharing;
-	uint32_t n_freeing;               /* UNLOADING: the first so many are freed with it */
+	uint32_t n_freeing;               /* UNLOADING: the first so many are to be freed with it */
+	bool is_work_freed;               /* UNLOADING: plan_unload() was called */
 	const struct exec_block **blocks; /* by constant */
 	uint64_t *offsets;
 	struct memory_charge work_charge;

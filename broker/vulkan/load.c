@@ -509,9 +509,11 @@ int vk_plan_unload_some(struct vk_device *device, struct plan *source)
 	/* Drivers keep what command buffers took for the pool's next ones. */
 	if (n_steps > 0)
 		device->vk.vkTrimCommandPool(device->handle, plan->pool, 0);
-	/* Both are cleared before anything else is written to them. */
-	if (plan->n_buffers > 0 ||
-	    vk_memory_drop_some(device, &plan->near, plan->near.cleared_bytes) ||
+	/*
+	 * Freeing the pool takes as long as the last of its buffers. Both allocations are cleared
+	 * before anything else is written to them.
+	 */
+	if (n_steps > 0 || vk_memory_drop_some(device, &plan->near, plan->near.cleared_bytes) ||
 	    vk_memory_drop_some(device, &plan->host, plan->host.cleared_bytes))
 		return EXECUTOR_E_MORE;
 	return 0;

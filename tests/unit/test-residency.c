@@ -173,6 +173,36 @@ static void test_share__one_copy_for_all(void **state)
 	residency_rig_deinit(&rig);
 }
 
+/* The last plan of many blocks frees some of them at a time. */
+static void test_share__many_blocks(void **state)
+{
+	enum { N = 100, MOST_AT_ONCE = 20 };
+	uint32_t constants[N + 1] = {0};
+	struct session_plan *each[N], *last;
+	struct offload_report report;
+	struct residency_rig rig;
+
+	begin(&rig);
+	for (unsigned int i = 0; i < N; i++) {
+		constants[i] = i + 1;
+		each[i] = rig_plan(&rig, 0, RIG_PAGE, (const uint32_t[]){i + 1, 0});
+		rig_add(&rig, each[i]);
+		rig_settle(&rig);
+	}
+	rig_add(&rig, last = rig_plan(&rig, 0, RIG_PAGE, constants));
+	rig_settle(&rig);
+	assert_int_equal(rig.devices[RIG_DEVICE].n_block_loads, N);
+	for (unsigned int i = 0; i < N; i++)
+		rig_remove(&rig, each[i]);
+	assert_int_equal(used(&rig, 0), N * RIG_PAGE);
+	offload_reset(rig.offload);
+	rig_remove(&rig, last);
+	offload_describe(rig.offload, &report);
+	assert_int_equal(used(&rig, 0), 0);
+	assert_true(report.causes[OFFLOAD_UNLOAD].n_slices >= 1 + N / MOST_AT_ONCE);
+	residency_rig_deinit(&rig);
+}
+
 /* Two plans of the same constants, at the same time: still one copy. */
 static void test_share__while_loading(void **state)
 {
@@ -902,6 +932,7 @@ int main(void)
 		cmocka_unit_test(test_remove__while_loading),
 		cmocka_unit_test(test_remove__while_loading_plan),
 		cmocka_unit_test(test_share__one_copy_for_all),
+		cmocka_unit_test(test_share__many_blocks),
 		cmocka_unit_test(test_share__while_loading),
 		cmocka_unit_test(test_add__more_than_ever_fits),
 		cmocka_unit_test(test_limit__own_plans_make_way),
