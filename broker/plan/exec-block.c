@@ -58,3 +58,10 @@ uint64_t exec_footprint_host_bytes(const struct exec_footprint *footprint,
 {
 	return slots_bytes(footprint->slot_host_bytes, info, n_slots);
 }
+
+/* Device memory, host memory, commands. */
+uint64_t exec_footprint_mappings(const struct exec_footprint *footprint,
+				 const struct executor_info *info, uint32_t n_slots)
+{
+	return 2 * info->allocation_mappings + (uint64_t)n_slots * footprint->slot_mappings;
+}

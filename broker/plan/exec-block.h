@@ -50,6 +50,7 @@ struct exec_footprint {
 	/* Scratch, copies of bound tensors, each aligned; the driver's for it, where known. */
 	uint64_t slot_device_bytes;
 	uint64_t slot_host_bytes; /* parameter blocks and staging, and likewise */
+	uint32_t slot_mappings;   /* virtual memory areas that the driver makes for its commands */
 	uint32_t max_slots;       /* more are of no use; at least 1 */
 };
 
@@ -71,3 +72,6 @@ uint64_t exec_footprint_device_bytes(const struct exec_footprint *footprint,
 				     const struct executor_info *info, uint32_t n_slots);
 uint64_t exec_footprint_host_bytes(const struct exec_footprint *footprint,
 				   const struct executor_info *info, uint32_t n_slots);
+/* Compute the virtual memory areas of @n_slots, beside those of blocks of constants. */
+uint64_t exec_footprint_mappings(const struct exec_footprint *footprint,
+				 const struct executor_info *info, uint32_t n_slots);

@@ -168,6 +168,7 @@ struct executor_info {
 	/* How the memory is handed out: sizes are rounded up to the page, offsets to the align. */
 	uint64_t memory_page_bytes; /* 0: the executor has no memory of its own */
 	uint64_t memory_align_bytes;
+	uint32_t allocation_mappings; /* virtual memory areas that an allocation is; 0 or 1 */
 	uint64_t gtt_bytes; /* host memory that the device can use as EXEC_TIER_GTT; 0: none */
 	bool is_integrated; /* VRAM is a part of the host's memory */
 	/*

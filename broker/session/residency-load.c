@@ -188,7 +188,7 @@ uint64_t draft_device_bytes(const struct draft *draft, uint32_t n_slots)
 
 /* @bytes of the device; where they are host memory, of the host too. */
 static int charge_memory(struct residence *residence, enum exec_tier tier, uint64_t bytes,
-			 struct memory_charge *ret)
+			 uint64_t n_mappings, struct memory_charge *ret)
 {
 	struct account *account = residence->plan->tenant->account;
 	unsigned int index = residence->device->index;
@@ -197,9 +197,11 @@ static int charge_memory(struct residence *residence, enum exec_tier tier, uint6
 			   tier == EXEC_TIER_VRAM ? account_vram(index) : account_gtt(index),
 			   bytes))
 		return RESIDENCE_E_QUOTA;
-	if (tier == EXEC_TIER_GTT &&
-	    account_charge(account, &ret->host, ACCOUNT_HOST_BYTES, bytes)) {
+	if ((tier == EXEC_TIER_GTT &&
+	     account_charge(account, &ret->host, ACCOUNT_HOST_BYTES, bytes)) ||
+	    account_charge(account, &ret->mappings, ACCOUNT_MAPPINGS, n_mappings)) {
 		charge_deinit(&ret->device);
+		charge_deinit(&ret->host);
 		return RESIDENCE_E_QUOTA;
 	}
 	residence->device->charged_bytes[tier] += bytes;
@@ -213,22 +215,27 @@ static void uncharge_memory(struct residency_device *device, enum exec_tier tier
 	device->charged_bytes[tier] -= charge->device.amount;
 	charge_deinit(&charge->device);
 	charge_deinit(&charge->host);
+	charge_deinit(&charge->mappings);
 }
 
 static int residence_charge(struct residence *residence, struct resident_block *own,
 			    uint64_t work_bytes, uint64_t host_bytes)
 {
 	struct residency_device *device = residence->device;
+	const struct executor_info *info = &device->executor->info;
+	const uint64_t n_mappings =
+		exec_footprint_mappings(footprint_of(residence), info, residence->n_slots);
 	enum exec_tier tier = residence->tier;
 
 	if (account_charge(residence->plan->tenant->account, &residence->host_charge,
 			   ACCOUNT_HOST_BYTES, host_bytes))
 		return RESIDENCE_E_QUOTA;
-	if (charge_memory(residence, tier, work_bytes, &residence->work_charge)) {
+	if (charge_memory(residence, tier, work_bytes, n_mappings, &residence->work_charge)) {
 		charge_deinit(&residence->host_charge);
 		return RESIDENCE_E_QUOTA;
 	}
-	if (own && charge_memory(residence, tier, own->exec.bytes, &own->charge)) {
+	if (own && charge_memory(residence, tier, own->exec.bytes, info->allocation_mappings,
+				 &own->charge)) {
 		uncharge_memory(device, tier, &residence->work_charge);
 		charge_deinit(&residence->host_charge);
 		return RESIDENCE_E_QUOTA;

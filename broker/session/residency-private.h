@@ -30,9 +30,9 @@ enum {
 	RESIDENCY_SMALL = 256,      /* others, of a tenant, that one search visits */
 };
 
-/* Bytes of a device; host is empty unless they are in GTT. */
+/* Bytes of a device, and the mappings that go with them; host is empty unless they are in GTT. */
 struct memory_charge {
-	struct charge device, host;
+	struct charge device, host, mappings;
 };
 
 /* A constant in a block, found by what it is. */

@@ -39,9 +39,10 @@
 
 enum {
 	REVIEW_NS = 20000000,
-	PROMISES_PART = 4, /* promises take at most that part of a turn's budget, */
-	WALK_PART = 2,     /* a slice this one, */
-	WALK_PIECES = 16,  /* and between two looks at the clock so many plans */
+	PROMISES_PART = 4,   /* promises take at most that part of a turn's budget, */
+	WALK_PART = 2,       /* a slice this one, */
+	WALK_PIECES = 16,    /* and between two looks at the clock so many plans */
+	SPARE_MAPPINGS = 16, /* one plan of several slots takes at most that part of those left */
 };
 /* A wish is repeated for that long after the plan was wanted last. */
 static const uint64_t patience_ns = 10ull * 1000 * 1000 * 1000;
@@ -173,7 +174,29 @@ static bool has_room(const struct residence *residence, uint64_t bytes)
 	return bytes <= seeker_room(&seeker);
 }
 
-/* May its tenant have the host memory that it takes? If not, nobody has to leave for it. */
+/*
+ * May the tenant have the mappings of @n_slots and a block? More than one slot may take only a part
+ * of those left, so that there are some for plans to come.
+ */
+static bool has_mappings(const struct residence *residence, uint32_t n_slots)
+{
+	const struct residency_device *device = residence->device;
+	const struct executor_info *info = &device->executor->info;
+	const struct account *account = residence->plan->tenant->account;
+	const uint64_t n =
+		exec_footprint_mappings(&residence->plan->slot->plan->footprint[device->index],
+					info, n_slots) +
+		info->allocation_mappings;
+
+	return n == 0 || checked_range(account_used(account, ACCOUNT_MAPPINGS),
+				       n_slots > 1 ? n * SPARE_MAPPINGS : n,
+				       account_limit(account, ACCOUNT_MAPPINGS));
+}
+
+/*
+ * May its tenant have the host memory and the mappings that it takes? If not, nobody has to leave
+ * for it.
+ */
 static bool has_host_room(const struct residence *residence, uint32_t n_slots)
 {
 	const struct residency_device *device = residence->device;
@@ -182,8 +205,9 @@ static bool has_host_room(const struct residence *residence, uint32_t n_slots)
 		exec_footprint_host_bytes(&residence->plan->slot->plan->footprint[device->index],
 					  &device->executor->info, n_slots);
 
-	return bytes == 0 || checked_range(account_used(account, ACCOUNT_HOST_BYTES), bytes,
-					   account_limit(account, ACCOUNT_HOST_BYTES));
+	return (bytes == 0 || checked_range(account_used(account, ACCOUNT_HOST_BYTES), bytes,
+					    account_limit(account, ACCOUNT_HOST_BYTES))) &&
+	       has_mappings(residence, n_slots);
 }
 
 bool residence_fits(const struct residence *residence)

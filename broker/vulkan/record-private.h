@@ -45,6 +45,7 @@ struct vk_plan {
 	bool bounces;                                /* slots have bounce copies */
 	uint64_t slot_device_bytes, slot_host_bytes; /* allocated by us */
 	struct vk_commands_cost commands_cost;       /* and by the driver */
+	uint32_t slot_mappings;                      /* of commands; see exec_footprint */
 
 	/* While it is loaded. */
 	uint32_t n_noted; /* slots whose commands_cost is counted */

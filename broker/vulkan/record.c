@@ -182,6 +182,8 @@ static int plan_end(struct vk_plan *plan)
 
 		plan->commands_cost.device_bytes += n_chunks * device->commands_cost.device_bytes;
 		plan->commands_cost.host_bytes += n_chunks * device->commands_cost.host_bytes;
+		plan->slot_mappings += (uint32_t)n_chunks * VK_COMMANDS_MAPPINGS *
+				       device->executor.info.allocation_mappings;
 	}
 	return 0;
 }
@@ -221,6 +223,7 @@ int vk_plan_prepare(struct vk_device *device, struct plan *plan)
 	plan->footprint[index] = (struct exec_footprint){
 		.slot_device_bytes = made->slot_device_bytes + made->commands_cost.device_bytes,
 		.slot_host_bytes = made->slot_host_bytes + made->commands_cost.host_bytes,
+		.slot_mappings = made->slot_mappings,
 		.max_slots = max_slots(made),
 	};
 	plan->device_state[index] = PLAN_DEVICE_EVICTED;

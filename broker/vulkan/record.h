@@ -20,7 +20,10 @@ struct vk_device;
 struct vk_plan;
 struct vk_slot;
 
-enum { VK_COMMANDS_STEPS = 128 }; /* for which a command buffer of the least size surely does */
+enum {
+	VK_COMMANDS_STEPS = 128,  /* for which a command buffer of the least size surely does */
+	VK_COMMANDS_MAPPINGS = 2, /* of RADV, for a command buffer of that size */
+};
 
 /* What the driver takes for a recorded command buffer of up to VK_COMMANDS_STEPS dispatches. */
 struct vk_commands_cost {

@@ -883,6 +883,73 @@ static void test_moves__chain(void **state)
 	residency_rig_deinit(&rig);
 }
 
+static void limit_mappings(struct residency_rig *rig, uint64_t most)
+{
+	struct account_limits limits;
+
+	for (int slot = 0; slot < ACCOUNT_SLOT_COUNT; slot++)
+		limits.max[slot] = UINT64_MAX;
+	limits.max[ACCOUNT_MAPPINGS] = most;
+	account_set_limits(rig->tenants[0].account, &limits);
+	rig->devices[RIG_DEVICE].executor.info.allocation_mappings = 1;
+}
+
+/* Plans come while their tenant may have the mappings; those that have them already stay. */
+static void test_short__of_mappings(void **state)
+{
+	enum { N = 5, MOST = 10, EACH = 3 };
+	struct session_plan *plans[N];
+	struct residency_about about;
+	const struct account *account;
+	struct residency_rig rig;
+
+	residency_rig_init(&rig, 1, 100 * RIG_PAGE, 0, RESIDENCY_WANTED);
+	limit_mappings(&rig, MOST);
+	account = rig.tenants[0].account;
+	for (unsigned int i = 0; i < N; i++) {
+		rig_add(&rig, plans[i] = rig_plan_of(&rig, 0, RIG_PAGE));
+		rig_settle(&rig);
+		assert_int_equal(rig_is_ready(plans[i]), i < MOST / EACH);
+	}
+	assert_int_equal(account_used(account, ACCOUNT_MAPPINGS), MOST / EACH * EACH);
+	rig_want(&rig, plans[N - 1], 100);
+	rig_settle(&rig);
+	for (unsigned int i = 0; i < N; i++) {
+		residency_about(rig.residency, plans[i], RIG_DEVICE, &about);
+		assert_int_equal(about.n_evictions, 0);
+		assert_int_equal(rig_is_ready(plans[i]), i < MOST / EACH);
+	}
+	rig_remove(&rig, plans[0]);
+	rig_settle(&rig);
+	assert_true(rig_is_ready(plans[N - 1]));
+	for (unsigned int i = 1; i < N; i++)
+		rig_remove(&rig, plans[i]);
+	assert_int_equal(account_used(account, ACCOUNT_MAPPINGS), 0);
+	residency_rig_deinit(&rig);
+}
+
+/* The first plans take as few slots as leave mappings to others. */
+static void test_short__of_mappings_for_slots(void **state)
+{
+	enum { N = 20, MOST = 200, MAX_SLOTS = 32, SLOT = 2 };
+	struct session_plan *plans[N];
+	struct residency_rig rig;
+
+	residency_rig_init(&rig, 1, 100 * RIG_PAGE, 0, RESIDENCY_WANTED);
+	limit_mappings(&rig, MOST);
+	for (unsigned int i = 0; i < N; i++) {
+		plans[i] = rig_plan_of(&rig, 0, RIG_PAGE);
+		plans[i]->plan->footprint[RIG_DEVICE].max_slots = MAX_SLOTS;
+		plans[i]->plan->footprint[RIG_DEVICE].slot_mappings = SLOT;
+		rig_add(&rig, plans[i]);
+		rig_settle(&rig);
+		assert_true(rig_is_ready(plans[i]));
+	}
+	for (unsigned int i = 0; i < N; i++)
+		rig_remove(&rig, plans[i]);
+	residency_rig_deinit(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -898,6 +965,8 @@ int main(void)
 		cmocka_unit_test(test_shared__gone_for_a_wish),
 		cmocka_unit_test(test_short__of_promises),
 		cmocka_unit_test(test_short__of_reviews),
+		cmocka_unit_test(test_short__of_mappings),
+		cmocka_unit_test(test_short__of_mappings_for_slots),
 		cmocka_unit_test(test_short__of_candidates),
 		cmocka_unit_test(test_promises__second_tier),
 		cmocka_unit_test(test_all__leave_in_turns),

@@ -307,6 +307,54 @@ static void test_card__exact_in_parts(void **state)
 	check_exact(true);
 }
 
+/* Return: mappings of this process. */
+static unsigned int count_mappings(void)
+{
+	FILE *maps = fopen("/proc/self/maps", "re");
+	unsigned int n = 0;
+	int c;
+
+	assert_non_null(maps);
+	while ((c = getc(maps)) != EOF)
+		n += c == '\n';
+	fclose(maps);
+	return n;
+}
+
+/* Plans and blocks take no more mappings than was charged. */
+static void test_card__mappings(void **state)
+{
+	enum { N_WORKS = 20, SPARE = 10 };
+	const struct executor_info *info;
+	struct work works[N_WORKS];
+	unsigned int n_before;
+	uint64_t n = 0;
+	struct card card;
+
+	card_open(&card);
+	info = &card.executor->info;
+	work_init(&card, &works[0]);
+	assert_int_equal(block_load(&card, &works[0].block), 0);
+	n_before = count_mappings();
+	for (unsigned int i = 1; i < N_WORKS; i++) {
+		work_init(&card, &works[i]);
+		assert_int_equal(block_load(&card, &works[i].block), 0);
+		assert_int_equal(plan_load(&card, &works[i], EXEC_TIER_VRAM), 0);
+		n += exec_footprint_mappings(&works[i].plan->footprint[GPU], info, 2) +
+		     info->allocation_mappings;
+	}
+	print_message("%u mappings, %u charged\n", count_mappings() - n_before, (unsigned int)n);
+	assert_in_range(count_mappings(), n_before + N_WORKS, n_before + n + SPARE);
+	for (unsigned int i = 1; i < N_WORKS; i++) {
+		card.ops->plan_unload(card.executor, works[i].plan);
+		card.ops->block_unload(card.executor, &works[i].block);
+		work_deinit(&card, &works[i]);
+	}
+	card.ops->block_unload(card.executor, &works[0].block);
+	work_deinit(&card, &works[0]);
+	card_close(&card);
+}
+
 /* No memory although the ledger said yes. The device is as good as before. */
 static void test_card__out_of_memory(void **state)
 {
@@ -418,11 +466,9 @@ static void test_apu__info(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest card_tests[] = {
-		cmocka_unit_test(test_card__info),
-		cmocka_unit_test(test_card__exact),
-		cmocka_unit_test(test_card__exact_in_parts),
-		cmocka_unit_test(test_card__out_of_memory),
-		cmocka_unit_test(test_card__reset),
+		cmocka_unit_test(test_card__info),           cmocka_unit_test(test_card__exact),
+		cmocka_unit_test(test_card__exact_in_parts), cmocka_unit_test(test_card__mappings),
+		cmocka_unit_test(test_card__out_of_memory),  cmocka_unit_test(test_card__reset),
 		cmocka_unit_test(test_card__unplugged),
 	};
 	const struct CMUnitTest apu_tests[] = {
