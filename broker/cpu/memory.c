@@ -8,7 +8,7 @@
  * So a chunk is writable only up to the last piece that was committed: it is two mappings at most.
  *
  * Chunks of slots below the huge page have none: a huge page under one small piece would be memory
- * that nobody is charged for.
+ * that no tenant is charged for.
  */
 #include "cpu/memory.h"
 

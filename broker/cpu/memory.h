@@ -4,9 +4,10 @@
  * Memory of plans: packed constants, scratch. Private to broker/cpu; setup thread only.
  *
  * The kernel allows a process some 65,000 mappings (vm.max_map_count), and without a free one
- * nobody can map anything. So pieces of up to CPU_SLOT_MAX_BYTES lie in slots of mappings that they
- * share, and only larger pieces have mappings of their own: however many pieces of whatever size
- * clients have made and given back, mappings are few beside the bytes that clients are charged for.
+ * every mmap() fails, whoever asks. So pieces of up to CPU_SLOT_MAX_BYTES lie in slots of mappings
+ * that they share, and only larger pieces have mappings of their own: however many pieces of
+ * whatever size clients have made and given back, mappings are few beside the bytes that clients
+ * are charged for.
  */
 #include <stdbool.h>
 #include <stddef.h>

@@ -46,7 +46,7 @@ static void show_all(struct residency_device *device)
 static void empty_one(struct residence *residence)
 {
 	residence_evict(residence);
-	/* It was not in anybody's way, so it may be back at once. */
+	/* The plan was in the way of no other one, so the plan may be back at once. */
 	residence->holdoff_ns = 0;
 }
 

@@ -355,7 +355,7 @@ void residence_evict_by_hand(struct residence *residence);
 void residence_move(struct residence *residence);
 /* One that was to come back stays out after all: that is an eviction. */
 void residence_stay_out(struct residence *residence);
-/* What evicting it would give back: also of blocks that all others who share them are leaving. */
+/* Bytes that evicting the plan would give back, with blocks that all other sharers leave. */
 uint64_t residence_bytes(const struct residence *residence);
 /* Nothing of its plan is in flight on the device: a DRAINING one goes. */
 void residence_drained(struct residence *residence);
@@ -378,12 +378,12 @@ uint64_t seeker_room(const struct seeker *seeker);
 uint64_t residency_lease_room(const struct residency_device *device, const struct tenant *tenant);
 /* What its tenant may have beside what it has and was promised. */
 int64_t seeker_tenant_free(const struct seeker *seeker);
-/* What there is on a device for everybody that nobody has been promised; negative: too little. */
+/* Bytes of a device that are promised to no tenant; negative: too little. */
 int64_t residency_device_free(const struct residency_device *device);
-/* What a tenant could have at most now, by its right: its own plans make way. */
+/* Bytes that a tenant could have at most now, by its right: its own plans make way. */
 uint64_t residency_available(const struct residency_device *device, const struct tenant *tenant);
 
-/* What a tenant holds there and is not giving back. */
+/* Bytes that a tenant holds there and is not giving back. */
 uint64_t residency_tenant_used(const struct residency_device *device, const struct tenant *tenant);
 int64_t residency_tenant_free(const struct residency_device *device, const struct tenant *tenant);
 /* As of the last residency_look(), so that plans are compared as of the same time. */
@@ -414,7 +414,7 @@ bool seeker_displace(const struct seeker *seeker, uint64_t bytes, bool by_hand);
  * Return: false: there are more, but the turn has no time for them.
  */
 bool residency_take_surplus(struct residency_device *device);
-/* What the device can no longer hold goes, down to the reserves. Return: likewise. */
+/* Evicts plans that the device can no longer hold, down to the reserves. Return: likewise. */
 bool residency_take_back(struct residency_device *device);
 
 /* ---- residency-lease.c: who waits for a lease ---- */
@@ -454,7 +454,7 @@ void residency_fold_plan(struct residency_plan *plan);
 void residency_review(struct residency *residency);
 /* Is there more to do in the next turn: of a review, or of what concerns many plans? */
 bool residency_goes_on(const struct residency *residency);
-/* What this turn had no time for is done in the next ones, without a pause. */
+/* The next turns do the rest, without a pause. */
 void residency_go_on_soon(struct residency *residency);
 /* For walk.timer: goes on with what turns had no time for, and with who waits for leases. */
 void residency_walk_on(struct residency *residency);

@@ -289,7 +289,7 @@ static bool may_try(const struct residence *residence)
 	if (residence->plan->tenant->n_loads[device->index] >= RESIDENCY_MAX_LOADS ||
 	    device->state != RESIDENCY_DEVICE_UP)
 		return false;
-	/* Else it would find what it left, which others are still to leave. */
+	/* Otherwise the plan would find the block that it left, which others are still to leave. */
 	return !residence->must_return || (device->n_moving == 0 && !device->renew_next);
 }
 
@@ -359,7 +359,7 @@ struct residence *residency_choose(struct residency_plan *plan)
 
 /* Reviews */
 
-/* Does somebody wait for it to come? */
+/* Does a task or a client wait for the plan to come? */
 static bool is_waited_for(const struct residency_plan *plan)
 {
 	return plan->n_held[RESIDENCY_PREFETCH] + plan->n_held[RESIDENCY_WAIT] > 0;
@@ -444,7 +444,7 @@ static bool bring_one_awaited(struct residence *residence)
 	if (residence_try(residence, false) != TRY_NO_ROOM || device->leaving_bytes > 0)
 		return true;
 	is_due = is_owed(residence, residence->awaited_bytes, is_waited_for(residence->plan));
-	/* Those who are in its way leave when they have come. */
+	/* Plans that are in the way and still loading leave when they have come. */
 	if (is_due && device->n_jobs > 0)
 		return true;
 	/* Everybody has left, and it was not enough after all. What is owed is asked for again. */
@@ -506,7 +506,7 @@ static bool bring_moved_of(struct residency_device *device, struct residency_hol
 	return true;
 }
 
-/* Those for whom others left, in the order in which they asked, and those who are to come back. */
+/* Brings plans for which others left, in the order in which they asked, and those to come back. */
 static bool bring_promised_in_turn(struct residency_device *device)
 {
 	const struct turn *turn = loop_current(device->residency->options.loop);

@@ -9,8 +9,8 @@
  * go to the end of their tenant's list, so that the next search visits others. No tenant's plans
  * are hidden by another one's.
  *
- * A plan is among the large ones by the bytes that nobody shared with it when it came. These are
- * charged for as long as it stays, and count for no other large plan: hence there are no more.
+ * A plan is among the large ones by the bytes that no other one shared when the plan came. These
+ * are charged for as long as it stays, and count for no other large plan: hence there are no more.
  */
 #include <assert.h>
 #include <errno.h>
@@ -180,9 +180,9 @@ struct victim {
 	int rank;
 };
 
-/* What is asked for, and with which right. */
+/* A search: the bytes that are asked for, and by which right. */
 struct wish {
-	const struct seeker *seeker; /* NULL: pressure, nobody's wish */
+	const struct seeker *seeker; /* NULL: pressure, not a wish */
 	struct residency_claim claim;
 	bool by_hand;  /* among its own tenant's plans it comes first */
 	bool own_only; /* its tenant's maximum is in the way, not the device's size */
@@ -265,7 +265,7 @@ static void find(struct residence *other, uint64_t bytes, void *data)
 		finding->n++;
 }
 
-/* Those who may be taken, who go first at the front. Return: how many, at most @max. */
+/* Lists plans that may be taken, the first to go at the front. Return: how many, at most @max. */
 static uint32_t find_victims(struct residency_device *device, const struct wish *wish,
 			     struct victim *victims, uint32_t max)
 {
@@ -318,7 +318,7 @@ static uint64_t least(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* What a tenant is owed of what it has there, or cannot be made to give. */
+/* Bytes that a tenant is owed of those that it has there, or cannot be made to give. */
 static uint64_t owed_to(const struct residency_device *device, const struct tenant *tenant)
 {
 	uint64_t leased = tenant->leased[device->index];
@@ -369,7 +369,7 @@ static void give(struct residence *residence, uint64_t bytes, void *data)
 		giving->bytes += bytes;
 }
 
-/* What the tenant's own plans would give for it by hand; where they are many and small, less. */
+/* Bytes that the tenant's own plans would give by hand; less where plans are many and small. */
 static uint64_t own_giving(const struct seeker *seeker)
 {
 	struct giving giving = {.seeker = seeker};

@@ -256,8 +256,9 @@ bool residency_evict(struct residency *residency, const struct residency_victims
  * The driver may have moved some of what is on a device out of its memory, without saying what. The
  * plan that has been there longest, of those that came before @before_ns (CLOCK_MONOTONIC), goes
  * and comes back at once, with those that share memory with it, which may take some turns; those
- * that nobody uses right now are first. That is no eviction to anybody. Return: is there, or was
- * there, such a plan? It may have to wait for what is under way: then nothing happens yet.
+ * that no task uses right now are first. Figures do not count that as an eviction. Return: is
+ * there, or was there, such a plan? It may have to wait for what is under way: then nothing happens
+ * yet.
  */
 bool residency_renew(struct residency *residency, unsigned int device, uint64_t before_ns);
 

@@ -21,7 +21,7 @@
  *
  * All tenants share the setup thread: a call of vk_plan_load() records, clears and fills in a
  * bounded part, and does not wait long for a device that may be busy; vk_plan_unload_some() frees a
- * part. What remains longer are calls of the driver that nobody can cut: vkFreeCommandBuffers() of
+ * part. Calls of the driver that cannot be cut remain longer: vkFreeCommandBuffers() of
  * one large command buffer, vkDestroyCommandPool() and, for what is on a card, vkFreeMemory().
  */
 #include <assert.h>

@@ -63,7 +63,7 @@ static void test_pack__integer_in_parts(void **state)
 	reference_arena_deinit(&arena);
 }
 
-/* Those of convolutions, too, by out channels. */
+/* Weights of convolutions, too, by out channels. */
 static void test_pack__integer_conv_in_parts(void **state)
 {
 	enum { M = 512, CHANNELS = 2048, TAPS = 9 };

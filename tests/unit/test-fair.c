@@ -183,8 +183,8 @@ static unsigned int n_ahead(struct fair_queue *queue, struct fair_flow flows[2],
 }
 
 /*
- * Check that no debt outlasts the busy period in which it was made: a flow's long item has kept
- * nobody waiting who comes after that period, whichever flow was served last in it.
+ * Check that no debt outlasts the busy period in which it was made: a flow that
+ * comes after that period has not waited for a long item in it, whichever flow was served last.
  */
 static void test_fair__debts_end_with_the_busy_period(void **state)
 {

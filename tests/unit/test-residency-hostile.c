@@ -820,7 +820,7 @@ static void test_many__limit_lowered(void **state)
 	residency_rig_deinit(&rig);
 }
 
-/* What cannot be brought is tried in as many turns as it takes. */
+/* Plans that cannot be brought are tried in as many turns as that takes. */
 static void test_many__candidates_in_turns(void **state)
 {
 	enum { N = 50, N_WISHES = 6 };

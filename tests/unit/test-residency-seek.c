@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a wish for device memory costs where there are many plans: broker/session/residency-seek.c,
+ * The cost of a wish for device memory where there are many plans: broker/session/residency-seek.c,
  * over devices that only count.
  */
 #include <setjmp.h>
@@ -85,7 +85,7 @@ static void on_wait_done(struct lease_wait *wait, int res)
 	n_ended_waits++;
 }
 
-/* Of the first tenants in turn, each for that many bytes. */
+/* Wishes of the first tenants in turn, each for that many bytes. */
 static void wait_many(struct residency_rig *rig, struct many_waits *waits, uint64_t bytes,
 		      uint32_t n, uint32_t n_tenants)
 {
@@ -163,7 +163,7 @@ static void count_visits(uint32_t n, uint64_t bytes, uint32_t *ret)
 	ret[VISITS_OF_PASS] = n_summed;
 	end_waits(&rig, &waits, N_WAITS);
 
-	/* Of a tenant that can never have as much. */
+	/* The wish of a tenant that can never have as much. */
 	rig_share(&rig, 0, room - 1, room - 1, 0);
 	wait_many(&rig, &waits, room, 1, 1);
 	n_summed = 0;
@@ -321,7 +321,7 @@ static uint32_t n_there(struct session_plan **slots, uint32_t n)
 	return n_ready;
 }
 
-/* What is above goes some in each turn, without a pause between them. */
+/* Some plans above a maximum go in each turn, without a pause between turns. */
 static void leave_in_turns(struct residency_rig *rig, struct session_plan **slots, uint32_t n,
 			   uint32_t n_left)
 {
@@ -371,7 +371,7 @@ static void test_short__of_a_limit_and_of_pressure(void **state)
 	residency_rig_deinit(&rig);
 }
 
-/* Those who share a block of a tenant above a lower maximum leave without a pause, too. */
+/* Plans that share a block of a tenant above a lower maximum leave without a pause, too. */
 static void test_short__of_a_limit_on_sharers(void **state)
 {
 	enum { N = 200 };
@@ -554,7 +554,7 @@ static void on_granted(struct lease_wait *wait, int res)
 	n_ended_waits++;
 }
 
-/* Who asks for a lease is answered behind any number of others, and between reviews. */
+/* A client that asks for a lease is answered behind any number of others, and between reviews. */
 static void test_short__of_reviews(void **state)
 {
 	static struct many_waits waits;
@@ -727,7 +727,7 @@ static uint32_t n_told(const struct rig_wish *wishes, uint32_t n)
 	return n_done;
 }
 
-/* Those who wait for what cannot come any more are told some at a time. */
+/* Clients that wait for plans that cannot come any more are told some at a time. */
 static void test_all__told_in_turns(void **state)
 {
 	enum { N = 4 * RESIDENCY_SLICE };
@@ -768,7 +768,7 @@ static void test_all__told_in_turns(void **state)
 
 /* ---- Plans that move ---- */
 
-/* Who moves up from the second tier is looked for in turns, among any number. */
+/* The search for plans to move up from the second tier goes in turns, among any number. */
 static void test_moves__up_in_turns(void **state)
 {
 	enum { N = 4 * RESIDENCY_SLICE };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What is asked for by hand, who is owed what, and memory that comes back in parts:
+/* Wishes by hand, what tenants are owed, and memory that comes back in parts:
  * broker/session/residency.h.
  */
 #include <setjmp.h>

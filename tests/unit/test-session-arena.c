@@ -148,7 +148,9 @@ static void own_begin(struct own *own, struct rig *rig, const atomic_bool *gate)
 	offload_submit(rig->offload, &own->job);
 }
 
-/* What a session has is given back before other jobs of its tenant: it ends, or removes an arena.
+/*
+ * A session's memory is given back before other jobs of its tenant, where the session ends and
+ * where it removes an arena.
  */
 static void test_arena__before_own_jobs(void **state)
 {
