@@ -204,12 +204,13 @@ static void offload_end(struct offload *offload, struct offload_job *job)
 	pthread_mutex_lock(&offload->mutex);
 	/* The charge asks whether others have waited. */
 	offload_admit(offload);
-	offload_charge(offload, job, now_ns - offload->running_since_ns);
 	has_more = job->has_more && !atomic_load_explicit(&job->is_cancelled, memory_order_relaxed);
+	/* First: all debts end with a charge after which nothing waits. */
 	if (has_more)
 		offload_queue(offload, job, now_ns);
 	else
 		job->state = JOB_HAS_RUN;
+	offload_charge(offload, job, now_ns - offload->running_since_ns);
 	pthread_mutex_unlock(&offload->mutex);
 
 	if (!has_more && stack_push(&offload->ended, job))

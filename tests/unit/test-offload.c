@@ -569,6 +569,60 @@ static void test_turns__goes_first(void **state)
 	assert_in_range(n_other, 2 * PARTS - 2, 2 * PARTS);
 }
 
+static _Atomic bool is_half_done, is_let_go;
+
+/* Waits in its fifth slice. */
+static void half_run(struct offload_job *job)
+{
+	const struct work *work = container_of(job, struct work, job);
+
+	if (work->n_runs == 4) {
+		atomic_store(&is_half_done, true);
+		while (!atomic_load(&is_let_go))
+			usleep(100);
+	}
+	slice_run(job);
+}
+
+/*
+ * An owner that had a long slice, and then nothing to do for a moment, makes up for it while the
+ * only other job goes on in slices.
+ */
+static void test_turns__no_pause_between_slices(void **state)
+{
+	enum { PARTS = 100 };
+	struct world *world = *state;
+	struct work gate_work, long_works[2], sliced;
+	struct fair_flow owners[2];
+	unsigned int n_done = 0;
+	_Atomic bool gate;
+
+	atomic_store(&is_half_done, false);
+	atomic_store(&is_let_go, false);
+	begin_slices(world, &gate_work, &gate);
+	for (unsigned int i = 0; i < 2; i++) {
+		fair_flow_init(&owners[i]);
+		long_works[i] = slice_make(world, &owners[0], 0, 1);
+		long_works[i].slice_ns *= 2 * PARTS;
+		long_works[i].next_done = &n_done;
+	}
+	sliced = slice_make(world, &owners[1], 0, PARTS);
+	sliced.job.run = half_run;
+	sliced.next_done = &n_done;
+	offload_submit(world->offload, &long_works[0].job);
+	offload_submit(world->offload, &sliced.job);
+	atomic_store(&gate, true);
+	while (n_done < 1 || !atomic_load(&is_half_done))
+		assert_true(loop_turn(world->loop, false) >= 0);
+	offload_submit(world->offload, &long_works[1].job);
+	atomic_store(&is_let_go, true);
+	finish(world, &n_done, 3);
+	assert_ptr_equal(slices[1], &long_works[0]);
+	for (unsigned int i = 0; i < PARTS; i++)
+		assert_ptr_equal(slices[2 + i], &sliced);
+	assert_ptr_equal(slices[2 + PARTS], &long_works[1]);
+}
+
 /* Has more to do, for ever. */
 static void endless_run(struct offload_job *job)
 {
@@ -815,6 +869,7 @@ int main(void)
 		OFFLOAD_TEST(test_report__waits),
 		OFFLOAD_TEST(test_turns__flood),
 		OFFLOAD_TEST(test_turns__goes_first),
+		OFFLOAD_TEST(test_turns__no_pause_between_slices),
 		OFFLOAD_TEST(test_cancel__waiting),
 		OFFLOAD_TEST(test_cancel__begun),
 		OFFLOAD_TEST(test_owner__comes_and_goes),
