@@ -42,13 +42,15 @@ static const uint64_t min_slice_ns = 1000;
 enum job_state { JOB_IDLE, JOB_QUEUED, JOB_RUNNING, JOB_HAS_RUN };
 
 /* Jobs that one thread pushes and another one takes, all at once. */
-typedef struct offload_job *_Atomic job_stack;
+struct job_stack {
+	struct offload_job *_Atomic top; /* the newest; NULL: empty */
+};
 
 struct offload {
 	pthread_t thread;
-	job_stack submitted; /* by the reactor */
-	job_stack ended;     /* by the thread */
-	sem_t wanted;        /* posted when submitted stops being empty, or for stop */
+	struct job_stack submitted; /* by the reactor */
+	struct job_stack ended;     /* by the thread */
+	sem_t wanted;               /* posted when submitted stops being empty, or for stop */
 	atomic_bool stop;
 	int event_fd; /* has something to read when the reactor has something to finish */
 
@@ -90,21 +92,21 @@ static void offload_woken(const struct offload *offload)
 }
 
 /* Return: true if @stack was empty: its taker may sleep. */
-static bool stack_push(job_stack *stack, struct offload_job *job)
+static bool stack_push(struct job_stack *stack, struct offload_job *job)
 {
-	struct offload_job *below = atomic_load_explicit(stack, memory_order_relaxed);
+	struct offload_job *below = atomic_load_explicit(&stack->top, memory_order_relaxed);
 
 	do
 		job->below = below;
-	while (!atomic_compare_exchange_weak_explicit(stack, &below, job, memory_order_release,
-						      memory_order_relaxed));
+	while (!atomic_compare_exchange_weak_explicit(&stack->top, &below, job,
+						      memory_order_release, memory_order_relaxed));
 	return !below;
 }
 
 /* Appends all of @stack to @list, oldest first. */
-static void stack_take(job_stack *stack, struct list_node *list)
+static void stack_take(struct job_stack *stack, struct list_node *list)
 {
-	struct offload_job *job = atomic_exchange_explicit(stack, NULL, memory_order_acquire);
+	struct offload_job *job = atomic_exchange_explicit(&stack->top, NULL, memory_order_acquire);
 	struct list_node *next = list;
 
 	for (; job; job = job->below) {

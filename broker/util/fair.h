@@ -44,7 +44,7 @@ struct fair_flow {
 
 struct fair_queue {
 	struct heap_node *flows;
-	uint64_t now; /* virtual time: the tag of the flow that was served last */
+	uint64_t now;      /* virtual time: the tag of the flow that was served last */
 	uint64_t last_tag; /* the greatest after a charge */
 	uint64_t n_turns;
 	bool is_serving; /* an item was taken that is not charged yet */

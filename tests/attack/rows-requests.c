@@ -157,9 +157,20 @@ struct gift {
 
 static void *gift_main(void *data)
 {
+	const struct rbk_wire_hello hello = {
+		.request = {.type = RBK_WIRE_HELLO},
+		.magic = RBK_WIRE_MAGIC,
+		.abi_major = RBK_ABI_MAJOR,
+		.abi_minor = RBK_ABI_MINOR,
+		.name = "gift",
+	};
 	const struct rbk_wire_request stats = {.type = RBK_WIRE_STATS, .cookie = 7};
+	struct rbk_wire_welcome welcome;
 	struct gift *gift = data;
 
+	/* The kernel may refuse descriptors before the broker has answered. */
+	raw_send(gift->session, &hello, sizeof(hello), NULL, 0);
+	raw_receive(gift->session, &welcome, sizeof(welcome), NULL, NULL, 1000);
 	/* Closed before the broker has received them, as a rule: its close() is the last one then.
 	 */
 	raw_send(gift->session, &stats, sizeof(stats), gift->fds, gift->n_fds);

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -202,6 +203,7 @@ static void test_description__refused(void **state)
 static void test_description__arenas_stay(void **state)
 {
 	struct session_arena *constants, *writable;
+	struct rbk_wire_reply head;
 	struct rbk_wire_plan reply;
 	struct rig rig;
 	size_t bytes;
@@ -233,8 +235,13 @@ static void test_description__arenas_stay(void **state)
 	add(&rig, desc, bytes);
 	assert_int_equal(writable->n_plans, 0);
 	assert_int_equal(session_arena_remove(rig.session, ++rig.next_cookie, writable->id), 0);
-	assert_int_equal(rig_answer(&rig, RBK_WIRE_PLAN_ADD, NULL, 0), -EINVAL);
-	assert_int_equal(rig_answer(&rig, RBK_WIRE_ARENA_REMOVE, NULL, 0), 0);
+	/* The setup thread unmaps first, unless the thread has begun to verify. */
+	for (unsigned int i = 0; i < 2; i++) {
+		assert_true(rig_has_answer(&rig));
+		assert_true(recv(rig.fd, &head, sizeof(head), MSG_PEEK) >= (ssize_t)sizeof(head));
+		assert_int_equal(rig_answer(&rig, head.type, NULL, 0),
+				 head.type == RBK_WIRE_PLAN_ADD ? -EINVAL : 0);
+	}
 	free(desc);
 	rig_deinit(&rig);
 }

@@ -734,11 +734,13 @@ static void test_free__waits_for_all(void **state)
 		works[i].next_run = &next_run;
 		works[i].next_done = &next_done;
 		works[i].sleep_ns = 1000000;
+		if (i == 19) {
+			works[i].n_again = 1;
+			works[i].next_run = NULL;
+			works[i].next_done = NULL;
+		}
 		offload_submit(world->offload, &works[i].job);
 	}
-	works[19].n_again = 1;
-	works[19].next_run = NULL;
-	works[19].next_done = NULL;
 	assert_null(offload_free(world->offload));
 	world->offload = NULL;
 	for (unsigned int i = 0; i < ARRAY_SIZE(works); i++)

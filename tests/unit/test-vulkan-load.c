@@ -486,9 +486,10 @@ static void test_plan_prepare__no_room_for_more(void **state)
 	rig_init(&rig, &(struct vulkan_options){0});
 	assert_int_equal(rig.executor->ops->plan_prepare(rig.executor, plan), 0);
 	lowered = &((const struct vk_plan *)plan->exec[GPU])->lowered;
-	assert_int_equal(lowered->n_steps, N_LAYERS);
+	/* A device with kernels for matrices has a step or two more. */
+	assert_in_range(lowered->n_steps, N_LAYERS, N_LAYERS + 2);
 	assert_in_range(malloc_usable_size(lowered->steps), 1,
-			(N_LAYERS + 1) * sizeof(*lowered->steps));
+			(lowered->n_steps + 1) * sizeof(*lowered->steps));
 	rig_release(&rig, plan);
 	rig_deinit(&rig);
 	reference_arena_deinit(&arena);
