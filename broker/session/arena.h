@@ -43,7 +43,8 @@ void arena_populate(const struct exec_arena *arena, uint64_t offset, uint64_t by
 
 /*
  * Sees to it that no page of a memfd can be taken away any more, which holds for the clients'
- * mappings, too. Some kernels wrap it no more for a device then. Return: can it?
+ * mappings, too. Some kernels wrap it no more for a device then. Waits for whoever writes to the
+ * memfd, as long as that takes: a thread of closers.h. Return: can it?
  */
 bool arena_fix(int fd);
 /* Is every page of it there? */

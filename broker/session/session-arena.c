@@ -4,7 +4,8 @@
  *
  * Mapping faults in every page, a step at a time, and importing may pin them, so both happen on the
  * setup thread. An arena that is to be fixed is sealed only after that, because of kernels that
- * import nothing with that seal; up to then the client may have taken pages away, so it is gone
+ * import nothing with that seal, and by a thread of closers.h, because a client that writes to the
+ * memfd can make it last. Up to then the client may have taken pages away, so the arena is gone
  * through once more, which takes little where all are there. A slot is PREPARING meanwhile and
  * cannot be named by a task; it becomes READY when the client is answered. Removal waits for the
  * tasks that use it (REMOVING), then for the setup thread to undo what it did (RELEASING); the
@@ -123,7 +124,13 @@ static void arena_import(struct session_arena *slot)
 	slot->is_imported = true;
 }
 
-/* Faults in a step of it; the last one also imports and seals it, or finds it fixed. */
+/* Is it to be sealed now? */
+static bool arena_wants_seal(const struct session_arena *slot)
+{
+	return slot->is_imported && slot->fixes && !slot->exec.immutable && !slot->was_sealed;
+}
+
+/* Faults in a step of it; the last one also imports it, or finds it fixed. */
 static void arena_populate_run(struct offload_job *job)
 {
 	struct session_arena *slot = arena_of_job(job);
@@ -137,12 +144,8 @@ static void arena_populate_run(struct offload_job *job)
 		return;
 	if (!slot->is_imported) {
 		arena_import(slot);
-		slot->is_sealed = !slot->exec.immutable && slot->fixes && arena_fix(slot->fd);
-		if (slot->is_sealed) {
-			slot->n_bytes_done = 0;
-			job->has_more = true;
+		if (arena_wants_seal(slot))
 			return;
-		}
 	}
 	slot->exec.is_fixed =
 		slot->exec.immutable || (slot->is_sealed && arena_is_whole(slot->fd, slot->bytes));
@@ -218,6 +221,37 @@ static void arena_refuse(struct session_arena *slot, uint32_t type)
 	}
 }
 
+static void arena_prepare_done(struct offload_job *job);
+
+static void arena_seal_run(struct closers_job *job)
+{
+	struct session_arena *slot = container_of(job, struct session_arena, seal_job);
+
+	slot->is_sealed = arena_fix(slot->fd);
+}
+
+/* Has the setup thread go through the arena once more; that takes little if it is not sealed. */
+static void arena_seal_done(struct closers_job *job)
+{
+	struct session_arena *slot = container_of(job, struct session_arena, seal_job);
+	struct session *session = slot->session;
+
+	slot->was_sealed = true;
+	if (slot->is_sealed)
+		slot->n_bytes_done = 0;
+	slot->job = (struct offload_job){
+		.run = arena_populate_run,
+		.done = arena_prepare_done,
+		.cause = OFFLOAD_ARENA_MAP,
+	};
+	session_job_started(session);
+	if (session->is_ending)
+		arena_prepare_done(&slot->job);
+	else
+		session_submit(session, &slot->job);
+	session_seal_done(session);
+}
+
 static void arena_prepare_done(struct offload_job *job)
 {
 	struct session_arena *slot = arena_of_job(job);
@@ -239,6 +273,13 @@ static void arena_prepare_done(struct offload_job *job)
 			.cause = OFFLOAD_ARENA_UNMAP,
 		};
 		session_submit(session, &slot->job);
+		return;
+	}
+	if (arena_wants_seal(slot) && !session->is_ending) {
+		slot->seal_job =
+			(struct closers_job){.run = arena_seal_run, .done = arena_seal_done};
+		session_submit_seal(session, &slot->seal_job);
+		session_job_done(session);
 		return;
 	}
 	/* The descriptor was closed when the memory was imported, unless that was cut short. */

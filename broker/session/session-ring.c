@@ -2,7 +2,8 @@
 /*
  * Rings of a session
  *
- * Made on request by the setup thread, announced to the dispatcher, closed when the client asks,
+ * Made on request by the setup thread, sealed by a thread of closers.h because that can take as long
+ * as the client likes, announced to the dispatcher, closed when the client asks,
  * breaks a rule or goes away. A closed ring stays in memory until nothing of it is in flight; then
  * server_settle() has the setup thread free it. The dispatcher hears of a ring when its bell has
  * been rung for the first time, see ring.c. The slot of a ring in session->rings is taken from the
@@ -145,17 +146,22 @@ static void ring_unmake_begin(struct session_ring *ring)
 	session_submit(ring->session, &ring->job);
 }
 
-static void ring_seal_run(struct offload_job *job)
+static struct session_ring *ring_of_seal(struct closers_job *job)
 {
-	struct session_ring *ring = ring_of_job(job);
+	return container_of(job, struct session_ring, seal_job);
+}
+
+static void ring_seal_run(struct closers_job *job)
+{
+	struct session_ring *ring = ring_of_seal(job);
 
 	ring->job_result = ring_seal(ring);
 }
 
 /* Sealed: the dispatcher takes over, and finds what the client has rung for. */
-static void ring_seal_done(struct offload_job *job)
+static void ring_seal_done(struct closers_job *job)
 {
-	struct session_ring *ring = ring_of_job(job);
+	struct session_ring *ring = ring_of_seal(job);
 	struct session *session = ring->session;
 	const struct server_hooks *hooks = &session->server->options.hooks;
 	int r = ring->job_result;
@@ -163,10 +169,7 @@ static void ring_seal_done(struct offload_job *job)
 	ring->state = RING_READY;
 	if (ring->is_closing) {
 		session_ring_drained(ring);
-		session_job_done(session);
-		return;
-	}
-	if (r == RING_E_UNSEALED) {
+	} else if (r == RING_E_UNSEALED) {
 		session_end(session, true, "the submission area of its ring cannot be sealed");
 	} else {
 		if (r == 0)
@@ -177,19 +180,14 @@ static void ring_seal_done(struct offload_job *job)
 		else
 			session_end(session, false, "the broker is out of memory");
 	}
-	session_job_done(session);
+	session_seal_done(session);
 }
 
 static void ring_seal_begin(struct session_ring *ring)
 {
 	ring->state = RING_SEALING;
-	ring->job = (struct offload_job){
-		.run = ring_seal_run,
-		.done = ring_seal_done,
-		.cause = OFFLOAD_RING,
-	};
-	session_job_started(ring->session);
-	session_submit(ring->session, &ring->job);
+	ring->seal_job = (struct closers_job){.run = ring_seal_run, .done = ring_seal_done};
+	session_submit_seal(ring->session, &ring->seal_job);
 }
 
 static void ring_make_run(struct offload_job *job)

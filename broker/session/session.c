@@ -336,6 +336,19 @@ void session_job_done(struct session *session)
 		session_queue(session, &session->settle_job);
 }
 
+void session_submit_seal(struct session *session, struct closers_job *job)
+{
+	session_job_started(session);
+	session->n_seals++;
+	closers_submit(session->server->closers, session->account, job);
+}
+
+void session_seal_done(struct session *session)
+{
+	session->n_seals--;
+	session_job_done(session);
+}
+
 /* What session_allocate() takes. */
 static uint64_t session_host_bytes(const struct server *server)
 {
@@ -724,13 +737,14 @@ static void run_settle(struct turn_job *job)
 
 bool session_waits_for_closers(const struct session *session)
 {
+	const uint32_t n_jobs = session->n_seals + session->is_receiving;
 	uint32_t n_in_flight = 0;
 
 	for (uint32_t i = 0; i < session->server->options.limits.max_rings; i++)
 		if (session->rings[i])
 			n_in_flight += session->rings[i]->n_in_flight;
-	return session->is_ending && (session->is_receiving || session->n_fetches > 0) &&
-	       session->n_jobs == session->is_receiving && n_in_flight == session->n_fetches &&
+	return session->is_ending && (n_jobs > 0 || session->n_fetches > 0) &&
+	       session->n_jobs == n_jobs && n_in_flight == session->n_fetches &&
 	       !turn_job_waits(&session->settle_job);
 }
 

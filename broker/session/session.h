@@ -55,7 +55,7 @@ enum slot_state {
 enum ring_state {
 	RING_MAKING,   /* the setup thread makes its memory */
 	RING_QUIET,    /* the client has it and has not rung its bell yet: nothing is read there */
-	RING_SEALING,  /* the setup thread sees to it that the client cannot take pages away */
+	RING_SEALING,  /* a thread sees to it that the client cannot take pages away */
 	RING_READY,    /* the dispatcher polls it */
 	RING_UNMAKING, /* the setup thread frees its memory */
 };
@@ -76,6 +76,7 @@ struct session_arena {
 	struct exec_arena exec; /* what tasks and plans point to */
 	struct session *session;
 	struct offload_job job;
+	struct closers_job seal_job;
 	struct charge charges[ARENA_CHARGES];
 	uint16_t id;
 	uint8_t state; /* enum slot_state */
@@ -90,6 +91,7 @@ struct session_arena {
 	uint64_t bytes;
 	uint64_t n_bytes_done; /* faulted in so far, since is_sealed if that is set */
 	bool is_imported;      /* executors know it */
+	bool was_sealed;       /* that was tried, if is_imported and fixes; and */
 	bool is_sealed;        /* no page can be taken away any more */
 	bool is_over;          /* the setup thread has undone what it did */
 	int map_result;
@@ -188,6 +190,7 @@ struct session_ring {
 	struct charge charges[RING_CHARGES];
 	struct hold *area_hold, *bell_hold; /* until it is unmade */
 	struct offload_job job;
+	struct closers_job seal_job;
 };
 
 struct session_stats {
@@ -279,7 +282,8 @@ struct session {
 	struct stats_session shown;
 	struct session_latencies latencies;
 	struct session_reset reset;
-	uint32_t n_jobs;      /* on the setup thread, and one if is_receiving */
+	uint32_t n_jobs;      /* on the setup thread, n_seals, and one if is_receiving */
+	uint32_t n_seals;     /* memfds of its rings and arenas that are being sealed */
 	uint32_t n_fetches;   /* tables of its rings that are being copied */
 	bool has_admin_place; /* of those that sessions of administrators have */
 	bool is_late;         /* its tenant was drained when it came: see RING_ADD of wire.h */

@@ -293,12 +293,12 @@ static void test_ring__descriptor_in_bell(void **state)
 	rig_deinit(&rig);
 }
 
-/* Before its first bell nothing of a ring is read; then it is sealed, not by the reactor. */
+/* Before its first bell nothing of a ring is read; then it is sealed, by a thread of its account. */
 static void test_ring__sealed_at_first_bell(void **state)
 {
 	struct rbk_wire_ring reply;
 	struct session_ring *ring;
-	struct plug plug;
+	struct rig_stuck stuck;
 	struct rig rig;
 
 	rig_init(&rig, 1);
@@ -308,14 +308,14 @@ static void test_ring__sealed_at_first_bell(void **state)
 	assert_int_equal(ring->state, RING_QUIET);
 	assert_int_not_equal(ring->cq->sq_wait, 0);
 	assert_int_equal(rig.dispatch->n_rings, 0);
-	plug_in(&plug, &rig);
+	rig_stick(&rig, rig.session->account, &stuck);
 	/* The client's end is here until then. */
 	assert_int_equal(send(ring->client_fds[RING_FD_BELL], "", 1, 0), 1);
 	while (ring->state == RING_QUIET)
 		assert_true(loop_turn(rig.loop, true) >= 0);
 	assert_int_equal(ring->state, RING_SEALING);
 	assert_int_equal(rig.dispatch->n_rings, 0);
-	plug_out(&plug, &rig);
+	rig_unstick(&stuck);
 	while (ring->state == RING_SEALING)
 		assert_true(loop_turn(rig.loop, true) >= 0);
 	assert_int_equal(ring->state, RING_READY);
