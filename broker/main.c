@@ -226,6 +226,17 @@ static void reload_start(struct broker *broker)
 	offload_submit(broker->offload, &reload->job);
 }
 
+/*
+ * Ends the process with threads that may not end: a thread that waits for a client's file holds the
+ * process's descriptors, and a successor must not find the sockets locked.
+ */
+static void leave(struct broker *broker, int status)
+{
+	if (broker->server)
+		server_unlock(broker->server);
+	_exit(status);
+}
+
 static void on_signal(void *data, uint32_t events)
 {
 	struct signalfd_siginfo info;
@@ -238,7 +249,7 @@ static void on_signal(void *data, uint32_t events)
 		}
 		if (broker->is_stopping) {
 			log_warning(LOG_STOPPED_BUSY, "stopping at once");
-			_exit(OPTIONS_EXIT_FAILURE);
+			leave(broker, OPTIONS_EXIT_FAILURE);
 		}
 		log_info(LOG_STOPPING, "stopping: finishing the tasks in flight");
 		broker->is_stopping = true;
@@ -858,7 +869,7 @@ static int broker_run(struct broker *broker)
 	if (r) {
 		/* Something is still running on a device: memory that it uses must not be freed. */
 		log_error(LOG_STOPPED_BUSY, "stopped with tasks in flight: %s", strerror(-r));
-		_exit(OPTIONS_EXIT_FAILURE);
+		leave(broker, OPTIONS_EXIT_FAILURE);
 	}
 	log_info(LOG_STOPPED, "stopped");
 	return 0;
@@ -974,7 +985,8 @@ int main(int argc, char **argv)
 	if (broker.server && server_n_discards(broker.server) > 0) {
 		/* Its sender decides when that ends. */
 		log_warning(LOG_STOPPED_BUSY, "not waiting for a client's descriptor to be closed");
-		_exit(r);
+		endpoint_stop(broker.endpoint);
+		leave(&broker, r);
 	}
 	broker_deinit(&broker);
 	return r;

@@ -28,8 +28,8 @@ int ring_make(struct session_ring *ring);
 /*
  * Sees to it that the submission area stays as it is: the client, which has mapped it, can neither
  * map it writable again nor take pages away, and all of them are there. Closes client_fds. A thread
- * of closers.h, because adding a seal waits for whoever writes to the file or punches holes into it.
- * Return: 0; RING_E_UNSEALED; negative errno.
+ * of closers.h, because adding a seal waits for whoever writes to the file or punches holes into
+ * it. Return: 0; RING_E_UNSEALED; negative errno.
  */
 int ring_seal(struct session_ring *ring);
 

@@ -225,13 +225,18 @@ struct server_stats *server_stats(struct server *server)
 	return &server->stats;
 }
 
+void server_unlock(struct server *server)
+{
+	listener_unlock(&server->clients);
+	listener_unlock(&server->admins);
+}
+
 struct server *server_free(struct server *server)
 {
 	if (!server)
 		return NULL;
 	server_stop_accepting(server);
-	listener_unlock(&server->clients);
-	listener_unlock(&server->admins);
+	server_unlock(server);
 	loop_timer_free(server->end_timer);
 	greet_deinit(server);
 	closers_free(server->closers);

@@ -280,6 +280,9 @@ struct closers_report;
 /* The threads that close what clients left or sent. */
 void server_describe_closers(struct server *server, struct closers_report *ret);
 
+/* Another process may have the sockets from now on. */
+void server_unlock(struct server *server);
+
 /* Must be empty. Removes the sockets. Return: NULL. */
 struct server *server_free(struct server *server);
 

@@ -2,9 +2,9 @@
 /*
  * Rings of a session
  *
- * Made on request by the setup thread, sealed by a thread of closers.h because that can take as long
- * as the client likes, announced to the dispatcher, closed when the client asks,
- * breaks a rule or goes away. A closed ring stays in memory until nothing of it is in flight; then
+ * Made on request by the setup thread, sealed by a thread of closers.h because that can take as
+ * long as the client likes, announced to the dispatcher, closed when the client asks, breaks a rule
+ * or goes away. A closed ring stays in memory until nothing of it is in flight; then
  * server_settle() has the setup thread free it. The dispatcher hears of a ring when its bell has
  * been rung for the first time, see ring.c. The slot of a ring in session->rings is taken from the
  * request for it to the end of that, so its id is not given again in between.

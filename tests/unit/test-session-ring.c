@@ -293,7 +293,8 @@ static void test_ring__descriptor_in_bell(void **state)
 	rig_deinit(&rig);
 }
 
-/* Before its first bell nothing of a ring is read; then it is sealed, by a thread of its account. */
+/* Before its first bell nothing of a ring is read; then it is sealed, by a thread of its account.
+ */
 static void test_ring__sealed_at_first_bell(void **state)
 {
 	struct rbk_wire_ring reply;
