@@ -19,6 +19,10 @@
 #include "telemetry/stats-private.h"
 #include "util/error.h"
 
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
 enum {
 	/* Of sections: two cache lines, which processors fetch together. */
 	SECTION_ALIGN = 128,
@@ -193,6 +197,24 @@ void stats_page_free(struct stats_page *page)
 	page->fd = close_fd(page->fd);
 }
 
+/*
+ * Not by fallocate(), which takes a lock that whoever writes to the file holds: a reader has a
+ * descriptor, and before Linux 6.16 the kernel finds only under that lock that it is sealed.
+ */
+static bool back_piece(const struct stats_page *page, uint64_t offset, uint64_t bytes)
+{
+	void *piece = (char *)page->header + offset;
+	int r;
+
+	do
+		r = madvise(piece, bytes, MADV_POPULATE_WRITE);
+	while (r < 0 && (errno == EINTR || errno == EAGAIN));
+	/* Before Linux 5.14 there is no other way. */
+	if (r < 0 && errno == EINVAL)
+		r = fallocate(page->fd, 0, (off_t)offset, (off_t)bytes);
+	return r == 0;
+}
+
 bool stats_page_back(struct stats_page *page, unsigned int section, uint32_t index)
 {
 	const struct rbk_stats_section *at = &page->header->sections[section];
@@ -205,7 +227,7 @@ bool stats_page_back(struct stats_page *page, unsigned int section, uint32_t ind
 			continue;
 		if (bytes > PIECE_BYTES)
 			bytes = PIECE_BYTES;
-		if (fallocate(page->fd, 0, (off_t)(i * PIECE_BYTES), (off_t)bytes) < 0)
+		if (!back_piece(page, i * PIECE_BYTES, bytes))
 			return false;
 		page->backed[i / 64] |= 1ull << i % 64;
 	}

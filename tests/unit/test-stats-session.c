@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Sessions and leases in statistics pages: whose records are whose, as they and pages come and go.
  */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,6 +28,17 @@ static struct rbk_stats_view view_of(const struct stats_page *page)
 
 	assert_true(rbk_stats_view(&view, page->header, page->header->page_bytes));
 	return view;
+}
+
+/* What takes the lock that a reader's write to its descriptor holds, however long. */
+static unsigned int n_allocations;
+
+int __real_fallocate64(int fd, int mode, off_t offset, off_t bytes);
+int __wrap_fallocate64(int fd, int mode, off_t offset, off_t bytes);
+int __wrap_fallocate64(int fd, int mode, off_t offset, off_t bytes)
+{
+	n_allocations++;
+	return __real_fallocate64(fd, mode, offset, bytes);
 }
 
 static int setup(void **state)
@@ -112,6 +124,28 @@ static void test_session__in_both_pages(void **state)
 	stats_session_deinit(&admin);
 	assert_int_equal(stats_n_sessions(kit->stats), 0);
 	assert_null(stats_first_session(kit->stats));
+}
+
+/* A record gets its memory without a lock that a reader of the page can hold. */
+static void test_session__memory(void **state)
+{
+	struct stats_session *sessions = calloc(STATS_MAX_SESSIONS, sizeof(*sessions));
+	struct kit *kit = *state;
+	struct stat before, after;
+
+	assert_non_null(sessions);
+	assert_int_equal(fstat(stats_root(kit->stats)->fd, &before), 0);
+	n_allocations = 0;
+	for (uint32_t i = 0; i < STATS_MAX_SESSIONS; i++) {
+		stats_session_init(&sessions[i], kit->stats, kit->tenant, NULL);
+		show(&sessions[i], i + 1);
+	}
+	assert_int_equal(n_allocations, 0);
+	assert_int_equal(fstat(stats_root(kit->stats)->fd, &after), 0);
+	assert_true(after.st_blocks > before.st_blocks);
+	for (uint32_t i = 0; i < STATS_MAX_SESSIONS; i++)
+		stats_session_deinit(&sessions[i]);
+	free(sessions);
 }
 
 static void test_session__pages_come_and_go(void **state)
@@ -284,6 +318,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_session__in_both_pages, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_session__memory, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_session__pages_come_and_go, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_session__used_records, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_session__too_many, setup, teardown),
