@@ -230,12 +230,13 @@ void session_job_done(struct session *session);
 void session_submit(struct session *session, struct offload_job *job);
 
 /*
- * Submits a job that adds a seal to a memfd which the client can write. Each write holds the lock
- * that the kernel takes for that, and may never end: so no other tenant may wait for such a job.
- * Its run() and done() are set; done() calls session_seal_done() last.
+ * Gives a thread of closers.h a job of a session's ring or arena, in the lane of the account: adding
+ * a seal to a memfd that the client can write, or dropping what may be the last reference to one.
+ * The client decides how long either lasts, perhaps for ever, so no other tenant may wait for such a
+ * job. Its run() and done() are set; done() calls session_lane_done() last.
  */
-void session_submit_seal(struct session *session, struct closers_job *job);
-void session_seal_done(struct session *session);
+void session_submit_to_lane(struct session *session, struct closers_job *job);
+void session_lane_done(struct session *session);
 
 /* Return: true if the session ends, and only the pool of closers.h is not done with it. */
 bool session_waits_for_closers(const struct session *session);

@@ -11,6 +11,10 @@
  * tasks that use it (REMOVING), then for the setup thread to undo what it did (RELEASING); the
  * client is answered after that, so that it can seal the memfd.
  *
+ * The client may have closed its memfd: whoever lets go of it last frees all of its pages, in one
+ * go. That is a thread of closers.h, which unmaps the last step and closes what is still open; the
+ * arena stays charged until then.
+ *
  * An arena that a device makes goes the same way; what differs is where its memory comes from, that
  * its descriptor stays open, and that its charges outlive it: see hold.c.
  */
@@ -59,16 +63,78 @@ static void arena_forget(struct session_arena *slot)
 	arena_free(slot);
 }
 
-/* Unmaps a step of it. */
+static uint32_t arena_request(const struct session_arena *slot)
+{
+	return slot->is_exported ? RBK_WIRE_ARENA_NEW : RBK_WIRE_ARENA_ADD;
+}
+
+static void arena_refuse(struct session_arena *slot)
+{
+	struct session *session = slot->session;
+	uint32_t type = arena_request(slot);
+	int r = slot->map_result;
+
+	if (type == RBK_WIRE_ARENA_NEW && r == EXECUTOR_E_NO_MEMORY) {
+		session_reply_result(session, type, slot->cookie, -ENOMEM,
+				     "the device has no memory for an arena of %llu bytes",
+				     (unsigned long long)slot->bytes);
+	} else if (type == RBK_WIRE_ARENA_NEW) {
+		/* Refused, lost, or too much for the process: a memfd will do. */
+		session_reply_result(session, type, slot->cookie, r == -ENOMEM ? r : -EOPNOTSUPP,
+				     "the device cannot make an arena of %llu bytes now",
+				     (unsigned long long)slot->bytes);
+	} else if (r == ARENA_E_UNSUITABLE) {
+		session_reply_result(session, type, slot->cookie, -EINVAL, "%s", slot->map_message);
+		session_end(session, true, slot->map_message);
+	} else {
+		session_reply_result(session, type, slot->cookie, r,
+				     "the broker cannot map the arena: %s", strerror(-r));
+	}
+}
+
+/* Lets go of the memory. */
+static void arena_leave_run(struct closers_job *job)
+{
+	struct session_arena *slot = container_of(job, struct session_arena, lane_job);
+
+	while (!arena_unmap(&slot->exec))
+		;
+	if (!slot->is_exported)
+		slot->fd = close_fd(slot->fd);
+}
+
+static void arena_leave_done(struct closers_job *job)
+{
+	struct session_arena *slot = container_of(job, struct session_arena, lane_job);
+	struct session *session = slot->session;
+
+	if (slot->map_result)
+		arena_refuse(slot);
+	else if (slot->wants_reply)
+		session_reply_result(session, RBK_WIRE_ARENA_REMOVE, slot->cookie, 0, NULL);
+	arena_forget(slot);
+	session_lane_done(session);
+}
+
+/* The setup thread is done with the arena. */
+static void arena_leave(struct session_arena *slot)
+{
+	struct session *session = slot->session;
+
+	slot->state = SLOT_RELEASING;
+	slot->lane_job = (struct closers_job){.run = arena_leave_run, .done = arena_leave_done};
+	session_submit_to_lane(session, &slot->lane_job);
+	session_job_done(session);
+}
+
+/* Unmaps a step of it, but for the last one. */
 static void arena_unmap_run(struct offload_job *job)
 {
-	struct session_arena *slot = arena_of_job(job);
+	struct exec_arena *exec = &arena_of_job(job)->exec;
 
-	slot->is_over = arena_unmap(&slot->exec);
-	job->has_more = !slot->is_over;
-	/* The last reference to a memfd frees its pages: not on the reactor. */
-	if (slot->is_over && !slot->is_exported)
-		slot->fd = close_fd(slot->fd);
+	if (exec->bytes > ARENA_STEP_BYTES)
+		arena_unmap(exec);
+	job->has_more = exec->base && exec->bytes > ARENA_STEP_BYTES;
 }
 
 static void arena_release_run(struct offload_job *job)
@@ -85,13 +151,7 @@ static void arena_release_run(struct offload_job *job)
 
 static void arena_release_done(struct offload_job *job)
 {
-	struct session_arena *slot = arena_of_job(job);
-	struct session *session = slot->session;
-
-	if (slot->wants_reply)
-		session_reply_result(session, RBK_WIRE_ARENA_REMOVE, slot->cookie, 0, NULL);
-	arena_forget(slot);
-	session_job_done(session);
+	arena_leave(arena_of_job(job));
 }
 
 static void arena_release(struct session_arena *slot)
@@ -157,10 +217,8 @@ static void arena_prepare_run(struct offload_job *job)
 	struct session_arena *slot = arena_of_job(job);
 
 	slot->map_result = arena_map(slot->fd, slot->bytes, &slot->exec, slot->map_message);
-	if (slot->map_result) {
-		slot->fd = close_fd(slot->fd);
+	if (slot->map_result)
 		return;
-	}
 	job->run = arena_populate_run;
 	arena_populate_run(job);
 }
@@ -198,34 +256,11 @@ static void arena_withdraw(struct session_arena *slot)
 		arena_release(slot);
 }
 
-static void arena_refuse(struct session_arena *slot, uint32_t type)
-{
-	struct session *session = slot->session;
-	int r = slot->map_result;
-
-	if (type == RBK_WIRE_ARENA_NEW && r == EXECUTOR_E_NO_MEMORY) {
-		session_reply_result(session, type, slot->cookie, -ENOMEM,
-				     "the device has no memory for an arena of %llu bytes",
-				     (unsigned long long)slot->bytes);
-	} else if (type == RBK_WIRE_ARENA_NEW) {
-		/* Refused, lost, or too much for the process: a memfd will do. */
-		session_reply_result(session, type, slot->cookie, r == -ENOMEM ? r : -EOPNOTSUPP,
-				     "the device cannot make an arena of %llu bytes now",
-				     (unsigned long long)slot->bytes);
-	} else if (r == ARENA_E_UNSUITABLE) {
-		session_reply_result(session, type, slot->cookie, -EINVAL, "%s", slot->map_message);
-		session_end(session, true, slot->map_message);
-	} else {
-		session_reply_result(session, type, slot->cookie, r,
-				     "the broker cannot map the arena: %s", strerror(-r));
-	}
-}
-
 static void arena_prepare_done(struct offload_job *job);
 
 static void arena_seal_run(struct closers_job *job)
 {
-	struct session_arena *slot = container_of(job, struct session_arena, seal_job);
+	struct session_arena *slot = container_of(job, struct session_arena, lane_job);
 
 	slot->is_sealed = arena_fix(slot->fd);
 }
@@ -233,7 +268,7 @@ static void arena_seal_run(struct closers_job *job)
 /* Has the setup thread go through the arena once more; that takes little if it is not sealed. */
 static void arena_seal_done(struct closers_job *job)
 {
-	struct session_arena *slot = container_of(job, struct session_arena, seal_job);
+	struct session_arena *slot = container_of(job, struct session_arena, lane_job);
 	struct session *session = slot->session;
 
 	slot->was_sealed = true;
@@ -249,15 +284,14 @@ static void arena_seal_done(struct closers_job *job)
 		arena_prepare_done(&slot->job);
 	else
 		session_submit(session, &slot->job);
-	session_seal_done(session);
+	session_lane_done(session);
 }
 
 static void arena_prepare_done(struct offload_job *job)
 {
 	struct session_arena *slot = arena_of_job(job);
 	struct session *session = slot->session;
-	uint32_t type = slot->is_exported ? RBK_WIRE_ARENA_NEW : RBK_WIRE_ARENA_ADD;
-	uint32_t cookie = slot->cookie;
+	uint32_t type = arena_request(slot), cookie = slot->cookie;
 	struct rbk_wire_id_reply reply = {
 		.reply = {.type = type, .cookie = cookie},
 		.id = slot->id,
@@ -276,9 +310,9 @@ static void arena_prepare_done(struct offload_job *job)
 		return;
 	}
 	if (arena_wants_seal(slot) && !session->is_ending) {
-		slot->seal_job =
+		slot->lane_job =
 			(struct closers_job){.run = arena_seal_run, .done = arena_seal_done};
-		session_submit_seal(session, &slot->seal_job);
+		session_submit_to_lane(session, &slot->lane_job);
 		session_job_done(session);
 		return;
 	}
@@ -286,9 +320,7 @@ static void arena_prepare_done(struct offload_job *job)
 	if (!slot->is_exported && slot->fd < 0)
 		charge_deinit(&slot->charges[ARENA_CHARGE_FD]);
 	if (slot->map_result) {
-		arena_refuse(slot, type);
-		arena_forget(slot);
-		session_job_done(session);
+		arena_leave(slot);
 		return;
 	}
 
@@ -398,7 +430,7 @@ int session_arena_add(struct session *session, uint32_t cookie, int *fd, uint64_
 	/* The pages that are charged while the arena waits for the setup thread must exist. */
 	slot->map_result = arena_check(*fd, bytes, slot->map_message);
 	if (slot->map_result) {
-		arena_refuse(slot, RBK_WIRE_ARENA_ADD);
+		arena_refuse(slot);
 		arena_forget(slot);
 		return 0;
 	}

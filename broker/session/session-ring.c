@@ -148,7 +148,7 @@ static void ring_unmake_begin(struct session_ring *ring)
 
 static struct session_ring *ring_of_seal(struct closers_job *job)
 {
-	return container_of(job, struct session_ring, seal_job);
+	return container_of(job, struct session_ring, lane_job);
 }
 
 static void ring_seal_run(struct closers_job *job)
@@ -180,14 +180,14 @@ static void ring_seal_done(struct closers_job *job)
 		else
 			session_end(session, false, "the broker is out of memory");
 	}
-	session_seal_done(session);
+	session_lane_done(session);
 }
 
 static void ring_seal_begin(struct session_ring *ring)
 {
 	ring->state = RING_SEALING;
-	ring->seal_job = (struct closers_job){.run = ring_seal_run, .done = ring_seal_done};
-	session_submit_seal(ring->session, &ring->seal_job);
+	ring->lane_job = (struct closers_job){.run = ring_seal_run, .done = ring_seal_done};
+	session_submit_to_lane(ring->session, &ring->lane_job);
 }
 
 static void ring_make_run(struct offload_job *job)

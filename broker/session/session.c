@@ -336,16 +336,16 @@ void session_job_done(struct session *session)
 		session_queue(session, &session->settle_job);
 }
 
-void session_submit_seal(struct session *session, struct closers_job *job)
+void session_submit_to_lane(struct session *session, struct closers_job *job)
 {
 	session_job_started(session);
-	session->n_seals++;
+	session->n_lane_jobs++;
 	closers_submit(session->server->closers, session->account, job);
 }
 
-void session_seal_done(struct session *session)
+void session_lane_done(struct session *session)
 {
-	session->n_seals--;
+	session->n_lane_jobs--;
 	session_job_done(session);
 }
 
@@ -737,7 +737,7 @@ static void run_settle(struct turn_job *job)
 
 bool session_waits_for_closers(const struct session *session)
 {
-	const uint32_t n_jobs = session->n_seals + session->is_receiving;
+	const uint32_t n_jobs = session->n_lane_jobs + session->is_receiving;
 	uint32_t n_in_flight = 0;
 
 	for (uint32_t i = 0; i < session->server->options.limits.max_rings; i++)

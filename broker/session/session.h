@@ -76,7 +76,7 @@ struct session_arena {
 	struct exec_arena exec; /* what tasks and plans point to */
 	struct session *session;
 	struct offload_job job;
-	struct closers_job seal_job;
+	struct closers_job lane_job; /* seals the memfd, or lets go of the memory */
 	struct charge charges[ARENA_CHARGES];
 	uint16_t id;
 	uint8_t state; /* enum slot_state */
@@ -93,7 +93,6 @@ struct session_arena {
 	bool is_imported;      /* executors know it */
 	bool was_sealed;       /* that was tried, if is_imported and fixes; and */
 	bool is_sealed;        /* no page can be taken away any more */
-	bool is_over;          /* the setup thread has undone what it did */
 	int map_result;
 	char map_message[ARENA_MESSAGE_BYTES];
 	int fault_slot;         /* in the SIGBUS table; -1: not in it */
@@ -190,7 +189,7 @@ struct session_ring {
 	struct charge charges[RING_CHARGES];
 	struct hold *area_hold, *bell_hold; /* until it is unmade */
 	struct offload_job job;
-	struct closers_job seal_job;
+	struct closers_job lane_job; /* seals the memfd */
 };
 
 struct session_stats {
@@ -282,8 +281,8 @@ struct session {
 	struct stats_session shown;
 	struct session_latencies latencies;
 	struct session_reset reset;
-	uint32_t n_jobs;      /* on the setup thread, n_seals, and one if is_receiving */
-	uint32_t n_seals;     /* memfds of its rings and arenas that are being sealed */
+	uint32_t n_jobs;      /* on the setup thread, n_lane_jobs, and one if is_receiving */
+	uint32_t n_lane_jobs; /* of its rings and arenas, on threads of closers.h */
 	uint32_t n_fetches;   /* tables of its rings that are being copied */
 	bool has_admin_place; /* of those that sessions of administrators have */
 	bool is_late;         /* its tenant was drained when it came: see RING_ADD of wire.h */

@@ -260,15 +260,18 @@ void attack_arenas(struct attack *attack, unsigned int thread)
 					       .bytes = attack->arena_bytes};
 	unsigned int n = attack_share(attack, thread, NULL);
 	int *fds = connect_all(attack, n);
-	/* Allocated after it was sealed: nothing of it is mapped anywhere. */
-	int memfd = raw_memfd(attack->arena_bytes, true, F_SEAL_SHRINK | F_SEAL_GROW);
 	struct rbk_wire_id_reply reply;
 
-	if (n > 0 && fallocate(memfd, 0, 0, (off_t)attack->arena_bytes) < 0)
-		attack_fail(attack, "row 7: no memory for the arena: %s", strerror(errno));
 	while (n > 0 && attack_goes_on(attack)) {
+		/* Allocated after it was sealed: nothing of it is mapped anywhere. */
+		int memfd = raw_memfd(attack->arena_bytes, true, F_SEAL_SHRINK | F_SEAL_GROW);
+
+		if (fallocate(memfd, 0, 0, (off_t)attack->arena_bytes) < 0)
+			attack_fail(attack, "row 7: no memory for the arena: %s", strerror(errno));
 		for (unsigned int i = 0; i < n; i++)
 			attack_send(attack, fds[i], &add, sizeof(add), &memfd, 1);
+		/* The last reference, with which all pages go, is left to the broker. */
+		close(memfd);
 		for (unsigned int i = 0; i < n; i++) {
 			int r = attack_receive(attack, fds[i], &reply, sizeof(reply));
 

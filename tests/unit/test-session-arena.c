@@ -3,7 +3,9 @@
  * Arenas of sessions: large ones are mapped and unmapped a step at a time, between which the setup
  * thread does what others asked for.
  */
+#include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -34,8 +36,46 @@ struct other {
 	bool is_done, was_before;
 };
 
+/* Whoever lets go of this memory, or of this descriptor of its file, and the setup thread. */
+static void *_Atomic watched_base;
+static atomic_int watched_fd = -1;
+static _Atomic pthread_t last_holder, setup_thread;
+
+int __real_munmap(void *base, size_t n_bytes);
+int __wrap_munmap(void *base, size_t n_bytes);
+int __real_close(int fd);
+int __wrap_close(int fd);
+
+int __wrap_munmap(void *base, size_t n_bytes)
+{
+	if (base == watched_base)
+		last_holder = pthread_self();
+	return __real_munmap(base, n_bytes);
+}
+
+int __wrap_close(int fd)
+{
+	if (fd == watched_fd) {
+		last_holder = pthread_self();
+		watched_fd = -1;
+	}
+	return __real_close(fd);
+}
+
+/* Freeing all pages of a file takes long: neither the reactor nor the setup thread does that. */
+static void expect_freed_elsewhere(void)
+{
+	assert_true(last_holder != 0);
+	assert_false(pthread_equal(last_holder, pthread_self()));
+	assert_false(pthread_equal(last_holder, setup_thread));
+	watched_base = NULL;
+	watched_fd = -1;
+	last_holder = 0;
+}
+
 static void other_run(struct offload_job *job)
 {
+	setup_thread = pthread_self();
 }
 
 static void other_done(struct offload_job *job)
@@ -78,6 +118,7 @@ static void test_arena__in_steps(void **state)
 	arena = rig.session->arenas[reply.id];
 	assert_int_equal(arena->exec.bytes, bytes);
 	memset(arena->exec.base, 1, bytes);
+	watched_base = arena->exec.base;
 	/* A slice of more would have others wait for longer than a millisecond or two. */
 	offload_describe(rig.offload, &report);
 	assert_true(report.causes[OFFLOAD_ARENA_MAP].n_slices >= bytes / (2 << 20));
@@ -88,6 +129,7 @@ static void test_arena__in_steps(void **state)
 	assert_true(other.is_done && other.was_before);
 	offload_describe(rig.offload, &report);
 	assert_true(report.causes[OFFLOAD_ARENA_UNMAP].n_slices >= bytes / (2 << 20));
+	expect_freed_elsewhere();
 	assert_int_equal(used(&rig, ACCOUNT_ARENA_BYTES), 0);
 	rig_deinit(&rig);
 }
@@ -103,7 +145,58 @@ static void test_arena__session_ends(void **state)
 	while (!other.is_done)
 		assert_true(loop_turn(rig.loop, true) >= 0);
 	assert_true(other.was_before);
+	watched_base = rig.session->arena_slots[1]->exec.base;
+	watched_fd = rig.session->arena_slots[1]->fd;
 	session_end(rig.session, false, "the test says so");
+	rig_deinit(&rig);
+	assert_int_equal(watched_fd, -1);
+	expect_freed_elsewhere();
+}
+
+/* One that is found only when it is mapped not to be writable: closing it frees its pages, too. */
+static void test_arena__unsuitable(void **state)
+{
+	struct other other;
+	struct rig rig;
+	int fd = rig_memfd(bytes, false);
+
+	rig_init(&rig, 1);
+	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE), 0);
+	watched_fd = fd;
+	assert_int_equal(session_arena_add(rig.session, 1, &fd, bytes, false), 0);
+	assert_int_equal(fd, -1);
+	other_begin(&other, &rig);
+	assert_int_equal(rig_answer(&rig, RBK_WIRE_ARENA_ADD, NULL, 0), -EINVAL);
+	assert_true(other.is_done);
+	assert_int_equal(used(&rig, ACCOUNT_ARENA_BYTES), 0);
+	assert_true(rig.session->is_ending);
+	rig_deinit(&rig);
+	assert_int_equal(watched_fd, -1);
+	expect_freed_elsewhere();
+}
+
+/* Its pages are the tenant's until they are freed, and its end waits for that. */
+static void test_arena__freed_late(void **state)
+{
+	struct rbk_wire_id_reply reply;
+	struct rig_stuck stuck;
+	struct rig rig;
+	int fd;
+
+	rig_init(&rig, 1);
+	fd = rig_memfd(bytes, false);
+	assert_int_equal(session_arena_add(rig.session, 1, &fd, bytes, false), 0);
+	assert_int_equal(rig_answer(&rig, RBK_WIRE_ARENA_ADD, &reply, sizeof(reply)), 0);
+	rig_stick(&rig, rig.session->account, &stuck);
+	assert_int_equal(session_arena_remove(rig.session, 2, reply.id), 0);
+	while (rig.session->n_lane_jobs == 0)
+		rig_settle(&rig);
+	assert_int_equal(used(&rig, ACCOUNT_ARENA_BYTES), bytes);
+	session_end(rig.session, false, "the test says so");
+	rig_settle(&rig);
+	assert_true(session_waits_for_closers(rig.session));
+	assert_int_equal(used(&rig, ACCOUNT_ARENA_BYTES), bytes);
+	rig_unstick(&stuck);
 	rig_deinit(&rig);
 }
 
@@ -244,6 +337,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_arena__in_steps),
 		cmocka_unit_test(test_arena__session_ends),
+		cmocka_unit_test(test_arena__unsuitable),
+		cmocka_unit_test(test_arena__freed_late),
 		cmocka_unit_test(test_arena__before_own_jobs),
 		cmocka_unit_test(test_arena__punched_before_sealed),
 		cmocka_unit_test(test_arena__sparse),
