@@ -17,6 +17,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "loop/loop.h"
@@ -27,9 +28,17 @@
 
 enum {
 	MIN_THREADS = 4,
-	MAX_THREADS = 32,
+	/* More go again when they have nothing to do, */
+	KEPT_THREADS = 32,
+	/* so many at a time. */
+	END_BATCH = 4,
 	/* Accounts that have jobs at the same time; beyond it they share lanes. */
 	MAX_LANES = 512,
+	/* Each has a descriptor: a part of those that the process may have, within these. */
+	THREADS_PART = 16,
+	LEAST_MAX_THREADS = 64,
+	/* Where every lane is stuck, some are left. */
+	MAX_THREADS = MAX_LANES + MIN_THREADS,
 };
 
 /* A thread that has been busy for so long is not counted upon. */
@@ -55,12 +64,13 @@ struct closers_lane {
 
 struct closers {
 	struct loop *loop;
-	struct loop_timer *timer; /* armed while there is a line */
+	struct loop_timer *timer; /* armed while there is a line, or a thread too many */
+	bool is_armed;            /* and who comes meanwhile does not put it off */
 	struct list_node line;
 	struct closers_lane lanes[MAX_LANES];
 	unsigned int n_lanes; /* that were ever used */
 	struct worker workers[MAX_THREADS];
-	unsigned int n_workers;
+	unsigned int n_workers, max_workers;
 	uint64_t n_jobs;
 	uint64_t n_ever_stuck;
 };
@@ -186,6 +196,21 @@ static struct worker *find_idle(struct closers *closers)
 	return NULL;
 }
 
+static void arm(struct closers *closers)
+{
+	if (closers->is_armed || !closers->timer)
+		return;
+	closers->is_armed = true;
+	loop_timer_arm(closers->timer, patience_ns);
+}
+
+/* Is the last thread one too many? Those before it get jobs first. */
+static bool has_spare_worker(const struct closers *closers)
+{
+	return closers->n_workers > KEPT_THREADS &&
+	       !closers->workers[closers->n_workers - 1].current;
+}
+
 /* Gives idle threads to those first in line; the timer sees to those who are left there. */
 static void start(struct closers *closers)
 {
@@ -203,8 +228,8 @@ static void start(struct closers *closers)
 		lane->is_running = true;
 		offload_submit(worker->offload, &worker->job);
 	}
-	if (!list_is_empty(&closers->line) && closers->timer)
-		loop_timer_arm(closers->timer, patience_ns);
+	if (!list_is_empty(&closers->line) || has_spare_worker(closers))
+		arm(closers);
 }
 
 static void worker_done(struct offload_job *job)
@@ -249,21 +274,44 @@ static bool worker_is_stuck(struct closers *closers, struct worker *worker, uint
 	return true;
 }
 
-/* Add a thread if jobs wait and no thread has finished a job for patience_ns. */
+/* Add threads for those in line until as many are not stuck as are, or a few. */
+static void add_workers(struct closers *closers)
+{
+	uint64_t now_ns = clock_now_ns();
+	unsigned int n_stuck = 0, n_wanted;
+
+	for (unsigned int i = 0; i < closers->n_workers; i++)
+		n_stuck += worker_is_stuck(closers, &closers->workers[i], now_ns);
+	n_wanted = n_stuck + (n_stuck < MIN_THREADS ? MIN_THREADS : n_stuck);
+	if (n_wanted > closers->max_workers)
+		n_wanted = closers->max_workers;
+	/* Without more of them the line waits on. */
+	while (!list_is_empty(&closers->line) && closers->n_workers < n_wanted &&
+	       worker_add(closers) == 0)
+		start(closers);
+}
+
 static void on_timer(void *data)
 {
 	struct closers *closers = data;
-	uint64_t now_ns = clock_now_ns();
 
-	for (unsigned int i = 0; i < closers->n_workers; i++)
-		if (!worker_is_stuck(closers, &closers->workers[i], now_ns)) {
-			start(closers);
-			return;
-		}
-	/* Without one more the line waits on. */
-	if (!list_is_empty(&closers->line) && closers->n_workers < MAX_THREADS)
-		(void)worker_add(closers);
+	closers->is_armed = false;
+	for (unsigned int i = 0; i < END_BATCH && has_spare_worker(closers); i++)
+		offload_free(closers->workers[--closers->n_workers].offload);
+	add_workers(closers);
 	start(closers);
+}
+
+/* Each account may be stuck with one thread, and others need some all the same. */
+static unsigned int max_workers(void)
+{
+	struct rlimit limit = {.rlim_cur = 0};
+	rlim_t n;
+
+	getrlimit(RLIMIT_NOFILE, &limit);
+	n = limit.rlim_cur / THREADS_PART;
+	n = n < LEAST_MAX_THREADS ? LEAST_MAX_THREADS : n;
+	return n > MAX_THREADS ? MAX_THREADS : (unsigned int)n;
 }
 
 int closers_new(struct loop *loop, struct closers **ret)
@@ -274,6 +322,7 @@ int closers_new(struct loop *loop, struct closers **ret)
 	if (!closers)
 		return error_origin(-ENOMEM);
 	closers->loop = loop;
+	closers->max_workers = max_workers();
 	list_init(&closers->line);
 	r = loop_timer_new(loop, on_timer, closers, &closers->timer);
 	while (r == 0 && closers->n_workers < MIN_THREADS)
@@ -358,7 +407,7 @@ void closers_describe(struct closers *closers, struct closers_report *ret)
 
 	*ret = (struct closers_report){
 		.n_threads = closers->n_workers,
-		.n_threads_max = MAX_THREADS,
+		.n_threads_max = closers->max_workers,
 	};
 	for (unsigned int i = 0; i < closers->n_workers; i++) {
 		n_busy += closers->workers[i].current != NULL;

@@ -20,7 +20,7 @@
 #include "session/closers.h"
 #include "tenant/account.h"
 
-enum { N_ACCOUNTS = 12 };
+enum { N_ACCOUNTS = 50 };
 
 struct fixture {
 	struct loop *loop;
@@ -107,26 +107,77 @@ static void test_closers__own_lane(void **state)
 	end(&f);
 }
 
-/* As many accounts are stuck as there are threads, and more: others get one all the same. */
+static unsigned int n_armed;
+
+void __real_loop_timer_arm(struct loop_timer *timer, uint64_t delay_ns);
+void __wrap_loop_timer_arm(struct loop_timer *timer, uint64_t delay_ns);
+
+void __wrap_loop_timer_arm(struct loop_timer *timer, uint64_t delay_ns)
+{
+	n_armed++;
+	__real_loop_timer_arm(timer, delay_ns);
+}
+
+/*
+ * Many accounts are stuck for ever, each with a thread, and the next one gets one all the same.
+ * When they are not any more, most of their threads go.
+ */
 static void test_closers__stuck_threads(void **state)
 {
+	struct closers_report report, before;
 	struct job stuck[N_ACCOUNTS - 1], other;
 	struct fixture f;
 	sem_t gate;
 
 	n_done = 0;
 	begin(&f);
+	closers_describe(f.closers, &before);
 	sem_init(&gate, 0, 0);
 	for (unsigned int i = 0; i < N_ACCOUNTS - 1; i++)
 		submit(&f, &stuck[i], i, &gate);
 	submit(&f, &other, N_ACCOUNTS - 1, NULL);
-	wait_for(&f, &other);
+	while (other.order == 0) {
+		assert_true(loop_turn(f.loop, true) >= 0);
+		closers_describe(f.closers, &report);
+		assert_true(report.n_stuck < report.n_threads_max);
+	}
 	assert_int_equal(n_done, 1);
+	closers_describe(f.closers, &report);
+	assert_true(report.n_threads >= N_ACCOUNTS);
 	for (unsigned int i = 0; i < N_ACCOUNTS - 1; i++)
 		sem_post(&gate);
-	/* Waits for the rest. */
-	end(&f);
+	for (unsigned int i = 0; i < N_ACCOUNTS - 1; i++)
+		wait_for(&f, &stuck[i]);
 	assert_int_equal(n_done, N_ACCOUNTS);
+	do {
+		submit(&f, &other, 0, NULL);
+		wait_for(&f, &other);
+		closers_describe(f.closers, &report);
+	} while (report.n_threads >= N_ACCOUNTS - 12);
+	assert_true(report.n_threads >= before.n_threads);
+	end(&f);
+}
+
+/* Who comes while others wait in line for a thread does not make them wait for longer. */
+static void test_closers__line(void **state)
+{
+	struct job stuck[4], waiting[8];
+	struct fixture f;
+	sem_t gate;
+
+	n_done = 0;
+	begin(&f);
+	sem_init(&gate, 0, 0);
+	for (unsigned int i = 0; i < 4; i++)
+		submit(&f, &stuck[i], i, &gate);
+	n_armed = 0;
+	for (unsigned int i = 0; i < 8; i++)
+		submit(&f, &waiting[i], 4 + i, NULL);
+	assert_int_equal(n_armed, 1);
+	for (unsigned int i = 0; i < 4; i++)
+		sem_post(&gate);
+	end(&f);
+	assert_int_equal(n_done, 12);
 }
 
 /* Threads that are at one job for too long are told of; jobs behind them wait. */
@@ -240,6 +291,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_closers__own_lane),
 		cmocka_unit_test(test_closers__stuck_threads),
+		cmocka_unit_test(test_closers__line),
 		cmocka_unit_test(test_closers__describe),
 		cmocka_unit_test(test_hang_up__unread),
 		cmocka_unit_test(test_hang_up__nothing_unread),
