@@ -953,8 +953,11 @@ static void test_short__of_mappings_for_slots(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+#ifndef __SANITIZE_THREAD__
+		/* There each wish takes so long that plans that are not used lose their worth. */
 		cmocka_unit_test(test_many__of_nothing),
 		cmocka_unit_test(test_many__of_a_page),
+#endif
 		cmocka_unit_test(test_many__rounds_in_passes),
 		cmocka_unit_test(test_many__of_another),
 		cmocka_unit_test(test_many__large_among_small),
