@@ -158,7 +158,7 @@ static void test_closers__stuck_threads(void **state)
 	end(&f);
 }
 
-/* Who comes while others wait in line for a thread does not make them wait for longer. */
+/* A job that comes while others wait for a thread does not make the others wait for longer. */
 static void test_closers__line(void **state)
 {
 	struct job stuck[4], waiting[8];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Sealing memfds that clients can write: the kernel has that wait for as long as a client likes,
- * and nobody but its tenant waits for it.
+ * and no other tenant waits for it.
  */
 #include <fcntl.h>
 #include <semaphore.h>

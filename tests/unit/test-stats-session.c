@@ -30,7 +30,7 @@ static struct rbk_stats_view view_of(const struct stats_page *page)
 	return view;
 }
 
-/* What takes the lock that a reader's write to its descriptor holds, however long. */
+/* Calls that take the lock which a reader's write to its descriptor holds, however long. */
 static unsigned int n_allocations;
 
 int __real_fallocate64(int fd, int mode, off_t offset, off_t bytes);
