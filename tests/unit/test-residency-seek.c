@@ -954,7 +954,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #ifndef __SANITIZE_THREAD__
-		/* There each wish takes so long that plans that are not used lose their worth. */
+		/* A wish takes so long there that a walk over all plans is counted, too. */
 		cmocka_unit_test(test_many__of_nothing),
 		cmocka_unit_test(test_many__of_a_page),
 #endif
