@@ -17,7 +17,7 @@ enum {
 	ARENA_MESSAGE_BYTES = 256,
 };
 
-/* Bytes that the setup thread faults in or unmaps in one slice: a millisecond, as a rule. */
+/* Bytes that a thread faults in or unmaps in one slice: a millisecond, as a rule. */
 #define ARENA_STEP_BYTES (2ull << 20)
 
 /*
@@ -37,7 +37,8 @@ int arena_map(int fd, uint64_t bytes, struct exec_arena *ret, char message[ARENA
 
 /*
  * Faults in @bytes of a mapped arena from @offset on, as far as memory allows. Pages that a client
- * may take away (see arena_fix()) may be gone again at once. Any thread.
+ * may take away (see arena_fix()) may be gone again at once, and faulting them in waits for whoever
+ * punches holes there: a thread of closers.h.
  */
 void arena_populate(const struct exec_arena *arena, uint64_t offset, uint64_t bytes);
 

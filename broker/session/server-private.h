@@ -231,9 +231,10 @@ void session_submit(struct session *session, struct offload_job *job);
 
 /*
  * Gives a thread of closers.h a job of a session's ring or arena, in the lane of the account:
- * adding a seal to a memfd that the client can write, or dropping what may be the last reference to
- * one. The client decides how long either lasts, perhaps for ever, so no other tenant may wait for
- * such a job. Its run() and done() are set; done() calls session_lane_done() last.
+ * adding a seal to a memfd that the client can write, faulting in its pages, or dropping what may
+ * be the last reference to one. The client decides how long each lasts, perhaps for ever, so no
+ * other tenant may wait for such a job. Its run() and done() are set; done() calls
+ * session_lane_done() last.
  */
 void session_submit_to_lane(struct session *session, struct closers_job *job);
 void session_lane_done(struct session *session);

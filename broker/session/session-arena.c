@@ -2,14 +2,16 @@
 /*
  * Arenas of a session
  *
- * Mapping faults in every page, a step at a time, and importing may pin them, so both happen on the
- * setup thread. An arena that is to be fixed is sealed only after that, because of kernels that
- * import nothing with that seal, and by a thread of closers.h, because a client that writes to the
- * memfd can make it last. Up to then the client may have taken pages away, so the arena is gone
- * through once more, which takes little where all are there. A slot is PREPARING meanwhile and
- * cannot be named by a task; it becomes READY when the client is answered. Removal waits for the
- * tasks that use it (REMOVING), then for the setup thread to undo what it did (RELEASING); the
- * client is answered after that, so that it can seal the memfd.
+ * A memfd is mapped, its pages are faulted in, a step at a time, and the devices import it. The
+ * setup thread does no more than import it, because a client can make the rest last: faulting in
+ * waits for whoever punches holes into the memfd. So a thread of closers.h does that, in the lane
+ * of the account. An arena that is to be fixed is sealed only after the import, because of kernels
+ * that import nothing with that seal, in the lane, too: sealing waits for whoever writes to the
+ * memfd. Up to then the client may have taken pages away, so the arena is gone through once more,
+ * which takes little where all are there. A slot is PREPARING meanwhile and cannot be named by a
+ * task; it becomes READY when the client is answered. Removal waits for the tasks that use it
+ * (REMOVING), then for the setup thread to undo what it did (RELEASING); the client is answered
+ * after that, so that it can seal the memfd.
  *
  * The client may have closed its memfd: whoever lets go of it last frees all of its pages, in one
  * go. That is a thread of closers.h, which unmaps the last step and closes what is still open; the
@@ -124,7 +126,6 @@ static void arena_leave(struct session_arena *slot)
 	slot->state = SLOT_RELEASING;
 	slot->lane_job = (struct closers_job){.run = arena_leave_run, .done = arena_leave_done};
 	session_submit_to_lane(session, &slot->lane_job);
-	session_job_done(session);
 }
 
 /* Unmaps a step of it, but for the last one. */
@@ -151,14 +152,19 @@ static void arena_release_run(struct offload_job *job)
 
 static void arena_release_done(struct offload_job *job)
 {
-	arena_leave(arena_of_job(job));
+	struct session_arena *slot = arena_of_job(job);
+	struct session *session = slot->session;
+
+	arena_leave(slot);
+	session_job_done(session);
 }
 
-static void arena_release(struct session_arena *slot)
+/* @run begins it: arena_release_run() or, where no executor knows the arena, arena_unmap_run(). */
+static void arena_release_by(struct session_arena *slot, void (*run)(struct offload_job *job))
 {
 	slot->state = SLOT_RELEASING;
 	slot->job = (struct offload_job){
-		.run = arena_release_run,
+		.run = run,
 		.done = arena_release_done,
 		.cause = OFFLOAD_ARENA_UNMAP,
 	};
@@ -166,13 +172,33 @@ static void arena_release(struct session_arena *slot)
 	session_submit(slot->session, &slot->job);
 }
 
+static void arena_release(struct session_arena *slot)
+{
+	arena_release_by(slot, arena_release_run);
+}
+
 static bool arena_is_populated(const struct session_arena *slot)
 {
 	return slot->n_bytes_done == slot->bytes;
 }
 
-static void arena_import(struct session_arena *slot)
+/* Is it to be sealed now? */
+static bool arena_wants_seal(const struct session_arena *slot)
 {
+	return slot->is_imported && slot->fixes && !slot->exec.immutable && !slot->was_sealed;
+}
+
+/* Needs the descriptor no more. */
+static void arena_finish(struct session_arena *slot)
+{
+	slot->exec.is_fixed =
+		slot->exec.immutable || (slot->is_sealed && arena_is_whole(slot->fd, slot->bytes));
+	slot->fd = close_fd(slot->fd);
+}
+
+static void arena_import_run(struct offload_job *job)
+{
+	struct session_arena *slot = arena_of_job(job);
 	const struct session *session = slot->session;
 	const struct server_options *options = &session->server->options;
 
@@ -182,45 +208,32 @@ static void arena_import(struct session_arena *slot)
 		options->executors[i]->ops->arena_import(options->executors[i], &slot->exec);
 	slot->exec.fd = -1;
 	slot->is_imported = true;
+	if (!arena_wants_seal(slot))
+		arena_finish(slot);
 }
 
-/* Is it to be sealed now? */
-static bool arena_wants_seal(const struct session_arena *slot)
+/* Maps it, or seals it when that is due, and faults in a step of it. */
+static void arena_fill_run(struct closers_job *job)
 {
-	return slot->is_imported && slot->fixes && !slot->exec.immutable && !slot->was_sealed;
-}
+	struct session_arena *slot = container_of(job, struct session_arena, lane_job);
+	uint64_t bytes;
 
-/* Faults in a step of it; the last one also imports it, or finds it fixed. */
-static void arena_populate_run(struct offload_job *job)
-{
-	struct session_arena *slot = arena_of_job(job);
-	uint64_t bytes = slot->bytes - slot->n_bytes_done;
-
+	if (!slot->exec.base)
+		slot->map_result = arena_map(slot->fd, slot->bytes, &slot->exec, slot->map_message);
+	if (slot->map_result)
+		return;
+	if (arena_wants_seal(slot)) {
+		slot->was_sealed = true;
+		slot->is_sealed = arena_fix(slot->fd);
+		if (slot->is_sealed)
+			slot->n_bytes_done = 0;
+	}
+	bytes = slot->bytes - slot->n_bytes_done;
 	bytes = bytes < ARENA_STEP_BYTES ? bytes : ARENA_STEP_BYTES;
 	arena_populate(&slot->exec, slot->n_bytes_done, bytes);
 	slot->n_bytes_done += bytes;
-	job->has_more = !arena_is_populated(slot);
-	if (job->has_more)
-		return;
-	if (!slot->is_imported) {
-		arena_import(slot);
-		if (arena_wants_seal(slot))
-			return;
-	}
-	slot->exec.is_fixed =
-		slot->exec.immutable || (slot->is_sealed && arena_is_whole(slot->fd, slot->bytes));
-	slot->fd = close_fd(slot->fd);
-}
-
-static void arena_prepare_run(struct offload_job *job)
-{
-	struct session_arena *slot = arena_of_job(job);
-
-	slot->map_result = arena_map(slot->fd, slot->bytes, &slot->exec, slot->map_message);
-	if (slot->map_result)
-		return;
-	job->run = arena_populate_run;
-	arena_populate_run(job);
+	if (slot->is_imported && arena_is_populated(slot))
+		arena_finish(slot);
 }
 
 /* The job of an arena that a device makes. Nobody else knows the memory before it is answered. */
@@ -231,7 +244,6 @@ static void arena_make_run(struct offload_job *job)
 	const struct server_options *options = &session->server->options;
 	struct executor *exporter = session_exporter(session);
 
-	slot->n_bytes_done = slot->bytes;
 	slot->map_result =
 		exporter->ops->arena_export(exporter, slot->bytes, &slot->exec, &slot->fd);
 	if (slot->map_result)
@@ -244,6 +256,7 @@ static void arena_make_run(struct offload_job *job)
 		if (options->executors[i] != exporter)
 			options->executors[i]->ops->arena_import(options->executors[i],
 								 &slot->exec);
+	slot->is_imported = true;
 }
 
 /* No new task finds it; it is released when nothing uses it. */
@@ -256,40 +269,9 @@ static void arena_withdraw(struct session_arena *slot)
 		arena_release(slot);
 }
 
-static void arena_prepare_done(struct offload_job *job);
-
-static void arena_seal_run(struct closers_job *job)
+/* Nothing more is done for it: it is ready, or goes again. */
+static void arena_prepared(struct session_arena *slot)
 {
-	struct session_arena *slot = container_of(job, struct session_arena, lane_job);
-
-	slot->is_sealed = arena_fix(slot->fd);
-}
-
-/* Has the setup thread go through the arena once more; that takes little if it is not sealed. */
-static void arena_seal_done(struct closers_job *job)
-{
-	struct session_arena *slot = container_of(job, struct session_arena, lane_job);
-	struct session *session = slot->session;
-
-	slot->was_sealed = true;
-	if (slot->is_sealed)
-		slot->n_bytes_done = 0;
-	slot->job = (struct offload_job){
-		.run = arena_populate_run,
-		.done = arena_prepare_done,
-		.cause = OFFLOAD_ARENA_MAP,
-	};
-	session_job_started(session);
-	if (session->is_ending)
-		arena_prepare_done(&slot->job);
-	else
-		session_submit(session, &slot->job);
-	session_lane_done(session);
-}
-
-static void arena_prepare_done(struct offload_job *job)
-{
-	struct session_arena *slot = arena_of_job(job);
 	struct session *session = slot->session;
 	uint32_t type = arena_request(slot), cookie = slot->cookie;
 	struct rbk_wire_id_reply reply = {
@@ -299,21 +281,8 @@ static void arena_prepare_done(struct offload_job *job)
 	int r;
 
 	/* Its session has ended: what is not imported needs no more than unmapping. */
-	if (slot->map_result == 0 && !arena_is_populated(slot) && !slot->is_imported) {
-		slot->state = SLOT_RELEASING;
-		slot->job = (struct offload_job){
-			.run = arena_unmap_run,
-			.done = arena_release_done,
-			.cause = OFFLOAD_ARENA_UNMAP,
-		};
-		session_submit(session, &slot->job);
-		return;
-	}
-	if (arena_wants_seal(slot) && !session->is_ending) {
-		slot->lane_job =
-			(struct closers_job){.run = arena_seal_run, .done = arena_seal_done};
-		session_submit_to_lane(session, &slot->lane_job);
-		session_job_done(session);
+	if (slot->map_result == 0 && !slot->is_imported) {
+		arena_release_by(slot, arena_unmap_run);
 		return;
 	}
 	/* The descriptor was closed when the memory was imported, unless that was cut short. */
@@ -329,7 +298,6 @@ static void arena_prepare_done(struct offload_job *job)
 	if (r) {
 		session_reply_result(session, type, cookie, r, "the broker has too many arenas");
 		arena_release(slot);
-		session_job_done(session);
 		return;
 	}
 	slot->state = SLOT_READY;
@@ -339,7 +307,50 @@ static void arena_prepare_done(struct offload_job *job)
 		session_reply(session, &reply.reply, sizeof(reply));
 	else if (session_reply_fds(session, &reply.reply, sizeof(reply), &slot->fd, 1, false))
 		arena_withdraw(slot);
+}
+
+static void arena_fill_done(struct closers_job *job);
+
+/* The lane does a step at a time: the tenant's other jobs there get in between. */
+static void arena_fill(struct session_arena *slot)
+{
+	slot->lane_job = (struct closers_job){.run = arena_fill_run, .done = arena_fill_done};
+	session_submit_to_lane(slot->session, &slot->lane_job);
+}
+
+static void arena_import_done(struct offload_job *job)
+{
+	struct session_arena *slot = arena_of_job(job);
+	struct session *session = slot->session;
+
+	if (arena_wants_seal(slot) && !session->is_ending)
+		arena_fill(slot);
+	else
+		arena_prepared(slot);
 	session_job_done(session);
+}
+
+static void arena_fill_done(struct closers_job *job)
+{
+	struct session_arena *slot = container_of(job, struct session_arena, lane_job);
+	struct session *session = slot->session;
+
+	if (slot->map_result || session->is_ending) {
+		arena_prepared(slot);
+	} else if (!arena_is_populated(slot)) {
+		arena_fill(slot);
+	} else if (slot->is_imported) {
+		arena_prepared(slot);
+	} else {
+		slot->job = (struct offload_job){
+			.run = arena_import_run,
+			.done = arena_import_done,
+			.cause = OFFLOAD_ARENA_MAP,
+		};
+		session_job_started(session);
+		session_submit(session, &slot->job);
+	}
+	session_lane_done(session);
 }
 
 static int arena_charge(struct session_arena *slot, const struct executor *exporter)
@@ -427,7 +438,7 @@ int session_arena_add(struct session *session, uint32_t cookie, int *fd, uint64_
 
 	if (!slot)
 		return 0;
-	/* The pages that are charged while the arena waits for the setup thread must exist. */
+	/* The pages that are charged while the arena waits for a thread must exist. */
 	slot->map_result = arena_check(*fd, bytes, slot->map_message);
 	if (slot->map_result) {
 		arena_refuse(slot);
@@ -436,13 +447,7 @@ int session_arena_add(struct session *session, uint32_t cookie, int *fd, uint64_
 	}
 	slot->fd = steal_fd(fd);
 	slot->fixes = fixes;
-	slot->job = (struct offload_job){
-		.run = arena_prepare_run,
-		.done = arena_prepare_done,
-		.cause = OFFLOAD_ARENA_MAP,
-	};
-	session_job_started(session);
-	session_submit(session, &slot->job);
+	arena_fill(slot);
 	return 0;
 }
 
@@ -479,7 +484,7 @@ int session_arena_new(struct session *session, uint32_t cookie, uint64_t bytes)
 		return 0;
 	slot->job = (struct offload_job){
 		.run = arena_make_run,
-		.done = arena_prepare_done,
+		.done = arena_import_done,
 		.cause = OFFLOAD_ARENA_MAP,
 	};
 	session_job_started(session);

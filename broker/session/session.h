@@ -76,7 +76,7 @@ struct session_arena {
 	struct exec_arena exec; /* what tasks and plans point to */
 	struct session *session;
 	struct offload_job job;
-	struct closers_job lane_job; /* seals the memfd, or lets go of the memory */
+	struct closers_job lane_job; /* maps or seals the memfd, or lets go of the memory */
 	struct charge charges[ARENA_CHARGES];
 	uint16_t id;
 	uint8_t state; /* enum slot_state */

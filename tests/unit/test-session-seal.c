@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sealing memfds that clients can write: the kernel has that wait for as long as a client likes,
- * and no other tenant waits for it.
+ * Sealing memfds that clients can write, and faulting in their pages: the kernel has that wait for
+ * as long as a client likes, and no other tenant waits for it.
  */
 #include <fcntl.h>
 #include <semaphore.h>
@@ -21,12 +21,33 @@
 
 enum { N_ENTRIES = 64, ARENA_BYTES = 1 << 20 };
 
-/* The lock of a memfd that a client writes to. */
-static struct {
+/* The lock of a memfd that a client writes to, or holes that it punches while pages are wanted. */
+static struct gate {
 	atomic_bool is_held;
 	_Atomic unsigned int n_waiting;
 	sem_t let_go;
-} lock;
+} lock, holes;
+
+static void gate_pass(struct gate *gate)
+{
+	if (!atomic_load(&gate->is_held))
+		return;
+	gate->n_waiting++;
+	sem_wait(&gate->let_go);
+	gate->n_waiting--;
+}
+
+static void gate_hold(struct gate *gate)
+{
+	sem_init(&gate->let_go, 0, 0);
+	atomic_store(&gate->is_held, true);
+}
+
+static void gate_release(struct gate *gate)
+{
+	atomic_store(&gate->is_held, false);
+	sem_post(&gate->let_go);
+}
 
 /* fcntl() of 64-bit file offsets. Sealing areas before clients have them waits for nobody. */
 int __real_fcntl64(int fd, int command, ...);
@@ -39,25 +60,18 @@ int __wrap_fcntl64(int fd, int command, ...)
 	va_start(args, command);
 	arg = va_arg(args, long);
 	va_end(args);
-	if (command == F_ADD_SEALS && (arg & F_SEAL_FUTURE_WRITE) && !(arg & F_SEAL_SHRINK) &&
-	    atomic_load(&lock.is_held)) {
-		lock.n_waiting++;
-		sem_wait(&lock.let_go);
-		lock.n_waiting--;
-	}
+	if (command == F_ADD_SEALS && (arg & F_SEAL_FUTURE_WRITE) && !(arg & F_SEAL_SHRINK))
+		gate_pass(&lock);
 	return __real_fcntl64(fd, command, arg);
 }
 
-static void hold_lock(void)
+int __real_madvise(void *base, size_t n_bytes, int advice);
+int __wrap_madvise(void *base, size_t n_bytes, int advice);
+int __wrap_madvise(void *base, size_t n_bytes, int advice)
 {
-	sem_init(&lock.let_go, 0, 0);
-	atomic_store(&lock.is_held, true);
-}
-
-static void release_lock(void)
-{
-	atomic_store(&lock.is_held, false);
-	sem_post(&lock.let_go);
+	if (n_bytes == ARENA_BYTES)
+		gate_pass(&holes);
+	return __real_madvise(base, n_bytes, advice);
 }
 
 static uint64_t used(const struct rig *rig, enum account_slot slot)
@@ -74,39 +88,40 @@ static struct session_ring *begin_ring(struct rig *rig)
 	assert_int_equal(session_ring_add(rig->session, 1, N_ENTRIES), 0);
 	assert_int_equal(rig_answer(rig, RBK_WIRE_RING_ADD, &reply, sizeof(reply)), 0);
 	ring = rig->session->rings[reply.id];
-	hold_lock();
+	gate_hold(&lock);
 	assert_int_equal(send(ring->client_fds[RING_FD_BELL], "", 1, 0), 1);
 	while (lock.n_waiting == 0)
 		assert_true(loop_turn(rig->loop, false) >= 0);
 	return ring;
 }
 
-static void begin_arena(struct rig *rig)
+/* An arena that is not prepared while the gate is held. */
+static void begin_arena(struct rig *rig, struct gate *gate)
 {
 	int fd = rig_memfd(ARENA_BYTES, false);
 
-	hold_lock();
+	gate_hold(gate);
 	assert_int_equal(session_arena_add(rig->session, 1, &fd, ARENA_BYTES, true), 0);
-	while (lock.n_waiting == 0)
+	while (gate->n_waiting == 0)
 		assert_true(loop_turn(rig->loop, false) >= 0);
 }
 
 /*
- * Another tenant gets a ring and an arena while the first one's memory is being sealed: a thread of
- * its own account seals them.
+ * Another tenant gets a ring and an arena while the first one's memory is being sealed or faulted
+ * in: a thread of its own account does that for them.
  */
-static void others_are_served(struct rig *rig)
+static void others_are_served(struct rig *rig, struct gate *gate)
 {
 	struct account *own = rig->session->account;
 	struct rig_ring ring;
 
-	atomic_store(&lock.is_held, false);
+	atomic_store(&gate->is_held, false);
 	rig->session->account = tenants_broker_account(rig->tenants);
 	rig_ring_new(rig, N_ENTRIES, &ring);
 	assert_true(rig_arena_new(rig, ARENA_BYTES, false)->exec.is_fixed);
 	rig->session->account = own;
 	rig_ring_deinit(&ring);
-	assert_int_equal(lock.n_waiting, 1);
+	assert_int_equal(gate->n_waiting, 1);
 }
 
 static void test_seal__ring(void **state)
@@ -116,30 +131,41 @@ static void test_seal__ring(void **state)
 
 	rig_init(&rig, 1);
 	ring = begin_ring(&rig);
-	others_are_served(&rig);
+	others_are_served(&rig, &lock);
 	assert_int_equal(ring->state, RING_SEALING);
-	release_lock();
+	gate_release(&lock);
 	while (ring->state == RING_SEALING)
 		assert_true(loop_turn(rig.loop, true) >= 0);
 	assert_int_equal(ring->state, RING_READY);
 	rig_deinit(&rig);
 }
 
-static void test_seal__arena(void **state)
+static void expect_arena(struct gate *gate)
 {
 	struct rbk_wire_id_reply reply;
 	struct rig rig;
 
 	rig_init(&rig, 1);
-	begin_arena(&rig);
-	others_are_served(&rig);
+	begin_arena(&rig, gate);
+	others_are_served(&rig, gate);
 	assert_int_equal(rig.session->arena_slots[1]->state, SLOT_PREPARING);
-	release_lock();
+	gate_release(gate);
 	assert_int_equal(rig_answer(&rig, RBK_WIRE_ARENA_ADD, &reply, sizeof(reply)), 0);
 	assert_true(rig.session->arenas[reply.id]->exec.is_fixed);
 	/* The memfd's descriptor is closed: what is left is the connection and the ring. */
 	assert_int_equal(used(&rig, ACCOUNT_FDS), 1 + 4);
 	rig_deinit(&rig);
+}
+
+static void test_seal__arena(void **state)
+{
+	expect_arena(&lock);
+}
+
+/* Its client punches holes while its pages are faulted in. */
+static void test_seal__populate(void **state)
+{
+	expect_arena(&holes);
 }
 
 /*
@@ -148,14 +174,16 @@ static void test_seal__arena(void **state)
  */
 static void test_seal__session_ends(void **state)
 {
-	for (unsigned int is_arena = 0; is_arena < 2; is_arena++) {
+	struct gate *const gates[] = {&lock, &lock, &holes};
+
+	for (unsigned int i = 0; i < ARRAY_SIZE(gates); i++) {
 		struct account *account;
 		struct rig rig;
 
 		rig_init(&rig, 1);
 		account = account_ref(rig.session->tenant->account);
-		if (is_arena)
-			begin_arena(&rig);
+		if (i > 0)
+			begin_arena(&rig, gates[i]);
 		else
 			begin_ring(&rig);
 		server_end_sessions(rig.server, "the test says so");
@@ -165,7 +193,7 @@ static void test_seal__session_ends(void **state)
 		}
 		assert_int_equal(rig.server->n_sessions, 1);
 		assert_true(account_used(account, ACCOUNT_MAPPINGS) > 0);
-		release_lock();
+		gate_release(gates[i]);
 		while (rig.server->n_sessions > 0) {
 			rig_settle(&rig);
 			assert_true(loop_turn(rig.loop, false) >= 0);
@@ -183,6 +211,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_seal__ring),
 		cmocka_unit_test(test_seal__arena),
+		cmocka_unit_test(test_seal__populate),
 		cmocka_unit_test(test_seal__session_ends),
 	};
 
