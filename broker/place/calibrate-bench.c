@@ -386,6 +386,8 @@ static int make_arena(struct executor *executor, uint64_t bytes, struct exec_are
 	r = map_memfd(arena, bytes);
 	if (r)
 		return error_fold(r);
+	if (executor->ops->arena_wrap)
+		executor->ops->arena_wrap(executor, arena);
 	executor->ops->arena_import(executor, arena);
 	arena->fd = close_fd(arena->fd);
 	return 0;
@@ -774,6 +776,7 @@ void calibrate_bench_deinit(struct calibrate_bench *bench)
 		return;
 	calibrate_bench_clear(bench);
 	bench->executor->ops->arena_release(bench->executor, &bench->arena);
+	exec_arena_unwrap(&bench->arena);
 	munmap(bench->arena.base, bench->arena.bytes);
 	bench->arena.base = NULL;
 }

@@ -24,9 +24,16 @@
 
 #include "plan/exec-block.h"
 #include "plan/plan.h"
+#include "util/cleanup.h"
 
 struct executor;
 struct waker;
+
+/* A memfd as dma-bufs, in order, each but the last of a device's arena_segment_bytes. */
+struct exec_wraps {
+	uint32_t n;
+	int fds[];
+};
 
 /* A registered arena, as executors see it. Owned by the session; lives as long as any user. */
 struct exec_arena {
@@ -43,7 +50,10 @@ struct exec_arena {
 	ino_t ino;
 	uint64_t owner;                /* opaque id of tenant and user, for isolation */
 	void *import[RBK_MAX_DEVICES]; /* executor's, set by arena_import; NULL: not imported */
-	int fd; /* borrowed: the memfd while arena_import runs, else -1; an exported one's always */
+	struct exec_wraps *wraps[RBK_MAX_DEVICES]; /* of arena_wrap(), the owner's; NULL: none */
+	/* Borrowed: the memfd while arena_wrap or arena_import run, else -1; an exported one's
+	 * always. */
+	int fd;
 	/*
 	 * Made by that executor's arena_export(): fd is a dma-buf and base a mapping of it, which
 	 * is valid until the owner unmaps it whatever becomes of the device. NULL: a memfd.
@@ -255,6 +265,13 @@ struct exec_load {
 
 struct executor_ops {
 	/*
+	 * Where info.arena_segment_bytes is set: has the kernel wrap a memfd for arena_import(),
+	 * and for the import when a lost device is opened anew, into arena->wraps[index], all of it
+	 * or nothing. That waits for whoever writes to the memfd, as long as that takes, so it is
+	 * any thread that nobody else waits for, before arena_import(). NULL: imports need none.
+	 */
+	void (*arena_wrap)(struct executor *executor, struct exec_arena *arena);
+	/*
 	 * setup: makes an arena usable by tasks of this device, sets arena->import[index].
 	 * Failure is not an error of the client: the executor then stages, or plan_prepare says no.
 	 * Called, and paired with arena_release(), also while a device is lost.
@@ -430,6 +447,21 @@ struct executor {
 	_Atomic uint8_t tiles[EXEC_TILE_OPS][EXEC_TILE_CLASSES];
 	struct waker *waker; /* borrowed: rung after a finished task can be reaped */
 };
+
+static inline struct exec_wraps *exec_wraps_free(struct exec_wraps *wraps)
+{
+	for (uint32_t i = 0; wraps && i < wraps->n; i++)
+		close_fd(wraps->fds[i]);
+	free(wraps);
+	return NULL;
+}
+
+/* Gives back what arena_wrap() made, after arena_release(). Any thread. */
+static inline void exec_arena_unwrap(struct exec_arena *arena)
+{
+	for (unsigned int i = 0; i < RBK_MAX_DEVICES; i++)
+		arena->wraps[i] = exec_wraps_free(arena->wraps[i]);
+}
 
 /* Host memory that an executor takes at most to translate a plan, before tensors come into it. */
 static inline uint64_t exec_translation_bytes(const struct plan *plan)

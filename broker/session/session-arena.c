@@ -2,14 +2,15 @@
 /*
  * Arenas of a session
  *
- * A memfd is mapped, its pages are faulted in, a step at a time, and the devices import it. The
- * setup thread does no more than import it, because a client can make the rest last: faulting in
- * waits for whoever punches holes into the memfd. So a thread of closers.h does that, in the lane
- * of the account. An arena that is to be fixed is sealed only after the import, because of kernels
- * that import nothing with that seal, in the lane, too: sealing waits for whoever writes to the
- * memfd. Up to then the client may have taken pages away, so the arena is gone through once more,
- * which takes little where all are there. A slot is PREPARING meanwhile and cannot be named by a
- * task; it becomes READY when the client is answered. Removal waits for the tasks that use it
+ * A memfd is mapped, its pages are faulted in, a step at a time, it is wrapped for those devices
+ * that want that, and the devices import it. The setup thread does no more than import it, because
+ * a client can make the rest last: faulting in waits for whoever punches holes into the memfd, and
+ * wrapping, from Linux 6.13 on, for whoever writes to it. So a thread of closers.h does that, in
+ * the lane of the account. An arena that is to be fixed is sealed only after the import, because of
+ * kernels that import nothing with that seal, in the lane, too: sealing waits for whoever writes to
+ * the memfd. Up to then the client may have taken pages away, so the arena is gone through once
+ * more, which takes little where all are there. A slot is PREPARING meanwhile and cannot be named
+ * by a task; it becomes READY when the client is answered. Removal waits for the tasks that use it
  * (REMOVING), then for the setup thread to undo what it did (RELEASING); the client is answered
  * after that, so that it can seal the memfd.
  *
@@ -99,6 +100,7 @@ static void arena_leave_run(struct closers_job *job)
 {
 	struct session_arena *slot = container_of(job, struct session_arena, lane_job);
 
+	exec_arena_unwrap(&slot->exec);
 	while (!arena_unmap(&slot->exec))
 		;
 	if (!slot->is_exported)
@@ -236,6 +238,27 @@ static void arena_fill_run(struct closers_job *job)
 		arena_finish(slot);
 }
 
+/* Does executor @i import dma-bufs of it? */
+static bool arena_is_wrapped_for(const struct session_arena *slot, unsigned int i)
+{
+	const struct executor *executor = slot->session->server->options.executors[i];
+
+	return executor->ops->arena_wrap && executor->info.arena_segment_bytes > 0 &&
+	       !slot->exec.immutable;
+}
+
+static void arena_wrap_run(struct closers_job *job)
+{
+	struct session_arena *slot = container_of(job, struct session_arena, lane_job);
+	const struct server_options *options = &slot->session->server->options;
+
+	slot->exec.fd = slot->fd;
+	for (unsigned int i = 0; i < options->n_executors; i++)
+		if (arena_is_wrapped_for(slot, i))
+			options->executors[i]->ops->arena_wrap(options->executors[i], &slot->exec);
+	slot->exec.fd = -1;
+}
+
 /* The job of an arena that a device makes. Nobody else knows the memory before it is answered. */
 static void arena_make_run(struct offload_job *job)
 {
@@ -318,6 +341,27 @@ static void arena_fill(struct session_arena *slot)
 	session_submit_to_lane(slot->session, &slot->lane_job);
 }
 
+/* Return: has it dma-bufs made first? Not where its tenant has no room for them. */
+static bool arena_wrap(struct session_arena *slot)
+{
+	const struct server_options *options = &slot->session->server->options;
+	uint64_t n_fds = 0;
+
+	for (unsigned int i = 0; i < options->n_executors; i++) {
+		uint64_t bytes = options->executors[i]->info.arena_segment_bytes;
+
+		if (arena_is_wrapped_for(slot, i))
+			n_fds += (slot->bytes + bytes - 1) / bytes;
+	}
+	slot->was_wrapped = true;
+	if (n_fds == 0 || account_charge(slot->session->tenant->account,
+					 &slot->charges[ARENA_CHARGE_WRAPS], ACCOUNT_FDS, n_fds))
+		return false;
+	slot->lane_job = (struct closers_job){.run = arena_wrap_run, .done = arena_fill_done};
+	session_submit_to_lane(slot->session, &slot->lane_job);
+	return true;
+}
+
 static void arena_import_done(struct offload_job *job)
 {
 	struct session_arena *slot = arena_of_job(job);
@@ -341,7 +385,7 @@ static void arena_fill_done(struct closers_job *job)
 		arena_fill(slot);
 	} else if (slot->is_imported) {
 		arena_prepared(slot);
-	} else {
+	} else if (slot->was_wrapped || !arena_wrap(slot)) {
 		slot->job = (struct offload_job){
 			.run = arena_import_run,
 			.done = arena_import_done,

@@ -67,6 +67,7 @@ enum {
 	ARENA_CHARGE_HOST_BYTES, /* all of it, also what a udmabuf pins */
 	ARENA_CHARGE_MAPPING,
 	ARENA_CHARGE_FD,
+	ARENA_CHARGE_WRAPS,
 	ARENA_CHARGE_GTT, /* exported, where the device counts GTT apart */
 	ARENA_CHARGES,
 };
@@ -90,6 +91,7 @@ struct session_arena {
 	struct hold *hold;
 	uint64_t bytes;
 	uint64_t n_bytes_done; /* faulted in so far, since is_sealed if that is set */
+	bool was_wrapped;      /* for executors that need that, if there was room */
 	bool is_imported;      /* executors know it */
 	bool was_sealed;       /* that was tried, if is_imported and fixes; and */
 	bool is_sealed;        /* no page can be taken away any more */

@@ -3,7 +3,9 @@
  * Arenas on a device: see arena-import.h.
  *
  * Each arena takes the best path that works for it. What an import needs of a descriptor is over
- * when it returns: the driver, or the udmabuf that it holds, keeps the pages.
+ * when it returns: the driver keeps the pages. The dma-bufs of a udmabuf stay open all the same, as
+ * long as the arena, for the time when a lost device is opened anew: the memfd is closed by then,
+ * may be sealed so that kernels wrap it no more, and wrapping it would have everybody wait.
  *
  * An exported arena is mapped from its dma-buf and not with vkMapMemory(), as the client does it:
  * so the mapping belongs to nobody's VkDevice, and the processor and the client go on in the same
@@ -68,38 +70,19 @@ static struct vk_import *import_new(enum vulkan_path path, uint64_t bytes, uint6
 	return import;
 }
 
-/*
- * A descriptor of a memfd that we only have mapped. The kernel gives it to the privileged.
- * Return: -1 if it does not.
- */
-static int open_mapping(const struct exec_arena *arena)
-{
-	char name[96];
-
-	snprintf(name, sizeof(name), "/proc/self/map_files/%lx-%lx", (unsigned long)arena->base,
-		 (unsigned long)arena->base + (unsigned long)arena->bytes);
-	return open(name, O_RDWR | O_CLOEXEC);
-}
-
+/* What was wrapped serves again when the device was lost. */
 static int fill_udmabuf(struct vk_device *device, struct vk_import *import,
 			const struct exec_arena *arena)
 {
-	_cleanup_(close_fdp) int opened = -1;
-	int memfd = arena->fd, r = 0;
+	const struct exec_wraps *wraps = arena->wraps[device->executor.index];
+	int r = wraps ? 0 : VK_SEGMENT_E_REFUSED;
 
-	if (memfd < 0)
-		memfd = opened = open_mapping(arena);
-	if (memfd < 0)
-		return VK_SEGMENT_E_REFUSED;
 	for (uint64_t at = 0; !r && at < import->bytes; at += import->segment_bytes) {
 		uint64_t left = import->bytes - at;
 		uint64_t bytes = left < import->segment_bytes ? left : import->segment_bytes;
-		_cleanup_(close_fdp) int fd = -1;
+		uint32_t i = import->n_segments;
 
-		r = udmabuf_wrap(device->paths.udmabuf_fd, memfd, at, bytes, &fd);
-		if (!r)
-			r = vk_segment_dma_buf(device, fd, bytes,
-					       &import->segments[import->n_segments]);
+		r = vk_segment_dma_buf(device, wraps->fds[i], bytes, &import->segments[i]);
 		if (!r)
 			import->n_segments++;
 	}
@@ -177,10 +160,40 @@ static struct vk_import *import_any(struct vk_device *device, struct exec_arena 
 			       : NULL;
 	if (works(device, VULKAN_PATH_HOST_IMPORT))
 		import = import_by(device, VULKAN_PATH_HOST_IMPORT, arena, bytes);
-	if (!import && works(device, VULKAN_PATH_UDMABUF) && arena->fd >= 0 && !arena->immutable)
+	if (!import && arena->wraps[device->executor.index])
 		import = import_by(device, VULKAN_PATH_UDMABUF, arena,
 				   segment_bytes < bytes ? segment_bytes : bytes);
 	return import;
+}
+
+void vk_arena_wrap(const struct vk_device *device, struct exec_arena *arena)
+{
+	uint64_t segment_bytes = device->paths.segment_bytes;
+	struct exec_wraps *wraps;
+	int r = 0;
+
+	if (device->paths.best != VULKAN_PATH_UDMABUF || arena->immutable)
+		return;
+	wraps = malloc(sizeof(*wraps) +
+		       (arena->bytes + segment_bytes - 1) / segment_bytes * sizeof(wraps->fds[0]));
+	if (!wraps)
+		return;
+	wraps->n = 0;
+	for (uint64_t at = 0; !r && at < arena->bytes; at += segment_bytes) {
+		uint64_t left = arena->bytes - at;
+
+		r = udmabuf_wrap(device->paths.udmabuf_fd, arena->fd, at,
+				 left < segment_bytes ? left : segment_bytes,
+				 &wraps->fds[wraps->n]);
+		if (!r)
+			wraps->n++;
+	}
+	if (r) {
+		log_debug(LOG_DETAIL, "an arena of %llu bytes cannot be wrapped: %s",
+			  (unsigned long long)arena->bytes, strerror(-r));
+		wraps = exec_wraps_free(wraps);
+	}
+	arena->wraps[device->executor.index] = wraps;
 }
 
 static void count_import(struct vk_device *device, const struct exec_arena *arena,

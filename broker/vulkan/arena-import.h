@@ -14,7 +14,7 @@
  *   staged       none of these: tensors are copied through a buffer of ours, and counted
  *
  * Which of them a device has is found out by vk_paths_probe() when it is opened: nothing but moved
- * bytes counts. Setup thread only, but for vk_import_find().
+ * bytes counts. Setup thread only, but for vk_arena_wrap() and vk_import_find().
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -29,7 +29,10 @@ struct vk_device;
 
 enum { VK_PATHS_PROBE_BYTES = 32768 }; /* what vk_paths_prove() works in */
 
-/* What a device has found out about its paths. */
+/*
+ * What a device has found out about its paths. What vk_arena_wrap() looks at does not change once
+ * the device has been probed.
+ */
 struct vk_paths {
 	uint32_t works;                     /* bit 1 << enum vulkan_path */
 	enum vulkan_path best;              /* VULKAN_PATH_STAGED if no other works */
@@ -55,6 +58,7 @@ struct vk_import {
 };
 
 /* As in struct executor_ops. */
+void vk_arena_wrap(const struct vk_device *device, struct exec_arena *arena);
 void vk_arena_import(struct vk_device *device, struct exec_arena *arena);
 void vk_arena_release(struct vk_device *device, struct exec_arena *arena);
 int vk_arena_export(struct vk_device *device, uint64_t bytes, struct exec_arena *ret, int *ret_fd);
@@ -69,9 +73,7 @@ bool vk_import_find(const struct vk_import *import, uint64_t offset, uint64_t by
 /*
  * For a lost device that is closed and opened anew. drop: gives back what it holds of arenas, which
  * stay registered; the host's and the clients' mappings stay valid, those of exported ones too.
- * restore: makes the new device see them. Where an arena was reached through a udmabuf that takes
- * the memfd, which was closed and which the kernel only gives back to a privileged broker: else
- * its tensors are staged, or their tasks run elsewhere.
+ * restore: makes the new device see them.
  */
 void vk_imports_drop(struct vk_device *device);
 void vk_imports_restore(struct vk_device *device);

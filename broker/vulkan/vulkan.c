@@ -59,6 +59,11 @@ static void say(struct vulkan *vulkan, const char *format, ...)
 
 /* The executor's functions */
 
+static void op_arena_wrap(struct executor *executor, struct exec_arena *arena)
+{
+	vk_arena_wrap(device_of(executor), arena);
+}
+
 static void op_arena_import(struct executor *executor, struct exec_arena *arena)
 {
 	vk_arena_import(device_of(executor), arena);
@@ -189,6 +194,7 @@ static struct executor *op_free(struct executor *executor)
 }
 
 static const struct executor_ops vulkan_ops = {
+	.arena_wrap = op_arena_wrap,
 	.arena_import = op_arena_import,
 	.arena_release = op_arena_release,
 	.arena_export = op_arena_export,

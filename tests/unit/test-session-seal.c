@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sealing memfds that clients can write, and faulting in their pages: the kernel has that wait for
- * as long as a client likes, and no other tenant waits for it.
+ * Sealing memfds that clients can write, faulting in their pages and wrapping them for devices: the
+ * kernel has that wait for as long as a client likes, and no other tenant waits for it.
  */
 #include <fcntl.h>
 #include <semaphore.h>
@@ -26,7 +26,7 @@ static struct gate {
 	atomic_bool is_held;
 	_Atomic unsigned int n_waiting;
 	sem_t let_go;
-} lock, holes;
+} lock, holes, writers;
 
 static void gate_pass(struct gate *gate)
 {
@@ -77,6 +77,53 @@ int __wrap_madvise(void *base, size_t n_bytes, int advice)
 static uint64_t used(const struct rig *rig, enum account_slot slot)
 {
 	return account_used(rig->session->tenant->account, slot);
+}
+
+enum { N_SEGMENTS = 4, SEGMENT_BYTES = ARENA_BYTES / N_SEGMENTS };
+
+static struct {
+	_Atomic unsigned int n_wrapped, n_imported; /* arenas; imported with what was wrapped */
+	int pipes[2]; /* what is wrapped is of the second; the first one ends when all are closed */
+} device;
+
+static void wrap(struct executor *executor, struct exec_arena *arena)
+{
+	struct exec_wraps *wraps = malloc(sizeof(*wraps) + N_SEGMENTS * sizeof(wraps->fds[0]));
+
+	gate_pass(&writers);
+	assert_non_null(wraps);
+	assert_true(arena->fd >= 0);
+	wraps->n = N_SEGMENTS;
+	for (unsigned int i = 0; i < N_SEGMENTS; i++)
+		wraps->fds[i] = fcntl(device.pipes[1], F_DUPFD_CLOEXEC, 0);
+	arena->wraps[executor->index] = wraps;
+	device.n_wrapped++;
+}
+
+static void import(struct executor *executor, struct exec_arena *arena)
+{
+	device.n_imported += arena->wraps[executor->index] != NULL;
+}
+
+/* Device 1 has memfds wrapped. */
+static void begin_wrapping(struct rig *rig)
+{
+	device.n_wrapped = device.n_imported = 0;
+	assert_int_equal(pipe(device.pipes), 0);
+	rig_init(rig, 2);
+	rig->fakes[1].ops.arena_wrap = wrap;
+	rig->fakes[1].ops.arena_import = import;
+	rig->fakes[1].executor.info.arena_segment_bytes = SEGMENT_BYTES;
+}
+
+static void end_wrapping(struct rig *rig)
+{
+	char byte;
+
+	rig_deinit(rig);
+	close(device.pipes[1]);
+	assert_int_equal(read(device.pipes[0], &byte, 1), 0);
+	close(device.pipes[0]);
 }
 
 /* A ring whose bell is rung, and which is not sealed. */
@@ -168,19 +215,62 @@ static void test_seal__populate(void **state)
 	expect_arena(&holes);
 }
 
+/* Dma-bufs are charged as long as they are open, which is as long as there is the arena. */
+static void test_seal__wrap(void **state)
+{
+	struct rbk_wire_id_reply reply;
+	struct rig rig;
+
+	begin_wrapping(&rig);
+	begin_arena(&rig, &writers);
+	others_are_served(&rig, &writers);
+	assert_int_equal(rig.session->arena_slots[1]->state, SLOT_PREPARING);
+	gate_release(&writers);
+	assert_int_equal(rig_answer(&rig, RBK_WIRE_ARENA_ADD, &reply, sizeof(reply)), 0);
+	assert_int_equal(device.n_imported, 2);
+	assert_int_equal(used(&rig, ACCOUNT_FDS), 1 + 4 + 2 * N_SEGMENTS);
+	assert_int_equal(session_arena_remove(rig.session, 2, reply.id), 0);
+	assert_int_equal(rig_answer(&rig, RBK_WIRE_ARENA_REMOVE, NULL, 0), 0);
+	assert_int_equal(used(&rig, ACCOUNT_FDS), 1 + 4 + N_SEGMENTS);
+	end_wrapping(&rig);
+}
+
+/* Immutable memory is not wrapped, nor is what its tenant has no descriptors left for. */
+static void test_seal__not_wrapped(void **state)
+{
+	struct account_limits limits;
+	struct rig rig;
+
+	begin_wrapping(&rig);
+	rig_arena_new(&rig, ARENA_BYTES, true);
+	for (unsigned int i = 0; i < ACCOUNT_SLOT_COUNT; i++)
+		limits.max[i] = UINT64_MAX;
+	/* The memfd takes one meanwhile. */
+	limits.max[ACCOUNT_FDS] = used(&rig, ACCOUNT_FDS) + 1 + N_SEGMENTS - 1;
+	account_set_limits(rig.session->tenant->account, &limits);
+	rig_arena_new(&rig, ARENA_BYTES, false);
+	assert_int_equal(device.n_wrapped, 0);
+	limits.max[ACCOUNT_FDS]++;
+	account_set_limits(rig.session->tenant->account, &limits);
+	rig_arena_new(&rig, ARENA_BYTES, false);
+	assert_int_equal(device.n_wrapped, 1);
+	assert_int_equal(device.n_imported, 1);
+	end_wrapping(&rig);
+}
+
 /*
  * The session ends while it waits: what it has stays charged, the broker's end does not wait, and
  * everything comes back with the lock.
  */
 static void test_seal__session_ends(void **state)
 {
-	struct gate *const gates[] = {&lock, &lock, &holes};
+	struct gate *const gates[] = {&lock, &lock, &holes, &writers};
 
 	for (unsigned int i = 0; i < ARRAY_SIZE(gates); i++) {
 		struct account *account;
 		struct rig rig;
 
-		rig_init(&rig, 1);
+		begin_wrapping(&rig);
 		account = account_ref(rig.session->tenant->account);
 		if (i > 0)
 			begin_arena(&rig, gates[i]);
@@ -201,18 +291,19 @@ static void test_seal__session_ends(void **state)
 		assert_int_equal(account_used(account, ACCOUNT_MAPPINGS), 0);
 		assert_int_equal(account_used(account, ACCOUNT_RINGS), 0);
 		assert_int_equal(account_used(account, ACCOUNT_ARENA_BYTES), 0);
+		/* The client still has those of the ring. */
+		assert_int_equal(account_used(account, ACCOUNT_FDS), i > 0 ? 0 : 4);
 		account_unref(account);
-		rig_deinit(&rig);
+		end_wrapping(&rig);
 	}
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_seal__ring),
-		cmocka_unit_test(test_seal__arena),
-		cmocka_unit_test(test_seal__populate),
-		cmocka_unit_test(test_seal__session_ends),
+		cmocka_unit_test(test_seal__ring),        cmocka_unit_test(test_seal__arena),
+		cmocka_unit_test(test_seal__populate),    cmocka_unit_test(test_seal__wrap),
+		cmocka_unit_test(test_seal__not_wrapped), cmocka_unit_test(test_seal__session_ends),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -113,6 +113,7 @@ static void arena_begin(struct card *card, struct exec_arena *arena, uint64_t by
 		.fd = fd,
 	};
 	assert_ptr_not_equal(arena->base, MAP_FAILED);
+	card->executor->ops->arena_wrap(card->executor, arena);
 	card->executor->ops->arena_import(card->executor, arena);
 	arena->fd = -1;
 	close(fd);
@@ -121,6 +122,7 @@ static void arena_begin(struct card *card, struct exec_arena *arena, uint64_t by
 static void arena_end(struct card *card, struct exec_arena *arena)
 {
 	card->executor->ops->arena_release(card->executor, arena);
+	exec_arena_unwrap(arena);
 	munmap(arena->base, arena->bytes);
 }
 

@@ -89,8 +89,10 @@ void rig_arena_init(struct rig *rig, struct exec_arena *arena, uint64_t bytes)
 	memset(base, GUARD, bytes);
 	*arena = (struct exec_arena){.base = base, .bytes = bytes, .dev = 2, .ino = next_ino++};
 	arena->fd = fd;
-	if (rig)
+	if (rig) {
+		rig->executor->ops->arena_wrap(rig->executor, arena);
 		rig->executor->ops->arena_import(rig->executor, arena);
+	}
 	arena->fd = -1;
 }
 
@@ -98,6 +100,7 @@ void rig_arena_deinit(struct rig *rig, struct exec_arena *arena)
 {
 	if (rig)
 		rig->executor->ops->arena_release(rig->executor, arena);
+	exec_arena_unwrap(arena);
 	munmap(arena->base, arena->bytes + PAGE);
 }
 
