@@ -8,7 +8,6 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <errno.h>
-#include <semaphore.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -24,18 +23,15 @@ static void begin(struct rig *rig)
 	rig_settle(rig);
 }
 
-struct stuck {
-	struct closers_job job;
-	sem_t gate;
-};
-
-static void stuck_run(struct closers_job *job)
+static void limit(struct account *account, uint64_t n_sessions, uint64_t n_fds)
 {
-	sem_wait(&container_of(job, struct stuck, job)->gate);
-}
+	struct account_limits limits;
 
-static void stuck_done(struct closers_job *job)
-{
+	for (unsigned int i = 0; i < ACCOUNT_SLOT_COUNT; i++)
+		limits.max[i] = account_limit(account, (enum account_slot)i);
+	limits.max[ACCOUNT_SESSIONS] = n_sessions;
+	limits.max[ACCOUNT_FDS] = n_fds;
+	account_set_limits(account, &limits);
 }
 
 /*
@@ -45,8 +41,7 @@ static void stuck_done(struct closers_job *job)
 static void test_refused__bounded(void **state)
 {
 	enum { N = 60, MAX = 8, N_CHARGED = 3 };
-	struct stuck stuck = {.job = {.run = stuck_run, .done = stuck_done}};
-	struct account_limits limits;
+	struct rig_stuck stuck;
 	struct account *account;
 	struct rig rig;
 	uint64_t n_fds;
@@ -56,13 +51,8 @@ static void test_refused__bounded(void **state)
 	rig.server->max_newcomers = MAX;
 	account = rig.session->account;
 	n_fds = account_used(account, ACCOUNT_FDS);
-	for (unsigned int i = 0; i < ACCOUNT_SLOT_COUNT; i++)
-		limits.max[i] = account_limit(account, (enum account_slot)i);
-	limits.max[ACCOUNT_SESSIONS] = 1;
-	limits.max[ACCOUNT_FDS] = n_fds + N_CHARGED;
-	account_set_limits(account, &limits);
-	sem_init(&stuck.gate, 0, 0);
-	closers_submit(rig.server->closers, account, &stuck.job);
+	limit(account, 1, n_fds + N_CHARGED);
+	rig_stick(&rig, account, &stuck);
 	for (unsigned int i = 0; i < N; i++) {
 		int fd = rig_connect(&rig);
 
@@ -76,7 +66,7 @@ static void test_refused__bounded(void **state)
 	assert_in_range(server_n_discards(rig.server), 1 + N_CHARGED, 1 + N_CHARGED + 2 * MAX);
 	assert_int_equal(account_used(account, ACCOUNT_FDS), n_fds + N_CHARGED);
 	/* All of them leave when that ends. */
-	sem_post(&stuck.gate);
+	rig_unstick(&stuck);
 	while (rig.server->next_number < 1 + N || server_n_discards(rig.server) > 0) {
 		assert_true(loop_turn(rig.loop, true) >= 0);
 		server_settle(rig.server);
@@ -99,8 +89,7 @@ static void test_refused__without_descriptors(void **state)
 		.abi_major = RBK_ABI_MAJOR,
 		.abi_minor = RBK_ABI_MINOR,
 	};
-	struct stuck stuck = {.job = {.run = stuck_run, .done = stuck_done}};
-	struct account_limits limits;
+	struct rig_stuck stuck;
 	struct account *account;
 	struct rig rig;
 	uint64_t n_fds;
@@ -115,13 +104,8 @@ static void test_refused__without_descriptors(void **state)
 	rig.server->max_newcomers = MAX;
 	account = rig.session->account;
 	n_fds = account_used(account, ACCOUNT_FDS);
-	for (unsigned int i = 0; i < ACCOUNT_SLOT_COUNT; i++)
-		limits.max[i] = account_limit(account, (enum account_slot)i);
-	limits.max[ACCOUNT_SESSIONS] = 1;
-	limits.max[ACCOUNT_FDS] = n_fds;
-	account_set_limits(account, &limits);
-	sem_init(&stuck.gate, 0, 0);
-	closers_submit(rig.server->closers, account, &stuck.job);
+	limit(account, 1, n_fds);
+	rig_stick(&rig, account, &stuck);
 	for (unsigned int i = 0; i < N; i++) {
 		fd = rig_connect(&rig);
 		assert_int_equal(rig_try_send_empty(fd, rig.fd), -1);
@@ -139,9 +123,7 @@ static void test_refused__without_descriptors(void **state)
 	assert_int_equal(account_used(account, ACCOUNT_FDS), n_fds);
 
 	/* After its hello a client can. */
-	limits.max[ACCOUNT_SESSIONS] = 2;
-	limits.max[ACCOUNT_FDS] = n_fds + 10;
-	account_set_limits(account, &limits);
+	limit(account, 2, n_fds + 10);
 	fd = rig_connect(&rig);
 	assert_int_equal(send(fd, &hello, sizeof(hello), 0), sizeof(hello));
 	for (unsigned int i = 0; i < 1000 && rig_count_answers(fd) == 0; i++) {
@@ -150,7 +132,7 @@ static void test_refused__without_descriptors(void **state)
 	}
 	rig_send_empty(fd, rig.fd);
 	close(fd);
-	sem_post(&stuck.gate);
+	rig_unstick(&stuck);
 	while (rig.server->n_sessions > 1 || server_n_discards(rig.server) > 0) {
 		assert_true(loop_turn(rig.loop, !server_is_settling(rig.server)) >= 0);
 		server_settle(rig.server);
@@ -210,8 +192,7 @@ static void test_refused__administrator(void **state)
 static void test_refused__strangers(void **state)
 {
 	enum { N = 30, MAX = 8, STRANGER_UID = 40115 };
-	struct stuck stuck[] = {{.job = {.run = stuck_run, .done = stuck_done}},
-				{.job = {.run = stuck_run, .done = stuck_done}}};
+	struct rig_stuck stuck[2];
 	struct account *account;
 	struct rig rig;
 	uint64_t n_fds;
@@ -227,13 +208,8 @@ static void test_refused__strangers(void **state)
 	assert_int_equal(chmod(rig.directory, 0711), 0);
 	account = rig.session->account;
 	n_fds = account_used(account, ACCOUNT_FDS);
-	for (unsigned int i = 0; i < ARRAY_SIZE(stuck); i++) {
-		sem_init(&stuck[i].gate, 0, 0);
-		closers_submit(rig.server->closers,
-			       i == 0 ? account
-				      : tenants_broker_account(rig.server->options.tenants),
-			       &stuck[i].job);
-	}
+	rig_stick(&rig, account, &stuck[0]);
+	rig_stick(&rig, tenants_broker_account(rig.server->options.tenants), &stuck[1]);
 	for (unsigned int i = 0; i < N; i++) {
 		assert_int_equal(seteuid(STRANGER_UID), 0);
 		fd = rig_connect_path(path);
@@ -256,7 +232,7 @@ static void test_refused__strangers(void **state)
 	assert_int_equal(rig.server->n_sessions, 2);
 	close(fd);
 	for (unsigned int i = 0; i < ARRAY_SIZE(stuck); i++)
-		sem_post(&stuck[i].gate);
+		rig_unstick(&stuck[i]);
 	while (rig.server->n_sessions > 1 || server_n_discards(rig.server) > 0) {
 		assert_true(loop_turn(rig.loop, !server_is_settling(rig.server)) >= 0);
 		server_settle(rig.server);
@@ -296,20 +272,14 @@ static bool is_told_why(struct rig *rig, int fd)
 static void test_refused__shares(void **state)
 {
 	enum { N = SERVER_REFUSALS + 6, N_USERS = 4, FIRST_UID = 40117 };
-	struct account_limits limits;
 	int fds[N_USERS][N];
-	struct account *account;
 	unsigned int n_told;
 	struct rig rig;
 
 	if (geteuid() != 0)
 		skip();
 	begin(&rig);
-	account = rig.session->account;
-	for (unsigned int i = 0; i < ACCOUNT_SLOT_COUNT; i++)
-		limits.max[i] = account_limit(account, (enum account_slot)i);
-	limits.max[ACCOUNT_SESSIONS] = 1;
-	account_set_limits(account, &limits);
+	limit(rig.session->account, 1, account_limit(rig.session->account, ACCOUNT_FDS));
 	for (unsigned int u = 0; u < N_USERS; u++) {
 		for (unsigned int i = 0; i < N; i++) {
 			fds[u][i] = rig_connect_as(&rig, FIRST_UID + u);
