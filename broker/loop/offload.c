@@ -279,7 +279,7 @@ static void offload_on_event(void *data, uint32_t events)
 	turn_leave(turn, outer);
 }
 
-int offload_new(struct loop *loop, struct offload **ret)
+int offload_new_named(struct loop *loop, const char *name, struct offload **ret)
 {
 	_cleanup_(close_fdp) int event_fd = -1;
 	_cleanup_(freep) struct offload *offload = NULL;
@@ -305,7 +305,7 @@ int offload_new(struct loop *loop, struct offload **ret)
 	/* With default attributes these only set memory. */
 	pthread_mutex_init(&offload->mutex, NULL);
 	sem_init(&offload->wanted, 0, 0);
-	r = thread_start(&offload->thread, "rb-setup", offload_thread, offload);
+	r = thread_start(&offload->thread, name, offload_thread, offload);
 	if (r) {
 		loop_unwatch(offload->watch);
 		return error_fold(r);
@@ -314,6 +314,11 @@ int offload_new(struct loop *loop, struct offload **ret)
 	steal_fd(&event_fd);
 	*ret = steal_ptr(offload);
 	return 0;
+}
+
+int offload_new(struct loop *loop, struct offload **ret)
+{
+	return offload_new_named(loop, "rb-setup", ret);
 }
 
 struct offload *offload_free(struct offload *offload)

@@ -86,10 +86,12 @@ struct offload_report {
 };
 
 /*
- * Starts the thread. It blocks all signals but those that its own faults raise. @loop must outlive
- * it. Reactor. Return: 0; -ENOMEM, -EMFILE, -EAGAIN (no more threads).
+ * Starts the thread, "rb-setup". It blocks all signals but those that its own faults raise. @loop
+ * must outlive it. Reactor. Return: 0; -ENOMEM, -EMFILE, -EAGAIN (no more threads).
  */
 int offload_new(struct loop *loop, struct offload **ret);
+/* The same with another name, as thread_start() takes. */
+int offload_new_named(struct loop *loop, const char *name, struct offload **ret);
 
 /* Waits until every submitted job has run and calls its done(). Reactor. Return: NULL. */
 struct offload *offload_free(struct offload *offload);

@@ -257,7 +257,7 @@ static int worker_add(struct closers *closers)
 		.job = {.run = worker_run, .done = worker_done},
 		.closers = closers,
 	};
-	r = offload_new(closers->loop, &worker->offload);
+	r = offload_new_named(closers->loop, "rb-closer", &worker->offload);
 	if (r)
 		return error_fold(r);
 	closers->n_workers++;

@@ -4,10 +4,10 @@
  * Threads for what clients can make last
  *
  * Closing a descriptor that came from a client, or receiving one, can take as long as the client
- * likes. A few threads do that; each account has one of them at a time, so whoever keeps its thread
- * busy keeps only itself waiting. A thread that is busy for long is taken to be stuck, and another
- * one is started in its place: there can be as many as accounts with jobs, or as the process has
- * descriptors for. Reactor, but for run().
+ * likes. A few threads, "rb-closer", do that; each account has one of them at a time, so whoever
+ * keeps its thread busy keeps only itself waiting. A thread that is busy for long is taken to be
+ * stuck, and another one is started in its place: there can be as many as accounts with jobs, or as
+ * the process has descriptors for. Reactor, but for run().
  */
 #include <stdbool.h>
 #include <stdint.h>

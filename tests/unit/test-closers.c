@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -52,6 +53,7 @@ static void end(struct fixture *f)
 struct job {
 	struct closers_job job;
 	sem_t *gate; /* NULL: does not wait */
+	char thread_name[16];
 	unsigned int order;
 };
 
@@ -61,6 +63,7 @@ static void job_run(struct closers_job *job)
 {
 	struct job *j = container_of(job, struct job, job);
 
+	pthread_getname_np(pthread_self(), j->thread_name, sizeof(j->thread_name));
 	if (j->gate)
 		sem_wait(j->gate);
 }
@@ -98,6 +101,8 @@ static void test_closers__own_lane(void **state)
 	submit(&f, &other, 1, NULL);
 	wait_for(&f, &other);
 	assert_int_equal(other.order, 1);
+	/* Not the setup thread's. */
+	assert_string_equal(other.thread_name, "rb-closer");
 	assert_int_equal(closers_n_jobs(f.closers), 65);
 	sem_post(&gate);
 	wait_for(&f, &behind[63]);
