@@ -28,7 +28,7 @@ enum {
 	METRICS_FDS = 20,
 	ADMIN_FDS = 8,
 	LEAST_FDS = 8,    /* of tenants */
-	FEW_FDS = 64,     /* of tenants, kept before any for connections that wait */
+	FEW_FDS = 64,     /* of tenants, kept before any for the server */
 	ENOUGH_FDS = 100, /* for what is open at the start: probes, and devices' drivers */
 };
 
@@ -78,16 +78,17 @@ static uint64_t others_of(bool has_metrics)
 }
 
 /*
- * Return: how many of @n descriptors tenants may have, so that their sessions and the connections
- * that wait do not use up all descriptors together. Where there are few, sessions go first.
+ * Return: how many of @n descriptors tenants may have, so that their sessions, the connections that
+ * wait and the threads that close what clients left do not use up all descriptors together. Where
+ * there are few, sessions go first.
  */
 static uint64_t tenants_part(uint64_t n)
 {
-	const uint64_t uncharged = server_uncharged_fds();
+	const uint64_t own = server_own_fds();
 
 	if (n <= FEW_FDS)
 		return n;
-	return n - FEW_FDS < uncharged ? FEW_FDS : n - uncharged;
+	return n - FEW_FDS < own ? FEW_FDS : n - own;
 }
 
 static void log_files(uint64_t limit, uint64_t needed)
@@ -105,7 +106,7 @@ int allowance_descriptors(bool has_metrics, uint64_t *ret)
 
 	reserve_descriptors(limit);
 	if (limit > 1024) {
-		*ret = limit - DRIVER_FDS - SERVER_ADMIN_SESSIONS - server_uncharged_fds();
+		*ret = limit - DRIVER_FDS - SERVER_ADMIN_SESSIONS - server_own_fds();
 		return 0;
 	}
 	if (limit < used + LEAST_FDS) {

@@ -303,7 +303,7 @@ static void on_timer(void *data)
 }
 
 /* Each account may be stuck with one thread, and others need some all the same. */
-static unsigned int max_workers(void)
+unsigned int closers_max_threads(void)
 {
 	struct rlimit limit = {.rlim_cur = 0};
 	rlim_t n;
@@ -322,7 +322,7 @@ int closers_new(struct loop *loop, struct closers **ret)
 	if (!closers)
 		return error_origin(-ENOMEM);
 	closers->loop = loop;
-	closers->max_workers = max_workers();
+	closers->max_workers = closers_max_threads();
 	list_init(&closers->line);
 	r = loop_timer_new(loop, on_timer, closers, &closers->timer);
 	while (r == 0 && closers->n_workers < MIN_THREADS)

@@ -35,6 +35,9 @@ struct closers_job {
 /* @loop must outlive it. Return: 0; negative errno, as offload_new(). */
 int closers_new(struct loop *loop, struct closers **ret);
 
+/* Return how many threads there can be, as the limit of open files is: each has one. Any thread. */
+unsigned int closers_max_threads(void);
+
 /* Waits for all jobs, however long they take. Return: NULL. */
 struct closers *closers_free(struct closers *closers);
 

@@ -63,6 +63,12 @@ static uint32_t max_newcomers(void)
 	return n > MAX_NEWCOMERS ? MAX_NEWCOMERS : (uint32_t)n;
 }
 
+static uint32_t max_uncharged(void)
+{
+	/* As many again are being closed. */
+	return 3 * max_newcomers() + SERVER_ADMIN_NEWCOMERS + SERVER_REFUSALS;
+}
+
 int server_new(const struct server_options *options, struct server **ret)
 {
 	_cleanup_(server_freep) struct server *server = calloc(1, sizeof(*server));
@@ -74,7 +80,7 @@ int server_new(const struct server_options *options, struct server **ret)
 	server->clients = server->admins = LISTENER_INIT;
 	server->spare_fd = -1;
 	server->max_newcomers = max_newcomers();
-	server->max_uncharged = server_uncharged_fds();
+	server->max_uncharged = max_uncharged();
 	list_init(&server->sessions);
 	list_init(&server->refusals);
 	list_init(&server->newcomers);
@@ -118,10 +124,9 @@ int server_new(const struct server_options *options, struct server **ret)
 	return 0;
 }
 
-uint32_t server_uncharged_fds(void)
+uint32_t server_own_fds(void)
 {
-	/* As many again are being closed. */
-	return 3 * max_newcomers() + SERVER_ADMIN_NEWCOMERS + SERVER_REFUSALS;
+	return max_uncharged() + closers_max_threads();
 }
 
 void server_stop_accepting(struct server *server)

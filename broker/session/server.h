@@ -221,10 +221,10 @@ int server_new(const struct server_options *options, struct server **ret);
 void server_stop_accepting(struct server *server);
 
 /*
- * Return how many descriptors are to be kept for connections that are charged to no tenant, as the
- * limit of open files is. Any thread.
+ * Return how many descriptors are to be kept, as the limit of open files is, for connections that
+ * are charged to no tenant and for the threads of closers.h. Any thread.
  */
-uint32_t server_uncharged_fds(void);
+uint32_t server_own_fds(void);
 
 /* Starts the end of every session; server_is_empty() tells when they are gone. */
 void server_end_sessions(struct server *server, const char *reason);

@@ -244,36 +244,59 @@ static void test_descriptors__asks_once(void **state)
 	broker_stop(&broker);
 }
 
-/* A tenant with all that it can get leaves room for the connections that wait, also under 1,024. */
-static void test_descriptors__some_for_waiting(void **state)
+/* Return: descriptors of a broker that may have @limit, once a tenant has all that it can get. */
+static unsigned int most_descriptors(rlim_t limit)
 {
-	/* server_uncharged_fds() of that limit. */
-	enum { N = 300, UNCHARGED = 3 * (N / 16) + 8 + 64 };
+	enum { MAX_SESSIONS = 16, MAX_RINGS = 600 };
 	struct rbk_options options = {
 		.size = sizeof(options),
 		.timeout_ns = harness_slow_ns(10000000000),
 	};
-	struct rbk_ring *rings[N];
+	unsigned int n_sessions = 0, n_rings = 0;
+	struct rbk *sessions[MAX_SESSIONS];
+	struct rbk_ring *rings[MAX_RINGS];
 	struct broker_usage usage;
 	struct broker broker;
-	struct rbk *session;
-	unsigned int n = 0;
 
-	few_fds = N;
+	few_fds = limit;
 	broker_start(&broker,
 		     &(struct broker_options){.args = (const char *const[]){"--gpu=none", NULL},
 					      .in_child = allow_few_fds});
 	options.socket_path = broker.socket_path;
-	assert_int_equal(rbk_connect(&options, &session, NULL), 0);
-	while (n < N && rbk_ring_new(session, 8, &rings[n], NULL) == 0)
-		n++;
-	assert_true(n > 0 && n < N);
+	/* A session has fewer rings than there can be. */
+	while (n_sessions < MAX_SESSIONS &&
+	       rbk_connect(&options, &sessions[n_sessions], NULL) == 0) {
+		n_sessions++;
+		while (rbk_ring_new(sessions[n_sessions - 1], 8, &rings[n_rings], NULL) == 0)
+			assert_in_range(++n_rings, 1, MAX_RINGS - 1);
+	}
+	assert_true(n_rings > 0);
 	broker_usage(&broker, &usage);
-	assert_true(usage.n_fds + UNCHARGED <= N);
-	while (n > 0)
-		rbk_ring_free(rings[--n]);
-	rbk_disconnect(session);
+	while (n_rings > 0)
+		rbk_ring_free(rings[--n_rings]);
+	while (n_sessions > 0)
+		rbk_disconnect(sessions[--n_sessions]);
 	broker_stop(&broker);
+	return usage.n_fds;
+}
+
+/*
+ * A tenant with all that it can get leaves room for the connections that wait, for all threads that
+ * there can be to close what clients left, and, above 1,024, for administrators.
+ */
+static void test_descriptors__some_for_waiting(void **state)
+{
+	static const rlim_t limits[] = {300, 500, 2400};
+
+	for (unsigned int i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
+		/* Connections that wait, and threads beside those there from the beginning. */
+		const rlim_t part = limits[i] / 16, uncharged = 3 * part + 8 + 64,
+			     n_threads = (part < 64 ? 64 : part) - 4,
+			     admins = limits[i] > 1024 ? 256 : 0;
+
+		assert_in_range(most_descriptors(limits[i]) + uncharged + n_threads + admins, 0,
+				limits[i]);
+	}
 }
 
 /* Return: how many descriptors the kernel has room for before it makes the table longer. */
