@@ -9,7 +9,8 @@
  * too many, users have equal parts: a connection of a user with more than its part makes room for
  * one of a user with less.
  *
- * The log has a line a second of it at most: how often somebody tries is up to the clients.
+ * The log has at most one line a second about each user: how often a user tries is up to the user,
+ * and must not hide why another one is refused.
  */
 #include <errno.h>
 #include <poll.h>
@@ -131,16 +132,17 @@ void refusals_deinit(struct server *server)
 	server->refusal_timer = loop_timer_free(server->refusal_timer);
 }
 
-static void log_refusal(struct server *server, pid_t pid, uid_t uid, const char *why)
+static void log_refusal(struct owner *owner, pid_t pid, uid_t uid, const char *why)
 {
 	uint64_t n_unlogged;
 
-	if (!log_limit_pass(&server->refusal_limit, clock_now_ns(), &n_unlogged))
+	if (!log_limit_pass(&owner->refusal_limit, clock_now_ns(), &n_unlogged))
 		return;
 	if (n_unlogged > 0)
-		log_warning_of(LOG_OF(.pid = pid, .uid = uid), LOG_SESSION_REFUSED,
-			       "refused a connection of pid %d, and %llu before it: %s", (int)pid,
-			       (unsigned long long)n_unlogged, why);
+		log_warning_of(
+			LOG_OF(.pid = pid, .uid = uid), LOG_SESSION_REFUSED,
+			"refused a connection of pid %d, and %llu before it of the same user: %s",
+			(int)pid, (unsigned long long)n_unlogged, why);
 	else
 		log_warning_of(LOG_OF(.pid = pid, .uid = uid), LOG_SESSION_REFUSED,
 			       "refused a connection of pid %d: %s", (int)pid, why);
@@ -170,10 +172,9 @@ void refuse_connection(struct server *server, struct account *account, int fd, p
 		       int res, const char *why)
 {
 	struct refusal *refusal = NULL;
-	struct owner *owner;
+	struct owner *owner = owner_of_user(server, uid);
 
-	log_refusal(server, pid, uid, why);
-	owner = owner_of_user(server, uid);
+	log_refusal(owner, pid, uid, why);
 	if (server->n_refusals < SERVER_REFUSALS || make_room(server, owner))
 		refusal = calloc(1, sizeof(*refusal));
 	if (!refusal) {

@@ -35,9 +35,10 @@ struct owner {
 	struct turn_owner share;
 	struct list_node link; /* in one of server->owners */
 	uint64_t key;
-	uint32_t n_users;     /* that hold a reference */
-	uint32_t n_newcomers; /* connections that wait to be identified */
-	uint32_t n_refusals;  /* of a user: connections in server->refusals */
+	uint32_t n_users;               /* that hold a reference */
+	uint32_t n_newcomers;           /* connections that wait to be identified */
+	uint32_t n_refusals;            /* of a user: connections in server->refusals */
+	struct log_limit refusal_limit; /* of a user: lines about these */
 };
 
 /* A socket that is listened on; listen.c. All zero but for the descriptors: not in use. */
@@ -96,7 +97,7 @@ struct server {
 	/* See refusal.c. */
 	struct list_node refusals;
 	struct loop_timer *refusal_timer;
-	struct log_limit refusal_limit, failure_limit, lease_limit, accept_limit;
+	struct log_limit failure_limit, lease_limit, accept_limit;
 	struct log_limit end_limits[SERVER_END_LIMITS]; /* by reason, */
 	uint32_t end_reasons[SERVER_END_LIMITS];        /* of which these are hashes */
 	uint32_t n_refusals;                            /* in the list */

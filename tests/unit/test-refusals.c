@@ -16,6 +16,8 @@
 #include "loop/loop.h"
 #include "session/server-private.h"
 #include "support/session-rig.h"
+#include "util/clock.h"
+#include "util/log.h"
 
 static void begin(struct rig *rig)
 {
@@ -298,12 +300,67 @@ static void test_refused__shares(void **state)
 	rig_deinit(&rig);
 }
 
+static uint64_t stopped_ns; /* 0: the clock runs */
+
+uint64_t __wrap_clock_now_ns(void);
+uint64_t __real_clock_now_ns(void);
+
+uint64_t __wrap_clock_now_ns(void)
+{
+	return stopped_ns ? stopped_ns : __real_clock_now_ns();
+}
+
+/* Lines about refused connections of a user. */
+static unsigned int n_logged;
+static uid_t logged_uid;
+
+void __wrap_log_line(enum log_level level, enum log_event event, const struct log_about *about,
+		     const char *format, ...);
+
+void __wrap_log_line(enum log_level level, enum log_event event, const struct log_about *about,
+		     const char *format, ...)
+{
+	n_logged += event == LOG_SESSION_REFUSED && about->uid == logged_uid;
+}
+
+/* Return: lines about @n refused connections of a user. */
+static unsigned int refuse(struct rig *rig, uid_t uid, unsigned int n)
+{
+	n_logged = 0;
+	logged_uid = uid;
+	for (unsigned int i = 0; i < n; i++)
+		is_told_why(rig, rig_connect_as(rig, uid));
+	return n_logged;
+}
+
+/* A user who is refused in a loop has a line a second, and hides no line of another user. */
+static void test_refused__log(void **state)
+{
+	enum { N = 10, LOOPING_UID = 40123, OTHER_UID };
+	struct rig rig;
+
+	if (geteuid() != 0)
+		skip();
+	begin(&rig);
+	limit(rig.session->account, 1, account_limit(rig.session->account, ACCOUNT_FDS));
+	stopped_ns = clock_now_ns();
+	for (unsigned int second = 0; second < 3; second++) {
+		assert_int_equal(refuse(&rig, LOOPING_UID, N), 1);
+		assert_int_equal(refuse(&rig, OTHER_UID, 1), 1);
+		assert_int_equal(refuse(&rig, LOOPING_UID, N), 0);
+		stopped_ns += 1000000000;
+	}
+	stopped_ns = 0;
+	rig_deinit(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_refused__bounded),
 		cmocka_unit_test(test_refused__without_descriptors),
 		cmocka_unit_test(test_refused__shares),
+		cmocka_unit_test(test_refused__log),
 		cmocka_unit_test(test_refused__administrator),
 		cmocka_unit_test(test_refused__strangers),
 	};
