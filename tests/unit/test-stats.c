@@ -607,6 +607,7 @@ static void test_slots__overflow(void **state)
 	assert_int_equal(copy.plan.state, RBK_STATS_PLAN_LIVE);
 	assert_int_equal(copy.plan.plan_id, 9999);
 	assert_int_equal(copy.plan.devices[GPU].n_tasks, 0);
+	assert_int_equal(kit->tenant->n_gone, 1);
 	for (uint32_t i = 0; i < STATS_MAX_PLANS + 4; i++)
 		stats_plan_deinit(&plans[i]);
 	stats_set_tenant(kit->tenant, &none);
