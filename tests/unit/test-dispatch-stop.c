@@ -13,6 +13,8 @@
 #include <unistd.h>
 
 #include "dispatch/task.h"
+#include "loop/loop.h"
+#include "place/schedule.h"
 #include "session/session.h"
 #include "unit/dispatch-bench.h"
 
@@ -210,13 +212,71 @@ static void test_cancel__stopped(void **state)
 	bench_end(&bench);
 }
 
+/* A device that is asked to stop the task of one tenant for that of another one. */
+struct contended {
+	struct bench bench;
+	struct loop_timer *timer; /* of the device: it looks each ms */
+	unsigned int n_looks;
+	bool is_asked;
+	atomic_bool is_over;
+};
+
+/* After so many the device gives up: the test has failed. */
+enum { CONTENDED_LOOKS = 5000 };
+
+static void look(void *data)
+{
+	struct contended *contended = data;
+	struct fake *cpu = contended->bench.cpu;
+
+	for (unsigned int i = 0; i < cpu->n_tasks; i++)
+		contended->is_asked |= atomic_load(&cpu->tasks[i]->state) == EXEC_STOPPING;
+	if (contended->is_asked || ++contended->n_looks == CONTENDED_LOOKS)
+		atomic_store(&contended->is_over, true);
+	if (atomic_load(&contended->is_over))
+		fake_finish_all(cpu, 0);
+	loop_timer_arm(contended->timer, 1000000);
+}
+
+static void await_end(void *data)
+{
+	struct contended *contended = data;
+
+	while (!atomic_load(&contended->is_over))
+		usleep(1000);
+}
+
+/* A reactor that sleeps wakes up to stop a task that has had its slice while another one waits. */
+static void test_stop__asked_in_sleep(void **state)
+{
+	static struct contended contended;
+	struct tenant tenant = {.weight = 100, .number = 77, .priority_max = RBK_PRIORITY_URGENT};
+	struct bench *bench = &contended.bench;
+	struct rig_ring ring;
+	struct rbk_sqe sqe;
+
+	begin(bench);
+	place_set_preemptible(bench->rig.dispatch->placer, CPU);
+	rig_ring_new_for(&bench->rig, &tenant, N_ENTRIES, &ring);
+	begin_one(bench, 1);
+	sqe = run_entry(bench, bench->queued, 2);
+	rig_put(&ring, &sqe);
+	rig_work(&bench->rig);
+	assert_int_equal(loop_timer_new(bench->rig.loop, look, &contended, &contended.timer), 0);
+	loop_timer_arm(contended.timer, 1);
+	rig_run(&bench->rig, await_end, &contended);
+	assert_true(contended.is_asked);
+	loop_timer_free(contended.timer);
+	rig_ring_deinit(&ring);
+	bench_end(bench);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_stopped__goes_on),
-		cmocka_unit_test(test_cancel__begun),
-		cmocka_unit_test(test_cancel__state),
-		cmocka_unit_test(test_cancel__stopped),
+		cmocka_unit_test(test_stopped__goes_on),     cmocka_unit_test(test_cancel__begun),
+		cmocka_unit_test(test_cancel__state),        cmocka_unit_test(test_cancel__stopped),
+		cmocka_unit_test(test_stop__asked_in_sleep),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
