@@ -362,20 +362,32 @@ static void residence_count(struct residence *residence, bool is_in)
 		residence_release(residence);
 }
 
-/* Gives back everything that is charged and held on the reactor's side. */
+/*
+ * Leave some blocks, and give back what is charged for those that nobody else is in. Return: true
+ * if none is left: a client can have a plan share as many as it has constants.
+ */
+static bool residence_leave_blocks(struct residence *residence)
+{
+	for (uint32_t n = 0; residence->n_sharing > 0; n++) {
+		struct resident_block *block;
+
+		if (n == RESIDENCY_SLICE)
+			return false;
+		block = residence->sharing[--residence->n_sharing];
+		block_count(residence, block, (struct sharer_counts){.sharers = -1});
+		if (block->n_sharers > 0)
+			continue;
+		uncharge_memory(residence->device, block->exec.tier, &block->charge);
+		block_free(block);
+	}
+	return true;
+}
+
+/* Gives back everything else that is charged and held on the reactor's side. */
 static void residence_clear(struct residence *residence)
 {
 	struct residency_device *device = residence->device;
 
-	for (uint32_t i = 0; i < residence->n_sharing; i++) {
-		struct resident_block *block = residence->sharing[i];
-
-		block_count(residence, block, (struct sharer_counts){.sharers = -1});
-		if (block->n_sharers > 0)
-			continue;
-		uncharge_memory(device, block->exec.tier, &block->charge);
-		block_free(block);
-	}
 	uncharge_memory(device, residence->tier, &residence->work_charge);
 	charge_deinit(&residence->host_charge);
 	count_leaving(residence, -residence->leaving_bytes);
@@ -387,7 +399,6 @@ static void residence_clear(struct residence *residence)
 	residence->sharing = NULL;
 	residence->blocks = NULL;
 	residence->offsets = NULL;
-	residence->n_sharing = 0;
 	residence->state = RESIDENCE_OUT;
 	residence->must_leave = false;
 	if (residence->is_moving) {
@@ -523,6 +534,11 @@ static void unload_done(struct offload_job *job)
 	struct residency_device *device = residence->device;
 	struct residency_plan *plan = residence->plan;
 
+	/* The thread has nothing left to do, and hands the job back for a later turn. */
+	if (!residence_leave_blocks(residence)) {
+		offload_submit(device->residency->options.offload, job);
+		return;
+	}
 	device->n_jobs--;
 	residence_clear(residence);
 	if (residence->load_result)

@@ -25,7 +25,7 @@ enum {
 	RESIDENCY_PAUSE = 20,       /* between reviews, and passes over who waits for a lease: times
 				       what the last one took */
 	RESIDENCY_MAX_HELD = 256,   /* waiters for a plan that are told at once, by wish */
-	RESIDENCY_SLICE = 256,      /* plans looked at in one turn, at most */
+	RESIDENCY_SLICE = 256,      /* plans, or blocks of one, looked at in one turn, at most */
 	RESIDENCY_LARGE = 512,      /* a plan is large if a device cannot hold so many like it */
 	RESIDENCY_SMALL = 256,      /* others, of a tenant, that one search visits */
 };

@@ -548,6 +548,40 @@ static void test_refused__when_evicted(void **state)
 	residency_rig_deinit(&rig);
 }
 
+/* A plan that is the last to share many blocks leaves some in each turn. */
+static void test_evict__many_blocks(void **state)
+{
+	enum { N = 3 * RESIDENCY_SLICE + 10 };
+	struct session_plan *slots[N], *sharer;
+	struct rig_wish wish = {.waiter.done = rig_on_done};
+	uint32_t constants[N + 1] = {0};
+	struct residency_rig rig;
+	uint64_t before, now;
+
+	begin(&rig);
+	for (uint32_t i = 0; i < N; i++) {
+		constants[i] = i + 1;
+		rig_add(&rig, slots[i] = rig_plan(&rig, 0, RIG_PAGE, (const uint32_t[]){i + 1, 0}));
+	}
+	rig_settle(&rig);
+	rig_add(&rig, sharer = rig_plan(&rig, 0, RIG_PAGE, constants));
+	rig_settle(&rig);
+	for (uint32_t i = 0; i < N; i++)
+		rig_remove(&rig, slots[i]);
+	before = used(&rig, 0);
+	assert_int_equal(before, N * RIG_PAGE);
+	residency_ask(rig.residency, sharer, &wish.waiter, RESIDENCY_EVICT, RBK_DEVICE_NONE);
+	while (wish.n_done == 0) {
+		rig_turn(&rig);
+		now = used(&rig, 0);
+		assert_in_range(before - now, 0, RESIDENCY_SLICE * RIG_PAGE);
+		before = now;
+	}
+	assert_int_equal(before, 0);
+	rig_remove(&rig, sharer);
+	residency_rig_deinit(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -567,6 +601,7 @@ int main(void)
 		cmocka_unit_test(test_lost__in_parts),
 		cmocka_unit_test(test_refused__while_others_load),
 		cmocka_unit_test(test_refused__when_evicted),
+		cmocka_unit_test(test_evict__many_blocks),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
