@@ -958,6 +958,8 @@ int main(int argc, char **argv)
 	mallopt(M_TRIM_THRESHOLD, 256 << 10);
 	mallopt(M_ARENA_MAX, 2);
 	mallopt(M_MMAP_MAX, MALLOC_MAPPINGS);
+	/* Join small pieces as they are freed, not all at once when a large piece is freed. */
+	mallopt(M_MXFAST, 0);
 	log_open_journal(LOG_JOURNAL_PATH);
 	r = options_parse(argc, argv, &broker.options);
 	if (r >= 0)
