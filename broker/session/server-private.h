@@ -205,6 +205,19 @@ void session_reply(struct session *session, struct rbk_wire_reply *reply, size_t
  */
 int session_reply_fds(struct session *session, struct rbk_wire_reply *reply, size_t bytes,
 		      const int *fds, unsigned int n_fds, bool is_shared);
+/*
+ * session_reply_fds() for sockets: the kernel has whoever sends one wait until it has collected
+ * sockets that nobody can reach, of any user, and their users decide how long that takes. So a
+ * thread of closers.h calls session_post(), with the connection that session_post_begin() returned
+ * on the reactor and keeps, and session_post_end() on the reactor deals with what that returned.
+ */
+int session_post_begin(struct session *session);
+/* Return: 0 or an errno, not negative. */
+int session_post(int fd, const struct rbk_wire_reply *reply, size_t bytes, const int *fds,
+		 unsigned int n_fds);
+/* Return: as session_reply_fds(). */
+int session_post_end(struct session *session, const struct rbk_wire_reply *reply, size_t bytes,
+		     int error);
 /* An answer that is a result and a sentence; @format may be NULL. */
 void session_reply_result(struct session *session, uint32_t type, uint32_t cookie, int res,
 			  const char *format, ...) __attribute__((format(printf, 5, 6)));

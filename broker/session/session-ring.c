@@ -2,12 +2,12 @@
 /*
  * Rings of a session
  *
- * Made on request by the setup thread, sealed by a thread of closers.h because that can take as
- * long as the client likes, announced to the dispatcher, closed when the client asks, breaks a rule
- * or goes away. A closed ring stays in memory until nothing of it is in flight; then
- * server_settle() has the setup thread free it. The dispatcher hears of a ring when its bell has
- * been rung for the first time, see ring.c. The slot of a ring in session->rings is taken from the
- * request for it to the end of that, so its id is not given again in between.
+ * Made on request by the setup thread, sent to the client and sealed by a thread of closers.h
+ * because each can take as long as clients like, announced to the dispatcher, closed when the
+ * client asks, breaks a rule or goes away. A closed ring stays in memory until nothing of it is in
+ * flight; then server_settle() has the setup thread free it. The dispatcher hears of a ring when
+ * its bell has been rung for the first time, see ring.c. The slot of a ring in session->rings is
+ * taken from the request for it to the end of that, so its id is not given again in between.
  */
 #include <errno.h>
 #include <poll.h>
@@ -82,18 +82,12 @@ static void on_bell(void *data, uint32_t events)
 		ring_seal_begin(ring);
 }
 
-/* The ring's memory is there: the client may use it from now on. */
+/* The ring's memory is there: the client may have it from now on. */
 static int ring_start(struct session_ring *ring)
 {
-	struct server *server = ring->session->server;
-	int r;
-
 	/* The client can take its pages away, and they may not come back when we read. */
-	r = sigbus_add((void *)ring->sq, ring->sq_bytes, &ring->is_faulted, &ring->fault_slot);
-	if (r)
-		return error_fold(r);
-	r = loop_watch_once(server->options.loop, ring->bell_fd, POLLIN, on_bell, ring,
-			    &ring->bell_watch);
+	int r = sigbus_add((void *)ring->sq, ring->sq_bytes, &ring->is_faulted, &ring->fault_slot);
+
 	if (r)
 		return error_fold(r);
 	rbk_ring_announce_sleep(&ring->cq->sq_wait, first_token);
@@ -146,14 +140,14 @@ static void ring_unmake_begin(struct session_ring *ring)
 	session_submit(ring->session, &ring->job);
 }
 
-static struct session_ring *ring_of_seal(struct closers_job *job)
+static struct session_ring *ring_of_lane(struct closers_job *job)
 {
 	return container_of(job, struct session_ring, lane_job);
 }
 
 static void ring_seal_run(struct closers_job *job)
 {
-	struct session_ring *ring = ring_of_seal(job);
+	struct session_ring *ring = ring_of_lane(job);
 
 	ring->job_result = ring_seal(ring);
 }
@@ -161,7 +155,7 @@ static void ring_seal_run(struct closers_job *job)
 /* Sealed: the dispatcher takes over, and finds what the client has rung for. */
 static void ring_seal_done(struct closers_job *job)
 {
-	struct session_ring *ring = ring_of_seal(job);
+	struct session_ring *ring = ring_of_lane(job);
 	struct session *session = ring->session;
 	const struct server_hooks *hooks = &session->server->options.hooks;
 	int r = ring->job_result;
@@ -211,31 +205,73 @@ static const char *ring_strerror(int r)
 	}
 }
 
-static void ring_make_done(struct offload_job *job)
+static struct rbk_wire_ring ring_answer(const struct session_ring *ring)
 {
-	struct session_ring *ring = ring_of_job(job);
-	struct session *session = ring->session;
-	struct rbk_wire_ring reply = {
+	return (struct rbk_wire_ring){
 		.reply = {.type = RBK_WIRE_RING_ADD, .cookie = ring->cookie},
 		.id = ring->id,
 		.n_entries = ring->n_entries,
 		.sq_bytes = ring->sq_bytes,
 		.cq_bytes = ring->cq_bytes,
 	};
+}
+
+static void ring_refuse(struct session_ring *ring, int r)
+{
+	/* First: who cannot be answered has its session ended, which closes its rings. */
+	ring->is_closing = true;
+	ring_unmake_begin(ring);
+	session_reply_result(ring->session, RBK_WIRE_RING_ADD, ring->cookie, r,
+			     "the broker cannot make a ring: %s", ring_strerror(r));
+}
+
+static void ring_answer_run(struct closers_job *job)
+{
+	struct session_ring *ring = ring_of_lane(job);
+	const struct rbk_wire_ring answer = ring_answer(ring);
+
+	ring->answer_error = session_post(ring->answer_fd, &answer.reply, sizeof(answer),
+					  ring->client_fds, RING_CLIENT_FDS);
+}
+
+/* The client may have rung by now, or asked for the ring's removal. */
+static void ring_answer_done(struct closers_job *job)
+{
+	struct session_ring *ring = ring_of_lane(job);
+	const struct rbk_wire_ring answer = ring_answer(ring);
+	struct session *session = ring->session;
+	int r;
+
+	r = session_post_end(session, &answer.reply, sizeof(answer), ring->answer_error);
+	ring->state = RING_QUIET;
+	if (ring->is_closing)
+		session_ring_drained(ring);
+	else if (r)
+		session_ring_close(ring);
+	else if (loop_watch_once(session->server->options.loop, ring->bell_fd, POLLIN, on_bell,
+				 ring, &ring->bell_watch))
+		session_end(session, false, "the broker is out of memory");
+	session_lane_done(session);
+}
+
+static void ring_make_done(struct offload_job *job)
+{
+	struct session_ring *ring = ring_of_job(job);
+	struct session *session = ring->session;
 	int r = ring->job_result;
 
-	ring->state = RING_QUIET;
 	if (r == 0 && !session->is_ending)
 		r = ring_start(ring);
 	if (r || session->is_ending) {
-		/* First: who cannot be answered has its session ended, which closes its rings. */
-		ring->is_closing = true;
-		ring_unmake_begin(ring);
-		session_reply_result(session, RBK_WIRE_RING_ADD, ring->cookie, r,
-				     "the broker cannot make a ring: %s", ring_strerror(r));
-	} else if (session_reply_fds(session, &reply.reply, sizeof(reply), ring->client_fds,
-				     RING_CLIENT_FDS, false)) {
-		session_ring_close(ring);
+		ring_refuse(ring, r);
+	} else {
+		ring->state = RING_ANSWERING;
+		ring->answer_fd = session_post_begin(session);
+		ring->lane_job = (struct closers_job){
+			.run = ring_answer_run,
+			.done = ring_answer_done,
+		};
+		session_submit_to_lane(session, &ring->lane_job);
 	}
 	session_job_done(session);
 }
@@ -305,7 +341,7 @@ void session_ring_close(struct session_ring *ring)
 	__atomic_store_n(&ring->cq->closed, 1, __ATOMIC_RELEASE);
 	/* End of file wakes a client that sleeps on its end, whatever it wrote into its area. */
 	shutdown(ring->bell_fd, SHUT_WR);
-	if (ring->n_in_flight == 0 && ring->state != RING_SEALING)
+	if (ring->n_in_flight == 0 && ring->state != RING_ANSWERING && ring->state != RING_SEALING)
 		session_ring_drained(ring);
 }
 

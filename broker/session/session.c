@@ -75,7 +75,6 @@ static int session_handle(struct session *session, const void *bytes, size_t n, 
 /* Whatever the client has not received stays charged, and its tenant's. */
 static void session_disconnect(struct session *session)
 {
-	shutdown(session->fd, SHUT_RDWR);
 	charge_deinit(&session->unread);
 	hold_leave_connection(steal_ptr(session->hold), steal_fd(&session->fd), session->account,
 			      (struct charge *[]){&session->charges[SESSION_CHARGE_FD],
@@ -83,6 +82,14 @@ static void session_disconnect(struct session *session)
 			      session->rights != 0);
 	session->has_admin_place = false;
 	hold_sent_deinit(&session->sent);
+}
+
+/* The session has ended, or ends now: does no thread of closers.h need its connection any more? */
+static void session_let_go(struct session *session)
+{
+	if (session->is_ending && session->fd >= 0 && !session->is_receiving &&
+	    session->n_posting == 0)
+		session_disconnect(session);
 }
 
 static void receipt_run(struct closers_job *job)
@@ -111,10 +118,8 @@ static void receipt_done(struct closers_job *job)
 			r = -1;
 	if (r < 0 || (message->n_bytes < 0 && message->error != EAGAIN && message->error != EINTR))
 		session_end(session, why != NULL, why ? why : "it disconnected");
-	/* The session has ended meanwhile, or now: its connection was kept for us. */
-	if (session->is_ending && session->fd >= 0)
-		session_disconnect(session);
-	else if (!session->is_ending)
+	session_let_go(session);
+	if (!session->is_ending)
 		loop_rewatch(session->watch);
 	free(receipt);
 	session_job_done(session);
@@ -229,17 +234,14 @@ static void charge_unread(struct session *session, size_t bytes)
 			    "not read");
 }
 
-/* Return: 0; SESSION_E_REFUSED: too many descriptors are under way. Nothing was sent then. */
-static int session_send(struct session *session, struct rbk_wire_reply *reply, size_t bytes,
-			const int *fds, unsigned int n_fds)
+int session_post(int fd, const struct rbk_wire_reply *reply, size_t bytes, const int *fds,
+		 unsigned int n_fds)
 {
 	union session_control control = {.header = {0}};
-	struct iovec iov = {.iov_base = reply, .iov_len = bytes};
+	struct iovec iov = {.iov_base = (void *)reply, .iov_len = bytes};
 	struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
 	struct cmsghdr *header;
 
-	if (session->is_ending)
-		return 0;
 	if (n_fds > 0) {
 		message.msg_control = &control;
 		message.msg_controllen = CMSG_SPACE(sizeof(int) * n_fds);
@@ -249,40 +251,78 @@ static int session_send(struct session *session, struct rbk_wire_reply *reply, s
 		header->cmsg_len = CMSG_LEN(sizeof(int) * n_fds);
 		memcpy(CMSG_DATA(header), fds, sizeof(int) * n_fds);
 	}
-	if (sendmsg(session->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) {
+	return sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? errno : 0;
+}
+
+/*
+ * An answer of @bytes was sent, or was not for @error. Return: 0; SESSION_E_REFUSED: too many
+ * descriptors are under way.
+ */
+static int session_sent(struct session *session, size_t bytes, int error)
+{
+	switch (error) {
+	case 0:
 		charge_unread(session, bytes);
 		return 0;
-	}
-	if (errno == ETOOMANYREFS)
+	case ETOOMANYREFS:
 		return SESSION_E_REFUSED;
-	if (errno == EAGAIN)
+	case EAGAIN:
 		session_end(session, true, "it does not read its answers");
-	else
+		return 0;
+	default:
 		session_end(session, false, "it cannot be answered");
-	return 0;
+		return 0;
+	}
 }
 
 void session_reply(struct session *session, struct rbk_wire_reply *reply, size_t bytes)
 {
-	(void)session_send(session, reply, bytes, NULL, 0);
+	if (!session->is_ending)
+		(void)session_sent(session, bytes,
+				   session_post(session->fd, reply, bytes, NULL, 0));
+}
+
+static void session_refuse_fds(struct session *session, const struct rbk_wire_reply *reply)
+{
+	session_reply_result(session, reply->type, reply->cookie, -EBUSY,
+			     "too many descriptors are under way in answers that nobody has read");
 }
 
 int session_reply_fds(struct session *session, struct rbk_wire_reply *reply, size_t bytes,
 		      const int *fds, unsigned int n_fds, bool is_shared)
 {
-	const char *why = "too many descriptors are under way in answers that nobody has read";
-	int r = 0;
+	int r;
 
 	if (session->is_ending)
 		return 0;
 	if (is_shared && hold_sent_add(&session->sent, session->server, session->account, n_fds)) {
-		why = "the session has not read answers with as many descriptors as there may be";
-		r = SESSION_E_REFUSED;
+		session_reply_result(session, reply->type, reply->cookie, -EBUSY,
+				     "the session has not read answers with as many descriptors as "
+				     "there may be");
+		return SESSION_E_REFUSED;
 	}
-	if (r == 0)
-		r = session_send(session, reply, bytes, fds, n_fds);
+	r = session_sent(session, bytes, session_post(session->fd, reply, bytes, fds, n_fds));
 	if (r)
-		session_reply_result(session, reply->type, reply->cookie, -EBUSY, "%s", why);
+		session_refuse_fds(session, reply);
+	return r;
+}
+
+int session_post_begin(struct session *session)
+{
+	session->n_posting++;
+	return session->fd;
+}
+
+int session_post_end(struct session *session, const struct rbk_wire_reply *reply, size_t bytes,
+		     int error)
+{
+	int r;
+
+	session->n_posting--;
+	r = session->is_ending ? 0 : session_sent(session, bytes, error);
+	if (r)
+		session_refuse_fds(session, reply);
+	session_let_go(session);
 	return r;
 }
 
@@ -626,10 +666,8 @@ void session_end(struct session *session, bool is_hostile, const char *why)
 	for (uint32_t i = 0; i < server->options.limits.max_rings; i++)
 		if (session->rings[i])
 			session_ring_close(session->rings[i]);
-	if (session->is_receiving)
-		shutdown(session->fd, SHUT_RDWR);
-	else
-		session_disconnect(session);
+	shutdown(session->fd, SHUT_RDWR);
+	session_let_go(session);
 	for (uint32_t i = 0; i < session->n_plans; i++)
 		if (session->plan_slots[i])
 			session_plan_cancel(session->plan_slots[i]);

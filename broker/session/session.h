@@ -53,11 +53,12 @@ enum slot_state {
 
 /* State of a ring. */
 enum ring_state {
-	RING_MAKING,   /* the setup thread makes its memory */
-	RING_QUIET,    /* the client has it and has not rung its bell yet: nothing is read there */
-	RING_SEALING,  /* a thread sees to it that the client cannot take pages away */
-	RING_READY,    /* the dispatcher polls it */
-	RING_UNMAKING, /* the setup thread frees its memory */
+	RING_MAKING,    /* the setup thread makes its memory */
+	RING_ANSWERING, /* a thread sends it to the client, who may have it */
+	RING_QUIET,     /* the client has it and has not rung its bell yet: nothing is read there */
+	RING_SEALING,   /* a thread sees to it that the client cannot take pages away */
+	RING_READY,     /* the dispatcher polls it */
+	RING_UNMAKING,  /* the setup thread frees its memory */
 };
 
 /* What an arena is charged as: slots of session_arena.charges. */
@@ -191,7 +192,8 @@ struct session_ring {
 	struct charge charges[RING_CHARGES];
 	struct hold *area_hold, *bell_hold; /* until it is unmade */
 	struct offload_job job;
-	struct closers_job lane_job; /* seals the memfd */
+	struct closers_job lane_job; /* answers the client, or seals the memfd */
+	int answer_fd, answer_error; /* the session's connection; 0 or why nothing was sent there */
 };
 
 struct session_stats {
@@ -257,8 +259,9 @@ struct session {
 	struct charge unread;  /* the kernel's memory for answers, where that is much */
 	uint64_t unread_bytes; /* of them, no more than that */
 	int fd;
-	int receiving_fd;  /* the same, for the thread that receives a message with descriptors */
-	bool is_receiving; /* such a thread does: nothing is read here meanwhile */
+	int receiving_fd;   /* the same, for the thread that receives a message with descriptors */
+	bool is_receiving;  /* such a thread does: nothing is read here meanwhile */
+	uint32_t n_posting; /* answers that such threads send */
 	/* Handles the request in waiting; NULL: none waits for a thread of closers.h. */
 	void (*resume)(struct session *session);
 	bool is_suspended; /* it does still: nothing is read here meanwhile */

@@ -306,6 +306,8 @@ static void test_ring__sealed_at_first_bell(void **state)
 	assert_int_equal(session_ring_add(rig.session, 1, N_ENTRIES), 0);
 	assert_int_equal(rig_answer(&rig, RBK_WIRE_RING_ADD, &reply, sizeof(reply)), 0);
 	ring = rig.session->rings[reply.id];
+	while (ring->state == RING_ANSWERING)
+		assert_true(loop_turn(rig.loop, true) >= 0);
 	assert_int_equal(ring->state, RING_QUIET);
 	assert_int_not_equal(ring->cq->sq_wait, 0);
 	assert_int_equal(rig.dispatch->n_rings, 0);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sealing memfds that clients can write, faulting in their pages and wrapping them for devices: the
- * kernel has that wait for as long as a client likes, and no other tenant waits for it.
+ * Sealing memfds that clients can write, faulting in their pages, wrapping them for devices and
+ * sending sockets: the kernel has that wait for as long as a client likes, and no other tenant
+ * waits for it.
  */
 #include <fcntl.h>
+#include <pthread.h>
 #include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,12 +23,15 @@
 
 enum { N_ENTRIES = 64, ARENA_BYTES = 1 << 20 };
 
-/* The lock of a memfd that a client writes to, or holes that it punches while pages are wanted. */
+/*
+ * The lock of a memfd that a client writes to, holes that it punches while pages are wanted, or
+ * sockets that the kernel collects before it lets any be sent.
+ */
 static struct gate {
 	atomic_bool is_held;
 	_Atomic unsigned int n_waiting;
 	sem_t let_go;
-} lock, holes, writers;
+} lock, holes, writers, garbage;
 
 static void gate_pass(struct gate *gate)
 {
@@ -72,6 +77,20 @@ int __wrap_madvise(void *base, size_t n_bytes, int advice)
 	if (n_bytes == ARENA_BYTES)
 		gate_pass(&holes);
 	return __real_madvise(base, n_bytes, advice);
+}
+
+static pthread_t reactor;
+
+ssize_t __real_sendmsg(int fd, const struct msghdr *message, int flags);
+ssize_t __wrap_sendmsg(int fd, const struct msghdr *message, int flags);
+ssize_t __wrap_sendmsg(int fd, const struct msghdr *message, int flags)
+{
+	/* Of the descriptors in answers only the bell, the last one of three, is a socket. */
+	if (message->msg_controllen == CMSG_SPACE(3 * sizeof(int))) {
+		assert_false(pthread_equal(pthread_self(), reactor));
+		gate_pass(&garbage);
+	}
+	return __real_sendmsg(fd, message, flags);
 }
 
 static uint64_t used(const struct rig *rig, enum account_slot slot)
@@ -187,6 +206,50 @@ static void test_seal__ring(void **state)
 	rig_deinit(&rig);
 }
 
+/* A ring that is made, and not sent while sockets are collected. */
+static void begin_answer(struct rig *rig)
+{
+	gate_hold(&garbage);
+	assert_int_equal(session_ring_add(rig->session, 1, N_ENTRIES), 0);
+	while (garbage.n_waiting == 0)
+		assert_true(loop_turn(rig->loop, false) >= 0);
+}
+
+static void test_seal__answer(void **state)
+{
+	struct rbk_wire_ring reply;
+	struct rig rig;
+
+	rig_init(&rig, 1);
+	begin_answer(&rig);
+	others_are_served(&rig, &garbage);
+	gate_release(&garbage);
+	assert_int_equal(rig_answer(&rig, RBK_WIRE_RING_ADD, &reply, sizeof(reply)), 0);
+	while (rig.session->rings[reply.id]->state == RING_ANSWERING)
+		assert_true(loop_turn(rig.loop, true) >= 0);
+	assert_int_equal(rig.session->rings[reply.id]->state, RING_QUIET);
+	rig_deinit(&rig);
+}
+
+/* A client that has the answer asks for the ring's removal before the reactor knows that. */
+static void test_seal__removed_at_once(void **state)
+{
+	struct session_ring *ring;
+	struct rig rig;
+
+	rig_init(&rig, 1);
+	begin_answer(&rig);
+	ring = rig.session->rings[0];
+	assert_int_equal(session_ring_remove(rig.session, 2, ring->id), 0);
+	rig_settle(&rig);
+	assert_ptr_equal(rig.session->rings[0], ring);
+	gate_release(&garbage);
+	assert_int_equal(rig_answer(&rig, RBK_WIRE_RING_ADD, NULL, 0), 0);
+	assert_int_equal(rig_answer(&rig, RBK_WIRE_RING_REMOVE, NULL, 0), 0);
+	assert_null(rig.session->rings[0]);
+	rig_deinit(&rig);
+}
+
 static void expect_arena(struct gate *gate)
 {
 	struct rbk_wire_id_reply reply;
@@ -264,7 +327,8 @@ static void test_seal__not_wrapped(void **state)
  */
 static void test_seal__session_ends(void **state)
 {
-	struct gate *const gates[] = {&lock, &lock, &holes, &writers};
+	struct gate *const gates[] = {&lock, &garbage, &lock, &holes, &writers};
+	enum { N_RINGS = 2 }; /* the first ones are of rings */
 
 	for (unsigned int i = 0; i < ARRAY_SIZE(gates); i++) {
 		struct account *account;
@@ -272,8 +336,10 @@ static void test_seal__session_ends(void **state)
 
 		begin_wrapping(&rig);
 		account = account_ref(rig.session->tenant->account);
-		if (i > 0)
+		if (i >= N_RINGS)
 			begin_arena(&rig, gates[i]);
+		else if (i > 0)
+			begin_answer(&rig);
 		else
 			begin_ring(&rig);
 		server_end_sessions(rig.server, "the test says so");
@@ -291,8 +357,8 @@ static void test_seal__session_ends(void **state)
 		assert_int_equal(account_used(account, ACCOUNT_MAPPINGS), 0);
 		assert_int_equal(account_used(account, ACCOUNT_RINGS), 0);
 		assert_int_equal(account_used(account, ACCOUNT_ARENA_BYTES), 0);
-		/* The client still has those of the ring. */
-		assert_int_equal(account_used(account, ACCOUNT_FDS), i > 0 ? 0 : 4);
+		/* The client still has those of the ring that was sent. */
+		assert_int_equal(account_used(account, ACCOUNT_FDS), i == 0 ? 4 : 0);
 		account_unref(account);
 		end_wrapping(&rig);
 	}
@@ -301,10 +367,16 @@ static void test_seal__session_ends(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_seal__ring),        cmocka_unit_test(test_seal__arena),
-		cmocka_unit_test(test_seal__populate),    cmocka_unit_test(test_seal__wrap),
-		cmocka_unit_test(test_seal__not_wrapped), cmocka_unit_test(test_seal__session_ends),
+		cmocka_unit_test(test_seal__ring),
+		cmocka_unit_test(test_seal__answer),
+		cmocka_unit_test(test_seal__removed_at_once),
+		cmocka_unit_test(test_seal__arena),
+		cmocka_unit_test(test_seal__populate),
+		cmocka_unit_test(test_seal__wrap),
+		cmocka_unit_test(test_seal__not_wrapped),
+		cmocka_unit_test(test_seal__session_ends),
 	};
 
+	reactor = pthread_self();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
