@@ -400,6 +400,7 @@ struct server_hooks dispatch_hooks(struct dispatch *dispatch)
 		.ring_freed = dispatch_ring_freed,
 		.ring_bell = dispatch_ring_bell,
 		.table_there = dispatch_table_there,
+		.ring_drained = dispatch_ring_drained,
 		.plan_bytes = dispatch_plan_bytes,
 		.plan_make = dispatch_plan_make,
 		.plan_ready = dispatch_plan_ready,

@@ -324,7 +324,6 @@ static void charge_bell(struct dispatch *dispatch, struct flow *flow, uint64_t b
 
 static void ring_was_rung(struct dispatch *dispatch, struct dispatch_ring *ring, uint64_t now_ticks)
 {
-	session_ring_drain_bell(ring->ring);
 	/* It has not announced a sleep, and goes on by itself. */
 	if (ring->is_throttled || ring->ring->is_closing)
 		return;
@@ -389,13 +388,21 @@ void dispatch_ring_bell(void *context, struct session_ring *session_ring)
 		turn_queue_submit(&dispatch->rung, &ring->flow->bells, &ring->bell_job);
 }
 
+void dispatch_ring_drained(void *context, struct session_ring *session_ring)
+{
+	struct dispatch_ring *ring = session_ring->dispatch;
+
+	ring_was_rung(ring->dispatch, ring, clock_ticks());
+}
+
 static void run_bell(struct turn_job *job)
 {
 	struct dispatch_ring *ring = container_of(job, struct dispatch_ring, bell_job);
 	struct dispatch *dispatch = ring->dispatch;
 	uint64_t now_ticks = clock_ticks();
 
-	ring_was_rung(dispatch, ring, now_ticks);
+	if (session_ring_drain_bell(ring->ring))
+		ring_was_rung(dispatch, ring, now_ticks);
 	charge_bell(dispatch, ring->flow, now_ticks);
 }
 
@@ -409,7 +416,6 @@ unsigned int dispatch_answer_bells(struct dispatch *dispatch)
 			      turn_used_ticks(turn) + turn->budget_ticks / ANSWERS_PART);
 }
 
-/* One byte wakes a client that sleeps; if the bell is full it is awake already, or not reading. */
 static void run_wake(struct turn_job *job)
 {
 	struct dispatch_ring *ring = container_of(job, struct dispatch_ring, wake_job);
@@ -417,8 +423,7 @@ static void run_wake(struct turn_job *job)
 
 	if (ring->ring->is_closing)
 		return;
-	while (send(ring->ring->bell_fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno == EINTR)
-		;
+	session_ring_wake(ring->ring);
 	charge_bell(ring->dispatch, ring->flow, start_ticks);
 }
 

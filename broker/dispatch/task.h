@@ -532,6 +532,7 @@ unsigned int dispatch_answer_bells(struct dispatch *dispatch);
  */
 int dispatch_table_fetch(struct dispatch_ring *ring, const struct rbk_sqe *sqe);
 void dispatch_table_there(void *context, struct session_ring *ring);
+void dispatch_ring_drained(void *context, struct session_ring *ring);
 /*
  * Rings that stayed empty for their budget, or are throttled, leave the list of active ones. Looks
  * at some of them at each call, in turn.

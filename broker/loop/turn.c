@@ -27,6 +27,11 @@ static inline uint64_t now_of(const struct turn *turn)
 	return turn->read_ticks ? turn->read_ticks() : clock_ticks();
 }
 
+uint64_t turn_now(const struct turn *turn)
+{
+	return now_of(turn);
+}
+
 static void find_notable(struct turn *turn)
 {
 	turn->notable_ticks = turn->budget_ticks * TURN_OVERRUN;
@@ -107,6 +112,14 @@ void turn_time_cpu(struct turn *turn)
 	turn->has_cpu = true;
 	turn->before_ticks = turn_used_ticks(turn);
 	turn->cpu_ns = turn->read_cpu_ns();
+}
+
+bool turn_has_worked(const struct turn *turn, uint64_t begin_ticks)
+{
+	const uint64_t most_ticks = TURN_OVERRUN * turn->budget_ticks, now_ticks = now_of(turn);
+
+	return now_ticks > begin_ticks && now_ticks - begin_ticks >= most_ticks && turn->has_cpu &&
+	       clock_ns_to_ticks(turn->read_cpu_ns() - turn->cpu_ns) >= most_ticks;
 }
 
 /*

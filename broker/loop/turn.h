@@ -98,6 +98,15 @@ static inline void turn_set_cause(struct turn *turn, enum rbk_turn_cause cause)
 /* Has the processor time of this turn measured from now on. A system call, once in a turn. */
 void turn_time_cpu(struct turn *turn);
 
+/* The time, as slices are measured. */
+uint64_t turn_now(const struct turn *turn);
+
+/*
+ * Has this thread used the processor for as long as an overrun takes, since @begin_ticks, in a turn
+ * of which turn_time_cpu() was called? A system call, if so much time has passed at all.
+ */
+bool turn_has_worked(const struct turn *turn, uint64_t begin_ticks);
+
 /* The time that this turn has taken. Reads the clock if a slice is open. */
 uint64_t turn_used_ticks(const struct turn *turn);
 

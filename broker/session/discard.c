@@ -121,15 +121,27 @@ int discard_fd(struct server *server, struct account *account, int fd)
 	return account_charge(account, &discard->charge, ACCOUNT_FDS, 1) ? SESSION_E_HOSTILE : 0;
 }
 
-void discard_connection(struct server *server, struct account *account, int fd,
+/* Return: has it been closed, because that takes no longer than waking the client? */
+static bool close_at_once(struct server *server, struct owner *user, int fd)
+{
+	const uint64_t begin_ticks = turn_now(server->work.turn);
+
+	/* The client sees its end now; and nothing can come in any more. */
+	shutdown(fd, SHUT_RDWR);
+	if (user)
+		owner_judge(server, user, begin_ticks);
+	if ((user && user->is_slow) || closers_may_have_fds(fd))
+		return false;
+	close(fd);
+	return true;
+}
+
+void discard_connection(struct server *server, struct account *account, struct owner *user, int fd,
 			struct charge *charge)
 {
 	struct discard *discard;
 
-	/* The client sees its end now; and nothing can come in any more. */
-	shutdown(fd, SHUT_RDWR);
-	if (!closers_may_have_fds(fd)) {
-		close(fd);
+	if (!(user && user->is_slow) && close_at_once(server, user, fd)) {
 		charge_deinit(charge);
 		return;
 	}

@@ -87,6 +87,7 @@ struct hold {
 	struct holds *holds;
 	struct charge charges[HOLD_CHARGES];
 	struct charge unread; /* what an ended connection's answers take */
+	struct owner *user;   /* of a socket's other end; counted */
 	struct watcher *watcher;
 	struct hold_file files[HOLD_FILES];
 	unsigned int n_reserved; /* of the watcher */
@@ -270,8 +271,8 @@ static bool socket_look(struct hold *hold)
 {
 	if (hold->is_bell ? !bell_is_closed(hold->fd) : hold_unread_bytes(hold->fd) > 0)
 		return false;
-	discard_connection(hold->holds->server, hold->charges[0].account, steal_fd(&hold->fd),
-			   &hold->charges[0]);
+	discard_connection(hold->holds->server, hold->charges[0].account, hold->user,
+			   steal_fd(&hold->fd), &hold->charges[0]);
 	hold_free(hold);
 	return true;
 }
@@ -513,6 +514,7 @@ struct hold *hold_free(struct hold *hold)
 	if (hold->watcher)
 		hold->watcher->n_reserved -= hold->n_reserved;
 	close_fd(hold->fd);
+	owner_unref(hold->user);
 	if (hold->is_admin)
 		admin_session_end(hold->holds->server);
 	free(hold);
@@ -550,7 +552,8 @@ void hold_leave_dma_buf(struct hold *hold, int fd, struct charge *const charges[
 		look_soon(hold->holds);
 }
 
-void hold_leave_socket(struct hold *hold, int fd, struct charge *const charges[HOLD_CHARGES])
+void hold_leave_socket(struct hold *hold, int fd, struct owner *user,
+		       struct charge *const charges[HOLD_CHARGES])
 {
 	if (fd < 0) {
 		hold_free(hold);
@@ -558,19 +561,21 @@ void hold_leave_socket(struct hold *hold, int fd, struct charge *const charges[H
 	}
 	hold->fd = fd;
 	hold->is_bell = true;
+	hold->user = owner_ref(user);
 	take_charges(hold, charges);
 	list_append(&hold->holds->sockets, &hold->link);
 	if (!socket_look(hold))
 		look_soon(hold->holds);
 }
 
-void hold_leave_connection(struct hold *hold, int fd, struct account *account,
+void hold_leave_connection(struct hold *hold, int fd, struct owner *user, struct account *account,
 			   struct charge *const charges[HOLD_CHARGES], bool is_admin)
 {
 	unsigned int n_bytes = hold_unread_bytes(fd);
 
 	hold->fd = fd;
 	hold->is_admin = is_admin;
+	hold->user = owner_ref(user);
 	take_charges(hold, charges);
 	if (n_bytes > 0)
 		account_charge_set(account, &hold->unread, ACCOUNT_HOST_BYTES, n_bytes);

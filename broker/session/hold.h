@@ -14,6 +14,7 @@
 #include "util/list.h"
 
 struct hold;
+struct owner;
 struct server;
 
 enum {
@@ -76,21 +77,23 @@ void hold_leave_files(struct hold *hold, struct charge *const charges[HOLD_CHARG
 void hold_leave_dma_buf(struct hold *hold, int fd, struct charge *const charges[HOLD_CHARGES]);
 
 /*
- * Takes over @fd, an end of a socket pair whose other end a client may have, and keeps the charges
- * until that is closed. Of our end no more than writing may have been shut down.
+ * Takes over @fd, an end of a socket pair whose other end a client of @user may have, and keeps the
+ * charges until that is closed. Of our end no more than writing may have been shut down.
  */
-void hold_leave_socket(struct hold *hold, int fd, struct charge *const charges[HOLD_CHARGES]);
+void hold_leave_socket(struct hold *hold, int fd, struct owner *user,
+		       struct charge *const charges[HOLD_CHARGES]);
 
 /* Return: the bytes that the kernel holds of what was sent over @fd and not received. A system
  * call. */
 unsigned int hold_unread_bytes(int fd);
 
 /*
- * Takes over the connection @fd, which is shut down, and keeps the charges until the client has
- * received or discarded everything that was sent to it; for what that takes @account is charged as
- * well, limit or not. An administrator's session has its place among them until then.
+ * Takes over the connection @fd with a client of @user, which is shut down, and keeps the charges
+ * until the client has received or discarded everything that was sent to it; for what that takes
+ * @account is charged as well, limit or not. An administrator's session has its place among them
+ * until then.
  */
-void hold_leave_connection(struct hold *hold, int fd, struct account *account,
+void hold_leave_connection(struct hold *hold, int fd, struct owner *user, struct account *account,
 			   struct charge *const charges[HOLD_CHARGES], bool is_admin);
 
 /*

@@ -167,10 +167,21 @@ static bool has_left(int fd)
 /* Return: has it left, and is it freed? */
 static bool newcomer_drop_left(struct newcomer *newcomer)
 {
+	struct server *server = newcomer->server;
+	uint64_t begin_ticks;
+
 	if (!has_left(newcomer->fd))
 		return false;
-	/* The socket holds no message, so no client can make closing it take long. */
-	close_fd(newcomer->fd);
+	/* The socket holds no message, so nothing is closed with it. */
+	if (newcomer->owner->is_slow) {
+		discard_connection(server, tenants_broker_account(server->options.tenants),
+				   newcomer->owner, newcomer->fd,
+				   &(struct charge){.account = NULL});
+	} else {
+		begin_ticks = turn_now(server->work.turn);
+		close_fd(newcomer->fd);
+		owner_judge(server, newcomer->owner, begin_ticks);
+	}
 	newcomer_free(newcomer);
 	return true;
 }
@@ -285,7 +296,7 @@ static void drop_newcomers(struct listener *listener)
 		if (newcomer->listener != listener)
 			continue;
 		/* There may be descriptors in it. */
-		discard_connection(server, account, newcomer->fd,
+		discard_connection(server, account, newcomer->owner, newcomer->fd,
 				   &(struct charge){.account = NULL});
 		newcomer_free(newcomer);
 	}

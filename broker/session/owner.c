@@ -48,7 +48,8 @@ static void sweep(const struct server *server, struct list_node *list)
 	list_for_each_safe (node, list) {
 		struct owner *owner = container_of(node, struct owner, link);
 
-		if (owner->n_users > 0 || !turn_owner_is_idle(&server->work, &owner->share))
+		if (owner->n_users > 0 || owner->is_slow ||
+		    !turn_owner_is_idle(&server->work, &owner->share))
 			continue;
 		list_remove(node);
 		free(owner);
@@ -94,6 +95,12 @@ struct owner *owner_of_session(const struct session *session)
 	if (!tenant)
 		return owner_get(session->server, OWNER_ADMIN, (uint32_t)session->uid, USER_WEIGHT);
 	return owner_get(session->server, OWNER_TENANT, tenant->number, tenant->weight);
+}
+
+struct owner *owner_ref(struct owner *owner)
+{
+	owner->n_users++;
+	return owner;
 }
 
 void owner_unref(struct owner *owner)

@@ -45,7 +45,7 @@ static void refusal_free(struct refusal *refusal)
 
 	list_remove(&refusal->link);
 	loop_unwatch(refusal->watch);
-	discard_connection(server, refusal->account, refusal->fd,
+	discard_connection(server, refusal->account, refusal->owner, refusal->fd,
 			   &(struct charge){.account = NULL});
 	account_unref(refusal->account);
 	if (--refusal->owner->n_refusals == 0)
@@ -175,11 +175,11 @@ void refuse_connection(struct server *server, struct account *account, int fd, p
 	struct owner *owner = owner_of_user(server, uid);
 
 	log_refusal(owner, pid, uid, why);
-	if (server->n_refusals < SERVER_REFUSALS || make_room(server, owner))
+	if (!owner->is_slow && (server->n_refusals < SERVER_REFUSALS || make_room(server, owner)))
 		refusal = calloc(1, sizeof(*refusal));
 	if (!refusal) {
+		discard_connection(server, account, owner, fd, &(struct charge){.account = NULL});
 		owner_unref(owner);
-		discard_connection(server, account, fd, &(struct charge){.account = NULL});
 		return;
 	}
 	refusal->server = server;

@@ -39,6 +39,7 @@ struct owner {
 	uint32_t n_newcomers;           /* connections that wait to be identified */
 	uint32_t n_refusals;            /* of a user: connections in server->refusals */
 	struct log_limit refusal_limit; /* of a user: lines about these */
+	bool is_slow;                   /* of a user: see slow.c */
 };
 
 /* A socket that is listened on; listen.c. All zero but for the descriptors: not in use. */
@@ -123,10 +124,11 @@ int discards_init(struct server *server);
 /* Nothing may be under way. */
 void discards_deinit(struct server *server);
 /*
- * discard_fd() of a connection of ours, a Unix socket. The client sees its end at once. @charge,
- * which may be empty, is taken over and undone when the connection is closed.
+ * discard_fd() of a connection of ours, a Unix socket. The client of @user, which may be NULL, sees
+ * its end at once, unless @user is slow. @charge, which may be empty, is taken over and undone when
+ * the connection is closed.
  */
-void discard_connection(struct server *server, struct account *account, int fd,
+void discard_connection(struct server *server, struct account *account, struct owner *user, int fd,
 			struct charge *charge);
 
 /*
@@ -148,6 +150,7 @@ void server_work_init(struct server *server);
 void owners_init(struct server *server);
 void owners_deinit(struct server *server);
 struct owner *owner_of_user(struct server *server, uid_t uid);
+struct owner *owner_ref(struct owner *owner);
 /* Get the owner for the session's tenant, or for the administrator. */
 struct owner *owner_of_session(const struct session *session);
 void owner_unref(struct owner *owner);
@@ -177,6 +180,20 @@ void refuse_connection(struct server *server, struct account *account, int fd, p
 int refusals_init(struct server *server);
 /* Closes those that still wait. Idempotent. */
 void refusals_deinit(struct server *server);
+
+/*
+ * slow.c. A system call on a socket of @user's began at @begin_ticks (turn_now()): if it took the
+ * reactor long, @user is slow from now on.
+ */
+void owner_judge(struct server *server, struct owner *user, uint64_t begin_ticks);
+/*
+ * For the session of a slow user: session_reply_fds() by a thread of closers.h; a client that has
+ * too many descriptors under way is not answered then, its session ends. And ending the connection
+ * for the client, which stays ours until then.
+ */
+void session_send_slowly(struct session *session, const struct rbk_wire_reply *reply, size_t bytes,
+			 const int *fds, unsigned int n_fds);
+void session_shut_slowly(struct session *session);
 
 /* Room for the descriptors of an answer. */
 union session_control {
@@ -212,6 +229,8 @@ int session_reply_fds(struct session *session, struct rbk_wire_reply *reply, siz
  * on the reactor and keeps, and session_post_end() on the reactor deals with what that returned.
  */
 int session_post_begin(struct session *session);
+/* For the ends of what needs the connection: lets go of it if the session ends and nothing does. */
+void session_let_go(struct session *session);
 /* Return: 0 or an errno, not negative. */
 int session_post(int fd, const struct rbk_wire_reply *reply, size_t bytes, const int *fds,
 		 unsigned int n_fds);

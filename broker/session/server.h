@@ -102,6 +102,8 @@ struct server_hooks {
 	void (*ring_bell)(void *context, struct session_ring *ring);
 	/* The table of an entry of the ring has been copied: see session_table_fetch(). */
 	void (*table_there)(void *context, struct session_ring *ring);
+	/* The bell of a slow user's ring has been drained: see session_ring_drain_bell(). */
+	void (*ring_drained)(void *context, struct session_ring *ring);
 	/* Likewise for a plan. */
 	uint64_t (*plan_bytes)(void *context, const struct plan *plan);
 	/* Setup thread, before plan_ready(): allocates what plan_ready() may need. */

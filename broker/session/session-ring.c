@@ -24,6 +24,9 @@
 /* The dispatcher's own tokens begin with 1, and differ from it for the life of a ring. */
 static const uint32_t first_token = UINT32_MAX;
 
+/* What a thread does with the bell of a slow user's ring: bits of bell_does and bell_wants. */
+enum bell_work { BELL_SHUT = 1, BELL_DRAIN = 2, BELL_RING = 4 };
+
 /* Messages taken out of a bell at once; the kernel holds 11 unless configured otherwise. */
 enum { BELL_DRAIN_BATCH = 16 };
 
@@ -41,7 +44,15 @@ static bool bell_has_descriptors(const struct session_ring *ring)
 	       (message.msg_flags & MSG_CTRUNC);
 }
 
-void session_ring_drain_bell(struct session_ring *ring)
+/* One message, of a client that is not slow. */
+static void bell_ring(const struct session_ring *ring)
+{
+	/* If the bell is full the client is awake already, or not reading. */
+	while (send(ring->bell_fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno == EINTR)
+		;
+}
+
+static void bell_drain(struct session_ring *ring)
 {
 	struct mmsghdr messages[BELL_DRAIN_BATCH] = {{.msg_len = 0}};
 	char byte;
@@ -58,6 +69,96 @@ void session_ring_drain_bell(struct session_ring *ring)
 	for (unsigned int i = 0; i < BELL_DRAIN_BATCH; i++)
 		messages[i].msg_hdr = (struct msghdr){.msg_iov = &iov, .msg_iovlen = 1};
 	recvmmsg(ring->bell_fd, messages, BELL_DRAIN_BATCH, MSG_DONTWAIT, NULL);
+}
+
+static struct session_ring *ring_of_bell(struct closers_job *job)
+{
+	return container_of(job, struct session_ring, bell_job);
+}
+
+static void bell_run(struct closers_job *job)
+{
+	struct session_ring *ring = ring_of_bell(job);
+
+	if (ring->bell_does & BELL_SHUT)
+		shutdown(ring->bell_fd, SHUT_WR);
+	if (ring->bell_does & BELL_DRAIN)
+		bell_drain(ring);
+	if (ring->bell_does & BELL_RING)
+		bell_ring(ring);
+}
+
+static void bell_begin(struct session_ring *ring);
+
+/* Nothing is done for the ring any more, unless a task or a thread is at it. */
+static void ring_closed(struct session_ring *ring)
+{
+	if (ring->is_closing && ring->n_in_flight == 0 && ring->state != RING_ANSWERING &&
+	    ring->state != RING_SEALING)
+		session_ring_drained(ring);
+}
+
+static void bell_done(struct closers_job *job)
+{
+	struct session_ring *ring = ring_of_bell(job);
+	struct session *session = ring->session;
+	const struct server_hooks *hooks = &session->server->options.hooks;
+	const bool was_drained = ring->bell_does & BELL_DRAIN;
+
+	ring->bell_does = 0;
+	if (was_drained && !ring->is_closing)
+		hooks->ring_drained(hooks->context, ring);
+	if (ring->bell_wants)
+		bell_begin(ring);
+	else
+		ring_closed(ring);
+	session_lane_done(session);
+}
+
+/* The ring stays until that is done. */
+static void bell_begin(struct session_ring *ring)
+{
+	ring->bell_does = ring->bell_wants;
+	ring->bell_wants = 0;
+	ring->bell_job = (struct closers_job){.run = bell_run, .done = bell_done};
+	session_submit_to_lane(ring->session, &ring->bell_job);
+}
+
+static void bell_do_slowly(struct session_ring *ring, enum bell_work what)
+{
+	ring->bell_wants |= (uint8_t)what;
+	if (!ring->bell_does)
+		bell_begin(ring);
+}
+
+bool session_ring_drain_bell(struct session_ring *ring)
+{
+	struct session *session = ring->session;
+	uint64_t begin_ticks;
+
+	if (session->user->is_slow && ring->bell_refuses_fds) {
+		if (!ring->is_closing)
+			bell_do_slowly(ring, BELL_DRAIN);
+		return ring->is_closing;
+	}
+	begin_ticks = turn_now(session->server->work.turn);
+	bell_drain(ring);
+	owner_judge(session->server, session->user, begin_ticks);
+	return true;
+}
+
+void session_ring_wake(struct session_ring *ring)
+{
+	struct session *session = ring->session;
+	uint64_t begin_ticks;
+
+	if (session->user->is_slow) {
+		bell_do_slowly(ring, BELL_RING);
+		return;
+	}
+	begin_ticks = turn_now(session->server->work.turn);
+	bell_ring(ring);
+	owner_judge(session->server, session->user, begin_ticks);
 }
 
 void session_ring_listen(struct session_ring *ring)
@@ -109,7 +210,7 @@ static void ring_unmake_done(struct offload_job *job)
 	struct session_ring *ring = ring_of_job(job);
 	struct session *session = ring->session;
 
-	hold_leave_socket(steal_ptr(ring->bell_hold), steal_fd(&ring->bell_fd),
+	hold_leave_socket(steal_ptr(ring->bell_hold), steal_fd(&ring->bell_fd), session->user,
 			  (struct charge *[]){&ring->charges[RING_CHARGE_FDS],
 					      &ring->charges[RING_CHARGE_BELL_BYTES], NULL});
 	/* If the client has let go of its memory, it is told here that its charges are undone. */
@@ -340,9 +441,11 @@ void session_ring_close(struct session_ring *ring)
 		hooks->ring_closing(hooks->context, ring);
 	__atomic_store_n(&ring->cq->closed, 1, __ATOMIC_RELEASE);
 	/* End of file wakes a client that sleeps on its end, whatever it wrote into its area. */
-	shutdown(ring->bell_fd, SHUT_WR);
-	if (ring->n_in_flight == 0 && ring->state != RING_ANSWERING && ring->state != RING_SEALING)
-		session_ring_drained(ring);
+	if (ring->session->user->is_slow)
+		bell_do_slowly(ring, BELL_SHUT);
+	else
+		shutdown(ring->bell_fd, SHUT_WR);
+	ring_closed(ring);
 }
 
 int session_ring_remove(struct session *session, uint32_t cookie, uint32_t id)
@@ -363,6 +466,9 @@ int session_ring_remove(struct session *session, uint32_t cookie, uint32_t id)
 
 void session_ring_drained(struct session_ring *ring)
 {
+	/* A thread is at its bell, after which this comes again. */
+	if (ring->bell_does)
+		return;
 	ring->is_drained = true;
 	session_queue(ring->session, &ring->session->settle_job);
 }

@@ -41,8 +41,9 @@ enum { MAX_FDS_MESSAGE_BYTES = 256 };
 struct session_receipt {
 	struct closers_job job;
 	struct session *session;
-	_Alignas(8) char bytes[MAX_FDS_MESSAGE_BYTES];
 	struct closers_message message;
+	size_t n_bytes;
+	_Alignas(8) char bytes[];
 };
 
 /*
@@ -76,7 +77,8 @@ static int session_handle(struct session *session, const void *bytes, size_t n, 
 static void session_disconnect(struct session *session)
 {
 	charge_deinit(&session->unread);
-	hold_leave_connection(steal_ptr(session->hold), steal_fd(&session->fd), session->account,
+	hold_leave_connection(steal_ptr(session->hold), steal_fd(&session->fd), session->user,
+			      session->account,
 			      (struct charge *[]){&session->charges[SESSION_CHARGE_FD],
 						  &session->sent.charge, NULL},
 			      session->rights != 0);
@@ -84,8 +86,7 @@ static void session_disconnect(struct session *session)
 	hold_sent_deinit(&session->sent);
 }
 
-/* The session has ended, or ends now: does no thread of closers.h need its connection any more? */
-static void session_let_go(struct session *session)
+void session_let_go(struct session *session)
 {
 	if (session->is_ending && session->fd >= 0 && !session->is_receiving &&
 	    session->n_posting == 0)
@@ -95,7 +96,7 @@ static void session_let_go(struct session *session)
 static void receipt_run(struct closers_job *job)
 {
 	struct session_receipt *receipt = container_of(job, struct session_receipt, job);
-	struct iovec iov = {.iov_base = receipt->bytes, .iov_len = sizeof(receipt->bytes)};
+	struct iovec iov = {.iov_base = receipt->bytes, .iov_len = receipt->n_bytes};
 
 	closers_receive(receipt->session->receiving_fd, &iov, &receipt->message);
 }
@@ -132,11 +133,13 @@ static void receipt_done(struct closers_job *job)
  */
 static int session_receive_fds(struct session *session)
 {
-	struct session_receipt *receipt = calloc(1, sizeof(*receipt));
+	const size_t n_bytes = session->user->is_slow ? RBK_WIRE_MAX_BYTES : MAX_FDS_MESSAGE_BYTES;
+	struct session_receipt *receipt = calloc(1, sizeof(*receipt) + n_bytes);
 
 	if (!receipt)
 		return error_origin(-ENOMEM);
 	receipt->session = session;
+	receipt->n_bytes = n_bytes;
 	receipt->job = (struct closers_job){.run = receipt_run, .done = receipt_done};
 	session->receiving_fd = session->fd;
 	session->is_receiving = true;
@@ -154,16 +157,20 @@ static int session_receive(struct session *session, const char **ret_why)
 	static _Alignas(8) char buffer[RBK_WIRE_MAX_BYTES];
 	struct iovec iov = {.iov_base = buffer, .iov_len = sizeof(buffer)};
 	struct msghdr message = {.msg_iov = NULL};
+	uint64_t begin_ticks;
 	ssize_t n;
 
+	/* The client's end is told of what has been received, not of what was looked at. */
 	n = recvmsg(session->fd, &message, MSG_DONTWAIT | MSG_PEEK);
 	if (n < 0)
 		return errno == EAGAIN || errno == EINTR ? 0 : -1;
-	if (message.msg_flags & MSG_CTRUNC)
+	if (message.msg_flags & MSG_CTRUNC || session->user->is_slow)
 		return session_receive_fds(session);
 
 	message = (struct msghdr){.msg_iov = &iov, .msg_iovlen = 1};
+	begin_ticks = turn_now(session->server->work.turn);
 	n = recvmsg(session->fd, &message, MSG_DONTWAIT);
+	owner_judge(session->server, session->user, begin_ticks);
 	if (n < 0)
 		return errno == EAGAIN || errno == EINTR ? 0 : -1;
 	return session_handle(session, buffer, (size_t)n, message.msg_flags, NULL, 0, ret_why);
@@ -275,11 +282,27 @@ static int session_sent(struct session *session, size_t bytes, int error)
 	}
 }
 
+/* As session_sent(). */
+static int session_send(struct session *session, const struct rbk_wire_reply *reply, size_t bytes,
+			const int *fds, unsigned int n_fds)
+{
+	uint64_t begin_ticks;
+	int error;
+
+	if (session->user->is_slow) {
+		session_send_slowly(session, reply, bytes, fds, n_fds);
+		return 0;
+	}
+	begin_ticks = turn_now(session->server->work.turn);
+	error = session_post(session->fd, reply, bytes, fds, n_fds);
+	owner_judge(session->server, session->user, begin_ticks);
+	return session_sent(session, bytes, error);
+}
+
 void session_reply(struct session *session, struct rbk_wire_reply *reply, size_t bytes)
 {
 	if (!session->is_ending)
-		(void)session_sent(session, bytes,
-				   session_post(session->fd, reply, bytes, NULL, 0));
+		(void)session_send(session, reply, bytes, NULL, 0);
 }
 
 static void session_refuse_fds(struct session *session, const struct rbk_wire_reply *reply)
@@ -301,7 +324,7 @@ int session_reply_fds(struct session *session, struct rbk_wire_reply *reply, siz
 				     "there may be");
 		return SESSION_E_REFUSED;
 	}
-	r = session_sent(session, bytes, session_post(session->fd, reply, bytes, fds, n_fds));
+	r = session_send(session, reply, bytes, fds, n_fds);
 	if (r)
 		session_refuse_fds(session, reply);
 	return r;
@@ -431,7 +454,8 @@ static void session_deallocate(struct session *session)
 			session->server,
 			session->account ? session->account
 					 : tenants_broker_account(session->server->options.tenants),
-			steal_fd(&session->fd), &session->charges[SESSION_CHARGE_FD]);
+			session->user, steal_fd(&session->fd),
+			&session->charges[SESSION_CHARGE_FD]);
 	for (unsigned int i = 0; i < ARRAY_SIZE(session->charges); i++)
 		charge_deinit(&session->charges[i]);
 	charge_deinit(&session->unread);
@@ -442,6 +466,7 @@ static void session_deallocate(struct session *session)
 	turn_queue_withdraw(&session->server->work, &session->read_job);
 	turn_queue_withdraw(&session->server->work, &session->settle_job);
 	owner_unref(session->owner);
+	owner_unref(session->user);
 	tenant_unref(session->tenant);
 	loop_unwatch(session->watch);
 	free(session);
@@ -547,6 +572,7 @@ static int session_init(struct session *session, bool is_admin, struct peer_iden
 	if (r)
 		return r;
 	session->owner = owner_of_session(session);
+	session->user = owner_of_user(server, session->uid);
 	if (session_charge(session) &&
 	    (!holds_look(server, session->account) || session_charge(session))) {
 		*ret = (struct refusal_reason){-EDQUOT, account_explain(session->account, text)};
@@ -570,8 +596,8 @@ int session_new(struct server *server, int fd, bool is_admin, struct session **r
 	int r;
 
 	if (!session) {
-		discard_connection(server, tenants_broker_account(server->options.tenants), fd,
-				   &(struct charge){.account = NULL});
+		discard_connection(server, tenants_broker_account(server->options.tenants), NULL,
+				   fd, &(struct charge){.account = NULL});
 		return error_origin(-ENOMEM);
 	}
 	session->server = server;
@@ -666,7 +692,10 @@ void session_end(struct session *session, bool is_hostile, const char *why)
 	for (uint32_t i = 0; i < server->options.limits.max_rings; i++)
 		if (session->rings[i])
 			session_ring_close(session->rings[i]);
-	shutdown(session->fd, SHUT_RDWR);
+	if (session->user->is_slow)
+		session_shut_slowly(session);
+	else
+		shutdown(session->fd, SHUT_RDWR);
 	session_let_go(session);
 	for (uint32_t i = 0; i < session->n_plans; i++)
 		if (session->plan_slots[i])

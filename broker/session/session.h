@@ -193,6 +193,9 @@ struct session_ring {
 	struct hold *area_hold, *bell_hold; /* until it is unmade */
 	struct offload_job job;
 	struct closers_job lane_job; /* answers the client, or seals the memfd */
+	struct closers_job bell_job; /* does to a slow user's bell what bell_does says */
+	uint8_t bell_does;           /* 0: nothing */
+	uint8_t bell_wants;          /* after that */
 	int answer_fd, answer_error; /* the session's connection; 0 or why nothing was sent there */
 };
 
@@ -248,6 +251,7 @@ struct session {
 	struct tenant *tenant;         /* NULL: an administrator's, who has nothing of the above */
 	struct account *account;       /* the tenant's, or the broker's; borrowed */
 	struct owner *owner;           /* of the next two, and of reset.job */
+	struct owner *user;            /* its uid's, see slow.c */
 	struct turn_job read_job;      /* handles a message */
 	struct turn_job settle_job;    /* frees rings that have drained; goes on with an end */
 	uint64_t rights;               /* RBK_FEAT_ADMIN, RBK_FEAT_ADMIN_CHANGE; 0: a tenant's */
@@ -261,7 +265,8 @@ struct session {
 	int fd;
 	int receiving_fd;   /* the same, for the thread that receives a message with descriptors */
 	bool is_receiving;  /* such a thread does: nothing is read here meanwhile */
-	uint32_t n_posting; /* answers that such threads send */
+	uint32_t n_posting; /* answers that such threads send, one more for shut_job */
+	struct closers_job shut_job; /* ends the connection for the client */
 	/* Handles the request in waiting; NULL: none waits for a thread of closers.h. */
 	void (*resume)(struct session *session);
 	bool is_suspended; /* it does still: nothing is read here meanwhile */
@@ -347,9 +352,14 @@ void session_ring_listen(struct session_ring *ring);
 /*
  * The dispatcher, and session/: takes a batch of messages out of the ring's bell, in one system
  * call where the kernel refuses descriptors for us and in two elsewhere. Ends the session of a
- * client that sends descriptors there.
+ * client that sends descriptors there. Return: false for the ring of a slow user: a thread of
+ * closers.h does it, and server_hooks.ring_drained() is called after that, unless the ring is
+ * closing.
  */
-void session_ring_drain_bell(struct session_ring *ring);
+bool session_ring_drain_bell(struct session_ring *ring);
+
+/* The dispatcher: wakes a client that sleeps on the ring. A system call, or a thread's. */
+void session_ring_wake(struct session_ring *ring);
 
 /* The dispatcher: @ring->is_closing and its n_in_flight has become 0. Frees nothing. */
 void session_ring_drained(struct session_ring *ring);

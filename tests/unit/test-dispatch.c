@@ -187,6 +187,7 @@ static int begin(void **state)
 	};
 	turn_job_init(&f->session.settle_job, RBK_TURN_ENDS, NULL);
 	f->session.owner = owner_of_session(&f->session);
+	f->session.user = owner_of_user(f->session.server, 0);
 	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, bell), 0);
 	close(bell[1]);
 	f->sq = calloc(1, RBK_SQ_AREA_BYTES(N_ENTRIES));

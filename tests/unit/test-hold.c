@@ -98,7 +98,7 @@ static int leave_unread(const struct rig *rig, unsigned int n_answers)
 		assert_int_equal(send(ends[0], bytes, sizeof(bytes), 0), sizeof(bytes));
 	assert_int_equal(account_charge(account_of(rig), &fd_charge, ACCOUNT_FDS, 1), 0);
 	assert_int_equal(hold_new(rig->server, 0, &hold), 0);
-	hold_leave_connection(hold, ends[0], account_of(rig),
+	hold_leave_connection(hold, ends[0], rig->session->user, account_of(rig),
 			      (struct charge *[]){&fd_charge, NULL, NULL}, false);
 	return ends[1];
 }

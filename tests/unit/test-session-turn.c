@@ -473,7 +473,7 @@ static void test_discard__no_memory(void **state)
 		assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
 		rig_send_empty(ends[1], rig.fd);
 		fail_alloc_at(1);
-		discard_connection(rig.server, rig.session->account, ends[0],
+		discard_connection(rig.server, rig.session->account, NULL, ends[0],
 				   &(struct charge){.account = NULL});
 		assert_true(fail_alloc_stop());
 		assert_int_equal(server_n_discards(rig.server), 1);

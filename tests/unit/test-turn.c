@@ -163,6 +163,31 @@ static void spend_cpu(struct turn *turn, uint64_t ticks, uint64_t cpu_ns)
 	cpu_now_ns += cpu_ns;
 }
 
+/* What took the thread long, and not what happened while others had the processor. */
+static void test_cpu__has_worked(void **state)
+{
+	const uint64_t us = clock_ns_to_ticks(1000);
+	struct turn turn;
+	uint64_t begin_ticks;
+
+	turn_init(&turn, 100000);
+	turn.read_ticks = read_now;
+	turn.read_cpu_ns = read_cpu_now;
+	begin_ticks = turn_now(&turn);
+	spend_cpu(&turn, 2000 * us, 2000000);
+	/* Nobody knows. */
+	assert_false(turn_has_worked(&turn, begin_ticks));
+	turn_time_cpu(&turn);
+	begin_ticks = turn_now(&turn);
+	spend_cpu(&turn, 900 * us, 900000);
+	assert_false(turn_has_worked(&turn, begin_ticks));
+	begin_ticks = turn_now(&turn);
+	spend_cpu(&turn, 9000 * us, 1000);
+	assert_false(turn_has_worked(&turn, begin_ticks));
+	spend_cpu(&turn, 1100 * us, 1100000);
+	assert_true(turn_has_worked(&turn, begin_ticks));
+}
+
 /* Time in which others had the processor is the machine's, and the turn is as long all the same. */
 static void test_cpu__without_preemption(void **state)
 {
@@ -259,6 +284,7 @@ int main(void)
 		cmocka_unit_test(test_overrun__cause_and_tenant),
 		cmocka_unit_test(test_entries__counted_apart),
 		cmocka_unit_test(test_reset__begins_anew),
+		cmocka_unit_test(test_cpu__has_worked),
 		cmocka_unit_test(test_cpu__without_preemption),
 		cmocka_unit_test(test_loop__timers_in_slices),
 	};

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: MIT */
+/* A user whose clients take the kernel long to wake: the reactor touches none of their sockets. */
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "loop/loop.h"
+#include "session/server-private.h"
+#include "support/session-rig.h"
+#include "util/clock.h"
+
+enum { N_ENTRIES = 64, LONG_NS = 20 * TURN_OVERRUN * TURN_BUDGET_US * 1000 };
+
+static struct {
+	pthread_t thread;
+	int fds[2];           /* the broker's ends of a connection and a bell */
+	bool wakes_long;      /* what is done with these, */
+	bool is_preempted;    /* which the processor does not */
+	unsigned int n_calls; /* of that on this thread */
+	uint64_t ticks, cpu_ns;
+} reactor;
+
+static uint64_t read_ticks(void)
+{
+	return reactor.ticks;
+}
+
+static uint64_t read_cpu_ns(void)
+{
+	return reactor.cpu_ns;
+}
+
+static void touch(int fd)
+{
+	if (!pthread_equal(pthread_self(), reactor.thread) ||
+	    (fd != reactor.fds[0] && fd != reactor.fds[1]))
+		return;
+	reactor.n_calls++;
+	if (!reactor.wakes_long)
+		return;
+	reactor.ticks += clock_ns_to_ticks(LONG_NS);
+	reactor.cpu_ns += reactor.is_preempted ? 0 : LONG_NS;
+}
+
+ssize_t __real_recvmsg(int fd, struct msghdr *message, int flags);
+ssize_t __wrap_recvmsg(int fd, struct msghdr *message, int flags);
+ssize_t __wrap_recvmsg(int fd, struct msghdr *message, int flags)
+{
+	/* A look wakes nobody. */
+	if (!(flags & MSG_PEEK))
+		touch(fd);
+	return __real_recvmsg(fd, message, flags);
+}
+
+int __real_recvmmsg(int fd, struct mmsghdr *messages, unsigned int n, int flags,
+		    struct timespec *timeout);
+int __wrap_recvmmsg(int fd, struct mmsghdr *messages, unsigned int n, int flags,
+		    struct timespec *timeout);
+int __wrap_recvmmsg(int fd, struct mmsghdr *messages, unsigned int n, int flags,
+		    struct timespec *timeout)
+{
+	touch(fd);
+	return __real_recvmmsg(fd, messages, n, flags, timeout);
+}
+
+ssize_t __real_sendmsg(int fd, const struct msghdr *message, int flags);
+ssize_t __wrap_sendmsg(int fd, const struct msghdr *message, int flags);
+ssize_t __wrap_sendmsg(int fd, const struct msghdr *message, int flags)
+{
+	touch(fd);
+	return __real_sendmsg(fd, message, flags);
+}
+
+ssize_t __real_send(int fd, const void *bytes, size_t n, int flags);
+ssize_t __wrap_send(int fd, const void *bytes, size_t n, int flags);
+ssize_t __wrap_send(int fd, const void *bytes, size_t n, int flags)
+{
+	touch(fd);
+	return __real_send(fd, bytes, n, flags);
+}
+
+int __real_shutdown(int fd, int how);
+int __wrap_shutdown(int fd, int how);
+int __wrap_shutdown(int fd, int how)
+{
+	touch(fd);
+	return __real_shutdown(fd, how);
+}
+
+int __real_close(int fd);
+int __wrap_close(int fd);
+int __wrap_close(int fd)
+{
+	touch(fd);
+	return __real_close(fd);
+}
+
+static void begin(struct rig *rig, struct rig_ring *ring)
+{
+	struct turn *turn;
+
+	rig_init(rig, 1);
+	rig_ring_new(rig, N_ENTRIES, ring);
+	rig->session->is_greeted = true;
+	turn = loop_current(rig->loop);
+	turn_set_budget(turn, TURN_BUDGET_US * 1000);
+	turn->read_ticks = read_ticks;
+	turn->read_cpu_ns = read_cpu_ns;
+	reactor.thread = pthread_self();
+	reactor.fds[0] = rig->session->fd;
+	reactor.fds[1] = ring->ring->bell_fd;
+	reactor.wakes_long = reactor.is_preempted = false;
+	reactor.n_calls = 0;
+}
+
+static void end(struct rig *rig, struct rig_ring *ring)
+{
+	rig_ring_deinit(ring);
+	rig_deinit(rig);
+	reactor.fds[0] = reactor.fds[1] = -1;
+}
+
+static void ask(struct rig *rig)
+{
+	const struct rbk_wire_request request = {.type = RBK_WIRE_STATS, .cookie = 1};
+
+	assert_int_equal(send(rig->fd, &request, sizeof(request), 0), sizeof(request));
+	assert_int_equal(rig_answer(rig, RBK_WIRE_STATS, NULL, 0), 0);
+}
+
+/* Turns the loop until there is something to read at @fd, or until there is not. */
+static void wait_for(struct rig *rig, int fd, bool is_there)
+{
+	struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
+
+	while ((poll(&poll_fd, 1, 0) == 1) != is_there) {
+		rig_work(rig);
+		rig_settle(rig);
+	}
+}
+
+/* Messages, answers, the bell in both directions, and ends. */
+static void test_slow__nothing_on_the_reactor(void **state)
+{
+	struct rig_ring ring;
+	struct rig rig;
+	char byte;
+
+	begin(&rig, &ring);
+	ask(&rig);
+	assert_int_equal(reactor.n_calls, 2);
+	assert_false(rig.session->user->is_slow);
+	reactor.wakes_long = true;
+	ask(&rig);
+	assert_true(rig.session->user->is_slow);
+	assert_int_equal(reactor.n_calls, 2 + 1);
+	ask(&rig);
+
+	assert_int_equal(send(ring.bell, "", 1, 0), 1);
+	dispatch_ring_bell(rig.dispatch, ring.ring);
+	wait_for(&rig, reactor.fds[1], false);
+	session_ring_wake(ring.ring);
+	wait_for(&rig, ring.bell, true);
+	assert_int_equal(recv(ring.bell, &byte, 1, 0), 1);
+
+	assert_int_equal(session_ring_remove(rig.session, 1, ring.ring->id), 0);
+	assert_int_equal(rig_answer(&rig, RBK_WIRE_RING_REMOVE, NULL, 0), 0);
+	wait_for(&rig, ring.bell, true);
+	assert_int_equal(recv(ring.bell, &byte, 1, 0), 0);
+	session_end(rig.session, false, "the test says so");
+	wait_for(&rig, rig.fd, true);
+	assert_int_equal(recv(rig.fd, &byte, 1, 0), 0);
+	while (rig.server->n_sessions > 0)
+		rig_settle(&rig);
+	assert_int_equal(reactor.n_calls, 2 + 1);
+	end(&rig, &ring);
+}
+
+/* The other sockets of the user are not touched for the first time, either. */
+static void test_slow__all_of_the_user(void **state)
+{
+	struct rig_ring ring;
+	struct rig rig;
+	int fd;
+
+	begin(&rig, &ring);
+	reactor.wakes_long = true;
+	ask(&rig);
+	assert_int_equal(reactor.n_calls, 1);
+	fd = rig_connect(&rig);
+	while (rig.server->n_sessions < 2)
+		rig_settle(&rig);
+	assert_ptr_equal(container_of(rig.server->sessions.prev, struct session, link)->user,
+			 rig.session->user);
+	close(fd);
+	while (rig.server->n_sessions > 1)
+		rig_settle(&rig);
+	assert_int_equal(reactor.n_calls, 1);
+	end(&rig, &ring);
+}
+
+/* Time in which other threads had the processor says nothing of the client. */
+static void test_slow__not_by_preemption(void **state)
+{
+	struct rig_ring ring;
+	struct rig rig;
+
+	begin(&rig, &ring);
+	reactor.wakes_long = reactor.is_preempted = true;
+	ask(&rig);
+	ask(&rig);
+	assert_false(rig.session->user->is_slow);
+	assert_int_equal(reactor.n_calls, 4);
+	end(&rig, &ring);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_slow__nothing_on_the_reactor),
+		cmocka_unit_test(test_slow__all_of_the_user),
+		cmocka_unit_test(test_slow__not_by_preemption),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
