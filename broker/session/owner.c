@@ -21,7 +21,8 @@ enum { USER_WEIGHT = 100 };
 enum owner_kind {
 	OWNER_TENANT,
 	OWNER_USER,
-	OWNER_ADMIN, /* a user on the administrators' socket */
+	OWNER_ADMIN,  /* a user on the administrators' socket */
+	OWNER_CLIENT, /* a user in a tenant: has no work of its own */
 };
 
 void owners_init(struct server *server)
@@ -56,10 +57,10 @@ static void sweep(const struct server *server, struct list_node *list)
 	}
 }
 
-static struct owner *owner_get(struct server *server, enum owner_kind kind, uint32_t number,
-			       uint32_t weight)
+static struct owner *owner_get(struct server *server, enum owner_kind kind, uint32_t tenant,
+			       uint32_t number, uint32_t weight)
 {
-	const uint64_t key = (uint64_t)kind << 32 | number;
+	const uint64_t key = (uint64_t)kind << 60 ^ (uint64_t)tenant << 32 ^ number;
 	struct list_node *list = &server->owners[(number + kind) % SERVER_OWNERS];
 	struct owner *owner;
 
@@ -85,7 +86,14 @@ static struct owner *owner_get(struct server *server, enum owner_kind kind, uint
 
 struct owner *owner_of_user(struct server *server, uid_t uid)
 {
-	return owner_get(server, OWNER_USER, (uint32_t)uid, USER_WEIGHT);
+	return owner_get(server, OWNER_USER, 0, (uint32_t)uid, USER_WEIGHT);
+}
+
+struct owner *owner_of_client(const struct session *session)
+{
+	return owner_get(session->server, OWNER_CLIENT,
+			 session->tenant ? session->tenant->number : 0, (uint32_t)session->uid,
+			 USER_WEIGHT);
 }
 
 struct owner *owner_of_session(const struct session *session)
@@ -93,8 +101,9 @@ struct owner *owner_of_session(const struct session *session)
 	const struct tenant *tenant = session->tenant;
 
 	if (!tenant)
-		return owner_get(session->server, OWNER_ADMIN, (uint32_t)session->uid, USER_WEIGHT);
-	return owner_get(session->server, OWNER_TENANT, tenant->number, tenant->weight);
+		return owner_get(session->server, OWNER_ADMIN, 0, (uint32_t)session->uid,
+				 USER_WEIGHT);
+	return owner_get(session->server, OWNER_TENANT, 0, tenant->number, tenant->weight);
 }
 
 struct owner *owner_ref(struct owner *owner)

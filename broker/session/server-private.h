@@ -39,7 +39,7 @@ struct owner {
 	uint32_t n_newcomers;           /* connections that wait to be identified */
 	uint32_t n_refusals;            /* of a user: connections in server->refusals */
 	struct log_limit refusal_limit; /* of a user: lines about these */
-	bool is_slow;                   /* of a user: see slow.c */
+	bool is_slow;                   /* of a user, or one in a tenant: see slow.c */
 };
 
 /* A socket that is listened on; listen.c. All zero but for the descriptors: not in use. */
@@ -150,6 +150,8 @@ void server_work_init(struct server *server);
 void owners_init(struct server *server);
 void owners_deinit(struct server *server);
 struct owner *owner_of_user(struct server *server, uid_t uid);
+/* Get the one for the session's user in its tenant, or among administrators. */
+struct owner *owner_of_client(const struct session *session);
 struct owner *owner_ref(struct owner *owner);
 /* Get the owner for the session's tenant, or for the administrator. */
 struct owner *owner_of_session(const struct session *session);

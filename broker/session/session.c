@@ -572,7 +572,7 @@ static int session_init(struct session *session, bool is_admin, struct peer_iden
 	if (r)
 		return r;
 	session->owner = owner_of_session(session);
-	session->user = owner_of_user(server, session->uid);
+	session->user = owner_of_client(session);
 	if (session_charge(session) &&
 	    (!holds_look(server, session->account) || session_charge(session))) {
 		*ret = (struct refusal_reason){-EDQUOT, account_explain(session->account, text)};

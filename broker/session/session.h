@@ -251,7 +251,7 @@ struct session {
 	struct tenant *tenant;         /* NULL: an administrator's, who has nothing of the above */
 	struct account *account;       /* the tenant's, or the broker's; borrowed */
 	struct owner *owner;           /* of the next two, and of reset.job */
-	struct owner *user;            /* its uid's, see slow.c */
+	struct owner *user;            /* in its tenant, see slow.c */
 	struct turn_job read_job;      /* handles a message */
 	struct turn_job settle_job;    /* frees rings that have drained; goes on with an end */
 	uint64_t rights;               /* RBK_FEAT_ADMIN, RBK_FEAT_ADMIN_CHANGE; 0: a tenant's */

@@ -6,9 +6,9 @@
  * for that at the other end. The kernel goes through all of them, and a client can have millions
  * wait: each entry of a poll() is one, and of an epoll. It cannot be seen before, and takes a
  * hundred nanoseconds for each. So the reactor measures, and where a system call has taken it as
- * long as an overrun, of its own processor time, the user is slow from then on: what the reactor
- * does with sockets of clients, the threads of closers.h do for this user, in the lanes of the
- * accounts. Such a client is served later, and nobody else is.
+ * long as an overrun, of its own processor time, the user is slow from then on, in the tenant: what
+ * the reactor does with sockets of clients, the threads of closers.h do for this user's, in the
+ * account's lane. Such a client is served later, and nobody else is.
  *
  * A user stays slow until the broker ends, because a client could make the next socket slow as
  * quickly.

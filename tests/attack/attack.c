@@ -70,6 +70,8 @@ static const struct attack_row rows[] = {
 	 15},
 	{24, "plan-queue", "descriptions that wait, charged with all of the host's memory",
 	 attack_plan_queue, ATTACK_FRIEND_SET_UP, 16, .arguments = "--host-max=256MiB"},
+	{25, "waiters", "a connection that is waited for 320,000 times", attack_waiters,
+	 ATTACK_FRIEND_INLINE, 1},
 };
 #define N_ROWS (sizeof(rows) / sizeof(rows[0]))
 

@@ -264,3 +264,4 @@ void attack_unread(struct attack *attack, unsigned int thread);      /* 21 */
 void attack_kept_rings(struct attack *attack, unsigned int thread);  /* 22 */
 void attack_bells(struct attack *attack, unsigned int thread);       /* 23 */
 void attack_plan_queue(struct attack *attack, unsigned int thread);  /* 24 */
+void attack_waiters(struct attack *attack, unsigned int thread);     /* 25 */

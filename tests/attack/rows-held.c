@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Attacks by what clients hold, or have the broker hold, for long: rows 21 to 24; see attack.h. */
+/* Attacks by what clients hold, or have the broker hold, for long: rows 21 to 25; see attack.h. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -200,4 +200,55 @@ void attack_plan_queue(struct attack *attack, unsigned int thread)
 			for (unsigned int k = 0; k < N_WAITING; k++)
 				attack_count(attack, attack_receive(attack, fds[i], NULL, 0));
 	}
+}
+
+/* ---- 25: a socket that very many wait for ---- */
+
+struct waiters {
+	int fd;
+	_Atomic bool has_begun;
+};
+
+static void *wait_many_times(void *data)
+{
+	enum { N_TIMES = 10000 };
+	struct pollfd *poll_fds = calloc(N_TIMES, sizeof(*poll_fds));
+	struct waiters *waiters = data;
+
+	/* For nothing but its end: whatever else comes finds them all, and wakes none. */
+	for (unsigned int i = 0; i < N_TIMES; i++)
+		poll_fds[i].fd = waiters->fd;
+	waiters->has_begun = true;
+	poll(poll_fds, N_TIMES, -1);
+	free(poll_fds);
+	return NULL;
+}
+
+void attack_waiters(struct attack *attack, unsigned int thread)
+{
+	enum { N_THREADS = 32 };
+	const struct rbk_wire_request ask = {.type = RBK_WIRE_STATS, .cookie = 7};
+	struct waiters waiters = {.fd = -1};
+	pthread_t threads[N_THREADS];
+
+	if (thread > 0) {
+		attack_goes_on(attack);
+		return;
+	}
+	waiters.fd = attack_connect(attack);
+	for (unsigned int i = 0; i < N_THREADS; i++) {
+		waiters.has_begun = false;
+		if (pthread_create(&threads[i], NULL, wait_many_times, &waiters))
+			attack_fail(attack, "no thread");
+		while (!waiters.has_begun)
+			usleep(1000);
+	}
+	while (attack_goes_on(attack)) {
+		attack_send(attack, waiters.fd, &ask, sizeof(ask), NULL, 0);
+		attack_count(attack, attack_receive(attack, waiters.fd, NULL, 0));
+	}
+	shutdown(waiters.fd, SHUT_RDWR);
+	for (unsigned int i = 0; i < N_THREADS; i++)
+		pthread_join(threads[i], NULL);
+	close(waiters.fd);
 }

@@ -205,6 +205,26 @@ static void test_slow__all_of_the_user(void **state)
 	end(&rig, &ring);
 }
 
+/* Another tenant's clients, of the same user, are served as before. */
+static void test_slow__not_in_other_tenants(void **state)
+{
+	struct tenant other = {.number = 4711};
+	struct session session;
+	struct rig_ring ring;
+	struct rig rig;
+
+	begin(&rig, &ring);
+	reactor.wakes_long = true;
+	ask(&rig);
+	session = (struct session){.server = rig.server, .tenant = &other, .uid = rig.session->uid};
+	session.user = owner_of_client(&session);
+	assert_false(session.user->is_slow);
+	owner_unref(session.user);
+	session.tenant = rig.session->tenant;
+	assert_true(owner_of_client(&session)->is_slow);
+	end(&rig, &ring);
+}
+
 /* Time in which other threads had the processor says nothing of the client. */
 static void test_slow__not_by_preemption(void **state)
 {
@@ -225,6 +245,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_slow__nothing_on_the_reactor),
 		cmocka_unit_test(test_slow__all_of_the_user),
+		cmocka_unit_test(test_slow__not_in_other_tenants),
 		cmocka_unit_test(test_slow__not_by_preemption),
 	};
 
