@@ -114,12 +114,16 @@ void turn_time_cpu(struct turn *turn)
 	turn->cpu_ns = turn->read_cpu_ns();
 }
 
-bool turn_has_worked(const struct turn *turn, uint64_t begin_ticks)
+uint64_t turn_worked_ticks(const struct turn *turn, uint64_t begin_ticks, uint64_t least_ticks)
 {
-	const uint64_t most_ticks = TURN_OVERRUN * turn->budget_ticks, now_ticks = now_of(turn);
+	const uint64_t now_ticks = now_of(turn);
+	uint64_t ticks, cpu_ticks;
 
-	return now_ticks > begin_ticks && now_ticks - begin_ticks >= most_ticks && turn->has_cpu &&
-	       clock_ns_to_ticks(turn->read_cpu_ns() - turn->cpu_ns) >= most_ticks;
+	if (now_ticks < begin_ticks + least_ticks || !turn->has_cpu)
+		return 0;
+	ticks = now_ticks - begin_ticks;
+	cpu_ticks = clock_ns_to_ticks(turn->read_cpu_ns() - turn->cpu_ns);
+	return cpu_ticks < ticks ? cpu_ticks : ticks;
 }
 
 /*

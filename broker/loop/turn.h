@@ -102,10 +102,11 @@ void turn_time_cpu(struct turn *turn);
 uint64_t turn_now(const struct turn *turn);
 
 /*
- * Has this thread used the processor for as long as an overrun takes, since @begin_ticks, in a turn
- * of which turn_time_cpu() was called? A system call, if so much time has passed at all.
+ * The processor time that this thread has used since @begin_ticks, at most, in a turn of which
+ * turn_time_cpu() was called; else, and where not even @least_ticks have passed, 0. A system call
+ * in the rare case.
  */
-bool turn_has_worked(const struct turn *turn, uint64_t begin_ticks);
+uint64_t turn_worked_ticks(const struct turn *turn, uint64_t begin_ticks, uint64_t least_ticks);
 
 /* The time that this turn has taken. Reads the clock if a slice is open. */
 uint64_t turn_used_ticks(const struct turn *turn);

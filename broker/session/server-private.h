@@ -39,7 +39,8 @@ struct owner {
 	uint32_t n_newcomers;           /* connections that wait to be identified */
 	uint32_t n_refusals;            /* of a user: connections in server->refusals */
 	struct log_limit refusal_limit; /* of a user: lines about these */
-	bool is_slow;                   /* of a user, or one in a tenant: see slow.c */
+	uint64_t bucket_ns, judged_ns;  /* of a user, or one in a tenant: see slow.c */
+	bool is_slow;                   /* likewise */
 };
 
 /* A socket that is listened on; listen.c. All zero but for the descriptors: not in use. */
@@ -184,8 +185,8 @@ int refusals_init(struct server *server);
 void refusals_deinit(struct server *server);
 
 /*
- * slow.c. A system call on a socket of @user's began at @begin_ticks (turn_now()): if it took the
- * reactor long, @user is slow from now on.
+ * slow.c. A system call on a socket of @user's began at @begin_ticks (turn_now()): if such calls
+ * have taken the reactor long, @user is slow from now on.
  */
 void owner_judge(struct server *server, struct owner *user, uint64_t begin_ticks);
 /*

@@ -166,7 +166,7 @@ static void spend_cpu(struct turn *turn, uint64_t ticks, uint64_t cpu_ns)
 /* What took the thread long, and not what happened while others had the processor. */
 static void test_cpu__has_worked(void **state)
 {
-	const uint64_t us = clock_ns_to_ticks(1000);
+	const uint64_t us = clock_ns_to_ticks(1000), ms = 1000 * us;
 	struct turn turn;
 	uint64_t begin_ticks;
 
@@ -176,16 +176,16 @@ static void test_cpu__has_worked(void **state)
 	begin_ticks = turn_now(&turn);
 	spend_cpu(&turn, 2000 * us, 2000000);
 	/* Nobody knows. */
-	assert_false(turn_has_worked(&turn, begin_ticks));
+	assert_int_equal(turn_worked_ticks(&turn, begin_ticks, ms), 0);
 	turn_time_cpu(&turn);
 	begin_ticks = turn_now(&turn);
 	spend_cpu(&turn, 900 * us, 900000);
-	assert_false(turn_has_worked(&turn, begin_ticks));
-	begin_ticks = turn_now(&turn);
+	assert_int_equal(turn_worked_ticks(&turn, begin_ticks, ms), 0);
 	spend_cpu(&turn, 9000 * us, 1000);
-	assert_false(turn_has_worked(&turn, begin_ticks));
+	assert_int_equal(turn_worked_ticks(&turn, begin_ticks, ms), clock_ns_to_ticks(901000));
+	begin_ticks = turn_now(&turn);
 	spend_cpu(&turn, 1100 * us, 1100000);
-	assert_true(turn_has_worked(&turn, begin_ticks));
+	assert_int_equal(turn_worked_ticks(&turn, begin_ticks, ms), 1100 * us);
 }
 
 /* Time in which others had the processor is the machine's, and the turn is as long all the same. */
