@@ -13,7 +13,7 @@
 #include <stdlib.h>
 
 #include "dispatch/dispatch.h"
-#include "session/residency.h"
+#include "memory/residency.h"
 #include "tenant/tenant.h"
 #include "util/error.h"
 

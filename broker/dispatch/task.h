@@ -22,7 +22,7 @@
 #include "place/placer.h"
 #include "place/schedule.h"
 #include "plan/executor.h"
-#include "session/residency.h"
+#include "memory/residency.h"
 #include "session/session.h"
 #include "shm/ring.h"
 #include "util/clock.h"

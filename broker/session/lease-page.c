@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "session/server-private.h"
-#include "tenant/lease.h"
+#include "lease/lease.h"
 #include "util/error.h"
 
 static void page_delete(struct lease_page *page)

@@ -9,7 +9,7 @@
 
 #include "session/closers.h"
 #include "session/hold.h"
-#include "telemetry/stats.h"
+#include "stats/stats.h"
 #include "tenant/account.h"
 #include "util/cleanup.h"
 

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "session/residency.h"
+#include "memory/residency.h"
 #include "session/server-private.h"
 #include "util/error.h"
 #include "util/log.h"

@@ -7,7 +7,7 @@
 #include "session/closers.h"
 #include "session/server.h"
 #include "session/session.h"
-#include "telemetry/stats.h"
+#include "stats/stats.h"
 #include "util/list.h"
 #include "util/log.h"
 

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "shm/operators/op.h"
-#include "session/residency.h"
+#include "memory/residency.h"
 #include "session/server-private.h"
 #include "util/log.h"
 #include "util/plural.h"

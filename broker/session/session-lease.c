@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "session/lease-page.h"
-#include "session/residency.h"
+#include "memory/residency.h"
 #include "session/server-private.h"
 #include "util/cgroup.h"
 #include "util/clock.h"

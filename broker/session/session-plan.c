@@ -20,7 +20,7 @@
 #include <string.h>
 
 #include "session/description.h"
-#include "session/residency.h"
+#include "memory/residency.h"
 #include "session/server-private.h"
 #include "util/clock.h"
 #include "util/error.h"

@@ -23,7 +23,7 @@
 #include "session/description.h"
 #include "session/hold.h"
 #include "shm/wire.h"
-#include "telemetry/stats.h"
+#include "stats/stats.h"
 #include "tenant/tenant.h"
 #include "util/list.h"
 

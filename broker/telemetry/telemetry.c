@@ -26,13 +26,14 @@
 #include <time.h>
 
 #include "telemetry/amdgpu.h"
-#include "telemetry/pace.h"
 #include "telemetry/processes.h"
-#include "telemetry/publish.h"
+#include "telemetry/sampling.h"
 #include "util/checked.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/log.h"
+#include "util/pace.h"
+#include "util/seqlock.h"
 #include "util/thread.h"
 #include "util/waker.h"
 
@@ -44,6 +45,10 @@ enum {
 
 static const uint64_t second_ns = 1000000000u;
 static const uint64_t notable_bytes = 4u << 20;
+
+/* A reading, as seqlock.h copies it. */
+enum { READING_WORDS = sizeof(struct device_reading) / sizeof(uint64_t) };
+_Static_assert(sizeof(struct device_reading) % sizeof(uint64_t) == 0, "copied by words");
 
 struct watched {
 	struct telemetry_device device;
@@ -62,7 +67,10 @@ struct watched {
 	uint64_t rung_evictions;
 	enum telemetry_state rung_state;
 
-	struct publish publish;
+
+	/* The last reading, for any thread. */
+	_Atomic uint32_t sequence;
+	_Atomic uint64_t words[2][READING_WORDS];
 };
 
 struct telemetry {
@@ -377,8 +385,11 @@ static void publish_all(struct telemetry *telemetry)
 		watched->reading.sampled_ns = clock_now_ns();
 		rings |= is_notable(watched);
 		pool = telemetry_pool(&watched->reading);
-		telemetry->is_tight |= pace_is_tight(&pool);
-		publish_write(&watched->publish, &watched->reading);
+		telemetry->is_tight |= sampling_is_tight(&pool);
+		watched->reading.n_samples =
+			atomic_load_explicit(&watched->sequence, memory_order_relaxed) + 1;
+		seqlock_write(&watched->sequence, watched->words[0], READING_WORDS,
+			      &watched->reading);
 	}
 	if (rings)
 		waker_ring(telemetry->waker);
@@ -413,7 +424,7 @@ static void sample(struct telemetry *telemetry, bool is_full)
 			ask_sensors(&telemetry->watched[i]);
 		if (is_first ||
 		    now_ns - telemetry->last_processes_ns >=
-			    PACE_PROCESSES_FACTOR * pace_period_ns(pace, telemetry->is_tight))
+			    SAMPLING_PROCESSES_FACTOR * sampling_period_ns(pace, telemetry->is_tight))
 			ask_processes(telemetry, now_ns, is_first);
 	}
 	publish_all(telemetry);
@@ -427,7 +438,7 @@ static void sleep_until_due(struct telemetry *telemetry, uint64_t last_ns)
 
 	while (!atomic_load_explicit(&telemetry->stop, memory_order_relaxed)) {
 		pace = pace_get(&telemetry->pace);
-		due_ns = last_ns + pace_period_ns(pace, telemetry->is_tight);
+		due_ns = last_ns + sampling_period_ns(pace, telemetry->is_tight);
 		now_ns = clock_now_ns();
 		if (now_ns >= due_ns)
 			return;
@@ -615,14 +626,14 @@ bool telemetry_read(const struct telemetry *telemetry, uint32_t device, struct d
 {
 	const struct watched *watched = find(telemetry, device);
 
-	return watched && publish_read(&watched->publish, ret);
+	return watched && seqlock_read(&watched->sequence, watched->words[0], READING_WORDS, ret);
 }
 
 uint32_t telemetry_n_samples(const struct telemetry *telemetry, uint32_t device)
 {
 	const struct watched *watched = find(telemetry, device);
 
-	return watched ? publish_count(&watched->publish) : 0;
+	return watched ? atomic_load_explicit(&watched->sequence, memory_order_acquire) : 0;
 }
 
 void telemetry_set_pace(struct telemetry *telemetry, enum telemetry_pace pace)

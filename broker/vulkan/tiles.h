@@ -5,7 +5,7 @@
  *
  * The pipelines from VK_PIPE_MATMUL and VK_PIPE_CONV on do the same, and differ in how much of the
  * result a workgroup computes. What can be taken depends on the limits of the device; what is
- * fastest, on the device and the problem, and is measured by place/calibrate.h.
+ * fastest, on the device and the problem, and is measured by calibrate/calibrate.h.
  */
 #include <stdbool.h>
 #include <stdint.h>

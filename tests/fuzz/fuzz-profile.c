@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "place/profile-file.h"
+#include "calibrate/profile-file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 

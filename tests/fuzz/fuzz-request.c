@@ -22,7 +22,7 @@
 
 #include "loop/loop.h"
 #include "loop/offload.h"
-#include "session/residency.h"
+#include "memory/residency.h"
 #include "session/server-private.h"
 #include "session/sigbus.h"
 #include "util/clock.h"

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "telemetry/run-queue-proc.h"
+#include "util/proc.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 

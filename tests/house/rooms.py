@@ -38,7 +38,7 @@ ROOMS = {
 # Headers that rooms may include beside those of the rooms that they may: tasks are counted where they
 # complete, straight into the pages that telemetry makes.
 SHARED = {
-    'broker/telemetry/stats.h': {'session', 'dispatch'},
+    'broker/stats/stats.h': {'session', 'dispatch'},
 }
 
 # Folders that put rooms together.
@@ -127,7 +127,7 @@ def main():
 
 HOUSE = {'bpf/layout.h': '', 'broker/util/log.h': '', 'broker/plan/plan.h': '', 'broker/vulkan/device.h': '',
          'broker/cpu/cpu.h': '', 'shm/operators/op.h': '',
-         'broker/telemetry/telemetry.h': '', 'broker/telemetry/stats.h': '', 'broker/session/session.h': '', 'shm/ring.h': '',
+         'broker/telemetry/telemetry.h': '', 'broker/stats/stats.h': '', 'broker/session/session.h': '', 'shm/ring.h': '',
          'shm/ringbroker/abi.h': '', 'libclient/ringbroker.h': '', 'libclient/layer/layer.h': '', 'tests/unit/help.h': ''}
 
 CASES = [
@@ -145,9 +145,9 @@ CASES = [
         ('broker/vulkan/a.c', '#include "broker/vulkan/generated.h"', None),
         ('broker/dispatch/a.c', '#include "tests/unit/help.h"', 'which is in tests'),
         ('broker/cpu/a.c', '#include "session/session.h"', 'which is in session'),
-        ('broker/dispatch/a.c', '#include "telemetry/stats.h"', None),
+        ('broker/dispatch/a.c', '#include "stats/stats.h"', None),
         ('broker/dispatch/a.c', '#include "telemetry/telemetry.h"', 'which is in telemetry'),
-        ('broker/cpu/a.c', '#include "telemetry/stats.h"', 'which is in telemetry'),
+        ('broker/cpu/a.c', '#include "stats/stats.h"', 'which is in telemetry'),
         ('broker/cpu/a.c', '#include "cpu.h"', None),
         ('broker/cpu/a.c', '#include "made-at-build-time.h"', None),
         ('broker/util/a.c', '#include "plan/plan.h"', 'which is in plan'),

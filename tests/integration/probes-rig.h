@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "telemetry/probes.h"
+#include "contention/probes.h"
 
 /* This thread and what it starts run on one processor only. Return: its number. */
 int rig_pin(void);

@@ -31,7 +31,7 @@
 #include <unistd.h>
 
 #include "cgroup-v2.h"
-#include "telemetry/run-queue.h"
+#include "contention/run-queue.h"
 #include "util/cgroup.h"
 #include "util/clock.h"
 

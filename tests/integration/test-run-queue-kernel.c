@@ -29,8 +29,8 @@
 #include <unistd.h>
 
 #include "../unit/fake-proc.h"
-#include "telemetry/run-queue-proc.h"
-#include "telemetry/run-queue.h"
+#include "util/proc.h"
+#include "contention/run-queue.h"
 #include "util/clock.h"
 #include "util/thread.h"
 

@@ -24,7 +24,7 @@
 #include <unistd.h>
 
 #include "hogs.h"
-#include "telemetry/run-queue.h"
+#include "contention/run-queue.h"
 #include "util/clock.h"
 
 enum { SKIP = 77, MOST_US = 6000, SLEEP_NS = 500000 };

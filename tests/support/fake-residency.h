@@ -3,14 +3,14 @@
 /*
  * Residency that does as it is told
  *
- * Stands in for session/residency.c in tests of the dispatcher: moves nothing, keeps what it is
+ * Stands in for memory/residency.c in tests of the dispatcher: moves nothing, keeps what it is
  * asked for, and answers when and how the test says. Plans stay in the state that the executors
  * gave them, until the test changes it. What goes against residency.h aborts.
  */
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "session/residency.h"
+#include "memory/residency.h"
 #include "session/session.h"
 
 struct residency {

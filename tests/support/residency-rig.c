@@ -10,7 +10,7 @@
 
 #include "loop/loop.h"
 #include "loop/offload.h"
-#include "session/residency-private.h"
+#include "memory/residency-private.h"
 #include "util/clock.h"
 
 #define CHECK(condition)                                                                \

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "session/residency.h"
+#include "memory/residency.h"
 #include "session/session.h"
 #include "tenant/tenant.h"
 

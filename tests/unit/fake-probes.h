@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "telemetry/probes.h"
+#include "contention/probes.h"
 
 enum { FAKE_PROCESSORS = 2 };
 

@@ -1,7 +1,7 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * A machine in virtual time for tests of place/contention.h
+ * A machine in virtual time for tests of contention/verdict.h
  *
  * Processors that give turns of 3 ms to whoever is runnable there: a worker each, as far as there
  * are, and hogs, dealt out by turns. Workers have work for a share of the time, which goes
@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "place/contention.h"
+#include "contention/verdict.h"
 
 enum { PROCESSORS_MAX = 64 };
 

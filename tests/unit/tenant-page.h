@@ -1,7 +1,7 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /* A tenant's page of statistics, made and freed on the spot. */
-#include "telemetry/stats.h"
+#include "stats/stats.h"
 
 /* Nothing happens if it has one. Return: as stats_tenant_page_new(). */
 static inline int tenant_page_map(struct stats_tenant *tenant, uint64_t now_ns)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Judging whether processes keep to their leases: broker/tenant/audit.h. */
+/* Judging whether processes keep to their leases: broker/lease/audit.h. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "tenant/audit.h"
+#include "lease/audit.h"
 #include "tenant/tenant.h"
 
 enum { DEVICE = 1, TOLERANCE = 10 };

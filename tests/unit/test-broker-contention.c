@@ -16,13 +16,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "contention.h"
+#include "contention/contention.h"
 #include "cpu/cpu.h"
 #include "dispatch/dispatch.h"
 #include "fail-alloc.h"
 #include "loop/loop.h"
 #include "session/session.h"
-#include "telemetry/stats.h"
+#include "stats/stats.h"
 #include "tenant-page.h"
 #include "tenant/policy-private.h"
 #include "tenant/tenant.h"

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "budget.h"
+#include "memory/budget.h"
 
 #define GIB (1ull << 30)
 

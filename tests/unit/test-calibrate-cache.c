@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "fail-alloc.h"
-#include "place/calibrate-cache.h"
+#include "calibrate/calibrate-cache.h"
 #include "plan/executor.h"
 #include "util/checked.h"
 

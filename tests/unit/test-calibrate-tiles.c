@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "place/calibrate.h"
+#include "calibrate/calibrate.h"
 #include "reference/reference.h"
 #include "shm/half.h"
 #include "util/checked.h"

@@ -13,7 +13,7 @@
 
 #include "cpu/cpu.h"
 #include "fail-alloc.h"
-#include "place/calibrate.h"
+#include "calibrate/calibrate.h"
 #include "util/checked.h"
 #include "util/clock.h"
 #include "util/waker.h"

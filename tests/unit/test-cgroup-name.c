@@ -13,8 +13,8 @@
 
 #include "fail-alloc.h"
 #include "fake-proc.h"
-#include "telemetry/cgroup-name.h"
-#include "telemetry/run-queue-proc.h"
+#include "contention/cgroup-name.h"
+#include "util/proc.h"
 
 static struct cgroup_names *start(const char *root)
 {

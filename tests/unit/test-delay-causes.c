@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "../../bpf/causers.h"
-#include "telemetry/delay-causes.h"
+#include "contention/delay-causes.h"
 
 static const uint64_t second_ns = 1000000000u;
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "telemetry/delay-window.h"
+#include "contention/delay-window.h"
 
 static const uint64_t second_ns = 1000000000u;
 

@@ -13,9 +13,9 @@
 #include <time.h>
 
 #include "control/metrics.h"
-#include "endpoint.h"
+#include "daemon/endpoint.h"
 #include "loop/loop.h"
-#include "options.h"
+#include "daemon/options.h"
 #include "session/server.h"
 #include "util/clock.h"
 

@@ -22,9 +22,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "enforce.h"
-#include "process.h"
-#include "tenant/lease.h"
+#include "lease/enforce.h"
+#include "lease/process.h"
+#include "lease/lease.h"
 #include "tenant/policy-private.h"
 #include "tenant/tenant.h"
 #include "util/clock.h"

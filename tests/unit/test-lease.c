@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The books of leases: broker/tenant/lease.h. */
+/* The books of leases: broker/lease/lease.h. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "tenant/lease.h"
+#include "lease/lease.h"
 #include "tenant/tenant.h"
 
 enum { DEVICE = 1, N_TENANTS = 2, TOTAL = 700 };

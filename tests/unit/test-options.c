@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/un.h>
 
-#include "options.h"
+#include "daemon/options.h"
 #include "util/checked.h"
 
 static int parse(struct options *ret, const char *first, const char *second)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How often to sample, waking a sleeper only where it would oversleep, and noticing a suspend. */
+/* Waking a sleeper only where it would oversleep, and noticing a suspend. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,49 +10,12 @@
 #include <sched.h>
 #include <string.h>
 
-#include "telemetry/pace.h"
+#include "util/pace.h"
 #include "util/clock.h"
 
+enum { IDLE, SLOW, FAST };
+
 static const uint64_t second_ns = 1000000000u;
-
-static void test_period(void **state)
-{
-	assert_int_equal(pace_period_ns(TELEMETRY_BUSY, false), second_ns / 50);
-	assert_int_equal(pace_period_ns(TELEMETRY_BUSY, true), second_ns / 50);
-	assert_int_equal(pace_period_ns(TELEMETRY_SESSIONS, false), second_ns);
-	assert_int_equal(pace_period_ns(TELEMETRY_SESSIONS, true), second_ns / 50);
-	assert_int_equal(pace_period_ns(TELEMETRY_IDLE, false), 10 * second_ns);
-	assert_int_equal(pace_period_ns(TELEMETRY_IDLE, true), 10 * second_ns);
-}
-
-static struct memory_reading memory(uint64_t total, uint64_t usable, uint64_t used)
-{
-	return (struct memory_reading){
-		.total = {total, true}, .usable = {usable, true}, .used = {used, true}};
-}
-
-static void test_tight(void **state)
-{
-	struct memory_reading pool = memory(1000, 1000, 900);
-
-	assert_false(pace_is_tight(&pool));
-	pool.used.value = 901;
-	assert_true(pace_is_tight(&pool));
-	pool.used.value = 2000;
-	assert_true(pace_is_tight(&pool));
-	pool = memory(1000, 900, 850);
-	assert_true(pace_is_tight(&pool));
-	pool.usable.is_valid = false;
-	assert_true(pace_is_tight(&pool) == (1000 - 850 < 100));
-	/* What is not known is not tight. */
-	pool.total.is_valid = false;
-	assert_false(pace_is_tight(&pool));
-	pool = memory(1000, 1000, 999);
-	pool.used.is_valid = false;
-	assert_false(pace_is_tight(&pool));
-	pool = memory(0, 0, 0);
-	assert_false(pace_is_tight(&pool));
-}
 
 static bool is_rung(const struct pace *pace)
 {
@@ -65,14 +28,14 @@ static void test_set__awake(void **state)
 {
 	struct pace pace;
 
-	assert_int_equal(pace_init(&pace, TELEMETRY_BUSY), 0);
-	assert_int_equal(pace_get(&pace), TELEMETRY_IDLE);
+	assert_int_equal(pace_init(&pace, FAST), 0);
+	assert_int_equal(pace_get(&pace), IDLE);
 	/* It reads the pace before it sleeps: no need to tell it. */
-	assert_false(pace_set(&pace, TELEMETRY_BUSY));
+	assert_false(pace_set(&pace, FAST));
 	assert_false(is_rung(&pace));
-	assert_int_equal(pace_get(&pace), TELEMETRY_BUSY);
+	assert_int_equal(pace_get(&pace), FAST);
 	/* And does not sleep by a slower one. */
-	pace_sleep(&pace, TELEMETRY_IDLE, 1000 * second_ns);
+	pace_sleep(&pace, IDLE, 1000 * second_ns);
 	pace_deinit(&pace);
 }
 
@@ -80,19 +43,19 @@ static void test_set__asleep(void **state)
 {
 	struct pace pace;
 
-	assert_int_equal(pace_init(&pace, TELEMETRY_BUSY), 0);
-	assert_false(pace_set(&pace, TELEMETRY_SESSIONS));
+	assert_int_equal(pace_init(&pace, FAST), 0);
+	assert_false(pace_set(&pace, SLOW));
 	/* As pace_sleep() does. */
-	atomic_store(&pace.granted, TELEMETRY_SESSIONS);
-	assert_false(pace_set(&pace, TELEMETRY_IDLE));
-	assert_false(pace_set(&pace, TELEMETRY_SESSIONS));
+	atomic_store(&pace.granted, SLOW);
+	assert_false(pace_set(&pace, IDLE));
+	assert_false(pace_set(&pace, SLOW));
 	assert_false(is_rung(&pace));
 	/* Woken once, however often it changes. */
-	assert_true(pace_set(&pace, TELEMETRY_BUSY));
+	assert_true(pace_set(&pace, FAST));
 	assert_true(is_rung(&pace));
 	for (int i = 0; i < 1000; i++) {
-		assert_false(pace_set(&pace, TELEMETRY_IDLE));
-		assert_false(pace_set(&pace, TELEMETRY_BUSY));
+		assert_false(pace_set(&pace, IDLE));
+		assert_false(pace_set(&pace, FAST));
 	}
 	pace_deinit(&pace);
 	assert_int_equal(pace.fd, -1);
@@ -100,14 +63,14 @@ static void test_set__asleep(void **state)
 
 struct sleeper {
 	struct pace pace;
-	enum telemetry_pace seen;
+	uint32_t seen;
 };
 
 static void *sleep_until_busy(void *data)
 {
 	struct sleeper *sleeper = data;
 
-	while ((sleeper->seen = pace_get(&sleeper->pace)) != TELEMETRY_BUSY)
+	while ((sleeper->seen = pace_get(&sleeper->pace)) != FAST)
 		pace_sleep(&sleeper->pace, sleeper->seen, 1000 * second_ns);
 	return NULL;
 }
@@ -119,16 +82,16 @@ static void test_sleep__never_overslept(void **state)
 	pthread_t thread;
 
 	for (int i = 0; i < 300; i++) {
-		assert_int_equal(pace_init(&sleeper.pace, TELEMETRY_BUSY), 0);
+		assert_int_equal(pace_init(&sleeper.pace, FAST), 0);
 		assert_int_equal(pthread_create(&thread, NULL, sleep_until_busy, &sleeper), 0);
 		for (int j = 0; j < i % 7; j++)
 			sched_yield();
-		pace_set(&sleeper.pace, TELEMETRY_SESSIONS);
+		pace_set(&sleeper.pace, SLOW);
 		for (int j = 0; j < i % 5; j++)
 			sched_yield();
-		pace_set(&sleeper.pace, TELEMETRY_BUSY);
+		pace_set(&sleeper.pace, FAST);
 		assert_int_equal(pthread_join(thread, NULL), 0);
-		assert_int_equal(sleeper.seen, TELEMETRY_BUSY);
+		assert_int_equal(sleeper.seen, FAST);
 		pace_deinit(&sleeper.pace);
 	}
 }
@@ -138,12 +101,12 @@ static void test_sleep__its_time(void **state)
 	uint64_t start_ns = clock_now_ns();
 	struct pace pace;
 
-	assert_int_equal(pace_init(&pace, TELEMETRY_BUSY), 0);
-	pace_sleep(&pace, TELEMETRY_IDLE, 2000000);
+	assert_int_equal(pace_init(&pace, FAST), 0);
+	pace_sleep(&pace, IDLE, 2000000);
 	assert_true(clock_now_ns() - start_ns >= 2000000);
 	/* An interruption that came first ends it at once. */
 	pace_interrupt(&pace);
-	pace_sleep(&pace, TELEMETRY_IDLE, 1000 * second_ns);
+	pace_sleep(&pace, IDLE, 1000 * second_ns);
 	assert_false(is_rung(&pace));
 	pace_deinit(&pace);
 }
@@ -177,8 +140,6 @@ static void test_suspend__this_machine(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_period),
-		cmocka_unit_test(test_tight),
 		cmocka_unit_test(test_set__awake),
 		cmocka_unit_test(test_set__asleep),
 		cmocka_unit_test(test_sleep__never_overslept),

@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "telemetry/probes-why.h"
-#include "telemetry/run-queue.h"
+#include "contention/probes-why.h"
+#include "contention/run-queue.h"
 
 static const struct probes_facts fine = {
 	.has_btf = true, .has_privilege = true, .has_storage = true, .may_make_map = true};

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "fail-alloc.h"
-#include "place/profile-file.h"
+#include "calibrate/profile-file.h"
 #include "util/checked.h"
 #include "util/cleanup.h"
 

@@ -13,10 +13,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "budget.h"
-#include "contention.h"
+#include "memory/budget.h"
+#include "contention/contention.h"
 #include "loop/loop.h"
-#include "publish.h"
+#include "control/publish.h"
 #include "support/session-rig.h"
 #include "telemetry/telemetry.h"
 

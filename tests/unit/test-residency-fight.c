@@ -3,7 +3,7 @@
  * test-residency-fight [N]
  *
  * Three tenants fight for a device that only counts, with everything at random, from N seeds:
- * broker/session/residency.h.
+ * broker/memory/residency.h.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a tenant cannot take from others by asking for device memory: broker/session/residency.h,
+ * What a tenant cannot take from others by asking for device memory: broker/memory/residency.h,
  * over devices that only count.
  */
 #include <setjmp.h>
@@ -14,9 +14,9 @@
 
 #include "loop/loop.h"
 #include "loop/turn.h"
-#include "session/residency-private.h"
+#include "memory/residency-private.h"
 #include "support/residency-rig.h"
-#include "tenant/residency-policy.h"
+#include "memory/residency-policy.h"
 #include "util/clock.h"
 
 #define MIB (1ull << 20)

@@ -10,7 +10,7 @@
 #include <time.h>
 #include <cmocka.h>
 
-#include "session/residency-private.h"
+#include "memory/residency-private.h"
 
 enum { MANY = 40000 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Room for leases on a device, among plans and each other: broker/session/residency-lease.c. */
+/* Room for leases on a device, among plans and each other: broker/memory/residency-lease.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "session/residency-private.h"
+#include "memory/residency-private.h"
 #include "support/residency-rig.h"
 #include "util/clock.h"
 

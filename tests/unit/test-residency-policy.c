@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Who gives way to whom: broker/tenant/residency-policy.h. */
+/* Who gives way to whom: broker/memory/residency-policy.h. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "tenant/residency-policy.h"
+#include "memory/residency-policy.h"
 
 #define SECOND 1000000000ull
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The cost of a wish for device memory where there are many plans: broker/session/residency-seek.c,
+ * The cost of a wish for device memory where there are many plans: broker/memory/residency-seek.c,
  * over devices that only count.
  */
 #include <setjmp.h>
@@ -14,7 +14,7 @@
 
 #include "loop/loop.h"
 #include "loop/turn.h"
-#include "session/residency-private.h"
+#include "memory/residency-private.h"
 #include "support/residency-rig.h"
 #include "util/clock.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Wishes by hand, what tenants are owed, and memory that comes back in parts:
- * broker/session/residency.h.
+ * broker/memory/residency.h.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "loop/offload.h"
-#include "session/residency-private.h"
+#include "memory/residency-private.h"
 #include "support/residency-rig.h"
 
 #define MIB (1ull << 20)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What is in device memory, and why: broker/session/residency.h, over devices that only count. */
+/* What is in device memory, and why: broker/memory/residency.h, over devices that only count. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

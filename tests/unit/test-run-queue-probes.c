@@ -17,9 +17,9 @@
 #include "fail-alloc.h"
 #include "fake-probes.h"
 #include "fake-proc.h"
-#include "telemetry/cgroup-name.h"
-#include "telemetry/run-queue-proc.h"
-#include "telemetry/run-queue.h"
+#include "contention/cgroup-name.h"
+#include "util/proc.h"
+#include "contention/run-queue.h"
 #include "util/clock.h"
 
 static const uint64_t second_ns = 1000000000u;

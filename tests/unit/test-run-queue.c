@@ -14,7 +14,7 @@
 
 #include "fail-alloc.h"
 #include "fake-proc.h"
-#include "telemetry/run-queue.h"
+#include "contention/run-queue.h"
 #include "util/clock.h"
 
 static const uint64_t second_ns = 1000000000u;

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "loop/loop.h"
-#include "service.h"
+#include "daemon/service.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/systemd.h"

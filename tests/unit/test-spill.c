@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "spill.h"
+#include "memory/spill.h"
 
 #define MIB (1ull << 20)
 

@@ -12,7 +12,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 
-#include "telemetry/stats.h"
+#include "stats/stats.h"
 #include "tenant-page.h"
 
 enum { N_READERS = 2, N_READS = 30000, N_DEVICES = 2 };

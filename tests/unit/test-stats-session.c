@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "telemetry/stats.h"
+#include "stats/stats.h"
 #include "tenant-page.h"
 
 enum { N_DEVICES = 2 };

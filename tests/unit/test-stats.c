@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "fail-alloc.h"
-#include "telemetry/stats.h"
+#include "stats/stats.h"
 #include "tenant-page.h"
 #include "util/checked.h"
 

@@ -11,7 +11,7 @@
 
 #include "place/profile.h"
 #include "plan/executor.h"
-#include "test-device.h"
+#include "daemon/test-device.h"
 #include "fail-alloc.h"
 #include "util/clock.h"
 #include "util/waker.h"

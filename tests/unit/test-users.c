@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "users.h"
+#include "daemon/users.h"
 
 static void test_group(void **state)
 {

@@ -23,7 +23,7 @@
 #include "dispatch/task.h"
 #include "model-broker.h"
 #include "plans.h"
-#include "session/residency-private.h"
+#include "memory/residency-private.h"
 #include "tenant/account.h"
 #include "util/clock.h"
 

@@ -29,7 +29,7 @@
 
 #include "bench.h"
 #include "switch-load.h"
-#include "telemetry/run-queue.h"
+#include "contention/run-queue.h"
 #include "util/checked.h"
 #include "util/clock.h"
 

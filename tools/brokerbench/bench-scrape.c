@@ -16,7 +16,7 @@
 
 #include "bench.h"
 #include "control/metrics.h"
-#include "telemetry/stats.h"
+#include "stats/stats.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
 

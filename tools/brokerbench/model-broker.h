@@ -12,7 +12,7 @@
 
 #include "dispatch/dispatch.h"
 #include "model-executor.h"
-#include "session/residency.h"
+#include "memory/residency.h"
 
 struct model_broker;
 

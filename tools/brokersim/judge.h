@@ -4,10 +4,10 @@
  * The judge of contention in virtual time
  *
  * What brokerd's run-queue watcher would see of the CPU's workers and of hogs beside them, looked
- * at every 10 ms, and place/contention.h, which decides what comes of it.
+ * at every 10 ms, and contention/verdict.h, which decides what comes of it.
  */
 #include "sim.h"
-#include "place/contention.h"
+#include "contention/verdict.h"
 
 #define JUDGE_PERIOD_NS 10e6
 

@@ -18,7 +18,7 @@
 
 #include "plans.h"
 #include "random.h"
-#include "place/profile-file.h"
+#include "calibrate/profile-file.h"
 #include "util/checked.h"
 #include "util/error.h"
 

@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Profiles on disk
+ *
+ *	# ringbroker calibration 3 d04f4e0e5cf1a2b3
+ *	# brokerd 0.1.0, cpu CPU, 8 workers, ringbroker, avx512, 8 threads, 0000...
+ *	# measured 1795219200 complete
+ *	# tiles 0232 0202 1232
+ *	[device]
+ *	...
+ *
+ * Tiles are numbers of shapes (plan/executor.h), for each operator that has a choice one for each
+ *class of problems; all are 0 for a device without.
+ *
+ * The number in the first line is a checksum (FNV-1a, 64 bits) of everything after that line: it
+ * finds out files that were cut off or damaged, not forgers. Those are kept out by the owner and
+ * the mode of the file, and could achieve no more than wrong estimates: figures are in their ranges
+ * or the file is refused.
+ *
+ * A file is named after the device alone, so that a new driver's profile takes the place of the old
+ * one's. It is written beside it and renamed.
+ */
+#include "calibrate/calibrate-cache.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "calibrate/profile-file.h"
+#include "plan/executor.h"
+#include "util/checked.h"
+#include "util/cleanup.h"
+#include "util/error.h"
+
+static const char magic[] = "# ringbroker calibration 3 ";
+
+enum { CHECKSUM_DIGITS = 16 };
+
+static uint64_t hash(uint64_t state, const char *bytes, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		state = (state ^ (unsigned char)bytes[i]) * 1099511628211u;
+	return state;
+}
+
+static const uint64_t hash_begin = 14695981039346656037u;
+
+static void print_uuid(const struct executor_info *info, char ret[static 33])
+{
+	for (unsigned int i = 0; i < sizeof(info->identity.uuid); i++)
+		snprintf(ret + 2 * i, 3, "%02x", info->identity.uuid[i]);
+}
+
+void calibrate_cache_key(const struct executor_info *info, const char *version,
+			 char ret[static CALIBRATE_KEY_BYTES])
+{
+	static const char *const kinds[] = {[EXECUTOR_CPU] = "cpu",
+					    [EXECUTOR_GPU] = "gpu",
+					    [EXECUTOR_SOFTWARE_GPU] = "software-gpu"};
+	char uuid[33];
+
+	print_uuid(info, uuid);
+	snprintf(ret, CALIBRATE_KEY_BYTES, "brokerd %s, %s %s, %s, %s, %" PRIu32 " threads, %s",
+		 version, kinds[info->kind], info->name, info->driver, info->paths, info->n_threads,
+		 uuid);
+	/* It is a line of a file. */
+	for (char *c = ret; *c; c++)
+		if ((unsigned char)*c < 0x20 || *c == 0x7f)
+			*c = '?';
+}
+
+void calibrate_cache_file(const struct executor_info *info, char ret[static CALIBRATE_FILE_BYTES])
+{
+	uint64_t state = hash(hash_begin, info->name, strlen(info->name));
+
+	state = hash(state, (const char *)info->identity.uuid, sizeof(info->identity.uuid));
+	snprintf(ret, CALIBRATE_FILE_BYTES, "device-%016" PRIx64 ".profile", state);
+}
+
+/* ---- Reading ---- */
+
+/* Takes the first line off, without its line break. Return: NULL if there is none. */
+static char *take_line(char **text)
+{
+	return strchr(*text, '\n') ? strsep(text, "\n") : NULL;
+}
+
+/* "# measured 1795219200 complete" */
+static bool parse_measured(const char *line, struct calibrate_cached *ret)
+{
+	static const char begin[] = "# measured ";
+	char *end;
+
+	if (!line || strncmp(line, begin, sizeof(begin) - 1) != 0)
+		return false;
+	line += sizeof(begin) - 1;
+	if (*line < '0' || *line > '9')
+		return false;
+	errno = 0;
+	ret->measured_s = strtoull(line, &end, 10);
+	ret->is_complete = strcmp(end, " complete") == 0;
+	return errno == 0 && (ret->is_complete || strcmp(end, " partial") == 0);
+}
+
+/* "# tiles 0232 0202 1232" */
+static bool parse_tiles(const char *line, struct exec_tiles *ret)
+{
+	static const char begin[] = "# tiles";
+
+	if (!line || strncmp(line, begin, sizeof(begin) - 1) != 0)
+		return false;
+	line += sizeof(begin) - 1;
+	for (unsigned int op = 0; op < EXEC_TILE_OPS; op++) {
+		if (*line++ != ' ')
+			return false;
+		for (unsigned int class = 0; class < EXEC_TILE_CLASSES; class ++, line++) {
+			if (*line < '0' || *line >= '0' + EXEC_MAX_TILES)
+				return false;
+			ret->of[op][class] = (uint8_t)(*line - '0');
+		}
+	}
+	return *line == '\0';
+}
+
+/* Return: NULL if @text, which is taken apart, is a profile for @key; else why it is not. */
+static const char *parse(char *text, size_t n_text, const char *key, struct calibrate_cached *ret,
+			 int *ret_error)
+{
+	char *rest = text, *line, *errors = NULL, checksum[CHECKSUM_DIGITS + 1];
+	size_t n_profile;
+	int r;
+
+	line = strlen(text) == n_text ? take_line(&rest) : NULL;
+	if (!line || strncmp(line, magic, sizeof(magic) - 1) != 0)
+		return "it is of another format";
+	snprintf(checksum, sizeof(checksum), "%016" PRIx64,
+		 hash(hash_begin, rest, n_text - (size_t)(rest - text)));
+	if (strcmp(line + sizeof(magic) - 1, checksum) != 0)
+		return "it is damaged or was cut off";
+	line = take_line(&rest);
+	if (!line || strncmp(line, "# ", 2) != 0 || strcmp(line + 2, key) != 0)
+		return "it is of another device, driver or version";
+	if (!parse_measured(take_line(&rest), ret))
+		return "it does not say since when it holds";
+	if (!parse_tiles(take_line(&rest), &ret->tiles))
+		return "it does not say which tiles were fastest";
+	n_profile = n_text - (size_t)(rest - text);
+	r = place_profile_parse("profile", rest, n_profile, &ret->profile, &errors);
+	free(errors);
+	if (r < 0)
+		*ret_error = error_fold(r);
+	return r ? "its figures are impossible" : NULL;
+}
+
+static const char *refuse_file(int fd)
+{
+	struct stat status;
+
+	if (fstat(fd, &status) < 0 || !S_ISREG(status.st_mode))
+		return "it is no file";
+	if (status.st_uid != geteuid())
+		return "it belongs to another user";
+	if (status.st_mode & (S_IWGRP | S_IWOTH))
+		return "others may write to it";
+	if (status.st_size > PLACE_PROFILE_FILE_BYTES)
+		return "it is too large";
+	return NULL;
+}
+
+static int refuse(const char *why, const char **ret_why)
+{
+	*ret_why = why;
+	return CALIBRATE_CACHE_E_REFUSED;
+}
+
+int calibrate_cache_read(const char *folder, const struct executor_info *info, const char *key,
+			 struct calibrate_cached *ret, const char **ret_why)
+{
+	_cleanup_(close_fdp) int directory = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	_cleanup_(close_fdp) int fd = -1;
+	_cleanup_(freep) char *text = NULL;
+	char file[CALIBRATE_FILE_BYTES];
+	size_t used = 0;
+	const char *why;
+	ssize_t n = 0;
+	int error = 0;
+
+	if (directory < 0)
+		return refuse("the folder cannot be opened", ret_why);
+	calibrate_cache_file(info, file);
+	fd = openat(directory, file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	if (fd < 0 && errno == ENOENT)
+		return CALIBRATE_CACHE_E_ABSENT;
+	if (fd < 0)
+		return refuse(errno == ELOOP ? "it is a link" : "it cannot be opened", ret_why);
+	why = refuse_file(fd);
+	if (why)
+		return refuse(why, ret_why);
+	text = malloc(PLACE_PROFILE_FILE_BYTES + 1);
+	if (!text)
+		return error_origin(-ENOMEM);
+	while (used < PLACE_PROFILE_FILE_BYTES &&
+	       (n = read(fd, text + used, PLACE_PROFILE_FILE_BYTES - used)) > 0)
+		used += (size_t)n;
+	if (n < 0)
+		return refuse("it cannot be read", ret_why);
+	text[used] = '\0';
+	why = parse(text, used, key, ret, &error);
+	if (error)
+		return error;
+	return why ? refuse(why, ret_why) : 0;
+}
+
+/* ---- Writing ---- */
+
+static char *print_body(const char *key, const struct calibrate_cached *cached, size_t *ret_bytes)
+{
+	char *text = NULL;
+	FILE *stream = open_memstream(&text, ret_bytes);
+
+	if (!stream)
+		return NULL;
+	fprintf(stream, "# %s\n# measured %" PRIu64 " %s\n", key, cached->measured_s,
+		cached->is_complete ? "complete" : "partial");
+	fputs("# tiles", stream);
+	for (unsigned int op = 0; op < EXEC_TILE_OPS; op++)
+		for (unsigned int class = 0; class < EXEC_TILE_CLASSES; class ++)
+			fprintf(stream, "%s%u", class == 0 ? " " : "", cached->tiles.of[op][class]);
+	fputc('\n', stream);
+	place_profile_write(stream, &cached->profile);
+	if (fclose(stream) == 0)
+		return text;
+	free(text);
+	return NULL;
+}
+
+static int write_all(int fd, const char *bytes, size_t n)
+{
+	while (n > 0) {
+		ssize_t written = write(fd, bytes, n);
+
+		if (written < 0 && errno == EINTR)
+			continue;
+		if (written < 0)
+			return error_origin(-errno);
+		bytes += written;
+		n -= (size_t)written;
+	}
+	return 0;
+}
+
+static int write_file(int fd, const char *body, size_t n_body)
+{
+	char line[sizeof(magic) + CHECKSUM_DIGITS + 1];
+	int r;
+
+	snprintf(line, sizeof(line), "%s%016" PRIx64 "\n", magic, hash(hash_begin, body, n_body));
+	r = write_all(fd, line, strlen(line));
+	if (r == 0)
+		r = write_all(fd, body, n_body);
+	return r ? error_fold(r) : 0;
+}
+
+int calibrate_cache_write(const char *folder, const struct executor_info *info, const char *key,
+			  const struct calibrate_cached *cached)
+{
+	_cleanup_(close_fdp) int directory = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	_cleanup_(close_fdp) int fd = -1;
+	_cleanup_(freep) char *body = NULL;
+	char file[CALIBRATE_FILE_BYTES], beside[CALIBRATE_FILE_BYTES + 16];
+	size_t n_body;
+	int r;
+
+	if (directory < 0)
+		return error_origin(-errno);
+	body = print_body(key, cached, &n_body);
+	if (!body)
+		return error_origin(-ENOMEM);
+	calibrate_cache_file(info, file);
+	snprintf(beside, sizeof(beside), ".%s.%d", file, (int)getpid());
+	/* One of a process that had our number. */
+	unlinkat(directory, beside, 0);
+	fd = openat(directory, beside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return error_origin(-errno);
+	r = write_file(fd, body, n_body);
+	if (r == 0 && renameat(directory, beside, directory, file) < 0)
+		r = error_origin(-errno);
+	if (r)
+		unlinkat(directory, beside, 0);
+	return r ? error_fold(r) : 0;
+}

@@ -1,0 +1,602 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The judge of contention
+ *
+ * Samples are kept for a while, so that a look back is a difference between two of them: a window
+ * with sharp edges forgets at once what is out of it, where a decaying mean would still be on its
+ * way when the next task is to be placed.
+ *
+ * The difficulty is that acting on the factor takes away what it is measured by. Tasks that went to
+ * the GPU leave workers without work, and workers without work do not wait. So what was measured is
+ * held for as long as the processors look as full as they did then; sixteen hogs a processor cannot
+ * be told from one by what they use. It is let go quickly when they use less, and slowly even if
+ * they do not, towards what fair sharing with one each would give: sooner or later somebody tries.
+ */
+#include "contention/verdict.h"
+
+#include <math.h>
+#include <string.h>
+
+#include <ringbroker/stats.h>
+
+#define MAX_FACTOR ((double)RBK_STATS_MAX_FACTOR)
+/* What is less is noise, and every reader of reasons would wonder. */
+#define LEAST_FACTOR 1.05
+/*
+ * What is held goes half of its way in that time though others use as much as before, twice as long
+ * each time that turns out to have been wrong,
+ */
+#define HOLD_NS      2e9
+#define MOST_HOLD_NS 3e10
+/* and what throttling added, of which nobody can tell whether it is over. */
+#define HOLD_IDLE_NS 2e8
+/* What fair sharing explains is held that many times longer. */
+#define MEEK 3
+/* What others no longer use, and nobody else is seen to, is forgotten in about that time. */
+#define SETTLE_NS 2e8
+/* Where nobody knows what others use, somebody has to try that many times more often, and soon. */
+#define BLIND         20
+#define MOST_BLIND_NS 2e8
+/* Share of the processors that has to be used to see what is stolen of it. */
+#define LEAST_USED 0.1
+/* So much less than it was: then it was let go. */
+#define LET_GO 0.98
+/* Others are taken to be fewer if they use less than that of what they did. */
+#define FALLEN 0.6
+/* All workers are used for that long after they were needed the last time. */
+#define NEEDED_NS 1000000000ull
+/* Workers that lost and got back are compared with those in use by that. */
+#define WORKERS_MARGIN 0.15
+
+enum {
+	/* Windows to look back until workers were seen to run; to be quick, and to be sure. */
+	QUICK_WINDOWS = 2,
+	SURE_WINDOWS = 4,
+	/* Sources that do not know of workers have coarse figures: so many half windows. */
+	COARSE_HALF_WINDOWS = 5,
+};
+
+/* What has happened since an earlier sample. */
+struct look {
+	double ns;
+	double run_ns, wait_ns, idle_wait_ns, n_preemptions;
+	double others_ns, idle_ns, steal_ns, stall_ns;
+};
+
+/* What a sample means. */
+struct view {
+	double factor;     /* of contention alone */
+	double idle;       /* what throttling adds */
+	double steal;      /* times that */
+	double estimate;   /* beside what others use; 1 if that is not known */
+	bool is_measured;  /* workers run, and so few are guessed */
+	bool is_disturbed; /* both signals are there */
+};
+
+static double share(double part, double whole)
+{
+	return whole > 0 ? part / whole : 0;
+}
+
+static double limited(double value, double least, double most)
+{
+	if (!(value >= least))
+		return least;
+	return value > most ? most : value;
+}
+
+void place_contention_init(struct place_contention *contention,
+			   const struct place_contention_config *config, uint32_t n_workers)
+{
+	struct place_contention_config *own = &contention->config;
+
+	memset(contention, 0, sizeof(*contention));
+	*own = *config;
+	own->end_factor = (float)limited((double)own->end_factor, 1.01, MAX_FACTOR);
+	own->begin_factor =
+		(float)limited((double)own->begin_factor, (double)own->end_factor, MAX_FACTOR);
+	if (own->window_ns < 1000000)
+		own->window_ns = 1000000;
+	if (own->max_back_off_ns < own->end_after_ns)
+		own->max_back_off_ns = own->end_after_ns;
+	contention->n_workers = n_workers ? n_workers : 1;
+	contention->held = contention->measured = 1;
+	contention->held_steal = 1;
+	contention->hold_ns = HOLD_NS;
+	contention->end_wait_ns = own->end_after_ns;
+	contention->verdict = (struct place_contention_verdict){
+		.factor = 1,
+		.n_workers = contention->n_workers,
+	};
+}
+
+/* --- Looking back --- */
+
+/* Do the figures of @b continue those of @a? */
+static bool continues(const struct place_contention_sample *a,
+		      const struct place_contention_sample *b)
+{
+	return b->at_ns > a->at_ns && a->has_workers == b->has_workers &&
+	       a->has_processors == b->has_processors && a->has_stall == b->has_stall &&
+	       a->n_processors == b->n_processors && b->run_ns >= a->run_ns &&
+	       b->wait_ns >= a->wait_ns && b->n_preemptions >= a->n_preemptions &&
+	       b->idle_wait_ns >= a->idle_wait_ns && b->idle_ns >= a->idle_ns &&
+	       b->others_ns >= a->others_ns && b->steal_ns >= a->steal_ns &&
+	       b->stall_ns >= a->stall_ns;
+}
+
+/*
+ * What only went back a little was put together from readings of several processors, as the
+ * kernel's idle times are, and has stood still.
+ */
+static struct place_contention_sample steadied(const struct place_contention *contention,
+					       const struct place_contention_sample *sample)
+{
+	const uint64_t most_ns = contention->config.window_ns;
+	struct place_contention_sample steady = *sample;
+	const struct place_contention_sample *last = &contention->last;
+	const struct {
+		uint64_t *now;
+		uint64_t before;
+	} figures[] = {
+		{&steady.run_ns, last->run_ns},
+		{&steady.wait_ns, last->wait_ns},
+		{&steady.idle_wait_ns, last->idle_wait_ns},
+		{&steady.idle_ns, last->idle_ns},
+		{&steady.others_ns, last->others_ns},
+		{&steady.steal_ns, last->steal_ns},
+		{&steady.stall_ns, last->stall_ns},
+	};
+
+	for (size_t i = 0; i < sizeof(figures) / sizeof(figures[0]); i++)
+		if (*figures[i].now < figures[i].before &&
+		    figures[i].before - *figures[i].now < most_ns)
+			*figures[i].now = figures[i].before;
+	return steady;
+}
+
+/* Samples that are closer together than a quarter of a window are not worth their place. */
+static void keep(struct place_contention *contention)
+{
+	struct place_contention_sample *past = contention->past;
+
+	if (contention->n_past && contention->last.at_ns - past[contention->n_past - 1].at_ns <
+					  contention->config.window_ns / 4)
+		return;
+	if (contention->n_past == PLACE_CONTENTION_PAST) {
+		contention->n_past--;
+		memmove(past, past + 1, contention->n_past * sizeof(*past));
+	}
+	past[contention->n_past++] = contention->last;
+}
+
+static struct look difference(const struct place_contention_sample *a,
+			      const struct place_contention_sample *b)
+{
+	return (struct look){
+		.ns = (double)(b->at_ns - a->at_ns),
+		.run_ns = (double)(b->run_ns - a->run_ns),
+		.wait_ns = (double)(b->wait_ns - a->wait_ns),
+		.idle_wait_ns = (double)(b->idle_wait_ns - a->idle_wait_ns),
+		.n_preemptions = (double)(b->n_preemptions - a->n_preemptions),
+		.others_ns = (double)(b->others_ns - a->others_ns),
+		.idle_ns = (double)(b->idle_ns - a->idle_ns),
+		.steal_ns = (double)(b->steal_ns - a->steal_ns),
+		.stall_ns = (double)(b->stall_ns - a->stall_ns),
+	};
+}
+
+static struct look look_from(const struct place_contention *contention, uint32_t i)
+{
+	return difference(&contention->past[i], &contention->last);
+}
+
+/* The latest sample that is @ns ago, or the oldest there is. */
+static uint32_t find_past(const struct place_contention *contention, uint64_t ns)
+{
+	uint32_t i = contention->n_past - 1;
+
+	while (i > 0 && contention->last.at_ns - contention->past[i].at_ns < ns)
+		i--;
+	return i;
+}
+
+/*
+ * Where it takes a longer look to see workers run at all (between two turns among sixteen hogs lie
+ * 50 ms), that. Not where others have gone: then the past says nothing of now.
+ */
+static struct look look_for_run(const struct place_contention *contention, uint32_t i,
+				double enough_ns, unsigned int n_windows, bool has_fallen)
+{
+	const uint64_t most_ns = contention->config.window_ns * n_windows;
+	struct look look = look_from(contention, i);
+
+	while (!has_fallen && look.run_ns < enough_ns && i > 0 &&
+	       contention->last.at_ns - contention->past[i - 1].at_ns <= most_ns)
+		look = look_from(contention, --i);
+	return look;
+}
+
+/* --- What it means --- */
+
+/*
+ * What workers would need and what they would get if others used that share of the processors
+ * whatever happens: first what is idle, then half of each processor that others use.
+ */
+static double estimate(const struct place_contention *contention, double others)
+{
+	const double n = contention->last.n_processors;
+	const double n_workers = contention->n_workers < n ? contention->n_workers : n;
+	const double used = others * n, wanted = n_workers - (n - used);
+
+	if (wanted <= 0)
+		return 1;
+	return limited(n_workers / (n_workers - wanted + wanted * share(used, used + wanted)), 1,
+		       MAX_FACTOR);
+}
+
+static bool knows_processors(const struct place_contention *contention)
+{
+	return contention->last.has_processors && contention->last.n_processors > 0;
+}
+
+static double others_share(const struct place_contention *contention, const struct look *look)
+{
+	return limited(share(look->others_ns, look->ns * contention->last.n_processors), 0, 1);
+}
+
+/* @value goes towards @to, most of the way in @time_ns. */
+static double drift(double value, double to, double ns, double time_ns)
+{
+	return value + (to - value) * ns / (ns + time_ns);
+}
+
+/*
+ * What others use, by clocks that tick every 10 ms and are read late when it matters most. What
+ * they gave up must be seen to be idle, or ours, or they are only not accounted for yet.
+ */
+static double watch_others(struct place_contention *contention, const struct look *look,
+			   double step_ns)
+{
+	const double whole_ns = look->ns * contention->last.n_processors;
+	const double now = others_share(contention, look);
+	const double most =
+		limited(1 - share(look->idle_ns + look->run_ns + look->steal_ns, whole_ns), 0, 1);
+	double before = contention->others < most ? contention->others : most;
+
+	before = drift(before, now, step_ns, SETTLE_NS);
+	contention->others = now > before ? now : before;
+	return contention->others;
+}
+
+static double blind_hold_ns(const struct place_contention *contention)
+{
+	return fmin(contention->hold_ns / BLIND, MOST_BLIND_NS);
+}
+
+/* @step_ns in which nobody measured. Return: are others fewer than when it was measured? */
+static bool let_go(struct place_contention *contention, double others, double estimate_now,
+		   double step_ns)
+{
+	bool has_fallen;
+
+	if (!knows_processors(contention)) {
+		contention->held = drift(contention->held, 1, step_ns, blind_hold_ns(contention));
+		return false;
+	}
+	has_fallen = others < contention->others_then * FALLEN ||
+		     estimate_now < (double)contention->config.end_factor;
+	if (has_fallen)
+		contention->hold_ns = HOLD_NS;
+	if (contention->held > estimate_now)
+		contention->held = has_fallen ? estimate_now
+					      : drift(contention->held, estimate_now, step_ns,
+						      contention->hold_ns);
+	/* Who uses all that is left need not be in anybody's way. */
+	contention->held = drift(contention->held, 1, step_ns, contention->hold_ns * MEEK);
+	return has_fallen;
+}
+
+/*
+ * Workers wait, and for whom? Where others leave no room, little waiting is enough to tell, and
+ * more there may not be: tasks have gone elsewhere already.
+ */
+static bool is_disturbed(const struct place_contention *contention, const struct look *look,
+			 double estimate_now)
+{
+	const bool is_full = estimate_now >= (double)contention->config.begin_factor;
+
+	if (look->wait_ns * (is_full ? 20 : 5) < (double)contention->config.window_ns)
+		return false;
+	if (knows_processors(contention))
+		return look->others_ns * 4 >= look->wait_ns;
+	return look->n_preemptions > 0;
+}
+
+/* What is too little to be sure is filled up with what was known before: @fill_ns of run time. */
+static double factor_of(const struct place_contention *contention, const struct look *look,
+			double fill_ns)
+{
+	return limited((look->run_ns + look->wait_ns + fill_ns * contention->held) /
+			       (look->run_ns + fill_ns),
+		       1, MAX_FACTOR);
+}
+
+static double missing(double value, double enough)
+{
+	return value < enough ? enough - value : 0;
+}
+
+/* It is more than what was held: then that should not have been let go. */
+static void hold(struct place_contention *contention, double factor)
+{
+	if (contention->held < contention->measured * LET_GO)
+		contention->hold_ns = fmin(contention->hold_ns * 2, MOST_HOLD_NS);
+	contention->held = contention->measured = factor;
+}
+
+/* It was measured: quick to rise, but a turn whose wait is out of sight only looks undisturbed. */
+static void learn(struct place_contention *contention, double factor, double others, double run_ns,
+		  double sure_ns)
+{
+	if (factor > contention->held)
+		hold(contention, factor);
+	else
+		contention->held = drift(contention->held, factor, run_ns, sure_ns);
+	contention->measured = contention->held;
+	contention->others_then = others;
+}
+
+/*
+ * A look at little is quick, and by chance too high or too low: that says where contention begins.
+ * One at more, back to when it may not have begun yet, says where it ends.
+ */
+static struct view view_workers(struct place_contention *contention, const struct look *step)
+{
+	const double window_ns = (double)contention->config.window_ns, enough_ns = window_ns / 10;
+	const double sure_ns = window_ns / 2 * contention->verdict.n_workers;
+	uint32_t i = find_past(contention, contention->config.window_ns);
+	struct look now = look_from(contention, i), look, far;
+	double others = watch_others(contention, &now, step->ns), fill_ns;
+	struct view view = {.steal = 1, .estimate = 1};
+	bool has_fallen;
+
+	if (knows_processors(contention))
+		view.estimate = estimate(contention, others);
+	view.is_measured = now.run_ns + now.wait_ns >= window_ns / 20;
+	has_fallen = let_go(contention, others, view.estimate, view.is_measured ? 0 : step->ns);
+	look = look_for_run(contention, i, enough_ns, QUICK_WINDOWS, has_fallen);
+	far = look_for_run(contention, i, sure_ns, SURE_WINDOWS, has_fallen);
+	fill_ns = missing(look.run_ns, enough_ns);
+	view.factor = fmax(factor_of(contention, &look, fill_ns),
+			   factor_of(contention, &far, missing(far.run_ns, sure_ns)));
+	/* A quota's periods are longer than a window. */
+	far = look_from(contention, 0);
+	view.idle = far.idle_wait_ns / (far.run_ns + missing(far.run_ns, enough_ns));
+	/* One long wait may be all there was. */
+	if (view.is_measured)
+		learn(contention,
+		      fill_ns > 0 ? fmin(view.factor, contention->held * 2) : view.factor, others,
+		      step->run_ns, sure_ns);
+	contention->held_idle = drift(contention->held_idle, 0, step->ns, HOLD_IDLE_NS);
+	if (view.idle > contention->held_idle)
+		contention->held_idle = limited(view.idle, 0, MAX_FACTOR);
+	view.idle = contention->held_idle;
+	look = look_from(contention, find_past(contention, contention->config.window_ns * 2));
+	view.is_disturbed = is_disturbed(contention, &look, view.estimate);
+	return view;
+}
+
+/* Nothing is known of the workers: what others use, or that somebody waits, has to do. */
+static struct view view_others(struct place_contention *contention, const struct look *step)
+{
+	const uint64_t window_ns = contention->config.window_ns / 2 * COARSE_HALF_WINDOWS;
+	struct look look = look_from(contention, find_past(contention, window_ns));
+	struct view view = {.steal = 1};
+	double stalled = limited(share(look.stall_ns, look.ns), 0, 1), others;
+
+	if (knows_processors(contention)) {
+		/* As much as somebody waits, what others use is all that they leave us to share. */
+		others = others_share(contention, &look);
+		others += (share(look.others_ns, look.others_ns + look.idle_ns) - others) * stalled;
+		view.estimate = estimate(contention, limited(others, 0, 1));
+		view.is_disturbed = !contention->last.has_stall || stalled >= 0.1;
+		contention->held = view.estimate;
+	} else {
+		view.is_disturbed = contention->last.has_stall;
+		view.estimate = 1 / (1 - stalled / 2);
+		/* Who waits no more may be those who went away. */
+		contention->held = drift(contention->held, 1, step->ns, blind_hold_ns(contention));
+		if (contention->held < view.estimate)
+			hold(contention, view.estimate);
+		view.estimate = contention->held;
+	}
+	view.factor = contention->held;
+	return view;
+}
+
+/* Who uses next to nothing is not stolen from: then it is taken to be as it was. */
+static double steal_factor(struct place_contention *contention, double step_ns)
+{
+	struct look look =
+		look_from(contention, find_past(contention, contention->config.window_ns));
+	double whole_ns = look.ns * contention->last.n_processors;
+	double used_ns = whole_ns - look.idle_ns;
+
+	if (!knows_processors(contention) || !(used_ns > whole_ns * LEAST_USED))
+		contention->held_steal = drift(contention->held_steal, 1, step_ns, HOLD_NS);
+	else
+		contention->held_steal = 1 / (1 - limited(look.steal_ns / used_ns, 0, 0.99));
+	return contention->held_steal;
+}
+
+/* --- What to do about it --- */
+
+static uint64_t since(const struct place_contention *contention, uint64_t at_ns)
+{
+	return contention->last.at_ns > at_ns ? contention->last.at_ns - at_ns : 0;
+}
+
+static uint64_t doubled(const struct place_contention *contention, uint64_t ns)
+{
+	const uint64_t most_ns = contention->config.max_back_off_ns;
+
+	return ns < most_ns / 2 ? ns * 2 : most_ns;
+}
+
+static void set_workers(struct place_contention *contention, uint32_t n)
+{
+	contention->verdict.n_workers = n;
+	contention->changed_ns = contention->last.at_ns;
+}
+
+static void begin(struct place_contention *contention)
+{
+	const bool is_back = contention->has_ended_before &&
+			     since(contention, contention->ended_ns) / 4 < contention->end_wait_ns;
+
+	contention->end_wait_ns = is_back ? doubled(contention, contention->end_wait_ns)
+					  : contention->config.end_after_ns;
+	contention->back_off_ns = doubled(contention, contention->end_wait_ns);
+	contention->changed_ns = contention->last.at_ns;
+	contention->is_calm = contention->has_raised = false;
+	contention->verdict.is_contended = contention->verdict.has_begun = true;
+}
+
+static bool is_needed(const struct place_contention *contention)
+{
+	return contention->needed_ns && since(contention, contention->needed_ns) < NEEDED_NS;
+}
+
+/*
+ * As long as it lasts. All would get n / factor processors' worth; what those in use get says more
+ * of the hogs than of that, since with fewer workers each of them gets more.
+ */
+static void adapt_workers(struct place_contention *contention, double factor)
+{
+	const double n = contention->n_workers, worth = n / factor;
+	const double wanted = limited(floor(worth + 0.25), 1, n);
+	const uint32_t in_use = contention->verdict.n_workers;
+	const double margin = in_use * WORKERS_MARGIN;
+
+	if (is_needed(contention)) {
+		/* Nothing was tried, and nothing turns out to have been wrong. */
+		contention->has_raised = false;
+		if (in_use < contention->n_workers)
+			set_workers(contention, contention->n_workers);
+		return;
+	}
+	if (wanted < in_use && worth < in_use - (margin > 0.5 ? margin : 0.5)) {
+		if (contention->has_raised)
+			contention->back_off_ns =
+				since(contention, contention->raised_ns) / 2 <
+						contention->back_off_ns
+					? doubled(contention, contention->back_off_ns)
+					: doubled(contention, contention->end_wait_ns);
+		contention->has_raised = false;
+		set_workers(contention, (uint32_t)wanted);
+	} else if (wanted > in_use && wanted >= in_use + margin &&
+		   since(contention, contention->changed_ns) >= contention->back_off_ns) {
+		const uint32_t more = in_use + (in_use > 4 ? in_use / 4 : 1);
+
+		set_workers(contention, more < wanted ? more : (uint32_t)wanted);
+		contention->has_raised = true;
+		contention->raised_ns = contention->last.at_ns;
+	}
+}
+
+/* Is nothing to be seen of it? What few workers get says nothing of what all would. */
+static bool is_calm(const struct place_contention *contention, const struct view *view)
+{
+	const double end = (double)contention->config.end_factor;
+
+	if (view->factor >= end)
+		return false;
+	if (view->is_measured && contention->verdict.n_workers == contention->n_workers)
+		return true;
+	return !knows_processors(contention) ? !view->is_measured : view->estimate < end;
+}
+
+static void watch_end(struct place_contention *contention, const struct view *view)
+{
+	if (!is_calm(contention, view)) {
+		contention->is_calm = false;
+		return;
+	}
+	if (!contention->is_calm)
+		contention->calm_since_ns = contention->last.at_ns;
+	contention->is_calm = true;
+	if (since(contention, contention->calm_since_ns) < contention->end_wait_ns)
+		return;
+	contention->verdict.is_contended = false;
+	contention->verdict.has_ended = contention->has_ended_before = true;
+	contention->ended_ns = contention->last.at_ns;
+}
+
+static void bring_back(struct place_contention *contention)
+{
+	const uint32_t n = contention->verdict.n_workers;
+
+	if (n < contention->n_workers &&
+	    (contention->verdict.has_ended ||
+	     since(contention, contention->changed_ns) >= contention->config.window_ns / 2))
+		set_workers(contention,
+			    n > contention->n_workers / 2 ? contention->n_workers : n * 2);
+}
+
+static void judge(struct place_contention *contention, const struct view *view)
+{
+	struct place_contention_verdict *verdict = &contention->verdict;
+	double factor = limited((view->factor + view->idle) * view->steal, 1, MAX_FACTOR);
+
+	verdict->factor = factor < LEAST_FACTOR ? 1 : (float)factor;
+	if (!verdict->is_contended && view->is_disturbed &&
+	    view->factor >= (double)contention->config.begin_factor)
+		begin(contention);
+	if (verdict->is_contended) {
+		adapt_workers(contention, view->factor);
+		watch_end(contention, view);
+	}
+	if (!verdict->is_contended)
+		bring_back(contention);
+}
+
+const struct place_contention_verdict *place_contention_feed(
+	struct place_contention *contention, const struct place_contention_sample *sample)
+{
+	const struct place_contention_sample now = steadied(contention, sample);
+	const bool goes_on = contention->n_past && continues(&contention->last, &now);
+	const struct look step = difference(&contention->last, &now);
+	struct view view;
+
+	contention->verdict.has_begun = contention->verdict.has_ended = false;
+	contention->last = goes_on ? now : *sample;
+	if (sample->is_needed)
+		contention->needed_ns = sample->at_ns;
+	if (!goes_on) {
+		contention->n_past = 0;
+		keep(contention);
+		/* Times of another clock mean nothing: what lasts, lasts from now on. */
+		contention->is_calm = false;
+		contention->changed_ns = contention->raised_ns = sample->at_ns;
+		if (contention->ended_ns > sample->at_ns)
+			contention->ended_ns = sample->at_ns;
+		if (contention->needed_ns > sample->at_ns)
+			contention->needed_ns = sample->at_ns;
+		return &contention->verdict;
+	}
+	if (sample->has_workers) {
+		view = view_workers(contention, &step);
+		view.steal = steal_factor(contention, step.ns);
+	} else if (sample->has_processors || sample->has_stall) {
+		view = view_others(contention, &step);
+		view.steal = steal_factor(contention, step.ns);
+	} else {
+		/* Nothing to see: nobody is disturbed. */
+		contention->held = 1;
+		view = (struct view){.factor = 1, .steal = 1, .estimate = 1};
+	}
+	judge(contention, &view);
+	keep(contention);
+	return &contention->verdict;
+}

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Loading, checking and comparing policies
+ *
+ * Two policies are compared by what --check-config would say about their tenants: whatever makes a
+ * difference is in there.
+ */
+#include "daemon/config.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "util/cgroup.h"
+#include "util/cleanup.h"
+#include "util/error.h"
+#include "util/log.h"
+#include "util/plural.h"
+
+static uint64_t machine_bytes(void)
+{
+	return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/*
+ * The least memory.max from the process's cgroup up to the root. Return: UINT64_MAX where there is
+ * none, or that cannot be known.
+ */
+static uint64_t cgroup_memory_max(void)
+{
+	char root[PATH_MAX], line[PATH_MAX], path[2 * PATH_MAX + 32];
+	FILE *file = fopen("/proc/self/cgroup", "re");
+	uint64_t least = UINT64_MAX;
+	bool is_found = false;
+	unsigned long long max;
+
+	while (file && !is_found && fgets(line, sizeof(line), file))
+		is_found = strncmp(line, "0::/", 4) == 0;
+	if (file)
+		fclose(file);
+	if (!is_found || !cgroup_find_root(root, sizeof(root)))
+		return UINT64_MAX;
+	line[strcspn(line, "\n")] = '\0';
+	for (char *end; (end = strrchr(line + 3, '/')); *end = '\0') {
+		snprintf(path, sizeof(path), "%s%s/memory.max", root, line + 3);
+		file = fopen(path, "re");
+		if (file && fscanf(file, "%llu", &max) == 1 && max < least)
+			least = max;
+		if (file)
+			fclose(file);
+	}
+	return least;
+}
+
+uint64_t config_host_memory(void)
+{
+	uint64_t machine = machine_bytes(), cgroup = cgroup_memory_max();
+
+	return cgroup < machine ? cgroup : machine;
+}
+
+uint64_t config_host_max(const struct options *options)
+{
+	return options->host_max_bytes > 0 ? options->host_max_bytes : config_host_memory() / 4 * 3;
+}
+
+int config_load(struct options *options, struct policy **ret, char **ret_errors)
+{
+	const struct policy_broker_keys keys = {.read = options_read_key, .context = options};
+
+	return policy_load(options->config_path, options->config_is_required, &keys, ret,
+			   ret_errors);
+}
+
+void config_log_errors(enum log_event event, const char *what, char *errors)
+{
+	char *rest = errors, *line;
+
+	while ((line = strsep(&rest, "\n")))
+		if (*line)
+			log_error(LOG_POLICY_INVALID, "%s", line);
+	log_error(event, "%s", what);
+	free(errors);
+}
+
+/* A line with words of a file, which may be anybody's: a terminal is not to obey it. */
+__attribute__((format(printf, 2, 3))) static void print_line(FILE *stream, const char *format, ...)
+{
+	char *line;
+	va_list args;
+	int n;
+
+	va_start(args, format);
+	n = vasprintf(&line, format, args);
+	va_end(args);
+	if (n < 0) {
+		fputs("out of memory\n", stream);
+		return;
+	}
+	log_clean(line);
+	fprintf(stream, "%s\n", line);
+	free(line);
+}
+
+static void print_headroom(const struct policy *policy)
+{
+	struct policy_size headroom = policy_headroom(policy);
+
+	if (headroom.is_percent)
+		printf("broker: vram-headroom = %g%%\n", (double)headroom.value / 100);
+	else
+		printf("broker: vram-headroom = %llu\n", (unsigned long long)headroom.value);
+}
+
+int config_check(const struct options *options)
+{
+	_cleanup_(policy_freep) struct policy *policy = NULL;
+	_cleanup_(freep) char *errors = NULL;
+	struct options scratch = *options;
+	uint64_t device_bytes;
+	int r;
+
+	r = config_load(&scratch, &policy, &errors);
+	device_bytes = scratch.vulkan.memory_cap_bytes;
+	/* The one thing that can be known of devices without looking at them. */
+	if (r == 0 && device_bytes > 0)
+		r = policy_check_devices(policy, &(uint64_t[]){0, device_bytes}[0], 2, &errors);
+	if (r == POLICY_E_INVALID) {
+		char *rest = errors, *line;
+
+		while ((line = strsep(&rest, "\n")))
+			if (*line)
+				print_line(stderr, "%s", line);
+		return OPTIONS_EXIT_FAILURE;
+	}
+	if (r) {
+		print_line(stderr, "brokerd: cannot check %s: %s", options->config_path,
+			   strerror(-r));
+		return OPTIONS_EXIT_FAILURE;
+	}
+
+	print_headroom(policy);
+	for (uint32_t i = 0; i < policy_n_settings(policy); i++) {
+		const char *key, *value;
+
+		policy_setting(policy, i, &key, &value);
+		print_line(stdout, "broker: %s = %s", key, value);
+	}
+	fputs("placement: ", stdout);
+	options_print_place(stdout, &scratch);
+	putchar('\n');
+	for (uint32_t i = 0; i < policy_n_tenants(policy); i++) {
+		char *line = policy_describe(policy, i, config_host_max(&scratch));
+
+		print_line(stdout, "%s", line ? line : "tenant ?: out of memory");
+		free(line);
+	}
+	return 0;
+}
+
+/* ---- What a reload changed ---- */
+
+static int find_tenant(const struct policy *policy, const char *name)
+{
+	for (uint32_t i = 0; i < policy_n_tenants(policy); i++)
+		if (strcmp(policy_tenant(policy, i)->name, name) == 0)
+			return (int)i;
+	return -1;
+}
+
+static bool is_same_tenant(const struct policy *a, uint32_t i, const struct policy *b, uint32_t k)
+{
+	_cleanup_(freep) char *text_a = policy_describe(a, i, 0);
+	_cleanup_(freep) char *text_b = policy_describe(b, k, 0);
+
+	return text_a && text_b && strcmp(text_a, text_b) == 0;
+}
+
+/* Lists tenants of @policy that @other does not have, or (@is_changed) that it has otherwise. */
+static void print_tenants(FILE *stream, const char *what, const struct policy *policy,
+			  const struct policy *other, bool is_changed)
+{
+	unsigned int n = 0;
+	int k;
+
+	for (uint32_t i = 0; i < policy_n_tenants(policy); i++) {
+		const char *name = policy_tenant(policy, i)->name;
+
+		k = find_tenant(other, name);
+		if (is_changed ? k < 0 || is_same_tenant(policy, i, other, (uint32_t)k) : k >= 0)
+			continue;
+		fprintf(stream, "%s%s", n++ ? ", " : what, name);
+	}
+	if (n > 0)
+		fputs("; ", stream);
+}
+
+/* What @policy says of @key of [broker]; NULL: nothing. */
+static const char *find_setting(const struct policy *policy, const char *key)
+{
+	const char *other, *value;
+
+	for (uint32_t i = 0; i < policy_n_settings(policy); i++) {
+		policy_setting(policy, i, &other, &value);
+		if (strcmp(key, other) == 0)
+			return value;
+	}
+	return NULL;
+}
+
+/* Is there a key in @a, of those that count at once or of the others, that @b has not, or so? */
+static bool has_other_key(const struct policy *a, const struct policy *b, bool is_live)
+{
+	const char *key, *value, *other;
+
+	for (uint32_t i = 0; i < policy_n_settings(a); i++) {
+		policy_setting(a, i, &key, &value);
+		other = find_setting(b, key);
+		if (options_key_is_live(key) == is_live && (!other || strcmp(value, other) != 0))
+			return true;
+	}
+	return false;
+}
+
+static bool is_same_broker(const struct policy *a, const struct policy *b, bool is_live)
+{
+	return !has_other_key(a, b, is_live) && !has_other_key(b, a, is_live);
+}
+
+char *config_changes(const struct policy *before, const struct policy *after)
+{
+	struct policy_size a = policy_headroom(before), b = policy_headroom(after);
+	char *text = NULL;
+	size_t bytes;
+	FILE *stream = open_memstream(&text, &bytes);
+
+	if (!stream)
+		return NULL;
+	print_tenants(stream, "new tenants: ", after, before, false);
+	print_tenants(stream, "changed: ", after, before, true);
+	print_tenants(stream, "gone: ", before, after, false);
+	if (a.is_percent != b.is_percent || a.value != b.value)
+		fputs("another vram-headroom; ", stream);
+	if (!is_same_broker(before, after, true))
+		fputs("other keys of placement; ", stream);
+	if (!is_same_broker(before, after, false))
+		fputs("other keys of [broker], which count from the next start on; ", stream);
+	fflush(stream);
+	if (bytes == 0)
+		fputs("nothing changed; ", stream);
+	fprintf(stream, "%u tenant%s in all", policy_n_tenants(after),
+		plural(policy_n_tenants(after)));
+	if (fclose(stream) == 0)
+		return text;
+	free(text);
+	return NULL;
+}

@@ -1,0 +1,26 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * brokerd --list-devices
+ */
+#include <stdint.h>
+#include <stdio.h>
+
+#include "plan/executor.h"
+#include "calibrate/profiles.h"
+#include "telemetry/telemetry.h"
+
+enum list_devices_format {
+	LIST_DEVICES_NO, /* not asked for */
+	LIST_DEVICES_TEXT,
+	LIST_DEVICES_JSON,
+};
+
+/*
+ * Prints each device with its profile and its last sample. brokerd(8) describes both formats.
+ * Return: 0; -EIO if
+ * @file did not take it.
+ */
+int list_devices(FILE *file, enum list_devices_format format, struct executor *const *executors,
+		 uint32_t n_executors, const struct profiles *profiles,
+		 const struct telemetry *telemetry);

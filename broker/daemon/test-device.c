@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A device for tests: see test-device.h
+ *
+ * A task begins when it is submitted or when the one before it is over, and the thread sleeps until
+ * the absolute time at which it ends: waking up late makes that task late, but not the next ones.
+ * That is all it costs a processor, as a real device's queue thread does.
+ */
+#include "daemon/test-device.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <semaphore.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#include "util/checked.h"
+#include "util/cleanup.h"
+#include "util/clock.h"
+#include "util/error.h"
+#include "util/spsc.h"
+#include "util/thread.h"
+#include "util/waker.h"
+
+struct test_device {
+	struct executor executor;
+	struct place_profile profile;
+	uint64_t latency_ns;
+	struct spsc todo, done; /* a task's executor_private[0]: when it was submitted, in ns */
+	/* The reactor's: submitted and not reaped; submitted since the last flush(). */
+	uint32_t n_held, n_unstarted;
+	pthread_t thread;
+	bool has_thread;
+	sem_t wake;
+	atomic_bool is_stopping;
+};
+
+static struct test_device *device_of(struct executor *executor)
+{
+	return container_of(executor, struct test_device, executor);
+}
+
+/* ---- What others do with arenas, plans and memory, it has no need of ---- */
+
+static void arena_nothing(struct executor *executor, struct exec_arena *arena)
+{
+}
+
+static int plan_prepare(struct executor *executor, struct plan *plan)
+{
+	plan->footprint[executor->index] = (struct exec_footprint){.max_slots = 1};
+	plan->device_state[executor->index] = PLAN_DEVICE_READY;
+	return 0;
+}
+
+static void plan_release(struct executor *executor, struct plan *plan)
+{
+}
+
+static int reopen(struct executor *executor)
+{
+	return 0;
+}
+
+static bool is_lost(struct executor *executor)
+{
+	return false;
+}
+
+/* ---- Tasks ---- */
+
+static void sleep_until(uint64_t at_ns)
+{
+	const struct timespec time = {
+		.tv_sec = (time_t)(at_ns / 1000000000u),
+		.tv_nsec = (long)(at_ns % 1000000000u),
+	};
+
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL) == EINTR)
+		;
+}
+
+/* @free_ns: when the task before it was over, and then when this one is. */
+static void run_task(const struct test_device *device, struct exec_task *task, uint64_t *free_ns)
+{
+	uint64_t begin_ns = (uint64_t)(uintptr_t)task->executor_private[0], late_ns;
+
+	task->start_ticks = task->end_ticks = clock_ticks();
+	if (!exec_task_begin(task)) {
+		task->res = -ECANCELED;
+		return;
+	}
+	if (begin_ns < *free_ns)
+		begin_ns = *free_ns;
+	*free_ns = begin_ns + device->latency_ns;
+	sleep_until(*free_ns);
+	/* Waking up is no work of the device's. */
+	late_ns = clock_now_ns() - *free_ns;
+	task->end_ticks = clock_ticks() - clock_ns_to_ticks(late_ns);
+	task->start_ticks = task->end_ticks - clock_ns_to_ticks(device->latency_ns);
+	task->res = 0;
+}
+
+static void *run_thread(void *data)
+{
+	const struct sched_param param = {.sched_priority = 1};
+	struct test_device *device = data;
+	struct exec_task *task;
+	uint64_t free_ns = 0;
+
+	/* Sleeping 50 us longer is what threads do by default. */
+	prctl(PR_SET_TIMERSLACK, 1);
+	/* It stands for hardware, which waits for no processor; where that is not allowed it does.
+	 */
+	pthread_setschedparam(pthread_self(), SCHED_FIFO, &param);
+	for (;;) {
+		while (sem_wait(&device->wake) < 0)
+			;
+		while ((task = spsc_pop(&device->todo))) {
+			run_task(device, task, &free_ns);
+			spsc_push(&device->done, task);
+			waker_ring(device->executor.waker);
+		}
+		if (atomic_load(&device->is_stopping))
+			return NULL;
+	}
+}
+
+static int submit(struct executor *executor, struct exec_task *task)
+{
+	struct test_device *device = device_of(executor);
+
+	if (device->n_held == TEST_DEVICE_QUEUE)
+		return EXECUTOR_E_BUSY;
+	device->n_held++;
+	device->n_unstarted++;
+	task->executor_private[0] = (void *)(uintptr_t)clock_now_ns();
+	spsc_push(&device->todo, task);
+	return 0;
+}
+
+static void flush(struct executor *executor)
+{
+	struct test_device *device = device_of(executor);
+
+	if (device->n_unstarted > 0)
+		sem_post(&device->wake);
+	device->n_unstarted = 0;
+}
+
+static unsigned int reap(struct executor *executor, struct exec_task **ret, unsigned int max)
+{
+	struct test_device *device = device_of(executor);
+	unsigned int n = 0;
+
+	while (n < max && (ret[n] = spsc_pop(&device->done)))
+		n++;
+	device->n_held -= n;
+	return n;
+}
+
+/* ---- The beginning and the end ---- */
+
+static struct executor *device_free(struct executor *executor)
+{
+	struct test_device *device = device_of(executor);
+
+	if (device->has_thread) {
+		atomic_store(&device->is_stopping, true);
+		sem_post(&device->wake);
+		pthread_join(device->thread, NULL);
+	}
+	sem_destroy(&device->wake);
+	spsc_deinit(&device->todo);
+	spsc_deinit(&device->done);
+	free(device);
+	return NULL;
+}
+
+static const struct executor_ops ops = {
+	.arena_import = arena_nothing,
+	.arena_release = arena_nothing,
+	.plan_prepare = plan_prepare,
+	.plan_release = plan_release,
+	.reopen = reopen,
+	.is_lost = is_lost,
+	.submit = submit,
+	.flush = flush,
+	.reap = reap,
+	.free = device_free,
+};
+
+/* Work takes no time, however much there is. */
+static void describe(struct place_profile *profile, uint64_t latency_ns)
+{
+	*profile = (struct place_profile){
+		.name = "test device",
+		.source = "test device",
+		.is_valid = true,
+		.n_servers = 1,
+		.n_servers_per_task = 1,
+		.task_ns = (float)latency_ns,
+	};
+	for (unsigned int i = 0; i < OP_FAMILY_COUNT; i++)
+		for (unsigned int k = 0; k < PLACE_SIZE_CLASSES; k++)
+			profile->rates[i][k] = (struct place_rate){PLACE_MAX_RATE, PLACE_MAX_RATE};
+}
+
+int test_device_new(uint64_t latency_ns, struct waker *waker, struct executor **ret)
+{
+	struct test_device *device = calloc(1, sizeof(*device));
+	int r;
+
+	if (!device)
+		return error_origin(-ENOMEM);
+	device->latency_ns = latency_ns;
+	device->executor = (struct executor){
+		.ops = &ops,
+		.waker = waker,
+		.info = {.kind = EXECUTOR_GPU,
+			 .name = "test device",
+			 .driver = "none",
+			 .paths = "computes nothing"},
+	};
+	describe(&device->profile, latency_ns);
+	sem_init(&device->wake, 0, 0);
+	if (!spsc_init(&device->todo, TEST_DEVICE_QUEUE) ||
+	    !spsc_init(&device->done, TEST_DEVICE_QUEUE)) {
+		device_free(&device->executor);
+		return error_origin(-ENOMEM);
+	}
+	r = thread_start(&device->thread, "rb-test-device", run_thread, device);
+	if (r) {
+		device_free(&device->executor);
+		return error_fold(r);
+	}
+	device->has_thread = true;
+	*ret = &device->executor;
+	return 0;
+}
+
+const struct place_profile *test_device_profile(const struct executor *executor)
+{
+	return &container_of(executor, const struct test_device, executor)->profile;
+}

@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Leases: what processes share
+ *
+ * An allocation that was exported lives for as long as any process has it, so whoever exports,
+ * frees and lets another one import would have it for nothing. So what is shared is named, by what
+ * the kernel says of its descriptor, and one of those who have it pays until the last has let go.
+ *
+ * A client can name what it has not, and say any size. So each says for itself how large it takes
+ * the object to be, and who says most pays: naming somebody else's object costs whoever does so,
+ * and saying less than is true is worth nothing to those who know better. When who pays lets go,
+ * the one of the others who says most pays as much as he said, limits or not, because it is there.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+#include "lease/lease.h"
+#include "tenant/tenant.h"
+#include "util/checked.h"
+#include "util/clock.h"
+#include "util/error.h"
+
+enum { FIRST_BUCKETS = 256, MAX_BUCKETS = 1 << 20 };
+
+/* A member has an object. */
+struct lease_holding {
+	struct list_node link;      /* in lease_member.holdings */
+	struct list_node of_object; /* in lease_object.holdings */
+	struct lease_object *object;
+	struct lease_member *member;
+	uint64_t bytes; /* as it says */
+	struct charge charge;
+};
+
+struct lease_object {
+	struct lease_object *next; /* in its bucket */
+	uint32_t tenant;           /* its number */
+	uint64_t dev, ino;
+	struct lease_holding *payer; /* of which nobody says more bytes */
+	struct list_node holdings;
+};
+
+/* The finalizer of MurmurHash3. */
+static uint64_t mix(uint64_t hash)
+{
+	hash ^= hash >> 33;
+	hash *= 0xff51afd7ed558ccdull;
+	hash ^= hash >> 33;
+	hash *= 0xc4ceb9fe1a85ec53ull;
+	return hash ^ hash >> 33;
+}
+
+static struct lease_object **bucket_of(const struct leases *leases, uint32_t tenant, uint64_t dev,
+				       uint64_t ino)
+{
+	uint64_t hash = mix(mix(mix(leases->seed ^ tenant) ^ dev) ^ ino);
+
+	return &leases->buckets[hash & (leases->n_buckets - 1)];
+}
+
+int lease_objects_init(struct leases *leases)
+{
+	leases->n_buckets = FIRST_BUCKETS;
+	leases->buckets = calloc(FIRST_BUCKETS, sizeof(struct lease_object *));
+	if (!leases->buckets)
+		return error_origin(-ENOMEM);
+	if (getrandom(&leases->seed, sizeof(leases->seed), GRND_NONBLOCK) != sizeof(leases->seed))
+		leases->seed = mix(clock_now_ns());
+	return 0;
+}
+
+void lease_objects_deinit(struct leases *leases)
+{
+	assert(leases->n_objects == 0);
+	free(leases->buckets);
+	leases->buckets = NULL;
+}
+
+static void put(struct leases *leases, struct lease_object *object)
+{
+	struct lease_object **bucket = bucket_of(leases, object->tenant, object->dev, object->ino);
+
+	object->next = *bucket;
+	*bucket = object;
+}
+
+/* Without memory for more buckets it gets slower. */
+static void grow(struct leases *leases)
+{
+	struct lease_object **before = leases->buckets;
+	uint32_t n = leases->n_buckets;
+	struct lease_object **buckets = calloc((size_t)n * 2, sizeof(struct lease_object *));
+
+	if (!buckets)
+		return;
+	leases->buckets = buckets;
+	leases->n_buckets = n * 2;
+	for (uint32_t i = 0; i < n; i++)
+		while (before[i]) {
+			struct lease_object *object = before[i];
+
+			before[i] = object->next;
+			put(leases, object);
+		}
+	free(before);
+}
+
+static struct lease_object *find(const struct lease_member *member, uint64_t dev, uint64_t ino)
+{
+	uint32_t tenant = member->lease->tenant->number;
+	struct lease_object *object = *bucket_of(member->lease->leases, tenant, dev, ino);
+
+	while (object && (object->tenant != tenant || object->dev != dev || object->ino != ino))
+		object = object->next;
+	return object;
+}
+
+static struct lease_holding *holding_of(const struct lease_object *object,
+					const struct lease_member *member)
+{
+	list_for_each (node, &object->holdings) {
+		struct lease_holding *holding = container_of(node, struct lease_holding, of_object);
+
+		if (holding->member == member)
+			return holding;
+	}
+	return NULL;
+}
+
+/* Who paid pays no more; what it was granted for that it keeps. */
+static void unpay(struct lease_object *object)
+{
+	struct lease *lease = object->payer->member->lease;
+
+	lease->credited_bytes -= object->payer->bytes;
+	lease->object_bytes -= object->payer->bytes;
+	object->payer = NULL;
+}
+
+static void pay(struct lease_object *object, struct lease_holding *holding)
+{
+	struct lease *lease = holding->member->lease;
+
+	assert(holding->bytes <= lease_ungiven(lease));
+	lease->credited_bytes += holding->bytes;
+	if (lease->credited_bytes > lease->peak_credited_bytes)
+		lease->peak_credited_bytes = lease->credited_bytes;
+	lease->object_bytes += holding->bytes;
+	object->payer = holding;
+}
+
+/* What @heir lacks of @bytes moves from @lease, which has it: it has just ceased to pay as much. */
+static void inherit(struct lease *lease, struct lease *heir, uint64_t bytes)
+{
+	uint64_t more;
+
+	if (bytes <= lease_ungiven(heir))
+		return;
+	more = bytes - lease_ungiven(heir);
+	lease_grant(lease, lease_granted(lease) - more, true);
+	lease_grant(heir, lease_granted(heir) + more, true);
+}
+
+static void settle(struct lease *lease)
+{
+	lease_trim(lease);
+	lease_show(lease);
+}
+
+static void object_free(struct leases *leases, struct lease_object *object)
+{
+	struct lease_object **at = bucket_of(leases, object->tenant, object->dev, object->ino);
+
+	while (*at != object)
+		at = &(*at)->next;
+	*at = object->next;
+	leases->n_objects--;
+	free(object);
+}
+
+static void drop(struct lease_holding *holding)
+{
+	struct lease *lease = holding->member->lease;
+	struct lease_object *object = holding->object;
+	bool was_payer = object->payer == holding;
+	struct lease_holding *next = NULL;
+
+	if (was_payer)
+		unpay(object);
+	list_remove(&holding->link);
+	list_remove(&holding->of_object);
+	holding->member->n_holdings--;
+	charge_deinit(&holding->charge);
+	free(holding);
+	if (list_is_empty(&object->holdings))
+		object_free(lease->leases, object);
+	else if (was_payer) {
+		list_for_each (node, &object->holdings) {
+			struct lease_holding *other =
+				container_of(node, struct lease_holding, of_object);
+
+			if (!next || other->bytes > next->bytes)
+				next = other;
+		}
+		inherit(lease, next->member->lease, next->bytes);
+		pay(object, next);
+		settle(next->member->lease);
+	}
+	settle(lease);
+}
+
+uint64_t lease_object_cost(const struct lease_member *member, uint64_t dev, uint64_t ino,
+			   uint64_t bytes, uint64_t from_credit_bytes)
+{
+	const struct lease_object *object = find(member, dev, ino);
+	uint64_t free_bytes = from_credit_bytes;
+
+	if (object && object->payer->bytes >= bytes)
+		return 0;
+	/* What its lease has paid so far. */
+	if (object && object->payer->member->lease == member->lease)
+		free_bytes += object->payer->bytes;
+	return bytes > free_bytes ? bytes - free_bytes : 0;
+}
+
+static int holding_new(struct lease_member *member, uint64_t dev, uint64_t ino, uint64_t bytes,
+		       struct lease_object *object, struct lease_holding **ret)
+{
+	struct leases *leases = member->lease->leases;
+	struct lease_holding *holding;
+	struct charge charge = CHARGE_INIT;
+
+	if (account_charge(member->lease->tenant->account, &charge, ACCOUNT_HOST_BYTES,
+			   sizeof(struct lease_holding) + sizeof(struct lease_object) +
+				   2 * sizeof(struct lease_object *)))
+		return LEASE_E_HOST_QUOTA;
+	holding = calloc(1, sizeof(*holding));
+	if (holding && !object) {
+		object = calloc(1, sizeof(*object));
+		if (object) {
+			object->tenant = member->lease->tenant->number;
+			object->dev = dev;
+			object->ino = ino;
+			list_init(&object->holdings);
+			if (leases->n_objects >= leases->n_buckets &&
+			    leases->n_buckets < MAX_BUCKETS)
+				grow(leases);
+			put(leases, object);
+			leases->n_objects++;
+		}
+	}
+	if (!holding || !object) {
+		free(holding);
+		charge_deinit(&charge);
+		return error_origin(-ENOMEM);
+	}
+	holding->object = object;
+	holding->member = member;
+	holding->bytes = bytes;
+	holding->charge = charge;
+	list_append(&member->holdings, &holding->link);
+	list_append(&object->holdings, &holding->of_object);
+	member->n_holdings++;
+	*ret = holding;
+	return 0;
+}
+
+int lease_object_add(struct lease_member *member, uint64_t dev, uint64_t ino, uint64_t bytes,
+		     uint64_t from_credit_bytes, uint64_t *ret_bytes)
+{
+	struct lease *lease = member->lease;
+	struct lease_object *object = find(member, dev, ino);
+	struct lease_holding *holding = NULL;
+	int r;
+
+	if (object && holding_of(object, member))
+		return LEASE_E_EXISTS;
+	if (from_credit_bytes > member->credit_bytes ||
+	    lease_object_cost(member, dev, ino, bytes, from_credit_bytes) > lease_ungiven(lease))
+		return LEASE_E_LACKING;
+	r = holding_new(member, dev, ino, bytes, object, &holding);
+	if (r)
+		return r;
+	object = holding->object;
+	*ret_bytes = 0;
+	/* It stays with the lease, where the object may be paid out of it. */
+	member->credit_bytes -= from_credit_bytes;
+	lease->credited_bytes -= from_credit_bytes;
+	if (!object->payer || object->payer->bytes < bytes) {
+		struct lease *payer = object->payer ? object->payer->member->lease : lease;
+
+		if (object->payer)
+			unpay(object);
+		pay(object, holding);
+		settle(payer);
+		*ret_bytes = bytes;
+	}
+	settle(lease);
+	return 0;
+}
+
+int lease_object_drop(struct lease_member *member, uint64_t dev, uint64_t ino)
+{
+	struct lease_object *object = find(member, dev, ino);
+	struct lease_holding *holding = object ? holding_of(object, member) : NULL;
+
+	if (!holding)
+		return LEASE_E_UNKNOWN;
+	drop(holding);
+	return 0;
+}
+
+void lease_objects_drop(struct lease_member *member)
+{
+	list_for_each_safe (node, &member->holdings)
+		drop(container_of(node, struct lease_holding, link));
+}

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Leases: who waits, and who waits in vain
+ *
+ * Two members that each hold 300 of 700 and each wait for 300 more wait for each other. To see that
+ * whatever the limits are that keep them waiting (the lease's, the tenant's, the device's), those
+ * who wait are served in thought: all that nobody who waits holds is taken for free, plans
+ * included; then whoever can be served is, and gives back in the end what he holds; and so on.
+ * Those whom this leaves wait for nobody but each other. It errs on the side of waiting: that has
+ * an end anyway.
+ *
+ * One who could not be served even if everybody else were gone waits for something else: a limit
+ * that is raised, or programs outside the broker.
+ */
+#include <string.h>
+
+#include "lease/lease.h"
+#include "tenant/tenant.h"
+#include "util/checked.h"
+
+static struct lease_wait *wait_of(struct list_node *node)
+{
+	return container_of(node, struct lease_wait, link);
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static uint64_t most(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+void lease_wait_begin(struct lease_wait *wait)
+{
+	struct lease *lease = wait->lease;
+
+	list_append(&lease->leases->waits[lease->device], &wait->link);
+	lease->leases->n_waits[lease->device]++;
+	lease->tenant->n_lease_waits[lease->device]++;
+	lease->n_waits++;
+	lease->waiting_bytes += wait->least_bytes;
+	if (wait->member)
+		wait->member->n_waits++;
+}
+
+void lease_wait_end(struct lease_wait *wait)
+{
+	struct lease *lease = wait->lease;
+
+	list_remove(&wait->link);
+	lease->leases->n_waits[lease->device]--;
+	lease->tenant->n_lease_waits[lease->device]--;
+	lease->n_waits--;
+	lease->waiting_bytes -= wait->least_bytes;
+	if (wait->member)
+		wait->member->n_waits--;
+}
+
+/* ---- In thought ---- */
+
+static bool asks_less(const struct heap_node *a, const struct heap_node *b)
+{
+	return container_of(a, struct lease_wait, thought_node)->least_bytes <
+	       container_of(b, struct lease_wait, thought_node)->least_bytes;
+}
+
+static struct lease *lease_of(const struct heap_node *node)
+{
+	return container_of(node, struct lease, thought.node);
+}
+
+static bool lacks_less(const struct heap_node *a, const struct heap_node *b)
+{
+	return lease_of(a)->thought.lacking_bytes < lease_of(b)->thought.lacking_bytes;
+}
+
+static void move_to(struct lease *lease, struct heap_node **heap)
+{
+	struct lease_thought *thought = &lease->thought;
+
+	if (thought->heap)
+		heap_remove(thought->heap, &thought->node, lacks_less);
+	thought->heap = heap;
+	if (heap)
+		heap_insert(heap, &thought->node, lacks_less);
+}
+
+/* Counts the lease's bytes anew: members that wait keep the bytes that they hold. */
+static void think_of(struct lease_search *search, struct lease *lease)
+{
+	struct lease_thought *thought = &lease->thought;
+	uint64_t before = thought->bytes;
+
+	thought->kept_bytes = thought->credit_bytes;
+	/* Plans that share a block are not looked at more closely. */
+	if (thought->n_keeping > 0 && thought->n_keeping == lease->n_members)
+		thought->kept_bytes += lease->object_bytes;
+	thought->bytes =
+		thought->n_keeping > 0
+			? most(thought->kept_bytes, least(lease->wish_bytes, lease_granted(lease)))
+			: 0;
+	search->bytes += thought->bytes - before;
+	lease->tenant->thought_bytes += thought->bytes - before;
+}
+
+/* Among those who may be served, by its smallest request; not while its own limit is in the way. */
+static void place(struct lease_search *search, struct lease *lease)
+{
+	struct lease_thought *thought = &lease->thought;
+	uint64_t need;
+
+	move_to(lease, NULL);
+	if (!thought->unserved)
+		return;
+	need = thought->kept_bytes +
+	       container_of(thought->unserved, struct lease_wait, thought_node)->least_bytes;
+	thought->lacking_bytes = need > thought->bytes ? need - thought->bytes : 0;
+	if (need <= lease->limit_bytes)
+		move_to(lease, &search->leases);
+}
+
+static bool fits_tenant(const struct lease_search *search, const struct lease *lease)
+{
+	return checked_range(lease->tenant->thought_bytes, lease->thought.lacking_bytes,
+			     lease->tenant->shares[search->device].max);
+}
+
+/* Assumes that @wait is over: its member gives back what it holds, unless it waits for more. */
+static void let_go(struct lease_search *search, struct lease_wait *wait)
+{
+	struct lease *lease = wait->lease;
+	struct tenant *tenant = lease->tenant;
+
+	wait->is_served = true;
+	heap_remove(&lease->thought.unserved, &wait->thought_node, asks_less);
+	if (wait->member && --wait->member->n_unserved == 0) {
+		lease->thought.n_keeping--;
+		lease->thought.credit_bytes -= wait->member->credit_bytes;
+		think_of(search, lease);
+	}
+	place(search, lease);
+	while (tenant->thought_leases && fits_tenant(search, lease_of(tenant->thought_leases)))
+		move_to(lease_of(tenant->thought_leases), &search->leases);
+}
+
+/*
+ * The lease that lacks least is the first to find room. Room only grows, so a lease for which the
+ * device has none ends the search, and one whose tenant has none stays with the tenant until the
+ * tenant has more. So the search looks at each request a fixed number of times.
+ */
+static void serve_all(struct leases *leases, struct lease_search *search)
+{
+	while (search->leases) {
+		struct lease *lease = lease_of(search->leases);
+
+		leases->n_looks++;
+		if (!checked_range(search->bytes, lease->thought.lacking_bytes,
+				   search->usable_bytes))
+			break;
+		if (!fits_tenant(search, lease))
+			move_to(lease, &lease->tenant->thought_leases);
+		else
+			let_go(search, container_of(lease->thought.unserved, struct lease_wait,
+						    thought_node));
+	}
+}
+
+static void search_begin(struct leases *leases, struct lease_search *search)
+{
+	struct list_node *waits = &leases->waits[search->device];
+
+	list_for_each (node, waits) {
+		struct lease_wait *wait = wait_of(node);
+
+		wait->lease->thought = (struct lease_thought){.heap = NULL};
+		wait->lease->tenant->thought_bytes = 0;
+		wait->lease->tenant->thought_leases = NULL;
+		if (wait->member)
+			wait->member->n_unserved = 0;
+	}
+	list_for_each (node, waits) {
+		struct lease_wait *wait = wait_of(node);
+		struct lease_thought *thought = &wait->lease->thought;
+
+		leases->n_looks++;
+		wait->is_served = false;
+		heap_insert(&thought->unserved, &wait->thought_node, asks_less);
+		if (!wait->member || wait->member->n_unserved++ > 0)
+			continue;
+		thought->n_keeping++;
+		thought->credit_bytes += wait->member->credit_bytes;
+	}
+	list_for_each (node, waits) {
+		struct lease *lease = wait_of(node)->lease;
+
+		think_of(search, lease);
+		if (!lease->thought.heap)
+			place(search, lease);
+	}
+}
+
+bool lease_wait_is_hopeless(const struct lease_wait *wait, uint64_t usable_bytes)
+{
+	const struct lease *lease = wait->lease;
+	uint64_t alone = (wait->member ? wait->member->credit_bytes : 0) + wait->least_bytes;
+
+	return alone > lease->limit_bytes || alone > usable_bytes ||
+	       alone > lease->tenant->shares[lease->device].max;
+}
+
+struct lease_wait *lease_find_deadlocked(struct leases *leases, uint8_t device,
+					 uint64_t usable_bytes)
+{
+	leases->search = (struct lease_search){
+		.device = device,
+		.usable_bytes = usable_bytes,
+		.at = leases->waits[device].prev,
+	};
+	search_begin(leases, &leases->search);
+	return lease_find_next_deadlocked(leases);
+}
+
+struct lease_wait *lease_find_next_deadlocked(struct leases *leases)
+{
+	struct lease_search *search = &leases->search;
+
+	serve_all(leases, search);
+	while (search->at != &leases->waits[search->device]) {
+		struct lease_wait *wait = wait_of(search->at);
+
+		leases->n_looks++;
+		search->at = search->at->prev;
+		if (wait->is_served || lease_wait_is_hopeless(wait, search->usable_bytes))
+			continue;
+		let_go(search, wait);
+		return wait;
+	}
+	return NULL;
+}

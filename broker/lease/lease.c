@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Leases: see lease.h.
+ *
+ * What is granted and given to nobody stays with the lease up to its wish: that is what it was
+ * opened for, and its members come back for it. What it grew beyond its wish goes back with the
+ * credit that it grew for, so that nobody hoards the most that he ever had.
+ *
+ * What members say of themselves is only added up, cut to numbers whose sums cannot overflow:
+ * nothing depends on it but listings, and audits that compare it with what the kernel says.
+ */
+#include "lease/lease.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "tenant/tenant.h"
+#include "util/checked.h"
+#include "util/error.h"
+
+/* More than any device has; a sum of as many as there can be sessions fits 64 bits. */
+static const uint64_t max_reported_bytes = 1ull << 48;
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static uint64_t most(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+int leases_init(struct leases *leases)
+{
+	enum { BASES = 9000, NUMBERS = 1000 };
+	uint16_t random = 0;
+
+	*leases = (struct leases){.n = 0};
+	list_init(&leases->all);
+	list_init(&leases->tenants);
+	for (unsigned int i = 0; i < RBK_MAX_DEVICES; i++)
+		list_init(&leases->waits[i]);
+	/*
+	 * Programs keep the numbers of a broker that ended, by which others join them, so those of
+	 * the broker after it should not begin with the same. Without randomness they do.
+	 */
+	if (getrandom(&random, sizeof(random), GRND_NONBLOCK) != sizeof(random))
+		random = 0;
+	leases->next_number = random % BASES * NUMBERS;
+	return lease_objects_init(leases);
+}
+
+void leases_deinit(struct leases *leases)
+{
+	assert(list_is_empty(&leases->all));
+	for (unsigned int i = 0; i < RBK_MAX_DEVICES; i++) {
+		assert(list_is_empty(&leases->waits[i]));
+		assert(leases->granted_bytes[i] == 0 && leases->of_reserves_bytes[i] == 0);
+		assert(leases->n_tenants[i] == 0);
+	}
+	lease_objects_deinit(leases);
+}
+
+static void store(uint64_t *word, uint64_t value)
+{
+	__atomic_store_n(word, value, __ATOMIC_RELAXED);
+}
+
+void lease_show(const struct lease *lease)
+{
+	struct rbk_lease_page *page = lease->page;
+
+	if (!page)
+		return;
+	store(&page->max_bytes, lease->max_bytes);
+	store(&page->granted_bytes, lease_granted(lease));
+	store(&page->wish_bytes, least(lease->limit_bytes, lease->allowed_bytes));
+	store(&page->credited_bytes, lease->credited_bytes);
+	store(&page->peak_bytes, lease->peak_bytes);
+	store(&page->peak_credited_bytes, lease->peak_credited_bytes);
+	store(&page->n_refused, lease->n_refused);
+}
+
+static bool is_number_taken(const struct leases *leases, uint32_t number)
+{
+	list_for_each (node, &leases->all) {
+		const struct lease *lease = container_of(node, struct lease, link);
+
+		if (lease->number == number)
+			return true;
+	}
+	return false;
+}
+
+static uint32_t take_number(struct leases *leases)
+{
+	do
+		leases->next_number++;
+	while (leases->next_number == 0 || is_number_taken(leases, leases->next_number));
+	return leases->next_number;
+}
+
+int lease_new(struct leases *leases, const struct lease_about *about, struct lease **ret)
+{
+	struct lease *lease = calloc(1, sizeof(*lease));
+
+	if (!lease)
+		return error_origin(-ENOMEM);
+	lease->leases = leases;
+	lease->tenant = tenant_ref(about->tenant);
+	lease->uid = about->uid;
+	lease->pid = about->pid;
+	lease->device = about->device;
+	lease->restored_number = about->restored_number;
+	lease->min_bytes = about->min_bytes;
+	lease->wish_bytes = about->wish_bytes;
+	lease->max_bytes = lease->limit_bytes = about->max_bytes;
+	lease->allowed_bytes = about->tenant->shares[about->device].max;
+	snprintf(lease->name, sizeof(lease->name), "%s", about->name);
+	lease->cgroup_fd = -1;
+	list_init(&lease->members);
+	/* Those who know it by its number find it, unless that has been given away. */
+	if (about->restored_number && !is_number_taken(leases, about->restored_number))
+		lease->number = about->restored_number;
+	else
+		lease->number = take_number(leases);
+	list_append(&leases->all, &lease->link);
+	leases->n++;
+	if (lease->tenant->n_all_leases++ == 0)
+		list_append(&leases->tenants, &lease->tenant->leasing);
+	if (lease->tenant->n_leases[lease->device]++ == 0)
+		leases->n_tenants[lease->device]++;
+	*ret = lease;
+	return 0;
+}
+
+/* Whoever keeps books of cgroups sees by @all whether it is there. */
+static void tell_of_cgroup(const struct lease *lease)
+{
+	if (lease->cgroup_id && lease->leases->cgroup_changed)
+		lease->leases->cgroup_changed(lease->leases->cgroup_context, lease);
+}
+
+static void count_reserve(struct leases *leases, struct tenant *tenant, uint8_t device)
+{
+	uint64_t bytes = least(tenant->leased[device], tenant->shares[device].reserve);
+
+	leases->of_reserves_bytes[device] += bytes - tenant->leased_of_reserve[device];
+	tenant->leased_of_reserve[device] = bytes;
+}
+
+/* @more_bytes, which are less if they wrap around. */
+static void count_granted(struct lease *lease, uint64_t more_bytes)
+{
+	lease->leases->granted_bytes[lease->device] += more_bytes;
+	lease->tenant->leased[lease->device] += more_bytes;
+	count_reserve(lease->leases, lease->tenant, lease->device);
+}
+
+void leases_count_reserves(struct leases *leases, uint8_t device)
+{
+	list_for_each (node, &leases->all)
+		count_reserve(leases, container_of(node, struct lease, link)->tenant, device);
+}
+
+struct lease *lease_free(struct lease *lease)
+{
+	if (!lease)
+		return NULL;
+	assert(lease->n_members == 0 && lease->n_waits == 0);
+	assert(lease->credited_bytes == 0 && lease->object_bytes == 0);
+	count_granted(lease, 0 - lease_granted(lease));
+	if (--lease->tenant->n_all_leases == 0)
+		list_remove(&lease->tenant->leasing);
+	if (--lease->tenant->n_leases[lease->device] == 0)
+		lease->leases->n_tenants[lease->device]--;
+	lease->leases->n_changes++;
+	charge_deinit(&lease->charge);
+	list_remove(&lease->link);
+	lease->leases->n--;
+	tell_of_cgroup(lease);
+	close_fd(lease->cgroup_fd);
+	charge_deinit(&lease->cgroup_charge);
+	tenant_unref(lease->tenant);
+	free(lease);
+	return NULL;
+}
+
+struct lease *lease_find(const struct leases *leases, uint32_t number, const struct tenant *tenant,
+			 uid_t uid)
+{
+	struct lease *restored = NULL;
+
+	list_for_each (node, &leases->all) {
+		struct lease *lease = container_of(node, struct lease, link);
+
+		if (lease->number == number)
+			return lease;
+		if (lease->restored_number == number && lease->tenant == tenant &&
+		    lease->uid == uid)
+			restored = lease;
+	}
+	return restored;
+}
+
+int lease_grant(struct lease *lease, uint64_t bytes, bool is_forced)
+{
+	struct account *account = lease->tenant->account;
+	enum account_slot slot = account_vram(lease->device);
+	uint64_t before = lease_granted(lease);
+
+	assert(bytes >= lease->credited_bytes);
+	if (is_forced)
+		account_charge_set(account, &lease->charge, slot, bytes);
+	else if (account_charge_change(account, &lease->charge, slot, bytes))
+		return LEASE_E_QUOTA;
+	count_granted(lease, lease_granted(lease) - before);
+	lease->leases->n_changes++;
+	lease->audited_bytes = most(lease->audited_bytes, lease_granted(lease));
+	lease_show(lease);
+	return 0;
+}
+
+uint64_t lease_trim(struct lease *lease)
+{
+	uint64_t granted = lease_granted(lease);
+	uint64_t kept = most(lease->credited_bytes, least(lease->wish_bytes, lease->allowed_bytes));
+
+	if (kept >= granted)
+		return 0;
+	/* Less is always granted. */
+	if (lease_grant(lease, kept, false))
+		assert(!"less");
+	return granted - kept;
+}
+
+void lease_resize(struct lease *lease, uint64_t wish_bytes)
+{
+	assert(wish_bytes <= lease->max_bytes);
+	lease->wish_bytes = lease->limit_bytes = wish_bytes;
+	lease_trim(lease);
+	lease_show(lease);
+}
+
+void lease_allow(struct lease *lease, uint64_t bytes)
+{
+	if (bytes == lease->allowed_bytes)
+		return;
+	lease->allowed_bytes = bytes;
+	lease_trim(lease);
+	lease_show(lease);
+}
+
+bool lease_is_shrinking(const struct lease *lease)
+{
+	return lease_granted(lease) > least(lease->limit_bytes, lease->allowed_bytes);
+}
+
+/* Leases that were restored */
+
+uint64_t leases_restored_ungiven(const struct leases *leases, const struct tenant *tenant,
+				 uint8_t device)
+{
+	uint64_t bytes = 0;
+
+	list_for_each (node, &leases->all) {
+		const struct lease *lease = container_of(node, struct lease, link);
+
+		if (lease->tenant == tenant && lease->device == device && lease->restored_number)
+			bytes += lease_ungiven(lease);
+	}
+	return bytes;
+}
+
+void leases_take_back(struct leases *leases, const struct lease *but, const struct tenant *tenant,
+		      uint8_t device, uint64_t bytes)
+{
+	list_for_each (node, &leases->all) {
+		struct lease *lease = container_of(node, struct lease, link);
+		uint64_t part = least(lease_ungiven(lease), bytes);
+
+		if (lease == but || lease->tenant != tenant || lease->device != device ||
+		    !lease->restored_number || part == 0)
+			continue;
+		/* Less is always granted. */
+		if (lease_grant(lease, lease_granted(lease) - part, false))
+			assert(!"less");
+		bytes -= part;
+	}
+}
+
+/* Its cgroup */
+
+struct lease *lease_of_cgroup(const struct leases *leases, uint8_t device, uint64_t id)
+{
+	list_for_each (node, &leases->all) {
+		struct lease *lease = container_of(node, struct lease, link);
+
+		if (lease->device == device && lease->cgroup_id == id)
+			return lease;
+	}
+	return NULL;
+}
+
+int lease_set_cgroup(struct lease *lease, int *fd, uint64_t id)
+{
+	assert(id != 0);
+	if (lease->cgroup_id)
+		return lease->cgroup_id == id ? 0 : LEASE_E_EXISTS;
+	if (lease_of_cgroup(lease->leases, lease->device, id))
+		return LEASE_E_TAKEN;
+	if (account_charge(lease->tenant->account, &lease->cgroup_charge, ACCOUNT_FDS, 1))
+		return LEASE_E_HOST_QUOTA;
+	lease->cgroup_fd = steal_fd(fd);
+	lease->cgroup_id = id;
+	tell_of_cgroup(lease);
+	return 0;
+}
+
+/* Members */
+
+void lease_join(struct lease *lease, struct lease_member *member, pid_t pid)
+{
+	assert(!member->lease);
+	*member = (struct lease_member){.lease = lease, .pid = pid};
+	list_init(&member->holdings);
+	list_append(&lease->members, &member->link);
+	lease->n_members++;
+}
+
+void lease_leave(struct lease_member *member)
+{
+	struct lease *lease = member->lease;
+
+	if (!lease)
+		return;
+	assert(member->n_waits == 0);
+	/* How often it was refused is remembered. */
+	lease_report(member, &(struct lease_use){.n_refused = member->n_refused});
+	lease_objects_drop(member);
+	lease->credited_bytes -= member->credit_bytes;
+	member->credit_bytes = member->corrected_bytes = 0;
+	list_remove(&member->link);
+	member->lease = NULL;
+	lease->n_members--;
+	lease_trim(lease);
+	lease_show(lease);
+}
+
+int lease_take(struct lease_member *member, uint64_t bytes)
+{
+	struct lease *lease = member->lease;
+
+	if (bytes > lease_ungiven(lease))
+		return LEASE_E_LACKING;
+	lease->credited_bytes += bytes;
+	lease->peak_credited_bytes = most(lease->peak_credited_bytes, lease->credited_bytes);
+	member->credit_bytes += bytes;
+	lease->leases->n_changes++;
+	lease_show(lease);
+	return 0;
+}
+
+int lease_give(struct lease_member *member, uint64_t bytes)
+{
+	struct lease *lease = member->lease;
+
+	if (bytes > lease_own_credit(member))
+		return LEASE_E_LACKING;
+	lease->credited_bytes -= bytes;
+	member->credit_bytes -= bytes;
+	lease->leases->n_changes++;
+	lease_trim(lease);
+	lease_show(lease);
+	return 0;
+}
+
+void lease_correct(struct lease_member *member, uint64_t bytes)
+{
+	struct lease *lease = member->lease;
+	uint64_t before = member->corrected_bytes, others = lease->credited_bytes - before;
+
+	bytes = least(bytes, lease->max_bytes > others ? lease->max_bytes - others : 0);
+	if (bytes <= before) {
+		member->corrected_bytes = bytes;
+		if (bytes < before && lease_give(member, before - bytes))
+			assert(!"it has that");
+		return;
+	}
+	if (bytes - before > lease_ungiven(lease) &&
+	    lease_grant(lease, lease->credited_bytes + bytes - before, true))
+		assert(!"forced");
+	if (lease_take(member, bytes - before))
+		assert(!"it was granted");
+	member->corrected_bytes = bytes;
+}
+
+void lease_report(struct lease_member *member, const struct lease_use *use)
+{
+	struct lease *lease = member->lease;
+	uint64_t used = least(use->used_bytes, max_reported_bytes);
+	uint64_t extra = least(use->extra_bytes, max_reported_bytes);
+	uint64_t peak = least(use->peak_bytes, max_reported_bytes);
+
+	if (used != member->used_bytes || extra != member->extra_bytes)
+		lease->leases->n_changes++;
+	lease->used_bytes += used - member->used_bytes;
+	lease->extra_bytes += extra - member->extra_bytes;
+	/* Beside what the others have. */
+	peak = lease->used_bytes + lease->extra_bytes - used - extra + most(peak, used + extra);
+	if (peak > lease->peak_bytes)
+		lease->leases->n_changes++;
+	lease->peak_bytes = most(lease->peak_bytes, peak);
+	lease->n_objects += (uint64_t)use->n_objects - member->n_objects;
+	/* A count of the past does not go back. */
+	if (use->n_refused > member->n_refused) {
+		lease->n_refused += use->n_refused - member->n_refused;
+		member->n_refused = use->n_refused;
+	}
+	member->used_bytes = used;
+	member->extra_bytes = extra;
+	member->n_objects = use->n_objects;
+	lease_show(lease);
+}

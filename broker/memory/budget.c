@@ -1,0 +1,559 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What all tenants together can have of each device: see budget.h.
+ *
+ * A sample and what executors hold are read one after the other, and a load may come between. So
+ * the overhead is the least of the last few differences: it changes slowly, and what is seen too
+ * early or too late only ever adds to it.
+ *
+ * The same samples tell when a device has lost what it held, or is gone, or is there again, which
+ * tasks would only find out by failing, and when its driver moved out what is in its memory
+ * (spill.h). While something of that is under way, samples are looked at without being rung for.
+ *
+ * What lies in processes that have leases is charged to their tenants when it is granted, and seen
+ * in the samples, too: as much of it is taken for theirs as the kernel, or they themselves, say
+ * that they use, but no more than they were granted. The kernel's list of processes may be seconds
+ * old; until there is a newer one than the last change, and it is looked for more often then, all
+ * that they were given counts. If that is too much, others get the difference until it is used.
+ *
+ * Host memory behind EXEC_TIER_GTT: half of what the driver offers and others do not use, since the
+ * processor's side of the machine lives there as well.
+ */
+#include "memory/budget.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+
+#include "lease/enforce.h"
+#include "loop/loop.h"
+#include "memory/residency.h"
+#include "memory/spill.h"
+#include "tenant/tenant.h"
+#include "util/clock.h"
+#include "util/error.h"
+#include "util/log.h"
+#include "util/waker.h"
+
+enum { OVERHEAD_SAMPLES = 8, GROWTH_BYTES = 4 << 20 };
+static const uint64_t look_again_ns = 20000000;
+static const uint64_t look_at_leases_ns = 100000000;
+/* Telemetry finds a device that is back within that time. */
+static const uint64_t find_again_ns = 1500000000;
+
+struct budget_device {
+	struct charge overhead; /* of the broker's account */
+	uint64_t overheads[OVERHEAD_SAMPLES];
+	uint32_t n_overheads;
+	uint32_t n_samples; /* when it was looked at last */
+	uint64_t usable_bytes;
+	uint64_t leased_bytes; /* that programs use of their leases */
+	uint64_t processes_ns; /* of the list of processes that was looked at last */
+	uint64_t n_changes;    /* of leases at that time */
+	uint64_t outside_bytes;
+	bool has_grown_outside; /* since that time: it may be what leased programs took */
+	bool has_warned;
+	bool was_gone;
+	struct reading n_vram_lost; /* at the last look */
+	uint32_t n_reopened;        /* likewise */
+	uint64_t reopened_ns;       /* when it was first seen to have been, while it was gone */
+	struct spill spill;
+};
+
+struct budget {
+	struct budget_options options;
+	struct loop_watch *watch;
+	struct loop_timer *timer, *lease_timer;
+	bool is_lease_timer_set;
+	enum telemetry_pace pace;
+	struct budget_device devices[RBK_MAX_DEVICES];
+};
+
+static uint64_t less(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : 0;
+}
+
+void budget_compute(const struct memory_reading *pool, uint64_t total_bytes,
+		    uint64_t headroom_bytes, uint64_t allocated_bytes, uint64_t leased_bytes,
+		    struct budget_figures *ret)
+{
+	uint64_t own = pool->own.is_valid ? pool->own.value : allocated_bytes;
+	uint64_t used = pool->used.is_valid ? pool->used.value : own;
+	uint64_t device_bytes = pool->usable.is_valid  ? pool->usable.value
+				: pool->total.is_valid ? pool->total.value
+						       : total_bytes;
+
+	ret->outside_bytes = less(less(used, own), leased_bytes);
+	ret->overhead_bytes = less(own, allocated_bytes);
+	ret->usable_bytes =
+		less(device_bytes, ret->outside_bytes + ret->overhead_bytes + headroom_bytes);
+	if (ret->usable_bytes > total_bytes)
+		ret->usable_bytes = total_bytes;
+}
+
+static uint64_t least_overhead(struct budget_device *device, uint64_t bytes)
+{
+	uint64_t least = bytes;
+
+	device->overheads[device->n_overheads++ % OVERHEAD_SAMPLES] = bytes;
+	for (uint32_t i = 0; i < OVERHEAD_SAMPLES && i < device->n_overheads; i++)
+		if (device->overheads[i] < least)
+			least = device->overheads[i];
+	return least;
+}
+
+static void charge_overhead(struct budget *budget, unsigned int index, uint64_t bytes)
+{
+	struct budget_device *device = &budget->devices[index];
+
+	account_charge_set(tenants_broker_account(budget->options.tenants), &device->overhead,
+			   account_vram(index), bytes);
+	if (bytes <= BUDGET_OVERHEAD_BYTES || device->has_warned)
+		return;
+	device->has_warned = true;
+	log_warning_of(
+		LOG_OF_DEVICE(index), LOG_DEVICE_OVERHEAD,
+		"device %u: its driver holds %llu MiB for the broker beyond what tenants are "
+		"charged, more than the %llu MiB expected",
+		index, (unsigned long long)(bytes >> 20),
+		(unsigned long long)(BUDGET_OVERHEAD_BYTES >> 20));
+}
+
+/* Half of the host memory that the device could use and others do not. */
+static uint64_t usable_gtt(const struct device_reading *reading, const struct executor_info *info)
+{
+	const struct memory_reading *gtt = &reading->gtt;
+	uint64_t outside = 0;
+
+	if (gtt->used.is_valid && gtt->own.is_valid)
+		outside = less(gtt->used.value, gtt->own.value);
+	return less(info->gtt_bytes, outside) / 2;
+}
+
+/* Return: can the device be used, as far as the sample tells? */
+static bool look_at_losses(struct budget *budget, unsigned int index,
+			   const struct device_reading *reading)
+{
+	struct residency *residency = budget->options.residency;
+	struct budget_device *device = &budget->devices[index];
+	uint32_t n_reopened = residency_n_reopened(residency, index);
+	struct reading before = device->n_vram_lost;
+
+	if (reading->state == TELEMETRY_GONE) {
+		if (device->was_gone && device->n_reopened != n_reopened)
+			device->reopened_ns = clock_now_ns();
+		/* Residency may find it before telemetry does, and then it may be gone again. */
+		if (!device->was_gone || reading->sampled_ns > device->reopened_ns + find_again_ns)
+			residency_device_gone(residency, index, "the kernel has it no more");
+		device->was_gone = true;
+		device->n_reopened = n_reopened;
+		loop_timer_arm(budget->timer, find_again_ns / 2);
+		return false;
+	}
+	device->n_vram_lost = reading->n_vram_lost;
+	if (device->was_gone) {
+		device->was_gone = false;
+		device->n_reopened = n_reopened;
+		residency_device_present(residency, index);
+		return true;
+	}
+	/* One that was opened anew meanwhile has been found out by a task. */
+	if (before.is_valid && reading->n_vram_lost.is_valid &&
+	    before.value != reading->n_vram_lost.value && device->n_reopened == n_reopened)
+		residency_device_gone(residency, index, "it was reset and lost its memory");
+	device->n_reopened = n_reopened;
+	return true;
+}
+
+/* What the driver moved out is allocated anew, a plan at a time, once there is room for it. */
+static void look_at_spill(struct budget *budget, unsigned int index, uint64_t own_bytes,
+			  uint64_t allocated_bytes, uint64_t usable_bytes)
+{
+	struct spill *spill = &budget->devices[index].spill;
+	bool has_more;
+
+	switch (spill_sample(spill, own_bytes, allocated_bytes, clock_now_ns())) {
+	case SPILL_NOTICED:
+		log_warning_of(
+			LOG_OF_DEVICE(index), LOG_DEVICE_SPILLED,
+			"device %u: its driver moved %llu MiB that are in use there to host "
+			"memory, where they are slow; they are brought back when there is room",
+			index, (unsigned long long)(spill->missing_bytes >> 20));
+		break;
+	case SPILL_MENDED:
+		log_info_of(LOG_OF_DEVICE(index), LOG_DEVICE_UNSPILLED,
+			    "device %u: what is in use there is in its memory again", index);
+		break;
+	default:
+		break;
+	}
+	if (!spill_wants_mending(spill) || usable_bytes < allocated_bytes)
+		return;
+	has_more = residency_renew(budget->options.residency, index, spill->since_ns);
+	if (!has_more)
+		log_warning_of(
+			LOG_OF_DEVICE(index), LOG_DEVICE_SPILLED,
+			"device %u: its driver keeps %llu MiB in host memory although there is "
+			"room",
+			index, (unsigned long long)(spill->missing_bytes >> 20));
+	spill_tried(spill, !has_more);
+}
+
+/* What the kernel says that a process holds; false: it does not say. */
+static bool find_process(const struct device_reading *reading, pid_t pid, uint64_t *ret_bytes)
+{
+	for (uint32_t i = 0; i < reading->n_processes; i++) {
+		const struct process_reading *process = &reading->processes[i];
+
+		if (process->pid != pid)
+			continue;
+		/* As the pool that it is taken out of: telemetry_pool(). */
+		*ret_bytes =
+			process->vram_bytes + (reading->is_integrated ? process->gtt_bytes : 0);
+		return true;
+	}
+	*ret_bytes = 0;
+	return !reading->processes_are_partial && pid > 0;
+}
+
+/* A process with several connections to a lease counts once. */
+static bool is_first_of_pid(const struct lease *lease, const struct lease_member *member)
+{
+	list_for_each (node, &lease->members) {
+		const struct lease_member *other = container_of(node, struct lease_member, link);
+
+		if (other->pid == member->pid)
+			return other == member;
+	}
+	return false;
+}
+
+static bool is_member(const struct lease *lease, pid_t pid)
+{
+	list_for_each (node, &lease->members)
+		if (container_of(node, struct lease_member, link)->pid == pid)
+			return true;
+	return false;
+}
+
+/* Whose those are that are no members, by their cgroups. */
+static void find_owners(struct budget *budget, unsigned int index,
+			const struct device_reading *reading,
+			const struct lease *owners[static TELEMETRY_MAX_PROCESSES])
+{
+	const struct leases *leases = residency_leases(budget->options.residency);
+
+	for (uint32_t i = 0; i < reading->n_processes; i++) {
+		pid_t pid = reading->processes[i].pid;
+		bool is_other = false;
+
+		list_for_each (node, &leases->all) {
+			const struct lease *lease = container_of(node, struct lease, link);
+
+			is_other = lease->device == index && is_member(lease, pid);
+			if (is_other)
+				break;
+		}
+		owners[i] = is_other ? NULL
+				     : enforce_find_by_cgroup(budget->options.enforce,
+							      (uint8_t)index, pid);
+	}
+}
+
+static void see_lease(struct lease *lease, const struct device_reading *reading,
+		      const struct lease *const owners[static TELEMETRY_MAX_PROCESSES])
+{
+	lease->is_seen = lease->n_members > 0;
+	lease->seen_bytes = 0;
+	list_for_each (node, &lease->members) {
+		const struct lease_member *member = container_of(node, struct lease_member, link);
+		uint64_t bytes;
+
+		if (!is_first_of_pid(lease, member))
+			continue;
+		lease->is_seen &= find_process(reading, member->pid, &bytes);
+		lease->seen_bytes += bytes;
+	}
+	for (uint32_t i = 0; i < reading->n_processes; i++) {
+		uint64_t bytes;
+
+		if (owners[i] != lease)
+			continue;
+		find_process(reading, reading->processes[i].pid, &bytes);
+		lease->seen_bytes += bytes;
+	}
+}
+
+/* Was there something that the kernel's list does not know yet? */
+static bool has_lease_changes(const struct budget *budget, unsigned int index)
+{
+	const struct leases *leases = residency_leases(budget->options.residency);
+	const struct budget_device *device = &budget->devices[index];
+
+	return (leases->n > 0 || device->leased_bytes > 0) &&
+	       (device->n_changes != leases->n_changes || device->has_grown_outside);
+}
+
+/* What programs use of their leases, as far as is known. */
+static uint64_t look_at_leases(struct budget *budget, unsigned int index,
+			       const struct device_reading *reading)
+{
+	const struct lease *owners[TELEMETRY_MAX_PROCESSES];
+	struct leases *leases = residency_leases(budget->options.residency);
+	struct budget_device *device = &budget->devices[index];
+	bool has_list = reading->processes_ns.is_valid;
+	bool is_new = has_list && reading->processes_ns.value != device->processes_ns;
+	uint64_t sum = 0;
+
+	device->processes_ns = reading->processes_ns.value;
+	if (is_new || !has_list) {
+		device->n_changes = leases->n_changes;
+		device->has_grown_outside = false;
+	}
+	if (is_new)
+		find_owners(budget, index, reading, owners);
+	list_for_each (node, &leases->all) {
+		struct lease *lease = container_of(node, struct lease, link);
+		uint64_t bytes = lease->used_bytes + lease->extra_bytes;
+
+		if (lease->device != index)
+			continue;
+		if (is_new)
+			see_lease(lease, reading, owners);
+		if (lease->is_seen && lease->seen_bytes > bytes)
+			bytes = lease->seen_bytes;
+		if (has_lease_changes(budget, index) && lease->credited_bytes > bytes)
+			bytes = lease->credited_bytes;
+		sum += bytes < lease_granted(lease) ? bytes : lease_granted(lease);
+	}
+	return sum;
+}
+
+static void look(struct budget *budget, unsigned int index)
+{
+	struct executor *executor = budget->options.executors[index];
+	const struct policy *policy = tenants_policy(budget->options.tenants);
+	const struct executor_info *info = &executor->info;
+	struct budget_device *device = &budget->devices[index];
+	struct device_reading reading = {.state = TELEMETRY_PRESENT};
+	uint64_t headroom_bytes = 0, overhead_bytes, allocated_bytes;
+	uint32_t n_samples = telemetry_n_samples(budget->options.telemetry, index);
+	struct budget_figures figures;
+	struct memory_reading pool;
+
+	if (info->memory_page_bytes == 0)
+		return;
+	telemetry_read(budget->options.telemetry, index, &reading);
+	if (!look_at_losses(budget, index, &reading))
+		return;
+
+	if (!budget->options.is_capped && info->kind != EXECUTOR_SOFTWARE_GPU)
+		headroom_bytes = policy_size_bytes(policy_headroom(policy), info->memory_bytes);
+	pool = telemetry_pool(&reading);
+	allocated_bytes = executor->ops->memory_used(executor, EXEC_TIER_VRAM);
+	device->leased_bytes = look_at_leases(budget, index, &reading);
+	budget_compute(&pool, info->memory_bytes, headroom_bytes, allocated_bytes,
+		       device->leased_bytes, &figures);
+	if (figures.outside_bytes > device->outside_bytes + GROWTH_BYTES)
+		device->has_grown_outside = true;
+	device->outside_bytes = figures.outside_bytes;
+	overhead_bytes = least_overhead(device, figures.overhead_bytes);
+	figures.usable_bytes += figures.overhead_bytes - overhead_bytes;
+	if (figures.usable_bytes > info->memory_bytes)
+		figures.usable_bytes = info->memory_bytes;
+	device->usable_bytes = figures.usable_bytes;
+	charge_overhead(budget, index, overhead_bytes);
+	log_debug(
+		LOG_DETAIL,
+		"device %u: %llu KiB used by others, %llu by us of which %llu are allocated: %llu "
+		"can be had",
+		index, (unsigned long long)(figures.outside_bytes >> 10),
+		(unsigned long long)(pool.own.value >> 10),
+		(unsigned long long)(allocated_bytes >> 10),
+		(unsigned long long)(figures.usable_bytes >> 10));
+	residency_set_outside(budget->options.residency, index, figures.outside_bytes);
+	residency_set_usable(budget->options.residency, index, figures.usable_bytes,
+			     usable_gtt(&reading, info));
+	if (n_samples != device->n_samples && pool.own.is_valid && pool.used.is_valid)
+		look_at_spill(budget, index, pool.own.value, allocated_bytes, figures.usable_bytes);
+	device->n_samples = n_samples;
+	if (spill_is_open(&device->spill))
+		loop_timer_arm(budget->timer, look_again_ns);
+}
+
+static void look_at_all(struct budget *budget)
+{
+	for (unsigned int i = RBK_DEVICE_GPU; i < budget->options.n_executors; i++)
+		look(budget, i);
+}
+
+static void on_timer(void *data)
+{
+	look_at_all(data);
+}
+
+static void on_sample(void *data, uint32_t events)
+{
+	struct budget *budget = data;
+
+	waker_disarm(budget->options.waker);
+	/* Before looking: what comes after it rings again. */
+	waker_arm(budget->options.waker);
+	look_at_all(budget);
+	if (budget->options.enforce)
+		enforce_outside_changed(budget->options.enforce);
+}
+
+uint64_t budget_usable_bytes(const struct budget *budget, uint32_t device)
+{
+	return budget->devices[device].usable_bytes;
+}
+
+uint64_t budget_leased_bytes(const struct budget *budget, uint32_t device)
+{
+	return budget->devices[device].leased_bytes;
+}
+
+static void on_lease_timer(void *data)
+{
+	struct budget *budget = data;
+
+	budget->is_lease_timer_set = false;
+	budget_look_at_leases(budget);
+}
+
+void budget_look_at_leases(struct budget *budget)
+{
+	const struct leases *leases = residency_leases(budget->options.residency);
+
+	for (unsigned int i = RBK_DEVICE_GPU; i < budget->options.n_executors; i++)
+		if (has_lease_changes(budget, i) ||
+		    (leases->n > 0 && telemetry_n_samples(budget->options.telemetry, i) !=
+					      budget->devices[i].n_samples))
+			look(budget, i);
+}
+
+/* What members take and say of themselves rings nowhere. */
+static void watch_leases(struct budget *budget)
+{
+	bool is_any = false;
+
+	for (unsigned int i = RBK_DEVICE_GPU; i < budget->options.n_executors; i++)
+		is_any |= has_lease_changes(budget, i);
+	if (!is_any || budget->is_lease_timer_set)
+		return;
+	budget->is_lease_timer_set = true;
+	loop_timer_arm(budget->lease_timer, look_at_leases_ns);
+}
+
+/* Of those, too, of whom no session is there. */
+static uint64_t reserved_bytes(const struct budget *budget, unsigned int index)
+{
+	const struct tenants *tenants = budget->options.tenants;
+	uint64_t bytes = 0;
+
+	for (const struct tenant *tenant = tenants_first(tenants); tenant;
+	     tenant = tenants_next(tenants, tenant))
+		if (tenant->is_named)
+			bytes += tenant->shares[index].reserve;
+	return bytes;
+}
+
+void budget_policy_changed(struct budget *budget)
+{
+	for (unsigned int i = RBK_DEVICE_GPU; i < budget->options.n_executors; i++)
+		residency_set_reserved(budget->options.residency, i, reserved_bytes(budget, i));
+	look_at_all(budget);
+}
+
+/* Is something awaited that only samples tell? */
+static bool is_watching(const struct budget *budget)
+{
+	if (residency_is_pressed(budget->options.residency) ||
+	    enforce_is_urgent(budget->options.enforce))
+		return true;
+	for (unsigned int i = RBK_DEVICE_GPU; i < budget->options.n_executors; i++) {
+		const struct budget_device *device = &budget->devices[i];
+
+		/*
+		 * A task found out that it is lost, and the samples have yet to tell why. As long
+		 * as telemetry holds a card that is gone, libdrm finds no other in its place.
+		 */
+		if (!device->was_gone && !residency_is_up(budget->options.residency, i))
+			return true;
+		if (spill_is_open(&device->spill))
+			return true;
+		if (has_lease_changes(budget, i))
+			return true;
+	}
+	return false;
+}
+
+/* Is a device away that may come back at any time? */
+static bool is_missing(const struct budget *budget)
+{
+	for (unsigned int i = RBK_DEVICE_GPU; i < budget->options.n_executors; i++)
+		if (budget->devices[i].was_gone)
+			return true;
+	return false;
+}
+
+void budget_set_pace(void *context, bool is_busy, bool has_sessions)
+{
+	struct budget *budget = context;
+	/* Who has a lease uses the device whenever he likes. */
+	bool is_used = has_sessions || residency_leases(budget->options.residency)->n > 0;
+	enum telemetry_pace pace = is_used ? TELEMETRY_SESSIONS : TELEMETRY_IDLE;
+
+	if (budget->options.enforce)
+		enforce_wake(budget->options.enforce);
+
+	watch_leases(budget);
+	if (is_busy || is_watching(budget))
+		pace = TELEMETRY_BUSY;
+	else if (is_missing(budget))
+		pace = TELEMETRY_SESSIONS;
+
+	if (pace == budget->pace)
+		return;
+	budget->pace = pace;
+	telemetry_set_pace(budget->options.telemetry, pace);
+}
+
+int budget_new(const struct budget_options *options, struct budget **ret)
+{
+	_cleanup_(budget_freep) struct budget *budget = calloc(1, sizeof(*budget));
+	int r;
+
+	if (!budget)
+		return error_origin(-ENOMEM);
+	budget->options = *options;
+	r = loop_timer_new(options->loop, on_timer, budget, &budget->timer);
+	if (r)
+		return error_fold(r);
+	r = loop_timer_new(options->loop, on_lease_timer, budget, &budget->lease_timer);
+	if (r)
+		return error_fold(r);
+	r = loop_watch(options->loop, options->waker->fd, POLLIN, on_sample, budget,
+		       &budget->watch);
+	if (r)
+		return error_fold(r);
+	waker_arm(options->waker);
+	budget_policy_changed(budget);
+	*ret = steal_ptr(budget);
+	return 0;
+}
+
+struct budget *budget_free(struct budget *budget)
+{
+	if (!budget)
+		return NULL;
+	loop_timer_free(budget->timer);
+	loop_timer_free(budget->lease_timer);
+	loop_unwatch(budget->watch);
+	for (unsigned int i = 0; i < RBK_MAX_DEVICES; i++)
+		charge_deinit(&budget->devices[i].overhead);
+	free(budget);
+	return NULL;
+}

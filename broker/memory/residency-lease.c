@@ -1,0 +1,730 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Residency: leases, and who waits for one
+ *
+ * Who asks for a lease to be granted more waits, if only for this turn, behind those who have asked
+ * before. All who wait are gone through in that order, whenever something may have changed. One for
+ * whom there is no room keeps those behind it from taking it: those of its tenant, and of the
+ * lease's own maximum those of that lease. But not one who could not be served if it were alone.
+ *
+ * Tenants are kept waiting for each other by their parts. A tenant's part of a device is what is
+ * reserved for it, and beside that as much as each other tenant who has or wants leases there can
+ * have of what is reserved for nobody. One who has to wait for what is within its tenant's part
+ * keeps other tenants from going above theirs; nobody keeps a tenant from what is within its part,
+ * and one who wants more than its part keeps no other tenant from anything.
+ *
+ * All parts together are no more than there is. So who waits for what is within its part waits for
+ * those above theirs: these get no more meanwhile, and what they give back is his. And a tenant can
+ * have others go without only what is above their parts, and no more than it could take itself.
+ *
+ * Plans make way by the rules of residency-policy.h. What they are to leave is set aside (as for a
+ * plan that is AWAITED), and whoever asked waits for that even if he would not wait otherwise: it
+ * takes as long as the tasks in flight.
+ */
+#include <assert.h>
+#include <errno.h>
+
+#include "loop/loop.h"
+#include "memory/residency-private.h"
+#include "session/session.h"
+#include "tenant/tenant.h"
+#include "util/clock.h"
+
+/* For plans on their way out, and those just coming, before they can go. */
+static const uint64_t grace_ns = 5ull * 1000 * 1000 * 1000;
+
+/* Waits that end in one pass; the others are for the next one, for each has to be answered. */
+enum {
+	MAX_ENDED = 64,
+	MAX_VISITS = 2 * RESIDENCY_SLICE, /* of plans, likewise; the last search may exceed it */
+};
+
+static struct lease_wait *wait_of(struct list_node *node)
+{
+	return container_of(node, struct lease_wait, link);
+}
+
+static struct seeker seeker_of(struct residency_device *device, const struct lease_wait *wait)
+{
+	return (struct seeker){
+		.device = device,
+		.tenant = wait->lease->tenant,
+		.awaited_bytes = wait->awaited_bytes,
+	};
+}
+
+static void set_awaited(struct residency_device *device, struct lease_wait *wait, uint64_t bytes)
+{
+	uint64_t *awaited = &wait->lease->tenant->awaited[device->index];
+
+	*awaited += bytes - wait->awaited_bytes;
+	device->awaited_bytes += bytes - wait->awaited_bytes;
+	wait->awaited_bytes = bytes;
+}
+
+/* ---- Parts, and who comes first ---- */
+
+static uint64_t least_of(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static uint64_t left_of(uint64_t limit, uint64_t used)
+{
+	return limit > used ? limit - used : 0;
+}
+
+/* Return: the bytes that other tenants' leases have not yet taken of their reserves. */
+static uint64_t reserved_for_others(const struct residency_device *device,
+				    const struct tenant *tenant)
+{
+	const struct leases *leases = &device->residency->leases;
+	unsigned int i = device->index;
+
+	return left_of(left_of(device->reserved_bytes, tenant->shares[i].reserve),
+		       leases->of_reserves_bytes[i] - tenant->leased_of_reserve[i]);
+}
+
+/*
+ * Plans leave for who is owed something, leases do not. So leases stay out of what is reserved for
+ * others, also before those others have come.
+ */
+uint64_t residency_lease_room(const struct residency_device *device, const struct tenant *tenant)
+{
+	uint64_t granted = device->residency->leases.granted_bytes[device->index];
+	uint64_t kept = granted + reserved_for_others(device, tenant);
+	uint64_t room = left_of(device->usable_bytes[EXEC_TIER_VRAM], kept);
+	uint64_t own =
+		left_of(tenant->shares[device->index].reserve, tenant->leased[device->index]);
+
+	return room > own ? room : own;
+}
+
+/* Of what nobody has reserved, for each tenant that has leases there or wants one. */
+static void divide(struct residency_device *device)
+{
+	uint64_t unreserved = left_of(device->usable_bytes[EXEC_TIER_VRAM], device->reserved_bytes);
+	uint32_t n = device->residency->leases.n_tenants[device->index];
+
+	device->lease_part_bytes = n > 0 ? unreserved / n : unreserved;
+}
+
+/* How much more a tenant's leases can be granted before they have their part. After divide(). */
+static uint64_t left_of_part(const struct residency_device *device, const struct tenant *tenant,
+			     uint64_t awaited_bytes)
+{
+	unsigned int i = device->index;
+	uint64_t part = least_of(tenant->shares[i].reserve + device->lease_part_bytes,
+				 device->usable_bytes[EXEC_TIER_VRAM]);
+
+	return left_of(part, tenant->leased[i] + tenant->awaited[i] - awaited_bytes);
+}
+
+/* What has to be granted for it beside what is. */
+static uint64_t more_for(const struct lease_wait *wait)
+{
+	return left_of(lease_wait_need(wait), lease_granted(wait->lease));
+}
+
+static bool is_within_part(const struct residency_device *device, const struct lease_wait *wait)
+{
+	return more_for(wait) <= left_of_part(device, wait->lease->tenant, wait->awaited_bytes);
+}
+
+/* If there is no room for it, does it keep other tenants within their parts? */
+static bool holds_others(struct residency_device *device, const struct lease_wait *wait)
+{
+	const struct seeker seeker = seeker_of(device, wait);
+
+	/* Its lease's and its tenant's own limits are no others' matter. */
+	return lease_wait_need(wait) <= wait->lease->limit_bytes &&
+	       seeker_tenant_free(&seeker) >= (int64_t)more_for(wait) &&
+	       is_within_part(device, wait);
+}
+
+/* What all leases of a tenant can have, if there are no others. */
+static uint64_t most_alone(const struct residency_device *device, struct tenant *tenant)
+{
+	return residency_lease_room(device, tenant) +
+	       device->residency->leases.granted_bytes[device->index];
+}
+
+/* ---- What those who wait leave to those behind them ---- */
+
+static void sums_begin(struct residency_device *device)
+{
+	device->residency->n_wait_sums++;
+	device->holding_bytes = 0;
+}
+
+static struct tenant *sums_of(const struct residency_device *device, struct tenant *tenant)
+{
+	if (tenant->wait_number != device->residency->n_wait_sums)
+		tenant->ahead_bytes = tenant->holding_bytes = 0;
+	tenant->wait_number = device->residency->n_wait_sums;
+	return tenant;
+}
+
+/* The next one, in the order of asking. After divide(). */
+static void sums_add(struct residency_device *device, const struct lease_wait *wait)
+{
+	struct tenant *tenant = sums_of(device, wait->lease->tenant);
+	uint64_t more = more_for(wait);
+
+	device->residency->leases.n_looks++;
+	if (more == 0)
+		return;
+	if (!lease_wait_is_hopeless(wait, most_alone(device, tenant)))
+		tenant->ahead_bytes += more;
+	if (holds_others(device, wait)) {
+		tenant->holding_bytes += more;
+		device->holding_bytes += more;
+	}
+}
+
+/*
+ * Return: the bytes that the waits which were added leave to a tenant's leases; *ret_ahead_bytes:
+ * the bytes that they wait for. After divide().
+ */
+static uint64_t left_by_sums(const struct residency_device *device, struct tenant *tenant,
+			     uint64_t *ret_ahead_bytes)
+{
+	uint64_t own = sums_of(device, tenant)->ahead_bytes;
+	uint64_t others = device->holding_bytes - tenant->holding_bytes;
+
+	*ret_ahead_bytes = own + others;
+	if (own > 0)
+		return 0;
+	return others > 0 ? left_of_part(device, tenant, 0) : UINT64_MAX;
+}
+
+/* The same of all who wait before @wait, all if that is NULL. */
+static uint64_t left_by_waits(struct residency_device *device, struct tenant *tenant,
+			      const struct lease_wait *wait, uint64_t *ret_ahead_bytes)
+{
+	sums_begin(device);
+	list_for_each (node, &device->residency->leases.waits[device->index]) {
+		if (wait_of(node) == wait)
+			break;
+		sums_add(device, wait_of(node));
+	}
+	return left_by_sums(device, tenant, ret_ahead_bytes);
+}
+
+static uint64_t lease_available(const struct residency_device *device, struct tenant *tenant)
+{
+	return least_of(residency_available(device, tenant), residency_lease_room(device, tenant));
+}
+
+/* The bytes that those before it leave for it: wait->available_bytes until now. */
+static void look_closer(struct residency_device *device, struct lease_wait *wait)
+{
+	const struct lease *lease = wait->lease;
+
+	if (device->state != RESIDENCY_DEVICE_UP)
+		wait->available_bytes = 0;
+	else
+		wait->available_bytes =
+			least_of(wait->available_bytes, lease_available(device, lease->tenant));
+	if (!wait->member)
+		return;
+	/* A lease has what it was granted, and no more than its limit. */
+	wait->available_bytes =
+		least_of(wait->available_bytes, left_of(lease->limit_bytes, lease_granted(lease))) +
+		lease_ungiven(lease);
+}
+
+void residency_lease_look(struct residency *residency, struct lease_wait *wait)
+{
+	struct residency_device *device = &residency->devices[wait->lease->device];
+
+	divide(device);
+	wait->available_bytes =
+		left_by_waits(device, wait->lease->tenant, wait, &wait->ahead_bytes);
+	look_closer(device, wait);
+}
+
+/* ---- Granting ---- */
+
+/* In a pass, which has noted what those before it leave. */
+static void finish(struct residency_device *device, struct lease_wait *wait, int res)
+{
+	set_awaited(device, wait, 0);
+	if (res) {
+		divide(device);
+		look_closer(device, wait);
+	}
+	lease_wait_end(wait);
+	wait->done(wait, res);
+}
+
+/* Into free room, up to @goal_bytes. */
+static void grow(struct residency_device *device, struct lease *lease, uint64_t goal_bytes)
+{
+	const struct seeker seeker = {.device = device, .tenant = lease->tenant};
+	uint64_t granted = lease_granted(lease), room = seeker_room(&seeker);
+
+	if (goal_bytes <= granted)
+		return;
+	if (room > goal_bytes - granted)
+		room = goal_bytes - granted;
+	if (lease_grant(lease, granted + room, false))
+		assert(!"the room was looked at");
+}
+
+enum verdict {
+	GRANTED,
+	LEAVING, /* others are, for it */
+	NO_ROOM,
+};
+
+static void grant(struct residency_device *device, struct lease_wait *wait, uint64_t more_bytes)
+{
+	set_awaited(device, wait, 0);
+	if (lease_grant(wait->lease, lease_granted(wait->lease) + more_bytes, false))
+		assert(!"the room was looked at");
+}
+
+/* Has @bytes more granted, and up to @most if these are free, or others leave for @bytes. */
+static enum verdict try_bytes(struct residency_device *device, struct lease_wait *wait,
+			      uint64_t bytes, uint64_t most)
+{
+	const struct seeker seeker = seeker_of(device, wait);
+	uint64_t room = seeker_room(&seeker);
+
+	if (room >= bytes) {
+		grant(device, wait, room < most ? room : most);
+		return GRANTED;
+	}
+	if (bytes > residency_lease_room(device, seeker.tenant) ||
+	    !seeker_displace(&seeker, bytes, true))
+		return NO_ROOM;
+	set_awaited(device, wait, bytes);
+	return LEAVING;
+}
+
+/*
+ * Who is opening a lease is granted as much of its wish as others make way for. That depends on how
+ * much it is: what is within the reserve or below vram-high is given by more of them.
+ */
+static enum verdict try_wish(struct residency_device *device, struct lease_wait *wait,
+			     uint64_t least, uint64_t most)
+{
+	struct tenant *tenant = wait->lease->tenant;
+	const struct tenant_share *share = &tenant->shares[device->index];
+	const struct seeker seeker = seeker_of(device, wait);
+	uint64_t has = share->max - (uint64_t)(seeker_tenant_free(&seeker) < 0
+						       ? (int64_t)share->max
+						       : seeker_tenant_free(&seeker));
+	const uint64_t tries[] = {
+		most,
+		lease_available(device, tenant),
+		share->high > has ? share->high - has : 0,
+		share->reserve > has ? share->reserve - has : 0,
+		seeker_room(&seeker),
+		least,
+	};
+	uint64_t last = UINT64_MAX;
+
+	for (;;) {
+		uint64_t next = 0;
+		enum verdict verdict;
+
+		/* The largest that was not tried yet. */
+		for (unsigned int i = 0; i < ARRAY_SIZE(tries); i++) {
+			uint64_t bytes = tries[i] < most ? tries[i] : most;
+
+			if (bytes >= least && bytes < last && bytes > next)
+				next = bytes;
+		}
+		if (next == 0)
+			return NO_ROOM;
+		verdict = try_bytes(device, wait, next, next);
+		if (verdict != NO_ROOM)
+			return verdict;
+		last = next;
+	}
+}
+
+/* Those who were to leave for it have done so, or will not. */
+static bool is_still_awaited(struct residency_device *device, struct lease_wait *wait)
+{
+	const struct seeker seeker = seeker_of(device, wait);
+
+	if (seeker_tenant_free(&seeker) < (int64_t)wait->awaited_bytes)
+		return false;
+	if (residency_device_free(device) < 0 &&
+	    !seeker_is_owed(&seeker, wait->awaited_bytes, true))
+		return false;
+	return device->leaving_bytes > 0 || device->n_jobs > 0;
+}
+
+/* At least what it needs, and not above its goal. */
+static enum verdict try_grant(struct residency_device *device, struct lease_wait *wait,
+			      uint64_t goal)
+{
+	uint64_t granted = lease_granted(wait->lease), least = more_for(wait);
+	uint64_t most = goal > granted + least ? goal - granted : least;
+
+	if (wait->awaited_bytes >= least) {
+		const struct seeker seeker = seeker_of(device, wait);
+
+		if (seeker_room(&seeker) >= wait->awaited_bytes)
+			return try_bytes(device, wait, wait->awaited_bytes,
+					 wait->awaited_bytes > most ? wait->awaited_bytes : most);
+		if (is_still_awaited(device, wait))
+			return LEAVING;
+	}
+	set_awaited(device, wait, 0);
+	/* Nobody has to be asked. */
+	if (least > residency_lease_room(device, wait->lease->tenant))
+		return NO_ROOM;
+	if (!wait->member)
+		return try_wish(device, wait, least, most);
+	return try_bytes(device, wait, least, most);
+}
+
+/*
+ * Notes whom it keeps waiting if there is no room; *is_held: other tenants are kept within their
+ * parts. Return: GRANTED, LEAVING, NO_ROOM.
+ */
+static enum verdict look_at(struct residency_device *device, struct lease_wait *wait, bool *is_held)
+{
+	struct lease *lease = wait->lease;
+	struct tenant *tenant = lease->tenant;
+	uint64_t number = device->residency->n_passes, goal = lease_wait_goal(wait);
+	uint64_t need = lease_wait_need(wait), more = more_for(wait);
+	enum verdict verdict = NO_ROOM;
+	bool can_grow;
+
+	if (lease->blocked_number == number)
+		return NO_ROOM;
+	lease->blocked_number = number;
+	can_grow = tenant->blocked_number != number && device->state == RESIDENCY_DEVICE_UP;
+	if (*is_held)
+		goal = least_of(goal, lease_granted(lease) +
+					      left_of_part(device, tenant, wait->awaited_bytes));
+	if (more == 0) {
+		lease->blocked_number = 0;
+		if (can_grow)
+			grow(device, lease, goal);
+		return GRANTED;
+	}
+	if (need > lease->limit_bytes || !can_grow ||
+	    lease_wait_is_hopeless(wait, most_alone(device, tenant))) {
+		set_awaited(device, wait, 0);
+		return NO_ROOM;
+	}
+	if ((!*is_held || is_within_part(device, wait)) && wait->failed_number != device->n_rounds)
+		verdict = try_grant(device, wait, goal);
+	if (verdict == GRANTED)
+		lease->blocked_number = 0;
+	if (verdict != NO_ROOM)
+		return verdict;
+	wait->failed_number = device->n_rounds;
+	tenant->blocked_number = number;
+	if (holds_others(device, wait))
+		*is_held = true;
+	return NO_ROOM;
+}
+
+/* Until when may it stay? If somebody is on his way, longer; a plan that comes can leave then. */
+static uint64_t stays_until(const struct residency_device *device, const struct lease_wait *wait,
+			    enum verdict verdict)
+{
+	const struct tenant *tenant = wait->lease->tenant;
+
+	return verdict == LEAVING || tenant->n_loads[device->index] > 0 ? wait->grace_ns
+									: wait->until_ns;
+}
+
+/* So that it is seen when that becomes less. */
+static void note_granted(struct residency_device *device)
+{
+	uint64_t granted = device->residency->leases.granted_bytes[device->index];
+
+	if (granted > device->leased_bytes)
+		device->leased_bytes = granted;
+}
+
+/* Nobody is on his way who could make a difference. */
+static void refuse_deadlocked(struct residency_device *device)
+{
+	struct leases *leases = &device->residency->leases;
+	struct lease_wait *wait =
+		lease_find_deadlocked(leases, device->index, device->usable_bytes[EXEC_TIER_VRAM]);
+
+	for (unsigned int n = 0; wait && n < MAX_ENDED; n++) {
+		finish(device, wait, -EDEADLK);
+		/* It kept others waiting, too. */
+		residency_review_in(device->residency, 0);
+		wait = lease_find_next_deadlocked(leases);
+	}
+	device->has_new_waits = wait != NULL;
+}
+
+/* Passes that follow one another take a small part of the reactor's time. */
+static uint64_t pause_after(uint64_t begin_ns)
+{
+	uint64_t now_ns = clock_now_ns();
+
+	return now_ns + RESIDENCY_PAUSE * (now_ns - begin_ns);
+}
+
+/*
+ * A round takes several passes where it takes long. Each goes through all who wait, since who is
+ * refused decides what is left to those behind, but does not try again who had no room in this
+ * round: that would keep it from ever getting to the others.
+ */
+void residency_leases_serve(struct residency_device *device)
+{
+	struct residency *residency = device->residency;
+	struct list_node *waits = &residency->leases.waits[device->index];
+	uint64_t now_ns = clock_now_ns(), next_ns = UINT64_MAX;
+	const uint64_t n_visits = residency->n_visits;
+	unsigned int n_ended = 0;
+	bool is_held = false;
+
+	if (residency->is_serving)
+		return;
+	device->n_pass_visits = 0;
+	device->must_serve = false;
+	if (list_is_empty(waits))
+		return;
+	residency->is_serving = true;
+	residency->n_passes++;
+	if (!device->is_round_cut)
+		device->n_rounds++;
+	device->is_round_cut = false;
+	divide(device);
+	sums_begin(device);
+	list_for_each_safe (node, waits) {
+		struct lease_wait *wait = wait_of(node);
+		struct lease *lease = wait->lease;
+		const uint64_t of_lease = lease->blocked_number;
+		const uint64_t of_tenant = lease->tenant->blocked_number;
+		const bool was_held = is_held;
+		enum verdict verdict;
+		uint64_t until_ns;
+
+		if (n_ended == MAX_ENDED || residency->n_visits - n_visits > MAX_VISITS) {
+			device->is_round_cut = true;
+			break;
+		}
+		residency->leases.n_looks++;
+		verdict = look_at(device, wait, &is_held);
+		until_ns = stays_until(device, wait, verdict);
+		wait->available_bytes =
+			left_by_sums(device, wait->lease->tenant, &wait->ahead_bytes);
+		if (verdict != GRANTED && until_ns > now_ns) {
+			sums_add(device, wait);
+			next_ns = least_of(next_ns, until_ns);
+			continue;
+		}
+		n_ended++;
+		if (verdict == GRANTED) {
+			finish(device, wait, 0);
+			continue;
+		}
+		/* This wait keeps no other one back any more. */
+		lease->blocked_number = of_lease;
+		lease->tenant->blocked_number = of_tenant;
+		is_held = was_held;
+		finish(device, wait, wait->is_patient ? -ETIMEDOUT : -ENOMEM);
+	}
+	if (device->has_new_waits && device->leaving_bytes == 0 && device->n_jobs == 0 &&
+	    !device->is_round_cut)
+		refuse_deadlocked(device);
+	residency->is_serving = false;
+	device->n_pass_visits = residency->n_visits - n_visits;
+	device->serve_ns = pause_after(now_ns);
+	note_granted(device);
+	if (device->is_round_cut)
+		residency_leases_serve_later(device);
+	else if (next_ns != UINT64_MAX)
+		residency_review_in(residency, next_ns - now_ns);
+}
+
+void residency_leases_serve_later(struct residency_device *device)
+{
+	if (list_is_empty(&device->residency->leases.waits[device->index]))
+		return;
+	device->must_serve = true;
+	residency_go_on_soon(device->residency);
+}
+
+void residency_leases_serve_due(struct residency_device *device)
+{
+	if (device->must_serve && clock_now_ns() >= device->serve_ns)
+		residency_leases_serve(device);
+}
+
+struct leases *residency_leases(struct residency *residency)
+{
+	return &residency->leases;
+}
+
+/*
+ * At once, unless that takes long; then a pause later that is as long as passes take. A review, of
+ * all plans of all tenants, may be much longer in coming.
+ */
+static void serve_soon(struct residency_device *device)
+{
+	enum { AT_ONCE = 16, VISITS_AT_ONCE = RESIDENCY_SLICE };
+	struct residency *residency = device->residency;
+
+	if (residency->leases.n_waits[device->index] <= AT_ONCE &&
+	    device->n_pass_visits <= VISITS_AT_ONCE && !residency->is_serving)
+		residency_leases_serve(device);
+	else
+		residency_leases_serve_later(device);
+}
+
+void residency_lease_ask(struct residency *residency, struct lease_wait *wait, uint64_t patience_ns)
+{
+	struct residency_device *device = &residency->devices[wait->lease->device];
+
+	if (patience_ns > LEASE_MAX_WAIT_NS)
+		patience_ns = LEASE_MAX_WAIT_NS;
+	wait->awaited_bytes = 0;
+	wait->failed_number = 0;
+	wait->is_patient = patience_ns > 0;
+	wait->until_ns = clock_now_ns() + patience_ns;
+	wait->grace_ns = wait->until_ns + (patience_ns < grace_ns ? grace_ns - patience_ns : 0);
+	lease_wait_begin(wait);
+	device->has_new_waits = true;
+	serve_soon(device);
+}
+
+void residency_lease_withdraw(struct residency *residency, struct lease_wait *wait)
+{
+	set_awaited(&residency->devices[wait->lease->device], wait, 0);
+	lease_wait_end(wait);
+	/* This wait may have kept others waiting, and plans. */
+	residency_leases_serve_later(&residency->devices[wait->lease->device]);
+	residency_review_in(residency, 0);
+}
+
+void residency_leases_changed(struct residency *residency, unsigned int index)
+{
+	struct residency_device *device = &residency->devices[index];
+	uint64_t granted = residency->leases.granted_bytes[index];
+	bool is_less = granted < device->leased_bytes;
+
+	device->leased_bytes = granted;
+	serve_soon(device);
+	/* Plans may have room now. */
+	if (is_less || residency->has_large_leases)
+		residency_review_in(residency, 0);
+}
+
+void residency_lease_grow(struct residency *residency, struct lease *lease)
+{
+	struct residency_device *device = &residency->devices[lease->device];
+	uint64_t left, ahead;
+
+	divide(device);
+	left = left_by_waits(device, lease->tenant, NULL, &ahead);
+	if (left > lease->max_bytes)
+		left = lease->max_bytes;
+	if (device->state == RESIDENCY_DEVICE_UP)
+		grow(device, lease, least_of(lease->wish_bytes, lease_granted(lease) + left));
+	note_granted(device);
+}
+
+uint64_t residency_lease_believed(struct residency *residency, unsigned int index,
+				  struct tenant *tenant)
+{
+	const struct residency_device *device = &residency->devices[index];
+	const struct seeker seeker = {.device = &residency->devices[index], .tenant = tenant};
+	uint64_t bytes = seeker_room(&seeker) + device->outside_bytes;
+	int64_t of_tenant = seeker_tenant_free(&seeker);
+
+	if (of_tenant < 0)
+		return 0;
+	return bytes < (uint64_t)of_tenant ? bytes : (uint64_t)of_tenant;
+}
+
+void residency_lease_believe(struct residency *residency, unsigned int index, struct tenant *tenant,
+			     uint64_t bytes)
+{
+	struct residency_device *device = &residency->devices[index];
+	const struct seeker seeker = {.device = device, .tenant = tenant};
+	uint64_t room = seeker_room(&seeker), more = bytes > room ? bytes - room : 0;
+
+	/* As the next sample will have it. */
+	if (more > device->outside_bytes)
+		more = device->outside_bytes;
+	device->outside_bytes -= more;
+	device->usable_bytes[EXEC_TIER_VRAM] += more;
+}
+
+bool residency_has_memory(const struct residency *residency, unsigned int device)
+{
+	return device < residency->options.n_executors &&
+	       residency->devices[device].state != RESIDENCY_DEVICE_NONE;
+}
+
+/* Limits */
+
+/*
+ * What each of a tenant's leases may keep, so that they have @max_bytes together: none has to give
+ * that has less than its part. Where there are many of many sizes it may come out a little less.
+ */
+static uint64_t fair_part(const struct leases *leases, const struct tenant *tenant, uint8_t device,
+			  uint64_t max_bytes)
+{
+	enum { PASSES = 8 };
+	uint64_t part = 0, before;
+
+	for (unsigned int i = 0; i < PASSES; i++) {
+		uint64_t left = max_bytes;
+		uint32_t n = 0;
+
+		before = part;
+		list_for_each (node, &leases->all) {
+			const struct lease *lease = container_of(node, struct lease, link);
+
+			if (lease->tenant != tenant || lease->device != device)
+				continue;
+			if (lease_granted(lease) <= before)
+				left -= lease_granted(lease);
+			else
+				n++;
+		}
+		part = n > 0 ? left / n : before;
+		if (part <= before)
+			break;
+	}
+	return part;
+}
+
+/* Once for all leases of a tenant on a device. */
+static uint64_t allowed_to(struct residency *residency, const struct lease *lease)
+{
+	struct tenant *tenant = lease->tenant;
+	uint64_t max = tenant->shares[lease->device].max;
+
+	if (tenant->leased[lease->device] <= max)
+		return max;
+	residency->has_large_leases = true;
+	if (tenant->part_number != residency->n_parts) {
+		tenant->part_number = residency->n_parts;
+		tenant->part_bytes = fair_part(&residency->leases, tenant, lease->device, max);
+	}
+	return tenant->part_bytes;
+}
+
+void residency_leases_limit(struct residency *residency)
+{
+	residency->has_large_leases = false;
+	for (unsigned int i = 1; i < residency->options.n_executors; i++) {
+		residency->n_parts++;
+		list_for_each (node, &residency->leases.all) {
+			struct lease *lease = container_of(node, struct lease, link);
+
+			if (lease->device == i)
+				lease_allow(lease, allowed_to(residency, lease));
+		}
+	}
+}

@@ -1,0 +1,555 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Residency: who makes way
+ *
+ * Clients can have as many plans on a device as they can add, and what one wish costs must not grow
+ * with that. So a wish that all plans together could not grant is refused by sums, without a
+ * search. A search visits no plan that holds nothing, and of each tenant those plans of which a
+ * device can hold only RESIDENCY_LARGE, and RESIDENCY_SMALL of the others. Those that were visited
+ * go to the end of their tenant's list, so that the next search visits others. No tenant's plans
+ * are hidden by another one's.
+ *
+ * A plan is among the large ones by the bytes that no other one shared when the plan came. These
+ * are charged for as long as it stays, and count for no other large plan: hence there are no more.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "loop/loop.h"
+#include "loop/turn.h"
+#include "memory/residency-private.h"
+#include "session/session.h"
+#include "tenant/tenant.h"
+#include "util/checked.h"
+
+/* Taking back takes at most that part of a turn's budget. */
+enum { TAKE_PART = 4 };
+
+/* Holders: plans that make way */
+
+int residency_holders_ref(struct residency *residency, struct tenant *tenant)
+{
+	struct residency_holders *holders = tenant->holders;
+
+	if (!holders) {
+		holders = calloc(1, sizeof(*holders));
+		if (!holders)
+			return -ENOMEM;
+		holders->tenant = tenant;
+		for (unsigned int i = 0; i < RBK_MAX_DEVICES; i++) {
+			list_init(&holders->on[i].large);
+			list_init(&holders->on[i].small);
+			list_init(&holders->on[i].returning);
+		}
+		list_append(&residency->holders, &holders->link);
+		tenant->holders = holders;
+	}
+	holders->n_plans++;
+	return 0;
+}
+
+void residency_holders_unref(struct tenant *tenant)
+{
+	struct residency_holders *holders = tenant->holders;
+
+	if (--holders->n_plans > 0)
+		return;
+	list_remove(&holders->link);
+	tenant->holders = NULL;
+	free(holders);
+}
+
+static bool holds_anything(const struct residence *residence)
+{
+	uint64_t bytes = residence->work_charge.device.amount;
+
+	for (uint32_t i = 0; i < residence->n_sharing && bytes == 0; i++)
+		bytes = residence->sharing[i]->exec.bytes;
+	return bytes > 0;
+}
+
+static bool is_large(const struct residence *residence, uint64_t bytes)
+{
+	return bytes > residence->device->executor->info.memory_bytes / RESIDENCY_LARGE;
+}
+
+void residence_hold(struct residence *residence)
+{
+	struct residency_device *device = residence->device;
+	struct residency_holding *on = &residence->plan->tenant->holders->on[device->index];
+
+	if (residence->tier != EXEC_TIER_VRAM) {
+		list_append(&device->second_tier, &residence->holding);
+		device->n_second_tier++;
+		return;
+	}
+	if (!holds_anything(residence))
+		return;
+	list_append(&device->by_age, &residence->aging);
+	list_append(is_large(residence, residence_bytes(residence)) ? &on->large : &on->small,
+		    &residence->holding);
+}
+
+void residence_release(struct residence *residence)
+{
+	struct residency_device *device = residence->device;
+
+	if (residence->tier != EXEC_TIER_VRAM)
+		device->n_second_tier--;
+	if (device->renew_next == &residence->aging)
+		device->renew_next = residence->aging.next;
+	list_remove(&residence->aging);
+	list_remove(&residence->holding);
+}
+
+typedef void (*holder_fn)(struct residence *residence, uint64_t bytes, void *data);
+
+static void visit(struct residence *residence, uint64_t bytes, holder_fn fn, void *data)
+{
+	residence->device->residency->n_visits++;
+	/* Not one that is to leave already. */
+	if (residence->state == RESIDENCE_IN)
+		fn(residence, bytes, data);
+}
+
+/* Calls @fn for a tenant's plans that may make way, all or some. It must change nothing. */
+static void visit_holders(struct residency_holders *holders, unsigned int device, holder_fn fn,
+			  void *data)
+{
+	struct residency_holding *on = &holders->on[device];
+	struct list_node *last = on->small.prev;
+
+	list_for_each (node, &on->large) {
+		struct residence *residence = container_of(node, struct residence, holding);
+
+		visit(residence, residence_bytes(residence), fn, data);
+	}
+	for (unsigned int n = 0; n < RESIDENCY_SMALL && !list_is_empty(&on->small); n++) {
+		struct list_node *node = on->small.next;
+		struct residence *residence = container_of(node, struct residence, holding);
+		uint64_t bytes = residence_bytes(residence);
+
+		/* Others who shared its blocks may have left. */
+		list_remove(node);
+		list_append(is_large(residence, bytes) ? &on->large : &on->small, node);
+		visit(residence, bytes, fn, data);
+		if (node == last)
+			break;
+	}
+}
+
+/* Claims */
+
+static void claim_of(const struct residence *residence, uint64_t bytes, struct residency_claim *ret)
+{
+	struct residency_plan *plan = residence->plan;
+
+	residency_look_at(plan);
+	*ret = (struct residency_claim){
+		.share = residence->plan->tenant->shares[residence->device->index],
+		.tenant = plan->tenant->number,
+		.used = residency_tenant_used(residence->device, plan->tenant),
+		.bytes = bytes,
+		.value = residency_value_heard(plan->value, plan->folded_ns - plan->used_ns),
+		.used_ns = plan->used_ns,
+	};
+}
+
+void seeker_claim(const struct seeker *seeker, uint64_t bytes, struct residency_claim *ret)
+{
+	if (seeker->residence)
+		claim_of(seeker->residence, bytes, ret);
+	else
+		*ret = (struct residency_claim){
+			.share = seeker->tenant->shares[seeker->device->index],
+			.tenant = seeker->tenant->number,
+			.used = residency_tenant_used(seeker->device, seeker->tenant),
+			.bytes = bytes,
+			.is_lease = true,
+		};
+	ret->used += seeker_tenant_awaited(seeker);
+}
+
+/* Victims */
+
+struct victim {
+	struct residence *residence;
+	struct residency_claim claim;
+	int rank;
+};
+
+/* A search: the bytes that are asked for, and by which right. */
+struct wish {
+	const struct seeker *seeker; /* NULL: pressure, not a wish */
+	struct residency_claim claim;
+	bool by_hand;  /* among its own tenant's plans it comes first */
+	bool own_only; /* its tenant's maximum is in the way, not the device's size */
+};
+
+static int rank_of(const struct residency_device *device, const struct wish *wish,
+		   const struct residency_claim *holder)
+{
+	struct residency_claim claim = wish->claim;
+
+	if (!wish->seeker)
+		return residency_rank_pressure(holder);
+	if (wish->by_hand && holder->tenant == claim.tenant)
+		claim.value = INFINITY;
+	return residency_rank(device->residency->options.policy, &claim, holder);
+}
+
+/*
+ * May it take anything of what a tenant has? Nobody gives more easily than a plan that is not
+ * wanted, and without which its tenant has as much as before.
+ */
+static bool may_give(const struct residency_device *device, const struct wish *wish,
+		     const struct tenant *tenant)
+{
+	const struct residency_claim least_wanted = {
+		.share = tenant->shares[device->index],
+		.tenant = tenant->number,
+		.used = residency_tenant_used(device, tenant),
+	};
+
+	if (wish->own_only && tenant != wish->seeker->tenant)
+		return false;
+	return rank_of(device, wish, &least_wanted) != RESIDENCY_KEEP;
+}
+
+/* Does it use a block that the wish counts on? A plan that wishes made the last draft. */
+static bool is_needed(const struct seeker *seeker, const struct residence *other)
+{
+	uint64_t number = other->device->residency->n_drafts;
+
+	if (!seeker->residence)
+		return false;
+	for (uint32_t i = 0; i < other->n_sharing; i++)
+		if (other->sharing[i]->draft_number == number)
+			return true;
+	return false;
+}
+
+/* Victims that were found, who go first at the front. */
+struct finding {
+	const struct residency_device *device;
+	const struct wish *wish;
+	struct victim *victims;
+	uint32_t n, max;
+};
+
+static void find(struct residence *other, uint64_t bytes, void *data)
+{
+	struct finding *finding = data;
+	const struct wish *wish = finding->wish;
+	struct victim victim = {.residence = other}, *victims = finding->victims;
+	uint32_t at;
+
+	if (wish->seeker && is_needed(wish->seeker, other))
+		return;
+	claim_of(other, bytes, &victim.claim);
+	victim.rank = rank_of(finding->device, wish, &victim.claim);
+	if (victim.rank == RESIDENCY_KEEP)
+		return;
+	for (at = finding->n;
+	     at > 0 &&
+	     residency_goes_first(finding->device->residency->options.policy, victim.rank,
+				  &victim.claim, victims[at - 1].rank, &victims[at - 1].claim);
+	     at--)
+		if (at < finding->max)
+			victims[at] = victims[at - 1];
+	if (at < finding->max)
+		victims[at] = victim;
+	if (finding->n < finding->max)
+		finding->n++;
+}
+
+/* Lists plans that may be taken, the first to go at the front. Return: how many, at most @max. */
+static uint32_t find_victims(struct residency_device *device, const struct wish *wish,
+			     struct victim *victims, uint32_t max)
+{
+	struct finding finding = {.device = device, .wish = wish, .victims = victims, .max = max};
+
+	list_for_each (node, &device->residency->holders) {
+		struct residency_holders *holders =
+			container_of(node, struct residency_holders, link);
+
+		if (may_give(device, wish, holders->tenant))
+			visit_holders(holders, device->index, find, &finding);
+	}
+	return finding.n;
+}
+
+/* As if it were leaving, for the sums; or no longer. */
+static void victim_mark(struct victim *victim, bool is_leaving)
+{
+	struct residence *residence = victim->residence;
+	struct residency_device *device = residence->device;
+	uint64_t *leaving = &residence->plan->tenant->leaving[device->index];
+	uint64_t bytes = victim->claim.bytes;
+
+	residence->state = is_leaving ? RESIDENCE_DRAINING : RESIDENCE_IN;
+	for (uint32_t i = 0; i < residence->n_sharing; i++)
+		residence->sharing[i]->n_there += is_leaving ? -1u : 1u;
+	device->leaving_bytes += is_leaving ? bytes : -bytes;
+	*leaving += is_leaving ? bytes : -bytes;
+}
+
+/*
+ * May it still be taken, now that others are to leave? Its tenant may be within its due, and it may
+ * be the last that shares a block.
+ */
+static bool may_go(const struct residency_device *device, const struct wish *wish,
+		   struct victim *victim)
+{
+	claim_of(victim->residence, residence_bytes(victim->residence), &victim->claim);
+	return rank_of(device, wish, &victim->claim) != RESIDENCY_KEEP;
+}
+
+static bool is_enough(const struct seeker *seeker, uint64_t bytes, bool *ret_own_only)
+{
+	*ret_own_only = seeker_tenant_free(seeker) < (int64_t)bytes;
+	return !*ret_own_only && residency_device_free(seeker->device) >= (int64_t)bytes;
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Bytes that a tenant is owed of those that it has there, or cannot be made to give. */
+static uint64_t owed_to(const struct residency_device *device, const struct tenant *tenant)
+{
+	uint64_t leased = tenant->leased[device->index];
+	uint64_t owed =
+		least(residency_tenant_used(device, tenant) + tenant->awaited[device->index],
+		      tenant->shares[device->index].reserve);
+
+	return owed > leased ? owed : leased;
+}
+
+/* Return: 0 if the tenant is in the sum already. */
+static uint64_t owed_once(const struct residency_device *device, struct tenant *tenant)
+{
+	const uint64_t number = device->residency->n_sums;
+
+	if (tenant->sum_number == number)
+		return 0;
+	tenant->sum_number = number;
+	return owed_to(device, tenant);
+}
+
+static uint64_t owed_to_others(const struct residency_device *device, struct tenant *tenant)
+{
+	struct residency *residency = device->residency;
+	uint64_t sum = 0;
+
+	/* Each tenant once, be it here for its plans or for its leases. */
+	residency->n_sums++;
+	tenant->sum_number = residency->n_sums;
+	list_for_each (node, &residency->holders)
+		sum += owed_once(device,
+				 container_of(node, struct residency_holders, link)->tenant);
+	list_for_each (node, &residency->leases.tenants)
+		sum += owed_once(device, container_of(node, struct tenant, leasing));
+	return sum;
+}
+
+struct giving {
+	const struct seeker *seeker;
+	uint64_t bytes;
+};
+
+static void give(struct residence *residence, uint64_t bytes, void *data)
+{
+	struct giving *giving = data;
+
+	if (!is_needed(giving->seeker, residence))
+		giving->bytes += bytes;
+}
+
+/* Bytes that the tenant's own plans would give by hand; less where plans are many and small. */
+static uint64_t own_giving(const struct seeker *seeker)
+{
+	struct giving giving = {.seeker = seeker};
+
+	if (!seeker->residence)
+		return seeker->tenant->evictable[seeker->device->index];
+	visit_holders(seeker->tenant->holders, seeker->device->index, give, &giving);
+	return giving.bytes;
+}
+
+bool seeker_is_owed(const struct seeker *seeker, uint64_t bytes, bool by_hand)
+{
+	const struct residency_device *device = seeker->device;
+	uint64_t reserve = seeker->tenant->shares[device->index].reserve;
+	uint64_t own =
+		residency_tenant_used(device, seeker->tenant) + seeker_tenant_awaited(seeker);
+
+	if (device->residency->options.policy == RESIDENCY_STAY || bytes > reserve)
+		return false;
+	if (by_hand)
+		own -= own_giving(seeker);
+	return checked_range(own, bytes, reserve) &&
+	       checked_range(own + owed_to_others(device, seeker->tenant), bytes,
+			     device->usable_bytes[EXEC_TIER_VRAM]);
+}
+
+/* Would it be enough if all plans left that may have to? */
+static bool could_be_enough(const struct seeker *seeker, uint64_t bytes, bool by_hand)
+{
+	const struct residency_device *device = seeker->device;
+	const uint64_t own = seeker->tenant->evictable[device->index];
+	struct wish wish = {.seeker = seeker, .by_hand = by_hand};
+	int64_t lacking = (int64_t)bytes - residency_device_free(device);
+
+	if (seeker_tenant_free(seeker) + (int64_t)own < (int64_t)bytes)
+		return false;
+	if (lacking > (int64_t)device->evictable_bytes)
+		return false;
+	/* The more of its tenant's own plans leave, the more it may take of others. */
+	seeker_claim(seeker, bytes, &wish.claim);
+	wish.claim.used -= own;
+	list_for_each (node, &device->residency->holders) {
+		const struct tenant *tenant =
+			container_of(node, struct residency_holders, link)->tenant;
+
+		if (lacking <= 0)
+			break;
+		if (may_give(device, &wish, tenant))
+			lacking -= (int64_t)tenant->evictable[device->index];
+	}
+	return lacking <= 0;
+}
+
+bool seeker_displace(const struct seeker *seeker, uint64_t bytes, bool by_hand)
+{
+	struct residency_device *device = seeker->device;
+	struct victim found[RESIDENCY_MAX_VICTIMS], victims[RESIDENCY_MAX_VICTIMS];
+	struct wish wish = {.seeker = seeker, .by_hand = by_hand};
+	bool enough = is_enough(seeker, bytes, &wish.own_only);
+	bool is_promised = seeker_is_owed(seeker, bytes, by_hand);
+	uint32_t n = 0, n_found, n_before;
+
+	if (!is_promised && !could_be_enough(seeker, bytes, by_hand))
+		return false;
+	/* First what is above the tenant's own maximum, then what the device lacks. */
+	do {
+		bool own_only = wish.own_only;
+
+		n_before = n;
+		seeker_claim(seeker, bytes, &wish.claim);
+		n_found = find_victims(device, &wish, found, RESIDENCY_MAX_VICTIMS - n);
+		for (uint32_t i = 0; i < n_found && !enough && wish.own_only == own_only; i++) {
+			seeker_claim(seeker, bytes, &wish.claim);
+			if (!may_go(device, &wish, &found[i]))
+				continue;
+			victims[n] = found[i];
+			victim_mark(&victims[n++], true);
+			enough = is_enough(seeker, bytes, &wish.own_only);
+		}
+	} while (!enough && n > n_before && n < RESIDENCY_MAX_VICTIMS);
+	for (uint32_t i = 0; i < n; i++)
+		victim_mark(&victims[i], false);
+	is_promised |= enough;
+	for (uint32_t i = 0; i < n && is_promised; i++)
+		residence_evict(victims[i].residence);
+	return is_promised;
+}
+
+/* Taking back */
+
+struct surplus {
+	struct residence *found[RESIDENCY_MAX_VICTIMS]; /* the least wanted at the front */
+	uint32_t n;
+};
+
+static void add_by_value(struct residence *residence, uint64_t bytes, void *data)
+{
+	struct surplus *surplus = data;
+	struct residence **found = surplus->found;
+	uint32_t at;
+
+	residency_look_at(residence->plan);
+	if (surplus->n == RESIDENCY_MAX_VICTIMS &&
+	    residence->plan->value >= found[surplus->n - 1]->plan->value)
+		return;
+	if (surplus->n < RESIDENCY_MAX_VICTIMS)
+		surplus->n++;
+	for (at = surplus->n - 1; at > 0 && residence->plan->value < found[at - 1]->plan->value;
+	     at--)
+		found[at] = found[at - 1];
+	found[at] = residence;
+}
+
+/* Return: has any left? */
+static bool take_some_surplus(struct residency_device *device, struct residency_holders *holders)
+{
+	struct surplus surplus = {.n = 0};
+
+	visit_holders(holders, device->index, add_by_value, &surplus);
+	for (uint32_t i = 0; i < surplus.n && residency_tenant_free(device, holders->tenant) < 0;
+	     i++)
+		residence_evict(surplus.found[i]);
+	return surplus.n > 0;
+}
+
+bool residency_take_surplus(struct residency_device *device)
+{
+	const struct turn *turn = loop_current(device->residency->options.loop);
+	const uint64_t stop_ticks = turn_stop_ticks(turn, TAKE_PART);
+	bool is_any_taken = false;
+
+	list_for_each (node, &device->residency->holders) {
+		struct residency_holders *holders =
+			container_of(node, struct residency_holders, link);
+		bool has_more = true;
+
+		while (has_more && residency_tenant_free(device, holders->tenant) < 0) {
+			if (is_any_taken && turn_used_ticks(turn) >= stop_ticks)
+				return false;
+			has_more = take_some_surplus(device, holders);
+			is_any_taken |= has_more;
+		}
+	}
+	return true;
+}
+
+/* Has each of all tenants' plans been visited in the last so many searches? */
+static bool have_visited_all(const struct residency *residency, uint32_t n_searches)
+{
+	list_for_each (node, &residency->holders)
+		if (container_of(node, struct residency_holders, link)->n_plans / RESIDENCY_SMALL >=
+		    n_searches)
+			return false;
+	return true;
+}
+
+bool residency_take_back(struct residency_device *device)
+{
+	const struct turn *turn = loop_current(device->residency->options.loop);
+	const uint64_t stop_ticks = turn_stop_ticks(turn, TAKE_PART);
+	const struct wish wish = {.seeker = NULL};
+	struct victim victims[RESIDENCY_MAX_VICTIMS];
+	uint32_t n, n_gone;
+
+	while (residency_device_free(device) < 0) {
+		n = find_victims(device, &wish, victims, RESIDENCY_MAX_VICTIMS);
+		n_gone = 0;
+		for (uint32_t i = 0; i < n && residency_device_free(device) < 0; i++)
+			if (may_go(device, &wish, &victims[i])) {
+				victims[i].residence->is_pressed = true;
+				residence_evict(victims[i].residence);
+				n_gone++;
+			}
+		device->n_vain_searches = n_gone > 0 ? 0 : device->n_vain_searches + 1;
+		/* Smaller ones than those visited may leave their tenant its reserve. */
+		if (have_visited_all(device->residency, device->n_vain_searches))
+			break;
+		if (turn_used_ticks(turn) >= stop_ticks && residency_device_free(device) < 0)
+			return false;
+	}
+	device->n_vain_searches = 0;
+	return true;
+}

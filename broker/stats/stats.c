@@ -1,0 +1,696 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Statistics: tenants, plans and what is computed
+ *
+ * Counts live where readers see them, in the page; a tenant without a page has a private record of
+ * the same type, and giving or taking a page away copies one into the other. So the hot path writes
+ * through a pointer and never asks.
+ *
+ * A slot of the plans' section belongs to a plan until it is removed, and then keeps its figures
+ * until another plan needs it: slots that were never used are taken first, then the one whose
+ * figures are oldest. Plans beyond the slots, and those of a tenant without a page, count into a
+ * spill record.
+ *
+ * The root page holds copies of tenants' totals, made when somebody watches: it is for a person or
+ * a scraper, and copying a few kilobytes four times a second is cheaper than counting twice.
+ */
+#include "stats/stats.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "stats/stats-private.h"
+#include "util/checked.h"
+#include "util/error.h"
+
+/*
+ * Tenants' totals, some kilobytes each, that are copied in one go into a root page: one that is
+ * made is complete for as many tenants as brokers usually have; an update is a part of a turn.
+ */
+enum { NEW_COPIES = 256, UPDATE_COPIES = 64 };
+
+/* Stores of what belongs to a sequence: members of any type that a processor stores at once. */
+#define STATS_SET(member, value)                                         \
+	do {                                                             \
+		__typeof__(member) value_ = (__typeof__(member))(value); \
+		__atomic_store(&(member), &value_, __ATOMIC_RELAXED);    \
+	} while (0)
+
+/* Is there memory for what the root page shows of a tenant? */
+static bool root_back(struct stats *stats, uint32_t slot)
+{
+	return stats_page_back(&stats->root, RBK_STATS_SECTION_TENANTS, slot) &&
+	       stats_page_back(&stats->root, RBK_STATS_SECTION_DELAYS, slot);
+}
+
+static void copy_printable(char *to, size_t bytes, const char *from)
+{
+	size_t i;
+
+	for (i = 0; i + 1 < bytes && from[i]; i++)
+		to[i] = from[i] < ' ' || from[i] > '~' ? '?' : from[i];
+	memset(to + i, 0, bytes - i);
+}
+
+int stats_new(uint32_t n_devices, uint64_t now_ns, struct stats **ret)
+{
+	struct stats *stats = calloc(1, sizeof(*stats));
+
+	if (!stats)
+		return error_origin(-ENOMEM);
+	stats->n_devices = n_devices < RBK_MAX_DEVICES ? n_devices : RBK_MAX_DEVICES;
+	stats->started_ns = stats->reset_ns = stats->updated_ns = now_ns;
+	stats->plan_stride = sizeof(struct rbk_stats_plan) +
+			     stats->n_devices * sizeof(struct rbk_stats_plan_device);
+	stats->root.fd = -1;
+	stats->tenant_slots.section = RBK_STATS_SECTION_TENANTS;
+	stats->tenant_slots.n = STATS_MAX_TENANTS;
+	stats->session_slots.section = RBK_STATS_SECTION_SESSIONS;
+	stats->session_slots.n = STATS_MAX_SESSIONS;
+	stats->lease_slots.section = RBK_STATS_SECTION_LEASES;
+	stats->lease_slots.n = STATS_MAX_LEASES;
+	list_init(&stats->tenants);
+	list_init(&stats->sessions);
+	list_init(&stats->leases);
+	*ret = stats;
+	return 0;
+}
+
+struct stats *stats_free(struct stats *stats)
+{
+	if (!stats)
+		return NULL;
+	list_for_each_safe (node, &stats->tenants)
+		stats_tenant_free(container_of(node, struct stats_tenant, link));
+	stats_root_unmap(stats, stats->updated_ns);
+	free(stats);
+	return NULL;
+}
+
+const struct stats_page *stats_root(const struct stats *stats)
+{
+	return &stats->root;
+}
+
+const struct stats_device_counts *stats_device_counts(const struct stats *stats, uint32_t device)
+{
+	return &stats->counts[device];
+}
+
+void stats_set_period(struct stats *stats, uint64_t period_ns)
+{
+	stats->period_ns = period_ns;
+}
+
+/* --- Tenants --- */
+
+int stats_tenant_new(struct stats *stats, uint32_t number, const char *name,
+		     struct stats_tenant **ret)
+{
+	struct stats_tenant *tenant = calloc(1, sizeof(*tenant));
+
+	if (!tenant)
+		return error_origin(-ENOMEM);
+	/* Room for every device that a decision could name. */
+	tenant->spill = calloc(1, sizeof(*tenant->spill) +
+					  RBK_MAX_DEVICES * sizeof(tenant->spill->devices[0]));
+	if (!tenant->spill) {
+		free(tenant);
+		return error_origin(-ENOMEM);
+	}
+	tenant->stats = stats;
+	tenant->devices = stats->counts;
+	tenant->totals = &tenant->own;
+	tenant->log = &tenant->own_log;
+	tenant->page.fd = -1;
+	tenant->root_slot = STATS_NO_SLOT;
+	tenant->is_changed = true;
+	tenant->own.number = number;
+	tenant->own.flags = RBK_STATS_TENANT_USED;
+	copy_printable(tenant->own.name, sizeof(tenant->own.name), name);
+	list_init(&tenant->plans);
+	list_init(&tenant->resets);
+	list_init(&tenant->gathered);
+	list_init(&tenant->sessions);
+	list_init(&tenant->leases);
+	list_append(&stats->tenants, &tenant->link);
+	tenant->next = stats->buckets[number % STATS_BUCKETS];
+	stats->buckets[number % STATS_BUCKETS] = tenant;
+	stats->n_tenants++;
+	*ret = tenant;
+	return 0;
+}
+
+struct stats_tenant *stats_tenant_free(struct stats_tenant *tenant)
+{
+	struct stats_tenant **at;
+	struct stats *stats;
+	struct rbk_stats_tenant *shown;
+
+	if (!tenant)
+		return NULL;
+	assert(list_is_empty(&tenant->plans));
+	stats = tenant->stats;
+	stats_page_close(&tenant->page, stats->updated_ns);
+	stats_page_free(&tenant->page);
+	if (tenant->root_slot != STATS_NO_SLOT && stats->root.header &&
+	    root_back(stats, tenant->root_slot)) {
+		shown = stats_page_record(&stats->root, RBK_STATS_SECTION_TENANTS,
+					  tenant->root_slot);
+		stats_begin(&shown->sequence);
+		STATS_SET(shown->flags, 0);
+		stats_end(&shown->sequence);
+		stats_delay_clear(stats, tenant->root_slot);
+	}
+	stats_slot_give(stats, &stats->tenant_slots, tenant->root_slot);
+	list_remove(&tenant->link);
+	for (at = &stats->buckets[tenant->own.number % STATS_BUCKETS]; *at != tenant;)
+		at = &(*at)->next;
+	*at = tenant->next;
+	stats->n_tenants--;
+	free(tenant->spill);
+	free(tenant);
+	return NULL;
+}
+
+struct stats_tenant *stats_first_tenant(const struct stats *stats)
+{
+	return list_is_empty(&stats->tenants)
+		       ? NULL
+		       : container_of(stats->tenants.next, struct stats_tenant, link);
+}
+
+struct stats_tenant *stats_next_tenant(const struct stats *stats, const struct stats_tenant *tenant)
+{
+	return tenant->link.next == &stats->tenants
+		       ? NULL
+		       : container_of(tenant->link.next, struct stats_tenant, link);
+}
+
+uint32_t stats_n_tenants(const struct stats *stats)
+{
+	return stats->n_tenants;
+}
+
+void stats_tenant_last(struct stats_tenant *tenant)
+{
+	list_remove(&tenant->link);
+	list_append(&tenant->stats->tenants, &tenant->link);
+}
+
+struct stats_tenant *stats_tenant_find(const struct stats *stats, uint32_t number)
+{
+	struct stats_tenant *tenant = stats->buckets[number % STATS_BUCKETS];
+
+	while (tenant && tenant->own.number != number)
+		tenant = tenant->next;
+	return tenant;
+}
+
+/* --- Plans --- */
+
+static struct rbk_stats_plan *slot_record(const struct stats_tenant *tenant, uint32_t slot)
+{
+	return stats_page_record(&tenant->page, RBK_STATS_SECTION_PLANS, slot);
+}
+
+/* Return: a slot that is free, or whose plan is gone; STATS_NO_SLOT: none is. */
+static uint32_t find_slot(struct stats_tenant *tenant)
+{
+	uint64_t oldest_at_ns = UINT64_MAX;
+	uint32_t oldest = STATS_NO_SLOT;
+
+	if (!tenant->page.header)
+		return STATS_NO_SLOT;
+	if (tenant->next_slot < STATS_MAX_PLANS)
+		return tenant->next_slot++;
+	if (tenant->n_gone == 0)
+		return STATS_NO_SLOT;
+	tenant->n_gone--;
+	for (uint32_t i = 0; i < STATS_MAX_PLANS; i++) {
+		const struct rbk_stats_plan *record = slot_record(tenant, i);
+
+		if (record->state == RBK_STATS_PLAN_GONE && record->made_at_ns < oldest_at_ns) {
+			oldest_at_ns = record->made_at_ns;
+			oldest = i;
+		}
+	}
+	return oldest;
+}
+
+/* All but the identity: counts, and what was learned. */
+static void plan_record_clear(const struct stats *stats, struct rbk_stats_plan *record)
+{
+	uint64_t *words = (uint64_t *)record;
+	size_t first = offsetof(struct rbk_stats_plan, n_inline) / sizeof(*words);
+
+	for (size_t i = first; i < stats->plan_stride / sizeof(*words); i++)
+		stats_store(&words[i], 0);
+}
+
+static void plan_take_slot(struct stats_plan *plan)
+{
+	struct stats_tenant *tenant = plan->tenant;
+	uint64_t name[RBK_NAME_BYTES / sizeof(uint64_t)];
+	uint32_t slot = find_slot(tenant);
+	struct rbk_stats_plan *record;
+
+	plan->slot = (uint16_t)slot;
+	if (slot == STATS_NO_SLOT) {
+		plan->record = tenant->spill;
+		tenant->n_unlisted++;
+		return;
+	}
+	record = plan->record = slot_record(tenant, slot);
+	memcpy(name, plan->name, sizeof(name));
+	stats_begin(&record->sequence);
+	plan_record_clear(tenant->stats, record);
+	STATS_SET(record->state, RBK_STATS_PLAN_LIVE);
+	STATS_SET(record->session, plan->session);
+	STATS_SET(record->plan_id, plan->plan_id);
+	for (unsigned int i = 0; i < ARRAY_SIZE(name); i++)
+		stats_store((uint64_t *)record->name + i, name[i]);
+	STATS_SET(record->fingerprint, plan->fingerprint);
+	STATS_SET(record->made_at_ns, plan->made_ns);
+	STATS_SET(record->last_device, RBK_DEVICE_NONE);
+	stats_end(&record->sequence);
+}
+
+static void plan_drop_slot(struct stats_plan *plan)
+{
+	if (plan->slot == STATS_NO_SLOT) {
+		plan->tenant->n_unlisted--;
+	} else {
+		stats_begin(&plan->record->sequence);
+		STATS_SET(plan->record->state, RBK_STATS_PLAN_GONE);
+		stats_end(&plan->record->sequence);
+		plan->tenant->n_gone++;
+	}
+	plan->slot = STATS_NO_SLOT;
+	plan->record = plan->tenant->spill;
+}
+
+void stats_plan_init(struct stats_plan *plan, struct stats_tenant *tenant,
+		     const struct stats_plan_about *about, uint64_t now_ns)
+{
+	*plan = (struct stats_plan){
+		.tenant = tenant,
+		.plan_id = about->plan_id,
+		.session = about->session,
+		.fingerprint = about->fingerprint,
+		.made_ns = now_ns,
+		.owner = about->owner,
+	};
+	memcpy(plan->name, about->name, sizeof(plan->name));
+	plan->name[sizeof(plan->name) - 1] = '\0';
+	list_init(&plan->gathered);
+	list_append(&tenant->plans, &plan->link);
+	list_append(&tenant->resets, &plan->reset);
+	tenant->n_plans++;
+	plan_take_slot(plan);
+}
+
+void stats_plan_deinit(struct stats_plan *plan)
+{
+	if (!plan->tenant)
+		return;
+	stats_inline_flush(plan);
+	plan_drop_slot(plan);
+	list_remove(&plan->link);
+	list_remove(&plan->reset);
+	plan->tenant->n_plans--;
+	plan->tenant = NULL;
+}
+
+static void tenant_flush(struct stats_tenant *tenant)
+{
+	list_for_each_safe (node, &tenant->gathered)
+		stats_inline_flush(container_of(node, struct stats_plan, gathered));
+}
+
+void stats_flush(struct stats *stats)
+{
+	list_for_each (node, &stats->tenants)
+		tenant_flush(container_of(node, struct stats_tenant, link));
+}
+
+/* --- Pages --- */
+
+/* Names of devices, for who sees no root page. */
+static void show_device(const struct stats *stats, const struct stats_page *page, uint32_t index)
+{
+	struct rbk_stats_device *shown = stats_page_record(page, RBK_STATS_SECTION_DEVICES, index);
+	const struct rbk_stats_device *figures = &stats->devices[index];
+	struct rbk_stats_device about = {
+		.index = index,
+		.kind = figures->kind,
+		.memory_total = figures->memory_total,
+	};
+
+	memcpy(about.name, figures->name, sizeof(about.name));
+	memcpy(about.driver, figures->driver, sizeof(about.driver));
+	memcpy(about.paths, figures->paths, sizeof(about.paths));
+	stats_begin(&shown->sequence);
+	stats_record_store(shown, &about, sizeof(about));
+	stats_end(&shown->sequence);
+}
+
+void stats_tenant_map(struct stats_tenant *tenant, const struct stats_page *page, uint64_t now_ns)
+{
+	const struct stats *stats = tenant->stats;
+	struct rbk_stats_tenant *totals;
+	struct stats_layout layout;
+
+	assert(!tenant->page.header);
+	tenant->page = *page;
+	stats_layout_tenant(stats, &layout);
+	stats_page_open(stats, &layout, now_ns, &tenant->page);
+
+	for (uint32_t i = 0; i < stats->n_devices; i++)
+		show_device(stats, &tenant->page, i);
+	totals = stats_page_record(&tenant->page, RBK_STATS_SECTION_TENANTS, 0);
+	tenant->own.flags |= RBK_STATS_TENANT_PAGE;
+	/* The log of an earlier page is gone, and so is what went into the record of our own. */
+	tenant->own.log_first = tenant->own.log_head;
+	stats_record_store(totals, &tenant->own, sizeof(*totals));
+	tenant->totals = totals;
+	tenant->log = stats_page_record(&tenant->page, RBK_STATS_SECTION_DECISIONS, 0);
+	tenant->log_mask = STATS_LOG_RECORDS - 1;
+	tenant->next_slot = tenant->n_gone = 0;
+	tenant->n_unlisted = tenant->n_plans;
+	tenant->is_changed = true;
+	/* However many plans there are, the rest has no slots already. */
+	list_for_each (node, &tenant->plans) {
+		if (tenant->next_slot == STATS_MAX_PLANS)
+			break;
+		plan_take_slot(container_of(node, struct stats_plan, link));
+		tenant->n_unlisted--;
+	}
+	stats_sessions_map(tenant);
+	stats_leases_map(tenant);
+}
+
+struct stats_page stats_tenant_unmap(struct stats_tenant *tenant, uint64_t now_ns)
+{
+	const struct stats_page none = {.fd = -1};
+	struct stats_page page = tenant->page;
+
+	if (!page.header)
+		return none;
+	tenant_flush(tenant);
+	stats_sessions_unmap(tenant);
+	stats_leases_unmap(tenant);
+	list_for_each (node, &tenant->plans) {
+		plan_drop_slot(container_of(node, struct stats_plan, link));
+		tenant->n_unlisted++;
+	}
+	/* Nobody else reads or writes our own. */
+	memcpy(&tenant->own, tenant->totals, sizeof(tenant->own));
+	tenant->own.sequence = 0;
+	tenant->own.flags &= ~RBK_STATS_TENANT_PAGE;
+	tenant->totals = &tenant->own;
+	tenant->log = &tenant->own_log;
+	tenant->log_mask = 0;
+	tenant->is_changed = true;
+	stats_page_close(&page, now_ns);
+	tenant->page = none;
+	return page;
+}
+
+/* The counts of a device, shown with what was last computed. */
+static void update_device(struct stats *stats, uint32_t index)
+{
+	const struct stats_device_counts *counts = &stats->counts[index];
+	struct rbk_stats_device *shown, figures = stats->devices[index];
+
+	if (!stats->root.header)
+		return;
+	figures.index = index;
+	figures.n_tasks = counts->n_tasks;
+	figures.n_failed = counts->n_failed;
+	figures.n_explored = counts->n_explored;
+	figures.exec_ns = counts->exec_ns;
+	figures.device_ns = counts->device_ns;
+	memcpy(figures.reasons, counts->reasons, sizeof(figures.reasons));
+	shown = stats_page_record(&stats->root, RBK_STATS_SECTION_DEVICES, index);
+	stats_begin(&shown->sequence);
+	stats_record_store(shown, &figures, sizeof(figures));
+	stats_end(&shown->sequence);
+}
+
+/* Copy what has changed of devices, and of at most @max tenants. */
+static void copy_tenants(struct stats *stats, unsigned int max)
+{
+	struct rbk_stats_tenant *shown;
+	unsigned int n_copied = 0;
+
+	if (!stats->root.header)
+		return;
+	for (uint32_t i = 0; i < stats->n_devices; i++)
+		update_device(stats, i);
+	/* Those that are left are further in front the next time: see stats_tenant_last(). */
+	list_for_each (node, &stats->tenants) {
+		struct stats_tenant *tenant = container_of(node, struct stats_tenant, link);
+
+		if (n_copied == max)
+			break;
+		if (!tenant->is_changed && tenant->published_tasks == tenant->totals->n_tasks)
+			continue;
+		if (tenant->root_slot == STATS_NO_SLOT)
+			tenant->root_slot = stats_slot_take(stats, &stats->tenant_slots);
+		if (tenant->root_slot == STATS_NO_SLOT || !root_back(stats, tenant->root_slot))
+			continue;
+		n_copied++;
+		tenant->is_changed = false;
+		tenant->published_tasks = tenant->totals->n_tasks;
+		shown = stats_page_record(&stats->root, RBK_STATS_SECTION_TENANTS,
+					  tenant->root_slot);
+		stats_begin(&shown->sequence);
+		stats_record_store(shown, tenant->totals, sizeof(*shown));
+		stats_end(&shown->sequence);
+	}
+}
+
+int stats_root_map(struct stats *stats, uint64_t now_ns)
+{
+	struct stats_layout layout;
+	int r;
+
+	if (stats->root.header)
+		return 0;
+	stats_layout_root(stats, &layout);
+	r = stats_page_new(&layout, &stats->root);
+	if (r)
+		return error_fold(r);
+	stats_page_open(stats, &layout, now_ns, &stats->root);
+	stats_slots_show(stats);
+	for (uint32_t i = 0; i < stats->n_devices; i++)
+		update_device(stats, i);
+	list_for_each (node, &stats->tenants)
+		container_of(node, struct stats_tenant, link)->is_changed = true;
+	copy_tenants(stats, NEW_COPIES);
+	return 0;
+}
+
+void stats_root_unmap(struct stats *stats, uint64_t now_ns)
+{
+	stats_page_close(&stats->root, now_ns);
+	stats_page_free(&stats->root);
+}
+
+void stats_update_root(struct stats *stats)
+{
+	copy_tenants(stats, UPDATE_COPIES);
+}
+
+void stats_heartbeat(struct stats *stats, uint64_t now_ns, int64_t monotonic_offset_ns,
+		     int64_t realtime_offset_ns)
+{
+	stats->updated_ns = now_ns;
+	stats->monotonic_offset_ns = monotonic_offset_ns;
+	stats->realtime_offset_ns = realtime_offset_ns;
+	stats_page_touch(stats, &stats->root);
+	list_for_each (node, &stats->tenants)
+		stats_page_touch(stats, &container_of(node, struct stats_tenant, link)->page);
+}
+
+/* --- Beginning anew --- */
+
+static void clear_words(void *from, void *to)
+{
+	for (uint64_t *word = from; word < (uint64_t *)to; word++)
+		stats_store(word, 0);
+}
+
+void stats_tenant_reset(struct stats_tenant *tenant, uint64_t now_ns)
+{
+	struct rbk_stats_tenant *totals = tenant->totals;
+
+	stats_begin(&totals->sequence);
+	clear_words(&totals->n_tasks, &totals->log_head);
+	stats_store(&totals->inline_ns, 0);
+	stats_store(&totals->log_first, totals->log_head);
+	for (unsigned int i = 0; i < RBK_MAX_DEVICES; i++)
+		clear_words(&totals->devices[i].n_tasks, &totals->devices[i].share);
+	clear_words(totals->queue_histogram, totals + 1);
+	stats_end(&totals->sequence);
+	tenant->is_changed = true;
+	stats_page_reset(&tenant->page, now_ns);
+}
+
+static void record_reset(const struct stats_tenant *tenant, struct rbk_stats_plan *record)
+{
+	stats_begin(&record->sequence);
+	plan_record_clear(tenant->stats, record);
+	STATS_SET(record->last_device, RBK_DEVICE_NONE);
+	stats_end(&record->sequence);
+}
+
+struct stats_plan *stats_tenant_reset_plan(struct stats_tenant *tenant)
+{
+	struct list_node *node = tenant->resets.next;
+	struct stats_plan *plan = container_of(node, struct stats_plan, reset);
+
+	if (node == &tenant->resets)
+		return NULL;
+	list_remove(node);
+	list_append(&tenant->resets, node);
+	/* Devices keep the tasks that it has gathered; the totals begin anew after all plans. */
+	stats_inline_flush(plan);
+	plan->seen_tasks = 0;
+	if (plan->slot != STATS_NO_SLOT)
+		record_reset(tenant, plan->record);
+	return plan;
+}
+
+bool stats_tenant_reset_record(struct stats_tenant *tenant, uint32_t slot)
+{
+	struct rbk_stats_plan *record;
+
+	if (!tenant->page.header || slot >= tenant->next_slot)
+		return false;
+	record = slot_record(tenant, slot);
+	/* The record of a live plan begins anew with the plan, which fills the record in. */
+	if (record->state != RBK_STATS_PLAN_LIVE)
+		record_reset(tenant, record);
+	return true;
+}
+
+void stats_reset(struct stats *stats, uint64_t now_ns)
+{
+	memset(stats->counts, 0, sizeof(stats->counts));
+	stats->n_resets++;
+	stats->reset_ns = now_ns;
+	stats_update_root(stats);
+	stats_page_reset(&stats->root, now_ns);
+}
+
+/* --- What is computed --- */
+
+void stats_set_tenant(struct stats_tenant *tenant, const struct stats_tenant_figures *figures)
+{
+	struct rbk_stats_tenant *totals = tenant->totals;
+	uint32_t flags = totals->flags & ~(RBK_STATS_TENANT_NAMED | RBK_STATS_TENANT_DRAINED |
+					   RBK_STATS_TENANT_CHANGED);
+
+	flags |= figures->is_named ? RBK_STATS_TENANT_NAMED : 0;
+	flags |= figures->is_drained ? RBK_STATS_TENANT_DRAINED : 0;
+	flags |= figures->is_changed ? RBK_STATS_TENANT_CHANGED : 0;
+	stats_begin(&totals->sequence);
+	STATS_SET(totals->flags, flags);
+	STATS_SET(totals->weight, figures->weight);
+	STATS_SET(totals->n_evictions, figures->n_evictions);
+	STATS_SET(totals->n_returns, figures->n_returns);
+	STATS_SET(totals->n_memory_constraints, figures->n_memory_constraints);
+	STATS_SET(totals->n_refused, figures->n_refused);
+	STATS_SET(totals->n_sessions, figures->n_sessions);
+	STATS_SET(totals->n_plans, figures->n_plans);
+	STATS_SET(totals->n_plans_unlisted, tenant->n_unlisted);
+	STATS_SET(totals->host_used, figures->host_used);
+	STATS_SET(totals->host_max, figures->host_max);
+	for (uint32_t i = 0; i < tenant->stats->n_devices; i++) {
+		struct rbk_stats_tenant_device *device = &totals->devices[i];
+
+		STATS_SET(device->share, figures->devices[i].share);
+		STATS_SET(device->memory_used, figures->devices[i].memory_used);
+		STATS_SET(device->memory_max, figures->devices[i].memory_max);
+		STATS_SET(device->memory_reserve, figures->devices[i].memory_reserve);
+		STATS_SET(device->memory_high, figures->devices[i].memory_high);
+		STATS_SET(device->gtt_used, figures->devices[i].gtt_used);
+		STATS_SET(device->gtt_max, figures->devices[i].gtt_max);
+	}
+	stats_end(&totals->sequence);
+	tenant->is_changed = true;
+}
+
+void stats_set_plan(struct stats_plan *plan, const struct stats_plan_figures *figures,
+		    uint32_t n_devices, const struct stats_plan_memory *memory)
+{
+	struct rbk_stats_plan *record = plan->record;
+
+	if (plan->slot == STATS_NO_SLOT)
+		return;
+	stats_begin(&record->sequence);
+	for (uint32_t i = 0; i < n_devices && i < plan->tenant->stats->n_devices; i++) {
+		struct rbk_stats_plan_device *device = &record->devices[i];
+
+		STATS_SET(device->estimate_ns, figures[i].estimate_ns);
+		STATS_SET(device->spread, figures[i].spread);
+		STATS_SET(device->mean_ns, figures[i].mean_ns);
+		STATS_SET(device->mean_error, figures[i].mean_error);
+		STATS_SET(device->speedup, figures[i].speedup);
+		STATS_SET(device->break_even, figures[i].break_even);
+		STATS_SET(device->is_trusted, figures[i].is_trusted);
+		STATS_SET(device->state, figures[i].state);
+		STATS_SET(device->tier, figures[i].tier);
+		STATS_SET(device->resident_bytes, figures[i].resident_bytes);
+		STATS_SET(device->footprint_bytes, figures[i].footprint_bytes);
+	}
+	STATS_SET(record->n_evictions, memory->n_evictions);
+	STATS_SET(record->n_returns, memory->n_returns);
+	STATS_SET(record->n_memory_constraints, memory->n_constraints);
+	stats_end(&record->sequence);
+}
+
+void stats_set_device(struct stats *stats, uint32_t device, const struct rbk_stats_device *figures)
+{
+	bool is_first = stats->devices[device].name[0] == '\0';
+
+	stats->devices[device] = *figures;
+	update_device(stats, device);
+	if (!is_first)
+		return;
+	list_for_each (node, &stats->tenants) {
+		struct stats_tenant *tenant = container_of(node, struct stats_tenant, link);
+
+		if (tenant->page.header)
+			show_device(stats, &tenant->page, device);
+	}
+}
+
+void stats_set_broker(struct stats *stats, const struct rbk_stats_broker *figures)
+{
+	struct rbk_stats_broker about = *figures, *shown;
+
+	if (!stats->root.header)
+		return;
+	if (stats->n_tenants > STATS_MAX_TENANTS)
+		about.n_tenants_unlisted = stats->n_tenants - STATS_MAX_TENANTS;
+	shown = stats_page_record(&stats->root, RBK_STATS_SECTION_BROKER, 0);
+	stats_begin(&shown->sequence);
+	stats_record_store(shown, &about, sizeof(about));
+	stats_end(&shown->sequence);
+}
+
+void stats_set_upkeep(struct stats *stats, const struct rbk_stats_upkeep *figures)
+{
+	struct rbk_stats_upkeep *shown;
+
+	if (!stats->root.header)
+		return;
+	shown = stats_page_record(&stats->root, RBK_STATS_SECTION_UPKEEP, 0);
+	stats_begin(&shown->sequence);
+	stats_record_store(shown, figures, sizeof(*figures));
+	stats_end(&shown->sequence);
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+#include "telemetry/sampling.h"
+
+uint64_t sampling_period_ns(enum telemetry_pace pace, bool is_tight)
+{
+	const uint64_t fast_ns = 20000000u, slow_ns = 1000000000u, idle_ns = 10000000000u;
+
+	switch (pace) {
+	case TELEMETRY_BUSY:
+		return fast_ns;
+	case TELEMETRY_SESSIONS:
+		return is_tight ? fast_ns : slow_ns;
+	default:
+		/* However tight: nothing of ours could give way. */
+		return idle_ns;
+	}
+}
+
+bool sampling_is_tight(const struct memory_reading *pool)
+{
+	const struct reading *size = pool->usable.is_valid ? &pool->usable : &pool->total;
+
+	if (!size->is_valid || !pool->used.is_valid || size->value == 0)
+		return false;
+	return pool->used.value >= size->value || size->value - pool->used.value < size->value / 10;
+}

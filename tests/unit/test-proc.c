@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: MIT */
+/* What the kernel's texts say, whole, cut short, and with names that others chose. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "util/proc.h"
+
+#define PARSE(function, text, ...) function(text, strlen(text), __VA_ARGS__)
+
+static void test_schedstat(void **state)
+{
+	static const char *const bad[] = {
+		"",         "\n",     "1 2\n",   "1 2 x\n",
+		"-1 2 3\n", "1 2 3x", "1,2,3\n", "18446744073709551616 0 0\n"};
+	struct proc_schedstat found = {7, 7, 7};
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		assert_false(PARSE(proc_parse_schedstat, bad[i], &found));
+	assert_int_equal(found.run_ns, 7);
+	assert_true(PARSE(proc_parse_schedstat, "46065859 268450924 19\n", &found));
+	assert_int_equal(found.run_ns, 46065859);
+	assert_int_equal(found.wait_ns, 268450924);
+	assert_int_equal(found.n_waits, 19);
+	assert_true(PARSE(proc_parse_schedstat, "18446744073709551615 0 0", &found));
+	assert_int_equal(found.run_ns, UINT64_MAX);
+}
+
+static void test_involuntary(void **state)
+{
+	uint64_t found = 7;
+
+	assert_true(PARSE(proc_parse_involuntary,
+			  "Name:\tnonvoluntary_ctxt_switches:\t5\nvoluntary_ctxt_switches:\t1\n"
+			  "nonvoluntary_ctxt_switches:\t58\n",
+			  &found));
+	assert_int_equal(found, 58);
+	assert_false(PARSE(proc_parse_involuntary, "voluntary_ctxt_switches:\t1\n", &found));
+	assert_false(PARSE(proc_parse_involuntary, "nonvoluntary_ctxt_switches:\t\n", &found));
+	assert_int_equal(found, 58);
+}
+
+static void test_task(void **state)
+{
+	static const char rest[] =
+		" S 1 1 1 0 -1 4194560 1 0 0 0 1 2 0 0 20 0 3 0 12345 1000 100\n";
+	static const char *const names[] = {"client", "a) S 1 (b", ")(", "", "a b", "\001\033[m"};
+	static const char *const told[] = {"client", "a) S 1 (b", ")(", "", "a b", "??[m"};
+	struct proc_task task;
+	char text[256];
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		snprintf(text, sizeof(text), "77 (%s)%s", names[i], rest);
+		assert_true(PARSE(proc_parse_task, text, &task));
+		assert_string_equal(task.name, told[i]);
+		assert_int_equal(task.start_ticks, 12345);
+		/* Cut before the number. */
+		assert_false(proc_parse_task(text, strlen(text) - 16, &task));
+	}
+	assert_false(PARSE(proc_parse_task, "77 client S 1 1", &task));
+	assert_false(PARSE(proc_parse_task, ") 77 (client S 1 1", &task));
+	/* Names are cut to what the kernel keeps. */
+	snprintf(text, sizeof(text), "77 (kworker/u8:2-events_unbound)%s", rest);
+	assert_true(PARSE(proc_parse_task, text, &task));
+	assert_string_equal(task.name, "kworker/u8:2-ev");
+}
+
+static void test_pressure(void **state)
+{
+	uint64_t found = 7;
+
+	assert_true(PARSE(proc_parse_pressure,
+			  "some avg10=84.75 avg60=77.66 avg300=70.98 total=620387444\n"
+			  "full avg10=0.00 avg60=0.00 avg300=0.00 total=3\n",
+			  &found));
+	assert_int_equal(found, 620387444000);
+	assert_false(PARSE(proc_parse_pressure, "full avg10=0.00 total=3\n", &found));
+	assert_false(PARSE(proc_parse_pressure, "some avg10=0.00\n", &found));
+	assert_false(PARSE(proc_parse_pressure, "some total=18446744073709551615\n", &found));
+	assert_int_equal(found, 620387444000);
+}
+
+static void test_stat(void **state)
+{
+	static const char text[] = "cpu  9 9 9 9 9 9 9 9 9 9\n"
+				   "cpu0 1 2 3 100 5 6 7 8 1 0\n"
+				   "cpu1 10 20 30 1000 50 60 70 80 0 0\n"
+				   "cpu7 1 1 1 1 1 1 1 1 0 0\n"
+				   "intr 5 6\n";
+	uint64_t mask[PROC_MASK_WORDS] = {3};
+	struct proc_stat stat;
+
+	assert_true(PARSE(proc_parse_stat, text, mask, 10, &stat));
+	assert_int_equal(stat.n_processors, 2);
+	assert_int_equal(stat.idle_ns, 10 * (105 + 1050));
+	assert_int_equal(stat.busy_ns, 10 * (1 + 2 + 3 + 6 + 7 + 10 + 20 + 30 + 60 + 70));
+	assert_int_equal(stat.steal_ns, 10 * 88);
+	/* One of them; none of them. */
+	mask[0] = 0x80;
+	assert_true(PARSE(proc_parse_stat, text, mask, 10, &stat));
+	assert_int_equal(stat.n_processors, 1);
+	assert_int_equal(stat.steal_ns, 10);
+	mask[0] = 4;
+	assert_false(PARSE(proc_parse_stat, text, mask, 10, &stat));
+	/* The last line was cut. */
+	mask[0] = 3;
+	assert_true(
+		proc_parse_stat(text, (size_t)(strstr(text, " 80 0") + 2 - text), mask, 10, &stat));
+	assert_int_equal(stat.n_processors, 1);
+	/* Too many, and no numbers. */
+	memset(mask, 0xff, sizeof(mask));
+	assert_false(PARSE(proc_parse_stat, "cpu1024 1 1 1 1 1 1 1 1\n", mask, 10, &stat));
+	assert_false(PARSE(proc_parse_stat, "cpux 1 1 1 1 1 1 1 1\n", mask, 10, &stat));
+	assert_false(PARSE(proc_parse_stat, "cpu0 1 1 1 1 1 1 1\n", mask, 10, &stat));
+	assert_false(PARSE(proc_parse_stat, "cpu0 1 1 1 18446744073709551615 1 1 1 1\n", mask, 10,
+			   &stat));
+}
+
+static void test_cgroup(void **state)
+{
+	static const char text[] = "4:memory:/m\n3:cpu,cpuacct:/quota/one\n1:name=systemd:/\n"
+				   "0::/services/a:b\n";
+	char path[64];
+
+	assert_true(PARSE(proc_parse_cgroup, text, NULL, path, sizeof(path)));
+	assert_string_equal(path, "/services/a:b");
+	assert_true(PARSE(proc_parse_cgroup, text, "cpu", path, sizeof(path)));
+	assert_string_equal(path, "/quota/one");
+	assert_true(PARSE(proc_parse_cgroup, text, "cpuacct", path, sizeof(path)));
+	assert_false(PARSE(proc_parse_cgroup, text, "pids", path, sizeof(path)));
+	assert_false(PARSE(proc_parse_cgroup, "4:memory:/m\n", NULL, path, sizeof(path)));
+	assert_false(PARSE(proc_parse_cgroup, "0::relative\n", NULL, path, sizeof(path)));
+	assert_false(PARSE(proc_parse_cgroup, "0::\n", NULL, path, sizeof(path)));
+	/* It has to fit. */
+	assert_false(PARSE(proc_parse_cgroup, text, NULL, path, sizeof("/services/a:b") - 1));
+	assert_true(PARSE(proc_parse_cgroup, text, NULL, path, sizeof("/services/a:b")));
+}
+
+static void test_throttled(void **state)
+{
+	uint64_t found = 7;
+
+	assert_true(PARSE(proc_parse_throttled,
+			  "usage_usec 1\nnr_periods 5\nnr_throttled 3\nthrottled_usec 1200\n",
+			  &found));
+	assert_int_equal(found, 1200000);
+	assert_true(PARSE(proc_parse_throttled,
+			  "nr_periods 5\nnr_throttled 3\nthrottled_time 1200\n", &found));
+	assert_int_equal(found, 1200);
+	assert_false(PARSE(proc_parse_throttled, "usage_usec 1\n", &found));
+	assert_false(PARSE(proc_parse_throttled, "throttled_usec 99999999999999999\n", &found));
+}
+
+static void test_mounts(void **state)
+{
+	static const char text[] = "tmpfs /sys/fs/cgroup tmpfs rw 0 0\n"
+				   "cgroup /sys/fs/cgroup/cpu,cpuacct cgroup rw,cpu,cpuacct 0 0\n"
+				   "cgroup2 /with\\040blank cgroup2 rw 0 0\n"
+				   "cgroup2 /sys/fs/cgroup/unified cgroup2 rw,relatime 0 0\n"
+				   "cgroup2 /elsewhere cgroup2 rw 0 0\n";
+	char path[64];
+
+	assert_true(PARSE(proc_parse_mounts, text, NULL, path, sizeof(path)));
+	assert_string_equal(path, "/sys/fs/cgroup/unified");
+	assert_true(PARSE(proc_parse_mounts, text, "cpu", path, sizeof(path)));
+	assert_string_equal(path, "/sys/fs/cgroup/cpu,cpuacct");
+	assert_false(PARSE(proc_parse_mounts, text, "memory", path, sizeof(path)));
+	assert_false(PARSE(proc_parse_mounts, "", NULL, path, sizeof(path)));
+}
+
+static void test_printable(void **state)
+{
+	char name[8];
+
+	proc_printable("a\nb\033\x7f\xff~", 16, name, sizeof(name));
+	assert_string_equal(name, "a?b???~");
+	proc_printable("abcdefghij", 10, name, sizeof(name));
+	assert_string_equal(name, "abcdefg");
+	proc_printable("abc", 2, name, sizeof(name));
+	assert_string_equal(name, "ab");
+	proc_printable("", 0, name, sizeof(name));
+	assert_string_equal(name, "");
+}
+
+static void test_read(void **state)
+{
+	char text[16];
+
+	assert_int_equal(proc_read(text, sizeof(text), "/proc/%s/nothing", "self"), 0);
+	assert_string_equal(text, "");
+	assert_true(proc_read(text, sizeof(text), "/proc/self/status") == sizeof(text) - 1);
+	assert_int_equal(strlen(text), sizeof(text) - 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_schedstat), cmocka_unit_test(test_involuntary),
+		cmocka_unit_test(test_task),      cmocka_unit_test(test_pressure),
+		cmocka_unit_test(test_stat),      cmocka_unit_test(test_cgroup),
+		cmocka_unit_test(test_throttled), cmocka_unit_test(test_mounts),
+		cmocka_unit_test(test_printable), cmocka_unit_test(test_read),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
