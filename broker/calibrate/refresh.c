@@ -2,8 +2,8 @@
 /*
  * Measuring devices again while others are served
  *
- * The calibrator (calibrate/calibrate.h) knows what to do next; here it gets the broker's setup thread,
- * its dispatcher and its ledger. One timer looks at the age of profiles, a second after the
+ * The calibrator (calibrate/calibrate.h) knows what to do next; here it gets the broker's setup
+ * thread, its dispatcher and its ledger. One timer looks at the age of profiles, a second after the
  * start and then every hour. Profiles are kept on the setup thread, because disks are slow.
  */
 #include "calibrate/refresh.h"
@@ -13,11 +13,11 @@
 #include <string.h>
 #include <time.h>
 
+#include "calibrate/calibrate.h"
+#include "calibrate/profiles.h"
 #include "dispatch/dispatch.h"
 #include "loop/loop.h"
 #include "loop/offload.h"
-#include "calibrate/calibrate.h"
-#include "calibrate/profiles.h"
 #include "memory/residency.h"
 #include "tenant/account.h"
 #include "util/checked.h"

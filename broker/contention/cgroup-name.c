@@ -16,9 +16,9 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
-#include "util/proc.h"
 #include "util/clock.h"
 #include "util/error.h"
+#include "util/proc.h"
 
 enum {
 	N_CACHED = 64,

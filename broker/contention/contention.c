@@ -26,10 +26,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "contention/verdict.h"
 #include "cpu/cpu.h"
 #include "dispatch/dispatch.h"
 #include "loop/loop.h"
-#include "contention/verdict.h"
 #include "session/session.h"
 #include "tenant/tenant.h"
 #include "util/checked.h"

@@ -11,8 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "session/server.h"
 #include "contention/run-queue.h"
+#include "session/server.h"
 #include "util/cleanup.h"
 
 struct contention;

@@ -11,13 +11,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "contention/delay-causes.h"
 #include "contention/cgroup-name.h"
+#include "contention/delay-causes.h"
 #include "contention/delay-window.h"
-#include "util/pace.h"
 #include "contention/probes.h"
-#include "util/proc.h"
 #include "contention/run-queue.h"
+#include "util/pace.h"
+#include "util/proc.h"
 #include "util/spsc.h"
 
 enum {

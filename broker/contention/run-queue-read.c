@@ -13,9 +13,9 @@
  */
 #include <string.h>
 
-#include "util/seqlock.h"
 #include "contention/run-queue-private.h"
 #include "util/clock.h"
+#include "util/seqlock.h"
 
 enum { ATTEMPTS = 3 };
 
@@ -153,7 +153,7 @@ void run_queue_read(struct run_queue *rq, struct run_queue_totals *ret)
 		read_probes(rq, ret);
 	else
 		seqlock_read(&rq->totals.sequence, rq->totals.words[0],
-				   sizeof(*ret) / sizeof(uint64_t), ret);
+			     sizeof(*ret) / sizeof(uint64_t), ret);
 	ret->n_unwatched = rq->n_unwatched;
 	ret->n_dropped += atomic_load_explicit(&rq->n_dropped, memory_order_relaxed);
 }

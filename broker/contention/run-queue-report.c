@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "util/seqlock.h"
 #include "contention/run-queue-private.h"
+#include "util/seqlock.h"
 
 static uint64_t load(const unsigned long long *at)
 {
@@ -168,7 +168,7 @@ static void report_tenant(struct run_queue *rq, uint16_t slot, uint64_t now_ns)
 		fill_window(rq, tenant->subject, now_ns, &delays, &copy.report, NULL, NULL);
 	}
 	seqlock_write(&rq->tenant_copies[slot].sequence, rq->tenant_copies[slot].words[0],
-			    sizeof(copy) / sizeof(uint64_t), &copy);
+		      sizeof(copy) / sizeof(uint64_t), &copy);
 }
 
 void run_queue_unpublish_tenant(struct run_queue *rq, uint16_t slot)
@@ -176,14 +176,14 @@ void run_queue_unpublish_tenant(struct run_queue *rq, uint16_t slot)
 	const struct run_queue_copy none = {.is_valid = 0};
 
 	seqlock_write(&rq->tenant_copies[slot].sequence, rq->tenant_copies[slot].words[0],
-			    sizeof(none) / sizeof(uint64_t), &none);
+		      sizeof(none) / sizeof(uint64_t), &none);
 }
 
 static void publish_thread(struct run_queue *rq, uint32_t i,
 			   const struct run_queue_thread_copy *copy)
 {
 	seqlock_write(&rq->thread_copies[i].sequence, rq->thread_copies[i].words[0],
-			    sizeof(*copy) / sizeof(uint64_t), copy);
+		      sizeof(*copy) / sizeof(uint64_t), copy);
 }
 
 /* Of all workers, as it is added up. */
@@ -242,7 +242,7 @@ void run_queue_make_reports(struct run_queue *rq, uint64_t now_ns)
 		fill_causes(rq, &workers.causers, &workers.copy.report);
 	}
 	seqlock_write(&rq->workers.sequence, rq->workers.words[0],
-			    sizeof(workers.copy) / sizeof(uint64_t), &workers.copy);
+		      sizeof(workers.copy) / sizeof(uint64_t), &workers.copy);
 	for (uint16_t i = 0; i < RUN_QUEUE_MAX_TENANTS; i++)
 		if (rq->tenants[i].generation)
 			report_tenant(rq, i, now_ns);
@@ -256,7 +256,7 @@ bool run_queue_thread(const struct run_queue *rq, uint32_t i, struct run_queue_t
 
 	if (!rq || i >= RUN_QUEUE_MAX_THREADS ||
 	    !seqlock_read(&rq->thread_copies[i].sequence, rq->thread_copies[i].words[0],
-				sizeof(copy) / sizeof(uint64_t), &copy) ||
+			  sizeof(copy) / sizeof(uint64_t), &copy) ||
 	    !copy.is_valid)
 		return false;
 	*ret = copy.report;
@@ -268,9 +268,8 @@ bool run_queue_tenant(const struct run_queue *rq, uint16_t tenant, struct run_qu
 	struct run_queue_copy copy;
 
 	if (!rq || tenant >= RUN_QUEUE_MAX_TENANTS ||
-	    !seqlock_read(&rq->tenant_copies[tenant].sequence,
-				rq->tenant_copies[tenant].words[0], sizeof(copy) / sizeof(uint64_t),
-				&copy) ||
+	    !seqlock_read(&rq->tenant_copies[tenant].sequence, rq->tenant_copies[tenant].words[0],
+			  sizeof(copy) / sizeof(uint64_t), &copy) ||
 	    !copy.is_valid)
 		return false;
 	*ret = copy.report;
@@ -283,7 +282,7 @@ bool run_queue_workers(const struct run_queue *rq, struct run_queue_report *ret)
 
 	if (!rq ||
 	    !seqlock_read(&rq->workers.sequence, rq->workers.words[0],
-				sizeof(copy) / sizeof(uint64_t), &copy) ||
+			  sizeof(copy) / sizeof(uint64_t), &copy) ||
 	    !copy.is_valid)
 		return false;
 	*ret = copy.report;

@@ -19,9 +19,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "util/seqlock.h"
 #include "contention/run-queue-private.h"
 #include "util/clock.h"
+#include "util/seqlock.h"
 
 enum {
 	SMALL_BYTES = 4096,
@@ -259,8 +259,8 @@ void run_queue_read_totals(struct run_queue *rq, uint64_t now_ns)
 	}
 	totals->has_stall = source == RUN_QUEUE_SOURCE_PSI && read_pressure(rq, &totals->stall_ns);
 	totals->at_ns = clock_now_ns();
-	seqlock_write(&rq->totals.sequence, rq->totals.words[0],
-			    sizeof(*totals) / sizeof(uint64_t), totals);
+	seqlock_write(&rq->totals.sequence, rq->totals.words[0], sizeof(*totals) / sizeof(uint64_t),
+		      totals);
 }
 
 static void set_mask(struct run_queue *rq, const cpu_set_t *set)

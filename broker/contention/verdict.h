@@ -30,15 +30,16 @@
  * neighbours are left in peace.
  *
  * Two signals, not one: contention begins only where workers wait, and behind tasks that are not
- *the broker's: others use at least a quarter of what workers wait for; where that is not known,
- *workers are preempted. Delay while processors are idle is a quota's throttling, and steal is the
+ * the broker's: others use at least a quarter of what workers wait for; where that is not known,
+ * workers are preempted. Delay while processors are idle is a quota's throttling, and steal is the
  * hypervisor's: both make estimates grow, as they make tasks slow, but neither is contention, and
  * workers are not taken back for it. Nor is it contention if workers take turns with each other.
  *
  * Against oscillation: it begins at a higher factor than it ends at, and ends only after that held
  * for end_after_ns, twice as long each time it comes back soon after. While it lasts, workers come
  * back few by few; where they do and the factor grows again, the next return takes twice as long,
- *up to max_back_off_ns. Once it is over there are twice as many with each look, until all are back.
+ * up to max_back_off_ns. Once it is over there are twice as many with each look, until all are
+ *back.
  */
 #include <stdbool.h>
 #include <stdint.h>

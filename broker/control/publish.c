@@ -25,15 +25,15 @@
 #include <string.h>
 #include <time.h>
 
-#include "memory/budget.h"
 #include "contention/contention.h"
 #include "dispatch/dispatch.h"
 #include "loop/loop.h"
 #include "loop/offload.h"
 #include "loop/turn.h"
+#include "memory/budget.h"
+#include "memory/residency.h"
 #include "place/placer.h"
 #include "session/closers.h"
-#include "memory/residency.h"
 #include "session/session.h"
 #include "stats/stats.h"
 #include "telemetry/telemetry.h"

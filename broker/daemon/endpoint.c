@@ -19,8 +19,8 @@
 #include <time.h>
 
 #include "control/metrics.h"
-#include "loop/loop.h"
 #include "daemon/options.h"
+#include "loop/loop.h"
 #include "session/server.h"
 #include "util/clock.h"
 #include "util/error.h"

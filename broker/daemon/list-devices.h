@@ -6,8 +6,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "plan/executor.h"
 #include "calibrate/profiles.h"
+#include "plan/executor.h"
 #include "telemetry/telemetry.h"
 
 enum list_devices_format {

@@ -7,15 +7,15 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "calibrate/profiles.h"
+#include "contention/run-queue.h"
 #include "control/metrics-address.h"
 #include "cpu/cpu.h"
 #include "daemon/list-devices.h"
+#include "daemon/users.h"
 #include "loop/turn.h"
 #include "place/placer.h"
-#include "calibrate/profiles.h"
-#include "contention/run-queue.h"
 #include "tenant/policy.h"
-#include "daemon/users.h"
 #include "util/dmem.h"
 #include "util/log.h"
 #include "vulkan/vulkan.h"

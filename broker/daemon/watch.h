@@ -5,9 +5,9 @@
  */
 #include <stdint.h>
 
+#include "lease/lease.h"
 #include "plan/executor.h"
 #include "telemetry/telemetry.h"
-#include "lease/lease.h"
 
 /*
  * Watches the GPUs among @executors, which are borrowed: free the telemetry before them. As

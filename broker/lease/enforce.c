@@ -25,9 +25,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "loop/loop.h"
-#include "lease/process.h"
 #include "lease/audit.h"
+#include "lease/process.h"
+#include "loop/loop.h"
 #include "tenant/tenant.h"
 #include "util/clock.h"
 #include "util/dmem.h"

@@ -23,15 +23,15 @@
 #include <unistd.h>
 
 #include "bpf/device-gate-layout.h"
-#include "loop/loop.h"
-#include "util/proc.h"
 #include "lease/lease.h"
+#include "loop/loop.h"
 #include "util/cgroup.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/gate-path.h"
 #include "util/log.h"
 #include "util/pinned-map.h"
+#include "util/proc.h"
 
 static const uint64_t default_settle_ns = 10000000000u;
 static const char own_prefix[] = "ringbroker-exec-";

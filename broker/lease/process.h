@@ -10,8 +10,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "util/proc.h"
 #include "tenant/policy.h"
+#include "util/proc.h"
 
 struct lease;
 struct leases;

@@ -5,12 +5,12 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "loop/offload.h"
-#include "plan/executor.h"
-#include "memory/residency.h"
-#include "tenant/account.h"
 #include "lease/lease.h"
+#include "loop/offload.h"
 #include "memory/residency-policy.h"
+#include "memory/residency.h"
+#include "plan/executor.h"
+#include "tenant/account.h"
 #include "util/list.h"
 #include "util/log.h"
 

@@ -19,10 +19,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "plan/executor.h"
-#include "session/session.h"
 #include "lease/lease.h"
 #include "memory/residency-policy.h"
+#include "plan/executor.h"
+#include "session/session.h"
 #include "util/cleanup.h"
 #include "util/list.h"
 

@@ -11,8 +11,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "session/server-private.h"
 #include "lease/lease.h"
+#include "session/server-private.h"
 #include "util/error.h"
 
 static void page_delete(struct lease_page *page)

@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shm/operators/op.h"
 #include "memory/residency.h"
 #include "session/server-private.h"
+#include "shm/operators/op.h"
 #include "util/log.h"
 #include "util/plural.h"
 

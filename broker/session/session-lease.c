@@ -12,8 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "session/lease-page.h"
 #include "memory/residency.h"
+#include "session/lease-page.h"
 #include "session/server-private.h"
 #include "util/cgroup.h"
 #include "util/clock.h"

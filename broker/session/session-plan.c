@@ -19,8 +19,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "session/description.h"
 #include "memory/residency.h"
+#include "session/description.h"
 #include "session/server-private.h"
 #include "util/clock.h"
 #include "util/error.h"

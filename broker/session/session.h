@@ -14,8 +14,8 @@
 #include <sys/types.h>
 #include <ringbroker/abi.h>
 
-#include "loop/turn-queue.h"
 #include "loop/offload.h"
+#include "loop/turn-queue.h"
 #include "plan/executor.h"
 #include "plan/plan.h"
 #include "session/arena.h"

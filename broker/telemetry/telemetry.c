@@ -67,7 +67,6 @@ struct watched {
 	uint64_t rung_evictions;
 	enum telemetry_state rung_state;
 
-
 	/* The last reading, for any thread. */
 	_Atomic uint32_t sequence;
 	_Atomic uint64_t words[2][READING_WORDS];
@@ -422,9 +421,9 @@ static void sample(struct telemetry *telemetry, bool is_full)
 	if (is_full) {
 		for (uint32_t i = 0; i < telemetry->n_watched; i++)
 			ask_sensors(&telemetry->watched[i]);
-		if (is_first ||
-		    now_ns - telemetry->last_processes_ns >=
-			    SAMPLING_PROCESSES_FACTOR * sampling_period_ns(pace, telemetry->is_tight))
+		if (is_first || now_ns - telemetry->last_processes_ns >=
+					SAMPLING_PROCESSES_FACTOR *
+						sampling_period_ns(pace, telemetry->is_tight))
 			ask_processes(telemetry, now_ns, is_first);
 	}
 	publish_all(telemetry);

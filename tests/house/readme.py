@@ -40,7 +40,7 @@ def check(root):
                     path not in files and path + '.c' not in files:
                 problems.append(f'{name}: {path} does not exist')
         text = re.sub(r'```c\n.*?```', '', text, flags=re.DOTALL)
-        usage = tree.read(root, 'broker/options.c') if 'broker/options.c' in files else ''
+        usage = tree.read(root, 'broker/daemon/options.c') if 'broker/daemon/options.c' in files else ''
         for option in sorted(set(re.findall(r'brokerd[^\n`]* (--[a-z-]+)', text))
                              | set(re.findall(r'`(--[a-z-]+)[=`]', text))):
             if f'  {option} ' not in usage and f' {option}\\n' not in usage and \
@@ -74,7 +74,7 @@ GOOD = {
                  'brokerd --help\n[x](LICENSE) https://a.b/tools/none\n',
     'HACKING.md': 'meson test -C build --suite unit\n', FIRST: '/* brokerd --x */\n', 'tools/demo': '',
     'LICENSE': '', 'broker/cpu/a.c': '',
-    'broker/options.c': '"  --gpu auto|none\\n"\n"  --help, --version\\n"\n',
+    'broker/daemon/options.c': '"  --gpu auto|none\\n"\n"  --help, --version\\n"\n',
 }
 README = GOOD['README.md']
 

@@ -5,44 +5,51 @@
     rooms.py ROOT          checks every #include of the tree
     rooms.py --self-test   checks that a forbidden one is caught
 
-A room is shm, shm/operators, libclient, libclient/layer, libclient/onnx, bpf, or a folder of broker/. Each may include itself, and what the table lists.
-Tests and tools may include what they test.
+    rooms.py --graph ROOT  counts rooms, lines, and the arrows between rooms, and draws them as a table
+
+A room is shm, shm/operators, libclient, libclient/layer, libclient/onnx, bpf, or a folder of broker/, which holds no source
+itself. Each may include itself, and what the table lists, which are rooms further down: so there are no circles. Headers do
+not include each other in a circle either. Tests and tools may include what they test.
 """
+import collections
 import os
 import re
 import sys
 
 import tree
 
-# shm is the bottom: everybody may include it, and it includes nothing of ours.
+# From the bottom to the top: a room may include itself, and those of the rooms above it in this table that it lists. What it
+# lists and no longer needs is to be taken out.
 ROOMS = {
     'shm': set(),
     'operators': {'shm'},
     'libclient': {'shm'},
-    'onnx': {'shm', 'libclient', 'operators'},
-    'layer': {'shm', 'libclient'},
+    'onnx': {'shm', 'operators', 'libclient'},
+    'layer': {'libclient'},
     'bpf': set(),
     'util': {'shm'},
     'loop': {'shm', 'util'},
     'tenant': {'shm', 'util'},
     'plan': {'shm', 'operators', 'util'},
-    'telemetry': {'shm', 'util', 'bpf'},
+    'telemetry': {'shm', 'util'},
+    'stats': {'shm', 'util'},
+    'lease': {'shm', 'bpf', 'util', 'loop', 'tenant', 'telemetry'},
+    'memory': {'util', 'loop', 'tenant', 'plan', 'telemetry', 'lease'},
     'place': {'shm', 'operators', 'util', 'plan'},
-    'cpu': {'shm', 'operators', 'util', 'plan'},
-    'vulkan': {'shm', 'operators', 'util', 'plan'},
-    'session': {'shm', 'operators', 'util', 'loop', 'tenant', 'plan'},
-    'dispatch': {'shm', 'util', 'loop', 'session', 'plan', 'place'},
-    'control': {'shm', 'util', 'session', 'tenant', 'dispatch'},
+    'cpu': {'shm', 'util', 'plan'},
+    'vulkan': {'shm', 'util', 'plan'},
+    'session': {'shm', 'operators', 'util', 'loop', 'tenant', 'plan', 'stats', 'lease', 'memory'},
+    'dispatch': {'shm', 'util', 'loop', 'plan', 'memory', 'place', 'session'},
+    'contention': {'shm', 'bpf', 'util', 'loop', 'tenant', 'stats', 'cpu', 'session', 'dispatch'},
+    'calibrate': {'shm', 'util', 'loop', 'tenant', 'plan', 'memory', 'place', 'vulkan', 'dispatch'},
+    'control': {'shm', 'util', 'loop', 'tenant', 'plan', 'telemetry', 'stats', 'memory', 'place', 'session', 'dispatch',
+                'contention'},
+    'daemon': {'shm', 'util', 'loop', 'tenant', 'plan', 'telemetry', 'lease', 'memory', 'place', 'cpu', 'vulkan', 'session',
+               'dispatch', 'contention', 'calibrate', 'control'},
 }
 
-# Headers that rooms may include beside those of the rooms that they may: tasks are counted where they
-# complete, straight into the pages that telemetry makes.
-SHARED = {
-    'broker/stats/stats.h': {'session', 'dispatch'},
-}
-
-# Folders that put rooms together.
-FREE = {'broker', 'tests', 'tools'}
+# They include what they test, or what they are built of.
+FREE = {'tests', 'tools'}
 
 # Libraries that one room wraps for all others.
 LIBRARIES = [
@@ -51,10 +58,10 @@ LIBRARIES = [
      {'vulkan', 'layer'} | {'tests', 'tools'}),
     (re.compile(r'^(libdrm/.*|xf86drm\.h|amdgpu\.h|amdgpu_drm\.h|drm\.h|drm/.*)$'), 'libdrm',
      {'telemetry'} | {'tests', 'tools'}),
-    (re.compile(r'^bpf/|\.skel\.h$'), 'libbpf', {'bpf', 'telemetry'} | {'tests', 'tools'}),
+    (re.compile(r'^bpf/|\.skel\.h$'), 'libbpf', {'bpf', 'contention'} | {'tests', 'tools'}),
     (re.compile(r'^protobuf-c/|^onnx\.pb-c\.h$'), 'protobuf-c', {'onnx'} | {'tests', 'tools'}),
     (re.compile(r'^microhttpd\.h$'), 'libmicrohttpd', {'control'} | {'tests', 'tools'}),
-    (re.compile(r'^ini\.h$'), 'inih', {'place', 'tenant'} | {'tests', 'tools'}),
+    (re.compile(r'^ini\.h$'), 'inih', {'calibrate', 'tenant'} | {'tests', 'tools'}),
 ]
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^">\n]+)[">]', re.MULTILINE)
@@ -71,15 +78,23 @@ def room_of(path):
     return parts[0] if parts[0] in ROOMS or parts[0] in FREE else None
 
 
-def target_of(root, path, room, name, is_quoted):
-    """The room that a name included by a file of @room is in; None: not ours, or shared with it."""
+def find(root, path, name, is_quoted):
+    """The file of ours that a name included by @path is; None: not ours, or made at build time."""
     folders = ['', 'broker', 'shm', 'libclient']
     if is_quoted:
         folders.insert(0, os.path.dirname(path))
     for folder in folders:
         candidate = os.path.normpath(os.path.join(folder, name))
         if os.path.isfile(os.path.join(root, candidate)):
-            return None if room in SHARED.get(candidate, ()) else room_of(candidate)
+            return candidate
+    return None
+
+
+def target_of(root, path, name, is_quoted):
+    """The room that a name included by @path is in; None: not ours."""
+    found = find(root, path, name, is_quoted)
+    if found:
+        return room_of(found)
     if is_quoted and '/' in name:
         # Made at build time: its folder tells.
         parts = name.split('/')
@@ -89,44 +104,109 @@ def target_of(root, path, room, name, is_quoted):
     return None
 
 
-def check(root):
-    problems = []
+def includes(root):
+    """Each include of the tree: the file, the line, its room, the name, and whether it is quoted."""
     for path in tree.files(root):
-        if not path.endswith(SOURCES):
-            continue
-        room = room_of(path)
-        if room is None:
-            continue
-        if room not in ROOMS and room not in FREE:
-            problems.append(f'{path}: {room} is not a room of the table in tests/house/rooms.py')
+        if not path.endswith(SOURCES) or room_of(path) is None:
             continue
         text, _ = tree.without_comments(tree.read(root, path))
         for match in INCLUDE.finditer(text):
-            line = text.count('\n', 0, match.start()) + 1
-            name, is_quoted = match.group(2), match.group(1) == '"'
-            at = f'{path}:{line}'
-            if not is_quoted:
-                for pattern, library, allowed in LIBRARIES:
-                    if pattern.match(name) and room not in allowed:
-                        problems.append(f'{at}: {room} includes <{name}>; only '
-                                        f'{", ".join(sorted(allowed - FREE))} may use {library}')
-            target = target_of(root, path, room, name, is_quoted)
-            if target is None or target == room or room in FREE:
-                continue
-            if target not in ROOMS[room]:
-                problems.append(f'{at}: {room} may not include {name}, which is in {target}')
+            yield path, text.count('\n', 0, match.start()) + 1, room_of(path), match.group(2), match.group(1) == '"'
+
+
+def circles(root):
+    """Headers that include each other, each circle once, by the name that sorts first."""
+    headers = {}
+    for path, _, _, name, is_quoted in includes(root):
+        found = find(root, path, name, is_quoted)
+        if path.endswith('.h') and found:
+            headers.setdefault(path, set()).add(found)
+    found = set()
+
+    def visit(path, above):
+        if path in above:
+            circle = above[above.index(path):]
+            first = circle.index(min(circle))
+            found.add(tuple(circle[first:] + circle[:first]))
+        elif path not in done:
+            for name in sorted(headers.get(path, ())):
+                visit(name, above + [path])
+            done.add(path)
+
+    done = set()
+    for path in sorted(headers):
+        visit(path, [])
+    return sorted(found)
+
+
+def arrows(root):
+    """How many includes lead from one room to another."""
+    count = collections.Counter()
+    for path, _, room, name, is_quoted in includes(root):
+        target = target_of(root, path, name, is_quoted)
+        if target and target != room and room not in FREE:
+            count[room, target] += 1
+    return count
+
+
+def check(root):
+    problems = []
+    names = list(ROOMS)
+    for room, allowed in ROOMS.items():
+        problems += [f'tests/house/rooms.py: {room} lists {name}, which is not further down'
+                     for name in sorted(allowed) if name not in names[:names.index(room)]]
+    for path in tree.files(root):
+        room = room_of(path)
+        if path.endswith(SOURCES) and room and room not in ROOMS and room not in FREE:
+            problems.append(f'{path}: {room} is not a room of the table in tests/house/rooms.py')
+    for path, line, room, name, is_quoted in includes(root):
+        at = f'{path}:{line}'
+        if not is_quoted:
+            for pattern, library, allowed in LIBRARIES:
+                if pattern.match(name) and room not in allowed:
+                    problems.append(f'{at}: {room} includes <{name}>; only '
+                                    f'{", ".join(sorted(allowed - FREE))} may use {library}')
+        target = target_of(root, path, name, is_quoted)
+        if target and target != room and room in ROOMS and target not in ROOMS[room]:
+            problems.append(f'{at}: {room} may not include {name}, which is in {target}')
+    problems += [f'{circle[0]}: includes itself by {", ".join(circle[1:] or circle)}' for circle in circles(root)]
     return problems
+
+
+def unused(root):
+    """What the table allows and nobody needs."""
+    used = arrows(root)
+    return [f'tests/house/rooms.py: {room} includes nothing of {name}' for room, allowed in ROOMS.items()
+            for name in sorted(allowed) if not used[room, name]]
+
+
+def draw(root):
+    used = arrows(root)
+    lines = collections.Counter()
+    for path in tree.files(root):
+        if path.endswith(SOURCES) and room_of(path) in ROOMS:
+            lines[room_of(path)] += tree.read(root, path).count('\n')
+    for room in ROOMS:
+        targets = ', '.join(f'{name} {used[room, name]}' for name in ROOMS if used[room, name])
+        print(f'{room:<12}{lines[room]:>7}  {targets}')
+    print(f'{len(ROOMS)} rooms, {len(used)} arrows, '
+          f'{sum(1 for _, target in used if target not in ("shm", "util"))} of them not to shm or util, '
+          f'{len(circles(root))} circles of headers')
 
 
 def main():
     if sys.argv[1:] == ['--self-test']:
         tree.self_test(check, CASES)
+    if sys.argv[1] == '--graph':
+        draw(sys.argv[2])
+        return
     paths = [path for path in tree.files(sys.argv[1]) if path.endswith(SOURCES) and room_of(path)]
-    tree.report(check(sys.argv[1]), len(paths), 'files')
+    tree.report(check(sys.argv[1]) + unused(sys.argv[1]), len(paths), 'files')
 
 
 HOUSE = {'bpf/layout.h': '', 'broker/util/log.h': '', 'broker/plan/plan.h': '', 'broker/vulkan/device.h': '',
-         'broker/cpu/cpu.h': '', 'shm/operators/op.h': '',
+         'broker/cpu/cpu.h': '', 'shm/operators/op.h': '', 'broker/daemon/options.h': '',
+         'broker/plan/cycle.h': '#include "plan/plan.h"\n',
          'broker/telemetry/telemetry.h': '', 'broker/stats/stats.h': '', 'broker/session/session.h': '', 'shm/ring.h': '',
          'shm/ringbroker/abi.h': '', 'libclient/ringbroker.h': '', 'libclient/layer/layer.h': '', 'tests/unit/help.h': ''}
 
@@ -145,9 +225,9 @@ CASES = [
         ('broker/vulkan/a.c', '#include "broker/vulkan/generated.h"', None),
         ('broker/dispatch/a.c', '#include "tests/unit/help.h"', 'which is in tests'),
         ('broker/cpu/a.c', '#include "session/session.h"', 'which is in session'),
-        ('broker/dispatch/a.c', '#include "stats/stats.h"', None),
+        ('broker/session/a.c', '#include "stats/stats.h"', None),
         ('broker/dispatch/a.c', '#include "telemetry/telemetry.h"', 'which is in telemetry'),
-        ('broker/cpu/a.c', '#include "stats/stats.h"', 'which is in telemetry'),
+        ('broker/cpu/a.c', '#include "stats/stats.h"', 'which is in stats'),
         ('broker/cpu/a.c', '#include "cpu.h"', None),
         ('broker/cpu/a.c', '#include "made-at-build-time.h"', None),
         ('broker/util/a.c', '#include "plan/plan.h"', 'which is in plan'),
@@ -178,18 +258,22 @@ CASES = [
         ('broker/plan/a.c', '#include <vulkan/vulkan_core.h>', 'only layer, vulkan may use Vulkan'),
         ('broker/telemetry/a.c', '#include <amdgpu.h>', None),
         ('broker/vulkan/a.c', '#include <xf86drm.h>', 'only telemetry may use libdrm'),
-        ('broker/telemetry/a.c', '#include <bpf/libbpf.h>', None),
-        ('broker/telemetry/a.c', '#include "../../bpf/layout.h"', None),
-        ('broker/dispatch/a.c', '#include <bpf/bpf.h>', 'only bpf, telemetry may use libbpf'),
+        ('broker/contention/a.c', '#include <bpf/libbpf.h>', None),
+        ('broker/contention/a.c', '#include "../../bpf/layout.h"', None),
+        ('broker/dispatch/a.c', '#include <bpf/bpf.h>', 'only bpf, contention may use libbpf'),
         ('broker/place/a.c', '#include "../../bpf/layout.h"', 'place may not include'),
         ('broker/tenant/a.c', '#include <ini.h>', None),
-        ('broker/place/a.c', '#include <ini.h>', None),
+        ('broker/calibrate/a.c', '#include <ini.h>', None),
         ('broker/control/a.c', '#include <microhttpd.h>', None),
         ('broker/control/a.c', '#include "vulkan/device.h"', 'which is in vulkan'),
         ('broker/session/a.c', '#include <microhttpd.h>', 'only control may use libmicrohttpd'),
-        ('broker/session/a.c', '#include <ini.h>', 'only place, tenant may use inih'),
+        ('broker/session/a.c', '#include <ini.h>', 'only calibrate, tenant may use inih'),
         ('broker/attic/a.c', 'int a;', 'attic is not a room'),
-        ('broker/main.c', '#include "vulkan/device.h"', None),
+        ('broker/main.c', 'int a;', 'broker is not a room'),
+        ('broker/daemon/a.c', '#include "vulkan/device.h"', None),
+        ('broker/vulkan/a.c', '#include "daemon/options.h"', 'which is in daemon'),
+        ('broker/plan/b.h', '#include "plan/b.h"', 'broker/plan/b.h: includes itself by broker/plan/b.h'),
+        ('broker/plan/plan.h', '#include "cycle.h"', 'broker/plan/cycle.h: includes itself by broker/plan/plan.h'),
         ('tests/unit/a.c', '#include "vulkan/device.h"', None),
         ('tools/a.c', '#include <volk.h>', None),
     ]

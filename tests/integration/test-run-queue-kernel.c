@@ -29,9 +29,9 @@
 #include <unistd.h>
 
 #include "../unit/fake-proc.h"
-#include "util/proc.h"
 #include "contention/run-queue.h"
 #include "util/clock.h"
+#include "util/proc.h"
 #include "util/thread.h"
 
 static const uint64_t ms_ns = 1000000u;

@@ -23,8 +23,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "hogs.h"
 #include "contention/run-queue.h"
+#include "hogs.h"
 #include "util/clock.h"
 
 enum { SKIP = 77, MOST_US = 6000, SLEEP_NS = 500000 };

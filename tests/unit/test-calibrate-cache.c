@@ -15,8 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "fail-alloc.h"
 #include "calibrate/calibrate-cache.h"
+#include "fail-alloc.h"
 #include "plan/executor.h"
 #include "util/checked.h"
 

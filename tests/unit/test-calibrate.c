@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "calibrate/calibrate.h"
 #include "cpu/cpu.h"
 #include "fail-alloc.h"
-#include "calibrate/calibrate.h"
 #include "util/checked.h"
 #include "util/clock.h"
 #include "util/waker.h"

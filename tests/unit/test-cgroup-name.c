@@ -11,9 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "contention/cgroup-name.h"
 #include "fail-alloc.h"
 #include "fake-proc.h"
-#include "contention/cgroup-name.h"
 #include "util/proc.h"
 
 static struct cgroup_names *start(const char *root)

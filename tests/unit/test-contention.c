@@ -1,670 +1,855 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The judge of contention on simulated machines (processors.h): it begins and ends in time, moves
- * work and workers without oscillation, and takes nonsense for what it is.
+ * What is done about contention: broker/contention.h
+ *
+ * With the real judge and real statistics pages between fakes of what is watched and of who is
+ * told. The fake machine goes on with time: so much of it does each of two workers run and wait,
+ * which the test says.
  */
-#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
 #include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
-#include "unit/processors.h"
+#include "contention/contention.h"
+#include "cpu/cpu.h"
+#include "dispatch/dispatch.h"
+#include "fail-alloc.h"
+#include "loop/loop.h"
+#include "session/session.h"
+#include "stats/stats.h"
+#include "tenant-page.h"
+#include "tenant/policy-private.h"
+#include "tenant/tenant.h"
+#include "util/checked.h"
+#include "util/clock.h"
 
-static const uint64_t ms = 1000000;
+enum { SOFTWARE_GPU = 2 };
 
-/* At most until placement has shifted, and has returned. */
-enum { SHIFT_MS = 50, RETURN_MS = 200 };
+enum { N_WORKERS = 2, N_SLOTS = 2, N_PROCESSORS = 2 };
 
-/* Hogs for a second and half a second without, after @settle_ns: twice. */
-struct siege {
-	uint32_t n, n_workers, n_hogs;
-	double demand;
-	float break_even;
-	uint32_t most_shifts; /* in that second; 0: 1 */
+/* --- Who is watched --- */
+
+struct run_queue {
+	enum run_queue_source source;
+	enum run_queue_pace pace;
+	const char *sentences[8];
+	double run, wait, others; /* of time, all workers and processors together */
+	double caused[N_SLOTS];   /* likewise, by tenants */
+	uint64_t last_ns;
+	struct run_queue_totals totals;
+	uint64_t caused_ns[N_SLOTS];
+	bool is_used[N_SLOTS];
+	int n_processes[N_SLOTS], n_cgroups[N_SLOTS]; /* watched now */
+	int pidfd;
+	bool is_full; /* nobody can be watched */
+	char cgroup[64];
+	unsigned int n_resets;
+	uint32_t n_threads;
+	struct run_queue_report report; /* of everybody */
 };
 
-static void besiege(const struct siege *siege, uint64_t settle_ns)
+static void pass(struct run_queue *rq)
 {
-	struct processors processors;
-	const uint32_t most_shifts = siege->most_shifts ? siege->most_shifts : 1;
-	uint64_t since_ns;
+	const uint64_t now_ns = clock_now_ns();
+	const double ns = (double)(now_ns - rq->last_ns);
 
-	processors_init(&processors, siege->n, siege->n_workers);
-	processors.demand = siege->demand;
-	processors.break_even = siege->break_even;
-	processors_run(&processors, settle_ns);
-	assert_int_equal(processors.n_begun, 0);
-	assert_int_equal(processors.n_shifts, 0);
-	for (unsigned int i = 0; i < 2; i++) {
-		processors_forget(&processors);
-		since_ns = processors.now_ns;
-		processors.n_hogs = siege->n_hogs;
-		processors_run(&processors, 1000 * ms);
-		assert_int_equal(processors.n_begun, 1);
-		assert_int_equal(processors.n_ended, 0);
-		assert_in_range(processors.begun_ns - since_ns, 1, SHIFT_MS * ms);
-		assert_true(processors.least_workers < siege->n_workers || siege->n_workers == 1);
-		if (siege->break_even > 0) {
-			assert_in_range(processors.n_shifts, 1, most_shifts);
-			assert_in_range(processors.first_away_ns - since_ns, 1, SHIFT_MS * ms);
-		}
+	rq->last_ns = now_ns;
+	rq->totals.at_ns = now_ns;
+	rq->totals.run_ns += (uint64_t)(ns * rq->run);
+	rq->totals.wait_ns += (uint64_t)(ns * rq->wait);
+	rq->totals.others_ns += (uint64_t)(ns * rq->others);
+	rq->totals.n_preemptions += rq->wait > 0;
+	for (unsigned int i = 0; i < N_SLOTS; i++)
+		rq->caused_ns[i] += (uint64_t)(ns * rq->caused[i]);
+}
 
-		processors_forget(&processors);
-		since_ns = processors.now_ns;
-		processors.n_hogs = 0;
-		processors_run(&processors, 500 * ms);
-		assert_int_equal(processors.n_begun, 0);
-		assert_int_equal(processors.n_ended, 1);
-		assert_in_range(processors.ended_ns - since_ns, 1, RETURN_MS * ms);
-		assert_in_range(processors.all_back_ns - since_ns, 1, RETURN_MS * ms);
-		assert_in_range(processors.n_shifts, 0, 1);
-		if (processors.n_shifts)
-			assert_in_range(processors.here_ns - since_ns, 1, RETURN_MS * ms);
-		assert_true(processors.verdict.factor == 1);
-		assert_int_equal(processors.verdict.n_workers, siege->n_workers);
+void run_queue_read(struct run_queue *rq, struct run_queue_totals *ret)
+{
+	pass(rq);
+	*ret = rq->totals;
+}
+
+uint64_t run_queue_caused_ns(struct run_queue *rq, uint16_t tenant)
+{
+	return tenant < N_SLOTS ? rq->caused_ns[tenant] : 0;
+}
+
+enum run_queue_source run_queue_source(const struct run_queue *rq)
+{
+	return rq->source;
+}
+
+const char *run_queue_sentence(const struct run_queue *rq, unsigned int i)
+{
+	return i < ARRAY_SIZE(rq->sentences) ? rq->sentences[i] : NULL;
+}
+
+void run_queue_set_pace(struct run_queue *rq, enum run_queue_pace pace)
+{
+	rq->pace = pace;
+}
+
+uint16_t run_queue_add_tenant(struct run_queue *rq)
+{
+	for (uint16_t i = 0; i < N_SLOTS; i++) {
+		if (rq->is_used[i])
+			continue;
+		rq->is_used[i] = true;
+		return i;
 	}
+	return RUN_QUEUE_NO_TENANT;
 }
 
-/* Whenever hogs come and go between two samples. */
-static void besiege_at_all_times(const struct siege *siege, size_t n)
+void run_queue_remove_tenant(struct run_queue *rq, uint16_t tenant)
 {
-	for (size_t i = 0; i < n; i++)
-		for (uint64_t late_ns = 0; late_ns < 10 * ms; late_ns += ms)
-			besiege(&siege[i], 500 * ms + late_ns);
+	if (tenant == RUN_QUEUE_NO_TENANT)
+		return;
+	assert_true(rq->is_used[tenant]);
+	assert_int_equal(rq->n_processes[tenant] + rq->n_cgroups[tenant], 0);
+	rq->is_used[tenant] = false;
 }
 
-static void test_hogs__on_every_processor(void **state)
+bool run_queue_watch_process(struct run_queue *rq, pid_t pid, int pidfd, uint16_t tenant)
 {
-	const struct siege sieges[] = {
-		{2, 2, 2, 1, 0},       {2, 2, 2, 1, 1.5f},    {2, 2, 2, 0.2, 1.5f, 5},
-		{2, 2, 8, 0.5, 2, 3},  {2, 2, 32, 1, 0},      {2, 2, 32, 1, 4, 3},
-		{2, 2, 32, 0.2, 3, 3}, {1, 1, 1, 1, 1.5f},    {8, 8, 8, 1, 1.5f},
-		{8, 8, 32, 0.5, 2, 3}, {64, 64, 64, 1, 1.5f}, {64, 64, 1024, 1, 1.5f, 3},
+	assert_true(pid > 0);
+	rq->pidfd = pidfd;
+	if (tenant >= N_SLOTS || rq->is_full)
+		return false;
+	rq->n_processes[tenant]++;
+	return true;
+}
+
+void run_queue_unwatch_process(struct run_queue *rq, pid_t pid, uint16_t tenant)
+{
+	if (tenant < N_SLOTS)
+		rq->n_processes[tenant]--;
+}
+
+bool run_queue_watch_cgroup(struct run_queue *rq, const char *path, uint16_t tenant)
+{
+	snprintf(rq->cgroup, sizeof(rq->cgroup), "%s", path);
+	if (tenant >= N_SLOTS || rq->is_full)
+		return false;
+	rq->n_cgroups[tenant]++;
+	return true;
+}
+
+void run_queue_unwatch_cgroup(struct run_queue *rq, const char *path, uint16_t tenant)
+{
+	assert_string_equal(rq->cgroup, path);
+	if (tenant < N_SLOTS)
+		rq->n_cgroups[tenant]--;
+}
+
+bool run_queue_thread(const struct run_queue *rq, uint32_t i, struct run_queue_thread_report *ret)
+{
+	if (i >= rq->n_threads)
+		return false;
+	*ret = (struct run_queue_thread_report){
+		.tid = 100 + (pid_t)i,
+		.role = i ? RUN_QUEUE_WORKER : RUN_QUEUE_REACTOR,
+		.name = "thread",
+		.report = rq->report,
 	};
-
-	(void)state;
-	besiege_at_all_times(sieges, sizeof(sieges) / sizeof(sieges[0]));
+	return true;
 }
 
-static void test_hogs__on_some_processors(void **state)
+bool run_queue_tenant(const struct run_queue *rq, uint16_t tenant, struct run_queue_report *ret)
 {
-	const struct siege sieges[] = {
-		{2, 2, 1, 1, 0},
-		{2, 2, 1, 1, 1.2f, 3},
-		{64, 64, 40, 1, 1.2f, 3},
+	*ret = rq->report;
+	return tenant < N_SLOTS;
+}
+
+bool run_queue_workers(const struct run_queue *rq, struct run_queue_report *ret)
+{
+	*ret = rq->report;
+	return true;
+}
+
+void run_queue_reset(struct run_queue *rq)
+{
+	rq->n_resets++;
+}
+
+void run_queue_cost(struct run_queue *rq, struct run_queue_cost *ret)
+{
+	*ret = (struct run_queue_cost){.n_events = 5, .event_ns = 600};
+}
+
+/* --- Who is told --- */
+
+static struct told {
+	bool is_working;
+	float factor, logged;
+	float software_factor; /* of the other device that computes on the processors */
+	uint32_t n_servers;
+	unsigned int n_workers;
+	bool is_executor_contended, is_reactor_contended;
+	const struct tenant *tenant; /* whose share was told */
+	float share;
+	bool is_needed; /* what the placer answers once */
+} told;
+
+void placer_set_contention(struct placer *placer, uint8_t device, float factor)
+{
+	if (device == SOFTWARE_GPU) {
+		told.software_factor = factor;
+		return;
+	}
+	assert_int_equal(device, RBK_DEVICE_CPU);
+	told.factor = factor;
+}
+
+void placer_limit_servers(struct placer *placer, uint8_t device, uint32_t n_servers)
+{
+	assert_int_equal(device, RBK_DEVICE_CPU);
+	told.n_servers = n_servers;
+}
+
+bool placer_is_needed(struct placer *placer, uint8_t device)
+{
+	const bool is_needed = told.is_needed;
+
+	assert_int_equal(device, RBK_DEVICE_CPU);
+	told.is_needed = false;
+	return is_needed;
+}
+
+void cpu_executor_limit(struct executor *executor, unsigned int n_workers, bool is_contended)
+{
+	told.n_workers = n_workers;
+	told.is_executor_contended = is_contended;
+}
+
+struct placer *dispatch_placer(struct dispatch *dispatch)
+{
+	return NULL;
+}
+
+bool dispatch_is_working(struct dispatch *dispatch)
+{
+	return told.is_working;
+}
+
+void dispatch_set_contended(struct dispatch *dispatch, bool is_contended)
+{
+	told.is_reactor_contended = is_contended;
+}
+
+void dispatch_log_contention(struct dispatch *dispatch, float factor)
+{
+	told.logged = factor;
+}
+
+void dispatch_set_own_contention(struct dispatch *dispatch, const struct tenant *tenant,
+				 float share)
+{
+	told.tenant = tenant;
+	told.share = share;
+}
+
+/* --- The bench --- */
+
+struct bench {
+	struct loop *loop;
+	struct run_queue rq;
+	struct executor cpu;
+	struct contention *contention;
+	struct server_observer observer;
+	struct account_book *book;
+	struct tenants *tenants;
+	struct tenant *of_uid[3]; /* tenants a and b, default */
+	struct session sessions[4];
+};
+
+static int setup_with(void **state, enum run_queue_source source)
+{
+	static const char text[] = "[tenant a]\nmatch-uid = 0\n[tenant b]\nmatch-uid = 1\n";
+	const struct tenants_machine machine = {.n_devices = 1, .n_fds = 100, .n_mappings = 100};
+	static struct bench bench;
+	struct contention_options options = {.own_cgroup = "/us/here",
+					     .software_gpus = 1u << SOFTWARE_GPU};
+	struct policy *policy = NULL;
+	char *errors = NULL;
+
+	clock_init();
+	told = (struct told){.is_working = true, .factor = 1, .software_factor = 1};
+	bench = (struct bench){.cpu.info.n_threads = N_WORKERS};
+	bench.rq.source = source;
+	bench.rq.last_ns = clock_now_ns();
+	bench.rq.totals = (struct run_queue_totals){
+		.has_workers = true, .has_processors = true, .n_processors = N_PROCESSORS};
+	assert_int_equal(loop_new(&bench.loop), 0);
+	assert_int_equal(account_book_new(&bench.book), 0);
+	assert_int_equal(policy_load_text("f", text, strlen(text), NULL, &policy, &errors), 0);
+	assert_int_equal(tenants_new(bench.book, &machine, policy, &bench.tenants, &errors), 0);
+	for (uid_t uid = 0; uid < ARRAY_SIZE(bench.of_uid); uid++)
+		bench.of_uid[uid] = tenants_find(bench.tenants, &(struct peer){.uid = uid});
+	options.loop = bench.loop;
+	options.run_queue = &bench.rq;
+	options.cpu = &bench.cpu;
+	assert_int_equal(contention_new(&options, &bench.contention), 0);
+	contention_start(bench.contention, (struct dispatch *)&bench);
+	bench.observer = contention_observer(bench.contention);
+	*state = &bench;
+	return 0;
+}
+
+static int setup(void **state)
+{
+	return setup_with(state, RUN_QUEUE_SOURCE_EBPF);
+}
+
+static int setup_none(void **state)
+{
+	return setup_with(state, RUN_QUEUE_SOURCE_NONE);
+}
+
+static int teardown(void **state)
+{
+	struct bench *bench = *state;
+
+	for (unsigned int i = 0; i < ARRAY_SIZE(bench->sessions); i++)
+		bench->observer.session_removed(bench->observer.context, &bench->sessions[i]);
+	for (unsigned int i = 0; i < N_SLOTS; i++)
+		assert_false(bench->rq.is_used[i]);
+	assert_null(contention_free(bench->contention));
+	for (unsigned int i = 0; i < ARRAY_SIZE(bench->of_uid); i++)
+		tenant_unref(bench->of_uid[i]);
+	tenants_free(bench->tenants);
+	account_book_free(bench->book);
+	loop_free(bench->loop);
+	return 0;
+}
+
+static void add(struct bench *bench, unsigned int i, uid_t uid, const char *cgroup)
+{
+	bench->sessions[i] = (struct session){.pid = 1000 + (pid_t)i, .tenant = bench->of_uid[uid]};
+	bench->observer.session_added(bench->observer.context, &bench->sessions[i], 77, cgroup);
+}
+
+static struct contention_status status_of(const struct bench *bench)
+{
+	struct contention_status status;
+
+	contention_status(bench->contention, &status);
+	return status;
+}
+
+/* Two hogs on two processors: each worker gets half of one. */
+static void be_contended(struct bench *bench)
+{
+	pass(&bench->rq);
+	bench->rq.run = 1;
+	bench->rq.wait = 1;
+	bench->rq.others = 1;
+}
+
+static void be_calm(struct bench *bench)
+{
+	pass(&bench->rq);
+	bench->rq.run = 1;
+	bench->rq.wait = bench->rq.others = 0;
+}
+
+static void await(struct bench *bench, bool is_contended)
+{
+	while (status_of(bench).is_contended != is_contended)
+		assert_true(loop_turn(bench->loop, true) >= 0);
+}
+
+/* The timer is armed for as long as a turn that blocks returns; here none may. */
+static void expect_asleep(struct bench *bench)
+{
+	const uint64_t until_ns = clock_now_ns() + 30000000;
+
+	int n;
+
+	while (clock_now_ns() < until_ns) {
+		n = loop_turn(bench->loop, false);
+		/* Who loses the processor may come to what is due much later. */
+		if (clock_now_ns() < until_ns)
+			assert_int_equal(n, 0);
+	}
+}
+
+/* Until something comes: a signal ends a turn, too. Return: how many handlers ran. */
+static int turn(struct bench *bench)
+{
+	int n;
+
+	do
+		n = loop_turn(bench->loop, true);
+	while (n == 0);
+	return n;
+}
+
+/* --- Whom to watch --- */
+
+static void test_sessions(void **state)
+{
+	struct bench *bench = *state;
+	struct run_queue *rq = &bench->rq;
+
+	add(bench, 0, 0, NULL);
+	assert_int_equal(rq->n_processes[0], 1);
+	assert_int_equal(rq->pidfd, 77);
+	assert_int_equal(contention_slot(bench->contention, bench->of_uid[0]->number), 0);
+	assert_int_equal(contention_tenant(bench->contention, 0), bench->of_uid[0]->number);
+	assert_int_equal(contention_slot(bench->contention, bench->of_uid[1]->number),
+			 RUN_QUEUE_NO_TENANT);
+	assert_int_equal(contention_tenant(bench->contention, 1), 0);
+	assert_int_equal(contention_tenant(bench->contention, RUN_QUEUE_NO_TENANT), 0);
+
+	/* One slot for a tenant, however many sessions; its cgroup if that is only the tenant's. */
+	add(bench, 1, 0, "/them");
+	assert_int_equal(rq->n_processes[0], 2);
+	assert_int_equal(rq->n_cgroups[0], 1);
+	assert_string_equal(rq->cgroup, "/them");
+	assert_false(rq->is_used[1]);
+
+	/* Beyond the slots there is a tenant all the same. */
+	add(bench, 2, 1, NULL);
+	add(bench, 3, 2, "/more");
+	assert_int_equal(contention_slot(bench->contention, bench->of_uid[2]->number),
+			 RUN_QUEUE_NO_TENANT);
+	bench->observer.session_removed(bench->observer.context, &bench->sessions[3]);
+	bench->observer.session_removed(bench->observer.context, &bench->sessions[2]);
+	assert_false(rq->is_used[1]);
+
+	snprintf(rq->cgroup, sizeof(rq->cgroup), "/them");
+	bench->observer.session_removed(bench->observer.context, &bench->sessions[1]);
+	assert_int_equal(rq->n_cgroups[0], 0);
+	assert_true(rq->is_used[0]);
+	bench->observer.session_removed(bench->observer.context, &bench->sessions[0]);
+	assert_false(rq->is_used[0]);
+}
+
+/* Where brokerd is, there are others that belong to nobody. */
+static void test_sessions__in_our_cgroup(void **state)
+{
+	static const char *const cgroups[] = {"/", "/us", "/us/here"};
+	struct bench *bench = *state;
+
+	for (unsigned int i = 0; i < ARRAY_SIZE(cgroups); i++) {
+		add(bench, 0, 0, cgroups[i]);
+		assert_int_equal(bench->rq.n_processes[0], 1);
+		assert_int_equal(bench->rq.n_cgroups[0], 0);
+		bench->observer.session_removed(bench->observer.context, &bench->sessions[0]);
+	}
+	add(bench, 0, 0, "/us/her");
+	assert_int_equal(bench->rq.n_cgroups[0], 1);
+}
+
+/* Who could not be watched is not unwatched either: that would be another's. */
+static void test_sessions__no_room(void **state)
+{
+	struct bench *bench = *state;
+	struct run_queue *rq = &bench->rq;
+
+	add(bench, 0, 0, "/them");
+	rq->is_full = true;
+	add(bench, 1, 0, "/them");
+	assert_int_equal(rq->n_processes[0], 1);
+	bench->observer.session_removed(bench->observer.context, &bench->sessions[1]);
+	assert_int_equal(rq->n_processes[0], 1);
+	assert_int_equal(rq->n_cgroups[0], 1);
+	bench->observer.session_removed(bench->observer.context, &bench->sessions[0]);
+	assert_false(rq->is_used[0]);
+}
+
+static void test_sessions__nothing_to_watch(void **state)
+{
+	struct bench *bench = *state;
+
+	bench->sessions[0] = (struct session){.pid = 0, .tenant = bench->of_uid[0]};
+	bench->observer.session_added(bench->observer.context, &bench->sessions[0], -1, NULL);
+	assert_null(bench->sessions[0].observed);
+	for (unsigned int n = 1;; n++) {
+		fail_alloc_at(n);
+		add(bench, 0, 0, "/them");
+		if (!fail_alloc_stop())
+			break;
+		bench->observer.session_removed(bench->observer.context, &bench->sessions[0]);
+		assert_false(bench->rq.is_used[0]);
+	}
+	assert_int_equal(bench->rq.n_cgroups[0], 1);
+}
+
+static void test_none__sleeps(void **state)
+{
+	struct bench *bench = *state;
+
+	add(bench, 0, 0, "/them");
+	assert_int_equal(bench->rq.n_processes[0], 0);
+	contention_work_begins(bench->contention);
+	expect_asleep(bench);
+	assert_string_equal(contention_watched_by(bench->contention), "not watched");
+}
+
+/* --- Looking --- */
+
+static void test_work__begins_and_ends(void **state)
+{
+	struct bench *bench = *state;
+
+	expect_asleep(bench);
+	assert_int_equal(bench->rq.pace, RUN_QUEUE_PACE_IDLE);
+	be_calm(bench);
+	contention_work_begins(bench->contention);
+	assert_int_equal(bench->rq.pace, RUN_QUEUE_PACE_BUSY);
+	for (unsigned int i = 0; i < 5; i++)
+		assert_int_equal(turn(bench), 1);
+	assert_false(status_of(bench).is_contended);
+	told.is_working = false;
+	assert_int_equal(turn(bench), 1);
+	expect_asleep(bench);
+	assert_int_equal(bench->rq.pace, RUN_QUEUE_PACE_IDLE);
+
+	/* Who looks gets fresh figures soon, and then now and then. */
+	contention_set_watched(bench->contention, true);
+	assert_int_equal(bench->rq.pace, RUN_QUEUE_PACE_CONTENDED);
+	contention_set_watched(bench->contention, false);
+	assert_int_equal(bench->rq.pace, RUN_QUEUE_PACE_IDLE);
+	contention_set_watched(bench->contention, true);
+	assert_int_equal(turn(bench), 1);
+	assert_int_equal(bench->rq.pace, RUN_QUEUE_PACE_SESSIONS);
+	expect_asleep(bench);
+}
+
+static void test_contended__acts(void **state)
+{
+	struct bench *bench = *state;
+	struct contention_status status;
+
+	contention_work_begins(bench->contention);
+	be_contended(bench);
+	await(bench, true);
+	status = status_of(bench);
+	assert_int_equal(status.n_began, 1);
+	assert_true(status.began_at_ns > 0);
+	assert_true(told.factor >= 1.25f);
+	/* A software device, which computes on the same processors, is disturbed as much. */
+	assert_true(told.software_factor == told.factor);
+	assert_true(told.logged == told.factor);
+	assert_true(told.is_executor_contended && told.is_reactor_contended);
+	assert_int_equal(bench->rq.pace, RUN_QUEUE_PACE_CONTENDED);
+	while (told.n_workers != 1)
+		loop_turn(bench->loop, true);
+	assert_int_equal(told.n_servers, 1);
+	assert_int_equal(status_of(bench).n_workers, 1);
+
+	/* There is something that nobody else can do. */
+	told.is_needed = true;
+	while (told.n_workers != N_WORKERS)
+		loop_turn(bench->loop, true);
+	assert_true(told.is_executor_contended && status_of(bench).is_contended);
+	while (told.n_workers != 1)
+		loop_turn(bench->loop, true);
+
+	/* Only said: all is taken back, and what is seen stays. */
+	contention_set_observes(bench->contention, true);
+	assert_true(told.factor == 1 && told.software_factor == 1);
+	assert_true(told.logged > 1);
+	assert_int_equal(told.n_workers, N_WORKERS);
+	assert_false(told.is_executor_contended || told.is_reactor_contended);
+	loop_turn(bench->loop, true);
+	status = status_of(bench);
+	assert_true(status.is_contended && status.observes && status.factor > 1);
+	assert_int_equal(status.n_workers, N_WORKERS);
+	contention_set_observes(bench->contention, false);
+	assert_true(told.factor > 1 && told.is_reactor_contended);
+
+	be_calm(bench);
+	await(bench, false);
+	while (told.n_workers != N_WORKERS || told.factor > 1)
+		loop_turn(bench->loop, true);
+	assert_true(told.logged == 1);
+	assert_false(told.is_executor_contended || told.is_reactor_contended);
+	status = status_of(bench);
+	assert_true(status.contended_ns > 0);
+	assert_int_equal(status.n_began, 1);
+	contention_reset(bench->contention);
+	assert_int_equal(bench->rq.n_resets, 1);
+	assert_int_equal(status_of(bench).n_began, 0);
+	assert_int_equal(status_of(bench).contended_ns, 0);
+}
+
+static struct run_queue_report report_of(pid_t pid)
+{
+	return (struct run_queue_report){
+		.n_causes = 1,
+		.causes = {{.comm = "cc1",
+			    .cgroup = "/x",
+			    .pid = pid,
+			    .tenant = RUN_QUEUE_NO_TENANT}},
 	};
-
-	(void)state;
-	besiege_at_all_times(sieges, sizeof(sieges) / sizeof(sieges[0]));
 }
 
-/* What is measured is what there is, whether work stays or goes. */
-static void test_factor__as_it_is(void **state)
+/*
+ * What the log says when the workers wait for process @pid, which is told once it has lasted
+ * @told_after_ns. Return: how long it had lasted.
+ */
+static uint64_t expect_said(struct bench *bench, pid_t pid, uint64_t told_after_ns,
+			    const char *expected)
 {
-	const uint32_t hogs_each[] = {0, 1, 3, 7};
-	struct processors processors;
+	const int fd = memfd_create("log", MFD_CLOEXEC), old = dup(STDERR_FILENO);
+	uint64_t began_ns, lasted_ns = 0;
+	char text[1000] = "";
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(hogs_each) / sizeof(hogs_each[0]); i++) {
-		double sum = 0;
-
-		processors_init(&processors, 4, 4);
-		processors.n_hogs = 4 * hogs_each[i];
-		processors_run(&processors, 500 * ms);
-		for (unsigned int j = 0; j < 100; j++) {
-			processors_run(&processors, 10 * ms);
-			sum += (double)processors.verdict.factor / 100;
-		}
-		assert_true(fabs(sum / (1 + hogs_each[i]) - 1) < 0.25);
+	assert_true(fd >= 0 && old >= 0);
+	contention_work_begins(bench->contention);
+	be_contended(bench);
+	await(bench, true);
+	began_ns = clock_now_ns();
+	dup2(fd, STDERR_FILENO);
+	while (pread(fd, text, sizeof(text) - 1, 0) == 0) {
+		lasted_ns = clock_now_ns() - began_ns;
+		if (lasted_ns >= told_after_ns)
+			bench->rq.report = report_of(pid);
+		loop_turn(bench->loop, true);
 	}
+	dup2(old, STDERR_FILENO);
+	close(old);
+	close(fd);
+	if (!strstr(text, expected))
+		fail_msg("%s", text);
+	return lasted_ns;
 }
 
-/* Sixteen hogs a processor use as much of it as one: who left must not come back to see. */
-static void test_hold__rarely_let_go(void **state)
+static void test_contended__by_process(void **state)
 {
-	struct processors processors;
-
-	(void)state;
-	processors_init(&processors, 2, 2);
-	processors.break_even = 3;
-	processors_run(&processors, 500 * ms);
-	processors.n_hogs = 8;
-	processors_run(&processors, 10000 * ms);
-	assert_in_range(processors.n_shifts, 1, 9);
-	processors_forget(&processors);
-	processors_run(&processors, 20000 * ms);
-	assert_in_range(processors.n_shifts, 0, 4);
-	assert_true(processors.worked_ns < 2 * 20000 * ms / 200);
-	/* And yet it does, now and then: there are fewer now. */
-	processors.n_hogs = 2;
-	processors_run(&processors, 60000 * ms);
-	assert_true(processors.verdict.factor < 3);
-	assert_int_equal(processors.n_ended, 0);
+	expect_said(*state, 4711, 0, "contended (most by cc1, process 4711 in /x): ");
 }
 
-/* Somebody who gives way uses all that hogs leave, also when they are gone: that is tried out. */
-static void test_hold__until_tried(void **state)
+/* Who collects it waits for a processor, too: the line is not written without it. */
+static void test_contended__told_late(void **state)
 {
-	struct processors processors;
-
-	(void)state;
-	processors_init(&processors, 2, 2);
-	processors.break_even = 1.5f;
-	processors.is_meek = true;
-	processors_run(&processors, 500 * ms);
-	assert_int_equal(processors.n_begun, 0);
-	processors.n_hogs = 2;
-	processors_run(&processors, 2000 * ms);
-	assert_int_equal(processors.n_begun, 1);
-	assert_int_equal(processors.n_shifts, 1);
-	processors.n_hogs = 0;
-	processors_run(&processors, 30000 * ms);
-	assert_int_equal(processors.n_begun, 1);
-	assert_int_equal(processors.n_ended, 1);
-	assert_int_equal(processors.n_shifts, 2);
-	assert_true(processors.verdict.factor == 1);
-	assert_int_equal(processors.verdict.n_workers, 2);
+	expect_said(*state, 4711, 1000000000, "contended (most by cc1, process 4711 in /x): ");
 }
 
-/* Fast ones are seen through, slow ones followed, and nothing in between swings. */
-static void test_duty__bounded(void **state)
+/* It is not waited for in vain for long. */
+static void test_contended__by_nobody(void **state)
 {
-	const struct {
-		uint64_t period_ns;
-		uint32_t most_begun;
-	} cases[] = {{1000, 6}, {400, 13}, {200, 3}, {140, 3}, {100, 2}, {50, 2}, {10, 2}, {4, 2}};
-	struct processors processors;
+	uint64_t lasted_ns =
+		expect_said(*state, 0, UINT64_MAX, "contended (by whom eBPF does not tell): ");
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-		for (unsigned int goes = 0; goes < 2; goes++) {
-			const uint64_t n_periods = 5000 / cases[i].period_ns;
-
-			processors_init(&processors, 2, 2);
-			processors.break_even = goes ? 1.5f : 0;
-			processors.n_hogs = 2;
-			processors.hogs_period_ns = cases[i].period_ns * ms;
-			processors_run(&processors, 5000 * ms);
-			assert_in_range(processors.n_begun, 1, cases[i].most_begun);
-			assert_in_range(processors.n_shifts, 0, 2 * n_periods + 2);
-		}
+	assert_true(lasted_ns >= 4000000000);
 }
 
-/* Little that others do, and now and then, is none. */
-static void test_noise__ignored(void **state)
+/* Other sources never tell. */
+static void test_contended__untold(void **state)
 {
-	struct processors processors;
+	struct bench *bench = *state;
 
-	(void)state;
-	processors_init(&processors, 2, 2);
-	processors.break_even = 1.5f;
-	processors.demand = 0.5;
-	for (unsigned int i = 0; i < 200; i++) {
-		processors.n_hogs = i % 2;
-		processors_run(&processors, i % 2 ? 2 * ms : 60 * ms);
+	bench->rq.source = RUN_QUEUE_SOURCE_PSI;
+	expect_said(bench, 0, 3000000000, "contended (by whom /proc/pressure/cpu does not tell): ");
+}
+
+/* Who is outside the broker's container has a name, and no number. */
+static void test_contended__by_other_namespace(void **state)
+{
+	expect_said(*state, 0, 0, "contended (most by cc1, in another PID namespace, in /x): ");
+}
+
+/* Contention without work: nobody looks for its end, unless somebody looks at statistics. */
+static void test_contended__without_work(void **state)
+{
+	struct bench *bench = *state;
+
+	contention_work_begins(bench->contention);
+	be_contended(bench);
+	await(bench, true);
+	told.is_working = false;
+	while (bench->rq.pace != RUN_QUEUE_PACE_IDLE)
+		assert_int_equal(turn(bench), 1);
+	assert_true(status_of(bench).is_contended);
+	expect_asleep(bench);
+
+	be_calm(bench);
+	contention_set_watched(bench->contention, true);
+	await(bench, false);
+	while (bench->rq.pace != RUN_QUEUE_PACE_SESSIONS)
+		assert_int_equal(turn(bench), 1);
+	expect_asleep(bench);
+}
+
+static void await_share(struct bench *bench, float least, float most)
+{
+	while (told.share < least || told.share > most)
+		assert_true(loop_turn(bench->loop, true) >= 0);
+}
+
+/* Whoever causes it is told so, in proportion; it stays when nobody waits any more. */
+static void test_share(void **state)
+{
+	struct bench *bench = *state;
+
+	add(bench, 0, 0, NULL);
+	contention_work_begins(bench->contention);
+	bench->rq.caused[0] = 1;
+	be_contended(bench);
+	await(bench, true);
+	await_share(bench, 0.9f, 1);
+	assert_ptr_equal(told.tenant, bench->of_uid[0]);
+	pass(&bench->rq);
+	bench->rq.caused[0] = 0.25;
+	await_share(bench, 0.2f, 0.3f);
+	pass(&bench->rq);
+	bench->rq.caused[0] = bench->rq.wait = bench->rq.run = 0;
+	for (unsigned int i = 0; i < 5; i++)
+		loop_turn(bench->loop, true);
+	assert_true(told.share > 0.15f && told.share < 0.35f);
+	/* Who has left causes nothing. */
+	bench->observer.session_removed(bench->observer.context, &bench->sessions[0]);
+	assert_true(told.share == 0);
+}
+
+/* --- Pages --- */
+
+static const struct run_queue_cause causes[] = {
+	{.comm = "stress\n", .cgroup = "/x", .pid = 5, .tenant = RUN_QUEUE_NO_TENANT, .wait_ns = 9},
+	{.comm = "other", .cgroup = "/b", .pid = 6, .tenant = 1, .wait_ns = 8, .n_preemptions = 2},
+	{.comm = "rb-cpu-0",
+	 .cgroup = "/us/here",
+	 .pid = 7,
+	 .tenant = RUN_QUEUE_NO_TENANT,
+	 .is_own = true},
+};
+
+static void delay_of(const struct stats_page *page, uint32_t index, struct rbk_stats_delay *ret)
+{
+	struct rbk_stats_view view = {.page = NULL};
+
+	assert_true(rbk_stats_view(&view, page->header, page->header->page_bytes));
+	assert_true(rbk_stats_copy(ret, rbk_stats_record(&view, RBK_STATS_SECTION_DELAYS, index),
+				   sizeof(*ret)));
+}
+
+static void test_publish(void **state)
+{
+	struct bench *bench = *state;
+	struct stats_tenant *tenants[3];
+	const struct rbk_stats_contention *contention;
+	const struct rbk_stats_thread *threads;
+	struct rbk_stats_view root = {.page = NULL};
+	struct rbk_stats_delay delay;
+	struct stats *stats;
+
+	add(bench, 0, 0, NULL);
+	add(bench, 1, 1, NULL);
+	bench->rq.report = (struct run_queue_report){
+		.has_delays = true, .wait_ns = 17, .p99_ns = 4, .caused_ns = 3, .n_causes = 3};
+	memcpy(bench->rq.report.causes, causes, sizeof(causes));
+	bench->rq.n_threads = 3;
+	bench->rq.sentences[0] = "no\tsuch thing.";
+	bench->rq.totals.n_unwatched = 5;
+	bench->rq.totals.n_dropped = 6;
+	assert_int_equal(stats_new(1, 0, &stats), 0);
+	for (unsigned int i = 0; i < 3; i++) {
+		assert_int_equal(
+			stats_tenant_new(stats, bench->of_uid[i]->number, "name", &tenants[i]), 0);
+		assert_int_equal(tenant_page_map(tenants[i], 0), 0);
 	}
-	assert_int_equal(processors.n_begun, 0);
-	assert_in_range(processors.n_shifts, 0, 20);
-}
+	assert_int_equal(stats_root_map(stats, 0), 0);
+	contention_publish(bench->contention, stats);
 
-/* A quota's throttling and the hypervisor's steal make tasks slow, but nobody is at fault. */
-static void test_others__no_contention(void **state)
-{
-	struct processors processors;
+	assert_true(rbk_stats_view(&root, stats_root(stats)->header,
+				   stats_root(stats)->header->page_bytes));
+	contention = rbk_stats_record(&root, RBK_STATS_SECTION_CONTENTION, 0);
+	assert_int_equal(contention->source, RBK_STATS_SOURCE_EBPF);
+	assert_int_equal(contention->flags, RBK_STATS_CONTENTION_ACTS);
+	assert_int_equal(contention->n_workers_total, N_WORKERS);
+	assert_int_equal(contention->probe_ns, 600);
+	assert_string_equal(contention->sentences[0], "no?such thing.");
+	assert_string_equal(contention->sentences[1], "");
+	/* Also where nobody had work. */
+	assert_int_equal(contention->n_unwatched, 5);
+	assert_int_equal(contention->n_dropped, 6);
+	threads = rbk_stats_record(&root, RBK_STATS_SECTION_THREADS, 0);
+	assert_int_equal(threads[0].role, RBK_STATS_ROLE_REACTOR);
+	assert_int_equal(threads[2].tid, 102);
+	assert_int_equal(threads[2].role, RBK_STATS_ROLE_WORKER);
+	assert_string_equal(threads[2].name, "thread");
+	assert_int_equal(threads[2].delay.causes[0].wait_ns, 9);
+	assert_int_equal(threads[3].tid, 0);
 
-	(void)state;
-	processors_init(&processors, 2, 2);
-	processors.quota = 0.5;
-	processors_run(&processors, 3000 * ms);
-	assert_int_equal(processors.n_begun, 0);
-	assert_int_equal(processors.least_workers, 2);
-	assert_true(processors.verdict.factor > 1.5f && processors.verdict.factor < 4);
+	/* Administrators see everything. */
+	delay_of(stats_root(stats), 0, &delay);
+	assert_int_equal(delay.flags, RBK_STATS_DELAY_USED | RBK_STATS_DELAY_KNOWN);
+	assert_int_equal(delay.wait_ns, 17);
+	assert_int_equal(delay.p99_ns, 4);
+	assert_int_equal(delay.caused_ns, 3);
+	assert_int_equal(delay.n_causes, 3);
+	assert_string_equal(delay.causes[0].comm, "stress?");
+	assert_int_equal(delay.causes[0].pid, 5);
+	assert_int_equal(delay.causes[0].tenant, 0);
+	assert_int_equal(delay.causes[1].tenant, bench->of_uid[1]->number);
+	assert_int_equal(delay.causes[1].pid, 6);
+	assert_int_equal(delay.causes[2].flags, RBK_STATS_CAUSE_BROKER);
 
-	processors_init(&processors, 2, 2);
-	processors.steal = 0.5;
-	processors_run(&processors, 3000 * ms);
-	assert_int_equal(processors.n_begun, 0);
-	assert_int_equal(processors.least_workers, 2);
-	assert_true(processors.verdict.factor > 1.7f && processors.verdict.factor < 2.4f);
-	/* Who goes away because of it does not come back at once. */
-	processors.break_even = 1.5f;
-	processors_forget(&processors);
-	processors_run(&processors, 3000 * ms);
-	assert_in_range(processors.n_shifts, 0, 12);
-}
+	/* A tenant sees of others what /proc shows, unless that shows nothing. */
+	delay_of(&tenants[0]->page, 0, &delay);
+	assert_int_equal(delay.wait_ns, 17);
+	assert_int_equal(delay.causes[0].pid, 0);
+	assert_int_equal(delay.causes[0].wait_ns, 9);
+	assert_int_equal(delay.causes[1].pid, 0);
+	assert_int_equal(delay.causes[1].tenant, 0);
+	assert_int_equal(delay.causes[1].flags, 0);
+	assert_string_equal(delay.causes[1].comm,
+			    contention_hides_others(bench->contention) ? "" : "other");
+	assert_int_equal(delay.causes[1].n_preemptions, 2);
+	assert_int_equal(delay.causes[2].flags, RBK_STATS_CAUSE_BROKER);
+	assert_int_equal(delay.causes[2].pid, 7);
+	/* Itself it knows. */
+	delay_of(&tenants[1]->page, 0, &delay);
+	assert_int_equal(delay.causes[1].flags, RBK_STATS_CAUSE_OWN);
+	assert_int_equal(delay.causes[1].pid, 6);
+	assert_string_equal(delay.causes[1].comm, "other");
+	assert_int_equal(delay.causes[1].tenant, bench->of_uid[1]->number);
 
-/* More workers than processors take turns with each other. */
-static void test_others__own_workers(void **state)
-{
-	struct place_contention_sample sample = {
-		.has_workers = true,
-		.has_processors = true,
-		.n_processors = 2,
-	};
-	const struct place_contention_config config = PLACE_CONTENTION_DEFAULT;
-	const struct place_contention_verdict *verdict = NULL;
-	struct place_contention judge;
-
-	(void)state;
-	place_contention_init(&judge, &config, 8);
-	for (unsigned int i = 1; i < 100; i++) {
-		sample.at_ns += 10 * ms;
-		sample.run_ns += 20 * ms;
-		sample.wait_ns += 60 * ms;
-		sample.n_preemptions += 10;
-		verdict = place_contention_feed(&judge, &sample);
-		assert_false(verdict->is_contended);
-	}
-	assert_int_equal(verdict->n_workers, 8);
-	assert_true(verdict->factor > 3.5f && verdict->factor < 4.5f);
-}
-
-/* Where nobody waits, workers that are preempted are none that suffer, and the other way round. */
-static void test_signals__both(void **state)
-{
-	const struct place_contention_config config = PLACE_CONTENTION_DEFAULT;
-
-	(void)state;
-	for (unsigned int signals = 0; signals < 4; signals++) {
-		struct place_contention_sample sample = {.has_workers = true};
-		struct place_contention judge;
-		bool has_begun = false;
-
-		place_contention_init(&judge, &config, 2);
-		for (unsigned int i = 1; i < 50; i++) {
-			sample.at_ns += 10 * ms;
-			sample.run_ns += 10 * ms;
-			sample.wait_ns += signals & 1 ? 10 * ms : 0;
-			sample.n_preemptions += signals & 2 ? 3 : 0;
-			has_begun |= place_contention_feed(&judge, &sample)->has_begun;
-		}
-		assert_int_equal(has_begun, signals == 3);
-	}
-}
-
-/* With fewer workers each gets more, but all of them would fight again: they are tried seldom. */
-static void test_workers__back_off(void **state)
-{
-	struct processors processors;
-	uint32_t n_raised = 0, before;
-
-	(void)state;
-	processors_init(&processors, 4, 4);
-	processors.n_hogs = 4;
-	processors_run(&processors, 1000 * ms);
-	assert_true(processors.verdict.is_contended);
-	assert_in_range(processors.verdict.n_workers, 1, 3);
-	for (unsigned int i = 0; i < 500; i++) {
-		before = processors.verdict.n_workers;
-		processors_run(&processors, 10 * ms);
-		n_raised += processors.verdict.n_workers > before;
-	}
-	assert_in_range(n_raised, 0, 10);
-	assert_int_equal(processors.n_begun, 1);
-	assert_int_equal(processors.n_ended, 0);
-}
-
-/* Where nobody else can do the work, none is left to others; for a while after that, neither. */
-static void test_workers__needed(void **state)
-{
-	struct processors processors;
-
-	(void)state;
-	for (uint32_t n_hogs = 4; n_hogs <= 16; n_hogs *= 4) {
-		processors_init(&processors, 4, 4);
-		processors.n_hogs = n_hogs;
-		processors.demand = 1;
-		processors.is_needed = true;
-		processors_run(&processors, 3000 * ms);
-		assert_true(processors.verdict.is_contended);
-		assert_true(processors.verdict.factor > 1.25f);
-		assert_int_equal(processors.least_workers, 4);
-		processors.is_needed = false;
-		processors_run(&processors, 900 * ms);
-		assert_int_equal(processors.least_workers, 4);
-		processors_run(&processors, 200 * ms);
-		assert_in_range(processors.verdict.n_workers, 1, 3);
-		/* With the next look. */
-		processors.is_needed = true;
-		processors_run(&processors, 10 * ms);
-		assert_int_equal(processors.verdict.n_workers, 4);
-		assert_true(processors.verdict.is_contended);
-		/* Once in a while is enough, and nothing swings. */
-		processors_forget(&processors);
-		for (unsigned int i = 0; i < 10; i++) {
-			processors.is_needed = true;
-			processors_run(&processors, 10 * ms);
-			processors.is_needed = false;
-			processors_run(&processors, 700 * ms);
-		}
-		assert_int_equal(processors.least_workers, 4);
-		assert_int_equal(processors.n_ended, 0);
-		/* The end is seen as ever. */
-		processors.n_hogs = 0;
-		processors_run(&processors, 1000 * ms);
-		assert_false(processors.verdict.is_contended);
-		assert_int_equal(processors.verdict.n_workers, 4);
-	}
-}
-
-/* Sources that know less: less precisely, but in time and without swinging. */
-static void test_sources__that_know_less(void **state)
-{
-	const struct {
-		bool workers, processors, stall;
-		float break_even;
-		uint32_t most_shifts;
-	} sources[] = {
-		{true, false, false, 0, 0}, {true, false, false, 1.5f, 30},
-		{false, true, true, 0, 0},  {false, true, true, 1.5f, 3},
-		{false, true, false, 0, 0}, {false, true, false, 1.25f, 3},
-		{false, false, true, 0, 0}, {false, false, true, 1.5f, 30},
-	};
-	struct processors processors;
-	uint64_t since_ns;
-
-	(void)state;
-	for (size_t i = 0; i < sizeof(sources) / sizeof(sources[0]); i++) {
-		processors_init(&processors, 2, 2);
-		processors.hides_workers = !sources[i].workers;
-		processors.hides_processors = !sources[i].processors;
-		processors.shows_stall = sources[i].stall;
-		processors.break_even = sources[i].break_even;
-		processors_run(&processors, 500 * ms);
-		assert_int_equal(processors.n_begun, 0);
-		processors.n_hogs = 4;
-		since_ns = processors.now_ns;
-		processors_run(&processors, 1000 * ms);
-		assert_int_equal(processors.n_begun, 1);
-		assert_in_range(processors.begun_ns - since_ns, 1, SHIFT_MS * ms);
-		assert_in_range(processors.n_shifts, 0, sources[i].most_shifts);
-		processors_forget(&processors);
-		processors.n_hogs = 0;
-		since_ns = processors.now_ns;
-		processors_run(&processors, 1000 * ms);
-		assert_int_equal(processors.n_ended, 1);
-		assert_in_range(processors.ended_ns - since_ns, 1, 500 * ms);
-		assert_true(processors.verdict.factor == 1);
-	}
-}
-
-static void test_sources__nothing_known(void **state)
-{
-	struct processors processors;
-
-	(void)state;
-	processors_init(&processors, 2, 2);
-	processors.n_hogs = 4;
-	processors_run(&processors, 500 * ms);
-	assert_true(processors.verdict.is_contended);
-	/* The source is lost in the middle of it. */
-	processors.hides_workers = processors.hides_processors = true;
-	processors_run(&processors, 500 * ms);
-	assert_false(processors.verdict.is_contended);
-	assert_true(processors.verdict.factor == 1);
-	assert_int_equal(processors.verdict.n_workers, 2);
-}
-
-/* Samples at any times, one after a long pause among them. */
-static void test_samples__at_any_times(void **state)
-{
-	const uint64_t periods_ns[] = {100000, 1000000, 3000000, 25000000, 40000000};
-	struct processors processors;
-	uint64_t since_ns;
-
-	(void)state;
-	for (size_t i = 0; i < sizeof(periods_ns) / sizeof(periods_ns[0]); i++) {
-		processors_init(&processors, 2, 2);
-		processors.sample_ns = periods_ns[i];
-		processors.break_even = 1.5f;
-		processors_run(&processors, 200 * ms);
-		processors.n_hogs = 2;
-		since_ns = processors.now_ns;
-		processors_run(&processors, 1000 * ms);
-		assert_in_range(processors.begun_ns - since_ns, 1, SHIFT_MS * ms + periods_ns[i]);
-		assert_in_range(processors.n_shifts, 1, 5);
-		processors.n_hogs = 0;
-		since_ns = processors.now_ns;
-		processors_run(&processors, 500 * ms);
-		assert_in_range(processors.ended_ns - since_ns, 1, RETURN_MS * ms + periods_ns[i]);
-		processors.sample_ns = 100000 * ms;
-		processors_run(&processors, 100000 * ms);
-		assert_false(processors.verdict.is_contended);
-		assert_true(processors.verdict.factor == 1);
-	}
-}
-
-/* --- What is nonsense --- */
-
-static void expect_sane(const struct place_contention *judge)
-{
-	const struct place_contention_verdict *verdict = &judge->verdict;
-
-	assert_true(verdict->factor >= 1 && verdict->factor <= 100);
-	assert_in_range(verdict->n_workers, 1, judge->n_workers);
-	assert_false(verdict->has_begun && !verdict->is_contended);
-}
-
-static void test_clock__jumps(void **state)
-{
-	struct processors processors;
-	float factor;
-
-	(void)state;
-	processors_init(&processors, 2, 2);
-	processors.n_hogs = 2;
-	processors_run(&processors, 500 * ms);
-	assert_true(processors.verdict.is_contended);
-	factor = processors.verdict.factor;
-	/* Back: it begins anew with what it was. */
-	processors.now_ns = processors.sampled_ns = 1000;
-	processors_run(&processors, 10 * ms);
-	assert_true(processors.verdict.is_contended);
-	assert_true(processors.verdict.factor == factor);
-	processors_run(&processors, 500 * ms);
-	assert_true(processors.verdict.is_contended);
-	assert_true(processors.verdict.factor > 1.3f);
-	/* Ahead, to the end of time. */
-	processors.now_ns = UINT64_MAX - 2000 * ms;
-	processors_run(&processors, 1000 * ms);
-	assert_true(processors.verdict.is_contended);
-	processors.n_hogs = 0;
-	processors_run(&processors, 500 * ms);
-	assert_false(processors.verdict.is_contended);
-	assert_true(processors.verdict.factor == 1);
-}
-
-/* Figures of several processors, read one after the other. */
-static void test_counters__back_a_little(void **state)
-{
-	struct processors processors;
-	uint64_t since_ns;
-
-	(void)state;
-	processors_init(&processors, 2, 2);
-	processors.jitters = true;
-	processors.sample.idle_ns = processors.sample.others_ns = processors.sample.wait_ns =
-		1000 * ms;
-	processors_run(&processors, 500 * ms);
-	assert_int_equal(processors.n_begun, 0);
-	processors.n_hogs = 4;
-	since_ns = processors.now_ns;
-	processors_run(&processors, 1000 * ms);
-	assert_int_equal(processors.n_begun, 1);
-	assert_in_range(processors.begun_ns - since_ns, 1, SHIFT_MS * ms);
-	assert_int_equal(processors.n_ended, 0);
-	processors.n_hogs = 0;
-	since_ns = processors.now_ns;
-	processors_run(&processors, 500 * ms);
-	assert_int_equal(processors.n_ended, 1);
-	assert_in_range(processors.ended_ns - since_ns, 1, RETURN_MS * ms);
-}
-
-/* What others use may not be accounted for yet: it is no less. */
-static void test_counters__late(void **state)
-{
-	struct processors processors;
-	uint64_t since_ns;
-
-	(void)state;
-	processors_init(&processors, 2, 2);
-	processors.is_coarse = true;
-	processors.break_even = 1.5f;
-	processors_run(&processors, 500 * ms);
-	assert_int_equal(processors.n_begun, 0);
-	for (unsigned int i = 0; i < 5; i++) {
-		processors_forget(&processors);
-		processors.n_hogs = 4;
-		since_ns = processors.now_ns;
-		processors_run(&processors, 1000 * ms);
-		assert_int_equal(processors.n_begun, 1);
-		assert_int_equal(processors.n_ended, 0);
-		assert_in_range(processors.first_away_ns - since_ns, 1, SHIFT_MS * ms);
-		assert_in_range(processors.n_shifts, 1, 3);
-		processors.n_hogs = 0;
-		since_ns = processors.now_ns;
-		processors_run(&processors, 1000 * ms);
-		assert_int_equal(processors.n_ended, 1);
-		assert_in_range(processors.here_ns - since_ns, 1, RETURN_MS * ms);
-		assert_in_range(processors.ended_ns - since_ns, 1, 2 * RETURN_MS * ms);
-	}
-}
-
-static void test_counters__at_the_edge(void **state)
-{
-	struct processors processors;
-
-	(void)state;
-	processors_init(&processors, 2, 2);
-	processors.sample.run_ns = processors.sample.wait_ns = processors.sample.others_ns =
-		processors.sample.n_preemptions = UINT64_MAX - 300 * ms;
-	processors.n_hogs = 2;
-	for (unsigned int i = 0; i < 200; i++) {
-		processors_run(&processors, 10 * ms);
-		expect_sane(&processors.judge);
-	}
-	assert_true(processors.verdict.is_contended);
-	assert_true(processors.verdict.factor < 3);
-	assert_int_equal(processors.n_ended, 0);
-}
-
-static uint64_t draw_word(uint64_t *random)
-{
-	*random = *random * 6364136223846793005u + 1442695040888963407u;
-	switch (*random >> 40 & 7) {
-	case 0:
-		return UINT64_MAX - (*random >> 60);
-	case 1:
-		return *random >> 62;
-	default:
-		return *random >> (*random >> 50 & 63);
-	}
-}
-
-static void test_figures__arbitrary(void **state)
-{
-	const struct place_contention_config config = PLACE_CONTENTION_DEFAULT;
-	struct place_contention judge;
-	uint64_t random = 7;
-
-	(void)state;
-	place_contention_init(&judge, &config, 5);
-	for (unsigned int i = 0; i < 200000; i++) {
-		struct place_contention_sample sample = judge.last;
-		uint64_t *const words[] = {
-			&sample.run_ns,       &sample.wait_ns,  &sample.n_preemptions,
-			&sample.idle_wait_ns, &sample.idle_ns,  &sample.others_ns,
-			&sample.steal_ns,     &sample.stall_ns, &sample.at_ns,
-		};
-
-		for (size_t j = 0; j < sizeof(words) / sizeof(words[0]); j++)
-			*words[j] += draw_word(&random) >> (i % 3 ? 30 : 0);
-		if (i % 17 == 0) {
-			sample.has_workers = draw_word(&random) & 1;
-			sample.has_processors = draw_word(&random) & 1;
-			sample.has_stall = draw_word(&random) & 1;
-			sample.n_processors = (uint32_t)draw_word(&random);
-		}
-		place_contention_feed(&judge, &sample);
-		expect_sane(&judge);
-	}
-}
-
-static void test_config__nonsense(void **state)
-{
-	const struct place_contention_config configs[] = {
-		{0},
-		{.begin_factor = NAN, .end_factor = NAN, .end_after_ns = UINT64_MAX},
-		{.begin_factor = INFINITY, .end_factor = -1, .window_ns = UINT64_MAX},
-		{.begin_factor = 1, .end_factor = 50, .max_back_off_ns = UINT64_MAX},
-	};
-
-	(void)state;
-	for (size_t i = 0; i < sizeof(configs) / sizeof(configs[0]); i++) {
-		struct processors processors;
-
-		processors_init(&processors, 2, 2);
-		place_contention_init(&processors.judge, &configs[i], 0);
-		assert_int_equal(processors.judge.n_workers, 1);
-		for (unsigned int j = 0; j < 100; j++) {
-			processors.n_hogs = j / 25 % 2 * 4;
-			processors_run(&processors, 10 * ms);
-			expect_sane(&processors.judge);
-		}
-	}
-}
-
-/* Processors that are not counted are not known. */
-static void test_processors__none(void **state)
-{
-	struct place_contention_sample sample = {.has_workers = true, .has_processors = true};
-	const struct place_contention_config config = PLACE_CONTENTION_DEFAULT;
-	struct place_contention judge;
-
-	(void)state;
-	place_contention_init(&judge, &config, 2);
-	for (unsigned int i = 0; i < 100; i++) {
-		sample.at_ns += 10 * ms;
-		sample.run_ns += i < 50 ? 10 * ms : 0;
-		sample.wait_ns += i < 50 ? 10 * ms : 0;
-		sample.n_preemptions++;
-		sample.others_ns += 10 * ms;
-		place_contention_feed(&judge, &sample);
-		expect_sane(&judge);
-		if (i == 49)
-			assert_true(judge.verdict.is_contended);
-	}
-	assert_false(judge.verdict.is_contended);
+	/* Who is not watched has nothing, also of what was there before. */
+	delay_of(&tenants[2]->page, 0, &delay);
+	assert_int_equal(delay.flags, 0);
+	bench->observer.session_removed(bench->observer.context, &bench->sessions[1]);
+	bench->rq.n_threads = 1;
+	bench->rq.report.has_delays = false;
+	contention_publish(bench->contention, stats);
+	delay_of(&tenants[1]->page, 0, &delay);
+	assert_int_equal(delay.flags, 0);
+	assert_int_equal(delay.n_causes, 0);
+	delay_of(stats_root(stats), 0, &delay);
+	assert_int_equal(delay.flags, RBK_STATS_DELAY_USED);
+	assert_int_equal(threads[0].tid, 100);
+	assert_int_equal(threads[1].tid, 0);
+	stats_free(stats);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_hogs__on_every_processor),
-		cmocka_unit_test(test_hogs__on_some_processors),
-		cmocka_unit_test(test_factor__as_it_is),
-		cmocka_unit_test(test_hold__rarely_let_go),
-		cmocka_unit_test(test_hold__until_tried),
-		cmocka_unit_test(test_duty__bounded),
-		cmocka_unit_test(test_noise__ignored),
-		cmocka_unit_test(test_others__no_contention),
-		cmocka_unit_test(test_others__own_workers),
-		cmocka_unit_test(test_signals__both),
-		cmocka_unit_test(test_workers__back_off),
-		cmocka_unit_test(test_workers__needed),
-		cmocka_unit_test(test_sources__that_know_less),
-		cmocka_unit_test(test_sources__nothing_known),
-		cmocka_unit_test(test_samples__at_any_times),
-		cmocka_unit_test(test_clock__jumps),
-		cmocka_unit_test(test_counters__back_a_little),
-		cmocka_unit_test(test_counters__late),
-		cmocka_unit_test(test_counters__at_the_edge),
-		cmocka_unit_test(test_figures__arbitrary),
-		cmocka_unit_test(test_config__nonsense),
-		cmocka_unit_test(test_processors__none),
+		cmocka_unit_test_setup_teardown(test_sessions, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_sessions__in_our_cgroup, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_sessions__no_room, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_sessions__nothing_to_watch, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_none__sleeps, setup_none, teardown),
+		cmocka_unit_test_setup_teardown(test_work__begins_and_ends, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_contended__acts, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_contended__by_process, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_contended__told_late, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_contended__by_nobody, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_contended__untold, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_contended__by_other_namespace, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(test_contended__without_work, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_share, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_publish, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,8 +14,8 @@
 
 #include "control/metrics.h"
 #include "daemon/endpoint.h"
-#include "loop/loop.h"
 #include "daemon/options.h"
+#include "loop/loop.h"
 #include "session/server.h"
 #include "util/clock.h"
 

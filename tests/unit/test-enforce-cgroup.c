@@ -23,8 +23,8 @@
 #include <unistd.h>
 
 #include "lease/enforce.h"
-#include "lease/process.h"
 #include "lease/lease.h"
+#include "lease/process.h"
 #include "tenant/policy-private.h"
 #include "tenant/tenant.h"
 #include "util/clock.h"

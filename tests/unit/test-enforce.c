@@ -15,8 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "lease/enforce.h"
 #include "lease/audit.h"
+#include "lease/enforce.h"
 #include "tenant/policy-private.h"
 #include "tenant/tenant.h"
 #include "util/clock.h"

@@ -10,8 +10,8 @@
 #include <sched.h>
 #include <string.h>
 
-#include "util/pace.h"
 #include "util/clock.h"
+#include "util/pace.h"
 
 enum { IDLE, SLOW, FAST };
 

@@ -13,8 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "fail-alloc.h"
 #include "calibrate/profile-file.h"
+#include "fail-alloc.h"
 #include "util/checked.h"
 #include "util/cleanup.h"
 

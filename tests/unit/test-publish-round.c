@@ -13,10 +13,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "memory/budget.h"
 #include "contention/contention.h"
-#include "loop/loop.h"
 #include "control/publish.h"
+#include "loop/loop.h"
+#include "memory/budget.h"
 #include "support/session-rig.h"
 #include "telemetry/telemetry.h"
 

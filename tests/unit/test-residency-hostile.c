@@ -14,9 +14,9 @@
 
 #include "loop/loop.h"
 #include "loop/turn.h"
+#include "memory/residency-policy.h"
 #include "memory/residency-private.h"
 #include "support/residency-rig.h"
-#include "memory/residency-policy.h"
 #include "util/clock.h"
 
 #define MIB (1ull << 20)

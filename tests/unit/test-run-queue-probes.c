@@ -14,13 +14,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "contention/cgroup-name.h"
+#include "contention/run-queue.h"
 #include "fail-alloc.h"
 #include "fake-probes.h"
 #include "fake-proc.h"
-#include "contention/cgroup-name.h"
-#include "util/proc.h"
-#include "contention/run-queue.h"
 #include "util/clock.h"
+#include "util/proc.h"
 
 static const uint64_t second_ns = 1000000000u;
 

@@ -12,9 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "contention/run-queue.h"
 #include "fail-alloc.h"
 #include "fake-proc.h"
-#include "contention/run-queue.h"
 #include "util/clock.h"
 
 static const uint64_t second_ns = 1000000000u;

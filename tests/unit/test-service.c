@@ -17,8 +17,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "loop/loop.h"
 #include "daemon/service.h"
+#include "loop/loop.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/systemd.h"

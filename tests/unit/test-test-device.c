@@ -9,10 +9,10 @@
 #include <errno.h>
 #include <poll.h>
 
-#include "place/profile.h"
-#include "plan/executor.h"
 #include "daemon/test-device.h"
 #include "fail-alloc.h"
+#include "place/profile.h"
+#include "plan/executor.h"
 #include "util/clock.h"
 #include "util/waker.h"
 

@@ -21,9 +21,9 @@
 
 #include "bench.h"
 #include "dispatch/task.h"
+#include "memory/residency-private.h"
 #include "model-broker.h"
 #include "plans.h"
-#include "memory/residency-private.h"
 #include "tenant/account.h"
 #include "util/clock.h"
 

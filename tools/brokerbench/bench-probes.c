@@ -28,8 +28,8 @@
 #include <unistd.h>
 
 #include "bench.h"
-#include "switch-load.h"
 #include "contention/run-queue.h"
+#include "switch-load.h"
 #include "util/checked.h"
 #include "util/clock.h"
 

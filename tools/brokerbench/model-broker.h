@@ -11,8 +11,8 @@
 #include <stdint.h>
 
 #include "dispatch/dispatch.h"
-#include "model-executor.h"
 #include "memory/residency.h"
+#include "model-executor.h"
 
 struct model_broker;
 

@@ -6,8 +6,8 @@
  * What brokerd's run-queue watcher would see of the CPU's workers and of hogs beside them, looked
  * at every 10 ms, and contention/verdict.h, which decides what comes of it.
  */
-#include "sim.h"
 #include "contention/verdict.h"
+#include "sim.h"
 
 #define JUDGE_PERIOD_NS 10e6
 

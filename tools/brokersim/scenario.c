@@ -16,9 +16,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "calibrate/profile-file.h"
 #include "plans.h"
 #include "random.h"
-#include "calibrate/profile-file.h"
 #include "util/checked.h"
 #include "util/error.h"
 
