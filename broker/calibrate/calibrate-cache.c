@@ -10,7 +10,7 @@
  *	...
  *
  * Tiles are numbers of shapes (plan/executor.h), for each operator that has a choice one for each
- *class of problems; all are 0 for a device without.
+ * class of problems; all are 0 for a device without.
  *
  * The number in the first line is a checksum (FNV-1a, 64 bits) of everything after that line: it
  * finds out files that were cut off or damaged, not forgers. Those are kept out by the owner and

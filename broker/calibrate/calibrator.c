@@ -9,7 +9,8 @@
  *	open -> [prepare -> load -> run ... -> clear] ... -> close
  *
  * Of a device that has shapes of tiles to choose from, these are compared first, and the fastest of
- *each class is taken, so that the other probes see the device as plans will: see calibrate-bench.h.
+ * each class is taken, so that the other probes see the device as plans will: see
+ * calibrate-bench.h.
  *
  * What would keep the device busy for longer than a submission may is left out: nobody is to wait
  * for a measurement.

@@ -39,7 +39,7 @@
  * for end_after_ns, twice as long each time it comes back soon after. While it lasts, workers come
  * back few by few; where they do and the factor grows again, the next return takes twice as long,
  * up to max_back_off_ns. Once it is over there are twice as many with each look, until all are
- *back.
+ * back.
  */
 #include <stdbool.h>
 #include <stdint.h>

@@ -70,7 +70,7 @@ def main():
 
 
 GOOD = {
-    'README.md': '`tools/demo` and `--gpu=none`\n```c\n/* brokerd --x */\n```\n  cpu/   kernels\n'
+    'README.md': '`tools/demo` and `--gpu=none`\n```c\n/* brokerd --x */\n```\n  cpu/   kernels\n  daemon/  the program\n'
                  'brokerd --help\n[x](LICENSE) https://a.b/tools/none\n',
     'HACKING.md': 'meson test -C build --suite unit\n', FIRST: '/* brokerd --x */\n', 'tools/demo': '',
     'LICENSE': '', 'broker/cpu/a.c': '',
