@@ -45,7 +45,7 @@ struct endpoint {
 /* Return: the status to exit with. */
 static int explain(const struct options *options, int r)
 {
-	const char *where = options->metrics;
+	const char *where = options->metrics.text;
 
 	switch (r) {
 	case METRICS_E_IN_USE:
@@ -147,7 +147,7 @@ int endpoint_start(const struct options *options, struct loop *loop, struct serv
 {
 	struct endpoint *endpoint;
 	struct metrics_options metrics_options = {
-		.address = options->metrics_address,
+		.address = options->metrics.address,
 		.gid = options->has_admin_group ? options->admin_group : (gid_t)-1,
 		.version = RINGBROKER_VERSION,
 		.scraped = on_scraped,
@@ -155,7 +155,7 @@ int endpoint_start(const struct options *options, struct loop *loop, struct serv
 	int r;
 
 	*ret = NULL;
-	if (options->metrics_address.bytes == 0)
+	if (options->metrics.address.bytes == 0)
 		return 0;
 	endpoint = calloc(1, sizeof(*endpoint));
 	if (!endpoint)
@@ -173,8 +173,8 @@ int endpoint_start(const struct options *options, struct loop *loop, struct serv
 		log_warning(LOG_METRICS_SOCKET,
 			    "%s is for this user only: it may not be given to the administrators' "
 			    "group",
-			    options->metrics);
-	log_info(LOG_LISTENING, "metrics for Prometheus on %s", options->metrics);
+			    options->metrics.text);
+	log_info(LOG_LISTENING, "metrics for Prometheus on %s", options->metrics.text);
 	*ret = endpoint;
 	return 0;
 }

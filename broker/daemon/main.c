@@ -288,7 +288,7 @@ static int make_tenants(struct broker *broker, char **ret_errors)
 		.n_mappings = TENANTS_MAPPINGS,
 		.n_watches = allowance_watches(),
 	};
-	int r = allowance_descriptors(broker->options.metrics_address.bytes > 0, &machine.n_fds);
+	int r = allowance_descriptors(broker->options.metrics.address.bytes > 0, &machine.n_fds);
 
 	if (r)
 		return r == ALLOWANCE_E_FILES ? MAIN_E_FILES : r;
@@ -758,7 +758,7 @@ static int explain_server(const struct broker *broker, int r)
 			  option);
 		return OPTIONS_EXIT_USAGE;
 	default:
-		if (!allowance_explain(r, broker->options.metrics_address.bytes > 0))
+		if (!allowance_explain(r, broker->options.metrics.address.bytes > 0))
 			log_error(LOG_START_FAILED, "cannot listen on %s: %s", path, strerror(-r));
 		return OPTIONS_EXIT_FAILURE;
 	}
@@ -842,7 +842,7 @@ static int broker_run(struct broker *broker)
 		return OPTIONS_EXIT_USAGE;
 	}
 	if (r) {
-		if (!allowance_explain(r, broker->options.metrics_address.bytes > 0))
+		if (!allowance_explain(r, broker->options.metrics.address.bytes > 0))
 			log_error(LOG_START_FAILED, "cannot start: %s", strerror(-r));
 		return OPTIONS_EXIT_FAILURE;
 	}
@@ -853,7 +853,7 @@ static int broker_run(struct broker *broker)
 	if (r == 0)
 		r = make_gate(broker);
 	if (r) {
-		if (!allowance_explain(r, broker->options.metrics_address.bytes > 0))
+		if (!allowance_explain(r, broker->options.metrics.address.bytes > 0))
 			log_error(LOG_START_FAILED, "cannot start: %s", strerror(-r));
 		return OPTIONS_EXIT_FAILURE;
 	}

@@ -28,6 +28,11 @@ enum {
 
 enum { OPTIONS_NICE_DEFAULT = 100 };
 
+struct options_metrics {
+	char text[METRICS_ADDRESS_BYTES]; /* as it was written */
+	struct metrics_address address;
+};
+
 struct options {
 	/* Longer than a socket's may be, so that a default that is too long is refused, not cut. */
 	char socket_path[256];
@@ -37,9 +42,8 @@ struct options {
 	bool has_admin_socket; /* it was named: a broker that cannot listen there does not start */
 	bool has_admin_group;
 	gid_t admin_group;
-	struct users admin_users;            /* may change something */
-	char metrics[METRICS_ADDRESS_BYTES]; /* as it was written */
-	struct metrics_address metrics_address;
+	struct users admin_users; /* may change something */
+	struct options_metrics metrics;
 	uint64_t host_max_bytes; /* of all tenants together; 0: see config_host_max() */
 	char cache_dir[256];     /* empty: none */
 	int cache_error;         /* errno: why cache_dir is not used; 0: it is */
@@ -61,6 +65,7 @@ struct options {
 	bool config_is_required; /* it was named */
 	bool checks_config;      /* nothing else is wanted */
 	bool has_socket_mode;
+	bool wants_help, wants_version;
 	uint64_t given; /* options that the command line has, by their place among all */
 	enum list_devices_format list_devices; /* do only that */
 };

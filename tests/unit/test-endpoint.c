@@ -95,7 +95,7 @@ static uint64_t scrape_once(struct loop *loop, unsigned int n_wakes)
 static void test_rest(void **state)
 {
 	const struct timespec half = {.tv_nsec = AWAKE_NS / 2};
-	const struct options options = {.metrics = "unix:/x", .metrics_address = {.bytes = 2}};
+	const struct options options = {.metrics = {.text = "unix:/x", .address = {.bytes = 2}}};
 	struct endpoint *endpoint;
 	struct loop *loop;
 	uint64_t scraped_ns;

@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: MIT
 """Makes the files that complete our programs' command lines in bash, zsh and fish.
 
-    generate.py PROGRAMS.TXT FOLDER   writes FOLDER/NAME.bash, _NAME and NAME.fish of each program
+    generate.py PROGRAMS.TXT TABLE FOLDER   writes FOLDER/NAME.bash, _NAME and NAME.fish of each program
+
+TABLE: brokerd's options, in C.
 """
 import os
 import re
@@ -32,8 +34,26 @@ def words(kind):
     return None if kind in ('FILE', 'DIR', 'TEXT', 'COMMAND', 'PROGRAM') else kind.split('|')
 
 
-def parse(text):
-    """Return: the programs."""
+def options_of(text):
+    """Options of a table as brokerd has, in C: broker/daemon/options-table.c."""
+    choices = {name: '|'.join(re.findall(r'\{"([^"]+)"', words)) for name, words in
+               re.findall(r'struct option_choice (\w+)\[\] = \{(.*?)NULL, 0\}', text, re.DOTALL)}
+    rows = text[text.index('option_rows[] = {'):]
+    for row in re.findall(r'^\t\{("[a-z-]+", .*?)\},$', rows, re.DOTALL | re.MULTILINE):
+        name, value, kind, brief = re.match(r'"([a-z-]+)", (NULL|"[^"]*"), \w+, &option_kind_(\w+),\s+"([^"]*)"',
+                                            row).groups()
+        words = re.search(r'\.choices = (\w+)', row)
+        if words:
+            value = f'[={choices[words[1]]}]' if value.startswith('"[') else f'={choices[words[1]]}'
+        elif kind == 'flag':
+            value = ''
+        else:
+            value = '=' + {'"PATH"': 'FILE', '"FILE"': 'FILE', '"DIR"': 'DIR'}.get(value, 'TEXT')
+        yield Option(OPTION.fullmatch(f'--{name}{value}: {brief}'))
+
+
+def parse(text, table):
+    """Return: the programs. @table: the options of one of them, in C."""
     programs, scope = [], None
     for number, line in enumerate(text.splitlines(), 1):
         line = line.strip()
@@ -49,6 +69,8 @@ def parse(text):
                 programs[-1].commands.append(scope)
         elif kind == 'operands':
             scope.operands = rest
+        elif line == 'options of the table':
+            scope.options += options_of(table)
         elif match:
             scope.options.append(Option(match))
         else:
@@ -231,9 +253,13 @@ def fish(program):
     return '\n'.join(lines) + '\n'
 
 
-def main(table, folder):
-    with open(table, encoding='utf-8') as file:
-        programs = parse(file.read())
+def read(path):
+    with open(path, encoding='utf-8') as file:
+        return file.read()
+
+
+def main(programs, table, folder):
+    programs = parse(read(programs), read(table))
     for program in programs:
         for name, text in ((f'{program.name}.bash', bash(program)), (f'_{program.name}', zsh(program)),
                            (f'{program.name}.fish', fish(program))):
