@@ -117,9 +117,9 @@ static void describe_memory(const struct publish *publish, const struct session_
 	struct residency_about about;
 
 	ret->state = memory_state(slot->plan->device_state[device]);
-	if (device == RBK_DEVICE_CPU || !slot->residency)
+	if (device == RBK_DEVICE_CPU || !slot->memory.residency)
 		return;
-	residency_about(publish->options.residency, slot, device, &about);
+	residency_about(publish->options.residency, &slot->memory, device, &about);
 	ret->state = memory_state(about.device_state);
 	if (about.device_state == PLAN_DEVICE_READY)
 		ret->tier = about.tier == EXEC_TIER_GTT ? RBK_TIER_GTT : RBK_TIER_VRAM;
@@ -152,7 +152,7 @@ static void describe_learned(const struct publish *publish, const struct session
 static void publish_plan(struct publish *publish, struct session_plan *slot)
 {
 	struct stats_plan_figures figures[RBK_MAX_DEVICES] = {{.estimate_ns = 0}};
-	struct stats_plan_memory memory = {.n_constraints = slot->n_constrained};
+	struct stats_plan_memory memory = {.n_constraints = slot->memory.n_constrained};
 
 	for (uint32_t i = 0; i < publish->options.n_executors; i++) {
 		describe_memory(publish, slot, i, &figures[i], &memory);
@@ -285,10 +285,10 @@ static void count_plan(const struct publish *publish, const struct session_plan 
 	bool is_resident = false;
 
 	for (uint32_t i = RBK_DEVICE_GPU; i < publish->options.n_executors; i++) {
-		if (!slot->residency || slot->plan->device_state[i] != PLAN_DEVICE_READY)
+		if (!slot->memory.residency || slot->plan->device_state[i] != PLAN_DEVICE_READY)
 			continue;
 		is_resident = true;
-		figures->memory_used += residency_vram_bytes(slot, i);
+		figures->memory_used += residency_vram_bytes(&slot->memory, i);
 	}
 	figures->n_plans_resident += is_resident;
 }

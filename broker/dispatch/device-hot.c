@@ -39,15 +39,15 @@ enum {
 
 static inline void run_on_device(struct run *run, uint8_t device)
 {
-	run->task->plan->n_on_device[device]++;
+	run->task->plan->memory.n_on_device[device]++;
 }
 
 static inline void run_off_device(struct dispatch *dispatch, const struct run *run, uint8_t device)
 {
 	struct session_plan *slot = run->task->plan;
 
-	if (--slot->n_on_device[device] == 0 && (slot->leaving & 1u << device))
-		residency_plan_idle(dispatch->options.residency, slot, device);
+	if (--slot->memory.n_on_device[device] == 0 && (slot->memory.leaving & 1u << device))
+		residency_plan_idle(dispatch->options.residency, &slot->memory, device);
 }
 
 static inline void note_queued(struct dispatch *dispatch, const struct run *run)

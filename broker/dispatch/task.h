@@ -729,8 +729,8 @@ static inline void ring_activate(struct dispatch *dispatch, struct dispatch_ring
 /* A device with memory of its own has the task, or would have it if @slot's memory were there. */
 static inline void note_wanted(struct session_plan *slot, uint64_t admit_ticks)
 {
-	slot->n_wanted++;
-	slot->wanted_ticks = admit_ticks;
+	slot->memory.n_wanted++;
+	slot->memory.wanted_ticks = admit_ticks;
 }
 
 /* A task goes without device memory: it is not there, or it never fits. */
@@ -740,9 +740,9 @@ static inline void note_constraint(struct dispatch *dispatch, struct session_pla
 	slot->session->tenant->n_memory_constraints++;
 	if (decision.wanted) {
 		note_wanted(slot, admit_ticks);
-		residency_want(dispatch->demand, slot);
+		residency_want(dispatch->demand, &slot->memory);
 	} else {
-		slot->n_constrained++;
+		slot->memory.n_constrained++;
 	}
 }
 

@@ -60,7 +60,8 @@ void task_wait(struct task *task, enum residency_wish wish, uint8_t device)
 	task->has_waited = true;
 	task->waiter.done = on_answer;
 	list_append(&task->plan->waiting, &task->waiting);
-	residency_ask(dispatch->options.residency, task->plan, &task->waiter, wish, device);
+	residency_ask(dispatch->options.residency, &task->plan->memory, &task->waiter, wish,
+		      device);
 }
 
 void task_stop_waiting(struct task *task)

@@ -16,7 +16,6 @@
 #include "loop/loop.h"
 #include "loop/turn.h"
 #include "memory/residency-private.h"
-#include "session/session.h"
 #include "util/checked.h"
 #include "util/clock.h"
 #include "util/log.h"
@@ -252,12 +251,12 @@ void residency_set_drained(struct residency *residency, unsigned int index, bool
 
 static bool is_meant(const struct residency_plan *plan, const struct residency_victims *victims)
 {
-	const struct session_plan *slot = plan->slot;
+	const struct plan_memory *memory = plan->memory;
 
 	if (plan->removed || (victims->tenant && plan->tenant != victims->tenant))
 		return false;
 	return victims->session == 0 ||
-	       (slot->session->number == victims->session && slot->id == victims->plan_id);
+	       (memory->session == victims->session && memory->id == victims->plan_id);
 }
 
 bool residency_evict(struct residency *residency, const struct residency_victims *victims,
@@ -319,7 +318,7 @@ static struct residence *find_oldest(struct residency_device *device, uint64_t b
 
 		if (residence->came_ns >= before_ns || n++ == RESIDENCY_SLICE)
 			break;
-		if (residence->plan->slot->n_on_device[device->index] == 0)
+		if (residence->plan->memory->n_on_device[device->index] == 0)
 			return residence;
 		if (!oldest)
 			oldest = residence;

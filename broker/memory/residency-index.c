@@ -17,7 +17,6 @@
 #include <sys/random.h>
 
 #include "memory/residency-private.h"
-#include "session/session.h"
 #include "util/clock.h"
 #include "util/error.h"
 

@@ -26,7 +26,6 @@
 
 #include "loop/loop.h"
 #include "memory/residency-private.h"
-#include "session/session.h"
 #include "tenant/tenant.h"
 #include "util/clock.h"
 

@@ -18,7 +18,6 @@
 #include <string.h>
 
 #include "memory/residency-private.h"
-#include "session/session.h"
 #include "tenant/tenant.h"
 #include "util/checked.h"
 #include "util/clock.h"
@@ -102,7 +101,7 @@ static void block_add(struct resident_block *block, const struct plan_constant *
 
 int draft_init(struct draft *draft, struct residence *residence, enum exec_tier tier)
 {
-	const struct plan *plan = residence->plan->slot->plan;
+	const struct plan *plan = residence->plan->memory->plan;
 	struct residency_device *device = residence->device;
 	uint32_t n = plan->n_constants;
 	uint64_t owner;
@@ -173,7 +172,7 @@ void draft_deinit(struct draft *draft)
 
 static const struct exec_footprint *footprint_of(const struct residence *residence)
 {
-	return &residence->plan->slot->plan->footprint[residence->device->index];
+	return &residence->plan->memory->plan->footprint[residence->device->index];
 }
 
 uint64_t draft_device_bytes(const struct draft *draft, uint32_t n_slots)
@@ -294,7 +293,7 @@ static void load_run(struct offload_job *job)
 		residence->is_own_filled = true;
 	}
 	residence->job_result =
-		executor->ops->plan_load(executor, residence->plan->slot->plan, &load);
+		executor->ops->plan_load(executor, residence->plan->memory->plan, &load);
 	job->has_more = residence->job_result == EXECUTOR_E_MORE;
 }
 
@@ -421,7 +420,7 @@ static void unload_run(struct offload_job *job)
 {
 	struct residence *residence = residence_of_job(job);
 	struct executor *executor = residence->device->executor;
-	struct plan *plan = residence->plan->slot->plan;
+	struct plan *plan = residence->plan->memory->plan;
 	uint64_t done_bytes = 0;
 
 	job->has_more = true;
@@ -514,13 +513,13 @@ static void load_failed(struct residence *residence, int r)
 	if (log_limit_pass(&residency->failure_limit, clock_now_ns(), &n_unlogged))
 		log_warning_of(
 			LOG_OF(.tenant = tenant_name(residence->plan->tenant),
-			       .plan = residence->plan->slot->plan->name, .has_device = true,
+			       .plan = residence->plan->memory->plan->name, .has_device = true,
 			       .device = device->index),
 			LOG_PLAN_NO_MEMORY,
 			"device %u (%s) has no memory for plan \"%s\" of tenant %s%s%s: it runs "
 			"elsewhere",
 			device->index, device->executor->info.name,
-			residence->plan->slot->plan->name, tenant_name(residence->plan->tenant),
+			residence->plan->memory->plan->name, tenant_name(residence->plan->tenant),
 			r < 0 ? ": " : "", r < 0 ? strerror(-r) : "");
 	residence_stay_out(residence);
 	residence->left_ns = clock_now_ns();
@@ -576,12 +575,12 @@ static void residence_unload(struct residence *residence)
 
 void residence_drained(struct residence *residence)
 {
-	struct session_plan *slot = residence->plan->slot;
+	struct plan_memory *memory = residence->plan->memory;
 	unsigned int index = residence->device->index;
 
-	if (residence->state != RESIDENCE_DRAINING || slot->n_on_device[index] > 0)
+	if (residence->state != RESIDENCE_DRAINING || memory->n_on_device[index] > 0)
 		return;
-	slot->leaving &= ~(1u << index);
+	memory->leaving &= ~(1u << index);
 	residence_unload(residence);
 }
 
@@ -677,7 +676,7 @@ static void note_eviction(struct residence *residence)
 
 	residence->n_evictions++;
 	residence->plan->tenant->n_evictions++;
-	residence->plan->slot->session->stats.n_evictions++;
+	++*residence->plan->memory->n_evictions;
 	residence->left_ns = now_ns;
 	/* What others do knows no hold-off. */
 	if (now_ns - residence->came_ns >= MIN_STAY_NS ||
@@ -704,7 +703,7 @@ static void residence_leave(struct residence *residence)
 
 	residence->state = RESIDENCE_DRAINING;
 	residence_count(residence, false);
-	residence->plan->slot->leaving |= 1u << device->index;
+	residence->plan->memory->leaving |= 1u << device->index;
 	/* Remembered, so that others see how much room there will be. */
 	if (residence->tier == EXEC_TIER_VRAM)
 		residence->leaving_bytes = residence->work_charge.device.amount;
@@ -746,7 +745,7 @@ void residence_evict(struct residence *residence)
 uint64_t residence_required(const struct residence *residence)
 {
 	const struct executor_info *info = &residence->device->executor->info;
-	const struct plan *plan = residence->plan->slot->plan;
+	const struct plan *plan = residence->plan->memory->plan;
 	const unsigned int index = residence->device->index;
 	uint64_t bytes = exec_footprint_device_bytes(&plan->footprint[index], info, 1);
 

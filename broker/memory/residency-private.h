@@ -134,7 +134,7 @@ struct residency_plan {
 	struct list_node link;   /* in residency.plans, or, without @supported, in .unable */
 	struct list_node waited; /* in residency.waited if a held task waits for it */
 	struct residency *residency;
-	struct session_plan *slot;
+	struct plan_memory *memory;
 	struct tenant *tenant; /* counted */
 	/* Who was looked at and waits, by wish; those beyond RESIDENCY_MAX_HELD are asked again. */
 	struct list_node held[RESIDENCY_WISHES], deferred[RESIDENCY_WISHES];
@@ -147,8 +147,8 @@ struct residency_plan {
 	uint16_t supported; /* bit i: prepared for device i */
 	bool is_parked;     /* evicted by hand, until it is wanted again */
 	uint16_t must_go;   /* bit i: the next walk is to evict it from device i, by hand */
-	void (*added)(struct session_plan *slot);
-	void (*removed)(struct session_plan *slot);
+	void (*added)(struct plan_memory *memory);
+	void (*removed)(struct plan_memory *memory);
 	struct residence on[]; /* by device */
 };
 

@@ -31,7 +31,6 @@
 #include "loop/loop.h"
 #include "loop/turn.h"
 #include "memory/residency-private.h"
-#include "session/session.h"
 #include "tenant/tenant.h"
 #include "util/checked.h"
 #include "util/clock.h"
@@ -71,17 +70,17 @@ uint64_t residency_tenant_used(const struct residency_device *device, const stru
 
 static void fold(struct residency_plan *plan, uint64_t now_ns, uint64_t now_ticks)
 {
-	struct session_plan *slot = plan->slot;
-	uint64_t since_ns = clock_elapsed_ns(slot->wanted_ticks, now_ticks);
+	struct plan_memory *memory = plan->memory;
+	uint64_t since_ns = clock_elapsed_ns(memory->wanted_ticks, now_ticks);
 
-	if (slot->n_wanted > 0) {
+	if (memory->n_wanted > 0) {
 		plan->used_ns = now_ns - since_ns;
 		plan->is_parked = false;
 	}
 	plan->value =
-		residency_value(plan->value, slot->n_wanted, now_ns - plan->folded_ns, since_ns);
+		residency_value(plan->value, memory->n_wanted, now_ns - plan->folded_ns, since_ns);
 	plan->folded_ns = now_ns;
-	slot->n_wanted = 0;
+	memory->n_wanted = 0;
 }
 
 void residency_fold_plan(struct residency_plan *plan)
@@ -184,7 +183,7 @@ static bool has_mappings(const struct residence *residence, uint32_t n_slots)
 	const struct executor_info *info = &device->executor->info;
 	const struct account *account = residence->plan->tenant->account;
 	const uint64_t n =
-		exec_footprint_mappings(&residence->plan->slot->plan->footprint[device->index],
+		exec_footprint_mappings(&residence->plan->memory->plan->footprint[device->index],
 					info, n_slots) +
 		info->allocation_mappings;
 
@@ -202,7 +201,7 @@ static bool has_host_room(const struct residence *residence, uint32_t n_slots)
 	const struct residency_device *device = residence->device;
 	const struct account *account = residence->plan->tenant->account;
 	uint64_t bytes =
-		exec_footprint_host_bytes(&residence->plan->slot->plan->footprint[device->index],
+		exec_footprint_host_bytes(&residence->plan->memory->plan->footprint[device->index],
 					  &device->executor->info, n_slots);
 
 	return (bytes == 0 || checked_range(account_used(account, ACCOUNT_HOST_BYTES), bytes,
@@ -272,7 +271,7 @@ static enum try_result try_gtt(struct residence *residence)
 /* As many slots as there is free room for, at least one. */
 static uint32_t slots_for(const struct draft *draft, const struct residence *residence)
 {
-	const struct plan *plan = residence->plan->slot->plan;
+	const struct plan *plan = residence->plan->memory->plan;
 	uint32_t n = plan->footprint[residence->device->index].max_slots;
 
 	while (n > 1 &&
@@ -696,7 +695,7 @@ static void walk_look_at(struct residency_walk *walk, struct residency_plan *pla
 		show_everywhere(plan);
 
 	residency_look_at(plan);
-	plan->slot->is_wanted = false;
+	plan->memory->is_wanted = false;
 	residence = residency_choose(plan);
 	if (plan->is_named)
 		candidates_add_named(&walk->waiting, plan, residence);

@@ -19,7 +19,6 @@
 #include "loop/loop.h"
 #include "loop/turn.h"
 #include "memory/residency-private.h"
-#include "session/session.h"
 #include "tenant/tenant.h"
 #include "util/checked.h"
 #include "util/clock.h"
@@ -51,7 +50,7 @@ static void recall(struct residency_plan *plan, enum residency_wish wish)
 /* Out of the list that it is in. */
 static void waiter_take(struct residency_waiter *waiter)
 {
-	struct residency_plan *plan = waiter->slot->residency;
+	struct residency_plan *plan = waiter->memory->residency;
 	enum residency_wish wish = waiter->wish;
 
 	list_remove(&waiter->link);
@@ -79,7 +78,7 @@ static void waiter_finish(struct residency_waiter *waiter, int res)
 /* It was looked at, and waits for its plan from now on. */
 static void waiter_stay(struct residency_waiter *waiter)
 {
-	struct residency_plan *plan = waiter->slot->residency;
+	struct residency_plan *plan = waiter->memory->residency;
 	enum residency_wish wish = waiter->wish;
 
 	waiter_take(waiter);
@@ -124,12 +123,12 @@ static void tell_held(struct residence *residence, enum residency_wish wish, int
 
 void residency_tell_added(struct residency_plan *plan)
 {
-	void (*added)(struct session_plan * slot) = plan->added;
+	void (*added)(struct plan_memory * memory) = plan->added;
 
 	if (!added)
 		return;
 	plan->added = NULL;
-	added(plan->slot);
+	added(plan->memory);
 }
 
 void residency_tell(struct residence *residence, int res)
@@ -226,12 +225,12 @@ void residency_tell_hopeless(struct residency *residency)
 	residency_go_on_soon(residency);
 }
 
-void residency_ask(struct residency *residency, struct session_plan *slot,
+void residency_ask(struct residency *residency, struct plan_memory *memory,
 		   struct residency_waiter *waiter, enum residency_wish wish, uint8_t device)
 {
-	struct residency_plan *plan = slot->residency;
+	struct residency_plan *plan = memory->residency;
 
-	waiter->slot = slot;
+	waiter->memory = memory;
 	waiter->wish = (uint8_t)wish;
 	waiter->device = device;
 	waiter->is_asked = true;
@@ -306,7 +305,7 @@ static void ask_bring(struct residency_plan *plan, struct residency_waiter *wait
 
 static void handle(struct residency_waiter *waiter)
 {
-	struct residency_plan *plan = waiter->slot->residency;
+	struct residency_plan *plan = waiter->memory->residency;
 
 	if (plan->removed)
 		waiter_finish(waiter, -ECANCELED);
@@ -344,7 +343,7 @@ static void handle_asked(struct residency *residency)
 
 void residence_show(struct residence *residence)
 {
-	struct session_plan *slot = residence->plan->slot;
+	struct plan_memory *memory = residence->plan->memory;
 	unsigned int index = residence->device->index;
 	uint8_t state = PLAN_DEVICE_EVICTED;
 
@@ -357,25 +356,25 @@ void residence_show(struct residence *residence)
 	else if (!residence_fits(residence))
 		state = PLAN_DEVICE_NO_MEMORY;
 	if (state == PLAN_DEVICE_READY)
-		slot->plan->n_slots[index] = residence->n_slots;
-	slot->plan->device_state[index] = state;
+		memory->plan->n_slots[index] = residence->n_slots;
+	memory->plan->device_state[index] = state;
 }
 
 static struct residency_plan *residency_plan_new(struct residency *residency,
-						 struct session_plan *slot)
+						 struct plan_memory *memory)
 {
 	uint32_t n = residency->options.n_executors;
 	struct residency_plan *plan = calloc(1, sizeof(*plan) + n * sizeof(plan->on[0]));
 
 	if (!plan)
 		return NULL;
-	if (residency_holders_ref(residency, slot->session->tenant)) {
+	if (residency_holders_ref(residency, memory->tenant)) {
 		free(plan);
 		return NULL;
 	}
 	plan->residency = residency;
-	plan->slot = slot;
-	plan->tenant = tenant_ref(slot->session->tenant);
+	plan->memory = memory;
+	plan->tenant = tenant_ref(memory->tenant);
 	plan->value = 1; /* whoever makes a plan means to use it */
 	plan->folded_ns = plan->used_ns = clock_now_ns();
 	list_init(&plan->waited);
@@ -391,7 +390,7 @@ static struct residency_plan *residency_plan_new(struct residency *residency,
 		list_init(&plan->on[i].holding);
 		list_init(&plan->on[i].aging);
 		if (residency->devices[i].state != RESIDENCY_DEVICE_NONE &&
-		    slot->plan->device_state[i] == PLAN_DEVICE_EVICTED) {
+		    memory->plan->device_state[i] == PLAN_DEVICE_EVICTED) {
 			plan->supported |= 1u << i;
 			plan->on[i].required_bytes = residence_required(&plan->on[i]);
 		}
@@ -399,15 +398,15 @@ static struct residency_plan *residency_plan_new(struct residency *residency,
 	return plan;
 }
 
-int residency_add(struct residency *residency, struct session_plan *slot,
-		  void (*done)(struct session_plan *slot))
+int residency_add(struct residency *residency, struct plan_memory *memory,
+		  void (*done)(struct plan_memory *memory))
 {
-	struct residency_plan *plan = residency_plan_new(residency, slot);
+	struct residency_plan *plan = residency_plan_new(residency, memory);
 	struct residence *residence;
 
 	if (!plan)
 		return error_origin(-ENOMEM);
-	slot->residency = plan;
+	memory->residency = plan;
 	residency->n_plans++;
 	if (!plan->supported) {
 		list_append(&residency->unable, &plan->link);
@@ -430,8 +429,8 @@ int residency_add(struct residency *residency, struct session_plan *slot,
 bool residency_plan_settle(struct residency_plan *plan)
 {
 	struct residency *residency = plan->residency;
-	void (*removed)(struct session_plan * slot) = plan->removed;
-	struct session_plan *slot = plan->slot;
+	void (*removed)(struct plan_memory * memory) = plan->removed;
+	struct plan_memory *memory = plan->memory;
 	const bool was_supported = plan->supported;
 
 	if (!removed || !is_gone_everywhere(plan, RBK_DEVICE_NONE))
@@ -442,11 +441,11 @@ bool residency_plan_settle(struct residency_plan *plan)
 	for (unsigned int i = 1; i < residency->options.n_executors; i++)
 		list_remove(&plan->on[i].returning);
 	residency->n_plans--;
-	slot->residency = NULL;
+	memory->residency = NULL;
 	residency_holders_unref(plan->tenant);
 	tenant_unref(plan->tenant);
 	free(plan);
-	removed(slot);
+	removed(memory);
 	/* What it left may be room for others. */
 	if (was_supported)
 		residency_review_in(residency, 0);
@@ -454,27 +453,27 @@ bool residency_plan_settle(struct residency_plan *plan)
 }
 
 /* It may be in the list that the dispatcher made. */
-static void demand_forget(struct residency *residency, struct session_plan *slot)
+static void demand_forget(struct residency *residency, struct plan_memory *memory)
 {
-	struct session_plan **at = &residency->demand.first;
+	struct plan_memory **at = &residency->demand.first;
 
-	while (*at && *at != slot)
+	while (*at && *at != memory)
 		at = &(*at)->next_wanted;
 	if (*at)
-		*at = slot->next_wanted;
-	slot->is_wanted = false;
+		*at = memory->next_wanted;
+	memory->is_wanted = false;
 }
 
-void residency_remove(struct residency *residency, struct session_plan *slot,
-		      void (*done)(struct session_plan *slot))
+void residency_remove(struct residency *residency, struct plan_memory *memory,
+		      void (*done)(struct plan_memory *memory))
 {
-	struct residency_plan *plan = slot->residency;
+	struct residency_plan *plan = memory->residency;
 
 	if (!plan) {
-		done(slot);
+		done(memory);
 		return;
 	}
-	demand_forget(residency, slot);
+	demand_forget(residency, memory);
 	plan->added = NULL;
 	plan->removed = done;
 	for (int wish = 0; wish < RESIDENCY_WISHES; wish++)
@@ -482,7 +481,7 @@ void residency_remove(struct residency *residency, struct session_plan *slot,
 			waiter_finish(waiter_of(plan->held[wish].next), -ECANCELED);
 	if (plan->n_asked > 0)
 		list_for_each_safe (node, &plan->tenant->asked)
-			if (waiter_of(node)->slot == slot)
+			if (waiter_of(node)->memory == memory)
 				waiter_finish(waiter_of(node), -ECANCELED);
 	for (unsigned int i = 1; i < residency->options.n_executors; i++)
 		residence_evict(&plan->on[i]);
@@ -500,9 +499,9 @@ static uint64_t resident_bytes(const struct residence *residence)
 	return bytes;
 }
 
-uint64_t residency_vram_bytes(const struct session_plan *slot, unsigned int device)
+uint64_t residency_vram_bytes(const struct plan_memory *memory, unsigned int device)
 {
-	const struct residency_plan *plan = slot->residency;
+	const struct residency_plan *plan = memory->residency;
 	const struct residence *residence = &plan->on[device];
 
 	if (!(plan->supported & 1u << device) || residence->tier == EXEC_TIER_GTT)
@@ -510,13 +509,13 @@ uint64_t residency_vram_bytes(const struct session_plan *slot, unsigned int devi
 	return resident_bytes(residence);
 }
 
-void residency_about(const struct residency *residency, const struct session_plan *slot,
+void residency_about(const struct residency *residency, const struct plan_memory *memory,
 		     unsigned int device, struct residency_about *ret)
 {
-	const struct residency_plan *plan = slot->residency;
+	const struct residency_plan *plan = memory->residency;
 	const struct residence *residence = &plan->on[device];
 
-	*ret = (struct residency_about){.device_state = slot->plan->device_state[device]};
+	*ret = (struct residency_about){.device_state = memory->plan->device_state[device]};
 	if (!(plan->supported & 1u << device))
 		return;
 	ret->required_bytes = residence->required_bytes;
@@ -544,10 +543,10 @@ void residency_turn(struct residency *residency)
 	residency_review_in(residency, since_ns < MIN_REVIEW_NS ? MIN_REVIEW_NS - since_ns : 0);
 }
 
-void residency_plan_idle(struct residency *residency, struct session_plan *slot,
+void residency_plan_idle(struct residency *residency, struct plan_memory *memory,
 			 unsigned int device)
 {
-	residence_drained(&slot->residency->on[device]);
+	residence_drained(&memory->residency->on[device]);
 }
 
 void residency_set_usable(struct residency *residency, unsigned int device, uint64_t vram_bytes,

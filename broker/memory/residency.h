@@ -22,14 +22,15 @@
 #include "lease/lease.h"
 #include "memory/residency-policy.h"
 #include "plan/executor.h"
-#include "session/session.h"
 #include "util/cleanup.h"
 #include "util/list.h"
 
 struct loop;
 struct offload;
+struct plan;
 struct residency;
 struct residency_plan;
+struct tenant;
 
 struct residency_options {
 	enum residency_policy policy;
@@ -48,6 +49,29 @@ struct residency *residency_free(struct residency *residency);
 
 /* ---- Plans: for session-plan.c ------------------------------------------------------------- */
 
+/*
+ * A plan, for residency and those who use it. Embedded by who has the plan, and zero until he fills
+ * in what residency_add() is to be told.
+ */
+struct plan_memory {
+	/* The dispatcher counts, residency reads and clears. */
+	uint32_t n_wanted;     /* tasks, since the last look, that a device with memory has or would
+				  have had */
+	bool is_wanted;        /* in residency_demand */
+	uint16_t leaving;      /* bit i: residency_plan_idle() when n_on_device[i] becomes 0 */
+	uint64_t wanted_ticks; /* when the last of them was admitted */
+	uint64_t n_constrained;                /* tasks that went elsewhere for want of memory */
+	uint32_t n_on_device[RBK_MAX_DEVICES]; /* in flight there */
+	struct plan_memory *next_wanted;
+	struct residency_plan *residency; /* residency's own; NULL: the plan was not added */
+
+	/* Whoever adds it says. */
+	struct plan *plan;
+	struct tenant *tenant;
+	uint32_t session, id;  /* for residency_evict() */
+	uint64_t *n_evictions; /* of the session's plans: counted there, too */
+};
+
 enum { RESIDENCY_E_SETTLED = 1 };
 
 /*
@@ -56,16 +80,16 @@ enum { RESIDENCY_E_SETTLED = 1 };
  * Return: 0; RESIDENCY_E_SETTLED, that is clear already and @done will not be called; negative
  * errno, nothing happened.
  */
-int residency_add(struct residency *residency, struct session_plan *slot,
-		  void (*done)(struct session_plan *slot));
+int residency_add(struct residency *residency, struct plan_memory *memory,
+		  void (*done)(struct plan_memory *memory));
 /*
  * Gives back a plan's memory everywhere and forgets the plan; no task of it is in flight. Loading
  * is cut short, waiters complete with -ECANCELED. @done is called once, perhaps from in here, after
  * which no executor has anything of it but what plan_prepare() made. Accepts a plan that was never
  * added.
  */
-void residency_remove(struct residency *residency, struct session_plan *slot,
-		      void (*done)(struct session_plan *slot));
+void residency_remove(struct residency *residency, struct plan_memory *memory,
+		      void (*done)(struct plan_memory *memory));
 
 /* What may be known of a plan on a device. */
 struct residency_about {
@@ -76,14 +100,14 @@ struct residency_about {
 	uint64_t resident_bytes;  /* its share of what is there now */
 	uint64_t n_evictions, n_returns;
 };
-void residency_about(const struct residency *residency, const struct session_plan *slot,
+void residency_about(const struct residency *residency, const struct plan_memory *memory,
 		     unsigned int device, struct residency_about *ret);
 
 /*
  * What a plan that has a residency has of a device's own memory now, its share of what it shares
  * with others. Unlike residency_about() it looks at that plan only.
  */
-uint64_t residency_vram_bytes(const struct session_plan *slot, unsigned int device);
+uint64_t residency_vram_bytes(const struct plan_memory *memory, unsigned int device);
 
 /* ---- Tasks: for the dispatcher -------------------------------------------------------------- */
 
@@ -92,19 +116,19 @@ uint64_t residency_vram_bytes(const struct session_plan *slot, unsigned int devi
  * a plan in with residency_want(); it looks at first once per turn.
  */
 struct residency_demand {
-	struct session_plan *first;
+	struct plan_memory *first;
 };
 struct residency_demand *residency_demand(struct residency *residency);
 
-/* Hot: a task of @slot went elsewhere, or is refused, for want of memory. */
-static inline void residency_want(struct residency_demand *demand, struct session_plan *slot)
+/* Hot: a task of @memory's plan went elsewhere, or is refused, for want of memory. */
+static inline void residency_want(struct residency_demand *demand, struct plan_memory *memory)
 {
-	slot->n_constrained++;
-	if (slot->is_wanted)
+	memory->n_constrained++;
+	if (memory->is_wanted)
 		return;
-	slot->is_wanted = true;
-	slot->next_wanted = demand->first;
-	demand->first = slot;
+	memory->is_wanted = true;
+	memory->next_wanted = demand->first;
+	demand->first = memory;
 }
 
 /* Cold; if demand->first: loads what there is room for, soon. */
@@ -120,7 +144,7 @@ enum residency_wish {
 /* Embedded by who asks. */
 struct residency_waiter {
 	struct list_node link;
-	struct session_plan *slot;
+	struct plan_memory *memory;
 	/*
 	 * 0: it is there (EVICT: gone); -ENOMEM: no room, or never; -ENODEV: no device can run it;
 	 * -EIO: the device was lost; -EINTR: PREFETCH, it was evicted by hand while it was on its
@@ -140,13 +164,13 @@ struct residency_waiter {
  * one tenant asks is looked at in that order; tenants take turns, and all of it together takes a
  * small part of the reactor's time.
  */
-void residency_ask(struct residency *residency, struct session_plan *slot,
+void residency_ask(struct residency *residency, struct plan_memory *memory,
 		   struct residency_waiter *waiter, enum residency_wish wish, uint8_t device);
 /* Before done() was called. */
 void residency_withdraw(struct residency *residency, struct residency_waiter *waiter);
 
-/* The last task of the plan on @device came back, and slot->leaving has the device's bit. */
-void residency_plan_idle(struct residency *residency, struct session_plan *slot,
+/* The last task of the plan on @device came back, and memory->leaving has the device's bit. */
+void residency_plan_idle(struct residency *residency, struct plan_memory *memory,
 			 unsigned int device);
 
 /* ---- Leases: for session-lease.c ------------------------------------------------------------ */

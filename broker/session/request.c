@@ -296,9 +296,9 @@ static void describe_memory(const struct server_options *options, const struct s
 	struct residency_about about;
 
 	ret->state = memory_state(slot->plan->device_state[device]);
-	if (device == RBK_DEVICE_CPU || !slot->residency)
+	if (device == RBK_DEVICE_CPU || !slot->memory.residency)
 		return;
-	residency_about(options->residency, slot, device, &about);
+	residency_about(options->residency, &slot->memory, device, &about);
 	ret->state = memory_state(about.device_state);
 	if (about.device_state == PLAN_DEVICE_READY)
 		ret->tier = about.tier == EXEC_TIER_GTT ? RBK_TIER_GTT : RBK_TIER_VRAM;
@@ -327,7 +327,7 @@ static int handle_plan_memory(struct request *request)
 				     "there is no plan %u", id->id);
 		return 0;
 	}
-	reply.n_constrained = slot->n_constrained;
+	reply.n_constrained = slot->memory.n_constrained;
 	for (uint32_t i = 0; i < options->n_executors; i++)
 		describe_memory(options, slot, i, &reply.devices[i]);
 	session_reply(session, &reply.reply, sizeof(reply));

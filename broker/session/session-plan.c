@@ -143,9 +143,15 @@ static void plan_release_done(struct offload_job *job)
 	session_job_done(session);
 }
 
-/* Its memory is given back. */
-static void plan_removed(struct session_plan *slot)
+static struct session_plan *plan_of_memory(struct plan_memory *memory)
 {
+	return container_of(memory, struct session_plan, memory);
+}
+
+/* It is given back. */
+static void plan_removed(struct plan_memory *memory)
+{
+	struct session_plan *slot = plan_of_memory(memory);
 	const struct server_hooks *hooks = &slot->session->server->options.hooks;
 
 	/* Before the setup thread frees the plan, which the dispatcher and the placer look at. */
@@ -158,7 +164,7 @@ static void plan_release(struct session_plan *slot)
 	slot->state = SLOT_RELEASING;
 	session_stats_plan_leaving(slot);
 	session_job_started(slot->session);
-	residency_remove(slot->session->server->options.residency, slot, plan_removed);
+	residency_remove(slot->session->server->options.residency, &slot->memory, plan_removed);
 }
 
 /* Another device would pack or mirror constants that no task could use. */
@@ -281,10 +287,10 @@ static int plan_refuse(struct session_plan *slot)
 	struct residency_about about;
 
 	for (unsigned int i = RBK_DEVICE_GPU; i < options->n_executors; i++) {
-		if (plan->device_state[i] != PLAN_DEVICE_NO_MEMORY || !slot->residency ||
+		if (plan->device_state[i] != PLAN_DEVICE_NO_MEMORY || !slot->memory.residency ||
 		    (plan->pinned && plan->pinned_device != i))
 			continue;
-		residency_about(options->residency, slot, i, &about);
+		residency_about(options->residency, &slot->memory, i, &about);
 		session_reply_result(session, RBK_WIRE_PLAN_ADD, slot->cookie, -EDQUOT,
 				     "the plan requires %llu bytes of memory on device %u, and "
 				     "tenant %s can have %llu there; nothing else can run it",
@@ -346,9 +352,10 @@ static int plan_charge_host(struct session_plan *slot, bool is_measured)
 	return -EDQUOT;
 }
 
-/* Its memory is on a device, or it is clear that it will have to wait. */
-static void plan_settled(struct session_plan *slot)
+/* It is on a device, or it is clear that it will have to wait. */
+static void plan_settled(struct plan_memory *memory)
 {
+	struct session_plan *slot = plan_of_memory(memory);
 	struct session *session = slot->session;
 	const struct plan *plan = slot->plan;
 	struct rbk_wire_plan reply = {
@@ -382,8 +389,13 @@ static int plan_accept(struct session_plan *slot)
 	if (r)
 		return r;
 	r = options->hooks.plan_ready(options->hooks.context, slot);
+	slot->memory.plan = slot->plan;
+	slot->memory.tenant = slot->session->tenant;
+	slot->memory.session = slot->session->number;
+	slot->memory.id = slot->id;
+	slot->memory.n_evictions = &slot->session->stats.n_evictions;
 	if (r == 0)
-		r = residency_add(options->residency, slot, plan_settled);
+		r = residency_add(options->residency, &slot->memory, plan_settled);
 	if (r < 0) {
 		session_reply_result(slot->session, RBK_WIRE_PLAN_ADD, slot->cookie, r,
 				     "the broker is out of memory");
@@ -395,7 +407,7 @@ static int plan_accept(struct session_plan *slot)
 	if (devices == 0)
 		return plan_refuse(slot);
 	if (r == RESIDENCY_E_SETTLED)
-		plan_settled(slot);
+		plan_settled(&slot->memory);
 	return 0;
 }
 

@@ -18,6 +18,7 @@
 #include "loop/turn-queue.h"
 #include "plan/executor.h"
 #include "plan/plan.h"
+#include "memory/residency.h"
 #include "session/arena.h"
 #include "session/closers.h"
 #include "session/description.h"
@@ -33,7 +34,6 @@ struct loop_timer;
 struct loop_watch;
 struct owner;
 struct place_plan;
-struct residency_plan;
 struct server;
 struct session;
 struct stats_user;
@@ -125,20 +125,11 @@ struct session_plan {
 	bool is_checking;                /* it has its tenant's turn there */
 	struct plan_pins pins;           /* the arenas of its constants */
 
-	/* Residency: see residency.h. The dispatcher counts, residency reads and clears. */
-	uint32_t n_wanted;     /* tasks, since the last look, that a device with memory has or would
-				  have had */
-	bool is_wanted;        /* in residency_demand */
-	uint16_t leaving;      /* bit i: residency_plan_idle() when n_on_device[i] becomes 0 */
-	uint64_t wanted_ticks; /* when the last of them was admitted */
-	uint64_t n_constrained;                /* tasks that went elsewhere for want of memory */
-	uint32_t n_on_device[RBK_MAX_DEVICES]; /* in flight there */
-	struct session_plan *next_wanted;
-	struct place_plan *place;    /* what the placer knows of it; the dispatcher's */
-	struct list_node dispatched; /* in dispatch.plans; likewise */
+	struct list_node dispatched; /* in dispatch.plans; the dispatcher's */
 	struct list_node waiting;    /* tasks that wait for its memory; likewise */
 	struct list_node ending;     /* in dispatch.ending, while these are being ended; likewise */
-	struct residency_plan *residency;
+	struct place_plan *place;    /* what the placer knows of it; likewise */
+	struct plan_memory memory;   /* where it is; hot, too */
 };
 
 /* The charges of a ring: slots of session_ring.charges. */

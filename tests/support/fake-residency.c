@@ -16,9 +16,9 @@
 #include "util/checked.h"
 
 struct residency_plan {
-	struct session_plan *slot;
+	struct plan_memory *memory;
 	struct offload_job job;
-	void (*done)(struct session_plan *slot);
+	void (*done)(struct plan_memory *memory);
 };
 
 static void check(bool is_fine, const char *what, int line)
@@ -66,69 +66,69 @@ static void run_nothing(struct offload_job *job)
 static void removed(struct offload_job *job)
 {
 	struct residency_plan *plan = container_of(job, struct residency_plan, job);
-	struct session_plan *slot = plan->slot;
-	void (*done)(struct session_plan * slot) = plan->done;
+	struct plan_memory *memory = plan->memory;
+	void (*done)(struct plan_memory * memory) = plan->done;
 
-	slot->residency = NULL;
+	memory->residency = NULL;
 	free(plan);
-	done(slot);
+	done(memory);
 }
 
-int residency_add(struct residency *residency, struct session_plan *slot,
-		  void (*done)(struct session_plan *slot))
+int residency_add(struct residency *residency, struct plan_memory *memory,
+		  void (*done)(struct plan_memory *memory))
 {
 	struct residency_plan *plan = calloc(1, sizeof(*plan));
 
 	if (!plan)
 		return -ENOMEM;
-	CHECK(!slot->residency);
-	plan->slot = slot;
-	slot->residency = plan;
+	CHECK(!memory->residency);
+	plan->memory = memory;
+	memory->residency = plan;
 	residency->n_plans++;
 	return RESIDENCY_E_SETTLED;
 }
 
-static void forget_demand(struct residency *residency, struct session_plan *slot)
+static void forget_demand(struct residency *residency, struct plan_memory *memory)
 {
-	struct session_plan **at = &residency->demand.first;
+	struct plan_memory **at = &residency->demand.first;
 
-	while (*at && *at != slot)
+	while (*at && *at != memory)
 		at = &(*at)->next_wanted;
 	if (*at)
-		*at = slot->next_wanted;
-	slot->is_wanted = false;
+		*at = memory->next_wanted;
+	memory->is_wanted = false;
 	for (unsigned int i = 0; i < residency->n_wanted; i++)
-		if (residency->wanted[i] == slot)
+		if (residency->wanted[i] == memory)
 			residency->wanted[i] = NULL;
 }
 
-void residency_remove(struct residency *residency, struct session_plan *slot,
-		      void (*done)(struct session_plan *slot))
+void residency_remove(struct residency *residency, struct plan_memory *memory,
+		      void (*done)(struct plan_memory *memory))
 {
-	struct residency_plan *plan = slot->residency;
+	struct residency_plan *plan = memory->residency;
 
 	for (unsigned int i = 0; i < RBK_MAX_DEVICES; i++)
-		CHECK(slot->n_on_device[i] == 0);
+		CHECK(memory->n_on_device[i] == 0);
 	list_for_each (node, &residency->waiters)
-		CHECK(container_of(node, struct residency_waiter, link)->slot != slot);
-	forget_demand(residency, slot);
+		CHECK(container_of(node, struct residency_waiter, link)->memory != memory);
+	forget_demand(residency, memory);
 	if (plan) {
 		residency->n_plans--;
 	} else {
 		plan = calloc(1, sizeof(*plan));
 		CHECK(plan != NULL);
-		plan->slot = slot;
+		plan->memory = memory;
 	}
 	plan->done = done;
 	plan->job = (struct offload_job){.run = run_nothing, .done = removed};
 	offload_submit(residency->options.offload, &plan->job);
 }
 
-void residency_about(const struct residency *residency, const struct session_plan *slot,
+void residency_about(const struct residency *residency, const struct plan_memory *memory,
 		     unsigned int device, struct residency_about *ret)
 {
 	*ret = residency->about;
-	ret->device_state = slot->plan->device_state[device];
+	ret->device_state = memory->plan->device_state[device];
 }
 
 /* --- tasks --- */
@@ -140,25 +140,25 @@ struct residency_demand *residency_demand(struct residency *residency)
 
 void residency_turn(struct residency *residency)
 {
-	struct session_plan *slot;
+	struct plan_memory *memory;
 
 	CHECK(residency->demand.first != NULL);
 	residency->n_turns++;
 	residency->n_wanted = 0;
-	while ((slot = residency->demand.first)) {
-		residency->demand.first = slot->next_wanted;
-		slot->is_wanted = false;
+	while ((memory = residency->demand.first)) {
+		residency->demand.first = memory->next_wanted;
+		memory->is_wanted = false;
 		CHECK(residency->n_wanted < ARRAY_SIZE(residency->wanted));
-		residency->wanted[residency->n_wanted++] = slot;
+		residency->wanted[residency->n_wanted++] = memory;
 	}
 }
 
-void residency_ask(struct residency *residency, struct session_plan *slot,
+void residency_ask(struct residency *residency, struct plan_memory *memory,
 		   struct residency_waiter *waiter, enum residency_wish wish, uint8_t device)
 {
 	CHECK(waiter->done != NULL && device != RBK_DEVICE_CPU);
-	CHECK(slot->state == SLOT_READY);
-	waiter->slot = slot;
+	CHECK(container_of(memory, struct session_plan, memory)->state == SLOT_READY);
+	waiter->memory = memory;
 	waiter->wish = (uint8_t)wish;
 	waiter->device = device;
 	list_append(&residency->waiters, &waiter->link);
@@ -187,12 +187,12 @@ void residency_withdraw(struct residency *residency, struct residency_waiter *wa
 	residency->n_withdrawn++;
 }
 
-void residency_plan_idle(struct residency *residency, struct session_plan *slot,
+void residency_plan_idle(struct residency *residency, struct plan_memory *memory,
 			 unsigned int device)
 {
-	CHECK(slot->n_on_device[device] == 0 && (slot->leaving & 1u << device));
+	CHECK(memory->n_on_device[device] == 0 && (memory->leaving & 1u << device));
 	residency->n_idle++;
-	residency->idle_plan = slot;
+	residency->idle_plan = memory;
 	residency->idle_device = device;
 }
 

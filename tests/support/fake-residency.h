@@ -23,10 +23,10 @@ struct residency {
 
 	/* Ever. */
 	unsigned int n_asked, n_withdrawn, n_turns, n_idle;
-	struct session_plan *idle_plan; /* of the last residency_plan_idle() */
+	struct plan_memory *idle_plan; /* of the last residency_plan_idle() */
 	unsigned int idle_device;
 	/* Plans that a turn found wanted, the last ones; NULL beyond. */
-	struct session_plan *wanted[8];
+	struct plan_memory *wanted[8];
 	unsigned int n_wanted;
 
 	/* What it says of every device. */

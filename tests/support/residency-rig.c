@@ -238,7 +238,6 @@ void residency_rig_init(struct residency_rig *rig, uint32_t n_devices, uint64_t 
 		rig->tenants[i].number = i + 1;
 		rig->tenants[i].n_refs = 1;
 		rig->tenants[i].is_named = true;
-		rig->sessions[i].tenant = &rig->tenants[i];
 		rig_share(rig, i, vram_bytes, vram_bytes, 0);
 	}
 	CHECK(residency_new(
@@ -302,10 +301,10 @@ void rig_share(struct residency_rig *rig, unsigned int tenant, uint64_t max, uin
 /* One arena per tenant stands for all of its memory: constants are told apart by their offset. */
 static struct exec_arena arenas[RIG_MAX_TENANTS];
 
-struct session_plan *rig_plan(struct residency_rig *rig, unsigned int tenant, uint64_t bytes,
-			      const uint32_t *constants)
+struct plan_memory *rig_plan(struct residency_rig *rig, unsigned int tenant, uint64_t bytes,
+			     const uint32_t *constants)
 {
-	struct session_plan *slot = calloc(1, sizeof(*slot));
+	struct plan_memory *slot = calloc(1, sizeof(*slot));
 	struct plan *plan = calloc(1, sizeof(*plan));
 
 	CHECK(slot && plan);
@@ -329,36 +328,37 @@ struct session_plan *rig_plan(struct residency_rig *rig, unsigned int tenant, ui
 	}
 	snprintf(plan->name, sizeof(plan->name), "p%u", constants[0]);
 	slot->plan = plan;
-	slot->session = &rig->sessions[tenant];
+	slot->tenant = &rig->tenants[tenant];
+	slot->n_evictions = &rig->n_evictions[tenant];
 	return slot;
 }
 
-struct session_plan *rig_plan_of(struct residency_rig *rig, unsigned int tenant, uint64_t bytes)
+struct plan_memory *rig_plan_of(struct residency_rig *rig, unsigned int tenant, uint64_t bytes)
 {
 	static uint32_t last = 1000;
 
 	return rig_plan(rig, tenant, bytes, (const uint32_t[]){++last, 0});
 }
 
-static void on_added(struct session_plan *slot)
+static void on_added(struct plan_memory *slot)
 {
 }
 
-void rig_add(struct residency_rig *rig, struct session_plan *slot)
+void rig_add(struct residency_rig *rig, struct plan_memory *slot)
 {
 	int r = residency_add(rig->residency, slot, on_added);
 
 	CHECK(r == 0 || r == RESIDENCY_E_SETTLED);
 }
 
-static void on_removed(struct session_plan *slot)
+static void on_removed(struct plan_memory *slot)
 {
 	free(slot->plan->constants);
 	free(slot->plan);
 	slot->plan = NULL;
 }
 
-void rig_remove(struct residency_rig *rig, struct session_plan *slot)
+void rig_remove(struct residency_rig *rig, struct plan_memory *slot)
 {
 	residency_remove(rig->residency, slot, on_removed);
 	while (slot->plan)
@@ -366,12 +366,12 @@ void rig_remove(struct residency_rig *rig, struct session_plan *slot)
 	free(slot);
 }
 
-bool rig_is_ready(const struct session_plan *slot)
+bool rig_is_ready(const struct plan_memory *slot)
 {
 	return slot->plan->device_state[RIG_DEVICE] == PLAN_DEVICE_READY;
 }
 
-void rig_want(struct residency_rig *rig, struct session_plan *slot, uint32_t n)
+void rig_want(struct residency_rig *rig, struct plan_memory *slot, uint32_t n)
 {
 	slot->n_wanted += n;
 	slot->wanted_ticks = clock_ticks();
@@ -389,7 +389,7 @@ void rig_on_done(struct residency_waiter *waiter, int res)
 	wish->res = res;
 }
 
-void rig_ask(struct residency_rig *rig, struct session_plan *slot, struct rig_wish *wish,
+void rig_ask(struct residency_rig *rig, struct plan_memory *slot, struct rig_wish *wish,
 	     enum residency_wish what)
 {
 	*wish = (struct rig_wish){.waiter.done = rig_on_done, .res = 1};

@@ -11,7 +11,6 @@
 #include <stdint.h>
 
 #include "memory/residency.h"
-#include "session/session.h"
 #include "tenant/tenant.h"
 
 enum {
@@ -54,7 +53,7 @@ struct residency_rig {
 	struct executor *executors[RIG_MAX_DEVICES];
 	struct executor cpu;
 	struct tenant tenants[RIG_MAX_TENANTS];
-	struct session sessions[RIG_MAX_TENANTS]; /* one each */
+	uint64_t n_evictions[RIG_MAX_TENANTS]; /* of a session of each */
 	uint32_t n_devices;
 };
 
@@ -68,18 +67,18 @@ void rig_share(struct residency_rig *rig, unsigned int tenant, uint64_t max, uin
 	       uint64_t reserve);
 
 /* A plan with these constants (numbers, ending with 0) of @bytes each. */
-struct session_plan *rig_plan(struct residency_rig *rig, unsigned int tenant, uint64_t bytes,
-			      const uint32_t *constants);
+struct plan_memory *rig_plan(struct residency_rig *rig, unsigned int tenant, uint64_t bytes,
+			     const uint32_t *constants);
 /* The same with one constant that no other plan has. */
-struct session_plan *rig_plan_of(struct residency_rig *rig, unsigned int tenant, uint64_t bytes);
+struct plan_memory *rig_plan_of(struct residency_rig *rig, unsigned int tenant, uint64_t bytes);
 /* Adds it without waiting. */
-void rig_add(struct residency_rig *rig, struct session_plan *slot);
+void rig_add(struct residency_rig *rig, struct plan_memory *slot);
 /* Removes and frees it, and waits for that. */
-void rig_remove(struct residency_rig *rig, struct session_plan *slot);
+void rig_remove(struct residency_rig *rig, struct plan_memory *slot);
 
-bool rig_is_ready(const struct session_plan *slot);
+bool rig_is_ready(const struct plan_memory *slot);
 /* @n tasks wanted it, now. */
-void rig_want(struct residency_rig *rig, struct session_plan *slot, uint32_t n);
+void rig_want(struct residency_rig *rig, struct plan_memory *slot, uint32_t n);
 
 /* What is asked by hand, and what came of it. */
 struct rig_wish {
@@ -89,7 +88,7 @@ struct rig_wish {
 };
 void rig_on_done(struct residency_waiter *waiter, int res);
 /* Asks, of any device, and settles. */
-void rig_ask(struct residency_rig *rig, struct session_plan *slot, struct rig_wish *wish,
+void rig_ask(struct residency_rig *rig, struct plan_memory *slot, struct rig_wish *wish,
 	     enum residency_wish what);
 
 /* Turns the loop until nothing is under way and nothing more happens. */

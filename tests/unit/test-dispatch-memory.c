@@ -56,7 +56,7 @@ static void answer_(struct bench *bench, enum residency_wish wish, uint8_t devic
 	if (waiter->wish != wish || waiter->device != device)
 		fail_msg("line %d: wish %u on device %u, not %u on %u", line, waiter->wish,
 			 waiter->device, wish, device);
-	assert_ptr_equal(waiter->slot, bench->queued);
+	assert_ptr_equal(waiter->memory, &bench->queued->memory);
 	if (device != RBK_DEVICE_NONE)
 		bench->queued->plan->device_state[device] = state;
 	fake_residency_answer(bench->rig.residency, waiter, res);
@@ -90,12 +90,12 @@ static void test_constrained__runs_on_the_cpu(void **state)
 	expect_placed(&bench, 1, CPU, RBK_REASON_MEMORY_CONSTRAINT);
 	expect_placed(&bench, 2, CPU, RBK_REASON_MEMORY_CONSTRAINT);
 	/* It is wanted: once in the list, two tasks. */
-	assert_ptr_equal(bench.rig.residency->demand.first, bench.queued);
-	assert_null(bench.queued->next_wanted);
-	assert_int_equal(bench.queued->n_wanted, 2);
-	assert_int_equal(bench.queued->n_constrained, 2);
+	assert_ptr_equal(bench.rig.residency->demand.first, &bench.queued->memory);
+	assert_null(bench.queued->memory.next_wanted);
+	assert_int_equal(bench.queued->memory.n_wanted, 2);
+	assert_int_equal(bench.queued->memory.n_constrained, 2);
 	assert_int_equal(bench.rig.session->tenant->n_memory_constraints, 2);
-	assert_true(bench.queued->wanted_ticks >= start_ticks);
+	assert_true(bench.queued->memory.wanted_ticks >= start_ticks);
 	assert_int_equal(bench.rig.residency->n_asked, 0);
 
 	bench.queued->plan->device_state[GPU] = PLAN_DEVICE_READY;
@@ -103,9 +103,9 @@ static void test_constrained__runs_on_the_cpu(void **state)
 	put(&bench, 3, RBK_STRATEGY_PREFER_GPU, 0);
 	rig_work(&bench.rig);
 	expect_placed(&bench, 3, GPU, RBK_REASON_USER_PREFERENCE);
-	assert_int_equal(bench.queued->n_wanted, 3);
-	assert_true(bench.queued->wanted_ticks >= later_ticks);
-	assert_int_equal(bench.queued->n_constrained, 2);
+	assert_int_equal(bench.queued->memory.n_wanted, 3);
+	assert_true(bench.queued->memory.wanted_ticks >= later_ticks);
+	assert_int_equal(bench.queued->memory.n_constrained, 2);
 	bench_end(&bench);
 }
 
@@ -124,8 +124,8 @@ static void test_constrained__wants_nothing(void **state)
 			      i ? RBK_REASON_USER_PREFERENCE : RBK_REASON_BELOW_THRESHOLD);
 	}
 	assert_null(bench.rig.residency->demand.first);
-	assert_int_equal(bench.queued->n_wanted, 0);
-	assert_int_equal(bench.queued->n_constrained, 0);
+	assert_int_equal(bench.queued->memory.n_wanted, 0);
+	assert_int_equal(bench.queued->memory.n_constrained, 0);
 	assert_int_equal(bench.rig.residency->n_asked, 0);
 	bench_end(&bench);
 }
@@ -146,13 +146,13 @@ static void test_constrained__inline(void **state)
 	cqe = expect_cqe(&bench, 1, 0);
 	assert_int_equal(cqe.reason, RBK_REASON_MEMORY_CONSTRAINT);
 	assert_int_equal(bench.cpu->n_inline, 1);
-	assert_ptr_equal(bench.rig.residency->demand.first, bench.tiny);
+	assert_ptr_equal(bench.rig.residency->demand.first, &bench.tiny->memory);
 	/* Below the threshold it wants nothing. */
 	put_run(&bench, bench.tiny, 2, WAIT);
 	rig_work(&bench.rig);
 	expect_cqe(&bench, 2, 0);
 	assert_int_equal(bench.cpu->n_inline, 2);
-	assert_int_equal(bench.tiny->n_constrained, 1);
+	assert_int_equal(bench.tiny->memory.n_constrained, 1);
 	/* One that would wait is not run inline. */
 	sqe.user_data = 3;
 	sqe.flags = WAIT;
@@ -187,8 +187,8 @@ static void test_constrained__turn(void **state)
 	rig_work(&bench.rig);
 	residency_turn(bench.rig.residency);
 	assert_int_equal(bench.rig.residency->n_wanted, 2);
-	assert_ptr_equal(bench.rig.residency->wanted[0], others[1]);
-	assert_ptr_equal(bench.rig.residency->wanted[1], bench.queued);
+	assert_ptr_equal(bench.rig.residency->wanted[0], &others[1]->memory);
+	assert_ptr_equal(bench.rig.residency->wanted[1], &bench.queued->memory);
 	fake_finish_all(bench.cpu, 0);
 	rig_work(&bench.rig);
 	bench_end(&bench);
@@ -243,7 +243,7 @@ static void test_never_fits__does_not_wait(void **state)
 	expect_cqe(&bench, 3, -ENOMEM);
 	assert_int_equal(bench.rig.residency->n_asked, 0);
 	assert_null(bench.rig.residency->demand.first);
-	assert_int_equal(bench.queued->n_constrained, 3);
+	assert_int_equal(bench.queued->memory.n_constrained, 3);
 	/* A device that is gone is another matter. */
 	bench.queued->plan->device_state[GPU] = PLAN_DEVICE_FAILED;
 	put(&bench, 4, RBK_STRATEGY_AUTO, WAIT);
@@ -271,7 +271,7 @@ static void test_wait__runs_where_it_wanted(void **state)
 	usleep(2000);
 	answer(&bench, RESIDENCY_WAIT, GPU, PLAN_DEVICE_READY, 0);
 	answer(&bench, RESIDENCY_WAIT, GPU, PLAN_DEVICE_READY, 0);
-	assert_int_equal(bench.queued->n_on_device[GPU], 2);
+	assert_int_equal(bench.queued->memory.n_on_device[GPU], 2);
 	finish(&bench, bench.gpu, 1, 0);
 	cqe = expect_cqe(&bench, 1, 0);
 	assert_int_equal(cqe.device, GPU);
@@ -279,9 +279,9 @@ static void test_wait__runs_where_it_wanted(void **state)
 	/* From admission. */
 	assert_true(cqe.queue_ns >= 2000000);
 	expect_placed(&bench, 2, GPU, RBK_REASON_USER_PREFERENCE);
-	assert_int_equal(bench.queued->n_constrained, 0);
-	assert_int_equal(bench.queued->n_wanted, 2);
-	assert_int_equal(bench.queued->n_on_device[GPU], 0);
+	assert_int_equal(bench.queued->memory.n_constrained, 0);
+	assert_int_equal(bench.queued->memory.n_wanted, 2);
+	assert_int_equal(bench.queued->memory.n_on_device[GPU], 0);
 	bench_end(&bench);
 }
 
@@ -297,7 +297,7 @@ static void test_wait__taken_away_again(void **state)
 		answer(&bench, RESIDENCY_WAIT, GPU, PLAN_DEVICE_EVICTED, 0);
 	answer(&bench, RESIDENCY_WAIT, GPU, PLAN_DEVICE_READY, 0);
 	expect_placed(&bench, 1, GPU, RBK_REASON_USER_PREFERENCE);
-	assert_int_equal(bench.queued->n_wanted, 1);
+	assert_int_equal(bench.queued->memory.n_wanted, 1);
 	bench_end(&bench);
 }
 
@@ -855,17 +855,17 @@ static void test_leaving__last_task_tells(void **state)
 		put(&bench, i, RBK_STRATEGY_PREFER_GPU, 0);
 	put_run(&bench, bench.queued, 5, 0);
 	rig_work(&bench.rig);
-	assert_int_equal(bench.queued->n_on_device[GPU], 4);
-	assert_int_equal(bench.queued->n_on_device[CPU], 1);
-	assert_int_equal(bench.queued->n_wanted, 4);
+	assert_int_equal(bench.queued->memory.n_on_device[GPU], 4);
+	assert_int_equal(bench.queued->memory.n_on_device[CPU], 1);
+	assert_int_equal(bench.queued->memory.n_wanted, 4);
 	/* From now on nobody new. */
-	bench.queued->leaving = 1u << GPU;
+	bench.queued->memory.leaving = 1u << GPU;
 	bench.queued->plan->device_state[GPU] = PLAN_DEVICE_EVICTED;
 	put_cancel(&bench, 6, 4, 0);
 	put(&bench, 7, RBK_STRATEGY_PREFER_GPU, 0);
 	rig_work(&bench.rig);
 	expect_cqe(&bench, 6, 0);
-	assert_int_equal(bench.queued->n_on_device[CPU], 2);
+	assert_int_equal(bench.queued->memory.n_on_device[CPU], 2);
 	/* One fails and goes to the CPU, one is cancelled in front of the queue. */
 	finish(&bench, bench.gpu, 1, -EIO);
 	finish(&bench, bench.gpu, 2, 0);
@@ -874,15 +874,15 @@ static void test_leaving__last_task_tells(void **state)
 	assert_int_equal(bench.rig.residency->n_idle, 0);
 	finish(&bench, bench.cpu, 5, 0);
 	expect_cqe(&bench, 5, 0);
-	assert_int_equal(bench.queued->n_on_device[GPU], 1);
+	assert_int_equal(bench.queued->memory.n_on_device[GPU], 1);
 	finish(&bench, bench.gpu, 3, 0);
 	expect_cqe(&bench, 3, 0);
 	assert_int_equal(bench.rig.residency->n_idle, 1);
-	assert_ptr_equal(bench.rig.residency->idle_plan, bench.queued);
+	assert_ptr_equal(bench.rig.residency->idle_plan, &bench.queued->memory);
 	assert_int_equal(bench.rig.residency->idle_device, GPU);
 	fake_finish_all(bench.cpu, 0);
 	rig_work(&bench.rig);
-	assert_int_equal(bench.queued->n_on_device[CPU], 0);
+	assert_int_equal(bench.queued->memory.n_on_device[CPU], 0);
 	assert_int_equal(bench.rig.residency->n_idle, 1);
 	bench_end(&bench);
 }
@@ -896,10 +896,10 @@ static void test_leaving__not(void **state)
 	bench.queued->plan->device_state[GPU] = PLAN_DEVICE_READY;
 	put(&bench, 1, RBK_STRATEGY_PREFER_GPU, 0);
 	rig_work(&bench.rig);
-	bench.queued->leaving = (uint16_t) ~(1u << GPU);
+	bench.queued->memory.leaving = (uint16_t) ~(1u << GPU);
 	expect_placed(&bench, 1, GPU, RBK_REASON_USER_PREFERENCE);
 	assert_int_equal(bench.rig.residency->n_idle, 0);
-	bench.queued->leaving = 0;
+	bench.queued->memory.leaving = 0;
 	bench_end(&bench);
 }
 

@@ -246,7 +246,7 @@ static void expect_nothing_held(const struct yard *yard)
 		for (unsigned int p = 0; p < MAX_PLANS; p++) {
 			const struct session_plan *plan = yard->plans[p];
 
-			assert_int_equal(plan->n_on_device[i], 0);
+			assert_int_equal(plan->memory.n_on_device[i], 0);
 			assert_int_equal(plan->place->rest->gates[i].n_begun, 0);
 			assert_null(plan->place->rest->gates[i].next);
 		}
@@ -436,7 +436,7 @@ static void reload_random(struct yard *yard)
 		plan->plan->device_state[device] = PLAN_DEVICE_EVICTED;
 		return;
 	}
-	if (plan->n_on_device[device] == 0 && plan->plan->n_slots[device] > 0)
+	if (plan->memory.n_on_device[device] == 0 && plan->plan->n_slots[device] > 0)
 		plan->plan->n_slots[device] = 1 + below(yard, 4);
 	plan->plan->device_state[device] = PLAN_DEVICE_READY;
 	yard->n_reloads++;

@@ -281,8 +281,8 @@ static void test_urgent__who_is(void **state)
 
 static void expect_counted(const struct kit *kit, unsigned int cpu, unsigned int gpu)
 {
-	assert_int_equal(kit->plan->n_on_device[CPU], cpu);
-	assert_int_equal(kit->plan->n_on_device[GPU], gpu);
+	assert_int_equal(kit->plan->memory.n_on_device[CPU], cpu);
+	assert_int_equal(kit->plan->memory.n_on_device[GPU], gpu);
 }
 
 static unsigned int take_all(struct kit *kit)
@@ -316,7 +316,7 @@ static void test_moved__to_the_idle_one(void **state)
 	/* One that must not move. */
 	put_on(&kit, &kit.bench.ring, 1000, RBK_STRATEGY_ONLY_GPU);
 	rig_work(&kit.bench.rig);
-	n_at_first = kit.plan->n_on_device[GPU];
+	n_at_first = kit.plan->memory.n_on_device[GPU];
 	assert_true(n_at_first > 20);
 	for (unsigned int i = 0; i < 10000 && n < 90; i++) {
 		expect_counted(&kit, loads[CPU].n_queued + loads[CPU].n_held, loads[GPU].n_queued);
@@ -407,14 +407,14 @@ static void test_moved__tells_residency(void **state)
 		put_on(&kit, &kit.bench.ring, i, RBK_STRATEGY_PREFER_GPU);
 	rig_work(&kit.bench.rig);
 	expect_counted(&kit, 0, 5);
-	kit.plan->leaving = 1u << GPU;
+	kit.plan->memory.leaving = 1u << GPU;
 	config = *placer_config(kit.bench.rig.dispatch->placer);
 	config.force_cpu = true;
 	dispatch_configure(kit.bench.rig.dispatch, &config);
 	expect_counted(&kit, 5, 0);
 	assert_int_equal(kit.bench.rig.residency->n_idle, 1);
 	assert_int_equal(kit.bench.rig.residency->idle_device, GPU);
-	kit.plan->leaving = 0;
+	kit.plan->memory.leaving = 0;
 	rig_work(&kit.bench.rig);
 	for (uint64_t i = 0; i < 5; i++) {
 		assert_int_equal(step(&kit, kit.cpu), i);

@@ -107,7 +107,7 @@ static void expect_idle(const struct kit *kit)
 	assert_int_equal(kit->bench.rig.dispatch->n_submitted, 0);
 	assert_int_equal(kit->plan->n_in_flight, 0);
 	for (unsigned int i = 0; i < RBK_MAX_DEVICES; i++)
-		assert_int_equal(kit->plan->n_on_device[i], 0);
+		assert_int_equal(kit->plan->memory.n_on_device[i], 0);
 	assert_int_equal(kit->arena->n_in_flight, 0);
 }
 
@@ -142,7 +142,7 @@ static void run_rows(struct kit *kit, uint32_t width, uint32_t count)
 	cqe = expect_done(kit, 7, 0, GPU, RBK_REASON_USER_PREFERENCE, 0);
 	/* From the beginning of the first to the end of the last. */
 	assert_true(cqe.exec_ns + 10 >= kit->gpu->row_ns);
-	assert_int_equal(plan->n_on_device[GPU], 0);
+	assert_int_equal(plan->memory.n_on_device[GPU], 0);
 	assert_int_equal(kit->arena->n_in_flight, 0);
 }
 
@@ -221,8 +221,8 @@ static void test_rows__fail_in_the_middle(void **state)
 			step(&kit, kit.gpu, 0);
 		step(&kit, kit.gpu, -EIO);
 		assert_int_equal(kit.gpu->n_tasks, 0);
-		assert_int_equal(kit.plan->n_on_device[GPU], 0);
-		assert_int_equal(kit.plan->n_on_device[CPU], 1);
+		assert_int_equal(kit.plan->memory.n_on_device[GPU], 0);
+		assert_int_equal(kit.plan->memory.n_on_device[CPU], 1);
 		while (kit.cpu->n_tasks > 0)
 			step(&kit, kit.cpu, 0);
 		expect_rows_once(&kit, 400);
@@ -394,8 +394,8 @@ static void begin_halves(struct kit *kit, uint32_t count)
 	assert_int_equal(kit->gpu->n_tasks, 1);
 	assert_int_equal(kit->cpu->n_tasks, 1);
 	assert_int_equal(first_row(kit, kit->gpu, WIDE), 0);
-	assert_int_equal(kit->plan->n_on_device[GPU], 1);
-	assert_int_equal(kit->plan->n_on_device[CPU], 1);
+	assert_int_equal(kit->plan->memory.n_on_device[GPU], 1);
+	assert_int_equal(kit->plan->memory.n_on_device[CPU], 1);
 	assert_int_equal(kit->plan->n_in_flight, 1);
 }
 
@@ -501,7 +501,7 @@ static void test_halves__gpu_fails(void **state)
 				step(&kit, kit.gpu, 0);
 			step(&kit, kit.gpu, -EIO);
 			expect_none(&kit.bench);
-			assert_int_equal(kit.plan->n_on_device[GPU], 0);
+			assert_int_equal(kit.plan->memory.n_on_device[GPU], 0);
 			while (kit.cpu->n_tasks > 0)
 				step(&kit, kit.cpu, 0);
 			expect_done(&kit, 1, 0, CPU, RBK_REASON_CPU_FALLBACK,

@@ -521,7 +521,7 @@ static void test_cancel__in_the_queue(void **state)
 	assert_int_equal(cqe.exec_ns, 0);
 	expect_cqe(&bench, 5, -ECANCELED);
 	assert_int_equal(bench.rig.dispatch->n_queued, 2);
-	assert_int_equal(bench.queued->n_on_device[CPU], 3);
+	assert_int_equal(bench.queued->memory.n_on_device[CPU], 3);
 	finish(&bench, bench.cpu, 1, 0);
 	expect_held(bench.cpu, 2);
 	finish(&bench, bench.cpu, 2, 0);
@@ -531,7 +531,7 @@ static void test_cancel__in_the_queue(void **state)
 	expect_cqe(&bench, 2, 0);
 	expect_cqe(&bench, 4, 0);
 	assert_int_equal(bench.rig.dispatch->n_queued, 0);
-	assert_int_equal(bench.queued->n_on_device[CPU], 0);
+	assert_int_equal(bench.queued->memory.n_on_device[CPU], 0);
 	assert_int_equal(bench.cpu->n_submitted, 3);
 	/* The queue is whole: more go in and out. */
 	for (uint64_t i = 10; i < 14; i++)

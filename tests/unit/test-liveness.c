@@ -114,8 +114,8 @@ static void expect_all_done(const struct kit *kit)
 	assert_int_equal(kit->n_done, kit->n_put);
 	assert_int_equal(kit->dispatch->n_queued, 0);
 	assert_int_equal(kit->dispatch->n_submitted, 0);
-	assert_int_equal(kit->plan->n_on_device[GPU], 0);
-	assert_int_equal(kit->plan->n_on_device[CPU], 0);
+	assert_int_equal(kit->plan->memory.n_on_device[GPU], 0);
+	assert_int_equal(kit->plan->memory.n_on_device[CPU], 0);
 	for (unsigned int i = 0; i < 2; i++) {
 		const struct place_queue *queue = &kit->dispatch->placer->devices[i].queue;
 

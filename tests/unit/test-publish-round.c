@@ -57,7 +57,7 @@ void contention_publish(const struct contention *contention, struct stats *stats
 {
 }
 
-uint64_t residency_vram_bytes(const struct session_plan *slot, unsigned int device)
+uint64_t residency_vram_bytes(const struct plan_memory *memory, unsigned int device)
 {
 	return 0;
 }

@@ -32,7 +32,7 @@ static uint32_t random_below(uint64_t *seed, uint32_t n)
 	return (uint32_t)(*seed >> 33) % n;
 }
 
-static void end_task(struct residency_rig *rig, struct session_plan *slot)
+static void end_task(struct residency_rig *rig, struct plan_memory *slot)
 {
 	slot->n_on_device[RIG_DEVICE] = 0;
 	if (slot->leaving)
@@ -40,7 +40,7 @@ static void end_task(struct residency_rig *rig, struct session_plan *slot)
 }
 
 /* A review that took long delays the next. */
-static int ask(struct residency_rig *rig, struct session_plan *slot, enum residency_wish what)
+static int ask(struct residency_rig *rig, struct plan_memory *slot, enum residency_wish what)
 {
 	struct rig_wish wish;
 
@@ -52,10 +52,10 @@ static int ask(struct residency_rig *rig, struct session_plan *slot, enum reside
 }
 
 /* With nothing in flight: a tenant that asks for no more than its reserve has it. */
-static void claim(struct residency_rig *rig, struct session_plan *const *slots, unsigned int tenant,
+static void claim(struct residency_rig *rig, struct plan_memory *const *slots, unsigned int tenant,
 		  unsigned int *n_claims)
 {
-	struct session_plan *wanted = NULL;
+	struct plan_memory *wanted = NULL;
 	struct residency_about about;
 
 	for (unsigned int i = 0; i < N_PLANS; i++)
@@ -83,7 +83,7 @@ static void claim(struct residency_rig *rig, struct session_plan *const *slots, 
 static void fight(uint64_t seed)
 {
 	enum { N_STEPS = 4000 };
-	struct session_plan *slots[N_PLANS] = {NULL};
+	struct plan_memory *slots[N_PLANS] = {NULL};
 	struct residency_rig rig;
 	unsigned int n_claims = 0;
 
@@ -93,7 +93,7 @@ static void fight(uint64_t seed)
 	rig_share(&rig, 2, 20 * MIB, 20 * MIB, 20 * MIB);
 	for (int step = 0; step < N_STEPS; step++) {
 		uint32_t i = random_below(&seed, N_PLANS);
-		struct session_plan *slot = slots[i];
+		struct plan_memory *slot = slots[i];
 
 		switch (random_below(&seed, 8)) {
 		case 0:

@@ -40,7 +40,7 @@ static void turns(struct residency_rig *rig, unsigned int n)
 		rig_turn(rig);
 }
 
-static void set_idle(struct residency_rig *rig, struct session_plan *slot)
+static void set_idle(struct residency_rig *rig, struct plan_memory *slot)
 {
 	slot->n_on_device[RIG_DEVICE] = 0;
 	if (slot->leaving)
@@ -65,14 +65,14 @@ static void on_done(struct residency_waiter *waiter, int res)
 		wish->number = ++*wish->n_answers;
 }
 
-static void ask_device(struct residency_rig *rig, struct session_plan *slot, struct wish *wish,
+static void ask_device(struct residency_rig *rig, struct plan_memory *slot, struct wish *wish,
 		       enum residency_wish what, uint8_t device)
 {
 	wish->waiter.done = on_done;
 	residency_ask(rig->residency, slot, &wish->waiter, what, device);
 }
 
-static void ask(struct residency_rig *rig, struct session_plan *slot, struct wish *wish,
+static void ask(struct residency_rig *rig, struct plan_memory *slot, struct wish *wish,
 		enum residency_wish what)
 {
 	ask_device(rig, slot, wish, what, RBK_DEVICE_NONE);
@@ -87,7 +87,7 @@ static void ask(struct residency_rig *rig, struct session_plan *slot, struct wis
 static void test_promises__within_the_maximum(void **state)
 {
 	struct residency_rig rig;
-	struct session_plan *busy, *wanted[2], *other;
+	struct plan_memory *busy, *wanted[2], *other;
 	struct wish wishes[2] = {{.res = 1}, {.res = 1}};
 
 	begin(&rig);
@@ -122,7 +122,7 @@ static void test_promises__within_the_maximum(void **state)
 static void test_promises__limit_lowered(void **state)
 {
 	struct residency_rig rig;
-	struct session_plan *busy, *wanted, *loading;
+	struct plan_memory *busy, *wanted, *loading;
 	struct wish wish = {.res = 1};
 
 	begin(&rig);
@@ -154,7 +154,7 @@ static void test_host_limit__displaces_nobody(void **state)
 {
 	struct residency_rig rig;
 	struct account_limits limits;
-	struct session_plan *there, *poor;
+	struct plan_memory *there, *poor;
 	struct wish wish = {.res = 1};
 
 	begin(&rig);
@@ -187,7 +187,7 @@ static void test_loads__of_each_tenant(void **state)
 {
 	enum { N_GREEDY = 8 };
 	struct residency_rig rig;
-	struct session_plan *greedy[3][N_GREEDY], *modest;
+	struct plan_memory *greedy[3][N_GREEDY], *modest;
 
 	begin(&rig);
 	rig.devices[RIG_DEVICE].is_held = true;
@@ -212,7 +212,7 @@ static void test_loads__of_each_tenant(void **state)
 
 static unsigned int n_added;
 
-static void on_added(struct session_plan *slot)
+static void on_added(struct plan_memory *slot)
 {
 	n_added++;
 }
@@ -228,7 +228,7 @@ static void add_and_take(enum meanwhile meanwhile, bool has_constant)
 	const struct residency_victims all = {.device = RBK_DEVICE_NONE};
 	struct wish wish = {.res = 1};
 	struct residency_rig rig;
-	struct session_plan *slot;
+	struct plan_memory *slot;
 	uint64_t n, bytes;
 
 	begin(&rig);
@@ -280,7 +280,7 @@ static void test_add__drained_meanwhile(void **state)
 static void test_add__evicted_while_awaited(void **state)
 {
 	const struct residency_victims all = {.device = RBK_DEVICE_NONE};
-	struct session_plan *busy, *slot;
+	struct plan_memory *busy, *slot;
 	struct residency_rig rig;
 	uint64_t n, bytes;
 
@@ -318,7 +318,7 @@ static void test_add__evicted_while_awaited(void **state)
 static void test_wishes__evict_then_prefetch(void **state)
 {
 	struct residency_rig rig;
-	struct session_plan *slot;
+	struct plan_memory *slot;
 	struct wish evict = {.res = 1}, prefetch = {.res = 1};
 
 	begin(&rig);
@@ -360,7 +360,7 @@ static void evict_on_the_way(bool is_administrators)
 	const struct residency_victims all = {.device = RBK_DEVICE_NONE};
 	struct wish evict = {.res = 1}, prefetch = {.res = 1};
 	struct residency_rig rig;
-	struct session_plan *slot;
+	struct plan_memory *slot;
 	uint64_t n, bytes;
 
 	begin(&rig);
@@ -400,7 +400,7 @@ static void test_wishes__evicted_on_the_way(void **state)
 static void test_wishes__evict_after_want(void **state)
 {
 	struct residency_rig rig;
-	struct session_plan *slot;
+	struct plan_memory *slot;
 	struct wish wish = {.res = 1};
 
 	begin(&rig);
@@ -424,7 +424,7 @@ static void test_wishes__evict_after_want(void **state)
 static void test_wishes__limit_lowered_meanwhile(void **state)
 {
 	struct residency_rig rig;
-	struct session_plan *there, *waiting;
+	struct plan_memory *there, *waiting;
 	struct wish wish = {.res = 1};
 
 	begin(&rig);
@@ -448,7 +448,7 @@ static void test_wishes__limit_lowered_meanwhile(void **state)
 static void test_wishes__of_a_named_device(void **state)
 {
 	struct residency_rig rig;
-	struct session_plan *there, *waiting;
+	struct plan_memory *there, *waiting;
 	struct wish first = {.res = 1}, second = {.res = 1};
 
 	residency_rig_init(&rig, 2, 100 * MIB, 0, RESIDENCY_WANTED);
@@ -477,7 +477,7 @@ static void test_storm__of_one_plan(void **state)
 {
 	enum { N = 1000 };
 	struct residency_rig rig;
-	struct session_plan *there, *large;
+	struct plan_memory *there, *large;
 	struct wish *wishes = calloc(N, sizeof(*wishes));
 	uint64_t n_drafts;
 
@@ -508,7 +508,7 @@ static void test_storm__tenants_take_turns(void **state)
 {
 	enum { N = 500 };
 	struct residency_rig rig;
-	struct session_plan *slots[N], *modest;
+	struct plan_memory *slots[N], *modest;
 	struct wish *wishes = calloc(N + 1, sizeof(*wishes));
 	unsigned int n_answers = 0;
 
@@ -543,7 +543,7 @@ static void test_storm__everybody_is_told(void **state)
 {
 	enum { N = 1000, N_WISHES = 3 };
 	struct residency_rig rig;
-	struct session_plan *slot;
+	struct plan_memory *slot;
 	struct wish *wishes = calloc(N * N_WISHES, sizeof(*wishes));
 	unsigned int n_answers = 0;
 
@@ -631,9 +631,9 @@ uint64_t __wrap_residence_bytes(const struct residence *residence)
 enum { N_MANY = 4 * RESIDENCY_SLICE };
 
 /* One is there, and has the device but for 40 MiB; the others of tenant 0 wait for it to go. */
-static struct session_plan **hold_many(struct residency_rig *rig)
+static struct plan_memory **hold_many(struct residency_rig *rig)
 {
-	struct session_plan **slots = calloc(N_MANY, sizeof(*slots));
+	struct plan_memory **slots = calloc(N_MANY, sizeof(*slots));
 
 	assert_non_null(slots);
 	for (int i = 0; i < N_MANY; i++)
@@ -643,7 +643,7 @@ static struct session_plan **hold_many(struct residency_rig *rig)
 	return slots;
 }
 
-static void remove_many(struct residency_rig *rig, struct session_plan **slots)
+static void remove_many(struct residency_rig *rig, struct plan_memory **slots)
 {
 	for (int i = 0; i < N_MANY; i++)
 		if (slots[i])
@@ -654,7 +654,7 @@ static void remove_many(struct residency_rig *rig, struct session_plan **slots)
 /* A plan that comes is compared with those in its way only, however many there are. */
 static void test_many__add_looks_at_few(void **state)
 {
-	struct session_plan **slots, *fits, *displaces;
+	struct plan_memory **slots, *fits, *displaces;
 	struct residency_rig rig;
 
 	begin(&rig);
@@ -675,7 +675,7 @@ static void test_many__add_looks_at_few(void **state)
 static void test_many__about_looks_at_none(void **state)
 {
 	enum { N_SMALL = 100 };
-	struct session_plan *slots[N_SMALL];
+	struct plan_memory *slots[N_SMALL];
 	struct residency_about about;
 	struct residency_rig rig;
 
@@ -713,7 +713,7 @@ static uint32_t most_in_a_turn(struct residency_rig *rig, uint32_t n_least)
 /* A review looks at all of them in many turns, and finds the best of all. */
 static void test_many__review_in_slices(void **state)
 {
-	struct session_plan **slots;
+	struct plan_memory **slots;
 	struct residency_rig rig;
 
 	begin(&rig);
@@ -732,7 +732,7 @@ static void test_many__review_in_slices(void **state)
 }
 
 /* Removes the plan that the review under way would look at next. */
-static void remove_next(struct residency_rig *rig, struct session_plan **slots)
+static void remove_next(struct residency_rig *rig, struct plan_memory **slots)
 {
 	for (int i = 0; i < N_MANY; i++) {
 		if (!slots[i] || rig->residency->walk.next != &slots[i]->residency->link)
@@ -747,7 +747,7 @@ static void remove_next(struct residency_rig *rig, struct session_plan **slots)
 /* A plan that goes while a review is on its way is not looked at any more, and not brought. */
 static void test_many__removed_meanwhile(void **state)
 {
-	struct session_plan **slots;
+	struct plan_memory **slots;
 	struct residency_rig rig;
 
 	begin(&rig);
@@ -772,7 +772,7 @@ static void test_many__removed_meanwhile(void **state)
 }
 
 /* Plans of a page each, all of tenant 0 and there. */
-static void fill(struct residency_rig *rig, struct session_plan **slots, int n)
+static void fill(struct residency_rig *rig, struct plan_memory **slots, int n)
 {
 	for (int i = 0; i < n; i++)
 		rig_add(rig, slots[i] = rig_plan_of(rig, 0, RIG_PAGE));
@@ -780,7 +780,7 @@ static void fill(struct residency_rig *rig, struct session_plan **slots, int n)
 	assert_int_equal(used(rig, 0), (uint64_t)n * RIG_PAGE);
 }
 
-static int n_there(struct session_plan **slots, int n)
+static int n_there(struct plan_memory **slots, int n)
 {
 	int n_ready = 0;
 
@@ -793,7 +793,7 @@ static int n_there(struct session_plan **slots, int n)
 static void test_many__limit_lowered(void **state)
 {
 	enum { N = 200, N_LEFT = 10 };
-	struct session_plan *slots[N];
+	struct plan_memory *slots[N];
 	struct residency_rig rig;
 	int before = N, now;
 
@@ -824,7 +824,7 @@ static void test_many__limit_lowered(void **state)
 static void test_many__candidates_in_turns(void **state)
 {
 	enum { N = 50, N_WISHES = 6 };
-	struct session_plan *slots[N], *wanted[N_WISHES];
+	struct plan_memory *slots[N], *wanted[N_WISHES];
 	uint32_t n_most = 0, n_all = 0;
 	struct residency_rig rig;
 
@@ -857,7 +857,7 @@ static void test_many__candidates_in_turns(void **state)
 static void test_many__promises(void **state)
 {
 	enum { N = 2 * RESIDENCY_MAX_AWAITED };
-	struct session_plan *busy, *slots[N];
+	struct plan_memory *busy, *slots[N];
 	static struct wish wishes[N];
 	struct residency_rig rig;
 
@@ -891,7 +891,7 @@ static void test_many__promises(void **state)
 /* A plan that no device with memory can run is not looked at, and makes nobody look. */
 static void test_many__without_a_device(void **state)
 {
-	struct session_plan *able, *unable;
+	struct plan_memory *able, *unable;
 	struct residency_victims victims = {.device = RBK_DEVICE_NONE};
 	struct residency_rig rig;
 	struct wish wish = {0};

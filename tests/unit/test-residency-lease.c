@@ -136,7 +136,7 @@ static void test_open__free_room(void **state)
 /* Plans of its tenant leave for it, however wanted, when their tasks have ended. */
 static void test_open__own_plans_leave(void **state)
 {
-	struct session_plan *slot = rig_plan_of(&rig, 0, 70 * MIB);
+	struct plan_memory *slot = rig_plan_of(&rig, 0, 70 * MIB);
 	struct asked *a;
 
 	rig_add(&rig, slot);
@@ -162,7 +162,7 @@ static void test_open__own_plans_leave(void **state)
 /* Other tenants' plans do not, unless these are above vram-high, or it is within the reserve. */
 static void test_open__others(void **state)
 {
-	struct session_plan *slot = rig_plan_of(&rig, 1, 70 * MIB);
+	struct plan_memory *slot = rig_plan_of(&rig, 1, 70 * MIB);
 	struct rig_wish wish;
 	struct asked *a;
 
@@ -197,7 +197,7 @@ static void test_open__others(void **state)
 /* Leases do not leave, so they take nothing that is reserved for others, though these are away. */
 static void test_open__reserves_of_others(void **state)
 {
-	struct session_plan *slot = rig_plan_of(&rig, 0, 40 * MIB);
+	struct plan_memory *slot = rig_plan_of(&rig, 0, 40 * MIB);
 	struct asked *a, *b;
 
 	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 40 * MIB);
@@ -242,7 +242,7 @@ static void test_open__own_reserve(void **state)
 /* Of what somebody says that he had, as much as nobody else has. */
 static void test_believed(void **state)
 {
-	struct session_plan *slot = rig_plan_of(&rig, 1, 30 * MIB);
+	struct plan_memory *slot = rig_plan_of(&rig, 1, 30 * MIB);
 	struct rig_wish wish;
 	struct asked *a;
 
@@ -280,7 +280,7 @@ static void test_believed(void **state)
 /* What a lease has no plan gets, whatever it is worth, or owed since then. */
 static void test_plans__keep_out(void **state)
 {
-	struct session_plan *slot = rig_plan_of(&rig, 1, 50 * MIB);
+	struct plan_memory *slot = rig_plan_of(&rig, 1, 50 * MIB);
 	struct rig_wish wish;
 	struct asked *a;
 
@@ -502,7 +502,7 @@ static void test_wait__in_the_way(void **state)
 
 static void test_wait__withdrawn(void **state)
 {
-	struct session_plan *slot = rig_plan_of(&rig, 0, 70 * MIB);
+	struct plan_memory *slot = rig_plan_of(&rig, 0, 70 * MIB);
 	struct asked *a;
 
 	rig_add(&rig, slot);
@@ -544,7 +544,7 @@ static void test_wait__deadlock(void **state)
 /* Plans on their way out are no deadlock. */
 static void test_wait__plans_of_others(void **state)
 {
-	struct session_plan *slot = rig_plan_of(&rig, 2, 30 * MIB);
+	struct plan_memory *slot = rig_plan_of(&rig, 2, 30 * MIB);
 	struct asked *a = ask(0, 60, 60, 0);
 
 	rig_add(&rig, slot);
@@ -608,7 +608,7 @@ static void test_device__drained(void **state)
 /* What programs had there is gone with it, but who has a lease knows nothing of that. */
 static void test_device__lost(void **state)
 {
-	struct session_plan *slot = rig_plan_of(&rig, 0, 20 * MIB);
+	struct plan_memory *slot = rig_plan_of(&rig, 0, 20 * MIB);
 	struct asked *a = ask(0, 60, 60, 0), *b;
 
 	rig_add(&rig, slot);
@@ -656,7 +656,7 @@ static void check_sums(void)
 /* At random: never more than there is, nothing lost, and nobody waits for ever. */
 static void test_random(void **state)
 {
-	struct session_plan *slots[4];
+	struct plan_memory *slots[4];
 	uint64_t seed = 88172645463325252ull;
 
 	rig_share(&rig, 0, 70 * MIB, 50 * MIB, 20 * MIB);

@@ -31,21 +31,21 @@ uint64_t __wrap_residence_bytes(const struct residence *residence)
 }
 
 /* And waits for it to have come. */
-static void add(struct residency_rig *rig, struct session_plan *slot)
+static void add(struct residency_rig *rig, struct plan_memory *slot)
 {
 	rig_add(rig, slot);
 	while (!rig_is_ready(slot))
 		rig_turn(rig);
 }
 
-static void on_removed(struct session_plan *slot)
+static void on_removed(struct plan_memory *slot)
 {
 	free(slot->plan->constants);
 	free(slot->plan);
 	slot->plan = NULL;
 }
 
-static void remove_all(struct residency_rig *rig, struct session_plan **slots, uint32_t n)
+static void remove_all(struct residency_rig *rig, struct plan_memory **slots, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++)
 		residency_remove(rig->residency, slots[i], on_removed);
@@ -150,7 +150,7 @@ static uint32_t refused_prefetch(struct residency_rig *rig, struct session_plan 
 static void count_visits(uint32_t n, uint64_t bytes, uint32_t *ret)
 {
 	const uint64_t room = bytes ? n * bytes : RIG_PAGE;
-	struct session_plan **slots = calloc(n, sizeof(*slots)), *other = NULL, *more;
+	struct plan_memory **slots = calloc(n, sizeof(*slots)), *other = NULL, *more;
 	static struct many_waits waits;
 	struct residency_rig rig;
 
@@ -232,7 +232,7 @@ static void test_many__of_a_page(void **state)
 static void test_many__rounds_in_passes(void **state)
 {
 	enum { N = 4 * RIG_MAX_TENANTS * RESIDENCY_SMALL, MOST = 16 * RESIDENCY_SMALL };
-	struct session_plan *slots[N];
+	struct plan_memory *slots[N];
 	static struct many_waits waits;
 	struct residency_device *device;
 	struct residency_rig rig;
@@ -263,7 +263,7 @@ static void test_many__rounds_in_passes(void **state)
 static void test_many__of_another(void **state)
 {
 	enum { N = 4 * RESIDENCY_SMALL };
-	struct session_plan *slots[N], *mine, *next;
+	struct plan_memory *slots[N], *mine, *next;
 	struct residency_rig rig;
 	struct rig_wish wish;
 
@@ -290,7 +290,7 @@ static void test_many__of_another(void **state)
 static void test_many__large_among_small(void **state)
 {
 	enum { N = 4 * RESIDENCY_SMALL };
-	struct session_plan *slots[N], *large, *next;
+	struct plan_memory *slots[N], *large, *next;
 	struct residency_rig rig;
 	struct rig_wish wish;
 
@@ -329,7 +329,7 @@ static void end_shortage(struct residency_rig *rig)
 	rig_settle(rig);
 }
 
-static uint32_t n_there(struct session_plan **slots, uint32_t n)
+static uint32_t n_there(struct plan_memory **slots, uint32_t n)
 {
 	uint32_t n_ready = 0;
 
@@ -339,7 +339,7 @@ static uint32_t n_there(struct session_plan **slots, uint32_t n)
 }
 
 /* Some plans above a maximum go in each turn, without a pause between turns. */
-static void leave_in_turns(struct residency_rig *rig, struct session_plan **slots, uint32_t n,
+static void leave_in_turns(struct residency_rig *rig, struct plan_memory **slots, uint32_t n,
 			   uint32_t n_left)
 {
 	uint32_t before = n_there(slots, n), now;
@@ -363,7 +363,7 @@ static void leave_in_turns(struct residency_rig *rig, struct session_plan **slot
 static void test_short__of_a_limit_and_of_pressure(void **state)
 {
 	enum { N = 600, N_WITHIN = 300, N_LEFT = 10 };
-	static struct session_plan *slots[N];
+	static struct plan_memory *slots[N];
 	struct residency_rig rig;
 
 	residency_rig_init(&rig, 1, N * RIG_PAGE, 0, RESIDENCY_WANTED);
@@ -392,7 +392,7 @@ static void test_short__of_a_limit_and_of_pressure(void **state)
 static void test_short__of_a_limit_on_sharers(void **state)
 {
 	enum { N = 200 };
-	static struct session_plan *slots[N];
+	static struct plan_memory *slots[N];
 	struct residency_rig rig;
 
 	residency_rig_init(&rig, 1, N * RIG_PAGE, 0, RESIDENCY_WANTED);
@@ -412,7 +412,7 @@ static void test_short__of_a_limit_on_sharers(void **state)
 static void test_many__one_above_the_reserve(void **state)
 {
 	enum { N_KEPT = 4 * RESIDENCY_SMALL, N = N_KEPT + 1 };
-	static struct session_plan *slots[N];
+	static struct plan_memory *slots[N];
 	struct residency_rig rig;
 
 	residency_rig_init(&rig, 1, 4 * N * RIG_PAGE, 0, RESIDENCY_WANTED);
@@ -443,7 +443,7 @@ enum {
 
 struct shared {
 	struct residency_rig rig;
-	struct session_plan *sharers[2], *other;
+	struct plan_memory *sharers[2], *other;
 };
 
 /* Two plans of tenant 0, above its vram-high, share a block, and tenant 1 has a plan. */
@@ -491,7 +491,7 @@ static void test_shared__gone_under_pressure(void **state)
 
 static void test_shared__gone_for_a_wish(void **state)
 {
-	struct session_plan *owed;
+	struct plan_memory *owed;
 	struct shared shared;
 	struct rig_wish wish;
 
@@ -505,7 +505,7 @@ static void test_shared__gone_for_a_wish(void **state)
 	shared_end(&shared);
 }
 
-static enum residence_state state_of(const struct session_plan *slot)
+static enum residence_state state_of(const struct plan_memory *slot)
 {
 	return slot->residency->on[RIG_DEVICE].state;
 }
@@ -514,7 +514,7 @@ static enum residence_state state_of(const struct session_plan *slot)
  */
 static void test_short__of_promises(void **state)
 {
-	struct session_plan *busy, *slots[RIG_MAX_TENANTS];
+	struct plan_memory *busy, *slots[RIG_MAX_TENANTS];
 	struct residency_device *device;
 	struct residency_rig rig;
 	uint32_t n_coming = 0, n_before;
@@ -586,7 +586,7 @@ static void test_short__of_reviews(void **state)
 	};
 	struct lease_wait wait = {
 		.least_bytes = RIG_PAGE, .want_bytes = RIG_PAGE, .done = on_granted};
-	struct session_plan *full;
+	struct plan_memory *full;
 
 	residency_rig_init(&rig, 1, 100 * RIG_PAGE, 0, RESIDENCY_WANTED);
 	add(&rig, full = rig_plan_of(&rig, 1, 99 * RIG_PAGE));
@@ -611,7 +611,7 @@ static void test_short__of_reviews(void **state)
 /* One candidate in each turn: who waits first, then who is wanted. */
 static void test_short__of_candidates(void **state)
 {
-	struct session_plan *there, *awaited, *wanted;
+	struct plan_memory *there, *awaited, *wanted;
 	struct residency_walk *walk;
 	struct residency_rig rig;
 	struct rig_wish wish;
@@ -645,7 +645,7 @@ static void test_short__of_candidates(void **state)
 static void test_promises__second_tier(void **state)
 {
 	enum { N = RESIDENCY_MAX_AWAITED + 1 };
-	struct session_plan *busy, *slots[N];
+	struct plan_memory *busy, *slots[N];
 	static struct rig_wish wishes[N];
 	struct residency_rig rig;
 
@@ -677,7 +677,7 @@ static void test_promises__second_tier(void **state)
 static void test_all__leave_in_turns(void **state)
 {
 	enum { N = 4 * RESIDENCY_SLICE };
-	static struct session_plan *slots[N];
+	static struct plan_memory *slots[N];
 	struct residency_device *device;
 	struct residency_rig rig;
 	uint32_t before, now;
@@ -712,7 +712,7 @@ static void test_all__evicted_in_turns(void **state)
 {
 	enum { N = 4 * RESIDENCY_SLICE };
 	const struct residency_victims all = {.device = RBK_DEVICE_NONE};
-	static struct session_plan *slots[N];
+	static struct plan_memory *slots[N];
 	struct residency_rig rig;
 	uint64_t n, bytes;
 	uint32_t before, now;
@@ -748,9 +748,9 @@ static uint32_t n_told(const struct rig_wish *wishes, uint32_t n)
 static void test_all__told_in_turns(void **state)
 {
 	enum { N = 4 * RESIDENCY_SLICE };
-	static struct session_plan *slots[N];
+	static struct plan_memory *slots[N];
 	static struct rig_wish wishes[N];
-	struct session_plan *full;
+	struct plan_memory *full;
 	struct residency_rig rig;
 	uint32_t before, now;
 
@@ -789,9 +789,9 @@ static void test_all__told_in_turns(void **state)
 static void test_moves__up_in_turns(void **state)
 {
 	enum { N = 4 * RESIDENCY_SLICE };
-	static struct session_plan *slots[N];
+	static struct plan_memory *slots[N];
 	struct residency_device *device;
-	struct session_plan *full;
+	struct plan_memory *full;
 	struct residency_rig rig;
 	uint32_t before;
 
@@ -834,7 +834,7 @@ static void test_moves__up_in_turns(void **state)
 static void test_moves__sharers_in_turns(void **state)
 {
 	enum { N = 4 * RESIDENCY_SLICE };
-	static struct session_plan *slots[N];
+	static struct plan_memory *slots[N];
 	struct residency_device *device;
 	struct residency_rig rig;
 	uint64_t before;
@@ -879,7 +879,7 @@ static void test_moves__sharers_in_turns(void **state)
 static void test_moves__chain(void **state)
 {
 	enum { N = 20 };
-	struct session_plan *slots[N];
+	struct plan_memory *slots[N];
 	struct residency_rig rig;
 	uint32_t n_loads;
 
@@ -915,7 +915,7 @@ static void limit_mappings(struct residency_rig *rig, uint64_t most)
 static void test_short__of_mappings(void **state)
 {
 	enum { N = 5, MOST = 10, EACH = 3 };
-	struct session_plan *plans[N];
+	struct plan_memory *plans[N];
 	struct residency_about about;
 	const struct account *account;
 	struct residency_rig rig;
@@ -949,7 +949,7 @@ static void test_short__of_mappings(void **state)
 static void test_short__of_mappings_for_slots(void **state)
 {
 	enum { N = 20, MOST = 200, MAX_SLOTS = 32, SLOT = 2 };
-	struct session_plan *plans[N];
+	struct plan_memory *plans[N];
 	struct residency_rig rig;
 
 	residency_rig_init(&rig, 1, 100 * RIG_PAGE, 0, RESIDENCY_WANTED);

@@ -31,7 +31,7 @@ static uint64_t used(const struct residency_rig *rig, unsigned int tenant)
 static void test_wish__evict_and_prefetch(void **state)
 {
 	struct residency_rig rig;
-	struct session_plan *slot;
+	struct plan_memory *slot;
 	struct rig_wish wish;
 
 	begin(&rig);
@@ -59,7 +59,7 @@ static void test_wish__evict_and_prefetch(void **state)
 static void test_wish__prefetch_displaces_own(void **state)
 {
 	struct residency_rig rig;
-	struct session_plan *mine, *next, *theirs, *large;
+	struct plan_memory *mine, *next, *theirs, *large;
 	struct rig_wish wish;
 
 	begin(&rig);
@@ -87,7 +87,7 @@ static void test_wish__prefetch_displaces_own(void **state)
 /* Whoever brought what the plan shares stays, however little it is wanted. */
 static void test_wish__keeps_what_it_shares(void **state)
 {
-	struct session_plan *sharer, *other, *slot;
+	struct plan_memory *sharer, *other, *slot;
 	struct residency_rig rig;
 	struct rig_wish wish;
 
@@ -113,7 +113,7 @@ static void test_wish__everybody_hears(void **state)
 	enum { N_OTHERS = 3 * RESIDENCY_MAX_DRAFTS };
 	struct rig_wish evict = {.waiter.done = rig_on_done, .res = 1}, bring = evict,
 			waits[N_OTHERS];
-	struct session_plan *there, *small, *slots[N_OTHERS];
+	struct plan_memory *there, *small, *slots[N_OTHERS];
 	struct residency_rig rig;
 
 	begin(&rig);
@@ -149,7 +149,7 @@ static void test_wish__everybody_hears(void **state)
 /* Who waits does not wait for what has become impossible. */
 static void test_wish__limit_lowered_or_device_lost(void **state)
 {
-	struct session_plan *there, *slot;
+	struct plan_memory *there, *slot;
 	struct residency_rig rig;
 	struct rig_wish wish;
 
@@ -193,7 +193,7 @@ static void hold(struct residency_rig *rig)
 static void test_wish__evict_does_not_strand(void **state)
 {
 	struct rig_wish evict = {.waiter.done = rig_on_done, .res = 1}, bring = evict, wait = evict;
-	struct session_plan *slot, *other;
+	struct plan_memory *slot, *other;
 	struct residency_rig rig;
 
 	begin(&rig);
@@ -225,7 +225,7 @@ static void test_wish__evict_does_not_strand(void **state)
 /* Others take everything at this very moment: it is not theirs to keep. */
 static void test_owed__while_others_come(void **state)
 {
-	struct session_plan *others[2], *modest;
+	struct plan_memory *others[2], *modest;
 	struct residency_rig rig;
 	struct rig_wish wish = {.waiter.done = rig_on_done, .res = 1};
 
@@ -256,7 +256,7 @@ static void test_owed__while_others_come(void **state)
 /* Others were promised everything. */
 static void test_owed__goes_before_promises(void **state)
 {
-	struct session_plan *busy, *promised, *modest;
+	struct plan_memory *busy, *promised, *modest;
 	struct rig_wish first, wish;
 	struct residency_rig rig;
 
@@ -286,7 +286,7 @@ static void test_owed__goes_before_promises(void **state)
 /* The device shrinks while it waits; there is still enough for what is owed. */
 static void test_owed__stays_promised_under_pressure(void **state)
 {
-	struct session_plan *busy, *modest;
+	struct plan_memory *busy, *modest;
 	struct residency_rig rig;
 	struct rig_wish wish;
 
@@ -320,7 +320,7 @@ static void test_owed__stays_promised_under_pressure(void **state)
 /* The second tier is no substitute. */
 static void test_owed__not_in_gtt(void **state)
 {
-	struct session_plan *others[4], *modest;
+	struct plan_memory *others[4], *modest;
 	struct residency_about about;
 	struct residency_rig rig;
 
@@ -352,7 +352,7 @@ static void test_owed__not_in_gtt(void **state)
 static void test_wish__wait_until_room(void **state)
 {
 	struct residency_rig rig;
-	struct session_plan *there, *waiting;
+	struct plan_memory *there, *waiting;
 	struct rig_wish wish, never;
 
 	begin(&rig);
@@ -382,7 +382,7 @@ static void test_wish__wait_until_room(void **state)
 static void test_wish__never(void **state)
 {
 	struct residency_rig rig;
-	struct session_plan *large, *unsupported;
+	struct plan_memory *large, *unsupported;
 	struct rig_wish wish;
 
 	begin(&rig);
@@ -428,7 +428,7 @@ static void test_remove__beside_own_jobs(void **state)
 {
 	enum { N = 100, PARTS = 50 };
 	struct endless jobs[N] = {0};
-	struct session_plan *slot;
+	struct plan_memory *slot;
 	struct residency_rig rig;
 	struct counting *device;
 	unsigned int n = 0;
@@ -463,7 +463,7 @@ static void test_remove__beside_own_jobs(void **state)
 static void test_lost__in_parts(void **state)
 {
 	enum { PARTS = 20 };
-	struct session_plan *slot;
+	struct plan_memory *slot;
 	struct residency_rig rig;
 	struct counting *device;
 
@@ -483,13 +483,13 @@ static void test_lost__in_parts(void **state)
 
 /* ---- Loads that the driver refuses ---- */
 
-static enum residence_state state_of(const struct session_plan *slot)
+static enum residence_state state_of(const struct plan_memory *slot)
 {
 	return slot->residency->on[RIG_DEVICE].state;
 }
 
 /* Adds it while loads are held, and asks for what is known once that has been looked at. */
-static void add_and_ask(struct residency_rig *rig, struct session_plan *slot, struct rig_wish *wish,
+static void add_and_ask(struct residency_rig *rig, struct plan_memory *slot, struct rig_wish *wish,
 			enum residency_wish what)
 {
 	*wish = (struct rig_wish){.waiter.done = rig_on_done, .res = 1};
@@ -505,7 +505,7 @@ static void add_and_ask(struct residency_rig *rig, struct session_plan *slot, st
 static void test_refused__while_others_load(void **state)
 {
 	struct residency_rig rig;
-	struct session_plan *slot;
+	struct plan_memory *slot;
 	struct rig_wish wish;
 
 	begin(&rig);
@@ -527,7 +527,7 @@ static void test_refused__while_others_load(void **state)
 /* A plan that was evicted by hand on its way is not tried again when its load is refused. */
 static void test_refused__when_evicted(void **state)
 {
-	struct session_plan *sharer, *slot;
+	struct plan_memory *sharer, *slot;
 	struct residency_rig rig;
 	struct rig_wish wish;
 

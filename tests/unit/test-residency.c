@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "fail-alloc.h"
+#include "loop/offload.h"
 #include "support/residency-rig.h"
 #include "util/clock.h"
 
@@ -31,7 +32,7 @@ static uint64_t used(const struct residency_rig *rig, unsigned int tenant)
 static void test_add__is_there_and_charged(void **state)
 {
 	struct residency_rig rig;
-	struct session_plan *slot;
+	struct plan_memory *slot;
 
 	begin(&rig);
 	slot = rig_plan_of(&rig, 0, 10 * MIB + 1);
@@ -49,7 +50,7 @@ static void test_add__is_there_and_charged(void **state)
 static void test_add__parts(void **state)
 {
 	struct residency_rig rig;
-	struct session_plan *slots[3];
+	struct plan_memory *slots[3];
 
 	begin(&rig);
 	rig.devices[RIG_DEVICE].n_parts = 7;
@@ -66,7 +67,7 @@ static void test_add__parts(void **state)
 static void test_remove__while_loading(void **state)
 {
 	struct residency_rig rig;
-	struct session_plan *slot;
+	struct plan_memory *slot;
 
 	begin(&rig);
 	rig.devices[RIG_DEVICE].n_parts = 1000000;
@@ -112,7 +113,7 @@ static void bystander_pass(struct residency_rig *rig)
  */
 static void test_remove__while_loading_plan(void **state)
 {
-	struct session_plan *first, *slot;
+	struct plan_memory *first, *slot;
 	struct residency_rig rig;
 	struct counting *device;
 
@@ -141,7 +142,7 @@ static void test_remove__while_loading_plan(void **state)
 static void test_share__one_copy_for_all(void **state)
 {
 	struct residency_rig rig;
-	struct session_plan *a, *b, *other;
+	struct plan_memory *a, *b, *other;
 	struct residency_about about;
 
 	begin(&rig);
@@ -178,7 +179,7 @@ static void test_share__many_blocks(void **state)
 {
 	enum { N = 100, MOST_AT_ONCE = 20 };
 	uint32_t constants[N + 1] = {0};
-	struct session_plan *each[N], *last;
+	struct plan_memory *each[N], *last;
 	struct offload_report report;
 	struct residency_rig rig;
 
@@ -207,7 +208,7 @@ static void test_share__many_blocks(void **state)
 static void test_share__while_loading(void **state)
 {
 	struct residency_rig rig;
-	struct session_plan *a, *b;
+	struct plan_memory *a, *b;
 
 	begin(&rig);
 	rig.devices[RIG_DEVICE].n_parts = 50;
@@ -225,7 +226,7 @@ static void test_share__while_loading(void **state)
 static void test_add__more_than_ever_fits(void **state)
 {
 	struct residency_rig rig;
-	struct session_plan *device, *tenant;
+	struct plan_memory *device, *tenant;
 	struct residency_about about;
 
 	begin(&rig);
@@ -254,7 +255,7 @@ static void test_add__more_than_ever_fits(void **state)
 static void test_limit__own_plans_make_way(void **state)
 {
 	struct residency_rig rig;
-	struct session_plan *cold, *hot, *other;
+	struct plan_memory *cold, *hot, *other;
 
 	begin(&rig);
 	rig_share(&rig, 0, 50 * MIB, 50 * MIB, 0);
@@ -279,7 +280,7 @@ static void test_limit__own_plans_make_way(void **state)
 static void test_device__no_turns(void **state)
 {
 	struct residency_rig rig;
-	struct session_plan *a, *b;
+	struct plan_memory *a, *b;
 
 	begin(&rig);
 	rig_add(&rig, a = rig_plan_of(&rig, 0, 75 * MIB));
@@ -304,7 +305,7 @@ static void test_device__no_turns(void **state)
 static void test_device__silent_makes_way(void **state)
 {
 	struct residency_rig rig;
-	struct session_plan *loud, *busy;
+	struct plan_memory *loud, *busy;
 	uint64_t start_ns;
 
 	begin(&rig);
@@ -331,7 +332,7 @@ static void test_device__silent_makes_way(void **state)
 static void test_reserve__is_had(void **state)
 {
 	struct residency_rig rig;
-	struct session_plan *greedy[10], *modest;
+	struct plan_memory *greedy[10], *modest;
 
 	begin(&rig);
 	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 25 * MIB);
@@ -360,7 +361,7 @@ static void test_reserve__is_had(void **state)
 static void test_in_flight__is_never_taken(void **state)
 {
 	struct residency_rig rig;
-	struct session_plan *busy, *wanted;
+	struct plan_memory *busy, *wanted;
 
 	begin(&rig);
 	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 60 * MIB);
@@ -388,7 +389,7 @@ static void test_in_flight__is_never_taken(void **state)
 static void test_limit__lowered_below_use(void **state)
 {
 	struct residency_rig rig;
-	struct session_plan *slots[5];
+	struct plan_memory *slots[5];
 
 	begin(&rig);
 	for (int i = 0; i < 5; i++) {
@@ -413,7 +414,7 @@ static void test_limit__lowered_below_use(void **state)
 static void test_pressure__yields_and_returns(void **state)
 {
 	struct residency_rig rig;
-	struct session_plan *slots[8], *kept;
+	struct plan_memory *slots[8], *kept;
 
 	begin(&rig);
 	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 20 * MIB);
@@ -453,7 +454,7 @@ static void test_pressure__yields_and_returns(void **state)
 static void test_pressure__no_thrashing(void **state)
 {
 	struct residency_rig rig;
-	struct session_plan *slot;
+	struct plan_memory *slot;
 
 	begin(&rig);
 	rig_add(&rig, slot = rig_plan_of(&rig, 0, 60 * MIB));
@@ -474,7 +475,7 @@ static void test_pressure__no_thrashing(void **state)
 static void test_no_memory__once_is_mended(void **state)
 {
 	struct residency_rig rig;
-	struct session_plan *slot;
+	struct plan_memory *slot;
 
 	begin(&rig);
 	rig.devices[RIG_DEVICE].n_refused = 1;
@@ -489,7 +490,7 @@ static void test_no_memory__once_is_mended(void **state)
 /* There was room by the ledger, but somebody outside had it: who is wanted less makes way. */
 static void test_no_memory__others_make_way(void **state)
 {
-	struct session_plan *there, *slot;
+	struct plan_memory *there, *slot;
 	struct residency_rig rig;
 
 	begin(&rig);
@@ -513,7 +514,7 @@ static void test_no_memory__others_make_way(void **state)
 static void test_no_memory__twice_is_given_up(void **state)
 {
 	struct residency_rig rig;
-	struct session_plan *slot;
+	struct plan_memory *slot;
 	struct rig_wish wish;
 
 	begin(&rig);
@@ -538,7 +539,7 @@ static void on_reopened(void *context, unsigned int device)
 static void test_lost__everything_is_given_back(void **state)
 {
 	struct residency_rig rig;
-	struct session_plan *busy, *idle;
+	struct plan_memory *busy, *idle;
 	struct rig_wish wish;
 
 	begin(&rig);
@@ -572,7 +573,7 @@ static void test_lost__everything_is_given_back(void **state)
 static void test_lost__while_loading(void **state)
 {
 	struct residency_rig rig;
-	struct session_plan *slot;
+	struct plan_memory *slot;
 
 	begin(&rig);
 	atomic_store(&rig.devices[RIG_DEVICE].is_held, true);
@@ -592,7 +593,7 @@ static void test_lost__while_loading(void **state)
 static void test_lost__by_loading(void **state)
 {
 	uint64_t begin_ns = clock_now_ns();
-	struct session_plan *fatal, *other;
+	struct plan_memory *fatal, *other;
 	struct counting *device;
 	struct residency_rig rig;
 
@@ -626,7 +627,7 @@ static void test_lost__with_a_guest(void **state)
 {
 	struct counting *device;
 	struct residency_rig rig;
-	struct session_plan *slot;
+	struct plan_memory *slot;
 
 	begin(&rig);
 	device = &rig.devices[RIG_DEVICE];
@@ -663,7 +664,7 @@ static void test_lost__with_a_guest(void **state)
 static void test_gone__noticed_without_a_task(void **state)
 {
 	struct residency_rig rig;
-	struct session_plan *slot;
+	struct plan_memory *slot;
 	unsigned int reopened = 0;
 
 	begin(&rig);
@@ -701,7 +702,7 @@ static void test_gone__noticed_without_a_task(void **state)
 static void test_renew__oldest_idle_first(void **state)
 {
 	struct residency_rig rig;
-	struct session_plan *slots[3];
+	struct plan_memory *slots[3];
 	struct residency_about about;
 	uint64_t before_ns;
 
@@ -747,7 +748,7 @@ static void test_renew__oldest_idle_first(void **state)
 /* A block is made anew only when all who share it have gone. */
 static void test_renew__those_that_share(void **state)
 {
-	struct session_plan *first, *second, *third, *other;
+	struct plan_memory *first, *second, *third, *other;
 	struct residency_rig rig;
 
 	begin(&rig);
@@ -785,7 +786,7 @@ static void test_renew__those_that_share(void **state)
 /* Plans go away, or the room does, while they are out. */
 static void test_renew__interrupted(void **state)
 {
-	struct session_plan *removed, *squeezed;
+	struct plan_memory *removed, *squeezed;
 	struct residency_about about;
 	struct residency_rig rig;
 
@@ -823,7 +824,7 @@ static void test_add__constants_were_summed(void **state)
 {
 	struct residency_about about;
 	struct residency_rig rig;
-	struct session_plan *slot;
+	struct plan_memory *slot;
 
 	begin(&rig);
 	slot = rig_plan(&rig, 0, MIB, (const uint32_t[]){1, 2, 3, 0});
@@ -841,7 +842,7 @@ static void test_add__constants_were_summed(void **state)
 static void test_add__out_of_memory(void **state)
 {
 	struct residency_rig rig;
-	struct session_plan *slot;
+	struct plan_memory *slot;
 
 	begin(&rig);
 	slot = rig_plan(&rig, 0, MIB, (const uint32_t[]){1, 2, 3, 0});
@@ -875,7 +876,7 @@ static void test_add__out_of_memory(void **state)
 static void test_gtt__second_best(void **state)
 {
 	struct residency_rig rig;
-	struct session_plan *a, *b;
+	struct plan_memory *a, *b;
 	struct residency_about about;
 
 	residency_rig_init(&rig, 1, 100 * MIB, 1000 * MIB, RESIDENCY_WANTED);
@@ -909,7 +910,7 @@ static void test_gtt__second_best(void **state)
 static void test_devices__the_one_with_room(void **state)
 {
 	struct residency_rig rig;
-	struct session_plan *a, *b;
+	struct plan_memory *a, *b;
 
 	residency_rig_init(&rig, 2, 100 * MIB, 0, RESIDENCY_WANTED);
 	rig_add(&rig, a = rig_plan_of(&rig, 0, 70 * MIB));

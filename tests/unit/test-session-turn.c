@@ -593,7 +593,7 @@ static unsigned int n_reset;
 static void count_reset(void *context, struct session_plan *plan)
 {
 	n_reset++;
-	plan->n_wanted++;
+	plan->memory.n_wanted++;
 }
 
 static void add_plan(const struct rig *rig, struct session_plan *plan, uint32_t id)
@@ -661,7 +661,7 @@ static void test_reset__in_slices(void **state)
 	assert_in_range(reset_until(&rig, rig.fd), 1, MAX_RESETS_OF_TURN);
 	assert_in_range(n_reset, N_RESET, N_RESET + MAX_RESETS_OF_TURN);
 	for (unsigned int i = 0; i < N_RESET; i++)
-		assert_true(plans[i].n_wanted > 0);
+		assert_true(plans[i].memory.n_wanted > 0);
 	assert_in_range(reset_until(&rig, rig.fd), 1, MAX_RESETS_OF_TURN);
 	assert_int_equal(n_reset, 2 * N_RESET);
 	end_resets(&rig, plans);
@@ -692,10 +692,10 @@ static void test_reset__meanwhile(void **state)
 	ask_reset(fd);
 	reset_until(&rig, rig.fd);
 	for (unsigned int i = 0; i < N_RESET; i++)
-		assert_true(plans[i].n_wanted > 0 || !plans[i].stats.tenant);
+		assert_true(plans[i].memory.n_wanted > 0 || !plans[i].stats.tenant);
 
 	reset_until(&rig, fd);
-	assert_true(late.n_wanted > 0);
+	assert_true(late.memory.n_wanted > 0);
 	ask_reset(fd);
 	for (n_reset = 0; n_reset == 0;) {
 		assert_true(loop_turn(rig.loop, false) >= 0);
