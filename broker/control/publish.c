@@ -215,14 +215,16 @@ static void publish_tenant(const struct publish *publish, const struct tenant *t
 			   struct stats_tenant *stats, const uint64_t used_ns[RBK_MAX_DEVICES])
 {
 	const struct account *account = tenant->account;
+	const struct residency_counts *counts =
+		residency_counts(publish->options.residency, tenant);
 	struct stats_tenant_figures figures = {
 		.weight = tenant->weight,
 		.is_named = tenant->is_named,
 		.is_drained = tenant->is_drained,
 		.is_changed = tenant->is_changed,
-		.n_evictions = tenant->n_evictions,
-		.n_returns = tenant->n_returns,
-		.n_memory_constraints = tenant->n_memory_constraints,
+		.n_evictions = counts->n_evictions,
+		.n_returns = counts->n_returns,
+		.n_memory_constraints = counts->n_constraints,
 		.n_refused = account_n_refused(account),
 		.n_sessions = account_used(account, ACCOUNT_SESSIONS),
 		.n_plans = account_used(account, ACCOUNT_PLANS),

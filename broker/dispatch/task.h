@@ -737,7 +737,7 @@ static inline void note_wanted(struct session_plan *slot, uint64_t admit_ticks)
 static inline void note_constraint(struct dispatch *dispatch, struct session_plan *slot,
 				   struct place_decision decision, uint64_t admit_ticks)
 {
-	slot->session->tenant->n_memory_constraints++;
+	slot->memory.counts->n_constraints++;
 	if (decision.wanted) {
 		note_wanted(slot, admit_ticks);
 		residency_want(dispatch->demand, &slot->memory);

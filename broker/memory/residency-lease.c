@@ -28,6 +28,7 @@
 #include "memory/residency-private.h"
 #include "tenant/tenant.h"
 #include "util/clock.h"
+#include "util/error.h"
 
 /* For plans on their way out, and those just coming, before they can go. */
 static const uint64_t grace_ns = 5ull * 1000 * 1000 * 1000;
@@ -54,7 +55,7 @@ static struct seeker seeker_of(struct residency_device *device, const struct lea
 
 static void set_awaited(struct residency_device *device, struct lease_wait *wait, uint64_t bytes)
 {
-	uint64_t *awaited = &wait->lease->tenant->awaited[device->index];
+	uint64_t *awaited = &wait->lease->tenant->memory->awaited[device->index];
 
 	*awaited += bytes - wait->awaited_bytes;
 	device->awaited_bytes += bytes - wait->awaited_bytes;
@@ -116,7 +117,7 @@ static uint64_t left_of_part(const struct residency_device *device, const struct
 	uint64_t part = least_of(tenant->shares[i].reserve + device->lease_part_bytes,
 				 device->usable_bytes[EXEC_TIER_VRAM]);
 
-	return left_of(part, tenant->leased[i] + tenant->awaited[i] - awaited_bytes);
+	return left_of(part, tenant->leased[i] + memory_of(tenant)->awaited[i] - awaited_bytes);
 }
 
 /* What has to be granted for it beside what is. */
@@ -156,27 +157,30 @@ static void sums_begin(struct residency_device *device)
 	device->holding_bytes = 0;
 }
 
-static struct tenant *sums_of(const struct residency_device *device, struct tenant *tenant)
+static struct tenant_memory *sums_of(const struct residency_device *device, struct tenant *tenant)
 {
-	if (tenant->wait_number != device->residency->n_wait_sums)
-		tenant->ahead_bytes = tenant->holding_bytes = 0;
-	tenant->wait_number = device->residency->n_wait_sums;
-	return tenant;
+	struct tenant_memory *memory = tenant->memory;
+
+	if (memory->wait_number != device->residency->n_wait_sums)
+		memory->ahead_bytes = memory->holding_bytes = 0;
+	memory->wait_number = device->residency->n_wait_sums;
+	return memory;
 }
 
 /* The next one, in the order of asking. After divide(). */
 static void sums_add(struct residency_device *device, const struct lease_wait *wait)
 {
-	struct tenant *tenant = sums_of(device, wait->lease->tenant);
+	struct tenant *tenant = wait->lease->tenant;
+	struct tenant_memory *sums = sums_of(device, tenant);
 	uint64_t more = more_for(wait);
 
 	device->residency->leases.n_looks++;
 	if (more == 0)
 		return;
 	if (!lease_wait_is_hopeless(wait, most_alone(device, tenant)))
-		tenant->ahead_bytes += more;
+		sums->ahead_bytes += more;
 	if (holds_others(device, wait)) {
-		tenant->holding_bytes += more;
+		sums->holding_bytes += more;
 		device->holding_bytes += more;
 	}
 }
@@ -188,8 +192,9 @@ static void sums_add(struct residency_device *device, const struct lease_wait *w
 static uint64_t left_by_sums(const struct residency_device *device, struct tenant *tenant,
 			     uint64_t *ret_ahead_bytes)
 {
-	uint64_t own = sums_of(device, tenant)->ahead_bytes;
-	uint64_t others = device->holding_bytes - tenant->holding_bytes;
+	const struct tenant_memory *sums = sums_of(device, tenant);
+	uint64_t own = sums->ahead_bytes;
+	uint64_t others = device->holding_bytes - sums->holding_bytes;
 
 	*ret_ahead_bytes = own + others;
 	if (own > 0)
@@ -399,7 +404,7 @@ static enum verdict look_at(struct residency_device *device, struct lease_wait *
 	if (lease->blocked_number == number)
 		return NO_ROOM;
 	lease->blocked_number = number;
-	can_grow = tenant->blocked_number != number && device->state == RESIDENCY_DEVICE_UP;
+	can_grow = tenant->memory->blocked_number != number && device->state == RESIDENCY_DEVICE_UP;
 	if (*is_held)
 		goal = least_of(goal, lease_granted(lease) +
 					      left_of_part(device, tenant, wait->awaited_bytes));
@@ -421,7 +426,7 @@ static enum verdict look_at(struct residency_device *device, struct lease_wait *
 	if (verdict != NO_ROOM)
 		return verdict;
 	wait->failed_number = device->n_rounds;
-	tenant->blocked_number = number;
+	tenant->memory->blocked_number = number;
 	if (holds_others(device, wait))
 		*is_held = true;
 	return NO_ROOM;
@@ -433,8 +438,8 @@ static uint64_t stays_until(const struct residency_device *device, const struct 
 {
 	const struct tenant *tenant = wait->lease->tenant;
 
-	return verdict == LEAVING || tenant->n_loads[device->index] > 0 ? wait->grace_ns
-									: wait->until_ns;
+	return verdict == LEAVING || tenant->memory->n_loads[device->index] > 0 ? wait->grace_ns
+										: wait->until_ns;
 }
 
 /* So that it is seen when that becomes less. */
@@ -501,7 +506,7 @@ void residency_leases_serve(struct residency_device *device)
 		struct lease_wait *wait = wait_of(node);
 		struct lease *lease = wait->lease;
 		const uint64_t of_lease = lease->blocked_number;
-		const uint64_t of_tenant = lease->tenant->blocked_number;
+		const uint64_t of_tenant = lease->tenant->memory->blocked_number;
 		const bool was_held = is_held;
 		enum verdict verdict;
 		uint64_t until_ns;
@@ -527,7 +532,7 @@ void residency_leases_serve(struct residency_device *device)
 		}
 		/* This wait keeps no other one back any more. */
 		lease->blocked_number = of_lease;
-		lease->tenant->blocked_number = of_tenant;
+		lease->tenant->memory->blocked_number = of_tenant;
 		is_held = was_held;
 		finish(device, wait, wait->is_patient ? -ETIMEDOUT : -ENOMEM);
 	}
@@ -561,6 +566,14 @@ void residency_leases_serve_due(struct residency_device *device)
 struct leases *residency_leases(struct residency *residency)
 {
 	return &residency->leases;
+}
+
+int residency_lease_new(struct residency *residency, const struct lease_about *about,
+			struct lease **ret)
+{
+	if (tenant_memory_make(about->tenant))
+		return error_origin(-ENOMEM);
+	return lease_new(&residency->leases, about, ret);
 }
 
 /*

@@ -311,13 +311,13 @@ static uint64_t block_leaving(const struct resident_block *block)
 
 static void count_evictable(struct residence *residence, uint64_t more_bytes)
 {
-	residence->plan->tenant->evictable[residence->device->index] += more_bytes;
+	residence->plan->tenant->memory->evictable[residence->device->index] += more_bytes;
 	residence->device->evictable_bytes += more_bytes;
 }
 
 static void count_leaving(struct residence *residence, uint64_t more_bytes)
 {
-	residence->plan->tenant->leaving[residence->device->index] += more_bytes;
+	residence->plan->tenant->memory->leaving[residence->device->index] += more_bytes;
 	residence->device->leaving_bytes += more_bytes;
 }
 
@@ -403,7 +403,7 @@ static void residence_clear(struct residence *residence)
 	if (residence->is_moving) {
 		residence->is_moving = false;
 		residence->must_return = true;
-		list_append(&residence->plan->tenant->holders->on[device->index].returning,
+		list_append(&residence->plan->tenant->memory->on[device->index].returning,
 			    &residence->returning);
 		device->n_moving--;
 	}
@@ -597,7 +597,7 @@ static void load_done(struct offload_job *job)
 	/* A load that was cancelled had more to do, or was refused before it saw that. */
 	if (r == EXECUTOR_E_MORE || (r == EXECUTOR_E_NO_MEMORY && residence->must_leave))
 		r = EXECUTOR_E_CANCELLED;
-	plan->tenant->n_loads[device->index]--;
+	plan->tenant->memory->n_loads[device->index]--;
 	device->n_jobs--;
 	residence->load_result = r;
 	if (r) {
@@ -617,7 +617,7 @@ static void load_done(struct offload_job *job)
 			residence->is_pressed = false;
 		if (!residence->must_return && residence->left_ns) {
 			residence->n_returns++;
-			plan->tenant->n_returns++;
+			plan->memory->counts->n_returns++;
 		}
 		residence->must_return = false;
 		list_remove(&residence->returning);
@@ -663,7 +663,7 @@ int residence_begin(struct draft *draft, uint32_t n_slots)
 	residence->state = RESIDENCE_LOADING;
 	residence->must_leave = false;
 	list_append(&device->residences, &residence->link);
-	residence->plan->tenant->n_loads[device->index]++;
+	residence->plan->tenant->memory->n_loads[device->index]++;
 	residence_submit(residence, OFFLOAD_LOAD, load_run, load_done);
 	return 0;
 }
@@ -675,7 +675,7 @@ static void note_eviction(struct residence *residence)
 	uint64_t now_ns = clock_now_ns();
 
 	residence->n_evictions++;
-	residence->plan->tenant->n_evictions++;
+	residence->plan->memory->counts->n_evictions++;
 	++*residence->plan->memory->n_evictions;
 	residence->left_ns = now_ns;
 	/* What others do knows no hold-off. */
@@ -769,8 +769,9 @@ void residence_forget_awaited(struct residence *residence)
 	if (residence->device->bring_next == &residence->link)
 		residence->device->bring_next = residence->link.next;
 	residence->device->awaited_bytes -= residence->awaited_bytes;
-	residence->plan->tenant->n_awaited[residence->device->index]--;
-	residence->plan->tenant->awaited[residence->device->index] -= residence->awaited_bytes;
+	residence->plan->tenant->memory->n_awaited[residence->device->index]--;
+	residence->plan->tenant->memory->awaited[residence->device->index] -=
+		residence->awaited_bytes;
 	residence->awaited_bytes = 0;
 	residence->state = RESIDENCE_OUT;
 	list_remove(&residence->link);

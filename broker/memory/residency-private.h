@@ -10,12 +10,11 @@
 #include "memory/residency-policy.h"
 #include "memory/residency.h"
 #include "plan/executor.h"
-#include "tenant/account.h"
+#include "tenant/tenant.h"
 #include "util/list.h"
 #include "util/log.h"
 
 struct loop_timer;
-struct tenant;
 
 enum {
 	RESIDENCY_MAX_LOADS = 2,    /* at once, of one tenant on one device */
@@ -159,13 +158,34 @@ struct residency_holding {
 	uint64_t round_number;         /* device.n_bring_rounds when they had their turn */
 };
 
-/* The residences of a tenant that has plans. */
-struct residency_holders {
-	struct list_node link; /* in residency.holders */
+/* What residency knows of a tenant that has or had plans or leases. */
+struct tenant_memory {
+	struct list_node link; /* in residency.holders if n_plans > 0 */
 	struct tenant *tenant;
 	uint32_t n_plans;
-	struct residency_holding on[RBK_MAX_DEVICES];
+	uint64_t evictable[RBK_MAX_DEVICES]; /* the sum of residence_bytes() of plans that are IN
+						in VRAM, */
+	uint64_t leaving[RBK_MAX_DEVICES];   /* bytes of VRAM on their way out, */
+	uint64_t awaited[RBK_MAX_DEVICES];   /* bytes set aside, */
+	uint32_t n_awaited[RBK_MAX_DEVICES]; /* plans for which they are, */
+	uint32_t n_loads[RBK_MAX_DEVICES];   /* and plans loading */
+	uint64_t sum_number;                 /* of the last sum over tenants that has it */
+	uint64_t blocked_number; /* of the last pass over who waits in which it had no room */
+	/* Sums over the waits that a pass has met so far: see residency-lease.c. */
+	uint64_t wait_number, ahead_bytes, holding_bytes;
+	struct list_node asked;  /* what was asked of it and not looked at */
+	struct list_node asking; /* in residency.asking, unless that is empty */
+	struct residency_counts counts;
+	struct residency_holding on[RBK_MAX_DEVICES]; /* while n_plans > 0 */
 };
+
+/* Of a tenant that never had any: residency-seek.c's, all zero. */
+extern const struct tenant_memory tenant_memory_none;
+
+static inline const struct tenant_memory *memory_of(const struct tenant *tenant)
+{
+	return tenant->memory ? tenant->memory : &tenant_memory_none;
+}
 
 enum residency_device_state {
 	RESIDENCY_DEVICE_NONE, /* no memory of its own */
@@ -185,14 +205,14 @@ struct residency_device {
 	uint64_t usable_bytes[EXEC_TIER_COUNT];
 	uint64_t charged_bytes[EXEC_TIER_COUNT]; /* by plans and blocks of this file */
 	uint64_t leaving_bytes;                  /* of VRAM, a part of it, blocks once each */
-	uint64_t evictable_bytes;                /* as tenant.evictable, of all tenants */
+	uint64_t evictable_bytes;                /* as tenant_memory.evictable, of all tenants */
 	uint64_t awaited_bytes;                  /* of VRAM, to be charged when others have left */
 	uint64_t reserved_bytes;                 /* of VRAM, the reserves of all tenants */
 	uint64_t outside_bytes;                  /* of VRAM, used by others */
 	uint64_t refused_bytes;    /* of VRAM, while a load that was refused is tried again */
 	uint64_t leased_bytes;     /* at the last look, or more: leases may have given back since */
 	uint64_t lease_part_bytes; /* of each tenant, beside its reserve; see residency-lease.c */
-	uint64_t holding_bytes;    /* as tenant.holding_bytes, of all tenants */
+	uint64_t holding_bytes;    /* as tenant_memory.holding_bytes, of all tenants */
 	uint64_t n_pass_visits;    /* in the last pass over who waits for a lease */
 	uint64_t n_rounds;         /* see residency_leases_serve() */
 	bool is_round_cut;         /* the next pass goes on with the last round */
@@ -256,8 +276,8 @@ struct residency {
 	struct leases leases;
 	uint64_t n_parts;      /* see tenant.part_bytes */
 	bool has_large_leases; /* more than their tenants may have by now */
-	uint64_t n_passes;     /* over who waits for a lease; see tenant.blocked_number */
-	uint64_t n_wait_sums;  /* over who waits; see tenant.wait_number */
+	uint64_t n_passes;     /* over who waits for a lease; see tenant_memory.blocked_number */
+	uint64_t n_wait_sums;  /* over who waits; see tenant_memory.wait_number */
 	bool is_serving;
 	struct residency_demand demand;
 	struct list_node plans;  /* those that a device with memory can run */
@@ -271,7 +291,7 @@ struct residency {
 	bool must_show; /* residence_show() of each plan, in the next walk */
 	uint64_t n_drafts, n_asked_turns, n_reviews;
 	uint64_t n_visits; /* of plans, to see whether they make way */
-	uint64_t n_sums;   /* over tenants; see tenant.sum_number */
+	uint64_t n_sums;   /* over tenants; see tenant_memory.sum_number */
 	uint64_t look_ns,
 		look_ticks; /* for when plans' values are compared; see residency_look() */
 	struct residency_walk walk;
@@ -391,6 +411,8 @@ void residency_look_at(struct residency_plan *plan);
 
 /* ---- residency-seek.c: who makes way ---- */
 
+/* Makes the record of a tenant that has none. Return: 0 or -ENOMEM. */
+int tenant_memory_make(struct tenant *tenant);
 /* For each plan of a tenant. Return: 0 or -ENOMEM. */
 int residency_holders_ref(struct residency *residency, struct tenant *tenant);
 void residency_holders_unref(struct tenant *tenant);

@@ -65,7 +65,7 @@ static const struct tenant_share *share_of(const struct residence *residence)
 uint64_t residency_tenant_used(const struct residency_device *device, const struct tenant *tenant)
 {
 	return account_used(tenant->account, account_vram(device->index)) -
-	       tenant->leaving[device->index];
+	       memory_of(tenant)->leaving[device->index];
 }
 
 static void fold(struct residency_plan *plan, uint64_t now_ns, uint64_t now_ticks)
@@ -118,7 +118,7 @@ int64_t residency_device_free(const struct residency_device *device)
 
 uint64_t seeker_tenant_awaited(const struct seeker *seeker)
 {
-	return seeker->tenant->awaited[seeker->device->index] - seeker->awaited_bytes;
+	return memory_of(seeker->tenant)->awaited[seeker->device->index] - seeker->awaited_bytes;
 }
 
 int64_t residency_tenant_free(const struct residency_device *device, const struct tenant *tenant)
@@ -219,7 +219,7 @@ uint64_t residency_available(const struct residency_device *device, const struct
 {
 	int64_t of_tenant = residency_tenant_free(device, tenant),
 		of_device = residency_device_free(device);
-	uint64_t evictable = tenant->evictable[device->index];
+	uint64_t evictable = memory_of(tenant)->evictable[device->index];
 	uint64_t leased = tenant->leased[device->index];
 	uint64_t reserve = tenant->shares[device->index].reserve;
 
@@ -285,7 +285,7 @@ static bool may_try(const struct residence *residence)
 {
 	const struct residency_device *device = residence->device;
 
-	if (residence->plan->tenant->n_loads[device->index] >= RESIDENCY_MAX_LOADS ||
+	if (residence->plan->tenant->memory->n_loads[device->index] >= RESIDENCY_MAX_LOADS ||
 	    device->state != RESIDENCY_DEVICE_UP)
 		return false;
 	/* Otherwise the plan would find the block that it left, which others are still to leave. */
@@ -317,15 +317,15 @@ enum try_result residence_try(struct residence *residence, bool by_hand)
 	if (was_awaited || !has_host_room(residence, n_slots))
 		return TRY_NO_ROOM;
 	/* Each promise is looked after, which takes time. */
-	if (residence->plan->tenant->n_awaited[device->index] >= RESIDENCY_MAX_AWAITED)
+	if (residence->plan->tenant->memory->n_awaited[device->index] >= RESIDENCY_MAX_AWAITED)
 		return try_gtt(residence) == TRY_STARTED ? TRY_STARTED : TRY_LATER;
 
 	seeker = seeker_of(residence);
 	if (seeker_displace(&seeker, bytes, by_hand)) {
 		residence->state = RESIDENCE_AWAITED;
 		residence->awaited_bytes = bytes;
-		residence->plan->tenant->awaited[device->index] += bytes;
-		residence->plan->tenant->n_awaited[device->index]++;
+		residence->plan->tenant->memory->awaited[device->index] += bytes;
+		residence->plan->tenant->memory->n_awaited[device->index]++;
 		device->awaited_bytes += bytes;
 		list_append(&device->awaiting, &residence->link);
 		return TRY_AWAITED;
@@ -374,7 +374,7 @@ static bool enforce_limits(struct residency_device *device)
 		struct residence *residence = container_of(node, struct residence, link);
 
 		if (residency_tenant_free(device, residence->plan->tenant) >=
-		    (int64_t)residence->plan->tenant->awaited[device->index])
+		    (int64_t)residence->plan->tenant->memory->awaited[device->index])
 			continue;
 		residence_forget_awaited(residence);
 		residency_tell(residence, -ENOMEM);
@@ -482,10 +482,10 @@ static bool is_late(const struct residency_device *device, bool is_any_tried, ui
 }
 
 /* Return: false: the turn has no time for the others. */
-static bool bring_moved_of(struct residency_device *device, struct residency_holders *holders,
+static bool bring_moved_of(struct residency_device *device, struct tenant_memory *memory,
 			   uint64_t stop_ticks, bool *is_any_tried)
 {
-	struct residency_holding *on = &holders->on[device->index];
+	struct residency_holding *on = &memory->on[device->index];
 
 	if (on->round_number == device->n_bring_rounds)
 		return true;
@@ -521,7 +521,7 @@ static bool bring_promised_in_turn(struct residency_device *device)
 		is_any_tried |= bring_one_awaited(container_of(node, struct residence, link));
 	}
 	list_for_each (node, &device->residency->holders)
-		if (!bring_moved_of(device, container_of(node, struct residency_holders, link),
+		if (!bring_moved_of(device, container_of(node, struct tenant_memory, link),
 				    stop_ticks, &is_any_tried))
 			return false;
 	return true;

@@ -28,36 +28,47 @@ enum { TAKE_PART = 4 };
 
 /* Holders: plans that make way */
 
+const struct tenant_memory tenant_memory_none;
+
+int tenant_memory_make(struct tenant *tenant)
+{
+	struct tenant_memory *memory;
+
+	if (tenant->memory)
+		return 0;
+	memory = calloc(1, sizeof(*memory));
+	if (!memory)
+		return -ENOMEM;
+	memory->tenant = tenant;
+	list_init(&memory->asked);
+	list_init(&memory->asking);
+	tenant->memory = memory;
+	return 0;
+}
+
 int residency_holders_ref(struct residency *residency, struct tenant *tenant)
 {
-	struct residency_holders *holders = tenant->holders;
+	struct tenant_memory *memory;
 
-	if (!holders) {
-		holders = calloc(1, sizeof(*holders));
-		if (!holders)
-			return -ENOMEM;
-		holders->tenant = tenant;
-		for (unsigned int i = 0; i < RBK_MAX_DEVICES; i++) {
-			list_init(&holders->on[i].large);
-			list_init(&holders->on[i].small);
-			list_init(&holders->on[i].returning);
-		}
-		list_append(&residency->holders, &holders->link);
-		tenant->holders = holders;
+	if (tenant_memory_make(tenant))
+		return -ENOMEM;
+	memory = tenant->memory;
+	if (memory->n_plans++ > 0)
+		return 0;
+	for (unsigned int i = 0; i < RBK_MAX_DEVICES; i++) {
+		memory->on[i] = (struct residency_holding){.round_number = 0};
+		list_init(&memory->on[i].large);
+		list_init(&memory->on[i].small);
+		list_init(&memory->on[i].returning);
 	}
-	holders->n_plans++;
+	list_append(&residency->holders, &memory->link);
 	return 0;
 }
 
 void residency_holders_unref(struct tenant *tenant)
 {
-	struct residency_holders *holders = tenant->holders;
-
-	if (--holders->n_plans > 0)
-		return;
-	list_remove(&holders->link);
-	tenant->holders = NULL;
-	free(holders);
+	if (--tenant->memory->n_plans == 0)
+		list_remove(&tenant->memory->link);
 }
 
 static bool holds_anything(const struct residence *residence)
@@ -77,7 +88,7 @@ static bool is_large(const struct residence *residence, uint64_t bytes)
 void residence_hold(struct residence *residence)
 {
 	struct residency_device *device = residence->device;
-	struct residency_holding *on = &residence->plan->tenant->holders->on[device->index];
+	struct residency_holding *on = &residence->plan->tenant->memory->on[device->index];
 
 	if (residence->tier != EXEC_TIER_VRAM) {
 		list_append(&device->second_tier, &residence->holding);
@@ -114,10 +125,10 @@ static void visit(struct residence *residence, uint64_t bytes, holder_fn fn, voi
 }
 
 /* Calls @fn for a tenant's plans that may make way, all or some. It must change nothing. */
-static void visit_holders(struct residency_holders *holders, unsigned int device, holder_fn fn,
+static void visit_holders(struct tenant_memory *memory, unsigned int device, holder_fn fn,
 			  void *data)
 {
-	struct residency_holding *on = &holders->on[device];
+	struct residency_holding *on = &memory->on[device];
 	struct list_node *last = on->small.prev;
 
 	list_for_each (node, &on->large) {
@@ -271,11 +282,10 @@ static uint32_t find_victims(struct residency_device *device, const struct wish 
 	struct finding finding = {.device = device, .wish = wish, .victims = victims, .max = max};
 
 	list_for_each (node, &device->residency->holders) {
-		struct residency_holders *holders =
-			container_of(node, struct residency_holders, link);
+		struct tenant_memory *memory = container_of(node, struct tenant_memory, link);
 
-		if (may_give(device, wish, holders->tenant))
-			visit_holders(holders, device->index, find, &finding);
+		if (may_give(device, wish, memory->tenant))
+			visit_holders(memory, device->index, find, &finding);
 	}
 	return finding.n;
 }
@@ -285,7 +295,7 @@ static void victim_mark(struct victim *victim, bool is_leaving)
 {
 	struct residence *residence = victim->residence;
 	struct residency_device *device = residence->device;
-	uint64_t *leaving = &residence->plan->tenant->leaving[device->index];
+	uint64_t *leaving = &residence->plan->tenant->memory->leaving[device->index];
 	uint64_t bytes = victim->claim.bytes;
 
 	residence->state = is_leaving ? RESIDENCE_DRAINING : RESIDENCE_IN;
@@ -321,9 +331,9 @@ static uint64_t least(uint64_t a, uint64_t b)
 static uint64_t owed_to(const struct residency_device *device, const struct tenant *tenant)
 {
 	uint64_t leased = tenant->leased[device->index];
-	uint64_t owed =
-		least(residency_tenant_used(device, tenant) + tenant->awaited[device->index],
-		      tenant->shares[device->index].reserve);
+	uint64_t owed = least(residency_tenant_used(device, tenant) +
+				      memory_of(tenant)->awaited[device->index],
+			      tenant->shares[device->index].reserve);
 
 	return owed > leased ? owed : leased;
 }
@@ -333,9 +343,9 @@ static uint64_t owed_once(const struct residency_device *device, struct tenant *
 {
 	const uint64_t number = device->residency->n_sums;
 
-	if (tenant->sum_number == number)
+	if (tenant->memory->sum_number == number)
 		return 0;
-	tenant->sum_number = number;
+	tenant->memory->sum_number = number;
 	return owed_to(device, tenant);
 }
 
@@ -346,10 +356,9 @@ static uint64_t owed_to_others(const struct residency_device *device, struct ten
 
 	/* Each tenant once, be it here for its plans or for its leases. */
 	residency->n_sums++;
-	tenant->sum_number = residency->n_sums;
+	tenant->memory->sum_number = residency->n_sums;
 	list_for_each (node, &residency->holders)
-		sum += owed_once(device,
-				 container_of(node, struct residency_holders, link)->tenant);
+		sum += owed_once(device, container_of(node, struct tenant_memory, link)->tenant);
 	list_for_each (node, &residency->leases.tenants)
 		sum += owed_once(device, container_of(node, struct tenant, leasing));
 	return sum;
@@ -374,8 +383,8 @@ static uint64_t own_giving(const struct seeker *seeker)
 	struct giving giving = {.seeker = seeker};
 
 	if (!seeker->residence)
-		return seeker->tenant->evictable[seeker->device->index];
-	visit_holders(seeker->tenant->holders, seeker->device->index, give, &giving);
+		return memory_of(seeker->tenant)->evictable[seeker->device->index];
+	visit_holders(seeker->tenant->memory, seeker->device->index, give, &giving);
 	return giving.bytes;
 }
 
@@ -399,7 +408,7 @@ bool seeker_is_owed(const struct seeker *seeker, uint64_t bytes, bool by_hand)
 static bool could_be_enough(const struct seeker *seeker, uint64_t bytes, bool by_hand)
 {
 	const struct residency_device *device = seeker->device;
-	const uint64_t own = seeker->tenant->evictable[device->index];
+	const uint64_t own = memory_of(seeker->tenant)->evictable[device->index];
 	struct wish wish = {.seeker = seeker, .by_hand = by_hand};
 	int64_t lacking = (int64_t)bytes - residency_device_free(device);
 
@@ -412,12 +421,12 @@ static bool could_be_enough(const struct seeker *seeker, uint64_t bytes, bool by
 	wish.claim.used -= own;
 	list_for_each (node, &device->residency->holders) {
 		const struct tenant *tenant =
-			container_of(node, struct residency_holders, link)->tenant;
+			container_of(node, struct tenant_memory, link)->tenant;
 
 		if (lacking <= 0)
 			break;
 		if (may_give(device, &wish, tenant))
-			lacking -= (int64_t)tenant->evictable[device->index];
+			lacking -= (int64_t)memory_of(tenant)->evictable[device->index];
 	}
 	return lacking <= 0;
 }
@@ -483,12 +492,12 @@ static void add_by_value(struct residence *residence, uint64_t bytes, void *data
 }
 
 /* Return: has any left? */
-static bool take_some_surplus(struct residency_device *device, struct residency_holders *holders)
+static bool take_some_surplus(struct residency_device *device, struct tenant_memory *memory)
 {
 	struct surplus surplus = {.n = 0};
 
-	visit_holders(holders, device->index, add_by_value, &surplus);
-	for (uint32_t i = 0; i < surplus.n && residency_tenant_free(device, holders->tenant) < 0;
+	visit_holders(memory, device->index, add_by_value, &surplus);
+	for (uint32_t i = 0; i < surplus.n && residency_tenant_free(device, memory->tenant) < 0;
 	     i++)
 		residence_evict(surplus.found[i]);
 	return surplus.n > 0;
@@ -501,14 +510,13 @@ bool residency_take_surplus(struct residency_device *device)
 	bool is_any_taken = false;
 
 	list_for_each (node, &device->residency->holders) {
-		struct residency_holders *holders =
-			container_of(node, struct residency_holders, link);
+		struct tenant_memory *memory = container_of(node, struct tenant_memory, link);
 		bool has_more = true;
 
-		while (has_more && residency_tenant_free(device, holders->tenant) < 0) {
+		while (has_more && residency_tenant_free(device, memory->tenant) < 0) {
 			if (is_any_taken && turn_used_ticks(turn) >= stop_ticks)
 				return false;
-			has_more = take_some_surplus(device, holders);
+			has_more = take_some_surplus(device, memory);
 			is_any_taken |= has_more;
 		}
 	}
@@ -519,7 +527,7 @@ bool residency_take_surplus(struct residency_device *device)
 static bool have_visited_all(const struct residency *residency, uint32_t n_searches)
 {
 	list_for_each (node, &residency->holders)
-		if (container_of(node, struct residency_holders, link)->n_plans / RESIDENCY_SMALL >=
+		if (container_of(node, struct tenant_memory, link)->n_plans / RESIDENCY_SMALL >=
 		    n_searches)
 			return false;
 	return true;

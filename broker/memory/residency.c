@@ -37,12 +37,12 @@ static struct residency_waiter *waiter_of(struct list_node *node)
 /* What was put off is looked at again. However much it is, that is done here at once. */
 static void recall(struct residency_plan *plan, enum residency_wish wish)
 {
-	struct list_node *deferred = &plan->deferred[wish], *asked = &plan->tenant->asked;
+	struct list_node *deferred = &plan->deferred[wish], *asked = &plan->tenant->memory->asked;
 
 	if (list_is_empty(deferred))
 		return;
 	if (list_is_empty(asked))
-		list_append(&plan->residency->asking, &plan->tenant->asking);
+		list_append(&plan->residency->asking, &plan->tenant->memory->asking);
 	list_splice(asked, deferred);
 	residency_review_in(plan->residency, 0);
 }
@@ -57,8 +57,8 @@ static void waiter_take(struct residency_waiter *waiter)
 	if (waiter->is_asked) {
 		waiter->is_asked = false;
 		plan->n_asked--;
-		if (list_is_empty(&plan->tenant->asked))
-			list_remove(&plan->tenant->asking);
+		if (list_is_empty(&plan->tenant->memory->asked))
+			list_remove(&plan->tenant->memory->asking);
 		return;
 	}
 	if (--plan->n_held[wish] == 0)
@@ -236,9 +236,9 @@ void residency_ask(struct residency *residency, struct plan_memory *memory,
 	waiter->is_asked = true;
 	waiter->was_deferred = false;
 	plan->n_asked++;
-	if (list_is_empty(&plan->tenant->asked))
-		list_append(&residency->asking, &plan->tenant->asking);
-	list_append(&plan->tenant->asked, &waiter->link);
+	if (list_is_empty(&plan->tenant->memory->asked))
+		list_append(&residency->asking, &plan->tenant->memory->asking);
+	list_append(&plan->tenant->memory->asked, &waiter->link);
 	residency_review_in(residency, 0);
 }
 
@@ -328,13 +328,13 @@ static void handle_asked(struct residency *residency)
 	residency->n_asked_turns++;
 	do {
 		struct list_node *node = residency->asking.next;
-		struct tenant *tenant = container_of(node, struct tenant, asking);
+		struct tenant_memory *memory = container_of(node, struct tenant_memory, asking);
 
 		if (node == &residency->asking)
 			break;
 		list_remove(node);
 		list_append(&residency->asking, node);
-		handle(waiter_of(tenant->asked.next));
+		handle(waiter_of(memory->asked.next));
 		residency->asked_ns = clock_now_ns() - begin_ns;
 	} while (residency->asked_ns < ASKED_NS);
 }
@@ -375,6 +375,7 @@ static struct residency_plan *residency_plan_new(struct residency *residency,
 	plan->residency = residency;
 	plan->memory = memory;
 	plan->tenant = tenant_ref(memory->tenant);
+	memory->counts = &memory->tenant->memory->counts;
 	plan->value = 1; /* whoever makes a plan means to use it */
 	plan->folded_ns = plan->used_ns = clock_now_ns();
 	list_init(&plan->waited);
@@ -480,7 +481,7 @@ void residency_remove(struct residency *residency, struct plan_memory *memory,
 		while (!list_is_empty(&plan->held[wish]))
 			waiter_finish(waiter_of(plan->held[wish].next), -ECANCELED);
 	if (plan->n_asked > 0)
-		list_for_each_safe (node, &plan->tenant->asked)
+		list_for_each_safe (node, &plan->tenant->memory->asked)
 			if (waiter_of(node)->memory == memory)
 				waiter_finish(waiter_of(node), -ECANCELED);
 	for (unsigned int i = 1; i < residency->options.n_executors; i++)
@@ -524,6 +525,12 @@ void residency_about(const struct residency *residency, const struct plan_memory
 	ret->n_evictions = residence->n_evictions;
 	ret->n_returns = residence->n_returns;
 	ret->resident_bytes = resident_bytes(residence);
+}
+
+const struct residency_counts *residency_counts(const struct residency *residency,
+						const struct tenant *tenant)
+{
+	return &memory_of(tenant)->counts;
 }
 
 /* Tasks and events */

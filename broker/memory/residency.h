@@ -49,6 +49,14 @@ struct residency *residency_free(struct residency *residency);
 
 /* ---- Plans: for session-plan.c ------------------------------------------------------------- */
 
+/* What happened to a tenant's plans since start. */
+struct residency_counts {
+	uint64_t n_evictions, n_returns;
+	uint64_t n_constraints; /* tasks that went elsewhere for want of memory; the dispatcher's */
+};
+const struct residency_counts *residency_counts(const struct residency *residency,
+						const struct tenant *tenant);
+
 /*
  * A plan, for residency and those who use it. Embedded by who has the plan, and zero until he fills
  * in what residency_add() is to be told.
@@ -63,6 +71,7 @@ struct plan_memory {
 	uint64_t n_constrained;                /* tasks that went elsewhere for want of memory */
 	uint32_t n_on_device[RBK_MAX_DEVICES]; /* in flight there */
 	struct plan_memory *next_wanted;
+	struct residency_counts *counts;  /* its tenant's; */
 	struct residency_plan *residency; /* residency's own; NULL: the plan was not added */
 
 	/* Whoever adds it says. */
@@ -177,6 +186,9 @@ void residency_plan_idle(struct residency *residency, struct plan_memory *memory
 
 /* Those of all devices. */
 struct leases *residency_leases(struct residency *residency);
+/* As lease_new(), for one that is to be granted anything here. */
+int residency_lease_new(struct residency *residency, const struct lease_about *about,
+			struct lease **ret);
 /* Has that device, which there may not be, memory that leases can be of? */
 bool residency_has_memory(const struct residency *residency, unsigned int device);
 /*

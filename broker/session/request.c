@@ -346,6 +346,7 @@ static int handle_tenant(struct request *request)
 	const struct server_options *options = &session->server->options;
 	const struct tenant *tenant = session->tenant;
 	const struct account *account = tenant->account;
+	const struct residency_counts *counts = residency_counts(options->residency, tenant);
 	struct rbk_wire_tenant reply = {
 		.reply = {.type = RBK_WIRE_TENANT, .cookie = header->cookie},
 		.host_bytes = use_of(account, ACCOUNT_HOST_BYTES),
@@ -353,9 +354,9 @@ static int handle_tenant(struct request *request)
 		.arenas = use_of(account, ACCOUNT_ARENAS),
 		.plans = use_of(account, ACCOUNT_PLANS),
 		.sessions = use_of(account, ACCOUNT_SESSIONS),
-		.n_evictions = tenant->n_evictions,
-		.n_returns = tenant->n_returns,
-		.n_memory_constraints = tenant->n_memory_constraints,
+		.n_evictions = counts->n_evictions,
+		.n_returns = counts->n_returns,
+		.n_memory_constraints = counts->n_constraints,
 		.n_refused = account_n_refused(tenant->account),
 		.n_devices = options->n_executors,
 	};

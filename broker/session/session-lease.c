@@ -452,7 +452,7 @@ static struct lease *make_lease(struct session *session, const struct rbk_wire_l
 		memcpy(name, session->name, sizeof(name));
 	r = page->result;
 	if (r == 0)
-		r = lease_new(residency_leases(residency_of(session)), &about, &lease);
+		r = residency_lease_new(residency_of(session), &about, &lease);
 	if (r) {
 		lease_page_free(page);
 		session_reply_result(session, open->request.type, open->request.cookie, r,

@@ -139,6 +139,7 @@ static struct tenant *tenant_free(struct tenant *tenant)
 	list_remove(&tenant->link);
 	overrides_free(tenant);
 	account_unref(tenant->account);
+	free(tenant->memory);
 	free(tenant);
 	return NULL;
 }
@@ -152,8 +153,6 @@ static int tenant_new(struct account_book *book, const char *name, struct tenant
 	if (!tenant)
 		return error_origin(-ENOMEM);
 	list_init(&tenant->link);
-	list_init(&tenant->asked);
-	list_init(&tenant->asking);
 	list_init(&tenant->overrides);
 	list_init(&tenant->checks);
 	fair_flow_init(&tenant->setup);

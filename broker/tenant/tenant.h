@@ -17,7 +17,7 @@
 #include "util/fair.h"
 #include "util/list.h"
 
-struct residency_holders;
+struct tenant_memory;
 struct tenants;
 
 /* Totals of a tenant's ended sessions, since start. */
@@ -58,20 +58,6 @@ struct tenant {
 	uint64_t lease_tolerance; /* bytes of each process */
 	struct tenant_past past;  /* the sessions' */
 
-	/* Residency's, by device: the sum of residence_bytes() of plans that are IN in VRAM, bytes
-	 * of VRAM on their way out, bytes set aside, plans for which they are, plans loading.
-	 */
-	uint64_t evictable[RBK_MAX_DEVICES];
-	uint64_t leaving[RBK_MAX_DEVICES];
-	uint64_t awaited[RBK_MAX_DEVICES];
-	uint32_t n_awaited[RBK_MAX_DEVICES];
-	uint32_t n_loads[RBK_MAX_DEVICES];
-	uint64_t sum_number;     /* of the last sum over tenants that has it */
-	uint64_t blocked_number; /* of the last pass over who waits in which it had no room */
-	struct list_node asked;  /* what was asked of it and not looked at */
-	struct list_node asking; /* in residency, unless that is empty */
-	struct residency_holders *holders; /* residency's; NULL: the tenant has no plans */
-
 	uint64_t part_number,
 		part_bytes;     /* what each of its leases may keep, and when that was found */
 	uint64_t thought_bytes; /* see lease-wait.c, */
@@ -82,16 +68,17 @@ struct tenant {
 	uint32_t n_all_leases;                   /* on all devices */
 	struct list_node leasing;                /* in leases.tenants if there are any */
 	uint32_t n_lease_waits[RBK_MAX_DEVICES]; /* requests that wait for room for them */
-	/* Sums over the waits that a pass has met so far: see residency-lease.c. */
-	uint64_t wait_number, ahead_bytes, holding_bytes;
 
 	struct fair_flow setup; /* its turns on the setup thread, and the time that these took */
 	struct list_node
 		checks;   /* plans that wait to be verified, oldest first; session-plan.c's */
 	bool is_checking; /* one that left the list is being verified; likewise */
 
-	/* Counters since start. */
-	uint64_t n_evictions, n_returns, n_memory_constraints;
+	/*
+	 * Records of other rooms, each made by its room with the first that the tenant has there,
+	 * and freed with the tenant; NULL: there was none yet.
+	 */
+	struct tenant_memory *memory; /* residency's */
 };
 
 /*

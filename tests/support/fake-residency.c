@@ -84,6 +84,7 @@ int residency_add(struct residency *residency, struct plan_memory *memory,
 	CHECK(!memory->residency);
 	plan->memory = memory;
 	memory->residency = plan;
+	memory->counts = &residency->counts;
 	residency->n_plans++;
 	return RESIDENCY_E_SETTLED;
 }
@@ -129,6 +130,12 @@ void residency_about(const struct residency *residency, const struct plan_memory
 {
 	*ret = residency->about;
 	ret->device_state = memory->plan->device_state[device];
+}
+
+const struct residency_counts *residency_counts(const struct residency *residency,
+						const struct tenant *tenant)
+{
+	return &residency->counts;
 }
 
 /* --- tasks --- */
@@ -235,6 +242,12 @@ void residency_limits_changed(struct residency *residency)
 struct leases *residency_leases(struct residency *residency)
 {
 	return &residency->leases;
+}
+
+int residency_lease_new(struct residency *residency, const struct lease_about *about,
+			struct lease **ret)
+{
+	return lease_new(&residency->leases, about, ret);
 }
 
 bool residency_has_memory(const struct residency *residency, unsigned int device)

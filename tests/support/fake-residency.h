@@ -37,6 +37,9 @@ struct residency {
 	void (*reopened)(void *context, unsigned int device);
 	void *reopened_context;
 
+	/* Of all tenants. */
+	struct residency_counts counts;
+
 	/* What residency_about() says, of any plan. */
 	struct residency_about about;
 };

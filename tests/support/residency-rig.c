@@ -232,8 +232,6 @@ void residency_rig_init(struct residency_rig *rig, uint32_t n_devices, uint64_t 
 		snprintf(name, sizeof(name), "t%u", i);
 		CHECK(account_new(rig->book, name, &limits, &rig->tenants[i].account) == 0);
 		list_init(&rig->tenants[i].link);
-		list_init(&rig->tenants[i].asked);
-		list_init(&rig->tenants[i].asking);
 		fair_flow_init(&rig->tenants[i].setup);
 		rig->tenants[i].number = i + 1;
 		rig->tenants[i].n_refs = 1;
@@ -263,6 +261,7 @@ void residency_rig_deinit(struct residency_rig *rig)
 	for (unsigned int i = 0; i < RIG_MAX_TENANTS; i++) {
 		CHECK(rig->tenants[i].n_refs == 1);
 		account_unref(rig->tenants[i].account);
+		free(rig->tenants[i].memory);
 	}
 	account_book_free(rig->book);
 	offload_free(rig->offload);
@@ -479,8 +478,8 @@ void rig_check(const struct residency_rig *rig)
 			uint64_t used = account_used(tenant->account, account_vram(i));
 
 			CHECK(used <= tenant->shares[i].max);
-			CHECK(tenant->leaving[i] <= used);
-			CHECK(tenant->evictable[i] == evictable(device, tenant));
+			CHECK(memory_of(tenant)->leaving[i] <= used);
+			CHECK(memory_of(tenant)->evictable[i] == evictable(device, tenant));
 			sum += used;
 		}
 		CHECK(sum == device->charged_bytes[EXEC_TIER_VRAM] + vram_leased);

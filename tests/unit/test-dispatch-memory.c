@@ -94,7 +94,7 @@ static void test_constrained__runs_on_the_cpu(void **state)
 	assert_null(bench.queued->memory.next_wanted);
 	assert_int_equal(bench.queued->memory.n_wanted, 2);
 	assert_int_equal(bench.queued->memory.n_constrained, 2);
-	assert_int_equal(bench.rig.session->tenant->n_memory_constraints, 2);
+	assert_int_equal(bench.rig.residency->counts.n_constraints, 2);
 	assert_true(bench.queued->memory.wanted_ticks >= start_ticks);
 	assert_int_equal(bench.rig.residency->n_asked, 0);
 

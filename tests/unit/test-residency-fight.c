@@ -143,7 +143,8 @@ static void fight(uint64_t seed)
 		rig_remove(&rig, slots[i]);
 	}
 	assert_true(rig.devices[RIG_DEVICE].most_allocated <= 100 * MIB);
-	assert_true(rig.tenants[0].n_evictions > 0 && rig.tenants[0].n_returns > 0);
+	assert_true(residency_counts(rig.residency, &rig.tenants[0])->n_evictions > 0 &&
+		    residency_counts(rig.residency, &rig.tenants[0])->n_returns > 0);
 	assert_true(n_claims > 0);
 	residency_rig_deinit(&rig);
 }

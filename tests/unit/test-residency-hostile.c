@@ -171,7 +171,7 @@ static void test_host_limit__displaces_nobody(void **state)
 	rig_settle(&rig);
 	assert_true(wish.n_done == 1 && wish.res == -ENOMEM);
 	assert_true(rig_is_ready(there));
-	assert_int_equal(rig.tenants[1].n_evictions, 0);
+	assert_int_equal(residency_counts(rig.residency, &rig.tenants[1])->n_evictions, 0);
 	/* Nor does it have room set aside that it cannot use. */
 	rig_remove(&rig, there);
 	rig_settle(&rig);
@@ -871,7 +871,7 @@ static void test_many__promises(void **state)
 		ask(&rig, slots[i], &wishes[i], RESIDENCY_PREFETCH);
 	}
 	turns(&rig, 200);
-	assert_int_equal(rig.tenants[0].n_awaited[RIG_DEVICE], RESIDENCY_MAX_AWAITED);
+	assert_int_equal(rig.tenants[0].memory->n_awaited[RIG_DEVICE], RESIDENCY_MAX_AWAITED);
 	assert_int_equal(rig.residency->devices[RIG_DEVICE].awaited_bytes,
 			 RESIDENCY_MAX_AWAITED * RIG_PAGE);
 	set_idle(&rig, busy);
@@ -880,7 +880,7 @@ static void test_many__promises(void **state)
 	for (int i = 0; i < N; i++)
 		assert_true(wishes[i].n_done == 1 && wishes[i].res == 0);
 	rig_settle(&rig);
-	assert_int_equal(rig.tenants[0].n_awaited[RIG_DEVICE], 0);
+	assert_int_equal(rig.tenants[0].memory->n_awaited[RIG_DEVICE], 0);
 	rig_check(&rig);
 	rig_remove(&rig, busy);
 	for (int i = 0; i < N; i++)

@@ -83,7 +83,7 @@ static struct asked *ask(unsigned int tenant, uint64_t min, uint64_t wish, uint6
 	struct asked *a = &asked[n_asked++];
 
 	*a = (struct asked){.res = NOT_DONE};
-	assert_int_equal(lease_new(residency_leases(rig.residency), &about, &a->lease), 0);
+	assert_int_equal(residency_lease_new(rig.residency, &about, &a->lease), 0);
 	a->wait = (struct lease_wait){.lease = a->lease,
 				      .least_bytes = min * MIB,
 				      .want_bytes = wish * MIB,
@@ -510,9 +510,9 @@ static void test_wait__withdrawn(void **state)
 	slot->n_on_device[RIG_DEVICE] = 1;
 	a = ask(0, 50, 50, 0);
 	assert_int_equal(a->res, NOT_DONE);
-	assert_int_equal(rig.tenants[0].awaited[RIG_DEVICE], 50 * MIB);
+	assert_int_equal(rig.tenants[0].memory->awaited[RIG_DEVICE], 50 * MIB);
 	end_lease(a);
-	assert_int_equal(rig.tenants[0].awaited[RIG_DEVICE], 0);
+	assert_int_equal(rig.tenants[0].memory->awaited[RIG_DEVICE], 0);
 	assert_int_equal(rig.residency->devices[RIG_DEVICE].awaited_bytes, 0);
 	slot->n_on_device[RIG_DEVICE] = 0;
 	residency_plan_idle(rig.residency, slot, RIG_DEVICE);
@@ -722,7 +722,7 @@ static void ask_many(unsigned int tenant, uint64_t mib)
 		struct asked *a = &many[i];
 
 		*a = (struct asked){.res = NOT_DONE};
-		assert_int_equal(lease_new(residency_leases(rig.residency), &about, &a->lease), 0);
+		assert_int_equal(residency_lease_new(rig.residency, &about, &a->lease), 0);
 		a->wait = (struct lease_wait){.lease = a->lease,
 					      .least_bytes = mib * MIB,
 					      .want_bytes = mib * MIB,

@@ -99,8 +99,7 @@ static void wait_many(struct residency_rig *rig, struct many_waits *waits, uint6
 
 	for (uint32_t i = 0; i < n; i++) {
 		about.tenant = &rig->tenants[i % n_tenants];
-		assert_int_equal(
-			lease_new(residency_leases(rig->residency), &about, &waits->leases[i]), 0);
+		assert_int_equal(residency_lease_new(rig->residency, &about, &waits->leases[i]), 0);
 		waits->of[i] = (struct lease_wait){.lease = waits->leases[i],
 						   .least_bytes = bytes,
 						   .want_bytes = bytes,
@@ -595,7 +594,7 @@ static void test_short__of_reviews(void **state)
 	rig_settle(&rig);
 	be_short_of_time(&rig);
 	n_ended_waits = 0;
-	assert_int_equal(lease_new(residency_leases(rig.residency), &about, &wait.lease), 0);
+	assert_int_equal(residency_lease_new(rig.residency, &about, &wait.lease), 0);
 	residency_lease_ask(rig.residency, &wait, 0);
 	assert_int_equal(n_ended_waits, 0);
 	for (uint32_t i = 0; i < 10000 && n_ended_waits == 0; i++)
@@ -658,7 +657,7 @@ static void test_promises__second_tier(void **state)
 		rig_add(&rig, slots[i] = rig_plan_of(&rig, 0, RIG_PAGE));
 		rig_ask(&rig, slots[i], &wishes[i], RESIDENCY_PREFETCH);
 	}
-	assert_int_equal(rig.tenants[0].n_awaited[RIG_DEVICE], RESIDENCY_MAX_AWAITED);
+	assert_int_equal(rig.tenants[0].memory->n_awaited[RIG_DEVICE], RESIDENCY_MAX_AWAITED);
 	assert_int_equal(n_there(slots, N), 1);
 	busy->n_on_device[RIG_DEVICE] = 0;
 	residency_plan_idle(rig.residency, busy, RIG_DEVICE);
@@ -860,7 +859,7 @@ static void test_moves__sharers_in_turns(void **state)
 	assert_int_equal(n_out, N);
 
 	atomic_store(&rig.devices[RIG_DEVICE].is_held, true);
-	while (rig.tenants[0].n_loads[RIG_DEVICE] == 0)
+	while (rig.tenants[0].memory->n_loads[RIG_DEVICE] == 0)
 		rig_turn(&rig);
 	before = rig.residency->n_drafts;
 	residency_review(rig.residency);

@@ -511,12 +511,12 @@ static void test_refused__while_others_load(void **state)
 	begin(&rig);
 	rig.devices[RIG_DEVICE].n_refused = 1;
 	add_and_ask(&rig, slot = rig_plan_of(&rig, 0, MIB), &wish, RESIDENCY_PREFETCH);
-	rig.tenants[0].n_loads[RIG_DEVICE] += RESIDENCY_MAX_LOADS;
+	rig.tenants[0].memory->n_loads[RIG_DEVICE] += RESIDENCY_MAX_LOADS;
 	atomic_store(&rig.devices[RIG_DEVICE].is_held, false);
 	while (state_of(slot) != RESIDENCE_OUT)
 		rig_turn(&rig);
 	assert_int_equal(wish.n_done, 0);
-	rig.tenants[0].n_loads[RIG_DEVICE] -= RESIDENCY_MAX_LOADS;
+	rig.tenants[0].memory->n_loads[RIG_DEVICE] -= RESIDENCY_MAX_LOADS;
 	for (int i = 0; i < 20000 && !rig_is_ready(slot); i++)
 		rig_turn(&rig);
 	assert_true(wish.n_done == 1 && wish.res == 0);

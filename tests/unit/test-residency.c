@@ -442,8 +442,9 @@ static void test_pressure__yields_and_returns(void **state)
 	rig_settle(&rig);
 	assert_int_equal(used(&rig, 0), 80 * MIB);
 	rig_check(&rig);
-	assert_true(rig.tenants[0].n_evictions == 8 && rig.tenants[0].n_returns == 8);
-	assert_int_equal(rig.tenants[1].n_evictions, 0);
+	assert_true(residency_counts(rig.residency, &rig.tenants[0])->n_evictions == 8 &&
+		    residency_counts(rig.residency, &rig.tenants[0])->n_returns == 8);
+	assert_int_equal(residency_counts(rig.residency, &rig.tenants[1])->n_evictions, 0);
 	rig_remove(&rig, kept);
 	for (int i = 0; i < 8; i++)
 		rig_remove(&rig, slots[i]);
@@ -504,10 +505,13 @@ static void test_no_memory__others_make_way(void **state)
 	atomic_store(&rig.devices[RIG_DEVICE].is_held, false);
 	rig_settle(&rig);
 	assert_true(rig_is_ready(slot));
-	assert_int_equal(rig.tenants[0].n_evictions, 1);
+	assert_int_equal(residency_counts(rig.residency, &rig.tenants[0])->n_evictions, 1);
 	rig_check(&rig);
 	rig_remove(&rig, there);
 	rig_remove(&rig, slot);
+	/* Since start, though the tenant has no plan any more; none of one that never had any. */
+	assert_true(residency_counts(rig.residency, &rig.tenants[0])->n_evictions > 0);
+	assert_int_equal(residency_counts(rig.residency, &rig.tenants[1])->n_evictions, 0);
 	residency_rig_deinit(&rig);
 }
 
@@ -738,7 +742,8 @@ static void test_renew__oldest_idle_first(void **state)
 		residency_about(rig.residency, slots[i], RIG_DEVICE, &about);
 		assert_true(about.n_evictions == 0 && about.n_returns == 0);
 	}
-	assert_true(rig.tenants[0].n_evictions == 0 && rig.tenants[0].n_returns == 0);
+	assert_true(residency_counts(rig.residency, &rig.tenants[0])->n_evictions == 0 &&
+		    residency_counts(rig.residency, &rig.tenants[0])->n_returns == 0);
 	rig_check(&rig);
 	for (int i = 0; i < 3; i++)
 		rig_remove(&rig, slots[i]);
