@@ -39,7 +39,7 @@ void lease_wait_begin(struct lease_wait *wait)
 
 	list_append(&lease->leases->waits[lease->device], &wait->link);
 	lease->leases->n_waits[lease->device]++;
-	lease->tenant->n_lease_waits[lease->device]++;
+	lease->tenant->leases->n_waits[lease->device]++;
 	lease->n_waits++;
 	lease->waiting_bytes += wait->least_bytes;
 	if (wait->member)
@@ -52,7 +52,7 @@ void lease_wait_end(struct lease_wait *wait)
 
 	list_remove(&wait->link);
 	lease->leases->n_waits[lease->device]--;
-	lease->tenant->n_lease_waits[lease->device]--;
+	lease->tenant->leases->n_waits[lease->device]--;
 	lease->n_waits--;
 	lease->waiting_bytes -= wait->least_bytes;
 	if (wait->member)
@@ -103,7 +103,7 @@ static void think_of(struct lease_search *search, struct lease *lease)
 			? most(thought->kept_bytes, least(lease->wish_bytes, lease_granted(lease)))
 			: 0;
 	search->bytes += thought->bytes - before;
-	lease->tenant->thought_bytes += thought->bytes - before;
+	lease->tenant->leases->thought_bytes += thought->bytes - before;
 }
 
 /* Among those who may be served, by its smallest request; not while its own limit is in the way. */
@@ -124,7 +124,7 @@ static void place(struct lease_search *search, struct lease *lease)
 
 static bool fits_tenant(const struct lease_search *search, const struct lease *lease)
 {
-	return checked_range(lease->tenant->thought_bytes, lease->thought.lacking_bytes,
+	return checked_range(lease->tenant->leases->thought_bytes, lease->thought.lacking_bytes,
 			     lease->tenant->shares[search->device].max);
 }
 
@@ -132,7 +132,7 @@ static bool fits_tenant(const struct lease_search *search, const struct lease *l
 static void let_go(struct lease_search *search, struct lease_wait *wait)
 {
 	struct lease *lease = wait->lease;
-	struct tenant *tenant = lease->tenant;
+	struct tenant_leases *of_tenant = lease->tenant->leases;
 
 	wait->is_served = true;
 	heap_remove(&lease->thought.unserved, &wait->thought_node, asks_less);
@@ -142,8 +142,9 @@ static void let_go(struct lease_search *search, struct lease_wait *wait)
 		think_of(search, lease);
 	}
 	place(search, lease);
-	while (tenant->thought_leases && fits_tenant(search, lease_of(tenant->thought_leases)))
-		move_to(lease_of(tenant->thought_leases), &search->leases);
+	while (of_tenant->thought_leases &&
+	       fits_tenant(search, lease_of(of_tenant->thought_leases)))
+		move_to(lease_of(of_tenant->thought_leases), &search->leases);
 }
 
 /*
@@ -161,7 +162,7 @@ static void serve_all(struct leases *leases, struct lease_search *search)
 				   search->usable_bytes))
 			break;
 		if (!fits_tenant(search, lease))
-			move_to(lease, &lease->tenant->thought_leases);
+			move_to(lease, &lease->tenant->leases->thought_leases);
 		else
 			let_go(search, container_of(lease->thought.unserved, struct lease_wait,
 						    thought_node));
@@ -176,8 +177,8 @@ static void search_begin(struct leases *leases, struct lease_search *search)
 		struct lease_wait *wait = wait_of(node);
 
 		wait->lease->thought = (struct lease_thought){.heap = NULL};
-		wait->lease->tenant->thought_bytes = 0;
-		wait->lease->tenant->thought_leases = NULL;
+		wait->lease->tenant->leases->thought_bytes = 0;
+		wait->lease->tenant->leases->thought_leases = NULL;
 		if (wait->member)
 			wait->member->n_unserved = 0;
 	}

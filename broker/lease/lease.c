@@ -105,10 +105,35 @@ static uint32_t take_number(struct leases *leases)
 	return leases->next_number;
 }
 
+const struct tenant_leases *leases_of(const struct tenant *tenant)
+{
+	static const struct tenant_leases none;
+
+	return tenant->leases ? tenant->leases : &none;
+}
+
+static int tenant_leases_make(struct tenant *tenant)
+{
+	if (tenant->leases)
+		return 0;
+	tenant->leases = calloc(1, sizeof(*tenant->leases));
+	if (!tenant->leases)
+		return error_origin(-ENOMEM);
+	tenant->leases->tenant = tenant;
+	return 0;
+}
+
 int lease_new(struct leases *leases, const struct lease_about *about, struct lease **ret)
 {
-	struct lease *lease = calloc(1, sizeof(*lease));
+	struct tenant_leases *of_tenant;
+	struct lease *lease;
+	int r;
 
+	r = tenant_leases_make(about->tenant);
+	if (r)
+		return error_fold(r);
+	of_tenant = about->tenant->leases;
+	lease = calloc(1, sizeof(*lease));
 	if (!lease)
 		return error_origin(-ENOMEM);
 	lease->leases = leases;
@@ -131,9 +156,9 @@ int lease_new(struct leases *leases, const struct lease_about *about, struct lea
 		lease->number = take_number(leases);
 	list_append(&leases->all, &lease->link);
 	leases->n++;
-	if (lease->tenant->n_all_leases++ == 0)
-		list_append(&leases->tenants, &lease->tenant->leasing);
-	if (lease->tenant->n_leases[lease->device]++ == 0)
+	if (of_tenant->n_all++ == 0)
+		list_append(&leases->tenants, &of_tenant->link);
+	if (of_tenant->n[lease->device]++ == 0)
 		leases->n_tenants[lease->device]++;
 	*ret = lease;
 	return 0;
@@ -148,17 +173,18 @@ static void tell_of_cgroup(const struct lease *lease)
 
 static void count_reserve(struct leases *leases, struct tenant *tenant, uint8_t device)
 {
-	uint64_t bytes = least(tenant->leased[device], tenant->shares[device].reserve);
+	struct tenant_leases *of_tenant = tenant->leases;
+	uint64_t bytes = least(of_tenant->granted[device], tenant->shares[device].reserve);
 
-	leases->of_reserves_bytes[device] += bytes - tenant->leased_of_reserve[device];
-	tenant->leased_of_reserve[device] = bytes;
+	leases->of_reserves_bytes[device] += bytes - of_tenant->of_reserve[device];
+	of_tenant->of_reserve[device] = bytes;
 }
 
 /* @more_bytes, which are less if they wrap around. */
 static void count_granted(struct lease *lease, uint64_t more_bytes)
 {
 	lease->leases->granted_bytes[lease->device] += more_bytes;
-	lease->tenant->leased[lease->device] += more_bytes;
+	lease->tenant->leases->granted[lease->device] += more_bytes;
 	count_reserve(lease->leases, lease->tenant, lease->device);
 }
 
@@ -170,14 +196,17 @@ void leases_count_reserves(struct leases *leases, uint8_t device)
 
 struct lease *lease_free(struct lease *lease)
 {
+	struct tenant_leases *of_tenant;
+
 	if (!lease)
 		return NULL;
+	of_tenant = lease->tenant->leases;
 	assert(lease->n_members == 0 && lease->n_waits == 0);
 	assert(lease->credited_bytes == 0 && lease->object_bytes == 0);
 	count_granted(lease, 0 - lease_granted(lease));
-	if (--lease->tenant->n_all_leases == 0)
-		list_remove(&lease->tenant->leasing);
-	if (--lease->tenant->n_leases[lease->device] == 0)
+	if (--of_tenant->n_all == 0)
+		list_remove(&of_tenant->link);
+	if (--of_tenant->n[lease->device] == 0)
 		lease->leases->n_tenants[lease->device]--;
 	lease->leases->n_changes++;
 	charge_deinit(&lease->charge);

@@ -11,9 +11,9 @@
  * Here is the book-keeping: whether there is room on a device for more to be granted is asked of
  * residency, who is a member is found out by sessions. Reactor thread only.
  *
- * Invariants: granted = the charge, and a part of leases.granted_bytes and tenant.leased; credited
- * = the credit of all members + the objects that the lease pays for <= granted; of each object of a
- * tenant there is one who pays, and nobody of it who has it says that it is larger.
+ * Invariants: granted = the charge, and a part of leases.granted_bytes and tenant_leases.granted;
+ * credited = the credit of all members + the objects that the lease pays for <= granted; of each
+ * object of a tenant there is one who pays, and nobody of it who has it says that it is larger.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -67,10 +67,27 @@ struct lease_thought {
 	uint64_t lacking_bytes;     /* beside that, for the smallest request */
 };
 
+/* What leases know of a tenant that has or had some. */
+struct tenant_leases {
+	struct list_node link; /* in leases.tenants if n_all > 0 */
+	struct tenant *tenant;
+	uint32_t n_all;                       /* leases, on all devices */
+	uint32_t n[RBK_MAX_DEVICES];          /* likewise, */
+	uint32_t n_waits[RBK_MAX_DEVICES];    /* requests that wait for room for them, */
+	uint64_t granted[RBK_MAX_DEVICES];    /* bytes of VRAM that they were granted, */
+	uint64_t of_reserve[RBK_MAX_DEVICES]; /* and of these, within the tenant's reserve */
+	uint64_t thought_bytes;               /* see lease-wait.c, */
+	struct heap_node *thought_leases;     /* likewise: those for which it has no room */
+	/* Residency's: what each may keep, and when that was found. */
+	uint64_t part_number, part_bytes;
+};
+/* Of a tenant that never had any, all zero. */
+const struct tenant_leases *leases_of(const struct tenant *tenant);
+
 /* All leases of the broker. */
 struct leases {
 	struct list_node all;
-	struct list_node tenants;                /* who have leases */
+	struct list_node tenants;                /* struct tenant_leases of those who have some */
 	struct list_node waits[RBK_MAX_DEVICES]; /* struct lease_wait, oldest first */
 	uint32_t n_waits[RBK_MAX_DEVICES];       /* in them */
 	uint64_t granted_bytes[RBK_MAX_DEVICES]; /* by all leases of a device */

@@ -82,7 +82,7 @@ static uint64_t reserved_for_others(const struct residency_device *device,
 	unsigned int i = device->index;
 
 	return left_of(left_of(device->reserved_bytes, tenant->shares[i].reserve),
-		       leases->of_reserves_bytes[i] - tenant->leased_of_reserve[i]);
+		       leases->of_reserves_bytes[i] - leases_of(tenant)->of_reserve[i]);
 }
 
 /*
@@ -94,8 +94,8 @@ uint64_t residency_lease_room(const struct residency_device *device, const struc
 	uint64_t granted = device->residency->leases.granted_bytes[device->index];
 	uint64_t kept = granted + reserved_for_others(device, tenant);
 	uint64_t room = left_of(device->usable_bytes[EXEC_TIER_VRAM], kept);
-	uint64_t own =
-		left_of(tenant->shares[device->index].reserve, tenant->leased[device->index]);
+	uint64_t own = left_of(tenant->shares[device->index].reserve,
+			       leases_of(tenant)->granted[device->index]);
 
 	return room > own ? room : own;
 }
@@ -117,7 +117,8 @@ static uint64_t left_of_part(const struct residency_device *device, const struct
 	uint64_t part = least_of(tenant->shares[i].reserve + device->lease_part_bytes,
 				 device->usable_bytes[EXEC_TIER_VRAM]);
 
-	return left_of(part, tenant->leased[i] + memory_of(tenant)->awaited[i] - awaited_bytes);
+	return left_of(part, leases_of(tenant)->granted[i] + memory_of(tenant)->awaited[i] -
+				     awaited_bytes);
 }
 
 /* What has to be granted for it beside what is. */
@@ -715,16 +716,17 @@ static uint64_t fair_part(const struct leases *leases, const struct tenant *tena
 static uint64_t allowed_to(struct residency *residency, const struct lease *lease)
 {
 	struct tenant *tenant = lease->tenant;
+	struct tenant_leases *of_tenant = tenant->leases;
 	uint64_t max = tenant->shares[lease->device].max;
 
-	if (tenant->leased[lease->device] <= max)
+	if (of_tenant->granted[lease->device] <= max)
 		return max;
 	residency->has_large_leases = true;
-	if (tenant->part_number != residency->n_parts) {
-		tenant->part_number = residency->n_parts;
-		tenant->part_bytes = fair_part(&residency->leases, tenant, lease->device, max);
+	if (of_tenant->part_number != residency->n_parts) {
+		of_tenant->part_number = residency->n_parts;
+		of_tenant->part_bytes = fair_part(&residency->leases, tenant, lease->device, max);
 	}
-	return tenant->part_bytes;
+	return of_tenant->part_bytes;
 }
 
 void residency_leases_limit(struct residency *residency)

@@ -274,7 +274,7 @@ struct residency_walk {
 struct residency {
 	struct residency_options options;
 	struct leases leases;
-	uint64_t n_parts;      /* see tenant.part_bytes */
+	uint64_t n_parts;      /* see tenant_leases.part_bytes */
 	bool has_large_leases; /* more than their tenants may have by now */
 	uint64_t n_passes;     /* over who waits for a lease; see tenant_memory.blocked_number */
 	uint64_t n_wait_sums;  /* over who waits; see tenant_memory.wait_number */

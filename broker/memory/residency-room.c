@@ -220,7 +220,7 @@ uint64_t residency_available(const struct residency_device *device, const struct
 	int64_t of_tenant = residency_tenant_free(device, tenant),
 		of_device = residency_device_free(device);
 	uint64_t evictable = memory_of(tenant)->evictable[device->index];
-	uint64_t leased = tenant->leased[device->index];
+	uint64_t leased = leases_of(tenant)->granted[device->index];
 	uint64_t reserve = tenant->shares[device->index].reserve;
 
 	/* Its own plans can make way, and others that hold more than their due. */

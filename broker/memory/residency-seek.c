@@ -330,7 +330,7 @@ static uint64_t least(uint64_t a, uint64_t b)
 /* Bytes that a tenant is owed of those that it has there, or cannot be made to give. */
 static uint64_t owed_to(const struct residency_device *device, const struct tenant *tenant)
 {
-	uint64_t leased = tenant->leased[device->index];
+	uint64_t leased = leases_of(tenant)->granted[device->index];
 	uint64_t owed = least(residency_tenant_used(device, tenant) +
 				      memory_of(tenant)->awaited[device->index],
 			      tenant->shares[device->index].reserve);
@@ -360,7 +360,7 @@ static uint64_t owed_to_others(const struct residency_device *device, struct ten
 	list_for_each (node, &residency->holders)
 		sum += owed_once(device, container_of(node, struct tenant_memory, link)->tenant);
 	list_for_each (node, &residency->leases.tenants)
-		sum += owed_once(device, container_of(node, struct tenant, leasing));
+		sum += owed_once(device, container_of(node, struct tenant_leases, link)->tenant);
 	return sum;
 }
 

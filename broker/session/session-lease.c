@@ -153,7 +153,7 @@ static struct lease_request *request_new(struct session_lease *held,
 		return NULL;
 	}
 	/* Every look at those who wait is at all of them. */
-	if (session->tenant->n_lease_waits[held->device] >= LEASE_MAX_WAITS) {
+	if (leases_of(session->tenant)->n_waits[held->device] >= LEASE_MAX_WAITS) {
 		session_reply_result(session, head->type, head->cookie, -EBUSY,
 				     "tenant %s: at most %d requests of a tenant wait for room on "
 				     "a device, and as many wait for device %u",

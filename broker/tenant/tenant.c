@@ -140,6 +140,7 @@ static struct tenant *tenant_free(struct tenant *tenant)
 	overrides_free(tenant);
 	account_unref(tenant->account);
 	free(tenant->memory);
+	free(tenant->leases);
 	free(tenant);
 	return NULL;
 }

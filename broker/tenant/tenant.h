@@ -17,6 +17,7 @@
 #include "util/fair.h"
 #include "util/list.h"
 
+struct tenant_leases;
 struct tenant_memory;
 struct tenants;
 
@@ -58,17 +59,6 @@ struct tenant {
 	uint64_t lease_tolerance; /* bytes of each process */
 	struct tenant_past past;  /* the sessions' */
 
-	uint64_t part_number,
-		part_bytes;     /* what each of its leases may keep, and when that was found */
-	uint64_t thought_bytes; /* see lease-wait.c, */
-	struct heap_node *thought_leases; /* likewise: those for which it has no room */
-	uint64_t leased[RBK_MAX_DEVICES]; /* bytes of VRAM that leases were granted: see lease.h */
-	uint64_t leased_of_reserve[RBK_MAX_DEVICES]; /* of them, within its reserve */
-	uint32_t n_leases[RBK_MAX_DEVICES];
-	uint32_t n_all_leases;                   /* on all devices */
-	struct list_node leasing;                /* in leases.tenants if there are any */
-	uint32_t n_lease_waits[RBK_MAX_DEVICES]; /* requests that wait for room for them */
-
 	struct fair_flow setup; /* its turns on the setup thread, and the time that these took */
 	struct list_node
 		checks;   /* plans that wait to be verified, oldest first; session-plan.c's */
@@ -79,6 +69,7 @@ struct tenant {
 	 * and freed with the tenant; NULL: there was none yet.
 	 */
 	struct tenant_memory *memory; /* residency's */
+	struct tenant_leases *leases; /* see lease.h */
 };
 
 /*

@@ -262,6 +262,7 @@ void residency_rig_deinit(struct residency_rig *rig)
 		CHECK(rig->tenants[i].n_refs == 1);
 		account_unref(rig->tenants[i].account);
 		free(rig->tenants[i].memory);
+		free(rig->tenants[i].leases);
 	}
 	account_book_free(rig->book);
 	offload_free(rig->offload);

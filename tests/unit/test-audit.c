@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -33,6 +34,7 @@ static int tear_down(void **state)
 {
 	leases_deinit(&leases);
 	account_unref(tenant.account);
+	free(tenant.leases);
 	account_book_free(book);
 	return 0;
 }

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include <fcntl.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "lease/lease.h"
@@ -48,8 +49,9 @@ static int teardown(void **state)
 	leases_deinit(&leases);
 	for (unsigned int i = 0; i < N_TENANTS; i++) {
 		assert_int_equal(tenants[i].n_refs, 1);
-		assert_int_equal(tenants[i].leased[DEVICE], 0);
+		assert_int_equal(leases_of(&tenants[i])->granted[DEVICE], 0);
 		account_unref(tenants[i].account);
+		free(tenants[i].leases);
 	}
 	account_book_free(book);
 	return 0;
@@ -116,7 +118,7 @@ static void check(void)
 	}
 	for (unsigned int i = 0; i < N_TENANTS; i++) {
 		assert_int_equal(sums[i], used(i));
-		assert_int_equal(sums[i], tenants[i].leased[DEVICE]);
+		assert_int_equal(sums[i], leases_of(&tenants[i])->granted[DEVICE]);
 	}
 	assert_int_equal(leases.granted_bytes[DEVICE], sums[0] + sums[1]);
 }

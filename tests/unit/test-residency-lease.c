@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "fail-alloc.h"
 #include "memory/residency-private.h"
 #include "support/residency-rig.h"
 #include "util/clock.h"
@@ -113,6 +114,35 @@ static void settle(void)
 {
 	rig_settle(&rig);
 	rig_check(&rig);
+}
+
+/* A tenant's first lease is refused if there is no memory for what is kept of the tenant. */
+static void test_open__out_of_memory(void **state)
+{
+	struct lease_about about = {.device = RIG_DEVICE, .max_bytes = MIB, .name = "test"};
+	const struct leases *leases = residency_leases(rig.residency);
+	struct lease *lease = NULL;
+	unsigned int n = 0;
+	bool has_failed;
+
+	do {
+		int r;
+
+		assert_true(n < RIG_MAX_TENANTS);
+		about.tenant = &rig.tenants[n++];
+		fail_alloc_at(n);
+		r = residency_lease_new(rig.residency, &about, &lease);
+		has_failed = fail_alloc_stop();
+		assert_int_equal(r, has_failed ? -ENOMEM : 0);
+		assert_int_equal(leases->n, !has_failed);
+		assert_int_equal(leases->n_tenants[RIG_DEVICE], !has_failed);
+		assert_int_equal(leases_of(about.tenant)->n_all, !has_failed);
+		assert_int_equal(about.tenant->n_refs, has_failed ? 1 : 2);
+	} while (has_failed);
+	assert_int_equal(n, 4);
+	lease_free(lease);
+	assert_int_equal(leases_of(about.tenant)->n_all, 0);
+	assert_int_equal(leases->n_tenants[RIG_DEVICE], 0);
 }
 
 /* Bytes are there, or have been refused, at once. */
@@ -639,7 +669,7 @@ static void check_sums(void)
 	uint32_t n = 0;
 
 	for (unsigned int i = 0; i < RIG_MAX_TENANTS; i++) {
-		uint64_t leased = rig.tenants[i].leased[RIG_DEVICE];
+		uint64_t leased = leases_of(&rig.tenants[i])->granted[RIG_DEVICE];
 		uint64_t reserve = rig.tenants[i].shares[RIG_DEVICE].reserve;
 		bool has_leases = false;
 
@@ -789,6 +819,7 @@ static void test_many__hopeless(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_open__out_of_memory, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_open__free_room, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_open__own_plans_leave, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_open__reserves_of_others, setup, teardown),
