@@ -6,7 +6,7 @@
     readme.py --self-test   checks that a lie is caught
 
 The first program is the file that the build compiles; what is named as a file of the tree exists;
-brokerd's options are in its usage; the rooms drawn are the folders there are.
+brokerd's options are in its table; the rooms drawn are the folders there are.
 """
 import os
 import re
@@ -15,6 +15,7 @@ import sys
 import tree
 
 FIRST = 'tools/first-program.c'
+OPTIONS = 'broker/daemon/options-table.c'
 TOPS = ('.ci', 'broker', 'doc', 'libclient', 'shaders', 'shm', 'tests', 'tools')
 
 
@@ -40,11 +41,10 @@ def check(root):
                     path not in files and path + '.c' not in files:
                 problems.append(f'{name}: {path} does not exist')
         text = re.sub(r'```c\n.*?```', '', text, flags=re.DOTALL)
-        usage = tree.read(root, 'broker/daemon/options.c') if 'broker/daemon/options.c' in files else ''
+        options = tree.read(root, OPTIONS) if OPTIONS in files else ''
         for option in sorted(set(re.findall(r'brokerd[^\n`]* (--[a-z-]+)', text))
                              | set(re.findall(r'`(--[a-z-]+)[=`]', text))):
-            if f'  {option} ' not in usage and f' {option}\\n' not in usage and \
-                    f'{option},' not in usage and f'  {option}[=' not in usage:
+            if f'{{"{option[2:]}", ' not in options:
                 problems.append(f'{name}: brokerd has no option {option}')
 
     readme = tree.read(root, 'README.md') if 'README.md' in files else ''
@@ -74,7 +74,7 @@ GOOD = {
                  'brokerd --help\n[x](LICENSE) https://a.b/tools/none\n',
     'HACKING.md': 'meson test -C build --suite unit\n', FIRST: '/* brokerd --x */\n', 'tools/demo': '',
     'LICENSE': '', 'broker/cpu/a.c': '',
-    'broker/daemon/options.c': '"  --gpu auto|none\\n"\n"  --help, --version\\n"\n',
+    OPTIONS: '\t{"gpu", NULL,\n\t{"help", NULL,\n',
 }
 README = GOOD['README.md']
 

@@ -130,7 +130,7 @@ static void on_prefetched(struct residency_waiter *waiter, int res)
 }
 
 /* Return: visits until the prefetch is refused, without those of later reviews, which go on. */
-static uint32_t refused_prefetch(struct residency_rig *rig, struct session_plan *slot)
+static uint32_t refused_prefetch(struct residency_rig *rig, struct plan_memory *slot)
 {
 	struct rig_wish wish = {.waiter.done = on_prefetched};
 

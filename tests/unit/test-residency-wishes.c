@@ -552,7 +552,7 @@ static void test_refused__when_evicted(void **state)
 static void test_evict__many_blocks(void **state)
 {
 	enum { N = 3 * RESIDENCY_SLICE + 10 };
-	struct session_plan *slots[N], *sharer;
+	struct plan_memory *slots[N], *sharer;
 	struct rig_wish wish = {.waiter.done = rig_on_done};
 	uint32_t constants[N + 1] = {0};
 	struct residency_rig rig;
