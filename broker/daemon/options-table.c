@@ -52,7 +52,7 @@ static const struct option_choice level_choices[] = {{"error", LOG_LEVEL_ERROR},
 
 #define AT(member) \
 	.at = offsetof(struct options, member), .bytes = sizeof(((struct options *)NULL)->member)
-/* That it was given is known afterwards. */
+/* Giving the option sets the member @member, too. */
 #define SAYS(member) .says = offsetof(struct options, member), .has_says = true
 
 const struct option_row option_rows[] = {

@@ -28,7 +28,7 @@
 
 _Static_assert(N_OPTIONS <= 64, "options.given has a bit for each");
 
-/* What getopt_long() returns for the first row. */
+/* The value that getopt_long() returns for the first row. */
 enum { FIRST_OPTION = 256 };
 
 /* --- help --- */

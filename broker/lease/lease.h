@@ -67,7 +67,7 @@ struct lease_thought {
 	uint64_t lacking_bytes;     /* beside that, for the smallest request */
 };
 
-/* What leases know of a tenant that has or had some. */
+/* A tenant that has or had leases, as the lease room knows it. */
 struct tenant_leases {
 	struct list_node link; /* in leases.tenants if n_all > 0 */
 	struct tenant *tenant;

@@ -158,7 +158,7 @@ struct residency_holding {
 	uint64_t round_number;         /* device.n_bring_rounds when they had their turn */
 };
 
-/* What residency knows of a tenant that has or had plans or leases. */
+/* A tenant that has or had plans or leases, as residency knows it. */
 struct tenant_memory {
 	struct list_node link; /* in residency.holders if n_plans > 0 */
 	struct tenant *tenant;

@@ -49,7 +49,7 @@ struct residency *residency_free(struct residency *residency);
 
 /* ---- Plans: for session-plan.c ------------------------------------------------------------- */
 
-/* What happened to a tenant's plans since start. */
+/* Events of a tenant's plans since start. */
 struct residency_counts {
 	uint64_t n_evictions, n_returns;
 	uint64_t n_constraints; /* tasks that went elsewhere for want of memory; the dispatcher's */

@@ -118,7 +118,7 @@ struct server_hooks {
 
 /*
  * Who computes figures for statistics pages, and knows what administrators may change
- * (broker/publish.c); any of these may be NULL. Called on the reactor.
+ * (control/publish.c); any of these may be NULL. Called on the reactor.
  */
 struct server_publisher {
 	/* Somebody is about to look: bring pages up to date. */

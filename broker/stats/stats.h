@@ -6,7 +6,7 @@
  * What is counted, and how readers see it, is <ringbroker/stats.h>'s. Here is the writing side. The
  * hot path counts straight into the page that readers map, by plain stores: nothing is copied or
  * published later, and nobody knows who looks. Everything that has to be computed first is set by
- * whoever computes it (broker/publish.c), a few times a second while somebody watches.
+ * whoever computes it (control/publish.c), a few times a second while somebody watches.
  *
  * A tenant counts from its first session until it is gone from the policy; it has a page as long as
  * it has sessions, if its account has room for one. Without one its totals are counted in private

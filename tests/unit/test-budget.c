@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What all tenants together can have of a device: broker/budget.h. */
+/* What all tenants together can have of a device: broker/memory/budget.h. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is done about contention: broker/contention.h
+ * What is done about contention: broker/contention/contention.h
  *
  * With the real judge and real statistics pages between fakes of what is watched and of who is
  * told. The fake machine goes on with time: so much of it does each of two workers run and wait,

@@ -3,7 +3,7 @@
  * Leases and cgroups: whose a process is by the one that it is in, and what the kernel holds
  *
  * Processes are real ones, so that they can be stopped; which cgroups they are in, and what their
- * files say, is made up. See broker/enforce.h and broker/process.h.
+ * files say, is made up. See broker/lease/enforce.h and broker/lease/process.h.
  */
 #include <setjmp.h>
 #include <stdarg.h>

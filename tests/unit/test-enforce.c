@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Acting upon audits, on real processes of which made-up samples tell: broker/enforce.h. */
+/* Acting upon audits, on real processes of which made-up samples tell: broker/lease/enforce.h. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Noticing that a driver has moved our memory: broker/spill.h. */
+/* Noticing that a driver has moved our memory: broker/memory/spill.h. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
