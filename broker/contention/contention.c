@@ -474,7 +474,7 @@ static void act(struct contention *contention)
 	tell_shares(contention, is_contended);
 }
 
-/* Figures that are read by telemetry's thread may be the same as the last time. */
+/* Figures that are read by the thread that watches may be the same as the last time. */
 static void feed(struct contention *contention, const struct run_queue_totals *totals)
 {
 	const struct place_contention_sample sample = {

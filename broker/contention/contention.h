@@ -1,12 +1,11 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * What is done about a CPU that others keep busy
+ * Acting upon a CPU that others keep busy
  *
- * Puts together the rooms that do not know of each other: what telemetry sees in the scheduler
- * (contention/run-queue.h) is judged (contention/verdict.h), and the verdict goes to the placer, to
- * the CPU executor and to the dispatcher, every 10 ms while there is work. Also tells telemetry
- * whom to watch for which tenant, and the log when contention begins and ends. Reactor thread.
+ * The scheduler's figures (run-queue.h) are judged (verdict.h), and the verdict goes to the placer,
+ * to the CPU executor and to the dispatcher, every 10 ms while there is work. Also says whom to
+ * watch for which tenant, and tells the log when contention begins and ends. Reactor thread.
  */
 #include <stdbool.h>
 #include <stdint.h>

@@ -5,8 +5,8 @@
  *
  * Fed with what the scheduler says of the workers and of the processors (contention/run-queue.h, by
  * way of contention/contention.c), it says by how much CPU estimates grow, how many workers to use,
- *and whether the machine counts as contended. A pure machine like the placer: no clock, no
- *allocation.
+ * and whether the machine counts as contended. A pure machine like the placer: no clock, no
+ * allocation.
  *
  *	factor  = how many times longer a worker takes than undisturbed: while workers run,
  *	          (run + wait) / run over about the last 20 ms, or as far back as it takes to see
