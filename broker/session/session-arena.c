@@ -14,9 +14,10 @@
  * (REMOVING), then for the setup thread to undo what it did (RELEASING); the client is answered
  * after that, so that it can seal the memfd.
  *
- * The client may have closed its memfd: whoever lets go of it last frees all of its pages, in one
- * go. That is a thread of closers.h, which unmaps the last step and closes what is still open; the
- * arena stays charged until then.
+ * Unmapping waits for whoever goes through the mappings of the memfd, as punching holes does, and
+ * the client may have closed its memfd: whoever lets go of it last frees all of its pages, in one
+ * go. So a thread of closers.h unmaps the arena, a step at a time, and closes what is still open;
+ * the arena stays charged until then.
  *
  * An arena that a device makes goes the same way; what differs is where its memory comes from, that
  * its descriptor stays open, and that its charges outlive it: see hold.c.
@@ -95,15 +96,15 @@ static void arena_refuse(struct session_arena *slot)
 	}
 }
 
-/* Lets go of the memory. */
+static void arena_leave(struct session_arena *slot);
+
+/* Lets go of the memory: of a step of it. */
 static void arena_leave_run(struct closers_job *job)
 {
 	struct session_arena *slot = container_of(job, struct session_arena, lane_job);
 
 	exec_arena_unwrap(&slot->exec);
-	while (!arena_unmap(&slot->exec))
-		;
-	if (!slot->is_exported)
+	if (arena_unmap(&slot->exec) && !slot->is_exported)
 		slot->fd = close_fd(slot->fd);
 }
 
@@ -112,6 +113,12 @@ static void arena_leave_done(struct closers_job *job)
 	struct session_arena *slot = container_of(job, struct session_arena, lane_job);
 	struct session *session = slot->session;
 
+	/* The tenant's other jobs in the lane get in between. */
+	if (slot->exec.base) {
+		arena_leave(slot);
+		session_lane_done(session);
+		return;
+	}
 	if (slot->map_result)
 		arena_refuse(slot);
 	else if (slot->wants_reply)
@@ -120,7 +127,7 @@ static void arena_leave_done(struct closers_job *job)
 	session_lane_done(session);
 }
 
-/* The setup thread is done with the arena. */
+/* No executor knows the arena any more. */
 static void arena_leave(struct session_arena *slot)
 {
 	struct session *session = slot->session;
@@ -128,16 +135,6 @@ static void arena_leave(struct session_arena *slot)
 	slot->state = SLOT_RELEASING;
 	slot->lane_job = (struct closers_job){.run = arena_leave_run, .done = arena_leave_done};
 	session_submit_to_lane(session, &slot->lane_job);
-}
-
-/* Unmaps a step of it, but for the last one. */
-static void arena_unmap_run(struct offload_job *job)
-{
-	struct exec_arena *exec = &arena_of_job(job)->exec;
-
-	if (exec->bytes > ARENA_STEP_BYTES)
-		arena_unmap(exec);
-	job->has_more = exec->base && exec->bytes > ARENA_STEP_BYTES;
 }
 
 static void arena_release_run(struct offload_job *job)
@@ -148,8 +145,6 @@ static void arena_release_run(struct offload_job *job)
 	for (unsigned int i = 0; i < options->n_executors; i++)
 		options->executors[i]->ops->arena_release(options->executors[i], &slot->exec);
 	sigbus_remove(slot->fault_slot);
-	job->run = arena_unmap_run;
-	arena_unmap_run(job);
 }
 
 static void arena_release_done(struct offload_job *job)
@@ -161,22 +156,16 @@ static void arena_release_done(struct offload_job *job)
 	session_job_done(session);
 }
 
-/* @run begins it: arena_release_run() or, where no executor knows the arena, arena_unmap_run(). */
-static void arena_release_by(struct session_arena *slot, void (*run)(struct offload_job *job))
+static void arena_release(struct session_arena *slot)
 {
 	slot->state = SLOT_RELEASING;
 	slot->job = (struct offload_job){
-		.run = run,
+		.run = arena_release_run,
 		.done = arena_release_done,
 		.cause = OFFLOAD_ARENA_UNMAP,
 	};
 	session_job_started(slot->session);
 	session_submit(slot->session, &slot->job);
-}
-
-static void arena_release(struct session_arena *slot)
-{
-	arena_release_by(slot, arena_release_run);
 }
 
 static bool arena_is_populated(const struct session_arena *slot)
@@ -305,7 +294,7 @@ static void arena_prepared(struct session_arena *slot)
 
 	/* Its session has ended: what is not imported needs no more than unmapping. */
 	if (slot->map_result == 0 && !slot->is_imported) {
-		arena_release_by(slot, arena_unmap_run);
+		arena_leave(slot);
 		return;
 	}
 	/* The descriptor was closed when the memory was imported, unless that was cut short. */

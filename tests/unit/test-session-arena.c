@@ -41,7 +41,7 @@ struct other {
 static void *_Atomic watched_base;
 static atomic_int watched_fd = -1;
 static _Atomic pthread_t last_holder, setup_thread, last_faulter;
-static _Atomic unsigned int n_faulted;
+static _Atomic unsigned int n_faulted, n_unmapped, n_unmapped_by_setup;
 
 int __real_munmap(void *base, size_t n_bytes);
 int __wrap_munmap(void *base, size_t n_bytes);
@@ -52,6 +52,11 @@ int __wrap_munmap(void *base, size_t n_bytes)
 {
 	if (base == watched_base)
 		last_holder = pthread_self();
+	if (watched_base && (char *)base >= (char *)watched_base &&
+	    (char *)base < (char *)watched_base + bytes) {
+		n_unmapped++;
+		n_unmapped_by_setup += pthread_equal(pthread_self(), setup_thread) != 0;
+	}
 	return __real_munmap(base, n_bytes);
 }
 
@@ -126,6 +131,15 @@ static void other_run_now(struct other *other, struct rig *rig)
 		assert_true(loop_turn(rig->loop, true) >= 0);
 }
 
+static void other_begin_in_lane(struct other *other, struct rig *rig)
+{
+	*other = (struct other){
+		.lane_job = {.run = other_run_in_lane, .done = other_done_in_lane},
+		.rig = rig,
+	};
+	closers_submit(rig->server->closers, rig->session->account, &other->lane_job);
+}
+
 /* Registers an arena, and gives the account's thread another job behind it. */
 static void add_begin(struct rig *rig, struct other *other)
 {
@@ -133,11 +147,7 @@ static void add_begin(struct rig *rig, struct other *other)
 
 	n_faulted = 0;
 	assert_int_equal(session_arena_add(rig->session, 1, &fd, bytes, false), 0);
-	*other = (struct other){
-		.lane_job = {.run = other_run_in_lane, .done = other_done_in_lane},
-		.rig = rig,
-	};
-	closers_submit(rig->server->closers, rig->session->account, &other->lane_job);
+	other_begin_in_lane(other, rig);
 }
 
 static void test_arena__in_steps(void **state)
@@ -149,6 +159,7 @@ static void test_arena__in_steps(void **state)
 	struct rig rig;
 
 	rig_init(&rig, 1);
+	other_run_now(&other, &rig);
 	add_begin(&rig, &other);
 	assert_int_equal(rig_answer(&rig, RBK_WIRE_ARENA_ADD, &reply, sizeof(reply)), 0);
 	assert_true(other.is_done && other.was_before);
@@ -161,12 +172,17 @@ static void test_arena__in_steps(void **state)
 	offload_describe(rig.offload, &report);
 	assert_int_equal(report.causes[OFFLOAD_ARENA_MAP].n_slices, 1);
 
+	n_unmapped = 0;
 	assert_int_equal(session_arena_remove(rig.session, 2, reply.id), 0);
-	other_begin(&other, &rig);
+	while (n_unmapped == 0)
+		assert_true(loop_turn(rig.loop, true) >= 0);
+	other_begin_in_lane(&other, &rig);
 	assert_int_equal(rig_answer(&rig, RBK_WIRE_ARENA_REMOVE, NULL, 0), 0);
 	assert_true(other.is_done && other.was_before);
 	offload_describe(rig.offload, &report);
-	assert_true(report.causes[OFFLOAD_ARENA_UNMAP].n_slices >= bytes / (2 << 20));
+	assert_int_equal(report.causes[OFFLOAD_ARENA_UNMAP].n_slices, 1);
+	assert_int_equal(n_unmapped, bytes / ARENA_STEP_BYTES + 1);
+	assert_int_equal(n_unmapped_by_setup, 0);
 	assert_false(pthread_equal(last_faulter, setup_thread));
 	expect_freed_elsewhere();
 	assert_int_equal(used(&rig, ACCOUNT_ARENA_BYTES), 0);
