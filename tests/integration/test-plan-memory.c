@@ -31,6 +31,38 @@ enum {
 
 static struct broker broker;
 
+static uint64_t idle_bytes; /* of one session that has nothing */
+
+static uint64_t host_bytes(struct rbk *rbk)
+{
+	struct rbk_tenant tenant;
+
+	assert_int_equal(rbk_tenant(rbk, &tenant), 0);
+	return tenant.host_bytes.used;
+}
+
+/*
+ * Wait until the tenant is charged @bytes: a refused plan is answered first, and given back then.
+ */
+static void expect_host_bytes(struct rbk *rbk, uint64_t bytes)
+{
+	const uint64_t end_ns = harness_now_ns() + harness_slow_ns(10000000000);
+
+	while (host_bytes(rbk) != bytes && harness_now_ns() < end_ns)
+		harness_sleep_ms(1);
+	assert_int_equal(host_bytes(rbk), bytes);
+}
+
+/* Wait until clients that have gone are charged nothing, and until their arenas are unmapped. */
+static void await_idle(void)
+{
+	struct rbk *rbk = broker_connect(&broker, "observer");
+
+	broker_wait_sessions(rbk, 1);
+	expect_host_bytes(rbk, idle_bytes);
+	rbk_disconnect(rbk);
+}
+
 static int begin(void **state)
 {
 	static const char *const args[] = {"--gpu=none", NULL};
@@ -39,7 +71,12 @@ static int begin(void **state)
 		.policy = "[tenant default]\nhost-max = 128MiB\n",
 	};
 
+	struct rbk *rbk;
+
 	broker_start(&broker, &options);
+	rbk = broker_connect(&broker, "observer");
+	idle_bytes = host_bytes(rbk);
+	rbk_disconnect(rbk);
 	return 0;
 }
 
@@ -104,26 +141,6 @@ static int chain_new(struct rbk *rbk, struct rbk_arena *constants, enum rbk_dtyp
 	return r;
 }
 
-static uint64_t host_bytes(struct rbk *rbk)
-{
-	struct rbk_tenant tenant;
-
-	assert_int_equal(rbk_tenant(rbk, &tenant), 0);
-	return tenant.host_bytes.used;
-}
-
-/*
- * Wait until the tenant is charged @bytes: a refused plan is answered first, and given back then.
- */
-static void expect_host_bytes(struct rbk *rbk, uint64_t bytes)
-{
-	const uint64_t end_ns = harness_now_ns() + harness_slow_ns(10000000000);
-
-	while (host_bytes(rbk) != bytes && harness_now_ns() < end_ns)
-		harness_sleep_ms(1);
-	assert_int_equal(host_bytes(rbk), bytes);
-}
-
 static struct rbk_arena *constants_new(struct rbk *rbk)
 {
 	struct rbk_arena *constants;
@@ -163,6 +180,7 @@ static void expect_refusal(enum rbk_dtype dtype, unsigned int n_nodes)
 	assert_true(most <= HOST_MAX + 2 * (uint64_t)MARGIN);
 	rbk_arena_free(constants);
 	rbk_disconnect(rbk);
+	await_idle();
 }
 
 static void test_packed__charged_before(void **state)
@@ -192,16 +210,15 @@ static void test_packed__equal_views(void **state)
 	expect_host_bytes(rbk, before);
 	rbk_arena_free(constants);
 	rbk_disconnect(rbk);
+	await_idle();
 }
 
 /* A client that goes while its plan is packed leaves nothing. */
 static void test_packed__client_goes(void **state)
 {
 	struct rbk *observer = broker_connect(&broker, "observer");
-	uint64_t before;
 
 	broker_wait_sessions(observer, 1);
-	before = host_bytes(observer);
 	for (unsigned int i = 0; i < 10; i++) {
 		struct rbk *rbk = broker_connect(&broker, "hasty");
 		pid_t pid = fork();
@@ -219,9 +236,8 @@ static void test_packed__client_goes(void **state)
 		assert_int_equal(waitpid(pid, NULL, 0), pid);
 		rbk_disconnect(rbk);
 	}
-	broker_wait_sessions(observer, 1);
-	expect_host_bytes(observer, before);
 	rbk_disconnect(observer);
+	await_idle();
 }
 
 int main(void)
