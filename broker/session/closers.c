@@ -132,8 +132,8 @@ unsigned int closers_receive(int fd, struct iovec *iov, struct closers_message *
 	struct msghdr message = {
 		.msg_iov = iov,
 		.msg_iovlen = 1,
-		.msg_control = ret->control.bytes,
-		.msg_controllen = sizeof(ret->control.bytes),
+		.msg_control = ret->control,
+		.msg_controllen = sizeof(ret->control),
 	};
 
 	ret->n_fds = 0;

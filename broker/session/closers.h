@@ -72,10 +72,8 @@ struct closers_message {
 	bool has_control;
 	unsigned int n_fds;
 	int fds[CLOSERS_MESSAGE_FDS];
-	union {
-		struct cmsghdr header;
-		char bytes[CMSG_SPACE(sizeof(int) * CLOSERS_MESSAGE_FDS) + CMSG_SPACE(32)];
-	} control;
+	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int) * CLOSERS_MESSAGE_FDS) +
+					      CMSG_SPACE(32)];
 };
 
 /* Receives a message of a Unix socket, without waiting. run(). Return: ret->n_fds, the caller's. */
