@@ -34,7 +34,7 @@ enum option_use {
 
 struct option_row;
 
-/* How a value is read and printed. @at is the row's member of struct options. */
+/* Functions that read and print a value. @at is the row's member of struct options. */
 struct option_kind {
 	/* Return: -1 to go on; else the status to exit with. */
 	int (*parse)(const struct option_row *row, const struct option_source *source,

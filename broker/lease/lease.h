@@ -81,7 +81,7 @@ struct tenant_leases {
 	/* Residency's: what each may keep, and when that was found. */
 	uint64_t part_number, part_bytes;
 };
-/* Of a tenant that never had any, all zero. */
+/* The record of a tenant that never had any: all zero. */
 const struct tenant_leases *leases_of(const struct tenant *tenant);
 
 /* All leases of the broker. */

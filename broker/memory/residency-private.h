@@ -179,7 +179,7 @@ struct tenant_memory {
 	struct residency_holding on[RBK_MAX_DEVICES]; /* while n_plans > 0 */
 };
 
-/* Of a tenant that never had any: residency-seek.c's, all zero. */
+/* The record of a tenant that never had any, in residency-seek.c: all zero. */
 extern const struct tenant_memory tenant_memory_none;
 
 static inline const struct tenant_memory *memory_of(const struct tenant *tenant)

@@ -227,7 +227,7 @@ int session_reply_fds(struct session *session, struct rbk_wire_reply *reply, siz
 		      const int *fds, unsigned int n_fds, bool is_shared);
 /*
  * session_reply_fds() for sockets: the kernel has whoever sends one wait until it has collected
- * sockets that nobody can reach, of any user, and their users decide how long that takes. So a
+ * unreachable sockets, of any user, and their users decide how long that takes. So a
  * thread of closers.h calls session_post(), with the connection that session_post_begin() returned
  * on the reactor and keeps, and session_post_end() on the reactor deals with what that returned.
  */
