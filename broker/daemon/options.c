@@ -127,7 +127,7 @@ static void default_admin_path(struct options *options)
 }
 
 /*
- * Who may do what there is decided by the kernel's word on each who connects; the permissions keep
+ * The kernel says who connects, and that decides what a client may do there; the permissions keep
  * the rest from trying. Users that are named need not be members of the group.
  */
 static void complete_admin(struct options *options)
@@ -192,7 +192,7 @@ static const struct option_row *find_row(const char *name)
 	return NULL;
 }
 
-/* The option that somebody meant who wrote @word. Return: NULL if it is like none. */
+/* Find the option whose name is most like @word. Return: NULL if it is like none. */
 static const char *option_near(const char *word)
 {
 	const char *names[N_OPTIONS + 1];
@@ -294,7 +294,7 @@ int options_read_key(void *context, const char *key, const char *value,
 		snprintf(ret_wanted, POLICY_WANTED_BYTES, "%s", near ? near : "");
 		return POLICY_E_UNKNOWN;
 	}
-	/* What the command line says wins, but nothing wrong is left standing. */
+	/* The command line wins, but a wrong value in the file is refused all the same. */
 	scratch = *options;
 	if (parse_one(row, &source, value, &scratch) >= 0)
 		return POLICY_E_INVALID;

@@ -13,7 +13,8 @@
  *
  * Invariants: granted = the charge, and a part of leases.granted_bytes and tenant_leases.granted;
  * credited = the credit of all members + the objects that the lease pays for <= granted; of each
- * object of a tenant there is one who pays, and nobody of it who has it says that it is larger.
+ * object of a tenant one lease pays, and no member of that tenant that has the object says that the
+ * object is larger.
  */
 #include <stdbool.h>
 #include <stdint.h>

@@ -24,7 +24,7 @@
 /* The dispatcher's own tokens begin with 1, and differ from it for the life of a ring. */
 static const uint32_t first_token = UINT32_MAX;
 
-/* What a thread does with the bell of a slow user's ring: bits of bell_does and bell_wants. */
+/* Work of a thread on the bell of a slow user's ring: bits of bell_does and bell_wants. */
 enum bell_work { BELL_SHUT = 1, BELL_DRAIN = 2, BELL_RING = 4 };
 
 /* Messages taken out of a bell at once; the kernel holds 11 unless configured otherwise. */

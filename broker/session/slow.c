@@ -39,7 +39,7 @@ struct parcel {
 /* Calls that take less count for nothing. */
 static const uint64_t long_call_ns = 500000;
 static const uint64_t bucket_ns = 20000000;
-/* Of the time that passes, the bucket loses this part. */
+/* The bucket loses this part of the time that passes. */
 enum { LEAK_PART = 1000 };
 
 void owner_judge(struct server *server, struct owner *user, uint64_t begin_ticks)

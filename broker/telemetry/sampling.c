@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How often devices are sampled: more often where the broker may have to make room. */
+/* The broker samples devices more often where it may have to make room. */
 #include "telemetry/sampling.h"
 
 uint64_t sampling_period_ns(enum telemetry_pace pace, bool is_tight)

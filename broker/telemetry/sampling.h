@@ -1,7 +1,7 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * How often devices are sampled
+ * The time from one sample of a device to the next
  */
 #include <stdbool.h>
 #include <stdint.h>

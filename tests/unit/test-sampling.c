@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How often devices are sampled. */
+/* The time from one sample of a device to the next. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
