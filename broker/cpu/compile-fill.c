@@ -38,7 +38,7 @@ void compile_fill_from(const struct compiler *c, struct cpu_fill *fill, unsigned
 }
 
 /* Converts some more of what it is packed of. Return: 0, all is there; EXECUTOR_E_MORE; -ENOMEM. */
-static int convert(struct cpu_memory *memory, struct cpu_fill *fill)
+static int convert(struct chunks *memory, struct cpu_fill *fill)
 {
 	for (unsigned int i = 0; i < FILL_SOURCES; i++) {
 		const uint64_t left = fill->half[i].n - fill->half[i].n_done;
@@ -48,8 +48,8 @@ static int convert(struct cpu_memory *memory, struct cpu_fill *fill)
 		if (left == 0)
 			continue;
 		if (!to)
-			to = cpu_map(memory, fill->half[i].n * sizeof(float),
-				     &fill->half[i].map_bytes);
+			to = chunks_map(memory, fill->half[i].n * sizeof(float),
+					&fill->half[i].map_bytes);
 		if (!to)
 			return error_origin(-ENOMEM);
 		fill->from[i] = to;
@@ -62,22 +62,22 @@ static int convert(struct cpu_memory *memory, struct cpu_fill *fill)
 }
 
 /* Return: true if some is left to be dropped. */
-static bool drop_some_converted(struct cpu_memory *memory, struct cpu_fill *fill)
+static bool drop_some_converted(struct chunks *memory, struct cpu_fill *fill)
 {
 	for (unsigned int i = 0; i < FILL_SOURCES; i++)
 		if (fill->half[i].map_bytes > 0) {
-			cpu_unmap_some(memory, (void *)fill->from[i], &fill->half[i].map_bytes,
-				       CPU_UNMAP_BYTES);
+			chunks_unmap_some(memory, (void *)fill->from[i], &fill->half[i].map_bytes,
+					  CHUNKS_UNMAP_BYTES);
 			return true;
 		}
 	return false;
 }
 
-static void drop_converted(struct cpu_memory *memory, struct cpu_fill *fill)
+static void drop_converted(struct chunks *memory, struct cpu_fill *fill)
 {
 	for (unsigned int i = 0; i < FILL_SOURCES; i++)
 		if (fill->half[i].map_bytes > 0) {
-			cpu_unmap(memory, (void *)fill->from[i], fill->half[i].map_bytes);
+			chunks_unmap(memory, (void *)fill->from[i], fill->half[i].map_bytes);
 			fill->half[i].map_bytes = 0;
 		}
 }
@@ -140,7 +140,7 @@ uint64_t cpu_fill_bytes(const struct cpu_plan *compiled)
 		uint64_t bytes = 0;
 
 		for (unsigned int k = 0; k < FILL_SOURCES; k++)
-			bytes += cpu_map_bytes(compiled->fills[i].half[k].n * sizeof(float));
+			bytes += chunks_map_bytes(compiled->fills[i].half[k].n * sizeof(float));
 		most = bytes > most ? bytes : most;
 	}
 	return most + compiled->n_fills * sizeof(*compiled->fills);

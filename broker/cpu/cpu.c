@@ -22,7 +22,7 @@
 
 enum { DEFAULT_MAX_TASKS = 4096, DEFAULT_SPIN_NS = 20000, SCRATCH_ALIGN = 4096 };
 
-/* Packed forms, or steps, of one plan_shrink() call, beside CPU_UNMAP_BYTES. */
+/* Packed forms, or steps, of one plan_shrink() call, beside CHUNKS_UNMAP_BYTES. */
 enum { SHRINK_PACKS = 256, SHRINK_STEPS = 4096 };
 
 static void cpu_plan_free(struct cpu_executor *cpu, struct cpu_plan *compiled)
@@ -33,7 +33,7 @@ static void cpu_plan_free(struct cpu_executor *cpu, struct cpu_plan *compiled)
 	cpu_fill_deinit(cpu, compiled);
 	for (unsigned int i = 0; i < compiled->n_packs; i++)
 		cpu_pack_unref(&cpu->packs, compiled->packs[i]);
-	cpu_unmap(&cpu->memory, compiled->scratch, compiled->scratch_map_bytes);
+	chunks_unmap(&cpu->memory, compiled->scratch, compiled->scratch_map_bytes);
 	free(compiled->blocks);
 	free(compiled->packs);
 	free(compiled->steps);
@@ -55,7 +55,7 @@ static int scratch_size(const struct cpu_executor *cpu, const struct plan *plan,
 	    !checked_mul(stride, n_blocks, &bytes))
 		return error_origin(-ENOMEM);
 	compiled->scratch_stride = stride;
-	compiled->scratch_map_bytes = cpu_map_bytes(bytes);
+	compiled->scratch_map_bytes = chunks_map_bytes(bytes);
 	if (compiled->scratch_map_bytes == 0)
 		return error_origin(-ENOMEM);
 	compiled->n_blocks = n_blocks;
@@ -74,8 +74,8 @@ static int scratch_map(struct cpu_executor *cpu, struct cpu_plan *compiled)
 		return error_origin(-ENOMEM);
 	memset(compiled->blocks, 0, blocks_bytes);
 	compiled->scratch =
-		cpu_map(&cpu->memory, compiled->scratch_stride * (uint64_t)compiled->n_blocks,
-			&compiled->scratch_map_bytes);
+		chunks_map(&cpu->memory, compiled->scratch_stride * (uint64_t)compiled->n_blocks,
+			   &compiled->scratch_map_bytes);
 	return compiled->scratch ? 0 : error_origin(-ENOMEM);
 }
 
@@ -141,14 +141,15 @@ static int cpu_plan_shrink(struct executor *executor, struct plan *plan)
 		return EXECUTOR_E_MORE;
 	cpu_fill_deinit(cpu, compiled);
 	for (unsigned int n = 0; compiled->n_packs > 0; n++) {
-		if (n == SHRINK_PACKS || begin_bytes - cpu->packs.bytes >= CPU_UNMAP_BYTES)
+		if (n == SHRINK_PACKS || begin_bytes - cpu->packs.bytes >= CHUNKS_UNMAP_BYTES)
 			return EXECUTOR_E_MORE;
 		last = &compiled->packs[compiled->n_packs - 1];
-		*last = cpu_pack_unref_some(&cpu->packs, *last, CPU_UNMAP_BYTES);
+		*last = cpu_pack_unref_some(&cpu->packs, *last, CHUNKS_UNMAP_BYTES);
 		compiled->n_packs -= !*last;
 	}
-	if (shrink_steps(compiled) || cpu_unmap_some(&cpu->memory, compiled->scratch,
-						     &compiled->scratch_map_bytes, CPU_UNMAP_BYTES))
+	if (shrink_steps(compiled) ||
+	    chunks_unmap_some(&cpu->memory, compiled->scratch, &compiled->scratch_map_bytes,
+			      CHUNKS_UNMAP_BYTES))
 		return EXECUTOR_E_MORE;
 	compiled->scratch = NULL;
 	return 0;
@@ -292,7 +293,7 @@ static struct executor *cpu_free(struct executor *executor)
 		for (unsigned int layer = 0; layer < CPU_LAYERS; layer++)
 			free(worker->layers[layer].context.workspace);
 	}
-	cpu_memory_deinit(&cpu->memory);
+	chunks_deinit(&cpu->memory);
 	free(cpu->urgent.slots);
 	free(cpu->inline_context.workspace);
 	free(cpu->workers);
@@ -412,7 +413,7 @@ int cpu_executor_new(const struct cpu_options *options, struct waker *waker, str
 	memset(cpu, 0, sizeof(*cpu));
 	cpu->executor.ops = &cpu_ops;
 	cpu->executor.waker = waker;
-	cpu_memory_init(&cpu->memory);
+	chunks_init(&cpu->memory);
 	cpu_pack_cache_init(&cpu->packs, &cpu->memory);
 	cpu->kernels = choose_kernels(options->simd);
 	cpu->layout_wish = options->layout;

@@ -14,10 +14,10 @@
 
 #include "cpu/cpu.h"
 #include "cpu/layout.h"
-#include "cpu/memory.h"
 #include "cpu/pack.h"
 #include "cpu/step.h"
 #include "plan/executor.h"
+#include "util/chunks.h"
 #include "util/ends.h"
 #include "util/spsc.h"
 
@@ -85,7 +85,7 @@ struct cpu_executor {
 	unsigned int n_workers;
 	struct cpu_worker *workers;
 	struct cpu_context inline_context;
-	struct cpu_memory memory;
+	struct chunks memory;
 	struct cpu_pack_cache packs;
 	uint64_t n_compiled; /* the setup thread's */
 	uint64_t spin_ticks;

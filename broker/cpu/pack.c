@@ -11,7 +11,7 @@
 #include "util/clock.h"
 #include "util/error.h"
 
-void cpu_pack_cache_init(struct cpu_pack_cache *cache, struct cpu_memory *memory)
+void cpu_pack_cache_init(struct cpu_pack_cache *cache, struct chunks *memory)
 {
 	*cache = (struct cpu_pack_cache){.memory = memory};
 	/* Early in a machine's life there may be no randomness yet; time is better than nothing. */
@@ -72,7 +72,7 @@ int cpu_pack_get(struct cpu_pack_cache *cache, const struct cpu_pack_key *key, s
 	pack = calloc(1, sizeof(*pack));
 	if (!pack)
 		return error_origin(-ENOMEM);
-	pack->data = cpu_reserve(cache->memory, bytes, &pack->map_bytes);
+	pack->data = chunks_reserve(cache->memory, bytes, &pack->map_bytes);
 	if (!pack->data)
 		return error_origin(-ENOMEM);
 	pack->key = *key;
@@ -89,7 +89,7 @@ int cpu_pack_commit(struct cpu_pack_cache *cache, struct cpu_pack *pack)
 
 	if (pack->is_committed)
 		return 0;
-	r = cpu_commit(cache->memory, pack->data, pack->map_bytes);
+	r = chunks_commit(cache->memory, pack->data, pack->map_bytes);
 	if (r)
 		return error_fold(r);
 	pack->is_committed = true;
@@ -106,7 +106,7 @@ struct cpu_pack *cpu_pack_unref_some(struct cpu_pack_cache *cache, struct cpu_pa
 	if (pack->node.is_in && --pack->n_refs > 0)
 		return NULL;
 	index_remove(&cache->root, &pack->node);
-	has_more = cpu_unmap_some(cache->memory, pack->data, &pack->map_bytes, bytes);
+	has_more = chunks_unmap_some(cache->memory, pack->data, &pack->map_bytes, bytes);
 	cache->bytes -= map_bytes - pack->map_bytes;
 	cache->committed_bytes -= pack->is_committed ? map_bytes - pack->map_bytes : 0;
 	if (has_more)

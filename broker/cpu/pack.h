@@ -16,7 +16,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "cpu/memory.h"
+#include "util/chunks.h"
 #include "util/index.h"
 
 struct cpu_pack_key {
@@ -37,7 +37,7 @@ struct cpu_pack {
 };
 
 struct cpu_pack_cache {
-	struct cpu_memory *memory;
+	struct chunks *memory;
 	struct index_node *root;
 	uint64_t seed[2];         /* of the hash */
 	uint64_t bytes;           /* of all that exist */
@@ -45,7 +45,7 @@ struct cpu_pack_cache {
 };
 
 /* Borrows @memory. */
-void cpu_pack_cache_init(struct cpu_pack_cache *cache, struct cpu_memory *memory);
+void cpu_pack_cache_init(struct cpu_pack_cache *cache, struct chunks *memory);
 /*
  * Finds the copy or makes one of @floats, without memory. Return: 0, with a reference in *ret;
  * -ENOMEM.
@@ -57,9 +57,9 @@ int cpu_pack_commit(struct cpu_pack_cache *cache, struct cpu_pack *pack);
 /* Frees it with the last reference. Return: NULL. */
 struct cpu_pack *cpu_pack_unref(struct cpu_pack_cache *cache, struct cpu_pack *pack);
 /*
- * cpu_pack_unref() that frees @bytes of the copy, as cpu_unmap_some(), at most. cpu_pack_get() does
- * not find a copy any more once its last reference is gone. Return: @pack, which is to be passed
- * again; NULL: done.
+ * cpu_pack_unref() that frees @bytes of the copy, as chunks_unmap_some(), at most. cpu_pack_get()
+ * does not find a copy any more once its last reference is gone. Return: @pack, which is to be
+ * passed again; NULL: done.
  */
 struct cpu_pack *cpu_pack_unref_some(struct cpu_pack_cache *cache, struct cpu_pack *pack,
 				     size_t bytes);

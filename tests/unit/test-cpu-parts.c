@@ -273,9 +273,9 @@ static void test_pack__offsets_chosen(void **state)
 	struct cpu_pack_key key = {.owner = 1, .dev = 2, .ino = 3, .bytes = 2048, .form = {1}};
 	struct cpu_pack *packs[N], *again;
 	struct cpu_pack_cache cache;
-	struct cpu_memory memory;
+	struct chunks memory;
 
-	cpu_memory_init(&memory);
+	chunks_init(&memory);
 	cpu_pack_cache_init(&cache, &memory);
 	for (unsigned int i = 0; i < N; i++) {
 		do
@@ -293,7 +293,7 @@ static void test_pack__offsets_chosen(void **state)
 		cpu_pack_unref(&cache, packs[i]);
 	assert_null(cache.root);
 	assert_int_equal(cache.bytes, 0);
-	cpu_memory_deinit(&memory);
+	chunks_deinit(&memory);
 }
 
 /* @n products with one matrix, or with one of their own each, @stride bytes apart. */
@@ -475,55 +475,6 @@ static void test_compile__out_of_memory(void **state)
 	reference_arena_deinit(&arena);
 }
 
-/* Return: true if all bytes are zero. */
-static bool is_zero(const uint8_t *bytes, size_t n)
-{
-	return n == 0 || (bytes[0] == 0 && memcmp(bytes, bytes + 1, n - 1) == 0);
-}
-
-/* Pieces of all sizes: none has another's bytes, nor what was there before it. */
-static void test_memory__pieces(void **state)
-{
-	enum { N = 64, ROUNDS = 4000, MOST_SHIFT = 25 };
-	struct {
-		uint8_t *at;
-		size_t bytes, map_bytes;
-		bool is_committed;
-	} pieces[N] = {0};
-	struct cpu_memory memory;
-	uint64_t seed = 1;
-
-	cpu_memory_init(&memory);
-	for (unsigned int i = 0; i < ROUNDS; i++) {
-		const unsigned int k = (unsigned int)(reference_random(&seed) % N);
-		const unsigned int shift = (unsigned int)(reference_random(&seed) % MOST_SHIFT);
-
-		if (!pieces[k].at) {
-			pieces[k].bytes = 1 + reference_random(&seed) % (2ull << shift);
-			pieces[k].at = cpu_reserve(&memory, pieces[k].bytes, &pieces[k].map_bytes);
-			assert_non_null(pieces[k].at);
-			assert_int_equal(pieces[k].map_bytes, cpu_map_bytes(pieces[k].bytes));
-			pieces[k].is_committed = false;
-		} else if (!pieces[k].is_committed) {
-			assert_int_equal(cpu_commit(&memory, pieces[k].at, pieces[k].map_bytes), 0);
-			assert_true(is_zero(pieces[k].at, 1));
-			assert_true(is_zero(pieces[k].at + pieces[k].map_bytes - 4096, 4096));
-			pieces[k].at[0] = pieces[k].at[pieces[k].map_bytes - 1] = (uint8_t)(k + 1);
-			pieces[k].is_committed = true;
-		} else {
-			assert_int_equal(pieces[k].at[0], k + 1);
-			assert_int_equal(pieces[k].at[pieces[k].map_bytes - 1], k + 1);
-			while (cpu_unmap_some(&memory, pieces[k].at, &pieces[k].map_bytes,
-					      CPU_UNMAP_BYTES))
-				assert_int_equal(pieces[k].at[0], k + 1);
-			pieces[k].at = NULL;
-		}
-	}
-	for (unsigned int k = 0; k < N; k++)
-		cpu_unmap(&memory, pieces[k].at, pieces[k].map_bytes);
-	cpu_memory_deinit(&memory);
-}
-
 /* Small packs share mappings, also where each second one is gone. */
 static void test_pack__mappings(void **state)
 {
@@ -532,10 +483,10 @@ static void test_pack__mappings(void **state)
 	const unsigned int n_before = count_mappings();
 	static struct cpu_pack *packs[N];
 	struct cpu_pack_cache cache;
-	struct cpu_memory memory;
+	struct chunks memory;
 	unsigned int n;
 
-	cpu_memory_init(&memory);
+	chunks_init(&memory);
 	cpu_pack_cache_init(&cache, &memory);
 	for (unsigned int i = 0; i < N; i++) {
 		key.offset = i;
@@ -552,7 +503,7 @@ static void test_pack__mappings(void **state)
 	for (unsigned int i = 1; i < N; i += 2)
 		cpu_pack_unref(&cache, packs[i]);
 	assert_int_equal(cache.bytes, 0);
-	cpu_memory_deinit(&memory);
+	chunks_deinit(&memory);
 	assert_true(n <= MOST_MAPPINGS);
 	assert_true(count_mappings() <= n_before + MOST_MAPPINGS);
 }
@@ -587,7 +538,6 @@ int main(void)
 		cmocka_unit_test(test_pack__integer_in_parts),
 		cmocka_unit_test(test_pack__integer_conv_in_parts),
 		cmocka_unit_test(test_pack__offsets_chosen),
-		cmocka_unit_test(test_memory__pieces),
 		cmocka_unit_test(test_pack__mappings),
 		cmocka_unit_test(test_scratch__mappings),
 		cmocka_unit_test(test_shrink__scratch),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * See memory.h. A chunk has slots of one size, which is a power of two. What is given back loses
+ * See chunks.h. A chunk has slots of one size, which is a power of two. What is given back loses
  * its pages at once, so that memory returns to the system and nothing of one owner is left for
  * another to find; the addresses go with the last piece of the chunk.
  *
@@ -10,7 +10,7 @@
  * Chunks of slots below the huge page have none: a huge page under one small piece would be memory
  * that no tenant is charged for.
  */
-#include "cpu/memory.h"
+#include "util/chunks.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -26,25 +26,25 @@ struct chunk {
 	struct index_node node;
 	struct list_node link; /* in *with_room, unless the chunk is full */
 	struct list_node *with_room;
-	uint8_t *base; /* a multiple of CPU_CHUNK_BYTES */
+	uint8_t *base; /* a multiple of CHUNK_BYTES */
 	size_t slot_bytes, writable_bytes;
 	uint32_t n_slots, n_used;
 	uint64_t used[]; /* a bit for each slot */
 };
 
-void cpu_memory_init(struct cpu_memory *memory)
+void chunks_init(struct chunks *chunks)
 {
-	memory->chunks = NULL;
-	for (unsigned int i = 0; i < CPU_SLOT_SIZES; i++)
-		list_init(&memory->with_room[i]);
+	chunks->by_address = NULL;
+	for (unsigned int i = 0; i < CHUNKS_SLOT_SIZES; i++)
+		list_init(&chunks->with_room[i]);
 }
 
-void cpu_memory_deinit(struct cpu_memory *memory)
+void chunks_deinit(struct chunks *chunks)
 {
-	assert(!memory->chunks);
+	assert(!chunks->by_address);
 }
 
-size_t cpu_map_bytes(size_t bytes)
+size_t chunks_map_bytes(size_t bytes)
 {
 	const size_t unit = bytes >= HUGE_PAGE_BYTES ? HUGE_PAGE_BYTES : PAGE_BYTES;
 	size_t map_bytes;
@@ -56,13 +56,13 @@ size_t cpu_map_bytes(size_t bytes)
 
 static uint64_t chunk_key(const void *address)
 {
-	return index_hash((uintptr_t)address / CPU_CHUNK_BYTES, 0);
+	return index_hash((uintptr_t)address / CHUNK_BYTES, 0);
 }
 
 /* Return: NULL if @map is a mapping of its own. */
-static struct chunk *chunk_of(struct cpu_memory *memory, const void *map)
+static struct chunk *chunk_of(struct chunks *chunks, const void *map)
 {
-	struct index_node *node = index_find(&memory->chunks, chunk_key(map));
+	struct index_node *node = index_find(&chunks->by_address, chunk_key(map));
 
 	return node ? container_of(node, struct chunk, node) : NULL;
 }
@@ -74,44 +74,44 @@ static void *map_addresses(size_t bytes)
 	return map == MAP_FAILED ? NULL : map;
 }
 
-static struct chunk *chunk_new(struct cpu_memory *memory, size_t slot_bytes, bool is_huge,
+static struct chunk *chunk_new(struct chunks *chunks, size_t slot_bytes, bool is_huge,
 			       struct list_node *with_room)
 {
-	const uint32_t n_slots = (uint32_t)(CPU_CHUNK_BYTES / slot_bytes);
+	const uint32_t n_slots = (uint32_t)(CHUNK_BYTES / slot_bytes);
 	struct chunk *chunk = calloc(1, sizeof(*chunk) + (n_slots + 63) / 64 * sizeof(uint64_t));
-	uint8_t *area = chunk ? map_addresses(2 * (size_t)CPU_CHUNK_BYTES) : NULL;
+	uint8_t *area = chunk ? map_addresses(2 * (size_t)CHUNK_BYTES) : NULL;
 	size_t before;
 
 	if (!area) {
 		free(chunk);
 		return NULL;
 	}
-	before = -(uintptr_t)area % CPU_CHUNK_BYTES;
+	before = -(uintptr_t)area % CHUNK_BYTES;
 	if (before > 0)
 		munmap(area, before);
 	chunk->base = area + before;
-	munmap(chunk->base + CPU_CHUNK_BYTES, CPU_CHUNK_BYTES - before);
+	munmap(chunk->base + CHUNK_BYTES, CHUNK_BYTES - before);
 	/* Only advice: where huge pages are off, the small ones serve. */
-	madvise(chunk->base, CPU_CHUNK_BYTES, is_huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+	madvise(chunk->base, CHUNK_BYTES, is_huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
 	chunk->with_room = with_room;
 	chunk->slot_bytes = slot_bytes;
 	chunk->n_slots = n_slots;
 	if (n_slots < 64)
 		chunk->used[0] = ~0ull << n_slots;
 	list_append(with_room, &chunk->link);
-	index_insert(&memory->chunks, &chunk->node, chunk_key(chunk->base));
+	index_insert(&chunks->by_address, &chunk->node, chunk_key(chunk->base));
 	return chunk;
 }
 
-static void *take_slot(struct cpu_memory *memory, size_t map_bytes)
+static void *take_slot(struct chunks *chunks, size_t map_bytes)
 {
 	const bool is_huge = map_bytes >= HUGE_PAGE_BYTES;
 	const int shift = map_bytes > PAGE_BYTES ? 64 - __builtin_clzll(map_bytes - 1) : PAGE_SHIFT;
-	struct list_node *with_room = &memory->with_room[shift - PAGE_SHIFT + is_huge];
+	struct list_node *with_room = &chunks->with_room[shift - PAGE_SHIFT + is_huge];
 	struct chunk *chunk;
 	uint32_t slot = 0;
 
-	if (list_is_empty(with_room) && !chunk_new(memory, (size_t)1 << shift, is_huge, with_room))
+	if (list_is_empty(with_room) && !chunk_new(chunks, (size_t)1 << shift, is_huge, with_room))
 		return NULL;
 	chunk = container_of(with_room->next, struct chunk, link);
 	while (chunk->used[slot / 64] == ~0ull)
@@ -123,7 +123,7 @@ static void *take_slot(struct cpu_memory *memory, size_t map_bytes)
 	return chunk->base + slot * chunk->slot_bytes;
 }
 
-static void leave_slot(struct cpu_memory *memory, struct chunk *chunk, const uint8_t *map)
+static void leave_slot(struct chunks *chunks, struct chunk *chunk, const uint8_t *map)
 {
 	const size_t slot = (size_t)(map - chunk->base) / chunk->slot_bytes;
 
@@ -133,20 +133,20 @@ static void leave_slot(struct cpu_memory *memory, struct chunk *chunk, const uin
 	if (chunk->n_used > 0)
 		return;
 	list_remove(&chunk->link);
-	index_remove(&memory->chunks, &chunk->node);
-	munmap(chunk->base, CPU_CHUNK_BYTES);
+	index_remove(&chunks->by_address, &chunk->node);
+	munmap(chunk->base, CHUNK_BYTES);
 	free(chunk);
 }
 
-void *cpu_reserve(struct cpu_memory *memory, size_t bytes, size_t *ret_map_bytes)
+void *chunks_reserve(struct chunks *chunks, size_t bytes, size_t *ret_map_bytes)
 {
-	const size_t map_bytes = cpu_map_bytes(bytes);
+	const size_t map_bytes = chunks_map_bytes(bytes);
 	void *map;
 
 	if (map_bytes == 0)
 		return NULL;
-	if (map_bytes <= CPU_SLOT_MAX_BYTES) {
-		map = take_slot(memory, map_bytes);
+	if (map_bytes <= CHUNKS_SLOT_MAX_BYTES) {
+		map = take_slot(chunks, map_bytes);
 	} else {
 		map = map_addresses(map_bytes);
 		if (map)
@@ -157,9 +157,9 @@ void *cpu_reserve(struct cpu_memory *memory, size_t bytes, size_t *ret_map_bytes
 	return map;
 }
 
-int cpu_commit(struct cpu_memory *memory, void *map, size_t map_bytes)
+int chunks_commit(struct chunks *chunks, void *map, size_t map_bytes)
 {
-	struct chunk *chunk = chunk_of(memory, map);
+	struct chunk *chunk = chunk_of(chunks, map);
 	uint8_t *begin = map, *end = begin + map_bytes;
 
 	if (chunk) {
@@ -174,18 +174,18 @@ int cpu_commit(struct cpu_memory *memory, void *map, size_t map_bytes)
 	return 0;
 }
 
-void *cpu_map(struct cpu_memory *memory, size_t bytes, size_t *ret_map_bytes)
+void *chunks_map(struct chunks *chunks, size_t bytes, size_t *ret_map_bytes)
 {
-	void *map = cpu_reserve(memory, bytes, ret_map_bytes);
+	void *map = chunks_reserve(chunks, bytes, ret_map_bytes);
 
-	if (!map || cpu_commit(memory, map, *ret_map_bytes) == 0)
+	if (!map || chunks_commit(chunks, map, *ret_map_bytes) == 0)
 		return map;
-	cpu_unmap(memory, map, *ret_map_bytes);
+	chunks_unmap(chunks, map, *ret_map_bytes);
 	*ret_map_bytes = 0;
 	return NULL;
 }
 
-bool cpu_unmap_some(struct cpu_memory *memory, void *map, size_t *map_bytes, size_t bytes)
+bool chunks_unmap_some(struct chunks *chunks, void *map, size_t *map_bytes, size_t bytes)
 {
 	struct chunk *chunk;
 	uint8_t *end;
@@ -194,7 +194,7 @@ bool cpu_unmap_some(struct cpu_memory *memory, void *map, size_t *map_bytes, siz
 	/* Bytes may have been measured, but never mapped. */
 	if (!map || *map_bytes == 0)
 		return false;
-	chunk = chunk_of(memory, map);
+	chunk = chunk_of(chunks, map);
 	bytes = bytes < *map_bytes ? bytes : *map_bytes;
 	*map_bytes -= bytes;
 	end = (uint8_t *)map + *map_bytes;
@@ -202,11 +202,11 @@ bool cpu_unmap_some(struct cpu_memory *memory, void *map, size_t *map_bytes, siz
 	/* The next owner of the slot must find zeros. */
 	assert(r == 0 || !chunk);
 	if (chunk && *map_bytes == 0)
-		leave_slot(memory, chunk, map);
+		leave_slot(chunks, chunk, map);
 	return *map_bytes > 0;
 }
 
-void cpu_unmap(struct cpu_memory *memory, void *map, size_t map_bytes)
+void chunks_unmap(struct chunks *chunks, void *map, size_t map_bytes)
 {
-	cpu_unmap_some(memory, map, &map_bytes, map_bytes);
+	chunks_unmap_some(chunks, map, &map_bytes, map_bytes);
 }

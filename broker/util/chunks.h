@@ -1,0 +1,53 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * Memory in pieces of pages, many of them in one mapping
+ *
+ * The kernel allows a process some 65,000 mappings (vm.max_map_count), and without a free one
+ * every mmap() fails, whoever asks. So pieces of up to CHUNKS_SLOT_MAX_BYTES lie in slots of
+ * mappings that they share, and only larger pieces have mappings of their own: however many pieces
+ * of whatever size clients have made and given back, mappings are few beside the bytes that clients
+ * are charged for. The pages of a piece go back to the system with the piece, which malloc() does
+ * not do with what lies between pieces that live.
+ *
+ * A struct chunks belongs to one thread at a time; the broker's belong to the setup thread.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "util/index.h"
+#include "util/list.h"
+
+enum {
+	CHUNK_BYTES = 64 << 20, /* of addresses: a mapping of slots */
+	CHUNKS_SLOT_MAX_BYTES = 16 << 20,
+	CHUNKS_UNMAP_BYTES = 8 << 20, /* about a millisecond of work; a multiple of the huge page */
+	CHUNKS_SLOT_SIZES = 14, /* powers of two, up to 2 MiB and, of huge pages, from there */
+};
+
+struct chunks {
+	struct index_node *by_address;
+	struct list_node with_room[CHUNKS_SLOT_SIZES]; /* chunks that have free slots */
+};
+
+void chunks_init(struct chunks *chunks);
+/* Asserts that everything was given back. */
+void chunks_deinit(struct chunks *chunks);
+
+/* Compute the bytes that chunks_map() takes for @bytes. Return: 0 on overflow. */
+size_t chunks_map_bytes(size_t bytes);
+/*
+ * Find addresses for @bytes, page-aligned, on huge pages where large. They must not be touched
+ * before chunks_commit(). Return: NULL if out of memory.
+ */
+void *chunks_reserve(struct chunks *chunks, size_t bytes, size_t *ret_map_bytes);
+/* Make addresses usable, which are zeroed memory from now on. Return: 0; -ENOMEM. */
+int chunks_commit(struct chunks *chunks, void *map, size_t map_bytes);
+/* Reserve and commit. Return: NULL if out of memory. */
+void *chunks_map(struct chunks *chunks, size_t bytes, size_t *ret_map_bytes);
+/*
+ * Give back the last @bytes, a multiple of the huge page, or all, of what is left of a piece.
+ * Accepts an empty one, and NULL. Return: true if some of the piece is left.
+ */
+bool chunks_unmap_some(struct chunks *chunks, void *map, size_t *map_bytes, size_t bytes);
+void chunks_unmap(struct chunks *chunks, void *map, size_t map_bytes);

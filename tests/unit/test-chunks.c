@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT */
+/* Memory in pieces of pages: see util/chunks.h. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "reference/reference.h"
+#include "util/chunks.h"
+
+/* Return: true if all bytes are zero. */
+static bool is_zero(const uint8_t *bytes, size_t n)
+{
+	return n == 0 || (bytes[0] == 0 && memcmp(bytes, bytes + 1, n - 1) == 0);
+}
+
+/* Pieces of all sizes: none has another's bytes, nor what was there before it. */
+static void test_chunks__pieces(void **state)
+{
+	enum { N = 64, ROUNDS = 4000, MOST_SHIFT = 25 };
+	struct {
+		uint8_t *at;
+		size_t bytes, map_bytes;
+		bool is_committed;
+	} pieces[N] = {0};
+	struct chunks chunks;
+	uint64_t seed = 1;
+
+	chunks_init(&chunks);
+	for (unsigned int i = 0; i < ROUNDS; i++) {
+		const unsigned int k = (unsigned int)(reference_random(&seed) % N);
+		const unsigned int shift = (unsigned int)(reference_random(&seed) % MOST_SHIFT);
+
+		if (!pieces[k].at) {
+			pieces[k].bytes = 1 + reference_random(&seed) % (2ull << shift);
+			pieces[k].at =
+				chunks_reserve(&chunks, pieces[k].bytes, &pieces[k].map_bytes);
+			assert_non_null(pieces[k].at);
+			assert_int_equal(pieces[k].map_bytes, chunks_map_bytes(pieces[k].bytes));
+			pieces[k].is_committed = false;
+		} else if (!pieces[k].is_committed) {
+			assert_int_equal(chunks_commit(&chunks, pieces[k].at, pieces[k].map_bytes),
+					 0);
+			assert_true(is_zero(pieces[k].at, 1));
+			assert_true(is_zero(pieces[k].at + pieces[k].map_bytes - 4096, 4096));
+			pieces[k].at[0] = pieces[k].at[pieces[k].map_bytes - 1] = (uint8_t)(k + 1);
+			pieces[k].is_committed = true;
+		} else {
+			assert_int_equal(pieces[k].at[0], k + 1);
+			assert_int_equal(pieces[k].at[pieces[k].map_bytes - 1], k + 1);
+			while (chunks_unmap_some(&chunks, pieces[k].at, &pieces[k].map_bytes,
+						 CHUNKS_UNMAP_BYTES))
+				assert_int_equal(pieces[k].at[0], k + 1);
+			pieces[k].at = NULL;
+		}
+	}
+	for (unsigned int k = 0; k < N; k++)
+		chunks_unmap(&chunks, pieces[k].at, pieces[k].map_bytes);
+	chunks_deinit(&chunks);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_chunks__pieces),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
