@@ -488,6 +488,7 @@ int vk_device_new(VkPhysicalDevice physical, const struct vulkan_options *option
 	if (!device)
 		return error_origin(-ENOMEM);
 	list_init(&device->memory.allocations);
+	chunks_init(&device->command_chunks);
 	pthread_mutex_init(&device->physical_lock, NULL);
 	sem_init(&device->compiler.ended, 0, 0);
 	vk_paths_init(device);
@@ -512,6 +513,7 @@ struct vk_device *vk_device_free(struct vk_device *device)
 	vk_queue_stop(device);
 	assert(device->n_imports == 0);
 	vk_device_close(device);
+	chunks_deinit(&device->command_chunks);
 	vk_paths_deinit(device);
 	pthread_mutex_destroy(&device->physical_lock);
 	sem_destroy(&device->compiler.ended);

@@ -14,6 +14,7 @@
 #include <stdint.h>
 #include <volk.h>
 
+#include "util/chunks.h"
 #include "util/cleanup.h"
 #include "vulkan/arena-import.h"
 #include "vulkan/compile.h"
@@ -75,6 +76,7 @@ struct vk_device {
 	struct vk_upload upload;
 	struct vulkan_rates rates;
 	struct vk_commands_cost commands_cost;
+	struct chunks command_chunks; /* setup thread: see command-memory.h */
 	uint32_t n_blocks;
 
 	char name[VK_MAX_PHYSICAL_DEVICE_NAME_SIZE];

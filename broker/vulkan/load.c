@@ -8,8 +8,8 @@
  * it. Slots never share any of it: tasks of one plan may overlap on the device.
  *
  * A recorded command buffer takes memory of the driver's own: RADV has it in VRAM, 96 KiB for the
- * smallest, more than many a plan needs otherwise. What it takes is measured once and counted as
- * a part of each slot, so that it is charged.
+ * smallest, more than many a plan needs otherwise; a software driver has it in the broker's memory.
+ * Both are measured once and counted as a part of each slot, so that it is charged.
  *
  * Barriers: a step waits for earlier ones only where it reads what they write, or writes what they
  * read or write (scratch tensors share memory where their lives do not overlap). Bound tensors of
@@ -37,6 +37,7 @@
 
 enum {
 	MEASURED_BUFFERS = 4,
+	MEASURED_STEPS = 32,
 	/* Steps that one call records or frees at most: about a millisecond. */
 	PART_STEPS = 1024,
 	PART_ADDRESSED = 8192, /* steps that one call fills in at most */
@@ -283,16 +284,39 @@ static void slot_place(struct vk_plan *plan, uint32_t i)
 		slot->scratch_address + vk_memory_aligned(vk_plan_scratch_bytes(plan));
 }
 
-static int pool_new(struct vk_plan *plan)
+/* @n_slots will be recorded. Return: 0, pool_free() is due; negative errno. */
+static int pool_new(struct vk_plan *plan, uint64_t n_slots)
 {
 	struct vk_device *device = plan->device;
 	const VkCommandPoolCreateInfo info = {
 		.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
 		.queueFamilyIndex = device->queue_family,
 	};
+	int r;
 
-	return vk_result(device->vk.vkCreateCommandPool(device->handle, &info, NULL, &plan->pool),
-			 "vkCreateCommandPool");
+	vk_command_memory_init(&plan->command_memory, &device->command_chunks,
+			       n_slots * plan->command_memory_bytes);
+	r = vk_result(device->vk.vkCreateCommandPool(device->handle, &info,
+						     &plan->command_memory.callbacks, &plan->pool),
+		      "vkCreateCommandPool");
+	if (!r)
+		return 0;
+	plan->pool = VK_NULL_HANDLE;
+	vk_command_memory_deinit(&plan->command_memory);
+	return error_fold(r);
+}
+
+/* Accepts a plan without a pool. */
+static void pool_free(struct vk_plan *plan)
+{
+	struct vk_device *device = plan->device;
+
+	if (!plan->pool)
+		return;
+	device->vk.vkDestroyCommandPool(device->handle, plan->pool,
+					&plan->command_memory.callbacks);
+	plan->pool = VK_NULL_HANDLE;
+	vk_command_memory_deinit(&plan->command_memory);
 }
 
 static bool *has_run(struct vk_plan *plan, uint32_t step)
@@ -417,8 +441,8 @@ static void note_commands(struct vk_plan *plan, uint32_t n, enum exec_tier tier)
 	int64_t by = (int64_t)n - plan->n_noted;
 
 	vk_memory_note(plan->device, (enum vk_memory_kind)tier,
-		       by * (int64_t)plan->commands_cost.device_bytes);
-	vk_memory_note(plan->device, VK_MEMORY_HOST, by * (int64_t)plan->commands_cost.host_bytes);
+		       by * (int64_t)plan->commands_device_bytes);
+	vk_memory_note(plan->device, VK_MEMORY_HOST, by * (int64_t)plan->commands_host_bytes);
 	plan->n_noted = n;
 }
 
@@ -438,7 +462,7 @@ static int begin_load(struct vk_plan *plan, const struct exec_load *load)
 	for (uint32_t i = 0; !r && i < n; i++)
 		slot_place(plan, i);
 	note_commands(plan, (uint32_t)n, load->tier);
-	return r ? r : pool_new(plan);
+	return r ? r : pool_new(plan, n);
 }
 
 /* Return: 0, all is there; EXECUTOR_E_MORE; EXECUTOR_E_NO_MEMORY; negative errno. */
@@ -528,9 +552,7 @@ void vk_plan_unload(struct vk_device *device, struct plan *source)
 	if (plan->setup_result == VK_SETUP_E_RUNS)
 		vk_setup_await(device, UINT64_MAX);
 	end_tasks(plan);
-	if (plan->pool)
-		device->vk.vkDestroyCommandPool(device->handle, plan->pool, NULL);
-	plan->pool = VK_NULL_HANDLE;
+	pool_free(plan);
 	plan->is_begun = plan->is_recording = plan->is_started = plan->is_ordered = false;
 	plan->n_buffers = plan->n_addressed = 0;
 	plan->setup_result = 0;
@@ -540,7 +562,7 @@ void vk_plan_unload(struct vk_device *device, struct plan *source)
 }
 
 /* Return: usage of the device's own heaps and of the others. */
-static struct vk_commands_cost heap_usage(struct vk_device *device)
+static struct vk_commands_cost heap_usage(const struct vk_device *device)
 {
 	VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {
 		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT,
@@ -551,6 +573,8 @@ static struct vk_commands_cost heap_usage(struct vk_device *device)
 	};
 	struct vk_commands_cost usage = {0};
 
+	if (!device->has_budget)
+		return usage;
 	vkGetPhysicalDeviceMemoryProperties2(device->physical, &properties);
 	for (uint32_t i = 0; i < device->heaps.memoryHeapCount; i++)
 		if (device->is_integrated ||
@@ -566,46 +590,75 @@ static uint64_t share(struct vk_device *device, uint64_t before, uint64_t after,
 	return after > before ? vk_memory_pages(device, (after - before + n - 1) / n) : 0;
 }
 
-int vk_commands_measure(struct vk_device *device, struct vk_commands_cost *ret)
+/* Records @n_buffers of @n_steps dispatches each. Return: 0 or negative errno. */
+static int record_measured(struct vk_device *device, const struct vk_allocation *params,
+			   uint32_t n_buffers, uint32_t n_steps, struct vk_commands_cost *ret)
 {
-	struct vk_section section = {.n_steps = 1, .n_ranges = 1, .n_batches = 1};
-	struct vk_step step = {.pipe = VK_PIPE_COPY};
+	struct vk_section section = {.n_steps = n_steps, .n_ranges = 1, .n_batches = 1};
+	struct vk_step steps[1 + MEASURED_STEPS];
 	VkCommandBuffer buffers[MEASURED_BUFFERS];
 	struct vk_plan plan = {
 		.device = device,
-		.lowered = {.steps = &step, .n_steps = 1},
+		.lowered = {.steps = steps, .n_steps = n_steps},
 		.sections = &section,
 		.n_sections = 1,
 		.commands = buffers,
 		.n_parts = 1,
+		.host = *params,
 	};
 	struct vk_commands_cost before, after;
+	int r;
+
+	/* Each step has a pipeline to bind, and a barrier: all write one place. */
+	for (uint32_t i = 0; i < n_steps; i++) {
+		steps[i] = (struct vk_step){.pipe = i % 2 ? VK_PIPE_COPY_BYTES : VK_PIPE_COPY};
+		for (int j = 0; j < PARAM_ADDRESSES; j++)
+			steps[i].operands[j].tensor = PLAN_NO_TENSOR;
+		steps[i].operands[VK_OUT] = (struct vk_operand){.tensor = VK_WORK, .bytes = 4};
+	}
+	*ret = (struct vk_commands_cost){0};
+	before = heap_usage(device);
+	r = pool_new(&plan, n_buffers);
+	if (r)
+		return error_fold(r);
+	do
+		r = record_some(&plan, n_buffers);
+	while (r == EXECUTOR_E_MORE);
+	after = heap_usage(device);
+	ret->device_bytes = share(device, before.device_bytes, after.device_bytes, n_buffers);
+	ret->host_bytes = share(device, before.host_bytes, after.host_bytes, n_buffers);
+	ret->buffer_bytes = (plan.command_memory.used_bytes + n_buffers - 1) / n_buffers;
+	pool_free(&plan);
+	return r ? error_fold(r) : 0;
+}
+
+int vk_commands_measure(struct vk_device *device, struct vk_commands_cost *ret)
+{
+	struct vk_allocation params = {0};
+	struct vk_commands_cost longer;
 	VkPipeline pipeline;
 	int r;
 
-	*ret = (struct vk_commands_cost){0};
-	if (!device->has_budget)
-		return 0;
-	for (int i = 0; i < PARAM_ADDRESSES; i++)
-		step.operands[i].tensor = PLAN_NO_TENSOR;
+	/* What a driver allocates when it compiles is not a command buffer's. */
 	r = vk_pipeline_get(device, VK_PIPE_COPY, VK_FLOATS, 0, &pipeline);
 	if (!r)
-		r = vk_memory_alloc(device, VK_MEMORY_OWN, device->memory.page_bytes, &plan.host);
+		r = vk_pipeline_get(device, VK_PIPE_COPY_BYTES, VK_FLOATS, 0, &pipeline);
+	if (!r)
+		r = vk_memory_alloc(
+			device, VK_MEMORY_OWN,
+			vk_memory_pages(device, (1 + MEASURED_STEPS) * sizeof(struct vk_params)),
+			&params);
 	if (r)
 		return r == EXECUTOR_E_NO_MEMORY ? error_origin(-ENOMEM) : error_fold(r);
-	before = heap_usage(device);
-	r = pool_new(&plan);
-	/* One call records all of these few buffers. */
+	r = record_measured(device, &params, MEASURED_BUFFERS, 1, ret);
 	if (!r)
-		r = record_some(&plan, MEASURED_BUFFERS);
-	after = heap_usage(device);
-	if (plan.pool)
-		device->vk.vkDestroyCommandPool(device->handle, plan.pool, NULL);
-	vk_memory_free(device, &plan.host);
+		r = record_measured(device, &params, 1, 1 + MEASURED_STEPS, &longer);
+	vk_memory_free(device, &params);
 	if (r)
 		return error_fold(r);
-	ret->device_bytes =
-		share(device, before.device_bytes, after.device_bytes, MEASURED_BUFFERS);
-	ret->host_bytes = share(device, before.host_bytes, after.host_bytes, MEASURED_BUFFERS);
+	if (longer.buffer_bytes > ret->buffer_bytes)
+		ret->dispatch_bytes =
+			(longer.buffer_bytes - ret->buffer_bytes + MEASURED_STEPS - 1) /
+			MEASURED_STEPS;
 	return 0;
 }

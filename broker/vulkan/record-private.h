@@ -3,6 +3,7 @@
 /* Plans on a device, as record.c, which prepares and runs them, and load.c share them. */
 #include <stdatomic.h>
 
+#include "vulkan/command-memory.h"
 #include "vulkan/lower.h"
 #include "vulkan/memory.h"
 #include "vulkan/record.h"
@@ -44,15 +45,18 @@ struct vk_plan {
 	bool stages;                                 /* slots have staging */
 	bool bounces;                                /* slots have bounce copies */
 	uint64_t slot_device_bytes, slot_host_bytes; /* allocated by us */
-	struct vk_commands_cost commands_cost;       /* and by the driver */
+	uint64_t commands_device_bytes;              /* and, for a slot, by the driver: */
+	uint64_t commands_host_bytes;                /* multiples of the page */
+	uint64_t command_memory_bytes;               /* the part that is in command-memory.h's */
 	uint32_t slot_mappings;                      /* of commands; see exec_footprint */
 
 	/* While it is loaded. */
-	uint32_t n_noted; /* slots whose commands_cost is counted */
+	uint32_t n_noted; /* slots whose command buffers are counted */
 	struct vk_allocation near, host;
 	VkCommandPool pool;
-	bool is_begun;         /* memory and pool are there */
-	bool is_recording;     /* the last command buffer */
+	struct vk_command_memory command_memory; /* while there is a pool */
+	bool is_begun;                           /* memory and pool are there */
+	bool is_recording;                       /* the last command buffer */
 	bool is_started;       /* setup work, whose result was not looked at yet */
 	bool is_ordered;       /* after uploads, and memory that is not mapped is cleared */
 	uint32_t n_buffers;    /* command buffers that there are, in the order of their slots */

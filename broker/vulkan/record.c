@@ -92,8 +92,7 @@ static int divide(struct vk_plan *plan)
 static uint32_t max_slots(const struct vk_plan *plan)
 {
 	const uint64_t own = plan->slot_device_bytes + plan->slot_host_bytes;
-	const uint64_t all =
-		own + plan->commands_cost.device_bytes + plan->commands_cost.host_bytes;
+	const uint64_t all = own + plan->commands_device_bytes + plan->commands_host_bytes;
 	uint32_t n = 4;
 
 	if (own > MANY_SLOTS_BYTES)
@@ -157,6 +156,7 @@ int vk_plan_compile(struct vk_device *device, struct plan *source)
 /* Return: 0; negative errno. */
 static int plan_end(struct vk_plan *plan)
 {
+	const struct vk_commands_cost *cost = &plan->device->commands_cost;
 	const struct plan *source = plan->plan;
 	struct vk_device *device = plan->device;
 	int r;
@@ -180,11 +180,14 @@ static int plan_end(struct vk_plan *plan)
 	for (uint32_t i = 0; i < plan->n_sections; i++) {
 		const uint64_t n_chunks = plan->sections[i].n_steps / VK_COMMANDS_STEPS + 1;
 
-		plan->commands_cost.device_bytes += n_chunks * device->commands_cost.device_bytes;
-		plan->commands_cost.host_bytes += n_chunks * device->commands_cost.host_bytes;
+		plan->commands_device_bytes += n_chunks * cost->device_bytes;
+		plan->commands_host_bytes += n_chunks * cost->host_bytes;
+		plan->command_memory_bytes +=
+			cost->buffer_bytes + plan->sections[i].n_steps * cost->dispatch_bytes;
 		plan->slot_mappings += (uint32_t)n_chunks * VK_COMMANDS_MAPPINGS *
 				       device->executor.info.allocation_mappings;
 	}
+	plan->commands_host_bytes += vk_memory_pages(device, plan->command_memory_bytes);
 	return 0;
 }
 
@@ -221,8 +224,8 @@ int vk_plan_prepare(struct vk_device *device, struct plan *plan)
 		made->n_sections * VK_MAX_SLOTS * sizeof(*made->commands);
 	plan->n_parts[index] = made->n_parts;
 	plan->footprint[index] = (struct exec_footprint){
-		.slot_device_bytes = made->slot_device_bytes + made->commands_cost.device_bytes,
-		.slot_host_bytes = made->slot_host_bytes + made->commands_cost.host_bytes,
+		.slot_device_bytes = made->slot_device_bytes + made->commands_device_bytes,
+		.slot_host_bytes = made->slot_host_bytes + made->commands_host_bytes,
 		.slot_mappings = made->slot_mappings,
 		.max_slots = max_slots(made),
 	};

@@ -25,12 +25,21 @@ enum {
 	VK_COMMANDS_MAPPINGS = 2, /* of RADV, for a command buffer of that size */
 };
 
-/* What the driver takes for a recorded command buffer of up to VK_COMMANDS_STEPS dispatches. */
+/* What the driver takes for recorded command buffers. */
 struct vk_commands_cost {
-	uint64_t device_bytes, host_bytes; /* multiples of the page; 0 where nobody tells */
+	/*
+	 * On the heaps, for a buffer of up to VK_COMMANDS_STEPS dispatches: multiples of the page;
+	 * 0 where nobody tells.
+	 */
+	uint64_t device_bytes, host_bytes;
+	/* See command-memory.h: for a buffer, and for each of its dispatches. */
+	uint64_t buffer_bytes, dispatch_bytes;
 };
 
-/* Setup thread: records some and asks VK_EXT_memory_budget. Return: 0 or negative errno. */
+/*
+ * Setup thread: records some, asks VK_EXT_memory_budget, and counts what the driver allocates.
+ * Return: 0 or negative errno.
+ */
 int vk_commands_measure(struct vk_device *device, struct vk_commands_cost *ret);
 
 /* Setup thread: as in struct executor_ops. */

@@ -52,6 +52,7 @@ static void test_plan_load__exact(void **state)
 		struct plan *plan = rig_scratch_plan(1000);
 		const struct executor_info *info;
 		struct vulkan_usage usage;
+		const struct vk_plan *made;
 		struct rig rig;
 
 		rig_init(&rig, &(struct vulkan_options){.force = forces[i]});
@@ -64,6 +65,7 @@ static void test_plan_load__exact(void **state)
 		assert_true(plan->host_bytes[GPU] > 0);
 		assert_true(plan->footprint[GPU].max_slots >= 1);
 		assert_true(plan->footprint[GPU].slot_device_bytes >= plan->scratch_bytes);
+		made = plan->exec[GPU];
 		for (uint32_t n = 1; n <= plan->footprint[GPU].max_slots; n++) {
 			assert_int_equal(rig_load(&rig, plan, EXEC_TIER_VRAM, n), 0);
 			vulkan_usage(rig.executor, &usage);
@@ -72,8 +74,12 @@ static void test_plan_load__exact(void **state)
 			assert_int_equal(usage.device_bytes, vram_used(&rig));
 			assert_int_equal(usage.host_bytes,
 					 exec_footprint_host_bytes(&plan->footprint[GPU], info, n));
+			assert_true(made->command_memory.used_bytes > 0);
+			assert_true(made->command_memory.used_bytes <=
+				    n * made->commands_host_bytes);
 			run_and_check(&rig, plan);
 			rig_unload(&rig, plan);
+			assert_true(list_is_empty(&made->command_memory.pieces));
 			vulkan_usage(rig.executor, &usage);
 			assert_int_equal(vram_used(&rig), 0);
 			assert_int_equal(usage.host_bytes, 0);
@@ -825,7 +831,8 @@ static void test_load__failing_allocations(void **state)
 			r = rig_plan_load(&rig, plan, &load);
 		if (!fail_alloc_stop())
 			break;
-		assert_int_equal(r, -ENOMEM);
+		/* Also where a driver was refused memory for its command buffers. */
+		assert_true(r == -ENOMEM || r == EXECUTOR_E_NO_MEMORY);
 		rig.executor->ops->plan_unload(rig.executor, plan);
 		rig.executor->ops->block_unload(rig.executor, block);
 		rig.executor->ops->plan_release(rig.executor, plan);
