@@ -531,6 +531,7 @@ int dispatch_new(const struct dispatch_options *options, struct dispatch **ret)
 		dispatch->long_batch_ticks = dispatch->max_batch_ticks;
 	turn_queue_init(&dispatch->bells, dispatch->turn);
 	turn_queue_init(&dispatch->rung, dispatch->turn);
+	chunks_init(&dispatch->ring_chunks);
 	list_init(&dispatch->active_flows);
 	list_init(&dispatch->ending);
 	list_init(&dispatch->closing);
@@ -567,6 +568,7 @@ struct dispatch *dispatch_free(struct dispatch *dispatch)
 	if (dispatch->nobody)
 		place_flow_free(dispatch->placer, dispatch->nobody);
 	placer_free(dispatch->placer);
+	chunks_deinit(&dispatch->ring_chunks);
 	free(dispatch->halves);
 	free(dispatch);
 	return NULL;

@@ -59,21 +59,23 @@ static uint32_t n_buckets(uint32_t n_entries)
 	return n_entries > 2 ? n_entries / 2 : 1;
 }
 
-uint64_t dispatch_ring_bytes(uint32_t n_entries)
+static uint64_t piece_bytes(uint32_t n_entries)
 {
-	return sizeof(struct dispatch_ring) +
-	       (uint64_t)n_entries *
+	return (uint64_t)n_entries *
 		       (sizeof(struct task) + RBK_MAX_REFS * sizeof(struct exec_ref)) +
 	       n_buckets(n_entries) * sizeof(struct index_node *);
+}
+
+uint64_t dispatch_ring_bytes(uint32_t n_entries)
+{
+	return sizeof(struct dispatch_ring) + chunks_map_bytes(piece_bytes(n_entries));
 }
 
 static struct dispatch_ring *ring_free(struct dispatch_ring *ring)
 {
 	if (!ring)
 		return NULL;
-	free(ring->tasks);
-	free(ring->refs);
-	free(ring->buckets);
+	chunks_unmap(&ring->dispatch->ring_chunks, ring->tasks, ring->map_bytes);
 	free(ring);
 	return NULL;
 }
@@ -99,6 +101,7 @@ static int reserve_active(struct dispatch *dispatch)
 int dispatch_ring_make(void *context, struct session_ring *session_ring)
 {
 	_cleanup_(ring_freep) struct dispatch_ring *ring = calloc(1, sizeof(*ring));
+	const uint32_t n_entries = session_ring->n_entries;
 
 	if (!ring)
 		return error_origin(-ENOMEM);
@@ -111,12 +114,13 @@ int dispatch_ring_make(void *context, struct session_ring *session_ring)
 	list_init(&ring->throttled_link);
 	list_init(&ring->closing);
 	/* Zeroed lazily by the kernel: slots that are never used cost no memory. */
-	ring->tasks = calloc(session_ring->n_entries, sizeof(*ring->tasks));
-	ring->refs = calloc((size_t)session_ring->n_entries * RBK_MAX_REFS, sizeof(*ring->refs));
-	ring->bucket_mask = n_buckets(session_ring->n_entries) - 1;
-	ring->buckets = calloc(ring->bucket_mask + 1, sizeof(*ring->buckets));
-	if (!ring->tasks || !ring->refs || !ring->buckets)
+	ring->tasks =
+		chunks_map(&ring->dispatch->ring_chunks, piece_bytes(n_entries), &ring->map_bytes);
+	if (!ring->tasks)
 		return error_origin(-ENOMEM);
+	ring->refs = (struct exec_ref *)(ring->tasks + n_entries);
+	ring->buckets = (struct index_node **)(ring->refs + (size_t)n_entries * RBK_MAX_REFS);
+	ring->bucket_mask = n_buckets(n_entries) - 1;
 	session_ring->dispatch = steal_ptr(ring);
 	return 0;
 }

@@ -25,6 +25,7 @@
 #include "plan/executor.h"
 #include "session/session.h"
 #include "shm/ring.h"
+#include "util/chunks.h"
 #include "util/clock.h"
 #include "util/heap.h"
 #include "util/index.h"
@@ -153,7 +154,10 @@ struct dispatch_ring {
 	struct dispatch_ring *prev_active, *next_active; /* of its flow, in a circle */
 	struct dispatch_ring *next_dirty;
 
-	/* Task slots: slot i has references [i * RBK_MAX_REFS, +RBK_MAX_REFS). */
+	/*
+	 * Task slots: slot i has references [i * RBK_MAX_REFS, +RBK_MAX_REFS). All of them are one
+	 * piece of dispatch.ring_chunks, which begins with the tasks.
+	 */
 	struct task *free_tasks;
 	struct task *tasks;
 	struct exec_ref *refs;
@@ -164,6 +168,7 @@ struct dispatch_ring {
 
 	/* Cold. */
 	struct dispatch *dispatch;
+	size_t map_bytes;         /* of tasks and what comes after them */
 	struct list_node link;    /* in dispatch.rings */
 	struct turn_job bell_job; /* its bell was rung */
 	struct turn_job wake_job; /* its client sleeps, and is to be rung for */
@@ -294,6 +299,7 @@ struct dispatch {
 
 	/* Cold. */
 	struct dispatch_options options;
+	struct chunks ring_chunks; /* setup thread */
 	struct dispatch_mended mended[RBK_MAX_DEVICES];
 	struct server *server;
 	struct list_node rings;

@@ -882,7 +882,8 @@ static void test_no_memory__rings_and_plans(void **state)
 		hooks.ring_unmake(hooks.context, &ring);
 		assert_int_equal(third.n_refs, 1);
 	}
-	assert_true(n_failed >= 5);
+	/* The ring, the chunk of its tasks, its flow, and what placement has of that. */
+	assert_true(n_failed >= 4);
 	kit_end(&kit);
 }
 

@@ -123,13 +123,14 @@ static void test_ring__made_and_freed_elsewhere(void **state)
 	watch_calls();
 	rig_ring_new(&rig, N_ENTRIES, &ring);
 	assert_int_equal(calls.n_on_reactor, 0);
-	assert_int_equal(calls.n_elsewhere, 2);
+	assert_true(calls.n_elsewhere >= 2);
 	assert_int_equal(used(&rig, ACCOUNT_RINGS), 1);
 
+	watch_calls();
 	assert_int_equal(session_ring_remove(rig.session, 1, ring.ring->id), 0);
 	assert_int_equal(rig_answer(&rig, RBK_WIRE_RING_REMOVE, NULL, 0), 0);
 	assert_int_equal(calls.n_on_reactor, 0);
-	assert_true(calls.n_elsewhere >= 4);
+	assert_true(calls.n_elsewhere >= 2);
 	assert_int_equal(used(&rig, ACCOUNT_RINGS), 0);
 	rig_ring_deinit(&ring);
 	rig_deinit(&rig);
