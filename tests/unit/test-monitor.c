@@ -27,10 +27,31 @@ static struct {
 } shown;
 static unsigned int n_naps, writes_after;
 
+enum { N_LISTED = 200 };
+
+/* Tenants, of which each update shows so many more than the one before. */
+static struct {
+	struct rbk_stats_header header;
+	struct rbk_stats_broker broker;
+	struct rbk_stats_tenant tenants[N_LISTED];
+} listed;
+static unsigned int n_shown, n_an_update;
+
+static void show_more(void)
+{
+	const unsigned int end = n_shown + n_an_update;
+
+	for (; n_shown < end && n_shown < N_LISTED; n_shown++)
+		listed.tenants[n_shown].number = n_shown + 1;
+	listed.header.n_updates++;
+}
+
 int __real_nanosleep(const struct timespec *time, struct timespec *rest);
 int __wrap_nanosleep(const struct timespec *time, struct timespec *rest);
 int __wrap_nanosleep(const struct timespec *time, struct timespec *rest)
 {
+	if (n_an_update > 0)
+		show_more();
 	if (++n_naps == writes_after) {
 		shown.session.number = 7;
 		strcpy(shown.session.name, "new");
@@ -94,6 +115,33 @@ static void test_copy__not_for_one_that_stopped(void **state)
 	writes_after = 0;
 	page_copy(&view, RBK_STATS_SECTION_SESSIONS, 0, &copy, sizeof(copy));
 	assert_int_equal(copy.number, 7);
+}
+
+/* A listing has all, however few of them an update adds. */
+static void test_listing__waits_for_all(void **state)
+{
+	struct rbk_stats_view view = {.page = &listed.header};
+
+	view.sections[RBK_STATS_SECTION_BROKER] = (struct rbk_stats_section){
+		.offset = sizeof(listed.header),
+		.stride = sizeof(listed.broker),
+		.count = 1,
+	};
+	view.sections[RBK_STATS_SECTION_TENANTS] = (struct rbk_stats_section){
+		.offset = offsetof(typeof(listed), tenants),
+		.stride = sizeof(listed.tenants[0]),
+		.count = N_LISTED,
+	};
+	for (n_an_update = 64; n_an_update <= 256; n_an_update *= 2) {
+		memset(&listed, 0, sizeof(listed));
+		listed.broker.n_tenants = N_LISTED;
+		n_shown = n_naps = 0;
+		writes_after = UINT_MAX;
+		show_more();
+		pages_await_listing(&view);
+		assert_int_equal(n_shown, N_LISTED);
+	}
+	n_an_update = 0;
 }
 
 static void test_interval__counts_that_began_anew(void **state)
@@ -215,6 +263,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_copy__waits_for_the_writer),
 		cmocka_unit_test(test_copy__not_for_one_that_stopped),
+		cmocka_unit_test(test_listing__waits_for_all),
 		cmocka_unit_test(test_interval__counts_that_began_anew),
 		cmocka_unit_test(test_interval__parts_are_parts),
 		cmocka_unit_test(test_interval__quantiles_of_what_came),

@@ -106,8 +106,8 @@ bool page_copy_tenant_head(const struct rbk_stats_view *view, uint32_t index,
 
 /* --- Waiting for listings --- */
 
-/* So many the broker shows with its first update, of those that nobody has looked at before. */
-enum { FIRST_TENANTS = 256, FIRST_SESSIONS = 1024, MAX_LOOKS = 40 };
+/* As many as each update adds, of those that nobody has looked at before: see control/publish.c. */
+enum { FIRST_TENANTS = 64, FIRST_SESSIONS = 1024, MAX_LOOKS = 40 };
 
 static uint64_t count_used(const struct rbk_stats_view *root, unsigned int section)
 {
