@@ -16,6 +16,7 @@
 
 #include "util/clock.h"
 #include "util/cleanup.h"
+#include "vulkan/record-private.h"
 
 enum { PAGE = 4096, GUARD = 0xa5 };
 
@@ -261,6 +262,13 @@ int rig_plan_load(struct rig *rig, struct plan *plan, const struct exec_load *lo
 	do
 		r = rig->executor->ops->plan_load(rig->executor, plan, load);
 	while (r == EXECUTOR_E_MORE);
+	if (r == 0) {
+		const struct vk_plan *made = plan->exec[RBK_DEVICE_GPU];
+
+		/* Its driver allocated no more than the plan is charged for. */
+		assert_in_range(made->command_memory.used_bytes, 1,
+				load->n_slots * made->commands_host_bytes);
+	}
 	return r;
 }
 
