@@ -120,7 +120,26 @@ def check_scrape(broker):
     curl = ['curl', '-sf', '--unix-socket', broker.metrics, 'http://localhost/metrics']
     text = timed('a scrape', broker, *curl)
     timed('another one', broker, *curl)
-    expect(f'ringbroker_sessions {N}\n'.encode() in text, 'the scrape has another number')
+    # A scrape may be of the moment when the last one who looked still had a session.
+    wanted = f'ringbroker_sessions {N}\n'.encode()
+    if wanted not in text:
+        wait_for(lambda: wanted in subprocess.run(curl, stdout=subprocess.PIPE, check=True).stdout,
+                 'the scrape has another number')
+
+
+def check(broker):
+    n_fds = broker.n_fds()
+    many = connect(broker)
+    check_shown(broker)
+    check_scrape(broker)
+    before = broker.reactor_ms()
+    many.send_signal(signal.SIGKILL)
+    many.wait(LIMIT)
+    # An inotify and threads that close for others come when they are needed, and stay.
+    wait_for(lambda: broker.n_fds() <= n_fds + 8, f'more than {n_fds} descriptors')
+    print(f'their end: {broker.reactor_ms() - before:.0f} ms of the reactor')
+    broker.process.send_signal(signal.SIGTERM)
+    expect(broker.process.wait(LIMIT) == 0, open(broker.folder + '/log').read()[-2000:])
 
 
 def main():
@@ -132,17 +151,10 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
         broker = Broker(folder)
-        n_fds = broker.n_fds()
-        many = connect(broker)
-        check_shown(broker)
-        check_scrape(broker)
-        before = broker.reactor_ms()
-        many.send_signal(signal.SIGKILL)
-        many.wait(LIMIT)
-        wait_for(lambda: broker.n_fds() <= n_fds, lambda: f'{broker.n_fds()} descriptors')
-        print(f'their end: {broker.reactor_ms() - before:.0f} ms of the reactor')
-        broker.process.send_signal(signal.SIGTERM)
-        expect(broker.process.wait(LIMIT) == 0, open(folder + '/log').read()[-2000:])
+        try:
+            check(broker)
+        finally:
+            broker.process.kill()
     print('many: well')
 
 

@@ -125,7 +125,7 @@ static uint64_t count_used(const struct rbk_stats_view *root, unsigned int secti
 void pages_await_listing(const struct rbk_stats_view *root)
 {
 	const struct timespec pause = {.tv_nsec = 300000000};
-	uint64_t n_before = 0, n_updates = 0;
+	uint64_t n_before = 0, n_updates = rbk_stats_load(&root->page->n_updates);
 
 	for (unsigned int i = 0; i < MAX_LOOKS; i++) {
 		uint64_t n_tenants = 0, n_sessions = 0;
@@ -136,8 +136,12 @@ void pages_await_listing(const struct rbk_stats_view *root)
 			n_tenants = count_used(root, RBK_STATS_SECTION_TENANTS);
 		if (broker.n_sessions > FIRST_SESSIONS)
 			n_sessions = count_used(root, RBK_STATS_SECTION_SESSIONS);
-		/* How many tenants had a session is not told: until there are no more. */
-		if (n_tenants < FIRST_TENANTS &&
+		/*
+		 * How many tenants had a session is not told: until there are no more. Those of a
+		 * page that is not new are all where they are fewer than one part of an update.
+		 */
+		if ((broker.n_tenants <= FIRST_TENANTS ||
+		     (n_tenants > 0 && n_tenants < FIRST_TENANTS / 2)) &&
 		    (broker.n_sessions <= FIRST_SESSIONS || n_sessions >= broker.n_sessions))
 			return;
 		/* The broker has had time to show more. */
