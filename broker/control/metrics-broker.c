@@ -6,59 +6,6 @@
 
 #include "util/checked.h"
 
-static const struct member header_members[] = {
-	GAUGE(rbk_stats_header, started_at_ns, MOMENT, "start_time_seconds",
-	      "When the broker started"),
-	GAUGE(rbk_stats_header, updated_at_ns, MOMENT, "statistics_updated_timestamp_seconds",
-	      "When the broker last brought these figures up to date; it does several times a "
-	      "second"),
-	COUNTER(rbk_stats_header, n_resets, COUNT, SINCE_START, "statistics_resets",
-		"How often all counts began anew, as an administrator asked"),
-};
-
-static const struct member broker_members[] = {
-	GAUGE(rbk_stats_broker, n_sessions, COUNT, "sessions", "Clients that are connected"),
-	GAUGE(rbk_stats_broker, n_rings, COUNT, "rings", "Rings that clients have"),
-	GAUGE(rbk_stats_broker, n_arenas, COUNT, "arenas", "Arenas that clients have"),
-	GAUGE(rbk_stats_broker, n_plans, COUNT, "plans", "Plans that clients have"),
-	GAUGE(rbk_stats_broker, n_tenants, COUNT, "tenants", "Tenants that there are"),
-	GAUGE(rbk_stats_broker, n_tenants_unlisted, COUNT, "tenants_unlisted",
-	      "Tenants that these figures have no room for"),
-	GAUGE(rbk_stats_broker, n_in_flight, COUNT, "tasks_in_flight",
-	      "Tasks that were taken and are not complete"),
-	GAUGE(rbk_stats_broker, host_bytes, COUNT, "host_memory_charged_bytes",
-	      "Host memory that tenants, and the broker for its own statistics, are charged for"),
-	GAUGE(rbk_stats_broker, host_max, COUNT, "host_memory_max_bytes",
-	      "What that may be of all tenants together; none: there is no limit"),
-	COUNTER(rbk_stats_broker, n_completed, COUNT, SINCE_START, "entries_completed",
-		"Entries that were answered, those that compute nothing and refused ones among "
-		"them"),
-	COUNTER(rbk_stats_broker, copied_bytes, COUNT, SINCE_START, "copied_bytes",
-		"Tensor bytes that a processor copied"),
-	COUNTER(rbk_stats_broker, transferred_bytes, COUNT, SINCE_START, "transferred_bytes",
-		"Bytes that devices moved by themselves"),
-	COUNTER(rbk_stats_broker, n_ended_hostile, COUNT, SINCE_START, "sessions_ended_hostile",
-		"Sessions that were ended for breaking a rule"),
-	GAUGE(rbk_stats_broker, longest_turn_ns, NS, "reactor_longest_turn_seconds",
-	      "The longest turn of the thread that serves all clients, since statistics began"),
-	FLAG_OF(rbk_stats_broker, flags, RBK_STATS_BROKER_FORCE_CPU, "force_cpu",
-		"Is every task that may run on the CPU made to, as an administrator asked"),
-};
-
-static const struct member contention_members[] = {
-	FLAG_OF(rbk_stats_contention, flags, RBK_STATS_CONTENDED, "contended",
-		"Do the broker's workers wait for processors because of others"),
-	GAUGE(rbk_stats_contention, factor, REAL, "contention_ratio",
-	      "How many times longer tasks take on the CPU because of others"),
-	GAUGE(rbk_stats_contention, n_workers, NUMBER, "workers_used", "CPU workers that are used"),
-	GAUGE(rbk_stats_contention, n_workers_total, NUMBER, "workers",
-	      "CPU workers that there are"),
-	COUNTER(rbk_stats_contention, n_began, COUNT, SINCE_RESET, "contentions",
-		"How often the CPU became contended"),
-	COUNTER(rbk_stats_contention, contended_ns, NS, SINCE_RESET, "contended_seconds",
-		"Time in which the CPU was contended"),
-};
-
 static void write_build(const struct metrics_page *page, struct metrics_text *text,
 			const char *version)
 {
@@ -100,7 +47,7 @@ static void write_turns(const struct metrics_page *page, struct metrics_text *te
 	metrics_begin(text, &family);
 	for (unsigned int i = 0; i < RBK_TURN_CAUSES; i++) {
 		metrics_count(text, NULL, labels[i], NULL, page->broker.n_turn_overruns[i]);
-		metrics_write_created(page, text, SINCE_RESET, labels[i], NULL);
+		metrics_write_created(page, text, FIGURE_SINCE_RESET, labels[i], NULL);
 	}
 }
 
@@ -125,7 +72,7 @@ static void write_roles(const struct metrics_page *page, struct metrics_text *te
 		if (!(page->roles[i].flags & RBK_STATS_DELAY_KNOWN))
 			continue;
 		metrics_count(text, NULL, labels[i], NULL, page->roles[i].n_preemptions);
-		metrics_write_created(page, text, SINCE_RESET, labels[i], NULL);
+		metrics_write_created(page, text, FIGURE_SINCE_RESET, labels[i], NULL);
 	}
 }
 
@@ -133,13 +80,10 @@ void metrics_write_broker(const struct metrics_page *page, const char *version,
 			  struct metrics_text *text)
 {
 	write_build(page, text, version);
-	metrics_write_members(page, text, header_members, ARRAY_SIZE(header_members),
-			      &page->header);
-	metrics_write_members(page, text, broker_members, ARRAY_SIZE(broker_members),
-			      &page->broker);
+	metrics_write_figures(page, text, header_figures, &page->header);
+	metrics_write_figures(page, text, broker_figures, &page->broker);
 	write_turns(page, text);
 	if (page->has_contention)
-		metrics_write_members(page, text, contention_members,
-				      ARRAY_SIZE(contention_members), &page->contention);
+		metrics_write_figures(page, text, contention_figures, &page->contention);
 	write_roles(page, text);
 }

@@ -3,8 +3,8 @@
 /*
  * Declarations shared by the files that write a page as metrics
  *
- * metrics-page.c copies a page; metrics-sample.c writes samples of any record, by tables of its
- * members; the families of the broker, of its upkeep, of its devices and of its
+ * metrics-page.c copies a page; metrics-sample.c writes samples of any record, by the table of its
+ * figures; the families of the broker, of its upkeep, of its devices and of its
  * tenants have a file each.
  */
 #include <stdbool.h>
@@ -13,6 +13,7 @@
 #include <ringbroker/stats.h>
 
 #include "control/metrics-text.h"
+#include "shm/stats-figures.h"
 
 /* A name, each character escaped, with what makes it unique. */
 enum { METRICS_LABEL_BYTES = 2 * RBK_STATS_NAME_BYTES + 32 };
@@ -50,64 +51,22 @@ struct metrics_page {
 	struct tenant_copy tenants[];
 };
 
-/* ---- Tables ---- */
-
-/* The type and unit of a member. */
-enum scale {
-	COUNT,   /* a number as it is */
-	NUMBER,  /* likewise, of 32 bits */
-	NS,      /* in seconds */
-	PERCENT, /* of 1 */
-	MILLI,
-	MICRO,
-	REAL,
-	MOMENT, /* on the broker's clock; CLOCK_REALTIME in seconds */
-	FLAG,   /* of 32 bits: is it set? */
-};
-
-enum since {
-	SINCE_NOTHING = 0, /* not a count, or its beginning is not known */
-	SINCE_START,
-	SINCE_RESET,
-};
-
-/* A family of which each record has one sample. */
-struct member {
-	struct metrics_family family;
-	enum scale scale;
-	size_t offset;
-	uint32_t flag;
-	enum since since;
-};
-
-#define GAUGE(type, member, scale, name, help)                                     \
-	{                                                                          \
-		{name, help, METRICS_GAUGE}, scale, offsetof(struct type, member), \
-	}
-#define FLAG_OF(type, member, flag, name, help)                                         \
-	{                                                                               \
-		{name, help, METRICS_GAUGE}, FLAG, offsetof(struct type, member), flag, \
-	}
-#define COUNTER(type, member, scale, since, name, help)                                        \
-	{                                                                                      \
-		{name, help, METRICS_COUNTER}, scale, offsetof(struct type, member), 0, since, \
-	}
-
 /* ---- Samples ---- */
 
+/* Begins the family of a figure. Return: false if the figure is not in metrics. */
+bool metrics_begin_figure(struct metrics_text *text, const struct figure *figure);
+
 /*
- * Each writes samples of the family that was begun last, but for metrics_write_members(), which
- * begins one for each member. @labels and @more may be NULL.
+ * Each writes samples of the family that was begun last, but for metrics_write_figures(), which
+ * begins one for each figure. @labels and @more may be NULL. @kind: of counters, which begin then.
  */
 void metrics_write_created(const struct metrics_page *page, struct metrics_text *text,
-			   enum since since, const char *labels, const char *more);
-void metrics_write_member(const struct metrics_page *page, struct metrics_text *text,
-			  const struct member *member, const void *record, const char *labels,
+			   enum figure_kind kind, const char *labels, const char *more);
+void metrics_write_figure(const struct metrics_page *page, struct metrics_text *text,
+			  const struct figure *figure, const void *record, const char *labels,
 			  const char *more);
-void metrics_write_members(const struct metrics_page *page, struct metrics_text *text,
-			   const struct member *members, size_t n, const void *record);
-void metrics_write_reasons(const struct metrics_page *page, struct metrics_text *text,
-			   const uint64_t *reasons, const char *labels);
+void metrics_write_figures(const struct metrics_page *page, struct metrics_text *text,
+			   const struct figure *figures, const void *record);
 void metrics_write_delay(const struct metrics_page *page, struct metrics_text *text,
 			 const struct rbk_stats_delay *delay, const char *labels);
 void metrics_device_label(char label[static 32], uint32_t index);

@@ -4,7 +4,7 @@
  *
  * A page leaves out values that are not known (RBK_STATS_ABSENT), limits that are not set, and
  * values that are no number: Prometheus takes an absent series for "not known". Counts begin when
- * the broker starts or when they were last reset; which of the two is in the tables.
+ * the broker starts or when they were last reset, by their kind.
  */
 #include "control/metrics-private.h"
 
@@ -24,65 +24,15 @@ static uint64_t realtime_of(const struct metrics_page *page, uint64_t at_ns)
 }
 
 void metrics_write_created(const struct metrics_page *page, struct metrics_text *text,
-			   enum since since, const char *labels, const char *more)
+			   enum figure_kind kind, const char *labels, const char *more)
 {
 	const struct rbk_stats_header *header = &page->header;
 
-	if (since != SINCE_NOTHING)
+	if (kind == FIGURE_SINCE_START || kind == FIGURE_SINCE_RESET)
 		metrics_created(text, labels, more,
-				realtime_of(page, since == SINCE_RESET ? header->reset_at_ns
-								       : header->started_at_ns));
-}
-
-void metrics_write_member(const struct metrics_page *page, struct metrics_text *text,
-			  const struct member *member, const void *record, const char *labels,
-			  const char *more)
-{
-	static const unsigned int digits[] = {[NS] = 9, [PERCENT] = 2, [MILLI] = 3, [MICRO] = 6};
-	const char *at = (const char *)record + member->offset;
-	uint64_t value = 0;
-	uint32_t word;
-	double real;
-
-	switch (member->scale) {
-	case REAL:
-		memcpy(&real, at, sizeof(real));
-		metrics_real(text, NULL, labels, more, real);
-		return;
-	case NUMBER:
-	case FLAG:
-		memcpy(&word, at, sizeof(word));
-		metrics_count(text, NULL, labels, more,
-			      member->scale == FLAG ? (word & member->flag) != 0 : word);
-		return;
-	case MOMENT:
-		memcpy(&value, at, sizeof(value));
-		metrics_decimal(text, NULL, labels, more, realtime_of(page, value), 9);
-		return;
-	case COUNT:
-	case NS:
-	case PERCENT:
-	case MILLI:
-	case MICRO:
-		break;
-	}
-	memcpy(&value, at, sizeof(value));
-	/* Absent, without a limit, or less than nothing. */
-	if (value > INT64_MAX)
-		return;
-	metrics_decimal(text, NULL, labels, more, value,
-			member->scale == COUNT ? 0 : digits[member->scale]);
-	if (member->family.type == METRICS_COUNTER)
-		metrics_write_created(page, text, member->since, labels, more);
-}
-
-void metrics_write_members(const struct metrics_page *page, struct metrics_text *text,
-			   const struct member *members, size_t n, const void *record)
-{
-	for (size_t i = 0; i < n; i++) {
-		metrics_begin(text, &members[i].family);
-		metrics_write_member(page, text, &members[i], record, NULL, NULL);
-	}
+				realtime_of(page, kind == FIGURE_SINCE_RESET
+							  ? header->reset_at_ns
+							  : header->started_at_ns));
 }
 
 static const char *reason_name(unsigned int reason)
@@ -103,13 +53,64 @@ static const char *reason_name(unsigned int reason)
 	return names[reason];
 }
 
-void metrics_write_reasons(const struct metrics_page *page, struct metrics_text *text,
-			   const uint64_t *reasons, const char *labels)
+static void write_reasons(const struct metrics_page *page, struct metrics_text *text,
+			  const uint64_t *reasons, const char *labels)
 {
 	for (unsigned int i = 0; i < RBK_REASON_COUNT; i++) {
 		metrics_count(text, NULL, labels, reason_name(i), reasons[i]);
-		metrics_write_created(page, text, SINCE_RESET, labels, reason_name(i));
+		metrics_write_created(page, text, FIGURE_SINCE_RESET, labels, reason_name(i));
 	}
+}
+
+bool metrics_begin_figure(struct metrics_text *text, const struct figure *figure)
+{
+	const bool is_gauge = figure->kind == FIGURE_GAUGE;
+	const struct metrics_family family = {figure->metric, figure->help,
+					      is_gauge ? METRICS_GAUGE : METRICS_COUNTER};
+
+	if (figure->metric)
+		metrics_begin(text, &family);
+	return figure->metric;
+}
+
+void metrics_write_figure(const struct metrics_page *page, struct metrics_text *text,
+			  const struct figure *figure, const void *record, const char *labels,
+			  const char *more)
+{
+	static const unsigned int digits[] = {[FIGURE_NS] = 9,
+					      [FIGURE_MOMENT] = 9,
+					      [FIGURE_PERCENT] = 2,
+					      [FIGURE_MILLI] = 3,
+					      [FIGURE_MICRO] = 6};
+	const void *at = (const char *)record + figure->offset;
+	uint64_t value = figure_number(figure, record);
+
+	switch (figure->type) {
+	case FIGURE_REAL:
+		metrics_real(text, NULL, labels, more, *(const double *)at);
+		return;
+	case FIGURE_REASONS:
+		write_reasons(page, text, at, labels);
+		return;
+	case FIGURE_U32:
+		metrics_count(text, NULL, labels, more, value);
+		return;
+	}
+	if (figure->unit == FIGURE_MOMENT)
+		value = realtime_of(page, value);
+	/* Absent, without a limit, or less than nothing. */
+	if (value > INT64_MAX)
+		return;
+	metrics_decimal(text, NULL, labels, more, value, digits[figure->unit]);
+	metrics_write_created(page, text, figure->kind, labels, more);
+}
+
+void metrics_write_figures(const struct metrics_page *page, struct metrics_text *text,
+			   const struct figure *figures, const void *record)
+{
+	for (const struct figure *figure = figures; !figure_is_end(figure); figure++)
+		if (metrics_begin_figure(text, figure))
+			metrics_write_figure(page, text, figure, record, NULL, NULL);
 }
 
 void metrics_write_delay(const struct metrics_page *page, struct metrics_text *text,
@@ -123,7 +124,7 @@ void metrics_write_delay(const struct metrics_page *page, struct metrics_text *t
 	}
 	metrics_decimal(text, "_sum", labels, NULL, delay->wait_ns, 9);
 	metrics_count(text, "_count", labels, NULL, delay->n_waits);
-	metrics_write_created(page, text, SINCE_RESET, labels, NULL);
+	metrics_write_created(page, text, FIGURE_SINCE_RESET, labels, NULL);
 }
 
 void metrics_device_label(char label[static 32], uint32_t index)

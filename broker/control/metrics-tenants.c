@@ -6,73 +6,6 @@
 
 #include "util/checked.h"
 
-static const struct member tenant_members[] = {
-	GAUGE(rbk_stats_tenant, weight, NUMBER, "tenant_weight",
-	      "Its share of devices, against the others'"),
-	GAUGE(rbk_stats_tenant, n_sessions, COUNT, "tenant_sessions", "Clients that are connected"),
-	GAUGE(rbk_stats_tenant, n_plans, COUNT, "tenant_plans", "Plans that they have"),
-	FLAG_OF(rbk_stats_tenant, flags, RBK_STATS_TENANT_DRAINED, "tenant_drained",
-		"Is no new work of it taken, as an administrator asked"),
-	COUNTER(rbk_stats_tenant, n_inline, COUNT, SINCE_RESET, "tenant_inline_tasks",
-		"Tasks that ran at once, without a queue"),
-	COUNTER(rbk_stats_tenant, n_errors, COUNT, SINCE_RESET, "tenant_task_errors",
-		"Tasks that failed"),
-	COUNTER(rbk_stats_tenant, n_deadlines_missed, COUNT, SINCE_RESET, "tenant_deadlines_missed",
-		"Tasks that were complete after their deadline"),
-	COUNTER(rbk_stats_tenant, n_partitioned, COUNT, SINCE_RESET, "tenant_partitioned_tasks",
-		"Tasks that were split over devices"),
-	COUNTER(rbk_stats_tenant, n_explored, COUNT, SINCE_RESET, "tenant_explored_tasks",
-		"Tasks that ran where they did so that the broker learns"),
-	COUNTER(rbk_stats_tenant, exec_ns, NS, SINCE_RESET, "tenant_execution_seconds",
-		"Times of its tasks from start to end, together"),
-	COUNTER(rbk_stats_tenant, copied_bytes, COUNT, SINCE_RESET, "tenant_copied_bytes",
-		"Tensor bytes that a processor copied"),
-	COUNTER(rbk_stats_tenant, transferred_bytes, COUNT, SINCE_RESET, "tenant_transferred_bytes",
-		"Bytes that devices moved by themselves"),
-	COUNTER(rbk_stats_tenant, n_throttled, COUNT, SINCE_RESET, "tenant_throttlings",
-		"How often its CPU quota was used up"),
-	COUNTER(rbk_stats_tenant, throttled_ns, NS, SINCE_RESET, "tenant_throttled_seconds",
-		"Time in which its CPU quota held its tasks up"),
-	COUNTER(rbk_stats_tenant, n_evictions, COUNT, SINCE_START, "tenant_evictions",
-		"Plans that had to leave device memory"),
-	COUNTER(rbk_stats_tenant, n_returns, COUNT, SINCE_START, "tenant_returns",
-		"Plans that came back to device memory"),
-	COUNTER(rbk_stats_tenant, n_memory_constraints, COUNT, SINCE_START,
-		"tenant_memory_constraints", "Tasks that ran elsewhere for want of device memory"),
-	COUNTER(rbk_stats_tenant, n_refused, COUNT, SINCE_START, "tenant_requests_refused",
-		"Requests that were refused because a limit was reached"),
-	GAUGE(rbk_stats_tenant, host_used, COUNT, "tenant_host_memory_bytes",
-	      "Host memory that it is charged for"),
-	GAUGE(rbk_stats_tenant, host_max, COUNT, "tenant_host_memory_max_bytes",
-	      "Its limit; none: it has no limit"),
-};
-
-static const struct member tenant_device_members[] = {
-	COUNTER(rbk_stats_tenant_device, n_tasks, COUNT, SINCE_RESET, "tenant_device_tasks",
-		"Tasks that ran there; split ones where most of it ran"),
-	COUNTER(rbk_stats_tenant_device, n_failed, COUNT, SINCE_RESET, "tenant_device_task_errors",
-		"Tasks that ran there and failed"),
-	COUNTER(rbk_stats_tenant_device, exec_ns, NS, SINCE_RESET,
-		"tenant_device_execution_seconds",
-		"Times of its tasks there from start to end, together"),
-	COUNTER(rbk_stats_tenant_device, device_ns, NS, SINCE_RESET, "tenant_device_busy_seconds",
-		"Time that the device's servers worked on them, together"),
-	GAUGE(rbk_stats_tenant_device, share, REAL, "tenant_device_share_ratio",
-	      "Its part of what all tenants use of the device"),
-	GAUGE(rbk_stats_tenant_device, memory_used, COUNT, "tenant_device_memory_used_bytes",
-	      "Device memory that it is charged for; of the CPU host memory"),
-	GAUGE(rbk_stats_tenant_device, memory_max, COUNT, "tenant_device_memory_max_bytes",
-	      "Its limit; none: it has no limit"),
-	GAUGE(rbk_stats_tenant_device, memory_reserve, COUNT, "tenant_device_memory_reserve_bytes",
-	      "What it is never denied"),
-	GAUGE(rbk_stats_tenant_device, memory_high, COUNT, "tenant_device_memory_high_bytes",
-	      "Beyond that it is the first to give memory back"),
-	GAUGE(rbk_stats_tenant_device, gtt_used, COUNT, "tenant_device_gtt_used_bytes",
-	      "Host memory that the device uses for it"),
-	GAUGE(rbk_stats_tenant_device, gtt_max, COUNT, "tenant_device_gtt_max_bytes",
-	      "Its limit; none: it has no limit"),
-};
-
 /*
  * Bounds of buckets, which are bounds of the page's finer ones, so that no count has to be divided.
  * Each is twice the one before where tasks usually are, four times that at the ends.
@@ -108,7 +41,7 @@ static void write_histogram(const struct metrics_page *page, struct metrics_text
 	}
 	metrics_decimal(text, "_sum", labels, NULL, sum_ns, 9);
 	metrics_count(text, "_count", labels, NULL, n);
-	metrics_write_created(page, text, SINCE_RESET, labels, NULL);
+	metrics_write_created(page, text, FIGURE_SINCE_RESET, labels, NULL);
 }
 
 static void write_latencies(const struct metrics_page *page, struct metrics_text *text)
@@ -163,7 +96,7 @@ static void write_tenant_delays(const struct metrics_page *page, struct metrics_
 		if (!(tenant->delay.flags & RBK_STATS_DELAY_KNOWN))
 			continue;
 		metrics_decimal(text, NULL, tenant->label, NULL, tenant->delay.caused_ns, 9);
-		metrics_write_created(page, text, SINCE_RESET, tenant->label, NULL);
+		metrics_write_created(page, text, FIGURE_SINCE_RESET, tenant->label, NULL);
 	}
 }
 
@@ -222,29 +155,23 @@ static void write_leases(const struct metrics_page *page, struct metrics_text *t
 
 void metrics_write_tenants(const struct metrics_page *page, struct metrics_text *text)
 {
-	static const struct metrics_family tasks = {
-		"tenant_tasks",
-		"Tasks that were placed and completed, by why they ran where they did",
-		METRICS_COUNTER};
+	const struct figure *figure;
 	char device[32];
 
-	metrics_begin(text, &tasks);
-	for (uint32_t i = 0; i < page->n_tenants; i++)
-		metrics_write_reasons(page, text, page->tenants[i].figures.reasons,
-				      page->tenants[i].label);
-	for (size_t k = 0; k < ARRAY_SIZE(tenant_members); k++) {
-		metrics_begin(text, &tenant_members[k].family);
+	for (figure = tenant_figures; !figure_is_end(figure); figure++) {
+		if (!metrics_begin_figure(text, figure))
+			continue;
 		for (uint32_t i = 0; i < page->n_tenants; i++)
-			metrics_write_member(page, text, &tenant_members[k],
-					     &page->tenants[i].figures, page->tenants[i].label,
-					     NULL);
+			metrics_write_figure(page, text, figure, &page->tenants[i].figures,
+					     page->tenants[i].label, NULL);
 	}
-	for (size_t k = 0; k < ARRAY_SIZE(tenant_device_members); k++) {
-		metrics_begin(text, &tenant_device_members[k].family);
+	for (figure = tenant_device_figures; !figure_is_end(figure); figure++) {
+		if (!metrics_begin_figure(text, figure))
+			continue;
 		for (uint32_t i = 0; i < page->n_tenants; i++) {
 			for (uint32_t n = 0; n < page->n_devices; n++) {
 				metrics_device_label(device, n);
-				metrics_write_member(page, text, &tenant_device_members[k],
+				metrics_write_figure(page, text, figure,
 						     &page->tenants[i].figures.devices[n],
 						     page->tenants[i].label, device);
 			}

@@ -118,15 +118,16 @@ static void append_about(struct metrics_text *text, const char *what)
 	append(text, what);
 	append(text, " ");
 	append(text, prefix);
-	append(text, text->family->name);
+	append(text, text->family.name);
 	if (text->format == METRICS_PLAIN)
-		append(text, suffixes[text->family->type]);
+		append(text, suffixes[text->family.type]);
 	append(text, " ");
 }
 
 void metrics_begin(struct metrics_text *text, const struct metrics_family *family)
 {
-	text->family = family;
+	text->family = *family;
+	text->n_head = 0;
 	append_about(text, "HELP");
 	append(text, family->help);
 	append(text, ".\n");
@@ -146,12 +147,11 @@ void metrics_begin(struct metrics_text *text, const struct metrics_family *famil
 /* What all samples with a suffix begin with, up to their labels. */
 static void make_head(struct metrics_text *text, const char *suffix)
 {
-	int n = snprintf(text->head, sizeof(text->head), "%s%s%s", prefix, text->family->name,
+	int n = snprintf(text->head, sizeof(text->head), "%s%s%s", prefix, text->family.name,
 			 suffix);
 
 	assert(n > 0 && (size_t)n < sizeof(text->head));
 	text->n_head = (size_t)n;
-	text->head_family = text->family;
 	text->head_suffix = suffix;
 }
 
@@ -162,8 +162,8 @@ void metrics_decimal(struct metrics_text *text, const char *suffix, const char *
 	char *at;
 
 	if (!suffix)
-		suffix = suffixes[text->family->type];
-	if (text->head_family != text->family || text->head_suffix != suffix)
+		suffix = suffixes[text->family.type];
+	if (text->n_head == 0 || text->head_suffix != suffix)
 		make_head(text, suffix);
 	at = reserve(text, text->n_head + n_labels + n_more + NUMBER_BYTES);
 	if (!at)

@@ -39,12 +39,11 @@ struct metrics_text {
 	char *data; /* not NUL-terminated */
 	size_t bytes, capacity;
 	bool is_out_of_memory; /* what is here is cut */
-	const struct metrics_family *family;
+	struct metrics_family family;
 
-	/* What the last sample began with, as the next one may, too. */
+	/* What the last sample began with, as the next one of the family may, too. */
 	char head[METRICS_HEAD_BYTES];
-	size_t n_head;
-	const struct metrics_family *head_family;
+	size_t n_head; /* 0: not known */
 	const char *head_suffix;
 };
 

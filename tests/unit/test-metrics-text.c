@@ -67,7 +67,7 @@ static void test_formats(void **state)
 static void test_numbers(void **state)
 {
 	static const struct metrics_family family = {"x", "X", METRICS_GAUGE};
-	struct metrics_text text = {.format = METRICS_PLAIN, .family = &family};
+	struct metrics_text text = {.format = METRICS_PLAIN, .family = family};
 
 	metrics_count(&text, NULL, NULL, NULL, 0);
 	metrics_count(&text, NULL, NULL, NULL, UINT64_MAX);
@@ -167,7 +167,7 @@ static void test_accepted(void **state)
 static void test_memory(void **state)
 {
 	static const struct metrics_family family = {"x", "X", METRICS_GAUGE};
-	struct metrics_text text = {.family = &family};
+	struct metrics_text text = {.family = family};
 
 	fail_alloc_at(2);
 	for (unsigned int i = 0; i < 10000; i++)

@@ -9,7 +9,7 @@
 
 #include <stdio.h>
 
-#include "monitor/interval.h"
+#include "monitor/json-figures.h"
 #include "monitor/json.h"
 #include "records.h"
 
@@ -125,69 +125,16 @@ void json_device(const struct rbk_stats_device *device)
 	json_end();
 }
 
-static void json_times(const char *name, const uint64_t buckets[RBK_STATS_BUCKETS])
-{
-	json_object(name);
-	json_number("p50", histogram_quantile(buckets, 0.5));
-	json_number("p90", histogram_quantile(buckets, 0.9));
-	json_number("p99", histogram_quantile(buckets, 0.99));
-	json_object_end();
-}
-
 void json_tenant(const struct rbk_stats_tenant *tenant, uint32_t n_devices)
 {
 	json_begin();
 	json_string("type", "tenant");
-	json_string("tenant", tenant->name);
-	json_unsigned("number", tenant->number);
-	json_unsigned("weight", tenant->weight);
-	json_boolean("named", tenant->flags & RBK_STATS_TENANT_NAMED);
-	json_boolean("page", tenant->flags & RBK_STATS_TENANT_PAGE);
-	json_boolean("drained", tenant->flags & RBK_STATS_TENANT_DRAINED);
-	json_boolean("changed", tenant->flags & RBK_STATS_TENANT_CHANGED);
-	json_unsigned("sessions", tenant->n_sessions);
-	json_unsigned("plans", tenant->n_plans);
-	json_unsigned("plans_unlisted", tenant->n_plans_unlisted);
-	json_unsigned("tasks", tenant->n_tasks);
-	json_unsigned("inline", tenant->n_inline);
-	json_unsigned("errors", tenant->n_errors);
-	json_unsigned("fallbacks", tenant->reasons[RBK_REASON_CPU_FALLBACK]);
-	json_unsigned("deadlines_missed", tenant->n_deadlines_missed);
-	json_unsigned("partitioned", tenant->n_partitioned);
-	json_unsigned("explored", tenant->n_explored);
-	json_unsigned("queue_ns", tenant->queue_ns);
-	json_unsigned("exec_ns", tenant->exec_ns);
-	json_times("queue", tenant->queue_histogram);
-	json_times("latency", tenant->latency_histogram);
-	json_reasons(tenant->reasons);
-	json_unsigned("copied_bytes", tenant->copied_bytes);
-	json_unsigned("transferred_bytes", tenant->transferred_bytes);
-	json_unsigned("throttled_ns", tenant->throttled_ns);
-	json_unsigned("throttled", tenant->n_throttled);
-	json_unsigned("evictions", tenant->n_evictions);
-	json_unsigned("returns", tenant->n_returns);
-	json_unsigned("memory_constraints", tenant->n_memory_constraints);
-	json_unsigned("refused", tenant->n_refused);
-	json_unsigned("host_used", tenant->host_used);
-	json_optional("host_max", tenant->host_max);
+	json_figures(tenant_figures, tenant);
 	json_array("devices");
 	for (uint32_t i = 0; i < n_devices; i++) {
-		const struct rbk_stats_tenant_device *device = &tenant->devices[i];
-
 		json_item();
 		json_unsigned("device", i);
-		json_unsigned("tasks", device->n_tasks);
-		json_unsigned("failed", device->n_failed);
-		json_unsigned("explored", device->n_explored);
-		json_unsigned("exec_ns", device->exec_ns);
-		json_unsigned("device_ns", device->device_ns);
-		json_number("share", device->share);
-		json_unsigned("memory_used", device->memory_used);
-		json_optional("memory_max", device->memory_max);
-		json_unsigned("memory_reserve", device->memory_reserve);
-		json_optional("memory_high", device->memory_high);
-		json_unsigned("gtt_used", device->gtt_used);
-		json_optional("gtt_max", device->gtt_max);
+		json_figures(tenant_device_figures, &tenant->devices[i]);
 		json_object_end();
 	}
 	json_array_end();

@@ -1,0 +1,116 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * The figures of statistics pages
+ *
+ * One row per member of a record that is shown: where the member is, what it is called, what it
+ * counts, and what it means. The broker writes pages and metrics by these rows; brokerctl,
+ * brokertop and the manual show figures by them. A figure that is added to a record needs a row
+ * here, and is then shown everywhere.
+ *
+ * Rows are in the order of JSON, where the order of members never changes. Any thread: constant.
+ */
+#include <stddef.h>
+#include <stdint.h>
+
+#include <ringbroker/stats.h>
+
+/* The type of the member. */
+enum figure_type {
+	FIGURE_U64 = 0,
+	FIGURE_U32,
+	FIGURE_U8,
+	FIGURE_REAL,
+	FIGURE_TEXT,
+	FIGURE_TIMES,   /* a histogram of times */
+	FIGURE_REASONS, /* counts by enum rbk_reason */
+};
+
+/* What a number is a number of; only as far as showing the number depends on that. */
+enum figure_unit {
+	FIGURE_COUNT = 0, /* of things, events, hertz ... */
+	FIGURE_BYTES,
+	FIGURE_NS,
+	FIGURE_MOMENT, /* ns of the broker's clock */
+	FIGURE_PERCENT,
+	FIGURE_MILLI,
+	FIGURE_MICRO,
+};
+
+enum figure_kind {
+	FIGURE_GAUGE = 0,   /* computed for each update */
+	FIGURE_IDENTITY,    /* set when the record is made */
+	FIGURE_SINCE_RESET, /* a counter of events, incremented by the events themselves */
+	FIGURE_SINCE_START, /* a counter, computed for each update */
+	FIGURE_SINCE_LONG,  /* likewise, whose beginning is not known */
+};
+
+/* Values that stand for "none" or "not known", and are null in JSON. */
+enum figure_null {
+	FIGURE_NEVER = 0,
+	FIGURE_ABSENT, /* RBK_STATS_ABSENT, which is also no limit */
+	FIGURE_ZERO,   /* 0, and RBK_STATS_ABSENT */
+};
+
+struct figure {
+	uint16_t offset;
+	uint8_t type, unit, kind, null;
+	uint32_t flag;      /* 0; or the figure is whether this bit of the member is set */
+	const char *json;   /* name of the member in JSON; NULL: not in JSON */
+	const char *object; /* name of the JSON object that it is in; NULL: the record's own */
+	const char *metric; /* name of the metric, without ringbroker_ and _total; NULL: none */
+	const char *help;   /* of the metric: one line, without a full stop */
+};
+
+#define FIGURE_TYPE(member) \
+	_Generic(&(member),                       \
+		uint64_t *: FIGURE_U64,           \
+		uint32_t *: FIGURE_U32,           \
+		uint8_t *: FIGURE_U8,             \
+		double *: FIGURE_REAL,            \
+		uint64_t(*)[RBK_STATS_BUCKETS]: FIGURE_TIMES, \
+		uint64_t(*)[RBK_STATS_MAX_REASONS]: FIGURE_REASONS, \
+		default: FIGURE_TEXT)
+
+/*
+ * A row. @at is the member's offset in pages of every broker there has been: a row with another
+ * offset does not compile.
+ */
+#define FIGURE(record, member, at, ...)                                                            \
+	{                                                                                          \
+		.offset =                                                                          \
+			(at) + 0 * sizeof(char[offsetof(struct record, member) == (at) ? 1 : -1]), \
+		.type = FIGURE_TYPE(((struct record *)0)->member), __VA_ARGS__                     \
+	}
+
+/* Each ends with a row without names; see figure_is_end(). */
+extern const struct figure header_figures[], broker_figures[], contention_figures[];
+extern const struct figure upkeep_figures[], slices_figures[], mended_figures[];
+extern const struct figure device_figures[], tenant_figures[], tenant_device_figures[];
+extern const struct figure session_figures[], lease_figures[], delay_figures[];
+extern const struct figure plan_figures[], plan_device_figures[];
+
+static inline int figure_is_end(const struct figure *figure)
+{
+	return !figure->json && !figure->metric;
+}
+
+/* The figure of @record as a number: of a flag 0 or 1; of a text or an array 0. */
+static inline uint64_t figure_number(const struct figure *figure, const void *record)
+{
+	const void *at = (const char *)record + figure->offset;
+	uint64_t value = 0;
+
+	switch (figure->type) {
+	case FIGURE_U64:
+		value = __atomic_load_n((const uint64_t *)at, __ATOMIC_RELAXED);
+		break;
+	case FIGURE_U32:
+		value = *(const uint32_t *)at;
+		break;
+	case FIGURE_U8:
+		value = *(const uint8_t *)at;
+		break;
+	}
+	return figure->flag ? (value & figure->flag) != 0 : value;
+}
