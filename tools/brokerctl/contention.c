@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "command.h"
+#include "monitor/json-figures.h"
 #include "output.h"
 #include "records.h"
 #include "util/plural.h"
@@ -58,20 +59,9 @@ static void json_contention(const struct rbk_stats_view *root)
 	for (unsigned int i = 0; i < RBK_STATS_MAX_SENTENCES && contention.sentences[i][0]; i++)
 		json_string(NULL, contention.sentences[i]);
 	json_array_end();
-	json_boolean("contended", contention.flags & RBK_STATS_CONTENDED);
-	json_number("factor", contention.factor);
-	json_unsigned("workers", contention.n_workers);
-	json_unsigned("workers_total", contention.n_workers_total);
-	json_unsigned("n_began", contention.n_began);
-	json_optional("began_ns", contention.began_at_ns
-					  ? (uint64_t)((int64_t)contention.began_at_ns + offset_ns)
-					  : UINT64_MAX);
-	json_unsigned("contended_ns", contention.contended_ns);
+	json_figures_part(contention_figures, &contention, offset_ns, "contended", "contended_ns");
 	json_string("action", contention.flags & RBK_STATS_CONTENTION_ACTS ? "act" : "observe");
-	json_unsigned("n_unwatched", contention.n_unwatched);
-	json_unsigned("n_dropped", contention.n_dropped);
-	json_unsigned("n_probe_events", contention.n_probe_events);
-	json_unsigned("probe_ns", contention.probe_ns);
+	json_figures_part(contention_figures, &contention, 0, "n_unwatched", NULL);
 	json_end();
 }
 
@@ -80,14 +70,9 @@ static void json_delay(const struct rbk_stats_view *view, const struct rbk_stats
 	/* What the source does not tell. */
 	const uint64_t unknown = delay->flags & RBK_STATS_DELAY_KNOWN ? 0 : UINT64_MAX;
 
-	json_unsigned("run_ns", delay->run_ns);
-	json_unsigned("wait_ns", delay->wait_ns);
-	json_unsigned("idle_wait_ns", delay->idle_wait_ns);
-	json_unsigned("n_waits", delay->n_waits);
+	json_figures_part(delay_figures, delay, 0, NULL, "n_waits");
 	json_optional("n_preemptions", delay->n_preemptions | unknown);
-	json_unsigned("n_involuntary", delay->n_involuntary);
-	json_unsigned("n_throttled", delay->n_throttled);
-	json_unsigned("n_migrations", delay->n_migrations);
+	json_figures_part(delay_figures, delay, 0, "n_involuntary", "n_migrations");
 	json_optional("p50_ns", delay->p50_ns | unknown);
 	json_optional("p99_ns", delay->p99_ns | unknown);
 	json_optional("max_ns", delay->max_ns | unknown);
@@ -138,8 +123,7 @@ static void json_tenants(const struct rbk_stats_view *view)
 		json_unsigned("number", tenant.number);
 		json_string("name", tenant.name);
 		json_delay(view, &delay);
-		json_unsigned("caused_ns", delay.caused_ns);
-		json_unsigned("throttled_ns", delay.throttled_ns);
+		json_figures_part(delay_figures, &delay, 0, "caused_ns", NULL);
 		json_end();
 	}
 }

@@ -29,7 +29,7 @@ static void json_reasons(const char *name, const uint64_t reasons[RBK_STATS_MAX_
 static void json_figure(const struct figure *figure, const void *record, int64_t realtime_offset_ns)
 {
 	const void *at = (const char *)record + figure->offset;
-	const uint64_t value = figure_number(figure, record);
+	uint64_t value = figure_number(figure, record);
 
 	switch (figure->type) {
 	case FIGURE_REAL:
@@ -45,15 +45,18 @@ static void json_figure(const struct figure *figure, const void *record, int64_t
 		json_reasons(figure->json, at);
 		return;
 	}
+	if (figure->null == FIGURE_ZERO && value == 0)
+		value = RBK_STATS_ABSENT;
+	else if (figure->unit == FIGURE_MOMENT)
+		value += (uint64_t)realtime_offset_ns;
 	if (figure->flag)
 		json_boolean(figure->json, value);
+	else if (figure->null != FIGURE_NEVER)
+		json_optional(figure->json, value);
 	else if (figure->unit == FIGURE_MOMENT)
-		json_signed(figure->json, (int64_t)value + realtime_offset_ns);
-	else if (figure->null == FIGURE_NEVER)
-		json_unsigned(figure->json, value);
+		json_signed(figure->json, (int64_t)value);
 	else
-		json_optional(figure->json,
-			      figure->null == FIGURE_ZERO && value == 0 ? RBK_STATS_ABSENT : value);
+		json_unsigned(figure->json, value);
 }
 
 void json_figures_part(const struct figure *figures, const void *record, int64_t realtime_offset_ns,
