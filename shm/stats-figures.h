@@ -95,6 +95,14 @@ static inline int figure_is_end(const struct figure *figure)
 	return !figure->json && !figure->metric;
 }
 
+/* Return: true of a word that is computed for each update. */
+static inline int figure_is_computed(const struct figure *figure)
+{
+	return (figure->type == FIGURE_U64 || figure->type == FIGURE_U32 ||
+		figure->type == FIGURE_REAL) &&
+	       figure->kind != FIGURE_IDENTITY && figure->kind != FIGURE_SINCE_RESET;
+}
+
 /* The figure of @record as a number: of a flag 0 or 1; of a text or an array 0. */
 static inline uint64_t figure_number(const struct figure *figure, const void *record)
 {

@@ -217,11 +217,11 @@ static void publish_tenant(const struct publish *publish, const struct tenant *t
 	const struct account *account = tenant->account;
 	const struct residency_counts *counts =
 		residency_counts(publish->options.residency, tenant);
-	struct stats_tenant_figures figures = {
+	struct rbk_stats_tenant figures = {
 		.weight = tenant->weight,
-		.is_named = tenant->is_named,
-		.is_drained = tenant->is_drained,
-		.is_changed = tenant->is_changed,
+		.flags = (tenant->is_named ? RBK_STATS_TENANT_NAMED : 0) |
+			 (tenant->is_drained ? RBK_STATS_TENANT_DRAINED : 0) |
+			 (tenant->is_changed ? RBK_STATS_TENANT_CHANGED : 0),
 		.n_evictions = counts->n_evictions,
 		.n_returns = counts->n_returns,
 		.n_memory_constraints = counts->n_constraints,

@@ -20,6 +20,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "shm/stats-figures.h"
 #include "stats/stats-private.h"
 #include "util/checked.h"
 #include "util/error.h"
@@ -588,38 +589,32 @@ void stats_reset(struct stats *stats, uint64_t now_ns)
 
 /* --- What is computed --- */
 
-void stats_set_tenant(struct stats_tenant *tenant, const struct stats_tenant_figures *figures)
+static void store_computed(const struct figure *figures, void *record, const void *from)
 {
-	struct rbk_stats_tenant *totals = tenant->totals;
-	uint32_t flags = totals->flags & ~(RBK_STATS_TENANT_NAMED | RBK_STATS_TENANT_DRAINED |
-					   RBK_STATS_TENANT_CHANGED);
+	for (const struct figure *figure = figures; !figure_is_end(figure); figure++) {
+		const char *value = (const char *)from + figure->offset;
+		char *member = (char *)record + figure->offset;
 
-	flags |= figures->is_named ? RBK_STATS_TENANT_NAMED : 0;
-	flags |= figures->is_drained ? RBK_STATS_TENANT_DRAINED : 0;
-	flags |= figures->is_changed ? RBK_STATS_TENANT_CHANGED : 0;
-	stats_begin(&totals->sequence);
-	STATS_SET(totals->flags, flags);
-	STATS_SET(totals->weight, figures->weight);
-	STATS_SET(totals->n_evictions, figures->n_evictions);
-	STATS_SET(totals->n_returns, figures->n_returns);
-	STATS_SET(totals->n_memory_constraints, figures->n_memory_constraints);
-	STATS_SET(totals->n_refused, figures->n_refused);
-	STATS_SET(totals->n_sessions, figures->n_sessions);
-	STATS_SET(totals->n_plans, figures->n_plans);
-	STATS_SET(totals->n_plans_unlisted, tenant->n_unlisted);
-	STATS_SET(totals->host_used, figures->host_used);
-	STATS_SET(totals->host_max, figures->host_max);
-	for (uint32_t i = 0; i < tenant->stats->n_devices; i++) {
-		struct rbk_stats_tenant_device *device = &totals->devices[i];
-
-		STATS_SET(device->share, figures->devices[i].share);
-		STATS_SET(device->memory_used, figures->devices[i].memory_used);
-		STATS_SET(device->memory_max, figures->devices[i].memory_max);
-		STATS_SET(device->memory_reserve, figures->devices[i].memory_reserve);
-		STATS_SET(device->memory_high, figures->devices[i].memory_high);
-		STATS_SET(device->gtt_used, figures->devices[i].gtt_used);
-		STATS_SET(device->gtt_max, figures->devices[i].gtt_max);
+		if (figure->flag || !figure_is_computed(figure))
+			continue;
+		if (figure->type == FIGURE_U32)
+			STATS_SET(*(uint32_t *)member, *(const uint32_t *)value);
+		else
+			STATS_SET(*(uint64_t *)member, *(const uint64_t *)value);
 	}
+}
+
+void stats_set_tenant(struct stats_tenant *tenant, const struct rbk_stats_tenant *figures)
+{
+	const uint32_t own_flags = RBK_STATS_TENANT_USED | RBK_STATS_TENANT_PAGE;
+	struct rbk_stats_tenant *totals = tenant->totals;
+
+	stats_begin(&totals->sequence);
+	STATS_SET(totals->flags, (totals->flags & own_flags) | (figures->flags & ~own_flags));
+	store_computed(tenant_figures, totals, figures);
+	STATS_SET(totals->n_plans_unlisted, tenant->n_unlisted);
+	for (uint32_t i = 0; i < tenant->stats->n_devices; i++)
+		store_computed(tenant_device_figures, &totals->devices[i], &figures->devices[i]);
 	stats_end(&totals->sequence);
 	tenant->is_changed = true;
 }

@@ -459,21 +459,11 @@ void stats_reset(struct stats *stats, uint64_t now_ns);
 
 /* --- What is computed --- */
 
-/* Members of struct rbk_stats_tenant that are no counts; struct rbk_stats_tenant_device likewise.
+/*
+ * Take the figures of @figures that are computed for each update, of the tenant and on each device,
+ * and all flags but RBK_STATS_TENANT_USED and RBK_STATS_TENANT_PAGE.
  */
-struct stats_tenant_figures {
-	uint32_t weight;
-	bool is_named, is_drained, is_changed;
-	uint64_t n_evictions, n_returns, n_memory_constraints, n_refused;
-	uint64_t n_sessions, n_plans;
-	uint64_t host_used, host_max;
-	struct {
-		double share;
-		uint64_t memory_used, memory_max, memory_reserve, memory_high;
-		uint64_t gtt_used, gtt_max;
-	} devices[RBK_MAX_DEVICES];
-};
-void stats_set_tenant(struct stats_tenant *tenant, const struct stats_tenant_figures *figures);
+void stats_set_tenant(struct stats_tenant *tenant, const struct rbk_stats_tenant *figures);
 
 /* Members of struct rbk_stats_plan_device that are no counts. */
 struct stats_plan_figures {

@@ -82,7 +82,7 @@ static void *reader(void *data)
 static void test_race(void **state)
 {
 	static struct race race;
-	struct stats_tenant_figures figures = {.weight = 0};
+	struct rbk_stats_tenant figures = {.weight = 0};
 	const struct stats_plan_about about = {"a plan whose name is 32 bytes..", 1, 1, 1, &race};
 	pthread_t threads[N_READERS];
 

@@ -548,7 +548,7 @@ static void test_count__many_plans(void **state)
 /* A page that is made for many plans lists those that it has slots for, and visits no others. */
 static void test_slots__page_for_many(void **state)
 {
-	const struct stats_tenant_figures none = {.weight = 1};
+	const struct rbk_stats_tenant none = {.weight = 1};
 	enum { N = STATS_MAX_PLANS + 10 };
 	struct kit *kit = *state;
 	static struct stats_plan plans[N];
@@ -571,7 +571,7 @@ static void test_slots__page_for_many(void **state)
 
 static void test_slots__overflow(void **state)
 {
-	const struct stats_tenant_figures none = {.weight = 1};
+	const struct rbk_stats_tenant none = {.weight = 1};
 	struct kit *kit = *state;
 	struct stats_plan *plans = calloc(STATS_MAX_PLANS + 4, sizeof(*plans));
 	struct stats_task task = task_make(1);
@@ -690,7 +690,7 @@ static void reset_all(struct stats_tenant *tenant, uint64_t now_ns)
 
 static void test_reset(void **state)
 {
-	const struct stats_tenant_figures figures = {.weight = 9, .host_used = 77};
+	const struct rbk_stats_tenant figures = {.weight = 9, .host_used = 77};
 	const struct stats_plan_figures learned[N_DEVICES] = {{.speedup = 3}};
 	const struct stats_plan_memory memory = {.n_evictions = 1};
 	struct kit *kit = *state;
