@@ -60,6 +60,7 @@ struct figure {
 	const char *object; /* name of the JSON object that it is in; NULL: the record's own */
 	const char *metric; /* name of the metric, without ringbroker_ and _total; NULL: none */
 	const char *help;   /* of the metric: one line, without a full stop */
+	const char *head;   /* of brokerctl's column of this number, behind others; NULL: none */
 };
 
 #define FIGURE_TYPE(member) \

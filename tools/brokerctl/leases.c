@@ -106,10 +106,7 @@ static void print_row(const struct rbk_stats_view *view, const struct row *row)
 	table_cell("%s", text_bytes(lease->max_bytes));
 	table_cell("%s", text_bytes(lease->credited_bytes));
 	table_cell("%s", text_bytes(used_of(lease)));
-	table_cell("%s", text_bytes(lease->peak_bytes));
-	table_cell("%s",
-		   lease->seen_bytes == RBK_STATS_ABSENT ? "-" : text_bytes(lease->seen_bytes));
-	table_cell("%llu", (unsigned long long)lease->n_refused);
+	table_figures(lease_figures, lease);
 	table_cell("%s%s%s%s%s", lease->flags & RBK_STATS_LEASE_OVER ? "over " : "",
 		   lease->flags & RBK_STATS_LEASE_WAITING ? "waiting " : "",
 		   lease->flags & RBK_STATS_LEASE_SHRINKING ? "shrinking " : "",
@@ -121,12 +118,12 @@ static void print_rows(const struct arguments *arguments, const struct rbk_stats
 		       const struct row *rows, uint32_t n)
 {
 	static const char *const heads[] = {
-		"LEASE", "<TENANT", "<NAME", "PID",  "<DEVICE", "AGE",     "MEMBERS", "GRANTED",
-		"MAX",   "DRAWN",   "USED",  "PEAK", "SEEN",    "REFUSED", "<IS",     NULL,
+		"LEASE",   "<TENANT", "<NAME", "PID",  "<DEVICE", "AGE", "MEMBERS",
+		"GRANTED", "MAX",     "DRAWN", "USED", "<IS",     NULL,
 	};
-	_Static_assert(sizeof(heads) / sizeof(heads[0]) <= TABLE_COLUMNS + 1, "room");
 
-	table_begin(arguments->values[OPT_NO_HEADER] ? NULL : "Leases", heads);
+	table_begin_figures(arguments->values[OPT_NO_HEADER] ? NULL : "Leases", heads,
+			    lease_figures);
 	for (uint32_t i = 0; i < n; i++)
 		print_row(view, &rows[i]);
 	table_end();

@@ -7,6 +7,7 @@
  */
 #include "output.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -18,7 +19,7 @@
 /* --- Tables --- */
 
 struct table {
-	const char *const *heads;
+	const char *heads[TABLE_COLUMNS];
 	unsigned int n_columns, n_cells, n_room;
 	unsigned int widths[TABLE_COLUMNS];
 	char (*cells)[TABLE_CELL_BYTES];
@@ -37,17 +38,31 @@ static const char *head_of(unsigned int column)
 	return table.heads[column] + is_left(column);
 }
 
-void table_begin(const char *title, const char *const *heads)
+static void add_column(const char *head, bool has_title)
 {
-	table = (struct table){.heads = heads};
-	while (table.n_columns < TABLE_COLUMNS && heads[table.n_columns]) {
-		table.widths[table.n_columns] =
-			title ? (unsigned int)strlen(head_of(table.n_columns)) : 0;
-		table.n_columns++;
+	assert(table.n_columns < TABLE_COLUMNS);
+	table.heads[table.n_columns] = head;
+	table.widths[table.n_columns] =
+		has_title ? (unsigned int)strlen(head_of(table.n_columns)) : 0;
+	table.n_columns++;
+}
+
+void table_begin_figures(const char *title, const char *const *heads, const struct figure *figures)
+{
+	table = (struct table){.is_bare = !title};
+	for (; *heads; heads++) {
+		for (; !heads[1] && figures && !figure_is_end(figures); figures++)
+			if (figures->head)
+				add_column(figures->head, title);
+		add_column(*heads, title);
 	}
-	table.is_bare = !title;
 	if (title)
 		printf("%s\n", title);
+}
+
+void table_begin(const char *title, const char *const *heads)
+{
+	table_begin_figures(title, heads, NULL);
 }
 
 void table_cell(const char *format, ...)
@@ -73,6 +88,25 @@ void table_cell(const char *format, ...)
 	if (n > 0 && (unsigned int)n > table.widths[column])
 		table.widths[column] = (unsigned int)n;
 	table.n_cells++;
+}
+
+void table_figures(const struct figure *figures, const void *record)
+{
+	for (const struct figure *figure = figures; !figure_is_end(figure); figure++) {
+		const uint64_t value = figure_number(figure, record);
+
+		if (!figure->head)
+			continue;
+		if ((figure->null == FIGURE_ZERO && value == 0) ||
+		    (figure->null == FIGURE_ABSENT && value == RBK_STATS_ABSENT))
+			table_cell("-");
+		else if (figure->unit == FIGURE_BYTES)
+			table_cell("%s", text_bytes(value));
+		else if (figure->unit == FIGURE_NS)
+			table_cell("%s", text_ns((double)value));
+		else
+			table_cell("%llu", (unsigned long long)value);
+	}
 }
 
 static void print_cell(unsigned int column, const char *text)

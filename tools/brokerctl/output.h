@@ -10,6 +10,7 @@
 
 #include "monitor/json.h"
 #include "monitor/text.h"
+#include "shm/stats-figures.h"
 
 /*
  * A table: the heads once, cells row by row, then table_end(). A "<" in front of a head: on the
@@ -17,6 +18,10 @@
  */
 enum { TABLE_COLUMNS = 20, TABLE_CELL_BYTES = 128 };
 void table_begin(const char *title, const char *const *heads);
+/* Likewise, with a column for each of @figures that has a head in front of the last one. */
+void table_begin_figures(const char *title, const char *const *heads, const struct figure *figures);
+/* The cells of these. */
+void table_figures(const struct figure *figures, const void *record);
 void table_cell(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void table_end(void);
 

@@ -110,15 +110,7 @@ static void print_row(const struct rbk_stats_view *view, const struct row *row)
 	table_cell("%s", text_ns((double)(int64_t)(now_ns - session->began_at_ns)));
 	table_cell("%llu", (unsigned long long)session->n_tasks);
 	table_cell("%s", text_percent((double)session->n_gpu_tasks, (double)session->n_tasks));
-	table_cell("%llu", (unsigned long long)session->n_errors);
-	table_cell("%llu", (unsigned long long)session->n_in_flight);
-	table_cell("%llu", (unsigned long long)session->n_rings);
-	table_cell("%s", text_bytes(session->arena_bytes));
-	table_cell("%llu", (unsigned long long)session->n_plans);
-	table_cell("%llu", (unsigned long long)session->n_plans_resident);
-	table_cell("%s", text_bytes(session->memory_used));
-	table_cell("%llu", (unsigned long long)session->n_evictions);
-	table_cell("%s", session->p99_ns ? text_ns((double)session->p99_ns) : "-");
+	table_figures(session_figures, session);
 	table_cell("%s%s", session->flags & RBK_STATS_SESSION_ADMIN ? "admin " : "",
 		   session->flags & RBK_STATS_SESSION_ENDING ? "ending" : "");
 }
@@ -127,13 +119,12 @@ static void print_rows(const struct arguments *arguments, const struct rbk_stats
 		       const struct row *rows, uint32_t n)
 {
 	static const char *const heads[] = {
-		"SESSION",  "<TENANT", "<NAME",   "<COMMAND", "PID",   "UID",    "AGE",
-		"TASKS",    "ON GPU",  "ERRORS",  "NOW",      "RINGS", "ARENAS", "PLANS",
-		"RESIDENT", "MEMORY",  "EVICTED", "P99",      "<IS",   NULL,
+		"SESSION", "<TENANT", "<NAME",  "<COMMAND", "PID", "UID",
+		"AGE",     "TASKS",   "ON GPU", "<IS",      NULL,
 	};
-	_Static_assert(sizeof(heads) / sizeof(heads[0]) <= TABLE_COLUMNS + 1, "room");
 
-	table_begin(arguments->values[OPT_NO_HEADER] ? NULL : "Sessions", heads);
+	table_begin_figures(arguments->values[OPT_NO_HEADER] ? NULL : "Sessions", heads,
+			    session_figures);
 	for (uint32_t i = 0; i < n; i++)
 		print_row(view, &rows[i]);
 	table_end();

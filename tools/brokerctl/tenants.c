@@ -110,8 +110,7 @@ static void print_row(const struct row *row)
 	table_cell("%s", text_percent(tenant->devices[RBK_DEVICE_CPU].share, 1));
 	table_cell("%s", text_percent(row->gpu_share, row->n_devices - 1));
 	table_cell("%s", text_ns(histogram_quantile(tenant->latency_histogram, 0.99)));
-	table_cell("%llu", (unsigned long long)tenant->reasons[RBK_REASON_CPU_FALLBACK]);
-	table_cell("%llu", (unsigned long long)tenant->n_evictions);
+	table_figures(tenant_figures, tenant);
 	table_cell("%s%s%s", tenant->flags & RBK_STATS_TENANT_DRAINED ? "drained " : "",
 		   tenant->flags & RBK_STATS_TENANT_CHANGED ? "changed " : "",
 		   row->vram_used > row->vram_max ? "over" : "");
@@ -120,13 +119,12 @@ static void print_row(const struct row *row)
 static void print_rows(const struct arguments *arguments, const struct row *rows, uint32_t n)
 {
 	static const char *const heads[] = {
-		"<TENANT", "SESSIONS",  "PLANS",     "WEIGHT", "TASKS",     "ON GPU",
-		"VRAM",    "MAX",       "RESERVE",   "HOST",   "CPU SHARE", "GPU SHARE",
-		"P99",     "FALLBACKS", "EVICTIONS", "<IS",    NULL,
+		"<TENANT", "SESSIONS", "PLANS",     "WEIGHT",    "TASKS", "ON GPU", "VRAM", "MAX",
+		"RESERVE", "HOST",     "CPU SHARE", "GPU SHARE", "P99",   "<IS",    NULL,
 	};
-	_Static_assert(sizeof(heads) / sizeof(heads[0]) <= TABLE_COLUMNS + 1, "room");
 
-	table_begin(arguments->values[OPT_NO_HEADER] ? NULL : "Tenants", heads);
+	table_begin_figures(arguments->values[OPT_NO_HEADER] ? NULL : "Tenants", heads,
+			    tenant_figures);
 	for (uint32_t i = 0; i < n; i++)
 		print_row(&rows[i]);
 	table_end();
