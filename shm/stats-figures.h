@@ -60,6 +60,7 @@ struct figure {
 	const char *object; /* name of the JSON object that it is in; NULL: the record's own */
 	const char *metric; /* name of the metric, without ringbroker_ and _total; NULL: none */
 	const char *help;   /* of the metric: one line, without a full stop */
+	const char *top;    /* head of brokertop's column, behind others; NULL: none */
 	const char *head;   /* of brokerctl's column of this number, behind others; NULL: none */
 };
 
@@ -95,6 +96,9 @@ static inline int figure_is_end(const struct figure *figure)
 {
 	return !figure->json && !figure->metric;
 }
+
+/* Return: the figure that is called @json; NULL: there is none. */
+const struct figure *figure_find(const struct figure *figures, const char *json);
 
 /* Return: true of a word that is computed for each update. */
 static inline int figure_is_computed(const struct figure *figure)

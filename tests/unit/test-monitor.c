@@ -184,7 +184,7 @@ static void test_interval__quantiles_of_what_came(void **state)
 	assert_true(histogram_quantile(ret, 0.99) == 0);
 }
 
-static void expect(struct figure figure, const char *text)
+static void expect(struct figure_text figure, const char *text)
 {
 	assert_string_equal(figure.text, text);
 }

@@ -128,16 +128,6 @@ static void draw_age(CELL)
 	cell_set(ret, figure_ns(key_age(model, row)).text);
 }
 
-static double key_members(ROW)
-{
-	return row->lease->now.n_members;
-}
-
-static void draw_members(CELL)
-{
-	cell_set(ret, figure_count(row->lease->now.n_members).text);
-}
-
 static double key_used(ROW)
 {
 	return model_lease_used(row->lease);
@@ -161,39 +151,6 @@ static void draw_waiting(CELL)
 			      : "–");
 }
 
-static double key_refused(ROW)
-{
-	return (double)row->lease->now.n_refused;
-}
-
-static void draw_refused(CELL)
-{
-	cell_set(ret, figure_count(key_refused(model, row)).text);
-	if (row->lease->now.n_refused > 0)
-		ret->style = STYLE_WARN;
-}
-
-/* What is not known is less than nothing. */
-#define LEASE_BYTES(name, member)                                            \
-	static double key_##name(ROW)                                        \
-	{                                                                    \
-		return row->lease->now.member == RBK_STATS_ABSENT            \
-			       ? -1                                          \
-			       : (double)row->lease->now.member;             \
-	}                                                                    \
-	static void draw_##name(CELL)                                        \
-	{                                                                    \
-		cell_set(ret, figure_bytes_of(row->lease->now.member).text); \
-	}
-
-LEASE_BYTES(min, min_bytes)
-LEASE_BYTES(wish, wish_bytes)
-LEASE_BYTES(max, max_bytes)
-LEASE_BYTES(granted, granted_bytes)
-LEASE_BYTES(drawn, credited_bytes)
-LEASE_BYTES(peak, peak_bytes)
-LEASE_BYTES(seen, seen_bytes)
-
 const struct column lease_columns[] = {
 	COLUMN("LEASE", 10, 3, 0, number),
 	TEXT_COLUMN("TENANT", 12, 1, 0, tenant),
@@ -202,17 +159,17 @@ const struct column lease_columns[] = {
 	COLUMN("USER", 10, 7, 0, uid),
 	{"DEVICE", 6, 5, COLUMN_LEFT, draw_device, key_device, NULL},
 	COLUMN("AGE", 7, 4, DOWN, age),
-	COLUMN("MEMBERS", 7, 5, DOWN, members),
-	COLUMN("MIN", 8, 6, DOWN, min),
-	COLUMN("WISH", 8, 6, DOWN, wish),
-	COLUMN("GRANTED", 8, 0, DOWN, granted),
-	COLUMN("MAX", 8, 1, DOWN, max),
-	COLUMN("DRAWN", 8, 5, DOWN, drawn),
+	FIGURE_COLUMN("MEMBERS", 7, 5, DOWN, "members"),
+	FIGURE_COLUMN("MIN", 8, 6, DOWN, "min_bytes"),
+	FIGURE_COLUMN("WISH", 8, 6, DOWN, "wish_bytes"),
+	FIGURE_COLUMN("GRANTED", 8, 0, DOWN, "granted_bytes"),
+	FIGURE_COLUMN("MAX", 8, 1, DOWN, "max_bytes"),
+	FIGURE_COLUMN("DRAWN", 8, 5, DOWN, "credited_bytes"),
 	COLUMN("USED", 8, 0, DOWN, used),
-	COLUMN("PEAK", 8, 3, DOWN, peak),
-	COLUMN("SEEN", 8, 2, DOWN, seen),
+	FIGURE_COLUMN("PEAK", 8, 3, DOWN, "peak_bytes"),
+	FIGURE_COLUMN("SEEN", 8, 2, DOWN, "seen_bytes"),
 	COLUMN("WAITING", 8, 6, DOWN, waiting),
-	COLUMN("REFUSED", 7, 5, DOWN, refused),
+	FIGURE_COLUMN("REFUSED", 7, 5, DOWN | COLUMN_BAD, "refused"),
 	{"IS", 15, 1, COLUMN_LEFT | COLUMN_FLEX | DOWN, draw_state, key_state, NULL},
 };
 const unsigned int n_lease_columns = sizeof(lease_columns) / sizeof(lease_columns[0]);

@@ -156,20 +156,15 @@ static void draw_reason(CELL)
 		ret->style = STYLE_WARN;
 }
 
-#define PLAN_COUNT(name, value)                                           \
-	static double key_##name(ROW)                                     \
-	{                                                                 \
-		return (double)row->plan->value;                          \
-	}                                                                 \
-	static void draw_##name(CELL)                                     \
-	{                                                                 \
-		cell_set(ret, figure_count(key_##name(model, row)).text); \
-	}
+static double key_total(ROW)
+{
+	return (double)row->plan->n_tasks;
+}
 
-PLAN_COUNT(evictions, now.n_evictions)
-PLAN_COUNT(returns, now.n_returns)
-PLAN_COUNT(constraints, now.n_memory_constraints)
-PLAN_COUNT(total, n_tasks)
+static void draw_total(CELL)
+{
+	cell_set(ret, figure_count(key_total(model, row)).text);
+}
 
 const struct column plan_columns[] = {
 	TEXT_COLUMN("TENANT", 12, 0, 0, tenant),
@@ -184,9 +179,9 @@ const struct column plan_columns[] = {
 	{"LAST", 5, 3, COLUMN_LEFT, draw_last, key_last, NULL},
 	TEXT_COLUMN("BECAUSE", 17, 2, 0, reason),
 	COLUMN("ERROR", 5, 4, DOWN, error),
-	COLUMN("EVICT", 5, 4, DOWN | COLUMN_GPU, evictions),
-	COLUMN("RETURNS", 7, 5, DOWN | COLUMN_GPU, returns),
-	COLUMN("NO-MEM", 6, 5, DOWN | COLUMN_GPU, constraints),
+	FIGURE_COLUMN("EVICT", 5, 4, DOWN | COLUMN_GPU, "evictions"),
+	FIGURE_COLUMN("RETURNS", 7, 5, DOWN | COLUMN_GPU, "returns"),
+	FIGURE_COLUMN("NO-MEM", 6, 5, DOWN | COLUMN_GPU, "memory_constraints"),
 	COLUMN("TASKS", 7, 5, DOWN, total),
 };
 const unsigned int n_plan_columns = sizeof(plan_columns) / sizeof(plan_columns[0]);

@@ -321,32 +321,6 @@ static double key_n_plans(ROW)
 	return (double)(row->session ? row->session->now.n_plans : row->tenant->now.n_plans);
 }
 
-#define TENANT_COUNT(name, member)                             \
-	static void draw_##name(CELL)                          \
-	{                                                      \
-		if (!row->is_child)                            \
-			set_bad(ret, row->tenant->now.member); \
-	}                                                      \
-	static double key_##name(ROW)                          \
-	{                                                      \
-		return (double)row->tenant->now.member;        \
-	}
-
-TENANT_COUNT(late, n_deadlines_missed)
-TENANT_COUNT(constraints, n_memory_constraints)
-TENANT_COUNT(refused, n_refused)
-
-static void draw_throttled(CELL)
-{
-	if (!row->is_child)
-		cell_set(ret, figure_ns((double)row->tenant->now.throttled_ns).text);
-}
-
-static double key_throttled(ROW)
-{
-	return (double)row->tenant->now.throttled_ns;
-}
-
 static const char *key_causer(ROW)
 {
 	return causer(model, row);
@@ -373,30 +347,15 @@ const struct column tenant_columns[] = {
 	COLUMN("QUEUE99", 7, 7, DOWN, queue),
 	COLUMN("HOST", 8, 7, DOWN, host),
 	COLUMN("PLANS", 5, 7, DOWN, n_plans),
-	COLUMN("LATE", 5, 7, DOWN, late),
-	COLUMN("NO-MEM", 6, 8, DOWN | COLUMN_GPU, constraints),
-	COLUMN("REFUSED", 7, 8, DOWN, refused),
-	COLUMN("THROTTLD", 8, 8, DOWN, throttled),
+	FIGURE_COLUMN("LATE", 5, 7, DOWN | COLUMN_BAD, "deadlines_missed"),
+	FIGURE_COLUMN("NO-MEM", 6, 8, DOWN | COLUMN_GPU | COLUMN_BAD, "memory_constraints"),
+	FIGURE_COLUMN("REFUSED", 7, 8, DOWN | COLUMN_BAD, "refused"),
+	FIGURE_COLUMN("THROTTLD", 8, 8, DOWN, "throttled_ns"),
 };
 const unsigned int n_tenant_columns = sizeof(tenant_columns) / sizeof(tenant_columns[0]);
 _Static_assert(sizeof(tenant_columns) / sizeof(tenant_columns[0]) <= TABLE_MAX_COLUMNS, "room");
 
 /* --- Sessions --- */
-
-#define SESSION_COUNT(name, member)                                                 \
-	static void draw_##name(CELL)                                               \
-	{                                                                           \
-		cell_set(ret, figure_count((double)row->session->now.member).text); \
-	}                                                                           \
-	static double key_##name(ROW)                                               \
-	{                                                                           \
-		return (double)row->session->now.member;                            \
-	}
-
-SESSION_COUNT(s_in_flight, n_in_flight)
-SESSION_COUNT(s_resident, n_plans_resident)
-SESSION_COUNT(s_rings, n_rings)
-SESSION_COUNT(s_total, n_tasks)
 
 static void draw_s_number(CELL)
 {
@@ -522,10 +481,10 @@ const struct column session_columns[] = {
 	COLUMN("CPU/GPU", 8, 3, DOWN | COLUMN_GPU, parts),
 	COLUMN("P50", 7, 3, DOWN, p50),
 	COLUMN("P99", 7, 1, DOWN, p99),
-	COLUMN("IN-FLIGHT", 9, 4, DOWN, s_in_flight),
+	FIGURE_COLUMN("IN-FLIGHT", 9, 4, DOWN, "in_flight"),
 	COLUMN("EVICT", 6, 4, DOWN | COLUMN_GPU, evictions),
 	COLUMN("PLANS", 5, 4, DOWN, n_plans),
-	COLUMN("RESIDENT", 8, 4, DOWN | COLUMN_GPU, s_resident),
+	FIGURE_COLUMN("RESIDENT", 8, 4, DOWN | COLUMN_GPU, "plans_resident"),
 	COLUMN("ARENAS", 8, 4, DOWN, host),
 	COLUMN("COPIED/s", 8, 5, DOWN, copied),
 	COLUMN("FALLBK", 6, 4, DOWN | COLUMN_GPU, fallbacks),
@@ -533,8 +492,8 @@ const struct column session_columns[] = {
 	COLUMN("TENANT-RQ", 9, 5, DOWN, s_wait),
 	TEXT_COLUMN("TENANT-BEHIND", 15, 6, 0, s_causer),
 	COLUMN("AGE", 7, 5, DOWN, s_age),
-	COLUMN("TASKS", 7, 6, DOWN, s_total),
-	COLUMN("RINGS", 5, 7, DOWN, s_rings),
+	FIGURE_COLUMN("TASKS", 7, 6, DOWN, "tasks"),
+	FIGURE_COLUMN("RINGS", 5, 7, DOWN, "rings"),
 };
 const unsigned int n_session_columns = sizeof(session_columns) / sizeof(session_columns[0]);
 _Static_assert(sizeof(session_columns) / sizeof(session_columns[0]) <= TABLE_MAX_COLUMNS, "room");

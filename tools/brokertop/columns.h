@@ -21,6 +21,11 @@
 		head, width, priority, (flags) | COLUMN_LEFT | COLUMN_TEXT, draw_##name, NULL, \
 			key_##name                                                             \
 	}
+/* Of the number of a record that is called @figure in JSON. */
+#define FIGURE_COLUMN(head, width, priority, flags, figure)            \
+	{                                                              \
+		head, width, priority, flags, NULL, NULL, NULL, figure \
+	}
 #define DOWN COLUMN_DESCENDING
 
 /* Cuts what is longer than a cell. */

@@ -133,7 +133,7 @@ static void draw_devices(const struct model *model, const struct model_tenant *t
 		canvas_right(lines->canvas, FIRST_END + APART * k, y, STYLE_HEAD, heads[k]);
 	for (uint32_t i = 0; i < model->n_devices; i++) {
 		const struct rbk_stats_tenant_device *device = &tenant->now.devices[i];
-		const struct figure figures[FIGURES] = {
+		const struct figure_text figures[FIGURES] = {
 			figure_bytes((double)device->memory_used),
 			figure_bytes_of(device->memory_max),
 			figure_bytes((double)device->memory_reserve),
@@ -206,6 +206,10 @@ void detail_draw_tenant(const struct model *model, uint32_t number, struct sheet
 	     count(now->n_refused));
 	line(lines, STYLE_PLAIN, "evictions %s   returns %s   tasks without device memory %s",
 	     count(now->n_evictions), count(now->n_returns), count(now->n_memory_constraints));
+	for (const struct figure *figure = tenant_figures; !figure_is_end(figure); figure++)
+		if (figure->top)
+			line(lines, STYLE_PLAIN, "%s %s", figure->json,
+			     figure_of(figure, now).text);
 	lines->line++;
 	draw_devices(model, tenant, lines);
 	head(lines, "Tasks");
@@ -249,7 +253,7 @@ static void draw_plan_times(const struct model_plan *plan, struct sheet_lines *l
 }
 
 /* So that one stands below the other; blanks before it. */
-static const char *before(const struct figure *figure)
+static const char *before(const struct figure_text *figure)
 {
 	static const char blanks[] = "       ";
 	const int n = (int)sizeof(blanks) - 1, columns = canvas_columns(figure->text);
@@ -265,7 +269,7 @@ static void draw_plan_decisions(const struct model *model, const struct model_pl
 	head(lines, "Its last tasks");
 	for (uint32_t i = 0; i < model->n_decisions && n < MAX_DECISIONS; i++) {
 		const struct model_decision *decision = &model->decisions[i];
-		struct figure age, predicted, took, queued;
+		struct figure_text age, predicted, took, queued;
 		uint64_t age_ns;
 
 		if (decision->tenant != plan->tenant || decision->now.plan != plan->slot)

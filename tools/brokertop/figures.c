@@ -7,7 +7,7 @@
 
 #include <ringbroker/stats.h>
 
-static const struct figure unknown = {"–"};
+static const struct figure_text unknown = {"–"};
 
 struct unit {
 	double size;
@@ -15,9 +15,10 @@ struct unit {
 };
 
 /* In the largest unit of which there is one; @units begin with the smallest. */
-static struct figure scaled(double value, const struct unit *units, unsigned int n, double decimal)
+static struct figure_text scaled(double value, const struct unit *units, unsigned int n,
+				 double decimal)
 {
-	struct figure figure;
+	struct figure_text figure;
 	unsigned int i = 0;
 
 	if (!isfinite(value))
@@ -38,7 +39,7 @@ static struct figure scaled(double value, const struct unit *units, unsigned int
 #define SCALED(value, units, decimal) \
 	scaled(value, units, sizeof(units) / sizeof((units)[0]), decimal)
 
-struct figure figure_ns(double ns)
+struct figure_text figure_ns(double ns)
 {
 	static const struct unit units[] = {{1, " ns"},     {1e3, " µs"},   {1e6, " ms"},
 					    {1e9, " s"},    {6e10, " min"}, {3.6e12, " h"},
@@ -47,7 +48,7 @@ struct figure figure_ns(double ns)
 	return ns > 0 ? SCALED(ns, units, 10) : unknown;
 }
 
-struct figure figure_bytes(double bytes)
+struct figure_text figure_bytes(double bytes)
 {
 	static const struct unit units[] = {{1, " B"},        {0x1p10, " KiB"}, {0x1p20, " MiB"},
 					    {0x1p30, " GiB"}, {0x1p40, " TiB"}, {0x1p50, " PiB"},
@@ -56,16 +57,16 @@ struct figure figure_bytes(double bytes)
 	return bytes >= 0 ? SCALED(bytes, units, 10) : unknown;
 }
 
-struct figure figure_bytes_of(uint64_t bytes)
+struct figure_text figure_bytes_of(uint64_t bytes)
 {
 	return bytes == RBK_STATS_ABSENT ? unknown : figure_bytes((double)bytes);
 }
 
-struct figure figure_count(double count)
+struct figure_text figure_count(double count)
 {
 	static const struct unit units[] = {{1e3, "k"},  {1e6, "M"},  {1e9, "G"},
 					    {1e12, "T"}, {1e15, "P"}, {1e18, "E"}};
-	struct figure figure;
+	struct figure_text figure;
 
 	if (!(count >= 0))
 		return unknown;
@@ -76,9 +77,9 @@ struct figure figure_count(double count)
 	return figure;
 }
 
-struct figure figure_rate(double rate)
+struct figure_text figure_rate(double rate)
 {
-	struct figure figure;
+	struct figure_text figure;
 
 	if (!(rate > 0 && rate < 9.95))
 		return figure_count(rate);
@@ -86,9 +87,9 @@ struct figure figure_rate(double rate)
 	return figure;
 }
 
-struct figure figure_part(double part)
+struct figure_text figure_part(double part)
 {
-	struct figure figure;
+	struct figure_text figure;
 
 	if (!(part >= 0) || !isfinite(part))
 		return unknown;
@@ -98,10 +99,10 @@ struct figure figure_part(double part)
 	return figure;
 }
 
-struct figure figure_duration(uint64_t ns)
+struct figure_text figure_duration(uint64_t ns)
 {
 	unsigned long long seconds = ns / 1000000000u, days = seconds / 86400;
-	struct figure figure;
+	struct figure_text figure;
 
 	if (days > 0)
 		snprintf(figure.text, sizeof(figure.text), "%llud %02llu:%02llu", days,
@@ -110,4 +111,13 @@ struct figure figure_duration(uint64_t ns)
 		snprintf(figure.text, sizeof(figure.text), "%02llu:%02llu:%02llu", seconds / 3600,
 			 seconds / 60 % 60, seconds % 60);
 	return figure;
+}
+
+struct figure_text figure_of(const struct figure *figure, const void *record)
+{
+	const uint64_t value = figure_number(figure, record);
+
+	if (figure->unit == FIGURE_BYTES)
+		return figure_bytes_of(value);
+	return figure->unit == FIGURE_NS ? figure_ns((double)value) : figure_count((double)value);
 }

@@ -8,20 +8,24 @@
  */
 #include <stdint.h>
 
-struct figure {
+#include "shm/stats-figures.h"
+
+struct figure_text {
 	char text[24]; /* UTF-8 */
 };
 
 /* "41 µs"; a dash unless it is above 0. */
-struct figure figure_ns(double ns);
+struct figure_text figure_ns(double ns);
 /* "6.9 GiB"; a dash for RBK_STATS_ABSENT, which is also no limit. */
-struct figure figure_bytes(double bytes);
-struct figure figure_bytes_of(uint64_t bytes);
+struct figure_text figure_bytes(double bytes);
+struct figure_text figure_bytes_of(uint64_t bytes);
 /* "47.9k"; a dash if it is negative. */
-struct figure figure_count(double count);
+struct figure_text figure_count(double count);
 /* The same of what happens that often a second, "0.4". */
-struct figure figure_rate(double rate);
+struct figure_text figure_rate(double rate);
 /* "83%" of a part, 0 to 1; a dash if it is negative. */
-struct figure figure_part(double part);
+struct figure_text figure_part(double part);
 /* "3d 04:12", "00:12:33" */
-struct figure figure_duration(uint64_t ns);
+struct figure_text figure_duration(uint64_t ns);
+/* The number of a record in its unit. */
+struct figure_text figure_of(const struct figure *figure, const void *record);

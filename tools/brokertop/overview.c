@@ -103,7 +103,7 @@ static unsigned int largest(const struct model *model, uint32_t device, struct u
 /* "6.9 / 8.0 GiB" needs its unit once. */
 static void used_of(char text[TOTAL_BYTES], double used, double total)
 {
-	struct figure of = figure_bytes(total), is = figure_bytes(used);
+	struct figure_text of = figure_bytes(total), is = figure_bytes(used);
 	const char *unit = strchr(of.text, ' '), *other = strchr(is.text, ' ');
 
 	if (unit && other && strcmp(unit, other) == 0)

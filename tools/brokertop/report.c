@@ -10,6 +10,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "monitor/json-figures.h"
 #include "monitor/json.h"
 
 /* Negative: not known. */
@@ -78,8 +79,7 @@ static void report_tenant(const struct model *model, const struct model_tenant *
 	json_item();
 	json_string("tenant", now->name);
 	json_unsigned("number", now->number);
-	json_unsigned("sessions", now->n_sessions);
-	json_unsigned("plans", now->n_plans);
+	json_figures_part(tenant_figures, now, 0, "sessions", "plans");
 	json_unsigned("memory_used", model_gpu_memory(model, now));
 	json_optional("memory_max", model_gpu_limit(model, now));
 	rate("gpu_share", model_gpu_share(model, now));
@@ -93,13 +93,15 @@ static void report_tenant(const struct model *model, const struct model_tenant *
 	rate("transferred_bytes_per_s", tenant->transferred_bytes_per_s);
 	rate("errors_per_s", tenant->errors_per_s);
 	rate("fallbacks_per_s", tenant->fallbacks_per_s);
-	json_unsigned("evictions", now->n_evictions);
-	json_unsigned("returns", now->n_returns);
+	json_figures_part(tenant_figures, now, 0, "evictions", "returns");
 	json_unsigned("fallbacks", now->reasons[RBK_REASON_CPU_FALLBACK]);
 	json_unsigned("errors", now->n_errors);
 	time_ns("run_queue_p99_ns", tenant->has_delay ? (double)tenant->delay->p99_ns : 0);
 	name_of("run_queue_behind", model_causer(tenant));
-	json_boolean("drained", now->flags & RBK_STATS_TENANT_DRAINED);
+	json_figures_part(tenant_figures, now, 0, "drained", "drained");
+	for (const struct figure *figure = tenant_figures; !figure_is_end(figure); figure++)
+		if (figure->top)
+			json_figures_part(figure, now, 0, NULL, figure->json);
 	json_object_end();
 }
 
@@ -119,9 +121,7 @@ static void report_session(const struct model *model, const struct model_session
 	rate("gpu_part", session->gpu_part);
 	rate("copied_bytes_per_s", session->copied_bytes_per_s);
 	json_unsigned("in_flight", now->n_in_flight);
-	json_unsigned("plans", now->n_plans);
-	json_unsigned("plans_resident", now->n_plans_resident);
-	json_unsigned("memory_used", now->memory_used);
+	json_figures_part(session_figures, now, 0, "plans", "memory_used");
 	rate("gpu_share", model_session_gpu_share(model, session));
 	time_ns("p50_ns", (double)now->p50_ns);
 	time_ns("p99_ns", (double)now->p99_ns);
@@ -180,9 +180,7 @@ static void report_plan(const struct model_plan *plan)
 	json_string("tier", plan->tier < N_TIERS ? tiers[plan->tier] : "unknown");
 	json_unsigned("resident_bytes", plan->resident_bytes);
 	json_unsigned("footprint_bytes", plan->footprint_bytes);
-	json_unsigned("evictions", now->n_evictions);
-	json_unsigned("returns", now->n_returns);
-	json_unsigned("memory_constraints", now->n_memory_constraints);
+	json_figures_part(plan_figures, now, 0, "evictions", "memory_constraints");
 	json_object_end();
 }
 
@@ -218,24 +216,9 @@ static void report_lease(const struct model *model, const struct model_lease *le
 	json_unsigned("lease", now->number);
 	json_unsigned("tenant", now->tenant);
 	json_string("name", now->name);
-	json_unsigned("device", now->device);
-	json_optional("pid", now->pid ? now->pid : RBK_STATS_ABSENT);
-	json_unsigned("uid", now->uid);
-	json_unsigned("members", now->n_members);
+	json_figures_part(lease_figures, now, 0, "device", "members");
 	json_unsigned("opened_ns", now->opened_at_ns + (uint64_t)model->realtime_offset_ns);
-	json_unsigned("min_bytes", now->min_bytes);
-	json_unsigned("wish_bytes", now->wish_bytes);
-	json_unsigned("max_bytes", now->max_bytes);
-	json_unsigned("granted_bytes", now->granted_bytes);
-	json_unsigned("credited_bytes", now->credited_bytes);
-	json_unsigned("object_bytes", now->object_bytes);
-	json_unsigned("used_bytes", now->used_bytes);
-	json_unsigned("extra_bytes", now->extra_bytes);
-	json_unsigned("peak_bytes", now->peak_bytes);
-	json_optional("seen_bytes", now->seen_bytes);
-	json_unsigned("waiting_bytes", now->waiting_bytes);
-	json_unsigned("objects", now->n_objects);
-	json_unsigned("refused", now->n_refused);
+	json_figures_part(lease_figures, now, 0, "min_bytes", "refused");
 	json_boolean("over", now->flags & RBK_STATS_LEASE_OVER);
 	json_boolean("waiting", now->flags & RBK_STATS_LEASE_WAITING);
 	json_boolean("shrinking", now->flags & RBK_STATS_LEASE_SHRINKING);

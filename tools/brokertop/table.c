@@ -7,6 +7,7 @@
  */
 #include "table.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -14,33 +15,92 @@
 #include <string.h>
 
 #include "columns.h"
+#include "figures.h"
 #include "monitor/text.h"
+
+static const struct figure no_figures[] = {{.json = NULL}};
 
 void table_init(struct table *table, enum table_kind kind)
 {
 	static const struct {
 		const struct column *columns;
 		const unsigned int *n;
+		const struct figure *figures;
 	} all[TABLE_COUNT] = {
-		[TABLE_TENANTS] = {tenant_columns, &n_tenant_columns},
-		[TABLE_SESSIONS] = {session_columns, &n_session_columns},
-		[TABLE_PLANS] = {plan_columns, &n_plan_columns},
-		[TABLE_DECISIONS] = {decision_columns, &n_decision_columns},
-		[TABLE_LEASES] = {lease_columns, &n_lease_columns},
+		[TABLE_TENANTS] = {tenant_columns, &n_tenant_columns, tenant_figures},
+		[TABLE_SESSIONS] = {session_columns, &n_session_columns, session_figures},
+		[TABLE_PLANS] = {plan_columns, &n_plan_columns, plan_figures},
+		[TABLE_DECISIONS] = {decision_columns, &n_decision_columns, no_figures},
+		[TABLE_LEASES] = {lease_columns, &n_lease_columns, lease_figures},
 	};
+	const struct figure *figure;
 
-	*table = (struct table){
-		.kind = kind,
-		.columns = all[kind].columns,
-		.n_columns = *all[kind].n,
-		.sort = TABLE_AUTO,
-	};
+	*table = (struct table){.kind = kind, .n_columns = *all[kind].n, .sort = TABLE_AUTO};
+	memcpy(table->columns, all[kind].columns, table->n_columns * sizeof(struct column));
+	for (unsigned int i = 0; i < table->n_columns; i++)
+		if (table->columns[i].figure)
+			table->figures[i] =
+				figure_find(all[kind].figures, table->columns[i].figure);
+	for (figure = all[kind].figures; !figure_is_end(figure); figure++) {
+		if (!figure->top)
+			continue;
+		assert(table->n_columns < TABLE_MAX_COLUMNS);
+		table->figures[table->n_columns] = figure;
+		table->columns[table->n_columns++] = (struct column){
+			figure->top, 8, 8, COLUMN_DESCENDING, NULL, NULL, NULL, figure->json,
+		};
+	}
 }
 
 void table_deinit(struct table *table)
 {
 	free(table->rows);
 	*table = (struct table){.kind = table->kind};
+}
+
+/* --- Figures --- */
+
+/* Return: the record that a table shows in a row; NULL: the row is not of the table's own kind. */
+static const void *record_of(const struct table *table, const struct row *row)
+{
+	if (row->plan)
+		return &row->plan->now;
+	if (row->lease)
+		return &row->lease->now;
+	if (table->kind == TABLE_SESSIONS)
+		return &row->session->now;
+	return row->is_child ? NULL : &row->tenant->now;
+}
+
+static void fill_cell(const struct table *table, unsigned int column, const struct model *model,
+		      const struct row *row, struct cell_text *ret)
+{
+	const struct figure *figure = table->figures[column];
+	const void *record;
+
+	if (!figure) {
+		table->columns[column].draw(model, row, ret);
+		return;
+	}
+	record = record_of(table, row);
+	if (!record)
+		return;
+	cell_set(ret, figure_of(figure, record).text);
+	if (table->columns[column].flags & COLUMN_BAD && figure_number(figure, record) > 0)
+		ret->style = STYLE_WARN;
+}
+
+/* Bytes that are not known are less than none. */
+static double key_of(const struct table *table, unsigned int column, const struct model *model,
+		     const struct row *row)
+{
+	const struct figure *figure = table->figures[column];
+	uint64_t value;
+
+	if (!figure)
+		return table->columns[column].key(model, row);
+	value = figure_number(figure, record_of(table, row));
+	return figure->unit == FIGURE_BYTES && value == RBK_STATS_ABSENT ? -1 : (double)value;
 }
 
 /* --- Words --- */
@@ -129,7 +189,7 @@ static int add_matching(struct table *table, const struct model *model, struct r
 	if (column && column->flags & COLUMN_TEXT) {
 		row->text_key = column->text_key(model, row);
 	} else if (column) {
-		row->key = column->key(model, row);
+		row->key = key_of(table, (unsigned int)table->sorted, model, row);
 		if (!isfinite(row->key))
 			row->key = -1;
 	}
@@ -499,7 +559,7 @@ static void draw_row(const struct table *table, const struct model *model, struc
 		if (width == 0)
 			continue;
 		cell = (struct cell_text){.style = STYLE_PLAIN};
-		table->columns[i].draw(model, row, &cell);
+		fill_cell(table, i, model, row, &cell);
 		draw_cell(canvas, table->column_x[i], y, width,
 			  table->columns[i].flags & COLUMN_LEFT, cell.style, cell.text);
 	}

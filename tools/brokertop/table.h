@@ -12,6 +12,7 @@
 
 #include "canvas.h"
 #include "model.h"
+#include "shm/stats-figures.h"
 
 enum table_kind {
 	TABLE_TENANTS,
@@ -47,6 +48,7 @@ enum {
 	COLUMN_GPU = 4,        /* only where there is a GPU */
 	COLUMN_DESCENDING = 8, /* sorted by it, the largest is first */
 	COLUMN_TEXT = 16,      /* sorted by @text_key */
+	COLUMN_BAD = 32,       /* a number that had better be 0 */
 };
 
 struct column {
@@ -57,13 +59,16 @@ struct column {
 	void (*draw)(const struct model *model, const struct row *row, struct cell_text *ret);
 	double (*key)(const struct model *model, const struct row *row);
 	const char *(*text_key)(const struct model *model, const struct row *row);
+	/* NULL; or the name of a number in JSON: then the functions are NULL. */
+	const char *figure;
 };
 
-enum { TABLE_MAX_COLUMNS = 26, TABLE_FILTER_BYTES = 64, TABLE_AUTO = -1 };
+enum { TABLE_MAX_COLUMNS = 32, TABLE_FILTER_BYTES = 64, TABLE_AUTO = -1 };
 
 struct table {
 	enum table_kind kind;
-	const struct column *columns;
+	struct column columns[TABLE_MAX_COLUMNS];
+	const struct figure *figures[TABLE_MAX_COLUMNS]; /* of columns; NULL: they have functions */
 	unsigned int n_columns;
 
 	/* As the user wants it. */
