@@ -7,17 +7,23 @@
 
 Every metric of the golden files is in ringbroker-metrics(7), with its type and labels, and nothing else
 is; alerts, their tests and the dashboard name no others; the dashboard is one that Grafana can load:
-panels of known types with identifiers of their own, which do not overlap.
+panels of known types with identifiers of their own, which do not overlap. Each figure that is in JSON is
+in brokerctl(1).
 """
 import json
+import os
 import re
 import sys
 
 import tree
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../doc'))
+import figures
+
 GOLDEN = 'tests/unit/data/metrics.txt'
 OPEN = 'tests/unit/data/metrics.openmetrics'
 PAGE = 'doc/ringbroker-metrics.7'
+LISTINGS = 'doc/brokerctl.1'
 DASHBOARD = 'doc/metrics/grafana-dashboard.json'
 RULES = ('doc/metrics/ringbroker.rules.yml', 'doc/metrics/ringbroker.rules-test.yml')
 DOCUMENTED = re.compile(r'^\.It Li (ringbroker_\w+)\n\.Pq (\w+)(?: by ([a-z, ]+?))?\.?\n(.+)$', re.MULTILINE)
@@ -55,7 +61,7 @@ def families(text, problems):
 
 def check_page(root, found, problems):
     documented = {}
-    for name, kind, labels, _ in DOCUMENTED.findall(tree.read(root, PAGE)):
+    for name, kind, labels, _ in DOCUMENTED.findall(figures.expand(root, tree.read(root, PAGE))):
         if name in documented:
             problems.append(f'{PAGE}: {name} is there twice')
         documented[name] = (kind, set((labels or '').split(', ')) - {''})
@@ -67,6 +73,13 @@ def check_page(root, found, problems):
         kind, labels = found[name]
         if documented[name] != (kind, labels - {'le', 'quantile'}):
             problems.append(f'{PAGE}: {name} is a {kind} by {", ".join(sorted(labels)) or "nothing"}')
+
+
+def check_listings(root, problems):
+    words = set(re.findall(r'\w+', ' '.join(re.findall(r'^\..*\bVa (.*)$', tree.read(root, LISTINGS), re.MULTILINE))))
+    for table, rows in figures.tables(root).items():
+        for name in sorted({row.fields['json'] for row in rows if 'json' in row.fields} - words):
+            problems.append(f'{LISTINGS}: {name} of {table} is not documented')
 
 
 def check_labels(found, problems):
@@ -128,6 +141,7 @@ def check(root):
     found = families(tree.read(root, GOLDEN), problems)
     check_labels(found, problems)
     check_page(root, found, problems)
+    check_listings(root, problems)
     for path in RULES:
         check_names(path, tree.read(root, path), found, problems)
     text = tree.read(root, DASHBOARD)
@@ -157,6 +171,8 @@ GOOD = {
             '# TYPE ringbroker_h histogram\nringbroker_h_sum 1\n',
     OPEN: 'x 1\n# EOF\n',
     PAGE: '.It Li ringbroker_a\n.Pq gauge by tenant\nA.\n.It Li ringbroker_h\n.Pq histogram\nH.\n',
+    LISTINGS: '.Va b ,\n',
+    'shm/stats-figures-a.c': 'const struct figure a_figures[] = {\n\tA(b, 0, .json = "b"),\n\t{.json = NULL},\n};\n',
     DASHBOARD: json.dumps(BOARD), RULES[0]: 'expr: rate(ringbroker_h_sum[1m])\n', RULES[1]: 'x\n',
 }
 
@@ -168,6 +184,7 @@ def board(**changes):
 CASES = [
     ('good', GOOD, None),
     ('not documented', {**GOOD, PAGE: GOOD[PAGE].split('.It Li ringbroker_h')[0]}, 'ringbroker_h is not documented'),
+    ('not listed', {**GOOD, LISTINGS: '.Va c\n'}, 'b of a_figures is not documented'),
     ('not there', {**GOOD, PAGE: GOOD[PAGE] + '.It Li ringbroker_z\n.Pq gauge\nZ.\n'}, 'ringbroker_z does not exist'),
     ('labels', {**GOOD, PAGE: GOOD[PAGE].replace(' by tenant', '')}, 'ringbroker_a is a gauge by tenant'),
     ('type', {**GOOD, PAGE: GOOD[PAGE].replace('histogram', 'counter')}, 'ringbroker_h is a histogram'),
