@@ -17,7 +17,7 @@ const struct figure device_figures[] = {
 	DEVICE(n_driver_evictions, 600, .kind = FIGURE_SINCE_LONG, .null = FIGURE_ABSENT,
 	       .json = "driver_evictions", .metric = "device_driver_evictions",
 	       .help = "Buffers that its driver moved out of device memory, since it was loaded"),
-	DEVICE(n_tasks, 144, .json = "tasks"),
+	DEVICE(n_tasks, 144, .kind = FIGURE_SINCE_RESET, .json = "tasks"),
 	DEVICE(n_failed, 152, .kind = FIGURE_SINCE_RESET, .json = "failed",
 	       .metric = "device_task_errors", .help = "Tasks that ran there and failed"),
 	DEVICE(n_explored, 160, .kind = FIGURE_SINCE_RESET, .json = "explored",

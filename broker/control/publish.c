@@ -111,7 +111,7 @@ static uint8_t memory_state(uint8_t device_state)
 }
 
 static void describe_memory(const struct publish *publish, const struct session_plan *slot,
-			    unsigned int device, struct stats_plan_figures *ret,
+			    unsigned int device, struct rbk_stats_plan_device *ret,
 			    struct stats_plan_memory *memory)
 {
 	struct residency_about about;
@@ -131,7 +131,7 @@ static void describe_memory(const struct publish *publish, const struct session_
 
 /* What placement knows, of a task of as many rows as the last one had. */
 static void describe_learned(const struct publish *publish, const struct session_plan *slot,
-			     uint8_t device, struct stats_plan_figures *ret)
+			     uint8_t device, struct rbk_stats_plan_device *ret)
 {
 	uint32_t count = slot->stats.record->count;
 	struct place_report report;
@@ -151,7 +151,7 @@ static void describe_learned(const struct publish *publish, const struct session
 
 static void publish_plan(struct publish *publish, struct session_plan *slot)
 {
-	struct stats_plan_figures figures[RBK_MAX_DEVICES] = {{.estimate_ns = 0}};
+	struct rbk_stats_plan_device figures[RBK_MAX_DEVICES] = {{.estimate_ns = 0}};
 	struct stats_plan_memory memory = {.n_constraints = slot->memory.n_constrained};
 
 	for (uint32_t i = 0; i < publish->options.n_executors; i++) {

@@ -619,7 +619,7 @@ void stats_set_tenant(struct stats_tenant *tenant, const struct rbk_stats_tenant
 	tenant->is_changed = true;
 }
 
-void stats_set_plan(struct stats_plan *plan, const struct stats_plan_figures *figures,
+void stats_set_plan(struct stats_plan *plan, const struct rbk_stats_plan_device *figures,
 		    uint32_t n_devices, const struct stats_plan_memory *memory)
 {
 	struct rbk_stats_plan *record = plan->record;

@@ -465,19 +465,12 @@ void stats_reset(struct stats *stats, uint64_t now_ns);
  */
 void stats_set_tenant(struct stats_tenant *tenant, const struct rbk_stats_tenant *figures);
 
-/* Members of struct rbk_stats_plan_device that are no counts. */
-struct stats_plan_figures {
-	double estimate_ns, spread, mean_ns, mean_error, speedup;
-	uint32_t break_even;
-	bool is_trusted;
-	uint8_t state, tier;
-	uint64_t resident_bytes, footprint_bytes;
-};
-/* Likewise of struct rbk_stats_plan: of all devices together. */
+/* Members of struct rbk_stats_plan that are computed, of all devices together. */
 struct stats_plan_memory {
 	uint64_t n_evictions, n_returns, n_constraints;
 };
-void stats_set_plan(struct stats_plan *plan, const struct stats_plan_figures *figures,
+/* Likewise of a plan; @figures is one for each device, of which counts are not taken. */
+void stats_set_plan(struct stats_plan *plan, const struct rbk_stats_plan_device *figures,
 		    uint32_t n_devices, const struct stats_plan_memory *memory);
 
 /*

@@ -24,6 +24,7 @@ GOLDEN = 'tests/unit/data/metrics.txt'
 OPEN = 'tests/unit/data/metrics.openmetrics'
 PAGE = 'doc/ringbroker-metrics.7'
 LISTINGS = 'doc/brokerctl.1'
+TABLE = 'shm/stats-figures-a.c'  # of the self-test
 DASHBOARD = 'doc/metrics/grafana-dashboard.json'
 RULES = ('doc/metrics/ringbroker.rules.yml', 'doc/metrics/ringbroker.rules-test.yml')
 DOCUMENTED = re.compile(r'^\.It Li (ringbroker_\w+)\n\.Pq (\w+)(?: by ([a-z, ]+?))?\.?\n(.+)$', re.MULTILINE)
@@ -78,8 +79,9 @@ def check_page(root, found, problems):
 def check_listings(root, problems):
     words = set(re.findall(r'\w+', ' '.join(re.findall(r'^\..*\bVa (.*)$', tree.read(root, LISTINGS), re.MULTILINE))))
     for table, rows in figures.tables(root).items():
-        for name in sorted({row.fields['json'] for row in rows if 'json' in row.fields} - words):
-            problems.append(f'{LISTINGS}: {name} of {table} is not documented')
+        names = [row.fields['json'] for row in rows if 'json' in row.fields]
+        problems += [f'{table}: {name} is there twice' for name in sorted(set(names)) if names.count(name) > 1]
+        problems += [f'{LISTINGS}: {name} of {table} is not documented' for name in sorted(set(names) - words)]
 
 
 def check_labels(found, problems):
@@ -172,7 +174,7 @@ GOOD = {
     OPEN: 'x 1\n# EOF\n',
     PAGE: '.It Li ringbroker_a\n.Pq gauge by tenant\nA.\n.It Li ringbroker_h\n.Pq histogram\nH.\n',
     LISTINGS: '.Va b ,\n',
-    'shm/stats-figures-a.c': 'const struct figure a_figures[] = {\n\tA(b, 0, .json = "b"),\n\t{.json = NULL},\n};\n',
+    TABLE: 'const struct figure a_figures[] = {\n\tA(b, 0, .json = "b"),\n\t{.json = NULL},\n};\n',
     DASHBOARD: json.dumps(BOARD), RULES[0]: 'expr: rate(ringbroker_h_sum[1m])\n', RULES[1]: 'x\n',
 }
 
@@ -185,6 +187,8 @@ CASES = [
     ('good', GOOD, None),
     ('not documented', {**GOOD, PAGE: GOOD[PAGE].split('.It Li ringbroker_h')[0]}, 'ringbroker_h is not documented'),
     ('not listed', {**GOOD, LISTINGS: '.Va c\n'}, 'b of a_figures is not documented'),
+    ('twice in JSON', {**GOOD, TABLE: GOOD[TABLE].replace('\tA(', '\tA(c, 8, .json = "b"),\n\tA(')},
+     'a_figures: b is there twice'),
     ('not there', {**GOOD, PAGE: GOOD[PAGE] + '.It Li ringbroker_z\n.Pq gauge\nZ.\n'}, 'ringbroker_z does not exist'),
     ('labels', {**GOOD, PAGE: GOOD[PAGE].replace(' by tenant', '')}, 'ringbroker_a is a gauge by tenant'),
     ('type', {**GOOD, PAGE: GOOD[PAGE].replace('histogram', 'counter')}, 'ringbroker_h is a histogram'),

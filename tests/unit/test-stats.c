@@ -618,7 +618,7 @@ static void test_slots__overflow(void **state)
 /* Without a page everything is counted but plans; with one again it goes on. */
 static void test_page__comes_and_goes(void **state)
 {
-	const struct stats_plan_figures figures[N_DEVICES] = {{.estimate_ns = 1}};
+	const struct rbk_stats_plan_device figures[N_DEVICES] = {{.estimate_ns = 1}};
 	const struct stats_plan_memory memory = {.n_evictions = 1};
 	struct kit *kit = *state;
 	struct stats_task task = task_make(1);
@@ -691,7 +691,7 @@ static void reset_all(struct stats_tenant *tenant, uint64_t now_ns)
 static void test_reset(void **state)
 {
 	const struct rbk_stats_tenant figures = {.weight = 9, .host_used = 77};
-	const struct stats_plan_figures learned[N_DEVICES] = {{.speedup = 3}};
+	const struct rbk_stats_plan_device learned[N_DEVICES] = {{.speedup = 3}};
 	const struct stats_plan_memory memory = {.n_evictions = 1};
 	struct kit *kit = *state;
 	struct stats_task task = task_make(1);
