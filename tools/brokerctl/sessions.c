@@ -32,6 +32,12 @@ const char *const session_sort_keys[] = {
 	"arenas",  "errors", "memory", "latency", NULL,
 };
 
+/* Figures that rows are sorted by as they are. */
+static const char *const sort_figures[] = {
+	[BY_TASKS] = "tasks",   [BY_IN_FLIGHT] = "in_flight", [BY_ARENAS] = "arena_bytes",
+	[BY_ERRORS] = "errors", [BY_MEMORY] = "memory_used",  [BY_LATENCY] = "p99_ns",
+};
+
 static void row_key(struct row *row, const char *sort)
 {
 	const struct rbk_stats_session *session = &row->session;
@@ -50,27 +56,12 @@ static void row_key(struct row *row, const char *sort)
 	case BY_NAME:
 		memcpy(row->key.text, session->name, sizeof(row->key.text) - 1);
 		break;
-	case BY_TASKS:
-		row->key.number = (double)session->n_tasks;
-		break;
 	case BY_AGE:
 		row->key.number = -(double)session->began_at_ns;
 		break;
-	case BY_IN_FLIGHT:
-		row->key.number = (double)session->n_in_flight;
-		break;
-	case BY_ARENAS:
-		row->key.number = (double)session->arena_bytes;
-		break;
-	case BY_ERRORS:
-		row->key.number = (double)session->n_errors;
-		break;
-	case BY_MEMORY:
-		row->key.number = (double)session->memory_used;
-		break;
-	case BY_LATENCY:
-		row->key.number = (double)session->p99_ns;
-		break;
+	default:
+		row->key.number = (double)figure_number(
+			figure_find(session_figures, sort_figures[by]), session);
 	}
 }
 

@@ -14,6 +14,7 @@
 #include "command.h"
 #include "gate.h"
 #include "monitor/interval.h"
+#include "monitor/json-figures.h"
 #include "objects.h"
 #include "output.h"
 #include "records.h"
@@ -368,20 +369,15 @@ static void print_text(const struct status *status)
 static void json_stalls(const struct status *status)
 {
 	const uint32_t n = rbk_stats_count(status->view, RBK_STATS_SECTION_DEVICES);
-	const struct rbk_stats_mended *mended;
 	struct rbk_stats_device device;
 
 	json_array("stalls");
 	for (uint32_t i = 0; status->is_root && i < n; i++) {
 		device_copy(status->view, i, &device);
-		mended = upkeep_mended(&status->upkeep, device.index);
 		json_item();
 		json_unsigned("device", device.index);
 		json_unsigned("stalls", device.n_stalls);
-		json_unsigned("moved_tasks", mended->n_moved);
-		json_unsigned("recalled_tasks", mended->n_recalled);
-		json_unsigned("slots", mended->n_slots);
-		json_unsigned("losses", mended->n_lost);
+		json_figures(mended_figures, upkeep_mended(&status->upkeep, device.index));
 		json_object_end();
 	}
 	json_array_end();

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "monitor/json-figures.h"
 #include "monitor/json.h"
 #include "monitor/text.h"
 #include "output.h"
@@ -213,9 +214,7 @@ static void json_setup(const struct upkeep *upkeep)
 	json_object("slices");
 	for (unsigned int i = 0; i < RBK_SETUP_CAUSES; i++) {
 		json_object(setup_cause_name(i));
-		json_unsigned("slices", figures->setup[i].n_slices);
-		json_unsigned("total_ns", figures->setup[i].total_ns);
-		json_unsigned("longest_ns", figures->setup[i].longest_ns);
+		json_figures(slices_figures, &figures->setup[i]);
 		json_object_end();
 	}
 	json_object_end();
@@ -238,17 +237,6 @@ static void json_turns(const struct upkeep *upkeep)
 	json_object_end();
 }
 
-static void json_closing(const struct rbk_stats_upkeep *figures)
-{
-	json_object("closing");
-	json_unsigned("threads", figures->n_closers);
-	json_unsigned("threads_max", figures->n_closers_max);
-	json_unsigned("stuck", figures->n_closers_stuck);
-	json_unsigned("waiting", figures->n_closings_waiting);
-	json_unsigned("ever_stuck", figures->n_closers_ever_stuck);
-	json_object_end();
-}
-
 void upkeep_json(const struct upkeep *upkeep)
 {
 	json_turns(upkeep);
@@ -257,5 +245,5 @@ void upkeep_json(const struct upkeep *upkeep)
 	if (!upkeep->has_figures)
 		return;
 	json_setup(upkeep);
-	json_closing(&upkeep->figures);
+	json_figures(upkeep_figures, &upkeep->figures);
 }
