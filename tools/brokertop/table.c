@@ -38,9 +38,11 @@ void table_init(struct table *table, enum table_kind kind)
 	*table = (struct table){.kind = kind, .n_columns = *all[kind].n, .sort = TABLE_AUTO};
 	memcpy(table->columns, all[kind].columns, table->n_columns * sizeof(struct column));
 	for (unsigned int i = 0; i < table->n_columns; i++)
-		if (table->columns[i].figure)
+		if (table->columns[i].figure) {
 			table->figures[i] =
 				figure_find(all[kind].figures, table->columns[i].figure);
+			assert(table->figures[i]);
+		}
 	for (figure = all[kind].figures; !figure_is_end(figure); figure++) {
 		if (!figure->top)
 			continue;

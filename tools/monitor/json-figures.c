@@ -2,6 +2,7 @@
 /* Figures as members of JSON objects. */
 #include "monitor/json-figures.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include <ringbroker.h>
@@ -84,6 +85,7 @@ void json_figures_part(const struct figure *figures, const void *record, int64_t
 	}
 	if (object)
 		json_object_end();
+	assert(has_begun);
 }
 
 void json_figures(const struct figure *figures, const void *record)
