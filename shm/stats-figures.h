@@ -5,8 +5,8 @@
  *
  * One row per member of a record that is shown: where the member is, what it is called, what it
  * counts, and what it means. The broker writes pages and metrics by these rows; brokerctl,
- * brokertop and the manual show figures by them. A figure that is added to a record needs a row
- * here, and is then shown everywhere.
+ * brokertop and the manual show figures by these rows. A figure that is added to a record needs a
+ * row in the record's table, and is then shown everywhere.
  *
  * Rows are in the order of JSON, where the order of members never changes. Any thread: constant.
  */
@@ -26,7 +26,7 @@ enum figure_type {
 	FIGURE_REASONS, /* counts by enum rbk_reason */
 };
 
-/* What a number is a number of; only as far as showing the number depends on that. */
+/* The unit of a number, as far as output depends on the unit. */
 enum figure_unit {
 	FIGURE_COUNT = 0, /* of things, events, hertz ... */
 	FIGURE_BYTES,
@@ -40,9 +40,9 @@ enum figure_unit {
 enum figure_kind {
 	FIGURE_GAUGE = 0,   /* computed for each update */
 	FIGURE_IDENTITY,    /* set when the record is made */
-	FIGURE_SINCE_RESET, /* a counter of events, incremented by the events themselves */
-	FIGURE_SINCE_START, /* a counter, computed for each update */
-	FIGURE_SINCE_LONG,  /* likewise, whose beginning is not known */
+	FIGURE_SINCE_RESET, /* counter since the last reset, incremented by events */
+	FIGURE_SINCE_START, /* counter since the broker's start, computed for each update */
+	FIGURE_SINCE_LONG,  /* counter since an unknown moment, computed for each update */
 };
 
 /* Values that stand for "none" or "not known", and are null in JSON. */
@@ -55,13 +55,13 @@ enum figure_null {
 struct figure {
 	uint16_t offset;
 	uint8_t type, unit, kind, null;
-	uint32_t flag;      /* 0; or the figure is whether this bit of the member is set */
+	uint32_t flag;      /* mask: the figure is whether one of these bits is set; 0: a number */
 	const char *json;   /* name of the member in JSON; NULL: not in JSON */
 	const char *object; /* name of the JSON object that it is in; NULL: the record's own */
 	const char *metric; /* name of the metric, without ringbroker_ and _total; NULL: none */
 	const char *help;   /* of the metric: one line, without a full stop */
-	const char *top;    /* head of brokertop's column, behind others; NULL: none */
-	const char *head;   /* of brokerctl's column of this number, behind others; NULL: none */
+	const char *top;    /* head of a number's column in brokertop, behind others; NULL: none */
+	const char *head;   /* head of a number's column in brokerctl, behind others; NULL: none */
 };
 
 #define FIGURE_TYPE(member) \
