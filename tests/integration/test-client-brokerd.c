@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "libclient/private.h"
+#include "support/scaled.h"
 
 static const char *brokerd_path;
 
@@ -137,14 +138,14 @@ static struct rbk_plan *plan_make(struct broker *broker, uint32_t max_count)
 /* Who has seen the completion of the only entry there is can have that entry again at once. */
 static void test_room__with_the_completion(void **state)
 {
-	enum { N_TASKS = 200000 };
+	const uint64_t n_tasks = test_scaled(200000);
 	struct broker broker;
 	const struct rbk_cqe *cqe;
 	struct rbk_ring *ring;
 
 	broker_begin(&broker, "1000000");
 	ring = ring_make(&broker, 1, 1000000000);
-	for (unsigned int i = 0; i < N_TASKS; i++) {
+	for (unsigned int i = 0; i < n_tasks; i++) {
 		struct rbk_sqe *sqe = rbk_get_sqe(ring);
 
 		if (!sqe)

@@ -4,8 +4,9 @@
  *
  * Plans in parts keep working memory from a task's first part to its last, of which there are a few
  * slots. The first tests are about those; the last one is everything at once, in random order and
- * virtual time, RBK_SCHEDULES times (10,000 by default): every task completes exactly once, and
- * nothing stays held. What is random begins with RBK_SEED; a failure says which seed to begin with.
+ * virtual time, RBK_SCHEDULES times (by default RBK_TEST_SCALE percent of 10,000): every task
+ * completes exactly once, and nothing stays held. What is random begins with RBK_SEED; a failure
+ * says which seed to begin with.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,6 +20,7 @@
 
 #include "loop/loop.h"
 #include "place/placer-private.h"
+#include "support/scaled.h"
 #include "support/slotted.h"
 #include "unit/dispatch-bench.h"
 
@@ -504,7 +506,8 @@ static uint64_t number_of(const char *name, uint64_t otherwise)
 
 static void test_progress__whatever_is_asked(void **state)
 {
-	uint64_t n_schedules = number_of("RBK_SCHEDULES", 10000), seed = number_of("RBK_SEED", 1);
+	uint64_t n_schedules = number_of("RBK_SCHEDULES", test_scaled(10000)),
+		 seed = number_of("RBK_SEED", 1);
 	struct yard *yard = malloc(sizeof(*yard));
 
 	assert_non_null(yard);
