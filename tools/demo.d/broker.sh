@@ -1,6 +1,7 @@
 # shellcheck shell=bash disable=SC2034,SC2154 # variables of tools/demo, which has set -euo pipefail
 # SPDX-License-Identifier: MIT
-# Starting and stopping a broker of the demo's own, and whatever else it starts. Wants $build.
+# Building programs of the demo, starting and stopping a broker of its own, and whatever else the demo
+# starts. Wants $build and $is_built_here.
 
 readonly brokerd=$build/broker/brokerd brokerdemo=$build/tools/brokerdemo/brokerdemo
 readonly libraries=$build/libclient
@@ -47,6 +48,35 @@ fail() {
 	echo "tools/demo: $*" >&2
 	[ ! -s "$scratch/broker.log" ] || sed 's/^<[0-9]>/  /' "$scratch/broker.log" >&2
 	exit 1
+}
+
+# need PROGRAM...: builds these and says how far that is, unless they were built elsewhere.
+need() {
+	local line text pid said=$SECONDS begun=$SECONDS
+	[ -n "$is_built_here" ] || return 0
+	mkfifo "$scratch/steps"
+	NINJA_STATUS='[%f/%t] ' ninja -C "$build" "$@" >"$scratch/steps" 2>&1 &
+	pid=$!
+	while IFS= read -r line; do
+		if ! [[ $line =~ ^\[([0-9]+)/([0-9]+)\] ]]; then
+			echo "$line" >>"$scratch/build.log"
+			continue
+		fi
+		text="building: step ${BASH_REMATCH[1]} of ${BASH_REMATCH[2]}, $((SECONDS - begun)) s"
+		if [ -t 1 ]; then
+			printf '\r%s\033[K' "$text"
+			is_drawing=1
+		elif [ $((SECONDS - said)) -ge 5 ]; then
+			echo "$text"
+			said=$SECONDS
+		fi
+	done <"$scratch/steps"
+	rm "$scratch/steps"
+	progress_end
+	wait "$pid" || {
+		cat "$scratch/build.log" >&2
+		fail "the build failed"
+	}
 }
 
 # start_broker MODE [OPTION]...: starts brokerd and waits until it listens.
