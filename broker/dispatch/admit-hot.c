@@ -53,8 +53,6 @@ enum {
 	ROUND_PART = 10,
 	/* Rounds in one turn, if none finds anything. */
 	MAX_PASSES = 4,
-	/* See leave_slice(). */
-	FEW_TASKS = 4,
 	/* A flow that is alone gets this part: only the loop hears the bells of clients. */
 	ALONE_PART = 4,
 	/* Entries get at least this part of a turn. */
@@ -408,20 +406,6 @@ linked:
 	}
 }
 
-bool dispatch_ring_has_work(const struct dispatch_ring *dispatch_ring)
-{
-	const struct session_ring *ring = dispatch_ring->ring;
-	uint32_t n = rbk_ring_observe(&ring->sq->sq_tail) - ring->sq_head;
-	uint32_t unread;
-
-	if (n == 0 || ring->is_closing || dispatch_ring->barrier || dispatch_ring->is_fetching)
-		return false;
-	/* Indices that make no sense are work, too: the poll ends the session. */
-	unread = ring->cq_tail - rbk_ring_observe(&ring->sq->cq_head);
-	return n > ring->n_entries || unread > ring->n_entries ||
-	       unread + ring->n_in_flight < ring->n_entries;
-}
-
 /*
  * Gets the lines of @n entries and of their completions, all at once. Working through a batch, the
  * store buffer is full of our own stores behind the one or two completions whose lines are on their
@@ -726,89 +710,4 @@ unsigned int dispatch_poll(struct dispatch *dispatch, struct dispatch_ring **ret
 	for (unsigned int i = 0; i < MAX_PASSES && n_total == 0 && n_rounds > 0; i++)
 		n_total = poll_flows(dispatch, n_rounds, &n_rounds, ret_hostile);
 	return n_total;
-}
-
-/* Is there something to do with tasks, beside what executors may hand back? */
-static inline bool has_other_tasks(const struct dispatch *dispatch)
-{
-	return (dispatch->n_queued | dispatch->flush_mask) != 0 || dispatch->woken.first ||
-	       dispatch->dirty || dispatch_is_ending(dispatch) || dispatch->walking ||
-	       dispatch->may_preempt;
-}
-
-/*
- * Close the slice in which @n_tasks have ended and nothing else was done, unless it is UINT32_MAX.
- * For a few tasks the time that they usually take stands in for another look at the clock.
- */
-static inline void leave_slice(struct dispatch *dispatch, uint32_t n_tasks)
-{
-	const struct turn_source none = {.cause = RBK_TURN_CAUSES};
-	struct turn *turn = dispatch->turn;
-
-	if (n_tasks <= FEW_TASKS)
-		turn_leave_at(turn, none, turn->slice_ticks + n_tasks * dispatch->end_ticks);
-	else
-		turn_leave(turn, none);
-}
-
-/*
- * Do everything for tasks that are not entries any more. @has_more: has_other_tasks(). No slice is
- * counted if all there was to do is to find that executors have nothing to hand back.
- */
-static __attribute__((__noinline__)) unsigned int work_on_tasks(struct dispatch *dispatch,
-								bool has_more)
-{
-	uint32_t n_before = dispatch->n_succeeded, n_ended = UINT32_MAX;
-	const bool is_now = dispatch->is_now;
-	struct turn *turn = dispatch->turn;
-	unsigned int n_total = 0;
-	bool is_open = true;
-
-	if (is_now) {
-		/* Another slice may have ended since the batch. */
-		if (dispatch->now_ticks < turn->slice_ticks)
-			dispatch->now_ticks = turn->slice_ticks;
-		turn_open_at(turn, RBK_TURN_COMPLETIONS, dispatch->now_ticks);
-	} else if (has_more) {
-		turn_enter(turn, RBK_TURN_COMPLETIONS, 0);
-		dispatch->now_ticks = turn->slice_ticks;
-	} else {
-		is_open = false;
-	}
-	if (dispatch->n_submitted > 0)
-		n_total = dispatch_reap(dispatch);
-	if (!is_open) {
-		if (n_total == 0)
-			return 0;
-		/* Otherwise a task failed, was stopped, has more parts, or is the broker's own. */
-		if (dispatch->n_succeeded - n_before == n_total && dispatch->n_queued == 0 &&
-		    !dispatch->woken.first)
-			n_ended = n_total;
-	}
-	if (dispatch_is_ending(dispatch))
-		n_total += dispatch_end_waiting(dispatch);
-	if (__builtin_expect(dispatch->walking, 0))
-		n_total += dispatch_walk(dispatch);
-	if (dispatch->woken.first)
-		n_total += dispatch_wake(dispatch);
-	if (dispatch->n_queued > 0) {
-		if (!is_now || n_total > 0)
-			dispatch->now_ticks = clock_ticks();
-		n_total += dispatch_release(dispatch);
-	}
-	if (dispatch->may_preempt)
-		dispatch_preempt(dispatch);
-	if (dispatch->dirty)
-		dispatch_publish_dirty(dispatch);
-	if (dispatch->flush_mask)
-		dispatch_flush(dispatch);
-	leave_slice(dispatch, n_ended);
-	return n_total;
-}
-
-unsigned int dispatch_tasks(struct dispatch *dispatch)
-{
-	const bool has_more = has_other_tasks(dispatch);
-
-	return has_more || dispatch->n_submitted > 0 ? work_on_tasks(dispatch, has_more) : 0;
 }

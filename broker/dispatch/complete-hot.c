@@ -29,6 +29,20 @@ void ring_publish(struct dispatch *dispatch, struct dispatch_ring *dispatch_ring
 	turn_queue_submit(&dispatch->bells, &dispatch_ring->flow->wakes, &dispatch_ring->wake_job);
 }
 
+bool dispatch_ring_has_work(const struct dispatch_ring *dispatch_ring)
+{
+	const struct session_ring *ring = dispatch_ring->ring;
+	uint32_t n = rbk_ring_observe(&ring->sq->sq_tail) - ring->sq_head;
+	uint32_t unread;
+
+	if (n == 0 || ring->is_closing || dispatch_ring->barrier || dispatch_ring->is_fetching)
+		return false;
+	/* Indices that make no sense are work, too: the poll ends the session. */
+	unread = ring->cq_tail - rbk_ring_observe(&ring->sq->cq_head);
+	return n > ring->n_entries || unread > ring->n_entries ||
+	       unread + ring->n_in_flight < ring->n_entries;
+}
+
 void dispatch_publish_dirty(struct dispatch *dispatch)
 {
 	struct dispatch_ring *ring;

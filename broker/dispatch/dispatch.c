@@ -61,19 +61,26 @@ static void on_plan_removing(void *context, struct session_plan *plan)
 	dispatch_plan_removing(context, plan);
 }
 
+static void on_table_there(void *context, struct session_ring *session_ring)
+{
+	struct dispatch_ring *ring = session_ring->dispatch;
+	struct dispatch *dispatch = context;
+
+	ring->is_fetching = false;
+	dispatch_admit_fetched(dispatch, ring);
+	/*
+	 * Poll the entries that came in the meantime; a ring without entries announces its sleep
+	 * again.
+	 */
+	if (!ring->is_active && !ring->is_throttled)
+		ring_activate(dispatch, ring, clock_ticks());
+}
+
 /* --- the turn --- */
 
 static uint64_t on_tasks_in_flight(void *context)
 {
 	return dispatch_n_in_flight(context);
-}
-
-static void set_pace(const struct dispatch *dispatch, bool is_busy)
-{
-	const struct dispatch_options *options = &dispatch->options;
-
-	if (options->set_pace)
-		options->set_pace(options->pace_context, is_busy, dispatch->n_rings > 0);
 }
 
 void dispatch_await_balance(struct dispatch *dispatch)
@@ -113,19 +120,6 @@ static void await_slice(struct dispatch *dispatch)
 	slice_ns = place_preempt_ns(dispatch->placer, now_ns);
 	dispatch->is_slice_armed = true;
 	loop_timer_arm(dispatch->slice_timer, slice_ns - now_ns);
-}
-
-void dispatch_flush(struct dispatch *dispatch)
-{
-	if (dispatch->flush_mask & ~(1u << RBK_DEVICE_CPU)) {
-		dispatch->has_used_devices = true;
-		set_pace(dispatch, true);
-	}
-	for (; dispatch->flush_mask; dispatch->flush_mask &= dispatch->flush_mask - 1) {
-		unsigned int i = (unsigned int)__builtin_ctz(dispatch->flush_mask);
-
-		dispatch->executors[i]->ops->flush(dispatch->executors[i]);
-	}
 }
 
 /* Arm the timers that bring the loop back to work on devices, or for them. */
@@ -285,7 +279,7 @@ static int dispatch_sleep(struct dispatch *dispatch)
 	if (block) {
 		/* Busy for as long as something that may be a device's is under way. */
 		dispatch->has_used_devices &= dispatch->n_submitted > 0;
-		set_pace(dispatch, dispatch->has_used_devices);
+		dispatch_set_pace(dispatch, dispatch->has_used_devices);
 	}
 	r = look_at_kernel(dispatch, block);
 	waker_disarm(dispatch->options.waker);
@@ -399,7 +393,7 @@ struct server_hooks dispatch_hooks(struct dispatch *dispatch)
 		.ring_closing = dispatch_ring_ended,
 		.ring_freed = dispatch_ring_freed,
 		.ring_bell = dispatch_ring_bell,
-		.table_there = dispatch_table_there,
+		.table_there = on_table_there,
 		.ring_drained = dispatch_ring_drained,
 		.plan_bytes = dispatch_plan_bytes,
 		.plan_make = dispatch_plan_make,

@@ -367,21 +367,6 @@ int dispatch_table_fetch(struct dispatch_ring *ring, const struct rbk_sqe *sqe)
 	return 0;
 }
 
-void dispatch_table_there(void *context, struct session_ring *session_ring)
-{
-	struct dispatch_ring *ring = session_ring->dispatch;
-	struct dispatch *dispatch = context;
-
-	ring->is_fetching = false;
-	dispatch_admit_fetched(dispatch, ring);
-	/*
-	 * Poll the entries that came in the meantime; a ring without entries announces its sleep
-	 * again.
-	 */
-	if (!ring->is_active && !ring->is_throttled)
-		ring_activate(dispatch, ring, clock_ticks());
-}
-
 void dispatch_ring_bell(void *context, struct session_ring *session_ring)
 {
 	struct dispatch_ring *ring = session_ring->dispatch;

@@ -366,9 +366,6 @@ int dispatch_poll_ring(struct dispatch *dispatch, struct dispatch_ring *ring);
 /* Goes on with the entry of @ring whose table has been copied. */
 void dispatch_admit_fetched(struct dispatch *dispatch, struct dispatch_ring *ring);
 
-/* Could dispatch_poll_ring() do something now? */
-bool dispatch_ring_has_work(const struct dispatch_ring *ring);
-
 /*
  * Polls active rings. Where several flows have active rings, each gets its part of the reactor's
  * time by its weight, however many rings it has. What does not fit into this turn is polled first
@@ -376,15 +373,20 @@ bool dispatch_ring_has_work(const struct dispatch_ring *ring);
  */
 unsigned int dispatch_poll(struct dispatch *dispatch, struct dispatch_ring **ret_hostile);
 
+/* work-hot.c */
+
 /* Takes finished tasks back, and starts others. Return: how many. */
 unsigned int dispatch_tasks(struct dispatch *dispatch);
+
+/* Goes on with tasks whose waiting is over, a batch of them. Return: how many. */
+unsigned int dispatch_wake(struct dispatch *dispatch);
 
 /* dispatch.c */
 
 /* Polls, wakes clients, then works on tasks. Return: entries and tasks handled. */
 unsigned int dispatch_work(struct dispatch *dispatch, struct dispatch_ring **ret_hostile);
 
-/* run-hot.c */
+/* task-hot.c */
 
 /* Starts a task whose turn has come, and its successors as far as they complete at once. */
 void task_start(struct dispatch *dispatch, struct task *task);
@@ -392,8 +394,8 @@ void task_start(struct dispatch *dispatch, struct task *task);
 /* Completes a task that is not with an executor, and goes on with its chain. */
 void task_finish(struct dispatch *dispatch, struct task *task, int res);
 
-/* All runs of a task are over: it completes. */
-void task_ended(struct dispatch *dispatch, struct task *task);
+/* Takes finished tasks back from the executors, in a slice of the turn. Return: how many. */
+unsigned int dispatch_reap(struct dispatch *dispatch);
 
 /*
  * Cancels the oldest task of @ring with that user_data, but for @self, who asks (NULL: no task).
@@ -401,14 +403,14 @@ void task_ended(struct dispatch *dispatch, struct task *task);
  */
 int dispatch_cancel(struct dispatch_ring *ring, const struct task *self, uint64_t user_data);
 
-/* device-hot.c */
+/* run-hot.c */
 
 /* Queues a task for the device, or the devices, of @decision, and counts it there. */
 void task_place(struct dispatch *dispatch, struct task *task, struct place_decision decision);
 
 /*
  * Stops a TASK_PLACED that no device has begun, or whose device can stop it: it completes with
- * -ECANCELED, in dispatch_wake() or when its executor hands it back. Return: false: one has begun
+ * -ECANCELED, in dispatch_tasks() or when its executor hands it back. Return: false: one has begun
  * that does not stop, and nothing has changed.
  */
 bool task_withdraw(struct dispatch *dispatch, struct task *task);
@@ -422,8 +424,14 @@ unsigned int dispatch_release(struct dispatch *dispatch);
 /* Asks executors to stop what is to give way. */
 void dispatch_preempt(struct dispatch *dispatch);
 
-/* Takes finished tasks back from the executors, in a slice of the turn. Return: how many. */
-unsigned int dispatch_reap(struct dispatch *dispatch);
+/* Tells executors that they were given all tasks of this turn. */
+void dispatch_flush(struct dispatch *dispatch);
+
+/*
+ * An executor has handed @run's submission back: its next one is queued, or the run is over.
+ * Return: the task, if that was its last run; NULL.
+ */
+struct task *run_returned(struct dispatch *dispatch, struct run *run);
 
 /* A run that is queued for a device which fails goes to the CPU, if it may. Return: did it? */
 bool run_evade(struct dispatch *dispatch, struct run *run);
@@ -453,9 +461,6 @@ bool ring_is_throttled(struct dispatch *dispatch, struct dispatch_ring *ring);
 /* The flow of @ring's tenant, made where there is none. Return: 0 or -ENOMEM. */
 int flow_join(struct dispatch *dispatch, struct dispatch_ring *ring);
 void flow_leave(struct dispatch *dispatch, struct dispatch_ring *ring);
-
-/* dispatch.c: tells executors that they were given all tasks of this turn. */
-void dispatch_flush(struct dispatch *dispatch);
 
 /*
  * If something waits for a device: sees to it that balance is looked at again, also if
@@ -512,9 +517,6 @@ bool walk_next(const struct dispatch *dispatch, struct walk *walk, struct task *
 unsigned int walk_slice(struct dispatch *dispatch, uint8_t which,
 			bool (*step)(struct dispatch *dispatch));
 
-/* Goes on with everything in dispatch.walking. Return: how many steps were done. */
-unsigned int dispatch_walk(struct dispatch *dispatch);
-
 /* @ring is about to leave dispatch.rings. */
 void walks_ring_freed(struct dispatch *dispatch, const struct dispatch_ring *ring);
 
@@ -534,10 +536,9 @@ void dispatch_ring_bell(void *context, struct session_ring *ring);
 unsigned int dispatch_answer_bells(struct dispatch *dispatch);
 /*
  * Has the table of a RUN, which validate_entry() could not read, copied; the ring admits nothing
- * until dispatch_table_there(). Return: 0; the negative errno that the entry completes with.
+ * until dispatch_admit_fetched(). Return: 0; the negative errno that the entry completes with.
  */
 int dispatch_table_fetch(struct dispatch_ring *ring, const struct rbk_sqe *sqe);
-void dispatch_table_there(void *context, struct session_ring *ring);
 void dispatch_ring_drained(void *context, struct session_ring *ring);
 /*
  * Rings that stayed empty for their budget, or are throttled, leave the list of active ones. Looks
@@ -574,9 +575,6 @@ void task_stop_waiting(struct task *task);
 
 /* Begins a PREFETCH or an EVICT. It waits, or *ret_res is set to the errno it completes with. */
 void task_ask_residency(struct dispatch *dispatch, struct task *task, int *ret_res);
-
-/* Goes on with tasks whose waiting is over, a batch of them. Return: how many. */
-unsigned int dispatch_wake(struct dispatch *dispatch);
 
 /*
  * Ends the waiting of all tasks of a plan, or of a ring, a batch of them at a time: what is left is
@@ -647,8 +645,20 @@ static inline void ring_post(struct dispatch *dispatch, struct dispatch_ring *di
 /* Shows entries consumed and completions posted to the client; notes that it must be woken. */
 void ring_publish(struct dispatch *dispatch, struct dispatch_ring *ring);
 
+/* Could dispatch_poll_ring() do something now? */
+bool dispatch_ring_has_work(const struct dispatch_ring *ring);
+
 /* Publishes every ring that completions were posted to since the last call. */
 void dispatch_publish_dirty(struct dispatch *dispatch);
+
+/* Tell whoever sets the pace of measurements whether devices are in use. */
+static inline void dispatch_set_pace(const struct dispatch *dispatch, bool is_busy)
+{
+	const struct dispatch_options *options = &dispatch->options;
+
+	if (options->set_pace)
+		options->set_pace(options->pace_context, is_busy, dispatch->n_rings > 0);
+}
 
 static inline uint64_t task_hash(const struct dispatch_ring *ring, uint64_t user_data)
 {

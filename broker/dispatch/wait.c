@@ -20,10 +20,10 @@
 
 #include "dispatch/task.h"
 
-/* Of the tasks that one turn goes on with, or whose waiting it ends. */
 enum {
+	/* Tasks whose waiting one turn ends. */
 	WAIT_BATCH = 128,
-	/* Waking gets at least this part of a turn's budget. */
+	/* Ending it gets at least this part of a turn's budget. */
 	WAIT_PART = 8,
 };
 
@@ -91,45 +91,6 @@ void task_ask_residency(struct dispatch *dispatch, struct task *task, int *ret_r
 		return;
 	}
 	task_wait(task, wish, device);
-}
-
-/* Where a PREFETCH that succeeded brought its plan. */
-static uint8_t prefetched_device(const struct dispatch *dispatch, const struct task *task)
-{
-	if (task->waiter.device != RBK_DEVICE_NONE)
-		return task->waiter.device;
-	for (uint32_t i = RBK_DEVICE_GPU; i < dispatch->n_executors; i++)
-		if (task->plan->plan->device_state[i] == PLAN_DEVICE_READY)
-			return (uint8_t)i;
-	return RBK_DEVICE_NONE;
-}
-
-unsigned int dispatch_wake(struct dispatch *dispatch)
-{
-	const uint64_t stop_ticks = turn_stop_ticks(dispatch->turn, WAIT_PART);
-	struct task *task;
-	unsigned int n;
-
-	for (n = 0; n < WAIT_BATCH && (task = dispatch->woken.first); n++) {
-		dispatch->woken.first = task->next;
-		if (!task->next)
-			dispatch->woken.end = &dispatch->woken.first;
-		if (task->is_cancelled || task->wait_res == -ECANCELED ||
-		    task->plan->state != SLOT_READY) {
-			task_finish(dispatch, task, -ECANCELED);
-		} else if (task->opcode == RBK_OP_RUN) {
-			/* It is placed anew: whatever the answer, that says what can be done now.
-			 */
-			task_start(dispatch, task);
-		} else {
-			if (task->opcode == RBK_OP_PREFETCH && task->wait_res == 0)
-				task->device = prefetched_device(dispatch, task);
-			task_finish(dispatch, task, task->wait_res);
-		}
-		if (turn_used_ticks(dispatch->turn) >= stop_ticks)
-			return n + 1;
-	}
-	return n;
 }
 
 /* Return: was there one? */

@@ -76,17 +76,6 @@ unsigned int walk_slice(struct dispatch *dispatch, uint8_t which,
 	return n;
 }
 
-unsigned int dispatch_walk(struct dispatch *dispatch)
-{
-	unsigned int n = 0;
-
-	if (dispatch->walking & WALK_REPLACE)
-		n += dispatch_replace(dispatch);
-	if (dispatch->walking & WALK_LOOK)
-		n += dispatch_look(dispatch);
-	return n;
-}
-
 static void pass_ring(const struct dispatch *dispatch, struct walk *walk,
 		      const struct dispatch_ring *ring)
 {

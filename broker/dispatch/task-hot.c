@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Tasks: begin, completion, chains
+ *
+ * A task whose turn has come is placed, and goes to a device (run-hot.c) or waits for memory
+ * (wait.c). Completing one may free its successor in a chain, which may complete at once, and so
+ * on: that is a loop here, not a recursion, because a client decides how long its chains are.
+ */
+#include <errno.h>
+
+#include "dispatch/task.h"
+
+/* Runs that are taken back from one executor in one turn. */
+enum { REAP_BATCH = 64 };
+
+/*
+ * The memory of the task's plan is not where the task should run. Return: true if the task has
+ * completed with *ret_res; false if it waits, or an executor has it.
+ */
+static __attribute__((__cold__, __noinline__)) bool task_begin_constrained(
+	struct dispatch *dispatch, struct task *task, struct place_decision decision, int *ret_res)
+{
+	bool is_nowhere = decision.device == RBK_DEVICE_NONE;
+
+	/* An answer that is no says more than its state does now. */
+	if (decision.wanted && task->wait_res == 0) {
+		if (is_nowhere && task->plan->state != SLOT_READY) {
+			*ret_res = -ECANCELED;
+			return true;
+		}
+		if (task->waits_for_memory && task->plan->state == SLOT_READY) {
+			if (!task->has_waited)
+				note_wanted(task->plan, task->admit_ticks);
+			task_wait(task, RESIDENCY_WAIT, decision.wanted);
+			return false;
+		}
+		/* Brought, and taken away again before its turn came: it does not insist. */
+		if (is_nowhere && !task->has_waited) {
+			note_wanted(task->plan, task->admit_ticks);
+			task_wait(task, RESIDENCY_PREFETCH, decision.wanted);
+			return false;
+		}
+	}
+	note_constraint(dispatch, task->plan, decision, task->admit_ticks);
+	if (!is_nowhere) {
+		/* On a GPU, where the CPU is what lacks memory. */
+		if (decision.device != RBK_DEVICE_CPU)
+			note_wanted(task->plan, task->admit_ticks);
+		task_place(dispatch, task, decision);
+		return false;
+	}
+	*ret_res = task->wait_res ? task->wait_res : -ENOMEM;
+	return true;
+}
+
+static struct place_decision task_decide(struct dispatch *dispatch, const struct task *task)
+{
+	uint64_t left_ns = 0;
+	struct place_request request = {
+		.count = task->count,
+		.strategy = task->strategy,
+		.flags = task->place_flags,
+	};
+
+	if (task->deadline_ticks != UINT64_MAX) {
+		/* One that has passed already is as close as one can be. */
+		left_ns = clock_elapsed_ns(dispatch->now_ticks, task->deadline_ticks);
+		request.deadline_ns = left_ns ? left_ns : 1;
+	}
+	return place_decide(dispatch->placer, task->plan->place, task->ring->flow->place, request,
+			    dispatch_now_ns(dispatch));
+}
+
+/* Return: true if the task has completed with *ret_res; false if it waits or a device has it. */
+static bool task_begin_run(struct dispatch *dispatch, struct task *task, int *ret_res)
+{
+	struct place_decision decision = task_decide(dispatch, task);
+
+	task->device = decision.device;
+	task->reason = decision.reason;
+	if (__builtin_expect(decision.reason == RBK_REASON_MEMORY_CONSTRAINT, 0))
+		return task_begin_constrained(dispatch, task, decision, ret_res);
+	if (decision.device == RBK_DEVICE_NONE) {
+		*ret_res = task->wait_res ? task->wait_res : -ENODEV;
+		return true;
+	}
+	if (decision.device != RBK_DEVICE_CPU && !task->has_waited)
+		note_wanted(task->plan, task->admit_ticks);
+	task_place(dispatch, task, decision);
+	return false;
+}
+
+/* Return: true if the task has completed with *ret_res; false if it waits or a device has it. */
+static bool task_begin(struct dispatch *dispatch, struct task *task, int *ret_res)
+{
+	*ret_res = 0;
+	if (task->is_cancelled || task->ring->ring->is_closing) {
+		*ret_res = -ECANCELED;
+		return true;
+	}
+	switch (task->opcode) {
+	case RBK_OP_RUN:
+		return task_begin_run(dispatch, task, ret_res);
+	case RBK_OP_PREFETCH:
+	case RBK_OP_EVICT:
+		task_ask_residency(dispatch, task, ret_res);
+		return *ret_res != 0;
+	case RBK_OP_CANCEL:
+		*ret_res = dispatch_cancel(task->ring, task, task->target);
+		return true;
+	default:
+		return true;
+	}
+}
+
+/* Gives back what a task with a plan held on to. */
+static void task_release_plan(struct task *task)
+{
+	struct session_plan *plan = task->plan;
+	struct session_arena *arena;
+
+	for (uint32_t i = 0; task->opcode == RBK_OP_RUN && i < plan->plan->n_bindings; i++) {
+		arena = container_of(task->run.refs[i].arena, struct session_arena, exec);
+		if (--arena->n_in_flight == 0 && arena->state == SLOT_REMOVING)
+			session_arena_idle(arena);
+	}
+	if (--plan->n_in_flight == 0 && plan->state == SLOT_REMOVING)
+		session_plan_idle(plan);
+}
+
+/* One that was cancelled was never a task of anybody. */
+static void task_count(const struct dispatch *dispatch, struct task *task,
+		       const struct outcome *outcome)
+{
+	uint64_t ended_ticks = task->end_ticks ? task->end_ticks : dispatch->now_ticks;
+	unsigned int flags = outcome->flags;
+
+	if (task->opcode != RBK_OP_RUN || outcome->res == -ECANCELED)
+		return;
+	if (task->is_moved)
+		flags |= RBK_DECISION_MOVED;
+	if (outcome->device == RBK_DEVICE_CPU)
+		flags |= dispatch->contention_flags;
+	stats_task_done(&task->plan->stats, &(struct stats_task){
+						    .user_data = task->user_data,
+						    .ended_ns = clock_ticks_to_ns(ended_ticks),
+						    .queue_ns = outcome->queue_ns,
+						    .exec_ns = outcome->exec_ns,
+						    .predicted_ns = task->predicted_ns,
+						    .other_ns = task->other_ns,
+						    .count = task->count,
+						    .split_count = task->split_count,
+						    .flags = (uint16_t)flags,
+						    .device = outcome->device,
+						    .reason = outcome->reason,
+						    .res = outcome->res,
+					    });
+	if (outcome->device < RBK_MAX_DEVICES)
+		task->plan->session->latencies
+			.buckets[rbk_stats_bucket(outcome->queue_ns + outcome->exec_ns)]++;
+}
+
+static void task_post(struct dispatch *dispatch, struct task *task, int res)
+{
+	struct outcome outcome = {
+		.res = res,
+		.device = RBK_DEVICE_NONE,
+		.reason = task->reason,
+	};
+
+	/* A cancelled task reports no device, whatever part of it was done. */
+	if (task->opcode == RBK_OP_RUN && task->start_ticks && res != -ECANCELED) {
+		outcome.device = task->device;
+		outcome.queue_ns = clock_elapsed_ns(task->admit_ticks, task->start_ticks);
+		outcome.exec_ns = clock_elapsed_ns(task->start_ticks, task->end_ticks);
+		if (task->end_ticks > task->deadline_ticks)
+			outcome.flags |= RBK_CQE_DEADLINE_MISSED;
+		if (task->n_rows_done[0] > 0 && task->n_rows_done[1] > 0)
+			outcome.flags |= RBK_CQE_PARTITIONED;
+		if (task->is_explored)
+			outcome.flags |= RBK_CQE_EXPLORED;
+	}
+	if (task->opcode == RBK_OP_PREFETCH && task->device != RBK_DEVICE_NONE) {
+		outcome.device = task->device;
+		/* It is told, but nothing ran there. */
+		task->ring->ring->session->stats.tasks[task->device]--;
+	}
+	task_count(dispatch, task, &outcome);
+	ring_post(dispatch, task->ring, task->user_data, &outcome);
+}
+
+/* Completes @task and frees its slot. Return: the successor whose turn has come, or NULL. */
+static struct task *task_complete(struct dispatch *dispatch, struct task *task, int res)
+{
+	struct dispatch_ring *ring = task->ring;
+	struct task *successor = task->chain_next;
+
+	dispatch->n_succeeded += res >= 0;
+	task_post(dispatch, task, res);
+	ring_mark_dirty(dispatch, ring);
+
+	if (successor)
+		successor->is_cancelled |= res < 0;
+	if (ring->chain_last == task) {
+		ring->chain_last = NULL;
+		ring->chain_broken = res < 0;
+	}
+	if (task->plan)
+		task_release_plan(task);
+	list_remove(&task->link);
+	index_remove(task_bucket(ring, task->named.hash), &task->named);
+	task->next = ring->free_tasks;
+	ring->free_tasks = task;
+	ring->ring->n_in_flight--;
+	ring->dispatch->stats->n_in_flight--;
+	return successor;
+}
+
+/* After completions: a barrier has nothing left before it; a closing ring has drained. */
+static void ring_after_completion(struct dispatch *dispatch, struct dispatch_ring *ring)
+{
+	struct task *barrier = ring->barrier;
+
+	if (barrier && ring->ring->n_in_flight == 1) {
+		ring->barrier = NULL;
+		task_complete(dispatch, barrier, 0);
+	}
+	if (ring->ring->is_closing && ring->ring->n_in_flight == 0)
+		session_ring_drained(ring->ring);
+}
+
+void task_start(struct dispatch *dispatch, struct task *task)
+{
+	struct dispatch_ring *ring = task->ring;
+	int res;
+
+	while (task && task_begin(dispatch, task, &res))
+		task = task_complete(dispatch, task, res);
+	ring_after_completion(dispatch, ring);
+}
+
+void task_finish(struct dispatch *dispatch, struct task *task, int res)
+{
+	struct dispatch_ring *ring = task->ring;
+	struct task *successor = task_complete(dispatch, task, res);
+
+	if (successor)
+		task_start(dispatch, successor);
+	else
+		ring_after_completion(dispatch, ring);
+}
+
+static inline void task_returned(struct dispatch *dispatch, struct exec_task *exec)
+{
+	struct task *task = run_returned(dispatch, container_of(exec, struct run, exec));
+
+	if (!task)
+		return;
+	/* The other device's rows decide, where it did most of them. */
+	if (task->n_rows_done[0] >= task->n_rows_done[1] && task->n_rows_done[0] > 0)
+		task->device = RBK_DEVICE_CPU;
+	task_finish(dispatch, task, task->res);
+}
+
+unsigned int dispatch_reap(struct dispatch *dispatch)
+{
+	struct exec_task *done[REAP_BATCH];
+	struct executor *executor;
+	unsigned int n, n_total = 0;
+
+	for (uint32_t i = 0; i < dispatch->n_executors; i++) {
+		executor = dispatch->executors[i];
+		n = executor->ops->reap(executor, done, REAP_BATCH);
+		if (n > 0) {
+			dispatch->now_ticks = clock_ticks();
+			if (dispatch->turn->source.cause == RBK_TURN_CAUSES)
+				turn_open_at(dispatch->turn, RBK_TURN_COMPLETIONS,
+					     dispatch->now_ticks);
+			dispatch->may_rebalance = true;
+		}
+		for (unsigned int k = 0; k < n; k++) {
+			if (dispatch->loads[i].own && done[k] == &dispatch->loads[i].own->exec)
+				own_returned(dispatch, (uint8_t)i);
+			else
+				task_returned(dispatch, done[k]);
+		}
+		n_total += n;
+	}
+	return n_total;
+}
+
+/* Return: as dispatch_cancel(). */
+static int task_cancel(struct dispatch *dispatch, struct task *task)
+{
+	switch (task->phase) {
+	case TASK_HELD:
+	case TASK_WOKEN:
+		task->is_cancelled = true;
+		return 0;
+	case TASK_PLACED:
+		return task_withdraw(dispatch, task) ? 0 : -EALREADY;
+	case TASK_WAITING:
+		task->is_cancelled = true;
+		task_stop_waiting(task);
+		return 0;
+	default:
+		return -EALREADY;
+	}
+}
+
+int dispatch_cancel(struct dispatch_ring *ring, const struct task *self, uint64_t user_data)
+{
+	uint64_t hash = task_hash(ring, user_data);
+	struct index_node **bucket = task_bucket(ring, hash);
+	struct index_node *node = index_find(bucket, hash), *next;
+	struct task *task;
+	bool is_cancelled;
+	int res;
+
+	for (; node; node = next) {
+		next = index_next(node);
+		task = container_of(node, struct task, named);
+		if (task == self)
+			continue;
+		/* Cancelled with its chain or its ring: it is passed by once. */
+		is_cancelled = task->is_cancelled;
+		res = is_cancelled ? 0 : task_cancel(ring->dispatch, task);
+		if (res == 0)
+			index_remove(bucket, node);
+		if (!is_cancelled)
+			return res;
+	}
+	return -ENOENT;
+}

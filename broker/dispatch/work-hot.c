@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A turn's work on tasks: entries that did not complete when they were admitted
+ *
+ * Take back what executors have done, end the waiting of what is to go, go on with what was waiting
+ * and with walks over all tasks, release queued runs, then show completions to clients and tell
+ * executors to begin. Each step does a batch, so that no tenant holds up the turn.
+ */
+#include <errno.h>
+
+#include "dispatch/task.h"
+#include "util/clock.h"
+
+enum {
+	/* Tasks that one turn goes on with after their waiting. */
+	WAKE_BATCH = 128,
+	/* Going on with them gets at least this part of a turn's budget. */
+	WAKE_PART = 8,
+	/* See leave_slice(). */
+	FEW_TASKS = 4,
+};
+
+/* Where a PREFETCH that succeeded brought its plan. */
+static uint8_t prefetched_device(const struct dispatch *dispatch, const struct task *task)
+{
+	if (task->waiter.device != RBK_DEVICE_NONE)
+		return task->waiter.device;
+	for (uint32_t i = RBK_DEVICE_GPU; i < dispatch->n_executors; i++)
+		if (task->plan->plan->device_state[i] == PLAN_DEVICE_READY)
+			return (uint8_t)i;
+	return RBK_DEVICE_NONE;
+}
+
+unsigned int dispatch_wake(struct dispatch *dispatch)
+{
+	const uint64_t stop_ticks = turn_stop_ticks(dispatch->turn, WAKE_PART);
+	struct task *task;
+	unsigned int n;
+
+	for (n = 0; n < WAKE_BATCH && (task = dispatch->woken.first); n++) {
+		dispatch->woken.first = task->next;
+		if (!task->next)
+			dispatch->woken.end = &dispatch->woken.first;
+		if (task->is_cancelled || task->wait_res == -ECANCELED ||
+		    task->plan->state != SLOT_READY) {
+			task_finish(dispatch, task, -ECANCELED);
+		} else if (task->opcode == RBK_OP_RUN) {
+			/* It is placed anew: whatever the answer, that says what can be done now.
+			 */
+			task_start(dispatch, task);
+		} else {
+			if (task->opcode == RBK_OP_PREFETCH && task->wait_res == 0)
+				task->device = prefetched_device(dispatch, task);
+			task_finish(dispatch, task, task->wait_res);
+		}
+		if (turn_used_ticks(dispatch->turn) >= stop_ticks)
+			return n + 1;
+	}
+	return n;
+}
+
+/* Go on with everything in dispatch.walking. Return: how many steps were done. */
+static __attribute__((__cold__, __noinline__)) unsigned int dispatch_walk(struct dispatch *dispatch)
+{
+	unsigned int n = 0;
+
+	if (dispatch->walking & WALK_REPLACE)
+		n += dispatch_replace(dispatch);
+	if (dispatch->walking & WALK_LOOK)
+		n += dispatch_look(dispatch);
+	return n;
+}
+
+/* Is there something to do with tasks, beside what executors may hand back? */
+static inline bool has_other_tasks(const struct dispatch *dispatch)
+{
+	return (dispatch->n_queued | dispatch->flush_mask) != 0 || dispatch->woken.first ||
+	       dispatch->dirty || dispatch_is_ending(dispatch) || dispatch->walking ||
+	       dispatch->may_preempt;
+}
+
+/*
+ * Close the slice in which @n_tasks have ended and nothing else was done, unless it is UINT32_MAX.
+ * For a few tasks the time that they usually take stands in for another look at the clock.
+ */
+static inline void leave_slice(struct dispatch *dispatch, uint32_t n_tasks)
+{
+	const struct turn_source none = {.cause = RBK_TURN_CAUSES};
+	struct turn *turn = dispatch->turn;
+
+	if (n_tasks <= FEW_TASKS)
+		turn_leave_at(turn, none, turn->slice_ticks + n_tasks * dispatch->end_ticks);
+	else
+		turn_leave(turn, none);
+}
+
+/*
+ * Do everything for tasks that are not entries any more. @has_more: has_other_tasks(). No slice is
+ * counted if all there was to do is to find that executors have nothing to hand back.
+ */
+static __attribute__((__noinline__)) unsigned int work_on_tasks(struct dispatch *dispatch,
+								bool has_more)
+{
+	uint32_t n_before = dispatch->n_succeeded, n_ended = UINT32_MAX;
+	const bool is_now = dispatch->is_now;
+	struct turn *turn = dispatch->turn;
+	unsigned int n_total = 0;
+	bool is_open = true;
+
+	if (is_now) {
+		/* Another slice may have ended since the batch. */
+		if (dispatch->now_ticks < turn->slice_ticks)
+			dispatch->now_ticks = turn->slice_ticks;
+		turn_open_at(turn, RBK_TURN_COMPLETIONS, dispatch->now_ticks);
+	} else if (has_more) {
+		turn_enter(turn, RBK_TURN_COMPLETIONS, 0);
+		dispatch->now_ticks = turn->slice_ticks;
+	} else {
+		is_open = false;
+	}
+	if (dispatch->n_submitted > 0)
+		n_total = dispatch_reap(dispatch);
+	if (!is_open) {
+		if (n_total == 0)
+			return 0;
+		/* Otherwise a task failed, was stopped, has more parts, or is the broker's own. */
+		if (dispatch->n_succeeded - n_before == n_total && dispatch->n_queued == 0 &&
+		    !dispatch->woken.first)
+			n_ended = n_total;
+	}
+	if (dispatch_is_ending(dispatch))
+		n_total += dispatch_end_waiting(dispatch);
+	if (__builtin_expect(dispatch->walking, 0))
+		n_total += dispatch_walk(dispatch);
+	if (dispatch->woken.first)
+		n_total += dispatch_wake(dispatch);
+	if (dispatch->n_queued > 0) {
+		if (!is_now || n_total > 0)
+			dispatch->now_ticks = clock_ticks();
+		n_total += dispatch_release(dispatch);
+	}
+	if (dispatch->may_preempt)
+		dispatch_preempt(dispatch);
+	if (dispatch->dirty)
+		dispatch_publish_dirty(dispatch);
+	if (dispatch->flush_mask)
+		dispatch_flush(dispatch);
+	leave_slice(dispatch, n_ended);
+	return n_total;
+}
+
+unsigned int dispatch_tasks(struct dispatch *dispatch)
+{
+	const bool has_more = has_other_tasks(dispatch);
+
+	return has_more || dispatch->n_submitted > 0 ? work_on_tasks(dispatch, has_more) : 0;
+}
