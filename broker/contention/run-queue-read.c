@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Totals, for the reactor
+ * What the reactor reads: the source, and totals
  *
- * With the probes they are added up here, by plain loads from their maps, with the delay or the
+ * With the probes, totals are added up here, by plain loads from their maps, with the delay or the
  * stretch that goes on. The scheduler may be writing, so what tells of a stretch is read before and
  * after the sum of those that ended. Even so, a delay that goes on may turn out to be of another
  * kind when it ends: figures that would go back stay until they are caught up with. They do go back
@@ -22,6 +22,11 @@ enum { ATTEMPTS = 3 };
 static uint64_t load(const unsigned long long *at)
 {
 	return __atomic_load_n(at, __ATOMIC_RELAXED);
+}
+
+enum run_queue_source run_queue_source(const struct run_queue *rq)
+{
+	return rq ? atomic_load_explicit(&rq->source, memory_order_acquire) : RUN_QUEUE_SOURCE_NONE;
 }
 
 static uint64_t since(uint64_t now_ns, uint64_t then_ns)

@@ -76,11 +76,6 @@ const char *run_queue_sentence(const struct run_queue *rq, unsigned int i)
 	return rq->sentences[i];
 }
 
-enum run_queue_source run_queue_source(const struct run_queue *rq)
-{
-	return rq ? atomic_load_explicit(&rq->source, memory_order_acquire) : RUN_QUEUE_SOURCE_NONE;
-}
-
 void run_queue_choose(struct run_queue *rq, enum run_queue_source from)
 {
 	char why[RUN_QUEUE_WHY_BYTES];
