@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <grp.h>
 #include <pwd.h>
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,6 +73,19 @@ static const struct key {
 					0},
 #undef FIELD
 };
+
+void policy_complain(struct policy_loader *loader, const char *file, unsigned int line,
+		     const char *key, const char *format, ...)
+{
+	va_list args;
+
+	loader->has_complained = true;
+	if (loader->error || loader->n_errors++ >= POLICY_MAX_ERRORS)
+		return;
+	va_start(args, format);
+	loader->error = sentences_add(&loader->errors, file, line, key, format, args);
+	va_end(args);
+}
 
 #define complain_key(loader, key, ...) \
 	policy_complain(loader, (loader)->file, (loader)->line, key, __VA_ARGS__)

@@ -19,7 +19,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ini.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,24 +32,10 @@
 enum {
 	POLICY_FILE_BYTES = 1 << 20,
 	POLICY_LINE_BYTES = 190, /* inih's buffer has 200 */
-	POLICY_MAX_ERRORS = 64,
 };
 
 static const char folder_name[] = "tenants.d";
 static const char line_break[] = "\n";
-
-void policy_complain(struct policy_loader *loader, const char *file, unsigned int line,
-		     const char *key, const char *format, ...)
-{
-	va_list args;
-
-	loader->has_complained = true;
-	if (loader->error || loader->n_errors++ >= POLICY_MAX_ERRORS)
-		return;
-	va_start(args, format);
-	loader->error = sentences_add(&loader->errors, file, line, key, format, args);
-	va_end(args);
-}
 
 #define complain_here(loader, ...) \
 	policy_complain(loader, (loader)->file, (loader)->line, NULL, __VA_ARGS__)

@@ -6,6 +6,7 @@
 
 enum {
 	POLICY_WHOLE = 10000, /* hundredths of a percent */
+	POLICY_MAX_ERRORS = 64,
 	/* Drivers were seen to take up to 55 MiB for command buffers, descriptors and the like. */
 	POLICY_LEASE_TOLERANCE_BYTES = 64 << 20,
 };
