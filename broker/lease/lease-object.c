@@ -14,15 +14,13 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/random.h>
 
 #include "lease/lease.h"
 #include "tenant/tenant.h"
 #include "util/checked.h"
-#include "util/clock.h"
 #include "util/error.h"
 
-enum { FIRST_BUCKETS = 256, MAX_BUCKETS = 1 << 20 };
+enum { MAX_BUCKETS = 1 << 20 };
 
 /* A member has an object. */
 struct lease_holding {
@@ -58,24 +56,6 @@ static struct lease_object **bucket_of(const struct leases *leases, uint32_t ten
 	uint64_t hash = mix(mix(mix(leases->seed ^ tenant) ^ dev) ^ ino);
 
 	return &leases->buckets[hash & (leases->n_buckets - 1)];
-}
-
-int lease_objects_init(struct leases *leases)
-{
-	leases->n_buckets = FIRST_BUCKETS;
-	leases->buckets = calloc(FIRST_BUCKETS, sizeof(struct lease_object *));
-	if (!leases->buckets)
-		return error_origin(-ENOMEM);
-	if (getrandom(&leases->seed, sizeof(leases->seed), GRND_NONBLOCK) != sizeof(leases->seed))
-		leases->seed = mix(clock_now_ns());
-	return 0;
-}
-
-void lease_objects_deinit(struct leases *leases)
-{
-	assert(leases->n_objects == 0);
-	free(leases->buckets);
-	leases->buckets = NULL;
 }
 
 static void put(struct leases *leases, struct lease_object *object)

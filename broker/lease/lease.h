@@ -358,11 +358,9 @@ static inline uint64_t lease_wait_goal(const struct lease_wait *wait)
 	return goal < wait->lease->limit_bytes ? goal : wait->lease->limit_bytes;
 }
 
-/* lease-object.c, for lease_leave() and leases_init(). */
+/* Lets go of all objects of a member, for lease_leave(). */
 void lease_objects_drop(struct lease_member *member);
-int lease_objects_init(struct leases *leases);
-void lease_objects_deinit(struct leases *leases);
-/* lease.c: members see on the page how things are. */
+/* Shows members on the lease's page how things are. */
 void lease_show(const struct lease *lease);
 
 DEFINE_CLEANUP(struct lease *, lease_free)
