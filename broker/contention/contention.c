@@ -37,6 +37,7 @@
 #include "util/error.h"
 #include "util/list.h"
 #include "util/log.h"
+#include "util/number.h"
 #include "util/plural.h"
 
 static const uint64_t look_ns = 10000000;
@@ -400,17 +401,12 @@ static void look_at_source(struct contention *contention)
 
 /* --- Looking, and what comes of it --- */
 
-static uint64_t since(uint64_t now, uint64_t before)
-{
-	return now > before ? now - before : 0;
-}
-
 /* A source that was replaced begins anew; then so does this. */
 static void look_at_shares(struct contention *contention, const struct run_queue_totals *totals,
 			   uint64_t elapsed_ns)
 {
 	const double fading = 1 / (1 + (double)elapsed_ns / (double)fade_ns);
-	uint64_t wait_ns = since(totals->wait_ns, contention->totals.wait_ns), all_ns = 0;
+	uint64_t wait_ns = saturating_sub(totals->wait_ns, contention->totals.wait_ns), all_ns = 0;
 
 	if (!totals->has_workers)
 		wait_ns = 0;
@@ -418,7 +414,7 @@ static void look_at_shares(struct contention *contention, const struct run_queue
 		struct watched_tenant *tenant = container_of(node, struct watched_tenant, link);
 		uint64_t caused_ns =
 			run_queue_caused_ns(contention->options.run_queue, tenant->slot);
-		uint64_t own_ns = since(caused_ns, tenant->caused_ns);
+		uint64_t own_ns = saturating_sub(caused_ns, tenant->caused_ns);
 
 		tenant->caused_ns = caused_ns;
 		tenant->faded_ns = tenant->faded_ns * fading + (double)own_ns;

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "contention/run-queue-private.h"
+#include "util/number.h"
 #include "util/seqlock.h"
 
 static uint64_t load(const unsigned long long *at)
@@ -74,24 +75,18 @@ struct run_queue_subject *run_queue_subject_new(const struct run_queue *rq, uint
 	return subject;
 }
 
-/* Counts that went back are of another source than their base. */
-static uint64_t since(uint64_t now, uint64_t base)
-{
-	return now >= base ? now - base : now;
-}
-
 static void fill_counts(const struct run_queue_figures *now, const struct run_queue_figures *base,
 			struct run_queue_report *report)
 {
-	report->run_ns += since(now->run_ns, base->run_ns);
-	report->wait_ns += since(now->wait_ns, base->wait_ns);
-	report->idle_wait_ns += since(now->idle_wait_ns, base->idle_wait_ns);
-	report->n_waits += since(now->n_waits, base->n_waits);
-	report->n_preemptions += since(now->n_preemptions, base->n_preemptions);
-	report->n_involuntary += since(now->n_involuntary, base->n_involuntary);
-	report->n_throttled += since(now->n_throttled, base->n_throttled);
-	report->n_migrations += since(now->n_migrations, base->n_migrations);
-	report->caused_ns += since(now->caused_ns, base->caused_ns);
+	report->run_ns += counter_growth(now->run_ns, base->run_ns);
+	report->wait_ns += counter_growth(now->wait_ns, base->wait_ns);
+	report->idle_wait_ns += counter_growth(now->idle_wait_ns, base->idle_wait_ns);
+	report->n_waits += counter_growth(now->n_waits, base->n_waits);
+	report->n_preemptions += counter_growth(now->n_preemptions, base->n_preemptions);
+	report->n_involuntary += counter_growth(now->n_involuntary, base->n_involuntary);
+	report->n_throttled += counter_growth(now->n_throttled, base->n_throttled);
+	report->n_migrations += counter_growth(now->n_migrations, base->n_migrations);
+	report->caused_ns += counter_growth(now->caused_ns, base->caused_ns);
 }
 
 static void fill_delays(const struct delay_sum *sum, struct run_queue_report *report)

@@ -34,6 +34,7 @@
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/log.h"
+#include "util/number.h"
 #include "util/thread.h"
 
 enum { OWN_WAKES = 8 }; /* that the thread's own record may miss */
@@ -286,11 +287,6 @@ static void work(struct run_queue *rq, uint32_t pace, uint64_t now_ns)
 	}
 }
 
-static uint64_t earlier(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
 static void sleep_until_due(struct run_queue *rq, uint32_t pace)
 {
 	uint64_t due_ns = UINT64_MAX, now_ns;
@@ -298,11 +294,11 @@ static void sleep_until_due(struct run_queue *rq, uint32_t pace)
 	if (rq->needs_walk)
 		due_ns = next_walk_ns(rq);
 	if (pace_get(&rq->pace) < pace)
-		due_ns = earlier(due_ns, rq->held_until_ns);
+		due_ns = min_u64(due_ns, rq->held_until_ns);
 	if (pace > RUN_QUEUE_PACE_IDLE) {
-		due_ns = earlier(due_ns, rq->listed_ns + run_queue_second_ns);
-		due_ns = earlier(due_ns, rq->read_ns + totals_period_ns(rq, pace));
-		due_ns = earlier(due_ns, rq->reported_ns + report_period_ns(pace));
+		due_ns = min_u64(due_ns, rq->listed_ns + run_queue_second_ns);
+		due_ns = min_u64(due_ns, rq->read_ns + totals_period_ns(rq, pace));
+		due_ns = min_u64(due_ns, rq->reported_ns + report_period_ns(pace));
 	}
 	now_ns = clock_now_ns();
 	if (due_ns > now_ns)

@@ -4,11 +4,7 @@
 
 #include "tenant/tenant.h"
 #include "util/checked.h"
-
-static uint64_t sum(uint64_t a, uint64_t b)
-{
-	return checked_add(a, b, &a) ? a : UINT64_MAX;
-}
+#include "util/number.h"
 
 static bool is_of(const struct lease_member *member, pid_t pid, uint64_t started_ns)
 {
@@ -39,7 +35,7 @@ static uint64_t credit_of(const struct lease *lease, const struct audit_process 
 		const struct lease_member *member = container_of(node, struct lease_member, link);
 
 		if (is_of(member, process->pid, process->started_ns))
-			credit = sum(credit, member->credit_bytes);
+			credit = saturating_add(credit, member->credit_bytes);
 	}
 	return credit;
 }
@@ -55,7 +51,7 @@ struct lease_member *audit_confirm(struct lease *lease, const struct audit_proce
 
 		if (!is_of(member, process->pid, process->started_ns))
 			continue;
-		own = sum(own, lease_own_credit(member));
+		own = saturating_add(own, lease_own_credit(member));
 		if (!restored && member->restored_ns && member->restored_ns < list_ns)
 			restored = member;
 	}
@@ -85,8 +81,9 @@ void audit_add_up(const struct lease *lease, const struct audit_process *process
 			continue;
 		credit = credit_of(lease, &processes[i]);
 		beyond = processes[i].bytes > credit ? processes[i].bytes - credit : 0;
-		ret->seen_bytes = sum(ret->seen_bytes, processes[i].bytes);
-		ret->allowed_bytes = sum(ret->allowed_bytes, lease->tenant->lease_tolerance);
+		ret->seen_bytes = saturating_add(ret->seen_bytes, processes[i].bytes);
+		ret->allowed_bytes =
+			saturating_add(ret->allowed_bytes, lease->tenant->lease_tolerance);
 		if (ret->worst != UINT32_MAX && beyond <= most)
 			continue;
 		ret->worst = i;

@@ -33,6 +33,7 @@
 #include "util/dmem.h"
 #include "util/error.h"
 #include "util/log.h"
+#include "util/number.h"
 
 enum {
 	MAX_CASES = 64,
@@ -76,11 +77,6 @@ struct enforce {
 	struct audit_process processes[TELEMETRY_MAX_PROCESSES]; /* of one look */
 	struct process_view view;
 };
-
-static unsigned long long ull(uint64_t value)
-{
-	return value;
-}
 
 /* ---- Suspects ---- */
 

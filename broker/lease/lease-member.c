@@ -8,19 +8,10 @@
 #include <assert.h>
 
 #include "lease/lease.h"
+#include "util/number.h"
 
 /* More than any device has; a sum of as many as there can be sessions fits 64 bits. */
 static const uint64_t max_reported_bytes = 1ull << 48;
-
-static uint64_t least(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
-static uint64_t most(uint64_t a, uint64_t b)
-{
-	return a > b ? a : b;
-}
 
 void lease_join(struct lease *lease, struct lease_member *member, pid_t pid)
 {
@@ -57,7 +48,7 @@ int lease_take(struct lease_member *member, uint64_t bytes)
 	if (bytes > lease_ungiven(lease))
 		return LEASE_E_LACKING;
 	lease->credited_bytes += bytes;
-	lease->peak_credited_bytes = most(lease->peak_credited_bytes, lease->credited_bytes);
+	lease->peak_credited_bytes = max_u64(lease->peak_credited_bytes, lease->credited_bytes);
 	member->credit_bytes += bytes;
 	lease->leases->n_changes++;
 	lease_show(lease);
@@ -83,7 +74,7 @@ void lease_correct(struct lease_member *member, uint64_t bytes)
 	struct lease *lease = member->lease;
 	uint64_t before = member->corrected_bytes, others = lease->credited_bytes - before;
 
-	bytes = least(bytes, lease->max_bytes > others ? lease->max_bytes - others : 0);
+	bytes = min_u64(bytes, lease->max_bytes > others ? lease->max_bytes - others : 0);
 	if (bytes <= before) {
 		member->corrected_bytes = bytes;
 		if (bytes < before && lease_give(member, before - bytes))
@@ -101,19 +92,19 @@ void lease_correct(struct lease_member *member, uint64_t bytes)
 void lease_report(struct lease_member *member, const struct lease_use *use)
 {
 	struct lease *lease = member->lease;
-	uint64_t used = least(use->used_bytes, max_reported_bytes);
-	uint64_t extra = least(use->extra_bytes, max_reported_bytes);
-	uint64_t peak = least(use->peak_bytes, max_reported_bytes);
+	uint64_t used = min_u64(use->used_bytes, max_reported_bytes);
+	uint64_t extra = min_u64(use->extra_bytes, max_reported_bytes);
+	uint64_t peak = min_u64(use->peak_bytes, max_reported_bytes);
 
 	if (used != member->used_bytes || extra != member->extra_bytes)
 		lease->leases->n_changes++;
 	lease->used_bytes += used - member->used_bytes;
 	lease->extra_bytes += extra - member->extra_bytes;
 	/* Beside what the others have. */
-	peak = lease->used_bytes + lease->extra_bytes - used - extra + most(peak, used + extra);
+	peak = lease->used_bytes + lease->extra_bytes - used - extra + max_u64(peak, used + extra);
 	if (peak > lease->peak_bytes)
 		lease->leases->n_changes++;
-	lease->peak_bytes = most(lease->peak_bytes, peak);
+	lease->peak_bytes = max_u64(lease->peak_bytes, peak);
 	lease->n_objects += (uint64_t)use->n_objects - member->n_objects;
 	/* A count of the past does not go back. */
 	if (use->n_refused > member->n_refused) {

@@ -17,20 +17,11 @@
 #include "lease/lease.h"
 #include "tenant/tenant.h"
 #include "util/checked.h"
+#include "util/number.h"
 
 static struct lease_wait *wait_of(struct list_node *node)
 {
 	return container_of(node, struct lease_wait, link);
-}
-
-static uint64_t least(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
-static uint64_t most(uint64_t a, uint64_t b)
-{
-	return a > b ? a : b;
 }
 
 void lease_wait_begin(struct lease_wait *wait)
@@ -98,10 +89,10 @@ static void think_of(struct lease_search *search, struct lease *lease)
 	/* Plans that share a block are not looked at more closely. */
 	if (thought->n_keeping > 0 && thought->n_keeping == lease->n_members)
 		thought->kept_bytes += lease->object_bytes;
-	thought->bytes =
-		thought->n_keeping > 0
-			? most(thought->kept_bytes, least(lease->wish_bytes, lease_granted(lease)))
-			: 0;
+	thought->bytes = thought->n_keeping > 0
+				 ? max_u64(thought->kept_bytes,
+					   min_u64(lease->wish_bytes, lease_granted(lease)))
+				 : 0;
 	search->bytes += thought->bytes - before;
 	lease->tenant->leases->thought_bytes += thought->bytes - before;
 }

@@ -19,16 +19,7 @@
 #include "util/checked.h"
 #include "util/clock.h"
 #include "util/error.h"
-
-static uint64_t least(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
-static uint64_t most(uint64_t a, uint64_t b)
-{
-	return a > b ? a : b;
-}
+#include "util/number.h"
 
 int leases_init(struct leases *leases)
 {
@@ -81,7 +72,7 @@ void lease_show(const struct lease *lease)
 		return;
 	store(&page->max_bytes, lease->max_bytes);
 	store(&page->granted_bytes, lease_granted(lease));
-	store(&page->wish_bytes, least(lease->limit_bytes, lease->allowed_bytes));
+	store(&page->wish_bytes, min_u64(lease->limit_bytes, lease->allowed_bytes));
 	store(&page->credited_bytes, lease->credited_bytes);
 	store(&page->peak_bytes, lease->peak_bytes);
 	store(&page->peak_credited_bytes, lease->peak_credited_bytes);
@@ -176,7 +167,7 @@ static void tell_of_cgroup(const struct lease *lease)
 static void count_reserve(struct leases *leases, struct tenant *tenant, uint8_t device)
 {
 	struct tenant_leases *of_tenant = tenant->leases;
-	uint64_t bytes = least(of_tenant->granted[device], tenant->shares[device].reserve);
+	uint64_t bytes = min_u64(of_tenant->granted[device], tenant->shares[device].reserve);
 
 	leases->of_reserves_bytes[device] += bytes - of_tenant->of_reserve[device];
 	of_tenant->of_reserve[device] = bytes;
@@ -252,7 +243,7 @@ int lease_grant(struct lease *lease, uint64_t bytes, bool is_forced)
 		return LEASE_E_QUOTA;
 	count_granted(lease, lease_granted(lease) - before);
 	lease->leases->n_changes++;
-	lease->audited_bytes = most(lease->audited_bytes, lease_granted(lease));
+	lease->audited_bytes = max_u64(lease->audited_bytes, lease_granted(lease));
 	lease_show(lease);
 	return 0;
 }
@@ -260,7 +251,8 @@ int lease_grant(struct lease *lease, uint64_t bytes, bool is_forced)
 uint64_t lease_trim(struct lease *lease)
 {
 	uint64_t granted = lease_granted(lease);
-	uint64_t kept = most(lease->credited_bytes, least(lease->wish_bytes, lease->allowed_bytes));
+	uint64_t kept =
+		max_u64(lease->credited_bytes, min_u64(lease->wish_bytes, lease->allowed_bytes));
 
 	if (kept >= granted)
 		return 0;
@@ -289,7 +281,7 @@ void lease_allow(struct lease *lease, uint64_t bytes)
 
 bool lease_is_shrinking(const struct lease *lease)
 {
-	return lease_granted(lease) > least(lease->limit_bytes, lease->allowed_bytes);
+	return lease_granted(lease) > min_u64(lease->limit_bytes, lease->allowed_bytes);
 }
 
 /* Leases that were restored */
@@ -313,7 +305,7 @@ void leases_take_back(struct leases *leases, const struct lease *but, const stru
 {
 	list_for_each (node, &leases->all) {
 		struct lease *lease = container_of(node, struct lease, link);
-		uint64_t part = least(lease_ungiven(lease), bytes);
+		uint64_t part = min_u64(lease_ungiven(lease), bytes);
 
 		if (lease == but || lease->tenant != tenant || lease->device != device ||
 		    !lease->restored_number || part == 0)

@@ -33,6 +33,7 @@
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/log.h"
+#include "util/number.h"
 #include "util/waker.h"
 
 enum { OVERHEAD_SAMPLES = 8, GROWTH_BYTES = 4 << 20 };
@@ -69,11 +70,6 @@ struct budget {
 	struct budget_device devices[RBK_MAX_DEVICES];
 };
 
-static uint64_t less(uint64_t a, uint64_t b)
-{
-	return a > b ? a - b : 0;
-}
-
 void budget_compute(const struct memory_reading *pool, uint64_t total_bytes,
 		    uint64_t headroom_bytes, uint64_t allocated_bytes, uint64_t leased_bytes,
 		    struct budget_figures *ret)
@@ -84,10 +80,10 @@ void budget_compute(const struct memory_reading *pool, uint64_t total_bytes,
 				: pool->total.is_valid ? pool->total.value
 						       : total_bytes;
 
-	ret->outside_bytes = less(less(used, own), leased_bytes);
-	ret->overhead_bytes = less(own, allocated_bytes);
-	ret->usable_bytes =
-		less(device_bytes, ret->outside_bytes + ret->overhead_bytes + headroom_bytes);
+	ret->outside_bytes = saturating_sub(saturating_sub(used, own), leased_bytes);
+	ret->overhead_bytes = saturating_sub(own, allocated_bytes);
+	ret->usable_bytes = saturating_sub(device_bytes, ret->outside_bytes + ret->overhead_bytes +
+								 headroom_bytes);
 	if (ret->usable_bytes > total_bytes)
 		ret->usable_bytes = total_bytes;
 }
@@ -127,8 +123,8 @@ static uint64_t usable_gtt(const struct device_reading *reading, const struct ex
 	uint64_t outside = 0;
 
 	if (gtt->used.is_valid && gtt->own.is_valid)
-		outside = less(gtt->used.value, gtt->own.value);
-	return less(info->gtt_bytes, outside) / 2;
+		outside = saturating_sub(gtt->used.value, gtt->own.value);
+	return saturating_sub(info->gtt_bytes, outside) / 2;
 }
 
 /* Return: can the device be used, as far as the sample tells? */

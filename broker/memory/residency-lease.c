@@ -29,6 +29,7 @@
 #include "tenant/tenant.h"
 #include "util/clock.h"
 #include "util/error.h"
+#include "util/number.h"
 
 /* For plans on their way out, and those just coming, before they can go. */
 static const uint64_t grace_ns = 5ull * 1000 * 1000 * 1000;
@@ -64,16 +65,6 @@ static void set_awaited(struct residency_device *device, struct lease_wait *wait
 
 /* ---- Parts, and who comes first ---- */
 
-static uint64_t least_of(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
-static uint64_t left_of(uint64_t limit, uint64_t used)
-{
-	return limit > used ? limit - used : 0;
-}
-
 /* Return: the bytes that other tenants' leases have not yet taken of their reserves. */
 static uint64_t reserved_for_others(const struct residency_device *device,
 				    const struct tenant *tenant)
@@ -81,8 +72,8 @@ static uint64_t reserved_for_others(const struct residency_device *device,
 	const struct leases *leases = &device->residency->leases;
 	unsigned int i = device->index;
 
-	return left_of(left_of(device->reserved_bytes, tenant->shares[i].reserve),
-		       leases->of_reserves_bytes[i] - leases_of(tenant)->of_reserve[i]);
+	return saturating_sub(saturating_sub(device->reserved_bytes, tenant->shares[i].reserve),
+			      leases->of_reserves_bytes[i] - leases_of(tenant)->of_reserve[i]);
 }
 
 /*
@@ -93,9 +84,9 @@ uint64_t residency_lease_room(const struct residency_device *device, const struc
 {
 	uint64_t granted = device->residency->leases.granted_bytes[device->index];
 	uint64_t kept = granted + reserved_for_others(device, tenant);
-	uint64_t room = left_of(device->usable_bytes[EXEC_TIER_VRAM], kept);
-	uint64_t own = left_of(tenant->shares[device->index].reserve,
-			       leases_of(tenant)->granted[device->index]);
+	uint64_t room = saturating_sub(device->usable_bytes[EXEC_TIER_VRAM], kept);
+	uint64_t own = saturating_sub(tenant->shares[device->index].reserve,
+				      leases_of(tenant)->granted[device->index]);
 
 	return room > own ? room : own;
 }
@@ -103,7 +94,8 @@ uint64_t residency_lease_room(const struct residency_device *device, const struc
 /* Of what nobody has reserved, for each tenant that has leases there or wants one. */
 static void divide(struct residency_device *device)
 {
-	uint64_t unreserved = left_of(device->usable_bytes[EXEC_TIER_VRAM], device->reserved_bytes);
+	uint64_t unreserved =
+		saturating_sub(device->usable_bytes[EXEC_TIER_VRAM], device->reserved_bytes);
 	uint32_t n = device->residency->leases.n_tenants[device->index];
 
 	device->lease_part_bytes = n > 0 ? unreserved / n : unreserved;
@@ -114,17 +106,17 @@ static uint64_t left_of_part(const struct residency_device *device, const struct
 			     uint64_t awaited_bytes)
 {
 	unsigned int i = device->index;
-	uint64_t part = least_of(tenant->shares[i].reserve + device->lease_part_bytes,
-				 device->usable_bytes[EXEC_TIER_VRAM]);
+	uint64_t part = min_u64(tenant->shares[i].reserve + device->lease_part_bytes,
+				device->usable_bytes[EXEC_TIER_VRAM]);
 
-	return left_of(part, leases_of(tenant)->granted[i] + memory_of(tenant)->awaited[i] -
-				     awaited_bytes);
+	return saturating_sub(part, leases_of(tenant)->granted[i] + memory_of(tenant)->awaited[i] -
+					    awaited_bytes);
 }
 
 /* What has to be granted for it beside what is. */
 static uint64_t more_for(const struct lease_wait *wait)
 {
-	return left_of(lease_wait_need(wait), lease_granted(wait->lease));
+	return saturating_sub(lease_wait_need(wait), lease_granted(wait->lease));
 }
 
 static bool is_within_part(const struct residency_device *device, const struct lease_wait *wait)
@@ -218,7 +210,7 @@ static uint64_t left_by_waits(struct residency_device *device, struct tenant *te
 
 static uint64_t lease_available(const struct residency_device *device, struct tenant *tenant)
 {
-	return least_of(residency_available(device, tenant), residency_lease_room(device, tenant));
+	return min_u64(residency_available(device, tenant), residency_lease_room(device, tenant));
 }
 
 /* The bytes that those before it leave for it: wait->available_bytes until now. */
@@ -230,13 +222,13 @@ static void look_closer(struct residency_device *device, struct lease_wait *wait
 		wait->available_bytes = 0;
 	else
 		wait->available_bytes =
-			least_of(wait->available_bytes, lease_available(device, lease->tenant));
+			min_u64(wait->available_bytes, lease_available(device, lease->tenant));
 	if (!wait->member)
 		return;
 	/* A lease has what it was granted, and no more than its limit. */
-	wait->available_bytes =
-		least_of(wait->available_bytes, left_of(lease->limit_bytes, lease_granted(lease))) +
-		lease_ungiven(lease);
+	wait->available_bytes = min_u64(wait->available_bytes,
+					saturating_sub(lease->limit_bytes, lease_granted(lease))) +
+				lease_ungiven(lease);
 }
 
 void residency_lease_look(struct residency *residency, struct lease_wait *wait)
@@ -407,8 +399,8 @@ static enum verdict look_at(struct residency_device *device, struct lease_wait *
 	lease->blocked_number = number;
 	can_grow = tenant->memory->blocked_number != number && device->state == RESIDENCY_DEVICE_UP;
 	if (*is_held)
-		goal = least_of(goal, lease_granted(lease) +
-					      left_of_part(device, tenant, wait->awaited_bytes));
+		goal = min_u64(goal, lease_granted(lease) +
+					     left_of_part(device, tenant, wait->awaited_bytes));
 	if (more == 0) {
 		lease->blocked_number = 0;
 		if (can_grow)
@@ -523,7 +515,7 @@ void residency_leases_serve(struct residency_device *device)
 			left_by_sums(device, wait->lease->tenant, &wait->ahead_bytes);
 		if (verdict != GRANTED && until_ns > now_ns) {
 			sums_add(device, wait);
-			next_ns = least_of(next_ns, until_ns);
+			next_ns = min_u64(next_ns, until_ns);
 			continue;
 		}
 		n_ended++;
@@ -641,7 +633,7 @@ void residency_lease_grow(struct residency *residency, struct lease *lease)
 	if (left > lease->max_bytes)
 		left = lease->max_bytes;
 	if (device->state == RESIDENCY_DEVICE_UP)
-		grow(device, lease, least_of(lease->wish_bytes, lease_granted(lease) + left));
+		grow(device, lease, min_u64(lease->wish_bytes, lease_granted(lease) + left));
 	note_granted(device);
 }
 

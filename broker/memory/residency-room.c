@@ -35,6 +35,7 @@
 #include "util/checked.h"
 #include "util/clock.h"
 #include "util/log.h"
+#include "util/number.h"
 
 enum {
 	REVIEW_NS = 20000000,
@@ -133,16 +134,6 @@ int64_t seeker_tenant_free(const struct seeker *seeker)
 	       (int64_t)seeker_tenant_awaited(seeker);
 }
 
-static uint64_t left_of(uint64_t limit, uint64_t used)
-{
-	return limit > used ? limit - used : 0;
-}
-
-static uint64_t least(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
 /*
  * Not what is still taken by those who leave, and not what others who are awaited will need when
  * that is free.
@@ -152,7 +143,8 @@ uint64_t seeker_room(const struct seeker *seeker)
 	const struct residency_device *device = seeker->device;
 	const struct account *account = seeker->tenant->account;
 	uint64_t max = seeker->tenant->shares[device->index].max;
-	uint64_t usable = left_of(device->usable_bytes[EXEC_TIER_VRAM], device->refused_bytes);
+	uint64_t usable =
+		saturating_sub(device->usable_bytes[EXEC_TIER_VRAM], device->refused_bytes);
 	uint64_t charged = device_charged(device);
 	uint64_t kept =
 		charged - device->leaving_bytes + device->awaited_bytes - seeker->awaited_bytes;
@@ -160,10 +152,12 @@ uint64_t seeker_room(const struct seeker *seeker)
 	uint64_t promised =
 		residency_tenant_used(device, seeker->tenant) + seeker_tenant_awaited(seeker);
 
-	uint64_t room = least(least(left_of(usable, charged), left_of(usable, kept)),
-			      least(left_of(max, used), left_of(max, promised)));
+	uint64_t room =
+		min_u64(min_u64(saturating_sub(usable, charged), saturating_sub(usable, kept)),
+			min_u64(saturating_sub(max, used), saturating_sub(max, promised)));
 
-	return seeker->residence ? room : least(room, residency_lease_room(device, seeker->tenant));
+	return seeker->residence ? room
+				 : min_u64(room, residency_lease_room(device, seeker->tenant));
 }
 
 static bool has_room(const struct residence *residence, uint64_t bytes)
@@ -226,8 +220,8 @@ uint64_t residency_available(const struct residency_device *device, const struct
 	/* Its own plans can make way, and others that hold more than their due. */
 	of_tenant += (int64_t)evictable;
 	of_device += (int64_t)evictable;
-	if (of_device < (int64_t)left_of(reserve, leased))
-		of_device = (int64_t)left_of(reserve, leased);
+	if (of_device < (int64_t)saturating_sub(reserve, leased))
+		of_device = (int64_t)saturating_sub(reserve, leased);
 	if (of_device < 0)
 		of_device = 0;
 	return (uint64_t)(of_tenant < of_device ? of_tenant > 0 ? of_tenant : 0 : of_device);
@@ -707,7 +701,7 @@ static void walk_look_at(struct residency_walk *walk, struct residency_plan *pla
 	else if (residence->must_return)
 		walk->is_wishing = true;
 	else if (residence->state == RESIDENCE_OUT && !plan->is_parked && !plan->removed)
-		walk->next_ns = least(walk->next_ns, residence->left_ns + residence->holdoff_ns);
+		walk->next_ns = min_u64(walk->next_ns, residence->left_ns + residence->holdoff_ns);
 }
 
 /* Return: true if all have been looked at. */
@@ -739,7 +733,7 @@ static void walk_end(struct residency *residency, uint64_t now_ns)
 	walk->next = NULL;
 	residency->is_pressed = walk->is_pressed;
 	if (walk->next_ns != UINT64_MAX)
-		residency_review_in(residency, left_of(walk->next_ns, now_ns));
+		residency_review_in(residency, saturating_sub(walk->next_ns, now_ns));
 	if (is_wishing)
 		residency_review_in(residency, REVIEW_NS);
 	if (walk->is_outdated || residency->must_show)
@@ -782,11 +776,11 @@ void residency_go_on_soon(struct residency *residency)
 
 	for (unsigned int i = 1; i < residency->options.n_executors; i++)
 		if (residency->devices[i].must_serve)
-			at_ns = least(at_ns, residency->devices[i].serve_ns);
+			at_ns = min_u64(at_ns, residency->devices[i].serve_ns);
 	if (residency_goes_on(residency))
 		loop_timer_arm(residency->walk.timer, 0);
 	else if (at_ns != UINT64_MAX)
-		loop_timer_arm(residency->walk.timer, left_of(at_ns, clock_now_ns()));
+		loop_timer_arm(residency->walk.timer, saturating_sub(at_ns, clock_now_ns()));
 }
 
 static void go_on_with_device(struct residency_device *device)

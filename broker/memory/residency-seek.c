@@ -22,6 +22,7 @@
 #include "memory/residency-private.h"
 #include "tenant/tenant.h"
 #include "util/checked.h"
+#include "util/number.h"
 
 /* Taking back takes at most that part of a turn's budget. */
 enum { TAKE_PART = 4 };
@@ -322,18 +323,13 @@ static bool is_enough(const struct seeker *seeker, uint64_t bytes, bool *ret_own
 	return !*ret_own_only && residency_device_free(seeker->device) >= (int64_t)bytes;
 }
 
-static uint64_t least(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
 /* Bytes that a tenant is owed of those that it has there, or cannot be made to give. */
 static uint64_t owed_to(const struct residency_device *device, const struct tenant *tenant)
 {
 	uint64_t leased = leases_of(tenant)->granted[device->index];
-	uint64_t owed = least(residency_tenant_used(device, tenant) +
-				      memory_of(tenant)->awaited[device->index],
-			      tenant->shares[device->index].reserve);
+	uint64_t owed = min_u64(residency_tenant_used(device, tenant) +
+					memory_of(tenant)->awaited[device->index],
+				tenant->shares[device->index].reserve);
 
 	return owed > leased ? owed : leased;
 }

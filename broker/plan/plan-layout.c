@@ -28,6 +28,7 @@
 #include "plan/plan-parse.h"
 #include "util/checked.h"
 #include "util/error.h"
+#include "util/number.h"
 
 enum { SEARCH_STEPS = 1 << 19 };
 
@@ -94,11 +95,6 @@ static int compare_extents(const void *a, const void *b)
 	return (x->begin > y->begin) - (x->begin < y->begin);
 }
 
-static uint64_t max_of(uint64_t a, uint64_t b)
-{
-	return a > b ? a : b;
-}
-
 /* Enters @block into the spans below @at, which is of nodes from @first to @last. */
 static void span_add(struct span *spans, uint32_t at, uint32_t first, uint32_t last,
 		     const struct block *block)
@@ -109,16 +105,16 @@ static void span_add(struct span *spans, uint32_t at, uint32_t first, uint32_t l
 	if (block->life.last < first || last < block->life.first)
 		return;
 	if (block->life.first <= first && last <= block->life.last) {
-		span->covering_top = max_of(span->covering_top, block->offset + block->bytes);
+		span->covering_top = max_u64(span->covering_top, block->offset + block->bytes);
 		span->covering_bytes += block->bytes;
-		span->top = max_of(span->top, span->covering_top);
+		span->top = max_u64(span->top, span->covering_top);
 		span->bytes += block->bytes;
 		return;
 	}
 	span_add(spans, 2 * at, first, middle, block);
 	span_add(spans, 2 * at + 1, middle + 1, last, block);
-	span->top = max_of(span->covering_top, max_of(spans[2 * at].top, spans[2 * at + 1].top));
-	span->bytes = span->covering_bytes + max_of(spans[2 * at].bytes, spans[2 * at + 1].bytes);
+	span->top = max_u64(span->covering_top, max_u64(spans[2 * at].top, spans[2 * at + 1].top));
+	span->bytes = span->covering_bytes + max_u64(spans[2 * at].bytes, spans[2 * at + 1].bytes);
 }
 
 /* The most at any node of @life, below @at; what covers the parents of @at does not count. */
@@ -132,14 +128,14 @@ static void span_get(const struct span *spans, uint32_t at, uint32_t first, uint
 	if (life.last < first || last < life.first)
 		return;
 	if (life.first <= first && last <= life.last) {
-		*ret_top = max_of(*ret_top, span->top);
-		*ret_bytes = max_of(*ret_bytes, span->bytes);
+		*ret_top = max_u64(*ret_top, span->top);
+		*ret_bytes = max_u64(*ret_bytes, span->bytes);
 		return;
 	}
 	span_get(spans, 2 * at, first, middle, life, &top, &bytes);
 	span_get(spans, 2 * at + 1, middle + 1, last, life, &top, &bytes);
-	*ret_top = max_of(*ret_top, max_of(span->covering_top, top));
-	*ret_bytes = max_of(*ret_bytes, span->covering_bytes + bytes);
+	*ret_top = max_u64(*ret_top, max_u64(span->covering_top, top));
+	*ret_bytes = max_u64(*ret_bytes, span->covering_bytes + bytes);
 }
 
 /*
@@ -188,7 +184,7 @@ static uint64_t find_gap(struct layout *layout, const struct block *block)
 			best_bytes = other->begin - end;
 			best_offset = end;
 		}
-		end = max_of(end, other->end);
+		end = max_u64(end, other->end);
 	}
 	return best_bytes == UINT64_MAX ? end : best_offset;
 }
@@ -202,9 +198,9 @@ void layout_place(struct layout *layout, struct plan *plan, uint32_t i)
 	span_add(layout->spans, 1, 0, layout->n_span_leaves - 1, block);
 	for (; at > 0; at /= 2)
 		layout->lasts[at] =
-			(uint32_t)max_of(layout->lasts[at], (uint64_t)block->life.last + 1);
+			(uint32_t)max_u64(layout->lasts[at], (uint64_t)block->life.last + 1);
 	plan->tensors[block->tensor].scratch_offset = block->offset;
-	layout->total_bytes = max_of(layout->total_bytes, block->offset + block->bytes);
+	layout->total_bytes = max_u64(layout->total_bytes, block->offset + block->bytes);
 }
 
 static uint32_t power_of_two(uint32_t n)
@@ -244,7 +240,7 @@ int layout_init(struct layout *layout, const struct plan *plan, const struct pla
 			continue;
 		block->tensor = (uint16_t)i;
 		block->life = lives[i];
-		n_times = (uint32_t)max_of(n_times, (uint64_t)lives[i].last + 1);
+		n_times = (uint32_t)max_u64(n_times, (uint64_t)lives[i].last + 1);
 		/* Cannot overflow: see PLAN_MAX_BYTES. */
 		checked_align(tensor->max_bytes, PLAN_SCRATCH_ALIGN, &block->bytes);
 		layout->n_blocks++;

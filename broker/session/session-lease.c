@@ -19,6 +19,7 @@
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/log.h"
+#include "util/number.h"
 
 /* Requests of a session that wait. */
 enum { MAX_REQUESTS = 64 };
@@ -48,11 +49,6 @@ struct lease_request {
 static struct residency *residency_of(const struct session *session)
 {
 	return session->server->options.residency;
-}
-
-static unsigned long long ull(uint64_t value)
-{
-	return value;
 }
 
 static void lease_discard(struct session *session, struct lease *lease)

@@ -27,8 +27,8 @@
 #include <unistd.h>
 
 #include "telemetry/fdinfo.h"
-#include "util/checked.h"
 #include "util/error.h"
+#include "util/number.h"
 
 enum {
 	DRM_MAJOR = 226,
@@ -170,20 +170,16 @@ static void forget_seen(struct processes *processes)
 	processes->n_seen = 0;
 }
 
-static uint64_t sum(uint64_t a, uint64_t b)
-{
-	return checked_add(a, b, &a) ? a : UINT64_MAX;
-}
-
 static void use_add(struct use *use, const struct fdinfo *info)
 {
 	use->is_user = true;
 	if (info->vram_bytes.is_valid)
-		use->vram_bytes = sum(use->vram_bytes, info->vram_bytes.value);
+		use->vram_bytes = saturating_add(use->vram_bytes, info->vram_bytes.value);
 	if (info->gtt_bytes.is_valid)
-		use->gtt_bytes = sum(use->gtt_bytes, info->gtt_bytes.value);
+		use->gtt_bytes = saturating_add(use->gtt_bytes, info->gtt_bytes.value);
 	if (info->busy_ns.is_valid)
-		use->busy_ns = (struct reading){sum(use->busy_ns.value, info->busy_ns.value), true};
+		use->busy_ns = (struct reading){
+			saturating_add(use->busy_ns.value, info->busy_ns.value), true};
 }
 
 /* Adds what descriptor @fd of @process holds. Return: is it a DRM descriptor? */
@@ -298,11 +294,11 @@ static void describe(const char *process, struct process_reading *ret)
 static void enter(struct device_reading *reading, struct device *device, const char *process,
 		  pid_t pid, const struct use *use)
 {
-	uint64_t bytes = sum(use->vram_bytes, use->gtt_bytes);
+	uint64_t bytes = saturating_add(use->vram_bytes, use->gtt_bytes);
 	uint32_t at = reading->n_processes;
 
-	while (at > 0 && sum(reading->processes[at - 1].vram_bytes,
-			     reading->processes[at - 1].gtt_bytes) < bytes)
+	while (at > 0 && saturating_add(reading->processes[at - 1].vram_bytes,
+					reading->processes[at - 1].gtt_bytes) < bytes)
 		at--;
 	if (at == TELEMETRY_MAX_PROCESSES) {
 		reading->processes_are_partial = true;

@@ -22,6 +22,7 @@
 #include "tenant/policy-private.h"
 #include "util/checked.h"
 #include "util/error.h"
+#include "util/number.h"
 
 enum {
 	/* Rings that a tenant may have for each session; descriptors and mappings end first. */
@@ -44,16 +45,6 @@ struct tenants {
 	uint32_t last_number;
 };
 
-static uint64_t at_least(uint64_t a, uint64_t b)
-{
-	return a > b ? a : b;
-}
-
-static uint64_t at_most(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
 static void limits_of(const struct tenants_machine *machine, const struct tenant_policy *policy,
 		      uint32_t n_tenants, struct account_limits *ret)
 {
@@ -64,13 +55,13 @@ static void limits_of(const struct tenants_machine *machine, const struct tenant
 		[ACCOUNT_TASKS] = policy->tasks_max,
 		[ACCOUNT_ARENA_BYTES] = policy->arena_bytes_max,
 		[ACCOUNT_HOST_BYTES] = policy_size_bytes(policy->host_max, machine->host_bytes),
-		[ACCOUNT_FDS] = at_least(machine->n_fds / n_tenants,
-					 at_most(machine->n_fds, TENANT_MIN_FDS)),
-		[ACCOUNT_MAPPINGS] = at_least(machine->n_mappings / n_tenants, TENANT_MIN_MAPPINGS),
+		[ACCOUNT_FDS] = max_u64(machine->n_fds / n_tenants,
+					min_u64(machine->n_fds, TENANT_MIN_FDS)),
+		[ACCOUNT_MAPPINGS] = max_u64(machine->n_mappings / n_tenants, TENANT_MIN_MAPPINGS),
 		[ACCOUNT_WATCHES] =
 			machine->n_watches == 0
 				? UINT64_MAX
-				: at_least(machine->n_watches / n_tenants, TENANT_MIN_WATCHES),
+				: max_u64(machine->n_watches / n_tenants, TENANT_MIN_WATCHES),
 	}};
 	if (!checked_mul(policy->sessions_max, TENANT_RINGS_PER_SESSION, &ret->max[ACCOUNT_RINGS]))
 		ret->max[ACCOUNT_RINGS] = UINT64_MAX;
@@ -85,7 +76,7 @@ static void limits_of(const struct tenants_machine *machine, const struct tenant
 void tenant_set_lowered(struct tenant *tenant, bool is_lowered)
 {
 	tenant->is_lowered = is_lowered;
-	tenant->weight = is_lowered ? at_least(tenant->full_weight / 10, 1) : tenant->full_weight;
+	tenant->weight = is_lowered ? max_u64(tenant->full_weight / 10, 1) : tenant->full_weight;
 	tenant->priority_max = is_lowered ? RBK_PRIORITY_LOW : tenant->full_priority_max;
 }
 
@@ -101,13 +92,13 @@ static void tenant_apply(struct tenant *tenant, const struct tenants_machine *ma
 		struct tenant_share *share = &tenant->shares[i];
 		uint64_t bytes = machine->vram_bytes[i];
 
-		share->max = at_most(policy_size_bytes(wanted->vram_max, bytes), bytes);
+		share->max = min_u64(policy_size_bytes(wanted->vram_max, bytes), bytes);
 		/* Nothing of what has no memory of its own. */
 		share->reserve =
-			at_most(policy_size_bytes(wanted->vram_reserve, bytes), share->max);
+			min_u64(policy_size_bytes(wanted->vram_reserve, bytes), share->max);
 		/* One may be a percentage and the other not: what does not fit is the nearest. */
-		share->high = at_least(policy_size_bytes(wanted->vram_high, bytes), share->reserve);
-		share->high = at_most(share->high, share->max);
+		share->high = max_u64(policy_size_bytes(wanted->vram_high, bytes), share->reserve);
+		share->high = min_u64(share->high, share->max);
 	}
 	tenant->full_weight = wanted->weight;
 	tenant->full_priority_max = wanted->priority_max;

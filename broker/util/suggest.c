@@ -6,16 +6,12 @@
  * neighbours swapped. A third of the word may be wrong: beyond that a guess annoys more than it
  * helps.
  */
+#include "util/number.h"
 #include "util/suggest.h"
 
 #include <string.h>
 
 enum { NAME_MAX_BYTES = 40 };
-
-static unsigned int least(unsigned int a, unsigned int b)
-{
-	return a < b ? a : b;
-}
 
 /* Both are shorter than NAME_MAX_BYTES. */
 static unsigned int distance(const char *a, const char *b)
@@ -33,10 +29,10 @@ static unsigned int distance(const char *a, const char *b)
 				row[k] = k;
 				continue;
 			}
-			row[k] = least(least(above[k], row[k - 1]) + 1,
-				       above[k - 1] + (a[i - 1] != b[k - 1]));
+			row[k] = min_u32(min_u32(above[k], row[k - 1]) + 1,
+					 above[k - 1] + (a[i - 1] != b[k - 1]));
 			if (i > 1 && k > 1 && a[i - 1] == b[k - 2] && a[i - 2] == b[k - 1])
-				row[k] = least(row[k], rows[(i + 1) % 3][k - 2] + 1);
+				row[k] = min_u32(row[k], rows[(i + 1) % 3][k - 2] + 1);
 		}
 	}
 	return rows[n % 3][m];

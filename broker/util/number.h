@@ -1,0 +1,54 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * Numbers: the smaller and the larger of two, sums and differences that stop at the ends of their
+ * type, and the growth of counters
+ */
+#include <stddef.h>
+#include <stdint.h>
+
+static inline uint32_t min_u32(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
+static inline uint64_t min_u64(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static inline uint64_t max_u64(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+static inline size_t min_size(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Return: the sum; UINT64_MAX if it is larger. */
+static inline uint64_t saturating_add(uint64_t a, uint64_t b)
+{
+	uint64_t sum;
+
+	return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
+}
+
+/* Return: the difference; 0 if it is negative. */
+static inline uint64_t saturating_sub(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : 0;
+}
+
+/* The growth of a counter; one that is less than @before has begun anew, from 0. */
+static inline uint64_t counter_growth(uint64_t now, uint64_t before)
+{
+	return now >= before ? now - before : now;
+}
+
+/* For "%llu", whatever uint64_t is an alias of. */
+static inline unsigned long long ull(uint64_t value)
+{
+	return value;
+}
