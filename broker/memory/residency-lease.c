@@ -24,7 +24,6 @@
 #include <assert.h>
 #include <errno.h>
 
-#include "loop/loop.h"
 #include "memory/residency-private.h"
 #include "tenant/tenant.h"
 #include "util/clock.h"
@@ -64,32 +63,6 @@ static void set_awaited(struct residency_device *device, struct lease_wait *wait
 }
 
 /* ---- Parts, and who comes first ---- */
-
-/* Return: the bytes that other tenants' leases have not yet taken of their reserves. */
-static uint64_t reserved_for_others(const struct residency_device *device,
-				    const struct tenant *tenant)
-{
-	const struct leases *leases = &device->residency->leases;
-	unsigned int i = device->index;
-
-	return saturating_sub(saturating_sub(device->reserved_bytes, tenant->shares[i].reserve),
-			      leases->of_reserves_bytes[i] - leases_of(tenant)->of_reserve[i]);
-}
-
-/*
- * Plans leave for who is owed something, leases do not. So leases stay out of what is reserved for
- * others, also before those others have come.
- */
-uint64_t residency_lease_room(const struct residency_device *device, const struct tenant *tenant)
-{
-	uint64_t granted = device->residency->leases.granted_bytes[device->index];
-	uint64_t kept = granted + reserved_for_others(device, tenant);
-	uint64_t room = saturating_sub(device->usable_bytes[EXEC_TIER_VRAM], kept);
-	uint64_t own = saturating_sub(tenant->shares[device->index].reserve,
-				      leases_of(tenant)->granted[device->index]);
-
-	return room > own ? room : own;
-}
 
 /* Of what nobody has reserved, for each tenant that has leases there or wants one. */
 static void divide(struct residency_device *device)
@@ -540,14 +513,6 @@ void residency_leases_serve(struct residency_device *device)
 		residency_leases_serve_later(device);
 	else if (next_ns != UINT64_MAX)
 		residency_review_in(residency, next_ns - now_ns);
-}
-
-void residency_leases_serve_later(struct residency_device *device)
-{
-	if (list_is_empty(&device->residency->leases.waits[device->index]))
-		return;
-	device->must_serve = true;
-	residency_go_on_soon(device->residency);
 }
 
 void residency_leases_serve_due(struct residency_device *device)

@@ -15,23 +15,18 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "memory/residency-private.h"
 #include "tenant/tenant.h"
 #include "util/checked.h"
 #include "util/clock.h"
 #include "util/error.h"
-#include "util/log.h"
 
 enum {
-	MIN_STAY_NS = 2000000000, /* one that had to leave sooner comes back more slowly */
-	FIRST_HOLDOFF_NS = 250000000,
-	MAX_HOLDOFF_DOUBLINGS = 6,      /* more are more than max_holdoff_ns */
+	MIN_STAY_NS = 2000000000,       /* one that had to leave sooner comes back more slowly */
 	UNLOAD_CALL_BYTES = 4 << 20,    /* of blocks that one slice frees, about */
 	UNLOAD_BLOCK_BYTES = 256 << 10, /* that freeing any block counts as, beside its own */
 };
-static const uint64_t max_holdoff_ns = 10ull * 1000 * 1000 * 1000;
 
 _Static_assert(sizeof(struct resident_constant) + sizeof(struct exec_constant) +
 			       sizeof(struct resident_constant *) +
@@ -448,85 +443,6 @@ static void unload_run(struct offload_job *job)
 	job->has_more = false;
 }
 
-/*
- * Loading it may be what the device does not survive: then others are served there between its
- * tries, which become rare, and a device that survives no load is not reopened all the time.
- */
-static void hold_off_lost(struct residence *residence)
-{
-	residence->left_ns = clock_now_ns();
-	residence->holdoff_ns = residence->n_lost < MAX_HOLDOFF_DOUBLINGS
-					? (uint64_t)FIRST_HOLDOFF_NS << residence->n_lost
-					: max_holdoff_ns;
-	residence->n_lost++;
-}
-
-/* A load that failed has been undone: is it tried again, and who is told what? */
-static void load_failed(struct residence *residence, int r)
-{
-	struct residency_device *device = residence->device;
-	struct residency *residency = device->residency;
-	struct residency_plan *plan = residence->plan;
-	bool is_retry = residence->is_retry;
-	enum try_result result;
-	uint64_t n_unlogged;
-
-	residence->is_retry = false;
-	if (plan->removed) {
-		residency_tell(residence, -ENOMEM);
-		return;
-	}
-	if (r == -EIO || residency_device_is_lost(device)) {
-		residency_device_lost(residency, device->index);
-		hold_off_lost(residence);
-		residency_tell(residence, -EIO);
-		return;
-	}
-	if (r == EXECUTOR_E_CANCELLED) {
-		/* Evicted by hand. Whoever asked for it after that has it brought again. */
-		if (plan->is_parked)
-			residency_tell(residence, -EINTR);
-		return;
-	}
-	if (r == EXECUTOR_E_NO_MEMORY && !is_retry) {
-		/*
-		 * Somebody outside was faster. As much as it needs is taken from others if it may
-		 * be, whatever room there seems to be; if not, it is simply tried again.
-		 */
-		residence->is_retry = true;
-		residency_look(residency);
-		device->refused_bytes = residence->required_bytes;
-		result = residence_try(residence, false);
-		device->refused_bytes = 0;
-		if (result > TRY_AWAITED)
-			result = residence_try(residence, false);
-		if (result <= TRY_AWAITED)
-			return;
-		residence->is_retry = false;
-		/* Its tenant's other loads end, and its tenant is promised less some time. */
-		if (result == TRY_LATER) {
-			residence->left_ns = clock_now_ns();
-			residence->holdoff_ns = FIRST_HOLDOFF_NS;
-			return;
-		}
-	}
-	if (log_limit_pass(&residency->failure_limit, clock_now_ns(), &n_unlogged))
-		log_warning_of(
-			LOG_OF(.tenant = tenant_name(residence->plan->tenant),
-			       .plan = residence->plan->memory->plan->name, .has_device = true,
-			       .device = device->index),
-			LOG_PLAN_NO_MEMORY,
-			"device %u (%s) has no memory for plan \"%s\" of tenant %s%s%s: it runs "
-			"elsewhere",
-			device->index, device->executor->info.name,
-			residence->plan->memory->plan->name, tenant_name(residence->plan->tenant),
-			r < 0 ? ": " : "", r < 0 ? strerror(-r) : "");
-	residence_stay_out(residence);
-	residence->left_ns = clock_now_ns();
-	residence->holdoff_ns = FIRST_HOLDOFF_NS;
-	residency_tell(residence, -ENOMEM);
-}
-
 static void unload_done(struct offload_job *job)
 {
 	struct residence *residence = residence_of_job(job);
@@ -541,7 +457,7 @@ static void unload_done(struct offload_job *job)
 	device->n_jobs--;
 	residence_clear(residence);
 	if (residence->load_result)
-		load_failed(residence, residence->load_result);
+		device->residency->load_failed(residence, residence->load_result);
 	/* It had come, or nearly, when it was told to leave: its client need not wait for more. */
 	if (residence->state == RESIDENCE_OUT)
 		residency_tell_added(plan);
@@ -683,8 +599,8 @@ static void note_eviction(struct residence *residence)
 	    residence->device->residency->options.policy == RESIDENCY_LRU)
 		residence->holdoff_ns = 0;
 	else if (residence->holdoff_ns == 0)
-		residence->holdoff_ns = FIRST_HOLDOFF_NS;
-	else if (residence->holdoff_ns < max_holdoff_ns)
+		residence->holdoff_ns = RESIDENCY_FIRST_HOLDOFF_NS;
+	else if (residence->holdoff_ns < residency_max_holdoff_ns)
 		residence->holdoff_ns *= 2;
 }
 
@@ -742,26 +658,6 @@ void residence_evict(struct residence *residence)
 	}
 }
 
-uint64_t residence_required(const struct residence *residence)
-{
-	const struct executor_info *info = &residence->device->executor->info;
-	const struct plan *plan = residence->plan->memory->plan;
-	const unsigned int index = residence->device->index;
-	uint64_t bytes = exec_footprint_device_bytes(&plan->footprint[index], info, 1);
-
-	return checked_add(bytes, plan->block_bytes[index], &bytes) ? bytes : UINT64_MAX;
-}
-
-uint64_t residence_bytes(const struct residence *residence)
-{
-	uint64_t bytes = residence->work_charge.device.amount;
-
-	for (uint32_t i = 0; i < residence->n_sharing; i++)
-		if (residence->sharing[i]->n_there == 1)
-			bytes += residence->sharing[i]->exec.bytes;
-	return bytes;
-}
-
 void residence_forget_awaited(struct residence *residence)
 {
 	if (residence->state != RESIDENCE_AWAITED)
@@ -775,4 +671,15 @@ void residence_forget_awaited(struct residence *residence)
 	residence->awaited_bytes = 0;
 	residence->state = RESIDENCE_OUT;
 	list_remove(&residence->link);
+}
+
+void residence_evict_by_hand(struct residence *residence)
+{
+	const bool is_coming =
+		residence->state == RESIDENCE_AWAITED || residence->state == RESIDENCE_LOADING;
+
+	residence_evict(residence);
+	/* There may well be room: who asked before that is not told that there is none. */
+	if (is_coming)
+		residency_tell_interrupted(residence);
 }

@@ -11,6 +11,7 @@
 #include "memory/residency.h"
 #include "plan/executor.h"
 #include "tenant/tenant.h"
+#include "util/checked.h"
 #include "util/list.h"
 #include "util/log.h"
 
@@ -27,7 +28,9 @@ enum {
 	RESIDENCY_SLICE = 256,      /* plans, or blocks of one, looked at in one turn, at most */
 	RESIDENCY_LARGE = 512,      /* a plan is large if a device cannot hold so many like it */
 	RESIDENCY_SMALL = 256,      /* others, of a tenant, that one search visits */
+	RESIDENCY_FIRST_HOLDOFF_NS = 250000000, /* before a plan that had to leave comes back */
 };
+static const uint64_t residency_max_holdoff_ns = 10ull * 1000 * 1000 * 1000;
 
 /* Bytes of a device, and the mappings that go with them; host is empty unless they are in GTT. */
 struct memory_charge {
@@ -304,32 +307,12 @@ struct residency {
 	bool is_reviewing;
 	struct log_limit failure_limit;
 	bool is_pressed; /* at the last review */
+	/* A load has failed with that result, and was undone: residency_load_failed(). */
+	void (*load_failed)(struct residence *residence, int r);
 	void (*reopened)(void *context, unsigned int device);
 	void *reopened_context;
 	struct residency_device devices[RBK_MAX_DEVICES];
 };
-
-/* ---- residency.c ---- */
-
-/* The state that placement sees, from what is the case. */
-void residence_show(struct residence *residence);
-/* Tells who waits for the plan that @residence has come, or, with a negative @res, that it will
- * not. */
-void residency_tell(struct residence *residence, int res);
-/* Tells who added the plan, if he does not know yet, that it need not be waited for any longer. */
-void residency_tell_added(struct residency_plan *plan);
-/* Tells who waits for it to be gone, if it is. */
-void residency_tell_gone(struct residence *residence);
-/*
- * Tells who waits for what can no longer come: limits were lowered, or a device was lost. Where
- * many wait, some are told now and the others in the next turns.
- */
-void residency_tell_hopeless(struct residency *residency);
-void residency_tell_on(struct residency *residency);
-/* Calls residency_review() not later than @delay_ns from now. */
-void residency_review_in(struct residency *residency, uint64_t delay_ns);
-/* The plan has nothing left anywhere and is being removed: forgets it. Return: true if so. */
-bool residency_plan_settle(struct residency_plan *plan);
 
 /* ---- residency-index.c ---- */
 
@@ -343,6 +326,131 @@ void resident_index_remove(struct resident_index *index, struct resident_block *
 struct resident_constant *resident_index_find(const struct resident_index *index, uint64_t owner,
 					      enum exec_tier tier,
 					      const struct plan_constant *wanted);
+
+/* ---- residency-figures.c: what there is, and what it is worth ---- */
+
+/* The state that placement sees, from what is the case. */
+void residence_show(struct residence *residence);
+/* Is the plan on none of the devices, or not on @device? */
+bool residency_plan_is_gone(const struct residency_plan *plan, uint8_t device);
+/* Bytes that evicting the plan would give back, with blocks that all other sharers leave. */
+uint64_t residence_bytes(const struct residence *residence);
+/* Could the plan ever be there? */
+static inline bool residence_fits(const struct residence *residence)
+{
+	const struct tenant *tenant = residence->plan->tenant;
+
+	return residence->required_bytes <= tenant->shares[residence->device->index].max &&
+	       residence->required_bytes <= residence->device->executor->info.memory_bytes;
+}
+/* What it would take alone, with one slot and nothing shared; UINT64_MAX: more than that. */
+uint64_t residence_required(const struct residence *residence);
+/* What it could have at most now, by its tenant's right. */
+uint64_t residence_available(const struct residence *residence);
+/*
+ * Has plans compared by what they are worth from now on: the value of each is brought up to date
+ * when it is compared, once between two calls of this.
+ */
+void residency_look(struct residency *residency);
+/* Counts what was wanted of a plan until now, or until then. */
+void residency_fold_plan(struct residency_plan *plan);
+void residency_fold_plan_at(struct residency_plan *plan, uint64_t now_ns, uint64_t now_ticks);
+/* As of the last residency_look(), so that plans are compared as of the same time. */
+static inline void residency_look_at(struct residency_plan *plan)
+{
+	const struct residency *residency = plan->residency;
+
+	if (plan->folded_ns < residency->look_ns)
+		residency_fold_plan_at(plan, residency->look_ns, residency->look_ticks);
+}
+
+/* Who wishes for room on a device: a plan, or a lease. */
+struct seeker {
+	struct residency_device *device;
+	struct tenant *tenant;
+	struct residence *residence; /* NULL: a lease */
+	uint64_t awaited_bytes;      /* set aside for it already */
+};
+/* Return: the bytes set aside for other wishes of its tenant. */
+uint64_t seeker_tenant_awaited(const struct seeker *seeker);
+/* What it could have at this moment, without anybody having to leave. */
+uint64_t seeker_room(const struct seeker *seeker);
+/* What leases of the tenant could have beside theirs at most, whatever plans make way. */
+uint64_t residency_lease_room(const struct residency_device *device, const struct tenant *tenant);
+/* What its tenant may have beside what it has and was promised. */
+int64_t seeker_tenant_free(const struct seeker *seeker);
+/* Bytes of a device that are promised to no tenant; negative: too little. */
+int64_t residency_device_free(const struct residency_device *device);
+/* Bytes that a tenant could have at most now, by its right: its own plans make way. */
+uint64_t residency_available(const struct residency_device *device, const struct tenant *tenant);
+/* Bytes that a tenant holds there and is not giving back. */
+uint64_t residency_tenant_used(const struct residency_device *device, const struct tenant *tenant);
+int64_t residency_tenant_free(const struct residency_device *device, const struct tenant *tenant);
+
+/* ---- residency-timer.c ---- */
+
+/* No review is earlier, however many plans there are: reviews take little of the reactor's time. */
+uint64_t residency_paused_until_ns(const struct residency *residency);
+/* Calls residency_review() not later than @delay_ns from now. */
+void residency_review_in(struct residency *residency, uint64_t delay_ns);
+/* Is there more to do in the next turn: of a review, or of what concerns many plans? */
+bool residency_goes_on(const struct residency *residency);
+/* The next turns do the rest, without a pause. */
+void residency_go_on_soon(struct residency *residency);
+/* As residency_leases_serve(), in a later turn. */
+void residency_leases_serve_later(struct residency_device *device);
+
+/* ---- residency-wait.c ---- */
+
+static inline struct residency_waiter *waiter_of(struct list_node *node)
+{
+	return container_of(node, struct residency_waiter, link);
+}
+/* It waits no more, and is told. */
+void waiter_finish(struct residency_waiter *waiter, int res);
+/* It was looked at, and waits for its plan from now on. */
+void waiter_stay(struct residency_waiter *waiter);
+/* Return: 0, or what to tell who waits for a plan that can never come. */
+int waiter_verdict(const struct residency_plan *plan, const struct residency_waiter *waiter);
+/* Tells who waits for the plan that @residence has come, or, with a negative @res, that it will
+ * not. */
+void residency_tell(struct residence *residence, int res);
+/* Tells who asked for it to be brought that it was evicted by hand. */
+void residency_tell_interrupted(struct residence *residence);
+/* Tells who added the plan, if he does not know yet, that it need not be waited for any longer. */
+void residency_tell_added(struct residency_plan *plan);
+/* Tells who waits for it to be gone, if it is. */
+void residency_tell_gone(struct residence *residence);
+/*
+ * Tells who waits for what can no longer come: limits were lowered, or a device was lost. Where
+ * many wait, some are told now and the others in the next turns.
+ */
+void residency_tell_hopeless(struct residency *residency);
+void residency_tell_on(struct residency *residency);
+
+/* ---- residency-reopen.c ---- */
+
+bool residency_device_is_lost(const struct residency_device *device);
+/* Goes on with a device that is not UP; after anything on it has ended. */
+void residency_device_settle(struct residency_device *device);
+/* Reopens those whose time has come. */
+void residency_devices_turn(struct residency *residency);
+
+/* ---- residency-plan.c: records ---- */
+
+/* Makes the record of a tenant that has none. Return: 0 or -ENOMEM. */
+int tenant_memory_make(struct tenant *tenant);
+/* Return: NULL: no memory. */
+struct residency_plan *residency_plan_new(struct residency *residency, struct plan_memory *memory);
+/* The plan has nothing left anywhere and is being removed: forgets it. Return: true if so. */
+bool residency_plan_settle(struct residency_plan *plan);
+/* It has come: it may be visited from now on, until residence_release(). */
+void residence_hold(struct residence *residence);
+void residence_release(struct residence *residence);
+typedef void (*residency_holder_fn)(struct residence *residence, uint64_t bytes, void *data);
+/* Calls @fn for a tenant's plans that may make way, all or some. It must change nothing. */
+void residency_visit_holders(struct tenant_memory *memory, unsigned int device,
+			     residency_holder_fn fn, void *data);
 
 /* ---- residency-load.c: one plan comes or goes ---- */
 
@@ -375,50 +483,19 @@ void residence_evict_by_hand(struct residence *residence);
 void residence_move(struct residence *residence);
 /* One that was to come back stays out after all: that is an eviction. */
 void residence_stay_out(struct residence *residence);
-/* Bytes that evicting the plan would give back, with blocks that all other sharers leave. */
-uint64_t residence_bytes(const struct residence *residence);
 /* Nothing of its plan is in flight on the device: a DRAINING one goes. */
 void residence_drained(struct residence *residence);
 void residence_forget_awaited(struct residence *residence);
 
-/* ---- residency-room.c: who comes and who goes ---- */
+/* ---- residency-device.c: plans leave a device ---- */
 
-/* Who wishes for room on a device: a plan, or a lease. */
-struct seeker {
-	struct residency_device *device;
-	struct tenant *tenant;
-	struct residence *residence; /* NULL: a lease */
-	uint64_t awaited_bytes;      /* set aside for it already */
-};
-/* Return: the bytes set aside for other wishes of its tenant. */
-uint64_t seeker_tenant_awaited(const struct seeker *seeker);
-/* What it could have at this moment, without anybody having to leave. */
-uint64_t seeker_room(const struct seeker *seeker);
-/* What leases of the tenant could have beside theirs at most, whatever plans make way. */
-uint64_t residency_lease_room(const struct residency_device *device, const struct tenant *tenant);
-/* What its tenant may have beside what it has and was promised. */
-int64_t seeker_tenant_free(const struct seeker *seeker);
-/* Bytes of a device that are promised to no tenant; negative: too little. */
-int64_t residency_device_free(const struct residency_device *device);
-/* Bytes that a tenant could have at most now, by its right: its own plans make way. */
-uint64_t residency_available(const struct residency_device *device, const struct tenant *tenant);
-
-/* Bytes that a tenant holds there and is not giving back. */
-uint64_t residency_tenant_used(const struct residency_device *device, const struct tenant *tenant);
-int64_t residency_tenant_free(const struct residency_device *device, const struct tenant *tenant);
-/* As of the last residency_look(), so that plans are compared as of the same time. */
-void residency_look_at(struct residency_plan *plan);
+/* Goes on with residency_renew(). */
+void residency_renew_on(struct residency_device *device);
+/* Goes on with what leaves a device that is drained or lost. */
+void residency_empty_on(struct residency_device *device);
 
 /* ---- residency-seek.c: who makes way ---- */
 
-/* Makes the record of a tenant that has none. Return: 0 or -ENOMEM. */
-int tenant_memory_make(struct tenant *tenant);
-/* For each plan of a tenant. Return: 0 or -ENOMEM. */
-int residency_holders_ref(struct residency *residency, struct tenant *tenant);
-void residency_holders_unref(struct tenant *tenant);
-/* It has come: it may be visited from now on, until residence_release(). */
-void residence_hold(struct residence *residence);
-void residence_release(struct residence *residence);
 /* The claim of who is not there: what its tenant was promised counts like what it has. */
 void seeker_claim(const struct seeker *seeker, uint64_t bytes, struct residency_claim *ret);
 /*
@@ -443,11 +520,12 @@ bool residency_take_back(struct residency_device *device);
 
 /* Grants what there is room for, in the order of asking. */
 void residency_leases_serve(struct residency_device *device);
-/* The same in a later turn, and what is to be done of that in this one. */
-void residency_leases_serve_later(struct residency_device *device);
+/* What is to be done of that in this turn. */
 void residency_leases_serve_due(struct residency_device *device);
 /* Leases are told what the limits of their tenants leave to them. */
 void residency_leases_limit(struct residency *residency);
+
+/* ---- residency-room.c: who comes and who goes ---- */
 
 enum try_result {
 	TRY_STARTED,
@@ -457,40 +535,11 @@ enum try_result {
 };
 /* With @by_hand memory of its own tenant is taken whatever it is worth. */
 enum try_result residence_try(struct residence *residence, bool by_hand);
+/* A load that failed has been undone: is it tried again, and who is told what? */
+void residency_load_failed(struct residence *residence, int r);
 /* Where a plan should be: where it is or comes, else the device with most room. NULL: nowhere. */
 struct residence *residency_choose(struct residency_plan *plan);
-/* Could the plan ever be there? */
-bool residence_fits(const struct residence *residence);
-/* What it would take alone, with one slot and nothing shared; UINT64_MAX: more than that. */
-uint64_t residence_required(const struct residence *residence);
-/* What it could have at most now, by its tenant's right. */
-uint64_t residence_available(const struct residence *residence);
-/*
- * Has plans compared by what they are worth from now on: the value of each is brought up to date
- * when it is compared, once between two calls of this.
- */
-void residency_look(struct residency *residency);
-/* Counts what was wanted of a plan until now. */
-void residency_fold_plan(struct residency_plan *plan);
 /* Yields, and brings what there is room for: now, or where there are many plans, soon. */
 void residency_review(struct residency *residency);
-/* Is there more to do in the next turn: of a review, or of what concerns many plans? */
-bool residency_goes_on(const struct residency *residency);
-/* The next turns do the rest, without a pause. */
-void residency_go_on_soon(struct residency *residency);
 /* For walk.timer: goes on with what turns had no time for, and with who waits for leases. */
 void residency_walk_on(struct residency *residency);
-/* A plan goes: a walk that is under way is done with it. */
-void residency_walk_forget(struct residency_plan *plan);
-
-/* ---- residency-device.c: loss and return of a device ---- */
-
-/* Goes on with a device that is not UP; after anything on it has ended. */
-void residency_device_settle(struct residency_device *device);
-/* Goes on with residency_renew(). */
-void residency_renew_on(struct residency_device *device);
-/* Goes on with what leaves a device that is drained or lost. */
-void residency_empty_on(struct residency_device *device);
-/* Reopens those whose time has come. */
-void residency_devices_turn(struct residency *residency);
-bool residency_device_is_lost(const struct residency_device *device);

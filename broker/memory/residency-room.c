@@ -25,8 +25,7 @@
  */
 #include <assert.h>
 #include <errno.h>
-#include <math.h>
-#include <stdlib.h>
+#include <string.h>
 
 #include "loop/loop.h"
 #include "loop/turn.h"
@@ -39,9 +38,10 @@
 
 enum {
 	REVIEW_NS = 20000000,
-	PROMISES_PART = 4,   /* promises take at most that part of a turn's budget, */
-	WALK_PART = 2,       /* a slice this one, */
-	WALK_PIECES = 16,    /* and between two looks at the clock so many plans */
+	PROMISES_PART = 4,         /* promises take at most that part of a turn's budget, */
+	WALK_PART = 2,             /* a slice this one, */
+	WALK_PIECES = 16,          /* and between two looks at the clock so many plans */
+	MAX_HOLDOFF_DOUBLINGS = 6, /* more are more than residency_max_holdoff_ns */
 	SPARE_MAPPINGS = 16, /* one plan of several slots takes at most that part of those left */
 };
 /* A wish is repeated for that long after the plan was wanted last. */
@@ -56,108 +56,6 @@ static struct seeker seeker_of(const struct residence *residence)
 		/* 0 unless it is AWAITED. */
 		.awaited_bytes = residence->awaited_bytes,
 	};
-}
-
-static const struct tenant_share *share_of(const struct residence *residence)
-{
-	return &residence->plan->tenant->shares[residence->device->index];
-}
-
-uint64_t residency_tenant_used(const struct residency_device *device, const struct tenant *tenant)
-{
-	return account_used(tenant->account, account_vram(device->index)) -
-	       memory_of(tenant)->leaving[device->index];
-}
-
-static void fold(struct residency_plan *plan, uint64_t now_ns, uint64_t now_ticks)
-{
-	struct plan_memory *memory = plan->memory;
-	uint64_t since_ns = clock_elapsed_ns(memory->wanted_ticks, now_ticks);
-
-	if (memory->n_wanted > 0) {
-		plan->used_ns = now_ns - since_ns;
-		plan->is_parked = false;
-	}
-	plan->value =
-		residency_value(plan->value, memory->n_wanted, now_ns - plan->folded_ns, since_ns);
-	plan->folded_ns = now_ns;
-	memory->n_wanted = 0;
-}
-
-void residency_fold_plan(struct residency_plan *plan)
-{
-	fold(plan, clock_now_ns(), clock_ticks());
-}
-
-void residency_look(struct residency *residency)
-{
-	residency->look_ns = clock_now_ns();
-	residency->look_ticks = clock_ticks();
-}
-
-void residency_look_at(struct residency_plan *plan)
-{
-	const struct residency *residency = plan->residency;
-
-	if (plan->folded_ns < residency->look_ns)
-		fold(plan, residency->look_ns, residency->look_ticks);
-}
-
-/* What plans and leases have been charged for. */
-static uint64_t device_charged(const struct residency_device *device)
-{
-	return device->charged_bytes[EXEC_TIER_VRAM] +
-	       device->residency->leases.granted_bytes[device->index];
-}
-
-int64_t residency_device_free(const struct residency_device *device)
-{
-	return (int64_t)device->usable_bytes[EXEC_TIER_VRAM] -
-	       (int64_t)(device_charged(device) - device->leaving_bytes) -
-	       (int64_t)device->awaited_bytes - (int64_t)device->refused_bytes;
-}
-
-uint64_t seeker_tenant_awaited(const struct seeker *seeker)
-{
-	return memory_of(seeker->tenant)->awaited[seeker->device->index] - seeker->awaited_bytes;
-}
-
-int64_t residency_tenant_free(const struct residency_device *device, const struct tenant *tenant)
-{
-	return (int64_t)tenant->shares[device->index].max -
-	       (int64_t)residency_tenant_used(device, tenant);
-}
-
-int64_t seeker_tenant_free(const struct seeker *seeker)
-{
-	return residency_tenant_free(seeker->device, seeker->tenant) -
-	       (int64_t)seeker_tenant_awaited(seeker);
-}
-
-/*
- * Not what is still taken by those who leave, and not what others who are awaited will need when
- * that is free.
- */
-uint64_t seeker_room(const struct seeker *seeker)
-{
-	const struct residency_device *device = seeker->device;
-	const struct account *account = seeker->tenant->account;
-	uint64_t max = seeker->tenant->shares[device->index].max;
-	uint64_t usable =
-		saturating_sub(device->usable_bytes[EXEC_TIER_VRAM], device->refused_bytes);
-	uint64_t charged = device_charged(device);
-	uint64_t kept =
-		charged - device->leaving_bytes + device->awaited_bytes - seeker->awaited_bytes;
-	uint64_t used = account_used(account, account_vram(device->index));
-	uint64_t promised =
-		residency_tenant_used(device, seeker->tenant) + seeker_tenant_awaited(seeker);
-
-	uint64_t room =
-		min_u64(min_u64(saturating_sub(usable, charged), saturating_sub(usable, kept)),
-			min_u64(saturating_sub(max, used), saturating_sub(max, promised)));
-
-	return seeker->residence ? room
-				 : min_u64(room, residency_lease_room(device, seeker->tenant));
 }
 
 static bool has_room(const struct residence *residence, uint64_t bytes)
@@ -201,35 +99,6 @@ static bool has_host_room(const struct residence *residence, uint32_t n_slots)
 	return (bytes == 0 || checked_range(account_used(account, ACCOUNT_HOST_BYTES), bytes,
 					    account_limit(account, ACCOUNT_HOST_BYTES))) &&
 	       has_mappings(residence, n_slots);
-}
-
-bool residence_fits(const struct residence *residence)
-{
-	return residence->required_bytes <= share_of(residence)->max &&
-	       residence->required_bytes <= residence->device->executor->info.memory_bytes;
-}
-
-uint64_t residency_available(const struct residency_device *device, const struct tenant *tenant)
-{
-	int64_t of_tenant = residency_tenant_free(device, tenant),
-		of_device = residency_device_free(device);
-	uint64_t evictable = memory_of(tenant)->evictable[device->index];
-	uint64_t leased = leases_of(tenant)->granted[device->index];
-	uint64_t reserve = tenant->shares[device->index].reserve;
-
-	/* Its own plans can make way, and others that hold more than their due. */
-	of_tenant += (int64_t)evictable;
-	of_device += (int64_t)evictable;
-	if (of_device < (int64_t)saturating_sub(reserve, leased))
-		of_device = (int64_t)saturating_sub(reserve, leased);
-	if (of_device < 0)
-		of_device = 0;
-	return (uint64_t)(of_tenant < of_device ? of_tenant > 0 ? of_tenant : 0 : of_device);
-}
-
-uint64_t residence_available(const struct residence *residence)
-{
-	return residency_available(residence->device, residence->plan->tenant);
 }
 
 static bool is_owed(const struct residence *residence, uint64_t bytes, bool by_hand)
@@ -348,6 +217,87 @@ struct residence *residency_choose(struct residency_plan *plan)
 			best = residence;
 	}
 	return best;
+}
+
+/* Loads that failed */
+
+/*
+ * Loading it may be what the device does not survive: then others are served there between its
+ * tries, which become rare, and a device that survives no load is not reopened all the time.
+ */
+static void hold_off_lost(struct residence *residence)
+{
+	residence->left_ns = clock_now_ns();
+	residence->holdoff_ns = residence->n_lost < MAX_HOLDOFF_DOUBLINGS
+					? (uint64_t)RESIDENCY_FIRST_HOLDOFF_NS << residence->n_lost
+					: residency_max_holdoff_ns;
+	residence->n_lost++;
+}
+
+/* A load that failed has been undone: is it tried again, and who is told what? */
+void residency_load_failed(struct residence *residence, int r)
+{
+	struct residency_device *device = residence->device;
+	struct residency *residency = device->residency;
+	struct residency_plan *plan = residence->plan;
+	bool is_retry = residence->is_retry;
+	enum try_result result;
+	uint64_t n_unlogged;
+
+	residence->is_retry = false;
+	if (plan->removed) {
+		residency_tell(residence, -ENOMEM);
+		return;
+	}
+	if (r == -EIO || residency_device_is_lost(device)) {
+		residency_device_lost(residency, device->index);
+		hold_off_lost(residence);
+		residency_tell(residence, -EIO);
+		return;
+	}
+	if (r == EXECUTOR_E_CANCELLED) {
+		/* Evicted by hand. Whoever asked for it after that has it brought again. */
+		if (plan->is_parked)
+			residency_tell(residence, -EINTR);
+		return;
+	}
+	if (r == EXECUTOR_E_NO_MEMORY && !is_retry) {
+		/*
+		 * Somebody outside was faster. As much as it needs is taken from others if it may
+		 * be, whatever room there seems to be; if not, it is simply tried again.
+		 */
+		residence->is_retry = true;
+		residency_look(residency);
+		device->refused_bytes = residence->required_bytes;
+		result = residence_try(residence, false);
+		device->refused_bytes = 0;
+		if (result > TRY_AWAITED)
+			result = residence_try(residence, false);
+		if (result <= TRY_AWAITED)
+			return;
+		residence->is_retry = false;
+		/* Its tenant's other loads end, and its tenant is promised less some time. */
+		if (result == TRY_LATER) {
+			residence->left_ns = clock_now_ns();
+			residence->holdoff_ns = RESIDENCY_FIRST_HOLDOFF_NS;
+			return;
+		}
+	}
+	if (log_limit_pass(&residency->failure_limit, clock_now_ns(), &n_unlogged))
+		log_warning_of(
+			LOG_OF(.tenant = tenant_name(residence->plan->tenant),
+			       .plan = residence->plan->memory->plan->name, .has_device = true,
+			       .device = device->index),
+			LOG_PLAN_NO_MEMORY,
+			"device %u (%s) has no memory for plan \"%s\" of tenant %s%s%s: it runs "
+			"elsewhere",
+			device->index, device->executor->info.name,
+			residence->plan->memory->plan->name, tenant_name(residence->plan->tenant),
+			r < 0 ? ": " : "", r < 0 ? strerror(-r) : "");
+	residence_stay_out(residence);
+	residence->left_ns = clock_now_ns();
+	residence->holdoff_ns = RESIDENCY_FIRST_HOLDOFF_NS;
+	residency_tell(residence, -ENOMEM);
 }
 
 /* Reviews */
@@ -740,21 +690,6 @@ static void walk_end(struct residency *residency, uint64_t now_ns)
 		residency_review_in(residency, 0);
 }
 
-bool residency_goes_on(const struct residency *residency)
-{
-	for (unsigned int i = 1; i < residency->options.n_executors; i++) {
-		const struct residency_device *device = &residency->devices[i];
-
-		if (device->evict_next)
-			return true;
-		if (device->state == RESIDENCY_DEVICE_UP &&
-		    (device->is_above || device->is_bringing || device->n_to_promote > 0 ||
-		     device->renew_next))
-			return true;
-	}
-	return residency->walk.next != NULL || !list_is_empty(&residency->told);
-}
-
 /*
  * Once all plans have been looked at, those who wait are tried in turn, so that each hears; then
  * those who are wanted, most wanted first.
@@ -768,19 +703,6 @@ static void walk_on(struct residency *residency)
 	    bring_candidates(residency, &walk->waiting, residency->look_ns, &is_any_tried) &&
 	    bring_candidates(residency, &walk->wanted, residency->look_ns, &is_any_tried))
 		walk_end(residency, residency->look_ns);
-}
-
-void residency_go_on_soon(struct residency *residency)
-{
-	uint64_t at_ns = UINT64_MAX;
-
-	for (unsigned int i = 1; i < residency->options.n_executors; i++)
-		if (residency->devices[i].must_serve)
-			at_ns = min_u64(at_ns, residency->devices[i].serve_ns);
-	if (residency_goes_on(residency))
-		loop_timer_arm(residency->walk.timer, 0);
-	else if (at_ns != UINT64_MAX)
-		loop_timer_arm(residency->walk.timer, saturating_sub(at_ns, clock_now_ns()));
 }
 
 static void go_on_with_device(struct residency_device *device)
@@ -820,32 +742,6 @@ void residency_walk_on(struct residency *residency)
 	residency_go_on_soon(residency);
 	residency->is_reviewing = false;
 	residency->review_ns += clock_now_ns() - begin_ns;
-}
-
-static void candidates_forget(struct candidates *candidates, const struct residency_plan *plan)
-{
-	uint32_t n = 0, n_tried = 0;
-
-	for (uint32_t i = 0; i < candidates->n; i++) {
-		if (candidates->of[i].residence->plan == plan)
-			continue;
-		n_tried += i < candidates->n_tried;
-		candidates->of[n++] = candidates->of[i];
-	}
-	candidates->n = n;
-	candidates->n_tried = n_tried;
-}
-
-void residency_walk_forget(struct residency_plan *plan)
-{
-	struct residency_walk *walk = &plan->residency->walk;
-
-	if (!walk->next)
-		return;
-	if (walk->next == &plan->link)
-		walk->next = plan->link.next;
-	candidates_forget(&walk->waiting, plan);
-	candidates_forget(&walk->wanted, plan);
 }
 
 /* The ledger is right: with nothing under way, what is charged is what the executor holds. */

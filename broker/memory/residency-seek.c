@@ -12,10 +12,7 @@
  * A plan is among the large ones by the bytes that no other one shared when the plan came. These
  * are charged for as long as it stays, and count for no other large plan: hence there are no more.
  */
-#include <assert.h>
-#include <errno.h>
 #include <math.h>
-#include <stdlib.h>
 
 #include "loop/loop.h"
 #include "loop/turn.h"
@@ -26,130 +23,6 @@
 
 /* Taking back takes at most that part of a turn's budget. */
 enum { TAKE_PART = 4 };
-
-/* Holders: plans that make way */
-
-const struct tenant_memory tenant_memory_none;
-
-int tenant_memory_make(struct tenant *tenant)
-{
-	struct tenant_memory *memory;
-
-	if (tenant->memory)
-		return 0;
-	memory = calloc(1, sizeof(*memory));
-	if (!memory)
-		return -ENOMEM;
-	memory->tenant = tenant;
-	list_init(&memory->asked);
-	list_init(&memory->asking);
-	tenant->memory = memory;
-	return 0;
-}
-
-int residency_holders_ref(struct residency *residency, struct tenant *tenant)
-{
-	struct tenant_memory *memory;
-
-	if (tenant_memory_make(tenant))
-		return -ENOMEM;
-	memory = tenant->memory;
-	if (memory->n_plans++ > 0)
-		return 0;
-	for (unsigned int i = 0; i < RBK_MAX_DEVICES; i++) {
-		memory->on[i] = (struct residency_holding){.round_number = 0};
-		list_init(&memory->on[i].large);
-		list_init(&memory->on[i].small);
-		list_init(&memory->on[i].returning);
-	}
-	list_append(&residency->holders, &memory->link);
-	return 0;
-}
-
-void residency_holders_unref(struct tenant *tenant)
-{
-	if (--tenant->memory->n_plans == 0)
-		list_remove(&tenant->memory->link);
-}
-
-static bool holds_anything(const struct residence *residence)
-{
-	uint64_t bytes = residence->work_charge.device.amount;
-
-	for (uint32_t i = 0; i < residence->n_sharing && bytes == 0; i++)
-		bytes = residence->sharing[i]->exec.bytes;
-	return bytes > 0;
-}
-
-static bool is_large(const struct residence *residence, uint64_t bytes)
-{
-	return bytes > residence->device->executor->info.memory_bytes / RESIDENCY_LARGE;
-}
-
-void residence_hold(struct residence *residence)
-{
-	struct residency_device *device = residence->device;
-	struct residency_holding *on = &residence->plan->tenant->memory->on[device->index];
-
-	if (residence->tier != EXEC_TIER_VRAM) {
-		list_append(&device->second_tier, &residence->holding);
-		device->n_second_tier++;
-		return;
-	}
-	if (!holds_anything(residence))
-		return;
-	list_append(&device->by_age, &residence->aging);
-	list_append(is_large(residence, residence_bytes(residence)) ? &on->large : &on->small,
-		    &residence->holding);
-}
-
-void residence_release(struct residence *residence)
-{
-	struct residency_device *device = residence->device;
-
-	if (residence->tier != EXEC_TIER_VRAM)
-		device->n_second_tier--;
-	if (device->renew_next == &residence->aging)
-		device->renew_next = residence->aging.next;
-	list_remove(&residence->aging);
-	list_remove(&residence->holding);
-}
-
-typedef void (*holder_fn)(struct residence *residence, uint64_t bytes, void *data);
-
-static void visit(struct residence *residence, uint64_t bytes, holder_fn fn, void *data)
-{
-	residence->device->residency->n_visits++;
-	/* Not one that is to leave already. */
-	if (residence->state == RESIDENCE_IN)
-		fn(residence, bytes, data);
-}
-
-/* Calls @fn for a tenant's plans that may make way, all or some. It must change nothing. */
-static void visit_holders(struct tenant_memory *memory, unsigned int device, holder_fn fn,
-			  void *data)
-{
-	struct residency_holding *on = &memory->on[device];
-	struct list_node *last = on->small.prev;
-
-	list_for_each (node, &on->large) {
-		struct residence *residence = container_of(node, struct residence, holding);
-
-		visit(residence, residence_bytes(residence), fn, data);
-	}
-	for (unsigned int n = 0; n < RESIDENCY_SMALL && !list_is_empty(&on->small); n++) {
-		struct list_node *node = on->small.next;
-		struct residence *residence = container_of(node, struct residence, holding);
-		uint64_t bytes = residence_bytes(residence);
-
-		/* Others who shared its blocks may have left. */
-		list_remove(node);
-		list_append(is_large(residence, bytes) ? &on->large : &on->small, node);
-		visit(residence, bytes, fn, data);
-		if (node == last)
-			break;
-	}
-}
 
 /* Claims */
 
@@ -286,7 +159,7 @@ static uint32_t find_victims(struct residency_device *device, const struct wish 
 		struct tenant_memory *memory = container_of(node, struct tenant_memory, link);
 
 		if (may_give(device, wish, memory->tenant))
-			visit_holders(memory, device->index, find, &finding);
+			residency_visit_holders(memory, device->index, find, &finding);
 	}
 	return finding.n;
 }
@@ -380,7 +253,7 @@ static uint64_t own_giving(const struct seeker *seeker)
 
 	if (!seeker->residence)
 		return memory_of(seeker->tenant)->evictable[seeker->device->index];
-	visit_holders(seeker->tenant->memory, seeker->device->index, give, &giving);
+	residency_visit_holders(seeker->tenant->memory, seeker->device->index, give, &giving);
 	return giving.bytes;
 }
 
@@ -492,7 +365,7 @@ static bool take_some_surplus(struct residency_device *device, struct tenant_mem
 {
 	struct surplus surplus = {.n = 0};
 
-	visit_holders(memory, device->index, add_by_value, &surplus);
+	residency_visit_holders(memory, device->index, add_by_value, &surplus);
 	for (uint32_t i = 0; i < surplus.n && residency_tenant_free(device, memory->tenant) < 0;
 	     i++)
 		residence_evict(surplus.found[i]);

@@ -2,10 +2,13 @@
 /*
  * Residency: see residency.h.
  *
- * Here is what others call, and who is told. What it is made of: residency-load.c brings one plan
- * to a device and takes it away, residency-room.c decides which, residency-seek.c finds those that
- * make way, residency-lease.c serves those who wait for a lease, residency-device.c handles the
- * loss of a device, memory/residency-policy.c says who gives way to whom.
+ * Here is what others call. What it is made of, from the top to the bottom: residency-room.c
+ * decides which plans come and go, residency-lease.c serves those who wait for a lease,
+ * residency-seek.c finds plans that make way, residency-device.c has plans leave a device,
+ * residency-load.c brings one plan to a device and takes it away, residency-plan.c has the records
+ * of plans, residency-reopen.c brings a lost device back, residency-wait.c tells those who wait for
+ * a plan, residency-timer.c says when the next review is, residency-figures.c has the sums, and
+ * residency-policy.c says who gives way to whom. None calls one further up.
  *
  * Owned by the reactor: plans, residences, blocks, the sums. The setup thread sees a residence only
  * while it is LOADING or UNLOADING, and changes nothing of it but job_result.
@@ -24,229 +27,6 @@
 #include "util/clock.h"
 #include "util/error.h"
 
-/* Telling takes at most that part of a turn's budget. */
-enum { TELL_PART = 4 };
-
-/* Waiters */
-
-static struct residency_waiter *waiter_of(struct list_node *node)
-{
-	return container_of(node, struct residency_waiter, link);
-}
-
-/* What was put off is looked at again. However much it is, that is done here at once. */
-static void recall(struct residency_plan *plan, enum residency_wish wish)
-{
-	struct list_node *deferred = &plan->deferred[wish], *asked = &plan->tenant->memory->asked;
-
-	if (list_is_empty(deferred))
-		return;
-	if (list_is_empty(asked))
-		list_append(&plan->residency->asking, &plan->tenant->memory->asking);
-	list_splice(asked, deferred);
-	residency_review_in(plan->residency, 0);
-}
-
-/* Out of the list that it is in. */
-static void waiter_take(struct residency_waiter *waiter)
-{
-	struct residency_plan *plan = waiter->memory->residency;
-	enum residency_wish wish = waiter->wish;
-
-	list_remove(&waiter->link);
-	if (waiter->is_asked) {
-		waiter->is_asked = false;
-		plan->n_asked--;
-		if (list_is_empty(&plan->tenant->memory->asked))
-			list_remove(&plan->tenant->memory->asking);
-		return;
-	}
-	if (--plan->n_held[wish] == 0)
-		recall(plan, wish);
-	if (plan->n_held[RESIDENCY_PREFETCH] + plan->n_held[RESIDENCY_WAIT] == 0) {
-		plan->is_named = 0;
-		list_remove(&plan->waited);
-	}
-}
-
-static void waiter_finish(struct residency_waiter *waiter, int res)
-{
-	waiter_take(waiter);
-	waiter->done(waiter, res);
-}
-
-/* It was looked at, and waits for its plan from now on. */
-static void waiter_stay(struct residency_waiter *waiter)
-{
-	struct residency_plan *plan = waiter->memory->residency;
-	enum residency_wish wish = waiter->wish;
-
-	waiter_take(waiter);
-	if (plan->n_held[wish] >= RESIDENCY_MAX_HELD) {
-		waiter->is_asked = waiter->was_deferred = true;
-		plan->n_asked++;
-		list_append(&plan->deferred[wish], &waiter->link);
-		return;
-	}
-	plan->n_held[wish]++;
-	list_append(&plan->held[wish], &waiter->link);
-	if (wish != RESIDENCY_EVICT && list_is_empty(&plan->waited))
-		list_append(&plan->residency->waited, &plan->waited);
-	if (wish != RESIDENCY_EVICT && waiter->device != RBK_DEVICE_NONE)
-		plan->is_named |= (uint16_t)(1u << waiter->device);
-}
-
-/* Is this what it waits for? */
-static bool waiter_wants(const struct residency_waiter *waiter, const struct residence *residence)
-{
-	return waiter->device == RBK_DEVICE_NONE || waiter->device == residence->device->index;
-}
-
-static bool is_gone_everywhere(const struct residency_plan *plan, uint8_t device)
-{
-	for (unsigned int i = 1; i < plan->residency->options.n_executors; i++)
-		if ((device == RBK_DEVICE_NONE || device == i) &&
-		    plan->on[i].state != RESIDENCE_OUT)
-			return false;
-	return true;
-}
-
-static void tell_held(struct residence *residence, enum residency_wish wish, int res)
-{
-	struct residency_plan *plan = residence->plan;
-
-	list_for_each_safe (node, &plan->held[wish])
-		if (waiter_wants(waiter_of(node), residence))
-			waiter_finish(waiter_of(node), res);
-	recall(plan, wish);
-}
-
-void residency_tell_added(struct residency_plan *plan)
-{
-	void (*added)(struct plan_memory * memory) = plan->added;
-
-	if (!added)
-		return;
-	plan->added = NULL;
-	added(plan->memory);
-}
-
-void residency_tell(struct residence *residence, int res)
-{
-	struct residency_plan *plan = residence->plan;
-
-	tell_held(residence, RESIDENCY_PREFETCH, res);
-	if (res == 0)
-		tell_held(residence, RESIDENCY_WAIT, res);
-	/* Whoever wanted it back after it was evicted by hand has it. */
-	if (res == 0)
-		plan->is_parked = false;
-	residency_tell_added(plan);
-}
-
-void residence_evict_by_hand(struct residence *residence)
-{
-	const bool is_coming =
-		residence->state == RESIDENCE_AWAITED || residence->state == RESIDENCE_LOADING;
-
-	residence_evict(residence);
-	/* There may well be room: who asked before that is not told that there is none. */
-	if (is_coming)
-		tell_held(residence, RESIDENCY_PREFETCH, -EINTR);
-}
-
-void residency_tell_gone(struct residence *residence)
-{
-	struct residency_plan *plan = residence->plan;
-
-	list_for_each_safe (node, &plan->held[RESIDENCY_EVICT])
-		if (is_gone_everywhere(plan, waiter_of(node)->device))
-			waiter_finish(waiter_of(node), 0);
-	recall(plan, RESIDENCY_EVICT);
-}
-
-/* What waits for a plan that can never come is told so. */
-static int waiter_verdict(const struct residency_plan *plan, const struct residency_waiter *waiter)
-{
-	bool is_supported = false, is_lost = false;
-
-	for (unsigned int i = 1; i < plan->residency->options.n_executors; i++) {
-		const struct residence *residence = &plan->on[i];
-
-		if (!(plan->supported & 1u << i) ||
-		    (waiter->device != RBK_DEVICE_NONE && waiter->device != i))
-			continue;
-		is_supported = true;
-		if (residence->device->state != RESIDENCY_DEVICE_UP)
-			is_lost = true;
-		else if (residence_fits(residence))
-			return 0;
-	}
-	if (!is_supported)
-		return -ENODEV;
-	return is_lost ? -EIO : -ENOMEM;
-}
-
-static void tell_hopeless(struct residency_plan *plan, enum residency_wish wish)
-{
-	list_for_each_safe (node, &plan->held[wish]) {
-		int res = waiter_verdict(plan, waiter_of(node));
-
-		if (res)
-			waiter_finish(waiter_of(node), res);
-	}
-	recall(plan, wish);
-}
-
-void residency_tell_on(struct residency *residency)
-{
-	const struct turn *turn = loop_current(residency->options.loop);
-	const uint64_t stop_ticks = turn_stop_ticks(turn, TELL_PART);
-
-	for (uint32_t n = 0; residency->waited.next != &residency->told; n++) {
-		struct residency_plan *plan =
-			container_of(residency->waited.next, struct residency_plan, waited);
-
-		if (n >= RESIDENCY_SLICE || (n > 0 && turn_used_ticks(turn) >= stop_ticks))
-			return;
-		list_remove(&plan->waited);
-		list_append(&residency->waited, &plan->waited);
-		tell_hopeless(plan, RESIDENCY_PREFETCH);
-		tell_hopeless(plan, RESIDENCY_WAIT);
-	}
-	list_remove(&residency->told);
-}
-
-void residency_tell_hopeless(struct residency *residency)
-{
-	list_remove(&residency->told);
-	list_append(&residency->waited, &residency->told);
-	residency_tell_on(residency);
-	residency_go_on_soon(residency);
-}
-
-void residency_ask(struct residency *residency, struct plan_memory *memory,
-		   struct residency_waiter *waiter, enum residency_wish wish, uint8_t device)
-{
-	struct residency_plan *plan = memory->residency;
-
-	waiter->memory = memory;
-	waiter->wish = (uint8_t)wish;
-	waiter->device = device;
-	waiter->is_asked = true;
-	waiter->was_deferred = false;
-	plan->n_asked++;
-	if (list_is_empty(&plan->tenant->memory->asked))
-		list_append(&residency->asking, &plan->tenant->memory->asking);
-	list_append(&plan->tenant->memory->asked, &waiter->link);
-	residency_review_in(residency, 0);
-}
-
-void residency_withdraw(struct residency *residency, struct residency_waiter *waiter)
-{
-	waiter_take(waiter);
-}
-
 static void ask_evict(struct residency_plan *plan, struct residency_waiter *waiter)
 {
 	/* It is gone since then, and may have been brought again, which is not to be undone. */
@@ -260,7 +40,7 @@ static void ask_evict(struct residency_plan *plan, struct residency_waiter *wait
 	for (unsigned int i = 1; i < plan->residency->options.n_executors; i++)
 		if (waiter->device == RBK_DEVICE_NONE || waiter->device == i)
 			residence_evict_by_hand(&plan->on[i]);
-	if (is_gone_everywhere(plan, waiter->device)) {
+	if (residency_plan_is_gone(plan, waiter->device)) {
 		waiter_finish(waiter, 0);
 		return;
 	}
@@ -341,64 +121,6 @@ static void handle_asked(struct residency *residency)
 
 /* Plans */
 
-void residence_show(struct residence *residence)
-{
-	struct plan_memory *memory = residence->plan->memory;
-	unsigned int index = residence->device->index;
-	uint8_t state = PLAN_DEVICE_EVICTED;
-
-	if (!(residence->plan->supported & 1u << index))
-		return;
-	if (residence->device->state != RESIDENCY_DEVICE_UP)
-		state = PLAN_DEVICE_FAILED;
-	else if (residence->state == RESIDENCE_IN)
-		state = PLAN_DEVICE_READY;
-	else if (!residence_fits(residence))
-		state = PLAN_DEVICE_NO_MEMORY;
-	if (state == PLAN_DEVICE_READY)
-		memory->plan->n_slots[index] = residence->n_slots;
-	memory->plan->device_state[index] = state;
-}
-
-static struct residency_plan *residency_plan_new(struct residency *residency,
-						 struct plan_memory *memory)
-{
-	uint32_t n = residency->options.n_executors;
-	struct residency_plan *plan = calloc(1, sizeof(*plan) + n * sizeof(plan->on[0]));
-
-	if (!plan)
-		return NULL;
-	if (residency_holders_ref(residency, memory->tenant)) {
-		free(plan);
-		return NULL;
-	}
-	plan->residency = residency;
-	plan->memory = memory;
-	plan->tenant = tenant_ref(memory->tenant);
-	memory->counts = &memory->tenant->memory->counts;
-	plan->value = 1; /* whoever makes a plan means to use it */
-	plan->folded_ns = plan->used_ns = clock_now_ns();
-	list_init(&plan->waited);
-	for (int wish = 0; wish < RESIDENCY_WISHES; wish++) {
-		list_init(&plan->held[wish]);
-		list_init(&plan->deferred[wish]);
-	}
-	for (uint32_t i = 0; i < n; i++) {
-		plan->on[i].plan = plan;
-		plan->on[i].device = &residency->devices[i];
-		list_init(&plan->on[i].link);
-		list_init(&plan->on[i].returning);
-		list_init(&plan->on[i].holding);
-		list_init(&plan->on[i].aging);
-		if (residency->devices[i].state != RESIDENCY_DEVICE_NONE &&
-		    memory->plan->device_state[i] == PLAN_DEVICE_EVICTED) {
-			plan->supported |= 1u << i;
-			plan->on[i].required_bytes = residence_required(&plan->on[i]);
-		}
-	}
-	return plan;
-}
-
 int residency_add(struct residency *residency, struct plan_memory *memory,
 		  void (*done)(struct plan_memory *memory))
 {
@@ -425,32 +147,6 @@ int residency_add(struct residency *residency, struct plan_memory *memory,
 	}
 	plan->added = done;
 	return 0;
-}
-
-bool residency_plan_settle(struct residency_plan *plan)
-{
-	struct residency *residency = plan->residency;
-	void (*removed)(struct plan_memory * memory) = plan->removed;
-	struct plan_memory *memory = plan->memory;
-	const bool was_supported = plan->supported;
-
-	if (!removed || !is_gone_everywhere(plan, RBK_DEVICE_NONE))
-		return false;
-	assert(plan->n_asked == 0);
-	residency_walk_forget(plan);
-	list_remove(&plan->link);
-	for (unsigned int i = 1; i < residency->options.n_executors; i++)
-		list_remove(&plan->on[i].returning);
-	residency->n_plans--;
-	memory->residency = NULL;
-	residency_holders_unref(plan->tenant);
-	tenant_unref(plan->tenant);
-	free(plan);
-	removed(memory);
-	/* What it left may be room for others. */
-	if (was_supported)
-		residency_review_in(residency, 0);
-	return true;
 }
 
 /* It may be in the list that the dispatcher made. */
@@ -606,13 +302,6 @@ void residency_limits_changed(struct residency *residency)
 
 /* The timer */
 
-/* However many plans there are: reviews take a small part of the reactor's time. */
-static uint64_t paused_until_ns(const struct residency *residency)
-{
-	return residency->reviewed_ns +
-	       RESIDENCY_PAUSE * (residency->review_ns + residency->asked_ns);
-}
-
 static void on_timer(void *data)
 {
 	struct residency *residency = data;
@@ -622,7 +311,7 @@ static void on_timer(void *data)
 	 * The timer was set when the review under way had not yet taken as long. Put a review off
 	 * once: reviews may follow one another for as long as memory comes and goes.
 	 */
-	if (!residency->is_put_off && clock_now_ns() < paused_until_ns(residency)) {
+	if (!residency->is_put_off && clock_now_ns() < residency_paused_until_ns(residency)) {
 		residency->is_put_off = true;
 		residency_review_in(residency, 0);
 		return;
@@ -641,21 +330,6 @@ static void on_walk_timer(void *data)
 	residency_walk_on(data);
 }
 
-void residency_review_in(struct residency *residency, uint64_t delay_ns)
-{
-	uint64_t at_ns = clock_now_ns() + delay_ns;
-	uint64_t earliest_ns = paused_until_ns(residency);
-
-	if (at_ns < earliest_ns) {
-		delay_ns += earliest_ns - at_ns;
-		at_ns = earliest_ns;
-	}
-	if (residency->timer_ns && residency->timer_ns <= at_ns)
-		return;
-	residency->timer_ns = at_ns;
-	loop_timer_arm(residency->timer, delay_ns);
-}
-
 int residency_new(const struct residency_options *options, struct residency **ret)
 {
 	_cleanup_(residency_freep) struct residency *residency = NULL;
@@ -665,6 +339,7 @@ int residency_new(const struct residency_options *options, struct residency **re
 	if (!residency)
 		return error_origin(-ENOMEM);
 	residency->options = *options;
+	residency->load_failed = residency_load_failed;
 	list_init(&residency->plans);
 	list_init(&residency->unable);
 	list_init(&residency->waited);
