@@ -12,7 +12,7 @@
  */
 #include <errno.h>
 
-#include "dispatch/task.h"
+#include "dispatch/dispatch-private.h"
 #include "loop/loop.h"
 #include "shm/ring.h"
 #include "util/clock.h"

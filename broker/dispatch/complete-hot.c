@@ -6,7 +6,7 @@
  * wait word is looked at after each publication, and the bell, a system call, is left to the end
  * of the turn.
  */
-#include "dispatch/task.h"
+#include "dispatch/dispatch-private.h"
 #include "shm/ring.h"
 #include "util/clock.h"
 

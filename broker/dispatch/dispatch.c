@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "dispatch/task.h"
+#include "dispatch/dispatch-private.h"
 #include "loop/loop.h"
 #include "util/clock.h"
 #include "util/error.h"

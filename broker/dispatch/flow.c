@@ -16,7 +16,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "dispatch/task.h"
+#include "dispatch/dispatch-private.h"
 #include "loop/loop.h"
 #include "util/error.h"
 

@@ -44,7 +44,7 @@
 #include <errno.h>
 #include <inttypes.h>
 
-#include "dispatch/task.h"
+#include "dispatch/dispatch-private.h"
 #include "loop/loop.h"
 #include "util/error.h"
 #include "util/log.h"

@@ -8,7 +8,7 @@
  */
 #include <errno.h>
 
-#include "dispatch/task.h"
+#include "dispatch/dispatch-private.h"
 
 int dispatch_run_own(struct dispatch *dispatch, struct dispatch_own *own)
 {

@@ -10,7 +10,7 @@
  * Plans are visited at the front of their list and go to its end, so one that is freed leaves
  * nothing behind.
  */
-#include "dispatch/task.h"
+#include "dispatch/dispatch-private.h"
 
 /* A run that is queued for a device which is not to be used any more, and may run elsewhere. */
 static void replace_run(struct dispatch *dispatch, struct run *run)

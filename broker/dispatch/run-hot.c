@@ -25,7 +25,7 @@
  */
 #include <errno.h>
 
-#include "dispatch/task.h"
+#include "dispatch/dispatch-private.h"
 
 enum {
 	RELEASE_BATCH = 64, /* a turn, for each device */

@@ -8,7 +8,7 @@
  */
 #include <errno.h>
 
-#include "dispatch/task.h"
+#include "dispatch/dispatch-private.h"
 
 /* Runs that are taken back from one executor in one turn. */
 enum { REAP_BATCH = 64 };

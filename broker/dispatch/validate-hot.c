@@ -8,7 +8,7 @@
  */
 #include <errno.h>
 
-#include "dispatch/task.h"
+#include "dispatch/dispatch-private.h"
 #include "util/checked.h"
 
 /* What every task needs is one function: calls between its parts would save registers each. */

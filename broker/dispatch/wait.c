@@ -18,7 +18,7 @@
  */
 #include <errno.h>
 
-#include "dispatch/task.h"
+#include "dispatch/dispatch-private.h"
 
 enum {
 	/* Tasks whose waiting one turn ends. */

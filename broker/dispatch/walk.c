@@ -10,7 +10,7 @@
  * rings than there were when it began, so that no client keeps it going. A task that is in flight
  * from the beginning of a walk to its end is visited exactly once.
  */
-#include "dispatch/task.h"
+#include "dispatch/dispatch-private.h"
 
 enum {
 	/* Steps of one walk in one turn. */

@@ -8,7 +8,7 @@
  */
 #include <errno.h>
 
-#include "dispatch/task.h"
+#include "dispatch/dispatch-private.h"
 #include "util/clock.h"
 
 enum {

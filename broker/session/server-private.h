@@ -68,7 +68,7 @@ struct server {
 	struct list_node sessions;
 	uint64_t n_sessions;
 	uint64_t n_rings, n_arenas, n_plans; /* of all sessions, now */
-	uint32_t n_admin_sessions;           /* of n_sessions; see admin.c */
+	uint32_t n_admin_sessions;           /* of n_sessions; see admin-rights.c */
 	uint32_t next_number;
 	struct listener clients, admins;
 	struct loop_timer *retry; /* accepting again after running out of descriptors */
@@ -205,8 +205,8 @@ union session_control {
 };
 
 /*
- * admin.c: RBK_FEAT_ADMIN and RBK_FEAT_ADMIN_CHANGE, as far as a client may on the administrators'
- * socket. 0: it gets no session there. Needs its groups.
+ * admin-rights.c: RBK_FEAT_ADMIN and RBK_FEAT_ADMIN_CHANGE, as far as a client may on the
+ * administrators' socket. 0: it gets no session there. Needs its groups.
  */
 uint64_t admin_rights(const struct server_admin_options *options, const struct peer *peer);
 /* A session that is to have @rights begins, if there is one left, and ends. Return: is there? */

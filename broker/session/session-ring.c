@@ -6,8 +6,9 @@
  * because each can take as long as clients like, announced to the dispatcher, closed when the
  * client asks, breaks a rule or goes away. A closed ring stays in memory until nothing of it is in
  * flight; then server_settle() has the setup thread free it. The dispatcher hears of a ring when
- * its bell has been rung for the first time, see ring.c. The slot of a ring in session->rings is
- * taken from the request for it to the end of that, so its id is not given again in between.
+ * its bell has been rung for the first time, see ring-memory.c. The slot of a ring in
+ * session->rings is taken from the request for it to the end of that, so its id is not given again
+ * in between.
  */
 #include <errno.h>
 #include <poll.h>
@@ -15,7 +16,7 @@
 #include <sys/socket.h>
 
 #include "loop/loop.h"
-#include "session/ring.h"
+#include "session/ring-memory.h"
 #include "session/server-private.h"
 #include "session/sigbus.h"
 #include "shm/ring.h"

@@ -19,7 +19,7 @@
 #include "plan/executor.h"
 #include "plan/plan.h"
 #include "memory/residency.h"
-#include "session/arena.h"
+#include "session/arena-memory.h"
 #include "session/closers.h"
 #include "session/description.h"
 #include "session/hold.h"
@@ -150,8 +150,10 @@ enum { RING_FD_SQ, RING_FD_CQ, RING_FD_BELL, RING_CLIENT_FDS };
 
 /* A submission and a completion ring. */
 struct session_ring {
-	/* Hot: the dispatcher's, set up by session/ring.c. Nothing here is read back from shared
-	 * memory. */
+	/*
+	 * Hot: the dispatcher's, set up by session/ring-memory.c. Nothing here is read back from
+	 * shared memory.
+	 */
 	const struct rbk_sq_area *sq; /* the client writes, mapped read-only */
 	struct rbk_cq_area *cq;       /* we write */
 	struct session *session;

@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "dispatch/task.h"
+#include "dispatch/dispatch-private.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 

@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "dispatch/task.h"
+#include "dispatch/dispatch-private.h"
 #include "session/closers.h"
 #include "session/server-private.h"
 #include "support/describe.h"

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "dispatch/task.h"
+#include "dispatch/dispatch-private.h"
 #include "loop/loop.h"
 #include "place/schedule.h"
 #include "session/session.h"

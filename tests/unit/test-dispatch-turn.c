@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "dispatch/task.h"
+#include "dispatch/dispatch-private.h"
 #include "loop/loop.h"
 #include "session/server-private.h"
 #include "unit/dispatch-bench.h"

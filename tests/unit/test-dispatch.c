@@ -14,7 +14,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "dispatch/task.h"
+#include "dispatch/dispatch-private.h"
 #include "loop/loop.h"
 #include "loop/turn.h"
 #include "session/server-private.h"

@@ -17,7 +17,7 @@
 #include <cmocka.h>
 
 #include "loop/loop.h"
-#include "session/arena.h"
+#include "session/arena-memory.h"
 #include "session/server-private.h"
 #include "support/session-rig.h"
 

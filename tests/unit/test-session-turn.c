@@ -19,7 +19,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "dispatch/task.h"
+#include "dispatch/dispatch-private.h"
 #include "fail-alloc.h"
 #include "loop/loop.h"
 #include "session/server-private.h"

@@ -11,7 +11,7 @@
 
 #include <errno.h>
 
-#include "dispatch/task.h"
+#include "dispatch/dispatch-private.h"
 #include "util/checked.h"
 
 enum {

@@ -20,7 +20,7 @@
 #include <ringbroker.h>
 
 #include "bench.h"
-#include "dispatch/task.h"
+#include "dispatch/dispatch-private.h"
 #include "memory/residency-private.h"
 #include "model-broker.h"
 #include "plans.h"

@@ -12,7 +12,7 @@
  * An immutable arena is mapped private and read-only: kernels before 6.7 refuse a shared mapping of
  * a memfd with F_SEAL_WRITE, and a private one that nobody writes shows the same pages.
  */
-#include "session/arena.h"
+#include "session/arena-memory.h"
 
 #include <errno.h>
 #include <fcntl.h>

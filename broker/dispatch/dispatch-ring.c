@@ -16,7 +16,7 @@
 #include <errno.h>
 #include <sys/socket.h>
 
-#include "dispatch/task.h"
+#include "dispatch/dispatch-private.h"
 #include "loop/loop.h"
 #include "shm/ring.h"
 #include "util/error.h"

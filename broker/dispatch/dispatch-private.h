@@ -476,7 +476,7 @@ void flow_park(struct dispatch *dispatch, struct dispatch_ring *ring);
 int flows_init(struct dispatch *dispatch);
 void flows_deinit(struct dispatch *dispatch);
 
-/* plan.c */
+/* dispatch-plan.c */
 
 /* For server_hooks. */
 uint64_t dispatch_plan_bytes(void *context, const struct plan *plan);
@@ -520,7 +520,7 @@ unsigned int walk_slice(struct dispatch *dispatch, uint8_t which,
 /* @ring is about to leave dispatch.rings. */
 void walks_ring_freed(struct dispatch *dispatch, const struct dispatch_ring *ring);
 
-/* ring.c */
+/* dispatch-ring.c */
 
 uint64_t dispatch_ring_bytes(uint32_t n_entries);
 int dispatch_ring_make(void *context, struct session_ring *ring);

@@ -5,7 +5,7 @@
  * What the placer keeps for a plan, and two cached answers about tasks that may run on the reactor
  * itself: up to which count, and what the placer says of them.
  */
-#include "dispatch/task.h"
+#include "dispatch/dispatch-private.h"
 #include "util/error.h"
 
 /* What may run on the reactor itself. */

@@ -18,7 +18,7 @@
  * The bell is a socket pair because each end is its own open file description: flags that the
  * client sets on its end do not reach ours, and our sends and receives never block.
  */
-#include "session/ring.h"
+#include "session/ring-memory.h"
 
 #include <errno.h>
 #include <fcntl.h>
