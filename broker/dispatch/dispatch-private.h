@@ -742,23 +742,23 @@ static inline void ring_activate(struct dispatch *dispatch, struct dispatch_ring
 	rbk_ring_announce_awake(&ring->ring->cq->sq_wait);
 }
 
-/* A device with memory of its own has the task, or would have it if @slot's memory were there. */
-static inline void note_wanted(struct session_plan *slot, uint64_t admit_ticks)
+/* A device with memory of its own has the task, or would have it if @plan's memory were there. */
+static inline void note_wanted(struct session_plan *plan, uint64_t admit_ticks)
 {
-	slot->memory.n_wanted++;
-	slot->memory.wanted_ticks = admit_ticks;
+	plan->memory.n_wanted++;
+	plan->memory.wanted_ticks = admit_ticks;
 }
 
 /* A task goes without device memory: it is not there, or it never fits. */
-static inline void note_constraint(struct dispatch *dispatch, struct session_plan *slot,
+static inline void note_constraint(struct dispatch *dispatch, struct session_plan *plan,
 				   struct place_decision decision, uint64_t admit_ticks)
 {
-	slot->memory.counts->n_constraints++;
+	plan->memory.counts->n_constraints++;
 	if (decision.wanted) {
-		note_wanted(slot, admit_ticks);
-		residency_want(dispatch->demand, &slot->memory);
+		note_wanted(plan, admit_ticks);
+		residency_want(dispatch->demand, &plan->memory);
 	} else {
-		slot->memory.n_constrained++;
+		plan->memory.n_constrained++;
 	}
 }
 

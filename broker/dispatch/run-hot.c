@@ -43,10 +43,10 @@ static inline void run_on_device(struct run *run, uint8_t device)
 
 static inline void run_off_device(struct dispatch *dispatch, const struct run *run, uint8_t device)
 {
-	struct session_plan *slot = run->task->plan;
+	struct session_plan *plan = run->task->plan;
 
-	if (--slot->memory.n_on_device[device] == 0 && (slot->memory.leaving & 1u << device))
-		residency_plan_idle(dispatch->options.residency, &slot->memory, device);
+	if (--plan->memory.n_on_device[device] == 0 && (plan->memory.leaving & 1u << device))
+		residency_plan_idle(dispatch->options.residency, &plan->memory, device);
 }
 
 static inline void note_queued(struct dispatch *dispatch, const struct run *run)
@@ -336,16 +336,16 @@ static bool run_is_urgent(const struct dispatch *dispatch, const struct run *run
 /* How much of what is left this submission does, so that others get in between. */
 static void run_measure(const struct dispatch *dispatch, struct run *run, uint8_t device)
 {
-	const struct session_plan *slot = run->task->plan;
+	const struct session_plan *plan = run->task->plan;
 
 	if (run->exec.has_progress)
 		return;
 	run->exec.count = run->n_rows;
 	if (run->exec.part > 0)
 		return;
-	run->n_parts = slot->plan->n_parts[device] ? slot->plan->n_parts[device] : 1;
+	run->n_parts = plan->plan->n_parts[device] ? plan->plan->n_parts[device] : 1;
 	if (run_can_split(run))
-		run->exec.count = place_rows_per_submission(dispatch->placer, slot->place, device,
+		run->exec.count = place_rows_per_submission(dispatch->placer, plan->place, device,
 							    run->n_rows);
 }
 

@@ -146,25 +146,25 @@ static __attribute__((__noinline__)) int validate_table(const struct session *se
 static ALWAYS_INLINE int validate_run(const struct session *session, const struct rbk_sqe *sqe,
 				      struct exec_ref *refs, struct session_plan **ret_plan)
 {
-	struct session_plan *slot = find_plan(session, sqe->plan_id);
-	const struct plan *plan;
+	struct session_plan *plan = find_plan(session, sqe->plan_id);
+	const struct plan *parsed;
 
-	if (!slot)
+	if (!plan)
 		return -ENOENT;
-	plan = slot->plan;
-	if (sqe->count == 0 || sqe->count > plan->max_count)
+	parsed = plan->plan;
+	if (sqe->count == 0 || sqe->count > parsed->max_count)
 		return -ERANGE;
-	*ret_plan = slot;
+	*ret_plan = plan;
 
 	if (__builtin_expect(sqe->flags & RBK_SQE_ARG_TABLE, 0))
-		return validate_table(session, sqe, plan, refs);
+		return validate_table(session, sqe, parsed, refs);
 
-	if (plan->n_bindings > RBK_SQE_REFS)
+	if (parsed->n_bindings > RBK_SQE_REFS)
 		return -EINVAL;
-	for (uint32_t i = plan->n_bindings; i < RBK_SQE_REFS; i++)
+	for (uint32_t i = parsed->n_bindings; i < RBK_SQE_REFS; i++)
 		if (sqe->refs[i])
 			return -EINVAL;
-	return resolve_all(session, plan, sqe->count, sqe->refs, refs);
+	return resolve_all(session, parsed, sqe->count, sqe->refs, refs);
 }
 
 /* NOP and BARRIER have no operands. */
@@ -187,9 +187,9 @@ static inline bool strategy_is_valid(uint8_t strategy)
 static int validate_residency(const struct session *session, const struct rbk_sqe *sqe,
 			      struct session_plan **ret_plan)
 {
-	struct session_plan *slot = find_plan(session, sqe->plan_id);
+	struct session_plan *plan = find_plan(session, sqe->plan_id);
 
-	if (!slot)
+	if (!plan)
 		return -ENOENT;
 	if (!(session->features & RBK_FEAT_RESIDENCY))
 		return -EOPNOTSUPP;
@@ -197,7 +197,7 @@ static int validate_residency(const struct session *session, const struct rbk_sq
 		return -EINVAL;
 	if (sqe->count | sqe->refs[0] | sqe->refs[1] | sqe->refs[2] | sqe->refs[3] | sqe->refs[4])
 		return -EINVAL;
-	*ret_plan = slot;
+	*ret_plan = plan;
 	return 0;
 }
 

@@ -290,15 +290,15 @@ static uint32_t memory_state(uint8_t device_state)
 	}
 }
 
-static void describe_memory(const struct server_options *options, const struct session_plan *slot,
+static void describe_memory(const struct server_options *options, const struct session_plan *plan,
 			    unsigned int device, struct rbk_wire_plan_device *ret)
 {
 	struct residency_about about;
 
-	ret->state = memory_state(slot->plan->device_state[device]);
-	if (device == RBK_DEVICE_CPU || !slot->memory.residency)
+	ret->state = memory_state(plan->plan->device_state[device]);
+	if (device == RBK_DEVICE_CPU || !plan->memory.residency)
 		return;
-	residency_about(options->residency, &slot->memory, device, &about);
+	residency_about(options->residency, &plan->memory, device, &about);
 	ret->state = memory_state(about.device_state);
 	if (about.device_state == PLAN_DEVICE_READY)
 		ret->tier = about.tier == EXEC_TIER_GTT ? RBK_TIER_GTT : RBK_TIER_VRAM;
@@ -314,7 +314,7 @@ static int handle_plan_memory(struct request *request)
 	const struct rbk_wire_id *id = request->bytes;
 	struct session *session = request->session;
 	const struct server_options *options = &session->server->options;
-	const struct session_plan *slot = session_plan_find(session, id->id);
+	const struct session_plan *plan = session_plan_find(session, id->id);
 	struct rbk_wire_plan_memory reply = {
 		.reply = {.type = RBK_WIRE_PLAN_MEMORY, .cookie = id->request.cookie},
 		.n_devices = options->n_executors,
@@ -322,14 +322,14 @@ static int handle_plan_memory(struct request *request)
 
 	if (id->reserved)
 		return hostile(request, "reserved bytes of its question about a plan are set");
-	if (!slot) {
+	if (!plan) {
 		session_reply_result(session, RBK_WIRE_PLAN_MEMORY, id->request.cookie, -ENOENT,
 				     "there is no plan %u", id->id);
 		return 0;
 	}
-	reply.n_constrained = slot->memory.n_constrained;
+	reply.n_constrained = plan->memory.n_constrained;
 	for (uint32_t i = 0; i < options->n_executors; i++)
-		describe_memory(options, slot, i, &reply.devices[i]);
+		describe_memory(options, plan, i, &reply.devices[i]);
 	session_reply(session, &reply.reply, sizeof(reply));
 	return 0;
 }

@@ -322,8 +322,8 @@ void session_describe(const struct session *session, struct rbk_stats_broker *re
  */
 int session_stats_want(struct session *session);
 /* A plan begins to be counted, and ends; it may not have begun. */
-void session_stats_plan_added(struct session_plan *slot);
-void session_stats_plan_leaving(struct session_plan *slot);
+void session_stats_plan_added(struct session_plan *plan);
+void session_stats_plan_leaving(struct session_plan *plan);
 /* Requests, already checked for their form; each answers the client. */
 int session_stats_page(struct session *session, const struct rbk_wire_stats_of *of);
 /* Begins a reset, of which the session has no other. The answer comes with its end. */
@@ -351,13 +351,13 @@ void server_stats_deinit(struct server *server);
 uint64_t server_device_bytes(const struct server *server);
 
 /* A session ends: what the setup thread has not begun of its plan is not done any more. */
-void session_plan_cancel(struct session_plan *slot);
+void session_plan_cancel(struct session_plan *plan);
 /* The same for an arena that is being faulted in. */
-void session_arena_cancel(struct session_arena *slot);
+void session_arena_cancel(struct session_arena *arena);
 
 /* For the end of a session: no task is in flight, no job under way; nobody is answered. */
-void session_plan_discard(struct session_plan *slot);
-void session_arena_discard(struct session_arena *slot);
+void session_plan_discard(struct session_plan *plan);
+void session_arena_discard(struct session_arena *arena);
 /* It is a member of no lease any more, whether tasks are in flight or not. */
 void session_leases_discard(struct session *session);
 

@@ -38,359 +38,361 @@ static struct session_arena *arena_of_job(struct offload_job *job)
 	return container_of(job, struct session_arena, job);
 }
 
-static void arena_free(struct session_arena *slot)
+static void arena_free(struct session_arena *arena)
 {
 	/* What the client may keep of an exported arena stays charged. */
 	struct charge *const kept[HOLD_CHARGES] = {
-		&slot->charges[ARENA_CHARGE_HOST_BYTES],
-		&slot->charges[ARENA_CHARGE_FD],
-		&slot->charges[ARENA_CHARGE_GTT],
+		&arena->charges[ARENA_CHARGE_HOST_BYTES],
+		&arena->charges[ARENA_CHARGE_FD],
+		&arena->charges[ARENA_CHARGE_GTT],
 	};
 
-	if (slot->hold)
-		hold_leave_dma_buf(slot->hold, steal_fd(&slot->fd), kept);
-	close_fd(slot->fd);
-	for (unsigned int i = 0; i < ARRAY_SIZE(slot->charges); i++)
-		charge_deinit(&slot->charges[i]);
-	free(slot);
+	if (arena->hold)
+		hold_leave_dma_buf(arena->hold, steal_fd(&arena->fd), kept);
+	close_fd(arena->fd);
+	for (unsigned int i = 0; i < ARRAY_SIZE(arena->charges); i++)
+		charge_deinit(&arena->charges[i]);
+	free(arena);
 }
 
-static void arena_forget(struct session_arena *slot)
+static void arena_forget(struct session_arena *arena)
 {
-	struct session *session = slot->session;
+	struct session *session = arena->session;
 
-	session->arena_slots[slot->id] = NULL;
-	session->arenas[slot->id] = NULL;
-	session->arena_bytes -= slot->bytes;
+	session->arena_slots[arena->id] = NULL;
+	session->arenas[arena->id] = NULL;
+	session->arena_bytes -= arena->bytes;
 	session->server->n_arenas--;
 	session->n_added_arenas--;
-	arena_free(slot);
+	arena_free(arena);
 }
 
-static uint32_t arena_request(const struct session_arena *slot)
+static uint32_t arena_request(const struct session_arena *arena)
 {
-	return slot->is_exported ? RBK_WIRE_ARENA_NEW : RBK_WIRE_ARENA_ADD;
+	return arena->is_exported ? RBK_WIRE_ARENA_NEW : RBK_WIRE_ARENA_ADD;
 }
 
-static void arena_refuse(struct session_arena *slot)
+static void arena_refuse(struct session_arena *arena)
 {
-	struct session *session = slot->session;
-	uint32_t type = arena_request(slot);
-	int r = slot->map_result;
+	struct session *session = arena->session;
+	uint32_t type = arena_request(arena);
+	int r = arena->map_result;
 
 	if (type == RBK_WIRE_ARENA_NEW && r == EXECUTOR_E_NO_MEMORY) {
-		session_reply_result(session, type, slot->cookie, -ENOMEM,
+		session_reply_result(session, type, arena->cookie, -ENOMEM,
 				     "the device has no memory for an arena of %llu bytes",
-				     (unsigned long long)slot->bytes);
+				     (unsigned long long)arena->bytes);
 	} else if (type == RBK_WIRE_ARENA_NEW) {
 		/* Refused, lost, or too much for the process: a memfd will do. */
-		session_reply_result(session, type, slot->cookie, r == -ENOMEM ? r : -EOPNOTSUPP,
+		session_reply_result(session, type, arena->cookie, r == -ENOMEM ? r : -EOPNOTSUPP,
 				     "the device cannot make an arena of %llu bytes now",
-				     (unsigned long long)slot->bytes);
+				     (unsigned long long)arena->bytes);
 	} else if (r == ARENA_E_UNSUITABLE) {
-		session_reply_result(session, type, slot->cookie, -EINVAL, "%s", slot->map_message);
-		session_end(session, true, slot->map_message);
+		session_reply_result(session, type, arena->cookie, -EINVAL, "%s",
+				     arena->map_message);
+		session_end(session, true, arena->map_message);
 	} else {
-		session_reply_result(session, type, slot->cookie, r,
+		session_reply_result(session, type, arena->cookie, r,
 				     "the broker cannot map the arena: %s", strerror(-r));
 	}
 }
 
-static void arena_leave(struct session_arena *slot);
+static void arena_leave(struct session_arena *arena);
 
 /* Lets go of the memory: of a step of it. */
 static void arena_leave_run(struct closers_job *job)
 {
-	struct session_arena *slot = container_of(job, struct session_arena, lane_job);
+	struct session_arena *arena = container_of(job, struct session_arena, lane_job);
 
-	exec_arena_unwrap(&slot->exec);
-	if (arena_unmap(&slot->exec) && !slot->is_exported)
-		slot->fd = close_fd(slot->fd);
+	exec_arena_unwrap(&arena->exec);
+	if (arena_unmap(&arena->exec) && !arena->is_exported)
+		arena->fd = close_fd(arena->fd);
 }
 
 static void arena_leave_done(struct closers_job *job)
 {
-	struct session_arena *slot = container_of(job, struct session_arena, lane_job);
-	struct session *session = slot->session;
+	struct session_arena *arena = container_of(job, struct session_arena, lane_job);
+	struct session *session = arena->session;
 
 	/* The tenant's other jobs in the lane get in between. */
-	if (slot->exec.base) {
-		arena_leave(slot);
+	if (arena->exec.base) {
+		arena_leave(arena);
 		session_lane_done(session);
 		return;
 	}
-	if (slot->map_result)
-		arena_refuse(slot);
-	else if (slot->wants_reply)
-		session_reply_result(session, RBK_WIRE_ARENA_REMOVE, slot->cookie, 0, NULL);
-	arena_forget(slot);
+	if (arena->map_result)
+		arena_refuse(arena);
+	else if (arena->wants_reply)
+		session_reply_result(session, RBK_WIRE_ARENA_REMOVE, arena->cookie, 0, NULL);
+	arena_forget(arena);
 	session_lane_done(session);
 }
 
 /* No executor knows the arena any more. */
-static void arena_leave(struct session_arena *slot)
+static void arena_leave(struct session_arena *arena)
 {
-	struct session *session = slot->session;
+	struct session *session = arena->session;
 
-	slot->state = SLOT_RELEASING;
-	slot->lane_job = (struct closers_job){.run = arena_leave_run, .done = arena_leave_done};
-	session_submit_to_lane(session, &slot->lane_job);
+	arena->state = SLOT_RELEASING;
+	arena->lane_job = (struct closers_job){.run = arena_leave_run, .done = arena_leave_done};
+	session_submit_to_lane(session, &arena->lane_job);
 }
 
 static void arena_release_run(struct offload_job *job)
 {
-	struct session_arena *slot = arena_of_job(job);
-	const struct server_options *options = &slot->session->server->options;
+	struct session_arena *arena = arena_of_job(job);
+	const struct server_options *options = &arena->session->server->options;
 
 	for (unsigned int i = 0; i < options->n_executors; i++)
-		options->executors[i]->ops->arena_release(options->executors[i], &slot->exec);
-	sigbus_remove(slot->fault_slot);
+		options->executors[i]->ops->arena_release(options->executors[i], &arena->exec);
+	sigbus_remove(arena->fault_slot);
 }
 
 static void arena_release_done(struct offload_job *job)
 {
-	struct session_arena *slot = arena_of_job(job);
-	struct session *session = slot->session;
+	struct session_arena *arena = arena_of_job(job);
+	struct session *session = arena->session;
 
-	arena_leave(slot);
+	arena_leave(arena);
 	session_job_done(session);
 }
 
-static void arena_release(struct session_arena *slot)
+static void arena_release(struct session_arena *arena)
 {
-	slot->state = SLOT_RELEASING;
-	slot->job = (struct offload_job){
+	arena->state = SLOT_RELEASING;
+	arena->job = (struct offload_job){
 		.run = arena_release_run,
 		.done = arena_release_done,
 		.cause = OFFLOAD_ARENA_UNMAP,
 	};
-	session_job_started(slot->session);
-	session_submit(slot->session, &slot->job);
+	session_job_started(arena->session);
+	session_submit(arena->session, &arena->job);
 }
 
-static bool arena_is_populated(const struct session_arena *slot)
+static bool arena_is_populated(const struct session_arena *arena)
 {
-	return slot->n_bytes_done == slot->bytes;
+	return arena->n_bytes_done == arena->bytes;
 }
 
 /* Is it to be sealed now? */
-static bool arena_wants_seal(const struct session_arena *slot)
+static bool arena_wants_seal(const struct session_arena *arena)
 {
-	return slot->is_imported && slot->fixes && !slot->exec.immutable && !slot->was_sealed;
+	return arena->is_imported && arena->fixes && !arena->exec.immutable && !arena->was_sealed;
 }
 
 /* Needs the descriptor no more. */
-static void arena_finish(struct session_arena *slot)
+static void arena_finish(struct session_arena *arena)
 {
-	slot->exec.is_fixed =
-		slot->exec.immutable || (slot->is_sealed && arena_is_whole(slot->fd, slot->bytes));
-	slot->fd = close_fd(slot->fd);
+	arena->exec.is_fixed = arena->exec.immutable ||
+			       (arena->is_sealed && arena_is_whole(arena->fd, arena->bytes));
+	arena->fd = close_fd(arena->fd);
 }
 
 static void arena_import_run(struct offload_job *job)
 {
-	struct session_arena *slot = arena_of_job(job);
-	const struct session *session = slot->session;
+	struct session_arena *arena = arena_of_job(job);
+	const struct session *session = arena->session;
 	const struct server_options *options = &session->server->options;
 
-	slot->exec.fd = slot->fd;
-	slot->exec.owner = tenant_owner(session->tenant, session->uid);
+	arena->exec.fd = arena->fd;
+	arena->exec.owner = tenant_owner(session->tenant, session->uid);
 	for (unsigned int i = 0; i < options->n_executors; i++)
-		options->executors[i]->ops->arena_import(options->executors[i], &slot->exec);
-	slot->exec.fd = -1;
-	slot->is_imported = true;
-	if (!arena_wants_seal(slot))
-		arena_finish(slot);
+		options->executors[i]->ops->arena_import(options->executors[i], &arena->exec);
+	arena->exec.fd = -1;
+	arena->is_imported = true;
+	if (!arena_wants_seal(arena))
+		arena_finish(arena);
 }
 
 /* Maps it, or seals it when that is due, and faults in a step of it. */
 static void arena_fill_run(struct closers_job *job)
 {
-	struct session_arena *slot = container_of(job, struct session_arena, lane_job);
+	struct session_arena *arena = container_of(job, struct session_arena, lane_job);
 	uint64_t bytes;
 
-	if (!slot->exec.base)
-		slot->map_result = arena_map(slot->fd, slot->bytes, &slot->exec, slot->map_message);
-	if (slot->map_result)
+	if (!arena->exec.base)
+		arena->map_result =
+			arena_map(arena->fd, arena->bytes, &arena->exec, arena->map_message);
+	if (arena->map_result)
 		return;
-	if (arena_wants_seal(slot)) {
-		slot->was_sealed = true;
-		slot->is_sealed = arena_fix(slot->fd);
-		if (slot->is_sealed)
-			slot->n_bytes_done = 0;
+	if (arena_wants_seal(arena)) {
+		arena->was_sealed = true;
+		arena->is_sealed = arena_fix(arena->fd);
+		if (arena->is_sealed)
+			arena->n_bytes_done = 0;
 	}
-	bytes = slot->bytes - slot->n_bytes_done;
+	bytes = arena->bytes - arena->n_bytes_done;
 	bytes = bytes < ARENA_STEP_BYTES ? bytes : ARENA_STEP_BYTES;
-	arena_populate(&slot->exec, slot->n_bytes_done, bytes);
-	slot->n_bytes_done += bytes;
-	if (slot->is_imported && arena_is_populated(slot))
-		arena_finish(slot);
+	arena_populate(&arena->exec, arena->n_bytes_done, bytes);
+	arena->n_bytes_done += bytes;
+	if (arena->is_imported && arena_is_populated(arena))
+		arena_finish(arena);
 }
 
 /* Does executor @i import dma-bufs of it? */
-static bool arena_is_wrapped_for(const struct session_arena *slot, unsigned int i)
+static bool arena_is_wrapped_for(const struct session_arena *arena, unsigned int i)
 {
-	const struct executor *executor = slot->session->server->options.executors[i];
+	const struct executor *executor = arena->session->server->options.executors[i];
 
 	return executor->ops->arena_wrap && executor->info.arena_segment_bytes > 0 &&
-	       !slot->exec.immutable;
+	       !arena->exec.immutable;
 }
 
 static void arena_wrap_run(struct closers_job *job)
 {
-	struct session_arena *slot = container_of(job, struct session_arena, lane_job);
-	const struct server_options *options = &slot->session->server->options;
+	struct session_arena *arena = container_of(job, struct session_arena, lane_job);
+	const struct server_options *options = &arena->session->server->options;
 
-	slot->exec.fd = slot->fd;
+	arena->exec.fd = arena->fd;
 	for (unsigned int i = 0; i < options->n_executors; i++)
-		if (arena_is_wrapped_for(slot, i))
-			options->executors[i]->ops->arena_wrap(options->executors[i], &slot->exec);
-	slot->exec.fd = -1;
+		if (arena_is_wrapped_for(arena, i))
+			options->executors[i]->ops->arena_wrap(options->executors[i], &arena->exec);
+	arena->exec.fd = -1;
 }
 
 /* The job of an arena that a device makes. Nobody else knows the memory before it is answered. */
 static void arena_make_run(struct offload_job *job)
 {
-	struct session_arena *slot = arena_of_job(job);
-	const struct session *session = slot->session;
+	struct session_arena *arena = arena_of_job(job);
+	const struct session *session = arena->session;
 	const struct server_options *options = &session->server->options;
 	struct executor *exporter = session_exporter(session);
 
-	slot->map_result =
-		exporter->ops->arena_export(exporter, slot->bytes, &slot->exec, &slot->fd);
-	if (slot->map_result)
+	arena->map_result =
+		exporter->ops->arena_export(exporter, arena->bytes, &arena->exec, &arena->fd);
+	if (arena->map_result)
 		return;
-	slot->exec.owner = tenant_owner(session->tenant, session->uid);
-	slot->exec.fd = slot->fd;
+	arena->exec.owner = tenant_owner(session->tenant, session->uid);
+	arena->exec.fd = arena->fd;
 	/* A dma-buf has no holes. */
-	slot->exec.is_fixed = true;
+	arena->exec.is_fixed = true;
 	for (unsigned int i = 0; i < options->n_executors; i++)
 		if (options->executors[i] != exporter)
 			options->executors[i]->ops->arena_import(options->executors[i],
-								 &slot->exec);
-	slot->is_imported = true;
+								 &arena->exec);
+	arena->is_imported = true;
 }
 
 /* No new task finds it; it is released when nothing uses it. */
-static void arena_withdraw(struct session_arena *slot)
+static void arena_withdraw(struct session_arena *arena)
 {
-	slot->session->arenas[slot->id] = NULL;
-	slot->session->n_unfixed -= !slot->exec.is_fixed;
-	slot->state = SLOT_REMOVING;
-	if (slot->n_in_flight == 0)
-		arena_release(slot);
+	arena->session->arenas[arena->id] = NULL;
+	arena->session->n_unfixed -= !arena->exec.is_fixed;
+	arena->state = SLOT_REMOVING;
+	if (arena->n_in_flight == 0)
+		arena_release(arena);
 }
 
 /* Nothing more is done for it: it is ready, or goes again. */
-static void arena_prepared(struct session_arena *slot)
+static void arena_prepared(struct session_arena *arena)
 {
-	struct session *session = slot->session;
-	uint32_t type = arena_request(slot), cookie = slot->cookie;
+	struct session *session = arena->session;
+	uint32_t type = arena_request(arena), cookie = arena->cookie;
 	struct rbk_wire_id_reply reply = {
 		.reply = {.type = type, .cookie = cookie},
-		.id = slot->id,
+		.id = arena->id,
 	};
 	int r;
 
 	/* Its session has ended: what is not imported needs no more than unmapping. */
-	if (slot->map_result == 0 && !slot->is_imported) {
-		arena_leave(slot);
+	if (arena->map_result == 0 && !arena->is_imported) {
+		arena_leave(arena);
 		return;
 	}
 	/* The descriptor was closed when the memory was imported, unless that was cut short. */
-	if (!slot->is_exported && slot->fd < 0)
-		charge_deinit(&slot->charges[ARENA_CHARGE_FD]);
-	if (slot->map_result) {
-		arena_leave(slot);
+	if (!arena->is_exported && arena->fd < 0)
+		charge_deinit(&arena->charges[ARENA_CHARGE_FD]);
+	if (arena->map_result) {
+		arena_leave(arena);
 		return;
 	}
 
 	/* Before any task can touch it. */
-	r = sigbus_add(slot->exec.base, slot->exec.bytes, &slot->is_faulted, &slot->fault_slot);
+	r = sigbus_add(arena->exec.base, arena->exec.bytes, &arena->is_faulted, &arena->fault_slot);
 	if (r) {
 		session_reply_result(session, type, cookie, r, "the broker has too many arenas");
-		arena_release(slot);
+		arena_release(arena);
 		return;
 	}
-	slot->state = SLOT_READY;
-	session->arenas[slot->id] = slot;
-	session->n_unfixed += !slot->exec.is_fixed;
-	if (!slot->is_exported)
+	arena->state = SLOT_READY;
+	session->arenas[arena->id] = arena;
+	session->n_unfixed += !arena->exec.is_fixed;
+	if (!arena->is_exported)
 		session_reply(session, &reply.reply, sizeof(reply));
-	else if (session_reply_fds(session, &reply.reply, sizeof(reply), &slot->fd, 1, false))
-		arena_withdraw(slot);
+	else if (session_reply_fds(session, &reply.reply, sizeof(reply), &arena->fd, 1, false))
+		arena_withdraw(arena);
 }
 
 static void arena_fill_done(struct closers_job *job);
 
 /* The lane does a step at a time: the tenant's other jobs there get in between. */
-static void arena_fill(struct session_arena *slot)
+static void arena_fill(struct session_arena *arena)
 {
-	slot->lane_job = (struct closers_job){.run = arena_fill_run, .done = arena_fill_done};
-	session_submit_to_lane(slot->session, &slot->lane_job);
+	arena->lane_job = (struct closers_job){.run = arena_fill_run, .done = arena_fill_done};
+	session_submit_to_lane(arena->session, &arena->lane_job);
 }
 
 /* Return: has it dma-bufs made first? Not where its tenant has no room for them. */
-static bool arena_wrap(struct session_arena *slot)
+static bool arena_wrap(struct session_arena *arena)
 {
-	const struct server_options *options = &slot->session->server->options;
+	const struct server_options *options = &arena->session->server->options;
 	uint64_t n_fds = 0;
 
 	for (unsigned int i = 0; i < options->n_executors; i++) {
 		uint64_t bytes = options->executors[i]->info.arena_segment_bytes;
 
-		if (arena_is_wrapped_for(slot, i))
-			n_fds += (slot->bytes + bytes - 1) / bytes;
+		if (arena_is_wrapped_for(arena, i))
+			n_fds += (arena->bytes + bytes - 1) / bytes;
 	}
-	slot->was_wrapped = true;
-	if (n_fds == 0 || account_charge(slot->session->tenant->account,
-					 &slot->charges[ARENA_CHARGE_WRAPS], ACCOUNT_FDS, n_fds))
+	arena->was_wrapped = true;
+	if (n_fds == 0 || account_charge(arena->session->tenant->account,
+					 &arena->charges[ARENA_CHARGE_WRAPS], ACCOUNT_FDS, n_fds))
 		return false;
-	slot->lane_job = (struct closers_job){.run = arena_wrap_run, .done = arena_fill_done};
-	session_submit_to_lane(slot->session, &slot->lane_job);
+	arena->lane_job = (struct closers_job){.run = arena_wrap_run, .done = arena_fill_done};
+	session_submit_to_lane(arena->session, &arena->lane_job);
 	return true;
 }
 
 static void arena_import_done(struct offload_job *job)
 {
-	struct session_arena *slot = arena_of_job(job);
-	struct session *session = slot->session;
+	struct session_arena *arena = arena_of_job(job);
+	struct session *session = arena->session;
 
-	if (arena_wants_seal(slot) && !session->is_ending)
-		arena_fill(slot);
+	if (arena_wants_seal(arena) && !session->is_ending)
+		arena_fill(arena);
 	else
-		arena_prepared(slot);
+		arena_prepared(arena);
 	session_job_done(session);
 }
 
 static void arena_fill_done(struct closers_job *job)
 {
-	struct session_arena *slot = container_of(job, struct session_arena, lane_job);
-	struct session *session = slot->session;
+	struct session_arena *arena = container_of(job, struct session_arena, lane_job);
+	struct session *session = arena->session;
 
-	if (slot->map_result || session->is_ending) {
-		arena_prepared(slot);
-	} else if (!arena_is_populated(slot)) {
-		arena_fill(slot);
-	} else if (slot->is_imported) {
-		arena_prepared(slot);
-	} else if (slot->was_wrapped || !arena_wrap(slot)) {
-		slot->job = (struct offload_job){
+	if (arena->map_result || session->is_ending) {
+		arena_prepared(arena);
+	} else if (!arena_is_populated(arena)) {
+		arena_fill(arena);
+	} else if (arena->is_imported) {
+		arena_prepared(arena);
+	} else if (arena->was_wrapped || !arena_wrap(arena)) {
+		arena->job = (struct offload_job){
 			.run = arena_import_run,
 			.done = arena_import_done,
 			.cause = OFFLOAD_ARENA_MAP,
 		};
 		session_job_started(session);
-		session_submit(session, &slot->job);
+		session_submit(session, &arena->job);
 	}
 	session_lane_done(session);
 }
 
-static int arena_charge(struct session_arena *slot, const struct executor *exporter)
+static int arena_charge(struct session_arena *arena, const struct executor *exporter)
 {
-	struct account *account = slot->session->tenant->account;
-	struct charge *charges = slot->charges;
-	uint64_t bytes = slot->bytes;
+	struct account *account = arena->session->tenant->account;
+	struct charge *charges = arena->charges;
+	uint64_t bytes = arena->bytes;
 
 	if (account_charge(account, &charges[ARENA_CHARGE_ONE], ACCOUNT_ARENAS, 1) ||
 	    account_charge(account, &charges[ARENA_CHARGE_ARENA_BYTES], ACCOUNT_ARENA_BYTES,
@@ -413,7 +415,7 @@ static struct session_arena *arena_begin(struct session *session, uint32_t cooki
 	const struct server_limits *limits = &session->server->options.limits;
 	uint32_t type = exporter ? RBK_WIRE_ARENA_NEW : RBK_WIRE_ARENA_ADD;
 	char why[ACCOUNT_TEXT_BYTES];
-	struct session_arena *slot;
+	struct session_arena *arena;
 	uint32_t id;
 
 	/* Not 0: a reference that somebody forgot to set must name no arena. */
@@ -432,55 +434,55 @@ static struct session_arena *arena_begin(struct session *session, uint32_t cooki
 		return NULL;
 	}
 
-	slot = calloc(1, sizeof(*slot));
-	if (slot) {
-		slot->fd = -1;
-		if (exporter && hold_new(session->server, 0, &slot->hold)) {
-			free(slot);
-			slot = NULL;
+	arena = calloc(1, sizeof(*arena));
+	if (arena) {
+		arena->fd = -1;
+		if (exporter && hold_new(session->server, 0, &arena->hold)) {
+			free(arena);
+			arena = NULL;
 		}
 	}
-	if (!slot) {
+	if (!arena) {
 		session_reply_result(session, type, cookie, -ENOMEM, "the broker is out of memory");
 		return NULL;
 	}
-	slot->session = session;
-	slot->id = (uint16_t)id;
-	slot->fault_slot = -1;
-	slot->bytes = bytes;
-	slot->cookie = cookie;
-	slot->state = SLOT_PREPARING;
-	slot->is_exported = exporter != NULL;
-	if (arena_charge(slot, exporter)) {
+	arena->session = session;
+	arena->id = (uint16_t)id;
+	arena->fault_slot = -1;
+	arena->bytes = bytes;
+	arena->cookie = cookie;
+	arena->state = SLOT_PREPARING;
+	arena->is_exported = exporter != NULL;
+	if (arena_charge(arena, exporter)) {
 		session_reply_result(
 			session, type, cookie, -EDQUOT, "no room for an arena of %llu bytes: %s",
 			(unsigned long long)bytes, account_explain(session->tenant->account, why));
-		arena_free(slot);
+		arena_free(arena);
 		return NULL;
 	}
-	session->arena_slots[id] = slot;
+	session->arena_slots[id] = arena;
 	session->arena_bytes += bytes;
 	session->server->n_arenas++;
 	session->n_added_arenas++;
-	return slot;
+	return arena;
 }
 
 int session_arena_add(struct session *session, uint32_t cookie, int *fd, uint64_t bytes, bool fixes)
 {
-	struct session_arena *slot = arena_begin(session, cookie, bytes, NULL);
+	struct session_arena *arena = arena_begin(session, cookie, bytes, NULL);
 
-	if (!slot)
+	if (!arena)
 		return 0;
 	/* The pages that are charged while the arena waits for a thread must exist. */
-	slot->map_result = arena_check(*fd, bytes, slot->map_message);
-	if (slot->map_result) {
-		arena_refuse(slot);
-		arena_forget(slot);
+	arena->map_result = arena_check(*fd, bytes, arena->map_message);
+	if (arena->map_result) {
+		arena_refuse(arena);
+		arena_forget(arena);
 		return 0;
 	}
-	slot->fd = steal_fd(fd);
-	slot->fixes = fixes;
-	arena_fill(slot);
+	arena->fd = steal_fd(fd);
+	arena->fixes = fixes;
+	arena_fill(arena);
 	return 0;
 }
 
@@ -497,7 +499,7 @@ struct executor *session_exporter(const struct session *session)
 int session_arena_new(struct session *session, uint32_t cookie, uint64_t bytes)
 {
 	struct executor *exporter = session_exporter(session);
-	struct session_arena *slot;
+	struct session_arena *arena;
 
 	if (!exporter) {
 		session_reply_result(session, RBK_WIRE_ARENA_NEW, cookie, -EOPNOTSUPP,
@@ -512,57 +514,57 @@ int session_arena_new(struct session *session, uint32_t cookie, uint64_t bytes)
 				     (unsigned long long)bytes);
 		return 0;
 	}
-	slot = arena_begin(session, cookie, bytes, exporter);
-	if (!slot)
+	arena = arena_begin(session, cookie, bytes, exporter);
+	if (!arena)
 		return 0;
-	slot->job = (struct offload_job){
+	arena->job = (struct offload_job){
 		.run = arena_make_run,
 		.done = arena_import_done,
 		.cause = OFFLOAD_ARENA_MAP,
 	};
 	session_job_started(session);
-	session_submit(session, &slot->job);
+	session_submit(session, &arena->job);
 	return 0;
 }
 
 int session_arena_remove(struct session *session, uint32_t cookie, uint32_t id)
 {
-	struct session_arena *slot = id < session->n_arenas ? session->arenas[id] : NULL;
+	struct session_arena *arena = id < session->n_arenas ? session->arenas[id] : NULL;
 
-	if (!slot) {
+	if (!arena) {
 		session_reply_result(session, RBK_WIRE_ARENA_REMOVE, cookie, -ENOENT,
 				     "there is no arena %u", id);
 		return 0;
 	}
-	if (slot->n_plans > 0) {
+	if (arena->n_plans > 0) {
 		session_reply_result(session, RBK_WIRE_ARENA_REMOVE, cookie, -EBUSY,
 				     "arena %u holds constants of %u plan%s: remove %s first", id,
-				     slot->n_plans, plural(slot->n_plans),
-				     slot->n_plans == 1 ? "it" : "them");
+				     arena->n_plans, plural(arena->n_plans),
+				     arena->n_plans == 1 ? "it" : "them");
 		return 0;
 	}
 
-	slot->cookie = cookie;
-	slot->wants_reply = true;
-	arena_withdraw(slot);
+	arena->cookie = cookie;
+	arena->wants_reply = true;
+	arena_withdraw(arena);
 	return 0;
 }
 
-void session_arena_idle(struct session_arena *slot)
+void session_arena_idle(struct session_arena *arena)
 {
-	if (slot->state == SLOT_REMOVING && !slot->session->is_ending)
-		arena_release(slot);
+	if (arena->state == SLOT_REMOVING && !arena->session->is_ending)
+		arena_release(arena);
 }
 
-void session_arena_cancel(struct session_arena *slot)
+void session_arena_cancel(struct session_arena *arena)
 {
-	if (slot->state == SLOT_PREPARING)
-		offload_cancel(slot->session->server->options.offload, &slot->job);
+	if (arena->state == SLOT_PREPARING)
+		offload_cancel(arena->session->server->options.offload, &arena->job);
 }
 
-void session_arena_discard(struct session_arena *slot)
+void session_arena_discard(struct session_arena *arena)
 {
-	slot->wants_reply = false;
-	slot->session->arenas[slot->id] = NULL;
-	arena_release(slot);
+	arena->wants_reply = false;
+	arena->session->arenas[arena->id] = NULL;
+	arena_release(arena);
 }

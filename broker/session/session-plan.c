@@ -34,11 +34,11 @@ static struct session_plan *plan_of_job(struct offload_job *job)
 }
 
 /* Has the setup thread work on the plan; its session does not end meanwhile. */
-static void plan_submit(struct session_plan *slot, enum offload_cause cause,
+static void plan_submit(struct session_plan *plan, enum offload_cause cause,
 			void (*run)(struct offload_job *job), void (*done)(struct offload_job *job))
 {
-	slot->job = (struct offload_job){.run = run, .done = done, .cause = (uint8_t)cause};
-	session_submit(slot->session, &slot->job);
+	plan->job = (struct offload_job){.run = run, .done = done, .cause = (uint8_t)cause};
+	session_submit(plan->session, &plan->job);
 }
 
 static void plan_read_run(struct offload_job *job);
@@ -47,12 +47,12 @@ static void plan_verify_run(struct offload_job *job);
 static void plan_verify_done(struct offload_job *job);
 
 /* Has the setup thread begin with a description. */
-static void plan_check(struct session_plan *slot)
+static void plan_check(struct session_plan *plan)
 {
-	if (slot->description->fd >= 0)
-		plan_submit(slot, OFFLOAD_PLAN_VERIFY, plan_read_run, plan_read_done);
+	if (plan->description->fd >= 0)
+		plan_submit(plan, OFFLOAD_PLAN_VERIFY, plan_read_run, plan_read_done);
 	else
-		plan_submit(slot, OFFLOAD_PLAN_VERIFY, plan_verify_run, plan_verify_done);
+		plan_submit(plan, OFFLOAD_PLAN_VERIFY, plan_verify_run, plan_verify_done);
 }
 
 /*
@@ -63,81 +63,81 @@ static void plan_check(struct session_plan *slot)
 static void plan_check_next(struct tenant *tenant)
 {
 	struct description *description;
-	struct session_plan *slot;
+	struct session_plan *plan;
 	char why[ACCOUNT_TEXT_BYTES];
 
 	tenant->is_checking = !list_is_empty(&tenant->checks);
 	if (!tenant->is_checking)
 		return;
-	slot = container_of(tenant->checks.next, struct session_plan, check);
-	list_remove(&slot->check);
-	slot->is_checking = true;
-	description = slot->description;
+	plan = container_of(tenant->checks.next, struct session_plan, check);
+	list_remove(&plan->check);
+	plan->is_checking = true;
+	description = plan->description;
 	if (description_charge_check(description, tenant->account)) {
 		description->result = -EDQUOT;
 		snprintf(description->message, sizeof(description->message),
 			 "no room for the plan: %s", account_explain(tenant->account, why));
 	}
-	plan_check(slot);
+	plan_check(plan);
 }
 
 /* End the turn of a plan, which is from now on charged only what it has, and begin the next. */
-static void plan_checked(struct session_plan *slot)
+static void plan_checked(struct session_plan *plan)
 {
-	if (!slot->is_checking)
+	if (!plan->is_checking)
 		return;
-	slot->is_checking = false;
-	plan_check_next(slot->session->tenant);
+	plan->is_checking = false;
+	plan_check_next(plan->session->tenant);
 }
 
-static void plan_forget(struct session_plan *slot)
+static void plan_forget(struct session_plan *plan)
 {
-	struct session *session = slot->session;
-	uint32_t index = slot->id & ((1u << PLAN_ID_SLOT_BITS) - 1);
-	const bool was_checking = slot->is_checking;
+	struct session *session = plan->session;
+	uint32_t index = plan->id & ((1u << PLAN_ID_SLOT_BITS) - 1);
+	const bool was_checking = plan->is_checking;
 
 	session->plan_slots[index] = NULL;
 	session->plans[index] = NULL;
 	session->server->n_plans--;
 	session->n_added_plans--;
-	plan_pins_deinit(&slot->pins);
-	description_free(slot->description);
-	plan_free(slot->plan);
-	for (unsigned int i = 0; i < ARRAY_SIZE(slot->charges); i++)
-		charge_deinit(&slot->charges[i]);
-	free(slot);
+	plan_pins_deinit(&plan->pins);
+	description_free(plan->description);
+	plan_free(plan->plan);
+	for (unsigned int i = 0; i < ARRAY_SIZE(plan->charges); i++)
+		charge_deinit(&plan->charges[i]);
+	free(plan);
 	if (was_checking)
 		plan_check_next(session->tenant);
 }
 
 static void plan_release_run(struct offload_job *job)
 {
-	struct session_plan *slot = plan_of_job(job);
-	const struct server_options *options = &slot->session->server->options;
+	struct session_plan *plan = plan_of_job(job);
+	const struct server_options *options = &plan->session->server->options;
 
 	for (unsigned int i = 0; i < options->n_executors && !job->has_more; i++) {
 		struct executor *executor = options->executors[i];
 
 		job->has_more = executor->ops->plan_shrink &&
-				executor->ops->plan_shrink(executor, slot->plan) == EXECUTOR_E_MORE;
+				executor->ops->plan_shrink(executor, plan->plan) == EXECUTOR_E_MORE;
 	}
 	if (job->has_more)
 		return;
 	for (unsigned int i = 0; i < options->n_executors; i++)
-		options->executors[i]->ops->plan_release(options->executors[i], slot->plan);
+		options->executors[i]->ops->plan_release(options->executors[i], plan->plan);
 	/* For the largest plans the C library unmaps memory, which takes long and may wait. */
-	slot->plan = plan_free(slot->plan);
+	plan->plan = plan_free(plan->plan);
 }
 
 static void plan_release_done(struct offload_job *job)
 {
-	struct session_plan *slot = plan_of_job(job);
-	struct session *session = slot->session;
-	const uint32_t cookie = slot->cookie;
-	const bool wants_reply = slot->wants_reply;
+	struct session_plan *plan = plan_of_job(job);
+	struct session *session = plan->session;
+	const uint32_t cookie = plan->cookie;
+	const bool wants_reply = plan->wants_reply;
 
 	/* First, so that who hears of it can remove the arenas of its constants. */
-	plan_forget(slot);
+	plan_forget(plan);
 	if (wants_reply)
 		session_reply_result(session, RBK_WIRE_PLAN_REMOVE, cookie, 0, NULL);
 	session_job_done(session);
@@ -151,20 +151,20 @@ static struct session_plan *plan_of_memory(struct plan_memory *memory)
 /* It is given back. */
 static void plan_removed(struct plan_memory *memory)
 {
-	struct session_plan *slot = plan_of_memory(memory);
-	const struct server_hooks *hooks = &slot->session->server->options.hooks;
+	struct session_plan *plan = plan_of_memory(memory);
+	const struct server_hooks *hooks = &plan->session->server->options.hooks;
 
 	/* Before the setup thread frees the plan, which the dispatcher and the placer look at. */
-	hooks->plan_freed(hooks->context, slot);
-	plan_submit(slot, OFFLOAD_PLAN_RELEASE, plan_release_run, plan_release_done);
+	hooks->plan_freed(hooks->context, plan);
+	plan_submit(plan, OFFLOAD_PLAN_RELEASE, plan_release_run, plan_release_done);
 }
 
-static void plan_release(struct session_plan *slot)
+static void plan_release(struct session_plan *plan)
 {
-	slot->state = SLOT_RELEASING;
-	session_stats_plan_leaving(slot);
-	session_job_started(slot->session);
-	residency_remove(slot->session->server->options.residency, &slot->memory, plan_removed);
+	plan->state = SLOT_RELEASING;
+	session_stats_plan_leaving(plan);
+	session_job_started(plan->session);
+	residency_remove(plan->session->server->options.residency, &plan->memory, plan_removed);
 }
 
 /* Another device would pack or mirror constants that no task could use. */
@@ -176,15 +176,15 @@ static bool plan_is_for(const struct plan *plan, unsigned int device)
 /*
  * A device that fails is one device less, and the plan may still run elsewhere. The setup thread.
  */
-static void plan_fail(struct session_plan *slot, unsigned int device, int r)
+static void plan_fail(struct session_plan *plan, unsigned int device, int r)
 {
 	static struct log_limit failure_limit; /* the setup thread's */
-	const struct executor *executor = slot->session->server->options.executors[device];
+	const struct executor *executor = plan->session->server->options.executors[device];
 	uint64_t n_unlogged;
 
-	slot->plan->device_state[device] =
+	plan->plan->device_state[device] =
 		r == -ENOMEM ? PLAN_DEVICE_NO_MEMORY : PLAN_DEVICE_FAILED;
-	slot->failed |= (uint16_t)(1u << device);
+	plan->failed |= (uint16_t)(1u << device);
 	if (log_limit_pass(&failure_limit, clock_now_ns(), &n_unlogged))
 		log_warning_of(LOG_OF_DEVICE(device), LOG_PLAN_NOT_PREPARED,
 			       "device %u (%s) cannot prepare a plan, nor %llu before it: %s",
@@ -194,36 +194,36 @@ static void plan_fail(struct session_plan *slot, unsigned int device, int r)
 
 static void plan_measure_run(struct offload_job *job)
 {
-	struct session_plan *slot = plan_of_job(job);
-	const struct server_options *options = &slot->session->server->options;
+	struct session_plan *plan = plan_of_job(job);
+	const struct server_options *options = &plan->session->server->options;
 	int r;
 
-	for (; slot->n_measured < options->n_executors; slot->n_measured++) {
-		struct executor *executor = options->executors[slot->n_measured];
+	for (; plan->n_measured < options->n_executors; plan->n_measured++) {
+		struct executor *executor = options->executors[plan->n_measured];
 
-		if (!plan_is_for(slot->plan, slot->n_measured) || !executor->ops->plan_measure)
+		if (!plan_is_for(plan->plan, plan->n_measured) || !executor->ops->plan_measure)
 			continue;
-		r = executor->ops->plan_measure(executor, slot->plan);
+		r = executor->ops->plan_measure(executor, plan->plan);
 		if (r == EXECUTOR_E_MORE) {
 			job->has_more = true;
 			return;
 		}
 		if (r < 0)
-			plan_fail(slot, slot->n_measured, r);
+			plan_fail(plan, plan->n_measured, r);
 	}
 }
 
 /* Compiles a part of it. Return: whether there is more. */
-static bool plan_compile(const struct session_plan *slot)
+static bool plan_compile(const struct session_plan *plan)
 {
-	const struct server_options *options = &slot->session->server->options;
+	const struct server_options *options = &plan->session->server->options;
 
 	for (unsigned int i = 0; i < options->n_executors; i++) {
 		struct executor *executor = options->executors[i];
 
-		if (plan_is_for(slot->plan, i) && !(slot->failed & 1u << i) &&
+		if (plan_is_for(plan->plan, i) && !(plan->failed & 1u << i) &&
 		    executor->ops->plan_compile &&
-		    executor->ops->plan_compile(executor, slot->plan) == EXECUTOR_E_MORE)
+		    executor->ops->plan_compile(executor, plan->plan) == EXECUTOR_E_MORE)
 			return true;
 	}
 	return false;
@@ -233,65 +233,65 @@ static bool plan_compile(const struct session_plan *slot)
  * Sum up the memory of the plan's constants on devices with memory. The reactor asks for these sums
  * at each look.
  */
-static void plan_sum_constants(const struct session_plan *slot)
+static void plan_sum_constants(const struct session_plan *plan)
 {
-	const struct server_options *options = &slot->session->server->options;
+	const struct server_options *options = &plan->session->server->options;
 
 	for (unsigned int i = 0; i < options->n_executors; i++)
-		if (slot->plan->device_state[i] == PLAN_DEVICE_EVICTED)
-			slot->plan->block_bytes[i] =
-				exec_constants_bytes(slot->plan, &options->executors[i]->info);
+		if (plan->plan->device_state[i] == PLAN_DEVICE_EVICTED)
+			plan->plan->block_bytes[i] =
+				exec_constants_bytes(plan->plan, &options->executors[i]->info);
 }
 
 static void plan_prepare_run(struct offload_job *job)
 {
-	struct session_plan *slot = plan_of_job(job);
-	const struct server_options *options = &slot->session->server->options;
+	struct session_plan *plan = plan_of_job(job);
+	const struct server_options *options = &plan->session->server->options;
 	struct executor *executor;
 	int r;
 
-	job->has_more = plan_compile(slot);
+	job->has_more = plan_compile(plan);
 	for (unsigned int i = 0; i < options->n_executors && !job->has_more; i++) {
-		if (!plan_is_for(slot->plan, i) || slot->failed & 1u << i)
+		if (!plan_is_for(plan->plan, i) || plan->failed & 1u << i)
 			continue;
 		executor = options->executors[i];
-		r = executor->ops->plan_prepare(executor, slot->plan);
+		r = executor->ops->plan_prepare(executor, plan->plan);
 		if (r < 0)
-			plan_fail(slot, i, r);
+			plan_fail(plan, i, r);
 	}
 	if (job->has_more)
 		return;
-	plan_sum_constants(slot);
+	plan_sum_constants(plan);
 	options->hooks.plan_make(options->hooks.context);
 }
 
 /* Devices that can run the plan, now or once its memory is there. */
-static uint32_t plan_devices(const struct session_plan *slot)
+static uint32_t plan_devices(const struct session_plan *plan)
 {
-	const struct plan *plan = slot->plan;
+	const struct plan *parsed = plan->plan;
 	uint32_t devices = 0;
 
-	for (unsigned int i = 0; i < slot->session->server->options.n_executors; i++)
-		if (plan->device_state[i] == PLAN_DEVICE_READY ||
-		    plan->device_state[i] == PLAN_DEVICE_EVICTED)
+	for (unsigned int i = 0; i < plan->session->server->options.n_executors; i++)
+		if (parsed->device_state[i] == PLAN_DEVICE_READY ||
+		    parsed->device_state[i] == PLAN_DEVICE_EVICTED)
 			devices |= 1u << i;
 	return devices;
 }
 
 /* Says why no device that may run the plan can. Return: the negative errno sent. */
-static int plan_refuse(struct session_plan *slot)
+static int plan_refuse(struct session_plan *plan)
 {
-	const struct server_options *options = &slot->session->server->options;
-	struct session *session = slot->session;
-	const struct plan *plan = slot->plan;
+	const struct server_options *options = &plan->session->server->options;
+	struct session *session = plan->session;
+	const struct plan *parsed = plan->plan;
 	struct residency_about about;
 
 	for (unsigned int i = RBK_DEVICE_GPU; i < options->n_executors; i++) {
-		if (plan->device_state[i] != PLAN_DEVICE_NO_MEMORY || !slot->memory.residency ||
-		    (plan->pinned && plan->pinned_device != i))
+		if (parsed->device_state[i] != PLAN_DEVICE_NO_MEMORY || !plan->memory.residency ||
+		    (parsed->pinned && parsed->pinned_device != i))
 			continue;
-		residency_about(options->residency, &slot->memory, i, &about);
-		session_reply_result(session, RBK_WIRE_PLAN_ADD, slot->cookie, -EDQUOT,
+		residency_about(options->residency, &plan->memory, i, &about);
+		session_reply_result(session, RBK_WIRE_PLAN_ADD, plan->cookie, -EDQUOT,
 				     "the plan requires %llu bytes of memory on device %u, and "
 				     "tenant %s can have %llu there; nothing else can run it",
 				     (unsigned long long)about.required_bytes, i,
@@ -299,18 +299,18 @@ static int plan_refuse(struct session_plan *slot)
 				     (unsigned long long)about.available_bytes);
 		return -EDQUOT;
 	}
-	if (plan->pinned) {
-		session_reply_result(session, RBK_WIRE_PLAN_ADD, slot->cookie, -ENODEV,
+	if (parsed->pinned) {
+		session_reply_result(session, RBK_WIRE_PLAN_ADD, plan->cookie, -ENODEV,
 				     "the plan is pinned to device %u, which cannot run it",
-				     plan->pinned_device);
+				     parsed->pinned_device);
 		return -ENODEV;
 	}
-	if (plan->device_state[RBK_DEVICE_CPU] == PLAN_DEVICE_NO_MEMORY) {
-		session_reply_result(session, RBK_WIRE_PLAN_ADD, slot->cookie, -ENOMEM,
+	if (parsed->device_state[RBK_DEVICE_CPU] == PLAN_DEVICE_NO_MEMORY) {
+		session_reply_result(session, RBK_WIRE_PLAN_ADD, plan->cookie, -ENOMEM,
 				     "no device can run the plan: %s", strerror(ENOMEM));
 		return -ENOMEM;
 	}
-	session_reply_result(session, RBK_WIRE_PLAN_ADD, slot->cookie, -ENODEV,
+	session_reply_result(session, RBK_WIRE_PLAN_ADD, plan->cookie, -ENODEV,
 			     "no device can run the plan: %s", strerror(ENODEV));
 	return -ENODEV;
 }
@@ -330,24 +330,24 @@ static uint64_t plan_translation_bytes(const struct session *session, const stru
  * Replaces what was charged for scratch, or as measured, by what the executors will take, if
  * @is_measured, or took. Return: 0; -EDQUOT, sent.
  */
-static int plan_charge_host(struct session_plan *slot, bool is_measured)
+static int plan_charge_host(struct session_plan *plan, bool is_measured)
 {
-	const struct server_options *options = &slot->session->server->options;
-	struct account *account = slot->session->tenant->account;
+	const struct server_options *options = &plan->session->server->options;
+	struct account *account = plan->session->tenant->account;
 	char why[ACCOUNT_TEXT_BYTES];
 	uint64_t host_bytes = 0;
 
 	for (unsigned int i = 0; i < options->n_executors; i++) {
-		host_bytes += slot->plan->host_bytes[i];
+		host_bytes += plan->plan->host_bytes[i];
 		/* Add an estimate for each executor that does not measure. */
-		if (is_measured && plan_is_for(slot->plan, i) &&
+		if (is_measured && plan_is_for(plan->plan, i) &&
 		    !options->executors[i]->ops->plan_measure)
-			host_bytes += exec_translation_bytes(slot->plan);
+			host_bytes += exec_translation_bytes(plan->plan);
 	}
-	charge_deinit(&slot->charges[1]);
-	if (account_charge(account, &slot->charges[1], ACCOUNT_HOST_BYTES, host_bytes) == 0)
+	charge_deinit(&plan->charges[1]);
+	if (account_charge(account, &plan->charges[1], ACCOUNT_HOST_BYTES, host_bytes) == 0)
 		return 0;
-	session_reply_result(slot->session, RBK_WIRE_PLAN_ADD, slot->cookie, -EDQUOT,
+	session_reply_result(plan->session, RBK_WIRE_PLAN_ADD, plan->cookie, -EDQUOT,
 			     "no room for the plan: %s", account_explain(account, why));
 	return -EDQUOT;
 }
@@ -355,101 +355,101 @@ static int plan_charge_host(struct session_plan *slot, bool is_measured)
 /* It is on a device, or it is clear that it will have to wait. */
 static void plan_settled(struct plan_memory *memory)
 {
-	struct session_plan *slot = plan_of_memory(memory);
-	struct session *session = slot->session;
-	const struct plan *plan = slot->plan;
+	struct session_plan *plan = plan_of_memory(memory);
+	struct session *session = plan->session;
+	const struct plan *parsed = plan->plan;
 	struct rbk_wire_plan reply = {
-		.reply = {.type = RBK_WIRE_PLAN_ADD, .cookie = slot->cookie},
-		.id = slot->id,
-		.devices = plan_devices(slot),
-		.constant_bytes = plan->constant_bytes,
-		.scratch_bytes = plan->scratch_bytes,
-		.flops_fixed = plan->cost.flops_fixed,
-		.flops_row = plan->cost.flops_row,
-		.bytes_fixed = plan->touched_fixed,
-		.bytes_row = plan->touched_row,
+		.reply = {.type = RBK_WIRE_PLAN_ADD, .cookie = plan->cookie},
+		.id = plan->id,
+		.devices = plan_devices(plan),
+		.constant_bytes = parsed->constant_bytes,
+		.scratch_bytes = parsed->scratch_bytes,
+		.flops_fixed = parsed->cost.flops_fixed,
+		.flops_row = parsed->cost.flops_row,
+		.bytes_fixed = parsed->touched_fixed,
+		.bytes_row = parsed->touched_row,
 	};
 
 	if (session->is_ending)
 		return;
-	slot->state = SLOT_READY;
-	session_stats_plan_added(slot);
-	session->plans[slot->id & ((1u << PLAN_ID_SLOT_BITS) - 1)] = slot;
+	plan->state = SLOT_READY;
+	session_stats_plan_added(plan);
+	session->plans[plan->id & ((1u << PLAN_ID_SLOT_BITS) - 1)] = plan;
 	session_reply(session, &reply.reply, sizeof(reply));
 }
 
 /* Return: 0, plan_settled() will be or was called; negative errno, the client was told. */
-static int plan_accept(struct session_plan *slot)
+static int plan_accept(struct session_plan *plan)
 {
-	const struct server_options *options = &slot->session->server->options;
+	const struct server_options *options = &plan->session->server->options;
 	uint32_t devices;
 	int r;
 
-	r = plan_charge_host(slot, false);
+	r = plan_charge_host(plan, false);
 	if (r)
 		return r;
-	r = options->hooks.plan_ready(options->hooks.context, slot);
-	slot->memory.plan = slot->plan;
-	slot->memory.tenant = slot->session->tenant;
-	slot->memory.session = slot->session->number;
-	slot->memory.id = slot->id;
-	slot->memory.n_evictions = &slot->session->stats.n_evictions;
+	r = options->hooks.plan_ready(options->hooks.context, plan);
+	plan->memory.plan = plan->plan;
+	plan->memory.tenant = plan->session->tenant;
+	plan->memory.session = plan->session->number;
+	plan->memory.id = plan->id;
+	plan->memory.n_evictions = &plan->session->stats.n_evictions;
 	if (r == 0)
-		r = residency_add(options->residency, &slot->memory, plan_settled);
+		r = residency_add(options->residency, &plan->memory, plan_settled);
 	if (r < 0) {
-		session_reply_result(slot->session, RBK_WIRE_PLAN_ADD, slot->cookie, r,
+		session_reply_result(plan->session, RBK_WIRE_PLAN_ADD, plan->cookie, r,
 				     "the broker is out of memory");
 		return r;
 	}
-	devices = plan_devices(slot);
-	if (slot->plan->pinned)
-		devices &= 1u << slot->plan->pinned_device;
+	devices = plan_devices(plan);
+	if (plan->plan->pinned)
+		devices &= 1u << plan->plan->pinned_device;
 	if (devices == 0)
-		return plan_refuse(slot);
+		return plan_refuse(plan);
 	if (r == RESIDENCY_E_SETTLED)
-		plan_settled(&slot->memory);
+		plan_settled(&plan->memory);
 	return 0;
 }
 
 static void plan_prepare_done(struct offload_job *job)
 {
-	struct session_plan *slot = plan_of_job(job);
-	struct session *session = slot->session;
+	struct session_plan *plan = plan_of_job(job);
+	struct session *session = plan->session;
 
-	slot->state = SLOT_LOADING;
-	if (!session->is_ending && plan_accept(slot))
-		plan_release(slot);
+	plan->state = SLOT_LOADING;
+	if (!session->is_ending && plan_accept(plan))
+		plan_release(plan);
 	session_job_done(session);
 }
 
 /* Prepare a measured plan if its tenant may have the memory. */
 static void plan_measure_done(struct offload_job *job)
 {
-	struct session_plan *slot = plan_of_job(job);
-	struct session *session = slot->session;
+	struct session_plan *plan = plan_of_job(job);
+	struct session *session = plan->session;
 
-	if (!session->is_ending && !plan_charge_host(slot, true)) {
-		plan_submit(slot, OFFLOAD_PLAN_PREPARE, plan_prepare_run, plan_prepare_done);
-		plan_checked(slot);
+	if (!session->is_ending && !plan_charge_host(plan, true)) {
+		plan_submit(plan, OFFLOAD_PLAN_PREPARE, plan_prepare_run, plan_prepare_done);
+		plan_checked(plan);
 		return;
 	}
-	slot->state = SLOT_LOADING;
-	plan_checked(slot);
+	plan->state = SLOT_LOADING;
+	plan_checked(plan);
 	if (!session->is_ending)
-		plan_release(slot);
+		plan_release(plan);
 	session_job_done(session);
 }
 
-void session_plan_cancel(struct session_plan *slot)
+void session_plan_cancel(struct session_plan *plan)
 {
-	if (slot->state != SLOT_PREPARING)
+	if (plan->state != SLOT_PREPARING)
 		return;
 	/* Without its turn: it comes back as those do that were begun, some in each turn. */
-	if (!list_is_empty(&slot->check)) {
-		list_remove(&slot->check);
-		plan_check(slot);
+	if (!list_is_empty(&plan->check)) {
+		list_remove(&plan->check);
+		plan_check(plan);
 	}
-	offload_cancel(slot->session->server->options.offload, &slot->job);
+	offload_cancel(plan->session->server->options.offload, &plan->job);
 }
 
 /*
@@ -457,40 +457,41 @@ void session_plan_cancel(struct session_plan *slot)
  * a block per thread and one for the reactor: a description of a few bytes can ask for terabytes.
  * plan_measure_done() replaces the charge by what executors will take.
  */
-static int plan_charge_scratch(const struct session *session, struct session_plan *slot)
+static int plan_charge_scratch(const struct session *session, struct session_plan *plan)
 {
 	const struct executor *cpu = session->server->options.executors[RBK_DEVICE_CPU];
-	const struct plan *plan = slot->plan;
+	const struct plan *parsed = plan->plan;
 	uint64_t bytes;
 
 	/* Neither is above PLAN_MAX_BYTES. */
-	if (plan->pinned && plan->pinned_device != RBK_DEVICE_CPU)
+	if (parsed->pinned && parsed->pinned_device != RBK_DEVICE_CPU)
 		bytes = 0;
-	else if (!checked_mul(plan->scratch_bytes + plan->work_bytes, cpu->info.n_threads + 1,
+	else if (!checked_mul(parsed->scratch_bytes + parsed->work_bytes, cpu->info.n_threads + 1,
 			      &bytes))
 		bytes = UINT64_MAX;
-	if (!checked_add(bytes, plan_translation_bytes(session, plan), &bytes))
+	if (!checked_add(bytes, plan_translation_bytes(session, parsed), &bytes))
 		bytes = UINT64_MAX;
-	return account_charge(session->tenant->account, &slot->charges[1], ACCOUNT_HOST_BYTES,
+	return account_charge(session->tenant->account, &plan->charges[1], ACCOUNT_HOST_BYTES,
 			      bytes);
 }
 
 /* The plan as such, what residency takes to find its constants, and what placement knows of it. */
-static int plan_charge_itself(const struct session *session, struct session_plan *slot)
+static int plan_charge_itself(const struct session *session, struct session_plan *plan)
 {
 	const struct server_options *options = &session->server->options;
-	const struct plan *plan = slot->plan;
-	uint64_t bytes =
-		sizeof(*slot) + sizeof(*plan) + plan->n_tensors * sizeof(plan->tensors[0]) +
-		plan->n_nodes * sizeof(plan->nodes[0]) +
-		plan->n_constants * sizeof(plan->constants[0]) +
-		PLAN_MAX_WORKS * sizeof(plan->works[0]) + slot->pins.n * sizeof(slot->pins.of[0]) +
-		options->hooks.plan_bytes(options->hooks.context, plan);
+	const struct plan *parsed = plan->plan;
+	uint64_t bytes = sizeof(*plan) + sizeof(*parsed) +
+			 parsed->n_tensors * sizeof(parsed->tensors[0]) +
+			 parsed->n_nodes * sizeof(parsed->nodes[0]) +
+			 parsed->n_constants * sizeof(parsed->constants[0]) +
+			 PLAN_MAX_WORKS * sizeof(parsed->works[0]) +
+			 plan->pins.n * sizeof(plan->pins.of[0]) +
+			 options->hooks.plan_bytes(options->hooks.context, parsed);
 
 	for (uint32_t i = 0; i < options->n_executors; i++)
 		if (options->executors[i]->info.memory_page_bytes > 0)
-			bytes += plan->n_constants * (uint64_t)RESIDENCY_CONSTANT_BYTES;
-	return account_charge(session->tenant->account, &slot->charges[2], ACCOUNT_HOST_BYTES,
+			bytes += parsed->n_constants * (uint64_t)RESIDENCY_CONSTANT_BYTES;
+	return account_charge(session->tenant->account, &plan->charges[2], ACCOUNT_HOST_BYTES,
 			      bytes);
 }
 
@@ -498,104 +499,104 @@ static int plan_charge_itself(const struct session *session, struct session_plan
  * Charges what a verified plan is and asks for, instead of what it might have been. Return: 0;
  * -EDQUOT with a sentence in the description's message, all charges as they were.
  */
-static int plan_charge(struct session_plan *slot)
+static int plan_charge(struct session_plan *plan)
 {
-	struct session *session = slot->session;
+	struct session *session = plan->session;
 	struct account *account = session->tenant->account;
-	struct description *description = slot->description;
+	struct description *description = plan->description;
 	char why[ACCOUNT_TEXT_BYTES];
 
 	description_uncharge(description);
-	if (plan_charge_itself(session, slot) == 0 && plan_charge_scratch(session, slot) == 0)
+	if (plan_charge_itself(session, plan) == 0 && plan_charge_scratch(session, plan) == 0)
 		return 0;
 	snprintf(description->message, sizeof(description->message),
 		 "no room for the plan and its scratch tensors: %s", account_explain(account, why));
-	charge_deinit(&slot->charges[1]);
-	charge_deinit(&slot->charges[2]);
+	charge_deinit(&plan->charges[1]);
+	charge_deinit(&plan->charges[2]);
 	description_charge(description, account);
 	return -EDQUOT;
 }
 
 /* A plan that never was: the client is told why, and the slot is free again. */
-static void plan_refuse_description(struct session_plan *slot, int res, const char *why)
+static void plan_refuse_description(struct session_plan *plan, int res, const char *why)
 {
-	struct session *session = slot->session;
+	struct session *session = plan->session;
 
-	session_reply_result(session, RBK_WIRE_PLAN_ADD, slot->cookie, res, "%s", why);
-	plan_forget(slot);
+	session_reply_result(session, RBK_WIRE_PLAN_ADD, plan->cookie, res, "%s", why);
+	plan_forget(plan);
 	session_job_done(session);
 }
 
 static void plan_drop_run(struct offload_job *job)
 {
-	struct session_plan *slot = plan_of_job(job);
+	struct session_plan *plan = plan_of_job(job);
 
-	slot->plan = plan_free(slot->plan);
-	description_free_bytes(slot->description);
+	plan->plan = plan_free(plan->plan);
+	description_free_bytes(plan->description);
 }
 
 static void plan_drop_done(struct offload_job *job)
 {
-	struct session_plan *slot = plan_of_job(job);
+	struct session_plan *plan = plan_of_job(job);
 
-	plan_refuse_description(slot, slot->description->result, slot->description->message);
+	plan_refuse_description(plan, plan->description->result, plan->description->message);
 }
 
 /*
  * Refuse a plan for what the description's message says. First the setup thread frees what there is
  * of it: for large pieces the C library unmaps memory, which may wait.
  */
-static void plan_drop(struct session_plan *slot, int res)
+static void plan_drop(struct session_plan *plan, int res)
 {
-	struct description *description = slot->description;
+	struct description *description = plan->description;
 
 	description->result = res;
-	if (!slot->plan && !description->bytes) {
-		plan_refuse_description(slot, res, description->message);
+	if (!plan->plan && !description->bytes) {
+		plan_refuse_description(plan, res, description->message);
 		return;
 	}
 	/* Not to be cancelled at its session's end: the reactor would free it. */
-	slot->state = SLOT_RELEASING;
-	plan_submit(slot, OFFLOAD_PLAN_VERIFY, plan_drop_run, plan_drop_done);
+	plan->state = SLOT_RELEASING;
+	plan_submit(plan, OFFLOAD_PLAN_VERIFY, plan_drop_run, plan_drop_done);
 }
 
 static void plan_verify_run(struct offload_job *job)
 {
-	struct session_plan *slot = plan_of_job(job);
+	struct session_plan *plan = plan_of_job(job);
 
-	if (description_may_check(slot->description))
-		job->has_more = description_verify(slot->description, &slot->plan);
+	if (description_may_check(plan->description))
+		job->has_more = description_verify(plan->description, &plan->plan);
 	else
-		description_free_bytes(slot->description);
+		description_free_bytes(plan->description);
 }
 
 static void plan_verify_done(struct offload_job *job)
 {
-	struct session_plan *slot = plan_of_job(job);
-	struct session *session = slot->session;
-	struct description *description = slot->description;
+	struct session_plan *plan = plan_of_job(job);
+	struct session *session = plan->session;
+	struct description *description = plan->description;
 	const int r = description->result;
-	const uint32_t index = slot->id;
+	const uint32_t index = plan->id;
 
 	if (r == PLAN_E_INVALID) {
-		plan_refuse_description(slot, -EINVAL, description->message);
+		plan_refuse_description(plan, -EINVAL, description->message);
 		return;
 	}
 	if (r) {
 		if (r != -EDQUOT)
 			snprintf(description->message, sizeof(description->message),
 				 "the broker cannot hold the plan: %s", strerror(-r));
-		plan_drop(slot, r);
+		plan_drop(plan, r);
 		return;
 	}
-	if (session->is_ending || plan_charge(slot)) {
-		plan_drop(slot, -EDQUOT);
+	if (session->is_ending || plan_charge(plan)) {
+		plan_drop(plan, -EDQUOT);
 		return;
 	}
-	slot->id = (uint32_t)++session->plan_generations[index] << PLAN_ID_SLOT_BITS | index;
-	slot->pins = description_take_pins(description);
-	slot->description = description_free(description);
-	plan_submit(slot, OFFLOAD_PLAN_MEASURE, plan_measure_run, plan_measure_done);
+	plan->id = (uint32_t)++session->plan_generations[index] << PLAN_ID_SLOT_BITS | index;
+	plan->pins = description_take_pins(description);
+	plan->description = description_free(description);
+	plan_submit(plan, OFFLOAD_PLAN_MEASURE, plan_measure_run, plan_measure_done);
 }
 
 static void plan_read_run(struct offload_job *job)
@@ -608,9 +609,9 @@ static void plan_read_run(struct offload_job *job)
 
 static void plan_read_done(struct offload_job *job)
 {
-	struct session_plan *slot = plan_of_job(job);
-	struct session *session = slot->session;
-	struct description *description = slot->description;
+	struct session_plan *plan = plan_of_job(job);
+	struct session *session = plan->session;
+	struct description *description = plan->description;
 	const int r = description->result;
 
 	if (discard_fd(session->server, session->account, description_take_fd(description)))
@@ -619,14 +620,14 @@ static void plan_read_done(struct offload_job *job)
 	if (r == DESCRIPTION_E_UNREADABLE)
 		session_end(session, true, "its plan description cannot be read");
 	if (r == -EDQUOT) {
-		plan_drop(slot, r);
+		plan_drop(plan, r);
 	} else if (r || session->is_ending) {
 		snprintf(description->message, sizeof(description->message),
 			 "the broker is out of memory");
-		plan_drop(slot, -ENOMEM);
+		plan_drop(plan, -ENOMEM);
 	} else {
 		description_pin(description, session);
-		plan_submit(slot, OFFLOAD_PLAN_VERIFY, plan_verify_run, plan_verify_done);
+		plan_submit(plan, OFFLOAD_PLAN_VERIFY, plan_verify_run, plan_verify_done);
 	}
 }
 
@@ -635,7 +636,7 @@ static void plan_read_done(struct offload_job *job)
 static struct session_plan *plan_begin(struct session *session, uint32_t cookie)
 {
 	char why[ACCOUNT_TEXT_BYTES];
-	struct session_plan *slot;
+	struct session_plan *plan;
 	uint32_t index;
 
 	for (index = 0; index < session->n_plans && session->plan_slots[index]; index++)
@@ -645,25 +646,25 @@ static struct session_plan *plan_begin(struct session *session, uint32_t cookie)
 				     "the session already has %u plans, the most allowed", index);
 		return NULL;
 	}
-	slot = calloc(1, sizeof(*slot));
-	if (!slot) {
+	plan = calloc(1, sizeof(*plan));
+	if (!plan) {
 		session_reply_result(session, RBK_WIRE_PLAN_ADD, cookie, -ENOMEM,
 				     "the broker is out of memory");
 		return NULL;
 	}
-	if (account_charge(session->tenant->account, &slot->charges[0], ACCOUNT_PLANS, 1)) {
+	if (account_charge(session->tenant->account, &plan->charges[0], ACCOUNT_PLANS, 1)) {
 		session_reply_result(session, RBK_WIRE_PLAN_ADD, cookie, -EDQUOT,
 				     "no room for the plan: %s",
 				     account_explain(session->tenant->account, why));
-		free(slot);
+		free(plan);
 		return NULL;
 	}
-	slot->session = session;
-	slot->id = index; /* a generation makes it one that tasks can name */
-	slot->state = SLOT_PREPARING;
-	slot->cookie = cookie;
-	list_init(&slot->check);
-	return slot;
+	plan->session = session;
+	plan->id = index; /* a generation makes it one that tasks can name */
+	plan->state = SLOT_PREPARING;
+	plan->cookie = cookie;
+	list_init(&plan->check);
+	return plan;
 }
 
 /*
@@ -671,34 +672,34 @@ static struct session_plan *plan_begin(struct session *session, uint32_t cookie)
  * it need not wait, while it is verified. *@fd is taken on success.
  * Return: 0; ACCOUNT_E_QUOTA; -ENOMEM.
  */
-static int plan_begin_description(struct session_plan *slot, const void *desc, size_t desc_bytes,
+static int plan_begin_description(struct session_plan *plan, const void *desc, size_t desc_bytes,
 				  int *fd)
 {
-	struct tenant *tenant = slot->session->tenant;
-	int r = description_new(tenant->account, desc, desc_bytes, fd, &slot->description);
+	struct tenant *tenant = plan->session->tenant;
+	int r = description_new(tenant->account, desc, desc_bytes, fd, &plan->description);
 
 	if (r || tenant->is_checking)
 		return r;
-	r = description_charge_check(slot->description, tenant->account);
+	r = description_charge_check(plan->description, tenant->account);
 	if (r == 0)
 		return 0;
 	/* The caller has it closed. */
 	if (!desc)
-		*fd = description_take_fd(slot->description);
-	slot->description = description_free(slot->description);
+		*fd = description_take_fd(plan->description);
+	plan->description = description_free(plan->description);
 	return r;
 }
 
 static int plan_add(struct session *session, uint32_t cookie, const void *desc, size_t desc_bytes,
 		    int *fd)
 {
-	struct session_plan *slot = plan_begin(session, cookie);
+	struct session_plan *plan = plan_begin(session, cookie);
 	char why[ACCOUNT_TEXT_BYTES];
 	int r;
 
-	if (!slot)
+	if (!plan)
 		return 0;
-	r = plan_begin_description(slot, desc, desc_bytes, fd);
+	r = plan_begin_description(plan, desc, desc_bytes, fd);
 	if (r) {
 		if (r == ACCOUNT_E_QUOTA)
 			session_reply_result(session, RBK_WIRE_PLAN_ADD, cookie, -EDQUOT,
@@ -707,23 +708,23 @@ static int plan_add(struct session *session, uint32_t cookie, const void *desc, 
 		else
 			session_reply_result(session, RBK_WIRE_PLAN_ADD, cookie, r,
 					     "the broker is out of memory");
-		charge_deinit(&slot->charges[0]);
-		free(slot);
+		charge_deinit(&plan->charges[0]);
+		free(plan);
 		return 0;
 	}
-	session->plan_slots[slot->id] = slot;
+	session->plan_slots[plan->id] = plan;
 	session->server->n_plans++;
 	session->n_added_plans++;
 	session_job_started(session);
 	/* Its arenas are to stay from now on; one that has to be read names none yet. */
 	if (desc)
-		description_pin(slot->description, session);
+		description_pin(plan->description, session);
 	if (session->tenant->is_checking) {
-		list_append(&session->tenant->checks, &slot->check);
+		list_append(&session->tenant->checks, &plan->check);
 		return 0;
 	}
-	session->tenant->is_checking = slot->is_checking = true;
-	plan_check(slot);
+	session->tenant->is_checking = plan->is_checking = true;
+	plan_check(plan);
 	return 0;
 }
 
@@ -740,40 +741,40 @@ int session_plan_add_fd(struct session *session, uint32_t cookie, int *fd, size_
 struct session_plan *session_plan_find(const struct session *session, uint32_t id)
 {
 	uint32_t index = id & ((1u << PLAN_ID_SLOT_BITS) - 1);
-	struct session_plan *slot = index < session->n_plans ? session->plans[index] : NULL;
+	struct session_plan *plan = index < session->n_plans ? session->plans[index] : NULL;
 
-	return slot && slot->id == id ? slot : NULL;
+	return plan && plan->id == id ? plan : NULL;
 }
 
 int session_plan_remove(struct session *session, uint32_t cookie, uint32_t id)
 {
-	struct session_plan *slot = session_plan_find(session, id);
+	struct session_plan *plan = session_plan_find(session, id);
 	const struct server_hooks *hooks = &session->server->options.hooks;
 
-	if (!slot) {
+	if (!plan) {
 		session_reply_result(session, RBK_WIRE_PLAN_REMOVE, cookie, -ENOENT,
 				     "there is no plan %u", id);
 		return 0;
 	}
 	session->plans[id & ((1u << PLAN_ID_SLOT_BITS) - 1)] = NULL;
-	slot->state = SLOT_REMOVING;
-	slot->cookie = cookie;
-	slot->wants_reply = true;
-	hooks->plan_removing(hooks->context, slot);
-	if (slot->n_in_flight == 0)
-		plan_release(slot);
+	plan->state = SLOT_REMOVING;
+	plan->cookie = cookie;
+	plan->wants_reply = true;
+	hooks->plan_removing(hooks->context, plan);
+	if (plan->n_in_flight == 0)
+		plan_release(plan);
 	return 0;
 }
 
-void session_plan_idle(struct session_plan *slot)
+void session_plan_idle(struct session_plan *plan)
 {
-	if (slot->state == SLOT_REMOVING && !slot->session->is_ending)
-		plan_release(slot);
+	if (plan->state == SLOT_REMOVING && !plan->session->is_ending)
+		plan_release(plan);
 }
 
-void session_plan_discard(struct session_plan *slot)
+void session_plan_discard(struct session_plan *plan)
 {
-	slot->wants_reply = false;
-	slot->session->plans[slot->id & ((1u << PLAN_ID_SLOT_BITS) - 1)] = NULL;
-	plan_release(slot);
+	plan->wants_reply = false;
+	plan->session->plans[plan->id & ((1u << PLAN_ID_SLOT_BITS) - 1)] = NULL;
+	plan_release(plan);
 }

@@ -354,29 +354,29 @@ int session_stats_want(struct session *session)
 	return 0;
 }
 
-void session_stats_plan_added(struct session_plan *slot)
+void session_stats_plan_added(struct session_plan *plan)
 {
-	struct session *session = slot->session;
+	struct session *session = plan->session;
 	const struct stats_plan_about about = {
-		.name = slot->plan->name,
-		.plan_id = slot->id,
+		.name = plan->plan->name,
+		.plan_id = plan->id,
 		.session = session->number,
-		.fingerprint = slot->plan->fingerprint,
-		.owner = slot,
+		.fingerprint = plan->plan->fingerprint,
+		.owner = plan,
 	};
 
 	/* Without a page it runs all the same. */
 	session_stats_want(session);
-	stats_plan_init(&slot->stats, session->tenant_stats, &about, now_ns());
+	stats_plan_init(&plan->stats, session->tenant_stats, &about, now_ns());
 }
 
-void session_stats_plan_leaving(struct session_plan *slot)
+void session_stats_plan_leaving(struct session_plan *plan)
 {
-	const struct server_publisher *publisher = &slot->session->server->options.publisher;
+	const struct server_publisher *publisher = &plan->session->server->options.publisher;
 
-	if (slot->stats.tenant && publisher->plan_leaving)
-		publisher->plan_leaving(publisher->context, slot);
-	stats_plan_deinit(&slot->stats);
+	if (plan->stats.tenant && publisher->plan_leaving)
+		publisher->plan_leaving(publisher->context, plan);
+	stats_plan_deinit(&plan->stats);
 }
 
 /* --- Requests --- */

@@ -739,13 +739,13 @@ static bool session_release_plans(struct session *session)
 	uint32_t n = 0;
 
 	for (; session->n_released_plans < session->n_plans; session->n_released_plans++) {
-		struct session_plan *slot = session->plan_slots[session->n_released_plans];
+		struct session_plan *plan = session->plan_slots[session->n_released_plans];
 
-		if (!slot)
+		if (!plan)
 			continue;
 		if (n++ == RELEASE_BATCH)
 			return false;
-		session_plan_discard(slot);
+		session_plan_discard(plan);
 	}
 	return true;
 }
@@ -755,13 +755,13 @@ static bool session_release_arenas(struct session *session)
 	uint32_t n = 0;
 
 	for (; session->n_released_arenas < session->n_arenas; session->n_released_arenas++) {
-		struct session_arena *slot = session->arena_slots[session->n_released_arenas];
+		struct session_arena *arena = session->arena_slots[session->n_released_arenas];
 
-		if (!slot)
+		if (!arena)
 			continue;
 		if (n++ == RELEASE_BATCH)
 			return false;
-		session_arena_discard(slot);
+		session_arena_discard(arena);
 	}
 	return true;
 }
@@ -829,9 +829,9 @@ void session_check_faults(struct session *session)
 		}
 	}
 	for (uint32_t i = 0; i < session->n_arenas; i++) {
-		struct session_arena *slot = session->arena_slots[i];
+		struct session_arena *arena = session->arena_slots[i];
 
-		if (slot && atomic_load_explicit(&slot->is_faulted, memory_order_acquire)) {
+		if (arena && atomic_load_explicit(&arena->is_faulted, memory_order_acquire)) {
 			session_end(session, true, "a page of its arena could not be read");
 			return;
 		}
