@@ -60,8 +60,3 @@ void greet_expect(struct session *session)
 		loop_timer_arm(server->silent_timer, server->silent_period_ns);
 	list_append(&server->silent, &session->silent);
 }
-
-void greet_done(struct session *session)
-{
-	list_remove(&session->silent);
-}

@@ -81,14 +81,6 @@ struct newcomer {
 	int fd;
 };
 
-void listener_resume(struct listener *listener)
-{
-	if (!listener->is_paused)
-		return;
-	listener->is_paused = false;
-	turn_queue_submit(&listener->server->work, &listener->owner, &listener->job);
-}
-
 static void listener_pause(struct listener *listener)
 {
 	listener->is_paused = true;

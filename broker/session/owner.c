@@ -125,3 +125,11 @@ void session_queue(struct session *session, struct turn_job *job)
 		session->owner->share.flow.weight = session->tenant->weight;
 	turn_queue_submit(&session->server->work, &session->owner->share, job);
 }
+
+void listener_resume(struct listener *listener)
+{
+	if (!listener->is_paused)
+		return;
+	listener->is_paused = false;
+	turn_queue_submit(&listener->server->work, &listener->owner, &listener->job);
+}

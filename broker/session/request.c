@@ -47,18 +47,6 @@ static bool is_terminated(const char *text, size_t bytes)
 	return memchr(text, '\0', bytes) != NULL;
 }
 
-/* Control characters never reach a log or a listing. */
-void request_copy_printable(char *to, const char *from, size_t bytes)
-{
-	for (size_t i = 0; i < bytes; i++) {
-		unsigned char c = (unsigned char)from[i];
-
-		to[i] = c != '\0' && (c < ' ' || c >= 0x7f) ? '?' : (char)c;
-		if (c == '\0')
-			return;
-	}
-}
-
 /* The largest size of which the segments of every device are multiples; 0: no device has any. */
 static uint64_t common_segment_bytes(const struct server_options *options)
 {
@@ -102,7 +90,7 @@ static int handle_hello(struct request *request)
 		return hostile(request, "its hello has a wrong magic number");
 	if (!is_terminated(hello->name, sizeof(hello->name)))
 		return hostile(request, "its name does not end");
-	request_copy_printable(session->name, hello->name, sizeof(session->name));
+	session_copy_printable(session->name, hello->name, sizeof(session->name));
 	if (hello->abi_major != RBK_ABI_MAJOR || hello->abi_minor > RBK_ABI_MINOR) {
 		session_reply_result(
 			session, RBK_WIRE_HELLO, hello->request.cookie, -EPROTONOSUPPORT,
@@ -361,7 +349,7 @@ static int handle_tenant(struct request *request)
 		.n_devices = options->n_executors,
 	};
 
-	request_copy_printable(reply.name, tenant_name(tenant), sizeof(reply.name) - 1);
+	session_copy_printable(reply.name, tenant_name(tenant), sizeof(reply.name) - 1);
 	for (uint32_t i = RBK_DEVICE_GPU; i < options->n_executors; i++) {
 		const struct tenant_share *share = &tenant->shares[i];
 
@@ -570,21 +558,6 @@ static const struct request_type {
 	[RBK_WIRE_LEASE_CGROUP] = {handle_lease_cgroup, sizeof(struct rbk_wire_lease_cgroup), 1,
 				   false, FOR_TENANTS},
 };
-
-bool session_may_change(struct session *session, uint32_t type, uint32_t cookie)
-{
-	if (session->rights & RBK_FEAT_ADMIN_CHANGE)
-		return true;
-	if (session->rights)
-		session_reply_result(session, type, cookie, -EPERM,
-				     "uid %u may look, not change anything: that is for root, the "
-				     "user that brokerd runs as, and admin-users",
-				     (unsigned int)session->uid);
-	else
-		session_reply_result(session, type, cookie, -EPERM,
-				     "changing that is for the administrators' socket");
-	return false;
-}
 
 int request_refuse(struct session *session, const void *message, size_t n_bytes, int res)
 {

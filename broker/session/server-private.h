@@ -139,7 +139,10 @@ void discard_connection(struct server *server, struct account *account, struct o
 int greet_init(struct server *server);
 void greet_deinit(struct server *server);
 void greet_expect(struct session *session);
-void greet_done(struct session *session);
+static inline void greet_done(struct session *session)
+{
+	list_remove(&session->silent);
+}
 
 /* server.c: @server->options.loop is set. */
 void server_work_init(struct server *server);
@@ -189,14 +192,6 @@ void refusals_deinit(struct server *server);
  * have taken the reactor long, @user is slow from now on.
  */
 void owner_judge(struct server *server, struct owner *user, uint64_t begin_ticks);
-/*
- * For the session of a slow user: session_reply_fds() by a thread of closers.h; a client that has
- * too many descriptors under way is not answered then, its session ends. And ending the connection
- * for the client, which stays ours until then.
- */
-void session_send_slowly(struct session *session, const struct rbk_wire_reply *reply, size_t bytes,
-			 const int *fds, unsigned int n_fds);
-void session_shut_slowly(struct session *session);
 
 /* Room for the descriptors of an answer. */
 union session_control {
@@ -213,7 +208,7 @@ uint64_t admin_rights(const struct server_admin_options *options, const struct p
 bool admin_session_begin(struct server *server, uint64_t rights);
 void admin_session_end(struct server *server);
 
-/* session.c, for request.c */
+/* session-connection.c */
 
 /* An answer: @reply heads a structure of @bytes. Ends the session where it does not read them. */
 void session_reply(struct session *session, struct rbk_wire_reply *reply, size_t bytes);
@@ -243,6 +238,9 @@ int session_post_end(struct session *session, const struct rbk_wire_reply *reply
 /* An answer that is a result and a sentence; @format may be NULL. */
 void session_reply_result(struct session *session, uint32_t type, uint32_t cookie, int res,
 			  const char *format, ...) __attribute__((format(printf, 5, 6)));
+
+/* A name of a client's: control characters never reach a log or a listing. */
+void session_copy_printable(char *to, const char *from, size_t bytes);
 
 /* May it change something? Refuses the request if not. */
 bool session_may_change(struct session *session, uint32_t type, uint32_t cookie);
@@ -375,9 +373,6 @@ void session_ring_discard(struct session_ring *ring);
  */
 int request_handle(struct session *session, const void *message, size_t n_bytes, int *fds,
 		   unsigned int n_fds, const char **ret_why);
-
-/* A name of a client's: control characters never reach a log or a listing. */
-void request_copy_printable(char *to, const char *from, size_t bytes);
 
 /* Answers the request at @message, if it has a head, with @res. Return: 0. */
 int request_refuse(struct session *session, const void *message, size_t n_bytes, int res);

@@ -443,7 +443,7 @@ static struct lease *make_lease(struct session *session, const struct rbk_wire_l
 		await_page(session, open);
 		return NULL;
 	}
-	request_copy_printable(name, open->program, sizeof(name));
+	session_copy_printable(name, open->program, sizeof(name));
 	if (!name[0])
 		memcpy(name, session->name, sizeof(name));
 	r = page->result;

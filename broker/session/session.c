@@ -2,34 +2,27 @@
 /*
  * Sessions: a connection from its first byte to its last charge
  *
- * A session is never freed where its end is found. session_end() closes what the client can reach
- * and marks the session; once per turn server_settle() goes on with every session that is ending,
- * in order: rings whose tasks have drained, then, with nothing in flight and no job on the setup
- * thread, plans and arenas, then the session itself. So whoever holds a pointer to a session, a
- * ring or a task during a turn may keep it until the turn is over.
+ * A session is never freed where its end is found. session_end(), in session-connection.c, closes
+ * what the client can reach and marks the session; once per turn server_settle() goes on with every
+ * session that is ending, in order: rings whose tasks have drained, then, with nothing in flight
+ * and no job on the setup thread, plans and arenas, then the session itself. So whoever holds a
+ * pointer to a session, a ring or a task during a turn may keep it until the turn is over.
  */
 #include "session/session.h"
 
 #include <errno.h>
 #include <poll.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
 #include "loop/loop.h"
 #include "session/peer.h"
 #include "session/server-private.h"
-#include "util/clock.h"
 #include "util/error.h"
 #include "util/log.h"
 
 enum {
 	SESSION_FDS = 1,
-	/* So much of answers that a client has not read is not charged. */
-	SESSION_UNREAD_BYTES = 4096,
-	/* A session ends at more bytes in unread answers that its tenant has no room for. */
-	SESSION_UNREAD_MOST = 16384,
 	/* Plans or arenas of a session that ends, given to the setup thread in one go. */
 	RELEASE_BATCH = 8,
 };
@@ -71,26 +64,6 @@ static int session_handle(struct session *session, const void *bytes, size_t n, 
 		r = request_handle(session, bytes, n, fds, n_fds, ret_why);
 	}
 	return r ? -1 : 1;
-}
-
-/* Whatever the client has not received stays charged, and its tenant's. */
-static void session_disconnect(struct session *session)
-{
-	charge_deinit(&session->unread);
-	hold_leave_connection(steal_ptr(session->hold), steal_fd(&session->fd), session->user,
-			      session->account,
-			      (struct charge *[]){&session->charges[SESSION_CHARGE_FD],
-						  &session->sent.charge, NULL},
-			      session->rights != 0);
-	session->has_admin_place = false;
-	hold_sent_deinit(&session->sent);
-}
-
-void session_let_go(struct session *session)
-{
-	if (session->is_ending && session->fd >= 0 && !session->is_receiving &&
-	    session->n_posting == 0)
-		session_disconnect(session);
 }
 
 static void receipt_run(struct closers_job *job)
@@ -210,208 +183,6 @@ static void run_read(struct turn_job *job)
 		session_queue(session, job);
 }
 
-/*
- * Charges the kernel's memory for answers that the client has not read, once there may be more of
- * them than a client has that reads: the kernel is asked no more than every few answers.
- */
-static void charge_unread(struct session *session, size_t bytes)
-{
-	/* The kernel counts no message as less than that. */
-	enum { MESSAGE_BYTES = 1024 };
-	uint64_t n_bytes;
-	int r;
-
-	session->unread_bytes += bytes + MESSAGE_BYTES;
-	if (session->unread_bytes <= SESSION_UNREAD_BYTES)
-		return;
-	n_bytes = hold_unread_bytes(session->fd);
-	session->unread_bytes = n_bytes;
-	if (n_bytes <= SESSION_UNREAD_BYTES) {
-		charge_deinit(&session->unread);
-		return;
-	}
-	r = account_charge_change(session->account, &session->unread, ACCOUNT_HOST_BYTES, n_bytes);
-	if (r && holds_look(session->server, session->account))
-		r = account_charge_change(session->account, &session->unread, ACCOUNT_HOST_BYTES,
-					  n_bytes);
-	/* A tenant without room is told so by answers: some may be under way. */
-	if (r && n_bytes > SESSION_UNREAD_MOST)
-		session_end(session, true,
-			    "its tenant may not have as much memory as answers take that it does "
-			    "not read");
-}
-
-int session_post(int fd, const struct rbk_wire_reply *reply, size_t bytes, const int *fds,
-		 unsigned int n_fds)
-{
-	union session_control control = {.header = {0}};
-	struct iovec iov = {.iov_base = (void *)reply, .iov_len = bytes};
-	struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
-	struct cmsghdr *header;
-
-	if (n_fds > 0) {
-		message.msg_control = &control;
-		message.msg_controllen = CMSG_SPACE(sizeof(int) * n_fds);
-		header = CMSG_FIRSTHDR(&message);
-		header->cmsg_level = SOL_SOCKET;
-		header->cmsg_type = SCM_RIGHTS;
-		header->cmsg_len = CMSG_LEN(sizeof(int) * n_fds);
-		memcpy(CMSG_DATA(header), fds, sizeof(int) * n_fds);
-	}
-	return sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? errno : 0;
-}
-
-/*
- * An answer of @bytes was sent, or was not for @error. Return: 0; SESSION_E_REFUSED: too many
- * descriptors are under way.
- */
-static int session_sent(struct session *session, size_t bytes, int error)
-{
-	switch (error) {
-	case 0:
-		charge_unread(session, bytes);
-		return 0;
-	case ETOOMANYREFS:
-		return SESSION_E_REFUSED;
-	case EAGAIN:
-		session_end(session, true, "it does not read its answers");
-		return 0;
-	default:
-		session_end(session, false, "it cannot be answered");
-		return 0;
-	}
-}
-
-/* As session_sent(). */
-static int session_send(struct session *session, const struct rbk_wire_reply *reply, size_t bytes,
-			const int *fds, unsigned int n_fds)
-{
-	uint64_t begin_ticks;
-	int error;
-
-	if (session->user->is_slow) {
-		session_send_slowly(session, reply, bytes, fds, n_fds);
-		return 0;
-	}
-	begin_ticks = turn_now(session->server->work.turn);
-	error = session_post(session->fd, reply, bytes, fds, n_fds);
-	owner_judge(session->server, session->user, begin_ticks);
-	return session_sent(session, bytes, error);
-}
-
-void session_reply(struct session *session, struct rbk_wire_reply *reply, size_t bytes)
-{
-	if (!session->is_ending)
-		(void)session_send(session, reply, bytes, NULL, 0);
-}
-
-static void session_refuse_fds(struct session *session, const struct rbk_wire_reply *reply)
-{
-	session_reply_result(session, reply->type, reply->cookie, -EBUSY,
-			     "too many descriptors are under way in answers that nobody has read");
-}
-
-int session_reply_fds(struct session *session, struct rbk_wire_reply *reply, size_t bytes,
-		      const int *fds, unsigned int n_fds, bool is_shared)
-{
-	int r;
-
-	if (session->is_ending)
-		return 0;
-	if (is_shared && hold_sent_add(&session->sent, session->server, session->account, n_fds)) {
-		session_reply_result(session, reply->type, reply->cookie, -EBUSY,
-				     "the session has not read answers with as many descriptors as "
-				     "there may be");
-		return SESSION_E_REFUSED;
-	}
-	r = session_send(session, reply, bytes, fds, n_fds);
-	if (r)
-		session_refuse_fds(session, reply);
-	return r;
-}
-
-int session_post_begin(struct session *session)
-{
-	session->n_posting++;
-	return session->fd;
-}
-
-int session_post_end(struct session *session, const struct rbk_wire_reply *reply, size_t bytes,
-		     int error)
-{
-	int r;
-
-	session->n_posting--;
-	r = session->is_ending ? 0 : session_sent(session, bytes, error);
-	if (r)
-		session_refuse_fds(session, reply);
-	session_let_go(session);
-	return r;
-}
-
-void session_reply_result(struct session *session, uint32_t type, uint32_t cookie, int res,
-			  const char *format, ...)
-{
-	struct rbk_wire_reply reply = {.type = type, .cookie = cookie, .res = res};
-	va_list args;
-
-	if (format) {
-		va_start(args, format);
-		vsnprintf(reply.text, sizeof(reply.text), format, args);
-		va_end(args);
-	}
-	session_reply(session, &reply, sizeof(reply));
-}
-
-void session_submit(struct session *session, struct offload_job *job)
-{
-	job->owner = &session->tenant->setup;
-	job->weight = session->tenant->weight;
-	job->tenant = session->tenant->number;
-	/* Memory comes back without waiting for what the tenant's other sessions ask for. */
-	job->goes_first = session->is_ending || job->cause == OFFLOAD_PLAN_RELEASE ||
-			  job->cause == OFFLOAD_ARENA_UNMAP;
-	offload_submit(session->server->options.offload, job);
-}
-
-void session_suspend(struct session *session, void (*resume)(struct session *session))
-{
-	session->resume = resume;
-	session->is_suspended = true;
-}
-
-void session_resume(struct session *session)
-{
-	session->is_suspended = false;
-	if (!session->is_ending)
-		session_queue(session, &session->read_job);
-}
-
-void session_job_started(struct session *session)
-{
-	session->n_jobs++;
-}
-
-void session_job_done(struct session *session)
-{
-	session->n_jobs--;
-	if (session->is_ending)
-		session_queue(session, &session->settle_job);
-}
-
-void session_submit_to_lane(struct session *session, struct closers_job *job)
-{
-	session_job_started(session);
-	session->n_lane_jobs++;
-	closers_submit(session->server->closers, session->account, job);
-}
-
-void session_lane_done(struct session *session)
-{
-	session->n_lane_jobs--;
-	session_job_done(session);
-}
-
 /* What session_allocate() takes. */
 static uint64_t session_host_bytes(const struct server *server)
 {
@@ -470,11 +241,6 @@ static void session_deallocate(struct session *session)
 	tenant_unref(session->tenant);
 	loop_unwatch(session->watch);
 	free(session);
-}
-
-const char *session_owner(const struct session *session)
-{
-	return session->tenant ? tenant_name(session->tenant) : "(administrators)";
 }
 
 /* Why a connection gets no session, and what it is answered with. */
@@ -587,6 +353,20 @@ static int session_init(struct session *session, bool is_admin, struct peer_iden
 			  &session->watch);
 }
 
+/* The session ends: nothing more is done for its client. */
+static void end_objects(struct session *session)
+{
+	for (uint32_t i = 0; i < session->server->options.limits.max_rings; i++)
+		if (session->rings[i])
+			session_ring_close(session->rings[i]);
+	for (uint32_t i = 0; i < session->n_plans; i++)
+		if (session->plan_slots[i])
+			session_plan_cancel(session->plan_slots[i]);
+	for (uint32_t i = 0; i < session->n_arenas; i++)
+		if (session->arena_slots[i])
+			session_arena_cancel(session->arena_slots[i]);
+}
+
 int session_new(struct server *server, int fd, bool is_admin, struct session **ret)
 {
 	struct session *session = calloc(1, sizeof(*session));
@@ -602,6 +382,7 @@ int session_new(struct server *server, int fd, bool is_admin, struct session **r
 	}
 	session->server = server;
 	session->fd = session->sent.fd = fd;
+	session->end_objects = end_objects;
 	session->number = ++server->next_number;
 	list_init(&session->link);
 	list_init(&session->sent.link);
@@ -633,79 +414,6 @@ int session_new(struct server *server, int fd, bool is_admin, struct session **r
 		     (int)session->pid, (unsigned int)session->uid, session_owner(session));
 	*ret = session;
 	return 0;
-}
-
-/* That of a reason, or else of one that has not been given for longest. */
-static struct log_limit *end_limit(struct server *server, const char *why)
-{
-	uint32_t hash = 1, oldest = 0;
-
-	for (const char *c = why; *c; c++)
-		hash = hash * 31 + (unsigned char)*c;
-	for (uint32_t i = 0; i < SERVER_END_LIMITS; i++) {
-		if (server->end_limits[i].logged_ns && server->end_reasons[i] == hash)
-			return &server->end_limits[i];
-		if (server->end_limits[i].logged_ns < server->end_limits[oldest].logged_ns)
-			oldest = i;
-	}
-	server->end_reasons[oldest] = hash;
-	return &server->end_limits[oldest];
-}
-
-/* Connecting and breaking a rule takes a client microseconds: one line a second for each rule. */
-static void log_end(struct session *session, const char *why)
-{
-	uint64_t n_unlogged;
-
-	if (!log_limit_pass(end_limit(session->server, why), clock_now_ns(), &n_unlogged))
-		return;
-	log_warning_of(SESSION_ABOUT(session), LOG_SESSION_CLOSED,
-		       "session %u (\"%s\", pid %d, uid %u, tenant %s) closed: %s", session->number,
-		       session->name, (int)session->pid, (unsigned int)session->uid,
-		       session_owner(session), why);
-	if (n_unlogged > 0)
-		log_warning_of(SESSION_ABOUT(session), LOG_SESSION_CLOSED,
-			       "%llu session%s closed likewise, and not logged",
-			       (unsigned long long)n_unlogged, n_unlogged == 1 ? " was" : "s were");
-}
-
-void session_end(struct session *session, bool is_hostile, const char *why)
-{
-	struct server *server = session->server;
-
-	if (session->is_ending)
-		return;
-	session->is_ending = true;
-	greet_done(session);
-	if (is_hostile) {
-		server->stats.sessions_ended_hostile++;
-		if (session->tenant)
-			session->tenant->past.n_ended_hostile++;
-		log_end(session, why);
-	} else {
-		log_debug_of(SESSION_ABOUT(session), LOG_SESSION_ENDED, "session %u ended: %s",
-			     session->number, why);
-	}
-
-	session->watch = loop_unwatch(session->watch);
-	/* Rings first: a client that finds its connection closed finds them closed as well. */
-	for (uint32_t i = 0; i < server->options.limits.max_rings; i++)
-		if (session->rings[i])
-			session_ring_close(session->rings[i]);
-	if (session->user->is_slow)
-		session_shut_slowly(session);
-	else
-		shutdown(session->fd, SHUT_RDWR);
-	session_let_go(session);
-	for (uint32_t i = 0; i < session->n_plans; i++)
-		if (session->plan_slots[i])
-			session_plan_cancel(session->plan_slots[i]);
-	for (uint32_t i = 0; i < session->n_arenas; i++)
-		if (session->arena_slots[i])
-			session_arena_cancel(session->arena_slots[i]);
-	turn_queue_withdraw(&server->work, &session->read_job);
-	turn_queue_withdraw(&server->work, &session->reset.job);
-	session_queue(session, &session->settle_job);
 }
 
 /*

@@ -236,9 +236,10 @@ struct session {
 
 	/* Cold. */
 	struct server *server;
-	struct list_node link;              /* in server->sessions */
-	struct session_ring **rings;        /* by id; NULL where free */
-	struct session_arena **arena_slots; /* by id, in any state but FREE */
+	struct list_node link;                        /* in server->sessions */
+	void (*end_objects)(struct session *session); /* stops rings, plans, arenas */
+	struct session_ring **rings;                  /* by id; NULL where free */
+	struct session_arena **arena_slots;           /* by id, in any state but FREE */
 	struct session_plan **plan_slots;
 	uint16_t *plan_generations;    /* by slot */
 	struct tenant *tenant;         /* NULL: an administrator's, who has nothing of the above */

@@ -14,27 +14,9 @@
  * A user stays slow until the broker ends, because a client could make the next socket slow as
  * quickly.
  */
-#include <errno.h>
-#include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/socket.h>
-
 #include "session/server-private.h"
 #include "util/clock.h"
 #include "util/log.h"
-
-/* An answer. */
-struct parcel {
-	struct closers_job job;
-	struct session *session;
-	int fd; /* the connection */
-	int error;
-	unsigned int n_fds;
-	int fds[RBK_WIRE_MAX_FDS];
-	size_t n_bytes;
-	_Alignas(8) char bytes[]; /* struct rbk_wire_reply, and more */
-};
 
 /* Calls that take less count for nothing. */
 static const uint64_t long_call_ns = 500000;
@@ -63,89 +45,4 @@ void owner_judge(struct server *server, struct owner *user, uint64_t begin_ticks
 		       "clients of uid %u have so many wait at their sockets that waking them "
 		       "holds up others: they are served later from now on",
 		       (unsigned int)(uint32_t)user->key);
-}
-
-static void parcel_free(struct parcel *parcel)
-{
-	for (unsigned int i = 0; i < parcel->n_fds; i++)
-		close_fd(parcel->fds[i]);
-	free(parcel);
-}
-
-static void parcel_run(struct closers_job *job)
-{
-	struct parcel *parcel = container_of(job, struct parcel, job);
-
-	parcel->error = session_post(parcel->fd, (const struct rbk_wire_reply *)parcel->bytes,
-				     parcel->n_bytes, parcel->fds, parcel->n_fds);
-}
-
-static void parcel_done(struct closers_job *job)
-{
-	struct parcel *parcel = container_of(job, struct parcel, job);
-	struct session *session = parcel->session;
-
-	if (session_post_end(session, (const struct rbk_wire_reply *)parcel->bytes, parcel->n_bytes,
-			     parcel->error))
-		session_end(session, true, "too many descriptors are under way to it");
-	parcel_free(parcel);
-	session_lane_done(session);
-}
-
-/* Return: NULL without memory or descriptors. */
-static struct parcel *parcel_new(const struct rbk_wire_reply *reply, size_t bytes, const int *fds,
-				 unsigned int n_fds)
-{
-	struct parcel *parcel = calloc(1, sizeof(*parcel) + bytes);
-
-	if (!parcel)
-		return NULL;
-	parcel->job = (struct closers_job){.run = parcel_run, .done = parcel_done};
-	parcel->n_bytes = bytes;
-	memcpy(parcel->bytes, reply, bytes);
-	/* The caller may close its own meanwhile. */
-	for (; parcel->n_fds < n_fds; parcel->n_fds++) {
-		parcel->fds[parcel->n_fds] = fcntl(fds[parcel->n_fds], F_DUPFD_CLOEXEC, 0);
-		if (parcel->fds[parcel->n_fds] < 0) {
-			parcel_free(parcel);
-			return NULL;
-		}
-	}
-	return parcel;
-}
-
-void session_send_slowly(struct session *session, const struct rbk_wire_reply *reply, size_t bytes,
-			 const int *fds, unsigned int n_fds)
-{
-	struct parcel *parcel = parcel_new(reply, bytes, fds, n_fds);
-
-	if (!parcel) {
-		session_end(session, false, "the broker is out of memory or descriptors");
-		return;
-	}
-	parcel->session = session;
-	parcel->fd = session_post_begin(session);
-	session_submit_to_lane(session, &parcel->job);
-}
-
-static void shut_run(struct closers_job *job)
-{
-	/* The descriptor is the session's until shut_done(). */
-	shutdown(container_of(job, struct session, shut_job)->fd, SHUT_RDWR);
-}
-
-static void shut_done(struct closers_job *job)
-{
-	struct session *session = container_of(job, struct session, shut_job);
-
-	session->n_posting--;
-	session_let_go(session);
-	session_lane_done(session);
-}
-
-void session_shut_slowly(struct session *session)
-{
-	session->shut_job = (struct closers_job){.run = shut_run, .done = shut_done};
-	session_post_begin(session);
-	session_submit_to_lane(session, &session->shut_job);
 }

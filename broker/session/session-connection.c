@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Connections of sessions: answers, jobs, and the end
+ *
+ * What a session's objects need of it is here, below them: they answer the client, give other
+ * threads jobs, and end the session where the client breaks a rule.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "loop/loop.h"
+#include "session/server-private.h"
+#include "util/clock.h"
+#include "util/log.h"
+
+enum {
+	/* So much of answers that a client has not read is not charged. */
+	SESSION_UNREAD_BYTES = 4096,
+	/* A session ends at more bytes in unread answers that its tenant has no room for. */
+	SESSION_UNREAD_MOST = 16384,
+};
+
+/* An answer to a client of a slow user. */
+struct parcel {
+	struct closers_job job;
+	struct session *session;
+	int fd; /* the connection */
+	int error;
+	unsigned int n_fds;
+	int fds[RBK_WIRE_MAX_FDS];
+	size_t n_bytes;
+	_Alignas(8) char bytes[]; /* struct rbk_wire_reply, and more */
+};
+
+const char *session_owner(const struct session *session)
+{
+	return session->tenant ? tenant_name(session->tenant) : "(administrators)";
+}
+
+/* Whatever the client has not received stays charged, and its tenant's. */
+static void session_disconnect(struct session *session)
+{
+	charge_deinit(&session->unread);
+	hold_leave_connection(steal_ptr(session->hold), steal_fd(&session->fd), session->user,
+			      session->account,
+			      (struct charge *[]){&session->charges[SESSION_CHARGE_FD],
+						  &session->sent.charge, NULL},
+			      session->rights != 0);
+	session->has_admin_place = false;
+	hold_sent_deinit(&session->sent);
+}
+
+void session_let_go(struct session *session)
+{
+	if (session->is_ending && session->fd >= 0 && !session->is_receiving &&
+	    session->n_posting == 0)
+		session_disconnect(session);
+}
+
+/* Jobs */
+
+void session_submit(struct session *session, struct offload_job *job)
+{
+	job->owner = &session->tenant->setup;
+	job->weight = session->tenant->weight;
+	job->tenant = session->tenant->number;
+	/* Memory comes back without waiting for what the tenant's other sessions ask for. */
+	job->goes_first = session->is_ending || job->cause == OFFLOAD_PLAN_RELEASE ||
+			  job->cause == OFFLOAD_ARENA_UNMAP;
+	offload_submit(session->server->options.offload, job);
+}
+
+void session_suspend(struct session *session, void (*resume)(struct session *session))
+{
+	session->resume = resume;
+	session->is_suspended = true;
+}
+
+void session_resume(struct session *session)
+{
+	session->is_suspended = false;
+	if (!session->is_ending)
+		session_queue(session, &session->read_job);
+}
+
+void session_job_started(struct session *session)
+{
+	session->n_jobs++;
+}
+
+void session_job_done(struct session *session)
+{
+	session->n_jobs--;
+	if (session->is_ending)
+		session_queue(session, &session->settle_job);
+}
+
+void session_submit_to_lane(struct session *session, struct closers_job *job)
+{
+	session_job_started(session);
+	session->n_lane_jobs++;
+	closers_submit(session->server->closers, session->account, job);
+}
+
+void session_lane_done(struct session *session)
+{
+	session->n_lane_jobs--;
+	session_job_done(session);
+}
+
+/* Answers */
+
+/*
+ * Charges the kernel's memory for answers that the client has not read, once there may be more of
+ * them than a client has that reads: the kernel is asked no more than every few answers.
+ */
+static void charge_unread(struct session *session, size_t bytes)
+{
+	/* The kernel counts no message as less than that. */
+	enum { MESSAGE_BYTES = 1024 };
+	uint64_t n_bytes;
+	int r;
+
+	session->unread_bytes += bytes + MESSAGE_BYTES;
+	if (session->unread_bytes <= SESSION_UNREAD_BYTES)
+		return;
+	n_bytes = hold_unread_bytes(session->fd);
+	session->unread_bytes = n_bytes;
+	if (n_bytes <= SESSION_UNREAD_BYTES) {
+		charge_deinit(&session->unread);
+		return;
+	}
+	r = account_charge_change(session->account, &session->unread, ACCOUNT_HOST_BYTES, n_bytes);
+	if (r && holds_look(session->server, session->account))
+		r = account_charge_change(session->account, &session->unread, ACCOUNT_HOST_BYTES,
+					  n_bytes);
+	/* A tenant without room is told so by answers: some may be under way. */
+	if (r && n_bytes > SESSION_UNREAD_MOST)
+		session_end(session, true,
+			    "its tenant may not have as much memory as answers take that it does "
+			    "not read");
+}
+
+int session_post(int fd, const struct rbk_wire_reply *reply, size_t bytes, const int *fds,
+		 unsigned int n_fds)
+{
+	union session_control control = {.header = {0}};
+	struct iovec iov = {.iov_base = (void *)reply, .iov_len = bytes};
+	struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
+	struct cmsghdr *header;
+
+	if (n_fds > 0) {
+		message.msg_control = &control;
+		message.msg_controllen = CMSG_SPACE(sizeof(int) * n_fds);
+		header = CMSG_FIRSTHDR(&message);
+		header->cmsg_level = SOL_SOCKET;
+		header->cmsg_type = SCM_RIGHTS;
+		header->cmsg_len = CMSG_LEN(sizeof(int) * n_fds);
+		memcpy(CMSG_DATA(header), fds, sizeof(int) * n_fds);
+	}
+	return sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? errno : 0;
+}
+
+/*
+ * An answer of @bytes was sent, or was not for @error. Return: 0; SESSION_E_REFUSED: too many
+ * descriptors are under way.
+ */
+static int session_sent(struct session *session, size_t bytes, int error)
+{
+	switch (error) {
+	case 0:
+		charge_unread(session, bytes);
+		return 0;
+	case ETOOMANYREFS:
+		return SESSION_E_REFUSED;
+	case EAGAIN:
+		session_end(session, true, "it does not read its answers");
+		return 0;
+	default:
+		session_end(session, false, "it cannot be answered");
+		return 0;
+	}
+}
+
+static void session_refuse_fds(struct session *session, const struct rbk_wire_reply *reply)
+{
+	session_reply_result(session, reply->type, reply->cookie, -EBUSY,
+			     "too many descriptors are under way in answers that nobody has read");
+}
+
+int session_post_begin(struct session *session)
+{
+	session->n_posting++;
+	return session->fd;
+}
+
+int session_post_end(struct session *session, const struct rbk_wire_reply *reply, size_t bytes,
+		     int error)
+{
+	int r;
+
+	session->n_posting--;
+	r = session->is_ending ? 0 : session_sent(session, bytes, error);
+	if (r)
+		session_refuse_fds(session, reply);
+	session_let_go(session);
+	return r;
+}
+
+static void parcel_free(struct parcel *parcel)
+{
+	for (unsigned int i = 0; i < parcel->n_fds; i++)
+		close_fd(parcel->fds[i]);
+	free(parcel);
+}
+
+static void parcel_run(struct closers_job *job)
+{
+	struct parcel *parcel = container_of(job, struct parcel, job);
+
+	parcel->error = session_post(parcel->fd, (const struct rbk_wire_reply *)parcel->bytes,
+				     parcel->n_bytes, parcel->fds, parcel->n_fds);
+}
+
+static void parcel_done(struct closers_job *job)
+{
+	struct parcel *parcel = container_of(job, struct parcel, job);
+	struct session *session = parcel->session;
+
+	if (session_post_end(session, (const struct rbk_wire_reply *)parcel->bytes, parcel->n_bytes,
+			     parcel->error))
+		session_end(session, true, "too many descriptors are under way to it");
+	parcel_free(parcel);
+	session_lane_done(session);
+}
+
+/* Return: NULL without memory or descriptors. */
+static struct parcel *parcel_new(const struct rbk_wire_reply *reply, size_t bytes, const int *fds,
+				 unsigned int n_fds)
+{
+	struct parcel *parcel = calloc(1, sizeof(*parcel) + bytes);
+
+	if (!parcel)
+		return NULL;
+	parcel->job = (struct closers_job){.run = parcel_run, .done = parcel_done};
+	parcel->n_bytes = bytes;
+	memcpy(parcel->bytes, reply, bytes);
+	/* The caller may close its own meanwhile. */
+	for (; parcel->n_fds < n_fds; parcel->n_fds++) {
+		parcel->fds[parcel->n_fds] = fcntl(fds[parcel->n_fds], F_DUPFD_CLOEXEC, 0);
+		if (parcel->fds[parcel->n_fds] < 0) {
+			parcel_free(parcel);
+			return NULL;
+		}
+	}
+	return parcel;
+}
+
+/*
+ * session_reply_fds() by a thread of closers.h, for a slow user. A client that has too many
+ * descriptors under way is not answered then, its session ends.
+ */
+static void session_send_slowly(struct session *session, const struct rbk_wire_reply *reply,
+				size_t bytes, const int *fds, unsigned int n_fds)
+{
+	struct parcel *parcel = parcel_new(reply, bytes, fds, n_fds);
+
+	if (!parcel) {
+		session_end(session, false, "the broker is out of memory or descriptors");
+		return;
+	}
+	parcel->session = session;
+	parcel->fd = session_post_begin(session);
+	session_submit_to_lane(session, &parcel->job);
+}
+
+/* As session_sent(). */
+static int session_send(struct session *session, const struct rbk_wire_reply *reply, size_t bytes,
+			const int *fds, unsigned int n_fds)
+{
+	uint64_t begin_ticks;
+	int error;
+
+	if (session->user->is_slow) {
+		session_send_slowly(session, reply, bytes, fds, n_fds);
+		return 0;
+	}
+	begin_ticks = turn_now(session->server->work.turn);
+	error = session_post(session->fd, reply, bytes, fds, n_fds);
+	owner_judge(session->server, session->user, begin_ticks);
+	return session_sent(session, bytes, error);
+}
+
+void session_reply(struct session *session, struct rbk_wire_reply *reply, size_t bytes)
+{
+	if (!session->is_ending)
+		(void)session_send(session, reply, bytes, NULL, 0);
+}
+
+int session_reply_fds(struct session *session, struct rbk_wire_reply *reply, size_t bytes,
+		      const int *fds, unsigned int n_fds, bool is_shared)
+{
+	int r;
+
+	if (session->is_ending)
+		return 0;
+	if (is_shared && hold_sent_add(&session->sent, session->server, session->account, n_fds)) {
+		session_reply_result(session, reply->type, reply->cookie, -EBUSY,
+				     "the session has not read answers with as many descriptors as "
+				     "there may be");
+		return SESSION_E_REFUSED;
+	}
+	r = session_send(session, reply, bytes, fds, n_fds);
+	if (r)
+		session_refuse_fds(session, reply);
+	return r;
+}
+
+void session_reply_result(struct session *session, uint32_t type, uint32_t cookie, int res,
+			  const char *format, ...)
+{
+	struct rbk_wire_reply reply = {.type = type, .cookie = cookie, .res = res};
+	va_list args;
+
+	if (format) {
+		va_start(args, format);
+		vsnprintf(reply.text, sizeof(reply.text), format, args);
+		va_end(args);
+	}
+	session_reply(session, &reply, sizeof(reply));
+}
+
+bool session_may_change(struct session *session, uint32_t type, uint32_t cookie)
+{
+	if (session->rights & RBK_FEAT_ADMIN_CHANGE)
+		return true;
+	if (session->rights)
+		session_reply_result(session, type, cookie, -EPERM,
+				     "uid %u may look, not change anything: that is for root, the "
+				     "user that brokerd runs as, and admin-users",
+				     (unsigned int)session->uid);
+	else
+		session_reply_result(session, type, cookie, -EPERM,
+				     "changing that is for the administrators' socket");
+	return false;
+}
+
+void session_copy_printable(char *to, const char *from, size_t bytes)
+{
+	for (size_t i = 0; i < bytes; i++) {
+		unsigned char c = (unsigned char)from[i];
+
+		to[i] = c != '\0' && (c < ' ' || c >= 0x7f) ? '?' : (char)c;
+		if (c == '\0')
+			return;
+	}
+}
+
+/* The end */
+
+static void shut_run(struct closers_job *job)
+{
+	/* The descriptor is the session's until shut_done(). */
+	shutdown(container_of(job, struct session, shut_job)->fd, SHUT_RDWR);
+}
+
+static void shut_done(struct closers_job *job)
+{
+	struct session *session = container_of(job, struct session, shut_job);
+
+	session->n_posting--;
+	session_let_go(session);
+	session_lane_done(session);
+}
+
+static void session_shut_slowly(struct session *session)
+{
+	session->shut_job = (struct closers_job){.run = shut_run, .done = shut_done};
+	session_post_begin(session);
+	session_submit_to_lane(session, &session->shut_job);
+}
+
+/* That of a reason, or else of one that has not been given for longest. */
+static struct log_limit *end_limit(struct server *server, const char *why)
+{
+	uint32_t hash = 1, oldest = 0;
+
+	for (const char *c = why; *c; c++)
+		hash = hash * 31 + (unsigned char)*c;
+	for (uint32_t i = 0; i < SERVER_END_LIMITS; i++) {
+		if (server->end_limits[i].logged_ns && server->end_reasons[i] == hash)
+			return &server->end_limits[i];
+		if (server->end_limits[i].logged_ns < server->end_limits[oldest].logged_ns)
+			oldest = i;
+	}
+	server->end_reasons[oldest] = hash;
+	return &server->end_limits[oldest];
+}
+
+/* Connecting and breaking a rule takes a client microseconds: one line a second for each rule. */
+static void log_end(struct session *session, const char *why)
+{
+	uint64_t n_unlogged;
+
+	if (!log_limit_pass(end_limit(session->server, why), clock_now_ns(), &n_unlogged))
+		return;
+	log_warning_of(SESSION_ABOUT(session), LOG_SESSION_CLOSED,
+		       "session %u (\"%s\", pid %d, uid %u, tenant %s) closed: %s", session->number,
+		       session->name, (int)session->pid, (unsigned int)session->uid,
+		       session_owner(session), why);
+	if (n_unlogged > 0)
+		log_warning_of(SESSION_ABOUT(session), LOG_SESSION_CLOSED,
+			       "%llu session%s closed likewise, and not logged",
+			       (unsigned long long)n_unlogged, n_unlogged == 1 ? " was" : "s were");
+}
+
+void session_end(struct session *session, bool is_hostile, const char *why)
+{
+	struct server *server = session->server;
+
+	if (session->is_ending)
+		return;
+	session->is_ending = true;
+	greet_done(session);
+	if (is_hostile) {
+		server->stats.sessions_ended_hostile++;
+		if (session->tenant)
+			session->tenant->past.n_ended_hostile++;
+		log_end(session, why);
+	} else {
+		log_debug_of(SESSION_ABOUT(session), LOG_SESSION_ENDED, "session %u ended: %s",
+			     session->number, why);
+	}
+
+	session->watch = loop_unwatch(session->watch);
+	/* First: a client that finds its connection closed finds its rings closed as well. */
+	session->end_objects(session);
+	if (session->user->is_slow)
+		session_shut_slowly(session);
+	else
+		shutdown(session->fd, SHUT_RDWR);
+	session_let_go(session);
+	turn_queue_withdraw(&server->work, &session->read_job);
+	turn_queue_withdraw(&server->work, &session->reset.job);
+	session_queue(session, &session->settle_job);
+}
