@@ -65,66 +65,6 @@ static inline bool gated_before(const struct heap_node *a, const struct heap_nod
 	return is_gated_before(task_of_node(a), task_of_node(b));
 }
 
-static void set_active(struct place_queue *queue, struct place_flow_queue *fq)
-{
-	bool is_active = fq->is_startable || fq->n_released;
-
-	if (is_active == fq->is_active)
-		return;
-	fq->is_active = is_active;
-	if (is_active) {
-		queue->active_weight += fq->flow->weight;
-		queue->n_active++;
-	} else {
-		queue->active_weight -= fq->flow->weight;
-		queue->n_active--;
-	}
-}
-
-/* Nobody waits for anybody: what was used is of no account any more. */
-static inline void forgive_debts(struct place_queue *queue)
-{
-	if (!queue->flows && queue->n_released == 0)
-		queue->virtual_time = queue->last_finish;
-}
-
-/*
- * A quota is kept by what tasks were predicted to use until they are back. So few are released at a
- * time that servers have the next at hand, but wrong predictions cost no more than those tasks.
- */
-static inline bool is_held_by_quota(const struct place_queue *queue, const struct place_flow *flow,
-				    const struct place_flow_queue *fq)
-{
-	if (__builtin_expect(flow->cpu_max <= 0, 1) || fq != &flow->on[RBK_DEVICE_CPU])
-		return false;
-	return flow->is_throttled || fq->n_released >= SCHEDULE_QUOTA_DEPTH * queue->n_servers;
-}
-
-void flow_update(struct placer *placer, struct place_flow *flow, uint8_t device)
-{
-	struct place_queue *queue = &placer->devices[device].queue;
-	struct place_flow_queue *fq = &flow->on[device];
-	bool is_startable = fq->class_mask && !is_held_by_quota(queue, flow, fq);
-
-	if (is_startable == fq->is_startable)
-		return;
-	fq->is_startable = is_startable;
-	if (is_startable) {
-		if (!list_is_empty(&queue->running))
-			queue_advance(queue, device, placer->schedule.now_ns);
-		if (virtual_after(queue->virtual_time, fq->start))
-			fq->start = queue->virtual_time;
-		heap_insert(&queue->flows, &fq->node, flow_before);
-		/* Whoever has had a long turn has had it. */
-		if (queue->run_flow != flow)
-			queue->run_flow = NULL;
-	} else {
-		heap_remove(&queue->flows, &fq->node, flow_before);
-		forgive_debts(queue);
-	}
-	set_active(queue, fq);
-}
-
 /* --- A flow's tasks on a device --- */
 
 /* Among those that may move, in quarters of an octave of how much better the other device is. */
@@ -860,7 +800,7 @@ void place_put_back(struct placer *placer, struct place_task *task, uint64_t now
 		gate_give_slot(placer, task);
 	insert_task(placer, task, device);
 	flow_update(placer, task->flow, device);
-	set_active(queue, fq);
+	flow_set_active(queue, fq);
 }
 
 /* Parts are learned from one by one, and, as decisions are about whole tasks, together. */
@@ -906,8 +846,8 @@ static void give_back(struct placer *placer, struct place_task *task, uint64_t u
 		gate_give_slot(placer, task);
 	correct(placer, task->flow, device, (int64_t)used_ns - (int64_t)task->work_ns, now);
 	flow_update(placer, task->flow, device);
-	set_active(queue, fq);
-	forgive_debts(queue);
+	flow_set_active(queue, fq);
+	queue_forgive_debts(queue);
 }
 
 static inline uint64_t believed_ns(uint64_t ns)

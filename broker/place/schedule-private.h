@@ -308,6 +308,30 @@ static inline uint8_t schedule_class(uint8_t priority)
 	}
 }
 
+/* Is the flow among those that share the device now? */
+static inline void flow_set_active(struct place_queue *queue, struct place_flow_queue *fq)
+{
+	bool is_active = fq->is_startable || fq->n_released;
+
+	if (is_active == fq->is_active)
+		return;
+	fq->is_active = is_active;
+	if (is_active) {
+		queue->active_weight += fq->flow->weight;
+		queue->n_active++;
+	} else {
+		queue->active_weight -= fq->flow->weight;
+		queue->n_active--;
+	}
+}
+
+/* Nobody waits for anybody: what was used is of no account any more. */
+static inline void queue_forgive_debts(struct place_queue *queue)
+{
+	if (!queue->flows && queue->n_released == 0)
+		queue->virtual_time = queue->last_finish;
+}
+
 /*
  * Puts a flow among those that may start something on a device, or takes it out, as it has
  * something queued there and is not throttled. One that comes in begins at the device's virtual
@@ -318,7 +342,14 @@ void flow_update(struct placer *placer, struct place_flow *flow, uint8_t device)
 /* --- Quotas: only for flows that have one --- */
 
 /* What is in the bucket. */
-double flow_tokens(const struct place_flow *flow, uint64_t now);
+static inline double flow_tokens(const struct place_flow *flow, uint64_t now)
+{
+	double most = flow->cpu_max * (double)PLACE_QUOTA_PERIOD_NS;
+	double tokens = flow->tokens_ns + (double)(now - flow->tokens_at_ns) * flow->cpu_max;
+
+	return tokens < most ? tokens : most;
+}
+
 /* Makes it what is in the bucket from now on. */
 void flow_sync_tokens(struct place_flow *flow, uint64_t now);
 /* Takes @ns out, or puts some back; throttles the flow if nothing is left. */

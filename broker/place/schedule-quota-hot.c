@@ -12,18 +12,47 @@
 
 #include "place/placer-private.h"
 
-double flow_tokens(const struct place_flow *flow, uint64_t now)
-{
-	double most = flow->cpu_max * (double)PLACE_QUOTA_PERIOD_NS;
-	double tokens = flow->tokens_ns + (double)(now - flow->tokens_at_ns) * flow->cpu_max;
-
-	return tokens < most ? tokens : most;
-}
-
 void flow_sync_tokens(struct place_flow *flow, uint64_t now)
 {
 	flow->tokens_ns = flow_tokens(flow, now);
 	flow->tokens_at_ns = now;
+}
+
+/*
+ * A quota is kept by what tasks were predicted to use until they are back. So few are released at a
+ * time that servers have the next at hand, but wrong predictions cost no more than those tasks.
+ */
+static inline bool is_held_by_quota(const struct place_queue *queue, const struct place_flow *flow,
+				    const struct place_flow_queue *fq)
+{
+	if (__builtin_expect(flow->cpu_max <= 0, 1) || fq != &flow->on[RBK_DEVICE_CPU])
+		return false;
+	return flow->is_throttled || fq->n_released >= SCHEDULE_QUOTA_DEPTH * queue->n_servers;
+}
+
+void flow_update(struct placer *placer, struct place_flow *flow, uint8_t device)
+{
+	struct place_queue *queue = &placer->devices[device].queue;
+	struct place_flow_queue *fq = &flow->on[device];
+	bool is_startable = fq->class_mask && !is_held_by_quota(queue, flow, fq);
+
+	if (is_startable == fq->is_startable)
+		return;
+	fq->is_startable = is_startable;
+	if (is_startable) {
+		if (!list_is_empty(&queue->running))
+			queue_advance(queue, device, placer->schedule.now_ns);
+		if (virtual_after(queue->virtual_time, fq->start))
+			fq->start = queue->virtual_time;
+		heap_insert(&queue->flows, &fq->node, flow_before);
+		/* Whoever has had a long turn has had it. */
+		if (queue->run_flow != flow)
+			queue->run_flow = NULL;
+	} else {
+		heap_remove(&queue->flows, &fq->node, flow_before);
+		queue_forgive_debts(queue);
+	}
+	flow_set_active(queue, fq);
 }
 
 static void flow_release(struct placer *placer, struct place_flow *flow)
