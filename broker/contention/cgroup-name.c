@@ -19,6 +19,7 @@
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/proc.h"
+#include "util/utf8.h"
 
 enum {
 	N_CACHED = 64,
@@ -77,12 +78,12 @@ static void shorten(const char *path, char ret[static RUN_QUEUE_PATH_BYTES])
 	size_t room = RUN_QUEUE_PATH_BYTES - 1;
 
 	if (bytes <= room) {
-		proc_printable(path, bytes, ret, RUN_QUEUE_PATH_BYTES);
+		copy_printable(path, bytes, ret, RUN_QUEUE_PATH_BYTES);
 		return;
 	}
 	room -= sizeof(dots) - 1;
 	memcpy(ret, dots, sizeof(dots) - 1);
-	proc_printable(path + bytes - room, room, ret + sizeof(dots) - 1, room + 1);
+	copy_printable(path + bytes - room, room, ret + sizeof(dots) - 1, room + 1);
 }
 
 /* Return: 0; -ENOENT, there is none of that number; other negative errno: not known. */

@@ -14,6 +14,7 @@
 #include "contention/contention.h"
 #include "stats/stats.h"
 #include "util/checked.h"
+#include "util/utf8.h"
 
 /* Shown in one update: what there are more of, later. */
 enum { MAX_TENANTS = 64 };
@@ -37,21 +38,11 @@ static uint32_t source_of(enum run_queue_source source)
 	return sources[source];
 }
 
-/* Fills @bytes whole: they are copied into pages as words. */
-static void copy_printable(char *to, size_t bytes, const char *from)
-{
-	size_t i;
-
-	for (i = 0; i + 1 < bytes && from[i]; i++)
-		to[i] = from[i] < ' ' || from[i] > '~' ? '?' : from[i];
-	memset(to + i, 0, bytes - i);
-}
-
 static void describe_cause(const struct contention *contention, const struct run_queue_cause *cause,
 			   struct rbk_stats_cause *ret)
 {
-	copy_printable(ret->comm, sizeof(ret->comm), cause->comm);
-	copy_printable(ret->cgroup, sizeof(ret->cgroup), cause->cgroup);
+	copy_printable(cause->comm, SIZE_MAX, ret->comm, sizeof(ret->comm));
+	copy_printable(cause->cgroup, SIZE_MAX, ret->cgroup, sizeof(ret->cgroup));
 	ret->pid = (uint32_t)cause->pid;
 	ret->tenant = contention_tenant(contention, cause->tenant);
 	/* A thread that ran before it was known to be ours counts as nobody's. */
@@ -132,7 +123,8 @@ static void publish_status(const struct contention *contention, struct stats *st
 	};
 	for (unsigned int i = 0;
 	     i < RBK_STATS_MAX_SENTENCES && (sentence = run_queue_sentence(rq, i)); i++)
-		copy_printable(figures.sentences[i], sizeof(figures.sentences[i]), sentence);
+		copy_printable(sentence, SIZE_MAX, figures.sentences[i],
+			       sizeof(figures.sentences[i]));
 	stats_set_contention(stats, &figures);
 }
 
@@ -153,7 +145,7 @@ static void publish_threads(const struct contention *contention, struct stats *s
 			.tid = (uint32_t)report.tid,
 			.role = roles[report.role],
 		};
-		copy_printable(figures.name, sizeof(figures.name), report.name);
+		copy_printable(report.name, SIZE_MAX, figures.name, sizeof(figures.name));
 		describe_delay(contention, &report.report, &figures.delay);
 		stats_set_thread(stats, n, &figures);
 	}

@@ -208,6 +208,12 @@ struct run_queue {
 	char text[PROC_TEXT_BYTES];
 };
 
+/* A counter of the probes, which may be writing. */
+static inline uint64_t run_queue_load(const unsigned long long *at)
+{
+	return __atomic_load_n(at, __ATOMIC_RELAXED);
+}
+
 /* run-queue.c */
 void run_queue_say(struct run_queue *rq, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));

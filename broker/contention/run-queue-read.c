@@ -19,11 +19,6 @@
 
 enum { ATTEMPTS = 3 };
 
-static uint64_t load(const unsigned long long *at)
-{
-	return __atomic_load_n(at, __ATOMIC_RELAXED);
-}
-
 enum run_queue_source run_queue_source(const struct run_queue *rq)
 {
 	return rq ? atomic_load_explicit(&rq->source, memory_order_acquire) : RUN_QUEUE_SOURCE_NONE;
@@ -58,17 +53,17 @@ static void add_thread(struct run_queue *rq, uint32_t slot, bool has_room,
 		run_ns = __atomic_load_n(&record->run_ns, __ATOMIC_ACQUIRE);
 		wait_ns = __atomic_load_n(&record->wait_ns, __ATOMIC_ACQUIRE);
 		idle_wait_ns = __atomic_load_n(&record->idle_wait_ns, __ATOMIC_ACQUIRE);
-		if (load(&record->waiting_since_ns) == waiting_ns &&
-		    load(&record->running_since_ns) == running_ns)
+		if (run_queue_load(&record->waiting_since_ns) == waiting_ns &&
+		    run_queue_load(&record->running_since_ns) == running_ns)
 			break;
 	}
-	if (is_throttled(&rq->stretches[slot], waiting_ns, load(&record->n_throttled)))
+	if (is_throttled(&rq->stretches[slot], waiting_ns, run_queue_load(&record->n_throttled)))
 		has_room = true;
 	goes_on = since(totals->at_ns, waiting_ns);
 	totals->run_ns += run_ns + since(totals->at_ns, running_ns);
 	totals->wait_ns += wait_ns + (has_room ? 0 : goes_on);
 	totals->idle_wait_ns += idle_wait_ns + (has_room ? goes_on : 0);
-	totals->n_preemptions += load(&record->n_preemptions);
+	totals->n_preemptions += run_queue_load(&record->n_preemptions);
 }
 
 /* May a worker use a processor that is idle? */
@@ -94,7 +89,7 @@ static bool add_processor(const struct run_queue_processor *processor, uint64_t 
 		use = __atomic_load_n(&processor->now, __ATOMIC_ACQUIRE);
 		idle_ns = __atomic_load_n(&processor->idle_ns, __ATOMIC_ACQUIRE);
 		others_ns = __atomic_load_n(&processor->others_ns, __ATOMIC_ACQUIRE);
-		if (load(&processor->since_ns) == since_ns)
+		if (run_queue_load(&processor->since_ns) == since_ns)
 			break;
 	}
 	totals->idle_ns += idle_ns + (use == RUN_QUEUE_IDLE ? since(now_ns, since_ns) : 0);
@@ -128,7 +123,7 @@ static void read_probes(struct run_queue *rq, struct run_queue_totals *totals)
 	for (uint32_t i = 0; i < n_processors; i++) {
 		const struct run_queue_processor *processor = probes_processor(rq->probes, i);
 
-		totals->n_dropped += load(&processor->n_dropped);
+		totals->n_dropped += run_queue_load(&processor->n_dropped);
 		if (i < PROC_MAX_PROCESSORS &&
 		    atomic_load_explicit(&rq->mask[i / 64], memory_order_relaxed) &
 			    (uint64_t)1 << i % 64)
@@ -170,6 +165,6 @@ uint64_t run_queue_caused_ns(struct run_queue *rq, uint16_t tenant)
 	if (!rq || tenant >= RUN_QUEUE_MAX_TENANTS || run_queue_source(rq) != RUN_QUEUE_SOURCE_EBPF)
 		return 0;
 	for (uint32_t i = 0; i < probes_n_processors(rq->probes); i++)
-		caused_ns += load(&probes_tenant(rq->probes, tenant, i)->caused_ns);
+		caused_ns += run_queue_load(&probes_tenant(rq->probes, tenant, i)->caused_ns);
 	return caused_ns;
 }

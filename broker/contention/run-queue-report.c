@@ -13,26 +13,22 @@
 #include "contention/run-queue-private.h"
 #include "util/number.h"
 #include "util/seqlock.h"
-
-static uint64_t load(const unsigned long long *at)
-{
-	return __atomic_load_n(at, __ATOMIC_RELAXED);
-}
+#include "util/utf8.h"
 
 static void add_record(const struct run_queue_record *record, struct run_queue_figures *figures,
 		       struct delay_counts *delays)
 {
-	uint64_t max_ns = load(&record->max_wait_ns);
+	uint64_t max_ns = run_queue_load(&record->max_wait_ns);
 
-	figures->run_ns += load(&record->run_ns);
-	figures->wait_ns += load(&record->wait_ns);
-	figures->idle_wait_ns += load(&record->idle_wait_ns);
-	figures->n_waits += load(&record->n_waits);
-	figures->n_preemptions += load(&record->n_preemptions);
-	figures->n_involuntary += load(&record->n_involuntary);
-	figures->n_throttled += load(&record->n_throttled);
-	figures->n_migrations += load(&record->n_migrations);
-	figures->caused_ns += load(&record->caused_ns);
+	figures->run_ns += run_queue_load(&record->run_ns);
+	figures->wait_ns += run_queue_load(&record->wait_ns);
+	figures->idle_wait_ns += run_queue_load(&record->idle_wait_ns);
+	figures->n_waits += run_queue_load(&record->n_waits);
+	figures->n_preemptions += run_queue_load(&record->n_preemptions);
+	figures->n_involuntary += run_queue_load(&record->n_involuntary);
+	figures->n_throttled += run_queue_load(&record->n_throttled);
+	figures->n_migrations += run_queue_load(&record->n_migrations);
+	figures->caused_ns += run_queue_load(&record->caused_ns);
 	if (max_ns > delays->max_ns)
 		delays->max_ns = max_ns;
 	for (unsigned int i = 0; i < RUN_QUEUE_BUCKETS; i++)
@@ -102,9 +98,9 @@ static void fill_cause(struct run_queue *rq, const struct run_queue_causer *caus
 	uint32_t kind = causer->who >> 16, slot = causer->who & 0xffff;
 
 	memset(cause, 0, sizeof(*cause));
-	proc_printable(causer->comm, sizeof(causer->comm), cause->comm, sizeof(cause->comm));
+	copy_printable(causer->comm, sizeof(causer->comm), cause->comm, sizeof(cause->comm));
 	if (!rq->names || !cgroup_names_find(rq->names, causer->cgroup, cause->cgroup))
-		proc_printable(causer->cgroup_name, sizeof(causer->cgroup_name), cause->cgroup,
+		copy_printable(causer->cgroup_name, sizeof(causer->cgroup_name), cause->cgroup,
 			       sizeof(cause->cgroup));
 	cause->pid = (pid_t)causer->process;
 	cause->is_own = kind == RUN_QUEUE_THREAD;

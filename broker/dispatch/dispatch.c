@@ -16,6 +16,7 @@
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/log.h"
+#include "util/thread.h"
 #include "util/waker.h"
 
 enum {
@@ -48,13 +49,6 @@ static const uint64_t max_batch_ns = 1000000;
 static const uint64_t charge_ns = 2000;
 /* Looking at an empty ring. */
 static const uint64_t poll_ns = 10;
-
-static void cpu_relax(void)
-{
-#if defined(__x86_64__)
-	__builtin_ia32_pause();
-#endif
-}
 
 static void on_plan_removing(void *context, struct session_plan *plan)
 {
@@ -336,7 +330,7 @@ int dispatch_run(struct dispatch *dispatch, struct server *server)
 		     i++) {
 			n = dispatch_turn(dispatch);
 			if (n == 0)
-				cpu_relax();
+				thread_relax();
 		}
 		if (n == 0 || dispatch->n_active > 1)
 			dispatch_sleep_rings(dispatch);

@@ -19,6 +19,7 @@
 #include "tenant/tenant.h"
 #include "util/checked.h"
 #include "util/error.h"
+#include "util/number.h"
 
 enum { MAX_BUCKETS = 1 << 20 };
 
@@ -40,20 +41,10 @@ struct lease_object {
 	struct list_node holdings;
 };
 
-/* The finalizer of MurmurHash3. */
-static uint64_t mix(uint64_t hash)
-{
-	hash ^= hash >> 33;
-	hash *= 0xff51afd7ed558ccdull;
-	hash ^= hash >> 33;
-	hash *= 0xc4ceb9fe1a85ec53ull;
-	return hash ^ hash >> 33;
-}
-
 static struct lease_object **bucket_of(const struct leases *leases, uint32_t tenant, uint64_t dev,
 				       uint64_t ino)
 {
-	uint64_t hash = mix(mix(mix(leases->seed ^ tenant) ^ dev) ^ ino);
+	uint64_t hash = mix_u64(mix_u64(mix_u64(leases->seed ^ tenant) ^ dev) ^ ino);
 
 	return &leases->buckets[hash & (leases->n_buckets - 1)];
 }

@@ -19,21 +19,12 @@
 #include "memory/residency-private.h"
 #include "util/clock.h"
 #include "util/error.h"
+#include "util/number.h"
 
 enum {
 	MAX_BUCKETS = RESIDENT_INDEX_SEGMENT * RESIDENT_INDEX_SEGMENTS,
 	STEPS_AT_ONCE = 4, /* towards more buckets, with each constant that comes */
 };
-
-/* The finalizer of MurmurHash3: every bit of the input changes half of the output. */
-static uint64_t mix(uint64_t hash)
-{
-	hash ^= hash >> 33;
-	hash *= 0xff51afd7ed558ccdull;
-	hash ^= hash >> 33;
-	hash *= 0xc4ceb9fe1a85ec53ull;
-	return hash ^ hash >> 33;
-}
 
 /* Lookup key of a constant. */
 struct key {
@@ -52,11 +43,11 @@ static struct key key_of(const struct resident_constant *constant)
 
 static uint64_t hash_of(const struct resident_index *index, const struct key *key)
 {
-	uint64_t hash = mix(index->seed ^ key->offset);
+	uint64_t hash = mix_u64(index->seed ^ key->offset);
 
-	hash = mix(hash ^ key->bytes);
-	hash = mix(hash ^ (uint64_t)key->ino ^ (uint64_t)key->dev << 40);
-	return mix(hash ^ key->owner ^ (uint64_t)key->tier << 60);
+	hash = mix_u64(hash ^ key->bytes);
+	hash = mix_u64(hash ^ (uint64_t)key->ino ^ (uint64_t)key->dev << 40);
+	return mix_u64(hash ^ key->owner ^ (uint64_t)key->tier << 60);
 }
 
 int resident_index_init(struct resident_index *index)
@@ -67,7 +58,7 @@ int resident_index_init(struct resident_index *index)
 		return error_origin(-ENOMEM);
 	/* Early in a machine's life there may be no randomness yet; time is better than nothing. */
 	if (getrandom(&index->seed, sizeof(index->seed), GRND_NONBLOCK) != sizeof(index->seed))
-		index->seed = mix(clock_now_ns());
+		index->seed = mix_u64(clock_now_ns());
 	return 0;
 }
 

@@ -18,6 +18,7 @@
 #include "session/server-private.h"
 #include "util/error.h"
 #include "util/log.h"
+#include "util/utf8.h"
 
 /* What a client may ask for beyond the base set. */
 #define CLIENT_FEATURES                                                                   \
@@ -90,7 +91,7 @@ static int handle_hello(struct request *request)
 		return hostile(request, "its hello has a wrong magic number");
 	if (!is_terminated(hello->name, sizeof(hello->name)))
 		return hostile(request, "its name does not end");
-	session_copy_printable(session->name, hello->name, sizeof(session->name));
+	copy_printable(hello->name, sizeof(hello->name), session->name, sizeof(session->name));
 	if (hello->abi_major != RBK_ABI_MAJOR || hello->abi_minor > RBK_ABI_MINOR) {
 		session_reply_result(
 			session, RBK_WIRE_HELLO, hello->request.cookie, -EPROTONOSUPPORT,
@@ -349,7 +350,7 @@ static int handle_tenant(struct request *request)
 		.n_devices = options->n_executors,
 	};
 
-	session_copy_printable(reply.name, tenant_name(tenant), sizeof(reply.name) - 1);
+	copy_printable(tenant_name(tenant), SIZE_MAX, reply.name, sizeof(reply.name));
 	for (uint32_t i = RBK_DEVICE_GPU; i < options->n_executors; i++) {
 		const struct tenant_share *share = &tenant->shares[i];
 

@@ -239,9 +239,6 @@ int session_post_end(struct session *session, const struct rbk_wire_reply *reply
 void session_reply_result(struct session *session, uint32_t type, uint32_t cookie, int res,
 			  const char *format, ...) __attribute__((format(printf, 5, 6)));
 
-/* A name of a client's: control characters never reach a log or a listing. */
-void session_copy_printable(char *to, const char *from, size_t bytes);
-
 /* May it change something? Refuses the request if not. */
 bool session_may_change(struct session *session, uint32_t type, uint32_t cookie);
 

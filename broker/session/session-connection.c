@@ -350,17 +350,6 @@ bool session_may_change(struct session *session, uint32_t type, uint32_t cookie)
 	return false;
 }
 
-void session_copy_printable(char *to, const char *from, size_t bytes)
-{
-	for (size_t i = 0; i < bytes; i++) {
-		unsigned char c = (unsigned char)from[i];
-
-		to[i] = c != '\0' && (c < ' ' || c >= 0x7f) ? '?' : (char)c;
-		if (c == '\0')
-			return;
-	}
-}
-
 /* The end */
 
 static void shut_run(struct closers_job *job)

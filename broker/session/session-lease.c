@@ -20,6 +20,7 @@
 #include "util/error.h"
 #include "util/log.h"
 #include "util/number.h"
+#include "util/utf8.h"
 
 /* Requests of a session that wait. */
 enum { MAX_REQUESTS = 64 };
@@ -443,7 +444,7 @@ static struct lease *make_lease(struct session *session, const struct rbk_wire_l
 		await_page(session, open);
 		return NULL;
 	}
-	session_copy_printable(name, open->program, sizeof(name));
+	copy_printable(open->program, sizeof(open->program), name, sizeof(name));
 	if (!name[0])
 		memcpy(name, session->name, sizeof(name));
 	r = page->result;

@@ -24,6 +24,7 @@
 #include "stats/stats-private.h"
 #include "util/checked.h"
 #include "util/error.h"
+#include "util/utf8.h"
 
 /*
  * Tenants' totals, some kilobytes each, that are copied in one go into a root page: one that is
@@ -43,15 +44,6 @@ static bool root_back(struct stats *stats, uint32_t slot)
 {
 	return stats_page_back(&stats->root, RBK_STATS_SECTION_TENANTS, slot) &&
 	       stats_page_back(&stats->root, RBK_STATS_SECTION_DELAYS, slot);
-}
-
-static void copy_printable(char *to, size_t bytes, const char *from)
-{
-	size_t i;
-
-	for (i = 0; i + 1 < bytes && from[i]; i++)
-		to[i] = from[i] < ' ' || from[i] > '~' ? '?' : from[i];
-	memset(to + i, 0, bytes - i);
 }
 
 int stats_new(uint32_t n_devices, uint64_t now_ns, struct stats **ret)
@@ -129,7 +121,7 @@ int stats_tenant_new(struct stats *stats, uint32_t number, const char *name,
 	tenant->is_changed = true;
 	tenant->own.number = number;
 	tenant->own.flags = RBK_STATS_TENANT_USED;
-	copy_printable(tenant->own.name, sizeof(tenant->own.name), name);
+	copy_printable(name, SIZE_MAX, tenant->own.name, sizeof(tenant->own.name));
 	list_init(&tenant->plans);
 	list_init(&tenant->resets);
 	list_init(&tenant->gathered);

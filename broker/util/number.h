@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Numbers: the smaller and the larger of two, sums and differences that stop at the ends of their
- * type, and the growth of counters
+ * type, the growth of counters, and a hash
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -45,6 +45,16 @@ static inline uint64_t saturating_sub(uint64_t a, uint64_t b)
 static inline uint64_t counter_growth(uint64_t now, uint64_t before)
 {
 	return now >= before ? now - before : now;
+}
+
+/* The finalizer of MurmurHash3: every bit of the input changes half of the output. */
+static inline uint64_t mix_u64(uint64_t hash)
+{
+	hash ^= hash >> 33;
+	hash *= 0xff51afd7ed558ccdull;
+	hash ^= hash >> 33;
+	hash *= 0xc4ceb9fe1a85ec53ull;
+	return hash ^ hash >> 33;
 }
 
 /* For "%llu", whatever uint64_t is an alias of. */

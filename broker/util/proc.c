@@ -14,6 +14,7 @@
 
 #include "util/checked.h"
 #include "util/cleanup.h"
+#include "util/utf8.h"
 
 struct view {
 	const char *at, *end;
@@ -123,7 +124,7 @@ bool proc_parse_task(const char *text, size_t bytes, struct proc_task *ret)
 			return false;
 	if (!take_number(&rest, &start_ticks))
 		return false;
-	proc_printable(name + 1, (size_t)(name_end - name - 1), ret->name, sizeof(ret->name));
+	copy_printable(name + 1, (size_t)(name_end - name - 1), ret->name, sizeof(ret->name));
 	ret->start_ticks = start_ticks;
 	return true;
 }
@@ -260,15 +261,6 @@ bool proc_parse_mounts(const char *text, size_t bytes, const char *controller, c
 			return copy(folder, ret, ret_bytes);
 	}
 	return false;
-}
-
-void proc_printable(const char *name, size_t bytes, char *ret, size_t ret_bytes)
-{
-	size_t n = 0;
-
-	for (; n < bytes && n + 1 < ret_bytes && name[n]; n++)
-		ret[n] = name[n] >= ' ' && name[n] <= '~' ? name[n] : '?';
-	ret[n] = '\0';
 }
 
 size_t proc_read_fd(int fd, char *ret, size_t bytes)

@@ -62,9 +62,6 @@ bool proc_parse_throttled(const char *text, size_t bytes, uint64_t *ret_ns);
 bool proc_parse_mounts(const char *text, size_t bytes, const char *controller, char *ret,
 		       size_t ret_bytes);
 
-/* Copies a name, with '?' for each byte that cannot be printed. @bytes of @name at most. */
-void proc_printable(const char *name, size_t bytes, char *ret, size_t ret_bytes);
-
 /*
  * Reads from the start. Return: bytes in @ret; 0: there is nothing, or it cannot be read. With an
  * end of NUL, which does not count.

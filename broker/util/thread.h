@@ -39,3 +39,11 @@ int thread_set_nice(int nice);
 
 /* Return: the nice level of the calling thread; 0 where the kernel does not say. */
 int thread_nice(void);
+
+/* In a loop that waits for another thread: leaves the processor to its sibling for a moment. */
+static inline void thread_relax(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#endif
+}

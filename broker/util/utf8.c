@@ -2,6 +2,8 @@
 /* See utf8.h. Overlong forms, surrogates and what is above U+10FFFF are no characters. */
 #include "util/utf8.h"
 
+#include <string.h>
+
 size_t utf8_decode(const char *text, uint32_t *ret_code)
 {
 	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -31,4 +33,13 @@ bool utf8_steers(uint32_t code)
 	/* C0 and C1; line and paragraph ends, directions and their isolates. */
 	return code < 0x20 || (code >= 0x7f && code < 0xa0) || (code >= 0x2028 && code <= 0x202e) ||
 	       (code >= 0x2066 && code <= 0x2069);
+}
+
+void copy_printable(const char *from, size_t bytes, char *ret, size_t ret_bytes)
+{
+	size_t n = 0;
+
+	for (; n < bytes && n + 1 < ret_bytes && from[n]; n++)
+		ret[n] = from[n] >= ' ' && from[n] <= '~' ? from[n] : '?';
+	memset(ret + n, 0, ret_bytes - n);
 }

@@ -18,3 +18,9 @@ size_t utf8_decode(const char *text, uint32_t *ret_code);
 
 /* Does it steer a terminal, end a line, or turn a text around? */
 bool utf8_steers(uint32_t code);
+
+/*
+ * Copies a name of @bytes at most, with '?' for each byte that is no printable ASCII, into @ret,
+ * which is filled up with NUL, one at least.
+ */
+void copy_printable(const char *from, size_t bytes, char *ret, size_t ret_bytes);

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "util/proc.h"
+#include "util/utf8.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
@@ -65,7 +66,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		memcpy(text, data, bytes);
 	memset(&first, 0x5a, sizeof(first));
 	parse(text, bytes, &first);
-	proc_printable(text, bytes, name, sizeof(name));
+	copy_printable(text, bytes, name, sizeof(name));
 	for (const char *at = name; *at; at++)
 		assert(*at >= ' ' && *at <= '~');
 	assert(memchr(name, '\0', sizeof(name)));

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "util/proc.h"
+#include "util/utf8.h"
 
 #define PARSE(function, text, ...) function(text, strlen(text), __VA_ARGS__)
 
@@ -176,13 +177,13 @@ static void test_printable(void **state)
 {
 	char name[8];
 
-	proc_printable("a\nb\033\x7f\xff~", 16, name, sizeof(name));
+	copy_printable("a\nb\033\x7f\xff~", 16, name, sizeof(name));
 	assert_string_equal(name, "a?b???~");
-	proc_printable("abcdefghij", 10, name, sizeof(name));
+	copy_printable("abcdefghij", 10, name, sizeof(name));
 	assert_string_equal(name, "abcdefg");
-	proc_printable("abc", 2, name, sizeof(name));
+	copy_printable("abc", 2, name, sizeof(name));
 	assert_string_equal(name, "ab");
-	proc_printable("", 0, name, sizeof(name));
+	copy_printable("", 0, name, sizeof(name));
 	assert_string_equal(name, "");
 }
 
