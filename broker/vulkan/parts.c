@@ -7,6 +7,7 @@
  * other and are not cut have a load above 1 together, a cut step of load l at most 2 * (l + 1)
  * parts: so there are at most five times as many parts as loads, and one.
  */
+#include "util/number.h"
 #include "vulkan/parts.h"
 
 #include <assert.h>
@@ -41,11 +42,6 @@ static uint32_t divide_up(uint32_t value, uint32_t by)
 	return value / by + (value % by != 0);
 }
 
-static uint32_t at_most(uint32_t value, uint32_t most)
-{
-	return value < most ? value : most;
-}
-
 /* Into @n_parts or a few more; fewer if there are not as many workgroups. */
 static void section_cut(const struct plan *plan, const struct vk_step *step, uint32_t n_parts,
 			struct vk_section *section)
@@ -53,8 +49,8 @@ static void section_cut(const struct plan *plan, const struct vk_step *step, uin
 	struct vk_params params = {0};
 
 	step->fill(step, plan, plan->max_count, &params);
-	section->n_batches = at_most(n_parts, params.w[BATCH_END]);
-	section->n_ranges = at_most(divide_up(n_parts, section->n_batches), params.w[ALL_GROUPS]);
+	section->n_batches = min_u32(n_parts, params.w[BATCH_END]);
+	section->n_ranges = min_u32(divide_up(n_parts, section->n_batches), params.w[ALL_GROUPS]);
 }
 
 uint32_t vk_sections_make(const struct plan *plan, const struct vk_step *steps, uint32_t n_steps,
@@ -123,13 +119,13 @@ void vk_params_cut(struct vk_params *params, const struct vk_section *section, u
 		size = (size + VK_MAX_GROUPS - 1) / VK_MAX_GROUPS * VK_MAX_GROUPS;
 	begin = range * size < n ? range * size : n;
 	end = begin + size < n ? begin + size : n;
-	params->groups[0] = at_most((uint32_t)(end - begin), VK_MAX_GROUPS);
+	params->groups[0] = min_u32((uint32_t)(end - begin), VK_MAX_GROUPS);
 	params->groups[1] = divide_up((uint32_t)(end - begin), VK_MAX_GROUPS);
 	params->groups[3] = (uint32_t)begin;
 
 	begin = share * batch_size < batch ? share * batch_size : batch;
 	end = begin + batch_size < batch ? begin + batch_size : batch;
-	params->groups[2] = at_most((uint32_t)(end - begin), VK_MAX_GROUPS);
+	params->groups[2] = min_u32((uint32_t)(end - begin), VK_MAX_GROUPS);
 	params->w[BATCH_BEGIN] = (uint32_t)begin;
 	params->w[BATCH_END] = (uint32_t)end;
 }

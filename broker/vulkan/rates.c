@@ -22,6 +22,7 @@
 #include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/error.h"
+#include "util/number.h"
 #include "vulkan/device.h"
 
 enum {
@@ -99,11 +100,6 @@ static int measure_device(struct vk_device *device, VkBuffer to, VkBuffer from, 
 	return r ? error_fold(r) : 0;
 }
 
-static uint64_t slower(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
 static int measure_staged(struct vk_device *device, const struct vk_allocation *near)
 {
 	struct vulkan_rate *staged = &device->rates.staged;
@@ -123,9 +119,9 @@ static int measure_staged(struct vk_device *device, const struct vk_allocation *
 	if (r)
 		return error_fold(r);
 	staged->up_bytes_per_s =
-		slower(staged->up_bytes_per_s, measure_host(staging[0]->host, staging[1]->host));
+		min_u64(staged->up_bytes_per_s, measure_host(staging[0]->host, staging[1]->host));
 	staged->down_bytes_per_s =
-		slower(staged->down_bytes_per_s, measure_host(staging[1]->host, staging[0]->host));
+		min_u64(staged->down_bytes_per_s, measure_host(staging[1]->host, staging[0]->host));
 	return 0;
 }
 
