@@ -40,6 +40,7 @@
 #include "tenant/tenant.h"
 #include "util/clock.h"
 #include "util/error.h"
+#include "util/number.h"
 
 /* The next step of a round. */
 enum publish_step {
@@ -88,12 +89,6 @@ struct publish {
 	uint64_t used_ns[RBK_MAX_DEVICES];
 	unsigned int n_looked, n_changed, n_asked; /* see the limits of one update */
 };
-
-static uint64_t since(uint64_t now, uint64_t before)
-{
-	/* It may have begun anew. */
-	return now >= before ? now - before : now;
-}
 
 /* --- Plans --- */
 
@@ -234,7 +229,7 @@ static void publish_tenant(const struct publish *publish, const struct tenant *t
 	for (uint32_t i = 0; i < publish->options.n_executors; i++) {
 		const struct tenant_share *share = &tenant->shares[i];
 		uint64_t device_ns = stats->totals->devices[i].device_ns;
-		uint64_t own_ns = since(device_ns, stats->seen_ns[i]);
+		uint64_t own_ns = counter_growth(device_ns, stats->seen_ns[i]);
 
 		stats->seen_ns[i] = device_ns;
 		if (used_ns[i] > 0)
@@ -730,11 +725,6 @@ static bool is_root_new(const struct publish *publish)
 	return header && header->n_updates == 1;
 }
 
-static uint32_t least(uint32_t a, uint32_t b)
-{
-	return a < b ? a : b;
-}
-
 /* Return the number of pieces that a step has at its beginning. */
 static uint32_t count_pieces(const struct publish *publish, enum publish_step step)
 {
@@ -742,11 +732,11 @@ static uint32_t count_pieces(const struct publish *publish, enum publish_step st
 	case PUBLISH_DEVICES:
 		return publish->options.n_executors;
 	case PUBLISH_TENANTS:
-		return least(stats_n_tenants(publish->stats), MAX_TENANTS);
+		return min_u32(stats_n_tenants(publish->stats), MAX_TENANTS);
 	case PUBLISH_SESSIONS:
-		return least(stats_n_sessions(publish->stats), MAX_SESSIONS);
+		return min_u32(stats_n_sessions(publish->stats), MAX_SESSIONS);
 	case PUBLISH_LEASES:
-		return least(stats_n_leases(publish->stats), MAX_LEASES);
+		return min_u32(stats_n_leases(publish->stats), MAX_LEASES);
 	case PUBLISH_WHOLE:
 		return 1;
 	case PUBLISH_NOTHING:
@@ -789,7 +779,7 @@ static void begin_round(struct publish *publish, uint64_t now_ns)
 	for (uint32_t i = 0; i < publish->options.n_executors; i++) {
 		uint64_t device_ns = stats_device_counts(publish->stats, i)->device_ns;
 
-		publish->used_ns[i] = since(device_ns, publish->seen_ns[i]);
+		publish->used_ns[i] = counter_growth(device_ns, publish->seen_ns[i]);
 		publish->seen_ns[i] = device_ns;
 	}
 	publish->step = PUBLISH_DEVICES;
