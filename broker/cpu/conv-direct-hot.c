@@ -274,7 +274,7 @@ static void direct_panel(const struct cpu_window *args, const struct direct_pane
 
 	while (begin < end) {
 		const size_t oy = begin % args->out_height, slice = begin / args->out_height;
-		const size_t most = window_min(end - begin, args->out_height - oy);
+		const size_t most = min_size(end - begin, args->out_height - oy);
 		struct direct_region region = {.row = begin, .n_rows = 1}, next;
 
 		direct_taps(args, 0, slice % args->out_depth, &region);
@@ -328,7 +328,7 @@ void CPU_FN(conv_direct)(const struct cpu_window *args, size_t begin, size_t end
 		for (size_t j = piece.n_begin; j < piece.n_end;) {
 			const size_t group = j / n_all, first = j % n_all;
 			const struct direct_panel panel = {group, first,
-							   window_min(GEMM_NR, n_all - first)};
+							   min_size(GEMM_NR, n_all - first)};
 
 			if (is_plain)
 				direct_plain(args, &panel, piece.begin, piece.end);

@@ -52,13 +52,13 @@ static void conv_look(const struct cpu_window *args, const struct place *tap, st
 	window_positions(tap->x, stride, args->pad_begin[2], args->dilation[2], args->out_width,
 			 args->width, &from, &until);
 	while (n > 0) {
-		const size_t len = window_min(n, args->out_width - at.x);
+		const size_t len = min_size(n, args->out_width - at.x);
 		/* Before the beginning wraps to what is beyond the end. */
 		const size_t iz =
 			at.z * args->stride[0] + tap->z * args->dilation[0] - args->pad_begin[0];
 		const size_t iy =
 			at.y * args->stride[1] + tap->y * args->dilation[1] - args->pad_begin[1];
-		size_t begin = from < at.x ? at.x : from, end = window_min(until, at.x + len);
+		size_t begin = from < at.x ? at.x : from, end = min_size(until, at.x + len);
 
 		if (iz >= args->depth || iy >= args->height || begin >= end)
 			begin = end = at.x;
@@ -150,19 +150,19 @@ static void conv_piece(const struct cpu_window_f64 *args, const struct cpu_conv_
 	double *const a_block = workspace, *const b_block = workspace + GEMM_MC * CPU_GEMM_F64_KC;
 
 	for (size_t p = 0; p < depth; p += CPU_GEMM_F64_KC) {
-		const size_t kb = window_min(CPU_GEMM_F64_KC, depth - p);
+		const size_t kb = min_size(CPU_GEMM_F64_KC, depth - p);
 
 		cpu_pause(window->pause);
 		conv_pack(window, x, p, kb, piece->first, n, b_block);
 		for (size_t i = piece->m_begin; i < piece->m_end; i += GEMM_MC) {
-			const size_t mb = window_min(GEMM_MC, piece->m_end - i);
+			const size_t mb = min_size(GEMM_MC, piece->m_end - i);
 
 			CPU_FN(gemm_f64_pack_a)
 			(mb, kb, weights + i * depth + p, depth, 1, a_block);
 			for (size_t j = 0; j < n; j += GEMM_F64_NR) {
 				cpu_pause(window->pause);
 				CPU_FN(gemm_f64_panel)
-				(mb, window_min(GEMM_F64_NR, n - j), kb, a_block, b_block + j * kb,
+				(mb, min_size(GEMM_F64_NR, n - j), kb, a_block, b_block + j * kb,
 				 y + i * pixels + j, pixels, p > 0);
 			}
 		}
@@ -202,8 +202,8 @@ static void transpose_spread(const struct cpu_window *args, const struct place *
 		const size_t begin = from < at.x ? at.x : from;
 		size_t end;
 
-		len = window_min(n - done, args->width - at.x);
-		end = window_min(until, at.x + len);
+		len = min_size(n - done, args->width - at.x);
+		end = min_size(until, at.x + len);
 		if (oz < args->out_depth && oy < args->out_height && begin < end) {
 			double *line =
 				y + (oz * args->out_height + oy) * args->out_width +
@@ -237,7 +237,7 @@ static void transpose_pixels(const struct cpu_window_f64 *args, const double *x,
 	double line[CPU_CONV_PIXELS] = {0};
 
 	for (size_t p = 0; p < depth; p += CPU_GEMM_F64_KC) {
-		const size_t kb = window_min(CPU_GEMM_F64_KC, depth - p);
+		const size_t kb = min_size(CPU_GEMM_F64_KC, depth - p);
 
 		for (size_t k = 0; k < kb; k++) {
 			memcpy(line, x + (p + k) * plane + first, n * sizeof(double));
@@ -251,7 +251,7 @@ static void transpose_pixels(const struct cpu_window_f64 *args, const double *x,
 			for (size_t j = 0; j < n; j += GEMM_F64_NR) {
 				cpu_pause(window->pause);
 				CPU_FN(gemm_f64_panel)
-				(mb, window_min(GEMM_F64_NR, n - j), kb, a_block, b_block + j * kb,
+				(mb, min_size(GEMM_F64_NR, n - j), kb, a_block, b_block + j * kb,
 				 tile + j, CPU_CONV_PIXELS, false);
 			}
 			transpose_spread(window, &tap, at, tile, mb, n, y);
@@ -271,7 +271,7 @@ void CPU_FN(conv_transpose_f64)(const struct cpu_window_f64 *args, size_t begin,
 	for (size_t unit = begin; unit < end; unit++) {
 		const size_t picture = unit / parts, group = picture % window->group;
 		const size_t i = unit % parts * CPU_TRANSPOSE_F64_CHANNELS;
-		const size_t mb = window_min(CPU_TRANSPOSE_F64_CHANNELS, m - i);
+		const size_t mb = min_size(CPU_TRANSPOSE_F64_CHANNELS, m - i);
 		const double *x = args->x + picture * depth * pixels;
 		double *y = args->y + (picture * m + i) * plane;
 
@@ -280,10 +280,9 @@ void CPU_FN(conv_transpose_f64)(const struct cpu_window_f64 *args, size_t begin,
 			y[k] = 0;
 		}
 		for (size_t first = 0; first < pixels; first += CPU_CONV_PIXELS)
-			transpose_pixels(args, x,
-					 args->weights + group * depth * m * conv_taps(window), i,
-					 mb, first, window_min(CPU_CONV_PIXELS, pixels - first), y,
-					 workspace);
+			transpose_pixels(
+				args, x, args->weights + group * depth * m * conv_taps(window), i,
+				mb, first, min_size(CPU_CONV_PIXELS, pixels - first), y, workspace);
 		for (size_t k = 0; k < mb && args->bias; k++)
 			conv_add(args->bias[group * m + i + k], plane, y + k * plane,
 				 window->pause);

@@ -62,10 +62,10 @@ static size_t last_pack_panels(const struct cpu_window *args, size_t begin, size
 	const size_t n_panels = (n + GEMM_NR - 1) / GEMM_NR;
 	const size_t n_units = args->group * n_panels * n_blocks;
 
-	for (size_t unit = begin; unit < window_min(end, n_units); unit++) {
+	for (size_t unit = begin; unit < min_size(end, n_units); unit++) {
 		const size_t block = unit % n_blocks * LAST_PACK_DEPTH, panel = unit / n_blocks;
 		const size_t j = panel % n_panels * GEMM_NR, group = panel / n_panels;
-		const size_t until = window_min(depth, block + LAST_PACK_DEPTH);
+		const size_t until = min_size(depth, block + LAST_PACK_DEPTH);
 		const float *weights = args->weights + (group * n + j) * depth;
 		float *at = to + (panel * depth + block) * GEMM_NR;
 
@@ -87,9 +87,9 @@ static size_t last_pack_groups(const struct cpu_window *args, size_t begin, size
 	const size_t n_blocks = (padded + LAST_PACK_CHANNELS - 1) / LAST_PACK_CHANNELS;
 	const size_t n_units = taps * n_blocks;
 
-	for (size_t unit = begin; unit < window_min(end, n_units); unit++) {
+	for (size_t unit = begin; unit < min_size(end, n_units); unit++) {
 		const size_t first = unit % n_blocks * LAST_PACK_CHANNELS, tap = unit / n_blocks;
-		const size_t until = window_min(padded, first + LAST_PACK_CHANNELS);
+		const size_t until = min_size(padded, first + LAST_PACK_CHANNELS);
 		const size_t width = group == 1 ? until - first : VW;
 		float *at = to + (tap * padded + first) * group;
 
@@ -145,12 +145,12 @@ VEC_INLINE void last_run(const struct last_span *span, size_t at, size_t n, size
 			 size_t until, const float *x, float *to)
 {
 	const size_t begin = at > span->begin ? at : span->begin;
-	const size_t end = window_min(at + n, span->end);
+	const size_t end = min_size(at + n, span->end);
 	size_t first, last;
 
 	if (begin >= end)
 		return;
-	first = at + from < begin ? begin : window_min(at + from, end);
+	first = at + from < begin ? begin : min_size(at + from, end);
 	last = at + until > end ? end : at + until;
 	to += begin - span->begin;
 	if (first >= last) {
@@ -202,7 +202,7 @@ static void last_look_inner(const struct cpu_window *args, const struct last_pix
 
 		for (size_t r = 0; r < args->kernel[1]; r++, at += run) {
 			const size_t begin = at > span->begin ? at : span->begin;
-			const size_t end = window_min(at + run, span->end);
+			const size_t end = min_size(at + run, span->end);
 
 			if (begin < end) {
 				last_copy(to, from + (begin - at), end - begin);
@@ -299,7 +299,7 @@ static void last_gather(const struct cpu_window *args, const struct cpu_conv_pie
 	struct last_pixel pixel = last_pixel_at(args, piece->first);
 
 	for (size_t i = 0; i < piece->n; i += GEMM_MR) {
-		const size_t n = window_min(GEMM_MR, piece->n - i);
+		const size_t n = min_size(GEMM_MR, piece->n - i);
 		float *row = interleaves ? rows : to;
 
 		for (size_t j = 0; j < n; j++, row += kb) {
@@ -352,7 +352,7 @@ static void last_piece(const struct cpu_window *args, const struct cpu_conv_piec
 	if (args->k_begin == 0)
 		last_begin(args->bias ? args->bias + first_column : NULL, m, n, y, y_rs);
 	for (size_t p = args->k_begin; p < k_end; p += CPU_GEMM_KC) {
-		const size_t kb = window_min(CPU_GEMM_KC, k_end - p);
+		const size_t kb = min_size(CPU_GEMM_KC, k_end - p);
 		const struct last_span span = {p, p + kb};
 		const float *a = workspace;
 		size_t a_rs = kb;
@@ -370,7 +370,7 @@ static void last_piece(const struct cpu_window *args, const struct cpu_conv_piec
 		}
 		for (size_t j = 0; j < n; j += GEMM_NR) {
 			const float *b = weights + (piece->m_begin + j) * depth + p * GEMM_NR;
-			const size_t nr = window_min(GEMM_NR, n - j);
+			const size_t nr = min_size(GEMM_NR, n - j);
 
 			cpu_pause(args->pause);
 			if (interleaves)

@@ -192,8 +192,8 @@ static void strip_fill(const struct cpu_window *args, const float *x, size_t oy,
 {
 	const size_t channels = args->channels, row = args->width * channels;
 	const size_t line = cpu_conv_strip_width(args) * channels;
-	const size_t before = window_min(args->pad_begin[2] * channels, line);
-	const size_t inside = window_min(row, line - before);
+	const size_t before = min_size(args->pad_begin[2] * channels, line);
+	const size_t inside = min_size(row, line - before);
 	/* Before the beginning wraps to what is beyond the end. */
 	const size_t first = oy * args->stride[1] - args->pad_begin[1];
 	const size_t n = cpu_conv_strip_height(args, n_rows);
@@ -247,7 +247,7 @@ static void strip_rows(const struct cpu_window *args, const struct strip *strip,
 	const size_t out = args->out_width * args->out_channels;
 
 	for (size_t j = 0; j < args->out_channels; j += 2 * VW) {
-		const size_t n = window_min(2 * VW, args->out_channels - j);
+		const size_t n = min_size(2 * VW, args->out_channels - j);
 
 		for (size_t i = 0; i < n_rows; i++) {
 			cpu_pause(args->pause);
@@ -280,7 +280,7 @@ void CPU_FN(conv_strips)(const struct cpu_window *args, size_t begin, size_t end
 		most++;
 	while (begin < end) {
 		const size_t oy = begin % args->out_height;
-		const size_t n = window_min(window_min(end - begin, args->out_height - oy), most);
+		const size_t n = min_size(min_size(end - begin, args->out_height - oy), most);
 		const float *x =
 			args->x + begin / args->out_height * args->height * args->width * channels;
 

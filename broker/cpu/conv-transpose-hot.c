@@ -54,15 +54,15 @@ size_t CPU_FN(pack_conv_transpose)(const struct cpu_window *args, size_t begin, 
 	const size_t n_blocks = (depth + CPU_GEMM_KC - 1) / CPU_GEMM_KC;
 	const size_t n_units = args->group * taps * n_blocks * n_rows;
 
-	for (size_t unit = begin; unit < window_min(end, n_units); unit++) {
+	for (size_t unit = begin; unit < min_size(end, n_units); unit++) {
 		const size_t i = unit % n_rows * WINDOW_PACK_ROWS;
 		const size_t p = unit / n_rows % n_blocks * CPU_GEMM_KC;
 		const size_t matrix = unit / n_rows / n_blocks;
 		const size_t group = matrix / taps, tap = matrix % taps;
-		const size_t kb = window_min(CPU_GEMM_KC, depth - p);
+		const size_t kb = min_size(CPU_GEMM_KC, depth - p);
 
 		CPU_FN(gemm_pack_a)
-		(window_min(WINDOW_PACK_ROWS, m - i), kb,
+		(min_size(WINDOW_PACK_ROWS, m - i), kb,
 		 args->weights + ((group * depth + p) * m + i) * taps + tap, taps, m * taps,
 		 to + (matrix * depth + p) * m + i * kb);
 	}
@@ -76,7 +76,7 @@ static struct phase phase_of(const struct cpu_window *args, size_t at)
 	struct phase phase;
 
 	for (unsigned int d = 3; d-- > 0;) {
-		const size_t phases = window_min(args->stride[d], out[d]);
+		const size_t phases = min_size(args->stride[d], out[d]);
 
 		phase.first[d] = at % phases;
 		phase.n[d] = (out[d] - phase.first[d] - 1) / args->stride[d] + 1;
@@ -111,7 +111,7 @@ static void transpose_gather(const struct cpu_window *args, const struct phase *
 	size_t row = first / width, j = first % width;
 
 	while (n > 0) {
-		const size_t len = window_min(n, width - j);
+		const size_t len = min_size(n, width - j);
 		const int64_t z = view->from[0] + (int64_t)(row / phase->n[1]);
 		const int64_t y = view->from[1] + (int64_t)(row % phase->n[1]);
 		int64_t begin = left > (int64_t)j ? left : (int64_t)j;
@@ -149,7 +149,7 @@ static void transpose_pack(const struct cpu_window *args, const struct phase *ph
 		transpose_gather(args, phase, view, x + (p + k) * cpu_window_in(args), first, n,
 				 gathered);
 		for (size_t j = 0; j < n; j += GEMM_NR) {
-			const size_t len = window_min(GEMM_NR, n - j);
+			const size_t len = min_size(GEMM_NR, n - j);
 			float *panel = to + j * kb + k * GEMM_NR;
 
 			memcpy(panel, gathered + j, len * sizeof(float));
@@ -174,7 +174,7 @@ static void transpose_scatter(const struct cpu_window *args, const struct phase 
 			cpu_activate(args->activation, from, n);
 		}
 		for (size_t done = 0; done < n; row++, j = 0) {
-			const size_t len = window_min(n - done, phase->n[2] - j);
+			const size_t len = min_size(n - done, phase->n[2] - j);
 			const size_t oz = phase->first[0] + row / phase->n[1] * args->stride[0];
 			const size_t oy = phase->first[1] + row % phase->n[1] * args->stride[1];
 			float *line = plane + (oz * args->out_height + oy) * args->out_width +
@@ -201,7 +201,7 @@ static bool transpose_tap(const struct cpu_window *args, const struct phase *pha
 	if (!find_view(args, phase, tap, &view))
 		return false;
 	for (size_t p = 0; p < depth; p += CPU_GEMM_KC) {
-		const size_t kb = window_min(CPU_GEMM_KC, depth - p);
+		const size_t kb = min_size(CPU_GEMM_KC, depth - p);
 		const float *a = weights + tap * depth * m + p * m + i * kb;
 
 		cpu_pause(args->pause);
@@ -214,7 +214,7 @@ static bool transpose_tap(const struct cpu_window *args, const struct phase *pha
 		for (size_t j = 0; j < n; j += GEMM_NR) {
 			cpu_pause(args->pause);
 			CPU_FN(gemm_panel)
-			(mb, window_min(GEMM_NR, n - j), kb, a, b_block + j * kb, tile + j,
+			(mb, min_size(GEMM_NR, n - j), kb, a, b_block + j * kb, tile + j,
 			 CPU_CONV_PIXELS, accumulate || p > 0);
 		}
 	}
@@ -235,9 +235,9 @@ static void transpose_unit(const struct cpu_window *args, size_t batch, size_t g
 
 	if (first >= pixels)
 		return;
-	n = window_min(CPU_CONV_PIXELS, pixels - first);
+	n = min_size(CPU_CONV_PIXELS, pixels - first);
 	for (size_t i = 0; i < m; i += TRANSPOSE_MC) {
-		const size_t mb = window_min(TRANSPOSE_MC, m - i);
+		const size_t mb = min_size(TRANSPOSE_MC, m - i);
 		bool any = false;
 
 		for (size_t tap = 0; tap < taps; tap++) {

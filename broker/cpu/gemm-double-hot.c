@@ -10,6 +10,7 @@
 #include "cpu/level.h"
 #include "cpu/vec-double.h"
 #include "cpu/vec.h"
+#include "util/number.h"
 
 /* Up to this many elements b stays in the cache and reading it in place is as fast. */
 #define GEMM_PLAIN_MAX 8192
@@ -100,17 +101,12 @@ static gemm_micro_fn *const gemm_micros[2][GEMM_MR] = {
 	{GEMM_FOR_ROWS(GEMM_PACKED)},
 };
 
-static size_t gemm_min(size_t a, size_t b)
-{
-	return a < b ? a : b;
-}
-
 /* Rows [0, m) of a block of a, GEMM_MR at a time; the last ones as many as are left. */
 void CPU_FN(gemm_f64_pack_a)(size_t m, size_t k, const double *a, size_t a_rs, size_t a_cs,
 			     double *to)
 {
 	for (size_t i = 0; i < m; i += GEMM_MR) {
-		const size_t rows = gemm_min(GEMM_MR, m - i);
+		const size_t rows = min_size(GEMM_MR, m - i);
 
 		for (size_t r = 0; r < rows; r++) {
 			const double *from = a + (i + r) * a_rs;
@@ -145,7 +141,7 @@ void CPU_FN(gemm_f64_panel)(size_t m, size_t n, size_t k, const double *a, const
 			    double *y, size_t y_rs, bool accumulate)
 {
 	for (size_t i = 0; i < m; i += GEMM_MR)
-		gemm_micros[true][gemm_min(GEMM_MR, m - i) - 1](k, a + i * k, 0, 0, b, GEMM_F64_NR,
+		gemm_micros[true][min_size(GEMM_MR, m - i) - 1](k, a + i * k, 0, 0, b, GEMM_F64_NR,
 								y + i * y_rs, y_rs, n, accumulate);
 }
 
@@ -171,13 +167,13 @@ static void gemm_block(const struct cpu_gemm_f64 *gemm, const struct cpu_gemm_ti
 	const bool a_pack = m > 1 && n >= GEMM_PACK_A_MIN;
 
 	for (size_t p = 0; p < gemm->k; p += CPU_GEMM_F64_KC) {
-		const size_t kb = gemm_min(CPU_GEMM_F64_KC, gemm->k - p);
+		const size_t kb = min_size(CPU_GEMM_F64_KC, gemm->k - p);
 		const double *a = gemm->a + tile->m_begin * gemm->a_rs + p * gemm->a_cs;
 
 		if (a_pack)
 			CPU_FN(gemm_f64_pack_a)(m, kb, a, gemm->a_rs, gemm->a_cs, a_packed);
 		for (size_t j = tile->n_begin; j < tile->n_end; j += GEMM_F64_NR) {
-			const size_t nr = gemm_min(GEMM_F64_NR, tile->n_end - j);
+			const size_t nr = min_size(GEMM_F64_NR, tile->n_end - j);
 			const bool in_place = b_plain && nr == GEMM_F64_NR;
 			const double *b = gemm->b + p * gemm->b_rs + j * gemm->b_cs;
 
@@ -185,7 +181,7 @@ static void gemm_block(const struct cpu_gemm_f64 *gemm, const struct cpu_gemm_ti
 			if (!in_place)
 				gemm_pack_panel(nr, kb, b, gemm->b_rs, gemm->b_cs, b_panel);
 			for (size_t i = 0; i < m; i += GEMM_MR)
-				gemm_micros[a_pack][gemm_min(GEMM_MR, m - i) - 1](
+				gemm_micros[a_pack][min_size(GEMM_MR, m - i) - 1](
 					kb, a_pack ? a_packed + i * kb : a + i * gemm->a_rs,
 					gemm->a_rs, gemm->a_cs, in_place ? b : b_panel,
 					in_place ? gemm->b_rs : GEMM_F64_NR,
@@ -203,7 +199,7 @@ void CPU_FN(gemm_f64)(const struct cpu_gemm_f64 *gemm, const struct cpu_gemm_til
 	for (size_t j = tile->n_begin; j < tile->n_end; j += GEMM_NC)
 		for (size_t i = tile->m_begin; i < tile->m_end; i += GEMM_MC)
 			gemm_block(gemm,
-				   &(struct cpu_gemm_tile){i, gemm_min(tile->m_end, i + GEMM_MC), j,
-							   gemm_min(tile->n_end, j + GEMM_NC)},
+				   &(struct cpu_gemm_tile){i, min_size(tile->m_end, i + GEMM_MC), j,
+							   min_size(tile->n_end, j + GEMM_NC)},
 				   workspace);
 }

@@ -16,6 +16,7 @@
 #include "cpu/kernels.h"
 #include "cpu/level.h"
 #include "cpu/vec.h"
+#include "util/number.h"
 
 /* Up to this many elements b stays in the cache and reading it in place is as fast. */
 #define GEMM_PLAIN_MAX 16384
@@ -144,11 +145,6 @@ static gemm_micro_fn *const gemm_micros[3][2][GEMM_MR] = {
 	{{GEMM_FOR_ROWS(GEMM_PLAIN, 1)}, {GEMM_FOR_ROWS(GEMM_PLAIN, 2)}},
 };
 
-static size_t gemm_min(size_t a, size_t b)
-{
-	return a < b ? a : b;
-}
-
 /*
  * Copies @rows lines of @k elements so that element (p, i) lands at to[p * width + i]; lines beyond
  * @rows are zero. A line's elements are @step apart, lines @line apart.
@@ -202,7 +198,7 @@ VEC_INLINE void gemm_interleave(const size_t width, size_t rows, size_t k, const
 void CPU_FN(gemm_pack_a)(size_t m, size_t k, const float *a, size_t a_rs, size_t a_cs, float *to)
 {
 	for (size_t i = 0; i < m; i += GEMM_MR) {
-		const size_t rows = gemm_min(GEMM_MR, m - i);
+		const size_t rows = min_size(GEMM_MR, m - i);
 
 		if (rows == GEMM_MR)
 			gemm_interleave(GEMM_MR, GEMM_MR, k, a + i * a_rs, a_rs, a_cs, to);
@@ -220,10 +216,10 @@ size_t CPU_FN(pack_b_size)(size_t k, size_t n)
 void CPU_FN(pack_b)(size_t k, size_t n, const float *b, size_t b_rs, size_t b_cs, float *to)
 {
 	for (size_t p = 0; p < k; p += CPU_GEMM_KC) {
-		const size_t kb = gemm_min(CPU_GEMM_KC, k - p);
+		const size_t kb = min_size(CPU_GEMM_KC, k - p);
 
 		for (size_t j = 0; j < n; j += GEMM_NR) {
-			gemm_interleave(GEMM_NR, gemm_min(GEMM_NR, n - j), kb,
+			gemm_interleave(GEMM_NR, min_size(GEMM_NR, n - j), kb,
 					b + p * b_rs + j * b_cs, b_cs, b_rs, to);
 			to += kb * GEMM_NR;
 		}
@@ -234,7 +230,7 @@ void CPU_FN(gemm_panel)(size_t m, size_t n, size_t k, const float *a, const floa
 			size_t y_rs, bool accumulate)
 {
 	for (size_t i = 0; i < m; i += GEMM_MR)
-		gemm_micros[GEMM_BOTH_PACKED][n > VW][gemm_min(GEMM_MR, m - i) - 1](
+		gemm_micros[GEMM_BOTH_PACKED][n > VW][min_size(GEMM_MR, m - i) - 1](
 			k, a + i * k, 0, 0, b, 0, y + i * y_rs, y_rs, n, accumulate);
 }
 
@@ -242,7 +238,7 @@ void CPU_FN(gemm_rows_panel)(size_t m, size_t n, size_t k, const float *a, size_
 			     const float *b, float *y, size_t y_rs, bool accumulate)
 {
 	for (size_t i = 0; i < m; i += GEMM_MR)
-		gemm_micros[GEMM_B_PACKED][n > VW][gemm_min(GEMM_MR, m - i) - 1](
+		gemm_micros[GEMM_B_PACKED][n > VW][min_size(GEMM_MR, m - i) - 1](
 			k, a + i * a_rs, a_rs, 1, b, 0, y + i * y_rs, y_rs, n, accumulate);
 }
 
@@ -312,14 +308,14 @@ static void gemm_block(const struct cpu_gemm *gemm, const struct cpu_gemm_tile *
 								      : GEMM_B_PACKED];
 
 	for (size_t p = 0; p < gemm->k; p += CPU_GEMM_KC) {
-		const size_t kb = gemm_min(CPU_GEMM_KC, gemm->k - p);
+		const size_t kb = min_size(CPU_GEMM_KC, gemm->k - p);
 		const float *a = gemm->a + tile->m_begin * gemm->a_rs + p * gemm->a_cs;
 
 		if (a_pack)
 			CPU_FN(gemm_pack_a)(m, kb, a, gemm->a_rs, gemm->a_cs, a_packed);
 
 		for (size_t j = tile->n_begin; j < tile->n_end; j += GEMM_NR) {
-			const size_t nr = gemm_min(GEMM_NR, tile->n_end - j);
+			const size_t nr = min_size(GEMM_NR, tile->n_end - j);
 			const float *b;
 
 			cpu_pause(gemm->pause);
@@ -334,7 +330,7 @@ static void gemm_block(const struct cpu_gemm *gemm, const struct cpu_gemm_tile *
 				}
 			}
 			for (size_t i = 0; i < m; i += GEMM_MR) {
-				const size_t mr = gemm_min(GEMM_MR, m - i);
+				const size_t mr = min_size(GEMM_MR, m - i);
 
 				micros[nr > VW][mr - 1](
 					kb, a_pack ? a_packed + i * kb : a + i * gemm->a_rs,
@@ -387,7 +383,7 @@ void CPU_FN(gemm)(const struct cpu_gemm *gemm, const struct cpu_gemm_tile *tile,
 	for (size_t j = tile->n_begin; j < tile->n_end; j += GEMM_NC)
 		for (size_t i = tile->m_begin; i < tile->m_end; i += GEMM_MC)
 			gemm_block(gemm,
-				   &(struct cpu_gemm_tile){i, gemm_min(tile->m_end, i + GEMM_MC), j,
-							   gemm_min(tile->n_end, j + GEMM_NC)},
+				   &(struct cpu_gemm_tile){i, min_size(tile->m_end, i + GEMM_MC), j,
+							   min_size(tile->n_end, j + GEMM_NC)},
 				   workspace);
 }

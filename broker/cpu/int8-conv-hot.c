@@ -15,6 +15,7 @@
  */
 #include "cpu/int8-conv.h"
 #include "cpu/window.h"
+#include "util/number.h"
 
 enum {
 	I8_CONV_MC = 480,         /* out channels whose sums fit the workspace */
@@ -36,11 +37,6 @@ struct i8_conv_workspace {
 	struct i8_arrange arrange;
 };
 _Static_assert(sizeof(struct i8_conv_workspace) <= CPU_WORKSPACE_BYTES, "fits");
-
-static size_t conv_min(size_t a, size_t b)
-{
-	return a < b ? a : b;
-}
 
 static size_t conv_taps(const struct cpu_window *window)
 {
@@ -111,11 +107,11 @@ static void conv_pack_rows(const struct cpu_int8_conv *conv, const struct i8_dep
 	const size_t taps = conv_taps(window), m = window->out_channels / window->group;
 	const bool by_channels = cpu_int8_conv_by_channels(window);
 	const size_t padded = by_channels ? conv_padded(m) : m;
-	const size_t n = conv_min(rows, padded - first);
+	const size_t n = min_size(rows, padded - first);
 
 	memset(to + first, 0, n * sizeof(*to));
 	CPU_FN(i8_row_sums)
-	(conv_min(n, m - first), taps, weights + first * taps, taps, conv->weights_signed,
+	(min_size(n, m - first), taps, weights + first * taps, taps, conv->weights_signed,
 	 to + first);
 	to += padded;
 	if (by_channels) {
@@ -124,7 +120,7 @@ static void conv_pack_rows(const struct cpu_int8_conv *conv, const struct i8_dep
 		return;
 	}
 	for (size_t p = 0; p < depth->words; p += depth->block) {
-		const size_t end = conv_min(depth->words, p + depth->block);
+		const size_t end = min_size(depth->words, p + depth->block);
 
 		conv_pack_words(conv, depth, weights, p, end, first, n, m,
 				to + p * m + first * (end - p));
@@ -141,7 +137,7 @@ size_t CPU_FN(i8_pack_conv)(const struct cpu_int8_conv *conv, size_t begin, size
 	const size_t group_words = (by_channels ? conv_padded(m) : m) * (depth.words + 1);
 	const uint8_t *weights = (const uint8_t *)(const void *)window->weights;
 
-	for (size_t unit = begin; unit < conv_min(end, window->group * blocks); unit++) {
+	for (size_t unit = begin; unit < min_size(end, window->group * blocks); unit++) {
 		const size_t group = unit / blocks;
 
 		cpu_pause(window->pause);
@@ -187,7 +183,7 @@ static bool conv_scales(const struct cpu_requantize *q, size_t channel, size_t m
 	vi larger = {0};
 
 	for (size_t i = 0; i < m; i += VW) {
-		const vf a = q->a.each ? vf_load_partial(q->a.of + channel + i, conv_min(VW, m - i))
+		const vf a = q->a.each ? vf_load_partial(q->a.of + channel + i, min_size(VW, m - i))
 				       : vf_set(q->a.of[0]);
 		const vf scale = b * a / y;
 
@@ -213,7 +209,7 @@ static bool conv_rows(const struct cpu_int8_conv *conv, size_t channel, size_t m
 	vi any_add = {0};
 
 	for (size_t i = 0; i < m; i += VW) {
-		const size_t n = conv_min(VW, m - i);
+		const size_t n = min_size(VW, m - i);
 		const vi sums = (vi)vf_load_partial((const float *)(const void *)row_sums + i, n);
 		const vi of_zeros = vi_mul(depth, vi_load(work->row_zero + i));
 		vi add = vi_sub((vi){0}, vi_mul(x_zero, vi_add(sums, of_zeros)));
@@ -288,7 +284,7 @@ static void conv_deep(const struct cpu_int8_conv *conv, const struct i8_depth *d
 	struct i8_finish finish;
 
 	for (size_t i = piece->m_begin; i < piece->m_end; i += I8_CONV_MC) {
-		const size_t mb = conv_min(I8_CONV_MC, piece->m_end - i);
+		const size_t mb = min_size(I8_CONV_MC, piece->m_end - i);
 		const bool lacks =
 			conv_rows(conv, part.channel + i, mb, part.packed + i, &finish, work);
 		const size_t at = part.at + i * pixels;
@@ -302,7 +298,7 @@ static void conv_deep(const struct cpu_int8_conv *conv, const struct i8_depth *d
 		if (finish.n_outer > 0)
 			memset(work->col_sums, 0, sizeof(work->col_sums));
 		for (size_t p = 0; p < depth->words; p += depth->block) {
-			const size_t kw = conv_min(depth->block, depth->words - p);
+			const size_t kw = min_size(depth->block, depth->words - p);
 			const int32_t *a = part.packed + part.m + part.m * p + i * kw;
 			const bool is_last = p + kw == depth->words;
 
@@ -321,7 +317,7 @@ static void conv_deep(const struct cpu_int8_conv *conv, const struct i8_depth *d
 					finish.y_rs = pixels;
 				}
 				CPU_FN(i8_panel)
-				(mb, conv_min(I8_NR, n - j), kw, a, conv->weights_signed, false, 0,
+				(mb, min_size(I8_NR, n - j), kw, a, conv->weights_signed, false, 0,
 				 0, work->panel, y + j, y_rs, p > 0,
 				 is_last && lacks ? &finish : NULL);
 			}
@@ -350,7 +346,7 @@ static void conv_flat_rows(const struct conv_part *part, const struct i8_depth *
 			of_panel.y_rs = pixels;
 		}
 		CPU_FN(i8_panel)
-		(m, conv_min(I8_NR, n - j), kw, a, conv->weights_signed, false, 0, 0,
+		(m, min_size(I8_NR, n - j), kw, a, conv->weights_signed, false, 0, 0,
 		 work->panel + j * kw, y ? y + j : NULL, pixels, false, finish ? &of_panel : NULL);
 	}
 }
@@ -372,7 +368,7 @@ static void conv_flat(const struct cpu_int8_conv *conv, const struct i8_depth *d
 	for (size_t j = 0; j < n; j += I8_NR)
 		CPU_FN(i8_arrange_panel)(&of, 0, kw, j, &work->arrange, work->panel + j * kw);
 	for (size_t i = piece->m_begin; i < piece->m_end; i += I8_CONV_FLAT) {
-		const size_t mb = conv_min(I8_CONV_FLAT, piece->m_end - i);
+		const size_t mb = min_size(I8_CONV_FLAT, piece->m_end - i);
 		struct i8_finish finish;
 		const bool lacks =
 			conv_rows(conv, part.channel + i, mb, part.packed + i, &finish, work);
@@ -410,7 +406,7 @@ static void conv_pieces(const struct cpu_int8_conv *conv, const struct i8_depth 
 	}
 	/* Of two long rows much is in between. */
 	for (; piece.first < end; piece.first += piece.n) {
-		piece.n = conv_min(end - piece.first, width - piece.first % width);
+		piece.n = min_size(end - piece.first, width - piece.first % width);
 		conv_piece(conv, depth, &piece, work);
 	}
 }
@@ -450,7 +446,7 @@ static const int32_t *conv_row(const struct conv_band *band, size_t oy,
 	channels->words = band->arrange->words + begin * row_words;
 	channels->n_words = (end - begin) * row_words;
 	channels->n_skipped = band->depth->plane_words - channels->n_words;
-	channels->weights += begin * row_words * conv_min(conv_padded(channels->m), I8_NR);
+	channels->weights += begin * row_words * min_size(conv_padded(channels->m), I8_NR);
 	return band->arrange->slab + I8_SLAB_BEFORE + (size_t)(above - slab->row) * slab->width;
 }
 
@@ -483,12 +479,12 @@ static void conv_rows_band(const struct conv_band *band, const struct conv_rows 
 	for (size_t i = 0; i < m; i += I8_NR) {
 		const size_t part = i / rows->cut.part_channels;
 		const size_t from = (rows->begin + parts - 1 - part) / parts;
-		const size_t until = conv_min((rows->end + parts - 1 - part) / parts, band->last);
+		const size_t until = min_size((rows->end + parts - 1 - part) / parts, band->last);
 		const struct i8_channels channels = {
 			.planes = band->depth->planes,
 			.plane = band->arrange->found.plane,
 			.weights = packed + conv_padded(m) + i * band->depth->words,
-			.m = conv_min(I8_NR, m - i),
+			.m = min_size(I8_NR, m - i),
 			.y = w->y,
 			.y_rs = pixels,
 			.pause = w->pause,
@@ -531,13 +527,13 @@ static void conv_rows_of(const struct cpu_int8_conv *conv, const struct i8_depth
 		.skips = i8_zero(&conv->x_zero, 0, conv->x_signed, flip) == 0,
 		.sums_rs = (width + I8_NR - 1) / I8_NR * I8_NR,
 	};
-	size_t n = conv_min(end - band.first, I8_CONV_MC * CPU_CONV_PIXELS / band.sums_rs);
+	size_t n = min_size(end - band.first, I8_CONV_MC * CPU_CONV_PIXELS / band.sums_rs);
 
 	while (band.first < end) {
 		struct cpu_conv_piece piece = {.batch = rows->batch, .group = rows->group};
 		struct i8_pixels of;
 
-		n = conv_min(n, end - band.first);
+		n = min_size(n, end - band.first);
 		piece.first = band.first * width;
 		piece.n = n * width;
 		of = conv_pixels(conv, depth, &piece);
@@ -565,7 +561,7 @@ static void conv_by_channels(const struct cpu_int8_conv *conv, size_t begin, siz
 			.batch = matrix / conv->window.group,
 			.group = matrix % conv->window.group,
 			.begin = begin - first,
-			.end = conv_min(end - first, units),
+			.end = min_size(end - first, units),
 			.cut = cut,
 		};
 

@@ -17,6 +17,7 @@
  */
 #include "cpu/int8-level.h"
 #include "cpu/int8-words.h"
+#include "util/number.h"
 
 /* Columns from which a packed copy of a pays, where it can be read in place. */
 #define I8_PACK_A_MIN 640
@@ -234,11 +235,6 @@ static i8_micro_fn *const i8_micros[1][2][2][I8_MR] = {
 };
 #endif
 
-static size_t i8_min(size_t a, size_t b)
-{
-	return a < b ? a : b;
-}
-
 #if defined(__SSE2__)
 
 /* One whole register tile of whole numbers into bytes; its sums are never stored. */
@@ -328,7 +324,7 @@ void CPU_FN(i8_panel)(size_t m, size_t n, size_t kw, const void *a, bool a_signe
 	if (finish && !accumulate && !in_place && n == I8_NR)
 		i = i8_to_bytes(m, kw, a, a_signed, b, finish);
 	for (; i < m; i += I8_MR) {
-		const size_t mr = i8_min(I8_MR, m - i);
+		const size_t mr = min_size(I8_MR, m - i);
 		const uint8_t *from =
 			(const uint8_t *)a + (in_place ? i * a_rs : i * (kw + (tail > 0)) * 4);
 		const bool direct = !finish && !accumulate && n == width;
@@ -392,7 +388,7 @@ size_t CPU_FN(i8_pack_a)(size_t m, size_t k, const uint8_t *a, size_t a_rs, bool
 	const size_t kw = (k + I8_GROUP - 1) / I8_GROUP;
 
 	for (size_t first = 0; first < m; first += I8_MR) {
-		const size_t rows = i8_min(I8_MR, m - first);
+		const size_t rows = min_size(I8_MR, m - first);
 		const uint8_t *from = a + first * a_rs;
 		size_t p = 0;
 
@@ -419,9 +415,9 @@ size_t CPU_FN(i8_pack_a)(size_t m, size_t k, const uint8_t *a, size_t a_rs, bool
 		}
 		for (; p < kw; p++)
 			for (size_t i = 0; i < rows; i++)
-				to[p * rows + i] =
-					i8_pack_word(from + i * a_rs + p * I8_GROUP,
-						     i8_min(I8_GROUP, k - p * I8_GROUP), a_signed);
+				to[p * rows + i] = i8_pack_word(
+					from + i * a_rs + p * I8_GROUP,
+					min_size(I8_GROUP, k - p * I8_GROUP), a_signed);
 		to += rows * kw;
 	}
 	return m * kw;
@@ -433,7 +429,7 @@ void CPU_FN(i8_pack_group)(const uint8_t *const row[I8_GROUP], size_t n, bool b_
 	int32_t words[16];
 
 	for (size_t j = 0; j < I8_NR; j += 16) {
-		const size_t have = j < n ? i8_min(16, n - j) : 0;
+		const size_t have = j < n ? min_size(16, n - j) : 0;
 		const uint8_t *from[I8_GROUP];
 
 		for (size_t q = 0; q < I8_GROUP; q++)
@@ -544,7 +540,7 @@ static void i8_pack_panel(const struct cpu_int8_gemm *gemm, size_t p, size_t kb,
 {
 	const uint8_t flip = i8_flip(gemm->a_signed, gemm->b_signed);
 	const uint8_t *from = (const uint8_t *)gemm->b + p * gemm->b_rs + j;
-	const size_t n = i8_min(I8_NR, gemm->n - j);
+	const size_t n = min_size(I8_NR, gemm->n - j);
 	const uint8_t *row[I8_GROUP];
 
 	for (size_t q = 0; q < kb; q += I8_GROUP, to += I8_NR) {
@@ -562,9 +558,9 @@ size_t CPU_FN(i8_pack_b)(const struct cpu_int8_gemm *gemm, size_t begin, size_t 
 
 	if (begin == 0 && end > 0)
 		memset(sums, 0, n_padded * sizeof(*sums));
-	for (size_t unit = begin; unit < i8_min(end, n_units); unit++) {
+	for (size_t unit = begin; unit < min_size(end, n_units); unit++) {
 		const size_t p = unit / n_panels * I8_KC, j = unit % n_panels * I8_NR;
-		const size_t kb = i8_min(I8_KC, gemm->k - p), kw = i8_words(kb);
+		const size_t kb = min_size(I8_KC, gemm->k - p), kw = i8_words(kb);
 		int32_t *const words = sums + n_padded + p / I8_GROUP * n_padded + j * kw;
 
 		i8_pack_panel(gemm, p, kb, j, words);
@@ -620,7 +616,7 @@ static void i8_finish_columns(const struct cpu_int8_gemm *gemm, struct i8_block 
 			      const int32_t *sums, struct i8_workspace *work)
 {
 	const struct cpu_requantize *requantize = gemm->requantize;
-	const size_t n = i8_min(I8_NR, gemm->n - j);
+	const size_t n = min_size(I8_NR, gemm->n - j);
 	struct i8_finish *finish = &block->finish;
 	const uint32_t k = (uint32_t)gemm->k;
 
@@ -674,13 +670,13 @@ static void i8_block(const struct cpu_int8_gemm *gemm, const struct cpu_gemm_til
 
 	/* Once even over nothing: a sum of nothing is 0. */
 	for (size_t p = 0; p == 0 || p < gemm->k; p += I8_KC) {
-		const size_t kb = i8_min(I8_KC, gemm->k - p), kw = i8_words(kb);
+		const size_t kb = min_size(I8_KC, gemm->k - p), kw = i8_words(kb);
 		const bool is_last = p + kb == gemm->k;
 
 		if (!in_place)
 			CPU_FN(i8_pack_a)(block.m, kb, a + p, gemm->a_rs, gemm->a_signed, work->a);
 		for (size_t j = tile->n_begin; j < tile->n_end; j += I8_NR) {
-			const size_t nr = i8_min(I8_NR, tile->n_end - j);
+			const size_t nr = min_size(I8_NR, tile->n_end - j);
 			int32_t *const sums = work->col_sums + (j - tile->n_begin);
 			const int32_t *b = work->panel;
 
@@ -711,7 +707,7 @@ void CPU_FN(i8_gemm)(const struct cpu_int8_gemm *gemm, const struct cpu_gemm_til
 	for (size_t j = tile->n_begin; j < tile->n_end; j += I8_NC)
 		for (size_t i = tile->m_begin; i < tile->m_end; i += I8_MC)
 			i8_block(gemm,
-				 &(struct cpu_gemm_tile){i, i8_min(tile->m_end, i + I8_MC), j,
-							 i8_min(tile->n_end, j + I8_NC)},
+				 &(struct cpu_gemm_tile){i, min_size(tile->m_end, i + I8_MC), j,
+							 min_size(tile->n_end, j + I8_NC)},
 				 workspace);
 }

@@ -26,7 +26,7 @@ static bool pixels_are_plain(const struct cpu_window *w)
 
 static size_t slab_clamp(int64_t value, size_t most)
 {
-	return value < 0 ? 0 : window_min((size_t)value, most);
+	return value < 0 ? 0 : min_size((size_t)value, most);
 }
 
 /* Return: false if there is no room for a block of the depth. */
@@ -41,7 +41,7 @@ static bool slab_find(const struct i8_pixels *p, struct i8_slab *ret)
 	const size_t taps = p->depth->by_taps ? p->depth->row_words * I8_GROUP : w->kernel[2];
 	/* Planes of which a block has some words. */
 	const size_t planes =
-		window_min(p->depth->planes, (p->depth->block - 1) / p->depth->plane_words + 2);
+		min_size(p->depth->planes, (p->depth->block - 1) / p->depth->plane_words + 2);
 
 	ret->width = columns * w->stride[2] + (taps - 1) * w->dilation[2] + 1;
 	ret->rows = rows * w->stride[1] + (w->kernel[1] - 1) * w->dilation[1] + 1;
@@ -72,7 +72,7 @@ static void slab_find_parts(const struct i8_pixels *p, const struct i8_slab *sla
 
 	memset(work->n_parts, 0, sizeof(work->n_parts));
 	while (n > 0) {
-		const size_t len = window_min(window_min(n, w->out_width - ox), VW - lane);
+		const size_t len = min_size(min_size(n, w->out_width - ox), VW - lane);
 		const struct window_lanes lanes =
 			window_lanes_of(((1u << len) - 1) << lane, stride);
 		const size_t at =
@@ -151,7 +151,7 @@ static void slab_make(const struct i8_pixels *p, const struct i8_slab *slab, siz
 	const uint8_t pad = pixels_pad(p->conv);
 	const size_t area = w->height * w->width;
 	const size_t channel = d->by_taps ? plane : plane * I8_GROUP;
-	const size_t there = d->by_taps ? I8_GROUP : window_min(I8_GROUP, d->channels - channel);
+	const size_t there = d->by_taps ? I8_GROUP : min_size(I8_GROUP, d->channels - channel);
 	const int32_t pad_word = pixels_word(pad, there, is_signed, flip);
 	const size_t begin = slab->inside_begin, end = slab->inside_end;
 
@@ -301,10 +301,10 @@ static void gather(const struct i8_pixels *p, const uint8_t *plane, size_t tap, 
 	window_positions(s, w->stride[2], w->pad_begin[2], w->dilation[2], w->out_width, w->width,
 			 &from, &until);
 	while (n > 0) {
-		const size_t len = window_min(n, w->out_width - ox);
+		const size_t len = min_size(n, w->out_width - ox);
 		const int64_t iy = (int64_t)(oy * w->stride[1] + r * w->dilation[1]) -
 				   (int64_t)w->pad_begin[1];
-		const size_t begin = from < ox ? ox : from, end = window_min(until, ox + len);
+		const size_t begin = from < ox ? ox : from, end = min_size(until, ox + len);
 
 		memset(to, pad, len);
 		if (iy >= 0 && iy < (int64_t)w->height) {
@@ -328,7 +328,7 @@ static void panel_of_rows(const struct i8_pixels *p, size_t k, size_t kw, size_t
 	const struct cpu_window *w = &p->conv->window;
 	const bool is_signed = p->conv->x_signed;
 	const uint8_t flip = i8_flip(p->conv->weights_signed, is_signed);
-	const size_t n = window_min(I8_NR, p->n - j);
+	const size_t n = min_size(I8_NR, p->n - j);
 
 	for (size_t i = 0; i < kw; i++, to += I8_NR) {
 		const uint8_t *row[I8_GROUP];
@@ -351,7 +351,7 @@ static void panel_of_rows(const struct i8_pixels *p, size_t k, size_t kw, size_t
 static void panel_of_plain(const struct i8_pixels *p, size_t k, size_t kw, size_t j, int32_t *to)
 {
 	const size_t area = p->conv->window.height * p->conv->window.width;
-	const size_t channels = p->depth->channels, n = window_min(I8_NR, p->n - j);
+	const size_t channels = p->depth->channels, n = min_size(I8_NR, p->n - j);
 	const bool is_signed = p->conv->x_signed;
 	const uint8_t flip = i8_flip(p->conv->weights_signed, is_signed);
 	const uint8_t *from = p->x + k * I8_GROUP * area + p->first + j;

@@ -81,7 +81,7 @@ VEC_INLINE double pool_pixel(const enum cpu_type type, const struct cpu_pool *ar
 					   pool_at(window, 1, o[1], r);
 
 			for (size_t s = begin[2]; s < end[2];) {
-				const size_t until = window_min(end[2], s + POOL_TAPS);
+				const size_t until = min_size(end[2], s + POOL_TAPS);
 
 				*work += until - s;
 				for (; s < until; s++) {

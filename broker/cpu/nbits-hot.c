@@ -12,6 +12,7 @@
 #include "cpu/kernels.h"
 #include "cpu/level.h"
 #include "cpu/vec.h"
+#include "util/number.h"
 
 /* Rows up to which weights are taken apart for each product. */
 #define NBITS_ROWS 4
@@ -28,11 +29,6 @@ _Static_assert((NBITS_MC * CPU_GEMM_KC + CPU_GEMM_KC * GEMM_NR) * sizeof(float) 
 	       "the workspace holds a block of a and a panel of b");
 
 typedef uint32_t vu_unaligned __attribute__((vector_size(VW * 4), aligned(4), may_alias));
-
-static size_t nbits_min(size_t a, size_t b)
-{
-	return a < b ? a : b;
-}
 
 /* Words of one block of a panel. */
 static size_t nbits_block_words(size_t block)
@@ -75,7 +71,7 @@ void CPU_FN(pack_nbits)(const struct cpu_nbits_weights *weights, void *to)
 			cpu_pause_at(weights->pause, b * block, NBITS_PACK_TERMS);
 			words += 2 * GEMM_NR;
 			memset(scales, 0, nbits_block_words(block) * sizeof(*words));
-			for (size_t i = 0; i < nbits_min(GEMM_NR, weights->n - j); i++) {
+			for (size_t i = 0; i < min_size(GEMM_NR, weights->n - j); i++) {
 				const size_t at = (j + i) * n_blocks + b;
 
 				scales[i] = weights->scales[at];
@@ -128,7 +124,7 @@ VEC_INLINE void nbits_rows(const size_t mr, size_t block, const uint32_t *panel,
 
 	for (size_t done = 0; done < kb;) {
 		const uint32_t *from = panel + (p + done) / block * block_words;
-		const size_t at = (p + done) % block, len = nbits_min(block - at, kb - done);
+		const size_t at = (p + done) % block, len = min_size(block - at, kb - done);
 		const uint32_t *words = from + GEMM_NR * (2 + at / NBITS_WORD);
 		struct nbits_columns columns[2];
 
@@ -172,7 +168,7 @@ VEC_INLINE void nbits_rows(const size_t mr, size_t block, const uint32_t *panel,
 	VEC_UNROLL
 	for (size_t r = 0; r < mr; r++) {
 		for (size_t v = 0; v < 2 && v * VW < n; v++) {
-			const size_t have = nbits_min(VW, n - v * VW);
+			const size_t have = min_size(VW, n - v * VW);
 			float *to = y + r * y_rs + v * VW;
 
 			if (accumulate)
@@ -190,11 +186,11 @@ static void nbits_few(const struct cpu_nbits *args, const struct cpu_gemm_tile *
 
 	for (size_t j = tile->n_begin; j < tile->n_end; j += GEMM_NR) {
 		const uint32_t *panel = (const uint32_t *)args->packed + j / GEMM_NR * panel_words;
-		const size_t n = nbits_min(GEMM_NR, tile->n_end - j);
+		const size_t n = min_size(GEMM_NR, tile->n_end - j);
 		float *y = args->y + tile->m_begin * args->y_rs + j;
 
 		for (size_t p = args->k_begin; p == 0 || p < args->k_end; p += CPU_GEMM_KC) {
-			const size_t kb = nbits_min(CPU_GEMM_KC, args->k_end - p);
+			const size_t kb = min_size(CPU_GEMM_KC, args->k_end - p);
 
 			cpu_pause(args->pause);
 			switch (m) {
@@ -226,7 +222,7 @@ static void nbits_unpack(size_t block, const uint32_t *panel, size_t p, size_t k
 
 	for (size_t done = 0; done < kb;) {
 		const uint32_t *from = panel + (p + done) / block * block_words;
-		const size_t at = (p + done) % block, len = nbits_min(block - at, kb - done);
+		const size_t at = (p + done) % block, len = min_size(block - at, kb - done);
 		const uint32_t *words = from + GEMM_NR * (2 + at / NBITS_WORD);
 
 		for (size_t q = 0; q < len; q++) {
@@ -257,7 +253,7 @@ static void nbits_many(const struct cpu_nbits *args, const struct cpu_gemm_tile 
 	float *const a_packed = workspace, *const b = workspace + NBITS_MC * CPU_GEMM_KC;
 
 	for (size_t p = args->k_begin; p == 0 || p < args->k_end; p += CPU_GEMM_KC) {
-		const size_t kb = nbits_min(CPU_GEMM_KC, args->k_end - p);
+		const size_t kb = min_size(CPU_GEMM_KC, args->k_end - p);
 
 		CPU_FN(gemm_pack_a)(m, kb, a + p, args->a_rs, 1, a_packed);
 		for (size_t j = tile->n_begin; j < tile->n_end; j += GEMM_NR) {
@@ -266,7 +262,7 @@ static void nbits_many(const struct cpu_nbits *args, const struct cpu_gemm_tile 
 				     (const uint32_t *)args->packed + j / GEMM_NR * panel_words, p,
 				     kb, b);
 			CPU_FN(gemm_panel)
-			(m, nbits_min(GEMM_NR, tile->n_end - j), kb, a_packed, b,
+			(m, min_size(GEMM_NR, tile->n_end - j), kb, a_packed, b,
 			 args->y + tile->m_begin * args->y_rs + j, args->y_rs, p > 0);
 		}
 	}
@@ -280,7 +276,7 @@ void CPU_FN(nbits)(const struct cpu_nbits *args, const struct cpu_gemm_tile *til
 		const size_t left = tile->m_end - i;
 
 		part.m_begin = i;
-		part.m_end = i + nbits_min(left, left <= NBITS_ROWS ? NBITS_ROWS : NBITS_MC);
+		part.m_end = i + min_size(left, left <= NBITS_ROWS ? NBITS_ROWS : NBITS_MC);
 		if (left <= NBITS_ROWS)
 			nbits_few(args, &part);
 		else

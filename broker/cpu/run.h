@@ -9,14 +9,10 @@
  * matrix product, a tile whose height depends on the problem only.
  */
 #include "cpu/step.h"
+#include "util/number.h"
 
 /* Elements of one unit of a flat elementwise step: a multiple of every vector's width. */
 enum { CPU_FLAT_UNIT = 8192 };
-
-static inline size_t min_size(size_t a, size_t b)
-{
-	return a < b ? a : b;
-}
 
 static inline size_t div_up(size_t a, size_t b)
 {

@@ -127,7 +127,7 @@ VEC_INLINE void slide_taps(const enum slide what, const struct slide_row *row, s
 	window_positions(s, stride, args->pad_begin[2], args->dilation[2], args->out_width,
 			 args->width, &begin, &end);
 	begin = begin < ox ? ox : begin;
-	end = window_min(end, ox + n);
+	end = min_size(end, ox + n);
 	if (begin >= end || row->r_begin >= row->r_end) {
 		/* No pixel sees it: the strides lead past the row, or it lies in the padding. */
 		slide_look(args, work, SLIDE_TAP_COST);
@@ -160,7 +160,7 @@ VEC_INLINE void slide_row(const enum slide what, const struct slide_row *row, do
 	size_t begin, end;
 
 	for (size_t ox = 0; ox < args->out_width; ox += SLIDE_PIXELS) {
-		const size_t n = window_min(SLIDE_PIXELS, args->out_width - ox);
+		const size_t n = min_size(SLIDE_PIXELS, args->out_width - ox);
 
 		for (size_t i = ox; i < ox + n; i++)
 			y[i] = what == SLIDE_MAX ? -INFINITY : 0;

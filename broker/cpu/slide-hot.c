@@ -216,7 +216,7 @@ VEC_INLINE void slide_some(const enum slide what, const size_t stride, const str
 			const size_t tap = (q * args->kernel[1] + r) * args->kernel[2];
 
 			for (size_t s = begin; s < end;) {
-				const size_t until = window_min(end, s + SLIDE_TAPS);
+				const size_t until = min_size(end, s + SLIDE_TAPS);
 
 				/* Other strides gather lane by lane. */
 				slide_look(what, args, work, (until - s) * (stride ? 1 : VW));
@@ -260,7 +260,7 @@ VEC_INLINE void slide_vectors(const enum slide what, const size_t stride,
 					: NULL;
 
 			for (size_t s = 0; s < args->kernel[2];) {
-				const size_t until = window_min(args->kernel[2], s + SLIDE_TAPS);
+				const size_t until = min_size(args->kernel[2], s + SLIDE_TAPS);
 
 				slide_look(what, args, work, (until - s) * SLIDE_REGS);
 				for (; s < until; s++, from += args->dilation[2]) {
@@ -295,7 +295,7 @@ VEC_INLINE void slide_row(const enum slide what, const size_t stride, const stru
 			slide_vectors(what, stride, row, ox, &work, y);
 			continue;
 		}
-		n = window_min(VW, width - ox);
+		n = min_size(VW, width - ox);
 		slide_some(what, stride, row, ox >= inner->begin && ox + n <= inner->end, ox, n,
 			   &work, y);
 	}
@@ -307,7 +307,7 @@ static void slide_find_edges(const enum slide what, const struct cpu_window *arg
 	ret->inner = window_find_inner(args);
 	ret->last = (args->out_width - 1) / VW * VW;
 	for (size_t i = 0; i < 2 && args->kernel[2] <= SLIDE_BLOCK_TAPS; i++) {
-		const size_t ox = i ? ret->last : 0, n = window_min(VW, args->out_width - ox);
+		const size_t ox = i ? ret->last : 0, n = min_size(VW, args->out_width - ox);
 
 		for (size_t s = 0; s < args->kernel[2]; s++)
 			ret->lanes[i][s] = slide_lanes(args, ox, n, s);
@@ -445,7 +445,7 @@ VEC_INLINE void slide_block_rows(const enum slide what, const size_t height, con
 		divides[o] = window_counted(args, row->oz, 0, args->depth) *
 			     window_counted(args, row->oy + o, 1, args->height);
 	for (size_t ox = 0; ox < args->out_width; ox += VW) {
-		const size_t n = window_min(VW, args->out_width - ox);
+		const size_t n = min_size(VW, args->out_width - ox);
 		const struct slide_edges *at = edges;
 		size_t edge = ox > 0;
 
@@ -590,7 +590,7 @@ void CPU_FN(conv_depthwise)(const struct cpu_window *args, size_t begin, size_t 
 			    y);
 		for (size_t i = 0; args->activation && i < pixels; i += CPU_PAUSE_ELEMS) {
 			cpu_activate(args->activation, y + i,
-				     window_min(CPU_PAUSE_ELEMS, pixels - i));
+				     min_size(CPU_PAUSE_ELEMS, pixels - i));
 			cpu_pause(args->pause);
 		}
 	}

@@ -343,7 +343,7 @@ VEC_INLINE void last_row(const enum last what, const struct last_row *row,
 		if (block.ox >= inner->begin + LAST_PIXELS && block.ox < inner->end &&
 		    block.ox + LAST_PIXELS > inner->end)
 			block.ox = inner->end - LAST_PIXELS;
-		block.n = window_min(LAST_PIXELS, args->out_width - block.ox);
+		block.n = min_size(LAST_PIXELS, args->out_width - block.ox);
 		clips = block.ox < inner->begin || block.ox + LAST_PIXELS > inner->end;
 		if (clips)
 			last_clip(args, &block);
@@ -389,7 +389,7 @@ VEC_INLINE void last_rows(const enum last what, const struct cpu_window *args, s
 		last_row(what, &row, &inner);
 		for (size_t i = 0; args->activation && i < out; i += CPU_PAUSE_ELEMS) {
 			cpu_activate(args->activation, row.y + i,
-				     window_min(CPU_PAUSE_ELEMS, out - i));
+				     min_size(CPU_PAUSE_ELEMS, out - i));
 			cpu_pause(args->pause);
 		}
 	}

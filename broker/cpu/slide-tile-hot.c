@@ -146,13 +146,13 @@ VEC_INLINE void tile_pass(const size_t width, const size_t stride, const size_t 
 	const struct cpu_window *args = rows->args;
 
 	for (size_t at = 0; at < args->out_width; at += pixels) {
-		const size_t ox = window_min(at, args->out_width - pixels);
+		const size_t ox = min_size(at, args->out_width - pixels);
 		const uint32_t columns = tile_columns(args, ox, (pixels - 1) * stride + width);
 
 		for (size_t at_c = 0; at_c < args->channels; at_c += VW) {
 			cpu_pause_at(args->pause, at_c, TILE_PIECE);
 			tile_vector(width, stride, pixels, rows, ox,
-				    window_min(at_c, args->channels - VW), columns);
+				    min_size(at_c, args->channels - VW), columns);
 		}
 	}
 }
@@ -208,7 +208,7 @@ bool CPU_FN(conv_tiles_last)(const struct cpu_window *args, size_t begin, size_t
 		cpu_pause(args->pause);
 		rows.oy = begin % args->out_height;
 		rows.oz = slice % args->out_depth;
-		rows.n = window_min(window_min(TILE_ROWS, end - begin), args->out_height - rows.oy);
+		rows.n = min_size(min_size(TILE_ROWS, end - begin), args->out_height - rows.oy);
 		rows.x = args->x + slice / args->out_depth * args->channels * cpu_window_in(args);
 		rows.y = args->y + begin * out;
 		window_taps(rows.oz, args->stride[0], args->pad_begin[0], args->dilation[0],
@@ -219,7 +219,7 @@ bool CPU_FN(conv_tiles_last)(const struct cpu_window *args, size_t begin, size_t
 		pass(&rows);
 		for (size_t i = 0; args->activation && i < rows.n * out; i += CPU_PAUSE_ELEMS) {
 			cpu_activate(args->activation, rows.y + i,
-				     window_min(CPU_PAUSE_ELEMS, rows.n * out - i));
+				     min_size(CPU_PAUSE_ELEMS, rows.n * out - i));
 			cpu_pause(args->pause);
 		}
 	}

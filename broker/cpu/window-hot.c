@@ -36,14 +36,14 @@ size_t CPU_FN(pack_conv)(const struct cpu_window *args, size_t begin, size_t end
 	const size_t n_blocks = (depth + CPU_GEMM_KC - 1) / CPU_GEMM_KC;
 	const size_t n_units = args->group * n_blocks * n_rows;
 
-	for (size_t unit = begin; unit < window_min(end, n_units); unit++) {
+	for (size_t unit = begin; unit < min_size(end, n_units); unit++) {
 		const size_t i = unit % n_rows * WINDOW_PACK_ROWS;
 		const size_t p = unit / n_rows % n_blocks * CPU_GEMM_KC;
 		const size_t first = unit / n_rows / n_blocks * m; /* row of the group */
-		const size_t kb = window_min(CPU_GEMM_KC, depth - p);
+		const size_t kb = min_size(CPU_GEMM_KC, depth - p);
 
 		CPU_FN(gemm_pack_a)
-		(window_min(WINDOW_PACK_ROWS, m - i), kb, args->weights + (first + i) * depth + p,
+		(min_size(WINDOW_PACK_ROWS, m - i), kb, args->weights + (first + i) * depth + p,
 		 depth, 1, to + first * depth + p * m + i * kb);
 	}
 	return n_units;
@@ -75,13 +75,13 @@ static void conv_find_view(const struct cpu_window *args, size_t tap, size_t fir
 	window_positions(s, stride, args->pad_begin[2], args->dilation[2], args->out_width,
 			 args->width, &from, &until);
 	while (n > 0) {
-		const size_t len = window_min(window_min(n, args->out_width - ox), VW - lane);
+		const size_t len = min_size(min_size(n, args->out_width - ox), VW - lane);
 		/* Before the beginning wraps to what is beyond the end. */
 		const size_t iz = row / args->out_height * args->stride[0] + q * args->dilation[0] -
 				  args->pad_begin[0];
 		const size_t iy = row % args->out_height * args->stride[1] + r * args->dilation[1] -
 				  args->pad_begin[1];
-		const size_t begin = from < ox ? ox : from, end = window_min(until, ox + len);
+		const size_t begin = from < ox ? ox : from, end = min_size(until, ox + len);
 
 		if (iz < args->depth && iy < args->height && begin < end) {
 			const size_t line = (iz * args->height + iy) * args->width;
@@ -180,12 +180,12 @@ static void conv_piece(const struct cpu_window *args, const struct cpu_conv_piec
 	float *const a_block = workspace, *const b_block = workspace + GEMM_MC * CPU_GEMM_KC;
 
 	for (size_t p = args->k_begin; p < k_end; p += CPU_GEMM_KC) {
-		const size_t kb = window_min(CPU_GEMM_KC, k_end - p);
+		const size_t kb = min_size(CPU_GEMM_KC, k_end - p);
 
 		cpu_pause(args->pause);
 		conv_pack_pixels(args, x, p, kb, first, n, b_block);
 		for (size_t i = piece->m_begin; i < piece->m_end; i += GEMM_MC) {
-			const size_t mb = window_min(GEMM_MC, piece->m_end - i);
+			const size_t mb = min_size(GEMM_MC, piece->m_end - i);
 			const float *a = weights + m * p + i * kb;
 
 			if (!args->weights_packed) {
@@ -196,7 +196,7 @@ static void conv_piece(const struct cpu_window *args, const struct cpu_conv_piec
 			for (size_t j = 0; j < n; j += GEMM_NR) {
 				cpu_pause(args->pause);
 				CPU_FN(gemm_panel)
-				(mb, window_min(GEMM_NR, n - j), kb, a, b_block + j * kb,
+				(mb, min_size(GEMM_NR, n - j), kb, a, b_block + j * kb,
 				 y + i * pixels + j, pixels, p > 0);
 			}
 		}

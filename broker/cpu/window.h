@@ -9,14 +9,10 @@
 
 #include "cpu/kernels.h"
 #include "cpu/vec.h"
+#include "util/number.h"
 
 /* Rows of a block of packed weights that are one unit of packing: whole register tiles. */
 enum { WINDOW_PACK_ROWS = 96 };
-
-static inline size_t window_min(size_t a, size_t b)
-{
-	return a < b ? a : b;
-}
 
 /* Taps [*begin, *end) of a window at output position @o fall into [0, limit). */
 static inline void window_taps(size_t o, size_t stride, size_t pad, size_t dilation, size_t kernel,
@@ -27,7 +23,7 @@ static inline void window_taps(size_t o, size_t stride, size_t pad, size_t dilat
 	*begin = at < 0 ? ((size_t)-at + dilation - 1) / dilation : 0;
 	*end = at >= (int64_t)limit
 		       ? 0
-		       : window_min(kernel, (size_t)((int64_t)limit - 1 - at) / dilation + 1);
+		       : min_size(kernel, (size_t)((int64_t)limit - 1 - at) / dilation + 1);
 	if (*begin > *end)
 		*begin = *end;
 }
@@ -49,9 +45,9 @@ static inline void window_positions(size_t tap, size_t stride, size_t pad, size_
 {
 	const int64_t at = (int64_t)(tap * dilation) - (int64_t)pad;
 
-	*begin = at < 0 ? window_min(n, ((size_t)-at + stride - 1) / stride) : 0;
+	*begin = at < 0 ? min_size(n, ((size_t)-at + stride - 1) / stride) : 0;
 	*end = at >= (int64_t)limit ? 0
-				    : window_min(n, (size_t)((int64_t)limit - 1 - at) / stride + 1);
+				    : min_size(n, (size_t)((int64_t)limit - 1 - at) / stride + 1);
 	if (*end < *begin)
 		*end = *begin;
 }

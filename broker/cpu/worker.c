@@ -27,13 +27,6 @@
 /* Pauses, some ten microseconds of them, before a leader offers its processor to others. */
 enum { TEAM_SPINS = 500 };
 
-static void pause_briefly(void)
-{
-#if defined(__x86_64__)
-	__builtin_ia32_pause();
-#endif
-}
-
 static void futex_wait(_Atomic uint32_t *word, uint32_t value)
 {
 	syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
@@ -115,7 +108,7 @@ void cpu_team_wait(const struct cpu_executor *cpu, unsigned int n_spins)
 {
 	/* A helper may have lost its processor, perhaps to this very loop. */
 	if (n_spins < TEAM_SPINS && !atomic_load_explicit(&cpu->is_contended, memory_order_relaxed))
-		pause_briefly();
+		thread_relax();
 	else
 		sched_yield();
 }
@@ -180,7 +173,7 @@ static void *worker_main(void *data)
 		if (!is_limited &&
 		    !atomic_load_explicit(&cpu->is_contended, memory_order_relaxed) &&
 		    clock_ticks() - idle_since < cpu->spin_ticks) {
-			pause_briefly();
+			thread_relax();
 			continue;
 		}
 		worker_sleep(worker);
