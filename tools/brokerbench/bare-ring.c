@@ -31,6 +31,7 @@
 #include <ringbroker/abi.h>
 #include "shm/ring.h"
 #include "util/clock.h"
+#include "util/thread.h"
 
 /* Entries that the other side takes before it publishes: the broker's bound per turn. */
 #define PEER_BATCH 64u
@@ -73,13 +74,6 @@ static void futex_wake(_Atomic uint32_t *word)
 	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-static void relax(void)
-{
-#if defined(__x86_64__)
-	__builtin_ia32_pause();
-#endif
-}
-
 /* The other side: answers every entry. Returns when it is told to, with both rings empty. */
 static void peer_run(struct bare_ring *ring, uint32_t *sq_head_io, uint32_t *cq_tail_io)
 {
@@ -95,7 +89,7 @@ static void peer_run(struct bare_ring *ring, uint32_t *sq_head_io, uint32_t *cq_
 		if (n == 0) {
 			if (atomic_load_explicit(&ring->mode, memory_order_relaxed) != MODE_RUN)
 				break;
-			relax();
+			thread_relax();
 			continue;
 		}
 		if (n > PEER_BATCH)
@@ -147,14 +141,14 @@ static void peer_start(struct bare_ring *ring)
 	atomic_store_explicit(&ring->mode, MODE_RUN, memory_order_release);
 	futex_wake(&ring->mode);
 	while (atomic_load_explicit(&ring->asleep, memory_order_acquire))
-		relax();
+		thread_relax();
 }
 
 static void peer_stop(struct bare_ring *ring)
 {
 	atomic_store_explicit(&ring->mode, MODE_SLEEP, memory_order_release);
 	while (!atomic_load_explicit(&ring->asleep, memory_order_acquire))
-		relax();
+		thread_relax();
 }
 
 /* Memory of the kind that a session has: a memfd mapped shared, every page present. */
@@ -224,7 +218,7 @@ int bare_ring_new(uint32_t n_entries, int peer_cpu, struct bare_ring **ret)
 		goto error;
 	ring->has_peer = true;
 	while (!atomic_load_explicit(&ring->asleep, memory_order_acquire))
-		relax();
+		thread_relax();
 	*ret = ring;
 	return 0;
 

@@ -26,6 +26,7 @@
 #include "cpu/kernels.h"
 #include "util/clock.h"
 #include "util/ends.h"
+#include "util/thread.h"
 
 #define MAX_THREADS 64u
 
@@ -52,13 +53,6 @@ struct crew {
 
 #define GENERATION_END UINT32_MAX
 
-static void relax(void)
-{
-#if defined(__x86_64__)
-	__builtin_ia32_pause();
-#endif
-}
-
 static void compute(struct crew *crew, bool is_helper, void *workspace)
 {
 	size_t part;
@@ -79,7 +73,7 @@ static uint32_t wait_generation(struct crew *crew, uint32_t seen)
 		if (generation != seen)
 			return generation;
 		if (clock_ticks() - start <= spin) {
-			relax();
+			thread_relax();
 			continue;
 		}
 		/* Either this is seen in set_generation(), or the new one here. */
@@ -133,7 +127,7 @@ void crew_run(struct crew *crew, crew_fn *fn, void *data, size_t n_units)
 	set_generation(crew, generation == GENERATION_END ? 1 : generation);
 	compute(crew, false, crew->workspaces[0]);
 	while (atomic_load_explicit(&crew->n_running, memory_order_acquire) > 0)
-		relax();
+		thread_relax();
 }
 
 /* The processor of helper @index: of those that may be used all but the first, in turn. */
