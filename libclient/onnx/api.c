@@ -287,8 +287,8 @@ ONNX_EXPORT int rbk_onnx_bound(const struct rbk_onnx *model, unsigned int i,
 		n *= shape->dims[j];
 	if (shape->dynamic) {
 		ret->dims[0] = RBK_DIM_COUNT;
-		ret->per_count = (uint32_t)shape_per_count(shape);
-		ret->bytes_row = rbk_onnx_dtype_bytes(tensor->dtype, n * ret->per_count);
+		ret->per_count = 1;
+		ret->bytes_row = rbk_onnx_dtype_bytes(tensor->dtype, n);
 	} else {
 		ret->bytes_fixed = rbk_onnx_dtype_bytes(tensor->dtype, n);
 	}

@@ -499,7 +499,7 @@ static struct tensor *sizes(struct graph *graph, const struct shape *shape, unsi
 		.dtype = RBK_ONNX_I64, .rank = 1, .dims = {end - start}, .data = data};
 	for (unsigned int i = start; i < end; i++) {
 		if (i == 0 && shape->dynamic) {
-			rows[i - start] = shape_per_count(shape);
+			rows[i - start] = 1;
 			constant->rows = rows;
 		} else {
 			data[i - start] = shape->dims[i];

@@ -104,7 +104,7 @@ static bool is_whole(const struct shape *shape, unsigned int axis, const struct 
 	if (step != 1 || slice->starts[i] != 0)
 		return false;
 	if (axis == 0 && shape->dynamic)
-		return end >= INT32_MAX || (end >= 0 && rows >= shape_per_count(shape));
+		return end >= INT32_MAX || (end >= 0 && rows >= 1);
 	return rows == 0 && end >= shape->dims[axis];
 }
 
@@ -418,7 +418,7 @@ static bool expanded_shape(struct graph *graph, const struct tensor *x, const in
 		int64_t dim = i < skip_x ? 1 : x->shape.dims[i - skip_x];
 		int64_t wanted = i < skip_n ? 1 : target[i - skip_n];
 		int64_t per_count = rows && i >= skip_n ? rows[i - skip_n] : 0;
-		bool is_same = is_count ? per_count == shape_per_count(&x->shape) && wanted == 0
+		bool is_same = is_count ? per_count == 1 && wanted == 0
 					: per_count == 0 && wanted == dim;
 		bool is_one = per_count == 0 && wanted == 1;
 

@@ -10,11 +10,10 @@
 
 #include "libclient/onnx/canon.h"
 
-/* Elements of @shape, and how many of them there are per count, if that is its leading dimension.
- */
+/* Count the elements of @shape; of one row of a task if the leading dimension is the count. */
 static bool count_elems(const struct shape *shape, uint64_t *ret)
 {
-	uint64_t n = shape->dynamic ? shape_per_count(shape) : 1;
+	uint64_t n = 1;
 
 	for (unsigned int i = shape->dynamic; i < shape->rank; i++)
 		if (__builtin_mul_overflow(n, (uint64_t)shape->dims[i], &n))
@@ -48,7 +47,7 @@ static int resolve_zeros(struct graph *graph, const struct shape *from, const st
 				return -2;
 			}
 			if (i == 0 && from->dynamic)
-				rows[i] = shape_per_count(from);
+				rows[i] = 1;
 			else
 				dims[i] = from->dims[i];
 		} else if (dims[i] == -1 && rows[i] == 0 && open < 0) {
@@ -112,10 +111,10 @@ static bool resolve_dynamic(struct graph *graph, const struct shape *from, unsig
 		graph_refuse(graph, "%s does not divide into its shape", SHAPE_TEXT(from));
 		return false;
 	}
-	*ret = (struct shape){.rank = (uint8_t)n};
+	*ret = (struct shape){.rank = (uint8_t)n, .dynamic = true, .dims = {graph->max_count}};
 	for (unsigned int i = 1; i < n; i++)
 		ret->dims[i] = (uint32_t)dims[i];
-	if (!shape_set_per_count(ret, elems / rest, graph->max_count)) {
+	if (elems / rest != 1) {
 		graph_refuse(graph, "it would make %llu rows of each",
 			     (unsigned long long)(elems / rest));
 		return false;
@@ -209,7 +208,7 @@ void canon_flatten(struct graph *graph)
 		unsigned int side = i >= axis;
 
 		if (i == 0 && from->dynamic) {
-			rows[side] = shape_per_count(from);
+			rows[side] = 1;
 			continue;
 		}
 		if (__builtin_mul_overflow(dims[side], (int64_t)from->dims[i], &dims[side]) ||

@@ -24,28 +24,12 @@
 #define GRAPH_MAX_STEPS    (1u << 18)
 #define GRAPH_MAX_REFUSALS 4096u
 
-/* How many there are in the leading dimension for each of the task's rows, where it is dynamic. */
-static inline int64_t shape_per_count(const struct shape *shape)
-{
-	return 1;
-}
-
 /* @shape leading with the count as @like does. */
 static inline struct shape shape_with_count(struct shape shape, const struct shape *like)
 {
 	shape.dynamic = like->dynamic;
 	shape.dims[0] = like->dims[0];
 	return shape;
-}
-
-/* Makes @shape lead with @per_count times the count. Return: false if plans have no such shapes. */
-static inline bool shape_set_per_count(struct shape *shape, uint64_t per_count, uint32_t max_count)
-{
-	if (per_count != 1)
-		return false;
-	shape->dynamic = true;
-	shape->dims[0] = max_count;
-	return true;
 }
 
 struct nibbles;
