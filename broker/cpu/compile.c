@@ -334,8 +334,7 @@ bool compile_takes_half(const struct node *node)
 	case OP_SCATTER_ND:
 		return node->params.gather.reduction == OP_SCATTER_NONE;
 	default:
-		return plan_moves(node->op->kind) ||
-		       (node->op->kind >= OP_ADD && node->op->kind <= OP_BITWISE_NOT);
+		return plan_moves(node->op->kind) || (op_is_elementwise(node->op->kind));
 	}
 }
 

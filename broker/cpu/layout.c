@@ -83,7 +83,7 @@ static uint64_t pixels_of(const struct shape *shape, unsigned int from)
 
 static bool is_elementwise(const struct node *node)
 {
-	return node->op->kind >= OP_ADD && node->op->kind <= OP_BITWISE_NOT;
+	return op_is_elementwise(node->op->kind);
 }
 
 bool cpu_layout_is_picture(const struct tensor *tensor)

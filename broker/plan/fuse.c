@@ -4,11 +4,11 @@
  *
  * An activation behind a MatMul, Gemm, Conv or ConvTranspose costs more to begin, and to read and
  * write its elements again, than to compute. Executors apply it to a part of the result while that
- * is at hand. These are the activations that every device can: is_activation() has those of
- * shaders/activation.glsl. Likewise an Add behind a MatMul: of a list that is the same for every
- * row, which is a linear layer's bias, or of a tensor as large as the product, which is what went
- * past the layer. An activation may follow. Executors see what is added as a third input. Float64
- * is rare, and its kernels have no such parts: its nodes are left alone.
+ * is at hand. These are the activations that every device can: is_activation of struct op marks
+ * those of shaders/activation.glsl. Likewise an Add behind a MatMul: of a list that is the same for
+ * every row, which is a linear layer's bias, or of a tensor as large as the product, which is what
+ * went past the layer. An activation may follow. Executors see what is added as a third input.
+ * Float64 is rare, and its kernels have no such parts: its nodes are left alone.
  *
  * Nodes stay what and where they are. What is computed along only becomes a node that works in
  * place: what it reads has the bytes of what it writes, which may be the task's own. Other
@@ -43,26 +43,6 @@ static bool takes_activation(const struct node *node)
 	case OP_CONV:
 	case OP_CONV_TRANSPOSE:
 		return node->activation == PLAN_NO_NODE;
-	default:
-		return false;
-	}
-}
-
-static bool is_activation(const struct node *node)
-{
-	switch (node->op->kind) {
-	case OP_RELU:
-	case OP_LEAKY_RELU:
-	case OP_CLIP:
-	case OP_TANH:
-	case OP_ELU:
-	case OP_GELU:
-	case OP_SIGMOID:
-	case OP_HARD_SIGMOID:
-	case OP_HARD_SWISH:
-	case OP_SWISH:
-	case OP_MISH:
-		return true;
 	default:
 		return false;
 	}
@@ -117,7 +97,7 @@ static bool fuse_activation(struct fuser *fuser, uint16_t index)
 	const uint16_t from = node->in[0];
 	struct node *maker;
 
-	if (!is_activation(node) || !is_given_up(fuser, from) ||
+	if (!node->op->is_activation || !is_given_up(fuser, from) ||
 	    !is_fusable_type(&plan->tensors[from]) ||
 	    plan->tensors[node->out[0]].kind == RBK_TENSOR_STATE)
 		return false;

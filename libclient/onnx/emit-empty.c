@@ -306,7 +306,7 @@ static bool find_shape(const struct step *step, struct shape *ret)
 {
 	const enum op_kind kind = step->row->kind;
 
-	if (kind > OP_GEMM && kind < OP_SOFTMAX)
+	if (op_is_elementwise(kind))
 		return as_broadcast(step, ret) && shape_is_empty(ret);
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++)
 		if (table[i].kind == kind)

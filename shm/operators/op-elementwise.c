@@ -264,11 +264,17 @@ static const struct op_attr mod_attrs[] = {{"fmod", RBK_ATTR_INT}, {0}};
 static const struct op_attr bit_shift_attrs[] = {{"direction", RBK_ATTR_STRING, .required = true},
 						 {0}};
 
+#define SPEED_ELEMENTWISE .family = OP_FAMILY_ELEMENTWISE
+#define SPEED_ACTIVATION  .family = OP_FAMILY_ACTIVATION
+/* These are fused, too. */
+#define SPEED_FUSED_ELEMENTWISE SPEED_ELEMENTWISE, .is_activation = true
+#define SPEED_FUSED_ACTIVATION  SPEED_ACTIVATION, .is_activation = true
+
 /* The classes come last. */
 #define ROW(KIND, row, onnx, since, speed, n, ins, outs, attr_table, rule, ...) \
 	const struct op op_##row = {                                            \
 		.kind = OP_##KIND,                                              \
-		.family = OP_FAMILY_##speed,                                    \
+		SPEED_##speed,                                                  \
 		.name = onnx,                                                   \
 		.opset = since,                                                 \
 		.min_in = n,                                                    \
@@ -342,7 +348,7 @@ BINARY_WITH(BIT_SHIFT, bit_shift, "BitShift", 11, OP_TYPE(RBK_DTYPE_U8), bit_shi
 ROW(WHERE, where, "Where", 16, ELEMENTWISE, 3, "BT", "T", op_no_attrs, where_infer, ANY, BOOLS);
 ROW(CAST, cast, "Cast", 25, ELEMENTWISE, 1, "T", "U", cast_attrs, cast_infer, ANY, ANY_TO);
 
-UNARY_WITH(CLIP, clip, "Clip", 13, ELEMENTWISE, OP_ALL_NUMBERS, clip_attrs, clip_infer);
+UNARY_WITH(CLIP, clip, "Clip", 13, FUSED_ELEMENTWISE, OP_ALL_NUMBERS, clip_attrs, clip_infer);
 UNARY(ABS, abs, "Abs", 13, ELEMENTWISE, OP_ALL_NUMBERS);
 UNARY(NEG, neg, "Neg", 13, ELEMENTWISE, OP_ALL_FLOATS | SIGNED_INTEGERS);
 UNARY(SIGN, sign, "Sign", 13, ELEMENTWISE, OP_ALL_NUMBERS);
@@ -362,25 +368,25 @@ ANGLE(ACOS, acos, "Acos");
 ANGLE(ATAN, atan, "Atan");
 UNARY(SINH, sinh, "Sinh", 22, ACTIVATION, OP_ALL_FLOATS);
 UNARY(COSH, cosh, "Cosh", 22, ACTIVATION, OP_ALL_FLOATS);
-UNARY(TANH, tanh, "Tanh", 13, ACTIVATION, OP_ALL_FLOATS);
+UNARY(TANH, tanh, "Tanh", 13, FUSED_ACTIVATION, OP_ALL_FLOATS);
 UNARY(ASINH, asinh, "Asinh", 22, ACTIVATION, OP_ALL_FLOATS);
 UNARY(ACOSH, acosh, "Acosh", 22, ACTIVATION, OP_ALL_FLOATS);
 UNARY(ATANH, atanh, "Atanh", 22, ACTIVATION, OP_ALL_FLOATS);
-UNARY(RELU, relu, "Relu", 14, ACTIVATION, OP_ALL_FLOATS | SIGNED_INTEGERS);
-UNARY_WITH(LEAKY_RELU, leaky_relu, "LeakyRelu", 16, ACTIVATION, OP_ALL_FLOATS, alpha_attrs,
+UNARY(RELU, relu, "Relu", 14, FUSED_ACTIVATION, OP_ALL_FLOATS | SIGNED_INTEGERS);
+UNARY_WITH(LEAKY_RELU, leaky_relu, "LeakyRelu", 16, FUSED_ACTIVATION, OP_ALL_FLOATS, alpha_attrs,
 	   leaky_relu_infer);
 UNARY_WITH(THRESHOLDED_RELU, thresholded_relu, "ThresholdedRelu", 22, ACTIVATION, OP_ALL_FLOATS,
 	   alpha_attrs, thresholded_relu_infer);
-UNARY_WITH(ELU, elu, "Elu", 22, ACTIVATION, OP_ALL_FLOATS, alpha_attrs, elu_infer);
+UNARY_WITH(ELU, elu, "Elu", 22, FUSED_ACTIVATION, OP_ALL_FLOATS, alpha_attrs, elu_infer);
 UNARY_WITH(SELU, selu, "Selu", 22, ACTIVATION, OP_ALL_FLOATS, selu_attrs, selu_infer);
 UNARY_WITH(CELU, celu, "Celu", 12, ACTIVATION, OP_ALL_FLOATS, alpha_attrs, celu_infer);
-UNARY_WITH(GELU, gelu, "Gelu", 20, ACTIVATION, OP_ALL_FLOATS, gelu_attrs, gelu_infer);
-UNARY(SIGMOID, sigmoid, "Sigmoid", 13, ACTIVATION, OP_ALL_FLOATS);
-UNARY_WITH(HARD_SIGMOID, hard_sigmoid, "HardSigmoid", 22, ACTIVATION, OP_ALL_FLOATS,
+UNARY_WITH(GELU, gelu, "Gelu", 20, FUSED_ACTIVATION, OP_ALL_FLOATS, gelu_attrs, gelu_infer);
+UNARY(SIGMOID, sigmoid, "Sigmoid", 13, FUSED_ACTIVATION, OP_ALL_FLOATS);
+UNARY_WITH(HARD_SIGMOID, hard_sigmoid, "HardSigmoid", 22, FUSED_ACTIVATION, OP_ALL_FLOATS,
 	   hard_sigmoid_attrs, hard_sigmoid_infer);
-UNARY(HARD_SWISH, hard_swish, "HardSwish", 22, ACTIVATION, OP_ALL_FLOATS);
-UNARY_WITH(SWISH, swish, "Swish", 24, ACTIVATION, OP_ALL_FLOATS, alpha_attrs, swish_infer);
-UNARY(MISH, mish, "Mish", 22, ACTIVATION, OP_ALL_FLOATS);
+UNARY(HARD_SWISH, hard_swish, "HardSwish", 22, FUSED_ACTIVATION, OP_ALL_FLOATS);
+UNARY_WITH(SWISH, swish, "Swish", 24, FUSED_ACTIVATION, OP_ALL_FLOATS, alpha_attrs, swish_infer);
+UNARY(MISH, mish, "Mish", 22, FUSED_ACTIVATION, OP_ALL_FLOATS);
 UNARY(SOFTPLUS, softplus, "Softplus", 22, ACTIVATION, OP_ALL_FLOATS);
 UNARY(SOFTSIGN, softsign, "Softsign", 22, ACTIVATION, OP_ALL_FLOATS);
 

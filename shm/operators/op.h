@@ -5,9 +5,9 @@
  *
  * One row describes every operator once: its ONNX name, arity, attributes, element types, shape
  * rule, what it costs, and which devices run it. The client's description names operators; the
- * executors look their kernels up by enum op_kind. Adding an operator means a row, a shape rule, a
- * CPU kernel and a shader, and nothing else. The broker verifies plans by these rules and clients
- * infer shapes by them: there is one rule for each operator.
+ * executors look their kernels up by enum op_kind. Adding an operator means a line of OP_LIST, a
+ * row beside its shape rule, a CPU kernel and a shader. The broker verifies plans by these rules
+ * and clients infer shapes by them: there is one rule for each operator.
  *
  * Shapes are symbolic in one place only: dims[0] may be the task's count.
  */
@@ -16,75 +16,154 @@
 #include <stdint.h>
 #include <ringbroker/abi.h>
 
-#include "shm/operators/elementwise.h"
-
 struct op_call;
+
+/*
+ * The operators: OP_LIST(X) is X(KIND, row) for each, with commas between. enum op_kind has
+ * OP_KIND, the file of its family defines the row op_row, which says ONNX's name and opset, and
+ * every table by kind takes its lines from here.
+ *
+ * OP_ELEMENTWISE(X) is that of those that work element by element, whose kinds are adjacent. What
+ * ONNX gives as inputs that must be constant are attributes: Clip's limits, "min" and "max";
+ * "int_min" and "int_max", which go before them, hold integers that no float does. Min and Max have
+ * two inputs, ONNX's any number of them. Pow's exponent has its base's type.
+ */
+/* clang-format off */
+#define OP_ELEMENTWISE(X) \
+	X(ADD, add), \
+	X(SUB, sub), \
+	X(MUL, mul), \
+	X(DIV, div), \
+	X(POW, pow), \
+	X(MOD, mod), \
+	X(MIN, min), \
+	X(MAX, max), \
+	X(PRELU, prelu), \
+	X(EQUAL, equal), \
+	X(LESS, less), \
+	X(LESS_OR_EQUAL, less_or_equal), \
+	X(GREATER, greater), \
+	X(GREATER_OR_EQUAL, greater_or_equal), \
+	X(AND, and), \
+	X(OR, or), \
+	X(XOR, xor), \
+	X(BITWISE_AND, bitwise_and), \
+	X(BITWISE_OR, bitwise_or), \
+	X(BITWISE_XOR, bitwise_xor), \
+	X(BIT_SHIFT, bit_shift), \
+	X(WHERE, where), \
+	X(CAST, cast), \
+	X(CLIP, clip), \
+	X(ABS, abs), \
+	X(NEG, neg), \
+	X(SIGN, sign), \
+	X(FLOOR, floor), \
+	X(CEIL, ceil), \
+	X(ROUND, round), \
+	X(SQRT, sqrt), \
+	X(RECIPROCAL, reciprocal), \
+	X(EXP, exp), \
+	X(LOG, log), \
+	X(ERF, erf), \
+	X(SIN, sin), \
+	X(COS, cos), \
+	X(TAN, tan), \
+	X(ASIN, asin), \
+	X(ACOS, acos), \
+	X(ATAN, atan), \
+	X(SINH, sinh), \
+	X(COSH, cosh), \
+	X(TANH, tanh), \
+	X(ASINH, asinh), \
+	X(ACOSH, acosh), \
+	X(ATANH, atanh), \
+	X(RELU, relu), \
+	X(LEAKY_RELU, leaky_relu), \
+	X(THRESHOLDED_RELU, thresholded_relu), \
+	X(ELU, elu), \
+	X(SELU, selu), \
+	X(CELU, celu), \
+	X(GELU, gelu), \
+	X(SIGMOID, sigmoid), \
+	X(HARD_SIGMOID, hard_sigmoid), \
+	X(HARD_SWISH, hard_swish), \
+	X(SWISH, swish), \
+	X(MISH, mish), \
+	X(SOFTPLUS, softplus), \
+	X(SOFTSIGN, softsign), \
+	X(IS_NAN, is_nan), \
+	X(IS_INF, is_inf), \
+	X(NOT, not), \
+	X(BITWISE_NOT, bitwise_not)
+
+#define OP_LIST(X) \
+	X(MATMUL, matmul), \
+	X(GEMM, gemm), \
+	OP_ELEMENTWISE(X), \
+	X(SOFTMAX, softmax), \
+	X(REDUCE_SUM, reduce_sum),        /* this and the nine below: axes as an attribute */ \
+	X(REDUCE_MEAN, reduce_mean), \
+	X(REDUCE_SUM_SQUARE, reduce_sum_square), \
+	X(REDUCE_L1, reduce_l1), \
+	X(REDUCE_L2, reduce_l2), \
+	X(REDUCE_LOG_SUM, reduce_log_sum), \
+	X(REDUCE_LOG_SUM_EXP, reduce_log_sum_exp), \
+	X(REDUCE_PROD, reduce_prod), \
+	X(REDUCE_MAX, reduce_max), \
+	X(REDUCE_MIN, reduce_min), \
+	X(ARG_MAX, arg_max), \
+	X(ARG_MIN, arg_min), \
+	X(CUM_SUM, cum_sum),              /* axis as an attribute */ \
+	X(LOG_SOFTMAX, log_softmax), \
+	X(LAYER_NORM, layer_norm), \
+	X(RMS_NORM, rms_norm), \
+	X(INSTANCE_NORM, instance_norm), \
+	X(GROUP_NORM, group_norm), \
+	X(BATCH_NORM, batch_norm),        /* without training */ \
+	X(LP_NORM, lp_norm), \
+	X(ROTARY, rotary), \
+	X(ATTENTION, attention), \
+	X(TRANSPOSE, transpose), \
+	X(SLICE, slice),                  /* this and the next without inputs that must be known */ \
+	X(CONCAT, concat), \
+	X(SPLIT, split), \
+	X(EXPAND, expand), \
+	X(TILE, tile), \
+	X(PAD, pad), \
+	X(RESHAPE, reshape),              /* shape as an attribute */ \
+	X(CONV, conv),                    /* one to three spatial dimensions, as those below */ \
+	X(MAX_POOL, max_pool), \
+	X(AVERAGE_POOL, average_pool), \
+	X(LP_POOL, lp_pool), \
+	X(CONV_TRANSPOSE, conv_transpose), \
+	X(TOP_K, top_k),                  /* k as an attribute */ \
+	X(QUANTIZE_LINEAR, quantize_linear), /* to eight bits */ \
+	X(DEQUANTIZE_LINEAR, dequantize_linear), /* from eight bits or int32 */ \
+	X(DYNAMIC_QUANTIZE_LINEAR, dynamic_quantize_linear), \
+	X(MATMUL_INTEGER, matmul_integer), \
+	X(QLINEAR_MATMUL, qlinear_matmul), \
+	X(CONV_INTEGER, conv_integer),    /* one or two spatial dimensions */ \
+	X(QLINEAR_CONV, qlinear_conv),    /* likewise */ \
+	X(MATMUL_NBITS, matmul_nbits),    /* ONNX Runtime MatMulNBits-1, four bits, without g_idx */ \
+	X(GATHER, gather), \
+	X(GATHER_ELEMENTS, gather_elements), \
+	X(GATHER_ND, gather_nd), \
+	X(SCATTER_ELEMENTS, scatter_elements), \
+	X(SCATTER_ND, scatter_nd), \
+	X(ONE_HOT, one_hot),              /* depth as an attribute */ \
+	X(TRILU, trilu)                   /* k as an attribute */
+/* clang-format on */
 
 #define OP_KIND_OF(KIND, row) OP_##KIND
 
-enum op_kind {
-	OP_MATMUL, /* ONNX MatMul-13 */
-	OP_GEMM,   /* ONNX Gemm-13 */
-
-	OP_ELEMENTWISE(OP_KIND_OF), /* Add to BitwiseNot: see elementwise.h */
-
-	OP_SOFTMAX, /* ONNX Softmax-13 */
-	/* ONNX Reduce*-18, axes as an attribute */
-	OP_REDUCE_SUM,
-	OP_REDUCE_MEAN,
-	OP_REDUCE_SUM_SQUARE,
-	OP_REDUCE_L1,
-	OP_REDUCE_L2,
-	OP_REDUCE_LOG_SUM,
-	OP_REDUCE_LOG_SUM_EXP,
-	OP_REDUCE_PROD,
-	OP_REDUCE_MAX,
-	OP_REDUCE_MIN,
-	OP_ARG_MAX,         /* ONNX ArgMax-13 */
-	OP_ARG_MIN,         /* ONNX ArgMin-13 */
-	OP_CUM_SUM,         /* ONNX CumSum-14, axis as an attribute */
-	OP_LOG_SOFTMAX,     /* ONNX LogSoftmax-13 */
-	OP_LAYER_NORM,      /* ONNX LayerNormalization-17 */
-	OP_RMS_NORM,        /* ONNX RMSNormalization-23 */
-	OP_INSTANCE_NORM,   /* ONNX InstanceNormalization-22 */
-	OP_GROUP_NORM,      /* ONNX GroupNormalization-21 */
-	OP_BATCH_NORM,      /* ONNX BatchNormalization-15, without training */
-	OP_LP_NORM,         /* ONNX LpNormalization-22 */
-	OP_ROTARY,          /* ONNX RotaryEmbedding-23 */
-	OP_ATTENTION,       /* ONNX Attention-24 */
-	OP_TRANSPOSE,       /* ONNX Transpose-13 */
-	OP_SLICE,           /* ONNX Slice-13, this and the next without inputs that must be known */
-	OP_CONCAT,          /* ONNX Concat-13 */
-	OP_SPLIT,           /* ONNX Split-18 */
-	OP_EXPAND,          /* ONNX Expand-13 */
-	OP_TILE,            /* ONNX Tile-13 */
-	OP_PAD,             /* ONNX Pad-25 */
-	OP_RESHAPE,         /* ONNX Reshape-13, shape as an attribute */
-	OP_CONV,            /* ONNX Conv-22, one to three spatial dimensions, as those below */
-	OP_MAX_POOL,        /* ONNX MaxPool-22 */
-	OP_AVERAGE_POOL,    /* ONNX AveragePool-22 */
-	OP_LP_POOL,         /* ONNX LpPool-22 */
-	OP_CONV_TRANSPOSE,  /* ONNX ConvTranspose-22 */
-	OP_TOP_K,           /* ONNX TopK-11, k as an attribute */
-	OP_QUANTIZE_LINEAR, /* ONNX QuantizeLinear-25, to eight bits */
-	OP_DEQUANTIZE_LINEAR,       /* ONNX DequantizeLinear-25, from eight bits or int32 */
-	OP_DYNAMIC_QUANTIZE_LINEAR, /* ONNX DynamicQuantizeLinear-11 */
-	OP_MATMUL_INTEGER,          /* ONNX MatMulInteger-10 */
-	OP_QLINEAR_MATMUL,          /* ONNX QLinearMatMul-21 */
-	OP_CONV_INTEGER,            /* ONNX ConvInteger-10, one or two spatial dimensions */
-	OP_QLINEAR_CONV,            /* ONNX QLinearConv-10, likewise */
-	OP_MATMUL_NBITS,            /* ONNX Runtime MatMulNBits-1, four bits, without g_idx */
-	OP_GATHER,                  /* ONNX Gather-13 */
-	OP_GATHER_ELEMENTS,         /* ONNX GatherElements-13 */
-	OP_GATHER_ND,               /* ONNX GatherND-13 */
-	OP_SCATTER_ELEMENTS,        /* ONNX ScatterElements-18 */
-	OP_SCATTER_ND,              /* ONNX ScatterND-18 */
-	OP_ONE_HOT,                 /* ONNX OneHot-11, depth as an attribute */
-	OP_TRILU,                   /* ONNX Trilu-14, k as an attribute */
-	OP_KIND_COUNT,
-};
+enum op_kind { OP_LIST(OP_KIND_OF), OP_KIND_COUNT };
 
 #undef OP_KIND_OF
+
+static inline bool op_is_elementwise(enum op_kind kind)
+{
+	return kind >= OP_ADD && kind <= OP_BITWISE_NOT;
+}
 
 /* Operators that a device runs about equally well: what its speed is known by. */
 enum op_family {
@@ -331,6 +410,7 @@ struct op {
 	bool in_place;         /* element i of the output depends on element i of the inputs only */
 	bool data_independent; /* run time does not depend on tensor contents */
 	bool splits_rows;      /* rows of a dynamic leading dimension are computed independently */
+	bool is_activation;    /* may be computed along with the product in front: plan/fuse.c */
 	const struct op_attr *attrs; /* ends with a NULL name */
 
 	/*
