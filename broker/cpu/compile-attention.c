@@ -7,7 +7,7 @@
  */
 #include "cpu/compile.h"
 
-int compile_rotary(struct compiler *c)
+static int compile_rotary(struct compiler *c)
 {
 	const struct shape *x = &node_in(c, 0)->shape, *cache = &node_in(c, 1)->shape;
 	struct cpu_step_rotary *step = &c->step->rotary;
@@ -87,7 +87,7 @@ static int add_present(struct compiler *c, unsigned int out, unsigned int past,
 	return 0;
 }
 
-int compile_attention(struct compiler *c)
+static int compile_attention(struct compiler *c)
 {
 	const struct shape *q = &node_in(c, 0)->shape, *k = &node_in(c, 1)->shape;
 	const struct shape *v = &node_in(c, 2)->shape;
@@ -127,3 +127,6 @@ int compile_attention(struct compiler *c)
 		r = add_present(c, 2, 5, 2, &args, args.v_head, args.v_head_stride, args.v_row);
 	return r;
 }
+
+const struct cpu_op cpu_op_rotary = {.compile = compile_rotary};
+const struct cpu_op cpu_op_attention = {.compile = compile_attention};

@@ -80,7 +80,7 @@ static bool joins(const struct cpu_step_map *step, const size_t last[3], const s
 	return true;
 }
 
-int compile_elementwise(struct compiler *c)
+static int compile_elementwise(struct compiler *c)
 {
 	const unsigned int rank = node_out(c, 0)->shape.rank;
 	const struct shape y = compile_shape(c, node_out(c, 0), rank);
@@ -134,3 +134,10 @@ int compile_elementwise(struct compiler *c)
 	c->step->units = step->n_outer ? cpu_units_map : cpu_units_map_flat;
 	return 0;
 }
+
+#define ELEMENTWISE(KIND, row)                       \
+	cpu_op_##row = {                             \
+		.compile = compile_elementwise,      \
+		.takes_half = compile_half_as_it_is, \
+	}
+const struct cpu_op OP_ELEMENTWISE(ELEMENTWISE);

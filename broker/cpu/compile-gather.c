@@ -28,7 +28,7 @@ static unsigned int log_bytes(size_t bytes)
 }
 
 /* Gather: of each outer element the same rows. */
-int compile_gather(struct compiler *c)
+static int compile_gather(struct compiler *c)
 {
 	const struct shape *x = &node_in(c, 0)->shape, *at = &node_in(c, 1)->shape;
 	const size_t bytes = dtype_bytes(node_in(c, 0)->dtype);
@@ -59,7 +59,7 @@ static void set_strides(const struct shape *x, unsigned int first, unsigned int 
 	}
 }
 
-int compile_gather_nd(struct compiler *c)
+static int compile_gather_nd(struct compiler *c)
 {
 	const struct shape *x = &node_in(c, 0)->shape, *at = &node_in(c, 1)->shape;
 	const size_t bytes = dtype_bytes(node_in(c, 0)->dtype);
@@ -123,7 +123,7 @@ static void set_elements(struct compiler *c)
 	}
 }
 
-int compile_gather_elements(struct compiler *c)
+static int compile_gather_elements(struct compiler *c)
 {
 	c->step->run = cpu_run_gather_elements;
 	c->step->units = cpu_units_gather_elements;
@@ -131,6 +131,11 @@ int compile_gather_elements(struct compiler *c)
 		c->step->kernels->gather_elements[log_bytes(dtype_bytes(node_in(c, 0)->dtype))];
 	set_elements(c);
 	return 0;
+}
+
+static bool scatter_takes_half(const struct node *node)
+{
+	return node->params.gather.reduction == OP_SCATTER_NONE;
 }
 
 /* Which function of what scatters. */
@@ -163,7 +168,7 @@ static int add_scatter(struct compiler *c)
 	return compile_add(c);
 }
 
-int compile_scatter_elements(struct compiler *c)
+static int compile_scatter_elements(struct compiler *c)
 {
 	int r = add_scatter(c);
 
@@ -176,7 +181,7 @@ int compile_scatter_elements(struct compiler *c)
 	return 0;
 }
 
-int compile_scatter_nd(struct compiler *c)
+static int compile_scatter_nd(struct compiler *c)
 {
 	const struct shape *x = &node_in(c, 0)->shape, *at = &node_in(c, 1)->shape;
 	const unsigned int n = at->dims[at->rank - 1];
@@ -197,7 +202,7 @@ int compile_scatter_nd(struct compiler *c)
 	return 0;
 }
 
-int compile_one_hot(struct compiler *c)
+static int compile_one_hot(struct compiler *c)
 {
 	const struct shape *y = &node_out(c, 0)->shape;
 	const unsigned int axis = c->node->params.one_hot.axis;
@@ -213,7 +218,7 @@ int compile_one_hot(struct compiler *c)
 	return 0;
 }
 
-int compile_trilu(struct compiler *c)
+static int compile_trilu(struct compiler *c)
 {
 	const struct shape *x = &node_in(c, 0)->shape;
 	struct cpu_step_trilu *step = &c->step->trilu;
@@ -228,3 +233,19 @@ int compile_trilu(struct compiler *c)
 	step->args.size = dtype_bytes(node_in(c, 0)->dtype);
 	return 0;
 }
+
+const struct cpu_op cpu_op_gather = {.compile = compile_gather,
+				     .takes_half = compile_half_as_it_is};
+const struct cpu_op cpu_op_gather_elements = {.compile = compile_gather_elements,
+					      .takes_half = compile_half_as_it_is,
+					      .overhead = {15, 0, 4}};
+const struct cpu_op cpu_op_gather_nd = {.compile = compile_gather_nd,
+					.takes_half = compile_half_as_it_is};
+const struct cpu_op cpu_op_scatter_elements = {.compile = compile_scatter_elements,
+					       .takes_half = scatter_takes_half,
+					       .overhead = {15, 0, 12}};
+const struct cpu_op cpu_op_scatter_nd = {
+	.compile = compile_scatter_nd, .takes_half = scatter_takes_half, .overhead = {15, 0, 16}};
+const struct cpu_op cpu_op_one_hot = {
+	.compile = compile_one_hot, .takes_half = compile_half_as_it_is, .overhead = {15, 0, 12}};
+const struct cpu_op cpu_op_trilu = {.compile = compile_trilu, .takes_half = compile_half_as_it_is};

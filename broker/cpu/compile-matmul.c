@@ -161,7 +161,7 @@ static void set_addend(struct cpu_step_gemm *step, const struct shape *shape)
 	step->c_cs = stride_aligned(shape, shape->rank, shape->rank - 1u);
 }
 
-int compile_matmul(struct compiler *c)
+static int compile_matmul(struct compiler *c)
 {
 	const struct tensor *a = node_in(c, 0), *b = node_in(c, 1), *addend = node_in(c, 2);
 	const struct shape b_front = shape_front(&b->shape, 2);
@@ -179,7 +179,7 @@ int compile_matmul(struct compiler *c)
 	return pack_matrix(c, b, extent_range(&b_front, 0, b_front.rank).fixed);
 }
 
-int compile_gemm(struct compiler *c)
+static int compile_gemm(struct compiler *c)
 {
 	const struct tensor *a = node_in(c, 0), *b = node_in(c, 1), *addend = node_in(c, 2);
 	struct cpu_step_gemm *step = &c->step->gemm;
@@ -203,3 +203,6 @@ int compile_gemm(struct compiler *c)
 	}
 	return pack_matrix(c, b, 1);
 }
+
+const struct cpu_op cpu_op_matmul = {.compile = compile_matmul, .overhead = {30, 2, 0}};
+const struct cpu_op cpu_op_gemm = {.compile = compile_gemm, .overhead = {30, 8, 0}};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What only moves elements: one step for each move of the node
+ * What only moves elements: one step for each move of the node, and pictures side by side
  *
  * Dimensions of a move may be in any order. Those that lie close together where elements are read
  * come next to those that lie close together where they are written: so that every Transpose is
@@ -8,6 +8,7 @@
  */
 #include "cpu/compile.h"
 #include "plan/move.h"
+#include "util/error.h"
 
 _Static_assert((int)CPU_MOVE_MAX_DIMS == (int)MOVE_MAX_DIMS, "a step holds any move");
 
@@ -83,7 +84,7 @@ static void set_step(struct cpu_step *step, struct move *move)
 	step->units = cpu_units_move;
 }
 
-int compile_moves(struct compiler *c)
+static int compile_moves(struct compiler *c)
 {
 	const unsigned int n = plan_n_moves(c->plan, c->node);
 	const struct tensor *tensors = c->plan->tensors;
@@ -112,3 +113,59 @@ int compile_moves(struct compiler *c)
 		compile_drop(c);
 	return 0;
 }
+
+/* Pixel by pixel, one input after the other. */
+static void set_rows(struct compiler *c, unsigned int i, size_t first)
+{
+	const struct shape *x = &node_in(c, i)->shape;
+	const size_t pixels = extent_range(x, 2, x->rank).fixed;
+	const size_t from_bytes = x->dims[1] * sizeof(float);
+	struct cpu_step_move *step = &c->step->move;
+
+	step->args = (struct cpu_move){
+		.form = CPU_MOVE_ROWS,
+		.element_bytes = 1,
+		.n_dims = 2,
+		.extent = {x->dynamic ? pixels : x->dims[0] * pixels, from_bytes},
+		.from_stride = {(ptrdiff_t)from_bytes, 1},
+		.to_stride = {(ptrdiff_t)(node_out(c, 0)->shape.dims[1] * sizeof(float)), 1},
+	};
+	step->dynamic = x->dynamic;
+	step->to_first = first;
+	memset(c->step->in, 0, sizeof(c->step->in));
+	c->step->in[0] = compile_in(c, i);
+	c->step->run = cpu_run_move;
+	c->step->units = cpu_units_move;
+}
+
+static int compile_concat(struct compiler *c)
+{
+	size_t first = 0;
+	int r;
+
+	if (!c->is_last)
+		return compile_moves(c);
+	for (unsigned int i = 0; i < c->node->n_in; i++) {
+		r = i == 0 ? 0 : compile_add(c);
+		if (r)
+			return error_fold(r);
+		set_rows(c, i, first);
+		first += node_in(c, i)->shape.dims[1] * sizeof(float);
+	}
+	return 0;
+}
+
+const struct cpu_op cpu_op_concat = {
+	.compile = compile_concat, .takes_half = compile_half_as_it_is, .overhead = {15, 0, 2}};
+const struct cpu_op cpu_op_transpose = {
+	.compile = compile_moves, .takes_half = compile_half_as_it_is, .overhead = {20, 0, 2}};
+const struct cpu_op cpu_op_slice = {
+	.compile = compile_moves, .takes_half = compile_half_as_it_is, .overhead = {15, 0, 2}};
+const struct cpu_op cpu_op_split = {
+	.compile = compile_moves, .takes_half = compile_half_as_it_is, .overhead = {15, 0, 2}};
+const struct cpu_op cpu_op_expand = {
+	.compile = compile_moves, .takes_half = compile_half_as_it_is, .overhead = {15, 0, 2}};
+const struct cpu_op cpu_op_tile = {
+	.compile = compile_moves, .takes_half = compile_half_as_it_is, .overhead = {15, 0, 2}};
+const struct cpu_op cpu_op_pad = {
+	.compile = compile_moves, .takes_half = compile_half_as_it_is, .overhead = {15, 0, 2}};

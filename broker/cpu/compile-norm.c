@@ -12,7 +12,7 @@ static bool is_one(const struct tensor *tensor)
 	return !tensor->shape.dynamic && shape_elems(&tensor->shape, 1) == 1;
 }
 
-int compile_layer_norm(struct compiler *c)
+static int compile_layer_norm(struct compiler *c)
 {
 	const struct tensor *x = node_in(c, 0), *scale = node_in(c, 1), *bias = node_in(c, 2);
 	const unsigned int axis = c->node->params.norm.axis;
@@ -32,7 +32,7 @@ int compile_layer_norm(struct compiler *c)
 }
 
 /* InstanceNormalization has as many groups as channels. */
-int compile_group_norm(struct compiler *c)
+static int compile_group_norm(struct compiler *c)
 {
 	const struct shape *x = &node_in(c, 0)->shape;
 	const uint32_t groups = c->node->params.norm.groups;
@@ -50,7 +50,7 @@ int compile_group_norm(struct compiler *c)
 	return 0;
 }
 
-int compile_batch_norm(struct compiler *c)
+static int compile_batch_norm(struct compiler *c)
 {
 	const struct shape *x = &node_in(c, 0)->shape;
 	struct cpu_step_batch_norm *step = &c->step->batch_norm;
@@ -68,3 +68,9 @@ int compile_batch_norm(struct compiler *c)
 	step->args.epsilon = c->node->params.norm.epsilon;
 	return 0;
 }
+
+const struct cpu_op cpu_op_layer_norm = {.compile = compile_layer_norm, .overhead = {30, 0, 0}};
+const struct cpu_op cpu_op_rms_norm = {.compile = compile_layer_norm, .overhead = {25, 0, 0}};
+const struct cpu_op cpu_op_instance_norm = {.compile = compile_group_norm, .overhead = {40, 0, 0}};
+const struct cpu_op cpu_op_group_norm = {.compile = compile_group_norm, .overhead = {40, 0, 0}};
+const struct cpu_op cpu_op_batch_norm = {.compile = compile_batch_norm};

@@ -5,57 +5,12 @@
  * A product of two matrices of one element is one operation on 12 bytes, and takes 20 ns: kernels
  * have loops to set up for every unit, row or matrix, however short it is, and some move elements
  * one by one. The dispatcher computes on its own thread what takes a microsecond or two, so it has
- * to know. The table's numbers are about two thirds of what the worst shapes took, at most 2 us by
- * flops and bytes, on a Xeon with AVX-512.
+ * to know. The numbers of struct cpu_op are about two thirds of what the worst shapes took, at most
+ * 2 us by flops and bytes, on a Xeon with AVX-512.
  */
 #include "cpu/compile.h"
 
-/*
- * Time that one unit of a step takes beside its arithmetic; that a row takes of the first input or
- * output, whichever has more; that an element of the largest operand takes, in quarters.
- */
-struct overhead {
-	uint8_t unit_ns, row_ns, elem_quarter_ns;
-};
-
-static const struct overhead overhead_default = {15, 0, 0};
-
-static const struct overhead overheads[OP_KIND_COUNT] = {
-	[OP_MATMUL] = {30, 2, 0},
-	[OP_GEMM] = {30, 8, 0},
-	[OP_SOFTMAX] = {30, 0, 0},
-	[OP_LOG_SOFTMAX] = {40, 0, 0},
-	[OP_REDUCE_LOG_SUM] = {15, 0, 4},
-	[OP_REDUCE_LOG_SUM_EXP] = {50, 0, 6},
-	[OP_CUM_SUM] = {12, 0, 8},
-	[OP_LAYER_NORM] = {30, 0, 0},
-	[OP_RMS_NORM] = {25, 0, 0},
-	[OP_INSTANCE_NORM] = {40, 0, 0},
-	[OP_GROUP_NORM] = {40, 0, 0},
-	[OP_TRANSPOSE] = {20, 0, 2},
-	[OP_SLICE] = {15, 0, 2},
-	[OP_CONCAT] = {15, 0, 2},
-	[OP_SPLIT] = {15, 0, 2},
-	[OP_EXPAND] = {15, 0, 2},
-	[OP_TILE] = {15, 0, 2},
-	[OP_PAD] = {15, 0, 2},
-	[OP_CONV] = {25, 20, 0},
-	[OP_MAX_POOL] = {15, 20, 0},
-	[OP_AVERAGE_POOL] = {25, 15, 0},
-	[OP_LP_POOL] = {20, 40, 32},
-	[OP_CONV_TRANSPOSE] = {60, 20, 0}, /* a unit's: for each tap */
-	[OP_QUANTIZE_LINEAR] = {15, 15, 0},
-	[OP_DEQUANTIZE_LINEAR] = {15, 15, 0},
-	[OP_MATMUL_INTEGER] = {100, 12, 0},
-	[OP_QLINEAR_MATMUL] = {150, 12, 0},
-	[OP_CONV_INTEGER] = {90, 15, 0},
-	[OP_QLINEAR_CONV] = {150, 15, 0},
-	[OP_MATMUL_NBITS] = {30, 8, 0},
-	[OP_GATHER_ELEMENTS] = {15, 0, 4},
-	[OP_SCATTER_ELEMENTS] = {15, 0, 12},
-	[OP_SCATTER_ND] = {15, 0, 16},
-	[OP_ONE_HOT] = {15, 0, 12},
-};
+static const struct cpu_overhead overhead_default = {15, 0, 0};
 
 static size_t kernel_taps(const struct compiler *c)
 {
@@ -98,7 +53,7 @@ double compile_overhead_ns(const struct compiler *c, uint32_t first_step, uint32
 {
 	const enum op_kind kind = c->node->op->kind;
 	const struct tensor *in = node_in(c, 0);
-	struct overhead each = overheads[kind];
+	struct cpu_overhead each = c->op->overhead;
 	double rows = 1, n = 1, units = 0;
 
 	if (each.unit_ns == 0)

@@ -69,7 +69,7 @@ static void quantize_axis(struct compiler *c, const struct shape *x)
 	}
 }
 
-int compile_quantize(struct compiler *c)
+static int compile_quantize(struct compiler *c)
 {
 	const bool dequantizes = c->node->op->kind == OP_DEQUANTIZE_LINEAR;
 	const struct shape *x = &node_in(c, 0)->shape;
@@ -90,7 +90,7 @@ int compile_quantize(struct compiler *c)
 	return 0;
 }
 
-int compile_dynamic_quantize(struct compiler *c)
+static int compile_dynamic_quantize(struct compiler *c)
 {
 	const struct shape *x = &node_in(c, 0)->shape;
 	const struct cpu_operand ranges = compile_work(c, OP_RANGES * 2 * sizeof(float));
@@ -248,7 +248,7 @@ static int pack_integer(struct compiler *c, size_t n_matrices, struct cpu_operan
 	return 0;
 }
 
-int compile_integer(struct compiler *c)
+static int compile_integer(struct compiler *c)
 {
 	const struct tensor *a = integer_tensor(c, CPU_INTEGER_A);
 	const struct tensor *b = integer_tensor(c, CPU_INTEGER_B);
@@ -294,7 +294,7 @@ static bool fill_integer_conv(const struct cpu_fill *fill, uint64_t number)
 	return (number + 1) * each < n_units;
 }
 
-int compile_integer_conv(struct compiler *c)
+static int compile_integer_conv(struct compiler *c)
 {
 	const struct tensor *weights = integer_tensor(c, CPU_INTEGER_B);
 	const struct cpu_integer of = integer_of(c);
@@ -427,7 +427,7 @@ static int pack_nbits(struct compiler *c, const struct cpu_step_nbits *nbits, si
 	return 0;
 }
 
-int compile_nbits(struct compiler *c)
+static int compile_nbits(struct compiler *c)
 {
 	const struct shape *a = &node_in(c, 0)->shape;
 	const struct tensor *zeros = node_in(c, 3);
@@ -465,3 +465,15 @@ int compile_nbits(struct compiler *c)
 	c->step->nbits = nbits;
 	return 0;
 }
+
+const struct cpu_op cpu_op_quantize_linear = {.compile = compile_quantize, .overhead = {15, 15, 0}};
+const struct cpu_op cpu_op_dequantize_linear = {.compile = compile_quantize,
+						.overhead = {15, 15, 0}};
+const struct cpu_op cpu_op_dynamic_quantize_linear = {.compile = compile_dynamic_quantize};
+const struct cpu_op cpu_op_matmul_integer = {.compile = compile_integer, .overhead = {100, 12, 0}};
+const struct cpu_op cpu_op_qlinear_matmul = {.compile = compile_integer, .overhead = {150, 12, 0}};
+const struct cpu_op cpu_op_conv_integer = {.compile = compile_integer_conv,
+					   .overhead = {90, 15, 0}};
+const struct cpu_op cpu_op_qlinear_conv = {.compile = compile_integer_conv,
+					   .overhead = {150, 15, 0}};
+const struct cpu_op cpu_op_matmul_nbits = {.compile = compile_nbits, .overhead = {30, 8, 0}};

@@ -33,7 +33,7 @@ static enum cpu_type type_of(const struct tensor *tensor)
 	}
 }
 
-int compile_top_k(struct compiler *c)
+static int compile_top_k(struct compiler *c)
 {
 	columns(c, c->node->params.top_k.axis);
 	c->step->run = cpu_run_top_k;
@@ -44,7 +44,7 @@ int compile_top_k(struct compiler *c)
 	return 0;
 }
 
-int compile_arg(struct compiler *c)
+static int compile_arg(struct compiler *c)
 {
 	columns(c, c->node->params.arg.axis);
 	c->step->run = cpu_run_arg;
@@ -55,7 +55,7 @@ int compile_arg(struct compiler *c)
 	return 0;
 }
 
-int compile_cum_sum(struct compiler *c)
+static int compile_cum_sum(struct compiler *c)
 {
 	columns(c, c->node->params.cum_sum.axis);
 	c->step->run = cpu_run_scan;
@@ -66,7 +66,7 @@ int compile_cum_sum(struct compiler *c)
 	return 0;
 }
 
-int compile_lp_norm(struct compiler *c)
+static int compile_lp_norm(struct compiler *c)
 {
 	columns(c, c->node->params.lp_norm.axis);
 	c->step->run = cpu_run_lp_norm;
@@ -77,7 +77,7 @@ int compile_lp_norm(struct compiler *c)
 }
 
 /* Softmax, LogSoftmax */
-int compile_softmax(struct compiler *c)
+static int compile_softmax(struct compiler *c)
 {
 	columns(c, c->node->params.softmax.axis);
 	c->step->columns.type = type_of(node_in(c, 0));
@@ -92,7 +92,7 @@ _Static_assert(OP_REDUCE_MEAN - OP_REDUCE_SUM == CPU_REDUCE_MEAN &&
 		       OP_REDUCE_MIN - OP_REDUCE_SUM == CPU_REDUCE_MIN,
 	       "the kinds are in one order");
 
-int compile_reduce(struct compiler *c)
+static int compile_reduce(struct compiler *c)
 {
 	const unsigned int rank = node_in(c, 0)->shape.rank;
 	const struct shape x = compile_shape(c, node_in(c, 0), rank);
@@ -135,7 +135,7 @@ int compile_reduce(struct compiler *c)
 	return 0;
 }
 
-int compile_reshape(struct compiler *c)
+static int compile_reshape(struct compiler *c)
 {
 	const struct tensor *x = node_in(c, 0), *y = node_out(c, 0);
 
@@ -148,3 +148,23 @@ int compile_reshape(struct compiler *c)
 	c->step->n = (struct cpu_extent){.fixed = x->fixed_bytes, .row = x->row_bytes};
 	return 0;
 }
+
+const struct cpu_op cpu_op_softmax = {.compile = compile_softmax, .overhead = {30, 0, 0}};
+const struct cpu_op cpu_op_reduce_sum = {.compile = compile_reduce};
+const struct cpu_op cpu_op_reduce_mean = {.compile = compile_reduce};
+const struct cpu_op cpu_op_reduce_sum_square = {.compile = compile_reduce};
+const struct cpu_op cpu_op_reduce_l1 = {.compile = compile_reduce};
+const struct cpu_op cpu_op_reduce_l2 = {.compile = compile_reduce};
+const struct cpu_op cpu_op_reduce_log_sum = {.compile = compile_reduce, .overhead = {15, 0, 4}};
+const struct cpu_op cpu_op_reduce_log_sum_exp = {.compile = compile_reduce, .overhead = {50, 0, 6}};
+const struct cpu_op cpu_op_reduce_prod = {.compile = compile_reduce};
+const struct cpu_op cpu_op_reduce_max = {.compile = compile_reduce};
+const struct cpu_op cpu_op_reduce_min = {.compile = compile_reduce};
+const struct cpu_op cpu_op_arg_max = {.compile = compile_arg};
+const struct cpu_op cpu_op_arg_min = {.compile = compile_arg};
+const struct cpu_op cpu_op_cum_sum = {.compile = compile_cum_sum, .overhead = {12, 0, 8}};
+const struct cpu_op cpu_op_log_softmax = {.compile = compile_softmax, .overhead = {40, 0, 0}};
+const struct cpu_op cpu_op_lp_norm = {.compile = compile_lp_norm};
+const struct cpu_op cpu_op_reshape = {.compile = compile_reshape,
+				      .takes_half = compile_half_as_it_is};
+const struct cpu_op cpu_op_top_k = {.compile = compile_top_k};

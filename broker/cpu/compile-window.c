@@ -55,7 +55,7 @@ static void set_double(struct compiler *c, cpu_run_fn *run)
 	c->speed_up = COMPILE_DOUBLE_SPEED_UP;
 }
 
-int compile_pool(struct compiler *c)
+static int compile_pool(struct compiler *c)
 {
 	const struct cpu_kernels *kernels = c->cpu->kernels;
 	const enum op_kind kind = c->node->op->kind;
@@ -82,7 +82,7 @@ int compile_pool(struct compiler *c)
 	return 0;
 }
 
-int compile_max_pool(struct compiler *c)
+static int compile_max_pool(struct compiler *c)
 {
 	const uint8_t dtype = node_in(c, 0)->dtype;
 
@@ -140,7 +140,7 @@ static int pack_weights(struct compiler *c, enum pack_form form, size_t floats,
 	return 0;
 }
 
-int compile_conv(struct compiler *c)
+static int compile_conv(struct compiler *c)
 {
 	const struct cpu_kernels *kernels = c->cpu->kernels;
 	int r;
@@ -169,7 +169,7 @@ int compile_conv(struct compiler *c)
 	return r ? error_fold(r) : 0;
 }
 
-int compile_conv_transpose(struct compiler *c)
+static int compile_conv_transpose(struct compiler *c)
 {
 	const struct cpu_kernels *kernels = c->cpu->kernels;
 	int r;
@@ -189,3 +189,11 @@ int compile_conv_transpose(struct compiler *c)
 			 kernels->pack_conv_transpose);
 	return r ? error_fold(r) : 0;
 }
+
+const struct cpu_op cpu_op_conv = {.compile = compile_conv, .overhead = {25, 20, 0}};
+const struct cpu_op cpu_op_max_pool = {.compile = compile_max_pool, .overhead = {15, 20, 0}};
+const struct cpu_op cpu_op_average_pool = {.compile = compile_pool, .overhead = {25, 15, 0}};
+const struct cpu_op cpu_op_lp_pool = {.compile = compile_pool, .overhead = {20, 40, 32}};
+/* A unit's: for each tap. */
+const struct cpu_op cpu_op_conv_transpose = {.compile = compile_conv_transpose,
+					     .overhead = {60, 20, 0}};

@@ -21,11 +21,16 @@
 /* Of products and windows of float64: half as many elements lie in a register. */
 #define COMPILE_DOUBLE_SPEED_UP 0.5
 
+/* What one thread does in a nanosecond, roughly and rather too little. */
+#define COMPILE_FLOPS_PER_NS 40.0
+#define COMPILE_BYTES_PER_NS 8.0
+
 struct compiler {
 	struct cpu_executor *cpu;
 	const struct plan *plan;
 	struct cpu_plan *compiled;
 	const struct node *node;
+	const struct cpu_op *op; /* the node's */
 	/*
 	 * To be filled; kernels and operands are there: the node's, the first ones in order. Moves
 	 * when another step is added.
@@ -121,6 +126,8 @@ int compile_half_end(struct compiler *c, uint32_t first_step);
 void compile_half_deinit(struct compiler *c);
 /* Where constant input @i, converted, is said to lie. Nothing does. */
 uintptr_t compile_half_address(unsigned int i);
+/* cpu_op.takes_half of operators that always do: all that only move elements. */
+bool compile_half_as_it_is(const struct node *node);
 
 /*
  * compile-layout.c: converts pictures that do not lie as the node is computed, in front of its
@@ -134,43 +141,30 @@ struct shape compile_shape(const struct compiler *c, const struct tensor *tensor
 			   unsigned int rank);
 
 /*
- * The compilers, one per operator, each in the file of its family. Called with one step, they fill
- * it, add others with compile_add() where an operator takes several, which run in that order, or
- * take it away with compile_drop(). Return: 0, -ENOMEM.
+ * An operator, as this executor knows it: cpu_op_ROW for each of the catalogue's, in the file of
+ * its family.
  */
-int compile_matmul(struct compiler *c);
-int compile_gemm(struct compiler *c);
-int compile_elementwise(struct compiler *c);
-int compile_softmax(struct compiler *c);
-int compile_reduce(struct compiler *c);
-int compile_arg(struct compiler *c);
-int compile_cum_sum(struct compiler *c);
-int compile_lp_norm(struct compiler *c);
-int compile_layer_norm(struct compiler *c);
-int compile_group_norm(struct compiler *c);
-int compile_batch_norm(struct compiler *c);
-int compile_rotary(struct compiler *c);
-int compile_attention(struct compiler *c);
-int compile_moves(struct compiler *c); /* whatever plan_moves() */
-int compile_concat(struct compiler *c);
-int compile_reshape(struct compiler *c);
-int compile_conv(struct compiler *c);
-int compile_max_pool(struct compiler *c);
-int compile_pool(struct compiler *c);
-int compile_conv_transpose(struct compiler *c);
-int compile_top_k(struct compiler *c);
-int compile_quantize(struct compiler *c);
-int compile_dynamic_quantize(struct compiler *c);
-int compile_integer(struct compiler *c);
-int compile_integer_conv(struct compiler *c);
-int compile_nbits(struct compiler *c);
-int compile_gather(struct compiler *c);
-int compile_gather_nd(struct compiler *c);
-int compile_gather_elements(struct compiler *c);
-int compile_scatter_elements(struct compiler *c);
-int compile_scatter_nd(struct compiler *c);
-int compile_one_hot(struct compiler *c);
-int compile_trilu(struct compiler *c);
+struct cpu_op {
+	/*
+	 * Called with one step, fills it, adds others with compile_add() where the operator takes
+	 * several, which run in that order, or takes it away with compile_drop(). Return: 0,
+	 * -ENOMEM.
+	 */
+	int (*compile)(struct compiler *c);
+	/* NULL, or: does it take float16 as it is? All others are given float32. */
+	bool (*takes_half)(const struct node *node);
+	/*
+	 * Time that one unit of a step takes beside its arithmetic; that a row takes of the first
+	 * input or output, whichever has more; that an element of the largest operand takes, in
+	 * quarters. All 0: about as long as most. See compile-overhead.c.
+	 */
+	struct cpu_overhead {
+		uint8_t unit_ns, row_ns, elem_quarter_ns;
+	} overhead;
+};
+
+#define CPU_OP_NAME(KIND, row) cpu_op_##row
+extern const struct cpu_op OP_LIST(CPU_OP_NAME);
 
 /* Has the step compute @node, too, which is an activation of the node's. */
 void compile_activation(struct compiler *c, const struct node *node);
@@ -237,9 +231,6 @@ static inline bool node_is_double(const struct compiler *c)
 {
 	return c->plan->tensors[c->node->in[0]].dtype == RBK_DTYPE_F64;
 }
-
-/* Does its compiler take float16 as it is? */
-bool compile_takes_half(const struct node *node);
 
 /* Return: the tensor, NULL if absent. */
 static inline const struct tensor *node_in(const struct compiler *c, unsigned int i)
