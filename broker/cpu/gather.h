@@ -124,3 +124,18 @@ static inline size_t cpu_scatter_nd_units(const struct cpu_scatter_nd *args)
 {
 	return (args->run + CPU_SCATTER_BLOCK - 1) / CPU_SCATTER_BLOCK;
 }
+
+/* clang-format off */
+#define CPU_GATHER_KERNELS(KERNEL, TABLE) \
+	/* ONNX Gather, GatherND. Units: outer * rows. These return false: see gather.h. */ \
+	KERNEL(bool, gather, (const struct cpu_gather *args, size_t begin, size_t end)) \
+	/* ONNX GatherElements, by the logarithm of the bytes of an element. */ \
+	TABLE(cpu_elements_fn, gather_elements, 4) \
+	/* ONNX ScatterElements and ScatterND after a copy, by enum cpu_scatter. */ \
+	TABLE(cpu_elements_fn, scatter_elements, CPU_SCATTER_COUNT) \
+	TABLE(cpu_scatter_nd_fn, scatter_nd, CPU_SCATTER_COUNT) \
+	/* ONNX OneHot. Units: outer. */ \
+	KERNEL(void, one_hot, (const struct cpu_one_hot *args, size_t begin, size_t end)) \
+	/* ONNX Trilu. Units: batch * rows. */ \
+	KERNEL(void, trilu, (const struct cpu_trilu *args, size_t begin, size_t end))
+/* clang-format on */

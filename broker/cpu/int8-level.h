@@ -161,16 +161,8 @@ void CPU_FN(i8_row_sums)(size_t m, size_t k, const uint8_t *a, size_t a_rs, bool
 /* The part that requantizing has in a finish, except for scales. */
 void CPU_FN(i8_finish_bytes)(const struct cpu_requantize *requantize, struct i8_finish *finish);
 
-size_t CPU_FN(i8_pack_b_size)(size_t k, size_t n);
-size_t CPU_FN(i8_pack_b)(const struct cpu_int8_gemm *gemm, size_t begin, size_t end, void *to);
-void CPU_FN(i8_gemm)(const struct cpu_int8_gemm *gemm, const struct cpu_gemm_tile *tile,
-		     void *workspace);
-size_t CPU_FN(i8_pack_conv_size)(const struct cpu_window *window);
-size_t CPU_FN(i8_pack_conv)(const struct cpu_int8_conv *conv, size_t begin, size_t end, void *to);
-void CPU_FN(i8_conv)(const struct cpu_int8_conv *conv, size_t begin, size_t end, void *workspace);
-void CPU_FN(i8_quantize)(const struct cpu_quantize *args, size_t begin, size_t end);
-void CPU_FN(i8_dequantize)(const struct cpu_quantize *args, size_t begin, size_t end);
-void CPU_FN(i8_range)(size_t n, const float *x, float ret[2]);
+#define LEVEL_KERNEL(result, name, arguments) result CPU_FN(i8_##name) arguments;
+CPU_INT8_KERNELS(LEVEL_KERNEL)
 
 extern const struct cpu_int8_kernels CPU_FN(int8_kernels);
 

@@ -2,6 +2,8 @@
 /* The kernels of one level, by name: compiled once per level as they are. */
 #include "cpu/int8-level.h"
 
+#define OF_KERNEL(result, name, arguments) .name = CPU_FN(i8_##name),
+
 const struct cpu_int8_kernels CPU_FN(int8_kernels) = {
 #if VW == 16 && I8_VNNI
 	.level = CPU_INT8_AVX512_VNNI,
@@ -24,13 +26,4 @@ const struct cpu_int8_kernels CPU_FN(int8_kernels) = {
 #endif
 	.gemm_mr = I8_MR,
 	.gemm_nr = I8_NR,
-	.pack_b_size = CPU_FN(i8_pack_b_size),
-	.pack_b = CPU_FN(i8_pack_b),
-	.gemm = CPU_FN(i8_gemm),
-	.pack_conv_size = CPU_FN(i8_pack_conv_size),
-	.pack_conv = CPU_FN(i8_pack_conv),
-	.conv = CPU_FN(i8_conv),
-	.quantize = CPU_FN(i8_quantize),
-	.dequantize = CPU_FN(i8_dequantize),
-	.range = CPU_FN(i8_range),
-};
+	CPU_INT8_KERNELS(OF_KERNEL)};

@@ -151,34 +151,39 @@ static inline size_t cpu_int8_conv_units(const struct cpu_window *args)
 	return cut.matrices * cut.parts * args->out_height;
 }
 
+/* The kernels of a level, as CPU_KERNELS lists the others. */
+/* clang-format off */
+#define CPU_INT8_KERNELS(KERNEL) \
+	/* Bytes of pack_b()'s result. */ \
+	KERNEL(size_t, pack_b_size, (size_t k, size_t n)) \
+	/* \
+	 * Rearranges units [begin, end) of a constant b for gemm(); an @end beyond the last is \
+	 * fine. Units follow each other, the first one first; @to is of all, aligned to 64 bytes. \
+	 * Return: the number of all units. \
+	 */ \
+	KERNEL(size_t, pack_b, (const struct cpu_int8_gemm *gemm, size_t begin, size_t end, void *to)) \
+	/* ONNX MatMulInteger, QLinearMatMul, one matrix; see cpu_gemm_tile. */ \
+	KERNEL(void, gemm, (const struct cpu_int8_gemm *gemm, const struct cpu_gemm_tile *tile, \
+			    void *workspace)) \
+	KERNEL(size_t, pack_conv_size, (const struct cpu_window *window)) \
+	/* As pack_b(), in any order of the units. */ \
+	KERNEL(size_t, pack_conv, (const struct cpu_int8_conv *conv, size_t begin, size_t end, \
+				   void *to)) \
+	/* ONNX ConvInteger, QLinearConv; weights must be packed. Units: cpu_int8_conv_units(). */ \
+	KERNEL(void, conv, (const struct cpu_int8_conv *conv, size_t begin, size_t end, \
+			    void *workspace)) \
+	/* ONNX QuantizeLinear and DequantizeLinear. Units: cpu_quantize_units(). */ \
+	KERNEL(void, quantize, (const struct cpu_quantize *args, size_t begin, size_t end)) \
+	KERNEL(void, dequantize, (const struct cpu_quantize *args, size_t begin, size_t end)) \
+	/* The least and the greatest of @n floats and 0; a NaN is passed over. */ \
+	KERNEL(void, range, (size_t n, const float *x, float ret[2]))
+/* clang-format on */
+
 struct cpu_int8_kernels {
 	enum cpu_int8_level level;
 	const char *name; /* "avx512-vnni" */
 	size_t gemm_mr, gemm_nr;
-
-	/* Bytes of pack_b()'s result. */
-	size_t (*pack_b_size)(size_t k, size_t n);
-	/*
-	 * Rearranges units [begin, end) of a constant b for gemm(); an @end beyond the last is
-	 * fine. Units follow each other, the first one first; @to is of all, aligned to 64 bytes.
-	 * Return: the number of all units.
-	 */
-	size_t (*pack_b)(const struct cpu_int8_gemm *gemm, size_t begin, size_t end, void *to);
-	/* ONNX MatMulInteger, QLinearMatMul, one matrix; see cpu_gemm_tile. */
-	void (*gemm)(const struct cpu_int8_gemm *gemm, const struct cpu_gemm_tile *tile,
-		     void *workspace);
-
-	size_t (*pack_conv_size)(const struct cpu_window *window);
-	/* As pack_b(), in any order of the units. */
-	size_t (*pack_conv)(const struct cpu_int8_conv *conv, size_t begin, size_t end, void *to);
-	/* ONNX ConvInteger, QLinearConv; weights must be packed. Units: cpu_int8_conv_units(). */
-	void (*conv)(const struct cpu_int8_conv *conv, size_t begin, size_t end, void *workspace);
-
-	/* ONNX QuantizeLinear and DequantizeLinear. Units: cpu_quantize_units(). */
-	void (*quantize)(const struct cpu_quantize *args, size_t begin, size_t end);
-	void (*dequantize)(const struct cpu_quantize *args, size_t begin, size_t end);
-	/* The least and the greatest of @n floats and 0; a NaN is passed over. */
-	void (*range)(size_t n, const float *x, float ret[2]);
+	CPU_INT8_KERNELS(CPU_KERNEL_MEMBER)
 };
 
 /* Elements of one unit of a quantization, and the most rows of one. */

@@ -238,126 +238,119 @@ struct cpu_pool {
 	bool is_column_major; /* indices count pixels with the first dimension first */
 };
 
+/*
+ * The kernels of a level. Each family lists its own, as KERNEL(result, name, (arguments)), and as
+ * TABLE(type, name, size) those of which there is one for each of some types: struct cpu_kernels
+ * has them by name, level.h declares name of the level that is compiled, and table.c collects
+ * these.
+ */
+/* clang-format off */
+#define CPU_PRODUCT_KERNELS(KERNEL, TABLE) \
+	/* Floats of pack_b()'s result for a k by n matrix. */ \
+	KERNEL(size_t, pack_b_size, (size_t k, size_t n)) \
+	/* Rearranges b for gemm(). @to is aligned to 64 bytes. */ \
+	KERNEL(void, pack_b, (size_t k, size_t n, const float *b, size_t b_rs, \
+	       size_t b_cs, float *to)) \
+	/* ONNX MatMul and Gemm, one matrix. */ \
+	KERNEL(void, gemm, (const struct cpu_gemm *gemm, const struct cpu_gemm_tile *tile, \
+	       void *workspace)) \
+	/* Bytes of pack_nbits()'s result, which is aligned to 64. */ \
+	KERNEL(size_t, pack_nbits_size, (size_t k, size_t n, size_t block)) \
+	KERNEL(void, pack_nbits, (const struct cpu_nbits_weights *weights, void *to)) \
+	/* MatMulNBits, one matrix. */ \
+	KERNEL(void, nbits, (const struct cpu_nbits *args, \
+	       const struct cpu_gemm_tile *tile, void *workspace)) \
+	/* From float16 and to it, rounding to nearest even: n elements. */ \
+	KERNEL(void, half_load, (size_t n, const uint16_t *x, float *y)) \
+	KERNEL(void, half_store, (size_t n, const float *x, uint16_t *y))
+/* clang-format on */
+
+/* clang-format off */
+#define CPU_WINDOW_KERNELS(KERNEL, TABLE) \
+	/* Floats of pack_conv()'s result. */ \
+	KERNEL(size_t, pack_conv_size, (const struct cpu_window *args)) \
+	/* \
+	 * Packs units [begin, end) of the weights, of some hundred kilobytes at most, an @end \
+	 * beyond the last is fine; @to is where all of them go. Return: how many units there are. \
+	 */ \
+	KERNEL(size_t, pack_conv, (const struct cpu_window *args, size_t begin, \
+	       size_t end, float *to)) \
+	/* ONNX Conv. Units: cpu_conv_units(). */ \
+	KERNEL(void, conv, (const struct cpu_window *args, size_t begin, size_t end, \
+	       void *workspace)) \
+	/* ONNX ConvTranspose, with weights [channels][out_channels / group][kd][kh][kw], likewise. \
+	 */ \
+	KERNEL(size_t, pack_conv_transpose_size, (const struct cpu_window *args)) \
+	KERNEL(size_t, pack_conv_transpose, (const struct cpu_window *args, size_t begin, \
+	       size_t end, float *to)) \
+	/* Units: cpu_conv_transpose_units(). */ \
+	KERNEL(void, conv_transpose, (const struct cpu_window *args, size_t begin, \
+	       size_t end, void *workspace)) \
+	/* \
+	 * ONNX MaxPool, AveragePool, LpPool; windows are clipped, an empty one gives -inf or 0. \
+	 * Units: batch * channels. \
+	 */ \
+	KERNEL(void, max_pool, (const struct cpu_window *args, size_t begin, size_t end)) \
+	KERNEL(void, average_pool, (const struct cpu_window *args, size_t begin, \
+	       size_t end)) \
+	KERNEL(void, lp_pool, (const struct cpu_window *args, size_t begin, size_t end)) \
+	/* MaxPool likewise; an empty window has its channel's first index. */ \
+	KERNEL(void, max_pool_any, (const struct cpu_pool *args, size_t begin, size_t end)) \
+	/* \
+	 * Conv, MaxPool and AveragePool of pictures whose channels come last, both those that are \
+	 * read and those that are written: [batch][depth][height][width][channels]. Weights are \
+	 * packed, depthwise ones, too; units: cpu_conv_last_units(), cpu_rows_last(). \
+	 */ \
+	KERNEL(size_t, pack_conv_last_size, (const struct cpu_window *args)) \
+	KERNEL(size_t, pack_conv_last, (const struct cpu_window *args, size_t begin, \
+	       size_t end, float *to)) \
+	KERNEL(void, conv_last, (const struct cpu_window *args, size_t begin, size_t end, \
+	       void *workspace)) \
+	KERNEL(void, max_pool_last, (const struct cpu_window *args, size_t begin, \
+	       size_t end)) \
+	KERNEL(void, average_pool_last, (const struct cpu_window *args, size_t begin, \
+	       size_t end))
+/* clang-format on */
+
+/* clang-format off */
+#define CPU_DOUBLE_KERNELS(KERNEL, TABLE) \
+	/* The same operators of float64, in the order of ONNX. Units are theirs above, but: */ \
+	KERNEL(void, gemm_f64, (const struct cpu_gemm_f64 *gemm, const struct \
+	       cpu_gemm_tile *tile, void *workspace)) \
+	KERNEL(void, conv_f64, (const struct cpu_window_f64 *args, size_t begin, \
+	       size_t end, void *workspace)) \
+	/* Units: batch * group * cpu_conv_transpose_f64_parts(). */ \
+	KERNEL(void, conv_transpose_f64, (const struct cpu_window_f64 *args, size_t begin, \
+	       size_t end, void *workspace)) \
+	KERNEL(void, max_pool_f64, (const struct cpu_window_f64 *args, size_t begin, \
+	       size_t end)) \
+	KERNEL(void, average_pool_f64, (const struct cpu_window_f64 *args, size_t begin, \
+	       size_t end)) \
+	KERNEL(void, lp_pool_f64, (const struct cpu_window_f64 *args, size_t begin, \
+	       size_t end))
+/* clang-format on */
+
+#define CPU_KERNELS(KERNEL, TABLE)         \
+	CPU_PRODUCT_KERNELS(KERNEL, TABLE) \
+	CPU_MAP_KERNELS(KERNEL, TABLE)     \
+	CPU_ROWS_KERNELS(KERNEL, TABLE)    \
+	CPU_MOVE_KERNELS(KERNEL, TABLE)    \
+	CPU_GATHER_KERNELS(KERNEL, TABLE)  \
+	CPU_WINDOW_KERNELS(KERNEL, TABLE)  \
+	CPU_DOUBLE_KERNELS(KERNEL, TABLE)
+
+#define CPU_KERNEL_MEMBER(result, name, arguments) result(*name) arguments;
+#define CPU_TABLE_MEMBER(type, name, size)         type *const *name;
+
 struct cpu_kernels {
 	enum cpu_simd level;
 	const char *name; /* "avx512" */
 	size_t gemm_mr, gemm_nr;
-
-	/* Floats of pack_b()'s result for a k by n matrix. */
-	size_t (*pack_b_size)(size_t k, size_t n);
-	/* Rearranges b for gemm(). @to is aligned to 64 bytes. */
-	void (*pack_b)(size_t k, size_t n, const float *b, size_t b_rs, size_t b_cs, float *to);
-	/* ONNX MatMul and Gemm, one matrix. */
-	void (*gemm)(const struct cpu_gemm *gemm, const struct cpu_gemm_tile *tile,
-		     void *workspace);
-
-	/* Bytes of pack_nbits()'s result, which is aligned to 64. */
-	size_t (*pack_nbits_size)(size_t k, size_t n, size_t block);
-	void (*pack_nbits)(const struct cpu_nbits_weights *weights, void *to);
-	/* MatMulNBits, one matrix. */
-	void (*nbits)(const struct cpu_nbits *args, const struct cpu_gemm_tile *tile,
-		      void *workspace);
-
 	/* By type and operator; NULL where a type has none. See map.h. */
 	cpu_map_fn *const *map[CPU_TYPE_COUNT];
 	/* ONNX Cast, by source and destination. */
 	cpu_map_fn *const (*cast)[CPU_TYPE_COUNT];
-	/* ONNX Where, by the logarithm of the bytes of an element; operand 0 is the condition. */
-	cpu_map_fn *const *where;
-
-	/* From float16 and to it, rounding to nearest even: n elements. */
-	void (*half_load)(size_t n, const uint16_t *x, float *y);
-	void (*half_store)(size_t n, const float *x, uint16_t *y);
-
-	/*
-	 * ONNX Softmax, LogSoftmax. Units: cpu_softmax_units(). A column with a NaN or +inf gives
-	 * NaN.
-	 */
-	void (*softmax)(const struct cpu_softmax *args, size_t begin, size_t end);
-	/* ONNX TopK. Units: columns, outer * inner. */
-	void (*top_k)(const struct cpu_top_k *args, size_t begin, size_t end);
-	/* ONNX ReduceSum and its kin. Units: cpu_reduce_units(). */
-	void (*reduce)(const struct cpu_reduce *args, size_t begin, size_t end);
-	/* ONNX ArgMax, ArgMin. Units: cpu_column_units(). */
-	void (*arg)(const struct cpu_arg *args, size_t begin, size_t end);
-	/* ONNX CumSum. Units: cpu_column_units(). */
-	void (*scan)(const struct cpu_scan *args, size_t begin, size_t end);
-	/* ONNX Layer-, RMS-, Instance-, GroupNormalization. Units: rows. */
-	void (*norm)(const struct cpu_norm *args, size_t begin, size_t end);
-	/* ONNX BatchNormalization. Units: cpu_batch_norm_units(). */
-	void (*batch_norm)(const struct cpu_batch_norm *args, size_t begin, size_t end);
-	/* ONNX LpNormalization. Units: cpu_column_units(). */
-	void (*lp_norm)(const struct cpu_lp_norm *args, size_t begin, size_t end);
-	/* ONNX RotaryEmbedding. Units: cpu_rotary_units(). */
-	void (*rotary)(const struct cpu_rotary *args, size_t begin, size_t end);
-	/* ONNX Attention. Units: cpu_attention_units(). */
-	void (*attention)(const struct cpu_attention *args, size_t begin, size_t end,
-			  void *workspace);
-	/* ONNX Transpose, Slice and their like, see move.h. Units: cpu_move_units(). */
-	void (*move)(const struct cpu_move *args, size_t begin, size_t end);
-
-	/* ONNX Gather, GatherND. Units: outer * rows. These return false: see gather.h. */
-	bool (*gather)(const struct cpu_gather *args, size_t begin, size_t end);
-	/* ONNX GatherElements, by the logarithm of the bytes of an element. */
-	cpu_elements_fn *const *gather_elements;
-	/* ONNX ScatterElements and ScatterND after a copy, by enum cpu_scatter. */
-	cpu_elements_fn *const *scatter_elements;
-	cpu_scatter_nd_fn *const *scatter_nd;
-	/* ONNX OneHot. Units: outer. */
-	void (*one_hot)(const struct cpu_one_hot *args, size_t begin, size_t end);
-	/* ONNX Trilu. Units: batch * rows. */
-	void (*trilu)(const struct cpu_trilu *args, size_t begin, size_t end);
-
-	/* Floats of pack_conv()'s result. */
-	size_t (*pack_conv_size)(const struct cpu_window *args);
-	/*
-	 * Packs units [begin, end) of the weights, of some hundred kilobytes at most, an @end
-	 * beyond the last is fine; @to is where all of them go. Return: how many units there are.
-	 */
-	size_t (*pack_conv)(const struct cpu_window *args, size_t begin, size_t end, float *to);
-	/* ONNX Conv. Units: cpu_conv_units(). */
-	void (*conv)(const struct cpu_window *args, size_t begin, size_t end, void *workspace);
-	/* ONNX ConvTranspose, with weights [channels][out_channels / group][kd][kh][kw], likewise.
-	 */
-	size_t (*pack_conv_transpose_size)(const struct cpu_window *args);
-	size_t (*pack_conv_transpose)(const struct cpu_window *args, size_t begin, size_t end,
-				      float *to);
-	/* Units: cpu_conv_transpose_units(). */
-	void (*conv_transpose)(const struct cpu_window *args, size_t begin, size_t end,
-			       void *workspace);
-	/*
-	 * ONNX MaxPool, AveragePool, LpPool; windows are clipped, an empty one gives -inf or 0.
-	 * Units: batch * channels.
-	 */
-	void (*max_pool)(const struct cpu_window *args, size_t begin, size_t end);
-	void (*average_pool)(const struct cpu_window *args, size_t begin, size_t end);
-	void (*lp_pool)(const struct cpu_window *args, size_t begin, size_t end);
-	/* MaxPool likewise; an empty window has its channel's first index. */
-	void (*max_pool_any)(const struct cpu_pool *args, size_t begin, size_t end);
-
-	/*
-	 * Conv, MaxPool and AveragePool of pictures whose channels come last, both those that are
-	 * read and those that are written: [batch][depth][height][width][channels]. Weights are
-	 * packed, depthwise ones, too; units: cpu_conv_last_units(), cpu_rows_last().
-	 */
-	size_t (*pack_conv_last_size)(const struct cpu_window *args);
-	size_t (*pack_conv_last)(const struct cpu_window *args, size_t begin, size_t end,
-				 float *to);
-	void (*conv_last)(const struct cpu_window *args, size_t begin, size_t end, void *workspace);
-	void (*max_pool_last)(const struct cpu_window *args, size_t begin, size_t end);
-	void (*average_pool_last)(const struct cpu_window *args, size_t begin, size_t end);
-
-	/* The same operators of float64, in the order of ONNX. Units are theirs above, but: */
-	void (*gemm_f64)(const struct cpu_gemm_f64 *gemm, const struct cpu_gemm_tile *tile,
-			 void *workspace);
-	void (*conv_f64)(const struct cpu_window_f64 *args, size_t begin, size_t end,
-			 void *workspace);
-	/* Units: batch * group * cpu_conv_transpose_f64_parts(). */
-	void (*conv_transpose_f64)(const struct cpu_window_f64 *args, size_t begin, size_t end,
-				   void *workspace);
-	void (*max_pool_f64)(const struct cpu_window_f64 *args, size_t begin, size_t end);
-	void (*average_pool_f64)(const struct cpu_window_f64 *args, size_t begin, size_t end);
-	void (*lp_pool_f64)(const struct cpu_window_f64 *args, size_t begin, size_t end);
+	CPU_KERNELS(CPU_KERNEL_MEMBER, CPU_TABLE_MEMBER)
 };
 
 /*

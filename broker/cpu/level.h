@@ -6,66 +6,22 @@
 #include "cpu/kernels.h"
 #include "cpu/vec.h"
 
-size_t CPU_FN(pack_b_size)(size_t k, size_t n);
-void CPU_FN(pack_b)(size_t k, size_t n, const float *b, size_t b_rs, size_t b_cs, float *to);
-void CPU_FN(gemm)(const struct cpu_gemm *gemm, const struct cpu_gemm_tile *tile, void *workspace);
-size_t CPU_FN(pack_nbits_size)(size_t k, size_t n, size_t block);
-void CPU_FN(pack_nbits)(const struct cpu_nbits_weights *weights, void *to);
-void CPU_FN(nbits)(const struct cpu_nbits *args, const struct cpu_gemm_tile *tile, void *workspace);
-void CPU_FN(half_load)(size_t n, const uint16_t *x, float *y);
-void CPU_FN(half_store)(size_t n, const float *x, uint16_t *y);
+#define LEVEL_KERNEL(result, name, arguments) result CPU_FN(name) arguments;
+#define LEVEL_TABLE(type, name, size)         extern type *const CPU_FN(name)[size];
+CPU_KERNELS(LEVEL_KERNEL, LEVEL_TABLE)
+
+LEVEL_TABLE(cpu_map_fn, map_f32, CPU_MAP_COUNT)
+LEVEL_TABLE(cpu_map_fn, map_f64, CPU_MAP_COUNT)
+LEVEL_TABLE(cpu_map_fn, map_i32, CPU_MAP_COUNT)
+LEVEL_TABLE(cpu_map_fn, map_i64, CPU_MAP_COUNT)
+LEVEL_TABLE(cpu_map_fn, map_i8, CPU_MAP_COUNT)
+LEVEL_TABLE(cpu_map_fn, map_u8, CPU_MAP_COUNT)
+LEVEL_TABLE(cpu_map_fn, map_bool, CPU_MAP_COUNT)
+extern cpu_map_fn *const CPU_FN(cast)[CPU_TYPE_COUNT][CPU_TYPE_COUNT];
+
+/* map-plain-hot.c, for map_f32. */
 cpu_map_fn CPU_FN(equal_f32), CPU_FN(less_f32), CPU_FN(less_equal_f32), CPU_FN(greater_f32),
 	CPU_FN(greater_equal_f32), CPU_FN(is_nan_f32), CPU_FN(is_inf_f32);
-extern cpu_map_fn *const CPU_FN(map_f32)[CPU_MAP_COUNT],
-	*const CPU_FN(map_i32)[CPU_MAP_COUNT], *const CPU_FN(map_i64)[CPU_MAP_COUNT],
-						       *const
-	CPU_FN(map_i8)[CPU_MAP_COUNT],
-		*const CPU_FN(map_u8)[CPU_MAP_COUNT], *const CPU_FN(map_bool)[CPU_MAP_COUNT],
-							      *const CPU_FN(where)[4];
-extern cpu_map_fn *const CPU_FN(map_f64)[CPU_MAP_COUNT];
-extern cpu_map_fn *const CPU_FN(cast)[CPU_TYPE_COUNT][CPU_TYPE_COUNT];
-void CPU_FN(softmax)(const struct cpu_softmax *args, size_t begin, size_t end);
-void CPU_FN(top_k)(const struct cpu_top_k *args, size_t begin, size_t end);
-void CPU_FN(reduce)(const struct cpu_reduce *args, size_t begin, size_t end);
-void CPU_FN(arg)(const struct cpu_arg *args, size_t begin, size_t end);
-void CPU_FN(scan)(const struct cpu_scan *args, size_t begin, size_t end);
-void CPU_FN(norm)(const struct cpu_norm *args, size_t begin, size_t end);
-void CPU_FN(batch_norm)(const struct cpu_batch_norm *args, size_t begin, size_t end);
-void CPU_FN(lp_norm)(const struct cpu_lp_norm *args, size_t begin, size_t end);
-void CPU_FN(rotary)(const struct cpu_rotary *args, size_t begin, size_t end);
-void CPU_FN(attention)(const struct cpu_attention *args, size_t begin, size_t end, void *workspace);
-void CPU_FN(move)(const struct cpu_move *args, size_t begin, size_t end);
-bool CPU_FN(gather)(const struct cpu_gather *args, size_t begin, size_t end);
-extern cpu_elements_fn *const CPU_FN(gather_elements)[4];
-extern cpu_elements_fn *const CPU_FN(scatter_elements)[CPU_SCATTER_COUNT];
-extern cpu_scatter_nd_fn *const CPU_FN(scatter_nd)[CPU_SCATTER_COUNT];
-void CPU_FN(one_hot)(const struct cpu_one_hot *args, size_t begin, size_t end);
-void CPU_FN(trilu)(const struct cpu_trilu *args, size_t begin, size_t end);
-size_t CPU_FN(pack_conv_size)(const struct cpu_window *args);
-size_t CPU_FN(pack_conv)(const struct cpu_window *args, size_t begin, size_t end, float *to);
-void CPU_FN(conv)(const struct cpu_window *args, size_t begin, size_t end, void *workspace);
-size_t CPU_FN(pack_conv_transpose_size)(const struct cpu_window *args);
-size_t CPU_FN(pack_conv_transpose)(const struct cpu_window *args, size_t begin, size_t end,
-				   float *to);
-void CPU_FN(conv_transpose)(const struct cpu_window *args, size_t begin, size_t end,
-			    void *workspace);
-void CPU_FN(max_pool)(const struct cpu_window *args, size_t begin, size_t end);
-void CPU_FN(average_pool)(const struct cpu_window *args, size_t begin, size_t end);
-void CPU_FN(lp_pool)(const struct cpu_window *args, size_t begin, size_t end);
-void CPU_FN(max_pool_any)(const struct cpu_pool *args, size_t begin, size_t end);
-size_t CPU_FN(pack_conv_last_size)(const struct cpu_window *args);
-size_t CPU_FN(pack_conv_last)(const struct cpu_window *args, size_t begin, size_t end, float *to);
-void CPU_FN(conv_last)(const struct cpu_window *args, size_t begin, size_t end, void *workspace);
-void CPU_FN(max_pool_last)(const struct cpu_window *args, size_t begin, size_t end);
-void CPU_FN(average_pool_last)(const struct cpu_window *args, size_t begin, size_t end);
-void CPU_FN(gemm_f64)(const struct cpu_gemm_f64 *gemm, const struct cpu_gemm_tile *tile,
-		      void *workspace);
-void CPU_FN(conv_f64)(const struct cpu_window_f64 *args, size_t begin, size_t end, void *workspace);
-void CPU_FN(conv_transpose_f64)(const struct cpu_window_f64 *args, size_t begin, size_t end,
-				void *workspace);
-void CPU_FN(max_pool_f64)(const struct cpu_window_f64 *args, size_t begin, size_t end);
-void CPU_FN(average_pool_f64)(const struct cpu_window_f64 *args, size_t begin, size_t end);
-void CPU_FN(lp_pool_f64)(const struct cpu_window_f64 *args, size_t begin, size_t end);
 
 /* slide-hot.c, for conv(). Units: batch * channels. */
 void CPU_FN(conv_depthwise)(const struct cpu_window *args, size_t begin, size_t end);

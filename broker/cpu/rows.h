@@ -249,3 +249,32 @@ static inline size_t cpu_attention_units(const struct cpu_attention *args)
 	return args->batch * (cpu_attention_merges(args) ? args->kv_heads : args->q_heads) *
 	       cpu_attention_blocks(args);
 }
+
+/* clang-format off */
+#define CPU_ROWS_KERNELS(KERNEL, TABLE) \
+	/* \
+	 * ONNX Softmax, LogSoftmax. Units: cpu_softmax_units(). A column with a NaN or +inf gives \
+	 * NaN. \
+	 */ \
+	KERNEL(void, softmax, (const struct cpu_softmax *args, size_t begin, size_t end)) \
+	/* ONNX TopK. Units: columns, outer * inner. */ \
+	KERNEL(void, top_k, (const struct cpu_top_k *args, size_t begin, size_t end)) \
+	/* ONNX ReduceSum and its kin. Units: cpu_reduce_units(). */ \
+	KERNEL(void, reduce, (const struct cpu_reduce *args, size_t begin, size_t end)) \
+	/* ONNX ArgMax, ArgMin. Units: cpu_column_units(). */ \
+	KERNEL(void, arg, (const struct cpu_arg *args, size_t begin, size_t end)) \
+	/* ONNX CumSum. Units: cpu_column_units(). */ \
+	KERNEL(void, scan, (const struct cpu_scan *args, size_t begin, size_t end)) \
+	/* ONNX Layer-, RMS-, Instance-, GroupNormalization. Units: rows. */ \
+	KERNEL(void, norm, (const struct cpu_norm *args, size_t begin, size_t end)) \
+	/* ONNX BatchNormalization. Units: cpu_batch_norm_units(). */ \
+	KERNEL(void, batch_norm, (const struct cpu_batch_norm *args, size_t begin, \
+	       size_t end)) \
+	/* ONNX LpNormalization. Units: cpu_column_units(). */ \
+	KERNEL(void, lp_norm, (const struct cpu_lp_norm *args, size_t begin, size_t end)) \
+	/* ONNX RotaryEmbedding. Units: cpu_rotary_units(). */ \
+	KERNEL(void, rotary, (const struct cpu_rotary *args, size_t begin, size_t end)) \
+	/* ONNX Attention. Units: cpu_attention_units(). */ \
+	KERNEL(void, attention, (const struct cpu_attention *args, size_t begin, \
+	       size_t end, void *workspace))
+/* clang-format on */
