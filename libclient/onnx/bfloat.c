@@ -26,21 +26,24 @@ static bool is_bfloat(const struct tensor *tensor)
 	return tensor && tensor->known && tensor->dtype == RBK_ONNX_BF16;
 }
 
-/* Does it put elements elsewhere, or look at nothing but types and shapes? */
-static bool moves(const struct model_node *node)
+static bool takes_bfloat(const struct op *op)
 {
-	/* clang-format off */
-	static const char *const names[] = {
-		"Cast", "CastLike", "Compress", "Concat", "ConstantOfShape", "DepthToSpace",
-		"Dropout", "Expand", "EyeLike", "Flatten", "Gather", "GatherElements",
-		"GatherND", "Identity", "OneHot", "Pad", "Reshape", "ReverseSequence",
-		"Scatter", "ScatterElements", "ScatterND", "Shape", "Size", "Slice",
-		"SpaceToDepth", "Split", "Squeeze", "TensorScatter", "Tile", "Transpose",
-		"Trilu", "Unsqueeze", "Where",
-	};
-	/* clang-format on */
+	for (unsigned int i = 0; op && i < OP_MAX_CLASSES; i++)
+		if (op->classes[i].cpu & OP_BFLOAT16)
+			return true;
+	return false;
+}
 
-	if (!is_one_of(node, names, ARRAY_SIZE(names)))
+/*
+ * Does it put elements elsewhere, or look at nothing but types and shapes? What the catalogue's
+ * operator for it takes as it is, unless the rule computes something, too.
+ */
+static bool moves(const struct model_node *node, const struct canon *canon)
+{
+	static const char *const computing[] = {"Hardmax", "NonZero", "Range", "Shrink"};
+
+	if (!canon || node->domain[0] || is_one_of(node, computing, ARRAY_SIZE(computing)) ||
+	    !takes_bfloat(op_by_name(canon->needs ? canon->needs : canon->op)))
 		return false;
 	for (size_t i = 0; i < node->proto->n_attribute; i++) {
 		const Onnx__AttributeProto *attr = node->proto->attribute[i];
@@ -92,7 +95,7 @@ static void check_types(struct graph *graph)
 	}
 }
 
-void bfloat_begin(struct graph *graph)
+void bfloat_begin(struct graph *graph, const struct canon *canon)
 {
 	const struct model_node *node = graph->node;
 
@@ -100,7 +103,7 @@ void bfloat_begin(struct graph *graph)
 	for (uint32_t i = 0; i < node->n_in; i++)
 		if (node->in[i] != ONNX_ABSENT)
 			graph->computes_bfloat |= is_bfloat(graph_value(graph, node->in[i]));
-	graph->computes_bfloat &= !moves(node);
+	graph->computes_bfloat &= !moves(node, canon);
 	graph->selects_bfloat = graph->computes_bfloat && selects(node);
 	if (graph->computes_bfloat)
 		check_types(graph);

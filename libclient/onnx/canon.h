@@ -3,11 +3,11 @@
 /*
  * Rules that bring a node into the catalogue's form
  *
- * One rule per ONNX operator (some share one), by family in canon-FAMILY.c, listed in canon.c. A
- * rule reads the inputs and attributes of graph->node, as the model's opset means them, emits steps
- * and says what the outputs are. Canonical means: the newest opset's meaning; attributes that have
- * a default may be left out; whatever ONNX gives as an input that must be known to know shapes, or
- * that kernels are compiled for, is an attribute of the input's name; numbers that depend on the
+ * One rule per ONNX operator (some share one), by family in canon-FAMILY.c, listed in canon-list.h.
+ * A rule reads the inputs and attributes of graph->node, as the model's opset means them, emits
+ * steps and says what the outputs are. Canonical means: the newest opset's meaning; attributes that
+ * have a default may be left out; whatever ONNX gives as an input that must be known to know shapes,
+ * or that kernels are compiled for, is an attribute of the input's name; numbers that depend on the
  * rank are resolved: axes are not negative, sizes are complete. In particular:
  *
  *	Reshape   shape: -1 at most once, then the leading one; no 0 that copies. Also for Flatten,
@@ -25,6 +25,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "libclient/onnx/canon-list.h"
 #include "libclient/onnx/graph.h"
 
 #define ARRAY_SIZE(array) (sizeof(array) / sizeof((array)[0]))
@@ -132,8 +133,8 @@ static inline uint32_t canon_wide(const struct tensor *x)
 
 /* ---- bfloat.c ---- */
 
-/* Finds out whether the node computes with bfloat16, before its rule is run. */
-void bfloat_begin(struct graph *graph);
+/* Finds out whether the node, of row @canon or NULL, computes with bfloat16; before its checks. */
+void bfloat_begin(struct graph *graph, const struct canon *canon);
 /* What the node reads in the place of its input @tensor: float32 where it computes with it. */
 struct tensor *bfloat_in(struct graph *graph, struct tensor *tensor);
 /* What its @i-th output is, where the rule made @tensor: rounded if it is to be bfloat16. */
@@ -154,48 +155,25 @@ struct tensor *nibbles_multiply(struct graph *graph, struct tensor *a, struct te
 
 /* ---- Rules ---- */
 
-void canon_same(struct graph *graph); /* inputs, outputs and attributes as they are */
+#define CANON_RULE(op, since, until, min_in, max_in, max_out, needs, rule, values) \
+	void rule(struct graph *graph);
+CANON_LIST(CANON_RULE)
+
 /* The same as @op, without those inputs whose bit is set. */
 void canon_same_without(struct graph *graph, const char *op, uint32_t absent);
-void canon_identity(struct graph *graph);
-void canon_dropout(struct graph *graph);
 
-void canon_legacy_binary(struct graph *graph); /* Add, Mul, ...: axis and broadcast of opset 6 */
-void canon_pow(struct graph *graph);
-void canon_prelu(struct graph *graph);
-void canon_variadic(struct graph *graph); /* Sum, Max, Min, Mean */
-void canon_clip(struct graph *graph);
-void canon_shrink(struct graph *graph);
-void canon_cast_node(struct graph *graph);
-void canon_cast_like(struct graph *graph);
-void canon_softmax(struct graph *graph);
 /* Softmax, LogSoftmax or Hardmax @op of @x; @flattens: as before opset 13. */
 struct tensor *canon_softmax_of(struct graph *graph, const char *op, struct tensor *x, int64_t axis,
 				bool flattens);
 
-void canon_global_pool(struct graph *graph);
-
-void canon_mean_variance(struct graph *graph);
-void canon_layer_norm(struct graph *graph);
-void canon_rms_norm(struct graph *graph);
 /* Where @n inputs @in are floats of several types, makes all of them that which holds the others.
  */
 void canon_unmix_floats(struct graph *graph, struct tensor **in, unsigned int n);
-void canon_lrn(struct graph *graph);
 /* BatchNormalization of five inputs @in, in training. */
 void canon_batch_training(struct graph *graph, struct tensor *const *in, float epsilon);
 /* Hardmax of @x along @axis: Softmax's rule tells. */
 struct tensor *canon_hardmax(struct graph *graph, struct tensor *x, unsigned int axis);
 
-void canon_mat_mul(struct graph *graph);
-void canon_mat_mul_integer(struct graph *graph);
-void canon_mat_mul_nbits(struct graph *graph);
-void canon_conv_bytes(struct graph *graph); /* ConvInteger, QLinearConv */
-void canon_quantize(struct graph *graph);
-void canon_dequantize(struct graph *graph);
-
-void canon_attention(struct graph *graph);
-void canon_gemm(struct graph *graph);
 /* A product of matrices of int32 or int64. NULL: there is no such thing here. */
 struct tensor *canon_whole_product(struct graph *graph, struct tensor *a, struct tensor *b);
 /* A reduction @op, @attrs "axes" and "keepdims"; of integers by what there is for them. */
@@ -204,56 +182,3 @@ struct tensor *canon_whole_reduce(struct graph *graph, const char *op, struct te
 /* Gemm of integers: inputs @in, the last one NULL if absent. NULL: there is no such thing here. */
 struct tensor *canon_whole_gemm(struct graph *graph, struct tensor *const *in, float alpha,
 				float beta, bool trans_a, bool trans_b);
-void canon_batch_norm(struct graph *graph);
-void canon_group_norm(struct graph *graph);
-void canon_reduce(struct graph *graph);
-void canon_arg(struct graph *graph);
-void canon_cum_sum(struct graph *graph);
-void canon_top_k(struct graph *graph);
-
-void canon_qlinear_binary(struct graph *graph);
-void canon_qlinear_concat(struct graph *graph);
-void canon_qlinear_global_pool(struct graph *graph);
-void canon_qlinear_pool(struct graph *graph);
-void canon_qlinear_softmax(struct graph *graph);
-void canon_qlinear_unary(struct graph *graph); /* QLinearSigmoid, QLinearLeakyRelu */
-void canon_qgemm(struct graph *graph);
-
-void canon_fused_mat_mul(struct graph *graph);
-void canon_biased_gelu(struct graph *graph);
-void canon_quick_gelu(struct graph *graph);
-void canon_skip_layer_norm(struct graph *graph);
-void canon_skip_rms_norm(struct graph *graph);
-void canon_multi_head_attention(struct graph *graph);
-
-void canon_reshape_node(struct graph *graph);
-void canon_flatten(struct graph *graph);
-void canon_squeeze(struct graph *graph);
-void canon_unsqueeze(struct graph *graph);
-void canon_transpose(struct graph *graph);
-void canon_slice(struct graph *graph);
-void canon_split(struct graph *graph);
-void canon_pad(struct graph *graph);
-void canon_expand(struct graph *graph);
-void canon_tile(struct graph *graph);
-void canon_resize(struct graph *graph);
-void canon_concat(struct graph *graph);
-void canon_gather(struct graph *graph);
-void canon_scatter(struct graph *graph);
-void canon_tensor_scatter(struct graph *graph);
-void canon_one_hot(struct graph *graph);
-void canon_trilu(struct graph *graph);
-void canon_depth_space(struct graph *graph);
-
-void canon_if(struct graph *graph);
-
-void canon_constant(struct graph *graph);
-void canon_constant_of_shape(struct graph *graph);
-void canon_shape(struct graph *graph);
-void canon_size(struct graph *graph);
-void canon_range(struct graph *graph);
-
-void canon_eye_like(struct graph *graph);
-void canon_non_zero(struct graph *graph);
-void canon_compress(struct graph *graph);
-void canon_reverse_sequence(struct graph *graph);
