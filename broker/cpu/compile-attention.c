@@ -6,11 +6,12 @@
  * they are; where the two together are an output, a step of its own puts them there.
  */
 #include "cpu/compile.h"
+#include "cpu/run-attention.h"
 
 static int compile_rotary(struct compiler *c)
 {
 	const struct shape *x = &node_in(c, 0)->shape, *cache = &node_in(c, 1)->shape;
-	struct cpu_step_rotary *step = &c->step->rotary;
+	struct cpu_step_rotary *step = compile_args(c);
 	struct cpu_rotary *args = &step->args;
 	const bool heads_first = x->rank == 4;
 
@@ -71,7 +72,7 @@ static int add_present(struct compiler *c, unsigned int out, unsigned int past,
 	r = compile_add(c);
 	if (r)
 		return r;
-	step = &c->step->present;
+	step = compile_args(c);
 	c->step->run = cpu_run_present;
 	c->step->units = cpu_units_present;
 	c->step->in[0] = compile_operand(c, node_in(c, past));
@@ -93,6 +94,7 @@ static int compile_attention(struct compiler *c)
 	const struct shape *v = &node_in(c, 2)->shape;
 	const struct tensor *mask = node_in(c, 3), *past = node_in(c, 4);
 	const bool heads_first = q->rank == 4;
+	struct cpu_step_attention *step;
 	struct cpu_attention args = {
 		.q_heads = c->node->params.attention.q_heads,
 		.kv_heads = c->node->params.attention.kv_heads,
@@ -120,8 +122,9 @@ static int compile_attention(struct compiler *c)
 		set_mask(&mask->shape, mask->dtype, &args);
 	c->step->run = cpu_run_attention;
 	c->step->units = cpu_units_attention;
-	c->step->attention.args = args;
-	c->step->attention.batch = extent_range(q, 0, 1);
+	step = compile_args(c);
+	step->args = args;
+	step->batch = extent_range(q, 0, 1);
 	r = add_present(c, 1, 4, 1, &args, args.head, args.k_head, args.k_row);
 	if (!r)
 		r = add_present(c, 2, 5, 2, &args, args.v_head, args.v_head_stride, args.v_row);

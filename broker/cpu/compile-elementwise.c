@@ -9,6 +9,7 @@
 #include <assert.h>
 
 #include "cpu/compile.h"
+#include "cpu/run-elementwise.h"
 
 static const enum cpu_type types[] = {
 	[RBK_DTYPE_F32] = CPU_F32,   [RBK_DTYPE_F16] = CPU_F16,   [RBK_DTYPE_I32] = CPU_I32,
@@ -85,7 +86,7 @@ static int compile_elementwise(struct compiler *c)
 	const unsigned int rank = node_out(c, 0)->shape.rank;
 	const struct shape y = compile_shape(c, node_out(c, 0), rank);
 	struct shape x[CPU_MAP_MAX_IN];
-	struct cpu_step_map *step = &c->step->map;
+	struct cpu_step_map *step = compile_args(c);
 	struct cpu_extent extent[CPU_MAX_DIMS];
 	size_t stride[CPU_MAX_DIMS][CPU_MAP_MAX_IN];
 	unsigned int n = 0;

@@ -7,6 +7,7 @@
 #include "cpu/compile.h"
 
 #include "cpu/internal.h"
+#include "cpu/run-gather.h"
 #include "util/error.h"
 
 static struct cpu_indices indices_of(const struct tensor *tensor)
@@ -33,7 +34,7 @@ static int compile_gather(struct compiler *c)
 	const struct shape *x = &node_in(c, 0)->shape, *at = &node_in(c, 1)->shape;
 	const size_t bytes = dtype_bytes(node_in(c, 0)->dtype);
 	const unsigned int axis = c->node->params.gather.axis;
-	struct cpu_step_gather *step = &c->step->gather;
+	struct cpu_step_gather *step = compile_args(c);
 	struct cpu_gather *args = &step->args;
 
 	c->step->run = cpu_run_gather;
@@ -65,7 +66,7 @@ static int compile_gather_nd(struct compiler *c)
 	const size_t bytes = dtype_bytes(node_in(c, 0)->dtype);
 	const unsigned int batch = c->node->params.gather.batch_dims;
 	const unsigned int n = at->dims[at->rank - 1];
-	struct cpu_step_gather *step = &c->step->gather;
+	struct cpu_step_gather *step = compile_args(c);
 	struct cpu_gather *args = &step->args;
 
 	c->step->run = cpu_run_gather;
@@ -88,14 +89,15 @@ static int compile_gather_nd(struct compiler *c)
  * inner one is as long as the flat one are one. The count is dimension 0, which is the axis or an
  * outer one.
  */
-static void set_elements(struct compiler *c)
+static void set_elements(struct compiler *c, cpu_elements_fn *kernel)
 {
 	const struct shape *table = &node_in(c, 0)->shape, *flat = &node_in(c, 1)->shape;
-	struct cpu_step_elements *step = &c->step->elements;
+	struct cpu_step_elements *step = compile_args(c);
 	struct cpu_elements *args = &step->args;
 	const unsigned int axis = c->node->params.gather.axis;
 	bool joins = false;
 
+	step->kernel = kernel;
 	step->count_outer = flat->dynamic && axis != 0;
 	step->len = extent_aligned(flat, flat->rank, axis);
 	args->indices = indices_of(node_in(c, 1));
@@ -127,9 +129,8 @@ static int compile_gather_elements(struct compiler *c)
 {
 	c->step->run = cpu_run_gather_elements;
 	c->step->units = cpu_units_gather_elements;
-	c->step->elements.kernel =
-		c->step->kernels->gather_elements[log_bytes(dtype_bytes(node_in(c, 0)->dtype))];
-	set_elements(c);
+	set_elements(
+		c, c->step->kernels->gather_elements[log_bytes(dtype_bytes(node_in(c, 0)->dtype))]);
 	return 0;
 }
 
@@ -164,7 +165,8 @@ static int add_scatter(struct compiler *c)
 
 	c->step->run = cpu_run_copy;
 	c->step->units = cpu_units_elems;
-	c->step->n = (struct cpu_extent){.fixed = n.fixed * bytes, .row = n.row * bytes};
+	*(struct cpu_extent *)compile_args(c) =
+		(struct cpu_extent){.fixed = n.fixed * bytes, .row = n.row * bytes};
 	return compile_add(c);
 }
 
@@ -176,8 +178,7 @@ static int compile_scatter_elements(struct compiler *c)
 		return error_fold(r);
 	c->step->run = cpu_run_scatter_elements;
 	c->step->units = cpu_units_scatter_elements;
-	c->step->elements.kernel = c->step->kernels->scatter_elements[scatter_of(c)];
-	set_elements(c);
+	set_elements(c, c->step->kernels->scatter_elements[scatter_of(c)]);
 	return 0;
 }
 
@@ -185,16 +186,18 @@ static int compile_scatter_nd(struct compiler *c)
 {
 	const struct shape *x = &node_in(c, 0)->shape, *at = &node_in(c, 1)->shape;
 	const unsigned int n = at->dims[at->rank - 1];
+	struct cpu_step_scatter_nd *step;
 	struct cpu_scatter_nd *args;
 	int r = add_scatter(c);
 
 	if (r)
 		return error_fold(r);
-	args = &c->step->scatter_nd.args;
+	step = compile_args(c);
+	args = &step->args;
 	c->step->run = cpu_run_scatter_nd;
 	c->step->units = cpu_units_scatter_nd;
-	c->step->scatter_nd.kernel = c->step->kernels->scatter_nd[scatter_of(c)];
-	c->step->scatter_nd.rows = extent_range(at, 0, at->rank - 1u);
+	step->kernel = c->step->kernels->scatter_nd[scatter_of(c)];
+	step->rows = extent_range(at, 0, at->rank - 1u);
 	args->indices = indices_of(node_in(c, 1));
 	args->run = shape_stride(x, n - 1);
 	args->n_index = n;
@@ -206,7 +209,7 @@ static int compile_one_hot(struct compiler *c)
 {
 	const struct shape *y = &node_out(c, 0)->shape;
 	const unsigned int axis = c->node->params.one_hot.axis;
-	struct cpu_step_one_hot *step = &c->step->one_hot;
+	struct cpu_step_one_hot *step = compile_args(c);
 
 	c->step->run = cpu_run_one_hot;
 	c->step->units = cpu_units_one_hot;
@@ -221,7 +224,7 @@ static int compile_one_hot(struct compiler *c)
 static int compile_trilu(struct compiler *c)
 {
 	const struct shape *x = &node_in(c, 0)->shape;
-	struct cpu_step_trilu *step = &c->step->trilu;
+	struct cpu_step_trilu *step = compile_args(c);
 
 	c->step->run = cpu_run_trilu;
 	c->step->units = cpu_units_trilu;

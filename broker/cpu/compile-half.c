@@ -41,7 +41,7 @@ static int add_conversion(struct compiler *c, const struct tensor *tensor, cpu_r
 		return error_fold(r);
 	c->step->run = run;
 	c->step->units = cpu_units_elems;
-	c->step->n = extent_range(&tensor->shape, 0, tensor->shape.rank);
+	*(struct cpu_extent *)compile_args(c) = extent_range(&tensor->shape, 0, tensor->shape.rank);
 	return 0;
 }
 

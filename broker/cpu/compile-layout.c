@@ -8,6 +8,7 @@
 #include "cpu/compile.h"
 
 #include "cpu/internal.h"
+#include "cpu/run-move.h"
 #include "util/error.h"
 
 /* Steps from one order into the other. */
@@ -24,7 +25,7 @@ static int add_conversion(struct compiler *c, const struct tensor *tensor, bool 
 	r = compile_add_conversion(c, from, to, tensor->fixed_bytes, tensor->row_bytes);
 	if (r)
 		return error_fold(r);
-	step = &c->step->move;
+	step = compile_args(c);
 	step->args = (struct cpu_move){
 		.form = CPU_MOVE_PLANE,
 		.element_bytes = sizeof(float),

@@ -10,6 +10,7 @@
 #include <errno.h>
 
 #include "cpu/internal.h"
+#include "cpu/run-matmul.h"
 #include "util/error.h"
 
 /* Up to this size the product reads b in place as fast, and a page would be much for it. */
@@ -47,7 +48,7 @@ static bool fill_matrix(const struct cpu_fill *fill, uint64_t number)
 static int pack_matrix(struct compiler *c, const struct tensor *b, size_t n_matrices)
 {
 	const struct cpu_kernels *kernels = c->cpu->kernels;
-	struct cpu_step_gemm *step = &c->step->gemm;
+	struct cpu_step_gemm *step = compile_args(c);
 	const size_t n = step->n.fixed, k = step->k;
 	const size_t packed = kernels->pack_b_size(k, n);
 	const uint64_t params[] = {k, n, n_matrices, step->trans_b};
@@ -165,7 +166,7 @@ static int compile_matmul(struct compiler *c)
 {
 	const struct tensor *a = node_in(c, 0), *b = node_in(c, 1), *addend = node_in(c, 2);
 	const struct shape b_front = shape_front(&b->shape, 2);
-	struct cpu_step_gemm *step = &c->step->gemm;
+	struct cpu_step_gemm *step = compile_args(c);
 	bool is_one;
 
 	set_run(c);
@@ -182,7 +183,7 @@ static int compile_matmul(struct compiler *c)
 static int compile_gemm(struct compiler *c)
 {
 	const struct tensor *a = node_in(c, 0), *b = node_in(c, 1), *addend = node_in(c, 2);
-	struct cpu_step_gemm *step = &c->step->gemm;
+	struct cpu_step_gemm *step = compile_args(c);
 
 	set_run(c);
 	step->alpha = c->node->params.gemm.alpha;

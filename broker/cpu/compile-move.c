@@ -7,6 +7,7 @@
  * made of planes.
  */
 #include "cpu/compile.h"
+#include "cpu/run-move.h"
 #include "plan/move.h"
 #include "util/error.h"
 
@@ -51,9 +52,9 @@ static enum cpu_move_form choose_form(struct move *move, unsigned int *dynamic_d
 	return CPU_MOVE_ELEMENTS;
 }
 
-static void set_step(struct cpu_step *step, struct move *move)
+static void set_step(struct compiler *c, struct move *move)
 {
-	struct cpu_step_move *to = &step->move;
+	struct cpu_step_move *to = compile_args(c);
 	unsigned int dynamic_dim = 0, front;
 
 	move_widen(move, 8);
@@ -80,8 +81,8 @@ static void set_step(struct cpu_step *step, struct move *move)
 	to->dynamic_dim = front + dynamic_dim;
 	to->from_first = (size_t)move->from_first;
 	to->to_first = (size_t)move->to_first;
-	step->run = cpu_run_move;
-	step->units = cpu_units_move;
+	c->step->run = cpu_run_move;
+	c->step->units = cpu_units_move;
 }
 
 static int compile_moves(struct compiler *c)
@@ -107,7 +108,7 @@ static int compile_moves(struct compiler *c)
 		if (move.from != PLAN_NO_TENSOR)
 			c->step->in[0] = compile_operand(c, &tensors[move.from]);
 		c->step->out[0] = compile_operand(c, &tensors[move.to]);
-		set_step(c->step, &move);
+		set_step(c, &move);
 	}
 	if (is_first)
 		compile_drop(c);
@@ -120,7 +121,7 @@ static void set_rows(struct compiler *c, unsigned int i, size_t first)
 	const struct shape *x = &node_in(c, i)->shape;
 	const size_t pixels = extent_range(x, 2, x->rank).fixed;
 	const size_t from_bytes = x->dims[1] * sizeof(float);
-	struct cpu_step_move *step = &c->step->move;
+	struct cpu_step_move *step = compile_args(c);
 
 	step->args = (struct cpu_move){
 		.form = CPU_MOVE_ROWS,

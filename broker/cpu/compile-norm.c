@@ -6,6 +6,7 @@
  * or a group of them. Scale and bias are either the row's length, or one for each channel, or one.
  */
 #include "cpu/compile.h"
+#include "cpu/run-norm.h"
 
 static bool is_one(const struct tensor *tensor)
 {
@@ -16,7 +17,7 @@ static int compile_layer_norm(struct compiler *c)
 {
 	const struct tensor *x = node_in(c, 0), *scale = node_in(c, 1), *bias = node_in(c, 2);
 	const unsigned int axis = c->node->params.norm.axis;
-	struct cpu_step_norm *step = &c->step->norm;
+	struct cpu_step_norm *step = compile_args(c);
 
 	c->step->run = cpu_run_norm;
 	c->step->units = cpu_units_norm;
@@ -36,7 +37,7 @@ static int compile_group_norm(struct compiler *c)
 {
 	const struct shape *x = &node_in(c, 0)->shape;
 	const uint32_t groups = c->node->params.norm.groups;
-	struct cpu_step_norm *step = &c->step->norm;
+	struct cpu_step_norm *step = compile_args(c);
 
 	c->step->run = cpu_run_norm;
 	c->step->units = cpu_units_norm;
@@ -53,7 +54,7 @@ static int compile_group_norm(struct compiler *c)
 static int compile_batch_norm(struct compiler *c)
 {
 	const struct shape *x = &node_in(c, 0)->shape;
-	struct cpu_step_batch_norm *step = &c->step->batch_norm;
+	struct cpu_step_batch_norm *step = compile_args(c);
 
 	c->step->run = cpu_run_batch_norm;
 	c->step->units = cpu_units_batch_norm;

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "cpu/internal.h"
+#include "cpu/run-quantize.h"
 #include "util/error.h"
 
 enum { FILL_BYTES = 2 << 20 }; /* of a packed form that are filled at once */
@@ -37,7 +38,7 @@ static enum cpu_quant_type quant_type(uint8_t dtype)
 static void quantize_axis(struct compiler *c, const struct shape *x)
 {
 	const union op_params *params = &c->node->params;
-	struct cpu_step_quantize *step = &c->step->quantize;
+	struct cpu_step_quantize *step = compile_args(c);
 	const unsigned int axis = params->quantize.axis;
 	const size_t n = x->dims[axis], block = params->quantize.block;
 	const size_t n_blocks = (n + block - 1) / block;
@@ -73,7 +74,7 @@ static int compile_quantize(struct compiler *c)
 {
 	const bool dequantizes = c->node->op->kind == OP_DEQUANTIZE_LINEAR;
 	const struct shape *x = &node_in(c, 0)->shape;
-	struct cpu_step_quantize *step = &c->step->quantize;
+	struct cpu_step_quantize *step = compile_args(c);
 
 	c->step->run = dequantizes ? cpu_run_dequantize : cpu_run_quantize;
 	c->step->units = cpu_units_quantize;
@@ -102,7 +103,7 @@ static int compile_dynamic_quantize(struct compiler *c)
 	c->step->units = cpu_units_ranges;
 	c->step->looks = true;
 	c->step->out[3] = ranges;
-	c->step->ranges = of;
+	*(struct cpu_step_ranges *)compile_args(c) = of;
 	r = compile_add(c);
 	if (r)
 		return error_fold(r);
@@ -110,14 +111,14 @@ static int compile_dynamic_quantize(struct compiler *c)
 	c->step->units = cpu_units_one;
 	c->step->cost_fixed_ns = OP_RANGES;
 	c->step->out[3] = ranges;
-	c->step->ranges = of;
+	*(struct cpu_step_ranges *)compile_args(c) = of;
 	r = compile_add(c);
 	if (r)
 		return error_fold(r);
 	c->step->run = cpu_run_quantize_dynamic;
 	c->step->units = cpu_units_quantize;
 	c->step->looks = true;
-	step = &c->step->quantize;
+	step = compile_args(c);
 	step->kernels = of.kernels;
 	step->args.type = CPU_QUANT_U8;
 	step->args.block = 1;
@@ -213,8 +214,9 @@ static bool fill_integer(const struct cpu_fill *fill, uint64_t number)
 
 static int pack_integer(struct compiler *c, size_t n_matrices, struct cpu_operand *ret)
 {
-	const struct cpu_integer *of = &c->step->integer.of;
-	struct cpu_step_gemm *step = &c->step->integer.gemm;
+	struct cpu_step_integer *integer = compile_args(c);
+	const struct cpu_integer *of = &integer->of;
+	struct cpu_step_gemm *step = &integer->gemm;
 	const unsigned int index = (unsigned int)integer_index(c, CPU_INTEGER_B);
 	const size_t n = step->n.fixed, k = step->k, bytes = of->kernels->pack_b_size(k, n);
 	const uint64_t params[] = {k, n, n_matrices, of->a_signed, of->b_signed};
@@ -253,7 +255,8 @@ static int compile_integer(struct compiler *c)
 	const struct tensor *a = integer_tensor(c, CPU_INTEGER_A);
 	const struct tensor *b = integer_tensor(c, CPU_INTEGER_B);
 	const struct cpu_integer of = integer_of(c);
-	struct cpu_step_gemm *step = &c->step->integer.gemm;
+	struct cpu_step_integer *integer = compile_args(c);
+	struct cpu_step_gemm *step = &integer->gemm;
 	struct cpu_operand packed = {.present = false};
 	bool is_one;
 	int r;
@@ -261,7 +264,7 @@ static int compile_integer(struct compiler *c)
 	c->step->run = cpu_run_integer;
 	c->step->units = cpu_units_gemm;
 	c->step->looks = true;
-	c->step->integer.of = of;
+	integer->of = of;
 	integer_speed(c, of.kernels);
 	/* What there is one of for each row repeats with each matrix. */
 	is_one = compile_product(step, &a->shape, &b->shape, of.a_zero_each || of.a_scale_each);
@@ -338,7 +341,7 @@ static int compile_integer_conv(struct compiler *c)
 		c->step->run = cpu_run_integer_pack;
 		c->step->units = cpu_units_integer_pack;
 		c->step->looks = true;
-		c->step->integer_conv = conv;
+		*(struct cpu_step_integer_conv *)compile_args(c) = conv;
 		c->step->out[1] = packed;
 		r = compile_add(c);
 		if (r)
@@ -348,7 +351,7 @@ static int compile_integer_conv(struct compiler *c)
 	c->step->run = cpu_run_integer_conv;
 	c->step->units = cpu_units_integer_conv;
 	c->step->looks = true;
-	c->step->integer_conv = conv;
+	*(struct cpu_step_integer_conv *)compile_args(c) = conv;
 	c->step->in[CPU_INTEGER_B] = packed;
 	return 0;
 }
@@ -451,7 +454,7 @@ static int compile_nbits(struct compiler *c)
 		c->step->run = cpu_run_nbits_pack;
 		c->step->units = cpu_units_nbits_pack;
 		c->step->looks = true;
-		c->step->nbits = nbits;
+		*(struct cpu_step_nbits *)compile_args(c) = nbits;
 		c->step->out[1] = packed;
 		r = compile_add(c);
 		if (r)
@@ -462,7 +465,7 @@ static int compile_nbits(struct compiler *c)
 	c->step->units = cpu_units_gemm;
 	c->step->rounds = cpu_rounds_gemm;
 	c->step->looks = true;
-	c->step->nbits = nbits;
+	*(struct cpu_step_nbits *)compile_args(c) = nbits;
 	return 0;
 }
 

@@ -6,15 +6,7 @@
  * reductions, neighbouring dimensions that are treated alike are merged and those of 1 dropped.
  */
 #include "cpu/compile.h"
-
-static void columns(struct compiler *c, unsigned int axis)
-{
-	const struct shape *x = &node_in(c, 0)->shape;
-
-	c->step->columns.outer = extent_range(x, 0, axis);
-	c->step->columns.len = extent_aligned(x, x->rank, axis);
-	c->step->columns.inner = extent_range(x, axis + 1, x->rank);
-}
+#include "cpu/run-reduce.h"
 
 static enum cpu_type type_of(const struct tensor *tensor)
 {
@@ -33,55 +25,67 @@ static enum cpu_type type_of(const struct tensor *tensor)
 	}
 }
 
+static struct cpu_step_columns *columns(struct compiler *c, unsigned int axis)
+{
+	struct cpu_step_columns *step = compile_args(c);
+	const struct shape *x = &node_in(c, 0)->shape;
+
+	step->outer = extent_range(x, 0, axis);
+	step->len = extent_aligned(x, x->rank, axis);
+	step->inner = extent_range(x, axis + 1, x->rank);
+	step->type = type_of(node_in(c, 0));
+	return step;
+}
+
 static int compile_top_k(struct compiler *c)
 {
-	columns(c, c->node->params.top_k.axis);
+	struct cpu_step_columns *step = columns(c, c->node->params.top_k.axis);
+
 	c->step->run = cpu_run_top_k;
 	c->step->units = cpu_units_top_k;
-	c->step->columns.type = type_of(node_in(c, 0));
-	c->step->columns.k = c->node->params.top_k.k;
-	c->step->columns.largest = c->node->params.top_k.largest;
+	step->k = c->node->params.top_k.k;
+	step->largest = c->node->params.top_k.largest;
 	return 0;
 }
 
 static int compile_arg(struct compiler *c)
 {
-	columns(c, c->node->params.arg.axis);
+	struct cpu_step_columns *step = columns(c, c->node->params.arg.axis);
+
 	c->step->run = cpu_run_arg;
 	c->step->units = cpu_units_columns;
-	c->step->columns.type = type_of(node_in(c, 0));
-	c->step->columns.largest = c->node->op->kind == OP_ARG_MAX;
-	c->step->columns.last = c->node->params.arg.last;
+	step->largest = c->node->op->kind == OP_ARG_MAX;
+	step->last = c->node->params.arg.last;
 	return 0;
 }
 
 static int compile_cum_sum(struct compiler *c)
 {
-	columns(c, c->node->params.cum_sum.axis);
+	struct cpu_step_columns *step = columns(c, c->node->params.cum_sum.axis);
+
 	c->step->run = cpu_run_scan;
 	c->step->units = cpu_units_columns;
-	c->step->columns.type = type_of(node_in(c, 0));
-	c->step->columns.exclusive = c->node->params.cum_sum.exclusive;
-	c->step->columns.reverse = c->node->params.cum_sum.reverse;
+	step->exclusive = c->node->params.cum_sum.exclusive;
+	step->reverse = c->node->params.cum_sum.reverse;
 	return 0;
 }
 
 static int compile_lp_norm(struct compiler *c)
 {
-	columns(c, c->node->params.lp_norm.axis);
+	struct cpu_step_columns *step = columns(c, c->node->params.lp_norm.axis);
+
 	c->step->run = cpu_run_lp_norm;
 	c->step->units = cpu_units_columns;
-	c->step->columns.type = type_of(node_in(c, 0));
-	c->step->columns.l1 = c->node->params.lp_norm.p == 1;
+	step->l1 = c->node->params.lp_norm.p == 1;
 	return 0;
 }
 
 /* Softmax, LogSoftmax */
 static int compile_softmax(struct compiler *c)
 {
-	columns(c, c->node->params.softmax.axis);
-	c->step->columns.type = type_of(node_in(c, 0));
-	c->step->columns.log = c->node->op->kind == OP_LOG_SOFTMAX;
+	struct cpu_step_columns *step = columns(c, c->node->params.softmax.axis);
+
+	step->log = c->node->op->kind == OP_LOG_SOFTMAX;
 	c->step->run = cpu_run_softmax;
 	c->step->units = cpu_units_softmax;
 	return 0;
@@ -96,7 +100,7 @@ static int compile_reduce(struct compiler *c)
 {
 	const unsigned int rank = node_in(c, 0)->shape.rank;
 	const struct shape x = compile_shape(c, node_in(c, 0), rank);
-	struct cpu_step_reduce *step = &c->step->reduce;
+	struct cpu_step_reduce *step = compile_args(c);
 	struct cpu_reduce *args = &step->args;
 	/* With channels last, what is between pictures and channels. */
 	const uint8_t axes =
@@ -145,7 +149,8 @@ static int compile_reshape(struct compiler *c)
 	}
 	c->step->run = cpu_run_copy;
 	c->step->units = cpu_units_elems;
-	c->step->n = (struct cpu_extent){.fixed = x->fixed_bytes, .row = x->row_bytes};
+	*(struct cpu_extent *)compile_args(c) =
+		(struct cpu_extent){.fixed = x->fixed_bytes, .row = x->row_bytes};
 	return 0;
 }
 

@@ -8,6 +8,7 @@
 #include "cpu/compile.h"
 
 #include "cpu/internal.h"
+#include "cpu/run-window.h"
 #include "util/error.h"
 
 /* Dimension @i of depth, height, width. */
@@ -42,10 +43,14 @@ void compile_window(const struct shape *x, const struct shape *y, const union op
 	}
 }
 
-static void window(struct compiler *c)
+static struct cpu_step_window *window(struct compiler *c)
 {
-	compile_window(&node_in(c, 0)->shape, &node_out(c, 0)->shape, &c->node->params,
-		       &c->step->window.args, &c->step->window.batch);
+	struct cpu_step_window *step = compile_args(c);
+
+	compile_window(&node_in(c, 0)->shape, &node_out(c, 0)->shape, &c->node->params, &step->args,
+		       &step->batch);
+	step->is_last = c->is_last;
+	return step;
 }
 
 /* Has the step run by @run, which is for float64. */
@@ -59,42 +64,42 @@ static int compile_pool(struct compiler *c)
 {
 	const struct cpu_kernels *kernels = c->cpu->kernels;
 	const enum op_kind kind = c->node->op->kind;
+	struct cpu_step_window *step = window(c);
 
-	window(c);
 	c->step->run = cpu_run_pool;
 	c->step->units = cpu_units_pool;
-	c->step->window.is_last = c->is_last;
 	if (node_is_double(c)) {
 		set_double(c, cpu_run_pool_f64);
-		c->step->window.pool_f64 = kind == OP_AVERAGE_POOL ? kernels->average_pool_f64
-					   : kind == OP_LP_POOL    ? kernels->lp_pool_f64
-								   : kernels->max_pool_f64;
+		step->pool_f64 = kind == OP_AVERAGE_POOL ? kernels->average_pool_f64
+				 : kind == OP_LP_POOL    ? kernels->lp_pool_f64
+							 : kernels->max_pool_f64;
 		return 0;
 	}
 	if (c->is_last) {
-		c->step->window.pool = kind == OP_AVERAGE_POOL ? kernels->average_pool_last
-							       : kernels->max_pool_last;
+		step->pool = kind == OP_AVERAGE_POOL ? kernels->average_pool_last
+						     : kernels->max_pool_last;
 		return 0;
 	}
-	c->step->window.pool = kind == OP_AVERAGE_POOL ? kernels->average_pool
-			       : kind == OP_LP_POOL    ? kernels->lp_pool
-						       : kernels->max_pool;
+	step->pool = kind == OP_AVERAGE_POOL ? kernels->average_pool
+		     : kind == OP_LP_POOL    ? kernels->lp_pool
+					     : kernels->max_pool;
 	return 0;
 }
 
 static int compile_max_pool(struct compiler *c)
 {
+	struct cpu_step_window *step = compile_args(c);
 	const uint8_t dtype = node_in(c, 0)->dtype;
 
 	compile_pool(c);
 	if (!node_out(c, 1) && dtype != RBK_DTYPE_I8 && dtype != RBK_DTYPE_U8)
 		return 0;
 	c->step->run = cpu_run_pool_any;
-	c->step->window.type = dtype == RBK_DTYPE_I8    ? CPU_I8
-			       : dtype == RBK_DTYPE_U8  ? CPU_U8
-			       : dtype == RBK_DTYPE_F64 ? CPU_F64
-							: CPU_F32;
-	c->step->window.is_column_major = c->node->params.window.is_column_major;
+	step->type = dtype == RBK_DTYPE_I8    ? CPU_I8
+		     : dtype == RBK_DTYPE_U8  ? CPU_U8
+		     : dtype == RBK_DTYPE_F64 ? CPU_F64
+					      : CPU_F32;
+	step->is_column_major = c->node->params.window.is_column_major;
 	return 0;
 }
 
@@ -119,7 +124,8 @@ static int pack_weights(struct compiler *c, enum pack_form form, size_t floats,
 			size_t (*pack_fn)(const struct cpu_window *args, size_t begin, size_t end,
 					  float *to))
 {
-	const struct cpu_window args = c->step->window.args;
+	struct cpu_step_window *step = compile_args(c);
+	const struct cpu_window args = step->args;
 	const uintptr_t from = c->step->in[1].offset;
 	struct cpu_fill *fill;
 	int r;
@@ -136,45 +142,41 @@ static int pack_weights(struct compiler *c, enum pack_form form, size_t floats,
 		fill->window.args = args;
 		compile_fill_from(c, fill, 0, from);
 	}
-	c->step->window.weights_are_packed = true;
+	step->weights_are_packed = true;
 	return 0;
 }
 
 static int compile_conv(struct compiler *c)
 {
 	const struct cpu_kernels *kernels = c->cpu->kernels;
+	struct cpu_step_window *step = window(c);
 	int r;
 
-	window(c);
 	c->step->run = cpu_run_conv;
 	c->step->units = cpu_units_conv;
-	c->step->window.is_last = c->is_last;
 	if (node_is_double(c)) {
 		set_double(c, cpu_run_conv_f64);
 		return 0;
 	}
 	c->step->rounds = cpu_rounds_conv;
 	if (c->is_last) {
-		r = pack_weights(c,
-				 cpu_conv_last_strips(&c->step->window.args) ? PACK_CONV_STRIPS
-									     : PACK_CONV_LAST,
-				 kernels->pack_conv_last_size(&c->step->window.args),
-				 kernels->pack_conv_last);
+		r = pack_weights(
+			c, cpu_conv_last_strips(&step->args) ? PACK_CONV_STRIPS : PACK_CONV_LAST,
+			kernels->pack_conv_last_size(&step->args), kernels->pack_conv_last);
 		return r ? error_fold(r) : 0;
 	}
-	if (!node_in_is_constant(c, 1) || cpu_conv_is_depthwise(&c->step->window.args))
+	if (!node_in_is_constant(c, 1) || cpu_conv_is_depthwise(&step->args))
 		return 0;
-	r = pack_weights(c, PACK_CONV, kernels->pack_conv_size(&c->step->window.args),
-			 kernels->pack_conv);
+	r = pack_weights(c, PACK_CONV, kernels->pack_conv_size(&step->args), kernels->pack_conv);
 	return r ? error_fold(r) : 0;
 }
 
 static int compile_conv_transpose(struct compiler *c)
 {
 	const struct cpu_kernels *kernels = c->cpu->kernels;
+	struct cpu_step_window *step = window(c);
 	int r;
 
-	window(c);
 	c->step->run = cpu_run_conv_transpose;
 	c->step->units = cpu_units_conv_transpose;
 	if (node_is_double(c)) {
@@ -184,8 +186,7 @@ static int compile_conv_transpose(struct compiler *c)
 	}
 	if (!node_in_is_constant(c, 1))
 		return 0;
-	r = pack_weights(c, PACK_CONV_TRANSPOSE,
-			 kernels->pack_conv_transpose_size(&c->step->window.args),
+	r = pack_weights(c, PACK_CONV_TRANSPOSE, kernels->pack_conv_transpose_size(&step->args),
 			 kernels->pack_conv_transpose);
 	return r ? error_fold(r) : 0;
 }

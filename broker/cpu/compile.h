@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "cpu/int8.h"
 #include "cpu/layout.h"
 #include "cpu/run.h"
 #include "cpu/step.h"
@@ -24,6 +25,8 @@
 /* What one thread does in a nanosecond, roughly and rather too little. */
 #define COMPILE_FLOPS_PER_NS 40.0
 #define COMPILE_BYTES_PER_NS 8.0
+
+struct cpu_step_gemm;
 
 struct compiler {
 	struct cpu_executor *cpu;
@@ -189,6 +192,14 @@ int compile_add_conversion(struct compiler *c, struct cpu_operand from, struct c
 			   uint64_t fixed_bytes, uint64_t row_bytes);
 /* Takes the last step away. */
 void compile_drop(struct compiler *c);
+
+/*
+ * The arguments of the step, 0 before they are filled. They move with the step: see compile_add().
+ */
+static inline void *compile_args(struct compiler *c)
+{
+	return c->step->args;
+}
 
 /* The node's operands beyond those that a step is given, or in another order; may be absent. */
 struct cpu_operand compile_in(const struct compiler *c, unsigned int i);

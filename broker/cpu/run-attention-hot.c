@@ -2,20 +2,23 @@
 /* Running steps: Attention and RotaryEmbedding. See run.h. */
 #include <string.h>
 
-#include "cpu/run.h"
+#include "cpu/run-attention.h"
 
 size_t cpu_units_rotary(const struct cpu_step *step, uint32_t count)
 {
-	return cpu_extent_at(&step->rotary.batch, count) * step->rotary.args.seq;
+	const struct cpu_step_rotary *s = cpu_step_args(step);
+
+	return cpu_extent_at(&s->batch, count) * s->args.seq;
 }
 
 void cpu_run_rotary(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
 		    size_t end, const struct cpu_context *context)
 {
-	struct cpu_rotary args = step->rotary.args;
+	const struct cpu_step_rotary *s = cpu_step_args(step);
+	struct cpu_rotary args = s->args;
 
 	args.pause = context->pause;
-	args.batch = cpu_extent_at(&step->rotary.batch, frame->count);
+	args.batch = cpu_extent_at(&s->batch, frame->count);
 	args.x = cpu_operand_at(&step->in[0], frame);
 	args.cos = cpu_operand_at(&step->in[1], frame);
 	args.sin = cpu_operand_at(&step->in[2], frame);
@@ -27,19 +30,21 @@ void cpu_run_rotary(const struct cpu_step *step, const struct cpu_frame *frame, 
 
 size_t cpu_units_attention(const struct cpu_step *step, uint32_t count)
 {
-	struct cpu_attention args = step->attention.args;
+	const struct cpu_step_attention *s = cpu_step_args(step);
+	struct cpu_attention args = s->args;
 
-	args.batch = cpu_extent_at(&step->attention.batch, count);
+	args.batch = cpu_extent_at(&s->batch, count);
 	return cpu_attention_units(&args);
 }
 
 void cpu_run_attention(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
 		       size_t end, const struct cpu_context *context)
 {
-	struct cpu_attention args = step->attention.args;
+	const struct cpu_step_attention *s = cpu_step_args(step);
+	struct cpu_attention args = s->args;
 
 	args.pause = context->pause;
-	args.batch = cpu_extent_at(&step->attention.batch, frame->count);
+	args.batch = cpu_extent_at(&s->batch, frame->count);
 	args.q = cpu_operand_at(&step->in[0], frame);
 	args.k = cpu_operand_at(&step->in[1], frame);
 	args.v = cpu_operand_at(&step->in[2], frame);
@@ -60,13 +65,15 @@ void cpu_run_attention(const struct cpu_step *step, const struct cpu_frame *fram
 
 size_t cpu_units_present(const struct cpu_step *step, uint32_t count)
 {
-	return cpu_extent_at(&step->present.batch, count) * step->present.heads;
+	const struct cpu_step_present *s = cpu_step_args(step);
+
+	return cpu_extent_at(&s->batch, count) * s->heads;
 }
 
 void cpu_run_present(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
 		     size_t end, const struct cpu_context *context)
 {
-	const struct cpu_step_present *s = &step->present;
+	const struct cpu_step_present *s = cpu_step_args(step);
 	const size_t past_elems = s->past * s->size, elems = s->seq * s->size;
 	const float *present = cpu_operand_at(&step->in[1], frame);
 	float *to = cpu_operand_at(&step->out[0], frame);

@@ -2,12 +2,13 @@
 /*
  * Running steps: MatMul, Gemm, Conv and pooling of float64
  */
-#include "cpu/run.h"
+#include "cpu/run-matmul.h"
+#include "cpu/run-window.h"
 
 void cpu_run_gemm_f64(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
 		      size_t end, const struct cpu_context *context)
 {
-	const struct cpu_step_gemm *s = &step->gemm;
+	const struct cpu_step_gemm *s = cpu_step_args(step);
 	const struct cpu_gemm_grid grid = cpu_gemm_grid(s, frame->count);
 	const struct cpu_terms terms = cpu_round_terms(frame, s->k, CPU_GEMM_F64_KC);
 	const double *a = cpu_operand_at(&step->in[0], frame);
@@ -50,15 +51,16 @@ void cpu_run_gemm_f64(const struct cpu_step *step, const struct cpu_frame *frame
 static struct cpu_window_f64 window_args(const struct cpu_step *step, const struct cpu_frame *frame,
 					 const struct cpu_context *context)
 {
+	const struct cpu_step_window *s = cpu_step_args(step);
 	struct cpu_window_f64 args = {
-		.window = step->window.args,
+		.window = s->args,
 		.x = cpu_operand_at(&step->in[0], frame),
 		.weights = cpu_operand_at(&step->in[1], frame),
 		.bias = step->in[2].present ? cpu_operand_at(&step->in[2], frame) : NULL,
 		.y = cpu_operand_at(&step->out[0], frame),
 	};
 
-	args.window.batch = cpu_extent_at(&step->window.batch, frame->count);
+	args.window.batch = cpu_extent_at(&s->batch, frame->count);
 	args.window.pause = context->pause;
 	return args;
 }
@@ -74,8 +76,10 @@ void cpu_run_conv_f64(const struct cpu_step *step, const struct cpu_frame *frame
 
 size_t cpu_units_conv_transpose_f64(const struct cpu_step *step, uint32_t count)
 {
-	return cpu_extent_at(&step->window.batch, count) * step->window.args.group *
-	       cpu_conv_transpose_f64_parts(&step->window.args);
+	const struct cpu_step_window *s = cpu_step_args(step);
+
+	return cpu_extent_at(&s->batch, count) * s->args.group *
+	       cpu_conv_transpose_f64_parts(&s->args);
 }
 
 void cpu_run_conv_transpose_f64(const struct cpu_step *step, const struct cpu_frame *frame,
@@ -91,8 +95,8 @@ void cpu_run_conv_transpose_f64(const struct cpu_step *step, const struct cpu_fr
 void cpu_run_pool_f64(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
 		      size_t end, const struct cpu_context *context)
 {
+	const struct cpu_step_window *s = cpu_step_args(step);
 	const struct cpu_window_f64 args = window_args(step, frame, context);
 
-	step->window.pool_f64(&args, begin,
-			      min_size(end, args.window.batch * args.window.channels));
+	s->pool_f64(&args, begin, min_size(end, args.window.batch * args.window.channels));
 }

@@ -6,7 +6,7 @@
  * repeat one element of it, and what lies outside the rows is an odometer over the outer
  * dimensions.
  */
-#include "cpu/run.h"
+#include "cpu/run-elementwise.h"
 
 /* Float16s that are converted at a time: they stay in the first cache. */
 enum { HALVES = 512 };
@@ -14,7 +14,8 @@ enum { HALVES = 512 };
 /* By float32: operands before, the result after. */
 static void run_halves(const struct cpu_step *step, const struct cpu_map *args, size_t n)
 {
-	const struct cpu_step_map *s = &step->map;
+	const struct cpu_step_map *s = cpu_step_args(step);
+
 	cpu_map_fn *const widen = step->kernels->cast[CPU_F16][CPU_F32];
 	cpu_map_fn *const narrow = step->kernels->cast[CPU_F32][CPU_F16];
 	float in[CPU_MAP_MAX_IN][HALVES], out[HALVES];
@@ -44,10 +45,12 @@ static void run_halves(const struct cpu_step *step, const struct cpu_map *args, 
 
 static void run_row(const struct cpu_step *step, const struct cpu_map *args, size_t n)
 {
-	if (step->map.halves)
+	const struct cpu_step_map *s = cpu_step_args(step);
+
+	if (s->halves)
 		run_halves(step, args, n);
 	else
-		step->map.kernel(args, n);
+		s->kernel(args, n);
 }
 
 /* The part of a row from element @from on. */
@@ -65,7 +68,7 @@ static struct cpu_map row_from(const struct cpu_step_map *s, const struct cpu_ma
 
 static struct cpu_map map_args(const struct cpu_step *step, const struct cpu_frame *frame)
 {
-	const struct cpu_step_map *s = &step->map;
+	const struct cpu_step_map *s = cpu_step_args(step);
 	struct cpu_map args = {
 		.step = {s->step[0], s->step[1], s->step[2]},
 		.i = {s->i[0], s->i[1]},
@@ -79,13 +82,15 @@ static struct cpu_map map_args(const struct cpu_step *step, const struct cpu_fra
 
 size_t cpu_units_map_flat(const struct cpu_step *step, uint32_t count)
 {
-	return div_up(cpu_extent_at(&step->map.inner, count), CPU_FLAT_UNIT);
+	const struct cpu_step_map *s = cpu_step_args(step);
+
+	return div_up(cpu_extent_at(&s->inner, count), CPU_FLAT_UNIT);
 }
 
 void cpu_run_map_flat(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
 		      size_t end, const struct cpu_context *context)
 {
-	const struct cpu_step_map *s = &step->map;
+	const struct cpu_step_map *s = cpu_step_args(step);
 	const size_t n = cpu_extent_at(&s->inner, frame->count);
 	const size_t from = begin * CPU_FLAT_UNIT;
 	const size_t to = end > n / CPU_FLAT_UNIT ? n : end * CPU_FLAT_UNIT;
@@ -98,17 +103,18 @@ void cpu_run_map_flat(const struct cpu_step *step, const struct cpu_frame *frame
 
 size_t cpu_units_map(const struct cpu_step *step, uint32_t count)
 {
+	const struct cpu_step_map *s = cpu_step_args(step);
 	size_t rows = 1;
 
-	for (unsigned int i = 0; i < step->map.n_outer; i++)
-		rows *= cpu_extent_at(&step->map.extent[i], count);
+	for (unsigned int i = 0; i < s->n_outer; i++)
+		rows *= cpu_extent_at(&s->extent[i], count);
 	return rows;
 }
 
 void cpu_run_map(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
 		 size_t end, const struct cpu_context *context)
 {
-	const struct cpu_step_map *s = &step->map;
+	const struct cpu_step_map *s = cpu_step_args(step);
 	const size_t inner = cpu_extent_at(&s->inner, frame->count);
 	struct cpu_map row = map_args(step, frame);
 	size_t extent[CPU_MAX_DIMS], at[CPU_MAX_DIMS], rest = begin;

@@ -2,7 +2,7 @@
 /*
  * Running steps: Gather, GatherElements, GatherND, ScatterElements, ScatterND, OneHot and Trilu
  */
-#include "cpu/run.h"
+#include "cpu/run-gather.h"
 
 /* Who reads it does so after a later release, by whoever ends the step. */
 static void note(const struct cpu_frame *frame, bool all_in_range)
@@ -13,10 +13,11 @@ static void note(const struct cpu_frame *frame, bool all_in_range)
 
 static struct cpu_gather gather_args(const struct cpu_step *step, uint32_t count)
 {
-	struct cpu_gather args = step->gather.args;
+	const struct cpu_step_gather *s = cpu_step_args(step);
+	struct cpu_gather args = s->args;
 
-	args.outer = cpu_extent_at(&step->gather.outer, count);
-	args.rows = cpu_extent_at(&step->gather.rows, count);
+	args.outer = cpu_extent_at(&s->outer, count);
+	args.rows = cpu_extent_at(&s->rows, count);
 	return args;
 }
 
@@ -41,10 +42,11 @@ void cpu_run_gather(const struct cpu_step *step, const struct cpu_frame *frame, 
 
 static struct cpu_elements elements_args(const struct cpu_step *step, uint32_t count)
 {
-	struct cpu_elements args = step->elements.args;
+	const struct cpu_step_elements *s = cpu_step_args(step);
+	struct cpu_elements args = s->args;
 
-	args.len = cpu_extent_at(&step->elements.len, count);
-	if (step->elements.count_outer)
+	args.len = cpu_extent_at(&s->len, count);
+	if (s->count_outer)
 		args.extent[0] *= count;
 	return args;
 }
@@ -59,14 +61,14 @@ size_t cpu_units_gather_elements(const struct cpu_step *step, uint32_t count)
 void cpu_run_gather_elements(const struct cpu_step *step, const struct cpu_frame *frame,
 			     size_t begin, size_t end, const struct cpu_context *context)
 {
+	const struct cpu_step_elements *s = cpu_step_args(step);
 	struct cpu_elements args = elements_args(step, frame->count);
 
 	args.pause = context->pause;
 	args.from = cpu_operand_at(&step->in[0], frame);
 	args.indices.data = cpu_operand_at(&step->in[1], frame);
 	args.to = cpu_operand_at(&step->out[0], frame);
-	note(frame,
-	     step->elements.kernel(&args, begin, min_size(end, cpu_elements_units(&args, true))));
+	note(frame, s->kernel(&args, begin, min_size(end, cpu_elements_units(&args, true))));
 }
 
 size_t cpu_units_scatter_elements(const struct cpu_step *step, uint32_t count)
@@ -79,46 +81,51 @@ size_t cpu_units_scatter_elements(const struct cpu_step *step, uint32_t count)
 void cpu_run_scatter_elements(const struct cpu_step *step, const struct cpu_frame *frame,
 			      size_t begin, size_t end, const struct cpu_context *context)
 {
+	const struct cpu_step_elements *s = cpu_step_args(step);
 	struct cpu_elements args = elements_args(step, frame->count);
 
 	args.pause = context->pause;
 	args.indices.data = cpu_operand_at(&step->in[1], frame);
 	args.from = cpu_operand_at(&step->in[2], frame);
 	args.to = cpu_operand_at(&step->out[0], frame);
-	note(frame,
-	     step->elements.kernel(&args, begin, min_size(end, cpu_elements_units(&args, false))));
+	note(frame, s->kernel(&args, begin, min_size(end, cpu_elements_units(&args, false))));
 }
 
 size_t cpu_units_scatter_nd(const struct cpu_step *step, uint32_t count)
 {
-	return cpu_scatter_nd_units(&step->scatter_nd.args);
+	const struct cpu_step_scatter_nd *s = cpu_step_args(step);
+
+	return cpu_scatter_nd_units(&s->args);
 }
 
 void cpu_run_scatter_nd(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
 			size_t end, const struct cpu_context *context)
 {
-	struct cpu_scatter_nd args = step->scatter_nd.args;
+	const struct cpu_step_scatter_nd *s = cpu_step_args(step);
+	struct cpu_scatter_nd args = s->args;
 
-	args.rows = cpu_extent_at(&step->scatter_nd.rows, frame->count);
+	args.rows = cpu_extent_at(&s->rows, frame->count);
 	args.pause = context->pause;
 	args.indices.data = cpu_operand_at(&step->in[1], frame);
 	args.updates = cpu_operand_at(&step->in[2], frame);
 	args.y = cpu_operand_at(&step->out[0], frame);
-	note(frame,
-	     step->scatter_nd.kernel(&args, begin, min_size(end, cpu_scatter_nd_units(&args))));
+	note(frame, s->kernel(&args, begin, min_size(end, cpu_scatter_nd_units(&args))));
 }
 
 size_t cpu_units_one_hot(const struct cpu_step *step, uint32_t count)
 {
-	return cpu_extent_at(&step->one_hot.outer, count);
+	const struct cpu_step_one_hot *s = cpu_step_args(step);
+
+	return cpu_extent_at(&s->outer, count);
 }
 
 void cpu_run_one_hot(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
 		     size_t end, const struct cpu_context *context)
 {
-	struct cpu_one_hot args = step->one_hot.args;
+	const struct cpu_step_one_hot *s = cpu_step_args(step);
+	struct cpu_one_hot args = s->args;
 
-	args.outer = cpu_extent_at(&step->one_hot.outer, frame->count);
+	args.outer = cpu_extent_at(&s->outer, frame->count);
 	args.pause = context->pause;
 	args.indices.data = cpu_operand_at(&step->in[0], frame);
 	args.values = cpu_operand_at(&step->in[1], frame);
@@ -128,10 +135,11 @@ void cpu_run_one_hot(const struct cpu_step *step, const struct cpu_frame *frame,
 
 static struct cpu_trilu trilu_args(const struct cpu_step *step, uint32_t count)
 {
-	struct cpu_trilu args = step->trilu.args;
+	const struct cpu_step_trilu *s = cpu_step_args(step);
+	struct cpu_trilu args = s->args;
 
-	args.batch = cpu_extent_at(&step->trilu.batch, count);
-	args.rows = cpu_extent_at(&step->trilu.rows, count);
+	args.batch = cpu_extent_at(&s->batch, count);
+	args.rows = cpu_extent_at(&s->rows, count);
 	return args;
 }
 

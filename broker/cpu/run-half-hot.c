@@ -7,7 +7,7 @@
 static void span(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
 		 size_t end, size_t *ret_from, size_t *ret_to)
 {
-	const size_t n = cpu_extent_at(&step->n, frame->count);
+	const size_t n = cpu_extent_at(cpu_step_args(step), frame->count);
 
 	*ret_from = begin * CPU_FLAT_UNIT;
 	*ret_to = end > n / CPU_FLAT_UNIT ? n : end * CPU_FLAT_UNIT;
@@ -15,7 +15,7 @@ static void span(const struct cpu_step *step, const struct cpu_frame *frame, siz
 
 size_t cpu_units_elems(const struct cpu_step *step, uint32_t count)
 {
-	return div_up(cpu_extent_at(&step->n, count), CPU_FLAT_UNIT);
+	return div_up(cpu_extent_at(cpu_step_args(step), count), CPU_FLAT_UNIT);
 }
 
 void cpu_run_half_load(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,

@@ -2,7 +2,7 @@
 /*
  * Running steps: MatMul and Gemm
  */
-#include "cpu/run.h"
+#include "cpu/run-matmul.h"
 
 /* Columns of one unit of a matrix product, a multiple of every gemm_nr; most rows of one. */
 enum { GEMM_UNIT_N = 128, GEMM_UNIT_M = 240, GEMM_UNIT_M_MIN = 60, GEMM_ENOUGH_UNITS = 64 };
@@ -27,7 +27,8 @@ struct cpu_gemm_grid cpu_gemm_grid(const struct cpu_step_gemm *step, uint32_t co
 
 size_t cpu_units_gemm(const struct cpu_step *step, uint32_t count)
 {
-	const struct cpu_gemm_grid grid = cpu_gemm_grid(&step->gemm, count);
+	const struct cpu_step_gemm *s = cpu_step_args(step);
+	const struct cpu_gemm_grid grid = cpu_gemm_grid(s, count);
 
 	return grid.batches * grid.m_units * grid.n_units;
 }
@@ -43,13 +44,17 @@ static uint32_t rounds(const struct cpu_step_gemm *step, uint32_t count, size_t 
 
 uint32_t cpu_rounds_gemm(const struct cpu_step *step, uint32_t count)
 {
-	return rounds(&step->gemm, count, CPU_GEMM_KC, 1);
+	const struct cpu_step_gemm *s = cpu_step_args(step);
+
+	return rounds(s, count, CPU_GEMM_KC, 1);
 }
 
 uint32_t cpu_rounds_gemm_f64(const struct cpu_step *step, uint32_t count)
 {
+	const struct cpu_step_gemm *s = cpu_step_args(step);
+
 	/* Half as many elements fit into a register. */
-	return rounds(&step->gemm, count, CPU_GEMM_F64_KC, 2);
+	return rounds(s, count, CPU_GEMM_F64_KC, 2);
 }
 
 struct cpu_gemm_part cpu_gemm_part(const struct cpu_step_gemm *step,
@@ -92,13 +97,13 @@ struct cpu_gemm_part cpu_gemm_part(const struct cpu_step_gemm *step,
 static void gemm_part(const struct cpu_step *step, const struct cpu_frame *frame, size_t k_begin,
 		      const struct cpu_gemm_part *part, struct cpu_gemm *gemm, void *workspace)
 {
-	const size_t b_row =
-		step->gemm.b_is_packed ? step->kernels->pack_b_size(1, gemm->n) : gemm->b_rs;
+	const struct cpu_step_gemm *s = cpu_step_args(step);
+	const size_t b_row = s->b_is_packed ? step->kernels->pack_b_size(1, gemm->n) : gemm->b_rs;
 
 	gemm->a =
 		(const float *)cpu_operand_at(&step->in[0], frame) + part->a + k_begin * gemm->a_cs;
 	gemm->b = (const float *)cpu_operand_at(&step->in[1], frame) + part->b + k_begin * b_row;
-	gemm->b_packed = step->gemm.b_is_packed ? gemm->b : NULL;
+	gemm->b_packed = s->b_is_packed ? gemm->b : NULL;
 	gemm->y = (float *)cpu_operand_at(&step->out[0], frame) + part->y;
 	step->kernels->gemm(gemm, &part->tile, workspace);
 }
@@ -106,7 +111,7 @@ static void gemm_part(const struct cpu_step *step, const struct cpu_frame *frame
 void cpu_run_gemm(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
 		  size_t end, const struct cpu_context *context)
 {
-	const struct cpu_step_gemm *s = &step->gemm;
+	const struct cpu_step_gemm *s = cpu_step_args(step);
 	const struct cpu_terms terms = cpu_round_terms(frame, s->k, CPU_GEMM_KC);
 	struct cpu_gemm_grid grid;
 	struct cpu_gemm gemm = {

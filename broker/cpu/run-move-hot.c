@@ -2,14 +2,15 @@
 /*
  * Running steps: moving elements
  */
-#include "cpu/run.h"
+#include "cpu/run-move.h"
 
 static struct cpu_move move_args(const struct cpu_step *step, uint32_t count)
 {
-	struct cpu_move args = step->move.args;
+	const struct cpu_step_move *s = cpu_step_args(step);
+	struct cpu_move args = s->args;
 
-	if (step->move.dynamic)
-		args.extent[step->move.dynamic_dim] *= count;
+	if (s->dynamic)
+		args.extent[s->dynamic_dim] *= count;
 	return args;
 }
 
@@ -23,12 +24,13 @@ size_t cpu_units_move(const struct cpu_step *step, uint32_t count)
 void cpu_run_move(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
 		  size_t end, const struct cpu_context *context)
 {
+	const struct cpu_step_move *s = cpu_step_args(step);
 	struct cpu_move args = move_args(step, frame->count);
 
 	args.pause = context->pause;
-	args.from = step->move.is_value ? (const uint8_t *)&step->move.value
-					: (const uint8_t *)cpu_operand_at(&step->in[0], frame) +
-						  step->move.from_first;
-	args.to = (uint8_t *)cpu_operand_at(&step->out[0], frame) + step->move.to_first;
+	args.from = s->is_value
+			    ? (const uint8_t *)&s->value
+			    : (const uint8_t *)cpu_operand_at(&step->in[0], frame) + s->from_first;
+	args.to = (uint8_t *)cpu_operand_at(&step->out[0], frame) + s->to_first;
 	step->kernels->move(&args, begin, min_size(end, cpu_move_units(&args)));
 }

@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /* Running steps: normalisations. See run.h. */
-#include "cpu/run.h"
+#include "cpu/run-norm.h"
 
 size_t cpu_units_norm(const struct cpu_step *step, uint32_t count)
 {
-	return cpu_extent_at(&step->norm.rows, count);
+	const struct cpu_step_norm *s = cpu_step_args(step);
+
+	return cpu_extent_at(&s->rows, count);
 }
 
 void cpu_run_norm(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
 		  size_t end, const struct cpu_context *context)
 {
-	struct cpu_norm args = step->norm.args;
+	const struct cpu_step_norm *s = cpu_step_args(step);
+	struct cpu_norm args = s->args;
 
 	args.pause = context->pause;
-	args.rows = cpu_extent_at(&step->norm.rows, frame->count);
-	args.len = cpu_extent_at(&step->norm.len, frame->count);
+	args.rows = cpu_extent_at(&s->rows, frame->count);
+	args.len = cpu_extent_at(&s->len, frame->count);
 	if (args.run == 0)
 		args.run = args.len;
 	args.x = cpu_operand_at(&step->in[0], frame);
@@ -31,19 +34,21 @@ void cpu_run_norm(const struct cpu_step *step, const struct cpu_frame *frame, si
 
 size_t cpu_units_batch_norm(const struct cpu_step *step, uint32_t count)
 {
-	struct cpu_batch_norm args = step->batch_norm.args;
+	const struct cpu_step_batch_norm *s = cpu_step_args(step);
+	struct cpu_batch_norm args = s->args;
 
-	args.batch = cpu_extent_at(&step->batch_norm.batch, count);
+	args.batch = cpu_extent_at(&s->batch, count);
 	return cpu_batch_norm_units(&args);
 }
 
 void cpu_run_batch_norm(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
 			size_t end, const struct cpu_context *context)
 {
-	struct cpu_batch_norm args = step->batch_norm.args;
+	const struct cpu_step_batch_norm *s = cpu_step_args(step);
+	struct cpu_batch_norm args = s->args;
 
 	args.pause = context->pause;
-	args.batch = cpu_extent_at(&step->batch_norm.batch, frame->count);
+	args.batch = cpu_extent_at(&s->batch, frame->count);
 	args.x = cpu_operand_at(&step->in[0], frame);
 	args.scale = cpu_operand_at(&step->in[1], frame);
 	args.bias = cpu_operand_at(&step->in[2], frame);

@@ -2,7 +2,7 @@
 /*
  * Running steps: quantization, and products and convolutions of quantized tensors
  */
-#include "cpu/run.h"
+#include "cpu/run-quantize.h"
 
 #include <math.h>
 
@@ -16,11 +16,12 @@ static const void *optional(const struct cpu_operand *operand, const struct cpu_
 
 static struct cpu_quantize quantize_args(const struct cpu_step *step, uint32_t count)
 {
-	struct cpu_quantize args = step->quantize.args;
+	const struct cpu_step_quantize *s = cpu_step_args(step);
+	struct cpu_quantize args = s->args;
 
-	args.outer = cpu_extent_at(&step->quantize.outer, count);
-	args.axis = cpu_extent_at(&step->quantize.axis, count);
-	args.inner = cpu_extent_at(&step->quantize.inner, count);
+	args.outer = cpu_extent_at(&s->outer, count);
+	args.axis = cpu_extent_at(&s->axis, count);
+	args.inner = cpu_extent_at(&s->inner, count);
 	return args;
 }
 
@@ -47,17 +48,19 @@ static struct cpu_quantize quantize_at(const struct cpu_step *step, const struct
 void cpu_run_quantize(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
 		      size_t end, const struct cpu_context *context)
 {
+	const struct cpu_step_quantize *s = cpu_step_args(step);
 	const struct cpu_quantize args = quantize_at(step, frame, context);
 
-	step->quantize.kernels->quantize(&args, begin, min_size(end, cpu_quantize_units(&args)));
+	s->kernels->quantize(&args, begin, min_size(end, cpu_quantize_units(&args)));
 }
 
 void cpu_run_dequantize(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
 			size_t end, const struct cpu_context *context)
 {
+	const struct cpu_step_quantize *s = cpu_step_args(step);
 	const struct cpu_quantize args = quantize_at(step, frame, context);
 
-	step->quantize.kernels->dequantize(&args, begin, min_size(end, cpu_quantize_units(&args)));
+	s->kernels->dequantize(&args, begin, min_size(end, cpu_quantize_units(&args)));
 }
 
 /* ---- DynamicQuantizeLinear: ranges of pieces, scale and zero point, then the rest ----------- */
@@ -69,7 +72,8 @@ size_t cpu_units_one(const struct cpu_step *step, uint32_t count)
 
 size_t cpu_units_ranges(const struct cpu_step *step, uint32_t count)
 {
-	const size_t pieces = div_up(cpu_extent_at(&step->ranges.n, count), CPU_FLAT_UNIT);
+	const struct cpu_step_ranges *s = cpu_step_args(step);
+	const size_t pieces = div_up(cpu_extent_at(&s->n, count), CPU_FLAT_UNIT);
 
 	return pieces > OP_RANGES ? OP_RANGES : pieces;
 }
@@ -77,7 +81,8 @@ size_t cpu_units_ranges(const struct cpu_step *step, uint32_t count)
 void cpu_run_ranges(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
 		    size_t end, const struct cpu_context *context)
 {
-	const size_t n = cpu_extent_at(&step->ranges.n, frame->count);
+	const struct cpu_step_ranges *s = cpu_step_args(step);
+	const size_t n = cpu_extent_at(&s->n, frame->count);
 	const size_t units = cpu_units_ranges(step, frame->count);
 	const float *x = cpu_operand_at(&step->in[0], frame);
 	float *ranges = cpu_operand_at(&step->out[3], frame);
@@ -86,7 +91,7 @@ void cpu_run_ranges(const struct cpu_step *step, const struct cpu_frame *frame, 
 		const size_t from = n / units * unit, to = unit + 1 < units ? from + n / units : n;
 
 		cpu_pause(context->pause);
-		step->ranges.kernels->range(to - from, x + from, ranges + 2 * unit);
+		s->kernels->range(to - from, x + from, ranges + 2 * unit);
 	}
 }
 
@@ -116,6 +121,7 @@ void cpu_run_range_end(const struct cpu_step *step, const struct cpu_frame *fram
 void cpu_run_quantize_dynamic(const struct cpu_step *step, const struct cpu_frame *frame,
 			      size_t begin, size_t end, const struct cpu_context *context)
 {
+	const struct cpu_step_quantize *s = cpu_step_args(step);
 	struct cpu_quantize args = quantize_args(step, frame->count);
 
 	args.x = cpu_operand_at(&step->in[0], frame);
@@ -123,7 +129,7 @@ void cpu_run_quantize_dynamic(const struct cpu_step *step, const struct cpu_fram
 	args.zero = cpu_operand_at(&step->out[2], frame);
 	args.y = cpu_operand_at(&step->out[0], frame);
 	args.pause = context->pause;
-	step->quantize.kernels->quantize(&args, begin, min_size(end, cpu_quantize_units(&args)));
+	s->kernels->quantize(&args, begin, min_size(end, cpu_quantize_units(&args)));
 }
 
 /* ---- products and convolutions ------------------------------------------------------------ */
@@ -146,8 +152,9 @@ static struct cpu_requantize requantize_at(const struct cpu_step *step,
 void cpu_run_integer(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
 		     size_t end, const struct cpu_context *context)
 {
-	const struct cpu_step_gemm *s = &step->integer.gemm;
-	const struct cpu_integer *of = &step->integer.of;
+	const struct cpu_step_integer *all = cpu_step_args(step);
+	const struct cpu_step_gemm *s = &all->gemm;
+	const struct cpu_integer *of = &all->of;
 	const struct cpu_requantize requantize = requantize_at(step, of, frame);
 	const struct cpu_gemm_grid grid = cpu_gemm_grid(s, frame->count);
 	const size_t y_bytes = of->requantizes ? 1 : 4;
@@ -183,9 +190,10 @@ void cpu_run_integer(const struct cpu_step *step, const struct cpu_frame *frame,
 
 static struct cpu_int8_conv conv_at(const struct cpu_step *step, const struct cpu_frame *frame)
 {
-	const struct cpu_integer *of = &step->integer_conv.of;
+	const struct cpu_step_integer_conv *s = cpu_step_args(step);
+	const struct cpu_integer *of = &s->of;
 	struct cpu_int8_conv conv = {
-		.window = step->integer_conv.args,
+		.window = s->args,
 		.x_signed = of->a_signed,
 		.weights_signed = of->b_signed,
 		.x_zero = {optional(&step->in[CPU_INTEGER_A_ZERO], frame), false},
@@ -193,7 +201,7 @@ static struct cpu_int8_conv conv_at(const struct cpu_step *step, const struct cp
 		.bias = optional(&step->in[CPU_INTEGER_BIAS], frame),
 	};
 
-	conv.window.batch = cpu_extent_at(&step->integer_conv.batch, frame->count);
+	conv.window.batch = cpu_extent_at(&s->batch, frame->count);
 	conv.window.weights = cpu_operand_at(&step->in[CPU_INTEGER_B], frame);
 	conv.window.weights_packed = conv.window.weights;
 	return conv;
@@ -202,33 +210,36 @@ static struct cpu_int8_conv conv_at(const struct cpu_step *step, const struct cp
 /* Weights that are no constant: in[B] is what they are, out[1] where they go. */
 size_t cpu_units_integer_pack(const struct cpu_step *step, uint32_t count)
 {
-	const struct cpu_int8_conv conv = {.window = step->integer_conv.args};
+	const struct cpu_step_integer_conv *s = cpu_step_args(step);
+	const struct cpu_int8_conv conv = {.window = s->args};
 
-	return step->integer_conv.of.kernels->pack_conv(&conv, 0, 0, NULL);
+	return s->of.kernels->pack_conv(&conv, 0, 0, NULL);
 }
 
 void cpu_run_integer_pack(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
 			  size_t end, const struct cpu_context *context)
 {
+	const struct cpu_step_integer_conv *s = cpu_step_args(step);
 	struct cpu_int8_conv conv = conv_at(step, frame);
 
 	conv.window.pause = context->pause;
-	step->integer_conv.of.kernels->pack_conv(&conv, begin, end,
-						 cpu_operand_at(&step->out[1], frame));
+	s->of.kernels->pack_conv(&conv, begin, end, cpu_operand_at(&step->out[1], frame));
 }
 
 size_t cpu_units_integer_conv(const struct cpu_step *step, uint32_t count)
 {
-	struct cpu_window args = step->integer_conv.args;
+	const struct cpu_step_integer_conv *s = cpu_step_args(step);
+	struct cpu_window args = s->args;
 
-	args.batch = cpu_extent_at(&step->integer_conv.batch, count);
+	args.batch = cpu_extent_at(&s->batch, count);
 	return cpu_int8_conv_units(&args);
 }
 
 void cpu_run_integer_conv(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
 			  size_t end, const struct cpu_context *context)
 {
-	const struct cpu_integer *of = &step->integer_conv.of;
+	const struct cpu_step_integer_conv *s = cpu_step_args(step);
+	const struct cpu_integer *of = &s->of;
 	struct cpu_requantize requantize = requantize_at(step, of, frame);
 	struct cpu_int8_conv conv = conv_at(step, frame);
 	const struct cpu_scales x_scale = requantize.a;
@@ -249,14 +260,17 @@ void cpu_run_integer_conv(const struct cpu_step *step, const struct cpu_frame *f
 /* Weights that are no constant: out[1] is where they go, panel by panel of columns. */
 size_t cpu_units_nbits_pack(const struct cpu_step *step, uint32_t count)
 {
-	return div_up(step->nbits.weights.n, step->kernels->gemm_nr);
+	const struct cpu_step_nbits *s = cpu_step_args(step);
+
+	return div_up(s->weights.n, step->kernels->gemm_nr);
 }
 
 void cpu_run_nbits_pack(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
 			size_t end, const struct cpu_context *context)
 {
-	const size_t width = step->kernels->gemm_nr, n = step->nbits.weights.n;
-	struct cpu_nbits_weights weights = step->nbits.weights;
+	const struct cpu_step_nbits *s = cpu_step_args(step);
+	const size_t width = step->kernels->gemm_nr, n = s->weights.n;
+	struct cpu_nbits_weights weights = s->weights;
 	const void *zeros = optional(&step->in[3], frame);
 	uint8_t *to = cpu_operand_at(&step->out[1], frame);
 
@@ -265,7 +279,7 @@ void cpu_run_nbits_pack(const struct cpu_step *step, const struct cpu_frame *fra
 		return;
 	weights.b = cpu_operand_at(&step->in[1], frame);
 	weights.scales = cpu_operand_at(&step->in[2], frame);
-	if (step->nbits.zeros_are_floats)
+	if (s->zeros_are_floats)
 		weights.zeros_float = zeros;
 	else
 		weights.zeros = zeros;
@@ -279,7 +293,8 @@ void cpu_run_nbits_pack(const struct cpu_step *step, const struct cpu_frame *fra
 void cpu_run_nbits(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
 		   size_t end, const struct cpu_context *context)
 {
-	const struct cpu_step_gemm *s = &step->nbits.gemm;
+	const struct cpu_step_nbits *all = cpu_step_args(step);
+	const struct cpu_step_gemm *s = &all->gemm;
 	const struct cpu_gemm_grid grid = cpu_gemm_grid(s, frame->count);
 	const struct cpu_terms terms = cpu_round_terms(frame, s->k, CPU_GEMM_KC);
 	struct cpu_nbits args = {
@@ -288,7 +303,7 @@ void cpu_run_nbits(const struct cpu_step *step, const struct cpu_frame *frame, s
 		.k = s->k,
 		.k_begin = terms.begin,
 		.k_end = terms.end,
-		.block = step->nbits.weights.block,
+		.block = all->weights.block,
 		.a = cpu_operand_at(&step->in[0], frame),
 		.a_rs = s->k,
 		.packed = cpu_operand_at(&step->in[1], frame),

@@ -2,7 +2,7 @@
 /*
  * Running steps: TopK, Softmax, reductions, CumSum and LpNormalization
  */
-#include "cpu/run.h"
+#include "cpu/run-reduce.h"
 
 #include <string.h>
 
@@ -10,14 +10,15 @@
 
 size_t cpu_units_top_k(const struct cpu_step *step, uint32_t count)
 {
-	return cpu_extent_at(&step->columns.outer, count) *
-	       cpu_extent_at(&step->columns.inner, count);
+	const struct cpu_step_columns *s = cpu_step_args(step);
+
+	return cpu_extent_at(&s->outer, count) * cpu_extent_at(&s->inner, count);
 }
 
 void cpu_run_top_k(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
 		   size_t end, const struct cpu_context *context)
 {
-	const struct cpu_step_columns *s = &step->columns;
+	const struct cpu_step_columns *s = cpu_step_args(step);
 	const struct cpu_top_k args = {
 		.pause = context->pause,
 		.x = cpu_operand_at(&step->in[0], frame),
@@ -52,12 +53,14 @@ void cpu_run_top_k(const struct cpu_step *step, const struct cpu_frame *frame, s
 
 static struct cpu_softmax softmax_args(const struct cpu_step *step, uint32_t count)
 {
+	const struct cpu_step_columns *s = cpu_step_args(step);
+
 	return (struct cpu_softmax){
-		.outer = cpu_extent_at(&step->columns.outer, count),
-		.len = cpu_extent_at(&step->columns.len, count),
-		.inner = cpu_extent_at(&step->columns.inner, count),
-		.log = step->columns.log,
-		.type = step->columns.type,
+		.outer = cpu_extent_at(&s->outer, count),
+		.len = cpu_extent_at(&s->len, count),
+		.inner = cpu_extent_at(&s->inner, count),
+		.log = s->log,
+		.type = s->type,
 	};
 }
 
@@ -81,14 +84,15 @@ void cpu_run_softmax(const struct cpu_step *step, const struct cpu_frame *frame,
 
 size_t cpu_units_columns(const struct cpu_step *step, uint32_t count)
 {
-	return cpu_column_units(cpu_extent_at(&step->columns.outer, count),
-				cpu_extent_at(&step->columns.inner, count));
+	const struct cpu_step_columns *s = cpu_step_args(step);
+
+	return cpu_column_units(cpu_extent_at(&s->outer, count), cpu_extent_at(&s->inner, count));
 }
 
 void cpu_run_arg(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
 		 size_t end, const struct cpu_context *context)
 {
-	const struct cpu_step_columns *s = &step->columns;
+	const struct cpu_step_columns *s = cpu_step_args(step);
 	const struct cpu_arg args = {
 		.pause = context->pause,
 		.x = cpu_operand_at(&step->in[0], frame),
@@ -107,7 +111,7 @@ void cpu_run_arg(const struct cpu_step *step, const struct cpu_frame *frame, siz
 void cpu_run_scan(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
 		  size_t end, const struct cpu_context *context)
 {
-	const struct cpu_step_columns *s = &step->columns;
+	const struct cpu_step_columns *s = cpu_step_args(step);
 	const struct cpu_scan args = {
 		.pause = context->pause,
 		.x = cpu_operand_at(&step->in[0], frame),
@@ -126,7 +130,7 @@ void cpu_run_scan(const struct cpu_step *step, const struct cpu_frame *frame, si
 void cpu_run_lp_norm(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
 		     size_t end, const struct cpu_context *context)
 {
-	const struct cpu_step_columns *s = &step->columns;
+	const struct cpu_step_columns *s = cpu_step_args(step);
 	const struct cpu_lp_norm args = {
 		.pause = context->pause,
 		.x = cpu_operand_at(&step->in[0], frame),
@@ -144,11 +148,12 @@ void cpu_run_lp_norm(const struct cpu_step *step, const struct cpu_frame *frame,
 
 static struct cpu_reduce reduce_args(const struct cpu_step *step, uint32_t count)
 {
-	struct cpu_reduce args = step->reduce.args;
+	const struct cpu_step_reduce *s = cpu_step_args(step);
+	struct cpu_reduce args = s->args;
 
-	if (step->reduce.count_kept)
+	if (s->count_kept)
 		args.kept[0] *= count;
-	if (step->reduce.count_reduced)
+	if (s->count_reduced)
 		args.reduced[0] *= count;
 	return args;
 }
@@ -176,7 +181,7 @@ void cpu_run_copy(const struct cpu_step *step, const struct cpu_frame *frame, si
 {
 	const uint8_t *x = cpu_operand_at(&step->in[0], frame);
 	uint8_t *y = cpu_operand_at(&step->out[0], frame);
-	const size_t n = cpu_extent_at(&step->n, frame->count);
+	const size_t n = cpu_extent_at(cpu_step_args(step), frame->count);
 	const size_t from = begin * CPU_FLAT_UNIT;
 	const size_t to = end > n / CPU_FLAT_UNIT ? n : end * CPU_FLAT_UNIT;
 

@@ -2,19 +2,22 @@
 /*
  * Running steps: Conv and pooling
  */
-#include "cpu/run.h"
+#include "cpu/run-window.h"
 
 static struct cpu_window window_args(const struct cpu_step *step, uint32_t count)
 {
-	struct cpu_window args = step->window.args;
+	const struct cpu_step_window *s = cpu_step_args(step);
+	struct cpu_window args = s->args;
 
-	args.batch = cpu_extent_at(&step->window.batch, count);
+	args.batch = cpu_extent_at(&s->batch, count);
 	return args;
 }
 
 static size_t conv_units(const struct cpu_step *step, const struct cpu_window *args)
 {
-	return step->window.is_last ? cpu_conv_last_units(args) : cpu_conv_units(args);
+	const struct cpu_step_window *s = cpu_step_args(step);
+
+	return s->is_last ? cpu_conv_last_units(args) : cpu_conv_units(args);
 }
 
 size_t cpu_units_conv(const struct cpu_step *step, uint32_t count)
@@ -26,11 +29,12 @@ size_t cpu_units_conv(const struct cpu_step *step, uint32_t count)
 
 uint32_t cpu_rounds_conv(const struct cpu_step *step, uint32_t count)
 {
+	const struct cpu_step_window *s = cpu_step_args(step);
 	const struct cpu_window args = window_args(step, count);
 	const size_t m = args.out_channels / args.group;
 	struct cpu_conv_cut cut;
 
-	if (!cpu_conv_is_product(&args, step->window.is_last))
+	if (!cpu_conv_is_product(&args, s->is_last))
 		return 1;
 	cut = cpu_conv_cut(&args);
 	return cpu_rounds(cpu_conv_terms(&args), CPU_GEMM_KC, min_size(m, cut.part_rows),
@@ -41,6 +45,7 @@ uint32_t cpu_rounds_conv(const struct cpu_step *step, uint32_t count)
 static struct cpu_window conv_args(const struct cpu_step *step, const struct cpu_frame *frame,
 				   const struct cpu_context *context)
 {
+	const struct cpu_step_window *s = cpu_step_args(step);
 	struct cpu_window args = window_args(step, frame->count);
 	const float *weights = cpu_operand_at(&step->in[1], frame);
 
@@ -48,7 +53,7 @@ static struct cpu_window conv_args(const struct cpu_step *step, const struct cpu
 	args.pause = context->pause;
 	args.x = cpu_operand_at(&step->in[0], frame);
 	args.weights = weights;
-	args.weights_packed = step->window.weights_are_packed ? weights : NULL;
+	args.weights_packed = s->weights_are_packed ? weights : NULL;
 	args.bias = step->in[2].present ? cpu_operand_at(&step->in[2], frame) : NULL;
 	args.y = cpu_operand_at(&step->out[0], frame);
 	return args;
@@ -57,12 +62,13 @@ static struct cpu_window conv_args(const struct cpu_step *step, const struct cpu
 void cpu_run_conv(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
 		  size_t end, const struct cpu_context *context)
 {
+	const struct cpu_step_window *s = cpu_step_args(step);
 	struct cpu_window args = conv_args(step, frame, context);
 	const struct cpu_terms terms = cpu_round_terms(frame, cpu_conv_terms(&args), CPU_GEMM_KC);
 
 	args.k_begin = terms.begin;
 	args.k_end = terms.end;
-	(step->window.is_last ? step->kernels->conv_last : step->kernels->conv)(
+	(s->is_last ? step->kernels->conv_last : step->kernels->conv)(
 		&args, begin, min_size(end, conv_units(step, &args)), context->workspace);
 }
 
@@ -84,7 +90,9 @@ void cpu_run_conv_transpose(const struct cpu_step *step, const struct cpu_frame 
 
 static size_t pool_units(const struct cpu_step *step, const struct cpu_window *args)
 {
-	return step->window.is_last ? cpu_rows_last(args) : args->batch * args->channels;
+	const struct cpu_step_window *s = cpu_step_args(step);
+
+	return s->is_last ? cpu_rows_last(args) : args->batch * args->channels;
 }
 
 size_t cpu_units_pool(const struct cpu_step *step, uint32_t count)
@@ -97,24 +105,26 @@ size_t cpu_units_pool(const struct cpu_step *step, uint32_t count)
 void cpu_run_pool(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
 		  size_t end, const struct cpu_context *context)
 {
+	const struct cpu_step_window *s = cpu_step_args(step);
 	struct cpu_window args = window_args(step, frame->count);
 
 	args.pause = context->pause;
 	args.x = cpu_operand_at(&step->in[0], frame);
 	args.y = cpu_operand_at(&step->out[0], frame);
-	step->window.pool(&args, begin, min_size(end, pool_units(step, &args)));
+	s->pool(&args, begin, min_size(end, pool_units(step, &args)));
 }
 
 void cpu_run_pool_any(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
 		      size_t end, const struct cpu_context *context)
 {
+	const struct cpu_step_window *s = cpu_step_args(step);
 	struct cpu_pool args = {
 		.window = window_args(step, frame->count),
-		.type = step->window.type,
+		.type = s->type,
 		.x = cpu_operand_at(&step->in[0], frame),
 		.y = cpu_operand_at(&step->out[0], frame),
 		.indices = step->out[1].present ? cpu_operand_at(&step->out[1], frame) : NULL,
-		.is_column_major = step->window.is_column_major,
+		.is_column_major = s->is_column_major,
 	};
 
 	args.window.pause = context->pause;

@@ -3,7 +3,7 @@
 /*
  * Running steps. Private to broker/cpu.
  *
- * A step has two functions, in run-FAMILY-hot.c: cpu_run_fn turns the step, a frame and the task's
+ * A step has two functions, of run-FAMILY.h: cpu_run_fn turns the step, a frame and the task's
  * count into the arguments of a kernel and calls it for some of its units; cpu_units_fn says how
  * many there are. A unit is the smallest piece that is worth handing to another worker; for a
  * matrix product, a tile whose height depends on the problem only.
@@ -54,72 +54,9 @@ static inline struct cpu_terms cpu_round_terms(const struct cpu_frame *frame, si
 	return (struct cpu_terms){frame->round * each, min_size(k, (frame->round + 1) * each)};
 }
 
-/* run-half-hot.c: step->n elements; cpu_units_elems() counts them. */
-cpu_run_fn cpu_run_half_load, cpu_run_half_store;
-cpu_units_fn cpu_units_elems;
-
-/* run-matmul-hot.c */
-cpu_run_fn cpu_run_gemm;
-cpu_units_fn cpu_units_gemm;
-cpu_rounds_fn cpu_rounds_gemm, cpu_rounds_gemm_f64;
-
-/* How a product is cut: see run-matmul-hot.c. */
-struct cpu_gemm_grid {
-	size_t batches, m_units, n_units, m_unit;
-};
-struct cpu_gemm_grid cpu_gemm_grid(const struct cpu_step_gemm *step, uint32_t count);
-
-/* Units that lie in one batch and make one tile: elements in front of its matrices, and the tile.
+/*
+ * run-half-hot.c: so many elements, and run-reduce-hot.c: bytes, copied. The arguments of both are
+ * a struct cpu_extent, which cpu_units_elems() counts.
  */
-struct cpu_gemm_part {
-	size_t a, b, y;
-	struct cpu_gemm_tile tile;
-};
-/* The units from @begin on that are one; moves @begin behind them. */
-struct cpu_gemm_part cpu_gemm_part(const struct cpu_step_gemm *step,
-				   const struct cpu_gemm_grid *grid, uint32_t count, size_t *begin,
-				   size_t end);
-
-/* run-double-hot.c; where there are no units, those of float32 serve */
-cpu_run_fn cpu_run_gemm_f64, cpu_run_conv_f64, cpu_run_conv_transpose_f64, cpu_run_pool_f64;
-cpu_units_fn cpu_units_conv_transpose_f64;
-
-/* run-elementwise-hot.c */
-cpu_run_fn cpu_run_map_flat, cpu_run_map;
-cpu_units_fn cpu_units_map_flat, cpu_units_map;
-
-/* run-reduce-hot.c; cpu_run_copy() copies step->n bytes, cpu_units_elems() counts them. */
-cpu_run_fn cpu_run_copy;
-cpu_run_fn cpu_run_softmax, cpu_run_reduce, cpu_run_top_k, cpu_run_arg, cpu_run_scan,
-	cpu_run_lp_norm;
-cpu_units_fn cpu_units_softmax, cpu_units_reduce, cpu_units_top_k, cpu_units_columns;
-
-/* run-move-hot.c */
-cpu_run_fn cpu_run_move;
-cpu_units_fn cpu_units_move;
-
-/* run-norm-hot.c */
-cpu_run_fn cpu_run_norm, cpu_run_batch_norm;
-cpu_units_fn cpu_units_norm, cpu_units_batch_norm;
-
-/* run-attention-hot.c */
-cpu_run_fn cpu_run_rotary, cpu_run_attention, cpu_run_present;
-cpu_units_fn cpu_units_rotary, cpu_units_attention, cpu_units_present;
-
-/* run-quantize-hot.c; products of it have cpu_units_gemm() */
-cpu_run_fn cpu_run_quantize, cpu_run_dequantize, cpu_run_ranges, cpu_run_range_end,
-	cpu_run_quantize_dynamic, cpu_run_integer, cpu_run_integer_pack, cpu_run_integer_conv,
-	cpu_run_nbits, cpu_run_nbits_pack;
-cpu_units_fn cpu_units_quantize, cpu_units_ranges, cpu_units_one, cpu_units_integer_conv,
-	cpu_units_integer_pack, cpu_units_nbits_pack;
-
-/* run-gather-hot.c */
-cpu_run_fn cpu_run_gather, cpu_run_gather_elements, cpu_run_scatter_elements, cpu_run_scatter_nd,
-	cpu_run_one_hot, cpu_run_trilu;
-cpu_units_fn cpu_units_gather, cpu_units_gather_elements, cpu_units_scatter_elements,
-	cpu_units_scatter_nd, cpu_units_one_hot, cpu_units_trilu;
-
-/* run-window-hot.c */
-cpu_run_fn cpu_run_conv, cpu_run_conv_transpose, cpu_run_pool, cpu_run_pool_any;
-cpu_units_fn cpu_units_conv, cpu_units_conv_transpose, cpu_units_pool;
-cpu_rounds_fn cpu_rounds_conv;
+cpu_run_fn cpu_run_half_load, cpu_run_half_store, cpu_run_copy;
+cpu_units_fn cpu_units_elems;

@@ -13,7 +13,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "cpu/int8.h"
 #include "cpu/kernels.h"
 #include "plan/plan.h"
 
@@ -76,194 +75,13 @@ typedef size_t cpu_units_fn(const struct cpu_step *step, uint32_t count);
  */
 typedef uint32_t cpu_rounds_fn(const struct cpu_step *step, uint32_t count);
 
-/* MatMul and Gemm: batches of matrices. Batch strides count matrices. */
-struct cpu_step_gemm {
-	struct cpu_extent m, n;
-	size_t k;
-	size_t a_matrix, b_matrix; /* elements of one matrix, in the form that is read */
-	bool b_is_packed;
-	/* Strides of a row and a column; a row of a transposed a is 1 apart, a column m. */
-	bool trans_a, trans_b;
-	size_t c_rs, c_cs;
-	float alpha, beta;
-	unsigned int n_batch;
-	struct cpu_extent batch[CPU_MAX_DIMS];
-	size_t a_batch[CPU_MAX_DIMS], b_batch[CPU_MAX_DIMS];
-};
-
 /*
- * What works element by element: only extent[0] may depend on the count; without outer dimensions,
- * inner may.
+ * Arguments of a step, of a type that the operator's compiler and its run functions alone know: see
+ * cpu_step_args(), compile_args(). CPU_STEP_HOLDS() checks that there is room for such a type.
  */
-enum { CPU_MAP_MAX_IN = 3 };
-struct cpu_step_map {
-	cpu_map_fn *kernel;
-	union {
-		float f[2];
-		double d[2];
-		int64_t i[2];
-	};
-	uint8_t n_in;
-	uint8_t in_bytes[CPU_MAP_MAX_IN], out_bytes; /* of an element */
-	uint8_t step[CPU_MAP_MAX_IN];                /* along inner: 0 or 1 */
-	bool halves;     /* operands are float16, the kernel's float32 */
-	bool halves_out; /* and so is the result */
-	size_t pause;    /* elements of a row between two looks for others */
-	struct cpu_extent inner;
-	unsigned int n_outer;
-	struct cpu_extent extent[CPU_MAX_DIMS];
-	size_t stride[CPU_MAP_MAX_IN][CPU_MAX_DIMS]; /* in bytes */
-};
-
-struct cpu_step_columns {
-	struct cpu_extent outer, len, inner;
-	enum cpu_type type;
-	size_t k;                /* TopK */
-	bool largest;            /* TopK; ArgMax: not the smallest */
-	bool last;               /* ArgMax */
-	bool log;                /* Softmax */
-	bool exclusive, reverse; /* CumSum */
-	bool l1;                 /* LpNormalization */
-};
-
-struct cpu_step_reduce {
-	struct cpu_reduce args;         /* pointers unset, extents at count 1 */
-	bool count_kept, count_reduced; /* the first of which is to be multiplied by the count */
-};
-
-/* Pointers and what may depend on the count are unset in the arguments, here and below. */
-struct cpu_step_norm {
-	struct cpu_norm args; /* run 0: all of a row */
-	struct cpu_extent rows, len;
-};
-
-struct cpu_step_batch_norm {
-	struct cpu_batch_norm args;
-	struct cpu_extent batch;
-};
-
-struct cpu_step_rotary {
-	struct cpu_rotary args;
-	struct cpu_extent batch;
-};
-
-struct cpu_step_attention {
-	struct cpu_attention args;
-	struct cpu_extent batch;
-};
-
-/* Attention's present keys or values: input 0, if there is one, and input 1 behind it, by heads. */
-struct cpu_step_present {
-	struct cpu_extent batch;
-	size_t heads, past, seq, size;
-	size_t head_stride, row_stride; /* of input 1 */
-};
-
-struct cpu_step_move {
-	struct cpu_move args;
-	bool dynamic; /* extent[dynamic_dim] is to be multiplied by the count */
-	unsigned int dynamic_dim;
-	bool is_value;               /* what is moved: the value below, not input 0 */
-	uint64_t value;              /* the element's bits, as often as they fit in */
-	size_t from_first, to_first; /* in bytes */
-};
-
-/* Gather, GatherND: pointers unset, here and below. */
-struct cpu_step_gather {
-	struct cpu_gather args;
-	struct cpu_extent outer, rows;
-};
-
-/* GatherElements, ScatterElements: with count_outer extent[0] is to be multiplied by the count. */
-struct cpu_step_elements {
-	struct cpu_elements args;
-	cpu_elements_fn *kernel;
-	struct cpu_extent len;
-	bool count_outer;
-};
-
-struct cpu_step_scatter_nd {
-	struct cpu_scatter_nd args;
-	cpu_scatter_nd_fn *kernel;
-	struct cpu_extent rows;
-};
-
-struct cpu_step_one_hot {
-	struct cpu_one_hot args;
-	struct cpu_extent outer;
-};
-
-struct cpu_step_trilu {
-	struct cpu_trilu args;
-	struct cpu_extent batch, rows; /* only one of them may depend on the count */
-};
-
-struct cpu_step_window {
-	struct cpu_window args;
-	struct cpu_extent batch;
-	bool weights_are_packed;
-	bool is_last; /* pictures have their channels last: Conv, MaxPool, AveragePool */
-	union {
-		void (*pool)(const struct cpu_window *args, size_t begin, size_t end);
-		void (*pool_f64)(const struct cpu_window_f64 *args, size_t begin, size_t end);
-	};
-	enum cpu_type type;   /* MaxPool of any */
-	bool is_column_major; /* likewise */
-};
-
-/* Where the operands of a product or convolution of eight-bit numbers stand in cpu_step.in. */
-enum cpu_integer_in {
-	CPU_INTEGER_A,
-	CPU_INTEGER_B, /* a convolution's weights */
-	CPU_INTEGER_A_ZERO,
-	CPU_INTEGER_B_ZERO,
-	CPU_INTEGER_A_SCALE,
-	CPU_INTEGER_B_SCALE,
-	CPU_INTEGER_Y_SCALE,
-	CPU_INTEGER_Y_ZERO,
-	CPU_INTEGER_BIAS,
-};
-
-/* What products and convolutions of eight-bit numbers have beside their shapes. */
-struct cpu_integer {
-	const struct cpu_int8_kernels *kernels;
-	bool a_signed, b_signed, y_signed;
-	bool a_zero_each, b_zero_each, a_scale_each, b_scale_each;
-	bool requantizes;
-};
-
-/* MatMulInteger, QLinearMatMul. */
-struct cpu_step_integer {
-	struct cpu_step_gemm gemm; /* in front: see cpu_units_gemm() */
-	struct cpu_integer of;
-};
-
-/* ConvInteger, QLinearConv. */
-struct cpu_step_integer_conv {
-	struct cpu_window args; /* extents */
-	struct cpu_extent batch;
-	struct cpu_integer of;
-};
-
-/* QuantizeLinear, DequantizeLinear: only one of the extents may depend on the count. */
-struct cpu_step_quantize {
-	const struct cpu_int8_kernels *kernels;
-	struct cpu_quantize args; /* strides, type */
-	struct cpu_extent outer, axis, inner;
-};
-
-/* DynamicQuantizeLinear: out[3] is where its ranges are. */
-struct cpu_step_ranges {
-	const struct cpu_int8_kernels *kernels;
-	struct cpu_extent n;
-};
-
-/* MatMulNBits */
-struct cpu_step_nbits {
-	struct cpu_step_gemm gemm; /* in front, as above */
-	struct cpu_nbits_weights weights;
-	bool zeros_are_floats;
-};
+enum { CPU_STEP_ARGS_BYTES = 464 };
+#define CPU_STEP_HOLDS(type) \
+	_Static_assert(sizeof(type) <= CPU_STEP_ARGS_BYTES, "a step holds the arguments")
 
 struct cpu_step {
 	cpu_run_fn *run;
@@ -273,33 +91,15 @@ struct cpu_step {
 	struct cpu_operand out[CPU_MAX_OUT], in[CPU_MAX_IN];
 	struct cpu_activation activation; /* kernel: NULL: none */
 	bool looks; /* for others often enough, however many units it is given at once */
-	union {
-		struct cpu_step_gemm gemm;
-		struct cpu_step_map map;
-		struct cpu_step_columns columns;
-		struct cpu_step_reduce reduce;
-		struct cpu_step_norm norm;
-		struct cpu_step_batch_norm batch_norm;
-		struct cpu_step_rotary rotary;
-		struct cpu_step_attention attention;
-		struct cpu_step_present present;
-		struct cpu_step_move move;
-		struct cpu_step_window window;
-		struct cpu_step_integer integer;
-		struct cpu_step_integer_conv integer_conv;
-		struct cpu_step_quantize quantize;
-		struct cpu_step_ranges ranges;
-		struct cpu_step_nbits nbits;
-		struct cpu_step_gather gather;
-		struct cpu_step_elements elements;
-		struct cpu_step_scatter_nd scatter_nd;
-		struct cpu_step_one_hot one_hot;
-		struct cpu_step_trilu trilu;
-		struct cpu_extent n; /* conversions of float16 */
-	};
+	alignas(uint64_t) unsigned char args[CPU_STEP_ARGS_BYTES];
 	/* What it may take on one thread, in ns: decides whether others are asked to help. */
 	double cost_fixed_ns, cost_row_ns;
 };
+
+static inline const void *cpu_step_args(const struct cpu_step *step)
+{
+	return step->args;
+}
 
 struct cpu_fill;
 

@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "cpu/internal.h"
+#include "cpu/run-quantize.h"
 #include "support/big-plan.h"
 #include "support/describe.h"
 #include "unit/cpu-rig.h"
@@ -70,6 +71,7 @@ static void test_pack__integer_conv_in_parts(void **state)
 	const struct cpu_int8_kernels *kernels;
 	const struct cpu_plan *compiled;
 	struct describe *d = describe_new("", 1);
+	const struct cpu_step_integer_conv *step;
 	struct cpu_int8_conv conv;
 	struct exec_arena arena;
 	struct cpu_rig rig;
@@ -91,7 +93,8 @@ static void test_pack__integer_conv_in_parts(void **state)
 	compiled = plan->exec[RBK_DEVICE_CPU];
 	assert_true(compiled->packs[0]->n_filled >= 4);
 
-	conv = (struct cpu_int8_conv){.window = compiled->steps[0].integer_conv.args};
+	step = cpu_step_args(&compiled->steps[0]);
+	conv = (struct cpu_int8_conv){.window = step->args};
 	conv.window.weights = (const float *)(const void *)arena.base;
 	bytes = kernels->pack_conv_size(&conv.window);
 	to = aligned_alloc(64, (bytes + 63) / 64 * 64);

@@ -1,0 +1,17 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/* Steps of what only moves elements: arguments, run functions. Private to broker/cpu. */
+#include "cpu/run.h"
+
+struct cpu_step_move {
+	struct cpu_move args;
+	bool dynamic; /* extent[dynamic_dim] is to be multiplied by the count */
+	unsigned int dynamic_dim;
+	bool is_value;               /* what is moved: the value below, not input 0 */
+	uint64_t value;              /* the element's bits, as often as they fit in */
+	size_t from_first, to_first; /* in bytes */
+};
+CPU_STEP_HOLDS(struct cpu_step_move);
+
+cpu_run_fn cpu_run_move;
+cpu_units_fn cpu_units_move;
