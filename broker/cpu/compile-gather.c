@@ -7,8 +7,13 @@
 #include "cpu/compile.h"
 
 #include "cpu/internal.h"
-#include "cpu/run-gather.h"
 #include "util/error.h"
+
+CPU_STEP_HOLDS(struct cpu_step_gather);
+CPU_STEP_HOLDS(struct cpu_step_elements);
+CPU_STEP_HOLDS(struct cpu_step_scatter_nd);
+CPU_STEP_HOLDS(struct cpu_step_one_hot);
+CPU_STEP_HOLDS(struct cpu_step_trilu);
 
 static struct cpu_indices indices_of(const struct tensor *tensor)
 {
@@ -37,8 +42,7 @@ static int compile_gather(struct compiler *c)
 	struct cpu_step_gather *step = compile_args(c);
 	struct cpu_gather *args = &step->args;
 
-	c->step->run = cpu_run_gather;
-	c->step->units = cpu_units_gather;
+	compile_run(c, c->cpu->kernels->gather);
 	step->outer = extent_range(x, 0, axis);
 	step->rows = extent_range(at, 0, at->rank);
 	args->indices = indices_of(node_in(c, 1));
@@ -69,8 +73,7 @@ static int compile_gather_nd(struct compiler *c)
 	struct cpu_step_gather *step = compile_args(c);
 	struct cpu_gather *args = &step->args;
 
-	c->step->run = cpu_run_gather;
-	c->step->units = cpu_units_gather;
+	compile_run(c, c->cpu->kernels->gather);
 	step->outer = extent_range(at, 0, batch);
 	step->rows = extent_range(at, batch, at->rank - 1u);
 	args->indices = indices_of(node_in(c, 1));
@@ -89,7 +92,7 @@ static int compile_gather_nd(struct compiler *c)
  * inner one is as long as the flat one are one. The count is dimension 0, which is the axis or an
  * outer one.
  */
-static void set_elements(struct compiler *c, cpu_elements_fn *kernel)
+static void set_elements(struct compiler *c, unsigned int kind)
 {
 	const struct shape *table = &node_in(c, 0)->shape, *flat = &node_in(c, 1)->shape;
 	struct cpu_step_elements *step = compile_args(c);
@@ -97,7 +100,7 @@ static void set_elements(struct compiler *c, cpu_elements_fn *kernel)
 	const unsigned int axis = c->node->params.gather.axis;
 	bool joins = false;
 
-	step->kernel = kernel;
+	step->kind = kind;
 	step->count_outer = flat->dynamic && axis != 0;
 	step->len = extent_aligned(flat, flat->rank, axis);
 	args->indices = indices_of(node_in(c, 1));
@@ -127,10 +130,8 @@ static void set_elements(struct compiler *c, cpu_elements_fn *kernel)
 
 static int compile_gather_elements(struct compiler *c)
 {
-	c->step->run = cpu_run_gather_elements;
-	c->step->units = cpu_units_gather_elements;
-	set_elements(
-		c, c->step->kernels->gather_elements[log_bytes(dtype_bytes(node_in(c, 0)->dtype))]);
+	compile_run(c, c->cpu->kernels->gather_elements);
+	set_elements(c, log_bytes(dtype_bytes(node_in(c, 0)->dtype)));
 	return 0;
 }
 
@@ -176,9 +177,8 @@ static int compile_scatter_elements(struct compiler *c)
 
 	if (r)
 		return error_fold(r);
-	c->step->run = cpu_run_scatter_elements;
-	c->step->units = cpu_units_scatter_elements;
-	set_elements(c, c->step->kernels->scatter_elements[scatter_of(c)]);
+	compile_run(c, c->cpu->kernels->scatter_elements);
+	set_elements(c, scatter_of(c));
 	return 0;
 }
 
@@ -194,9 +194,8 @@ static int compile_scatter_nd(struct compiler *c)
 		return error_fold(r);
 	step = compile_args(c);
 	args = &step->args;
-	c->step->run = cpu_run_scatter_nd;
-	c->step->units = cpu_units_scatter_nd;
-	step->kernel = c->step->kernels->scatter_nd[scatter_of(c)];
+	compile_run(c, c->cpu->kernels->scatter_nd);
+	step->kind = scatter_of(c);
 	step->rows = extent_range(at, 0, at->rank - 1u);
 	args->indices = indices_of(node_in(c, 1));
 	args->run = shape_stride(x, n - 1);
@@ -211,8 +210,7 @@ static int compile_one_hot(struct compiler *c)
 	const unsigned int axis = c->node->params.one_hot.axis;
 	struct cpu_step_one_hot *step = compile_args(c);
 
-	c->step->run = cpu_run_one_hot;
-	c->step->units = cpu_units_one_hot;
+	compile_run(c, c->cpu->kernels->one_hot);
 	step->outer = extent_range(y, 0, axis);
 	step->args.indices = indices_of(node_in(c, 0));
 	step->args.depth = y->dims[axis];
@@ -226,8 +224,7 @@ static int compile_trilu(struct compiler *c)
 	const struct shape *x = &node_in(c, 0)->shape;
 	struct cpu_step_trilu *step = compile_args(c);
 
-	c->step->run = cpu_run_trilu;
-	c->step->units = cpu_units_trilu;
+	compile_run(c, c->cpu->kernels->trilu);
 	step->batch = extent_range(x, 0, x->rank - 2u);
 	step->rows = extent_aligned(x, x->rank, x->rank - 2u);
 	step->args.columns = x->dims[x->rank - 1];

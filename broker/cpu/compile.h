@@ -201,6 +201,12 @@ static inline void *compile_args(struct compiler *c)
 	return c->step->args;
 }
 
+static inline void compile_run(struct compiler *c, const struct cpu_routine *routine)
+{
+	c->step->run = routine->run;
+	c->step->units = routine->units;
+}
+
 /* The node's operands beyond those that a step is given, or in another order; may be absent. */
 struct cpu_operand compile_in(const struct compiler *c, unsigned int i);
 struct cpu_operand compile_out(const struct compiler *c, unsigned int i);

@@ -93,7 +93,7 @@ VEC_INLINE bool gather_any(const struct cpu_gather *args, const bool wide, size_
 	}
 }
 
-bool CPU_FN(gather)(const struct cpu_gather *args, size_t begin, size_t end)
+static bool gather(const struct cpu_gather *args, size_t begin, size_t end)
 {
 	bool all = true;
 
@@ -107,6 +107,37 @@ bool CPU_FN(gather)(const struct cpu_gather *args, size_t begin, size_t end)
 	}
 	return all;
 }
+
+static struct cpu_gather gather_args(const struct cpu_step *step, uint32_t count)
+{
+	const struct cpu_step_gather *s = cpu_step_args(step);
+	struct cpu_gather args = s->args;
+
+	args.outer = cpu_extent_at(&s->outer, count);
+	args.rows = cpu_extent_at(&s->rows, count);
+	return args;
+}
+
+static size_t units_gather(const struct cpu_step *step, uint32_t count)
+{
+	const struct cpu_gather args = gather_args(step, count);
+
+	return args.outer * args.rows;
+}
+
+static void run_gather(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
+		       size_t end, const struct cpu_context *context)
+{
+	struct cpu_gather args = gather_args(step, frame->count);
+
+	args.pause = context->pause;
+	args.x = cpu_operand_at(&step->in[0], frame);
+	args.indices.data = cpu_operand_at(&step->in[1], frame);
+	args.y = cpu_operand_at(&step->out[0], frame);
+	index_note(frame, gather(&args, begin, min_size(end, args.outer * args.rows)));
+}
+
+const struct cpu_routine CPU_FN(gather) = {run_gather, units_gather};
 
 /* A row of @inner elements at a time: the elements of one are of neighbouring columns. */
 #define GATHER_ELEMENTS(name, T)                                                                \
@@ -159,12 +190,35 @@ GATHER_ELEMENTS(gather_elements_4, uint32_t)
 GATHER_ELEMENTS(gather_elements_8, uint64_t)
 
 /* By the logarithm of the bytes of an element. */
-cpu_elements_fn *const CPU_FN(gather_elements)[4] = {
+static bool (*const by_bytes[])(const struct cpu_elements *args, size_t begin, size_t end) = {
 	gather_elements_1,
 	gather_elements_2,
 	gather_elements_4,
 	gather_elements_8,
 };
+
+static size_t units_gather_elements(const struct cpu_step *step, uint32_t count)
+{
+	const struct cpu_elements args = index_elements(step, count);
+
+	return cpu_elements_units(&args, true);
+}
+
+static void run_gather_elements(const struct cpu_step *step, const struct cpu_frame *frame,
+				size_t begin, size_t end, const struct cpu_context *context)
+{
+	const struct cpu_step_elements *s = cpu_step_args(step);
+	struct cpu_elements args = index_elements(step, frame->count);
+
+	args.pause = context->pause;
+	args.from = cpu_operand_at(&step->in[0], frame);
+	args.indices.data = cpu_operand_at(&step->in[1], frame);
+	args.to = cpu_operand_at(&step->out[0], frame);
+	index_note(frame,
+		   by_bytes[s->kind](&args, begin, min_size(end, cpu_elements_units(&args, true))));
+}
+
+const struct cpu_routine CPU_FN(gather_elements) = {run_gather_elements, units_gather_elements};
 
 VEC_INLINE void fill_known(uint8_t *y, size_t n, const uint8_t *value, const size_t size)
 {
@@ -186,7 +240,7 @@ static void fill(uint8_t *y, size_t n, const uint8_t *value, size_t size)
 }
 
 /* Units: outer ones. */
-void CPU_FN(one_hot)(const struct cpu_one_hot *args, size_t begin, size_t end)
+static void one_hot(const struct cpu_one_hot *args, size_t begin, size_t end)
 {
 	const size_t plane = args->depth * args->inner, size = args->size;
 	uint8_t off[8], on[8];
@@ -215,8 +269,31 @@ void CPU_FN(one_hot)(const struct cpu_one_hot *args, size_t begin, size_t end)
 	}
 }
 
+static size_t units_one_hot(const struct cpu_step *step, uint32_t count)
+{
+	const struct cpu_step_one_hot *s = cpu_step_args(step);
+
+	return cpu_extent_at(&s->outer, count);
+}
+
+static void run_one_hot(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
+			size_t end, const struct cpu_context *context)
+{
+	const struct cpu_step_one_hot *s = cpu_step_args(step);
+	struct cpu_one_hot args = s->args;
+
+	args.outer = cpu_extent_at(&s->outer, frame->count);
+	args.pause = context->pause;
+	args.indices.data = cpu_operand_at(&step->in[0], frame);
+	args.values = cpu_operand_at(&step->in[1], frame);
+	args.y = cpu_operand_at(&step->out[0], frame);
+	one_hot(&args, begin, min_size(end, args.outer));
+}
+
+const struct cpu_routine CPU_FN(one_hot) = {run_one_hot, units_one_hot};
+
 /* Units: rows of all matrices. */
-void CPU_FN(trilu)(const struct cpu_trilu *args, size_t begin, size_t end)
+static void trilu(const struct cpu_trilu *args, size_t begin, size_t end)
 {
 	const size_t columns = args->columns, size = args->size;
 
@@ -240,3 +317,33 @@ void CPU_FN(trilu)(const struct cpu_trilu *args, size_t begin, size_t end)
 		}
 	}
 }
+
+static struct cpu_trilu trilu_args(const struct cpu_step *step, uint32_t count)
+{
+	const struct cpu_step_trilu *s = cpu_step_args(step);
+	struct cpu_trilu args = s->args;
+
+	args.batch = cpu_extent_at(&s->batch, count);
+	args.rows = cpu_extent_at(&s->rows, count);
+	return args;
+}
+
+static size_t units_trilu(const struct cpu_step *step, uint32_t count)
+{
+	const struct cpu_trilu args = trilu_args(step, count);
+
+	return args.batch * args.rows;
+}
+
+static void run_trilu(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
+		      size_t end, const struct cpu_context *context)
+{
+	struct cpu_trilu args = trilu_args(step, frame->count);
+
+	args.pause = context->pause;
+	args.x = cpu_operand_at(&step->in[0], frame);
+	args.y = cpu_operand_at(&step->out[0], frame);
+	trilu(&args, begin, min_size(end, args.batch * args.rows));
+}
+
+const struct cpu_routine CPU_FN(trilu) = {run_trilu, units_trilu};

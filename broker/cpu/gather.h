@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cpu/extent.h"
 #include "cpu/rows.h"
 
 enum {
@@ -86,9 +87,6 @@ enum cpu_scatter {
 	CPU_SCATTER_COUNT = CPU_SCATTER_U8 + 4,
 };
 
-typedef bool cpu_elements_fn(const struct cpu_elements *args, size_t begin, size_t end);
-typedef bool cpu_scatter_nd_fn(const struct cpu_scatter_nd *args, size_t begin, size_t end);
-
 /* OneHot: y[outer][depth][inner] by indices [outer][inner]; values are off and on. */
 struct cpu_one_hot {
 	struct cpu_indices indices;
@@ -125,17 +123,45 @@ static inline size_t cpu_scatter_nd_units(const struct cpu_scatter_nd *args)
 	return (args->run + CPU_SCATTER_BLOCK - 1) / CPU_SCATTER_BLOCK;
 }
 
+/* Steps: what may depend on the count, and pointers, are unset in the arguments. */
+
+struct cpu_step_gather {
+	struct cpu_gather args;
+	struct cpu_extent outer, rows;
+};
+
+/* With count_outer extent[0] is to be multiplied by the count. */
+struct cpu_step_elements {
+	struct cpu_elements args;
+	/* GatherElements: log2 of the bytes of an element; ScatterElements: enum cpu_scatter */
+	unsigned int kind;
+	struct cpu_extent len;
+	bool count_outer;
+};
+
+struct cpu_step_scatter_nd {
+	struct cpu_scatter_nd args;
+	enum cpu_scatter kind;
+	struct cpu_extent rows;
+};
+
+struct cpu_step_one_hot {
+	struct cpu_one_hot args;
+	struct cpu_extent outer;
+};
+
+struct cpu_step_trilu {
+	struct cpu_trilu args;
+	struct cpu_extent batch, rows; /* only one of them may depend on the count */
+};
+
+/* What scatters does so after a copy. */
 /* clang-format off */
-#define CPU_GATHER_KERNELS(KERNEL, TABLE) \
-	/* ONNX Gather, GatherND. Units: outer * rows. These return false: see gather.h. */ \
-	KERNEL(bool, gather, (const struct cpu_gather *args, size_t begin, size_t end)) \
-	/* ONNX GatherElements, by the logarithm of the bytes of an element. */ \
-	TABLE(cpu_elements_fn, gather_elements, 4) \
-	/* ONNX ScatterElements and ScatterND after a copy, by enum cpu_scatter. */ \
-	TABLE(cpu_elements_fn, scatter_elements, CPU_SCATTER_COUNT) \
-	TABLE(cpu_scatter_nd_fn, scatter_nd, CPU_SCATTER_COUNT) \
-	/* ONNX OneHot. Units: outer. */ \
-	KERNEL(void, one_hot, (const struct cpu_one_hot *args, size_t begin, size_t end)) \
-	/* ONNX Trilu. Units: batch * rows. */ \
-	KERNEL(void, trilu, (const struct cpu_trilu *args, size_t begin, size_t end))
+#define CPU_GATHER_KERNELS(KERNEL, TABLE, ROUTINE) \
+	ROUTINE(gather) \
+	ROUTINE(gather_elements) \
+	ROUTINE(scatter_elements) \
+	ROUTINE(scatter_nd) \
+	ROUTINE(one_hot) \
+	ROUTINE(trilu)
 /* clang-format on */

@@ -3,6 +3,7 @@
 /* What kernels that go by indices share. Private to them: see gather.h. */
 #include "cpu/gather.h"
 #include "cpu/kernels.h"
+#include "cpu/run.h"
 #include "cpu/vec.h"
 
 /* Rows or elements between two looks for others; each may miss the cache. */
@@ -54,4 +55,23 @@ VEC_INLINE size_t index_unit(const struct cpu_elements *args, size_t unit, size_
 	*ret_flat = flat;
 	*ret_table = table;
 	return args->inner - column < CPU_COLUMN_BLOCK ? args->inner - column : CPU_COLUMN_BLOCK;
+}
+
+/* Tell the task of an index out of range. It is read after a later release at the end of the step.
+ */
+static inline void index_note(const struct cpu_frame *frame, bool all_in_range)
+{
+	if (!all_in_range)
+		atomic_store_explicit(frame->is_out_of_range, true, memory_order_relaxed);
+}
+
+static inline struct cpu_elements index_elements(const struct cpu_step *step, uint32_t count)
+{
+	const struct cpu_step_elements *s = cpu_step_args(step);
+	struct cpu_elements args = s->args;
+
+	args.len = cpu_extent_at(&s->len, count);
+	if (s->count_outer)
+		args.extent[0] *= count;
+	return args;
 }

@@ -239,13 +239,14 @@ struct cpu_pool {
 };
 
 /*
- * The kernels of a level. Each family lists its own, as KERNEL(result, name, (arguments)), and as
- * TABLE(type, name, size) those of which there is one for each of some types: struct cpu_kernels
- * has them by name, level.h declares name of the level that is compiled, and table.c collects
- * these.
+ * The kernels of a level. Each family lists its own: as KERNEL(result, name, (arguments)); as
+ * TABLE(type, name, size) those of which there is one for each of some types; and as ROUTINE(name)
+ * operators whose steps are run by the kernels' file itself, which keeps its kernels to itself.
+ * struct cpu_kernels has them by name, level.h declares name of the level that is compiled, and
+ * table.c collects these.
  */
 /* clang-format off */
-#define CPU_PRODUCT_KERNELS(KERNEL, TABLE) \
+#define CPU_PRODUCT_KERNELS(KERNEL, TABLE, ROUTINE) \
 	/* Floats of pack_b()'s result for a k by n matrix. */ \
 	KERNEL(size_t, pack_b_size, (size_t k, size_t n)) \
 	/* Rearranges b for gemm(). @to is aligned to 64 bytes. */ \
@@ -266,7 +267,7 @@ struct cpu_pool {
 /* clang-format on */
 
 /* clang-format off */
-#define CPU_WINDOW_KERNELS(KERNEL, TABLE) \
+#define CPU_WINDOW_KERNELS(KERNEL, TABLE, ROUTINE) \
 	/* Floats of pack_conv()'s result. */ \
 	KERNEL(size_t, pack_conv_size, (const struct cpu_window *args)) \
 	/* \
@@ -313,7 +314,7 @@ struct cpu_pool {
 /* clang-format on */
 
 /* clang-format off */
-#define CPU_DOUBLE_KERNELS(KERNEL, TABLE) \
+#define CPU_DOUBLE_KERNELS(KERNEL, TABLE, ROUTINE) \
 	/* The same operators of float64, in the order of ONNX. Units are theirs above, but: */ \
 	KERNEL(void, gemm_f64, (const struct cpu_gemm_f64 *gemm, const struct \
 	       cpu_gemm_tile *tile, void *workspace)) \
@@ -330,17 +331,20 @@ struct cpu_pool {
 	       size_t end))
 /* clang-format on */
 
-#define CPU_KERNELS(KERNEL, TABLE)         \
-	CPU_PRODUCT_KERNELS(KERNEL, TABLE) \
-	CPU_MAP_KERNELS(KERNEL, TABLE)     \
-	CPU_ROWS_KERNELS(KERNEL, TABLE)    \
-	CPU_MOVE_KERNELS(KERNEL, TABLE)    \
-	CPU_GATHER_KERNELS(KERNEL, TABLE)  \
-	CPU_WINDOW_KERNELS(KERNEL, TABLE)  \
-	CPU_DOUBLE_KERNELS(KERNEL, TABLE)
+#define CPU_KERNELS(KERNEL, TABLE, ROUTINE)         \
+	CPU_PRODUCT_KERNELS(KERNEL, TABLE, ROUTINE) \
+	CPU_MAP_KERNELS(KERNEL, TABLE, ROUTINE)     \
+	CPU_ROWS_KERNELS(KERNEL, TABLE, ROUTINE)    \
+	CPU_MOVE_KERNELS(KERNEL, TABLE, ROUTINE)    \
+	CPU_GATHER_KERNELS(KERNEL, TABLE, ROUTINE)  \
+	CPU_WINDOW_KERNELS(KERNEL, TABLE, ROUTINE)  \
+	CPU_DOUBLE_KERNELS(KERNEL, TABLE, ROUTINE)
 
 #define CPU_KERNEL_MEMBER(result, name, arguments) result(*name) arguments;
 #define CPU_TABLE_MEMBER(type, name, size)         type *const *name;
+#define CPU_ROUTINE_MEMBER(name)                   const struct cpu_routine *name;
+
+struct cpu_routine;
 
 struct cpu_kernels {
 	enum cpu_simd level;
@@ -350,7 +354,7 @@ struct cpu_kernels {
 	cpu_map_fn *const *map[CPU_TYPE_COUNT];
 	/* ONNX Cast, by source and destination. */
 	cpu_map_fn *const (*cast)[CPU_TYPE_COUNT];
-	CPU_KERNELS(CPU_KERNEL_MEMBER, CPU_TABLE_MEMBER)
+	CPU_KERNELS(CPU_KERNEL_MEMBER, CPU_TABLE_MEMBER, CPU_ROUTINE_MEMBER)
 };
 
 /*

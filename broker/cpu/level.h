@@ -8,7 +8,8 @@
 
 #define LEVEL_KERNEL(result, name, arguments) result CPU_FN(name) arguments;
 #define LEVEL_TABLE(type, name, size)         extern type *const CPU_FN(name)[size];
-CPU_KERNELS(LEVEL_KERNEL, LEVEL_TABLE)
+#define LEVEL_ROUTINE(name)                   extern const struct cpu_routine CPU_FN(name);
+CPU_KERNELS(LEVEL_KERNEL, LEVEL_TABLE, LEVEL_ROUTINE)
 
 LEVEL_TABLE(cpu_map_fn, map_f32, CPU_MAP_COUNT)
 LEVEL_TABLE(cpu_map_fn, map_f64, CPU_MAP_COUNT)

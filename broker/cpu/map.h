@@ -117,7 +117,7 @@ struct cpu_map {
 typedef void cpu_map_fn(const struct cpu_map *args, size_t n);
 
 /* clang-format off */
-#define CPU_MAP_KERNELS(KERNEL, TABLE) \
+#define CPU_MAP_KERNELS(KERNEL, TABLE, ROUTINE) \
 	/* ONNX Where, by the logarithm of the bytes of an element; operand 0 is the condition. */ \
 	TABLE(cpu_map_fn, where, 4)
 /* clang-format on */

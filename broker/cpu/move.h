@@ -80,7 +80,7 @@ static inline size_t cpu_move_units(const struct cpu_move *args)
 }
 
 /* clang-format off */
-#define CPU_MOVE_KERNELS(KERNEL, TABLE) \
+#define CPU_MOVE_KERNELS(KERNEL, TABLE, ROUTINE) \
 	/* ONNX Transpose, Slice and their like, see move.h. Units: cpu_move_units(). */ \
 	KERNEL(void, move, (const struct cpu_move *args, size_t begin, size_t end))
 /* clang-format on */

@@ -251,7 +251,7 @@ static inline size_t cpu_attention_units(const struct cpu_attention *args)
 }
 
 /* clang-format off */
-#define CPU_ROWS_KERNELS(KERNEL, TABLE) \
+#define CPU_ROWS_KERNELS(KERNEL, TABLE, ROUTINE) \
 	/* \
 	 * ONNX Softmax, LogSoftmax. Units: cpu_softmax_units(). A column with a NaN or +inf gives \
 	 * NaN. \

@@ -117,17 +117,66 @@ REDUCTIONS(u8, uint8_t, uint32_t, LARGER, SMALLER)
 	[first] = name##_add##suffix, [(first) + 1] = name##_mul##suffix, \
 	[(first) + 2] = name##_max##suffix, [(first) + 3] = name##_min##suffix
 
-cpu_elements_fn *const CPU_FN(scatter_elements)[CPU_SCATTER_COUNT] = {
+static bool (*const elements_by_kind[CPU_SCATTER_COUNT])(const struct cpu_elements *args,
+							 size_t begin, size_t end) = {
 	[CPU_SCATTER_BYTE] = move_1,  [CPU_SCATTER_2] = move_2,     [CPU_SCATTER_4] = move_4,
 	[CPU_SCATTER_8] = move_8,     EACH(CPU_SCATTER_F32, f32, ), EACH(CPU_SCATTER_F64, f64, ),
 	EACH(CPU_SCATTER_I32, i32, ), EACH(CPU_SCATTER_I64, i64, ), EACH(CPU_SCATTER_I8, i8, ),
 	EACH(CPU_SCATTER_U8, u8, ),
 };
 
-cpu_scatter_nd_fn *const CPU_FN(scatter_nd)[CPU_SCATTER_COUNT] = {
+static bool (*const nd_by_kind[CPU_SCATTER_COUNT])(const struct cpu_scatter_nd *args, size_t begin,
+						   size_t end) = {
 	[CPU_SCATTER_BYTE] = move_1_nd,  [CPU_SCATTER_2] = move_2_nd,
 	[CPU_SCATTER_4] = move_4_nd,     [CPU_SCATTER_8] = move_8_nd,
 	EACH(CPU_SCATTER_F32, f32, _nd), EACH(CPU_SCATTER_F64, f64, _nd),
 	EACH(CPU_SCATTER_I32, i32, _nd), EACH(CPU_SCATTER_I64, i64, _nd),
 	EACH(CPU_SCATTER_I8, i8, _nd),   EACH(CPU_SCATTER_U8, u8, _nd),
 };
+
+static size_t units_scatter_elements(const struct cpu_step *step, uint32_t count)
+{
+	const struct cpu_elements args = index_elements(step, count);
+
+	return cpu_elements_units(&args, false);
+}
+
+static void run_scatter_elements(const struct cpu_step *step, const struct cpu_frame *frame,
+				 size_t begin, size_t end, const struct cpu_context *context)
+{
+	const struct cpu_step_elements *s = cpu_step_args(step);
+	struct cpu_elements args = index_elements(step, frame->count);
+
+	args.pause = context->pause;
+	args.indices.data = cpu_operand_at(&step->in[1], frame);
+	args.from = cpu_operand_at(&step->in[2], frame);
+	args.to = cpu_operand_at(&step->out[0], frame);
+	index_note(frame, elements_by_kind[s->kind](
+				  &args, begin, min_size(end, cpu_elements_units(&args, false))));
+}
+
+const struct cpu_routine CPU_FN(scatter_elements) = {run_scatter_elements, units_scatter_elements};
+
+static size_t units_scatter_nd(const struct cpu_step *step, uint32_t count)
+{
+	const struct cpu_step_scatter_nd *s = cpu_step_args(step);
+
+	return cpu_scatter_nd_units(&s->args);
+}
+
+static void run_scatter_nd(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
+			   size_t end, const struct cpu_context *context)
+{
+	const struct cpu_step_scatter_nd *s = cpu_step_args(step);
+	struct cpu_scatter_nd args = s->args;
+
+	args.rows = cpu_extent_at(&s->rows, frame->count);
+	args.pause = context->pause;
+	args.indices.data = cpu_operand_at(&step->in[1], frame);
+	args.updates = cpu_operand_at(&step->in[2], frame);
+	args.y = cpu_operand_at(&step->out[0], frame);
+	index_note(frame,
+		   nd_by_kind[s->kind](&args, begin, min_size(end, cpu_scatter_nd_units(&args))));
+}
+
+const struct cpu_routine CPU_FN(scatter_nd) = {run_scatter_nd, units_scatter_nd};

@@ -19,16 +19,6 @@
 struct cpu_executor;
 struct cpu_pack;
 
-/* A number of elements: fixed + row * count; one of the two is 0. */
-struct cpu_extent {
-	size_t fixed, row;
-};
-
-static inline size_t cpu_extent_at(const struct cpu_extent *extent, uint32_t count)
-{
-	return extent->fixed + extent->row * count;
-}
-
 /* Bases of addresses: constants are absolute, then the scratch block, then the bindings. */
 enum { CPU_BASE_ABSOLUTE, CPU_BASE_SCRATCH, CPU_BASE_BINDING, CPU_MAX_BASES = 2 + RBK_MAX_REFS };
 
@@ -74,6 +64,12 @@ typedef size_t cpu_units_fn(const struct cpu_step *step, uint32_t count);
  * results are the same bits for every number of rounds.
  */
 typedef uint32_t cpu_rounds_fn(const struct cpu_step *step, uint32_t count);
+
+/* How the steps of an operator are run at a level, if the kernels' file says so. */
+struct cpu_routine {
+	cpu_run_fn *run;
+	cpu_units_fn *units;
+};
 
 /*
  * Arguments of a step, of a type that the operator's compiler and its run functions alone know: see

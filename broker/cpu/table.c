@@ -5,6 +5,7 @@
 
 #define OF_KERNEL(result, name, arguments) .name = CPU_FN(name),
 #define OF_TABLE(type, name, size)         .name = CPU_FN(name),
+#define OF_ROUTINE(name)                   .name = &CPU_FN(name),
 
 const struct cpu_kernels CPU_FN(kernels) = {
 #if VW == 16
@@ -30,4 +31,4 @@ const struct cpu_kernels CPU_FN(kernels) = {
 		[CPU_U8] = CPU_FN(map_u8),
 		[CPU_BOOL] = CPU_FN(map_bool)},
 	.cast = CPU_FN(cast),
-	CPU_KERNELS(OF_KERNEL, OF_TABLE)};
+	CPU_KERNELS(OF_KERNEL, OF_TABLE, OF_ROUTINE)};

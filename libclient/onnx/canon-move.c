@@ -418,8 +418,8 @@ static bool expanded_shape(struct graph *graph, const struct tensor *x, const in
 		int64_t dim = i < skip_x ? 1 : x->shape.dims[i - skip_x];
 		int64_t wanted = i < skip_n ? 1 : target[i - skip_n];
 		int64_t per_count = rows && i >= skip_n ? rows[i - skip_n] : 0;
-		bool is_same = is_count ? per_count == 1 && wanted == 0
-					: per_count == 0 && wanted == dim;
+		bool is_same =
+			is_count ? per_count == 1 && wanted == 0 : per_count == 0 && wanted == dim;
 		bool is_one = per_count == 0 && wanted == 1;
 
 		if (!is_same && !is_one &&

@@ -3,12 +3,13 @@
 /*
  * Rules that bring a node into the catalogue's form
  *
- * One rule per ONNX operator (some share one), by family in canon-FAMILY.c, listed in canon-list.h.
- * A rule reads the inputs and attributes of graph->node, as the model's opset means them, emits
- * steps and says what the outputs are. Canonical means: the newest opset's meaning; attributes that
- * have a default may be left out; whatever ONNX gives as an input that must be known to know shapes,
- * or that kernels are compiled for, is an attribute of the input's name; numbers that depend on the
- * rank are resolved: axes are not negative, sizes are complete. In particular:
+ * One rule per ONNX operator (some share one), by family in canon-FAMILY.c, listed in
+ * canon-list.h. A rule reads the inputs and attributes of graph->node, as the model's opset means
+ * them, emits steps and says what the outputs are. Canonical means: the newest opset's meaning;
+ * attributes that have a default may be left out; whatever ONNX gives as an input that must be
+ * known to know shapes, or that kernels are compiled for, is an attribute of the input's name;
+ * numbers that depend on the rank are resolved: axes are not negative, sizes are complete. In
+ * particular:
  *
  *	Reshape   shape: -1 at most once, then the leading one; no 0 that copies. Also for Flatten,
  *	          Squeeze, Unsqueeze, and where an output must be a copy
