@@ -29,47 +29,57 @@ enum cpu_type {
 	CPU_TYPE_COUNT,
 };
 
-/* ONNX's operators; parameters where they have any: f, of float64 d, or i of struct cpu_map. */
+/*
+ * ONNX's operators: of those of one float that give a float, CPU_MAP_FLOATS(X) is X(KIND,
+ * function), with the name that map-float-hot.c and map-double-hot.c have for each. Parameters
+ * where they have any: f, of float64 d, or i of struct cpu_map.
+ */
+/* clang-format off */
+#define CPU_MAP_FLOATS(X) \
+	X(ABS, abs_), \
+	X(NEG, neg), \
+	X(SIGN, sign_), \
+	X(FLOOR, floor_), \
+	X(CEIL, ceil_), \
+	X(ROUND, round_),                       /* half to even */ \
+	X(SQRT, sqrt_), \
+	X(RECIPROCAL, reciprocal), \
+	X(CLIP, clip),                          /* least and largest value: i for integers */ \
+	X(RELU, relu), \
+	X(LEAKY_RELU, leaky_relu),              /* alpha */ \
+	X(THRESHOLDED_RELU, thresholded_relu),  /* alpha */ \
+	X(ELU, elu),                            /* alpha */ \
+	X(SELU, selu),                          /* alpha, gamma */ \
+	X(CELU, celu),                          /* alpha */ \
+	X(GELU, gelu), \
+	X(GELU_TANH, gelu_tanh_), \
+	X(SIGMOID, sigmoid_), \
+	X(HARD_SIGMOID, hard_sigmoid_),         /* alpha, beta */ \
+	X(HARD_SWISH, hard_swish), \
+	X(SWISH, swish),                        /* alpha */ \
+	X(MISH, mish_), \
+	X(SOFTPLUS, softplus), \
+	X(SOFTSIGN, softsign), \
+	X(EXP, exp_), \
+	X(LOG, log_), \
+	X(ERF, erf_), \
+	X(SIN, sin_), \
+	X(COS, cos_), \
+	X(TAN, tan_), \
+	X(ASIN, asin_), \
+	X(ACOS, acos_), \
+	X(ATAN, atan_), \
+	X(SINH, sinh_), \
+	X(COSH, cosh_), \
+	X(TANH, tanh_), \
+	X(ASINH, asinh_), \
+	X(ACOSH, acosh_), \
+	X(ATANH, atanh_)
+/* clang-format on */
+
+#define CPU_MAP_KIND(KIND, function) CPU_MAP_##KIND
 enum cpu_map_op {
-	CPU_MAP_ABS,
-	CPU_MAP_NEG,
-	CPU_MAP_SIGN,
-	CPU_MAP_FLOOR,
-	CPU_MAP_CEIL,
-	CPU_MAP_ROUND, /* half to even */
-	CPU_MAP_SQRT,
-	CPU_MAP_RECIPROCAL,
-	CPU_MAP_CLIP, /* least and largest value: i for integers */
-	CPU_MAP_RELU,
-	CPU_MAP_LEAKY_RELU,       /* alpha */
-	CPU_MAP_THRESHOLDED_RELU, /* alpha */
-	CPU_MAP_ELU,              /* alpha */
-	CPU_MAP_SELU,             /* alpha, gamma */
-	CPU_MAP_CELU,             /* alpha */
-	CPU_MAP_GELU,
-	CPU_MAP_GELU_TANH,
-	CPU_MAP_SIGMOID,
-	CPU_MAP_HARD_SIGMOID, /* alpha, beta */
-	CPU_MAP_HARD_SWISH,
-	CPU_MAP_SWISH, /* alpha */
-	CPU_MAP_MISH,
-	CPU_MAP_SOFTPLUS,
-	CPU_MAP_SOFTSIGN,
-	CPU_MAP_EXP,
-	CPU_MAP_LOG,
-	CPU_MAP_ERF,
-	CPU_MAP_SIN,
-	CPU_MAP_COS,
-	CPU_MAP_TAN,
-	CPU_MAP_ASIN,
-	CPU_MAP_ACOS,
-	CPU_MAP_ATAN,
-	CPU_MAP_SINH,
-	CPU_MAP_COSH,
-	CPU_MAP_TANH,
-	CPU_MAP_ASINH,
-	CPU_MAP_ACOSH,
-	CPU_MAP_ATANH,
+	CPU_MAP_FLOATS(CPU_MAP_KIND),
 	CPU_MAP_IS_NAN, /* these two give bools */
 	CPU_MAP_IS_INF, /* i[0]: bit 0 finds negative ones, bit 1 positive ones */
 	CPU_MAP_NOT,
