@@ -136,9 +136,35 @@ static int compile_elementwise(struct compiler *c)
 	return 0;
 }
 
+/*
+ * Operands are pictures of the result's rank, or they lie the same in both orders: aligned at the
+ * end, they have no channels or nothing but these.
+ */
+static bool elementwise_may(const struct plan *plan, const struct node *node)
+{
+	const struct tensor *y = cpu_layout_tensor(plan, node->out[0]);
+
+	if (!cpu_layout_is_picture(y))
+		return false;
+	for (unsigned int i = 0; i < node->n_in; i++) {
+		const struct tensor *x = cpu_layout_tensor(plan, node->in[i]);
+		const unsigned int missing = y->shape.rank - x->shape.rank;
+
+		if (!cpu_layout_is_float(x) || (x->shape.dynamic && missing))
+			return false;
+		if (missing > 1 || (missing == 1 && x->shape.dims[0] == 1))
+			continue;
+		if (missing == 1 ? cpu_layout_pixels(&x->shape, 1) > 1
+				 : cpu_layout_is_picture(x) && cpu_layout_is_constant(plan, x))
+			return false;
+	}
+	return true;
+}
+
 #define ELEMENTWISE(KIND, row)                       \
 	cpu_op_##row = {                             \
 		.compile = compile_elementwise,      \
 		.takes_half = compile_half_as_it_is, \
+		.may_be_last = elementwise_may,      \
 	}
 const struct cpu_op OP_ELEMENTWISE(ELEMENTWISE);

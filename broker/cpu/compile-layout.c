@@ -2,8 +2,9 @@
 /*
  * Nodes whose pictures have their channels last, and those around them
  *
- * See layout.c for which they are. What a node reads or writes in the other order is converted into
- * or out of scratch of the node's own; its other steps see shapes in the order of memory.
+ * See layout.c for which they are, and the operators' files for which may be. What a node reads or
+ * writes in the other order is converted into or out of scratch of the node's own; its other steps
+ * see shapes in the order of memory.
  */
 #include "cpu/compile.h"
 
@@ -108,4 +109,64 @@ struct shape compile_shape(const struct compiler *c, const struct tensor *tensor
 		last.dims[i] = d < missing ? 1 : shape->dims[d - missing];
 	}
 	return last;
+}
+
+bool cpu_layout_is_picture(const struct tensor *tensor)
+{
+	return tensor && tensor->dtype == RBK_DTYPE_F32 && tensor->shape.rank >= 3 &&
+	       tensor->shape.rank <= 2 + OP_MAX_SPATIAL && tensor->shape.dims[1] > 1 &&
+	       cpu_layout_pixels(&tensor->shape, 2) > 1;
+}
+
+bool cpu_layout_has_in(const struct plan *plan, const struct node *node, unsigned int i)
+{
+	const struct tensor *x = i < node->n_in ? cpu_layout_tensor(plan, node->in[i]) : NULL;
+
+	if (!cpu_layout_is_picture(x) || (i > 0 && node->op->kind == OP_CONV))
+		return false;
+	return !op_is_elementwise(node->op->kind) ||
+	       x->shape.rank == cpu_layout_tensor(plan, node->out[0])->shape.rank;
+}
+
+bool cpu_layout_has_out(const struct plan *plan, const struct node *node, unsigned int i)
+{
+	return i < node->n_out && cpu_layout_is_picture(cpu_layout_tensor(plan, node->out[i]));
+}
+
+uint64_t cpu_layout_pixels(const struct shape *shape, unsigned int from)
+{
+	uint64_t n = 1;
+
+	for (unsigned int i = from; i < shape->rank; i++)
+		n *= shape->dims[i];
+	return n;
+}
+
+bool cpu_layout_is_float(const struct tensor *tensor)
+{
+	return tensor && tensor->dtype == RBK_DTYPE_F32;
+}
+
+bool cpu_layout_is_constant(const struct plan *plan, const struct tensor *tensor)
+{
+	return plan->tensors[tensor->root].kind == RBK_TENSOR_CONSTANT;
+}
+
+double cpu_layout_filled(uint32_t channels, uint32_t width)
+{
+	return channels / ((double)width * ((channels + width - 1) / width));
+}
+
+double cpu_layout_filled_narrow(uint32_t channels)
+{
+	return cpu_layout_filled(channels, channels <= 8 ? 8 : 16);
+}
+
+double cpu_layout_pool_gain_ns(const struct plan *plan, const struct node *node)
+{
+	const double work = (double)(node->cost.bytes_fixed + node->cost.bytes_row);
+	const uint32_t channels = cpu_layout_tensor(plan, node->in[0])->shape.dims[1];
+
+	/* Bytes per nanosecond, on Zen 4, as layout.c has all such numbers. */
+	return work / 22 - work / (60 * cpu_layout_filled_narrow(channels));
 }

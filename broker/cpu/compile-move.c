@@ -156,8 +156,18 @@ static int compile_concat(struct compiler *c)
 	return 0;
 }
 
-const struct cpu_op cpu_op_concat = {
-	.compile = compile_concat, .takes_half = compile_half_as_it_is, .overhead = {15, 0, 2}};
+static bool concat_may(const struct plan *plan, const struct node *node)
+{
+	for (unsigned int i = 0; i < node->n_in; i++)
+		if (!cpu_layout_is_float(cpu_layout_tensor(plan, node->in[i])))
+			return false;
+	return node->params.along.axis == 1 && cpu_layout_has_out(plan, node, 0);
+}
+
+const struct cpu_op cpu_op_concat = {.compile = compile_concat,
+				     .may_be_last = concat_may,
+				     .takes_half = compile_half_as_it_is,
+				     .overhead = {15, 0, 2}};
 const struct cpu_op cpu_op_transpose = {
 	.compile = compile_moves, .takes_half = compile_half_as_it_is, .overhead = {20, 0, 2}};
 const struct cpu_op cpu_op_slice = {

@@ -70,8 +70,14 @@ static int compile_batch_norm(struct compiler *c)
 	return 0;
 }
 
+static bool batch_norm_may(const struct plan *plan, const struct node *node)
+{
+	return cpu_layout_has_in(plan, node, 0);
+}
+
 const struct cpu_op cpu_op_layer_norm = {.compile = compile_layer_norm, .overhead = {30, 0, 0}};
 const struct cpu_op cpu_op_rms_norm = {.compile = compile_layer_norm, .overhead = {25, 0, 0}};
 const struct cpu_op cpu_op_instance_norm = {.compile = compile_group_norm, .overhead = {40, 0, 0}};
 const struct cpu_op cpu_op_group_norm = {.compile = compile_group_norm, .overhead = {40, 0, 0}};
-const struct cpu_op cpu_op_batch_norm = {.compile = compile_batch_norm};
+const struct cpu_op cpu_op_batch_norm = {.compile = compile_batch_norm,
+					 .may_be_last = batch_norm_may};

@@ -96,6 +96,15 @@ _Static_assert(OP_REDUCE_MEAN - OP_REDUCE_SUM == CPU_REDUCE_MEAN &&
 		       OP_REDUCE_MIN - OP_REDUCE_SUM == CPU_REDUCE_MIN,
 	       "the kinds are in one order");
 
+/* Along everything but pictures and channels. */
+static bool reduce_may(const struct plan *plan, const struct node *node)
+{
+	const struct tensor *x = cpu_layout_tensor(plan, node->in[0]);
+
+	return cpu_layout_is_picture(x) &&
+	       node->params.reduce.axes == ((1u << x->shape.rank) - 1) - 3u;
+}
+
 static int compile_reduce(struct compiler *c)
 {
 	const unsigned int rank = node_in(c, 0)->shape.rank;
@@ -155,16 +164,18 @@ static int compile_reshape(struct compiler *c)
 }
 
 const struct cpu_op cpu_op_softmax = {.compile = compile_softmax, .overhead = {30, 0, 0}};
-const struct cpu_op cpu_op_reduce_sum = {.compile = compile_reduce};
-const struct cpu_op cpu_op_reduce_mean = {.compile = compile_reduce};
+const struct cpu_op cpu_op_reduce_sum = {.compile = compile_reduce, .may_be_last = reduce_may};
+const struct cpu_op cpu_op_reduce_mean = {.compile = compile_reduce,
+					  .may_be_last = reduce_may,
+					  .last_gain_ns = cpu_layout_pool_gain_ns};
 const struct cpu_op cpu_op_reduce_sum_square = {.compile = compile_reduce};
 const struct cpu_op cpu_op_reduce_l1 = {.compile = compile_reduce};
 const struct cpu_op cpu_op_reduce_l2 = {.compile = compile_reduce};
 const struct cpu_op cpu_op_reduce_log_sum = {.compile = compile_reduce, .overhead = {15, 0, 4}};
 const struct cpu_op cpu_op_reduce_log_sum_exp = {.compile = compile_reduce, .overhead = {50, 0, 6}};
 const struct cpu_op cpu_op_reduce_prod = {.compile = compile_reduce};
-const struct cpu_op cpu_op_reduce_max = {.compile = compile_reduce};
-const struct cpu_op cpu_op_reduce_min = {.compile = compile_reduce};
+const struct cpu_op cpu_op_reduce_max = {.compile = compile_reduce, .may_be_last = reduce_may};
+const struct cpu_op cpu_op_reduce_min = {.compile = compile_reduce, .may_be_last = reduce_may};
 const struct cpu_op cpu_op_arg_max = {.compile = compile_arg};
 const struct cpu_op cpu_op_arg_min = {.compile = compile_arg};
 const struct cpu_op cpu_op_cum_sum = {.compile = compile_cum_sum, .overhead = {12, 0, 8}};

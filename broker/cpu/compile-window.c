@@ -191,9 +191,113 @@ static int compile_conv_transpose(struct compiler *c)
 	return r ? error_fold(r) : 0;
 }
 
-const struct cpu_op cpu_op_conv = {.compile = compile_conv, .overhead = {25, 20, 0}};
-const struct cpu_op cpu_op_max_pool = {.compile = compile_max_pool, .overhead = {15, 20, 0}};
-const struct cpu_op cpu_op_average_pool = {.compile = compile_pool, .overhead = {25, 15, 0}};
+/* ---- with channels last: see layout.c ---- */
+
+static bool window_may(const struct plan *plan, const struct node *node)
+{
+	const struct tensor *x = cpu_layout_tensor(plan, node->in[0]), *weights;
+
+	if (!cpu_layout_is_float(x) || x->shape.rank < 3)
+		return false;
+	if (node->op->kind != OP_CONV)
+		return node->n_out == 1 || node->out[1] == PLAN_NO_TENSOR;
+	weights = cpu_layout_tensor(plan, node->in[1]);
+	return cpu_layout_is_float(weights) && cpu_layout_is_constant(plan, weights);
+}
+
+/* Operations, or bytes per nanosecond, on Zen 4: channel after channel, and last. */
+struct rates {
+	double plain, last;
+};
+
+/* Is nothing gathered, with channels last? */
+static bool is_direct(const struct plan *plan, const struct node *node)
+{
+	struct cpu_window args = {0};
+	struct cpu_extent batch;
+
+	compile_window(&cpu_layout_tensor(plan, node->in[0])->shape,
+		       &cpu_layout_tensor(plan, node->out[0])->shape, &node->params, &args, &batch);
+	return cpu_conv_last_is_direct(&args);
+}
+
+/*
+ * Of a convolution that is a matrix product. Either takes time for its operations, of which those
+ * in vectors that are not full are in vain, and for gathering what pixels see: channel after
+ * channel by taps, with channels last by runs, if at all. Few pixels fill no vectors of pixels.
+ */
+static struct rates product_rates(const struct plan *plan, const struct node *node,
+				  uint32_t channels, uint32_t out_channels, uint64_t pixels)
+{
+	const uint32_t *kernel = node->params.window.kernel;
+	const double taps = (double)kernel[0] * kernel[1] * kernel[2];
+	const double flops = 2 * taps * channels * out_channels;
+	const double runs = taps / kernel[2] * (node->params.window.group > 1 ? kernel[2] : 1);
+	const double gathers_last =
+		taps == 1 || is_direct(plan, node) ? 0 : 4 * runs + taps * channels / 25;
+
+	return (struct rates){
+		flops / (flops / 110 * (pixels < 64 ? 1.25 : 1) + 3 + taps * channels / 12),
+		flops / (flops / 113 / cpu_layout_filled(out_channels, 16) + 3 + gathers_last),
+	};
+}
+
+/* Of one that is computed from strips of the picture: nothing is gathered, edges are as good. */
+static double strip_rate(const struct cpu_window *args)
+{
+	const double terms = (double)(args->kernel[1] * args->kernel[2] * args->channels);
+	const double flops = 2 * terms * (double)args->out_channels;
+
+	return flops / (flops / 118 / cpu_layout_filled_narrow((uint32_t)args->out_channels) + 2);
+}
+
+static struct rates conv_rates(const struct plan *plan, const struct node *node)
+{
+	const uint32_t group = node->params.window.group;
+	const uint32_t channels = cpu_layout_tensor(plan, node->in[0])->shape.dims[1];
+	const uint32_t out_channels = cpu_layout_tensor(plan, node->out[0])->shape.dims[1];
+	const uint64_t pixels = cpu_layout_pixels(&cpu_layout_tensor(plan, node->out[0])->shape, 2);
+	const bool is_apart = node->params.window.stride[2] > 1;
+	struct cpu_window args = {0};
+	struct cpu_extent batch;
+	struct rates rates;
+
+	if (group == channels && out_channels == channels)
+		return (struct rates){pixels < 196 ? 13
+				      : is_apart   ? 19
+						   : 46,
+				      (is_apart ? 43 : 75) * cpu_layout_filled_narrow(channels)};
+	if (group > 1 && out_channels == channels &&
+	    (channels / group == 2 || channels / group == 4))
+		return (struct rates){30, 70};
+	rates = product_rates(plan, node, channels / group, out_channels / group, pixels);
+	compile_window(&cpu_layout_tensor(plan, node->in[0])->shape,
+		       &cpu_layout_tensor(plan, node->out[0])->shape, &node->params, &args, &batch);
+	if (cpu_conv_last_strips(&args))
+		rates.last = strip_rate(&args);
+	return rates;
+}
+
+static double conv_gain_ns(const struct plan *plan, const struct node *node)
+{
+	const double work = (double)(node->cost.flops_fixed + node->cost.flops_row);
+	const struct rates rates = conv_rates(plan, node);
+
+	return work / rates.plain - work / rates.last;
+}
+
+const struct cpu_op cpu_op_conv = {.compile = compile_conv,
+				   .may_be_last = window_may,
+				   .last_gain_ns = conv_gain_ns,
+				   .overhead = {25, 20, 0}};
+const struct cpu_op cpu_op_max_pool = {.compile = compile_max_pool,
+				       .may_be_last = window_may,
+				       .last_gain_ns = cpu_layout_pool_gain_ns,
+				       .overhead = {15, 20, 0}};
+const struct cpu_op cpu_op_average_pool = {.compile = compile_pool,
+					   .may_be_last = window_may,
+					   .last_gain_ns = cpu_layout_pool_gain_ns,
+					   .overhead = {25, 15, 0}};
 const struct cpu_op cpu_op_lp_pool = {.compile = compile_pool, .overhead = {20, 40, 32}};
 /* A unit's: for each tap. */
 const struct cpu_op cpu_op_conv_transpose = {.compile = compile_conv_transpose,

@@ -49,17 +49,13 @@ static void step_costs(struct compiler *c, uint32_t first)
 	}
 }
 
-#define OP_OF(KIND, row) [OP_##KIND] = &cpu_op_##row
-
-static const struct cpu_op *const ops[] = {OP_LIST(OP_OF)};
-
 static int compile_node(struct compiler *c, const struct node *node)
 {
 	const uint32_t first = c->compiled->n_steps;
 	int r;
 
 	c->node = node;
-	c->op = ops[node->op->kind];
+	c->op = cpu_op_of(node->op->kind);
 	c->work_used = 0;
 	c->work_max = node->work_bytes;
 	c->speed_up = 1;

@@ -164,10 +164,16 @@ struct cpu_op {
 	struct cpu_overhead {
 		uint8_t unit_ns, row_ns, elem_quarter_ns;
 	} overhead;
+	/* NULL, or: can the node be computed with channels last? See layout.c. */
+	bool (*may_be_last)(const struct plan *plan, const struct node *node);
+	/* NULL: nothing, or: the time that such a node takes less then, in nanoseconds. */
+	double (*last_gain_ns)(const struct plan *plan, const struct node *node);
 };
 
 #define CPU_OP_NAME(KIND, row) cpu_op_##row
 extern const struct cpu_op OP_LIST(CPU_OP_NAME);
+/* op.c */
+const struct cpu_op *cpu_op_of(enum op_kind kind);
 
 /* Has the step compute @node, too, which is an activation of the node's. */
 void compile_activation(struct compiler *c, const struct node *node);

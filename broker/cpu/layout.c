@@ -67,245 +67,6 @@ struct chooser {
 	uint32_t n_steps;   /* that the current part has taken so far */
 };
 
-static const struct tensor *tensor_at(const struct plan *plan, uint16_t t)
-{
-	return t == PLAN_NO_TENSOR ? NULL : &plan->tensors[t];
-}
-
-static uint64_t pixels_of(const struct shape *shape, unsigned int from)
-{
-	uint64_t n = 1;
-
-	for (unsigned int i = from; i < shape->rank; i++)
-		n *= shape->dims[i];
-	return n;
-}
-
-static bool is_elementwise(const struct node *node)
-{
-	return op_is_elementwise(node->op->kind);
-}
-
-bool cpu_layout_is_picture(const struct tensor *tensor)
-{
-	return tensor && tensor->dtype == RBK_DTYPE_F32 && tensor->shape.rank >= 3 &&
-	       tensor->shape.rank <= 2 + OP_MAX_SPATIAL && tensor->shape.dims[1] > 1 &&
-	       pixels_of(&tensor->shape, 2) > 1;
-}
-
-bool cpu_layout_has_in(const struct plan *plan, const struct node *node, unsigned int i)
-{
-	const struct tensor *x = i < node->n_in ? tensor_at(plan, node->in[i]) : NULL;
-
-	if (!cpu_layout_is_picture(x) || (i > 0 && node->op->kind == OP_CONV))
-		return false;
-	return !is_elementwise(node) || x->shape.rank == tensor_at(plan, node->out[0])->shape.rank;
-}
-
-bool cpu_layout_has_out(const struct plan *plan, const struct node *node, unsigned int i)
-{
-	return i < node->n_out && cpu_layout_is_picture(tensor_at(plan, node->out[i]));
-}
-
-/* ---- what is possible ----------------------------------------------------------------------- */
-
-static bool is_float(const struct tensor *tensor)
-{
-	return tensor && tensor->dtype == RBK_DTYPE_F32;
-}
-
-static bool is_constant(const struct plan *plan, const struct tensor *tensor)
-{
-	return plan->tensors[tensor->root].kind == RBK_TENSOR_CONSTANT;
-}
-
-static bool window_may(const struct plan *plan, const struct node *node)
-{
-	const struct tensor *x = tensor_at(plan, node->in[0]), *weights;
-
-	if (!is_float(x) || x->shape.rank < 3)
-		return false;
-	if (node->op->kind != OP_CONV)
-		return node->n_out == 1 || node->out[1] == PLAN_NO_TENSOR;
-	weights = tensor_at(plan, node->in[1]);
-	return is_float(weights) && is_constant(plan, weights);
-}
-
-/* Along everything but pictures and channels. */
-static bool reduce_may(const struct plan *plan, const struct node *node)
-{
-	const struct tensor *x = tensor_at(plan, node->in[0]);
-
-	return cpu_layout_is_picture(x) &&
-	       node->params.reduce.axes == ((1u << x->shape.rank) - 1) - 3u;
-}
-
-static bool concat_may(const struct plan *plan, const struct node *node)
-{
-	for (unsigned int i = 0; i < node->n_in; i++)
-		if (!is_float(tensor_at(plan, node->in[i])))
-			return false;
-	return node->params.along.axis == 1 && cpu_layout_has_out(plan, node, 0);
-}
-
-/*
- * Operands are pictures of the result's rank, or they lie the same in both orders: aligned at the
- * end, they have no channels or nothing but these.
- */
-static bool elementwise_may(const struct plan *plan, const struct node *node)
-{
-	const struct tensor *y = tensor_at(plan, node->out[0]);
-
-	if (!cpu_layout_is_picture(y))
-		return false;
-	for (unsigned int i = 0; i < node->n_in; i++) {
-		const struct tensor *x = tensor_at(plan, node->in[i]);
-		const unsigned int missing = y->shape.rank - x->shape.rank;
-
-		if (!is_float(x) || (x->shape.dynamic && missing))
-			return false;
-		if (missing > 1 || (missing == 1 && x->shape.dims[0] == 1))
-			continue;
-		if (missing == 1 ? pixels_of(&x->shape, 1) > 1
-				 : cpu_layout_is_picture(x) && is_constant(plan, x))
-			return false;
-	}
-	return true;
-}
-
-static bool node_may(const struct plan *plan, const struct node *node)
-{
-	switch (node->op->kind) {
-	case OP_CONV:
-	case OP_MAX_POOL:
-	case OP_AVERAGE_POOL:
-		return window_may(plan, node);
-	case OP_BATCH_NORM:
-		return cpu_layout_has_in(plan, node, 0);
-	case OP_CONCAT:
-		return concat_may(plan, node);
-	case OP_REDUCE_SUM:
-	case OP_REDUCE_MEAN:
-	case OP_REDUCE_MAX:
-	case OP_REDUCE_MIN:
-		return reduce_may(plan, node);
-	default:
-		return is_elementwise(node) && elementwise_may(plan, node);
-	}
-}
-
-/* ---- what it is worth ----------------------------------------------------------------------- */
-
-/*
- * What vectors of @width channels have of use in them; those of other levels more, and take longer.
- */
-static double filled(uint32_t channels, uint32_t width)
-{
-	return channels / ((double)width * ((channels + width - 1) / width));
-}
-
-/* The same where few channels are computed in half vectors. */
-static double filled_narrow(uint32_t channels)
-{
-	return filled(channels, channels <= 8 ? 8 : 16);
-}
-
-/* Operations, or bytes of a pooling, per nanosecond, on Zen 4: channel after channel, and last. */
-struct rates {
-	double plain, last;
-};
-
-/* Is nothing gathered, with channels last? */
-static bool is_direct(const struct plan *plan, const struct node *node)
-{
-	struct cpu_window args = {0};
-	struct cpu_extent batch;
-
-	compile_window(&tensor_at(plan, node->in[0])->shape, &tensor_at(plan, node->out[0])->shape,
-		       &node->params, &args, &batch);
-	return cpu_conv_last_is_direct(&args);
-}
-
-/*
- * Of a convolution that is a matrix product. Either takes time for its operations, of which those
- * in vectors that are not full are in vain, and for gathering what pixels see: channel after
- * channel by taps, with channels last by runs, if at all. Few pixels fill no vectors of pixels.
- */
-static struct rates product_rates(const struct plan *plan, const struct node *node,
-				  uint32_t channels, uint32_t out_channels, uint64_t pixels)
-{
-	const uint32_t *kernel = node->params.window.kernel;
-	const double taps = (double)kernel[0] * kernel[1] * kernel[2];
-	const double flops = 2 * taps * channels * out_channels;
-	const double runs = taps / kernel[2] * (node->params.window.group > 1 ? kernel[2] : 1);
-	const double gathers_last =
-		taps == 1 || is_direct(plan, node) ? 0 : 4 * runs + taps * channels / 25;
-
-	return (struct rates){
-		flops / (flops / 110 * (pixels < 64 ? 1.25 : 1) + 3 + taps * channels / 12),
-		flops / (flops / 113 / filled(out_channels, 16) + 3 + gathers_last),
-	};
-}
-
-/* Of one that is computed from strips of the picture: nothing is gathered, edges are as good. */
-static double strip_rate(const struct cpu_window *args)
-{
-	const double terms = (double)(args->kernel[1] * args->kernel[2] * args->channels);
-	const double flops = 2 * terms * (double)args->out_channels;
-
-	return flops / (flops / 118 / filled_narrow((uint32_t)args->out_channels) + 2);
-}
-
-static struct rates conv_rates(const struct plan *plan, const struct node *node)
-{
-	const uint32_t group = node->params.window.group;
-	const uint32_t channels = tensor_at(plan, node->in[0])->shape.dims[1];
-	const uint32_t out_channels = tensor_at(plan, node->out[0])->shape.dims[1];
-	const uint64_t pixels = pixels_of(&tensor_at(plan, node->out[0])->shape, 2);
-	const bool is_apart = node->params.window.stride[2] > 1;
-	struct cpu_window args = {0};
-	struct cpu_extent batch;
-	struct rates rates;
-
-	if (group == channels && out_channels == channels)
-		return (struct rates){pixels < 196 ? 13
-				      : is_apart   ? 19
-						   : 46,
-				      (is_apart ? 43 : 75) * filled_narrow(channels)};
-	if (group > 1 && out_channels == channels &&
-	    (channels / group == 2 || channels / group == 4))
-		return (struct rates){30, 70};
-	rates = product_rates(plan, node, channels / group, out_channels / group, pixels);
-	compile_window(&tensor_at(plan, node->in[0])->shape, &tensor_at(plan, node->out[0])->shape,
-		       &node->params, &args, &batch);
-	if (cpu_conv_last_strips(&args))
-		rates.last = strip_rate(&args);
-	return rates;
-}
-
-/* What a node takes less with channels last, in nanoseconds. */
-static double node_gain(const struct plan *plan, const struct node *node)
-{
-	double work = (double)(node->cost.bytes_fixed + node->cost.bytes_row);
-	struct rates rates;
-
-	switch (node->op->kind) {
-	case OP_CONV:
-		work = (double)(node->cost.flops_fixed + node->cost.flops_row);
-		rates = conv_rates(plan, node);
-		break;
-	case OP_MAX_POOL:
-	case OP_AVERAGE_POOL:
-	case OP_REDUCE_MEAN:
-		rates.plain = 22;
-		rates.last = 60 * filled_narrow(tensor_at(plan, node->in[0])->shape.dims[1]);
-		break;
-	default:
-		return 0;
-	}
-	return work / rates.plain - work / rates.last;
-}
-
 static double conversion_of(const struct chooser *chooser, uint16_t t)
 {
 	const struct tensor *tensor = &chooser->plan->tensors[t];
@@ -492,6 +253,7 @@ static void look_at(struct chooser *chooser, uint32_t i)
 {
 	const struct plan *plan = chooser->plan;
 	const struct node *node = &plan->nodes[i];
+	const struct cpu_op *op = cpu_op_of(node->op->kind);
 
 	/* Views are the bytes as they are. */
 	if (node->op->kind == OP_RESHAPE &&
@@ -501,14 +263,14 @@ static void look_at(struct chooser *chooser, uint32_t i)
 		return;
 	chooser->n_steps += (uint32_t)node->n_in + node->n_out;
 	for (unsigned int k = 0; k < node->n_in; k++)
-		if (cpu_layout_is_picture(tensor_at(plan, node->in[k])))
+		if (cpu_layout_is_picture(cpu_layout_tensor(plan, node->in[k])))
 			add_reader(chooser, i, k);
 	for (unsigned int k = 0; k < node->n_out; k++)
 		if (cpu_layout_has_out(plan, node, k))
 			chooser->writers[plan_result(plan, node, k)] = i;
-	chooser->may[i] = node_may(plan, node);
+	chooser->may[i] = op->may_be_last && op->may_be_last(plan, node);
 	if (chooser->may[i])
-		chooser->gain_ns[i] = node_gain(plan, node);
+		chooser->gain_ns[i] = op->last_gain_ns ? op->last_gain_ns(plan, node) : 0;
 }
 
 static struct chooser *chooser_free(struct chooser *chooser)

@@ -27,9 +27,33 @@ int cpu_layout_init(struct cpu_layout *layout, const struct plan *plan, enum cpu
 int cpu_layout_choose(struct cpu_layout *layout);
 void cpu_layout_deinit(struct cpu_layout *layout);
 
+/*
+ * compile-layout.c: what operators say by which of their nodes may be computed so, and whether that
+ * pays.
+ */
+
 /* Float32, [batch][channels][...], in which the two orders differ. */
 bool cpu_layout_is_picture(const struct tensor *tensor);
 
 /* Is input @i, or output @i, of a node one of its pictures? */
 bool cpu_layout_has_in(const struct plan *plan, const struct node *node, unsigned int i);
 bool cpu_layout_has_out(const struct plan *plan, const struct node *node, unsigned int i);
+
+/* Return: the tensor, NULL if absent. */
+static inline const struct tensor *cpu_layout_tensor(const struct plan *plan, uint16_t t)
+{
+	return t == PLAN_NO_TENSOR ? NULL : &plan->tensors[t];
+}
+
+/* Elements of dimensions from @from on, which are not the first. */
+uint64_t cpu_layout_pixels(const struct shape *shape, unsigned int from);
+bool cpu_layout_is_float(const struct tensor *tensor);
+bool cpu_layout_is_constant(const struct plan *plan, const struct tensor *tensor);
+/*
+ * What vectors of @width channels have of use in them; those of other levels more, and take longer.
+ */
+double cpu_layout_filled(uint32_t channels, uint32_t width);
+/* The same where few channels are computed in half vectors. */
+double cpu_layout_filled_narrow(uint32_t channels);
+/* cpu_op.last_gain_ns of poolings, and of means that are one. */
+double cpu_layout_pool_gain_ns(const struct plan *plan, const struct node *node);
