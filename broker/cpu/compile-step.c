@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the compilers of all operators make steps of
+ * Making steps: functions that the compilers of all operators share
  *
  * Operands become a base and an offset, and constants may get a packed form. The rest of a step is
  * filled by the compiler of its operator.

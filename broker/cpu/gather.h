@@ -155,7 +155,7 @@ struct cpu_step_trilu {
 	struct cpu_extent batch, rows; /* only one of them may depend on the count */
 };
 
-/* What scatters does so after a copy. */
+/* Steps that scatter follow a copy of the data. */
 /* clang-format off */
 #define CPU_GATHER_KERNELS(KERNEL, TABLE, ROUTINE) \
 	ROUTINE(gather) \

@@ -57,8 +57,7 @@ VEC_INLINE size_t index_unit(const struct cpu_elements *args, size_t unit, size_
 	return args->inner - column < CPU_COLUMN_BLOCK ? args->inner - column : CPU_COLUMN_BLOCK;
 }
 
-/* Tell the task of an index out of range. It is read after a later release at the end of the step.
- */
+/* Tell the task of an index out of range; the task looks after a release at the step's end. */
 static inline void index_note(const struct cpu_frame *frame, bool all_in_range)
 {
 	if (!all_in_range)

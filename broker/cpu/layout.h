@@ -27,10 +27,7 @@ int cpu_layout_init(struct cpu_layout *layout, const struct plan *plan, enum cpu
 int cpu_layout_choose(struct cpu_layout *layout);
 void cpu_layout_deinit(struct cpu_layout *layout);
 
-/*
- * compile-layout.c: what operators say by which of their nodes may be computed so, and whether that
- * pays.
- */
+/* compile-layout.c: functions for cpu_op.may_be_last and cpu_op.last_gain_ns of the operators. */
 
 /* Float32, [batch][channels][...], in which the two orders differ. */
 bool cpu_layout_is_picture(const struct tensor *tensor);

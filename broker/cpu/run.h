@@ -55,8 +55,8 @@ static inline struct cpu_terms cpu_round_terms(const struct cpu_frame *frame, si
 }
 
 /*
- * run-half-hot.c: so many elements, and run-reduce-hot.c: bytes, copied. The arguments of both are
- * a struct cpu_extent, which cpu_units_elems() counts.
+ * Conversions of float16 (run-half-hot.c), whose argument is a struct cpu_extent of elements, and
+ * copies (run-reduce-hot.c), whose argument is one of bytes; both have cpu_units_elems().
  */
 cpu_run_fn cpu_run_half_load, cpu_run_half_store, cpu_run_copy;
 cpu_units_fn cpu_units_elems;
