@@ -14,11 +14,8 @@
 #include "vulkan/arena-import.h"
 #include "vulkan/device.h"
 #include "vulkan/lower.h"
+#include "vulkan/shaders.h"
 #include "vulkan/tiles.h"
-
-static const uint32_t register_matmul[] =
-#include "broker/vulkan/register-matmul.spv.h"
-	;
 
 /* Rows and columns of a workgroup of VULKAN_BARE_REGISTERS. */
 enum { REGISTER_ROWS = 8, REGISTER_COLS = 32 };
@@ -89,8 +86,8 @@ static int bound_pipeline(struct vulkan_bare *bare)
 	struct vk_device *device = bare->device;
 	const VkShaderModuleCreateInfo module = {
 		.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
-		.codeSize = sizeof(register_matmul),
-		.pCode = register_matmul,
+		.codeSize = vk_shader_register_matmul.code[VK_FLOATS].bytes,
+		.pCode = vk_shader_register_matmul.code[VK_FLOATS].words,
 	};
 	VkComputePipelineCreateInfo pipeline = {
 		.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,

@@ -138,7 +138,7 @@ static int set_typed(struct lowering *l, enum vk_pipe floats, enum vk_pipe first
 	l->step->pipe = floats;
 	if (OP_TYPE(dtype) & OP_FLOATS ||
 	    (dtype == RBK_DTYPE_F64 &&
-	     vk_pipe_info(floats, l->target.variant)->code[VK_DOUBLES].words))
+	     vk_pipe_info(floats, l->target.variant)->shader->code[VK_DOUBLES].words))
 		return 0;
 	l->step->pipe = vk_pipe_integer(first, dtype);
 	l->step->numbers = VK_FLOATS;

@@ -378,7 +378,7 @@ static int end_step(struct lowering *l, uint32_t i)
 	step->info = vk_pipe_info(step->pipe, l->target.variant);
 	if (step->pipe < VK_PIPE_MATMUL_ROW)
 		choose_tile(step, plan, &l->target);
-	if (!step->info || !step->info->code[step->numbers].words ||
+	if (!step->info || !step->info->shader->code[step->numbers].words ||
 	    !turns_fit(step, plan, l->target.max_turns))
 		return EXECUTOR_E_UNSUPPORTED;
 	l->lowered->checks_indices |= step->checks_indices;

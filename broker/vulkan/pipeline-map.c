@@ -15,20 +15,18 @@ enum { I8 = RBK_DTYPE_I8, U8 = RBK_DTYPE_U8, BOOL = RBK_DTYPE_BOOL };
 enum { BF16 = RBK_DTYPE_BF16, F64 = RBK_DTYPE_F64 };
 
 /* With 8 and 256 invocations in a workgroup, each has some groups of four elements. */
-#define FLOATS(label, operation)                                                              \
-	[operation] = {{.name = label,                                                        \
-			.code = {{shader_elementwise, sizeof(shader_elementwise)},            \
-				 {shader_elementwise_half, sizeof(shader_elementwise_half)}}, \
-			.n_spec = 3,                                                          \
-			.spec = {8, operation, 16},                                           \
-			.tile_rows = 1,                                                       \
-			.tile_cols = 512},                                                    \
-		       {.name = label,                                                        \
-			.code = {{shader_elementwise, sizeof(shader_elementwise)},            \
-				 {shader_elementwise_half, sizeof(shader_elementwise_half)}}, \
-			.n_spec = 3,                                                          \
-			.spec = {256, operation, 2},                                          \
-			.tile_rows = 1,                                                       \
+#define FLOATS(label, operation)                          \
+	[operation] = {{.name = label,                    \
+			.shader = &vk_shader_elementwise, \
+			.n_spec = 3,                      \
+			.spec = {8, operation, 16},       \
+			.tile_rows = 1,                   \
+			.tile_cols = 512},                \
+		       {.name = label,                    \
+			.shader = &vk_shader_elementwise, \
+			.n_spec = 3,                      \
+			.spec = {256, operation, 2},      \
+			.tile_rows = 1,                   \
 			.tile_cols = 2048}}
 _Static_assert(VK_VARIANT_PLAIN == 0 && VK_VARIANT_SHARED == 1, "in the order of variants");
 
@@ -83,20 +81,20 @@ static const struct vk_pipe_info floats[MAP_FLOATS][VK_VARIANT_COUNT] = {
 	FLOATS("Softsign", MAP_SOFTSIGN),
 };
 
-#define TYPED_BY(shader, label, operation, type, to)                                             \
+#define TYPED_BY(code, label, operation, type, to)                                               \
 	{                                                                                        \
 		{.name = label,                                                                  \
-		 .code = {{shader, sizeof(shader)}},                                             \
+		 .shader = &(code),                                                              \
 		 .n_spec = 5,                                                                    \
 		 .spec = {8, operation, 32, type, to},                                           \
 		 .tile_rows = 1,                                                                 \
 		 .tile_cols = 256},                                                              \
 		{                                                                                \
-			.name = label, .code = {{shader, sizeof(shader)}}, .n_spec = 5,          \
+			.name = label, .shader = &(code), .n_spec = 5,                           \
 			.spec = {256, operation, 4, type, to}, .tile_rows = 1, .tile_cols = 1024 \
 		}                                                                                \
 	}
-#define TYPED(label, operation, type, to) TYPED_BY(shader_typed, label, operation, type, to)
+#define TYPED(label, operation, type, to) TYPED_BY(vk_shader_typed, label, operation, type, to)
 
 #define SIGNED_INTEGERS(label, operation)                                     \
 	TYPED(label, operation, I32, I32), TYPED(label, operation, I64, I64), \
@@ -115,11 +113,11 @@ static const struct vk_pipe_info floats[MAP_FLOATS][VK_VARIANT_COUNT] = {
 		TYPED("Cast", MAP_CAST, from, I8), TYPED("Cast", MAP_CAST, from, U8),   \
 		TYPED("Cast", MAP_CAST, from, BOOL), TYPED("Cast", MAP_CAST, from, BF16)
 #define WHERE(type)                  TYPED("Where", MAP_WHERE, type, type)
-#define DOUBLES(label, operation)    TYPED_BY(shader_typed_double, label, operation, F64, F64)
-#define OF_DOUBLES(label, operation) TYPED_BY(shader_typed_double, label, operation, F64, BOOL)
-#define CASTS_OF_DOUBLES(type)                                      \
-	TYPED_BY(shader_typed_double, "Cast", MAP_CAST, type, F64), \
-		TYPED_BY(shader_typed_double, "Cast", MAP_CAST, F64, type)
+#define DOUBLES(label, operation)    TYPED_BY(vk_shader_typed_double, label, operation, F64, F64)
+#define OF_DOUBLES(label, operation) TYPED_BY(vk_shader_typed_double, label, operation, F64, BOOL)
+#define CASTS_OF_DOUBLES(type)                                         \
+	TYPED_BY(vk_shader_typed_double, "Cast", MAP_CAST, type, F64), \
+		TYPED_BY(vk_shader_typed_double, "Cast", MAP_CAST, F64, type)
 
 static const struct vk_pipe_info typed[][VK_VARIANT_COUNT] = {
 	INTEGERS("Add", MAP_ADD),
@@ -225,7 +223,7 @@ static const struct vk_pipe_info typed[][VK_VARIANT_COUNT] = {
 	CASTS_OF_DOUBLES(U8),
 	CASTS_OF_DOUBLES(BOOL),
 	CASTS_OF_DOUBLES(BF16),
-	TYPED_BY(shader_typed_double, "Cast", MAP_CAST, F64, F64),
+	TYPED_BY(vk_shader_typed_double, "Cast", MAP_CAST, F64, F64),
 };
 _Static_assert(sizeof(typed) / sizeof(typed[0]) == VK_N_TYPED, "pipelines");
 _Static_assert(MAP_FLOATS == VK_N_MAP, "pipelines");

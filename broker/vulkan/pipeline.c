@@ -35,15 +35,6 @@ struct cache_header {
 };
 static const char cache_magic[8] = "rbkvkc1";
 
-#define CODE(shader)                   \
-	{                              \
-		shader, sizeof(shader) \
-	}
-#define ONE_SHADER(shader)  .code = {CODE(shader)}
-#define HALF_SHADER(shader) .code = {[VK_HALVES] = CODE(shader)}
-#define SHADER(shader)      .code = {CODE(shader), CODE(shader##_half)}
-#define EACH_SHADER(shader) .code = {CODE(shader), CODE(shader##_half), CODE(shader##_double)}
-
 enum { PLAIN = VK_VARIANT_PLAIN, SHARED = VK_VARIANT_SHARED };
 
 /* Constant 0 is always the workgroup's size; the others are the shader's own. */
@@ -51,14 +42,14 @@ static const struct vk_pipe_info pipe_infos[VK_PIPE_MAP][VK_VARIANT_COUNT] = {
 /* Shapes of tiles, the first of each the one for whatever was not measured: see tiles.h. */
 #define MATMUL_PLAIN(pipe, trans, sets, sides)                                      \
 	[(pipe) + (trans)][PLAIN] = {"MatMul, registers",                           \
-				     SHADER(shader_matmul_register),                \
+				     &vk_shader_matmul_register,                    \
 				     6,                                             \
 				     {8, (trans) % 2, (trans) / 2, sets, sides, 8}, \
 				     8 * (sets),                                    \
 				     32 * (sides)}
 #define MATMUL_SHARED(pipe, trans, size, lanes, sides, steps)                                \
 	[(pipe) + (trans)][SHARED] = {"MatMul, tiles",                                       \
-				      SHADER(shader_matmul_tiled),                           \
+				      &vk_shader_matmul_tiled,                               \
 				      6,                                                     \
 				      {size, (trans) % 2, (trans) / 2, lanes, sides, steps}, \
 				      (size) / (lanes)*4,                                    \
@@ -66,7 +57,7 @@ static const struct vk_pipe_info pipe_infos[VK_PIPE_MAP][VK_VARIANT_COUNT] = {
 /* Of VK_SPEC_MAX constants, the last three are the device's: see vk_pipe_is_of_matrices(). */
 #define MATMUL_MATRICES(pipe, trans, variant)                                 \
 	[(pipe) + (trans)][variant] = {.name = "MatMul, matrices",            \
-				       HALF_SHADER(shader_matmul_matrices),   \
+				       .shader = &vk_shader_matmul_matrices,  \
 				       .n_spec = 6,                           \
 				       .spec = {4, (trans) % 2, (trans) / 2}, \
 				       .tile_rows = 64,                       \
@@ -88,7 +79,7 @@ static const struct vk_pipe_info pipe_infos[VK_PIPE_MAP][VK_VARIANT_COUNT] = {
 	MATMUL(5, MATRICES, SHARED),
 #define MATMUL_ROW(trans)                                                                \
 	[VK_PIPE_MATMUL_ROW + (trans)][PLAIN] = {"MatMul, one row",                      \
-						 SHADER(shader_matmul_register),         \
+						 &vk_shader_matmul_register,             \
 						 6,                                      \
 						 {8, (trans) % 2, (trans) / 2, 1, 2, 1}, \
 						 1,                                      \
@@ -104,10 +95,10 @@ static const struct vk_pipe_info pipe_infos[VK_PIPE_MAP][VK_VARIANT_COUNT] = {
 #undef MATMUL_PLAIN
 #define CONV_PLAIN(tile, sets)             \
 	[VK_PIPE_CONV + (tile)][PLAIN] = { \
-		"Conv, registers", SHADER(shader_conv_register), 3, {8, 8, sets}, 8 * (sets), 32}
-#define CONV_SHARED(tile, size, lanes, sides, steps)                                           \
-	[VK_PIPE_CONV + (tile)][SHARED] = {                                                    \
-		"Conv, tiles",      SHADER(shader_conv_tiled), 4, {size, lanes, sides, steps}, \
+		"Conv, registers", &vk_shader_conv_register, 3, {8, 8, sets}, 8 * (sets), 32}
+#define CONV_SHARED(tile, size, lanes, sides, steps)                                       \
+	[VK_PIPE_CONV + (tile)][SHARED] = {                                                \
+		"Conv, tiles",      &vk_shader_conv_tiled, 4, {size, lanes, sides, steps}, \
 		(size) / (lanes)*4, (lanes)*4 * (sides)}
 	CONV_PLAIN(0, 1),
 	CONV_PLAIN(1, 2),
@@ -118,220 +109,212 @@ static const struct vk_pipe_info pipe_infos[VK_PIPE_MAP][VK_VARIANT_COUNT] = {
 	CONV_SHARED(3, 64, 16, 1, 8),
 #undef CONV_SHARED
 #undef CONV_PLAIN
-	[VK_PIPE_CONV_FEW][PLAIN] =
-		{"Conv, registers", SHADER(shader_conv_register), 2, {8, 8}, 8, 32},
+	[VK_PIPE_CONV_FEW][PLAIN] = {"Conv, registers", &vk_shader_conv_register, 2, {8, 8}, 8, 32},
 	[VK_PIPE_CONV_FEW][SHARED] =
-		{"Conv, direct", SHADER(shader_conv_direct), 3, {64, 8, 2}, 8, 128},
-	[VK_PIPE_CONV_NARROW][PLAIN] =
-		{"Conv, narrow", SHADER(shader_conv_register), 2, {8, 1}, 1, 32},
+		{"Conv, direct", &vk_shader_conv_direct, 3, {64, 8, 2}, 8, 128},
+	[VK_PIPE_CONV_NARROW][PLAIN] = {"Conv, narrow", &vk_shader_conv_register, 2, {8, 1}, 1, 32},
 	[VK_PIPE_CONV_NARROW][SHARED] =
-		{"Conv, direct", SHADER(shader_conv_direct), 3, {64, 1, 2}, 1, 128},
-	[VK_PIPE_CONV_VOLUME][PLAIN] =
-		{"Conv, volume", EACH_SHADER(shader_conv_volume), 1, {8}, 1, 8},
-	[VK_PIPE_CONV_VOLUME][SHARED] =
-		{"Conv, volume", EACH_SHADER(shader_conv_volume), 1, {64}, 1, 64},
+		{"Conv, direct", &vk_shader_conv_direct, 3, {64, 1, 2}, 1, 128},
+	[VK_PIPE_CONV_VOLUME][PLAIN] = {"Conv, volume", &vk_shader_conv_volume, 1, {8}, 1, 8},
+	[VK_PIPE_CONV_VOLUME][SHARED] = {"Conv, volume", &vk_shader_conv_volume, 1, {64}, 1, 64},
 	[VK_PIPE_CONV_TRANSPOSE][PLAIN] =
-		{"ConvTranspose", EACH_SHADER(shader_conv_transpose), 1, {8}, 1, 8},
+		{"ConvTranspose", &vk_shader_conv_transpose, 1, {8}, 1, 8},
 	[VK_PIPE_CONV_TRANSPOSE][SHARED] =
-		{"ConvTranspose", EACH_SHADER(shader_conv_transpose), 1, {64}, 1, 64},
-	[VK_PIPE_SOFTMAX][PLAIN] = {"Softmax", EACH_SHADER(shader_softmax), 1, {8}, 1, 8},
-	[VK_PIPE_SOFTMAX][SHARED] = {"Softmax", EACH_SHADER(shader_softmax), 1, {64}, 1, 64},
+		{"ConvTranspose", &vk_shader_conv_transpose, 1, {64}, 1, 64},
+	[VK_PIPE_SOFTMAX][PLAIN] = {"Softmax", &vk_shader_softmax, 1, {8}, 1, 8},
+	[VK_PIPE_SOFTMAX][SHARED] = {"Softmax", &vk_shader_softmax, 1, {64}, 1, 64},
 	[VK_PIPE_SOFTMAX_ROWS][PLAIN] =
-		{"Softmax, subgroups", EACH_SHADER(shader_softmax_rows), 1, {8}, 1, 1},
+		{"Softmax, subgroups", &vk_shader_softmax_rows, 1, {8}, 1, 1},
 	[VK_PIPE_SOFTMAX_ROWS][SHARED] =
-		{"Softmax, subgroups", EACH_SHADER(shader_softmax_rows), 1, {256}, 1, 1},
-	[VK_PIPE_REDUCE][PLAIN] = {"ReduceSum", EACH_SHADER(shader_reduce), 2, {8, 1}, 1, 8},
-	[VK_PIPE_REDUCE][SHARED] = {"ReduceSum", EACH_SHADER(shader_reduce), 2, {64, 1}, 1, 64},
+		{"Softmax, subgroups", &vk_shader_softmax_rows, 1, {256}, 1, 1},
+	[VK_PIPE_REDUCE][PLAIN] = {"ReduceSum", &vk_shader_reduce, 2, {8, 1}, 1, 8},
+	[VK_PIPE_REDUCE][SHARED] = {"ReduceSum", &vk_shader_reduce, 2, {64, 1}, 1, 64},
 	[VK_PIPE_REDUCE_ROWS][PLAIN] =
-		{"ReduceSum, subgroups", EACH_SHADER(shader_reduce_rows), 2, {8, 1}, 1, 1},
+		{"ReduceSum, subgroups", &vk_shader_reduce_rows, 2, {8, 1}, 1, 1},
 	[VK_PIPE_REDUCE_ROWS][SHARED] =
-		{"ReduceSum, subgroups", EACH_SHADER(shader_reduce_rows), 2, {256, 1}, 1, 1},
-	[VK_PIPE_REDUCE_ANY][PLAIN] = {"Reduce", EACH_SHADER(shader_reduce), 2, {8, 0}, 1, 8},
-	[VK_PIPE_REDUCE_ANY][SHARED] = {"Reduce", EACH_SHADER(shader_reduce), 2, {64, 0}, 1, 64},
+		{"ReduceSum, subgroups", &vk_shader_reduce_rows, 2, {256, 1}, 1, 1},
+	[VK_PIPE_REDUCE_ANY][PLAIN] = {"Reduce", &vk_shader_reduce, 2, {8, 0}, 1, 8},
+	[VK_PIPE_REDUCE_ANY][SHARED] = {"Reduce", &vk_shader_reduce, 2, {64, 0}, 1, 64},
 	[VK_PIPE_REDUCE_ANY_ROWS][PLAIN] =
-		{"Reduce, subgroups", EACH_SHADER(shader_reduce_rows), 2, {8, 0}, 1, 1},
+		{"Reduce, subgroups", &vk_shader_reduce_rows, 2, {8, 0}, 1, 1},
 	[VK_PIPE_REDUCE_ANY_ROWS][SHARED] =
-		{"Reduce, subgroups", EACH_SHADER(shader_reduce_rows), 2, {256, 0}, 1, 1},
-	[VK_PIPE_ARG][PLAIN] = {"ArgMax", SHADER(shader_arg), 2, {8, 0}, 1, 8},
-	[VK_PIPE_ARG][SHARED] = {"ArgMax", SHADER(shader_arg), 2, {64, 0}, 1, 64},
-	[VK_PIPE_ARG_ROWS][PLAIN] = {"ArgMax, rows", SHADER(shader_arg), 2, {8, 1}, 1, 1},
-	[VK_PIPE_ARG_ROWS][SHARED] = {"ArgMax, rows", SHADER(shader_arg), 2, {256, 1}, 1, 1},
-	[VK_PIPE_SCAN][PLAIN] = {"CumSum", EACH_SHADER(shader_scan), 1, {8}, 1, 8},
-	[VK_PIPE_SCAN][SHARED] = {"CumSum", EACH_SHADER(shader_scan), 1, {64}, 1, 64},
-	[VK_PIPE_NORM][PLAIN] = {"normalisation", EACH_SHADER(shader_norm), 1, {8}, 1, 1},
-	[VK_PIPE_NORM][SHARED] = {"normalisation", EACH_SHADER(shader_norm), 1, {128}, 1, 1},
+		{"Reduce, subgroups", &vk_shader_reduce_rows, 2, {256, 0}, 1, 1},
+	[VK_PIPE_ARG][PLAIN] = {"ArgMax", &vk_shader_arg, 2, {8, 0}, 1, 8},
+	[VK_PIPE_ARG][SHARED] = {"ArgMax", &vk_shader_arg, 2, {64, 0}, 1, 64},
+	[VK_PIPE_ARG_ROWS][PLAIN] = {"ArgMax, rows", &vk_shader_arg, 2, {8, 1}, 1, 1},
+	[VK_PIPE_ARG_ROWS][SHARED] = {"ArgMax, rows", &vk_shader_arg, 2, {256, 1}, 1, 1},
+	[VK_PIPE_SCAN][PLAIN] = {"CumSum", &vk_shader_scan, 1, {8}, 1, 8},
+	[VK_PIPE_SCAN][SHARED] = {"CumSum", &vk_shader_scan, 1, {64}, 1, 64},
+	[VK_PIPE_NORM][PLAIN] = {"normalisation", &vk_shader_norm, 1, {8}, 1, 1},
+	[VK_PIPE_NORM][SHARED] = {"normalisation", &vk_shader_norm, 1, {128}, 1, 1},
 	[VK_PIPE_BATCH_NORM][PLAIN] =
-		{"BatchNormalization", EACH_SHADER(shader_batch_norm), 2, {8, 32}, 1, 256},
+		{"BatchNormalization", &vk_shader_batch_norm, 2, {8, 32}, 1, 256},
 	[VK_PIPE_BATCH_NORM][SHARED] =
-		{"BatchNormalization", EACH_SHADER(shader_batch_norm), 2, {256, 4}, 1, 1024},
-	[VK_PIPE_LP_NORM][PLAIN] = {"LpNormalization", EACH_SHADER(shader_lp_norm), 1, {8}, 1, 8},
-	[VK_PIPE_LP_NORM][SHARED] =
-		{"LpNormalization", EACH_SHADER(shader_lp_norm), 1, {64}, 1, 64},
-	[VK_PIPE_ROTARY][PLAIN] = {"RotaryEmbedding", SHADER(shader_rotary), 2, {8, 32}, 1, 256},
-	[VK_PIPE_ROTARY][SHARED] = {"RotaryEmbedding", SHADER(shader_rotary), 2, {256, 2}, 1, 512},
-	[VK_PIPE_ATTENTION][PLAIN] = {"Attention", SHADER(shader_attention), 1, {8}, 1, 1},
-	[VK_PIPE_ATTENTION][SHARED] = {"Attention", SHADER(shader_attention), 1, {64}, 1, 1},
+		{"BatchNormalization", &vk_shader_batch_norm, 2, {256, 4}, 1, 1024},
+	[VK_PIPE_LP_NORM][PLAIN] = {"LpNormalization", &vk_shader_lp_norm, 1, {8}, 1, 8},
+	[VK_PIPE_LP_NORM][SHARED] = {"LpNormalization", &vk_shader_lp_norm, 1, {64}, 1, 64},
+	[VK_PIPE_ROTARY][PLAIN] = {"RotaryEmbedding", &vk_shader_rotary, 2, {8, 32}, 1, 256},
+	[VK_PIPE_ROTARY][SHARED] = {"RotaryEmbedding", &vk_shader_rotary, 2, {256, 2}, 1, 512},
+	[VK_PIPE_ATTENTION][PLAIN] = {"Attention", &vk_shader_attention, 1, {8}, 1, 1},
+	[VK_PIPE_ATTENTION][SHARED] = {"Attention", &vk_shader_attention, 1, {64}, 1, 1},
 	[VK_PIPE_ATTENTION_BLOCK][PLAIN] =
-		{"Attention, queries", SHADER(shader_attention_queries), 2, {8, 16}, 8, 1},
+		{"Attention, queries", &vk_shader_attention_queries, 2, {8, 16}, 8, 1},
 	[VK_PIPE_ATTENTION_BLOCK][SHARED] =
-		{"Attention, queries", SHADER(shader_attention_block), 1, {64}, 4, 1},
+		{"Attention, queries", &vk_shader_attention_block, 1, {64}, 4, 1},
 	[VK_PIPE_ATTENTION_BLOCK_WIDE][PLAIN] =
-		{"Attention, queries", SHADER(shader_attention_queries), 2, {8, 32}, 8, 1},
-	[VK_PIPE_PRESENT][PLAIN] =
-		{"Attention, present", SHADER(shader_present), 2, {8, 32}, 1, 256},
+		{"Attention, queries", &vk_shader_attention_queries, 2, {8, 32}, 8, 1},
+	[VK_PIPE_PRESENT][PLAIN] = {"Attention, present", &vk_shader_present, 2, {8, 32}, 1, 256},
 	[VK_PIPE_PRESENT][SHARED] =
-		{"Attention, present", SHADER(shader_present), 2, {256, 4}, 1, 1024},
+		{"Attention, present", &vk_shader_present, 2, {256, 4}, 1, 1024},
 #define POOL(pipe, label, shader, kind, is_signed)                      \
 	[pipe][PLAIN] = {label, shader, 3, {8, kind, is_signed}, 1, 8}, \
 	[pipe][SHARED] = {label, shader, 3, {64, kind, is_signed}, 1, 64}
-	POOL(VK_PIPE_MAX_POOL, "MaxPool", EACH_SHADER(shader_pool), POOL_MAX, 0),
-	POOL(VK_PIPE_MAX_POOL_I8, "MaxPool, int8", ONE_SHADER(shader_pool_bytes), POOL_MAX, 1),
-	POOL(VK_PIPE_MAX_POOL_U8, "MaxPool, uint8", ONE_SHADER(shader_pool_bytes), POOL_MAX, 0),
-	POOL(VK_PIPE_AVERAGE_POOL, "AveragePool", EACH_SHADER(shader_pool), POOL_AVERAGE, 0),
-	POOL(VK_PIPE_LP_POOL, "LpPool", EACH_SHADER(shader_pool), POOL_LP, 0),
+	POOL(VK_PIPE_MAX_POOL, "MaxPool", &vk_shader_pool, POOL_MAX, 0),
+	POOL(VK_PIPE_MAX_POOL_I8, "MaxPool, int8", &vk_shader_pool_bytes, POOL_MAX, 1),
+	POOL(VK_PIPE_MAX_POOL_U8, "MaxPool, uint8", &vk_shader_pool_bytes, POOL_MAX, 0),
+	POOL(VK_PIPE_AVERAGE_POOL, "AveragePool", &vk_shader_pool, POOL_AVERAGE, 0),
+	POOL(VK_PIPE_LP_POOL, "LpPool", &vk_shader_pool, POOL_LP, 0),
 #undef POOL
-	[VK_PIPE_TOP_K][PLAIN] = {"TopK", SHADER(shader_top_k), 2, {8, 1}, 1, 1},
-	[VK_PIPE_TOP_K][SHARED] = {"TopK", SHADER(shader_top_k), 2, {256, 1}, 1, 1},
-	[VK_PIPE_TOP_K_LARGE][PLAIN] = {"TopK, large k", SHADER(shader_top_k), 2, {64, 0}, 1, 1},
-	[VK_PIPE_TOP_K_LARGE][SHARED] = {"TopK, large k", SHADER(shader_top_k), 2, {256, 0}, 1, 1},
-#define MOVE(pipe, label, shader, width)                                        \
-	[pipe][PLAIN] = {label, ONE_SHADER(shader), 3, {8, 32, width}, 1, 256}, \
-	[pipe][SHARED] = {label, ONE_SHADER(shader), 3, {256, 4, width}, 1, 1024}
-	MOVE(VK_PIPE_MOVE, "move, bytes", shader_move_bytes, 0),
-	MOVE(VK_PIPE_MOVE_2, "move, 2 bytes", shader_move_halves, 1),
-	MOVE(VK_PIPE_MOVE_4, "move, 4 bytes", shader_move, 2),
-	MOVE(VK_PIPE_MOVE_8, "move, 8 bytes", shader_move, 3),
-	MOVE(VK_PIPE_MOVE_16, "move, 16 bytes", shader_move, 4),
+	[VK_PIPE_TOP_K][PLAIN] = {"TopK", &vk_shader_top_k, 2, {8, 1}, 1, 1},
+	[VK_PIPE_TOP_K][SHARED] = {"TopK", &vk_shader_top_k, 2, {256, 1}, 1, 1},
+	[VK_PIPE_TOP_K_LARGE][PLAIN] = {"TopK, large k", &vk_shader_top_k, 2, {64, 0}, 1, 1},
+	[VK_PIPE_TOP_K_LARGE][SHARED] = {"TopK, large k", &vk_shader_top_k, 2, {256, 0}, 1, 1},
+#define MOVE(pipe, label, shader, width)                                                       \
+	[pipe][PLAIN] = {label, (shader), 3, {8, 32, width}, 1, 256}, [pipe][SHARED] = {       \
+									      label,           \
+									      (shader),        \
+									      3,               \
+									      {256, 4, width}, \
+									      1,               \
+									      1024}
+	MOVE(VK_PIPE_MOVE, "move, bytes", &vk_shader_move_bytes, 0),
+	MOVE(VK_PIPE_MOVE_2, "move, 2 bytes", &vk_shader_move_halves, 1),
+	MOVE(VK_PIPE_MOVE_4, "move, 4 bytes", &vk_shader_move, 2),
+	MOVE(VK_PIPE_MOVE_8, "move, 8 bytes", &vk_shader_move, 3),
+	MOVE(VK_PIPE_MOVE_16, "move, 16 bytes", &vk_shader_move, 4),
 #undef MOVE
-#define QUANTIZE(pipe, label, back, type)                                                \
-	[pipe][PLAIN] = {label, SHADER(shader_quantize), 4, {8, 8, back, type}, 1, 256}, \
-	[pipe][SHARED] = {label, SHADER(shader_quantize), 4, {256, 1, back, type}, 1, 1024}
+#define QUANTIZE(pipe, label, back, type)                                            \
+	[pipe][PLAIN] = {label, &vk_shader_quantize, 4, {8, 8, back, type}, 1, 256}, \
+	[pipe][SHARED] = {label, &vk_shader_quantize, 4, {256, 1, back, type}, 1, 1024}
 	QUANTIZE(VK_PIPE_QUANTIZE_U8, "QuantizeLinear, uint8", 0, RBK_DTYPE_U8),
 	QUANTIZE(VK_PIPE_QUANTIZE_I8, "QuantizeLinear, int8", 0, RBK_DTYPE_I8),
 	QUANTIZE(VK_PIPE_DEQUANTIZE_U8, "DequantizeLinear, uint8", 1, RBK_DTYPE_U8),
 	QUANTIZE(VK_PIPE_DEQUANTIZE_I8, "DequantizeLinear, int8", 1, RBK_DTYPE_I8),
 	QUANTIZE(VK_PIPE_DEQUANTIZE_I32, "DequantizeLinear, int32", 1, RBK_DTYPE_I32),
 #undef QUANTIZE
-	[VK_PIPE_RANGE][PLAIN] =
-		{"DynamicQuantizeLinear, ranges", ONE_SHADER(shader_range), 1, {8}, 1, 1},
+	[VK_PIPE_RANGE][PLAIN] = {"DynamicQuantizeLinear, ranges", &vk_shader_range, 1, {8}, 1, 1},
 	[VK_PIPE_RANGE][SHARED] =
-		{"DynamicQuantizeLinear, ranges", ONE_SHADER(shader_range), 1, {256}, 1, 1},
+		{"DynamicQuantizeLinear, ranges", &vk_shader_range, 1, {256}, 1, 1},
 	[VK_PIPE_RANGE_END][PLAIN] =
-		{"DynamicQuantizeLinear, scale", ONE_SHADER(shader_range_end), 1, {8}, 1, 1},
+		{"DynamicQuantizeLinear, scale", &vk_shader_range_end, 1, {8}, 1, 1},
 	[VK_PIPE_RANGE_END][SHARED] =
-		{"DynamicQuantizeLinear, scale", ONE_SHADER(shader_range_end), 1, {64}, 1, 1},
-	[VK_PIPE_MATMUL_INTEGER][PLAIN] = {"MatMulInteger, registers",
-					   ONE_SHADER(shader_matmul_integer_register),
-					   1,
-					   {8},
-					   8,
-					   32},
+		{"DynamicQuantizeLinear, scale", &vk_shader_range_end, 1, {64}, 1, 1},
+	[VK_PIPE_MATMUL_INTEGER][PLAIN] =
+		{"MatMulInteger, registers", &vk_shader_matmul_integer_register, 1, {8}, 8, 32},
 	[VK_PIPE_MATMUL_INTEGER][SHARED] =
-		{"MatMulInteger, tiles", ONE_SHADER(shader_matmul_integer_tiled), 1, {256}, 64, 64},
-#define CONV(pipe, label, rows)                                                                 \
-	[pipe][PLAIN] = {label, ONE_SHADER(shader_conv_integer), 4, {8, rows, 4, 1}, rows, 32}, \
-	[pipe][SHARED] = {label, ONE_SHADER(shader_conv_integer), 4, {64, rows, 2, 0}, rows, 128}
+		{"MatMulInteger, tiles", &vk_shader_matmul_integer_tiled, 1, {256}, 64, 64},
+#define CONV(pipe, label, rows)                                                         \
+	[pipe][PLAIN] = {label, &vk_shader_conv_integer, 4, {8, rows, 4, 1}, rows, 32}, \
+	[pipe][SHARED] = {label, &vk_shader_conv_integer, 4, {64, rows, 2, 0}, rows, 128}
 	CONV(VK_PIPE_CONV_INTEGER, "ConvInteger", 8),
 	CONV(VK_PIPE_CONV_INTEGER_NARROW, "ConvInteger, narrow", 1),
 #undef CONV
-#define REQUANTIZE(pipe, label, is_signed)                                                \
-	[pipe][PLAIN] = {label, SHADER(shader_requantize), 3, {8, 8, is_signed}, 1, 256}, \
-	[pipe][SHARED] = {label, SHADER(shader_requantize), 3, {256, 1, is_signed}, 1, 1024}
+#define REQUANTIZE(pipe, label, is_signed)                                            \
+	[pipe][PLAIN] = {label, &vk_shader_requantize, 3, {8, 8, is_signed}, 1, 256}, \
+	[pipe][SHARED] = {label, &vk_shader_requantize, 3, {256, 1, is_signed}, 1, 1024}
 	REQUANTIZE(VK_PIPE_REQUANTIZE_U8, "sums to uint8", 0),
 	REQUANTIZE(VK_PIPE_REQUANTIZE_I8, "sums to int8", 1),
 #undef REQUANTIZE
-#define NBITS(pipe, label, rows)                                                     \
-	[pipe][PLAIN] = {label, SHADER(shader_matmul_nbits), 2, {8, rows}, rows, 8}, \
-	[pipe][SHARED] = {label, SHADER(shader_matmul_nbits), 2, {64, rows}, rows, 64}
+#define NBITS(pipe, label, rows)                                                 \
+	[pipe][PLAIN] = {label, &vk_shader_matmul_nbits, 2, {8, rows}, rows, 8}, \
+	[pipe][SHARED] = {label, &vk_shader_matmul_nbits, 2, {64, rows}, rows, 64}
 	NBITS(VK_PIPE_MATMUL_NBITS, "MatMulNBits", VK_NBITS_ROWS),
 	NBITS(VK_PIPE_MATMUL_NBITS_ROW, "MatMulNBits, one row", 1),
 #undef NBITS
-#define MATMUL_DOUBLE(trans)                                                                   \
-	[VK_PIPE_MATMUL_DOUBLE + (trans)][PLAIN] = {"MatMul, float64",                         \
-						    ONE_SHADER(shader_matmul_double),          \
-						    3,                                         \
-						    {8, (trans) % 2, (trans) / 2},             \
-						    4,                                         \
-						    24},                                       \
-				 [VK_PIPE_MATMUL_DOUBLE +                                      \
-					 (trans)][SHARED] = {"MatMul, float64",                \
-							     ONE_SHADER(shader_matmul_double), \
-							     3,                                \
-							     {64, (trans) % 2, (trans) / 2},   \
-							     4,                                \
+#define MATMUL_DOUBLE(trans)                                                                 \
+	[VK_PIPE_MATMUL_DOUBLE + (trans)][PLAIN] = {"MatMul, float64",                       \
+						    &vk_shader_matmul_double,                \
+						    3,                                       \
+						    {8, (trans) % 2, (trans) / 2},           \
+						    4,                                       \
+						    24},                                     \
+				 [VK_PIPE_MATMUL_DOUBLE +                                    \
+					 (trans)][SHARED] = {"MatMul, float64",              \
+							     &vk_shader_matmul_double,       \
+							     3,                              \
+							     {64, (trans) % 2, (trans) / 2}, \
+							     4,                              \
 							     192}
 	MATMUL_DOUBLE(0),
 	MATMUL_DOUBLE(1),
 	MATMUL_DOUBLE(2),
 	MATMUL_DOUBLE(3),
 #undef MATMUL_DOUBLE
-#define COPY(pipe, label, shader)                                         \
-	[pipe][PLAIN] = {label, ONE_SHADER(shader), 2, {8, 64}, 1, 2048}, \
-	[pipe][SHARED] = {label, ONE_SHADER(shader), 2, {256, 4}, 1, 4096}
-	COPY(VK_PIPE_COPY, "copy", shader_copy),
-	COPY(VK_PIPE_COPY_BYTES, "copy, bytes", shader_copy_bytes),
+#define COPY(pipe, label, shader)                                                                  \
+	[pipe][PLAIN] = {label, (shader), 2, {8, 64}, 1, 2048}, [pipe][SHARED] = {label, (shader), \
+										  2,     {256, 4}, \
+										  1,     4096}
+	COPY(VK_PIPE_COPY, "copy", &vk_shader_copy),
+	COPY(VK_PIPE_COPY_BYTES, "copy, bytes", &vk_shader_copy_bytes),
 #undef COPY
-	[VK_PIPE_NAIVE_MATMUL][PLAIN] =
-		{"MatMul, naive", ONE_SHADER(shader_naive_matmul), 1, {8}, 1, 8},
-	[VK_PIPE_NAIVE_MATMUL][SHARED] =
-		{"MatMul, naive", ONE_SHADER(shader_naive_matmul), 1, {64}, 1, 64},
-#define MOVED(pipe, log, label, shader)                                                 \
-	[(pipe) + (log)][PLAIN] = {label, ONE_SHADER(shader), 3, {8, 32, log}, 1, 256}, \
-		  [(pipe) +                                                             \
-			  (log)][SHARED] = {label, ONE_SHADER(shader), 3, {256, 4, log}, 1, 1024}
+	[VK_PIPE_NAIVE_MATMUL][PLAIN] = {"MatMul, naive", &vk_shader_naive_matmul, 1, {8}, 1, 8},
+	[VK_PIPE_NAIVE_MATMUL][SHARED] = {"MatMul, naive", &vk_shader_naive_matmul, 1, {64}, 1, 64},
+#define MOVED(pipe, log, label, shader)                                       \
+	[(pipe) + (log)][PLAIN] = {label, (shader), 3, {8, 32, log}, 1, 256}, \
+		  [(pipe) + (log)][SHARED] = {label, (shader), 3, {256, 4, log}, 1, 1024}
 #define MOVED_EACH(pipe, label, shader)                             \
 	MOVED(pipe, 0, label ", 1 byte", shader##_narrow),          \
 		MOVED(pipe, 1, label ", 2 bytes", shader##_narrow), \
 		MOVED(pipe, 2, label ", 4 bytes", shader),          \
 		MOVED(pipe, 3, label ", 8 bytes", shader)
-	MOVED_EACH(VK_PIPE_GATHER, "Gather", shader_gather),
-	MOVED(VK_PIPE_GATHER, 4, "Gather, 16 bytes", shader_gather),
-	MOVED_EACH(VK_PIPE_GATHER_ELEMENTS, "GatherElements", shader_gather_elements),
-	MOVED_EACH(VK_PIPE_ONE_HOT, "OneHot", shader_one_hot),
-	MOVED_EACH(VK_PIPE_TRILU, "Trilu", shader_trilu),
+	MOVED_EACH(VK_PIPE_GATHER, "Gather", &vk_shader_gather),
+	MOVED(VK_PIPE_GATHER, 4, "Gather, 16 bytes", &vk_shader_gather),
+	MOVED_EACH(VK_PIPE_GATHER_ELEMENTS, "GatherElements", &vk_shader_gather_elements),
+	MOVED_EACH(VK_PIPE_ONE_HOT, "OneHot", &vk_shader_one_hot),
+	MOVED_EACH(VK_PIPE_TRILU, "Trilu", &vk_shader_trilu),
 #undef MOVED_EACH
 #undef MOVED
-#define SCATTER(place, label, shader, dtype)                                                       \
-	[VK_PIPE_SCATTER + (place)][PLAIN] = {label, ONE_SHADER(shader), 3, {8, 4, dtype}, 1, 32}, \
-			   [VK_PIPE_SCATTER + (place)][SHARED] = {                                 \
-				   label, ONE_SHADER(shader), 3, {256, 1, dtype}, 1, 256}
-	SCATTER(0, "Scatter, float32", shader_scatter, RBK_DTYPE_F32),
-	SCATTER(1, "Scatter, float16", shader_scatter, RBK_DTYPE_F16),
-	SCATTER(2, "Scatter, int32", shader_scatter, RBK_DTYPE_I32),
-	SCATTER(3, "Scatter, int64", shader_scatter, RBK_DTYPE_I64),
-	SCATTER(4, "Scatter, int8", shader_scatter, RBK_DTYPE_I8),
-	SCATTER(5, "Scatter, uint8", shader_scatter, RBK_DTYPE_U8),
-	SCATTER(6, "Scatter, float64", shader_scatter_double, RBK_DTYPE_F64),
+#define SCATTER(place, label, shader, dtype)                                                    \
+	[VK_PIPE_SCATTER + (place)][PLAIN] = {label, (shader), 3, {8, 4, dtype}, 1, 32},        \
+			   [VK_PIPE_SCATTER + (place)][SHARED] = {label,           (shader), 3, \
+								  {256, 1, dtype}, 1,        256}
+	SCATTER(0, "Scatter, float32", &vk_shader_scatter, RBK_DTYPE_F32),
+	SCATTER(1, "Scatter, float16", &vk_shader_scatter, RBK_DTYPE_F16),
+	SCATTER(2, "Scatter, int32", &vk_shader_scatter, RBK_DTYPE_I32),
+	SCATTER(3, "Scatter, int64", &vk_shader_scatter, RBK_DTYPE_I64),
+	SCATTER(4, "Scatter, int8", &vk_shader_scatter, RBK_DTYPE_I8),
+	SCATTER(5, "Scatter, uint8", &vk_shader_scatter, RBK_DTYPE_U8),
+	SCATTER(6, "Scatter, float64", &vk_shader_scatter_double, RBK_DTYPE_F64),
 #undef SCATTER
 /* One result per invocation, and one per workgroup. */
-#define EACH(pipe, label, shader, n_spec, ...)                                       \
-	[pipe][PLAIN] = {label, ONE_SHADER(shader), n_spec, {8, __VA_ARGS__}, 1, 8}, \
-	[pipe][SHARED] = {label, ONE_SHADER(shader), n_spec, {64, __VA_ARGS__}, 1, 64}
-#define ROWS_OF(lanes, pipe, label, shader, n_spec, ...)                                 \
-	[pipe][PLAIN] = {label, ONE_SHADER(shader), n_spec, {lanes, __VA_ARGS__}, 1, 1}, \
-	[pipe][SHARED] = {label, ONE_SHADER(shader), n_spec, {256, __VA_ARGS__}, 1, 1}
+#define EACH(pipe, label, shader, n_spec, ...)                             \
+	[pipe][PLAIN] = {label, (shader), n_spec, {8, __VA_ARGS__}, 1, 8}, \
+	[pipe][SHARED] = {label, (shader), n_spec, {64, __VA_ARGS__}, 1, 64}
+#define ROWS_OF(lanes, pipe, label, shader, n_spec, ...)                       \
+	[pipe][PLAIN] = {label, (shader), n_spec, {lanes, __VA_ARGS__}, 1, 1}, \
+	[pipe][SHARED] = {label, (shader), n_spec, {256, __VA_ARGS__}, 1, 1}
 #define ROWS(...) ROWS_OF(8, __VA_ARGS__)
-#define ORDERED(place, type, dtype)                                                              \
-	EACH(VK_PIPE_ARG_INTEGER + (place), "ArgMax, " type, shader_arg_integer, 3, 0, dtype),   \
-		ROWS(VK_PIPE_ARG_INTEGER_ROWS + (place), "ArgMax, rows, " type,                  \
-		     shader_arg_integer, 3, 1, dtype),                                           \
-		ROWS(VK_PIPE_TOP_K_INTEGER + (place), "TopK, " type, shader_top_k_integer, 3, 1, \
-		     dtype),                                                                     \
-		ROWS_OF(64, VK_PIPE_TOP_K_LARGE_INTEGER + (place), "TopK, large k, " type,       \
-			shader_top_k_integer, 3, 0, dtype)
-#define INTEGER(place, type, dtype)                                                          \
-	EACH(VK_PIPE_REDUCE_INTEGER + (place), "Reduce, " type, shader_reduce_integer, 4, 0, \
-	     dtype, 0),                                                                      \
-		ROWS(VK_PIPE_REDUCE_INTEGER_ROWS + (place), "Reduce, rows, " type,           \
-		     shader_reduce_integer, 4, 0, dtype, 1),                                 \
+#define ORDERED(place, type, dtype)                                                                \
+	EACH(VK_PIPE_ARG_INTEGER + (place), "ArgMax, " type, &vk_shader_arg_integer, 3, 0, dtype), \
+		ROWS(VK_PIPE_ARG_INTEGER_ROWS + (place), "ArgMax, rows, " type,                    \
+		     &vk_shader_arg_integer, 3, 1, dtype),                                         \
+		ROWS(VK_PIPE_TOP_K_INTEGER + (place), "TopK, " type, &vk_shader_top_k_integer, 3,  \
+		     1, dtype),                                                                    \
+		ROWS_OF(64, VK_PIPE_TOP_K_LARGE_INTEGER + (place), "TopK, large k, " type,         \
+			&vk_shader_top_k_integer, 3, 0, dtype)
+#define INTEGER(place, type, dtype)                                                              \
+	EACH(VK_PIPE_REDUCE_INTEGER + (place), "Reduce, " type, &vk_shader_reduce_integer, 4, 0, \
+	     dtype, 0),                                                                          \
+		ROWS(VK_PIPE_REDUCE_INTEGER_ROWS + (place), "Reduce, rows, " type,               \
+		     &vk_shader_reduce_integer, 4, 0, dtype, 1),                                 \
 		ORDERED(place, type, dtype)
 	INTEGER(0, "int32", RBK_DTYPE_I32),
 	INTEGER(1, "int64", RBK_DTYPE_I64),
 	INTEGER(2, "int8", RBK_DTYPE_I8),
 	INTEGER(3, "uint8", RBK_DTYPE_U8),
 	ORDERED(4, "float64", RBK_DTYPE_F64),
-	EACH(VK_PIPE_SCAN_INTEGER, "CumSum, int32", shader_scan_integer, 2, RBK_DTYPE_I32),
-	EACH(VK_PIPE_SCAN_INTEGER + 1, "CumSum, int64", shader_scan_integer, 2, RBK_DTYPE_I64),
+	EACH(VK_PIPE_SCAN_INTEGER, "CumSum, int32", &vk_shader_scan_integer, 2, RBK_DTYPE_I32),
+	EACH(VK_PIPE_SCAN_INTEGER + 1, "CumSum, int64", &vk_shader_scan_integer, 2, RBK_DTYPE_I64),
 #undef INTEGER
 #undef ORDERED
 #undef ROWS
@@ -346,7 +329,7 @@ const struct vk_pipe_info *vk_pipe_info(enum vk_pipe pipe, int variant)
 	if (pipe >= VK_PIPE_MAP)
 		return vk_map_info(pipe, variant);
 	info = &pipe_infos[pipe][variant];
-	return info->code[VK_FLOATS].words || info->code[VK_HALVES].words ? info : NULL;
+	return info->shader ? info : NULL;
 }
 
 enum vk_pipe vk_pipe_scatter(uint8_t dtype)
@@ -582,16 +565,16 @@ static bool code_needs(const uint32_t *code, size_t bytes, uint32_t capability)
 
 bool vk_pipe_is_of_matrices(const struct vk_pipe_info *info)
 {
-	return info->code[VK_HALVES].words &&
-	       code_needs(info->code[VK_HALVES].words, info->code[VK_HALVES].bytes,
+	return info->shader->code[VK_HALVES].words &&
+	       code_needs(info->shader->code[VK_HALVES].words, info->shader->code[VK_HALVES].bytes,
 			  COOPERATIVE_MATRIX);
 }
 
 bool vk_pipeline_can_compile(const struct vk_device *device, const struct vk_pipe_info *info,
 			     enum vk_numbers numbers)
 {
-	const uint32_t *code = info->code[numbers].words;
-	const size_t bytes = info->code[numbers].bytes;
+	const uint32_t *code = info->shader->code[numbers].words;
+	const size_t bytes = info->shader->code[numbers].bytes;
 
 	return code &&
 	       (device->has_half || !code_needs(code, bytes, STORAGE_BUFFER_16_BIT_ACCESS)) &&
@@ -605,8 +588,8 @@ int vk_pipeline_compile(struct vk_device *device, const struct vk_pipe_info *inf
 {
 	const VkShaderModuleCreateInfo module_info = {
 		.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
-		.codeSize = info->code[numbers].bytes,
-		.pCode = info->code[numbers].words,
+		.codeSize = info->shader->code[numbers].bytes,
+		.pCode = info->shader->code[numbers].words,
 	};
 	uint32_t constants[VK_SPEC_MAX + 1];
 	VkSpecializationMapEntry entries[VK_SPEC_MAX + 1];
@@ -684,7 +667,7 @@ int vk_pipeline_get(struct vk_device *device, enum vk_pipe pipe, enum vk_numbers
 	VkPipeline made;
 	int r;
 
-	if (!info || !info->code[numbers].words)
+	if (!info || !info->shader->code[numbers].words)
 		return error_origin(-EINVAL);
 	if (!*place) {
 		r = vk_pipeline_compile(device, info, numbers, curve, &made);

@@ -117,13 +117,18 @@ enum vk_numbers {
 	VK_N_NUMBERS,
 };
 
-/* A job's shader: constant i has id i; constant 0 is the workgroup's size. */
-struct vk_pipe_info {
-	const char *name;
+/* A shader as it was compiled for each kind of numbers; "vulkan/shaders.h" declares all. */
+struct vk_shader {
 	struct {
 		const uint32_t *words; /* NULL: is not there for these numbers */
 		size_t bytes;
 	} code[VK_N_NUMBERS];
+};
+
+/* A job's shader: constant i has id i; constant 0 is the workgroup's size. */
+struct vk_pipe_info {
+	const char *name;
+	const struct vk_shader *shader;
 	uint32_t n_spec;
 	uint32_t spec[VK_SPEC_MAX];
 	uint32_t tile_rows, tile_cols; /* of the output, per workgroup; elements in tile_cols */

@@ -229,7 +229,7 @@ static bool print_device(struct vk_device *device)
 	for (int pipe = 0; pipe < VK_PIPE_TYPED; pipe++) {
 		const struct vk_pipe_info *info = vk_pipe_info(pipe, device->variant);
 
-		if (!info || !info->code[VK_FLOATS].words)
+		if (!info || !info->shader->code[VK_FLOATS].words)
 			continue;
 		printf("%s\n", is_first ? "" : ",");
 		is_first = false;
