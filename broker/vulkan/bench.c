@@ -293,7 +293,7 @@ int vulkan_bare_new(const struct vulkan_options *options, enum vulkan_bare_shade
 		    uint32_t n, struct exec_arena *arena, uint64_t a_offset, uint64_t b_offset,
 		    uint64_t c_offset, struct vulkan_bare **ret)
 {
-	enum vk_pipe pipe = shader == VULKAN_BARE_NAIVE ? VK_PIPE_NAIVE_MATMUL : VK_PIPE_MATMUL;
+	const struct vk_pipe_info *info;
 	_cleanup_(vulkan_bare_freep) struct vulkan_bare *bare = NULL;
 	VkPipeline pipeline = VK_NULL_HANDLE;
 	struct exec_tiles tiles;
@@ -320,13 +320,15 @@ int vulkan_bare_new(const struct vulkan_options *options, enum vulkan_bare_shade
 	bare->arena = arena;
 
 	vk_tiles_guess(bare->device, &tiles);
-	if (pipe == VK_PIPE_MATMUL)
-		pipe = vk_tiles_pipe(&tiles, pipe, false, n, n, 1);
-	r = place(bare, vk_pipe_info(pipe, bare->device->variant), n);
+	info = shader == VULKAN_BARE_NAIVE
+		       ? &vk_pipe_naive_matmul.of[bare->device->variant]
+		       : vk_tile_info(bare->device->variant, EXEC_TILE_MATMUL,
+				      tiles.of[EXEC_TILE_MATMUL][exec_tile_class(n, n, 1)]);
+	r = place(bare, info, n);
 	if (!r && shader == VULKAN_BARE_REGISTERS)
 		r = bound_init(bare);
 	else if (!r)
-		r = vk_pipeline_get(bare->device, pipe, VK_FLOATS, 0, &pipeline);
+		r = vk_pipeline_of(bare->device, info, &pipeline);
 	if (!r)
 		r = record(bare, pipeline);
 	if (r)

@@ -24,7 +24,7 @@ enum {
 	AHEAD_WAIT_NS = 1000000,
 };
 
-void vk_compile_target(const struct vk_device *device, struct vk_target *ret)
+void vk_compile_target(struct vk_device *device, struct vk_target *ret)
 {
 	*ret = (struct vk_target){
 		.variant = device->variant,
@@ -33,6 +33,7 @@ void vk_compile_target(const struct vk_device *device, struct vk_target *ret)
 		.has_bytes = device->has_bytes,
 		.has_doubles = device->has_doubles,
 		.max_turns = device->is_software ? SOFTWARE_MAX_TURNS : 0,
+		.pipelines = &device->pipelines,
 	};
 	executor_get_tiles(&device->executor, &ret->tiles);
 }
@@ -44,36 +45,24 @@ static unsigned int count_processors(void)
 	return sched_getaffinity(0, sizeof(set), &set) < 0 ? 1 : (unsigned int)CPU_COUNT(&set);
 }
 
-static bool *has_failed(struct vk_device *device, const struct vk_step *step)
-{
-	struct vk_pipelines *pipelines = &device->pipelines;
-
-	return step->curve ? &pipelines->curved_has_failed[step->curve - VK_FIRST_CURVE][step->pipe]
-							  [step->numbers]
-			   : &pipelines->has_failed[step->pipe][step->numbers];
-}
-
 /* Is it to be compiled, also if the driver has refused it, if @again? */
-static bool is_wanted(struct vk_device *device, const struct vk_step *step, bool again)
+static bool is_wanted(const struct vk_pipeline *pipeline, bool again)
 {
-	return !*vk_pipeline_place(device, step->pipe, step->numbers, step->curve) &&
-	       (again || !*has_failed(device, step));
+	return !pipeline->handle && (again || !pipeline->has_failed);
 }
 
-static bool wants_any(struct vk_device *device, const struct vk_lowered *lowered, bool again)
+static bool wants_any(const struct vk_lowered *lowered, bool again)
 {
 	for (uint32_t i = 0; i < lowered->n_pipelines; i++)
-		if (is_wanted(device, &lowered->steps[lowered->first_uses[i]], again))
+		if (is_wanted(lowered->steps[lowered->first_uses[i]].pipeline, again))
 			return true;
 	return false;
 }
 
-static bool is_taken(const struct vk_compiler *compiler, const struct vk_step *step)
+static bool is_taken(const struct vk_compiler *compiler, const struct vk_pipeline *pipeline)
 {
 	for (unsigned int i = 0; i < compiler->n_jobs; i++)
-		if (compiler->jobs[i].step.pipe == step->pipe &&
-		    compiler->jobs[i].step.numbers == step->numbers &&
-		    compiler->jobs[i].step.curve == step->curve)
+		if (compiler->jobs[i].pipeline == pipeline)
 			return true;
 	return false;
 }
@@ -84,8 +73,8 @@ static void *run(void *data)
 	struct vk_compile_job *job = data;
 	struct vk_device *device = job->device;
 
-	job->result = vk_pipeline_compile(device, vk_pipe_info(job->step.pipe, device->variant),
-					  job->step.numbers, job->step.curve, &job->pipeline);
+	job->result = vk_pipeline_compile(device, job->pipeline->info, job->pipeline->numbers,
+					  job->pipeline->curve, &job->made);
 	sem_post(&device->compiler.ended);
 	return NULL;
 }
@@ -99,11 +88,11 @@ static void start(struct vk_device *device, const struct vk_lowered *lowered, bo
 	if (most > VK_COMPILE_JOBS)
 		most = VK_COMPILE_JOBS;
 	for (uint32_t i = 0; i < lowered->n_pipelines && compiler->n_jobs < most; i++) {
-		const struct vk_step *step = &lowered->steps[lowered->first_uses[i]];
+		struct vk_pipeline *pipeline = lowered->steps[lowered->first_uses[i]].pipeline;
 
-		if (is_wanted(device, step, again) && !is_taken(compiler, step))
+		if (is_wanted(pipeline, again) && !is_taken(compiler, pipeline))
 			compiler->jobs[compiler->n_jobs++] =
-				(struct vk_compile_job){.device = device, .step = *step};
+				(struct vk_compile_job){.device = device, .pipeline = pipeline};
 	}
 	for (unsigned int i = 0; i < compiler->n_jobs; i++) {
 		struct vk_compile_job *job = &compiler->jobs[i];
@@ -122,18 +111,16 @@ static int collect(struct vk_device *device)
 
 	for (unsigned int i = 0; i < compiler->n_jobs; i++) {
 		struct vk_compile_job *job = &compiler->jobs[i];
-		const struct vk_step *step = &job->step;
 
 		if (job->has_helper)
 			pthread_join(job->helper, NULL);
-		*has_failed(device, step) = job->result != 0;
+		job->pipeline->has_failed = job->result != 0;
 		if (job->result)
 			r = job->result;
-		else if (*vk_pipeline_place(device, step->pipe, step->numbers, step->curve))
-			device->vk.vkDestroyPipeline(device->handle, job->pipeline, NULL);
+		else if (job->pipeline->handle)
+			device->vk.vkDestroyPipeline(device->handle, job->made, NULL);
 		else
-			vk_pipeline_put(device, step->pipe, step->numbers, step->curve,
-					job->pipeline);
+			vk_pipeline_put(device, job->pipeline, job->made);
 	}
 	compiler->n_jobs = compiler->n_ended = 0;
 	return r;
@@ -159,24 +146,24 @@ int vk_compile_some(struct vk_device *device, const struct vk_lowered *lowered)
 {
 	int r;
 
-	if (vk_device_is_lost(device) || !wants_any(device, lowered, true))
+	if (vk_device_is_lost(device) || !wants_any(lowered, true))
 		return 0;
 	vk_compile_end(device);
 	start(device, lowered, true);
 	r = await(device, UINT64_MAX);
 	if (r)
 		return error_fold(r);
-	return wants_any(device, lowered, true) ? EXECUTOR_E_MORE : 0;
+	return wants_any(lowered, true) ? EXECUTOR_E_MORE : 0;
 }
 
 int vk_compile_next(struct vk_device *device, const struct vk_lowered *lowered)
 {
 	int r;
 
-	if (vk_device_is_lost(device) || !wants_any(device, lowered, false))
+	if (vk_device_is_lost(device) || !wants_any(lowered, false))
 		return 0;
 	r = await(device, AHEAD_WAIT_NS);
-	if (!wants_any(device, lowered, false))
+	if (!wants_any(lowered, false))
 		return 0;
 	if (r != EXECUTOR_E_MORE)
 		start(device, lowered, false);

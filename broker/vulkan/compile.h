@@ -20,10 +20,10 @@ enum { VK_COMPILE_JOBS = 4 };
 /* A pipeline that is being compiled. */
 struct vk_compile_job {
 	struct vk_device *device;
-	struct vk_step step; /* that needed it; its plan may be gone */
+	struct vk_pipeline *pipeline;
 	bool has_helper;
 	pthread_t helper;
-	VkPipeline pipeline;
+	VkPipeline made;
 	int result;
 };
 
@@ -36,7 +36,7 @@ struct vk_compiler {
 };
 
 /* For what plans are lowered on a device. */
-void vk_compile_target(const struct vk_device *device, struct vk_target *ret);
+void vk_compile_target(struct vk_device *device, struct vk_target *ret);
 
 /*
  * Compiles a part of what the steps need and was not compiled, and waits for it: one pipeline for

@@ -517,7 +517,7 @@ struct vk_device *vk_device_free(struct vk_device *device)
 	vk_paths_deinit(device);
 	pthread_mutex_destroy(&device->physical_lock);
 	sem_destroy(&device->compiler.ended);
-	free(device->pipelines.path);
+	vk_pipelines_free(&device->pipelines);
 	free(device);
 	return NULL;
 }

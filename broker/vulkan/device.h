@@ -26,13 +26,6 @@
 #include "vulkan/upload.h"
 #include "vulkan/vulkan.h"
 
-/* Which shader variants a device gets. */
-enum vk_variant {
-	VK_VARIANT_PLAIN,  /* software: registers only, one subgroup per workgroup */
-	VK_VARIANT_SHARED, /* GPUs: tiles in shared memory, subgroup reductions */
-	VK_VARIANT_COUNT,
-};
-
 struct vk_device {
 	struct executor executor; /* what the dispatcher sees */
 	struct vulkan *vulkan;    /* NULL for a device that only compiles */

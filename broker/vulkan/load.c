@@ -163,7 +163,7 @@ static int record_step(struct vk_plan *plan, uint32_t i)
 	VkPipeline pipeline;
 	int r;
 
-	r = vk_pipeline_get(device, step->pipe, step->numbers, step->curve, &pipeline);
+	r = vk_pipeline_get(device, step->pipeline, &pipeline);
 	if (r)
 		return error_fold(r);
 	if (has_hazard(plan, plan->barrier_step, i)) {
@@ -319,23 +319,13 @@ static void pool_free(struct vk_plan *plan)
 	vk_command_memory_deinit(&plan->command_memory);
 }
 
-static bool *has_run(struct vk_plan *plan, uint32_t step)
-{
-	const struct vk_step *of = &plan->lowered.steps[step];
-	struct vk_pipelines *pipelines = &plan->device->pipelines;
-
-	return of->curve ? &pipelines->curved_has_run[of->curve - VK_FIRST_CURVE][of->pipe]
-						     [of->numbers]
-			 : &pipelines->has_run[of->pipe][of->numbers];
-}
-
 /* The first step whose pipeline did not run yet; n_steps: there is none. */
 static uint32_t find_cold(struct vk_plan *plan)
 {
 	const struct vk_lowered *lowered = &plan->lowered;
 
 	for (uint32_t i = 0; i < lowered->n_pipelines; i++)
-		if (!*has_run(plan, lowered->first_uses[i]))
+		if (!lowered->steps[lowered->first_uses[i]].pipeline->has_run)
 			return lowered->first_uses[i];
 	return lowered->n_steps;
 }
@@ -349,7 +339,7 @@ static int record_first_run(struct vk_plan *plan, uint32_t i, VkCommandBuffer co
 	VkPipeline pipeline;
 	int r;
 
-	r = vk_pipeline_get(device, step->pipe, step->numbers, step->curve, &pipeline);
+	r = vk_pipeline_get(device, step->pipeline, &pipeline);
 	if (r)
 		return error_fold(r);
 	device->vk.vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
@@ -403,7 +393,7 @@ static int end_setup(struct vk_plan *plan)
 		return error_fold(plan->setup_result);
 	plan->is_ordered = true;
 	if (plan->cold_step < plan->lowered.n_steps)
-		*has_run(plan, plan->cold_step) = true;
+		plan->lowered.steps[plan->cold_step].pipeline->has_run = true;
 	return 0;
 }
 
@@ -611,7 +601,12 @@ static int record_measured(struct vk_device *device, const struct vk_allocation 
 
 	/* Each step has a pipeline to bind, and a barrier: all write one place. */
 	for (uint32_t i = 0; i < n_steps; i++) {
-		steps[i] = (struct vk_step){.pipe = i % 2 ? VK_PIPE_COPY_BYTES : VK_PIPE_COPY};
+		const struct vk_pipe *pipe = i % 2 ? &vk_pipe_copy_bytes : &vk_pipe_copy;
+
+		/* Both are there: their caller has had them compiled. */
+		steps[i] = (struct vk_step){.pipeline = vk_pipeline_find(&device->pipelines,
+									 &pipe->of[device->variant],
+									 VK_FLOATS, 0)};
 		for (int j = 0; j < PARAM_ADDRESSES; j++)
 			steps[i].operands[j].tensor = PLAN_NO_TENSOR;
 		steps[i].operands[VK_OUT] = (struct vk_operand){.tensor = VK_WORK, .bytes = 4};
@@ -640,9 +635,9 @@ int vk_commands_measure(struct vk_device *device, struct vk_commands_cost *ret)
 	int r;
 
 	/* What a driver allocates when it compiles is not a command buffer's. */
-	r = vk_pipeline_get(device, VK_PIPE_COPY, VK_FLOATS, 0, &pipeline);
+	r = vk_pipeline_of(device, &vk_pipe_copy.of[device->variant], &pipeline);
 	if (!r)
-		r = vk_pipeline_get(device, VK_PIPE_COPY_BYTES, VK_FLOATS, 0, &pipeline);
+		r = vk_pipeline_of(device, &vk_pipe_copy_bytes.of[device->variant], &pipeline);
 	if (!r)
 		r = vk_memory_alloc(
 			device, VK_MEMORY_OWN,

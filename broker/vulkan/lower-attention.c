@@ -8,6 +8,20 @@
 #include "util/error.h"
 #include "vulkan/lowering.h"
 
+enum {
+	VK_ATTENTION_HEAD = 64,
+	VK_ATTENTION_MAX_VALUE = 1024, /* elements of a value: shared memory */
+};
+
+static const struct vk_pipe rotary = VK_SPREAD("RotaryEmbedding", rotary, 1, 32, 2);
+static const struct vk_pipe present = VK_SPREAD("Attention, present", present, 1, 32, 4);
+/* One query per workgroup; several; and with more than VK_ATTENTION_HEAD elements, in software. */
+static const struct vk_pipe attention = VK_ROWS("Attention", attention, 8, 64);
+#define QUERIES(size) VK_INFO("Attention, queries", attention_queries, 8, 1, 8, size)
+static const struct vk_pipe attention_block =
+	VK_PIPE(QUERIES(16), VK_INFO("Attention, queries", attention_block, 4, 1, 64));
+static const struct vk_pipe attention_block_wide = VK_PIPE(QUERIES(32), VK_NONE);
+
 static void fill_rotary(const struct vk_step *step, const struct plan *plan, uint32_t count,
 			struct vk_params *params)
 {
@@ -34,9 +48,9 @@ static void fill_rotary(const struct vk_step *step, const struct plan *plan, uin
 	vk_set_groups(params, w[ROTARY_GROUPS], 1);
 }
 
-int lower_rotary(struct lowering *l)
+static int lower_rotary(struct lowering *l)
 {
-	l->step->pipe = VK_PIPE_ROTARY;
+	lower_pipe(l, &rotary);
 	l->step->fill = fill_rotary;
 	return 0;
 }
@@ -158,19 +172,18 @@ static void fill_attention(const struct vk_step *step, const struct plan *plan, 
 	w[ATTENTION_BLOCKS] = vk_divide_up((uint64_t)q.n / k.n * q.seq, step->info->tile_rows);
 	w[ATTENTION_GROUPS] = batch * k.n * w[ATTENTION_BLOCKS];
 	vk_set_groups(params,
-		      step->pipe == VK_PIPE_ATTENTION ? w[ATTENTION_QUERIES] : w[ATTENTION_GROUPS],
-		      1);
+		      step->info->tile_rows == 1 ? w[ATTENTION_QUERIES] : w[ATTENTION_GROUPS], 1);
 }
 
 static uint64_t turns_attention(const struct vk_step *step, const struct vk_params *params)
 {
 	const uint32_t *w = params->w;
 	const uint64_t lanes = step->info->spec[0], blocks = w[ATTENTION_KEYS] / lanes + 1;
-	const uint64_t at_once = step->pipe == VK_PIPE_ATTENTION ? 8 : 4;
+	const uint64_t at_once = step->info->tile_rows == 1 ? 8 : 4;
 	const uint64_t product = w[ATTENTION_HEAD] / at_once + 8;
 	const uint64_t values = w[ATTENTION_VALUE] / lanes + 1;
 
-	if (step->pipe != VK_PIPE_ATTENTION && lanes == step->info->tile_rows)
+	if (lanes == step->info->tile_rows)
 		return 2 * (uint64_t)w[ATTENTION_KEYS];
 	/* The scores perhaps twice, two sums over subgroups, the values; the output. */
 	return blocks * (2 * product + 2 * lanes + values * (lanes + 1)) + 2 * values;
@@ -203,14 +216,14 @@ static int lower_present(struct lowering *l, unsigned int which, struct vk_opera
 	l->step->operands[1].tensor = node->in[which];
 	l->step->operands[VK_OUT] = *ret;
 	l->step->numbers = numbers_of(l);
-	l->step->pipe = VK_PIPE_PRESENT;
+	lower_pipe(l, &present);
 	l->step->fill = fill_present;
 	l->step->args[0] = which;
 	return lower_add(l);
 }
 
 /* Queries of the same keys are worth a workgroup together where there are several. */
-static enum vk_pipe attention_pipe(const struct lowering *l)
+static const struct vk_pipe *attention_pipe(const struct lowering *l)
 {
 	const struct heads q = heads_of(l->plan, l->node, 0), k = heads_of(l->plan, l->node, 1);
 	const uint32_t v_size = heads_of(l->plan, l->node, 2).size;
@@ -218,13 +231,13 @@ static enum vk_pipe attention_pipe(const struct lowering *l)
 	const uint32_t least = q.size < v_size ? q.size : v_size;
 
 	if (q.n / k.n * (uint64_t)q.seq == 1 || least < 4 || size > 2 * VK_ATTENTION_HEAD)
-		return VK_PIPE_ATTENTION;
+		return &attention;
 	if (size > VK_ATTENTION_HEAD && l->target.variant == VK_VARIANT_PLAIN)
-		return VK_PIPE_ATTENTION_BLOCK_WIDE;
-	return VK_PIPE_ATTENTION_BLOCK;
+		return &attention_block_wide;
+	return &attention_block;
 }
 
-int lower_attention(struct lowering *l)
+static int lower_attention(struct lowering *l)
 {
 	const struct node *node = l->node;
 	const bool together = node_in(node, 4) != PLAN_NO_TENSOR ||
@@ -252,9 +265,14 @@ int lower_attention(struct lowering *l)
 	l->step->operands[VK_OUT].tensor = node->out[0];
 	l->step->operands[VK_OUT + 1].tensor = node_out(node, 3);
 	l->step->numbers = numbers_of(l);
-	l->step->pipe = attention_pipe(l);
+	lower_pipe(l, attention_pipe(l));
 	l->step->fill = fill_attention;
 	l->step->turns = turns_attention;
 	l->step->args[0] = together;
 	return 0;
 }
+
+static lower_fn *const lowerers[] = {[OP_ROTARY] = lower_rotary, [OP_ATTENTION] = lower_attention};
+static const struct vk_pipes pipes[] = {VK_PIPES(rotary), VK_PIPES(present), VK_PIPES(attention),
+					VK_PIPES(attention_block), VK_PIPES(attention_block_wide)};
+VK_FAMILY(attention);

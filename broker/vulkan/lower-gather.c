@@ -13,6 +13,28 @@ enum {
 	SCATTER_MAX_LOOKS = 1 << 28,
 };
 
+/* By the logarithm of the bytes that are moved at once. */
+#define MOVED(label, code, log) VK_SPREAD(label, code, 1, 32, 4, log)
+#define MOVED_EACH(label, code)                                                                \
+	MOVED(label ", 1 byte", code##_narrow, 0), MOVED(label ", 2 bytes", code##_narrow, 1), \
+		MOVED(label ", 4 bytes", code, 2), MOVED(label ", 8 bytes", code, 3)
+static const struct vk_pipe gather[] = {MOVED_EACH("Gather", gather),
+					MOVED("Gather, 16 bytes", gather, 4)};
+static const struct vk_pipe gather_elements[] = {MOVED_EACH("GatherElements", gather_elements)};
+static const struct vk_pipe one_hot[] = {MOVED_EACH("OneHot", one_hot)};
+static const struct vk_pipe trilu[] = {MOVED_EACH("Trilu", trilu)};
+
+#define SCATTER(type, code, dtype) VK_SPREAD("Scatter, " type, code, 1, 4, 1, dtype)
+static const struct vk_pipe scatter[] = {
+	SCATTER("float32", scatter, RBK_DTYPE_F32),
+	SCATTER("float16", scatter, RBK_DTYPE_F16),
+	SCATTER("int32", scatter, RBK_DTYPE_I32),
+	SCATTER("int64", scatter, RBK_DTYPE_I64),
+	SCATTER("int8", scatter, RBK_DTYPE_I8),
+	SCATTER("uint8", scatter, RBK_DTYPE_U8),
+	SCATTER("float64", scatter_double, RBK_DTYPE_F64),
+};
+
 static uint32_t is_wide(const struct plan *plan, uint16_t tensor)
 {
 	return plan->tensors[tensor].dtype == RBK_DTYPE_I64;
@@ -45,10 +67,10 @@ static void set_total(const struct vk_step *step, uint64_t total, struct vk_para
 	vk_set_groups(params, params->w[GATHER_GROUPS], 1);
 }
 
-/* A pipeline of those that move @bytes at once. Return: 0; EXECUTOR_E_UNSUPPORTED. */
-static int set_moved(struct lowering *l, enum vk_pipe first, uint64_t bytes)
+/* That of @table which moves @bytes at once. Return: 0; EXECUTOR_E_UNSUPPORTED. */
+static int set_moved(struct lowering *l, const struct vk_pipe *table, uint64_t bytes)
 {
-	l->step->pipe = (enum vk_pipe)((unsigned int)first + (unsigned int)__builtin_ctzll(bytes));
+	lower_pipe(l, &table[__builtin_ctzll(bytes)]);
 	l->step->numbers = VK_FLOATS;
 	return bytes < 4 && !(l->target.has_half && l->target.has_bytes) ? EXECUTOR_E_UNSUPPORTED
 									 : 0;
@@ -68,7 +90,7 @@ static void fill_gather(const struct vk_step *step, const struct plan *plan, uin
 	const uint32_t rows =
 		is_nd ? n_elems(at, count, batch, at->rank - 1u) : n_elems(at, count, 0, at->rank);
 	/* Of an element in pieces, or of a piece in elements: one of the two is 1. */
-	const uint32_t piece = 1u << (step->pipe - VK_PIPE_GATHER);
+	const uint32_t piece = 1u << step->info->spec[2];
 	const uint64_t bytes = dtype_bytes(plan->tensors[node->in[0]].dtype);
 	uint32_t *w = params->w;
 
@@ -86,7 +108,7 @@ static void fill_gather(const struct vk_step *step, const struct plan *plan, uin
 		  params);
 }
 
-int lower_gather(struct lowering *l)
+static int lower_gather(struct lowering *l)
 {
 	const struct node *node = l->node;
 	const struct shape *x = vk_shape_of(l->plan, node->in[0]);
@@ -100,7 +122,7 @@ int lower_gather(struct lowering *l)
 	bytes &= ~bytes + 1;
 	l->step->fill = fill_gather;
 	l->step->checks_indices = true;
-	return set_moved(l, VK_PIPE_GATHER, bytes < MAX_PIECE_BYTES ? bytes : MAX_PIECE_BYTES);
+	return set_moved(l, gather, bytes < MAX_PIECE_BYTES ? bytes : MAX_PIECE_BYTES);
 }
 
 static void fill_gather_elements(const struct vk_step *step, const struct plan *plan,
@@ -123,12 +145,11 @@ static void fill_gather_elements(const struct vk_step *step, const struct plan *
 	set_total(step, shape_elems(at, count), params);
 }
 
-int lower_gather_elements(struct lowering *l)
+static int lower_gather_elements(struct lowering *l)
 {
 	l->step->fill = fill_gather_elements;
 	l->step->checks_indices = true;
-	return set_moved(l, VK_PIPE_GATHER_ELEMENTS,
-			 dtype_bytes(l->plan->tensors[l->node->in[0]].dtype));
+	return set_moved(l, gather_elements, dtype_bytes(l->plan->tensors[l->node->in[0]].dtype));
 }
 
 /* How many updates an element of the output has to look at. */
@@ -184,7 +205,17 @@ static uint64_t turns_scatter(const struct vk_step *step, const struct vk_params
 	return step->info->spec[1] * (1 + of_one);
 }
 
-int lower_scatter(struct lowering *l)
+/* For elements of a type; bools are bytes. */
+static const struct vk_pipe *scatter_of(uint8_t dtype)
+{
+	for (unsigned int i = 0; i < ARRAY_SIZE(scatter); i++)
+		if (scatter[i].of[VK_VARIANT_PLAIN].spec[2] == dtype)
+			return &scatter[i];
+	/* What is moved by its width alone. */
+	return scatter_of(dtype == RBK_DTYPE_BF16 ? RBK_DTYPE_F16 : RBK_DTYPE_U8);
+}
+
+static int lower_scatter(struct lowering *l)
 {
 	const struct tensor *y = &l->plan->tensors[l->node->out[0]];
 	const uint64_t n = n_updates(l->plan, l->node, l->plan->max_count);
@@ -193,7 +224,7 @@ int lower_scatter(struct lowering *l)
 	    n * shape_elems(&y->shape, l->plan->max_count) > SCATTER_MAX_LOOKS)
 		return EXECUTOR_E_UNSUPPORTED;
 	l->step->numbers = VK_FLOATS;
-	l->step->pipe = vk_pipe_scatter(y->dtype);
+	lower_pipe(l, scatter_of(y->dtype));
 	l->step->fill = fill_scatter;
 	l->step->turns = turns_scatter;
 	l->step->checks_indices = true;
@@ -211,10 +242,10 @@ static void fill_one_hot(const struct vk_step *step, const struct plan *plan, ui
 	set_total(step, shape_elems(y, count), params);
 }
 
-int lower_one_hot(struct lowering *l)
+static int lower_one_hot(struct lowering *l)
 {
 	l->step->fill = fill_one_hot;
-	return set_moved(l, VK_PIPE_ONE_HOT, dtype_bytes(l->plan->tensors[l->node->out[0]].dtype));
+	return set_moved(l, one_hot, dtype_bytes(l->plan->tensors[l->node->out[0]].dtype));
 }
 
 static void fill_trilu(const struct vk_step *step, const struct plan *plan, uint32_t count,
@@ -229,8 +260,23 @@ static void fill_trilu(const struct vk_step *step, const struct plan *plan, uint
 	set_total(step, shape_elems(x, count), params);
 }
 
-int lower_trilu(struct lowering *l)
+static int lower_trilu(struct lowering *l)
 {
 	l->step->fill = fill_trilu;
-	return set_moved(l, VK_PIPE_TRILU, dtype_bytes(l->plan->tensors[l->node->in[0]].dtype));
+	return set_moved(l, trilu, dtype_bytes(l->plan->tensors[l->node->in[0]].dtype));
 }
+
+/* clang-format off */
+static lower_fn *const lowerers[] = {
+	[OP_GATHER] = lower_gather,
+	[OP_GATHER_ELEMENTS] = lower_gather_elements,
+	[OP_GATHER_ND] = lower_gather,
+	[OP_SCATTER_ELEMENTS] = lower_scatter,
+	[OP_SCATTER_ND] = lower_scatter,
+	[OP_ONE_HOT] = lower_one_hot,
+	[OP_TRILU] = lower_trilu,
+};
+/* clang-format on */
+static const struct vk_pipes pipes[] = {VK_PIPES(gather), VK_PIPES(gather_elements),
+					VK_PIPES(scatter), VK_PIPES(one_hot), VK_PIPES(trilu)};
+VK_FAMILY(gather);

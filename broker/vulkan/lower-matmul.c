@@ -1,6 +1,46 @@
 /* SPDX-License-Identifier: MIT */
 /* From nodes to dispatches: MatMul, Gemm, and Conv that is a product. See lowering.h. */
+#include "shaders/map.glsl"
 #include "vulkan/lowering.h"
+
+/* The last three constants are the device's: see vk_pipe_is_of_matrices(). */
+#define MATRICES(trans) \
+	VK_INFO("MatMul, matrices", matmul_matrices, 64, 64, 4, (trans) % 2, (trans) / 2, 0, 0, 0)
+#define REGISTERS(trans, sets, sides)                                                           \
+	VK_INFO("MatMul, registers", matmul_register, 8 * (sets), 32 * (sides), 8, (trans) % 2, \
+		(trans) / 2, sets, sides, 8)
+#define TILES(trans, size, lanes, sides, steps)                                               \
+	VK_INFO("MatMul, tiles", matmul_tiled, (size) / (lanes)*4, (lanes)*4 * (sides), size, \
+		(trans) % 2, (trans) / 2, lanes, sides, steps)
+#define EACH_TRANS(pipe)                           \
+	{                                          \
+		pipe(0), pipe(1), pipe(2), pipe(3) \
+	}
+
+#define TILE_0(trans) VK_PIPE(REGISTERS(trans, 1, 2), TILES(trans, 256, 16, 2, 16))
+#define TILE_1(trans) VK_PIPE(REGISTERS(trans, 2, 2), TILES(trans, 256, 16, 1, 16))
+#define TILE_2(trans) VK_PIPE(REGISTERS(trans, 1, 4), TILES(trans, 128, 16, 1, 16))
+#define TILE_3(trans) VK_PIPE(MATRICES(trans), TILES(trans, 64, 16, 1, 8))
+#define TILE_4(trans) VK_PIPE(VK_NONE, TILES(trans, 64, 8, 1, 8))
+#define TILE_5(trans) VK_PIPE(VK_NONE, MATRICES(trans))
+const struct vk_pipe vk_matmul_tiles[EXEC_MAX_TILES][4] = {
+	EACH_TRANS(TILE_0), EACH_TRANS(TILE_1), EACH_TRANS(TILE_2),
+	EACH_TRANS(TILE_3), EACH_TRANS(TILE_4), EACH_TRANS(TILE_5),
+};
+
+#define ONE_ROW(trans)                                                                             \
+	VK_PIPE(VK_INFO("MatMul, one row", matmul_register, 1, 64, 8, (trans) % 2, (trans) / 2, 1, \
+			2, 1),                                                                     \
+		VK_NONE)
+static const struct vk_pipe one_row[] = EACH_TRANS(ONE_ROW);
+
+/* Of float64 there is one shape of tiles. */
+#define OF_DOUBLES(trans)                                                                      \
+	VK_PIPE(VK_INFO("MatMul, float64", matmul_double, 4, 24, 8, (trans) % 2, (trans) / 2), \
+		VK_INFO("MatMul, float64", matmul_double, 4, 192, 64, (trans) % 2, (trans) / 2))
+static const struct vk_pipe of_doubles[] = EACH_TRANS(OF_DOUBLES);
+
+const struct vk_pipe vk_pipe_naive_matmul = VK_EACH("MatMul, naive", naive_matmul);
 
 static void set_matmul(const struct vk_pipe_info *info, struct vk_params *params, uint32_t m,
 		       uint32_t n, uint32_t k, uint32_t lda, uint32_t ldb, uint32_t batch)
@@ -123,32 +163,43 @@ static uint64_t turns_matmul(const struct vk_step *step, const struct vk_params 
 	return batches * (w[MATMUL_K] / 4 + w[MATMUL_BATCH_DIMS] + 64);
 }
 
-/* Of float64 there is one shape of tiles. */
-static void set_pipe(struct lowering *l, unsigned int trans)
+/* Sets all but the operands; @trans: of A, + 2 of B. */
+static void set_step(struct lowering *l, unsigned int trans,
+		     void (*fill)(const struct vk_step *step, const struct plan *plan,
+				  uint32_t count, struct vk_params *params))
 {
-	const bool is_double = l->numbers == VK_DOUBLES;
+	const bool is_half = l->step->numbers == VK_HALVES;
+	const enum exec_tile_op op = is_half ? EXEC_TILE_MATMUL_HALF : EXEC_TILE_MATMUL;
+	struct vk_params params = {0};
+	const uint32_t *w = params.w;
 
-	l->step->pipe =
-		(enum vk_pipe)((is_double ? VK_PIPE_MATMUL_DOUBLE : VK_PIPE_MATMUL) + trans);
-	if (is_double)
+	l->step->fill = fill;
+	l->step->turns = turns_matmul;
+	if (l->numbers == VK_DOUBLES) {
 		l->step->numbers = VK_FLOATS;
+		lower_pipe(l, &of_doubles[trans]);
+		return;
+	}
+	lower_pipe(l, &vk_matmul_tiles[0][trans]);
+	fill(l->step, l->plan, l->plan->max_count, &params);
+	if (w[MATMUL_M] == 1 && one_row[trans].of[l->target.variant].shader)
+		lower_pipe(l, &one_row[trans]);
+	else
+		lower_pipe(l, &vk_matmul_tiles[lower_tile(l, op, w[MATMUL_M], w[MATMUL_N],
+							  w[BATCH_END])][trans]);
 }
 
-int lower_matmul(struct lowering *l)
+static int lower_matmul(struct lowering *l)
 {
-	set_pipe(l, 0);
-	l->step->fill = fill_matmul;
-	l->step->turns = turns_matmul;
+	set_step(l, 0, fill_matmul);
 	return 0;
 }
 
-int lower_gemm(struct lowering *l)
+static int lower_gemm(struct lowering *l)
 {
 	const union op_params *op = &l->node->params;
 
-	set_pipe(l, op->gemm.trans_a + 2u * op->gemm.trans_b);
-	l->step->fill = fill_gemm;
-	l->step->turns = turns_matmul;
+	set_step(l, op->gemm.trans_a + 2u * op->gemm.trans_b, fill_gemm);
 	return 0;
 }
 
@@ -192,10 +243,17 @@ bool lower_pointwise(struct lowering *l)
 	/* The bias of a product is the same for all of a batch. */
 	if (op->window.group > 1 && l->step->operands[2].tensor != PLAN_NO_TENSOR)
 		return false;
-	set_pipe(l, 0);
-	l->step->fill = fill_pointwise;
-	l->step->turns = turns_matmul;
+	set_step(l, 0, fill_pointwise);
 	l->step->operands[0] = l->step->operands[1];
 	l->step->operands[1] = in;
 	return true;
 }
+
+static lower_fn *const lowerers[] = {[OP_MATMUL] = lower_matmul, [OP_GEMM] = lower_gemm};
+static const struct vk_pipes pipes[] = {
+	VK_CURVED_PIPES(vk_matmul_tiles, MAP_GELU),
+	VK_CURVED_PIPES(one_row, MAP_GELU),
+	VK_PIPES(of_doubles),
+	VK_PIPES(vk_pipe_naive_matmul),
+};
+VK_FAMILY(matmul);

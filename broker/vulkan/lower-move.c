@@ -16,6 +16,15 @@ enum { MAX_SCATTERED = (MOVE_VALUE - MOVE_DIMS) / 3, MAX_BYTES = 16 };
 _Static_assert((MOVE_VALUE - MOVE_DIMS) / 2 >= (int)MOVE_MAX_DIMS, "any move fits in");
 _Static_assert((int)MAX_SCATTERED > (int)RBK_MAX_RANK, "and any but Tile's");
 
+#define MOVE(label, code, log) VK_SPREAD("move, " label, code, 1, 32, 4, log)
+static const struct vk_pipe moves[] = {
+	MOVE("bytes", move_bytes, 0), MOVE("2 bytes", move_halves, 1), MOVE("4 bytes", move, 2),
+	MOVE("8 bytes", move, 3),     MOVE("16 bytes", move, 4),
+};
+const struct vk_pipe vk_pipe_copy = VK_SPREAD("copy", copy, 4, 64, 4);
+/* Of tensors that do not end with a word of 4 bytes. */
+const struct vk_pipe vk_pipe_copy_bytes = VK_SPREAD("copy, bytes", copy_bytes, 4, 64, 4);
+
 /* Do its elements follow each other where they are written? */
 static bool is_dense(const struct move *move)
 {
@@ -61,7 +70,7 @@ static void fill_move(const struct vk_step *step, const struct plan *plan, uint3
 	vk_set_groups(params, w[MOVE_GROUPS], 1);
 }
 
-int lower_moves(struct lowering *l)
+static int lower_moves(struct lowering *l)
 {
 	const unsigned int n = plan_n_moves(l->plan, l->node);
 	bool is_first = true;
@@ -81,8 +90,7 @@ int lower_moves(struct lowering *l)
 			l->step->operands[k] = (struct vk_operand){.tensor = PLAN_NO_TENSOR};
 		l->step->operands[0].tensor = move.from;
 		l->step->operands[VK_OUT].tensor = move.to;
-		l->step->pipe = (enum vk_pipe)(VK_PIPE_MOVE +
-					       (unsigned int)__builtin_ctz(move.element_bytes));
+		lower_pipe(l, &moves[__builtin_ctz(move.element_bytes)]);
 		l->step->numbers = VK_FLOATS;
 		l->step->is_independent = move.is_independent;
 		l->step->fill = fill_move;
@@ -92,3 +100,52 @@ int lower_moves(struct lowering *l)
 		lower_drop(l);
 	return 0;
 }
+
+static void fill_copy(const struct vk_step *step, const struct plan *plan, uint32_t count,
+		      struct vk_params *params)
+{
+	const uint64_t bytes = tensor_bytes(&plan->tensors[step->operands[0].tensor], count);
+
+	params->w[COPY_WORDS] = (uint32_t)(bytes / 4);
+	params->w[COPY_REST] = bytes % 4;
+	params->w[COPY_GROUPS] = vk_divide_up((bytes + 3) / 4, step->info->tile_cols);
+	vk_set_groups(params, params->w[COPY_GROUPS], 1);
+}
+
+int lower_bytes(struct lowering *l, const struct tensor *tensor)
+{
+	lower_pipe(l, &vk_pipe_copy);
+	l->step->numbers = VK_FLOATS;
+	l->step->fill = fill_copy;
+	if ((tensor->fixed_bytes | tensor->row_bytes) % 4 == 0)
+		return 0;
+	lower_pipe(l, &vk_pipe_copy_bytes);
+	return l->target.has_bytes ? 0 : EXECUTOR_E_UNSUPPORTED;
+}
+
+static int lower_reshape(struct lowering *l)
+{
+	const struct tensor *tensors = l->plan->tensors;
+
+	if (tensors[l->node->in[0]].root == tensors[l->node->out[0]].root) {
+		lower_drop(l);
+		return 0;
+	}
+	return lower_bytes(l, &tensors[l->node->in[0]]);
+}
+
+/* clang-format off */
+static lower_fn *const lowerers[] = {
+	[OP_TRANSPOSE] = lower_moves,
+	[OP_SLICE] = lower_moves,
+	[OP_CONCAT] = lower_moves,
+	[OP_SPLIT] = lower_moves,
+	[OP_EXPAND] = lower_moves,
+	[OP_TILE] = lower_moves,
+	[OP_PAD] = lower_moves,
+	[OP_RESHAPE] = lower_reshape,
+};
+/* clang-format on */
+static const struct vk_pipes pipes[] = {VK_PIPES(moves), VK_PIPES(vk_pipe_copy),
+					VK_PIPES(vk_pipe_copy_bytes)};
+VK_FAMILY(move);

@@ -2,6 +2,9 @@
 /* From nodes to dispatches: normalisations. See lowering.h. */
 #include "vulkan/lowering.h"
 
+static const struct vk_pipe norm = VK_ROWS("normalisation", norm, 8, 128);
+static const struct vk_pipe batch_norm = VK_SPREAD("BatchNormalization", batch_norm, 1, 32, 4);
+
 static bool is_one(const struct plan *plan, uint16_t tensor)
 {
 	const struct shape *shape = vk_shape_of(plan, tensor);
@@ -74,17 +77,17 @@ static uint64_t turns_norm(const struct vk_step *step, const struct vk_params *p
 	return 3 * (len / (8 * lanes) + 1) + 2 * lanes;
 }
 
-int lower_layer_norm(struct lowering *l)
+static int lower_layer_norm(struct lowering *l)
 {
-	l->step->pipe = VK_PIPE_NORM;
+	lower_pipe(l, &norm);
 	l->step->fill = fill_layer_norm;
 	l->step->turns = turns_norm;
 	return 0;
 }
 
-int lower_group_norm(struct lowering *l)
+static int lower_group_norm(struct lowering *l)
 {
-	l->step->pipe = VK_PIPE_NORM;
+	lower_pipe(l, &norm);
 	l->step->fill = fill_group_norm;
 	l->step->turns = turns_norm;
 	return 0;
@@ -104,9 +107,21 @@ static void fill_batch_norm(const struct vk_step *step, const struct plan *plan,
 	vk_set_groups(params, w[NORM_GROUPS], 1);
 }
 
-int lower_batch_norm(struct lowering *l)
+static int lower_batch_norm(struct lowering *l)
 {
-	l->step->pipe = VK_PIPE_BATCH_NORM;
+	lower_pipe(l, &batch_norm);
 	l->step->fill = fill_batch_norm;
 	return 0;
 }
+
+/* clang-format off */
+static lower_fn *const lowerers[] = {
+	[OP_LAYER_NORM] = lower_layer_norm,
+	[OP_RMS_NORM] = lower_layer_norm,
+	[OP_INSTANCE_NORM] = lower_group_norm,
+	[OP_GROUP_NORM] = lower_group_norm,
+	[OP_BATCH_NORM] = lower_batch_norm,
+};
+/* clang-format on */
+static const struct vk_pipes pipes[] = {VK_PIPES(norm), VK_PIPES(batch_norm)};
+VK_FAMILY(norm);

@@ -9,6 +9,36 @@
 #include "util/error.h"
 #include "vulkan/lowering.h"
 
+enum { VK_NBITS_ROWS = 8 };
+
+#define QUANTIZE(label, back, type) VK_SPREAD(label, quantize, 4, 8, 1, back, type)
+static const struct vk_pipe quantize_u8 = QUANTIZE("QuantizeLinear, uint8", 0, RBK_DTYPE_U8);
+static const struct vk_pipe quantize_i8 = QUANTIZE("QuantizeLinear, int8", 0, RBK_DTYPE_I8);
+static const struct vk_pipe dequantize_u8 = QUANTIZE("DequantizeLinear, uint8", 1, RBK_DTYPE_U8);
+static const struct vk_pipe dequantize_i8 = QUANTIZE("DequantizeLinear, int8", 1, RBK_DTYPE_I8);
+static const struct vk_pipe dequantize_i32 = QUANTIZE("DequantizeLinear, int32", 1, RBK_DTYPE_I32);
+static const struct vk_pipe ranges_of_pieces =
+	VK_ROWS("DynamicQuantizeLinear, ranges", range, 8, 256);
+static const struct vk_pipe range_of_all =
+	VK_ROWS("DynamicQuantizeLinear, scale", range_end, 8, 64);
+
+static const struct vk_pipe matmul_integer =
+	VK_PIPE(VK_INFO("MatMulInteger, registers", matmul_integer_register, 8, 32, 8),
+		VK_INFO("MatMulInteger, tiles", matmul_integer_tiled, 64, 64, 256));
+#define CONV(label, rows)                                              \
+	VK_PIPE(VK_INFO(label, conv_integer, rows, 32, 8, rows, 4, 1), \
+		VK_INFO(label, conv_integer, rows, 128, 64, rows, 2, 0))
+static const struct vk_pipe conv_integer = CONV("ConvInteger", 8);
+static const struct vk_pipe conv_integer_narrow = CONV("ConvInteger, narrow", 1);
+static const struct vk_pipe requantize_u8 = VK_SPREAD("sums to uint8", requantize, 4, 8, 1, 0);
+static const struct vk_pipe requantize_i8 = VK_SPREAD("sums to int8", requantize, 4, 8, 1, 1);
+
+#define NBITS(label, rows)                                      \
+	VK_PIPE(VK_INFO(label, matmul_nbits, rows, 8, 8, rows), \
+		VK_INFO(label, matmul_nbits, rows, 64, 64, rows))
+static const struct vk_pipe nbits = NBITS("MatMulNBits", VK_NBITS_ROWS);
+static const struct vk_pipe nbits_row = NBITS("MatMulNBits, one row", 1); /* of few rows */
+
 static uint16_t node_in(const struct node *node, unsigned int i)
 {
 	return i < node->n_in ? node->in[i] : PLAN_NO_TENSOR;
@@ -84,21 +114,22 @@ static void fill_quantize(const struct vk_step *step, const struct plan *plan, u
 		w[QUANTIZE_INNER] * vk_divide_up(w[QUANTIZE_AXIS], w[QUANTIZE_BLOCK]);
 }
 
-int lower_quantize(struct lowering *l)
+static int lower_quantize(struct lowering *l)
 {
 	const bool is_back = l->node->op->kind == OP_DEQUANTIZE_LINEAR;
 	const uint8_t type = l->plan->tensors[is_back ? l->node->in[0] : l->node->out[0]].dtype;
 
 	if (is_back)
-		l->step->pipe = type == RBK_DTYPE_I32  ? VK_PIPE_DEQUANTIZE_I32
-				: type == RBK_DTYPE_I8 ? VK_PIPE_DEQUANTIZE_I8
-						       : VK_PIPE_DEQUANTIZE_U8;
+		lower_pipe(l, type == RBK_DTYPE_I32  ? &dequantize_i32
+			      : type == RBK_DTYPE_I8 ? &dequantize_i8
+						     : &dequantize_u8);
 	else
-		l->step->pipe = type == RBK_DTYPE_I8 ? VK_PIPE_QUANTIZE_I8 : VK_PIPE_QUANTIZE_U8;
+		lower_pipe(l, type == RBK_DTYPE_I8 ? &quantize_i8 : &quantize_u8);
 	l->step->fill = fill_quantize;
 	return 0;
 }
 
+/* args[0]: of all, from those of pieces */
 static void fill_range(const struct vk_step *step, const struct plan *plan, uint32_t count,
 		       struct vk_params *params)
 {
@@ -110,7 +141,7 @@ static void fill_range(const struct vk_step *step, const struct plan *plan, uint
 	w[RANGE_TOTAL] = total;
 	w[RANGE_PIECE] = vk_divide_up(total, most < OP_RANGES ? most : OP_RANGES);
 	w[RANGE_PIECES] = vk_divide_up(total, w[RANGE_PIECE]);
-	vk_set_groups(params, step->pipe == VK_PIPE_RANGE ? w[RANGE_PIECES] : 1, 1);
+	vk_set_groups(params, step->args[0] ? 1 : w[RANGE_PIECES], 1);
 }
 
 static uint64_t turns_range(const struct vk_step *step, const struct vk_params *params)
@@ -120,7 +151,7 @@ static uint64_t turns_range(const struct vk_step *step, const struct vk_params *
 	return params->w[RANGE_PIECE] / (8 * lanes) + 1 + 2 * lanes;
 }
 
-int lower_dynamic_quantize(struct lowering *l)
+static int lower_dynamic_quantize(struct lowering *l)
 {
 	const struct node *node = l->node;
 	const struct vk_operand ranges = lower_work(l, OP_RANGES * 2 * sizeof(float));
@@ -129,7 +160,7 @@ int lower_dynamic_quantize(struct lowering *l)
 	clear_operands(l->step);
 	l->step->operands[0].tensor = node->in[0];
 	l->step->operands[VK_OUT] = ranges;
-	l->step->pipe = VK_PIPE_RANGE;
+	lower_pipe(l, &ranges_of_pieces);
 	l->step->fill = fill_range;
 	l->step->turns = turns_range;
 	r = lower_add(l);
@@ -139,8 +170,9 @@ int lower_dynamic_quantize(struct lowering *l)
 	l->step->operands[0] = ranges;
 	l->step->operands[VK_OUT + 1].tensor = node->out[1];
 	l->step->operands[VK_OUT + 2].tensor = node->out[2];
-	l->step->pipe = VK_PIPE_RANGE_END;
+	lower_pipe(l, &range_of_all);
 	l->step->fill = fill_range;
+	l->step->args[0] = true;
 	r = lower_add(l);
 	if (r)
 		return error_fold(r);
@@ -149,7 +181,7 @@ int lower_dynamic_quantize(struct lowering *l)
 	l->step->operands[1].tensor = node->out[1];
 	l->step->operands[2].tensor = node->out[2];
 	l->step->operands[VK_OUT].tensor = node->out[0];
-	l->step->pipe = VK_PIPE_QUANTIZE_U8;
+	lower_pipe(l, &quantize_u8);
 	l->step->fill = fill_quantize_one;
 	return 0;
 }
@@ -264,26 +296,25 @@ static int add_product(struct lowering *l)
 	for (unsigned int role = A_SCALE; role <= Y_ZERO; role++)
 		l->step->operands[1 + role - A_SCALE].tensor = tensor_of(node, (enum role)role);
 	l->step->operands[VK_OUT].tensor = y;
-	l->step->pipe = l->plan->tensors[y].dtype == RBK_DTYPE_I8 ? VK_PIPE_REQUANTIZE_I8
-								  : VK_PIPE_REQUANTIZE_U8;
+	lower_pipe(l, l->plan->tensors[y].dtype == RBK_DTYPE_I8 ? &requantize_i8 : &requantize_u8);
 	l->step->fill = fill_requantize;
 	return 0;
 }
 
-int lower_matmul_integer(struct lowering *l)
+static int lower_matmul_integer(struct lowering *l)
 {
-	l->step->pipe = VK_PIPE_MATMUL_INTEGER;
+	lower_pipe(l, &matmul_integer);
 	l->step->fill = fill_matmul_integer;
 	l->step->turns = turns_matmul_integer;
 	return add_product(l);
 }
 
-int lower_conv_integer(struct lowering *l)
+static int lower_conv_integer(struct lowering *l)
 {
 	const struct shape *weights = vk_shape_of(l->plan, tensor_of(l->node, B));
 	const uint32_t filters = weights->dims[0] / l->node->params.window.group;
 
-	l->step->pipe = filters < VK_CONV_FEW ? VK_PIPE_CONV_INTEGER_NARROW : VK_PIPE_CONV_INTEGER;
+	lower_pipe(l, filters < VK_CONV_FEW ? &conv_integer_narrow : &conv_integer);
 	l->step->fill = fill_conv_integer;
 	l->step->turns = vk_turns_conv;
 	return add_product(l);
@@ -321,7 +352,7 @@ static uint64_t turns_nbits(const struct vk_step *step, const struct vk_params *
 	return params->w[NBITS_BLOCKS] * (1 + (uint64_t)params->w[NBITS_BLOCK_WORDS]);
 }
 
-int lower_nbits(struct lowering *l)
+static int lower_nbits(struct lowering *l)
 {
 	const struct shape *a = vk_shape_of(l->plan, l->node->in[0]);
 	const uint32_t rows = n_elems(a, l->plan->max_count, 0, a->rank - 1u);
@@ -329,8 +360,31 @@ int lower_nbits(struct lowering *l)
 	l->step->numbers =
 		l->plan->tensors[l->node->in[0]].dtype == RBK_DTYPE_F16 ? VK_HALVES : VK_FLOATS;
 	l->step->operands[4].tensor = node_in(l->node, 5);
-	l->step->pipe = rows < VK_NBITS_ROWS / 2 ? VK_PIPE_MATMUL_NBITS_ROW : VK_PIPE_MATMUL_NBITS;
+	lower_pipe(l, rows < VK_NBITS_ROWS / 2 ? &nbits_row : &nbits);
 	l->step->fill = fill_nbits;
 	l->step->turns = turns_nbits;
 	return 0;
 }
+
+/* clang-format off */
+static lower_fn *const lowerers[] = {
+	[OP_QUANTIZE_LINEAR] = lower_quantize,
+	[OP_DEQUANTIZE_LINEAR] = lower_quantize,
+	[OP_DYNAMIC_QUANTIZE_LINEAR] = lower_dynamic_quantize,
+	[OP_MATMUL_INTEGER] = lower_matmul_integer,
+	[OP_QLINEAR_MATMUL] = lower_matmul_integer,
+	[OP_CONV_INTEGER] = lower_conv_integer,
+	[OP_QLINEAR_CONV] = lower_conv_integer,
+	[OP_MATMUL_NBITS] = lower_nbits,
+};
+/* clang-format on */
+static const struct vk_pipes pipes[] = {
+	VK_PIPES(quantize_u8),    VK_PIPES(quantize_i8),
+	VK_PIPES(dequantize_u8),  VK_PIPES(dequantize_i8),
+	VK_PIPES(dequantize_i32), VK_PIPES(ranges_of_pieces),
+	VK_PIPES(range_of_all),   VK_PIPES(matmul_integer),
+	VK_PIPES(conv_integer),   VK_PIPES(conv_integer_narrow),
+	VK_PIPES(requantize_u8),  VK_PIPES(requantize_i8),
+	VK_PIPES(nbits),          VK_PIPES(nbits_row),
+};
+VK_FAMILY(quantize);

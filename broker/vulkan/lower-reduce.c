@@ -2,6 +2,69 @@
 /* From nodes to dispatches: along one dimension, and reductions. See lowering.h. */
 #include "vulkan/lowering.h"
 
+enum {
+	VK_TOP_K_SMALL = 8, /* k up to this: one pass; else k passes */
+	VK_TOP_K_MAX = 256,
+};
+
+/* One result per invocation, or, with long rows, per workgroup. */
+static const struct vk_pipe softmax[] = {VK_EACH("Softmax", softmax),
+					 VK_ROWS("Softmax, subgroups", softmax_rows, 8, 256)};
+static const struct vk_pipe reduce_sum[] = {
+	VK_EACH("ReduceSum", reduce, 1), VK_ROWS("ReduceSum, subgroups", reduce_rows, 8, 256, 1)};
+/* Neither a sum nor a mean. */
+static const struct vk_pipe reduce_any[] = {VK_EACH("Reduce", reduce, 0),
+					    VK_ROWS("Reduce, subgroups", reduce_rows, 8, 256, 0)};
+static const struct vk_pipe arg[] = {VK_EACH("ArgMax", arg, 0),
+				     VK_ROWS("ArgMax, rows", arg, 8, 256, 1)};
+/* For small k, and for large. */
+static const struct vk_pipe top_k[] = {VK_ROWS("TopK", top_k, 8, 256, 1),
+				       VK_ROWS("TopK, large k", top_k, 64, 256, 0)};
+static const struct vk_pipe scan = VK_EACH("CumSum", scan);
+static const struct vk_pipe lp_norm = VK_EACH("LpNormalization", lp_norm);
+
+/*
+ * The same of integers, bools being bytes. What ArgMax and TopK look at is an order, which float64
+ * has as well; the others compute with what they read.
+ */
+enum { I32, I64, I8, U8, F64, N_TYPES };
+
+#define REDUCE(type, dtype)                                                                 \
+	{                                                                                   \
+		VK_EACH("Reduce, " type, reduce_integer, 0, dtype, 0),                      \
+			VK_ROWS("Reduce, rows, " type, reduce_integer, 8, 256, 0, dtype, 1) \
+	}
+static const struct vk_pipe reduce_typed[N_TYPES][2] = {
+	[I32] = REDUCE("int32", RBK_DTYPE_I32),
+	[I64] = REDUCE("int64", RBK_DTYPE_I64),
+	[I8] = REDUCE("int8", RBK_DTYPE_I8),
+	[U8] = REDUCE("uint8", RBK_DTYPE_U8),
+};
+#define ARG(type, dtype)                                                              \
+	{                                                                             \
+		VK_EACH("ArgMax, " type, arg_integer, 0, dtype),                      \
+			VK_ROWS("ArgMax, rows, " type, arg_integer, 8, 256, 1, dtype) \
+	}
+static const struct vk_pipe arg_typed[N_TYPES][2] = {
+	[I32] = ARG("int32", RBK_DTYPE_I32),   [I64] = ARG("int64", RBK_DTYPE_I64),
+	[I8] = ARG("int8", RBK_DTYPE_I8),      [U8] = ARG("uint8", RBK_DTYPE_U8),
+	[F64] = ARG("float64", RBK_DTYPE_F64),
+};
+#define TOP_K(type, dtype)                                                                \
+	{                                                                                 \
+		VK_ROWS("TopK, " type, top_k_integer, 8, 256, 1, dtype),                  \
+			VK_ROWS("TopK, large k, " type, top_k_integer, 64, 256, 0, dtype) \
+	}
+static const struct vk_pipe top_k_typed[N_TYPES][2] = {
+	[I32] = TOP_K("int32", RBK_DTYPE_I32),   [I64] = TOP_K("int64", RBK_DTYPE_I64),
+	[I8] = TOP_K("int8", RBK_DTYPE_I8),      [U8] = TOP_K("uint8", RBK_DTYPE_U8),
+	[F64] = TOP_K("float64", RBK_DTYPE_F64),
+};
+static const struct vk_pipe scan_typed[N_TYPES] = {
+	[I32] = VK_EACH("CumSum, int32", scan_integer, RBK_DTYPE_I32),
+	[I64] = VK_EACH("CumSum, int64", scan_integer, RBK_DTYPE_I64),
+};
+
 static void set_rows(const struct vk_step *step, const struct shape *shape, unsigned int axis,
 		     uint32_t count, struct vk_params *params)
 {
@@ -111,36 +174,51 @@ static uint64_t turns_softmax(const struct vk_step *step, const struct vk_params
 {
 	const uint64_t size = params->w[ROWS_SIZE], lanes = step->info->spec[0];
 
-	if (step->pipe == VK_PIPE_SOFTMAX)
+	if (step->info->tile_cols > 1)
 		return 3 * (size / 8 + 1);
 	return 3 * (size / (8 * lanes) + 1) + 2 * lanes;
 }
 
-int lower_softmax(struct lowering *l)
+static int lower_softmax(struct lowering *l)
 {
 	const struct shape *in = vk_shape_of(l->plan, l->node->in[0]);
 	const uint64_t size = shape_dim(in, l->node->params.softmax.axis, l->plan->max_count);
 
-	l->step->pipe = size >= rows_from(l) ? VK_PIPE_SOFTMAX_ROWS : VK_PIPE_SOFTMAX;
+	lower_pipe(l, &softmax[size >= rows_from(l)]);
 	l->step->fill = fill_softmax;
 	l->step->turns = turns_softmax;
 	return 0;
 }
 
+static unsigned int type_of(const struct lowering *l)
+{
+	switch (l->plan->tensors[l->node->in[0]].dtype) {
+	case RBK_DTYPE_I32:
+		return I32;
+	case RBK_DTYPE_I64:
+		return I64;
+	case RBK_DTYPE_I8:
+		return I8;
+	case RBK_DTYPE_F64:
+		return F64;
+	default:
+		return U8;
+	}
+}
+
 /*
- * Takes the pipeline for integers of the input's type, of those from @first on, or for floats
- * @floats; for float64 whichever it is that has it. Return: 0; EXECUTOR_E_UNSUPPORTED.
+ * Takes the pipeline for floats, which may have code for float64, or else the one for the input's
+ * type. Return: 0; EXECUTOR_E_UNSUPPORTED.
  */
-static int set_typed(struct lowering *l, enum vk_pipe floats, enum vk_pipe first)
+static int set_typed(struct lowering *l, const struct vk_pipe *floats, const struct vk_pipe *typed)
 {
 	const uint8_t dtype = l->plan->tensors[l->node->in[0]].dtype;
 
-	l->step->pipe = floats;
+	lower_pipe(l, floats);
 	if (OP_TYPE(dtype) & OP_FLOATS ||
-	    (dtype == RBK_DTYPE_F64 &&
-	     vk_pipe_info(floats, l->target.variant)->shader->code[VK_DOUBLES].words))
+	    (dtype == RBK_DTYPE_F64 && l->step->info->shader->code[VK_DOUBLES].words))
 		return 0;
-	l->step->pipe = vk_pipe_integer(first, dtype);
+	lower_pipe(l, typed);
 	l->step->numbers = VK_FLOATS;
 	return l->target.has_half && l->target.has_bytes ? 0 : EXECUTOR_E_UNSUPPORTED;
 }
@@ -155,7 +233,7 @@ static uint64_t turns_reduce(const struct vk_step *step, const struct vk_params 
 	return 2 * (size / (8 * lanes) + 1 + lanes);
 }
 
-int lower_reduce(struct lowering *l)
+static int lower_reduce(struct lowering *l)
 {
 	const struct shape *in = vk_shape_of(l->plan, l->node->in[0]);
 	uint64_t size = 1;
@@ -168,10 +246,8 @@ int lower_reduce(struct lowering *l)
 	l->step->fill = fill_reduce;
 	l->step->turns = turns_reduce;
 	if (l->node->op->kind == OP_REDUCE_SUM || l->node->op->kind == OP_REDUCE_MEAN)
-		return set_typed(l, shares ? VK_PIPE_REDUCE_ROWS : VK_PIPE_REDUCE,
-				 shares ? VK_PIPE_REDUCE_INTEGER_ROWS : VK_PIPE_REDUCE_INTEGER);
-	return set_typed(l, shares ? VK_PIPE_REDUCE_ANY_ROWS : VK_PIPE_REDUCE_ANY,
-			 shares ? VK_PIPE_REDUCE_INTEGER_ROWS : VK_PIPE_REDUCE_INTEGER);
+		return set_typed(l, &reduce_sum[shares], &reduce_typed[type_of(l)][shares]);
+	return set_typed(l, &reduce_any[shares], &reduce_typed[type_of(l)][shares]);
 }
 
 static uint64_t turns_arg(const struct vk_step *step, const struct vk_params *params)
@@ -181,16 +257,15 @@ static uint64_t turns_arg(const struct vk_step *step, const struct vk_params *pa
 	return step->info->tile_cols > 1 ? size / 8 + 1 : size / (8 * lanes) + 1 + 16;
 }
 
-int lower_arg(struct lowering *l)
+static int lower_arg(struct lowering *l)
 {
 	const struct shape *in = vk_shape_of(l->plan, l->node->in[0]);
 	const uint64_t size = shape_dim(in, l->node->params.arg.axis, l->plan->max_count);
+	const bool shares = size >= rows_from(l);
 
 	l->step->fill = fill_arg;
 	l->step->turns = turns_arg;
-	if (size >= rows_from(l))
-		return set_typed(l, VK_PIPE_ARG_ROWS, VK_PIPE_ARG_INTEGER_ROWS);
-	return set_typed(l, VK_PIPE_ARG, VK_PIPE_ARG_INTEGER);
+	return set_typed(l, &arg[shares], &arg_typed[type_of(l)][shares]);
 }
 
 static uint64_t turns_columns(const struct vk_step *step, const struct vk_params *params)
@@ -198,16 +273,16 @@ static uint64_t turns_columns(const struct vk_step *step, const struct vk_params
 	return 2 * (params->w[ROWS_SIZE] / 8 + 1);
 }
 
-int lower_cum_sum(struct lowering *l)
+static int lower_cum_sum(struct lowering *l)
 {
 	l->step->fill = fill_cum_sum;
 	l->step->turns = turns_columns;
-	return set_typed(l, VK_PIPE_SCAN, VK_PIPE_SCAN_INTEGER);
+	return set_typed(l, &scan, &scan_typed[type_of(l)]);
 }
 
-int lower_lp_norm(struct lowering *l)
+static int lower_lp_norm(struct lowering *l)
 {
-	l->step->pipe = VK_PIPE_LP_NORM;
+	lower_pipe(l, &lp_norm);
 	l->step->fill = fill_lp_norm;
 	l->step->turns = turns_columns;
 	return 0;
@@ -222,15 +297,42 @@ static uint64_t turns_top_k(const struct vk_step *step, const struct vk_params *
 	return params->w[ROWS_K] * (size / (8 * lanes) + 16);
 }
 
-int lower_top_k(struct lowering *l)
+static int lower_top_k(struct lowering *l)
 {
 	const uint32_t k = l->node->params.top_k.k;
+	const bool is_large = k > VK_TOP_K_SMALL;
 
 	if (k > VK_TOP_K_MAX)
 		return EXECUTOR_E_UNSUPPORTED;
 	l->step->fill = fill_top_k;
 	l->step->turns = turns_top_k;
-	if (k <= VK_TOP_K_SMALL)
-		return set_typed(l, VK_PIPE_TOP_K, VK_PIPE_TOP_K_INTEGER);
-	return set_typed(l, VK_PIPE_TOP_K_LARGE, VK_PIPE_TOP_K_LARGE_INTEGER);
+	return set_typed(l, &top_k[is_large], &top_k_typed[type_of(l)][is_large]);
 }
+
+/* clang-format off */
+static lower_fn *const lowerers[] = {
+	[OP_SOFTMAX] = lower_softmax,
+	[OP_LOG_SOFTMAX] = lower_softmax,
+	[OP_REDUCE_SUM] = lower_reduce,
+	[OP_REDUCE_MEAN] = lower_reduce,
+	[OP_REDUCE_SUM_SQUARE] = lower_reduce,
+	[OP_REDUCE_L1] = lower_reduce,
+	[OP_REDUCE_L2] = lower_reduce,
+	[OP_REDUCE_LOG_SUM] = lower_reduce,
+	[OP_REDUCE_LOG_SUM_EXP] = lower_reduce,
+	[OP_REDUCE_PROD] = lower_reduce,
+	[OP_REDUCE_MAX] = lower_reduce,
+	[OP_REDUCE_MIN] = lower_reduce,
+	[OP_ARG_MAX] = lower_arg,
+	[OP_ARG_MIN] = lower_arg,
+	[OP_CUM_SUM] = lower_cum_sum,
+	[OP_LP_NORM] = lower_lp_norm,
+	[OP_TOP_K] = lower_top_k,
+};
+/* clang-format on */
+static const struct vk_pipes pipes[] = {
+	VK_PIPES(softmax), VK_PIPES(reduce_sum), VK_PIPES(reduce_any), VK_PIPES(reduce_typed),
+	VK_PIPES(arg),     VK_PIPES(arg_typed),  VK_PIPES(top_k),      VK_PIPES(top_k_typed),
+	VK_PIPES(scan),    VK_PIPES(scan_typed), VK_PIPES(lp_norm),
+};
+VK_FAMILY(reduce);

@@ -1,6 +1,39 @@
 /* SPDX-License-Identifier: MIT */
 /* From nodes to dispatches: Conv and pooling. See lowering.h. */
+#include "shaders/map.glsl"
 #include "vulkan/lowering.h"
+
+enum { VK_CONV_MANY = 32 }; /* output channels per group: tiles have that many rows */
+
+#define REGISTERS(sets) VK_INFO("Conv, registers", conv_register, 8 * (sets), 32, 8, 8, sets)
+#define TILES(size, lanes, sides, steps)                                                         \
+	VK_INFO("Conv, tiles", conv_tiled, (size) / (lanes)*4, (lanes)*4 * (sides), size, lanes, \
+		sides, steps)
+const struct vk_pipe vk_conv_tiles[EXEC_MAX_TILES] = {
+	VK_PIPE(REGISTERS(1), TILES(256, 16, 2, 16)),
+	VK_PIPE(REGISTERS(2), TILES(256, 16, 1, 16)),
+	VK_PIPE(REGISTERS(4), TILES(128, 16, 1, 16)),
+	VK_PIPE(VK_NONE, TILES(64, 16, 1, 8)),
+};
+
+/* Of less than VK_CONV_MANY output channels per group, and of less than VK_CONV_FEW, as in
+ * depthwise convolution. */
+static const struct vk_pipe conv_few =
+	VK_PIPE(VK_INFO("Conv, registers", conv_register, 8, 32, 8, 8),
+		VK_INFO("Conv, direct", conv_direct, 8, 128, 64, 8, 2));
+static const struct vk_pipe conv_narrow =
+	VK_PIPE(VK_INFO("Conv, narrow", conv_register, 1, 32, 8, 1),
+		VK_INFO("Conv, direct", conv_direct, 1, 128, 64, 1, 2));
+/* With a depth. */
+static const struct vk_pipe conv_volume = VK_EACH("Conv, volume", conv_volume);
+static const struct vk_pipe conv_transpose = VK_EACH("ConvTranspose", conv_transpose);
+
+/* The constants behind: what is computed, and whether bytes are signed. */
+static const struct vk_pipe max_pool = VK_EACH("MaxPool", pool, POOL_MAX, 0);
+static const struct vk_pipe max_pool_i8 = VK_EACH("MaxPool, int8", pool_bytes, POOL_MAX, 1);
+static const struct vk_pipe max_pool_u8 = VK_EACH("MaxPool, uint8", pool_bytes, POOL_MAX, 0);
+static const struct vk_pipe average_pool = VK_EACH("AveragePool", pool, POOL_AVERAGE, 0);
+static const struct vk_pipe lp_pool = VK_EACH("LpPool", pool, POOL_LP, 0);
 
 /* Dimension @i of depth, height, width, which does not depend on the count. */
 static uint32_t spatial(const struct shape *shape, unsigned int i)
@@ -118,7 +151,21 @@ static uint64_t turns_conv_volume(const struct vk_step *step, const struct vk_pa
 		w[WINDOW_KERNEL_D] * (1 + w[WINDOW_KERNEL_H] * (1 + (uint64_t)w[WINDOW_KERNEL_W])));
 }
 
-int lower_conv(struct lowering *l)
+static void set_tiles(struct lowering *l)
+{
+	struct vk_params params = {0};
+	const uint32_t *w = params.w;
+
+	lower_pipe(l, &vk_conv_tiles[0]);
+	fill_conv(l->step, l->plan, l->plan->max_count, &params);
+	lower_pipe(l, &vk_conv_tiles[lower_tile(l, EXEC_TILE_CONV, w[CONV_OUT_CHANNELS],
+						(uint64_t)w[WINDOW_OUT_H] * w[WINDOW_OUT_W],
+						w[BATCH_END])]);
+	/* That takes more registers beside a convolution's than leave five waves of AMD's. */
+	l->apart = MAP_GELU;
+}
+
+static int lower_conv(struct lowering *l)
 {
 	const struct shape *weights = vk_shape_of(l->plan, l->node->in[1]);
 	const uint32_t filters = weights->dims[0] / l->node->params.window.group;
@@ -129,16 +176,17 @@ int lower_conv(struct lowering *l)
 	if (filters >= rows_from && lower_pointwise(l))
 		return 0;
 	if (weights->rank == 2 + OP_MAX_SPATIAL || l->numbers == VK_DOUBLES) {
-		l->step->pipe = VK_PIPE_CONV_VOLUME;
+		lower_pipe(l, &conv_volume);
 		l->step->fill = fill_conv_volume;
 		l->step->turns = turns_conv_volume;
 		return 0;
 	}
-	l->step->pipe = filters < VK_CONV_FEW    ? VK_PIPE_CONV_NARROW
-			: filters < VK_CONV_MANY ? VK_PIPE_CONV_FEW
-						 : VK_PIPE_CONV;
 	l->step->fill = fill_conv;
 	l->step->turns = vk_turns_conv;
+	if (filters >= VK_CONV_MANY)
+		set_tiles(l);
+	else
+		lower_pipe(l, filters < VK_CONV_FEW ? &conv_narrow : &conv_few);
 	return 0;
 }
 
@@ -159,15 +207,15 @@ static uint64_t turns_pool(const struct vk_step *step, const struct vk_params *p
 	return taps * (1 + powers);
 }
 
-int lower_pool(struct lowering *l)
+static int lower_pool(struct lowering *l)
 {
 	const uint8_t dtype = l->plan->tensors[l->node->in[0]].dtype;
 
-	l->step->pipe = l->node->op->kind == OP_AVERAGE_POOL ? VK_PIPE_AVERAGE_POOL
-			: l->node->op->kind == OP_LP_POOL    ? VK_PIPE_LP_POOL
-			: dtype == RBK_DTYPE_I8              ? VK_PIPE_MAX_POOL_I8
-			: dtype == RBK_DTYPE_U8              ? VK_PIPE_MAX_POOL_U8
-							     : VK_PIPE_MAX_POOL;
+	lower_pipe(l, l->node->op->kind == OP_AVERAGE_POOL ? &average_pool
+		      : l->node->op->kind == OP_LP_POOL    ? &lp_pool
+		      : dtype == RBK_DTYPE_I8              ? &max_pool_i8
+		      : dtype == RBK_DTYPE_U8              ? &max_pool_u8
+							   : &max_pool);
 	l->step->fill = fill_pool;
 	l->step->turns = turns_pool;
 	return 0;
@@ -198,10 +246,33 @@ static uint64_t turns_conv_transpose(const struct vk_step *step, const struct vk
 			    (1 + w[WINDOW_KERNEL_W] * (1 + (uint64_t)w[CONV_IN_CHANNELS])));
 }
 
-int lower_conv_transpose(struct lowering *l)
+static int lower_conv_transpose(struct lowering *l)
 {
-	l->step->pipe = VK_PIPE_CONV_TRANSPOSE;
+	lower_pipe(l, &conv_transpose);
 	l->step->fill = fill_conv_transpose;
 	l->step->turns = turns_conv_transpose;
 	return 0;
 }
+
+/* clang-format off */
+static lower_fn *const lowerers[] = {
+	[OP_CONV] = lower_conv,
+	[OP_CONV_TRANSPOSE] = lower_conv_transpose,
+	[OP_MAX_POOL] = lower_pool,
+	[OP_AVERAGE_POOL] = lower_pool,
+	[OP_LP_POOL] = lower_pool,
+};
+/* clang-format on */
+static const struct vk_pipes pipes[] = {
+	VK_CURVED_PIPES(vk_conv_tiles, MAP_GELU_TANH),
+	VK_CURVED_PIPES(conv_few, MAP_GELU),
+	VK_CURVED_PIPES(conv_narrow, MAP_GELU),
+	VK_CURVED_PIPES(conv_volume, MAP_GELU),
+	VK_CURVED_PIPES(conv_transpose, MAP_GELU),
+	VK_PIPES(max_pool),
+	VK_PIPES(max_pool_i8),
+	VK_PIPES(max_pool_u8),
+	VK_PIPES(average_pool),
+	VK_PIPES(lp_pool),
+};
+VK_FAMILY(window);

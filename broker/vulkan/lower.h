@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "plan/executor.h"
 #include "plan/plan.h"
 #include "shaders/params.glsl"
 #include "vulkan/pipeline.h"
@@ -34,17 +35,17 @@ struct vk_operand {
 };
 
 struct vk_step {
-	enum vk_pipe pipe;
-	enum vk_numbers numbers; /* that the pipeline is for */
 	const struct vk_pipe_info *info;
+	enum vk_numbers numbers;       /* that the pipeline is for, */
+	uint32_t curve;                /* what it has for the activation, see struct vk_pipeline, */
+	struct vk_pipeline *pipeline;  /* and the pipeline, once the plan is lowered */
 	const struct node *node;       /* NULL: a copy */
 	const struct node *activation; /* that it computes as well; NULL: none */
-	uint32_t curve;                /* what the pipeline has for it, see pipeline.h */
 	uint32_t share;                /* of how many steps of its node it is one */
 	/* Other steps of its node that are so, too, neither read nor write what it writes. */
 	bool is_independent;
-	uint32_t args[4];    /* of whoever made it, for fill() */
 	bool checks_indices; /* its shader may set w[ALL_OUT_OF_RANGE], which fill() leaves */
+	uint32_t args[4];    /* of whoever made it, for fill() */
 	struct vk_operand operands[PARAM_ADDRESSES];
 	void (*fill)(const struct vk_step *step, const struct plan *plan, uint32_t count,
 		     struct vk_params *params);
@@ -79,6 +80,7 @@ struct vk_target {
 	bool has_half, has_bytes; /* storage of 16 and of 8 bits */
 	bool has_doubles;         /* float64 */
 	uint64_t max_turns;       /* of all loops of one invocation; 0: any number */
+	struct vk_pipelines *pipelines; /* where those of the steps are found; borrowed */
 };
 
 /*
@@ -95,6 +97,20 @@ int vk_lower_some(struct lowering *lowering);
 /* Return: NULL. */
 struct lowering *vk_lowering_free(struct lowering *lowering);
 void vk_lowered_deinit(struct vk_lowered *lowered);
+
+/* A table of pipes. */
+struct vk_pipes {
+	const struct vk_pipe *pipes;
+	size_t n;
+	uint32_t curve; /* the activation that takes the most registers along with them; 0: none can
+			 */
+};
+
+/* All tables of all pipes, from 0 on. Return: NULL: there is no table @i. */
+const struct vk_pipes *vk_pipes_at(unsigned int i);
+
+/* For whoever has no plan: copies, and products for the benchmark. */
+extern const struct vk_pipe vk_pipe_copy, vk_pipe_copy_bytes, vk_pipe_naive_matmul;
 
 /* A bare product for the benchmark: fills groups and words, not addresses. */
 void vk_fill_bare_matmul(const struct vk_pipe_info *info, uint32_t m, uint32_t n, uint32_t k,

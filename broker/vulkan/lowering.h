@@ -18,18 +18,18 @@
 
 #include "plan/executor.h"
 #include "plan/plan.h"
+#include "util/checked.h"
 #include "vulkan/device.h"
 #include "vulkan/lower.h"
 #include "vulkan/pipeline.h"
-
-enum { LOWERING_PIPELINES = VK_PIPE_COUNT * VK_N_NUMBERS * (VK_N_CURVES + 1) };
+#include "vulkan/shaders.h"
 
 struct lowering {
 	const struct plan *plan;
 	struct vk_target target;
 	const struct node *node;
 	/*
-	 * To be filled: pipe, fill, perhaps turns and args. Operands are the node's first inputs
+	 * To be filled: info, fill, perhaps turns and args. Operands are the node's first inputs
 	 * and outputs in order. Moves when another step is added.
 	 */
 	struct vk_step *step;
@@ -38,9 +38,11 @@ struct lowering {
 	uint64_t work_used;      /* of the node's own scratch */
 	enum vk_numbers numbers; /* of the node's operands: what steps begin with */
 
+	uint32_t apart; /* the function that no step of the node computes along; 0: none */
+
 	uint32_t max_pipelines; /* that there is room for in lowered->first_uses */
-	/* By number, see pipeline_number(): there is a first use. */
-	uint64_t is_used[LOWERING_PIPELINES / 64 + 1];
+	uint64_t *is_used;      /* by number of a pipeline, in bits: there is a first use */
+	uint32_t n_used_words;
 
 	unsigned int stage; /* of vk_lower_some(), */
 	uint32_t next;      /* and which of its items is the next */
@@ -53,18 +55,81 @@ struct lowering {
  * Return: 0; EXECUTOR_E_UNSUPPORTED: the device cannot run the node; -ENOMEM.
  */
 typedef int lower_fn(struct lowering *l);
-lower_fn lower_matmul, lower_gemm; /* lower-matmul.c */
-lower_fn lower_elementwise;        /* lower-elementwise.c */
-lower_fn lower_moves;              /* lower-move.c: whatever plan_moves() */
-lower_fn lower_softmax, lower_reduce, lower_top_k, lower_arg, lower_cum_sum,
-	lower_lp_norm;                                         /* lower-reduce.c */
-lower_fn lower_layer_norm, lower_group_norm, lower_batch_norm; /* lower-norm.c */
-lower_fn lower_rotary, lower_attention;                        /* lower-attention.c */
-lower_fn lower_conv, lower_conv_transpose, lower_pool;         /* lower-window.c */
-lower_fn lower_quantize, lower_dynamic_quantize, lower_matmul_integer, lower_conv_integer,
-	lower_nbits; /* lower-quantize.c */
-lower_fn lower_gather, lower_gather_elements, lower_scatter, lower_one_hot,
-	lower_trilu; /* lower-gather.c */
+
+/* What a file has: lowerers of operators, and the tables of the pipes that they choose from. */
+struct vk_family {
+	lower_fn *const *lowerers; /* by kind of operator; NULL: that is of another family */
+	size_t n_lowerers;
+	const struct vk_pipes *pipes;
+	size_t n_pipes;
+};
+#define VK_FAMILY(name)                                                                   \
+	const struct vk_family vk_family_##name = {lowerers, ARRAY_SIZE(lowerers), pipes, \
+						   ARRAY_SIZE(pipes)}
+/* @table: a pipe or an array of them, which may have gaps. */
+#define VK_PIPES(table) VK_CURVED_PIPES(table, 0)
+#define VK_CURVED_PIPES(table, curve)                                                           \
+	{                                                                                       \
+		(const struct vk_pipe *)&(table), sizeof(table) / sizeof(struct vk_pipe), curve \
+	}
+
+/*
+ * Pipes: a shader, what a workgroup of it computes, and its constants, the first of which is the
+ * workgroup's size.
+ */
+#define VK_INFO(label, code, rows, cols, ...)                                   \
+	{                                                                       \
+		.name = label, .shader = &vk_shader_##code,                     \
+		.n_spec = sizeof((uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t), \
+		.spec = {__VA_ARGS__}, .tile_rows = rows, .tile_cols = cols     \
+	}
+#define VK_PIPE(plain, shared)                                                   \
+	{                                                                        \
+		{                                                                \
+			[VK_VARIANT_PLAIN] = plain, [VK_VARIANT_SHARED] = shared \
+		}                                                                \
+	}
+#define VK_NONE              \
+	{                    \
+		.name = NULL \
+	}
+/* One result per invocation; one per workgroup; some vectors of @width elements per invocation. */
+#define VK_EACH(label, code, ...)                             \
+	VK_PIPE(VK_INFO(label, code, 1, 8, 8, ##__VA_ARGS__), \
+		VK_INFO(label, code, 1, 64, 64, ##__VA_ARGS__))
+#define VK_ROWS(label, code, plain, shared, ...)                  \
+	VK_PIPE(VK_INFO(label, code, 1, 1, plain, ##__VA_ARGS__), \
+		VK_INFO(label, code, 1, 1, shared, ##__VA_ARGS__))
+#define VK_SPREAD(label, code, width, plain, shared, ...)                                \
+	VK_PIPE(VK_INFO(label, code, 1, 8 * (plain) * (width), 8, plain, ##__VA_ARGS__), \
+		VK_INFO(label, code, 1, 256 * (shared) * (width), 256, shared, ##__VA_ARGS__))
+
+extern const struct vk_family vk_family_matmul, vk_family_elementwise, vk_family_move,
+	vk_family_reduce, vk_family_norm, vk_family_attention, vk_family_window, vk_family_quantize,
+	vk_family_gather;
+
+enum { VK_CONV_FEW = 4 }; /* output channels per group: with fewer, a convolution is narrow */
+
+/* Shapes of tiles, of which the first is for whatever was not measured, see tiles.h; by [trans]: of
+ * A, + 2 of B. */
+extern const struct vk_pipe vk_matmul_tiles[EXEC_MAX_TILES][4], vk_conv_tiles[EXEC_MAX_TILES];
+
+/* The step that works element by element: of its node, which may be another's activation. */
+lower_fn lower_elementwise;
+/* A copy of all bytes of @tensor. Return: 0; EXECUTOR_E_UNSUPPORTED. */
+int lower_bytes(struct lowering *l, const struct tensor *tensor);
+
+static inline void lower_pipe(struct lowering *l, const struct vk_pipe *pipe)
+{
+	l->step->info = &pipe->of[l->target.variant];
+}
+
+/* Which shape of tiles a result of @rows times @cols elements takes, @batch of them. */
+static inline unsigned int lower_tile(const struct lowering *l, enum exec_tile_op op, uint64_t rows,
+				      uint64_t cols, uint64_t batch)
+{
+	return l->target.tiles.of[op][exec_tile_class(rows, cols, batch)];
+}
 
 /*
  * A Conv whose window is one element, as a product of matrices; in lower-matmul.c.
@@ -91,8 +156,8 @@ void vk_set_activation(const struct vk_step *step, struct vk_params *params);
 uint32_t vk_curve_of(const struct node *activation);
 
 /*
- * Adds a step behind those that the node has, with the node's operands; l->step is it from now on.
- * Return: 0, -ENOMEM.
+ * Adds a step behind those that the node has, with the node's operands, if there is a node; l->step
+ * is the new one from now on. Return: 0, -ENOMEM.
  */
 int lower_add(struct lowering *l);
 /* Takes the last step away. */

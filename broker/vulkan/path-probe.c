@@ -42,14 +42,14 @@ const char *vk_path_name(enum vulkan_path path)
 /* Copies WORDS from the beginning of a segment to its second half, by a shader. */
 static int copy(struct vk_device *device, const struct vk_segment *segment)
 {
-	const struct vk_pipe_info *info = vk_pipe_info(VK_PIPE_COPY, device->variant);
+	const struct vk_pipe_info *info = &vk_pipe_copy.of[device->variant];
 	struct vk_allocation block;
 	struct vk_params *params;
 	VkCommandBuffer commands;
 	VkPipeline pipeline;
 	int r;
 
-	r = vk_pipeline_get(device, VK_PIPE_COPY, VK_FLOATS, 0, &pipeline);
+	r = vk_pipeline_of(device, info, &pipeline);
 	if (r)
 		return error_fold(r);
 	r = vk_memory_alloc(device, VK_MEMORY_OWN, vk_memory_pages(device, sizeof(*params)),

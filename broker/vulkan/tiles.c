@@ -2,26 +2,22 @@
 /*
  * Shapes of tiles: see tiles.h.
  *
- * The tables are in pipeline.c. What a device may have to leave out are the narrower shapes of
- * convolutions and cooperative matrices, which stand behind the others there, so that numbers have
- * no gaps.
+ * The tables are in lower-matmul.c and lower-window.c. What a device may have to leave out are the
+ * narrower shapes of convolutions and cooperative matrices, which stand behind the others there, so
+ * that numbers have no gaps.
  */
 #include "vulkan/tiles.h"
 
 #include "vulkan/device.h"
+#include "vulkan/lowering.h"
 
-static const enum vk_pipe first_pipe[EXEC_TILE_OPS] = {
-	[EXEC_TILE_MATMUL] = VK_PIPE_MATMUL,
-	[EXEC_TILE_CONV] = VK_PIPE_CONV,
-	[EXEC_TILE_MATMUL_HALF] = VK_PIPE_MATMUL,
-};
+const struct vk_pipe_info *vk_tile_info(int variant, enum exec_tile_op op, unsigned int i)
+{
+	const struct vk_pipe *pipe =
+		op == EXEC_TILE_CONV ? &vk_conv_tiles[i] : &vk_matmul_tiles[i][0];
 
-/* Pipelines from one shape to the next. */
-static const unsigned int n_pipes[EXEC_TILE_OPS] = {
-	[EXEC_TILE_MATMUL] = 4,
-	[EXEC_TILE_CONV] = 1,
-	[EXEC_TILE_MATMUL_HALF] = 4,
-};
+	return pipe->of[variant].shader ? &pipe->of[variant] : NULL;
+}
 
 bool vk_tile(const struct vk_device *device, enum exec_tile_op op, unsigned int i,
 	     struct exec_tile *ret)
@@ -30,7 +26,7 @@ bool vk_tile(const struct vk_device *device, enum exec_tile_op op, unsigned int 
 
 	if (i >= EXEC_MAX_TILES)
 		return false;
-	info = vk_pipe_info(first_pipe[op] + n_pipes[op] * i, device->variant);
+	info = vk_tile_info(device->variant, op, i);
 	if (!info || !vk_pipeline_can_compile(device, info,
 					      op == EXEC_TILE_MATMUL_HALF ? VK_HALVES : VK_FLOATS))
 		return false;
@@ -58,14 +54,4 @@ void vk_tiles_guess(const struct vk_device *device, struct exec_tiles *ret)
 	};
 
 	*ret = guesses[device->variant];
-}
-
-enum vk_pipe vk_tiles_pipe(const struct exec_tiles *tiles, enum vk_pipe pipe, bool half,
-			   uint64_t rows, uint64_t cols, uint64_t batch)
-{
-	const enum exec_tile_op op = pipe >= VK_PIPE_CONV ? EXEC_TILE_CONV
-				     : half               ? EXEC_TILE_MATMUL_HALF
-							  : EXEC_TILE_MATMUL;
-
-	return pipe + n_pipes[op] * tiles->of[op][exec_tile_class(rows, cols, batch)];
 }

@@ -593,6 +593,23 @@ static void count_compiled(struct vk_device *device, const struct vk_pipe_info *
 	device->vk.vkDestroyPipeline(device->handle, pipeline, NULL);
 }
 
+static void compile_table(struct vk_device *device, const struct vk_pipes *table, int variant,
+			  uint32_t *n_compiled, uint32_t *n_refused)
+{
+	for (size_t i = 0; i < table->n; i++) {
+		const struct vk_pipe_info *info = &table->pipes[i].of[variant];
+
+		if (!info->shader)
+			continue;
+		for (int k = 0; k < VK_N_NUMBERS; k++)
+			count_compiled(device, info, (enum vk_numbers)k, 0, n_compiled, n_refused);
+		/* Of each table one. */
+		if (table->curve && i == 0)
+			count_compiled(device, info, VK_FLOATS, table->curve, n_compiled,
+				       n_refused);
+	}
+}
+
 int vulkan_compile_all(uint32_t *ret_n_compiled, uint32_t *ret_n_refused)
 {
 	_cleanup_(vulkan_freep) struct vulkan *vulkan = NULL;
@@ -616,21 +633,10 @@ int vulkan_compile_all(uint32_t *ret_n_compiled, uint32_t *ret_n_refused)
 		r = vk_device_new(physical[i], &options, true, &device);
 		if (r)
 			return error_fold(r);
-		for (int pipe = 0; pipe < VK_PIPE_COUNT; pipe++)
-			for (int variant = 0; variant < VK_VARIANT_COUNT; variant++) {
-				const struct vk_pipe_info *info = vk_pipe_info(pipe, variant);
-
-				if (!info)
-					continue;
-				for (int k = 0; k < VK_N_NUMBERS; k++)
-					count_compiled(device, info, (enum vk_numbers)k, 0,
-						       &n_compiled, &n_refused);
-				/* Of each shader one. */
-				if (pipe == VK_PIPE_MATMUL || pipe == VK_PIPE_CONV ||
-				    (pipe >= VK_PIPE_CONV_FEW && pipe < VK_N_CURVED))
-					count_compiled(device, info, VK_FLOATS, MAP_GELU,
-						       &n_compiled, &n_refused);
-			}
+		for (unsigned int k = 0; vk_pipes_at(k); k++)
+			for (int variant = 0; variant < VK_VARIANT_COUNT; variant++)
+				compile_table(device, vk_pipes_at(k), variant, &n_compiled,
+					      &n_refused);
 	}
 	*ret_n_compiled = n_compiled;
 	*ret_n_refused = n_refused;

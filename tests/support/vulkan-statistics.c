@@ -6,7 +6,7 @@
  *
  * Registers, spills, occupancy, local memory, code size and, where the driver has one, a
  * disassembly, of the very code and specialisation constants that brokerd gives the first device
- * that is no software: they come out of broker/vulkan/pipeline.c. Under RADV with RADV_FORCE_FAMILY
+ * that is no software: they come out of broker/vulkan/lower-*.c. Under RADV with RADV_FORCE_FAMILY
  * no card need be there. VK_KHR_pipeline_executable_properties tells; brokerd has no use for it, so
  * the two calls that it needs another word in are replaced here, in volk's tables.
  *
@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "vulkan/device.h"
+#include "vulkan/shaders.h"
 
 enum { SKIPPED = 77, MAX_PHYSICAL = 8, MAX_EXTENSIONS = 16, MAX_FIGURES = 64 };
 
@@ -197,15 +198,13 @@ static int skip(const char *why)
 	return SKIPPED;
 }
 
-/* The same with the activation that takes the most registers of those it may have; see lower.c. */
-static bool print_curved(struct vk_device *device, const struct vk_pipe_info *info, int pipe)
+/* The same with the activation that takes the most registers of those it may have. */
+static bool print_curved(struct vk_device *device, const struct vk_pipe_info *info, uint32_t curve)
 {
-	const bool is_tiled = pipe >= VK_PIPE_CONV && pipe < VK_PIPE_CONV_FEW;
-
-	if (pipe >= VK_N_CURVED)
+	if (!curve)
 		return true;
 	printf(",\n");
-	return print_pipeline(device, info, VK_FLOATS, is_tiled ? MAP_GELU_TANH : MAP_GELU);
+	return print_pipeline(device, info, VK_FLOATS, curve);
 }
 
 static bool print_double(struct vk_device *device, const struct vk_pipe_info *info)
@@ -214,6 +213,26 @@ static bool print_double(struct vk_device *device, const struct vk_pipe_info *in
 		return true;
 	printf(",\n");
 	return print_pipeline(device, info, VK_DOUBLES, 0);
+}
+
+static bool print_table(struct vk_device *device, const struct vk_pipes *table, bool *is_first)
+{
+	for (size_t i = 0; i < table->n; i++) {
+		const struct vk_pipe_info *info = &table->pipes[i].of[device->variant];
+
+		/* Nobody waits for the integers of typed.comp. */
+		if (!info->shader || !info->shader->code[VK_FLOATS].words ||
+		    info->shader == &vk_shader_typed || info->shader == &vk_shader_typed_double)
+			continue;
+		printf("%s\n", *is_first ? "" : ",");
+		*is_first = false;
+		if (!print_pipeline(device, info, VK_FLOATS, 0) ||
+		    !print_curved(device, info, table->curve) || !print_double(device, info)) {
+			fprintf(stderr, "%s does not compile %s\n", device->name, info->name);
+			return false;
+		}
+	}
+	return true;
 }
 
 static bool print_device(struct vk_device *device)
@@ -225,20 +244,9 @@ static bool print_device(struct vk_device *device)
 	printf(", \"driver\": ");
 	print_string(device->driver);
 	printf(", \"pipelines\": [");
-	/* Nobody waits for the integers of typed.comp. */
-	for (int pipe = 0; pipe < VK_PIPE_TYPED; pipe++) {
-		const struct vk_pipe_info *info = vk_pipe_info(pipe, device->variant);
-
-		if (!info || !info->shader->code[VK_FLOATS].words)
-			continue;
-		printf("%s\n", is_first ? "" : ",");
-		is_first = false;
-		if (!print_pipeline(device, info, VK_FLOATS, 0) ||
-		    !print_curved(device, info, pipe) || !print_double(device, info)) {
-			fprintf(stderr, "%s does not compile %s\n", device->name, info->name);
+	for (unsigned int k = 0; vk_pipes_at(k); k++)
+		if (!print_table(device, vk_pipes_at(k), &is_first))
 			return false;
-		}
-	}
 	printf("\n]}\n");
 	return true;
 }
