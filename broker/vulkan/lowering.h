@@ -56,7 +56,10 @@ struct lowering {
  */
 typedef int lower_fn(struct lowering *l);
 
-/* What a file has: lowerers of operators, and the tables of the pipes that they choose from. */
+/*
+ * What a file has: its lowerers, and tables of the pipes that they choose from. An operator of a
+ * family that is there is added in its file alone, beside its shader, which meson.build lists.
+ */
 struct vk_family {
 	lower_fn *const *lowerers; /* by kind of operator; NULL: that is of another family */
 	size_t n_lowerers;
@@ -110,8 +113,10 @@ extern const struct vk_family vk_family_matmul, vk_family_elementwise, vk_family
 
 enum { VK_CONV_FEW = 4 }; /* output channels per group: with fewer, a convolution is narrow */
 
-/* Shapes of tiles, of which the first is for whatever was not measured, see tiles.h; by [trans]: of
- * A, + 2 of B. */
+/*
+ * By shape of tiles, of which the first is for what was not measured: see tiles.h. Of products also
+ * by which of the matrices is transposed: 1, A; 2, B; 3, both.
+ */
 extern const struct vk_pipe vk_matmul_tiles[EXEC_MAX_TILES][4], vk_conv_tiles[EXEC_MAX_TILES];
 
 /* The step that works element by element: of its node, which may be another's activation. */

@@ -281,7 +281,9 @@ int vk_pipeline_compile(struct vk_device *device, const struct vk_pipe_info *inf
 		.codeSize = info->shader->code[numbers].bytes,
 		.pCode = info->shader->code[numbers].words,
 	};
-	uint32_t constants[VK_SPEC_MAX + 1];
+	/* Drivers look for a pipeline in their cache by all of this, also by what no entry is for.
+	 */
+	uint32_t constants[VK_SPEC_MAX + 1] = {0};
 	VkSpecializationMapEntry entries[VK_SPEC_MAX + 1];
 	const VkSpecializationInfo spec = {
 		.mapEntryCount = info->n_spec + (curve != 0),
