@@ -106,3 +106,40 @@ double mish(double x)
 
 	return x * (n / (n + 2.0lf));
 }
+
+double limit(double x, double low, double high)
+{
+	return lesser(high, greater(low, x));
+}
+
+double hard_sigmoid(double x, double a, double b)
+{
+	return limit(a * x + b, 0.0lf, 1.0lf);
+}
+
+/* The same as in curves.glsl. */
+double curve(uint function, double x, double a, double b)
+{
+	switch (function) {
+	case MAP_TANH:
+		return tanh_of(x);
+	case MAP_ELU:
+		return x < 0.0lf ? a * expm1_of(x) : x;
+	case MAP_GELU:
+		return x * normal_cdf(x);
+	case MAP_GELU_TANH:
+		return x * sigmoid_of(2.0lf * (x * (0.79788456080286535588lf +
+						    0.03567740813630012546lf * (x * x))));
+	case MAP_SIGMOID:
+		return sigmoid_of(x);
+	case MAP_HARD_SIGMOID:
+		return hard_sigmoid(x, a, b);
+	case MAP_HARD_SWISH:
+		return x * hard_sigmoid(x, 1.0lf / 6.0lf, 0.5lf);
+	case MAP_SWISH:
+		return x * sigmoid_of(a * x);
+	case MAP_MISH:
+		return mish(x);
+	}
+	return x;
+}

@@ -2,8 +2,8 @@
 /*
  * The functions of elementwise.comp and typed.comp, by number
  *
- * Included by the shaders and by broker/vulkan/pipeline-map.c. Parameters, where a function has any,
- * stand in the words ELEMENTWISE_PARAMS and after, as in union op_params.
+ * Included by the shaders and by broker/vulkan/lower-elementwise.c. Parameters, where a function has
+ * any, stand in the words ELEMENTWISE_PARAMS and after, as in union op_params.
  */
 
 /* Of one or two floats that give a float: elementwise.comp */
@@ -55,27 +55,26 @@
 #define MAP_MISH             45
 #define MAP_SOFTPLUS         46
 #define MAP_SOFTSIGN         47
-#define MAP_FLOATS           48 /* how many */
+#define MAP_FLOATS           64 /* they are all below; the next one takes the next number */
 
 /* Of integers, and those that give another type: typed.comp, beside some of the above */
-#define MAP_MOD              48
-#define MAP_EQUAL            49
-#define MAP_LESS             50
-#define MAP_LESS_OR_EQUAL    51
-#define MAP_GREATER          52
-#define MAP_GREATER_OR_EQUAL 53
-#define MAP_AND              54
-#define MAP_OR               55
-#define MAP_XOR              56
-#define MAP_BITWISE_AND      57
-#define MAP_BITWISE_OR       58
-#define MAP_BITWISE_XOR      59
-#define MAP_SHIFT_LEFT       60
-#define MAP_SHIFT_RIGHT      61
-#define MAP_BITWISE_NOT      62
-#define MAP_NOT              63
-#define MAP_IS_NAN           64
-#define MAP_IS_INF           65
-#define MAP_CAST             66
-#define MAP_WHERE            67
-#define MAP_COUNT            68
+#define MAP_MOD              64
+#define MAP_EQUAL            65
+#define MAP_LESS             66
+#define MAP_LESS_OR_EQUAL    67
+#define MAP_GREATER          68
+#define MAP_GREATER_OR_EQUAL 69
+#define MAP_AND              70
+#define MAP_OR               71
+#define MAP_XOR              72
+#define MAP_BITWISE_AND      73
+#define MAP_BITWISE_OR       74
+#define MAP_BITWISE_XOR      75
+#define MAP_SHIFT_LEFT       76
+#define MAP_SHIFT_RIGHT      77
+#define MAP_BITWISE_NOT      78
+#define MAP_NOT              79
+#define MAP_IS_NAN           80
+#define MAP_IS_INF           81
+#define MAP_CAST             82
+#define MAP_WHERE            83

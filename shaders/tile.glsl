@@ -3,8 +3,8 @@
  * A tile of a matrix product in shared memory, for GPUs: each invocation computes 4 rows by TILE_SIDES
  * times 4 columns, TILE_LANES of them beside each other, TILE_K steps of k at a time. The includer
  * defines TILE_ID, the number of the first of the three constants, and tile_load(), which fills both
- * tiles with the steps from k on; whole: none of them is beyond the last. pipeline.c has the table of
- * shapes.
+ * tiles with the steps from k on; whole: none of them is beyond the last. lower-matmul.c and
+ * lower-window.c have the tables of shapes.
  *
  * The first of them, 64 rows by 128 columns by 256 invocations, was chosen for AMD's GCN, where 48
  * registers let five waves stay on a SIMD (the figures of its compiler are in

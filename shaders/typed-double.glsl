@@ -112,16 +112,6 @@ double fmod_of(double x, double y)
 	return with_sign(a < b ? a : long_remainder(a, b), x);
 }
 
-double limit(double x, double low, double high)
-{
-	return lesser(high, greater(low, x));
-}
-
-double hard_sigmoid(double x, double a, double b)
-{
-	return limit(a * x + b, 0.0lf, 1.0lf);
-}
-
 /* @a and @b: parameters. */
 double function_of(double x, double y, double a, double b)
 {
@@ -170,31 +160,16 @@ double function_of(double x, double y, double a, double b)
 		return sinh_of(x);
 	case MAP_COSH:
 		return cosh_of(x);
-	case MAP_TANH:
-		return tanh_of(x);
 	case MAP_ASINH:
 		return asinh_of(x);
 	case MAP_ACOSH:
 		return acosh_of(x);
 	case MAP_ATANH:
 		return atanh_of(x);
-	case MAP_ELU:
-		return x < 0.0lf ? a * expm1_of(x) : x;
 	case MAP_SELU:
 		return b * (x < 0.0lf ? a * expm1_of(x) : x);
 	case MAP_CELU:
 		return greater(0.0lf, x) + lesser(0.0lf, a * expm1_of(divide(x, a)));
-	case MAP_GELU:
-		return x * normal_cdf(x);
-	case MAP_GELU_TANH:
-		return x * sigmoid_of(2.0lf * (x * (0.79788456080286535588lf +
-						    0.03567740813630012546lf * (x * x))));
-	case MAP_SIGMOID:
-		return sigmoid_of(x);
-	case MAP_SWISH:
-		return x * sigmoid_of(a * x);
-	case MAP_MISH:
-		return mish(x);
 	case MAP_SOFTPLUS:
 		return greater(0.0lf, x) + log1p_of(exp_of(-magnitude(x)));
 	case MAP_RELU:
@@ -203,14 +178,10 @@ double function_of(double x, double y, double a, double b)
 		return x < 0.0lf ? a * x : x;
 	case MAP_THRESHOLDED_RELU:
 		return x > a ? x : 0.0lf;
-	case MAP_HARD_SIGMOID:
-		return hard_sigmoid(x, a, b);
-	case MAP_HARD_SWISH:
-		return x * hard_sigmoid(x, 1.0lf / 6.0lf, 0.5lf);
 	case MAP_SOFTSIGN:
 		return divide(x, 1.0lf + magnitude(x));
 	}
-	return x;
+	return curve(OPERATION, x, a, b);
 }
 
 double double_parameter(Params p, uint i)

@@ -14,7 +14,7 @@ enum { BF16 = RBK_DTYPE_BF16, F64 = RBK_DTYPE_F64 };
 #define FLOATS(label, operation)                                                     \
 	[operation] = VK_PIPE(VK_INFO(label, elementwise, 1, 512, 8, operation, 16), \
 			      VK_INFO(label, elementwise, 1, 2048, 256, operation, 2))
-static const struct vk_pipe of_floats[MAP_FLOATS] = {
+static const struct vk_pipe of_floats[] = {
 	FLOATS("Add", MAP_ADD),
 	FLOATS("Sub", MAP_SUB),
 	FLOATS("Mul", MAP_MUL),
@@ -360,7 +360,7 @@ int lower_elementwise(struct lowering *l)
 	const struct vk_pipe *pipe;
 
 	l->step->fill = fill_elementwise;
-	if (function < MAP_FLOATS && to == type && OP_FLOATS & OP_TYPE(type)) {
+	if (function < ARRAY_SIZE(of_floats) && to == type && OP_FLOATS & OP_TYPE(type)) {
 		lower_pipe(l, &of_floats[function]);
 		return 0;
 	}
