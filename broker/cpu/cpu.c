@@ -413,7 +413,7 @@ int cpu_executor_new(const struct cpu_options *options, struct waker *waker, str
 	memset(cpu, 0, sizeof(*cpu));
 	cpu->executor.ops = &cpu_ops;
 	cpu->executor.waker = waker;
-	chunks_init(&cpu->memory);
+	chunks_init(&cpu->memory, CHUNKS_LARGE);
 	cpu_pack_cache_init(&cpu->packs, &cpu->memory);
 	cpu->kernels = choose_kernels(options->simd);
 	cpu->layout_wish = options->layout;

@@ -66,8 +66,8 @@ enum { REACTOR_NICE_BELOW = 10 };
 /*
  * A process has 65,530 mappings by default (vm.max_map_count). These are what tenants are charged
  * for and what the C library takes for large allocations, which may come from its heap as well. The
- * rest is for packed constants and scratch, see util/chunks.h, and for what drivers have of their
- * own.
+ * rest is for chunks of packed constants, scratch, tasks and command buffers, see util/chunks.h,
+ * and for what drivers have of their own.
  */
 enum { TENANTS_MAPPINGS = 24000, MALLOC_MAPPINGS = 16384 };
 

@@ -68,7 +68,7 @@ static uint64_t piece_bytes(uint32_t n_entries)
 
 uint64_t dispatch_ring_bytes(uint32_t n_entries)
 {
-	return sizeof(struct dispatch_ring) + chunks_map_bytes(piece_bytes(n_entries));
+	return sizeof(struct dispatch_ring) + (piece_bytes(n_entries) + 4095) / 4096 * 4096;
 }
 
 static struct dispatch_ring *ring_free(struct dispatch_ring *ring)

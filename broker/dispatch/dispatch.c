@@ -519,7 +519,7 @@ int dispatch_new(const struct dispatch_options *options, struct dispatch **ret)
 		dispatch->long_batch_ticks = dispatch->max_batch_ticks;
 	turn_queue_init(&dispatch->bells, dispatch->turn);
 	turn_queue_init(&dispatch->rung, dispatch->turn);
-	chunks_init(&dispatch->ring_chunks);
+	chunks_init(&dispatch->ring_chunks, CHUNKS_SMALL);
 	list_init(&dispatch->active_flows);
 	list_init(&dispatch->ending);
 	list_init(&dispatch->closing);

@@ -2,9 +2,10 @@
 /*
  * A turn's work on tasks: entries that did not complete when they were admitted
  *
- * Take back what executors have done, end the waiting of what is to go, go on with what was waiting
- * and with walks over all tasks, release queued runs, then show completions to clients and tell
- * executors to begin. Each step does a batch, so that no tenant holds up the turn.
+ * Take back what executors have done, end the waiting of tasks whose plan or ring is being removed,
+ * go on with what was waiting and with walks over all tasks, release queued runs, then show
+ * completions to clients and tell executors to begin. Each step does a batch, so that no tenant
+ * holds up the turn.
  */
 #include <errno.h>
 

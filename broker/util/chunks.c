@@ -26,14 +26,17 @@ struct chunk {
 	struct index_node node;
 	struct list_node link; /* in *with_room, unless the chunk is full */
 	struct list_node *with_room;
-	uint8_t *base; /* a multiple of CHUNK_BYTES */
+	uint8_t *base; /* a multiple of chunks.chunk_bytes */
 	size_t slot_bytes, writable_bytes;
 	uint32_t n_slots, n_used;
 	uint64_t used[]; /* a bit for each slot */
 };
 
-void chunks_init(struct chunks *chunks)
+void chunks_init(struct chunks *chunks, enum chunks_kind kind)
 {
+	chunks->kind = kind;
+	chunks->chunk_bytes = kind == CHUNKS_LARGE ? 64 << 20 : 4 << 20;
+	chunks->slot_max_bytes = chunks->chunk_bytes / 4;
 	chunks->by_address = NULL;
 	for (unsigned int i = 0; i < CHUNKS_SLOT_SIZES; i++)
 		list_init(&chunks->with_room[i]);
@@ -54,15 +57,15 @@ size_t chunks_map_bytes(size_t bytes)
 	return map_bytes & ~(unit - 1);
 }
 
-static uint64_t chunk_key(const void *address)
+static uint64_t chunk_key(const struct chunks *chunks, const void *address)
 {
-	return index_hash((uintptr_t)address / CHUNK_BYTES, 0);
+	return index_hash((uintptr_t)address / chunks->chunk_bytes, 0);
 }
 
 /* Return: NULL if @map is a mapping of its own. */
 static struct chunk *chunk_of(struct chunks *chunks, const void *map)
 {
-	struct index_node *node = index_find(&chunks->by_address, chunk_key(map));
+	struct index_node *node = index_find(&chunks->by_address, chunk_key(chunks, map));
 
 	return node ? container_of(node, struct chunk, node) : NULL;
 }
@@ -77,29 +80,31 @@ static void *map_addresses(size_t bytes)
 static struct chunk *chunk_new(struct chunks *chunks, size_t slot_bytes, bool is_huge,
 			       struct list_node *with_room)
 {
-	const uint32_t n_slots = (uint32_t)(CHUNK_BYTES / slot_bytes);
+	const size_t chunk_bytes = chunks->chunk_bytes;
+	const uint32_t n_slots = (uint32_t)(chunk_bytes / slot_bytes);
 	struct chunk *chunk = calloc(1, sizeof(*chunk) + (n_slots + 63) / 64 * sizeof(uint64_t));
-	uint8_t *area = chunk ? map_addresses(2 * (size_t)CHUNK_BYTES) : NULL;
+	uint8_t *area = chunk ? map_addresses(2 * chunk_bytes) : NULL;
 	size_t before;
 
 	if (!area) {
 		free(chunk);
 		return NULL;
 	}
-	before = -(uintptr_t)area % CHUNK_BYTES;
+	before = -(uintptr_t)area % chunk_bytes;
 	if (before > 0)
 		munmap(area, before);
 	chunk->base = area + before;
-	munmap(chunk->base + CHUNK_BYTES, CHUNK_BYTES - before);
+	munmap(chunk->base + chunk_bytes, chunk_bytes - before);
 	/* Only advice: where huge pages are off, the small ones serve. */
-	madvise(chunk->base, CHUNK_BYTES, is_huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+	madvise(chunk->base, chunk_bytes,
+		is_huge && chunks->kind == CHUNKS_LARGE ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
 	chunk->with_room = with_room;
 	chunk->slot_bytes = slot_bytes;
 	chunk->n_slots = n_slots;
 	if (n_slots < 64)
 		chunk->used[0] = ~0ull << n_slots;
 	list_append(with_room, &chunk->link);
-	index_insert(&chunks->by_address, &chunk->node, chunk_key(chunk->base));
+	index_insert(&chunks->by_address, &chunk->node, chunk_key(chunks, chunk->base));
 	return chunk;
 }
 
@@ -134,7 +139,7 @@ static void leave_slot(struct chunks *chunks, struct chunk *chunk, const uint8_t
 		return;
 	list_remove(&chunk->link);
 	index_remove(&chunks->by_address, &chunk->node);
-	munmap(chunk->base, CHUNK_BYTES);
+	munmap(chunk->base, chunks->chunk_bytes);
 	free(chunk);
 }
 
@@ -145,12 +150,13 @@ void *chunks_reserve(struct chunks *chunks, size_t bytes, size_t *ret_map_bytes)
 
 	if (map_bytes == 0)
 		return NULL;
-	if (map_bytes <= CHUNKS_SLOT_MAX_BYTES) {
+	if (map_bytes <= chunks->slot_max_bytes) {
 		map = take_slot(chunks, map_bytes);
 	} else {
 		map = map_addresses(map_bytes);
 		if (map)
-			madvise(map, map_bytes, MADV_HUGEPAGE);
+			madvise(map, map_bytes,
+				chunks->kind == CHUNKS_LARGE ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
 	}
 	if (map)
 		*ret_map_bytes = map_bytes;

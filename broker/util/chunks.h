@@ -4,8 +4,8 @@
  * Memory in pieces of pages, many of them in one mapping
  *
  * The kernel allows a process some 65,000 mappings (vm.max_map_count), and without a free one
- * every mmap() fails, whoever asks. So pieces of up to CHUNKS_SLOT_MAX_BYTES lie in slots of
- * mappings that they share, and only larger pieces have mappings of their own: however many pieces
+ * every mmap() fails, whoever asks. So small pieces lie in slots of
+ * mappings that they share, and only large pieces have mappings of their own: however many pieces
  * of whatever size clients have made and given back, mappings are few beside the bytes that clients
  * are charged for. The pages of a piece go back to the system with the piece, which malloc() does
  * not do with what lies between pieces that live.
@@ -18,26 +18,38 @@
 #include "util/index.h"
 #include "util/list.h"
 
+/* What pieces are for: see chunks_init(). */
+enum chunks_kind {
+	CHUNKS_SMALL,
+	CHUNKS_LARGE,
+};
+
 enum {
-	CHUNK_BYTES = 64 << 20, /* of addresses: a mapping of slots */
-	CHUNKS_SLOT_MAX_BYTES = 16 << 20,
 	CHUNKS_UNMAP_BYTES = 8 << 20, /* about a millisecond of work; a multiple of the huge page */
 	CHUNKS_SLOT_SIZES = 14, /* powers of two, up to 2 MiB and, of huge pages, from there */
 };
 
 struct chunks {
+	enum chunks_kind kind;
+	size_t chunk_bytes;    /* of addresses: a mapping of slots */
+	size_t slot_max_bytes; /* larger pieces have mappings of their own */
 	struct index_node *by_address;
 	struct list_node with_room[CHUNKS_SLOT_SIZES]; /* chunks that have free slots */
 };
 
-void chunks_init(struct chunks *chunks);
+/*
+ * CHUNKS_LARGE: chunks of 64 MiB of addresses, slots of up to 16 MiB; from 2 MiB on, pieces lie on
+ * huge pages, which is good for what is used as a whole. CHUNKS_SMALL: chunks of 4 MiB, slots of up
+ * to 1 MiB, small pages only: a page costs memory, and the time to clear it, when it is written.
+ */
+void chunks_init(struct chunks *chunks, enum chunks_kind kind);
 /* Asserts that everything was given back. */
 void chunks_deinit(struct chunks *chunks);
 
 /* Compute the bytes that chunks_map() takes for @bytes. Return: 0 on overflow. */
 size_t chunks_map_bytes(size_t bytes);
 /*
- * Find addresses for @bytes, page-aligned, on huge pages where large. They must not be touched
+ * Find addresses for @bytes, page-aligned. They must not be touched
  * before chunks_commit(). Return: NULL if out of memory.
  */
 void *chunks_reserve(struct chunks *chunks, size_t bytes, size_t *ret_map_bytes);

@@ -488,7 +488,7 @@ int vk_device_new(VkPhysicalDevice physical, const struct vulkan_options *option
 	if (!device)
 		return error_origin(-ENOMEM);
 	list_init(&device->memory.allocations);
-	chunks_init(&device->command_chunks);
+	chunks_init(&device->command_chunks, CHUNKS_SMALL);
 	pthread_mutex_init(&device->physical_lock, NULL);
 	sem_init(&device->compiler.ended, 0, 0);
 	vk_paths_init(device);

@@ -2,8 +2,10 @@
 /* Memory in pieces of pages: see util/chunks.h. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <cmocka.h>
 
@@ -17,7 +19,7 @@ static bool is_zero(const uint8_t *bytes, size_t n)
 }
 
 /* Pieces of all sizes: none has another's bytes, nor what was there before it. */
-static void test_chunks__pieces(void **state)
+static void check_pieces(enum chunks_kind kind)
 {
 	enum { N = 64, ROUNDS = 4000, MOST_SHIFT = 25 };
 	struct {
@@ -28,7 +30,7 @@ static void test_chunks__pieces(void **state)
 	struct chunks chunks;
 	uint64_t seed = 1;
 
-	chunks_init(&chunks);
+	chunks_init(&chunks, kind);
 	for (unsigned int i = 0; i < ROUNDS; i++) {
 		const unsigned int k = (unsigned int)(reference_random(&seed) % N);
 		const unsigned int shift = (unsigned int)(reference_random(&seed) % MOST_SHIFT);
@@ -61,10 +63,55 @@ static void test_chunks__pieces(void **state)
 	chunks_deinit(&chunks);
 }
 
+static void test_chunks__pieces(void **state)
+{
+	check_pieces(CHUNKS_SMALL);
+	check_pieces(CHUNKS_LARGE);
+}
+
+/* Bytes of the mapping of @address that are in memory. */
+static unsigned long resident_bytes(const void *address)
+{
+	FILE *file = fopen("/proc/self/smaps", "re");
+	unsigned long begin, end, kib = 0;
+	bool is_there = false;
+	char line[512];
+
+	assert_non_null(file);
+	while (fgets(line, sizeof(line), file)) {
+		if (sscanf(line, "%lx-%lx ", &begin, &end) == 2)
+			is_there = (uintptr_t)address >= begin && (uintptr_t)address < end;
+		else if (is_there && sscanf(line, "Rss: %lu kB", &kib) == 1)
+			break;
+	}
+	fclose(file);
+	return kib << 10;
+}
+
+/* Of a small kind only pages that are written cost memory, however large a piece is. */
+static void test_chunks__small_pages(void **state)
+{
+	static const size_t sizes[] = {4096, 100000, 3 << 20, 40 << 20};
+	struct chunks chunks;
+	size_t map_bytes;
+	uint8_t *at;
+
+	chunks_init(&chunks, CHUNKS_SMALL);
+	for (unsigned int i = 0; i < 4; i++) {
+		at = chunks_map(&chunks, sizes[i], &map_bytes);
+		assert_non_null(at);
+		at[sizes[i] / 2] = 1;
+		assert_in_range(resident_bytes(at + sizes[i] / 2), 4096, 8192);
+		chunks_unmap(&chunks, at, map_bytes);
+	}
+	chunks_deinit(&chunks);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_chunks__pieces),
+		cmocka_unit_test(test_chunks__small_pages),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

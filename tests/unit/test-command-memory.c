@@ -44,7 +44,7 @@ static void test_command_memory__allocations(void **state)
 	struct chunks chunks;
 	uint64_t seed = 1;
 
-	chunks_init(&chunks);
+	chunks_init(&chunks, CHUNKS_SMALL);
 	vk_command_memory_init(&memory, &chunks, 100000);
 	for (unsigned int round = 0; round < ROUNDS; round++) {
 		const VkAllocationCallbacks *driver = &memory.callbacks;
@@ -89,7 +89,7 @@ static void test_command_memory__odd(void **state)
 	struct chunks chunks;
 	void *at, *first = NULL;
 
-	chunks_init(&chunks);
+	chunks_init(&chunks, CHUNKS_SMALL);
 	vk_command_memory_init(&memory, &chunks, 0);
 	assert_null(driver->pfnAllocation(driver->pUserData, SIZE_MAX, 16, scope));
 	assert_null(driver->pfnAllocation(driver->pUserData, SIZE_MAX - 64, 16, scope));

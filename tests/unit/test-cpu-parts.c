@@ -278,7 +278,7 @@ static void test_pack__offsets_chosen(void **state)
 	struct cpu_pack_cache cache;
 	struct chunks memory;
 
-	chunks_init(&memory);
+	chunks_init(&memory, CHUNKS_LARGE);
 	cpu_pack_cache_init(&cache, &memory);
 	for (unsigned int i = 0; i < N; i++) {
 		do
@@ -489,7 +489,7 @@ static void test_pack__mappings(void **state)
 	struct chunks memory;
 	unsigned int n;
 
-	chunks_init(&memory);
+	chunks_init(&memory, CHUNKS_LARGE);
 	cpu_pack_cache_init(&cache, &memory);
 	for (unsigned int i = 0; i < N; i++) {
 		key.offset = i;
