@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * See command-memory.h. A piece is filled from its beginning to its end and goes when everything in
- * it was freed: drivers free a command buffer as a whole, and the broker frees buffers in the order
- * of their age. Nothing is used twice in between.
+ * it was freed: drivers free a command buffer as a whole, and the broker frees buffers one after
+ * another, the newest first. Freed bytes of a piece are not used again before the piece is empty.
  */
 #include "vulkan/command-memory.h"
 
 #include <string.h>
 
-#include "util/chunks.h"
 #include "util/checked.h"
+#include "util/chunks.h"
 
 enum { LEAST_BYTES = 16 << 10, MOST_BYTES = 1 << 20 /* of a piece, unless more is asked for */ };
 
@@ -87,6 +87,9 @@ static VKAPI_ATTR void *VKAPI_CALL allocate(void *context, size_t bytes, size_t 
 	at = piece ? take(memory, piece, bytes, align) : NULL;
 	if (at || __builtin_add_overflow(bytes, align + sizeof(struct header), &most_bytes))
 		return at;
+	/* Nothing in it will be freed any more. */
+	if (piece && piece->n_allocations == 0)
+		piece_free(memory, piece);
 	piece = piece_new(memory, most_bytes);
 	return piece ? take(memory, piece, bytes, align) : NULL;
 }

@@ -1,7 +1,7 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * What a driver's command buffers take of the broker's memory
+ * The broker's memory under a driver's command buffers
  *
  * VK_EXT_memory_budget tells what command buffers take on the heaps. What a driver keeps about them
  * in the broker's own memory, which is everything with a software driver, it asks for through the
@@ -25,10 +25,13 @@ struct vk_command_memory {
 	struct chunks *chunks;
 	struct list_node pieces; /* the last one has room */
 	size_t next_bytes;       /* of the next piece, at least */
-	uint64_t used_bytes;     /* of all pieces, and of those that went: never less */
+	uint64_t used_bytes;     /* taken from all pieces since init; never falls */
 };
 
-/* @expected_bytes will be taken, it is thought; 0: unknown. Must not move until it is freed. */
+/*
+ * Prepares for about @expected_bytes; 0: unknown. @memory must stay in place until
+ * vk_command_memory_deinit().
+ */
 void vk_command_memory_init(struct vk_command_memory *memory, struct chunks *chunks,
 			    uint64_t expected_bytes);
 /* Frees what there is: the pool is destroyed. */

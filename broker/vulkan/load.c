@@ -422,6 +422,15 @@ static int warm_up(struct vk_plan *plan, bool starts_cold)
 	return is_warm(plan, starts_cold) ? 0 : EXECUTOR_E_MORE;
 }
 
+/* Host memory of the command buffers of @n slots, beside the slots' own. */
+static uint64_t commands_bytes(const struct vk_plan *plan, uint64_t n)
+{
+	const uint64_t own_bytes = n * plan->slot_host_bytes;
+
+	return vk_memory_pages(plan->device, own_bytes + n * plan->commands_host_bytes) -
+	       vk_memory_pages(plan->device, own_bytes);
+}
+
 /*
  * Counts what the command buffers of @n slots take, in the tier that the plan is charged in: the
  * driver has its own mind about where it puts them.
@@ -432,7 +441,8 @@ static void note_commands(struct vk_plan *plan, uint32_t n, enum exec_tier tier)
 
 	vk_memory_note(plan->device, (enum vk_memory_kind)tier,
 		       by * (int64_t)plan->commands_device_bytes);
-	vk_memory_note(plan->device, VK_MEMORY_HOST, by * (int64_t)plan->commands_host_bytes);
+	vk_memory_note(plan->device, VK_MEMORY_HOST,
+		       (int64_t)(commands_bytes(plan, n) - commands_bytes(plan, plan->n_noted)));
 	plan->n_noted = n;
 }
 
@@ -580,6 +590,12 @@ static uint64_t share(struct vk_device *device, uint64_t before, uint64_t after,
 	return after > before ? vk_memory_pages(device, (after - before + n - 1) / n) : 0;
 }
 
+/* The pipeline of step @i: two that alternate, where the device has both. */
+static const struct vk_pipe *measured_pipe(const struct vk_device *device, uint32_t i)
+{
+	return i % 2 && device->has_bytes ? &vk_pipe_copy_bytes : &vk_pipe_copy;
+}
+
 /* Records @n_buffers of @n_steps dispatches each. Return: 0 or negative errno. */
 static int record_measured(struct vk_device *device, const struct vk_allocation *params,
 			   uint32_t n_buffers, uint32_t n_steps, struct vk_commands_cost *ret)
@@ -601,9 +617,9 @@ static int record_measured(struct vk_device *device, const struct vk_allocation 
 
 	/* Each step has a pipeline to bind, and a barrier: all write one place. */
 	for (uint32_t i = 0; i < n_steps; i++) {
-		const struct vk_pipe *pipe = i % 2 ? &vk_pipe_copy_bytes : &vk_pipe_copy;
+		const struct vk_pipe *pipe = measured_pipe(device, i);
 
-		/* Both are there: their caller has had them compiled. */
+		/* vk_commands_measure() has compiled both. */
 		steps[i] = (struct vk_step){.pipeline = vk_pipeline_find(&device->pipelines,
 									 &pipe->of[device->variant],
 									 VK_FLOATS, 0)};
@@ -630,14 +646,15 @@ static int record_measured(struct vk_device *device, const struct vk_allocation 
 int vk_commands_measure(struct vk_device *device, struct vk_commands_cost *ret)
 {
 	struct vk_allocation params = {0};
-	struct vk_commands_cost longer;
+	struct vk_commands_cost shorter, longer;
 	VkPipeline pipeline;
 	int r;
 
-	/* What a driver allocates when it compiles is not a command buffer's. */
-	r = vk_pipeline_of(device, &vk_pipe_copy.of[device->variant], &pipeline);
+	/* Compile first, or the compiler's allocations are counted. */
+	r = vk_pipeline_of(device, &measured_pipe(device, 0)->of[device->variant], &pipeline);
 	if (!r)
-		r = vk_pipeline_of(device, &vk_pipe_copy_bytes.of[device->variant], &pipeline);
+		r = vk_pipeline_of(device, &measured_pipe(device, 1)->of[device->variant],
+				   &pipeline);
 	if (!r)
 		r = vk_memory_alloc(
 			device, VK_MEMORY_OWN,
@@ -647,13 +664,17 @@ int vk_commands_measure(struct vk_device *device, struct vk_commands_cost *ret)
 		return r == EXECUTOR_E_NO_MEMORY ? error_origin(-ENOMEM) : error_fold(r);
 	r = record_measured(device, &params, MEASURED_BUFFERS, 1, ret);
 	if (!r)
+		r = record_measured(device, &params, 1, 1, &shorter);
+	if (!r)
 		r = record_measured(device, &params, 1, 1 + MEASURED_STEPS, &longer);
 	vk_memory_free(device, &params);
 	if (r)
 		return error_fold(r);
-	if (longer.buffer_bytes > ret->buffer_bytes)
+	/* With the pool: a plan may have one slot. */
+	ret->buffer_bytes = shorter.buffer_bytes;
+	if (longer.buffer_bytes > shorter.buffer_bytes)
 		ret->dispatch_bytes =
-			(longer.buffer_bytes - ret->buffer_bytes + MEASURED_STEPS - 1) /
+			(longer.buffer_bytes - shorter.buffer_bytes + MEASURED_STEPS - 1) /
 			MEASURED_STEPS;
 	return 0;
 }

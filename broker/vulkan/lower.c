@@ -9,7 +9,6 @@
  */
 #include "vulkan/lower.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 

@@ -23,8 +23,10 @@ struct vk_device;
 enum vk_memory_kind {
 	VK_MEMORY_VRAM = EXEC_TIER_VRAM,
 	VK_MEMORY_GTT = EXEC_TIER_GTT,
-	VK_MEMORY_HOST, /* mapped, coherent, good to read: parameter blocks, staging of tensors */
-	VK_MEMORY_OWN,  /* likewise, held by the executor for itself: staging of constants */
+	/* mapped, coherent, good to read: parameter blocks, staging of tensors; and the driver's
+	   own */
+	VK_MEMORY_HOST,
+	VK_MEMORY_OWN, /* likewise, held by the executor for itself: staging of constants */
 	VK_MEMORY_KIND_COUNT,
 };
 

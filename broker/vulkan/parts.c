@@ -7,10 +7,11 @@
  * other and are not cut have a load above 1 together, a cut step of load l at most 2 * (l + 1)
  * parts: so there are at most five times as many parts as loads, and one.
  */
-#include "util/number.h"
 #include "vulkan/parts.h"
 
 #include <assert.h>
+
+#include "util/number.h"
 
 /* Of a whole plan; more is cut into larger parts. */
 static const double most_loads = 13000;

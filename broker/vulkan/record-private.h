@@ -45,9 +45,9 @@ struct vk_plan {
 	bool stages;                                 /* slots have staging */
 	bool bounces;                                /* slots have bounce copies */
 	uint64_t slot_device_bytes, slot_host_bytes; /* allocated by us */
-	uint64_t commands_device_bytes;              /* and, for a slot, by the driver: */
-	uint64_t commands_host_bytes;                /* multiples of the page */
-	uint64_t command_memory_bytes;               /* the part that is in command-memory.h's */
+	uint64_t commands_device_bytes;              /* of a slot, allocated by the driver */
+	uint64_t commands_host_bytes;                /* likewise */
+	uint64_t command_memory_bytes;               /* of these, by command-memory.h */
 	uint32_t slot_mappings;                      /* of commands; see exec_footprint */
 
 	/* While it is loaded. */

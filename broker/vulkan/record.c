@@ -187,7 +187,7 @@ static int plan_end(struct vk_plan *plan)
 		plan->slot_mappings += (uint32_t)n_chunks * VK_COMMANDS_MAPPINGS *
 				       device->executor.info.allocation_mappings;
 	}
-	plan->commands_host_bytes += vk_memory_pages(device, plan->command_memory_bytes);
+	plan->commands_host_bytes += plan->command_memory_bytes;
 	return 0;
 }
 

@@ -267,7 +267,7 @@ int rig_plan_load(struct rig *rig, struct plan *plan, const struct exec_load *lo
 
 		/* Its driver allocated no more than the plan is charged for. */
 		assert_in_range(made->command_memory.used_bytes, 1,
-				load->n_slots * made->commands_host_bytes);
+				load->n_slots * made->command_memory_bytes);
 	}
 	return r;
 }
