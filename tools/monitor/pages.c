@@ -106,8 +106,11 @@ bool page_copy_tenant_head(const struct rbk_stats_view *view, uint32_t index,
 
 /* --- Waiting for listings --- */
 
-/* As many as each update adds, of those that nobody has looked at before: see control/publish.c. */
-enum { FIRST_TENANTS = 64, FIRST_SESSIONS = 1024, MAX_LOOKS = 40 };
+/*
+ * As many records, of those that nobody has looked at before, a new page has at once: of the pieces
+ * of an update that are written in one turn, see control/publish.c, some are devices.
+ */
+enum { FIRST_RECORDS = 32, MAX_LOOKS = 40 };
 
 static uint64_t count_used(const struct rbk_stats_view *root, unsigned int section)
 {
@@ -132,17 +135,14 @@ void pages_await_listing(const struct rbk_stats_view *root)
 		struct rbk_stats_broker broker;
 
 		page_copy(root, RBK_STATS_SECTION_BROKER, 0, &broker, sizeof(broker));
-		if (broker.n_tenants > FIRST_TENANTS)
+		if (broker.n_tenants > FIRST_RECORDS)
 			n_tenants = count_used(root, RBK_STATS_SECTION_TENANTS);
-		if (broker.n_sessions > FIRST_SESSIONS)
+		if (broker.n_sessions > FIRST_RECORDS)
 			n_sessions = count_used(root, RBK_STATS_SECTION_SESSIONS);
-		/*
-		 * How many tenants had a session is not told: until there are no more. Those of a
-		 * page that is not new are all where they are fewer than one part of an update.
-		 */
-		if ((broker.n_tenants <= FIRST_TENANTS ||
-		     (n_tenants > 0 && n_tenants < FIRST_TENANTS / 2)) &&
-		    (broker.n_sessions <= FIRST_SESSIONS || n_sessions >= broker.n_sessions))
+		/* How many tenants had a session is not told: until there are no more. */
+		if ((broker.n_tenants <= FIRST_RECORDS || n_tenants >= broker.n_tenants ||
+		     (n_tenants > 0 && n_tenants < FIRST_RECORDS)) &&
+		    (broker.n_sessions <= FIRST_RECORDS || n_sessions >= broker.n_sessions))
 			return;
 		/* The broker has had time to show more. */
 		if (n_tenants + n_sessions == n_before &&
