@@ -105,16 +105,16 @@ static uint8_t memory_state(uint8_t device_state)
 	return states[device_state];
 }
 
-static void describe_memory(const struct publish *publish, const struct session_plan *slot,
+static void describe_memory(const struct publish *publish, const struct session_plan *plan,
 			    unsigned int device, struct rbk_stats_plan_device *ret,
 			    struct stats_plan_memory *memory)
 {
 	struct residency_about about;
 
-	ret->state = memory_state(slot->plan->device_state[device]);
-	if (device == RBK_DEVICE_CPU || !slot->memory.residency)
+	ret->state = memory_state(plan->plan->device_state[device]);
+	if (device == RBK_DEVICE_CPU || !plan->memory.residency)
 		return;
-	residency_about(publish->options.residency, &slot->memory, device, &about);
+	residency_about(publish->options.residency, &plan->memory, device, &about);
 	ret->state = memory_state(about.device_state);
 	if (about.device_state == PLAN_DEVICE_READY)
 		ret->tier = about.tier == EXEC_TIER_GTT ? RBK_TIER_GTT : RBK_TIER_VRAM;
@@ -125,16 +125,16 @@ static void describe_memory(const struct publish *publish, const struct session_
 }
 
 /* What placement knows, of a task of as many rows as the last one had. */
-static void describe_learned(const struct publish *publish, const struct session_plan *slot,
+static void describe_learned(const struct publish *publish, const struct session_plan *plan,
 			     uint8_t device, struct rbk_stats_plan_device *ret)
 {
-	uint32_t count = slot->stats.record->count;
+	uint32_t count = plan->stats.record->count;
 	struct place_report report;
 
-	if (!slot->place || ret->state == RBK_MEMORY_UNSUPPORTED)
+	if (!plan->place || ret->state == RBK_MEMORY_UNSUPPORTED)
 		return;
-	place_plan_report(dispatch_placer(publish->options.dispatch), slot->place, device,
-			  count ? count : slot->plan->max_count, &report);
+	place_plan_report(dispatch_placer(publish->options.dispatch), plan->place, device,
+			  count ? count : plan->plan->max_count, &report);
 	ret->estimate_ns = report.exec_ns;
 	ret->spread = report.spread;
 	ret->mean_ns = report.mean_ns;
@@ -144,16 +144,16 @@ static void describe_learned(const struct publish *publish, const struct session
 	ret->is_trusted = report.is_trusted;
 }
 
-static void publish_plan(struct publish *publish, struct session_plan *slot)
+static void publish_plan(struct publish *publish, struct session_plan *plan)
 {
 	struct rbk_stats_plan_device figures[RBK_MAX_DEVICES] = {{.estimate_ns = 0}};
-	struct stats_plan_memory memory = {.n_constraints = slot->memory.n_constrained};
+	struct stats_plan_memory memory = {.n_constraints = plan->memory.n_constrained};
 
 	for (uint32_t i = 0; i < publish->options.n_executors; i++) {
-		describe_memory(publish, slot, i, &figures[i], &memory);
-		describe_learned(publish, slot, (uint8_t)i, &figures[i]);
+		describe_memory(publish, plan, i, &figures[i], &memory);
+		describe_learned(publish, plan, (uint8_t)i, &figures[i]);
 	}
-	stats_set_plan(&slot->stats, figures, publish->options.n_executors, &memory);
+	stats_set_plan(&plan->stats, figures, publish->options.n_executors, &memory);
 }
 
 static uint64_t tasks_of(const struct publish *publish, const struct stats_plan *plan)
@@ -166,12 +166,12 @@ static uint64_t tasks_of(const struct publish *publish, const struct stats_plan 
 }
 
 /* Changes whenever the plan comes to a device or leaves one. */
-static uint64_t state_of(const struct publish *publish, const struct session_plan *slot)
+static uint64_t state_of(const struct publish *publish, const struct session_plan *plan)
 {
 	uint64_t state = 0;
 
 	for (uint32_t i = 0; i < publish->options.n_executors; i++)
-		state |= (uint64_t)(slot->plan->device_state[i] & 15) << 4 * i;
+		state |= (uint64_t)(plan->plan->device_state[i] & 15) << 4 * i;
 	return state;
 }
 
@@ -276,16 +276,16 @@ static void publish_next_tenant(struct publish *publish)
 /* --- Sessions --- */
 
 /* Counts it, and what it has of devices' memory, if it is there. */
-static void count_plan(const struct publish *publish, const struct session_plan *slot,
+static void count_plan(const struct publish *publish, const struct session_plan *plan,
 		       struct rbk_stats_session *figures)
 {
 	bool is_resident = false;
 
 	for (uint32_t i = RBK_DEVICE_GPU; i < publish->options.n_executors; i++) {
-		if (!slot->memory.residency || slot->plan->device_state[i] != PLAN_DEVICE_READY)
+		if (!plan->memory.residency || plan->plan->device_state[i] != PLAN_DEVICE_READY)
 			continue;
 		is_resident = true;
-		figures->memory_used += residency_vram_bytes(&slot->memory, i);
+		figures->memory_used += residency_vram_bytes(&plan->memory, i);
 	}
 	figures->n_plans_resident += is_resident;
 }

@@ -167,6 +167,6 @@ double cpu_layout_pool_gain_ns(const struct plan *plan, const struct node *node)
 	const double work = (double)(node->cost.bytes_fixed + node->cost.bytes_row);
 	const uint32_t channels = cpu_layout_tensor(plan, node->in[0])->shape.dims[1];
 
-	/* Bytes per nanosecond, on Zen 4, as layout.c has all such numbers. */
+	/* Bytes per nanosecond, on Zen 4. */
 	return work / 22 - work / (60 * cpu_layout_filled_narrow(channels));
 }

@@ -205,7 +205,7 @@ static bool window_may(const struct plan *plan, const struct node *node)
 	return cpu_layout_is_float(weights) && cpu_layout_is_constant(plan, weights);
 }
 
-/* Operations, or bytes per nanosecond, on Zen 4: channel after channel, and last. */
+/* Operations per nanosecond, on Zen 4: channel after channel, and last. */
 struct rates {
 	double plain, last;
 };

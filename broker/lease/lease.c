@@ -38,7 +38,7 @@ int leases_init(struct leases *leases)
 	if (getrandom(&random, sizeof(random), GRND_NONBLOCK) != sizeof(random))
 		random = 0;
 	leases->next_number = random % BASES * NUMBERS;
-	/* The hash mixes it anyway. */
+	/* A clock will do as a seed: the hash mixes the seed. */
 	if (getrandom(&leases->seed, sizeof(leases->seed), GRND_NONBLOCK) != sizeof(leases->seed))
 		leases->seed = clock_now_ns();
 	leases->n_buckets = FIRST_BUCKETS;

@@ -520,7 +520,7 @@ bool residency_take_back(struct residency_device *device);
 
 /* Grants what there is room for, in the order of asking. */
 void residency_leases_serve(struct residency_device *device);
-/* What is to be done of that in this turn. */
+/* Serves leases now if residency_leases_serve_later() asked for that and it is time. */
 void residency_leases_serve_due(struct residency_device *device);
 /* Leases are told what the limits of their tenants leave to them. */
 void residency_leases_limit(struct residency *residency);

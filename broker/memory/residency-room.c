@@ -234,7 +234,7 @@ static void hold_off_lost(struct residence *residence)
 	residence->n_lost++;
 }
 
-/* A load that failed has been undone: is it tried again, and who is told what? */
+/* Decides whether a load that failed, and was undone, is tried again, and tells who waits. */
 void residency_load_failed(struct residence *residence, int r)
 {
 	struct residency_device *device = residence->device;

@@ -20,7 +20,6 @@
 #include <stdlib.h>
 
 #include "loop/loop.h"
-#include "loop/turn.h"
 #include "memory/residency-private.h"
 #include "tenant/tenant.h"
 #include "util/checked.h"

@@ -308,7 +308,7 @@ static inline uint8_t schedule_class(uint8_t priority)
 	}
 }
 
-/* Is the flow among those that share the device now? */
+/* Counts the flow in or out of those that share the device now. */
 static inline void flow_set_active(struct place_queue *queue, struct place_flow_queue *fq)
 {
 	bool is_active = fq->is_startable || fq->n_released;

@@ -408,7 +408,7 @@ static int arena_charge(struct session_arena *arena, const struct executor *expo
 	return 0;
 }
 
-/* Return: a charged slot, of the session from now on; NULL if the client was refused. */
+/* Return: a charged arena, of the session from now on; NULL if the client was refused. */
 static struct session_arena *arena_begin(struct session *session, uint32_t cookie, uint64_t bytes,
 					 const struct executor *exporter)
 {

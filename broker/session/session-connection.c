@@ -2,8 +2,8 @@
 /*
  * Connections of sessions: answers, jobs, and the end
  *
- * What a session's objects need of it is here, below them: they answer the client, give other
- * threads jobs, and end the session where the client breaks a rule.
+ * Plans, arenas, rings and leases of a session lie above this file: by its functions they answer
+ * the client, give other threads jobs, and end the session where the client breaks a rule.
  */
 #include <errno.h>
 #include <fcntl.h>

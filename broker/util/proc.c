@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * See run-queue-proc.h. Lines and words are views of the text: nothing is written to it, and a line
+ * See proc.h. Lines and words are views of the text: nothing is written to it, and a line
  * that is not as it should be is passed over, since kernels add to these files.
  */
 #include "util/proc.h"

@@ -6,10 +6,11 @@
  * neighbours swapped. A third of the word may be wrong: beyond that a guess annoys more than it
  * helps.
  */
-#include "util/number.h"
 #include "util/suggest.h"
 
 #include <string.h>
+
+#include "util/number.h"
 
 enum { NAME_MAX_BYTES = 40 };
 

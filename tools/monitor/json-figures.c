@@ -64,7 +64,7 @@ void json_figures_part(const struct figure *figures, const void *record, int64_t
 		       const char *first, const char *last)
 {
 	const char *object = NULL;
-	bool has_begun = !first;
+	bool has_begun = !first, has_ended = !last;
 
 	for (const struct figure *figure = figures; !figure_is_end(figure); figure++) {
 		if (!figure->json)
@@ -80,12 +80,13 @@ void json_figures_part(const struct figure *figures, const void *record, int64_t
 				json_object(object);
 		}
 		json_figure(figure, record, realtime_offset_ns);
-		if (last && strcmp(figure->json, last) == 0)
+		has_ended = has_ended || strcmp(figure->json, last) == 0;
+		if (last && has_ended)
 			break;
 	}
 	if (object)
 		json_object_end();
-	assert(has_begun);
+	assert(has_begun && has_ended);
 }
 
 void json_figures(const struct figure *figures, const void *record)
