@@ -118,7 +118,7 @@ static void put_by_table(struct victim *victim, uint64_t table, uint8_t flags)
 
 void attack_parts(struct attack *attack, unsigned int thread)
 {
-	enum { SIDE = 256, BYTES = SIDE * SIDE * 4, N_TASKS = 40, N_PRODUCTS = 12 };
+	enum { SIDE = 192, BYTES = SIDE * SIDE * 4, N_TASKS = 40, N_PRODUCTS = 12 };
 	unsigned int n = attack_share(attack, thread, NULL);
 	/* The results are not looked at, so where there are many sessions they share one. */
 	const uint64_t n_outputs = attack->n_sessions > MANY_SESSIONS ? 1 : N_TASKS;
