@@ -3,7 +3,7 @@
 /*
  * The layout of statistics pages, which never changes
  *
- * Where members of <ringbroker/stats.h> are, for whoever writes pages and for who reads them. The
+ * Offsets of members of <ringbroker/stats.h>, for whoever writes pages and for who reads them. The
  * tables of figures (stats-figures.h) say it of members that are shown.
  */
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the reactor reads: the source, and totals
+ * The reactor's part of the run queue: reading the source, and totals
  *
  * With the probes, totals are added up here, by plain loads from their maps, with the delay or the
  * stretch that goes on. The scheduler may be writing, so what tells of a stretch is read before and

@@ -41,7 +41,7 @@ struct metrics_text {
 	bool is_out_of_memory; /* what is here is cut */
 	struct metrics_family family;
 
-	/* What the last sample began with, as the next one of the family may, too. */
+	/* The last sample began with this head, as the next one of the family may, too. */
 	char head[METRICS_HEAD_BYTES];
 	size_t n_head; /* 0: not known */
 	const char *head_suffix;

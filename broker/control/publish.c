@@ -56,7 +56,7 @@ enum {
 	/* A round gets at least one over a turn's budget, and so many pieces, in one go. */
 	PUBLISH_PART = 4,
 	PUBLISH_PIECES = 64,
-	/* Of one update; tools/monitor/pages.c waits for the others. */
+	/* An update shows so many; tools/monitor/pages.c waits for the others. */
 	MAX_TENANTS = 64,
 	MAX_PLANS = 1024,        /* looked at */
 	MAX_CHANGED_PLANS = 128, /* for which figures were computed */

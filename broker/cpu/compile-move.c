@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What only moves elements: one step for each move of the node, and pictures side by side
+ * Operators that only move elements: one step for each move of the node, and pictures side by side
  *
  * Dimensions of a move may be in any order. Those that lie close together where elements are read
  * come next to those that lie close together where they are written: so that every Transpose is

@@ -222,9 +222,10 @@ static bool is_direct(const struct plan *plan, const struct node *node)
 }
 
 /*
- * Of a convolution that is a matrix product. Either takes time for its operations, of which those
- * in vectors that are not full are in vain, and for gathering what pixels see: channel after
- * channel by taps, with channels last by runs, if at all. Few pixels fill no vectors of pixels.
+ * The rates of a convolution that is a matrix product. Either layout takes time for operations, of
+ * which those in vectors that are not full are in vain, and for gathering what pixels see: channel
+ * after channel by taps, with channels last by runs, if at all. Few pixels fill no vectors of
+ * pixels.
  */
 static struct rates product_rates(const struct plan *plan, const struct node *node,
 				  uint32_t channels, uint32_t out_channels, uint64_t pixels)
@@ -242,7 +243,7 @@ static struct rates product_rates(const struct plan *plan, const struct node *no
 	};
 }
 
-/* Of one that is computed from strips of the picture: nothing is gathered, edges are as good. */
+/* The rate of a convolution from strips of the picture: nothing is gathered, edges are as good. */
 static double strip_rate(const struct cpu_window *args)
 {
 	const double terms = (double)(args->kernel[1] * args->kernel[2] * args->channels);

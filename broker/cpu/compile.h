@@ -22,7 +22,7 @@
 /* Of products and windows of float64: half as many elements lie in a register. */
 #define COMPILE_DOUBLE_SPEED_UP 0.5
 
-/* What one thread does in a nanosecond, roughly and rather too little. */
+/* One thread does so much in a nanosecond, roughly and rather too little. */
 #define COMPILE_FLOPS_PER_NS 40.0
 #define COMPILE_BYTES_PER_NS 8.0
 

@@ -47,7 +47,7 @@ uint64_t cpu_layout_pixels(const struct shape *shape, unsigned int from);
 bool cpu_layout_is_float(const struct tensor *tensor);
 bool cpu_layout_is_constant(const struct plan *plan, const struct tensor *tensor);
 /*
- * What vectors of @width channels have of use in them; those of other levels more, and take longer.
+ * Compute the useful part of vectors of @width channels; other levels' have more, and take longer.
  */
 double cpu_layout_filled(uint32_t channels, uint32_t width);
 /* The same where few channels are computed in half vectors. */

@@ -4,8 +4,8 @@
 #include "cpu/run.h"
 
 /*
- * What works element by element: only extent[0] may depend on the count; without outer dimensions,
- * inner may.
+ * Operators that work element by element: only extent[0] may depend on the count; without outer
+ * dimensions, inner may.
  */
 enum { CPU_MAP_MAX_IN = 3 };
 struct cpu_step_map {

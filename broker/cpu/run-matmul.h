@@ -25,7 +25,7 @@ cpu_rounds_fn cpu_rounds_gemm, cpu_rounds_gemm_f64;
 /* run-double-hot.c */
 cpu_run_fn cpu_run_gemm_f64;
 
-/* How a product is cut: see run-matmul-hot.c. */
+/* The parts that a product is cut into: see run-matmul-hot.c. */
 struct cpu_gemm_grid {
 	size_t batches, m_units, n_units, m_unit;
 };

@@ -5,7 +5,7 @@
 #include "cpu/int8.h"
 #include "cpu/run-matmul.h"
 
-/* Where the operands of a product or convolution of eight-bit numbers stand in cpu_step.in. */
+/* Places in cpu_step.in of the operands of a product or convolution of eight-bit numbers. */
 enum cpu_integer_in {
 	CPU_INTEGER_A,
 	CPU_INTEGER_B, /* a convolution's weights */
@@ -18,7 +18,7 @@ enum cpu_integer_in {
 	CPU_INTEGER_BIAS,
 };
 
-/* What products and convolutions of eight-bit numbers have beside their shapes. */
+/* Products and convolutions of eight-bit numbers have these beside their shapes. */
 struct cpu_integer {
 	const struct cpu_int8_kernels *kernels;
 	bool a_signed, b_signed, y_signed;

@@ -65,7 +65,7 @@ typedef size_t cpu_units_fn(const struct cpu_step *step, uint32_t count);
  */
 typedef uint32_t cpu_rounds_fn(const struct cpu_step *step, uint32_t count);
 
-/* How the steps of an operator are run at a level, if the kernels' file says so. */
+/* The functions that run an operator's steps at a level, if the kernels' file says so. */
 struct cpu_routine {
 	cpu_run_fn *run;
 	cpu_units_fn *units;

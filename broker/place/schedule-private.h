@@ -325,7 +325,7 @@ static inline void flow_set_active(struct place_queue *queue, struct place_flow_
 	}
 }
 
-/* Nobody waits for anybody: what was used is of no account any more. */
+/* No flow waits: time that flows used is of no account any more. */
 static inline void queue_forgive_debts(struct place_queue *queue)
 {
 	if (!queue->flows && queue->n_released == 0)

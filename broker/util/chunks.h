@@ -18,7 +18,7 @@
 #include "util/index.h"
 #include "util/list.h"
 
-/* What pieces are for: see chunks_init(). */
+/* The use of pieces: see chunks_init(). */
 enum chunks_kind {
 	CHUNKS_SMALL,
 	CHUNKS_LARGE,

@@ -211,7 +211,7 @@ static const struct vk_pipe *scatter_of(uint8_t dtype)
 	for (unsigned int i = 0; i < ARRAY_SIZE(scatter); i++)
 		if (scatter[i].of[VK_VARIANT_PLAIN].spec[2] == dtype)
 			return &scatter[i];
-	/* What is moved by its width alone. */
+	/* Elements that are moved by their width alone. */
 	return scatter_of(dtype == RBK_DTYPE_BF16 ? RBK_DTYPE_F16 : RBK_DTYPE_U8);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What lowerers have in common: see lowering.h. */
+/* Functions that lowerers have in common: see lowering.h. */
 #include "vulkan/lowering.h"
 
 #include <assert.h>

@@ -57,8 +57,8 @@ struct lowering {
 typedef int lower_fn(struct lowering *l);
 
 /*
- * What a file has: its lowerers, and tables of the pipes that they choose from. An operator of a
- * family that is there is added in its file alone, beside its shader, which meson.build lists.
+ * The contents of a file: its lowerers, and tables of the pipes that they choose from. An operator
+ * of a family that is there is added in its file alone, beside its shader, which meson.build lists.
  */
 struct vk_family {
 	lower_fn *const *lowerers; /* by kind of operator; NULL: that is of another family */
@@ -129,7 +129,7 @@ static inline void lower_pipe(struct lowering *l, const struct vk_pipe *pipe)
 	l->step->info = &pipe->of[l->target.variant];
 }
 
-/* Which shape of tiles a result of @rows times @cols elements takes, @batch of them. */
+/* Choose the shape of tiles for @batch results of @rows times @cols elements. */
 static inline unsigned int lower_tile(const struct lowering *l, enum exec_tile_op op, uint64_t rows,
 				      uint64_t cols, uint64_t batch)
 {

@@ -16,7 +16,7 @@
 
 struct vk_device;
 
-/* Which shader variants a device gets. */
+/* The shader variants of a device. */
 enum vk_variant {
 	VK_VARIANT_PLAIN,  /* software: registers only, one subgroup per workgroup */
 	VK_VARIANT_SHARED, /* GPUs: tiles in shared memory, subgroup reductions */
@@ -59,7 +59,7 @@ struct vk_pipe {
 };
 
 /*
- * What a device has of a pipeline. There from when a step first needs it until the device is freed,
+ * A pipeline of a device. It is there from when a step first needs it until the device is freed,
  * also while the logical device is closed; there are no more than the tables of pipes allow.
  *
  * Pipelines of products and convolutions also compute an activation along: straight lines in all of
@@ -100,7 +100,7 @@ int vk_pipelines_set_path(struct vk_device *device, const char *cache_dir);
 int vk_pipelines_init(struct vk_device *device);
 /* Writes the cache on disk, if it changed and the device is not lost. */
 void vk_pipelines_deinit(struct vk_device *device);
-/* Once nobody has steps any more. */
+/* Called when no plan has steps any more. */
 void vk_pipelines_free(struct vk_pipelines *pipelines);
 
 /* Setup thread: that of @info, which has code for @numbers. Return: NULL if out of memory. */

@@ -25,11 +25,11 @@ enum {
 	VK_COMMANDS_MAPPINGS = 2, /* of RADV, for a command buffer of that size */
 };
 
-/* What the driver takes for recorded command buffers. */
+/* Memory that the driver takes for recorded command buffers. */
 struct vk_commands_cost {
 	/*
 	 * On the heaps, for a buffer of up to VK_COMMANDS_STEPS dispatches: multiples of the page;
-	 * 0 where nobody tells.
+	 * 0 where the driver does not tell.
 	 */
 	uint64_t device_bytes, host_bytes;
 	/* See command-memory.h: for a buffer, and for each of its dispatches. */

@@ -220,7 +220,7 @@ static bool print_table(struct vk_device *device, const struct vk_pipes *table, 
 	for (size_t i = 0; i < table->n; i++) {
 		const struct vk_pipe_info *info = &table->pipes[i].of[device->variant];
 
-		/* Nobody waits for the integers of typed.comp. */
+		/* The integers of typed.comp are not waited for. */
 		if (!info->shader || !info->shader->code[VK_FLOATS].words ||
 		    info->shader == &vk_shader_typed || info->shader == &vk_shader_typed_double)
 			continue;

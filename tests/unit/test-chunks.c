@@ -88,7 +88,7 @@ static unsigned long resident_bytes(const void *address)
 	return kib << 10;
 }
 
-/* Of a small kind only pages that are written cost memory, however large a piece is. */
+/* Small chunks cost memory only where pages are written, however large a piece is. */
 static void test_chunks__small_pages(void **state)
 {
 	static const size_t sizes[] = {4096, 100000, 3 << 20, 40 << 20};

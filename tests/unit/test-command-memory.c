@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What drivers allocate for command buffers, as they would: see vulkan/command-memory.h. */
+/* Allocations of drivers for command buffers: see vulkan/command-memory.h. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

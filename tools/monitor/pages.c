@@ -107,8 +107,8 @@ bool page_copy_tenant_head(const struct rbk_stats_view *view, uint32_t index,
 /* --- Waiting for listings --- */
 
 /*
- * As many records, of those that nobody has looked at before, a new page has at once: of the pieces
- * of an update that are written in one turn, see control/publish.c, some are devices.
+ * A page that was just made has so many records at once: of the pieces of an update that are
+ * written in one turn, see control/publish.c, some are devices.
  */
 enum { FIRST_RECORDS = 32, MAX_LOOKS = 40 };
 
