@@ -4,24 +4,37 @@
  */
 #include "cpu/run-matmul.h"
 
-/* Columns of one unit of a matrix product, a multiple of every gemm_nr; most rows of one. */
-enum { GEMM_UNIT_N = 128, GEMM_UNIT_M = 240, GEMM_UNIT_M_MIN = 60, GEMM_ENOUGH_UNITS = 64 };
+/*
+ * Columns of one unit of a matrix product, multiples of every gemm_nr, and rows. A packed b costs
+ * nothing to read once more, while rows of a are packed for each unit: so units are wide and low
+ * there, and high where columns of b are packed for each.
+ */
+enum {
+	GEMM_UNIT_N = 128,
+	GEMM_UNIT_N_MAX = 512,
+	GEMM_UNIT_M = 60,
+	GEMM_UNIT_M_MAX = 240,
+	GEMM_ENOUGH_UNITS = 64
+};
 
 struct cpu_gemm_grid cpu_gemm_grid(const struct cpu_step_gemm *step, uint32_t count)
 {
-	const size_t m = cpu_extent_at(&step->m, count);
+	const size_t m = cpu_extent_at(&step->m, count), n = cpu_extent_at(&step->n, count);
 	struct cpu_gemm_grid grid = {
 		.batches = 1,
-		.n_units = div_up(cpu_extent_at(&step->n, count), GEMM_UNIT_N),
-		.m_unit = GEMM_UNIT_M,
+		.m_unit = step->b_is_packed ? GEMM_UNIT_M : GEMM_UNIT_M_MAX,
+		.n_unit = step->b_is_packed ? GEMM_UNIT_N_MAX : GEMM_UNIT_N,
 	};
 
 	for (unsigned int i = 0; i < step->n_batch; i++)
 		grid.batches *= cpu_extent_at(&step->batch[i], count);
-	while (grid.m_unit > GEMM_UNIT_M_MIN &&
-	       grid.batches * grid.n_units * div_up(m, grid.m_unit) < GEMM_ENOUGH_UNITS)
-		grid.m_unit /= 2;
+	while (grid.batches * div_up(m, grid.m_unit) * div_up(n, grid.n_unit) < GEMM_ENOUGH_UNITS &&
+	       (grid.m_unit > GEMM_UNIT_M || grid.n_unit > GEMM_UNIT_N)) {
+		grid.m_unit = grid.m_unit > GEMM_UNIT_M ? grid.m_unit / 2 : grid.m_unit;
+		grid.n_unit = grid.n_unit > GEMM_UNIT_N ? grid.n_unit / 2 : grid.n_unit;
+	}
 	grid.m_units = div_up(m, grid.m_unit);
+	grid.n_units = div_up(n, grid.n_unit);
 	return grid;
 }
 
@@ -39,7 +52,7 @@ static uint32_t rounds(const struct cpu_step_gemm *step, uint32_t count, size_t 
 	const struct cpu_gemm_grid grid = cpu_gemm_grid(step, count);
 
 	return cpu_rounds(step->k, block, min_size(cpu_extent_at(&step->m, count), grid.m_unit),
-			  min_size(cpu_extent_at(&step->n, count), GEMM_UNIT_N), factor);
+			  min_size(cpu_extent_at(&step->n, count), grid.n_unit), factor);
 }
 
 uint32_t cpu_rounds_gemm(const struct cpu_step *step, uint32_t count)
@@ -87,8 +100,8 @@ struct cpu_gemm_part cpu_gemm_part(const struct cpu_step_gemm *step,
 			{
 				.m_begin = m_unit * grid->m_unit,
 				.m_end = min_size(m, (m_unit + rows) * grid->m_unit),
-				.n_begin = n_unit * GEMM_UNIT_N,
-				.n_end = min_size(n, (n_unit + columns) * GEMM_UNIT_N),
+				.n_begin = n_unit * grid->n_unit,
+				.n_end = min_size(n, (n_unit + columns) * grid->n_unit),
 			},
 	};
 }

@@ -27,7 +27,7 @@ cpu_run_fn cpu_run_gemm_f64;
 
 /* The parts that a product is cut into: see run-matmul-hot.c. */
 struct cpu_gemm_grid {
-	size_t batches, m_units, n_units, m_unit;
+	size_t batches, m_units, n_units, m_unit, n_unit;
 };
 struct cpu_gemm_grid cpu_gemm_grid(const struct cpu_step_gemm *step, uint32_t count);
 
