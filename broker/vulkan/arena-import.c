@@ -29,6 +29,7 @@
 #include "util/log.h"
 #include "util/plural.h"
 #include "vulkan/device.h"
+#include "vulkan/driver.h"
 #include "vulkan/udmabuf.h"
 
 static bool works(const struct vk_device *device, enum vulkan_path path)

@@ -13,6 +13,7 @@
 #include "util/error.h"
 #include "vulkan/arena-import.h"
 #include "vulkan/device.h"
+#include "vulkan/driver.h"
 #include "vulkan/lower.h"
 #include "vulkan/shaders.h"
 #include "vulkan/tiles.h"

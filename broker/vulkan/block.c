@@ -23,6 +23,7 @@
 #include "util/error.h"
 #include "vulkan/arena-import.h"
 #include "vulkan/device.h"
+#include "vulkan/driver.h"
 #include "vulkan/rates.h"
 
 enum { PIECE_BYTES = 1 << 20 /* between looks at the clock */ };

@@ -18,6 +18,7 @@
 #include "util/error.h"
 #include "util/thread.h"
 #include "vulkan/device.h"
+#include "vulkan/setup.h"
 
 enum {
 	SOFTWARE_MAX_TURNS = 65000, /* see lower.c */

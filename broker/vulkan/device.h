@@ -26,10 +26,12 @@
 #include "vulkan/upload.h"
 #include "vulkan/vulkan.h"
 
+struct vk_instance;
+
 struct vk_device {
-	struct executor executor; /* what the dispatcher sees */
-	struct vulkan *vulkan;    /* NULL for a device that only compiles */
-	unsigned int slot;        /* in vulkan->devices */
+	struct executor executor;     /* what the dispatcher sees */
+	struct vk_instance *instance; /* NULL for a device that only compiles */
+	unsigned int slot;            /* in instance->devices */
 
 	pthread_mutex_t physical_lock; /* others than the setup thread look at it under this */
 	VkPhysicalDevice physical;     /* VK_NULL_HANDLE: a lost device that is not there now */
@@ -82,32 +84,6 @@ struct vk_device {
 };
 
 /*
- * Translates a VkResult, once, logging it at debug level with what was called.
- * Return: 0 for success; -ENOMEM; -EIO for everything else.
- */
-int vk_result(VkResult result, const char *what);
-
-/* Is anything missing for this room? Return: NULL if usable, else what is missing. */
-const char *vk_device_missing(VkPhysicalDevice physical);
-
-bool vk_has_extension(VkPhysicalDevice physical, const char *name);
-
-bool vk_physical_is_software(VkPhysicalDevice physical);
-
-/* Which hardware it is. */
-void vk_physical_identify(VkPhysicalDevice physical, struct exec_identity *ret);
-
-/*
- * Makes a new instance in place of the old one, while no device is open, and sets physical of each
- * device as it finds them there. Implemented in vulkan.c.
- * Return: 0; -EIO, a device is open or there is no driver; -ENOMEM.
- */
-int vk_instance_renew(struct vulkan *vulkan);
-
-/* Is it the same piece of hardware? By PCI address, else UUID. */
-bool vk_device_is_same(const struct vk_device *device, VkPhysicalDevice physical);
-
-/*
  * Makes a device and opens it, without a thread. With @only_compiles there is no memory and nothing
  * to submit with either: drivers that run nothing have none.
  * Return: 0 or negative errno.
@@ -131,9 +107,6 @@ int vk_device_reopen(struct vk_device *device);
 
 /* Any thread. */
 void vk_device_sample(struct vk_device *device, struct exec_memory *ret);
-
-/* Any thread: what options.fault answers. */
-enum vulkan_fault vk_device_fault(struct vk_device *device, enum vulkan_fault_point point);
 
 /* Any thread. */
 static inline bool vk_device_is_lost(const struct vk_device *device)

@@ -32,8 +32,10 @@
 #include "util/error.h"
 #include "vulkan/block.h"
 #include "vulkan/device.h"
+#include "vulkan/driver.h"
 #include "vulkan/parts.h"
 #include "vulkan/record-private.h"
+#include "vulkan/setup.h"
 
 enum {
 	MEASURED_BUFFERS = 4,

@@ -14,6 +14,7 @@
 
 #include "util/cleanup.h"
 #include "vulkan/device.h"
+#include "vulkan/physical.h"
 
 enum {
 	FEATURES_KHR = 1000506000,   /* VK_STRUCTURE_TYPE_..._COOPERATIVE_MATRIX_FEATURES_KHR */

@@ -19,6 +19,7 @@
 #include "util/error.h"
 #include "util/log.h"
 #include "vulkan/device.h"
+#include "vulkan/driver.h"
 
 /* The first type that has @required, preferring all of @wanted, then none of @unwanted. */
 static bool pick_type(const VkPhysicalDeviceMemoryProperties *heaps, uint32_t usable,

@@ -21,6 +21,7 @@
 #include "vulkan/arena-import.h"
 #include "vulkan/device.h"
 #include "vulkan/lower.h"
+#include "vulkan/setup.h"
 #include "vulkan/udmabuf.h"
 
 enum {

@@ -25,6 +25,7 @@
 #include "util/error.h"
 #include "util/log.h"
 #include "vulkan/device.h"
+#include "vulkan/driver.h"
 
 enum { CACHE_MAX_BYTES = 64 << 20 };
 

@@ -12,134 +12,28 @@
  * n-th submission, which may be several tasks', and their writes are complete; the waiting thread
  * waits for the values one by one.
  *
- * Loss: "lost" means that no new work is begun; "dead" that the driver declared the device lost, so
- * that nothing runs on it any more and waiting is pointless. A timeout sets only the first: Vulkan
- * cannot cancel, so the waiting thread goes on waiting for the very task, and if the device
- * finishes it after all, its result is as good as any. Tasks that the device has not seen do not
- * wait for that: they overtake it.
+ * After a timeout the waiting thread goes on waiting for the very task (see driver.c), and if the
+ * device finishes it after all, its result is as good as any. Tasks that the device has not seen do
+ * not wait for that: they overtake it.
  *
- * Setup work goes through the submitting thread as well; an item of "begun" that is the queue
- * itself stands for it.
+ * Setup work (setup.c) goes through the submitting thread as well; an item of "begun" that is the
+ * queue itself stands for it.
  */
 #include "vulkan/queue.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
 
 #include "util/clock.h"
 #include "util/error.h"
-#include "util/log.h"
 #include "util/thread.h"
 #include "util/waker.h"
 #include "vulkan/device.h"
+#include "vulkan/driver.h"
 #include "vulkan/record.h"
 
-#ifdef __SANITIZE_THREAD__
-#include <sanitizer/tsan_interface.h>
-#endif
-
-static const uint64_t gpu_timeout_ns = 10ull * 1000 * 1000 * 1000;
-/* How often is looked for what can be handed back meanwhile. */
-static const uint64_t hung_look_ns = 20ull * 1000 * 1000;
-/* A software device shares the processor with everybody: slow is not stuck. */
-static const uint64_t software_timeout_ns = 300ull * 1000 * 1000 * 1000;
-
-void vk_device_lose(struct vk_device *device, const char *why)
-{
-	if (!atomic_exchange_explicit(&device->lost, true, memory_order_acq_rel))
-		log_warning_of(LOG_OF_DEVICE(device->executor.index), LOG_DEVICE_LOST,
-			       "%s is lost: %s; its tasks go elsewhere", device->name, why);
-}
-
-void vk_device_die(struct vk_device *device, const char *why)
-{
-	atomic_store_explicit(&device->submit.dead, true, memory_order_release);
-	vk_device_lose(device, why);
-}
-
-void vk_device_settle(struct vk_device *device)
-{
-	if (device->handle && vk_queue_is_dead(&device->submit))
-		device->vk.vkDeviceWaitIdle(device->handle);
-}
-
-int vk_device_submit(struct vk_device *device, VkQueue queue, uint32_t n, const VkSubmitInfo *infos)
-{
-	VkResult result = VK_ERROR_DEVICE_LOST;
-	int r;
-
-	if (vk_device_fault(device, VULKAN_FAULT_SUBMIT) != VULKAN_FAULT_LOST)
-		result = device->vk.vkQueueSubmit(queue, n, infos, VK_NULL_HANDLE);
-	if (result == VK_SUCCESS)
-		return 0;
-	r = vk_result(result, "vkQueueSubmit");
-	if (r != -ENOMEM)
-		vk_device_die(device, "submission failed");
-	return error_fold(r);
-}
-
 /* The waiting thread */
-
-enum { WAIT_E_TIMEOUT = 1 };
-
-/* The device does not come back. Who held tasks ready for it hands them back, and is told. */
-static void note_timeout(struct vk_device *device)
-{
-	vk_device_lose(device, "a task takes longer than the timeout");
-	sem_post(&device->submit.work);
-	waker_ring(device->executor.waker);
-}
-
-/* Return: as vk_device_wait(), or WAIT_E_TIMEOUT: the device is lost, and was waited for a bit. */
-static int wait_once(struct vk_device *device, VkSemaphore timeline, uint64_t value)
-{
-	const VkSemaphoreWaitInfo info = {
-		.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO,
-		.semaphoreCount = 1,
-		.pSemaphores = &timeline,
-		.pValues = &value,
-	};
-	uint64_t timeout_ns = device->is_software ? software_timeout_ns : gpu_timeout_ns;
-	enum vulkan_fault fault;
-	VkResult result;
-
-	if (device->options.timeout_ns)
-		timeout_ns = device->options.timeout_ns;
-	if (vk_device_is_lost(device) && timeout_ns > hung_look_ns)
-		timeout_ns = hung_look_ns;
-	if (vk_queue_is_dead(&device->submit))
-		return -EIO;
-	fault = vk_device_fault(device, VULKAN_FAULT_WAIT);
-	if (fault == VULKAN_FAULT_LOST)
-		result = VK_ERROR_DEVICE_LOST;
-	else if (fault == VULKAN_FAULT_TIMEOUT)
-		result = VK_TIMEOUT;
-	else
-		result = device->vk.vkWaitSemaphores(device->handle, &info, timeout_ns);
-	if (result == VK_SUCCESS)
-		return 0;
-	if (result == VK_TIMEOUT) {
-		note_timeout(device);
-		return WAIT_E_TIMEOUT;
-	}
-	vk_device_die(device, "waiting failed");
-	return -EIO;
-}
-
-int vk_device_wait(struct vk_device *device, VkSemaphore timeline, uint64_t value)
-{
-	int r;
-
-	do
-		r = wait_once(device, timeline, value);
-	while (r == WAIT_E_TIMEOUT);
-	return r;
-}
-
-/* --- What overtakes --- */
 
 static void defer(struct vk_queue *queue, void *item)
 {
@@ -222,7 +116,8 @@ static int await(struct vk_device *device, uint64_t value)
 {
 	int r;
 
-	while ((r = wait_once(device, device->submit.timeline, value)) == WAIT_E_TIMEOUT)
+	while ((r = vk_device_wait_once(device, device->submit.timeline, value)) ==
+	       VK_WAIT_E_TIMEOUT)
 		overtake(device);
 	return r;
 }
@@ -323,116 +218,6 @@ unsigned int vk_queue_reap(struct vk_device *device, struct exec_task **ret, uns
 		n++;
 	}
 	return n;
-}
-
-/* The setup thread */
-
-int vk_setup_begin(struct vk_device *device, VkCommandBuffer *ret)
-{
-	struct vk_queue *queue = &device->submit;
-	const VkCommandBufferBeginInfo info = {
-		.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO,
-		.flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT,
-	};
-	int r;
-
-	/* Another plan's work that still runs comes first; on a lost device it may run for ever. */
-	if (!vk_device_is_lost(device))
-		vk_setup_await(device, UINT64_MAX);
-	if (vk_device_is_lost(device))
-		return error_origin(-EIO);
-	r = vk_result(device->vk.vkBeginCommandBuffer(queue->setup_commands, &info),
-		      "vkBeginCommandBuffer");
-	if (r)
-		return error_fold(r);
-	*ret = queue->setup_commands;
-	return 0;
-}
-
-int vk_setup_start(struct vk_device *device, int *result)
-{
-	const VkMemoryBarrier barrier = {
-		.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
-		.srcAccessMask = VK_ACCESS_TRANSFER_WRITE_BIT | VK_ACCESS_SHADER_WRITE_BIT,
-		.dstAccessMask = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT |
-				 VK_ACCESS_TRANSFER_WRITE_BIT | VK_ACCESS_HOST_READ_BIT,
-	};
-	struct vk_queue *queue = &device->submit;
-	bool pushed;
-	int r;
-
-	/* What setup wrote is there for whatever is submitted later. */
-	device->vk.vkCmdPipelineBarrier(
-		queue->setup_commands,
-		VK_PIPELINE_STAGE_TRANSFER_BIT | VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
-		VK_PIPELINE_STAGE_TRANSFER_BIT | VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT |
-			VK_PIPELINE_STAGE_HOST_BIT,
-		0, 1, &barrier, 0, NULL, 0, NULL);
-	r = vk_result(device->vk.vkEndCommandBuffer(queue->setup_commands), "vkEndCommandBuffer");
-	if (r)
-		return error_fold(r);
-	/* The submitting thread's copy: uploads go on meanwhile. */
-	queue->setup_uploads = device->upload.queue ? device->upload.submitted : 0;
-	pushed = spsc_push(&queue->setup_in, queue);
-	assert(pushed);
-	*result = VK_SETUP_E_RUNS;
-	queue->setup_ret = result;
-	sem_post(&queue->work);
-	return 0;
-}
-
-bool vk_wait_for(sem_t *sem, uint64_t wait_ns)
-{
-	struct timespec until;
-	int r;
-
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_nsec += (long)(wait_ns % 1000000000);
-	until.tv_sec += (time_t)(wait_ns / 1000000000) + until.tv_nsec / 1000000000;
-	until.tv_nsec %= 1000000000;
-	do
-		r = wait_ns == UINT64_MAX ? sem_wait(sem)
-					  : sem_clockwait(sem, CLOCK_MONOTONIC, &until);
-	while (r < 0 && errno == EINTR);
-#ifdef __SANITIZE_THREAD__
-	/* ThreadSanitizer knows sem_post() and sem_wait(), but not sem_clockwait(). */
-	if (r == 0)
-		__tsan_acquire(sem);
-#endif
-	return r == 0;
-}
-
-bool vk_setup_await(struct vk_device *device, uint64_t wait_ns)
-{
-	struct vk_queue *queue = &device->submit;
-
-	if (!queue->setup_ret)
-		return true;
-	if (!vk_wait_for(&queue->setup_done, wait_ns))
-		return false;
-	*queue->setup_ret = queue->setup_result ? error_origin(queue->setup_result) : 0;
-	queue->setup_ret = NULL;
-	return true;
-}
-
-int vk_setup_run(struct vk_device *device)
-{
-	int result, r;
-
-	r = vk_setup_start(device, &result);
-	if (r)
-		return error_fold(r);
-	vk_setup_await(device, UINT64_MAX);
-	return result ? error_fold(result) : 0;
-}
-
-bool vk_device_check(struct vk_device *device)
-{
-	VkCommandBuffer commands;
-
-	if (vk_setup_begin(device, &commands) == 0)
-		vk_setup_run(device);
-	return vk_device_is_lost(device);
 }
 
 /* Set-up and end */

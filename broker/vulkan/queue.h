@@ -101,58 +101,6 @@ int vk_queue_submit(struct vk_device *device, struct exec_task *task);
 void vk_queue_flush(struct vk_device *device);
 unsigned int vk_queue_reap(struct vk_device *device, struct exec_task **ret, unsigned int max);
 
-/*
- * Setup thread: begins the setup command buffer, waiting for what was started before; runs it and
- * waits for it. Return: 0; negative errno, -EIO if the device is lost.
- */
-int vk_setup_begin(struct vk_device *device, VkCommandBuffer *ret);
-int vk_setup_run(struct vk_device *device);
-/*
- * Setup thread, instead of vk_setup_run(): runs it without waiting. *@result is VK_SETUP_E_RUNS
- * from then on; vk_setup_begin() or vk_setup_await() makes it 0 or a negative errno once it has
- * run, until when it stays where it is. Return: 0; negative errno, *@result is not used.
- */
-enum { VK_SETUP_E_RUNS = 1 };
-int vk_setup_start(struct vk_device *device, int *result);
-/*
- * Setup thread: waits @wait_ns at most (UINT64_MAX: as long as it takes) for what was started,
- * whoever started it. Return: true if nothing runs any more.
- */
-bool vk_setup_await(struct vk_device *device, uint64_t wait_ns);
-
-/* Takes one from @sem, waiting @wait_ns at most (UINT64_MAX: as long as it takes). Return: did it?
- */
-bool vk_wait_for(sem_t *sem, uint64_t wait_ns);
-
-/* Setup thread, not between the two above: submits nothing. Return: has the device been lost? */
-bool vk_device_check(struct vk_device *device);
-
-/*
- * Whoever @queue belongs to: vkQueueSubmit(), which out of memory leaves the queue as it was and
- * with any other failure is the end of the device. Return: 0 or negative errno.
- */
-int vk_device_submit(struct vk_device *device, VkQueue queue, uint32_t n,
-		     const VkSubmitInfo *infos);
-
-/*
- * Any thread: waits for a timeline; beyond the timeout the device is lost, but waiting goes on,
- * because it may still touch things. Return: 0 once @timeline has reached @value; -EIO once the
- * device is known to be dead.
- */
-int vk_device_wait(struct vk_device *device, VkSemaphore timeline, uint64_t value);
-
-/* Any thread: the driver said that the device is lost. */
-void vk_device_die(struct vk_device *device, const char *why);
-/* Any thread: no new work for this device. */
-void vk_device_lose(struct vk_device *device, const char *why);
-
-/*
- * Setup thread, before anything is freed that tasks used: tasks of a lost device are handed back
- * without waiting, and some drivers declare a device lost while it still works. Returns at once
- * otherwise.
- */
-void vk_device_settle(struct vk_device *device);
-
 static inline bool vk_queue_is_dead(const struct vk_queue *queue)
 {
 	return atomic_load_explicit(&queue->dead, memory_order_acquire);

@@ -13,11 +13,12 @@
  * still holds: the reactor reads it meanwhile.
  */
 #include <errno.h>
-#include <string.h>
 
 #include "util/error.h"
 #include "util/log.h"
 #include "vulkan/device.h"
+#include "vulkan/driver.h"
+#include "vulkan/instance.h"
 #include "vulkan/rates.h"
 
 static int open_again(struct vk_device *device)
@@ -34,23 +35,6 @@ static int open_again(struct vk_device *device)
 		r = error_origin(-EIO);
 	}
 	return r;
-}
-
-bool vk_device_is_same(const struct vk_device *device, VkPhysicalDevice physical)
-{
-	const struct exec_identity *was = &device->identity;
-	VkPhysicalDeviceProperties properties;
-	struct exec_identity identity;
-
-	vkGetPhysicalDeviceProperties(physical, &properties);
-	vk_physical_identify(physical, &identity);
-	if (strcmp(properties.deviceName, device->name) != 0 || vk_device_missing(physical))
-		return false;
-	if (was->has_pci && identity.has_pci)
-		return was->pci_domain == identity.pci_domain && was->pci_bus == identity.pci_bus &&
-		       was->pci_device == identity.pci_device &&
-		       was->pci_function == identity.pci_function;
-	return memcmp(was->uuid, identity.uuid, sizeof(was->uuid)) == 0;
 }
 
 int vk_device_reopen(struct vk_device *device)
@@ -70,7 +54,7 @@ int vk_device_reopen(struct vk_device *device)
 		 * them. */
 		r = open_again(device);
 		if (r)
-			r = vk_instance_renew(device->vulkan);
+			r = vk_instance_renew(device->instance);
 		if (!r && !device->handle)
 			r = open_again(device);
 	}

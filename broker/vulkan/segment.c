@@ -16,6 +16,7 @@
 #include "util/cleanup.h"
 #include "util/error.h"
 #include "vulkan/device.h"
+#include "vulkan/driver.h"
 #include "vulkan/memory.h"
 
 #define DMA_BUF VK_EXTERNAL_MEMORY_HANDLE_TYPE_DMA_BUF_BIT_EXT

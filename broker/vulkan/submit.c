@@ -20,6 +20,7 @@
 #include "util/clock.h"
 #include "util/error.h"
 #include "vulkan/device.h"
+#include "vulkan/driver.h"
 #include "vulkan/queue.h"
 #include "vulkan/record.h"
 

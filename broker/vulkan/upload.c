@@ -4,7 +4,7 @@
  *
  * The queue of uploads has a timeline of its own. Every upload is waited for on the host before a
  * plan that needs it is loaded, and the submission that ends the loading of a plan waits for that
- * timeline on the device (queue.c): what was written on one queue is visible on the other.
+ * timeline on the device (submit.c): what was written on one queue is visible on the other.
  */
 #include "vulkan/upload.h"
 
@@ -15,6 +15,8 @@
 #include "plan/executor.h"
 #include "util/error.h"
 #include "vulkan/device.h"
+#include "vulkan/driver.h"
+#include "vulkan/setup.h"
 
 void vk_upload_find_queue(struct vk_device *device)
 {

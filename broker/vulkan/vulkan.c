@@ -17,19 +17,20 @@
 #include "vulkan/block.h"
 #include "vulkan/compile.h"
 #include "vulkan/device.h"
+#include "vulkan/driver.h"
+#include "vulkan/instance.h"
+#include "vulkan/physical.h"
 #include "vulkan/rates.h"
 #include "vulkan/record.h"
+#include "vulkan/setup.h"
 #include "vulkan/tiles.h"
 
 enum {
-	MAX_DEVICES = RBK_MAX_DEVICES - 1,
-	MAX_SENTENCES = 2 * MAX_DEVICES + 2,
+	MAX_SENTENCES = 2 * VK_MAX_DEVICES + 2,
 };
 
 struct vulkan {
-	VkInstance instance;
-	struct vk_device *devices[MAX_DEVICES];
-	unsigned int n_devices;
+	struct vk_instance instance;
 	char *sentences[MAX_SENTENCES];
 	unsigned int n_sentences;
 	enum vulkan_path path;
@@ -188,7 +189,7 @@ static struct executor *op_free(struct executor *executor)
 {
 	struct vk_device *device = device_of(executor);
 
-	device->vulkan->devices[device->slot] = NULL;
+	device->instance->devices[device->slot] = NULL;
 	vk_device_free(device);
 	return NULL;
 }
@@ -231,7 +232,7 @@ static void say_paths(struct vulkan *vulkan, const struct vk_device *device)
 
 	if (vulkan->path != VULKAN_PATH_AUTO) {
 		/* Until now there was no device at all. */
-		if (vulkan->n_devices == 0)
+		if (vulkan->instance.n_devices == 0)
 			vulkan->path_refusal[0] = '\0';
 		if (paths->why[vulkan->path])
 			snprintf(vulkan->path_refusal, sizeof(vulkan->path_refusal),
@@ -273,8 +274,8 @@ static int open_device(struct vulkan *vulkan, VkPhysicalDevice physical,
 	else
 		r = vk_device_new(physical, options, false, &device);
 	if (r == 0) {
-		device->vulkan = vulkan;
-		device->slot = vulkan->n_devices;
+		device->instance = &vulkan->instance;
+		device->slot = vulkan->instance.n_devices;
 		r = vk_queue_start(device);
 	}
 	if (r == 0)
@@ -322,26 +323,8 @@ static int open_device(struct vulkan *vulkan, VkPhysicalDevice physical,
 	vk_tiles_guess(device, &tiles);
 	executor_set_tiles(&device->executor, &tiles);
 	say_paths(vulkan, device);
-	vulkan->devices[vulkan->n_devices++] = steal_ptr(device);
+	vulkan->instance.devices[vulkan->instance.n_devices++] = steal_ptr(device);
 	return 0;
-}
-
-/* Return: 0; -ENOMEM; -EIO, there is no usable driver. */
-static int instance_new(VkInstance *ret)
-{
-	const VkApplicationInfo application = {
-		.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO,
-		.pApplicationName = "brokerd",
-		.apiVersion = VK_API_VERSION_1_2,
-	};
-	const VkInstanceCreateInfo info = {
-		.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO,
-		.pApplicationInfo = &application,
-	};
-
-	if (volkGetInstanceVersion() < VK_API_VERSION_1_2)
-		return error_origin(-EIO);
-	return vk_result(vkCreateInstance(&info, NULL, ret), "vkCreateInstance");
 }
 
 static int open_instance(struct vulkan *vulkan)
@@ -352,61 +335,15 @@ static int open_instance(struct vulkan *vulkan)
 		say(vulkan, "libvulkan is not installed: everything runs on the CPU.");
 		return 0;
 	}
-	r = instance_new(&vulkan->instance);
+	r = vk_instance_new(&vulkan->instance);
 	if (r == -ENOMEM)
 		return error_fold(r);
 	if (r) {
-		vulkan->instance = VK_NULL_HANDLE;
 		say(vulkan, "no usable Vulkan driver: everything runs on the CPU.");
 		return 0;
 	}
 	/* These go to the driver of whatever they are called with, of any instance. */
-	volkLoadInstanceOnly(vulkan->instance);
-	return 0;
-}
-
-static uint32_t list_physical(struct vulkan *vulkan, VkPhysicalDevice physical[MAX_DEVICES])
-{
-	uint32_t n = MAX_DEVICES;
-
-	if (vkEnumeratePhysicalDevices(vulkan->instance, &n, physical) < 0)
-		return 0;
-	return n;
-}
-
-static void set_physical(struct vk_device *device, VkPhysicalDevice physical)
-{
-	pthread_mutex_lock(&device->physical_lock);
-	device->physical = physical;
-	pthread_mutex_unlock(&device->physical_lock);
-}
-
-int vk_instance_renew(struct vulkan *vulkan)
-{
-	VkPhysicalDevice physical[MAX_DEVICES];
-	uint32_t n;
-	int r;
-
-	for (unsigned int i = 0; i < vulkan->n_devices; i++)
-		if (vulkan->devices[i] && vulkan->devices[i]->handle)
-			return -EIO;
-	for (unsigned int i = 0; i < vulkan->n_devices; i++)
-		if (vulkan->devices[i])
-			set_physical(vulkan->devices[i], VK_NULL_HANDLE);
-	if (vulkan->instance)
-		vkDestroyInstance(vulkan->instance, NULL);
-	r = instance_new(&vulkan->instance);
-	if (r) {
-		vulkan->instance = VK_NULL_HANDLE;
-		return error_fold(r);
-	}
-	n = list_physical(vulkan, physical);
-	for (unsigned int i = 0; i < vulkan->n_devices; i++)
-		for (uint32_t k = 0; k < n && vulkan->devices[i]; k++)
-			if (vk_device_is_same(vulkan->devices[i], physical[k])) {
-				set_physical(vulkan->devices[i], physical[k]);
-				break;
-			}
+	volkLoadInstanceOnly(vulkan->instance.handle);
 	return 0;
 }
 
@@ -414,8 +351,8 @@ int vk_instance_renew(struct vulkan *vulkan)
 static int open_kind(struct vulkan *vulkan, bool is_software, const struct vulkan_options *options,
 		     struct waker *waker, unsigned int *ret_n_ignored)
 {
-	VkPhysicalDevice physical[MAX_DEVICES];
-	const uint32_t n = list_physical(vulkan, physical);
+	VkPhysicalDevice physical[VK_MAX_DEVICES];
+	const uint32_t n = vk_instance_list(&vulkan->instance, physical);
 	int r;
 
 	*ret_n_ignored = 0;
@@ -453,22 +390,22 @@ int vulkan_open(const struct vulkan_options *options, struct waker *waker, struc
 	r = open_instance(vulkan);
 	if (r)
 		return error_fold(r);
-	if (!vulkan->instance) {
+	if (!vulkan->instance.handle) {
 		*ret = steal_ptr(vulkan);
 		return 0;
 	}
 
 	r = open_kind(vulkan, want_software, options, waker, &n_ignored);
-	if (r == 0 && options->mode == VULKAN_ANY && vulkan->n_devices == 0) {
+	if (r == 0 && options->mode == VULKAN_ANY && vulkan->instance.n_devices == 0) {
 		want_software = true;
 		r = open_kind(vulkan, want_software, options, waker, &n_ignored);
 	}
 	if (r)
 		return error_fold(r);
-	if (vulkan->n_devices == 0 && n_ignored > 0 && !want_software)
+	if (vulkan->instance.n_devices == 0 && n_ignored > 0 && !want_software)
 		say(vulkan, "only a software Vulkan device, which is used if asked for with "
 			    "--gpu=software: everything runs on the CPU.");
-	else if (vulkan->n_devices == 0 && vulkan->n_sentences == 0)
+	else if (vulkan->instance.n_devices == 0 && vulkan->n_sentences == 0)
 		say(vulkan, "no Vulkan device%s: everything runs on the CPU.",
 		    want_software ? " in software" : "");
 	*ret = steal_ptr(vulkan);
@@ -479,7 +416,7 @@ int vk_open_alone(const struct vulkan_options *options, struct vulkan **ret_vulk
 		  struct vk_device **ret)
 {
 	_cleanup_(vulkan_freep) struct vulkan *vulkan = NULL;
-	VkPhysicalDevice physical[MAX_DEVICES];
+	VkPhysicalDevice physical[VK_MAX_DEVICES];
 	struct vk_device *device = NULL;
 	uint32_t n;
 	int r;
@@ -490,7 +427,7 @@ int vk_open_alone(const struct vulkan_options *options, struct vulkan **ret_vulk
 	r = options->mode == VULKAN_NONE ? 0 : open_instance(vulkan);
 	if (r)
 		return error_fold(r);
-	n = vulkan->instance ? list_physical(vulkan, physical) : 0;
+	n = vulkan->instance.handle ? vk_instance_list(&vulkan->instance, physical) : 0;
 	for (uint32_t i = 0; i < n && !device; i++) {
 		if (vk_physical_is_software(physical[i]) != (options->mode == VULKAN_SOFTWARE) ||
 		    vk_device_missing(physical[i]))
@@ -506,12 +443,14 @@ int vk_open_alone(const struct vulkan_options *options, struct vulkan **ret_vulk
 
 unsigned int vulkan_n_executors(const struct vulkan *vulkan)
 {
-	return vulkan->n_devices;
+	return vulkan->instance.n_devices;
 }
 
 struct executor *vulkan_executor(struct vulkan *vulkan, unsigned int i)
 {
-	return i < vulkan->n_devices && vulkan->devices[i] ? &vulkan->devices[i]->executor : NULL;
+	return i < vulkan->instance.n_devices && vulkan->instance.devices[i]
+		       ? &vulkan->instance.devices[i]->executor
+		       : NULL;
 }
 
 unsigned int vulkan_n_sentences(const struct vulkan *vulkan)
@@ -538,10 +477,10 @@ struct vulkan *vulkan_free(struct vulkan *vulkan)
 {
 	if (!vulkan)
 		return NULL;
-	for (unsigned int i = 0; i < vulkan->n_devices; i++)
-		vk_device_free(vulkan->devices[i]);
-	if (vulkan->instance)
-		vkDestroyInstance(vulkan->instance, NULL);
+	for (unsigned int i = 0; i < vulkan->instance.n_devices; i++)
+		vk_device_free(vulkan->instance.devices[i]);
+	if (vulkan->instance.handle)
+		vkDestroyInstance(vulkan->instance.handle, NULL);
 	for (unsigned int i = 0; i < vulkan->n_sentences; i++)
 		free(vulkan->sentences[i]);
 	free(vulkan);
@@ -614,7 +553,7 @@ int vulkan_compile_all(uint32_t *ret_n_compiled, uint32_t *ret_n_refused)
 {
 	_cleanup_(vulkan_freep) struct vulkan *vulkan = NULL;
 	const struct vulkan_options options = {0};
-	VkPhysicalDevice physical[MAX_DEVICES];
+	VkPhysicalDevice physical[VK_MAX_DEVICES];
 	uint32_t n, n_compiled = 0, n_refused = 0;
 	int r;
 
@@ -624,7 +563,7 @@ int vulkan_compile_all(uint32_t *ret_n_compiled, uint32_t *ret_n_refused)
 	r = open_instance(vulkan);
 	if (r)
 		return error_fold(r);
-	n = vulkan->instance ? list_physical(vulkan, physical) : 0;
+	n = vulkan->instance.handle ? vk_instance_list(&vulkan->instance, physical) : 0;
 	for (uint32_t i = 0; i < n; i++) {
 		_cleanup_(vk_device_freep) struct vk_device *device = NULL;
 

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "vulkan/device.h"
+#include "vulkan/physical.h"
 #include "vulkan/shaders.h"
 
 enum { SKIPPED = 77, MAX_PHYSICAL = 8, MAX_EXTENSIONS = 16, MAX_FIGURES = 64 };
