@@ -124,7 +124,9 @@ static inline bool cpu_worker_is_limited(const struct cpu_worker *worker)
 
 /* worker.c: starts the thread. Return: 0, negative errno. */
 int cpu_worker_start(struct cpu_worker *worker);
-/* Wakes up to @n sleeping workers of those in use. Any thread. */
+/* Wake @worker if it sleeps. Any thread. Return: true if it slept. */
+bool cpu_worker_rouse(struct cpu_worker *worker);
+/* Wake up to @n sleeping workers of those in use. Any thread. */
 void cpu_pool_wake(struct cpu_executor *cpu, unsigned int n);
 
 /* A leader that has waited @n_spins times for its helpers waits a little more. */

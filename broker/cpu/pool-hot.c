@@ -36,7 +36,7 @@
  * chunks.
  *
  * Finished tasks return to the reactor through a queue per worker that is as large as the number of
- * tasks in flight, so it is never full. How workers sleep and are woken is in worker.c.
+ * tasks in flight, so it is never full. How workers sleep and are woken is in worker.c and wake.c.
  */
 #include <errno.h>
 

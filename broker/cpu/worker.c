@@ -2,9 +2,9 @@
 /*
  * The threads of the workers
  *
- * A worker without work looks around for a while and then sleeps on a futex of its own. It says so
- * first (asleep = 1, then a fence, then a last look); whoever brings work publishes it, fences, and
- * reads the flag: one of the two sees the other.
+ * A worker without work looks around for a while and then sleeps on a futex of its own, which
+ * cpu_worker_rouse() wakes. It says so first (asleep = 1, then a fence, then a last look); whoever
+ * brings work publishes it, fences, and reads the flag: one of the two sees the other.
  *
  * Workers that are not to be used sleep whatever there is to do. Whoever was woken to do it, or was
  * counted on because it was still looking around, passes that on to one that is used: it looks once
@@ -24,36 +24,9 @@
 #include "util/error.h"
 #include "util/thread.h"
 
-/* Pauses, some ten microseconds of them, before a leader offers its processor to others. */
-enum { TEAM_SPINS = 500 };
-
 static void futex_wait(_Atomic uint32_t *word, uint32_t value)
 {
 	syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
-}
-
-static void futex_wake(_Atomic uint32_t *word)
-{
-	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
-}
-
-static bool worker_rouse(struct cpu_worker *worker)
-{
-	if (atomic_load_explicit(&worker->asleep, memory_order_relaxed) == 0)
-		return false;
-	if (atomic_exchange_explicit(&worker->asleep, 0, memory_order_acq_rel) == 0)
-		return false;
-	futex_wake(&worker->asleep);
-	return true;
-}
-
-void cpu_pool_wake(struct cpu_executor *cpu, unsigned int n)
-{
-	const unsigned int n_active = atomic_load_explicit(&cpu->n_active, memory_order_relaxed);
-
-	for (unsigned int i = 0; n > 0 && i < n_active; i++)
-		if (worker_rouse(&cpu->workers[i]))
-			n--;
 }
 
 /* Only a preference: a processor may have been taken away meanwhile. */
@@ -101,16 +74,7 @@ void cpu_executor_limit(struct executor *executor, unsigned int n_workers, bool 
 	/* Without work they are woken by whoever brings some, as the others are. */
 	if (n_workers > before && cpu_worker_sees_work(&cpu->workers[0]))
 		for (unsigned int i = before; i < n_workers; i++)
-			worker_rouse(&cpu->workers[i]);
-}
-
-void cpu_team_wait(const struct cpu_executor *cpu, unsigned int n_spins)
-{
-	/* A helper may have lost its processor, perhaps to this very loop. */
-	if (n_spins < TEAM_SPINS && !atomic_load_explicit(&cpu->is_contended, memory_order_relaxed))
-		thread_relax();
-	else
-		sched_yield();
+			cpu_worker_rouse(&cpu->workers[i]);
 }
 
 /*
@@ -144,7 +108,7 @@ static void worker_sleep(struct cpu_worker *worker)
 	 */
 	atomic_thread_fence(memory_order_seq_cst);
 	if (worker_may_sleep(worker)) {
-		/* Pairs with the exchange in worker_rouse(). */
+		/* Pairs with the exchange in cpu_worker_rouse(). */
 		while (atomic_load_explicit(&worker->asleep, memory_order_acquire) == 1)
 			futex_wait(&worker->asleep, 1);
 	}
