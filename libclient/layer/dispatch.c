@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libclient/layer/process.h"
+
 struct entry {
 	struct entry *next;
 	const void *key; /* atomic; NULL: free */
@@ -41,7 +43,7 @@ static int add(struct entry **list, const void *key, void *object)
 {
 	struct entry *entry;
 
-	pthread_mutex_lock(gpu_list_lock());
+	pthread_mutex_lock(process_list_lock());
 	entry = find(list, NULL);
 	if (entry) {
 		entry->object = object;
@@ -55,7 +57,7 @@ static int add(struct entry **list, const void *key, void *object)
 			__atomic_store_n(list, entry, __ATOMIC_RELEASE);
 		}
 	}
-	pthread_mutex_unlock(gpu_list_lock());
+	pthread_mutex_unlock(process_list_lock());
 	return entry ? 0 : -ENOMEM;
 }
 
@@ -116,6 +118,49 @@ void dispatch_free_instance(struct instance *instance)
 
 /* ---- Physical devices ---- */
 
+VkResult dispatch_extensions(const struct physical *physical, uint32_t n_more, uint32_t *ret_n,
+			     VkExtensionProperties **ret)
+{
+	PFN_vkEnumerateDeviceExtensionProperties enumerate =
+		physical->instance->enumerate_extensions;
+	VkExtensionProperties *list = NULL;
+	VkResult result;
+	uint32_t n;
+
+	do {
+		free(list);
+		n = 0;
+		result = enumerate(physical->handle, NULL, &n, NULL);
+		if (result != VK_SUCCESS)
+			return result;
+		list = calloc((size_t)n + n_more, sizeof(*list));
+		if (!list)
+			return VK_ERROR_OUT_OF_HOST_MEMORY;
+		result = enumerate(physical->handle, NULL, &n, list);
+	} while (result == VK_INCOMPLETE);
+	if (result != VK_SUCCESS) {
+		free(list);
+		return result;
+	}
+	*ret_n = n;
+	*ret = list;
+	return VK_SUCCESS;
+}
+
+static bool has_extension(const struct physical *physical, const char *name)
+{
+	VkExtensionProperties *list;
+	bool has = false;
+	uint32_t n;
+
+	if (dispatch_extensions(physical, 1, &n, &list) != VK_SUCCESS)
+		return false;
+	for (uint32_t i = 0; i < n; i++)
+		has |= strcmp(list[i].extensionName, name) == 0;
+	free(list);
+	return has;
+}
+
 static void ask_properties(struct physical *physical)
 {
 	struct instance *instance = physical->instance;
@@ -138,8 +183,7 @@ static void ask_properties(struct physical *physical)
 	snprintf(physical->identity.name, sizeof(physical->identity.name), "%s",
 		 properties.properties.deviceName);
 	physical->can_budget = instance->memory_properties2;
-	physical->has_budget =
-		properties_has_extension(physical, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+	physical->has_budget = has_extension(physical, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
 	instance->memory_properties(physical->handle, &physical->memory);
 	for (uint32_t i = 0; i < physical->memory.memoryHeapCount; i++)
 		if (physical->memory.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT)
@@ -170,13 +214,13 @@ struct physical *dispatch_physical(VkPhysicalDevice handle)
 	physical->handle = handle;
 	/* Without a lock: it is the driver that is asked. */
 	ask_properties(physical);
-	pthread_mutex_lock(gpu_list_lock());
+	pthread_mutex_lock(process_list_lock());
 	other = find_physical(instance, handle);
 	if (!other) {
 		physical->next = instance->physicals;
 		__atomic_store_n(&instance->physicals, physical, __ATOMIC_RELEASE);
 	}
-	pthread_mutex_unlock(gpu_list_lock());
+	pthread_mutex_unlock(process_list_lock());
 	if (!other)
 		return physical;
 	free(physical);

@@ -79,6 +79,13 @@ struct physical *dispatch_physical(VkPhysicalDevice handle);
 /* Its lease may be asked for. Return: NULL without memory. */
 struct gpu *dispatch_gpu(struct physical *physical, bool insist);
 
+/*
+ * List the driver's extensions, with room for @n_more behind them.
+ * Return: VK_SUCCESS and a list to be freed.
+ */
+VkResult dispatch_extensions(const struct physical *physical, uint32_t n_more, uint32_t *ret_n,
+			     VkExtensionProperties **ret);
+
 /* ---- memory.c ---- */
 
 VkResult memory_allocate(struct device *device, const VkMemoryAllocateInfo *info,
@@ -97,5 +104,3 @@ void properties_memory(struct physical *physical, VkPhysicalDeviceMemoryProperti
 void properties_memory2(struct physical *physical, VkPhysicalDeviceMemoryProperties2 *ret);
 VkResult properties_extensions(struct physical *physical, const char *layer, uint32_t *n,
 			       VkExtensionProperties *ret);
-/* Does the driver have an extension of that name? */
-bool properties_has_extension(const struct physical *physical, const char *name);

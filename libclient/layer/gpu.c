@@ -30,8 +30,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <ringbroker.h>
 #include <ringbroker/lease.h>
@@ -40,6 +38,7 @@
 #include "libclient/layer/gpu.h"
 #include "libclient/layer/layer.h"
 #include "libclient/layer/objects.h"
+#include "libclient/layer/process.h"
 #include "libclient/layer/say.h"
 #include "libclient/private.h"
 
@@ -47,144 +46,6 @@
 #define RETRY_NS           (RETRY_MS * UINT64_C(1000000))
 #define REPORT_MS          1000
 #define REQUEST_TIMEOUT_NS UINT64_C(2000000000)
-
-struct process {
-	uint32_t is_set_up;
-	pthread_mutex_t list_lock; /* dispatch.c's */
-	pthread_mutex_t lock;
-	pthread_rwlock_t using;
-	struct environment environment;
-	bool is_watched; /* a thread waits for the connection's end */
-	struct rbk *rbk;
-	uint64_t connection; /* atomic: how often it was made */
-	uint64_t retry_at_ns;
-	struct gpu *gpus; /* atomic; none is ever removed */
-};
-
-static struct process *process;
-
-/* Zeroed, and zeroed again in children. */
-static void *wiped_new(size_t bytes)
-{
-	void *memory =
-		mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	if (memory == MAP_FAILED)
-		return NULL;
-	if (madvise(memory, bytes, MADV_WIPEONFORK)) {
-		munmap(memory, bytes);
-		return NULL;
-	}
-	return memory;
-}
-
-int gpu_init(void)
-{
-	if (!process)
-		process = wiped_new(sizeof(*process));
-	return process ? 0 : -ENOMEM;
-}
-
-pthread_mutex_t *gpu_list_lock(void)
-{
-	return &process->list_lock;
-}
-
-/* Under process.lock, which works as it is in zeroed memory. */
-static void set_up(void)
-{
-	if (process->is_set_up)
-		return;
-	environment_read(&process->environment);
-	say_open(process->environment.log_path);
-	pthread_rwlock_init(&process->using, NULL);
-	process->is_set_up = 1;
-}
-
-uint64_t gpu_wait_ns(void)
-{
-	return process->environment.wait_ns;
-}
-
-/* ---- What is used ---- */
-
-uint64_t gpu_used_bytes(const struct gpu *gpu)
-{
-	uint64_t bytes = __atomic_load_n(&gpu->kept_bytes, __ATOMIC_RELAXED);
-	uint32_t local_heaps = __atomic_load_n(&gpu->local_heaps, __ATOMIC_RELAXED);
-
-	for (; local_heaps; local_heaps &= local_heaps - 1) {
-		unsigned int heap = (unsigned int)__builtin_ctz(local_heaps);
-
-		bytes += __atomic_load_n(&gpu->live_bytes[heap], __ATOMIC_RELAXED) -
-			 __atomic_load_n(&gpu->twice_bytes[heap], __ATOMIC_RELAXED);
-	}
-	return bytes;
-}
-
-static uint64_t all_bytes(const struct gpu *gpu)
-{
-	return gpu_used_bytes(gpu) + __atomic_load_n(&gpu->account.extra_bytes, __ATOMIC_RELAXED);
-}
-
-void gpu_note_peak(struct gpu *gpu)
-{
-	uint64_t peak_bytes = __atomic_load_n(&gpu->peak_bytes, __ATOMIC_RELAXED);
-	uint64_t bytes = all_bytes(gpu);
-
-	while (bytes > peak_bytes &&
-	       !__atomic_compare_exchange_n(&gpu->peak_bytes, &peak_bytes, bytes, true,
-					    __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-		;
-}
-
-/* The broker knows it: the next peak is one of what comes now. */
-static void note_told(struct gpu *gpu, const struct rbk_lease_use *use)
-{
-	uint64_t peak_bytes = __atomic_load_n(&gpu->peak_bytes, __ATOMIC_RELAXED);
-
-	/* If another thread has noted more, that stays. */
-	if (peak_bytes <= use->peak_bytes)
-		__atomic_compare_exchange_n(&gpu->peak_bytes, &peak_bytes, 0, false,
-					    __ATOMIC_RELAXED, __ATOMIC_RELAXED);
-	__atomic_store_n(&gpu->told_bytes, use->used_bytes + use->extra_bytes, __ATOMIC_RELAXED);
-}
-
-/* Does the broker know what is used, and the most that was? */
-static bool is_told(const struct gpu *gpu)
-{
-	uint64_t told_bytes = __atomic_load_n(&gpu->told_bytes, __ATOMIC_RELAXED);
-
-	return all_bytes(gpu) == told_bytes &&
-	       __atomic_load_n(&gpu->peak_bytes, __ATOMIC_RELAXED) <= told_bytes;
-}
-
-static void describe_use(struct gpu *gpu, struct rbk_lease_use *ret)
-{
-	const struct account *account = &gpu->account;
-
-	ret->used_bytes = gpu_used_bytes(gpu);
-	ret->extra_bytes = __atomic_load_n(&account->extra_bytes, __ATOMIC_RELAXED);
-	ret->n_objects = (uint32_t)(__atomic_load_n(&gpu->n_allocated, __ATOMIC_RELAXED) -
-				    __atomic_load_n(&gpu->n_freed, __ATOMIC_RELAXED));
-	ret->n_refused = __atomic_load_n(&account->n_refused, __ATOMIC_RELAXED);
-	gpu_note_peak(gpu);
-	ret->peak_bytes = __atomic_load_n(&gpu->peak_bytes, __ATOMIC_RELAXED);
-}
-
-void gpu_set_driver_bytes(struct gpu *gpu, uint64_t bytes)
-{
-	uint32_t local_heaps = __atomic_load_n(&gpu->local_heaps, __ATOMIC_RELAXED);
-	uint64_t known_bytes = 0;
-
-	/* The driver counts as often as it was given something. */
-	for (; local_heaps; local_heaps &= local_heaps - 1)
-		known_bytes += __atomic_load_n(&gpu->live_bytes[__builtin_ctz(local_heaps)],
-					       __ATOMIC_RELAXED);
-	bytes = bytes > known_bytes ? bytes - known_bytes : 0;
-	gpu_note_peak(gpu);
-	account_set_extra(&gpu->account, (bytes + 4095) / 4096 * 4096);
-}
 
 /* ---- The connection ---- */
 
@@ -219,10 +80,10 @@ static void restore(struct gpu *gpu)
 
 	pthread_mutex_lock(&gpu->objects_lock);
 	credit_bytes = __atomic_load_n(&account->credit_bytes, __ATOMIC_RELAXED);
-	r = rbk_lease_restore(gpu->lease, process->rbk, credit_bytes, &error);
+	r = rbk_lease_restore(gpu->lease, layer_process->rbk, credit_bytes, &error);
 	if (!r) {
 		account_set_page(account, rbk_lease_page(gpu->lease));
-		gpu->connection = process->connection;
+		gpu->connection = layer_process->connection;
 		/* It knows what is held, and not yet how much of it is used. */
 		__atomic_store_n(&gpu->told_bytes, UINT64_MAX, __ATOMIC_RELAXED);
 		objects_restore(gpu);
@@ -243,23 +104,23 @@ static void move(bool is_lost_too)
 	struct rbk_error error = {""};
 	struct rbk *rbk = NULL;
 
-	if (layer_now_ns() < process->retry_at_ns)
+	if (layer_now_ns() < layer_process->retry_at_ns)
 		return;
-	process->retry_at_ns = layer_now_ns() + RETRY_NS;
+	layer_process->retry_at_ns = layer_now_ns() + RETRY_NS;
 	if (is_lost_too && connect_now(&rbk, &error)) {
 		say("still no broker: %s", error.text);
 		return;
 	}
-	pthread_rwlock_wrlock(&process->using);
+	pthread_rwlock_wrlock(&layer_process->using);
 	if (rbk) {
-		rbk_disconnect(process->rbk);
-		process->rbk = rbk;
-		process->connection++;
+		rbk_disconnect(layer_process->rbk);
+		layer_process->rbk = rbk;
+		layer_process->connection++;
 	}
-	for (struct gpu *gpu = process->gpus; gpu; gpu = gpu->next)
-		if (gpu_state(gpu) == GPU_LEASED && gpu->connection != process->connection)
+	for (struct gpu *gpu = layer_process->gpus; gpu; gpu = gpu->next)
+		if (gpu_state(gpu) == GPU_LEASED && gpu->connection != layer_process->connection)
 			restore(gpu);
-	pthread_rwlock_unlock(&process->using);
+	pthread_rwlock_unlock(&layer_process->using);
 }
 
 /* After a request on connection @connection was lost. Return: is it worth another try? */
@@ -267,11 +128,11 @@ static bool reconnect(struct gpu *gpu, uint64_t connection)
 {
 	bool is_moved;
 
-	pthread_mutex_lock(&process->lock);
+	pthread_mutex_lock(&layer_process->lock);
 	if (gpu->connection == connection)
-		move(connection == process->connection);
+		move(connection == layer_process->connection);
 	is_moved = gpu->connection != connection;
-	pthread_mutex_unlock(&process->lock);
+	pthread_mutex_unlock(&layer_process->lock);
 	return is_moved;
 }
 
@@ -287,17 +148,17 @@ static int source_take(void *context, uint64_t want_bytes, uint64_t least_bytes,
 	int r;
 
 	do {
-		describe_use(gpu, &use);
-		pthread_rwlock_rdlock(&process->using);
+		gpu_describe_use(gpu, &use);
+		pthread_rwlock_rdlock(&layer_process->using);
 		connection = gpu->connection;
 		r = rbk_lease_take(gpu->lease, want_bytes, least_bytes, wait_ns, &use, ret_bytes,
 				   &error);
 		if (!r) {
 			__atomic_fetch_add(&gpu->account.credit_bytes, *ret_bytes,
 					   __ATOMIC_RELAXED);
-			note_told(gpu, &use);
+			gpu_note_told(gpu, &use);
 		}
-		pthread_rwlock_unlock(&process->using);
+		pthread_rwlock_unlock(&layer_process->using);
 	} while (is_lost(r) && reconnect(gpu, connection));
 	if (r)
 		say_rarely("refused: %s", error.text);
@@ -311,15 +172,15 @@ static int source_give(void *context, uint64_t bytes)
 	int r;
 
 	/* vkFreeMemory() waits for no connection. */
-	if (pthread_rwlock_tryrdlock(&process->using))
+	if (pthread_rwlock_tryrdlock(&layer_process->using))
 		return -EBUSY;
-	describe_use(gpu, &use);
+	gpu_describe_use(gpu, &use);
 	r = client_lease_give(gpu->lease, bytes, &use);
 	if (!r) {
 		__atomic_fetch_sub(&gpu->account.credit_bytes, bytes, __ATOMIC_RELAXED);
-		note_told(gpu, &use);
+		gpu_note_told(gpu, &use);
 	}
-	pthread_rwlock_unlock(&process->using);
+	pthread_rwlock_unlock(&layer_process->using);
 	return r;
 }
 
@@ -330,39 +191,11 @@ void gpu_report(struct gpu *gpu)
 
 static const struct account_source source = {.take = source_take, .give = source_give};
 
-int gpu_object_add(struct gpu *gpu, uint64_t dev, uint64_t ino, uint64_t bytes,
-		   uint64_t from_credit_bytes, bool is_moving)
-{
-	uint64_t charged_bytes;
-	int r;
-
-	if (!is_moving && pthread_rwlock_tryrdlock(&process->using))
-		return -EBUSY;
-	r = rbk_lease_object_add(gpu->lease, dev, ino, bytes, from_credit_bytes, &charged_bytes,
-				 NULL);
-	if (!r)
-		__atomic_fetch_sub(&gpu->account.credit_bytes, from_credit_bytes, __ATOMIC_RELAXED);
-	if (!is_moving)
-		pthread_rwlock_unlock(&process->using);
-	return r;
-}
-
-int gpu_object_drop(struct gpu *gpu, uint64_t dev, uint64_t ino)
-{
-	int r;
-
-	if (pthread_rwlock_tryrdlock(&process->using))
-		return -EBUSY;
-	r = client_lease_object_drop(gpu->lease, dev, ino);
-	pthread_rwlock_unlock(&process->using);
-	return r;
-}
-
 /* ---- What is told unasked ---- */
 
 static void report_changes(void)
 {
-	struct gpu *gpu = __atomic_load_n(&process->gpus, __ATOMIC_ACQUIRE);
+	struct gpu *gpu = __atomic_load_n(&layer_process->gpus, __ATOMIC_ACQUIRE);
 
 	for (; gpu; gpu = gpu->next) {
 		if (gpu_state(gpu) != GPU_LEASED)
@@ -370,7 +203,7 @@ static void report_changes(void)
 		objects_sweep(gpu);
 		/* What could not be given when it was freed. */
 		account_trim(&gpu->account);
-		if (!is_told(gpu))
+		if (!gpu_is_told(gpu))
 			gpu_report(gpu);
 	}
 }
@@ -378,7 +211,7 @@ static void report_changes(void)
 /* Many programs end without an end of their devices. */
 __attribute__((__destructor__)) static void report_at_exit(void)
 {
-	if (process)
+	if (layer_process)
 		report_changes();
 }
 
@@ -387,8 +220,8 @@ __attribute__((__destructor__)) static void report_at_exit(void)
 /* Under process.lock: has the connection not all leases? */
 static bool is_behind(void)
 {
-	for (struct gpu *gpu = process->gpus; gpu; gpu = gpu->next)
-		if (gpu_state(gpu) == GPU_LEASED && gpu->connection != process->connection)
+	for (struct gpu *gpu = layer_process->gpus; gpu; gpu = gpu->next)
+		if (gpu_state(gpu) == GPU_LEASED && gpu->connection != layer_process->connection)
 			return true;
 	return false;
 }
@@ -408,22 +241,22 @@ static void *watch(void *unused)
 		struct rbk *rbk;
 		bool is_retry;
 
-		pthread_mutex_lock(&process->lock);
-		connection = process->connection;
+		pthread_mutex_lock(&layer_process->lock);
+		connection = layer_process->connection;
 		is_retry = is_behind();
-		rbk = client_ref(process->rbk);
-		pthread_mutex_unlock(&process->lock);
+		rbk = client_ref(layer_process->rbk);
+		pthread_mutex_unlock(&layer_process->lock);
 		end.fd = rbk_fd(rbk);
 		poll(&end, 1, is_retry ? RETRY_MS : REPORT_MS);
 		client_unref(rbk);
 		if (!end.revents)
 			report_changes();
 
-		pthread_mutex_lock(&process->lock);
-		if (end.revents ? connection == process->connection : is_behind())
+		pthread_mutex_lock(&layer_process->lock);
+		if (end.revents ? connection == layer_process->connection : is_behind())
 			move(end.revents);
-		is_retry = end.revents && connection == process->connection;
-		pthread_mutex_unlock(&process->lock);
+		is_retry = end.revents && connection == layer_process->connection;
+		pthread_mutex_unlock(&layer_process->lock);
 		if (is_retry)
 			poll(NULL, 0, RETRY_MS);
 	}
@@ -438,7 +271,7 @@ static void begin_to_watch(void)
 	pthread_t thread;
 	int r;
 
-	if (process->is_watched || pthread_attr_init(&attributes))
+	if (layer_process->is_watched || pthread_attr_init(&attributes))
 		return;
 	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
 	/* Signals are the program's. */
@@ -447,7 +280,7 @@ static void begin_to_watch(void)
 	r = pthread_create(&thread, &attributes, watch, NULL);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	pthread_attr_destroy(&attributes);
-	process->is_watched = !r;
+	layer_process->is_watched = !r;
 	if (r)
 		say("no thread waits for the broker's end: %s", strerror(r));
 }
@@ -459,7 +292,7 @@ static int find_index(const char *name, uint32_t *ret_device, struct rbk_error *
 {
 	struct rbk_device devices[RBK_MAX_DEVICES];
 	unsigned int n = 0;
-	int r = rbk_devices(process->rbk, devices, RBK_MAX_DEVICES, &n);
+	int r = rbk_devices(layer_process->rbk, devices, RBK_MAX_DEVICES, &n);
 
 	if (r) {
 		snprintf(error->text, sizeof(error->text), "the broker does not list its devices");
@@ -484,12 +317,12 @@ static int ask_for_lease(struct gpu *gpu, struct rbk_lease_options *options,
 	int r;
 
 	if (gpu->identity.has_uuid)
-		return rbk_lease_open(process->rbk, options, &gpu->lease, error);
+		return rbk_lease_open(layer_process->rbk, options, &gpu->lease, error);
 	r = find_index(gpu->identity.name, &device, error);
 	if (r)
 		return r;
 	options->device = device;
-	r = rbk_lease_open(process->rbk, options, &gpu->lease, error);
+	r = rbk_lease_open(layer_process->rbk, options, &gpu->lease, error);
 	if (r || rbk_lease_device(gpu->lease) == device)
 		return r;
 	snprintf(error->text, sizeof(error->text), "the lease is of device %u, this is %u",
@@ -502,7 +335,7 @@ static int ask_for_lease(struct gpu *gpu, struct rbk_lease_options *options,
 /* Under process.lock. */
 static int open_lease(struct gpu *gpu, struct rbk_error *error)
 {
-	const struct environment *environment = &process->environment;
+	const struct environment *environment = &layer_process->environment;
 	struct rbk_lease_options options = {
 		.device = RBK_DEVICE_NONE,
 		.join = environment->lease,
@@ -519,19 +352,19 @@ static int open_lease(struct gpu *gpu, struct rbk_error *error)
 		snprintf(error->text, sizeof(error->text), "%s", environment->error);
 		return -EINVAL;
 	}
-	if (!process->rbk) {
-		r = connect_now(&process->rbk, error);
+	if (!layer_process->rbk) {
+		r = connect_now(&layer_process->rbk, error);
 		if (r)
 			return r;
-		process->connection++;
+		layer_process->connection++;
 	}
 	do {
-		before = process->rbk;
+		before = layer_process->rbk;
 		r = ask_for_lease(gpu, &options, error);
 		/* The broker ended since the last request. */
 		if (is_lost(r))
 			move(true);
-	} while (is_lost(r) && process->rbk != before);
+	} while (is_lost(r) && layer_process->rbk != before);
 	return r;
 }
 
@@ -539,10 +372,10 @@ static int open_lease(struct gpu *gpu, struct rbk_error *error)
  * connection's end takes it back. */
 static void forget_connection(void)
 {
-	for (struct gpu *gpu = process->gpus; gpu; gpu = gpu->next)
+	for (struct gpu *gpu = layer_process->gpus; gpu; gpu = gpu->next)
 		if (gpu_state(gpu) == GPU_LEASED)
 			return;
-	process->rbk = rbk_disconnect(process->rbk);
+	layer_process->rbk = rbk_disconnect(layer_process->rbk);
 }
 
 /*
@@ -556,7 +389,7 @@ static bool is_foreign(const struct gpu *gpu)
 	bool has_card = false, has_renderer = false;
 	unsigned int n = 0;
 
-	if (!gpu->identity.is_cpu || rbk_devices(process->rbk, devices, RBK_MAX_DEVICES, &n))
+	if (!gpu->identity.is_cpu || rbk_devices(layer_process->rbk, devices, RBK_MAX_DEVICES, &n))
 		return false;
 	for (unsigned int i = 0; i < n && i < RBK_MAX_DEVICES; i++) {
 		has_card |= devices[i].kind == RBK_DEVICE_KIND_GPU;
@@ -577,7 +410,7 @@ static void try_open(struct gpu *gpu)
 	gpu->has_waited |= r == -ETIMEDOUT;
 	if (r == -ETIME)
 		forget_connection();
-	if (r == -ENODEV && process->rbk && is_foreign(gpu)) {
+	if (r == -ENODEV && layer_process->rbk && is_foreign(gpu)) {
 		say("a renderer on the processor, %s, has no lease: the broker's are of a card",
 		    gpu->identity.name);
 		__atomic_store_n(&gpu->state, GPU_FOREIGN, __ATOMIC_RELEASE);
@@ -588,7 +421,7 @@ static void try_open(struct gpu *gpu)
 		say("no lease: %s", error.text);
 		return;
 	}
-	gpu->connection = process->connection;
+	gpu->connection = layer_process->connection;
 	account_init(&gpu->account, &source, gpu, rbk_lease_page(gpu->lease));
 	say("lease %u of device %u: %llu of %llu bytes", rbk_lease_number(gpu->lease),
 	    rbk_lease_device(gpu->lease),
@@ -608,7 +441,7 @@ static bool is_same(const struct gpu_identity *a, const struct gpu_identity *b)
 /* Under process.lock, or not: the list never gets shorter. */
 static struct gpu *find(const struct gpu_identity *identity)
 {
-	struct gpu *gpu = __atomic_load_n(&process->gpus, __ATOMIC_ACQUIRE);
+	struct gpu *gpu = __atomic_load_n(&layer_process->gpus, __ATOMIC_ACQUIRE);
 
 	while (gpu && !is_same(&gpu->identity, identity))
 		gpu = gpu->next;
@@ -617,15 +450,15 @@ static struct gpu *find(const struct gpu_identity *identity)
 
 static struct gpu *add(const struct gpu_identity *identity)
 {
-	struct gpu *gpu = wiped_new(sizeof(*gpu));
+	struct gpu *gpu = process_pages(sizeof(*gpu));
 
 	if (!gpu)
 		return NULL;
 	gpu->is_ours = 1;
 	gpu->identity = *identity;
 	pthread_mutex_init(&gpu->objects_lock, NULL);
-	gpu->next = process->gpus;
-	__atomic_store_n(&process->gpus, gpu, __ATOMIC_RELEASE);
+	gpu->next = layer_process->gpus;
+	__atomic_store_n(&layer_process->gpus, gpu, __ATOMIC_RELEASE);
 	return gpu;
 }
 
@@ -635,14 +468,14 @@ struct gpu *gpu_get(const struct gpu_identity *identity, bool insist)
 
 	if (gpu && gpu_state(gpu) != GPU_WITHOUT)
 		return gpu;
-	pthread_mutex_lock(&process->lock);
-	set_up();
+	pthread_mutex_lock(&layer_process->lock);
+	process_set_up();
 	gpu = find(identity);
 	if (!gpu)
 		gpu = add(identity);
 	if (gpu && gpu_state(gpu) == GPU_WITHOUT &&
 	    ((insist && !gpu->is_unanswered) || layer_now_ns() >= gpu->retry_at_ns))
 		try_open(gpu);
-	pthread_mutex_unlock(&process->lock);
+	pthread_mutex_unlock(&layer_process->lock);
 	return gpu;
 }

@@ -14,6 +14,7 @@
 #include "libclient/layer/account.h"
 
 struct rbk_lease;
+struct rbk_lease_use;
 
 enum { GPU_MAX_HEAPS = 16, GPU_UUID_BYTES = 16 };
 
@@ -50,7 +51,7 @@ struct gpu {
 	enum gpu_state state; /* atomic */
 	struct gpu *next;
 
-	/* lease.c's */
+	/* gpu.c's */
 	struct rbk_lease *lease;
 	uint64_t connection; /* of which the lease is, counted from 1 */
 	uint64_t retry_at_ns;
@@ -64,12 +65,6 @@ struct gpu {
 	uint64_t n_kept;      /* atomic: objects that only descriptors have */
 	uint64_t sweep_at_ns; /* atomic */
 };
-
-/* Once, before anything else. Return: 0; -ENOMEM. */
-int gpu_init(void);
-
-/* For dispatch.c: a lock that nobody has in a fork()ed child. */
-pthread_mutex_t *gpu_list_lock(void);
 
 /*
  * The device of that identity, with a lease of it if one can be had; where it could not, that is
@@ -90,8 +85,11 @@ static inline enum gpu_state gpu_state(const struct gpu *gpu)
 	return __atomic_load_n(&gpu->state, __ATOMIC_ACQUIRE);
 }
 
-/* RINGBROKER_LEASE_WAIT. */
-uint64_t gpu_wait_ns(void);
+/* Tells the broker what is used, as each request for credit does, unless leases are moving. Does
+ * not wait. */
+void gpu_report(struct gpu *gpu);
+
+/* ---- gpu-use.c ---- */
 
 /* What counts: each byte of the device's own memory once. */
 uint64_t gpu_used_bytes(const struct gpu *gpu);
@@ -99,21 +97,15 @@ uint64_t gpu_used_bytes(const struct gpu *gpu);
 /* Before it is less: what it is now may have been the most. */
 void gpu_note_peak(struct gpu *gpu);
 
-/* Tells the broker what is used, as each request for credit does, unless leases are moving. Does
- * not wait. */
-void gpu_report(struct gpu *gpu);
+/* Describe what is used now, for the broker. */
+void gpu_describe_use(struct gpu *gpu, struct rbk_lease_use *ret);
+/* Note that the broker knows @use: the next peak is one of what comes now. */
+void gpu_note_told(struct gpu *gpu, const struct rbk_lease_use *use);
+/* Return: true if the broker knows what is used, and the most that was. */
+bool gpu_is_told(const struct gpu *gpu);
 
 /*
  * What the driver says that the process has of the device's own memory, all allocations included:
  * what is beside them is charged, too.
  */
 void gpu_set_driver_bytes(struct gpu *gpu, uint64_t bytes);
-
-/*
- * For objects.c, under objects_lock: rbk_lease_object_add(), and _drop() without waiting for the
- * answer. Neither waits for the leases to move to another connection: -EBUSY; unless it is they who
- * do it, @is_moving.
- */
-int gpu_object_add(struct gpu *gpu, uint64_t dev, uint64_t ino, uint64_t bytes,
-		   uint64_t from_credit_bytes, bool is_moving);
-int gpu_object_drop(struct gpu *gpu, uint64_t dev, uint64_t ino);

@@ -19,6 +19,7 @@
 #include <vulkan/vk_layer.h>
 
 #include "libclient/layer/dispatch.h"
+#include "libclient/layer/process.h"
 #include "libclient/layer/say.h"
 
 #define FUNCTION(from, handle, name) ((PFN_##name)(from)(handle, #name))
@@ -486,7 +487,7 @@ VKAPI_ATTR VkResult VKAPI_CALL
 vkNegotiateLoaderLayerInterfaceVersion(VkNegotiateLayerInterface *negotiation)
 {
 	if (negotiation->sType != LAYER_NEGOTIATE_INTERFACE_STRUCT ||
-	    negotiation->loaderLayerInterfaceVersion < 2 || gpu_init())
+	    negotiation->loaderLayerInterfaceVersion < 2 || process_init())
 		return VK_ERROR_INITIALIZATION_FAILED;
 	negotiation->loaderLayerInterfaceVersion = 2;
 	negotiation->pfnGetInstanceProcAddr = get_instance_proc_addr;

@@ -23,6 +23,7 @@
 
 #include "libclient/layer/dispatch.h"
 #include "libclient/layer/objects.h"
+#include "libclient/layer/process.h"
 #include "libclient/layer/say.h"
 
 enum { PAGE_BYTES = 4096, LOOK_EVERY = 256 };
@@ -122,8 +123,8 @@ static int charge_gpu(struct gpu *gpu, const struct wanted *wanted, struct alloc
 	int r;
 
 	if (wanted->import_fd < 0)
-		return account_charge(&gpu->account, wanted->bytes, gpu_wait_ns());
-	r = objects_import(gpu, wanted->import_fd, wanted->bytes, wanted->heap, gpu_wait_ns(),
+		return account_charge(&gpu->account, wanted->bytes, process_wait_ns());
+	r = objects_import(gpu, wanted->import_fd, wanted->bytes, wanted->heap, process_wait_ns(),
 			   &allocation->object, &allocation->bytes);
 	allocation->is_charged = !allocation->object;
 	return r;

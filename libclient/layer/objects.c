@@ -28,8 +28,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <ringbroker/lease.h>
+
 #include "libclient/layer/gpu.h"
 #include "libclient/layer/holders.h"
+#include "libclient/layer/process.h"
+#include "libclient/private.h"
 
 enum { SEARCH_FDS_MAX = 4096 };
 
@@ -69,11 +73,43 @@ static struct object *add(struct gpu *gpu, const struct stat *stat, uint64_t byt
 	return object;
 }
 
+/*
+ * As rbk_lease_object_add(), and the next as rbk_lease_object_drop() without waiting for the
+ * answer. Neither waits for the leases to move to another connection: -EBUSY; unless @is_moving,
+ * where the caller moves them. Under objects_lock.
+ */
+static int tell_add(struct gpu *gpu, uint64_t dev, uint64_t ino, uint64_t bytes,
+		    uint64_t from_credit_bytes, bool is_moving)
+{
+	uint64_t charged_bytes;
+	int r;
+
+	if (!is_moving && pthread_rwlock_tryrdlock(&layer_process->using))
+		return -EBUSY;
+	r = rbk_lease_object_add(gpu->lease, dev, ino, bytes, from_credit_bytes, &charged_bytes,
+				 NULL);
+	if (!r)
+		__atomic_fetch_sub(&gpu->account.credit_bytes, from_credit_bytes, __ATOMIC_RELAXED);
+	if (!is_moving)
+		pthread_rwlock_unlock(&layer_process->using);
+	return r;
+}
+
+static int tell_drop(struct gpu *gpu, uint64_t dev, uint64_t ino)
+{
+	int r;
+
+	if (pthread_rwlock_tryrdlock(&layer_process->using))
+		return -EBUSY;
+	r = client_lease_object_drop(gpu->lease, dev, ino);
+	pthread_rwlock_unlock(&layer_process->using);
+	return r;
+}
+
 /* The credit of an object becomes the broker's business, if that can be. */
 static void tell(struct gpu *gpu, struct object *object, bool is_moving)
 {
-	if (gpu_object_add(gpu, object->dev, object->ino, object->bytes, object->credit_bytes,
-			   is_moving))
+	if (tell_add(gpu, object->dev, object->ino, object->bytes, object->credit_bytes, is_moving))
 		return;
 	object->is_known = true;
 	object->credit_bytes = 0;
@@ -153,7 +189,7 @@ static void search(struct gpu *gpu)
 static bool forget(struct gpu *gpu, struct object **link)
 {
 	struct object *object = *link;
-	int r = object->is_known ? gpu_object_drop(gpu, object->dev, object->ino) : 0;
+	int r = object->is_known ? tell_drop(gpu, object->dev, object->ino) : 0;
 
 	if (r == -EBUSY || r == -ENOMEM)
 		return false;
@@ -261,7 +297,7 @@ struct object *objects_export(struct gpu *gpu, struct object *object, int fd, ui
 	}
 	if (object) {
 		/* The driver made another descriptor of the same memory: that is its name now. */
-		if (object->is_known && !gpu_object_drop(gpu, object->dev, object->ino)) {
+		if (object->is_known && !tell_drop(gpu, object->dev, object->ino)) {
 			object->is_known = false;
 		}
 		object->dev = stat.st_dev;
@@ -313,13 +349,13 @@ static int import_known(struct gpu *gpu, const struct stat *stat, uint64_t bytes
 		*ret = object;
 		return 0;
 	}
-	r = gpu_object_add(gpu, stat->st_dev, stat->st_ino, bytes, credit_bytes, false);
+	r = tell_add(gpu, stat->st_dev, stat->st_ino, bytes, credit_bytes, false);
 	if (r && credit_bytes == 0)
 		return r;
 	object = add(gpu, stat, bytes);
 	if (!object) {
 		if (!r)
-			gpu_object_drop(gpu, stat->st_dev, stat->st_ino);
+			tell_drop(gpu, stat->st_dev, stat->st_ino);
 		else
 			__atomic_fetch_add(&gpu->account.free_bytes, credit_bytes,
 					   __ATOMIC_SEQ_CST);

@@ -164,50 +164,6 @@ void properties_memory2(struct physical *physical, VkPhysicalDeviceMemoryPropert
 
 /* ---- Extensions ---- */
 
-/* Return: VK_SUCCESS and a list to be freed. */
-static VkResult drivers_extensions(const struct physical *physical, uint32_t n_more,
-				   uint32_t *ret_n, VkExtensionProperties **ret)
-{
-	PFN_vkEnumerateDeviceExtensionProperties enumerate =
-		physical->instance->enumerate_extensions;
-	VkExtensionProperties *list = NULL;
-	VkResult result;
-	uint32_t n;
-
-	do {
-		free(list);
-		n = 0;
-		result = enumerate(physical->handle, NULL, &n, NULL);
-		if (result != VK_SUCCESS)
-			return result;
-		list = calloc((size_t)n + n_more, sizeof(*list));
-		if (!list)
-			return VK_ERROR_OUT_OF_HOST_MEMORY;
-		result = enumerate(physical->handle, NULL, &n, list);
-	} while (result == VK_INCOMPLETE);
-	if (result != VK_SUCCESS) {
-		free(list);
-		return result;
-	}
-	*ret_n = n;
-	*ret = list;
-	return VK_SUCCESS;
-}
-
-bool properties_has_extension(const struct physical *physical, const char *name)
-{
-	VkExtensionProperties *list;
-	bool has = false;
-	uint32_t n;
-
-	if (drivers_extensions(physical, 1, &n, &list) != VK_SUCCESS)
-		return false;
-	for (uint32_t i = 0; i < n; i++)
-		has |= strcmp(list[i].extensionName, name) == 0;
-	free(list);
-	return has;
-}
-
 static void name_budget(VkExtensionProperties *ret)
 {
 	memset(ret, 0, sizeof(*ret));
@@ -245,7 +201,7 @@ VkResult properties_extensions(struct physical *physical, const char *layer, uin
 		return hand_over(&budget, is_added, n, ret);
 	if (layer || !is_added)
 		return physical->instance->enumerate_extensions(physical->handle, layer, n, ret);
-	result = drivers_extensions(physical, 1, &n_list, &list);
+	result = dispatch_extensions(physical, 1, &n_list, &list);
 	if (result != VK_SUCCESS)
 		return result;
 	list[n_list++] = budget;

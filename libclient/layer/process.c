@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/* State of the layer in this process: see process.h. */
+#include "libclient/layer/process.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+
+#include "libclient/layer/say.h"
+
+struct process *layer_process;
+
+void *process_pages(size_t bytes)
+{
+	void *memory =
+		mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (memory == MAP_FAILED)
+		return NULL;
+	if (madvise(memory, bytes, MADV_WIPEONFORK)) {
+		munmap(memory, bytes);
+		return NULL;
+	}
+	return memory;
+}
+
+int process_init(void)
+{
+	if (!layer_process)
+		layer_process = process_pages(sizeof(*layer_process));
+	return layer_process ? 0 : -ENOMEM;
+}
+
+pthread_mutex_t *process_list_lock(void)
+{
+	return &layer_process->list_lock;
+}
+
+void process_set_up(void)
+{
+	if (layer_process->is_set_up)
+		return;
+	environment_read(&layer_process->environment);
+	say_open(layer_process->environment.log_path);
+	pthread_rwlock_init(&layer_process->using, NULL);
+	layer_process->is_set_up = 1;
+}
+
+uint64_t process_wait_ns(void)
+{
+	return layer_process->environment.wait_ns;
+}
