@@ -109,15 +109,6 @@ void bfloat_begin(struct graph *graph, const struct canon *canon)
 		check_types(graph);
 }
 
-struct tensor *bfloat_widen(struct graph *graph, struct tensor *tensor)
-{
-	const struct attr to = ATTR_INT("to", RBK_ONNX_F32);
-
-	if (!tensor->widened)
-		tensor->widened = graph_emit_1(graph, "Cast", &tensor, 1, &to, 1);
-	return tensor->widened;
-}
-
 struct tensor *bfloat_in(struct graph *graph, struct tensor *tensor)
 {
 	if (!graph->computes_bfloat || !is_bfloat(tensor))

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The operators of ONNX that are read: finding their rows, and what needs no rule to be refused
+ * The operators of ONNX that are read: finding their rows, refusals that need no rule, and the rule
+ * of If, whose branches have nodes again
  */
 #include "libclient/onnx/canon.h"
 
@@ -39,11 +40,6 @@ static const struct canon *find_rule(const char *domain, const char *op)
 			return &table[i];
 	}
 	return NULL;
-}
-
-const struct canon *canon_row(unsigned int i)
-{
-	return i < ARRAY_SIZE(table) ? &table[i] : NULL;
 }
 
 static bool has_rows_of(const char *domain)
@@ -145,7 +141,7 @@ static const struct canon *check_node(struct graph *graph, const struct canon *c
 	const struct model_node *node = graph->node;
 
 	if (!canon) {
-		nearest_refuse(graph, has_rows_of(node->domain));
+		nearest_refuse(graph, table, ARRAY_SIZE(table), has_rows_of(node->domain));
 		return NULL;
 	}
 	if (node->opset == 0) {
@@ -227,4 +223,47 @@ void canon_node(struct graph *graph, const struct model_node *node)
 	}
 	if (!graph->fatal)
 		unknown_outputs(graph);
+}
+
+/* ---- Control flow: plans have none ---- */
+
+/* Bring the branch's nodes into steps, as if they were where the node is. */
+static void run_branch(struct graph *graph, const struct model_branch *branch)
+{
+	const struct model_node *node = graph->node;
+	bool *attr_is_read = graph->attr_is_read;
+	const bool computes_bfloat = graph->computes_bfloat;
+	const bool selects_bfloat = graph->selects_bfloat;
+
+	for (uint32_t i = 0; !graph->fatal && i < branch->n_nodes; i++)
+		canon_node(graph, &branch->nodes[i]);
+	graph->node = node;
+	graph->attr_is_read = attr_is_read;
+	graph->computes_bfloat = computes_bfloat;
+	graph->selects_bfloat = selects_bfloat;
+	graph->is_refused = false;
+}
+
+/* An If whose condition is known is the nodes of one of its branches. */
+void canon_if(struct graph *graph)
+{
+	const struct model_node *node = graph->node;
+	struct tensor *condition = canon_in(graph, 0);
+	const struct model_branch *branch;
+	double value;
+
+	canon_ignore(graph, "then_branch");
+	canon_ignore(graph, "else_branch");
+	if (!canon_known_number(graph, condition, "condition", &value))
+		return;
+	if (condition->dtype != RBK_ONNX_BOOL) {
+		graph_refuse(graph, "its condition is %s, expected bool",
+			     rbk_onnx_dtype_name(condition->dtype));
+		return;
+	}
+	branch = &node->branches[value == 0];
+	run_branch(graph, branch);
+	for (uint32_t i = 0; !graph->fatal && i < node->n_out; i++)
+		if (node->out[i] != ONNX_ABSENT)
+			graph->values[node->out[i]] = graph_value(graph, branch->outputs[i]);
 }

@@ -45,13 +45,11 @@ struct canon {
 /* Brings @node into steps, or refuses it. */
 void canon_node(struct graph *graph, const struct model_node *node);
 
-/* The table of them: row @i, or NULL behind the last. */
-const struct canon *canon_row(unsigned int i);
-
 /* ---- nearest.c ---- */
 
-/* Refuses the node, whose operator has no row, and says which one may have been meant. */
-void nearest_refuse(struct graph *graph, bool knows_domain);
+/* Refuses the node, whose operator has none of @rows, and says which one may have been meant. */
+void nearest_refuse(struct graph *graph, const struct canon *rows, size_t n_rows,
+		    bool knows_domain);
 
 /* ---- What a node says ---- */
 
@@ -63,6 +61,8 @@ struct tensor *canon_narrow_in(struct graph *graph, unsigned int i);
 bool canon_wants(const struct graph *graph, unsigned int i);
 /* Says what its @i-th output is. */
 void canon_out(struct graph *graph, unsigned int i, struct tensor *tensor);
+
+/* ---- canon-attr.c ---- */
 
 bool canon_has_attr(const struct graph *graph, const char *name);
 /* The value, or @fallback where there is none. Of another type: a refusal. */
@@ -79,6 +79,8 @@ const struct constant *canon_tensor(struct graph *graph, const char *name);
 const struct constant *canon_sparse_tensor(struct graph *graph, const char *name);
 /* An attribute that changes nothing. */
 void canon_ignore(struct graph *graph, const char *name);
+
+/* ---- canon-util.c: axes, and known elements ---- */
 
 /* @axis made non-negative for @rank dimensions. Return: false after a refusal. */
 bool canon_axis(struct graph *graph, int64_t axis, unsigned int rank, unsigned int *ret);
@@ -112,7 +114,7 @@ bool canon_known_whole(struct graph *graph, struct tensor *tensor, const char *w
 bool canon_attr_or_input(struct graph *graph, const char *name, unsigned int i, const int64_t **ret,
 			 unsigned int *ret_n);
 
-/* ---- Emitting ---- */
+/* ---- canon-emit.c ---- */
 
 /* @tensor with another shape of as many elements; itself if it has that one. */
 struct tensor *canon_reshape(struct graph *graph, struct tensor *tensor, const struct shape *shape);
@@ -132,6 +134,9 @@ static inline uint32_t canon_wide(const struct tensor *x)
 	return x->dtype == RBK_ONNX_F64 ? RBK_ONNX_F64 : RBK_ONNX_F32;
 }
 
+/* A bfloat16 tensor as float32: always the same one. */
+struct tensor *bfloat_widen(struct graph *graph, struct tensor *tensor);
+
 /* ---- bfloat.c ---- */
 
 /* Finds out whether the node, of row @canon or NULL, computes with bfloat16; before its checks. */
@@ -140,11 +145,18 @@ void bfloat_begin(struct graph *graph, const struct canon *canon);
 struct tensor *bfloat_in(struct graph *graph, struct tensor *tensor);
 /* What its @i-th output is, where the rule made @tensor: rounded if it is to be bfloat16. */
 struct tensor *bfloat_out(struct graph *graph, unsigned int i, struct tensor *tensor);
-/* A bfloat16 tensor as float32: always the same one. */
-struct tensor *bfloat_widen(struct graph *graph, struct tensor *tensor);
 
-/* ---- canon-quantize.c ---- */
+/* ---- nibbles.c ---- */
 
+/*
+ * A matrix of four bits that is not yet floats, of elements, scales, and zero points or NULL.
+ * Return: NULL: it is none, or its scales are not its own; the catalogue says what is wrong then.
+ */
+struct tensor *nibbles_keep(struct graph *graph, struct tensor *const *in,
+			    const struct attr *attrs);
+/* A DequantizeLinear of @in, whose constants of four bits and of 16 are made wider. */
+struct tensor *nibbles_dequantize(struct graph *graph, struct tensor *const *in,
+				  const struct attr *attrs);
 /* @tensor; if it stands for a matrix of four bits, that as floats: always the same tensor. */
 struct tensor *nibbles_widen(struct graph *graph, struct tensor *tensor);
 /* A matrix of four bits with its dimensions changed. */

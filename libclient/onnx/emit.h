@@ -6,12 +6,12 @@
 #include "libclient/onnx/graph.h"
 
 /*
- * Fills in types and shapes of the step's outputs by the catalogue's rule. Return: false after a
- * refusal.
+ * emit-infer.c: fills in types and shapes of the step's outputs by the catalogue's rule. Return:
+ * false after a refusal.
  */
 bool emit_infer(struct graph *graph, struct step *step);
 
-/* Is there an input without elements? */
+/* emit-empty.c: is there an input without elements? */
 bool emit_reads_nothing(const struct step *step);
 /*
  * What the operator makes of that: constants, for which there will be no step. Outputs are there,

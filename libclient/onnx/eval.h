@@ -5,9 +5,13 @@
  */
 #include "libclient/onnx/graph.h"
 
+/* eval-number.c, beside what graph.h has of it */
+
 int64_t eval_load_int(uint32_t dtype, const void *data, uint64_t i);
 void eval_store_int(uint32_t dtype, void *data, uint64_t i, int64_t value);
 bool eval_is_int(uint32_t dtype);
+
+/* eval-result.c */
 
 /*
  * Makes room for a result, zeroed, within what the graph may compute. The data is written through a
@@ -22,6 +26,8 @@ int eval_publish(struct graph *graph, struct tensor *tensor, const struct consta
 /* An attribute's values; NULL and 0 where there is none. */
 const int64_t *eval_ints(const struct step *step, const char *name, unsigned int *ret_n);
 int64_t eval_int(const struct step *step, const char *name, int64_t fallback);
+/* Return: false: there is none. */
+bool eval_float(const struct step *step, const char *name, double *ret);
 
 /* A walk over all indices in C order, and where that is in up to three arrays, by strides. */
 struct eval_walk {
@@ -34,6 +40,8 @@ struct eval_walk {
 	bool is_set[RBK_MAX_RANK];
 };
 void eval_step_walk(struct eval_walk *walk);
+
+/* eval-move.c */
 
 /* Where ONNX's range of a dimension of @dim starts, and how many indices it has. */
 int64_t eval_slice_range(int64_t dim, int64_t start, int64_t end, int64_t step, int64_t *ret_n);

@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Compiling a model: the pass over its nodes
+ * A graph's memory, refusals and tensors
  *
  * Tensors come into being as nodes read them: initializers and inputs that the caller gave are
  * constants, other inputs have the shape that the file and the caller say, with an open leading
  * dimension being the task's count. Only what is read has to be known.
- *
- * A model whose inputs lead with a 1 is first tried with that 1 being the count. emit.c then holds
- * every step to computing rows from rows, and any refusal at all means that this was not provable:
- * then everything is done again with the shapes that the file has.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -39,9 +35,7 @@ void *graph_zero(struct graph *graph, uint64_t n, uint64_t item_bytes)
 	return place;
 }
 
-/* An array in the graph's memory with room for one more; grown ones leave their old place unused.
- */
-static void *grow(struct graph *graph, void *items, uint32_t n, uint32_t *n_max, size_t item_bytes)
+void *graph_grow(struct graph *graph, void *items, uint32_t n, uint32_t *n_max, size_t item_bytes)
 {
 	uint32_t n_new = *n_max ? *n_max * 2 : 64;
 	void *place;
@@ -84,8 +78,8 @@ void graph_refuse(struct graph *graph, const char *format, ...)
 	graph->is_refused = true;
 	if (graph->fatal || graph->n_refusals >= GRAPH_MAX_REFUSALS)
 		return;
-	refusal = grow(graph, graph->refusals, graph->n_refusals, &graph->n_refusals_max,
-		       sizeof(*refusal));
+	refusal = graph_grow(graph, graph->refusals, graph->n_refusals, &graph->n_refusals_max,
+			     sizeof(*refusal));
 	if (!refusal)
 		return;
 	graph->refusals = refusal;
@@ -332,128 +326,19 @@ struct tensor *graph_value(struct graph *graph, uint32_t index)
 	return tensor;
 }
 
-/* Where inputs are worth more than one row, and the model's file says 1. */
-static bool may_make_batch(const struct rbk_onnx *model, const struct rbk_onnx_options *options)
-{
-	bool found = false;
-
-	if (options->max_count <= 1 || options->keep_batch)
-		return false;
-	for (uint32_t i = 0; i < model->n_inputs; i++) {
-		const struct model_input *input = &model->inputs[i];
-
-		if (input->set || model->values[input->value].initializer || input->rank < 1)
-			continue;
-		if (input->dims[0] < 0)
-			return false;
-		found |= input->dims[0] == 1;
-	}
-	return found;
-}
-
-/* ---- The end of the pass ---- */
-
-/* The values that tensors were needed of, as far as they come from inputs. */
-static void mark_needed(struct graph *graph)
-{
-	struct tensor **stack = graph_take(graph, graph->n_needed_max * sizeof(*stack));
-	uint32_t depth = 0;
-
-	if (!stack)
-		return;
-	for (uint32_t i = 0; i < graph->n_needed; i++)
-		stack[depth++] = graph->needed[i];
-	while (depth > 0 && !graph->fatal) {
-		struct tensor *tensor = stack[--depth];
-		uint32_t n_more = tensor->producer ? tensor->producer->n_in : 0;
-
-		if (tensor->input != UINT32_MAX)
-			graph->model->inputs[tensor->input].value_needed = true;
-		for (uint32_t i = 0; i < n_more; i++) {
-			struct tensor *in = tensor->producer->in[i];
-
-			if (!in || in->is_needed)
-				continue;
-			in->is_needed = true;
-			stack = grow(graph, stack, depth, &graph->n_needed_max, sizeof(*stack));
-			if (!stack)
-				return;
-			stack[depth++] = in;
-		}
-	}
-}
-
 void graph_need(struct graph *graph, struct tensor *tensor)
 {
 	struct tensor **needed;
 
 	if (tensor->is_needed || tensor == &graph->nowhere)
 		return;
-	needed = grow(graph, graph->needed, graph->n_needed, &graph->n_needed_max, sizeof(*needed));
+	needed = graph_grow(graph, graph->needed, graph->n_needed, &graph->n_needed_max,
+			    sizeof(*needed));
 	if (!needed)
 		return;
 	graph->needed = needed;
 	needed[graph->n_needed++] = tensor;
 	tensor->is_needed = true;
-}
-
-/* One without elements, of a type that plans have. */
-static bool is_nothing(const struct tensor *tensor)
-{
-	return tensor->constant && tensor->constant->n_elems == 0 &&
-	       OP_ANY_TYPE & OP_TYPE(tensor->dtype);
-}
-
-/*
- * Plans have no tensors without elements. So that every output has its place among what tasks bind,
- * one element stands for such a one.
- */
-static struct tensor *stand_in(struct graph *graph, const struct constant *nothing)
-{
-	struct tensor *tensor = canon_copy(graph, graph_scalar(graph, nothing->dtype, 0));
-
-	tensor->stands_for = nothing;
-	return tensor;
-}
-
-/* Every output of the model is written by a step of its own. */
-static void make_outputs(struct graph *graph)
-{
-	const struct rbk_onnx *model = graph->model;
-
-	graph->outputs = graph_zero(graph, model->n_outputs, sizeof(*graph->outputs));
-	for (uint32_t i = 0; !graph->fatal && i < model->n_outputs; i++) {
-		uint32_t index = model->outputs[i].value;
-		struct tensor *tensor = nibbles_widen(graph, graph_value(graph, index));
-
-		if (tensor->known && is_nothing(tensor)) {
-			tensor = stand_in(graph, tensor->constant);
-			if (graph->fatal)
-				break;
-		} else if (tensor->known && (tensor->constant || !tensor->producer ||
-					     tensor->output != UINT32_MAX)) {
-			tensor = canon_copy(graph, tensor);
-			if (graph->fatal)
-				break;
-		}
-		tensor->name = model->values[index].name;
-		tensor->output = i;
-		graph->outputs[i] = tensor;
-	}
-}
-
-static void run_pass(struct graph *graph)
-{
-	const struct rbk_onnx *model = graph->model;
-
-	graph->values = graph_zero(graph, model->n_values, sizeof(*graph->values));
-	for (uint32_t i = 0; !graph->fatal && i < model->n_nodes; i++)
-		canon_node(graph, &model->nodes[i]);
-	graph->node = NULL;
-	if (!graph->fatal)
-		make_outputs(graph);
-	if (!graph->fatal)
-		mark_needed(graph);
 }
 
 struct graph *graph_free(struct graph *graph)
@@ -463,58 +348,4 @@ struct graph *graph_free(struct graph *graph)
 	mem_deinit(&graph->mem);
 	free(graph);
 	return NULL;
-}
-
-static struct graph *graph_start(struct rbk_onnx *model, const struct rbk_onnx_options *options,
-				 bool makes_batch)
-{
-	struct graph *graph = calloc(1, sizeof(*graph));
-
-	if (!graph)
-		return NULL;
-	mem_init(&graph->mem, GRAPH_MAX_BYTES + 4 * model->n_weight_bytes);
-	graph->n_evaluable = GRAPH_MAX_EVAL_ELEMS + model->n_weight_bytes;
-	graph->model = model;
-	graph->options = *options;
-	graph->max_count = options->max_count;
-	graph->makes_batch = makes_batch;
-	graph->nowhere.name = "";
-	for (uint32_t i = 0; i < model->n_inputs; i++)
-		model->inputs[i].value_needed = false;
-	run_pass(graph);
-	if (!graph->fatal && graph->n_refusals == 0)
-		optimise(graph);
-	return graph;
-}
-
-int graph_new(struct rbk_onnx *model, const struct rbk_onnx_options *options, struct graph **ret,
-	      struct rbk_error *error)
-{
-	struct graph *graph = NULL;
-	int r;
-
-	if (may_make_batch(model, options)) {
-		graph = graph_start(model, options, true);
-		if (!graph || graph->fatal || graph->n_refusals > 0)
-			graph = graph_free(graph);
-	}
-	if (!graph)
-		graph = graph_start(model, options, false);
-	if (!graph)
-		return onnx_error(error, -ENOMEM, "out of memory");
-	r = graph->fatal;
-	if (r) {
-		graph_free(graph);
-		return onnx_error(error, r,
-				  r == -EFBIG ? "compiling the model takes too much memory"
-					      : "out of memory");
-	}
-	*ret = graph;
-	if (graph->n_refusals == 0)
-		return 0;
-	return onnx_error(error, -EOPNOTSUPP, "%s%s%s%s%s; %u reason%s in all",
-			  graph->refusals[0].op, graph->refusals[0].op[0] ? " \"" : "",
-			  graph->refusals[0].name, graph->refusals[0].op[0] ? "\": " : "",
-			  graph->refusals[0].reason, graph->n_refusals,
-			  onnx_plural(graph->n_refusals));
 }

@@ -51,7 +51,7 @@ struct tensor {
 	uint32_t n_uses;                   /* by steps before fuse(), and as the model's output */
 	struct tensor *widened;            /* a bfloat16's: the same elements as float32, or NULL */
 	struct tensor *unrounded;          /* what they were rounded from, or NULL; see bfloat.c */
-	struct nibbles *nibbles;           /* it stands for those, or NULL; see canon-quantize.c */
+	struct nibbles *nibbles;           /* it stands for those, or NULL; see nibbles.c */
 	/* While a plan is made: */
 	enum { PLACE_NONE, PLACE_SCRATCH, PLACE_CONSTANT, PLACE_BOUND, PLACE_BOUND_OUTPUT } place;
 	unsigned int id; /* in the builder */
@@ -137,7 +137,8 @@ struct graph {
 
 struct graph *graph_free(struct graph *graph);
 
-/* Makes the graph of @model. Return: 0; -EOPNOTSUPP, *ret has the refusals; -ENOMEM, -EFBIG. */
+/* pass.c: makes the graph of @model. Return: 0; -EOPNOTSUPP, *ret has the refusals; -ENOMEM,
+ * -EFBIG. */
 int graph_new(struct rbk_onnx *model, const struct rbk_onnx_options *options, struct graph **ret,
 	      struct rbk_error *error);
 
@@ -148,6 +149,8 @@ int graph_plan(struct graph *graph, struct rbk *rbk, const struct rbk_onnx_optio
 /* Memory of the graph; without any, graph->fatal. */
 void *graph_take(struct graph *graph, uint64_t bytes);
 void *graph_zero(struct graph *graph, uint64_t n, uint64_t item_bytes);
+/* An array in it with room for one more; a grown one leaves its old place unused. */
+void *graph_grow(struct graph *graph, void *items, uint32_t n, uint32_t *n_max, size_t item_bytes);
 
 /* Writes down that the current node, or the model, cannot be had. */
 void graph_refuse(struct graph *graph, const char *format, ...)
@@ -194,7 +197,7 @@ struct tensor *graph_emit_1(struct graph *graph, const char *op, struct tensor *
 /* Adds a step that is there, as it is. */
 void graph_add_step(struct graph *graph, struct step *step);
 
-/* ---- eval.c ---- */
+/* ---- eval.c, eval-number.c ---- */
 
 enum { EVAL_E_UNKNOWN = 1 };
 

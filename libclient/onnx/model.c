@@ -2,37 +2,14 @@
 /*
  * A model's names, and what goes in and out
  *
- * ONNX connects nodes by names. They become values (scope.c), and nodes come into an order in which
- * they can run (nodes.c), in which functions (function.c) are inlined.
+ * ONNX connects nodes by names. They become values (scope.c), functions (function.c) are inlined
+ * (resolve.c), and nodes come into an order in which they can run (nodes.c).
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "libclient/onnx/resolve.h"
-
-void *resolver_grow(struct resolver *resolver, void *items, uint32_t n, uint32_t *n_max,
-		    size_t item_bytes)
-{
-	uint32_t n_new = *n_max ? *n_max * 2 : 16;
-	void *place;
-
-	if (n < *n_max)
-		return items;
-	place = mem_take(&resolver->model->mem, n_new * item_bytes);
-	if (!place)
-		return NULL;
-	if (n > 0)
-		memcpy(place, items, n * item_bytes);
-	*n_max = n_new;
-	return place;
-}
-
-int resolver_out_of_memory(struct resolver *resolver)
-{
-	return onnx_error(resolver->error, mem_error(&resolver->model->mem),
-			  "the model needs too much memory");
-}
 
 /* ---- Inputs and outputs ---- */
 

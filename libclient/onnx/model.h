@@ -99,7 +99,7 @@ int constant_set_shape(struct constant *constant, const int64_t *dims, size_t n_
 int sparse_decode(struct mem *mem, struct external *external, const Onnx__SparseTensorProto *proto,
 		  const char *what, struct constant *ret, struct rbk_error *error);
 
-/* ---- parse.c ---- */
+/* ---- unpack.c ---- */
 
 /*
  * Unpacks @bytes as @descriptor after scan_message(). What it takes comes out of @mem.
@@ -107,6 +107,8 @@ int sparse_decode(struct mem *mem, struct external *external, const Onnx__Sparse
  */
 int onnx_unpack(struct mem *mem, const ProtobufCMessageDescriptor *descriptor, const void *bytes,
 		size_t n_bytes, ProtobufCMessage **ret, struct rbk_error *error);
+
+/* ---- parse.c ---- */
 
 /* Maps a regular file. Return: 0; -EFBIG, or an errno of open(), fstat() and mmap(). */
 int onnx_map_file(const char *path, const void **ret_bytes, size_t *ret_n_bytes,

@@ -112,14 +112,12 @@ static unsigned int letters_apart(const char *a, const char *b)
 	return row[n];
 }
 
-static const char *same_elsewhere(const char *op)
+static const char *same_elsewhere(const struct canon *rows, size_t n_rows, const char *op)
 {
-	const struct canon *row;
-
-	for (unsigned int i = 0; (row = canon_row(i)); i++)
+	for (size_t i = 0; i < n_rows; i++)
 		/* Also one that has its domain in front instead of beside it. */
-		if (!strcmp(bare_name(row->op), op) || !strcmp(row->op, op))
-			return row->op;
+		if (!strcmp(bare_name(rows[i].op), op) || !strcmp(rows[i].op, op))
+			return rows[i].op;
 	return NULL;
 }
 
@@ -132,37 +130,36 @@ static bool is_of_onnx(const char *op)
 }
 
 /* Return: the row's name with its domain, or NULL. */
-static const char *nearest(const char *op)
+static const char *nearest(const struct canon *rows, size_t n_rows, const char *op)
 {
 	unsigned int best = (unsigned int)(strlen(op) + 3) / 4 + 1;
 	const char *near = NULL, *begins = NULL;
-	const struct canon *row;
 	size_t longest = NEAREST_MIN_BEGIN - 1;
 
 	if (strlen(op) >= NEAREST_MAX_BYTES)
 		return NULL;
-	for (unsigned int i = 0; (row = canon_row(i)); i++) {
-		const char *name = bare_name(row->op);
+	for (size_t i = 0; i < n_rows; i++) {
+		const char *name = bare_name(rows[i].op);
 		const size_t n = strlen(name);
 		unsigned int apart;
 
 		if (n > longest && !strncasecmp(op, name, n)) {
 			longest = n;
-			begins = row->op;
+			begins = rows[i].op;
 		}
 		apart = n < NEAREST_MAX_BYTES ? letters_apart(op, name) : best;
 		if (apart < best && apart < n) {
 			best = apart;
-			near = row->op;
+			near = rows[i].op;
 		}
 	}
 	return near ? near : begins;
 }
 
-void nearest_refuse(struct graph *graph, bool knows_domain)
+void nearest_refuse(struct graph *graph, const struct canon *rows, size_t n_rows, bool knows_domain)
 {
 	const struct model_node *node = graph->node;
-	const char *op = node->proto->op_type, *other = same_elsewhere(op), *dot;
+	const char *op = node->proto->op_type, *other = same_elsewhere(rows, n_rows, op), *dot;
 
 	dot = other ? strrchr(other, '.') : NULL;
 	if (dot && !strncmp(node->domain, other, (size_t)(dot - other)) &&
@@ -184,7 +181,7 @@ void nearest_refuse(struct graph *graph, bool knows_domain)
 	else if (!knows_domain)
 		graph_refuse(graph, "operators of domain \"%s\" are not in the catalogue",
 			     node->domain);
-	else if ((node->domain[0] || !is_of_onnx(op)) && (other = nearest(op)))
+	else if ((node->domain[0] || !is_of_onnx(op)) && (other = nearest(rows, n_rows, op)))
 		graph_refuse(graph, "there is no such operator%s; did you mean %s?",
 			     node->domain[0] ? " of its domain in the catalogue" : "", other);
 	else

@@ -2,11 +2,8 @@
 /*
  * Nodes, in an order in which they can run
  *
- * A body's nodes go into a list, where what they read and write are values; in the place of a call
- * are the nodes of its function, and an If has a list for each of its branches. Of an If it is also
- * known what its branches read from around it.
- *
- * Then nodes are put in an order in which each comes after those it reads from, by an iterative
+ * A body's nodes go into a list (resolve.c); an If has a list for each of its branches. Then nodes
+ * are put in an order in which each comes after those it reads from, by an iterative
  * depth-first walk in the file's own order: files are nearly always sorted already and then stay as
  * they are. A walk that meets a node it has entered and not left has found a cycle.
  */
@@ -58,7 +55,7 @@ struct model_frame model_frame_of(const struct model_node *node, const char *bod
 
 /* ---- Opsets ---- */
 
-static bool is_default_domain(const char *domain)
+bool nodes_is_default_domain(const char *domain)
 {
 	return !onnx_text(domain)[0] || !strcmp(domain, "ai.onnx");
 }
@@ -70,7 +67,7 @@ int nodes_check_opsets(struct resolver *resolver, Onnx__OperatorSetIdProto *cons
 		const char *domain = onnx_text(imports[i]->domain);
 		const long long version = imports[i]->version;
 
-		if (is_default_domain(domain) && (version < 1 || version > ONNX_MAX_OPSET))
+		if (nodes_is_default_domain(domain) && (version < 1 || version > ONNX_MAX_OPSET))
 			return onnx_error(resolver->error, version < 1 ? -EBADMSG : -EOPNOTSUPP,
 					  "%s is %lld, expected 1 to %u", whose, version,
 					  ONNX_MAX_OPSET);
@@ -90,8 +87,9 @@ uint32_t nodes_find_opset(Onnx__OperatorSetIdProto *const *imports, size_t n_imp
 	/* ONNX binds the nodes of a domain that is imported more than once to the newest. */
 	for (size_t i = 0; i < n_imports; i++) {
 		const char *imported = onnx_text(imports[i]->domain);
-		const bool is_of_domain = is_default_domain(domain) ? is_default_domain(imported)
-								    : !strcmp(domain, imported);
+		const bool is_of_domain = nodes_is_default_domain(domain)
+						  ? nodes_is_default_domain(imported)
+						  : !strcmp(domain, imported);
 
 		if (is_of_domain && (uint32_t)imports[i]->version > newest)
 			newest = (uint32_t)imports[i]->version;
@@ -117,106 +115,6 @@ int nodes_append(struct resolver *resolver, struct node_list *list, const struct
 	}
 	nodes[list->n++] = *node;
 	return 0;
-}
-
-static int resolve_edges(struct resolver *resolver, const struct scope *scope,
-			 const struct model_node *node, char *const *names, size_t n, bool uses,
-			 uint32_t **ret)
-{
-	uint32_t *edges = mem_take(&resolver->model->mem, n * sizeof(*edges));
-	int r;
-
-	if (!edges)
-		return resolver_out_of_memory(resolver);
-	for (size_t i = 0; i < n; i++) {
-		edges[i] = ONNX_ABSENT;
-		if (!onnx_text(names[i])[0])
-			continue;
-		r = scope_find(resolver, scope, names[i], &edges[i]);
-		if (r)
-			return r;
-		if (edges[i] == ONNX_NO_VALUE)
-			return onnx_error(resolver->error, -EBADMSG,
-					  "%s reads \"%s\", which nothing defines", NODE_TEXT(node),
-					  names[i]);
-		if (uses && edges[i] != ONNX_ABSENT)
-			resolver->model->values[edges[i]].n_uses++;
-	}
-	*ret = edges;
-	return 0;
-}
-
-/* What its steps are called: of a function's, the call comes first. */
-static int name_node(struct resolver *resolver, struct model_node *node)
-{
-	const char *name = onnx_text(node->proto->name);
-
-	node->name = name;
-	if (!node->frame)
-		return 0;
-	if (!name[0])
-		name = node_first_output(node->proto);
-	node->name = mem_printf(&resolver->model->mem, "%s/%s", node->frame->name, name);
-	return node->name ? 0 : resolver_out_of_memory(resolver);
-}
-
-static int resolve_node(struct resolver *resolver, const struct scope *scope,
-			const Onnx__NodeProto *proto, uint32_t place)
-{
-	struct model_node node = {
-		.proto = proto,
-		.domain = is_default_domain(proto->domain) ? "" : proto->domain,
-		.frame = scope->frame,
-		.index = scope->frame ? scope->frame->index : place,
-		.place = place,
-		.n_in = (uint32_t)proto->n_input,
-		.n_out = (uint32_t)proto->n_output,
-		.n_reads = (uint32_t)proto->n_input,
-	};
-	const struct function *function = NULL;
-	int r;
-
-	if (++resolver->n_nodes > ONNX_MAX_NODES)
-		return onnx_error(resolver->error, -EFBIG,
-				  "with functions and branches, it has more than %u nodes",
-				  ONNX_MAX_NODES);
-	if (!onnx_text(proto->op_type)[0])
-		return onnx_error(resolver->error, -EBADMSG, "%s has no operator",
-				  NODE_TEXT(&node));
-	r = name_node(resolver, &node);
-	if (!r)
-		r = functions_fill_attributes(resolver, scope, &node);
-	if (!r)
-		r = functions_find(resolver, proto, &function);
-	/* A function's nodes read what the call does. */
-	if (!r)
-		r = resolve_edges(resolver, scope, &node, proto->input, proto->n_input, !function,
-				  &node.in);
-	if (!r)
-		r = resolve_edges(resolver, scope, &node, proto->output, proto->n_output, false,
-				  &node.out);
-	if (r)
-		return r;
-	if (function)
-		return functions_inline(resolver, scope, &node, function);
-	node.opset = nodes_find_opset(scope->imports, scope->n_imports, node.domain);
-	if (node.opset == 0 && !node.domain[0])
-		return onnx_error(resolver->error, -EBADMSG,
-				  "%s: the function does not say which opset it uses",
-				  NODE_TEXT(&node));
-	if (!node.domain[0] && !strcmp(proto->op_type, "If"))
-		r = branches_resolve(resolver, scope, &node);
-	return r ? r : nodes_append(resolver, scope->list, &node);
-}
-
-int nodes_resolve(struct resolver *resolver, const struct scope *scope,
-		  Onnx__NodeProto *const *protos, size_t n)
-{
-	int r = 0;
-
-	for (size_t i = 0; !r && i < n; i++)
-		r = resolve_node(resolver, scope, protos[i], (uint32_t)i);
-	return r;
 }
 
 /* ---- Order ---- */

@@ -8,7 +8,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,60 +16,10 @@
 #include <unistd.h>
 
 #include "libclient/onnx/graph.h"
-#include "libclient/onnx/scan.h"
 
 /* What unpacking may take: nodes become ten times as large, integers eight times. */
 #define PARSE_BASE_BYTES (16ull << 20)
 #define PARSE_FACTOR     24
-
-int onnx_error(struct rbk_error *error, int r, const char *format, ...)
-{
-	va_list args;
-
-	if (!error)
-		return r;
-	errno = -r;
-	va_start(args, format);
-	vsnprintf(error->text, sizeof(error->text), format, args);
-	va_end(args);
-	for (char *c = error->text; *c; c++)
-		if (*c < 0x20 || *c > 0x7e)
-			*c = '?';
-	return r;
-}
-
-static void *unpack_alloc(void *data, size_t bytes)
-{
-	return mem_take(data, bytes);
-}
-
-static void unpack_free(void *data, void *place)
-{
-}
-
-int onnx_unpack(struct mem *mem, const ProtobufCMessageDescriptor *descriptor, const void *bytes,
-		size_t n_bytes, ProtobufCMessage **ret, struct rbk_error *error)
-{
-	ProtobufCAllocator allocator = {unpack_alloc, unpack_free, mem};
-	ProtobufCMessage *message;
-	const char *trouble;
-	uint64_t at;
-
-	trouble = scan_message(descriptor, bytes, n_bytes, &at);
-	if (trouble)
-		return onnx_error(error, -EBADMSG, "it is not a sound %s: %s, at byte %llu",
-				  descriptor->short_name, trouble, (unsigned long long)at);
-	message = protobuf_c_message_unpack(descriptor, &allocator, n_bytes, bytes);
-	if (!message && mem->limited)
-		return onnx_error(error, -EFBIG, "it unpacks to more than %llu bytes",
-				  (unsigned long long)mem->max_bytes);
-	if (!message && mem->failed)
-		return onnx_error(error, -ENOMEM, "out of memory");
-	if (!message)
-		return onnx_error(error, -EBADMSG, "it is not a sound %s", descriptor->short_name);
-	*ret = message;
-	return 0;
-}
 
 int onnx_map_file(const char *path, const void **ret_bytes, size_t *ret_n_bytes,
 		  struct rbk_error *error)

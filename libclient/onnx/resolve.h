@@ -15,6 +15,20 @@
 /* How deep functions may call each other and branches be in branches. */
 #define RESOLVE_MAX_DEPTH 128u
 
+/* A function of the file. */
+struct function {
+	const char *domain; /* "" is the default one */
+	const char *name;
+	const char *overload;
+	const Onnx__FunctionProto *proto;
+	Onnx__AttributeProto *const *defaults;
+	size_t n_defaults;
+	uint64_t n_bytes;       /* of all that it says */
+	uint64_t n_attr_bytes;  /* of the names of its attributes */
+	const char *opset_text; /* for sentences: the opset of function "my.f" */
+	const char *body;       /* function "my.f", which is the end of that */
+};
+
 struct resolver {
 	struct rbk_onnx *model;
 	struct rbk_error *error;
@@ -62,14 +76,12 @@ static inline const char *onnx_text(const char *string)
 	return string ? string : "";
 }
 
-/* ---- model.c ---- */
+/* ---- scope.c ---- */
 
 /* An array in the model's memory with room for one more. Return: NULL without memory. */
 void *resolver_grow(struct resolver *resolver, void *items, uint32_t n, uint32_t *n_max,
 		    size_t item_bytes);
 int resolver_out_of_memory(struct resolver *resolver);
-
-/* ---- scope.c ---- */
 
 int scope_add_value(struct resolver *resolver, const char *name, uint32_t *ret);
 
@@ -104,24 +116,19 @@ const char *node_first_output(const Onnx__NodeProto *proto);
 struct model_frame model_frame_of(const struct model_node *node, const char *body,
 				  const struct function *function);
 
+/* Return: true if @domain is ONNX's own. */
+bool nodes_is_default_domain(const char *domain);
 /* Checks that each of @imports is a number of those that are read. */
 int nodes_check_opsets(struct resolver *resolver, Onnx__OperatorSetIdProto *const *imports,
 		       size_t n_imports, const char *whose);
 uint32_t nodes_find_opset(Onnx__OperatorSetIdProto *const *imports, size_t n_imports,
 			  const char *domain);
 
-/* Appends @protos to the scope's list, with calls and branches resolved. */
-int nodes_resolve(struct resolver *resolver, const struct scope *scope,
-		  Onnx__NodeProto *const *protos, size_t n);
+/* Appends @node to @list, as what writes its outputs. */
 int nodes_append(struct resolver *resolver, struct node_list *list, const struct model_node *node);
 
 /* Puts the list's nodes in an order in which they can run, into @ret. */
 int nodes_order(struct resolver *resolver, const struct node_list *list, struct model_node **ret);
-
-/* ---- branch.c ---- */
-
-/* Resolves the branches of @node, an If, in @scope. */
-int branches_resolve(struct resolver *resolver, const struct scope *scope, struct model_node *node);
 
 /* ---- function.c ---- */
 
@@ -130,12 +137,17 @@ int functions_read(struct resolver *resolver);
 /* Return: NULL if the file has no such one: it is an operator. */
 int functions_find(struct resolver *resolver, const Onnx__NodeProto *proto,
 		   const struct function **ret);
-/* Puts the nodes of @function in the place of @call, whose names and attributes are resolved. */
-int functions_inline(struct resolver *resolver, const struct scope *scope,
-		     const struct model_node *call, const struct function *function);
+/* Return: true if @function has an attribute of that name. */
+bool function_has_attribute(const struct function *function, const char *name);
 /*
  * Gives @node attributes without references: those that refer to the attributes of the function
  * that it is in have their values, or are left out.
  */
 int functions_fill_attributes(struct resolver *resolver, const struct scope *scope,
 			      struct model_node *node);
+
+/* ---- resolve.c ---- */
+
+/* Appends @protos to the scope's list, with calls and branches resolved. */
+int nodes_resolve(struct resolver *resolver, const struct scope *scope,
+		  Onnx__NodeProto *const *protos, size_t n);

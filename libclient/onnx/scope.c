@@ -13,6 +13,31 @@
 
 #include "libclient/onnx/resolve.h"
 
+/* ---- Memory ---- */
+
+void *resolver_grow(struct resolver *resolver, void *items, uint32_t n, uint32_t *n_max,
+		    size_t item_bytes)
+{
+	uint32_t n_new = *n_max ? *n_max * 2 : 16;
+	void *place;
+
+	if (n < *n_max)
+		return items;
+	place = mem_take(&resolver->model->mem, n_new * item_bytes);
+	if (!place)
+		return NULL;
+	if (n > 0)
+		memcpy(place, items, n * item_bytes);
+	*n_max = n_new;
+	return place;
+}
+
+int resolver_out_of_memory(struct resolver *resolver)
+{
+	return onnx_error(resolver->error, mem_error(&resolver->model->mem),
+			  "the model needs too much memory");
+}
+
 /* What sparse initializers may come to, beside what the file's size allows. */
 #define SPARSE_BYTES (256ull << 20)
 
