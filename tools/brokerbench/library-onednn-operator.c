@@ -28,6 +28,30 @@ struct onednn_operator {
 	dnnl_exec_arg_t arguments[N_OPERANDS];
 };
 
+dnnl_status_t onednn_reorder(struct onednn *dnn, dnnl_memory_t from,
+			     const dnnl_memory_desc_t *from_desc, dnnl_memory_t to,
+			     const dnnl_memory_desc_t *to_desc)
+{
+	const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
+	dnnl_primitive_desc_t description = NULL;
+	dnnl_primitive_t primitive = NULL;
+	dnnl_status_t status;
+
+	status = dnn->dnnl_reorder_primitive_desc_create(&description, from_desc, dnn->engine,
+							 to_desc, dnn->engine, NULL);
+	if (!status)
+		status = dnn->dnnl_primitive_create(&primitive, description);
+	if (!status)
+		status = dnn->dnnl_primitive_execute(primitive, dnn->stream, 2, arguments);
+	if (!status)
+		status = dnn->dnnl_stream_wait(dnn->stream);
+	if (primitive)
+		dnn->dnnl_primitive_destroy(primitive);
+	if (description)
+		dnn->dnnl_primitive_desc_destroy(description);
+	return status;
+}
+
 /* A description of an operation, whichever. */
 union operation {
 	dnnl_matmul_desc_t matmul;

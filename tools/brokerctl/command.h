@@ -6,6 +6,7 @@
  * main.c finds the subcommand in a table, which also says what options and operands it takes;
  * options.c reads them. A subcommand connects if it needs to, prints, and returns an exit status.
  */
+#include <getopt.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -112,7 +113,7 @@ struct arguments {
 	char **operands;
 };
 
-/* What each subcommand is in: FILE.c has run_*. */
+/* Subcommands: FILE.c has run_FILE(). */
 int run_status(struct control *control, const struct arguments *arguments);
 int run_devices(struct control *control, const struct arguments *arguments);
 /* capabilities.c: devices --capabilities, of devices from @first to @end. Return: EXIT_*. */
@@ -128,7 +129,6 @@ int run_contention(struct control *control, const struct arguments *arguments);
 int run_why(struct control *control, const struct arguments *arguments);
 int run_trace(struct control *control, const struct arguments *arguments);
 int run_check(struct control *control, const struct arguments *arguments);
-int run_watch(struct control *control, const struct arguments *arguments);
 int run_leases(struct control *control, const struct arguments *arguments);
 int run_lease(struct control *control, const struct arguments *arguments);
 /* Whatever goes wrong before the program runs: EXEC_*, of exec.h. */
@@ -158,14 +158,16 @@ extern const char *const session_sort_keys[];
 extern const char *const lease_sort_keys[];
 extern const char *const plan_sort_keys[];
 
-/* main.c */
+/* output.c */
 
-/* The table of subcommands; NULL: there is no such one, and it was said. */
-const struct command *command_find(const char *name);
-/* Is this, without its dashes, an option that stands in front of the command? */
-bool control_has_option(const char *name);
+/* Write a line to standard error. Return: @status. */
+int control_fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* options.c */
+
+/* Options that stand in front of the command. */
+enum { N_CONTROL_OPTIONS = 5 };
+extern const struct option control_options[N_CONTROL_OPTIONS + 1];
 
 /* Reads what follows @argv[0], the subcommand's name. Return: EXIT_OK, or EXIT_USAGE, having said
  * what is wrong. @ret->operands are in @argv. */
@@ -174,8 +176,6 @@ int arguments_read(const struct command *command, int argc, char **argv, struct 
 bool arguments_has_option(const char *name);
 void command_print_usage(const struct command *command);
 
-/* A line to standard error. Return: @status. */
-int control_fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Says what is wrong with the command line. Return: EXIT_USAGE. */
 int control_misuse(const struct arguments *arguments, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));

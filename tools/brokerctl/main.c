@@ -10,6 +10,8 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "command.h"
 #include "exec.h"
@@ -20,6 +22,8 @@
 
 #define LISTS    TAKES(OPT_JSON) | TAKES(OPT_NO_HEADER)
 #define A_TENANT TAKES(OPT_TENANT)
+
+static int run_watch(struct control *control, const struct arguments *arguments);
 
 static const struct command commands[] = {
 	{"status", NULL, "how the broker is, on one screen", TAKES(OPT_JSON), 0, 0, true,
@@ -83,15 +87,11 @@ static const struct command commands[] = {
 
 enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };
 
-static const struct option options[] = {
-	{"socket", required_argument, NULL, 's'},  {"admin-socket", required_argument, NULL, 'a'},
-	{"timeout", required_argument, NULL, 't'}, {"help", no_argument, NULL, 'h'},
-	{"version", no_argument, NULL, 'v'},       {NULL, 0, NULL, 0},
-};
-
 static const double default_timeout_s = 5, max_timeout_s = 3600;
+static const double default_interval_s = 2, min_interval_s = 0.1, max_interval_s = 86400;
+static const char home_and_clear[] = "\033[H\033[2J\033[3J";
 
-const struct command *command_find(const char *name)
+static const struct command *command_find(const char *name)
 {
 	const char *names[N_COMMANDS + 1] = {NULL}, *near;
 
@@ -105,6 +105,64 @@ const struct command *command_find(const char *name)
 		     near ? "did you mean " : "see brokerctl --help", near ? near : "",
 		     near ? "?" : "");
 	return NULL;
+}
+
+static void wait_s(double seconds)
+{
+	struct timespec pause = {.tv_sec = (time_t)seconds};
+
+	pause.tv_nsec = (long)((seconds - (double)pause.tv_sec) * 1e9);
+	nanosleep(&pause, NULL);
+}
+
+/*
+ * A listing again and again, until interrupted. The connection stays, so that the broker keeps
+ * figures up to date; if it is lost a new one is tried each time. A terminal is written to in one
+ * go, so that it does not flicker.
+ */
+static int run_watch(struct control *control, const struct arguments *arguments)
+{
+	const char *interval = arguments->values[OPT_INTERVAL];
+	const bool is_terminal = isatty(STDOUT_FILENO);
+	double interval_s = default_interval_s;
+	const struct command *command;
+	struct arguments watched;
+	char buffer[1 << 16];
+	int status;
+
+	if (interval && (!control_seconds(interval, max_interval_s, &interval_s) ||
+			 interval_s < min_interval_s))
+		return control_misuse(arguments, "--interval takes seconds, from %g to %g",
+				      min_interval_s, max_interval_s);
+	command = command_find(arguments->operands[0]);
+	if (!command)
+		return EXIT_USAGE;
+	if (!command->is_listing)
+		return control_misuse(arguments, "%s is not for watching", command->name);
+	status = arguments_read(command, (int)arguments->n_operands, arguments->operands, &watched);
+	if (status)
+		return status;
+	if (watched.values[OPT_FOLLOW] || watched.values[OPT_HELP])
+		return control_misuse(arguments, "%s with that option is not for watching",
+				      command->name);
+
+	setvbuf(stdout, buffer, _IOFBF, sizeof(buffer));
+	for (;;) {
+		if (is_terminal)
+			fputs(home_and_clear, stdout);
+		status = command->run(control, &watched);
+		if (status == EXIT_NO_BROKER)
+			control_disconnect(control);
+		else if (status == EXIT_USAGE || status == EXIT_NOT_PERMITTED)
+			break;
+		if (!output_flush()) {
+			status = EXIT_OK;
+			break;
+		}
+		wait_s(interval_s);
+	}
+	setvbuf(stdout, NULL, _IONBF, 0);
+	return status;
 }
 
 static void print_usage(FILE *file)
@@ -121,22 +179,14 @@ static void print_usage(FILE *file)
 	      file);
 }
 
-bool control_has_option(const char *name)
-{
-	for (unsigned int i = 0; options[i].name; i++)
-		if (strcmp(options[i].name, name) == 0)
-			return true;
-	return false;
-}
-
 /* Return: EXIT_USAGE, having said which one it may have been. */
 static int unknown_option(const char *word)
 {
-	const char *names[sizeof(options) / sizeof(options[0])], *near;
+	const char *names[N_CONTROL_OPTIONS + 1], *near;
 	char name[64];
 
-	for (unsigned int i = 0; i < sizeof(options) / sizeof(options[0]); i++)
-		names[i] = options[i].name;
+	for (unsigned int i = 0; i <= N_CONTROL_OPTIONS; i++)
+		names[i] = control_options[i].name;
 	snprintf(name, sizeof(name), "%.*s", (int)strcspn(word, "="), word);
 	if (arguments_has_option(name + strspn(name, "-")))
 		return control_fail(EXIT_USAGE, "%s belongs to commands, and stands after them",
@@ -164,7 +214,7 @@ static int read_options(struct control *control, int argc, char **argv)
 	for (;;) {
 		at = optind;
 		/* "+": what follows the command's name is the command's. */
-		option = getopt_long(argc, argv, "+:h", options, NULL);
+		option = getopt_long(argc, argv, "+:h", control_options, NULL);
 		switch (option) {
 		case -1:
 			control->timeout_ns = (uint64_t)(timeout_s * 1e9);

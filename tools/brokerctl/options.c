@@ -85,18 +85,11 @@ static const struct about about[N_OPTIONS] = {
 	[OPT_WAIT] = {"wait", "SECONDS", true, "until it has run dry, at most so long"},
 };
 
-int control_fail(int status, const char *format, ...)
-{
-	va_list args;
-
-	output_flush();
-	fputs("brokerctl: ", stderr);
-	va_start(args, format);
-	vfprintf(stderr, format, args);
-	va_end(args);
-	fputc('\n', stderr);
-	return status;
-}
+const struct option control_options[N_CONTROL_OPTIONS + 1] = {
+	{"socket", required_argument, NULL, 's'},  {"admin-socket", required_argument, NULL, 'a'},
+	{"timeout", required_argument, NULL, 't'}, {"help", no_argument, NULL, 'h'},
+	{"version", no_argument, NULL, 'v'},       {NULL, 0, NULL, 0},
+};
 
 static void print_option(FILE *file, const struct about *option)
 {
@@ -206,6 +199,15 @@ const char *arguments_option_near(const char *name)
 		names[i] = about[i].name;
 	names[N_OPTIONS] = NULL;
 	return suggest(name, names);
+}
+
+/* Is this, without its dashes, an option that stands in front of the command? */
+static bool control_has_option(const char *name)
+{
+	for (unsigned int i = 0; control_options[i].name; i++)
+		if (strcmp(control_options[i].name, name) == 0)
+			return true;
+	return false;
 }
 
 /* Says which option @word is not, and which one it may have been. */

@@ -163,6 +163,19 @@ bool output_flush(void)
 	return !write_error;
 }
 
+int control_fail(int status, const char *format, ...)
+{
+	va_list args;
+
+	output_flush();
+	fputs("brokerctl: ", stderr);
+	va_start(args, format);
+	vfprintf(stderr, format, args);
+	va_end(args);
+	fputc('\n', stderr);
+	return status;
+}
+
 int output_finish(int status)
 {
 	if (output_flush() || write_error == EPIPE)

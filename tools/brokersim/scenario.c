@@ -12,7 +12,6 @@
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -41,24 +40,6 @@ static void close_file(FILE **file)
 {
 	if (*file)
 		fclose(*file);
-}
-
-int reader_refuse(struct reader *reader, const char *format, ...)
-{
-	size_t n = 0;
-	va_list args;
-
-	if (reader->line)
-		n = (size_t)snprintf(reader->message, SCENARIO_MESSAGE_BYTES,
-				     "%s:%u: ", reader->path, reader->line);
-	else
-		n = (size_t)snprintf(reader->message, SCENARIO_MESSAGE_BYTES, "%s: ", reader->path);
-	if (n >= SCENARIO_MESSAGE_BYTES)
-		n = 0;
-	va_start(args, format);
-	vsnprintf(reader->message + n, SCENARIO_MESSAGE_BYTES - n, format, args);
-	va_end(args);
-	return SCENARIO_E_INVALID;
 }
 
 struct scenario *scenario_free(struct scenario *scenario)

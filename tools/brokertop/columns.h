@@ -28,5 +28,5 @@
 	}
 #define DOWN COLUMN_DESCENDING
 
-/* Cuts what is longer than a cell. */
+/* words.c: copy @text into a cell, cutting what is longer. */
 void cell_set(struct cell_text *ret, const char *text);

@@ -118,14 +118,17 @@ extern const struct column tenant_columns[], session_columns[], plan_columns[], 
 extern const unsigned int n_tenant_columns, n_session_columns, n_plan_columns, n_decision_columns,
 	n_lease_columns;
 
-/* A style that tells a tenant from others. */
-enum style tenant_style(uint32_t number);
-/* "GPU1" */
-const char *device_label(uint32_t device);
 /* "over waiting"; empty: nothing is to be said. As brokerctl leases has it. */
 struct lease_state {
 	char text[48];
 };
 struct lease_state lease_state(const struct model_lease *lease);
+
+/* words.c */
+
+/* A style that tells a tenant from others. */
+enum style tenant_style(uint32_t number);
+/* "GPU1" */
+const char *device_label(uint32_t device);
 /* "resident" */
 const char *memory_state_name(uint32_t state);

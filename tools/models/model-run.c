@@ -83,14 +83,6 @@ int prepared_init(struct prepared *prepared, struct rbk_onnx *onnx, struct rbk *
 	return r;
 }
 
-void prepared_deinit(struct prepared *prepared)
-{
-	rbk_ring_free(prepared->ring);
-	rbk_plan_free(prepared->plan);
-	rbk_arena_free(prepared->arena);
-	*prepared = (struct prepared){.n_bound = 0};
-}
-
 /* Why a task completed with @error. Return: MODEL_E_DEVICE, or @error. */
 static int task_failed(int error, char why[MODEL_WHY_BYTES])
 {

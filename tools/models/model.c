@@ -46,6 +46,14 @@ int model_fail(char why[MODEL_WHY_BYTES], int error, const char *format, ...)
 
 /* ---- Opening ------------------------------------------------------------------------------ */
 
+void prepared_deinit(struct prepared *prepared)
+{
+	rbk_ring_free(prepared->ring);
+	rbk_plan_free(prepared->plan);
+	rbk_arena_free(prepared->arena);
+	*prepared = (struct prepared){.n_bound = 0};
+}
+
 struct model *model_free(struct model *model)
 {
 	if (!model)
