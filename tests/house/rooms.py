@@ -1,17 +1,22 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Who may include whom.
+"""Who may include whom, and whose functions and objects files may use.
 
-    rooms.py ROOT          checks every #include of the tree
+    rooms.py ROOT          checks every #include of the tree, and the uses of names within its folders
     rooms.py --self-test   checks that a forbidden one is caught
 
-    rooms.py --graph ROOT  counts rooms, lines, and the arrows between rooms, and draws them as a table
+    rooms.py --graph ROOT  counts rooms, lines, and the arrows between rooms, draws them as a table, and lists circles
 
 A room is shm, shm/operators, libclient, libclient/layer, libclient/onnx, bpf, or a folder of broker/, which holds no source
 itself. Each may include itself, and what the table lists, which are rooms further down: so there are no circles. Headers do
 not include each other in a circle either. Tests and tools may include what they test.
+
+Within a folder the sources have an order as well: no file uses a function or object of another that, directly or through
+others, uses one of its own. The order is read from the text, so that nothing needs to be built: a use is the name, in a body,
+an initializer, or an inline function or macro that is used. The names that macros paste together are not seen.
 """
 import collections
+import functools
 import os
 import re
 import sys
@@ -67,6 +72,22 @@ LIBRARIES = [
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^">\n]+)[">]', re.MULTILINE)
 SOURCES = ('.c', '.h', '.inc')
 
+DIRECTIVE = re.compile(r'^[ \t]*#(?:[^\n\\]|\\.|\\\n)*', re.MULTILINE)
+DEFINE = re.compile(r'[ \t]*#[ \t]*define[ \t]+(\w+)(.*)', re.DOTALL)
+# The text before a function's body ends with its name, or MACRO(NAME), and its parameters.
+FUNCTION = re.compile(r'(\w+(?:\(\w+\))?)\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\s*$')
+# An object for others, before its initializer, if it has one.
+OBJECT = re.compile(r'(?!.*\b(?:static|extern|typedef)\b)[^(){}=]*\b(\w+)\s*(?:\[[^\]]*\]\s*)*[=;]', re.DOTALL)
+CLEANUP = re.compile(r'\bDEFINE_CLEANUP\([^,]*,\s*(\w+)\)')
+# A name that is neither a member's nor a type's.
+NAME = re.compile(r'(?<![.\w])(?<!->)(?<!struct )(?<!enum )(?<!union )([A-Za-z_]\w*)(?=(\(\w+\))?)')
+
+
+@functools.lru_cache(maxsize=None)
+def text_of(path):
+    """A file's text, without comments."""
+    return tree.without_comments(tree.read('', path))[0]
+
 
 def room_of(path):
     """The room that a file of the tree is in; None: none, such as a shader."""
@@ -109,34 +130,107 @@ def includes(root):
     for path in tree.files(root):
         if not path.endswith(SOURCES) or room_of(path) is None:
             continue
-        text, _ = tree.without_comments(tree.read(root, path))
+        text = text_of(os.path.join(root, path))
         for match in INCLUDE.finditer(text):
             yield path, text.count('\n', 0, match.start()) + 1, room_of(path), match.group(2), match.group(1) == '"'
 
 
-def circles(root):
-    """Headers that include each other, each circle once, by the name that sorts first."""
-    headers = {}
+def circles(edges):
+    """Return: nodes that reach themselves by @edges, in groups that reach each other."""
+    reached = {}
+    for start in edges:
+        found, todo = set(), [start]
+        while todo:
+            new = edges.get(todo.pop(), set()) - found
+            found |= new
+            todo += new
+        reached[start] = found
+    return sorted({tuple(sorted(other for other in found if start in reached.get(other, ())))
+                   for start, found in reached.items() if start in found})
+
+
+def headers(root):
+    """Return: the headers that each header includes."""
+    found = {}
     for path, _, _, name, is_quoted in includes(root):
-        found = find(root, path, name, is_quoted)
-        if path.endswith('.h') and found:
-            headers.setdefault(path, set()).add(found)
-    found = set()
+        target = find(root, path, name, is_quoted)
+        if path.endswith('.h') and target:
+            found.setdefault(path, set()).add(target)
+    return found
 
-    def visit(path, above):
-        if path in above:
-            circle = above[above.index(path):]
-            first = circle.index(min(circle))
-            found.add(tuple(circle[first:] + circle[:first]))
-        elif path not in done:
-            for name in sorted(headers.get(path, ())):
-                visit(name, above + [path])
-            done.add(path)
 
-    done = set()
-    for path in sorted(headers):
-        visit(path, [])
-    return sorted(found)
+def bodies(path):
+    """Return: texts of functions and objects for others by name; of functions and macros of the file's own; all other text."""
+    external, internal, rest = collections.defaultdict(list), collections.defaultdict(list), []
+
+    def define(match):
+        macro = DEFINE.match(match.group())
+        if macro:
+            internal[macro[1]].append(macro[2])
+        return ''
+
+    text = DIRECTIVE.sub(define, text_of(path))
+    for match in CLEANUP.finditer(text):
+        internal[match[1] + 'p'].append(match[1])
+    start = depth = 0
+    for match in re.finditer('[{};]', text):
+        depth += {'{': 1, '}': -1, ';': 0}[match.group()]
+        if match.group() == '{' and depth == 1:
+            head = text[start:match.start()]
+        if depth > 0 or match.group() == '{':
+            continue
+        function = FUNCTION.search(head.rstrip()) if match.group() == '}' and '=' not in head else None
+        if function:
+            is_own = re.search(r'\bstatic\b|INLINE\b', head[:function.start()])
+            (internal if is_own else external)[function[1]].append(text[start:match.end()])
+        elif match.group() == ';':
+            rest.append(text[start:match.end()])
+            made = OBJECT.match(rest[-1].partition('=')[0] + '=')
+            if made:
+                external[made[1]].append('')
+        else:
+            continue
+        start = match.end()
+    return external, internal, rest
+
+
+def uses(root):
+    """Return: for each source the sources beside it whose functions and objects it uses, with their names."""
+    parsed = {path: bodies(os.path.join(root, path)) for path in tree.files(root)
+              if path.endswith(SOURCES) and room_of(path) not in FREE - {'tools'} | {None}}
+    defined, inline = collections.defaultdict(set), collections.defaultdict(list)
+    for path, (external, internal, _) in parsed.items():
+        for name, texts in external.items():
+            defined[os.path.dirname(path), name].add(path)
+        for name, texts in [] if path.endswith('.c') else [*internal.items(), *external.items()]:
+            inline[name] += texts
+    found = {}
+    for path, (external, internal, rest) in parsed.items():
+        if not path.endswith('.c'):
+            continue
+        found[path] = collections.defaultdict(set)
+        # Each program of a folder has one.
+        seen = {*external, *internal, 'main'}
+        todo = sum([*external.values(), *internal.values()], rest)
+        while todo:
+            for match in NAME.finditer(todo.pop()):
+                for name in {match[1], match[1] + (match[2] or '')} - seen:
+                    seen.add(name)
+                    todo += inline.get(name, ())
+                    for other in defined.get((os.path.dirname(path), name), ()):
+                        found[path][other].add(name)
+    return found
+
+
+def use_circles(root):
+    """Return: the folders where sources use each other in a circle, and which these are."""
+    used = uses(root)
+    found = []
+    for circle in circles({path: set(others) for path, others in used.items()}):
+        texts = [f'{os.path.basename(path)} -> {os.path.basename(other)} ({", ".join(sorted(used[path][other]))})'
+                 for path in circle for other in sorted(used[path]) if other in circle]
+        found.append((os.path.dirname(circle[0]), '; '.join(texts)))
+    return found
 
 
 def arrows(root):
@@ -169,7 +263,8 @@ def check(root):
         target = target_of(root, path, name, is_quoted)
         if target and target != room and room in ROOMS and target not in ROOMS[room]:
             problems.append(f'{at}: {room} may not include {name}, which is in {target}')
-    problems += [f'{circle[0]}: includes itself by {", ".join(circle[1:] or circle)}' for circle in circles(root)]
+    problems += [f'{circle[0]}: includes itself by {", ".join(circle[1:] or circle)}' for circle in circles(headers(root))]
+    problems += [f'{folder}: a circle of uses: {text}' for folder, text in use_circles(root)]
     return problems
 
 
@@ -191,7 +286,9 @@ def draw(root):
         print(f'{room:<12}{lines[room]:>7}  {targets}')
     print(f'{len(ROOMS)} rooms, {len(used)} arrows, '
           f'{sum(1 for _, target in used if target not in ("shm", "util"))} of them not to shm or util, '
-          f'{len(circles(root))} circles of headers')
+          f'{len(circles(headers(root)))} circles of headers')
+    for folder, text in use_circles(root):
+        print(f'{folder}: a circle of uses:', *text.split('; '), sep='\n    ')
 
 
 def main():
@@ -276,6 +373,38 @@ CASES = [
         ('broker/plan/plan.h', '#include "cycle.h"', 'broker/plan/cycle.h: includes itself by broker/plan/plan.h'),
         ('tests/unit/a.c', '#include "vulkan/device.h"', None),
         ('tools/a.c', '#include <volk.h>', None),
+    ]
+] + [
+    (f'{folder}: {one} {two}', {**HOUSE, f'{folder}/one.c': one + '\n', f'{folder}/two.c': two + '\n', **more}, expected)
+    for folder, one, two, more, expected in [
+        ('broker/plan', 'int one(void) { return 1; }', 'int two(void) { return one(); }', {}, None),
+        ('broker/plan', 'int one(void) { return two(); }', 'int two(void) { return one(); }', {},
+         'one.c -> two.c (two); two.c -> one.c (one)'),
+        ('tools/brokerctl', 'int one(int a) { return two(a); }', 'int two(int a) { return one(a); }', {}, 'tools/brokerctl: a circle'),
+        ('broker/plan', 'int one(void) { return two(); }', 'int two(void) { return three(); }',
+         {'broker/plan/three.c': 'int three(void) { return one(); }\n'}, 'three.c -> one.c (one)'),
+        ('broker/plan', 'static int (*const ops[])(void) = {two};\nint one(void) { return ops[0](); }',
+         'int two(void) { return one(); }', {}, 'one.c -> two.c (two)'),
+        ('broker/plan', 'int one(void) { return inner(); }', 'int two(void) { return one(); }',
+         {'broker/plan/two.h': 'int two(void);\nstatic inline int inner(void) { return two(); }\n'}, 'one.c -> two.c (two)'),
+        ('broker/plan', 'int one(void) { return INNER(1); }', 'int two(void) { return one(); }',
+         {'broker/plan/two.h': '#define INNER(a) \\\n\ttwo()\n'}, 'one.c -> two.c (two)'),
+        ('broker/plan', 'int one(void) { _cleanup_(twop) int *a; }', 'int two(void) { return one(); }',
+         {'broker/plan/two.h': 'DEFINE_CLEANUP(int *, two)\n'}, 'one.c -> two.c (two)'),
+        ('broker/plan', 'void LEVEL(one)(int a[static 1]) { LEVEL(two)(a); }', 'void LEVEL(two)(int a[static 1]) { LEVEL(one)(a); }',
+         {}, 'one.c -> two.c (LEVEL(two))'),
+        ('broker/plan', 'static int two(void) { return 1; }\nint one(void) { return two(); }', 'int two(void) { return one(); }', {}, None),
+        ('broker/plan', 'const struct op one = {two};', 'int two(void) { return one.a; }', {}, 'two.c -> one.c (one)'),
+        ('broker/plan', 'int one[4];\nvoid *get(void) { return two; }', 'int two;\nint *get_one(void) { return one; }', {},
+         'one.c -> two.c (two)'),
+        ('broker/plan', 'static int one[] = {1};\nint *get(void) { return two; }', 'struct one {\n\tint one;\n};\nint *two(int one);',
+         {}, None),
+        ('broker/plan', 'int one(struct two *a) { return a->two + a[0].two; }', 'int two(void) { return one(); }', {}, None),
+        ('broker/plan', '/* as two() */\nint one(void) { return puts("two"); }', 'int two(void) { return one(); }', {}, None),
+        ('broker/plan', 'int one(void) { return 1; }', 'int two(void) { return one(); }',
+         {'broker/util/one.c': 'int one(void) { return two(); }\n'}, None),
+        ('tests/unit', 'int one(void) { return two(); }', 'int two(void) { return one(); }', {}, None),
+        ('libclient/onnx', 'int one(void) { return two(); }', 'int two(void) { return one(); }', {}, 'libclient/onnx: a circle'),
     ]
 ]
 
