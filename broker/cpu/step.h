@@ -4,8 +4,9 @@
  * Compiled plans. Private to broker/cpu.
  *
  * A plan becomes a flat array of steps, each a function and what it needs, so that running one is a
- * loop over indirect calls: no table is consulted and no shape inferred again. Two things are only
- * known per task: the addresses of what it binds, kept in a frame, and its count.
+ * loop over indirect calls: no operator is looked up and no shape inferred again, and a step has
+ * the table of its level's kernels at hand. Two things are only known per task: the addresses of
+ * what it binds, kept in a frame, and its count.
  */
 #include <stdalign.h>
 #include <stdatomic.h>

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Completions
+ * Completions, and rings that have work
  *
  * Posted into memory that only the broker writes, shown to the client once per batch. The client's
  * wait word is looked at after each publication, and the bell, a system call, is left to the end
- * of the turn.
+ * of the turn. dispatch_ring_has_work() looks at the room that the client has left for completions:
+ * entries that could not be answered are not fetched.
  */
 #include "dispatch/dispatch-private.h"
 #include "shm/ring.h"

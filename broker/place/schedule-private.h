@@ -293,6 +293,8 @@ bool queue_gives_way(const struct place_queue *queue, const struct place_flow_qu
 /* Virtual time goes on while tasks run that are long. */
 void queue_advance(struct place_queue *queue, uint8_t device, uint64_t now);
 
+/* --- Classes, and flows that share a device --- */
+
 /* A class's place in the order, 0 first; the enum's numbers are not in it. */
 static inline uint8_t schedule_class(uint8_t priority)
 {
@@ -332,14 +334,14 @@ static inline void queue_forgive_debts(struct place_queue *queue)
 		queue->virtual_time = queue->last_finish;
 }
 
+/* --- schedule-quota-hot.c: which flows may start something; quotas, of flows that have one --- */
+
 /*
  * Puts a flow among those that may start something on a device, or takes it out, as it has
  * something queued there and is not throttled. One that comes in begins at the device's virtual
  * time: what it did not use is not saved up.
  */
 void flow_update(struct placer *placer, struct place_flow *flow, uint8_t device);
-
-/* --- Quotas: only for flows that have one --- */
 
 /* What is in the bucket. */
 static inline double flow_tokens(const struct place_flow *flow, uint64_t now)

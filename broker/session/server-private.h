@@ -160,6 +160,8 @@ struct owner *owner_ref(struct owner *owner);
 /* Get the owner for the session's tenant, or for the administrator. */
 struct owner *owner_of_session(const struct session *session);
 void owner_unref(struct owner *owner);
+/* Go on accepting, if the listener was paused and there is room again. */
+void listener_resume(struct listener *listener);
 /* Has the reactor run @job for the session, in a later turn or later in this one. */
 void session_queue(struct session *session, struct turn_job *job);
 
@@ -170,8 +172,6 @@ void session_queue(struct session *session, struct turn_job *job);
 int listener_init(struct listener *listener, struct server *server, bool is_admin);
 void listener_deinit(struct listener *listener);
 void listener_unlock(struct listener *listener);
-/* Goes on accepting, if it was paused and there is room again. */
-void listener_resume(struct listener *listener);
 /* Gets a descriptor to give up later, if there is none and one can be had. */
 void listeners_take_spare(struct server *server);
 
@@ -270,10 +270,12 @@ void session_submit(struct session *session, struct offload_job *job);
 void session_submit_to_lane(struct session *session, struct closers_job *job);
 void session_lane_done(struct session *session);
 
+/* session.c */
+
 /* Return: true if the session ends, and only the pool of closers.h is not done with it. */
 bool session_waits_for_closers(const struct session *session);
 
-/* Ends the session if one of its arenas faulted. */
+/* End the session if one of its arenas faulted. */
 void session_check_faults(struct session *session);
 
 /*

@@ -2,11 +2,13 @@
 /*
  * Sessions: a connection from its first byte to its last charge
  *
- * A session is never freed where its end is found. session_end(), in session-connection.c, closes
- * what the client can reach and marks the session; once per turn server_settle() goes on with every
- * session that is ending, in order: rings whose tasks have drained, then, with nothing in flight
- * and no job on the setup thread, plans and arenas, then the session itself. So whoever holds a
- * pointer to a session, a ring or a task during a turn may keep it until the turn is over.
+ * A session is never freed where its end is found. session_end(), in session-connection.c, marks
+ * the session, closes its rings, cancels jobs of its plans and arenas that have not begun, and then
+ * shuts the connection: a client that finds its connection closed finds its rings closed as well.
+ * server_settle() goes on once per turn with every session that is ending, in order: rings whose
+ * tasks have drained, then, with nothing in flight and no job on the setup thread, plans and
+ * arenas, then the session itself. So whoever holds a pointer to a session, a ring or a task during
+ * a turn may keep it until the turn is over.
  */
 #include "session/session.h"
 

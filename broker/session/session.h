@@ -311,7 +311,7 @@ int session_new(struct server *server, int fd, bool is_admin, struct session **r
 const char *session_owner(const struct session *session);
 
 /*
- * Starts the end: closes the connection and the rings. server_settle() goes on when nothing is in
+ * Start the end: close the rings, then the connection. server_settle() goes on when nothing is in
  * flight: releases plans and arenas and frees the session; nothing is freed in here. @why goes to
  * the log if @is_hostile. Idempotent.
  */
