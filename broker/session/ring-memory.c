@@ -42,8 +42,8 @@ enum {
 	 * stay charged for as long as the client's end of the bell exists, under way or with it.
 	 */
 	RING_FDS = 4,
-	RING_MAPPINGS = 2,
-	RING_WATCHES = 2, /* one of each area */
+	RING_MAPPINGS = 3, /* one of each area, and of the dispatcher's memory of a large ring */
+	RING_WATCHES = 2,  /* one of each area */
 };
 
 static size_t round_to_pages(size_t bytes)
