@@ -20,4 +20,4 @@ int op_matmul_infer(struct op_call *call);
 int op_conv_infer(struct op_call *call);
 
 /* Of operators without attributes. */
-extern const struct op_attr op_no_attrs[];
+static const struct op_attr op_no_attrs[] = {{0}};

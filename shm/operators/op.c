@@ -15,8 +15,6 @@
 
 static const struct op *const ops[] = {OP_LIST(ROW_OF)};
 
-const struct op_attr op_no_attrs[] = {{0}};
-
 const struct op *op_by_name(const char *name)
 {
 	for (size_t i = 0; i < OP_KIND_COUNT; i++) {
