@@ -208,11 +208,17 @@ static int end_step(struct lowering *l, uint32_t i)
 	if (!step->info->shader || !step->info->shader->code[step->numbers].words ||
 	    !turns_fit(step, plan, l->target.max_turns))
 		return EXECUTOR_E_UNSUPPORTED;
+	l->lowered->checks_indices |= step->checks_indices;
+	/* Chains of nodes are often of one kind. */
+	if (i > 0 && step[-1].info == step->info && step[-1].numbers == step->numbers &&
+	    step[-1].curve == step->curve) {
+		step->pipeline = step[-1].pipeline;
+		return 0;
+	}
 	step->pipeline =
 		vk_pipeline_find(l->target.pipelines, step->info, step->numbers, step->curve);
 	if (!step->pipeline)
 		return error_origin(-ENOMEM);
-	l->lowered->checks_indices |= step->checks_indices;
 	return use_pipeline(l, i);
 }
 
