@@ -21,9 +21,9 @@ enum { N_ARENAS = 4, N_PLANS = 3, TABLE_BYTES = 4096 };
 static _Alignas(64) uint8_t tables[TABLE_BYTES];
 static struct session_arena arenas[N_ARENAS];
 static struct session_arena *arena_pointers[N_ARENAS];
-static struct session_plan slots[N_PLANS];
-static struct session_plan *slot_pointers[N_PLANS];
-static struct plan plans[N_PLANS];
+static struct session_plan plans[N_PLANS];
+static struct session_plan *plan_pointers[N_PLANS];
+static struct plan parsed_plans[N_PLANS];
 static struct session session;
 
 static void prepare(void)
@@ -40,20 +40,20 @@ static void prepare(void)
 		arena_pointers[i] = &arenas[i];
 	}
 	for (unsigned int i = 0; i < N_PLANS; i++) {
-		plans[i].max_count = 1 + i * 7;
-		plans[i].n_bindings = (uint16_t)(i == 2 ? RBK_MAX_REFS : 1 + i * 2);
-		for (unsigned int k = 0; k < plans[i].n_bindings; k++)
-			plans[i].bindings[k] = (struct plan_binding){
+		parsed_plans[i].max_count = 1 + i * 7;
+		parsed_plans[i].n_bindings = (uint16_t)(i == 2 ? RBK_MAX_REFS : 1 + i * 2);
+		for (unsigned int k = 0; k < parsed_plans[i].n_bindings; k++)
+			parsed_plans[i].bindings[k] = (struct plan_binding){
 				.fixed_bytes = k % 2 ? 16 : 0,
 				.row_bytes = k % 2 ? 0 : 8,
-				.written = k + 1 == plans[i].n_bindings,
+				.written = k + 1 == parsed_plans[i].n_bindings,
 			};
-		slots[i] = (struct session_plan){.plan = &plans[i], .id = (i + 1) << 16 | i};
-		slot_pointers[i] = &slots[i];
+		plans[i] = (struct session_plan){.plan = &parsed_plans[i], .id = (i + 1) << 16 | i};
+		plan_pointers[i] = &plans[i];
 	}
 	session.arenas = arena_pointers;
 	session.n_arenas = N_ARENAS;
-	session.plans = slot_pointers;
+	session.plans = plan_pointers;
 	session.n_plans = N_PLANS;
 	/* Table 0 is good for the widest plan: inputs from 0 on, the output at the end. */
 	for (unsigned int i = 0; i < RBK_MAX_REFS; i++)
@@ -68,21 +68,23 @@ static bool is_documented(int res)
 }
 
 /* What a task would touch lies within its arenas, and nothing that is written is shared. */
-static void check_run(const struct rbk_sqe *sqe, const struct session_plan *slot,
+static void check_run(const struct rbk_sqe *sqe, const struct session_plan *plan,
 		      const struct exec_ref *refs)
 {
-	const struct plan *plan = slot->plan;
+	const struct plan *parsed = plan->plan;
 	uint64_t n_bytes, n_other;
 
-	assert(slot->id == sqe->plan_id);
-	assert(sqe->count >= 1 && sqe->count <= plan->max_count);
-	for (unsigned int i = 0; i < plan->n_bindings; i++) {
-		n_bytes = plan->bindings[i].fixed_bytes + plan->bindings[i].row_bytes * sqe->count;
+	assert(plan->id == sqe->plan_id);
+	assert(sqe->count >= 1 && sqe->count <= parsed->max_count);
+	for (unsigned int i = 0; i < parsed->n_bindings; i++) {
+		n_bytes = parsed->bindings[i].fixed_bytes +
+			  parsed->bindings[i].row_bytes * sqe->count;
 		assert(refs[i].offset % 64 == 0 && refs[i].offset <= TABLE_BYTES - n_bytes);
-		assert(!plan->bindings[i].written || !refs[i].arena->immutable);
-		for (unsigned int k = 0; k < plan->n_bindings && plan->bindings[i].written; k++) {
-			n_other = plan->bindings[k].fixed_bytes +
-				  plan->bindings[k].row_bytes * sqe->count;
+		assert(!parsed->bindings[i].written || !refs[i].arena->immutable);
+		for (unsigned int k = 0; k < parsed->n_bindings && parsed->bindings[i].written;
+		     k++) {
+			n_other = parsed->bindings[k].fixed_bytes +
+				  parsed->bindings[k].row_bytes * sqe->count;
 			assert(k == i || refs[i].arena->ino != refs[k].arena->ino ||
 			       refs[i].offset + n_bytes <= refs[k].offset ||
 			       refs[k].offset + n_other <= refs[i].offset);
@@ -93,7 +95,7 @@ static void check_run(const struct rbk_sqe *sqe, const struct session_plan *slot
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
 	struct exec_ref refs[RBK_MAX_REFS];
-	struct session_plan *slot;
+	struct session_plan *plan;
 	struct rbk_sqe sqe;
 	int res;
 
@@ -101,12 +103,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		prepare();
 	for (; bytes >= sizeof(sqe); bytes -= sizeof(sqe), data += sizeof(sqe)) {
 		memcpy(&sqe, data, sizeof(sqe));
-		slot = NULL;
+		plan = NULL;
 		memset(refs, 0xa5, sizeof(refs));
-		res = validate_entry(&session, &sqe, refs, &slot);
+		res = validate_entry(&session, &sqe, refs, &plan);
 		assert(is_documented(res));
 		if (res == 0 && sqe.opcode == RBK_OP_RUN)
-			check_run(&sqe, slot, refs);
+			check_run(&sqe, plan, refs);
 		if (res == 0)
 			assert(sqe.opcode < RBK_OP_COUNT && !(sqe.flags & ~RBK_SQE_FLAGS) &&
 			       sqe.priority < RBK_PRIORITY_COUNT);
