@@ -111,13 +111,6 @@ static bool as_broadcast(const struct step *step, struct shape *ret)
 	return true;
 }
 
-/* Normalisation, Softmax, quantization: the first output is as the first input. */
-static bool as_first(const struct step *step, struct shape *ret)
-{
-	*ret = step->in[0]->shape;
-	return step->n_out == 1;
-}
-
 /* Sums of no products are 0. */
 static bool as_product(const struct step *step, struct shape *ret)
 {
@@ -280,19 +273,6 @@ static const struct {
 	{OP_MATMUL_INTEGER, as_product, true},
 	{OP_PAD, as_pad, true},
 	{OP_GEMM, as_gemm, false},
-	{OP_SOFTMAX, as_first, false},
-	{OP_LOG_SOFTMAX, as_first, false},
-	{OP_CUM_SUM, as_first, false},
-	{OP_LAYER_NORM, as_first, false},
-	{OP_RMS_NORM, as_first, false},
-	{OP_INSTANCE_NORM, as_first, false},
-	{OP_GROUP_NORM, as_first, false},
-	{OP_BATCH_NORM, as_first, false},
-	{OP_LP_NORM, as_first, false},
-	{OP_ROTARY, as_first, false},
-	{OP_TRILU, as_first, false},
-	{OP_QUANTIZE_LINEAR, as_first, false},
-	{OP_DEQUANTIZE_LINEAR, as_first, false},
 	{OP_ARG_MAX, as_arg, false},
 	{OP_ARG_MIN, as_arg, false},
 	{OP_GATHER, as_gather, false},
@@ -308,6 +288,10 @@ static bool find_shape(const struct step *step, struct shape *ret)
 
 	if (op_is_elementwise(kind))
 		return as_broadcast(step, ret) && shape_is_empty(ret);
+	if (step->row->is_like_first) {
+		*ret = step->in[0]->shape;
+		return step->n_out == 1 && shape_is_empty(ret);
+	}
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++)
 		if (table[i].kind == kind)
 			return table[i].shape(step, ret) &&

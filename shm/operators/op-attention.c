@@ -324,6 +324,7 @@ const struct op op_rotary = {
 	.out_classes = "T",
 	.data_independent = true,
 	.splits_rows = true,
+	.is_like_first = true,
 	.attrs = rotary_attrs,
 	.infer = rotary_infer,
 	.cost = rotary_cost,

@@ -203,6 +203,7 @@ const struct op op_layer_norm = {
 	.out_classes = "TU",
 	.data_independent = true,
 	.splits_rows = true,
+	.is_like_first = true,
 	.attrs = layer_norm_attrs,
 	.infer = layer_norm_infer,
 	.cost = norm_cost,
@@ -216,6 +217,7 @@ const struct op op_layer_norm = {
 		.opset = since,                                                          \
 		OP_ROW_OF_ONE_CLASS(inputs, inputs, OP_ALL_FLOATS),                      \
 		.splits_rows = true,                                                     \
+		.is_like_first = true,                                                   \
 		.attrs = attributes,                                                     \
 		.infer = infers,                                                         \
 		.cost = norm_cost,                                                       \

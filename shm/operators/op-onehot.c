@@ -116,6 +116,7 @@ const struct op op_trilu = {
 	.opset = 14,
 	OP_ROW_OF_ONE_CLASS(1, 1, OP_ANY_TYPE),
 	.splits_rows = true,
+	.is_like_first = true,
 	.attrs = trilu_attrs,
 	.infer = trilu_infer,
 	.cost = trilu_cost,

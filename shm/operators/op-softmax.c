@@ -96,6 +96,7 @@ static const struct op_attr cum_sum_attrs[] = {
 		.opset = since,                                                                   \
 		OP_ROW_OF_ONE_CLASS(1, 1, types),                                                 \
 		.splits_rows = true,                                                              \
+		.is_like_first = true,                                                            \
 		.attrs = attributes,                                                              \
 		.infer = infers,                                                                  \
 		.cost = costs,                                                                    \

@@ -411,6 +411,7 @@ struct op {
 	bool data_independent; /* run time does not depend on tensor contents */
 	bool splits_rows;      /* rows of a dynamic leading dimension are computed independently */
 	bool is_activation;    /* may be computed along with the product in front: plan/fuse.c */
+	bool is_like_first;    /* the output of a use with one output has the first input's shape */
 	const struct op_attr *attrs; /* ends with a NULL name */
 
 	/*
