@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * From nodes to dispatches: Attention and RotaryEmbedding. See lowering.h.
+ * From nodes to dispatches: Attention and RotaryEmbedding. See lower-private.h.
  *
  * Attention reads its keys from one place: where there are past ones, or the present ones are an
  * output, a step puts them together first, in the output or in scratch.
  */
 #include "util/error.h"
-#include "vulkan/lowering.h"
+#include "vulkan/lower-private.h"
 
 enum {
 	VK_ATTENTION_HEAD = 64,
@@ -41,7 +41,7 @@ static void fill_rotary(const struct vk_step *step, const struct plan *plan, uin
 	w[ROTARY_DIM] = dim;
 	w[ROTARY_INTERLEAVED] = node->params.rotary.interleaved;
 	w[ROTARY_POSITIONS] = 0;
-	if (step->operands[3].tensor != PLAN_NO_TENSOR)
+	if (vk_has_operand(step, 3))
 		w[ROTARY_POSITIONS] = vk_shape_of(plan, node->in[1])->dims[0];
 	w[ROTARY_SEQ_STRIDE] = heads_first ? size : heads * size;
 	w[ROTARY_HEAD_STRIDE] = heads_first ? seq * size : size;
@@ -55,16 +55,6 @@ static int lower_rotary(struct lowering *l)
 	return 0;
 }
 
-static uint16_t node_in(const struct node *node, unsigned int i)
-{
-	return i < node->n_in ? node->in[i] : PLAN_NO_TENSOR;
-}
-
-static uint16_t node_out(const struct node *node, unsigned int i)
-{
-	return i < node->n_out ? node->out[i] : PLAN_NO_TENSOR;
-}
-
 /* Of keys (which 1) or values (which 2). */
 struct heads {
 	uint32_t n, seq, past, size;
@@ -75,7 +65,7 @@ static struct heads heads_of(const struct plan *plan, const struct node *node, u
 {
 	const struct shape *x = vk_shape_of(plan, node->in[which]);
 	const bool heads_first = x->rank == 4;
-	const uint16_t past = node_in(node, 3 + which);
+	const uint16_t past = vk_node_in(node, 3 + which);
 	struct heads heads = {
 		.n = which == 0 ? node->params.attention.q_heads : node->params.attention.kv_heads,
 		.seq = x->dims[heads_first ? 2 : 1],
@@ -146,7 +136,7 @@ static void fill_attention(const struct vk_step *step, const struct plan *plan, 
 	w[ATTENTION_SOFTCAP] = vk_float_bits(node->params.attention.softcap);
 	w[ATTENTION_QK_MODE] = node->params.attention.qk_mode;
 	w[ATTENTION_FLAGS] = node->params.attention.causal ? ATTENTION_CAUSAL : 0;
-	if (step->operands[3].tensor != PLAN_NO_TENSOR) {
+	if (vk_has_operand(step, 3)) {
 		const struct tensor *mask = &plan->tensors[node->in[3]];
 		const unsigned int rank = mask->shape.rank;
 		uint32_t stride = 1;
@@ -165,9 +155,9 @@ static void fill_attention(const struct vk_step *step, const struct plan *plan, 
 			stride *= dim;
 		}
 	}
-	if (step->operands[4].tensor != PLAN_NO_TENSOR)
+	if (vk_has_operand(step, 4))
 		w[ATTENTION_FLAGS] |= ATTENTION_HAS_VALID;
-	if (step->operands[VK_OUT + 1].tensor != PLAN_NO_TENSOR)
+	if (vk_has_operand(step, VK_OUT + 1))
 		w[ATTENTION_FLAGS] |= ATTENTION_HAS_QK;
 	w[ATTENTION_BLOCKS] = vk_divide_up((uint64_t)q.n / k.n * q.seq, step->info->tile_rows);
 	w[ATTENTION_GROUPS] = batch * k.n * w[ATTENTION_BLOCKS];
@@ -205,14 +195,13 @@ static int lower_present(struct lowering *l, unsigned int which, struct vk_opera
 	const struct heads heads = heads_of(l->plan, node, which);
 	const uint64_t batch = shape_dim(vk_shape_of(l->plan, node->in[0]), 0, l->plan->max_count);
 
-	if (node_out(node, which) != PLAN_NO_TENSOR)
-		*ret = (struct vk_operand){.tensor = node_out(node, which)};
+	if (vk_node_out(node, which) != PLAN_NO_TENSOR)
+		*ret = (struct vk_operand){.tensor = vk_node_out(node, which)};
 	else
 		*ret = lower_work(l, batch * heads.n * (heads.past + heads.seq) * heads.size *
 					     sizeof(float));
-	for (unsigned int i = 0; i < PARAM_ADDRESSES; i++)
-		l->step->operands[i] = (struct vk_operand){.tensor = PLAN_NO_TENSOR};
-	l->step->operands[0].tensor = node_in(node, 3 + which);
+	vk_clear_operands(l->step);
+	l->step->operands[0].tensor = vk_node_in(node, 3 + which);
 	l->step->operands[1].tensor = node->in[which];
 	l->step->operands[VK_OUT] = *ret;
 	l->step->numbers = numbers_of(l);
@@ -240,9 +229,9 @@ static const struct vk_pipe *attention_pipe(const struct lowering *l)
 static int lower_attention(struct lowering *l)
 {
 	const struct node *node = l->node;
-	const bool together = node_in(node, 4) != PLAN_NO_TENSOR ||
-			      node_out(node, 1) != PLAN_NO_TENSOR ||
-			      node_out(node, 2) != PLAN_NO_TENSOR;
+	const bool together = vk_node_in(node, 4) != PLAN_NO_TENSOR ||
+			      vk_node_out(node, 1) != PLAN_NO_TENSOR ||
+			      vk_node_out(node, 2) != PLAN_NO_TENSOR;
 	struct vk_operand keys = {.tensor = node->in[1]}, values = {.tensor = node->in[2]};
 	int r = 0;
 
@@ -255,15 +244,14 @@ static int lower_attention(struct lowering *l)
 		if (r)
 			return error_fold(r);
 	}
-	for (unsigned int i = 0; i < PARAM_ADDRESSES; i++)
-		l->step->operands[i] = (struct vk_operand){.tensor = PLAN_NO_TENSOR};
+	vk_clear_operands(l->step);
 	l->step->operands[0].tensor = node->in[0];
 	l->step->operands[1] = keys;
 	l->step->operands[2] = values;
-	l->step->operands[3].tensor = node_in(node, 3);
-	l->step->operands[4].tensor = node_in(node, 6);
+	l->step->operands[3].tensor = vk_node_in(node, 3);
+	l->step->operands[4].tensor = vk_node_in(node, 6);
 	l->step->operands[VK_OUT].tensor = node->out[0];
-	l->step->operands[VK_OUT + 1].tensor = node_out(node, 3);
+	l->step->operands[VK_OUT + 1].tensor = vk_node_out(node, 3);
 	l->step->numbers = numbers_of(l);
 	lower_pipe(l, attention_pipe(l));
 	l->step->fill = fill_attention;

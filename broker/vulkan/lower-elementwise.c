@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* From nodes to dispatches: what works element by element. See lowering.h. */
+/* From nodes to dispatches: what works element by element. See lower-private.h. */
 #include <math.h>
 
 #include "shaders/map.glsl"
 #include "shm/dtype.h"
-#include "vulkan/lowering.h"
+#include "vulkan/lower-private.h"
 
 enum { F32 = RBK_DTYPE_F32, F16 = RBK_DTYPE_F16, I32 = RBK_DTYPE_I32, I64 = RBK_DTYPE_I64 };
 enum { I8 = RBK_DTYPE_I8, U8 = RBK_DTYPE_U8, BOOL = RBK_DTYPE_BOOL };

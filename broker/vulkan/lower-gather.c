@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * From nodes to dispatches: Gather, GatherElements, GatherND, ScatterElements, ScatterND, OneHot
- * and Trilu. See lowering.h.
+ * and Trilu. See lower-private.h.
  */
 #include "shm/dtype.h"
-#include "vulkan/lowering.h"
+#include "vulkan/lower-private.h"
 
 enum {
 	MAX_PIECE_BYTES = 16,
@@ -40,20 +40,9 @@ static uint32_t is_wide(const struct plan *plan, uint16_t tensor)
 	return plan->tensors[tensor].dtype == RBK_DTYPE_I64;
 }
 
-/* Elements of dimensions [from, to). */
-static uint32_t n_elems(const struct shape *shape, uint32_t count, unsigned int from,
-			unsigned int to)
-{
-	uint32_t n = 1;
-
-	for (unsigned int i = from; i < to; i++)
-		n *= shape_dim(shape, i, count);
-	return n;
-}
-
 static uint32_t stride_of(const struct shape *shape, unsigned int i)
 {
-	return n_elems(shape, 0, i + 1, shape->rank);
+	return vk_elems(shape, 0, i + 1, shape->rank);
 }
 
 /* Sets the numbers of the output's elements and of groups, which stand first in every block. */
@@ -87,8 +76,8 @@ static void fill_gather(const struct vk_step *step, const struct plan *plan, uin
 	const unsigned int batch =
 		is_nd ? node->params.gather.batch_dims : node->params.gather.axis;
 	const uint32_t n = is_nd ? at->dims[at->rank - 1] : 1;
-	const uint32_t rows =
-		is_nd ? n_elems(at, count, batch, at->rank - 1u) : n_elems(at, count, 0, at->rank);
+	const uint32_t rows = is_nd ? vk_elems(at, count, batch, at->rank - 1u)
+				    : vk_elems(at, count, 0, at->rank);
 	/* Of an element in pieces, or of a piece in elements: one of the two is 1. */
 	const uint32_t piece = 1u << step->info->spec[2];
 	const uint64_t bytes = dtype_bytes(plan->tensors[node->in[0]].dtype);
@@ -97,8 +86,8 @@ static void fill_gather(const struct vk_step *step, const struct plan *plan, uin
 	w[GATHER_WIDE] = is_wide(plan, node->in[1]);
 	w[GATHER_N] = n;
 	w[GATHER_ROWS] = rows;
-	w[GATHER_RUN] = (uint32_t)(n_elems(x, count, batch + n, x->rank) * bytes / piece);
-	w[GATHER_X_OUTER] = (uint32_t)(n_elems(x, 0, batch, x->rank) * bytes / piece);
+	w[GATHER_RUN] = (uint32_t)(vk_elems(x, count, batch + n, x->rank) * bytes / piece);
+	w[GATHER_X_OUTER] = (uint32_t)(vk_elems(x, 0, batch, x->rank) * bytes / piece);
 	w[GATHER_INDEX_OUTER] = is_nd && batch > 0 ? rows * n : 0;
 	for (uint32_t i = 0; i < n; i++) {
 		w[GATHER_LIMITS + i] = x->dims[batch + i];
@@ -158,7 +147,7 @@ static uint32_t n_updates(const struct plan *plan, const struct node *node, uint
 	const struct shape *at = vk_shape_of(plan, node->in[1]);
 
 	if (node->op->kind == OP_SCATTER_ND)
-		return n_elems(at, count, 0, at->rank - 1u);
+		return vk_elems(at, count, 0, at->rank - 1u);
 	return shape_dim(at, node->params.gather.axis, count);
 }
 

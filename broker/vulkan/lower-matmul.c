@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* From nodes to dispatches: MatMul, Gemm, and Conv that is a product. See lowering.h. */
+/* From nodes to dispatches: MatMul, Gemm, and Conv that is a product. See lower-private.h. */
 #include "shaders/map.glsl"
-#include "vulkan/lowering.h"
+#include "vulkan/lower-private.h"
 
 /* The last three constants are the device's: see vk_pipe_is_of_matrices(). */
 #define MATRICES(trans) \
@@ -142,7 +142,7 @@ static void fill_gemm(const struct vk_step *step, const struct plan *plan, uint3
 	set_matmul(step->info, params, m, n, k, lda, ldb, 1);
 	vk_set_activation(step, params);
 	params->w[MATMUL_ALPHA] = vk_float_bits(node->params.gemm.alpha);
-	if (step->operands[2].tensor == PLAN_NO_TENSOR)
+	if (!vk_has_operand(step, 2))
 		return;
 	c = vk_shape_of(plan, node->in[2]);
 	if (c->rank > 0)
@@ -211,10 +211,9 @@ static void fill_pointwise(const struct vk_step *step, const struct plan *plan, 
 	const struct shape *weights = vk_shape_of(plan, step->node->in[1]);
 	uint32_t images = shape_dim(in, 0, count), groups = step->node->params.window.group;
 	uint32_t filters = shape_dim(weights, 0, count) / groups;
-	uint32_t channels = shape_dim(weights, 1, count), pixels = 1, *w = params->w;
+	uint32_t channels = shape_dim(weights, 1, count), pixels = vk_elems(in, count, 2, in->rank);
+	uint32_t *w = params->w;
 
-	for (unsigned int i = 2; i < in->rank; i++)
-		pixels *= shape_dim(in, i, count);
 	set_matmul(step->info, params, filters, pixels, channels, channels, pixels,
 		   images * groups);
 	vk_set_activation(step, params);
@@ -225,7 +224,7 @@ static void fill_pointwise(const struct vk_step *step, const struct plan *plan, 
 	w[MATMUL_A_STRIDES + 1] = filters * channels;
 	w[MATMUL_B_STRIDES] = groups * channels * pixels;
 	w[MATMUL_B_STRIDES + 1] = channels * pixels;
-	if (step->operands[2].tensor == PLAN_NO_TENSOR)
+	if (!vk_has_operand(step, 2))
 		return;
 	w[MATMUL_BETA] = vk_float_bits(1.0f);
 	w[MATMUL_C_ROW] = 1;
@@ -241,7 +240,7 @@ bool lower_pointwise(struct lowering *l)
 		    op->window.pad_begin[i] != 0 || op->window.pad_end[i] != 0)
 			return false;
 	/* The bias of a product is the same for all of a batch. */
-	if (op->window.group > 1 && l->step->operands[2].tensor != PLAN_NO_TENSOR)
+	if (op->window.group > 1 && vk_has_operand(l->step, 2))
 		return false;
 	set_step(l, 0, fill_pointwise);
 	l->step->operands[0] = l->step->operands[1];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * From nodes to dispatches: what only moves elements. See lowering.h.
+ * From nodes to dispatches: what only moves elements. See lower-private.h.
  *
  * One step for each move of the node, with elements as wide as they can be made. A step's args[0]
  * is which of the moves it is.
@@ -9,7 +9,7 @@
 
 #include "plan/move.h"
 #include "util/error.h"
-#include "vulkan/lowering.h"
+#include "vulkan/lower-private.h"
 
 /* What a parameter block has room for with strides on both sides. */
 enum { MAX_SCATTERED = (MOVE_VALUE - MOVE_DIMS) / 3, MAX_BYTES = 16 };
@@ -86,8 +86,7 @@ static int lower_moves(struct lowering *l)
 			return error_fold(r);
 		is_first = false;
 		move_widen(&move, MAX_BYTES);
-		for (unsigned int k = 0; k < PARAM_ADDRESSES; k++)
-			l->step->operands[k] = (struct vk_operand){.tensor = PLAN_NO_TENSOR};
+		vk_clear_operands(l->step);
 		l->step->operands[0].tensor = move.from;
 		l->step->operands[VK_OUT].tensor = move.to;
 		lower_pipe(l, &moves[__builtin_ctz(move.element_bytes)]);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* From nodes to dispatches: normalisations. See lowering.h. */
-#include "vulkan/lowering.h"
+/* From nodes to dispatches: normalisations. See lower-private.h. */
+#include "vulkan/lower-private.h"
 
 static const struct vk_pipe norm = VK_ROWS("normalisation", norm, 8, 128);
 static const struct vk_pipe batch_norm = VK_SPREAD("BatchNormalization", batch_norm, 1, 32, 4);
@@ -12,21 +12,6 @@ static bool is_one(const struct plan *plan, uint16_t tensor)
 	return !shape->dynamic && shape_elems(shape, 1) == 1;
 }
 
-/* Product of dimensions [from, to). */
-static uint32_t range(const struct shape *shape, unsigned int from, unsigned int to, uint32_t count)
-{
-	uint32_t n = 1;
-
-	for (unsigned int i = from; i < to; i++)
-		n *= shape_dim(shape, i, count);
-	return n;
-}
-
-static bool has_operand(const struct vk_step *step, unsigned int i)
-{
-	return step->operands[i].tensor != PLAN_NO_TENSOR;
-}
-
 static void set_norm(const struct vk_step *step, uint32_t rows, uint32_t len, uint32_t flags,
 		     struct vk_params *params)
 {
@@ -35,9 +20,9 @@ static void set_norm(const struct vk_step *step, uint32_t rows, uint32_t len, ui
 	w[NORM_ROWS] = rows;
 	w[NORM_LEN] = len;
 	w[NORM_EPSILON] = vk_float_bits(step->node->params.norm.epsilon);
-	w[NORM_FLAGS] = flags | NORM_SCALE | (has_operand(step, 2) ? NORM_BIAS : 0) |
-			(has_operand(step, VK_OUT + 1) ? NORM_MEAN : 0) |
-			(has_operand(step, VK_OUT + 2) ? NORM_INV : 0);
+	w[NORM_FLAGS] = flags | NORM_SCALE | (vk_has_operand(step, 2) ? NORM_BIAS : 0) |
+			(vk_has_operand(step, VK_OUT + 1) ? NORM_MEAN : 0) |
+			(vk_has_operand(step, VK_OUT + 2) ? NORM_INV : 0);
 	vk_set_groups(params, rows, 1);
 }
 
@@ -47,12 +32,12 @@ static void fill_layer_norm(const struct vk_step *step, const struct plan *plan,
 	const struct node *node = step->node;
 	const struct shape *x = vk_shape_of(plan, node->in[0]);
 	const unsigned int axis = node->params.norm.axis;
-	const uint32_t rows = range(x, 0, axis, count), len = range(x, axis, x->rank, count);
+	const uint32_t rows = vk_elems(x, count, 0, axis), len = vk_elems(x, count, axis, x->rank);
 	uint32_t flags = node->op->kind == OP_RMS_NORM ? NORM_RMS : 0;
 
 	if (!is_one(plan, node->in[1]))
 		flags |= NORM_SCALE_EACH;
-	if (has_operand(step, 2) && !is_one(plan, node->in[2]))
+	if (vk_has_operand(step, 2) && !is_one(plan, node->in[2]))
 		flags |= NORM_BIAS_EACH;
 	set_norm(step, rows, len, flags, params);
 	params->w[NORM_RUN] = len;
@@ -63,7 +48,8 @@ static void fill_group_norm(const struct vk_step *step, const struct plan *plan,
 			    struct vk_params *params)
 {
 	const struct shape *x = vk_shape_of(plan, step->node->in[0]);
-	const uint32_t groups = step->node->params.norm.groups, run = range(x, 2, x->rank, count);
+	const uint32_t groups = step->node->params.norm.groups,
+		       run = vk_elems(x, count, 2, x->rank);
 
 	set_norm(step, shape_dim(x, 0, count) * groups, run * (x->dims[1] / groups), 0, params);
 	params->w[NORM_RUN] = run;
@@ -99,8 +85,8 @@ static void fill_batch_norm(const struct vk_step *step, const struct plan *plan,
 	const struct shape *x = vk_shape_of(plan, step->node->in[0]);
 	uint32_t *w = params->w;
 
-	w[NORM_ROWS] = range(x, 0, x->rank, count);
-	w[NORM_RUN] = range(x, 2, x->rank, count);
+	w[NORM_ROWS] = vk_elems(x, count, 0, x->rank);
+	w[NORM_RUN] = vk_elems(x, count, 2, x->rank);
 	w[NORM_PERIOD] = x->dims[1];
 	w[NORM_EPSILON] = vk_float_bits(step->node->params.norm.epsilon);
 	w[NORM_GROUPS] = vk_divide_up(w[NORM_ROWS], step->info->tile_cols);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * From nodes to dispatches: quantization, products and convolutions of quantized tensors. See
- * lowering.h.
+ * lower-private.h.
  *
  * A product that becomes bytes again is two steps, with sums in scratch between them: no step has
  * as many inputs as such a node.
  */
 #include "util/error.h"
-#include "vulkan/lowering.h"
+#include "vulkan/lower-private.h"
 
 enum { VK_NBITS_ROWS = 8 };
 
@@ -39,33 +39,6 @@ static const struct vk_pipe requantize_i8 = VK_SPREAD("sums to int8", requantize
 static const struct vk_pipe nbits = NBITS("MatMulNBits", VK_NBITS_ROWS);
 static const struct vk_pipe nbits_row = NBITS("MatMulNBits, one row", 1); /* of few rows */
 
-static uint16_t node_in(const struct node *node, unsigned int i)
-{
-	return i < node->n_in ? node->in[i] : PLAN_NO_TENSOR;
-}
-
-static bool has_operand(const struct vk_step *step, unsigned int i)
-{
-	return step->operands[i].tensor != PLAN_NO_TENSOR;
-}
-
-static void clear_operands(struct vk_step *step)
-{
-	for (unsigned int i = 0; i < PARAM_ADDRESSES; i++)
-		step->operands[i] = (struct vk_operand){.tensor = PLAN_NO_TENSOR};
-}
-
-/* Elements of dimensions [from, to). */
-static uint32_t n_elems(const struct shape *shape, uint32_t count, unsigned int from,
-			unsigned int to)
-{
-	uint32_t n = 1;
-
-	for (unsigned int i = from; i < to; i++)
-		n *= shape_dim(shape, i, count);
-	return n;
-}
-
 /* Of a tensor; 0: it is absent. */
 static uint32_t n_of(const struct plan *plan, uint16_t tensor, uint32_t count)
 {
@@ -87,7 +60,7 @@ static void fill_quantize_one(const struct vk_step *step, const struct plan *pla
 	w[QUANTIZE_AXIS] = 1;
 	w[QUANTIZE_BLOCK] = 1;
 	w[QUANTIZE_OUTER_STEP] = w[QUANTIZE_AXIS_STEP] = w[QUANTIZE_INNER_STEP] = 0;
-	w[QUANTIZE_HAS_ZERO] = has_operand(step, 2);
+	w[QUANTIZE_HAS_ZERO] = vk_has_operand(step, 2);
 	vk_set_groups(params, w[QUANTIZE_GROUPS], 1);
 }
 
@@ -102,7 +75,7 @@ static void fill_quantize(const struct vk_step *step, const struct plan *plan, u
 	fill_quantize_one(step, plan, count, params);
 	if (op->quantize.block == 0)
 		return;
-	w[QUANTIZE_INNER] = n_elems(x, count, axis + 1, x->rank);
+	w[QUANTIZE_INNER] = vk_elems(x, count, axis + 1, x->rank);
 	w[QUANTIZE_AXIS] = shape_dim(x, axis, count);
 	w[QUANTIZE_BLOCK] = op->quantize.block;
 	w[QUANTIZE_AXIS_STEP] = 1;
@@ -157,7 +130,7 @@ static int lower_dynamic_quantize(struct lowering *l)
 	const struct vk_operand ranges = lower_work(l, OP_RANGES * 2 * sizeof(float));
 	int r;
 
-	clear_operands(l->step);
+	vk_clear_operands(l->step);
 	l->step->operands[0].tensor = node->in[0];
 	l->step->operands[VK_OUT] = ranges;
 	lower_pipe(l, &ranges_of_pieces);
@@ -166,7 +139,7 @@ static int lower_dynamic_quantize(struct lowering *l)
 	r = lower_add(l);
 	if (r)
 		return error_fold(r);
-	clear_operands(l->step);
+	vk_clear_operands(l->step);
 	l->step->operands[0] = ranges;
 	l->step->operands[VK_OUT + 1].tensor = node->out[1];
 	l->step->operands[VK_OUT + 2].tensor = node->out[2];
@@ -176,7 +149,7 @@ static int lower_dynamic_quantize(struct lowering *l)
 	r = lower_add(l);
 	if (r)
 		return error_fold(r);
-	clear_operands(l->step);
+	vk_clear_operands(l->step);
 	l->step->operands[0].tensor = node->in[0];
 	l->step->operands[1].tensor = node->out[1];
 	l->step->operands[2].tensor = node->out[2];
@@ -201,7 +174,7 @@ static uint16_t tensor_of(const struct node *node, enum role role)
 		node->op->kind == OP_QLINEAR_MATMUL || node->op->kind == OP_QLINEAR_CONV;
 	const int i = inputs[is_linear][role];
 
-	return i < 0 ? PLAN_NO_TENSOR : node_in(node, (unsigned int)i);
+	return i < 0 ? PLAN_NO_TENSOR : vk_node_in(node, (unsigned int)i);
 }
 
 static uint32_t flip_of(const struct plan *plan, uint16_t tensor)
@@ -233,7 +206,7 @@ static void fill_conv_integer(const struct vk_step *step, const struct plan *pla
 			      struct vk_params *params)
 {
 	vk_set_conv(step, plan, count, tensor_of(step->node, B), params);
-	params->w[CONV_HAS_BIAS] = has_operand(step, 4);
+	params->w[CONV_HAS_BIAS] = vk_has_operand(step, 4);
 	set_integer(step, plan, count, params);
 }
 
@@ -264,9 +237,9 @@ static void fill_requantize(const struct vk_step *step, const struct plan *plan,
 	/* A row of a product has one of the one, a channel has one of the other. */
 	w[REQUANTIZE_A_RUN] = is_conv || b->rank < 2 ? 1 : shape_dim(b, b->rank - 1u, count);
 	w[REQUANTIZE_A] = n_of(plan, tensor_of(node, A_SCALE), count);
-	w[REQUANTIZE_B_RUN] = is_conv ? n_elems(y, count, 2, y->rank) : 1;
+	w[REQUANTIZE_B_RUN] = is_conv ? vk_elems(y, count, 2, y->rank) : 1;
 	w[REQUANTIZE_B] = n_of(plan, tensor_of(node, B_SCALE), count);
-	w[REQUANTIZE_HAS_ZERO] = has_operand(step, 4);
+	w[REQUANTIZE_HAS_ZERO] = vk_has_operand(step, 4);
 	vk_set_groups(params, w[REQUANTIZE_GROUPS], 1);
 }
 
@@ -278,7 +251,7 @@ static int add_product(struct lowering *l)
 	struct vk_operand sums = {.tensor = y};
 	int r;
 
-	clear_operands(l->step);
+	vk_clear_operands(l->step);
 	l->step->numbers = VK_FLOATS;
 	for (unsigned int role = A; role <= BIAS; role++)
 		l->step->operands[role].tensor = tensor_of(node, (enum role)role);
@@ -291,7 +264,7 @@ static int add_product(struct lowering *l)
 	r = lower_add(l);
 	if (r)
 		return error_fold(r);
-	clear_operands(l->step);
+	vk_clear_operands(l->step);
 	l->step->operands[0] = sums;
 	for (unsigned int role = A_SCALE; role <= Y_ZERO; role++)
 		l->step->operands[1 + role - A_SCALE].tensor = tensor_of(node, (enum role)role);
@@ -335,15 +308,15 @@ static void fill_nbits(const struct vk_step *step, const struct plan *plan, uint
 	const uint32_t block = node->params.nbits.block;
 	uint32_t *w = params->w;
 
-	w[NBITS_M] = n_elems(a, count, 0, a->rank - 1u);
+	w[NBITS_M] = vk_elems(a, count, 0, a->rank - 1u);
 	w[NBITS_N] = node->params.nbits.n;
 	w[NBITS_K] = shape_dim(a, a->rank - 1u, count);
 	w[NBITS_BLOCKS] = vk_divide_up(w[NBITS_K], block);
 	w[NBITS_BLOCK_WORDS] = block / 8;
 	w[NBITS_COL_TILES] = vk_divide_up(w[NBITS_N], step->info->tile_cols);
 	w[NBITS_TILES] = w[NBITS_COL_TILES] * vk_divide_up(w[NBITS_M], step->info->tile_rows);
-	w[NBITS_ZEROS] = has_operand(step, 3) ? zeros_form(plan->tensors[node->in[3]].dtype) : 0;
-	w[NBITS_HAS_BIAS] = has_operand(step, 4);
+	w[NBITS_ZEROS] = vk_has_operand(step, 3) ? zeros_form(plan->tensors[node->in[3]].dtype) : 0;
+	w[NBITS_HAS_BIAS] = vk_has_operand(step, 4);
 	vk_set_groups(params, w[NBITS_TILES], 1);
 }
 
@@ -355,11 +328,11 @@ static uint64_t turns_nbits(const struct vk_step *step, const struct vk_params *
 static int lower_nbits(struct lowering *l)
 {
 	const struct shape *a = vk_shape_of(l->plan, l->node->in[0]);
-	const uint32_t rows = n_elems(a, l->plan->max_count, 0, a->rank - 1u);
+	const uint32_t rows = vk_elems(a, l->plan->max_count, 0, a->rank - 1u);
 
 	l->step->numbers =
 		l->plan->tensors[l->node->in[0]].dtype == RBK_DTYPE_F16 ? VK_HALVES : VK_FLOATS;
-	l->step->operands[4].tensor = node_in(l->node, 5);
+	l->step->operands[4].tensor = vk_node_in(l->node, 5);
 	lower_pipe(l, rows < VK_NBITS_ROWS / 2 ? &nbits_row : &nbits);
 	l->step->fill = fill_nbits;
 	l->step->turns = turns_nbits;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* From nodes to dispatches: along one dimension, and reductions. See lowering.h. */
-#include "vulkan/lowering.h"
+/* From nodes to dispatches: along one dimension, and reductions. See lower-private.h. */
+#include "vulkan/lower-private.h"
 
 enum {
 	VK_TOP_K_SMALL = 8, /* k up to this: one pass; else k passes */
@@ -68,13 +68,10 @@ static const struct vk_pipe scan_typed[N_TYPES] = {
 static void set_rows(const struct vk_step *step, const struct shape *shape, unsigned int axis,
 		     uint32_t count, struct vk_params *params)
 {
-	uint32_t outer = 1, inner = 1, *w = params->w;
+	const uint32_t inner = vk_elems(shape, count, axis + 1, shape->rank);
+	uint32_t *w = params->w;
 
-	for (unsigned int i = 0; i < axis; i++)
-		outer *= shape_dim(shape, i, count);
-	for (unsigned int i = axis + 1; i < shape->rank; i++)
-		inner *= shape_dim(shape, i, count);
-	w[ROWS_TOTAL] = outer * inner;
+	w[ROWS_TOTAL] = vk_elems(shape, count, 0, axis) * inner;
 	w[ROWS_SIZE] = shape_dim(shape, axis, count);
 	w[ROWS_INNER] = inner;
 	w[ROWS_GROUPS] = vk_divide_up(w[ROWS_TOTAL], step->info->tile_cols);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* From nodes to dispatches: Conv and pooling. See lowering.h. */
+/* From nodes to dispatches: Conv and pooling. See lower-private.h. */
 #include "shaders/map.glsl"
-#include "vulkan/lowering.h"
+#include "vulkan/lower-private.h"
 
 enum { VK_CONV_MANY = 32 }; /* output channels per group: tiles have that many rows */
 
@@ -83,7 +83,7 @@ static void fill_pool(const struct vk_step *step, const struct plan *plan, uint3
 	w[POOL_P] = op->window.p;
 	w[POOL_FLAGS] = (op->window.includes_pad ? POOL_INCLUDES_PAD : 0) |
 			(op->window.is_column_major ? POOL_COLUMN_MAJOR : 0) |
-			(step->operands[VK_OUT + 1].tensor != PLAN_NO_TENSOR ? POOL_HAS_INDEX : 0);
+			(vk_has_operand(step, VK_OUT + 1) ? POOL_HAS_INDEX : 0);
 	set_total(step, plan, count, params);
 }
 
@@ -104,7 +104,7 @@ static void fill_conv_volume(const struct vk_step *step, const struct plan *plan
 {
 	set_weights(step, plan, step->node->in[1], params);
 	vk_set_activation(step, params);
-	params->w[CONV_HAS_BIAS] = step->operands[2].tensor != PLAN_NO_TENSOR;
+	params->w[CONV_HAS_BIAS] = vk_has_operand(step, 2);
 	set_total(step, plan, count, params);
 }
 
@@ -129,7 +129,7 @@ static void fill_conv(const struct vk_step *step, const struct plan *plan, uint3
 {
 	vk_set_conv(step, plan, count, step->node->in[1], params);
 	vk_set_activation(step, params);
-	params->w[CONV_HAS_BIAS] = step->operands[2].tensor != PLAN_NO_TENSOR;
+	params->w[CONV_HAS_BIAS] = vk_has_operand(step, 2);
 }
 
 uint64_t vk_turns_conv(const struct vk_step *step, const struct vk_params *params)
@@ -232,7 +232,7 @@ static void fill_conv_transpose(const struct vk_step *step, const struct plan *p
 	w[CONV_IN_CHANNELS] = weights->dims[0] / w[CONV_GROUPS];
 	w[CONV_OUT_CHANNELS] = weights->dims[1];
 	vk_set_activation(step, params);
-	w[CONV_HAS_BIAS] = step->operands[2].tensor != PLAN_NO_TENSOR;
+	w[CONV_HAS_BIAS] = vk_has_operand(step, 2);
 	set_total(step, plan, count, params);
 }
 

@@ -98,6 +98,11 @@ int vk_lower_some(struct lowering *lowering);
 struct lowering *vk_lowering_free(struct lowering *lowering);
 void vk_lowered_deinit(struct vk_lowered *lowered);
 
+static inline uint32_t vk_divide_up(uint64_t value, uint32_t by)
+{
+	return (uint32_t)((value + by - 1) / by);
+}
+
 /* A table of pipes. */
 struct vk_pipes {
 	const struct vk_pipe *pipes;

@@ -38,11 +38,6 @@ static double step_load(const struct plan *plan, const struct vk_step *step, uin
 	return load;
 }
 
-static uint32_t divide_up(uint32_t value, uint32_t by)
-{
-	return value / by + (value % by != 0);
-}
-
 /* Into @n_parts or a few more; fewer if there are not as many workgroups. */
 static void section_cut(const struct plan *plan, const struct vk_step *step, uint32_t n_parts,
 			struct vk_section *section)
@@ -51,7 +46,8 @@ static void section_cut(const struct plan *plan, const struct vk_step *step, uin
 
 	step->fill(step, plan, plan->max_count, &params);
 	section->n_batches = min_u32(n_parts, params.w[BATCH_END]);
-	section->n_ranges = min_u32(divide_up(n_parts, section->n_batches), params.w[ALL_GROUPS]);
+	section->n_ranges =
+		min_u32(vk_divide_up(n_parts, section->n_batches), params.w[ALL_GROUPS]);
 }
 
 uint32_t vk_sections_make(const struct plan *plan, const struct vk_step *steps, uint32_t n_steps,
@@ -112,8 +108,8 @@ void vk_params_cut(struct vk_params *params, const struct vk_section *section, u
 {
 	const uint32_t n = params->w[ALL_GROUPS], batch = params->w[BATCH_END];
 	const uint64_t range = index % section->n_ranges, share = index / section->n_ranges;
-	const uint64_t batch_size = divide_up(batch, section->n_batches);
-	uint64_t size = divide_up(n, section->n_ranges), begin, end;
+	const uint64_t batch_size = vk_divide_up(batch, section->n_batches);
+	uint64_t size = vk_divide_up(n, section->n_ranges), begin, end;
 
 	/* Whole rows of a folded grid: what is beyond the end is another part's, but at the end. */
 	if (size > VK_MAX_GROUPS)
@@ -121,7 +117,7 @@ void vk_params_cut(struct vk_params *params, const struct vk_section *section, u
 	begin = range * size < n ? range * size : n;
 	end = begin + size < n ? begin + size : n;
 	params->groups[0] = min_u32((uint32_t)(end - begin), VK_MAX_GROUPS);
-	params->groups[1] = divide_up((uint32_t)(end - begin), VK_MAX_GROUPS);
+	params->groups[1] = vk_divide_up(end - begin, VK_MAX_GROUPS);
 	params->groups[3] = (uint32_t)begin;
 
 	begin = share * batch_size < batch ? share * batch_size : batch;

@@ -9,7 +9,7 @@
 #include "vulkan/tiles.h"
 
 #include "vulkan/device.h"
-#include "vulkan/lowering.h"
+#include "vulkan/lower-private.h"
 
 const struct vk_pipe_info *vk_tile_info(int variant, enum exec_tile_op op, unsigned int i)
 {

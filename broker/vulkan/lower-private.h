@@ -179,9 +179,37 @@ static inline const struct shape *vk_shape_of(const struct plan *plan, uint16_t 
 	return &plan->tensors[tensor].shape;
 }
 
-static inline uint32_t vk_divide_up(uint64_t value, uint32_t by)
+/* Elements of dimensions [@from, @to). */
+static inline uint32_t vk_elems(const struct shape *shape, uint32_t count, unsigned int from,
+				unsigned int to)
 {
-	return (uint32_t)((value + by - 1) / by);
+	uint32_t n = 1;
+
+	for (unsigned int i = from; i < to; i++)
+		n *= shape_dim(shape, i, count);
+	return n;
+}
+
+/* Return: the tensor, PLAN_NO_TENSOR if absent. */
+static inline uint16_t vk_node_in(const struct node *node, unsigned int i)
+{
+	return i < node->n_in ? node->in[i] : PLAN_NO_TENSOR;
+}
+
+static inline uint16_t vk_node_out(const struct node *node, unsigned int i)
+{
+	return i < node->n_out ? node->out[i] : PLAN_NO_TENSOR;
+}
+
+static inline bool vk_has_operand(const struct vk_step *step, unsigned int i)
+{
+	return step->operands[i].tensor != PLAN_NO_TENSOR;
+}
+
+static inline void vk_clear_operands(struct vk_step *step)
+{
+	for (unsigned int i = 0; i < PARAM_ADDRESSES; i++)
+		step->operands[i] = (struct vk_operand){.tensor = PLAN_NO_TENSOR};
 }
 
 static inline uint32_t vk_float_bits(float value)
