@@ -6,6 +6,16 @@
 #include "index.glsl"
 #include "pieces.glsl"
 
+/* Indices in order, and where in x each would be that is 0 */
+#define ELEMENTS_TOTAL     0
+#define ELEMENTS_GROUPS    1
+#define ELEMENTS_WIDE      2
+#define ELEMENTS_LIMIT     3
+#define ELEMENTS_STEP      4 /* along the axis of x */
+#define ELEMENTS_RANK      5
+#define ELEMENTS_DIMS      8 /* [8] */
+#define ELEMENTS_STRIDES   16 /* [8]; 0 along the axis */
+
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint ELEMENTS = 1; /* per invocation */
 

@@ -8,6 +8,21 @@
 #include "index.glsl"
 #include "pieces.glsl"
 
+/*
+ * Rows of x, in pieces of as many bytes as divide them, which all sizes count; indices are int32 or,
+ * wide, int64
+ */
+#define GATHER_TOTAL       0
+#define GATHER_GROUPS      1
+#define GATHER_WIDE        2
+#define GATHER_RUN         3 /* of a row */
+#define GATHER_ROWS        4 /* for each outer one */
+#define GATHER_X_OUTER     5
+#define GATHER_INDEX_OUTER 6 /* in indices */
+#define GATHER_N           7 /* indices that make one */
+#define GATHER_LIMITS      8 /* [8] */
+#define GATHER_STRIDES     16 /* [8] */
+
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint PIECES = 1; /* per invocation */
 

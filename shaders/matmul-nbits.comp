@@ -9,6 +9,16 @@
 #include "common.glsl"
 #include "bytes.glsl"
 
+#define NBITS_M             0
+#define NBITS_N             1
+#define NBITS_K             2
+#define NBITS_BLOCKS        3
+#define NBITS_BLOCK_WORDS   4 /* of eight terms */
+#define NBITS_COL_TILES     5
+#define NBITS_TILES         6
+#define NBITS_ZEROS         7 /* 0: none, 1: of four bits, 2: float32, 3: float16 */
+#define NBITS_HAS_BIAS      8
+
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint ROWS = 1;
 

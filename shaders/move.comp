@@ -13,6 +13,16 @@
 #endif
 #include "common.glsl"
 
+/* Elements and strides of the box, from an address, which is 0 for a value */
+#define MOVE_TOTAL         0
+#define MOVE_GROUPS        1
+#define MOVE_RANK          2
+#define MOVE_PITCH         3 /* words of a dimension: 2 if out is written in order, else 3 */
+#define MOVE_FROM          4 /* the first element */
+#define MOVE_TO            5
+#define MOVE_DIMS          6 /* [rank]: size, stride from, stride to */
+#define MOVE_VALUE         39 /* [2] */
+
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint ELEMENTS = 1; /* per invocation */
 layout(constant_id = 2) const uint WIDTH = 2;    /* of an element: 1 << WIDTH bytes */

@@ -6,6 +6,13 @@
 #include "index.glsl"
 #include "pieces.glsl"
 
+/* The output in order; indices are int32 or, wide, int64 */
+#define ONE_HOT_TOTAL      0
+#define ONE_HOT_GROUPS     1
+#define ONE_HOT_WIDE       2
+#define ONE_HOT_DEPTH      3
+#define ONE_HOT_INNER      4
+
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint ELEMENTS = 1; /* per invocation */
 

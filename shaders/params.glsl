@@ -2,7 +2,8 @@
 /*
  * What stands where in a parameter block
  *
- * Included by the shaders and by broker/vulkan/lower.c. A block is 256 bytes: the numbers of
+ * Included by the shaders and by broker/vulkan. Words that one shader alone reads are defined in its
+ * file, from which the build takes them for broker/vulkan. A block is 256 bytes: the numbers of
  * workgroups (which the indirect dispatch reads) and the number of the first one of the x and y of
  * a dispatch that is cut, eight addresses (0 to 4 inputs, 5 to 7 outputs) and these words. All strides and sizes count elements.
  */
@@ -92,16 +93,6 @@
 #define ELEMENTWISE_C      27
 #define ELEMENTWISE_PARAMS 35 /* see map.glsl: [4] */
 
-/* Moves: elements and strides of the box, from an address, which is 0 for a value */
-#define MOVE_TOTAL         0
-#define MOVE_GROUPS        1
-#define MOVE_RANK          2
-#define MOVE_PITCH         3 /* words of a dimension: 2 if out is written in order, else 3 */
-#define MOVE_FROM          4 /* the first element */
-#define MOVE_TO            5
-#define MOVE_DIMS          6 /* [rank]: size, stride from, stride to */
-#define MOVE_VALUE         39 /* [2] */
-
 /* Operators along one dimension: outer * inner rows of size elements, inner apart */
 #define ROWS_TOTAL         0 /* outer * inner */
 #define ROWS_SIZE          1
@@ -143,28 +134,6 @@
 #define NORM_MEAN          32
 #define NORM_INV           64
 
-/* RotaryEmbedding: pairs and elements that are copied */
-#define ROTARY_TOTAL       0
-#define ROTARY_GROUPS      1
-#define ROTARY_HEADS       2
-#define ROTARY_SEQ         3
-#define ROTARY_HEAD        4 /* elements of a head */
-#define ROTARY_DIM         5 /* that are turned */
-#define ROTARY_INTERLEAVED 6
-#define ROTARY_POSITIONS   7 /* in the caches; 0: they are by token */
-#define ROTARY_SEQ_STRIDE  8
-#define ROTARY_HEAD_STRIDE 9
-
-/* Attention's present keys or values */
-#define PRESENT_TOTAL       0
-#define PRESENT_GROUPS      1
-#define PRESENT_HEADS       2
-#define PRESENT_PAST        3
-#define PRESENT_SEQ         4
-#define PRESENT_SIZE        5
-#define PRESENT_HEAD_STRIDE 6
-#define PRESENT_ROW_STRIDE  7
-
 /* Attention */
 #define ATTENTION_QUERIES    0 /* of all heads and batches */
 #define ATTENTION_KEYS       1 /* of one head */
@@ -203,101 +172,11 @@
 #define ATTENTION_HAS_QK     16
 #define ATTENTION_MASK_HALF  32 /* float16; else, where it is not of bools, float32 */
 
-/* Indices are int32 or, wide, int64 */
-
-/* Gather, GatherND: rows of x, in pieces of as many bytes as divide them, which all sizes count */
-#define GATHER_TOTAL       0
-#define GATHER_GROUPS      1
-#define GATHER_WIDE        2
-#define GATHER_RUN         3 /* of a row */
-#define GATHER_ROWS        4 /* for each outer one */
-#define GATHER_X_OUTER     5
-#define GATHER_INDEX_OUTER 6 /* in indices */
-#define GATHER_N           7 /* indices that make one */
-#define GATHER_LIMITS      8 /* [8] */
-#define GATHER_STRIDES     16 /* [8] */
-
-/* GatherElements: indices in order, and where in x each would be that is 0 */
-#define ELEMENTS_TOTAL     0
-#define ELEMENTS_GROUPS    1
-#define ELEMENTS_WIDE      2
-#define ELEMENTS_LIMIT     3
-#define ELEMENTS_STEP      4 /* along the axis of x */
-#define ELEMENTS_RANK      5
-#define ELEMENTS_DIMS      8 /* [8] */
-#define ELEMENTS_STRIDES   16 /* [8]; 0 along the axis */
-
-/* ScatterElements, ScatterND: the output in order */
-#define SCATTER_TOTAL      0
-#define SCATTER_GROUPS     1
-#define SCATTER_WIDE       2
-#define SCATTER_REDUCTION  3 /* enum op_scatter */
-#define SCATTER_N          4 /* ScatterND: numbers that make an index; 0: ScatterElements */
-#define SCATTER_COUNT      5 /* updates that may be meant for an element */
-#define SCATTER_RUN        6 /* ScatterND: elements of a row */
-#define SCATTER_LIMITS     8 /* ScatterND: [8] */
-#define SCATTER_STRIDES    16 /* ScatterND: [8], in rows */
-#define SCATTER_RANK       7 /* ScatterElements */
-#define SCATTER_DIMS       8 /* ScatterElements: [8], of the output */
-#define SCATTER_FLAT_DIMS  16 /* ScatterElements: [8], of indices and updates; the axis is 1 long */
-#define SCATTER_FLAT       24 /* ScatterElements: [8], strides of these */
-#define SCATTER_AXIS       32 /* ScatterElements: which dimension */
-#define SCATTER_STEP       33 /* ScatterElements: of indices along the axis */
-
-/* OneHot, Trilu: the output in order */
-#define ONE_HOT_TOTAL      0
-#define ONE_HOT_GROUPS     1
-#define ONE_HOT_WIDE       2
-#define ONE_HOT_DEPTH      3
-#define ONE_HOT_INNER      4
-#define TRILU_TOTAL        0
-#define TRILU_GROUPS       1
-#define TRILU_ROWS         2
-#define TRILU_COLUMNS      3
-#define TRILU_K            4 /* two's complement */
-#define TRILU_UPPER        5
-
-/* QuantizeLinear, DequantizeLinear: of [outer][axis][inner] elements, and where their scales are */
-#define QUANTIZE_TOTAL      0
-#define QUANTIZE_GROUPS     1
-#define QUANTIZE_INNER      2
-#define QUANTIZE_AXIS       3
-#define QUANTIZE_BLOCK      4 /* along the axis, of one scale */
-#define QUANTIZE_OUTER_STEP 5 /* of scales; 0 where they repeat */
-#define QUANTIZE_AXIS_STEP  6
-#define QUANTIZE_INNER_STEP 7
-#define QUANTIZE_HAS_ZERO   8
-
-/* DynamicQuantizeLinear: ranges of pieces, one per workgroup */
-#define RANGE_TOTAL         0
-#define RANGE_PIECES        1
-#define RANGE_PIECE         2 /* elements of one */
-
 /* Products and convolutions of bytes: beside the words of MatMul or Conv, whose input is A here */
 #define INTEGER_A_FLIP      31 /* what makes bytes count from 0 on: 0x80 of signed ones, else 0 */
 #define INTEGER_B_FLIP      32
 #define INTEGER_A_ZEROS     33 /* zero points: of each row or all, of each column or channel; 0: none */
 #define INTEGER_B_ZEROS     34
-
-/* Their sums into bytes: scale i / run % n of n */
-#define REQUANTIZE_TOTAL    0
-#define REQUANTIZE_GROUPS   1
-#define REQUANTIZE_A_RUN    2
-#define REQUANTIZE_A        3
-#define REQUANTIZE_B_RUN    4
-#define REQUANTIZE_B        5
-#define REQUANTIZE_HAS_ZERO 6
-
-/* MatMulNBits */
-#define NBITS_M             0
-#define NBITS_N             1
-#define NBITS_K             2
-#define NBITS_BLOCKS        3
-#define NBITS_BLOCK_WORDS   4 /* of eight terms */
-#define NBITS_COL_TILES     5
-#define NBITS_TILES         6
-#define NBITS_ZEROS         7 /* 0: none, 1: of four bits, 2: float32, 3: float16 */
-#define NBITS_HAS_BIAS      8
 
 /* copy */
 #define COPY_WORDS         0 /* of 4 bytes */

@@ -4,6 +4,15 @@
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 
+#define PRESENT_TOTAL       0
+#define PRESENT_GROUPS      1
+#define PRESENT_HEADS       2
+#define PRESENT_PAST        3
+#define PRESENT_SEQ         4
+#define PRESENT_SIZE        5
+#define PRESENT_HEAD_STRIDE 6
+#define PRESENT_ROW_STRIDE  7
+
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint ELEMENTS = 1; /* per invocation */
 

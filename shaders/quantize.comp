@@ -6,6 +6,17 @@
 #include "bytes.glsl"
 #include "quotient.glsl"
 
+/* Of [outer][axis][inner] elements, and where their scales are */
+#define QUANTIZE_TOTAL      0
+#define QUANTIZE_GROUPS     1
+#define QUANTIZE_INNER      2
+#define QUANTIZE_AXIS       3
+#define QUANTIZE_BLOCK      4 /* along the axis, of one scale */
+#define QUANTIZE_OUTER_STEP 5 /* of scales; 0 where they repeat */
+#define QUANTIZE_AXIS_STEP  6
+#define QUANTIZE_INNER_STEP 7
+#define QUANTIZE_HAS_ZERO   8
+
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint QUADS = 1; /* per invocation */
 layout(constant_id = 2) const uint BACK = 0;	/* DequantizeLinear */

@@ -10,6 +10,11 @@
 #include "quotient.glsl"
 #include "subgroup.glsl"
 
+/* Ranges of pieces, one per workgroup */
+#define RANGE_TOTAL         0
+#define RANGE_PIECES        1
+#define RANGE_PIECE         2 /* elements of one */
+
 layout(local_size_x_id = 0) in;
 
 #ifdef END

@@ -9,6 +9,15 @@
 #include "bytes.glsl"
 #include "quotient.glsl"
 
+/* Scales: of element i, i / run % n of n */
+#define REQUANTIZE_TOTAL    0
+#define REQUANTIZE_GROUPS   1
+#define REQUANTIZE_A_RUN    2
+#define REQUANTIZE_A        3
+#define REQUANTIZE_B_RUN    4
+#define REQUANTIZE_B        5
+#define REQUANTIZE_HAS_ZERO 6
+
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint QUADS = 1; /* per invocation */
 layout(constant_id = 2) const uint SIGNED = 0;

@@ -7,6 +7,18 @@
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 
+/* Pairs and elements that are copied */
+#define ROTARY_TOTAL       0
+#define ROTARY_GROUPS      1
+#define ROTARY_HEADS       2
+#define ROTARY_SEQ         3
+#define ROTARY_HEAD        4 /* elements of a head */
+#define ROTARY_DIM         5 /* that are turned */
+#define ROTARY_INTERLEAVED 6
+#define ROTARY_POSITIONS   7 /* in the caches; 0: they are by token */
+#define ROTARY_SEQ_STRIDE  8
+#define ROTARY_HEAD_STRIDE 9
+
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint ITEMS = 1; /* per invocation */
 

@@ -11,6 +11,23 @@
 #include "index.glsl"
 #include "types.glsl"
 
+/* The output in order */
+#define SCATTER_TOTAL      0
+#define SCATTER_GROUPS     1
+#define SCATTER_WIDE       2
+#define SCATTER_REDUCTION  3 /* enum op_scatter */
+#define SCATTER_N          4 /* ScatterND: numbers that make an index; 0: ScatterElements */
+#define SCATTER_COUNT      5 /* updates that may be meant for an element */
+#define SCATTER_RUN        6 /* ScatterND: elements of a row */
+#define SCATTER_LIMITS     8 /* ScatterND: [8] */
+#define SCATTER_STRIDES    16 /* ScatterND: [8], in rows */
+#define SCATTER_RANK       7 /* ScatterElements */
+#define SCATTER_DIMS       8 /* ScatterElements: [8], of the output */
+#define SCATTER_FLAT_DIMS  16 /* ScatterElements: [8], of indices and updates; the axis is 1 long */
+#define SCATTER_FLAT       24 /* ScatterElements: [8], strides of these */
+#define SCATTER_AXIS       32 /* ScatterElements: which dimension */
+#define SCATTER_STEP       33 /* ScatterElements: of indices along the axis */
+
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint ELEMENTS = 1; /* per invocation */
 layout(constant_id = 2) const uint TYPE = 1;	 /* enum rbk_dtype; any of the width to move */

@@ -5,6 +5,14 @@
 #include "common.glsl"
 #include "pieces.glsl"
 
+/* The output in order */
+#define TRILU_TOTAL        0
+#define TRILU_GROUPS       1
+#define TRILU_ROWS         2
+#define TRILU_COLUMNS      3
+#define TRILU_K            4 /* two's complement */
+#define TRILU_UPPER        5
+
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint ELEMENTS = 1; /* per invocation */
 

@@ -23,6 +23,7 @@
 #include "vulkan/lower.h"
 #include "vulkan/pipeline.h"
 #include "vulkan/shaders.h"
+#include "vulkan/words.h"
 
 struct lowering {
 	const struct plan *plan;
