@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Gather, GatherElements, GatherND, ScatterElements, ScatterND, OneHot and Trilu
+ * Gather, GatherElements, GatherND, ScatterElements and ScatterND
  *
  * What scatters is two steps, one that copies the data and one that writes into the copy.
  */
@@ -12,13 +12,6 @@
 CPU_STEP_HOLDS(struct cpu_step_gather);
 CPU_STEP_HOLDS(struct cpu_step_elements);
 CPU_STEP_HOLDS(struct cpu_step_scatter_nd);
-CPU_STEP_HOLDS(struct cpu_step_one_hot);
-CPU_STEP_HOLDS(struct cpu_step_trilu);
-
-static struct cpu_indices indices_of(const struct tensor *tensor)
-{
-	return (struct cpu_indices){.wide = tensor->dtype == RBK_DTYPE_I64};
-}
 
 /* Bytes of an element as steps see it: float16 may have been made float32. */
 static size_t element_bytes(const struct compiler *c, const struct tensor *tensor)
@@ -45,7 +38,7 @@ static int compile_gather(struct compiler *c)
 	compile_run(c, c->cpu->kernels->gather);
 	step->outer = extent_range(x, 0, axis);
 	step->rows = extent_range(at, 0, at->rank);
-	args->indices = indices_of(node_in(c, 1));
+	args->indices = node_indices(node_in(c, 1));
 	args->run = shape_stride(x, axis) * bytes;
 	args->x_outer = args->run * x->dims[axis];
 	args->n_index = 1;
@@ -76,7 +69,7 @@ static int compile_gather_nd(struct compiler *c)
 	compile_run(c, c->cpu->kernels->gather);
 	step->outer = extent_range(at, 0, batch);
 	step->rows = extent_range(at, batch, at->rank - 1u);
-	args->indices = indices_of(node_in(c, 1));
+	args->indices = node_indices(node_in(c, 1));
 	args->run = shape_stride(x, batch + n - 1) * bytes;
 	args->n_index = n;
 	set_strides(x, batch, n, bytes, args->limit, args->stride);
@@ -103,7 +96,7 @@ static void set_elements(struct compiler *c, unsigned int kind)
 	step->kind = kind;
 	step->count_outer = flat->dynamic && axis != 0;
 	step->len = extent_aligned(flat, flat->rank, axis);
-	args->indices = indices_of(node_in(c, 1));
+	args->indices = node_indices(node_in(c, 1));
 	args->flat_step = shape_stride(flat, axis);
 	args->table_step = shape_stride(table, axis);
 	args->limit = table->dims[axis];
@@ -197,40 +190,10 @@ static int compile_scatter_nd(struct compiler *c)
 	compile_run(c, c->cpu->kernels->scatter_nd);
 	step->kind = scatter_of(c);
 	step->rows = extent_range(at, 0, at->rank - 1u);
-	args->indices = indices_of(node_in(c, 1));
+	args->indices = node_indices(node_in(c, 1));
 	args->run = shape_stride(x, n - 1);
 	args->n_index = n;
 	set_strides(x, 0, n, 1, args->limit, args->stride);
-	return 0;
-}
-
-static int compile_one_hot(struct compiler *c)
-{
-	const struct shape *y = &node_out(c, 0)->shape;
-	const unsigned int axis = c->node->params.one_hot.axis;
-	struct cpu_step_one_hot *step = compile_args(c);
-
-	compile_run(c, c->cpu->kernels->one_hot);
-	step->outer = extent_range(y, 0, axis);
-	step->args.indices = indices_of(node_in(c, 0));
-	step->args.depth = y->dims[axis];
-	step->args.inner = shape_stride(y, axis);
-	step->args.size = dtype_bytes(node_out(c, 0)->dtype);
-	return 0;
-}
-
-static int compile_trilu(struct compiler *c)
-{
-	const struct shape *x = &node_in(c, 0)->shape;
-	struct cpu_step_trilu *step = compile_args(c);
-
-	compile_run(c, c->cpu->kernels->trilu);
-	step->batch = extent_range(x, 0, x->rank - 2u);
-	step->rows = extent_aligned(x, x->rank, x->rank - 2u);
-	step->args.columns = x->dims[x->rank - 1];
-	step->args.k = c->node->params.trilu.k;
-	step->args.upper = c->node->params.trilu.upper;
-	step->args.size = dtype_bytes(node_in(c, 0)->dtype);
 	return 0;
 }
 
@@ -246,6 +209,3 @@ const struct cpu_op cpu_op_scatter_elements = {.compile = compile_scatter_elemen
 					       .overhead = {15, 0, 12}};
 const struct cpu_op cpu_op_scatter_nd = {
 	.compile = compile_scatter_nd, .takes_half = scatter_takes_half, .overhead = {15, 0, 16}};
-const struct cpu_op cpu_op_one_hot = {
-	.compile = compile_one_hot, .takes_half = compile_half_as_it_is, .overhead = {15, 0, 12}};
-const struct cpu_op cpu_op_trilu = {.compile = compile_trilu, .takes_half = compile_half_as_it_is};

@@ -45,11 +45,6 @@ static int add_conversion(struct compiler *c, const struct tensor *tensor, cpu_r
 	return 0;
 }
 
-bool compile_half_as_it_is(const struct node *node)
-{
-	return true;
-}
-
 uintptr_t compile_half_address(unsigned int i)
 {
 	/* Above all addresses of user space, and as far apart as the largest tensor needs. */

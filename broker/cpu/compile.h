@@ -130,7 +130,10 @@ void compile_half_deinit(struct compiler *c);
 /* Where constant input @i, converted, is said to lie. Nothing does. */
 uintptr_t compile_half_address(unsigned int i);
 /* cpu_op.takes_half of operators that always do: all that only move elements. */
-bool compile_half_as_it_is(const struct node *node);
+static inline bool compile_half_as_it_is(const struct node *node)
+{
+	return true;
+}
 
 /*
  * compile-layout.c: converts pictures that do not lie as the node is computed, in front of its
@@ -213,6 +216,37 @@ static inline void compile_run(struct compiler *c, const struct cpu_routine *rou
 	c->step->units = routine->units;
 }
 
+/*
+ * An operator that nothing else shares code with is in one file, NAME-hot.c: its arguments, its
+ * kernel and the functions that run it, with CPU_FN(name), a struct cpu_routine, for each level;
+ * and, for all levels at once, where CPU_DESCRIBES is defined, its compiler and its struct cpu_op.
+ * CPU_ROUTINES(name) declares name_routines, by level, which the compiler gives compile_level().
+ */
+#if defined(CPU_ONLY_AVX2)
+#define CPU_ROUTINES(name)                                                            \
+	extern const struct cpu_routine cpu_##name##_avx2;                            \
+	static const struct cpu_routine *const name##_routines[] = {[CPU_SIMD_AVX2] = \
+									    &cpu_##name##_avx2}
+#elif defined(__x86_64__)
+#define CPU_ROUTINES(name)                                                                         \
+	extern const struct cpu_routine cpu_##name##_sse2, cpu_##name##_avx2, cpu_##name##_avx512; \
+	static const struct cpu_routine *const name##_routines[] = {                               \
+		[CPU_SIMD_SSE2] = &cpu_##name##_sse2,                                              \
+		[CPU_SIMD_AVX2] = &cpu_##name##_avx2,                                              \
+		[CPU_SIMD_AVX512] = &cpu_##name##_avx512,                                          \
+	}
+#else
+#define CPU_ROUTINES(name)                                                            \
+	extern const struct cpu_routine cpu_##name##_generic;                         \
+	static const struct cpu_routine *const name##_routines[] = {[CPU_SIMD_SSE2] = \
+									    &cpu_##name##_generic}
+#endif
+
+static inline void compile_level(struct compiler *c, const struct cpu_routine *const *routines)
+{
+	compile_run(c, routines[c->step->kernels->level]);
+}
+
 /* The node's operands beyond those that a step is given, or in another order; may be absent. */
 struct cpu_operand compile_in(const struct compiler *c, unsigned int i);
 struct cpu_operand compile_out(const struct compiler *c, unsigned int i);
@@ -274,6 +308,12 @@ static inline const struct tensor *node_out(const struct compiler *c, unsigned i
 static inline enum cpu_type node_float_type(const struct tensor *tensor)
 {
 	return tensor->dtype == RBK_DTYPE_F64 ? CPU_F64 : CPU_F32;
+}
+
+/* What the kernels that go by indices are told of @tensor, which has them. */
+static inline struct cpu_indices node_indices(const struct tensor *tensor)
+{
+	return (struct cpu_indices){.wide = tensor->dtype == RBK_DTYPE_I64};
 }
 
 /* Is it known when the plan is prepared? */

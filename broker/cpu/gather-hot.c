@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Gather, GatherND, GatherElements, OneHot, Trilu
+ * Gather, GatherND, GatherElements
  *
  * Rows that are short are moved by loops that know how long; those of a table of embeddings, say,
  * by memcpy(), the rows a few indices ahead being asked for while one is moved: where they lie is
@@ -11,20 +11,6 @@
 
 /* Rows ahead, and how much of each is asked for. */
 enum { AHEAD = 8, AHEAD_BYTES = 256, CACHE_LINE = 64 };
-/* Bytes that are moved between two looks for others. */
-enum { PIECE_BYTES = CPU_PAUSE_ELEMS * 4 };
-
-static void copy_run(struct cpu_pause *pause, size_t n, const uint8_t *x, uint8_t *y)
-{
-	for (; n > PIECE_BYTES; n -= PIECE_BYTES) {
-		memcpy(y, x, PIECE_BYTES);
-		x += PIECE_BYTES;
-		y += PIECE_BYTES;
-		cpu_pause(pause);
-	}
-	memcpy(y, x, n);
-}
-
 /* The same row @AHEAD later. Only a hint: what is loaded here is not used for anything else. */
 VEC_INLINE void gather_ahead(const struct cpu_gather *args, const bool wide, const uint8_t *x,
 			     size_t i, size_t run)
@@ -47,7 +33,7 @@ VEC_INLINE bool gather_rows(const struct cpu_gather *args, const bool wide, cons
 	size_t every = 1;
 	bool all = true;
 
-	while (every < INDEX_PAUSE && every * run < PIECE_BYTES)
+	while (every < INDEX_PAUSE && every * run < INDEX_PIECE_BYTES)
 		every *= 2;
 	for (size_t row = begin; row < end; row++) {
 		size_t offset;
@@ -68,7 +54,7 @@ VEC_INLINE bool gather_rows(const struct cpu_gather *args, const bool wide, cons
 		if (known)
 			memcpy(y + row * known, x + offset, known);
 		else
-			copy_run(args->pause, run, x + offset, y + row * run);
+			index_copy(args->pause, run, x + offset, y + row * run);
 		cpu_pause_at(args->pause, row, every);
 	}
 	return all;
@@ -219,131 +205,3 @@ static void run_gather_elements(const struct cpu_step *step, const struct cpu_fr
 }
 
 const struct cpu_routine CPU_FN(gather_elements) = {run_gather_elements, units_gather_elements};
-
-VEC_INLINE void fill_known(uint8_t *y, size_t n, const uint8_t *value, const size_t size)
-{
-	for (size_t i = 0; i < n; i++)
-		memcpy(y + i * size, value, size);
-}
-
-/* @n elements of @size bytes: 1, 2, 4 or 8. */
-static void fill(uint8_t *y, size_t n, const uint8_t *value, size_t size)
-{
-	if (size == 1)
-		fill_known(y, n, value, 1);
-	else if (size == 2)
-		fill_known(y, n, value, 2);
-	else if (size == 4)
-		fill_known(y, n, value, 4);
-	else
-		fill_known(y, n, value, 8);
-}
-
-/* Units: outer ones. */
-static void one_hot(const struct cpu_one_hot *args, size_t begin, size_t end)
-{
-	const size_t plane = args->depth * args->inner, size = args->size;
-	uint8_t off[8], on[8];
-
-	/* Both are as they are now for the whole of a unit. */
-	memcpy(off, args->values, size);
-	memcpy(on, args->values + size, size);
-	for (size_t outer = begin; outer < end; outer++) {
-		uint8_t *y = args->y + outer * plane * size;
-
-		for (size_t i = 0; i < plane; i += CPU_ONE_HOT_BLOCK) {
-			cpu_pause(args->pause);
-			fill(y + i * size,
-			     plane - i < CPU_ONE_HOT_BLOCK ? plane - i : CPU_ONE_HOT_BLOCK, off,
-			     size);
-		}
-		for (size_t i = 0; i < args->inner; i++) {
-			const int64_t index = index_load(args->indices.data, args->indices.wide,
-							 outer * args->inner + i);
-			size_t at;
-
-			cpu_pause_at(args->pause, i, INDEX_PAUSE);
-			if (index_resolve(index, args->depth, &at))
-				memcpy(y + (at * args->inner + i) * size, on, size);
-		}
-	}
-}
-
-static size_t units_one_hot(const struct cpu_step *step, uint32_t count)
-{
-	const struct cpu_step_one_hot *s = cpu_step_args(step);
-
-	return cpu_extent_at(&s->outer, count);
-}
-
-static void run_one_hot(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
-			size_t end, const struct cpu_context *context)
-{
-	const struct cpu_step_one_hot *s = cpu_step_args(step);
-	struct cpu_one_hot args = s->args;
-
-	args.outer = cpu_extent_at(&s->outer, frame->count);
-	args.pause = context->pause;
-	args.indices.data = cpu_operand_at(&step->in[0], frame);
-	args.values = cpu_operand_at(&step->in[1], frame);
-	args.y = cpu_operand_at(&step->out[0], frame);
-	one_hot(&args, begin, min_size(end, args.outer));
-}
-
-const struct cpu_routine CPU_FN(one_hot) = {run_one_hot, units_one_hot};
-
-/* Units: rows of all matrices. */
-static void trilu(const struct cpu_trilu *args, size_t begin, size_t end)
-{
-	const size_t columns = args->columns, size = args->size;
-
-	for (size_t unit = begin; unit < end; unit++) {
-		const int64_t diagonal = (int64_t)(unit % args->rows) + args->k;
-		/* Where those that are kept begin, or where they end. */
-		int64_t edge = args->upper ? diagonal : diagonal + 1;
-		const uint8_t *x = args->x + unit * columns * size;
-		uint8_t *y = args->y + unit * columns * size;
-		size_t before;
-
-		edge = edge < 0 ? 0 : edge > (int64_t)columns ? (int64_t)columns : edge;
-		before = (size_t)edge * size;
-		cpu_pause_at(args->pause, unit, INDEX_PAUSE / 64);
-		if (args->upper) {
-			memset(y, 0, before);
-			copy_run(args->pause, columns * size - before, x + before, y + before);
-		} else {
-			copy_run(args->pause, before, x, y);
-			memset(y + before, 0, columns * size - before);
-		}
-	}
-}
-
-static struct cpu_trilu trilu_args(const struct cpu_step *step, uint32_t count)
-{
-	const struct cpu_step_trilu *s = cpu_step_args(step);
-	struct cpu_trilu args = s->args;
-
-	args.batch = cpu_extent_at(&s->batch, count);
-	args.rows = cpu_extent_at(&s->rows, count);
-	return args;
-}
-
-static size_t units_trilu(const struct cpu_step *step, uint32_t count)
-{
-	const struct cpu_trilu args = trilu_args(step, count);
-
-	return args.batch * args.rows;
-}
-
-static void run_trilu(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
-		      size_t end, const struct cpu_context *context)
-{
-	struct cpu_trilu args = trilu_args(step, frame->count);
-
-	args.pause = context->pause;
-	args.x = cpu_operand_at(&step->in[0], frame);
-	args.y = cpu_operand_at(&step->out[0], frame);
-	trilu(&args, begin, min_size(end, args.batch * args.rows));
-}
-
-const struct cpu_routine CPU_FN(trilu) = {run_trilu, units_trilu};

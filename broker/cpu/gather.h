@@ -16,9 +16,8 @@
 #include "cpu/rows.h"
 
 enum {
-	CPU_GATHER_BLOCK = 4096,     /* indices of one unit of GatherElements, along the axis */
-	CPU_SCATTER_BLOCK = 2048,    /* elements of one unit of ScatterND */
-	CPU_ONE_HOT_BLOCK = 1 << 13, /* elements of one unit of OneHot */
+	CPU_GATHER_BLOCK = 4096,  /* indices of one unit of GatherElements, along the axis */
+	CPU_SCATTER_BLOCK = 2048, /* elements of one unit of ScatterND */
 };
 
 /* int32 or int64 numbers. */
@@ -87,27 +86,6 @@ enum cpu_scatter {
 	CPU_SCATTER_COUNT = CPU_SCATTER_U8 + 4,
 };
 
-/* OneHot: y[outer][depth][inner] by indices [outer][inner]; values are off and on. */
-struct cpu_one_hot {
-	struct cpu_indices indices;
-	const uint8_t *values;
-	uint8_t *y;
-	size_t outer, depth, inner;
-	size_t size; /* bytes of an element */
-	struct cpu_pause *pause;
-};
-
-/* Trilu of batches of matrices: of row r, columns from r + k on are kept, or those up to there. */
-struct cpu_trilu {
-	const uint8_t *x;
-	uint8_t *y;
-	size_t batch, rows, columns;
-	int64_t k;
-	bool upper;
-	size_t size; /* bytes of an element */
-	struct cpu_pause *pause;
-};
-
 /* Units of GatherElements; of ScatterElements, whose columns are never cut, with @cuts false. */
 static inline size_t cpu_elements_units(const struct cpu_elements *args, bool cuts)
 {
@@ -145,23 +123,11 @@ struct cpu_step_scatter_nd {
 	struct cpu_extent rows;
 };
 
-struct cpu_step_one_hot {
-	struct cpu_one_hot args;
-	struct cpu_extent outer;
-};
-
-struct cpu_step_trilu {
-	struct cpu_trilu args;
-	struct cpu_extent batch, rows; /* only one of them may depend on the count */
-};
-
 /* Steps that scatter follow a copy of the data. */
 /* clang-format off */
 #define CPU_GATHER_KERNELS(KERNEL, TABLE, ROUTINE) \
 	ROUTINE(gather) \
 	ROUTINE(gather_elements) \
 	ROUTINE(scatter_elements) \
-	ROUTINE(scatter_nd) \
-	ROUTINE(one_hot) \
-	ROUTINE(trilu)
+	ROUTINE(scatter_nd)
 /* clang-format on */

@@ -8,6 +8,19 @@
 
 /* Rows or elements between two looks for others; each may miss the cache. */
 enum { INDEX_PAUSE = 1 << 12 };
+/* Bytes that are moved between two looks. */
+enum { INDEX_PIECE_BYTES = CPU_PAUSE_ELEMS * 4 };
+
+static inline void index_copy(struct cpu_pause *pause, size_t n, const uint8_t *x, uint8_t *y)
+{
+	for (; n > INDEX_PIECE_BYTES; n -= INDEX_PIECE_BYTES) {
+		memcpy(y, x, INDEX_PIECE_BYTES);
+		x += INDEX_PIECE_BYTES;
+		y += INDEX_PIECE_BYTES;
+		cpu_pause(pause);
+	}
+	memcpy(y, x, n);
+}
 
 /* Loaded once: its owner may change it at any time. */
 VEC_INLINE int64_t index_load(const void *data, const bool wide, size_t i)
