@@ -196,4 +196,18 @@
 	  canon_skip_layer_norm, 0) \
 	X("com.microsoft.SkipSimplifiedLayerNormalization", 1, 0, 3, 4, 4, "RMSNormalization", \
 	  canon_skip_rms_norm, 0)
+
+/* ONNX's own that have no row. */
+#define CANON_OTHERS \
+	"Adagrad", "Adam", "AffineGrid", "Bernoulli", "BitCast", "BlackmanWindow", \
+	"CausalConvWithState", "CenterCropPad", "Col2Im", "ConcatFromSequence", "CumProd", \
+	"DFT", "DeformConv", "Det", "Einsum", "GRU", "Gradient", "GridSample", "HammingWindow", \
+	"HannWindow", "ImageDecoder", "LSTM", "LinearAttention", "Loop", "MaxRoiPool", \
+	"MaxUnpool", "MelWeightMatrix", "Momentum", "Multinomial", "NegativeLogLikelihoodLoss", \
+	"NonMaxSuppression", "Optional", "OptionalGetElement", "OptionalHasElement", "RNN", \
+	"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", \
+	"RegexFullMatch", "RoiAlign", "STFT", "Scan", "SequenceAt", "SequenceConstruct", \
+	"SequenceEmpty", "SequenceErase", "SequenceInsert", "SequenceLength", "SequenceMap", \
+	"SoftmaxCrossEntropyLoss", "SplitToSequence", "StringConcat", "StringNormalizer", \
+	"StringSplit", "TfIdfVectorizer", "Unique"
 /* clang-format on */
