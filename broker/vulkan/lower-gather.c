@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * From nodes to dispatches: Gather, GatherElements, GatherND, ScatterElements, ScatterND, OneHot
- * and Trilu. See lower-private.h.
+ * From nodes to dispatches: Gather, GatherElements, GatherND, ScatterElements, ScatterND, OneHot,
+ * Trilu and GridSample. See lower-private.h.
  */
 #include "shm/dtype.h"
 #include "vulkan/lower-private.h"
@@ -35,6 +35,16 @@ static const struct vk_pipe scatter[] = {
 	SCATTER("float64", scatter_double, RBK_DTYPE_F64),
 };
 
+/* By enum op_sample and spatial dimensions. */
+#define SAMPLE(label, mode, rank) VK_SPREAD("GridSample, " label, grid_sample, 1, 4, 1, mode, rank)
+static const struct vk_pipe grid_sample[][2] = {
+	[OP_SAMPLE_LINEAR] = {SAMPLE("linear", OP_SAMPLE_LINEAR, 2),
+			      SAMPLE("linear, 3-D", OP_SAMPLE_LINEAR, 3)},
+	[OP_SAMPLE_NEAREST] = {SAMPLE("nearest", OP_SAMPLE_NEAREST, 2),
+			       SAMPLE("nearest, 3-D", OP_SAMPLE_NEAREST, 3)},
+	[OP_SAMPLE_CUBIC] = {SAMPLE("cubic", OP_SAMPLE_CUBIC, 2)},
+};
+
 static uint32_t is_wide(const struct plan *plan, uint16_t tensor)
 {
 	return plan->tensors[tensor].dtype == RBK_DTYPE_I64;
@@ -49,7 +59,7 @@ static uint32_t stride_of(const struct shape *shape, unsigned int i)
 static void set_total(const struct vk_step *step, uint64_t total, struct vk_params *params)
 {
 	_Static_assert(GATHER_GROUPS == 1 && ELEMENTS_GROUPS == 1 && SCATTER_GROUPS == 1 &&
-			       ONE_HOT_GROUPS == 1 && TRILU_GROUPS == 1,
+			       ONE_HOT_GROUPS == 1 && TRILU_GROUPS == 1 && SAMPLE_GROUPS == 1,
 		       "alike");
 	params->w[GATHER_TOTAL] = (uint32_t)total;
 	params->w[GATHER_GROUPS] = vk_divide_up(total, step->info->tile_cols);
@@ -255,6 +265,38 @@ static int lower_trilu(struct lowering *l)
 	return set_moved(l, trilu, dtype_bytes(l->plan->tensors[l->node->in[0]].dtype));
 }
 
+static void fill_grid_sample(const struct vk_step *step, const struct plan *plan, uint32_t count,
+			     struct vk_params *params)
+{
+	const struct node *node = step->node;
+	const struct shape *x = vk_shape_of(plan, node->in[0]),
+			   *y = vk_shape_of(plan, node->out[0]);
+	uint32_t *w = params->w;
+
+	_Static_assert(SAMPLE_ZEROS == OP_SAMPLE_ZEROS && SAMPLE_BORDER == OP_SAMPLE_BORDER,
+		       "shared with grid-sample.comp");
+	w[SAMPLE_CHANNELS] = x->dims[1];
+	w[SAMPLE_POINTS] = stride_of(y, 1);
+	for (unsigned int i = 0; i < OP_MAX_SPATIAL; i++)
+		w[SAMPLE_SIZES + i] = i + 2u < x->rank ? x->dims[x->rank - 1u - i] : 1;
+	w[SAMPLE_PADDING] = node->params.grid_sample.padding;
+	w[SAMPLE_ALIGN] = node->params.grid_sample.align_corners;
+	set_total(step, shape_elems(y, count), params);
+}
+
+/* The shader reads both inputs as elements of one type. */
+static int lower_grid_sample(struct lowering *l)
+{
+	const struct tensor *x = &l->plan->tensors[l->node->in[0]],
+			    *grid = &l->plan->tensors[l->node->in[1]];
+
+	if (x->dtype != grid->dtype)
+		return EXECUTOR_E_UNSUPPORTED;
+	lower_pipe(l, &grid_sample[l->node->params.grid_sample.mode][x->shape.rank - 4]);
+	l->step->fill = fill_grid_sample;
+	return 0;
+}
+
 /* clang-format off */
 static lower_fn *const lowerers[] = {
 	[OP_GATHER] = lower_gather,
@@ -264,8 +306,10 @@ static lower_fn *const lowerers[] = {
 	[OP_SCATTER_ND] = lower_scatter,
 	[OP_ONE_HOT] = lower_one_hot,
 	[OP_TRILU] = lower_trilu,
+	[OP_GRID_SAMPLE] = lower_grid_sample,
 };
 /* clang-format on */
-static const struct vk_pipes pipes[] = {VK_PIPES(gather), VK_PIPES(gather_elements),
-					VK_PIPES(scatter), VK_PIPES(one_hot), VK_PIPES(trilu)};
+static const struct vk_pipes pipes[] = {VK_PIPES(gather),  VK_PIPES(gather_elements),
+					VK_PIPES(scatter), VK_PIPES(one_hot),
+					VK_PIPES(trilu),   VK_PIPES(grid_sample)};
 VK_FAMILY(gather);

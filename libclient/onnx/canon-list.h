@@ -135,6 +135,7 @@
 	X("Gather", 1, 0, 2, 2, 1, NULL, canon_gather, 0) \
 	X("GatherElements", 11, 0, 2, 2, 1, NULL, canon_gather, 0) \
 	X("GatherND", 11, 0, 2, 2, 1, NULL, canon_gather, 0) \
+	X("GridSample", 16, 0, 2, 2, 1, NULL, canon_same, 0) \
 	X("Identity", 1, 0, 1, 1, 1, "Reshape", canon_identity, 0) \
 	X("OneHot", 9, 0, 3, 3, 1, NULL, canon_one_hot, 0x2) \
 	X("Pad", 1, 0, 1, 4, 1, NULL, canon_pad, 0xe) \
@@ -201,7 +202,7 @@
 #define CANON_OTHERS \
 	"Adagrad", "Adam", "AffineGrid", "Bernoulli", "BitCast", "BlackmanWindow", \
 	"CausalConvWithState", "CenterCropPad", "Col2Im", "ConcatFromSequence", "CumProd", \
-	"DFT", "DeformConv", "Det", "Einsum", "GRU", "Gradient", "GridSample", "HammingWindow", \
+	"DFT", "DeformConv", "Det", "Einsum", "GRU", "Gradient", "HammingWindow", \
 	"HannWindow", "ImageDecoder", "LSTM", "LinearAttention", "Loop", "MaxRoiPool", \
 	"MaxUnpool", "MelWeightMatrix", "Momentum", "Multinomial", "NegativeLogLikelihoodLoss", \
 	"NonMaxSuppression", "Optional", "OptionalGetElement", "OptionalHasElement", "RNN", \

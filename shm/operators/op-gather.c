@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Shape rules: Gather, GatherElements, GatherND, ScatterElements and ScatterND
+ * Shape rules: Gather, GatherElements, GatherND, ScatterElements, ScatterND and GridSample
  *
  * Indices are int32 or int64 elements of a tensor, which nobody knows before the task runs;
  * negative ones count from the end. One that is out of range ends the task with -EDOM, on
@@ -11,6 +11,8 @@
  * The count comes from the indices where they point into dimension 0 of something fixed (rows of a
  * table), or it is the leading dimension of data and indices alike, which then are independent
  * rows. Data whose count is what indices point into is refused: where it ends depends on the task.
+ *
+ * GridSample of opset 20 goes by coordinates instead, which may be beside the picture.
  */
 #include "shm/operators/op-call.h"
 #include "shm/operators/op-rows.h"
@@ -252,6 +254,72 @@ static void scatter_cost(const struct op_call *call, struct cost *ret)
 	cost_bytes(ret, &call->in[2]->shape, call->in[2]->dtype);
 }
 
+static int grid_sample_infer(struct op_call *call)
+{
+	/* The last two are those of opset 16. */
+	static const char *const modes[] = {"linear",   "nearest", "cubic",
+					    "bilinear", "bicubic", NULL};
+	static const uint8_t mode_of[] = {OP_SAMPLE_LINEAR, OP_SAMPLE_NEAREST, OP_SAMPLE_CUBIC,
+					  OP_SAMPLE_LINEAR, OP_SAMPLE_CUBIC};
+	static const char *const paddings[] = {"zeros", "border", "reflection", NULL};
+	const struct shape *x = &call->in[0]->shape, *grid = &call->in[1]->shape;
+	const unsigned int spatial = x->rank - 2u;
+	unsigned int mode, padding;
+	int r;
+
+	r = op_call_choice(call, "mode", modes, &mode);
+	if (!r)
+		r = op_call_choice(call, "padding_mode", paddings, &padding);
+	if (!r)
+		r = op_call_bool(call, "align_corners", false,
+				 &call->params.grid_sample.align_corners);
+	if (r)
+		return r;
+	if (x->rank != 4 && x->rank != 5)
+		return op_call_refuse(
+			call,
+			"input \"%s\" %s has %u dimensions, expected 4 or 5: a batch, "
+			"channels, and two or three of pictures",
+			call->in[0]->name, SHAPE_TEXT(x), (unsigned int)x->rank);
+	if (x->rank != 4 && mode_of[mode] == OP_SAMPLE_CUBIC)
+		return op_call_refuse(call,
+				      "attribute \"mode\" is %s, which is for 4 dimensions, but "
+				      "input \"%s\" is %s",
+				      modes[mode], call->in[0]->name, SHAPE_TEXT(x));
+	if (grid->rank != x->rank || grid->dims[grid->rank - 1] != spatial)
+		return op_call_refuse(
+			call,
+			"input \"%s\" is %s, expected %u dimensions, the last of them "
+			"%u, for \"%s\" %s",
+			call->in[1]->name, SHAPE_TEXT(grid), (unsigned int)x->rank, spatial,
+			call->in[0]->name, SHAPE_TEXT(x));
+	if (!dim_equal(shape_get(x, 0), shape_get(grid, 0)))
+		return op_call_refuse(call,
+				      "inputs \"%s\" %s and \"%s\" %s differ in dimension 0, "
+				      "expected a grid for each picture",
+				      call->in[0]->name, SHAPE_TEXT(x), call->in[1]->name,
+				      SHAPE_TEXT(grid));
+	call->params.grid_sample.mode = mode_of[mode];
+	call->params.grid_sample.padding = (uint8_t)padding;
+	call->out_shape[0] = *x;
+	for (unsigned int i = 0; i < spatial; i++)
+		call->out_shape[0].dims[2 + i] = grid->dims[1 + i];
+	return 0;
+}
+
+/* Coordinates are computed once for all channels, or not: rather once. */
+static void grid_sample_cost(const struct op_call *call, struct cost *ret)
+{
+	const unsigned int spatial = call->in[0]->shape.rank - 2u;
+	const unsigned int each = call->params.grid_sample.mode == OP_SAMPLE_NEAREST  ? 1
+				  : call->params.grid_sample.mode == OP_SAMPLE_LINEAR ? 2
+										      : 4;
+
+	cost_elems(ret, &call->in[1]->shape, 8);
+	cost_elems(ret, &call->out_shape[0], 2 * each * each * (spatial == 3 ? each : 1));
+	cost_tensors(ret, call);
+}
+
 static const struct op_attr axis_attrs[] = {
 	{"axis", RBK_ATTR_INT, false},
 	{0},
@@ -321,3 +389,29 @@ GATHER(op_gather_nd, OP_GATHER_ND, "GatherND", gather_nd_infer, gather_nd_attrs)
 SCATTER(op_scatter_elements, OP_SCATTER_ELEMENTS, "ScatterElements", scatter_elements_infer,
 	scatter_elements_attrs);
 SCATTER(op_scatter_nd, OP_SCATTER_ND, "ScatterND", scatter_nd_infer, scatter_nd_attrs);
+
+static const struct op_attr grid_sample_attrs[] = {
+	{"mode", RBK_ATTR_STRING, false},
+	{"padding_mode", RBK_ATTR_STRING, false},
+	{"align_corners", RBK_ATTR_INT, false},
+	{0},
+};
+
+const struct op op_grid_sample = {
+	.kind = OP_GRID_SAMPLE,
+	.family = OP_FAMILY_TRANSPOSE,
+	.name = "GridSample",
+	.opset = 20,
+	.min_in = 2,
+	.max_in = 2,
+	.min_out = 1,
+	.max_out = 1,
+	.classes = {{'T', OP_ALL_FLOATS, OP_ALL_FLOATS}, {'G', OP_ALL_FLOATS, OP_ALL_FLOATS}},
+	.in_classes = "TG",
+	.out_classes = "T",
+	.data_independent = true,
+	.splits_rows = true,
+	.attrs = grid_sample_attrs,
+	.infer = grid_sample_infer,
+	.cost = grid_sample_cost,
+};

@@ -151,7 +151,8 @@ struct op_call;
 	X(SCATTER_ELEMENTS, scatter_elements), \
 	X(SCATTER_ND, scatter_nd), \
 	X(ONE_HOT, one_hot),              /* depth as an attribute */ \
-	X(TRILU, trilu)                   /* k as an attribute */
+	X(TRILU, trilu),                  /* k as an attribute */ \
+	X(GRID_SAMPLE, grid_sample)       /* two or three spatial dimensions; cubic: two */
 /* clang-format on */
 
 #define OP_KIND_OF(KIND, row) OP_##KIND
@@ -349,6 +350,21 @@ union op_params {
 		int64_t k; /* which diagonal, within the numbers of 32 bits */
 		bool upper;
 	} trilu;
+	struct {
+		uint8_t mode;    /* enum op_sample */
+		uint8_t padding; /* enum op_sample_padding */
+		bool align_corners;
+	} grid_sample;
+};
+
+/* GridSample: what a result is made of: 2, 1 or 4 neighbours along each dimension. */
+enum op_sample { OP_SAMPLE_LINEAR, OP_SAMPLE_NEAREST, OP_SAMPLE_CUBIC };
+
+/* What is beside the picture: zeros, the nearest pixel, or the picture as in a mirror. */
+enum op_sample_padding {
+	OP_SAMPLE_ZEROS,
+	OP_SAMPLE_BORDER,
+	OP_SAMPLE_REFLECTION,
 };
 
 /* What becomes of an element that is written to: the last update, or all with what was there. */

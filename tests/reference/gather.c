@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The plain reference: operators that go by indices, and Trilu
+ * The plain reference: operators that go by indices, Trilu, and GridSample
  *
  * As in operators.c, element by element, by coordinates. Updates are made one after the other, in
  * the order of their indices. Indices must be good: what a bad one does is each test's to say.
@@ -231,6 +231,117 @@ static void trilu(const union op_params *params, const struct view *x, uint8_t *
 	}
 }
 
+/* One result of GridSample: what its picture is, and where it lies in it. */
+struct sampled {
+	const union op_params *params;
+	const struct view *x;
+	struct coords pixel; /* the first two: which picture */
+	double place[RBK_MAX_RANK];
+};
+
+static double number(const struct view *v, uint64_t i)
+{
+	return v->dtype == RBK_DTYPE_F64 ? ((const double *)v->data)[i]
+					 : (double)((const float *)v->data)[i];
+}
+
+/* @x within [@low, @high], by mirrors at both. */
+static double reflected(double x, double low, double high)
+{
+	if (low == high)
+		return low;
+	while (x < low || x > high)
+		x = x < low ? 2 * low - x : 2 * high - x;
+	return x;
+}
+
+/* Where coordinate @n is along a dimension of @dim pixels. */
+static double placed(const struct sampled *s, const struct view *grid, double n, uint32_t dim)
+{
+	const bool align = s->params->grid_sample.align_corners;
+	const double low = align ? 0 : -0.5, high = align ? dim - 1 : dim - 0.5;
+	const float f = (float)n;
+	double x = align ? (n + 1) / 2 * (dim - 1) : ((n + 1) * dim - 1) / 2;
+
+	/* Sums are rounded to the grid's type, one after the other. */
+	if (grid->dtype == RBK_DTYPE_F32) {
+		const volatile float sum = f + 1, product = sum * (float)dim;
+		const volatile float scaled = sum / 2 * (float)(dim - 1), less = product - 1;
+
+		x = align ? (double)scaled : (double)less / 2;
+	}
+	if (s->params->grid_sample.mode == OP_SAMPLE_NEAREST)
+		x = s->x->rank == 4 ? rint(x) : round(x);
+	if (x >= low && x <= high)
+		return x;
+	if (s->params->grid_sample.padding == OP_SAMPLE_BORDER)
+		return x < low ? 0 : dim - 1;
+	return s->params->grid_sample.padding == OP_SAMPLE_REFLECTION ? reflected(x, low, high) : x;
+}
+
+static double cubic(double distance)
+{
+	const double a = -0.75, d = fabs(distance);
+
+	return d <= 1 ? ((a + 2) * d - (a + 3)) * d * d + 1
+		      : ((a * d - 5 * a) * d + 8 * a) * d - 4 * a;
+}
+
+/* The sum over the pixels around, along dimension @d and those behind it. */
+static double sum_of(struct sampled *s, unsigned int d)
+{
+	const bool align = s->params->grid_sample.align_corners;
+	const double place = d < s->x->rank ? s->place[d - 2] : 0;
+	const double low = align ? 0 : -0.5;
+	double sum = 0;
+
+	if (d == s->x->rank)
+		return number(s->x, index_of(s->x, s->pixel.at));
+	for (double at = floor(place) - 1; at <= floor(place) + 2; at++) {
+		const double dim = s->x->dims[d], distance = fabs(at - place);
+		double weight = distance < 1 ? 1 - distance : 0, pixel = at;
+
+		if (s->params->grid_sample.mode == OP_SAMPLE_CUBIC)
+			weight = cubic(distance);
+		if (weight == 0)
+			continue;
+		if (s->params->grid_sample.padding == OP_SAMPLE_BORDER)
+			pixel = fmin(fmax(at, 0), dim - 1);
+		else if (s->params->grid_sample.padding == OP_SAMPLE_REFLECTION)
+			pixel = reflected(at, low, align ? dim - 1 : dim - 0.5);
+		if (pixel < 0 || pixel >= dim)
+			continue;
+		s->pixel.at[d] = (uint32_t)pixel;
+		sum += weight * sum_of(s, d + 1);
+	}
+	return sum;
+}
+
+static void grid_sample(const union op_params *params, const struct view *x,
+			const struct view *grid, const struct view *y, uint8_t *out)
+{
+	const unsigned int spatial = x->rank - 2;
+
+	for (uint64_t i = 0; i < y->n; i++) {
+		const struct coords to = coords_of(y, i);
+		struct sampled s = {.params = params, .x = x, .pixel = to};
+		struct coords from = {{to.at[0]}};
+		double sum;
+
+		memcpy(from.at + 1, to.at + 2, spatial * sizeof(to.at[0]));
+		for (unsigned int d = 0; d < spatial; d++) {
+			from.at[spatial + 1] = spatial - 1 - d;
+			s.place[d] = placed(&s, grid, number(grid, index_of(grid, from.at)),
+					    x->dims[2 + d]);
+		}
+		sum = sum_of(&s, 2);
+		if (y->dtype == RBK_DTYPE_F64)
+			((double *)out)[i] = sum;
+		else
+			((float *)out)[i] = (float)sum;
+	}
+}
+
 bool reference_gather(const struct plan *plan, const struct node *node, uint32_t count,
 		      const void *const *in, void *const *out)
 {
@@ -259,6 +370,9 @@ bool reference_gather(const struct plan *plan, const struct node *node, uint32_t
 		return true;
 	case OP_TRILU:
 		trilu(&node->params, &inputs[0], out[0]);
+		return true;
+	case OP_GRID_SAMPLE:
+		grid_sample(&node->params, &inputs[0], &inputs[1], &y, out[0]);
 		return true;
 	default:
 		return false;

@@ -255,6 +255,7 @@ static const struct catalogue_case {
 	{"ScatterND", "f[2,1048576] l[1,1] f[1,1048576]", "f"},
 	{"OneHot", "l[2,524288] f[2]", "f", "depth=2 axis=1"},
 	{"Trilu", "f[1,1048576]", "f"},
+	{"GridSample", "f[1,64,64,64] f[1,256,64,2]", "f"},
 	/* The other ones that work element by element are made up from their rows. */
 	{"Cast", "h[1048576]", "f", "to=1"},
 };
