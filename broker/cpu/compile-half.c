@@ -87,7 +87,7 @@ int compile_half_begin(struct compiler *c)
 
 static bool fill_floats(const struct cpu_fill *fill, uint64_t number)
 {
-	const size_t begin = number * FILL_FLOATS, left = fill->n_floats - begin;
+	const size_t begin = number * FILL_FLOATS, left = *(const size_t *)fill->args - begin;
 	const size_t n = left < FILL_FLOATS ? left : FILL_FLOATS;
 
 	fill->kernels->half_load(n, (const uint16_t *)fill->from[0] + begin,
@@ -119,7 +119,7 @@ static int keep_constant(struct compiler *c, unsigned int i, uint32_t first)
 					return error_fold(r);
 				if (fill) {
 					fill->part = fill_floats;
-					fill->n_floats = n;
+					*(size_t *)fill->args = n;
 					fill->from[0] = (const void *)c->half_constants[i];
 				}
 			}

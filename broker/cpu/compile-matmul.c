@@ -18,16 +18,22 @@ enum { PACK_MIN_ELEMS = 512 };
 
 enum { FILL_FLOATS = 1 << 19 }; /* floats packed at a time */
 
+struct matrix_fill {
+	size_t k, n, n_matrices, packed; /* floats of each */
+	bool is_transposed;
+};
+CPU_STEP_HOLDS(struct matrix_fill);
+
 /*
  * Pack FILL_FLOATS floats of a matrix, or one panel, at a time. The packed form is a sequence of
  * blocks of CPU_GEMM_KC rows; each block is a sequence of panels of columns.
  */
 static bool fill_matrix(const struct cpu_fill *fill, uint64_t number)
 {
+	const struct matrix_fill *args = (const void *)fill->args;
 	const struct cpu_kernels *kernels = fill->kernels;
-	const size_t k = fill->matrix.k, n = fill->matrix.n, nr = kernels->gemm_nr;
-	const size_t rs = fill->matrix.is_transposed ? 1 : n,
-		     cs = fill->matrix.is_transposed ? k : 1;
+	const size_t k = args->k, n = args->n, nr = kernels->gemm_nr;
+	const size_t rs = args->is_transposed ? 1 : n, cs = args->is_transposed ? k : 1;
 	const size_t depth = k < CPU_GEMM_KC ? k : CPU_GEMM_KC;
 	const size_t panels = FILL_FLOATS / (depth * nr) > 0 ? FILL_FLOATS / (depth * nr) : 1;
 	const size_t width = panels * nr;
@@ -39,9 +45,8 @@ static bool fill_matrix(const struct cpu_fill *fill, uint64_t number)
 
 	kernels->pack_b(kb, n - j < width ? n - j : width,
 			(const float *)fill->from[0] + matrix * k * n + p * rs + j * cs, rs, cs,
-			fill->pack->data + matrix * fill->matrix.packed +
-				p * (fill->matrix.packed / k) + j * kb);
-	return number + 1 < fill->matrix.n_matrices * n_across * n_down;
+			fill->pack->data + matrix * args->packed + p * (args->packed / k) + j * kb);
+	return number + 1 < args->n_matrices * n_across * n_down;
 }
 
 /* Packs the constant b of a product, if it is one and large enough. */
@@ -70,11 +75,13 @@ static int pack_matrix(struct compiler *c, const struct tensor *b, size_t n_matr
 		return error_fold(r);
 	if (fill) {
 		fill->part = fill_matrix;
-		fill->matrix.k = k;
-		fill->matrix.n = n;
-		fill->matrix.n_matrices = n_matrices;
-		fill->matrix.packed = packed;
-		fill->matrix.is_transposed = step->trans_b;
+		*(struct matrix_fill *)fill->args = (struct matrix_fill){
+			.k = k,
+			.n = n,
+			.n_matrices = n_matrices,
+			.packed = packed,
+			.is_transposed = step->trans_b,
+		};
 		compile_fill_from(c, fill, 0, from);
 	}
 	step->b_is_packed = true;

@@ -196,20 +196,28 @@ static int pack_constant(struct compiler *c, unsigned int i, enum pack_form form
 	return r ? error_fold(r) : 0;
 }
 
+struct integer_fill {
+	size_t (*pack)(const struct cpu_int8_gemm *gemm, size_t begin, size_t end, void *to);
+	struct cpu_int8_gemm gemm;
+	size_t n_matrices, packed_bytes;
+};
+CPU_STEP_HOLDS(struct integer_fill);
+
 /* Some units of a matrix at once, or all. */
 static bool fill_integer(const struct cpu_fill *fill, uint64_t number)
 {
-	const size_t bytes = fill->integer.packed_bytes;
+	const struct integer_fill *args = (const void *)fill->args;
+	const size_t bytes = args->packed_bytes;
 	const size_t n_parts = (bytes + FILL_BYTES - 1) / FILL_BYTES;
 	const size_t matrix = number / n_parts, part = number % n_parts;
 	uint8_t *const to = (uint8_t *)fill->pack->data + matrix * bytes;
-	struct cpu_int8_gemm gemm = fill->integer.gemm;
+	struct cpu_int8_gemm gemm = args->gemm;
 	size_t step;
 
 	gemm.b = (const uint8_t *)fill->from[0] + matrix * gemm.k * gemm.n;
-	step = (fill->integer.pack(&gemm, 0, 0, to) + n_parts - 1) / n_parts;
-	fill->integer.pack(&gemm, part * step, (part + 1) * step, to);
-	return number + 1 < fill->integer.n_matrices * n_parts;
+	step = (args->pack(&gemm, 0, 0, to) + n_parts - 1) / n_parts;
+	args->pack(&gemm, part * step, (part + 1) * step, to);
+	return number + 1 < args->n_matrices * n_parts;
 }
 
 static int pack_integer(struct compiler *c, size_t n_matrices, struct cpu_operand *ret)
@@ -232,16 +240,16 @@ static int pack_integer(struct compiler *c, size_t n_matrices, struct cpu_operan
 		return error_fold(r);
 	if (fill) {
 		fill->part = fill_integer;
-		fill->integer.pack = of->kernels->pack_b;
-		fill->integer.gemm = (struct cpu_int8_gemm){
-			.n = n,
-			.k = k,
-			.b_rs = n,
-			.a_signed = of->a_signed,
-			.b_signed = of->b_signed,
+		*(struct integer_fill *)fill->args = (struct integer_fill){
+			.pack = of->kernels->pack_b,
+			.gemm = {.n = n,
+				 .k = k,
+				 .b_rs = n,
+				 .a_signed = of->a_signed,
+				 .b_signed = of->b_signed},
+			.n_matrices = n_matrices,
+			.packed_bytes = bytes,
 		};
-		fill->integer.n_matrices = n_matrices;
-		fill->integer.packed_bytes = bytes;
 		compile_fill_from(c, fill, 0, from);
 	}
 	step->b_is_packed = true;
@@ -283,17 +291,24 @@ static int compile_integer(struct compiler *c)
 	return 0;
 }
 
+struct integer_conv_fill {
+	size_t (*pack)(const struct cpu_int8_conv *conv, size_t begin, size_t end, void *to);
+	struct cpu_int8_conv conv;
+};
+CPU_STEP_HOLDS(struct integer_conv_fill);
+
 static bool fill_integer_conv(const struct cpu_fill *fill, uint64_t number)
 {
 	const size_t n_parts = (fill->pack->map_bytes + FILL_BYTES - 1) / FILL_BYTES;
-	struct cpu_int8_conv conv = fill->integer_conv.conv;
+	const struct integer_conv_fill *args = (const void *)fill->args;
+	struct cpu_int8_conv conv = args->conv;
 	void *const to = fill->pack->data;
 	size_t n_units, each;
 
 	conv.window.weights = fill->from[0];
-	n_units = fill->integer_conv.pack(&conv, 0, 0, to);
+	n_units = args->pack(&conv, 0, 0, to);
 	each = (n_units + n_parts - 1) / n_parts;
-	fill->integer_conv.pack(&conv, number * each, (number + 1) * each, to);
+	args->pack(&conv, number * each, (number + 1) * each, to);
 	return (number + 1) * each < n_units;
 }
 
@@ -327,10 +342,9 @@ static int compile_integer_conv(struct compiler *c)
 			return error_fold(r);
 		if (fill) {
 			fill->part = fill_integer_conv;
-			fill->integer_conv.pack = of.kernels->pack_conv;
-			fill->integer_conv.conv = (struct cpu_int8_conv){
-				.window = conv.args,
-				.weights_signed = of.b_signed,
+			*(struct integer_conv_fill *)fill->args = (struct integer_conv_fill){
+				.pack = of.kernels->pack_conv,
+				.conv = {.window = conv.args, .weights_signed = of.b_signed},
 			};
 			compile_fill_from(c, fill, 0, from);
 		}
@@ -377,11 +391,18 @@ static bool nbits_is_constant(const struct compiler *c)
 	return true;
 }
 
+struct nbits_fill {
+	struct cpu_nbits_weights weights;
+	bool zeros_are_floats;
+};
+CPU_STEP_HOLDS(struct nbits_fill);
+
 /* Some panels of columns at once. */
 static bool fill_nbits(const struct cpu_fill *fill, uint64_t number)
 {
+	const struct nbits_fill *args = (const void *)fill->args;
 	const struct cpu_kernels *kernels = fill->kernels;
-	struct cpu_nbits_weights weights = fill->nbits.weights;
+	struct cpu_nbits_weights weights = args->weights;
 	const size_t panel_bytes =
 		kernels->pack_nbits_size(weights.k, kernels->gemm_nr, weights.block);
 	const size_t panels = FILL_BYTES / panel_bytes > 0 ? FILL_BYTES / panel_bytes : 1;
@@ -391,7 +412,7 @@ static bool fill_nbits(const struct cpu_fill *fill, uint64_t number)
 
 	weights.b = fill->from[0];
 	weights.scales = fill->from[1];
-	if (fill->nbits.zeros_are_floats)
+	if (args->zeros_are_floats)
 		weights.zeros_float = zeros;
 	else
 		weights.zeros = zeros;
@@ -422,8 +443,7 @@ static int pack_nbits(struct compiler *c, const struct cpu_step_nbits *nbits, si
 	if (!fill)
 		return 0;
 	fill->part = fill_nbits;
-	fill->nbits.weights = weights;
-	fill->nbits.zeros_are_floats = nbits->zeros_are_floats;
+	*(struct nbits_fill *)fill->args = (struct nbits_fill){weights, nbits->zeros_are_floats};
 	compile_fill_from(c, fill, 0, from);
 	compile_fill_from(c, fill, 1, c->step->in[2].offset);
 	compile_fill_from(c, fill, 2, zeros ? c->step->in[3].offset : 0);

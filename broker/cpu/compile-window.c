@@ -105,24 +105,31 @@ static int compile_max_pool(struct compiler *c)
 
 enum { FILL_BYTES = 1 << 20 }; /* of a packed form that are filled at once, about */
 
+typedef size_t pack_fn(const struct cpu_window *args, size_t begin, size_t end, float *to);
+
+struct window_fill {
+	pack_fn *pack;
+	struct cpu_window args;
+};
+CPU_STEP_HOLDS(struct window_fill);
+
 /* Some units of the weights at once. */
 static bool fill_window(const struct cpu_fill *fill, uint64_t number)
 {
 	const size_t n_parts = (fill->pack->map_bytes + FILL_BYTES - 1) / FILL_BYTES;
-	struct cpu_window args = fill->window.args;
+	const struct window_fill *window = (const void *)fill->args;
+	struct cpu_window args = window->args;
 	size_t n_units, step;
 
 	args.weights = fill->from[0];
-	n_units = fill->window.pack(&args, 0, 0, fill->pack->data);
+	n_units = window->pack(&args, 0, 0, fill->pack->data);
 	step = (n_units + n_parts - 1) / n_parts;
-	fill->window.pack(&args, number * step, (number + 1) * step, fill->pack->data);
+	window->pack(&args, number * step, (number + 1) * step, fill->pack->data);
 	return (number + 1) * step < n_units;
 }
 
 /* Packs weights that are constant by @pack, whose result has @floats. */
-static int pack_weights(struct compiler *c, enum pack_form form, size_t floats,
-			size_t (*pack_fn)(const struct cpu_window *args, size_t begin, size_t end,
-					  float *to))
+static int pack_weights(struct compiler *c, enum pack_form form, size_t floats, pack_fn *pack)
 {
 	struct cpu_step_window *step = compile_args(c);
 	const struct cpu_window args = step->args;
@@ -138,8 +145,7 @@ static int pack_weights(struct compiler *c, enum pack_form form, size_t floats,
 		return error_fold(r);
 	if (fill) {
 		fill->part = fill_window;
-		fill->window.pack = pack_fn;
-		fill->window.args = args;
+		*(struct window_fill *)fill->args = (struct window_fill){pack, args};
 		compile_fill_from(c, fill, 0, from);
 	}
 	step->weights_are_packed = true;

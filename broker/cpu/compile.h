@@ -7,6 +7,7 @@
  * task is the count, and it can only be a leading dimension: so of the loops of an operator at most
  * the outermost depends on it, and every stride is known when the plan is prepared.
  */
+#include <stdalign.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -74,7 +75,7 @@ enum pack_form {
  * Progress of filling a packed form, one part at a time. The form is filled after the whole plan
  * was compiled and charged. Until then each source is given by its present or future address.
  */
-enum { FILL_SOURCES = 3, FILL_PARAMS = 4 };
+enum { FILL_SOURCES = 3 };
 struct cpu_fill {
 	struct cpu_pack *pack;
 	const struct cpu_kernels *kernels;
@@ -89,33 +90,8 @@ struct cpu_fill {
 		uint64_t n, n_done;
 		size_t map_bytes;
 	} half[FILL_SOURCES];
-	union {
-		struct {
-			size_t k, n, n_matrices, packed; /* floats of each */
-			bool is_transposed;
-		} matrix;
-		struct {
-			size_t (*pack)(const struct cpu_window *args, size_t begin, size_t end,
-				       float *to);
-			struct cpu_window args;
-		} window;
-		struct {
-			size_t (*pack)(const struct cpu_int8_gemm *gemm, size_t begin, size_t end,
-				       void *to);
-			struct cpu_int8_gemm gemm;
-			size_t n_matrices, packed_bytes;
-		} integer;
-		struct {
-			size_t (*pack)(const struct cpu_int8_conv *conv, size_t begin, size_t end,
-				       void *to);
-			struct cpu_int8_conv conv;
-		} integer_conv;
-		struct {
-			struct cpu_nbits_weights weights;
-			bool zeros_are_floats;
-		} nbits;
-		size_t n_floats;
-	};
+	/* Arguments of part(), of a type that it and the operator's compiler alone know. */
+	alignas(uint64_t) unsigned char args[CPU_STEP_ARGS_BYTES];
 };
 
 /*
