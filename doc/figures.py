@@ -2,12 +2,10 @@
 # SPDX-License-Identifier: MIT
 """Metrics in the manual, from the rows of figures.
 
-    figures.py ROOT PAGE    prints the page, with items in place of each line such as
-                            .\\" FIGURES tenant_figures by tenant
+    figures.py PAGE TABLES.c...    prints the page, with items in place of each line such as
+                                   .\\" FIGURES tenant_figures by tenant
 """
 import collections
-import glob
-import os
 import re
 import sys
 
@@ -23,10 +21,10 @@ def value(text):
     return ''.join(parts) if parts else text
 
 
-def tables(root):
-    """{name: [Figure]} of all tables, in the order of their rows."""
+def tables(paths):
+    """{name: [Figure]} of all tables in these files, in the order of their rows."""
     found = {}
-    for path in sorted(glob.glob(os.path.join(root, 'shm/stats-figures-*.c'))):
+    for path in paths:
         with open(path, encoding='utf-8') as file:
             for name, rows in TABLE.findall(file.read()):
                 found[name] = [Figure(member, {key: value(text) for key, text in FIELD.findall(fields)})
@@ -42,12 +40,12 @@ def item(figure, labels):
             f'{figure.fields["help"]}.\n')
 
 
-def expand(root, page):
-    found = tables(root)
+def expand(found, page):
+    """@found: as tables()"""
     return PLACE.sub(lambda match: ''.join(item(figure, (match[2] or '').split(', ') if match[2] else [])
                                            for figure in found[match[1]] if 'metric' in figure.fields), page)
 
 
 if __name__ == '__main__':
-    with open(sys.argv[2], encoding='utf-8') as source:
-        sys.stdout.write(expand(sys.argv[1], source.read()))
+    with open(sys.argv[1], encoding='utf-8') as source:
+        sys.stdout.write(expand(tables(sys.argv[2:]), source.read()))

@@ -56,7 +56,7 @@ const struct figure device_figures[] = {
 	DEVICE(bytes_per_ns, 392, .json = "bytes_per_ns", .object = "profile"),
 	DEVICE(up_bytes_per_ns, 400, .json = "up_bytes_per_ns", .object = "profile"),
 	DEVICE(down_bytes_per_ns, 408, .json = "down_bytes_per_ns", .object = "profile"),
-	DEVICE(launch_ns, 416, .json = "launch_ns", .object = "profile"),
+	DEVICE(launch_ns, 416, .unit = FIGURE_NS, .json = "launch_ns", .object = "profile"),
 	DEVICE(active_watts, 424, .json = "active_watts", .object = "profile"),
 	DEVICE(flags, 608, .flag = RBK_STATS_DEVICE_MATRICES, .json = "cooperative_matrices"),
 	DEVICE(memory_total, 432, .unit = FIGURE_BYTES, .null = FIGURE_ABSENT, .json = "total",

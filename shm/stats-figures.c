@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Finding a figure by its name. */
+/* Finding a figure by its name, and figures as numbers for people. */
 #include "shm/stats-figures.h"
 
+#include <math.h>
 #include <string.h>
 
 const struct figure *figure_find(const struct figure *figures, const char *json)
@@ -10,4 +11,23 @@ const struct figure *figure_find(const struct figure *figures, const char *json)
 		if (figures->json && strcmp(figures->json, json) == 0)
 			return figures;
 	return NULL;
+}
+
+double figure_real(const struct figure *figure, const void *record)
+{
+	const void *at = (const char *)record + figure->offset;
+	uint64_t value = figure_number(figure, record);
+
+	if (figure->type == FIGURE_REAL) {
+		const double real = *(const double *)at;
+
+		return figure->null == FIGURE_ZERO && !(real > 0) ? NAN : real;
+	}
+	/* A limit in bytes that is not set is no number for people, whatever JSON says. */
+	if (figure_is_null(figure, value) ||
+	    (figure->unit == FIGURE_BYTES && value == RBK_STATS_ABSENT))
+		return NAN;
+	return (double)value / (figure->unit == FIGURE_MILLI   ? 1e3
+				: figure->unit == FIGURE_MICRO ? 1e6
+							       : 1);
 }

@@ -54,7 +54,8 @@ enum figure_null {
 
 struct figure {
 	uint16_t offset;
-	uint8_t type, unit, kind, null;
+	uint8_t type, unit, null;
+	uint8_t kind;       /* of what is in metrics, and of figures of tenants */
 	uint32_t flag;      /* mask: the figure is whether one of these bits is set; 0: a number */
 	const char *json;   /* name of the member in JSON; NULL: not in JSON */
 	const char *object; /* name of the JSON object that it is in; NULL: the record's own */
@@ -64,15 +65,18 @@ struct figure {
 	const char *head;   /* head of a number's column in brokerctl, behind others; NULL: none */
 };
 
+/* A member of any other type does not compile. */
 #define FIGURE_TYPE(member) \
-	_Generic(&(member),                       \
-		uint64_t *: FIGURE_U64,           \
-		uint32_t *: FIGURE_U32,           \
-		uint8_t *: FIGURE_U8,             \
-		double *: FIGURE_REAL,            \
-		uint64_t(*)[RBK_STATS_BUCKETS]: FIGURE_TIMES, \
-		uint64_t(*)[RBK_STATS_MAX_REASONS]: FIGURE_REASONS, \
-		default: FIGURE_TEXT)
+	_Generic((member),            \
+		uint64_t: FIGURE_U64, \
+		uint32_t: FIGURE_U32, \
+		uint8_t: FIGURE_U8,   \
+		double: FIGURE_REAL,  \
+		char *: FIGURE_TEXT,  \
+		uint64_t *: _Generic(&(member), \
+			uint64_t(*)[RBK_STATS_BUCKETS]: FIGURE_TIMES, \
+			uint64_t(*)[RBK_STATS_MAX_REASONS]: FIGURE_REASONS, \
+			default: "no figure has this type"))
 
 /*
  * A row. @at is the member's offset in pages of every broker there has been: a row with another
@@ -108,7 +112,10 @@ static inline int figure_is_computed(const struct figure *figure)
 	       figure->kind != FIGURE_IDENTITY && figure->kind != FIGURE_SINCE_RESET;
 }
 
-/* The figure of @record as a number: of a flag 0 or 1; of a text or an array 0. */
+/*
+ * The figure of @record as a whole number: of a flag 0 or 1; of a text or an array 0. Of a real see
+ * figure_real().
+ */
 static inline uint64_t figure_number(const struct figure *figure, const void *record)
 {
 	const void *at = (const char *)record + figure->offset;
@@ -126,4 +133,17 @@ static inline uint64_t figure_number(const struct figure *figure, const void *re
 		break;
 	}
 	return figure->flag ? (value & figure->flag) != 0 : value;
+}
+
+/*
+ * The figure of @record as a number for people: of FIGURE_MILLI and FIGURE_MICRO in whole units;
+ * NaN: none, or not known.
+ */
+double figure_real(const struct figure *figure, const void *record);
+
+/* Return: true if @value, by figure_number(), stands for "none" or "not known". */
+static inline int figure_is_null(const struct figure *figure, uint64_t value)
+{
+	return figure->null != FIGURE_NEVER &&
+	       (value == RBK_STATS_ABSENT || (figure->null == FIGURE_ZERO && value == 0));
 }

@@ -84,22 +84,23 @@ void metrics_write_figure(const struct metrics_page *page, struct metrics_text *
 					      [FIGURE_MICRO] = 6};
 	const void *at = (const char *)record + figure->offset;
 	uint64_t value = figure_number(figure, record);
+	double real;
 
-	switch (figure->type) {
-	case FIGURE_REAL:
-		metrics_real(text, NULL, labels, more, *(const double *)at);
-		return;
-	case FIGURE_REASONS:
+	if (figure->type == FIGURE_REASONS) {
 		write_reasons(page, text, at, labels);
 		return;
-	case FIGURE_U32:
-		metrics_count(text, NULL, labels, more, value);
+	}
+	if (figure->type == FIGURE_REAL) {
+		real = *(const double *)at;
+		for (unsigned int i = 0; i < digits[figure->unit]; i++)
+			real /= 10;
+		metrics_real(text, NULL, labels, more, real);
 		return;
 	}
 	if (figure->unit == FIGURE_MOMENT)
 		value = realtime_of(page, value);
 	/* Absent, without a limit, or less than nothing. */
-	if (value > INT64_MAX)
+	if (figure_is_null(figure, value) || value > INT64_MAX)
 		return;
 	metrics_decimal(text, NULL, labels, more, value, digits[figure->unit]);
 	metrics_write_created(page, text, figure->kind, labels, more);

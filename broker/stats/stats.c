@@ -622,17 +622,10 @@ void stats_set_plan(struct stats_plan *plan, const struct rbk_stats_plan_device 
 	for (uint32_t i = 0; i < n_devices && i < plan->tenant->stats->n_devices; i++) {
 		struct rbk_stats_plan_device *device = &record->devices[i];
 
-		STATS_SET(device->estimate_ns, figures[i].estimate_ns);
-		STATS_SET(device->spread, figures[i].spread);
-		STATS_SET(device->mean_ns, figures[i].mean_ns);
-		STATS_SET(device->mean_error, figures[i].mean_error);
-		STATS_SET(device->speedup, figures[i].speedup);
-		STATS_SET(device->break_even, figures[i].break_even);
+		store_computed(plan_device_figures, device, &figures[i]);
 		STATS_SET(device->is_trusted, figures[i].is_trusted);
 		STATS_SET(device->state, figures[i].state);
 		STATS_SET(device->tier, figures[i].tier);
-		STATS_SET(device->resident_bytes, figures[i].resident_bytes);
-		STATS_SET(device->footprint_bytes, figures[i].footprint_bytes);
 	}
 	STATS_SET(record->n_evictions, memory->n_evictions);
 	STATS_SET(record->n_returns, memory->n_returns);

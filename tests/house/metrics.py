@@ -22,7 +22,7 @@ import figures
 
 GOLDEN = 'tests/unit/data/metrics.txt'
 OPEN = 'tests/unit/data/metrics.openmetrics'
-PAGE = 'doc/ringbroker-metrics.7'
+PAGE = 'doc/ringbroker-metrics.7.in'
 LISTINGS = 'doc/brokerctl.1'
 TABLE = 'shm/stats-figures-a.c'  # of the self-test
 DASHBOARD = 'doc/metrics/grafana-dashboard.json'
@@ -60,9 +60,14 @@ def families(text, problems):
     return found
 
 
+def tables(root):
+    return figures.tables([os.path.join(root, path) for path in tree.files(root)
+                           if re.fullmatch(r'shm/stats-figures-[a-z]+\.c', path)])
+
+
 def check_page(root, found, problems):
     documented = {}
-    for name, kind, labels, _ in DOCUMENTED.findall(figures.expand(root, tree.read(root, PAGE))):
+    for name, kind, labels, _ in DOCUMENTED.findall(figures.expand(tables(root), tree.read(root, PAGE))):
         if name in documented:
             problems.append(f'{PAGE}: {name} is there twice')
         documented[name] = (kind, set((labels or '').split(', ')) - {''})
@@ -77,8 +82,11 @@ def check_page(root, found, problems):
 
 
 def check_listings(root, problems):
-    words = set(re.findall(r'\w+', ' '.join(re.findall(r'^\..*\bVa (.*)$', tree.read(root, LISTINGS), re.MULTILINE))))
-    for table, rows in figures.tables(root).items():
+    text = tree.read(root, LISTINGS)
+    records = dict(re.findall(r'^\.It Dq (\w+)\n((?:(?!\.It Dq|\.El).*\n)*)', text, re.MULTILINE))
+    for table, rows in tables(root).items():
+        about = records.get(table.split('_', maxsplit=1)[0], text)
+        words = set(re.findall(r'\w+', ' '.join(re.findall(r'^\..*\bVa (.*)$', about, re.MULTILINE))))
         names = [row.fields['json'] for row in rows if 'json' in row.fields]
         problems += [f'{table}: {name} is there twice' for name in sorted(set(names)) if names.count(name) > 1]
         problems += [f'{LISTINGS}: {name} of {table} is not documented' for name in sorted(set(names) - words)]
@@ -187,6 +195,7 @@ CASES = [
     ('good', GOOD, None),
     ('not documented', {**GOOD, PAGE: GOOD[PAGE].split('.It Li ringbroker_h')[0]}, 'ringbroker_h is not documented'),
     ('not listed', {**GOOD, LISTINGS: '.Va c\n'}, 'b of a_figures is not documented'),
+    ('listed elsewhere', {**GOOD, LISTINGS: '.It Dq a\n.Va c\n.It Dq d\n.Va b\n'}, 'b of a_figures is not documented'),
     ('twice in JSON', {**GOOD, TABLE: GOOD[TABLE].replace('\tA(', '\tA(c, 8, .json = "b"),\n\tA(')},
      'a_figures: b is there twice'),
     ('not there', {**GOOD, PAGE: GOOD[PAGE] + '.It Li ringbroker_z\n.Pq gauge\nZ.\n'}, 'ringbroker_z does not exist'),

@@ -210,6 +210,23 @@ static void test_figures__units(void **state)
 	expect(figure_duration(753000000000), "00:12:33");
 }
 
+static void test_figures__of_records(void **state)
+{
+	struct rbk_stats_device device = {
+		.contention = 1.24,
+		.launch_ns = 6e6,
+		.temperature_millicelsius = 45500,
+		.memory_used = RBK_STATS_ABSENT,
+		.clock_hz = RBK_STATS_ABSENT,
+	};
+
+	expect(figure_of(figure_find(device_figures, "contention"), &device), "1.2");
+	expect(figure_of(figure_find(device_figures, "launch_ns"), &device), "6.0 ms");
+	expect(figure_of(figure_find(device_figures, "temperature_millicelsius"), &device), "46");
+	expect(figure_of(figure_find(device_figures, "used"), &device), "–");
+	expect(figure_of(figure_find(device_figures, "clock_hz"), &device), "–");
+}
+
 /* Columns are eight wide: nothing is wider, whatever a page says. */
 static void test_figures__always_short(void **state)
 {
@@ -276,6 +293,7 @@ int main(void)
 		cmocka_unit_test(test_interval__parts_are_parts),
 		cmocka_unit_test(test_interval__quantiles_of_what_came),
 		cmocka_unit_test(test_figures__units),
+		cmocka_unit_test(test_figures__of_records),
 		cmocka_unit_test(test_figures__always_short),
 		cmocka_unit_test(test_json__nothing_steers_a_terminal),
 		cmocka_unit_test(test_text__names_are_printable),

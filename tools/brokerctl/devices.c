@@ -35,9 +35,9 @@ static void print_devices(const struct arguments *arguments, const struct rbk_st
 		"TENANTS", "EVICTIONS", "QUEUE", "<IS",    NULL,
 	};
 	struct rbk_stats_device device;
-	_Static_assert(sizeof(heads) / sizeof(heads[0]) <= TABLE_COLUMNS + 1, "room");
 
-	table_begin(arguments->values[OPT_NO_HEADER] ? NULL : "Devices", heads);
+	table_begin_figures(arguments->values[OPT_NO_HEADER] ? NULL : "Devices", heads,
+			    device_figures);
 	for (uint32_t i = 0; i < rbk_stats_count(root, RBK_STATS_SECTION_DEVICES); i++) {
 		device_copy(root, i, &device);
 		table_cell("%s", device_label(device.index));
@@ -58,6 +58,7 @@ static void print_devices(const struct arguments *arguments, const struct rbk_st
 		else
 			table_cell("%llu", (unsigned long long)device.n_driver_evictions);
 		table_cell("%llu", (unsigned long long)(device.n_queued + device.n_released));
+		table_figures(device_figures, &device);
 		table_cell("%s%s", device.flags & RBK_STATS_DEVICE_DRAINED ? "drained " : "",
 			   device.flags & RBK_STATS_DEVICE_LOST ? "lost" : "");
 	}

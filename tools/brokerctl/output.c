@@ -9,6 +9,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -93,19 +94,22 @@ void table_cell(const char *format, ...)
 void table_figures(const struct figure *figures, const void *record)
 {
 	for (const struct figure *figure = figures; !figure_is_end(figure); figure++) {
-		const uint64_t value = figure_number(figure, record);
+		const uint64_t number = figure_number(figure, record);
+		const double value = figure_real(figure, record);
 
 		if (!figure->head)
 			continue;
-		if ((figure->null == FIGURE_ZERO && value == 0) ||
-		    (figure->null == FIGURE_ABSENT && value == RBK_STATS_ABSENT))
+		if (isnan(value))
 			table_cell("-");
-		else if (figure->unit == FIGURE_BYTES)
-			table_cell("%s", text_bytes(value));
 		else if (figure->unit == FIGURE_NS)
-			table_cell("%s", text_ns((double)value));
+			table_cell("%s", text_ns(value));
+		else if (figure->type == FIGURE_REAL || figure->unit == FIGURE_MILLI ||
+			 figure->unit == FIGURE_MICRO)
+			table_cell("%.4g", value);
+		else if (figure->unit == FIGURE_BYTES)
+			table_cell("%s", text_bytes(number));
 		else
-			table_cell("%llu", (unsigned long long)value);
+			table_cell("%llu", (unsigned long long)number);
 	}
 }
 

@@ -16,7 +16,7 @@
  * A table: the heads once, cells row by row, then table_end(). A "<" in front of a head: on the
  * left. Without a title neither that nor the heads are printed, nor an empty line at the end.
  */
-enum { TABLE_COLUMNS = 20, TABLE_CELL_BYTES = 128 };
+enum { TABLE_COLUMNS = 64, TABLE_CELL_BYTES = 128 };
 void table_begin(const char *title, const char *const *heads);
 /* Likewise, with a column for each of @figures that has a head in front of the last one. */
 void table_begin_figures(const char *title, const char *const *heads, const struct figure *figures);

@@ -118,6 +118,7 @@ static void print_row(const struct row *row)
 		table_cell("-");
 	table_cell("%s", device_label(plan->last_device));
 	table_cell("%s", row->n_tasks ? rbk_reason_name(plan->last_reason) : "-");
+	table_figures(plan_figures, plan);
 	table_cell("%llu", (unsigned long long)plan->n_evictions);
 }
 
@@ -129,7 +130,7 @@ static void print_rows(const struct arguments *arguments, const struct row *rows
 		"SPEED-UP",  "<LAST",   "<FOR REASON", "EVICTIONS",   NULL,
 	};
 
-	table_begin(arguments->values[OPT_NO_HEADER] ? NULL : "Plans", heads);
+	table_begin_figures(arguments->values[OPT_NO_HEADER] ? NULL : "Plans", heads, plan_figures);
 	for (size_t i = 0; i < n; i++)
 		print_row(&rows[i]);
 	table_end();

@@ -47,6 +47,15 @@ static const char *count(uint64_t n)
 	return text_name(figure_count((double)n).text);
 }
 
+/* The figures of @record that have columns of their own. */
+static void draw_top(const struct figure *figures, const void *record, struct sheet_lines *lines)
+{
+	for (const struct figure *figure = figures; !figure_is_end(figure); figure++)
+		if (figure->top)
+			line(lines, STYLE_PLAIN, "%s %s", figure->json,
+			     figure_of(figure, record).text);
+}
+
 /* --- What both have --- */
 
 static void draw_reasons(struct sheet_lines *lines, const uint64_t reasons[RBK_STATS_MAX_REASONS])
@@ -206,10 +215,7 @@ void detail_draw_tenant(const struct model *model, uint32_t number, struct sheet
 	     count(now->n_refused));
 	line(lines, STYLE_PLAIN, "evictions %s   returns %s   tasks without device memory %s",
 	     count(now->n_evictions), count(now->n_returns), count(now->n_memory_constraints));
-	for (const struct figure *figure = tenant_figures; !figure_is_end(figure); figure++)
-		if (figure->top)
-			line(lines, STYLE_PLAIN, "%s %s", figure->json,
-			     figure_of(figure, now).text);
+	draw_top(tenant_figures, now, lines);
 	lines->line++;
 	draw_devices(model, tenant, lines);
 	head(lines, "Tasks");
@@ -320,6 +326,7 @@ void detail_draw_plan(const struct model *model, uint32_t tenant, uint32_t slot,
 	line(lines, STYLE_PLAIN, "evictions %s   returns %s   tasks without device memory %s",
 	     count(plan->now.n_evictions), count(plan->now.n_returns),
 	     count(plan->now.n_memory_constraints));
+	draw_top(plan_figures, &plan->now, lines);
 	draw_reasons(lines, plan->now.reasons);
 	draw_plan_decisions(model, plan, lines);
 }
@@ -373,4 +380,5 @@ void detail_draw_lease(const struct model *model, uint32_t number, struct sheet_
 		     "opened by user %u, whose process is gone or not seen   member%s %u", now->uid,
 		     plural(now->n_members), now->n_members);
 	draw_lease_memory(lease, lines);
+	draw_top(lease_figures, now, lines);
 }

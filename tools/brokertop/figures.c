@@ -115,9 +115,16 @@ struct figure_text figure_duration(uint64_t ns)
 
 struct figure_text figure_of(const struct figure *figure, const void *record)
 {
-	const uint64_t value = figure_number(figure, record);
+	const double value = figure_real(figure, record);
 
-	if (figure->unit == FIGURE_BYTES)
-		return figure_bytes_of(value);
-	return figure->unit == FIGURE_NS ? figure_ns((double)value) : figure_count((double)value);
+	switch (figure->unit) {
+	case FIGURE_BYTES:
+		return figure_bytes(value);
+	case FIGURE_NS:
+		return figure_ns(value);
+	case FIGURE_MILLI:
+	case FIGURE_MICRO:
+		return figure_rate(value);
+	}
+	return figure->type == FIGURE_REAL ? figure_rate(value) : figure_count(value);
 }

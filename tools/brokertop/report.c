@@ -72,6 +72,14 @@ static void report_device(const struct model *model, uint32_t index)
 	json_object_end();
 }
 
+/* Members of the figures that have columns of their own. */
+static void report_top(const struct figure *figures, const void *record)
+{
+	for (const struct figure *figure = figures; !figure_is_end(figure); figure++)
+		if (figure->top)
+			json_figures_part(figure, record, 0, NULL, figure->json);
+}
+
 static void report_tenant(const struct model *model, const struct model_tenant *tenant)
 {
 	const struct rbk_stats_tenant *now = &tenant->now;
@@ -99,9 +107,7 @@ static void report_tenant(const struct model *model, const struct model_tenant *
 	time_ns("run_queue_p99_ns", tenant->has_delay ? (double)tenant->delay->p99_ns : 0);
 	name_of("run_queue_behind", model_causer(tenant));
 	json_figures_part(tenant_figures, now, 0, "drained", "drained");
-	for (const struct figure *figure = tenant_figures; !figure_is_end(figure); figure++)
-		if (figure->top)
-			json_figures_part(figure, now, 0, NULL, figure->json);
+	report_top(tenant_figures, now);
 	json_object_end();
 }
 
@@ -132,6 +138,7 @@ static void report_session(const struct model *model, const struct model_session
 	json_unsigned("arena_bytes", now->arena_bytes);
 	json_unsigned("errors", now->n_errors);
 	json_unsigned("fallbacks", now->n_fallbacks);
+	report_top(session_figures, now);
 	json_object_end();
 }
 
@@ -181,6 +188,7 @@ static void report_plan(const struct model_plan *plan)
 	json_unsigned("resident_bytes", plan->resident_bytes);
 	json_unsigned("footprint_bytes", plan->footprint_bytes);
 	json_figures_part(plan_figures, now, 0, "evictions", "memory_constraints");
+	report_top(plan_figures, now);
 	json_object_end();
 }
 
@@ -224,6 +232,7 @@ static void report_lease(const struct model *model, const struct model_lease *le
 	json_boolean("shrinking", now->flags & RBK_STATS_LEASE_SHRINKING);
 	json_boolean("capped", now->flags & RBK_STATS_LEASE_CAPPED);
 	json_boolean("restored", now->flags & RBK_STATS_LEASE_RESTORED);
+	report_top(lease_figures, now);
 	json_object_end();
 }
 

@@ -88,21 +88,18 @@ static void fill_cell(const struct table *table, unsigned int column, const stru
 	if (!record)
 		return;
 	cell_set(ret, figure_of(figure, record).text);
-	if (table->columns[column].flags & COLUMN_BAD && figure_number(figure, record) > 0)
+	if (table->columns[column].flags & COLUMN_BAD && figure_real(figure, record) > 0)
 		ret->style = STYLE_WARN;
 }
 
-/* Bytes that are not known are less than none. */
+/* Return: NaN: not known. */
 static double key_of(const struct table *table, unsigned int column, const struct model *model,
 		     const struct row *row)
 {
 	const struct figure *figure = table->figures[column];
-	uint64_t value;
 
-	if (!figure)
-		return table->columns[column].key(model, row);
-	value = figure_number(figure, record_of(table, row));
-	return figure->unit == FIGURE_BYTES && value == RBK_STATS_ABSENT ? -1 : (double)value;
+	return figure ? figure_real(figure, record_of(table, row))
+		      : table->columns[column].key(model, row);
 }
 
 /* --- Rows --- */

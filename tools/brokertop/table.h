@@ -63,7 +63,7 @@ struct column {
 	const char *figure;
 };
 
-enum { TABLE_MAX_COLUMNS = 32, TABLE_FILTER_BYTES = 64, TABLE_AUTO = -1 };
+enum { TABLE_MAX_COLUMNS = 64, TABLE_FILTER_BYTES = 64, TABLE_AUTO = -1 };
 
 struct table {
 	enum table_kind kind;

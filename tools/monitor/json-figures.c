@@ -46,7 +46,7 @@ static void json_figure(const struct figure *figure, const void *record, int64_t
 		json_reasons(figure->json, at);
 		return;
 	}
-	if (figure->null == FIGURE_ZERO && value == 0)
+	if (figure_is_null(figure, value))
 		value = RBK_STATS_ABSENT;
 	else if (figure->unit == FIGURE_MOMENT)
 		value += (uint64_t)realtime_offset_ns;
@@ -72,7 +72,7 @@ void json_figures_part(const struct figure *figures, const void *record, int64_t
 		has_begun = has_begun || strcmp(figure->json, first) == 0;
 		if (!has_begun)
 			continue;
-		if (figure->object != object) {
+		if (strcmp(figure->object ? figure->object : "", object ? object : "") != 0) {
 			if (object)
 				json_object_end();
 			object = figure->object;
