@@ -40,11 +40,11 @@ static void write_breakers(const struct metrics_page *page, struct metrics_text 
 		[RBK_STATS_BREAKER_OPEN] = "state=\"open\"",
 		[RBK_STATS_BREAKER_PROBING] = "state=\"probing\"",
 	};
-	char label[32];
+	const char *label;
 
 	metrics_begin(text, &family);
 	for (uint32_t i = 0; i < page->n_devices; i++) {
-		metrics_device_label(label, i);
+		label = metrics_device_label(i);
 		for (uint32_t state = 0; state < ARRAY_SIZE(states); state++)
 			metrics_count(text, NULL, label, states[state],
 				      page->devices[i].breaker == state);
@@ -53,7 +53,7 @@ static void write_breakers(const struct metrics_page *page, struct metrics_text 
 
 void metrics_write_devices(const struct metrics_page *page, struct metrics_text *text)
 {
-	char label[32];
+	const char *label;
 
 	write_device_info(page, text);
 	write_breakers(page, text);
@@ -61,7 +61,7 @@ void metrics_write_devices(const struct metrics_page *page, struct metrics_text 
 		if (!metrics_begin_figure(text, figure))
 			continue;
 		for (uint32_t i = 0; i < page->n_devices; i++) {
-			metrics_device_label(label, i);
+			label = metrics_device_label(i);
 			metrics_write_figure(page, text, figure, &page->devices[i], label, NULL);
 		}
 	}

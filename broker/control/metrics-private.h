@@ -69,7 +69,8 @@ void metrics_write_figures(const struct metrics_page *page, struct metrics_text 
 			   const struct figure *figures, const void *record);
 void metrics_write_delay(const struct metrics_page *page, struct metrics_text *text,
 			 const struct rbk_stats_delay *delay, const char *labels);
-void metrics_device_label(char label[static 32], uint32_t index);
+/* Return: the label of a device, whose index is below RBK_MAX_DEVICES. */
+const char *metrics_device_label(uint32_t index);
 
 /* ---- Families ---- */
 

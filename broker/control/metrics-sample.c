@@ -8,7 +8,6 @@
  */
 #include "control/metrics-private.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* A moment on the broker's clock, on CLOCK_REALTIME; 0 if that makes no sense. */
@@ -128,7 +127,14 @@ void metrics_write_delay(const struct metrics_page *page, struct metrics_text *t
 	metrics_write_created(page, text, FIGURE_SINCE_RESET, labels, NULL);
 }
 
-void metrics_device_label(char label[static 32], uint32_t index)
+const char *metrics_device_label(uint32_t index)
 {
-	snprintf(label, 32, "device=\"%u\"", index);
+	static const char *const labels[RBK_MAX_DEVICES] = {
+		"device=\"0\"",  "device=\"1\"",  "device=\"2\"",  "device=\"3\"",
+		"device=\"4\"",  "device=\"5\"",  "device=\"6\"",  "device=\"7\"",
+		"device=\"8\"",  "device=\"9\"",  "device=\"10\"", "device=\"11\"",
+		"device=\"12\"", "device=\"13\"", "device=\"14\"", "device=\"15\"",
+	};
+
+	return labels[index];
 }

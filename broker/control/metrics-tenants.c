@@ -132,7 +132,7 @@ static const struct lease_member {
 static void write_leases(const struct metrics_page *page, struct metrics_text *text)
 {
 	const struct lease_sum *sum;
-	char device[32];
+	const char *device;
 	uint64_t value;
 
 	for (size_t k = 0; page->has_leases && k < ARRAY_SIZE(lease_members); k++) {
@@ -142,7 +142,7 @@ static void write_leases(const struct metrics_page *page, struct metrics_text *t
 				sum = &page->tenants[i].leases[n];
 				if (lease_members[k].is_seen && !sum->is_seen)
 					continue;
-				metrics_device_label(device, n);
+				device = metrics_device_label(n);
 				memcpy(&value, (const char *)sum + lease_members[k].offset,
 				       sizeof(value));
 				metrics_count(text, NULL, page->tenants[i].label, device, value);
@@ -156,7 +156,7 @@ static void write_leases(const struct metrics_page *page, struct metrics_text *t
 void metrics_write_tenants(const struct metrics_page *page, struct metrics_text *text)
 {
 	const struct figure *figure;
-	char device[32];
+	const char *device;
 
 	for (figure = tenant_figures; !figure_is_end(figure); figure++) {
 		if (!metrics_begin_figure(text, figure))
@@ -170,7 +170,7 @@ void metrics_write_tenants(const struct metrics_page *page, struct metrics_text 
 			continue;
 		for (uint32_t i = 0; i < page->n_tenants; i++) {
 			for (uint32_t n = 0; n < page->n_devices; n++) {
-				metrics_device_label(device, n);
+				device = metrics_device_label(n);
 				metrics_write_figure(page, text, figure,
 						     &page->tenants[i].figures.devices[n],
 						     page->tenants[i].label, device);

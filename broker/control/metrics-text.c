@@ -126,8 +126,11 @@ static void append_about(struct metrics_text *text, const char *what)
 
 void metrics_begin(struct metrics_text *text, const struct metrics_family *family)
 {
+	int n = snprintf(text->head, sizeof(text->head), "%s%s", prefix, family->name);
+
+	assert(n > 0 && (size_t)n < sizeof(text->head));
+	text->n_head = (size_t)n;
 	text->family = *family;
-	text->n_head = 0;
 	append_about(text, "HELP");
 	append(text, family->help);
 	append(text, ".\n");
@@ -144,32 +147,22 @@ void metrics_begin(struct metrics_text *text, const struct metrics_family *famil
 	}
 }
 
-/* What all samples with a suffix begin with, up to their labels. */
-static void make_head(struct metrics_text *text, const char *suffix)
-{
-	int n = snprintf(text->head, sizeof(text->head), "%s%s%s", prefix, text->family.name,
-			 suffix);
-
-	assert(n > 0 && (size_t)n < sizeof(text->head));
-	text->n_head = (size_t)n;
-	text->head_suffix = suffix;
-}
-
 void metrics_decimal(struct metrics_text *text, const char *suffix, const char *labels,
 		     const char *more, uint64_t value, unsigned int digits)
 {
-	size_t n_labels = labels ? strlen(labels) : 0, n_more = more ? strlen(more) : 0;
+	size_t n_labels = labels ? strlen(labels) : 0, n_more = more ? strlen(more) : 0, n_suffix;
 	char *at;
 
 	if (!suffix)
 		suffix = suffixes[text->family.type];
-	if (text->n_head == 0 || text->head_suffix != suffix)
-		make_head(text, suffix);
-	at = reserve(text, text->n_head + n_labels + n_more + NUMBER_BYTES);
+	n_suffix = strlen(suffix);
+	at = reserve(text, text->n_head + n_suffix + n_labels + n_more + NUMBER_BYTES);
 	if (!at)
 		return;
 	memcpy(at, text->head, text->n_head);
 	at += text->n_head;
+	memcpy(at, suffix, n_suffix);
+	at += n_suffix;
 	if (labels || more) {
 		*at++ = '{';
 		memcpy(at, labels ? labels : "", n_labels);

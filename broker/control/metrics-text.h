@@ -41,10 +41,8 @@ struct metrics_text {
 	bool is_out_of_memory; /* what is here is cut */
 	struct metrics_family family;
 
-	/* The last sample began with this head, as the next one of the family may, too. */
-	char head[METRICS_HEAD_BYTES];
-	size_t n_head; /* 0: not known */
-	const char *head_suffix;
+	char head[METRICS_HEAD_BYTES]; /* all samples of the family begin so */
+	size_t n_head;
 };
 
 /* Begins a family; its samples follow, those of one set of labels together. */

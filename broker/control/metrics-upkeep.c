@@ -27,7 +27,7 @@ void metrics_write_upkeep(const struct metrics_page *page, struct metrics_text *
 {
 	const struct rbk_stats_upkeep *upkeep = &page->upkeep;
 	const struct figure *figure;
-	char device[32];
+	const char *device;
 
 	if (!page->has_upkeep)
 		return;
@@ -43,7 +43,7 @@ void metrics_write_upkeep(const struct metrics_page *page, struct metrics_text *
 		if (!metrics_begin_figure(text, figure))
 			continue;
 		for (uint32_t i = 0; i < page->n_devices; i++) {
-			metrics_device_label(device, i);
+			device = metrics_device_label(i);
 			metrics_write_figure(page, text, figure, &upkeep->mended[i], device, NULL);
 		}
 	}
