@@ -11,7 +11,7 @@
 #include "daemon/options.h"
 #include "util/checked.h"
 
-enum { N_OPTIONS = 45 };
+enum { OPTIONS_MAX = 64 }; /* options.given has a bit for each */
 
 /* A value is being read: that of an option of the command line, or of a key of a file. */
 struct option_source {
@@ -62,7 +62,8 @@ struct option_row {
 	const char *otherwise; /* the value where it may be left out */
 };
 
-extern const struct option_row option_rows[N_OPTIONS];
+extern const struct option_row option_rows[];
+extern const unsigned int n_options;
 
 /* option-kind.c */
 extern const struct option_kind option_kind_choice, option_kind_factor, option_kind_flag,

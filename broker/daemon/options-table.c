@@ -216,4 +216,5 @@ const struct option_row option_rows[] = {
 	{"version", NULL, OPTION_OWN, &option_kind_flag, "print the version", NULL,
 	 AT(wants_version)},
 };
-_Static_assert(ARRAY_SIZE(option_rows) == N_OPTIONS, "as many rows as options-private.h says");
+const unsigned int n_options = ARRAY_SIZE(option_rows);
+_Static_assert(ARRAY_SIZE(option_rows) <= OPTIONS_MAX, "options-private.h has room");

@@ -26,8 +26,6 @@
 #include "util/checked.h"
 #include "util/suggest.h"
 
-_Static_assert(N_OPTIONS <= 64, "options.given has a bit for each");
-
 /* The value that getopt_long() returns for the first row. */
 enum { FIRST_OPTION = 256 };
 
@@ -61,7 +59,7 @@ static int print_help(void)
 	      "Owns this machine's GPU and runs clients' tasks on it and on the CPU.\n"
 	      "\n",
 	      stdout);
-	for (const struct option_row *row = option_rows; row < option_rows + N_OPTIONS; row++) {
+	for (const struct option_row *row = option_rows; row < option_rows + n_options; row++) {
 		if (row->before)
 			fputs(row->before, stdout);
 		column += printf(column ? ", " : "  ");
@@ -186,7 +184,7 @@ static int parse_one(const struct option_row *row, const struct option_source *s
 
 static const struct option_row *find_row(const char *name)
 {
-	for (unsigned int i = 0; i < N_OPTIONS; i++)
+	for (unsigned int i = 0; i < n_options; i++)
 		if (strcmp(option_rows[i].name, name) == 0)
 			return &option_rows[i];
 	return NULL;
@@ -195,12 +193,12 @@ static const struct option_row *find_row(const char *name)
 /* Find the option whose name is most like @word. Return: NULL if it is like none. */
 static const char *option_near(const char *word)
 {
-	const char *names[N_OPTIONS + 1];
+	const char *names[OPTIONS_MAX + 1];
 	char name[64];
 
-	for (unsigned int i = 0; i < N_OPTIONS; i++)
+	for (unsigned int i = 0; i < n_options; i++)
 		names[i] = option_rows[i].name;
-	names[N_OPTIONS] = NULL;
+	names[n_options] = NULL;
 	word += strspn(word, "-");
 	snprintf(name, sizeof(name), "%.*s", (int)strcspn(word, "="), word);
 	return suggest(name, names);
@@ -220,9 +218,9 @@ static int refuse_argument(int option, const char *argument)
 	return OPTIONS_EXIT_USAGE;
 }
 
-static void fill_long_options(struct option ret[N_OPTIONS + 1])
+static void fill_long_options(struct option ret[OPTIONS_MAX + 1])
 {
-	for (unsigned int i = 0; i < N_OPTIONS; i++)
+	for (unsigned int i = 0; i < n_options; i++)
 		ret[i] = (struct option){
 			.name = option_rows[i].name,
 			.has_arg = !option_has_value(&option_rows[i]) ? no_argument
@@ -230,13 +228,13 @@ static void fill_long_options(struct option ret[N_OPTIONS + 1])
 								      : required_argument,
 			.val = FIRST_OPTION + (int)i,
 		};
-	ret[N_OPTIONS] = (struct option){.name = NULL};
+	ret[n_options] = (struct option){.name = NULL};
 }
 
 int options_parse(int argc, char **argv, struct options *ret)
 {
 	struct option_source source = {.ret_wanted = NULL};
-	struct option long_options[N_OPTIONS + 1];
+	struct option long_options[OPTIONS_MAX + 1];
 	const struct option_row *row;
 	int option, r;
 
@@ -270,10 +268,10 @@ int options_parse(int argc, char **argv, struct options *ret)
 
 static const char *key_near(const char *key)
 {
-	const char *names[N_OPTIONS + 2];
+	const char *names[OPTIONS_MAX + 2];
 	size_t n = 0;
 
-	for (unsigned int i = 0; i < N_OPTIONS; i++)
+	for (unsigned int i = 0; i < n_options; i++)
 		if (option_rows[i].use != OPTION_OWN)
 			names[n++] = option_rows[i].name;
 	names[n++] = POLICY_HEADROOM_KEY;
@@ -307,7 +305,7 @@ void options_print_place(FILE *stream, const struct options *options)
 {
 	const char *before = "";
 
-	for (const struct option_row *row = option_rows; row < option_rows + N_OPTIONS; row++) {
+	for (const struct option_row *row = option_rows; row < option_rows + n_options; row++) {
 		if (row->use != OPTION_LIVE)
 			continue;
 		fprintf(stream, "%s%s = ", before, row->name);

@@ -34,53 +34,76 @@ static void print_strings(FILE *stream, const char *key, char *const *strings, u
 		fputs("; ", stream);
 }
 
-static void print_size(FILE *stream, const char *key, struct policy_size size)
+static void print_size(FILE *stream, struct policy_size size)
 {
 	unsigned int decimals = (unsigned int)(size.value % 100);
 
 	if (!size.is_percent)
-		fprintf(stream, "%s = %llu; ", key, (unsigned long long)size.value);
+		fprintf(stream, "%llu", (unsigned long long)size.value);
 	else if (decimals == 0)
-		fprintf(stream, "%s = %u%%; ", key, (unsigned int)(size.value / 100));
+		fprintf(stream, "%u%%", (unsigned int)(size.value / 100));
 	else
-		fprintf(stream, "%s = %u.%02u%%; ", key, (unsigned int)(size.value / 100),
-			decimals);
+		fprintf(stream, "%u.%02u%%", (unsigned int)(size.value / 100), decimals);
+}
+
+static void print_value(FILE *stream, const struct policy_key_row *key, const void *value,
+			uint64_t host_bytes)
+{
+	switch (key->kind) {
+	case POLICY_VALUE_MATCH:
+		break;
+	case POLICY_VALUE_SIZE:
+		print_size(stream, *(const struct policy_size *)value);
+		break;
+	case POLICY_VALUE_HOST:
+		fprintf(stream, "%llu",
+			(unsigned long long)policy_size_bytes(*(const struct policy_size *)value,
+							      host_bytes));
+		break;
+	case POLICY_VALUE_BYTES:
+	case POLICY_VALUE_NUMBER:
+		fprintf(stream, "%llu", (unsigned long long)*(const uint64_t *)value);
+		break;
+	case POLICY_VALUE_WEIGHT:
+		fprintf(stream, "%u", *(const uint32_t *)value);
+		break;
+	case POLICY_VALUE_PROCESSORS:
+		fprintf(stream, "%g%%", (double)*(const float *)value * 100);
+		break;
+	case POLICY_VALUE_PRIORITY:
+		fputs(policy_priority_names[*(const uint8_t *)value], stream);
+		break;
+	case POLICY_VALUE_AUDIT:
+		fputs(policy_audit_names[*(const uint8_t *)value], stream);
+		break;
+	case POLICY_VALUE_SWITCH:
+		fputs(*(const uint8_t *)value ? "yes" : "no", stream);
+		break;
+	}
 }
 
 static void print_tenant(FILE *stream, const struct policy_section *section, uint64_t host_bytes)
 {
 	const struct tenant_policy *tenant = &section->tenant;
+	struct policy_section defaults;
+	const char *before = "";
 
+	policy_section_init(&defaults, "");
 	fprintf(stream, "tenant %s: ", tenant->name);
 	print_ids(stream, "match-uid", section->uids, section->n_uids);
 	print_ids(stream, "match-gid", section->gids, section->n_gids);
 	print_strings(stream, "match-cgroup", section->cgroups, section->n_cgroups);
 	print_strings(stream, "match-exe", section->exes, section->n_exes);
-	print_size(stream, "vram-max", tenant->vram_max);
-	print_size(stream, "vram-reserve", tenant->vram_reserve);
-	print_size(stream, "vram-high", tenant->vram_high);
-	print_size(stream, "gtt-max", tenant->gtt_max);
-	fprintf(stream, "host-max = %llu; weight = %u; ",
-		(unsigned long long)policy_size_bytes(tenant->host_max, host_bytes),
-		tenant->weight);
-	if (tenant->cpu_max > 0)
-		fprintf(stream, "cpu-max = %g%%; ", (double)tenant->cpu_max * 100);
-	fprintf(stream, "priority-max = %s; sessions-max = %llu; ",
-		policy_priority_names[tenant->priority_max],
-		(unsigned long long)tenant->sessions_max);
-	fprintf(stream, "arenas-max = %llu; ", (unsigned long long)tenant->arenas_max);
-	if (tenant->arena_bytes_max != UINT64_MAX)
-		fprintf(stream, "arena-bytes-max = %llu; ",
-			(unsigned long long)tenant->arena_bytes_max);
-	fprintf(stream, "plans-max = %llu; tasks-max = %llu", (unsigned long long)tenant->plans_max,
-		(unsigned long long)tenant->tasks_max);
-	if (tenant->lease_audit != POLICY_AUDIT_WARN)
-		fprintf(stream, "; lease-audit = %s", policy_audit_names[tenant->lease_audit]);
-	if (tenant->lease_required)
-		fputs("; lease-required = yes", stream);
-	if (tenant->lease_tolerance != POLICY_LEASE_TOLERANCE_BYTES)
-		fprintf(stream, "; lease-tolerance = %llu",
-			(unsigned long long)tenant->lease_tolerance);
+	for (enum policy_key i = 0; i < POLICY_KEY_COUNT; i++) {
+		const struct policy_key_row *key = &policy_key_rows[i];
+
+		if (key->kind == POLICY_VALUE_MATCH ||
+		    (!key->is_always_shown && policy_key_is_same(i, tenant, &defaults.tenant)))
+			continue;
+		fprintf(stream, "%s%s = ", before, key->name);
+		print_value(stream, key, (const char *)tenant + key->offset, host_bytes);
+		before = "; ";
+	}
 }
 
 char *policy_describe(const struct policy *policy, uint32_t index, uint64_t host_bytes)

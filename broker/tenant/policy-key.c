@@ -30,48 +30,14 @@ enum {
 	POLICY_MAX_PROCESSORS = 1024,
 };
 
-enum value_kind {
-	VALUE_MATCH,
-	VALUE_SIZE,
-	VALUE_BYTES,
-	VALUE_NUMBER,
-	VALUE_WEIGHT,
-	VALUE_PROCESSORS,
-	VALUE_PRIORITY,
-	VALUE_AUDIT,
-	VALUE_SWITCH
-};
-
-static const struct key {
-	const char *name;
-	enum value_kind kind;
-	size_t offset; /* in struct tenant_policy */
-	uint64_t min, max;
-} keys[POLICY_KEY_COUNT] = {
-#define FIELD(name) offsetof(struct tenant_policy, name)
-	[POLICY_KEY_MATCH_UID] = {"match-uid", VALUE_MATCH, 0, 0, 0},
-	[POLICY_KEY_MATCH_GID] = {"match-gid", VALUE_MATCH, 0, 0, 0},
-	[POLICY_KEY_MATCH_CGROUP] = {"match-cgroup", VALUE_MATCH, 0, 0, 0},
-	[POLICY_KEY_MATCH_EXE] = {"match-exe", VALUE_MATCH, 0, 0, 0},
-	[POLICY_KEY_VRAM_MAX] = {"vram-max", VALUE_SIZE, FIELD(vram_max), 0, 0},
-	[POLICY_KEY_VRAM_RESERVE] = {"vram-reserve", VALUE_SIZE, FIELD(vram_reserve), 0, 0},
-	[POLICY_KEY_VRAM_HIGH] = {"vram-high", VALUE_SIZE, FIELD(vram_high), 0, 0},
-	[POLICY_KEY_GTT_MAX] = {"gtt-max", VALUE_SIZE, FIELD(gtt_max), 0, 0},
-	[POLICY_KEY_HOST_MAX] = {"host-max", VALUE_SIZE, FIELD(host_max), 0, 0},
-	[POLICY_KEY_WEIGHT] = {"weight", VALUE_WEIGHT, FIELD(weight), 1, 10000},
-	[POLICY_KEY_CPU_MAX] = {"cpu-max", VALUE_PROCESSORS, FIELD(cpu_max), 0, 0},
-	[POLICY_KEY_PRIORITY_MAX] = {"priority-max", VALUE_PRIORITY, FIELD(priority_max), 0, 0},
-	[POLICY_KEY_SESSIONS_MAX] = {"sessions-max", VALUE_NUMBER, FIELD(sessions_max), 0, 1000000},
-	[POLICY_KEY_ARENAS_MAX] = {"arenas-max", VALUE_NUMBER, FIELD(arenas_max), 0, 1000000},
-	[POLICY_KEY_ARENA_BYTES_MAX] = {"arena-bytes-max", VALUE_BYTES, FIELD(arena_bytes_max), 0,
-					0},
-	[POLICY_KEY_PLANS_MAX] = {"plans-max", VALUE_NUMBER, FIELD(plans_max), 0, 1000000},
-	[POLICY_KEY_TASKS_MAX] = {"tasks-max", VALUE_NUMBER, FIELD(tasks_max), 0, 1000000000},
-	[POLICY_KEY_LEASE_AUDIT] = {"lease-audit", VALUE_AUDIT, FIELD(lease_audit), 0, 0},
-	[POLICY_KEY_LEASE_REQUIRED] = {"lease-required", VALUE_SWITCH, FIELD(lease_required), 0, 0},
-	[POLICY_KEY_LEASE_TOLERANCE] = {"lease-tolerance", VALUE_BYTES, FIELD(lease_tolerance), 0,
-					0},
-#undef FIELD
+const struct policy_key_row policy_key_rows[POLICY_KEY_COUNT] = {
+#define MATCH(id, name) [POLICY_KEY_##id] = {name, POLICY_VALUE_MATCH, 0, 0, 0, false},
+#define KEY(id, name, kind, member, ...)                                                        \
+	[POLICY_KEY_##id] = {name, POLICY_VALUE_##kind, offsetof(struct tenant_policy, member), \
+			     __VA_ARGS__},
+	POLICY_MATCH_KEYS(MATCH) POLICY_KEYS(KEY)
+#undef MATCH
+#undef KEY
 };
 
 void policy_complain(struct policy_loader *loader, const char *file, unsigned int line,
@@ -189,8 +155,8 @@ static bool parse_number(const char *value, uint64_t max, uint64_t *ret)
 	return *value == '\0';
 }
 
-static bool read_number(struct policy_loader *loader, const struct key *key, const char *value,
-			uint64_t *ret)
+static bool read_number(struct policy_loader *loader, const struct policy_key_row *key,
+			const char *value, uint64_t *ret)
 {
 	if (parse_number(value, key->max, ret) && *ret >= key->min)
 		return true;
@@ -380,7 +346,7 @@ static void add_match(struct policy_loader *loader, enum policy_key index, const
 		if (policy_pattern_is_valid(value))
 			add_string(loader, &section->cgroups, &section->n_cgroups, value);
 		else
-			complain_key(loader, keys[index].name,
+			complain_key(loader, policy_key_rows[index].name,
 				     "'%s' is no pattern of cgroups; it begins with '/', '*' is "
 				     "for anything within a component, '**' for any components",
 				     value);
@@ -389,7 +355,7 @@ static void add_match(struct policy_loader *loader, enum policy_key index, const
 		if (value[0] == '/')
 			add_string(loader, &section->exes, &section->n_exes, value);
 		else
-			complain_key(loader, keys[index].name,
+			complain_key(loader, policy_key_rows[index].name,
 				     "'%s' is no absolute path; it must begin with '/'", value);
 		break;
 	}
@@ -415,7 +381,7 @@ static void read_matches(struct policy_loader *loader, enum policy_key index, co
 	section->match_kinds |= kinds[index];
 	if (section->n_uids + section->n_gids + section->n_cgroups + section->n_exes >=
 	    POLICY_MAX_MATCHES) {
-		complain_key(loader, keys[index].name,
+		complain_key(loader, policy_key_rows[index].name,
 			     "tenant %s has more than %d values to match, the most allowed",
 			     section->tenant.name, POLICY_MAX_MATCHES);
 		return;
@@ -427,7 +393,7 @@ static void read_matches(struct policy_loader *loader, enum policy_key index, co
 		if (*item)
 			add_match(loader, index, item);
 		else if (rest || item == copy)
-			complain_key(loader, keys[index].name,
+			complain_key(loader, policy_key_rows[index].name,
 				     "a value is empty; values are "
 				     "separated by single commas");
 	}
@@ -435,11 +401,11 @@ static void read_matches(struct policy_loader *loader, enum policy_key index, co
 
 /* ---- Keys ---- */
 
-static const struct key *find_key(const char *name)
+static const struct policy_key_row *find_key(const char *name)
 {
 	for (unsigned int i = 0; i < POLICY_KEY_COUNT; i++)
-		if (strcmp(keys[i].name, name) == 0)
-			return &keys[i];
+		if (strcmp(policy_key_rows[i].name, name) == 0)
+			return &policy_key_rows[i];
 	return NULL;
 }
 
@@ -448,7 +414,7 @@ static const char *key_near(const char *name)
 	const char *names[POLICY_KEY_COUNT + 1] = {NULL};
 
 	for (unsigned int i = 0; i < POLICY_KEY_COUNT; i++)
-		names[i] = keys[i].name;
+		names[i] = policy_key_rows[i].name;
 	return suggest(name, names);
 }
 
@@ -468,7 +434,7 @@ void policy_key_read(struct policy_loader *loader, const char *name, const char 
 {
 	struct policy_section *section = &loader->policy->sections[loader->tenant];
 	struct policy_places *places = &loader->places[loader->tenant];
-	const struct key *key = find_key(name);
+	const struct policy_key_row *key = find_key(name);
 	void *field;
 	uint64_t number;
 	unsigned int *line;
@@ -477,41 +443,42 @@ void policy_key_read(struct policy_loader *loader, const char *name, const char 
 		complain_unknown(loader, name, "a tenant", key_near(name));
 		return;
 	}
-	line = &places->key_lines[key - keys];
-	if (*line && key->kind != VALUE_MATCH) {
+	line = &places->key_lines[key - policy_key_rows];
+	if (*line && key->kind != POLICY_VALUE_MATCH) {
 		complain_key(loader, name, "it is in line %u already; it is given once", *line);
 		return;
 	}
 	*line = loader->line;
 	field = (char *)&section->tenant + key->offset;
 	switch (key->kind) {
-	case VALUE_MATCH:
-		read_matches(loader, (enum policy_key)(key - keys), value);
+	case POLICY_VALUE_MATCH:
+		read_matches(loader, (enum policy_key)(key - policy_key_rows), value);
 		break;
-	case VALUE_SIZE:
+	case POLICY_VALUE_SIZE:
+	case POLICY_VALUE_HOST:
 		read_size(loader, name, value, field);
 		break;
-	case VALUE_BYTES:
+	case POLICY_VALUE_BYTES:
 		read_bytes(loader, name, value, field);
 		break;
-	case VALUE_NUMBER:
+	case POLICY_VALUE_NUMBER:
 		if (read_number(loader, key, value, &number))
 			*(uint64_t *)field = number;
 		break;
-	case VALUE_WEIGHT:
+	case POLICY_VALUE_WEIGHT:
 		if (read_number(loader, key, value, &number))
 			*(uint32_t *)field = (uint32_t)number;
 		break;
-	case VALUE_PROCESSORS:
+	case POLICY_VALUE_PROCESSORS:
 		read_processors(loader, name, value, field);
 		break;
-	case VALUE_PRIORITY:
+	case POLICY_VALUE_PRIORITY:
 		read_priority(loader, name, value, field);
 		break;
-	case VALUE_AUDIT:
+	case POLICY_VALUE_AUDIT:
 		read_audit(loader, name, value, field);
 		break;
-	case VALUE_SWITCH:
+	case POLICY_VALUE_SWITCH:
 		read_switch(loader, name, value, field);
 		break;
 	}
@@ -579,9 +546,9 @@ static void check_matches(struct policy_loader *loader, const struct policy_sect
 {
 	if (section == loader->policy->sections) {
 		for (unsigned int i = 0; i < POLICY_KEY_COUNT; i++)
-			if (keys[i].kind == VALUE_MATCH && places->key_lines[i])
+			if (policy_key_rows[i].kind == POLICY_VALUE_MATCH && places->key_lines[i])
 				policy_complain(loader, places->file, places->key_lines[i],
-						keys[i].name,
+						policy_key_rows[i].name,
 						"tenant default is for who matches no other; it "
 						"has no match keys");
 	} else if (section->match_kinds == 0) {
@@ -676,33 +643,39 @@ void policy_key_copy(enum policy_key key, struct tenant_policy *to,
 		     const struct tenant_policy *from)
 {
 	static const size_t bytes[] = {
-		[VALUE_SIZE] = sizeof(struct policy_size), [VALUE_BYTES] = sizeof(uint64_t),
-		[VALUE_NUMBER] = sizeof(uint64_t),         [VALUE_WEIGHT] = sizeof(uint32_t),
-		[VALUE_PROCESSORS] = sizeof(float),        [VALUE_PRIORITY] = sizeof(uint8_t),
-		[VALUE_AUDIT] = sizeof(uint8_t),           [VALUE_SWITCH] = sizeof(uint8_t),
+		[POLICY_VALUE_SIZE] = sizeof(struct policy_size),
+		[POLICY_VALUE_HOST] = sizeof(struct policy_size),
+		[POLICY_VALUE_BYTES] = sizeof(uint64_t),
+		[POLICY_VALUE_NUMBER] = sizeof(uint64_t),
+		[POLICY_VALUE_WEIGHT] = sizeof(uint32_t),
+		[POLICY_VALUE_PROCESSORS] = sizeof(float),
+		[POLICY_VALUE_PRIORITY] = sizeof(uint8_t),
+		[POLICY_VALUE_AUDIT] = sizeof(uint8_t),
+		[POLICY_VALUE_SWITCH] = sizeof(uint8_t),
 	};
-	size_t offset = keys[key].offset;
+	size_t offset = policy_key_rows[key].offset;
 
-	memcpy((char *)to + offset, (const char *)from + offset, bytes[keys[key].kind]);
+	memcpy((char *)to + offset, (const char *)from + offset, bytes[policy_key_rows[key].kind]);
 }
 
 bool policy_key_is_same(enum policy_key key, const struct tenant_policy *a,
 			const struct tenant_policy *b)
 {
-	const char *x = (const char *)a + keys[key].offset;
-	const char *y = (const char *)b + keys[key].offset;
+	const char *x = (const char *)a + policy_key_rows[key].offset;
+	const char *y = (const char *)b + policy_key_rows[key].offset;
 
-	switch (keys[key].kind) {
-	case VALUE_SIZE:
+	switch (policy_key_rows[key].kind) {
+	case POLICY_VALUE_SIZE:
+	case POLICY_VALUE_HOST:
 		return policy_size_is_same(*(const struct policy_size *)x,
 					   *(const struct policy_size *)y);
-	case VALUE_WEIGHT:
+	case POLICY_VALUE_WEIGHT:
 		return *(const uint32_t *)x == *(const uint32_t *)y;
-	case VALUE_PROCESSORS:
+	case POLICY_VALUE_PROCESSORS:
 		return memcmp(x, y, sizeof(float)) == 0;
-	case VALUE_PRIORITY:
-	case VALUE_AUDIT:
-	case VALUE_SWITCH:
+	case POLICY_VALUE_PRIORITY:
+	case POLICY_VALUE_AUDIT:
+	case POLICY_VALUE_SWITCH:
 		return *x == *y;
 	default:
 		return *(const uint64_t *)x == *(const uint64_t *)y;
@@ -724,12 +697,12 @@ int policy_key_change(const struct policy *policy, uint32_t index, const char *n
 		.file = place,
 		.section = LOADER_TENANT,
 	};
-	const struct key *key = find_key(name);
+	const struct policy_key_row *key = find_key(name);
 	int r;
 
 	section.tenant = *tenant;
 	section.reserve_place = NULL;
-	if (key && key->kind == VALUE_MATCH)
+	if (key && key->kind == POLICY_VALUE_MATCH)
 		complain_key(&loader, name,
 			     "who a tenant is cannot be changed while brokerd runs; its policy "
 			     "file says it");
@@ -738,7 +711,7 @@ int policy_key_change(const struct policy *policy, uint32_t index, const char *n
 	/* Those that are given, whoever gave them. */
 	places.key_lines[POLICY_KEY_VRAM_RESERVE] = section.tenant.vram_reserve.value > 0;
 	places.key_lines[POLICY_KEY_VRAM_HIGH] =
-		(key && key - keys == POLICY_KEY_VRAM_HIGH) ||
+		(key && key - policy_key_rows == POLICY_KEY_VRAM_HIGH) ||
 		!policy_size_is_same(tenant->vram_high, tenant->vram_max);
 	if (!loader.error && loader.n_errors == 0)
 		check_sizes(&loader, &section, &places);
@@ -751,7 +724,7 @@ int policy_key_change(const struct policy *policy, uint32_t index, const char *n
 		else
 			r = error_origin(-ENOMEM);
 	} else if (r == 0) {
-		*ret_key = (enum policy_key)(key - keys);
+		*ret_key = (enum policy_key)(key - policy_key_rows);
 		*tenant = section.tenant;
 	}
 	free(loader.errors.text);

@@ -1,6 +1,9 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /* What policy.c, policy-load.c and policy-key.c share; nobody outside tenant/ includes it. */
+#include <stddef.h>
+
+#include "shm/policy-keys.h"
 #include "tenant/policy.h"
 #include "util/sentences.h"
 
@@ -47,28 +50,32 @@ extern const char *const policy_audit_names[POLICY_AUDIT_COUNT];
 
 /* Keys of a tenant's section. */
 enum policy_key {
-	POLICY_KEY_MATCH_UID,
-	POLICY_KEY_MATCH_GID,
-	POLICY_KEY_MATCH_CGROUP,
-	POLICY_KEY_MATCH_EXE,
-	POLICY_KEY_VRAM_MAX,
-	POLICY_KEY_VRAM_RESERVE,
-	POLICY_KEY_VRAM_HIGH,
-	POLICY_KEY_GTT_MAX,
-	POLICY_KEY_HOST_MAX,
-	POLICY_KEY_WEIGHT,
-	POLICY_KEY_CPU_MAX,
-	POLICY_KEY_PRIORITY_MAX,
-	POLICY_KEY_SESSIONS_MAX,
-	POLICY_KEY_ARENAS_MAX,
-	POLICY_KEY_ARENA_BYTES_MAX,
-	POLICY_KEY_PLANS_MAX,
-	POLICY_KEY_TASKS_MAX,
-	POLICY_KEY_LEASE_AUDIT,
-	POLICY_KEY_LEASE_REQUIRED,
-	POLICY_KEY_LEASE_TOLERANCE,
-	POLICY_KEY_COUNT,
+#define POLICY_KEY(id, ...) POLICY_KEY_##id,
+	POLICY_MATCH_KEYS(POLICY_KEY) POLICY_KEYS(POLICY_KEY) POLICY_KEY_COUNT,
+#undef POLICY_KEY
 };
+
+enum policy_value {
+	POLICY_VALUE_MATCH,
+	POLICY_VALUE_SIZE,
+	POLICY_VALUE_HOST, /* a size of host memory */
+	POLICY_VALUE_BYTES,
+	POLICY_VALUE_NUMBER,
+	POLICY_VALUE_WEIGHT,
+	POLICY_VALUE_PROCESSORS,
+	POLICY_VALUE_PRIORITY,
+	POLICY_VALUE_AUDIT,
+	POLICY_VALUE_SWITCH,
+};
+
+struct policy_key_row {
+	const char *name;
+	enum policy_value kind;
+	size_t offset; /* in struct tenant_policy */
+	uint64_t min, max;
+	bool is_always_shown;
+};
+extern const struct policy_key_row policy_key_rows[POLICY_KEY_COUNT];
 
 /* Where a section and its keys stand; lines count from 1, 0: not given. */
 struct policy_places {

@@ -19,12 +19,10 @@
  *	vram-max = 2GiB
  *	vram-reserve = 512MiB
  *	vram-high = 75%
- *	gtt-max, host-max, weight, cpu-max, priority-max,
- *	sessions-max, arenas-max, arena-bytes-max, plans-max, tasks-max,
- *	lease-audit, lease-required, lease-tolerance
  *
- * A section "tenant default" is for who matches no other; it has no match keys. Without a file
- * there is only this one, with the defaults of policy_defaults().
+ * shm/policy-keys.h lists the keys of tenants. A section "tenant default" is for who matches no
+ * other; it has no match keys. Without a file there is only this one, with the defaults of
+ * policy_defaults().
  */
 #include <stdbool.h>
 #include <stdint.h>

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: MIT
 """The pages of the programs: each option and key is described and is there, and each example runs.
 
-    manuals.py DOC_DIR POLICY_KEY_C SCENARIO MANIFEST BROKERD STATS_CLIENT PROGRAM...
+    manuals.py DOC_DIR POLICY_KEYS_H SCENARIO_KEY_C SCENARIO MANIFEST BROKERD STATS_CLIENT PROGRAM...
 
-POLICY_KEY_C has the keys of a tenant. MANIFEST is the Vulkan layer's, or empty. Examples are run as they are
+POLICY_KEYS_H has the keys of a tenant, SCENARIO_KEY_C those of brokersim's scenarios. MANIFEST is the Vulkan layer's, or empty. Examples are run as they are
 written, over a broker that has the tenants, the plan and the tasks that they speak of. Those that go on until
 somebody ends them are ended, and must have said something.
 """
@@ -23,7 +23,7 @@ import onnxfile as onnx
 from completions import help_of, options_of
 from started import start, start_broker
 
-DOC, POLICY_KEYS, SCENARIO, MANIFEST, BROKERD, CLIENT, *PROGRAMS = [
+DOC, POLICY_KEYS, SCENARIO_KEYS, SCENARIO, MANIFEST, BROKERD, CLIENT, *PROGRAMS = [
     path and os.path.abspath(path) for path in sys.argv[1:]]
 LIMIT = 120 * int(os.environ.get('RBK_TEST_SLOW', '1'))
 SECTIONS = {'brokerd': '8'}
@@ -50,34 +50,43 @@ def check_options(program):
     """Both ways; what belongs to single commands of brokerctl is for completions.py."""
     name = os.path.basename(program)
     text = page_of(name)
-    described = {'--' + option for line in re.findall(r'^\..*\bFl .*$', text, re.MULTILINE)
-                 for option in re.findall(r'(?<= )-([a-z][a-z-]+)', line)}
+    described = {'--' + option for item in items_of(text, 'Fl') for option in re.findall(r' -([a-z][a-z-]+)', ' ' + item)}
+    named = {'--' + option for line in re.findall(r'^\..*\bFl .*$', text, re.MULTILINE)
+             for option in re.findall(r'(?<= )-([a-z][a-z-]+)', line)}
     offered = options_of(help_of(program))
     expect(len(offered) > 3, name, 'offers few options')
     for option in sorted(offered - described):
         expect(False, f'{name} has {option}, of which its page says nothing')
     if name != 'brokerctl':
-        for option in sorted(described - set(re.findall(r'--[a-z][a-z-]*', help_of(program)))):
+        for option in sorted(named - set(re.findall(r'--[a-z][a-z-]*', help_of(program)))):
             expect(False, f"{name}'s page has {option}, of which its --help says nothing")
 
 
-def items_of(text):
-    """The keys that are explained: .It Cm KEY , KEY , Xo and so on."""
-    found = set()
-    for item in re.findall(r'^\.It Cm ((?:.*Xo\n(?:\.[A-Z].*\n|[^.].*\n)*?\.Xc)|.*)$', text, re.MULTILINE):
-        found |= set(re.findall(r'\b[a-z][a-z-]+\b', item))
-    return found
+def items_of(text, macro):
+    """What is explained: .It Cm KEY , KEY , Xo and so on."""
+    return re.findall(rf'^\.It {macro} ((?:.*Xo\n(?:\.[A-Z].*\n|[^.].*\n)*?\.Xc)|.*)$', text, re.MULTILINE)
 
 
 def check_keys():
-    explained = items_of(read(os.path.join(DOC, 'brokerd.conf.5')))
-    keys = set(re.findall(r'^\t\[POLICY_KEY_\w+\] = \{"([a-z-]+)"', read(POLICY_KEYS), re.MULTILINE))
+    explained = {word for item in items_of(read(os.path.join(DOC, 'brokerd.conf.5')), 'Cm')
+                 for word in re.findall(r'\b[a-z][a-z-]+\b', item)}
+    keys = set(re.findall(r'KEY\(\w+, "([a-z-]+)"', read(POLICY_KEYS)))
     expect(len(keys) > 15, 'few keys in', POLICY_KEYS)
     takes_value = set(re.findall(r'^  (?:.*, )?--([a-z-]+) (?=[A-Za-z])', help_of(BROKERD), re.MULTILINE))
     expect(len(takes_value) > 15, 'few options of brokerd take a value:', takes_value)
     keys |= {key for key in takes_value if key != 'config' and not key.startswith('test-')}
     for key in sorted(keys - explained):
         expect(False, f'brokerd.conf(5) does not explain {key}')
+
+
+def check_scenario_keys():
+    """Each in the section of brokersim(1) that is its section's."""
+    sections = dict(re.findall(r'^\.Ss SECTION \[(\w+).*\n((?:(?!\.S[sh]).*\n)*)', page_of('brokersim'), re.MULTILINE))
+    keys = re.findall(r'\{SECTION_([A-Z]+), "([a-z-]+)"', read(SCENARIO_KEYS))
+    expect(len(keys) > 50, 'few keys in', SCENARIO_KEYS)
+    for section, key in keys:
+        words = ' '.join(re.findall(r'^\.Cm (.*)$', sections.get(section.lower(), ''), re.MULTILINE))
+        expect(key in re.findall(r'[a-z-]+', words), f'brokersim(1) does not explain {key} of [{section.lower()}]')
 
 
 def examples_of(name):
@@ -188,6 +197,7 @@ def main():
     for program in {BROKERD, *PROGRAMS}:
         check_options(program)
     check_keys()
+    check_scenario_keys()
     with tempfile.TemporaryDirectory(prefix='manuals-', dir='/tmp') as folder:
         check_examples(folder)
     for problem in problems:

@@ -16,16 +16,16 @@
 #include "util/suggest.h"
 #include "output.h"
 #include "records.h"
+#include "shm/policy-keys.h"
 #include "util/plural.h"
 
 /* --- Limits --- */
 
 /* Of brokerd.conf(5); the broker has the last word. */
 static const char *const keys[] = {
-	"vram-max",        "vram-reserve", "vram-high",    "gtt-max",      "host-max",
-	"weight",          "cpu-max",      "priority-max", "sessions-max", "arenas-max",
-	"arena-bytes-max", "plans-max",    "tasks-max",    "lease-audit",  "lease-required",
-	"lease-tolerance", NULL,
+#define NAME(id, name, ...) name,
+	POLICY_KEYS(NAME) NULL,
+#undef NAME
 };
 
 enum { KEY_BYTES = 32 };

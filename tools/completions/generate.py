@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: MIT
 """Makes the files that complete our programs' command lines in bash, zsh and fish.
 
-    generate.py PROGRAMS.TXT TABLE FOLDER   writes FOLDER/NAME.bash, _NAME and NAME.fish of each program
+    generate.py PROGRAMS.TXT OPTIONS.c KEYS.h FOLDER   writes FOLDER/NAME.bash, _NAME and NAME.fish of each program
 
-TABLE: brokerd's options, in C.
+OPTIONS.c: brokerd's options. KEYS.h: keys of tenants.
 """
 import os
 import re
@@ -52,8 +52,13 @@ def options_of(text):
         yield Option(OPTION.fullmatch(f'--{name}{value}: {brief}'))
 
 
-def parse(text, table):
-    """Return: the programs. @table: the options of one of them, in C."""
+def keys_of(text):
+    """Keys of shm/policy-keys.h that limit a tenant."""
+    return re.findall(r'KEY\(\w+, "([a-z-]+)", ', text)
+
+
+def parse(text, table, keys):
+    """Return: the programs. @table: the options of one of them, @keys: of tenants, both in C."""
     programs, scope = [], None
     for number, line in enumerate(text.splitlines(), 1):
         line = line.strip()
@@ -67,6 +72,8 @@ def parse(text, table):
                 programs.append(scope)
             else:
                 programs[-1].commands.append(scope)
+        elif line == 'operands keys of the table':
+            scope.operands = '|'.join(key + '=' for key in keys_of(keys))
         elif kind == 'operands':
             scope.operands = rest
         elif line == 'options of the table':
@@ -258,8 +265,8 @@ def read(path):
         return file.read()
 
 
-def main(programs, table, folder):
-    programs = parse(read(programs), read(table))
+def main(programs, table, keys, folder):
+    programs = parse(read(programs), read(table), read(keys))
     for program in programs:
         for name, text in ((f'{program.name}.bash', bash(program)), (f'_{program.name}', zsh(program)),
                            (f'{program.name}.fish', fish(program))):
