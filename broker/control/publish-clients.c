@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: MIT */
+/* Figures of sessions and leases. */
+#include "control/publish-private.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "memory/residency.h"
+#include "session/session.h"
+#include "stats/stats.h"
+#include "tenant/tenant.h"
+
+/* Plans of sessions that an update asks whether they are in some device's memory. */
+enum { MAX_SESSION_PLANS = 4096 };
+/* Sessions' latencies are of that long, and not of longer. */
+static const uint64_t latency_ns = 1000000000;
+static const uint64_t latency_stale_ns = 10000000000;
+
+/* --- Sessions --- */
+
+/* Counts it, and what it has of devices' memory, if it is there. */
+static void count_plan(const struct publish *publish, const struct session_plan *plan,
+		       struct rbk_stats_session *figures)
+{
+	bool is_resident = false;
+
+	for (uint32_t i = RBK_DEVICE_GPU; i < publish->options.n_executors; i++) {
+		if (!plan->memory.residency || plan->plan->device_state[i] != PLAN_DEVICE_READY)
+			continue;
+		is_resident = true;
+		figures->memory_used += residency_vram_bytes(&plan->memory, i);
+	}
+	figures->n_plans_resident += is_resident;
+}
+
+/* Adds to the plans that were asked in this update; beyond what there is time for, none is. */
+static void count_resident(const struct publish *publish, const struct session *session,
+			   unsigned int *n_asked, struct rbk_stats_session *figures)
+{
+	uint32_t left = session->n_added_plans;
+
+	for (uint32_t i = 0; i < session->n_plans && left > 0 && *n_asked < MAX_SESSION_PLANS;
+	     i++, ++*n_asked) {
+		if (!session->plan_slots[i])
+			continue;
+		left--;
+		if (session->plans[i])
+			count_plan(publish, session->plans[i], figures);
+	}
+}
+
+/* The upper end of the bucket that it is in. */
+static uint64_t quantile_ns(const struct session_latencies *latencies, uint64_t n,
+			    unsigned int percent)
+{
+	unsigned int bucket = 0;
+	uint64_t below = 0;
+
+	for (; bucket + 1 < RBK_STATS_BUCKETS; bucket++) {
+		below += latencies->buckets[bucket];
+		if (below * 100 >= percent * n)
+			return rbk_stats_bucket_ns(bucket + 1);
+	}
+	return rbk_stats_bucket_ns(bucket);
+}
+
+/* Begins to count anew when that has been done for a second. */
+static void look_at_latencies(struct session_latencies *latencies, uint64_t now_ns)
+{
+	const uint64_t ns = now_ns - latencies->from_ns;
+	uint64_t n = 0;
+
+	if (ns < latency_ns)
+		return;
+	/* While nobody watches, nobody begins anew. */
+	for (unsigned int i = 0; i < RBK_STATS_BUCKETS && ns < latency_stale_ns; i++)
+		n += latencies->buckets[i];
+	latencies->p50_ns = n ? quantile_ns(latencies, n, 50) : 0;
+	latencies->p99_ns = n ? quantile_ns(latencies, n, 99) : 0;
+	latencies->from_ns = now_ns;
+	memset(latencies->buckets, 0, sizeof(latencies->buckets));
+}
+
+static uint64_t count_in_flight(const struct session *session)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0, left = session->n_added_rings; left > 0; i++) {
+		if (!session->rings[i])
+			continue;
+		left--;
+		n += session->rings[i]->n_in_flight;
+	}
+	return n;
+}
+
+static void publish_session(const struct publish *publish, struct session *session,
+			    struct stats_session *shown, unsigned int *n_asked)
+{
+	const struct session_stats *stats = &session->stats;
+	struct rbk_stats_session figures = {
+		.number = session->number,
+		.tenant = session->tenant ? session->tenant->number : 0,
+		.flags = (session->tenant ? 0 : RBK_STATS_SESSION_ADMIN) |
+			 (session->is_ending ? RBK_STATS_SESSION_ENDING : 0),
+		.pid = (uint32_t)session->pid,
+		.uid = session->uid,
+		.began_at_ns = session->began_ns,
+		.n_errors = stats->errors,
+		.n_fallbacks = stats->reasons[RBK_REASON_CPU_FALLBACK],
+		.copied_bytes = stats->copied_bytes,
+		.transferred_bytes = stats->transferred_bytes,
+		.n_in_flight = count_in_flight(session),
+		.n_rings = session->n_added_rings,
+		.n_arenas = session->n_added_arenas,
+		.arena_bytes = session->arena_bytes,
+		.n_plans = session->n_added_plans,
+		.n_evictions = stats->n_evictions,
+		.gpu_ns = stats->gpu_ns,
+	};
+
+	snprintf(figures.name, sizeof(figures.name), "%s", session->name);
+	snprintf(figures.comm, sizeof(figures.comm), "%s", session->comm);
+	for (uint32_t i = 0; i < publish->options.n_executors; i++)
+		figures.n_tasks += stats->tasks[i];
+	figures.n_gpu_tasks = figures.n_tasks - stats->tasks[RBK_DEVICE_CPU];
+	count_resident(publish, session, n_asked, &figures);
+	look_at_latencies(&session->latencies, publish->updated_ns);
+	figures.p50_ns = session->latencies.p50_ns;
+	figures.p99_ns = session->latencies.p99_ns;
+	stats_set_session(shown, &figures);
+}
+
+void publish_next_session(struct publish *publish)
+{
+	struct stats_session *shown = stats_first_session(publish->stats);
+
+	if (!shown)
+		return;
+	stats_session_last(shown);
+	publish_session(publish, shown->owner, shown, &publish->n_asked);
+}
+
+/* --- Leases --- */
+
+static void publish_lease(const struct lease *lease, struct stats_lease *shown)
+{
+	struct rbk_stats_lease figures = {
+		.number = lease->number,
+		.tenant = lease->tenant->number,
+		.device = lease->device,
+		.pid = (uint32_t)lease->pid,
+		.uid = lease->uid,
+		.n_members = lease->n_members,
+		.opened_at_ns = lease->opened_ns,
+		.min_bytes = lease->min_bytes,
+		.wish_bytes = lease->wish_bytes,
+		.max_bytes = lease->max_bytes,
+		.granted_bytes = lease_granted(lease),
+		.credited_bytes = lease->credited_bytes,
+		.object_bytes = lease->object_bytes,
+		.used_bytes = lease->used_bytes,
+		.extra_bytes = lease->extra_bytes,
+		.peak_bytes = lease->peak_bytes,
+		.seen_bytes = lease->is_seen ? lease->seen_bytes : RBK_STATS_ABSENT,
+		.waiting_bytes = lease->waiting_bytes,
+		.n_objects = lease->n_objects,
+		.n_refused = lease->n_refused,
+	};
+	if (lease->n_waits > 0)
+		figures.flags |= RBK_STATS_LEASE_WAITING;
+	if (lease_is_shrinking(lease))
+		figures.flags |= RBK_STATS_LEASE_SHRINKING;
+	if (lease->restored_number)
+		figures.flags |= RBK_STATS_LEASE_RESTORED;
+	if (lease->is_over || lease->used_bytes + lease->extra_bytes > lease_granted(lease))
+		figures.flags |= RBK_STATS_LEASE_OVER;
+	if (lease->is_capped)
+		figures.flags |= RBK_STATS_LEASE_CAPPED;
+	snprintf(figures.name, sizeof(figures.name), "%s", lease->name);
+	stats_set_lease(shown, &figures);
+}
+
+void publish_next_lease(struct publish *publish)
+{
+	struct stats_lease *shown = stats_first_lease(publish->stats);
+
+	if (!shown)
+		return;
+	stats_lease_last(shown);
+	publish_lease(shown->owner, shown);
+}

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: MIT */
+/* Figures of tenants and their plans. */
+#include "control/publish-private.h"
+
+#include "dispatch/dispatch.h"
+#include "memory/residency.h"
+#include "place/placer.h"
+#include "session/session.h"
+#include "stats/stats.h"
+#include "tenant/tenant.h"
+#include "util/number.h"
+
+enum {
+	MAX_PLANS = 1024,        /* that an update looks at */
+	MAX_CHANGED_PLANS = 128, /* for which figures were computed */
+};
+
+/* --- Plans --- */
+
+static uint8_t memory_state(uint8_t device_state)
+{
+	static const uint8_t states[] = {
+		[PLAN_DEVICE_UNSUPPORTED] = RBK_MEMORY_UNSUPPORTED,
+		[PLAN_DEVICE_READY] = RBK_MEMORY_RESIDENT,
+		[PLAN_DEVICE_NO_MEMORY] = RBK_MEMORY_NEVER_FITS,
+		[PLAN_DEVICE_FAILED] = RBK_MEMORY_LOST,
+		[PLAN_DEVICE_EVICTED] = RBK_MEMORY_EVICTED,
+	};
+
+	return states[device_state];
+}
+
+static void describe_memory(const struct publish *publish, const struct session_plan *plan,
+			    unsigned int device, struct rbk_stats_plan_device *ret,
+			    struct stats_plan_memory *memory)
+{
+	struct residency_about about;
+
+	ret->state = memory_state(plan->plan->device_state[device]);
+	if (device == RBK_DEVICE_CPU || !plan->memory.residency)
+		return;
+	residency_about(publish->options.residency, &plan->memory, device, &about);
+	ret->state = memory_state(about.device_state);
+	if (about.device_state == PLAN_DEVICE_READY)
+		ret->tier = about.tier == EXEC_TIER_GTT ? RBK_TIER_GTT : RBK_TIER_VRAM;
+	ret->resident_bytes = about.resident_bytes;
+	ret->footprint_bytes = about.required_bytes;
+	memory->n_evictions += about.n_evictions;
+	memory->n_returns += about.n_returns;
+}
+
+/* What placement knows, of a task of as many rows as the last one had. */
+static void describe_learned(const struct publish *publish, const struct session_plan *plan,
+			     uint8_t device, struct rbk_stats_plan_device *ret)
+{
+	uint32_t count = plan->stats.record->count;
+	struct place_report report;
+
+	if (!plan->place || ret->state == RBK_MEMORY_UNSUPPORTED)
+		return;
+	place_plan_report(dispatch_placer(publish->options.dispatch), plan->place, device,
+			  count ? count : plan->plan->max_count, &report);
+	ret->estimate_ns = report.exec_ns;
+	ret->spread = report.spread;
+	ret->mean_ns = report.mean_ns;
+	ret->mean_error = report.mean_error;
+	ret->speedup = report.speedup;
+	ret->break_even = report.break_even;
+	ret->is_trusted = report.is_trusted;
+}
+
+void publish_plan(struct publish *publish, struct session_plan *plan)
+{
+	struct rbk_stats_plan_device figures[RBK_MAX_DEVICES] = {{.estimate_ns = 0}};
+	struct stats_plan_memory memory = {.n_constraints = plan->memory.n_constrained};
+
+	for (uint32_t i = 0; i < publish->options.n_executors; i++) {
+		describe_memory(publish, plan, i, &figures[i], &memory);
+		describe_learned(publish, plan, (uint8_t)i, &figures[i]);
+	}
+	stats_set_plan(&plan->stats, figures, publish->options.n_executors, &memory);
+}
+
+static uint64_t tasks_of(const struct publish *publish, const struct stats_plan *plan)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < publish->options.n_executors; i++)
+		n += plan->record->devices[i].n_tasks;
+	return n;
+}
+
+/* Changes whenever the plan comes to a device or leaves one. */
+static uint64_t state_of(const struct publish *publish, const struct session_plan *plan)
+{
+	uint64_t state = 0;
+
+	for (uint32_t i = 0; i < publish->options.n_executors; i++)
+		state |= (uint64_t)(plan->plan->device_state[i] & 15) << 4 * i;
+	return state;
+}
+
+/* Adds to what was looked at and computed of this update. */
+static void publish_plans(struct publish *publish, struct stats_tenant *tenant,
+			  unsigned int *n_looked, unsigned int *n_changed)
+{
+	struct list_node *first = NULL, *node;
+
+	while (*n_looked < MAX_PLANS && *n_changed < MAX_CHANGED_PLANS) {
+		struct stats_plan *plan;
+		uint64_t n_tasks, state;
+
+		node = tenant->plans.next;
+		if (node == &tenant->plans || node == first)
+			return;
+		first = first ? first : node;
+		list_remove(node);
+		list_append(&tenant->plans, node);
+		++*n_looked;
+		plan = container_of(node, struct stats_plan, link);
+		n_tasks = tasks_of(publish, plan);
+		state = state_of(publish, plan->owner);
+		if (plan->seen_tasks == n_tasks + 1 && plan->seen_state == state)
+			continue;
+		plan->seen_tasks = n_tasks + 1;
+		plan->seen_state = state;
+		++*n_changed;
+		publish_plan(publish, plan->owner);
+	}
+}
+
+/* --- Tenants --- */
+
+static void publish_tenant(const struct publish *publish, const struct tenant *tenant,
+			   struct stats_tenant *stats, const uint64_t used_ns[RBK_MAX_DEVICES])
+{
+	const struct account *account = tenant->account;
+	const struct residency_counts *counts =
+		residency_counts(publish->options.residency, tenant);
+	struct rbk_stats_tenant figures = {
+		.weight = tenant->weight,
+		.flags = (tenant->is_named ? RBK_STATS_TENANT_NAMED : 0) |
+			 (tenant->is_drained ? RBK_STATS_TENANT_DRAINED : 0) |
+			 (tenant->is_changed ? RBK_STATS_TENANT_CHANGED : 0),
+		.n_evictions = counts->n_evictions,
+		.n_returns = counts->n_returns,
+		.n_memory_constraints = counts->n_constraints,
+		.n_refused = account_n_refused(account),
+		.n_sessions = account_used(account, ACCOUNT_SESSIONS),
+		.n_plans = account_used(account, ACCOUNT_PLANS),
+		.host_used = account_used(account, ACCOUNT_HOST_BYTES),
+		.host_max = account_limit(account, ACCOUNT_HOST_BYTES),
+	};
+	for (uint32_t i = 0; i < publish->options.n_executors; i++) {
+		const struct tenant_share *share = &tenant->shares[i];
+		uint64_t device_ns = stats->totals->devices[i].device_ns;
+		uint64_t own_ns = counter_growth(device_ns, stats->seen_ns[i]);
+
+		stats->seen_ns[i] = device_ns;
+		if (used_ns[i] > 0)
+			figures.devices[i].share =
+				own_ns < used_ns[i] ? (double)own_ns / (double)used_ns[i] : 1;
+		if (i == RBK_DEVICE_CPU) {
+			figures.devices[i].memory_used = figures.host_used;
+			figures.devices[i].memory_max = figures.host_max;
+			figures.devices[i].memory_high = figures.host_max;
+			continue;
+		}
+		figures.devices[i].memory_used = account_used(account, account_vram(i));
+		figures.devices[i].memory_max = share->max;
+		figures.devices[i].memory_reserve = share->reserve;
+		figures.devices[i].memory_high = share->high;
+		figures.devices[i].gtt_used = account_used(account, account_gtt(i));
+		figures.devices[i].gtt_max = account_limit(account, account_gtt(i));
+	}
+	stats_set_tenant(stats, &figures);
+}
+
+void publish_next_tenant(struct publish *publish)
+{
+	struct stats_tenant *stats = stats_first_tenant(publish->stats);
+	const struct tenant *tenant;
+
+	if (!stats)
+		return;
+	tenant = tenants_get(publish->options.tenants, stats->own.number);
+	if (!tenant) {
+		/* Whoever has sessions is known. */
+		stats_tenant_free(stats);
+		return;
+	}
+	stats_tenant_last(stats);
+	publish_tenant(publish, tenant, stats, publish->used_ns);
+	publish_plans(publish, stats, &publish->n_looked, &publish->n_changed);
+}
