@@ -123,19 +123,9 @@ static double key_age(ROW)
 						   : 0;
 }
 
-static void draw_age(CELL)
-{
-	cell_set(ret, figure_ns(key_age(model, row)).text);
-}
-
 static double key_used(ROW)
 {
 	return model_lease_used(row->lease);
-}
-
-static void draw_used(CELL)
-{
-	cell_set(ret, figure_bytes(key_used(model, row)).text);
 }
 
 /* Nobody waits for nothing. */
@@ -158,14 +148,14 @@ const struct column lease_columns[] = {
 	COLUMN("PID", 7, 3, 0, pid),
 	COLUMN("USER", 10, 7, 0, uid),
 	{"DEVICE", 6, 5, COLUMN_LEFT, draw_device, key_device, NULL},
-	COLUMN("AGE", 7, 4, DOWN, age),
+	NUMBER_COLUMN("AGE", 7, 4, DOWN, age, ns),
 	FIGURE_COLUMN("MEMBERS", 7, 5, DOWN, "members"),
 	FIGURE_COLUMN("MIN", 8, 6, DOWN, "min_bytes"),
 	FIGURE_COLUMN("WISH", 8, 6, DOWN, "wish_bytes"),
 	FIGURE_COLUMN("GRANTED", 8, 0, DOWN, "granted_bytes"),
 	FIGURE_COLUMN("MAX", 8, 1, DOWN, "max_bytes"),
 	FIGURE_COLUMN("DRAWN", 8, 5, DOWN, "credited_bytes"),
-	COLUMN("USED", 8, 0, DOWN, used),
+	NUMBER_COLUMN("USED", 8, 0, DOWN, used, bytes),
 	FIGURE_COLUMN("PEAK", 8, 3, DOWN, "peak_bytes"),
 	FIGURE_COLUMN("SEEN", 8, 2, DOWN, "seen_bytes"),
 	COLUMN("WAITING", 8, 6, DOWN, waiting),

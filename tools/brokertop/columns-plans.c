@@ -82,29 +82,14 @@ static double key_tasks(ROW)
 	return row->plan->tasks_per_s;
 }
 
-static void draw_tasks(CELL)
-{
-	cell_set(ret, figure_rate(row->plan->tasks_per_s).text);
-}
-
 static double key_cpu(ROW)
 {
 	return row->plan->cpu_ns;
 }
 
-static void draw_cpu(CELL)
-{
-	cell_set(ret, figure_ns(row->plan->cpu_ns).text);
-}
-
 static double key_gpu(ROW)
 {
 	return row->plan->gpu_ns;
-}
-
-static void draw_gpu(CELL)
-{
-	cell_set(ret, figure_ns(row->plan->gpu_ns).text);
 }
 
 static double key_speedup(ROW)
@@ -125,11 +110,6 @@ static void draw_speedup(CELL)
 static double key_error(ROW)
 {
 	return row->plan->error;
-}
-
-static void draw_error(CELL)
-{
-	cell_set(ret, figure_part(row->plan->error).text);
 }
 
 static double key_last(ROW)
@@ -161,28 +141,23 @@ static double key_total(ROW)
 	return (double)row->plan->n_tasks;
 }
 
-static void draw_total(CELL)
-{
-	cell_set(ret, figure_count(key_total(model, row)).text);
-}
-
 const struct column plan_columns[] = {
 	TEXT_COLUMN("TENANT", 12, 0, 0, tenant),
 	COLUMN("SESSION", 7, 4, 0, session),
 	TEXT_COLUMN("PLAN", 14, 0, COLUMN_FLEX, name),
 	{"STATE", 12, 1, COLUMN_LEFT | COLUMN_GPU, draw_state, key_state, NULL},
 	COLUMN("SIZE", 8, 2, DOWN | COLUMN_GPU, size),
-	COLUMN("TASKS/s", 8, 0, DOWN, tasks),
-	COLUMN("ON CPU", 7, 1, DOWN, cpu),
-	COLUMN("ON GPU", 7, 1, DOWN | COLUMN_GPU, gpu),
+	NUMBER_COLUMN("TASKS/s", 8, 0, DOWN, tasks, rate),
+	NUMBER_COLUMN("ON CPU", 7, 1, DOWN, cpu, ns),
+	NUMBER_COLUMN("ON GPU", 7, 1, DOWN | COLUMN_GPU, gpu, ns),
 	COLUMN("SPEED-UP", 8, 3, DOWN | COLUMN_GPU, speedup),
 	{"LAST", 5, 3, COLUMN_LEFT, draw_last, key_last, NULL},
 	TEXT_COLUMN("BECAUSE", 17, 2, 0, reason),
-	COLUMN("ERROR", 5, 4, DOWN, error),
+	NUMBER_COLUMN("ERROR", 5, 4, DOWN, error, part),
 	FIGURE_COLUMN("EVICT", 5, 4, DOWN | COLUMN_GPU, "evictions"),
 	FIGURE_COLUMN("RETURNS", 7, 5, DOWN | COLUMN_GPU, "returns"),
 	FIGURE_COLUMN("NO-MEM", 6, 5, DOWN | COLUMN_GPU, "memory_constraints"),
-	COLUMN("TASKS", 7, 5, DOWN, total),
+	NUMBER_COLUMN("TASKS", 7, 5, DOWN, total, count),
 };
 const unsigned int n_plan_columns = sizeof(plan_columns) / sizeof(plan_columns[0]);
 _Static_assert(sizeof(plan_columns) / sizeof(plan_columns[0]) <= TABLE_MAX_COLUMNS, "room");
@@ -238,11 +213,6 @@ static double key_d_count(ROW)
 	return row->decision->now.count;
 }
 
-static void draw_d_count(CELL)
-{
-	cell_set(ret, figure_count(row->decision->now.count).text);
-}
-
 static double key_d_device(ROW)
 {
 	return row->decision->now.device;
@@ -266,14 +236,10 @@ static void draw_d_reason(CELL)
 		ret->style = STYLE_WARN;
 }
 
-#define DECISION_NS(name, member)                                      \
-	static double key_##name(ROW)                                  \
-	{                                                              \
-		return (double)row->decision->now.member;              \
-	}                                                              \
-	static void draw_##name(CELL)                                  \
-	{                                                              \
-		cell_set(ret, figure_ns(key_##name(model, row)).text); \
+#define DECISION_NS(name, member)                         \
+	static double key_##name(ROW)                     \
+	{                                                 \
+		return (double)row->decision->now.member; \
 	}
 
 DECISION_NS(d_predicted, predicted_ns)
@@ -342,14 +308,14 @@ const struct column decision_columns[] = {
 	COLUMN("TIME", 12, 0, DOWN, d_time),
 	TEXT_COLUMN("TENANT", 12, 3, 0, d_tenant),
 	TEXT_COLUMN("PLAN", 14, 0, COLUMN_FLEX, d_plan),
-	COLUMN("COUNT", 6, 5, DOWN, d_count),
+	NUMBER_COLUMN("COUNT", 6, 5, DOWN, d_count, count),
 	{"ON", 5, 0, COLUMN_LEFT, draw_d_device, key_d_device, NULL},
 	TEXT_COLUMN("BECAUSE", 17, 2, 0, d_reason),
-	COLUMN("PREDICTED", 9, 2, DOWN, d_predicted),
-	COLUMN("TOOK", 7, 0, DOWN, d_exec),
+	NUMBER_COLUMN("PREDICTED", 9, 2, DOWN, d_predicted, ns),
+	NUMBER_COLUMN("TOOK", 7, 0, DOWN, d_exec, ns),
 	COLUMN("OFF", 5, 4, DOWN, d_off),
-	COLUMN("QUEUED", 7, 4, DOWN, d_queue),
-	COLUMN("ELSEWHERE", 9, 5, DOWN, d_other),
+	NUMBER_COLUMN("QUEUED", 7, 4, DOWN, d_queue, ns),
+	NUMBER_COLUMN("ELSEWHERE", 9, 5, DOWN, d_other, ns),
 	COLUMN("RESULT", 6, 4, 0, d_result),
 	{"", 24, 6, COLUMN_LEFT, draw_d_flags, key_d_flags, NULL},
 };

@@ -51,17 +51,6 @@ static const char *key_name(ROW)
 	return row->tenant->now.name;
 }
 
-static void draw_n_sessions(CELL)
-{
-	if (!row->is_child)
-		cell_set(ret, figure_count((double)row->tenant->now.n_sessions).text);
-}
-
-static double key_n_sessions(ROW)
-{
-	return (double)row->tenant->now.n_sessions;
-}
-
 static void draw_vram(CELL)
 {
 	uint64_t used, limit;
@@ -163,13 +152,6 @@ static double key_cpu_share(ROW)
 	return row->tenant->now.devices[RBK_DEVICE_CPU].share;
 }
 
-static void draw_tasks(CELL)
-{
-	cell_set(ret,
-		 figure_rate(row->session ? row->session->tasks_per_s : row->tenant->tasks_per_s)
-			 .text);
-}
-
 static double key_tasks(ROW)
 {
 	return row->session ? row->session->tasks_per_s : row->tenant->tasks_per_s;
@@ -189,20 +171,10 @@ static double key_parts(ROW)
 	static double key_##name(ROW)                                                         \
 	{                                                                                     \
 		return row->session ? (double)row->session->now.member : row->tenant->member; \
-	}                                                                                     \
-	static void draw_##name(CELL)                                                         \
-	{                                                                                     \
-		cell_set(ret, figure_ns(key_##name(model, row)).text);                        \
 	}
 
 QUANTILE(p50, p50_ns)
 QUANTILE(p99, p99_ns)
-
-static void draw_queue(CELL)
-{
-	if (!row->is_child)
-		cell_set(ret, figure_ns(row->tenant->queue_p99_ns).text);
-}
 
 static double key_queue(ROW)
 {
@@ -253,14 +225,6 @@ static double key_errors(ROW)
 	return (double)errors(model, row);
 }
 
-static void draw_wait(CELL)
-{
-	if (!row->is_child)
-		cell_set(ret,
-			 figure_ns(row->tenant->has_delay ? (double)row->tenant->delay->p99_ns : 0)
-				 .text);
-}
-
 static double key_wait(ROW)
 {
 	return row->tenant->has_delay ? (double)row->tenant->delay->p99_ns : 0;
@@ -279,17 +243,6 @@ static void draw_causer(CELL)
 		cell_set(ret, name[0] ? text_name(name) : "–");
 }
 
-static void draw_copied(CELL)
-{
-	double bytes =
-		row->session ? row->session->copied_bytes_per_s
-		: row->tenant->copied_bytes_per_s < 0
-			? -1
-			: row->tenant->copied_bytes_per_s + row->tenant->transferred_bytes_per_s;
-
-	cell_set(ret, figure_bytes(bytes).text);
-}
-
 static double key_copied(ROW)
 {
 	return row->session
@@ -297,23 +250,9 @@ static double key_copied(ROW)
 		       : row->tenant->copied_bytes_per_s + row->tenant->transferred_bytes_per_s;
 }
 
-static void draw_host(CELL)
-{
-	cell_set(ret, figure_bytes_of(row->session ? row->session->now.arena_bytes
-						   : row->tenant->now.host_used)
-			      .text);
-}
-
 static double key_host(ROW)
 {
 	return (double)(row->session ? row->session->now.arena_bytes : row->tenant->now.host_used);
-}
-
-static void draw_n_plans(CELL)
-{
-	cell_set(ret, figure_count((double)(row->session ? row->session->now.n_plans
-							 : row->tenant->now.n_plans))
-			      .text);
 }
 
 static double key_n_plans(ROW)
@@ -328,25 +267,25 @@ static const char *key_causer(ROW)
 
 const struct column tenant_columns[] = {
 	TEXT_COLUMN("TENANT", 12, 0, COLUMN_FLEX, name),
-	COLUMN("SESS", 5, 4, DOWN, n_sessions),
+	FIGURE_COLUMN("SESS", 5, 4, DOWN, "sessions"),
 	COLUMN("VRAM", 8, 0, DOWN | COLUMN_GPU, vram),
 	COLUMN("/ MAX", 8, 2, DOWN | COLUMN_GPU, vram_max),
 	COLUMN("RESERVE", 9, 3, DOWN | COLUMN_GPU, reserve),
 	COLUMN("GPU-SHARE", 10, 2, DOWN | COLUMN_GPU, gpu_share),
-	COLUMN("TASKS/s", 8, 0, DOWN, tasks),
+	NUMBER_COLUMN("TASKS/s", 8, 0, DOWN, tasks, rate),
 	COLUMN("CPU/GPU", 8, 3, DOWN | COLUMN_GPU, parts),
-	COLUMN("P50", 7, 2, DOWN, p50),
-	COLUMN("P99", 7, 0, DOWN, p99),
+	NUMBER_COLUMN("P50", 7, 2, DOWN, p50, ns),
+	NUMBER_COLUMN("P99", 7, 0, DOWN, p99, ns),
 	COLUMN("EVICT", 6, 4, DOWN | COLUMN_GPU, evictions),
 	COLUMN("FALLBK", 6, 5, DOWN | COLUMN_GPU, fallbacks),
-	COLUMN("RQ-WAIT", 7, 5, DOWN, wait),
+	NUMBER_COLUMN("RQ-WAIT", 7, 5, DOWN | COLUMN_OWN, wait, ns),
 	TEXT_COLUMN("BEHIND", 15, 6, 0, causer),
 	COLUMN("CPU-SHARE", 10, 6, DOWN, cpu_share),
-	COLUMN("COPIED/s", 8, 6, DOWN, copied),
+	NUMBER_COLUMN("COPIED/s", 8, 6, DOWN, copied, bytes),
 	COLUMN("ERRORS", 6, 6, DOWN, errors),
-	COLUMN("QUEUE99", 7, 7, DOWN, queue),
-	COLUMN("HOST", 8, 7, DOWN, host),
-	COLUMN("PLANS", 5, 7, DOWN, n_plans),
+	NUMBER_COLUMN("QUEUE99", 7, 7, DOWN | COLUMN_OWN, queue, ns),
+	NUMBER_COLUMN("HOST", 8, 7, DOWN, host, bytes),
+	NUMBER_COLUMN("PLANS", 5, 7, DOWN, n_plans, count),
 	FIGURE_COLUMN("LATE", 5, 7, DOWN | COLUMN_BAD, "deadlines_missed"),
 	FIGURE_COLUMN("NO-MEM", 6, 8, DOWN | COLUMN_GPU | COLUMN_BAD, "memory_constraints"),
 	FIGURE_COLUMN("REFUSED", 7, 8, DOWN | COLUMN_BAD, "refused"),
@@ -366,11 +305,6 @@ static void draw_s_number(CELL)
 static double key_s_wait(ROW)
 {
 	return row->tenant ? key_wait(model, row) : 0;
-}
-
-static void draw_s_wait(CELL)
-{
-	cell_set(ret, figure_ns(key_s_wait(model, row)).text);
 }
 
 static const char *key_s_causer(ROW)
@@ -450,22 +384,12 @@ static void draw_s_comm(CELL)
 	cell_set(ret, text_name(row->session->now.comm));
 }
 
-static double age_ns(ROW)
+static double key_s_age(ROW)
 {
 	uint64_t began_at_ns = row->session->now.began_at_ns;
 
 	return model->updated_at_ns > began_at_ns ? (double)(model->updated_at_ns - began_at_ns)
 						  : 0;
-}
-
-static void draw_s_age(CELL)
-{
-	cell_set(ret, figure_ns(age_ns(model, row)).text);
-}
-
-static double key_s_age(ROW)
-{
-	return age_ns(model, row);
 }
 
 const struct column session_columns[] = {
@@ -477,21 +401,21 @@ const struct column session_columns[] = {
 	TEXT_COLUMN("COMMAND", 15, 6, 0, s_comm),
 	COLUMN("VRAM", 8, 1, DOWN | COLUMN_GPU, vram),
 	COLUMN("GPU-SHARE", 9, 2, DOWN | COLUMN_GPU, gpu_share),
-	COLUMN("TASKS/s", 8, 0, DOWN, tasks),
+	NUMBER_COLUMN("TASKS/s", 8, 0, DOWN, tasks, rate),
 	COLUMN("CPU/GPU", 8, 3, DOWN | COLUMN_GPU, parts),
-	COLUMN("P50", 7, 3, DOWN, p50),
-	COLUMN("P99", 7, 1, DOWN, p99),
+	NUMBER_COLUMN("P50", 7, 3, DOWN, p50, ns),
+	NUMBER_COLUMN("P99", 7, 1, DOWN, p99, ns),
 	FIGURE_COLUMN("IN-FLIGHT", 9, 4, DOWN, "in_flight"),
 	COLUMN("EVICT", 6, 4, DOWN | COLUMN_GPU, evictions),
-	COLUMN("PLANS", 5, 4, DOWN, n_plans),
+	NUMBER_COLUMN("PLANS", 5, 4, DOWN, n_plans, count),
 	FIGURE_COLUMN("RESIDENT", 8, 4, DOWN | COLUMN_GPU, "plans_resident"),
-	COLUMN("ARENAS", 8, 4, DOWN, host),
-	COLUMN("COPIED/s", 8, 5, DOWN, copied),
+	NUMBER_COLUMN("ARENAS", 8, 4, DOWN, host, bytes),
+	NUMBER_COLUMN("COPIED/s", 8, 5, DOWN, copied, bytes),
 	COLUMN("FALLBK", 6, 4, DOWN | COLUMN_GPU, fallbacks),
 	COLUMN("ERRORS", 6, 4, DOWN, errors),
-	COLUMN("TENANT-RQ", 9, 5, DOWN, s_wait),
+	NUMBER_COLUMN("TENANT-RQ", 9, 5, DOWN, s_wait, ns),
 	TEXT_COLUMN("TENANT-BEHIND", 15, 6, 0, s_causer),
-	COLUMN("AGE", 7, 5, DOWN, s_age),
+	NUMBER_COLUMN("AGE", 7, 5, DOWN, s_age, ns),
 	FIGURE_COLUMN("TASKS", 7, 6, DOWN, "tasks"),
 	FIGURE_COLUMN("RINGS", 5, 7, DOWN, "rings"),
 };

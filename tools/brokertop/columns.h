@@ -16,6 +16,11 @@
 	{                                                                   \
 		head, width, priority, flags, draw_##name, key_##name, NULL \
 	}
+/* Of key_NAME() as figure_FORMAT() writes it. */
+#define NUMBER_COLUMN(head, width, priority, flags, name, format)                           \
+	{                                                                                   \
+		head, width, priority, flags, NULL, key_##name, NULL, NULL, figure_##format \
+	}
 #define TEXT_COLUMN(head, width, priority, flags, name)                                        \
 	{                                                                                      \
 		head, width, priority, (flags) | COLUMN_LEFT | COLUMN_TEXT, draw_##name, NULL, \

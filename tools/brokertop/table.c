@@ -80,6 +80,14 @@ static void fill_cell(const struct table *table, unsigned int column, const stru
 	const struct figure *figure = table->figures[column];
 	const void *record;
 
+	if (table->columns[column].flags & COLUMN_OWN && row->is_child)
+		return;
+	if (table->columns[column].format) {
+		cell_set(
+			ret,
+			table->columns[column].format(table->columns[column].key(model, row)).text);
+		return;
+	}
 	if (!figure) {
 		table->columns[column].draw(model, row, ret);
 		return;

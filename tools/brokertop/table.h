@@ -49,6 +49,7 @@ enum {
 	COLUMN_DESCENDING = 8, /* sorted by it, the largest is first */
 	COLUMN_TEXT = 16,      /* sorted by @text_key */
 	COLUMN_BAD = 32,       /* a number that had better be 0 */
+	COLUMN_OWN = 64,       /* of a tenant: its sessions below it have none */
 };
 
 struct column {
@@ -61,6 +62,8 @@ struct column {
 	const char *(*text_key)(const struct model *model, const struct row *row);
 	/* NULL; or the name of a number in JSON: then the functions are NULL. */
 	const char *figure;
+	/* NULL; or what makes a text of @key: then @draw is NULL. */
+	struct figure_text (*format)(double value);
 };
 
 enum { TABLE_MAX_COLUMNS = 64, TABLE_FILTER_BYTES = 64, TABLE_AUTO = -1 };
