@@ -27,27 +27,13 @@ static void write_turns(const struct metrics_page *page, struct metrics_text *te
 		"Turns of the thread that serves all clients that took more than ten budgets, by "
 		"what took most of them",
 		METRICS_COUNTER};
-	static const char *const labels[RBK_TURN_CAUSES] = {
-		[RBK_TURN_ENTRIES] = "cause=\"entries\"",
-		[RBK_TURN_COMPLETIONS] = "cause=\"completions\"",
-		[RBK_TURN_MESSAGES] = "cause=\"messages\"",
-		[RBK_TURN_PLANS] = "cause=\"plans\"",
-		[RBK_TURN_RINGS] = "cause=\"rings\"",
-		[RBK_TURN_CONNECTIONS] = "cause=\"connections\"",
-		[RBK_TURN_ENDS] = "cause=\"ends\"",
-		[RBK_TURN_BELLS] = "cause=\"bells\"",
-		[RBK_TURN_RESIDENCY] = "cause=\"residency\"",
-		[RBK_TURN_JOBS] = "cause=\"jobs\"",
-		[RBK_TURN_TIMERS] = "cause=\"timers\"",
-		[RBK_TURN_STATISTICS] = "cause=\"statistics\"",
-		[RBK_TURN_KERNEL] = "cause=\"kernel\"",
-		[RBK_TURN_OTHER] = "cause=\"other\"",
-	};
+	char label[METRICS_WORD_BYTES];
 
 	metrics_begin(text, &family);
 	for (unsigned int i = 0; i < RBK_TURN_CAUSES; i++) {
-		metrics_count(text, NULL, labels[i], NULL, page->broker.n_turn_overruns[i]);
-		metrics_write_created(page, text, FIGURE_SINCE_RESET, labels[i], NULL);
+		snprintf(label, sizeof(label), "cause=\"%s\"", stats_turn_cause(i)->name);
+		metrics_count(text, NULL, label, NULL, page->broker.n_turn_overruns[i]);
+		metrics_write_created(page, text, FIGURE_SINCE_RESET, label, NULL);
 	}
 }
 

@@ -4,13 +4,10 @@
 
 #include <stdio.h>
 
-#include "util/checked.h"
-
 static void write_device_info(const struct metrics_page *page, struct metrics_text *text)
 {
 	static const struct metrics_family family = {
 		"device", "What a device is, and how it reaches clients' memory", METRICS_INFO};
-	static const char *const kinds[] = {"cpu", "gpu", "software-gpu"};
 	char labels[4 * METRICS_LABEL_BYTES], name[METRICS_LABEL_BYTES],
 		driver[METRICS_LABEL_BYTES], paths[METRICS_LABEL_BYTES];
 
@@ -23,8 +20,7 @@ static void write_device_info(const struct metrics_page *page, struct metrics_te
 		metrics_escape(paths, sizeof(paths), device->paths);
 		snprintf(labels, sizeof(labels),
 			 "device=\"%u\",name=\"%s\",driver=\"%s\",kind=\"%s\",paths=\"%s\"", i,
-			 name, driver,
-			 device->kind < ARRAY_SIZE(kinds) ? kinds[device->kind] : "unknown", paths);
+			 name, driver, stats_device_kind_name(device->kind), paths);
 		metrics_count(text, NULL, labels, NULL, 1);
 	}
 }
@@ -35,19 +31,15 @@ static void write_breakers(const struct metrics_page *page, struct metrics_text 
 		"device_breaker_state",
 		"Is its breaker closed (it is used), open (it failed too often) or probing",
 		METRICS_GAUGE};
-	static const char *const states[] = {
-		[RBK_STATS_BREAKER_CLOSED] = "state=\"closed\"",
-		[RBK_STATS_BREAKER_OPEN] = "state=\"open\"",
-		[RBK_STATS_BREAKER_PROBING] = "state=\"probing\"",
-	};
-	const char *label;
+	char label[METRICS_WORD_BYTES];
 
 	metrics_begin(text, &family);
 	for (uint32_t i = 0; i < page->n_devices; i++) {
-		label = metrics_device_label(i);
-		for (uint32_t state = 0; state < ARRAY_SIZE(states); state++)
-			metrics_count(text, NULL, label, states[state],
+		for (uint32_t state = 0; state <= RBK_STATS_BREAKER_PROBING; state++) {
+			snprintf(label, sizeof(label), "state=\"%s\"", stats_breaker_name(state));
+			metrics_count(text, NULL, metrics_device_label(i), label,
 				      page->devices[i].breaker == state);
+		}
 	}
 }
 

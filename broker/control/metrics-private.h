@@ -14,9 +14,12 @@
 
 #include "control/metrics-text.h"
 #include "shm/stats-figures.h"
+#include "shm/stats-names.h"
 
 /* A name, each character escaped, with what makes it unique. */
 enum { METRICS_LABEL_BYTES = 2 * RBK_STATS_NAME_BYTES + 32 };
+/* A word of the broker's own as a label. */
+enum { METRICS_WORD_BYTES = 32 };
 
 /*
  * The sums over all leases that a tenant has of a device. A lease has no series of its own, because

@@ -7,26 +7,13 @@
  */
 #include "control/metrics-private.h"
 
-static const char *const causes[RBK_SETUP_CAUSES] = {
-	[RBK_SETUP_OTHER] = "cause=\"other\"",
-	[RBK_SETUP_PLAN_VERIFY] = "cause=\"verify\"",
-	[RBK_SETUP_PLAN_MEASURE] = "cause=\"measure\"",
-	[RBK_SETUP_PLAN_PREPARE] = "cause=\"prepare\"",
-	[RBK_SETUP_PLAN_RELEASE] = "cause=\"release\"",
-	[RBK_SETUP_ARENA_MAP] = "cause=\"map\"",
-	[RBK_SETUP_ARENA_UNMAP] = "cause=\"unmap\"",
-	[RBK_SETUP_RING] = "cause=\"ring\"",
-	[RBK_SETUP_LOAD] = "cause=\"load\"",
-	[RBK_SETUP_UNLOAD] = "cause=\"unload\"",
-	[RBK_SETUP_REOPEN] = "cause=\"reopen\"",
-	[RBK_SETUP_CALIBRATION] = "cause=\"calibration\"",
-	[RBK_SETUP_FILE] = "cause=\"file\"",
-};
+#include <stdio.h>
 
 void metrics_write_upkeep(const struct metrics_page *page, struct metrics_text *text)
 {
 	const struct rbk_stats_upkeep *upkeep = &page->upkeep;
 	const struct figure *figure;
+	char cause[METRICS_WORD_BYTES];
 	const char *device;
 
 	if (!page->has_upkeep)
@@ -35,9 +22,10 @@ void metrics_write_upkeep(const struct metrics_page *page, struct metrics_text *
 	for (figure = slices_figures; !figure_is_end(figure); figure++) {
 		if (!metrics_begin_figure(text, figure))
 			continue;
-		for (unsigned int i = 0; i < RBK_SETUP_CAUSES; i++)
-			metrics_write_figure(page, text, figure, &upkeep->setup[i], causes[i],
-					     NULL);
+		for (unsigned int i = 0; i < RBK_SETUP_CAUSES; i++) {
+			snprintf(cause, sizeof(cause), "cause=\"%s\"", stats_setup_cause(i)->name);
+			metrics_write_figure(page, text, figure, &upkeep->setup[i], cause, NULL);
+		}
 	}
 	for (figure = mended_figures; !figure_is_end(figure); figure++) {
 		if (!metrics_begin_figure(text, figure))

@@ -42,9 +42,9 @@ static void print_devices(const struct arguments *arguments, const struct rbk_st
 		device_copy(root, i, &device);
 		table_cell("%s", device_label(device.index));
 		table_cell("%s", text_name(device.name));
-		table_cell("%s", device_kind_name(device.kind));
+		table_cell("%s", stats_device_kind_name(device.kind));
 		table_cell("%s", device.paths[0] ? text_name(device.paths) : "-");
-		table_cell("%s", breaker_name(device.breaker));
+		table_cell("%s", stats_breaker_name(device.breaker));
 		sensor_cell(device.load_percent, 1, "%.0f%%");
 		sensor_cell(device.clock_hz, 1e6, "%.0f MHz");
 		sensor_cell(device.temperature_millicelsius, 1e3, "%.0f C");
@@ -104,7 +104,7 @@ static void print_plain(const struct arguments *arguments, const struct rbk_devi
 		table_cell("%s", device_label(devices[i].index));
 		table_cell("%s", text_name(devices[i].name));
 		table_cell("%s", text_name(devices[i].driver));
-		table_cell("%s", device_kind_name(devices[i].kind));
+		table_cell("%s", stats_device_kind_name(devices[i].kind));
 		table_cell("%s", devices[i].paths[0] ? text_name(devices[i].paths) : "-");
 		table_cell("%s",
 			   devices[i].memory_bytes ? text_bytes(devices[i].memory_bytes) : "-");
@@ -120,7 +120,7 @@ static void json_plain(const struct rbk_device *devices, unsigned int n)
 		json_unsigned("device", devices[i].index);
 		json_string("name", devices[i].name);
 		json_string("driver", devices[i].driver);
-		json_string("kind", device_kind_name(devices[i].kind));
+		json_string("kind", stats_device_kind_name(devices[i].kind));
 		json_string("paths", devices[i].paths);
 		json_object("memory");
 		json_unsigned("total", devices[i].memory_bytes);

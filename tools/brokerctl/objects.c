@@ -37,9 +37,9 @@ void json_device(const struct rbk_stats_device *device)
 	json_begin();
 	json_string("type", "device");
 	json_figures_part(device_figures, device, 0, NULL, "driver");
-	json_string("kind", device_kind_name(device->kind));
+	json_string("kind", stats_device_kind_name(device->kind));
 	json_figures_part(device_figures, device, 0, "paths", "success_rate");
-	json_string("breaker", breaker_name(device->breaker));
+	json_string("breaker", stats_breaker_name(device->breaker));
 	json_figures_part(device_figures, device, 0, "breaker_opened", "cooperative_matrices");
 	json_object("tiles");
 	for (unsigned int op = 0; op < RBK_STATS_TILE_OPERATORS; op++) {

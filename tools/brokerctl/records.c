@@ -124,96 +124,6 @@ bool device_number(const char *text, uint32_t *ret)
 	return true;
 }
 
-const char *breaker_name(uint32_t breaker)
-{
-	static const char *const names[] = {
-		[RBK_STATS_BREAKER_CLOSED] = "closed",
-		[RBK_STATS_BREAKER_OPEN] = "open",
-		[RBK_STATS_BREAKER_PROBING] = "probing",
-	};
-
-	return NAME_OF(names, breaker);
-}
-
-const char *turn_cause_text(uint32_t cause)
-{
-	static const char *const names[] = {
-		[RBK_TURN_ENTRIES] = "ring entries",
-		[RBK_TURN_COMPLETIONS] = "tasks to and from devices",
-		[RBK_TURN_MESSAGES] = "requests",
-		[RBK_TURN_PLANS] = "plan verification",
-		[RBK_TURN_RINGS] = "making rings",
-		[RBK_TURN_CONNECTIONS] = "accepting connections",
-		[RBK_TURN_ENDS] = "ends of sessions and rings",
-		[RBK_TURN_BELLS] = "bells",
-		[RBK_TURN_RESIDENCY] = "device memory",
-		[RBK_TURN_JOBS] = "results of the setup thread",
-		[RBK_TURN_TIMERS] = "timers",
-		[RBK_TURN_STATISTICS] = "publishing statistics",
-		[RBK_TURN_KERNEL] = "telling the kernel what to watch",
-		[RBK_TURN_OTHER] = "other work",
-	};
-
-	return NAME_OF(names, cause);
-}
-
-const char *turn_cause_name(uint32_t cause)
-{
-	static const char *const names[] = {
-		[RBK_TURN_ENTRIES] = "entries",     [RBK_TURN_COMPLETIONS] = "completions",
-		[RBK_TURN_MESSAGES] = "messages",   [RBK_TURN_PLANS] = "plans",
-		[RBK_TURN_RINGS] = "rings",         [RBK_TURN_CONNECTIONS] = "connections",
-		[RBK_TURN_ENDS] = "ends",           [RBK_TURN_BELLS] = "bells",
-		[RBK_TURN_RESIDENCY] = "residency", [RBK_TURN_JOBS] = "jobs",
-		[RBK_TURN_TIMERS] = "timers",       [RBK_TURN_STATISTICS] = "statistics",
-		[RBK_TURN_KERNEL] = "kernel",       [RBK_TURN_OTHER] = "other",
-	};
-
-	return NAME_OF(names, cause);
-}
-
-const char *setup_cause_text(uint32_t cause)
-{
-	static const char *const names[] = {
-		[RBK_SETUP_OTHER] = "other work",
-		[RBK_SETUP_PLAN_VERIFY] = "plan verification",
-		[RBK_SETUP_PLAN_MEASURE] = "measuring a plan",
-		[RBK_SETUP_PLAN_PREPARE] = "plan preparation",
-		[RBK_SETUP_PLAN_RELEASE] = "releasing a plan",
-		[RBK_SETUP_ARENA_MAP] = "mapping an arena",
-		[RBK_SETUP_ARENA_UNMAP] = "unmapping an arena",
-		[RBK_SETUP_RING] = "making or unmaking a ring",
-		[RBK_SETUP_LOAD] = "loading into device memory",
-		[RBK_SETUP_UNLOAD] = "unloading from device memory",
-		[RBK_SETUP_REOPEN] = "reopening a device",
-		[RBK_SETUP_CALIBRATION] = "calibration",
-		[RBK_SETUP_FILE] = "files of the broker's own",
-	};
-
-	return NAME_OF(names, cause);
-}
-
-const char *setup_cause_name(uint32_t cause)
-{
-	static const char *const names[] = {
-		[RBK_SETUP_OTHER] = "other",
-		[RBK_SETUP_PLAN_VERIFY] = "verify",
-		[RBK_SETUP_PLAN_MEASURE] = "measure",
-		[RBK_SETUP_PLAN_PREPARE] = "prepare",
-		[RBK_SETUP_PLAN_RELEASE] = "release",
-		[RBK_SETUP_ARENA_MAP] = "map",
-		[RBK_SETUP_ARENA_UNMAP] = "unmap",
-		[RBK_SETUP_RING] = "ring",
-		[RBK_SETUP_LOAD] = "load",
-		[RBK_SETUP_UNLOAD] = "unload",
-		[RBK_SETUP_REOPEN] = "reopen",
-		[RBK_SETUP_CALIBRATION] = "calibration",
-		[RBK_SETUP_FILE] = "file",
-	};
-
-	return NAME_OF(names, cause);
-}
-
 const char *tiles_name(uint32_t op)
 {
 	static const char *const names[] = {
@@ -242,13 +152,6 @@ const char *text_tile(const struct rbk_stats_device *device, uint32_t op, uint32
 	snprintf(text, sizeof(text), "%ux%u%s", tile->rows, tile->columns,
 		 of_matrices ? " matrices" : "");
 	return text;
-}
-
-const char *device_kind_name(uint32_t kind)
-{
-	static const char *const names[] = {"cpu", "gpu", "software-gpu"};
-
-	return NAME_OF(names, kind);
 }
 
 const char *memory_state_name(uint32_t state)

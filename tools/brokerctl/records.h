@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "monitor/pages.h"
+#include "shm/stats-names.h"
 
 void broker_copy(const struct rbk_stats_view *root, struct rbk_stats_broker *ret);
 /* Return: false from older brokers, which do not tell. */
@@ -31,15 +32,7 @@ const char *device_label(uint32_t index);
 /* A device from "CPU", "GPU1" or "1". Return: false if it is none. */
 bool device_number(const char *text, uint32_t *ret);
 
-/* Words for enumerations; "unknown" for what is not known. */
-const char *breaker_name(uint32_t breaker);
-/* Name the cause of a reactor turn: in words, and as metrics call it. */
-const char *turn_cause_text(uint32_t cause);
-const char *turn_cause_name(uint32_t cause);
-/* Likewise, of a slice of the setup thread. */
-const char *setup_cause_text(uint32_t cause);
-const char *setup_cause_name(uint32_t cause);
-const char *device_kind_name(uint32_t kind);
+/* Words for enumerations; "unknown" for what is not known. See also shm/stats-names.h. */
 const char *tiles_name(uint32_t op); /* rbk_stats_device.tiles: by operator, by class */
 const char *tile_class_name(uint32_t class);
 const char *memory_state_name(uint32_t state);

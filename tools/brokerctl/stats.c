@@ -53,7 +53,7 @@ static void table_devices(const struct rbk_stats_view *root)
 		table_cell("%s", text_percent(device.utilization, 1));
 		table_cell("%s", text_ns((double)device.backlog_ns));
 		table_cell("%llu", (unsigned long long)(device.n_queued + device.n_released));
-		table_cell("%s", breaker_name(device.breaker));
+		table_cell("%s", stats_breaker_name(device.breaker));
 		table_cell("%llu", (unsigned long long)device.n_opened);
 		table_cell("%.2f", device.contention);
 		table_cell("%s", text_bytes(device.memory_charged));

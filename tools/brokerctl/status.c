@@ -117,7 +117,7 @@ static void judge_devices(struct status *status)
 			     device_label(device.index), text_name(device.name));
 		if (device.breaker != RBK_STATS_BREAKER_CLOSED)
 			warn(warnings, "%s failed too often and rests: its breaker is %s",
-			     device_label(device.index), breaker_name(device.breaker));
+			     device_label(device.index), stats_breaker_name(device.breaker));
 		if (device.n_stalls > 0)
 			judge_stalls(status, &device);
 		if (device.flags & RBK_STATS_DEVICE_DRAINED)

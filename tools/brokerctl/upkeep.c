@@ -95,7 +95,7 @@ void upkeep_judge(const struct upkeep *upkeep, void (*warn)(void *data, const ch
 		snprintf(text, sizeof(text),
 			 "the setup thread has been at one thing for %s (%s%s), and %" PRIu64
 			 " job%s for it",
-			 text_ns((double)running->ns), setup_cause_text(running->cause),
+			 text_ns((double)running->ns), stats_setup_cause(running->cause)->text,
 			 of_tenant(upkeep, running->tenant), figures->n_setup_waiting,
 			 figures->n_setup_waiting == 1 ? " waits" : "s wait");
 		warn(data, text);
@@ -138,11 +138,11 @@ static void print_turns(const struct upkeep *upkeep)
 	if (upkeep->figures.longest_turn_cpu_ns > 0)
 		printf(" (%s of processor time at most)",
 		       text_ns((double)upkeep->figures.longest_turn_cpu_ns));
-	printf(": %s%s; %" PRIu64 " overrun%s", turn_cause_text(broker->longest_turn_cause),
+	printf(": %s%s; %" PRIu64 " overrun%s", stats_turn_cause(broker->longest_turn_cause)->text,
 	       of_tenant(upkeep, broker->longest_turn_tenant), n, plural(n));
 	for (unsigned int i = 0, n_said = 0; i < RBK_TURN_CAUSES; i++)
 		if (broker->n_turn_overruns[i] > 0)
-			printf("%s %s %" PRIu64, n_said++ ? "," : ":", turn_cause_text(i),
+			printf("%s %s %" PRIu64, n_said++ ? "," : ":", stats_turn_cause(i)->text,
 			       broker->n_turn_overruns[i]);
 	putchar('\n');
 }
@@ -156,11 +156,11 @@ static void print_setup(const struct upkeep *upkeep)
 	       figures->n_setup_waiting == 1 ? " waits" : "s wait");
 	if (figures->longest_wait.ns > 0)
 		printf(", longest wait %s: %s%s", text_ns((double)figures->longest_wait.ns),
-		       setup_cause_text(figures->longest_wait.cause),
+		       stats_setup_cause(figures->longest_wait.cause)->text,
 		       of_tenant(upkeep, figures->longest_wait.tenant));
 	if (slice.ns > 0)
 		printf("; longest slice %s: %s%s", text_ns((double)slice.ns),
-		       setup_cause_text(slice.cause), of_tenant(upkeep, slice.tenant));
+		       stats_setup_cause(slice.cause)->text, of_tenant(upkeep, slice.tenant));
 	putchar('\n');
 }
 
@@ -195,7 +195,7 @@ static void json_time(const struct upkeep *upkeep, const char *name,
 {
 	json_object(name);
 	json_unsigned("ns", time->ns);
-	json_string("cause", time->ns ? setup_cause_name(time->cause) : NULL);
+	json_string("cause", time->ns ? stats_setup_cause(time->cause)->name : NULL);
 	json_string("tenant",
 		    time->tenant && upkeep->root ? tenant_name(upkeep->root, time->tenant) : NULL);
 	json_object_end();
@@ -213,7 +213,7 @@ static void json_setup(const struct upkeep *upkeep)
 	json_time(upkeep, "longest_slice", &slice);
 	json_object("slices");
 	for (unsigned int i = 0; i < RBK_SETUP_CAUSES; i++) {
-		json_object(setup_cause_name(i));
+		json_object(stats_setup_cause(i)->name);
 		json_figures(slices_figures, &figures->setup[i]);
 		json_object_end();
 	}
@@ -228,12 +228,13 @@ static void json_turns(const struct upkeep *upkeep)
 	json_optional("longest_turn_ns", known(broker->longest_turn_ns));
 	json_optional("longest_turn_cpu_ns", known(upkeep->figures.longest_turn_cpu_ns));
 	json_string("longest_turn_cause",
-		    broker->longest_turn_ns ? turn_cause_name(broker->longest_turn_cause) : NULL);
+		    broker->longest_turn_ns ? stats_turn_cause(broker->longest_turn_cause)->name
+					    : NULL);
 	json_string("longest_turn_tenant",
 		    upkeep->root ? tenant_name(upkeep->root, broker->longest_turn_tenant) : NULL);
 	json_object("turn_overruns");
 	for (unsigned int i = 0; i < RBK_TURN_CAUSES; i++)
-		json_unsigned(turn_cause_name(i), broker->n_turn_overruns[i]);
+		json_unsigned(stats_turn_cause(i)->name, broker->n_turn_overruns[i]);
 	json_object_end();
 }
 

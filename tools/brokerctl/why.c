@@ -374,7 +374,7 @@ static void broker_facts(struct why *why)
 			fact(why, "%s is lost now", device_label(i));
 		if (device.breaker != RBK_STATS_BREAKER_CLOSED)
 			fact(why, "%s failed too often: its breaker is %s now", device_label(i),
-			     breaker_name(device.breaker));
+			     stats_breaker_name(device.breaker));
 		if (device.flags & RBK_STATS_DEVICE_DRAINED)
 			fact(why, "%s is drained now", device_label(i));
 	}

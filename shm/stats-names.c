@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+/* Names of causes, breakers and kinds of devices. */
+#include "shm/stats-names.h"
+
+#include <ringbroker/stats.h>
+
+#define N_OF(array) (sizeof(array) / sizeof((array)[0]))
+
+static const struct stats_word unknown = {"unknown", "unknown"};
+
+const struct stats_word *stats_turn_cause(uint32_t cause)
+{
+	static const struct stats_word words[RBK_TURN_CAUSES] = {
+		[RBK_TURN_ENTRIES] = {"entries", "ring entries"},
+		[RBK_TURN_COMPLETIONS] = {"completions", "tasks to and from devices"},
+		[RBK_TURN_MESSAGES] = {"messages", "requests"},
+		[RBK_TURN_PLANS] = {"plans", "plan verification"},
+		[RBK_TURN_RINGS] = {"rings", "making rings"},
+		[RBK_TURN_CONNECTIONS] = {"connections", "accepting connections"},
+		[RBK_TURN_ENDS] = {"ends", "ends of sessions and rings"},
+		[RBK_TURN_BELLS] = {"bells", "bells"},
+		[RBK_TURN_RESIDENCY] = {"residency", "device memory"},
+		[RBK_TURN_JOBS] = {"jobs", "results of the setup thread"},
+		[RBK_TURN_TIMERS] = {"timers", "timers"},
+		[RBK_TURN_STATISTICS] = {"statistics", "publishing statistics"},
+		[RBK_TURN_KERNEL] = {"kernel", "telling the kernel what to watch"},
+		[RBK_TURN_OTHER] = {"other", "other work"},
+	};
+
+	return cause < N_OF(words) && words[cause].name ? &words[cause] : &unknown;
+}
+
+const struct stats_word *stats_setup_cause(uint32_t cause)
+{
+	static const struct stats_word words[RBK_SETUP_CAUSES] = {
+		[RBK_SETUP_OTHER] = {"other", "other work"},
+		[RBK_SETUP_PLAN_VERIFY] = {"verify", "plan verification"},
+		[RBK_SETUP_PLAN_MEASURE] = {"measure", "measuring a plan"},
+		[RBK_SETUP_PLAN_PREPARE] = {"prepare", "plan preparation"},
+		[RBK_SETUP_PLAN_RELEASE] = {"release", "releasing a plan"},
+		[RBK_SETUP_ARENA_MAP] = {"map", "mapping an arena"},
+		[RBK_SETUP_ARENA_UNMAP] = {"unmap", "unmapping an arena"},
+		[RBK_SETUP_RING] = {"ring", "making or unmaking a ring"},
+		[RBK_SETUP_LOAD] = {"load", "loading into device memory"},
+		[RBK_SETUP_UNLOAD] = {"unload", "unloading from device memory"},
+		[RBK_SETUP_REOPEN] = {"reopen", "reopening a device"},
+		[RBK_SETUP_CALIBRATION] = {"calibration", "calibration"},
+		[RBK_SETUP_FILE] = {"file", "files of the broker's own"},
+	};
+
+	return cause < N_OF(words) && words[cause].name ? &words[cause] : &unknown;
+}
+
+const char *stats_breaker_name(uint32_t state)
+{
+	static const char *const names[RBK_STATS_BREAKER_PROBING + 1] = {
+		[RBK_STATS_BREAKER_CLOSED] = "closed",
+		[RBK_STATS_BREAKER_OPEN] = "open",
+		[RBK_STATS_BREAKER_PROBING] = "probing",
+	};
+
+	return state < N_OF(names) ? names[state] : unknown.name;
+}
+
+const char *stats_device_kind_name(uint32_t kind)
+{
+	static const char *const names[] = {"cpu", "gpu", "software-gpu"};
+
+	return kind < N_OF(names) ? names[kind] : unknown.name;
+}
