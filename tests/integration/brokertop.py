@@ -10,6 +10,7 @@ Every view at three sizes, with and without UTF-8, is what data/brokertop has of
 in the README. Nothing of a hostile page gets out. Wrong command lines, files and terminals get one
 sentence each.
 """
+import glob
 import json
 import os
 import pty
@@ -17,6 +18,9 @@ import re
 import subprocess
 import sys
 import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../doc'))
+import figures
 
 UPDATES = sys.argv[1] == '--update'
 TOP, RECORD, README = sys.argv[1 + UPDATES:]
@@ -174,11 +178,15 @@ def documented():
     with open(os.path.join(os.path.dirname(README), 'doc/brokertop.1'), encoding='utf-8') as file:
         text = file.read()
     text = text[text.index('.Sh JSON'):text.index('.Sh ENVIRONMENT')]
+    rows = figures.tables(glob.glob(os.path.join(os.path.dirname(README), 'shm/stats-figures-*.c')))
     found = {}
     for part in re.split(r'^\.Ss ', text, flags=re.MULTILINE):
         kind = part.split('\n', 1)[0].split()[-1] if found else 'line'
         found[kind] = {name for line in re.findall(r'^\.It Va (.*)$', part, re.MULTILINE)
                        for name in re.findall(r'[a-z][a-z0-9_]*', line)}
+        # The page refers to brokerctl(1) for these.
+        found[kind] |= {row.fields['json'] for row in rows.get(kind.removesuffix('s') + '_figures', [])
+                        if 'top' in row.fields}
     return found
 
 

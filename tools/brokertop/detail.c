@@ -50,10 +50,16 @@ static const char *count(uint64_t n)
 /* The figures of @record that have columns of their own. */
 static void draw_top(const struct figure *figures, const void *record, struct sheet_lines *lines)
 {
-	for (const struct figure *figure = figures; !figure_is_end(figure); figure++)
-		if (figure->top)
-			line(lines, STYLE_PLAIN, "%s %s", figure->json,
-			     figure_of(figure, record).text);
+	bool has_head = false;
+
+	for (const struct figure *figure = figures; !figure_is_end(figure); figure++) {
+		if (!figure->top)
+			continue;
+		if (!has_head)
+			head(lines, "Other figures");
+		has_head = true;
+		line(lines, STYLE_PLAIN, "%s %s", figure->json, figure_of(figure, record).text);
+	}
 }
 
 /* --- What both have --- */
@@ -215,7 +221,6 @@ void detail_draw_tenant(const struct model *model, uint32_t number, struct sheet
 	     count(now->n_refused));
 	line(lines, STYLE_PLAIN, "evictions %s   returns %s   tasks without device memory %s",
 	     count(now->n_evictions), count(now->n_returns), count(now->n_memory_constraints));
-	draw_top(tenant_figures, now, lines);
 	lines->line++;
 	draw_devices(model, tenant, lines);
 	head(lines, "Tasks");
@@ -237,6 +242,7 @@ void detail_draw_tenant(const struct model *model, uint32_t number, struct sheet
 	draw_histogram(lines, "Times from admission to end", now->latency_histogram);
 	draw_histogram(lines, "Times in the queue", now->queue_histogram);
 	draw_delay(model, tenant, lines);
+	draw_top(tenant_figures, now, lines);
 }
 
 /* --- A plan --- */
@@ -326,9 +332,9 @@ void detail_draw_plan(const struct model *model, uint32_t tenant, uint32_t slot,
 	line(lines, STYLE_PLAIN, "evictions %s   returns %s   tasks without device memory %s",
 	     count(plan->now.n_evictions), count(plan->now.n_returns),
 	     count(plan->now.n_memory_constraints));
-	draw_top(plan_figures, &plan->now, lines);
 	draw_reasons(lines, plan->now.reasons);
 	draw_plan_decisions(model, plan, lines);
+	draw_top(plan_figures, &plan->now, lines);
 }
 
 /* --- A lease --- */
