@@ -72,6 +72,9 @@ const struct figure tenant_figures[] = {
 	TENANT(host_max, 384, .unit = FIGURE_BYTES, .null = FIGURE_ABSENT, .json = "host_max",
 	       .metric = "tenant_host_memory_max_bytes",
 	       .help = "Its limit; none: it has no limit"),
+	TENANT(arena_bytes, 400, .unit = FIGURE_BYTES, .json = "arena_bytes", .top = "ARENAS",
+	       .head = "ARENAS", .metric = "tenant_arena_bytes",
+	       .help = "Memory of the arenas that its clients have registered"),
 	{.json = NULL},
 };
 

@@ -150,6 +150,7 @@ static void publish_tenant(const struct publish *publish, const struct tenant *t
 		.n_plans = account_used(account, ACCOUNT_PLANS),
 		.host_used = account_used(account, ACCOUNT_HOST_BYTES),
 		.host_max = account_limit(account, ACCOUNT_HOST_BYTES),
+		.arena_bytes = account_used(account, ACCOUNT_ARENA_BYTES),
 	};
 	for (uint32_t i = 0; i < publish->options.n_executors; i++) {
 		const struct tenant_share *share = &tenant->shares[i];

@@ -47,7 +47,7 @@
 
 #define RBK_STATS_MAGIC       0x53425252u /* "RRBS" */
 #define RBK_STATS_ABI_MAJOR   1           /* another one: not this layout at all */
-#define RBK_STATS_ABI_MINOR   8           /* grows with what is added */
+#define RBK_STATS_ABI_MINOR   9           /* grows with what is added */
 
 #define RBK_STATS_ABSENT      UINT64_MAX /* a value that cannot be had here */
 #define RBK_STATS_NAME_BYTES  64         /* of tenants, devices and drivers, with the NUL */
@@ -193,7 +193,9 @@ struct rbk_stats_tenant {
 	uint64_t host_used, host_max;  /* bytes; UINT64_MAX: no limit */
 	/* Since 1.2. */
 	uint64_t inline_ns; /* count: of exec_ns, that of tasks that are in no histogram: inline */
-	uint64_t reserved[14];
+	/* Since 1.9. */
+	uint64_t arena_bytes; /* of arenas that its clients have registered, now */
+	uint64_t reserved[13];
 
 	struct rbk_stats_tenant_device devices[RBK_MAX_DEVICES];
 	uint64_t queue_histogram[RBK_STATS_BUCKETS];   /* count by time in the queue; not inline */
