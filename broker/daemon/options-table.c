@@ -130,6 +130,11 @@ const struct option_row option_rows[] = {
 	{"reactor-nice", "N", OPTION_START, &option_kind_nice,
 	 "nice level of the reactor, -20 to 19",
 	 "nice level of that thread, -20 to 19 (default: 10 below the others')", AT(reactor_nice)},
+	{"stop-timeout", "SECONDS", OPTION_START, &option_kind_number,
+	 "seconds that tasks have to finish at the end",
+	 "how long tasks in flight have to finish when brokerd is to stop\n"
+	 "(default: 10)",
+	 AT(stop_ns), .least = 1, .most = 3600, .unit = 1000000000},
 	{"calibration", NULL, OPTION_START, &option_kind_choice,
 	 "measure what devices are able to do",
 	 "what devices are able to do: measured once and kept in the cache (the\n"

@@ -54,6 +54,7 @@ struct options {
 	float cpu_watts, gpu_watts; /* 0: unknown */
 	int64_t spin_ns;            /* -1: adaptive */
 	uint64_t turn_ns;           /* the reactor's budget */
+	uint64_t stop_ns;           /* until tasks in flight are abandoned; 0: 10 s */
 	int reactor_nice;           /* its nice level; OPTIONS_NICE_DEFAULT: 10 below brokerd's */
 	uint64_t test_device_ns;    /* what a task takes there; 0: there is none */
 	/* What the kernel calls the memory of every GPU; empty: it is found out. */

@@ -31,7 +31,7 @@ enum {
 	BATCH_PART = 8,
 };
 
-static const uint64_t drain_timeout_ns = 10000000000;
+static const uint64_t default_stop_ns = 10000000000;
 /* What a device failed longer ago than a breaker ever waits is forgiven when it comes back. */
 static const uint64_t forgive_ns = 60000000000;
 
@@ -357,7 +357,8 @@ static void on_drain_expired(void *data)
 {
 	struct dispatch *dispatch = data;
 
-	log_warning(LOG_STOPPED_BUSY, "tasks did not finish within 10 s of the request to stop");
+	log_warning(LOG_STOPPED_BUSY, "tasks did not finish within %g s of the request to stop",
+		    (double)dispatch->options.stop_ns / 1e9);
 	dispatch->drain_expired = true;
 }
 
@@ -369,7 +370,7 @@ void dispatch_stop(struct dispatch *dispatch)
 	if (dispatch->server)
 		server_stop_accepting(dispatch->server);
 	own_cancel_all(dispatch);
-	loop_timer_arm(dispatch->drain_timer, drain_timeout_ns);
+	loop_timer_arm(dispatch->drain_timer, dispatch->options.stop_ns);
 }
 
 static void on_waker(void *data, uint32_t events)
@@ -500,6 +501,8 @@ int dispatch_new(const struct dispatch_options *options, struct dispatch **ret)
 	if (!dispatch)
 		return error_origin(-ENOMEM);
 	dispatch->options = *options;
+	if (!options->stop_ns)
+		dispatch->options.stop_ns = default_stop_ns;
 	dispatch->executors = options->executors;
 	dispatch->n_executors = options->n_executors;
 	dispatch->inline_task.refs = dispatch->inline_refs;

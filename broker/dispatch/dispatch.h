@@ -32,6 +32,7 @@ struct dispatch_options {
 	const struct place_profile *profiles[RBK_MAX_DEVICES]; /* copied; struct placer_options */
 	int64_t spin_ns;       /* before sleeping; -1: adaptive; 0: never spin */
 	uint32_t n_processors; /* that the broker may use */
+	uint64_t stop_ns;      /* until dispatch_stop() abandons tasks; 0: 10 s */
 	/*
 	 * Told how much is going on, for who watches devices, or NULL: in each turn that gave tasks
 	 * to a device other than the CPU, and before sleeping. Must be cheap.

@@ -344,7 +344,8 @@ static void hang(struct failing_layer *layer, struct customer *customer)
 
 static void test_hung(void **state)
 {
-	static const char *const args[] = {"--gpu=software", "--gpu-timeout=1", NULL};
+	static const char *const args[] = {"--gpu=software", "--gpu-timeout=1", "--stop-timeout=1",
+					   NULL};
 	const struct broker_options options = {.args = args, .in_child = be_watched};
 	struct failing_layer *layer = failing_layer_begin();
 	struct rbk_admin_drained drained;
@@ -411,6 +412,7 @@ static void test_hung(void **state)
 	status = broker_wait(&broker);
 	assert_true(WIFEXITED(status));
 	assert_int_equal(WEXITSTATUS(status), 1);
+	assert_true(broker_log_has(&broker, "did not finish within 1 s of"));
 	assert_true(broker_log_has(&broker, "stopped with tasks in flight"));
 	customer_deinit(&other);
 	customer_deinit(&stuck);
