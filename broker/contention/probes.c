@@ -62,8 +62,8 @@ struct probes {
 /* Of the thread that loads. */
 static _Thread_local bool is_refused;
 
-/* The last lines of a verifier's log say why; at most so much of it is logged. */
-enum { MAX_SAID_BYTES = 64 * 1024, MAX_LINES = 60 };
+/* The last lines of a verifier's log say why; so many are logged. */
+enum { MAX_LINES = 60 };
 
 static int say(enum libbpf_print_level level, const char *format, va_list args)
 {

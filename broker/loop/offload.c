@@ -420,26 +420,3 @@ void offload_reset(struct offload *offload)
 	};
 	pthread_mutex_unlock(&offload->mutex);
 }
-
-const char *offload_cause_name(enum offload_cause cause)
-{
-	static const char *const names[] = {
-		[OFFLOAD_OTHER] = "other",
-		[OFFLOAD_PLAN_VERIFY] = "plan verification",
-		[OFFLOAD_PLAN_MEASURE] = "plan translation",
-		[OFFLOAD_PLAN_PREPARE] = "plan preparation",
-		[OFFLOAD_PLAN_RELEASE] = "plan release",
-		[OFFLOAD_ARENA_MAP] = "arena mapping",
-		[OFFLOAD_ARENA_UNMAP] = "arena unmapping",
-		[OFFLOAD_RING] = "ring creation",
-		[OFFLOAD_LOAD] = "loading",
-		[OFFLOAD_UNLOAD] = "unloading",
-		[OFFLOAD_REOPEN] = "reopening a device",
-		[OFFLOAD_CALIBRATION] = "calibration",
-		[OFFLOAD_FILE] = "a file",
-	};
-	_Static_assert(ARRAY_SIZE(names) == OFFLOAD_CAUSES, "a name for each cause");
-
-	assert(cause < OFFLOAD_CAUSES);
-	return names[cause];
-}

@@ -24,7 +24,7 @@
 struct loop;
 struct offload;
 
-/* Cause of a slice of the setup thread; offload_cause_name() names it in words. */
+/* Cause of a slice of the setup thread. */
 enum offload_cause {
 	OFFLOAD_OTHER,
 	OFFLOAD_PLAN_VERIFY,
@@ -111,7 +111,5 @@ void offload_cancel(struct offload *offload, struct offload_job *job);
 void offload_describe(struct offload *offload, struct offload_report *ret);
 /* Begins the figures anew, but for what waits and what runs. Reactor. */
 void offload_reset(struct offload *offload);
-/* "plan preparation", "arena mapping". */
-const char *offload_cause_name(enum offload_cause cause);
 
 DEFINE_CLEANUP(struct offload *, offload_free)

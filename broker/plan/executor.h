@@ -487,20 +487,6 @@ static inline enum exec_tile_class exec_tile_class(uint64_t rows, uint64_t cols,
 	return rows * cols * batch < EXEC_TILE_LARGE_ELEMS ? EXEC_TILE_SMALL : EXEC_TILE_LARGE;
 }
 
-/* The host address of a bound or constant tensor. Scratch is the executor's own affair. */
-static inline uint8_t *exec_task_host(const struct exec_task *task, const struct tensor *tensor)
-{
-	const struct plan_constant *constant;
-	const struct exec_ref *ref;
-
-	if (tensor->kind == RBK_TENSOR_CONSTANT) {
-		constant = &task->plan->constants[tensor->constant];
-		return constant->arena->base + constant->offset;
-	}
-	ref = &task->refs[tensor->binding];
-	return ref->arena->base + ref->offset;
-}
-
 /* The executor's side of the QUEUED race. Return: false if the reactor cancelled it first. */
 static inline bool exec_task_begin(struct exec_task *task)
 {

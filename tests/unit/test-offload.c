@@ -379,7 +379,6 @@ static void test_turns__weights(void **state)
 	assert_int_equal(stats->n_slices, 2 * N + 1);
 	assert_int_equal(stats->total_ns, (6ull * N + 1) * 1000000);
 	assert_int_equal(stats->longest_ns, 5000000);
-	assert_string_equal(offload_cause_name(OFFLOAD_PLAN_PREPARE), "plan preparation");
 	assert_int_equal(report.causes[OFFLOAD_RING].n_slices, 0);
 }
 

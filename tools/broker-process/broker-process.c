@@ -469,8 +469,3 @@ const char *broker_process_socket(const struct broker_process *broker)
 {
 	return broker->socket;
 }
-
-pid_t broker_process_pid(const struct broker_process *broker)
-{
-	return broker->pid;
-}

@@ -34,7 +34,6 @@ int broker_process_try(const char *const *arguments, int cpu, struct broker_proc
 struct broker_process *broker_process_free(struct broker_process *broker);
 
 const char *broker_process_socket(const struct broker_process *broker);
-pid_t broker_process_pid(const struct broker_process *broker);
 
 /* Makes the signals that end programs stop the broker first. Once, before the first broker. */
 void broker_process_init(void);

@@ -122,15 +122,6 @@ uint64_t hogs_end(struct hogs *hogs)
 	return tell(hogs, SLEEP);
 }
 
-uint64_t hogs_work(const struct hogs *hogs)
-{
-	uint64_t n = 0;
-
-	for (unsigned int i = 0; i < hogs->n; i++)
-		n += atomic_load_explicit(&hogs->shared->progress[i].n, memory_order_relaxed);
-	return n;
-}
-
 struct hogs *hogs_free(struct hogs *hogs)
 {
 	if (!hogs)

@@ -33,7 +33,4 @@ struct hogs *hogs_free(struct hogs *hogs);
 uint64_t hogs_begin(struct hogs *hogs);
 uint64_t hogs_end(struct hogs *hogs);
 
-/* Of the units that they compute, how many were done so far. */
-uint64_t hogs_work(const struct hogs *hogs);
-
 DEFINE_CLEANUP(struct hogs *, hogs_free)

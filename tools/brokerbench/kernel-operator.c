@@ -446,8 +446,3 @@ void kernel_operator_run(struct kernel_operator *kernel)
 {
 	crew_run(kernel->crew, kernel->fn, kernel, kernel->n_units);
 }
-
-const char *kernel_operator_level(const struct kernel_operator *kernel)
-{
-	return operator_is_int8(&kernel->shape) ? kernel->kernels8->name : kernel->kernels->name;
-}

@@ -19,6 +19,3 @@ struct kernel_operator *kernel_operator_free(struct kernel_operator *kernel);
 
 /* Computes y. */
 void kernel_operator_run(struct kernel_operator *kernel);
-
-/* The level of its kernels: "avx512". */
-const char *kernel_operator_level(const struct kernel_operator *kernel);

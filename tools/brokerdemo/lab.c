@@ -349,11 +349,6 @@ int lab_device_stats(struct lab *lab, unsigned int device, struct rbk_stats_devi
 	return copy(lab, &lab->whole, RBK_STATS_SECTION_DEVICES, device, ret, sizeof(*ret));
 }
 
-int lab_broker_stats(struct lab *lab, struct rbk_stats_broker *ret)
-{
-	return copy(lab, &lab->whole, RBK_STATS_SECTION_BROKER, 0, ret, sizeof(*ret));
-}
-
 int lab_tenant_stats(struct lab *lab, struct rbk_stats_tenant *ret)
 {
 	return copy(lab, &lab->own, RBK_STATS_SECTION_TENANTS, 0, ret, sizeof(*ret));

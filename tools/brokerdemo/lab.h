@@ -99,9 +99,8 @@ int lab_settle(struct lab *lab);
 int lab_plan(struct lab *lab, const struct lab_task *task,
 	     struct rbk_stats_plan_device ret[RBK_MAX_DEVICES]);
 
-/* The broker's record of a device, of itself, and of the client's tenant. */
+/* The broker's record of a device, and of the client's tenant. */
 int lab_device_stats(struct lab *lab, unsigned int device, struct rbk_stats_device *ret);
-int lab_broker_stats(struct lab *lab, struct rbk_stats_broker *ret);
 int lab_tenant_stats(struct lab *lab, struct rbk_stats_tenant *ret);
 
 /* Begins all counts anew; the broker forgets what it learned. */
