@@ -31,8 +31,8 @@ int metrics_page_new(const struct rbk_stats_view *view, struct metrics_page **re
 
 	if (!page)
 		return error_origin(-ENOMEM);
-	page->hashes = calloc(n ? n : 1, sizeof(page->hashes[0]));
-	if (!page->hashes)
+	page->keys = calloc(n ? n : 1, sizeof(page->keys[0]));
+	if (!page->keys)
 		return error_origin(-ENOMEM);
 	page->max_tenants = (uint32_t)n;
 	*ret = steal_ptr(page);
@@ -43,7 +43,7 @@ struct metrics_page *metrics_page_free(struct metrics_page *page)
 {
 	if (!page)
 		return NULL;
-	free(page->hashes);
+	free(page->keys);
 	free(page);
 	return NULL;
 }
@@ -131,9 +131,9 @@ static void label_tenant(struct metrics_page *page, struct tenant_copy *tenant)
 	tenant->figures.name[RBK_STATS_NAME_BYTES - 1] = '\0';
 	metrics_escape(name, sizeof(name), tenant->figures.name);
 	snprintf(tenant->label, sizeof(tenant->label), "tenant=\"%s\"", name);
-	page->hashes[index] = hash(tenant->label);
+	page->keys[index] = (struct tenant_key){hash(tenant->label), tenant->figures.number};
 	for (uint32_t i = 0; i < index; i++) {
-		if (page->hashes[i] != page->hashes[index] ||
+		if (page->keys[i].hash != page->keys[index].hash ||
 		    strcmp(page->tenants[i].label, tenant->label) != 0)
 			continue;
 		snprintf(tenant->label, sizeof(tenant->label), "tenant=\"%s#%u\"", name,
@@ -173,7 +173,7 @@ static void copy_tenants(struct metrics_page *page, const struct rbk_stats_view 
 static struct tenant_copy *find_tenant(struct metrics_page *page, uint32_t number)
 {
 	for (uint32_t i = 0; i < page->n_tenants; i++)
-		if (page->tenants[i].figures.number == number)
+		if (page->keys[i].number == number)
 			return &page->tenants[i];
 	return NULL;
 }

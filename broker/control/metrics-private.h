@@ -37,6 +37,12 @@ struct tenant_copy {
 	struct lease_sum leases[RBK_MAX_DEVICES];
 };
 
+/* Tenants are searched by these, which stand beside each other. */
+struct tenant_key {
+	uint64_t hash; /* of the label */
+	uint32_t number;
+};
+
 struct metrics_page {
 	struct rbk_stats_header header; /* those members that are used */
 	struct rbk_stats_broker broker;
@@ -50,7 +56,7 @@ struct metrics_page {
 	struct rbk_stats_device devices[RBK_MAX_DEVICES];
 	bool has_leases;
 	uint32_t n_tenants, max_tenants;
-	uint64_t *hashes; /* of the tenants' labels */
+	struct tenant_key *keys; /* of the tenants */
 	struct tenant_copy tenants[];
 };
 
