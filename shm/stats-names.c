@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Names of causes, breakers and kinds of devices. */
+/* Names of causes, breakers, kinds of devices, and states of memory. */
 #include "shm/stats-names.h"
 
 #include <ringbroker/stats.h>
@@ -67,4 +67,28 @@ const char *stats_device_kind_name(uint32_t kind)
 	static const char *const names[] = {"cpu", "gpu", "software-gpu"};
 
 	return kind < N_OF(names) ? names[kind] : unknown.name;
+}
+
+const char *stats_memory_state_name(uint32_t state)
+{
+	static const char *const names[] = {
+		[RBK_MEMORY_UNSUPPORTED] = "unsupported",
+		[RBK_MEMORY_RESIDENT] = "resident",
+		[RBK_MEMORY_EVICTED] = "evicted",
+		[RBK_MEMORY_NEVER_FITS] = "never-fits",
+		[RBK_MEMORY_LOST] = "lost",
+	};
+
+	return state < N_OF(names) ? names[state] : unknown.name;
+}
+
+const char *stats_memory_tier_name(uint32_t tier)
+{
+	static const char *const names[] = {
+		[RBK_TIER_NONE] = "none",
+		[RBK_TIER_VRAM] = "vram",
+		[RBK_TIER_GTT] = "gtt",
+	};
+
+	return tier < N_OF(names) ? names[tier] : unknown.name;
 }

@@ -18,3 +18,6 @@ const struct stats_word *stats_setup_cause(uint32_t cause);
 /* @state: enum rbk_stats_breaker; @kind: of a device, enum rbk_stats_device_kind; likewise. */
 const char *stats_breaker_name(uint32_t state);
 const char *stats_device_kind_name(uint32_t kind);
+/* @state: enum rbk_memory_state; @tier: enum rbk_memory_tier; likewise. */
+const char *stats_memory_state_name(uint32_t state);
+const char *stats_memory_tier_name(uint32_t tier);

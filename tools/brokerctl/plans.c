@@ -90,7 +90,7 @@ static const char *place_of(const struct row *row, char *text, size_t bytes)
 					      device_label(i),
 					      device->tier == RBK_TIER_GTT ? " (gtt)" : "");
 		else
-			state = memory_state_name(device->state);
+			state = stats_memory_state_name(device->state);
 	}
 	return n ? text : state;
 }

@@ -154,30 +154,6 @@ const char *text_tile(const struct rbk_stats_device *device, uint32_t op, uint32
 	return text;
 }
 
-const char *memory_state_name(uint32_t state)
-{
-	static const char *const names[] = {
-		[RBK_MEMORY_UNSUPPORTED] = "unsupported",
-		[RBK_MEMORY_RESIDENT] = "resident",
-		[RBK_MEMORY_EVICTED] = "evicted",
-		[RBK_MEMORY_NEVER_FITS] = "never-fits",
-		[RBK_MEMORY_LOST] = "lost",
-	};
-
-	return NAME_OF(names, state);
-}
-
-const char *memory_tier_name(uint32_t tier)
-{
-	static const char *const names[] = {
-		[RBK_TIER_NONE] = "none",
-		[RBK_TIER_VRAM] = "vram",
-		[RBK_TIER_GTT] = "gtt",
-	};
-
-	return NAME_OF(names, tier);
-}
-
 const char *strategy_name(uint32_t strategy)
 {
 	static const char *const names[] = {

@@ -35,8 +35,6 @@ bool device_number(const char *text, uint32_t *ret);
 /* Words for enumerations; "unknown" for what is not known. See also shm/stats-names.h. */
 const char *tiles_name(uint32_t op); /* rbk_stats_device.tiles: by operator, by class */
 const char *tile_class_name(uint32_t class);
-const char *memory_state_name(uint32_t state);
-const char *memory_tier_name(uint32_t tier);
 const char *strategy_name(uint32_t strategy);
 const char *contention_source_name(uint32_t source);
 

@@ -144,7 +144,7 @@ static void table_plans(const struct pages *pages)
 					table_cell("%u", device->break_even);
 				else
 					table_cell("-");
-				table_cell("%s", memory_state_name(device->state));
+				table_cell("%s", stats_memory_state_name(device->state));
 			}
 		}
 	}

@@ -12,6 +12,7 @@
 
 #include "monitor/json-figures.h"
 #include "monitor/json.h"
+#include "shm/stats-names.h"
 
 /* Negative: not known. */
 static void rate(const char *name, double value)
@@ -144,22 +145,6 @@ static void report_session(const struct model *model, const struct model_session
 
 static void report_plan(const struct model_plan *plan)
 {
-	static const char *const states[] = {
-		[RBK_MEMORY_UNSUPPORTED] = "unsupported",
-		[RBK_MEMORY_RESIDENT] = "resident",
-		[RBK_MEMORY_EVICTED] = "evicted",
-		[RBK_MEMORY_NEVER_FITS] = "never-fits",
-		[RBK_MEMORY_LOST] = "lost",
-	};
-	static const char *const tiers[] = {
-		[RBK_TIER_NONE] = "none",
-		[RBK_TIER_VRAM] = "vram",
-		[RBK_TIER_GTT] = "gtt",
-	};
-	enum {
-		N_STATES = sizeof(states) / sizeof(states[0]),
-		N_TIERS = sizeof(tiers) / sizeof(tiers[0]),
-	};
 	const struct rbk_stats_plan *now = &plan->now;
 	char fingerprint[24];
 
@@ -183,8 +168,8 @@ static void report_plan(const struct model_plan *plan)
 	json_optional("gpu", plan->gpu ? plan->gpu : RBK_STATS_ABSENT);
 	time_ns("speedup", plan->speedup);
 	rate("error", plan->error);
-	json_string("memory", plan->state < N_STATES ? states[plan->state] : "unknown");
-	json_string("tier", plan->tier < N_TIERS ? tiers[plan->tier] : "unknown");
+	json_string("memory", stats_memory_state_name(plan->state));
+	json_string("tier", stats_memory_tier_name(plan->tier));
 	json_unsigned("resident_bytes", plan->resident_bytes);
 	json_unsigned("footprint_bytes", plan->footprint_bytes);
 	json_figures_part(plan_figures, now, 0, "evictions", "memory_constraints");
