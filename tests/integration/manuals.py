@@ -82,7 +82,7 @@ def check_keys():
 def check_scenario_keys():
     """Each in the section of brokersim(1) that is its section's."""
     sections = dict(re.findall(r'^\.Ss SECTION \[(\w+).*\n((?:(?!\.S[sh]).*\n)*)', page_of('brokersim'), re.MULTILINE))
-    keys = re.findall(r'\{SECTION_([A-Z]+), "([a-z-]+)"', read(SCENARIO_KEYS))
+    keys = re.findall(r'\b(?:KEY|READ)\(([A-Z]+), "([a-z-]+)"', read(SCENARIO_KEYS))
     expect(len(keys) > 50, 'few keys in', SCENARIO_KEYS)
     for section, key in keys:
         words = ' '.join(re.findall(r'^\.Cm (.*)$', sections.get(section.lower(), ''), re.MULTILINE))

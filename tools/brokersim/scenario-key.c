@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -74,14 +75,42 @@ bool reader_parse_time(const char *text, double *ret_ns)
 
 enum value_kind { NUMBER, WHOLE, TIME, BYTES, YES_NO, OTHER };
 
+/* The type of the member that a number goes to. */
+enum member_type { U32, U64, FLOAT, DOUBLE, BOOL };
+
 struct key {
 	enum section section;
 	const char *name;
 	enum value_kind kind;
 	double min, max;
-	void (*set)(struct reader *reader, double value);
+	size_t offset; /* in the section's record, see record_of() */
+	enum member_type type;
 	int (*read)(struct reader *reader, const char *key, char *value);
 };
+
+/* clang-format off */
+#define MEMBER_TYPE(member) \
+	_Generic((member), uint32_t: U32, uint64_t: U64, float: FLOAT, double: DOUBLE, bool: BOOL)
+/* clang-format on */
+/* What record_of() returns of a section. */
+#define RECORD_SCENARIO  struct scenario
+#define RECORD_PLACEMENT struct place_config
+#define RECORD_TRUTH     struct scenario_truth
+#define RECORD_PLAN      struct scenario_plan
+#define RECORD_GENERATE  struct reader
+#define RECORD_TENANT    struct scenario_tenant
+#define RECORD_EVENT     struct scenario_event
+
+/* A number of the section's record. */
+#define KEY(section, name, kind, min, max, member)                                           \
+	{                                                                                    \
+		SECTION_##section, name, kind, min, max, offsetof(RECORD_##section, member), \
+			MEMBER_TYPE(((RECORD_##section *)0)->member), NULL                   \
+	}
+#define READ(section, name, read)                                  \
+	{                                                          \
+		SECTION_##section, name, OTHER, 0, 0, 0, U32, read \
+	}
 
 static struct scenario_plan *plan_of(struct reader *reader)
 {
@@ -97,69 +126,6 @@ static struct scenario_event *event_of(struct reader *reader)
 {
 	return &reader->scenario->events[reader->scenario->n_events - 1];
 }
-
-/* Setters of numbers: one assignment each. */
-#define SETTER(name, target, type)                                  \
-	static void set_##name(struct reader *reader, double value) \
-	{                                                           \
-		(target) = (type)value;                             \
-	}
-SETTER(seed, reader->scenario->seed, uint64_t)
-SETTER(n_runs, reader->scenario->n_runs, uint32_t)
-SETTER(warm_up, reader->scenario->warm_up, uint32_t)
-SETTER(is_exact, reader->scenario->is_exact, bool)
-SETTER(is_quick, reader->scenario->is_quick, bool)
-SETTER(has_alone, reader->scenario->has_alone, bool)
-SETTER(memory, reader->scenario->memory_bytes, uint64_t)
-SETTER(threshold, reader->scenario->config.threshold_bytes, uint64_t)
-SETTER(min_count, reader->scenario->config.min_count, uint32_t)
-SETTER(window, reader->scenario->config.window, uint32_t)
-SETTER(speedup, reader->scenario->config.speedup_threshold, float)
-SETTER(success_rate, reader->scenario->config.success_rate, float)
-SETTER(exploration, reader->scenario->config.exploration, float)
-SETTER(partition_bytes, reader->scenario->config.partition_min_bytes, uint64_t)
-SETTER(partition_gain, reader->scenario->config.partition_min_gain, float)
-SETTER(balance_high, reader->scenario->config.balance_high, float)
-SETTER(balance_low, reader->scenario->config.balance_low, float)
-SETTER(submission, reader->scenario->config.submission_max_ns, uint64_t)
-SETTER(energy_slack, reader->scenario->config.energy_slack, float)
-SETTER(rows, plan_of(reader)->dims[ROWS], uint32_t)
-SETTER(inner, plan_of(reader)->dims[INNER], uint32_t)
-SETTER(columns, plan_of(reader)->dims[COLUMNS], uint32_t)
-SETTER(channels, plan_of(reader)->dims[CHANNELS], uint32_t)
-SETTER(height, plan_of(reader)->dims[HEIGHT], uint32_t)
-SETTER(width, plan_of(reader)->dims[WIDTH], uint32_t)
-SETTER(filters, plan_of(reader)->dims[FILTERS], uint32_t)
-SETTER(kernel, plan_of(reader)->dims[KERNEL], uint32_t)
-SETTER(is_constant, plan_of(reader)->is_constant, bool)
-SETTER(share, plan_of(reader)->share, double)
-SETTER(n_generated, reader->n_generated, uint32_t)
-SETTER(generate_seed, reader->generate_seed, uint64_t)
-SETTER(weight, tenant_of(reader)->weight, uint32_t)
-SETTER(cpu_max, tenant_of(reader)->cpu_max, float)
-SETTER(n_tasks, tenant_of(reader)->n_tasks, uint32_t)
-SETTER(start, tenant_of(reader)->start_ns, double)
-SETTER(deadline, tenant_of(reader)->deadline_ns, double)
-SETTER(may_partition, tenant_of(reader)->may_partition, bool)
-SETTER(at, event_of(reader)->at_ns, double)
-#undef SETTER
-
-#define TRUTH_SETTER(name, member, type)                                         \
-	static void set_##name(struct reader *reader, double value)              \
-	{                                                                        \
-		for (unsigned int i = 0; i < SCENARIO_DEVICES; i++)              \
-			if (reader->devices & 1u << i)                           \
-				reader->scenario->truth[i].member = (type)value; \
-	}
-TRUTH_SETTER(noise, noise, double)
-TRUTH_SETTER(efficiency, efficiency, double)
-TRUTH_SETTER(jitter, jitter_ns, double)
-TRUTH_SETTER(drift, drift, double)
-TRUTH_SETTER(drift_period, drift_period_ns, double)
-TRUTH_SETTER(cache, cache_bytes, double)
-TRUTH_SETTER(cache_factor, cache_factor, double)
-TRUTH_SETTER(tile, tile_rows, uint32_t)
-#undef TRUTH_SETTER
 
 static int read_about(struct reader *reader, const char *key, char *value)
 {
@@ -411,78 +377,122 @@ static int read_event(struct reader *reader, const char *key, char *value)
 
 #define COUNT_MAX 2147483647.0
 static const struct key keys[] = {
-	{SECTION_SCENARIO, "about", OTHER, .read = read_about},
-	{SECTION_SCENARIO, "cpu", OTHER, .read = read_profile},
-	{SECTION_SCENARIO, "gpu", OTHER, .read = read_profile},
-	{SECTION_SCENARIO, "pairs", OTHER, .read = read_pairs},
-	{SECTION_SCENARIO, "seed", WHOLE, 0, 1e15, set_seed, NULL},
-	{SECTION_SCENARIO, "runs", WHOLE, 1, 1000, set_n_runs, NULL},
-	{SECTION_SCENARIO, "warm-up", WHOLE, 0, 1e6, set_warm_up, NULL},
-	{SECTION_SCENARIO, "exact", YES_NO, .set = set_is_exact},
-	{SECTION_SCENARIO, "quick", YES_NO, .set = set_is_quick},
-	{SECTION_SCENARIO, "alone", YES_NO, .set = set_has_alone},
-	{SECTION_SCENARIO, "memory", BYTES, 1, 1e15, set_memory, NULL},
-	{SECTION_SCENARIO, "trace", OTHER, .read = read_trace_name},
+	READ(SCENARIO, "about", read_about),
+	READ(SCENARIO, "cpu", read_profile),
+	READ(SCENARIO, "gpu", read_profile),
+	READ(SCENARIO, "pairs", read_pairs),
+	KEY(SCENARIO, "seed", WHOLE, 0, 1e15, seed),
+	KEY(SCENARIO, "runs", WHOLE, 1, 1000, n_runs),
+	KEY(SCENARIO, "warm-up", WHOLE, 0, 1e6, warm_up),
+	KEY(SCENARIO, "exact", YES_NO, 0, 1, is_exact),
+	KEY(SCENARIO, "quick", YES_NO, 0, 1, is_quick),
+	KEY(SCENARIO, "alone", YES_NO, 0, 1, has_alone),
+	KEY(SCENARIO, "memory", BYTES, 1, 1e15, memory_bytes),
+	READ(SCENARIO, "trace", read_trace_name),
 
-	{SECTION_PLACEMENT, "threshold", BYTES, 0, 1e15, set_threshold, NULL},
-	{SECTION_PLACEMENT, "min-count", WHOLE, 0, COUNT_MAX, set_min_count, NULL},
-	{SECTION_PLACEMENT, "window", WHOLE, 1, 10000, set_window, NULL},
-	{SECTION_PLACEMENT, "speedup", NUMBER, 0.01, 1000, set_speedup, NULL},
-	{SECTION_PLACEMENT, "success-rate", NUMBER, 0, 1, set_success_rate, NULL},
-	{SECTION_PLACEMENT, "exploration", NUMBER, 0, 1, set_exploration, NULL},
-	{SECTION_PLACEMENT, "partition-bytes", BYTES, 0, 1e15, set_partition_bytes, NULL},
-	{SECTION_PLACEMENT, "partition-gain", NUMBER, 0, 100, set_partition_gain, NULL},
-	{SECTION_PLACEMENT, "balance-high", NUMBER, 1, 1000, set_balance_high, NULL},
-	{SECTION_PLACEMENT, "balance-low", NUMBER, 0, 1, set_balance_low, NULL},
-	{SECTION_PLACEMENT, "submission", TIME, 1000, 1e12, set_submission, NULL},
-	{SECTION_PLACEMENT, "energy-slack", NUMBER, 1, 1000, set_energy_slack, NULL},
+	KEY(PLACEMENT, "threshold", BYTES, 0, 1e15, threshold_bytes),
+	KEY(PLACEMENT, "min-count", WHOLE, 0, COUNT_MAX, min_count),
+	KEY(PLACEMENT, "window", WHOLE, 1, 10000, window),
+	KEY(PLACEMENT, "speedup", NUMBER, 0.01, 1000, speedup_threshold),
+	KEY(PLACEMENT, "success-rate", NUMBER, 0, 1, success_rate),
+	KEY(PLACEMENT, "exploration", NUMBER, 0, 1, exploration),
+	KEY(PLACEMENT, "partition-bytes", BYTES, 0, 1e15, partition_min_bytes),
+	KEY(PLACEMENT, "partition-gain", NUMBER, 0, 100, partition_min_gain),
+	KEY(PLACEMENT, "balance-high", NUMBER, 1, 1000, balance_high),
+	KEY(PLACEMENT, "balance-low", NUMBER, 0, 1, balance_low),
+	KEY(PLACEMENT, "submission", TIME, 1000, 1e12, submission_max_ns),
+	KEY(PLACEMENT, "energy-slack", NUMBER, 1, 1000, energy_slack),
 
-	{SECTION_TRUTH, "noise", NUMBER, 0, 2, set_noise, NULL},
-	{SECTION_TRUTH, "efficiency", NUMBER, 0, 2, set_efficiency, NULL},
-	{SECTION_TRUTH, "jitter", TIME, 0, 1e9, set_jitter, NULL},
-	{SECTION_TRUTH, "drift", NUMBER, 0, 0.9, set_drift, NULL},
-	{SECTION_TRUTH, "drift-period", TIME, 1000, 1e13, set_drift_period, NULL},
-	{SECTION_TRUTH, "cache", BYTES, 1, 1e15, set_cache, NULL},
-	{SECTION_TRUTH, "cache-factor", NUMBER, 0.01, 100, set_cache_factor, NULL},
-	{SECTION_TRUTH, "tile", WHOLE, 1, 65536, set_tile, NULL},
+	KEY(TRUTH, "noise", NUMBER, 0, 2, noise),
+	KEY(TRUTH, "efficiency", NUMBER, 0, 2, efficiency),
+	KEY(TRUTH, "jitter", TIME, 0, 1e9, jitter_ns),
+	KEY(TRUTH, "drift", NUMBER, 0, 0.9, drift),
+	KEY(TRUTH, "drift-period", TIME, 1000, 1e13, drift_period_ns),
+	KEY(TRUTH, "cache", BYTES, 1, 1e15, cache_bytes),
+	KEY(TRUTH, "cache-factor", NUMBER, 0.01, 100, cache_factor),
+	KEY(TRUTH, "tile", WHOLE, 1, 65536, tile_rows),
 
-	{SECTION_PLAN, "op", OTHER, .read = read_op},
-	{SECTION_PLAN, "rows", WHOLE, 1, COUNT_MAX, set_rows, NULL},
-	{SECTION_PLAN, "inner", WHOLE, 1, COUNT_MAX, set_inner, NULL},
-	{SECTION_PLAN, "columns", WHOLE, 1, COUNT_MAX, set_columns, NULL},
-	{SECTION_PLAN, "channels", WHOLE, 1, COUNT_MAX, set_channels, NULL},
-	{SECTION_PLAN, "height", WHOLE, 1, COUNT_MAX, set_height, NULL},
-	{SECTION_PLAN, "width", WHOLE, 1, COUNT_MAX, set_width, NULL},
-	{SECTION_PLAN, "filters", WHOLE, 1, COUNT_MAX, set_filters, NULL},
-	{SECTION_PLAN, "kernel", WHOLE, 1, COUNT_MAX, set_kernel, NULL},
-	{SECTION_PLAN, "constant", YES_NO, .set = set_is_constant},
-	{SECTION_PLAN, "count", OTHER, .read = read_count},
-	{SECTION_PLAN, "share", NUMBER, 0, 1e6, set_share, NULL},
+	READ(PLAN, "op", read_op),
+	KEY(PLAN, "rows", WHOLE, 1, COUNT_MAX, dims[ROWS]),
+	KEY(PLAN, "inner", WHOLE, 1, COUNT_MAX, dims[INNER]),
+	KEY(PLAN, "columns", WHOLE, 1, COUNT_MAX, dims[COLUMNS]),
+	KEY(PLAN, "channels", WHOLE, 1, COUNT_MAX, dims[CHANNELS]),
+	KEY(PLAN, "height", WHOLE, 1, COUNT_MAX, dims[HEIGHT]),
+	KEY(PLAN, "width", WHOLE, 1, COUNT_MAX, dims[WIDTH]),
+	KEY(PLAN, "filters", WHOLE, 1, COUNT_MAX, dims[FILTERS]),
+	KEY(PLAN, "kernel", WHOLE, 1, COUNT_MAX, dims[KERNEL]),
+	KEY(PLAN, "constant", YES_NO, 0, 1, is_constant),
+	READ(PLAN, "count", read_count),
+	KEY(PLAN, "share", NUMBER, 0, 1e6, share),
 
-	{SECTION_GENERATE, "plans", WHOLE, 1, SCENARIO_MAX_PLANS, set_n_generated, NULL},
-	{SECTION_GENERATE, "ops", OTHER, .read = read_ops},
-	{SECTION_GENERATE, "bytes", OTHER, .read = read_bytes},
-	{SECTION_GENERATE, "seed", WHOLE, 0, 1e15, set_generate_seed, NULL},
+	KEY(GENERATE, "plans", WHOLE, 1, SCENARIO_MAX_PLANS, n_generated),
+	READ(GENERATE, "ops", read_ops),
+	READ(GENERATE, "bytes", read_bytes),
+	KEY(GENERATE, "seed", WHOLE, 0, 1e15, generate_seed),
 
-	{SECTION_TENANT, "weight", WHOLE, 1, 10000, set_weight, NULL},
-	{SECTION_TENANT, "priority", OTHER, .read = read_priority},
-	{SECTION_TENANT, "strategy", OTHER, .read = read_strategy},
-	{SECTION_TENANT, "cpu-max", NUMBER, 0, 1024, set_cpu_max, NULL},
-	{SECTION_TENANT, "arrivals", OTHER, .read = read_arrivals},
-	{SECTION_TENANT, "tasks", WHOLE, 1, SCENARIO_MAX_TASKS, set_n_tasks, NULL},
-	{SECTION_TENANT, "start", TIME, 0, 1e15, set_start, NULL},
-	{SECTION_TENANT, "deadline", TIME, 1, 1e15, set_deadline, NULL},
-	{SECTION_TENANT, "partition", YES_NO, .set = set_may_partition},
-	{SECTION_TENANT, "plans", OTHER, .read = read_plans},
+	KEY(TENANT, "weight", WHOLE, 1, 10000, weight),
+	READ(TENANT, "priority", read_priority),
+	READ(TENANT, "strategy", read_strategy),
+	KEY(TENANT, "cpu-max", NUMBER, 0, 1024, cpu_max),
+	READ(TENANT, "arrivals", read_arrivals),
+	KEY(TENANT, "tasks", WHOLE, 1, SCENARIO_MAX_TASKS, n_tasks),
+	KEY(TENANT, "start", TIME, 0, 1e15, start_ns),
+	KEY(TENANT, "deadline", TIME, 1, 1e15, deadline_ns),
+	KEY(TENANT, "partition", YES_NO, 0, 1, may_partition),
+	READ(TENANT, "plans", read_plans),
 
-	{SECTION_EVENT, "at", TIME, 0, 1e15, set_at, NULL},
-	{SECTION_EVENT, "device", OTHER, .read = read_device},
-	{SECTION_EVENT, "slow", OTHER, .read = read_event},
-	{SECTION_EVENT, "contention", OTHER, .read = read_event},
-	{SECTION_EVENT, "hogs", OTHER, .read = read_event},
-	{SECTION_EVENT, "fail-every", OTHER, .read = read_event},
-	{SECTION_EVENT, "device-is", OTHER, .read = read_event},
+	KEY(EVENT, "at", TIME, 0, 1e15, at_ns),
+	READ(EVENT, "device", read_device),
+	READ(EVENT, "slow", read_event),
+	READ(EVENT, "contention", read_event),
+	READ(EVENT, "hogs", read_event),
+	READ(EVENT, "fail-every", read_event),
+	READ(EVENT, "device-is", read_event),
 };
+
+/* Return: the record of the section that is being read; of [truth] that of a device. */
+static void *record_of(struct reader *reader, unsigned int device)
+{
+	switch (reader->section) {
+	case SECTION_PLACEMENT:
+		return &reader->scenario->config;
+	case SECTION_TRUTH:
+		return &reader->scenario->truth[device];
+	case SECTION_PLAN:
+		return plan_of(reader);
+	case SECTION_GENERATE:
+		return reader;
+	case SECTION_TENANT:
+		return tenant_of(reader);
+	case SECTION_EVENT:
+		return event_of(reader);
+	default:
+		return reader->scenario;
+	}
+}
+
+static void store(const struct key *key, void *record, double value)
+{
+	void *at = (char *)record + key->offset;
+
+	switch (key->type) {
+	case U32:
+		*(uint32_t *)at = (uint32_t)value;
+		break;
+	case U64:
+		*(uint64_t *)at = (uint64_t)value;
+		break;
+	case FLOAT:
+		*(float *)at = (float)value;
+		break;
+	case DOUBLE:
+		*(double *)at = value;
+		break;
+	case BOOL:
+		*(bool *)at = value > 0;
+		break;
+	}
+}
 
 static bool parse_value(enum value_kind kind, const char *value, double *ret)
 {
@@ -529,7 +539,12 @@ int reader_key(struct reader *reader, const char *key, char *value)
 		if (keys[i].kind != YES_NO && (number < keys[i].min || number > keys[i].max))
 			return reader_refuse(reader, "%s: \"%s\" is not between %g and %g", key,
 					     value, keys[i].min, keys[i].max);
-		keys[i].set(reader, number);
+		if (reader->section != SECTION_TRUTH)
+			store(&keys[i], record_of(reader, 0), number);
+		for (unsigned int d = 0; reader->section == SECTION_TRUTH && d < SCENARIO_DEVICES;
+		     d++)
+			if (reader->devices & 1u << d)
+				store(&keys[i], record_of(reader, d), number);
 		return 0;
 	}
 	return reader_refuse(reader, "there is no key \"%s\" in this section", key);
