@@ -9,11 +9,11 @@
 #define DELAY(...)       FIGURE(rbk_stats_delay, __VA_ARGS__)
 
 const struct figure session_figures[] = {
-	SESSION(number, 4, .json = "session"),
+	SESSION(number, 4, .unit = FIGURE_NAME, .json = "session"),
 	SESSION(name, 24, .json = "name"),
 	SESSION(comm, 88, .json = "comm"),
-	SESSION(pid, 16, .null = FIGURE_ZERO, .json = "pid"),
-	SESSION(uid, 20, .json = "uid"),
+	SESSION(pid, 16, .unit = FIGURE_NAME, .null = FIGURE_ZERO, .json = "pid"),
+	SESSION(uid, 20, .unit = FIGURE_NAME, .json = "uid"),
 	SESSION(flags, 12, .flag = RBK_STATS_SESSION_ADMIN, .json = "admin"),
 	SESSION(flags, 12, .flag = RBK_STATS_SESSION_ENDING, .json = "ending"),
 	SESSION(began_at_ns, 104, .unit = FIGURE_MOMENT, .json = "began_ns"),
@@ -39,11 +39,11 @@ const struct figure session_figures[] = {
 };
 
 const struct figure lease_figures[] = {
-	LEASE(number, 4, .json = "lease"),
+	LEASE(number, 4, .unit = FIGURE_NAME, .json = "lease"),
 	LEASE(name, 32, .json = "name"),
 	LEASE(device, 12, .json = "device"),
-	LEASE(pid, 20, .null = FIGURE_ZERO, .json = "pid"),
-	LEASE(uid, 24, .json = "uid"),
+	LEASE(pid, 20, .unit = FIGURE_NAME, .null = FIGURE_ZERO, .json = "pid"),
+	LEASE(uid, 24, .unit = FIGURE_NAME, .json = "uid"),
 	LEASE(n_members, 28, .json = "members"),
 	LEASE(opened_at_ns, 96, .unit = FIGURE_MOMENT, .json = "opened_ns"),
 	LEASE(min_bytes, 104, .unit = FIGURE_BYTES, .json = "min_bytes"),
@@ -69,7 +69,7 @@ const struct figure lease_figures[] = {
 };
 
 const struct figure plan_figures[] = {
-	PLAN(session, 8, .json = "session"),
+	PLAN(session, 8, .unit = FIGURE_NAME, .json = "session"),
 	PLAN(plan_id, 12, .json = "plan_id"),
 	PLAN(name, 16, .json = "plan"),
 	PLAN(n_inline, 64, .kind = FIGURE_SINCE_RESET, .json = "inline"),

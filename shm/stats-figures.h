@@ -29,6 +29,7 @@ enum figure_type {
 /* The unit of a number, as far as output depends on the unit. */
 enum figure_unit {
 	FIGURE_COUNT = 0, /* of things, events, hertz ... */
+	FIGURE_NAME,      /* of no thing: the number is what something is called */
 	FIGURE_BYTES,
 	FIGURE_NS,
 	FIGURE_MOMENT, /* ns of the broker's clock */

@@ -26,6 +26,13 @@ const char *const lease_sort_keys[] = {
 	"lease", "tenant", "name", "age", "granted", "used", "peak", "seen", NULL,
 };
 
+/* Figures that rows are sorted by as they are. */
+static const char *const sort_figures[] = {
+	[BY_GRANTED] = "granted_bytes",
+	[BY_PEAK] = "peak_bytes",
+	[BY_SEEN] = "seen_bytes",
+};
+
 static uint64_t used_of(const struct rbk_stats_lease *lease)
 {
 	return lease->used_bytes + lease->extra_bytes;
@@ -52,19 +59,11 @@ static void row_key(struct row *row, const char *sort)
 	case BY_AGE:
 		row->key.number = -(double)lease->opened_at_ns;
 		break;
-	case BY_GRANTED:
-		row->key.number = (double)lease->granted_bytes;
-		break;
 	case BY_USED:
 		row->key.number = (double)used_of(lease);
 		break;
-	case BY_PEAK:
-		row->key.number = (double)lease->peak_bytes;
-		break;
-	case BY_SEEN:
-		row->key.number =
-			lease->seen_bytes == RBK_STATS_ABSENT ? -1 : (double)lease->seen_bytes;
-		break;
+	default:
+		row->key.number = row_number(lease_figures, sort_figures[by], lease);
 	}
 }
 

@@ -149,6 +149,13 @@ static int compare_rows(const void *first, const void *second)
 	return is_reversed ? -order : order;
 }
 
+double row_number(const struct figure *figures, const char *json, const void *record)
+{
+	const double value = figure_real(figure_find(figures, json), record);
+
+	return isnan(value) ? -1 : value;
+}
+
 void rows_sort(void *rows, size_t n, size_t row_bytes, const char *sort)
 {
 	is_reversed = sort[0] == '-';

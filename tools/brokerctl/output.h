@@ -30,6 +30,8 @@ struct row_key {
 	double number;
 	char text[64];
 };
+/* Return: the number of @record that is called @json in JSON, to sort by; -1: not known. */
+double row_number(const struct figure *figures, const char *json, const void *record);
 /* By what --sort says: the other way if that begins with a '-'. */
 void rows_sort(void *rows, size_t n, size_t row_bytes, const char *sort);
 

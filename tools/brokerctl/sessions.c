@@ -60,8 +60,7 @@ static void row_key(struct row *row, const char *sort)
 		row->key.number = -(double)session->began_at_ns;
 		break;
 	default:
-		row->key.number = (double)figure_number(
-			figure_find(session_figures, sort_figures[by]), session);
+		row->key.number = row_number(session_figures, sort_figures[by], session);
 	}
 }
 

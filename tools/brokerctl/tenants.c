@@ -42,10 +42,8 @@ static double number_of(const struct row *row, unsigned int by)
 	const struct rbk_stats_tenant *tenant = &row->tenant;
 
 	switch (by) {
-	case BY_TASKS:
-		return (double)tenant->n_tasks;
-	case BY_SESSIONS:
-		return (double)tenant->n_sessions;
+	case BY_NAME:
+		return 0;
 	case BY_VRAM:
 		return (double)row->vram_used;
 	case BY_HOST:
@@ -54,14 +52,9 @@ static double number_of(const struct row *row, unsigned int by)
 		return row->gpu_share + tenant->devices[RBK_DEVICE_CPU].share;
 	case BY_LATENCY:
 		return histogram_quantile(tenant->latency_histogram, 0.99);
-	case BY_FALLBACKS:
-		return (double)tenant->reasons[RBK_REASON_CPU_FALLBACK];
-	case BY_EVICTIONS:
-		return (double)tenant->n_evictions;
-	case BY_WEIGHT:
-		return tenant->weight;
 	}
-	return 0;
+	/* The others are called as in JSON. */
+	return row_number(tenant_figures, tenant_sort_keys[by], tenant);
 }
 
 /* A limit of UINT64_MAX is none, also of the sum. */

@@ -47,16 +47,6 @@ static void draw_state(CELL)
 		ret->style = STYLE_WARN;
 }
 
-static double key_number(ROW)
-{
-	return row->lease->now.number;
-}
-
-static void draw_number(CELL)
-{
-	snprintf(ret->text, sizeof(ret->text), "%u", row->lease->now.number);
-}
-
 static const char *key_tenant(ROW)
 {
 	return row->tenant ? row->tenant->now.name : "";
@@ -80,29 +70,6 @@ static const char *key_name(ROW)
 static void draw_name(CELL)
 {
 	cell_set(ret, text_name(row->lease->now.name));
-}
-
-static double key_pid(ROW)
-{
-	return row->lease->now.pid;
-}
-
-static void draw_pid(CELL)
-{
-	if (row->lease->now.pid)
-		snprintf(ret->text, sizeof(ret->text), "%u", row->lease->now.pid);
-	else
-		cell_set(ret, "–");
-}
-
-static double key_uid(ROW)
-{
-	return row->lease->now.uid;
-}
-
-static void draw_uid(CELL)
-{
-	snprintf(ret->text, sizeof(ret->text), "%u", row->lease->now.uid);
 }
 
 static double key_device(ROW)
@@ -142,11 +109,11 @@ static void draw_waiting(CELL)
 }
 
 const struct column lease_columns[] = {
-	COLUMN("LEASE", 10, 3, 0, number),
+	FIGURE_COLUMN("LEASE", 10, 3, 0, "lease"),
 	TEXT_COLUMN("TENANT", 12, 1, 0, tenant),
 	TEXT_COLUMN("NAME", 15, 0, 0, name),
-	COLUMN("PID", 7, 3, 0, pid),
-	COLUMN("USER", 10, 7, 0, uid),
+	FIGURE_COLUMN("PID", 7, 3, 0, "pid"),
+	FIGURE_COLUMN("USER", 10, 7, 0, "uid"),
 	{"DEVICE", 6, 5, COLUMN_LEFT, draw_device, key_device, NULL},
 	NUMBER_COLUMN("AGE", 7, 4, DOWN, age, ns),
 	FIGURE_COLUMN("MEMBERS", 7, 5, DOWN, "members"),

@@ -37,16 +37,6 @@ static void draw_name(CELL)
 		ret->style = STYLE_DIM;
 }
 
-static double key_session(ROW)
-{
-	return row->plan->now.session;
-}
-
-static void draw_session(CELL)
-{
-	snprintf(ret->text, sizeof(ret->text), "%u", row->plan->now.session);
-}
-
 static double key_state(ROW)
 {
 	return row->plan->state;
@@ -143,7 +133,7 @@ static double key_total(ROW)
 
 const struct column plan_columns[] = {
 	TEXT_COLUMN("TENANT", 12, 0, 0, tenant),
-	COLUMN("SESSION", 7, 4, 0, session),
+	FIGURE_COLUMN("SESSION", 7, 4, 0, "session"),
 	TEXT_COLUMN("PLAN", 14, 0, COLUMN_FLEX, name),
 	{"STATE", 12, 1, COLUMN_LEFT | COLUMN_GPU, draw_state, key_state, NULL},
 	COLUMN("SIZE", 8, 2, DOWN | COLUMN_GPU, size),

@@ -296,11 +296,6 @@ _Static_assert(sizeof(tenant_columns) / sizeof(tenant_columns[0]) <= TABLE_MAX_C
 
 /* --- Sessions --- */
 
-static void draw_s_number(CELL)
-{
-	snprintf(ret->text, sizeof(ret->text), "%u", row->session->now.number);
-}
-
 /* Processes are watched by tenant. */
 static double key_s_wait(ROW)
 {
@@ -317,34 +312,6 @@ static void draw_s_causer(CELL)
 	const char *name = key_s_causer(model, row);
 
 	cell_set(ret, name[0] ? text_name(name) : "–");
-}
-
-static double key_s_number(ROW)
-{
-	return row->session->now.number;
-}
-
-static void draw_s_pid(CELL)
-{
-	if (row->session->now.pid)
-		snprintf(ret->text, sizeof(ret->text), "%u", row->session->now.pid);
-	else
-		cell_set(ret, "–");
-}
-
-static double key_s_pid(ROW)
-{
-	return row->session->now.pid;
-}
-
-static void draw_s_uid(CELL)
-{
-	snprintf(ret->text, sizeof(ret->text), "%u", row->session->now.uid);
-}
-
-static double key_s_uid(ROW)
-{
-	return row->session->now.uid;
 }
 
 static const char *key_s_tenant(ROW)
@@ -393,9 +360,9 @@ static double key_s_age(ROW)
 }
 
 const struct column session_columns[] = {
-	COLUMN("SESSION", 7, 3, 0, s_number),
-	COLUMN("PID", 7, 0, 0, s_pid),
-	COLUMN("USER", 6, 5, 0, s_uid),
+	FIGURE_COLUMN("SESSION", 7, 3, 0, "session"),
+	FIGURE_COLUMN("PID", 7, 0, 0, "pid"),
+	FIGURE_COLUMN("USER", 6, 5, 0, "uid"),
 	TEXT_COLUMN("TENANT", 12, 0, 0, s_tenant),
 	TEXT_COLUMN("NAME", 14, 1, COLUMN_FLEX, s_name),
 	TEXT_COLUMN("COMMAND", 15, 6, 0, s_comm),

@@ -116,8 +116,14 @@ struct figure_text figure_duration(uint64_t ns)
 struct figure_text figure_of(const struct figure *figure, const void *record)
 {
 	const double value = figure_real(figure, record);
+	struct figure_text name;
 
 	switch (figure->unit) {
+	case FIGURE_NAME:
+		if (isnan(value))
+			return unknown;
+		snprintf(name.text, sizeof(name.text), "%.0f", value);
+		return name;
 	case FIGURE_BYTES:
 		return figure_bytes(value);
 	case FIGURE_NS:
