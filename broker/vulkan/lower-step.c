@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The steps of a node, which the operators' files fill: see lower-private.h. */
+/* Steps that lowerers add, and what these need: see lower-private.h. Below the lowerers. */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
