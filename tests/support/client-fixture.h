@@ -10,6 +10,7 @@
 
 #include "libclient/private.h"
 #include "support/fake-broker.h"
+#include "support/test.h"
 
 struct fixture {
 	int n_fds;

@@ -2,16 +2,14 @@
 /*
  * Plans of one node, for tests of operators
  */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "plan/executor.h"
 #include "shm/operators/op-call.h"
 #include "support/one-op.h"
+#include "support/test.h"
 
 static struct exec_arena arenas[2] = {
 	{.bytes = ONE_OP_ARENA_BYTES, .immutable = true, .dev = 1, .ino = 1},

@@ -3,16 +3,13 @@
 #include "unit/cpu-rig.h"
 
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "cpu/compile.h"
 #include "cpu/internal.h"
 #include "plan/executor.h"
 #include "support/describe.h"
+#include "support/test.h"
 
 void cpu_rig_init(struct cpu_rig *rig, const struct cpu_options *options)
 {

@@ -2,13 +2,9 @@
 /*
  * What tests of the dispatcher share
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <errno.h>
 
+#include "support/test.h"
 #include "unit/dispatch-bench.h"
 
 static struct place_profile profile_of(const struct bench_speed *speed)

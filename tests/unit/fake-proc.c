@@ -6,16 +6,14 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <inttypes.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "support/test.h"
 
 char fake_proc[64];
 char fake_cgroup[64];

@@ -35,7 +35,7 @@ void fake_put_process(pid_t pid, const char *name, uint64_t start, uint64_t run_
 /* A millisecond. */
 void fake_moment(void);
 
-/* Asks again and again, for as long as a test may take; include <cmocka.h> before. */
+/* Asks again and again, for as long as a test may take; include test.h before. */
 #define WAIT_UNTIL(condition)                                                   \
 	do {                                                                    \
 		uint64_t start_ns_ = clock_now_ns();                            \

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* See kernel-rig.h. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "kernel-rig.h"
+#include "support/test.h"
 
 static uint64_t seed = 4711;
 

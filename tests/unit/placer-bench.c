@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* See placer-bench.h. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include "placer-bench.h"
+#include "support/test.h"
 
 #define ROW_BYTES 1024u
 

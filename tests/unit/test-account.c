@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Accounts: limits to the unit, sums that overflow, ownership, and ledgers that do not balance. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -14,6 +9,7 @@
 #include <unistd.h>
 
 #include "fail-alloc.h"
+#include "support/test.h"
 #include "tenant/account.h"
 #include "util/checked.h"
 
@@ -67,7 +63,7 @@ static bool aborts(void (*function)(void))
 	return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
 }
 
-static void test_charge__exact_limit(void **state)
+TEST(test_charge__exact_limit)
 {
 	struct account_book *book = book_make();
 	struct account *account = account_make(book, "web", 1000);
@@ -108,7 +104,7 @@ static void test_charge__exact_limit(void **state)
 	assert_null(account_book_free(book));
 }
 
-static void test_charge__overflow(void **state)
+TEST(test_charge__overflow)
 {
 	struct account_book *book = book_make();
 	struct account *a = account_make(book, "a", UINT64_MAX);
@@ -132,7 +128,7 @@ static void test_charge__overflow(void **state)
 }
 
 /* Two of one name are two, as a tenant that a policy dropped and its successor are. */
-static void test_account__lifetime(void **state)
+TEST(test_account__lifetime)
 {
 	struct account_book *book = book_make();
 	struct account *a = account_make(book, "web", UINT64_MAX);
@@ -163,7 +159,7 @@ static void test_account__lifetime(void **state)
 }
 
 /* What is there stays; nothing is added until enough of it is undone. */
-static void test_limits__lowered(void **state)
+TEST(test_limits__lowered)
 {
 	struct account_book *book = book_make();
 	struct account *account = account_make(book, "web", 1000);
@@ -187,7 +183,7 @@ static void test_limits__lowered(void **state)
 	account_book_free(book);
 }
 
-static void test_charge_set__follows(void **state)
+TEST(test_charge_set__follows)
 {
 	struct account_book *book = book_make();
 	struct account *broker = account_make(book, "broker", UINT64_MAX);
@@ -219,7 +215,7 @@ static void test_charge_set__follows(void **state)
 }
 
 /* The longest there can be. */
-static void test_explain__fits(void **state)
+TEST(test_explain__fits)
 {
 	struct account_book *book = book_make();
 	char name[ACCOUNT_NAME_BYTES], why[ACCOUNT_TEXT_BYTES];
@@ -245,7 +241,7 @@ static void test_explain__fits(void **state)
 	account_book_free(book);
 }
 
-static void test_account__many(void **state)
+TEST(test_account__many)
 {
 	enum { N_USERS = 300 };
 	struct account_book *book = book_make();
@@ -366,7 +362,7 @@ static void balanced(void)
 	account_book_free(book);
 }
 
-static void test_ledger__imbalance_is_fatal(void **state)
+TEST(test_ledger__imbalance_is_fatal)
 {
 	assert_true(aborts(leave_account));
 	assert_true(aborts(leave_charge));
@@ -377,7 +373,7 @@ static void test_ledger__imbalance_is_fatal(void **state)
 	assert_false(aborts(balanced));
 }
 
-static void test_new__allocation(void **state)
+TEST(test_new__allocation)
 {
 	struct account_limits limits = {{0}};
 	struct account_book *book = NULL;
@@ -399,7 +395,7 @@ static void test_new__allocation(void **state)
 	account_book_free(book);
 }
 
-static void test_slot_name__all(void **state)
+TEST(test_slot_name__all)
 {
 	for (int a = 0; a < ACCOUNT_SLOT_COUNT; a++) {
 		assert_true(strlen(account_slot_name(a)) > 0);
@@ -409,7 +405,7 @@ static void test_slot_name__all(void **state)
 }
 
 /* All accounts together have a limit: what fits an account may still not fit the book. */
-static void test_book__limit(void **state)
+TEST(test_book__limit)
 {
 	struct account_limits limits = {{0}};
 	struct account *first, *second;
@@ -449,23 +445,4 @@ static void test_book__limit(void **state)
 	account_unref(first);
 	account_unref(second);
 	account_book_free(book);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_book__limit),
-		cmocka_unit_test(test_charge__exact_limit),
-		cmocka_unit_test(test_charge__overflow),
-		cmocka_unit_test(test_account__lifetime),
-		cmocka_unit_test(test_limits__lowered),
-		cmocka_unit_test(test_charge_set__follows),
-		cmocka_unit_test(test_explain__fits),
-		cmocka_unit_test(test_account__many),
-		cmocka_unit_test(test_ledger__imbalance_is_fatal),
-		cmocka_unit_test(test_new__allocation),
-		cmocka_unit_test(test_slot_name__all),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

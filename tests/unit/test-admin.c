@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Who is an administrator, by what the kernel says of a client; and how many there can be. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <unistd.h>
 
 #include "session/server-private.h"
+#include "support/test.h"
 
 enum { LOOK = RBK_FEAT_ADMIN, CHANGE = RBK_FEAT_ADMIN | RBK_FEAT_ADMIN_CHANGE };
 
@@ -29,7 +25,7 @@ static uint64_t rights_of(const struct server_admin_options *options, uid_t uid,
 	return admin_rights(options, &peer);
 }
 
-static void test_rights__root_and_own(void **state)
+TEST(test_rights__root_and_own)
 {
 	const struct server_admin_options none = {.has_group = false};
 
@@ -40,7 +36,7 @@ static void test_rights__root_and_own(void **state)
 	assert_int_equal(rights_of(&none, 40103, 0, NULL, 0), 0);
 }
 
-static void test_rights__group(void **state)
+TEST(test_rights__group)
 {
 	const gid_t groups[] = {40199, 40200, 40201}, others[] = {40199, 40201};
 	const struct server_admin_options root_group = {.has_group = true, .gid = 0};
@@ -52,7 +48,7 @@ static void test_rights__group(void **state)
 	assert_int_equal(rights_of(&root_group, 40103, 0, NULL, 0), LOOK);
 }
 
-static void test_rights__users(void **state)
+TEST(test_rights__users)
 {
 	const gid_t groups[] = {40200};
 
@@ -62,7 +58,7 @@ static void test_rights__users(void **state)
 	assert_int_equal(rights_of(&with_all, 40200, 40101, NULL, 0), 0);
 }
 
-static void test_sessions__readers_leave_room(void **state)
+TEST(test_sessions__readers_leave_room)
 {
 	struct server server = {.options.admin = with_all};
 
@@ -75,16 +71,4 @@ static void test_sessions__readers_leave_room(void **state)
 	admin_session_end(&server);
 	assert_false(admin_session_begin(&server, LOOK));
 	assert_true(admin_session_begin(&server, CHANGE));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_rights__root_and_own),
-		cmocka_unit_test(test_rights__group),
-		cmocka_unit_test(test_rights__users),
-		cmocka_unit_test(test_sessions__readers_leave_room),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Arrays in files: reading, writing, comparing. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -15,6 +10,7 @@
 #include <unistd.h>
 
 #include "arrays/array.h"
+#include "support/test.h"
 
 /* A file of format @major with that header, and @data behind it. */
 static size_t make_file(unsigned char *file, unsigned int major, const char *header,
@@ -56,7 +52,7 @@ static int parse(const char *header, const void *data, size_t data_bytes, struct
 	return r;
 }
 
-static void test_npy__each_type_and_format(void **state)
+TEST(test_npy__each_type_and_format)
 {
 	static const struct {
 		const char *descr;
@@ -91,7 +87,7 @@ static void test_npy__each_type_and_format(void **state)
 	}
 }
 
-static void test_npy__spellings(void **state)
+TEST(test_npy__spellings)
 {
 	static const char *const same[] = {
 		"{'shape':(3,),'fortran_order':False,'descr':'<i4'}",
@@ -112,7 +108,7 @@ static void test_npy__spellings(void **state)
 	}
 }
 
-static void test_npy__scalars_and_nothing(void **state)
+TEST(test_npy__scalars_and_nothing)
 {
 	const float one = 1.5f;
 	char why[ARRAY_WHY_BYTES], text[ARRAY_TEXT_BYTES];
@@ -136,7 +132,7 @@ static void test_npy__scalars_and_nothing(void **state)
 	array_deinit(&array);
 }
 
-static void test_npy__fortran_order(void **state)
+TEST(test_npy__fortran_order)
 {
 	int32_t data[24], n = 0;
 	char why[ARRAY_WHY_BYTES];
@@ -158,7 +154,7 @@ static void test_npy__fortran_order(void **state)
 	array_deinit(&array);
 }
 
-static void test_npy__refusals(void **state)
+TEST(test_npy__refusals)
 {
 	static const struct {
 		const char *header;
@@ -216,7 +212,7 @@ static void test_npy__refusals(void **state)
 }
 
 /* Every beginning of a file is refused. */
-static void test_npy__cut_short(void **state)
+TEST(test_npy__cut_short)
 {
 	const float data[] = {1, 2};
 	char why[ARRAY_WHY_BYTES];
@@ -246,7 +242,7 @@ static void make_folder(char path[64])
 	assert_non_null(mkdtemp(path));
 }
 
-static void test_write__round_trip(void **state)
+TEST(test_write__round_trip)
 {
 	static const uint32_t types[] = {ARRAY_F32, ARRAY_F16, ARRAY_U8,   ARRAY_I8,
 					 ARRAY_I32, ARRAY_I64, ARRAY_BOOL, ARRAY_F64};
@@ -282,7 +278,7 @@ static void test_write__round_trip(void **state)
 	assert_int_equal(rmdir(folder), 0);
 }
 
-static void test_read__no_such_thing(void **state)
+TEST(test_read__no_such_thing)
 {
 	char folder[64], path[128], why[ARRAY_WHY_BYTES];
 	struct array array;
@@ -299,7 +295,7 @@ static void test_read__no_such_thing(void **state)
 	rmdir(folder);
 }
 
-static void test_read__pipe(void **state)
+TEST(test_read__pipe)
 {
 	const float data[] = {1, 2, 3};
 	char path[64], why[ARRAY_WHY_BYTES];
@@ -320,7 +316,7 @@ static void test_read__pipe(void **state)
 }
 
 /* What never ends is read as far as its beginning says, and not at all where that is none. */
-static void test_read__endless(void **state)
+TEST(test_read__endless)
 {
 	static const char header[] = "{'descr':'<f4','fortran_order':False,'shape':(3,)}";
 	const float data[100] = {1, 2, 3};
@@ -348,7 +344,7 @@ static void test_read__endless(void **state)
 	}
 }
 
-static void test_write__fails(void **state)
+TEST(test_write__fails)
 {
 	const int64_t dims[] = {3};
 	char why[ARRAY_WHY_BYTES];
@@ -363,7 +359,7 @@ static void test_write__fails(void **state)
 	array_deinit(&array);
 }
 
-static void test_write__tensor_proto(void **state)
+TEST(test_write__tensor_proto)
 {
 	static const unsigned char expected[] = {0x08, 2,   0x08, 0xac, 0x02, 0x10, 2, 0x42, 3,
 						 'a',  'b', 'c',  0x4a, 0xd8, 0x04, 0, 1,    2};
@@ -390,7 +386,7 @@ static void test_write__tensor_proto(void **state)
 	rmdir(folder);
 }
 
-static void test_new__impossible(void **state)
+TEST(test_new__impossible)
 {
 	const int64_t huge[] = {UINT32_MAX, UINT32_MAX, UINT32_MAX}, negative[] = {-1};
 	struct array array;
@@ -421,7 +417,7 @@ static bool is_close(float got, float want, double rtol, double atol)
 	return array_compare(&a, &b, rtol, atol, &difference) == 0;
 }
 
-static void test_compare__rule(void **state)
+TEST(test_compare__rule)
 {
 	assert_true(is_close(1.0f, 1.0f, 0, 0));
 	assert_true(is_close(0.0f, -0.0f, 0, 0));
@@ -442,7 +438,7 @@ static void test_compare__rule(void **state)
 	assert_false(is_close(3e38f, -3e38f, 1e-3, 0));
 }
 
-static void test_compare__report(void **state)
+TEST(test_compare__report)
 {
 	const float got[] = {1, 2, 3.5f, 4, NAN, 6}, want[] = {1, 2, 3, 4, 5, 7};
 	struct array a = floats(got, 6), b = floats(want, 6);
@@ -474,7 +470,7 @@ static void test_compare__report(void **state)
 	assert_string_equal(text, "all 3 elements are as expected");
 }
 
-static void test_compare__other_kinds(void **state)
+TEST(test_compare__other_kinds)
 {
 	const int64_t got[] = {INT64_MAX, -5}, want[] = {INT64_MAX - 1, -5};
 	struct array a = {.dtype = ARRAY_I64, .rank = 1, .dims = {2}, .data = got}, b = a, c;
@@ -511,7 +507,7 @@ static void test_compare__other_kinds(void **state)
 }
 
 /* Its numbers, written, and compared as numbers; in .npy it cannot be. */
-static void test_bfloat(void **state)
+TEST(test_bfloat)
 {
 	const uint16_t bits[] = {0x3f80, 0xc049, 0x0001, 0x7f7f, 0x7fc0, 0xff80};
 	const double numbers[] = {1, -3.140625, 0x1p-133, 0x1.fep127};
@@ -544,7 +540,7 @@ static void test_bfloat(void **state)
 	assert_non_null(strstr(why, "a .npy file has no bfloat16, call it .pb"));
 }
 
-static void test_double(void **state)
+TEST(test_double)
 {
 	const double numbers[] = {0.1, -0x1.fffffffffffffp1023, 3, INFINITY};
 	struct array a = {.dtype = ARRAY_F64, .rank = 1, .dims = {4}, .data = numbers}, b = a;
@@ -572,7 +568,7 @@ static void test_double(void **state)
 	assert_int_equal(difference.worst, 2);
 }
 
-static void test_half__all(void **state)
+TEST(test_half__all)
 {
 	for (unsigned int bits = 0; bits < 65536; bits++) {
 		const int exponent = (int)(bits >> 10 & 31), mantissa = (int)(bits & 1023);
@@ -591,31 +587,4 @@ static void test_half__all(void **state)
 		else
 			assert_memory_equal(&got, &expected, sizeof(got));
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_npy__each_type_and_format),
-		cmocka_unit_test(test_npy__spellings),
-		cmocka_unit_test(test_npy__scalars_and_nothing),
-		cmocka_unit_test(test_npy__fortran_order),
-		cmocka_unit_test(test_npy__refusals),
-		cmocka_unit_test(test_npy__cut_short),
-		cmocka_unit_test(test_read__no_such_thing),
-		cmocka_unit_test(test_read__pipe),
-		cmocka_unit_test(test_read__endless),
-		cmocka_unit_test(test_write__round_trip),
-		cmocka_unit_test(test_write__fails),
-		cmocka_unit_test(test_write__tensor_proto),
-		cmocka_unit_test(test_new__impossible),
-		cmocka_unit_test(test_compare__rule),
-		cmocka_unit_test(test_compare__report),
-		cmocka_unit_test(test_compare__other_kinds),
-		cmocka_unit_test(test_bfloat),
-		cmocka_unit_test(test_double),
-		cmocka_unit_test(test_half__all),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

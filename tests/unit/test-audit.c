@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Judging whether processes keep to their leases: broker/lease/audit.h. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
 #include "lease/audit.h"
+#include "support/test.h"
 #include "tenant/tenant.h"
 
 enum { DEVICE = 1, TOLERANCE = 10 };
@@ -65,7 +60,7 @@ static void join(struct lease *lease, struct lease_member *member, pid_t pid, ui
 	assert_int_equal(lease_take(member, credit), 0);
 }
 
-static void test_find_lease(void **state)
+TEST(test_find_lease, set_up, tear_down)
 {
 	struct lease_member member, unknown;
 	struct lease *lease = make(100);
@@ -85,7 +80,7 @@ static void test_find_lease(void **state)
 	lease_free(lease);
 }
 
-static void test_add_up(void **state)
+TEST(test_add_up, set_up, tear_down)
 {
 	struct lease_member members[3];
 	struct lease *lease = make(100), *other = make(10);
@@ -116,7 +111,7 @@ static void test_add_up(void **state)
 }
 
 /* What it had while the list was made counts, though it has given that back since. */
-static void test_add_up__shrunk_meanwhile(void **state)
+TEST(test_add_up__shrunk_meanwhile, set_up, tear_down)
 {
 	struct lease *lease = make(100);
 	const struct audit_process process = {.pid = 2, .bytes = 300, .lease = lease};
@@ -133,7 +128,7 @@ static void test_add_up__shrunk_meanwhile(void **state)
 }
 
 /* Who came back from another broker is charged for what it has, not for what it says. */
-static void test_confirm(void **state)
+TEST(test_confirm, set_up, tear_down)
 {
 	struct lease_member member, second;
 	struct lease *lease = make(100);
@@ -176,7 +171,7 @@ static void test_confirm(void **state)
 	lease_free(lease);
 }
 
-static void test_step__a_second_list(void **state)
+TEST(test_step__a_second_list)
 {
 	struct audit_case audit = {.noticed_ns = 50};
 
@@ -190,7 +185,7 @@ static void test_step__a_second_list(void **state)
 	assert_int_equal(audit_step(&audit, POLICY_AUDIT_STOP, 54, 60 + 5 * AUDIT_KILL_NS), 0);
 }
 
-static void test_step__milder(void **state)
+TEST(test_step__milder)
 {
 	for (unsigned int action = 0; action < POLICY_AUDIT_STOP; action++) {
 		struct audit_case audit = {.noticed_ns = 50};
@@ -212,7 +207,7 @@ static bool spares(pid_t pid, uid_t uid, bool has_lease, uint64_t started_ns)
 	return audit_spares(&suspect, 77, 1000) != NULL;
 }
 
-static void test_spares(void **state)
+TEST(test_spares)
 {
 	assert_false(spares(5, 1000, false, 1001));
 	assert_false(spares(5, 1000, true, 999));
@@ -222,19 +217,4 @@ static void test_spares(void **state)
 	assert_true(spares(1, 1000, true, 1001));
 	assert_true(spares(0, 1000, true, 1001));
 	assert_true(spares(-1, 1000, true, 1001));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_find_lease, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_add_up, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_add_up__shrunk_meanwhile, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_confirm, set_up, tear_down),
-		cmocka_unit_test(test_step__a_second_list),
-		cmocka_unit_test(test_step__milder),
-		cmocka_unit_test(test_spares),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

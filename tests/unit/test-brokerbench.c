@@ -2,19 +2,16 @@
 /* brokerbench's arithmetic and its report: what every figure passes through. */
 #include <errno.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "report.h"
 #include "samples.h"
 #include "fail-alloc.h"
+#include "support/test.h"
 
-static void test_samples__percentiles_by_nearest_rank(void **state)
+TEST(test_samples__percentiles_by_nearest_rank)
 {
 	struct samples samples = SAMPLES_INIT;
 
@@ -36,7 +33,7 @@ static void test_samples__percentiles_by_nearest_rank(void **state)
 	assert_null(samples.values);
 }
 
-static void test_samples__growing_keeps_what_was_there(void **state)
+TEST(test_samples__growing_keeps_what_was_there)
 {
 	struct samples samples = SAMPLES_INIT;
 
@@ -50,7 +47,7 @@ static void test_samples__growing_keeps_what_was_there(void **state)
 	samples_deinit(&samples);
 }
 
-static void test_samples__no_memory(void **state)
+TEST(test_samples__no_memory)
 {
 	struct samples samples = SAMPLES_INIT;
 
@@ -75,7 +72,7 @@ static char *json_of(const struct report_row *row)
 	return text;
 }
 
-static void test_report__json_has_the_fields(void **state)
+TEST(test_report__json_has_the_fields)
 {
 	const struct report_row row = {
 		.bench = "nop-throughput",
@@ -97,7 +94,7 @@ static void test_report__json_has_the_fields(void **state)
 	free(text);
 }
 
-static void test_report__json_escapes(void **state)
+TEST(test_report__json_escapes)
 {
 	const struct report_row row = {
 		.bench = "a\"b",
@@ -117,7 +114,7 @@ static void test_report__json_escapes(void **state)
 	free(text);
 }
 
-static void test_report__no_ratio_to_nothing(void **state)
+TEST(test_report__no_ratio_to_nothing)
 {
 	const struct report_row row = {
 		.bench = "b",
@@ -135,7 +132,7 @@ static void test_report__no_ratio_to_nothing(void **state)
 	free(text);
 }
 
-static void test_report__table_has_one_heading(void **state)
+TEST(test_report__table_has_one_heading)
 {
 	const struct report_row row = {
 		.bench = "wake-latency",
@@ -162,19 +159,4 @@ static void test_report__table_has_one_heading(void **state)
 	assert_non_null(strstr(second, " 1.205       -\n"));
 	assert_null(strstr(second, "bench "));
 	free(text);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_samples__percentiles_by_nearest_rank),
-		cmocka_unit_test(test_samples__growing_keeps_what_was_there),
-		cmocka_unit_test(test_samples__no_memory),
-		cmocka_unit_test(test_report__json_has_the_fields),
-		cmocka_unit_test(test_report__json_escapes),
-		cmocka_unit_test(test_report__no_ratio_to_nothing),
-		cmocka_unit_test(test_report__table_has_one_heading),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

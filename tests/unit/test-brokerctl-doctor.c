@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* The doctor, on machines that lack one thing or another. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <errno.h>
 #include <ftw.h>
 #include <linux/filter.h>
@@ -19,6 +14,7 @@
 #include <unistd.h>
 
 #include "brokerctl/doctor.h"
+#include "support/test.h"
 
 static char root[64];
 
@@ -89,7 +85,7 @@ static void assert_health(const struct doctor *doctor, const char *name, enum he
 }
 
 /* On a machine with nothing, each check says what is missing, why it matters, and what to do. */
-static void test_nothing(void **state)
+TEST(test_nothing, begin, end)
 {
 	struct doctor doctor = {.root = root};
 	struct finding finding;
@@ -164,7 +160,7 @@ static const char *io_uring_refused(unsigned int error)
 }
 
 /* What the kernel said, and not what came of looking for the sysctl of newer ones. */
-static void test_io_uring__refused(void **state)
+TEST(test_io_uring__refused, begin, end)
 {
 	const char *text = io_uring_refused(ENOSYS);
 
@@ -175,7 +171,7 @@ static void test_io_uring__refused(void **state)
 			    "this process may not use it: Operation not permitted");
 }
 
-static void test_kernel(void **state)
+TEST(test_kernel, begin, end)
 {
 	struct doctor doctor = {.root = root};
 
@@ -196,7 +192,7 @@ static void test_kernel(void **state)
 	assert_health(&doctor, "bpf-sysctl", HEALTH_WARN);
 }
 
-static void test_udmabuf(void **state)
+TEST(test_udmabuf, begin, end)
 {
 	struct doctor doctor = {.root = root};
 
@@ -219,7 +215,7 @@ static void test_udmabuf(void **state)
 	assert_health(&doctor, "udmabuf", HEALTH_WARN);
 }
 
-static void test_render_nodes(void **state)
+TEST(test_render_nodes, begin, end)
 {
 	struct doctor doctor = {.root = root};
 	char link_path[128];
@@ -245,7 +241,7 @@ static void test_render_nodes(void **state)
 }
 
 /* NVIDIA's driver has no render nodes without its module nvidia-drm, and needs none. */
-static void test_nvidia(void **state)
+TEST(test_nvidia, begin, end)
 {
 	struct doctor doctor = {.root = root};
 	char link_path[128];
@@ -268,7 +264,7 @@ static void test_nvidia(void **state)
 	assert_health(&doctor, "render-nodes", HEALTH_OK);
 }
 
-static void test_service(void **state)
+TEST(test_service, begin, end)
 {
 	struct doctor doctor = {.root = root, .pid = 77};
 
@@ -301,20 +297,4 @@ static void test_service(void **state)
 	put("/proc/77/status", "Name:\tbrokerd\nCapEff:\t0000000000000000\n");
 	doctor.has_probes = true;
 	assert_health(&doctor, "capabilities", HEALTH_OK);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_nothing, begin, end),
-		cmocka_unit_test_setup_teardown(test_kernel, begin, end),
-		cmocka_unit_test_setup_teardown(test_io_uring__refused, begin, end),
-		cmocka_unit_test_setup_teardown(test_udmabuf, begin, end),
-		cmocka_unit_test_setup_teardown(test_render_nodes, begin, end),
-		cmocka_unit_test_setup_teardown(test_nvidia, begin, end),
-		cmocka_unit_test_setup_teardown(test_service, begin, end),
-	};
-
-	cmocka_set_test_filter(getenv("RBK_TEST_FILTER"));
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,12 +4,6 @@
  *
  * The cgroup is a folder with files, and write() does what a kernel does, or one with faults.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -20,6 +14,7 @@
 #include <unistd.h>
 
 #include "brokerctl/exec.h"
+#include "support/test.h"
 
 #define GIB    (1ull << 30)
 #define REGION "drm/0000:03:00.0/vram"
@@ -133,7 +128,7 @@ static uint64_t value_of(const char *file)
 
 /* --- The files --- */
 
-static void test_name(void **state)
+TEST(test_name, setup, teardown)
 {
 	char name[DMEM_REGION_BYTES];
 
@@ -150,7 +145,7 @@ static int find(const char *text, char name[static DMEM_REGION_BYTES])
 	return dmem_find(dir_fd, REGION, name);
 }
 
-static void test_find(void **state)
+TEST(test_find, setup, teardown)
 {
 	char name[DMEM_REGION_BYTES], longest[3 * DMEM_REGION_BYTES];
 
@@ -178,7 +173,7 @@ static void test_find(void **state)
 	assert_int_equal(dmem_find(dir_fd, REGION, name), DMEM_E_NO_FILE);
 }
 
-static void test_read(void **state)
+TEST(test_read, setup, teardown)
 {
 	static const char *const garbage[] = {
 		"", "-1", "1x", "0x10", " 1", "1 ", "Max", "1.5", "18446744073709551616"};
@@ -213,7 +208,7 @@ static bool begin(struct exec_dmem *dmem)
 	return exec_dmem_begin(dmem, dir_fd, REGION, 4 * GIB, GIB, text);
 }
 
-static void test_begin(void **state)
+TEST(test_begin, setup, teardown)
 {
 	struct exec_dmem dmem;
 
@@ -227,7 +222,7 @@ static void test_begin(void **state)
 	assert_int_equal(n_writes, 2);
 }
 
-static void test_begin__no_region(void **state)
+TEST(test_begin__no_region, setup, teardown)
 {
 	struct exec_dmem dmem;
 
@@ -247,7 +242,7 @@ static void test_begin__no_region(void **state)
 	assert_false(exec_dmem_follow(&dmem, GIB, text));
 }
 
-static void test_begin__dropped(void **state)
+TEST(test_begin__dropped, setup, teardown)
 {
 	struct exec_dmem dmem;
 
@@ -257,7 +252,7 @@ static void test_begin__dropped(void **state)
 	assert_true(dmem.has_region);
 }
 
-static void test_begin__refused(void **state)
+TEST(test_begin__refused, setup, teardown)
 {
 	static const int errors[] = {EINVAL, EACCES, EROFS, EBUSY, EPERM};
 	struct exec_dmem dmem;
@@ -274,7 +269,7 @@ static void test_begin__refused(void **state)
 	assert_true(begin(&dmem));
 }
 
-static void test_begin__vanished(void **state)
+TEST(test_begin__vanished, setup, teardown)
 {
 	struct exec_dmem dmem;
 
@@ -283,7 +278,7 @@ static void test_begin__vanished(void **state)
 	assert_non_null(strstr(text, "is gone"));
 }
 
-static void test_begin__garbage(void **state)
+TEST(test_begin__garbage, setup, teardown)
 {
 	struct exec_dmem dmem;
 
@@ -293,7 +288,7 @@ static void test_begin__garbage(void **state)
 	assert_non_null(strstr(text, "no number"));
 }
 
-static void test_begin__no_protection(void **state)
+TEST(test_begin__no_protection, setup, teardown)
 {
 	struct exec_dmem dmem;
 
@@ -306,7 +301,7 @@ static void test_begin__no_protection(void **state)
 
 /* --- The lease changes --- */
 
-static void test_follow(void **state)
+TEST(test_follow, setup, teardown)
 {
 	struct exec_dmem dmem;
 
@@ -325,7 +320,7 @@ static void test_follow(void **state)
 }
 
 /* More is in use than it should have: it is said once, and tried until it is taken. */
-static void test_follow__dropped(void **state)
+TEST(test_follow__dropped, setup, teardown)
 {
 	struct exec_dmem dmem;
 
@@ -349,7 +344,7 @@ static void test_follow__dropped(void **state)
 	assert_string_equal(text, "dmem.max of " REGION " is 3 GiB");
 }
 
-static void test_follow__others_write(void **state)
+TEST(test_follow__others_write, setup, teardown)
 {
 	struct exec_dmem dmem;
 
@@ -367,7 +362,7 @@ static void test_follow__others_write(void **state)
 	assert_string_equal(text, "dmem.max of " REGION " is 0.977 KiB");
 }
 
-static void test_follow__vanished(void **state)
+TEST(test_follow__vanished, setup, teardown)
 {
 	struct exec_dmem dmem;
 
@@ -381,7 +376,7 @@ static void test_follow__vanished(void **state)
 	assert_int_equal(dmem.peak_bytes, 0);
 }
 
-static void test_peak(void **state)
+TEST(test_peak, setup, teardown)
 {
 	struct exec_dmem dmem;
 
@@ -398,27 +393,4 @@ static void test_peak(void **state)
 	put_limit("dmem.peak", "7000");
 	exec_dmem_note_use(&dmem);
 	assert_int_equal(dmem.peak_bytes, 7000);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_name, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_find, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_read, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_begin, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_begin__no_region, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_begin__dropped, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_begin__refused, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_begin__vanished, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_begin__garbage, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_begin__no_protection, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_follow, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_follow__dropped, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_follow__others_write, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_follow__vanished, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_peak, setup, teardown),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Why tasks were slow: each cause by itself, and that nothing is counted twice or lost. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "brokerctl/judge.h"
+#include "support/test.h"
 
 enum { GPU = RBK_DEVICE_GPU, CPU = RBK_DEVICE_CPU };
 
@@ -51,7 +47,7 @@ static void assert_cause(const struct verdict *verdict, enum cause cause, double
 	fail();
 }
 
-static void test_judge__work(void **state)
+TEST(test_judge__work)
 {
 	struct rbk_stats_decision task = task_of();
 	struct verdict verdict;
@@ -66,7 +62,7 @@ static void test_judge__work(void **state)
 }
 
 /* It waited from 3,000 to 9,000. */
-static void test_judge__behind_others(void **state)
+TEST(test_judge__behind_others)
 {
 	struct busy busy[] = {
 		{.began_ns = 1000, .ended_ns = 5000, .device = CPU, .is_own = true},
@@ -90,7 +86,7 @@ static void test_judge__behind_others(void **state)
 }
 
 /* Time in which several ran is waited for once, and shared. */
-static void test_judge__behind_both(void **state)
+TEST(test_judge__behind_both)
 {
 	struct busy busy[] = {
 		{.began_ns = 3000, .ended_ns = 7000, .device = CPU, .is_own = true},
@@ -110,7 +106,7 @@ static void test_judge__behind_both(void **state)
 	assert_cause(&verdict, CAUSE_WAIT, 2000);
 }
 
-static void test_judge__waits(void **state)
+TEST(test_judge__waits)
 {
 	struct judge throttled = {.is_throttled = true};
 	struct judge returned = {.has_returned = true};
@@ -136,7 +132,7 @@ static void test_judge__waits(void **state)
 }
 
 /* What it would not have taken elsewhere is lost by the reason for being here. */
-static void test_judge__places(void **state)
+TEST(test_judge__places)
 {
 	static const struct {
 		uint8_t reason;
@@ -170,7 +166,7 @@ static void test_judge__places(void **state)
 	}
 }
 
-static void test_judge__contention(void **state)
+TEST(test_judge__contention)
 {
 	struct rbk_stats_decision task = task_of();
 	struct verdict verdict;
@@ -200,7 +196,7 @@ static void test_judge__contention(void **state)
 	assert_cause(&verdict, CAUSE_SLOWER, 600);
 }
 
-static void test_judge__transfer(void **state)
+TEST(test_judge__transfer)
 {
 	struct judge judge = {.transfer_ns = 250};
 	struct rbk_stats_decision task = task_of();
@@ -219,7 +215,7 @@ static void test_judge__transfer(void **state)
 	assert_cause(&verdict, CAUSE_TRANSFER, 1000);
 }
 
-static void test_judge__sums(void **state)
+TEST(test_judge__sums)
 {
 	struct rbk_stats_decision task = task_of();
 	struct verdict verdict = {.n_tasks = 0};
@@ -244,7 +240,7 @@ static void test_judge__sums(void **state)
 }
 
 /* Whatever a page says, times stay times. */
-static void test_judge__nonsense(void **state)
+TEST(test_judge__nonsense)
 {
 	static const float values[] = {-1, 0, 1, 1e9f, 3e38f, INFINITY, NAN};
 	enum { N = sizeof(values) / sizeof(values[0]) };
@@ -264,29 +260,10 @@ static void test_judge__nonsense(void **state)
 	}
 }
 
-static void test_causes__have_words(void **state)
+TEST(test_causes__have_words)
 {
 	for (unsigned int i = 0; i < N_CAUSES; i++) {
 		assert_true(strlen(cause_name((enum cause)i)) > 0);
 		assert_true(strlen(cause_phrase((enum cause)i)) > 0);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_judge__work),
-		cmocka_unit_test(test_judge__behind_others),
-		cmocka_unit_test(test_judge__behind_both),
-		cmocka_unit_test(test_judge__waits),
-		cmocka_unit_test(test_judge__places),
-		cmocka_unit_test(test_judge__contention),
-		cmocka_unit_test(test_judge__transfer),
-		cmocka_unit_test(test_judge__sums),
-		cmocka_unit_test(test_judge__nonsense),
-		cmocka_unit_test(test_causes__have_words),
-	};
-
-	cmocka_set_test_filter(getenv("RBK_TEST_FILTER"));
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

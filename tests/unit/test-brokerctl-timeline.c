@@ -1,19 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* Lanes of a time line: no two spans of one overlap, and there are no more than are needed. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <errno.h>
 #include <stdlib.h>
 
 #include "brokerctl/timeline.h"
 #include "fail-alloc.h"
+#include "support/test.h"
 
 enum { N_SPANS = 2000, N_TRACKS = 3 };
 
-static void test_assign__lanes(void **state)
+TEST(test_assign__lanes)
 {
 	struct span spans[] = {
 		{.began_ns = 50, .ended_ns = 60, .track = 7, .about = 4},
@@ -33,13 +29,13 @@ static void test_assign__lanes(void **state)
 	}
 }
 
-static void test_assign__nothing(void **state)
+TEST(test_assign__nothing)
 {
 	assert_int_equal(timeline_assign(NULL, 0), 0);
 }
 
 /* Where spans begin together, or take no time, they are still apart, or touch. */
-static void test_assign__equal_times(void **state)
+TEST(test_assign__equal_times)
 {
 	struct span spans[] = {
 		{.began_ns = 5, .ended_ns = 5, .track = 1},
@@ -73,7 +69,7 @@ static unsigned int depth_at(const struct span *spans, uint32_t track, uint64_t 
 	return n;
 }
 
-static void test_assign__random(void **state)
+TEST(test_assign__random)
 {
 	static struct span spans[N_SPANS];
 	uint32_t n_lanes[N_TRACKS] = {0}, random = 1;
@@ -103,7 +99,7 @@ static void test_assign__random(void **state)
 		assert_int_equal(n_lanes[i], deepest[i]);
 }
 
-static void test_assign__no_memory(void **state)
+TEST(test_assign__no_memory)
 {
 	struct span span = {.began_ns = 1, .ended_ns = 2};
 	unsigned int n = 1;
@@ -118,16 +114,4 @@ static void test_assign__no_memory(void **state)
 		assert_int_equal(r, -ENOMEM);
 	}
 	assert_int_equal(n, 3);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_assign__lanes),       cmocka_unit_test(test_assign__nothing),
-		cmocka_unit_test(test_assign__equal_times), cmocka_unit_test(test_assign__random),
-		cmocka_unit_test(test_assign__no_memory),
-	};
-
-	cmocka_set_test_filter(getenv("RBK_TEST_FILTER"));
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

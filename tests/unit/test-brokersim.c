@@ -3,15 +3,11 @@
  * The simulator's own arithmetic: optima, bounds, fairness, devices
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "measure.h"
 #include "optimum.h"
 #include "random.h"
+#include "support/test.h"
 
 enum { MAX_TASKS = 10 };
 
@@ -56,7 +52,7 @@ static void draw_tasks(struct optimum_task *tasks, uint32_t n, uint64_t seed)
 	}
 }
 
-static void test_optimum__brute_force(void **state)
+TEST(test_optimum__brute_force)
 {
 	struct optimum_task tasks[MAX_TASKS];
 
@@ -78,7 +74,7 @@ static void test_optimum__brute_force(void **state)
 	}
 }
 
-static void test_bound__never_above_the_optimum(void **state)
+TEST(test_bound__never_above_the_optimum)
 {
 	struct optimum_task tasks[MAX_TASKS];
 	double closest = 0;
@@ -101,7 +97,7 @@ static void test_bound__never_above_the_optimum(void **state)
 	assert_true(closest > 0.99);
 }
 
-static void test_bound__by_hand(void **state)
+TEST(test_bound__by_hand)
 {
 	/* 30 ms of work at one device's speed, on one that is as fast and one twice as fast. */
 	const struct optimum_task tasks[] = {
@@ -118,7 +114,7 @@ static void test_bound__by_hand(void **state)
 	assert_true(optimum_bound(tasks, 0, true, &capacity) < 1);
 }
 
-static void test_jain__by_hand(void **state)
+TEST(test_jain__by_hand)
 {
 	assert_true(fabs(measure_jain((double[]){1, 1, 1, 1}, 4) - 1) < 1e-12);
 	assert_true(fabs(measure_jain((double[]){1, 0, 0, 0}, 4) - 0.25) < 1e-12);
@@ -126,7 +122,7 @@ static void test_jain__by_hand(void **state)
 }
 
 /* What everything is drawn from has the moments that it should, and depends on its key alone. */
-static void test_draw__moments(void **state)
+TEST(test_draw__moments)
 {
 	const uint32_t n = 20000;
 	double sum = 0, squares = 0, uniform = 0, exponential = 0, factor = 0;
@@ -148,17 +144,4 @@ static void test_draw__moments(void **state)
 	assert_true(fabs(uniform / n - 0.5) < 0.01);
 	assert_true(fabs(exponential / n - 1) < 0.03);
 	assert_true(fabs(factor / n - 1) < 0.02);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_optimum__brute_force),
-		cmocka_unit_test(test_bound__never_above_the_optimum),
-		cmocka_unit_test(test_bound__by_hand),
-		cmocka_unit_test(test_jain__by_hand),
-		cmocka_unit_test(test_draw__moments),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* brokertop's figures: rates, resets, jumps of time, records that change owners, recordings. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "model.h"
 #include "support/stats-scene.h"
+#include "support/test.h"
 
 static struct model model;
 
@@ -44,7 +39,7 @@ static bool is_near(double value, double wanted)
 	return fabs(value - wanted) <= 0.05 * wanted;
 }
 
-static void test_rates__of_two_updates(void **state)
+TEST(test_rates__of_two_updates, setup, teardown)
 {
 	show(STATS_SCENE_THREE, 0);
 	assert_false(model.has_rates);
@@ -64,7 +59,7 @@ static void test_rates__of_two_updates(void **state)
 }
 
 /* Nothing has changed: nothing is computed anew, and nothing is counted twice. */
-static void test_rates__same_update_again(void **state)
+TEST(test_rates__same_update_again, setup, teardown)
 {
 	show(STATS_SCENE_THREE, 0);
 	show(STATS_SCENE_THREE, 1);
@@ -72,7 +67,7 @@ static void test_rates__same_update_again(void **state)
 	assert_true(is_near(model.tasks_per_s, 210 + 47900 + 98));
 }
 
-static void test_rates__after_a_reset(void **state)
+TEST(test_rates__after_a_reset, setup, teardown)
 {
 	struct pages pages;
 
@@ -92,7 +87,7 @@ static void test_rates__after_a_reset(void **state)
 }
 
 /* Several updates of the broker lie in an interval: what was late in any of them is in it. */
-static void test_latencies__of_the_whole_interval(void **state)
+TEST(test_latencies__of_the_whole_interval, setup, teardown)
 {
 	const uint64_t late_ns = 1000000000;
 	struct rbk_stats_header *header;
@@ -116,7 +111,7 @@ static void test_latencies__of_the_whole_interval(void **state)
 }
 
 /* Memory is taken for records that are used, and those behind them are not even looked at. */
-static void test_records__as_many_as_are_used(void **state)
+TEST(test_records__as_many_as_are_used, setup, teardown)
 {
 	struct rbk_stats_header *header;
 	struct pages pages;
@@ -156,7 +151,7 @@ static void test_records__as_many_as_are_used(void **state)
 	assert_int_equal(model.n_sessions, 0);
 }
 
-static void test_rates__time_went_back(void **state)
+TEST(test_rates__time_went_back, setup, teardown)
 {
 	show(STATS_SCENE_THREE, 100);
 	show(STATS_SCENE_THREE, 101);
@@ -167,7 +162,7 @@ static void test_rates__time_went_back(void **state)
 	assert_true(is_near(model.tasks_per_s, 210 + 47900 + 98));
 }
 
-static void test_rates__another_broker(void **state)
+TEST(test_rates__another_broker, setup, teardown)
 {
 	struct pages pages;
 
@@ -181,7 +176,7 @@ static void test_rates__another_broker(void **state)
 }
 
 /* A record that another tenant has now does not inherit counts. */
-static void test_rates__record_with_another_owner(void **state)
+TEST(test_rates__record_with_another_owner, setup, teardown)
 {
 	struct pages pages;
 
@@ -197,7 +192,7 @@ static void test_rates__record_with_another_owner(void **state)
 	assert_null(model.sessions[0].tenant);
 }
 
-static void test_only__one_tenant(void **state)
+TEST(test_only__one_tenant, setup, teardown)
 {
 	struct pages pages;
 
@@ -219,7 +214,7 @@ static struct rbk_stats_lease *lease_record(const struct pages *pages, uint32_t 
 }
 
 /* What comes, goes and changes hands is what the page has now. */
-static void test_leases__come_and_go(void **state)
+TEST(test_leases__come_and_go, setup, teardown)
 {
 	const struct model_lease *lease;
 	struct pages pages;
@@ -254,7 +249,7 @@ static void test_leases__come_and_go(void **state)
 }
 
 /* Memory is taken for as many as there are, up to those that are free for certain. */
-static void test_leases__as_many_as_are_used(void **state)
+TEST(test_leases__as_many_as_are_used, setup, teardown)
 {
 	struct rbk_stats_header *header;
 	struct pages pages;
@@ -281,7 +276,7 @@ static void test_leases__as_many_as_are_used(void **state)
 	assert_non_null(model_lease(&model, 3));
 }
 
-static void test_decisions__newest_first(void **state)
+TEST(test_decisions__newest_first, setup, teardown)
 {
 	show(STATS_SCENE_THREE, 1);
 	assert_int_equal(model.n_decisions, 3 * 64);
@@ -291,7 +286,7 @@ static void test_decisions__newest_first(void **state)
 	assert_string_equal(strchr(model.decisions[0].plan_name, '-'), "-0");
 }
 
-static void test_history__five_minutes(void **state)
+TEST(test_history__five_minutes, setup, teardown)
 {
 	double values[MODEL_SECONDS];
 
@@ -314,7 +309,7 @@ static void test_history__five_minutes(void **state)
 	assert_true(isnan(values[MODEL_SECONDS - 2]) && isfinite(values[MODEL_SECONDS - 1]));
 }
 
-static void test_history__evictions_of_a_minute(void **state)
+TEST(test_history__evictions_of_a_minute, setup, teardown)
 {
 	show(STATS_SCENE_THREE, 28);
 	show(STATS_SCENE_THREE, 29);
@@ -326,7 +321,7 @@ static void test_history__evictions_of_a_minute(void **state)
 	assert_true(model_evictions(&model) == 0);
 }
 
-static void test_memory__reserves(void **state)
+TEST(test_memory__reserves, setup, teardown)
 {
 	struct rbk_stats_device *gpu;
 	struct pages pages;
@@ -347,35 +342,9 @@ static void test_memory__reserves(void **state)
 	assert_false(model_keeps_reserves(&model, RBK_DEVICE_GPU));
 }
 
-static void test_absurd__stays_finite(void **state)
+TEST(test_absurd__stays_finite, setup, teardown)
 {
 	for (unsigned int i = 0; i < 20; i++)
 		show(STATS_SCENE_HOSTILE, i);
 	assert_true(isfinite(model.tasks_per_s) && isfinite(model_evictions(&model)));
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_rates__of_two_updates),
-		TEST(test_rates__same_update_again),
-		TEST(test_rates__after_a_reset),
-		TEST(test_rates__time_went_back),
-		TEST(test_rates__another_broker),
-		TEST(test_rates__record_with_another_owner),
-		TEST(test_latencies__of_the_whole_interval),
-		TEST(test_records__as_many_as_are_used),
-		TEST(test_only__one_tenant),
-		TEST(test_leases__come_and_go),
-		TEST(test_leases__as_many_as_are_used),
-		TEST(test_decisions__newest_first),
-		TEST(test_history__five_minutes),
-		TEST(test_history__evictions_of_a_minute),
-		TEST(test_memory__reserves),
-		TEST(test_absurd__stays_finite),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,19 +5,14 @@
  * How good pages look is compared by tests/integration/brokertop.py.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "input.h"
 #include "picture.h"
 #include "support/stats-scene.h"
+#include "support/test.h"
 
 static struct model model;
 static struct picture picture;
@@ -103,7 +98,7 @@ static const struct row *first_row(void)
 
 /* --- Cells --- */
 
-static void test_canvas__only_our_signs(void **state)
+TEST(test_canvas__only_our_signs, setup, teardown)
 {
 	char *text;
 
@@ -114,7 +109,7 @@ static void test_canvas__only_our_signs(void **state)
 	free(text);
 }
 
-static void test_canvas__ascii(void **state)
+TEST(test_canvas__ascii, setup, teardown)
 {
 	char *text;
 
@@ -126,7 +121,7 @@ static void test_canvas__ascii(void **state)
 	free(text);
 }
 
-static void test_canvas__cut_at_the_edges(void **state)
+TEST(test_canvas__cut_at_the_edges, setup, teardown)
 {
 	const struct segment segments[] = {{7, '#', STYLE_PLAIN, "name"},
 					   {-5, '-', STYLE_PLAIN, 0}};
@@ -142,7 +137,7 @@ static void test_canvas__cut_at_the_edges(void **state)
 	assert_int_equal(canvas.cells[2 * 120].code, ' ');
 }
 
-static void test_canvas__bars(void **state)
+TEST(test_canvas__bars, setup, teardown)
 {
 	const struct segment segments[] = {{50, '#', STYLE_PLAIN, "half"},
 					   {25, '=', STYLE_PLAIN, "too long"},
@@ -155,7 +150,7 @@ static void test_canvas__bars(void **state)
 	free(text);
 }
 
-static void test_canvas__graphs(void **state)
+TEST(test_canvas__graphs, setup, teardown)
 {
 	const double values[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, NAN, INFINITY, 100};
 	char *text;
@@ -166,7 +161,7 @@ static void test_canvas__graphs(void **state)
 	free(text);
 }
 
-static void test_canvas__colours(void **state)
+TEST(test_canvas__colours, setup, teardown)
 {
 	char *text;
 
@@ -182,7 +177,7 @@ static void test_canvas__colours(void **state)
 }
 
 /* What is bad or selected is not told by colour alone. */
-static void test_canvas__without_colours(void **state)
+TEST(test_canvas__without_colours, setup, teardown)
 {
 	assert_int_not_equal(canvas_attributes(STYLE_BAD), 0);
 	assert_int_not_equal(canvas_attributes(STYLE_WARN), 0);
@@ -193,7 +188,7 @@ static void test_canvas__without_colours(void **state)
 
 /* --- Keys --- */
 
-static void test_keys__sort(void **state)
+TEST(test_keys__sort, setup, teardown)
 {
 	show(STATS_SCENE_THREE, 0);
 	show(STATS_SCENE_THREE, 1);
@@ -222,7 +217,7 @@ static void test_keys__sort(void **state)
 	assert_string_equal(first_row()->tenant->now.name, "llm");
 }
 
-static void test_keys__filter_and_search(void **state)
+TEST(test_keys__filter_and_search, setup, teardown)
 {
 	show(STATS_SCENE_THREE, 1);
 	press(INPUT_F + 4);
@@ -249,7 +244,7 @@ static void test_keys__filter_and_search(void **state)
 	assert_string_equal(table_selected(picture_table(&picture))->session->now.name, "llm");
 }
 
-static void test_keys__selection_follows(void **state)
+TEST(test_keys__selection_follows, setup, teardown)
 {
 	show(STATS_SCENE_THREE, 0);
 	show(STATS_SCENE_THREE, 1);
@@ -265,7 +260,7 @@ static void test_keys__selection_follows(void **state)
 	assert_int_equal(picture_table(&picture)->selected, 0);
 }
 
-static void test_keys__tree(void **state)
+TEST(test_keys__tree, setup, teardown)
 {
 	show(STATS_SCENE_THREE, 1);
 	press(INPUT_F + 5);
@@ -276,7 +271,7 @@ static void test_keys__tree(void **state)
 	assert_true(is_shown("└─ 1001 llm"));
 }
 
-static void test_keys__details(void **state)
+TEST(test_keys__details, setup, teardown)
 {
 	show(STATS_SCENE_THREE, 0);
 	show(STATS_SCENE_THREE, 1);
@@ -330,7 +325,7 @@ static void expect_cell(const char *column, const char *text)
 	assert_int_equal(canvas_resize(&canvas, 120, 40), 0);
 }
 
-static void test_leases__columns(void **state)
+TEST(test_leases__columns, setup, teardown)
 {
 	static const char *const cells[][2] = {
 		{"LEASE", "4294967295"},
@@ -403,7 +398,7 @@ static void test_leases__columns(void **state)
 	assert_true(is_shown("select a tenant first"));
 }
 
-static void test_leases__sort_and_filter(void **state)
+TEST(test_leases__sort_and_filter, setup, teardown)
 {
 	struct pages pages;
 
@@ -462,7 +457,7 @@ static void test_leases__sort_and_filter(void **state)
 /* A column for which there is no room is not there, not even as wide as what is left. */
 /* --- Contention --- */
 
-static void test_contention__cap_and_cause(void **state)
+TEST(test_contention__cap_and_cause, setup, teardown)
 {
 	show(STATS_SCENE_THREE, 0);
 	assert_true(is_shown("▲ contended 1.4x  run-queue p99 1.9 ms  by rsync 75%"));
@@ -478,7 +473,7 @@ static void test_contention__cap_and_cause(void **state)
 	assert_false(is_shown("cause unknown"));
 }
 
-static void test_columns__left_out_whole(void **state)
+TEST(test_columns__left_out_whole, setup, teardown)
 {
 	show(STATS_SCENE_THREE, 1);
 	for (int width = 40; width < 260; width++) {
@@ -501,7 +496,7 @@ static void test_columns__left_out_whole(void **state)
 	}
 }
 
-static void test_keys__columns(void **state)
+TEST(test_keys__columns, setup, teardown)
 {
 	show(STATS_SCENE_THREE, 1);
 	assert_true(is_shown("SESS"));
@@ -518,7 +513,7 @@ static void test_keys__columns(void **state)
 	assert_int_equal(picture_table(&picture)->hidden, 2);
 }
 
-static void test_changes__are_confirmed(void **state)
+TEST(test_changes__are_confirmed, setup, teardown)
 {
 	const struct input evict = {.code = 'k'};
 
@@ -557,7 +552,7 @@ static void test_changes__are_confirmed(void **state)
 	assert_true(is_shown("for administrators"));
 }
 
-static void test_mouse__keys_and_rows(void **state)
+TEST(test_mouse__keys_and_rows, setup, teardown)
 {
 	show(STATS_SCENE_THREE, 1);
 	assert_true(is_shown("F10Quit"));
@@ -588,7 +583,7 @@ static unsigned int random_below(unsigned int limit)
 }
 
 /* Any keys in any order, at any size, over any pages: there is a picture, of our signs only. */
-static void test_anything__any_page_any_key(void **state)
+TEST(test_anything__any_page_any_key, setup, teardown)
 {
 	static const int keys[] = {INPUT_UP,        INPUT_DOWN, INPUT_PAGE_UP,   INPUT_PAGE_DOWN,
 				   INPUT_HOME,      INPUT_END,  INPUT_BACKSPACE, INPUT_ENTER,
@@ -622,7 +617,7 @@ static void test_anything__any_page_any_key(void **state)
 	}
 }
 
-static void test_anything__many(void **state)
+TEST(test_anything__many, setup, teardown)
 {
 	show(STATS_SCENE_MANY, 0);
 	show(STATS_SCENE_MANY, 1);
@@ -636,35 +631,4 @@ static void test_anything__many(void **state)
 	press('1');
 	press(INPUT_F + 5);
 	assert_int_equal(picture_table(&picture)->n_rows, 11000);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_canvas__only_our_signs),
-		TEST(test_canvas__ascii),
-		TEST(test_canvas__cut_at_the_edges),
-		TEST(test_canvas__bars),
-		TEST(test_canvas__graphs),
-		TEST(test_canvas__colours),
-		TEST(test_canvas__without_colours),
-		TEST(test_keys__sort),
-		TEST(test_keys__filter_and_search),
-		TEST(test_keys__selection_follows),
-		TEST(test_keys__tree),
-		TEST(test_keys__details),
-		TEST(test_leases__columns),
-		TEST(test_leases__sort_and_filter),
-		TEST(test_contention__cap_and_cause),
-		TEST(test_columns__left_out_whole),
-		TEST(test_keys__columns),
-		TEST(test_changes__are_confirmed),
-		TEST(test_mouse__keys_and_rows),
-		TEST(test_anything__any_page_any_key),
-		TEST(test_anything__many),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

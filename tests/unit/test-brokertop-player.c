@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Recordings: what is read is what was written, and played forward and backward it is the same. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +9,7 @@
 #include "input.h"
 #include "player.h"
 #include "support/stats-scene.h"
+#include "support/test.h"
 
 static const uint64_t second_ns = 1000000000;
 
@@ -32,7 +28,7 @@ static FILE *record(enum stats_scene scene, unsigned int n)
 	return file;
 }
 
-static void test_recording__reads_what_was_written(void **state)
+TEST(test_recording__reads_what_was_written)
 {
 	struct recording_moment moment = {.end = 0};
 	FILE *file = record(STATS_SCENE_THREE, 3);
@@ -59,7 +55,7 @@ static void test_recording__reads_what_was_written(void **state)
 }
 
 /* A tenant's own pages: each is a moment. */
-static void test_recording__without_a_root(void **state)
+TEST(test_recording__without_a_root)
 {
 	struct recording_moment moment = {.end = 0};
 	FILE *file = record(STATS_SCENE_OWN, 3);
@@ -76,7 +72,7 @@ static void test_recording__without_a_root(void **state)
 	fclose(file);
 }
 
-static void test_recording__cut_short(void **state)
+TEST(test_recording__cut_short)
 {
 	FILE *file = record(STATS_SCENE_OWN, 1);
 	struct recording_moment moment;
@@ -150,7 +146,7 @@ static void expect_same(const struct model *left, const struct model *right)
 }
 
 /* However it was come to, a moment is the same: its rates, and what was before. */
-static void test_show__any_order(void **state)
+TEST(test_show__any_order)
 {
 	enum { N = 320 };
 	static const uint32_t order[] = {N - 1, N - 2, 20, 21, 0, 1, 304, 305};
@@ -185,7 +181,7 @@ static const char *described(struct stage *stage)
 	return text;
 }
 
-static void test_play(void **state)
+TEST(test_play)
 {
 	uint64_t now_ns = 1000 * second_ns;
 	const char *text;
@@ -257,17 +253,4 @@ static void test_play(void **state)
 	assert_null(key(&stage, ' ', now_ns));
 	assert_string_equal(described(&stage), "1/1 the end");
 	end(&stage);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_recording__reads_what_was_written),
-		cmocka_unit_test(test_recording__without_a_root),
-		cmocka_unit_test(test_recording__cut_short),
-		cmocka_unit_test(test_show__any_order),
-		cmocka_unit_test(test_play),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

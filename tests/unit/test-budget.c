@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What all tenants together can have of a device: broker/memory/budget.h. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "memory/budget.h"
+#include "support/test.h"
 
 #define GIB (1ull << 30)
 
@@ -25,7 +19,7 @@ static struct budget_figures compute(const struct memory_reading *pool, uint64_t
 	return figures;
 }
 
-static void test_compute__others_and_the_driver(void **state)
+TEST(test_compute__others_and_the_driver)
 {
 	const struct memory_reading pool = {
 		.total = known(8 * GIB),
@@ -40,7 +34,7 @@ static void test_compute__others_and_the_driver(void **state)
 	assert_int_equal(figures.usable_bytes, 8 * GIB - 256 - (3 * GIB - 1000) - 1000 - GIB / 2);
 }
 
-static void test_compute__nothing_known(void **state)
+TEST(test_compute__nothing_known)
 {
 	const struct memory_reading nothing = {{0}};
 	struct budget_figures figures = compute(&nothing, 0, 3 * GIB);
@@ -50,7 +44,7 @@ static void test_compute__nothing_known(void **state)
 	assert_int_equal(figures.usable_bytes, 8 * GIB);
 }
 
-static void test_compute__more_used_than_there_is(void **state)
+TEST(test_compute__more_used_than_there_is)
 {
 	const struct memory_reading pool = {
 		.total = known(8 * GIB), .used = known(20 * GIB), .own = known(GIB)};
@@ -59,7 +53,7 @@ static void test_compute__more_used_than_there_is(void **state)
 }
 
 /* What programs use of their leases is not used by others. */
-static void test_compute__leased(void **state)
+TEST(test_compute__leased)
 {
 	const struct memory_reading pool = {
 		.total = known(8 * GIB), .used = known(5 * GIB), .own = known(GIB)};
@@ -75,7 +69,7 @@ static void test_compute__leased(void **state)
 }
 
 /* The driver has moved something of ours out: what is missing is nobody's overhead. */
-static void test_compute__own_moved_out(void **state)
+TEST(test_compute__own_moved_out)
 {
 	const struct memory_reading pool = {
 		.total = known(8 * GIB), .used = known(8 * GIB), .own = known(3 * GIB)};
@@ -87,24 +81,10 @@ static void test_compute__own_moved_out(void **state)
 }
 
 /* What an administrator allows is less than the device has. */
-static void test_compute__capped(void **state)
+TEST(test_compute__capped)
 {
 	const struct memory_reading pool = {
 		.total = known(100 * GIB), .used = known(GIB), .own = known(0)};
 
 	assert_int_equal(compute(&pool, 0, 0).usable_bytes, 8 * GIB);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_compute__others_and_the_driver),
-		cmocka_unit_test(test_compute__nothing_known),
-		cmocka_unit_test(test_compute__more_used_than_there_is),
-		cmocka_unit_test(test_compute__leased),
-		cmocka_unit_test(test_compute__own_moved_out),
-		cmocka_unit_test(test_compute__capped),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* The cache of profiles: what comes back, what does not, and every way to spoil a file. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -18,6 +13,7 @@
 #include "calibrate/calibrate-cache.h"
 #include "fail-alloc.h"
 #include "plan/executor.h"
+#include "support/test.h"
 #include "util/checked.h"
 
 static const struct executor_info card = {
@@ -117,7 +113,7 @@ static void expect_right(struct fixture *fixture)
 	assert_int_equal(cached.is_complete, fixture->cached.is_complete);
 }
 
-static void test_cache__comes_back(void **state)
+TEST(test_cache__comes_back, setup, teardown)
 {
 	struct fixture *fixture = *state;
 	struct calibrate_cached cached;
@@ -139,7 +135,7 @@ static void test_cache__comes_back(void **state)
 }
 
 /* Each part of the key tells profiles apart; only the device has a file of its own. */
-static void test_cache__of_another(void **state)
+TEST(test_cache__of_another, setup, teardown)
 {
 	struct fixture *fixture = *state;
 	struct executor_info other = card;
@@ -194,7 +190,7 @@ static void write_file(const char *path, const char *text, size_t bytes)
 	assert_int_equal(chmod(path, 0600), 0);
 }
 
-static void test_cache__cut_off(void **state)
+TEST(test_cache__cut_off, setup, teardown)
 {
 	struct fixture *fixture = *state;
 	size_t n, at;
@@ -211,7 +207,7 @@ static void test_cache__cut_off(void **state)
 	free(text);
 }
 
-static void test_cache__damaged(void **state)
+TEST(test_cache__damaged, setup, teardown)
 {
 	struct fixture *fixture = *state;
 	size_t n;
@@ -243,7 +239,7 @@ static void test_cache__damaged(void **state)
 }
 
 /* Whoever can write the checksum, too, still cannot make a profile of this. */
-static void test_cache__hostile_figures(void **state)
+TEST(test_cache__hostile_figures, setup, teardown)
 {
 	struct fixture *fixture = *state;
 	static const float bad[] = {-1, 0, NAN, INFINITY, -INFINITY, 1e30f, 1e-30f};
@@ -270,7 +266,7 @@ static void test_cache__hostile_figures(void **state)
 	expect_refusal(fixture, "its figures are impossible");
 }
 
-static void test_cache__no_file(void **state)
+TEST(test_cache__no_file, setup, teardown)
 {
 	struct fixture *fixture = *state;
 	char elsewhere[160];
@@ -298,7 +294,7 @@ static void test_cache__no_file(void **state)
 	rmdir(fixture->path);
 }
 
-static void test_cache__of_others(void **state)
+TEST(test_cache__of_others, setup, teardown)
 {
 	struct fixture *fixture = *state;
 
@@ -317,7 +313,7 @@ static void test_cache__of_others(void **state)
 	expect_right(fixture);
 }
 
-static void test_cache__no_folder(void **state)
+TEST(test_cache__no_folder, setup, teardown)
 {
 	struct fixture *fixture = *state;
 	struct fixture nowhere = *fixture;
@@ -338,7 +334,7 @@ static void test_cache__no_folder(void **state)
 	assert_int_equal(chmod(fixture->folder, 0700), 0);
 }
 
-static void test_cache__no_memory(void **state)
+TEST(test_cache__no_memory, setup, teardown)
 {
 	struct fixture *fixture = *state;
 	struct calibrate_cached cached;
@@ -361,18 +357,4 @@ static void test_cache__no_memory(void **state)
 		assert_int_equal(r, -ENOMEM);
 	}
 	assert_int_equal(r, 0);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-	const struct CMUnitTest tests[] = {
-		TEST(test_cache__comes_back),      TEST(test_cache__of_another),
-		TEST(test_cache__cut_off),         TEST(test_cache__damaged),
-		TEST(test_cache__hostile_figures), TEST(test_cache__no_file),
-		TEST(test_cache__of_others),       TEST(test_cache__no_folder),
-		TEST(test_cache__no_memory),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

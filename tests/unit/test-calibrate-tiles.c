@@ -3,11 +3,6 @@
  * Which shapes of tiles a calibrator chooses: of devices that compute as the reference does, take
  * as long as a script says, and may be wrong with one of their shapes.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +11,7 @@
 #include "calibrate/calibrate.h"
 #include "reference/reference.h"
 #include "shm/half.h"
+#include "support/test.h"
 #include "util/checked.h"
 #include "util/clock.h"
 
@@ -266,7 +262,7 @@ static void expect_all(struct device *device, unsigned int tile, unsigned int gu
 				op == EXEC_TILE_CONV && class == EXEC_TILE_FEW_ROWS ? guess : tile);
 }
 
-static void test_tiles__fastest(void **state)
+TEST(test_tiles__fastest)
 {
 	struct device device = {
 		.run_ns = {9000000, 7000000, 8000000}, .wrong = NONE, .n_tiles = N_TILES};
@@ -276,7 +272,7 @@ static void test_tiles__fastest(void **state)
 }
 
 /* The fastest by far, but one element in a corner is off by a hundredth. */
-static void test_tiles__never_wrong(void **state)
+TEST(test_tiles__never_wrong)
 {
 	struct device device = {
 		.run_ns = {9000000, 1000000, 8000000}, .wrong = 1, .n_tiles = N_TILES};
@@ -287,7 +283,7 @@ static void test_tiles__never_wrong(void **state)
 }
 
 /* Not even if it is what was guessed. */
-static void test_tiles__guess_is_wrong(void **state)
+TEST(test_tiles__guess_is_wrong)
 {
 	struct device device = {
 		.run_ns = {1000000, 9000000, 8000000}, .wrong = 0, .n_tiles = N_TILES};
@@ -297,7 +293,7 @@ static void test_tiles__guess_is_wrong(void **state)
 }
 
 /* What is the fastest for float32 says nothing of float16. */
-static void test_tiles__each_type(void **state)
+TEST(test_tiles__each_type)
 {
 	struct device device = {.run_ns = {9000000, 7000000, 8000000},
 				.half_run_ns = {6000000, 7000000, 3000000},
@@ -313,7 +309,7 @@ static void test_tiles__each_type(void **state)
 	}
 }
 
-static void test_tiles__no_choice(void **state)
+TEST(test_tiles__no_choice)
 {
 	struct device device = {.run_ns = {1000000}, .wrong = 0, .n_tiles = 1};
 
@@ -322,7 +318,7 @@ static void test_tiles__no_choice(void **state)
 	expect_all(&device, 0, 0);
 }
 
-static void test_choose__little_gain(void **state)
+TEST(test_choose__little_gain)
 {
 	struct calibrate_tiles measured = {{0}};
 	struct exec_tiles tiles = {{{1, 1, 1, 1}, {1, 1, 1, 1}, {1, 1, 1, 1}}};
@@ -340,17 +336,4 @@ static void test_choose__little_gain(void **state)
 	assert_int_equal(tiles.of[EXEC_TILE_CONV][EXEC_TILE_SMALL], 1);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_tiles__fastest),
-		cmocka_unit_test(test_tiles__never_wrong),
-		cmocka_unit_test(test_tiles__guess_is_wrong),
-		cmocka_unit_test(test_tiles__each_type),
-		cmocka_unit_test(test_tiles__no_choice),
-		cmocka_unit_test(test_choose__little_gain),
-	};
-
-	clock_init();
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL, clock_init())

@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Calibration: with devices and clocks that follow a script, with the CPU, and with lavapipe. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -14,6 +9,7 @@
 #include "calibrate/calibrate.h"
 #include "cpu/cpu.h"
 #include "fail-alloc.h"
+#include "support/test.h"
 #include "util/checked.h"
 #include "util/clock.h"
 #include "util/waker.h"
@@ -189,7 +185,7 @@ static void expect_near(double a, double b)
 /* ---- Probes ---- */
 
 /* Every probe is a plan, of its family, of about its size. */
-static void test_probe__sizes(void **state)
+TEST(test_probe__sizes)
 {
 	struct script script;
 	struct calibrate_bench bench;
@@ -219,7 +215,7 @@ static void test_probe__sizes(void **state)
 	expect_nothing_left(&script);
 }
 
-static void test_runs__best_counts(void **state)
+TEST(test_runs__best_counts)
 {
 	struct calibrate_runs runs = {.n = 0};
 
@@ -240,7 +236,7 @@ static void test_runs__best_counts(void **state)
 
 /* ---- Measuring ---- */
 
-static void test_measure__finds_model(void **state)
+TEST(test_measure__finds_model)
 {
 	for (unsigned int variant = 0; variant < 3; variant++) {
 		struct calibrate_samples samples = {.measured = 0};
@@ -289,7 +285,7 @@ static void test_measure__finds_model(void **state)
 }
 
 /* No probe begins after the end, nor does what is begun take longer than what was seen. */
-static void test_measure__budget(void **state)
+TEST(test_measure__budget)
 {
 	static const uint64_t costs_ns[] = {0, 1000000, 20000000, 90000000, 400000000};
 	unsigned int n_before = CALIBRATE_PROBES + 1;
@@ -329,7 +325,7 @@ static void test_measure__budget(void **state)
 	}
 }
 
-static void test_measure__no_time(void **state)
+TEST(test_measure__no_time)
 {
 	struct calibrate_samples samples = {.measured = 0};
 	struct place_profile profile;
@@ -346,7 +342,7 @@ static void test_measure__no_time(void **state)
 }
 
 /* Whichever run fails, nothing stays. */
-static void test_measure__device_fails(void **state)
+TEST(test_measure__device_fails)
 {
 	for (int n = 1; n < 60; n += n < 5 ? 1 : 13) {
 		struct calibrate_samples samples = {.measured = 0};
@@ -365,7 +361,7 @@ static void test_measure__device_fails(void **state)
 }
 
 /* A device without some operators has estimates of them, for nobody to use. */
-static void test_measure__unsupported(void **state)
+TEST(test_measure__unsupported)
 {
 	struct calibrate_samples samples = {.measured = 0};
 	struct place_profile profile;
@@ -386,7 +382,7 @@ static void test_measure__unsupported(void **state)
 	assert_false(fit(&script, &samples, 0, &profile));
 }
 
-static void test_measure__no_memory(void **state)
+TEST(test_measure__no_memory)
 {
 	for (unsigned int n = 1; n < 2000; n++) {
 		struct calibrate_samples samples = {.measured = 0};
@@ -412,7 +408,7 @@ static void test_measure__no_memory(void **state)
 }
 
 /* Whatever a clock said, figures stay possible. */
-static void test_fit__hostile_samples(void **state)
+TEST(test_fit__hostile_samples)
 {
 	static const float times[] = {1e-30f, 1, 1e18f, 3e38f};
 
@@ -435,7 +431,7 @@ static void test_fit__hostile_samples(void **state)
 }
 
 /* One sample of either reference is enough for a whole profile, by kind of device. */
-static void test_fit__one_sample(void **state)
+TEST(test_fit__one_sample)
 {
 	for (unsigned int family = 0; family < 2; family++) {
 		const enum op_family reference = family ? OP_FAMILY_MATMUL : OP_FAMILY_ELEMENTWISE;
@@ -460,7 +456,7 @@ static void test_fit__one_sample(void **state)
 
 /* ---- Real devices ---- */
 
-static void test_real__cpu(void **state)
+TEST(test_real__cpu)
 {
 	const struct cpu_options options = {.n_workers = 2, .no_pin = true};
 	struct calibrate_samples samples = {.measured = 0};
@@ -533,13 +529,13 @@ static bool measures(enum vulkan_mode mode)
 	return true;
 }
 
-static void test_real__lavapipe(void **state)
+TEST(test_real__lavapipe)
 {
 	if (!measures(VULKAN_SOFTWARE))
 		skip();
 }
 
-static void test_real__gpu(void **state)
+TEST(test_real__gpu)
 {
 	if (!measures(VULKAN_AUTO))
 		skip();
@@ -677,7 +673,7 @@ static void served_deinit(struct served *served)
 	calibrator_free(served->calibrator);
 }
 
-static void test_calibrator__measures(void **state)
+TEST(test_calibrator__measures)
 {
 	struct served served;
 	struct place_profile profile;
@@ -699,7 +695,7 @@ static void test_calibrator__measures(void **state)
 }
 
 /* Tasks that would stop others for too long are not begun. */
-static void test_calibrator__slow_device(void **state)
+TEST(test_calibrator__slow_device)
 {
 	struct served served;
 
@@ -716,7 +712,7 @@ static void test_calibrator__slow_device(void **state)
 }
 
 /* At whichever step it is told to stop, it leaves nothing behind and says nothing any more. */
-static void test_calibrator__stops(void **state)
+TEST(test_calibrator__stops)
 {
 	for (unsigned int n = 0; n < 90; n += n < 12 ? 1 : 17) {
 		struct served served;
@@ -737,7 +733,7 @@ static void test_calibrator__stops(void **state)
 	}
 }
 
-static void test_calibrator__device_fails(void **state)
+TEST(test_calibrator__device_fails)
 {
 	for (int n = 1; n < 40; n += 9) {
 		struct served served;
@@ -755,7 +751,7 @@ static void test_calibrator__device_fails(void **state)
 	}
 }
 
-static void test_calibrator__too_much(void **state)
+TEST(test_calibrator__too_much)
 {
 	struct served served;
 
@@ -780,29 +776,4 @@ static void test_calibrator__too_much(void **state)
 	served_deinit(&served);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_probe__sizes),
-		cmocka_unit_test(test_runs__best_counts),
-		cmocka_unit_test(test_measure__finds_model),
-		cmocka_unit_test(test_measure__budget),
-		cmocka_unit_test(test_measure__no_time),
-		cmocka_unit_test(test_measure__device_fails),
-		cmocka_unit_test(test_measure__unsupported),
-		cmocka_unit_test(test_measure__no_memory),
-		cmocka_unit_test(test_fit__hostile_samples),
-		cmocka_unit_test(test_fit__one_sample),
-		cmocka_unit_test(test_real__cpu),
-		cmocka_unit_test(test_real__lavapipe),
-		cmocka_unit_test(test_real__gpu),
-		cmocka_unit_test(test_calibrator__measures),
-		cmocka_unit_test(test_calibrator__slow_device),
-		cmocka_unit_test(test_calibrator__stops),
-		cmocka_unit_test(test_calibrator__device_fails),
-		cmocka_unit_test(test_calibrator__too_much),
-	};
-
-	clock_init();
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL, clock_init())

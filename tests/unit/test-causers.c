@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* What the scheduler probes compute without the kernel: buckets, tables of causers, clocks. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "bpf/causers.h"
 #include "bpf/clock.h"
 #include "bpf/run-queue-layout.h"
+#include "support/test.h"
 
 /* Reproducible. */
 static uint64_t next_random(uint64_t *state)
@@ -21,7 +17,7 @@ static uint64_t next_random(uint64_t *state)
 	return *state;
 }
 
-static void test_bucket__edges(void **state)
+TEST(test_bucket__edges)
 {
 	unsigned int i;
 
@@ -43,7 +39,7 @@ static void test_bucket__edges(void **state)
 	}
 }
 
-static void test_bucket__any(void **state)
+TEST(test_bucket__any)
 {
 	uint64_t seed = 1;
 	int i;
@@ -70,7 +66,7 @@ static struct run_queue_account account(unsigned int number, unsigned long long 
 	return made;
 }
 
-static void test_causers__few(void **state)
+TEST(test_causers__few)
 {
 	struct run_queue_causer causers[RUN_QUEUE_CAUSERS] = {0};
 	struct run_queue_account hogs[RUN_QUEUE_CAUSERS];
@@ -111,7 +107,7 @@ static void test_causers__few(void **state)
 	assert_string_equal(causers[i].cgroup_name, "");
 }
 
-static void test_causers__same_name(void **state)
+TEST(test_causers__same_name)
 {
 	struct run_queue_causer causers[RUN_QUEUE_CAUSERS] = {0};
 	struct run_queue_account here = account(1, 7), there = account(1, 8), again = here;
@@ -164,7 +160,7 @@ static void check_stream(unsigned int n_hogs, unsigned int n_charges, uint64_t s
 	}
 }
 
-static void test_causers__many(void **state)
+TEST(test_causers__many)
 {
 	uint64_t seed;
 
@@ -175,7 +171,7 @@ static void test_causers__many(void **state)
 /* --- The scheduler's clock, and CLOCK_MONOTONIC --- */
 
 /* Bad looks, some in a row, let it be wrong by a few times what clocks are slewed meanwhile. */
-static void test_clock__slewed(void **state)
+TEST(test_clock__slewed)
 {
 	struct run_queue_processor processor = {0};
 	uint64_t clock_ns = 5000000000u, ahead_ns = 77000000000u, seed = 3;
@@ -198,7 +194,7 @@ static void test_clock__slewed(void **state)
 }
 
 /* The first look may be a bad one; the next is believed. */
-static void test_clock__first_late(void **state)
+TEST(test_clock__first_late)
 {
 	struct run_queue_processor processor = {0};
 
@@ -209,7 +205,7 @@ static void test_clock__first_late(void **state)
 }
 
 /* As a machine that slept may find them. */
-static void test_clock__set(void **state)
+TEST(test_clock__set)
 {
 	struct run_queue_processor processor = {0};
 
@@ -219,16 +215,4 @@ static void test_clock__set(void **state)
 	/* And the scheduler's may go backwards. */
 	run_queue_check_clock(&processor, 1000000, 9010000100);
 	assert_int_equal(processor.clock_ahead_ns, 9009000100);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_bucket__edges),     cmocka_unit_test(test_bucket__any),
-		cmocka_unit_test(test_causers__few),      cmocka_unit_test(test_causers__same_name),
-		cmocka_unit_test(test_causers__many),     cmocka_unit_test(test_clock__slewed),
-		cmocka_unit_test(test_clock__first_late), cmocka_unit_test(test_clock__set),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Names of cgroups by number: in a tree of folders, and in the machine's hierarchy. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,6 +9,7 @@
 #include "contention/cgroup-name.h"
 #include "fail-alloc.h"
 #include "fake-proc.h"
+#include "support/test.h"
 #include "util/proc.h"
 
 static struct cgroup_names *start(const char *root)
@@ -24,7 +20,7 @@ static struct cgroup_names *start(const char *root)
 	return names;
 }
 
-static void test_find(void **state)
+TEST(test_find, fake_proc_set_up, fake_proc_tear_down)
 {
 	struct cgroup_names *names;
 	char path[RUN_QUEUE_PATH_BYTES];
@@ -52,7 +48,7 @@ static void test_find(void **state)
 }
 
 /* What it was is remembered; what was never known, and is gone, is not found. */
-static void test_find__gone(void **state)
+TEST(test_find__gone, fake_proc_set_up, fake_proc_tear_down)
 {
 	struct cgroup_names *names;
 	char path[RUN_QUEUE_PATH_BYTES] = "as it was";
@@ -74,7 +70,7 @@ static void test_find__gone(void **state)
 	cgroup_names_free(names);
 }
 
-static void test_find__long(void **state)
+TEST(test_find__long, fake_proc_set_up, fake_proc_tear_down)
 {
 	struct cgroup_names *names;
 	char path[RUN_QUEUE_PATH_BYTES], whole[400] = "";
@@ -91,7 +87,7 @@ static void test_find__long(void **state)
 }
 
 /* More than are remembered: bounded, and right. */
-static void test_find__machine(void **state)
+TEST(test_find__machine, fake_proc_set_up, fake_proc_tear_down)
 {
 	char root[256], folder[300], text[65536], path[RUN_QUEUE_PATH_BYTES];
 	struct cgroup_names *names;
@@ -130,7 +126,7 @@ static void test_find__machine(void **state)
 		skip();
 }
 
-static void test_new(void **state)
+TEST(test_new, fake_proc_set_up, fake_proc_tear_down)
 {
 	struct cgroup_names *names;
 	char path[RUN_QUEUE_PATH_BYTES];
@@ -143,16 +139,4 @@ static void test_new(void **state)
 	assert_int_equal(cgroup_names_id(names, "/"), 0);
 	cgroup_names_free(names);
 	assert_null(cgroup_names_free(NULL));
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, fake_proc_set_up, fake_proc_tear_down)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_find),          TEST(test_find__gone), TEST(test_find__long),
-		TEST(test_find__machine), TEST(test_new),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

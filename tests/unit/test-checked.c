@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Checked arithmetic at the edges of 64 bits. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <stdlib.h>
 
+#include "support/test.h"
 #include "util/checked.h"
 #include "util/cleanup.h"
 
-static void test_add__edges(void **state)
+TEST(test_add__edges)
 {
 	uint64_t sum = 42;
 
@@ -22,7 +18,7 @@ static void test_add__edges(void **state)
 	assert_false(checked_add(UINT64_MAX, UINT64_MAX, &sum));
 }
 
-static void test_mul__edges(void **state)
+TEST(test_mul__edges)
 {
 	uint64_t product = 42;
 
@@ -36,7 +32,7 @@ static void test_mul__edges(void **state)
 	assert_false(checked_mul(UINT64_MAX, 2, &product));
 }
 
-static void test_range__edges(void **state)
+TEST(test_range__edges)
 {
 	static const struct {
 		uint64_t offset, bytes, limit;
@@ -65,7 +61,7 @@ static void test_range__edges(void **state)
 				 cases[i].fits);
 }
 
-static void test_align__edges(void **state)
+TEST(test_align__edges)
 {
 	uint64_t up = 42;
 
@@ -85,7 +81,7 @@ static void test_align__edges(void **state)
 	assert_false(checked_align(UINT64_MAX, 4096, &up));
 }
 
-static void test_container_of__member(void **state)
+TEST(test_container_of__member)
 {
 	struct outer {
 		char before[3];
@@ -118,7 +114,7 @@ static struct thing *thing_keep(bool keep)
 	return keep ? steal_ptr(thing) : NULL;
 }
 
-static void test_cleanup__ownership(void **state)
+TEST(test_cleanup__ownership)
 {
 	_cleanup_(thing_freep) struct thing *none = NULL;
 	struct thing *kept;
@@ -134,18 +130,4 @@ static void test_cleanup__ownership(void **state)
 	assert_int_equal(fd, -1);
 	assert_int_equal(close_fd(-1), -1);
 	assert_null(none);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_add__edges),
-		cmocka_unit_test(test_mul__edges),
-		cmocka_unit_test(test_range__edges),
-		cmocka_unit_test(test_align__edges),
-		cmocka_unit_test(test_container_of__member),
-		cmocka_unit_test(test_cleanup__ownership),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Memory in pieces of pages: see util/chunks.h. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "reference/reference.h"
+#include "support/test.h"
 #include "util/chunks.h"
 
 /* Return: true if all bytes are zero. */
@@ -63,7 +59,7 @@ static void check_pieces(enum chunks_kind kind)
 	chunks_deinit(&chunks);
 }
 
-static void test_chunks__pieces(void **state)
+TEST(test_chunks__pieces)
 {
 	check_pieces(CHUNKS_SMALL);
 	check_pieces(CHUNKS_LARGE);
@@ -89,7 +85,7 @@ static unsigned long resident_bytes(const void *address)
 }
 
 /* Small chunks cost memory only where pages are written, however large a piece is. */
-static void test_chunks__small_pages(void **state)
+TEST(test_chunks__small_pages)
 {
 	static const size_t sizes[] = {4096, 100000, 3 << 20, 40 << 20};
 	struct chunks chunks;
@@ -105,14 +101,4 @@ static void test_chunks__small_pages(void **state)
 		chunks_unmap(&chunks, at, map_bytes);
 	}
 	chunks_deinit(&chunks);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_chunks__pieces),
-		cmocka_unit_test(test_chunks__small_pages),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

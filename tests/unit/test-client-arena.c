@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Arenas: memory, allocation, references, sealing and everything that can prevent it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -16,8 +11,9 @@
 
 #include "fail-alloc.h"
 #include "support/client-fixture.h"
+#include "support/test.h"
 
-static void test_arena__memory(void **state)
+TEST(test_arena__memory)
 {
 	struct rbk_arena *arena = NULL;
 	struct fixture fixture;
@@ -48,7 +44,7 @@ static void test_arena__memory(void **state)
 	fixture_end(&fixture);
 }
 
-static void test_arena__alloc(void **state)
+TEST(test_arena__alloc)
 {
 	struct rbk_arena *arena = NULL;
 	struct fixture fixture;
@@ -91,7 +87,7 @@ static bool write_faults(volatile unsigned char *at)
 	return WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV;
 }
 
-static void test_seal__immutable(void **state)
+TEST(test_seal__immutable)
 {
 	struct rbk_arena *arena = NULL;
 	struct fixture fixture;
@@ -125,7 +121,7 @@ static void test_seal__immutable(void **state)
 }
 
 /* The broker says that tasks still use it: nothing has changed. */
-static void test_seal__in_use(void **state)
+TEST(test_seal__in_use)
 {
 	struct fake_options options = {.fault = FAKE_REFUSE_BARE,
 				       .fault_type = RBK_WIRE_ARENA_REMOVE};
@@ -147,7 +143,7 @@ static void test_seal__in_use(void **state)
 }
 
 /* Tasks use it for too long: the broker will give it up, so references are gone; then as usual. */
-static void test_seal__too_late(void **state)
+TEST(test_seal__too_late)
 {
 	struct fake_options options = {.fault = FAKE_HELD, .fault_type = RBK_WIRE_ARENA_REMOVE};
 	struct rbk_arena *arena = NULL;
@@ -184,7 +180,7 @@ static struct rbk_arena *arena_mapped_twice(struct fixture *fixture, unsigned ch
 }
 
 /* Somebody else maps it writable: it is shared again as it was. */
-static void test_seal__mapped_elsewhere(void **state)
+TEST(test_seal__mapped_elsewhere)
 {
 	struct rbk_arena *arena;
 	struct fixture fixture;
@@ -208,7 +204,7 @@ static void test_seal__mapped_elsewhere(void **state)
 }
 
 /* The same of an arena that cannot be mapped writable again: a copy takes its place. */
-static void test_seal__mapped_elsewhere_and_fixed(void **state)
+TEST(test_seal__mapped_elsewhere_and_fixed)
 {
 	struct rbk_arena *arena;
 	struct fixture fixture;
@@ -232,7 +228,7 @@ static void test_seal__mapped_elsewhere_and_fixed(void **state)
 }
 
 /* Sealed, but the broker does not take it back: the next call tries again. */
-static void test_seal__not_shared_again(void **state)
+TEST(test_seal__not_shared_again)
 {
 	struct fake_options options = {
 		.fault = FAKE_REFUSE, .fault_type = RBK_WIRE_ARENA_ADD, .fault_at = 1};
@@ -253,7 +249,7 @@ static void test_seal__not_shared_again(void **state)
 }
 
 /* Whatever allocation fails: -ENOMEM, nothing left behind. */
-static void test_arena__no_memory(void **state)
+TEST(test_arena__no_memory)
 {
 	struct rbk_arena *arena = NULL;
 	struct fixture fixture;
@@ -295,7 +291,7 @@ static void test_arena__no_memory(void **state)
 }
 
 /* The broker makes the memory; nothing else is different. */
-static void test_new__exported(void **state)
+TEST(test_new__exported)
 {
 	struct fake_options options = {.exports = true, .segment_bytes = 4096};
 	struct rbk_arena *arena = NULL, *memfd = NULL;
@@ -327,7 +323,7 @@ static void test_new__exported(void **state)
 }
 
 /* The broker cannot, this once: memory of our own. */
-static void test_new__falls_back(void **state)
+TEST(test_new__falls_back)
 {
 	struct fake_options options = {
 		.exports = true, .fault = FAKE_REFUSE, .fault_type = RBK_WIRE_ARENA_NEW};
@@ -345,7 +341,7 @@ static void test_new__falls_back(void **state)
 }
 
 /* It comes too late: nobody wants it any more, so it is given back. */
-static void test_new__exported_too_late(void **state)
+TEST(test_new__exported_too_late)
 {
 	struct fake_options options = {
 		.exports = true, .fault = FAKE_HELD, .fault_type = RBK_WIRE_ARENA_NEW};
@@ -366,7 +362,7 @@ static void test_new__exported_too_late(void **state)
 }
 
 /* What cannot be sealed is replaced by what can, with the same bytes at the same address. */
-static void test_seal__exported(void **state)
+TEST(test_seal__exported)
 {
 	struct fake_options options = {.exports = true};
 	struct rbk_arena *arena = NULL;
@@ -393,7 +389,7 @@ static void test_seal__exported(void **state)
 }
 
 /* Nothing lies on both sides of a segment's end unless it must. */
-static void test_alloc__segments(void **state)
+TEST(test_alloc__segments)
 {
 	struct fake_options options = {.segment_bytes = 8192};
 	struct rbk_arena *arena = NULL;
@@ -427,7 +423,7 @@ static void test_alloc__segments(void **state)
 }
 
 /* Allocations fail while the broker makes it: our own memory if there is some, else -ENOMEM. */
-static void test_new__exported_no_memory(void **state)
+TEST(test_new__exported_no_memory)
 {
 	struct fake_options options = {.exports = true};
 	struct rbk_arena *arena = NULL;
@@ -463,27 +459,4 @@ static void test_new__exported_no_memory(void **state)
 	rbk_arena_free(arena);
 	assert_int_equal(fake_broker_objects(fixture.fake), 0);
 	fixture_end(&fixture);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_arena__memory),
-		cmocka_unit_test(test_arena__alloc),
-		cmocka_unit_test(test_seal__immutable),
-		cmocka_unit_test(test_seal__in_use),
-		cmocka_unit_test(test_seal__too_late),
-		cmocka_unit_test(test_seal__mapped_elsewhere),
-		cmocka_unit_test(test_seal__mapped_elsewhere_and_fixed),
-		cmocka_unit_test(test_seal__not_shared_again),
-		cmocka_unit_test(test_arena__no_memory),
-		cmocka_unit_test(test_new__exported),
-		cmocka_unit_test(test_new__falls_back),
-		cmocka_unit_test(test_new__exported_too_late),
-		cmocka_unit_test(test_new__exported_no_memory),
-		cmocka_unit_test(test_seal__exported),
-		cmocka_unit_test(test_alloc__segments),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* The builder: each mistake has its sentence, and what it describes is what the broker reads. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +10,7 @@
 #include "plan/plan.h"
 #include "shm/plan-wire.h"
 #include "support/client-fixture.h"
+#include "support/test.h"
 
 #define F32  RBK_DTYPE_F32
 #define NONE RBK_TENSOR_NONE
@@ -296,7 +292,7 @@ static void count_too_large(struct rbk_builder *b)
 	rbk_builder_input(b, "n", F32, 3, dims);
 }
 
-static void test_builder__mistakes(void **state)
+TEST(test_builder__mistakes)
 {
 	static const struct {
 		void (*make)(struct rbk_builder *builder);
@@ -393,7 +389,7 @@ static void test_builder__mistakes(void **state)
 	}
 }
 
-static void test_builder__name(void **state)
+TEST(test_builder__name)
 {
 	struct rbk_builder *b = rbk_builder_new("a name that is longer than it may be");
 
@@ -453,7 +449,7 @@ static struct exec_arena *find_arena(void *context, uint16_t id, const char **re
 	return id == sealed.id ? context : NULL;
 }
 
-static void test_describe__broker_reads_it(void **state)
+TEST(test_describe__broker_reads_it)
 {
 	struct exec_arena arena = {.bytes = 4096, .immutable = true};
 	const struct plan_arena_lookup lookup = {find_arena, &arena};
@@ -501,7 +497,7 @@ static void test_describe__broker_reads_it(void **state)
 }
 
 /* Every type of attribute, byte by byte. */
-static void test_describe__attributes(void **state)
+TEST(test_describe__attributes)
 {
 	const float floats[] = {1, 2, 3};
 	const int64_t ints[] = {-1, INT64_MAX};
@@ -560,7 +556,7 @@ static struct rbk_builder *chain(unsigned int n)
 
 /* Small descriptions travel in the message, large ones in a memfd. The fake broker tells back
  * what it got. */
-static void test_plan__large(void **state)
+TEST(test_plan__large)
 {
 	static const unsigned int sizes[] = {1, 300, 380, 4000};
 	struct fixture fixture;
@@ -587,7 +583,7 @@ static void test_plan__large(void **state)
 	fixture_end(&fixture);
 }
 
-static void test_plan__too_large(void **state)
+TEST(test_plan__too_large)
 {
 	static float values[1 << 18];
 	struct rbk_builder *b = rbk_builder_new("");
@@ -610,7 +606,7 @@ static void test_plan__too_large(void **state)
 }
 
 /* The broker does not give up an arena that plans use: it is taken when the last plan is gone. */
-static void test_plan__outlives_arena(void **state)
+TEST(test_plan__outlives_arena)
 {
 	struct rbk_builder *b = rbk_builder_new("constants");
 	struct rbk_plan *plans[2];
@@ -640,7 +636,7 @@ static void test_plan__outlives_arena(void **state)
 	fixture_end(&fixture);
 }
 
-static void test_plan__refused(void **state)
+TEST(test_plan__refused)
 {
 	struct fake_options options = {.fault = FAKE_REFUSE, .fault_type = RBK_WIRE_PLAN_ADD};
 	struct rbk_builder *b = chain(1);
@@ -661,7 +657,7 @@ static void test_plan__refused(void **state)
 }
 
 /* Whatever allocation fails, the builder says so and a description is whole or none. */
-static void test_builder__no_memory(void **state)
+TEST(test_builder__no_memory)
 {
 	unsigned int n_failures = 0;
 
@@ -687,21 +683,4 @@ static void test_builder__no_memory(void **state)
 		rbk_builder_free(b);
 	}
 	assert_true(n_failures >= 7);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_builder__mistakes),
-		cmocka_unit_test(test_builder__name),
-		cmocka_unit_test(test_describe__broker_reads_it),
-		cmocka_unit_test(test_describe__attributes),
-		cmocka_unit_test(test_plan__large),
-		cmocka_unit_test(test_plan__too_large),
-		cmocka_unit_test(test_plan__outlives_arena),
-		cmocka_unit_test(test_plan__refused),
-		cmocka_unit_test(test_builder__no_memory),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Connections: defaults, versions, requests of several threads, and every way to answer wrongly. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -20,8 +15,9 @@
 
 #include "support/client-fixture.h"
 #include "support/stopwatch.h"
+#include "support/test.h"
 
-static void test_connect__answers(void **state)
+TEST(test_connect__answers)
 {
 	struct rbk_device devices[RBK_MAX_DEVICES] = {0};
 	struct rbk_stats stats;
@@ -53,7 +49,7 @@ static void test_connect__answers(void **state)
 	fixture_end(&fixture);
 }
 
-static void test_connect__where(void **state)
+TEST(test_connect__where)
 {
 	struct rbk_options options = {.size = sizeof(options)};
 	struct rbk *rbk = NULL;
@@ -88,7 +84,7 @@ static void test_connect__where(void **state)
 }
 
 /* The administrators' socket is named after the other one. */
-static void test_admin__where(void **state)
+TEST(test_admin__where)
 {
 	static const struct {
 		const char *other, *admin;
@@ -135,7 +131,7 @@ static void test_admin__where(void **state)
 	unsetenv("RINGBROKER_SOCKET");
 }
 
-static void test_connect__impossible(void **state)
+TEST(test_connect__impossible)
 {
 	struct rbk_options options = {.size = sizeof(options),
 				      .socket_path = "/nonexistent/socket"};
@@ -165,7 +161,7 @@ static void test_connect__impossible(void **state)
 }
 
 /* A broker that listens but does not accept, with connections ahead of ours. */
-static void test_connect__nobody_accepts(void **state)
+TEST(test_connect__nobody_accepts)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	struct rbk_options options = {.size = sizeof(options), .timeout_ns = 50000000};
@@ -234,7 +230,7 @@ static int do_request(struct fixture *fixture, uint32_t type)
 	return r;
 }
 
-static void test_request__wrong_answers(void **state)
+TEST(test_request__wrong_answers)
 {
 	static const struct fault_case cases[] = {
 		{FAKE_SHORT, RBK_WIRE_HELLO, -EPROTO, "644 bytes instead of 648"},
@@ -317,7 +313,7 @@ static void test_request__wrong_answers(void **state)
 }
 
 /* The second answer to one request belongs to nobody. */
-static void test_request__answered_twice(void **state)
+TEST(test_request__answered_twice)
 {
 	struct fake_options options = {.fault = FAKE_TWICE, .fault_type = RBK_WIRE_STATS};
 	struct fixture fixture;
@@ -328,7 +324,7 @@ static void test_request__answered_twice(void **state)
 	fixture_end(&fixture);
 }
 
-static void test_request__dies_after_answer(void **state)
+TEST(test_request__dies_after_answer)
 {
 	struct fake_options options = {.fault = FAKE_DIE_AFTER, .fault_type = RBK_WIRE_ARENA_ADD};
 	struct fixture fixture;
@@ -345,7 +341,7 @@ static void test_request__dies_after_answer(void **state)
 }
 
 /* An answer that comes too late is no mistake, and what it made is given back. */
-static void test_request__late_answer(void **state)
+TEST(test_request__late_answer)
 {
 	struct fake_options options = {.fault = FAKE_HELD, .fault_type = RBK_WIRE_ARENA_ADD};
 	struct fixture fixture;
@@ -378,7 +374,7 @@ static void test_request__late_answer(void **state)
 	fixture_end(&fixture);
 }
 
-static void test_request__silence(void **state)
+TEST(test_request__silence)
 {
 	struct fake_options options = {.fault = FAKE_SILENT, .fault_type = RBK_WIRE_HELLO};
 	struct stopwatch stopwatch;
@@ -413,7 +409,7 @@ static void *make_plan(void *data)
 }
 
 /* A plan that takes long keeps nobody else waiting, whoever happens to read for all. */
-static void test_request__out_of_order(void **state)
+TEST(test_request__out_of_order)
 {
 	struct fake_options options = {.fault = FAKE_HELD, .fault_type = RBK_WIRE_PLAN_ADD};
 	struct thread_argument argument = {0};
@@ -436,7 +432,7 @@ static void test_request__out_of_order(void **state)
 }
 
 /* Whoever waits for an answer when another thread disconnects is told so. */
-static void test_request__disconnect_meanwhile(void **state)
+TEST(test_request__disconnect_meanwhile)
 {
 	struct fake_options options = {.fault = FAKE_SILENT, .fault_type = RBK_WIRE_PLAN_ADD};
 	struct thread_argument argument = {0};
@@ -471,7 +467,7 @@ static void *make_many(void *data)
 	return NULL;
 }
 
-static void test_request__threads(void **state)
+TEST(test_request__threads)
 {
 	struct thread_argument arguments[4];
 	struct fixture fixture, copies[4];
@@ -508,7 +504,7 @@ static void *send_signals(void *data)
 	return NULL;
 }
 
-static void test_request__interrupted(void **state)
+TEST(test_request__interrupted)
 {
 	struct fake_options options = {.fault = FAKE_SILENT, .fault_type = RBK_WIRE_STATS};
 	struct sigaction action = {.sa_handler = on_signal};
@@ -527,34 +523,11 @@ static void test_request__interrupted(void **state)
 	fixture_end(&fixture);
 }
 
-static void test_reason__names(void **state)
+TEST(test_reason__names)
 {
 	for (unsigned int i = 0; i < RBK_REASON_COUNT; i++)
 		for (unsigned int j = 0; j < i; j++)
 			assert_string_not_equal(rbk_reason_name(i), rbk_reason_name(j));
 	assert_string_equal(rbk_reason_name(RBK_REASON_COST_MODEL), "cost-model");
 	assert_string_equal(rbk_reason_name(RBK_REASON_COUNT), "unknown");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_connect__answers),
-		cmocka_unit_test(test_connect__where),
-		cmocka_unit_test(test_admin__where),
-		cmocka_unit_test(test_connect__impossible),
-		cmocka_unit_test(test_connect__nobody_accepts),
-		cmocka_unit_test(test_request__wrong_answers),
-		cmocka_unit_test(test_request__answered_twice),
-		cmocka_unit_test(test_request__dies_after_answer),
-		cmocka_unit_test(test_request__late_answer),
-		cmocka_unit_test(test_request__silence),
-		cmocka_unit_test(test_request__out_of_order),
-		cmocka_unit_test(test_request__disconnect_meanwhile),
-		cmocka_unit_test(test_request__threads),
-		cmocka_unit_test(test_request__interrupted),
-		cmocka_unit_test(test_reason__names),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* fork(): every call in a child says so, freeing there works, and the parent does not notice. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,6 +7,7 @@
 #include <unistd.h>
 
 #include "support/client-fixture.h"
+#include "support/test.h"
 
 struct objects {
 	struct fixture fixture;
@@ -115,7 +111,7 @@ static int child(struct objects *objects, int n_parent_fds)
 	return failed;
 }
 
-static void test_fork__child_is_told(void **state)
+TEST(test_fork__child_is_told)
 {
 	struct objects objects;
 	const struct rbk_cqe *cqe;
@@ -162,7 +158,7 @@ static void *hold_lock(void *data)
 }
 
 /* Another thread held the connection's lock at the time: the child must not wait for it. */
-static void test_fork__while_locked(void **state)
+TEST(test_fork__while_locked)
 {
 	struct objects objects;
 	pthread_t thread;
@@ -186,14 +182,4 @@ static void test_fork__while_locked(void **state)
 	objects_free(&objects);
 	objects.fixture.rbk = NULL;
 	fixture_end(&objects.fixture);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_fork__child_is_told),
-		cmocka_unit_test(test_fork__while_locked),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

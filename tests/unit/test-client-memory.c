@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* The client library's questions about device memory and tenants, also to brokers without them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include <errno.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "support/client-fixture.h"
+#include "support/test.h"
 
 static struct rbk_plan *make_plan(struct fixture *fixture)
 {
@@ -25,7 +22,7 @@ static struct rbk_plan *make_plan(struct fixture *fixture)
 	return plan;
 }
 
-static void test_plan_memory__answers(void **state)
+TEST(test_plan_memory__answers)
 {
 	struct rbk_plan_memory devices[RBK_MAX_DEVICES];
 	uint64_t n_constrained = 0;
@@ -64,7 +61,7 @@ static void test_plan_memory__answers(void **state)
 	fixture_end(&fixture);
 }
 
-static void test_tenant__answers(void **state)
+TEST(test_tenant__answers)
 {
 	struct rbk_tenant tenant;
 	struct fixture fixture;
@@ -89,7 +86,7 @@ static void test_tenant__answers(void **state)
 }
 
 /* A broker of version 1.0 accepts us, and is not asked what it would end the session for. */
-static void test_old_broker__is_not_asked(void **state)
+TEST(test_old_broker__is_not_asked)
 {
 	struct fake_options options = {.is_old = true};
 	struct rbk_plan_memory device;
@@ -112,7 +109,7 @@ static void test_old_broker__is_not_asked(void **state)
 	fixture_end(&fixture);
 }
 
-static void test_answers__wrong(void **state)
+TEST(test_answers__wrong)
 {
 	static const struct {
 		enum fake_fault fault;
@@ -156,7 +153,7 @@ static void test_answers__wrong(void **state)
 }
 
 /* After the connection, or in a child: as every other function. */
-static void test_lost__says_so(void **state)
+TEST(test_lost__says_so)
 {
 	struct rbk_plan_memory device;
 	struct rbk_tenant tenant;
@@ -182,17 +179,4 @@ static void test_lost__says_so(void **state)
 	assert_int_equal(rbk_plan_memory(plan, &device, 1, &n, NULL), -ECONNRESET);
 	rbk_plan_free(plan);
 	fixture_end(&fixture);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_plan_memory__answers),
-		cmocka_unit_test(test_tenant__answers),
-		cmocka_unit_test(test_old_broker__is_not_asked),
-		cmocka_unit_test(test_answers__wrong),
-		cmocka_unit_test(test_lost__says_so),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

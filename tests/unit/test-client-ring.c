@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Rings: wrap-around, full rings, waiting with and without sleep, event loops, lost brokers. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -18,6 +13,7 @@
 
 #include "support/client-fixture.h"
 #include "support/stopwatch.h"
+#include "support/test.h"
 
 static struct rbk_ring *ring_make(struct fixture *fixture, unsigned int entries)
 {
@@ -56,7 +52,7 @@ static void expect_nops(struct rbk_ring *ring, unsigned int n, uint64_t first)
 	}
 }
 
-static void test_prep__overwrites_everything(void **state)
+TEST(test_prep__overwrites_everything)
 {
 	const uint64_t refs[] = {1, 2, 3, 4, 5, 6};
 	const struct rbk_sqe zero = {0};
@@ -116,7 +112,7 @@ static void test_prep__overwrites_everything(void **state)
 	assert_memory_equal(&sqe, &expected, sizeof(sqe));
 }
 
-static void test_ring__sizes(void **state)
+TEST(test_ring__sizes)
 {
 	struct fake_options options = {.max_ring_entries = 64};
 	struct fixture fixture;
@@ -146,7 +142,7 @@ static void test_ring__sizes(void **state)
 	fixture_end(&fixture);
 }
 
-static void test_ring__wrap_around(void **state)
+TEST(test_ring__wrap_around)
 {
 	static const uint32_t starts[] = {UINT32_MAX - 5, UINT32_MAX, INT32_MAX - 3u};
 
@@ -173,7 +169,7 @@ static void test_ring__wrap_around(void **state)
 	}
 }
 
-static void test_ring__full(void **state)
+TEST(test_ring__full)
 {
 	struct fixture fixture;
 	struct rbk_ring *ring;
@@ -220,7 +216,7 @@ static void test_ring__full(void **state)
 }
 
 /* Peeking alone is enough when completions had no room: consuming wakes the broker. */
-static void test_ring__room_wakes_broker(void **state)
+TEST(test_ring__room_wakes_broker)
 {
 	struct stopwatch stopwatch;
 	struct fixture fixture;
@@ -248,7 +244,7 @@ static void test_ring__room_wakes_broker(void **state)
 	fixture_end(&fixture);
 }
 
-static void test_ring__many(void **state)
+TEST(test_ring__many)
 {
 	static const uint64_t spins_ns[] = {UINT64_MAX, 0, 50000};
 
@@ -302,7 +298,7 @@ static void *release_later(void *data)
 	return NULL;
 }
 
-static void test_wait__sleeps(void **state)
+TEST(test_wait__sleeps)
 {
 	for (int with_timeout = 0; with_timeout < 2; with_timeout++) {
 		struct fixture fixture;
@@ -345,7 +341,7 @@ static void test_wait__sleeps(void **state)
 	}
 }
 
-static void test_wait__several(void **state)
+TEST(test_wait__several)
 {
 	struct fixture fixture;
 	struct release release;
@@ -391,7 +387,7 @@ static double wait_in_vain_ms(struct rbk_ring *ring, uint64_t timeout_ns, double
 	return least_ms;
 }
 
-static void test_wait__time_out(void **state)
+TEST(test_wait__time_out)
 {
 	struct fixture fixture;
 	struct rbk_ring *ring;
@@ -430,7 +426,7 @@ static void *signal_later(void *data)
 	return NULL;
 }
 
-static void test_wait__interrupted(void **state)
+TEST(test_wait__interrupted)
 {
 	struct sigaction action = {.sa_handler = on_signal};
 	struct signals signals = {.target = pthread_self()};
@@ -464,7 +460,7 @@ static void test_wait__interrupted(void **state)
 }
 
 /* The broker is woken once for each of its sleeps, not once for each entry. */
-static void test_submit__wakes_once(void **state)
+TEST(test_submit__wakes_once)
 {
 	struct fixture fixture;
 	struct rbk_ring *ring;
@@ -490,7 +486,7 @@ static void test_submit__wakes_once(void **state)
 }
 
 /* Going to sleep is no reason to wake the broker, unless entries wait there. */
-static void test_wait__lets_broker_sleep(void **state)
+TEST(test_wait__lets_broker_sleep)
 {
 	const struct rbk_cqe *cqe;
 	struct fixture fixture;
@@ -513,7 +509,7 @@ static void test_wait__lets_broker_sleep(void **state)
 
 /* ---- Event loops ---- */
 
-static void test_arm__epoll(void **state)
+TEST(test_arm__epoll)
 {
 	struct epoll_event event = {.events = EPOLLIN};
 	struct fixture fixture;
@@ -657,7 +653,7 @@ static void expect_soon(double (*lose_ms)(enum loss loss, int how), enum loss lo
 	fail_msg("loss %d, how %d: %g ms, %d times", loss, how, ms, TRIES);
 }
 
-static void test_lost__before(void **state)
+TEST(test_lost__before)
 {
 	for (int loss = 0; loss < LOSS_COUNT; loss++)
 		for (int how = 0; how < 6; how++)
@@ -711,7 +707,7 @@ static double lose_waiting_ms(enum loss loss, int how)
 	return ms;
 }
 
-static void test_lost__while_waiting(void **state)
+TEST(test_lost__while_waiting)
 {
 	for (int loss = 0; loss < LOSS_COUNT; loss++)
 		for (int how = 0; how < 4; how++)
@@ -766,12 +762,12 @@ static double lose_killed_ms(enum loss loss, int how)
 	return ms;
 }
 
-static void test_lost__sigkill(void **state)
+TEST(test_lost__sigkill)
 {
 	expect_soon(lose_killed_ms, LOSS_KILL, 0);
 }
 
-static void test_lost__impossible_indices(void **state)
+TEST(test_lost__impossible_indices)
 {
 	for (int how = 0; how < 3; how++) {
 		struct fixture fixture;
@@ -842,7 +838,7 @@ static void *work(void *data)
 	return NULL;
 }
 
-static void test_ring__threads(void **state)
+TEST(test_ring__threads)
 {
 	struct worker workers[4];
 	struct fixture fixture;
@@ -859,30 +855,4 @@ static void test_ring__threads(void **state)
 	}
 	assert_int_equal(fake_broker_objects(fixture.fake), 0);
 	fixture_end(&fixture);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_prep__overwrites_everything),
-		cmocka_unit_test(test_ring__sizes),
-		cmocka_unit_test(test_ring__wrap_around),
-		cmocka_unit_test(test_ring__full),
-		cmocka_unit_test(test_ring__room_wakes_broker),
-		cmocka_unit_test(test_ring__many),
-		cmocka_unit_test(test_wait__sleeps),
-		cmocka_unit_test(test_wait__several),
-		cmocka_unit_test(test_wait__time_out),
-		cmocka_unit_test(test_wait__interrupted),
-		cmocka_unit_test(test_submit__wakes_once),
-		cmocka_unit_test(test_wait__lets_broker_sleep),
-		cmocka_unit_test(test_arm__epoll),
-		cmocka_unit_test(test_lost__before),
-		cmocka_unit_test(test_lost__while_waiting),
-		cmocka_unit_test(test_lost__sigkill),
-		cmocka_unit_test(test_lost__impossible_indices),
-		cmocka_unit_test(test_ring__threads),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

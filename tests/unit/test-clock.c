@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Ticks against CLOCK_MONOTONIC, and conversions that must not overflow. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "support/test.h"
 #include "util/clock.h"
 
 static uint64_t distance(uint64_t a, uint64_t b)
@@ -18,7 +14,7 @@ static uint64_t distance(uint64_t a, uint64_t b)
 	return a > b ? a - b : b - a;
 }
 
-static void test_ticks__agree_with_monotonic(void **state)
+TEST(test_ticks__agree_with_monotonic)
 {
 	uint64_t ns_0, ns_1, ticks_0, ticks_1, elapsed_ns, error_ns = UINT64_MAX;
 
@@ -36,7 +32,7 @@ static void test_ticks__agree_with_monotonic(void **state)
 	assert_true(error_ns <= 200000);
 }
 
-static void test_ticks__never_run_backwards(void **state)
+TEST(test_ticks__never_run_backwards)
 {
 	uint64_t last = clock_ticks(), now;
 
@@ -47,7 +43,7 @@ static void test_ticks__never_run_backwards(void **state)
 	}
 }
 
-static void test_conversion__round_trip(void **state)
+TEST(test_conversion__round_trip)
 {
 	static const uint64_t year_ns = 365ull * 86400 * 1000000000;
 
@@ -61,7 +57,7 @@ static void test_conversion__round_trip(void **state)
 	assert_int_equal(clock_ns_to_ticks(0), 0);
 }
 
-static void test_elapsed__other_processor_behind(void **state)
+TEST(test_elapsed__other_processor_behind)
 {
 	assert_int_equal(clock_elapsed_ns(1000, 999), 0);
 	assert_int_equal(clock_elapsed_ns(1000, 1000), 0);
@@ -90,7 +86,7 @@ static void *answer(void *data)
  * What one thread reads before it sends, another hardly finds in its future: the counter is read
  * out of order with the load that brought the message, and clock_elapsed_ns() makes that 0.
  */
-static void test_ticks__compare_between_threads(void **state)
+TEST(test_ticks__compare_between_threads)
 {
 	pthread_t thread;
 
@@ -106,17 +102,9 @@ static void test_ticks__compare_between_threads(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_ticks__agree_with_monotonic),
-		cmocka_unit_test(test_ticks__never_run_backwards),
-		cmocka_unit_test(test_conversion__round_trip),
-		cmocka_unit_test(test_elapsed__other_processor_behind),
-		cmocka_unit_test(test_ticks__compare_between_threads),
-	};
-	int n_failed;
-
 	/* Before clock_init() ticks are nanoseconds, which must work just as well. */
-	n_failed = cmocka_run_group_tests_name("monotonic", tests, NULL, NULL);
+	int n_failed = test_run(NULL, NULL);
+
 	clock_init();
-	return n_failed + cmocka_run_group_tests_name("calibrated", tests, NULL, NULL);
+	return n_failed + test_run(NULL, NULL);
 }

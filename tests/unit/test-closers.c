@@ -7,18 +7,14 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <semaphore.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "loop/loop.h"
 #include "session/closers.h"
+#include "support/test.h"
 #include "tenant/account.h"
 
 enum { N_ACCOUNTS = 50 };
@@ -86,7 +82,7 @@ static void wait_for(struct fixture *f, const struct job *job)
 }
 
 /* One account's jobs run in order, behind the one that is stuck; another's do not wait. */
-static void test_closers__own_lane(void **state)
+TEST(test_closers__own_lane)
 {
 	struct job stuck, behind[64], other;
 	struct fixture f;
@@ -127,7 +123,7 @@ void __wrap_loop_timer_arm(struct loop_timer *timer, uint64_t delay_ns)
  * Many accounts are stuck for ever, each with a thread, and the next one gets one all the same.
  * When they are not any more, most of their threads go.
  */
-static void test_closers__stuck_threads(void **state)
+TEST(test_closers__stuck_threads)
 {
 	struct closers_report report, before;
 	struct job stuck[N_ACCOUNTS - 1], other;
@@ -164,7 +160,7 @@ static void test_closers__stuck_threads(void **state)
 }
 
 /* A job that comes while others wait for a thread does not make the others wait for longer. */
-static void test_closers__line(void **state)
+TEST(test_closers__line)
 {
 	struct job stuck[4], waiting[8];
 	struct fixture f;
@@ -186,7 +182,7 @@ static void test_closers__line(void **state)
 }
 
 /* Threads that are at one job for too long are told of; jobs behind them wait. */
-static void test_closers__describe(void **state)
+TEST(test_closers__describe)
 {
 	struct closers_report report;
 	struct job stuck[2], behind;
@@ -240,7 +236,7 @@ static void send_message(int fd, size_t n_bytes, const int *fds, unsigned int n_
 }
 
 /* Messages of all kinds, the empty one first: it looks like the end. */
-static void test_hang_up__unread(void **state)
+TEST(test_hang_up__unread)
 {
 	int ends[2], watched[2], many[CLOSERS_MESSAGE_FDS];
 	char byte;
@@ -283,24 +279,10 @@ static void expect_nothing_unread(bool is_closed, unsigned int n_read)
 		close(ends[1]);
 }
 
-static void test_hang_up__nothing_unread(void **state)
+TEST(test_hang_up__nothing_unread)
 {
 	for (unsigned int n_read = 0; n_read < 3; n_read++) {
 		expect_nothing_unread(false, n_read);
 		expect_nothing_unread(true, n_read);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_closers__own_lane),
-		cmocka_unit_test(test_closers__stuck_threads),
-		cmocka_unit_test(test_closers__line),
-		cmocka_unit_test(test_closers__describe),
-		cmocka_unit_test(test_hang_up__unread),
-		cmocka_unit_test(test_hang_up__nothing_unread),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

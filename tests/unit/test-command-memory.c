@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Allocations of drivers for command buffers: see vulkan/command-memory.h. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "reference/reference.h"
+#include "support/test.h"
 #include "util/chunks.h"
 #include "vulkan/command-memory.h"
 
@@ -37,7 +33,7 @@ static void check(const struct allocation *allocation, size_t bytes)
 }
 
 /* No allocation has another's bytes, whatever is freed or grows in between. */
-static void test_command_memory__allocations(void **state)
+TEST(test_command_memory__allocations)
 {
 	const VkSystemAllocationScope scope = VK_SYSTEM_ALLOCATION_SCOPE_OBJECT;
 	struct vk_command_memory memory;
@@ -81,7 +77,7 @@ static void test_command_memory__allocations(void **state)
 }
 
 /* A driver may ask for anything: what is too large is refused, and an empty piece is used anew. */
-static void test_command_memory__odd(void **state)
+TEST(test_command_memory__odd)
 {
 	const VkSystemAllocationScope scope = VK_SYSTEM_ALLOCATION_SCOPE_COMMAND;
 	struct vk_command_memory memory;
@@ -104,14 +100,4 @@ static void test_command_memory__odd(void **state)
 	assert_int_equal(count_pieces(&memory), 1);
 	vk_command_memory_deinit(&memory);
 	chunks_deinit(&chunks);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_command_memory__allocations),
-		cmocka_unit_test(test_command_memory__odd),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

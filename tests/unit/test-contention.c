@@ -6,11 +6,6 @@
  * told. The fake machine goes on with time: so much of it does each of two workers run and wait,
  * which the test says.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -23,6 +18,7 @@
 #include "loop/loop.h"
 #include "session/session.h"
 #include "stats/stats.h"
+#include "support/test.h"
 #include "tenant-page.h"
 #include "tenant/policy-private.h"
 #include "tenant/tenant.h"
@@ -392,7 +388,7 @@ static int turn(struct bench *bench)
 
 /* --- Whom to watch --- */
 
-static void test_sessions(void **state)
+TEST(test_sessions, setup, teardown)
 {
 	struct bench *bench = *state;
 	struct run_queue *rq = &bench->rq;
@@ -432,7 +428,7 @@ static void test_sessions(void **state)
 }
 
 /* Where brokerd is, there are others that belong to nobody. */
-static void test_sessions__in_our_cgroup(void **state)
+TEST(test_sessions__in_our_cgroup, setup, teardown)
 {
 	static const char *const cgroups[] = {"/", "/us", "/us/here"};
 	struct bench *bench = *state;
@@ -448,7 +444,7 @@ static void test_sessions__in_our_cgroup(void **state)
 }
 
 /* Who could not be watched is not unwatched either: that would be another's. */
-static void test_sessions__no_room(void **state)
+TEST(test_sessions__no_room, setup, teardown)
 {
 	struct bench *bench = *state;
 	struct run_queue *rq = &bench->rq;
@@ -464,7 +460,7 @@ static void test_sessions__no_room(void **state)
 	assert_false(rq->is_used[0]);
 }
 
-static void test_sessions__nothing_to_watch(void **state)
+TEST(test_sessions__nothing_to_watch, setup, teardown)
 {
 	struct bench *bench = *state;
 
@@ -482,7 +478,7 @@ static void test_sessions__nothing_to_watch(void **state)
 	assert_int_equal(bench->rq.n_cgroups[0], 1);
 }
 
-static void test_none__sleeps(void **state)
+TEST(test_none__sleeps, setup_none, teardown)
 {
 	struct bench *bench = *state;
 
@@ -495,7 +491,7 @@ static void test_none__sleeps(void **state)
 
 /* --- Looking --- */
 
-static void test_work__begins_and_ends(void **state)
+TEST(test_work__begins_and_ends, setup, teardown)
 {
 	struct bench *bench = *state;
 
@@ -523,7 +519,7 @@ static void test_work__begins_and_ends(void **state)
 	expect_asleep(bench);
 }
 
-static void test_contended__acts(void **state)
+TEST(test_contended__acts, setup, teardown)
 {
 	struct bench *bench = *state;
 	struct contention_status status;
@@ -623,19 +619,19 @@ static uint64_t expect_said(struct bench *bench, pid_t pid, uint64_t told_after_
 	return lasted_ns;
 }
 
-static void test_contended__by_process(void **state)
+TEST(test_contended__by_process, setup, teardown)
 {
 	expect_said(*state, 4711, 0, "contended (most by cc1, process 4711 in /x): ");
 }
 
 /* Who collects it waits for a processor, too: the line is not written without it. */
-static void test_contended__told_late(void **state)
+TEST(test_contended__told_late, setup, teardown)
 {
 	expect_said(*state, 4711, 1000000000, "contended (most by cc1, process 4711 in /x): ");
 }
 
 /* It is not waited for in vain for long. */
-static void test_contended__by_nobody(void **state)
+TEST(test_contended__by_nobody, setup, teardown)
 {
 	uint64_t lasted_ns =
 		expect_said(*state, 0, UINT64_MAX, "contended (by whom eBPF does not tell): ");
@@ -644,7 +640,7 @@ static void test_contended__by_nobody(void **state)
 }
 
 /* Other sources never tell. */
-static void test_contended__untold(void **state)
+TEST(test_contended__untold, setup, teardown)
 {
 	struct bench *bench = *state;
 
@@ -653,13 +649,13 @@ static void test_contended__untold(void **state)
 }
 
 /* Who is outside the broker's container has a name, and no number. */
-static void test_contended__by_other_namespace(void **state)
+TEST(test_contended__by_other_namespace, setup, teardown)
 {
 	expect_said(*state, 0, 0, "contended (most by cc1, in another PID namespace, in /x): ");
 }
 
 /* Contention without work: nobody looks for its end, unless somebody looks at statistics. */
-static void test_contended__without_work(void **state)
+TEST(test_contended__without_work, setup, teardown)
 {
 	struct bench *bench = *state;
 
@@ -687,7 +683,7 @@ static void await_share(struct bench *bench, float least, float most)
 }
 
 /* Whoever causes it is told so, in proportion; it stays when nobody waits any more. */
-static void test_share(void **state)
+TEST(test_share, setup, teardown)
 {
 	struct bench *bench = *state;
 
@@ -732,7 +728,7 @@ static void delay_of(const struct stats_page *page, uint32_t index, struct rbk_s
 				   sizeof(*ret)));
 }
 
-static void test_publish(void **state)
+TEST(test_publish, setup, teardown)
 {
 	struct bench *bench = *state;
 	struct stats_tenant *tenants[3];
@@ -829,28 +825,4 @@ static void test_publish(void **state)
 	assert_int_equal(threads[0].tid, 100);
 	assert_int_equal(threads[1].tid, 0);
 	stats_free(stats);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_sessions, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_sessions__in_our_cgroup, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_sessions__no_room, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_sessions__nothing_to_watch, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_none__sleeps, setup_none, teardown),
-		cmocka_unit_test_setup_teardown(test_work__begins_and_ends, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_contended__acts, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_contended__by_process, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_contended__told_late, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_contended__by_nobody, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_contended__untold, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_contended__by_other_namespace, setup,
-						teardown),
-		cmocka_unit_test_setup_teardown(test_contended__without_work, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_share, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_publish, setup, teardown),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,14 +4,11 @@
  * of every form, past keys, valid lengths, caps, and what is asked for in between.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "kernel-rig.h"
+#include "support/test.h"
 
 static void run_attention(const struct call *call, size_t begin, size_t end, float *y)
 {
@@ -215,7 +212,7 @@ static void problem_deinit(struct problem *p)
 		guarded_free(&p->mask);
 }
 
-static void test_attention__random(void **state)
+TEST(test_attention__random)
 {
 	for (unsigned int round = 0; round < 120; round++) {
 		struct problem p = {.args = {
@@ -246,7 +243,7 @@ static void test_attention__random(void **state)
 }
 
 /* More queries than a unit has, more keys than a block. */
-static void test_attention__many_blocks(void **state)
+TEST(test_attention__many_blocks)
 {
 	for (unsigned int round = 0; round < 4; round++) {
 		struct problem p = {.args = {.batch = 1,
@@ -268,7 +265,7 @@ static void test_attention__many_blocks(void **state)
 }
 
 /* What keys that do not count hold makes no difference; without any the result is 0. */
-static void test_attention__nothing_counts(void **state)
+TEST(test_attention__nothing_counts)
 {
 	struct problem p = {.args = {.batch = 2,
 				     .kv_heads = 1,
@@ -300,7 +297,7 @@ static void test_attention__nothing_counts(void **state)
 }
 
 /* Scores that are no numbers are no zeros, either. */
-static void test_attention__nan(void **state)
+TEST(test_attention__nan)
 {
 	struct problem p = {.args = {.batch = 1,
 				     .kv_heads = 1,
@@ -318,7 +315,7 @@ static void test_attention__nan(void **state)
 }
 
 /* Products beyond what a float holds, which are within it once they are scaled. */
-static void test_attention__large(void **state)
+TEST(test_attention__large)
 {
 	for (unsigned int round = 0; round < 8; round++) {
 		struct problem p = {.args = {.batch = 1,
@@ -341,17 +338,4 @@ static void test_attention__large(void **state)
 		check_attention("large", &p.args);
 		problem_deinit(&p);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_attention__random),
-		cmocka_unit_test(test_attention__many_blocks),
-		cmocka_unit_test(test_attention__nothing_counts),
-		cmocka_unit_test(test_attention__nan),
-		cmocka_unit_test(test_attention__large),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,28 +8,25 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "cpu/cpu.h"
 #include "cpu/internal.h"
 #include "support/describe.h"
+#include "support/test.h"
 #include "unit/cpu-rig.h"
 #include "unit/fail-alloc.h"
 #include "util/checked.h"
 #include "util/clock.h"
 #include "util/waker.h"
 
-static void test_run__knn_inline_and_queued(void **state)
+TEST(test_run__knn_inline_and_queued)
 {
 	struct exec_arena arena;
 	struct plan *plan;
@@ -66,7 +63,7 @@ static void test_run__knn_inline_and_queued(void **state)
 	reference_arena_deinit(&arena);
 }
 
-static void test_run__same_bits_for_any_workers(void **state)
+TEST(test_run__same_bits_for_any_workers)
 {
 	struct exec_arena arena;
 	struct cpu_job want;
@@ -175,7 +172,7 @@ static void load_submit(struct load *load)
 }
 
 /* 10,000 tasks of several plans and counts; some are taken back, and some of those too late. */
-static void test_load__random_plans_and_cancels(void **state)
+TEST(test_load__random_plans_and_cancels)
 {
 	struct plan *plans[N_PLANS];
 	struct exec_arena arena;
@@ -233,7 +230,7 @@ static void test_load__random_plans_and_cancels(void **state)
 	free(load);
 }
 
-static void test_submit__full_is_busy(void **state)
+TEST(test_submit__full_is_busy)
 {
 	struct plan *plan = small_plan(2, NULL);
 	struct exec_task *tasks[8];
@@ -267,7 +264,7 @@ static void test_submit__full_is_busy(void **state)
 }
 
 /* The reactor, asleep on the waker, is rung for what is finished. */
-static void test_reap__waker_rings(void **state)
+TEST(test_reap__waker_rings)
 {
 	struct plan *plan = small_plan(3, NULL);
 	struct cpu_job job;
@@ -313,7 +310,7 @@ static uint64_t packed_bytes(struct cpu_rig *rig)
 	return cpu_executor_from(rig->executor)->packs.bytes;
 }
 
-static void test_pack__shared_and_freed(void **state)
+TEST(test_pack__shared_and_freed)
 {
 	const uint64_t bytes = 200 * 200 * sizeof(float);
 	struct plan *same[2], *other_form, *other_offset, *other_owner;
@@ -447,7 +444,7 @@ static struct plan *large_window_plan(struct exec_arena *arena, const struct lar
 	return reference_plan(d, arena);
 }
 
-static void test_pack__windows_in_parts(void **state)
+TEST(test_pack__windows_in_parts)
 {
 	struct exec_arena arena;
 
@@ -488,7 +485,7 @@ static void test_pack__windows_in_parts(void **state)
 	reference_arena_deinit(&arena);
 }
 
-static void test_pack__in_parts(void **state)
+TEST(test_pack__in_parts)
 {
 	struct exec_arena arena;
 	struct cpu_rig rig;
@@ -525,7 +522,7 @@ static void test_pack__in_parts(void **state)
 }
 
 /* A plan that is given up in the middle leaves the rest to the other plan, if there is one. */
-static void test_pack__given_up(void **state)
+TEST(test_pack__given_up)
 {
 	struct exec_arena arena;
 	struct cpu_rig rig;
@@ -560,7 +557,7 @@ static void test_pack__given_up(void **state)
 }
 
 /* Weights of four bits, scales and zero points of float16: what these become lies beside. */
-static void test_pack__nbits_in_parts(void **state)
+TEST(test_pack__nbits_in_parts)
 {
 	enum { K = 500, N = 30000, BLOCK = 32, BLOCKS = (K + BLOCK - 1) / BLOCK };
 	const uint64_t scales_at = N * BLOCKS * BLOCK / 2, zeros_at = scales_at + N * BLOCKS * 2;
@@ -622,7 +619,7 @@ static void test_pack__nbits_in_parts(void **state)
 }
 
 /* A large form is given back in parts; meanwhile whoever wants the same makes it anew. */
-static void test_shrink__in_parts(void **state)
+TEST(test_shrink__in_parts)
 {
 	enum { K = 4096, N = 10000 };
 	struct plan *plans[2];
@@ -667,7 +664,7 @@ static void test_shrink__in_parts(void **state)
 }
 
 /* A constant that many nodes have is packed and charged once, one byte further is another. */
-static void test_pack__once_in_a_plan(void **state)
+TEST(test_pack__once_in_a_plan)
 {
 	const uint64_t bytes = 200 * 200 * sizeof(float);
 	uint64_t host_bytes[2];
@@ -707,7 +704,7 @@ static void test_pack__once_in_a_plan(void **state)
 }
 
 /* A plan that was never prepared can be released, too. */
-static void test_release__never_prepared(void **state)
+TEST(test_release__never_prepared)
 {
 	struct plan *plan = small_plan(2, NULL);
 	struct cpu_rig rig;
@@ -717,7 +714,7 @@ static void test_release__never_prepared(void **state)
 	cpu_rig_deinit(&rig);
 }
 
-static void test_prepare__unsupported(void **state)
+TEST(test_prepare__unsupported)
 {
 	struct plan *plan = small_plan(2, NULL);
 	struct cpu_rig rig;
@@ -758,7 +755,7 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(
 	return __real_pthread_create(thread, attr, start, data);
 }
 
-static void test_prepare__out_of_memory(void **state)
+TEST(test_prepare__out_of_memory)
 {
 	struct exec_arena arena;
 	struct plan *plan;
@@ -798,7 +795,7 @@ static void test_prepare__out_of_memory(void **state)
 	reference_arena_deinit(&arena);
 }
 
-static void test_new__out_of_memory_or_threads(void **state)
+TEST(test_new__out_of_memory_or_threads)
 {
 	struct executor *executor = NULL;
 	struct waker waker;
@@ -830,7 +827,7 @@ static void test_new__out_of_memory_or_threads(void **state)
 	waker_deinit(&waker);
 }
 
-static void test_new__options(void **state)
+TEST(test_new__options)
 {
 	struct executor *executor;
 	struct waker waker;
@@ -889,7 +886,7 @@ static bool status_is_worker(const char *thread)
 	return !strncmp(name, "rb-cpu-", 7);
 }
 
-static void test_workers__signals_and_names(void **state)
+TEST(test_workers__signals_and_names)
 {
 	unsigned int n_workers = 0;
 	struct dirent *entry;
@@ -927,7 +924,7 @@ static void test_workers__signals_and_names(void **state)
 }
 
 /* Idle workers sleep: the process uses next to no processor time. */
-static void test_workers__idle_costs_nothing(void **state)
+TEST(test_workers__idle_costs_nothing)
 {
 	struct timespec before, after;
 	struct cpu_rig rig;
@@ -942,31 +939,4 @@ static void test_workers__idle_costs_nothing(void **state)
 	cpu_rig_deinit(&rig);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_run__knn_inline_and_queued),
-		cmocka_unit_test(test_run__same_bits_for_any_workers),
-		cmocka_unit_test(test_load__random_plans_and_cancels),
-		cmocka_unit_test(test_submit__full_is_busy),
-		cmocka_unit_test(test_reap__waker_rings),
-		cmocka_unit_test(test_pack__shared_and_freed),
-		cmocka_unit_test(test_pack__in_parts),
-		cmocka_unit_test(test_pack__windows_in_parts),
-		cmocka_unit_test(test_pack__given_up),
-		cmocka_unit_test(test_pack__nbits_in_parts),
-		cmocka_unit_test(test_pack__once_in_a_plan),
-		cmocka_unit_test(test_shrink__in_parts),
-		cmocka_unit_test(test_release__never_prepared),
-		cmocka_unit_test(test_prepare__unsupported),
-		cmocka_unit_test(test_prepare__out_of_memory),
-		cmocka_unit_test(test_new__out_of_memory_or_threads),
-		cmocka_unit_test(test_new__options),
-		cmocka_unit_test(test_workers__signals_and_names),
-		cmocka_unit_test(test_workers__idle_costs_nothing),
-	};
-
-	clock_init();
-	cpu_flush_denormals();
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL, clock_init(), cpu_flush_denormals())

@@ -5,18 +5,15 @@
  * beyond the operands is read; no sum saturates, however extreme and deep.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "cpu/int8.h"
 #include "reference/reference.h"
+#include "support/test.h"
 
 static uint64_t seed = 77;
 
@@ -257,7 +254,7 @@ static void check_gemm(const struct cpu_int8_kernels *kernels, void *workspace)
 	}
 }
 
-static void test_gemm__every_form(void **state)
+TEST(test_gemm__every_form)
 {
 	each_level(check_gemm);
 }
@@ -281,7 +278,7 @@ static void check_large(const struct cpu_int8_kernels *kernels, void *workspace)
 	}
 }
 
-static void test_gemm__blocks(void **state)
+TEST(test_gemm__blocks)
 {
 	each_level(check_large);
 }
@@ -307,7 +304,7 @@ static void check_extremes(const struct cpu_int8_kernels *kernels, void *workspa
 	}
 }
 
-static void test_gemm__never_saturates(void **state)
+TEST(test_gemm__never_saturates)
 {
 	each_level(check_extremes);
 }
@@ -501,7 +498,7 @@ static void check_conv(const struct cpu_int8_kernels *kernels, void *workspace)
 	}
 }
 
-static void test_conv__every_form(void **state)
+TEST(test_conv__every_form)
 {
 	each_level(check_conv);
 }
@@ -537,7 +534,7 @@ static void check_conv_to_bytes(const struct cpu_int8_kernels *kernels, void *wo
 	}
 }
 
-static void test_conv__to_bytes(void **state)
+TEST(test_conv__to_bytes)
 {
 	each_level(check_conv_to_bytes);
 }
@@ -578,7 +575,7 @@ static void check_conv_by_channels(const struct cpu_int8_kernels *kernels, void 
 	assert_true(n_zero_pads > 5);
 }
 
-static void test_conv__by_channels(void **state)
+TEST(test_conv__by_channels)
 {
 	each_level(check_conv_by_channels);
 }
@@ -632,7 +629,7 @@ static void check_large_conv(const struct cpu_int8_kernels *kernels, void *works
 	}
 }
 
-static void test_conv__blocks(void **state)
+TEST(test_conv__blocks)
 {
 	each_level(check_large_conv);
 }
@@ -737,7 +734,7 @@ static void check_quantize(const struct cpu_int8_kernels *kernels, void *workspa
 	}
 }
 
-static void test_quantize__every_form(void **state)
+TEST(test_quantize__every_form)
 {
 	each_level(check_quantize);
 }
@@ -762,33 +759,15 @@ static void check_range(const struct cpu_int8_kernels *kernels, void *workspace)
 	}
 }
 
-static void test_range__passes_over_nan(void **state)
+TEST(test_range__passes_over_nan)
 {
 	each_level(check_range);
 }
 
-static void test_best__within_a_level(void **state)
+TEST(test_best__within_a_level)
 {
 	assert_int_equal(cpu_int8_best(CPU_SIMD_SSE2)->level, CPU_INT8_SSE2);
 	assert_true(cpu_int8_best(CPU_SIMD_AVX2)->level <= CPU_INT8_AVX_VNNI);
 	assert_ptr_equal(cpu_int8_best(CPU_SIMD_AUTO), cpu_int8_best(CPU_SIMD_AVX512));
 	assert_null(cpu_int8_get(CPU_INT8_COUNT));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_best__within_a_level),
-		cmocka_unit_test(test_gemm__every_form),
-		cmocka_unit_test(test_gemm__blocks),
-		cmocka_unit_test(test_gemm__never_saturates),
-		cmocka_unit_test(test_conv__every_form),
-		cmocka_unit_test(test_conv__to_bytes),
-		cmocka_unit_test(test_conv__by_channels),
-		cmocka_unit_test(test_conv__blocks),
-		cmocka_unit_test(test_quantize__every_form),
-		cmocka_unit_test(test_range__passes_over_nan),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,18 +3,15 @@
  * The kernels called directly: every split of the work gives the same bits, at every SIMD level;
  * packed and unpacked operands do; nothing beyond the operands is read or written.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "kernel-rig.h"
 #include "shm/half.h"
+#include "support/test.h"
 
 /* Units of the product: columns in steps of 32 (every gemm_nr divides it), then rows. */
 struct gemm_call {
@@ -97,7 +94,7 @@ static void check_gemm(const struct cpu_kernels *kernels, void *workspace)
 	}
 }
 
-static void test_gemm__splits_and_packing(void **state)
+TEST(test_gemm__splits_and_packing)
 {
 	for_each_level(check_gemm);
 }
@@ -152,7 +149,7 @@ static void check_columns(const struct cpu_kernels *kernels, void *workspace)
 	}
 }
 
-static void test_columns__splits(void **state)
+TEST(test_columns__splits)
 {
 	for_each_level(check_columns);
 }
@@ -196,7 +193,7 @@ static void check_moves(const struct cpu_kernels *kernels, void *workspace)
 	}
 }
 
-static void test_moves__splits(void **state)
+TEST(test_moves__splits)
 {
 	for_each_level(check_moves);
 }
@@ -366,7 +363,7 @@ static void check_windows_last(struct cpu_window args, bool has_bias)
 	guarded_free(&bias);
 }
 
-static void test_windows__channels_last(void **state)
+TEST(test_windows__channels_last)
 {
 	for (unsigned int round = 0; round < 60; round++) {
 		const size_t how = pick(0, 3);
@@ -391,7 +388,7 @@ static void test_windows__channels_last(void **state)
 }
 
 /* Tiles of every number of pixels and of out channels. */
-static void test_windows__strips(void **state)
+TEST(test_windows__strips)
 {
 	unsigned int n_strips = 0;
 
@@ -418,7 +415,7 @@ static void test_windows__strips(void **state)
 
 /* Windows of 3 and of 5 columns: whole tiles of pixels and channels, and not; edges of all kinds.
  */
-static void test_windows__depthwise_tiles(void **state)
+TEST(test_windows__depthwise_tiles)
 {
 	for (unsigned int round = 0; round < 80; round++) {
 		const size_t channels = round % 3 ? pick(1, 80) : 16 * pick(1, 4);
@@ -445,7 +442,7 @@ static void test_windows__depthwise_tiles(void **state)
 }
 
 /* Rows of some tiles' pixels, one more or fewer; edges of every width; few channels, or many. */
-static void test_conv__in_place(void **state)
+TEST(test_conv__in_place)
 {
 	unsigned int n = 0, n_parts_first = 0;
 
@@ -567,7 +564,7 @@ static void check_windows(const struct cpu_kernels *kernels, void *workspace)
 	}
 }
 
-static void test_windows__splits_and_packing(void **state)
+TEST(test_windows__splits_and_packing)
 {
 	for_each_level(check_windows);
 }
@@ -605,12 +602,12 @@ static void check_top_k(const struct cpu_kernels *kernels, void *workspace)
 	}
 }
 
-static void test_top_k__every_k(void **state)
+TEST(test_top_k__every_k)
 {
 	for_each_level(check_top_k);
 }
 
-static void test_levels__names(void **state)
+TEST(test_levels__names)
 {
 	assert_non_null(cpu_kernels_get(CPU_SIMD_AUTO));
 	assert_non_null(cpu_kernels_get(CPU_SIMD_SSE2));
@@ -620,7 +617,7 @@ static void test_levels__names(void **state)
 }
 
 /* Every float16, and floats of all kinds, as shm/half.h has them; any length, in any mode. */
-static void test_half__bits(void **state)
+TEST(test_half__bits)
 {
 	enum { N = 1 << 16 };
 	uint16_t *halves = malloc(N * sizeof(*halves)), *back = malloc(N * sizeof(*back));
@@ -673,7 +670,7 @@ static void test_half__bits(void **state)
 }
 
 /* Dilated so far that what a window sees has more floats than can be counted: 2^30 * 2^30 * 16. */
-static void test_strips__too_large_to_count(void **state)
+TEST(test_strips__too_large_to_count)
 {
 	static const size_t far[] = {(1u << 30) - 1, 0x7ffffffe};
 
@@ -697,24 +694,4 @@ static void test_strips__too_large_to_count(void **state)
 
 			assert_false(cpu_conv_last_strips(&args));
 		}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_half__bits),
-		cmocka_unit_test(test_strips__too_large_to_count),
-		cmocka_unit_test(test_gemm__splits_and_packing),
-		cmocka_unit_test(test_columns__splits),
-		cmocka_unit_test(test_windows__splits_and_packing),
-		cmocka_unit_test(test_windows__channels_last),
-		cmocka_unit_test(test_conv__in_place),
-		cmocka_unit_test(test_windows__strips),
-		cmocka_unit_test(test_windows__depthwise_tiles),
-		cmocka_unit_test(test_top_k__every_k),
-		cmocka_unit_test(test_levels__names),
-		cmocka_unit_test(test_moves__splits),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

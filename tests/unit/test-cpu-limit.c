@@ -5,16 +5,13 @@
  */
 #include <pthread.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <cmocka.h>
 
 #include "cpu/internal.h"
 #include "support/describe.h"
+#include "support/test.h"
 #include "unit/cpu-rig.h"
 
 enum { N_SLOTS = 32, TRIES = 300 };
@@ -162,7 +159,7 @@ static void run_load(struct bench *bench, unsigned int n_tasks, unsigned int n_l
 }
 
 /* 0 and more than there are among them. */
-static void test_limit__changes_at_random(void **state)
+TEST(test_limit__changes_at_random)
 {
 	const uint32_t spins_ns[] = {1, 3000, 100000};
 
@@ -185,7 +182,7 @@ static uint64_t worked_ns(struct bench *bench, unsigned int i)
 	return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
 }
 
-static void test_limit__others_do_nothing(void **state)
+TEST(test_limit__others_do_nothing)
 {
 	struct bench *bench = bench_new(
 		&(struct cpu_options){.n_workers = 3, .spin_ns = 100000000, .no_pin = true});
@@ -217,7 +214,7 @@ static void test_limit__others_do_nothing(void **state)
 }
 
 /* Workers that look for work sleep once it is contended. */
-static void test_limit__no_spinning(void **state)
+TEST(test_limit__no_spinning)
 {
 	struct bench *bench = bench_new(
 		&(struct cpu_options){.n_workers = 2, .spin_ns = UINT32_MAX, .no_pin = true});
@@ -236,7 +233,7 @@ static void test_limit__no_spinning(void **state)
  * Whoever helps leaves before the task is done. Tried until it was seen once: the task may be done
  * before anybody has looked.
  */
-static void test_limit__within_a_chunk(void **state)
+TEST(test_limit__within_a_chunk)
 {
 	struct bench *bench =
 		bench_new(&(struct cpu_options){.n_workers = 2, .spin_ns = 1, .no_pin = true});
@@ -270,7 +267,7 @@ static void test_limit__within_a_chunk(void **state)
 
 /* What waits behind a worker that is in the middle of something long goes on when another is back.
  */
-static void test_limit__raised_at_work(void **state)
+TEST(test_limit__raised_at_work)
 {
 	struct bench *bench =
 		bench_new(&(struct cpu_options){.n_workers = 2, .spin_ns = 1, .no_pin = true});
@@ -301,7 +298,7 @@ static void test_limit__raised_at_work(void **state)
 }
 
 /* Queued for a worker that is not used any more: whoever is used has it, also one that slept. */
-static void test_limit__nothing_left_behind(void **state)
+TEST(test_limit__nothing_left_behind)
 {
 	struct bench *bench =
 		bench_new(&(struct cpu_options){.n_workers = 4, .spin_ns = 1, .no_pin = true});
@@ -345,7 +342,7 @@ static void assert_pinned(struct bench *bench, unsigned int n)
 }
 
 /* Who is pinned is so while all are used: fewer go where there is room. */
-static void test_limit__pinned(void **state)
+TEST(test_limit__pinned)
 {
 	struct bench *bench;
 	unsigned int n;
@@ -377,19 +374,4 @@ static void test_limit__pinned(void **state)
 	for (unsigned int i = 0; i < n; i++)
 		assert_true(may_run_on(bench, i, &all));
 	bench_free(bench);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_limit__changes_at_random),
-		cmocka_unit_test(test_limit__others_do_nothing),
-		cmocka_unit_test(test_limit__no_spinning),
-		cmocka_unit_test(test_limit__within_a_chunk),
-		cmocka_unit_test(test_limit__raised_at_work),
-		cmocka_unit_test(test_limit__nothing_left_behind),
-		cmocka_unit_test(test_limit__pinned),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,17 +6,14 @@
  * every operator of the catalogue, one that is new among them, a large node is run: so much of what
  * the executor thinks it costs may lie between two looks or units.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "cpu/internal.h"
 #include "shm/dtype.h"
 #include "support/describe.h"
+#include "support/test.h"
 #include "unit/cpu-rig.h"
 #include "util/checked.h"
 #include "util/clock.h"
@@ -138,7 +135,7 @@ static void look(struct cpu_pause *pause)
 	}
 }
 
-static void test_looks__bounded(void **state)
+TEST(test_looks__bounded)
 {
 	unsigned int n_wrong = 0;
 	struct cpu_rig rig;
@@ -411,7 +408,7 @@ static unsigned int count_long_steps(struct cpu_rig *rig, struct plan *plan)
 	return n_long;
 }
 
-static void test_looks__catalogue(void **state)
+TEST(test_looks__catalogue)
 {
 	bool is_covered[OP_KIND_COUNT] = {false};
 	unsigned int n_wrong = 0;
@@ -435,14 +432,4 @@ static void test_looks__catalogue(void **state)
 	assert_int_equal(n_wrong, 0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_looks__bounded),
-		cmocka_unit_test(test_looks__catalogue),
-	};
-
-	clock_init();
-	cpu_flush_denormals();
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL, clock_init(), cpu_flush_denormals())

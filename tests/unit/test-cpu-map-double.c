@@ -5,16 +5,13 @@
  */
 #include <float.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "map-want.h"
 #include "reference/reference.h"
+#include "support/test.h"
 
 enum { PER_BINADE = 3, N_BINADES = 2046, N_NEAR = 4000 };
 enum { N_VALUES = 2 * PER_BINADE * N_BINADES + N_NEAR + 7 };
@@ -142,7 +139,7 @@ static void check(const struct cpu_kernels *kernels, const struct function *func
 			    (isnan(first[i]) && isnan(got[i])));
 }
 
-static void test_functions__against_long_double(void **state)
+TEST(test_functions__against_long_double)
 {
 	double *x = reference_alloc(N_VALUES * sizeof(*x)),
 	       *got = reference_alloc(N_VALUES * sizeof(*x));
@@ -162,13 +159,4 @@ static void test_functions__against_long_double(void **state)
 	free(x);
 	free(got);
 	free(first);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_functions__against_long_double),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

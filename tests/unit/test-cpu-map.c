@@ -5,18 +5,15 @@
  * every split gives the same bits, and nothing beyond the operands is touched.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "cpu/kernels.h"
 #include "reference/reference.h"
+#include "support/test.h"
 
 static uint64_t seed = 815;
 
@@ -516,13 +513,13 @@ static void check_binary(const struct cpu_kernels *kernels)
 	}
 }
 
-static void test_map__binary(void **state)
+TEST(test_map__binary)
 {
 	for_each_level(check_binary);
 }
 
 /* Every operator has a kernel for what ONNX wants it to take, and this file has a case for it. */
-static void test_map__complete(void **state)
+TEST(test_map__complete)
 {
 	const struct cpu_kernels *kernels = cpu_kernels_get(CPU_SIMD_SSE2);
 	static const enum cpu_type integers[] = {CPU_I32, CPU_I64, CPU_I8, CPU_U8};
@@ -564,7 +561,7 @@ static void check_clip(const struct cpu_kernels *kernels)
 	}
 }
 
-static void test_map__clip_integers(void **state)
+TEST(test_map__clip_integers)
 {
 	for_each_level(check_clip);
 }
@@ -592,7 +589,7 @@ static void check_remainder(const struct cpu_kernels *kernels)
 	}
 }
 
-static void test_map__remainder_of_floats(void **state)
+TEST(test_map__remainder_of_floats)
 {
 	for_each_level(check_remainder);
 }
@@ -674,7 +671,7 @@ static void check_casts(const struct cpu_kernels *kernels)
 	}
 }
 
-static void test_map__casts(void **state)
+TEST(test_map__casts)
 {
 	for_each_level(check_casts);
 }
@@ -707,12 +704,12 @@ static void check_halves(const struct cpu_kernels *kernels)
 	free(value);
 }
 
-static void test_map__all_halves(void **state)
+TEST(test_map__all_halves)
 {
 	for_each_level(check_halves);
 }
 
-static void test_map__all_halves_with_denormals_flushed(void **state)
+TEST(test_map__all_halves_with_denormals_flushed)
 {
 	cpu_flush_denormals();
 	for_each_level(check_halves);
@@ -756,12 +753,12 @@ static void check_bfloats(const struct cpu_kernels *kernels)
 	free(bits);
 }
 
-static void test_map__all_bfloats(void **state)
+TEST(test_map__all_bfloats)
 {
 	for_each_level(check_bfloats);
 }
 
-static void test_map__all_bfloats_with_denormals_flushed(void **state)
+TEST(test_map__all_bfloats_with_denormals_flushed)
 {
 	cpu_flush_denormals();
 	for_each_level(check_bfloats);
@@ -804,25 +801,7 @@ static void check_where(const struct cpu_kernels *kernels)
 	}
 }
 
-static void test_map__where(void **state)
+TEST(test_map__where)
 {
 	for_each_level(check_where);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_map__complete),
-		cmocka_unit_test(test_map__binary),
-		cmocka_unit_test(test_map__clip_integers),
-		cmocka_unit_test(test_map__remainder_of_floats),
-		cmocka_unit_test(test_map__casts),
-		cmocka_unit_test(test_map__all_halves),
-		cmocka_unit_test(test_map__where),
-		cmocka_unit_test(test_map__all_bfloats),
-		cmocka_unit_test(test_map__all_halves_with_denormals_flushed),
-		cmocka_unit_test(test_map__all_bfloats_with_denormals_flushed),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,16 +5,13 @@
  */
 #include <float.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "map-want.h"
 #include "reference/reference.h"
+#include "support/test.h"
 
 struct function {
 	enum cpu_map_op op;
@@ -199,7 +196,7 @@ static bool check(const struct cpu_kernels *kernels, const struct function *func
 	return most <= bound;
 }
 
-static void test_math__errors(void **state)
+TEST(test_math__errors)
 {
 	float *x = arguments_new(), *y = reference_alloc(N_ARGUMENTS * sizeof(*y));
 	bool right = true;
@@ -216,7 +213,7 @@ static void test_math__errors(void **state)
 }
 
 /* The levels with fused multiply-adds give the same bits, save those of a NaN. */
-static void test_math__same_bits(void **state)
+TEST(test_math__same_bits)
 {
 	const struct cpu_kernels *avx2 = cpu_kernels_get(CPU_SIMD_AVX2);
 	const struct cpu_kernels *avx512 = cpu_kernels_get(CPU_SIMD_AVX512);
@@ -245,14 +242,4 @@ static void test_math__same_bits(void **state)
 	for (unsigned int i = 0; i < 2; i++)
 		free(y[i]);
 	free(x);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_math__errors),
-		cmocka_unit_test(test_math__same_bits),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,16 +5,13 @@
  * however it is cut, and at AVX2 and AVX-512.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "cpu/kernels.h"
 #include "reference/reference.h"
+#include "support/test.h"
 
 static uint64_t seed = 4242;
 
@@ -155,7 +152,7 @@ static void check(const struct problem *p, void *workspace)
 	free(avx2);
 }
 
-static void test_nbits__every_form(void **state)
+TEST(test_nbits__every_form)
 {
 	static const size_t blocks[] = {16, 32, 64, 128, 256};
 	void *workspace = aligned_alloc(CPU_WORKSPACE_ALIGN, CPU_WORKSPACE_BYTES);
@@ -170,13 +167,4 @@ static void test_nbits__every_form(void **state)
 		problem_deinit(&p);
 	}
 	free(workspace);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_nbits__every_form),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,13 +5,9 @@
  * bit.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "cpu/cpu.h"
 #include "plan/executor.h"
@@ -22,6 +18,7 @@
 #include "shm/dtype.h"
 #include "support/describe.h"
 #include "support/scaled.h"
+#include "support/test.h"
 #include "util/clock.h"
 #include "util/waker.h"
 
@@ -192,7 +189,7 @@ static void matmul_case(uint32_t m, uint32_t k, uint32_t n, bool constant)
 	check(d, 1e-4);
 }
 
-static void test_matmul__odd_sizes(void **state)
+TEST(test_matmul__odd_sizes)
 {
 	const uint32_t sizes[] = {1, 2, 5, 6, 7, 12, 13, 24, 25};
 	const uint32_t widths[] = {1, 3, 8, 15, 16, 17, 31, 32, 33, 64, 100};
@@ -212,7 +209,7 @@ static void test_matmul__odd_sizes(void **state)
 }
 
 /* Operators over float16: converted in front and behind, constants once, whether packed or not. */
-static void test_half__operators(void **state)
+TEST(test_half__operators)
 {
 	static const char *const ops[] = {"MatMul",  "Gemm",      "Add", "Mul",
 					  "Softmax", "ReduceSum", "Relu"};
@@ -237,13 +234,13 @@ static void test_half__operators(void **state)
 	}
 }
 
-static void test_reshape__views(void **state)
+TEST(test_reshape__views)
 {
 	check(views_describe(MAX_COUNT, false), 1e-6);
 	check(views_describe(MAX_COUNT, true), 1e-6);
 }
 
-static void test_half__windows(void **state)
+TEST(test_half__windows)
 {
 	for (unsigned int constant = 0; constant < 2; constant++) {
 		struct describe *d = describe_new("", MAX_COUNT);
@@ -270,7 +267,7 @@ static void test_half__windows(void **state)
 	}
 }
 
-static void test_matmul__batches(void **state)
+TEST(test_matmul__batches)
 {
 	for (unsigned int round = 0; round < test_scaled(60); round++) {
 		const unsigned int a_rank = pick(1, 5), b_rank = pick(1, 5);
@@ -307,7 +304,7 @@ static void test_matmul__batches(void **state)
 	}
 }
 
-static void test_matmul__packed_batch(void **state)
+TEST(test_matmul__packed_batch)
 {
 	struct describe *d = describe_new("", MAX_COUNT);
 
@@ -318,13 +315,13 @@ static void test_matmul__packed_batch(void **state)
 	check(d, 1e-4);
 }
 
-static void test_gemm__attributes(void **state)
+TEST(test_gemm__attributes)
 {
 	for (unsigned int round = 0; round < RANDOM_GEMM_ROUNDS; round++)
 		check(random_gemm(&seed, round, MAX_COUNT), 1e-4);
 }
 
-static void test_gemm__packed_transposed(void **state)
+TEST(test_gemm__packed_transposed)
 {
 	struct describe *d = describe_new("", MAX_COUNT);
 
@@ -337,7 +334,7 @@ static void test_gemm__packed_transposed(void **state)
 	check(d, 1e-4);
 }
 
-static void test_binary__broadcasts(void **state)
+TEST(test_binary__broadcasts)
 {
 	for (unsigned int round = 0; round < test_scaled(120); round++) {
 		const unsigned int a_rank = pick(0, 5), b_rank = pick(0, 5);
@@ -361,7 +358,7 @@ static void test_binary__broadcasts(void **state)
 	}
 }
 
-static void test_relu__sizes(void **state)
+TEST(test_relu__sizes)
 {
 	for (uint32_t n = 1; n < 70; n += pick(1, 6)) {
 		struct describe *d = describe_new("", MAX_COUNT);
@@ -382,7 +379,7 @@ static void pick_dims(unsigned int rank, uint32_t *dims, uint32_t longest, bool 
 		dims[0] = DESCRIBE_COUNT;
 }
 
-static void test_softmax__axes(void **state)
+TEST(test_softmax__axes)
 {
 	for (unsigned int round = 0; round < test_scaled(60); round++) {
 		const unsigned int rank = pick(1, 4);
@@ -398,7 +395,7 @@ static void test_softmax__axes(void **state)
 	}
 }
 
-static void test_reduce_sum__axes(void **state)
+TEST(test_reduce_sum__axes)
 {
 	for (unsigned int round = 0; round < test_scaled(120); round++) {
 		const unsigned int rank = pick(1, 5);
@@ -424,7 +421,7 @@ static void test_reduce_sum__axes(void **state)
 	}
 }
 
-static void test_transpose__perms(void **state)
+TEST(test_transpose__perms)
 {
 	for (unsigned int round = 0; round < test_scaled(100); round++) {
 		const bool dynamic = round & 1;
@@ -451,7 +448,7 @@ static void test_transpose__perms(void **state)
 	}
 }
 
-static void test_conv__windows(void **state)
+TEST(test_conv__windows)
 {
 	for (unsigned int round = 0; round < test_scaled(110); round++) {
 		const bool flat = round % 5 == 0, bias = pick(0, 1);
@@ -493,7 +490,7 @@ static void test_conv__windows(void **state)
 }
 
 /* Deeper than a block, more out channels than are fetched at a time, a pointwise kernel. */
-static void test_conv__large(void **state)
+TEST(test_conv__large)
 {
 	struct describe *d = describe_new("", 1);
 
@@ -512,7 +509,7 @@ static void test_conv__large(void **state)
 }
 
 /* Constant weights of groups; deeper than a block, more out channels than are fetched at a time. */
-static void test_conv_transpose__packed(void **state)
+TEST(test_conv_transpose__packed)
 {
 	for (unsigned int is_constant = 0; is_constant < 2; is_constant++) {
 		struct describe *d = describe_new("", MAX_COUNT);
@@ -536,7 +533,7 @@ static void test_conv_transpose__packed(void **state)
 	}
 }
 
-static void test_max_pool__windows(void **state)
+TEST(test_max_pool__windows)
 {
 	for (unsigned int round = 0; round < test_scaled(80); round++) {
 		const uint32_t kh = pick(1, 4), kw = pick(1, 5), dh = pick(1, 2), dw = pick(1, 3);
@@ -558,7 +555,7 @@ static void test_max_pool__windows(void **state)
 }
 
 /* Multiples of a stride that have no room in 32 bits: there is one window. */
-static void test_windows__huge_strides(void **state)
+TEST(test_windows__huge_strides)
 {
 	static const int64_t strides[] = {0x0fffffff, 0x40000000, 0x7fffffff};
 
@@ -574,7 +571,7 @@ static void test_windows__huge_strides(void **state)
 	}
 }
 
-static void test_top_k__axes(void **state)
+TEST(test_top_k__axes)
 {
 	for (unsigned int round = 0; round < test_scaled(80); round++) {
 		const bool dynamic = round & 1;
@@ -595,7 +592,7 @@ static void test_top_k__axes(void **state)
 }
 
 /* Ties, rising and falling values, NaN and infinities: every element one of a few. */
-static void test_top_k__ties_and_nans(void **state)
+TEST(test_top_k__ties_and_nans)
 {
 	const float few[] = {1, 2, 2, NAN, -INFINITY, INFINITY, 0, -0.0f};
 
@@ -627,7 +624,7 @@ static void test_top_k__ties_and_nans(void **state)
 }
 
 /* Ties and the ends of the range, of every type of integers. */
-static void test_top_k__integers(void **state)
+TEST(test_top_k__integers)
 {
 	static const enum rbk_dtype types[] = {RBK_DTYPE_I64, RBK_DTYPE_I32, RBK_DTYPE_I8,
 					       RBK_DTYPE_U8};
@@ -693,17 +690,17 @@ static void check_special(const char *op, double tolerance)
 	}
 }
 
-static void test_relu__special_values(void **state)
+TEST(test_relu__special_values)
 {
 	check_special("Relu", 0);
 }
 
-static void test_softmax__special_values(void **state)
+TEST(test_softmax__special_values)
 {
 	check_special("Softmax", 1e-5);
 }
 
-static void test_matmul__special_values(void **state)
+TEST(test_matmul__special_values)
 {
 	struct describe *d = describe_new("", 1);
 	struct reference_buffers data;
@@ -727,7 +724,7 @@ static void test_matmul__special_values(void **state)
 }
 
 /* Denormals are zero in operands and results, at every level and in every lane. */
-static void test_denormals__flushed(void **state)
+TEST(test_denormals__flushed)
 {
 	for (int level = CPU_SIMD_SSE2; level < CPU_SIMD_COUNT; level++) {
 		const struct cpu_kernels *kernels = cpu_kernels_get((enum cpu_simd)level);
@@ -750,7 +747,7 @@ static void test_denormals__flushed(void **state)
 	}
 }
 
-static void test_rows__random(void **state)
+TEST(test_rows__random)
 {
 	for (unsigned int round = 0; round < test_scaled(12 * RANDOM_ROWS_OPERATORS); round++) {
 		struct plan *plan = random_rows(&seed, round, MAX_COUNT);
@@ -771,7 +768,7 @@ static void add_edges(const struct plan *plan, struct reference_buffers *buffers
 		x[pick(0, (uint32_t)n - 1)] = edges[pick(0, multiplies ? 4 : 5)];
 }
 
-static void test_rows__random_float64(void **state)
+TEST(test_rows__random_float64)
 {
 	for (unsigned int round = 0; round < test_scaled(24 * RANDOM_ROWS_DOUBLE); round++) {
 		struct plan *plan = random_rows_double(&seed, round, MAX_COUNT);
@@ -787,37 +784,4 @@ static void test_rows__random_float64(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_matmul__odd_sizes),
-		cmocka_unit_test(test_half__operators),
-		cmocka_unit_test(test_half__windows),
-		cmocka_unit_test(test_reshape__views),
-		cmocka_unit_test(test_matmul__batches),
-		cmocka_unit_test(test_matmul__packed_batch),
-		cmocka_unit_test(test_matmul__special_values),
-		cmocka_unit_test(test_gemm__attributes),
-		cmocka_unit_test(test_gemm__packed_transposed),
-		cmocka_unit_test(test_binary__broadcasts),
-		cmocka_unit_test(test_relu__sizes),
-		cmocka_unit_test(test_relu__special_values),
-		cmocka_unit_test(test_softmax__axes),
-		cmocka_unit_test(test_softmax__special_values),
-		cmocka_unit_test(test_reduce_sum__axes),
-		cmocka_unit_test(test_rows__random),
-		cmocka_unit_test(test_rows__random_float64),
-		cmocka_unit_test(test_transpose__perms),
-		cmocka_unit_test(test_conv__windows),
-		cmocka_unit_test(test_conv__large),
-		cmocka_unit_test(test_conv_transpose__packed),
-		cmocka_unit_test(test_max_pool__windows),
-		cmocka_unit_test(test_windows__huge_strides),
-		cmocka_unit_test(test_top_k__axes),
-		cmocka_unit_test(test_top_k__ties_and_nans),
-		cmocka_unit_test(test_top_k__integers),
-		cmocka_unit_test(test_denormals__flushed),
-	};
-
-	return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+TEST_MAIN(set_up, tear_down)

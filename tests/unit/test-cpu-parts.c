@@ -5,19 +5,16 @@
  */
 #include <errno.h>
 #include <limits.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <cmocka.h>
 
 #include "cpu/internal.h"
 #include "cpu/run-quantize.h"
 #include "support/big-plan.h"
 #include "support/describe.h"
+#include "support/test.h"
 #include "unit/cpu-rig.h"
 #include "unit/fail-alloc.h"
 
@@ -25,7 +22,7 @@ enum { PART_BYTES = 8 << 20, MOST_STEPS = 1024 + 64 /* of a part */ };
 enum { THREE_PARTS = 8 << 20 /* floats of scratch */ };
 
 /* Weights of eight bits are packed a part at a time: the setup thread has turns for others, too. */
-static void test_pack__integer_in_parts(void **state)
+TEST(test_pack__integer_in_parts)
 {
 	enum { K = 1000, N_COLUMNS = 9000 };
 	struct cpu_int8_gemm gemm = {.n = N_COLUMNS, .k = K, .b_rs = N_COLUMNS};
@@ -65,7 +62,7 @@ static void test_pack__integer_in_parts(void **state)
 }
 
 /* Weights of convolutions, too, by out channels. */
-static void test_pack__integer_conv_in_parts(void **state)
+TEST(test_pack__integer_conv_in_parts)
 {
 	enum { M = 512, CHANNELS = 2048, TAPS = 9 };
 	const struct cpu_int8_kernels *kernels;
@@ -121,7 +118,7 @@ static struct plan *scratch_plan(uint32_t n)
 }
 
 /* Scratch, of which long tasks may have touched all, goes in parts. */
-static void test_shrink__scratch(void **state)
+TEST(test_shrink__scratch)
 {
 	const struct cpu_plan *compiled;
 	struct cpu_rig rig;
@@ -141,7 +138,7 @@ static void test_shrink__scratch(void **state)
 }
 
 /* Scratch that was measured and never mapped: nothing else is unmapped in its place. */
-static void test_shrink__scratch_measured(void **state)
+TEST(test_shrink__scratch_measured)
 {
 	const struct cpu_plan *compiled;
 	struct cpu_rig rig;
@@ -202,7 +199,7 @@ static unsigned int measure_parts(struct cpu_rig *rig, struct plan *plan, unsign
  * Check that a plan with more than a hundred thousand steps is translated some steps at a time,
  * that what was made of it is given back likewise, and that it can be released after any part.
  */
-static void test_measure__parts(void **state)
+TEST(test_measure__parts)
 {
 	static const enum big_plan kinds[] = {BIG_CHAIN, BIG_ATTRS, BIG_FAN_IN};
 
@@ -270,7 +267,7 @@ static unsigned int packs_passed(struct cpu_pack_cache *cache, const struct cpu_
 }
 
 /* A client chooses where its constants are; finding their packs takes a few steps all the same. */
-static void test_pack__offsets_chosen(void **state)
+TEST(test_pack__offsets_chosen)
 {
 	enum { N = 500, MOST_PASSED = 40 };
 	struct cpu_pack_key key = {.owner = 1, .dev = 2, .ino = 3, .bytes = 2048, .form = {1}};
@@ -327,7 +324,7 @@ static struct plan *products_plan(struct exec_arena *arena, unsigned int n, unsi
 }
 
 /* Two plans that are translated in turns hold the form that they share once each. */
-static void test_measure__in_turns(void **state)
+TEST(test_measure__in_turns)
 {
 	const struct cpu_plan *compiled;
 	struct exec_arena arena;
@@ -360,7 +357,7 @@ static void test_measure__in_turns(void **state)
 }
 
 /* Making a pack takes system calls: fewer of them are made at once than products are compiled. */
-static void test_measure__packs(void **state)
+TEST(test_measure__packs)
 {
 	enum { STRIDE = 64, MOST_PACKS = 256 };
 	const struct cpu_plan *compiled;
@@ -401,7 +398,7 @@ static unsigned int count_mappings(void)
 }
 
 /* A plan for which memory does not suffice gives back what it has got some at a time. */
-static void test_measure__out_of_memory(void **state)
+TEST(test_measure__out_of_memory)
 {
 	enum { STRIDE = 64, MOST_PACKS = 256 };
 	const struct cpu_plan *compiled;
@@ -438,7 +435,7 @@ static void test_measure__out_of_memory(void **state)
 }
 
 /* So does one that has all of its packs when there is no memory for its scratch. */
-static void test_compile__out_of_memory(void **state)
+TEST(test_compile__out_of_memory)
 {
 	enum { STRIDE = 64, N = 600 };
 	const struct cpu_pack_cache *packs;
@@ -479,7 +476,7 @@ static void test_compile__out_of_memory(void **state)
 }
 
 /* Small packs share mappings, also where each second one is gone. */
-static void test_pack__mappings(void **state)
+TEST(test_pack__mappings)
 {
 	enum { N = 4000, MOST_MAPPINGS = 100 };
 	struct cpu_pack_key key = {.owner = 1, .dev = 2, .ino = 3, .bytes = 2048, .form = {1}};
@@ -512,7 +509,7 @@ static void test_pack__mappings(void **state)
 }
 
 /* So does the scratch of small plans. */
-static void test_scratch__mappings(void **state)
+TEST(test_scratch__mappings)
 {
 	enum { N = 1000, MOST_MAPPINGS = 100 };
 	static struct plan *plans[N];
@@ -533,24 +530,4 @@ static void test_scratch__mappings(void **state)
 		cpu_rig_release(&rig, plans[i]);
 	cpu_rig_deinit(&rig);
 	assert_true(n <= MOST_MAPPINGS);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_pack__integer_in_parts),
-		cmocka_unit_test(test_pack__integer_conv_in_parts),
-		cmocka_unit_test(test_pack__offsets_chosen),
-		cmocka_unit_test(test_pack__mappings),
-		cmocka_unit_test(test_scratch__mappings),
-		cmocka_unit_test(test_shrink__scratch),
-		cmocka_unit_test(test_shrink__scratch_measured),
-		cmocka_unit_test(test_measure__parts),
-		cmocka_unit_test(test_measure__in_turns),
-		cmocka_unit_test(test_measure__packs),
-		cmocka_unit_test(test_measure__out_of_memory),
-		cmocka_unit_test(test_compile__out_of_memory),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

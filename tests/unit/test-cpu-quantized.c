@@ -4,16 +4,13 @@
  * reference, bit by bit where results are whole numbers, over random shapes, signs, zero points and
  * scales; weights constant and not.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "cpu/cpu.h"
 #include "reference/random-quantized.h"
+#include "support/test.h"
 #include "util/clock.h"
 #include "util/waker.h"
 
@@ -90,7 +87,7 @@ static void check(struct plan *plan, uint32_t count)
 	reference_buffers_deinit(&start);
 }
 
-static void test_quantized__random_plans(void **state)
+TEST(test_quantized__random_plans)
 {
 	for (const enum op_kind *kind = random_quantized_ops; *kind != OP_KIND_COUNT; kind++) {
 		for (unsigned int round = 0; round < 60; round++) {
@@ -105,11 +102,4 @@ static void test_quantized__random_plans(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_quantized__random_plans),
-	};
-
-	return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+TEST_MAIN(set_up, tear_down)

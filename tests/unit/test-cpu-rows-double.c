@@ -5,14 +5,11 @@
  * test-cpu-operators.c.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "kernel-rig.h"
+#include "support/test.h"
 
 /* @n elements of float64 up to where a page begins that may not be touched. */
 static struct guarded doubles_new(size_t n)
@@ -36,7 +33,7 @@ static void check_all(struct call call, size_t n_out)
 	}
 }
 
-static void test_reduce__splits(void **state)
+TEST(test_reduce__splits)
 {
 	for (unsigned int round = 0; round < 8; round++) {
 		const size_t a = pick(1, 4), b = pick(1, round == 7 ? 900 : 40), c = pick(1, 150);
@@ -107,7 +104,7 @@ static void check_nothing(const struct cpu_kernels *kernels, void *workspace)
 	}
 }
 
-static void test_reduce__nothing(void **state)
+TEST(test_reduce__nothing)
 {
 	for_each_level(check_nothing);
 }
@@ -149,12 +146,12 @@ static void check_long_sum(const struct cpu_kernels *kernels, void *workspace)
 	free(y);
 }
 
-static void test_reduce__long_sum(void **state)
+TEST(test_reduce__long_sum)
 {
 	for_each_level(check_long_sum);
 }
 
-static void test_axis__splits(void **state)
+TEST(test_axis__splits)
 {
 	for (unsigned int round = 0; round < 16; round++) {
 		const size_t outer = pick(1, 5), len = pick(1, 600);
@@ -227,12 +224,12 @@ static void check_in_place(const struct cpu_kernels *kernels, void *workspace)
 	}
 }
 
-static void test_softmax__in_place(void **state)
+TEST(test_softmax__in_place)
 {
 	for_each_level(check_in_place);
 }
 
-static void test_norm__splits(void **state)
+TEST(test_norm__splits)
 {
 	for (unsigned int round = 0; round < 16; round++) {
 		const size_t channels = pick(1, 70), run = round & 1 ? 1 : pick(1, 90);
@@ -301,19 +298,7 @@ static void check_equals(const struct cpu_kernels *kernels, void *workspace)
 	}
 }
 
-static void test_arg__equals(void **state)
+TEST(test_arg__equals)
 {
 	for_each_level(check_equals);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_reduce__splits),    cmocka_unit_test(test_reduce__nothing),
-		cmocka_unit_test(test_reduce__long_sum),  cmocka_unit_test(test_axis__splits),
-		cmocka_unit_test(test_softmax__in_place), cmocka_unit_test(test_norm__splits),
-		cmocka_unit_test(test_arg__equals),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

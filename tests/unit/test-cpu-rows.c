@@ -4,14 +4,11 @@
  * against its definition in double precision, at every SIMD level, however the work is split.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "kernel-rig.h"
+#include "support/test.h"
 
 /* What floats can be, besides ordinary. */
 static void add_edges(float *x, size_t n)
@@ -112,7 +109,7 @@ static void check_reduce(enum cpu_reduce_kind kind, const size_t dims[3], bool m
 	free(want);
 }
 
-static void test_reduce__every_kind(void **state)
+TEST(test_reduce__every_kind)
 {
 	for (unsigned int round = 0; round < 16; round++) {
 		const size_t dims[3] = {pick(1, 4), round == 7 ? 900 : pick(1, 40),
@@ -142,7 +139,7 @@ static void test_reduce__every_kind(void **state)
 	}
 }
 
-static void test_reduce__nothing(void **state)
+TEST(test_reduce__nothing)
 {
 	static const float want[] = {0, NAN, 0, 0, 0, -INFINITY, -INFINITY, 1, -INFINITY, INFINITY};
 
@@ -175,7 +172,7 @@ static void test_reduce__nothing(void **state)
 }
 
 /* A million and one alike: a single chain of float additions would lose a hundredth of them. */
-static void test_reduce__long_sum(void **state)
+TEST(test_reduce__long_sum)
 {
 	const size_t n = 1000001;
 	float *x = malloc(n * sizeof(*x)), want = 1000001 * 0.1f;
@@ -205,7 +202,7 @@ static void test_reduce__long_sum(void **state)
 	free(x);
 }
 
-static void test_reduce__integers(void **state)
+TEST(test_reduce__integers)
 {
 	static const int64_t wide[6] = {3, -7, INT64_MAX, 2, 5, INT64_MIN};
 	static const int32_t narrow[6] = {3, -7, INT32_MAX, 2, 5, INT32_MIN};
@@ -301,7 +298,7 @@ static void check_arg(struct cpu_arg *args)
 	free(want);
 }
 
-static void test_arg__ties_and_nan(void **state)
+TEST(test_arg__ties_and_nan)
 {
 	for (unsigned int round = 0; round < 24; round++) {
 		struct cpu_arg args = {.outer = pick(1, 4),
@@ -332,7 +329,7 @@ static void test_arg__ties_and_nan(void **state)
 	}
 }
 
-static void test_scan__every_way(void **state)
+TEST(test_scan__every_way)
 {
 	for (unsigned int round = 0; round < 16; round++) {
 		struct cpu_scan args = {.outer = pick(1, 4),
@@ -389,7 +386,7 @@ static void test_scan__every_way(void **state)
 	}
 }
 
-static void test_softmax__and_its_logarithm(void **state)
+TEST(test_softmax__and_its_logarithm)
 {
 	for (unsigned int round = 0; round < 24; round++) {
 		struct cpu_softmax args = {.outer = pick(1, 5),
@@ -431,7 +428,7 @@ static void test_softmax__and_its_logarithm(void **state)
 	}
 }
 
-static void test_norm__layers_and_groups(void **state)
+TEST(test_norm__layers_and_groups)
 {
 	for (unsigned int round = 0; round < 32; round++) {
 		const size_t runs = round & 1 ? pick(1, 6) : 1, period = round & 2 ? pick(1, 3) : 1;
@@ -495,7 +492,7 @@ static void test_norm__layers_and_groups(void **state)
 	}
 }
 
-static void test_batch_norm__channels(void **state)
+TEST(test_batch_norm__channels)
 {
 	for (unsigned int round = 0; round < 12; round++) {
 		struct cpu_batch_norm args = {.batch = pick(1, 4),
@@ -537,7 +534,7 @@ static void test_batch_norm__channels(void **state)
 	}
 }
 
-static void test_lp_norm__columns(void **state)
+TEST(test_lp_norm__columns)
 {
 	for (unsigned int round = 0; round < 16; round++) {
 		struct cpu_lp_norm args = {.outer = pick(1, 5),
@@ -588,7 +585,7 @@ static void run_rotary(const struct call *call, size_t begin, size_t end, float 
 	call->kernels->rotary(&args, begin, end);
 }
 
-static void test_rotary__every_form(void **state)
+TEST(test_rotary__every_form)
 {
 	for (unsigned int round = 0; round < 24; round++) {
 		struct cpu_rotary args = {.batch = pick(1, 3),
@@ -652,23 +649,4 @@ static void test_rotary__every_form(void **state)
 		guarded_free(&cosine);
 		guarded_free(&sine);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_reduce__every_kind),
-		cmocka_unit_test(test_reduce__nothing),
-		cmocka_unit_test(test_reduce__long_sum),
-		cmocka_unit_test(test_reduce__integers),
-		cmocka_unit_test(test_arg__ties_and_nan),
-		cmocka_unit_test(test_scan__every_way),
-		cmocka_unit_test(test_softmax__and_its_logarithm),
-		cmocka_unit_test(test_norm__layers_and_groups),
-		cmocka_unit_test(test_batch_norm__channels),
-		cmocka_unit_test(test_lp_norm__columns),
-		cmocka_unit_test(test_rotary__every_form),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

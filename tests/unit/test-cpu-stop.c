@@ -5,14 +5,11 @@
  */
 #include <errno.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "cpu/internal.h"
 #include "support/describe.h"
+#include "support/test.h"
 #include "unit/cpu-rig.h"
 #include "util/clock.h"
 
@@ -131,7 +128,7 @@ static void rig_deinit(struct rig *rig)
  * workers take before all of them have seen the end of the slice depends on when they
  * wake.
  */
-static void test_stop__goes_on(void **state)
+TEST(test_stop__goes_on)
 {
 	static struct rig rig;
 
@@ -168,7 +165,7 @@ static void test_stop__goes_on(void **state)
 }
 
 /* More tasks of one plan than may be stopped at a time: the last ones are not, and all end. */
-static void test_stop__no_more_than_spare(void **state)
+TEST(test_stop__no_more_than_spare)
 {
 	static struct rig rig;
 	unsigned int n_stops = 0, n_left = 6;
@@ -211,7 +208,7 @@ static bool stop_begun(struct cpu_job *job, enum exec_state to)
 	}
 }
 
-static void test_stop__asked(void **state)
+TEST(test_stop__asked)
 {
 	static struct rig rig;
 	unsigned int n_stopped = 0;
@@ -237,7 +234,7 @@ static void test_stop__asked(void **state)
 }
 
 /* In the middle, or stopped and queued again, or stopped and never submitted again. */
-static void test_stop__cancelled(void **state)
+TEST(test_stop__cancelled)
 {
 	static struct rig rig;
 	unsigned int n_cancelled = 0;
@@ -302,7 +299,7 @@ static struct plan *unit_plan(uint32_t n)
 enum { UNIT_ELEMS = 1 << 24, UNIT_TRIES = 300 };
 
 /* A task that is a single long unit is left in the middle of it: then there is no result. */
-static void test_stop__cancelled_within_a_unit(void **state)
+TEST(test_stop__cancelled_within_a_unit)
 {
 	unsigned int n_left = 0;
 	static struct rig rig;
@@ -337,7 +334,7 @@ static void test_stop__cancelled_within_a_unit(void **state)
 
 /* Several workers that help each other, urgent tasks in between, stops and cancellations at random.
  */
-static void test_stop__load(void **state)
+TEST(test_stop__load)
 {
 	enum { ROUNDS = 3000 };
 	unsigned int n_stopped = 0, n_cancelled = 0, n_done = 0, n_queued = 0;
@@ -397,18 +394,4 @@ static void test_stop__load(void **state)
 	rig_deinit(&rig);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_stop__goes_on),
-		cmocka_unit_test(test_stop__no_more_than_spare),
-		cmocka_unit_test(test_stop__asked),
-		cmocka_unit_test(test_stop__cancelled),
-		cmocka_unit_test(test_stop__cancelled_within_a_unit),
-		cmocka_unit_test(test_stop__load),
-	};
-
-	clock_init();
-	cpu_flush_denormals();
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL, clock_init(), cpu_flush_denormals())

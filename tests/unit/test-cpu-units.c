@@ -4,16 +4,13 @@
  * two units it can be stopped, so a unit's cost has a bound; the few whose has none let urgent
  * tasks in, and can be cancelled, within.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "cpu/internal.h"
 #include "support/describe.h"
+#include "support/test.h"
 #include "unit/cpu-rig.h"
 #include "util/checked.h"
 #include "util/clock.h"
@@ -165,7 +162,7 @@ static void count_look(struct cpu_pause *pause)
 }
 
 /* A unit that takes long looks for others many times, and computes the same. */
-static void test_units__look(void **state)
+TEST(test_units__look)
 {
 	struct reference_buffers want;
 	struct cpu_job job;
@@ -211,7 +208,7 @@ static void test_units__look(void **state)
 }
 
 /* A task can be stopped about every millisecond: what a unit costs does not grow with its terms. */
-static void test_units__bounded(void **state)
+TEST(test_units__bounded)
 {
 	unsigned int n_over = 0;
 	struct cpu_rig rig;
@@ -241,7 +238,7 @@ static void test_units__bounded(void **state)
 }
 
 /* A product of one unit that is stopped after each piece of work goes on with its next terms. */
-static void test_units__stop_between_rounds(void **state)
+TEST(test_units__stop_between_rounds)
 {
 	static const struct unit_case deep = {"MatMul", {{2, {60, 40000}}, {2, {40000, 100}}}};
 
@@ -289,7 +286,7 @@ static uint64_t overhead_of(struct cpu_rig *rig, const struct unit_case *unit)
 }
 
 /* The reactor computes no plan that is many loops of hardly anything. */
-static void test_units__overhead(void **state)
+TEST(test_units__overhead)
 {
 	enum { BUDGET_PS = 2000000 };
 	unsigned int n_wrong = 0;
@@ -304,16 +301,4 @@ static void test_units__overhead(void **state)
 	assert_int_equal(n_wrong, 0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_units__overhead),
-		cmocka_unit_test(test_units__look),
-		cmocka_unit_test(test_units__bounded),
-		cmocka_unit_test(test_units__stop_between_rounds),
-	};
-
-	clock_init();
-	cpu_flush_denormals();
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL, clock_init(), cpu_flush_denormals())

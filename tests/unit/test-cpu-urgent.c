@@ -5,14 +5,11 @@
  */
 #include <errno.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "cpu/internal.h"
 #include "support/describe.h"
+#include "support/test.h"
 #include "unit/cpu-rig.h"
 #include "util/clock.h"
 
@@ -62,7 +59,7 @@ static void wait_running(const struct cpu_job *job)
 }
 
 /* Of what waits, the urgent tasks come first, each kind in the order of submission. */
-static void test_urgent__overtakes(void **state)
+TEST(test_urgent__overtakes)
 {
 	struct exec_arena arena;
 	struct plan *base, *small;
@@ -138,7 +135,7 @@ static void get_in_between(struct cpu_rig *rig, struct cpu_job *long_job, struct
 	reference_buffers_deinit(&want_urgent);
 }
 
-static void test_urgent__between_with_one_worker(void **state)
+TEST(test_urgent__between_with_one_worker)
 {
 	struct exec_arena arena;
 	struct plan *plan, *small;
@@ -176,7 +173,7 @@ enum { LOAD_JOBS = 24, LOAD_ROUNDS = 40 };
  * Several workers, helpers and all: the same two plans over and over, urgent and not, one of them
  * also below itself on several workers at once, some taken back in time.
  */
-static void test_urgent__load(void **state)
+TEST(test_urgent__load)
 {
 	struct reference_buffers want[LOAD_JOBS];
 	static struct cpu_job jobs[LOAD_JOBS];
@@ -240,7 +237,7 @@ static void test_urgent__load(void **state)
  * busy_ticks: each thread's time counts once, whether it led, helped or did something else in
  * between, so together no more than all threads had.
  */
-static void test_busy__adds_up(void **state)
+TEST(test_busy__adds_up)
 {
 	uint64_t since, all, busy = 0;
 	struct exec_arena arena;
@@ -286,7 +283,7 @@ static void test_busy__adds_up(void **state)
 }
 
 /* The profile can tell what is shared. */
-static void test_info__share(void **state)
+TEST(test_info__share)
 {
 	struct cpu_rig rig;
 
@@ -299,17 +296,4 @@ static void test_info__share(void **state)
 	cpu_rig_deinit(&rig);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_urgent__overtakes),
-		cmocka_unit_test(test_urgent__between_with_one_worker),
-		cmocka_unit_test(test_urgent__load),
-		cmocka_unit_test(test_busy__adds_up),
-		cmocka_unit_test(test_info__share),
-	};
-
-	clock_init();
-	cpu_flush_denormals();
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL, clock_init(), cpu_flush_denormals())

@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* What tables of heavy hitters grew by: entries that others took the place of, and of several. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -13,6 +8,7 @@
 
 #include "../../bpf/causers.h"
 #include "contention/delay-causes.h"
+#include "support/test.h"
 
 static const uint64_t second_ns = 1000000000u;
 
@@ -66,7 +62,7 @@ static uint64_t wait_of(const struct rig *rig, const char *comm, uint32_t who)
 	return 0;
 }
 
-static void test_feed__growth(void **state)
+TEST(test_feed__growth)
 {
 	struct rig rig = rig_new();
 	struct delay_causes_sum sum;
@@ -95,7 +91,7 @@ static void test_feed__growth(void **state)
 }
 
 /* The table is full: one takes the place of another, which comes back. */
-static void test_feed__replaced(void **state)
+TEST(test_feed__replaced)
 {
 	struct rig rig = rig_new();
 	char name[16];
@@ -129,7 +125,7 @@ static void test_feed__replaced(void **state)
 }
 
 /* Many short-lived ones, and three that matter: they are named, in order, nearly exactly. */
-static void test_feed__heavy(void **state)
+TEST(test_feed__heavy)
 {
 	static const uint64_t weights[] = {500, 300, 200};
 	struct rig rig = rig_new();
@@ -161,7 +157,7 @@ static void test_feed__heavy(void **state)
 }
 
 /* Whose it is may change; and a tenant that is gone is nobody. */
-static void test_feed__who(void **state)
+TEST(test_feed__who)
 {
 	const uint32_t first = RUN_QUEUE_TENANT << 16 | 1, second = RUN_QUEUE_TENANT << 16 | 2;
 	struct rig rig = rig_new();
@@ -182,7 +178,7 @@ static void test_feed__who(void **state)
 	free(rig.causers);
 }
 
-static void test_window(void **state)
+TEST(test_window)
 {
 	struct rig rig = rig_new();
 
@@ -204,7 +200,7 @@ static void test_window(void **state)
 }
 
 /* More in a second, and of all, than there is room for: those with the most stay. */
-static void test_bounds(void **state)
+TEST(test_bounds)
 {
 	struct rig rig = rig_new();
 	struct delay_causes_sum sum;
@@ -231,7 +227,7 @@ static void test_bounds(void **state)
 }
 
 /* Preempted by somebody who made nobody wait: no cause. */
-static void test_top__no_time(void **state)
+TEST(test_top__no_time)
 {
 	struct rig rig = rig_new();
 	struct delay_causes_sum sum;
@@ -242,16 +238,4 @@ static void test_top__no_time(void **state)
 	assert_int_equal(sum.n, 1);
 	assert_int_equal(delay_causes_top(&sum, 3), 0);
 	free(rig.causers);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_feed__growth), cmocka_unit_test(test_feed__replaced),
-		cmocka_unit_test(test_feed__heavy),  cmocka_unit_test(test_feed__who),
-		cmocka_unit_test(test_window),       cmocka_unit_test(test_bounds),
-		cmocka_unit_test(test_top__no_time),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

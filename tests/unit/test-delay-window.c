@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Percentiles of the last ten seconds, against those of sorted delays. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "contention/delay-window.h"
+#include "support/test.h"
 
 static const uint64_t second_ns = 1000000000u;
 
@@ -53,7 +49,7 @@ static void assert_near(uint64_t found, uint64_t exact)
 		assert_true(found < 256);
 }
 
-static void test_percentiles(void **state)
+TEST(test_percentiles)
 {
 	enum { MOST = 5000 };
 	static const unsigned int sizes[] = {1, 2, 3, 10, 99, 100, 101, MOST};
@@ -87,7 +83,7 @@ static void test_percentiles(void **state)
 		}
 }
 
-static void test_percentiles__none(void **state)
+TEST(test_percentiles__none)
 {
 	struct delay_sum sum = {.n = 0};
 
@@ -96,7 +92,7 @@ static void test_percentiles__none(void **state)
 }
 
 /* Longer than any bucket, and at the edges of all. */
-static void test_buckets(void **state)
+TEST(test_buckets)
 {
 	static struct delay_window window;
 	static struct delay_counts counts, none;
@@ -114,7 +110,7 @@ static void test_buckets(void **state)
 }
 
 /* What is older than ten seconds is not in, also the maximum. */
-static void test_window(void **state)
+TEST(test_window)
 {
 	static struct delay_window window;
 	static struct delay_counts counts;
@@ -140,7 +136,7 @@ static void test_window(void **state)
 }
 
 /* Nobody was there for an hour: what happened meanwhile is of no interest, what follows is. */
-static void test_window__after_a_pause(void **state)
+TEST(test_window__after_a_pause)
 {
 	static struct delay_window window;
 	static struct delay_counts counts;
@@ -161,7 +157,7 @@ static void test_window__after_a_pause(void **state)
 }
 
 /* Counts of 32 bits begin anew. */
-static void test_window__wrap(void **state)
+TEST(test_window__wrap)
 {
 	static struct delay_window window;
 	static struct delay_counts counts;
@@ -175,7 +171,7 @@ static void test_window__wrap(void **state)
 }
 
 /* Of several threads together. */
-static void test_add__several(void **state)
+TEST(test_add__several)
 {
 	static struct delay_window windows[2];
 	static struct delay_counts counts[2];
@@ -191,19 +187,4 @@ static void test_add__several(void **state)
 	assert_near(delay_percentile_ns(&sum, 0.5), 1000);
 	assert_near(delay_percentile_ns(&sum, 0.61), 1000000);
 	assert_int_equal(sum.max_ns, 1000000);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_percentiles),
-		cmocka_unit_test(test_percentiles__none),
-		cmocka_unit_test(test_buckets),
-		cmocka_unit_test(test_window),
-		cmocka_unit_test(test_window__after_a_pause),
-		cmocka_unit_test(test_window__wrap),
-		cmocka_unit_test(test_add__several),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

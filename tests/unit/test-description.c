@@ -5,10 +5,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,13 +12,13 @@
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "loop/loop.h"
 #include "session/description.h"
 #include "session/server-private.h"
 #include "support/big-plan.h"
 #include "support/session-rig.h"
+#include "support/test.h"
 
 enum { ARENA_BYTES = 1 << 20 };
 
@@ -99,7 +95,7 @@ static uint64_t thread_ns(void)
 }
 
 /* The largest descriptions cost the reactor a small part of what it takes to verify them. */
-static void test_description__little_on_the_reactor(void **state)
+TEST(test_description__little_on_the_reactor)
 {
 	for (unsigned int kind = 0; kind < BIG_PLANS; kind++) {
 		uint64_t reactor_ns = UINT64_MAX, verify_ns = UINT64_MAX, begin_ns;
@@ -158,7 +154,7 @@ static void wait_closed(struct rig *rig)
 }
 
 /* Check that a refused plan leaves nothing behind, and that answers name what they answer. */
-static void test_description__refused(void **state)
+TEST(test_description__refused)
 {
 	struct rbk_wire_plan reply;
 	struct session_plan *slot;
@@ -200,7 +196,7 @@ static void test_description__refused(void **state)
 }
 
 /* An arena that is named stays, from the request until the plan is refused or gone. */
-static void test_description__arenas_stay(void **state)
+TEST(test_description__arenas_stay)
 {
 	struct session_arena *constants, *writable;
 	struct rbk_wire_reply head;
@@ -247,7 +243,7 @@ static void test_description__arenas_stay(void **state)
 }
 
 /* Thousands of constants in a memfd; the arenas are found when it has been read. */
-static void test_description__many_constants(void **state)
+TEST(test_description__many_constants)
 {
 	struct session_arena *constants;
 	struct rbk_wire_plan reply;
@@ -264,7 +260,7 @@ static void test_description__many_constants(void **state)
 }
 
 /* The session ends in every stage of it. */
-static void test_description__session_ends(void **state)
+TEST(test_description__session_ends)
 {
 	for (unsigned int n_turns = 0; n_turns < 6; n_turns++) {
 		struct session_arena *constants;
@@ -299,7 +295,7 @@ static uint64_t verify_slices(struct rig *rig)
 }
 
 /* A large description is verified in many slices; its session may end after any of them. */
-static void test_description__slices(void **state)
+TEST(test_description__slices)
 {
 	struct held before;
 	uint64_t n;
@@ -328,7 +324,7 @@ static void test_description__slices(void **state)
 }
 
 /* A descriptor that cannot be read is a rule broken. */
-static void test_description__unreadable(void **state)
+TEST(test_description__unreadable)
 {
 	struct rig rig;
 	char path[64];
@@ -348,7 +344,7 @@ static void test_description__unreadable(void **state)
 }
 
 /* A tenant without room is told so before anything is copied, or when it is clear what it takes. */
-static void test_description__quota(void **state)
+TEST(test_description__quota)
 {
 	struct account_limits limits;
 	struct account *account;
@@ -415,7 +411,7 @@ static void set_host_max(struct rig *rig, uint64_t bytes)
 }
 
 /* Many at once are charged as one that is verified, and as little more as those are that wait. */
-static void test_description__one_at_a_time(void **state)
+TEST(test_description__one_at_a_time)
 {
 	enum { N = 40, WAITING_BYTES = 8192 };
 	struct held before;
@@ -439,7 +435,7 @@ static void test_description__one_at_a_time(void **state)
 }
 
 /* A plan whose turn comes when there is no room for it is refused, and so is the one behind it. */
-static void test_description__no_room_at_its_turn(void **state)
+TEST(test_description__no_room_at_its_turn)
 {
 	struct held before;
 	struct rig rig;
@@ -459,22 +455,4 @@ static void test_description__no_room_at_its_turn(void **state)
 	set_host_max(&rig, UINT64_MAX);
 	rig_relu(&rig, false);
 	rig_deinit(&rig);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_description__little_on_the_reactor),
-		cmocka_unit_test(test_description__refused),
-		cmocka_unit_test(test_description__arenas_stay),
-		cmocka_unit_test(test_description__many_constants),
-		cmocka_unit_test(test_description__session_ends),
-		cmocka_unit_test(test_description__slices),
-		cmocka_unit_test(test_description__unreadable),
-		cmocka_unit_test(test_description__quota),
-		cmocka_unit_test(test_description__one_at_a_time),
-		cmocka_unit_test(test_description__no_room_at_its_turn),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

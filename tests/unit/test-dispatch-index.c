@@ -3,15 +3,12 @@
  * Tasks by user_data: what a lookup costs is bounded whatever user_data clients choose, in steps,
  * not in time; and in the dispatcher, with a ring full of tasks.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include <errno.h>
 #include <stdlib.h>
 
+#include "support/test.h"
 #include "unit/dispatch-bench.h"
 
 enum { NODES = 32768, MANY_ENTRIES = 32768, SEED = 0x5eed };
@@ -61,7 +58,7 @@ static uint64_t hostile(uint32_t i, uint32_t pattern)
 	}
 }
 
-static void test_index__steps_are_bounded(void **state)
+TEST(test_index__steps_are_bounded)
 {
 	struct index_node *nodes = calloc(NODES, sizeof(*nodes)), *root = NULL;
 
@@ -89,7 +86,7 @@ static void test_index__steps_are_bounded(void **state)
 	free(nodes);
 }
 
-static void test_index__oldest_first(void **state)
+TEST(test_index__oldest_first)
 {
 	struct index_node nodes[6] = {0}, other = {0}, *root = NULL;
 
@@ -119,7 +116,7 @@ static void test_index__oldest_first(void **state)
 }
 
 /* In random order, against a search through all of them. */
-static void test_index__like_a_list(void **state)
+TEST(test_index__like_a_list)
 {
 	enum { FEW = 300 };
 	static struct index_node nodes[FEW];
@@ -171,7 +168,7 @@ static uint64_t user_data_of(uint64_t hash, uint64_t seed)
 	return (hash * inverse(0xff51afd7ed558ccdull)) ^ seed;
 }
 
-static void test_hash__is_a_bijection(void **state)
+TEST(test_hash__is_a_bijection)
 {
 	uint64_t random = 1, value;
 
@@ -252,7 +249,7 @@ static void fill_and_cancel(struct bench *bench, uint32_t pattern)
 	assert_int_equal(deepest(ring), 0);
 }
 
-static void test_cancel__a_ring_full(void **state)
+TEST(test_cancel__a_ring_full)
 {
 	struct bench bench;
 
@@ -260,17 +257,4 @@ static void test_cancel__a_ring_full(void **state)
 	for (uint32_t pattern = 0; pattern < 5; pattern++)
 		fill_and_cancel(&bench, pattern);
 	bench_end(&bench);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_index__steps_are_bounded),
-		cmocka_unit_test(test_index__oldest_first),
-		cmocka_unit_test(test_index__like_a_list),
-		cmocka_unit_test(test_hash__is_a_bijection),
-		cmocka_unit_test(test_cancel__a_ring_full),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

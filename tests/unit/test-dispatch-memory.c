@@ -3,16 +3,13 @@
  * The dispatcher and device memory: what happens to tasks whose plan is not there, entries that
  * bring it or give it back, and every way in which waiting can end. Residency is a fake.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include <errno.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "support/test.h"
 #include "unit/dispatch-bench.h"
 #include "util/clock.h"
 
@@ -77,7 +74,7 @@ static void expect_placed(struct bench *bench, uint64_t user_data, uint8_t devic
 
 /* --- tasks that do not wait --- */
 
-static void test_constrained__runs_on_the_cpu(void **state)
+TEST(test_constrained__runs_on_the_cpu)
 {
 	uint64_t start_ticks, later_ticks;
 	struct bench bench;
@@ -110,7 +107,7 @@ static void test_constrained__runs_on_the_cpu(void **state)
 }
 
 /* Those that did not want a device bring nothing, whether they would wait or not. */
-static void test_constrained__wants_nothing(void **state)
+TEST(test_constrained__wants_nothing)
 {
 	static const uint8_t strategies[] = {RBK_STRATEGY_AUTO, RBK_STRATEGY_PREFER_CPU,
 					     RBK_STRATEGY_ONLY_CPU, RBK_STRATEGY_DEVICE(CPU)};
@@ -131,7 +128,7 @@ static void test_constrained__wants_nothing(void **state)
 }
 
 /* A tiny task that asks for the GPU still runs inline, and its wish is noted. */
-static void test_constrained__inline(void **state)
+TEST(test_constrained__inline)
 {
 	struct rbk_cqe cqe;
 	struct bench bench;
@@ -168,7 +165,7 @@ static void test_constrained__inline(void **state)
 }
 
 /* Two plans are wanted, and one is not; a turn takes them all. */
-static void test_constrained__turn(void **state)
+TEST(test_constrained__turn)
 {
 	struct session_plan *others[2];
 	struct rbk_sqe sqe;
@@ -212,7 +209,7 @@ static void client_of_turn(void *data)
 	}
 }
 
-static void test_constrained__reactor_turns(void **state)
+TEST(test_constrained__reactor_turns)
 {
 	struct bench bench;
 
@@ -223,7 +220,7 @@ static void test_constrained__reactor_turns(void **state)
 	bench_end(&bench);
 }
 
-static void test_never_fits__does_not_wait(void **state)
+TEST(test_never_fits__does_not_wait)
 {
 	struct rbk_cqe cqe;
 	struct bench bench;
@@ -254,7 +251,7 @@ static void test_never_fits__does_not_wait(void **state)
 
 /* --- tasks that wait --- */
 
-static void test_wait__runs_where_it_wanted(void **state)
+TEST(test_wait__runs_where_it_wanted)
 {
 	struct rbk_cqe cqe;
 	struct bench bench;
@@ -286,7 +283,7 @@ static void test_wait__runs_where_it_wanted(void **state)
 }
 
 /* Its turn comes after the memory has left again: it waits on. */
-static void test_wait__taken_away_again(void **state)
+TEST(test_wait__taken_away_again)
 {
 	struct bench bench;
 
@@ -302,7 +299,7 @@ static void test_wait__taken_away_again(void **state)
 }
 
 /* The answer is no: elsewhere, or that answer is the result. */
-static void test_wait__refused(void **state)
+TEST(test_wait__refused)
 {
 	static const struct {
 		int res;
@@ -333,7 +330,7 @@ static void test_wait__refused(void **state)
 }
 
 /* Nowhere else: brought at once without the flag, or -ENOMEM. */
-static void test_nowhere_else__is_brought(void **state)
+TEST(test_nowhere_else__is_brought)
 {
 	struct bench bench;
 
@@ -371,7 +368,7 @@ static void test_nowhere_else__is_brought(void **state)
 }
 
 /* Evicted by hand on its way: who only asked for that is cancelled, who has to run tries again. */
-static void test_wait__evicted_by_hand(void **state)
+TEST(test_wait__evicted_by_hand)
 {
 	struct bench bench;
 
@@ -390,7 +387,7 @@ static void test_wait__evicted_by_hand(void **state)
 }
 
 /* The plan may come to either; to the one that is not broken only. */
-static void test_wait__two_devices(void **state)
+TEST(test_wait__two_devices)
 {
 	struct bench bench;
 
@@ -411,7 +408,7 @@ static void test_wait__two_devices(void **state)
 }
 
 /* A session that did not agree on the feature has its wish ignored. */
-static void test_wait__without_the_feature(void **state)
+TEST(test_wait__without_the_feature)
 {
 	struct bench bench;
 
@@ -427,7 +424,7 @@ static void test_wait__without_the_feature(void **state)
 	bench_end(&bench);
 }
 
-static void test_wait__deadline_only_marks(void **state)
+TEST(test_wait__deadline_only_marks)
 {
 	struct rbk_cqe cqe;
 	struct bench bench;
@@ -456,7 +453,7 @@ static void test_wait__deadline_only_marks(void **state)
 	bench_end(&bench);
 }
 
-static void test_wait__chains_and_barriers(void **state)
+TEST(test_wait__chains_and_barriers)
 {
 	struct bench bench;
 
@@ -501,7 +498,7 @@ static void test_wait__chains_and_barriers(void **state)
 
 /* --- the end of waiting --- */
 
-static void test_cancel__waiting(void **state)
+TEST(test_cancel__waiting)
 {
 	struct bench bench;
 
@@ -531,7 +528,7 @@ static void test_cancel__waiting(void **state)
 }
 
 /* Answered, but its turn has not come when the cancelling entry is looked at. */
-static void test_cancel__answered(void **state)
+TEST(test_cancel__answered)
 {
 	struct bench bench;
 
@@ -554,7 +551,7 @@ static void test_cancel__answered(void **state)
 }
 
 /* The ring goes, with one that waits, one that was answered, and those behind them. */
-static void test_close__waiting(void **state)
+TEST(test_close__waiting)
 {
 	struct bench bench;
 
@@ -581,7 +578,7 @@ static void test_close__waiting(void **state)
 }
 
 /* The plan goes: what waits for it ends; one that runs, and those behind it, go first. */
-static void test_remove__waiting(void **state)
+TEST(test_remove__waiting)
 {
 	struct bench bench;
 
@@ -617,7 +614,7 @@ static void test_remove__waiting(void **state)
 }
 
 /* Behind one that ran, while the plan is being removed: the CPU will do. */
-static void test_remove__wait_turns_to_the_cpu(void **state)
+TEST(test_remove__wait_turns_to_the_cpu)
 {
 	struct bench bench;
 
@@ -634,7 +631,7 @@ static void test_remove__wait_turns_to_the_cpu(void **state)
 }
 
 /* Residency says that the plan is going. */
-static void test_wait__plan_is_going(void **state)
+TEST(test_wait__plan_is_going)
 {
 	struct bench bench;
 
@@ -650,7 +647,7 @@ static void test_wait__plan_is_going(void **state)
 }
 
 /* The client dies with everything waiting; the rig asserts that all of it is given back. */
-static void test_session_ends__waiting(void **state)
+TEST(test_session_ends__waiting)
 {
 	struct bench bench;
 
@@ -667,7 +664,7 @@ static void test_session_ends__waiting(void **state)
 }
 
 /* A whole large ring of them, cancelled, refused, answered and closed. */
-static void test_wait__thousands(void **state)
+TEST(test_wait__thousands)
 {
 	enum { N = 4096, ROUNDS = 4 };
 	struct rbk_cqe cqe;
@@ -703,7 +700,7 @@ static void test_wait__thousands(void **state)
 
 /* --- PREFETCH and EVICT --- */
 
-static void test_prefetch__brings(void **state)
+TEST(test_prefetch__brings)
 {
 	struct rbk_cqe cqe;
 	struct bench bench;
@@ -727,7 +724,7 @@ static void test_prefetch__brings(void **state)
 	bench_end(&bench);
 }
 
-static void test_prefetch__fails(void **state)
+TEST(test_prefetch__fails)
 {
 	static const int results[] = {-ENOMEM, -ENODEV, -EIO};
 	struct rbk_cqe cqe;
@@ -748,7 +745,7 @@ static void test_prefetch__fails(void **state)
 }
 
 /* What is not asked of residency at all. */
-static void test_prefetch__refused(void **state)
+TEST(test_prefetch__refused)
 {
 	static const uint8_t opcodes[] = {RBK_OP_PREFETCH, RBK_OP_EVICT};
 	struct bench bench;
@@ -798,7 +795,7 @@ static void test_prefetch__refused(void **state)
 }
 
 /* Another session's plan, which has an id that is not one of ours. */
-static void test_prefetch__another_session(void **state)
+TEST(test_prefetch__another_session)
 {
 	struct session *other;
 	struct bench bench;
@@ -821,7 +818,7 @@ static void test_prefetch__another_session(void **state)
 	bench_end(&bench);
 }
 
-static void test_evict__chain(void **state)
+TEST(test_evict__chain)
 {
 	struct bench bench;
 
@@ -844,7 +841,7 @@ static void test_evict__chain(void **state)
 /* --- tasks on a device --- */
 
 /* Counted from placement to return, in the executor's queue or in front of it. */
-static void test_leaving__last_task_tells(void **state)
+TEST(test_leaving__last_task_tells)
 {
 	struct bench bench;
 
@@ -888,7 +885,7 @@ static void test_leaving__last_task_tells(void **state)
 }
 
 /* Not leaving: nobody is told. */
-static void test_leaving__not(void **state)
+TEST(test_leaving__not)
 {
 	struct bench bench;
 
@@ -901,42 +898,4 @@ static void test_leaving__not(void **state)
 	assert_int_equal(bench.rig.residency->n_idle, 0);
 	bench.queued->memory.leaving = 0;
 	bench_end(&bench);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_constrained__runs_on_the_cpu),
-		cmocka_unit_test(test_constrained__wants_nothing),
-		cmocka_unit_test(test_constrained__inline),
-		cmocka_unit_test(test_constrained__turn),
-		cmocka_unit_test(test_constrained__reactor_turns),
-		cmocka_unit_test(test_never_fits__does_not_wait),
-		cmocka_unit_test(test_wait__runs_where_it_wanted),
-		cmocka_unit_test(test_wait__taken_away_again),
-		cmocka_unit_test(test_wait__refused),
-		cmocka_unit_test(test_nowhere_else__is_brought),
-		cmocka_unit_test(test_wait__evicted_by_hand),
-		cmocka_unit_test(test_wait__two_devices),
-		cmocka_unit_test(test_wait__without_the_feature),
-		cmocka_unit_test(test_wait__deadline_only_marks),
-		cmocka_unit_test(test_wait__chains_and_barriers),
-		cmocka_unit_test(test_cancel__waiting),
-		cmocka_unit_test(test_cancel__answered),
-		cmocka_unit_test(test_close__waiting),
-		cmocka_unit_test(test_remove__waiting),
-		cmocka_unit_test(test_remove__wait_turns_to_the_cpu),
-		cmocka_unit_test(test_wait__plan_is_going),
-		cmocka_unit_test(test_session_ends__waiting),
-		cmocka_unit_test(test_wait__thousands),
-		cmocka_unit_test(test_prefetch__brings),
-		cmocka_unit_test(test_prefetch__fails),
-		cmocka_unit_test(test_prefetch__refused),
-		cmocka_unit_test(test_prefetch__another_session),
-		cmocka_unit_test(test_evict__chain),
-		cmocka_unit_test(test_leaving__last_task_tells),
-		cmocka_unit_test(test_leaving__not),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

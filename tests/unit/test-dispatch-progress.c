@@ -8,11 +8,7 @@
  * completes exactly once, and nothing stays held. What is random begins with RBK_SEED; a failure
  * says which seed to begin with.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include <errno.h>
 #include <stdio.h>
@@ -22,6 +18,7 @@
 #include "place/placer-private.h"
 #include "support/scaled.h"
 #include "support/slotted.h"
+#include "support/test.h"
 #include "unit/dispatch-bench.h"
 
 enum {
@@ -276,7 +273,7 @@ static void run_beyond_slots(uint32_t n_slots, uint16_t n_parts, uint32_t n_tena
 	yard_end(&yard);
 }
 
-static void test_slots__more_tasks_than_slots(void **state)
+TEST(test_slots__more_tasks_than_slots)
 {
 	static const uint32_t n_slots[] = {1, 2, 4, 32};
 	static const uint8_t strategies[] = {RBK_STRATEGY_ONLY_GPU, RBK_STRATEGY_PREFER_GPU};
@@ -292,7 +289,7 @@ static void test_slots__more_tasks_than_slots(void **state)
 }
 
 /* Another tenant's tasks, and another plan's of the same tenant, are not behind those. */
-static void test_slots__others_pass(void **state)
+TEST(test_slots__others_pass)
 {
 	struct yard yard;
 
@@ -319,7 +316,7 @@ static unsigned int n_completed_before(struct yard *yard, uint32_t user_data)
 }
 
 /* Whoever has the slot that an urgent task waits for is as urgent as that. */
-static void test_slots__urgency_is_lent(void **state)
+TEST(test_slots__urgency_is_lent)
 {
 	struct rbk_sqe sqe;
 	struct yard yard;
@@ -504,7 +501,7 @@ static uint64_t number_of(const char *name, uint64_t otherwise)
 	return value && *value ? strtoull(value, NULL, 0) : otherwise;
 }
 
-static void test_progress__whatever_is_asked(void **state)
+TEST(test_progress__whatever_is_asked)
 {
 	uint64_t n_schedules = number_of("RBK_SCHEDULES", test_scaled(10000)),
 		 seed = number_of("RBK_SEED", 1);
@@ -533,16 +530,4 @@ static void test_progress__whatever_is_asked(void **state)
 		yard_end(yard);
 	}
 	free(yard);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_slots__more_tasks_than_slots),
-		cmocka_unit_test(test_slots__others_pass),
-		cmocka_unit_test(test_slots__urgency_is_lent),
-		cmocka_unit_test(test_progress__whatever_is_asked),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,16 +3,13 @@
  * The dispatcher and the order of tasks: priorities, deadlines, tenants that share a device, what
  * is urgent, tasks that move to another device, quotas, and the broker's own tasks.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include <errno.h>
 #include <unistd.h>
 
 #include "loop/loop.h"
+#include "support/test.h"
 #include "unit/dispatch-bench.h"
 #include "unit/fail-alloc.h"
 #include "util/clock.h"
@@ -117,7 +114,7 @@ static void put_priorities(struct kit *kit)
 	rig_work(&kit->bench.rig);
 }
 
-static void test_priority__classes(void **state)
+TEST(test_priority__classes)
 {
 	struct kit kit;
 
@@ -134,7 +131,7 @@ static void test_priority__classes(void **state)
 	kit_end(&kit);
 }
 
-static void test_priority__not_agreed_upon(void **state)
+TEST(test_priority__not_agreed_upon)
 {
 	struct kit kit;
 
@@ -146,7 +143,7 @@ static void test_priority__not_agreed_upon(void **state)
 }
 
 /* The nearest first; one without counts as due in a second, and none is ever dropped. */
-static void test_deadline__order(void **state)
+TEST(test_deadline__order)
 {
 	static const uint32_t deadlines_us[] = {0, 5000000, 900000, UINT32_MAX, 500000, 0};
 	struct kit kit;
@@ -167,7 +164,7 @@ static void test_deadline__order(void **state)
 	kit_end(&kit);
 }
 
-static void test_deadline__missed(void **state)
+TEST(test_deadline__missed)
 {
 	struct kit kit;
 
@@ -230,7 +227,7 @@ static void share(uint32_t weight, uint32_t other_weight, uint8_t device)
 	kit_end(&kit);
 }
 
-static void test_share__by_weight(void **state)
+TEST(test_share__by_weight)
 {
 	for (uint8_t device = CPU; device <= GPU; device++) {
 		share(100, 100, device);
@@ -243,7 +240,7 @@ static void test_share__by_weight(void **state)
  * Who has nothing on the device overtakes what others have there, whatever these are; but not for
  * ever.
  */
-static void test_urgent__who_is(void **state)
+TEST(test_urgent__who_is)
 {
 	unsigned int n_urgent = 0;
 	struct kit kit;
@@ -299,7 +296,7 @@ static unsigned int take_all(struct kit *kit)
 }
 
 /* The GPU has stopped to take anything: what is queued for it is done by the CPU after all. */
-static void test_moved__to_the_idle_one(void **state)
+TEST(test_moved__to_the_idle_one)
 {
 	const struct device_load *loads;
 	unsigned int n = 0, n_at_first;
@@ -340,7 +337,7 @@ static void test_moved__to_the_idle_one(void **state)
 }
 
 /* The GPU does not come back, and nothing else happens: what waits for it goes elsewhere. */
-static void test_moved__from_one_that_hangs(void **state)
+TEST(test_moved__from_one_that_hangs)
 {
 	const struct device_load *loads;
 	struct rbk_sqe sqe;
@@ -372,7 +369,7 @@ static void test_moved__from_one_that_hangs(void **state)
 }
 
 /* Who named a device that is not there has the CPU, although a GPU is idle. */
-static void test_moved__not_who_named_one(void **state)
+TEST(test_moved__not_who_named_one)
 {
 	struct rbk_sqe sqe;
 	struct kit kit;
@@ -396,7 +393,7 @@ static void test_moved__not_who_named_one(void **state)
 }
 
 /* The last one to leave a device tells residency, which may wait for it. */
-static void test_moved__tells_residency(void **state)
+TEST(test_moved__tells_residency)
 {
 	struct place_config config;
 	struct kit kit;
@@ -424,7 +421,7 @@ static void test_moved__tells_residency(void **state)
 }
 
 /* What an executor has stays there; what is queued moves, but for who insists. */
-static void test_force_cpu__while_queued(void **state)
+TEST(test_force_cpu__while_queued)
 {
 	struct place_config config;
 	struct rbk_cqe cqe;
@@ -469,7 +466,7 @@ static void test_force_cpu__while_queued(void **state)
 }
 
 /* What runs inline says why, too. */
-static void test_force_cpu__inline(void **state)
+TEST(test_force_cpu__inline)
 {
 	struct place_config config = PLACE_CONFIG_DEFAULT;
 	struct bench bench;
@@ -493,7 +490,7 @@ static void test_force_cpu__inline(void **state)
 }
 
 /* The setup thread may be undoing a plan that is leaving: a review leaves it alone. */
-static void test_review__leaving_plans(void **state)
+TEST(test_review__leaving_plans)
 {
 	static const uint8_t leaving[] = {SLOT_REMOVING, SLOT_RELEASING};
 	struct place_config config = PLACE_CONFIG_DEFAULT;
@@ -549,7 +546,7 @@ static void use_up_quota(struct kit *kit)
 }
 
 /* For its queued work and its entries alike; others do not notice. */
-static void test_quota__holds_its_tenant(void **state)
+TEST(test_quota__holds_its_tenant)
 {
 	struct dispatch_ring *ring;
 	struct dispatch *dispatch;
@@ -594,7 +591,7 @@ static void test_quota__holds_its_tenant(void **state)
 }
 
 /* A new limit counts at once. */
-static void test_quota__is_lifted(void **state)
+TEST(test_quota__is_lifted)
 {
 	uint64_t until_ns;
 	struct rbk_cqe cqe;
@@ -617,7 +614,7 @@ static void test_quota__is_lifted(void **state)
 }
 
 /* Closing a ring does not wait for anybody's quota. */
-static void test_quota__ring_closes(void **state)
+TEST(test_quota__ring_closes)
 {
 	struct kit kit;
 
@@ -637,7 +634,7 @@ static void test_quota__ring_closes(void **state)
 }
 
 /* What a tenant owes outlives its rings, and no longer. */
-static void test_flow__outlives_its_rings(void **state)
+TEST(test_flow__outlives_its_rings)
 {
 	struct dispatch *dispatch;
 	struct kit kit;
@@ -668,7 +665,7 @@ static void test_flow__outlives_its_rings(void **state)
 }
 
 /* Who crowds the processors stays there; whose doing it is not, leaves. */
-static void test_contention__whose(void **state)
+TEST(test_contention__whose)
 {
 	const struct tenant stranger = plain;
 	struct dispatch *dispatch;
@@ -746,7 +743,7 @@ static void own_finish(struct fake *fake, struct own *own, int res)
 	fake->done[fake->n_done++] = &own->own.exec;
 }
 
-static void test_own__when_idle(void **state)
+TEST(test_own__when_idle)
 {
 	struct own first, second, none;
 	struct dispatch *dispatch;
@@ -799,7 +796,7 @@ static void test_own__when_idle(void **state)
 	kit_end(&kit);
 }
 
-static void test_own__stop(void **state)
+TEST(test_own__stop)
 {
 	struct dispatch *dispatch;
 	struct own running, waiting;
@@ -827,7 +824,7 @@ static void test_own__stop(void **state)
 
 /* --- no memory --- */
 
-static void test_no_memory__rings_and_plans(void **state)
+TEST(test_no_memory__rings_and_plans)
 {
 	unsigned int n_failed = 0;
 	struct server_hooks hooks;
@@ -887,7 +884,7 @@ static void test_no_memory__rings_and_plans(void **state)
 	kit_end(&kit);
 }
 
-static void test_no_memory__dispatcher(void **state)
+TEST(test_no_memory__dispatcher)
 {
 	struct dispatch_options options;
 	struct dispatch *dispatch;
@@ -909,34 +906,4 @@ static void test_no_memory__dispatcher(void **state)
 	assert_true(n_failed >= 6);
 	dispatch_free(dispatch);
 	kit_end(&kit);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_priority__classes),
-		cmocka_unit_test(test_priority__not_agreed_upon),
-		cmocka_unit_test(test_deadline__order),
-		cmocka_unit_test(test_deadline__missed),
-		cmocka_unit_test(test_share__by_weight),
-		cmocka_unit_test(test_urgent__who_is),
-		cmocka_unit_test(test_moved__to_the_idle_one),
-		cmocka_unit_test(test_moved__from_one_that_hangs),
-		cmocka_unit_test(test_moved__not_who_named_one),
-		cmocka_unit_test(test_moved__tells_residency),
-		cmocka_unit_test(test_force_cpu__while_queued),
-		cmocka_unit_test(test_force_cpu__inline),
-		cmocka_unit_test(test_review__leaving_plans),
-		cmocka_unit_test(test_quota__holds_its_tenant),
-		cmocka_unit_test(test_quota__is_lifted),
-		cmocka_unit_test(test_quota__ring_closes),
-		cmocka_unit_test(test_flow__outlives_its_rings),
-		cmocka_unit_test(test_contention__whose),
-		cmocka_unit_test(test_own__when_idle),
-		cmocka_unit_test(test_own__stop),
-		cmocka_unit_test(test_no_memory__rings_and_plans),
-		cmocka_unit_test(test_no_memory__dispatcher),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

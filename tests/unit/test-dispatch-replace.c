@@ -2,16 +2,13 @@
 /*
  * A device is drained while many tasks are queued for it: they go elsewhere a few in each turn
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include <errno.h>
 
 #include "loop/loop.h"
 #include "place/placer-private.h"
+#include "support/test.h"
 #include "unit/dispatch-bench.h"
 
 enum { N_TASKS = 1000, ENTRIES = 1024, MAX_OF_TURN = 128, ROWS = 64 };
@@ -89,7 +86,7 @@ static void drain(struct kit *kit)
 	expect_few_moved(kit, before);
 }
 
-static void test_drain__in_slices(void **state)
+TEST(test_drain__in_slices)
 {
 	struct kit kit;
 
@@ -107,7 +104,7 @@ static void test_drain__in_slices(void **state)
 }
 
 /* A second request begins anew, also for what has come to the device in between. */
-static void test_drain__twice(void **state)
+TEST(test_drain__twice)
 {
 	struct place_config config;
 	struct kit kit;
@@ -132,7 +129,7 @@ static void test_drain__twice(void **state)
 }
 
 /* The ring that is visited closes and is freed meanwhile, and tasks complete. */
-static void test_drain__rings_that_go(void **state)
+TEST(test_drain__rings_that_go)
 {
 	struct kit kit;
 
@@ -164,7 +161,7 @@ static void test_drain__rings_that_go(void **state)
 }
 
 /* Cached decisions about plans are made anew in slices, too. */
-static void test_drain__many_plans(void **state)
+TEST(test_drain__many_plans)
 {
 	enum { N_PLANS = 600 };
 	static struct session_plan plans[N_PLANS];
@@ -206,16 +203,4 @@ static void test_drain__many_plans(void **state)
 		dispatch_plan_freed(kit.dispatch, &plans[i]);
 	}
 	kit_end(&kit);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_drain__in_slices),
-		cmocka_unit_test(test_drain__twice),
-		cmocka_unit_test(test_drain__rings_that_go),
-		cmocka_unit_test(test_drain__many_plans),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

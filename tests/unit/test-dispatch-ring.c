@@ -3,11 +3,7 @@
  * The dispatcher and a ring: its indices and its room, sleeping and bells, what runs inline,
  * deadlines, and what is counted. test-dispatch-tasks.c has what happens to tasks.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include <errno.h>
 #include <poll.h>
@@ -15,6 +11,7 @@
 #include <unistd.h>
 
 #include "loop/loop.h"
+#include "support/test.h"
 #include "unit/dispatch-bench.h"
 #include "util/checked.h"
 #include "util/clock.h"
@@ -55,12 +52,12 @@ static void round_queued(struct bench *bench, uint64_t user_data)
 	expect_cqe(bench, user_data, 0);
 }
 
-static void test_wrap__inline(void **state)
+TEST(test_wrap__inline)
 {
 	run_wrap(round_inline);
 }
 
-static void test_wrap__queued(void **state)
+TEST(test_wrap__queued)
 {
 	run_wrap(round_queued);
 }
@@ -68,7 +65,7 @@ static void test_wrap__queued(void **state)
 /* --- room --- */
 
 /* An entry is consumed only if its completion has room: nothing is ever dropped. */
-static void test_room__full_of_completions(void **state)
+TEST(test_room__full_of_completions)
 {
 	struct bench bench;
 
@@ -93,7 +90,7 @@ static void test_room__full_of_completions(void **state)
 	bench_end(&bench);
 }
 
-static void test_room__batch_is_bounded(void **state)
+TEST(test_room__batch_is_bounded)
 {
 	struct bench bench;
 
@@ -121,7 +118,7 @@ static void expect_protocol(struct bench *bench)
 }
 
 /* Looked at when the room is used up: a head before the oldest completion, or after the newest. */
-static void test_hostile__cq_head(void **state)
+TEST(test_hostile__cq_head)
 {
 	static const uint32_t starts[] = {1000, UINT32_MAX - 5};
 	struct bench bench;
@@ -146,7 +143,7 @@ static void test_hostile__cq_head(void **state)
 }
 
 /* A head that goes back within the ring makes less room, not more. */
-static void test_hostile__cq_head_goes_back(void **state)
+TEST(test_hostile__cq_head_goes_back)
 {
 	struct dispatch_ring *ring;
 	struct bench bench;
@@ -178,7 +175,7 @@ static void test_hostile__cq_head_goes_back(void **state)
 
 /* --- running inline --- */
 
-static void test_inline__bounds(void **state)
+TEST(test_inline__bounds)
 {
 	struct bench bench;
 	struct rbk_sqe sqe;
@@ -216,7 +213,7 @@ static void prepare_again(struct bench *bench)
 }
 
 /* What an executor that cannot run inline, or a plan whose time its data decides, gets: 0. */
-static void test_inline__which_plans(void **state)
+TEST(test_inline__which_plans)
 {
 	struct bench bench;
 
@@ -290,7 +287,7 @@ static void run_tiny(struct bench *bench, uint64_t inline_ns)
 }
 
 /* Eight runs that were too long, one after the other, and the plan leaves the reactor. */
-static void test_overrun__in_a_row(void **state)
+TEST(test_overrun__in_a_row)
 {
 	struct bench bench;
 
@@ -308,7 +305,7 @@ static void test_overrun__in_a_row(void **state)
 }
 
 /* The bucket leaks: one in a hundred is forgiven for ever, one in thirty is not. */
-static void test_overrun__now_and_then(void **state)
+TEST(test_overrun__now_and_then)
 {
 	struct bench bench;
 
@@ -324,7 +321,7 @@ static void test_overrun__now_and_then(void **state)
 }
 
 /* Eight of all of a tenant's plans together, and none of them runs on the reactor for a while. */
-static void test_overrun__new_plans(void **state)
+TEST(test_overrun__new_plans)
 {
 	struct session_plan *plans[12];
 	struct bench bench;
@@ -361,7 +358,7 @@ static void test_overrun__new_plans(void **state)
 }
 
 /* A tenant that leaves and comes back meanwhile is not forgiven. */
-static void test_overrun__comes_back(void **state)
+TEST(test_overrun__comes_back)
 {
 	struct dispatch_ring *ring;
 	struct dispatch *dispatch;
@@ -385,7 +382,7 @@ static void test_overrun__comes_back(void **state)
 
 /* --- deadlines --- */
 
-static void test_deadline__inline(void **state)
+TEST(test_deadline__inline)
 {
 	struct rbk_sqe sqe;
 	struct bench bench;
@@ -415,7 +412,7 @@ static void test_deadline__inline(void **state)
 	bench_end(&bench);
 }
 
-static void test_deadline__queued(void **state)
+TEST(test_deadline__queued)
 {
 	static const struct {
 		uint32_t deadline_us, sleep_us;
@@ -448,7 +445,7 @@ static void test_deadline__queued(void **state)
 
 /* --- what is counted --- */
 
-static void test_stats__counted(void **state)
+TEST(test_stats__counted)
 {
 	struct session_stats *stats;
 	struct server_stats *totals;
@@ -528,7 +525,7 @@ static unsigned int count_bells(const struct bench *bench)
 	return n;
 }
 
-static void test_sleep__bell_wakes(void **state)
+TEST(test_sleep__bell_wakes)
 {
 	struct dispatch_ring *ring;
 	struct bench bench;
@@ -549,7 +546,7 @@ static void test_sleep__bell_wakes(void **state)
 }
 
 /* Under contention it hardly spins, and learns nothing of spinning. */
-static void test_sleep__contended(void **state)
+TEST(test_sleep__contended)
 {
 	const uint64_t budget_ticks = clock_ns_to_ticks(3600000000000);
 	struct dispatch_ring *ring;
@@ -608,7 +605,7 @@ static bool flood(struct bench *bench)
 }
 
 /* 64 bells for nothing, and nobody listens for 10 ms. */
-static void test_sleep__flood_is_muted(void **state)
+TEST(test_sleep__flood_is_muted)
 {
 	struct bench bench;
 	bool was_in_time;
@@ -634,7 +631,7 @@ static void test_sleep__flood_is_muted(void **state)
 }
 
 /* Whoever floods again is not heard for twice as long, up to a limit, and forgiven less. */
-static void test_sleep__silence_grows(void **state)
+TEST(test_sleep__silence_grows)
 {
 	uint64_t least_ns = 10000000, begin_ns;
 	struct dispatch_ring *ring;
@@ -672,7 +669,7 @@ static void test_sleep__silence_grows(void **state)
 }
 
 /* 63 each 10 ms are not a flood. */
-static void test_sleep__slow_bells_are_forgiven(void **state)
+TEST(test_sleep__slow_bells_are_forgiven)
 {
 	struct bench bench;
 
@@ -695,7 +692,7 @@ static bool is_rung_for(struct bench *bench)
 }
 
 /* The broker's side: the client sleeps with a token, and is rung for once. */
-static void test_sleep__client_is_rung_once(void **state)
+TEST(test_sleep__client_is_rung_once)
 {
 	struct bench bench;
 
@@ -787,7 +784,7 @@ static void client_sleeps(void *data)
 	client->n_bells = count_bells(bench);
 }
 
-static void test_turn__sleeps_and_wakes(void **state)
+TEST(test_turn__sleeps_and_wakes)
 {
 	struct client client = {.n_bells = 0};
 
@@ -831,7 +828,7 @@ static void on_flush(struct executor *executor)
 	waker_ring(executor->waker);
 }
 
-static void test_turn__flushes(void **state)
+TEST(test_turn__flushes)
 {
 	struct client client = {.n_bells = 0};
 	struct rbk_cqe cqe;
@@ -849,7 +846,7 @@ static void test_turn__flushes(void **state)
 }
 
 /* A batch of entries that take a slot ends by the clock, at one of the next few of them. */
-static void test_batch__of_tasks(void **state)
+TEST(test_batch__of_tasks)
 {
 	struct dispatch_ring *hostile = NULL;
 	struct bench bench;
@@ -864,36 +861,4 @@ static void test_batch__of_tasks(void **state)
 	fake_finish_all(bench.cpu, 0);
 	rig_work(&bench.rig);
 	bench_end(&bench);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_batch__of_tasks),
-		cmocka_unit_test(test_wrap__inline),
-		cmocka_unit_test(test_wrap__queued),
-		cmocka_unit_test(test_room__full_of_completions),
-		cmocka_unit_test(test_room__batch_is_bounded),
-		cmocka_unit_test(test_hostile__cq_head),
-		cmocka_unit_test(test_hostile__cq_head_goes_back),
-		cmocka_unit_test(test_inline__bounds),
-		cmocka_unit_test(test_inline__which_plans),
-		cmocka_unit_test(test_overrun__in_a_row),
-		cmocka_unit_test(test_overrun__now_and_then),
-		cmocka_unit_test(test_overrun__new_plans),
-		cmocka_unit_test(test_overrun__comes_back),
-		cmocka_unit_test(test_deadline__inline),
-		cmocka_unit_test(test_deadline__queued),
-		cmocka_unit_test(test_stats__counted),
-		cmocka_unit_test(test_sleep__bell_wakes),
-		cmocka_unit_test(test_sleep__contended),
-		cmocka_unit_test(test_sleep__flood_is_muted),
-		cmocka_unit_test(test_sleep__silence_grows),
-		cmocka_unit_test(test_sleep__slow_bells_are_forgiven),
-		cmocka_unit_test(test_sleep__client_is_rung_once),
-		cmocka_unit_test(test_turn__sleeps_and_wakes),
-		cmocka_unit_test(test_turn__flushes),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

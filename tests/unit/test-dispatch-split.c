@@ -3,14 +3,11 @@
  * The dispatcher and tasks that run in several submissions: long ones cut by rows, plans in parts,
  * and tasks split over two devices. Everything that can end one of them in the middle.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include <errno.h>
 
+#include "support/test.h"
 #include "unit/dispatch-bench.h"
 
 enum {
@@ -146,7 +143,7 @@ static void run_rows(struct kit *kit, uint32_t width, uint32_t count)
 	assert_int_equal(kit->arena->n_in_flight, 0);
 }
 
-static void test_rows__every_one_once(void **state)
+TEST(test_rows__every_one_once)
 {
 	static const uint32_t counts[] = {1, 99, 100, 101, 199, 777, MAX_ROWS - 1, MAX_ROWS};
 	static const uint32_t widths[] = {WIDE, 4, 5, 1};
@@ -161,7 +158,7 @@ static void test_rows__every_one_once(void **state)
 }
 
 /* Submissions of one task queue anew, and the other tenant's task goes first. */
-static void test_rows__others_get_in_between(void **state)
+TEST(test_rows__others_get_in_between)
 {
 	struct tenant other = {.weight = 100, .priority_max = RBK_PRIORITY_URGENT};
 	struct rig_ring own, ring;
@@ -188,7 +185,7 @@ static void test_rows__others_get_in_between(void **state)
 }
 
 /* A state is updated once, as a whole. */
-static void test_rows__not_with_a_state(void **state)
+TEST(test_rows__not_with_a_state)
 {
 	struct kit kit;
 
@@ -209,7 +206,7 @@ static void test_rows__not_with_a_state(void **state)
 }
 
 /* What was done stays done; only what failed, and what is left, is the CPU's. */
-static void test_rows__fail_in_the_middle(void **state)
+TEST(test_rows__fail_in_the_middle)
 {
 	struct kit kit;
 
@@ -234,7 +231,7 @@ static void test_rows__fail_in_the_middle(void **state)
 	}
 }
 
-static void test_rows__cancel(void **state)
+TEST(test_rows__cancel)
 {
 	struct kit kit;
 
@@ -269,7 +266,7 @@ static void test_rows__cancel(void **state)
 }
 
 /* The rest is for nobody. */
-static void test_rows__ring_closes(void **state)
+TEST(test_rows__ring_closes)
 {
 	struct kit kit;
 
@@ -307,7 +304,7 @@ static void begin_parts(struct kit *kit)
 	expect_part(kit, 0);
 }
 
-static void test_parts__one_after_the_other(void **state)
+TEST(test_parts__one_after_the_other)
 {
 	struct place_report report;
 	struct kit kit;
@@ -327,7 +324,7 @@ static void test_parts__one_after_the_other(void **state)
 	bench_end(&kit.bench);
 }
 
-static void test_parts__fail(void **state)
+TEST(test_parts__fail)
 {
 	struct kit kit;
 
@@ -355,7 +352,7 @@ static void test_parts__fail(void **state)
 }
 
 /* Only the first can be cancelled, and what was begun is gone through with. */
-static void test_parts__cancel_and_close(void **state)
+TEST(test_parts__cancel_and_close)
 {
 	struct kit kit;
 
@@ -407,7 +404,7 @@ static bool has_half(const struct kit *kit)
 }
 
 /* Two halves, in any order, each in one submission or in several: one completion. */
-static void test_halves__join(void **state)
+TEST(test_halves__join)
 {
 	static const uint32_t counts[] = {2, 3, 64, 151, 999, MAX_ROWS};
 	struct kit kit;
@@ -437,7 +434,7 @@ static void test_halves__join(void **state)
 }
 
 /* The device of most rows is told. */
-static void test_halves__who_did_most(void **state)
+TEST(test_halves__who_did_most)
 {
 	struct place_config config = PLACE_CONFIG_DEFAULT;
 	struct bench_speed speeds[2] = {{0}};
@@ -465,7 +462,7 @@ static void test_halves__who_did_most(void **state)
 }
 
 /* Nobody asked for it, or it was not agreed upon. */
-static void test_halves__without_leave(void **state)
+TEST(test_halves__without_leave)
 {
 	struct rbk_sqe sqe;
 	struct kit kit;
@@ -488,7 +485,7 @@ static void test_halves__without_leave(void **state)
 }
 
 /* The other device's rows are done by the CPU, wherever in its half that happens. */
-static void test_halves__gpu_fails(void **state)
+TEST(test_halves__gpu_fails)
 {
 	struct kit kit;
 
@@ -514,7 +511,7 @@ static void test_halves__gpu_fails(void **state)
 }
 
 /* Nobody can help the CPU. What the GPU has not begun is not done any more. */
-static void test_halves__cpu_fails(void **state)
+TEST(test_halves__cpu_fails)
 {
 	struct kit kit;
 
@@ -602,14 +599,14 @@ static void cancel_halves(enum progress cpu, enum progress gpu)
 	bench_end(&kit.bench);
 }
 
-static void test_halves__cancel(void **state)
+TEST(test_halves__cancel)
 {
 	for (enum progress cpu = QUEUED; cpu <= BEGUN; cpu++)
 		for (enum progress gpu = QUEUED; gpu <= BEGUN; gpu++)
 			cancel_halves(cpu, gpu);
 }
 
-static void test_halves__ring_closes(void **state)
+TEST(test_halves__ring_closes)
 {
 	struct kit kit;
 
@@ -626,7 +623,7 @@ static void test_halves__ring_closes(void **state)
 }
 
 /* In a chain it is one task. */
-static void test_halves__in_a_chain(void **state)
+TEST(test_halves__in_a_chain)
 {
 	struct rbk_sqe sqe;
 	struct kit kit;
@@ -649,7 +646,7 @@ static void test_halves__in_a_chain(void **state)
 }
 
 /* So many at a time; what comes then runs on one device, and later ones are split again. */
-static void test_halves__pool(void **state)
+TEST(test_halves__pool)
 {
 	unsigned int n_split = 0, n_whole = 0;
 	struct rbk_cqe cqe;
@@ -682,30 +679,4 @@ static void test_halves__pool(void **state)
 	rig_work(&kit.bench.rig);
 	assert_true(has_half(&kit));
 	bench_end(&kit.bench);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_rows__every_one_once),
-		cmocka_unit_test(test_rows__others_get_in_between),
-		cmocka_unit_test(test_rows__not_with_a_state),
-		cmocka_unit_test(test_rows__fail_in_the_middle),
-		cmocka_unit_test(test_rows__cancel),
-		cmocka_unit_test(test_rows__ring_closes),
-		cmocka_unit_test(test_parts__one_after_the_other),
-		cmocka_unit_test(test_parts__fail),
-		cmocka_unit_test(test_parts__cancel_and_close),
-		cmocka_unit_test(test_halves__join),
-		cmocka_unit_test(test_halves__who_did_most),
-		cmocka_unit_test(test_halves__without_leave),
-		cmocka_unit_test(test_halves__gpu_fails),
-		cmocka_unit_test(test_halves__cpu_fails),
-		cmocka_unit_test(test_halves__cancel),
-		cmocka_unit_test(test_halves__ring_closes),
-		cmocka_unit_test(test_halves__in_a_chain),
-		cmocka_unit_test(test_halves__pool),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

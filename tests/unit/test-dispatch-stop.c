@@ -3,11 +3,6 @@
  * The dispatcher beside a device that can stop tasks which have begun: what is stopped goes on,
  * what is cancelled or belongs to a ring that closes does not, and nothing is left with the device.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,6 +11,7 @@
 #include "loop/loop.h"
 #include "place/schedule.h"
 #include "session/session.h"
+#include "support/test.h"
 #include "unit/dispatch-bench.h"
 
 static unsigned int n_abandoned;
@@ -72,7 +68,7 @@ static void begin_one(struct bench *bench, uint64_t user_data)
 	assert_true(fake_begin(bench->cpu, user_data));
 }
 
-static void test_stopped__goes_on(void **state)
+TEST(test_stopped__goes_on)
 {
 	struct bench bench;
 	struct rbk_cqe cqe;
@@ -106,7 +102,7 @@ static void test_stopped__goes_on(void **state)
 	bench_end(&bench);
 }
 
-static void test_cancel__begun(void **state)
+TEST(test_cancel__begun)
 {
 	struct bench bench;
 
@@ -136,7 +132,7 @@ static void test_cancel__begun(void **state)
 }
 
 /* A state is updated to its end, but not for a ring that is gone. */
-static void test_cancel__state(void **state)
+TEST(test_cancel__state)
 {
 	struct rig_ring closing;
 	struct bench bench;
@@ -172,7 +168,7 @@ static void test_cancel__state(void **state)
 }
 
 /* Queued again, at the device or not, or on its way back. */
-static void test_cancel__stopped(void **state)
+TEST(test_cancel__stopped)
 {
 	struct bench bench;
 	unsigned int capacity;
@@ -247,7 +243,7 @@ static void await_end(void *data)
 }
 
 /* A reactor that sleeps wakes up to stop a task that has had its slice while another one waits. */
-static void test_stop__asked_in_sleep(void **state)
+TEST(test_stop__asked_in_sleep)
 {
 	static struct contended contended;
 	struct tenant tenant = {.weight = 100, .number = 77, .priority_max = RBK_PRIORITY_URGENT};
@@ -269,15 +265,4 @@ static void test_stop__asked_in_sleep(void **state)
 	loop_timer_free(contended.timer);
 	rig_ring_deinit(&ring);
 	bench_end(bench);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_stopped__goes_on),     cmocka_unit_test(test_cancel__begun),
-		cmocka_unit_test(test_cancel__state),        cmocka_unit_test(test_cancel__stopped),
-		cmocka_unit_test(test_stop__asked_in_sleep),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,14 +3,11 @@
  * The dispatcher and tasks: chains, barriers, cancelling, executors that are full or fail, and the
  * end of what tasks use. test-dispatch-ring.c has what happens to rings.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include <errno.h>
 
+#include "support/test.h"
 #include "unit/dispatch-bench.h"
 
 enum { LINK = RBK_SQE_LINK };
@@ -33,7 +30,7 @@ static void expect_held_(const struct fake *fake, const uint64_t *user_data, uns
 
 /* --- chains --- */
 
-static void test_chain__one_after_the_other(void **state)
+TEST(test_chain__one_after_the_other)
 {
 	struct bench bench;
 
@@ -61,7 +58,7 @@ static void test_chain__one_after_the_other(void **state)
 	bench_end(&bench);
 }
 
-static void test_chain__fails_in_the_middle(void **state)
+TEST(test_chain__fails_in_the_middle)
 {
 	struct bench bench;
 
@@ -81,7 +78,7 @@ static void test_chain__fails_in_the_middle(void **state)
 	bench_end(&bench);
 }
 
-static void test_chain__fails_inline(void **state)
+TEST(test_chain__fails_inline)
 {
 	struct bench bench;
 
@@ -101,7 +98,7 @@ static void test_chain__fails_inline(void **state)
 }
 
 /* A refused entry says what is wrong with it; those after it are cancelled, those before go on. */
-static void test_chain__has_a_refused_entry(void **state)
+TEST(test_chain__has_a_refused_entry)
 {
 	struct bench bench;
 
@@ -136,7 +133,7 @@ static void test_chain__has_a_refused_entry(void **state)
 }
 
 /* No device: found out when the turn comes, also by the first. */
-static void test_chain__has_no_device(void **state)
+TEST(test_chain__has_no_device)
 {
 	struct rbk_sqe sqe;
 	struct bench bench;
@@ -169,7 +166,7 @@ static void test_chain__has_no_device(void **state)
 }
 
 /* The chain goes on where the last submission left it, whatever became of that meanwhile. */
-static void test_chain__over_submissions(void **state)
+TEST(test_chain__over_submissions)
 {
 	struct bench bench;
 
@@ -233,7 +230,7 @@ static void run_long_chain(uint64_t fails_at)
 	bench_end(&bench);
 }
 
-static void test_chain__longer_than_the_ring(void **state)
+TEST(test_chain__longer_than_the_ring)
 {
 	run_long_chain(UINT64_MAX);
 	run_long_chain(0);
@@ -242,7 +239,7 @@ static void test_chain__longer_than_the_ring(void **state)
 }
 
 /* 20,000 that complete in one go: no stack holds that many calls. */
-static void test_chain__long_and_held(void **state)
+TEST(test_chain__long_and_held)
 {
 	enum { N = 20000 };
 	struct bench bench;
@@ -262,7 +259,7 @@ static void test_chain__long_and_held(void **state)
 	bench_end(&bench);
 }
 
-static void test_chain__barrier_in_it(void **state)
+TEST(test_chain__barrier_in_it)
 {
 	struct bench bench;
 
@@ -286,7 +283,7 @@ static void test_chain__barrier_in_it(void **state)
 
 /* --- barriers --- */
 
-static void test_barrier__nothing_before_it(void **state)
+TEST(test_barrier__nothing_before_it)
 {
 	struct bench bench;
 
@@ -302,7 +299,7 @@ static void test_barrier__nothing_before_it(void **state)
 }
 
 /* Held, pending and submitted tasks are before it; what is behind it stays in the ring. */
-static void test_barrier__waits_for_all(void **state)
+TEST(test_barrier__waits_for_all)
 {
 	struct bench bench;
 
@@ -340,7 +337,7 @@ static void test_barrier__waits_for_all(void **state)
 }
 
 /* A ring that fell asleep behind its barrier is woken by the barrier, not by a bell. */
-static void test_barrier__wakes_its_ring(void **state)
+TEST(test_barrier__wakes_its_ring)
 {
 	struct bench bench;
 
@@ -361,7 +358,7 @@ static void test_barrier__wakes_its_ring(void **state)
 
 /* --- cancelling --- */
 
-static void test_cancel__unknown(void **state)
+TEST(test_cancel__unknown)
 {
 	struct bench bench;
 
@@ -385,7 +382,7 @@ static void test_cancel__unknown(void **state)
 	bench_end(&bench);
 }
 
-static void test_cancel__queued(void **state)
+TEST(test_cancel__queued)
 {
 	struct rbk_cqe cqe;
 	struct bench bench;
@@ -408,7 +405,7 @@ static void test_cancel__queued(void **state)
 	bench_end(&bench);
 }
 
-static void test_cancel__running(void **state)
+TEST(test_cancel__running)
 {
 	struct bench bench;
 
@@ -425,7 +422,7 @@ static void test_cancel__running(void **state)
 }
 
 /* In a chain: what follows it is cancelled as well, what precedes it is not. */
-static void test_cancel__held(void **state)
+TEST(test_cancel__held)
 {
 	struct bench bench;
 
@@ -446,7 +443,7 @@ static void test_cancel__held(void **state)
 }
 
 /* As a member of a chain it runs when its turn comes, and may cut its own chain. */
-static void test_cancel__in_a_chain(void **state)
+TEST(test_cancel__in_a_chain)
 {
 	struct bench bench;
 
@@ -472,7 +469,7 @@ static void test_cancel__in_a_chain(void **state)
 }
 
 /* The oldest of that name that is not cancelled yet. */
-static void test_cancel__same_name(void **state)
+TEST(test_cancel__same_name)
 {
 	struct bench bench;
 	struct rbk_cqe cqe;
@@ -499,7 +496,7 @@ static void test_cancel__same_name(void **state)
 }
 
 /* Out of the middle of a queue in front of an executor, at once: the others keep their order. */
-static void test_cancel__in_the_queue(void **state)
+TEST(test_cancel__in_the_queue)
 {
 	struct rbk_cqe cqe;
 	struct bench bench;
@@ -547,7 +544,7 @@ static void test_cancel__in_the_queue(void **state)
 /* --- executors --- */
 
 /* In the order of admission, also past tasks that come when there is room again. */
-static void test_busy__in_order(void **state)
+TEST(test_busy__in_order)
 {
 	uint64_t next = 0, n_put = 0;
 	struct bench bench;
@@ -574,7 +571,7 @@ static void test_busy__in_order(void **state)
 }
 
 /* One device's queue does not hold up another's. */
-static void test_busy__one_device(void **state)
+TEST(test_busy__one_device)
 {
 	struct bench bench;
 
@@ -592,7 +589,7 @@ static void test_busy__one_device(void **state)
 	bench_end(&bench);
 }
 
-static void test_fallback__every_error(void **state)
+TEST(test_fallback__every_error)
 {
 	static const int errors[] = {-EIO, -ENOMEM, -EXDEV};
 	struct rbk_cqe cqe;
@@ -619,7 +616,7 @@ static void test_fallback__every_error(void **state)
 }
 
 /* The CPU is full: it waits there. The CPU fails as well: that is the result. */
-static void test_fallback__waits_and_fails(void **state)
+TEST(test_fallback__waits_and_fails)
 {
 	struct rbk_cqe cqe;
 	struct bench bench;
@@ -654,7 +651,7 @@ static void expect_no_fallback(struct bench *bench, uint8_t strategy)
 	assert_int_equal(bench->cpu->n_submitted, 0);
 }
 
-static void test_fallback__where_it_must_not(void **state)
+TEST(test_fallback__where_it_must_not)
 {
 	struct bench bench;
 
@@ -683,7 +680,7 @@ static void run_gpu(struct bench *bench, int res)
 }
 
 /* Only -EIO is the device's fault, and only a task that ran says anything about it. */
-static void test_failures__take_a_device_out(void **state)
+TEST(test_failures__take_a_device_out)
 {
 	struct residency *residency;
 	struct bench bench;
@@ -737,7 +734,7 @@ static void lose_gpu(struct bench *bench, unsigned int n_tasks)
 }
 
 /* One loss is one failure, however many tasks it took along; being opened anew undoes none. */
-static void test_losses__take_a_device_out(void **state)
+TEST(test_losses__take_a_device_out)
 {
 	struct bench bench;
 
@@ -756,7 +753,7 @@ static void test_losses__take_a_device_out(void **state)
 /* --- the end of what tasks use --- */
 
 /* A ring with a task in every state there is; another ring must not notice. */
-static void test_close__drains(void **state)
+TEST(test_close__drains)
 {
 	struct rig_ring closing;
 	struct rbk_sqe sqe;
@@ -815,7 +812,7 @@ static void test_close__drains(void **state)
 }
 
 /* The task that runs succeeds, but its successor has nobody left to run for. */
-static void test_close__barrier(void **state)
+TEST(test_close__barrier)
 {
 	struct bench bench;
 
@@ -833,7 +830,7 @@ static void test_close__barrier(void **state)
 }
 
 /* New tasks are refused at once; the plan stays until the last of the old ones, held or not. */
-static void test_remove__plan_in_use(void **state)
+TEST(test_remove__plan_in_use)
 {
 	struct bench bench;
 	uint32_t id;
@@ -861,7 +858,7 @@ static void test_remove__plan_in_use(void **state)
 	bench_end(&bench);
 }
 
-static void test_remove__arena_in_use(void **state)
+TEST(test_remove__arena_in_use)
 {
 	struct session_arena *other;
 	struct bench bench;
@@ -895,7 +892,7 @@ static void test_remove__arena_in_use(void **state)
 }
 
 /* The session ends with everything under way; the rig asserts that all of it is given back. */
-static void test_remove__session_with_all(void **state)
+TEST(test_remove__session_with_all)
 {
 	struct bench bench;
 
@@ -914,43 +911,4 @@ static void test_remove__session_with_all(void **state)
 	assert_int_equal(session_arena_remove(bench.rig.session, 6, bench.arena->id), 0);
 	session_end(bench.rig.session, false, "the client is gone");
 	bench_end(&bench);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_chain__one_after_the_other),
-		cmocka_unit_test(test_chain__fails_in_the_middle),
-		cmocka_unit_test(test_chain__fails_inline),
-		cmocka_unit_test(test_chain__has_a_refused_entry),
-		cmocka_unit_test(test_chain__has_no_device),
-		cmocka_unit_test(test_chain__over_submissions),
-		cmocka_unit_test(test_chain__longer_than_the_ring),
-		cmocka_unit_test(test_chain__long_and_held),
-		cmocka_unit_test(test_chain__barrier_in_it),
-		cmocka_unit_test(test_barrier__nothing_before_it),
-		cmocka_unit_test(test_barrier__waits_for_all),
-		cmocka_unit_test(test_barrier__wakes_its_ring),
-		cmocka_unit_test(test_cancel__unknown),
-		cmocka_unit_test(test_cancel__queued),
-		cmocka_unit_test(test_cancel__running),
-		cmocka_unit_test(test_cancel__held),
-		cmocka_unit_test(test_cancel__in_a_chain),
-		cmocka_unit_test(test_cancel__same_name),
-		cmocka_unit_test(test_cancel__in_the_queue),
-		cmocka_unit_test(test_busy__in_order),
-		cmocka_unit_test(test_busy__one_device),
-		cmocka_unit_test(test_fallback__every_error),
-		cmocka_unit_test(test_fallback__waits_and_fails),
-		cmocka_unit_test(test_fallback__where_it_must_not),
-		cmocka_unit_test(test_failures__take_a_device_out),
-		cmocka_unit_test(test_losses__take_a_device_out),
-		cmocka_unit_test(test_close__drains),
-		cmocka_unit_test(test_close__barrier),
-		cmocka_unit_test(test_remove__plan_in_use),
-		cmocka_unit_test(test_remove__arena_in_use),
-		cmocka_unit_test(test_remove__session_with_all),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

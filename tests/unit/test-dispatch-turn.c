@@ -2,11 +2,6 @@
 /*
  * Polling in a turn: tenants by weight, whatever their rings; budgets; where the next turn goes on.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <sched.h>
 #include <sys/socket.h>
@@ -15,6 +10,7 @@
 #include "dispatch/dispatch-private.h"
 #include "loop/loop.h"
 #include "session/server-private.h"
+#include "support/test.h"
 #include "unit/dispatch-bench.h"
 
 enum { N_CROWD = 60, CROWD_ENTRIES = 256, NEIGHBOUR_ENTRIES = 8192 };
@@ -103,7 +99,7 @@ static uint32_t done_by_neighbour(const struct crowd *crowd)
 }
 
 /* Sixty rings of one tenant, one of another: each tenant gets half. */
-static void test_share__tenants_not_rings(void **state)
+TEST(test_share__tenants_not_rings)
 {
 	static struct crowd crowd;
 
@@ -118,7 +114,7 @@ static void test_share__tenants_not_rings(void **state)
 	crowd_end(&crowd);
 }
 
-static void test_share__follows_weight(void **state)
+TEST(test_share__follows_weight)
 {
 	static struct crowd crowd;
 
@@ -138,7 +134,7 @@ static void test_share__follows_weight(void **state)
 }
 
 /* A tenant whose entries take long has the fewer of them, and waits until others had their part. */
-static void test_share__by_time(void **state)
+TEST(test_share__by_time)
 {
 	static struct crowd crowd;
 	uint32_t n_neighbour;
@@ -156,7 +152,7 @@ static void test_share__by_time(void **state)
 }
 
 /* A tenant that has nothing to do keeps no other one waiting, and debts to it are forgotten. */
-static void test_share__goes_to_whoever_works(void **state)
+TEST(test_share__goes_to_whoever_works)
 {
 	static struct crowd crowd;
 	struct flow *flow;
@@ -172,7 +168,7 @@ static void test_share__goes_to_whoever_works(void **state)
 }
 
 /* A tenant that rang alone owes no time to tenants that come afterwards. */
-static void test_share__bells_alone(void **state)
+TEST(test_share__bells_alone)
 {
 	static struct crowd crowd;
 	struct dispatch *dispatch;
@@ -197,7 +193,7 @@ static void test_share__bells_alone(void **state)
 }
 
 /* A bell in which the reactor was preempted costs no more than a batch of entries could. */
-static void test_share__preempted_bells(void **state)
+TEST(test_share__preempted_bells)
 {
 	enum { N = 100, MOST = 2 };
 	static struct crowd crowd;
@@ -222,7 +218,7 @@ static void test_share__preempted_bells(void **state)
 }
 
 /* One ring of one tenant alone has a turn to itself, up to the budget of a batch. */
-static void test_budget__ends_the_turn(void **state)
+TEST(test_budget__ends_the_turn)
 {
 	static struct crowd crowd;
 	uint32_t n;
@@ -239,7 +235,7 @@ static void test_budget__ends_the_turn(void **state)
 }
 
 /* However small the budget, each turn gets on, and each ring has its turn before any has two. */
-static void test_budget__smallest(void **state)
+TEST(test_budget__smallest)
 {
 	static struct crowd crowd;
 	uint32_t most = 0, least = UINT32_MAX;
@@ -260,7 +256,7 @@ static void test_budget__smallest(void **state)
 }
 
 /* With other work in the turn, entries have half of the budget at least. */
-static void test_budget__other_work_counts(void **state)
+TEST(test_budget__other_work_counts)
 {
 	static struct crowd crowd;
 	struct turn *counted;
@@ -277,7 +273,7 @@ static void test_budget__other_work_counts(void **state)
 }
 
 /* A batch is cut short in the middle; nothing is lost, and nothing comes out of order. */
-static void test_batch__is_cut(void **state)
+TEST(test_batch__is_cut)
 {
 	struct bench bench;
 	struct rbk_sqe sqe;
@@ -301,7 +297,7 @@ static void test_batch__is_cut(void **state)
 }
 
 /* An entry that takes longer than a turn may is counted, with the tenant that it was of. */
-static void test_overrun__of_entries(void **state)
+TEST(test_overrun__of_entries)
 {
 	static struct crowd crowd;
 	const struct turn_report *report;
@@ -350,7 +346,7 @@ static void wait_for_timer(void *data)
 }
 
 /* The kernel is looked at between any two turns: what has come does not wait for a backlog. */
-static void test_backlog__others_come(void **state)
+TEST(test_backlog__others_come)
 {
 	static struct backlog backlog;
 	struct bench *bench = &backlog.bench;
@@ -375,7 +371,7 @@ static void test_backlog__others_come(void **state)
 }
 
 /* Rings come and go in the middle of a round. */
-static void test_rings__leave_the_circle(void **state)
+TEST(test_rings__leave_the_circle)
 {
 	static struct crowd crowd;
 	struct dispatch *dispatch;
@@ -443,7 +439,7 @@ static unsigned int count_waiting(const struct crowd *crowd)
  * Sixty bells are rung before another tenant's: each turn answers some, the other one's is among
  * the first, and all are answered.
  */
-static void test_bells__in_slices(void **state)
+TEST(test_bells__in_slices)
 {
 	static struct crowd crowd;
 	struct dispatch_ring *ring;
@@ -475,7 +471,7 @@ static void test_bells__in_slices(void **state)
 }
 
 /* Bells that ring on and on while none is answered are told of once. */
-static void test_bells__told_of_once(void **state)
+TEST(test_bells__told_of_once)
 {
 	static struct crowd crowd;
 	struct dispatch *dispatch;
@@ -504,7 +500,7 @@ static void test_bells__told_of_once(void **state)
 }
 
 /* One answer takes all that is in a bell. */
-static void test_bells__emptied_at_once(void **state)
+TEST(test_bells__emptied_at_once)
 {
 	static struct crowd crowd;
 	char byte;
@@ -531,7 +527,7 @@ static void want_bell(struct rig_ring *ring)
  * Sixty clients that sleep are woken some in each turn, all in the end, and each once. Another
  * tenant's, which is the last one, is woken in the first turn.
  */
-static void test_bells__rung_in_slices(void **state)
+TEST(test_bells__rung_in_slices)
 {
 	static struct crowd crowd;
 	struct dispatch *dispatch;
@@ -574,7 +570,7 @@ static uint64_t note_cause(void)
 }
 
 /* A client whose entry has completed is woken before tasks have their time. */
-static void test_bells__before_tasks(void **state)
+TEST(test_bells__before_tasks)
 {
 	struct dispatch *dispatch;
 	struct rbk_sqe sqe;
@@ -611,7 +607,7 @@ static void come_back(struct crowd *crowd)
  * A tenant that was idle is polled before those that were polled since, but not before one that the
  * last round has not come to.
  */
-static void test_share__newcomers_first(void **state)
+TEST(test_share__newcomers_first)
 {
 	static struct crowd crowd;
 	uint32_t n_neighbour, n_crowd;
@@ -636,7 +632,7 @@ static void test_share__newcomers_first(void **state)
  * A tenant that owes time makes up for it while it is idle, too: half of that time counts where two
  * tenants have the same weight.
  */
-static void test_share__idle_time_counts(void **state)
+TEST(test_share__idle_time_counts)
 {
 	static struct crowd crowd;
 	struct dispatch_ring *ring;
@@ -667,7 +663,7 @@ static void test_share__idle_time_counts(void **state)
  * A client that sleeps is woken before entries of other tenants have their time: the round ends
  * with its tenant's part, and the next turn goes on with the others.
  */
-static void test_bells__end_the_round(void **state)
+TEST(test_bells__end_the_round)
 {
 	static struct crowd crowd;
 	uint32_t n_neighbour, n_crowd;
@@ -692,7 +688,7 @@ static void test_bells__end_the_round(void **state)
  * A bell that rings meanwhile ends the round, of a tenant alone or of several, after the batch or
  * the part that it rang in: but not before entries had as much of the turn as other work.
  */
-static void test_bells__are_heard_soon(void **state)
+TEST(test_bells__are_heard_soon)
 {
 	static struct crowd crowd;
 	struct dispatch *dispatch;
@@ -732,7 +728,7 @@ static void test_bells__are_heard_soon(void **state)
 }
 
 /* Sixty rings that were muted at the same time are not all listened to in the same turn. */
-static void test_bells__unmuted_in_slices(void **state)
+TEST(test_bells__unmuted_in_slices)
 {
 	static struct crowd crowd;
 	struct dispatch *dispatch;
@@ -766,7 +762,7 @@ static void test_bells__unmuted_in_slices(void **state)
 }
 
 /* The sum of what all rings have in flight is counted, so asking for it costs no look at them. */
-static void test_in_flight__counted(void **state)
+TEST(test_in_flight__counted)
 {
 	struct bench bench;
 
@@ -784,7 +780,7 @@ static void test_in_flight__counted(void **state)
 }
 
 /* Sixty rings whose tenant has got a quota again do not all go on in the same turn. */
-static void test_refill__in_slices(void **state)
+TEST(test_refill__in_slices)
 {
 	static struct crowd crowd;
 	struct dispatch *dispatch;
@@ -813,7 +809,7 @@ static void test_refill__in_slices(void **state)
 }
 
 /* While there is no quota, one look asks once for all rings, and comes to an end. */
-static void test_refill__asks_once(void **state)
+TEST(test_refill__asks_once)
 {
 	static struct crowd crowd;
 	struct dispatch *dispatch;
@@ -883,7 +879,7 @@ static void await_endless(void *data)
 }
 
 /* No ring is polled, and the reactor does not sleep: it takes tasks back all the same. */
-static void test_settling__tasks_come_back(void **state)
+TEST(test_settling__tasks_come_back)
 {
 	static struct endless endless;
 	struct bench *bench = &endless.bench;
@@ -912,7 +908,7 @@ static void work_once(struct bench *bench)
 	assert_null(hostile);
 }
 
-static void test_slices__few_readings(void **state)
+TEST(test_slices__few_readings)
 {
 	enum { MANY = 5 };
 	static struct bench bench;
@@ -951,40 +947,4 @@ static void test_slices__few_readings(void **state)
 	turn_end(turn);
 	turn->read_ticks = NULL;
 	bench_end(&bench);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_share__tenants_not_rings),
-		cmocka_unit_test(test_share__follows_weight),
-		cmocka_unit_test(test_share__by_time),
-		cmocka_unit_test(test_share__goes_to_whoever_works),
-		cmocka_unit_test(test_share__bells_alone),
-		cmocka_unit_test(test_share__preempted_bells),
-		cmocka_unit_test(test_share__newcomers_first),
-		cmocka_unit_test(test_share__idle_time_counts),
-		cmocka_unit_test(test_budget__ends_the_turn),
-		cmocka_unit_test(test_budget__smallest),
-		cmocka_unit_test(test_budget__other_work_counts),
-		cmocka_unit_test(test_batch__is_cut),
-		cmocka_unit_test(test_overrun__of_entries),
-		cmocka_unit_test(test_backlog__others_come),
-		cmocka_unit_test(test_rings__leave_the_circle),
-		cmocka_unit_test(test_bells__in_slices),
-		cmocka_unit_test(test_bells__told_of_once),
-		cmocka_unit_test(test_bells__emptied_at_once),
-		cmocka_unit_test(test_bells__rung_in_slices),
-		cmocka_unit_test(test_bells__before_tasks),
-		cmocka_unit_test(test_bells__end_the_round),
-		cmocka_unit_test(test_bells__are_heard_soon),
-		cmocka_unit_test(test_bells__unmuted_in_slices),
-		cmocka_unit_test(test_in_flight__counted),
-		cmocka_unit_test(test_refill__in_slices),
-		cmocka_unit_test(test_refill__asks_once),
-		cmocka_unit_test(test_settling__tasks_come_back),
-		cmocka_unit_test(test_slices__few_readings),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

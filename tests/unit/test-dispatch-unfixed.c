@@ -5,15 +5,11 @@
  */
 #include <errno.h>
 #include <semaphore.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "loop/loop.h"
+#include "support/test.h"
 #include "unit/dispatch-bench.h"
 
 enum { ARENA_BYTES = 65536, TABLE_AT = 8192 };
@@ -82,7 +78,7 @@ static void put_table(struct bench *bench, const struct session_arena *table_in,
 }
 
 /* A tiny task runs on the reactor only if none of its tensors is in such an arena. */
-static void test_unfixed__not_inline(void **state)
+TEST(test_unfixed__not_inline)
 {
 	struct session_arena *unfixed;
 	struct bench bench;
@@ -114,7 +110,7 @@ static void test_unfixed__not_inline(void **state)
 }
 
 /* The ring waits for its table, in order; the reactor waits for nothing. */
-static void test_unfixed__table(void **state)
+TEST(test_unfixed__table)
 {
 	struct sleeper sleeper;
 	struct session_arena *unfixed;
@@ -158,7 +154,7 @@ static void test_unfixed__table(void **state)
 }
 
 /* In a chain, with a predecessor that has not ended, and one that fails. */
-static void test_unfixed__table_in_chain(void **state)
+TEST(test_unfixed__table_in_chain)
 {
 	struct session_arena *unfixed;
 	struct bench bench;
@@ -181,7 +177,7 @@ static void test_unfixed__table_in_chain(void **state)
 }
 
 /* The arena is removed meanwhile: not before the table is copied, and the entry has no arena. */
-static void test_unfixed__arena_removed(void **state)
+TEST(test_unfixed__arena_removed)
 {
 	struct session_arena *unfixed;
 	struct sleeper sleeper;
@@ -201,7 +197,7 @@ static void test_unfixed__arena_removed(void **state)
 }
 
 /* The ring is removed, and the session ends, meanwhile. */
-static void test_unfixed__ring_removed(void **state)
+TEST(test_unfixed__ring_removed)
 {
 	struct session_arena *unfixed;
 	struct sleeper sleeper;
@@ -225,17 +221,4 @@ static void test_unfixed__ring_removed(void **state)
 			assert_int_equal(rig_answer(&bench.rig, RBK_WIRE_RING_REMOVE, NULL, 0), 0);
 		bench_end(&bench);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_unfixed__not_inline),
-		cmocka_unit_test(test_unfixed__table),
-		cmocka_unit_test(test_unfixed__table_in_chain),
-		cmocka_unit_test(test_unfixed__arena_removed),
-		cmocka_unit_test(test_unfixed__ring_removed),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

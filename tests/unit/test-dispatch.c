@@ -4,11 +4,6 @@
  *
  * Indices start just below their wrap, so that every test here crosses it.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +14,7 @@
 #include "loop/turn.h"
 #include "session/server-private.h"
 #include "support/fake-residency.h"
+#include "support/test.h"
 #include "util/clock.h"
 #include "util/waker.h"
 
@@ -298,7 +294,7 @@ static void pin(struct fixture *f, uint8_t device)
 
 /* ---- Indices ---- */
 
-static void test_wrap__every_fill(void **state)
+TEST(test_wrap__every_fill, begin, end)
 {
 	struct fixture *f = *state;
 	uint64_t n = 0, n_taken = 0;
@@ -315,7 +311,7 @@ static void test_wrap__every_fill(void **state)
 	assert_true(f->tail < 1000);
 }
 
-static void test_wrap__tasks_in_flight_and_unread(void **state)
+TEST(test_wrap__tasks_in_flight_and_unread, begin, end)
 {
 	struct fixture *f = *state;
 
@@ -353,7 +349,7 @@ static void test_wrap__tasks_in_flight_and_unread(void **state)
 	expect_nothing(f);
 }
 
-static void test_wrap__impossible(void **state)
+TEST(test_wrap__impossible, begin, end)
 {
 	static const uint32_t tails[] = {N_ENTRIES + 1, 1u << 31, UINT32_MAX};
 	struct fixture *f = *state;
@@ -382,7 +378,7 @@ static void test_wrap__impossible(void **state)
 
 /* ---- Executors ---- */
 
-static void test_executor__busy(void **state)
+TEST(test_executor__busy, begin, end)
 {
 	struct fixture *f = *state;
 
@@ -399,7 +395,7 @@ static void test_executor__busy(void **state)
 	expect_nothing(f);
 }
 
-static void test_executor__pending_is_cancelled(void **state)
+TEST(test_executor__pending_is_cancelled, begin, end)
 {
 	struct fixture *f = *state;
 
@@ -425,7 +421,7 @@ static void test_executor__pending_is_cancelled(void **state)
 }
 
 /* A running task is not stopped, and says so. */
-static void test_executor__running_is_not_cancelled(void **state)
+TEST(test_executor__running_is_not_cancelled, begin, end)
 {
 	struct fixture *f = *state;
 
@@ -441,7 +437,7 @@ static void test_executor__running_is_not_cancelled(void **state)
 	expect(f, 1, 0);
 }
 
-static void test_fallback__on_the_cpu(void **state)
+TEST(test_fallback__on_the_cpu, begin, end)
 {
 	struct fixture *f = *state;
 	struct rbk_cqe cqe;
@@ -459,7 +455,7 @@ static void test_fallback__on_the_cpu(void **state)
 	assert_int_equal(cqe.reason, RBK_REASON_CPU_FALLBACK);
 }
 
-static void test_fallback__not_where_it_must_not(void **state)
+TEST(test_fallback__not_where_it_must_not, begin, end)
 {
 	struct fixture *f = *state;
 
@@ -490,7 +486,7 @@ static void test_fallback__not_where_it_must_not(void **state)
 
 /* ---- Chains and barriers ---- */
 
-static void test_chain__held_until_success(void **state)
+TEST(test_chain__held_until_success, begin, end)
 {
 	struct fixture *f = *state;
 
@@ -511,7 +507,7 @@ static void test_chain__held_until_success(void **state)
 	expect(f, 3, 0);
 }
 
-static void test_chain__failed_by_a_device(void **state)
+TEST(test_chain__failed_by_a_device, begin, end)
 {
 	struct fixture *f = *state;
 
@@ -532,7 +528,7 @@ static void test_chain__failed_by_a_device(void **state)
 	expect(f, 5, 0);
 }
 
-static void test_barrier__waits(void **state)
+TEST(test_barrier__waits, begin, end)
 {
 	struct fixture *f = *state;
 
@@ -555,7 +551,7 @@ static void test_barrier__waits(void **state)
 
 /* ---- The end of a ring, in every state that its tasks can be in ---- */
 
-static void test_closing__everything_drains(void **state)
+TEST(test_closing__everything_drains, begin, end)
 {
 	struct fixture *f = *state;
 
@@ -586,7 +582,7 @@ static void test_closing__everything_drains(void **state)
  * The client rings once for each token. If its bell finds no work, the entry that follows must
  * find another token, or it would wait for ever.
  */
-static void test_bell__without_work(void **state)
+TEST(test_bell__without_work, begin, end)
 {
 	struct fixture *f = *state;
 	struct server_hooks hooks = dispatch_hooks(f->dispatch);
@@ -613,7 +609,7 @@ static void test_bell__without_work(void **state)
 	expect(f, 1, 0);
 }
 
-static void test_inline__small_counts_only(void **state)
+TEST(test_inline__small_counts_only, begin, end)
 {
 	struct fixture *f = *state;
 
@@ -626,28 +622,4 @@ static void test_inline__small_counts_only(void **state)
 	finish(&f->cpu, 0);
 	work(f);
 	expect(f, 2, 0);
-}
-
-#define DISPATCH_TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		DISPATCH_TEST(test_wrap__every_fill),
-		DISPATCH_TEST(test_wrap__tasks_in_flight_and_unread),
-		DISPATCH_TEST(test_wrap__impossible),
-		DISPATCH_TEST(test_executor__busy),
-		DISPATCH_TEST(test_executor__pending_is_cancelled),
-		DISPATCH_TEST(test_executor__running_is_not_cancelled),
-		DISPATCH_TEST(test_fallback__on_the_cpu),
-		DISPATCH_TEST(test_fallback__not_where_it_must_not),
-		DISPATCH_TEST(test_chain__held_until_success),
-		DISPATCH_TEST(test_chain__failed_by_a_device),
-		DISPATCH_TEST(test_barrier__waits),
-		DISPATCH_TEST(test_closing__everything_drains),
-		DISPATCH_TEST(test_bell__without_work),
-		DISPATCH_TEST(test_inline__small_counts_only),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

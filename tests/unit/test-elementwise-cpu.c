@@ -3,16 +3,13 @@
  * What works element by element on the CPU's executor, at every SIMD level, against the reference:
  * every operator and type, random shapes and broadcasts, edge values.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "cpu/kernels.h"
 #include "support/elementwise-cases.h"
+#include "support/test.h"
 #include "unit/cpu-rig.h"
 #include "util/clock.h"
 
@@ -46,7 +43,7 @@ static void check(struct cpu_rig *rig, const struct op *op, uint8_t dtype, unsig
 	cpu_rig_release(rig, plan);
 }
 
-static void test_elementwise__against_reference(void **state)
+TEST(test_elementwise__against_reference)
 {
 	for (int level = CPU_SIMD_SSE2; level < CPU_SIMD_COUNT; level++) {
 		struct cpu_rig rig;
@@ -68,12 +65,4 @@ static void test_elementwise__against_reference(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_elementwise__against_reference),
-	};
-
-	clock_init();
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL, clock_init())

@@ -3,15 +3,12 @@
  * What works element by element on the Vulkan executor against the reference: every operator and
  * type, random shapes and broadcasts, edge values, guards around every tensor.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "support/elementwise-cases.h"
+#include "support/test.h"
 #include "unit/vulkan-rig.h"
 #include "util/clock.h"
 
@@ -36,7 +33,7 @@ static void check(struct rig *rig, const struct op *op, uint8_t dtype, unsigned 
 	rig_release(rig, plan);
 }
 
-static void test_elementwise__against_reference(void **state)
+TEST(test_elementwise__against_reference)
 {
 	struct rig rig;
 
@@ -54,7 +51,7 @@ static void test_elementwise__against_reference(void **state)
 }
 
 /* A device without shaderFloat64: nothing of float64 is its own, all else is. */
-static void test_elementwise__without_float64(void **state)
+TEST(test_elementwise__without_float64)
 {
 	const struct op *op = op_by_kind(OP_CAST);
 	unsigned int n_refused = 0, n_run = 0;
@@ -91,13 +88,8 @@ static void test_elementwise__without_float64(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_elementwise__against_reference),
-		cmocka_unit_test(test_elementwise__without_float64),
-	};
-
 	clock_init();
 	if (!rig_available())
 		return 77;
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

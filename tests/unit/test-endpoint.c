@@ -4,11 +4,6 @@
  * when there was none for a while, counted from the last. Server and HTTP are fakes; scrapes come
  * from a thread, as they do from the endpoint's.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <pthread.h>
 #include <time.h>
 
@@ -17,6 +12,7 @@
 #include "daemon/options.h"
 #include "loop/loop.h"
 #include "session/server.h"
+#include "support/test.h"
 #include "util/clock.h"
 
 enum { AWAKE_NS = 200000000 };
@@ -92,7 +88,7 @@ static uint64_t scrape_once(struct loop *loop, unsigned int n_wakes)
 	return before_ns;
 }
 
-static void test_rest(void **state)
+TEST(test_rest)
 {
 	const struct timespec half = {.tv_nsec = AWAKE_NS / 2};
 	const struct options options = {.metrics = {.text = "unix:/x", .address = {.bytes = 2}}};
@@ -128,13 +124,4 @@ static void test_rest(void **state)
 	assert_null(endpoint_stop(endpoint));
 	assert_false(fake.is_watched || fake.rests);
 	assert_null(loop_free(loop));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_rest),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Rows that are taken from both ends: everything once, who gets what, two threads. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/test.h"
 #include "util/ends.h"
 
-static void test_take__until_ends_meet(void **state)
+TEST(test_take__until_ends_meet)
 {
 	for (size_t n = 0; n <= 9; n++) {
 		for (unsigned int order = 0; order < 1u << n; order++) {
@@ -63,7 +59,7 @@ static void *take_all(void *data)
 	return NULL;
 }
 
-static void test_take__threads(void **state)
+TEST(test_take__threads)
 {
 	struct taker *takers = calloc(THREADS, sizeof(*takers));
 
@@ -99,7 +95,7 @@ static void test_take__threads(void **state)
 }
 
 /* A row that was taken a part of, and is gone on with. */
-static void test_left__goes_on(void **state)
+TEST(test_left__goes_on)
 {
 	struct ends ends;
 	uint32_t front = 7, back = 7;
@@ -122,15 +118,4 @@ static void test_left__goes_on(void **state)
 	}
 	assert_int_equal(front, 3);
 	assert_int_equal(back, 4);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_take__until_ends_meet),
-		cmocka_unit_test(test_take__threads),
-		cmocka_unit_test(test_left__goes_on),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,12 +5,6 @@
  * Processes are real ones, so that they can be stopped; which cgroups they are in, and what their
  * files say, is made up. See broker/lease/enforce.h and broker/lease/process.h.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <fcntl.h>
 #include <ftw.h>
 #include <signal.h>
@@ -25,6 +19,7 @@
 #include "lease/enforce.h"
 #include "lease/lease.h"
 #include "lease/process.h"
+#include "support/test.h"
 #include "tenant/policy-private.h"
 #include "tenant/tenant.h"
 #include "util/clock.h"
@@ -243,7 +238,7 @@ static bool is_running(unsigned int i)
 }
 
 /* They use the lease, although they are no members; and more than it only together. */
-static void test_audit__in_cgroup(void **state)
+TEST(test_audit__in_cgroup, setup, teardown)
 {
 	show(pids[0], "/a/lease");
 	show(pids[1], "/a/lease/below");
@@ -263,7 +258,7 @@ static void test_audit__in_cgroup(void **state)
 }
 
 /* Beside it, above it, and somewhere that is not seen: there is no lease. */
-static void test_audit__not_in_cgroup(void **state)
+TEST(test_audit__not_in_cgroup, setup, teardown)
 {
 	show(pids[0], "/a/lease-not");
 	show(pids[1], "/a");
@@ -277,7 +272,7 @@ static void test_audit__not_in_cgroup(void **state)
 }
 
 /* One cgroup of a lease in another's: the nearest counts. What is gone counts for nothing. */
-static void test_audit__nested(void **state)
+TEST(test_audit__nested, setup, teardown)
 {
 	struct lease_member member;
 	struct lease *inner = lend("a/lease/below", their_uid(), &member, 100 * MIB);
@@ -294,7 +289,7 @@ static void test_audit__nested(void **state)
 }
 
 /* Another user's process in there is not the lease's, and is judged as one without. */
-static void test_audit__other_user(void **state)
+TEST(test_audit__other_user, setup, teardown)
 {
 	struct lease_member member;
 	struct lease *others = lend("a/lease-not", their_uid() + 1, &member, 100 * MIB);
@@ -312,7 +307,7 @@ static void test_audit__other_user(void **state)
 }
 
 /* So deep as nobody is who means well: looking for each level's number takes the broker's time. */
-static void test_audit__deep(void **state)
+TEST(test_audit__deep, setup, teardown)
 {
 	char cgroup[256] = "/a/lease";
 
@@ -342,7 +337,7 @@ static bool is_capped(void)
 	return lease->is_capped;
 }
 
-static void test_cap__value(void **state)
+TEST(test_cap__value, setup, teardown)
 {
 	char path[256];
 
@@ -375,7 +370,7 @@ static void test_cap__value(void **state)
 }
 
 /* A limit on a cgroup that its members are not in is none. */
-static void test_cap__members_outside(void **state)
+TEST(test_cap__members_outside, setup, teardown)
 {
 	struct lease_member member = {.lease = NULL};
 
@@ -403,7 +398,7 @@ static void test_cap__members_outside(void **state)
 }
 
 /* More members than are looked at in one turn. */
-static void test_cap__many_members(void **state)
+TEST(test_cap__many_members, setup, teardown)
 {
 	enum { N = 100 };
 	static struct lease_member members[N];
@@ -432,7 +427,7 @@ static void test_cap__many_members(void **state)
 }
 
 /* More leases than are looked at in one turn. */
-static void test_cap__many_leases(void **state)
+TEST(test_cap__many_leases, setup, teardown)
 {
 	enum { N = 150 };
 	static struct lease_member members[N];
@@ -465,21 +460,4 @@ static void test_cap__many_leases(void **state)
 		lease_leave(&members[i]);
 		lease_free(made[i]);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_audit__in_cgroup, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_audit__not_in_cgroup, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_audit__nested, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_audit__other_user, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_audit__deep, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_cap__value, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_cap__members_outside, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_cap__many_members, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_cap__many_leases, setup, teardown),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

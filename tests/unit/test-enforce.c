@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Acting upon audits, on real processes of which made-up samples tell: broker/lease/enforce.h. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -17,6 +11,7 @@
 
 #include "lease/audit.h"
 #include "lease/enforce.h"
+#include "support/test.h"
 #include "tenant/policy-private.h"
 #include "tenant/tenant.h"
 #include "util/clock.h"
@@ -182,7 +177,7 @@ static struct lease *lend(struct lease_member *member, pid_t pid, uint64_t bytes
 }
 
 /* It told the next broker less than it has; the ledger follows what is seen, and nobody is hit. */
-static void test_restored__too_little(void **state)
+TEST(test_restored__too_little)
 {
 	struct lease_member member;
 	struct lease *lease;
@@ -218,7 +213,7 @@ static void test_restored__too_little(void **state)
 	end();
 }
 
-static void test_restored__off(void **state)
+TEST(test_restored__off)
 {
 	struct lease_member member;
 	struct lease *lease;
@@ -237,7 +232,7 @@ static void test_restored__off(void **state)
 	end();
 }
 
-static void test_stop__without_lease(void **state)
+TEST(test_stop__without_lease)
 {
 	pid_t pid;
 
@@ -256,7 +251,7 @@ static void test_stop__without_lease(void **state)
 	end();
 }
 
-static void test_stop__stubborn(void **state)
+TEST(test_stop__stubborn)
 {
 	pid_t pid;
 
@@ -272,7 +267,7 @@ static void test_stop__stubborn(void **state)
 }
 
 /* It was seen only once, then gave back; then began again. */
-static void test_stop__in_time(void **state)
+TEST(test_stop__in_time)
 {
 	pid_t pid;
 
@@ -287,7 +282,7 @@ static void test_stop__in_time(void **state)
 	end();
 }
 
-static void test_stop__with_lease(void **state)
+TEST(test_stop__with_lease)
 {
 	struct lease_member member;
 	struct lease *lease;
@@ -310,7 +305,7 @@ static void test_stop__with_lease(void **state)
 }
 
 /* A process that has the number of a member that is gone is not that one. */
-static void test_stop__number_reused(void **state)
+TEST(test_stop__number_reused)
 {
 	struct lease_member member;
 	struct lease *lease;
@@ -330,7 +325,7 @@ static void test_stop__number_reused(void **state)
 	end();
 }
 
-static void test_spares(void **state)
+TEST(test_spares)
 {
 	pid_t pid = start(false);
 
@@ -350,7 +345,7 @@ static void test_spares(void **state)
 }
 
 /* Without the right to, it is tried once for each. */
-static void test_stop__powerless(void **state)
+TEST(test_stop__powerless)
 {
 	pid_t pid;
 
@@ -368,7 +363,7 @@ static void test_stop__powerless(void **state)
 	end();
 }
 
-static void test_off_and_warn(void **state)
+TEST(test_off_and_warn)
 {
 	static const char *const policies[] = {
 		"lease-audit = off\nlease-required = yes",
@@ -390,7 +385,7 @@ static void test_off_and_warn(void **state)
 	}
 }
 
-static void test_priority(void **state)
+TEST(test_priority)
 {
 	struct tenant *tenant;
 	char *errors = NULL;
@@ -422,7 +417,7 @@ static void test_priority(void **state)
 }
 
 /* More than are followed at once. */
-static void test_many(void **state)
+TEST(test_many)
 {
 	enum { N = TELEMETRY_MAX_PROCESSES };
 	pid_t pids[N + 10];
@@ -443,24 +438,4 @@ static void test_many(void **state)
 	for (unsigned int i = 0; i < N + 10; i++)
 		assert_int_equal(ended_by(pids[i]), SIGTERM);
 	end();
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_restored__too_little),
-		cmocka_unit_test(test_restored__off),
-		cmocka_unit_test(test_stop__without_lease),
-		cmocka_unit_test(test_stop__stubborn),
-		cmocka_unit_test(test_stop__in_time),
-		cmocka_unit_test(test_stop__with_lease),
-		cmocka_unit_test(test_stop__number_reused),
-		cmocka_unit_test(test_spares),
-		cmocka_unit_test(test_stop__powerless),
-		cmocka_unit_test(test_off_and_warn),
-		cmocka_unit_test(test_priority),
-		cmocka_unit_test(test_many),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

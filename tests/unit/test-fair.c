@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Fair queues in virtual time: weights, order, who was idle, floods, wrapping tags. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <stdlib.h>
 
+#include "support/test.h"
 #include "util/checked.h"
 #include "util/fair.h"
 
@@ -43,7 +39,7 @@ static struct item *serve(struct fair_queue *queue, uint64_t cost)
 	return item_of(node);
 }
 
-static void test_fair__order_in_a_flow(void **state)
+TEST(test_fair__order_in_a_flow)
 {
 	struct fair_queue queue;
 	struct fair_flow flow;
@@ -71,7 +67,7 @@ static void test_fair__order_in_a_flow(void **state)
  * Check weights, also 10 : 1 and 10000 : 1, with items whose very different costs are not known
  * beforehand.
  */
-static void test_fair__weights(void **state)
+TEST(test_fair__weights)
 {
 	static const uint32_t weights[][2] = {{1000, 100}, {100, 10}, {10, 1}, {10000, 1}, {7, 3}};
 
@@ -109,7 +105,7 @@ static void test_fair__weights(void **state)
 }
 
 /* However many items one flow has, another's only item is the next but one at the latest. */
-static void test_fair__flood(void **state)
+TEST(test_fair__flood)
 {
 	struct fair_queue queue;
 	struct fair_flow flood, other;
@@ -128,7 +124,7 @@ static void test_fair__flood(void **state)
 }
 
 /* Check that a flow that had no items for long gets no more than others from then on. */
-static void test_fair__nobody_saves_up(void **state)
+TEST(test_fair__nobody_saves_up)
 {
 	struct fair_queue queue;
 	struct fair_flow flows[2];
@@ -186,7 +182,7 @@ static unsigned int n_ahead(struct fair_queue *queue, struct fair_flow flows[2],
  * Check that no debt outlasts the busy period in which it was made: a flow that
  * comes after that period has not waited for a long item in it, whichever flow was served last.
  */
-static void test_fair__debts_end_with_the_busy_period(void **state)
+TEST(test_fair__debts_end_with_the_busy_period)
 {
 	enum { LONG = 1000000, SHORT = 1000 };
 	struct fair_queue queue;
@@ -231,7 +227,7 @@ static void test_fair__debts_end_with_the_busy_period(void **state)
 }
 
 /* Check that a busy period lasts while an item is served: who comes then begins with that item. */
-static void test_fair__busy_while_serving(void **state)
+TEST(test_fair__busy_while_serving)
 {
 	struct fair_queue queue;
 	struct fair_flow flows[3];
@@ -253,7 +249,7 @@ static void test_fair__busy_while_serving(void **state)
 }
 
 /* A flow whose items are taken out and added again gains no turn by it, and loses none. */
-static void test_fair__removed_and_added_again(void **state)
+TEST(test_fair__removed_and_added_again)
 {
 	struct fair_queue queue;
 	struct fair_flow flows[2];
@@ -279,7 +275,7 @@ static void test_fair__removed_and_added_again(void **state)
 	assert_in_range(flows[0].spent, flows[1].spent - 1000, flows[1].spent + 1000);
 }
 
-static void test_fair__tags_wrap(void **state)
+TEST(test_fair__tags_wrap)
 {
 	struct fair_queue queue;
 	struct fair_flow flows[3];
@@ -303,7 +299,7 @@ static void test_fair__tags_wrap(void **state)
 }
 
 /* A thousand flows, items taken out at random: what is left comes out, each once. */
-static void test_fair__removal(void **state)
+TEST(test_fair__removal)
 {
 	enum { N_FLOWS = 1000 };
 	static struct fair_flow flows[N_FLOWS];
@@ -341,21 +337,4 @@ static void test_fair__removal(void **state)
 	assert_int_equal(n_in, 0);
 	for (unsigned int i = 0; i < N_FLOWS; i++)
 		assert_true(fair_flow_is_idle(&flows[i]));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_fair__order_in_a_flow),
-		cmocka_unit_test(test_fair__weights),
-		cmocka_unit_test(test_fair__flood),
-		cmocka_unit_test(test_fair__nobody_saves_up),
-		cmocka_unit_test(test_fair__debts_end_with_the_busy_period),
-		cmocka_unit_test(test_fair__busy_while_serving),
-		cmocka_unit_test(test_fair__removed_and_added_again),
-		cmocka_unit_test(test_fair__tags_wrap),
-		cmocka_unit_test(test_fair__removal),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

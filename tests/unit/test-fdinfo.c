@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* What kernels print about DRM descriptors, of all ages, and what no kernel would. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "support/test.h"
 #include "telemetry/fdinfo.h"
 
 #define HEAD    "pos:\t0\nflags:\t02100002\nmnt_id:\t28\nino:\t1072\n"
@@ -40,14 +36,14 @@ static void refuse(const char *text)
 }
 
 /* Linux 5.15: amdgpu_fdinfo.c had keys of its own. It is a user of nothing that we know. */
-static void test_parse__linux_5_15(void **state)
+TEST(test_parse__linux_5_15)
 {
 	refuse(HEAD "pdev:\t0000:03:00.0\npasid:\t32769\nvram mem:\t4096 kB\ngtt mem:\t16 kB\n"
 		    "cpu mem:\t0 kB\ngfx:\t1.00%\n");
 }
 
 /* Linux 6.1. */
-static void test_parse__linux_6_1(void **state)
+TEST(test_parse__linux_6_1)
 {
 	struct fdinfo info = parse(HEAD AMDGPU "drm-pdev:\t0000:0b:00.0\ndrm-client-id:\t5071\n"
 					       "pasid:\t\t32798\n"
@@ -65,7 +61,7 @@ static void test_parse__linux_6_1(void **state)
 }
 
 /* Linux 6.14: the new keys beside the old ones, which must not be added up. */
-static void test_parse__linux_6_14(void **state)
+TEST(test_parse__linux_6_14)
 {
 	struct fdinfo info =
 		parse(HEAD MINIMAL "drm-total-cpu:\t0\ndrm-shared-cpu:\t0\ndrm-purgeable-cpu:\t0\n"
@@ -85,7 +81,7 @@ static void test_parse__linux_6_14(void **state)
 	assert_absent(info.busy_ns);
 }
 
-static void test_parse__total_where_nothing_better(void **state)
+TEST(test_parse__total_where_nothing_better)
 {
 	struct fdinfo info = parse(MINIMAL "drm-total-vram:\t7 MiB\ndrm-shared-vram:\t1 MiB\n");
 
@@ -94,7 +90,7 @@ static void test_parse__total_where_nothing_better(void **state)
 }
 
 /* xe and i915 number their regions. */
-static void test_parse__regions_are_added(void **state)
+TEST(test_parse__regions_are_added)
 {
 	struct fdinfo info = parse(
 		"drm-driver:\txe\n" CLIENT "drm-resident-system:\t1 MiB\ndrm-resident-gtt:\t2 MiB\n"
@@ -113,7 +109,7 @@ static void test_parse__regions_are_added(void **state)
 	assert_reading(info.busy_ns, 11);
 }
 
-static void test_parse__units(void **state)
+TEST(test_parse__units)
 {
 	static const struct {
 		const char *text;
@@ -160,7 +156,7 @@ static void test_parse__units(void **state)
 	}
 }
 
-static void test_parse__sums_saturate(void **state)
+TEST(test_parse__sums_saturate)
 {
 	struct fdinfo info = parse(MINIMAL "drm-memory-vram0:\t18446744073709551615\n"
 					   "drm-memory-vram1:\t1\n"
@@ -171,7 +167,7 @@ static void test_parse__sums_saturate(void **state)
 	assert_reading(info.busy_ns, UINT64_MAX);
 }
 
-static void test_parse__addresses(void **state)
+TEST(test_parse__addresses)
 {
 	static const char *const bad[] = {
 		"",
@@ -198,7 +194,7 @@ static void test_parse__addresses(void **state)
 	}
 }
 
-static void test_parse__no_client(void **state)
+TEST(test_parse__no_client)
 {
 	refuse("");
 	refuse("\n\n\n");
@@ -215,7 +211,7 @@ static void test_parse__no_client(void **state)
 }
 
 /* The text may be cut anywhere: a number that lost its end is no number. */
-static void test_parse__cut(void **state)
+TEST(test_parse__cut)
 {
 	static const char text[] = MINIMAL "drm-memory-gtt:\t5 KiB\ndrm-memory-vram:\t123456 KiB\n";
 	const size_t bytes = sizeof(text) - 1;
@@ -231,7 +227,7 @@ static void test_parse__cut(void **state)
 	}
 }
 
-static void test_parse__bytes_that_are_no_text(void **state)
+TEST(test_parse__bytes_that_are_no_text)
 {
 	static const char text[] = "\0\0:\0\n:\n::::\ndrm-\n" MINIMAL "drm-memory-\0vram: 1\n"
 				   "drm-memory-gtt:\t1\0 KiB\ndrm-memory-vram:\t2 KiB\n\xff\xfe";
@@ -242,7 +238,7 @@ static void test_parse__bytes_that_are_no_text(void **state)
 	assert_absent(info.gtt_bytes);
 }
 
-static void test_parse__odd_names(void **state)
+TEST(test_parse__odd_names)
 {
 	struct fdinfo info = parse(MINIMAL "drm-memory-:\t1\ndrm-memory-vramx:\t1\n"
 					   "drm-memory-vram8:\t1\ndrm-memory-vram10:\t1\n"
@@ -252,24 +248,4 @@ static void test_parse__odd_names(void **state)
 	assert_absent(info.vram_bytes);
 	assert_absent(info.gtt_bytes);
 	assert_absent(info.busy_ns);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_parse__linux_5_15),
-		cmocka_unit_test(test_parse__linux_6_1),
-		cmocka_unit_test(test_parse__linux_6_14),
-		cmocka_unit_test(test_parse__total_where_nothing_better),
-		cmocka_unit_test(test_parse__regions_are_added),
-		cmocka_unit_test(test_parse__units),
-		cmocka_unit_test(test_parse__sums_saturate),
-		cmocka_unit_test(test_parse__addresses),
-		cmocka_unit_test(test_parse__no_client),
-		cmocka_unit_test(test_parse__cut),
-		cmocka_unit_test(test_parse__bytes_that_are_no_text),
-		cmocka_unit_test(test_parse__odd_names),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,15 +3,12 @@
  * What is computed along with a product or a convolution on the Vulkan executor against the
  * reference: with fusion and without, guards around every tensor, both shader variants.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "reference/random-fused.h"
+#include "support/test.h"
 #include "unit/vulkan-rig.h"
 #include "util/clock.h"
 
@@ -53,25 +50,20 @@ static void check_variant(uint32_t force)
 	rig_deinit(&rig);
 }
 
-static void test_fuse__plain(void **state)
+TEST(test_fuse__plain)
 {
 	check_variant(VULKAN_FORCE_PLAIN);
 }
 
-static void test_fuse__shared(void **state)
+TEST(test_fuse__shared)
 {
 	check_variant(VULKAN_FORCE_SHARED);
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_fuse__plain),
-		cmocka_unit_test(test_fuse__shared),
-	};
-
 	clock_init();
 	if (!rig_available())
 		return 77;
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

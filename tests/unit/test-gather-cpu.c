@@ -3,17 +3,14 @@
  * Operators that go by indices on the CPU's executor, at every SIMD level, against the reference:
  * every type, random shapes; and indices that are out of range.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "cpu/kernels.h"
 #include "support/gather-cases.h"
+#include "support/test.h"
 #include "unit/cpu-rig.h"
 #include "util/clock.h"
 
@@ -65,7 +62,7 @@ static void check(struct cpu_rig *rig, const struct op *op, uint8_t dtype, unsig
 	cpu_rig_release(rig, plan);
 }
 
-static void test_gather__against_reference(void **state)
+TEST(test_gather__against_reference)
 {
 	for (int level = CPU_SIMD_SSE2; level < CPU_SIMD_COUNT; level++) {
 		struct cpu_rig rig;
@@ -119,7 +116,7 @@ static void add_large(struct describe *d, const char *op, const char *in)
 	describe_node(d, op, "", in, "y");
 }
 
-static void test_gather__shared(void **state)
+TEST(test_gather__shared)
 {
 	struct cpu_rig rig;
 	struct describe *d;
@@ -155,13 +152,4 @@ static void test_gather__shared(void **state)
 	cpu_rig_deinit(&rig);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_gather__against_reference),
-		cmocka_unit_test(test_gather__shared),
-	};
-
-	clock_init();
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL, clock_init())

@@ -3,16 +3,13 @@
  * Operators that go by indices on the Vulkan executor against the reference: every type, random
  * shapes, indices that are out of range, guards around every tensor, both shader variants.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "support/gather-cases.h"
+#include "support/test.h"
 #include "unit/vulkan-rig.h"
 #include "util/clock.h"
 
@@ -67,19 +64,19 @@ static void check_all(uint32_t force)
 	rig_deinit(&rig);
 }
 
-static void test_gather__against_reference(void **state)
+TEST(test_gather__against_reference)
 {
 	check_all(0);
 }
 
-static void test_gather__other_variants(void **state)
+TEST(test_gather__other_variants)
 {
 	check_all(VULKAN_FORCE_SHARED | VULKAN_FORCE_UPLOAD);
 	check_all(VULKAN_FORCE_PLAIN | VULKAN_FORCE_STAGED);
 }
 
 /* More updates of an element than one invocation is to look at. */
-static void test_scatter__too_many(void **state)
+TEST(test_scatter__too_many)
 {
 	struct describe *d = describe_new("many", 1);
 	struct plan *plan;
@@ -101,14 +98,8 @@ static void test_scatter__too_many(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_gather__against_reference),
-		cmocka_unit_test(test_gather__other_variants),
-		cmocka_unit_test(test_scatter__too_many),
-	};
-
 	clock_init();
 	if (!rig_available())
 		return 77;
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Leftist heaps against a plain reference, and what their operations cost at worst. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <stdlib.h>
 
+#include "support/test.h"
 #include "util/checked.h"
 #include "util/heap.h"
 
@@ -56,7 +52,7 @@ static uint32_t next_random(uint32_t *state)
 }
 
 /* Against the plainest reference: the least of all that are in, looked for. */
-static void test_heap__against_reference(void **state)
+TEST(test_heap__against_reference)
 {
 	struct heap_node *heap = NULL;
 	uint32_t random = 1, n = 0;
@@ -95,7 +91,7 @@ static void test_heap__against_reference(void **state)
 }
 
 /* Whatever the order, no single operation compares more than two spines' worth. */
-static void test_heap__adversarial_orders(void **state)
+TEST(test_heap__adversarial_orders)
 {
 	for (int order = 0; order < 5; order++) {
 		struct heap_node *heap = NULL;
@@ -136,14 +132,4 @@ static void test_heap__adversarial_orders(void **state)
 		}
 		assert_in_range(most, 1, 2 * 13);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_heap__against_reference),
-		cmocka_unit_test(test_heap__adversarial_orders),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

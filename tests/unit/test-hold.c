@@ -2,11 +2,6 @@
 /*
  * Bounds on what clients keep, and on how long others wait for it: no client can wait them out
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -15,6 +10,7 @@
 #include "loop/loop.h"
 #include "session/server-private.h"
 #include "support/session-rig.h"
+#include "support/test.h"
 #include "util/clock.h"
 
 enum { N_ENTRIES = 64 };
@@ -104,7 +100,7 @@ static int leave_unread(const struct rig *rig, unsigned int n_answers)
 }
 
 /* The kernel's memory for what an ended connection's client has not read is charged. */
-static void test_connection__unread(void **state)
+TEST(test_connection__unread)
 {
 	uint64_t host, fds;
 	struct rig rig;
@@ -133,7 +129,7 @@ static int send_shared(const struct rig *rig)
 }
 
 /* At most HOLD_SENT_MAX descriptors that others have, too, are under way to a session. */
-static void test_sent__bounded(void **state)
+TEST(test_sent__bounded)
 {
 	struct rig rig;
 	uint64_t fds;
@@ -155,7 +151,7 @@ static void test_sent__bounded(void **state)
 }
 
 /* A client that has let go just now is not refused what there is room for since then. */
-static void test_look__before_session(void **state)
+TEST(test_look__before_session)
 {
 	struct session *session;
 	struct rig rig;
@@ -175,7 +171,7 @@ static void test_look__before_session(void **state)
 	rig_deinit(&rig);
 }
 
-static void test_look__before_ring(void **state)
+TEST(test_look__before_ring)
 {
 	struct rig_ring ring;
 	struct rig rig;
@@ -193,7 +189,7 @@ static void test_look__before_ring(void **state)
 	rig_deinit(&rig);
 }
 
-static void test_look__before_page(void **state)
+TEST(test_look__before_page)
 {
 	struct rig rig;
 	int fds[2];
@@ -212,7 +208,7 @@ static void test_look__before_page(void **state)
 }
 
 /* A session is not ended for unread answers that there is room for once others were read. */
-static void test_look__before_ending(void **state)
+TEST(test_look__before_ending)
 {
 	struct rbk_wire_stats reply = {.reply = {.type = RBK_WIRE_STATS}};
 	struct rig rig;
@@ -241,7 +237,7 @@ static uint64_t fire(struct rig *rig, struct loop_timer *timer)
 }
 
 /* The timer looks ever more rarely where nothing changes, and soon again where something has. */
-static void test_timer__soon_where_some_have_gone(void **state)
+TEST(test_timer__soon_where_some_have_gone)
 {
 	struct loop_timer *timer;
 	uint64_t first_ns, delay_ns, last_ns;
@@ -277,7 +273,7 @@ static void end_stuck(struct rig *rig, struct rig_stuck *stuck)
 }
 
 /* An administrator who asks for a page is answered, however long the tenant's thread is busy. */
-static void test_page__administrator_waits_not_for_long(void **state)
+TEST(test_page__administrator_waits_not_for_long)
 {
 	enum { PATIENCE_NS = 500000000 };
 	struct rbk_wire_stats_of of = {
@@ -315,7 +311,7 @@ static void test_page__administrator_waits_not_for_long(void **state)
 }
 
 /* The broker's end waits two seconds for busy threads, also if none of them is stuck. */
-static void test_end__bounded(void **state)
+TEST(test_end__bounded)
 {
 	const uint64_t patience_ns = 2000000000;
 	struct rig_stuck stuck;
@@ -337,21 +333,4 @@ static void test_end__bounded(void **state)
 	stopped_ns = 0;
 	end_stuck(&rig, &stuck);
 	rig_deinit(&rig);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_connection__unread),
-		cmocka_unit_test(test_sent__bounded),
-		cmocka_unit_test(test_look__before_session),
-		cmocka_unit_test(test_look__before_ring),
-		cmocka_unit_test(test_look__before_page),
-		cmocka_unit_test(test_look__before_ending),
-		cmocka_unit_test(test_timer__soon_where_some_have_gone),
-		cmocka_unit_test(test_page__administrator_waits_not_for_long),
-		cmocka_unit_test(test_end__bounded),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Credit of a lease in the Vulkan layer: chunks, refusals, waiting, shrinking; no Vulkan, no
  * broker. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -14,6 +9,7 @@
 
 #include "libclient/layer/account.h"
 #include "libclient/layer/budget.h"
+#include "support/test.h"
 
 #define KIB 1024u
 #define MIB (1024u * KIB)
@@ -98,7 +94,7 @@ static void giver_free(struct giver *giver)
 	free(giver);
 }
 
-static void test_account__within_credit_asks_nobody(void **state)
+TEST(test_account__within_credit_asks_nobody)
 {
 	struct giver *giver = giver_new(1024 * MIB);
 
@@ -117,7 +113,7 @@ static void test_account__within_credit_asks_nobody(void **state)
 }
 
 /* Around the border of a chunk nothing is asked over and over. */
-static void test_account__hysteresis(void **state)
+TEST(test_account__hysteresis)
 {
 	struct giver *giver = giver_new(1024 * MIB);
 
@@ -137,7 +133,7 @@ static void test_account__hysteresis(void **state)
 	giver_free(giver);
 }
 
-static void test_account__to_the_byte(void **state)
+TEST(test_account__to_the_byte)
 {
 	struct giver *giver = giver_new(10 * MIB);
 
@@ -155,7 +151,7 @@ static void test_account__to_the_byte(void **state)
 	giver_free(giver);
 }
 
-static void test_account__above_the_maximum(void **state)
+TEST(test_account__above_the_maximum)
 {
 	struct giver *giver = giver_new(10 * MIB);
 
@@ -171,7 +167,7 @@ static void test_account__above_the_maximum(void **state)
 	giver_free(giver);
 }
 
-static void test_account__waiting_gives_back_first(void **state)
+TEST(test_account__waiting_gives_back_first)
 {
 	struct giver *giver = giver_new(64 * MIB);
 
@@ -195,7 +191,7 @@ static void test_account__waiting_gives_back_first(void **state)
 	giver_free(giver);
 }
 
-static void test_account__without_an_answer(void **state)
+TEST(test_account__without_an_answer)
 {
 	struct giver *giver = giver_new(64 * MIB);
 
@@ -212,7 +208,7 @@ static void test_account__without_an_answer(void **state)
 	giver_free(giver);
 }
 
-static void test_account__shrinking(void **state)
+TEST(test_account__shrinking)
 {
 	struct giver *giver = giver_new(256 * MIB);
 
@@ -232,7 +228,7 @@ static void test_account__shrinking(void **state)
 	giver_free(giver);
 }
 
-static void test_account__extra(void **state)
+TEST(test_account__extra)
 {
 	struct giver *giver = giver_new(64 * MIB);
 
@@ -254,7 +250,7 @@ static void test_account__extra(void **state)
 	giver_free(giver);
 }
 
-static void test_account__child(void **state)
+TEST(test_account__child)
 {
 	struct giver *giver = giver_new(64 * MIB);
 
@@ -318,7 +314,7 @@ static void *churn(void *argument)
 	return NULL;
 }
 
-static void test_account__threads(void **state)
+TEST(test_account__threads)
 {
 	pthread_t threads[THREADS];
 
@@ -347,7 +343,7 @@ static void check_budget(struct budget_heap heap, uint64_t used_bytes, uint64_t 
 	assert_int_equal(budget, budget_bytes);
 }
 
-static void test_budget(void **state)
+TEST(test_budget)
 {
 	assert_int_equal(budget_heap_bytes(8 * MIB, 4 * MIB), 4 * MIB);
 	assert_int_equal(budget_heap_bytes(2 * MIB, 4 * MIB), 2 * MIB);
@@ -375,23 +371,4 @@ static void test_budget(void **state)
 					  .counted_bytes = 2,
 					  .left_bytes = UINT64_MAX},
 		     2, 100);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_account__within_credit_asks_nobody),
-		cmocka_unit_test(test_account__hysteresis),
-		cmocka_unit_test(test_account__to_the_byte),
-		cmocka_unit_test(test_account__above_the_maximum),
-		cmocka_unit_test(test_account__waiting_gives_back_first),
-		cmocka_unit_test(test_account__without_an_answer),
-		cmocka_unit_test(test_account__shrinking),
-		cmocka_unit_test(test_account__extra),
-		cmocka_unit_test(test_account__child),
-		cmocka_unit_test(test_account__threads),
-		cmocka_unit_test(test_budget),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* What the layer reads from a program's environment, and what it says of what it cannot read. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <locale.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "libclient/layer/environment.h"
+#include "support/test.h"
 
 #define MIB (1ull << 20)
 #define GIB (1ull << 30)
@@ -24,7 +20,7 @@ static void clear(void)
 	unsetenv("RINGBROKER_LEASE_LOG");
 }
 
-static void test_sizes(void **state)
+TEST(test_sizes)
 {
 	static const struct {
 		const char *text;
@@ -76,7 +72,7 @@ static void test_sizes(void **state)
 	}
 }
 
-static void test_durations(void **state)
+TEST(test_durations)
 {
 	uint64_t ns;
 
@@ -97,7 +93,7 @@ static void test_durations(void **state)
 	assert_false(environment_parse_duration("99999999999999999h", &ns));
 }
 
-static void test_own(void **state)
+TEST(test_own)
 {
 	struct environment environment;
 
@@ -127,7 +123,7 @@ static void test_own(void **state)
 	assert_int_equal(environment.wish_bytes, 6 * GIB);
 }
 
-static void test_joining(void **state)
+TEST(test_joining)
 {
 	struct environment environment;
 
@@ -152,7 +148,7 @@ static void check_error(const char *variable, const char *value, const char *sen
 	assert_true(strlen(environment.error) < sizeof(environment.error) - 1);
 }
 
-static void test_errors(void **state)
+TEST(test_errors)
 {
 	char long_text[2000];
 
@@ -179,7 +175,7 @@ static void test_errors(void **state)
 }
 
 /* Where 1,5 is one and a half. */
-static void test_locale(void **state)
+TEST(test_locale)
 {
 	uint64_t bytes;
 
@@ -188,15 +184,4 @@ static void test_locale(void **state)
 	assert_true(environment_parse_size("1.5G", &bytes));
 	assert_int_equal(bytes, 3 * GIB / 2);
 	setlocale(LC_ALL, "C");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_sizes),  cmocka_unit_test(test_durations),
-		cmocka_unit_test(test_own),    cmocka_unit_test(test_joining),
-		cmocka_unit_test(test_errors), cmocka_unit_test(test_locale),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

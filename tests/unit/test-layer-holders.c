@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Who has a file yet, wherever that is: memfds, and dma-bufs where this machine can make one. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <fcntl.h>
 #include <linux/udmabuf.h>
 #include <signal.h>
@@ -18,6 +13,7 @@
 #include <unistd.h>
 
 #include "libclient/layer/holders.h"
+#include "support/test.h"
 
 enum { BYTES = 65536 };
 
@@ -91,12 +87,12 @@ static void check(int fd)
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 }
 
-static void test_holders__memfd(void **state)
+TEST(test_holders__memfd)
 {
 	check(make_memfd());
 }
 
-static void test_holders__dma_buf(void **state)
+TEST(test_holders__dma_buf)
 {
 	struct udmabuf_create create = {.flags = UDMABUF_FLAGS_CLOEXEC, .size = BYTES};
 	int maker = open("/dev/udmabuf", O_RDWR | O_CLOEXEC), fd;
@@ -115,7 +111,7 @@ static void test_holders__dma_buf(void **state)
 }
 
 /* A child that has it keeps it. */
-static void test_holders__child(void **state)
+TEST(test_holders__child)
 {
 	int fd = make_memfd(), status;
 	struct holders *holders = holders_new(fd);
@@ -134,7 +130,7 @@ static void test_holders__child(void **state)
 }
 
 /* As a driver may make them. */
-static void test_holders__several(void **state)
+TEST(test_holders__several)
 {
 	int fd = make_memfd(), anew;
 	struct holders *holders = holders_new(fd);
@@ -152,7 +148,7 @@ static void test_holders__several(void **state)
 	holders_free(holders);
 }
 
-static void test_holders__unknown(void **state)
+TEST(test_holders__unknown)
 {
 	int fd = eventfd(0, EFD_CLOEXEC);
 
@@ -162,15 +158,4 @@ static void test_holders__unknown(void **state)
 	assert_false(holders_is_own(NULL, fd));
 	assert_null(holders_free(NULL));
 	close(fd);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_holders__memfd),   cmocka_unit_test(test_holders__dma_buf),
-		cmocka_unit_test(test_holders__child),   cmocka_unit_test(test_holders__several),
-		cmocka_unit_test(test_holders__unknown),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* The layer's table of allocations: adding, finding, removing; memory that fails; threads. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "fail-alloc.h"
 #include "libclient/layer/table.h"
+#include "support/test.h"
 
 enum { MANY = 20000, THREADS = 8 };
 
@@ -44,7 +40,7 @@ static uint64_t handle_of(unsigned int i, unsigned int kind)
 	}
 }
 
-static void test_table__many(void **state)
+TEST(test_table__many)
 {
 	for (unsigned int kind = 0; kind < 3; kind++) {
 		struct allocation found;
@@ -68,7 +64,7 @@ static void test_table__many(void **state)
 	}
 }
 
-static void test_table__object(void **state)
+TEST(test_table__object)
 {
 	struct object *object = (struct object *)&(int){0};
 	struct allocation allocation = {.handle = 7, .is_charged = true}, found;
@@ -84,7 +80,7 @@ static void test_table__object(void **state)
 	table_deinit(&table, nothing_left, NULL);
 }
 
-static void test_table__what_is_left(void **state)
+TEST(test_table__what_is_left)
 {
 	uint64_t bytes = 0;
 	struct table table;
@@ -96,7 +92,7 @@ static void test_table__what_is_left(void **state)
 	assert_int_equal(bytes, 33);
 }
 
-static void test_table__no_memory(void **state)
+TEST(test_table__no_memory)
 {
 	struct allocation found;
 	struct table table;
@@ -136,7 +132,7 @@ static void *churn(void *argument)
 	return NULL;
 }
 
-static void test_table__threads(void **state)
+TEST(test_table__threads)
 {
 	pthread_t threads[THREADS];
 
@@ -146,15 +142,4 @@ static void test_table__threads(void **state)
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
 	table_deinit(&shared, nothing_left, NULL);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_table__many),         cmocka_unit_test(test_table__object),
-		cmocka_unit_test(test_table__what_is_left), cmocka_unit_test(test_table__no_memory),
-		cmocka_unit_test(test_table__threads),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

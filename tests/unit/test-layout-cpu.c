@@ -4,17 +4,14 @@
  * where it pays, against the reference; and without any fusion.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "cpu/kernels.h"
 #include "reference/random-nets.h"
 #include "support/scaled.h"
+#include "support/test.h"
 #include "unit/cpu-rig.h"
 #include "util/clock.h"
 
@@ -59,7 +56,7 @@ static void check(struct cpu_rig *rig, struct exec_arena *arena, unsigned int se
 	cpu_rig_release(rig, plan);
 }
 
-static void test_layout__against_reference(void **state)
+TEST(test_layout__against_reference)
 {
 	struct exec_arena arena;
 
@@ -91,7 +88,7 @@ static void test_layout__against_reference(void **state)
  * keeps the setup thread for milliseconds, not for minutes. (This test then reaches its time
  * limit.)
  */
-static void test_layout__one_picture_with_all_readers(void **state)
+TEST(test_layout__one_picture_with_all_readers)
 {
 	enum { INPUTS = 32, N_CONCAT = RBK_MAX_PLAN_TENSORS - 4 };
 	char inputs[2 * INPUTS], name[16];
@@ -124,13 +121,4 @@ static void test_layout__one_picture_with_all_readers(void **state)
 	reference_arena_deinit(&arena);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_layout__against_reference),
-		cmocka_unit_test(test_layout__one_picture_with_all_readers),
-	};
-
-	clock_init();
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL, clock_init())

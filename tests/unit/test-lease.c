@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* The books of leases: broker/lease/lease.h. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "lease/lease.h"
+#include "support/test.h"
 #include "tenant/tenant.h"
 
 enum { DEVICE = 1, N_TENANTS = 2, TOTAL = 700 };
@@ -123,7 +118,7 @@ static void check(void)
 	assert_int_equal(leases.granted_bytes[DEVICE], sums[0] + sums[1]);
 }
 
-static void test_credit(void **state)
+TEST(test_credit, setup, teardown)
 {
 	struct lease_member first, second = {.lease = NULL};
 	struct lease *lease = make_with(0, 100, 300, &first, 60);
@@ -147,7 +142,7 @@ static void test_credit(void **state)
 	assert_int_equal(used(0), 0);
 }
 
-static void test_grant__limits(void **state)
+TEST(test_grant__limits, setup, teardown)
 {
 	struct lease_member member;
 	struct lease *lease;
@@ -166,7 +161,7 @@ static void test_grant__limits(void **state)
 	leave(&member);
 }
 
-static void test_resize(void **state)
+TEST(test_resize, setup, teardown)
 {
 	struct lease_member member;
 	struct lease *lease = make_with(0, 200, 300, &member, 80);
@@ -188,7 +183,7 @@ static void test_resize(void **state)
 	leave(&member);
 }
 
-static void test_report__no_overflow(void **state)
+TEST(test_report__no_overflow, setup, teardown)
 {
 	struct lease_member members[3];
 	struct lease *lease = make_with(0, 1, 1, &members[0], 0);
@@ -217,7 +212,7 @@ static void test_report__no_overflow(void **state)
 }
 
 /* What it was at most stays on the page, when members have given back and left. */
-static void test_peaks(void **state)
+TEST(test_peaks, setup, teardown)
 {
 	struct rbk_lease_page page = {.magic = 0};
 	struct lease_member member, other = {.lease = NULL};
@@ -245,7 +240,7 @@ static void test_peaks(void **state)
 }
 
 /* What was, between two reports, counts beside what others have now; and it is not kept. */
-static void test_peaks__between_reports(void **state)
+TEST(test_peaks__between_reports, setup, teardown)
 {
 	struct rbk_lease_page page = {.magic = 0};
 	struct lease_member member, other = {.lease = NULL};
@@ -271,7 +266,7 @@ static void test_peaks__between_reports(void **state)
 }
 
 /* Exported, freed and imported elsewhere: somebody pays all the time, and once. */
-static void test_object__export_and_import(void **state)
+TEST(test_object__export_and_import, setup, teardown)
 {
 	struct lease_member first, second = {.lease = NULL}, other;
 	struct lease *lease = make_with(0, 100, 100, &first, 100);
@@ -315,7 +310,7 @@ static void test_object__export_and_import(void **state)
 	assert_int_equal(used(0), 0);
 }
 
-static void test_object__who_says_most_pays(void **state)
+TEST(test_object__who_says_most_pays, setup, teardown)
 {
 	struct lease_member first, second;
 	struct lease *lease = make_with(0, 100, 100, &first, 100);
@@ -345,7 +340,7 @@ static void test_object__who_says_most_pays(void **state)
 }
 
 /* What another tenant names is another object: naming takes nothing from anybody. */
-static void test_object__of_tenants(void **state)
+TEST(test_object__of_tenants, setup, teardown)
 {
 	struct lease_member first, second;
 	struct lease *lease = make_with(0, 100, 100, &first, 100);
@@ -363,7 +358,7 @@ static void test_object__of_tenants(void **state)
 	leave(&second);
 }
 
-static void test_object__many(void **state)
+TEST(test_object__many, setup, teardown)
 {
 	enum { N = 3000 };
 	struct lease_member first, second;
@@ -388,7 +383,7 @@ static void test_object__many(void **state)
 	assert_int_equal(leases.n_objects, 0);
 }
 
-static void test_cgroup(void **state)
+TEST(test_cgroup, setup, teardown)
 {
 	struct lease_member members[3];
 	struct lease *lease = make_with(0, 100, 100, &members[0], 0);
@@ -420,7 +415,7 @@ static void test_cgroup(void **state)
 	check();
 }
 
-static void test_find(void **state)
+TEST(test_find, setup, teardown)
 {
 	struct lease_about about = {
 		.tenant = &tenants[0], .uid = 5, .device = DEVICE, .name = "test"};
@@ -447,7 +442,7 @@ static void test_find(void **state)
 
 /* Of restored leases of one tenant alone, what they have not given: not of new ones, nor of @but.
  */
-static void test_take_back(void **state)
+TEST(test_take_back, setup, teardown)
 {
 	struct lease_member members[4];
 	struct lease *new = make_with(0, 30, 30, &members[0], 10);
@@ -482,7 +477,7 @@ static struct lease_wait begin_wait(struct lease *lease, struct lease_member *me
 	return (struct lease_wait){.lease = lease, .member = member, .least_bytes = least};
 }
 
-static void test_deadlock__two_holders(void **state)
+TEST(test_deadlock__two_holders, setup, teardown)
 {
 	struct lease_member first, second;
 	struct lease *a = make_with(0, 300, 700, &first, 300);
@@ -507,7 +502,7 @@ static void test_deadlock__two_holders(void **state)
 }
 
 /* One that can be served ends the wait of the others, however many there are. */
-static void test_deadlock__chain(void **state)
+TEST(test_deadlock__chain, setup, teardown)
 {
 	struct lease_member members[4];
 	struct lease_wait waits[4];
@@ -531,7 +526,7 @@ static void test_deadlock__chain(void **state)
 }
 
 /* Of a tenant's maximum, while the device has plenty; and of one lease's. */
-static void test_deadlock__limits(void **state)
+TEST(test_deadlock__limits, setup, teardown)
 {
 	struct lease_member first, second, third;
 	struct lease *a, *b;
@@ -571,7 +566,7 @@ static void test_deadlock__limits(void **state)
 }
 
 /* One who is only opening holds nothing, so nobody waits for it. */
-static void test_deadlock__opening(void **state)
+TEST(test_deadlock__opening, setup, teardown)
 {
 	struct lease_member first;
 	struct lease *a = make_with(0, 300, 700, &first, 300), *opening = make(1, 500, 500);
@@ -618,7 +613,7 @@ static void end_many(unsigned int n_waiting)
 }
 
 /* All but the first wait for what the others have: each is found once, the newest first. */
-static void test_deadlock__many_in_vain(void **state)
+TEST(test_deadlock__many_in_vain, setup, teardown)
 {
 	unsigned int n_waiting = MANY;
 	struct lease_wait *found;
@@ -703,7 +698,7 @@ static uint32_t random_below(uint64_t *seed, uint32_t n)
 }
 
 /* Whoever is found is who should be, of tenants, leases and members of all kinds. */
-static void test_deadlock__random(void **state)
+TEST(test_deadlock__random, setup, teardown)
 {
 	unsigned int n_found = 0, n_more = 0;
 	uint64_t seed = 1;
@@ -769,7 +764,7 @@ static void test_deadlock__random(void **state)
 
 /* Each can be served once those behind it have been: that is seen without a look at all for each.
  */
-static void test_deadlock__many_in_turn(void **state)
+TEST(test_deadlock__many_in_turn, setup, teardown)
 {
 	struct lease_wait *found;
 
@@ -778,32 +773,4 @@ static void test_deadlock__many_in_turn(void **state)
 	end_many(MANY);
 	assert_null(found);
 	assert_in_range(leases.n_looks, MANY, 8 * MANY);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_credit, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_grant__limits, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_resize, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_report__no_overflow, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_peaks, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_peaks__between_reports, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_object__export_and_import, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_object__who_says_most_pays, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_object__of_tenants, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_object__many, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_cgroup, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_find, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_take_back, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_deadlock__two_holders, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_deadlock__chain, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_deadlock__limits, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_deadlock__opening, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_deadlock__many_in_turn, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_deadlock__many_in_vain, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_deadlock__random, setup, teardown),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

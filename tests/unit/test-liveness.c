@@ -3,16 +3,13 @@
  * Devices that have work and make no progress: noticed once, mended, and nothing else is taken for
  * one
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include <errno.h>
 
 #include "place/placer-private.h"
 #include "support/slotted.h"
+#include "support/test.h"
 #include "unit/dispatch-bench.h"
 
 enum { ENTRIES = 64, ROWS = 64 };
@@ -136,7 +133,7 @@ static struct dispatch_mended mended(const struct kit *kit, uint8_t device)
 }
 
 /* Recount a device that is said to hold tasks which it does not hold. */
-static void test_recount__room(void **state)
+TEST(test_recount__room)
 {
 	struct place_queue *queue;
 	struct kit kit;
@@ -160,7 +157,7 @@ static void test_recount__room(void **state)
 }
 
 /* Slots are said to be taken that are not; nor is anything lost of what has begun. */
-static void test_recount__slots(void **state)
+TEST(test_recount__slots)
 {
 	struct kit kit;
 
@@ -196,7 +193,7 @@ static void test_recount__slots(void **state)
 }
 
 /* The device begins nothing: what may go elsewhere does, and the others fail at last. */
-static void test_stuck__begins_nothing(void **state)
+TEST(test_stuck__begins_nothing)
 {
 	struct kit kit;
 
@@ -223,7 +220,7 @@ static void test_stuck__begins_nothing(void **state)
 }
 
 /* A device that goes on after a while: nothing is lost, nothing is done twice. */
-static void test_stuck__for_a_while(void **state)
+TEST(test_stuck__for_a_while)
 {
 	struct kit kit;
 
@@ -250,7 +247,7 @@ static void test_stuck__for_a_while(void **state)
 }
 
 /* Part of a state may be updated already: what was stopped there is not begun anew. */
-static void test_stuck__keeps_a_state(void **state)
+TEST(test_stuck__keeps_a_state)
 {
 	for (unsigned int has_state = 0; has_state < 2; has_state++) {
 		unsigned int n_submitted;
@@ -280,7 +277,7 @@ static void test_stuck__keeps_a_state(void **state)
 }
 
 /* Something runs: that is the executor's affair, for as long as it can be. */
-static void test_slow__is_not_stuck(void **state)
+TEST(test_slow__is_not_stuck)
 {
 	struct kit kit;
 
@@ -303,7 +300,7 @@ static void test_slow__is_not_stuck(void **state)
 }
 
 /* A quota that is used up holds tasks back for as long as it likes. */
-static void test_quota__is_not_stuck(void **state)
+TEST(test_quota__is_not_stuck)
 {
 	struct tenant poor = {.weight = 1, .priority_max = RBK_PRIORITY_URGENT, .cpu_max = 0.001f};
 	struct rig_ring own, ring;
@@ -324,7 +321,7 @@ static void test_quota__is_not_stuck(void **state)
 }
 
 /* Check that a lost device does not count as stalled. */
-static void test_lost__is_not_stuck(void **state)
+TEST(test_lost__is_not_stuck)
 {
 	struct kit kit;
 
@@ -395,7 +392,7 @@ static void end_look(struct kit *kit, struct rig_ring *ring, uint32_t n_stalls)
 }
 
 /* A turn visits a few tasks; the incident is noticed and mended all the same. */
-static void test_look__in_slices(void **state)
+TEST(test_look__in_slices)
 {
 	uint32_t before, n_turns = 0;
 	struct rig_ring ring;
@@ -423,7 +420,7 @@ static void test_look__in_slices(void **state)
  * The time that passes during a look says nothing: what the look has found may have begun since.
  * One task runs, so the device is given 15 seconds.
  */
-static void test_look__takes_long(void **state)
+TEST(test_look__takes_long)
 {
 	struct rig_ring ring;
 	struct kit kit;
@@ -447,7 +444,7 @@ static void test_look__takes_long(void **state)
  * Tasks leave a device that stays stuck in slices, too. The device is flushed after each, so that
  * its executor returns what was recalled.
  */
-static void test_evade__in_slices(void **state)
+TEST(test_evade__in_slices)
 {
 	struct rig_ring ring;
 	uint64_t before = 0;
@@ -473,7 +470,7 @@ static void test_evade__in_slices(void **state)
 }
 
 /* A look is abandoned when something comes back: its counts say nothing then. */
-static void test_look__progress(void **state)
+TEST(test_look__progress)
 {
 	struct rig_ring ring;
 	struct kit kit;
@@ -491,7 +488,7 @@ static void test_look__progress(void **state)
 }
 
 /* A device that begins what a look has passed by is not lost. */
-static void test_look__begun_meanwhile(void **state)
+TEST(test_look__begun_meanwhile)
 {
 	struct rig_ring ring;
 	struct kit kit;
@@ -514,7 +511,7 @@ static void test_look__begun_meanwhile(void **state)
 }
 
 /* The ring that a look visits is freed meanwhile. */
-static void test_look__ring_freed(void **state)
+TEST(test_look__ring_freed)
 {
 	struct rig_ring ring, other;
 	struct kit kit;
@@ -552,7 +549,7 @@ static void test_look__ring_freed(void **state)
  * A device that stops what its client cancels works; one that hands back what it did not begin may
  * not.
  */
-static void test_cancelled__after_work(void **state)
+TEST(test_cancelled__after_work)
 {
 	for (unsigned int works = 0; works < 2; works++) {
 		struct kit kit;
@@ -580,27 +577,4 @@ static void test_cancelled__after_work(void **state)
 		assert_int_equal(kit.dispatch->n_submitted, 0);
 		bench_end(&kit.bench);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_recount__room),
-		cmocka_unit_test(test_recount__slots),
-		cmocka_unit_test(test_stuck__begins_nothing),
-		cmocka_unit_test(test_stuck__for_a_while),
-		cmocka_unit_test(test_stuck__keeps_a_state),
-		cmocka_unit_test(test_slow__is_not_stuck),
-		cmocka_unit_test(test_quota__is_not_stuck),
-		cmocka_unit_test(test_lost__is_not_stuck),
-		cmocka_unit_test(test_look__in_slices),
-		cmocka_unit_test(test_look__takes_long),
-		cmocka_unit_test(test_evade__in_slices),
-		cmocka_unit_test(test_look__progress),
-		cmocka_unit_test(test_look__begun_meanwhile),
-		cmocka_unit_test(test_look__ring_freed),
-		cmocka_unit_test(test_cancelled__after_work),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

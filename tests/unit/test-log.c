@@ -3,11 +3,6 @@
  * Log lines: levels, what a client may have put into a name, length, how many, a broken standard
  * error, and a journal.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -20,6 +15,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "support/test.h"
 #include "util/error.h"
 #include "util/log.h"
 
@@ -62,7 +58,7 @@ static const char *captured(void)
 	return text;
 }
 
-static void test_line__level_prefix(void **state)
+TEST(test_line__level_prefix, test_setup, test_teardown)
 {
 	log_error(LOG_DETAIL, "no %s", "device");
 	assert_string_equal(captured(), "<3>brokerd: no device\n");
@@ -73,7 +69,7 @@ static void test_line__level_prefix(void **state)
 }
 
 /* What clients can cause without end is written once a second, and counted in between. */
-static void test_limit__one_a_second(void **state)
+TEST(test_limit__one_a_second, test_setup, test_teardown)
 {
 	struct log_limit limit = {0};
 	uint64_t n = 99;
@@ -90,7 +86,7 @@ static void test_limit__one_a_second(void **state)
 	assert_int_equal(n, 1);
 }
 
-static void test_level__filters(void **state)
+TEST(test_level__filters, test_setup, test_teardown)
 {
 	log_debug(LOG_DETAIL, "quiet");
 	assert_string_equal(captured(), "");
@@ -107,7 +103,7 @@ static void test_level__filters(void **state)
 }
 
 /* A client's name cannot forge a line, colour a terminal or end the text. */
-static void test_line__control_characters(void **state)
+TEST(test_line__control_characters, test_setup, test_teardown)
 {
 	log_info(LOG_DETAIL, "session \"%s\"", "a\nbrokerd: b\r\t\x1b[31m\x7f");
 	assert_string_equal(captured(), "<6>brokerd: session \"a?brokerd: b???[31m?\"\n");
@@ -123,7 +119,7 @@ static void test_line__control_characters(void **state)
 	}
 }
 
-static void test_line__utf8(void **state)
+TEST(test_line__utf8, test_setup, test_teardown)
 {
 	static const char *const pass[] = {"Gr\xc3\xbc\xc3\x9f", "\xe2\x82\xac",
 					   "\xf0\x9f\x8e\x89",   "\xed\x9f\xbf",
@@ -159,7 +155,7 @@ static void test_line__utf8(void **state)
 	}
 }
 
-static void test_line__long(void **state)
+TEST(test_line__long, test_setup, test_teardown)
 {
 	char name[5000];
 	const char *line;
@@ -183,7 +179,7 @@ static void test_line__long(void **state)
 	assert_ptr_equal(strchr(line, '\n'), line + strlen(line) - 1);
 }
 
-static void test_line__broken_stderr(void **state)
+TEST(test_line__broken_stderr, test_setup, test_teardown)
 {
 	char fill[65536] = {0};
 
@@ -196,6 +192,28 @@ static void test_line__broken_stderr(void **state)
 	assert_int_equal(dup2(capture_fds[1], STDERR_FILENO), STDERR_FILENO);
 }
 
+/* A reader that has stopped must not stop the daemon; it is told how much it missed. */
+TEST(test_line__reader_stopped, test_setup, test_teardown)
+{
+	char byte = 0;
+	int flags = fcntl(capture_fds[1], F_GETFL);
+
+	log_info(LOG_DETAIL, "whatever earlier tests lost is said now");
+	captured();
+	while (write(capture_fds[1], &byte, 1) == 1)
+		;
+	assert_int_equal(errno, EAGAIN);
+	fcntl(capture_fds[1], F_SETFL, flags & ~O_NONBLOCK);
+	alarm(10);
+	log_info(LOG_DETAIL, "first");
+	log_info(LOG_DETAIL, "second");
+	alarm(0);
+	while (*captured() || read(capture_fds[0], &byte, 1) == 1)
+		;
+	log_info(LOG_DETAIL, "third");
+	assert_string_equal(captured(), "<4>brokerd: 2 log lines were lost\n<6>brokerd: third\n");
+}
+
 static void *log_many(void *data)
 {
 	for (int i = 0; i < 500; i++)
@@ -203,7 +221,7 @@ static void *log_many(void *data)
 	return NULL;
 }
 
-static void test_line__threads_do_not_mix(void **state)
+TEST(test_line__threads_do_not_mix, test_setup, test_teardown)
 {
 	pthread_t threads[2];
 	FILE *file = tmpfile();
@@ -231,7 +249,7 @@ static int fails_deep(void)
 	return error_origin(-ENOENT);
 }
 
-static void test_error__trace(void **state)
+TEST(test_error__trace, test_setup, test_teardown)
 {
 	const char *text;
 
@@ -253,28 +271,6 @@ static void test_error__trace(void **state)
 	assert_non_null(strstr(captured(), "unconsumed outcome (3)"));
 }
 
-/* A reader that has stopped must not stop the daemon; it is told how much it missed. */
-static void test_line__reader_stopped(void **state)
-{
-	char byte = 0;
-	int flags = fcntl(capture_fds[1], F_GETFL);
-
-	log_info(LOG_DETAIL, "whatever earlier tests lost is said now");
-	captured();
-	while (write(capture_fds[1], &byte, 1) == 1)
-		;
-	assert_int_equal(errno, EAGAIN);
-	fcntl(capture_fds[1], F_SETFL, flags & ~O_NONBLOCK);
-	alarm(10);
-	log_info(LOG_DETAIL, "first");
-	log_info(LOG_DETAIL, "second");
-	alarm(0);
-	while (*captured() || read(capture_fds[0], &byte, 1) == 1)
-		;
-	log_info(LOG_DETAIL, "third");
-	assert_string_equal(captured(), "<4>brokerd: 2 log lines were lost\n<6>brokerd: third\n");
-}
-
 static unsigned int count_captured(const char *text)
 {
 	unsigned int n = 0;
@@ -285,7 +281,7 @@ static unsigned int count_captured(const char *text)
 }
 
 /* One kind that comes without end leaves the others alone, and is counted. */
-static void test_line__too_many(void **state)
+TEST(test_line__too_many, test_setup, test_teardown)
 {
 	for (int i = 0; i < 150; i++)
 		log_info(LOG_DEVICE_BACK, "again");
@@ -337,7 +333,7 @@ static const char *journal_entry(void)
 	return text;
 }
 
-static void test_journal__entry(void **state)
+TEST(test_journal__entry, test_setup, test_teardown)
 {
 	const struct log_about about = {.tenant = "a\nMESSAGE=forged",
 					.plan = "p\x1b",
@@ -367,7 +363,7 @@ static void test_journal__entry(void **state)
 }
 
 /* Names of any length leave the entry whole. */
-static void test_journal__long(void **state)
+TEST(test_journal__long, test_setup, test_teardown)
 {
 	char name[5000];
 	const char *entry;
@@ -387,7 +383,7 @@ static void test_journal__long(void **state)
 }
 
 /* A journal that has stopped must not stop the daemon either. */
-static void test_journal__stopped(void **state)
+TEST(test_journal__stopped, test_setup, test_teardown)
 {
 	unsigned int n_sent = 0, n_there = 0;
 	char wanted[64];
@@ -410,7 +406,7 @@ static void test_journal__stopped(void **state)
 	journal_close();
 }
 
-static void test_journal__gone(void **state)
+TEST(test_journal__gone, test_setup, test_teardown)
 {
 	journal_open();
 	assert_true(log_open_journal(journal_path));
@@ -421,7 +417,7 @@ static void test_journal__gone(void **state)
 }
 
 /* Standard error was redirected: whoever did that wants the lines there. */
-static void test_journal__other_stream(void **state)
+TEST(test_journal__other_stream, test_setup, test_teardown)
 {
 	static const char *const streams[] = {"1:1", "", "x", "1", "99999999999999999999999:1"};
 
@@ -435,20 +431,4 @@ static void test_journal__other_stream(void **state)
 	journal_close();
 }
 
-int main(void)
-{
-#define LOG_TEST(name) cmocka_unit_test_setup_teardown(name, test_setup, test_teardown)
-	const struct CMUnitTest tests[] = {
-		LOG_TEST(test_limit__one_a_second),  LOG_TEST(test_line__level_prefix),
-		LOG_TEST(test_level__filters),       LOG_TEST(test_line__control_characters),
-		LOG_TEST(test_line__long),           LOG_TEST(test_line__broken_stderr),
-		LOG_TEST(test_line__reader_stopped), LOG_TEST(test_line__threads_do_not_mix),
-		LOG_TEST(test_error__trace),         LOG_TEST(test_line__utf8),
-		LOG_TEST(test_line__too_many),       LOG_TEST(test_journal__entry),
-		LOG_TEST(test_journal__long),        LOG_TEST(test_journal__stopped),
-		LOG_TEST(test_journal__gone),        LOG_TEST(test_journal__other_stream),
-	};
-
-	signal(SIGPIPE, SIG_IGN);
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL, signal(SIGPIPE, SIG_IGN))

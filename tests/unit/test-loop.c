@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* The event loop on real descriptors: pipes, sockets, eventfds, and thousands of them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <liburing.h>
@@ -18,6 +13,7 @@
 #include <unistd.h>
 
 #include "loop/loop.h"
+#include "support/test.h"
 #include "util/checked.h"
 #include "util/clock.h"
 
@@ -187,7 +183,7 @@ static void put(int fd)
 	assert_int_equal(write(fd, "x", 1), 1);
 }
 
-static void test_watch__each_new_event(void **state)
+TEST(test_watch__each_new_event, test_setup, test_teardown)
 {
 	struct loop *loop = *state;
 	struct probe probe = {.loop = loop};
@@ -219,7 +215,7 @@ static void test_watch__each_new_event(void **state)
 	close(fds[1]);
 }
 
-static void test_watch__ready_before(void **state)
+TEST(test_watch__ready_before, test_setup, test_teardown)
 {
 	struct loop *loop = *state;
 	struct probe probe = {.loop = loop};
@@ -235,7 +231,7 @@ static void test_watch__ready_before(void **state)
 	close(fds[1]);
 }
 
-static void test_watch__hangup(void **state)
+TEST(test_watch__hangup, test_setup, test_teardown)
 {
 	struct loop *loop = *state;
 	struct probe probe = {.loop = loop};
@@ -252,7 +248,7 @@ static void test_watch__hangup(void **state)
 	close(fds[0]);
 }
 
-static void test_watch__bad_descriptor(void **state)
+TEST(test_watch__bad_descriptor, test_setup, test_teardown)
 {
 	struct loop *loop = *state;
 	struct probe probe = {.loop = loop};
@@ -279,7 +275,7 @@ static void test_watch__bad_descriptor(void **state)
 	close(fds[1]);
 }
 
-static void test_watch__two_on_one_descriptor(void **state)
+TEST(test_watch__two_on_one_descriptor, test_setup, test_teardown)
 {
 	struct loop *loop = *state;
 	struct probe in = {.loop = loop}, out = {.loop = loop};
@@ -303,7 +299,7 @@ static void test_watch__two_on_one_descriptor(void **state)
 	close(fds[1]);
 }
 
-static void test_rewatch__leftover(void **state)
+TEST(test_rewatch__leftover, test_setup, test_teardown)
 {
 	struct loop *loop = *state;
 	struct probe probe = {.loop = loop};
@@ -356,7 +352,7 @@ static void on_event_unwatch(void *data, uint32_t events)
 }
 
 /* Told once, however much happens, until it is asked for again; then of what is there, too. */
-static void test_watch_once__until_asked(void **state)
+TEST(test_watch_once__until_asked, test_setup, test_teardown)
 {
 	struct loop *loop = *state;
 	struct probe probe = {.loop = loop};
@@ -400,7 +396,7 @@ static void test_watch_once__until_asked(void **state)
 	close(fds[1]);
 }
 
-static void test_unwatch__self_in_handler(void **state)
+TEST(test_unwatch__self_in_handler, test_setup, test_teardown)
 {
 	struct loop *loop = *state;
 	struct probe probe = {.loop = loop};
@@ -423,7 +419,7 @@ static void test_unwatch__self_in_handler(void **state)
 	assert_int_equal(drain(loop), 1);
 }
 
-static void test_unwatch__other_in_handler(void **state)
+TEST(test_unwatch__other_in_handler, test_setup, test_teardown)
 {
 	struct loop *loop = *state;
 	struct probe a = {.loop = loop}, b = {.loop = loop};
@@ -447,7 +443,7 @@ static void test_unwatch__other_in_handler(void **state)
 	close(fds_b[1]);
 }
 
-static void test_unwatch__close_after(void **state)
+TEST(test_unwatch__close_after, test_setup, test_teardown)
 {
 	struct loop *loop = *state;
 	struct probe probe = {.loop = loop}, next = {.loop = loop};
@@ -485,7 +481,7 @@ static void test_unwatch__close_after(void **state)
 }
 
 /* The file must be gone once the loop had a turn: the peer sees the end of it. */
-static void test_unwatch__releases_file(void **state)
+TEST(test_unwatch__releases_file, test_setup, test_teardown)
 {
 	struct loop *loop = *state;
 	struct probe probe = {.loop = loop};
@@ -501,7 +497,7 @@ static void test_unwatch__releases_file(void **state)
 	close(fds[0]);
 }
 
-static void test_watch__thousands(void **state)
+TEST(test_watch__thousands, test_setup, test_teardown)
 {
 	enum { N_WATCHES = 10000 };
 	struct loop *loop = *state;
@@ -558,7 +554,7 @@ static void test_watch__thousands(void **state)
 	free(probes);
 }
 
-static void test_new__no_io_uring(void **state)
+TEST(test_new__no_io_uring, test_setup, test_teardown)
 {
 	static const int answers[] = {-ENOSYS, -EPERM, -ENOMEM, -EINVAL};
 	struct loop *loop = NULL;
@@ -571,7 +567,7 @@ static void test_new__no_io_uring(void **state)
 	}
 }
 
-static void test_free__closed_in_flight(void **state)
+TEST(test_free__closed_in_flight, test_setup, test_teardown)
 {
 	struct loop *loop = NULL;
 	struct probe probe = {.fd = -1};
@@ -596,7 +592,7 @@ static void test_free__closed_in_flight(void **state)
 }
 
 /* Short of memory, of completion entries, or interrupted: later, but nothing is lost. */
-static void test_turn__kernel_busy(void **state)
+TEST(test_turn__kernel_busy, test_setup, test_teardown)
 {
 	enum { N_WATCHES = 700 };
 	static const int answers[] = {-EBUSY, -EAGAIN, -EINTR};
@@ -644,7 +640,7 @@ static void test_turn__kernel_busy(void **state)
 	assert_int_equal(loop_turn(loop, true), -EFAULT);
 }
 
-static void test_turn__sleeps(void **state)
+TEST(test_turn__sleeps, test_setup, test_teardown)
 {
 	struct loop *loop = *state;
 	struct probe timer = {.loop = loop};
@@ -684,7 +680,7 @@ static uint64_t idle_system_us(struct loop *loop)
 }
 
 /* A turn with nothing to do makes no system call: far more of them fit than kernel entries. */
-static void test_turn__idle_is_cheap(void **state)
+TEST(test_turn__idle_is_cheap, test_setup, test_teardown)
 {
 	struct loop *loop = *state;
 	struct probe probe = {.loop = loop};
@@ -743,7 +739,7 @@ static bool try_order(struct loop *loop)
 	return in_time;
 }
 
-static void test_timer__order(void **state)
+TEST(test_timer__order, test_setup, test_teardown)
 {
 	while (!try_order(*state))
 		;
@@ -796,7 +792,7 @@ static bool try_rearm(struct loop *loop)
 	return in_time;
 }
 
-static void test_timer__rearm_and_disarm(void **state)
+TEST(test_timer__rearm_and_disarm, test_setup, test_teardown)
 {
 	while (!try_rearm(*state))
 		;
@@ -813,7 +809,7 @@ static void on_timer_again(void *data)
 		probe->timer = loop_timer_free(probe->timer);
 }
 
-static void test_timer__in_handler(void **state)
+TEST(test_timer__in_handler, test_setup, test_teardown)
 {
 	struct loop *loop = *state;
 	struct probe probe = {.loop = loop};
@@ -828,7 +824,7 @@ static void test_timer__in_handler(void **state)
 	assert_int_equal(probe.n_calls, 50);
 }
 
-static void test_timer__thousands(void **state)
+TEST(test_timer__thousands, test_setup, test_teardown)
 {
 	enum { N_TIMERS = 3000 };
 	struct loop *loop = *state;
@@ -872,7 +868,7 @@ static void test_timer__thousands(void **state)
 }
 
 /* A ring whose bell was not listened to any more would wait for ever. */
-static void test_watch_once__out_of_memory(void **state)
+TEST(test_watch_once__out_of_memory, test_setup, test_teardown)
 {
 	struct loop *loop = *state;
 	struct probe probe = {0}, other = {0};
@@ -909,35 +905,8 @@ static void test_watch_once__out_of_memory(void **state)
 
 int main(void)
 {
-#define LOOP_TEST(name) cmocka_unit_test_setup_teardown(name, test_setup, test_teardown)
-	const struct CMUnitTest tests[] = {
-		LOOP_TEST(test_watch__each_new_event),
-		LOOP_TEST(test_watch__ready_before),
-		LOOP_TEST(test_watch__hangup),
-		LOOP_TEST(test_watch__bad_descriptor),
-		LOOP_TEST(test_watch__two_on_one_descriptor),
-		LOOP_TEST(test_watch__thousands),
-		LOOP_TEST(test_rewatch__leftover),
-		LOOP_TEST(test_watch_once__until_asked),
-		LOOP_TEST(test_watch_once__out_of_memory),
-		LOOP_TEST(test_unwatch__self_in_handler),
-		LOOP_TEST(test_unwatch__other_in_handler),
-		LOOP_TEST(test_unwatch__close_after),
-		LOOP_TEST(test_unwatch__releases_file),
-		LOOP_TEST(test_new__no_io_uring),
-		LOOP_TEST(test_free__closed_in_flight),
-		LOOP_TEST(test_turn__kernel_busy),
-		LOOP_TEST(test_turn__sleeps),
-		LOOP_TEST(test_turn__idle_is_cheap),
-		LOOP_TEST(test_timer__order),
-		LOOP_TEST(test_timer__rearm_and_disarm),
-		LOOP_TEST(test_timer__in_handler),
-		LOOP_TEST(test_timer__thousands),
-	};
+	int n_failed = test_run(NULL, NULL);
 
-	int n_failed;
-
-	n_failed = cmocka_run_group_tests_name("this kernel", tests, NULL, NULL);
 	kernel_is_old = true;
-	return n_failed + cmocka_run_group_tests_name("old kernel", tests, NULL, NULL);
+	return n_failed + test_run(NULL, NULL);
 }

@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Which addresses are taken, and what becomes of a socket that is there already. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,10 +8,11 @@
 #include <unistd.h>
 
 #include "control/metrics-address.h"
+#include "support/test.h"
 #include "util/checked.h"
 #include "util/cleanup.h"
 
-static void test_parse(void **state)
+TEST(test_parse)
 {
 	static const struct {
 		const char *text;
@@ -84,7 +80,7 @@ static struct metrics_address address_in(const char *folder, const char *name)
 	return address;
 }
 
-static void test_path(void **state)
+TEST(test_path)
 {
 	char folder[] = "/tmp/test-metrics-XXXXXX";
 	struct metrics_address address;
@@ -134,7 +130,7 @@ static void test_path(void **state)
 }
 
 /* Of a group that the broker's user is not in nobody else gets in. */
-static void test_foreign_group(void **state)
+TEST(test_foreign_group)
 {
 	char folder[] = "/tmp/test-metrics-XXXXXX";
 	struct metrics_address address;
@@ -153,7 +149,7 @@ static void test_foreign_group(void **state)
 	assert_int_equal(rmdir(folder), 0);
 }
 
-static void test_port(void **state)
+TEST(test_port)
 {
 	struct sockaddr_in any = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	struct metrics_address address;
@@ -169,16 +165,4 @@ static void test_port(void **state)
 	assert_int_equal(metrics_address_parse(text, &address), 0);
 	assert_int_equal(metrics_listen(&address, (gid_t)-1, &other, NULL), METRICS_E_IN_USE);
 	close(fd);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_parse),
-		cmocka_unit_test(test_path),
-		cmocka_unit_test(test_foreign_group),
-		cmocka_unit_test(test_port),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

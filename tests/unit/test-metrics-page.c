@@ -5,11 +5,6 @@
  *
  *	test-metrics-page [--write]	--write: the golden files, anew
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
@@ -20,6 +15,7 @@
 
 #include "control/metrics-page.h"
 #include "fail-alloc.h"
+#include "support/test.h"
 #include "tests/unit/metrics-rig.h"
 #include "util/checked.h"
 
@@ -98,7 +94,7 @@ static void compare(const struct metrics_text *text, const char *path)
 	free(golden);
 }
 
-static void test_golden(void **state)
+TEST(test_golden)
 {
 	struct metrics_rig rig;
 
@@ -114,7 +110,7 @@ static void test_golden(void **state)
 }
 
 /* Buckets are those of the page added up: bounds agree, and nothing is lost or counted twice. */
-static void test_buckets(void **state)
+TEST(test_buckets)
 {
 	static const char sample[] = "ringbroker_tenant_queue_seconds_bucket{tenant=\"web\",le=\"";
 	const size_t n_sample = sizeof(sample) - 1;
@@ -158,7 +154,7 @@ static void test_buckets(void **state)
 	metrics_rig_deinit(&rig);
 }
 
-static void test_hostile_names(void **state)
+TEST(test_hostile_names)
 {
 	struct metrics_rig rig;
 	struct metrics_text text;
@@ -194,7 +190,7 @@ static void test_hostile_names(void **state)
 	metrics_rig_deinit(&rig);
 }
 
-static void test_absurd_numbers(void **state)
+TEST(test_absurd_numbers)
 {
 	struct metrics_rig rig;
 	struct metrics_text text;
@@ -230,7 +226,7 @@ static void test_absurd_numbers(void **state)
 }
 
 /* What a page of an older broker does not have is not there, and nothing is read in its place. */
-static void test_old_page(void **state)
+TEST(test_old_page)
 {
 	struct metrics_rig rig;
 	struct metrics_text text;
@@ -255,7 +251,7 @@ static void test_old_page(void **state)
 }
 
 /* A record that is never done, as of a broker that hangs in the middle of it. */
-static void test_odd_sequence(void **state)
+TEST(test_odd_sequence)
 {
 	struct metrics_rig rig;
 	struct metrics_text text;
@@ -271,7 +267,7 @@ static void test_odd_sequence(void **state)
 }
 
 /* Counts that begin anew say so. */
-static void test_reset(void **state)
+TEST(test_reset)
 {
 	static const char created[] = "ringbroker_tenant_task_errors_created{tenant=\"web\"}";
 	static const char evictions[] = "ringbroker_tenant_evictions_created{tenant=\"web\"}";
@@ -313,7 +309,7 @@ static void *change(void *data)
 }
 
 /* A reader never sees half of a change, however often there is one. */
-static void test_race(void **state)
+TEST(test_race)
 {
 	unsigned int n_seen = 0, last = 0, weight;
 	struct metrics_rig rig;
@@ -340,7 +336,7 @@ static void test_race(void **state)
 	metrics_rig_deinit(&rig);
 }
 
-static void test_memory(void **state)
+TEST(test_memory)
 {
 	struct metrics_text text = {.format = METRICS_PLAIN};
 	struct metrics_page *page;
@@ -366,14 +362,6 @@ static void test_memory(void **state)
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_golden),        cmocka_unit_test(test_buckets),
-		cmocka_unit_test(test_hostile_names), cmocka_unit_test(test_absurd_numbers),
-		cmocka_unit_test(test_old_page),      cmocka_unit_test(test_odd_sequence),
-		cmocka_unit_test(test_reset),         cmocka_unit_test(test_race),
-		cmocka_unit_test(test_memory),
-	};
-
 	writes_golden_files = argc > 1 && strcmp(argv[1], "--write") == 0;
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

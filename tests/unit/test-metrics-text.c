@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* What a line looks like in each format; names, numbers, and what a client accepts. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <math.h>
 #include <string.h>
 
 #include "control/metrics-text.h"
 #include "fail-alloc.h"
+#include "support/test.h"
 #include "util/checked.h"
 
 static void expect_text(struct metrics_text *text, const char *expected)
@@ -19,7 +15,7 @@ static void expect_text(struct metrics_text *text, const char *expected)
 	metrics_text_deinit(text);
 }
 
-static void test_formats(void **state)
+TEST(test_formats)
 {
 	static const struct metrics_family counter = {"wait_seconds", "Waiting", METRICS_COUNTER};
 	static const struct metrics_family info = {"thing", "What it is", METRICS_INFO};
@@ -64,7 +60,7 @@ static void test_formats(void **state)
 			   "# EOF\n");
 }
 
-static void test_numbers(void **state)
+TEST(test_numbers)
 {
 	static const struct metrics_family family = {"x", "X", METRICS_GAUGE};
 	static const char head[] = "# HELP ringbroker_x X.\n# TYPE ringbroker_x gauge\n";
@@ -102,7 +98,7 @@ static void test_numbers(void **state)
 	expect_text(&text, "");
 }
 
-static void test_escape(void **state)
+TEST(test_escape)
 {
 	static const struct {
 		const char *from, *to;
@@ -130,7 +126,7 @@ static void test_escape(void **state)
 	assert_string_equal(to, "");
 }
 
-static void test_accepted(void **state)
+TEST(test_accepted)
 {
 	static const struct {
 		const char *accept;
@@ -167,7 +163,7 @@ static void test_accepted(void **state)
 		assert_int_equal(metrics_accepted(cases[i].accept), cases[i].format);
 }
 
-static void test_memory(void **state)
+TEST(test_memory)
 {
 	static const struct metrics_family family = {"x", "X", METRICS_GAUGE};
 	struct metrics_text text = {.family = family};
@@ -179,15 +175,4 @@ static void test_memory(void **state)
 	assert_true(text.is_out_of_memory);
 	assert_true(text.bytes <= text.capacity);
 	metrics_text_deinit(&text);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_formats), cmocka_unit_test(test_numbers),
-		cmocka_unit_test(test_escape),  cmocka_unit_test(test_accepted),
-		cmocka_unit_test(test_memory),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,11 +3,6 @@
  * The endpoint: what is answered, and clients that are slow, many, or up to no good. Whatever they
  * do, who asks is answered, and it ends when it is told to.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -24,6 +19,7 @@
 
 #include "control/metrics.h"
 #include "fail-alloc.h"
+#include "support/test.h"
 #include "tests/unit/metrics-rig.h"
 #include "util/checked.h"
 
@@ -190,7 +186,7 @@ static void wait_fds(unsigned int expected)
 		sleep_ms(10);
 }
 
-static void test_answers(void **state)
+TEST(test_answers, setup, teardown)
 {
 	static char answer[ANSWER_BYTES];
 	struct kit *kit = *state;
@@ -217,7 +213,7 @@ static void test_answers(void **state)
 	assert_non_null(strstr(answer, "Its metrics are at /metrics."));
 }
 
-static void test_refused(void **state)
+TEST(test_refused, setup, teardown)
 {
 	static const struct {
 		const char *request, *status;
@@ -259,7 +255,7 @@ static void test_refused(void **state)
 }
 
 /* A text is written once for each update of the page. */
-static void test_update(void **state)
+TEST(test_update, setup, teardown)
 {
 	static char answer[ANSWER_BYTES];
 	struct kit *kit = *state;
@@ -279,7 +275,7 @@ static void test_update(void **state)
 }
 
 /* Clients that say something now and then, and never all of it. */
-static void test_slow_senders(void **state)
+TEST(test_slow_senders, setup, teardown)
 {
 	unsigned int n_fds = count_fds(), n_left = 0;
 	struct kit *kit = *state;
@@ -308,7 +304,7 @@ static void test_slow_senders(void **state)
 }
 
 /* Clients that ask and do not read what is answered. */
-static void test_slow_readers(void **state)
+TEST(test_slow_readers, setup, teardown)
 {
 	unsigned int n_fds = count_fds();
 	struct kit *kit = *state;
@@ -326,7 +322,7 @@ static void test_slow_readers(void **state)
 	wait_fds(n_fds);
 }
 
-static void test_thousand(void **state)
+TEST(test_thousand, setup, teardown)
 {
 	enum { N = 1000 };
 	static int fds[N];
@@ -347,7 +343,7 @@ static void test_thousand(void **state)
 }
 
 /* Those that come and go at any point of it. */
-static void test_aborts(void **state)
+TEST(test_aborts, setup, teardown)
 {
 	struct kit *kit = *state;
 	unsigned int n_fds = count_fds();
@@ -365,7 +361,7 @@ static void test_aborts(void **state)
 }
 
 /* It ends whatever clients do, or do not. */
-static void test_stop(void **state)
+TEST(test_stop, setup, teardown)
 {
 	struct kit *kit = *state;
 	static char answer[ANSWER_BYTES];
@@ -380,7 +376,7 @@ static void test_stop(void **state)
 		receive(fds[i], answer);
 }
 
-static void test_socket(void **state)
+TEST(test_socket, setup, teardown)
 {
 	struct kit *kit = *state;
 	const char *path = kit->options.address.socket.local.sun_path;
@@ -426,7 +422,7 @@ static void find_thread(char ret[8192])
 	closedir(folder);
 }
 
-static void test_privileges(void **state)
+TEST(test_privileges, setup, teardown)
 {
 	struct kit *kit = *state;
 	static char status[8192];
@@ -444,7 +440,7 @@ static void test_privileges(void **state)
 			assert_true(blocked & 1ull << (signal - 1));
 }
 
-static void test_memory(void **state)
+TEST(test_memory, setup, teardown)
 {
 	struct kit *kit = *state;
 	struct metrics *metrics = NULL;
@@ -461,23 +457,4 @@ static void test_memory(void **state)
 	}
 	assert_int_equal(r, 0);
 	metrics_free(metrics);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_answers, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_refused, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_update, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_slow_senders, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_slow_readers, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_thousand, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_aborts, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_stop, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_socket, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_privileges, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_memory, setup, teardown),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

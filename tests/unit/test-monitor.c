@@ -2,23 +2,18 @@
 /* Copies of records, what happened between two of them, and figures for people. */
 #include <limits.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "figures.h"
 #include "monitor/interval.h"
 #include "monitor/json.h"
 #include "monitor/pages.h"
 #include "monitor/text.h"
+#include "support/test.h"
 
 /* A page with one record, whose writer goes on when the reader has slept so often. */
 static struct {
@@ -83,7 +78,7 @@ static void show(struct rbk_stats_view *ret, int64_t ago_ns)
 }
 
 /* A broker that lost the processor in the middle of a change is waited for. */
-static void test_copy__waits_for_the_writer(void **state)
+TEST(test_copy__waits_for_the_writer)
 {
 	struct rbk_stats_session copy;
 	struct rbk_stats_view view;
@@ -97,7 +92,7 @@ static void test_copy__waits_for_the_writer(void **state)
 }
 
 /* One that has stopped there is not, and what there is is shown. */
-static void test_copy__not_for_one_that_stopped(void **state)
+TEST(test_copy__not_for_one_that_stopped)
 {
 	static const int64_t agos_ns[] = {3600000000000, -3600000000000};
 	struct rbk_stats_session copy;
@@ -118,7 +113,7 @@ static void test_copy__not_for_one_that_stopped(void **state)
 }
 
 /* A listing has all, however few of them an update adds. */
-static void test_listing__waits_for_all(void **state)
+TEST(test_listing__waits_for_all)
 {
 	struct rbk_stats_view view = {.page = &listed.header};
 
@@ -152,7 +147,7 @@ static void test_listing__waits_for_all(void **state)
 	n_an_update = 0;
 }
 
-static void test_interval__counts_that_began_anew(void **state)
+TEST(test_interval__counts_that_began_anew)
 {
 	assert_int_equal(interval_count(12, 10), 2);
 	/* A reset in between: what came since. */
@@ -162,7 +157,7 @@ static void test_interval__counts_that_began_anew(void **state)
 	assert_true(interval_rate(30, 10, 0) == 0);
 }
 
-static void test_interval__parts_are_parts(void **state)
+TEST(test_interval__parts_are_parts)
 {
 	assert_true(interval_part(15, 10, 30, 10) == 0.25);
 	assert_true(interval_part(15, 10, 10, 10) < 0);
@@ -170,7 +165,7 @@ static void test_interval__parts_are_parts(void **state)
 	assert_true(interval_part(30, 10, 12, 10) == 1);
 }
 
-static void test_interval__quantiles_of_what_came(void **state)
+TEST(test_interval__quantiles_of_what_came)
 {
 	uint64_t then[RBK_STATS_BUCKETS] = {[10] = 1000}, now[RBK_STATS_BUCKETS], ret[128];
 
@@ -189,7 +184,7 @@ static void expect(struct figure_text figure, const char *text)
 	assert_string_equal(figure.text, text);
 }
 
-static void test_figures__units(void **state)
+TEST(test_figures__units)
 {
 	expect(figure_ns(41e3), "41 µs");
 	expect(figure_ns(6e6), "6.0 ms");
@@ -210,7 +205,7 @@ static void test_figures__units(void **state)
 	expect(figure_duration(753000000000), "00:12:33");
 }
 
-static void test_figures__of_records(void **state)
+TEST(test_figures__of_records)
 {
 	struct rbk_stats_device device = {
 		.contention = 1.24,
@@ -228,7 +223,7 @@ static void test_figures__of_records(void **state)
 }
 
 /* Columns are eight wide: nothing is wider, whatever a page says. */
-static void test_figures__always_short(void **state)
+TEST(test_figures__always_short)
 {
 	static const double odd[] = {0,        5e-324, 0.05, 9.96,     999.6, 1023.7,
 				     9999.4,   99949,  1e15, 1e19,     1e30,  1e300,
@@ -264,7 +259,7 @@ static void expect_json(const char *value, const char *expected)
 	assert_string_equal(text, expected);
 }
 
-static void test_json__nothing_steers_a_terminal(void **state)
+TEST(test_json__nothing_steers_a_terminal)
 {
 	expect_json("a\"b\\c", "{\"a\":\"a\\\"b\\\\c\"}\n");
 	expect_json("\033[2J\177", "{\"a\":\"\\u001b[2J\\u007f\"}\n");
@@ -278,26 +273,7 @@ static void test_json__nothing_steers_a_terminal(void **state)
 	expect_json("\xc2\xa0\xe2\x82\xac", "{\"a\":\"\xc2\xa0\xe2\x82\xac\"}\n");
 }
 
-static void test_text__names_are_printable(void **state)
+TEST(test_text__names_are_printable)
 {
 	assert_string_equal(text_name("a\033[2J\x9b\xff\n"), "a?[2J???");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_copy__waits_for_the_writer),
-		cmocka_unit_test(test_copy__not_for_one_that_stopped),
-		cmocka_unit_test(test_listing__waits_for_all),
-		cmocka_unit_test(test_interval__counts_that_began_anew),
-		cmocka_unit_test(test_interval__parts_are_parts),
-		cmocka_unit_test(test_interval__quantiles_of_what_came),
-		cmocka_unit_test(test_figures__units),
-		cmocka_unit_test(test_figures__of_records),
-		cmocka_unit_test(test_figures__always_short),
-		cmocka_unit_test(test_json__nothing_steers_a_terminal),
-		cmocka_unit_test(test_text__names_are_printable),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,19 +3,15 @@
  * What only moves elements on the CPU's executor, at every SIMD level, against the reference: every
  * operator and type, random shapes and attributes.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "cpu/kernels.h"
 #include "reference/random-moves.h"
 #include "support/elementwise-cases.h"
 #include "support/scaled.h"
+#include "support/test.h"
 #include "unit/cpu-rig.h"
 #include "util/clock.h"
 
@@ -45,7 +41,7 @@ static void check(struct cpu_rig *rig, unsigned int round)
 	cpu_rig_release(rig, plan);
 }
 
-static void test_moves__against_reference(void **state)
+TEST(test_moves__against_reference)
 {
 	for (int level = CPU_SIMD_SSE2; level < CPU_SIMD_COUNT; level++) {
 		struct cpu_rig rig;
@@ -111,7 +107,7 @@ static void add_concat(struct describe *d, const char *from, const char *to)
 }
 
 /* The dispatcher estimates the time of tiny tasks by steps: one for each tensor of a Concat. */
-static void test_moves__steps(void **state)
+TEST(test_moves__steps)
 {
 	assert_int_equal(count_steps(1, add_neg), 1);
 	assert_int_equal(count_steps(8, add_neg), 8);
@@ -119,13 +115,4 @@ static void test_moves__steps(void **state)
 	assert_int_equal(count_steps(310, add_concat), 310 * 33);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_moves__against_reference),
-		cmocka_unit_test(test_moves__steps),
-	};
-
-	clock_init();
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL, clock_init())

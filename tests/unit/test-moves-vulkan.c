@@ -3,16 +3,12 @@
  * What only moves elements on the Vulkan executor against the reference: every operator and type,
  * random shapes and attributes, both shader variants, guards around every tensor.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "reference/random-moves.h"
 #include "support/elementwise-cases.h"
+#include "support/test.h"
 #include "unit/vulkan-rig.h"
 #include "util/clock.h"
 
@@ -38,7 +34,7 @@ static void check(struct rig *rig, unsigned int round)
 	rig_release(rig, plan);
 }
 
-static void test_moves__against_reference(void **state)
+TEST(test_moves__against_reference)
 {
 	const uint32_t forces[] = {VULKAN_FORCE_PLAIN, VULKAN_FORCE_SHARED | VULKAN_FORCE_STAGED};
 
@@ -54,12 +50,8 @@ static void test_moves__against_reference(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_moves__against_reference),
-	};
-
 	clock_init();
 	if (!rig_available())
 		return 77;
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

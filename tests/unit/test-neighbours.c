@@ -1,21 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* The demo's vote and exact reference, and its reader of image files. */
 #include <errno.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <setjmp.h>
-
-#include <cmocka.h>
 #include <zlib.h>
 
 #include "images.h"
 #include "neighbours.h"
+#include "support/test.h"
 
 /* ---- The vote ---- */
 
@@ -26,7 +21,7 @@ static unsigned int vote(unsigned int n, const int64_t *nearest)
 	return neighbours_vote(nearest, n, labels);
 }
 
-static void test_vote__majority(void **state)
+TEST(test_vote__majority)
 {
 	/* Labels 0 1 1 2 3; 9 1 1 1 2. */
 	assert_int_equal(vote(5, (const int64_t[]){0, 1, 4, 2, 3}), 1);
@@ -34,7 +29,7 @@ static void test_vote__majority(void **state)
 	assert_int_equal(vote(1, (const int64_t[]){7}), 9);
 }
 
-static void test_vote__ties_to_the_nearest(void **state)
+TEST(test_vote__ties_to_the_nearest)
 {
 	/* Labels 2 1 1 2 0; 1 2 2 1 0; 3 2 1 0 9. */
 	assert_int_equal(vote(5, (const int64_t[]){2, 1, 4, 5, 0}), 2);
@@ -78,7 +73,7 @@ static void expect_nearest(const struct images *train, const uint8_t *image, uns
 	}
 }
 
-static void test_find__against_search(void **state)
+TEST(test_find__against_search)
 {
 	enum { N = 200 };
 	struct images train = {.pixels = malloc((N + 1) * IMAGE_PIXELS), .n = N};
@@ -107,7 +102,7 @@ static void test_find__against_search(void **state)
 	free(train.pixels);
 }
 
-static void test_fingerprint__tells_apart(void **state)
+TEST(test_fingerprint__tells_apart)
 {
 	const int64_t a[] = {1, 2, 3}, b[] = {1, 3, 2};
 
@@ -170,7 +165,7 @@ static int make_files(void **state)
 	return 0;
 }
 
-static void test_read__whole_and_part(void **state)
+TEST(test_read__whole_and_part, make_files)
 {
 	struct images images;
 
@@ -185,7 +180,7 @@ static void test_read__whole_and_part(void **state)
 	}
 }
 
-static void test_read__damaged(void **state)
+TEST(test_read__damaged, make_files)
 {
 	/* Type, number of dimensions, height; a count that the bytes do not bear out. */
 	static const size_t at[] = {2, 3, 11, 4, 0};
@@ -213,7 +208,7 @@ static void test_read__damaged(void **state)
 	}
 }
 
-static void test_read__impossible_labels(void **state)
+TEST(test_read__impossible_labels, make_files)
 {
 	struct images images;
 
@@ -237,7 +232,7 @@ static int remove_file(const char *name)
 	return unlink(path);
 }
 
-static void test_read__missing(void **state)
+TEST(test_read__missing, make_files)
 {
 	struct images images;
 
@@ -259,18 +254,4 @@ static int remove_folder(void **state)
 	return rmdir(folder);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_vote__majority),
-		cmocka_unit_test(test_vote__ties_to_the_nearest),
-		cmocka_unit_test(test_find__against_search),
-		cmocka_unit_test(test_fingerprint__tells_apart),
-		cmocka_unit_test_setup(test_read__whole_and_part, make_files),
-		cmocka_unit_test_setup(test_read__damaged, make_files),
-		cmocka_unit_test_setup(test_read__impossible_labels, make_files),
-		cmocka_unit_test_setup(test_read__missing, make_files),
-	};
-
-	return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+TEST_MAIN(make_folder, remove_folder)

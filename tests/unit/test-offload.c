@@ -2,11 +2,6 @@
 /* The setup thread: order, turns, threads, re-submission, cancelling, ending, signals, failing
  * set-up.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -20,6 +15,7 @@
 #include "fail-alloc.h"
 #include "loop/loop.h"
 #include "loop/offload.h"
+#include "support/test.h"
 #include "util/checked.h"
 #include "util/clock.h"
 
@@ -174,7 +170,7 @@ static struct work work_make(struct world *world)
 	};
 }
 
-static void test_offload__in_order(void **state)
+TEST(test_offload__in_order, test_setup, test_teardown)
 {
 	enum { N_JOBS = 5000 };
 	struct world *world = *state;
@@ -199,7 +195,7 @@ static void test_offload__in_order(void **state)
 	free(works);
 }
 
-static void test_offload__submit_never_blocks(void **state)
+TEST(test_offload__submit_never_blocks, test_setup, test_teardown)
 {
 	struct world *world = *state;
 	struct work works[100];
@@ -225,7 +221,7 @@ static void test_offload__submit_never_blocks(void **state)
  * A thread that lost its processor while it held a mutex would stop the reactor until it goes on.
  * So would one that wakes the reactor before it lets go: it loses its processor to the reactor.
  */
-static void test_offload__no_mutex_on_the_reactor(void **state)
+TEST(test_offload__no_mutex_on_the_reactor, test_setup, test_teardown)
 {
 	enum { N_JOBS = 300 };
 	struct world *world = *state;
@@ -247,7 +243,7 @@ static void test_offload__no_mutex_on_the_reactor(void **state)
 	assert_int_equal(atomic_load(&n_writes_under_mutex), 0);
 }
 
-static void test_offload__done_only_in_turn(void **state)
+TEST(test_offload__done_only_in_turn, test_setup, test_teardown)
 {
 	struct world *world = *state;
 	struct work work = work_make(world), barrier = work_make(world);
@@ -343,7 +339,7 @@ static void begin_slices(struct world *world, struct work *gate_work, _Atomic bo
 	offload_submit(world->offload, &gate_work->job);
 }
 
-static void test_turns__weights(void **state)
+TEST(test_turns__weights, test_setup, test_teardown)
 {
 	enum { N = 2200 };
 	struct world *world = *state;
@@ -391,7 +387,7 @@ static void expect_time(const struct offload_time *time, uint64_t ns, enum offlo
 }
 
 /* Jobs that wait behind one that runs: how many, how long, and what for. */
-static void test_report__waits(void **state)
+TEST(test_report__waits, test_setup, test_teardown)
 {
 	struct world *world = *state;
 	struct offload_report report;
@@ -446,7 +442,7 @@ static void test_report__waits(void **state)
 }
 
 /* A neighbour's job waits for one slice of a tenant that floods, whatever that has waiting. */
-static void test_turns__flood(void **state)
+TEST(test_turns__flood, test_setup, test_teardown)
 {
 	enum { N_FLOOD = 10000 };
 	struct world *world = *state;
@@ -481,7 +477,7 @@ static void test_turns__flood(void **state)
 }
 
 /* A client with ten thousand jobs goes: none of them runs, and no turn calls all their done(). */
-static void test_cancel__waiting(void **state)
+TEST(test_cancel__waiting, test_setup, test_teardown)
 {
 	enum { N = 10000 };
 	struct world *world = *state;
@@ -531,7 +527,7 @@ static void test_cancel__waiting(void **state)
  * Check that jobs that go first run before their owner's other jobs from their first slice on, one
  * after the other, and that another owner gets as much of the time as beside any job.
  */
-static void test_turns__goes_first(void **state)
+TEST(test_turns__goes_first, test_setup, test_teardown)
 {
 	enum { N = 20, PARTS = 30, FIRST = N / 2, SECOND = FIRST + 4 };
 	struct world *world = *state;
@@ -587,7 +583,7 @@ static void half_run(struct offload_job *job)
  * An owner that had a long slice, and then nothing to do for a moment, makes up for it while the
  * only other job goes on in slices.
  */
-static void test_turns__no_pause_between_slices(void **state)
+TEST(test_turns__no_pause_between_slices, test_setup, test_teardown)
 {
 	enum { PARTS = 100 };
 	struct world *world = *state;
@@ -646,7 +642,7 @@ static void stubborn_run(struct offload_job *job)
 	job->has_more = true;
 }
 
-static void test_cancel__begun(void **state)
+TEST(test_cancel__begun, test_setup, test_teardown)
 {
 	static void (*const runs[])(struct offload_job * job) = {endless_run, stubborn_run};
 	struct world *world = *state;
@@ -698,7 +694,7 @@ static void test_cancel__begun(void **state)
 }
 
 /* An owner ends with its last job, and another begins where it was. */
-static void test_owner__comes_and_goes(void **state)
+TEST(test_owner__comes_and_goes, test_setup, test_teardown)
 {
 	struct world *world = *state;
 
@@ -721,7 +717,7 @@ static void test_owner__comes_and_goes(void **state)
 	}
 }
 
-static void test_free__waits_for_all(void **state)
+TEST(test_free__waits_for_all, test_setup, test_teardown)
 {
 	struct world *world = *state;
 	struct work works[20];
@@ -747,7 +743,7 @@ static void test_free__waits_for_all(void **state)
 	assert_null(offload_free(NULL));
 }
 
-static void test_thread__signals(void **state)
+TEST(test_thread__signals, test_setup, test_teardown)
 {
 	static const int open[] = {SIGBUS, SIGSEGV, SIGILL, SIGFPE, SIGABRT};
 	static const int blocked[] = {SIGTERM, SIGINT, SIGHUP, SIGCHLD, SIGPIPE, SIGUSR1, SIGALRM};
@@ -767,7 +763,7 @@ static void test_thread__signals(void **state)
 	assert_false(sigismember(&mask, SIGTERM));
 }
 
-static void test_new__failures(void **state)
+TEST(test_new__failures, test_setup, test_teardown)
 {
 	struct world *world = *state;
 	struct offload *offload = NULL;
@@ -827,7 +823,7 @@ static void noop_timer(void *data)
 {
 }
 
-static void test_watch_and_timer__allocation(void **state)
+TEST(test_watch_and_timer__allocation, test_setup, test_teardown)
 {
 	struct world *world = *state;
 	struct loop_watch *watch = NULL;
@@ -856,29 +852,4 @@ static void test_watch_and_timer__allocation(void **state)
 		assert_int_equal(r, -ENOMEM);
 		assert_null(loop);
 	}
-}
-
-int main(void)
-{
-#define OFFLOAD_TEST(name) cmocka_unit_test_setup_teardown(name, test_setup, test_teardown)
-	const struct CMUnitTest tests[] = {
-		OFFLOAD_TEST(test_offload__in_order),
-		OFFLOAD_TEST(test_offload__submit_never_blocks),
-		OFFLOAD_TEST(test_offload__no_mutex_on_the_reactor),
-		OFFLOAD_TEST(test_offload__done_only_in_turn),
-		OFFLOAD_TEST(test_turns__weights),
-		OFFLOAD_TEST(test_report__waits),
-		OFFLOAD_TEST(test_turns__flood),
-		OFFLOAD_TEST(test_turns__goes_first),
-		OFFLOAD_TEST(test_turns__no_pause_between_slices),
-		OFFLOAD_TEST(test_cancel__waiting),
-		OFFLOAD_TEST(test_cancel__begun),
-		OFFLOAD_TEST(test_owner__comes_and_goes),
-		OFFLOAD_TEST(test_free__waits_for_all),
-		OFFLOAD_TEST(test_thread__signals),
-		OFFLOAD_TEST(test_new__failures),
-		OFFLOAD_TEST(test_watch_and_timer__allocation),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,17 +2,13 @@
 /*
  * Tests of libclient/onnx: models in bfloat16, which become casts around nodes in float32
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "libclient/onnx/eval.h"
 #include "support/onnx-model.h"
+#include "support/test.h"
 
 static struct onnx_model made;
 static struct rbk_onnx *model;
@@ -67,7 +63,7 @@ static void expect(const char *outputs, const char *steps, const char *type)
 	model = rbk_onnx_free(model);
 }
 
-static void test_computes__in_float32(void **state)
+TEST(test_computes__in_float32)
 {
 	start();
 	onnx_model_node(&made, "Add", "x w", "y");
@@ -98,7 +94,7 @@ static void test_computes__in_float32(void **state)
 	model = rbk_onnx_free(model);
 }
 
-static void test_moves__as_it_is(void **state)
+TEST(test_moves__as_it_is)
 {
 	static const char *const ops[] = {"Transpose", "Flatten", "Identity", "Squeeze"};
 
@@ -135,7 +131,7 @@ static void scatter(const char *reduction)
 	onnx_model_attr_string(&made, made.graph.node[0], "reduction", reduction);
 }
 
-static void test_scatter(void **state)
+TEST(test_scatter)
 {
 	scatter("none");
 	expect("y", "ScatterElements", "bfloat16");
@@ -144,7 +140,7 @@ static void test_scatter(void **state)
 }
 
 /* What is written as float32 by definition stays that; the type is that of the input that tells. */
-static void test_types_of_outputs(void **state)
+TEST(test_types_of_outputs)
 {
 	const int64_t dims[] = {4};
 	const uint16_t bfloats[] = {0x3f80, 0x4000, 0x4040, 0x4080};
@@ -175,7 +171,7 @@ static void test_types_of_outputs(void **state)
 }
 
 /* Selecting commutes with rounding, and of bfloat16s it needs none. */
-static void test_selects(void **state)
+TEST(test_selects)
 {
 	start();
 	onnx_model_node(&made, "Relu", "x", "a");
@@ -200,7 +196,7 @@ static void test_selects(void **state)
 	expect("y i", "float32 float32 Mul bfloat16 float32 MaxPool bfloat16", "bfloat16");
 }
 
-static void test_casts__of_the_model(void **state)
+TEST(test_casts__of_the_model)
 {
 	start();
 	onnx_model_node(&made, "Cast", "x", "a");
@@ -235,7 +231,7 @@ static void write_norm(const char *x)
 	onnx_model_node(&made, "Div", in, "n");
 }
 
-static void test_fuses__between_casts(void **state)
+TEST(test_fuses__between_casts)
 {
 	start();
 	onnx_model_node(&made, "Cast", "x", "a");
@@ -254,7 +250,7 @@ static void test_fuses__between_casts(void **state)
 }
 
 /* Cast once, here; rounded as everywhere, and as a list, whose upper halves say nothing. */
-static void test_constants(void **state)
+TEST(test_constants)
 {
 	static int32_t list[] = {0x3f80, (int32_t)0xdead4000, 0x0001, 0x7fc0};
 	const uint16_t bfloats[] = {0x3f80, 0x4000, 0x0001, 0x7fc0};
@@ -293,7 +289,7 @@ static void test_constants(void **state)
 }
 
 /* With nothing folded, left out or fused it is larger, and still compiles. */
-static void test_compiles__as_written(void **state)
+TEST(test_compiles__as_written)
 {
 	const uint16_t weights[32] = {0x3f80};
 
@@ -307,7 +303,7 @@ static void test_compiles__as_written(void **state)
 	model = rbk_onnx_free(model);
 }
 
-static void test_refusals(void **state)
+TEST(test_refusals)
 {
 	const uint16_t bfloats[] = {0x3f80, 0x4000};
 	const int64_t dims[] = {4};
@@ -344,22 +340,4 @@ static void test_refusals(void **state)
 	onnx_model_attr_int(&made, made.graph.node[0], "to", RBK_ONNX_U64);
 	assert_int_equal(compile("y", 0), -EOPNOTSUPP);
 	model = rbk_onnx_free(model);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_computes__in_float32),
-		cmocka_unit_test(test_moves__as_it_is),
-		cmocka_unit_test(test_scatter),
-		cmocka_unit_test(test_types_of_outputs),
-		cmocka_unit_test(test_selects),
-		cmocka_unit_test(test_casts__of_the_model),
-		cmocka_unit_test(test_fuses__between_casts),
-		cmocka_unit_test(test_constants),
-		cmocka_unit_test(test_compiles__as_written),
-		cmocka_unit_test(test_refusals),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

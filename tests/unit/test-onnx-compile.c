@@ -2,11 +2,6 @@
 /*
  * Tests of libclient/onnx: nodes of every opset become the catalogue's, and what is refused
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <math.h>
 #include <string.h>
@@ -14,6 +9,7 @@
 #include "fail-alloc.h"
 #include "libclient/onnx/eval.h"
 #include "support/onnx-model.h"
+#include "support/test.h"
 
 #define ARRAY_SIZE(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -118,7 +114,7 @@ static void expect_shape(const char *name, const char *expected)
 
 /* ---- Shapes and counts ---- */
 
-static void test_compile__count(void **state)
+TEST(test_compile__count)
 {
 	struct rbk_onnx_bound bound;
 
@@ -157,7 +153,7 @@ static void test_compile__count(void **state)
 	finish();
 }
 
-static void test_compile__open_dimensions(void **state)
+TEST(test_compile__open_dimensions)
 {
 	onnx_model_init(&made, 13);
 	onnx_model_input(&made, "x", RBK_ONNX_F32, 2, (int64_t[]){-1, -2});
@@ -192,7 +188,7 @@ static void test_compile__open_dimensions(void **state)
 	finish();
 }
 
-static void test_compile__batch_of_one(void **state)
+TEST(test_compile__batch_of_one)
 {
 	static const float w[16];
 	const int64_t dims[] = {1, 4}, square[] = {4, 4};
@@ -240,7 +236,7 @@ static void test_compile__batch_of_one(void **state)
 
 /* ---- Constants ---- */
 
-static void test_fold__shape_arithmetic(void **state)
+TEST(test_fold__shape_arithmetic)
 {
 	Onnx__NodeProto *node;
 
@@ -271,7 +267,7 @@ static void test_fold__shape_arithmetic(void **state)
 	finish();
 }
 
-static void test_fold__moves(void **state)
+TEST(test_fold__moves)
 {
 	const int64_t values[] = {0, 1, 2, 3, 4, 5};
 	Onnx__NodeProto *node;
@@ -322,7 +318,7 @@ static void test_fold__moves(void **state)
 }
 
 /* An input without elements is known: of what is reduced along it, every result is. */
-static void test_fold__nothing(void **state)
+TEST(test_fold__nothing)
 {
 	static const struct {
 		const char *op;
@@ -353,7 +349,7 @@ static void test_fold__nothing(void **state)
 }
 
 /* Outputs without elements are bound all the same, and something stands for them in the plan. */
-static void test_fold__empty_outputs(void **state)
+TEST(test_fold__empty_outputs)
 {
 	struct rbk_onnx_bound bound;
 
@@ -375,7 +371,7 @@ static void test_fold__empty_outputs(void **state)
 	finish();
 }
 
-static void test_fold__constants(void **state)
+TEST(test_fold__constants)
 {
 	Onnx__NodeProto *node;
 
@@ -432,7 +428,7 @@ static Onnx__NodeProto *dequantize(const char *inputs, const char *output, int64
 }
 
 /* One scale, one along an axis, and one of each block; what the rule refuses is not computed. */
-static void test_fold__dequantize(void **state)
+TEST(test_fold__dequantize)
 {
 	static const int8_t w[] = {-128, -1, 0, 1, 2, 127}, zeros[] = {1, -1};
 	static const float scales[] = {0.5f, 2, 4, 8};
@@ -470,7 +466,7 @@ static void test_fold__dequantize(void **state)
 	}
 }
 
-static void test_eval__halves(void **state)
+TEST(test_eval__halves)
 {
 	uint16_t half, again;
 
@@ -503,7 +499,7 @@ static void test_eval__halves(void **state)
 
 /* ---- Operators over the opsets ---- */
 
-static void test_opset_6__broadcast(void **state)
+TEST(test_opset_6__broadcast)
 {
 	static const float b[3 * 4];
 	Onnx__NodeProto *node;
@@ -532,7 +528,7 @@ static void test_opset_6__broadcast(void **state)
 }
 
 /* A slope for each channel, without saying which dimension that is. */
-static void test_opset_6__prelu(void **state)
+TEST(test_opset_6__prelu)
 {
 	static const int64_t slopes[] = {2, 3, 4};
 	const struct constant *constant;
@@ -551,7 +547,7 @@ static void test_opset_6__prelu(void **state)
 	finish();
 }
 
-static void test_softmax__opsets(void **state)
+TEST(test_softmax__opsets)
 {
 	onnx_model_init(&made, 13);
 	onnx_model_input(&made, "x", RBK_ONNX_F32, 3, (int64_t[]){2, 3, 4});
@@ -571,7 +567,7 @@ static void test_softmax__opsets(void **state)
 	finish();
 }
 
-static void test_reduce__opsets(void **state)
+TEST(test_reduce__opsets)
 {
 	Onnx__NodeProto *node;
 
@@ -600,7 +596,7 @@ static void test_reduce__opsets(void **state)
 	finish();
 }
 
-static void test_top_k__opsets(void **state)
+TEST(test_top_k__opsets)
 {
 	Onnx__NodeProto *node;
 
@@ -621,7 +617,7 @@ static void test_top_k__opsets(void **state)
 }
 
 /* What shapes and kernels are made for becomes an attribute; indices stay what they are. */
-static void test_indexed(void **state)
+TEST(test_indexed)
 {
 	Onnx__NodeProto *node;
 
@@ -664,7 +660,7 @@ static void test_indexed(void **state)
 	finish();
 }
 
-static void test_variadic(void **state)
+TEST(test_variadic)
 {
 	start(13);
 	onnx_model_node(&made, "Sum", "x x x x", "y");
@@ -681,7 +677,7 @@ static void test_variadic(void **state)
 	finish();
 }
 
-static void test_no_ops(void **state)
+TEST(test_no_ops)
 {
 	Onnx__NodeProto *node;
 
@@ -713,7 +709,7 @@ static void test_no_ops(void **state)
 }
 
 /* Two channels: what the normalisation does to them is in the weights and the bias then. */
-static void test_conv_batch_norm(void **state)
+TEST(test_conv_batch_norm)
 {
 	static const float w[] = {1, 2}, b[] = {10, 20}, scale[] = {2, 3}, shift[] = {1, -1};
 	static const float mean[] = {5, 6}, var[] = {4, 9};
@@ -756,7 +752,7 @@ static void test_conv_batch_norm(void **state)
 }
 
 /* What has no finite weights stays as it is: 0 of them would be no number. */
-static void test_conv_batch_norm__infinite(void **state)
+TEST(test_conv_batch_norm__infinite)
 {
 	static const struct {
 		float weight, scale, shift, mean, var;
@@ -787,7 +783,7 @@ static void test_conv_batch_norm__infinite(void **state)
 
 /* ---- Refusals ---- */
 
-static void test_refusals__all_of_them(void **state)
+TEST(test_refusals__all_of_them)
 {
 	struct rbk_onnx_refusal refusal;
 	Onnx__NodeProto *node;
@@ -834,7 +830,7 @@ static void test_refusals__all_of_them(void **state)
 }
 
 /* Values that shapes depend on: all that are wanted at once, also through what computes them. */
-static void test_values_needed(void **state)
+TEST(test_values_needed)
 {
 	const int64_t one[] = {1}, starts[] = {1}, ends[] = {3};
 	struct rbk_onnx_tensor tensor = {
@@ -879,7 +875,7 @@ static void test_values_needed(void **state)
 }
 
 /* An input with a default is not bound unless told so; then the default does not count. */
-static void test_defaults(void **state)
+TEST(test_defaults)
 {
 	static const float b[] = {1, 2, 3, 4};
 	const int64_t four[] = {4};
@@ -897,7 +893,7 @@ static void test_defaults(void **state)
 	finish();
 }
 
-static void test_options(void **state)
+TEST(test_options)
 {
 	struct rbk_onnx_options options = {.max_count = 4};
 
@@ -914,7 +910,7 @@ static void test_options(void **state)
 
 /* ---- Names ---- */
 
-static void test_names(void **state)
+TEST(test_names)
 {
 	struct names *names = names_new();
 	char name[RBK_NAME_BYTES], again[RBK_NAME_BYTES];
@@ -941,7 +937,7 @@ static void test_names(void **state)
 
 /* ---- Memory ---- */
 
-static void test_compile__allocations_fail(void **state)
+TEST(test_compile__allocations_fail)
 {
 	int r;
 
@@ -961,38 +957,4 @@ static void test_compile__allocations_fail(void **state)
 	}
 	assert_int_equal(r, 0);
 	finish();
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_compile__count),
-		cmocka_unit_test(test_compile__open_dimensions),
-		cmocka_unit_test(test_compile__batch_of_one),
-		cmocka_unit_test(test_fold__shape_arithmetic),
-		cmocka_unit_test(test_fold__moves),
-		cmocka_unit_test(test_fold__nothing),
-		cmocka_unit_test(test_fold__empty_outputs),
-		cmocka_unit_test(test_fold__constants),
-		cmocka_unit_test(test_fold__dequantize),
-		cmocka_unit_test(test_eval__halves),
-		cmocka_unit_test(test_opset_6__broadcast),
-		cmocka_unit_test(test_opset_6__prelu),
-		cmocka_unit_test(test_softmax__opsets),
-		cmocka_unit_test(test_reduce__opsets),
-		cmocka_unit_test(test_top_k__opsets),
-		cmocka_unit_test(test_indexed),
-		cmocka_unit_test(test_variadic),
-		cmocka_unit_test(test_no_ops),
-		cmocka_unit_test(test_conv_batch_norm),
-		cmocka_unit_test(test_conv_batch_norm__infinite),
-		cmocka_unit_test(test_refusals__all_of_them),
-		cmocka_unit_test(test_values_needed),
-		cmocka_unit_test(test_defaults),
-		cmocka_unit_test(test_options),
-		cmocka_unit_test(test_names),
-		cmocka_unit_test(test_compile__allocations_fail),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

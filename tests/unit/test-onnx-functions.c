@@ -2,11 +2,6 @@
 /*
  * Tests of libclient/onnx: nodes that are not in the graph itself, and hostile ones
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +10,7 @@
 #include "fail-alloc.h"
 #include "libclient/onnx/graph.h"
 #include "support/onnx-model.h"
+#include "support/test.h"
 
 static struct onnx_model made;
 static struct rbk_onnx *model;
@@ -126,7 +122,7 @@ static void expect_int(const char *name, int64_t expected)
 /* ---- Calls ---- */
 
 /* Inputs and outputs are those of their places, and names within are the function's own. */
-static void test_call__names(void **state)
+TEST(test_call__names)
 {
 	Onnx__FunctionProto *f;
 
@@ -145,7 +141,7 @@ static void test_call__names(void **state)
 	expect_steps("Relu:y");
 }
 
-static void test_call__nested(void **state)
+TEST(test_call__nested)
 {
 	Onnx__FunctionProto *f;
 
@@ -164,7 +160,7 @@ static void test_call__nested(void **state)
 }
 
 /* The body is read as the function's opset means it: Softmax-12 has two dimensions. */
-static void test_call__opsets(void **state)
+TEST(test_call__opsets)
 {
 	Onnx__FunctionProto *f;
 	struct rbk_onnx_step step;
@@ -203,7 +199,7 @@ static void test_call__opsets(void **state)
 	expect_not_loaded(-EBADMSG, "does not say which opset");
 }
 
-static void test_call__absent(void **state)
+TEST(test_call__absent)
 {
 	Onnx__FunctionProto *f;
 
@@ -231,7 +227,7 @@ static void test_call__absent(void **state)
 }
 
 /* Outputs that are inputs, or each other. */
-static void test_call__copies(void **state)
+TEST(test_call__copies)
 {
 	Onnx__FunctionProto *f;
 
@@ -248,7 +244,7 @@ static void test_call__copies(void **state)
 }
 
 /* A function is what the file says, whatever the operator of that name is. */
-static void test_call__shadows(void **state)
+TEST(test_call__shadows)
 {
 	static const char *const domains[] = {"", "ai.onnx"};
 	Onnx__FunctionProto *f;
@@ -263,7 +259,7 @@ static void test_call__shadows(void **state)
 	}
 }
 
-static void test_call__overloads(void **state)
+TEST(test_call__overloads)
 {
 	Onnx__FunctionProto *f;
 
@@ -289,7 +285,7 @@ static void test_call__overloads(void **state)
 /* ---- Attributes ---- */
 
 /* A function that adds a constant: given, by default, and through another function. */
-static void test_attributes(void **state)
+TEST(test_attributes)
 {
 	Onnx__FunctionProto *f;
 	Onnx__NodeProto *node, scratch = ONNX__NODE_PROTO__INIT;
@@ -334,7 +330,7 @@ static void test_attributes(void **state)
 	}
 }
 
-static void test_attributes__wrong(void **state)
+TEST(test_attributes__wrong)
 {
 	Onnx__FunctionProto *f;
 
@@ -385,7 +381,7 @@ static Onnx__NodeProto *add_if(const char *condition, const char *inputs, const 
 	return node;
 }
 
-static void test_if__constant(void **state)
+TEST(test_if__constant)
 {
 	for (unsigned int yes = 0; yes < 2; yes++) {
 		start();
@@ -406,7 +402,7 @@ static void test_if__constant(void **state)
 }
 
 /* Branches read what is defined behind them, which then comes first. */
-static void test_if__order(void **state)
+TEST(test_if__order)
 {
 	Onnx__NodeProto *node, *inner;
 	Onnx__GraphProto *graph;
@@ -434,7 +430,7 @@ static void test_if__order(void **state)
 }
 
 /* Names of a branch are its own; what it gives may be of around it. */
-static void test_if__names(void **state)
+TEST(test_if__names)
 {
 	Onnx__NodeProto *node;
 	Onnx__GraphProto *graph;
@@ -457,7 +453,7 @@ static void test_if__names(void **state)
 }
 
 /* In a function, whose attributes and absent inputs branches see. */
-static void test_if__function(void **state)
+TEST(test_if__function)
 {
 	Onnx__FunctionProto *f;
 	Onnx__NodeProto *node;
@@ -479,7 +475,7 @@ static void test_if__function(void **state)
 	expect_steps("LeakyRelu:y/b/t");
 }
 
-static void test_if__refused(void **state)
+TEST(test_if__refused)
 {
 	struct rbk_onnx_value value;
 	Onnx__NodeProto *node;
@@ -526,7 +522,7 @@ static void test_if__refused(void **state)
 	expect_refused("there is no such operator in the catalogue (node 0 of then_branch)");
 }
 
-static void test_if__broken(void **state)
+TEST(test_if__broken)
 {
 	Onnx__NodeProto *node;
 
@@ -566,7 +562,7 @@ static void test_if__broken(void **state)
 
 /* ---- Hostile ones ---- */
 
-static void test_hostile__recursion(void **state)
+TEST(test_hostile__recursion)
 {
 	Onnx__FunctionProto *f;
 
@@ -616,7 +612,7 @@ static void add_tower(unsigned int n, unsigned int times)
 	call("F0", "x", "y");
 }
 
-static void test_hostile__growth(void **state)
+TEST(test_hostile__growth)
 {
 	start();
 	add_tower(40, 2);
@@ -647,7 +643,7 @@ static void test_hostile__growth(void **state)
 }
 
 /* What each of many calls reads of a function costs time, which is bounded. */
-static void test_hostile__text(void **state)
+TEST(test_hostile__text)
 {
 	static char name[1 << 20];
 
@@ -661,7 +657,7 @@ static void test_hostile__text(void **state)
 }
 
 /* Of many inputs that nobody gives: what is bound costs memory, which is bounded. */
-static void test_hostile__inputs(void **state)
+TEST(test_hostile__inputs)
 {
 	Onnx__FunctionProto *f;
 	char *inputs = malloc(8 * 5000 + 1), *at = inputs;
@@ -682,7 +678,7 @@ static void test_hostile__inputs(void **state)
 	expect_not_loaded(-EFBIG, "too much memory");
 }
 
-static void test_hostile__definitions(void **state)
+TEST(test_hostile__definitions)
 {
 	Onnx__FunctionProto *f;
 
@@ -744,7 +740,7 @@ static void test_hostile__definitions(void **state)
 	expect_not_loaded(-EBADMSG, "has 2 inputs and 1 output, function \"my.F\" has 1 and 1");
 }
 
-static void test_refusal(void **state)
+TEST(test_refusal)
 {
 	struct rbk_onnx_refusal refusal;
 	Onnx__FunctionProto *f;
@@ -769,7 +765,7 @@ static void test_refusal(void **state)
 	onnx_model_deinit(&made);
 }
 
-static void test_load__allocations_fail(void **state)
+TEST(test_load__allocations_fail)
 {
 	Onnx__FunctionProto *f;
 	Onnx__NodeProto scratch = ONNX__NODE_PROTO__INIT;
@@ -798,34 +794,4 @@ static void test_load__allocations_fail(void **state)
 	assert_int_equal(r, 0);
 	model = rbk_onnx_free(model);
 	onnx_model_deinit(&made);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_call__names),
-		cmocka_unit_test(test_call__nested),
-		cmocka_unit_test(test_call__opsets),
-		cmocka_unit_test(test_call__absent),
-		cmocka_unit_test(test_call__copies),
-		cmocka_unit_test(test_call__shadows),
-		cmocka_unit_test(test_call__overloads),
-		cmocka_unit_test(test_attributes),
-		cmocka_unit_test(test_attributes__wrong),
-		cmocka_unit_test(test_if__constant),
-		cmocka_unit_test(test_if__order),
-		cmocka_unit_test(test_if__names),
-		cmocka_unit_test(test_if__function),
-		cmocka_unit_test(test_if__refused),
-		cmocka_unit_test(test_if__broken),
-		cmocka_unit_test(test_hostile__recursion),
-		cmocka_unit_test(test_hostile__growth),
-		cmocka_unit_test(test_hostile__text),
-		cmocka_unit_test(test_hostile__inputs),
-		cmocka_unit_test(test_hostile__definitions),
-		cmocka_unit_test(test_refusal),
-		cmocka_unit_test(test_load__allocations_fail),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

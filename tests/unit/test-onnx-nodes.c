@@ -4,11 +4,6 @@
  *
  * Each case is a model of one node, written in few words, and what has become known of its outputs.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -18,6 +13,7 @@
 #include "fail-alloc.h"
 #include "libclient/onnx/eval.h"
 #include "support/onnx-model.h"
+#include "support/test.h"
 
 /*
  * Inputs: types with shapes, and lists of constants: "f32[2,0] {1,2}"; "-" is an absent one.
@@ -216,7 +212,7 @@ static void check_all(const struct one_node *ones, size_t n)
 
 /* ---- Tensors without elements ---- */
 
-static void test_elementwise(void **state)
+TEST(test_elementwise)
 {
 	static const struct one_node ones[] = {
 		{"Relu", 13, "f32[2,0]", "", "f32[2,0]"},
@@ -238,7 +234,7 @@ static void test_elementwise(void **state)
 	CHECK_ALL(ones);
 }
 
-static void test_products(void **state)
+TEST(test_products)
 {
 	static const struct one_node ones[] = {
 		{"MatMul", 13, "f32[2,0] f32[0,3]", "", "f32[2,3]", 0},
@@ -275,7 +271,7 @@ static void test_products(void **state)
 }
 
 /* A bias is what remains of a Gemm over no terms. */
-static void test_products__bias(void **state)
+TEST(test_products__bias)
 {
 	const struct one_node one = {"Gemm", 13, "f32[2,0] f32[0,3] f32[3]", "", "f32[2,3]"};
 	struct rbk_onnx_step step;
@@ -288,7 +284,7 @@ static void test_products__bias(void **state)
 	model = rbk_onnx_free(model);
 }
 
-static void test_moves(void **state)
+TEST(test_moves)
 {
 	static const struct one_node ones[] = {
 		{"Transpose", 13, "f32[2,0,3]", "perm=2,0,1", "f32[3,2,0]"},
@@ -327,7 +323,7 @@ static void test_moves(void **state)
 	CHECK_ALL(ones);
 }
 
-static void test_indices(void **state)
+TEST(test_indices)
 {
 	static const struct one_node ones[] = {
 		{"Gather", 13, "f32[4,3] i64[0]", "", "f32[0,3]"},
@@ -351,7 +347,7 @@ static void test_indices(void **state)
 }
 
 /* What is not written to stays. */
-static void test_indices__scatter(void **state)
+TEST(test_indices__scatter)
 {
 	const struct one_node one = {"ScatterND", 18, "f32[4] i64[0,1] f32[0]", "", "f32[4]"};
 	struct rbk_onnx_step step;
@@ -365,7 +361,7 @@ static void test_indices__scatter(void **state)
 	model = rbk_onnx_free(model);
 }
 
-static void test_reductions(void **state)
+TEST(test_reductions)
 {
 	static const struct one_node ones[] = {
 		{"ReduceSum", 13, "f32[0,3] {0}", "keepdims=0", "f32[3]", 0},
@@ -389,7 +385,7 @@ static void test_reductions(void **state)
 }
 
 /* What is there for integers, too, whether it is in the catalogue so or made of others. */
-static void test_integers(void **state)
+TEST(test_integers)
 {
 	static const struct one_node ones[] = {
 		{"TopK", 24, "i64[4] {3}", "sorted=0", "i64[3] i64[3]"},
@@ -433,7 +429,7 @@ static void test_integers(void **state)
 }
 
 /* The past of a conversation that begins. */
-static void test_attention(void **state)
+TEST(test_attention)
 {
 	const struct one_node one = {"Attention", 23,
 				     "f32[1,2,3,4] f32[1,2,3,4] f32[1,2,3,4] - f32[1,2,0,4] "
@@ -451,7 +447,7 @@ static void test_attention(void **state)
 
 /* ---- Attributes and inputs that make no sense ---- */
 
-static void test_hostile(void **state)
+TEST(test_hostile)
 {
 	static const struct one_node ones[] = {
 		{"LRN", 13, "f32[2,3]", "size=0", "windows"},
@@ -552,7 +548,7 @@ static void set_attr(Onnx__AttributeProto *attr, int type)
 }
 
 /* Every attribute has one type, and with any other the node is refused, in words that name it. */
-static void test_attributes__types(void **state)
+TEST(test_attributes__types)
 {
 	static const struct {
 		const char *op, *attr;
@@ -612,7 +608,7 @@ static void test_attributes__types(void **state)
 }
 
 /* Files of old do not say which type an attribute has. */
-static void test_attributes__without_types(void **state)
+TEST(test_attributes__without_types)
 {
 	static const struct {
 		const char *op, *attr;
@@ -647,7 +643,7 @@ static void test_attributes__without_types(void **state)
 }
 
 /* What would be huge is refused before there is any memory for it. */
-static void test_hostile__sizes(void **state)
+TEST(test_hostile__sizes)
 {
 	static const struct one_node ones[] = {
 		{"ConstantOfShape", 9, "{1000000,1000000}", "", "too large"},
@@ -706,7 +702,7 @@ static void check_range(int64_t start, int64_t limit, int64_t delta, unsigned in
 	model = rbk_onnx_free(model);
 }
 
-static void test_integers__range(void **state)
+TEST(test_integers__range)
 {
 	const int64_t odd = (1ll << 53) + 1, quarter = 1ll << 62;
 
@@ -720,7 +716,7 @@ static void test_integers__range(void **state)
 }
 
 /* What is computed in advance takes them for zero, as devices do. */
-static void test_denormals(void **state)
+TEST(test_denormals)
 {
 	static const float values[] = {1e-40f, -1e-40f, 1.2e-38f, -0.0f};
 
@@ -731,7 +727,7 @@ static void test_denormals(void **state)
 	assert_true(signbit(eval_load(RBK_ONNX_F32, values, 3)));
 }
 
-static void test_integers__whole(void **state)
+TEST(test_integers__whole)
 {
 	static const struct one_node ones[] = {
 		{"CumSum", 14, "f32[2] {4611686018427387905}", "", "axis 4611686018427387905"},
@@ -744,7 +740,7 @@ static void test_integers__whole(void **state)
 
 /* ---- Constants ---- */
 
-static void test_constant__sparse(void **state)
+TEST(test_constant__sparse)
 {
 	for (unsigned int place = 2; place <= 3; place++) {
 		Onnx__SparseTensorProto sparse = ONNX__SPARSE_TENSOR_PROTO__INIT;
@@ -782,29 +778,4 @@ static void test_constant__sparse(void **state)
 		}
 		model = rbk_onnx_free(model);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_integers__range),
-		cmocka_unit_test(test_integers__whole),
-		cmocka_unit_test(test_denormals),
-		cmocka_unit_test(test_elementwise),
-		cmocka_unit_test(test_products),
-		cmocka_unit_test(test_products__bias),
-		cmocka_unit_test(test_constant__sparse),
-		cmocka_unit_test(test_moves),
-		cmocka_unit_test(test_indices),
-		cmocka_unit_test(test_indices__scatter),
-		cmocka_unit_test(test_reductions),
-		cmocka_unit_test(test_integers),
-		cmocka_unit_test(test_attention),
-		cmocka_unit_test(test_hostile),
-		cmocka_unit_test(test_hostile__sizes),
-		cmocka_unit_test(test_attributes__types),
-		cmocka_unit_test(test_attributes__without_types),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

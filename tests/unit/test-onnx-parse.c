@@ -2,11 +2,6 @@
 /*
  * Tests of libclient/onnx: what a file holds, and what a hostile one does
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -19,6 +14,7 @@
 #include "libclient/onnx/model.h"
 #include "libclient/onnx/scan.h"
 #include "support/onnx-model.h"
+#include "support/test.h"
 
 #define ARRAY_SIZE(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -69,7 +65,7 @@ static void expect_refused(struct onnx_model *made, int r, const char *words)
 	onnx_model_deinit(made);
 }
 
-static void test_load__sound(void **state)
+TEST(test_load__sound)
 {
 	struct rbk_onnx_value value;
 	struct onnx_model made;
@@ -98,7 +94,7 @@ static void test_load__sound(void **state)
 }
 
 /* The newest holds, wherever it stands and whichever of its names the domain has there. */
-static void test_load__domain_imported_twice(void **state)
+TEST(test_load__domain_imported_twice)
 {
 	char long_name[] = "ai.onnx";
 
@@ -124,7 +120,7 @@ static void test_load__domain_imported_twice(void **state)
 }
 
 /* Cut off anywhere it is refused, or it was whole by chance; never read beyond. */
-static void test_load__truncated(void **state)
+TEST(test_load__truncated)
 {
 	struct onnx_model made;
 	struct rbk_onnx *model;
@@ -147,7 +143,7 @@ static void test_load__truncated(void **state)
 	onnx_model_deinit(&made);
 }
 
-static void test_load__not_a_model(void **state)
+TEST(test_load__not_a_model)
 {
 	static const char text[] = "GIF89a, and a lot of other things that are not a model";
 	struct rbk_onnx *model;
@@ -163,7 +159,7 @@ static void test_load__not_a_model(void **state)
 }
 
 /* What the sentence says a file is, by how it begins. */
-static void test_load__kinds(void **state)
+TEST(test_load__kinds)
 {
 #define FILE_OF(begins, what)                    \
 	{                                        \
@@ -220,7 +216,7 @@ static void test_load__kinds(void **state)
 	}
 }
 
-static void test_load__cyclic(void **state)
+TEST(test_load__cyclic)
 {
 	struct onnx_model made;
 
@@ -235,7 +231,7 @@ static void test_load__cyclic(void **state)
 }
 
 /* Nodes may come in any order. */
-static void test_load__unsorted(void **state)
+TEST(test_load__unsorted)
 {
 	struct onnx_model made;
 	struct rbk_onnx *model;
@@ -255,7 +251,7 @@ static void test_load__unsorted(void **state)
 	onnx_model_deinit(&made);
 }
 
-static void test_load__names(void **state)
+TEST(test_load__names)
 {
 	struct onnx_model made;
 
@@ -296,7 +292,7 @@ static void test_load__names(void **state)
 	expect_refused(&made, -EBADMSG, "\"a\" twice");
 }
 
-static void test_load__versions(void **state)
+TEST(test_load__versions)
 {
 	struct onnx_model made;
 
@@ -328,7 +324,7 @@ static void test_load__versions(void **state)
 }
 
 /* Lengths that promise more than there is. */
-static void test_load__hostile_tensors(void **state)
+TEST(test_load__hostile_tensors)
 {
 	static const int64_t huge[] = {5, 1 << 20, 256}, negative[] = {-4}, many[17] = {1};
 	static const int64_t beyond[] = {INT32_MAX, INT32_MAX, 3}, empty[] = {0, INT32_MAX};
@@ -389,7 +385,7 @@ static size_t wrap(uint8_t *bytes, size_t n, uint8_t field)
 }
 
 /* Sequences of sequences of ...: unpacking goes as deep. */
-static void test_scan__nested(void **state)
+TEST(test_scan__nested)
 {
 	size_t n = 0, n_max = 100000;
 	uint8_t *bytes = malloc(n_max);
@@ -410,7 +406,7 @@ static void test_scan__nested(void **state)
 
 /* Nodes with graphs with nodes with graphs: 7 (graph), then 1 (node), 5 (attribute), 6 (its graph).
  */
-static void test_load__nested_graphs(void **state)
+TEST(test_load__nested_graphs)
 {
 	uint8_t *bytes = malloc(100000);
 	struct rbk_onnx *model;
@@ -450,7 +446,7 @@ static size_t write_relu(uint8_t *at, unsigned int from, unsigned int to)
 }
 
 /* A row of so many nodes, the last one first: no stack is as deep. */
-static void test_load__long_row(void **state)
+TEST(test_load__long_row)
 {
 	const unsigned int n_nodes = 60000;
 	uint8_t *bytes = malloc(n_nodes * 32 + 4096), *head;
@@ -483,7 +479,7 @@ static void test_load__long_row(void **state)
 	free(bytes);
 }
 
-static void test_scan__broken(void **state)
+TEST(test_scan__broken)
 {
 	static const struct {
 		uint8_t bytes[8];
@@ -517,7 +513,7 @@ static void test_scan__broken(void **state)
 }
 
 /* Broken models, and what is none, by bytes that stand for something else in other files. */
-static void test_load__kinds_alike(void **state)
+TEST(test_load__kinds_alike)
 {
 #define FILE_OF(bytes, says, denies)                   \
 	{                                              \
@@ -561,7 +557,7 @@ static void test_load__kinds_alike(void **state)
 }
 
 /* A file of nothing but empty nodes asks for a hundred times its size. */
-static void test_load__bomb(void **state)
+TEST(test_load__bomb)
 {
 	const size_t n_nodes = 4u << 20, n = 2 * n_nodes;
 	uint8_t *bytes = malloc(n + 6);
@@ -602,7 +598,7 @@ static void make_sparse(struct onnx_model *model, Onnx__SparseTensorProto *spars
 	model->graph.sparse_initializer = list;
 }
 
-static void test_sparse__sound(void **state)
+TEST(test_sparse__sound)
 {
 	static const int64_t places[][4] = {{1, 5}, {0, 1, 1, 2}};
 	static const float expected[] = {0, 1, 0, 0, 0, 2};
@@ -629,7 +625,7 @@ static void test_sparse__sound(void **state)
 	}
 }
 
-static void test_sparse__hostile(void **state)
+TEST(test_sparse__hostile)
 {
 	static const struct {
 		unsigned int rank;
@@ -695,7 +691,7 @@ static void expect_tensor(Onnx__TensorProto *proto, const void *data, uint64_t n
 	rbk_onnx_tensor_free(&tensor);
 }
 
-static void test_tensor__encodings(void **state)
+TEST(test_tensor__encodings)
 {
 	static float floats[] = {1, -2.5f};
 	static double doubles[] = {1, -2.5};
@@ -753,7 +749,7 @@ static void test_tensor__encodings(void **state)
 	onnx_model_deinit(&made);
 }
 
-static void test_dtypes(void **state)
+TEST(test_dtypes)
 {
 	assert_string_equal(rbk_onnx_dtype_name(RBK_ONNX_F16), "float16");
 	assert_string_equal(rbk_onnx_dtype_name(8), "string");
@@ -834,7 +830,7 @@ static void make_external(struct onnx_model *made, const char *location, const c
 	}
 }
 
-static void test_external__sound(void **state)
+TEST(test_external__sound, make_folder, remove_folder)
 {
 	static const uint32_t expected[] = {2, 3, 4, 5};
 	struct folder *folder = *state;
@@ -861,7 +857,7 @@ static void test_external__sound(void **state)
 	onnx_model_deinit(&made);
 }
 
-static void test_external__outside(void **state)
+TEST(test_external__outside, make_folder, remove_folder)
 {
 	static const struct {
 		const char *location, *offset, *length, *words;
@@ -908,7 +904,7 @@ static void test_external__outside(void **state)
 
 /* ---- Memory ---- */
 
-static void test_load__allocations_fail(void **state)
+TEST(test_load__allocations_fail)
 {
 	struct onnx_model made;
 	struct rbk_onnx *model;
@@ -934,35 +930,4 @@ static void test_load__allocations_fail(void **state)
 	assert_int_equal(r, 0);
 	rbk_onnx_free(model);
 	onnx_model_deinit(&made);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_load__sound),
-		cmocka_unit_test(test_load__domain_imported_twice),
-		cmocka_unit_test(test_load__truncated),
-		cmocka_unit_test(test_load__not_a_model),
-		cmocka_unit_test(test_load__kinds),
-		cmocka_unit_test(test_load__cyclic),
-		cmocka_unit_test(test_load__unsorted),
-		cmocka_unit_test(test_load__names),
-		cmocka_unit_test(test_load__versions),
-		cmocka_unit_test(test_load__hostile_tensors),
-		cmocka_unit_test(test_load__kinds_alike),
-		cmocka_unit_test(test_load__bomb),
-		cmocka_unit_test(test_scan__nested),
-		cmocka_unit_test(test_load__nested_graphs),
-		cmocka_unit_test(test_load__long_row),
-		cmocka_unit_test(test_scan__broken),
-		cmocka_unit_test(test_sparse__sound),
-		cmocka_unit_test(test_sparse__hostile),
-		cmocka_unit_test(test_tensor__encodings),
-		cmocka_unit_test(test_dtypes),
-		cmocka_unit_test_setup_teardown(test_external__sound, make_folder, remove_folder),
-		cmocka_unit_test_setup_teardown(test_external__outside, make_folder, remove_folder),
-		cmocka_unit_test(test_load__allocations_fail),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

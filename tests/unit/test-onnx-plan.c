@@ -4,11 +4,6 @@
  *
  * The library talks to a fake broker. On the way, the description is read as the real one reads it.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +13,7 @@
 #include "plan/plan.h"
 #include "support/client-fixture.h"
 #include "support/onnx-model.h"
+#include "support/test.h"
 
 static struct plan *described; /* the last plan, as the broker has it */
 static struct exec_arena arena = {.bytes = 1 << 20, .immutable = true};
@@ -136,7 +132,7 @@ static unsigned int n_places(void)
 	return n;
 }
 
-static void test_plan__whole(void **state)
+TEST(test_plan__whole, begin, end)
 {
 	static const float w[] = {1, 2, 3, 4, 5, 6, 7, 8}, b[] = {-1, -2};
 	struct rbk_onnx_bound bound;
@@ -175,7 +171,7 @@ static void test_plan__whole(void **state)
 }
 
 /* Nothing follows the count: then tasks have one row. */
-static void test_plan__fixed(void **state)
+TEST(test_plan__fixed, begin, end)
 {
 	assert_int_equal(rbk_onnx_set_dim(model, "N", 3, &fixture.error), 0);
 	compile(16, RBK_ONNX_OPT_BIAS);
@@ -184,7 +180,7 @@ static void test_plan__fixed(void **state)
 	assert_int_equal(described->tensors[0].shape.dims[0], 3);
 }
 
-static void test_plan__pinned(void **state)
+TEST(test_plan__pinned, begin, end)
 {
 	const struct rbk_onnx_options options = {.size = sizeof(options), .pin = 1 + 1};
 
@@ -195,7 +191,7 @@ static void test_plan__pinned(void **state)
 }
 
 /* Each step by itself: what it reads and writes is bound, but for constants. */
-static void test_plan__steps(void **state)
+TEST(test_plan__steps, begin, end)
 {
 	static const unsigned int n_bound[] = {2, 2, 2, 2};
 	struct rbk_onnx_options options = {.size = sizeof(options), .n_steps = 1};
@@ -232,7 +228,7 @@ static void test_plan__steps(void **state)
 }
 
 /* The model may go before the plan does. */
-static void test_plan__outlives_the_model(void **state)
+TEST(test_plan__outlives_the_model, begin, end)
 {
 	struct rbk_plan *plan = NULL;
 
@@ -242,17 +238,4 @@ static void test_plan__outlives_the_model(void **state)
 	assert_int_equal(fake_broker_objects(fixture.fake), 2);
 	assert_null(rbk_plan_free(plan));
 	assert_int_equal(fake_broker_objects(fixture.fake), 0);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_plan__whole, begin, end),
-		cmocka_unit_test_setup_teardown(test_plan__fixed, begin, end),
-		cmocka_unit_test_setup_teardown(test_plan__pinned, begin, end),
-		cmocka_unit_test_setup_teardown(test_plan__steps, begin, end),
-		cmocka_unit_test_setup_teardown(test_plan__outlives_the_model, begin, end),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,17 +3,13 @@
  * Tests of libclient/onnx: weights of few bits, what is quantized by ONNX Runtime, which types
  * refusals name, and mixed types
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <string.h>
 
 #include "fail-alloc.h"
 #include "libclient/onnx/eval.h"
 #include "support/onnx-model.h"
+#include "support/test.h"
 
 static struct onnx_model made;
 static struct rbk_onnx *model;
@@ -102,7 +98,7 @@ static void refuses(const char *output, const char *why)
 	model = rbk_onnx_free(model);
 }
 
-static void test_products__stay_small(void **state)
+TEST(test_products__stay_small)
 {
 	static const struct {
 		int64_t n_scales, block;
@@ -130,7 +126,7 @@ static void test_products__stay_small(void **state)
 }
 
 /* Layers that share their weights have them once. */
-static void test_products__share(void **state)
+TEST(test_products__share)
 {
 	const struct step *first = NULL, *second = NULL;
 
@@ -152,7 +148,7 @@ static void test_products__share(void **state)
 	model = rbk_onnx_free(model);
 }
 
-static void test_products__of_the_other_side(void **state)
+TEST(test_products__of_the_other_side)
 {
 	start(RBK_ONNX_I4, 12, 40, 0, 0);
 	onnx_model_node(&made, "Transpose", "v", "t");
@@ -168,7 +164,7 @@ static void test_products__of_the_other_side(void **state)
 }
 
 /* Whoever reads elements gets floats, once. */
-static void test_floats(void **state)
+TEST(test_floats)
 {
 	start(RBK_ONNX_I4, 3, 40, 0, 0);
 	onnx_model_node(&made, "Gather", "v three", "row");
@@ -191,7 +187,7 @@ static void test_floats(void **state)
 	model = rbk_onnx_free(model);
 }
 
-static void test_refusals__name_the_type(void **state)
+TEST(test_refusals__name_the_type)
 {
 	static const int64_t dims[] = {2, 2};
 
@@ -226,7 +222,7 @@ static Onnx__NodeProto *start_bytes(const char *op, const char *inputs)
 	return onnx_model_domain(&made, onnx_model_node(&made, op, inputs, "y"), "com.microsoft");
 }
 
-static void test_bytes__between_floats(void **state)
+TEST(test_bytes__between_floats)
 {
 	start_bytes("QLinearAdd", "a s z b s - s z");
 	expect("y", 0, "DequantizeLinear DequantizeLinear Add QuantizeLinear");
@@ -237,7 +233,7 @@ static void test_bytes__between_floats(void **state)
 }
 
 /* Whatever is left out. */
-static void test_bytes__absent(void **state)
+TEST(test_bytes__absent)
 {
 	static const struct {
 		const char *op, *inputs, *why;
@@ -269,7 +265,7 @@ static void test_bytes__absent(void **state)
 }
 
 /* The third dimension is folded into channels; rows stay rows. */
-static void test_volumes__are_folded(void **state)
+TEST(test_volumes__are_folded)
 {
 	Onnx__NodeProto *node;
 
@@ -309,7 +305,7 @@ static void test_volumes__are_folded(void **state)
 }
 
 /* Of eight bits they become floats here; of two, too. */
-static void test_narrow__becomes_floats(void **state)
+TEST(test_narrow__becomes_floats)
 {
 	for (int64_t bits = 2; bits <= 8; bits *= 4) {
 		Onnx__NodeProto *node;
@@ -329,21 +325,4 @@ static void test_narrow__becomes_floats(void **state)
 		onnx_model_attr_int(&made, node, "block_size", 16);
 		expect("y", 0, "MatMul");
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_products__stay_small),
-		cmocka_unit_test(test_products__share),
-		cmocka_unit_test(test_products__of_the_other_side),
-		cmocka_unit_test(test_floats),
-		cmocka_unit_test(test_refusals__name_the_type),
-		cmocka_unit_test(test_bytes__between_floats),
-		cmocka_unit_test(test_bytes__absent),
-		cmocka_unit_test(test_volumes__are_folded),
-		cmocka_unit_test(test_narrow__becomes_floats),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,17 +3,13 @@
  * Shape rules: what works element by element
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "support/one-op.h"
+#include "support/test.h"
 
-static void test_add__broadcast(void **state)
+TEST(test_add__broadcast)
 {
 	expect_infers("Add", "[2,3] [2,3]", "", "[2,3]");
 	expect_infers("Add", "[2,3] [3]", "", "[2,3]");
@@ -25,7 +21,7 @@ static void test_add__broadcast(void **state)
 	expect_infers("Mul", "[1,1,1,1,1,1,1,1] [2]", "", "[1,1,1,1,1,1,1,2]");
 }
 
-static void test_add__count(void **state)
+TEST(test_add__count)
 {
 	expect_infers("Add", "[count,3] [3]", "", "[count,3]");
 	expect_infers("Add", "[1,3] [count,3]", "", "[count,3]");
@@ -34,7 +30,7 @@ static void test_add__count(void **state)
 	expect_infers("Add", "[count] []", "", "[count]");
 }
 
-static void test_add__refused(void **state)
+TEST(test_add__refused)
 {
 	expect_refuses("Add", "[2,3] [2]", "", "inputs \"a\" [2,3] and \"b\" [2] do not broadcast",
 		       "dimension 1 would be 3 and 2", NULL);
@@ -49,7 +45,7 @@ static void test_add__refused(void **state)
 	expect_refuses("Add", "[2] [2]", "axis=1", "unknown attribute \"axis\"", NULL);
 }
 
-static void test_relu__shapes(void **state)
+TEST(test_relu__shapes)
 {
 	expect_infers("Relu", "[2,3]", "", "[2,3]");
 	expect_infers("Relu", "[]", "", "[]");
@@ -57,7 +53,7 @@ static void test_relu__shapes(void **state)
 	expect_refuses("Relu", "[2] [2]", "", "2 inputs, expected at most 1", NULL);
 }
 
-static void test_elementwise__cost(void **state)
+TEST(test_elementwise__cost)
 {
 	struct plan *plan = expect_plan(one_op("Add", "[count,3] [3]", ""));
 
@@ -69,7 +65,7 @@ static void test_elementwise__cost(void **state)
 	plan_free(plan);
 }
 
-static void test_elementwise__int64_refused(void **state)
+TEST(test_elementwise__int64_refused)
 {
 	struct describe *d = describe_new("", 1);
 
@@ -79,7 +75,7 @@ static void test_elementwise__int64_refused(void **state)
 	expect_refused(d, "node 0 \"e\" (Exp)", "input \"indices\" is int64, expected", NULL);
 }
 
-static void test_where__broadcast(void **state)
+TEST(test_where__broadcast)
 {
 	struct describe *d = describe_new("", 4);
 	struct plan *plan;
@@ -101,7 +97,7 @@ static void test_where__broadcast(void **state)
 	expect_refuses("Where", "[2] [2] [2]", "", "input \"a\" is float32, expected bool", NULL);
 }
 
-static void test_elementwise__attributes(void **state)
+TEST(test_elementwise__attributes)
 {
 	expect_infers("Clip", "[2,3]", "min=0.5", "[2,3]");
 	expect_infers("Gelu", "[count,3]", "approximate=tanh", "[count,3]");
@@ -128,7 +124,7 @@ static struct plan *unary_plan(const char *op, uint8_t dtype)
 }
 
 /* Parameters are widened, defaults as they are; GPUs are not asked; functions cost more. */
-static void test_elementwise__float64(void **state)
+TEST(test_elementwise__float64)
 {
 	struct plan *plan = unary_plan("HardSigmoid", RBK_DTYPE_F64), *floats;
 
@@ -150,21 +146,4 @@ static void test_elementwise__float64(void **state)
 	assert_int_equal(floats->ops_devices, OP_ON_CPU | OP_ON_VULKAN);
 	plan_free(plan);
 	plan_free(floats);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_add__broadcast),
-		cmocka_unit_test(test_add__count),
-		cmocka_unit_test(test_add__refused),
-		cmocka_unit_test(test_relu__shapes),
-		cmocka_unit_test(test_elementwise__cost),
-		cmocka_unit_test(test_elementwise__int64_refused),
-		cmocka_unit_test(test_where__broadcast),
-		cmocka_unit_test(test_elementwise__attributes),
-		cmocka_unit_test(test_elementwise__float64),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

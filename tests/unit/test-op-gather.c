@@ -2,17 +2,13 @@
 /*
  * Shape rules: Gather, GatherElements, GatherND, ScatterElements, ScatterND, OneHot, Trilu
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "shm/operators/op-call.h"
 #include "support/one-op.h"
+#include "support/test.h"
 
 /* As one_op(), of @n inputs, input @index being int64; attributes are added by the caller. */
 static struct describe *indexed(const char *op, unsigned int n, unsigned int index, ...)
@@ -69,7 +65,7 @@ static struct describe *with_string(struct describe *d, const char *name, const 
 	return d;
 }
 
-static void test_gather__shapes(void **state)
+TEST(test_gather__shapes)
 {
 	struct plan *plan;
 
@@ -87,7 +83,7 @@ static void test_gather__shapes(void **state)
 	plan_free(plan);
 }
 
-static void test_gather__refused(void **state)
+TEST(test_gather__refused)
 {
 	expect_refused(indexed("Gather", 2, 1, "c,4", "3"),
 		       "would point into dimension count of input \"a\" [count,4]", NULL);
@@ -105,7 +101,7 @@ static void test_gather__refused(void **state)
 		       NULL);
 }
 
-static void test_gather_elements__shapes(void **state)
+TEST(test_gather_elements__shapes)
 {
 	expect(indexed("GatherElements", 2, 1, "5,4", "9,3"), "[9,3]", false);
 	expect(with_int(indexed("GatherElements", 2, 1, "5,4", "5,9"), "axis", -1), "[5,9]", false);
@@ -114,7 +110,7 @@ static void test_gather_elements__shapes(void **state)
 	       true);
 }
 
-static void test_gather_elements__refused(void **state)
+TEST(test_gather_elements__refused)
 {
 	expect_refused(indexed("GatherElements", 2, 1, "5,4", "9,5"),
 		       "dimension 1 of input \"b\" [9,5] is 5, expected no more", NULL);
@@ -127,7 +123,7 @@ static void test_gather_elements__refused(void **state)
 		       "is count, expected no more", NULL);
 }
 
-static void test_gather_nd__shapes(void **state)
+TEST(test_gather_nd__shapes)
 {
 	expect(indexed("GatherND", 2, 1, "5,4", "3,2"), "[3]", false);
 	expect(indexed("GatherND", 2, 1, "5,4", "3,1"), "[3,4]", false);
@@ -139,7 +135,7 @@ static void test_gather_nd__shapes(void **state)
 	       true);
 }
 
-static void test_gather_nd__refused(void **state)
+TEST(test_gather_nd__refused)
 {
 	expect_refused(indexed("GatherND", 2, 1, "5,4", "3,3"),
 		       "has indices of 3 numbers, expected from 1 to 2", NULL);
@@ -159,7 +155,7 @@ static void test_gather_nd__refused(void **state)
 		       "more than 8 dimensions", NULL);
 }
 
-static void test_scatter__shapes(void **state)
+TEST(test_scatter__shapes)
 {
 	struct plan *plan;
 
@@ -177,7 +173,7 @@ static void test_scatter__shapes(void **state)
 	plan_free(plan);
 }
 
-static void test_scatter__refused(void **state)
+TEST(test_scatter__refused)
 {
 	expect_refused(indexed("ScatterElements", 3, 1, "5,4", "9,3", "9,4"),
 		       "input \"c\" is [9,4], expected [9,3]", NULL);
@@ -195,7 +191,7 @@ static void test_scatter__refused(void **state)
 		       NULL);
 }
 
-static void test_one_hot(void **state)
+TEST(test_one_hot)
 {
 	expect(with_int(indexed("OneHot", 2, 0, "3", "2"), "depth", 7), "[3,7]", false);
 	expect(with_int(indexed("OneHot", 2, 0, "", "2"), "depth", 7), "[7]", false);
@@ -215,7 +211,7 @@ static void test_one_hot(void **state)
 		       "has 8 dimensions", NULL);
 }
 
-static void test_trilu(void **state)
+TEST(test_trilu)
 {
 	struct plan *plan;
 
@@ -231,22 +227,4 @@ static void test_trilu(void **state)
 	plan = expect_plan(one_op("Trilu", "[count,4]", ""));
 	assert_false(plan->splits_rows);
 	plan_free(plan);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_gather__shapes),
-		cmocka_unit_test(test_gather__refused),
-		cmocka_unit_test(test_gather_elements__shapes),
-		cmocka_unit_test(test_gather_elements__refused),
-		cmocka_unit_test(test_gather_nd__shapes),
-		cmocka_unit_test(test_gather_nd__refused),
-		cmocka_unit_test(test_scatter__shapes),
-		cmocka_unit_test(test_scatter__refused),
-		cmocka_unit_test(test_one_hot),
-		cmocka_unit_test(test_trilu),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

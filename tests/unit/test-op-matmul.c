@@ -2,17 +2,13 @@
 /*
  * Shape rules: MatMul and Gemm
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "support/one-op.h"
+#include "support/test.h"
 
-static void test_matmul__shapes(void **state)
+TEST(test_matmul__shapes)
 {
 	expect_infers("MatMul", "[2,3] [3,4]", "", "[2,4]");
 	expect_infers("MatMul", "[3] [3,4]", "", "[4]");
@@ -28,7 +24,7 @@ static void test_matmul__shapes(void **state)
 	expect_infers("MatMul", "[2,2,2,2,2,2,2,3] [3,1]", "", "[2,2,2,2,2,2,2,1]");
 }
 
-static void test_matmul__count(void **state)
+TEST(test_matmul__count)
 {
 	expect_infers("MatMul", "[count,3] [3,4]", "", "[count,4]");
 	expect_infers("MatMul", "[count,3] [3]", "", "[count]");
@@ -40,7 +36,7 @@ static void test_matmul__count(void **state)
 	expect_infers("MatMul", "[count,1,2,3] [5,3,4]", "", "[count,5,2,4]");
 }
 
-static void test_matmul__count_refused(void **state)
+TEST(test_matmul__count_refused)
 {
 	expect_refuses("MatMul", "[count] [3,4]", "", "input \"a\" [count] would be summed", NULL);
 	expect_refuses("MatMul", "[2,3] [count,4]", "", "input \"b\" [count,4] would be summed",
@@ -57,7 +53,7 @@ static void test_matmul__count_refused(void **state)
 	expect_refuses("MatMul", "[count,2,3] [100,3,4]", "", "count and 100", NULL);
 }
 
-static void test_matmul__refused(void **state)
+TEST(test_matmul__refused)
 {
 	expect_refuses("MatMul", "[2,3] [4,5]", "", "\"a\" [2,3]", "\"b\" [4,5]",
 		       "inner dimensions 3 and 4, expected equal ones", NULL);
@@ -73,7 +69,7 @@ static void test_matmul__refused(void **state)
 		       "unknown attribute \"alpha\", expected none", NULL);
 }
 
-static void test_matmul__cost(void **state)
+TEST(test_matmul__cost)
 {
 	struct plan *plan = expect_plan(one_op("MatMul", "[count,3] [3,4]", ""));
 
@@ -93,7 +89,7 @@ static void test_matmul__cost(void **state)
 	plan_free(plan);
 }
 
-static void test_gemm__shapes(void **state)
+TEST(test_gemm__shapes)
 {
 	expect_infers("Gemm", "[2,3] [3,4]", "", "[2,4]");
 	expect_infers("Gemm", "[3,2] [3,4]", "transA=1", "[2,4]");
@@ -109,7 +105,7 @@ static void test_gemm__shapes(void **state)
 	expect_infers("Gemm", "[count,3] [3,4] [count,1]", "", "[count,4]");
 }
 
-static void test_gemm__parameters(void **state)
+TEST(test_gemm__parameters)
 {
 	struct plan *plan =
 		expect_plan(one_op("Gemm", "[2,3] [4,3] [4]", "alpha=0.5 beta=2.0 transB=1"));
@@ -133,7 +129,7 @@ static void test_gemm__parameters(void **state)
 	plan_free(plan);
 }
 
-static void test_gemm__refused(void **state)
+TEST(test_gemm__refused)
 {
 	expect_refuses("Gemm", "[3] [3,4]", "", "input \"a\" is [3], expected two dimensions",
 		       NULL);
@@ -155,28 +151,11 @@ static void test_gemm__refused(void **state)
 	expect_refuses("Gemm", "[2,3] [3,4] [count]", "", "input \"c\" is [count]", NULL);
 }
 
-static void test_gemm__count_refused(void **state)
+TEST(test_gemm__count_refused)
 {
 	expect_refuses("Gemm", "[count,2] [3,4]", "transA=1", "\"a\" [count,2] would be summed",
 		       NULL);
 	expect_refuses("Gemm", "[2,3] [count,4]", "", "\"b\" [count,4] would be summed", NULL);
 	expect_refuses("Gemm", "[2,3] [count,3]", "transB=1", "\"b\" [count,3] would make count",
 		       "stay the leading one", NULL);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_matmul__shapes),
-		cmocka_unit_test(test_matmul__count),
-		cmocka_unit_test(test_matmul__count_refused),
-		cmocka_unit_test(test_matmul__refused),
-		cmocka_unit_test(test_matmul__cost),
-		cmocka_unit_test(test_gemm__shapes),
-		cmocka_unit_test(test_gemm__parameters),
-		cmocka_unit_test(test_gemm__refused),
-		cmocka_unit_test(test_gemm__count_refused),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

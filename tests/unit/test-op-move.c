@@ -2,17 +2,13 @@
 /*
  * Shape rules: Slice, Concat, Split, Expand, Tile and Pad
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "support/one-op.h"
+#include "support/test.h"
 
-static void test_slice__shapes(void **state)
+TEST(test_slice__shapes)
 {
 	struct plan *plan;
 
@@ -43,7 +39,7 @@ static void test_slice__shapes(void **state)
 	plan_free(plan);
 }
 
-static void test_slice__refused(void **state)
+TEST(test_slice__refused)
 {
 	expect_refuses("Slice", "[4]", "starts=[1] ends=[2,3]", "\"ends\" has 2 values, expected 1",
 		       NULL);
@@ -64,7 +60,7 @@ static void test_slice__refused(void **state)
 		NULL);
 }
 
-static void test_concat__shapes(void **state)
+TEST(test_concat__shapes)
 {
 	expect_infers("Concat", "[2,3]", "axis=0", "[2,3]");
 	expect_infers("Concat", "[2,3] [4,3]", "axis=0", "[6,3]");
@@ -73,7 +69,7 @@ static void test_concat__shapes(void **state)
 	expect_infers("Concat", "[count]", "axis=0", "[count]");
 }
 
-static void test_concat__refused(void **state)
+TEST(test_concat__refused)
 {
 	expect_refuses("Concat", "[2,3] [2,3]", "", "\"axis\" is missing", NULL);
 	expect_refuses("Concat", "[] []", "axis=0", "is a scalar", NULL);
@@ -90,7 +86,7 @@ static void test_concat__refused(void **state)
 		       "dimension 0 of the output would be 2147483648", NULL);
 }
 
-static void test_split__refused(void **state)
+TEST(test_split__refused)
 {
 	expect_infers("Split", "[count,3]", "axis=1 split=[3]", "[count,3]");
 	expect_refuses("Split", "[4,3]", "axis=0", "\"split\" is missing", NULL);
@@ -102,7 +98,7 @@ static void test_split__refused(void **state)
 	expect_refuses("Split", "[count,3]", "split=[3]", "split the leading dimension", NULL);
 }
 
-static void test_split__outputs(void **state)
+TEST(test_split__outputs)
 {
 	struct describe *d = describe_new("split", 1);
 	struct plan *plan;
@@ -127,7 +123,7 @@ static void test_split__outputs(void **state)
 	expect_refused(d, "output 1 is absent, but required", NULL);
 }
 
-static void test_expand__shapes(void **state)
+TEST(test_expand__shapes)
 {
 	expect_infers("Expand", "[3,1]", "shape=[2,1,6]", "[2,3,6]");
 	expect_infers("Expand", "[3,1]", "shape=[3,4]", "[3,4]");
@@ -147,7 +143,7 @@ static void test_expand__shapes(void **state)
 		       NULL);
 }
 
-static void test_tile__shapes(void **state)
+TEST(test_tile__shapes)
 {
 	expect_infers("Tile", "[2,3]", "repeats=[2,4]", "[4,12]");
 	expect_infers("Tile", "[]", "repeats=[]", "[]");
@@ -159,7 +155,7 @@ static void test_tile__shapes(void **state)
 	expect_refuses("Tile", "[count,3]", "repeats=[2,1]", "repeat the leading dimension", NULL);
 }
 
-static void test_pad__shapes(void **state)
+TEST(test_pad__shapes)
 {
 	struct plan *plan;
 
@@ -173,7 +169,7 @@ static void test_pad__shapes(void **state)
 	plan_free(plan);
 }
 
-static void test_pad__refused(void **state)
+TEST(test_pad__refused)
 {
 	expect_refuses("Pad", "[2,3]", "pads=[1,1]", "\"pads\" has 2 values, expected 4", NULL);
 	expect_refuses("Pad", "[2]", "pads=[1,1] mode=mirror",
@@ -190,7 +186,7 @@ static void test_pad__refused(void **state)
 }
 
 /* The bits that a type has of a value, as often as they fit in. */
-static void test_pad__values(void **state)
+TEST(test_pad__values)
 {
 	static const struct {
 		enum rbk_dtype dtype;
@@ -229,18 +225,4 @@ static void test_pad__values(void **state)
 		assert_int_equal(plan->nodes[0].params.pad.value, cases[i].bits);
 		plan_free(plan);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_slice__shapes),  cmocka_unit_test(test_slice__refused),
-		cmocka_unit_test(test_concat__shapes), cmocka_unit_test(test_concat__refused),
-		cmocka_unit_test(test_split__refused), cmocka_unit_test(test_split__outputs),
-		cmocka_unit_test(test_expand__shapes), cmocka_unit_test(test_tile__shapes),
-		cmocka_unit_test(test_pad__shapes),    cmocka_unit_test(test_pad__refused),
-		cmocka_unit_test(test_pad__values),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,17 +2,13 @@
 /*
  * Shape rules: normalisations, ArgMax, CumSum, RotaryEmbedding, Attention
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "support/one-op.h"
+#include "support/test.h"
 
-static void test_arg__shapes(void **state)
+TEST(test_arg__shapes)
 {
 	expect_infers("ArgMax", "[2,3,4]", "", "[1,3,4]");
 	expect_infers("ArgMax", "[2,3,4]", "axis=-1 keepdims=0", "[2,3]");
@@ -23,7 +19,7 @@ static void test_arg__shapes(void **state)
 	expect_refuses("LpNormalization", "[2,3]", "p=3", "\"p\" is 3", NULL);
 }
 
-static void test_layer_norm__scales(void **state)
+TEST(test_layer_norm__scales)
 {
 	struct plan *plan;
 
@@ -42,7 +38,7 @@ static void test_layer_norm__scales(void **state)
 	plan_free(plan);
 }
 
-static void test_channel_norm__channels(void **state)
+TEST(test_channel_norm__channels)
 {
 	expect_infers("BatchNormalization", "[count,3,4] [3] [3] [3] [3]", "", "[count,3,4]");
 	expect_infers("InstanceNormalization", "[count,3,4] [3] [3]", "", "[count,3,4]");
@@ -58,7 +54,7 @@ static void test_channel_norm__channels(void **state)
 		       NULL);
 }
 
-static void test_attention__shapes(void **state)
+TEST(test_attention__shapes)
 {
 	expect_infers("Attention", "[count,4,5,8] [count,2,7,8] [count,2,7,6]", "",
 		      "[count,4,5,6]");
@@ -82,7 +78,7 @@ static void test_attention__shapes(void **state)
 		       "expected [1,2,3,6]", NULL);
 }
 
-static void test_rotary__shapes(void **state)
+TEST(test_rotary__shapes)
 {
 	expect_infers("RotaryEmbedding", "[count,4,3,8] [count,3,4] [count,3,4]", "",
 		      "[count,4,3,8]");
@@ -94,17 +90,4 @@ static void test_rotary__shapes(void **state)
 		       NULL);
 	expect_refuses("RotaryEmbedding", "[1,4,3,8] [1,3,4] [1,3,4]", "rotary_embedding_dim=3",
 		       "expected an even number", NULL);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_arg__shapes),
-		cmocka_unit_test(test_layer_norm__scales),
-		cmocka_unit_test(test_channel_norm__channels),
-		cmocka_unit_test(test_attention__shapes),
-		cmocka_unit_test(test_rotary__shapes),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,16 +3,12 @@
  * Shape rules: quantization, and products and convolutions of quantized tensors. Rules are asked
  * directly, because their inputs are of several types.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "shm/operators/op-call.h"
+#include "support/test.h"
 
 enum { MAX_IN = 9, COUNT = 7 };
 
@@ -113,7 +109,7 @@ static int ask(const struct question *question, char answer[OP_MESSAGE_BYTES])
 			fail_msg("%s", got);                         \
 	} while (0)
 
-static void test_quantize__shapes(void **state)
+TEST(test_quantize__shapes)
 {
 	INFERS("uint8[count,3]", "QuantizeLinear", "f[count,3] f[]");
 	INFERS("uint8[4]", "QuantizeLinear", "f[4] f[1] u8[1]");
@@ -138,7 +134,7 @@ static void test_quantize__shapes(void **state)
 	REFUSES("expected int8 as \"a\"", "DequantizeLinear", "i8[2,3] f[] u8[]");
 }
 
-static void test_products__shapes(void **state)
+TEST(test_products__shapes)
 {
 	INFERS("int32[count,4]", "MatMulInteger", "u8[count,3] i8[3,4]");
 	INFERS("int32[count,4]", "MatMulInteger", "u8[count,3] i8[3,4] u8[count] i8[4]");
@@ -169,7 +165,7 @@ static void test_products__shapes(void **state)
 		{{"K", 20}, {"N", 6}, {"block_size", 16}});
 }
 
-static void test_convolutions__shapes(void **state)
+TEST(test_convolutions__shapes)
 {
 	INFERS("int32[count,4,5,6]", "ConvInteger", "u8[count,3,5,6] i8[4,3,1,1] u8[] i8[4]");
 	INFERS("uint8[1,4,6,8]", "QLinearConv",
@@ -179,15 +175,4 @@ static void test_convolutions__shapes(void **state)
 	REFUSES("one per channel", "QLinearConv",
 		"i8[1,2,8,8] f[] i8[] i8[4,2,3,1] f[4] i8[4] f[] u8[] i32[3]");
 	REFUSES("at least 8", "QLinearConv", "i8[1,2,8,8] f[] i8[] i8[4,2,3,1] f[4] i8[4] f[]");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_quantize__shapes),
-		cmocka_unit_test(test_products__shapes),
-		cmocka_unit_test(test_convolutions__shapes),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

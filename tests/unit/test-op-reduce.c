@@ -2,17 +2,13 @@
 /*
  * Shape rules: ReduceSum
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "support/one-op.h"
+#include "support/test.h"
 
-static void test_reduce__shapes(void **state)
+TEST(test_reduce__shapes)
 {
 	expect_infers("ReduceSum", "[2,3,4]", "", "[1,1,1]");
 	expect_infers("ReduceSum", "[2,3,4]", "keepdims=0", "[]");
@@ -26,7 +22,7 @@ static void test_reduce__shapes(void **state)
 	expect_infers("ReduceSum", "[2,2,2,2,2,2,2,2]", "keepdims=0", "[]");
 }
 
-static void test_reduce__count(void **state)
+TEST(test_reduce__count)
 {
 	struct plan *plan;
 
@@ -53,7 +49,7 @@ static void test_reduce__count(void **state)
 	plan_free(plan);
 }
 
-static void test_reduce__refused(void **state)
+TEST(test_reduce__refused)
 {
 	expect_refuses("ReduceSum", "[2,3]", "axes=[2]",
 		       "attribute \"axes\" has the value 2, but input \"a\" has 2 dimensions",
@@ -63,15 +59,4 @@ static void test_reduce__refused(void **state)
 	expect_refuses("ReduceSum", "[]", "axes=[0]", "input \"a\" has 0 dimensions", NULL);
 	expect_refuses("ReduceSum", "[2,3]", "keepdims=2", "\"keepdims\" is 2", NULL);
 	expect_refuses("ReduceSum", "[2,3] [1]", "", "2 inputs, expected at most 1", NULL);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_reduce__shapes),
-		cmocka_unit_test(test_reduce__count),
-		cmocka_unit_test(test_reduce__refused),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,15 +2,10 @@
 /*
  * Shapes of Reshape, and whose bytes its output is
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "support/one-op.h"
+#include "support/test.h"
 
-static void test_reshape__shapes(void **state)
+TEST(test_reshape__shapes)
 {
 	expect_infers("Reshape", "[2,3,4]", "shape=[24]", "[24]");
 	expect_infers("Reshape", "[2,3,4]", "shape=[4,-1]", "[4,6]");
@@ -22,7 +17,7 @@ static void test_reshape__shapes(void **state)
 	expect_infers("Reshape", "[count,12]", "shape=[0,-1,4]", "[count,3,4]");
 }
 
-static void test_reshape__refused(void **state)
+TEST(test_reshape__refused)
 {
 	expect_refuses("Reshape", "[2,3]", "shape=[7]", "\"shape\" gives [7]", "\"a\" [2,3]", NULL);
 	expect_refuses("Reshape", "[2,3]", "shape=[4,-1]", "as many elements", NULL);
@@ -39,7 +34,7 @@ static void test_reshape__refused(void **state)
 }
 
 /* Scratch is a view of where the bytes are, or its bytes are where they will have to be. */
-static void test_reshape__views(void **state)
+TEST(test_reshape__views)
 {
 	struct describe *d = describe_new("", 10);
 	struct plan *plan;
@@ -85,15 +80,4 @@ static void test_reshape__views(void **state)
 	assert_int_equal(expect_tensor(plan, "a")->root, 2);
 	assert_int_equal(plan->scratch_bytes, 0);
 	plan_free(plan);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_reshape__shapes),
-		cmocka_unit_test(test_reshape__refused),
-		cmocka_unit_test(test_reshape__views),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,15 +2,11 @@
 /*
  * Shape rules: Softmax
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "support/one-op.h"
+#include "support/test.h"
 
 static unsigned int axis_of(const char *inputs, const char *attrs)
 {
@@ -21,7 +17,7 @@ static unsigned int axis_of(const char *inputs, const char *attrs)
 	return axis;
 }
 
-static void test_softmax__axis(void **state)
+TEST(test_softmax__axis)
 {
 	expect_infers("Softmax", "[2,3,4]", "", "[2,3,4]");
 	expect_infers("Softmax", "[count,4]", "", "[count,4]");
@@ -30,7 +26,7 @@ static void test_softmax__axis(void **state)
 	assert_int_equal(axis_of("[2,3,4]", "axis=-3"), 0);
 }
 
-static void test_softmax__along_count(void **state)
+TEST(test_softmax__along_count)
 {
 	struct plan *plan = expect_plan(one_op("Softmax", "[count,4]", "axis=0"));
 
@@ -45,22 +41,11 @@ static void test_softmax__along_count(void **state)
 	plan_free(plan);
 }
 
-static void test_softmax__refused(void **state)
+TEST(test_softmax__refused)
 {
 	expect_refuses("Softmax", "[2,3]", "axis=2",
 		       "attribute \"axis\" is 2, expected a number from -2 to 1", NULL);
 	expect_refuses("Softmax", "[2,3]", "axis=-3", "attribute \"axis\" is -3", NULL);
 	expect_refuses("Softmax", "[]", "", "input \"a\" is a scalar", "\"axis\"", NULL);
 	expect_refuses("Softmax", "[2,3]", "axis=[1]", "\"axis\" has type 3, expected 1", NULL);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_softmax__axis),
-		cmocka_unit_test(test_softmax__along_count),
-		cmocka_unit_test(test_softmax__refused),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,17 +2,13 @@
 /*
  * Shape rules: TopK
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "support/one-op.h"
+#include "support/test.h"
 
-static void test_top_k__shapes(void **state)
+TEST(test_top_k__shapes)
 {
 	struct plan *plan;
 
@@ -40,7 +36,7 @@ static void test_top_k__shapes(void **state)
 	plan_free(plan);
 }
 
-static void test_top_k__refused(void **state)
+TEST(test_top_k__refused)
 {
 	expect_refuses("TopK", "[2,5]", "", "attribute \"k\" is missing", NULL);
 	expect_refuses("TopK", "[2,5]", "k=0", "attribute \"k\" is 0", NULL);
@@ -58,7 +54,7 @@ static void test_top_k__refused(void **state)
 	expect_refuses("TopK", "[5]", "k=1 sorted=-1", "\"sorted\" is -1", NULL);
 }
 
-static void test_top_k__outputs(void **state)
+TEST(test_top_k__outputs)
 {
 	struct describe *d = describe_new("", 1);
 
@@ -75,15 +71,4 @@ static void test_top_k__outputs(void **state)
 	describe_node(d, "TopK", "t", "x", "values,indices");
 	describe_attr_int(d, "k", 2);
 	expect_refused(d, "output \"indices\" is declared as float32, expected int64", NULL);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_top_k__shapes),
-		cmocka_unit_test(test_top_k__refused),
-		cmocka_unit_test(test_top_k__outputs),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

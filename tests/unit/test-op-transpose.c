@@ -2,17 +2,13 @@
 /*
  * Shape rules: Transpose
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "support/one-op.h"
+#include "support/test.h"
 
-static void test_transpose__shapes(void **state)
+TEST(test_transpose__shapes)
 {
 	struct plan *plan;
 
@@ -33,7 +29,7 @@ static void test_transpose__shapes(void **state)
 	plan_free(plan);
 }
 
-static void test_transpose__refused(void **state)
+TEST(test_transpose__refused)
 {
 	expect_refuses("Transpose", "[2,3,4]", "perm=[0,1]",
 		       "attribute \"perm\" has 2 values, expected 3", NULL);
@@ -43,7 +39,7 @@ static void test_transpose__refused(void **state)
 	expect_refuses("Transpose", "[2,3]", "perm=[1,1]", "names dimension 1 twice", NULL);
 }
 
-static void test_transpose__count_refused(void **state)
+TEST(test_transpose__count_refused)
 {
 	expect_refuses("Transpose", "[count,3]", "",
 		       "input \"a\" [count,3] would lose count as its leading dimension", NULL);
@@ -51,15 +47,4 @@ static void test_transpose__count_refused(void **state)
 		       "expected \"perm\" to begin "
 		       "with 0",
 		       NULL);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_transpose__shapes),
-		cmocka_unit_test(test_transpose__refused),
-		cmocka_unit_test(test_transpose__count_refused),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

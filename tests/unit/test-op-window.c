@@ -2,17 +2,13 @@
 /*
  * Shape rules: Conv and pooling
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "support/one-op.h"
+#include "support/test.h"
 
-static void test_conv__shapes(void **state)
+TEST(test_conv__shapes)
 {
 	expect_infers("Conv", "[1,3,8,9] [4,3,3,3]", "", "[1,4,6,7]");
 	expect_infers("Conv", "[1,3,8,9] [4,3,3,3] [4]", "pads=[1,1,1,1]", "[1,4,8,9]");
@@ -29,7 +25,7 @@ static void test_conv__shapes(void **state)
 		      "[count,4,3,6,3]");
 }
 
-static void test_conv__auto_pad(void **state)
+TEST(test_conv__auto_pad)
 {
 	struct plan *plan;
 
@@ -52,7 +48,7 @@ static void test_conv__auto_pad(void **state)
 	plan_free(plan);
 }
 
-static void test_conv__parameters_1d(void **state)
+TEST(test_conv__parameters_1d)
 {
 	struct plan *plan = expect_plan(
 		one_op("Conv", "[1,2,9] [4,1,3]", "group=2 strides=[2] dilations=[3] pads=[4,5]"));
@@ -72,7 +68,7 @@ static void test_conv__parameters_1d(void **state)
 	plan_free(plan);
 }
 
-static void test_conv__cost(void **state)
+TEST(test_conv__cost)
 {
 	struct plan *plan = expect_plan(one_op("Conv", "[count,4,8,8] [6,2,3,3] [6]", "group=2"));
 
@@ -83,7 +79,7 @@ static void test_conv__cost(void **state)
 	plan_free(plan);
 }
 
-static void test_conv__refused(void **state)
+TEST(test_conv__refused)
 {
 	expect_refuses("Conv", "[3,8] [4,3]", "", "input \"a\" is [3,8], expected batch", NULL);
 	expect_refuses("Conv", "[1,1,2,2,2,2] [1,1,1,1,1,1]", "", "one to three spatial", NULL);
@@ -130,7 +126,7 @@ static void test_conv__refused(void **state)
 	expect_refuses("Conv", "[1,3,8]", "", "1 input, expected at least 2", NULL);
 }
 
-static void test_window__overflow_refused(void **state)
+TEST(test_window__overflow_refused)
 {
 	expect_refuses("Conv", "[1,1,8] [1,1,3]", "dilations=[2147483647]", "too large", NULL);
 	expect_refuses("Conv", "[1,1,8] [1,1,1]", "pads=[2147483647,0]", "too large", NULL);
@@ -145,7 +141,7 @@ static void test_window__overflow_refused(void **state)
 	expect_infers("MaxPool", "[1,1,8]", "kernel_shape=[1] strides=[2147483647]", "[1,1,1]");
 }
 
-static void test_max_pool__shapes(void **state)
+TEST(test_max_pool__shapes)
 {
 	struct plan *plan;
 
@@ -168,7 +164,7 @@ static void test_max_pool__shapes(void **state)
 	plan_free(plan);
 }
 
-static void test_max_pool__refused(void **state)
+TEST(test_max_pool__refused)
 {
 	expect_refuses("MaxPool", "[1,3,8,8]", "", "attribute \"kernel_shape\" is missing", NULL);
 	expect_refuses("MaxPool", "[1,3,8,8]", "kernel_shape=[2]", "has 1 value, expected 2", NULL);
@@ -181,7 +177,7 @@ static void test_max_pool__refused(void **state)
 }
 
 /* Indices count rows of the whole task, so that its rows cannot be told apart. */
-static void test_max_pool__indices(void **state)
+TEST(test_max_pool__indices)
 {
 	struct plan *plan;
 
@@ -203,7 +199,7 @@ static void test_max_pool__indices(void **state)
 	}
 }
 
-static void test_average_pool__shapes(void **state)
+TEST(test_average_pool__shapes)
 {
 	struct plan *plan;
 
@@ -224,7 +220,7 @@ static void test_average_pool__shapes(void **state)
 		       "unknown attribute \"storage_order\"", NULL);
 }
 
-static void test_lp_pool__shapes(void **state)
+TEST(test_lp_pool__shapes)
 {
 	struct plan *plan;
 
@@ -236,7 +232,7 @@ static void test_lp_pool__shapes(void **state)
 	expect_refuses("LpPool", "[1,1,4]", "kernel_shape=[2] p=4294967298", "4294967298", NULL);
 }
 
-static void test_conv_transpose__shapes(void **state)
+TEST(test_conv_transpose__shapes)
 {
 	struct plan *plan;
 
@@ -262,7 +258,7 @@ static void test_conv_transpose__shapes(void **state)
 	plan_free(plan);
 }
 
-static void test_conv_transpose__refused(void **state)
+TEST(test_conv_transpose__refused)
 {
 	expect_refuses("ConvTranspose", "[1,3,8] [4,2,3]", "", "of which the first is 3", NULL);
 	expect_refuses("ConvTranspose", "[1,3,8] [3,2,3,3]", "", "expected 3 dimensions", NULL);
@@ -278,25 +274,4 @@ static void test_conv_transpose__refused(void **state)
 	expect_refuses("ConvTranspose", "[1,3,8] [3,2,3]", "output_padding=[-1]", "-1", NULL);
 	expect_refuses("ConvTranspose", "[1,3,8] [3,2,3]", "output_shape=[0]", "0", NULL);
 	expect_refuses("ConvTranspose", "[1,3,8] [count,2,3]", "", "expected fixed", NULL);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_conv__shapes),
-		cmocka_unit_test(test_conv__auto_pad),
-		cmocka_unit_test(test_conv__parameters_1d),
-		cmocka_unit_test(test_conv__cost),
-		cmocka_unit_test(test_conv__refused),
-		cmocka_unit_test(test_window__overflow_refused),
-		cmocka_unit_test(test_max_pool__shapes),
-		cmocka_unit_test(test_max_pool__refused),
-		cmocka_unit_test(test_max_pool__indices),
-		cmocka_unit_test(test_average_pool__shapes),
-		cmocka_unit_test(test_lp_pool__shapes),
-		cmocka_unit_test(test_conv_transpose__shapes),
-		cmocka_unit_test(test_conv_transpose__refused),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

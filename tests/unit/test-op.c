@@ -2,16 +2,12 @@
 /*
  * The operator table: every row is complete and can be found
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "shm/operators/op.h"
 #include "shm/plan-wire.h"
+#include "support/test.h"
 
 /* Every letter is a class's, every class is used and has types, the first on both devices. */
 static void assert_rows_classes(const struct op *op)
@@ -44,7 +40,7 @@ static void assert_rows_classes(const struct op *op)
 	assert_int_not_equal(op_types(op, OP_ON_CPU), 0);
 }
 
-static void test_op__rows(void **state)
+TEST(test_op__rows)
 {
 	for (unsigned int i = 0; i < OP_KIND_COUNT; i++) {
 		const struct op *op = op_by_kind((enum op_kind)i);
@@ -67,7 +63,7 @@ static void test_op__rows(void **state)
 	}
 }
 
-static void test_op__unknown(void **state)
+TEST(test_op__unknown)
 {
 	assert_null(op_by_name(""));
 	assert_null(op_by_name("matmul"));
@@ -76,20 +72,9 @@ static void test_op__unknown(void **state)
 	assert_null(op_by_kind((enum op_kind) - 1));
 }
 
-static void test_op__in_place(void **state)
+TEST(test_op__in_place)
 {
 	for (unsigned int i = 0; i < OP_KIND_COUNT; i++)
 		assert_int_equal(op_by_kind((enum op_kind)i)->in_place,
 				 i >= OP_ADD && i <= OP_BITWISE_NOT);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_op__rows),
-		cmocka_unit_test(test_op__unknown),
-		cmocka_unit_test(test_op__in_place),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* brokerd's options: those of placement, on the command line and as keys of a file. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +7,7 @@
 #include <sys/un.h>
 
 #include "daemon/options.h"
+#include "support/test.h"
 #include "util/checked.h"
 
 static int parse(struct options *ret, const char *first, const char *second)
@@ -70,7 +66,7 @@ static bool is_same_place(const struct options *a, const struct options *b)
 	return is_same;
 }
 
-static void test_place__defaults(void **state)
+TEST(test_place__defaults)
 {
 	struct options options;
 
@@ -132,7 +128,7 @@ static const struct {
 	{"contention-action", "ignore", "one of act observe"},
 };
 
-static void test_place__ranges(void **state)
+TEST(test_place__ranges)
 {
 	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
 		char wanted[POLICY_WANTED_BYTES] = "", option[128];
@@ -158,7 +154,7 @@ static void test_place__ranges(void **state)
 	}
 }
 
-static void test_place__values(void **state)
+TEST(test_place__values)
 {
 	static const char *const keys[][2] = {
 		{"threshold", "1"},
@@ -190,7 +186,7 @@ static void test_place__values(void **state)
 		     "contention-action = observe");
 }
 
-static void test_contention(void **state)
+TEST(test_contention)
 {
 	static const struct {
 		const char *word;
@@ -218,7 +214,7 @@ static void test_contention(void **state)
 	assert_true(options_key_is_live("contention-action"));
 }
 
-static void test_watts(void **state)
+TEST(test_watts)
 {
 	struct options options;
 
@@ -234,7 +230,7 @@ static void test_watts(void **state)
 }
 
 /* For tests only: no file has it. */
-static void test_test_device(void **state)
+TEST(test_test_device)
 {
 	struct options options;
 
@@ -248,7 +244,7 @@ static void test_test_device(void **state)
 }
 
 /* The command line goes before the file, for every option: each has its bit. */
-static void test_read_key__command_line_wins(void **state)
+TEST(test_read_key__command_line_wins)
 {
 	struct options options;
 
@@ -263,7 +259,7 @@ static void test_read_key__command_line_wins(void **state)
 	assert_int_equal(read_key(&options, "force-cpu", "maybe"), POLICY_E_INVALID);
 }
 
-static void test_read_key__unknown(void **state)
+TEST(test_read_key__unknown)
 {
 	struct options options;
 
@@ -282,7 +278,7 @@ static void test_read_key__unknown(void **state)
 }
 
 /* It is refused where it is listened on; cut to what fits, it would be another broker's place. */
-static void test_socket__default_too_long(void **state)
+TEST(test_socket__default_too_long)
 {
 	static const char *const names[] = {"RINGBROKER_SOCKET", "XDG_RUNTIME_DIR"};
 	struct options options;
@@ -308,7 +304,7 @@ static void test_socket__default_too_long(void **state)
 }
 
 /* What is asked for by name is refused at once. */
-static void test_socket__too_long(void **state)
+TEST(test_socket__too_long)
 {
 	char argument[128] = "--socket=";
 	struct options options;
@@ -317,22 +313,4 @@ static void test_socket__too_long(void **state)
 	assert_int_equal(parse(&options, argument, NULL), -1);
 	memset(argument + 9, 'x', 108);
 	assert_int_equal(parse(&options, argument, NULL), OPTIONS_EXIT_USAGE);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_socket__default_too_long),
-		cmocka_unit_test(test_socket__too_long),
-		cmocka_unit_test(test_place__defaults),
-		cmocka_unit_test(test_place__ranges),
-		cmocka_unit_test(test_place__values),
-		cmocka_unit_test(test_contention),
-		cmocka_unit_test(test_watts),
-		cmocka_unit_test(test_test_device),
-		cmocka_unit_test(test_read_key__command_line_wins),
-		cmocka_unit_test(test_read_key__unknown),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

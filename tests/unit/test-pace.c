@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Waking a sleeper only where it would oversleep, and noticing a suspend. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>
 
+#include "support/test.h"
 #include "util/clock.h"
 #include "util/pace.h"
 
@@ -24,7 +20,7 @@ static bool is_rung(const struct pace *pace)
 	return poll(&pollfd, 1, 0) == 1;
 }
 
-static void test_set__awake(void **state)
+TEST(test_set__awake)
 {
 	struct pace pace;
 
@@ -39,7 +35,7 @@ static void test_set__awake(void **state)
 	pace_deinit(&pace);
 }
 
-static void test_set__asleep(void **state)
+TEST(test_set__asleep)
 {
 	struct pace pace;
 
@@ -76,7 +72,7 @@ static void *sleep_until_busy(void *data)
 }
 
 /* Whenever the pace rises, before, while or after the thread falls asleep, it wakes. */
-static void test_sleep__never_overslept(void **state)
+TEST(test_sleep__never_overslept)
 {
 	struct sleeper sleeper;
 	pthread_t thread;
@@ -96,7 +92,7 @@ static void test_sleep__never_overslept(void **state)
 	}
 }
 
-static void test_sleep__its_time(void **state)
+TEST(test_sleep__its_time)
 {
 	uint64_t start_ns = clock_now_ns();
 	struct pace pace;
@@ -111,7 +107,7 @@ static void test_sleep__its_time(void **state)
 	pace_deinit(&pace);
 }
 
-static void test_suspend(void **state)
+TEST(test_suspend)
 {
 	struct suspend suspend = {.has_looked = false};
 
@@ -129,24 +125,10 @@ static void test_suspend(void **state)
 	assert_true(suspend_step(&suspend, 200000, 205000, 200010));
 }
 
-static void test_suspend__this_machine(void **state)
+TEST(test_suspend__this_machine)
 {
 	struct suspend suspend = {.has_looked = false};
 
 	for (int i = 0; i < 100000; i++)
 		assert_false(suspend_look(&suspend));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_set__awake),
-		cmocka_unit_test(test_set__asleep),
-		cmocka_unit_test(test_sleep__never_overslept),
-		cmocka_unit_test(test_sleep__its_time),
-		cmocka_unit_test(test_suspend),
-		cmocka_unit_test(test_suspend__this_machine),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

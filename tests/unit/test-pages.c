@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Large mappings: that no single system call works on more than a slice of one. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include <cmocka.h>
 
+#include "support/test.h"
 #include "util/pages.h"
 
 enum { PAGE = 4096 };
@@ -87,7 +83,7 @@ static void run_slices(size_t bytes, bool for_writing)
 	close(fd);
 }
 
-static void test_pages__slices(void **state)
+TEST(test_pages__slices)
 {
 	static const size_t sizes[] = {PAGE, PAGES_SLICE_BYTES - PAGE, PAGES_SLICE_BYTES,
 				       PAGES_SLICE_BYTES + PAGE, 5 * PAGES_SLICE_BYTES + 3 * PAGE};
@@ -102,7 +98,7 @@ static void test_pages__slices(void **state)
  * Check that a page that cannot be had does not stop the next slice, and that an old kernel is
  * asked once.
  */
-static void test_pages__errors(void **state)
+TEST(test_pages__errors)
 {
 	static const struct {
 		int error;
@@ -124,14 +120,4 @@ static void test_pages__errors(void **state)
 	pages_unmap(NULL, bytes);
 	pages_populate(NULL, 0, true);
 	assert_int_equal(calls.bytes, 0);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_pages__slices),
-		cmocka_unit_test(test_pages__errors),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Who is at the other end: what the kernel says, and only of the process that connected. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -20,6 +15,7 @@
 
 #include "fail-alloc.h"
 #include "session/peer.h"
+#include "support/test.h"
 
 enum {
 	ALL_KINDS = POLICY_MATCH_GID | POLICY_MATCH_UID | POLICY_MATCH_CGROUP | POLICY_MATCH_EXE,
@@ -90,7 +86,7 @@ static void expect_pidfd(const struct peer_identity *identity)
 		assert_int_equal(poll(&poll_fd, 1, 0), 0);
 }
 
-static void test_peer__alive(void **state)
+TEST(test_peer__alive)
 {
 	struct peer_identity identity = PEER_IDENTITY_INIT;
 	char cgroup[8192] = "";
@@ -149,7 +145,7 @@ static void test_peer__alive(void **state)
 }
 
 /* It is shown to administrators, whose terminals it must not steer. */
-static void test_peer__calls_itself_names(void **state)
+TEST(test_peer__calls_itself_names)
 {
 	struct peer_identity identity = PEER_IDENTITY_INIT;
 	struct listener listener;
@@ -174,7 +170,7 @@ static void test_peer__calls_itself_names(void **state)
  * Connected, handed on, and over: its number stays taken until it is waited for, so /proc has a
  * process there that must not be taken for whoever holds the socket now.
  */
-static void test_peer__gone(void **state)
+TEST(test_peer__gone)
 {
 	struct peer_identity identity = PEER_IDENTITY_INIT;
 	struct listener listener;
@@ -220,7 +216,7 @@ static void test_peer__gone(void **state)
 	close(listener.fd);
 }
 
-static void test_peer__no_socket(void **state)
+TEST(test_peer__no_socket)
 {
 	struct peer_identity identity = PEER_IDENTITY_INIT;
 	int ends[2];
@@ -230,16 +226,4 @@ static void test_peer__no_socket(void **state)
 	peer_identity_deinit(&identity);
 	close(ends[0]);
 	close(ends[1]);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_peer__alive),
-		cmocka_unit_test(test_peer__calls_itself_names),
-		cmocka_unit_test(test_peer__gone),
-		cmocka_unit_test(test_peer__no_socket),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,12 +2,8 @@
 /*
  * Breakers: when they open, how they close, whom they bar.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include "placer-bench.h"
+#include "support/test.h"
 
 enum { CPU = BENCH_CPU, GPU = BENCH_GPU, GPU2 = BENCH_GPU2, COUNT = 8192 };
 
@@ -26,7 +22,7 @@ static void succeed(struct placer_bench *bench, uint8_t device)
 		(double)place_predict_ns(bench->placer, bench->place_plan, device, COUNT));
 }
 
-static void test_open__after_three(void **state)
+TEST(test_open__after_three)
 {
 	struct place_device_report report;
 	struct place_decision decision;
@@ -57,7 +53,7 @@ static void test_open__after_three(void **state)
 }
 
 /* A device that has done well for long fails every third task. */
-static void test_open__every_third(void **state)
+TEST(test_open__every_third)
 {
 	struct placer_bench bench;
 	unsigned int n_failed = 0;
@@ -78,7 +74,7 @@ static void test_open__every_third(void **state)
 }
 
 /* Failures too rare for the last few results add up over the window. */
-static void test_open__over_the_window(void **state)
+TEST(test_open__over_the_window)
 {
 	struct place_device_report report;
 	struct placer_bench bench;
@@ -105,7 +101,7 @@ static void test_open__over_the_window(void **state)
 	placer_bench_deinit(&bench);
 }
 
-static void test_open__cpu_stays(void **state)
+TEST(test_open__cpu_stays)
 {
 	struct placer_bench bench;
 
@@ -125,7 +121,7 @@ static void open_breaker(struct placer_bench *bench)
 		placer_bench_fail(bench, GPU);
 }
 
-static void test_probe__one_at_a_time(void **state)
+TEST(test_probe__one_at_a_time)
 {
 	struct place_decision decision;
 	struct placer_bench bench;
@@ -159,7 +155,7 @@ static void test_probe__one_at_a_time(void **state)
 }
 
 /* A probe that never came back must not be the last. */
-static void test_probe__lost(void **state)
+TEST(test_probe__lost)
 {
 	struct placer_bench bench;
 
@@ -174,7 +170,7 @@ static void test_probe__lost(void **state)
 }
 
 /* Each time it fails again it stays out for longer; in the end, for a minute. */
-static void test_probe__backs_off(void **state)
+TEST(test_probe__backs_off)
 {
 	uint64_t open_ns, last_ns = 0;
 	struct placer_bench bench;
@@ -197,7 +193,7 @@ static void test_probe__backs_off(void **state)
 	placer_bench_deinit(&bench);
 }
 
-static void test_probe__clock_goes_back(void **state)
+TEST(test_probe__clock_goes_back)
 {
 	struct placer_bench bench;
 	unsigned int n = 0;
@@ -265,7 +261,7 @@ static bool fails_at_first(struct placer_bench *bench, unsigned int n)
 	return n < 8;
 }
 
-static void test_throughput__failing(void **state)
+TEST(test_throughput__failing)
 {
 	bool (*const fails[])(struct placer_bench * bench,
 			      unsigned int n) = {fails_every_third, fails_a_third, fails_always};
@@ -284,7 +280,7 @@ static void test_throughput__failing(void **state)
 	}
 }
 
-static void test_throughput__repaired(void **state)
+TEST(test_throughput__repaired)
 {
 	struct placer_bench bench;
 	unsigned int n_gpu;
@@ -297,7 +293,7 @@ static void test_throughput__repaired(void **state)
 }
 
 /* A plan that fails loses the device; others keep it. */
-static void test_plan__not_the_device(void **state)
+TEST(test_plan__not_the_device)
 {
 	struct place_plan *good = NULL;
 	struct place_decision decision;
@@ -331,7 +327,7 @@ static void test_plan__not_the_device(void **state)
 	placer_bench_deinit(&bench);
 }
 
-static void test_plan__freed_and_back(void **state)
+TEST(test_plan__freed_and_back)
 {
 	struct placer_bench bench;
 
@@ -346,7 +342,7 @@ static void test_plan__freed_and_back(void **state)
 }
 
 /* With another GPU there, nothing is the CPU's. */
-static void test_open__second_gpu(void **state)
+TEST(test_open__second_gpu)
 {
 	struct place_decision decision;
 	struct placer_bench bench;
@@ -363,7 +359,7 @@ static void test_open__second_gpu(void **state)
 }
 
 /* Whoever can run nowhere else shows whether it works again. */
-static void test_probe__only_gpu(void **state)
+TEST(test_probe__only_gpu)
 {
 	struct place_decision decision;
 	struct placer_bench bench;
@@ -378,26 +374,4 @@ static void test_probe__only_gpu(void **state)
 	assert_int_equal(decision.device, GPU);
 	assert_int_equal(decision.flags, PLACE_PROBES | PLACE_BOUND);
 	placer_bench_deinit(&bench);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_open__after_three),
-		cmocka_unit_test(test_open__every_third),
-		cmocka_unit_test(test_open__over_the_window),
-		cmocka_unit_test(test_open__cpu_stays),
-		cmocka_unit_test(test_open__second_gpu),
-		cmocka_unit_test(test_probe__one_at_a_time),
-		cmocka_unit_test(test_probe__lost),
-		cmocka_unit_test(test_probe__backs_off),
-		cmocka_unit_test(test_probe__clock_goes_back),
-		cmocka_unit_test(test_probe__only_gpu),
-		cmocka_unit_test(test_throughput__failing),
-		cmocka_unit_test(test_throughput__repaired),
-		cmocka_unit_test(test_plan__not_the_device),
-		cmocka_unit_test(test_plan__freed_and_back),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,12 +4,9 @@
  * loses by that; and while only some of its workers are in use.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
 
 #include "placer-bench.h"
+#include "support/test.h"
 
 enum { CPU = BENCH_CPU, GPU = BENCH_GPU, LARGE = 1 << 20 };
 
@@ -55,7 +52,7 @@ static struct place_decision decide(struct placer_bench *bench, struct place_flo
 	return place_decide(bench->placer, bench->place_plan, flow, request, bench->now_ns);
 }
 
-static void test_culprit__stays(void **state)
+TEST(test_culprit__stays, setup, teardown)
 {
 	struct pair *pair = *state;
 	struct placer_bench *bench = &pair->bench;
@@ -78,7 +75,7 @@ static void test_culprit__stays(void **state)
 }
 
 /* A GPU in software is disturbed as much, and no place to go to. */
-static void test_software_gpu__is_no_way_out(void **state)
+TEST(test_software_gpu__is_no_way_out, setup, teardown)
 {
 	struct pair *pair = *state;
 	struct placer_bench *bench = &pair->bench;
@@ -91,7 +88,7 @@ static void test_software_gpu__is_no_way_out(void **state)
 }
 
 /* A part of it counts as a part. */
-static void test_culprit__in_part(void **state)
+TEST(test_culprit__in_part, setup, teardown)
 {
 	const float factor = 9;
 	struct pair *pair = *state;
@@ -112,7 +109,7 @@ static void test_culprit__in_part(void **state)
 	}
 }
 
-static void test_culprit__split_as_if_alone(void **state)
+TEST(test_culprit__split_as_if_alone, setup, teardown)
 {
 	struct pair *pair = *state;
 	struct placer_bench *bench = &pair->bench;
@@ -129,7 +126,7 @@ static void test_culprit__split_as_if_alone(void **state)
 }
 
 /* What is learned is what a task takes undisturbed, whoever disturbed it. */
-static void test_culprit__learned_as_others(void **state)
+TEST(test_culprit__learned_as_others, setup, teardown)
 {
 	const struct placer_bench *bench = &((struct pair *)*state)->bench;
 	struct pair *pair = *state;
@@ -160,7 +157,7 @@ static void test_culprit__learned_as_others(void **state)
 }
 
 /* What it waits for is as long as it thinks. */
-static void test_culprit__waits(void **state)
+TEST(test_culprit__waits, setup, teardown)
 {
 	struct pair *pair = *state;
 	struct placer_bench *bench = &pair->bench;
@@ -198,7 +195,7 @@ static void test_culprit__waits(void **state)
 }
 
 /* Others' queued tasks move away from the contended CPU; its own stay. */
-static void test_culprit__not_moved(void **state)
+TEST(test_culprit__not_moved, setup, teardown)
 {
 	struct pair *pair = *state;
 	struct placer_bench *bench = &pair->bench;
@@ -233,7 +230,7 @@ static void test_culprit__not_moved(void **state)
 	}
 }
 
-static void test_culprit__same_both_ways(void **state)
+TEST(test_culprit__same_both_ways, setup, teardown)
 {
 	struct pair *pair = *state;
 	struct placer_bench *bench = &pair->bench;
@@ -265,7 +262,7 @@ static void test_culprit__same_both_ways(void **state)
 	assert_in_range(n_contention, 10, 19000);
 }
 
-static void test_share__nonsense(void **state)
+TEST(test_share__nonsense, setup, teardown)
 {
 	const float shares[] = {NAN, -1, -INFINITY, 1e30f, INFINITY};
 	struct pair *pair = *state;
@@ -300,7 +297,7 @@ static float on_cpu_ns(struct placer_bench *bench)
 	return decide(bench, bench->flow, LARGE, RBK_STRATEGY_ONLY_CPU).predicted_ns;
 }
 
-static void test_workers__fewer(void **state)
+TEST(test_workers__fewer)
 {
 	for (unsigned int shares = 0; shares < 2; shares++) {
 		struct placer_bench bench;
@@ -347,7 +344,7 @@ static void test_workers__fewer(void **state)
 }
 
 /* One is released for each that is in use, and those that were before are no trouble. */
-static void test_workers__released(void **state)
+TEST(test_workers__released)
 {
 	struct place_task tasks[12];
 	struct placer_bench bench;
@@ -390,7 +387,7 @@ static void test_workers__released(void **state)
 }
 
 /* How many can share a task is not learned from those that could not have more. */
-static void test_workers__learned(void **state)
+TEST(test_workers__learned)
 {
 	struct placer_bench bench;
 	float all_ns, work_ns;
@@ -413,7 +410,7 @@ static void test_workers__learned(void **state)
  * With all of its workers and undisturbed the CPU would be ahead by a half: that it is not, however
  * that is divided between fewer workers and longer tasks, is contention. The culprit stays.
  */
-static void test_workers__reason(void **state)
+TEST(test_workers__reason)
 {
 	struct placer_bench bench;
 	struct place_decision decision;
@@ -461,7 +458,7 @@ static void end_one(struct placer_bench *bench, struct place_task *task)
 }
 
 /* Workers are needed for what nobody else can do: while it is there, and once after that. */
-static void test_workers__needed(void **state)
+TEST(test_workers__needed)
 {
 	static const struct {
 		uint8_t flags;
@@ -505,7 +502,7 @@ static void test_workers__needed(void **state)
 }
 
 /* With LATENCY, how much later it may be grows with the contention, and is no other reason. */
-static void test_latency__reason(void **state)
+TEST(test_latency__reason)
 {
 	struct place_decision decision;
 	struct placer_bench bench;
@@ -525,27 +522,4 @@ static void test_latency__reason(void **state)
 		assert_int_equal(decision.reason, RBK_REASON_CONTENTION);
 	}
 	placer_bench_deinit(&bench);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_culprit__stays, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_software_gpu__is_no_way_out, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_culprit__in_part, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_culprit__split_as_if_alone, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_culprit__learned_as_others, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_culprit__waits, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_culprit__not_moved, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_culprit__same_both_ways, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_share__nonsense, setup, teardown),
-		cmocka_unit_test(test_workers__fewer),
-		cmocka_unit_test(test_workers__released),
-		cmocka_unit_test(test_workers__learned),
-		cmocka_unit_test(test_workers__reason),
-		cmocka_unit_test(test_workers__needed),
-		cmocka_unit_test(test_latency__reason),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,12 +3,8 @@
  * Devices that an administrator drains: nothing is placed there, whatever is asked for; the others
  * do what they did.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include "placer-bench.h"
+#include "support/test.h"
 
 enum { CPU = BENCH_CPU, GPU = BENCH_GPU, GPU2 = BENCH_GPU2, COUNT = 8192, LARGE = 1 << 20 };
 
@@ -35,7 +31,7 @@ static void expect_all_work(struct placer_bench *bench, uint32_t n_devices)
 }
 
 /* One of two: the other takes all, and is the only one that waiting tasks may move to. */
-static void test_one_of_two(void **state)
+TEST(test_one_of_two)
 {
 	struct placer_bench bench;
 
@@ -67,7 +63,7 @@ static void test_one_of_two(void **state)
 	placer_bench_deinit(&bench);
 }
 
-static void test_both(void **state)
+TEST(test_both)
 {
 	struct placer_bench bench;
 
@@ -84,7 +80,7 @@ static void test_both(void **state)
 }
 
 /* Whatever its state, it is as if it were not there: nobody is sent to wait for its memory. */
-static void test_states__do_not_matter(void **state)
+TEST(test_states__do_not_matter)
 {
 	static const uint8_t states[] = {PLAN_DEVICE_READY, PLAN_DEVICE_EVICTED,
 					 PLAN_DEVICE_NO_MEMORY, PLAN_DEVICE_FAILED};
@@ -111,7 +107,7 @@ static void test_states__do_not_matter(void **state)
 }
 
 /* Draining is no failure and mends none; an open breaker sends no probes to a drained device. */
-static void test_breaker__is_another_matter(void **state)
+TEST(test_breaker__is_another_matter)
 {
 	struct placer_bench bench;
 
@@ -140,7 +136,7 @@ static void test_breaker__is_another_matter(void **state)
 }
 
 /* What is split is split between the CPU and the GPU that is left. */
-static void test_split__with_the_other(void **state)
+TEST(test_split__with_the_other)
 {
 	struct place_request request = {
 		.count = LARGE,
@@ -163,7 +159,7 @@ static void test_split__with_the_other(void **state)
 }
 
 /* Nobody goes there to learn, also who has just meant to; those that are there are explored. */
-static void test_explore__never(void **state)
+TEST(test_explore__never)
 {
 	unsigned int n_explored = 0, n_on[3] = {0};
 	struct placer_bench bench;
@@ -188,7 +184,7 @@ static void test_explore__never(void **state)
 }
 
 /* With one GPU there is a short way, which must not know better. */
-static void test_short_way(void **state)
+TEST(test_short_way)
 {
 	struct placer_bench bench;
 	unsigned int n_gpu = 0;
@@ -212,19 +208,4 @@ static void test_short_way(void **state)
 	}
 	assert_in_range(n_gpu, 1000, 13334);
 	placer_bench_deinit(&bench);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_one_of_two),
-		cmocka_unit_test(test_both),
-		cmocka_unit_test(test_states__do_not_matter),
-		cmocka_unit_test(test_breaker__is_another_matter),
-		cmocka_unit_test(test_split__with_the_other),
-		cmocka_unit_test(test_explore__never),
-		cmocka_unit_test(test_short_way),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,12 +3,9 @@
  * Estimates: where they begin, what they learn and how fast, what they withstand; exploration.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
 
 #include "placer-bench.h"
+#include "support/test.h"
 
 enum { CPU = BENCH_CPU, GPU = BENCH_GPU, GPU2 = BENCH_GPU2 };
 
@@ -34,7 +31,7 @@ static void assert_near_(double a, double b, double share, int line)
 
 /* --- priors --- */
 
-static void test_prior__sum_of_the_model(void **state)
+TEST(test_prior__sum_of_the_model)
 {
 	struct placer_bench bench;
 	double bytes;
@@ -61,7 +58,7 @@ static void test_prior__sum_of_the_model(void **state)
 	placer_bench_deinit(&bench);
 }
 
-static void test_prior__servers_share(void **state)
+TEST(test_prior__servers_share)
 {
 	struct place_profile profile = placer_bench_profile(1, 0);
 	struct placer_bench bench;
@@ -79,7 +76,7 @@ static void test_prior__servers_share(void **state)
 	placer_bench_deinit(&bench);
 }
 
-static void test_prior__better_profile(void **state)
+TEST(test_prior__better_profile)
 {
 	struct place_profile profile = placer_bench_profile(16, 500);
 	struct placer_bench bench;
@@ -97,7 +94,7 @@ static void test_prior__better_profile(void **state)
 }
 
 /* Random profiles with flat rates and random plans: more rows never take less. */
-static void test_prior__monotone(void **state)
+TEST(test_prior__monotone)
 {
 	struct place_profile profiles[2];
 	struct placer_bench bench;
@@ -144,7 +141,7 @@ static void test_prior__monotone(void **state)
 
 /* --- learning --- */
 
-static void test_learn__trusted_soon(void **state)
+TEST(test_learn__trusted_soon)
 {
 	struct placer_bench bench;
 
@@ -164,7 +161,7 @@ static void test_learn__trusted_soon(void **state)
 	placer_bench_deinit(&bench);
 }
 
-static void test_learn__in_between(void **state)
+TEST(test_learn__in_between)
 {
 	struct placer_bench bench;
 
@@ -182,7 +179,7 @@ static void test_learn__in_between(void **state)
 	placer_bench_deinit(&bench);
 }
 
-static void test_learn__noise(void **state)
+TEST(test_learn__noise)
 {
 	struct place_report seen;
 	struct placer_bench bench;
@@ -200,7 +197,7 @@ static void test_learn__noise(void **state)
 }
 
 /* 20 ms without a processor, now and then: also right at the beginning. */
-static void test_learn__outliers(void **state)
+TEST(test_learn__outliers)
 {
 	struct placer_bench bench;
 
@@ -231,7 +228,7 @@ static unsigned int tasks_to_follow(struct placer_bench *bench, uint32_t count, 
 	return n;
 }
 
-static void test_learn__a_third(void **state)
+TEST(test_learn__a_third)
 {
 	struct placer_bench bench;
 
@@ -246,7 +243,7 @@ static void test_learn__a_third(void **state)
 }
 
 /* Tasks of many counts: what a few of them show holds for all. */
-static void test_learn__a_third_at_all_counts(void **state)
+TEST(test_learn__a_third_at_all_counts)
 {
 	struct placer_bench bench;
 	uint32_t count;
@@ -270,7 +267,7 @@ static void test_learn__a_third_at_all_counts(void **state)
 }
 
 /* From a certain size on it does not fit into a cache, which no profile says. */
-static void test_learn__cliff(void **state)
+TEST(test_learn__cliff)
 {
 	struct placer_bench bench;
 	double worst = 0, error;
@@ -292,7 +289,7 @@ static void test_learn__cliff(void **state)
 }
 
 /* Eight servers, four to a task: alone, it is shared; among others it is not. */
-static void test_learn__work_and_servers(void **state)
+TEST(test_learn__work_and_servers)
 {
 	struct place_profile profiles[2] = {placer_bench_profile(8, 500),
 					    placer_bench_profile(64, 10000)};
@@ -345,7 +342,7 @@ static void test_learn__work_and_servers(void **state)
 }
 
 /* A disturbed device is no slower device. */
-static void test_learn__contention(void **state)
+TEST(test_learn__contention)
 {
 	struct placer_bench bench;
 
@@ -360,7 +357,7 @@ static void test_learn__contention(void **state)
 }
 
 /* Whatever is observed, whatever a clock says: a number that can be computed with. */
-static void test_learn__hostile(void **state)
+TEST(test_learn__hostile)
 {
 	static const uint64_t times_ns[] = {0,          1,          2,          1000,
 					    1u << 31,   1ull << 53, UINT64_MAX, UINT64_MAX - 1,
@@ -420,7 +417,7 @@ static void test_learn__hostile(void **state)
 }
 
 /* 1,000 times slower than predicted; a clock that said otherwise once. */
-static void test_learn__thousand_times(void **state)
+TEST(test_learn__thousand_times)
 {
 	struct placer_bench bench;
 	double ns;
@@ -440,7 +437,7 @@ static void test_learn__thousand_times(void **state)
 
 /* --- what people see --- */
 
-static void test_report__break_even(void **state)
+TEST(test_report__break_even)
 {
 	struct placer_bench bench;
 	struct place_report seen;
@@ -461,7 +458,7 @@ static void test_report__break_even(void **state)
 	placer_bench_deinit(&bench);
 }
 
-static void test_report__reset(void **state)
+TEST(test_report__reset)
 {
 	struct placer_bench bench;
 	double prior_ns;
@@ -481,7 +478,7 @@ static void test_report__reset(void **state)
 }
 
 /* A client decides how many nodes its plan has, and how often it is reset. */
-static void test_report__reset_visits_no_node(void **state)
+TEST(test_report__reset_visits_no_node)
 {
 	struct placer_bench bench;
 	double prior_ns;
@@ -499,7 +496,7 @@ static void test_report__reset_visits_no_node(void **state)
 
 /* --- clients that come back --- */
 
-static void test_history__same_fingerprint(void **state)
+TEST(test_history__same_fingerprint)
 {
 	struct placer_bench bench;
 	double prior_ns;
@@ -530,7 +527,7 @@ static void test_history__same_fingerprint(void **state)
 	placer_bench_deinit(&bench);
 }
 
-static void test_history__bounded(void **state)
+TEST(test_history__bounded)
 {
 	struct placer_bench bench;
 	double prior_ns;
@@ -582,7 +579,7 @@ static double run(struct placer_bench *bench, unsigned int n_tasks, double cpu_n
 	return lost_ns / all_ns;
 }
 
-static void test_explore__bounded(void **state)
+TEST(test_explore__bounded)
 {
 	/* How much longer the other device really takes, whatever the profile says. */
 	static const double ratios[] = {1.1, 2, 5, 20, 1000};
@@ -604,7 +601,7 @@ static void test_explore__bounded(void **state)
 }
 
 /* The profile is wrong by far: soon it runs where it is faster. */
-static void test_explore__finds_out(void **state)
+TEST(test_explore__finds_out)
 {
 	struct place_profile profiles[2] = {placer_bench_profile(8, 500),
 					    placer_bench_profile(16, 500)};
@@ -625,7 +622,7 @@ static void test_explore__finds_out(void **state)
 /* However slow: where it would wait for the better device it is seen, and is not where it would
  * not.
  */
-static void test_explore__while_others_wait(void **state)
+TEST(test_explore__while_others_wait)
 {
 	const struct place_flow_limits limits = {.weight = 100};
 	struct place_config config = PLACE_CONFIG_DEFAULT;
@@ -664,7 +661,7 @@ static void test_explore__while_others_wait(void **state)
 	placer_bench_deinit(&bench);
 }
 
-static void test_explore__not_everybody(void **state)
+TEST(test_explore__not_everybody)
 {
 	struct place_config config;
 	struct placer_bench bench;
@@ -690,7 +687,7 @@ static void test_explore__not_everybody(void **state)
 
 /* Nothing is random: the same tasks, the same decisions. */
 /* What would be seen of a contended device is not worth waiting for those who use it. */
-static void test_explore__not_while_contended(void **state)
+TEST(test_explore__not_while_contended)
 {
 	unsigned int n_explored, n_gpu;
 	struct placer_bench bench;
@@ -709,7 +706,7 @@ static void test_explore__not_while_contended(void **state)
 	placer_bench_deinit(&bench);
 }
 
-static void test_explore__repeatable(void **state)
+TEST(test_explore__repeatable)
 {
 	unsigned int explored[2], gpu[2];
 	struct placer_bench bench;
@@ -721,38 +718,4 @@ static void test_explore__repeatable(void **state)
 	}
 	assert_int_equal(explored[0], explored[1]);
 	assert_int_equal(gpu[0], gpu[1]);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_prior__sum_of_the_model),
-		cmocka_unit_test(test_prior__servers_share),
-		cmocka_unit_test(test_prior__better_profile),
-		cmocka_unit_test(test_prior__monotone),
-		cmocka_unit_test(test_learn__trusted_soon),
-		cmocka_unit_test(test_learn__in_between),
-		cmocka_unit_test(test_learn__noise),
-		cmocka_unit_test(test_learn__outliers),
-		cmocka_unit_test(test_learn__a_third),
-		cmocka_unit_test(test_learn__a_third_at_all_counts),
-		cmocka_unit_test(test_learn__cliff),
-		cmocka_unit_test(test_learn__work_and_servers),
-		cmocka_unit_test(test_learn__contention),
-		cmocka_unit_test(test_learn__hostile),
-		cmocka_unit_test(test_learn__thousand_times),
-		cmocka_unit_test(test_report__break_even),
-		cmocka_unit_test(test_report__reset),
-		cmocka_unit_test(test_report__reset_visits_no_node),
-		cmocka_unit_test(test_history__same_fingerprint),
-		cmocka_unit_test(test_history__bounded),
-		cmocka_unit_test(test_explore__bounded),
-		cmocka_unit_test(test_explore__finds_out),
-		cmocka_unit_test(test_explore__while_others_wait),
-		cmocka_unit_test(test_explore__not_everybody),
-		cmocka_unit_test(test_explore__not_while_contended),
-		cmocka_unit_test(test_explore__repeatable),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,12 +3,9 @@
  * Cutting tasks: one over two devices, and long ones into submissions.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
 
 #include "placer-bench.h"
+#include "support/test.h"
 
 enum { CPU = BENCH_CPU, GPU = BENCH_GPU, LARGE = 1 << 20 };
 
@@ -25,7 +22,7 @@ static struct place_decision may_split(struct placer_bench *bench, uint32_t coun
 	return decide(bench, count, RBK_STRATEGY_AUTO, PLACE_MAY_PARTITION);
 }
 
-static void test_split__both_at_once(void **state)
+TEST(test_split__both_at_once)
 {
 	struct place_decision decision;
 	struct placer_bench bench;
@@ -43,7 +40,7 @@ static void test_split__both_at_once(void **state)
 	placer_bench_deinit(&bench);
 }
 
-static void test_split__grain(void **state)
+TEST(test_split__grain)
 {
 	static const uint32_t grains[] = {0, 1, 3, 8, 64};
 	struct place_decision decision;
@@ -69,7 +66,7 @@ static void test_split__grain(void **state)
 	}
 }
 
-static void test_split__only_where_possible(void **state)
+TEST(test_split__only_where_possible)
 {
 	struct placer_bench bench;
 	struct place_config config;
@@ -107,7 +104,7 @@ static void test_split__only_where_possible(void **state)
 }
 
 /* The CPU would take a seventh of it: that is a gain of 1.17. */
-static void test_split__worth_it(void **state)
+TEST(test_split__worth_it)
 {
 	struct place_profile profiles[] = {placer_bench_profile(8, 500),
 					   placer_bench_profile(48, 500)};
@@ -124,7 +121,7 @@ static void test_split__worth_it(void **state)
 }
 
 /* What has to wait gets less. */
-static void test_split__waits_count(void **state)
+TEST(test_split__waits_count)
 {
 	struct place_decision free_both, busy_gpu;
 	struct place_task task;
@@ -148,7 +145,7 @@ static void test_split__waits_count(void **state)
 }
 
 /* The GPU is really three times slower than its profile says: the parts show it. */
-static void test_split__corrects_itself(void **state)
+TEST(test_split__corrects_itself)
 {
 	const double cpu_row_ns = 128, gpu_row_ns = 144;
 	struct place_decision decision;
@@ -171,7 +168,7 @@ static void test_split__corrects_itself(void **state)
 
 /* --- submissions --- */
 
-static void test_rows__at_most_that_long(void **state)
+TEST(test_rows__at_most_that_long)
 {
 	struct place_profile free_to_start = placer_bench_profile(8, 0);
 	struct placer_bench bench;
@@ -217,19 +214,4 @@ static void test_rows__at_most_that_long(void **state)
 			 1000);
 	assert_int_equal(place_rows_per_submission(bench.placer, bench.place_plan, 77, 1000), 1000);
 	placer_bench_deinit(&bench);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_split__both_at_once),
-		cmocka_unit_test(test_split__grain),
-		cmocka_unit_test(test_split__only_where_possible),
-		cmocka_unit_test(test_split__worth_it),
-		cmocka_unit_test(test_split__waits_count),
-		cmocka_unit_test(test_split__corrects_itself),
-		cmocka_unit_test(test_rows__at_most_that_long),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,17 +2,13 @@
 /*
  * What brokersim has shown the placer to be wrong about: each case by itself
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include "placer-bench.h"
+#include "support/test.h"
 
 enum { CPU = BENCH_CPU, GPU = BENCH_GPU };
 
 /* Weights that cross the link with every part must not be what a task spends its time on. */
-static void test_parts__weights_cross_the_link_again(void **state)
+TEST(test_parts__weights_cross_the_link_again)
 {
 	const uint32_t count = 1000003;
 	struct placer_bench bench;
@@ -33,7 +29,7 @@ static void test_parts__weights_cross_the_link_again(void **state)
 }
 
 /* Without such weights parts are as short as was asked for. */
-static void test_parts__no_longer_than_asked(void **state)
+TEST(test_parts__no_longer_than_asked)
 {
 	struct placer_bench bench;
 	uint32_t rows;
@@ -46,7 +42,7 @@ static void test_parts__no_longer_than_asked(void **state)
 }
 
 /* Rounding up to the grain never gives more rows than there are. */
-static void test_parts__never_more_than_all(void **state)
+TEST(test_parts__never_more_than_all)
 {
 	struct placer_bench bench;
 
@@ -87,7 +83,7 @@ static void let_go(struct placer_bench *bench, struct place_task *task)
 }
 
 /* A small task does not wait for a CPU that is busy while a GPU has nothing to do. */
-static void test_below_threshold__cpu_is_busy(void **state)
+TEST(test_below_threshold__cpu_is_busy)
 {
 	struct placer_bench bench;
 	struct place_decision decision;
@@ -120,7 +116,7 @@ static void test_below_threshold__cpu_is_busy(void **state)
 }
 
 /* Who is helped by nearly all servers leaves none of them free. */
-static void test_wait__helped_by_nearly_all(void **state)
+TEST(test_wait__helped_by_nearly_all)
 {
 	struct place_profile profiles[] = {placer_bench_profile(8, 500),
 					   placer_bench_profile(64, 10000)};
@@ -138,17 +134,4 @@ static void test_wait__helped_by_nearly_all(void **state)
 	assert_true(place_flow_wait_ns(bench.placer, bench.flow, CPU, bench.now_ns) > 500000);
 	let_go(&bench, &task);
 	placer_bench_deinit(&bench);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_parts__weights_cross_the_link_again),
-		cmocka_unit_test(test_parts__no_longer_than_asked),
-		cmocka_unit_test(test_parts__never_more_than_all),
-		cmocka_unit_test(test_below_threshold__cpu_is_busy),
-		cmocka_unit_test(test_wait__helped_by_nearly_all),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

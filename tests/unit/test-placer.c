@@ -3,13 +3,10 @@
  * Decisions: every rule, its boundary and the reason that it gives.
  */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
 
 #include "fail-alloc.h"
 #include "placer-bench.h"
+#include "support/test.h"
 
 enum { CPU = BENCH_CPU, GPU = BENCH_GPU, GPU2 = BENCH_GPU2 };
 
@@ -67,7 +64,7 @@ static int teardown(void **state)
 
 /* --- automatic --- */
 
-static void test_auto__threshold(void **state)
+TEST(test_auto__threshold, setup_two, teardown)
 {
 	struct placer_bench *bench = *state;
 	struct place_config config = *placer_config(bench->placer);
@@ -91,7 +88,7 @@ static void test_auto__threshold(void **state)
 	expect_placed(bench, 10, RBK_STRATEGY_AUTO, CPU, RBK_REASON_COST_MODEL);
 }
 
-static void test_auto__min_count(void **state)
+TEST(test_auto__min_count, setup_two, teardown)
 {
 	struct placer_bench *bench = *state;
 	struct place_config config = *placer_config(bench->placer);
@@ -112,7 +109,7 @@ static void test_auto__min_count(void **state)
 }
 
 /* What was seen counts for more than a threshold. */
-static void test_auto__below_but_known(void **state)
+TEST(test_auto__below_but_known, setup_two, teardown)
 {
 	struct placer_bench *bench = *state;
 
@@ -124,7 +121,7 @@ static void test_auto__below_but_known(void **state)
 	expect_placed(bench, 30, RBK_STRATEGY_AUTO, CPU, RBK_REASON_BELOW_THRESHOLD);
 }
 
-static void test_auto__no_gpu(void **state)
+TEST(test_auto__no_gpu, setup_one, teardown)
 {
 	struct placer_bench *bench = *state;
 
@@ -135,7 +132,7 @@ static void test_auto__no_gpu(void **state)
 	expect_placed(bench, 9999, RBK_STRATEGY_AUTO, CPU, RBK_REASON_GPU_UNAVAILABLE);
 }
 
-static void test_auto__gpu_cannot(void **state)
+TEST(test_auto__gpu_cannot, setup_two, teardown)
 {
 	struct placer_bench *bench = *state;
 
@@ -149,7 +146,7 @@ static void test_auto__gpu_cannot(void **state)
 	expect_placed(bench, 1, RBK_STRATEGY_AUTO, CPU, RBK_REASON_BELOW_THRESHOLD);
 }
 
-static void test_auto__second_gpu(void **state)
+TEST(test_auto__second_gpu, setup_three, teardown)
 {
 	struct placer_bench *bench = *state;
 
@@ -164,7 +161,7 @@ static void test_auto__second_gpu(void **state)
 	expect_placed(bench, 9999, RBK_STRATEGY_AUTO, GPU2, RBK_REASON_GPU_AVAILABLE);
 }
 
-static void test_auto__cpu_cannot(void **state)
+TEST(test_auto__cpu_cannot, setup_two, teardown)
 {
 	struct placer_bench *bench = *state;
 
@@ -178,7 +175,7 @@ static void test_auto__cpu_cannot(void **state)
 
 /* --- wishes --- */
 
-static void test_prefer_gpu__any_size(void **state)
+TEST(test_prefer_gpu__any_size, setup_two, teardown)
 {
 	struct placer_bench *bench = *state;
 
@@ -186,7 +183,7 @@ static void test_prefer_gpu__any_size(void **state)
 	expect_placed(bench, 9999, RBK_STRATEGY_PREFER_GPU, GPU, RBK_REASON_USER_PREFERENCE);
 }
 
-static void test_prefer_gpu__falls_back(void **state)
+TEST(test_prefer_gpu__falls_back, setup_two, teardown)
 {
 	struct placer_bench *bench = *state;
 
@@ -199,7 +196,7 @@ static void test_prefer_gpu__falls_back(void **state)
 		      RBK_REASON_MEMORY_CONSTRAINT);
 }
 
-static void test_prefer_cpu__any_size(void **state)
+TEST(test_prefer_cpu__any_size, setup_two, teardown)
 {
 	struct placer_bench *bench = *state;
 
@@ -208,7 +205,7 @@ static void test_prefer_cpu__any_size(void **state)
 }
 
 /* To the GPU, but not as one that "failed on a GPU, then ran on the CPU". */
-static void test_prefer_cpu__falls_back(void **state)
+TEST(test_prefer_cpu__falls_back, setup_two, teardown)
 {
 	static const uint8_t strategies[] = {RBK_STRATEGY_PREFER_CPU, NAMED(CPU)};
 	struct placer_bench *bench = *state;
@@ -224,7 +221,7 @@ static void test_prefer_cpu__falls_back(void **state)
 	}
 }
 
-static void test_only_gpu__or_nowhere(void **state)
+TEST(test_only_gpu__or_nowhere, setup_three, teardown)
 {
 	struct placer_bench *bench = *state;
 
@@ -238,7 +235,7 @@ static void test_only_gpu__or_nowhere(void **state)
 		      RBK_REASON_MEMORY_CONSTRAINT);
 }
 
-static void test_only_cpu__or_nowhere(void **state)
+TEST(test_only_cpu__or_nowhere, setup_two, teardown)
 {
 	struct placer_bench *bench = *state;
 
@@ -248,7 +245,7 @@ static void test_only_cpu__or_nowhere(void **state)
 		      RBK_REASON_USER_PREFERENCE);
 }
 
-static void test_named__there(void **state)
+TEST(test_named__there, setup_three, teardown)
 {
 	struct placer_bench *bench = *state;
 
@@ -258,7 +255,7 @@ static void test_named__there(void **state)
 }
 
 /* Another GPU than the one named is no substitute: to the CPU, and the reason says why. */
-static void test_named__absent(void **state)
+TEST(test_named__absent, setup_two, teardown)
 {
 	struct placer_bench *bench = *state;
 
@@ -274,7 +271,7 @@ static void test_named__absent(void **state)
 
 /* --- force-CPU --- */
 
-static void test_force_cpu__everybody(void **state)
+TEST(test_force_cpu__everybody, setup_two, teardown)
 {
 	struct placer_bench *bench = *state;
 	struct place_config config = *placer_config(bench->placer);
@@ -299,7 +296,7 @@ static void test_force_cpu__everybody(void **state)
 
 /* --- until estimates are trusted, and after --- */
 
-static void test_trust__speedup_threshold(void **state)
+TEST(test_trust__speedup_threshold, setup_two, teardown)
 {
 	struct placer_bench *bench = *state;
 	struct place_config config = *placer_config(bench->placer);
@@ -317,7 +314,7 @@ static void test_trust__speedup_threshold(void **state)
 	expect_placed(bench, 4096, RBK_STRATEGY_AUTO, GPU, RBK_REASON_COST_MODEL);
 }
 
-static void test_trust__no_profile(void **state)
+TEST(test_trust__no_profile)
 {
 	struct place_profile profiles[] = {placer_bench_profile(1000, 1), {.is_valid = false}};
 	struct placer_bench bench;
@@ -332,7 +329,7 @@ static void test_trust__no_profile(void **state)
 	placer_bench_deinit(&bench);
 }
 
-static void test_contention__to_the_gpu(void **state)
+TEST(test_contention__to_the_gpu, setup_two, teardown)
 {
 	struct placer_bench *bench = *state;
 	uint32_t count = 512;
@@ -351,7 +348,7 @@ static void test_contention__to_the_gpu(void **state)
 
 /* --- strategies --- */
 
-static void test_latency__the_one_to_rely_on(void **state)
+TEST(test_latency__the_one_to_rely_on, setup_two, teardown)
 {
 	struct placer_bench *bench = *state;
 	struct place_config config = *placer_config(bench->placer);
@@ -368,7 +365,7 @@ static void test_latency__the_one_to_rely_on(void **state)
 	expect_placed(bench, 2048, RBK_STRATEGY_AUTO, CPU, RBK_REASON_COST_MODEL);
 }
 
-static void test_energy__within_slack(void **state)
+TEST(test_energy__within_slack)
 {
 	struct place_profile profiles[] = {placer_bench_profile(8, 500),
 					   placer_bench_profile(12, 500)};
@@ -411,7 +408,7 @@ static struct place_decision decide_by(struct placer_bench *bench, uint32_t coun
 	return place_decide(bench->placer, bench->place_plan, bench->flow, request, bench->now_ns);
 }
 
-static void test_deadline__where_it_is_met(void **state)
+TEST(test_deadline__where_it_is_met, setup_two, teardown)
 {
 	struct placer_bench *bench = *state;
 	double cpu_ns = (double)place_predict_ns(bench->placer, bench->place_plan, CPU, 512);
@@ -437,7 +434,7 @@ static void test_deadline__where_it_is_met(void **state)
 
 /* --- memory that comes and goes --- */
 
-static void test_evicted__to_the_cpu(void **state)
+TEST(test_evicted__to_the_cpu, setup_two, teardown)
 {
 	struct placer_bench *bench = *state;
 
@@ -460,7 +457,7 @@ static void test_evicted__to_the_cpu(void **state)
 }
 
 /* Whatever the wish, it needs the GPU. */
-static void test_evicted__cpu_cannot(void **state)
+TEST(test_evicted__cpu_cannot, setup_two, teardown)
 {
 	static const uint8_t strategies[] = {RBK_STRATEGY_AUTO,
 					     RBK_STRATEGY_PREFER_GPU,
@@ -477,7 +474,7 @@ static void test_evicted__cpu_cannot(void **state)
 	expect_placed(bench, 1, RBK_STRATEGY_ONLY_CPU, RBK_DEVICE_NONE, RBK_REASON_USER_PREFERENCE);
 }
 
-static void test_evicted__pinned(void **state)
+TEST(test_evicted__pinned, setup_three, teardown)
 {
 	struct placer_bench *bench = *state;
 
@@ -493,7 +490,7 @@ static void test_evicted__pinned(void **state)
 }
 
 /* One of several: where it is; else where it can come back to. */
-static void test_evicted__two_gpus(void **state)
+TEST(test_evicted__two_gpus, setup_three, teardown)
 {
 	struct placer_bench *bench = *state;
 
@@ -511,7 +508,7 @@ static void test_evicted__two_gpus(void **state)
 }
 
 /* Nothing is brought to a device that would not be used. */
-static void test_evicted__broken_device(void **state)
+TEST(test_evicted__broken_device, setup_three, teardown)
 {
 	struct placer_bench *bench = *state;
 
@@ -529,7 +526,7 @@ static void test_evicted__broken_device(void **state)
 
 /* --- pinned plans --- */
 
-static void test_pinned__before_any_wish(void **state)
+TEST(test_pinned__before_any_wish, setup_three, teardown)
 {
 	struct placer_bench *bench = *state;
 
@@ -546,7 +543,7 @@ static void test_pinned__before_any_wish(void **state)
 	}
 }
 
-static void test_pinned__never_elsewhere(void **state)
+TEST(test_pinned__never_elsewhere, setup_three, teardown)
 {
 	struct placer_bench *bench = *state;
 
@@ -561,7 +558,7 @@ static void test_pinned__never_elsewhere(void **state)
 
 /* --- the short way and the long way --- */
 
-static void test_decide__same_both_ways(void **state)
+TEST(test_decide__same_both_ways, setup_two, teardown)
 {
 	struct placer_bench *bench = *state;
 	struct place_decision quick, full;
@@ -595,7 +592,7 @@ static void test_decide__same_both_ways(void **state)
 
 /* --- setting up --- */
 
-static void test_configure__nonsense(void **state)
+TEST(test_configure__nonsense, setup_two, teardown)
 {
 	struct placer_bench *bench = *state;
 	struct place_config config = {
@@ -623,7 +620,7 @@ static void test_configure__nonsense(void **state)
 	expect_placed(bench, 9999, RBK_STRATEGY_AUTO, CPU, RBK_REASON_COST_MODEL);
 }
 
-static void test_new__no_memory(void **state)
+TEST(test_new__no_memory)
 {
 	struct placer_options options = {.config = PLACE_CONFIG_DEFAULT, .n_devices = 2};
 	struct placer *placer = NULL;
@@ -663,48 +660,4 @@ static void test_new__no_memory(void **state)
 	assert_null(place_plan_free(placer, NULL));
 	assert_null(placer_free(placer));
 	assert_null(placer_free(NULL));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_auto__threshold, setup_two, teardown),
-		cmocka_unit_test_setup_teardown(test_auto__min_count, setup_two, teardown),
-		cmocka_unit_test_setup_teardown(test_auto__below_but_known, setup_two, teardown),
-		cmocka_unit_test_setup_teardown(test_auto__no_gpu, setup_one, teardown),
-		cmocka_unit_test_setup_teardown(test_auto__gpu_cannot, setup_two, teardown),
-		cmocka_unit_test_setup_teardown(test_auto__second_gpu, setup_three, teardown),
-		cmocka_unit_test_setup_teardown(test_auto__cpu_cannot, setup_two, teardown),
-		cmocka_unit_test_setup_teardown(test_prefer_gpu__any_size, setup_two, teardown),
-		cmocka_unit_test_setup_teardown(test_prefer_gpu__falls_back, setup_two, teardown),
-		cmocka_unit_test_setup_teardown(test_prefer_cpu__any_size, setup_two, teardown),
-		cmocka_unit_test_setup_teardown(test_prefer_cpu__falls_back, setup_two, teardown),
-		cmocka_unit_test_setup_teardown(test_only_gpu__or_nowhere, setup_three, teardown),
-		cmocka_unit_test_setup_teardown(test_only_cpu__or_nowhere, setup_two, teardown),
-		cmocka_unit_test_setup_teardown(test_named__there, setup_three, teardown),
-		cmocka_unit_test_setup_teardown(test_named__absent, setup_two, teardown),
-		cmocka_unit_test_setup_teardown(test_force_cpu__everybody, setup_two, teardown),
-		cmocka_unit_test_setup_teardown(test_trust__speedup_threshold, setup_two, teardown),
-		cmocka_unit_test(test_trust__no_profile),
-		cmocka_unit_test_setup_teardown(test_contention__to_the_gpu, setup_two, teardown),
-		cmocka_unit_test_setup_teardown(test_latency__the_one_to_rely_on, setup_two,
-						teardown),
-		cmocka_unit_test(test_energy__within_slack),
-		cmocka_unit_test_setup_teardown(test_deadline__where_it_is_met, setup_two,
-						teardown),
-		cmocka_unit_test_setup_teardown(test_evicted__to_the_cpu, setup_two, teardown),
-		cmocka_unit_test_setup_teardown(test_evicted__cpu_cannot, setup_two, teardown),
-		cmocka_unit_test_setup_teardown(test_evicted__pinned, setup_three, teardown),
-		cmocka_unit_test_setup_teardown(test_evicted__two_gpus, setup_three, teardown),
-		cmocka_unit_test_setup_teardown(test_evicted__broken_device, setup_three, teardown),
-		cmocka_unit_test_setup_teardown(test_pinned__before_any_wish, setup_three,
-						teardown),
-		cmocka_unit_test_setup_teardown(test_pinned__never_elsewhere, setup_three,
-						teardown),
-		cmocka_unit_test_setup_teardown(test_decide__same_both_ways, setup_two, teardown),
-		cmocka_unit_test_setup_teardown(test_configure__nonsense, setup_two, teardown),
-		cmocka_unit_test(test_new__no_memory),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

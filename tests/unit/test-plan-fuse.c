@@ -2,14 +2,9 @@
 /*
  * Tests of plan/fuse.c: what is computed together, and what works in place
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "plan/plan.h"
 #include "support/one-op.h"
+#include "support/test.h"
 
 /* y = @activation of x [count,4] times w [4,8], through scratch t. */
 static struct describe *product(const char *activation)
@@ -47,7 +42,7 @@ static bool shares(struct plan *plan, const char *a, const char *b)
 	return expect_tensor(plan, a)->root == expect_tensor(plan, b)->root;
 }
 
-static void test_fuse__activation(void **state)
+TEST(test_fuse__activation)
 {
 	static const char *const together[] = {"Relu",  "LeakyRelu", "Clip",    "Tanh",
 					       "Elu",   "Gelu",      "Sigmoid", "HardSigmoid",
@@ -83,7 +78,7 @@ static void test_fuse__activation(void **state)
 	plan_free(plan);
 }
 
-static void test_fuse__read_by_others(void **state)
+TEST(test_fuse__read_by_others)
 {
 	struct describe *d = product("Relu");
 	struct plan *plan;
@@ -121,7 +116,7 @@ static void test_fuse__read_by_others(void **state)
 }
 
 /* Only the first one of two; the other one works in place. */
-static void test_fuse__chain(void **state)
+TEST(test_fuse__chain)
 {
 	struct describe *d = describe_new("", 16);
 	struct plan *plan;
@@ -175,7 +170,7 @@ static struct describe *sum(const char *in, unsigned int rank, const uint32_t *d
 	return d;
 }
 
-static void test_fuse__sum(void **state)
+TEST(test_fuse__sum)
 {
 	struct plan *plan, *apart;
 	struct describe *d;
@@ -230,7 +225,7 @@ static struct describe *sum_by_element(unsigned int which)
 	return d;
 }
 
-static void test_fuse__sum_by_element(void **state)
+TEST(test_fuse__sum_by_element)
 {
 	struct plan *plan, *apart;
 	struct describe *d;
@@ -274,7 +269,7 @@ static void test_fuse__sum_by_element(void **state)
 }
 
 /* Only of what is the same for every row, or as large. */
-static void test_fuse__sum_shapes(void **state)
+TEST(test_fuse__sum_shapes)
 {
 	static const struct {
 		unsigned int rank;
@@ -329,7 +324,7 @@ static void test_fuse__sum_shapes(void **state)
 }
 
 /* What is added has to be there before the product, and to stay what it is. */
-static void test_fuse__sum_order(void **state)
+TEST(test_fuse__sum_order)
 {
 	struct plan *plan;
 	struct describe *d;
@@ -379,7 +374,7 @@ static void test_fuse__sum_order(void **state)
 }
 
 /* What changes the type has elements of another size. */
-static void test_fuse__types(void **state)
+TEST(test_fuse__types)
 {
 	struct describe *d = describe_new("", 16);
 	struct plan *plan;
@@ -402,20 +397,4 @@ static void test_fuse__types(void **state)
 	assert_false(has_sum(plan, 0, 1));
 	assert_false(is_fused(plan, 0, 2));
 	plan_free(plan);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_fuse__activation),
-		cmocka_unit_test(test_fuse__read_by_others),
-		cmocka_unit_test(test_fuse__chain),
-		cmocka_unit_test(test_fuse__sum),
-		cmocka_unit_test(test_fuse__sum_by_element),
-		cmocka_unit_test(test_fuse__sum_shapes),
-		cmocka_unit_test(test_fuse__sum_order),
-		cmocka_unit_test(test_fuse__types),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,18 +2,14 @@
 /*
  * Scratch layout: tensors that live at the same time never share bytes
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "plan/plan-layout.h"
 #include "reference/reference.h"
 #include "support/one-op.h"
+#include "support/test.h"
 
 /* Does node @n write tensor @t, itself or by what it computes along? */
 static bool writes(const struct plan *plan, unsigned int n, unsigned int t)
@@ -166,7 +162,7 @@ static struct plan *random_plan(uint64_t *random)
 	return expect_plan(d);
 }
 
-static void test_layout__random_graphs(void **state)
+TEST(test_layout__random_graphs)
 {
 	uint64_t random = 42, total = 0, least = 0, separate = 0, n_sums = 0;
 
@@ -191,7 +187,7 @@ static void test_layout__random_graphs(void **state)
 	assert_true(total < separate * 7 / 10);
 }
 
-static void test_layout__two_outputs_of_one_node(void **state)
+TEST(test_layout__two_outputs_of_one_node)
 {
 	struct describe *d = describe_new("", 1);
 	struct plan *plan;
@@ -248,7 +244,7 @@ static void check_offsets(const struct want *wants, uint16_t n, uint64_t total)
 }
 
 /* What comes later goes into the smallest gap that holds it, be that the first or the last. */
-static void test_layout__best_fit(void **state)
+TEST(test_layout__best_fit)
 {
 	const struct want last[] = {
 		{2048, {0, 1}, 0},   {1024, {0, 0}, 2048}, {1024, {0, 1}, 3072},
@@ -323,7 +319,7 @@ static uint64_t best_fit(const struct crowd *crowd, uint16_t n, uint16_t t)
 }
 
 /* Check that the code that makes layouts fast changes none of them. */
-static void test_layout__as_by_comparing_all(void **state)
+TEST(test_layout__as_by_comparing_all)
 {
 	uint64_t random = 7;
 
@@ -355,7 +351,7 @@ static void test_layout__as_by_comparing_all(void **state)
 }
 
 /* More than is searched for gaps: no bytes are shared all the same, and not too many wasted. */
-static void test_layout__more_than_is_searched(void **state)
+TEST(test_layout__more_than_is_searched)
 {
 	uint64_t random = 8, most = 0, sum;
 	struct crowd *crowd = crowd_new(&random, RBK_MAX_PLAN_TENSORS, RBK_MAX_PLAN_TENSORS / 4);
@@ -383,17 +379,4 @@ static void test_layout__more_than_is_searched(void **state)
 	assert_true(crowd->plan.scratch_bytes >= most);
 	assert_true(crowd->plan.scratch_bytes < 3 * most);
 	free(crowd);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_layout__random_graphs),
-		cmocka_unit_test(test_layout__two_outputs_of_one_node),
-		cmocka_unit_test(test_layout__best_fit),
-		cmocka_unit_test(test_layout__as_by_comparing_all),
-		cmocka_unit_test(test_layout__more_than_is_searched),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,16 +2,12 @@
 /*
  * Reading plan descriptions: one damaged field at a time
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "support/one-op.h"
+#include "support/test.h"
 #include "util/checked.h"
 
 /* x [count,3] * w [3,4] -> s; TopK(s, k=2) -> v, i, with three edges' worth of padding. */
@@ -44,7 +40,7 @@ static void *make(size_t *ret_bytes)
 		free(desc_);                                                   \
 	} while (0)
 
-static void test_parse__undamaged(void **state)
+TEST(test_parse__undamaged)
 {
 	char message[PLAN_MESSAGE_BYTES];
 	struct plan *plan;
@@ -67,7 +63,7 @@ static void test_parse__undamaged(void **state)
 	plan_free(plan);
 }
 
-static void test_parse__every_length(void **state)
+TEST(test_parse__every_length)
 {
 	size_t bytes;
 	uint8_t *desc = make(&bytes);
@@ -86,7 +82,7 @@ static void test_parse__every_length(void **state)
 	free(desc);
 }
 
-static void test_parse__header(void **state)
+TEST(test_parse__header)
 {
 	EXPECT_DAMAGE(header->magic, 0, "no plan description");
 	EXPECT_DAMAGE(header->version, 2, "version 2, expected 1");
@@ -109,7 +105,7 @@ static void test_parse__header(void **state)
 	EXPECT_DAMAGE(header->blob_bytes, UINT32_MAX, "its header describes");
 }
 
-static void test_parse__pinned(void **state)
+TEST(test_parse__pinned)
 {
 	struct describe *d = one_op("Relu", "[2]", "");
 	struct plan *plan;
@@ -125,7 +121,7 @@ static void test_parse__pinned(void **state)
 	expect_refused(d, "names device 16, expected one below 16", NULL);
 }
 
-static void test_parse__tensors(void **state)
+TEST(test_parse__tensors)
 {
 	EXPECT_DAMAGE(tensors[0].name[0], 0, "tensor 0 has no name");
 	EXPECT_DAMAGE(tensors[1].name[0], '\x7f', "tensor 1 has no name or one");
@@ -153,7 +149,7 @@ static void test_parse__tensors(void **state)
 	EXPECT_DAMAGE(tensors[4].rank, 1, "tensor 4 \"i\" asks for its shape");
 }
 
-static void test_parse__nodes(void **state)
+TEST(test_parse__nodes)
 {
 	EXPECT_DAMAGE(nodes[0].name[0], 1, "the name of node 0 is not");
 	EXPECT_DAMAGE(nodes[0].name[31], 1, "the name of node 0 is not");
@@ -175,7 +171,7 @@ static void test_parse__nodes(void **state)
 	EXPECT_DAMAGE(nodes[0].n_attrs, 2, "node 0 \"product\" (MatMul): unknown attribute \"k\"");
 }
 
-static void test_parse__attributes(void **state)
+TEST(test_parse__attributes)
 {
 	EXPECT_DAMAGE(attrs[0].name[0], 0, "attribute 0 has no name");
 	EXPECT_DAMAGE(attrs[0].name[1], 9, "attribute 0 has no name or one");
@@ -193,7 +189,7 @@ static void test_parse__attributes(void **state)
 }
 
 /* Lists and strings whose length times element size overflows 32 bits. */
-static void test_parse__attribute_overflow(void **state)
+TEST(test_parse__attribute_overflow)
 {
 	const uint32_t types[] = {RBK_ATTR_INTS, RBK_ATTR_FLOATS, RBK_ATTR_STRING};
 	const uint32_t lengths[] = {0x20000000u, 0x20000001u, 0x40000001u, UINT32_MAX};
@@ -213,7 +209,7 @@ static void test_parse__attribute_overflow(void **state)
 	}
 }
 
-static void test_parse__edges(void **state)
+TEST(test_parse__edges)
 {
 	EXPECT_DAMAGE(edges[0], 5, "edge 0 names tensor 5, expected one of the 5");
 	EXPECT_DAMAGE(edges[2], 0xfffe, "edge 2 names tensor 65534");
@@ -227,7 +223,7 @@ static void test_parse__edges(void **state)
 }
 
 /* 32 characters leave no room for the NUL. */
-static void test_parse__names_without_end(void **state)
+TEST(test_parse__names_without_end)
 {
 	size_t bytes;
 	void *desc = make(&bytes);
@@ -251,7 +247,7 @@ static void test_parse__names_without_end(void **state)
 }
 
 /* A string attribute is shown only in a form that can be printed. */
-static void test_parse__unprintable_string(void **state)
+TEST(test_parse__unprintable_string)
 {
 	expect_refuses("MaxPool", "[1,1,8]", "kernel_shape=[2] auto_pad=\x1b[2J\xff",
 		       "\"auto_pad\" is \"?[2J?\"", NULL);
@@ -266,7 +262,7 @@ static void test_parse__unprintable_string(void **state)
 }
 
 /* Nodes may point at the same edges. */
-static void test_parse__shared_ranges(void **state)
+TEST(test_parse__shared_ranges)
 {
 	size_t bytes;
 	void *desc = make(&bytes);
@@ -281,7 +277,7 @@ static void test_parse__shared_ranges(void **state)
 }
 
 /* As long as names can be: quoted whole, still within the message. */
-static void test_parse__longest_names(void **state)
+TEST(test_parse__longest_names)
 {
 	struct describe *d = describe_new("0123456789abcdef0123456789abcde", 1);
 
@@ -294,25 +290,4 @@ static void test_parse__longest_names(void **state)
 	expect_refused(d, "node 0 \"n123456789abcdef0123456789abcde\"",
 		       "\"x123456789abcdef0123456789abcde\"", "\"w123456789abcdef0123456789abcde\"",
 		       "inner dimensions 8 and 9, expected equal ones", NULL);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_parse__undamaged),
-		cmocka_unit_test(test_parse__every_length),
-		cmocka_unit_test(test_parse__header),
-		cmocka_unit_test(test_parse__pinned),
-		cmocka_unit_test(test_parse__tensors),
-		cmocka_unit_test(test_parse__nodes),
-		cmocka_unit_test(test_parse__attributes),
-		cmocka_unit_test(test_parse__attribute_overflow),
-		cmocka_unit_test(test_parse__edges),
-		cmocka_unit_test(test_parse__names_without_end),
-		cmocka_unit_test(test_parse__unprintable_string),
-		cmocka_unit_test(test_parse__shared_ranges),
-		cmocka_unit_test(test_parse__longest_names),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,17 +5,13 @@
  * Time is the processor's, of this thread, and only compared with itself, so that it does not
  * matter how fast the machine is.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
-#include <cmocka.h>
 
 #include "support/big-plan.h"
 #include "support/one-op.h"
+#include "support/test.h"
 
 enum { SMALL = 1000, LARGE = 4 * SMALL };
 
@@ -53,7 +49,7 @@ static uint64_t verify_ns(enum big_plan kind, unsigned int n)
 	return least_ns;
 }
 
-static void test_work__linear(void **state)
+TEST(test_work__linear)
 {
 	for (unsigned int kind = 0; kind < BIG_PLANS; kind++) {
 		uint64_t small_ns = 0, large_ns = UINT64_MAX;
@@ -68,13 +64,4 @@ static void test_work__linear(void **state)
 			      (double)large_ns / 1e6, (double)large_ns / (double)small_ns);
 		assert_true(large_ns < 8 * small_ns);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_work__linear),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,19 +4,15 @@
  */
 #include <errno.h>
 #include <limits.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "fail-alloc.h"
 #include "plan/executor.h"
 #include "support/big-plan.h"
 #include "support/one-op.h"
+#include "support/test.h"
 
 /* The nearest neighbours of x: -|b|^2/2 + x * b', then the k best. */
 static struct describe *describe_neighbours(void)
@@ -38,7 +34,7 @@ static struct describe *describe_neighbours(void)
 	return d;
 }
 
-static void test_plan__neighbours(void **state)
+TEST(test_plan__neighbours)
 {
 	struct plan *plan = expect_plan(describe_neighbours());
 	struct tensor *tensor;
@@ -91,7 +87,7 @@ static void test_plan__neighbours(void **state)
 }
 
 /* Works have all nodes that compute and all of the cost, however many sizes there are. */
-static void test_plan__works(void **state)
+TEST(test_plan__works)
 {
 	for (unsigned int n_sizes = 1; n_sizes <= 200; n_sizes += 199) {
 		struct describe *d = describe_new("works", 1);
@@ -141,7 +137,7 @@ static void test_plan__works(void **state)
 }
 
 /* These operators take floats only, whichever of their inputs it is. */
-static void test_plan__int64_inputs(void **state)
+TEST(test_plan__int64_inputs)
 {
 	static const char *const nodes[OP_KIND_COUNT][3] = {
 		[OP_MATMUL] = {"[2,2] [2,2]"},
@@ -183,7 +179,7 @@ static void test_plan__int64_inputs(void **state)
 }
 
 /* Absent in the middle and everywhere. */
-static void test_plan__absent(void **state)
+TEST(test_plan__absent)
 {
 	struct describe *d;
 
@@ -201,12 +197,12 @@ static void test_plan__absent(void **state)
 	expect_refused(d, "node 0 (Relu): 0 inputs", NULL);
 }
 
-static void test_plan__free_null(void **state)
+TEST(test_plan__free_null)
 {
 	assert_null(plan_free(NULL));
 }
 
-static void test_plan__order(void **state)
+TEST(test_plan__order)
 {
 	struct describe *d = describe_new("", 1);
 
@@ -225,7 +221,7 @@ static void test_plan__order(void **state)
 	expect_refused(d, "node 0 (Relu): input \"y\" is an output without a value", NULL);
 }
 
-static void test_plan__writers(void **state)
+TEST(test_plan__writers)
 {
 	struct describe *d = describe_new("", 1);
 
@@ -278,7 +274,7 @@ static void test_plan__writers(void **state)
 }
 
 /* An output may be read by later nodes. */
-static void test_plan__output_read(void **state)
+TEST(test_plan__output_read)
 {
 	struct describe *d = describe_new("", 1);
 	struct plan *plan;
@@ -294,7 +290,7 @@ static void test_plan__output_read(void **state)
 	plan_free(plan);
 }
 
-static void test_plan__state(void **state)
+TEST(test_plan__state)
 {
 	struct describe *d = describe_new("", 8);
 	struct plan *plan;
@@ -352,7 +348,7 @@ static void test_plan__state(void **state)
 	expect_refused(d, "the plan has no result", NULL);
 }
 
-static void test_plan__declared_shapes(void **state)
+TEST(test_plan__declared_shapes)
 {
 	struct describe *d = describe_new("", 10);
 
@@ -390,7 +386,7 @@ static void test_plan__declared_shapes(void **state)
 	expect_refused(d, "output \"y\" is declared as int64, expected float32", NULL);
 }
 
-static void test_plan__max_count(void **state)
+TEST(test_plan__max_count)
 {
 	struct describe *d = describe_new("", 2);
 	struct plan *plan;
@@ -417,7 +413,7 @@ static void test_plan__max_count(void **state)
 	plan_free(plan);
 }
 
-static void test_plan__constants(void **state)
+TEST(test_plan__constants)
 {
 	const struct {
 		uint64_t ref;
@@ -463,7 +459,7 @@ static void test_plan__constants(void **state)
 	expect_refused(d, "constant 0 \"c\" is [count,4], expected fixed dimensions", NULL);
 }
 
-static void test_plan__bindings_limit(void **state)
+TEST(test_plan__bindings_limit)
 {
 	for (unsigned int n_in = RBK_MAX_REFS - 1; n_in <= RBK_MAX_REFS; n_in++) {
 		struct describe *d = describe_new("", 1);
@@ -483,7 +479,7 @@ static void test_plan__bindings_limit(void **state)
 	}
 }
 
-static void test_plan__too_large(void **state)
+TEST(test_plan__too_large)
 {
 	struct describe *d;
 	struct plan *plan;
@@ -536,7 +532,7 @@ static void test_plan__too_large(void **state)
 }
 
 /* Rows of the output that need other rows, somewhere in the middle. */
-static void test_plan__splits_rows(void **state)
+TEST(test_plan__splits_rows)
 {
 	struct describe *d = describe_new("", 8);
 	struct plan *plan;
@@ -578,7 +574,7 @@ static void test_plan__splits_rows(void **state)
 }
 
 /* Every limit at once: 4,096 nodes in a chain over 4,096 tensors. */
-static void test_plan__largest(void **state)
+TEST(test_plan__largest)
 {
 	struct describe *d = describe_new("", 1);
 	char from[16] = "x", to[16];
@@ -601,7 +597,7 @@ static void test_plan__largest(void **state)
 	plan_free(plan);
 }
 
-static void test_plan__allocation_failure(void **state)
+TEST(test_plan__allocation_failure)
 {
 	char message[PLAN_MESSAGE_BYTES];
 	void *desc;
@@ -662,7 +658,7 @@ static unsigned int make_parts(enum big_plan kind, unsigned int n_nodes, unsigne
  * Check that a description four times as large takes about four times as many parts, so that a part
  * does not grow, and that a plan that is given up after any part leaves nothing behind.
  */
-static void test_plan__parts(void **state)
+TEST(test_plan__parts)
 {
 	unsigned int n_large_of[BIG_PLANS];
 
@@ -691,30 +687,4 @@ static void test_plan__parts(void **state)
 	/* Searches count: for gaps in the layout, and for work of the same kind. */
 	assert_true(n_large_of[BIG_GAPS] >= n_large_of[BIG_ALIVE] + 6);
 	assert_true(n_large_of[BIG_LIVES] >= n_large_of[BIG_ALIVE] + 3);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_plan__neighbours),
-		cmocka_unit_test(test_plan__works),
-		cmocka_unit_test(test_plan__int64_inputs),
-		cmocka_unit_test(test_plan__absent),
-		cmocka_unit_test(test_plan__free_null),
-		cmocka_unit_test(test_plan__order),
-		cmocka_unit_test(test_plan__writers),
-		cmocka_unit_test(test_plan__output_read),
-		cmocka_unit_test(test_plan__state),
-		cmocka_unit_test(test_plan__declared_shapes),
-		cmocka_unit_test(test_plan__max_count),
-		cmocka_unit_test(test_plan__constants),
-		cmocka_unit_test(test_plan__bindings_limit),
-		cmocka_unit_test(test_plan__too_large),
-		cmocka_unit_test(test_plan__splits_rows),
-		cmocka_unit_test(test_plan__largest),
-		cmocka_unit_test(test_plan__allocation_failure),
-		cmocka_unit_test(test_plan__parts),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Policies: patterns, sizes, defaults, every complaint about a file, who matches, what fits. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,11 +8,12 @@
 #include <unistd.h>
 
 #include "fail-alloc.h"
+#include "support/test.h"
 #include "tenant/policy-pattern.h"
 #include "tenant/policy-private.h"
 #include "util/checked.h"
 
-static void test_pattern__matches(void **state)
+TEST(test_pattern__matches)
 {
 	static const struct {
 		const char *pattern, *path;
@@ -82,7 +78,7 @@ static void test_pattern__matches(void **state)
 	}
 }
 
-static void test_pattern__validity(void **state)
+TEST(test_pattern__validity)
 {
 	static const char *const valid[] = {"/", "/a", "/*", "/**", "/a/**/b", "/a*b*"};
 	static const char *const invalid[] = {"",      "a",    "*",    "**",   "//",      "/a/",
@@ -96,7 +92,7 @@ static void test_pattern__validity(void **state)
 }
 
 /* Exponential matchers do not come back from these. */
-static void test_pattern__hostile(void **state)
+TEST(test_pattern__hostile)
 {
 	char pattern[4096], path[4096];
 	size_t n = 0;
@@ -121,7 +117,7 @@ static void test_pattern__hostile(void **state)
 	assert_true(policy_pattern_matches(pattern, path));
 }
 
-static void test_size__bytes(void **state)
+TEST(test_size__bytes)
 {
 	const struct policy_size whole = {.is_percent = true, .value = 10000};
 	const struct policy_size part = {.is_percent = true, .value = 2550};
@@ -135,7 +131,7 @@ static void test_size__bytes(void **state)
 	assert_int_equal(policy_size_bytes(bytes, 10), 12345);
 }
 
-static void test_defaults__are_there(void **state)
+TEST(test_defaults__are_there)
 {
 	const struct peer peer = {.pid = 1, .uid = 1000, .gid = 1000, .cgroup = "/"};
 	const uint64_t devices[] = {0, 8ull << 30, 1};
@@ -202,7 +198,7 @@ static void expect_errors_of(const char *text, size_t bytes, const char *expecte
 
 #define expect_errors(text, expected) expect_errors_of(text, strlen(text), expected)
 
-static void test_load__everything(void **state)
+TEST(test_load__everything)
 {
 	struct policy *policy = load("\xef\xbb\xbf# A comment\r\n"
 				     "[broker]\r\n"
@@ -285,7 +281,7 @@ static void test_load__everything(void **state)
 	policy_free(load("\n\r\n  \n\t"));
 }
 
-static void test_load__cpu_max(void **state)
+TEST(test_load__cpu_max)
 {
 	static const struct {
 		const char *value;
@@ -331,7 +327,7 @@ static void test_load__cpu_max(void **state)
 	}
 }
 
-static void test_load__lines(void **state)
+TEST(test_load__lines)
 {
 	char text[512];
 
@@ -375,7 +371,7 @@ static void test_load__lines(void **state)
 		      "match-cgroup and match-exe\n");
 }
 
-static void test_load__names(void **state)
+TEST(test_load__names)
 {
 	char text[128] = "[tenant ";
 
@@ -405,7 +401,7 @@ static void test_load__names(void **state)
 		      "'.'\n");
 }
 
-static void test_load__values(void **state)
+TEST(test_load__values)
 {
 	static const char *const bad_sizes[] = {"",
 						"-1",
@@ -479,7 +475,7 @@ static void test_load__values(void **state)
 		      "there are\n");
 }
 
-static void test_load__matches(void **state)
+TEST(test_load__matches)
 {
 	expect_errors("[tenant a]\n"
 		      "match-uid = no-such-user, 4294967295, 1x, ,5\n"
@@ -511,7 +507,7 @@ static void test_load__matches(void **state)
 		      "match-cgroup and match-exe\n");
 }
 
-static void test_load__sizes_together(void **state)
+TEST(test_load__sizes_together)
 {
 	expect_errors(
 		"[tenant a]\nmatch-uid = 1\nvram-max = 1GiB\nvram-reserve = 1025MiB\n"
@@ -537,7 +533,7 @@ static void test_load__sizes_together(void **state)
 			 "[tenant c]\nmatch-exe = /x\nvram-reserve = 0\n"));
 }
 
-static void test_load__too_much(void **state)
+TEST(test_load__too_much)
 {
 	enum { N = 1100 };
 	char *text = malloc(N * 64), *at = text, *errors = NULL;
@@ -567,7 +563,7 @@ static void test_load__too_much(void **state)
 }
 
 /* Every allocation of a load that succeeds, and of one that complains. */
-static void test_load__allocation(void **state)
+TEST(test_load__allocation)
 {
 	static const char *const texts[] = {
 		"[broker]\nvram-headroom = 1\n[tenant a]\nmatch-uid = root, 1\nmatch-gid = "
@@ -601,7 +597,7 @@ static void test_load__allocation(void **state)
 }
 
 /* The same of files and a folder; what they are refused for is in test-tenants. */
-static void test_load__files(void **state)
+TEST(test_load__files)
 {
 	char folder[] = "/tmp/test-policy-XXXXXX", path[64], drop_ins[64], drop_in[96];
 	struct policy *policy = NULL;
@@ -666,7 +662,7 @@ static void expect_match(const struct policy *policy, const struct peer *peer, c
 	assert_string_equal(policy_tenant(policy, policy_match(policy, peer))->name, name);
 }
 
-static void test_match__most_specific(void **state)
+TEST(test_match__most_specific)
 {
 	struct policy *policy = load("[tenant gid]\nmatch-gid = 10\n"
 				     "[tenant uid]\nmatch-uid = 1\n"
@@ -714,7 +710,7 @@ static void test_match__most_specific(void **state)
 	policy_free(policy);
 }
 
-static void test_match__executable(void **state)
+TEST(test_match__executable)
 {
 	struct policy *policy =
 		load("[tenant uid-cgroup]\nmatch-uid = 1\nmatch-cgroup = /**\n"
@@ -749,7 +745,7 @@ static void test_match__executable(void **state)
 
 /* ---- Devices ---- */
 
-static void test_devices__reserves_fit(void **state)
+TEST(test_devices__reserves_fit)
 {
 	static const uint64_t devices[] = {0, 1000, 2000};
 	struct policy *policy = load("[tenant a]\nmatch-uid = 1\nvram-reserve = 500\n"
@@ -796,30 +792,4 @@ static void test_devices__reserves_fit(void **state)
 	assert_int_equal(policy_check_devices(policy, devices, 3, &errors), POLICY_E_INVALID);
 	free(errors);
 	policy_free(policy);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_pattern__matches),
-		cmocka_unit_test(test_pattern__validity),
-		cmocka_unit_test(test_pattern__hostile),
-		cmocka_unit_test(test_size__bytes),
-		cmocka_unit_test(test_defaults__are_there),
-		cmocka_unit_test(test_load__everything),
-		cmocka_unit_test(test_load__cpu_max),
-		cmocka_unit_test(test_load__lines),
-		cmocka_unit_test(test_load__names),
-		cmocka_unit_test(test_load__values),
-		cmocka_unit_test(test_load__matches),
-		cmocka_unit_test(test_load__sizes_together),
-		cmocka_unit_test(test_load__too_much),
-		cmocka_unit_test(test_load__allocation),
-		cmocka_unit_test(test_load__files),
-		cmocka_unit_test(test_match__most_specific),
-		cmocka_unit_test(test_match__executable),
-		cmocka_unit_test(test_devices__reserves_fit),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

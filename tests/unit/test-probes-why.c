@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* The sentence for each reason why there are no probes, each with what would help. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "contention/probes-why.h"
 #include "contention/run-queue.h"
+#include "support/test.h"
 
 static const struct probes_facts fine = {
 	.has_btf = true, .has_privilege = true, .has_storage = true, .may_make_map = true};
@@ -30,7 +26,7 @@ static void check(struct probes_facts facts, const char *what, const char *remed
 	assert_null(strchr(text, '\n'));
 }
 
-static void test_why(void **state)
+TEST(test_why)
 {
 	struct probes_facts facts = {0};
 
@@ -95,13 +91,4 @@ static void test_why(void **state)
 	facts.is_loaded = true;
 	facts.error = -EBUSY;
 	check(facts, "could not be attached (Device or resource busy)", "--log-level debug");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_why),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

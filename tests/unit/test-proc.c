@@ -1,19 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* What the kernel's texts say, whole, cut short, and with names that others chose. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "support/test.h"
 #include "util/proc.h"
 #include "util/utf8.h"
 
 #define PARSE(function, text, ...) function(text, strlen(text), __VA_ARGS__)
 
-static void test_schedstat(void **state)
+TEST(test_schedstat)
 {
 	static const char *const bad[] = {
 		"",         "\n",     "1 2\n",   "1 2 x\n",
@@ -31,7 +27,7 @@ static void test_schedstat(void **state)
 	assert_int_equal(found.run_ns, UINT64_MAX);
 }
 
-static void test_involuntary(void **state)
+TEST(test_involuntary)
 {
 	uint64_t found = 7;
 
@@ -45,7 +41,7 @@ static void test_involuntary(void **state)
 	assert_int_equal(found, 58);
 }
 
-static void test_task(void **state)
+TEST(test_task)
 {
 	static const char rest[] =
 		" S 1 1 1 0 -1 4194560 1 0 0 0 1 2 0 0 20 0 3 0 12345 1000 100\n";
@@ -70,7 +66,7 @@ static void test_task(void **state)
 	assert_string_equal(task.name, "kworker/u8:2-ev");
 }
 
-static void test_pressure(void **state)
+TEST(test_pressure)
 {
 	uint64_t found = 7;
 
@@ -85,7 +81,7 @@ static void test_pressure(void **state)
 	assert_int_equal(found, 620387444000);
 }
 
-static void test_stat(void **state)
+TEST(test_stat)
 {
 	static const char text[] = "cpu  9 9 9 9 9 9 9 9 9 9\n"
 				   "cpu0 1 2 3 100 5 6 7 8 1 0\n"
@@ -121,7 +117,7 @@ static void test_stat(void **state)
 			   &stat));
 }
 
-static void test_cgroup(void **state)
+TEST(test_cgroup)
 {
 	static const char text[] = "4:memory:/m\n3:cpu,cpuacct:/quota/one\n1:name=systemd:/\n"
 				   "0::/services/a:b\n";
@@ -141,7 +137,7 @@ static void test_cgroup(void **state)
 	assert_true(PARSE(proc_parse_cgroup, text, NULL, path, sizeof("/services/a:b")));
 }
 
-static void test_throttled(void **state)
+TEST(test_throttled)
 {
 	uint64_t found = 7;
 
@@ -156,7 +152,7 @@ static void test_throttled(void **state)
 	assert_false(PARSE(proc_parse_throttled, "throttled_usec 99999999999999999\n", &found));
 }
 
-static void test_mounts(void **state)
+TEST(test_mounts)
 {
 	static const char text[] = "tmpfs /sys/fs/cgroup tmpfs rw 0 0\n"
 				   "cgroup /sys/fs/cgroup/cpu,cpuacct cgroup rw,cpu,cpuacct 0 0\n"
@@ -173,7 +169,7 @@ static void test_mounts(void **state)
 	assert_false(PARSE(proc_parse_mounts, "", NULL, path, sizeof(path)));
 }
 
-static void test_printable(void **state)
+TEST(test_printable)
 {
 	char name[8];
 
@@ -187,7 +183,7 @@ static void test_printable(void **state)
 	assert_string_equal(name, "");
 }
 
-static void test_read(void **state)
+TEST(test_read)
 {
 	char text[16];
 
@@ -195,17 +191,4 @@ static void test_read(void **state)
 	assert_string_equal(text, "");
 	assert_true(proc_read(text, sizeof(text), "/proc/self/status") == sizeof(text) - 1);
 	assert_int_equal(strlen(text), sizeof(text) - 1);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_schedstat), cmocka_unit_test(test_involuntary),
-		cmocka_unit_test(test_task),      cmocka_unit_test(test_pressure),
-		cmocka_unit_test(test_stat),      cmocka_unit_test(test_cgroup),
-		cmocka_unit_test(test_throttled), cmocka_unit_test(test_mounts),
-		cmocka_unit_test(test_printable), cmocka_unit_test(test_read),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Users of devices, found in folders that look like /proc and /sys. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -14,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "support/test.h"
 #include "telemetry/processes.h"
 #include "telemetry/sysfs.h"
 #include "tests/unit/fail-alloc.h"
@@ -119,7 +115,7 @@ static void look(struct rig *rig, bool is_thorough)
 	processes_look(rig->processes, rig->now_ns, is_thorough, rig->readings);
 }
 
-static void test_look__users(void **state)
+TEST(test_look__users, set_up, tear_down)
 {
 	struct rig rig = rig_new();
 	const struct process_reading *list;
@@ -156,7 +152,7 @@ static void test_look__users(void **state)
 }
 
 /* Descriptors of one client, in one process or in several, are one user. */
-static void test_look__shared_clients(void **state)
+TEST(test_look__shared_clients, set_up, tear_down)
 {
 	struct rig rig = rig_new();
 	uint64_t total = 0;
@@ -177,7 +173,7 @@ static void test_look__shared_clients(void **state)
 }
 
 /* A process without an address that is watched, and a device without address. */
-static void test_look__unknown_address(void **state)
+TEST(test_look__unknown_address, set_up, tear_down)
 {
 	struct rig rig = rig_new();
 
@@ -193,7 +189,7 @@ static void test_look__unknown_address(void **state)
 	rig_free(&rig);
 }
 
-static void test_look__only_descriptors_of_drm(void **state)
+TEST(test_look__only_descriptors_of_drm, set_up, tear_down)
 {
 	struct rig rig = rig_new();
 
@@ -212,7 +208,7 @@ static void test_look__only_descriptors_of_drm(void **state)
 	rig_free(&rig);
 }
 
-static void test_look__more_than_are_listed(void **state)
+TEST(test_look__more_than_are_listed, set_up, tear_down)
 {
 	struct rig rig = rig_new();
 	char process[16];
@@ -235,7 +231,7 @@ static void test_look__more_than_are_listed(void **state)
 }
 
 /* Those that come and go between looks. */
-static void test_look__changes(void **state)
+TEST(test_look__changes, set_up, tear_down)
 {
 	struct rig rig = rig_new();
 	char path[128];
@@ -257,7 +253,7 @@ static void test_look__changes(void **state)
 	rig_free(&rig);
 }
 
-static void test_look__busy(void **state)
+TEST(test_look__busy, set_up, tear_down)
 {
 	struct rig rig = rig_new();
 
@@ -282,7 +278,7 @@ static void test_look__busy(void **state)
 }
 
 /* Many processes without any descriptor of DRM: each look takes a part, all are looked at. */
-static void test_look__in_turn(void **state)
+TEST(test_look__in_turn, set_up, tear_down)
 {
 	struct rig rig = rig_new();
 	char process[16];
@@ -306,7 +302,7 @@ static void test_look__in_turn(void **state)
 	rig_free(&rig);
 }
 
-static void test_own(void **state)
+TEST(test_own, set_up, tear_down)
 {
 	struct rig rig = rig_new();
 	struct process_use own[RBK_MAX_DEVICES];
@@ -336,7 +332,7 @@ static void test_own(void **state)
 	rig_free(&rig);
 }
 
-static void test_see_all(void **state)
+TEST(test_see_all, set_up, tear_down)
 {
 	struct rig rig = rig_new();
 
@@ -346,7 +342,7 @@ static void test_see_all(void **state)
 	rig_free(&rig);
 }
 
-static void test_new__no_memory(void **state)
+TEST(test_new__no_memory, set_up, tear_down)
 {
 	struct processes *processes;
 	int r;
@@ -361,7 +357,7 @@ static void test_new__no_memory(void **state)
 	processes_free(processes);
 }
 
-static void test_sysfs__numbers(void **state)
+TEST(test_sysfs__numbers, set_up, tear_down)
 {
 	static const char *const bad[] = {"",     "\n",    "x\n",   "-5\n",
 					  "5 \n", "12x\n", "0x1\n", "99999999999999999999\n"};
@@ -385,7 +381,7 @@ static void test_sysfs__numbers(void **state)
 	}
 }
 
-static void test_sysfs__no_sensors(void **state)
+TEST(test_sysfs__no_sensors, set_up, tear_down)
 {
 	struct sysfs sysfs;
 
@@ -397,7 +393,7 @@ static void test_sysfs__no_sensors(void **state)
 	assert_false(sysfs_read(&sysfs, "gpu_busy_percent").is_valid);
 }
 
-static void test_sysfs__asleep(void **state)
+TEST(test_sysfs__asleep, set_up, tear_down)
 {
 	struct sysfs sysfs;
 
@@ -410,28 +406,4 @@ static void test_sysfs__asleep(void **state)
 	assert_false(sysfs_is_asleep(&sysfs));
 	sysfs_init(&sysfs, root, second);
 	assert_false(sysfs_is_asleep(&sysfs));
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_look__users),
-		TEST(test_look__shared_clients),
-		TEST(test_look__unknown_address),
-		TEST(test_look__only_descriptors_of_drm),
-		TEST(test_look__more_than_are_listed),
-		TEST(test_look__changes),
-		TEST(test_look__busy),
-		TEST(test_look__in_turn),
-		TEST(test_own),
-		TEST(test_see_all),
-		TEST(test_new__no_memory),
-		TEST(test_sysfs__numbers),
-		TEST(test_sysfs__no_sensors),
-		TEST(test_sysfs__asleep),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,16 +5,13 @@
  * share the work, and of AVX2 and AVX-512. What is small and random is in test-windows-cpu.c.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "cpu/kernels.h"
 #include "reference/random-gemm.h"
 #include "support/describe.h"
+#include "support/test.h"
 #include "unit/cpu-rig.h"
 #include "util/clock.h"
 
@@ -153,7 +150,7 @@ static void matmul_case(uint32_t m, uint32_t k, uint32_t n, bool constant)
 	check(d, 1e-5);
 }
 
-static void test_matmul__sizes(void **state)
+TEST(test_matmul__sizes)
 {
 	static const uint32_t rows[] = {1, 2, 5, 6, 7, 12, 13, 24, 25};
 	static const uint32_t columns[] = {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 63, 64, 65, 100};
@@ -169,7 +166,7 @@ static void test_matmul__sizes(void **state)
 	matmul_case(250, 10, 1100, true);
 }
 
-static void test_matmul__batches(void **state)
+TEST(test_matmul__batches)
 {
 	struct describe *d = describe_new("", MAX_COUNT);
 
@@ -186,14 +183,14 @@ static void test_matmul__batches(void **state)
 	check(d, 1e-5);
 }
 
-static void test_gemm__attributes(void **state)
+TEST(test_gemm__attributes)
 {
 	for (unsigned int round = 0; round < RANDOM_GEMM_ROUNDS; round++)
 		check(random_gemm(&seed, round, MAX_COUNT), 1e-5);
 }
 
 /* Without beta the addend is not looked at. */
-static void test_gemm__beta_0(void **state)
+TEST(test_gemm__beta_0)
 {
 	struct describe *d = describe_new("", 1);
 	struct reference_buffers data;
@@ -249,7 +246,7 @@ static void conv_case(const char *op, unsigned int rank, const uint32_t *dims,
 }
 
 /* Deeper than a block, more channels and more pixels than one has; rows longer than a piece. */
-static void test_conv__blocks(void **state)
+TEST(test_conv__blocks)
 {
 	conv_case("Conv", DESCRIBE_DIMS(2, 30, 13, 17), (uint32_t[]){100, 30, 3, 3}, 1, 1);
 	conv_case("Conv", DESCRIBE_DIMS(1, 4, 20, 31), (uint32_t[]){250, 4, 3, 3}, 1, 2);
@@ -261,7 +258,7 @@ static void test_conv__blocks(void **state)
 	conv_case("Conv", DESCRIBE_DIMS(1, 7, 3000), (uint32_t[]){5, 7, 9}, 1, 3);
 }
 
-static void test_conv_transpose__blocks(void **state)
+TEST(test_conv_transpose__blocks)
 {
 	conv_case("ConvTranspose", DESCRIBE_DIMS(1, 270, 4, 5), (uint32_t[]){270, 50, 3, 3}, 1, 2);
 	conv_case("ConvTranspose", DESCRIBE_DIMS(DESCRIBE_COUNT, 6, 11, 23),
@@ -272,7 +269,7 @@ static void test_conv_transpose__blocks(void **state)
 }
 
 /* Sums and activations behind products are computed in float64, too, by nodes of their own. */
-static void test_products__activations(void **state)
+TEST(test_products__activations)
 {
 	struct describe *d = describe_new("", MAX_COUNT);
 
@@ -294,7 +291,7 @@ static void test_products__activations(void **state)
 }
 
 /* Rows longer than a piece; windows as large as the picture; powers. */
-static void test_pools__sizes(void **state)
+TEST(test_pools__sizes)
 {
 	static const char *const ops[] = {"MaxPool", "AveragePool", "LpPool"};
 
@@ -327,7 +324,7 @@ static void test_pools__sizes(void **state)
 }
 
 /* What is not a number is no maximum; what is infinite may be one. With indices and without. */
-static void test_max_pool__edges(void **state)
+TEST(test_max_pool__edges)
 {
 	static const double edges[] = {NAN, -INFINITY, INFINITY, 0x1p-1070, -0.0, 1e300};
 
@@ -356,19 +353,4 @@ static void test_max_pool__edges(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_matmul__sizes),
-		cmocka_unit_test(test_matmul__batches),
-		cmocka_unit_test(test_gemm__attributes),
-		cmocka_unit_test(test_gemm__beta_0),
-		cmocka_unit_test(test_conv__blocks),
-		cmocka_unit_test(test_conv_transpose__blocks),
-		cmocka_unit_test(test_products__activations),
-		cmocka_unit_test(test_pools__sizes),
-		cmocka_unit_test(test_max_pool__edges),
-	};
-
-	return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+TEST_MAIN(set_up, tear_down)

@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Profile files: what they say, every complaint, writing and reading again, hostile files. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -15,6 +10,7 @@
 
 #include "calibrate/profile-file.h"
 #include "fail-alloc.h"
+#include "support/test.h"
 #include "util/checked.h"
 #include "util/cleanup.h"
 
@@ -29,7 +25,7 @@ static void parse_right(const char *text, struct place_profile *ret)
 	assert_null(place_profile_refusal(ret));
 }
 
-static void test_parse__everything(void **state)
+TEST(test_parse__everything)
 {
 	struct place_profile p;
 
@@ -79,7 +75,7 @@ static void test_parse__everything(void **state)
 }
 
 /* What is not given. */
-static void test_parse__least(void **state)
+TEST(test_parse__least)
 {
 	struct place_profile p;
 
@@ -94,7 +90,7 @@ static void test_parse__least(void **state)
 }
 
 /* Points between classes count for what they say of the classes. */
-static void test_parse__points_between(void **state)
+TEST(test_parse__points_between)
 {
 	struct place_profile p;
 
@@ -226,7 +222,7 @@ static const struct {
 	 "f:6: gemm.flops: the sizes do not ascend; each must be larger than the one before it\n"},
 };
 
-static void test_parse__wrong(void **state)
+TEST(test_parse__wrong)
 {
 	for (unsigned int i = 0; i < ARRAY_SIZE(wrong); i++) {
 		struct place_profile p = {.n_servers = 7};
@@ -245,7 +241,7 @@ static void test_parse__wrong(void **state)
 }
 
 /* Each is one sentence; what is wrong elsewhere is said too, but not without end. */
-static void test_parse__all_errors(void **state)
+TEST(test_parse__all_errors)
 {
 	static const char text[] = "[device]\nname = x\nservers = 0\ntask = 1\n[rates]\n"
 				   "others.flops = -1\nothers.bytes = 1\n";
@@ -268,7 +264,7 @@ static void test_parse__all_errors(void **state)
 	free(errors);
 }
 
-static void test_parse__long_line(void **state)
+TEST(test_parse__long_line)
 {
 	struct place_profile p;
 	char text[1024], *errors = NULL;
@@ -324,7 +320,7 @@ static char *write_text(const struct place_profile *profile)
 	return text;
 }
 
-static void test_write__reads_back(void **state)
+TEST(test_write__reads_back)
 {
 	struct place_profile profile, again;
 
@@ -344,7 +340,7 @@ static void test_write__reads_back(void **state)
 }
 
 /* Whatever a driver calls its device, the file can be read. */
-static void test_write__names(void **state)
+TEST(test_write__names)
 {
 	static const char *const names[] = {"",  "  ", " a", "a ", "[x]",   "# a",
 					    "=", ";",  "\t", "\n", "\"a\"", "\xff\xfe"};
@@ -363,7 +359,7 @@ static void test_write__names(void **state)
 }
 
 /* Wherever a file is cut, it is refused. */
-static void test_parse__cut_off(void **state)
+TEST(test_parse__cut_off)
 {
 	struct place_profile profile, again;
 	_cleanup_(freep) char *text = NULL;
@@ -381,7 +377,7 @@ static void test_parse__cut_off(void **state)
 	}
 }
 
-static void test_refusal__each_figure(void **state)
+TEST(test_refusal__each_figure)
 {
 	static const float bad[] = {-1, NAN, INFINITY, -INFINITY, 1e30f};
 	struct place_profile p;
@@ -415,7 +411,7 @@ static void test_refusal__each_figure(void **state)
 #undef REFUSED
 }
 
-static void test_load__files(void **state)
+TEST(test_load__files)
 {
 	char folder[] = "/tmp/test-profile-XXXXXX", path[64], *errors = NULL;
 	struct place_profile p;
@@ -453,7 +449,7 @@ static void test_load__files(void **state)
 	rmdir(folder);
 }
 
-static void test_parse__no_memory(void **state)
+TEST(test_parse__no_memory)
 {
 	static const char *const texts[] = {LEAST, LEAST "a = 1\nothers.flops = 1\n"};
 
@@ -474,24 +470,4 @@ static void test_parse__no_memory(void **state)
 			assert_null(errors);
 		}
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_parse__everything),
-		cmocka_unit_test(test_parse__least),
-		cmocka_unit_test(test_parse__points_between),
-		cmocka_unit_test(test_parse__wrong),
-		cmocka_unit_test(test_parse__all_errors),
-		cmocka_unit_test(test_parse__long_line),
-		cmocka_unit_test(test_write__reads_back),
-		cmocka_unit_test(test_write__names),
-		cmocka_unit_test(test_parse__cut_off),
-		cmocka_unit_test(test_refusal__each_figure),
-		cmocka_unit_test(test_load__files),
-		cmocka_unit_test(test_parse__no_memory),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,11 +4,6 @@
  *
  * Time is counted in readings of the clock, see test-session-turn.c.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -18,6 +13,7 @@
 #include "loop/loop.h"
 #include "memory/budget.h"
 #include "support/session-rig.h"
+#include "support/test.h"
 #include "telemetry/telemetry.h"
 
 enum { BUDGET = 8, N_SESSIONS = 300, PIECES = 64 };
@@ -163,7 +159,7 @@ static void update(struct kit *kit)
 }
 
 /* Few: the page is complete at once, whatever the turn has taken before. */
-static void test_round__few_at_once(void **state)
+TEST(test_round__few_at_once)
 {
 	static struct kit kit;
 
@@ -177,7 +173,7 @@ static void test_round__few_at_once(void **state)
 }
 
 /* Many: some of them in each turn, in turns that follow; then the page is complete. */
-static void test_round__many_in_slices(void **state)
+TEST(test_round__many_in_slices)
 {
 	unsigned int n_before, n, n_turns = 0, most = 0;
 	static struct kit kit;
@@ -201,7 +197,7 @@ static void test_round__many_in_slices(void **state)
 }
 
 /* Sessions that leave in the middle of a round take nothing with them. */
-static void test_round__sessions_leave(void **state)
+TEST(test_round__sessions_leave)
 {
 	static struct kit kit;
 
@@ -217,15 +213,4 @@ static void test_round__sessions_leave(void **state)
 	}
 	assert_int_equal(count_named(&kit), 0);
 	kit_end(&kit);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_round__few_at_once),
-		cmocka_unit_test(test_round__many_in_slices),
-		cmocka_unit_test(test_round__sessions_leave),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

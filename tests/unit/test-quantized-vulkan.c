@@ -4,15 +4,12 @@
  * results are whole numbers, over random shapes, signs, zero points, scales and types of floats,
  * both shader variants, guards around every tensor; weights constant and not.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "reference/random-quantized.h"
+#include "support/test.h"
 #include "unit/vulkan-rig.h"
 #include "util/clock.h"
 
@@ -89,32 +86,26 @@ static void check_wraps(uint32_t force)
 	rig_deinit(&rig);
 }
 
-static void test_quantized__wraps(void **state)
+TEST(test_quantized__wraps)
 {
 	check_wraps(VULKAN_FORCE_PLAIN);
 	check_wraps(VULKAN_FORCE_SHARED);
 }
 
-static void test_quantized__plain(void **state)
+TEST(test_quantized__plain)
 {
 	check_variant(VULKAN_FORCE_PLAIN);
 }
 
-static void test_quantized__shared(void **state)
+TEST(test_quantized__shared)
 {
 	check_variant(VULKAN_FORCE_SHARED);
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_quantized__wraps),
-		cmocka_unit_test(test_quantized__plain),
-		cmocka_unit_test(test_quantized__shared),
-	};
-
 	clock_init();
 	if (!rig_available())
 		return 77;
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -6,15 +6,11 @@
  * enough to compute on paper, for every operator. test-conformance.c adds ONNX's own.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "reference/reference.h"
+#include "support/test.h"
 
 /* Runs a plan whose bindings are, in order, @bindings. */
 static void run(struct describe *describe, uint32_t count, void *const *bindings)
@@ -30,7 +26,7 @@ static void assert_floats(const float *got, const float *want, size_t n)
 	assert_true(reference_close("floats", got, want, n, 1e-6, 1e-6));
 }
 
-static void test_matmul__count(void **state)
+TEST(test_matmul__count)
 {
 	float x[] = {1, 2, 3, 4, 5, 6}, w[] = {1, 0, 2, 0, 1, 3}, y[6];
 	float want[] = {1, 2, 8, 3, 4, 18};
@@ -44,7 +40,7 @@ static void test_matmul__count(void **state)
 	assert_floats(y, want, 6);
 }
 
-static void test_matmul__batch_broadcast(void **state)
+TEST(test_matmul__batch_broadcast)
 {
 	/* [2,1,1,2] x [3,2,1] = [2,3,1,1] */
 	float a[] = {1, 2, 3, 4}, b[] = {1, 0, 0, 1, 1, 1}, y[6];
@@ -59,7 +55,7 @@ static void test_matmul__batch_broadcast(void **state)
 	assert_floats(y, want, 6);
 }
 
-static void test_matmul__vectors(void **state)
+TEST(test_matmul__vectors)
 {
 	float a[] = {1, 2, 3}, b[] = {4, 5, 6}, y;
 	struct describe *d = describe_new("", 1);
@@ -72,7 +68,7 @@ static void test_matmul__vectors(void **state)
 	assert_float_equal(y, 32, 1e-6);
 }
 
-static void test_gemm__all_attributes(void **state)
+TEST(test_gemm__all_attributes)
 {
 	/* A' = [[1,3],[2,4]], B' = [[5,7],[6,8]], A'B' = [[23,31],[34,46]] */
 	float a[] = {1, 2, 3, 4}, b[] = {5, 6, 7, 8}, c[] = {10, 20}, y[4];
@@ -92,7 +88,7 @@ static void test_gemm__all_attributes(void **state)
 	assert_floats(y, want, 4);
 }
 
-static void test_add_mul_relu__chain(void **state)
+TEST(test_add_mul_relu__chain)
 {
 	/* y = relu(x * m + s), with scratch between; m broadcasts along rows, s is a scalar */
 	float x[] = {1, -2, 3, -4}, m[] = {2, 3}, s = 1, y[4], want[] = {3, 0, 7, 0};
@@ -111,7 +107,7 @@ static void test_add_mul_relu__chain(void **state)
 	assert_floats(y, want, 4);
 }
 
-static void test_softmax__axis(void **state)
+TEST(test_softmax__axis)
 {
 	float x[] = {0, logf(3), 0, 0}, y[4];
 	float last[] = {0.25f, 0.75f, 0.5f, 0.5f}, first[] = {0.5f, 0.75f, 0.5f, 0.25f};
@@ -132,7 +128,7 @@ static void test_softmax__axis(void **state)
 	assert_floats(y, first, 4);
 }
 
-static void test_reduce_sum__axes(void **state)
+TEST(test_reduce_sum__axes)
 {
 	float x[] = {1, 2, 3, 4, 5, 6}, rows[2], columns[3], all;
 	float want_rows[] = {6, 15}, want_columns[] = {5, 7, 9};
@@ -155,7 +151,7 @@ static void test_reduce_sum__axes(void **state)
 	assert_float_equal(all, 21, 1e-6);
 }
 
-static void test_transpose__perm(void **state)
+TEST(test_transpose__perm)
 {
 	/* [2,1,3] by (2,0,1) = [3,2,1] */
 	float x[] = {1, 2, 3, 4, 5, 6}, y[6], want[] = {1, 4, 2, 5, 3, 6};
@@ -169,7 +165,7 @@ static void test_transpose__perm(void **state)
 	assert_floats(y, want, 6);
 }
 
-static void test_conv__strides_pads_bias(void **state)
+TEST(test_conv__strides_pads_bias)
 {
 	/* 1-D: kernel (1,2), stride 2, one zero in front: 0*1+1*2, 2*1+3*2 */
 	float x[] = {1, 2, 3}, w[] = {1, 2}, b[] = {10}, y[2], want[] = {12, 18};
@@ -186,7 +182,7 @@ static void test_conv__strides_pads_bias(void **state)
 	assert_floats(y, want, 2);
 }
 
-static void test_conv__groups_dilation(void **state)
+TEST(test_conv__groups_dilation)
 {
 	/* Two groups of one channel, each 2x2 with a 2x1 kernel dilated by 1 and 1 */
 	float x[] = {1, 2, 3, 4, 5, 6, 7, 8}, w[] = {1, 10, 1, 100}, y[4];
@@ -202,7 +198,7 @@ static void test_conv__groups_dilation(void **state)
 	assert_floats(y, want, 4);
 }
 
-static void test_max_pool__ceil_mode(void **state)
+TEST(test_max_pool__ceil_mode)
 {
 	float x[] = {1, 5, 2, -7, -9}, y[3], want[] = {5, 2, -9};
 	struct describe *d = describe_new("", 1);
@@ -217,7 +213,7 @@ static void test_max_pool__ceil_mode(void **state)
 	assert_floats(y, want, 3);
 }
 
-static void test_top_k__ties(void **state)
+TEST(test_top_k__ties)
 {
 	float x[] = {1, 3, 3, 2, /* */ 5, 5, 5, 5}, values[4], want[] = {3, 3, 5, 5};
 	int64_t indices[4], want_indices[] = {1, 2, 0, 1};
@@ -234,7 +230,7 @@ static void test_top_k__ties(void **state)
 	assert_true(reference_equal("indices", indices, want_indices, 4));
 }
 
-static void test_top_k__smallest_axis(void **state)
+TEST(test_top_k__smallest_axis)
 {
 	/* Along dimension 0 of [3,2] */
 	float x[] = {3, 1, 1, 1, 2, 0}, values[4], want[] = {1, 0, 2, 1};
@@ -253,7 +249,7 @@ static void test_top_k__smallest_axis(void **state)
 	assert_true(reference_equal("indices", indices, want_indices, 4));
 }
 
-static void test_state__old_then_new(void **state)
+TEST(test_state__old_then_new)
 {
 	/* before = s + x (old s); s = s + x in place; after = s * x (new s) */
 	float s[] = {1, 2}, x[] = {10, 20}, before[2], after[2];
@@ -273,7 +269,7 @@ static void test_state__old_then_new(void **state)
 	assert_floats(after, want_after, 2);
 }
 
-static void test_constant__read_from_arena(void **state)
+TEST(test_constant__read_from_arena)
 {
 	struct describe *d = describe_new("", 1);
 	float x[] = {2}, y[1], c = 21;
@@ -293,7 +289,7 @@ static void test_constant__read_from_arena(void **state)
 	reference_arena_deinit(&arena);
 }
 
-static void test_close__tells_differences(void **state)
+TEST(test_close__tells_differences)
 {
 	float want[] = {1, 100, NAN, INFINITY};
 	float same[] = {1.0005f, 100.05f, NAN, INFINITY};
@@ -308,28 +304,4 @@ static void test_close__tells_differences(void **state)
 	assert_false(reference_close("finite", finite, want, 4, 1e-3, 0));
 	assert_true(reference_equal("same", a, a, 2));
 	assert_false(reference_equal("other", a, b, 2));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_matmul__count),
-		cmocka_unit_test(test_matmul__batch_broadcast),
-		cmocka_unit_test(test_matmul__vectors),
-		cmocka_unit_test(test_gemm__all_attributes),
-		cmocka_unit_test(test_add_mul_relu__chain),
-		cmocka_unit_test(test_softmax__axis),
-		cmocka_unit_test(test_reduce_sum__axes),
-		cmocka_unit_test(test_transpose__perm),
-		cmocka_unit_test(test_conv__strides_pads_bias),
-		cmocka_unit_test(test_conv__groups_dilation),
-		cmocka_unit_test(test_max_pool__ceil_mode),
-		cmocka_unit_test(test_top_k__ties),
-		cmocka_unit_test(test_top_k__smallest_axis),
-		cmocka_unit_test(test_state__old_then_new),
-		cmocka_unit_test(test_constant__read_from_arena),
-		cmocka_unit_test(test_close__tells_differences),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

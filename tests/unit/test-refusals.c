@@ -2,11 +2,6 @@
 /*
  * Connections that get no session: what they leave to be closed, and who is told why
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <stdio.h>
 #include <sys/socket.h>
@@ -16,6 +11,7 @@
 #include "loop/loop.h"
 #include "session/server-private.h"
 #include "support/session-rig.h"
+#include "support/test.h"
 #include "util/clock.h"
 #include "util/log.h"
 
@@ -40,7 +36,7 @@ static void limit(struct account *account, uint64_t n_sessions, uint64_t n_fds)
  * Refused clients leave descriptors behind while closing one is stuck: some are charged to their
  * tenant, and of the others no more are held than may be.
  */
-static void test_refused__bounded(void **state)
+TEST(test_refused__bounded)
 {
 	enum { N = 60, MAX = 8, N_CHARGED = 3 };
 	struct rig_stuck stuck;
@@ -82,7 +78,7 @@ static void test_refused__bounded(void **state)
  * Nobody sends descriptors before saying hello. So what refused connections leave is closed at once
  * and holds up no other user, also where closing is stuck in the name of their tenant.
  */
-static void test_refused__without_descriptors(void **state)
+TEST(test_refused__without_descriptors)
 {
 	enum { N = 60, MAX = 8 };
 	const struct rbk_wire_hello hello = {
@@ -163,7 +159,7 @@ static void end_with_admins(struct rig *rig, const char *path)
 }
 
 /* While clients leave behind what is slow to close, an administrator gets in. */
-static void test_refused__administrator(void **state)
+TEST(test_refused__administrator)
 {
 	enum { MAX = 8 };
 	struct rig rig;
@@ -191,7 +187,7 @@ static void test_refused__administrator(void **state)
  * Strangers leave on the administrators' socket what is slow to close: that is charged to their
  * tenant, as on the clients' socket, where clients get in meanwhile.
  */
-static void test_refused__strangers(void **state)
+TEST(test_refused__strangers)
 {
 	enum { N = 30, MAX = 8, STRANGER_UID = 40115 };
 	struct rig_stuck stuck[2];
@@ -271,7 +267,7 @@ static bool is_told_why(struct rig *rig, int fd)
  * A user who leaves as many refused connections waiting as there may be, and says nothing, does
  * not keep other users from being told why they are refused, each within its part.
  */
-static void test_refused__shares(void **state)
+TEST(test_refused__shares)
 {
 	enum { N = SERVER_REFUSALS + 6, N_USERS = 4, FIRST_UID = 40117 };
 	int fds[N_USERS][N];
@@ -334,7 +330,7 @@ static unsigned int refuse(struct rig *rig, uid_t uid, unsigned int n)
 }
 
 /* A user who is refused in a loop has a line a second, and hides no line of another user. */
-static void test_refused__log(void **state)
+TEST(test_refused__log)
 {
 	enum { N = 10, LOOPING_UID = 40123, OTHER_UID };
 	struct rig rig;
@@ -352,18 +348,4 @@ static void test_refused__log(void **state)
 	}
 	stopped_ns = 0;
 	rig_deinit(&rig);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_refused__bounded),
-		cmocka_unit_test(test_refused__without_descriptors),
-		cmocka_unit_test(test_refused__shares),
-		cmocka_unit_test(test_refused__log),
-		cmocka_unit_test(test_refused__administrator),
-		cmocka_unit_test(test_refused__strangers),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,15 +5,10 @@
  * Three tenants fight for a device that only counts, with everything at random, from N seeds:
  * broker/memory/residency.h.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
 #include "support/residency-rig.h"
+#include "support/test.h"
 
 #define MIB (1ull << 20)
 
@@ -149,7 +144,7 @@ static void fight(uint64_t seed)
 	residency_rig_deinit(&rig);
 }
 
-static void test_fight__random(void **state)
+TEST(test_fight__random)
 {
 	for (unsigned int i = 0; i < n_seeds; i++) {
 		print_message("seed %u\n", 42 + i);
@@ -159,9 +154,7 @@ static void test_fight__random(void **state)
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_fight__random)};
-
 	if (argc > 1)
 		n_seeds = (unsigned int)atoi(argv[1]);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -3,20 +3,15 @@
  * What a tenant cannot take from others by asking for device memory: broker/memory/residency.h,
  * over devices that only count.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <errno.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "loop/loop.h"
 #include "loop/turn.h"
 #include "memory/residency-policy.h"
 #include "memory/residency-private.h"
 #include "support/residency-rig.h"
+#include "support/test.h"
 #include "util/clock.h"
 
 #define MIB (1ull << 20)
@@ -84,7 +79,7 @@ static void ask(struct residency_rig *rig, struct plan_memory *slot, struct wish
  * A tenant of 40 MiB whose plan does not end asks for two others. That keeps its own 40 MiB from
  * everybody, and nothing else.
  */
-static void test_promises__within_the_maximum(void **state)
+TEST(test_promises__within_the_maximum)
 {
 	struct residency_rig rig;
 	struct plan_memory *busy, *wanted[2], *other;
@@ -119,7 +114,7 @@ static void test_promises__within_the_maximum(void **state)
 }
 
 /* A promise that a lower limit no longer allows is taken back, whoever else is loading. */
-static void test_promises__limit_lowered(void **state)
+TEST(test_promises__limit_lowered)
 {
 	struct residency_rig rig;
 	struct plan_memory *busy, *wanted, *loading;
@@ -150,7 +145,7 @@ static void test_promises__limit_lowered(void **state)
 }
 
 /* Who cannot come for another reason than room sends nobody away, again and again. */
-static void test_host_limit__displaces_nobody(void **state)
+TEST(test_host_limit__displaces_nobody)
 {
 	struct residency_rig rig;
 	struct account_limits limits;
@@ -183,7 +178,7 @@ static void test_host_limit__displaces_nobody(void **state)
 /* ---- The setup thread ---- */
 
 /* Whoever loads as much as he can leaves others their turn. */
-static void test_loads__of_each_tenant(void **state)
+TEST(test_loads__of_each_tenant)
 {
 	enum { N_GREEDY = 8 };
 	struct residency_rig rig;
@@ -262,7 +257,7 @@ static void add_and_take(enum meanwhile meanwhile, bool has_constant)
 	residency_rig_deinit(&rig);
 }
 
-static void test_add__evicted_meanwhile(void **state)
+TEST(test_add__evicted_meanwhile)
 {
 	add_and_take(EVICTED, true);
 	add_and_take(EVICTED, false);
@@ -270,14 +265,14 @@ static void test_add__evicted_meanwhile(void **state)
 	add_and_take(EVICTED_BY_HAND, false);
 }
 
-static void test_add__drained_meanwhile(void **state)
+TEST(test_add__drained_meanwhile)
 {
 	add_and_take(DRAINED, true);
 	add_and_take(DRAINED, false);
 }
 
 /* The driver refuses it, others are to leave for it, and then it is not to come at all. */
-static void test_add__evicted_while_awaited(void **state)
+TEST(test_add__evicted_while_awaited)
 {
 	const struct residency_victims all = {.device = RBK_DEVICE_NONE};
 	struct plan_memory *busy, *slot;
@@ -315,7 +310,7 @@ static void test_add__evicted_while_awaited(void **state)
 /* ---- Wishes ---- */
 
 /* In one breath: the second is about what the first leaves. */
-static void test_wishes__evict_then_prefetch(void **state)
+TEST(test_wishes__evict_then_prefetch)
 {
 	struct residency_rig rig;
 	struct plan_memory *slot;
@@ -390,14 +385,14 @@ static void evict_on_the_way(bool is_administrators)
 	residency_rig_deinit(&rig);
 }
 
-static void test_wishes__evicted_on_the_way(void **state)
+TEST(test_wishes__evicted_on_the_way)
 {
 	evict_on_the_way(false);
 	evict_on_the_way(true);
 }
 
 /* What was wanted before it was evicted by hand does not bring it back. */
-static void test_wishes__evict_after_want(void **state)
+TEST(test_wishes__evict_after_want)
 {
 	struct residency_rig rig;
 	struct plan_memory *slot;
@@ -421,7 +416,7 @@ static void test_wishes__evict_after_want(void **state)
 }
 
 /* Nothing waits for what can no longer come. */
-static void test_wishes__limit_lowered_meanwhile(void **state)
+TEST(test_wishes__limit_lowered_meanwhile)
 {
 	struct residency_rig rig;
 	struct plan_memory *there, *waiting;
@@ -445,7 +440,7 @@ static void test_wishes__limit_lowered_meanwhile(void **state)
 }
 
 /* Being on one device is no reason to forget who waits for another. */
-static void test_wishes__of_a_named_device(void **state)
+TEST(test_wishes__of_a_named_device)
 {
 	struct residency_rig rig;
 	struct plan_memory *there, *waiting;
@@ -473,7 +468,7 @@ static void test_wishes__of_a_named_device(void **state)
 }
 
 /* A thousand entries that ask for the same are looked at once. */
-static void test_storm__of_one_plan(void **state)
+TEST(test_storm__of_one_plan)
 {
 	enum { N = 1000 };
 	struct residency_rig rig;
@@ -504,7 +499,7 @@ static void test_storm__of_one_plan(void **state)
 }
 
 /* Nobody waits for all that another tenant asked before. */
-static void test_storm__tenants_take_turns(void **state)
+TEST(test_storm__tenants_take_turns)
 {
 	enum { N = 500 };
 	struct residency_rig rig;
@@ -539,7 +534,7 @@ static void test_storm__tenants_take_turns(void **state)
 }
 
 /* However many wait for a plan: each is told once, whatever happens. */
-static void test_storm__everybody_is_told(void **state)
+TEST(test_storm__everybody_is_told)
 {
 	enum { N = 1000, N_WISHES = 3 };
 	struct residency_rig rig;
@@ -652,7 +647,7 @@ static void remove_many(struct residency_rig *rig, struct plan_memory **slots)
 }
 
 /* A plan that comes is compared with those in its way only, however many there are. */
-static void test_many__add_looks_at_few(void **state)
+TEST_IN("many", test_many__add_looks_at_few)
 {
 	struct plan_memory **slots, *fits, *displaces;
 	struct residency_rig rig;
@@ -672,7 +667,7 @@ static void test_many__add_looks_at_few(void **state)
 }
 
 /* Saying what a plan could have takes no walk over what its tenant has already. */
-static void test_many__about_looks_at_none(void **state)
+TEST_IN("many", test_many__about_looks_at_none)
 {
 	enum { N_SMALL = 100 };
 	struct plan_memory *slots[N_SMALL];
@@ -711,7 +706,7 @@ static uint32_t most_in_a_turn(struct residency_rig *rig, uint32_t n_least)
 }
 
 /* A review looks at all of them in many turns, and finds the best of all. */
-static void test_many__review_in_slices(void **state)
+TEST_IN("many", test_many__review_in_slices)
 {
 	struct plan_memory **slots;
 	struct residency_rig rig;
@@ -745,7 +740,7 @@ static void remove_next(struct residency_rig *rig, struct plan_memory **slots)
 }
 
 /* A plan that goes while a review is on its way is not looked at any more, and not brought. */
-static void test_many__removed_meanwhile(void **state)
+TEST_IN("many", test_many__removed_meanwhile)
 {
 	struct plan_memory **slots;
 	struct residency_rig rig;
@@ -790,7 +785,7 @@ static int n_there(struct plan_memory **slots, int n)
 }
 
 /* A turn takes back some of what a tenant has above a lower maximum, the least wanted first. */
-static void test_many__limit_lowered(void **state)
+TEST_IN("many", test_many__limit_lowered)
 {
 	enum { N = 200, N_LEFT = 10 };
 	struct plan_memory *slots[N];
@@ -821,7 +816,7 @@ static void test_many__limit_lowered(void **state)
 }
 
 /* Plans that cannot be brought are tried in as many turns as that takes. */
-static void test_many__candidates_in_turns(void **state)
+TEST_IN("many", test_many__candidates_in_turns)
 {
 	enum { N = 50, N_WISHES = 6 };
 	struct plan_memory *slots[N], *wanted[N_WISHES];
@@ -854,7 +849,7 @@ static void test_many__candidates_in_turns(void **state)
 }
 
 /* A tenant is promised so much at a time, since all promises are looked after. */
-static void test_many__promises(void **state)
+TEST_IN("many", test_many__promises)
 {
 	enum { N = 2 * RESIDENCY_MAX_AWAITED };
 	struct plan_memory *busy, *slots[N];
@@ -889,7 +884,7 @@ static void test_many__promises(void **state)
 }
 
 /* A plan that no device with memory can run is not looked at, and makes nobody look. */
-static void test_many__without_a_device(void **state)
+TEST_IN("many", test_many__without_a_device)
 {
 	struct plan_memory *able, *unable;
 	struct residency_victims victims = {.device = RBK_DEVICE_NONE};
@@ -938,7 +933,7 @@ static bool timer_fires(struct residency_rig *rig)
  * A review that was due before it was known how long the last one took waits for the pause after
  * that one; but only once, however long the pause has become by then.
  */
-static void test_review__put_off_once(void **state)
+TEST(test_review__put_off_once)
 {
 	const uint64_t hour_ns = 3600000000000;
 	struct residency_rig rig;
@@ -957,35 +952,11 @@ static void test_review__put_off_once(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_promises__within_the_maximum),
-		cmocka_unit_test(test_promises__limit_lowered),
-		cmocka_unit_test(test_host_limit__displaces_nobody),
-		cmocka_unit_test(test_loads__of_each_tenant),
-		cmocka_unit_test(test_add__evicted_meanwhile),
-		cmocka_unit_test(test_add__drained_meanwhile),
-		cmocka_unit_test(test_add__evicted_while_awaited),
-		cmocka_unit_test(test_wishes__evict_then_prefetch),
-		cmocka_unit_test(test_wishes__evicted_on_the_way),
-		cmocka_unit_test(test_wishes__evict_after_want),
-		cmocka_unit_test(test_wishes__limit_lowered_meanwhile),
-		cmocka_unit_test(test_wishes__of_a_named_device),
-		cmocka_unit_test(test_storm__of_one_plan),
-		cmocka_unit_test(test_storm__tenants_take_turns),
-		cmocka_unit_test(test_storm__everybody_is_told),
-		cmocka_unit_test(test_review__put_off_once),
-#ifndef __SANITIZE_THREAD__
-		/* The test's own thread counts; so slow there that reviews pause for minutes. */
-		cmocka_unit_test(test_many__add_looks_at_few),
-		cmocka_unit_test(test_many__about_looks_at_none),
-		cmocka_unit_test(test_many__review_in_slices),
-		cmocka_unit_test(test_many__removed_meanwhile),
-		cmocka_unit_test(test_many__limit_lowered),
-		cmocka_unit_test(test_many__candidates_in_turns),
-		cmocka_unit_test(test_many__promises),
-		cmocka_unit_test(test_many__without_a_device),
-#endif
-	};
+	int n_failed = test_run(NULL, NULL);
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+#ifndef __SANITIZE_THREAD__
+	/* The test's own thread counts; so slow there that reviews pause for minutes. */
+	n_failed += test_run_group("many", NULL, NULL);
+#endif
+	return n_failed;
 }

@@ -2,15 +2,11 @@
 /*
  * Finding constants that are on a device, however alike clients make them
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <time.h>
-#include <cmocka.h>
 
 #include "memory/residency-private.h"
+#include "support/test.h"
 
 enum { MANY = 40000 };
 
@@ -64,7 +60,7 @@ static const struct resident_constant *find(const struct resident_index *index, 
 }
 
 /* While the table grows and shrinks, each is found as long as it is there. */
-static void test_index__grows(void **state)
+TEST(test_index__grows)
 {
 	struct resident_block *blocks[64];
 	struct resident_index index;
@@ -95,7 +91,7 @@ static void test_index__grows(void **state)
 }
 
 /* In one bucket with another, a constant is told from it by all of its key. */
-static void test_index__whole_key(void **state)
+TEST(test_index__whole_key)
 {
 	struct exec_arena other_device = {.dev = 2, .ino = 2}, other_file = {.dev = 1, .ino = 3};
 	struct plan_constant wanted = {.arena = &arena, .offset = 64, .bytes = 64};
@@ -149,7 +145,7 @@ static uint64_t use_ns(uint32_t n, uint64_t step, uint64_t more)
 }
 
 /* Constants at one offset, or the same one over and over, take no longer than others. */
-static void test_index__alike(void **state)
+TEST(test_index__alike)
 {
 	const struct {
 		uint64_t step, more;
@@ -169,7 +165,7 @@ static void test_index__alike(void **state)
 }
 
 /* However many there are, the reactor allocates little at a time for them. */
-static void test_index__small_pieces(void **state)
+TEST(test_index__small_pieces)
 {
 	enum { N = 300000, MOST_BYTES = 64 << 10 };
 	struct resident_block *block = block_new(N, 0, 64, 64, 0, 1);
@@ -187,16 +183,4 @@ static void test_index__small_pieces(void **state)
 	assert_null(find(&index, 1, 0, 64));
 	block_free(block);
 	resident_index_deinit(&index);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_index__grows),
-		cmocka_unit_test(test_index__whole_key),
-		cmocka_unit_test(test_index__alike),
-		cmocka_unit_test(test_index__small_pieces),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Room for leases on a device, among plans and each other: broker/memory/residency-lease.c. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "fail-alloc.h"
 #include "memory/residency-private.h"
 #include "support/residency-rig.h"
+#include "support/test.h"
 #include "util/clock.h"
 
 #define MIB       (1ull << 20)
@@ -117,7 +112,7 @@ static void settle(void)
 }
 
 /* A tenant's first lease is refused if there is no memory for what is kept of the tenant. */
-static void test_open__out_of_memory(void **state)
+TEST(test_open__out_of_memory, setup, teardown)
 {
 	struct lease_about about = {.device = RIG_DEVICE, .max_bytes = MIB, .name = "test"};
 	const struct leases *leases = residency_leases(rig.residency);
@@ -146,7 +141,7 @@ static void test_open__out_of_memory(void **state)
 }
 
 /* Bytes are there, or have been refused, at once. */
-static void test_open__free_room(void **state)
+TEST(test_open__free_room, setup, teardown)
 {
 	struct asked *a = ask(0, 60, 60, 0), *b;
 
@@ -164,7 +159,7 @@ static void test_open__free_room(void **state)
 }
 
 /* Plans of its tenant leave for it, however wanted, when their tasks have ended. */
-static void test_open__own_plans_leave(void **state)
+TEST(test_open__own_plans_leave, setup, teardown)
 {
 	struct plan_memory *slot = rig_plan_of(&rig, 0, 70 * MIB);
 	struct asked *a;
@@ -190,7 +185,7 @@ static void test_open__own_plans_leave(void **state)
 }
 
 /* Other tenants' plans do not, unless these are above vram-high, or it is within the reserve. */
-static void test_open__others(void **state)
+TEST(test_open__others, setup, teardown)
 {
 	struct plan_memory *slot = rig_plan_of(&rig, 1, 70 * MIB);
 	struct rig_wish wish;
@@ -225,7 +220,7 @@ static void test_open__others(void **state)
 }
 
 /* Leases do not leave, so they take nothing that is reserved for others, though these are away. */
-static void test_open__reserves_of_others(void **state)
+TEST(test_open__reserves_of_others, setup, teardown)
 {
 	struct plan_memory *slot = rig_plan_of(&rig, 0, 40 * MIB);
 	struct asked *a, *b;
@@ -260,7 +255,7 @@ static void test_open__reserves_of_others(void **state)
 }
 
 /* Where there is less than all reserves, its own is not held back by others'. */
-static void test_open__own_reserve(void **state)
+TEST(test_open__own_reserve, setup, teardown)
 {
 	rig_share(&rig, 0, 100 * MIB, 100 * MIB, 50 * MIB);
 	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 50 * MIB);
@@ -270,7 +265,7 @@ static void test_open__own_reserve(void **state)
 }
 
 /* Of what somebody says that he had, as much as nobody else has. */
-static void test_believed(void **state)
+TEST(test_believed, setup, teardown)
 {
 	struct plan_memory *slot = rig_plan_of(&rig, 1, 30 * MIB);
 	struct rig_wish wish;
@@ -308,7 +303,7 @@ static void test_believed(void **state)
 }
 
 /* What a lease has no plan gets, whatever it is worth, or owed since then. */
-static void test_plans__keep_out(void **state)
+TEST(test_plans__keep_out, setup, teardown)
 {
 	struct plan_memory *slot = rig_plan_of(&rig, 1, 50 * MIB);
 	struct rig_wish wish;
@@ -342,7 +337,7 @@ static void test_plans__keep_out(void **state)
 }
 
 /* In a tenant, room goes to who has waited longest, not to who is smallest. */
-static void test_wait__in_order(void **state)
+TEST(test_wait__in_order, setup, teardown)
 {
 	struct asked *holder = ask(0, 50, 50, 0), *big, *small, *last;
 
@@ -368,7 +363,7 @@ static void test_wait__in_order(void **state)
 }
 
 /* Who waits for more than its tenant's part keeps no other tenant from anything. */
-static void test_wait__above_part(void **state)
+TEST(test_wait__above_part, setup, teardown)
 {
 	struct asked *b = ask(1, 35, 35, 0), *a = ask(0, 1, 1, 0), *small;
 
@@ -395,7 +390,7 @@ static void test_wait__above_part(void **state)
 }
 
 /* Who waits for its part gets it from those above theirs, and from nobody else. */
-static void test_wait__within_part(void **state)
+TEST(test_wait__within_part, setup, teardown)
 {
 	struct asked *b = ask(1, 80, 80, 0), *a, *more, *c;
 
@@ -429,7 +424,7 @@ static void test_wait__within_part(void **state)
 }
 
 /* What could not be had by waiting keeps nobody waiting, in its tenant neither. */
-static void test_wait__hopeless(void **state)
+TEST(test_wait__hopeless, setup, teardown)
 {
 	struct asked *a = ask(0, 1, 1, 0);
 
@@ -442,7 +437,7 @@ static void test_wait__hopeless(void **state)
 }
 
 /* However long it wants to. */
-static void test_wait__longest(void **state)
+TEST(test_wait__longest, setup, teardown)
 {
 	struct asked *a;
 
@@ -453,7 +448,7 @@ static void test_wait__longest(void **state)
 }
 
 /* Who waits for his own limits keeps nobody else waiting. */
-static void test_wait__own_limits(void **state)
+TEST(test_wait__own_limits, setup, teardown)
 {
 	struct asked *holder, *mine, *same, *other;
 
@@ -481,7 +476,7 @@ static void test_wait__own_limits(void **state)
 }
 
 /* What a tenant is owed waits for nobody of the others. */
-static void test_wait__reserve_overtakes(void **state)
+TEST(test_wait__reserve_overtakes, setup, teardown)
 {
 	struct asked *mine;
 
@@ -493,7 +488,7 @@ static void test_wait__reserve_overtakes(void **state)
 	rig_check(&rig);
 }
 
-static void test_wait__time_is_up(void **state)
+TEST(test_wait__time_is_up, setup, teardown)
 {
 	struct asked *a;
 
@@ -507,7 +502,7 @@ static void test_wait__time_is_up(void **state)
 }
 
 /* A wait that ends keeps those behind it waiting no longer, in the same pass. */
-static void test_wait__in_the_way(void **state)
+TEST(test_wait__in_the_way, setup, teardown)
 {
 	struct asked *a, *b;
 
@@ -530,7 +525,7 @@ static void test_wait__in_the_way(void **state)
 	assert_int_equal(b->res, 0);
 }
 
-static void test_wait__withdrawn(void **state)
+TEST(test_wait__withdrawn, setup, teardown)
 {
 	struct plan_memory *slot = rig_plan_of(&rig, 0, 70 * MIB);
 	struct asked *a;
@@ -551,7 +546,7 @@ static void test_wait__withdrawn(void **state)
 }
 
 /* Each waits for what the other has. */
-static void test_wait__deadlock(void **state)
+TEST(test_wait__deadlock, setup, teardown)
 {
 	struct asked *a = ask(0, 40, 40, 0), *b = ask(1, 40, 40, 0);
 
@@ -572,7 +567,7 @@ static void test_wait__deadlock(void **state)
 }
 
 /* Plans on their way out are no deadlock. */
-static void test_wait__plans_of_others(void **state)
+TEST(test_wait__plans_of_others, setup, teardown)
 {
 	struct plan_memory *slot = rig_plan_of(&rig, 2, 30 * MIB);
 	struct asked *a = ask(0, 60, 60, 0);
@@ -589,7 +584,7 @@ static void test_wait__plans_of_others(void **state)
 	assert_int_equal(a->res, 0);
 }
 
-static void test_limits__lowered(void **state)
+TEST(test_limits__lowered, setup, teardown)
 {
 	struct asked *a = ask(0, 10, 60, 0), *b = ask(0, 10, 30, 0);
 	struct rbk_lease_page page = {.magic = 0};
@@ -620,7 +615,7 @@ static void test_limits__lowered(void **state)
 }
 
 /* A lost or drained device has nothing more to give; leases stay. */
-static void test_device__drained(void **state)
+TEST(test_device__drained, setup, teardown)
 {
 	struct asked *a = ask(0, 60, 60, 0), *b;
 
@@ -636,7 +631,7 @@ static void test_device__drained(void **state)
 }
 
 /* What programs had there is gone with it, but who has a lease knows nothing of that. */
-static void test_device__lost(void **state)
+TEST(test_device__lost, setup, teardown)
 {
 	struct plan_memory *slot = rig_plan_of(&rig, 0, 20 * MIB);
 	struct asked *a = ask(0, 60, 60, 0), *b;
@@ -684,7 +679,7 @@ static void check_sums(void)
 }
 
 /* At random: never more than there is, nothing lost, and nobody waits for ever. */
-static void test_random(void **state)
+TEST(test_random, setup, teardown)
 {
 	struct plan_memory *slots[4];
 	uint64_t seed = 88172645463325252ull;
@@ -779,7 +774,7 @@ static void end_many(void)
 }
 
 /* The time of all is up at once. */
-static void test_many__time_is_up(void **state)
+TEST(test_many__time_is_up, setup, teardown)
 {
 	const struct list_node *waits = &rig.residency->leases.waits[RIG_DEVICE];
 	uint64_t n_looks = 0;
@@ -802,7 +797,7 @@ static void test_many__time_is_up(void **state)
 }
 
 /* None of them could be served if it were alone, so none keeps the others from being looked at. */
-static void test_many__hopeless(void **state)
+TEST(test_many__hopeless, setup, teardown)
 {
 	uint64_t n_looks;
 	uint32_t n_waits;
@@ -814,38 +809,4 @@ static void test_many__hopeless(void **state)
 	end_many();
 	assert_int_equal(n_waits, MANY);
 	assert_in_range(n_looks, 1, LOOKS_EACH * MANY);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_open__out_of_memory, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_open__free_room, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_open__own_plans_leave, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_open__reserves_of_others, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_open__own_reserve, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_open__others, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_believed, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_plans__keep_out, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_wait__in_order, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_wait__above_part, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_wait__within_part, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_wait__hopeless, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_wait__longest, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_wait__own_limits, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_wait__reserve_overtakes, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_wait__time_is_up, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_wait__in_the_way, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_wait__withdrawn, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_wait__deadlock, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_wait__plans_of_others, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_limits__lowered, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_device__drained, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_device__lost, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_random, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_many__time_is_up, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_many__hopeless, setup, teardown),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

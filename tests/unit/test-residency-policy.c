@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Who gives way to whom: broker/memory/residency-policy.h. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "memory/residency-policy.h"
+#include "support/test.h"
 
 #define SECOND 1000000000ull
 
@@ -29,7 +24,7 @@ static int rank(struct residency_claim wish, struct residency_claim holder)
 	return residency_rank(RESIDENCY_WANTED, &wish, &holder);
 }
 
-static void test_rank__reserve_is_never_refused(void **state)
+TEST(test_rank__reserve_is_never_refused)
 {
 	/* Unwanted as it is, it is within its reserve; the other is above. */
 	assert_int_not_equal(rank(claim(1, 0, 20, 0), claim(2, 21, 21, 1000)), RESIDENCY_KEEP);
@@ -38,7 +33,7 @@ static void test_rank__reserve_is_never_refused(void **state)
 	assert_int_equal(rank(claim(1, 10, 11, 0), claim(2, 60, 10, 1000)), RESIDENCY_KEEP);
 }
 
-static void test_rank__reserve_is_never_taken(void **state)
+TEST(test_rank__reserve_is_never_taken)
 {
 	assert_int_equal(rank(claim(1, 0, 20, 1000), claim(2, 20, 20, 0)), RESIDENCY_KEEP);
 	assert_int_equal(rank(claim(1, 20, 30, 1000), claim(2, 20, 5, 0)), RESIDENCY_KEEP);
@@ -47,7 +42,7 @@ static void test_rank__reserve_is_never_taken(void **state)
 	assert_int_not_equal(rank(claim(1, 20, 30, 1000), claim(2, 50, 30, 0)), RESIDENCY_KEEP);
 }
 
-static void test_rank__above_high_goes_first(void **state)
+TEST(test_rank__above_high_goes_first)
 {
 	int above_high = rank(claim(1, 0, 20, 1), claim(2, 81, 10, 5));
 	int above_reserve = rank(claim(1, 0, 20, 1), claim(3, 60, 10, 0));
@@ -59,7 +54,7 @@ static void test_rank__above_high_goes_first(void **state)
 	assert_int_equal(rank(claim(1, 75, 10, 1), claim(2, 81, 10, 1000)), RESIDENCY_KEEP);
 }
 
-static void test_rank__must_be_wanted_more(void **state)
+TEST(test_rank__must_be_wanted_more)
 {
 	assert_int_equal(rank(claim(1, 30, 10, 10), claim(2, 60, 10, 10)), RESIDENCY_KEEP);
 	assert_int_equal(rank(claim(1, 30, 10, 12.5), claim(2, 60, 10, 10)), RESIDENCY_KEEP);
@@ -69,7 +64,7 @@ static void test_rank__must_be_wanted_more(void **state)
 	assert_int_not_equal(rank(claim(1, 10, 10, 13), claim(1, 10, 10, 10)), RESIDENCY_KEEP);
 }
 
-static void test_rank__for_comparison(void **state)
+TEST(test_rank__for_comparison)
 {
 	struct residency_claim wish = claim(1, 30, 10, 0), holder = claim(2, 60, 10, 1000);
 
@@ -81,7 +76,7 @@ static void test_rank__for_comparison(void **state)
 	assert_int_equal(residency_rank(RESIDENCY_LRU, &wish, &holder), RESIDENCY_KEEP);
 }
 
-static void test_pressure__down_to_the_reserves(void **state)
+TEST(test_pressure__down_to_the_reserves)
 {
 	struct residency_claim high = claim(1, 81, 10, 1), middle = claim(2, 60, 10, 0);
 	struct residency_claim reserve = claim(3, 25, 10, 0);
@@ -91,7 +86,7 @@ static void test_pressure__down_to_the_reserves(void **state)
 	assert_int_equal(residency_rank_pressure(&reserve), RESIDENCY_KEEP);
 }
 
-static void test_order__least_wanted_first(void **state)
+TEST(test_order__least_wanted_first)
 {
 	struct residency_claim a = claim(1, 60, 10, 1), b = claim(2, 60, 10, 2);
 
@@ -105,7 +100,7 @@ static void test_order__least_wanted_first(void **state)
 	assert_true(residency_goes_first(RESIDENCY_WANTED, 1, &b, 1, &a));
 }
 
-static void test_order__reserve_comes_first(void **state)
+TEST(test_order__reserve_comes_first)
 {
 	struct residency_claim in = claim(1, 0, 20, 0), above = claim(2, 20, 10, 5);
 	struct residency_claim more = claim(3, 20, 10, 6);
@@ -116,7 +111,7 @@ static void test_order__reserve_comes_first(void **state)
 }
 
 /* Whatever the intervals, an even rate gives the same value. */
-static void test_value__independent_of_intervals(void **state)
+TEST(test_value__independent_of_intervals)
 {
 	double often = 0, seldom = 0, expected;
 
@@ -129,7 +124,7 @@ static void test_value__independent_of_intervals(void **state)
 	assert_true(fabs(seldom / expected - 1) < 0.01);
 }
 
-static void test_value__decays(void **state)
+TEST(test_value__decays)
 {
 	double value = residency_value(0, 1000, 1, 0);
 
@@ -143,7 +138,7 @@ static void test_value__decays(void **state)
 	assert_true(isfinite(residency_value(1e300, UINT32_MAX, UINT64_MAX, 0)));
 }
 
-static void test_value__silent(void **state)
+TEST(test_value__silent)
 {
 	/* 100 a second: eight intervals are less than the shortest silence. */
 	double often = 100 * ((double)RESIDENCY_HALF_LIFE_NS / (double)SECOND) / M_LN2;
@@ -158,23 +153,4 @@ static void test_value__silent(void **state)
 	/* Silence makes nobody more wanted. */
 	assert_true(residency_value_heard(1, 3600 * SECOND) == 1);
 	assert_true(residency_value_heard(0, UINT64_MAX) == 0);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_rank__reserve_is_never_refused),
-		cmocka_unit_test(test_rank__reserve_is_never_taken),
-		cmocka_unit_test(test_rank__above_high_goes_first),
-		cmocka_unit_test(test_rank__must_be_wanted_more),
-		cmocka_unit_test(test_rank__for_comparison),
-		cmocka_unit_test(test_pressure__down_to_the_reserves),
-		cmocka_unit_test(test_order__least_wanted_first),
-		cmocka_unit_test(test_order__reserve_comes_first),
-		cmocka_unit_test(test_value__independent_of_intervals),
-		cmocka_unit_test(test_value__silent),
-		cmocka_unit_test(test_value__decays),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

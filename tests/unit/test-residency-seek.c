@@ -3,19 +3,14 @@
  * The cost of a wish for device memory where there are many plans: broker/memory/residency-seek.c,
  * over devices that only count.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <errno.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "loop/loop.h"
 #include "loop/turn.h"
 #include "memory/residency-private.h"
 #include "support/residency-rig.h"
+#include "support/test.h"
 #include "util/clock.h"
 
 /* Visits: each adds up what a plan would give. */
@@ -205,7 +200,7 @@ static void count_visits(uint32_t n, uint64_t bytes, uint32_t *ret)
 }
 
 /* Plans that hold nothing are never visited. */
-static void test_many__of_nothing(void **state)
+TEST(test_many__of_nothing)
 {
 	uint32_t n_visits[VISITS];
 
@@ -215,7 +210,7 @@ static void test_many__of_nothing(void **state)
 }
 
 /* However many small plans there are, a wish visits some. */
-static void test_many__of_a_page(void **state)
+TEST(test_many__of_a_page)
 {
 	uint32_t n_visits[VISITS];
 
@@ -228,7 +223,7 @@ static void test_many__of_a_page(void **state)
 }
 
 /* A round over who waits is cut, goes on behind whom it has tried, and ends. */
-static void test_many__rounds_in_passes(void **state)
+TEST(test_many__rounds_in_passes)
 {
 	enum { N = 4 * RIG_MAX_TENANTS * RESIDENCY_SMALL, MOST = 16 * RESIDENCY_SMALL };
 	struct plan_memory *slots[N];
@@ -259,7 +254,7 @@ static void test_many__rounds_in_passes(void **state)
 }
 
 /* A tenant's own small plan is found behind any number of another one's. */
-static void test_many__of_another(void **state)
+TEST(test_many__of_another)
 {
 	enum { N = 4 * RESIDENCY_SMALL };
 	struct plan_memory *slots[N], *mine, *next;
@@ -286,7 +281,7 @@ static void test_many__of_another(void **state)
 }
 
 /* A large plan makes way though any number of small ones of its tenant came first. */
-static void test_many__large_among_small(void **state)
+TEST(test_many__large_among_small)
 {
 	enum { N = 4 * RESIDENCY_SMALL };
 	struct plan_memory *slots[N], *large, *next;
@@ -359,7 +354,7 @@ static void leave_in_turns(struct residency_rig *rig, struct plan_memory **slots
 	assert_int_equal(n_there(slots, n), n_left);
 }
 
-static void test_short__of_a_limit_and_of_pressure(void **state)
+TEST(test_short__of_a_limit_and_of_pressure)
 {
 	enum { N = 600, N_WITHIN = 300, N_LEFT = 10 };
 	static struct plan_memory *slots[N];
@@ -388,7 +383,7 @@ static void test_short__of_a_limit_and_of_pressure(void **state)
 }
 
 /* Plans that share a block of a tenant above a lower maximum leave without a pause, too. */
-static void test_short__of_a_limit_on_sharers(void **state)
+TEST(test_short__of_a_limit_on_sharers)
 {
 	enum { N = 200 };
 	static struct plan_memory *slots[N];
@@ -408,7 +403,7 @@ static void test_short__of_a_limit_on_sharers(void **state)
 }
 
 /* Under pressure those are found that can leave, behind any number that their reserve keeps. */
-static void test_many__one_above_the_reserve(void **state)
+TEST(test_many__one_above_the_reserve)
 {
 	enum { N_KEPT = 4 * RESIDENCY_SMALL, N = N_KEPT + 1 };
 	static struct plan_memory *slots[N];
@@ -477,7 +472,7 @@ static void shared_end(struct shared *shared)
 }
 
 /* Once all who share a block are leaving, no others have to leave for the same bytes. */
-static void test_shared__gone_under_pressure(void **state)
+TEST(test_shared__gone_under_pressure)
 {
 	struct shared shared;
 
@@ -488,7 +483,7 @@ static void test_shared__gone_under_pressure(void **state)
 	shared_end(&shared);
 }
 
-static void test_shared__gone_for_a_wish(void **state)
+TEST(test_shared__gone_for_a_wish)
 {
 	struct plan_memory *owed;
 	struct shared shared;
@@ -511,7 +506,7 @@ static enum residence_state state_of(const struct plan_memory *slot)
 
 /* A round over promises ends, and begins no review. Those that can be kept are, one in each turn.
  */
-static void test_short__of_promises(void **state)
+TEST(test_short__of_promises)
 {
 	struct plan_memory *busy, *slots[RIG_MAX_TENANTS];
 	struct residency_device *device;
@@ -571,7 +566,7 @@ static void on_granted(struct lease_wait *wait, int res)
 }
 
 /* A client that asks for a lease is answered behind any number of others, and between reviews. */
-static void test_short__of_reviews(void **state)
+TEST(test_short__of_reviews)
 {
 	static struct many_waits waits;
 	struct residency_rig rig;
@@ -608,7 +603,7 @@ static void test_short__of_reviews(void **state)
 }
 
 /* One candidate in each turn: who waits first, then who is wanted. */
-static void test_short__of_candidates(void **state)
+TEST(test_short__of_candidates)
 {
 	struct plan_memory *there, *awaited, *wanted;
 	struct residency_walk *walk;
@@ -641,7 +636,7 @@ static void test_short__of_candidates(void **state)
 }
 
 /* A tenant that is promised nothing more may have the second tier. */
-static void test_promises__second_tier(void **state)
+TEST(test_promises__second_tier)
 {
 	enum { N = RESIDENCY_MAX_AWAITED + 1 };
 	struct plan_memory *busy, *slots[N];
@@ -673,7 +668,7 @@ static void test_promises__second_tier(void **state)
 /* ---- What concerns all plans at once ---- */
 
 /* A device that is drained is left some at a time, by those that are there and those promised. */
-static void test_all__leave_in_turns(void **state)
+TEST(test_all__leave_in_turns)
 {
 	enum { N = 4 * RESIDENCY_SLICE };
 	static struct plan_memory *slots[N];
@@ -707,7 +702,7 @@ static void test_all__leave_in_turns(void **state)
 }
 
 /* Likewise what an administrator evicts. */
-static void test_all__evicted_in_turns(void **state)
+TEST(test_all__evicted_in_turns)
 {
 	enum { N = 4 * RESIDENCY_SLICE };
 	const struct residency_victims all = {.device = RBK_DEVICE_NONE};
@@ -744,7 +739,7 @@ static uint32_t n_told(const struct rig_wish *wishes, uint32_t n)
 }
 
 /* Clients that wait for plans that cannot come any more are told some at a time. */
-static void test_all__told_in_turns(void **state)
+TEST(test_all__told_in_turns)
 {
 	enum { N = 4 * RESIDENCY_SLICE };
 	static struct plan_memory *slots[N];
@@ -785,7 +780,7 @@ static void test_all__told_in_turns(void **state)
 /* ---- Plans that move ---- */
 
 /* The search for plans to move up from the second tier goes in turns, among any number. */
-static void test_moves__up_in_turns(void **state)
+TEST(test_moves__up_in_turns)
 {
 	enum { N = 4 * RESIDENCY_SLICE };
 	static struct plan_memory *slots[N];
@@ -830,7 +825,7 @@ static void test_moves__up_in_turns(void **state)
  * All who share a block are renewed in turns, and those who have to wait for the first of them to
  * be back are not tried before.
  */
-static void test_moves__sharers_in_turns(void **state)
+TEST(test_moves__sharers_in_turns)
 {
 	enum { N = 4 * RESIDENCY_SLICE };
 	static struct plan_memory *slots[N];
@@ -875,7 +870,7 @@ static void test_moves__sharers_in_turns(void **state)
 }
 
 /* However long the chain of those that share with those that share, a renewal ends. */
-static void test_moves__chain(void **state)
+TEST(test_moves__chain)
 {
 	enum { N = 20 };
 	struct plan_memory *slots[N];
@@ -911,7 +906,7 @@ static void limit_mappings(struct residency_rig *rig, uint64_t most)
 }
 
 /* Plans come while their tenant may have the mappings; those that have them already stay. */
-static void test_short__of_mappings(void **state)
+TEST(test_short__of_mappings)
 {
 	enum { N = 5, MOST = 10, EACH = 3 };
 	struct plan_memory *plans[N];
@@ -945,7 +940,7 @@ static void test_short__of_mappings(void **state)
 }
 
 /* The first plans take as few slots as leave mappings to others. */
-static void test_short__of_mappings_for_slots(void **state)
+TEST(test_short__of_mappings_for_slots)
 {
 	enum { N = 20, MOST = 200, MAX_SLOTS = 32, SLOT = 2 };
 	struct plan_memory *plans[N];
@@ -964,34 +959,4 @@ static void test_short__of_mappings_for_slots(void **state)
 	for (unsigned int i = 0; i < N; i++)
 		rig_remove(&rig, plans[i]);
 	residency_rig_deinit(&rig);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_many__of_nothing),
-		cmocka_unit_test(test_many__of_a_page),
-		cmocka_unit_test(test_many__rounds_in_passes),
-		cmocka_unit_test(test_many__of_another),
-		cmocka_unit_test(test_many__large_among_small),
-		cmocka_unit_test(test_short__of_a_limit_and_of_pressure),
-		cmocka_unit_test(test_short__of_a_limit_on_sharers),
-		cmocka_unit_test(test_many__one_above_the_reserve),
-		cmocka_unit_test(test_shared__gone_under_pressure),
-		cmocka_unit_test(test_shared__gone_for_a_wish),
-		cmocka_unit_test(test_short__of_promises),
-		cmocka_unit_test(test_short__of_reviews),
-		cmocka_unit_test(test_short__of_mappings),
-		cmocka_unit_test(test_short__of_mappings_for_slots),
-		cmocka_unit_test(test_short__of_candidates),
-		cmocka_unit_test(test_promises__second_tier),
-		cmocka_unit_test(test_all__leave_in_turns),
-		cmocka_unit_test(test_all__evicted_in_turns),
-		cmocka_unit_test(test_all__told_in_turns),
-		cmocka_unit_test(test_moves__up_in_turns),
-		cmocka_unit_test(test_moves__sharers_in_turns),
-		cmocka_unit_test(test_moves__chain),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,19 +2,14 @@
 /* Wishes by hand, what tenants are owed, and memory that comes back in parts:
  * broker/memory/residency.h.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "loop/offload.h"
 #include "memory/residency-private.h"
 #include "support/residency-rig.h"
+#include "support/test.h"
 
 #define MIB (1ull << 20)
 
@@ -28,7 +23,7 @@ static uint64_t used(const struct residency_rig *rig, unsigned int tenant)
 	return account_used(rig->tenants[tenant].account, account_vram(RIG_DEVICE));
 }
 
-static void test_wish__evict_and_prefetch(void **state)
+TEST(test_wish__evict_and_prefetch)
 {
 	struct residency_rig rig;
 	struct plan_memory *slot;
@@ -56,7 +51,7 @@ static void test_wish__evict_and_prefetch(void **state)
 }
 
 /* By hand, one's own plans make way whatever they are worth, others' do not. */
-static void test_wish__prefetch_displaces_own(void **state)
+TEST(test_wish__prefetch_displaces_own)
 {
 	struct residency_rig rig;
 	struct plan_memory *mine, *next, *theirs, *large;
@@ -85,7 +80,7 @@ static void test_wish__prefetch_displaces_own(void **state)
 }
 
 /* Whoever brought what the plan shares stays, however little it is wanted. */
-static void test_wish__keeps_what_it_shares(void **state)
+TEST(test_wish__keeps_what_it_shares)
 {
 	struct plan_memory *sharer, *other, *slot;
 	struct residency_rig rig;
@@ -108,7 +103,7 @@ static void test_wish__keeps_what_it_shares(void **state)
 }
 
 /* However many others wait, whom nothing can be given. */
-static void test_wish__everybody_hears(void **state)
+TEST(test_wish__everybody_hears)
 {
 	enum { N_OTHERS = 3 * RESIDENCY_MAX_DRAFTS };
 	struct rig_wish evict = {.waiter.done = rig_on_done, .res = 1}, bring = evict,
@@ -147,7 +142,7 @@ static void test_wish__everybody_hears(void **state)
 }
 
 /* Who waits does not wait for what has become impossible. */
-static void test_wish__limit_lowered_or_device_lost(void **state)
+TEST(test_wish__limit_lowered_or_device_lost)
 {
 	struct plan_memory *there, *slot;
 	struct residency_rig rig;
@@ -190,7 +185,7 @@ static void hold(struct residency_rig *rig)
 }
 
 /* Evicted by hand, and asked for before that is done, or even before it was asked. */
-static void test_wish__evict_does_not_strand(void **state)
+TEST(test_wish__evict_does_not_strand)
 {
 	struct rig_wish evict = {.waiter.done = rig_on_done, .res = 1}, bring = evict, wait = evict;
 	struct plan_memory *slot, *other;
@@ -223,7 +218,7 @@ static void test_wish__evict_does_not_strand(void **state)
 }
 
 /* Others take everything at this very moment: it is not theirs to keep. */
-static void test_owed__while_others_come(void **state)
+TEST(test_owed__while_others_come)
 {
 	struct plan_memory *others[2], *modest;
 	struct residency_rig rig;
@@ -254,7 +249,7 @@ static void test_owed__while_others_come(void **state)
 }
 
 /* Others were promised everything. */
-static void test_owed__goes_before_promises(void **state)
+TEST(test_owed__goes_before_promises)
 {
 	struct plan_memory *busy, *promised, *modest;
 	struct rig_wish first, wish;
@@ -284,7 +279,7 @@ static void test_owed__goes_before_promises(void **state)
 }
 
 /* The device shrinks while it waits; there is still enough for what is owed. */
-static void test_owed__stays_promised_under_pressure(void **state)
+TEST(test_owed__stays_promised_under_pressure)
 {
 	struct plan_memory *busy, *modest;
 	struct residency_rig rig;
@@ -318,7 +313,7 @@ static void test_owed__stays_promised_under_pressure(void **state)
 }
 
 /* The second tier is no substitute. */
-static void test_owed__not_in_gtt(void **state)
+TEST(test_owed__not_in_gtt)
 {
 	struct plan_memory *others[4], *modest;
 	struct residency_about about;
@@ -349,7 +344,7 @@ static void test_owed__not_in_gtt(void **state)
 	residency_rig_deinit(&rig);
 }
 
-static void test_wish__wait_until_room(void **state)
+TEST(test_wish__wait_until_room)
 {
 	struct residency_rig rig;
 	struct plan_memory *there, *waiting;
@@ -379,7 +374,7 @@ static void test_wish__wait_until_room(void **state)
 	residency_rig_deinit(&rig);
 }
 
-static void test_wish__never(void **state)
+TEST(test_wish__never)
 {
 	struct residency_rig rig;
 	struct plan_memory *large, *unsupported;
@@ -424,7 +419,7 @@ static void endless_done(struct offload_job *job)
 }
 
 /* Memory that comes back in parts does not wait for the other jobs of its tenant at each. */
-static void test_remove__beside_own_jobs(void **state)
+TEST(test_remove__beside_own_jobs)
 {
 	enum { N = 100, PARTS = 50 };
 	struct endless jobs[N] = {0};
@@ -460,7 +455,7 @@ static void test_remove__beside_own_jobs(void **state)
 }
 
 /* The first part of a block that then fails to come is given back in parts. */
-static void test_lost__in_parts(void **state)
+TEST(test_lost__in_parts)
 {
 	enum { PARTS = 20 };
 	struct plan_memory *slot;
@@ -502,7 +497,7 @@ static void add_and_ask(struct residency_rig *rig, struct plan_memory *slot, str
 }
 
 /* A refused load is tried again later where its tenant's other loads are in the way. */
-static void test_refused__while_others_load(void **state)
+TEST(test_refused__while_others_load)
 {
 	struct residency_rig rig;
 	struct plan_memory *slot;
@@ -525,7 +520,7 @@ static void test_refused__while_others_load(void **state)
 }
 
 /* A plan that was evicted by hand on its way is not tried again when its load is refused. */
-static void test_refused__when_evicted(void **state)
+TEST(test_refused__when_evicted)
 {
 	struct plan_memory *sharer, *slot;
 	struct residency_rig rig;
@@ -549,7 +544,7 @@ static void test_refused__when_evicted(void **state)
 }
 
 /* A plan that is the last to share many blocks leaves some in each turn. */
-static void test_evict__many_blocks(void **state)
+TEST(test_evict__many_blocks)
 {
 	enum { N = 3 * RESIDENCY_SLICE + 10 };
 	struct plan_memory *slots[N], *sharer;
@@ -580,29 +575,4 @@ static void test_evict__many_blocks(void **state)
 	assert_int_equal(before, 0);
 	rig_remove(&rig, sharer);
 	residency_rig_deinit(&rig);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_wish__evict_and_prefetch),
-		cmocka_unit_test(test_wish__prefetch_displaces_own),
-		cmocka_unit_test(test_wish__keeps_what_it_shares),
-		cmocka_unit_test(test_wish__everybody_hears),
-		cmocka_unit_test(test_wish__limit_lowered_or_device_lost),
-		cmocka_unit_test(test_wish__evict_does_not_strand),
-		cmocka_unit_test(test_owed__while_others_come),
-		cmocka_unit_test(test_owed__goes_before_promises),
-		cmocka_unit_test(test_owed__stays_promised_under_pressure),
-		cmocka_unit_test(test_owed__not_in_gtt),
-		cmocka_unit_test(test_wish__wait_until_room),
-		cmocka_unit_test(test_wish__never),
-		cmocka_unit_test(test_remove__beside_own_jobs),
-		cmocka_unit_test(test_lost__in_parts),
-		cmocka_unit_test(test_refused__while_others_load),
-		cmocka_unit_test(test_refused__when_evicted),
-		cmocka_unit_test(test_evict__many_blocks),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

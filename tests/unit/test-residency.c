@@ -1,18 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* What is in device memory, and why: broker/memory/residency.h, over devices that only count. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "fail-alloc.h"
 #include "loop/offload.h"
 #include "support/residency-rig.h"
+#include "support/test.h"
 #include "util/clock.h"
 
 #define MIB (1ull << 20)
@@ -29,7 +24,7 @@ static uint64_t used(const struct residency_rig *rig, unsigned int tenant)
 
 /* ---- Coming and going ---- */
 
-static void test_add__is_there_and_charged(void **state)
+TEST(test_add__is_there_and_charged)
 {
 	struct residency_rig rig;
 	struct plan_memory *slot;
@@ -47,7 +42,7 @@ static void test_add__is_there_and_charged(void **state)
 	residency_rig_deinit(&rig);
 }
 
-static void test_add__parts(void **state)
+TEST(test_add__parts)
 {
 	struct residency_rig rig;
 	struct plan_memory *slots[3];
@@ -64,7 +59,7 @@ static void test_add__parts(void **state)
 	residency_rig_deinit(&rig);
 }
 
-static void test_remove__while_loading(void **state)
+TEST(test_remove__while_loading)
 {
 	struct residency_rig rig;
 	struct plan_memory *slot;
@@ -111,7 +106,7 @@ static void bystander_pass(struct residency_rig *rig)
  * A plan's own memory comes and goes in parts: others' jobs get in between, and a plan that is
  * removed stops coming, also one without a block of its own.
  */
-static void test_remove__while_loading_plan(void **state)
+TEST(test_remove__while_loading_plan)
 {
 	struct plan_memory *first, *slot;
 	struct residency_rig rig;
@@ -139,7 +134,7 @@ static void test_remove__while_loading_plan(void **state)
 	residency_rig_deinit(&rig);
 }
 
-static void test_share__one_copy_for_all(void **state)
+TEST(test_share__one_copy_for_all)
 {
 	struct residency_rig rig;
 	struct plan_memory *a, *b, *other;
@@ -175,7 +170,7 @@ static void test_share__one_copy_for_all(void **state)
 }
 
 /* The last plan of many blocks frees some of them at a time. */
-static void test_share__many_blocks(void **state)
+TEST(test_share__many_blocks)
 {
 	enum { N = 100, MOST_AT_ONCE = 20 };
 	uint32_t constants[N + 1] = {0};
@@ -205,7 +200,7 @@ static void test_share__many_blocks(void **state)
 }
 
 /* Two plans of the same constants, at the same time: still one copy. */
-static void test_share__while_loading(void **state)
+TEST(test_share__while_loading)
 {
 	struct residency_rig rig;
 	struct plan_memory *a, *b;
@@ -223,7 +218,7 @@ static void test_share__while_loading(void **state)
 	residency_rig_deinit(&rig);
 }
 
-static void test_add__more_than_ever_fits(void **state)
+TEST(test_add__more_than_ever_fits)
 {
 	struct residency_rig rig;
 	struct plan_memory *device, *tenant;
@@ -252,7 +247,7 @@ static void test_add__more_than_ever_fits(void **state)
 
 /* ---- Who has to go ---- */
 
-static void test_limit__own_plans_make_way(void **state)
+TEST(test_limit__own_plans_make_way)
 {
 	struct residency_rig rig;
 	struct plan_memory *cold, *hot, *other;
@@ -277,7 +272,7 @@ static void test_limit__own_plans_make_way(void **state)
 }
 
 /* As much wanted as what is there is not enough: nothing moves back and forth. */
-static void test_device__no_turns(void **state)
+TEST(test_device__no_turns)
 {
 	struct residency_rig rig;
 	struct plan_memory *a, *b;
@@ -302,7 +297,7 @@ static void test_device__no_turns(void **state)
 }
 
 /* Who was wanted much more makes way once it is silent, long before that is forgotten. */
-static void test_device__silent_makes_way(void **state)
+TEST(test_device__silent_makes_way)
 {
 	struct residency_rig rig;
 	struct plan_memory *loud, *busy;
@@ -329,7 +324,7 @@ static void test_device__silent_makes_way(void **state)
 	residency_rig_deinit(&rig);
 }
 
-static void test_reserve__is_had(void **state)
+TEST(test_reserve__is_had)
 {
 	struct residency_rig rig;
 	struct plan_memory *greedy[10], *modest;
@@ -358,7 +353,7 @@ static void test_reserve__is_had(void **state)
 	residency_rig_deinit(&rig);
 }
 
-static void test_in_flight__is_never_taken(void **state)
+TEST(test_in_flight__is_never_taken)
 {
 	struct residency_rig rig;
 	struct plan_memory *busy, *wanted;
@@ -386,7 +381,7 @@ static void test_in_flight__is_never_taken(void **state)
 	residency_rig_deinit(&rig);
 }
 
-static void test_limit__lowered_below_use(void **state)
+TEST(test_limit__lowered_below_use)
 {
 	struct residency_rig rig;
 	struct plan_memory *slots[5];
@@ -411,7 +406,7 @@ static void test_limit__lowered_below_use(void **state)
 
 /* ---- Pressure from outside ---- */
 
-static void test_pressure__yields_and_returns(void **state)
+TEST(test_pressure__yields_and_returns)
 {
 	struct residency_rig rig;
 	struct plan_memory *slots[8], *kept;
@@ -452,7 +447,7 @@ static void test_pressure__yields_and_returns(void **state)
 }
 
 /* Somebody outside who takes and gives back all the time does not make us do the same. */
-static void test_pressure__no_thrashing(void **state)
+TEST(test_pressure__no_thrashing)
 {
 	struct residency_rig rig;
 	struct plan_memory *slot;
@@ -473,7 +468,7 @@ static void test_pressure__no_thrashing(void **state)
 
 /* ---- What goes wrong ---- */
 
-static void test_no_memory__once_is_mended(void **state)
+TEST(test_no_memory__once_is_mended)
 {
 	struct residency_rig rig;
 	struct plan_memory *slot;
@@ -489,7 +484,7 @@ static void test_no_memory__once_is_mended(void **state)
 }
 
 /* There was room by the ledger, but somebody outside had it: who is wanted less makes way. */
-static void test_no_memory__others_make_way(void **state)
+TEST(test_no_memory__others_make_way)
 {
 	struct plan_memory *there, *slot;
 	struct residency_rig rig;
@@ -515,7 +510,7 @@ static void test_no_memory__others_make_way(void **state)
 	residency_rig_deinit(&rig);
 }
 
-static void test_no_memory__twice_is_given_up(void **state)
+TEST(test_no_memory__twice_is_given_up)
 {
 	struct residency_rig rig;
 	struct plan_memory *slot;
@@ -540,7 +535,7 @@ static void on_reopened(void *context, unsigned int device)
 	++*(unsigned int *)context;
 }
 
-static void test_lost__everything_is_given_back(void **state)
+TEST(test_lost__everything_is_given_back)
 {
 	struct residency_rig rig;
 	struct plan_memory *busy, *idle;
@@ -574,7 +569,7 @@ static void test_lost__everything_is_given_back(void **state)
 	residency_rig_deinit(&rig);
 }
 
-static void test_lost__while_loading(void **state)
+TEST(test_lost__while_loading)
 {
 	struct residency_rig rig;
 	struct plan_memory *slot;
@@ -594,7 +589,7 @@ static void test_lost__while_loading(void **state)
 }
 
 /* A plan whose loading loses the device tries ever more rarely, and others are there between. */
-static void test_lost__by_loading(void **state)
+TEST(test_lost__by_loading)
 {
 	uint64_t begin_ns = clock_now_ns();
 	struct plan_memory *fatal, *other;
@@ -627,7 +622,7 @@ static void test_lost__by_loading(void **state)
 }
 
 /* Who has something loaded beside us is waited for, and not accounted for. */
-static void test_lost__with_a_guest(void **state)
+TEST(test_lost__with_a_guest)
 {
 	struct counting *device;
 	struct residency_rig rig;
@@ -665,7 +660,7 @@ static void test_lost__with_a_guest(void **state)
 }
 
 /* It is seen from outside that the device is gone: nothing had failed yet. */
-static void test_gone__noticed_without_a_task(void **state)
+TEST(test_gone__noticed_without_a_task)
 {
 	struct residency_rig rig;
 	struct plan_memory *slot;
@@ -703,7 +698,7 @@ static void test_gone__noticed_without_a_task(void **state)
 
 /* ---- Renewal ---- */
 
-static void test_renew__oldest_idle_first(void **state)
+TEST(test_renew__oldest_idle_first)
 {
 	struct residency_rig rig;
 	struct plan_memory *slots[3];
@@ -751,7 +746,7 @@ static void test_renew__oldest_idle_first(void **state)
 }
 
 /* A block is made anew only when all who share it have gone. */
-static void test_renew__those_that_share(void **state)
+TEST(test_renew__those_that_share)
 {
 	struct plan_memory *first, *second, *third, *other;
 	struct residency_rig rig;
@@ -789,7 +784,7 @@ static void test_renew__those_that_share(void **state)
 }
 
 /* Plans go away, or the room does, while they are out. */
-static void test_renew__interrupted(void **state)
+TEST(test_renew__interrupted)
 {
 	struct plan_memory *removed, *squeezed;
 	struct residency_about about;
@@ -825,7 +820,7 @@ static void test_renew__interrupted(void **state)
 }
 
 /* The setup thread has summed up a plan's constants, and residency does not do so again. */
-static void test_add__constants_were_summed(void **state)
+TEST(test_add__constants_were_summed)
 {
 	struct residency_about about;
 	struct residency_rig rig;
@@ -844,7 +839,7 @@ static void test_add__constants_were_summed(void **state)
 	residency_rig_deinit(&rig);
 }
 
-static void test_add__out_of_memory(void **state)
+TEST(test_add__out_of_memory)
 {
 	struct residency_rig rig;
 	struct plan_memory *slot;
@@ -878,7 +873,7 @@ static void test_add__out_of_memory(void **state)
 
 /* ---- Tiers and devices ---- */
 
-static void test_gtt__second_best(void **state)
+TEST(test_gtt__second_best)
 {
 	struct residency_rig rig;
 	struct plan_memory *a, *b;
@@ -912,7 +907,7 @@ static void test_gtt__second_best(void **state)
 	residency_rig_deinit(&rig);
 }
 
-static void test_devices__the_one_with_room(void **state)
+TEST(test_devices__the_one_with_room)
 {
 	struct residency_rig rig;
 	struct plan_memory *a, *b;
@@ -928,43 +923,4 @@ static void test_devices__the_one_with_room(void **state)
 	rig_remove(&rig, a);
 	rig_remove(&rig, b);
 	residency_rig_deinit(&rig);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_add__is_there_and_charged),
-		cmocka_unit_test(test_add__parts),
-		cmocka_unit_test(test_remove__while_loading),
-		cmocka_unit_test(test_remove__while_loading_plan),
-		cmocka_unit_test(test_share__one_copy_for_all),
-		cmocka_unit_test(test_share__many_blocks),
-		cmocka_unit_test(test_share__while_loading),
-		cmocka_unit_test(test_add__more_than_ever_fits),
-		cmocka_unit_test(test_limit__own_plans_make_way),
-		cmocka_unit_test(test_device__no_turns),
-		cmocka_unit_test(test_device__silent_makes_way),
-		cmocka_unit_test(test_reserve__is_had),
-		cmocka_unit_test(test_in_flight__is_never_taken),
-		cmocka_unit_test(test_limit__lowered_below_use),
-		cmocka_unit_test(test_pressure__yields_and_returns),
-		cmocka_unit_test(test_pressure__no_thrashing),
-		cmocka_unit_test(test_no_memory__once_is_mended),
-		cmocka_unit_test(test_no_memory__others_make_way),
-		cmocka_unit_test(test_no_memory__twice_is_given_up),
-		cmocka_unit_test(test_lost__everything_is_given_back),
-		cmocka_unit_test(test_lost__while_loading),
-		cmocka_unit_test(test_lost__by_loading),
-		cmocka_unit_test(test_lost__with_a_guest),
-		cmocka_unit_test(test_gone__noticed_without_a_task),
-		cmocka_unit_test(test_renew__oldest_idle_first),
-		cmocka_unit_test(test_renew__those_that_share),
-		cmocka_unit_test(test_renew__interrupted),
-		cmocka_unit_test(test_add__constants_were_summed),
-		cmocka_unit_test(test_add__out_of_memory),
-		cmocka_unit_test(test_gtt__second_best),
-		cmocka_unit_test(test_devices__the_one_with_room),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,12 +3,9 @@
  * The roofline: what one node takes by a profile.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
 
 #include "place/profile.h"
+#include "support/test.h"
 
 #define MIB (1 << 20)
 
@@ -20,7 +17,7 @@ static void assert_ns(const struct place_profile *profile, double flops, double 
 		fail_msg("%g FLOP and %g bytes take %g ns, not %g", flops, bytes, got, ns);
 }
 
-static void test_node__the_larger_counts(void **state)
+TEST(test_node__the_larger_counts)
 {
 	struct place_profile profile = {.is_valid = true, .node_ns = 100};
 
@@ -32,7 +29,7 @@ static void test_node__the_larger_counts(void **state)
 	assert_ns(&profile, 5e6, 1e6, 100 + 1e5);
 }
 
-static void test_node__between_sizes(void **state)
+TEST(test_node__between_sizes)
 {
 	struct place_profile profile = {.is_valid = true};
 
@@ -48,7 +45,7 @@ static void test_node__between_sizes(void **state)
 	assert_ns(&profile, 0, 1e12, 1e12 / 6);
 }
 
-static void test_node__always_a_number(void **state)
+TEST(test_node__always_a_number)
 {
 	static const double amounts[] = {0, -1, 1, 1e300, INFINITY, -INFINITY, NAN, 1e-300};
 	static const float rates[] = {0, -1, NAN, INFINITY, 1e-38f, 1e38f, 1};
@@ -67,15 +64,4 @@ static void test_node__always_a_number(void **state)
 			assert_true(isfinite(ns) && ns > 0);
 		}
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_node__the_larger_counts),
-		cmocka_unit_test(test_node__between_sizes),
-		cmocka_unit_test(test_node__always_a_number),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

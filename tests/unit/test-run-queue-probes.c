@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* What becomes of the probes' figures: totals, reports, whom they are told to watch, their loss. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <dirent.h>
 #include <errno.h>
 #include <signal.h>
@@ -19,6 +14,7 @@
 #include "fail-alloc.h"
 #include "fake-probes.h"
 #include "fake-proc.h"
+#include "support/test.h"
 #include "util/clock.h"
 #include "util/proc.h"
 
@@ -81,7 +77,13 @@ static struct run_queue_report find_tenant(const struct run_queue *rq, uint16_t 
 	return report;
 }
 
-static void test_ladder__unavailable(void **state)
+static int set_up(void **state)
+{
+	fake_probes_reset();
+	return fake_proc_set_up(state);
+}
+
+TEST(test_ladder__unavailable, set_up, fake_proc_tear_down)
 {
 	struct run_queue *rq;
 
@@ -94,7 +96,7 @@ static void test_ladder__unavailable(void **state)
 	assert_int_equal(fake_probes.n_freed, 0);
 }
 
-static void test_new__no_memory(void **state)
+TEST(test_new__no_memory, set_up, fake_proc_tear_down)
 {
 	struct run_queue_options options = {.proc_path = fake_proc, .cgroup_path = fake_cgroup};
 	struct run_queue *rq = NULL;
@@ -116,7 +118,7 @@ static void test_new__no_memory(void **state)
 	assert_true(fake_probes.n_freed >= 1);
 }
 
-static void test_read__sums(void **state)
+TEST(test_read__sums, set_up, fake_proc_tear_down)
 {
 	struct run_queue *rq = start_busy();
 	struct run_queue_record *first = fake_probes_of(WORKER_0),
@@ -154,7 +156,7 @@ static void test_read__sums(void **state)
 }
 
 /* Delays and stretches that go on are in it, and nothing goes back when they end otherwise. */
-static void test_read__goes_on(void **state)
+TEST(test_read__goes_on, set_up, fake_proc_tear_down)
 {
 	struct run_queue *rq = start_busy();
 	struct run_queue_record *first = fake_probes_of(WORKER_0);
@@ -190,7 +192,7 @@ static void test_read__goes_on(void **state)
 }
 
 /* Waiting while a processor is idle, or for a quota, is nobody's doing. */
-static void test_read__idle(void **state)
+TEST(test_read__idle, set_up, fake_proc_tear_down)
 {
 	struct run_queue *rq = start_busy();
 	struct run_queue_record *first = fake_probes_of(WORKER_0);
@@ -242,7 +244,7 @@ static void put_causer(struct run_queue_causer *causer, const char *comm, uint64
 	fake_probes_set(causer->wait_ns, wait_ns);
 }
 
-static void test_report__threads(void **state)
+TEST(test_report__threads, set_up, fake_proc_tear_down)
 {
 	struct run_queue *rq = start_busy();
 	struct run_queue_record *first = fake_probes_of(WORKER_0);
@@ -308,7 +310,7 @@ static void test_report__threads(void **state)
 	run_queue_free(rq);
 }
 
-static void test_report__tenants(void **state)
+TEST(test_report__tenants, set_up, fake_proc_tear_down)
 {
 	struct run_queue *rq = start_busy();
 	struct run_queue_report report;
@@ -337,7 +339,7 @@ static void test_report__tenants(void **state)
 }
 
 /* What the probes are told, in the end. */
-static void test_watch(void **state)
+TEST(test_watch, set_up, fake_proc_tear_down)
 {
 	struct run_queue *rq = start_busy();
 	uint16_t slot = run_queue_add_tenant(rq), second = run_queue_add_tenant(rq);
@@ -387,7 +389,7 @@ static void test_watch(void **state)
 }
 
 /* A process that ended before the thread got to it, as its descriptor says. */
-static void test_watch__ended(void **state)
+TEST(test_watch__ended, set_up, fake_proc_tear_down)
 {
 	struct run_queue *rq = start_busy();
 	uint16_t slot = run_queue_add_tenant(rq);
@@ -407,7 +409,7 @@ static void test_watch__ended(void **state)
 }
 
 /* One that /proc does not show, but whose descriptor says that it is there. */
-static void test_watch__hidden(void **state)
+TEST(test_watch__hidden, set_up, fake_proc_tear_down)
 {
 	struct run_queue *rq = start_busy();
 	uint16_t slot = run_queue_add_tenant(rq);
@@ -432,7 +434,7 @@ static void test_watch__hidden(void **state)
 }
 
 /* Walks of the whole machine are few, however many are watched. */
-static void test_walk__few(void **state)
+TEST(test_walk__few, set_up, fake_proc_tear_down)
 {
 	struct run_queue *rq = start_busy();
 	uint16_t slot = run_queue_add_tenant(rq);
@@ -459,7 +461,7 @@ static void test_walk__few(void **state)
 	run_queue_free(rq);
 }
 
-static void test_lost__switches(void **state)
+TEST(test_lost__switches, set_up, fake_proc_tear_down)
 {
 	struct run_queue *rq = start_busy();
 	struct run_queue_report report;
@@ -505,7 +507,7 @@ static pid_t find_tid(const char *name)
 }
 
 /* Switches are seen, wake-ups are not: the thread itself wakes and is not seen to wait. */
-static void test_lost__wake_ups(void **state)
+TEST(test_lost__wake_ups, set_up, fake_proc_tear_down)
 {
 	struct run_queue *rq = start_busy();
 	pid_t tid = 0;
@@ -524,7 +526,7 @@ static void test_lost__wake_ups(void **state)
 }
 
 /* As long as nobody is there, nobody looks; nor is anything lost while all is well. */
-static void test_lost__not(void **state)
+TEST(test_lost__not, set_up, fake_proc_tear_down)
 {
 	struct run_queue *rq = start_busy();
 
@@ -537,27 +539,4 @@ static void test_lost__not(void **state)
 	assert_int_equal(run_queue_source(rq), RUN_QUEUE_SOURCE_EBPF);
 	assert_null(run_queue_sentence(rq, 0));
 	run_queue_free(rq);
-}
-
-static int set_up(void **state)
-{
-	fake_probes_reset();
-	return fake_proc_set_up(state);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, fake_proc_tear_down)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_ladder__unavailable), TEST(test_new__no_memory),
-		TEST(test_read__sums),          TEST(test_read__goes_on),
-		TEST(test_read__idle),          TEST(test_report__threads),
-		TEST(test_report__tenants),     TEST(test_watch),
-		TEST(test_watch__ended),        TEST(test_watch__hidden),
-		TEST(test_walk__few),           TEST(test_lost__switches),
-		TEST(test_lost__not),           TEST(test_lost__wake_ups),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* The ladder of sources, rung by rung, on files as /proc has them; what is read and reported. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -15,6 +10,7 @@
 #include "contention/run-queue.h"
 #include "fail-alloc.h"
 #include "fake-proc.h"
+#include "support/test.h"
 #include "util/clock.h"
 
 static const uint64_t second_ns = 1000000000u;
@@ -47,7 +43,7 @@ static void put_all(void)
 	fake_link_own_schedstat();
 }
 
-static void test_ladder__schedstat(void **state)
+TEST(test_ladder__schedstat, fake_proc_set_up, fake_proc_tear_down)
 {
 	struct run_queue *rq;
 
@@ -58,7 +54,7 @@ static void test_ladder__schedstat(void **state)
 	run_queue_free(rq);
 }
 
-static void test_ladder__no_schedstat(void **state)
+TEST(test_ladder__no_schedstat, fake_proc_set_up, fake_proc_tear_down)
 {
 	struct run_queue *rq;
 
@@ -73,7 +69,7 @@ static void test_ladder__no_schedstat(void **state)
 }
 
 /* That of another namespace, whose numbers are others: also probes would know nobody by them. */
-static void test_ladder__others_proc(void **state)
+TEST(test_ladder__others_proc, fake_proc_set_up, fake_proc_tear_down)
 {
 	struct run_queue *rq;
 
@@ -90,7 +86,7 @@ static void test_ladder__others_proc(void **state)
 }
 
 /* As kernels say that count none, and one that says what stands still. */
-static void test_ladder__dead_schedstat(void **state)
+TEST(test_ladder__dead_schedstat, fake_proc_set_up, fake_proc_tear_down)
 {
 	static const char *const texts[] = {"0 0 0\n", "5000 0 1\n", "", "1 2\n", "x y z\n"};
 
@@ -108,7 +104,7 @@ static void test_ladder__dead_schedstat(void **state)
 	}
 }
 
-static void test_ladder__no_pressure(void **state)
+TEST(test_ladder__no_pressure, fake_proc_set_up, fake_proc_tear_down)
 {
 	static const char *const texts[] = {"", "full avg10=0.00 total=7\n", "some total=\n",
 					    "some avg10=0.00 total=-1\n"};
@@ -126,7 +122,7 @@ static void test_ladder__no_pressure(void **state)
 	}
 }
 
-static void test_ladder__nothing(void **state)
+TEST(test_ladder__nothing, fake_proc_set_up, fake_proc_tear_down)
 {
 	struct run_queue_totals totals;
 	struct run_queue_thread_report thread;
@@ -160,7 +156,7 @@ static void test_ladder__nothing(void **state)
 	run_queue_free(rq);
 }
 
-static void test_names(void **state)
+TEST(test_names, fake_proc_set_up, fake_proc_tear_down)
 {
 	assert_string_equal(run_queue_source_name(RUN_QUEUE_SOURCE_AUTO), "auto");
 	assert_string_equal(run_queue_source_name(RUN_QUEUE_SOURCE_EBPF), "ebpf");
@@ -178,7 +174,7 @@ static struct run_queue_totals read_totals(struct run_queue *rq)
 	return totals;
 }
 
-static void test_schedstat__totals(void **state)
+TEST(test_schedstat__totals, fake_proc_set_up, fake_proc_tear_down)
 {
 	struct run_queue_totals totals;
 	struct run_queue *rq;
@@ -243,7 +239,7 @@ static struct run_queue_report find_tenant(const struct run_queue *rq, uint16_t 
 	return report;
 }
 
-static void test_schedstat__reports(void **state)
+TEST(test_schedstat__reports, fake_proc_set_up, fake_proc_tear_down)
 {
 	struct run_queue_report workers;
 	struct run_queue *rq;
@@ -284,7 +280,7 @@ static void test_schedstat__reports(void **state)
 	run_queue_free(rq);
 }
 
-static void test_schedstat__tenants(void **state)
+TEST(test_schedstat__tenants, fake_proc_set_up, fake_proc_tear_down)
 {
 	struct run_queue_report report;
 	uint16_t slot, second;
@@ -340,7 +336,7 @@ static void test_schedstat__tenants(void **state)
 	run_queue_free(rq);
 }
 
-static void test_tenants__more_than_slots(void **state)
+TEST(test_tenants__more_than_slots, fake_proc_set_up, fake_proc_tear_down)
 {
 	struct run_queue *rq;
 	uint16_t slots[64];
@@ -363,7 +359,7 @@ static void test_tenants__more_than_slots(void **state)
 }
 
 /* More than there is room for, of what does not exist too: counted, and nobody waits. */
-static void test_commands__flood(void **state)
+TEST(test_commands__flood, fake_proc_set_up, fake_proc_tear_down)
 {
 	unsigned int n_watched = 0;
 	struct run_queue *rq;
@@ -416,7 +412,7 @@ static unsigned int count_descriptors(void)
 }
 
 /* However many connect at once before the thread gets to run. */
-static void test_commands__no_descriptors(void **state)
+TEST(test_commands__no_descriptors, fake_proc_set_up, fake_proc_tear_down)
 {
 	unsigned int n, most = 0;
 	struct run_queue *rq;
@@ -440,7 +436,7 @@ static void test_commands__no_descriptors(void **state)
 	close(ends[1]);
 }
 
-static void test_psi__totals(void **state)
+TEST(test_psi__totals, fake_proc_set_up, fake_proc_tear_down)
 {
 	struct run_queue_totals totals;
 	struct run_queue *rq;
@@ -461,7 +457,7 @@ static void test_psi__totals(void **state)
 }
 
 /* That of the cgroup which we are in goes before the machine's; and tenants have their own. */
-static void test_psi__cgroups(void **state)
+TEST(test_psi__cgroups, fake_proc_set_up, fake_proc_tear_down)
 {
 	struct run_queue_report report;
 	struct run_queue *rq;
@@ -490,7 +486,7 @@ static void test_psi__cgroups(void **state)
 	run_queue_free(rq);
 }
 
-static void test_stat__totals(void **state)
+TEST(test_stat__totals, fake_proc_set_up, fake_proc_tear_down)
 {
 	const uint64_t tick_ns = second_ns / (uint64_t)sysconf(_SC_CLK_TCK);
 	struct run_queue_totals totals, later;
@@ -517,7 +513,7 @@ static void test_stat__totals(void **state)
 	run_queue_free(rq);
 }
 
-static void test_new__no_memory(void **state)
+TEST(test_new__no_memory, fake_proc_set_up, fake_proc_tear_down)
 {
 	struct run_queue_options options = {
 		.source = RUN_QUEUE_SOURCE_STAT,
@@ -545,31 +541,4 @@ static void test_new__no_memory(void **state)
 	assert_int_equal(read_totals(rq).n_dropped, 1);
 	run_queue_free(rq);
 	assert_null(run_queue_free(NULL));
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, fake_proc_set_up, fake_proc_tear_down)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_ladder__schedstat),
-		TEST(test_ladder__no_schedstat),
-		TEST(test_ladder__dead_schedstat),
-		TEST(test_ladder__no_pressure),
-		TEST(test_ladder__nothing),
-		TEST(test_names),
-		TEST(test_schedstat__totals),
-		TEST(test_schedstat__reports),
-		TEST(test_schedstat__tenants),
-		TEST(test_tenants__more_than_slots),
-		TEST(test_commands__flood),
-		TEST(test_psi__totals),
-		TEST(test_psi__cgroups),
-		TEST(test_stat__totals),
-		TEST(test_commands__no_descriptors),
-		TEST(test_ladder__others_proc),
-		TEST(test_new__no_memory),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

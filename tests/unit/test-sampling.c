@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* The time from one sample of a device to the next. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
+#include "support/test.h"
 #include "telemetry/sampling.h"
 
 static const uint64_t second_ns = 1000000000u;
 
-static void test_period(void **state)
+TEST(test_period)
 {
 	assert_int_equal(sampling_period_ns(TELEMETRY_BUSY, false), second_ns / 50);
 	assert_int_equal(sampling_period_ns(TELEMETRY_BUSY, true), second_ns / 50);
@@ -26,7 +21,7 @@ static struct memory_reading memory(uint64_t total, uint64_t usable, uint64_t us
 		.total = {total, true}, .usable = {usable, true}, .used = {used, true}};
 }
 
-static void test_tight(void **state)
+TEST(test_tight)
 {
 	struct memory_reading pool = memory(1000, 1000, 900);
 
@@ -47,14 +42,4 @@ static void test_tight(void **state)
 	assert_false(sampling_is_tight(&pool));
 	pool = memory(0, 0, 0);
 	assert_false(sampling_is_tight(&pool));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_period),
-		cmocka_unit_test(test_tight),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Flows share devices by weight, in device time, whatever they queue and whatever was predicted. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <math.h>
 #include <stdlib.h>
 
 #include "schedule-rig.h"
+#include "support/test.h"
 
 #define MS 1000000ull
 
@@ -108,7 +104,7 @@ static void free_all(struct rig *rig, struct tenant *tenants, int n)
 }
 
 /* Tenants with small tasks, large ones, few and many. */
-static void test_fair__equal_weights(void **state)
+TEST(test_fair__equal_weights)
 {
 	static const double mean_ns[MAX_FLOWS] = {2e4, 3e4, 1e5, 1e6, 1e5, 5e5, 4e4, 1e5};
 	static const int depth[MAX_FLOWS] = {40, 40, 40, 20, 40, 30, 40, 40};
@@ -135,7 +131,7 @@ static void test_fair__equal_weights(void **state)
 }
 
 /* One is predicted to take a fifth of what it takes, one five times as much. */
-static void test_fair__weights_and_wrong_estimates(void **state)
+TEST(test_fair__weights_and_wrong_estimates)
 {
 	static const uint32_t weights[] = {100, 200, 700};
 	static const float factors[3][3] = {{1, 1, 1}, {5, 1, 0.2f}, {0.2f, 5, 1}};
@@ -171,7 +167,7 @@ static void test_fair__weights_and_wrong_estimates(void **state)
 }
 
 /* Weights from one end of their range to the other, and beyond it. */
-static void test_fair__extreme_weights(void **state)
+TEST(test_fair__extreme_weights)
 {
 	static const uint32_t weights[] = {0, 10000, 20000};
 	static struct tenant tenants[3];
@@ -192,7 +188,7 @@ static void test_fair__extreme_weights(void **state)
 }
 
 /* Urgent tasks with deadlines take nothing from another flow's least urgent ones. */
-static void test_fair__classes_stay_in_their_flow(void **state)
+TEST(test_fair__classes_stay_in_their_flow)
 {
 	static struct tenant tenants[2];
 	double used[2];
@@ -220,7 +216,7 @@ static void test_fair__classes_stay_in_their_flow(void **state)
 }
 
 /* What a flow did not use while it was away is gone; what it owes is not. */
-static void test_fair__coming_back(void **state)
+TEST(test_fair__coming_back)
 {
 	static struct tenant tenants[2];
 	static const struct rig_plan large = {{100e6f, 100e6f}};
@@ -260,7 +256,7 @@ static void test_fair__coming_back(void **state)
 }
 
 /* What the reactor does for a flow is taken from its share of the processor. */
-static void test_charge__counts(void **state)
+TEST(test_charge__counts)
 {
 	static struct tenant tenants[2];
 	double used[2], charged = 0;
@@ -288,7 +284,7 @@ static void test_charge__counts(void **state)
  * A tenant with a task now and then beside one that always has 40 queued: it waits for what has
  * been released, and a long task is one that runs. And its wait was predicted so.
  */
-static void test_latency__beside_saturation(void **state)
+TEST(test_latency__beside_saturation)
 {
 	static const struct rig_plan small = {{5e4f, 5e4f}};
 	static const double mean_ns[] = {2e4, 1e5, 5e6};
@@ -334,7 +330,7 @@ static void test_latency__beside_saturation(void **state)
 }
 
 /* What is predicted to be waited is what is waited, when predictions are right. */
-static void test_wait__comes_true(void **state)
+TEST(test_wait__comes_true)
 {
 	static struct tenant tenants[3];
 	struct rig_plan plan = {{1e5f, 1e5f}};
@@ -369,7 +365,7 @@ static void test_wait__comes_true(void **state)
 }
 
 /* An overdue task is waited for for an eighth of its delay, and then what is behind it. */
-static void test_wait__overdue(void **state)
+TEST(test_wait__overdue)
 {
 	static const struct rig_plan plan = {{1e6f, 1e6f}};
 	struct rig_task tasks[3];
@@ -398,7 +394,7 @@ static void test_wait__overdue(void **state)
 }
 
 /* Tasks of 100 ms in parts of 5 ms: others wait for a part, and the rest counts as queued. */
-static void test_latency__between_parts(void **state)
+TEST(test_latency__between_parts)
 {
 	static const struct rig_plan row = {{1e6f, 1e6f}}, small = {{5e4f, 5e4f}};
 	struct place_flow *heavy, *light;
@@ -443,7 +439,7 @@ static void test_latency__between_parts(void **state)
 	rig_deinit(&rig);
 }
 
-static void test_fair__thousands_of_flows(void **state)
+TEST(test_fair__thousands_of_flows)
 {
 	enum { FLOWS = 4000, EACH = 5 };
 	struct rig_task *tasks = calloc(FLOWS * EACH, sizeof(*tasks));
@@ -476,23 +472,4 @@ static void test_fair__thousands_of_flows(void **state)
 	free(flows);
 	free(tasks);
 	rig_deinit(&rig);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_fair__equal_weights),
-		cmocka_unit_test(test_fair__weights_and_wrong_estimates),
-		cmocka_unit_test(test_fair__extreme_weights),
-		cmocka_unit_test(test_fair__classes_stay_in_their_flow),
-		cmocka_unit_test(test_fair__coming_back),
-		cmocka_unit_test(test_fair__thousands_of_flows),
-		cmocka_unit_test(test_charge__counts),
-		cmocka_unit_test(test_latency__beside_saturation),
-		cmocka_unit_test(test_latency__between_parts),
-		cmocka_unit_test(test_wait__comes_true),
-		cmocka_unit_test(test_wait__overdue),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

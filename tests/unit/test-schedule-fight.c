@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Everything at once, in random order: no task is lost or doubled, and all sums stay right. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "schedule-rig.h"
+#include "support/test.h"
 
 enum { TASKS = 600, FLOWS = 12, DEVICES = 3, PLANS = 20 };
 
@@ -419,17 +415,8 @@ static void fight_once(uint64_t seed, int n_rounds)
 	rig_deinit(&fight.rig);
 }
 
-static void test_fight(void **state)
+TEST(test_fight)
 {
 	for (uint64_t seed = 1; seed <= 6; seed++)
 		fight_once(seed, 40000);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_fight),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Long tasks on a device that can stop them: no task waits for their end, and shares hold. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <stdlib.h>
 
 #include "schedule-rig.h"
+#include "support/test.h"
 
 #define MS 1000000ull
 
@@ -101,7 +97,7 @@ static double ran_ms(const struct tenant *tenant, int n)
 }
 
 /* Tasks of 50 us, one at a time, beside eight of 3 s. */
-static void test_preempt__short_beside_long(void **state)
+TEST(test_preempt__short_beside_long)
 {
 	for (uint32_t n_servers = 1; n_servers <= 4; n_servers *= 2) {
 		struct tenant tenants[2] = {{.flow = NULL}};
@@ -122,7 +118,7 @@ static void test_preempt__short_beside_long(void **state)
 }
 
 /* Weights hold where all have long tasks, whatever was predicted of them. */
-static void test_preempt__shares(void **state)
+TEST(test_preempt__shares)
 {
 	static const struct {
 		uint32_t n_servers, weights[3];
@@ -169,7 +165,7 @@ static void test_preempt__shares(void **state)
 /*
  * Check that no task is stopped while none waits, and that a late tenant has not saved up anything.
  */
-static void test_preempt__alone(void **state)
+TEST(test_preempt__alone)
 {
 	struct tenant tenants[2] = {{.flow = NULL}};
 	double before;
@@ -190,7 +186,7 @@ static void test_preempt__alone(void **state)
 }
 
 /* The rest of a task goes before what its flow queued later. */
-static void test_preempt__order(void **state)
+TEST(test_preempt__order)
 {
 	struct tenant tenants[2] = {{.flow = NULL}};
 	uint32_t n_begun = 0;
@@ -208,7 +204,7 @@ static void test_preempt__order(void **state)
 }
 
 /* In one flow, who is urgent does not wait for the end of what is not. */
-static void test_preempt__class(void **state)
+TEST(test_preempt__class)
 {
 	struct tenant tenant = {.flow = NULL};
 	struct rig_plan plan = {.work_ns = {(float)MS / 10}};
@@ -228,7 +224,7 @@ static void test_preempt__class(void **state)
 }
 
 /* A quota holds within the task, not only before the next. */
-static void test_preempt__quota(void **state)
+TEST(test_preempt__quota)
 {
 	for (uint32_t n_servers = 1; n_servers <= 2; n_servers++) {
 		struct tenant tenant = {.flow = NULL};
@@ -246,7 +242,7 @@ static void test_preempt__quota(void **state)
 }
 
 /* The device has begun the other of the two that it was given. */
-static void test_preempt__not_begun(void **state)
+TEST(test_preempt__not_begun)
 {
 	struct tenant tenants[2] = {{.flow = NULL}};
 	struct place_task *first = &tenants[0].tasks[0].task, *second = &tenants[1].tasks[0].task;
@@ -271,7 +267,7 @@ static void test_preempt__not_begun(void **state)
 }
 
 /* Learned from is the whole, once. */
-static void test_preempt__learns(void **state)
+TEST(test_preempt__learns)
 {
 	struct tenant tenants[2] = {{.flow = NULL}};
 
@@ -288,7 +284,7 @@ static void test_preempt__learns(void **state)
 }
 
 /* Elsewhere nothing changes. */
-static void test_preempt__not_there(void **state)
+TEST(test_preempt__not_there)
 {
 	struct tenant tenants[2] = {{.flow = NULL}};
 	double before[2];
@@ -303,21 +299,4 @@ static void test_preempt__not_there(void **state)
 	assert_int_equal(tenants[0].tasks[0].n_stopped, 0);
 	assert_true(used_ms(&tenants[0]) > before[0]);
 	end(tenants, 2);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_preempt__short_beside_long),
-		cmocka_unit_test(test_preempt__shares),
-		cmocka_unit_test(test_preempt__alone),
-		cmocka_unit_test(test_preempt__order),
-		cmocka_unit_test(test_preempt__class),
-		cmocka_unit_test(test_preempt__quota),
-		cmocka_unit_test(test_preempt__not_begun),
-		cmocka_unit_test(test_preempt__learns),
-		cmocka_unit_test(test_preempt__not_there),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Quotas: what a flow may use of the processors, whatever it queues. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <math.h>
 #include <stdlib.h>
 
 #include "schedule-rig.h"
+#include "support/test.h"
 
 #define MS 1000000ull
 
@@ -29,7 +25,7 @@ static void drain(struct rig *rig, struct rig_task *tasks, int n)
 }
 
 /* Small and large tasks, right and wrong estimates, less than a processor and more than one. */
-static void test_quota__is_kept(void **state)
+TEST(test_quota__is_kept)
 {
 	static const float quotas[] = {0.25f, 1, 2.5f};
 	static const float sizes[] = {2e4f, 1e6f, 6e7f};
@@ -79,7 +75,7 @@ static void test_quota__is_kept(void **state)
 }
 
 /* Tasks that take a hundred times as long as predicted, before anything was learned of them. */
-static void test_quota__wrong_estimates(void **state)
+TEST(test_quota__wrong_estimates)
 {
 	static const struct rig_plan plan = {{2e4f, 0}};
 	static struct rig_task tasks[100];
@@ -103,7 +99,7 @@ static void test_quota__wrong_estimates(void **state)
 }
 
 /* What the reactor does counts too; other devices do not. */
-static void test_quota__reactor(void **state)
+TEST(test_quota__reactor)
 {
 	static const struct rig_plan plan = {{1e6f, 1e6f}};
 	struct place_flow *flow;
@@ -149,7 +145,7 @@ static void test_quota__reactor(void **state)
 }
 
 /* Given, changed, taken away, and nonsense, while tasks are held back. */
-static void test_quota__changes(void **state)
+TEST(test_quota__changes)
 {
 	static const float nonsense[] = {-1, NAN, INFINITY, 0};
 	static const struct rig_plan plan = {{1e6f, 0}};
@@ -196,7 +192,7 @@ static void test_quota__changes(void **state)
 }
 
 /* A clock that is set neither fills buckets nor holds flows back for long. */
-static void test_quota__clock_set_back(void **state)
+TEST(test_quota__clock_set_back)
 {
 	struct place_flow *flow;
 	struct rig rig;
@@ -224,17 +220,4 @@ static void test_quota__clock_set_back(void **state)
 	assert_in_range(charged_ns, passed_ns * 98 / 100, passed_ns * 98 / 100 + 250 * MS);
 	place_flow_free(rig.placer, flow);
 	rig_deinit(&rig);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_quota__is_kept),
-		cmocka_unit_test(test_quota__wrong_estimates),
-		cmocka_unit_test(test_quota__reactor),
-		cmocka_unit_test(test_quota__changes),
-		cmocka_unit_test(test_quota__clock_set_back),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

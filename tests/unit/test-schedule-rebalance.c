@@ -1,22 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /* Queued tasks move where they are done earlier, and nothing else moves. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "schedule-rig.h"
+#include "support/test.h"
 
 #define MS 1000000ull
 
 static const uint32_t one_server[] = {1, 1, 1};
 
 /* A device that has nothing to do takes what others would start later. */
-static void test_rebalance__idle_device_steals(void **state)
+TEST(test_rebalance__idle_device_steals)
 {
 	static const struct rig_plan plan = {{10e6f, 10e6f}};
 	struct rig_task tasks[10];
@@ -42,7 +38,7 @@ static void test_rebalance__idle_device_steals(void **state)
 	rig_deinit(&rig);
 }
 
-static void test_rebalance__bound_stay(void **state)
+TEST(test_rebalance__bound_stay)
 {
 	static const struct rig_plan plan = {{10e6f, 10e6f}}, only_1 = {{0, 10e6f}};
 	struct rig_task tasks[10];
@@ -71,7 +67,7 @@ static void test_rebalance__bound_stay(void **state)
  * A flow with one task beside one with a long queue: where it is it has its turn at once, and there
  * it stays, though the device has more to do than the other.
  */
-static void test_rebalance__light_flow_keeps_its_turn(void **state)
+TEST(test_rebalance__light_flow_keeps_its_turn)
 {
 	static const struct rig_plan heavy_plan = {{20e6f, 10e6f}}, light_plan = {{30e6f, 1e6f}};
 	struct place_flow *heavy, *light;
@@ -103,7 +99,7 @@ static void test_rebalance__light_flow_keeps_its_turn(void **state)
 }
 
 /* A task with a deadline moves only to be done earlier itself. */
-static void test_rebalance__deadlines_come_first(void **state)
+TEST(test_rebalance__deadlines_come_first)
 {
 	static const struct rig_plan slow_there = {{200e6f, 10e6f}}, fast_there = {{10e6f, 10e6f}};
 	struct rig_task tasks[20];
@@ -129,7 +125,7 @@ static void test_rebalance__deadlines_come_first(void **state)
 }
 
 /* What a quota holds back on the processor goes elsewhere if that is earlier, and only then. */
-static void test_rebalance__throttled(void **state)
+TEST(test_rebalance__throttled)
 {
 	static const struct rig_plan plan = {{1e6f, 5e6f}};
 	static struct rig_task tasks[200];
@@ -153,7 +149,7 @@ static void test_rebalance__throttled(void **state)
 }
 
 /* Three devices, tasks that each can run on two of them. */
-static void test_rebalance__three_devices(void **state)
+TEST(test_rebalance__three_devices)
 {
 	static const struct rig_plan plans[3] = {
 		{{10e6f, 10e6f, 0}}, {{0, 10e6f, 10e6f}}, {{10e6f, 0, 10e6f}}};
@@ -182,7 +178,7 @@ static void test_rebalance__three_devices(void **state)
 }
 
 /* Estimates that turn out wrong while everything is queued: what is left moves. */
-static void test_rebalance__device_becomes_slow(void **state)
+TEST(test_rebalance__device_becomes_slow)
 {
 	static const struct rig_plan plan = {{20e6f, 10e6f}};
 	static struct rig_task tasks[60];
@@ -215,7 +211,7 @@ static void test_rebalance__device_becomes_slow(void **state)
  * What a call costs at most, however much is queued and however little can be gained: predictions
  * asked for are its unit. And in vain it is not paid for again and again.
  */
-static void test_rebalance__bounded_work(void **state)
+TEST(test_rebalance__bounded_work)
 {
 	enum { COUNT = 32768 };
 	/* On device 1 all is in place; crossed; to be moved one way. */
@@ -363,7 +359,7 @@ static double run_all(const struct rig_plan *plans, struct rig_task *tasks, uint
 	return (double)(rig.now_ns - begin_ns);
 }
 
-static void test_makespan__few_against_optimum(void **state)
+TEST(test_makespan__few_against_optimum)
 {
 	static const uint32_t sizes[] = {8, 10, 12};
 	uint64_t random = 2;
@@ -395,7 +391,7 @@ static void test_makespan__few_against_optimum(void **state)
 	}
 }
 
-static void test_makespan__many_against_bound(void **state)
+TEST(test_makespan__many_against_bound)
 {
 	static const uint32_t sizes[] = {40, 100, 300, 1000};
 	static struct rig_plan plans[1000];
@@ -428,7 +424,7 @@ static void test_makespan__many_against_bound(void **state)
  * One takes twice as long on the CPU as on the GPU, but one of eight servers; the other not much
  * longer, but all of them. So the second is better off on the GPU.
  */
-static void test_choice__by_load(void **state)
+TEST(test_choice__by_load)
 {
 	enum { N = 80 };
 	static const uint32_t n_servers[] = {8, 1};
@@ -458,23 +454,4 @@ static void test_choice__by_load(void **state)
 	rig_run(&rig, UINT64_MAX);
 	rig_deinit(&rig);
 	free(flow);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_rebalance__idle_device_steals),
-		cmocka_unit_test(test_rebalance__bound_stay),
-		cmocka_unit_test(test_rebalance__light_flow_keeps_its_turn),
-		cmocka_unit_test(test_rebalance__deadlines_come_first),
-		cmocka_unit_test(test_rebalance__throttled),
-		cmocka_unit_test(test_rebalance__three_devices),
-		cmocka_unit_test(test_rebalance__device_becomes_slow),
-		cmocka_unit_test(test_rebalance__bounded_work),
-		cmocka_unit_test(test_makespan__few_against_optimum),
-		cmocka_unit_test(test_choice__by_load),
-		cmocka_unit_test(test_makespan__many_against_bound),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* How long a task would wait for what runs; which servers that has; tasks in parts. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
 #include "schedule-rig.h"
+#include "support/test.h"
 #include "util/checked.h"
 
 enum { CPU, GPU };
@@ -47,7 +42,7 @@ static double wait_after(struct waiting *waiting, double ns)
 }
 
 /* What is left on average of those that are not done, out of many that vary as the plan does. */
-static void test_wait__those_not_done_yet(void **state)
+TEST(test_wait__those_not_done_yet)
 {
 	enum { N = 200000 };
 	const struct rig_plan plan = {.work_ns = {10e6f, 10e6f}, .spread = 0.1f};
@@ -77,7 +72,7 @@ static void test_wait__those_not_done_yet(void **state)
 }
 
 /* Nobody knows what has happened to it, but it is not about to end. */
-static void test_wait__later_than_chance_explains(void **state)
+TEST(test_wait__later_than_chance_explains)
 {
 	static const float spreads[] = {0, 0.05f, 0.3f};
 
@@ -138,7 +133,7 @@ static void join(float work_ns, uint64_t after_ns, uint32_t n_then)
 	free(flow);
 }
 
-static void test_servers__join(void **state)
+TEST(test_servers__join)
 {
 	join(8e6f, 800000, 8);
 	/* Three chunks are left for seven. */
@@ -163,7 +158,7 @@ static void do_parts(struct rig *rig, struct rig_task *task, uint32_t until, uin
 }
 
 /* Of a task that is done in parts, the whole is learned from too: of all that one device did. */
-static void test_parts__learned_together(void **state)
+TEST(test_parts__learned_together)
 {
 	static const uint32_t n_servers[] = {1, 1};
 	static const struct rig_plan plan = {.work_ns = {1e6f, 1e6f}};
@@ -197,7 +192,7 @@ static void test_parts__learned_together(void **state)
 }
 
 /* One that fails on the way has failed, whatever its parts took. */
-static void test_parts__failed(void **state)
+TEST(test_parts__failed)
 {
 	static const uint32_t n_servers[] = {1, 1};
 	static const struct rig_plan plan = {.work_ns = {1e6f, 1e6f}};
@@ -223,17 +218,4 @@ static void test_parts__failed(void **state)
 	assert_int_equal(rig.learned_count, 800);
 	rig_deinit(&rig);
 	free(flow);
-}
-
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_wait__those_not_done_yet),
-		cmocka_unit_test(test_wait__later_than_chance_explains),
-		cmocka_unit_test(test_servers__join),
-		cmocka_unit_test(test_parts__learned_together),
-		cmocka_unit_test(test_parts__failed),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

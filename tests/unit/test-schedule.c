@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* The order in which tasks of one flow start, how much a device is given, and cancelling. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 
 #include "fail-alloc.h"
 #include "schedule-rig.h"
+#include "support/test.h"
 
 #define MS 1000000ull
 
@@ -30,7 +26,7 @@ static int take(struct rig *rig, struct rig_task *tasks)
 	return (int)((struct rig_task *)task - tasks);
 }
 
-static void test_order__classes(void **state)
+TEST(test_order__classes)
 {
 	static const uint8_t priorities[] = {RBK_PRIORITY_NORMAL, RBK_PRIORITY_LOW,
 					     RBK_PRIORITY_HIGH,   RBK_PRIORITY_URGENT,
@@ -59,7 +55,7 @@ static void test_order__classes(void **state)
 }
 
 /* Deadlines first where they are nearer than PLACE_NO_DEADLINE_NS, and not across classes. */
-static void test_order__deadlines(void **state)
+TEST(test_order__deadlines)
 {
 	const uint64_t deadlines[] = {UINT64_MAX, 500 * MS, 100 * MS, 5000 * MS, 1, UINT64_MAX};
 	static const int expected[] = {4, 2, 1, 0, 5, 3};
@@ -88,7 +84,7 @@ static void test_order__deadlines(void **state)
 }
 
 /* What a device did not take starts next, unless something more urgent has come; not charged. */
-static void test_put_back__keeps_its_place(void **state)
+TEST(test_put_back__keeps_its_place)
 {
 	struct rig_task tasks[4];
 	struct place_task *first;
@@ -133,7 +129,7 @@ static int hold_all(struct rig *rig, uint8_t device)
 }
 
 /* A server is never without a task, and has no more than PLACE_RELEASE_NS of short ones. */
-static void test_release__window(void **state)
+TEST(test_release__window)
 {
 	static const uint32_t n_servers[] = {8, 1};
 	static struct rig_task tasks[2][1000];
@@ -166,7 +162,7 @@ static void test_release__window(void **state)
 }
 
 /* Predictions of nothing do not put everything into the device. */
-static void test_release__predicted_nothing(void **state)
+TEST(test_release__predicted_nothing)
 {
 	static const float nothing[] = {0, -1, NAN, 1e-30f};
 	static struct rig_task tasks[32768];
@@ -189,7 +185,7 @@ static void test_release__predicted_nothing(void **state)
 }
 
 /* Tasks taken out anywhere: what is left comes in order, and nothing else. */
-static void test_dequeue__anywhere(void **state)
+TEST(test_dequeue__anywhere)
 {
 	static struct rig_task tasks[3000];
 	uint64_t random = 5, last[4] = {0};
@@ -237,7 +233,7 @@ static uint32_t spine(const struct heap_node *node)
 	return n;
 }
 
-static void test_enqueue__adversarial_deadlines(void **state)
+TEST(test_enqueue__adversarial_deadlines)
 {
 	enum { COUNT = 32768 };
 	struct rig_task *tasks = calloc(COUNT, sizeof(*tasks));
@@ -273,7 +269,7 @@ static void test_enqueue__adversarial_deadlines(void **state)
 }
 
 /* Small tasks of two plans of one flow in turn, and of one plan of two flows. */
-static void test_release__plan_in_a_row(void **state)
+TEST(test_release__plan_in_a_row)
 {
 	const struct rig_plan plans[2] = {short_plan, short_plan};
 	struct place_flow *flows[2];
@@ -310,7 +306,7 @@ static void test_release__plan_in_a_row(void **state)
 }
 
 /* Forwards and back by days between any two calls: all tasks come, each once. */
-static void test_clock__jumps(void **state)
+TEST(test_clock__jumps)
 {
 	static struct rig_task tasks[500];
 	uint64_t random = 9;
@@ -358,7 +354,7 @@ static void test_clock__jumps(void **state)
 	rig_deinit(&rig);
 }
 
-static void test_flow__without_memory(void **state)
+TEST(test_flow__without_memory)
 {
 	const struct place_flow_limits limits = {100, RBK_PRIORITY_URGENT, 1};
 	struct place_flow *flow = NULL;
@@ -374,22 +370,4 @@ static void test_flow__without_memory(void **state)
 	assert_true(place_flow_is_idle(rig.placer, flow, rig.now_ns));
 	assert_null(place_flow_free(rig.placer, flow));
 	rig_deinit(&rig);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_order__classes),
-		cmocka_unit_test(test_order__deadlines),
-		cmocka_unit_test(test_put_back__keeps_its_place),
-		cmocka_unit_test(test_release__window),
-		cmocka_unit_test(test_release__predicted_nothing),
-		cmocka_unit_test(test_dequeue__anywhere),
-		cmocka_unit_test(test_enqueue__adversarial_deadlines),
-		cmocka_unit_test(test_release__plan_in_a_row),
-		cmocka_unit_test(test_clock__jumps),
-		cmocka_unit_test(test_flow__without_memory),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Sentences about files that people wrote. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <errno.h>
 #include <stdlib.h>
 
 #include "fail-alloc.h"
+#include "support/test.h"
 #include "util/sentences.h"
 
 __attribute__((format(printf, 5, 6))) static int add(struct sentences *sentences, const char *file,
@@ -24,7 +20,7 @@ __attribute__((format(printf, 5, 6))) static int add(struct sentences *sentences
 	return r;
 }
 
-static void test_sentences__parts(void **state)
+TEST(test_sentences__parts)
 {
 	struct sentences sentences = {0};
 
@@ -37,7 +33,7 @@ static void test_sentences__parts(void **state)
 	free(sentences.text);
 }
 
-static void test_sentences__no_memory(void **state)
+TEST(test_sentences__no_memory)
 {
 	struct sentences sentences = {0};
 
@@ -47,14 +43,4 @@ static void test_sentences__no_memory(void **state)
 	assert_true(fail_alloc_stop());
 	assert_string_equal(sentences.text, "a.conf:1: key: first\n");
 	free(sentences.text);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_sentences__parts),
-		cmocka_unit_test(test_sentences__no_memory),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Published data is read whole, while the next is being written. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
 
+#include "support/test.h"
 #include "util/seqlock.h"
 
 enum { N_READERS = 3, N_READS = 2000, N_DIFFERENT = 30, N_WORDS = 120 };
@@ -54,7 +50,7 @@ static bool get(const struct published *published, struct data *ret)
 	return seqlock_read(&published->sequence, published->words[0], N_WORDS, ret);
 }
 
-static void test_read__before_the_first(void **state)
+TEST(test_read__before_the_first)
 {
 	static struct published published;
 	struct data data = {{5}};
@@ -63,7 +59,7 @@ static void test_read__before_the_first(void **state)
 	assert_int_equal(data.words[0], 5);
 }
 
-static void test_read__the_last(void **state)
+TEST(test_read__the_last)
 {
 	static struct published published;
 	struct data data, seen;
@@ -100,7 +96,7 @@ static void *reader(void *context)
 	return NULL;
 }
 
-static void test_read__while_it_is_written(void **state)
+TEST(test_read__while_it_is_written)
 {
 	static struct race race;
 	static struct data data, seen;
@@ -121,15 +117,4 @@ static void test_read__while_it_is_written(void **state)
 		pthread_join(threads[i], NULL);
 	assert_int_equal(atomic_load(&race.n_torn), 0);
 	assert_int_equal(atomic_load(&race.published.sequence), n);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_read__before_the_first),
-		cmocka_unit_test(test_read__the_last),
-		cmocka_unit_test(test_read__while_it_is_written),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

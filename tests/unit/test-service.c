@@ -3,11 +3,6 @@
  * What the service manager is told, and when, over timers that the test moves; and what is made of
  * what the manager says: environment, descriptors.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -19,6 +14,7 @@
 
 #include "daemon/service.h"
 #include "loop/loop.h"
+#include "support/test.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/systemd.h"
@@ -169,7 +165,7 @@ static void start_and_be_ready(void)
 
 /* --- What it is told --- */
 
-static void test_state__start_to_stop(void **state)
+TEST(test_state__start_to_stop, test_setup, test_teardown)
 {
 	manager_open("/tmp/");
 	start();
@@ -187,7 +183,7 @@ static void test_state__start_to_stop(void **state)
 	assert_string_equal(told(), "");
 }
 
-static void test_state__reload(void **state)
+TEST(test_state__reload, test_setup, test_teardown)
 {
 	char wanted[128];
 
@@ -213,7 +209,7 @@ static void test_state__reload(void **state)
 }
 
 /* When it has changed, and not more often than every five seconds. */
-static void test_status__as_it_changes(void **state)
+TEST(test_status__as_it_changes, test_setup, test_teardown)
 {
 	manager_open("/tmp/");
 	start_and_be_ready();
@@ -247,7 +243,7 @@ static unsigned int count_signs(void)
 	return n;
 }
 
-static void test_watchdog__while_the_reactor_turns(void **state)
+TEST(test_watchdog__while_the_reactor_turns, test_setup, test_teardown)
 {
 	char pid[16];
 
@@ -279,7 +275,7 @@ static void test_watchdog__while_the_reactor_turns(void **state)
 	assert_int_equal(count_signs(), 3);
 }
 
-static void test_watchdog__not_wanted(void **state)
+TEST(test_watchdog__not_wanted, test_setup, test_teardown)
 {
 	static const char *const none[][2] = {
 		{NULL, NULL}, {"30000000", "1"}, {"", NULL},   {"0", NULL},
@@ -300,7 +296,7 @@ static void test_watchdog__not_wanted(void **state)
 }
 
 /* However often somebody wants it, there is time for something else. */
-static void test_watchdog__too_often(void **state)
+TEST(test_watchdog__too_often, test_setup, test_teardown)
 {
 	manager_open("/tmp/");
 	setenv("WATCHDOG_USEC", "1", 1);
@@ -312,7 +308,7 @@ static void test_watchdog__too_often(void **state)
 
 /* --- A manager that is slow, gone, or not there --- */
 
-static void test_manager__slow(void **state)
+TEST(test_manager__slow, test_setup, test_teardown)
 {
 	unsigned int n = 0;
 	const char *text;
@@ -338,7 +334,7 @@ static void test_manager__slow(void **state)
 	assert_true(is_told);
 }
 
-static void test_manager__gone(void **state)
+TEST(test_manager__gone, test_setup, test_teardown)
 {
 	manager_open("/tmp/");
 	setenv("WATCHDOG_USEC", "30000000", 1);
@@ -352,7 +348,7 @@ static void test_manager__gone(void **state)
 	turn_for(60 * S);
 }
 
-static void test_manager__none(void **state)
+TEST(test_manager__none, test_setup, test_teardown)
 {
 	static const char *const addresses[] = {NULL, "", "relative", "@", "/", "vsock:2:1234"};
 	char too_long[200];
@@ -401,7 +397,7 @@ static unsigned int take_fds(char names[SYSTEMD_MAX_FDS][SYSTEMD_NAME_BYTES])
 	return n;
 }
 
-static void test_fds__named(void **state)
+TEST(test_fds__named, test_setup, test_teardown)
 {
 	char names[SYSTEMD_MAX_FDS][SYSTEMD_NAME_BYTES];
 	unsigned int n;
@@ -443,7 +439,7 @@ static void test_fds__named(void **state)
 			dup2(saved[i], 3 + i);
 }
 
-static void test_fds__none(void **state)
+TEST(test_fds__none, test_setup, test_teardown)
 {
 	char names[SYSTEMD_MAX_FDS][SYSTEMD_NAME_BYTES];
 	unsigned int n;
@@ -462,24 +458,4 @@ static void test_fds__none(void **state)
 	assert_int_equal(systemd_take_fds(names, &n), SYSTEMD_E_TOO_MANY);
 	give(NULL, "18446744073709551617", NULL);
 	assert_int_equal(systemd_take_fds(names, &n), SYSTEMD_E_MALFORMED);
-}
-
-int main(void)
-{
-#define SERVICE_TEST(name) cmocka_unit_test_setup_teardown(name, test_setup, test_teardown)
-	const struct CMUnitTest tests[] = {
-		SERVICE_TEST(test_state__start_to_stop),
-		SERVICE_TEST(test_state__reload),
-		SERVICE_TEST(test_status__as_it_changes),
-		SERVICE_TEST(test_watchdog__while_the_reactor_turns),
-		SERVICE_TEST(test_watchdog__not_wanted),
-		SERVICE_TEST(test_watchdog__too_often),
-		SERVICE_TEST(test_manager__slow),
-		SERVICE_TEST(test_manager__gone),
-		SERVICE_TEST(test_manager__none),
-		SERVICE_TEST(test_fds__named),
-		SERVICE_TEST(test_fds__none),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

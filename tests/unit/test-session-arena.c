@@ -6,20 +6,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "loop/loop.h"
 #include "session/arena-memory.h"
 #include "session/server-private.h"
 #include "support/session-rig.h"
+#include "support/test.h"
 
 /* Many steps, and a bit. */
 static const uint64_t bytes = 96 * ARENA_STEP_BYTES + 4096;
@@ -150,7 +146,7 @@ static void add_begin(struct rig *rig, struct other *other)
 	other_begin_in_lane(other, rig);
 }
 
-static void test_arena__in_steps(void **state)
+TEST(test_arena__in_steps)
 {
 	struct rbk_wire_id_reply reply;
 	struct offload_report report;
@@ -190,7 +186,7 @@ static void test_arena__in_steps(void **state)
 }
 
 /* Half mapped when its session ends: the rest is not begun. */
-static void test_arena__session_ends(void **state)
+TEST(test_arena__session_ends)
 {
 	struct other other;
 	struct rig rig;
@@ -212,7 +208,7 @@ static void test_arena__session_ends(void **state)
 }
 
 /* One that is found only when it is mapped not to be writable: closing it frees its pages, too. */
-static void test_arena__unsuitable(void **state)
+TEST(test_arena__unsuitable)
 {
 	struct other other;
 	struct rig rig;
@@ -232,7 +228,7 @@ static void test_arena__unsuitable(void **state)
 }
 
 /* Its pages are the tenant's until they are freed, and its end waits for that. */
-static void test_arena__freed_late(void **state)
+TEST(test_arena__freed_late)
 {
 	struct rbk_wire_id_reply reply;
 	struct rig_stuck stuck;
@@ -301,7 +297,7 @@ static void own_begin(struct own *own, struct rig *rig, const atomic_bool *gate)
  * A session's memory is given back before other jobs of its tenant, where the session ends and
  * where it removes an arena.
  */
-static void test_arena__before_own_jobs(void **state)
+TEST(test_arena__before_own_jobs)
 {
 	enum { N = 50 };
 	struct rbk_wire_id_reply reply;
@@ -349,7 +345,7 @@ static void punch_import(struct executor *executor, struct exec_arena *exec)
  * A client that punches holes as long as it can: nothing is missing in an arena that is fixed. The
  * last moment is when it has been faulted in and imported.
  */
-static void test_arena__punched_before_sealed(void **state)
+TEST(test_arena__punched_before_sealed)
 {
 	enum { PAGE = 4096, N_PAGES = 256 };
 	struct rbk_wire_id_reply reply;
@@ -373,7 +369,7 @@ static void test_arena__punched_before_sealed(void **state)
 }
 
 /* An arena without the pages that it is charged is refused before any thread works on it. */
-static void test_arena__sparse(void **state)
+TEST(test_arena__sparse)
 {
 	struct rig rig;
 	int fd;
@@ -389,19 +385,4 @@ static void test_arena__sparse(void **state)
 	assert_int_equal(used(&rig, ACCOUNT_ARENA_BYTES), 0);
 	assert_true(rig.session->is_ending);
 	rig_deinit(&rig);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_arena__in_steps),
-		cmocka_unit_test(test_arena__session_ends),
-		cmocka_unit_test(test_arena__unsuitable),
-		cmocka_unit_test(test_arena__freed_late),
-		cmocka_unit_test(test_arena__before_own_jobs),
-		cmocka_unit_test(test_arena__punched_before_sealed),
-		cmocka_unit_test(test_arena__sparse),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

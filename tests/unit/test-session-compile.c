@@ -3,20 +3,16 @@
  * Plans that take long to be compiled, as sessions see them: others get in between, and a session
  * may end meanwhile. The device is a fake that counts parts.
  */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "dispatch/dispatch.h"
 #include "loop/loop.h"
 #include "place/placer-private.h"
 #include "session/server-private.h"
 #include "support/session-rig.h"
+#include "support/test.h"
 
 static _Atomic int n_left; /* parts of plans called "long"; below 0: without end */
 static _Atomic int n_compiled, n_prepared;
@@ -86,7 +82,7 @@ static uint32_t next_answer(struct rig *rig)
 }
 
 /* Who comes second does not wait until all of the first is compiled. */
-static void test_compile__others_between(void **state)
+TEST(test_compile__others_between)
 {
 	uint32_t long_one, short_one;
 	struct rig rig;
@@ -103,7 +99,7 @@ static void test_compile__others_between(void **state)
 }
 
 /* What is left is not compiled, though there would be no end of it. */
-static void test_compile__session_ends(void **state)
+TEST(test_compile__session_ends)
 {
 	struct rig rig;
 
@@ -121,7 +117,7 @@ static void test_compile__session_ends(void **state)
 }
 
 /* Check that a compilation that has not begun when its session ends does not begin. */
-static void test_compile__session_ends_before(void **state)
+TEST(test_compile__session_ends_before)
 {
 	enum { N = 50 };
 	struct rig rig;
@@ -138,7 +134,7 @@ static void test_compile__session_ends_before(void **state)
 }
 
 /* The setup thread allocates memory that placement needs for many plans, before it is needed. */
-static void test_compile__prepares_placement(void **state)
+TEST(test_compile__prepares_placement)
 {
 	struct rig rig;
 
@@ -148,16 +144,4 @@ static void test_compile__prepares_placement(void **state)
 	rig_relu(&rig, false);
 	assert_non_null(atomic_load(&rig.dispatch->placer->rests.spare));
 	rig_deinit(&rig);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_compile__others_between),
-		cmocka_unit_test(test_compile__session_ends),
-		cmocka_unit_test(test_compile__session_ends_before),
-		cmocka_unit_test(test_compile__prepares_placement),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

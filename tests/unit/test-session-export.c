@@ -6,18 +6,14 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "session/server-private.h"
 #include "support/session-rig.h"
+#include "support/test.h"
 #include "unit/fail-alloc.h"
 #include "util/clock.h"
 #include "util/dma-buf.h"
@@ -132,7 +128,7 @@ static void wait_charged(struct rig *rig, uint64_t bytes)
 	}
 }
 
-static void test_export__charged(void **state)
+TEST(test_export__charged)
 {
 	uint64_t host, fds, mappings;
 	struct session_arena *arena;
@@ -182,7 +178,7 @@ static void test_export__charged(void **state)
 }
 
 /* Where it counts host memory that the device uses apart, that too. */
-static void test_export__gtt(void **state)
+TEST(test_export__gtt)
 {
 	struct rig rig;
 	uint32_t id;
@@ -202,7 +198,7 @@ static void test_export__gtt(void **state)
 }
 
 /* Many that a client keeps: all are looked at in time, however many come before them. */
-static void test_export__many_kept(void **state)
+TEST(test_export__many_kept)
 {
 	enum { N = 50 };
 	uint64_t host;
@@ -228,7 +224,7 @@ static void test_export__many_kept(void **state)
 }
 
 /* The session ends, the memory does not: its tenant pays until it does. */
-static void test_export__outlives_session(void **state)
+TEST(test_export__outlives_session)
 {
 	struct account *account;
 	struct rig rig;
@@ -260,7 +256,7 @@ static void test_export__outlives_session(void **state)
  * The session ends while the device works on its arenas: the device makes no further one, and is
  * told of the end of each that it has made.
  */
-static void test_export__ends_meanwhile(void **state)
+TEST(test_export__ends_meanwhile)
 {
 	struct rig rig;
 
@@ -276,7 +272,7 @@ static void test_export__ends_meanwhile(void **state)
 	assert_int_equal(device.n_released, 3 * device.n_exported);
 }
 
-static void test_export__refused(void **state)
+TEST(test_export__refused)
 {
 	static const struct {
 		uint64_t bytes;
@@ -320,7 +316,7 @@ static void test_export__refused(void **state)
 	rig_deinit(&rig);
 }
 
-static void test_export__failing_allocations(void **state)
+TEST(test_export__failing_allocations)
 {
 	struct rig rig;
 	uint64_t host;
@@ -354,19 +350,4 @@ static void test_export__failing_allocations(void **state)
 	assert_false(fail_alloc_stop());
 	wait_charged(&rig, host);
 	rig_deinit(&rig);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_export__charged),
-		cmocka_unit_test(test_export__gtt),
-		cmocka_unit_test(test_export__many_kept),
-		cmocka_unit_test(test_export__outlives_session),
-		cmocka_unit_test(test_export__ends_meanwhile),
-		cmocka_unit_test(test_export__refused),
-		cmocka_unit_test(test_export__failing_allocations),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,20 +5,16 @@
 #include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 #include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "loop/loop.h"
 #include "session/server-private.h"
 #include "support/session-rig.h"
+#include "support/test.h"
 
 enum { N_ENTRIES = 64 };
 
@@ -114,7 +110,7 @@ static uint64_t used(const struct rig *rig, enum account_slot slot)
 	return account_used(rig->session->account, slot);
 }
 
-static void test_ring__made_and_freed_elsewhere(void **state)
+TEST(test_ring__made_and_freed_elsewhere)
 {
 	struct rig_ring ring;
 	struct rig rig;
@@ -138,7 +134,7 @@ static void test_ring__made_and_freed_elsewhere(void **state)
 
 /* Charged at once, answered when it is there; the reactor does not wait, and no id is given twice.
  */
-static void test_ring__id_is_reserved(void **state)
+TEST(test_ring__id_is_reserved)
 {
 	struct rbk_wire_ring first, second;
 	struct plug plug;
@@ -163,7 +159,7 @@ static void test_ring__id_is_reserved(void **state)
 }
 
 /* The id is free again when the memory is, and that is when the client is answered. */
-static void test_ring__removal_waits(void **state)
+TEST(test_ring__removal_waits)
 {
 	struct rig_ring ring;
 	struct plug plug;
@@ -188,7 +184,7 @@ static void test_ring__removal_waits(void **state)
 
 /* The session ends while rings are made, are there, and are freed: rig_deinit() sees to the rest.
  */
-static void test_ring__session_ends(void **state)
+TEST(test_ring__session_ends)
 {
 	struct rig_ring ready, removed;
 	struct plug plug;
@@ -216,7 +212,7 @@ static int fail_to_make(void *context, struct session_ring *ring)
 	return -ENOMEM;
 }
 
-static void test_ring__cannot_be_made(void **state)
+TEST(test_ring__cannot_be_made)
 {
 	struct server_hooks *hooks;
 	struct rig_ring ring;
@@ -238,7 +234,7 @@ static void test_ring__cannot_be_made(void **state)
 }
 
 /* The same, and the client cannot be told either: its session ends, and the ring but once. */
-static void test_ring__cannot_be_made_nor_told(void **state)
+TEST(test_ring__cannot_be_made_nor_told)
 {
 	for (unsigned int i = 0; i < 2; i++) {
 		struct server_hooks *hooks;
@@ -262,7 +258,7 @@ static void test_ring__cannot_be_made_nor_told(void **state)
 
 /* Where the kernel does not refuse descriptors for us: they are noticed before they are received.
  */
-static void test_ring__descriptor_in_bell(void **state)
+TEST(test_ring__descriptor_in_bell)
 {
 	union {
 		struct cmsghdr header;
@@ -296,7 +292,7 @@ static void test_ring__descriptor_in_bell(void **state)
 
 /* Before its first bell nothing of a ring is read; then it is sealed, by a thread of its account.
  */
-static void test_ring__sealed_at_first_bell(void **state)
+TEST(test_ring__sealed_at_first_bell)
 {
 	struct rbk_wire_ring reply;
 	struct session_ring *ring;
@@ -329,7 +325,7 @@ static void test_ring__sealed_at_first_bell(void **state)
 }
 
 /* Each part of a ring that the client keeps stays charged until the client has let go of it. */
-static void test_ring__kept(void **state)
+TEST(test_ring__kept)
 {
 	uint64_t host, fds;
 	struct rig_ring ring;
@@ -367,7 +363,7 @@ static void test_ring__kept(void **state)
 }
 
 /* A tenant that keeps as many areas as it may have watches gets no further ring. */
-static void test_ring__no_watches_left(void **state)
+TEST(test_ring__no_watches_left)
 {
 	struct account_limits limits;
 	struct rig_ring ring;
@@ -389,7 +385,7 @@ static void test_ring__no_watches_left(void **state)
 }
 
 /* A client that lets go first is told when its charges are undone. */
-static void test_ring__let_go_first(void **state)
+TEST(test_ring__let_go_first)
 {
 	struct rig_ring ring;
 	uint64_t host, fds;
@@ -412,7 +408,7 @@ static void test_ring__let_go_first(void **state)
 }
 
 /* The kernel has no watch for its memory: no ring, and nothing else happens. */
-static void test_ring__cannot_be_watched(void **state)
+TEST(test_ring__cannot_be_watched)
 {
 	struct rig_ring ring;
 	uint64_t host;
@@ -433,24 +429,4 @@ static void test_ring__cannot_be_watched(void **state)
 	rig_ring_new(&rig, N_ENTRIES, &ring);
 	rig_ring_deinit(&ring);
 	rig_deinit(&rig);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_ring__made_and_freed_elsewhere),
-		cmocka_unit_test(test_ring__id_is_reserved),
-		cmocka_unit_test(test_ring__removal_waits),
-		cmocka_unit_test(test_ring__session_ends),
-		cmocka_unit_test(test_ring__cannot_be_made),
-		cmocka_unit_test(test_ring__cannot_be_made_nor_told),
-		cmocka_unit_test(test_ring__descriptor_in_bell),
-		cmocka_unit_test(test_ring__sealed_at_first_bell),
-		cmocka_unit_test(test_ring__kept),
-		cmocka_unit_test(test_ring__no_watches_left),
-		cmocka_unit_test(test_ring__let_go_first),
-		cmocka_unit_test(test_ring__cannot_be_watched),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

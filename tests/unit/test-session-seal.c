@@ -7,19 +7,15 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <semaphore.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "loop/loop.h"
 #include "session/server-private.h"
 #include "support/session-rig.h"
+#include "support/test.h"
 
 enum { N_ENTRIES = 64, ARENA_BYTES = 1 << 20 };
 
@@ -190,7 +186,7 @@ static void others_are_served(struct rig *rig, struct gate *gate)
 	assert_int_equal(gate->n_waiting, 1);
 }
 
-static void test_seal__ring(void **state)
+TEST(test_seal__ring)
 {
 	struct session_ring *ring;
 	struct rig rig;
@@ -215,7 +211,7 @@ static void begin_answer(struct rig *rig)
 		assert_true(loop_turn(rig->loop, false) >= 0);
 }
 
-static void test_seal__answer(void **state)
+TEST(test_seal__answer)
 {
 	struct rbk_wire_ring reply;
 	struct rig rig;
@@ -232,7 +228,7 @@ static void test_seal__answer(void **state)
 }
 
 /* A client that has the answer asks for the ring's removal before the reactor knows that. */
-static void test_seal__removed_at_once(void **state)
+TEST(test_seal__removed_at_once)
 {
 	struct session_ring *ring;
 	struct rig rig;
@@ -267,19 +263,19 @@ static void expect_arena(struct gate *gate)
 	rig_deinit(&rig);
 }
 
-static void test_seal__arena(void **state)
+TEST(test_seal__arena)
 {
 	expect_arena(&lock);
 }
 
 /* Its client punches holes while its pages are faulted in. */
-static void test_seal__populate(void **state)
+TEST(test_seal__populate)
 {
 	expect_arena(&holes);
 }
 
 /* Dma-bufs are charged as long as they are open, which is as long as there is the arena. */
-static void test_seal__wrap(void **state)
+TEST(test_seal__wrap)
 {
 	struct rbk_wire_id_reply reply;
 	struct rig rig;
@@ -299,7 +295,7 @@ static void test_seal__wrap(void **state)
 }
 
 /* Immutable memory is not wrapped, nor is what its tenant has no descriptors left for. */
-static void test_seal__not_wrapped(void **state)
+TEST(test_seal__not_wrapped)
 {
 	struct account_limits limits;
 	struct rig rig;
@@ -325,7 +321,7 @@ static void test_seal__not_wrapped(void **state)
  * The session ends while it waits: what it has stays charged, the broker's end does not wait, and
  * everything comes back with the lock.
  */
-static void test_seal__session_ends(void **state)
+TEST(test_seal__session_ends)
 {
 	struct gate *const gates[] = {&lock, &garbage, &lock, &holes, &writers};
 	enum { N_RINGS = 2 }; /* the first ones are of rings */
@@ -364,19 +360,4 @@ static void test_seal__session_ends(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_seal__ring),
-		cmocka_unit_test(test_seal__answer),
-		cmocka_unit_test(test_seal__removed_at_once),
-		cmocka_unit_test(test_seal__arena),
-		cmocka_unit_test(test_seal__populate),
-		cmocka_unit_test(test_seal__wrap),
-		cmocka_unit_test(test_seal__not_wrapped),
-		cmocka_unit_test(test_seal__session_ends),
-	};
-
-	reactor = pthread_self();
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL, reactor = pthread_self())

@@ -2,17 +2,13 @@
 /* A user whose clients take the kernel long to wake: the reactor touches none of their sockets. */
 #include <poll.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/socket.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "loop/loop.h"
 #include "session/server-private.h"
 #include "support/session-rig.h"
+#include "support/test.h"
 #include "util/clock.h"
 
 enum { N_ENTRIES = 64, LONG_NS = 30000000 };
@@ -148,7 +144,7 @@ static void wait_for(struct rig *rig, int fd, bool is_there)
 }
 
 /* Messages, answers, the bell in both directions, and ends. */
-static void test_slow__nothing_on_the_reactor(void **state)
+TEST(test_slow__nothing_on_the_reactor)
 {
 	struct rig_ring ring;
 	struct rig rig;
@@ -185,7 +181,7 @@ static void test_slow__nothing_on_the_reactor(void **state)
 }
 
 /* The other sockets of the user are not touched for the first time, either. */
-static void test_slow__all_of_the_user(void **state)
+TEST(test_slow__all_of_the_user)
 {
 	struct rig_ring ring;
 	struct rig rig;
@@ -208,7 +204,7 @@ static void test_slow__all_of_the_user(void **state)
 }
 
 /* Another tenant's clients, of the same user, are served as before. */
-static void test_slow__not_in_other_tenants(void **state)
+TEST(test_slow__not_in_other_tenants)
 {
 	struct tenant other = {.number = 4711};
 	struct session session;
@@ -228,7 +224,7 @@ static void test_slow__not_in_other_tenants(void **state)
 }
 
 /* Time in which other threads had the processor says nothing of the client. */
-static void test_slow__not_by_preemption(void **state)
+TEST(test_slow__not_by_preemption)
 {
 	struct rig_ring ring;
 	struct rig rig;
@@ -243,7 +239,7 @@ static void test_slow__not_by_preemption(void **state)
 }
 
 /* A processor that stands still in a call may be the machine's doing; in many calls it is not. */
-static void test_slow__not_by_one_call(void **state)
+TEST(test_slow__not_by_one_call)
 {
 	struct rig_ring ring;
 	struct rig rig;
@@ -265,17 +261,4 @@ static void test_slow__not_by_one_call(void **state)
 		ask(&rig);
 	assert_false(rig.session->user->is_slow);
 	end(&rig, &ring);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_slow__nothing_on_the_reactor),
-		cmocka_unit_test(test_slow__all_of_the_user),
-		cmocka_unit_test(test_slow__not_in_other_tenants),
-		cmocka_unit_test(test_slow__not_by_preemption),
-		cmocka_unit_test(test_slow__not_by_one_call),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

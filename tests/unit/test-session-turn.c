@@ -4,11 +4,6 @@
  *
  * Time is counted in readings of the clock, so a slice is a number of jobs and not of microseconds.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <semaphore.h>
 #include <stdio.h>
@@ -24,6 +19,7 @@
 #include "loop/loop.h"
 #include "session/server-private.h"
 #include "support/session-rig.h"
+#include "support/test.h"
 #include "util/clock.h"
 #include "util/log.h"
 
@@ -57,7 +53,7 @@ static uint64_t count_jobs(const struct rig *rig)
 }
 
 /* Four hundred at once: each look takes some, all become sessions, and end in pieces, too. */
-static void test_connections__in_slices(void **state)
+TEST(test_connections__in_slices)
 {
 	enum { N = 400 };
 	unsigned int n_looks = 0, most = 0;
@@ -96,7 +92,7 @@ static void test_connections__in_slices(void **state)
 }
 
 /* Check that a client that leaves before having said anything never becomes a session. */
-static void test_connections__that_left(void **state)
+TEST(test_connections__that_left)
 {
 	enum { N = 200 };
 	struct rig rig;
@@ -118,7 +114,7 @@ static void test_connections__that_left(void **state)
 }
 
 /* Check that a message of a client that has left is read, as ever: here, one that breaks a rule. */
-static void test_connections__last_words(void **state)
+TEST(test_connections__last_words)
 {
 	uint64_t n_hostile;
 	struct rig rig;
@@ -142,7 +138,7 @@ static void test_connections__last_words(void **state)
  * Nothing but a descriptor, which the reactor must not close: it could take as long as the client
  * likes.
  */
-static void test_connections__last_descriptor(void **state)
+TEST(test_connections__last_descriptor)
 {
 	struct rig rig;
 	int fd;
@@ -182,7 +178,7 @@ static void run_busy(struct turn_job *job)
 }
 
 /* As many as may be are held, all of clients that have left: one of the same user gets in. */
-static void test_connections__behind_those_that_left(void **state)
+TEST(test_connections__behind_those_that_left)
 {
 	enum { N = 300, MAX = 16 };
 	const struct rbk_wire_request request = {.type = RBK_WIRE_HELLO};
@@ -228,7 +224,7 @@ static void test_connections__behind_those_that_left(void **state)
  * One user's connections come much faster than they are served, and another's is behind them. It
  * does not wait for all of these, and those that are held are no more than may be.
  */
-static void test_connections__another_user(void **state)
+TEST(test_connections__another_user)
 {
 	enum { N = 300, MAX = 16, FLOOD_UID = 40113, OTHER_UID = 40114 };
 	unsigned int n_turns = 0, n_refused = 0;
@@ -286,7 +282,7 @@ static void test_connections__another_user(void **state)
 }
 
 /* A connection that there is no memory for waits until there is. */
-static void test_connections__no_memory(void **state)
+TEST(test_connections__no_memory)
 {
 	const uint64_t n_before = 1;
 	struct rig rig;
@@ -322,7 +318,7 @@ static unsigned int count_silent(const struct rig *rig)
 }
 
 /* A client that says nothing is let go after a while; a client that has said hello stays. */
-static void test_connections__without_hello(void **state)
+TEST(test_connections__without_hello)
 {
 	enum { N_SILENT = 30 };
 	const struct rbk_wire_hello hello = {
@@ -396,7 +392,7 @@ void __wrap_log_line(enum log_level level, enum log_event event, const struct lo
 }
 
 /* With no descriptor left a client is told so, instead of waiting for one. */
-static void test_connections__no_descriptors(void **state)
+TEST(test_connections__no_descriptors)
 {
 	const struct rbk_wire_request request = {.type = RBK_WIRE_HELLO, .cookie = 4711};
 	struct rlimit before, limit;
@@ -463,7 +459,7 @@ static void test_connections__no_descriptors(void **state)
 }
 
 /* Without memory, too, what clients can make last is done by the threads for that. */
-static void test_discard__no_memory(void **state)
+TEST(test_discard__no_memory)
 {
 	struct rig rig;
 	int ends[2];
@@ -503,7 +499,7 @@ static struct session *session_for(struct rig *rig, struct tenant *tenant, int *
 
 /* Ten sessions of one tenant send what they can, one of another a few: these are answered at once.
  */
-static void test_messages__tenants_not_sessions(void **state)
+TEST(test_messages__tenants_not_sessions)
 {
 	enum { N = 10, N_EACH = 100, N_FEW = 5 };
 	/* Answered with a refusal: there is no hello before it. */
@@ -545,7 +541,7 @@ static void test_messages__tenants_not_sessions(void **state)
 }
 
 /* A session that ends is worked on by itself: the others are not looked at. */
-static void test_end__costs_what_it_frees(void **state)
+TEST(test_end__costs_what_it_frees)
 {
 	enum { N = 300 };
 	uint64_t n_alone, n_beside;
@@ -650,7 +646,7 @@ static void end_resets(struct rig *rig, struct session_plan *plans)
 }
 
 /* The answer comes after the last of many plans, and the next message is not read before. */
-static void test_reset__in_slices(void **state)
+TEST(test_reset__in_slices)
 {
 	static struct session_plan plans[N_RESET];
 	struct rig rig;
@@ -668,7 +664,7 @@ static void test_reset__in_slices(void **state)
 }
 
 /* Plans come and go meanwhile, other sessions of the tenant ask, too, and leave in the middle. */
-static void test_reset__meanwhile(void **state)
+TEST(test_reset__meanwhile)
 {
 	static struct session_plan plans[N_RESET], late;
 	struct session *other;
@@ -711,7 +707,7 @@ static void test_reset__meanwhile(void **state)
 }
 
 /* Check that owners are freed with their last reference, and are found again until then. */
-static void test_owner__counted(void **state)
+TEST(test_owner__counted)
 {
 	struct owner *first, *again, *other;
 	struct rig rig;
@@ -731,27 +727,4 @@ static void test_owner__counted(void **state)
 	assert_ptr_equal(owner_of_user(rig.server, 4711), first);
 	owner_unref(first);
 	rig_deinit(&rig);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_connections__in_slices),
-		cmocka_unit_test(test_connections__that_left),
-		cmocka_unit_test(test_connections__last_words),
-		cmocka_unit_test(test_connections__last_descriptor),
-		cmocka_unit_test(test_connections__behind_those_that_left),
-		cmocka_unit_test(test_connections__another_user),
-		cmocka_unit_test(test_connections__no_memory),
-		cmocka_unit_test(test_connections__without_hello),
-		cmocka_unit_test(test_connections__no_descriptors),
-		cmocka_unit_test(test_discard__no_memory),
-		cmocka_unit_test(test_messages__tenants_not_sessions),
-		cmocka_unit_test(test_end__costs_what_it_frees),
-		cmocka_unit_test(test_reset__in_slices),
-		cmocka_unit_test(test_reset__meanwhile),
-		cmocka_unit_test(test_owner__counted),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

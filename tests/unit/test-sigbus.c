@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Pages that vanish under a registered mapping read as zeros; elsewhere SIGBUS stays deadly. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -15,6 +9,7 @@
 #include <unistd.h>
 
 #include "session/sigbus.h"
+#include "support/test.h"
 
 enum { PAGE = 4096, N_PAGES = 8 };
 
@@ -46,7 +41,7 @@ static void *read_all(void *data)
 	return (void *)sum;
 }
 
-static void test_fault__reads_zeros_and_is_noticed(void **state)
+TEST(test_fault__reads_zeros_and_is_noticed)
 {
 	uint8_t *base = truncated_mapping(), *other = truncated_mapping();
 	atomic_bool flag = false, other_flag = false;
@@ -69,7 +64,7 @@ static void test_fault__reads_zeros_and_is_noticed(void **state)
 	munmap(other, N_PAGES * PAGE);
 }
 
-static void test_fault__on_another_thread(void **state)
+TEST(test_fault__on_another_thread)
 {
 	uint8_t *base = truncated_mapping();
 	atomic_bool flag = false;
@@ -102,7 +97,7 @@ static int death_of_reader(uint8_t *base)
 	return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 }
 
-static void test_fault__elsewhere_is_deadly(void **state)
+TEST(test_fault__elsewhere_is_deadly)
 {
 	uint8_t *base = truncated_mapping();
 	atomic_bool flag = false;
@@ -119,7 +114,7 @@ static void test_fault__elsewhere_is_deadly(void **state)
 	munmap(base, N_PAGES * PAGE);
 }
 
-static void test_table__full(void **state)
+TEST(test_table__full)
 {
 	static uint8_t memory[PAGE];
 	static int slots[70000];
@@ -137,16 +132,4 @@ static void test_table__full(void **state)
 	while (n > 0)
 		sigbus_remove(slots[--n]);
 	sigbus_remove(-1);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_fault__reads_zeros_and_is_noticed),
-		cmocka_unit_test(test_fault__on_another_thread),
-		cmocka_unit_test(test_fault__elsewhere_is_deadly),
-		cmocka_unit_test(test_table__full),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

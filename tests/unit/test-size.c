@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Sizes as people write them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
+#include "support/test.h"
 #include "util/checked.h"
 #include "util/size.h"
 
-static void test_parse__accepted(void **state)
+TEST(test_parse__accepted)
 {
 	static const struct {
 		const char *text;
@@ -42,7 +37,7 @@ static void test_parse__accepted(void **state)
 	}
 }
 
-static void test_parse__refused(void **state)
+TEST(test_parse__refused)
 {
 	static const char *const cases[] = {
 		"",          " 1",
@@ -67,14 +62,4 @@ static void test_parse__refused(void **state)
 			fail_msg("'%s' was taken for %llu", cases[i], (unsigned long long)bytes);
 		assert_int_equal(bytes, 42);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_parse__accepted),
-		cmocka_unit_test(test_parse__refused),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Pieces beside each other: none overlap, all are used again, and thresholds as counts. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "fail-alloc.h"
 #include "placer-bench.h"
+#include "support/test.h"
 
 enum { N = 5000, LARGEST = 6 };
 
@@ -25,7 +20,7 @@ static uint32_t draw(uint32_t *random, uint32_t n)
 }
 
 /* Pieces come and go; each keeps what was written over all of it. */
-static void test_slab__random(void **state)
+TEST(test_slab__random)
 {
 	static unsigned char *pieces[N];
 	static unsigned int kinds[N];
@@ -54,7 +49,7 @@ static void test_slab__random(void **state)
 }
 
 /* What was given back is enough for as many again. */
-static void test_slab__used_again(void **state)
+TEST(test_slab__used_again)
 {
 	static void *pieces[N];
 	struct place_slab slab = {0};
@@ -72,7 +67,7 @@ static void test_slab__used_again(void **state)
 	place_slab_deinit(&slab);
 }
 
-static void test_slab__without_memory(void **state)
+TEST(test_slab__without_memory)
 {
 	struct place_slab slab = {0};
 	int n = 0;
@@ -91,7 +86,7 @@ static void test_slab__without_memory(void **state)
 }
 
 /* Another thread makes the next chunk in time: the thread that has the slab allocates nothing. */
-static void test_slab__prepared(void **state)
+TEST(test_slab__prepared)
 {
 	struct place_slab slab = {0};
 
@@ -118,7 +113,7 @@ static void test_slab__prepared(void **state)
 }
 
 /* Lines of many plans: each has its own entries, and those of plans that stay are left alone. */
-static void test_plans__many(void **state)
+TEST(test_plans__many)
 {
 	static struct place_plan *place_plans[N];
 	static struct plan plans[N];
@@ -155,7 +150,7 @@ static void test_plans__many(void **state)
 }
 
 /* The count below which a plan is small says the same as its bytes do, at once when configured. */
-static void test_below__as_bytes_say(void **state)
+TEST(test_below__as_bytes_say)
 {
 	struct placer_bench bench;
 
@@ -188,18 +183,4 @@ static void test_below__as_bytes_say(void **state)
 		}
 	}
 	placer_bench_deinit(&bench);
-}
-
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_slab__random),
-		cmocka_unit_test(test_slab__used_again),
-		cmocka_unit_test(test_slab__without_memory),
-		cmocka_unit_test(test_slab__prepared),
-		cmocka_unit_test(test_plans__many),
-		cmocka_unit_test(test_below__as_bytes_say),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

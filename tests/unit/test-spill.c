@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Noticing that a driver has moved our memory: broker/memory/spill.h. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
 #include "memory/spill.h"
+#include "support/test.h"
 
 #define MIB (1ull << 20)
 
@@ -21,7 +16,7 @@ static enum spill_event samples(struct spill *spill, unsigned int n, uint64_t ow
 	return event;
 }
 
-static void test_spill__noticed_and_mended(void **state)
+TEST(test_spill__noticed_and_mended)
 {
 	struct spill spill = {0};
 
@@ -48,7 +43,7 @@ static void test_spill__noticed_and_mended(void **state)
 }
 
 /* Loads and samples that meet: own memory is always a step behind. */
-static void test_spill__loading_is_none(void **state)
+TEST(test_spill__loading_is_none)
 {
 	struct spill spill = {0};
 
@@ -59,7 +54,7 @@ static void test_spill__loading_is_none(void **state)
 	assert_int_equal(spill.n_spills, 0);
 }
 
-static void test_spill__hopeless(void **state)
+TEST(test_spill__hopeless)
 {
 	struct spill spill = {0};
 
@@ -73,15 +68,4 @@ static void test_spill__hopeless(void **state)
 	assert_int_equal(samples(&spill, SPILL_SAMPLES + 1, 0, 100 * MIB), SPILL_NOTICED);
 	assert_true(spill_wants_mending(&spill));
 	assert_int_equal(spill.n_spills, 2);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_spill__noticed_and_mended),
-		cmocka_unit_test(test_spill__loading_is_none),
-		cmocka_unit_test(test_spill__hopeless),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Queues of pointers: order, full, empty, 32-bit indices that wrap, two threads. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 
 #include "fail-alloc.h"
+#include "support/test.h"
 #include "util/spsc.h"
 
 /* As if @start items had passed already. */
@@ -26,7 +22,7 @@ static void *number(uintptr_t value)
 	return (void *)value;
 }
 
-static void test_queue__full_and_empty(void **state)
+TEST(test_queue__full_and_empty)
 {
 	for (uint32_t n_slots = 1; n_slots <= 64; n_slots *= 2) {
 		struct spsc queue;
@@ -56,7 +52,7 @@ static void test_queue__full_and_empty(void **state)
 	}
 }
 
-static void test_queue__index_wraps(void **state)
+TEST(test_queue__index_wraps)
 {
 	struct spsc queue;
 	uintptr_t pushed = 0, popped = 0;
@@ -83,7 +79,7 @@ static void test_queue__index_wraps(void **state)
 	spsc_deinit(&queue);
 }
 
-static void test_init__allocation(void **state)
+TEST(test_init__allocation)
 {
 	struct spsc queue;
 
@@ -122,7 +118,7 @@ static void *consume(void *data)
 	return NULL;
 }
 
-static void test_queue__two_threads(void **state)
+TEST(test_queue__two_threads)
 {
 	struct pair pair;
 	struct item *item;
@@ -163,16 +159,4 @@ static void test_queue__two_threads(void **state)
 	free(pair.items);
 	spsc_deinit(&pair.there);
 	spsc_deinit(&pair.back);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_queue__full_and_empty),
-		cmocka_unit_test(test_queue__index_wraps),
-		cmocka_unit_test(test_init__allocation),
-		cmocka_unit_test(test_queue__two_threads),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,16 +3,12 @@
  * Readers beside the writer: nobody ever sees half a record, and both that a record was left in
  * peace and that it was not do happen
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 
 #include "stats/stats.h"
+#include "support/test.h"
 #include "tenant-page.h"
 
 enum { N_READERS = 2, N_READS = 30000, N_DEVICES = 2 };
@@ -79,7 +75,7 @@ static void *reader(void *data)
 	return NULL;
 }
 
-static void test_race(void **state)
+TEST(test_race)
 {
 	static struct race race;
 	struct rbk_stats_tenant figures = {.weight = 0};
@@ -130,11 +126,4 @@ static void test_race(void **state)
 	stats_end(&race.tenant->totals->sequence);
 	stats_plan_deinit(&race.plan);
 	stats_free(race.stats);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_race)};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

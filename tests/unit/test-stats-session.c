@@ -2,16 +2,12 @@
 /* Sessions and leases in statistics pages: whose records are whose, as they and pages come and go.
  */
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "stats/stats.h"
+#include "support/test.h"
 #include "tenant-page.h"
 
 enum { N_DEVICES = 2 };
@@ -84,7 +80,7 @@ static void show(struct stats_session *session, uint32_t number)
 	stats_set_session(session, &figures);
 }
 
-static void test_session__in_both_pages(void **state)
+TEST(test_session__in_both_pages, setup, teardown)
 {
 	struct kit *kit = *state;
 	struct stats_session first, second, admin;
@@ -127,7 +123,7 @@ static void test_session__in_both_pages(void **state)
 }
 
 /* A record gets its memory without a lock that a reader of the page can hold. */
-static void test_session__memory(void **state)
+TEST(test_session__memory, setup, teardown)
 {
 	struct stats_session *sessions = calloc(STATS_MAX_SESSIONS, sizeof(*sessions));
 	struct kit *kit = *state;
@@ -148,7 +144,7 @@ static void test_session__memory(void **state)
 	free(sessions);
 }
 
-static void test_session__pages_come_and_go(void **state)
+TEST(test_session__pages_come_and_go, setup, teardown)
 {
 	struct kit *kit = *state;
 	struct stats_session first, second;
@@ -173,7 +169,7 @@ static void test_session__pages_come_and_go(void **state)
 }
 
 /* The page says behind which record all are free, as sessions come and go. */
-static void test_session__used_records(void **state)
+TEST(test_session__used_records, setup, teardown)
 {
 	struct kit *kit = *state;
 	struct stats_session sessions[3];
@@ -202,7 +198,7 @@ static void test_session__used_records(void **state)
 }
 
 /* Those beyond the room that there is are not shown, and get room when others end. */
-static void test_session__too_many(void **state)
+TEST(test_session__too_many, setup, teardown)
 {
 	enum { N = STATS_MAX_SESSIONS + 2 };
 	struct stats_session *sessions = calloc(N, sizeof(*sessions));
@@ -228,7 +224,7 @@ static void test_session__too_many(void **state)
 }
 
 /* The root page takes the memory that it needs, not what it has room for. */
-static void test_root__is_sparse(void **state)
+TEST(test_root__is_sparse, setup, teardown)
 {
 	struct kit *kit = *state;
 	struct stats_session session;
@@ -261,7 +257,7 @@ static void show_lease(struct stats_lease *lease, uint32_t number)
 	stats_set_lease(lease, &figures);
 }
 
-static void test_lease__in_both_pages(void **state)
+TEST(test_lease__in_both_pages, setup, teardown)
 {
 	struct kit *kit = *state;
 	struct stats_lease first, second;
@@ -293,7 +289,7 @@ static void test_lease__in_both_pages(void **state)
 	assert_null(stats_first_lease(kit->stats));
 }
 
-static void test_lease__too_many(void **state)
+TEST(test_lease__too_many, setup, teardown)
 {
 	enum { N = STATS_MAX_LEASES + 2 };
 	struct stats_lease *leases = calloc(N, sizeof(*leases));
@@ -312,20 +308,4 @@ static void test_lease__too_many(void **state)
 	for (uint32_t i = 0; i < STATS_MAX_LEASES; i++)
 		assert_int_equal(lease_record(&kit->root, i).number, 0);
 	free(leases);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_session__in_both_pages, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_session__memory, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_session__pages_come_and_go, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_session__used_records, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_session__too_many, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_lease__in_both_pages, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_lease__too_many, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_root__is_sparse, setup, teardown),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

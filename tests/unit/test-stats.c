@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Counts and pages: what is counted where, slots, the log, resets, pages that come and go. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -13,6 +8,7 @@
 
 #include "fail-alloc.h"
 #include "stats/stats.h"
+#include "support/test.h"
 #include "tenant-page.h"
 #include "util/checked.h"
 
@@ -108,7 +104,7 @@ static struct stats_task task_make(uint64_t user_data)
 
 /* --- Layout --- */
 
-static void test_layout__sections(void **state)
+TEST(test_layout__sections, setup, teardown)
 {
 	struct kit *kit = *state;
 	struct rbk_stats_view root;
@@ -178,7 +174,7 @@ static void read_all(const struct rbk_stats_view *view)
 }
 
 /* Of pages that anything may have happened to, of each kind; in memory with nothing behind it. */
-static void test_layout__garbage(void **state)
+TEST(test_layout__garbage, setup, teardown)
 {
 	static const uint32_t values[] = {
 		0,         1,  2,  7,    8,           16,       64,
@@ -215,7 +211,7 @@ static void test_layout__garbage(void **state)
 }
 
 /* Each way in which a header can lie is found; what came later is not a lie. */
-static void test_layout__nonsense(void **state)
+TEST(test_layout__nonsense, setup, teardown)
 {
 	struct kit *kit = *state;
 	uint64_t bytes = kit->view.bytes;
@@ -279,7 +275,7 @@ static void test_layout__nonsense(void **state)
 	free(copy);
 }
 
-static void test_layout__buckets(void **state)
+TEST(test_layout__buckets)
 {
 	uint64_t ns, last_ns = 0;
 
@@ -299,7 +295,7 @@ static void test_layout__buckets(void **state)
 }
 
 /* Nobody writes but we. */
-static void test_page__is_sealed(void **state)
+TEST(test_page__is_sealed, setup, teardown)
 {
 	struct kit *kit = *state;
 	int fd = kit->tenant->page.fd;
@@ -331,7 +327,7 @@ static void test_page__is_sealed(void **state)
 
 /* --- Counts --- */
 
-static void test_count__queued(void **state)
+TEST(test_count__queued, setup, teardown)
 {
 	struct kit *kit = *state;
 	struct stats_task task = task_make(1);
@@ -442,7 +438,7 @@ static void run_inline(struct stats_plan *plan, unsigned int n, uint8_t reason)
 		stats_task_inline(plan, &task);
 }
 
-static void test_count__inline(void **state)
+TEST(test_count__inline, setup, teardown)
 {
 	struct kit *kit = *state;
 	struct stats_task failed = {.exec_ns = 100,
@@ -497,7 +493,7 @@ static void test_count__inline(void **state)
 
 /* --- The log --- */
 
-static void test_log__wraps(void **state)
+TEST(test_log__wraps, setup, teardown)
 {
 	const uint64_t n = 3 * STATS_LOG_RECORDS + 5;
 	struct kit *kit = *state;
@@ -521,7 +517,7 @@ static void test_log__wraps(void **state)
 }
 
 /* However many plans have tasks to be counted, flushing visits a few. */
-static void test_count__many_plans(void **state)
+TEST(test_count__many_plans, setup, teardown)
 {
 	enum { N = 2 * STATS_MAX_GATHERING };
 	struct kit *kit = *state;
@@ -546,7 +542,7 @@ static void test_count__many_plans(void **state)
 /* --- Slots --- */
 
 /* A page that is made for many plans lists those that it has slots for, and visits no others. */
-static void test_slots__page_for_many(void **state)
+TEST(test_slots__page_for_many, setup, teardown)
 {
 	const struct rbk_stats_tenant none = {.weight = 1};
 	enum { N = STATS_MAX_PLANS + 10 };
@@ -569,7 +565,7 @@ static void test_slots__page_for_many(void **state)
 		stats_plan_deinit(&plans[i]);
 }
 
-static void test_slots__overflow(void **state)
+TEST(test_slots__overflow, setup, teardown)
 {
 	const struct rbk_stats_tenant none = {.weight = 1};
 	struct kit *kit = *state;
@@ -616,7 +612,7 @@ static void test_slots__overflow(void **state)
 }
 
 /* Without a page everything is counted but plans; with one again it goes on. */
-static void test_page__comes_and_goes(void **state)
+TEST(test_page__comes_and_goes, setup, teardown)
 {
 	const struct rbk_stats_plan_device figures[N_DEVICES] = {{.estimate_ns = 1}};
 	const struct stats_plan_memory memory = {.n_evictions = 1};
@@ -688,7 +684,7 @@ static void reset_all(struct stats_tenant *tenant, uint64_t now_ns)
 	assert_int_equal(tenant->totals->n_tasks, 0);
 }
 
-static void test_reset(void **state)
+TEST(test_reset, setup, teardown)
 {
 	const struct rbk_stats_tenant figures = {.weight = 9, .host_used = 77};
 	const struct rbk_stats_plan_device learned[N_DEVICES] = {{.speedup = 3}};
@@ -753,7 +749,7 @@ static void test_reset(void **state)
 
 /* --- The root page --- */
 
-static void test_root__tenants(void **state)
+TEST(test_root__tenants, setup, teardown)
 {
 	struct rbk_stats_broker broker = {.n_sessions = 3};
 	const struct rbk_stats_broker *shown;
@@ -857,7 +853,7 @@ static struct rbk_stats_delay delay_of(const struct rbk_stats_view *view, uint32
 	return delay;
 }
 
-static void test_delays(void **state)
+TEST(test_delays, setup, teardown)
 {
 	struct kit *kit = *state;
 	const struct rbk_stats_contention contention = {
@@ -919,7 +915,7 @@ static void test_delays(void **state)
 	assert_int_equal(delay_of(&root, 1).flags, 0);
 }
 
-static void test_heartbeat(void **state)
+TEST(test_heartbeat, setup, teardown)
 {
 	struct kit *kit = *state;
 	uint64_t n_updates = kit->view.page->n_updates;
@@ -932,7 +928,7 @@ static void test_heartbeat(void **state)
 	assert_int_equal(kit->view.page->realtime_offset_ns, 99);
 }
 
-static void test_tenant__hostile_name(void **state)
+TEST(test_tenant__hostile_name, setup, teardown)
 {
 	struct kit *kit = *state;
 	struct stats_tenant *tenant;
@@ -947,7 +943,7 @@ static void test_tenant__hostile_name(void **state)
 	assert_int_equal(strlen(tenant->own.name), RBK_STATS_NAME_BYTES - 1);
 }
 
-static void test_allocation__fails(void **state)
+TEST(test_allocation__fails, setup, teardown)
 {
 	struct kit *kit = *state;
 	struct stats_tenant *tenant = NULL;
@@ -971,30 +967,4 @@ static void test_allocation__fails(void **state)
 	assert_null(stats_free(NULL));
 	assert_null(stats_tenant_free(NULL));
 	assert_null(stats_tenant_free(tenant));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_layout__sections, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_layout__nonsense, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_layout__garbage, setup, teardown),
-		cmocka_unit_test(test_layout__buckets),
-		cmocka_unit_test_setup_teardown(test_page__is_sealed, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_count__queued, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_count__inline, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_log__wraps, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_count__many_plans, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_slots__page_for_many, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_slots__overflow, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_page__comes_and_goes, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_reset, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_root__tenants, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_delays, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_heartbeat, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_tenant__hostile_name, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_allocation__fails, setup, teardown),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Programs that are started without standard streams, or cannot write. In processes of their own.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -16,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "support/test.h"
 #include "util/streams.h"
 
 /* Runs @child in a process of its own. Return: what it returns. */
@@ -67,7 +63,7 @@ static int start_without_output(void)
 	return 0;
 }
 
-static void test_init__closed(void **state)
+TEST(test_init__closed)
 {
 	assert_int_equal(run(start_without_any), 0);
 	assert_int_equal(run(start_without_output), 0);
@@ -89,7 +85,7 @@ static int write_beyond_limit(void)
 	return write(fd, "e", 1) < 0 && errno == EFBIG ? 0 : 3;
 }
 
-static void test_init__file_that_may_not_grow(void **state)
+TEST(test_init__file_that_may_not_grow)
 {
 	assert_int_equal(run(write_beyond_limit), 0);
 }
@@ -122,19 +118,8 @@ static int finish_full(void)
 	return finish_into("/dev/full", "test: cannot write: No space left on device\n");
 }
 
-static void test_finish(void **state)
+TEST(test_finish)
 {
 	assert_int_equal(run(finish_well), 0);
 	assert_int_equal(run(finish_full), 0);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_init__closed),
-		cmocka_unit_test(test_init__file_that_may_not_grow),
-		cmocka_unit_test(test_finish),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,19 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* What somebody meant to type. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/test.h"
 #include "util/suggest.h"
 
 static const char *const names[] = {"status", "devices", "tenants", "sessions", "set",
 				    "drain",  "stats",   "trace",   "watch",    NULL};
 
-static void test_suggest__slips(void **state)
+TEST(test_suggest__slips)
 {
 	static const char *const slips[][2] = {
 		{"devcies", "devices"},   {"device", "devices"},   {"tennants", "tenants"},
@@ -27,7 +23,7 @@ static void test_suggest__slips(void **state)
 }
 
 /* The beginning of one name only. */
-static void test_suggest__beginnings(void **state)
+TEST(test_suggest__beginnings)
 {
 	assert_string_equal(suggest("dev", names), "devices");
 	assert_string_equal(suggest("te", names), "tenants");
@@ -35,7 +31,7 @@ static void test_suggest__beginnings(void **state)
 	assert_null(suggest("s", names));
 }
 
-static void test_suggest__nothing_near(void **state)
+TEST(test_suggest__nothing_near)
 {
 	char long_word[400];
 
@@ -47,16 +43,4 @@ static void test_suggest__nothing_near(void **state)
 	long_word[sizeof(long_word) - 1] = '\0';
 	assert_null(suggest(long_word, names));
 	assert_null(suggest("status", (const char *const[]){NULL}));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_suggest__slips),
-		cmocka_unit_test(test_suggest__beginnings),
-		cmocka_unit_test(test_suggest__nothing_near),
-	};
-
-	cmocka_set_test_filter(getenv("RBK_TEST_FILTER"));
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,11 +6,6 @@
  *
  * The cards are changed by the simulator's own commands while they are watched.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <amdgpu.h>
 #include <amdgpu_drm.h>
 #include <fcntl.h>
@@ -23,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "support/test.h"
 #include "telemetry/amdgpu.h"
 #include "telemetry/telemetry.h"
 #include "util/clock.h"
@@ -193,7 +189,7 @@ static void let_go(struct holding *holding)
 	assert_int_equal(amdgpu_device_deinitialize(holding->handle), 0);
 }
 
-static void test_card__totals(void **state)
+TEST_IN("card", test_card__totals)
 {
 	struct rig rig;
 
@@ -225,7 +221,7 @@ static void test_card__totals(void **state)
 }
 
 /* What this process holds is told from what others do, and does not ring the reactor. */
-static void test_card__own(void **state)
+TEST_IN("card", test_card__own)
 {
 	struct pollfd pollfd = {.events = POLLIN};
 	struct holding vram, gtt;
@@ -260,7 +256,7 @@ static const struct process_reading *find_process(const struct device_reading *r
 	return NULL;
 }
 
-static void test_card__others(void **state)
+TEST_IN("card", test_card__others)
 {
 	struct pollfd pollfd = {.events = POLLIN};
 	const struct process_reading *process;
@@ -296,7 +292,7 @@ static void test_card__others(void **state)
 	rig_deinit(&rig);
 }
 
-static void test_card__sensors(void **state)
+TEST_IN("card", test_card__sensors)
 {
 	struct rig rig;
 
@@ -328,7 +324,7 @@ static void test_card__sensors(void **state)
 	rig_deinit(&rig);
 }
 
-static void test_card__counters(void **state)
+TEST_IN("card", test_card__counters)
 {
 	struct rig rig;
 
@@ -349,7 +345,7 @@ static void test_card__counters(void **state)
 	rig_deinit(&rig);
 }
 
-static void test_card__old_memory_query(void **state)
+TEST_IN("card", test_card__old_memory_query)
 {
 	struct rig rig;
 
@@ -366,7 +362,7 @@ static void test_card__old_memory_query(void **state)
 	rig_deinit(&rig);
 }
 
-static void test_card__reset(void **state)
+TEST_IN("card", test_card__reset)
 {
 	struct pollfd pollfd = {.events = POLLIN};
 	uint64_t n_vram_lost;
@@ -395,7 +391,7 @@ static void test_card__reset(void **state)
 	rig_deinit(&rig);
 }
 
-static void test_card__unplugged(void **state)
+TEST_IN("card", test_card__unplugged)
 {
 	struct pollfd pollfd = {.events = POLLIN};
 	uint64_t n_vram_lost;
@@ -430,7 +426,7 @@ static void test_card__unplugged(void **state)
 }
 
 /* While somebody in the process holds the dead one, libdrm hands it out for the new one. */
-static void test_card__unplugged_but_held(void **state)
+TEST_IN("card", test_card__unplugged_but_held)
 {
 	amdgpu_device_handle held;
 	struct rig rig;
@@ -457,7 +453,7 @@ static void test_card__unplugged_but_held(void **state)
 }
 
 /* Unplugged while it was not looked at, and never back. */
-static void test_card__ended_while_gone(void **state)
+TEST_IN("card", test_card__ended_while_gone)
 {
 	struct rig rig;
 
@@ -470,7 +466,7 @@ static void test_card__ended_while_gone(void **state)
 }
 
 /* A driver that does not even tell its version. */
-static void test_card__mute(void **state)
+TEST_IN("card", test_card__mute)
 {
 	struct device_reading reading;
 	struct rig rig;
@@ -491,7 +487,7 @@ static void test_card__mute(void **state)
 	sim("fail card0 INFO EIO 0");
 }
 
-static void test_apu__one_pool(void **state)
+TEST_IN("apu", test_apu__one_pool)
 {
 	struct rig rig;
 
@@ -509,7 +505,7 @@ static void test_apu__one_pool(void **state)
 	rig_deinit(&rig);
 }
 
-static void test_cards__told_apart(void **state)
+TEST_IN("cards", test_cards__told_apart)
 {
 	struct holding holding;
 	struct hog hog;
@@ -556,7 +552,7 @@ static void test_cards__told_apart(void **state)
 	rig_deinit(&rig);
 }
 
-static void test_cards__one_not_ours(void **state)
+TEST_IN("cards", test_cards__one_not_ours)
 {
 	struct rig rig;
 
@@ -570,31 +566,8 @@ static void test_cards__one_not_ours(void **state)
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest card[] = {
-		cmocka_unit_test(test_card__totals),
-		cmocka_unit_test(test_card__own),
-		cmocka_unit_test(test_card__others),
-		cmocka_unit_test(test_card__sensors),
-		cmocka_unit_test(test_card__counters),
-		cmocka_unit_test(test_card__old_memory_query),
-		cmocka_unit_test(test_card__reset),
-		cmocka_unit_test(test_card__unplugged),
-		cmocka_unit_test(test_card__unplugged_but_held),
-		cmocka_unit_test(test_card__ended_while_gone),
-		cmocka_unit_test(test_card__mute),
-	};
-	const struct CMUnitTest apu[] = {cmocka_unit_test(test_apu__one_pool)};
-	const struct CMUnitTest cards[] = {
-		cmocka_unit_test(test_cards__one_not_ours),
-		cmocka_unit_test(test_cards__told_apart),
-	};
-
 	if (argc != 3)
 		return 2;
 	sim_path = argv[1];
-	if (strcmp(argv[2], "card") == 0)
-		return cmocka_run_group_tests(card, NULL, NULL);
-	if (strcmp(argv[2], "apu") == 0)
-		return cmocka_run_group_tests(apu, NULL, NULL);
-	return cmocka_run_group_tests(cards, NULL, NULL);
+	return test_run_group(argv[2], NULL, NULL);
 }

@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Watching devices through what their drivers say: no amdgpu is needed. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <dirent.h>
 #include <errno.h>
 #include <poll.h>
@@ -13,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "support/test.h"
 #include "telemetry/telemetry.h"
 #include "tests/unit/fail-alloc.h"
 #include "util/clock.h"
@@ -71,7 +67,7 @@ static bool has_thread(void)
 	return has;
 }
 
-static void test_new__nothing(void **state)
+TEST(test_new__nothing)
 {
 	struct telemetry *telemetry;
 	struct device_reading reading;
@@ -87,7 +83,7 @@ static void test_new__nothing(void **state)
 }
 
 /* A device about which nobody says anything is not watched, and that is said. */
-static void test_new__nobody_to_ask(void **state)
+TEST(test_new__nobody_to_ask)
 {
 	const struct telemetry_device device = {.index = 1};
 	struct telemetry *telemetry;
@@ -104,7 +100,7 @@ static void test_new__nobody_to_ask(void **state)
 	telemetry_free(telemetry);
 }
 
-static void test_driver(void **state)
+TEST(test_driver)
 {
 	struct driver driver = {.used_bytes = MIB(300), .own_bytes = MIB(100), .has_memory = true};
 	const struct telemetry_device device = {.index = 3, .driver = {driver_sample, &driver}};
@@ -138,7 +134,7 @@ static void test_driver(void **state)
 	waker_deinit(&waker);
 }
 
-static void test_driver__says_nothing(void **state)
+TEST(test_driver__says_nothing)
 {
 	struct driver driver = {.has_memory = false};
 	const struct telemetry_device device = {.index = 1, .driver = {driver_sample, &driver}};
@@ -167,7 +163,7 @@ static void wait_for_samples(const struct telemetry *telemetry, uint32_t n)
 }
 
 /* Idle, nothing happens for ten seconds; a faster pace counts at once. */
-static void test_pace(void **state)
+TEST(test_pace)
 {
 	struct driver driver = {.used_bytes = MIB(300), .has_memory = true};
 	const struct telemetry_device device = {.index = 1, .driver = {driver_sample, &driver}};
@@ -203,7 +199,7 @@ static bool is_rung(struct waker *waker, int timeout_ms)
 }
 
 /* The reactor is rung for others' memory, not for its own, and not for nothing. */
-static void test_waker(void **state)
+TEST(test_waker)
 {
 	struct driver driver = {.used_bytes = MIB(300), .own_bytes = MIB(100), .has_memory = true};
 	const struct telemetry_device device = {.index = 1, .driver = {driver_sample, &driver}};
@@ -235,7 +231,7 @@ static void test_waker(void **state)
 	waker_deinit(&waker);
 }
 
-static void test_pool(void **state)
+TEST(test_pool)
 {
 	struct device_reading reading = {
 		.vram = {.total = {10, true}, .used = {3, true}, .own = {1, true}},
@@ -254,7 +250,7 @@ static void test_pool(void **state)
 	assert_false(pool.usable.is_valid);
 }
 
-static void test_new__no_memory(void **state)
+TEST(test_new__no_memory)
 {
 	struct driver driver = {.has_memory = true};
 	const struct telemetry_device device = {.index = 1, .driver = {driver_sample, &driver}};
@@ -272,16 +268,4 @@ static void test_new__no_memory(void **state)
 	}
 	telemetry_free(telemetry);
 	waker_deinit(&waker);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_new__nothing), cmocka_unit_test(test_new__nobody_to_ask),
-		cmocka_unit_test(test_driver),       cmocka_unit_test(test_driver__says_nothing),
-		cmocka_unit_test(test_pace),         cmocka_unit_test(test_waker),
-		cmocka_unit_test(test_pool),         cmocka_unit_test(test_new__no_memory),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Tenants: limits from a policy, lives across reloads, and reloads that fail. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "fail-alloc.h"
+#include "support/test.h"
 #include "tenant/policy-private.h"
 #include "tenant/tenant.h"
 
@@ -25,7 +21,7 @@ static const struct tenants_machine machine = {
 	.n_watches = 3000,
 };
 
-static void test_defaults__limits(void **state)
+TEST(test_defaults__limits)
 {
 	const struct peer peer = {.pid = 1, .uid = 7, .gid = 7};
 	struct tenants *tenants = NULL;
@@ -73,7 +69,7 @@ static void test_defaults__limits(void **state)
 	account_book_free(book);
 }
 
-static void test_new__allocation(void **state)
+TEST(test_new__allocation)
 {
 	struct tenants *tenants = NULL;
 	struct account_book *book = NULL;
@@ -159,7 +155,7 @@ static unsigned int count(const struct fixture *fixture)
 	return n;
 }
 
-static void test_limits__from_policy(void **state)
+TEST(test_limits__from_policy)
 {
 	struct fixture fixture;
 	struct tenant *a, *b, *other;
@@ -204,7 +200,7 @@ static void test_limits__from_policy(void **state)
 }
 
 /* Shares of one kind and another: the high mark stays between reserve and maximum. */
-static void test_limits__mixed(void **state)
+TEST(test_limits__mixed)
 {
 	struct fixture fixture;
 	struct tenant *a;
@@ -221,7 +217,7 @@ static void test_limits__mixed(void **state)
 	fixture_deinit(&fixture);
 }
 
-static void test_reload__lives_of_tenants(void **state)
+TEST(test_reload__lives_of_tenants)
 {
 	struct fixture fixture;
 	struct charge charge = CHARGE_INIT;
@@ -267,7 +263,7 @@ static void test_reload__lives_of_tenants(void **state)
 	fixture_deinit(&fixture);
 }
 
-static void test_cgroup__and_nobody_else(void **state)
+TEST(test_cgroup__and_nobody_else)
 {
 	const struct peer in_a = {.pid = 1, .uid = 7, .cgroup = "/a"},
 			  in_b = {.pid = 1, .uid = 7, .cgroup = "/b"}, elsewhere = {.uid = 7};
@@ -292,7 +288,7 @@ static void test_cgroup__and_nobody_else(void **state)
 	fixture_deinit(&fixture);
 }
 
-static void test_reload__failure_changes_nothing(void **state)
+TEST(test_reload__failure_changes_nothing)
 {
 	struct policy *policy = load("[tenant a]\nmatch-uid = 1\nvram-reserve = 7GiB\n"
 				     "vram-max = 100%\nplans-max = 77\n"
@@ -359,7 +355,7 @@ static void expect_reload(struct tenants *tenants, const char *text)
 	assert_int_equal(tenants_reload(tenants, load(text), &errors), 0);
 }
 
-static void test_set(void **state)
+TEST(test_set)
 {
 	static const char text[] = "[tenant default]\nweight = 5\n"
 				   "[tenant a]\nmatch-uid = 1\nvram-reserve = 10%\n";
@@ -430,7 +426,7 @@ static void test_set(void **state)
 	account_book_free(book);
 }
 
-static void test_set__allocation(void **state)
+TEST(test_set__allocation)
 {
 	struct account_book *book = NULL;
 	struct tenants *tenants = NULL;
@@ -458,21 +454,4 @@ static void test_set__allocation(void **state)
 	assert_true(n > 3);
 	tenants_free(tenants);
 	account_book_free(book);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_defaults__limits),
-		cmocka_unit_test(test_new__allocation),
-		cmocka_unit_test(test_limits__from_policy),
-		cmocka_unit_test(test_limits__mixed),
-		cmocka_unit_test(test_reload__lives_of_tenants),
-		cmocka_unit_test(test_cgroup__and_nobody_else),
-		cmocka_unit_test(test_reload__failure_changes_nothing),
-		cmocka_unit_test(test_set),
-		cmocka_unit_test(test_set__allocation),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

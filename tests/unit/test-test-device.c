@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* The device that brokerd --test-device makes: what it says of itself, order, times, its queue. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <errno.h>
 #include <poll.h>
 
@@ -13,6 +7,7 @@
 #include "fail-alloc.h"
 #include "place/profile.h"
 #include "plan/executor.h"
+#include "support/test.h"
 #include "util/clock.h"
 #include "util/waker.h"
 
@@ -62,7 +57,7 @@ static struct exec_task *wait_for_one(struct kit *kit)
 	}
 }
 
-static void test_profile(void **state)
+TEST(test_profile)
 {
 	struct kit kit;
 
@@ -80,7 +75,7 @@ static void test_profile(void **state)
 	kit_end(&kit);
 }
 
-static void test_tasks(void **state)
+TEST(test_tasks)
 {
 	uint64_t begin_ticks, took_ns;
 	struct kit kit;
@@ -103,7 +98,7 @@ static void test_tasks(void **state)
 	kit_end(&kit);
 }
 
-static void test_tasks__cancelled(void **state)
+TEST(test_tasks__cancelled)
 {
 	struct kit kit;
 
@@ -117,7 +112,7 @@ static void test_tasks__cancelled(void **state)
 	kit_end(&kit);
 }
 
-static void test_tasks__full(void **state)
+TEST(test_tasks__full)
 {
 	struct kit kit;
 
@@ -137,7 +132,7 @@ static void test_tasks__full(void **state)
 	kit_end(&kit);
 }
 
-static void test_new__no_memory(void **state)
+TEST(test_new__no_memory)
 {
 	struct executor *device = NULL;
 	struct waker waker;
@@ -156,14 +151,4 @@ static void test_new__no_memory(void **state)
 	waker_deinit(&waker);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_profile),          cmocka_unit_test(test_tasks),
-		cmocka_unit_test(test_tasks__cancelled), cmocka_unit_test(test_tasks__full),
-		cmocka_unit_test(test_new__no_memory),
-	};
-
-	clock_init();
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL, clock_init())

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Threads: broker/util/thread.h. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
@@ -13,8 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
+#include "support/test.h"
 #include "util/thread.h"
 
 int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start)(void *),
@@ -69,7 +64,7 @@ static void *see_mask(void *data)
 	return NULL;
 }
 
-static void test_start__signals(void **state)
+TEST(test_start__signals)
 {
 	sigset_t before, after, seen;
 	pthread_t thread;
@@ -96,7 +91,7 @@ static void *wait_for(void *data)
 	return NULL;
 }
 
-static void test_start__name_is_cut(void **state)
+TEST(test_start__name_is_cut)
 {
 	pthread_mutex_t until = PTHREAD_MUTEX_INITIALIZER;
 	char name[32] = "";
@@ -110,7 +105,7 @@ static void test_start__name_is_cut(void **state)
 	pthread_join(thread, NULL);
 }
 
-static void test_start__no_more_threads(void **state)
+TEST(test_start__no_more_threads)
 {
 	sigset_t before, after;
 	pthread_t thread;
@@ -179,7 +174,7 @@ static void *set_slices(void *data)
 	return data;
 }
 
-static void test_slice(void **state)
+TEST(test_slice)
 {
 	const struct attr before = read_attr();
 	pthread_t thread;
@@ -237,7 +232,7 @@ static void *set_nices(void *data)
 	return data;
 }
 
-static void test_nice(void **state)
+TEST(test_nice)
 {
 	const int nice = read_attr().nice;
 	pthread_t thread;
@@ -245,17 +240,4 @@ static void test_nice(void **state)
 	assert_int_equal(pthread_create(&thread, NULL, set_nices, NULL), 0);
 	pthread_join(thread, NULL);
 	assert_int_equal(read_attr().nice, nice);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_start__signals),
-		cmocka_unit_test(test_start__name_is_cut),
-		cmocka_unit_test(test_start__no_more_threads),
-		cmocka_unit_test(test_slice),
-		cmocka_unit_test(test_nice),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Work shared fairly: weights, order, budgets, owners that come back, withdrawing. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "loop/turn-queue.h"
+#include "support/test.h"
 #include "util/clock.h"
 
 static uint64_t now_ticks;
@@ -62,7 +57,7 @@ static void piece_init(struct piece *piece, struct kit *kit, uint64_t ticks, uns
 }
 
 /* One owner has 100 jobs, the other one: both get on alike, by time. */
-static void test_run__owners_not_jobs(void **state)
+TEST(test_run__owners_not_jobs)
 {
 	struct turn_owner many, one;
 	struct piece pieces[100], single;
@@ -84,7 +79,7 @@ static void test_run__owners_not_jobs(void **state)
 		assert_in_range(pieces[i].n_ran, 1, 3);
 }
 
-static void test_run__weights_by_time(void **state)
+TEST(test_run__weights_by_time)
 {
 	struct turn_owner heavy, light;
 	struct piece of_heavy, of_light;
@@ -103,7 +98,7 @@ static void test_run__weights_by_time(void **state)
 }
 
 /* However small the budget, one job runs; what does not fit waits, in order. */
-static void test_run__smallest_budget(void **state)
+TEST(test_run__smallest_budget)
 {
 	struct turn_owner owner;
 	struct piece pieces[5];
@@ -125,7 +120,7 @@ static void test_run__smallest_budget(void **state)
 }
 
 /* An owner cannot save up time, nor get rid of a debt by going away for a moment. */
-static void test_owner__comes_back(void **state)
+TEST(test_owner__comes_back)
 {
 	struct turn_owner steady, other;
 	struct piece of_steady, of_other;
@@ -161,7 +156,7 @@ static void test_owner__comes_back(void **state)
 }
 
 /* A job in which the reactor was preempted costs its owner no more than an overrun. */
-static void test_run__preempted(void **state)
+TEST(test_run__preempted)
 {
 	struct turn_owner steady, other;
 	struct piece of_steady, of_other;
@@ -180,7 +175,7 @@ static void test_run__preempted(void **state)
 	assert_in_range(of_steady.n_ran, 995, 1005);
 }
 
-static void test_withdraw__leaves_the_rest(void **state)
+TEST(test_withdraw__leaves_the_rest)
 {
 	struct turn_owner owner;
 	struct piece pieces[3];
@@ -205,7 +200,7 @@ static void test_withdraw__leaves_the_rest(void **state)
 }
 
 /* A job that takes longer than a turn is counted under its cause and its owner's tenant. */
-static void test_run__counts_overruns(void **state)
+TEST(test_run__counts_overruns)
 {
 	struct turn_owner owner;
 	struct piece piece;
@@ -221,18 +216,4 @@ static void test_run__counts_overruns(void **state)
 	assert_int_equal(kit.turn.report.longest.tenant, 42);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_run__owners_not_jobs),
-		cmocka_unit_test(test_run__weights_by_time),
-		cmocka_unit_test(test_run__smallest_budget),
-		cmocka_unit_test(test_owner__comes_back),
-		cmocka_unit_test(test_run__preempted),
-		cmocka_unit_test(test_withdraw__leaves_the_rest),
-		cmocka_unit_test(test_run__counts_overruns),
-	};
-
-	clock_init();
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL, clock_init())

@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* The reactor's turn: slices, budgets, overruns by cause, the longest turn. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <stdlib.h>
 
 #include "loop/loop.h"
 #include "loop/turn.h"
+#include "support/test.h"
 #include "util/clock.h"
 
 enum { BUDGET = 1000 };
@@ -40,7 +36,7 @@ static void spend(struct turn *turn, enum rbk_turn_cause cause, uint32_t tenant,
 	turn_leave(turn, outer);
 }
 
-static void test_used__slices_only(void **state)
+TEST(test_used__slices_only)
 {
 	struct turn turn = make_turn();
 	struct turn_source outer, inner;
@@ -71,7 +67,7 @@ static void test_used__slices_only(void **state)
 	assert_false(turn_is_over(&turn));
 }
 
-static void test_stop__last_source_gets_on(void **state)
+TEST(test_stop__last_source_gets_on)
 {
 	struct turn turn = make_turn();
 
@@ -83,7 +79,7 @@ static void test_stop__last_source_gets_on(void **state)
 }
 
 /* An overrun belongs to the cause of most of the turn, and to the tenant of its longest slice. */
-static void test_overrun__cause_and_tenant(void **state)
+TEST(test_overrun__cause_and_tenant)
 {
 	struct turn turn = make_turn();
 
@@ -112,7 +108,7 @@ static void test_overrun__cause_and_tenant(void **state)
 	assert_int_equal(turn.report.n_overruns[RBK_TURN_PLANS], 1);
 }
 
-static void test_entries__counted_apart(void **state)
+TEST(test_entries__counted_apart)
 {
 	struct turn turn = make_turn();
 
@@ -132,7 +128,7 @@ static void test_entries__counted_apart(void **state)
 	assert_int_equal(turn.report.longest_ticks, 30 * BUDGET);
 }
 
-static void test_reset__begins_anew(void **state)
+TEST(test_reset__begins_anew)
 {
 	struct turn turn = make_turn();
 
@@ -164,7 +160,7 @@ static void spend_cpu(struct turn *turn, uint64_t ticks, uint64_t cpu_ns)
 }
 
 /* What took the thread long, and not what happened while others had the processor. */
-static void test_cpu__has_worked(void **state)
+TEST(test_cpu__has_worked)
 {
 	const uint64_t us = clock_ns_to_ticks(1000), ms = 1000 * us;
 	struct turn turn;
@@ -189,7 +185,7 @@ static void test_cpu__has_worked(void **state)
 }
 
 /* Time in which others had the processor is the machine's, and the turn is as long all the same. */
-static void test_cpu__without_preemption(void **state)
+TEST(test_cpu__without_preemption)
 {
 	struct turn turn = make_turn();
 	const uint64_t us = clock_ns_to_ticks(1000);
@@ -246,7 +242,7 @@ static void on_costly_timer(void *data)
 	now_ticks += BUDGET;
 }
 
-static void test_loop__timers_in_slices(void **state)
+TEST(test_loop__timers_in_slices)
 {
 	unsigned int numbers[4] = {0, 1, 2, 3}, n_turns = 0;
 	struct loop_timer *timers[4];
@@ -276,19 +272,4 @@ static void test_loop__timers_in_slices(void **state)
 	loop_free(loop);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_used__slices_only),
-		cmocka_unit_test(test_stop__last_source_gets_on),
-		cmocka_unit_test(test_overrun__cause_and_tenant),
-		cmocka_unit_test(test_entries__counted_apart),
-		cmocka_unit_test(test_reset__begins_anew),
-		cmocka_unit_test(test_cpu__has_worked),
-		cmocka_unit_test(test_cpu__without_preemption),
-		cmocka_unit_test(test_loop__timers_in_slices),
-	};
-
-	clock_init();
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL, clock_init())

@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Users and groups by name and by number. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <string.h>
 
 #include "daemon/users.h"
+#include "support/test.h"
 
-static void test_group(void **state)
+TEST(test_group)
 {
 	gid_t gid = 7;
 
@@ -27,7 +23,7 @@ static void test_group(void **state)
 	assert_int_equal(gid, 4294967294);
 }
 
-static void test_list(void **state)
+TEST(test_list)
 {
 	struct users users;
 
@@ -41,7 +37,7 @@ static void test_list(void **state)
 	assert_int_equal(users.uids[2], 3);
 }
 
-static void test_list__bad(void **state)
+TEST(test_list__bad)
 {
 	char list[2 * USERS_MAX + 2];
 	struct users users;
@@ -58,15 +54,4 @@ static void test_list__bad(void **state)
 	assert_int_equal(users.n, USERS_MAX);
 	strcat(list, ",1");
 	assert_int_equal(users_parse(list, &users), -E2BIG);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_group),
-		cmocka_unit_test(test_list),
-		cmocka_unit_test(test_list__bad),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,15 +3,12 @@
  * Judging entries: every errno that struct rbk_sqe documents, on both sides of its boundary. What
  * fits in all but one respect must fail for that one.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include <errno.h>
 
 #include "dispatch/dispatch-private.h"
+#include "support/test.h"
 #include "util/checked.h"
 
 enum {
@@ -120,7 +117,7 @@ static void expect_judged_(struct bench *bench, int res, struct rbk_sqe sqe, int
 
 /* --- what all entries have in common --- */
 
-static void test_opcode__unknown(void **state)
+TEST(test_opcode__unknown)
 {
 	struct bench bench;
 
@@ -132,7 +129,7 @@ static void test_opcode__unknown(void **state)
 	expect_judged(&bench, 0, (struct rbk_sqe){.opcode = RBK_OP_CANCEL});
 }
 
-static void test_flags__unknown_or_out_of_place(void **state)
+TEST(test_flags__unknown_or_out_of_place)
 {
 	static const uint8_t bare[] = {RBK_OP_NOP, RBK_OP_CANCEL, RBK_OP_BARRIER, RBK_OP_PREFETCH,
 				       RBK_OP_EVICT};
@@ -161,7 +158,7 @@ static void test_flags__unknown_or_out_of_place(void **state)
 	expect_judged(&bench, -EINVAL, sqe);
 }
 
-static void test_strategy__each(void **state)
+TEST(test_strategy__each)
 {
 	struct rbk_sqe sqe = run(1, RBK_REF(FIRST, 0), RBK_REF(FIRST, 64));
 	struct bench bench;
@@ -177,7 +174,7 @@ static void test_strategy__each(void **state)
 	}
 }
 
-static void test_priority__each(void **state)
+TEST(test_priority__each)
 {
 	struct rbk_sqe sqe = run(1, RBK_REF(FIRST, 0), RBK_REF(FIRST, 64));
 	struct bench bench;
@@ -191,7 +188,7 @@ static void test_priority__each(void **state)
 
 /* --- entries without operands --- */
 
-static void test_bare__reserved(void **state)
+TEST(test_bare__reserved)
 {
 	static const uint8_t bare[] = {RBK_OP_NOP, RBK_OP_BARRIER};
 	struct bench bench;
@@ -215,7 +212,7 @@ static void test_bare__reserved(void **state)
 	}
 }
 
-static void test_cancel__reserved(void **state)
+TEST(test_cancel__reserved)
 {
 	struct rbk_sqe sqe = {.opcode = RBK_OP_CANCEL, .target = UINT64_MAX};
 	struct bench bench;
@@ -236,7 +233,7 @@ static void test_cancel__reserved(void **state)
 }
 
 /* RBK_FEAT_RESIDENCY was not agreed upon. */
-static void test_residency__not_offered(void **state)
+TEST(test_residency__not_offered)
 {
 	struct rbk_sqe sqe = {.opcode = RBK_OP_PREFETCH, .plan_id = PLAN_ID(TWO)};
 	struct bench bench;
@@ -249,7 +246,7 @@ static void test_residency__not_offered(void **state)
 	expect_judged(&bench, -ENOENT, sqe);
 }
 
-static void test_residency__form(void **state)
+TEST(test_residency__form)
 {
 	struct rbk_sqe sqe = {.opcode = RBK_OP_PREFETCH, .plan_id = PLAN_ID(TWO)};
 	struct bench bench;
@@ -288,7 +285,7 @@ static void test_residency__form(void **state)
 
 /* --- the plan --- */
 
-static void test_plan__which(void **state)
+TEST(test_plan__which)
 {
 	struct rbk_sqe sqe = run(1, RBK_REF(FIRST, 0), RBK_REF(FIRST, 64));
 	static const uint32_t wrong[] = {(2u << 16) | TWO, (4u << 16) | TWO, TWO,
@@ -311,7 +308,7 @@ static void test_plan__which(void **state)
 	expect_judged(&bench, 0, sqe);
 }
 
-static void test_count__bounds(void **state)
+TEST(test_count__bounds)
 {
 	static const uint32_t counts[] = {0, 1, MAX_COUNT, MAX_COUNT + 1, UINT32_MAX};
 	static const int results[] = {-ERANGE, 0, 0, -ERANGE, -ERANGE};
@@ -325,7 +322,7 @@ static void test_count__bounds(void **state)
 
 /* --- references --- */
 
-static void test_ref__resolved(void **state)
+TEST(test_ref__resolved)
 {
 	struct bench bench;
 
@@ -337,7 +334,7 @@ static void test_ref__resolved(void **state)
 	assert_int_equal(bench.refs[1].offset, 128);
 }
 
-static void test_ref__no_arena(void **state)
+TEST(test_ref__no_arena)
 {
 	static const uint16_t ids[] = {GAP, N_ARENAS, 0x8000, 0xffff};
 	struct bench bench;
@@ -349,7 +346,7 @@ static void test_ref__no_arena(void **state)
 	}
 }
 
-static void test_ref__misaligned(void **state)
+TEST(test_ref__misaligned)
 {
 	static const uint64_t offsets[] = {1, 4, 32, 63, 65, 96, (1ull << 48) - 1};
 	struct bench bench;
@@ -364,7 +361,7 @@ static void test_ref__misaligned(void **state)
 }
 
 /* To the last byte of the arena, and not one further. */
-static void test_ref__beyond_the_arena(void **state)
+TEST(test_ref__beyond_the_arena)
 {
 	static const uint64_t offsets[] = {PAGE - 64, PAGE, PAGE + 64, 1ull << 47,
 					   (1ull << 48) - 64};
@@ -402,7 +399,7 @@ static void test_ref__beyond_the_arena(void **state)
 }
 
 /* The largest plan that there can be, at the largest count: no sum wraps. */
-static void test_ref__largest_plan(void **state)
+TEST(test_ref__largest_plan)
 {
 	uint64_t bytes;
 	struct bench bench;
@@ -423,7 +420,7 @@ static void test_ref__largest_plan(void **state)
 			  RBK_REF(FIRST, bench.arenas[FIRST].exec.bytes - 64)));
 }
 
-static void test_ref__immutable_output(void **state)
+TEST(test_ref__immutable_output)
 {
 	struct bench bench;
 
@@ -433,7 +430,7 @@ static void test_ref__immutable_output(void **state)
 	expect_judged(&bench, -EFAULT, run(1, RBK_REF(FIRST, 0), RBK_REF(SEALED, PAGE)));
 }
 
-static void test_ref__unused(void **state)
+TEST(test_ref__unused)
 {
 	struct rbk_sqe sqe = run(1, RBK_REF(FIRST, 0), RBK_REF(FIRST, 64));
 	struct bench bench;
@@ -450,7 +447,7 @@ static void test_ref__unused(void **state)
 /* --- overlaps --- */
 
 /* Side by side is fine; one byte in common is not. */
-static void test_overlap__by_one_byte(void **state)
+TEST(test_overlap__by_one_byte)
 {
 	static const struct {
 		uint64_t in_bytes, out_bytes, in, out;
@@ -474,7 +471,7 @@ static void test_overlap__by_one_byte(void **state)
 	}
 }
 
-static void test_overlap__grows_with_count(void **state)
+TEST(test_overlap__grows_with_count)
 {
 	struct bench bench;
 
@@ -485,7 +482,7 @@ static void test_overlap__grows_with_count(void **state)
 }
 
 /* Memory is told apart by device and inode, not by the arena's id. */
-static void test_overlap__two_arenas_of_one_memfd(void **state)
+TEST(test_overlap__two_arenas_of_one_memfd)
 {
 	struct bench bench;
 
@@ -498,7 +495,7 @@ static void test_overlap__two_arenas_of_one_memfd(void **state)
 }
 
 /* Inputs may be one and the same; outputs and states may not. */
-static void test_overlap__who_with_whom(void **state)
+TEST(test_overlap__who_with_whom)
 {
 	struct rbk_sqe sqe;
 	struct bench bench;
@@ -516,7 +513,7 @@ static void test_overlap__who_with_whom(void **state)
 
 /* --- argument tables --- */
 
-static void test_table__five_and_six(void **state)
+TEST(test_table__five_and_six)
 {
 	const uint64_t sixth = RBK_REF(FIRST, 5 * 64);
 	struct rbk_sqe sqe, two[2];
@@ -537,7 +534,7 @@ static void test_table__five_and_six(void **state)
 	expect_judged(&bench, 0, sqe);
 }
 
-static void test_table__widest(void **state)
+TEST(test_table__widest)
 {
 	struct rbk_sqe sqe;
 	struct bench bench;
@@ -564,7 +561,7 @@ static void test_table__widest(void **state)
 	expect_judged(&bench, 0, sqe);
 }
 
-static void test_table__wrong_number(void **state)
+TEST(test_table__wrong_number)
 {
 	static const uint32_t wrong[] = {0, 1, 5, 7, 64, 65, UINT32_MAX, 6u | 1u << 31};
 	struct rbk_sqe sqe;
@@ -582,7 +579,7 @@ static void test_table__wrong_number(void **state)
 	expect_judged(&bench, -EINVAL, sqe);
 }
 
-static void test_table__reserved(void **state)
+TEST(test_table__reserved)
 {
 	struct rbk_sqe sqe;
 	struct bench bench;
@@ -601,7 +598,7 @@ static void test_table__reserved(void **state)
 }
 
 /* The table is a reference like any other, read to its last byte and no further. */
-static void test_table__where_it_lies(void **state)
+TEST(test_table__where_it_lies)
 {
 	struct rbk_sqe sqe;
 	struct bench bench;
@@ -626,38 +623,4 @@ static void test_table__where_it_lies(void **state)
 	bench.arenas[TABLES].exec.immutable = true;
 	sqe.table = RBK_REF(TABLES, 0);
 	expect_judged(&bench, 0, sqe);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_opcode__unknown),
-		cmocka_unit_test(test_flags__unknown_or_out_of_place),
-		cmocka_unit_test(test_strategy__each),
-		cmocka_unit_test(test_priority__each),
-		cmocka_unit_test(test_bare__reserved),
-		cmocka_unit_test(test_cancel__reserved),
-		cmocka_unit_test(test_residency__not_offered),
-		cmocka_unit_test(test_residency__form),
-		cmocka_unit_test(test_plan__which),
-		cmocka_unit_test(test_count__bounds),
-		cmocka_unit_test(test_ref__resolved),
-		cmocka_unit_test(test_ref__no_arena),
-		cmocka_unit_test(test_ref__misaligned),
-		cmocka_unit_test(test_ref__beyond_the_arena),
-		cmocka_unit_test(test_ref__largest_plan),
-		cmocka_unit_test(test_ref__immutable_output),
-		cmocka_unit_test(test_ref__unused),
-		cmocka_unit_test(test_overlap__by_one_byte),
-		cmocka_unit_test(test_overlap__grows_with_count),
-		cmocka_unit_test(test_overlap__two_arenas_of_one_memfd),
-		cmocka_unit_test(test_overlap__who_with_whom),
-		cmocka_unit_test(test_table__five_and_six),
-		cmocka_unit_test(test_table__widest),
-		cmocka_unit_test(test_table__wrong_number),
-		cmocka_unit_test(test_table__reserved),
-		cmocka_unit_test(test_table__where_it_lies),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,13 +4,9 @@
  * work and workers without oscillation, and takes nonsense for what it is.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-#include <cmocka.h>
 
+#include "support/test.h"
 #include "unit/processors.h"
 
 static const uint64_t ms = 1000000;
@@ -76,7 +72,7 @@ static void besiege_at_all_times(const struct siege *siege, size_t n)
 			besiege(&siege[i], 500 * ms + late_ns);
 }
 
-static void test_hogs__on_every_processor(void **state)
+TEST(test_hogs__on_every_processor)
 {
 	const struct siege sieges[] = {
 		{2, 2, 2, 1, 0},       {2, 2, 2, 1, 1.5f},    {2, 2, 2, 0.2, 1.5f, 5},
@@ -89,7 +85,7 @@ static void test_hogs__on_every_processor(void **state)
 	besiege_at_all_times(sieges, sizeof(sieges) / sizeof(sieges[0]));
 }
 
-static void test_hogs__on_some_processors(void **state)
+TEST(test_hogs__on_some_processors)
 {
 	const struct siege sieges[] = {
 		{2, 2, 1, 1, 0},
@@ -102,7 +98,7 @@ static void test_hogs__on_some_processors(void **state)
 }
 
 /* What is measured is what there is, whether work stays or goes. */
-static void test_factor__as_it_is(void **state)
+TEST(test_factor__as_it_is)
 {
 	const uint32_t hogs_each[] = {0, 1, 3, 7};
 	struct processors processors;
@@ -123,7 +119,7 @@ static void test_factor__as_it_is(void **state)
 }
 
 /* Sixteen hogs a processor use as much of it as one: who left must not come back to see. */
-static void test_hold__rarely_let_go(void **state)
+TEST(test_hold__rarely_let_go)
 {
 	struct processors processors;
 
@@ -146,7 +142,7 @@ static void test_hold__rarely_let_go(void **state)
 }
 
 /* Somebody who gives way uses all that hogs leave, also when they are gone: that is tried out. */
-static void test_hold__until_tried(void **state)
+TEST(test_hold__until_tried)
 {
 	struct processors processors;
 
@@ -170,7 +166,7 @@ static void test_hold__until_tried(void **state)
 }
 
 /* Fast ones are seen through, slow ones followed, and nothing in between swings. */
-static void test_duty__bounded(void **state)
+TEST(test_duty__bounded)
 {
 	const struct {
 		uint64_t period_ns;
@@ -194,7 +190,7 @@ static void test_duty__bounded(void **state)
 }
 
 /* Little that others do, and now and then, is none. */
-static void test_noise__ignored(void **state)
+TEST(test_noise__ignored)
 {
 	struct processors processors;
 
@@ -211,7 +207,7 @@ static void test_noise__ignored(void **state)
 }
 
 /* A quota's throttling and the hypervisor's steal make tasks slow, but nobody is at fault. */
-static void test_others__no_contention(void **state)
+TEST(test_others__no_contention)
 {
 	struct processors processors;
 
@@ -237,7 +233,7 @@ static void test_others__no_contention(void **state)
 }
 
 /* More workers than processors take turns with each other. */
-static void test_others__own_workers(void **state)
+TEST(test_others__own_workers)
 {
 	struct place_contention_sample sample = {
 		.has_workers = true,
@@ -263,7 +259,7 @@ static void test_others__own_workers(void **state)
 }
 
 /* Where nobody waits, workers that are preempted are none that suffer, and the other way round. */
-static void test_signals__both(void **state)
+TEST(test_signals__both)
 {
 	const struct place_contention_config config = PLACE_CONTENTION_DEFAULT;
 
@@ -286,7 +282,7 @@ static void test_signals__both(void **state)
 }
 
 /* With fewer workers each gets more, but all of them would fight again: they are tried seldom. */
-static void test_workers__back_off(void **state)
+TEST(test_workers__back_off)
 {
 	struct processors processors;
 	uint32_t n_raised = 0, before;
@@ -308,7 +304,7 @@ static void test_workers__back_off(void **state)
 }
 
 /* Where nobody else can do the work, none is left to others; for a while after that, neither. */
-static void test_workers__needed(void **state)
+TEST(test_workers__needed)
 {
 	struct processors processors;
 
@@ -351,7 +347,7 @@ static void test_workers__needed(void **state)
 }
 
 /* Sources that know less: less precisely, but in time and without swinging. */
-static void test_sources__that_know_less(void **state)
+TEST(test_sources__that_know_less)
 {
 	const struct {
 		bool workers, processors, stall;
@@ -391,7 +387,7 @@ static void test_sources__that_know_less(void **state)
 	}
 }
 
-static void test_sources__nothing_known(void **state)
+TEST(test_sources__nothing_known)
 {
 	struct processors processors;
 
@@ -409,7 +405,7 @@ static void test_sources__nothing_known(void **state)
 }
 
 /* Samples at any times, one after a long pause among them. */
-static void test_samples__at_any_times(void **state)
+TEST(test_samples__at_any_times)
 {
 	const uint64_t periods_ns[] = {100000, 1000000, 3000000, 25000000, 40000000};
 	struct processors processors;
@@ -448,7 +444,7 @@ static void expect_sane(const struct place_contention *judge)
 	assert_false(verdict->has_begun && !verdict->is_contended);
 }
 
-static void test_clock__jumps(void **state)
+TEST(test_clock__jumps)
 {
 	struct processors processors;
 	float factor;
@@ -478,7 +474,7 @@ static void test_clock__jumps(void **state)
 }
 
 /* Figures of several processors, read one after the other. */
-static void test_counters__back_a_little(void **state)
+TEST(test_counters__back_a_little)
 {
 	struct processors processors;
 	uint64_t since_ns;
@@ -504,7 +500,7 @@ static void test_counters__back_a_little(void **state)
 }
 
 /* What others use may not be accounted for yet: it is no less. */
-static void test_counters__late(void **state)
+TEST(test_counters__late)
 {
 	struct processors processors;
 	uint64_t since_ns;
@@ -533,7 +529,7 @@ static void test_counters__late(void **state)
 	}
 }
 
-static void test_counters__at_the_edge(void **state)
+TEST(test_counters__at_the_edge)
 {
 	struct processors processors;
 
@@ -564,7 +560,7 @@ static uint64_t draw_word(uint64_t *random)
 	}
 }
 
-static void test_figures__arbitrary(void **state)
+TEST(test_figures__arbitrary)
 {
 	const struct place_contention_config config = PLACE_CONTENTION_DEFAULT;
 	struct place_contention judge;
@@ -593,7 +589,7 @@ static void test_figures__arbitrary(void **state)
 	}
 }
 
-static void test_config__nonsense(void **state)
+TEST(test_config__nonsense)
 {
 	const struct place_contention_config configs[] = {
 		{0},
@@ -618,7 +614,7 @@ static void test_config__nonsense(void **state)
 }
 
 /* Processors that are not counted are not known. */
-static void test_processors__none(void **state)
+TEST(test_processors__none)
 {
 	struct place_contention_sample sample = {.has_workers = true, .has_processors = true};
 	const struct place_contention_config config = PLACE_CONTENTION_DEFAULT;
@@ -638,34 +634,4 @@ static void test_processors__none(void **state)
 			assert_true(judge.verdict.is_contended);
 	}
 	assert_false(judge.verdict.is_contended);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_hogs__on_every_processor),
-		cmocka_unit_test(test_hogs__on_some_processors),
-		cmocka_unit_test(test_factor__as_it_is),
-		cmocka_unit_test(test_hold__rarely_let_go),
-		cmocka_unit_test(test_hold__until_tried),
-		cmocka_unit_test(test_duty__bounded),
-		cmocka_unit_test(test_noise__ignored),
-		cmocka_unit_test(test_others__no_contention),
-		cmocka_unit_test(test_others__own_workers),
-		cmocka_unit_test(test_signals__both),
-		cmocka_unit_test(test_workers__back_off),
-		cmocka_unit_test(test_workers__needed),
-		cmocka_unit_test(test_sources__that_know_less),
-		cmocka_unit_test(test_sources__nothing_known),
-		cmocka_unit_test(test_samples__at_any_times),
-		cmocka_unit_test(test_clock__jumps),
-		cmocka_unit_test(test_counters__back_a_little),
-		cmocka_unit_test(test_counters__late),
-		cmocka_unit_test(test_counters__at_the_edge),
-		cmocka_unit_test(test_figures__arbitrary),
-		cmocka_unit_test(test_config__nonsense),
-		cmocka_unit_test(test_processors__none),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* The benchmark's bare loop computes what the executor computes, with either shader. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
+#include "support/test.h"
 #include "unit/vulkan-rig.h"
 #include "util/clock.h"
 #include "vulkan/bench.h"
@@ -42,29 +39,29 @@ static void run_bare(enum vulkan_bare_shader shader, uint32_t force)
 	rig_arena_deinit(NULL, &arena);
 }
 
-static void test_bare__same(void **state)
+TEST(test_bare__same)
 {
 	run_bare(VULKAN_BARE_SAME, 0);
 	run_bare(VULKAN_BARE_SAME, VULKAN_FORCE_SHARED);
 }
 
-static void test_bare__naive(void **state)
+TEST(test_bare__naive)
 {
 	run_bare(VULKAN_BARE_NAIVE, 0);
 }
 
-static void test_bare__registers(void **state)
+TEST(test_bare__registers)
 {
 	run_bare(VULKAN_BARE_REGISTERS, 0);
 	run_bare(VULKAN_BARE_REGISTERS, VULKAN_FORCE_STAGED);
 }
 
-static void test_bare__staged(void **state)
+TEST(test_bare__staged)
 {
 	run_bare(VULKAN_BARE_SAME, VULKAN_FORCE_STAGED);
 }
 
-static void test_bare__no_device(void **state)
+TEST(test_bare__no_device)
 {
 	const struct vulkan_options options = {.mode = VULKAN_NONE};
 	struct exec_arena arena = {0};
@@ -106,12 +103,6 @@ static void print_figures(void)
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_bare__same),      cmocka_unit_test(test_bare__naive),
-		cmocka_unit_test(test_bare__registers), cmocka_unit_test(test_bare__staged),
-		cmocka_unit_test(test_bare__no_device),
-	};
-
 	clock_init();
 	if (!rig_available())
 		return 77;
@@ -119,5 +110,5 @@ int main(int argc, char **argv)
 		print_figures();
 		return 0;
 	}
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

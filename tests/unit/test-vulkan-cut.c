@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* How plans are divided into parts, and that every workgroup is in exactly one of them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
+#include "support/test.h"
 #include "vulkan/parts.h"
 
 /* Of one dispatch: its workgroups over x and y that do something are [*begin, *end). */
@@ -54,7 +51,7 @@ static void check_cut(uint32_t n, uint32_t batch, uint32_t n_ranges, uint32_t n_
 	assert_int_equal(batch_next, batch);
 }
 
-static void test_cut__every_group_once(void **state)
+TEST(test_cut__every_group_once)
 {
 	static const uint32_t ns[] = {1, 2, 7, 100, 65534, 65535, 65536, 65537, 131070, 1000000};
 
@@ -121,7 +118,7 @@ static void check_sections(const struct fake *fake, uint32_t n_sections, uint32_
 	assert_int_equal(part, fake->n_parts);
 }
 
-static void test_sections__by_load(void **state)
+TEST(test_sections__by_load)
 {
 	struct fake *fake = calloc(1, sizeof(*fake));
 	uint32_t n;
@@ -165,7 +162,7 @@ static void test_sections__by_load(void **state)
 }
 
 /* However much it is, the number of parts is one of 16 bits. */
-static void test_sections__bounded(void **state)
+TEST(test_sections__bounded)
 {
 	struct fake *fake = calloc(1, sizeof(*fake));
 	uint64_t random = 7;
@@ -185,15 +182,4 @@ static void test_sections__bounded(void **state)
 	check_sections(fake, divide(fake, 1, 1, 1), 1);
 	assert_true(fake->n_parts > 10000);
 	free(fake);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_cut__every_group_once),
-		cmocka_unit_test(test_sections__by_load),
-		cmocka_unit_test(test_sections__bounded),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,16 +9,13 @@
 #include <glob.h>
 #include <link.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <cmocka.h>
 
+#include "support/test.h"
 #include "unit/fail-alloc.h"
 #include "unit/vulkan-rig.h"
 #include "util/clock.h"
@@ -29,7 +26,7 @@
 
 enum { GPU = RBK_DEVICE_GPU, MAX = RIG_MAX_COUNT };
 
-static void test_plan__unsupported(void **state)
+TEST(test_plan__unsupported)
 {
 	struct describe *d = describe_new("large k", 1);
 	struct plan *plan;
@@ -66,7 +63,7 @@ static void test_plan__unsupported(void **state)
 }
 
 /* More tasks than slots and than a batch; BUSY when the queue is full; nothing lost. */
-static void test_submit__many(void **state)
+TEST(test_submit__many)
 {
 	static struct job jobs[300];
 	unsigned int n_done = 0, n_submitted = 0;
@@ -117,7 +114,7 @@ static void wait_ns(uint64_t ns)
  * Cancelled before it ran: -ECANCELED and no output; else it ran. Both must have happened, however
  * late the queue's thread gets a processor: waits become longer until it was the first one once.
  */
-static void test_cancel__race(void **state)
+TEST(test_cancel__race)
 {
 	unsigned int n_cancelled = 0, n_ran = 0;
 	uint64_t longest_ns = 25000;
@@ -215,12 +212,12 @@ static void lose(bool at_submit)
 	rig_deinit(&rig);
 }
 
-static void test_lost__at_submit(void **state)
+TEST(test_lost__at_submit)
 {
 	lose(true);
 }
 
-static void test_lost__at_wait(void **state)
+TEST(test_lost__at_wait)
 {
 	lose(false);
 }
@@ -301,18 +298,18 @@ static void reopen(uint32_t force)
 	reference_arena_deinit(&arena);
 }
 
-static void test_reopen__in_place(void **state)
+TEST(test_reopen__in_place)
 {
 	reopen(0);
 }
 
-static void test_reopen__staged(void **state)
+TEST(test_reopen__staged)
 {
 	reopen(VULKAN_FORCE_STAGED);
 }
 
 /* Still away when the executor is freed. */
-static void test_reopen__never(void **state)
+TEST(test_reopen__never)
 {
 	struct fault_script script = {0};
 	struct plan *plan = rig_scratch_plan(33);
@@ -333,7 +330,7 @@ static void test_reopen__never(void **state)
 }
 
 /* A device that cannot be opened in the first place is not there. */
-static void test_open__fails(void **state)
+TEST(test_open__fails)
 {
 	struct fault_script script = {.open = VULKAN_FAULT_LOST};
 	const struct vulkan_options options = {
@@ -351,7 +348,7 @@ static void test_open__fails(void **state)
 }
 
 /* After a timeout nothing completes before the device has finished with it. */
-static void test_lost__timeout(void **state)
+TEST(test_lost__timeout)
 {
 	struct fault_script script = {0};
 	struct plan *plan = rig_scratch_plan(33);
@@ -392,7 +389,7 @@ static void test_lost__timeout(void **state)
 }
 
 /* An arena that cannot be imported: -EXDEV for plans without staging, staged by later plans. */
-static void test_arena__refused(void **state)
+TEST(test_arena__refused)
 {
 	struct plan *before = rig_scratch_plan(33), *after = rig_scratch_plan(33);
 	struct exec_arena odd;
@@ -452,7 +449,7 @@ static void run_once(const struct vulkan_options *options)
 }
 
 /* The cache on disk: written whole; damaged, cut or foreign ones are replaced. */
-static void test_cache__damaged(void **state)
+TEST(test_cache__damaged)
 {
 	char dir[] = "/tmp/test-vulkan-cache-XXXXXX", pattern[64], *path;
 	struct vulkan_options options = {.cache_dir = dir};
@@ -503,7 +500,7 @@ static void test_cache__damaged(void **state)
 	run_once(&options);
 }
 
-static void test_open__failing_allocations(void **state)
+TEST(test_open__failing_allocations)
 {
 	const struct vulkan_options options = {.mode = rig_mode(), .cache_dir = "/proc/self"};
 	struct vulkan *vulkan;
@@ -555,7 +552,7 @@ static void *prepare_and_release(void *argument)
 }
 
 /* Setup functions run beside tasks. */
-static void test_prepare__beside_tasks(void **state)
+TEST(test_prepare__beside_tasks)
 {
 	struct plan *plan = rig_scratch_plan(333);
 	struct preparer preparer = {0};
@@ -590,7 +587,7 @@ static void test_prepare__beside_tasks(void **state)
 }
 
 /* What is missing is said; a software device is used only if asked for. */
-static void test_open__modes(void **state)
+TEST(test_open__modes)
 {
 	struct vulkan_options options = {.mode = VULKAN_NONE};
 	struct vulkan *vulkan;
@@ -641,7 +638,7 @@ static int note_loaded(struct dl_phdr_info *info, size_t size, void *data)
 }
 
 /* A driver of several libraries does not survive the loss of some: all or none may go. */
-static void test_open__keeps_libraries(void **state)
+TEST(test_open__keeps_libraries)
 {
 	static struct loaded loaded;
 	void *library;
@@ -659,32 +656,11 @@ static void test_open__keeps_libraries(void **state)
 	}
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_open__keeps_libraries),
-		cmocka_unit_test(test_plan__unsupported),
-		cmocka_unit_test(test_submit__many),
-		cmocka_unit_test(test_cancel__race),
-		cmocka_unit_test(test_lost__at_submit),
-		cmocka_unit_test(test_lost__at_wait),
-		cmocka_unit_test(test_lost__timeout),
-		cmocka_unit_test(test_reopen__in_place),
-		cmocka_unit_test(test_reopen__staged),
-		cmocka_unit_test(test_reopen__never),
-		cmocka_unit_test(test_open__fails),
-		cmocka_unit_test(test_arena__refused),
-		cmocka_unit_test(test_cache__damaged),
-		cmocka_unit_test(test_prepare__beside_tasks),
-		cmocka_unit_test(test_open__failing_allocations),
-		cmocka_unit_test(test_open__modes),
-	};
-
-	if (argc > 1)
-		cmocka_set_test_filter(argv[1]);
 	clock_init();
 	log_set_level(LOG_LEVEL_ERROR);
 	if (!rig_available())
 		return 77;
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

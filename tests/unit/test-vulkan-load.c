@@ -6,15 +6,12 @@
 #include <dirent.h>
 #include <errno.h>
 #include <malloc.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "support/big-plan.h"
+#include "support/test.h"
 #include "unit/fail-alloc.h"
 #include "unit/vulkan-rig.h"
 #include "util/clock.h"
@@ -43,7 +40,7 @@ static void run_and_check(struct rig *rig, struct plan *plan)
 }
 
 /* Preparing takes nothing; loading takes what the footprint says, for every number of slots. */
-static void test_plan_load__exact(void **state)
+TEST(test_plan_load__exact)
 {
 	static const uint32_t forces[] = {0, VULKAN_FORCE_STAGED, VULKAN_FORCE_UPLOAD,
 					  VULKAN_FORCE_UPLOAD | VULKAN_FORCE_STAGED};
@@ -87,7 +84,7 @@ static void test_plan_load__exact(void **state)
 }
 
 /* Two plans, one block, and a plan with constants of two blocks: addresses are as told. */
-static void test_block_load__shared(void **state)
+TEST(test_block_load__shared)
 {
 	struct exec_arena arena;
 	struct plan *a, *b;
@@ -162,7 +159,7 @@ static bool is_always_told(struct rig *rig)
  * A device may be busy for long. It is waited for by whoever brings what it never ran, unless that
  * starts cold, and where it has to clear memory, or to be told to come after uploads.
  */
-static void test_plan_load__waits(void **state)
+TEST(test_plan_load__waits)
 {
 	_Atomic unsigned int n_submitted = 0;
 	struct plan *sum = rig_scratch_plan(1000), *same = rig_scratch_plan(77);
@@ -204,7 +201,7 @@ static struct plan *functions_plan(void)
 }
 
 /* A driver that compiles at a first run keeps others from the device for one pipeline at a time. */
-static void test_plan_load__first_runs(void **state)
+TEST(test_plan_load__first_runs)
 {
 	_Atomic unsigned int n_submitted = 0;
 	struct plan *plan = functions_plan();
@@ -263,7 +260,7 @@ static unsigned int count_unload(struct rig *rig, struct plan *plan)
 }
 
 /* A long plan is recorded and freed in parts, from which it can also go back. */
-static void test_plan_load__parts(void **state)
+TEST(test_plan_load__parts)
 {
 	const struct exec_load load = {.tier = EXEC_TIER_VRAM, .n_slots = 2, .starts_cold = true};
 	struct plan *plan = long_plan();
@@ -338,7 +335,7 @@ static unsigned int count_compilers(void)
  * All of a plan is compiled, in as many parts as that takes, and stays as it is; whoever asks for a
  * part does not wait for its end.
  */
-static void test_plan_compile__parts(void **state)
+TEST(test_plan_compile__parts)
 {
 	struct plan *plan = functions_plan();
 	const struct executor_ops *ops;
@@ -363,7 +360,7 @@ static void test_plan_compile__parts(void **state)
 }
 
 /* A device that is lost in between compiles nothing more, and a reopened one all again. */
-static void test_plan_compile__lost(void **state)
+TEST(test_plan_compile__lost)
 {
 	const struct exec_load load = {.tier = EXEC_TIER_VRAM, .n_slots = 1};
 	struct plan *plan = functions_plan();
@@ -409,7 +406,7 @@ static struct plan *large_plan(void)
  * Check that a plan with more than a hundred thousand steps is lowered once and in parts, is loaded
  * and given back in parts, and can be released after any of the first ones.
  */
-static void test_plan_compile__many_steps(void **state)
+TEST(test_plan_compile__many_steps)
 {
 	enum { N_STEPS = 4095 * 32, MOST_STEPS = 2048 + 32 /* of a part */ };
 	const struct exec_load load = {.tier = EXEC_TIER_VRAM, .n_slots = 1};
@@ -456,7 +453,7 @@ static void test_plan_compile__many_steps(void **state)
 }
 
 /* Check that a plan keeps no room for the steps that it did not get: nodes that others compute. */
-static void test_plan_prepare__no_room_for_more(void **state)
+TEST(test_plan_prepare__no_room_for_more)
 {
 	enum { N_LAYERS = 50 };
 	char at[8] = "x", in[20], product[8], sum[8], out[8];
@@ -499,7 +496,7 @@ static void test_plan_prepare__no_room_for_more(void **state)
 }
 
 /* Memory of plans and blocks is freed in parts where a device's memory is this process's. */
-static void test_unload__in_parts(void **state)
+TEST(test_unload__in_parts)
 {
 	enum { ROWS = 4096, COLS = 4096, PARTS = ROWS * COLS * 4 / (4 << 20) };
 	struct plan *product, *scratch = rig_scratch_plan(1 << 20);
@@ -594,7 +591,7 @@ static void make_dirty(struct rig *rig, struct pieces *pieces)
 }
 
 /* Whatever the way, the block is what was asked for, gaps and tail are zeros. */
-static void test_block_load__contents(void **state)
+TEST(test_block_load__contents)
 {
 	static const uint32_t forces[] = {0, VULKAN_FORCE_STAGED, VULKAN_FORCE_DMA};
 
@@ -654,7 +651,7 @@ static void test_block_load__contents(void **state)
 	}
 }
 
-static void test_block_load__cancelled(void **state)
+TEST(test_block_load__cancelled)
 {
 	static const uint32_t forces[] = {0, VULKAN_FORCE_STAGED, VULKAN_FORCE_DMA};
 
@@ -711,7 +708,7 @@ static void test_block_load__cancelled(void **state)
 }
 
 /* Other owners' bytes are gone from what a plan gets. */
-static void test_plan_load__cleared(void **state)
+TEST(test_plan_load__cleared)
 {
 	struct plan *first = rig_scratch_plan(500), *second = rig_scratch_plan(500);
 	struct rig rig;
@@ -757,7 +754,7 @@ static enum vulkan_fault fault(void *context, enum vulkan_fault_point point)
 }
 
 /* The driver has no memory although the ledger said yes: said so, and nothing stays behind. */
-static void test_load__driver_out_of_memory(void **state)
+TEST(test_load__driver_out_of_memory)
 {
 	static const uint32_t forces[] = {0, VULKAN_FORCE_STAGED};
 
@@ -801,7 +798,7 @@ static void test_load__driver_out_of_memory(void **state)
 }
 
 /* Out of memory of our own at any allocation: likewise. */
-static void test_load__failing_allocations(void **state)
+TEST(test_load__failing_allocations)
 {
 	const struct exec_block *blocks[1];
 	uint64_t offset = 0;
@@ -849,7 +846,7 @@ static void test_load__failing_allocations(void **state)
 }
 
 /* What a device has is measured, both directions; what it has not is 0. */
-static void test_rates__measured(void **state)
+TEST(test_rates__measured)
 {
 	struct vulkan_rates rates;
 	struct vulkan_usage usage;
@@ -880,32 +877,11 @@ static void test_rates__measured(void **state)
 	rig_deinit(&rig);
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_plan_load__exact),
-		cmocka_unit_test(test_plan_load__cleared),
-		cmocka_unit_test(test_plan_load__waits),
-		cmocka_unit_test(test_plan_load__first_runs),
-		cmocka_unit_test(test_plan_load__parts),
-		cmocka_unit_test(test_plan_compile__parts),
-		cmocka_unit_test(test_plan_compile__lost),
-		cmocka_unit_test(test_plan_compile__many_steps),
-		cmocka_unit_test(test_plan_prepare__no_room_for_more),
-		cmocka_unit_test(test_unload__in_parts),
-		cmocka_unit_test(test_block_load__shared),
-		cmocka_unit_test(test_block_load__contents),
-		cmocka_unit_test(test_block_load__cancelled),
-		cmocka_unit_test(test_load__driver_out_of_memory),
-		cmocka_unit_test(test_load__failing_allocations),
-		cmocka_unit_test(test_rates__measured),
-	};
-
-	if (argc > 1)
-		cmocka_set_test_filter(argv[1]);
 	clock_init();
 	log_set_level(LOG_LEVEL_ERROR);
 	if (!rig_available())
 		return 77;
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

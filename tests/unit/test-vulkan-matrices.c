@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Cooperative matrices, of a card that claims them in either way, and in none: card-driver.c. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <stdlib.h>
 
+#include "support/test.h"
 #include "util/clock.h"
 #include "util/waker.h"
 #include "vulkan/vulkan.h"
@@ -29,29 +25,19 @@ static void expect_matrices(const char *extension, const char *expected)
 }
 
 /* Float16 that is summed up in float32 by a subgroup; each size once. */
-static void test_matrices__khr(void **state)
+TEST(test_matrices__khr)
 {
 	expect_matrices("KHR", "16x16x16,16x8x16");
 }
 
-static void test_matrices__nv(void **state)
+TEST(test_matrices__nv)
 {
 	expect_matrices("NV", "16x16x16,16x8x16");
 }
 
-static void test_matrices__none(void **state)
+TEST(test_matrices__none)
 {
 	expect_matrices(NULL, "");
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_matrices__khr),
-		cmocka_unit_test(test_matrices__nv),
-		cmocka_unit_test(test_matrices__none),
-	};
-
-	clock_init();
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL, clock_init())

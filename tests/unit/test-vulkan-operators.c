@@ -3,16 +3,13 @@
  * Every operator on the Vulkan executor against the reference: odd shapes, broadcasts and counts,
  * both shader variants, all memory paths, with guards around every tensor.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "reference/random-rows.h"
 #include "reference/views.h"
+#include "support/test.h"
 #include "unit/vulkan-rig.h"
 #include "util/clock.h"
 
@@ -179,10 +176,7 @@ static const struct one ones[] = {
 };
 /* clang-format on */
 
-static uint32_t force_of(void **state)
-{
-	return *(const uint32_t *)*state;
-}
+static uint32_t force; /* the variant: VULKAN_FORCE_* */
 
 static void run_counts(struct rig *rig, struct plan *plan, double rtol, double atol)
 {
@@ -207,12 +201,12 @@ static void run_counts(struct rig *rig, struct plan *plan, double rtol, double a
 	rig_release(rig, plan);
 }
 
-static void test_operators__alone(void **state)
+TEST(test_operators__alone)
 {
 	static const enum rbk_dtype floats[] = {RBK_DTYPE_F32, RBK_DTYPE_F16, RBK_DTYPE_F64};
 	struct rig rig;
 
-	rig_init(&rig, &(struct vulkan_options){.force = force_of(state)});
+	rig_init(&rig, &(struct vulkan_options){.force = force});
 	for (size_t i = 0; i < sizeof(ones) / sizeof(ones[0]); i++) {
 		bool dynamic = false;
 
@@ -227,23 +221,23 @@ static void test_operators__alone(void **state)
 	rig_deinit(&rig);
 }
 
-static void test_rows__random(void **state)
+TEST(test_rows__random)
 {
 	uint64_t seed = 5;
 	struct rig rig;
 
-	rig_init(&rig, &(struct vulkan_options){.force = force_of(state)});
+	rig_init(&rig, &(struct vulkan_options){.force = force});
 	for (unsigned int round = 0; round < 4 * RANDOM_ROWS_OPERATORS; round++)
 		run_counts(&rig, random_rows(&seed, round, MAX), 2e-5, 2e-5);
 	rig_deinit(&rig);
 }
 
-static void test_rows__random_float64(void **state)
+TEST(test_rows__random_float64)
 {
 	uint64_t seed = 6;
 	struct rig rig;
 
-	rig_init(&rig, &(struct vulkan_options){.force = force_of(state)});
+	rig_init(&rig, &(struct vulkan_options){.force = force});
 	/* A real card may lack it. */
 	assert_true(rig.executor->info.types & OP_FLOAT64 || getenv("RBK_TEST_GPU"));
 	for (unsigned int round = 0; round < 4 * RANDOM_ROWS_DOUBLE; round++)
@@ -271,20 +265,20 @@ static struct plan *knn_plan(struct exec_arena *arena, uint32_t max_count, uint3
 	return reference_plan(d, arena);
 }
 
-static void test_plan__knn(void **state)
+TEST(test_plan__knn)
 {
 	struct exec_arena arena;
 	struct rig rig;
 
 	reference_arena_init(&arena, CONSTANT_BYTES, 7);
-	rig_init(&rig, &(struct vulkan_options){.force = force_of(state)});
+	rig_init(&rig, &(struct vulkan_options){.force = force});
 	run_counts(&rig, knn_plan(&arena, MAX, 1999), 1e-5, 1e-5);
 	rig_deinit(&rig);
 	reference_arena_deinit(&arena);
 }
 
 /* A small network: convolution, pooling, a flattening product by Transpose and ReduceSum. */
-static void test_plan__network(void **state)
+TEST(test_plan__network)
 {
 	struct exec_arena arena;
 	struct describe *d = describe_new("network", MAX);
@@ -315,14 +309,14 @@ static void test_plan__network(void **state)
 	describe_attr_ints(d, "axes", DESCRIBE_INTS(1, 2));
 	describe_attr_int(d, "keepdims", 0);
 	describe_node(d, "Softmax", "", "s2", "y");
-	rig_init(&rig, &(struct vulkan_options){.force = force_of(state)});
+	rig_init(&rig, &(struct vulkan_options){.force = force});
 	run_counts(&rig, reference_plan(d, &arena), 1e-4, 1e-5);
 	rig_deinit(&rig);
 	reference_arena_deinit(&arena);
 }
 
 /* A state is read, then updated in place. */
-static void test_plan__state(void **state)
+TEST(test_plan__state)
 {
 	struct describe *d = describe_new("state", MAX);
 	struct rig rig;
@@ -332,13 +326,13 @@ static void test_plan__state(void **state)
 	describe_output(d, "y", D(N, 11));
 	describe_node(d, "Mul", "", "x,sum", "y");
 	describe_node(d, "Add", "", "x,sum", "sum");
-	rig_init(&rig, &(struct vulkan_options){.force = force_of(state)});
+	rig_init(&rig, &(struct vulkan_options){.force = force});
 	run_counts(&rig, reference_plan(d, NULL), 1e-6, 1e-6);
 	rig_deinit(&rig);
 }
 
 /* Loops of more than 65,535 turns, which a driver in the field would cut short. */
-static void test_plan__long_loops(void **state)
+TEST(test_plan__long_loops)
 {
 	static const struct one longs[] = {
 		{"MatMul", 2, {{2, {3, 100001}}, {2, {100001, 6}}}},
@@ -355,25 +349,25 @@ static void test_plan__long_loops(void **state)
 	static const struct one batches = {"MatMul", 2, {{3, {70001, 1, 2}}, {3, {70001, 2, 1}}}};
 	struct rig rig;
 
-	rig_init(&rig, &(struct vulkan_options){.force = force_of(state)});
+	rig_init(&rig, &(struct vulkan_options){.force = force});
 	for (size_t i = 0; i < sizeof(longs) / sizeof(longs[0]); i++) {
 		run_counts(&rig, one_plan(&longs[i], 1, RBK_DTYPE_F32), 2e-5, 2e-3);
 		if (rig.executor->info.types & op_types(op_by_name(longs[i].op), OP_ON_VULKAN) &
 		    OP_FLOAT64)
 			run_counts(&rig, one_plan(&longs[i], 1, RBK_DTYPE_F64), 2e-5, 2e-3);
 	}
-	if (force_of(state) & VULKAN_FORCE_PLAIN)
+	if (force & VULKAN_FORCE_PLAIN)
 		run_counts(&rig, one_plan(&batches, 1, RBK_DTYPE_F32), 1e-6, 1e-6);
 	rig_deinit(&rig);
 }
 
-static void test_plan__views(void **state)
+TEST(test_plan__views)
 {
 	struct exec_arena arena;
 	struct rig rig;
 
 	reference_arena_init(&arena, CONSTANT_BYTES, 7);
-	rig_init(&rig, &(struct vulkan_options){.force = force_of(state)});
+	rig_init(&rig, &(struct vulkan_options){.force = force});
 	for (int half = 0; half < 2; half++)
 		run_counts(&rig, reference_plan(views_describe(MAX, half), &arena), 2e-6, 1e-5);
 	rig_deinit(&rig);
@@ -393,17 +387,6 @@ int main(int argc, char **argv)
 		{"plain-staged-upload",
 		 VULKAN_FORCE_PLAIN | VULKAN_FORCE_STAGED | VULKAN_FORCE_UPLOAD},
 	};
-	uint32_t force = 0;
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_prestate(test_operators__alone, &force),
-		cmocka_unit_test_prestate(test_rows__random, &force),
-		cmocka_unit_test_prestate(test_rows__random_float64, &force),
-		cmocka_unit_test_prestate(test_plan__knn, &force),
-		cmocka_unit_test_prestate(test_plan__network, &force),
-		cmocka_unit_test_prestate(test_plan__state, &force),
-		cmocka_unit_test_prestate(test_plan__views, &force),
-		cmocka_unit_test_prestate(test_plan__long_loops, &force),
-	};
 
 	for (size_t i = 0; i < sizeof(variants) / sizeof(variants[0]); i++)
 		if (argc > 1 && strcmp(argv[1], variants[i].name) == 0)
@@ -412,10 +395,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "%s: no variant named %s\n", argv[0], argv[1]);
 		return 2;
 	}
-	if (argc > 2)
-		cmocka_set_test_filter(argv[2]);
 	clock_init();
 	if (!rig_available())
 		return 77;
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

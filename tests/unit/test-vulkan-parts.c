@@ -4,14 +4,11 @@
  * over ranges of rows.
  */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
+#include "support/test.h"
 #include "unit/vulkan-rig.h"
 #include "util/clock.h"
 #include "util/log.h"
@@ -151,23 +148,23 @@ static void check_same(uint32_t force)
 	rig_deinit(&rig);
 }
 
-static void test_parts__same_bits(void **state)
+TEST(test_parts__same_bits)
 {
 	check_same(VULKAN_FORCE_PLAIN);
 }
 
-static void test_parts__same_bits_shared(void **state)
+TEST(test_parts__same_bits_shared)
 {
 	check_same(VULKAN_FORCE_SHARED);
 }
 
-static void test_parts__same_bits_copied(void **state)
+TEST(test_parts__same_bits_copied)
 {
 	check_same(VULKAN_FORCE_STAGED | VULKAN_FORCE_UPLOAD);
 }
 
 /* Where rows can be split, the dispatcher does that instead. */
-static void test_parts__not_by_rows(void **state)
+TEST(test_parts__not_by_rows)
 {
 	struct plan *plan = rig_scratch_plan(333);
 	struct rig rig;
@@ -201,7 +198,7 @@ static struct plan *one_slot_plan(struct rig *rig, unsigned int which)
 }
 
 /* Eight tasks, one slot: whoever has it goes on, whoever waits is in nobody's way. */
-static void test_parts__one_slot(void **state)
+TEST(test_parts__one_slot)
 {
 	struct plan *plan, *small = rig_scratch_plan(33);
 	unsigned int n_done = 0, n_jobs = 0, small_at = 8;
@@ -250,7 +247,7 @@ static void test_parts__one_slot(void **state)
 }
 
 /* While one task has the only slot all others wait, and then the urgent ones come first. */
-static void test_urgent__overtakes(void **state)
+TEST(test_urgent__overtakes)
 {
 	static const unsigned int order[] = {2, 4, 0, 1, 3, 5};
 	struct job first, jobs[6];
@@ -298,7 +295,7 @@ static enum vulkan_fault fault(void *context, enum vulkan_fault_point point)
 }
 
 /* Lost before and while a part runs: the task fails, its slot is free again. */
-static void test_parts__lost(void **state)
+TEST(test_parts__lost)
 {
 	struct fault_script script = {0};
 	const struct executor_ops *ops;
@@ -366,7 +363,7 @@ enum { SHARED_JOBS = 24, SHARED_TRIES = 300 };
  * Small tasks share submissions: fewer waits than tasks. What each took is its share, so that all
  * of them together took no longer than there was time; failing, all fail.
  */
-static void test_shared__submissions(void **state)
+TEST(test_shared__submissions)
 {
 	struct plan *plan = rig_scratch_plan(33);
 	struct fault_script script = {0};
@@ -478,48 +475,31 @@ static void check_rows(uint32_t force)
 	rig_deinit(&rig);
 }
 
-static void test_rows__in_place(void **state)
+TEST(test_rows__in_place)
 {
 	check_rows(0);
 }
 
-static void test_rows__staged(void **state)
+TEST(test_rows__staged)
 {
 	check_rows(VULKAN_FORCE_STAGED);
 }
 
-static void test_rows__copied_by_the_device(void **state)
+TEST(test_rows__copied_by_the_device)
 {
 	check_rows(VULKAN_FORCE_UPLOAD);
 }
 
-static void test_rows__staged_and_copied(void **state)
+TEST(test_rows__staged_and_copied)
 {
 	check_rows(VULKAN_FORCE_STAGED | VULKAN_FORCE_UPLOAD);
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_parts__same_bits),
-		cmocka_unit_test(test_parts__same_bits_shared),
-		cmocka_unit_test(test_parts__same_bits_copied),
-		cmocka_unit_test(test_parts__not_by_rows),
-		cmocka_unit_test(test_parts__one_slot),
-		cmocka_unit_test(test_parts__lost),
-		cmocka_unit_test(test_urgent__overtakes),
-		cmocka_unit_test(test_shared__submissions),
-		cmocka_unit_test(test_rows__in_place),
-		cmocka_unit_test(test_rows__staged),
-		cmocka_unit_test(test_rows__copied_by_the_device),
-		cmocka_unit_test(test_rows__staged_and_copied),
-	};
-
-	if (argc > 1)
-		cmocka_set_test_filter(argv[1]);
 	clock_init();
 	log_set_level(LOG_LEVEL_ERROR);
 	if (!rig_available())
 		return 77;
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

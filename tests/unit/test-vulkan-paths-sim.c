@@ -10,17 +10,14 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <cmocka.h>
 
+#include "support/test.h"
 #include "util/waker.h"
 #include "vulkan/udmabuf.h"
 #include "vulkan/vulkan.h"
@@ -127,7 +124,7 @@ static void arena_end(struct card *card, struct exec_arena *arena)
 }
 
 /* amdgpu has no host-import; without a probe that moves bytes the two others are there. */
-static void test_radv__order(void **state)
+TEST(test_radv__order)
 {
 	struct card card;
 
@@ -155,7 +152,7 @@ static void test_radv__order(void **state)
 }
 
 /* The probe is honest: where no byte moves, no path works. */
-static void test_radv__nothing_proven(void **state)
+TEST(test_radv__nothing_proven)
 {
 	struct card card;
 
@@ -168,7 +165,7 @@ static void test_radv__nothing_proven(void **state)
 	card_end(&card);
 }
 
-static void test_udmabuf__limit(void **state)
+TEST(test_udmabuf__limit)
 {
 	uint64_t bytes;
 	int fd, dma_buf, memfd;
@@ -188,7 +185,7 @@ static void test_udmabuf__limit(void **state)
 }
 
 /* Arenas around multiples of the limit; a client's odd memfds; nothing stays open. */
-static void test_udmabuf__arenas(void **state)
+TEST(test_udmabuf__arenas)
 {
 	static const uint64_t sizes[] = {PAGE,       MIB - PAGE, MIB,
 					 MIB + PAGE, 3 * MIB,    4 * MIB - PAGE};
@@ -221,7 +218,7 @@ static void test_udmabuf__arenas(void **state)
 }
 
 /* Host memory of the card, shared by mapping, there for as long as somebody has it. */
-static void test_exported__memory(void **state)
+TEST(test_exported__memory)
 {
 	uint64_t before, bytes = 8 * MIB;
 	struct exec_arena arena;
@@ -253,7 +250,7 @@ static void test_exported__memory(void **state)
 }
 
 /* The card takes no such amount, and is none the worse for it. */
-static void test_exported__too_much(void **state)
+TEST(test_exported__too_much)
 {
 	struct exec_arena arena;
 	struct card card;
@@ -274,7 +271,7 @@ static void test_exported__too_much(void **state)
 }
 
 /* The device's end is not the memory's: the processor and a client go on in it. */
-static void test_exported__outlives_device(void **state)
+TEST(test_exported__outlives_device)
 {
 	struct exec_arena arena;
 	struct card card;
@@ -301,15 +298,6 @@ static void test_exported__outlives_device(void **state)
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_radv__order),
-		cmocka_unit_test(test_radv__nothing_proven),
-		cmocka_unit_test(test_udmabuf__limit),
-		cmocka_unit_test(test_udmabuf__arenas),
-		cmocka_unit_test(test_exported__memory),
-		cmocka_unit_test(test_exported__too_much),
-		cmocka_unit_test(test_exported__outlives_device),
-	};
 	const struct vulkan_options options = {.mode = VULKAN_AUTO};
 	struct vulkan *vulkan = NULL;
 	struct waker waker;
@@ -325,5 +313,5 @@ int main(int argc, char **argv)
 		printf("skipped: RADV finds no simulated card: %s\n", vulkan_sentence(vulkan, 0));
 	vulkan_free(vulkan);
 	waker_deinit(&waker);
-	return is_there ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
+	return is_there ? test_run(NULL, NULL) : 77;
 }

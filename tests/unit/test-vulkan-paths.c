@@ -8,17 +8,14 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <cmocka.h>
 
+#include "support/test.h"
 #include "unit/fail-alloc.h"
 #include "unit/vulkan-rig.h"
 #include "util/cleanup.h"
@@ -100,7 +97,7 @@ static void arena_end(struct rig *rig, struct exec_arena *arena, int fd)
 	close_fd(fd);
 }
 
-static void test_path__in_place(void **state)
+TEST(test_path__in_place)
 {
 	const struct vulkan_options options = options_of();
 	struct plan *plan = product_plan(1000);
@@ -124,7 +121,7 @@ static void test_path__in_place(void **state)
 }
 
 /* Nothing of ours stays open or mapped, however often; what the driver keeps ends with it. */
-static void test_path__nothing_left(void **state)
+TEST(test_path__nothing_left)
 {
 	const struct vulkan_options options = options_of();
 	struct exec_arena arena;
@@ -145,7 +142,7 @@ static void test_path__nothing_left(void **state)
 }
 
 /* Several dma-bufs: tensors at the boundaries, and one that lies on both sides of it. */
-static void test_segments__boundaries(void **state)
+TEST(test_segments__boundaries)
 {
 	const struct vulkan_options options = options_of();
 	const uint32_t cols = 1024;
@@ -187,7 +184,7 @@ static void test_segments__boundaries(void **state)
 }
 
 /* What cannot be wrapped is staged, or not reached, and nothing breaks. */
-static void test_udmabuf__unsuitable(void **state)
+TEST(test_udmabuf__unsuitable)
 {
 	const struct vulkan_options options = options_of();
 	struct exec_arena arena;
@@ -225,7 +222,7 @@ static void test_udmabuf__unsuitable(void **state)
 }
 
 /* The pages are the memfd's, and live as long as the device has them. */
-static void test_udmabuf__keeps_pages(void **state)
+TEST(test_udmabuf__keeps_pages)
 {
 	const struct vulkan_options options = options_of();
 	struct plan *plan;
@@ -256,7 +253,7 @@ static void test_udmabuf__keeps_pages(void **state)
 }
 
 /* The client's view: another process maps the descriptor, writes, reads the result. */
-static void test_exported__shared(void **state)
+TEST(test_exported__shared)
 {
 	const struct vulkan_options options = options_of();
 	struct plan *plan;
@@ -311,7 +308,7 @@ static void test_exported__shared(void **state)
 	rig_deinit(&rig);
 }
 
-static void test_exported__absurd_sizes(void **state)
+TEST(test_exported__absurd_sizes)
 {
 	static const uint64_t sizes[] = {1ull << 46, 1ull << 47};
 	const struct vulkan_options options = options_of();
@@ -332,7 +329,7 @@ static void test_exported__absurd_sizes(void **state)
 	rig_deinit(&rig);
 }
 
-static void test_exported__failing_allocations(void **state)
+TEST(test_exported__failing_allocations)
 {
 	const struct vulkan_options options = options_of();
 	struct exec_arena arena;
@@ -360,7 +357,7 @@ static void test_exported__failing_allocations(void **state)
 }
 
 /* An import that cannot allocate leaves the arena as it was: staged. */
-static void test_path__failing_allocations(void **state)
+TEST(test_path__failing_allocations)
 {
 	const struct vulkan_options options = options_of();
 	struct exec_arena arena;
@@ -393,7 +390,7 @@ static enum vulkan_fault fault(void *context, enum vulkan_fault_point point)
 }
 
 /* The device is lost: the memory is not, and the device gets at it again. */
-static void test_path__device_lost(void **state)
+TEST(test_path__device_lost)
 {
 	struct vulkan_options options = options_of();
 	struct plan *plan = product_plan(1000);
@@ -443,7 +440,7 @@ static void test_path__device_lost(void **state)
 }
 
 /* By default the order of preference holds, and the list says what works. */
-static void test_paths__order(void **state)
+TEST(test_paths__order)
 {
 	static const char *const names[] = {"host-import", "udmabuf", "exported", "staged"};
 	struct rig rig;
@@ -479,19 +476,6 @@ static enum vulkan_path path_of(const char *name)
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_path__in_place),
-		cmocka_unit_test(test_path__nothing_left),
-		cmocka_unit_test(test_path__failing_allocations),
-		cmocka_unit_test(test_path__device_lost),
-		cmocka_unit_test(test_segments__boundaries),
-		cmocka_unit_test(test_udmabuf__unsuitable),
-		cmocka_unit_test(test_udmabuf__keeps_pages),
-		cmocka_unit_test(test_exported__shared),
-		cmocka_unit_test(test_exported__absurd_sizes),
-		cmocka_unit_test(test_exported__failing_allocations),
-		cmocka_unit_test(test_paths__order),
-	};
 	struct vulkan *vulkan = NULL;
 	struct vulkan_options options;
 	const char *refusal;
@@ -515,5 +499,5 @@ int main(int argc, char **argv)
 	}
 	vulkan_free(vulkan);
 	waker_deinit(&waker);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Which way constants go, by how fast each is. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
+#include "support/test.h"
 #include "vulkan/rates.h"
 
 /* The fastest way there is; the device's own engine unless that is clearly slower. */
-static void test_rates__choose(void **state)
+TEST(test_rates__choose)
 {
 	static const struct {
 		uint64_t direct, staged, arena;
@@ -31,13 +26,4 @@ static void test_rates__choose(void **state)
 		assert_int_equal(vk_rates_choose(&rates, true), cases[i].imported);
 		assert_int_equal(vk_rates_choose(&rates, false), cases[i].other);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_rates__choose),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

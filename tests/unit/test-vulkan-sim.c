@@ -8,16 +8,13 @@
  */
 #include <errno.h>
 #include <poll.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <cmocka.h>
 
 #include "reference/reference.h"
+#include "support/test.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/waker.h"
@@ -221,7 +218,7 @@ static int run(struct card *card, struct work *work)
 }
 
 /* What it is, and what the kernel knows it as. */
-static void test_card__info(void **state)
+TEST_IN("card", test_card__info)
 {
 	const struct executor_info *info;
 	struct vulkan_rates rates;
@@ -297,12 +294,12 @@ static void check_exact(bool in_parts)
 	card_close(&card);
 }
 
-static void test_card__exact(void **state)
+TEST_IN("card", test_card__exact)
 {
 	check_exact(false);
 }
 
-static void test_card__exact_in_parts(void **state)
+TEST_IN("card", test_card__exact_in_parts)
 {
 	check_exact(true);
 }
@@ -322,7 +319,7 @@ static unsigned int count_mappings(void)
 }
 
 /* Plans and blocks take no more mappings than was charged. */
-static void test_card__mappings(void **state)
+TEST_IN("card", test_card__mappings)
 {
 	enum { N_WORKS = 20, SPARE = 10 };
 	const struct executor_info *info;
@@ -356,7 +353,7 @@ static void test_card__mappings(void **state)
 }
 
 /* No memory although the ledger said yes. The device is as good as before. */
-static void test_card__out_of_memory(void **state)
+TEST_IN("card", test_card__out_of_memory)
 {
 	struct card card;
 	struct work work;
@@ -387,7 +384,7 @@ static void load_and_run(struct card *card, struct work *work)
 }
 
 /* A reset takes the device away until it is opened again, and everything works then. */
-static void test_card__reset(void **state)
+TEST_IN("card", test_card__reset)
 {
 	struct card card;
 	struct work work;
@@ -419,7 +416,7 @@ static void test_card__reset(void **state)
 }
 
 /* Out and in again: only a new instance sees the card that came back. */
-static void test_card__unplugged(void **state)
+TEST_IN("card", test_card__unplugged)
 {
 	struct card card;
 	struct work work;
@@ -442,7 +439,7 @@ static void test_card__unplugged(void **state)
 }
 
 /* One pool, no second tier. */
-static void test_apu__info(void **state)
+TEST_IN("apu", test_apu__info)
 {
 	struct exec_memory before, during;
 	struct card card;
@@ -465,24 +462,10 @@ static void test_apu__info(void **state)
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest card_tests[] = {
-		cmocka_unit_test(test_card__info),           cmocka_unit_test(test_card__exact),
-		cmocka_unit_test(test_card__exact_in_parts), cmocka_unit_test(test_card__mappings),
-		cmocka_unit_test(test_card__out_of_memory),  cmocka_unit_test(test_card__reset),
-		cmocka_unit_test(test_card__unplugged),
-	};
-	const struct CMUnitTest apu_tests[] = {
-		cmocka_unit_test(test_apu__info),
-	};
-
-	if (argc < 3)
+	if (argc != 3)
 		return 2;
 	sim_path = argv[1];
-	if (argc > 3)
-		cmocka_set_test_filter(argv[3]);
 	clock_init();
 	log_set_level(LOG_LEVEL_ERROR);
-	if (strcmp(argv[2], "apu") == 0)
-		return cmocka_run_group_tests(apu_tests, NULL, NULL);
-	return cmocka_run_group_tests(card_tests, NULL, NULL);
+	return test_run_group(argv[2], NULL, NULL);
 }

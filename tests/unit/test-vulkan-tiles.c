@@ -5,15 +5,12 @@
  * every tensor. With RBK_TEST_MATRICES in the environment the device must have one of cooperative
  * matrices: tests/soak/newer.py has such a device.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "reference/reference.h"
+#include "support/test.h"
 #include "unit/vulkan-rig.h"
 #include "util/clock.h"
 #include "vulkan/device.h"
@@ -21,6 +18,7 @@
 
 enum { MAX_COUNT = 4, ROUNDS = 24 };
 
+static uint32_t force = VULKAN_FORCE_PLAIN; /* the variant */
 static uint64_t seed = 11;
 
 static uint32_t pick(uint32_t from, uint32_t to)
@@ -110,8 +108,8 @@ static void check(struct rig *rig, enum exec_tile_op op, unsigned int tile, unsi
 	rig_release(rig, plan);
 }
 
-/* Each of a variant's, for problems of all classes. */
-static void check_variant(uint32_t force)
+/* The tiles of the variant, each for problems of all classes. */
+TEST(test_tiles__right)
 {
 	struct exec_tile tile;
 	unsigned int n[EXEC_TILE_OPS];
@@ -131,11 +129,6 @@ static void check_variant(uint32_t force)
 	assert_true(n[EXEC_TILE_MATMUL] >= 3 && n[EXEC_TILE_CONV] >= 3);
 	assert_true(n[EXEC_TILE_MATMUL_HALF] >= 3);
 	rig_deinit(&rig);
-}
-
-static void test_tiles__right(void **state)
-{
-	check_variant(*(const uint32_t *)*state);
 }
 
 /* The shapes that a device of the shared variant has for an operator. Return: how many. */
@@ -158,7 +151,7 @@ static unsigned int list_tiles(uint32_t matrix, bool has_half, enum exec_tile_op
  * Of made-up devices: products of float16 can be of cooperative matrices where there are any, as
  * one more shape behind the others, and nothing else can.
  */
-static void test_tiles__of_made_up_matrices(void **state)
+TEST(test_tiles__of_made_up_matrices)
 {
 	struct exec_tile with[EXEC_MAX_TILES] = {0}, without[EXEC_MAX_TILES] = {0};
 	unsigned int n;
@@ -185,13 +178,13 @@ static void test_tiles__of_made_up_matrices(void **state)
  * And of this device; that results of them are right is test_tiles__right's, which takes them like
  * every other shape.
  */
-static void test_tiles__of_matrices(void **state)
+TEST(test_tiles__of_matrices)
 {
 	unsigned int n[EXEC_TILE_OPS] = {0};
 	struct exec_tile tile;
 	struct rig rig;
 
-	rig_init(&rig, &(struct vulkan_options){.force = *(const uint32_t *)*state});
+	rig_init(&rig, &(struct vulkan_options){.force = force});
 	for (unsigned int op = 0; op < EXEC_TILE_OPS; op++)
 		for (unsigned int i = 0; rig.executor->ops->tile(rig.executor, op, i, &tile); i++)
 			n[op] += tile.of_matrices;
@@ -207,7 +200,7 @@ static void test_tiles__of_matrices(void **state)
 }
 
 /* What is no shape, as in a file of another version, changes nothing. */
-static void test_set__unknown(void **state)
+TEST(test_set__unknown)
 {
 	struct exec_tiles before, after, wrong;
 	struct rig rig;
@@ -224,7 +217,7 @@ static void test_set__unknown(void **state)
 	rig_deinit(&rig);
 }
 
-static void test_class(void **state)
+TEST(test_class)
 {
 	assert_int_equal(exec_tile_class(1, 1, 1), EXEC_TILE_FEW_ROWS);
 	assert_int_equal(exec_tile_class(EXEC_TILE_ROWS, 1 << 20, 7), EXEC_TILE_FEW_ROWS);
@@ -238,18 +231,10 @@ static void test_class(void **state)
 
 int main(int argc, char **argv)
 {
-	uint32_t force = argc > 1 && strcmp(argv[1], "shared") == 0 ? VULKAN_FORCE_SHARED
-								    : VULKAN_FORCE_PLAIN;
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_prestate(test_tiles__right, &force),
-		cmocka_unit_test(test_tiles__of_made_up_matrices),
-		cmocka_unit_test_prestate(test_tiles__of_matrices, &force),
-		cmocka_unit_test(test_set__unknown),
-		cmocka_unit_test(test_class),
-	};
-
+	if (argc > 1 && strcmp(argv[1], "shared") == 0)
+		force = VULKAN_FORCE_SHARED;
 	clock_init();
 	if (!rig_available())
 		return 77;
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Wake-ups are never lost and not sent to who is awake. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -14,6 +9,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "support/test.h"
 #include "util/spsc.h"
 #include "util/waker.h"
 
@@ -24,7 +20,7 @@ static bool is_rung(const struct waker *waker)
 	return poll(&pollfd, 1, 0) == 1;
 }
 
-static void test_ring__only_when_armed(void **state)
+TEST(test_ring__only_when_armed)
 {
 	struct waker waker;
 
@@ -54,7 +50,7 @@ static void test_ring__only_when_armed(void **state)
 	waker_deinit(&waker);
 }
 
-static void test_init__no_descriptors(void **state)
+TEST(test_init__no_descriptors)
 {
 	struct rlimit limit, low;
 	struct waker waker;
@@ -99,7 +95,7 @@ static void *produce(void *data)
 }
 
 /* A lost wake-up is a poll() that times out although there is something in the queue. */
-static void test_ring__never_lost(void **state)
+TEST(test_ring__never_lost)
 {
 	struct world world = {.n_received = 0};
 	unsigned int n_sleeps = 0, n_found_late = 0;
@@ -132,15 +128,4 @@ static void test_ring__never_lost(void **state)
 	print_message("%u sleeps, %u items found after arming\n", n_sleeps, n_found_late);
 	spsc_deinit(&world.queue);
 	waker_deinit(&world.waker);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_ring__only_when_armed),
-		cmocka_unit_test(test_init__no_descriptors),
-		cmocka_unit_test(test_ring__never_lost),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,17 +3,14 @@
  * Operators that slide a window on the CPU's executor, at every SIMD level, against the reference:
  * random shapes, attributes and types.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "cpu/kernels.h"
 #include "reference/random-windows.h"
 #include "support/scaled.h"
+#include "support/test.h"
 #include "unit/cpu-rig.h"
 #include "util/clock.h"
 
@@ -38,7 +35,7 @@ static void check(struct cpu_rig *rig, struct plan *plan, unsigned int round)
 	cpu_rig_release(rig, plan);
 }
 
-static void test_windows__against_reference(void **state)
+TEST(test_windows__against_reference)
 {
 	for (int level = CPU_SIMD_SSE2; level < CPU_SIMD_COUNT; level++) {
 		uint64_t seed = 77;
@@ -54,12 +51,4 @@ static void test_windows__against_reference(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_windows__against_reference),
-	};
-
-	clock_init();
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL, clock_init())

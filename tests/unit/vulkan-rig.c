@@ -4,16 +4,13 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include <cmocka.h>
 
+#include "support/test.h"
 #include "util/clock.h"
 #include "util/cleanup.h"
 #include "vulkan/record-private.h"

@@ -1,0 +1,51 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * Tests that register themselves
+ *
+ * TEST(test_ring__full) { ... } defines and registers a cmocka test; set-up and tear-down of the
+ * test may follow its name: TEST(test_ring__full, begin, end). Tests run in the order of the
+ * source. The program needs no main() unless it prepares something, or has set-up and tear-down of
+ * all tests together, which TEST_MAIN(begin, end, clock_init()) says; or takes arguments, and then
+ * its main() calls test_run(). Tests of a program that are not to run together are in groups:
+ * TEST_IN("old-kernel", test_ring__full) and test_run_group("old-kernel", NULL, NULL).
+ *
+ * $RBK_TEST_FILTER names the tests to run, with * and ?. Include this header, not cmocka.h: the
+ * latter needs four others before it.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#define TEST(test_name, ...) TEST_IN("", test_name, ##__VA_ARGS__)
+
+#define TEST_IN(group, test_name, ...)                                              \
+	static void test_name(void **state);                                        \
+	__attribute__((constructor)) static void register_##test_name(void)         \
+	{                                                                           \
+		const struct CMUnitTest test = {                                    \
+			.name = #test_name, .test_func = test_name, ##__VA_ARGS__}; \
+                                                                                    \
+		test_register(group, __LINE__, &test);                              \
+	}                                                                           \
+	static void test_name(void **state)
+
+/* A main() that calls the functions after @tear_down, then runs all tests. */
+#define TEST_MAIN(set_up, tear_down, ...)           \
+	int main(void)                              \
+	{                                           \
+		__VA_ARGS__;                        \
+		return test_run(set_up, tear_down); \
+	}
+
+/* Register a test that the source file defines in @line. Copies @test, borrows @group. */
+void test_register(const char *group, unsigned int line, const struct CMUnitTest *test);
+
+/*
+ * Run all tests of TEST(), or those of a group, between @set_up and @tear_down, each of which may
+ * be NULL. Return: the number of tests that failed, or another status for main() that says failure.
+ */
+int test_run(CMFixtureFunction set_up, CMFixtureFunction tear_down);
+int test_run_group(const char *group, CMFixtureFunction set_up, CMFixtureFunction tear_down);
