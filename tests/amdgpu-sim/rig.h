@@ -7,13 +7,10 @@
  */
 #include <amdgpu.h>
 #include <libdrm/amdgpu_drm.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
 #include <stdbool.h>
-#include <stdint.h>
 #include <sys/types.h>
-#include <cmocka.h>
+
+#include "support/test.h"
 
 #define MIB (1ull << 20)
 #define GIB (1ull << 30)

@@ -27,7 +27,7 @@ static uint32_t sensor(const struct rig *rig, unsigned type)
 	return value;
 }
 
-static void test_query__two_cards(void **state)
+TEST(test_query__two_cards)
 {
 	drmDevicePtr devices[4];
 	struct amdgpu_gpu_info info;
@@ -58,7 +58,7 @@ static void test_query__two_cards(void **state)
 	rig_close(&rig);
 }
 
-static void test_query__apu(void **state)
+TEST(test_query__apu)
 {
 	struct amdgpu_gpu_info info;
 	struct rig rig;
@@ -72,7 +72,7 @@ static void test_query__apu(void **state)
 	rig_close(&rig);
 }
 
-static void test_sensors__values_and_absence(void **state)
+TEST(test_sensors__values_and_absence)
 {
 	uint32_t value;
 	char text[64];
@@ -110,7 +110,7 @@ static void test_sensors__values_and_absence(void **state)
 }
 
 /* A descriptor of sysfs that is kept open is read again and again. */
-static void test_sysfs__kept_open(void **state)
+TEST(test_sysfs__kept_open)
 {
 	char text[16] = "";
 	int fd = open(PCI_FOLDER "/gpu_busy_percent", O_RDONLY | O_CLOEXEC);
@@ -126,7 +126,7 @@ static void test_sysfs__kept_open(void **state)
 	close(fd);
 }
 
-static void test_node__is_a_device(void **state)
+TEST(test_node__is_a_device)
 {
 	char path[64], target[64];
 	struct stat about;
@@ -153,7 +153,7 @@ static void test_node__is_a_device(void **state)
 }
 
 /* Programs that have nothing to do with cards are as they were. */
-static void test_preload__leaves_others_alone(void **state)
+TEST(test_preload__leaves_others_alone)
 {
 	/* By way of a pointer, whose declaration does not forbid it. */
 	int (*volatile opener)(const char *path, int flags, ...) = open;
@@ -171,7 +171,7 @@ static void test_preload__leaves_others_alone(void **state)
 	assert_int_equal(ioctl(0, DRM_IOCTL_VERSION, text), -1);
 }
 
-static void test_fdinfo__of_another_process(void **state)
+TEST(test_fdinfo__of_another_process)
 {
 	char path[64], text[4096], copy_path[64];
 	struct rig rig;
@@ -212,7 +212,7 @@ static void test_fdinfo__of_another_process(void **state)
 	rig_close(&rig);
 }
 
-static void test_fdinfo__engines(void **state)
+TEST(test_fdinfo__engines)
 {
 	amdgpu_context_handle context;
 	char path[64], text[4096];
@@ -245,7 +245,7 @@ static void test_fdinfo__engines(void **state)
 	rig_close(&rig);
 }
 
-static void test_failure__of_one_call(void **state)
+TEST(test_failure__of_one_call)
 {
 	struct drm_amdgpu_memory_info memory;
 	amdgpu_bo_handle bo;
@@ -268,7 +268,7 @@ static void test_failure__of_one_call(void **state)
 	rig_close(&rig);
 }
 
-static void test_version__older_driver(void **state)
+TEST(test_version__older_driver)
 {
 	struct rig rig;
 
@@ -279,7 +279,7 @@ static void test_version__older_driver(void **state)
 	rig_control("set drm-minor=49");
 }
 
-static void test_reset__contexts_are_told(void **state)
+TEST(test_reset__contexts_are_told)
 {
 	amdgpu_context_handle context, later;
 	amdgpu_bo_handle bo;
@@ -316,7 +316,7 @@ static void test_reset__contexts_are_told(void **state)
 	rig_close(&rig);
 }
 
-static void test_unplug__and_plug(void **state)
+TEST(test_unplug__and_plug)
 {
 	struct drm_amdgpu_memory_info memory;
 	drmDevicePtr devices[4];
@@ -367,7 +367,7 @@ static bool is_suspended(void)
 	       !strcmp(text, "suspended\n");
 }
 
-static void test_suspend__calls_wait(void **state)
+TEST(test_suspend__calls_wait)
 {
 	const struct drm_amdgpu_memory_info *memory;
 	amdgpu_bo_handle bo;
@@ -421,7 +421,7 @@ static void *signal_later(void *data)
 	return NULL;
 }
 
-static void test_syncobj__waits(void **state)
+TEST(test_syncobj__waits)
 {
 	struct signaller signaller;
 	uint64_t point = 3, reached;
@@ -453,7 +453,7 @@ static void test_syncobj__waits(void **state)
 	rig_close(&rig);
 }
 
-static void test_control__wrong_use(void **state)
+TEST(test_control__wrong_use)
 {
 	assert_int_equal(rig_try("set nonsense=1"), 2);
 	assert_int_equal(rig_try("set load=101"), 2);
@@ -471,26 +471,8 @@ static void test_control__wrong_use(void **state)
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_query__two_cards),
-		cmocka_unit_test(test_query__apu),
-		cmocka_unit_test(test_sensors__values_and_absence),
-		cmocka_unit_test(test_sysfs__kept_open),
-		cmocka_unit_test(test_node__is_a_device),
-		cmocka_unit_test(test_preload__leaves_others_alone),
-		cmocka_unit_test(test_fdinfo__of_another_process),
-		cmocka_unit_test(test_fdinfo__engines),
-		cmocka_unit_test(test_failure__of_one_call),
-		cmocka_unit_test(test_version__older_driver),
-		cmocka_unit_test(test_reset__contexts_are_told),
-		cmocka_unit_test(test_unplug__and_plug),
-		cmocka_unit_test(test_suspend__calls_wait),
-		cmocka_unit_test(test_syncobj__waits),
-		cmocka_unit_test(test_control__wrong_use),
-	};
-
 	if (argc != 2)
 		return 2;
 	rig_control_path = argv[1];
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -21,7 +21,7 @@
 #define VRAM AMDGPU_GEM_DOMAIN_VRAM
 #define GTT  AMDGPU_GEM_DOMAIN_GTT
 
-static void test_allocate__is_counted(void **state)
+TEST(test_allocate__is_counted)
 {
 	amdgpu_bo_handle big, visible, gtt;
 	struct drm_amdgpu_memory_info memory;
@@ -46,7 +46,7 @@ static void test_allocate__is_counted(void **state)
 	rig_close(&rig);
 }
 
-static void test_map__keeps_bytes(void **state)
+TEST(test_map__keeps_bytes)
 {
 	amdgpu_bo_handle bo;
 	uint8_t *bytes;
@@ -66,7 +66,7 @@ static void test_map__keeps_bytes(void **state)
 	rig_close(&rig);
 }
 
-static void test_allocate__refused(void **state)
+TEST(test_allocate__refused)
 {
 	amdgpu_bo_handle bo;
 	struct rig rig;
@@ -84,7 +84,7 @@ static void test_allocate__refused(void **state)
 
 /* An own, older buffer is pushed out for a newer one, and returns when there is room and it is
  * used. */
-static void test_spill__least_recently_used_goes(void **state)
+TEST(test_spill__least_recently_used_goes)
 {
 	amdgpu_context_handle context;
 	amdgpu_bo_handle old, used, new;
@@ -137,7 +137,7 @@ static void test_spill__least_recently_used_goes(void **state)
 }
 
 /* When nobody can be pushed out, the new buffer itself goes to GTT; or fails if that is wanted. */
-static void test_spill__or_not(void **state)
+TEST(test_spill__or_not)
 {
 	amdgpu_context_handle context;
 	amdgpu_bo_handle bo;
@@ -179,7 +179,7 @@ static void test_spill__or_not(void **state)
 }
 
 /* Another process allocates and takes our place; when it is killed, there is room again. */
-static void test_hog__evicts_and_dies(void **state)
+TEST(test_hog__evicts_and_dies)
 {
 	amdgpu_context_handle context;
 	amdgpu_bo_handle bo;
@@ -214,7 +214,7 @@ static int export(amdgpu_bo_handle bo)
 	return (int)fd;
 }
 
-static void test_prime__counts_once(void **state)
+TEST(test_prime__counts_once)
 {
 	struct amdgpu_bo_import_result imported;
 	struct rig rig, other;
@@ -277,7 +277,7 @@ static void test_prime__counts_once(void **state)
 	rig_close(&rig);
 }
 
-static void test_prime__other_card(void **state)
+TEST(test_prime__other_card)
 {
 	struct amdgpu_bo_import_result imported;
 	amdgpu_context_handle context;
@@ -308,7 +308,7 @@ static void test_prime__other_card(void **state)
 	rig_close(&rig);
 }
 
-static void test_prime__refused(void **state)
+TEST(test_prime__refused)
 {
 	amdgpu_bo_handle bo;
 	uint32_t handle, fd;
@@ -357,7 +357,7 @@ static void refused(int result, int error)
 	assert_int_equal(errno, error);
 }
 
-static void test_udmabuf__checks(void **state)
+TEST(test_udmabuf__checks)
 {
 	int device, plain, sealed, written, file, fd;
 
@@ -393,7 +393,7 @@ static void test_udmabuf__checks(void **state)
 	close(file);
 }
 
-static void test_udmabuf__shares_bytes(void **state)
+TEST(test_udmabuf__shares_bytes)
 {
 	struct amdgpu_bo_import_result imported;
 	uint8_t *bytes, *whole, *part;
@@ -441,7 +441,7 @@ static void test_udmabuf__shares_bytes(void **state)
 }
 
 /* The driver does not let the CPU reach what it imported: SIGBUS. */
-static void test_udmabuf__not_mapped_through_the_card(void **state)
+TEST(test_udmabuf__not_mapped_through_the_card)
 {
 	int status;
 	pid_t pid = fork();
@@ -482,7 +482,7 @@ static int try_userptr(const struct rig *rig, void *at)
 	return drmCommandWriteRead(rig->fd, DRM_AMDGPU_GEM_USERPTR, &args, sizeof(args));
 }
 
-static void test_userptr__anonymous_only(void **state)
+TEST(test_userptr__anonymous_only)
 {
 	void *private, *shared;
 	struct rig rig;
@@ -521,7 +521,7 @@ static void churn(unsigned seed)
 }
 
 /* Killed at any instruction, with the lock or without: everything is free, and counted right. */
-static void test_kill__at_any_time(void **state)
+TEST(test_kill__at_any_time)
 {
 	struct rig rig;
 
@@ -548,25 +548,8 @@ static void test_kill__at_any_time(void **state)
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_allocate__is_counted),
-		cmocka_unit_test(test_map__keeps_bytes),
-		cmocka_unit_test(test_allocate__refused),
-		cmocka_unit_test(test_spill__least_recently_used_goes),
-		cmocka_unit_test(test_spill__or_not),
-		cmocka_unit_test(test_hog__evicts_and_dies),
-		cmocka_unit_test(test_prime__counts_once),
-		cmocka_unit_test(test_prime__other_card),
-		cmocka_unit_test(test_prime__refused),
-		cmocka_unit_test(test_udmabuf__checks),
-		cmocka_unit_test(test_udmabuf__shares_bytes),
-		cmocka_unit_test(test_udmabuf__not_mapped_through_the_card),
-		cmocka_unit_test(test_userptr__anonymous_only),
-		cmocka_unit_test(test_kill__at_any_time),
-	};
-
 	if (argc != 2)
 		return 2;
 	rig_control_path = argv[1];
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -244,7 +244,7 @@ static void budget(const struct vulkan *vulkan, uint64_t *ret_budget, uint64_t *
 	*ret_usage = about.heapUsage[heap];
 }
 
-static void test_device__is_the_card(void **state)
+TEST(test_device__is_the_card)
 {
 	VkPhysicalDeviceProperties properties;
 	struct vulkan vulkan;
@@ -256,7 +256,7 @@ static void test_device__is_the_card(void **state)
 	vulkan_close(&vulkan);
 }
 
-static void test_budget__follows(void **state)
+TEST(test_budget__follows)
 {
 	uint64_t free_before, used_before, free_after, used_after;
 	struct vulkan vulkan;
@@ -281,7 +281,7 @@ static void test_budget__follows(void **state)
 	vulkan_close(&vulkan);
 }
 
-static void test_memory__spills_or_fails(void **state)
+TEST(test_memory__spills_or_fails)
 {
 	struct vulkan vulkan;
 	VkDeviceMemory memory;
@@ -306,7 +306,7 @@ static void test_memory__spills_or_fails(void **state)
 	vulkan_close(&vulkan);
 }
 
-static void test_submit__completes(void **state)
+TEST(test_submit__completes)
 {
 	VkSemaphoreTypeCreateInfo type = {
 		.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO,
@@ -362,7 +362,7 @@ static void test_submit__completes(void **state)
 	vulkan_close(&vulkan);
 }
 
-static void test_reset__loses_the_device(void **state)
+TEST(test_reset__loses_the_device)
 {
 	struct vulkan vulkan;
 	VkFence fence;
@@ -386,7 +386,7 @@ static void test_reset__loses_the_device(void **state)
 	vulkan_close(&vulkan);
 }
 
-static void test_unplug__loses_the_device(void **state)
+TEST(test_unplug__loses_the_device)
 {
 	struct vulkan vulkan, none = {0};
 	VkApplicationInfo application = {
@@ -435,7 +435,7 @@ static int make_udmabuf(uint64_t bytes, uint8_t **ret_bytes)
 	return fd;
 }
 
-static void test_udmabuf__imported(void **state)
+TEST(test_udmabuf__imported)
 {
 	PFN_vkGetMemoryFdPropertiesKHR get_properties;
 	VkImportMemoryFdInfoKHR import = {
@@ -459,7 +459,7 @@ static void test_udmabuf__imported(void **state)
 	vulkan_close(&vulkan);
 }
 
-static void test_export__shares_bytes(void **state)
+TEST(test_export__shares_bytes)
 {
 	PFN_vkGetMemoryFdKHR get_fd;
 	VkExportMemoryAllocateInfo export = {
@@ -519,7 +519,7 @@ static VkResult import_host(const struct vulkan *vulkan, void *at)
 }
 
 /* As amdgpu does: a client's shared memory cannot be imported by address. */
-static void test_host_import__anonymous_only(void **state)
+TEST(test_host_import__anonymous_only)
 {
 	struct vulkan vulkan;
 	void *anonymous, *shared;
@@ -571,17 +571,6 @@ static int check_chips(char **names, unsigned n_names)
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_device__is_the_card),
-		cmocka_unit_test(test_budget__follows),
-		cmocka_unit_test(test_memory__spills_or_fails),
-		cmocka_unit_test(test_submit__completes),
-		cmocka_unit_test(test_reset__loses_the_device),
-		cmocka_unit_test(test_unplug__loses_the_device),
-		cmocka_unit_test(test_udmabuf__imported),
-		cmocka_unit_test(test_export__shares_bytes),
-		cmocka_unit_test(test_host_import__anonymous_only),
-	};
 	const char *drivers = getenv("VK_DRIVER_FILES");
 
 	if (argc < 2)
@@ -593,5 +582,5 @@ int main(int argc, char **argv)
 	rig_control_path = argv[1];
 	if (argc > 2)
 		return check_chips(argv + 2, (unsigned)argc - 2);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

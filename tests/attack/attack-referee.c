@@ -7,11 +7,6 @@
  * which no time counts, tells what the broker keeps for itself; from then on the friend uses as
  * much of the processors as the attacker did before it.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -26,6 +21,7 @@
 #include <ringbroker/admin.h>
 
 #include "attack/attack.h"
+#include "support/test.h"
 
 /* No entry of a neighbour waits for so long, whatever else the machine does. */
 static const uint64_t stall_ns = 1000000000;

@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The table of a row, for people and for programs; see attack.h. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include "attack/attack.h"
+#include "support/test.h"
 
 /*
  * A neighbour's times, to be reached; ratios of attacked to friendly. What is above them is said,

@@ -8,11 +8,6 @@
  * memory is charged, others can connect afterwards, and sessions, rings, arenas, plans, charges,
  * descriptors, threads and memory are back where they were.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <getopt.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -22,6 +17,7 @@
 #include <unistd.h>
 
 #include "attack/attack.h"
+#include "support/test.h"
 
 enum { MAX_SESSIONS = 1000, USAGE_STATUS = 2 };
 
@@ -132,7 +128,7 @@ static int be_member(const char *fd, const char *role)
 
 /* ---- A row ---- */
 
-static void test_attack(void **state)
+TEST(test_attack)
 {
 	struct attack_result result;
 	unsigned int n_wrong;
@@ -227,7 +223,6 @@ int main(int argc, char **argv)
 		{"help", no_argument, NULL, HELP},
 		{NULL, 0, NULL, 0},
 	};
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_attack)};
 	unsigned int seconds = 0, n_sessions = 0, n_wanted = 0;
 	const struct attack_row *wanted[N_ROWS];
 	static char program[4096];
@@ -272,7 +267,7 @@ int main(int argc, char **argv)
 		row = wanted[i];
 		options.n_sessions = n_sessions ? n_sessions : is_soak ? 64 : row->n_sessions;
 		harness_limit_seconds(120 + 3 * seconds);
-		n_failed += cmocka_run_group_tests(tests, NULL, NULL);
+		n_failed += test_run(NULL, NULL);
 	}
 	return n_failed > 0;
 }

@@ -8,11 +8,6 @@
  */
 #include "integration/harness.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -29,6 +24,8 @@
 #include <unistd.h>
 
 #include <ringbroker/admin.h>
+
+#include "support/test.h"
 
 enum { MAX_ARGS = 32 };
 

@@ -7,11 +7,6 @@
  */
 #include "integration/harness.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -19,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#include "support/test.h"
 
 enum {
 	N_IN = 64,

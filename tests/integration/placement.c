@@ -7,11 +7,6 @@
  */
 #include "integration/placement.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -22,6 +17,7 @@
 #include <unistd.h>
 
 #include "support/failing-layer.h"
+#include "support/test.h"
 
 static float input(uint32_t row, uint32_t k)
 {

@@ -6,11 +6,6 @@
  */
 #include "integration/probes-rig.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -26,6 +21,7 @@
 #include <unistd.h>
 
 #include "integration/harness.h"
+#include "support/test.h"
 
 enum { LIFE_SECONDS = 120, BRIEF_NS = 2000000 };
 

@@ -2,11 +2,6 @@
 /* The control protocol by hand; see raw.h. */
 #include "integration/raw.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -20,6 +15,7 @@
 #include <unistd.h>
 
 #include "shm/ring.h"
+#include "support/test.h"
 
 enum { MAX_FDS = 64, ANSWER_MS = 60000 };
 

@@ -5,11 +5,6 @@
  * Who may what is tested with processes that become another user, which needs root. Without it only
  * what is tested as the user that brokerd runs as is.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <grp.h>
 #include <signal.h>
@@ -27,6 +22,7 @@
 #include "integration/placement.h"
 #include "integration/raw.h"
 #include "shm/wire.h"
+#include "support/test.h"
 
 /* Of nobody who runs tests. */
 enum { STRANGER_UID = 40010, MEMBER_UID = 40011, LISTED_UID = 40012, GROUP = 40020 };
@@ -162,7 +158,7 @@ static int expect_changing(const struct broker *broker)
 	return 0;
 }
 
-static void test_rights(void **state)
+TEST(test_rights)
 {
 	struct broker broker;
 
@@ -189,7 +185,7 @@ static void test_rights(void **state)
 
 /* --- What is not there --- */
 
-static void test_socket__where(void **state)
+TEST(test_socket__where)
 {
 	const char *const args[] = {"--admin-socket=none", "--gpu=none", NULL};
 	const struct broker_options options = {.args = args};
@@ -236,7 +232,7 @@ static uint32_t administered_pid(const struct broker *broker)
 }
 
 /* Brokers in one folder, each with the socket that its own is named after. */
-static void test_socket__one_folder(void **state)
+TEST(test_socket__one_folder)
 {
 	static const char *const names[] = {"brokerd.sock", "x.sock", "x"};
 	static const char *const beside[] = {"admin.sock", "x.admin.sock", "x.admin"};
@@ -274,7 +270,7 @@ static void name_admin_socket_too_long(void)
 }
 
 /* Where it cannot be, a broker that was told to listen there ends; by default it goes without. */
-static void test_socket__in_use(void **state)
+TEST(test_socket__in_use)
 {
 	struct broker first, second;
 	struct broker_options options = {.args = plain};
@@ -310,7 +306,7 @@ static void test_socket__in_use(void **state)
 }
 
 /* An administrator has nothing that a tenant has, and is told so. */
-static void test_administrator__is_no_tenant(void **state)
+TEST(test_administrator__is_no_tenant)
 {
 	struct rbk_error error = {""};
 	struct rbk_stats_view view;
@@ -362,7 +358,7 @@ static struct rbk_stats_session find_session(const struct rbk_stats_view *view, 
 	}
 }
 
-static void test_sessions__are_shown(void **state)
+TEST(test_sessions__are_shown)
 {
 	struct rbk_stats_session session, other;
 	struct rbk_stats_view root, own;
@@ -427,7 +423,7 @@ static const char *const with_device[] = {"--gpu=none", "--test-device=2ms", NUL
 static const struct customer_options on_test_device = {.has_test_device = true};
 
 /* What devices did for a session, and how long its tasks took, is its own, and not its tenant's. */
-static void test_sessions__what_tasks_took(void **state)
+TEST(test_sessions__what_tasks_took)
 {
 	struct rbk_stats_session busy = {.p50_ns = 0}, idle;
 	const uint64_t end_ns = harness_now_ns() + harness_slow_ns(20000000000);
@@ -491,7 +487,7 @@ static void wait_tenant(const struct rbk_stats_view *root, uint32_t mask, uint32
 	}
 }
 
-static void test_set(void **state)
+TEST(test_set)
 {
 	const struct broker_options options = {
 		.args = plain,
@@ -557,7 +553,7 @@ static void test_set(void **state)
 	broker_stop(&broker);
 }
 
-static void test_drain__tenant(void **state)
+TEST(test_drain__tenant)
 {
 	struct rbk_admin_drained drained = {0};
 	struct customer customer;
@@ -628,7 +624,7 @@ static void test_drain__tenant(void **state)
 }
 
 /* The only GPU: what may goes to the CPU, what may not is refused. */
-static void test_drain__device(void **state)
+TEST(test_drain__device)
 {
 	struct rbk_admin_drained drained = {0};
 	struct customer customer;
@@ -687,7 +683,7 @@ static void test_drain__device(void **state)
 }
 
 /* Device memory is given back, and taken again by who wants it. */
-static void test_memory__evict_and_drain(void **state)
+TEST(test_memory__evict_and_drain)
 {
 	static const char *const software[] = {"--gpu=software", NULL};
 	static const struct customer_options constant = {.has_constant = true};
@@ -754,7 +750,7 @@ static void test_memory__evict_and_drain(void **state)
 	broker_stop(&broker);
 }
 
-static void test_settings(void **state)
+TEST(test_settings)
 {
 	struct rbk_operator operators[256];
 	struct rbk_error error = {""};
@@ -824,7 +820,7 @@ static void expect_hostile(const struct broker *broker, const void *request, siz
 	close(fd);
 }
 
-static void test_hostile__form(void **state)
+TEST(test_hostile__form)
 {
 	struct rbk_wire_admin_set set = {.request = {.type = RBK_WIRE_ADMIN_SET}, .tenant = 1};
 	struct rbk_wire_admin_evict evict = {.request = {.type = RBK_WIRE_ADMIN_EVICT}};
@@ -863,7 +859,7 @@ static void test_hostile__form(void **state)
 }
 
 /* As fast as they go, with an end in the middle of it; whoever else looks is served. */
-static void test_hostile__many(void **state)
+TEST(test_hostile__many)
 {
 	/* Answers of so many fit into the socket. */
 	enum { BATCH = 50 };
@@ -909,25 +905,4 @@ static void test_hostile__many(void **state)
 	broker_stop(&broker);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_rights),
-		cmocka_unit_test(test_socket__where),
-		cmocka_unit_test(test_socket__one_folder),
-		cmocka_unit_test(test_socket__in_use),
-		cmocka_unit_test(test_administrator__is_no_tenant),
-		cmocka_unit_test(test_sessions__are_shown),
-		cmocka_unit_test(test_sessions__what_tasks_took),
-		cmocka_unit_test(test_set),
-		cmocka_unit_test(test_drain__tenant),
-		cmocka_unit_test(test_drain__device),
-		cmocka_unit_test(test_memory__evict_and_drain),
-		cmocka_unit_test(test_settings),
-		cmocka_unit_test(test_hostile__form),
-		cmocka_unit_test(test_hostile__many),
-	};
-
-	harness_limit_seconds(120);
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL, harness_limit_seconds(120))

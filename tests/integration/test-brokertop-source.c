@@ -6,11 +6,6 @@
  * he draws is seen to have asked, and not to have waited for the answer: that is taken by the next
  * update, however fast it came.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,6 +14,7 @@
 
 #include "brokertop/source.h"
 #include "integration/harness.h"
+#include "support/test.h"
 
 static const uint64_t second_ns = 1000000000;
 static const uint64_t patience_ns = 60 * second_ns;
@@ -67,7 +63,7 @@ static void stop(const struct broker *broker)
 	assert_true(WIFSTOPPED(status));
 }
 
-static void test_open__hung(void **state)
+TEST(test_open__hung)
 {
 	const struct broker_options options = {.args = plain};
 	struct broker broker;
@@ -105,7 +101,7 @@ static void test_open__hung(void **state)
 	broker_stop(&broker);
 }
 
-static void test_hung(void **state)
+TEST(test_hung)
 {
 	struct change change = {.kind = CHANGE_BUDGET, .tenant = 1, .name = "default"};
 	const struct broker_options options = {.args = plain};
@@ -176,13 +172,4 @@ static void test_hung(void **state)
 	broker_remove(&broker);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_open__hung),
-		cmocka_unit_test(test_hung),
-	};
-
-	harness_limit_seconds(120);
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL, harness_limit_seconds(120))

@@ -8,11 +8,6 @@
  * is only that the neighbour is not starved, because machines that test are busy. The busy tenant's
  * own processes are as nice as can be: what is measured is what the broker does for them.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -23,6 +18,7 @@
 #include <unistd.h>
 
 #include "integration/harness.h"
+#include "support/test.h"
 
 enum {
 	BUSY_UID = 40111,
@@ -135,12 +131,12 @@ static void measure(const char *what, void (*be_busy)(void))
 	neighbour_stop(neighbour);
 }
 
-static void test_plans__in_a_loop(void **state)
+TEST(test_plans__in_a_loop)
 {
 	measure("plans made and removed in a loop", make_plans);
 }
 
-static void test_sessions__without_end(void **state)
+TEST(test_sessions__without_end)
 {
 	measure("10,000 sessions", open_sessions);
 }
@@ -165,11 +161,6 @@ static int end(void **state)
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_plans__in_a_loop),
-		cmocka_unit_test(test_sessions__without_end),
-	};
-
 	if (geteuid() != 0) {
 		print_message("only root can be another tenant: skipped\n");
 		return 77;
@@ -177,5 +168,5 @@ int main(int argc, char **argv)
 	if (argc > 1)
 		window_ms = (unsigned int)atoi(argv[1]) * 1000 / (4 * N_ROUNDS);
 	harness_limit_seconds(120 + window_ms / 1000 * 4 * N_ROUNDS);
-	return cmocka_run_group_tests(tests, begin, end);
+	return test_run(begin, end);
 }

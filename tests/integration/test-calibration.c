@@ -3,11 +3,6 @@
  * Where brokerd has its devices' profiles from: measured at the first start, kept for the next,
  * measured anew where what was kept is not to be trusted, or not asked at all.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <dirent.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -17,6 +12,7 @@
 #include <unistd.h>
 
 #include "integration/harness.h"
+#include "support/test.h"
 
 struct fixture {
 	char cache[64];
@@ -110,7 +106,7 @@ static void find_profile(const struct fixture *fixture, char ret[static 512])
 	assert_true(has_profile(fixture, ret));
 }
 
-static void test_start__cached(void **state)
+TEST(test_start__cached, setup, teardown)
 {
 	struct fixture *fixture = *state;
 	struct stat before, after;
@@ -130,7 +126,7 @@ static void test_start__cached(void **state)
 	expect_log(fixture, "none", NULL, "profiles");
 }
 
-static void test_start__bad_cache(void **state)
+TEST(test_start__bad_cache, setup, teardown)
 {
 	struct fixture *fixture = *state;
 	struct stat status;
@@ -170,7 +166,7 @@ static bool file_has(const char *path, const char *text)
 }
 
 /* What there was no time for is measured when the broker has nothing to do, and kept. */
-static void test_idle__measures_the_rest(void **state)
+TEST(test_idle__measures_the_rest, setup, teardown)
 {
 	struct fixture *fixture = *state;
 	const char *args[] = {"--gpu",         "none", "--cache", fixture->cache,
@@ -194,7 +190,7 @@ static void test_idle__measures_the_rest(void **state)
 }
 
 /* While a client has tasks nothing is measured, afterwards it is. */
-static void test_idle__stays_out_of_the_way(void **state)
+TEST(test_idle__stays_out_of_the_way, setup, teardown)
 {
 	static const uint64_t pause_ns = 900000000u;
 	struct fixture *fixture = *state;
@@ -226,7 +222,7 @@ static void test_idle__stays_out_of_the_way(void **state)
 }
 
 /* Told to stop in the middle of it, on a device with memory of its own where there is one. */
-static void test_idle__stops(void **state)
+TEST(test_idle__stops, setup, teardown)
 {
 	struct fixture *fixture = *state;
 	const char *args[] = {"--gpu=software", "--cache", fixture->cache,
@@ -241,7 +237,7 @@ static void test_idle__stops(void **state)
 }
 
 /* Rules of placement count as soon as the file is read again. */
-static void test_reload__placement(void **state)
+TEST(test_reload__placement, setup, teardown)
 {
 	const struct broker_options options = {.policy = "[broker]\nthreshold = 2MiB\n"};
 	struct broker broker;
@@ -261,19 +257,4 @@ static void test_reload__placement(void **state)
 	broker_stop(&broker);
 }
 
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-	const struct CMUnitTest tests[] = {
-		TEST(test_start__cached),
-		TEST(test_start__bad_cache),
-		TEST(test_idle__measures_the_rest),
-		TEST(test_idle__stays_out_of_the_way),
-		TEST(test_idle__stops),
-		TEST(test_reload__placement),
-	};
-
-	broker_watch_all();
-	harness_limit_seconds(50);
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL, broker_watch_all(), harness_limit_seconds(50))

@@ -7,11 +7,6 @@
  * What the fake broker of the unit tests cannot tell: that both sides' sleeping fits together, in
  * which order objects may be freed, and how fast a killed broker is noticed.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -27,6 +22,7 @@
 
 #include "libclient/private.h"
 #include "support/scaled.h"
+#include "support/test.h"
 
 static const char *brokerd_path;
 
@@ -136,7 +132,7 @@ static struct rbk_plan *plan_make(struct broker *broker, uint32_t max_count)
 /* ---- One at a time ---- */
 
 /* Who has seen the completion of the only entry there is can have that entry again at once. */
-static void test_room__with_the_completion(void **state)
+TEST(test_room__with_the_completion)
 {
 	const uint64_t n_tasks = test_scaled(200000);
 	struct broker broker;
@@ -165,7 +161,7 @@ static void test_room__with_the_completion(void **state)
  * Both sides sleep, at once or after a while, and pauses are chosen so that they fall asleep at
  * all moments of each other's work. A wake-up that is lost shows as a time-out.
  */
-static void test_sleep__no_wakeup_is_lost(void **state)
+TEST(test_sleep__no_wakeup_is_lost)
 {
 	static const char *const spins[] = {"0", "20", "auto"};
 
@@ -229,7 +225,7 @@ static uint32_t sleep_token(struct rbk_ring *ring)
  * A client that is held up between publishing and looking rings for nothing, for a sleep that
  * began after the work was done. It does not ring for that sleep again, so there must be another.
  */
-static void test_sleep__rung_for_nothing(void **state)
+TEST(test_sleep__rung_for_nothing)
 {
 	const struct rbk_cqe *cqe;
 	struct rbk_ring *ring;
@@ -251,7 +247,7 @@ static void test_sleep__rung_for_nothing(void **state)
 }
 
 /* More entries than completions have room for: consuming them is announced. */
-static void test_sleep__room(void **state)
+TEST(test_sleep__room)
 {
 	struct rbk_ring *ring;
 	struct broker broker;
@@ -295,7 +291,7 @@ static void test_sleep__room(void **state)
 /* ---- Objects ---- */
 
 /* In whatever order they are freed, nothing stays at the broker. */
-static void test_objects__any_order(void **state)
+TEST(test_objects__any_order)
 {
 	struct rbk_stats before, stats;
 	struct rbk_arena *arena;
@@ -329,7 +325,7 @@ static void test_objects__any_order(void **state)
 }
 
 /* What comes with descriptors that the process may not have is given back; the session stays. */
-static void test_objects__no_descriptor_left(void **state)
+TEST(test_objects__no_descriptor_left)
 {
 	struct rbk_stats before, stats;
 	struct rlimit limit, low;
@@ -367,7 +363,7 @@ static void test_objects__no_descriptor_left(void **state)
 }
 
 /* Sealing waits for the tasks that use the arena, and they all complete. */
-static void test_seal__with_tasks_in_flight(void **state)
+TEST(test_seal__with_tasks_in_flight)
 {
 	struct rbk_plan *plan;
 	struct rbk_arena *arena;
@@ -424,7 +420,7 @@ static void test_seal__with_tasks_in_flight(void **state)
 /* ---- Losing it ---- */
 
 /* Asleep, spinning, or in the middle of a request: told, and told again by whatever is called. */
-static void test_lost__killed(void **state)
+TEST(test_lost__killed)
 {
 	for (int how = 0; how < 4; how++) {
 		const struct rbk_cqe *cqe;
@@ -466,21 +462,10 @@ static void test_lost__killed(void **state)
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_room__with_the_completion),
-		cmocka_unit_test(test_sleep__no_wakeup_is_lost),
-		cmocka_unit_test(test_sleep__rung_for_nothing),
-		cmocka_unit_test(test_sleep__room),
-		cmocka_unit_test(test_objects__any_order),
-		cmocka_unit_test(test_objects__no_descriptor_left),
-		cmocka_unit_test(test_seal__with_tasks_in_flight),
-		cmocka_unit_test(test_lost__killed),
-	};
-
 	if (argc != 2) {
 		fprintf(stderr, "test-client-brokerd BROKERD\n");
 		return 2;
 	}
 	brokerd_path = argv[1];
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -15,11 +15,6 @@
  * without hogs, too, is left for that, and while they go on contention does not end. So what a step
  * presumes is looked at, and the rest is left out, with the reason, where it is not so.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -30,6 +25,7 @@
 
 #include "hogs.h"
 #include "integration/placement.h"
+#include "support/test.h"
 
 enum { CPU = RBK_DEVICE_CPU, DEVICE = RBK_DEVICE_GPU, WIDTH = 512, MAX_ROWS = 4096, N_WORKERS = 2 };
 
@@ -367,7 +363,7 @@ static void shift(struct kit *kit)
 }
 
 /* By the best source that there is. */
-static void test_shift(void **state)
+TEST(test_shift)
 {
 	struct kit kit;
 
@@ -387,22 +383,22 @@ static void shift_by(const char *name, uint32_t source)
 	kit_end(&kit);
 }
 
-static void test_shift__ebpf(void **state)
+TEST_IN("soak", test_shift__ebpf)
 {
 	shift_by("ebpf", RBK_STATS_SOURCE_EBPF);
 }
 
-static void test_shift__schedstat(void **state)
+TEST_IN("soak", test_shift__schedstat)
 {
 	shift_by("schedstat", RBK_STATS_SOURCE_SCHEDSTAT);
 }
 
-static void test_shift__psi(void **state)
+TEST_IN("soak", test_shift__psi)
 {
 	shift_by("psi", RBK_STATS_SOURCE_PSI);
 }
 
-static void test_shift__stat(void **state)
+TEST_IN("soak", test_shift__stat)
 {
 	shift_by("stat", RBK_STATS_SOURCE_STAT);
 }
@@ -424,7 +420,7 @@ static void await_logged(struct kit *kit)
 }
 
 /* Seen and told, but placement knows nothing of it. */
-static void test_observe(void **state)
+TEST(test_observe)
 {
 	struct kit kit;
 
@@ -444,7 +440,7 @@ static void test_observe(void **state)
 }
 
 /* Nobody looks, nothing is acted on. */
-static void test_none(void **state)
+TEST(test_none)
 {
 	struct kit kit;
 
@@ -475,7 +471,7 @@ static void *compute(void *data)
 }
 
 /* Its own threads are what its tasks wait for: they wait on. */
-static void test_own(void **state)
+TEST_IN("soak", test_own)
 {
 	unsigned int n = n_processors() * 4, n_shifted, n_run = 0;
 	pthread_t threads[MAX_THREADS];
@@ -521,7 +517,7 @@ static void test_own(void **state)
 /* ---- The broker as a neighbour ---- */
 
 /* While the CPU is contended and there is nothing to do, it uses next to none of it. */
-static void test_quiet(void **state)
+TEST_IN("soak", test_quiet)
 {
 	uint64_t begin_ns, used_ns;
 	struct kit kit;
@@ -543,21 +539,10 @@ static void test_quiet(void **state)
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_shift),
-		cmocka_unit_test(test_observe),
-		cmocka_unit_test(test_none),
-	};
-	const struct CMUnitTest soak_tests[] = {
-		cmocka_unit_test(test_shift__ebpf), cmocka_unit_test(test_shift__schedstat),
-		cmocka_unit_test(test_shift__psi),  cmocka_unit_test(test_shift__stat),
-		cmocka_unit_test(test_own),         cmocka_unit_test(test_quiet),
-	};
-
 	if (argc > 1 && strcmp(argv[1], "soak") == 0) {
 		harness_limit_seconds(600);
-		return cmocka_run_group_tests(soak_tests, NULL, NULL);
+		return test_run_group("soak", NULL, NULL);
 	}
 	harness_limit_seconds(170);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

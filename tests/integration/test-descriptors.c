@@ -6,11 +6,6 @@
  * frees a socket with messages unread. In every way that a client has to bring one in, the broker
  * must go on meanwhile: another client is answered at once.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <errno.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -22,6 +17,7 @@
 
 #include "integration/harness.h"
 #include "integration/raw.h"
+#include "support/test.h"
 
 enum {
 	LINGER_S = 30,
@@ -126,7 +122,7 @@ static void go_on(const struct broker *of)
 static const struct rbk_wire_request nonsense = {.type = 4711};
 
 /* Check that messages behind one that ends the session are freed unread. */
-static void test_unread__behind_hostile(void **state)
+TEST(test_unread__behind_hostile)
 {
 	for (unsigned int i = 0; i < N_TRIES; i++) {
 		int fd = raw_connect(&broker);
@@ -142,7 +138,7 @@ static void test_unread__behind_hostile(void **state)
 }
 
 /* A message that has no business with descriptors, and one with more than there may be. */
-static void test_message__unexpected(void **state)
+TEST(test_message__unexpected)
 {
 	const struct rbk_wire_request devices = {.type = RBK_WIRE_DEVICES};
 	const struct rbk_wire_arena_add add = {.request = {.type = RBK_WIRE_ARENA_ADD},
@@ -167,7 +163,7 @@ static void test_message__unexpected(void **state)
 }
 
 /* Before it has said hello, after which it is gone. */
-static void test_connection__first_message(void **state)
+TEST(test_connection__first_message)
 {
 	for (unsigned int i = 0; i < N_TRIES; i++) {
 		int fd = raw_connect(&broker);
@@ -181,7 +177,7 @@ static void test_connection__first_message(void **state)
 }
 
 /* Several messages at once, the last of them unread when the connection ends. */
-static void test_connection__many(void **state)
+TEST(test_connection__many)
 {
 	for (unsigned int i = 0; i < N_TRIES / 3; i++) {
 		int fd = raw_connect(&broker);
@@ -197,7 +193,7 @@ static void test_connection__many(void **state)
 }
 
 /* Memfds still come in, in the middle of it, and in the order that they were sent. */
-static void test_memfd__comes_in(void **state)
+TEST(test_memfd__comes_in)
 {
 	struct rbk_arena *arena;
 
@@ -213,7 +209,7 @@ static void test_memfd__comes_in(void **state)
  * SIGTERM while a thread closes what takes long, and a session waits for that thread: with a socket
  * in a socket, which is told nothing before it is closed. The end waits for neither.
  */
-static void test_stop__behind_stuck(void **state)
+TEST(test_stop__behind_stuck)
 {
 	const struct rbk_wire_request devices = {.type = RBK_WIRE_DEVICES};
 	const struct rbk_wire_arena_add add = {.request = {.type = RBK_WIRE_ARENA_ADD},
@@ -248,16 +244,4 @@ static void test_stop__behind_stuck(void **state)
 	close(waiting);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_unread__behind_hostile),
-		cmocka_unit_test(test_message__unexpected),
-		cmocka_unit_test(test_connection__first_message),
-		cmocka_unit_test(test_connection__many),
-		cmocka_unit_test(test_memfd__comes_in),
-		cmocka_unit_test(test_stop__behind_stuck),
-	};
-
-	return cmocka_run_group_tests(tests, begin, end);
-}
+TEST_MAIN(begin, end)

@@ -6,11 +6,6 @@
  * nothing. Clients that are killed while what they wait for is drained. A GPU that does not come
  * back from what it was given, under a service manager that watches the broker.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -27,6 +22,7 @@
 #include "integration/harness.h"
 #include "integration/placement.h"
 #include "support/failing-layer.h"
+#include "support/test.h"
 
 enum { TEST_DEVICE = RBK_DEVICE_GPU, SOFTWARE = RBK_DEVICE_GPU + 1 };
 
@@ -104,7 +100,7 @@ static unsigned int drain_under_load(struct rbk *admin, struct customer *custome
 	return n_moved;
 }
 
-static void test_one_of_two(void **state)
+TEST(test_one_of_two)
 {
 	static const char *const two[] = {"--gpu=software", "--test-device=2ms", NULL};
 	static const struct customer_options constant = {
@@ -207,7 +203,7 @@ static void await_nobody(struct rbk *admin, const struct rbk_stats_view *root, u
 }
 
 /* Killed at any moment while its tenant, or the device of its tasks, is drained. */
-static void test_killed(void **state)
+TEST(test_killed)
 {
 	static const char *const with_device[] = {"--gpu=none", "--test-device=1ms", NULL};
 	const struct broker_options options = {.args = with_device};
@@ -342,7 +338,7 @@ static void hang(struct failing_layer *layer, struct customer *customer)
 	customer_put(customer, 8, RBK_STRATEGY_DEVICE(RBK_DEVICE_GPU));
 }
 
-static void test_hung(void **state)
+TEST(test_hung)
 {
 	static const char *const args[] = {"--gpu=software", "--gpu-timeout=1", "--stop-timeout=1",
 					   NULL};
@@ -424,15 +420,4 @@ static void test_hung(void **state)
 	unlink(notify_path);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_one_of_two),
-		cmocka_unit_test(test_killed),
-		cmocka_unit_test(test_hung),
-	};
-
-	harness_limit_seconds(180);
-	cmocka_set_test_filter(getenv("RBK_TEST_FILTER"));
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL, harness_limit_seconds(180))

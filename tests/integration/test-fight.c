@@ -12,11 +12,6 @@
  * Tenants are told by user where that is possible, else by user and executable: copies of this
  * program. What happens follows from the seed, which is printed; when it happens does not.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -33,6 +28,7 @@
 
 #include "integration/fight.h"
 #include "integration/harness.h"
+#include "support/test.h"
 
 #define MIB (1ull << 20)
 
@@ -573,7 +569,7 @@ static void begin(struct referee *referee)
 	}
 }
 
-static void test_fight__three_tenants(void **state)
+TEST(test_fight__three_tenants)
 {
 	struct rbk_stats before;
 	struct referee referee;
@@ -612,8 +608,6 @@ static int be_copy(const char *fd, const char *member)
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_fight__three_tenants)};
-
 	if (argc == 4 && strcmp(argv[1], "member") == 0)
 		return be_copy(argv[2], argv[3]);
 	if (argc < 2 || argc > 4)
@@ -625,5 +619,5 @@ int main(int argc, char **argv)
 		n_ms = strtoull(argv[2], NULL, 10) * 1000;
 	seed = argc > 3 ? strtoull(argv[3], NULL, 10) : (uint64_t)time(NULL);
 	harness_limit_seconds((unsigned int)(n_ms / 1000) + 240);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -7,11 +7,6 @@
  * descriptors under way remain the broker's. So its tenant must run into its own limits, whatever
  * it keeps, have its room again when it has let go, and be alone with that.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -27,6 +22,7 @@
 
 #include "integration/harness.h"
 #include "integration/raw.h"
+#include "support/test.h"
 
 enum {
 	HOST_MAX = 32 << 20,
@@ -136,7 +132,7 @@ static int end(void **state)
 }
 
 /* Rings are removed, and the client keeps their memory: it pays for it until it is closed. */
-static void test_kept__removed_rings(void **state)
+TEST(test_kept__removed_rings)
 {
 	int fds[MANY_RINGS][3], fd = session_new(), r = 0;
 	const uint64_t n_before = host_bytes(fd);
@@ -163,7 +159,7 @@ static void test_kept__removed_rings(void **state)
 }
 
 /* Likewise where the session ends with them, one for each. */
-static void test_kept__ended_sessions(void **state)
+TEST(test_kept__ended_sessions)
 {
 	int fds[MANY_RINGS][3], fd = session_new(), session, r = 0;
 	const uint64_t n_before = host_bytes(fd);
@@ -185,7 +181,7 @@ static void test_kept__ended_sessions(void **state)
 }
 
 /* Mappings are as good as descriptors, and a descriptor for nothing but the path is, too. */
-static void test_kept__other_ways(void **state)
+TEST(test_kept__other_ways)
 {
 	int fds[3], paths[MANY_RINGS], fd = session_new(), r = 0;
 	const uint64_t n_before = host_bytes(fd);
@@ -220,7 +216,7 @@ static void test_kept__other_ways(void **state)
 }
 
 /* Bells are the kernel's memory, too, and descriptors. */
-static void test_kept__bells(void **state)
+TEST(test_kept__bells)
 {
 	int fds[3], bells[8], fd = session_new();
 	const uint64_t n_before = host_bytes(fd);
@@ -242,7 +238,7 @@ static void test_kept__bells(void **state)
 }
 
 /* Answers with rings that are never read, of sessions that have ended. */
-static void test_kept__unread_answers(void **state)
+TEST(test_kept__unread_answers)
 {
 	static const struct rbk_wire_request nonsense = {.type = 4711};
 	int fds[MANY_RINGS], other[3], fd = session_new();
@@ -270,7 +266,7 @@ static void test_kept__unread_answers(void **state)
 }
 
 /* A tenant's page goes with its last session, and comes again with the next; one may be kept. */
-static void test_kept__statistics_pages(void **state)
+TEST(test_kept__statistics_pages)
 {
 	const struct rbk_wire_stats_of of = {.request = {.type = RBK_WIRE_STATS_PAGE}};
 	struct rbk *administrator = broker_connect_admin(&broker, "watch");
@@ -402,7 +398,7 @@ static void expect_neighbour(int neighbour)
 }
 
 /* The client reads none of many answers, each of which has one descriptor. */
-static void test_unread__pages(void **state)
+TEST_IN("descriptors", test_unread__pages, begin_few, end_few)
 {
 	const struct rbk_wire_stats_of of = {.request = {.type = RBK_WIRE_STATS_PAGE}};
 	int fds[MANY_SESSIONS], neighbour;
@@ -422,7 +418,7 @@ static void test_unread__pages(void **state)
 }
 
 /* Three descriptors in each of many answers, of sessions that have ended. */
-static void test_unread__rings(void **state)
+TEST_IN("descriptors", test_unread__rings, begin_few, end_few)
 {
 	const struct rbk_wire_ring_add add = {
 		.request = {.type = RBK_WIRE_RING_ADD, .cookie = 2},
@@ -454,7 +450,7 @@ static void test_unread__rings(void **state)
 
 /* Answers without descriptors, of a session that goes on: the kernel's memory for them is charged.
  */
-static void test_unread__memory(void **state)
+TEST(test_unread__memory)
 {
 	enum { N_UNREAD = 60, N_READ = 20 };
 	const struct rbk_wire_request ask = {.type = RBK_WIRE_STATS, .cookie = 7};
@@ -481,7 +477,7 @@ static void test_unread__memory(void **state)
 }
 
 /* The limit is the user's: others may have used it up. A request is refused then, no more. */
-static void test_unread__others_of_user(void **state)
+TEST_IN("descriptors", test_unread__others_of_user, begin_few, end_few)
 {
 	int fds[3], pair[2], sent[50], received, fd;
 	unsigned int n_fds;
@@ -509,21 +505,7 @@ static void test_unread__others_of_user(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest memory_tests[] = {
-		cmocka_unit_test(test_kept__removed_rings),
-		cmocka_unit_test(test_kept__ended_sessions),
-		cmocka_unit_test(test_kept__other_ways),
-		cmocka_unit_test(test_kept__bells),
-		cmocka_unit_test(test_kept__unread_answers),
-		cmocka_unit_test(test_kept__statistics_pages),
-		cmocka_unit_test(test_unread__memory),
-	};
-	const struct CMUnitTest descriptor_tests[] = {
-		cmocka_unit_test_setup_teardown(test_unread__pages, begin_few, end_few),
-		cmocka_unit_test_setup_teardown(test_unread__rings, begin_few, end_few),
-		cmocka_unit_test_setup_teardown(test_unread__others_of_user, begin_few, end_few),
-	};
-	int r = cmocka_run_group_tests(memory_tests, begin, end);
+	int r = test_run(begin, end);
 
-	return cmocka_run_group_tests(descriptor_tests, NULL, NULL) || r;
+	return test_run_group("descriptors", NULL, NULL) || r;
 }

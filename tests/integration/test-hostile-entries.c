@@ -6,11 +6,6 @@
  * exactly once with the result that abi.h documents: predict() is a second reading of that page and
  * shares no code with the broker. A neighbour computes all the while and must not notice.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -25,6 +20,7 @@
 #include "integration/raw.h"
 #include "shm/ring.h"
 #include "support/describe.h"
+#include "support/test.h"
 
 enum {
 	SHRINK_GROW = F_SEAL_SHRINK | F_SEAL_GROW,
@@ -518,7 +514,7 @@ static unsigned int collect(struct hostile *h, uint64_t n_sent)
 	return n;
 }
 
-static void test_entries__millions(void **state)
+TEST(test_entries__millions, begin, end)
 {
 	uint64_t n_total = test_scaled(10000000), n_sent = 0, n_done = 0, n_mutated = 0;
 	uint64_t n_refused = 0, progress_ns, results_before = neighbour_results(neighbour);
@@ -650,12 +646,12 @@ static void race(void *(*scribble)(void *), uint64_t n_rounds)
 	hostile_end(h);
 }
 
-static void test_entries__changing_while_read(void **state)
+TEST(test_entries__changing_while_read, begin, end)
 {
 	race(scribble_entries, test_scaled(20000));
 }
 
-static void test_tables__changing_while_read(void **state)
+TEST(test_tables__changing_while_read, begin, end)
 {
 	race(scribble_tables, test_scaled(20000));
 }
@@ -683,7 +679,7 @@ static int begin_nops(struct raw_ring *ring, unsigned int n)
 	return fd;
 }
 
-static void test_indices__impossible_tail(void **state)
+TEST(test_indices__impossible_tail, begin, end)
 {
 	static const int32_t tails[] = {65, 1000, INT32_MAX, INT32_MIN, -1, -64};
 	struct raw_ring ring;
@@ -701,7 +697,7 @@ static void test_indices__impossible_tail(void **state)
 	broker_wait_log(&broker, "its ring indices make no sense");
 }
 
-static void test_indices__impossible_head(void **state)
+TEST(test_indices__impossible_head, begin, end)
 {
 	static const int32_t heads[] = {1, 64, 65, 1000, INT32_MAX};
 	struct raw_ring ring;
@@ -723,7 +719,7 @@ static void test_indices__impossible_head(void **state)
 }
 
 /* Completions taken back: the client's own affair, and the ring goes on. */
-static void test_indices__head_moving_back(void **state)
+TEST(test_indices__head_moving_back, begin, end)
 {
 	struct raw_ring ring;
 	struct rbk_cqe cqe;
@@ -764,7 +760,7 @@ static void *scribble_indices(void *data)
 	return NULL;
 }
 
-static void test_indices__changing_for_ever(void **state)
+TEST(test_indices__changing_for_ever, begin, end)
 {
 	for (unsigned int round = 0; round < 20; round++) {
 		struct raw_ring ring;
@@ -802,7 +798,7 @@ static void *flood_bell(void *data)
 }
 
 /* Who rings for nothing is not listened to for a while, but is served. */
-static void test_bell__flood(void **state)
+TEST(test_bell__flood, begin, end)
 {
 	struct broker_usage before, after;
 	struct raw_ring ring;
@@ -830,7 +826,7 @@ static void test_bell__flood(void **state)
 	close(fd);
 }
 
-static void test_bell__closed(void **state)
+TEST(test_bell__closed, begin, end)
 {
 	struct raw_ring ring;
 	int fd = begin_nops(&ring, 10);
@@ -853,7 +849,7 @@ static void test_bell__closed(void **state)
 /* ---- Work that one entry can make ---- */
 
 /* Thousands of waiting tasks, and CANCELs that look through all of them. */
-static void test_cancel__through_thousands(void **state)
+TEST(test_cancel__through_thousands, begin, end)
 {
 	static struct hostile hostile;
 	struct hostile *h = &hostile;
@@ -894,24 +890,4 @@ static void test_cancel__through_thousands(void **state)
 	hostile_end(h);
 }
 
-#define HOSTILE_TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		HOSTILE_TEST(test_entries__millions),
-		HOSTILE_TEST(test_entries__changing_while_read),
-		HOSTILE_TEST(test_tables__changing_while_read),
-		HOSTILE_TEST(test_indices__impossible_tail),
-		HOSTILE_TEST(test_indices__impossible_head),
-		HOSTILE_TEST(test_indices__head_moving_back),
-		HOSTILE_TEST(test_indices__changing_for_ever),
-		HOSTILE_TEST(test_bell__flood),
-		HOSTILE_TEST(test_bell__closed),
-		HOSTILE_TEST(test_cancel__through_thousands),
-	};
-
-	harness_limit_seconds(170);
-	cmocka_set_test_filter(getenv("RBK_TEST_FILTER"));
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL, harness_limit_seconds(170))

@@ -6,11 +6,6 @@
  * messages with something changed. Each is answered or ends its session, nobody else notices, and
  * in the end nothing is left.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -21,6 +16,7 @@
 #include <unistd.h>
 
 #include "integration/raw.h"
+#include "support/test.h"
 
 #define MIB (1ull << 20)
 #define GPU RBK_DEVICE_GPU
@@ -182,7 +178,7 @@ static int ask_object(int fd, uint32_t lease, uint32_t action, uint64_t ino, uin
 }
 
 /* Of a lease that somebody else has, and of none. */
-static void test_forged_numbers(void **state)
+TEST(test_forged_numbers)
 {
 	int victim = connect_raw(), fd = connect_raw();
 	uint32_t number = open_lease(victim, 8 * MIB, 8 * MIB);
@@ -209,7 +205,7 @@ static void test_forged_numbers(void **state)
 	expect_nothing_left();
 }
 
-static void test_sizes(void **state)
+TEST(test_sizes)
 {
 	static const uint64_t huge[] = {UINT64_MAX, UINT64_MAX - 1, 1ull << 63, INT64_MAX,
 					UINT64_MAX - 8 * MIB};
@@ -262,7 +258,7 @@ static void test_sizes(void **state)
 	expect_nothing_left();
 }
 
-static void test_objects(void **state)
+TEST(test_objects)
 {
 	int fd = connect_raw(), other = connect_raw();
 	uint32_t number = open_lease(fd, MIB, MIB);
@@ -287,7 +283,7 @@ static void test_objects(void **state)
 }
 
 /* What is no cgroup's folder, of whatever kind, and a cgroup of somebody else's lease. */
-static void test_no_cgroups(void **state)
+TEST(test_no_cgroups)
 {
 	int victim = connect_raw(), fd = connect_raw(), pair[2];
 	struct rbk_wire_lease_cgroup request = {.request = {.type = RBK_WIRE_LEASE_CGROUP}};
@@ -316,7 +312,7 @@ static void test_no_cgroups(void **state)
 }
 
 /* Requests that would wait for ever, and members by the hundred that come and go. */
-static void test_storms(void **state)
+TEST(test_storms)
 {
 	enum { N = 200, ROUNDS = 5, MAX_WAITING = 64 };
 	struct rbk_wire_lease_credit wait = {
@@ -362,7 +358,7 @@ static void test_storms(void **state)
 }
 
 /* However many sessions it has: so many of a tenant's requests wait for a device, and no more. */
-static void test_waits_of_tenant(void **state)
+TEST(test_waits_of_tenant)
 {
 	enum { N = 16, EACH = 64 };
 	struct rbk_wire_lease_credit wait = {
@@ -415,7 +411,7 @@ static int connect_other(void)
 
 /* What is reserved for another tenant nobody gets, neither asking for it nor by saying that he had
  * it. */
-static void test_others_reserve(void **state)
+TEST(test_others_reserve)
 {
 	struct rbk_wire_lease_open request = an_opening(1, 64 * MIB, 64 * MIB);
 	int fd = connect_raw(), liar, other;
@@ -448,7 +444,7 @@ static void test_others_reserve(void **state)
 }
 
 /* Cut short, too long, and with something set that must not be. */
-static void test_forms(void **state)
+TEST(test_forms)
 {
 	struct rbk_wire_lease_open open = an_opening(1, 1, 1);
 	struct rbk_wire_lease_credit credit = {.request = {.type = RBK_WIRE_LEASE_CREDIT}};
@@ -610,7 +606,7 @@ static size_t make_message(uint32_t number, uint8_t bytes[256])
 	return n;
 }
 
-static void test_random(void **state)
+TEST(test_random)
 {
 	uint64_t n_total = test_scaled(20000), n_answered = 0, n_closed = 0, results;
 	_Alignas(8) uint8_t message[256];
@@ -662,7 +658,7 @@ static void test_random(void **state)
 }
 
 /* The lease is over, its page is not: a client that keeps it pays for it. */
-static void test_pages_kept(void **state)
+TEST(test_pages_kept)
 {
 	const struct rbk_wire_lease_open request = an_opening(1, 1, MIB);
 	struct rbk_wire_lease lease;
@@ -689,16 +685,4 @@ static void test_pages_kept(void **state)
 	expect_nothing_left();
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_forged_numbers),  cmocka_unit_test(test_sizes),
-		cmocka_unit_test(test_objects),         cmocka_unit_test(test_storms),
-		cmocka_unit_test(test_waits_of_tenant), cmocka_unit_test(test_forms),
-		cmocka_unit_test(test_random),          cmocka_unit_test(test_no_cgroups),
-		cmocka_unit_test(test_others_reserve),  cmocka_unit_test(test_pages_kept),
-	};
-
-	harness_limit_seconds(120);
-	return cmocka_run_group_tests(tests, begin, end);
-}
+TEST_MAIN(begin, end, harness_limit_seconds(120))

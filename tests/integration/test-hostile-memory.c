@@ -9,11 +9,6 @@
  * reserve stays where it is, nobody is ever above his maximum, and when the client is gone, so is
  * all that was charged to it.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <errno.h>
 #include <grp.h>
 #include <signal.h>
@@ -26,6 +21,7 @@
 #include <unistd.h>
 
 #include "integration/harness.h"
+#include "support/test.h"
 
 enum {
 	GPU = RBK_DEVICE_GPU,
@@ -372,7 +368,7 @@ static void expect_mine(void)
 	assert_string_equal(tenant.name, "default");
 }
 
-static void test_attacks(void **state)
+TEST(test_attacks)
 {
 	const uint64_t ns = test_scaled(1000) * 1000000;
 
@@ -410,7 +406,7 @@ static void test_attacks(void **state)
 }
 
 /* What describes a plan costs its tenant host memory, also where no node uses it. */
-static void test_plan__is_charged(void **state)
+TEST(test_plan__is_charged)
 {
 	enum { N_CONSTANTS = 2000 };
 	struct rbk_arena *constants = constants_new(owner, N_CONSTANTS * 64);
@@ -439,13 +435,4 @@ static void test_plan__is_charged(void **state)
 	rbk_arena_free(constants);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_plan__is_charged),
-		cmocka_unit_test(test_attacks),
-	};
-
-	harness_limit_seconds(120);
-	return cmocka_run_group_tests(tests, begin, end);
-}
+TEST_MAIN(begin, end, harness_limit_seconds(120))

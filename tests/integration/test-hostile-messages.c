@@ -6,11 +6,6 @@
  * kind of descriptors. Whether each is answered or ends its session is the broker's choice here
  * (the unit tests know which); it must do one of the two, at once, and keep nothing.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -27,6 +22,7 @@
 #include "integration/raw.h"
 #include "shm/plan-wire.h"
 #include "support/describe.h"
+#include "support/test.h"
 
 enum {
 	SHRINK_GROW = F_SEAL_SHRINK | F_SEAL_GROW,
@@ -308,7 +304,7 @@ static int victim(struct kit *kit)
 	return fd;
 }
 
-static void test_messages__hundred_thousand(void **state)
+TEST(test_messages__hundred_thousand, begin, end)
 {
 	uint64_t n_total = test_scaled(100000), n_closed = 0, n_answered = 0;
 	uint64_t results_before = neighbour_results(neighbour), longest_ns = 0, start_ns;
@@ -378,7 +374,7 @@ static void expect_closed_because(const struct message *m, bool greeted, const c
 	broker_wait_log(&broker, reason);
 }
 
-static void test_rules__reason_in_the_log(void **state)
+TEST(test_rules__reason_in_the_log, begin, end)
 {
 	struct rbk_stats stats;
 	struct message m;
@@ -440,7 +436,7 @@ static void test_rules__reason_in_the_log(void **state)
 }
 
 /* Whoever breaks a rule as often as he can does not fill the log with it. */
-static void test_rules__log_is_bounded(void **state)
+TEST(test_rules__log_is_bounded, begin, end)
 {
 	const uint64_t n = test_scaled(2000), begin_ns = harness_now_ns();
 	unsigned int before = broker_log_lines(&broker);
@@ -458,7 +454,7 @@ static void test_rules__log_is_bounded(void **state)
 	assert_in_range(broker_log_lines(&broker) - before, 1, 2 * (seconds + 2));
 }
 
-static void test_rules__message_too_long(void **state)
+TEST(test_rules__message_too_long, begin, end)
 {
 	size_t n_bytes = RBK_WIRE_MAX_BYTES + 1;
 	uint8_t *bytes = calloc(1, n_bytes);
@@ -474,7 +470,7 @@ static void test_rules__message_too_long(void **state)
 	free(bytes);
 }
 
-static void test_answers__never_read(void **state)
+TEST(test_answers__never_read, begin, end)
 {
 	const struct rbk_wire_request stats = {.type = RBK_WIRE_STATS};
 	int fd = raw_connect(&broker);
@@ -489,7 +485,7 @@ static void test_answers__never_read(void **state)
 
 /* ---- Many ---- */
 
-static void test_connections__thousands(void **state)
+TEST(test_connections__thousands, begin, end)
 {
 	enum { N = 3000 };
 	static int fds[N];
@@ -517,7 +513,7 @@ static void test_connections__thousands(void **state)
 }
 
 /* The largest descriptions there can be, over and over: parsing them must not stop the others. */
-static void test_plans__largest_descriptions(void **state)
+TEST(test_plans__largest_descriptions, begin, end)
 {
 	struct describe *d = describe_new("largest", 1);
 	const unsigned int n_tensors = RBK_MAX_PLAN_TENSORS;
@@ -569,21 +565,4 @@ static void test_plans__largest_descriptions(void **state)
 	free(desc);
 }
 
-#define HOSTILE_TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		HOSTILE_TEST(test_messages__hundred_thousand),
-		HOSTILE_TEST(test_rules__reason_in_the_log),
-		HOSTILE_TEST(test_rules__message_too_long),
-		HOSTILE_TEST(test_rules__log_is_bounded),
-		HOSTILE_TEST(test_answers__never_read),
-		HOSTILE_TEST(test_connections__thousands),
-		HOSTILE_TEST(test_plans__largest_descriptions),
-	};
-
-	harness_limit_seconds(110);
-	cmocka_set_test_filter(getenv("RBK_TEST_FILTER"));
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL, harness_limit_seconds(110))

@@ -6,11 +6,6 @@
  * they are answered. Meanwhile others are served: how often is counted, and compared with how many
  * descriptions were, so that it does not matter how fast the machine is.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -22,6 +17,7 @@
 
 #include "integration/raw.h"
 #include "support/big-plan.h"
+#include "support/test.h"
 
 enum {
 	N_ATTACKERS = 16,
@@ -207,24 +203,15 @@ static void attack_with(enum big_plan only)
 }
 
 /* Attack with all plans, most of which become plans of the broker. */
-static void test_plans__all(void **state)
+TEST(test_plans__all)
 {
 	attack_with(BIG_PLANS);
 }
 
 /* Attack with plans that are refused at the end, and so could be had for nothing. */
-static void test_plans__refused(void **state)
+TEST(test_plans__refused)
 {
 	attack_with(BIG_TOO_LARGE);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_plans__all),
-		cmocka_unit_test(test_plans__refused),
-	};
-
-	harness_limit_seconds(110);
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL, harness_limit_seconds(110))

@@ -7,11 +7,6 @@
  * sockets, so that everything happens in one thread and in one order. A neighbour, whose plan runs
  * all the time, goes on in each of them.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -19,6 +14,7 @@
 #include <unistd.h>
 
 #include "integration/raw.h"
+#include "support/test.h"
 
 #define MIB (1ull << 20)
 #define GPU RBK_DEVICE_GPU
@@ -208,7 +204,7 @@ static void wait_in_ring(unsigned int n)
 	expect_nothing_left();
 }
 
-static void test_rings(void **state)
+TEST(test_rings, note_neighbour, expect_neighbour)
 {
 	wait_in_ring(2);
 	wait_in_ring(4);
@@ -218,7 +214,7 @@ static void test_rings(void **state)
 
 /* The refused one stays, and keeps what it has: then the next newest is refused, down to the last.
  */
-static void test_ring__nobody_goes(void **state)
+TEST(test_ring__nobody_goes, note_neighbour, expect_neighbour)
 {
 	enum { N = 8 };
 	struct member members[N];
@@ -251,7 +247,7 @@ static void test_ring__nobody_goes(void **state)
 
 /* ---- Who dies ---- */
 
-static void test_waiter_dies(void **state)
+TEST(test_waiter_dies, note_neighbour, expect_neighbour)
 {
 	struct member holder = open_member(DEVICE_MIB), first, second;
 
@@ -297,7 +293,7 @@ static void test_waiter_dies(void **state)
 }
 
 /* Its end is the release: those who wait get it, in the order in which they asked. */
-static void test_holder_dies(void **state)
+TEST(test_holder_dies, note_neighbour, expect_neighbour)
 {
 	enum { N = 32 };
 	struct member holder = open_member(DEVICE_MIB - 1), waiters[N];
@@ -321,7 +317,7 @@ static void test_holder_dies(void **state)
 /* ---- Order ---- */
 
 /* A little is given back at a time: each gets it in its turn, and small ones do not overtake. */
-static void test_order(void **state)
+TEST(test_order, note_neighbour, expect_neighbour)
 {
 	enum { N = 24 };
 	struct member holder = open_member(0), waiters[N];
@@ -348,7 +344,7 @@ static void test_order(void **state)
 }
 
 /* What a smaller lease gives back goes to who waits; a larger one takes nothing from him. */
-static void test_resized_meanwhile(void **state)
+TEST(test_resized_meanwhile, note_neighbour, expect_neighbour)
 {
 	struct member holder = open_member(DEVICE_MIB - 1), waiter = open_member(0);
 	struct rbk_wire_lease_resize resize = {.request = {.type = RBK_WIRE_LEASE_RESIZE},
@@ -382,7 +378,7 @@ static void test_resized_meanwhile(void **state)
 /* ---- Floods ---- */
 
 /* It asks and asks and reads no answer; others are answered at once. */
-static void test_never_listens(void **state)
+TEST(test_never_listens, note_neighbour, expect_neighbour)
 {
 	struct member deaf = open_member(1), other = open_member(1);
 	uint64_t longest_ns = 0;
@@ -419,7 +415,7 @@ static void test_never_listens(void **state)
 }
 
 /* Descriptors with requests that have none end the session, and are closed. */
-static void test_uninvited_descriptors(void **state)
+TEST(test_uninvited_descriptors, note_neighbour, expect_neighbour)
 {
 	const struct rbk_wire_lease_credit credit = {.request = {.type = RBK_WIRE_LEASE_CREDIT}};
 	const struct rbk_wire_lease_object object = {.request = {.type = RBK_WIRE_LEASE_OBJECT},
@@ -457,16 +453,4 @@ static void test_uninvited_descriptors(void **state)
 	expect_nothing_left();
 }
 
-int main(void)
-{
-#define WITH_NEIGHBOUR(test) cmocka_unit_test_setup_teardown(test, note_neighbour, expect_neighbour)
-	const struct CMUnitTest tests[] = {
-		WITH_NEIGHBOUR(test_rings),         WITH_NEIGHBOUR(test_ring__nobody_goes),
-		WITH_NEIGHBOUR(test_waiter_dies),   WITH_NEIGHBOUR(test_holder_dies),
-		WITH_NEIGHBOUR(test_order),         WITH_NEIGHBOUR(test_resized_meanwhile),
-		WITH_NEIGHBOUR(test_never_listens), WITH_NEIGHBOUR(test_uninvited_descriptors),
-	};
-
-	harness_limit_seconds(120);
-	return cmocka_run_group_tests(tests, begin, end);
-}
+TEST_MAIN(begin, end, harness_limit_seconds(120))

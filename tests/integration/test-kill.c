@@ -8,11 +8,6 @@
  *
  * "soak" as the argument runs ten times as many.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -23,6 +18,7 @@
 #include <unistd.h>
 
 #include "integration/harness.h"
+#include "support/test.h"
 
 enum { AT_A_TIME = 12, MAX_LIFE_US = 240000 };
 
@@ -215,7 +211,7 @@ static void kill_clients(const struct broker *broker, unsigned int n, uint64_t *
 	}
 }
 
-static void test_kill__everything_comes_back(void **state)
+TEST(test_kill__everything_comes_back)
 {
 	struct broker_usage before, after;
 	struct rbk_stats stats_before, stats;
@@ -278,13 +274,9 @@ static void test_kill__everything_comes_back(void **state)
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_kill__everything_comes_back),
-	};
-
 	if (argc > 1 && strcmp(argv[1], "soak") == 0)
 		n_clients = 3000;
 	n_clients = (unsigned int)test_scaled(n_clients);
 	harness_limit_seconds(argc > 1 ? 170 : 110);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -4,17 +4,13 @@
  *
  * Whatever was asked for or given back meanwhile, no credit is there twice, and none is lost.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <errno.h>
 #include <signal.h>
 #include <unistd.h>
 #include <ringbroker/lease.h>
 
 #include "integration/harness.h"
+#include "support/test.h"
 
 #define MIB (1ull << 20)
 
@@ -112,7 +108,7 @@ static void close_lease(struct rbk_lease *lease, struct rbk *rbk)
 }
 
 /* Credit that comes when nobody waits for it any more is given back. */
-static void test_late_credit(void **state)
+TEST(test_late_credit)
 {
 	struct rbk_options options;
 	struct rbk *rbk;
@@ -133,7 +129,7 @@ static void test_late_credit(void **state)
  * What is given back while the broker does not read is the broker's, once: it is not the member's,
  * and not lost. Only the first of those who ask waits.
  */
-static void test_late_return(void **state)
+TEST(test_late_return)
 {
 	struct rbk_options options;
 	struct rbk *rbk;
@@ -179,13 +175,4 @@ static void test_late_return(void **state)
 	close_lease(lease, rbk);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_late_credit),
-		cmocka_unit_test(test_late_return),
-	};
-
-	harness_limit_seconds(60);
-	return cmocka_run_group_tests(tests, begin, end);
-}
+TEST_MAIN(begin, end, harness_limit_seconds(60))

@@ -8,11 +8,6 @@
  * is charged once, when it is granted, and is nobody else's use of the card; what is beyond the
  * lease is.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <amdgpu.h>
 #include <amdgpu_drm.h>
 #include <fcntl.h>
@@ -22,6 +17,7 @@
 #include <ringbroker/lease.h>
 
 #include "integration/harness.h"
+#include "support/test.h"
 
 #define MIB (1ull << 20)
 
@@ -82,7 +78,7 @@ static amdgpu_bo_handle allocate(amdgpu_device_handle card, uint64_t bytes)
 	return buffer;
 }
 
-static void test_seen(void **state)
+TEST(test_seen)
 {
 	const struct rbk_lease_options options = {.device = RBK_DEVICE_GPU,
 						  .max_bytes = 1024 * MIB};
@@ -140,10 +136,4 @@ static void test_seen(void **state)
 	broker_stop(&broker);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_seen)};
-
-	harness_limit_seconds(120);
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL, harness_limit_seconds(120))

@@ -13,11 +13,6 @@
  * what drivers take beside allocations is charged once it is seen, and what was handed to somebody
  * who is killed before he looks is nobody's.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
@@ -36,6 +31,7 @@
 
 #include "integration/harness.h"
 #include "support/lease-random.h"
+#include "support/test.h"
 
 #define MIB (1ull << 20)
 
@@ -488,7 +484,7 @@ static void report(void)
 	print_message("\n");
 }
 
-static void test_programs(void **state)
+TEST(test_programs)
 {
 	uint64_t before_bytes;
 
@@ -518,8 +514,6 @@ static void test_programs(void **state)
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_programs)};
-
 	if (argc < 3)
 		return 2;
 	manifest = argv[1];
@@ -528,5 +522,5 @@ int main(int argc, char **argv)
 		seconds = (unsigned int)atoi(argv[3]);
 	is_card = argc > 4 && strcmp(argv[4], "card") == 0;
 	harness_limit_seconds(120 + 2 * seconds);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

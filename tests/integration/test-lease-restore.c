@@ -9,11 +9,6 @@
  *
  * Raw sockets: each request is where it is meant to be.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,6 +16,7 @@
 #include <unistd.h>
 
 #include "integration/raw.h"
+#include "support/test.h"
 
 #define MIB (1ull << 20)
 #define GPU RBK_DEVICE_GPU
@@ -219,7 +215,7 @@ static void expect_refused(struct member *member, int res, const char *part)
  * Who comes first grows to its wish, for which there was no room before, and not out of what
  * another one has in truth and has not told yet.
  */
-static void test_who_comes_first(void **state)
+TEST(test_who_comes_first)
 {
 	struct member second = member_with(44, 44, 40), first = member_with(30, 30, 20);
 
@@ -238,7 +234,7 @@ static void test_who_comes_first(void **state)
 }
 
 /* What a lease has ungiven is for its own members, too. */
-static void test_members_of_one(void **state)
+TEST(test_members_of_one)
 {
 	static const char policy[] = "[tenant default]\nvram-max = 32MiB\n";
 	struct member first, second;
@@ -263,7 +259,7 @@ static void test_members_of_one(void **state)
  * One member is given all of the lease before the other one has told what it has: that is there,
  * and charged above the maximum. Nothing more is given until it has come down.
  */
-static void test_above_maximum(void **state)
+TEST(test_above_maximum)
 {
 	struct member first = member_with(20, 20, 10), second = joined_with(&first, 10);
 
@@ -291,7 +287,7 @@ static void test_above_maximum(void **state)
  * The broker dies after it has taken what one member gives back, and given it to another, and
  * before it says so: both have it. One alone cannot come above the maximum so.
  */
-static void test_lost_answer(void **state)
+TEST(test_lost_answer)
 {
 	struct member first = member_with(20, 20, 20), second = joined_with(&first, 0);
 	struct member alone = member_with(20, 20, 20);
@@ -322,7 +318,7 @@ static void test_lost_answer(void **state)
  * The broker dies while a lease is to come down: what is there is charged, and goes down by what is
  * given back, to the wish that the next broker is told.
  */
-static void test_while_shrinking(void **state)
+TEST(test_while_shrinking)
 {
 	struct member member = member_with(20, 20, 20), other;
 
@@ -345,7 +341,7 @@ static void test_while_shrinking(void **state)
 
 /* ---- A smaller budget ---- */
 
-static void test_smaller_budget(void **state)
+TEST(test_smaller_budget)
 {
 	static const char less[] = "[tenant default]\nvram-max = 32MiB\n";
 	struct member first = member_with(30, 30, 24), second = member_with(20, 20, 16),
@@ -378,7 +374,7 @@ static void test_smaller_budget(void **state)
 }
 
 /* One lease has more than the tenant may have in all. */
-static void test_far_too_small_budget(void **state)
+TEST(test_far_too_small_budget)
 {
 	static const char least[] = "[tenant default]\nvram-max = 8MiB\n";
 	struct member member = member_with(20, 20, 16), small;
@@ -527,7 +523,7 @@ static void live_until(unsigned int last, bool is_restored, bool is_heard)
 	close(member.fd);
 }
 
-static void test_die_at_each_step(void **state)
+TEST(test_die_at_each_step)
 {
 	struct member other = member_with(8, 8, 8);
 
@@ -548,19 +544,4 @@ static void test_die_at_each_step(void **state)
 	expect_used(0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_who_comes_first),
-		cmocka_unit_test(test_members_of_one),
-		cmocka_unit_test(test_above_maximum),
-		cmocka_unit_test(test_lost_answer),
-		cmocka_unit_test(test_while_shrinking),
-		cmocka_unit_test(test_smaller_budget),
-		cmocka_unit_test(test_far_too_small_budget),
-		cmocka_unit_test(test_die_at_each_step),
-	};
-
-	harness_limit_seconds(120);
-	return cmocka_run_group_tests(tests, begin, end);
-}
+TEST_MAIN(begin, end, harness_limit_seconds(120))

@@ -8,11 +8,6 @@
  *
  * A number of seconds as the argument: for how long.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -26,6 +21,7 @@
 #include <ringbroker/lease.h>
 
 #include "integration/harness.h"
+#include "support/test.h"
 
 #define MIB (1ull << 20)
 
@@ -188,7 +184,7 @@ static uint64_t charged(struct rbk *admin, uint64_t *ret_budget)
 	return device.memory_charged;
 }
 
-static void test_soak(void **state)
+TEST(test_soak)
 {
 	uint64_t seed = 0x2545f4914f6cdd1du, most = 0, budget, end_ns, bytes;
 	uint64_t sampled = 0;
@@ -254,10 +250,8 @@ static void test_soak(void **state)
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_soak)};
-
 	if (argc > 1)
 		seconds = (unsigned int)atoi(argv[1]);
 	harness_limit_seconds(120 + 2 * seconds);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

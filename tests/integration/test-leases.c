@@ -4,11 +4,6 @@
  *
  * Nothing is allocated here: a lease is a promise, and what members do with it is theirs.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -24,6 +19,7 @@
 #include <ringbroker/lease.h>
 
 #include "integration/harness.h"
+#include "support/test.h"
 #include "util/cgroup.h"
 
 #define MIB (1ull << 20)
@@ -154,7 +150,7 @@ static uint64_t load(const uint64_t *word)
 	return __atomic_load_n(word, __ATOMIC_RELAXED);
 }
 
-static void test_open(void **state)
+TEST(test_open)
 {
 	struct rbk *rbk = broker_connect(&broker, "opener"), *other;
 	const struct rbk_lease_page *page;
@@ -203,7 +199,7 @@ static void test_open(void **state)
 	expect_used(0);
 }
 
-static void test_refusals(void **state)
+TEST(test_refusals)
 {
 	struct rbk *rbk = broker_connect(&broker, "greedy"), *other;
 	const struct rbk_lease_options nowhere = {.device = 7, .max_bytes = 1};
@@ -237,7 +233,7 @@ static void test_refusals(void **state)
 }
 
 /* Killed in the middle: nothing is left. */
-static void test_kill(void **state)
+TEST(test_kill)
 {
 	char byte;
 	int ready[2];
@@ -265,7 +261,7 @@ static void test_kill(void **state)
 	close(ready[1]);
 }
 
-static void test_other_tenant(void **state)
+TEST(test_other_tenant)
 {
 	struct rbk *rbk = broker_connect(&broker, "one"), *other = connect_other();
 	struct rbk_lease *lease, *none;
@@ -302,7 +298,7 @@ static void test_other_tenant(void **state)
 }
 
 /* What is exported, freed and imported by others is paid for by one of them all the time. */
-static void test_laundering(void **state)
+TEST(test_laundering)
 {
 	struct rbk *first = broker_connect(&broker, "exporter"),
 		   *second = broker_connect(&broker, "importer"),
@@ -426,7 +422,7 @@ static void expect_waiting(unsigned int n)
 	assert_int_equal(count_waiting(), n);
 }
 
-static void test_wait(void **state)
+TEST(test_wait)
 {
 	struct rbk *rbk[3];
 	struct rbk_lease *lease;
@@ -460,7 +456,7 @@ static void test_wait(void **state)
 }
 
 /* One who waits for more than its tenant's part, for ever, keeps other tenants from nothing. */
-static void test_wait__other_tenant(void **state)
+TEST(test_wait__other_tenant)
 {
 	struct rbk *rbk[2] = {broker_connect(&broker, "a"), broker_connect(&broker, "a too")};
 	struct rbk *other[2] = {connect_other(), connect_other()};
@@ -501,7 +497,7 @@ static void test_wait__other_tenant(void **state)
 	expect_used(0);
 }
 
-static void test_deadlock(void **state)
+TEST(test_deadlock)
 {
 	struct rbk *rbk[2] = {broker_connect(&broker, "a"), broker_connect(&broker, "b")};
 	struct rbk_lease *lease[2] = {open_lease(rbk[0], 28, 64), open_lease(rbk[1], 28, 64)};
@@ -526,7 +522,7 @@ static void test_deadlock(void **state)
 }
 
 /* Two that begin at the same moment both have what they were told, and that is there. */
-static void test_two_at_once(void **state)
+TEST(test_two_at_once)
 {
 	for (unsigned int round = 0; round < 20; round++) {
 		struct rbk *rbk[2] = {broker_connect(&broker, "a"), broker_connect(&broker, "b")};
@@ -583,7 +579,7 @@ static struct rbk_stats_lease see(struct rbk *admin, uint32_t number, uint32_t f
 	return lease;
 }
 
-static void test_resize_and_listing(void **state)
+TEST(test_resize_and_listing)
 {
 	struct rbk *admin = broker_connect_admin(&broker, "admin");
 	struct rbk *rbk = broker_connect(&broker, "program");
@@ -650,7 +646,7 @@ static bool make_cgroup(const char *name, char path[static PATH_MAX], int *ret_f
 	return true;
 }
 
-static void test_cgroup(void **state)
+TEST(test_cgroup)
 {
 	struct rbk *rbk = broker_connect(&broker, "test"), *second, *other;
 	struct rbk_lease *lease, *another, *others;
@@ -719,7 +715,7 @@ static uint32_t own_tenant(struct rbk *rbk)
 }
 
 /* Drained: nothing new, and what is there stays until its program ends. */
-static void test_drain_and_evict(void **state)
+TEST(test_drain_and_evict)
 {
 	struct rbk *admin = broker_connect_admin(&broker, "admin");
 	struct rbk *rbk = broker_connect(&broker, "early"), *late = broker_connect(&broker, "late");
@@ -754,7 +750,7 @@ static void test_drain_and_evict(void **state)
 	expect_used(0);
 }
 
-static void test_lowered_limit(void **state)
+TEST(test_lowered_limit)
 {
 	struct rbk *rbk = broker_connect(&broker, "program");
 	struct rbk_lease *lease = open_lease(rbk, 30, 50);
@@ -825,7 +821,7 @@ static void expect_state(struct rbk_plan *plan, uint32_t memory_state)
 }
 
 /* A tenant's own plans leave for a lease, which waits for that. */
-static void test_plans_yield(void **state)
+TEST(test_plans_yield)
 {
 	struct rbk *rbk = broker_connect(&broker, "plans");
 	struct rbk_plan *plan = make_plan(rbk);
@@ -843,7 +839,7 @@ static void test_plans_yield(void **state)
 }
 
 /* The broker is killed; members go on, and tell the next one what they have. */
-static void test_restore(void **state)
+TEST(test_restore)
 {
 	struct rbk *rbk[2] = {broker_connect(&broker, "a"), broker_connect(&broker, "b")}, *anew[2];
 	struct rbk_lease *lease[2] = {open_lease(rbk[0], 20, 40), NULL}, *late;
@@ -898,7 +894,7 @@ static void test_restore(void **state)
  * What is let go while no broker is there is let go: the next one does not hear of it, nor of what
  * it cost.
  */
-static void test_restore__dropped(void **state)
+TEST(test_restore__dropped)
 {
 	struct rbk *rbk = broker_connect(&broker, "a"), *anew;
 	struct rbk_lease *lease = open_lease(rbk, 1, 40);
@@ -930,27 +926,4 @@ static void test_restore__dropped(void **state)
 	expect_used(0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_open),
-		cmocka_unit_test(test_refusals),
-		cmocka_unit_test(test_kill),
-		cmocka_unit_test(test_other_tenant),
-		cmocka_unit_test(test_laundering),
-		cmocka_unit_test(test_wait),
-		cmocka_unit_test(test_deadlock),
-		cmocka_unit_test(test_two_at_once),
-		cmocka_unit_test(test_wait__other_tenant),
-		cmocka_unit_test(test_resize_and_listing),
-		cmocka_unit_test(test_cgroup),
-		cmocka_unit_test(test_drain_and_evict),
-		cmocka_unit_test(test_lowered_limit),
-		cmocka_unit_test(test_plans_yield),
-		cmocka_unit_test(test_restore),
-		cmocka_unit_test(test_restore__dropped),
-	};
-
-	harness_limit_seconds(120);
-	return cmocka_run_group_tests(tests, begin, end);
-}
+TEST_MAIN(begin, end, harness_limit_seconds(120))

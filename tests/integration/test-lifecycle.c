@@ -3,11 +3,6 @@
  * The life of a broker: how it starts, what it says when it cannot, that it sleeps, how it ends,
  * and what its clients notice of that.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -26,6 +21,7 @@
 #include <unistd.h>
 
 #include "integration/harness.h"
+#include "support/test.h"
 
 /* A plan of a product that takes a while: [count,n] x [n,n]. */
 struct work {
@@ -75,7 +71,7 @@ static void work_free(struct work *work)
 
 /* ---- Starting ---- */
 
-static void test_start__three_lines(void **state)
+TEST(test_start__three_lines)
 {
 	struct broker broker;
 
@@ -87,7 +83,7 @@ static void test_start__three_lines(void **state)
 	broker_stop(&broker);
 }
 
-static void test_start__socket_is_private(void **state)
+TEST(test_start__socket_is_private)
 {
 	struct broker broker;
 	struct stat status;
@@ -104,7 +100,7 @@ static void test_start__socket_is_private(void **state)
 }
 
 /* It starts all the same, and says so in the line about what is missing. */
-static void test_start__no_cache(void **state)
+TEST(test_start__no_cache)
 {
 	struct broker broker;
 
@@ -130,7 +126,7 @@ static uint64_t slice_of(pid_t thread)
 	return attr.slice_ns;
 }
 
-static void test_start__only_reactor_has_short_slices(void **state)
+TEST(test_start__only_reactor_has_short_slices)
 {
 	const uint64_t usual_ns = slice_of(0);
 	struct broker broker;
@@ -179,7 +175,7 @@ static void expect_refusal(const struct broker_options *options, int exit_status
 	broker_remove(&broker);
 }
 
-static void test_start__unknown_option(void **state)
+TEST(test_start__unknown_option)
 {
 	static const char *const wrong[][3] = {
 		{"--gpu=purple", NULL, "--gpu wants"},
@@ -201,7 +197,7 @@ static void test_start__unknown_option(void **state)
 	expect_refusal(&missing, 2, 1, "--gpu is missing its value");
 }
 
-static void test_start__socket_in_use(void **state)
+TEST(test_start__socket_in_use)
 {
 	struct broker broker;
 	struct rbk *rbk;
@@ -216,7 +212,7 @@ static void test_start__socket_in_use(void **state)
 }
 
 /* A service manager listens without a lock, also while its service does not run. */
-static void test_start__socket_of_a_manager(void **state)
+TEST(test_start__socket_of_a_manager)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX}, peer;
 	socklen_t peer_bytes = sizeof(peer);
@@ -245,7 +241,7 @@ static void test_start__socket_of_a_manager(void **state)
 	rmdir(folder);
 }
 
-static void test_start__socket_left_behind(void **state)
+TEST(test_start__socket_left_behind)
 {
 	struct broker killed, next;
 	struct rbk *rbk;
@@ -262,7 +258,7 @@ static void test_start__socket_left_behind(void **state)
 	broker_remove(&killed);
 }
 
-static void test_start__path_is_a_file(void **state)
+TEST(test_start__path_is_a_file)
 {
 	char path[] = "/tmp/rbk-test-file-XXXXXX", lock_path[64];
 	char text[16] = "";
@@ -281,7 +277,7 @@ static void test_start__path_is_a_file(void **state)
 	unlink(lock_path);
 }
 
-static void test_start__path_is_impossible(void **state)
+TEST(test_start__path_is_impossible)
 {
 	expect_refusal(&(struct broker_options){.socket_path = "/nonexistent/folder/sock"}, 2, 1,
 		       "its folder does not exist");
@@ -293,7 +289,7 @@ static void become_nobody(void)
 		_exit(125);
 }
 
-static void test_start__no_permission(void **state)
+TEST(test_start__no_permission)
 {
 	char dir[] = "/tmp/rbk-test-XXXXXX", path[64];
 
@@ -318,7 +314,7 @@ static void allow_no_threads(void)
 	become_nobody();
 }
 
-static void test_start__no_threads(void **state)
+TEST(test_start__no_threads)
 {
 	char dir[] = "/tmp/rbk-test-XXXXXX", path[64];
 	const struct broker_options options = {.socket_path = path, .in_child = allow_no_threads};
@@ -340,7 +336,7 @@ static void test_start__no_threads(void **state)
 
 /* ---- Sleeping ---- */
 
-static void test_idle__uses_no_cpu(void **state)
+TEST(test_idle__uses_no_cpu)
 {
 	enum { N_SESSIONS = 50 };
 	struct rbk *sessions[N_SESSIONS];
@@ -377,7 +373,7 @@ static void test_idle__uses_no_cpu(void **state)
 
 /* ---- Ending ---- */
 
-static void test_stop__finishes_tasks_in_flight(void **state)
+TEST(test_stop__finishes_tasks_in_flight)
 {
 	enum { N_TASKS = 64 };
 	const struct rbk_cqe *cqe;
@@ -449,7 +445,7 @@ static void *push(void *data)
 }
 
 /* A client that always has more to do does not keep the broker from stopping. */
-static void test_stop__under_load(void **state)
+TEST(test_stop__under_load)
 {
 	struct pusher pusher = {0};
 	struct broker broker;
@@ -479,7 +475,7 @@ static void test_stop__under_load(void **state)
 }
 
 /* A second of the device for each task: none of this ends while the test lasts. */
-static void test_stop__twice_at_once(void **state)
+TEST(test_stop__twice_at_once)
 {
 	enum { N_TASKS = 1024 };
 	const struct broker_options options = {
@@ -608,7 +604,7 @@ static void *run_waiter(void *data)
 }
 
 /* Whatever a client does when its broker is killed, it is told at once. */
-static void test_kill__every_client_is_told(void **state)
+TEST(test_kill__every_client_is_told)
 {
 	static int (*const waits[])(struct rbk * rbk, struct rbk_ring * ring) = {
 		wait_for_completion, wait_with_timeout, spin_for_completion,
@@ -654,7 +650,7 @@ static void allow_few_fds(void)
 }
 
 /* Tenants have all that they can get, and an administrator comes all the same. */
-static void test_descriptors__some_for_administrators(void **state)
+TEST(test_descriptors__some_for_administrators)
 {
 	enum { N = 200 };
 	struct rbk_options options = {
@@ -688,7 +684,7 @@ static void test_descriptors__some_for_administrators(void **state)
 	broker_remove(&broker);
 }
 
-static void test_descriptors__refused_and_recovers(void **state)
+TEST(test_descriptors__refused_and_recovers)
 {
 	enum { N = 200 };
 	struct rbk_options options = {.size = sizeof(options), .timeout_ns = 300000000};
@@ -744,7 +740,7 @@ static void allow_little_memory(void)
 	setrlimit(RLIMIT_AS, &little);
 }
 
-static void test_memory__refused_and_recovers(void **state)
+TEST(test_memory__refused_and_recovers)
 {
 	struct rbk_arena *arenas[32] = {NULL};
 	struct neighbour *neighbour;
@@ -782,7 +778,7 @@ static void test_memory__refused_and_recovers(void **state)
 	broker_stop(&broker);
 }
 
-static void test_quota__sessions(void **state)
+TEST(test_quota__sessions)
 {
 	const struct broker_options options = {.policy = "[tenant default]\nsessions-max = 3\n"};
 	struct rbk_options connect = {.size = sizeof(connect), .timeout_ns = 60000000000};
@@ -811,7 +807,7 @@ static void test_quota__sessions(void **state)
 }
 
 /* A few hundred bytes of description that ask for gigabytes: refused before anything is made. */
-static void test_quota__scratch_of_a_plan(void **state)
+TEST(test_quota__scratch_of_a_plan)
 {
 	const struct broker_options options = {.policy = "[tenant default]\nhost-max = 64MiB\n"};
 	const uint32_t dims[] = {RBK_DIM_COUNT, 1024};
@@ -848,35 +844,4 @@ static void test_quota__scratch_of_a_plan(void **state)
 	broker_stop(&broker);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_start__three_lines),
-		cmocka_unit_test(test_start__socket_is_private),
-		cmocka_unit_test(test_start__no_cache),
-		cmocka_unit_test(test_start__unknown_option),
-		cmocka_unit_test(test_start__socket_in_use),
-		cmocka_unit_test(test_start__socket_of_a_manager),
-		cmocka_unit_test(test_start__socket_left_behind),
-		cmocka_unit_test(test_start__path_is_a_file),
-		cmocka_unit_test(test_start__path_is_impossible),
-		cmocka_unit_test(test_start__no_permission),
-		cmocka_unit_test(test_start__no_threads),
-		cmocka_unit_test(test_start__only_reactor_has_short_slices),
-		cmocka_unit_test(test_idle__uses_no_cpu),
-		cmocka_unit_test(test_stop__finishes_tasks_in_flight),
-		cmocka_unit_test(test_stop__under_load),
-		cmocka_unit_test(test_stop__twice_at_once),
-		cmocka_unit_test(test_kill__every_client_is_told),
-		cmocka_unit_test(test_descriptors__some_for_administrators),
-		cmocka_unit_test(test_descriptors__refused_and_recovers),
-		cmocka_unit_test(test_memory__refused_and_recovers),
-		cmocka_unit_test(test_quota__sessions),
-		cmocka_unit_test(test_quota__scratch_of_a_plan),
-	};
-
-	broker_watch_all();
-	harness_limit_seconds(55);
-	cmocka_set_test_filter(getenv("RBK_TEST_FILTER"));
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL, broker_watch_all(), harness_limit_seconds(55))

@@ -7,17 +7,13 @@
  * cancelled, or whose session ends, stops. What is printed are the figures; what is asserted are
  * bounds that a busy machine keeps, and that waiting for a task's end would break.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "integration/placement.h"
+#include "support/test.h"
 
 enum {
 	FIRST = 40131,
@@ -125,7 +121,25 @@ static uint64_t small_products(struct customer *customer, uint64_t *ret_often_ns
 	return ns[N_SMALL / 2];
 }
 
-static void test_neighbour__small_products(void **state)
+/* Each test has a broker of its own, on which nothing of another test is left to do. */
+static int begin(void **state)
+{
+	broker_start(&broker,
+		     &(struct broker_options){
+			     .is_undisturbed = true,
+			     .policy = "[tenant first]\nmatch-uid = 40131\nweight = 300\n"
+				       "[tenant second]\nmatch-uid = 40132\nweight = 100\n"});
+	broker_open_to_all(&broker);
+	return 0;
+}
+
+static int end(void **state)
+{
+	broker_stop(&broker);
+	return 0;
+}
+
+TEST(test_neighbour__small_products, begin, end)
 {
 	uint64_t alone_ns, beside_ns, often_ns;
 	struct customer neighbour;
@@ -156,7 +170,7 @@ static uint64_t device_ns(const struct busy *busy)
 }
 
 /* Three to one, in processor time, within the tasks: hardly one of them ends meanwhile. */
-static void test_shares__by_weight(void **state)
+TEST(test_shares__by_weight, begin, end)
 {
 	uint64_t before[2], ns[2];
 	struct busy busy[2];
@@ -183,7 +197,7 @@ static void test_shares__by_weight(void **state)
 }
 
 /* Ten times as long as any bound here. */
-static void test_cancel__in_the_middle(void **state)
+TEST(test_cancel__in_the_middle, begin, end)
 {
 	struct rbk_cqe cqe;
 	struct busy busy;
@@ -212,7 +226,7 @@ static void test_cancel__in_the_middle(void **state)
 	busy_deinit(&busy);
 }
 
-static void test_session__ends_in_the_middle(void **state)
+TEST(test_session__ends_in_the_middle, begin, end)
 {
 	struct rbk *rbk = broker_connect(&broker, "watcher");
 	uint64_t since_ns;
@@ -230,33 +244,8 @@ static void test_session__ends_in_the_middle(void **state)
 	rbk_disconnect(rbk);
 }
 
-/* Each test has a broker of its own, on which nothing of another test is left to do. */
-static int begin(void **state)
-{
-	broker_start(&broker,
-		     &(struct broker_options){
-			     .is_undisturbed = true,
-			     .policy = "[tenant first]\nmatch-uid = 40131\nweight = 300\n"
-				       "[tenant second]\nmatch-uid = 40132\nweight = 100\n"});
-	broker_open_to_all(&broker);
-	return 0;
-}
-
-static int end(void **state)
-{
-	broker_stop(&broker);
-	return 0;
-}
-
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_neighbour__small_products, begin, end),
-		cmocka_unit_test_setup_teardown(test_shares__by_weight, begin, end),
-		cmocka_unit_test_setup_teardown(test_cancel__in_the_middle, begin, end),
-		cmocka_unit_test_setup_teardown(test_session__ends_in_the_middle, begin, end),
-	};
-
 	if (geteuid() != 0) {
 		print_message("only root can be another tenant: skipped\n");
 		return 77;
@@ -264,5 +253,5 @@ int main(int argc, char **argv)
 	if (argc > 1)
 		share_ms = (unsigned int)atoi(argv[1]) * 1000;
 	harness_limit_seconds(120 + 5 * share_ms / 1000);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

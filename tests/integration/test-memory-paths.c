@@ -7,11 +7,6 @@
  * must say. udmabuf and exported take /dev/udmabuf and a Vulkan driver that imports and exports
  * dma-bufs, as Mesa's lavapipe does from 25 on.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -24,6 +19,7 @@
 
 #include "integration/harness.h"
 #include "integration/raw.h"
+#include "support/test.h"
 
 enum { COLS = 1024, BYTES = 1 << 20, PAGE = 4096 };
 
@@ -137,7 +133,7 @@ static void wait_host_bytes(struct rbk *rbk, uint64_t bytes)
 }
 
 /* Programs do not know which path it is. */
-static void test_client__in_place(void **state)
+TEST(test_client__in_place)
 {
 	struct rbk_device devices[2];
 	struct rbk_arena *arena;
@@ -163,7 +159,7 @@ static void test_client__in_place(void **state)
 }
 
 /* An arena of several dma-bufs: a tensor in two of them is computed elsewhere. */
-static void test_client__segments(void **state)
+TEST(test_client__segments)
 {
 	struct rbk_wire_hello hello = {
 		.request.type = RBK_WIRE_HELLO,
@@ -214,7 +210,7 @@ static void test_client__segments(void **state)
 }
 
 /* Descriptors do not pile up, and what was charged is not any more. */
-static void test_client__nothing_left(void **state)
+TEST(test_client__nothing_left)
 {
 	struct broker_usage before, after;
 	struct rbk_arena *arena;
@@ -254,7 +250,7 @@ static int ask_for_arena(int fd, uint64_t bytes, uint32_t *ret_id, int *ret_fd)
 }
 
 /* Absurd requests are answered, where no device makes arenas too. */
-static void test_hostile__sizes(void **state)
+TEST(test_hostile__sizes)
 {
 	static const uint64_t sizes[] = {0,          1,          64,
 					 PAGE - 1,   PAGE + 64,  1ull << 47,
@@ -283,7 +279,7 @@ static void test_hostile__sizes(void **state)
 }
 
 /* The client keeps the memory, truncates and seals what it can, and pays until it lets go. */
-static void test_hostile__keeps_it(void **state)
+TEST(test_hostile__keeps_it)
 {
 	struct rbk *rbk = broker_connect(&broker, "watcher");
 	uint64_t bytes = host_bytes(rbk);
@@ -362,13 +358,6 @@ static void test_hostile__keeps_it(void **state)
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_client__in_place),
-		cmocka_unit_test(test_client__segments),
-		cmocka_unit_test(test_client__nothing_left),
-		cmocka_unit_test(test_hostile__sizes),
-		cmocka_unit_test(test_hostile__keeps_it),
-	};
 	const char *args[] = {"--gpu=software", "--threshold=0", NULL, NULL};
 	const struct broker_options options = {.args = args};
 	char option[64];
@@ -389,7 +378,7 @@ int main(int argc, char **argv)
 		broker_remove(&broker);
 		return is_told ? 77 : 1;
 	}
-	r = cmocka_run_group_tests(tests, NULL, NULL);
+	r = test_run(NULL, NULL);
 	if (r)
 		broker_show_log(&broker);
 	broker_stop(&broker);

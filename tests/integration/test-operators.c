@@ -4,11 +4,6 @@
  * Vulkan device where there is one, against the plain reference; odd and random shapes, broadcasts
  * and counts.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -20,6 +15,7 @@
 #include "integration/raw.h"
 #include "reference/reference.h"
 #include "support/one-op.h"
+#include "support/test.h"
 
 enum { ARENA_BYTES = 8 << 20 };
 
@@ -129,7 +125,7 @@ static void check(const char *op, const char *inputs, const char *attrs)
 	free(desc);
 }
 
-static void test_operators__chosen(void **state)
+TEST(test_operators__chosen)
 {
 	static const char *const cases[][3] = {
 		{"MatMul", "[count,7] [7,3]", ""},
@@ -162,7 +158,7 @@ static void test_operators__chosen(void **state)
 		check(cases[i][0], cases[i][1], cases[i][2]);
 }
 
-static void test_operators__random(void **state)
+TEST(test_operators__random)
 {
 	char inputs[128], attrs[128];
 
@@ -184,14 +180,4 @@ static void test_operators__random(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_operators__chosen),
-		cmocka_unit_test(test_operators__random),
-	};
-
-	harness_limit_seconds(110);
-	cmocka_set_test_filter(getenv("RBK_TEST_FILTER"));
-	return cmocka_run_group_tests(tests, begin, end);
-}
+TEST_MAIN(begin, end, harness_limit_seconds(110))

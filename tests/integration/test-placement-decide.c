@@ -5,16 +5,12 @@
  * Which device is the faster one is the machine's affair; what is checked is that the broker goes
  * by what it has learned, and says so.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 
 #include "integration/placement.h"
+#include "support/test.h"
 
 enum { CPU = RBK_DEVICE_CPU, GPU = RBK_DEVICE_GPU, SMALL = 20, WIDTH = 256, LARGE = 600 };
 
@@ -88,7 +84,7 @@ static void expect_error(unsigned int strategy, int res, uint8_t reason)
 
 /* --- Rules --- */
 
-static void test_rules__with_gpu(void **state)
+TEST(test_rules__with_gpu)
 {
 	if (!begin_with_gpu(software, NULL, &large))
 		skip();
@@ -105,7 +101,7 @@ static void test_rules__with_gpu(void **state)
 	end();
 }
 
-static void test_rules__without_gpu(void **state)
+TEST(test_rules__without_gpu)
 {
 	begin((const char *const[]){"--gpu=none", NULL}, NULL, &large);
 	expect(SMALL, RBK_STRATEGY_AUTO, CPU, RBK_REASON_BELOW_THRESHOLD);
@@ -119,7 +115,7 @@ static void test_rules__without_gpu(void **state)
 }
 
 /* Thresholds are the administrator's. */
-static void test_rules__thresholds(void **state)
+TEST(test_rules__thresholds)
 {
 	const char *const args[] = {"--gpu=software", "--threshold=1KiB", "--min-count=10", NULL};
 
@@ -131,7 +127,7 @@ static void test_rules__thresholds(void **state)
 }
 
 /* A plan that is pinned runs there, whatever its tasks wish for. */
-static void test_rules__pinned(void **state)
+TEST(test_rules__pinned)
 {
 	static const unsigned int strategies[] = {RBK_STRATEGY_AUTO, RBK_STRATEGY_PREFER_GPU,
 						  RBK_STRATEGY_PREFER_CPU, RBK_STRATEGY_PARTITION};
@@ -150,7 +146,7 @@ static void test_rules__pinned(void **state)
 }
 
 /* What never fits into the device's memory, or what a tenant may have of it. */
-static void test_rules__never_fits(void **state)
+TEST(test_rules__never_fits)
 {
 	struct customer_options options = large;
 
@@ -166,7 +162,7 @@ static void test_rules__never_fits(void **state)
 
 /* --- Force-CPU --- */
 
-static void test_force_cpu__while_tasks_run(void **state)
+TEST(test_force_cpu__while_tasks_run)
 {
 	struct rbk_cqe cqe;
 	struct rbk *admin;
@@ -231,7 +227,7 @@ static struct rbk_stats_decision last_decision(void)
 	return decision;
 }
 
-static void test_cost_model__goes_by_what_it_learned(void **state)
+TEST(test_cost_model__goes_by_what_it_learned)
 {
 	const char *const args[] = {"--gpu=software", "--submission-max=1s", "--calibration=now",
 				    NULL};
@@ -286,7 +282,7 @@ static void test_cost_model__goes_by_what_it_learned(void **state)
 }
 
 /* A budget of nothing, and none for tasks with deadlines. */
-static void test_explored__never(void **state)
+TEST(test_explored__never)
 {
 	const char *const none[] = {"--gpu=software", "--exploration=0", NULL};
 	const char *const much[] = {"--gpu=software", "--exploration=50%", NULL};
@@ -331,7 +327,7 @@ static struct rbk_cqe run_by(uint32_t count, uint32_t deadline_us, unsigned int 
 }
 
 /* Missed, or not; done all the same, and counted. */
-static void test_deadline__is_reported(void **state)
+TEST(test_deadline__is_reported)
 {
 	uint64_t n_missed = 0;
 	struct rbk_cqe cqe;
@@ -353,7 +349,7 @@ static void test_deadline__is_reported(void **state)
 }
 
 /* Who prefers a device that would be late is done by the other in time. */
-static void test_deadline__other_device(void **state)
+TEST(test_deadline__other_device)
 {
 	struct rbk_stats_plan_device on[2];
 	struct rbk_stats_plan plan;
@@ -391,7 +387,7 @@ static void test_deadline__other_device(void **state)
 /* --- Statistics --- */
 
 /* Everything is counted once, and sums agree. */
-static void test_statistics__agree(void **state)
+TEST(test_statistics__agree)
 {
 	const uint64_t n = test_scaled(1000);
 	uint64_t n_reasons = 0, n_devices = 0, n_plan = 0, n_logged = 0, exec_ns = 0;
@@ -461,23 +457,4 @@ static void test_statistics__agree(void **state)
 	end();
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_rules__with_gpu),
-		cmocka_unit_test(test_rules__without_gpu),
-		cmocka_unit_test(test_rules__thresholds),
-		cmocka_unit_test(test_rules__pinned),
-		cmocka_unit_test(test_rules__never_fits),
-		cmocka_unit_test(test_force_cpu__while_tasks_run),
-		cmocka_unit_test(test_cost_model__goes_by_what_it_learned),
-		cmocka_unit_test(test_explored__never),
-		cmocka_unit_test(test_deadline__is_reported),
-		cmocka_unit_test(test_deadline__other_device),
-		cmocka_unit_test(test_statistics__agree),
-	};
-
-	harness_limit_seconds(120);
-	cmocka_set_test_filter(getenv("RBK_TEST_FILTER"));
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL, harness_limit_seconds(120))

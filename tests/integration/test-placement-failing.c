@@ -6,16 +6,12 @@
  * loss of the device, which the broker opens anew each time; so what is to be seen is that one that
  * fails again and again is taken out of use all the same, and taken back when it works.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <errno.h>
 #include <stdlib.h>
 
 #include "integration/placement.h"
 #include "support/failing-layer.h"
+#include "support/test.h"
 
 static struct broker broker;
 static struct customer customer;
@@ -76,7 +72,7 @@ static void run_until(uint8_t device, uint8_t reason)
 }
 
 /* One failure is a fallback and nothing more. */
-static void test_once__falls_back(void **state)
+TEST(test_once__falls_back)
 {
 	uint64_t n_failed;
 
@@ -117,7 +113,7 @@ static unsigned int every_few(void)
 }
 
 /* Every third submission: fallbacks, then the breaker, then probes, then as before. */
-static void test_every_third__breaker(void **state)
+TEST(test_every_third__breaker)
 {
 	const struct customer_options options = {.has_constant = true};
 
@@ -144,7 +140,7 @@ static void test_every_third__breaker(void **state)
 }
 
 /* With many in flight, split ones among them: none is lost, all are right. */
-static void test_every_third__many(void **state)
+TEST(test_every_third__many)
 {
 	static const unsigned int strategies[] = {RBK_STRATEGY_PREFER_GPU, RBK_STRATEGY_PARTITION,
 						  RBK_STRATEGY_AUTO, RBK_STRATEGY_DEVICE(1)};
@@ -172,7 +168,7 @@ static void test_every_third__many(void **state)
 }
 
 /* Who may run nowhere else is told: -EIO, or -ENODEV while the device is away or out of use. */
-static void test_only_gpu__is_told(void **state)
+TEST(test_only_gpu__is_told)
 {
 	const uint64_t end_ns = harness_now_ns() + harness_slow_ns(60000000000);
 	struct rbk_cqe cqe;
@@ -199,16 +195,4 @@ static void test_only_gpu__is_told(void **state)
 	end();
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_once__falls_back),
-		cmocka_unit_test(test_every_third__breaker),
-		cmocka_unit_test(test_every_third__many),
-		cmocka_unit_test(test_only_gpu__is_told),
-	};
-
-	harness_limit_seconds(120);
-	cmocka_set_test_filter(getenv("RBK_TEST_FILTER"));
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL, harness_limit_seconds(120))

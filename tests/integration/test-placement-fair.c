@@ -6,17 +6,13 @@
  * who compete had something to do. Nothing here depends on how fast anything is; so who waits for
  * how many others is tested in virtual time (test-schedule.c, test-schedule-fair.c).
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "integration/placement.h"
+#include "support/test.h"
 
 enum { CPU = RBK_DEVICE_CPU, GPU = RBK_DEVICE_GPU, FIRST = 40021, SECOND = 40022 };
 
@@ -166,13 +162,13 @@ static void expect_shares(unsigned int weight, uint8_t device)
 	expect_share(policy, (double)weight / (weight + 1), device, classes);
 }
 
-static void test_shares__cpu(void **state)
+TEST(test_shares__cpu)
 {
 	expect_shares(1, CPU);
 	expect_shares(3, CPU);
 }
 
-static void test_shares__gpu(void **state)
+TEST(test_shares__gpu)
 {
 	expect_shares(1, GPU);
 	expect_shares(3, GPU);
@@ -204,7 +200,7 @@ static void order_of_classes(struct customer *customer, double ret_place[RBK_PRI
 		ret_place[i] /= n[i];
 }
 
-static void test_classes__in_order(void **state)
+TEST(test_classes__in_order)
 {
 	const struct customer_options options[2] = {
 		{.uid = FIRST, .width = 128, .n_entries = 256},
@@ -235,7 +231,7 @@ static void test_classes__in_order(void **state)
 }
 
 /* Classes are among a tenant's own tasks: all urgent, it has its half and no more. */
-static void test_classes__take_from_nobody(void **state)
+TEST(test_classes__take_from_nobody)
 {
 	const uint8_t classes[2] = {RBK_PRIORITY_NORMAL, RBK_PRIORITY_URGENT};
 
@@ -247,7 +243,7 @@ static void test_classes__take_from_nobody(void **state)
 /* --- Work moves --- */
 
 /* A queue on one device while another is idle: some of it moves, says so, and is right. */
-static void test_balance__moves(void **state)
+TEST(test_balance__moves)
 {
 	const struct customer_options options = {.width = 256, .max_rows = 600, .n_entries = 64};
 	/* Nothing is known of either: all are decided to go to one device. */
@@ -291,7 +287,7 @@ static void test_balance__moves(void **state)
  * than what came into the bucket until it is done, and the 100 ms that are in it at first. So it is
  * however long a task takes that loses its processor.
  */
-static void test_quota__is_kept(void **state)
+TEST(test_quota__is_kept)
 {
 	enum { IN_FLIGHT = 16 };
 	const struct customer_options options = {
@@ -326,18 +322,4 @@ static void test_quota__is_kept(void **state)
 	broker_stop(&broker);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_shares__cpu),
-		cmocka_unit_test(test_shares__gpu),
-		cmocka_unit_test(test_classes__in_order),
-		cmocka_unit_test(test_classes__take_from_nobody),
-		cmocka_unit_test(test_balance__moves),
-		cmocka_unit_test(test_quota__is_kept),
-	};
-
-	harness_limit_seconds(120);
-	cmocka_set_test_filter(getenv("RBK_TEST_FILTER"));
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL, harness_limit_seconds(120))

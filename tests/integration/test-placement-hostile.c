@@ -3,11 +3,6 @@
  * Clients who would have more than their share, or who just try everything: others notice nothing,
  * and nothing is left of those who are gone
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
@@ -19,6 +14,7 @@
 #include <unistd.h>
 
 #include "integration/placement.h"
+#include "support/test.h"
 
 enum { CPU = RBK_DEVICE_CPU, GPU = RBK_DEVICE_GPU, FIRST = 40031, SECOND = 40032 };
 
@@ -93,7 +89,7 @@ static bool is_documented(int res)
 	return false;
 }
 
-static void test_entries__extreme(void **state)
+TEST(test_entries__extreme)
 {
 	const struct customer_options options = {.n_entries = 128, .is_careless = true};
 	const char *const args[] = {"--gpu=software", NULL};
@@ -146,7 +142,7 @@ static uint64_t work_ns(const struct customer *customer)
  * One who sends tasks through as many rings as there can be has what who has one ring has. Two
  * plans' worth of rings, all always full.
  */
-static void test_rings__no_more_with_many(void **state)
+TEST(test_rings__no_more_with_many)
 {
 	enum { RINGS = 64, EACH = 8, ATTEMPTS = 20 };
 	const struct customer_options one = {
@@ -221,7 +217,7 @@ static uint64_t used_by_first(const struct rbk_stats_view *root)
  * there is done only when that is paid: what was used before it was put is no more than what came
  * into his bucket until then, and the 100 ms that are in it at first.
  */
-static void test_quota__outlives_sessions(void **state)
+TEST(test_quota__outlives_sessions)
 {
 	const struct customer_options options = {
 		.uid = FIRST, .width = 128, .max_rows = 512, .is_careless = true};
@@ -261,7 +257,7 @@ static void test_quota__outlives_sessions(void **state)
  * ring is so large that what gathers in it, while the broker does not get to run, is worth a
  * bucket.
  */
-static void test_floods__are_charged(void **state)
+TEST(test_floods__are_charged)
 {
 	const struct customer_options options = {.uid = FIRST};
 	const char *const args[] = {"--gpu=software", NULL};
@@ -403,7 +399,7 @@ static struct rbk_stats kill_clients(struct rbk *rbk, unsigned int n_clients)
 	return stats;
 }
 
-static void test_killed__nothing_is_left(void **state)
+TEST(test_killed__nothing_is_left)
 {
 	const char *const args[] = {"--gpu=software", "--submission-max=0.2ms", NULL};
 	const uint64_t end_ns = harness_now_ns() + harness_slow_ns(60000000000);
@@ -429,17 +425,4 @@ static void test_killed__nothing_is_left(void **state)
 	broker_stop(&broker);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_entries__extreme),
-		cmocka_unit_test(test_rings__no_more_with_many),
-		cmocka_unit_test(test_quota__outlives_sessions),
-		cmocka_unit_test(test_floods__are_charged),
-		cmocka_unit_test(test_killed__nothing_is_left),
-	};
-
-	harness_limit_seconds(120);
-	cmocka_set_test_filter(getenv("RBK_TEST_FILTER"));
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL, harness_limit_seconds(120))

@@ -3,11 +3,6 @@
  * Placement on real devices: tasks split over two of them, long ones cut into several submissions,
  * and a tenant's quota of CPU time. Results are small whole numbers, the same on every device.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,6 +10,7 @@
 #include <ringbroker/stats.h>
 
 #include "integration/harness.h"
+#include "support/test.h"
 
 enum { N = 128, MAX_ROWS = 1000, W_AT = 1 << 20, Y_AT = 2 << 20, ARENA_BYTES = 4 << 20 };
 
@@ -147,7 +143,7 @@ static void expect_both_worked(void)
 }
 
 /* Both devices write into the one output. */
-static void test_partition__is_joined(void **state)
+TEST(test_partition__is_joined)
 {
 	static const uint32_t counts[] = {2, 3, 17, 64, 999, MAX_ROWS};
 	struct rbk_cqe cqe;
@@ -172,7 +168,7 @@ static void test_partition__is_joined(void **state)
 }
 
 /* Many at a time, each of which needs both. */
-static void test_partition__many(void **state)
+TEST(test_partition__many)
 {
 	if (!begin_with_gpu((const char *const[]){"--gpu=software", NULL}))
 		skip();
@@ -187,7 +183,7 @@ static void test_partition__many(void **state)
 }
 
 /* A tenth of a millisecond at a time, as far as that is known. */
-static void test_long__in_several_submissions(void **state)
+TEST(test_long__in_several_submissions)
 {
 	static const unsigned int strategies[] = {RBK_STRATEGY_ONLY_CPU, RBK_STRATEGY_ONLY_GPU,
 						  RBK_STRATEGY_PARTITION};
@@ -205,7 +201,7 @@ static void test_long__in_several_submissions(void **state)
 }
 
 /* Whoever is held to a hundredth of a processor gets all its work done, later. */
-static void test_quota__takes_longer(void **state)
+TEST(test_quota__takes_longer)
 {
 	uint64_t start_ns, used_ns = 0;
 	struct rbk_cqe cqe;
@@ -224,15 +220,4 @@ static void test_quota__takes_longer(void **state)
 	disconnect();
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_partition__is_joined),
-		cmocka_unit_test(test_partition__many),
-		cmocka_unit_test(test_long__in_several_submissions),
-		cmocka_unit_test(test_quota__takes_longer),
-	};
-
-	harness_limit_seconds(60);
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL, harness_limit_seconds(60))

@@ -6,11 +6,6 @@
  * CPU packs. A tenant with a limit asks for far more than that; the broker says so, and at no time
  * has had more memory than the limit and a margin.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -19,6 +14,7 @@
 #include <unistd.h>
 
 #include "integration/harness.h"
+#include "support/test.h"
 
 enum {
 	MIB = 1 << 20,
@@ -183,19 +179,19 @@ static void expect_refusal(enum rbk_dtype dtype, unsigned int n_nodes)
 	await_idle();
 }
 
-static void test_packed__charged_before(void **state)
+TEST(test_packed__charged_before)
 {
 	expect_refusal(RBK_DTYPE_F32, N_NODES);
 }
 
 /* Refuse plans of float16, whose matrices are converted before they are packed. */
-static void test_packed__half(void **state)
+TEST(test_packed__half)
 {
 	expect_refusal(RBK_DTYPE_F16, N_NODES);
 }
 
 /* The same matrix is packed once, however many nodes have it, and charged once. */
-static void test_packed__equal_views(void **state)
+TEST(test_packed__equal_views)
 {
 	struct rbk *rbk = broker_connect(&broker, "modest");
 	struct rbk_arena *constants = constants_new(rbk);
@@ -214,7 +210,7 @@ static void test_packed__equal_views(void **state)
 }
 
 /* A client that goes while its plan is packed leaves nothing. */
-static void test_packed__client_goes(void **state)
+TEST(test_packed__client_goes)
 {
 	struct rbk *observer = broker_connect(&broker, "observer");
 
@@ -240,15 +236,4 @@ static void test_packed__client_goes(void **state)
 	await_idle();
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_packed__charged_before),
-		cmocka_unit_test(test_packed__half),
-		cmocka_unit_test(test_packed__equal_views),
-		cmocka_unit_test(test_packed__client_goes),
-	};
-
-	harness_limit_seconds(100);
-	return cmocka_run_group_tests(tests, begin, end);
-}
+TEST_MAIN(begin, end, harness_limit_seconds(100))

@@ -10,12 +10,6 @@
  * What else runs on that processor is a culprit too, and a test cannot forbid it to; so nobody may
  * be named before them who has not used the processor more, by the kernel's own account of it.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +18,7 @@
 
 #include "integration/harness.h"
 #include "integration/probes-rig.h"
+#include "support/test.h"
 
 enum { N_HOGS = 3, MS = 1000000 };
 
@@ -128,7 +123,7 @@ static void trial(int number)
 	}
 }
 
-static void test_culprits(void **state)
+TEST(test_culprits)
 {
 	uint64_t i;
 
@@ -154,9 +149,6 @@ static int tear_down(void **state)
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_culprits),
-	};
 	int r;
 
 	if (argc > 1)
@@ -168,7 +160,7 @@ int main(int argc, char **argv)
 	probes = rig_probes();
 	if (!probes)
 		return 77;
-	r = cmocka_run_group_tests(tests, set_up, tear_down);
+	r = test_run(set_up, tear_down);
 	probes_free(probes);
 	return r;
 }

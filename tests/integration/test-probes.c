@@ -5,12 +5,6 @@
  * Nothing here depends on how long anything takes: conditions are waited for. Where something must
  * not be counted, the process concerned first has to have run.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <errno.h>
 #include <linux/capability.h>
 #include <linux/sched.h>
@@ -28,6 +22,7 @@
 
 #include "integration/harness.h"
 #include "integration/probes-rig.h"
+#include "support/test.h"
 
 #define MS 1000000ull
 
@@ -67,7 +62,7 @@ static void watch_self(void)
 
 /* --- A thread of ours --- */
 
-static void test_thread__waits_for_hog(void **state)
+TEST(test_thread__waits_for_hog)
 {
 	const struct run_queue_record *record = probes_thread(probes, THREAD);
 	const char *name = "hog\x01\n\x1b[1m";
@@ -111,7 +106,7 @@ static void test_thread__waits_for_hog(void **state)
 	rig_cgroup_remove(&cgroup);
 }
 
-static void test_thread__idle(void **state)
+TEST(test_thread__idle)
 {
 	const struct run_queue_record *record = probes_thread(probes, THREAD);
 	const struct run_queue_processor *figures = probes_processor(probes, (uint32_t)processor);
@@ -144,7 +139,7 @@ static void *sleep_and_wake(void *unused)
 	return NULL;
 }
 
-static void test_thread__new_one(void **state)
+TEST(test_thread__new_one)
 {
 	const struct run_queue_record *record = probes_thread(probes, THREAD + 1);
 	pthread_t thread;
@@ -169,7 +164,7 @@ static void test_thread__new_one(void **state)
 }
 
 /* Another one has the slot, and then nobody. */
-static void test_thread__slot_reused(void **state)
+TEST(test_thread__slot_reused)
 {
 	const struct run_queue_record *record = probes_thread(probes, THREAD);
 	struct run_queue_record nothing = {0};
@@ -201,7 +196,7 @@ static uint64_t run_ns(uint16_t tenant)
 	return rig_tenant(probes, tenant).run_ns;
 }
 
-static void test_tenant__process(void **state)
+TEST(test_tenant__process)
 {
 	const struct run_queue_record *own =
 		probes_tenant(probes, TENANT_PROCESS, (uint32_t)processor);
@@ -254,7 +249,7 @@ static void test_tenant__process(void **state)
 	assert_int_equal(probes_set_process(probes, 1, RUN_QUEUE_MAX_TENANTS), -ENOSPC);
 }
 
-static void test_tenant__cgroup(void **state)
+TEST(test_tenant__cgroup)
 {
 	struct rig_process inside = {0}, later = {0};
 	struct rig_cgroup cgroup = {0}, below = {0};
@@ -297,7 +292,7 @@ static void test_tenant__cgroup(void **state)
 	rig_cgroup_remove(&cgroup);
 }
 
-static void test_tenant__throttled(void **state)
+TEST(test_tenant__throttled)
 {
 	struct rig_process client = {0}, hog = {0};
 	struct rig_cgroup quota = {0};
@@ -330,7 +325,7 @@ static void test_tenant__throttled(void **state)
 }
 
 /* A slot is given to another one while the former one's processes still run. */
-static void test_tenant__slot_reused(void **state)
+TEST(test_tenant__slot_reused)
 {
 	const struct run_queue_record *record = probes_thread(probes, THREAD);
 	struct run_queue_record nothing = {0};
@@ -378,7 +373,7 @@ static pid_t fork_as(pid_t pid)
 	return (pid_t)syscall(SYS_clone3, &args, sizeof(args));
 }
 
-static void test_number_used_again(void **state)
+TEST(test_number_used_again)
 {
 	struct rig_process client = {0};
 	uint64_t before_ns;
@@ -431,7 +426,7 @@ static uint64_t n_dropped(void)
 }
 
 /* Thousands of processes and threads, and cgroups, some of them watched. */
-static void test_churn(void **state)
+TEST(test_churn)
 {
 	uint64_t dropped = n_dropped(), n = test_scaled(2000), i;
 	struct rig_process bystander = {0};
@@ -496,7 +491,7 @@ static void test_churn(void **state)
 }
 
 /* More than there is room for are refused, not forgotten silently; and room comes back. */
-static void test_full(void **state)
+TEST(test_full)
 {
 	uint64_t i;
 	int r;
@@ -515,7 +510,7 @@ static void test_full(void **state)
 }
 
 /* Another broker has probes of its own. */
-static void test_two(void **state)
+TEST(test_two)
 {
 	char why[RUN_QUEUE_WHY_BYTES];
 	struct probes *other;
@@ -534,7 +529,7 @@ static void ignore(int number)
 }
 
 /* The verifier gives up when a signal arrives, and these arrive more often than it needs. */
-static void test_signalled(void **state)
+TEST(test_signalled)
 {
 	const struct itimerspec often = {{0, 200000}, {0, 200000}};
 	struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
@@ -559,7 +554,7 @@ static void test_signalled(void **state)
 }
 
 /* Without the capabilities: said, with what would help. */
-static void test_no_privilege(void **state)
+TEST(test_no_privilege)
 {
 	pid_t child = fork();
 	int status;
@@ -581,7 +576,7 @@ static void test_no_privilege(void **state)
 }
 
 /* And with these two alone it works. */
-static void test_least_privilege(void **state)
+TEST(test_least_privilege)
 {
 	pid_t child = fork();
 	int status;
@@ -635,23 +630,6 @@ static int tear_down(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_thread__waits_for_hog),
-		cmocka_unit_test(test_thread__idle),
-		cmocka_unit_test(test_thread__new_one),
-		cmocka_unit_test(test_thread__slot_reused),
-		cmocka_unit_test(test_tenant__process),
-		cmocka_unit_test(test_tenant__cgroup),
-		cmocka_unit_test(test_tenant__throttled),
-		cmocka_unit_test(test_tenant__slot_reused),
-		cmocka_unit_test(test_number_used_again),
-		cmocka_unit_test(test_churn),
-		cmocka_unit_test(test_full),
-		cmocka_unit_test(test_two),
-		cmocka_unit_test(test_signalled),
-		cmocka_unit_test(test_no_privilege),
-		cmocka_unit_test(test_least_privilege),
-	};
 	int r;
 
 	harness_limit_seconds(120);
@@ -659,7 +637,7 @@ int main(void)
 	probes = rig_probes();
 	if (!probes)
 		return 77;
-	r = cmocka_run_group_tests(tests, set_up, tear_down);
+	r = test_run(set_up, tear_down);
 	probes_free(probes);
 	return r;
 }

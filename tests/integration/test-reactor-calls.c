@@ -7,11 +7,6 @@
  * that may sleep, or that holds the lock of the address space for long, belongs to another thread:
  * so a call that is not in the list is a mistake, or needs a reason for being there.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -26,6 +21,7 @@
 
 #include "integration/harness.h"
 #include "integration/raw.h"
+#include "support/test.h"
 
 enum { N_ROUNDS = 12, MAX_CALLS = 1024, N_ROWS = 64, SKIPPED = 77 };
 
@@ -233,7 +229,7 @@ static bool is_allowed(long number)
 	return false;
 }
 
-static void test_reactor__calls(void **state)
+TEST(test_reactor__calls)
 {
 	struct calls calls = {.n = 0};
 	unsigned int n_bad = 0;
@@ -269,13 +265,4 @@ static void test_reactor__calls(void **state)
 	assert_true(calls.seen[SYS_io_uring_enter] && calls.seen[SYS_accept4]);
 	assert_int_equal(n_bad, 0);
 	broker_stop(&broker);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_reactor__calls),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

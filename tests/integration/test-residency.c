@@ -6,11 +6,6 @@
  * which never does. All numbers are small integers, so that every device has to come to the same
  * sums.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -20,6 +15,7 @@
 #include <unistd.h>
 
 #include "integration/harness.h"
+#include "support/test.h"
 
 enum {
 	ROWS = 2,
@@ -217,7 +213,7 @@ static int end(void **state)
 	return 0;
 }
 
-static void test_by_hand__there_and_back(void **state)
+TEST(test_by_hand__there_and_back)
 {
 	struct rbk_plan_memory memory;
 	uint64_t n_evictions, n_constrained;
@@ -258,7 +254,7 @@ static void test_by_hand__there_and_back(void **state)
 }
 
 /* Nobody asks for it: that tasks want it is enough. */
-static void test_evicted__comes_back(void **state)
+TEST(test_evicted__comes_back)
 {
 	uint64_t start_ns = harness_now_ns(), n_returns = memory_of(&first).n_returns;
 	struct rbk_cqe cqe;
@@ -274,7 +270,7 @@ static void test_evicted__comes_back(void **state)
 	assert_true(memory_of(&first).n_returns > n_returns);
 }
 
-static void test_never_fits__runs_on_the_cpu(void **state)
+TEST(test_never_fits__runs_on_the_cpu)
 {
 	struct rbk_plan_memory memory = memory_of(&large);
 	struct rbk_plan_info info;
@@ -305,7 +301,7 @@ static void test_never_fits__runs_on_the_cpu(void **state)
 }
 
 /* The memory is made room for while the task waits, whoever is faster. */
-static void test_wait__runs_on_the_device(void **state)
+TEST(test_wait__runs_on_the_device)
 {
 	struct rbk_cqe cqe;
 
@@ -330,7 +326,7 @@ static void test_wait__runs_on_the_device(void **state)
 }
 
 /* Each displaces the other, in the order in which they are asked for. */
-static void test_two__take_turns(void **state)
+TEST(test_two__take_turns)
 {
 	struct rbk_plan_memory before = memory_of(&first);
 
@@ -365,7 +361,7 @@ static struct rbk_stats_session session_of(const struct rbk_stats_view *view)
 	return session;
 }
 
-static void test_session__has_its_plans_memory(void **state)
+TEST(test_session__has_its_plans_memory)
 {
 	const uint64_t end_ns = harness_now_ns() + harness_slow_ns(20000000000);
 	struct rbk_stats_session session = {.number = 0};
@@ -391,7 +387,7 @@ static void test_session__has_its_plans_memory(void **state)
 	rbk_stats_unmap(&view);
 }
 
-static void test_tenant__has_it_all(void **state)
+TEST(test_tenant__has_it_all)
 {
 	struct rbk_plan_memory memory;
 	struct rbk_tenant tenant;
@@ -453,7 +449,7 @@ static void be_waiting(void)
 	} while (true);
 }
 
-static void test_killed__leaves_no_charge(void **state)
+TEST(test_killed__leaves_no_charge)
 {
 	enum { ROUNDS = 6 };
 	struct rbk_stats before, stats;
@@ -503,19 +499,4 @@ static void test_killed__leaves_no_charge(void **state)
 	assert_int_equal(run(&first, RBK_STRATEGY_ONLY_GPU).device, GPU);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_by_hand__there_and_back),
-		cmocka_unit_test(test_evicted__comes_back),
-		cmocka_unit_test(test_never_fits__runs_on_the_cpu),
-		cmocka_unit_test(test_wait__runs_on_the_device),
-		cmocka_unit_test(test_two__take_turns),
-		cmocka_unit_test(test_session__has_its_plans_memory),
-		cmocka_unit_test(test_tenant__has_it_all),
-		cmocka_unit_test(test_killed__leaves_no_charge),
-	};
-
-	harness_limit_seconds(60);
-	return cmocka_run_group_tests(tests, begin, end);
-}
+TEST_MAIN(begin, end, harness_limit_seconds(60))

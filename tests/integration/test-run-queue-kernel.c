@@ -7,11 +7,6 @@
  *
  * The load: a thread that is a worker by its name, and a process beside it on the same processor.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -30,6 +25,7 @@
 
 #include "../unit/fake-proc.h"
 #include "contention/run-queue.h"
+#include "support/test.h"
 #include "util/clock.h"
 #include "util/proc.h"
 #include "util/thread.h"
@@ -203,7 +199,7 @@ static struct run_queue *start_busy(enum run_queue_source source)
 
 /* --- By /proc --- */
 
-static void test_schedstat(void **state)
+TEST_IN("proc", test_schedstat)
 {
 	struct run_queue *rq = start_busy(RUN_QUEUE_SOURCE_SCHEDSTAT);
 	struct run_queue_totals before, after;
@@ -234,7 +230,7 @@ static void test_schedstat(void **state)
 	run_queue_free(rq);
 }
 
-static void test_pressure(void **state)
+TEST_IN("proc", test_pressure)
 {
 	struct run_queue *rq = start_busy(RUN_QUEUE_SOURCE_PSI);
 	struct run_queue_totals before;
@@ -251,7 +247,7 @@ static void test_pressure(void **state)
 	run_queue_free(rq);
 }
 
-static void test_stat(void **state)
+TEST_IN("proc", test_stat)
 {
 	struct run_queue *rq = start_busy(RUN_QUEUE_SOURCE_STAT);
 	struct run_queue_totals before;
@@ -307,20 +303,20 @@ static void is_quiet(enum run_queue_source source)
 	run_queue_free(rq);
 }
 
-static void test_quiet(void **state)
+TEST_IN("proc", test_quiet)
 {
 	is_quiet(RUN_QUEUE_SOURCE_STAT);
 }
 
 /* --- By probes --- */
 
-static void test_quiet__probes(void **state)
+TEST_IN("ebpf", test_quiet__probes)
 {
 	is_quiet(RUN_QUEUE_SOURCE_EBPF);
 }
 
 /* The hog is named, with its cgroup where one can be made. */
-static void test_hog(void **state)
+TEST_IN("ebpf", test_hog)
 {
 	struct run_queue *rq = start_busy(RUN_QUEUE_SOURCE_EBPF);
 	char root[256], folder[300], text[65536];
@@ -408,7 +404,7 @@ static unsigned int detach(void)
 	return n;
 }
 
-static void test_detached(void **state)
+TEST_IN("ebpf", test_detached)
 {
 	struct run_queue *rq = start_busy(RUN_QUEUE_SOURCE_EBPF);
 	struct worker worker;
@@ -481,7 +477,7 @@ static void with_least_privilege(void)
 	run_queue_free(rq);
 }
 
-static void test_privilege(void **state)
+TEST_IN("ebpf", test_privilege)
 {
 	pid_t pid;
 	int status;
@@ -518,26 +514,10 @@ static bool has_probes(void)
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest proc[] = {
-		cmocka_unit_test(test_schedstat),
-		cmocka_unit_test(test_pressure),
-		cmocka_unit_test(test_stat),
-		cmocka_unit_test(test_quiet),
-	};
-	const struct CMUnitTest ebpf[] = {
-		cmocka_unit_test(test_hog),
-		cmocka_unit_test(test_quiet__probes),
-		cmocka_unit_test(test_detached),
-		cmocka_unit_test(test_privilege),
-	};
-
 	alarm(LIMIT_S);
-	cmocka_set_test_filter(getenv("RBK_TEST_FILTER"));
-	if (argc == 2 && strcmp(argv[1], "proc") == 0)
-		return cmocka_run_group_tests(proc, NULL, NULL);
-	if (argc != 2 || strcmp(argv[1], "ebpf") != 0)
+	if (argc != 2)
 		return 2;
-	if (!has_probes())
+	if (strcmp(argv[1], "ebpf") == 0 && !has_probes())
 		return SKIPPED;
-	return cmocka_run_group_tests(ebpf, NULL, NULL);
+	return test_run_group(argv[1], NULL, NULL);
 }

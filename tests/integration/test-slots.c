@@ -6,16 +6,12 @@
  * memory for each task that has begun. Clients that publish more tasks than there are slots get all
  * of them done, beside each other and beside others; nothing of one that dies stays behind.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "integration/harness.h"
+#include "support/test.h"
 
 enum {
 	ENTRIES = 64,
@@ -182,7 +178,7 @@ static void end(void)
 	broker_remove(&broker);
 }
 
-static void test_slots__more_tasks_than_slots(void **state)
+TEST(test_slots__more_tasks_than_slots)
 {
 	struct client many, few;
 
@@ -203,7 +199,7 @@ static void test_slots__more_tasks_than_slots(void **state)
 }
 
 /* A client goes with tasks in every state: the device is the others' then, and the broker ends. */
-static void test_slots__client_goes(void **state)
+TEST(test_slots__client_goes)
 {
 	struct client going, staying;
 
@@ -223,13 +219,4 @@ static void test_slots__client_goes(void **state)
 	end();
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_slots__more_tasks_than_slots),
-		cmocka_unit_test(test_slots__client_goes),
-	};
-
-	harness_limit_seconds(180);
-	return cmocka_run_group_tests(tests, setup, teardown);
-}
+TEST_MAIN(setup, teardown, harness_limit_seconds(180))

@@ -3,11 +3,6 @@
  * Start of a broker where the system gives it little or much: too few open files, too little
  * memory, all capabilities, and a path whose broker is on its way out
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -22,9 +17,10 @@
 #include <unistd.h>
 
 #include "integration/harness.h"
+#include "support/test.h"
 
 /* One that was killed keeps its lock until a driver or the kernel is done with its memory. */
-static void test_start__after_one_that_is_leaving(void **state)
+TEST(test_start__after_one_that_is_leaving)
 {
 	char folder[] = "/tmp/rbk-test-leaving-XXXXXX", path[64], lock_path[80];
 	struct broker broker;
@@ -97,7 +93,7 @@ static unsigned int count_threads_with(pid_t pid, uint64_t mask)
 }
 
 /* Started by hand it has less than who started it: no thread can change the machine. */
-static void test_root__gives_up(void **state)
+TEST(test_root__gives_up)
 {
 	static const unsigned int gone[] = {12 /* NET_ADMIN */, 16 /* SYS_MODULE */,
 					    17 /* SYS_RAWIO */, 21 /* SYS_ADMIN */,
@@ -172,7 +168,7 @@ static void forbid_nice(void)
 	prctl(PR_CAPBSET_DROP, CAP_SYS_NICE);
 }
 
-static void test_nice(void **state)
+TEST(test_nice)
 {
 	const int own = getpriority(PRIO_PROCESS, 0);
 	char text[64];
@@ -211,7 +207,7 @@ static void allow_few_fds(void)
 }
 
 /* However few there are, the number that it asks for is the same, and enough. */
-static void test_descriptors__asks_once(void **state)
+TEST(test_descriptors__asks_once)
 {
 	static const rlim_t limits[] = {20, 36, 44, 60};
 	unsigned int n_refused = 0;
@@ -284,7 +280,7 @@ static unsigned int most_descriptors(rlim_t limit)
  * A tenant with all that it can get leaves room for the connections that wait, for all threads that
  * there can be to close what clients left, and, above 1,024, for administrators.
  */
-static void test_descriptors__some_for_waiting(void **state)
+TEST(test_descriptors__some_for_waiting)
 {
 	static const rlim_t limits[] = {300, 500, 2400};
 
@@ -316,7 +312,7 @@ static uint64_t table_size(pid_t pid)
 }
 
 /* A table that grows makes the reactor sleep in accept(). */
-static void test_descriptors__table(void **state)
+TEST(test_descriptors__table)
 {
 	struct rlimit limit;
 	struct broker broker;
@@ -334,7 +330,7 @@ static void allow_little_memory(void)
 	setrlimit(RLIMIT_AS, &little);
 }
 
-static void test_memory__says_so(void **state)
+TEST(test_memory__says_so)
 {
 	struct broker broker;
 	int status;
@@ -352,7 +348,7 @@ static void test_memory__says_so(void **state)
 }
 
 /* A broker that may hand out more than the machine has says so, and starts. */
-static void test_host_max__exceeds_the_machine(void **state)
+TEST(test_host_max__exceeds_the_machine)
 {
 	struct broker broker;
 
@@ -363,7 +359,7 @@ static void test_host_max__exceeds_the_machine(void **state)
 }
 
 /* An administrator who asks for a page is told which limit is in the way. */
-static void test_host_max__is_too_little_to_look(void **state)
+TEST(test_host_max__is_too_little_to_look)
 {
 	struct rbk_stats_view view;
 	struct rbk_error error;
@@ -379,21 +375,4 @@ static void test_host_max__is_too_little_to_look(void **state)
 	broker_stop(&broker);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_start__after_one_that_is_leaving),
-		cmocka_unit_test(test_root__gives_up),
-		cmocka_unit_test(test_nice),
-		cmocka_unit_test(test_descriptors__asks_once),
-		cmocka_unit_test(test_descriptors__some_for_waiting),
-		cmocka_unit_test(test_descriptors__table),
-		cmocka_unit_test(test_memory__says_so),
-		cmocka_unit_test(test_host_max__exceeds_the_machine),
-		cmocka_unit_test(test_host_max__is_too_little_to_look),
-	};
-
-	broker_watch_all();
-	harness_limit_seconds(60);
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL, broker_watch_all(), harness_limit_seconds(60))

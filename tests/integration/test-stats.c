@@ -3,11 +3,6 @@
  * Statistics pages of a real broker: what they count, who may see them, that nobody can write them,
  * and what becomes of them when sessions, tenants and brokers end
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -23,6 +18,7 @@
 #include "integration/harness.h"
 #include "integration/raw.h"
 #include "integration/stats-load.h"
+#include "support/test.h"
 
 enum { OTHER_UID = 40010, N_SMALL = 150, N_LARGE = 20 };
 
@@ -95,7 +91,7 @@ static void find_plan(const struct rbk_stats_view *view, const char *name, union
 
 /* --- What is counted --- */
 
-static void test_own__counts(void **state)
+TEST(test_own__counts)
 {
 	struct rbk_stats_decision decision = {.sequence = 0};
 	struct rbk_stats_tenant totals;
@@ -166,7 +162,7 @@ static void test_own__counts(void **state)
 	broker_stop(&broker);
 }
 
-static void test_reset(void **state)
+TEST(test_reset)
 {
 	struct rbk_stats_tenant totals;
 	struct rbk_stats_view view, root;
@@ -212,7 +208,7 @@ static void test_reset(void **state)
 }
 
 /* While somebody reads the heart beats, and figures that are no counts follow. */
-static void test_heartbeat(void **state)
+TEST(test_heartbeat)
 {
 	struct rbk_stats_view view, root;
 	struct rbk_stats_broker about;
@@ -312,7 +308,7 @@ static int try_everything(const struct broker *broker, uint32_t number)
 	return 0;
 }
 
-static void test_tenants__see_their_own(void **state)
+TEST(test_tenants__see_their_own)
 {
 	const struct broker_options options = {.policy = two_tenants};
 	struct rbk_stats_view view, root;
@@ -360,7 +356,7 @@ static void test_tenants__see_their_own(void **state)
 }
 
 /* What a client gets is a memory that it can read, and nothing else. */
-static void test_page__hostile_client(void **state)
+TEST(test_page__hostile_client)
 {
 	struct rbk_wire_hello hello = {
 		.request = {.type = RBK_WIRE_HELLO},
@@ -423,7 +419,7 @@ static void test_page__hostile_client(void **state)
 /* --- Room, and the end --- */
 
 /* A tenant without room for a page computes all the same. */
-static void test_page__no_room(void **state)
+TEST(test_page__no_room)
 {
 	const struct broker_options options = {
 		.policy = "[tenant default]\nhost-max = 5000KiB\n",
@@ -454,7 +450,7 @@ static void test_page__no_room(void **state)
 	broker_stop(&broker);
 }
 
-static void test_page__outlives_broker(void **state)
+TEST(test_page__outlives_broker)
 {
 	struct rbk_stats_view view;
 	struct stats_load load;
@@ -487,7 +483,7 @@ static int run_and_leave(const struct broker *broker, uint32_t number)
 }
 
 /* The totals of a tenant outlive its sessions, its charges do not. */
-static void test_tenants__come_and_go(void **state)
+TEST(test_tenants__come_and_go)
 {
 	const struct broker_options options = {.policy = two_tenants};
 	struct rbk_stats before, after;
@@ -549,7 +545,7 @@ static void test_tenants__come_and_go(void **state)
 }
 
 /* Force-CPU, as an administrator has it. */
-static void test_force_cpu(void **state)
+TEST(test_force_cpu)
 {
 	struct rbk_error error = {""};
 	struct broker broker;
@@ -573,22 +569,4 @@ static void test_force_cpu(void **state)
 	broker_stop(&broker);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_own__counts),
-		cmocka_unit_test(test_reset),
-		cmocka_unit_test(test_heartbeat),
-		cmocka_unit_test(test_tenants__see_their_own),
-		cmocka_unit_test(test_page__hostile_client),
-		cmocka_unit_test(test_page__no_room),
-		cmocka_unit_test(test_page__outlives_broker),
-		cmocka_unit_test(test_tenants__come_and_go),
-		cmocka_unit_test(test_force_cpu),
-	};
-
-	broker_watch_all();
-	harness_limit_seconds(60);
-	cmocka_set_test_filter(getenv("RBK_TEST_FILTER"));
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL, broker_watch_all(), harness_limit_seconds(60))

@@ -3,11 +3,6 @@
  * Tasks through a real broker: chains, cancelling, barriers, argument tables, states, what is
  * removed while it is in use, deadlines, and rings that are full.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -19,6 +14,7 @@
 #include <unistd.h>
 
 #include "integration/harness.h"
+#include "support/test.h"
 
 enum {
 	N = 256, /* of the slow plan's matrices */
@@ -171,7 +167,7 @@ static void take_all(struct rbk_ring *ring, unsigned int n, int *results)
 
 /* ---- Chains ---- */
 
-static void test_chain__in_order(void **state)
+TEST(test_chain__in_order, begin, end)
 {
 	enum { LENGTH = 40 };
 	struct rbk_ring *ring = make_ring(64);
@@ -192,7 +188,7 @@ static void test_chain__in_order(void **state)
 	rbk_ring_free(ring);
 }
 
-static void test_chain__behind_a_worker(void **state)
+TEST(test_chain__behind_a_worker, begin, end)
 {
 	struct rbk_ring *ring = make_ring(64);
 	int results[6];
@@ -220,7 +216,7 @@ static void test_chain__behind_a_worker(void **state)
 }
 
 /* The third of five fails: two succeed, two are cancelled. Then a new chain begins. */
-static void test_chain__failure_in_the_middle(void **state)
+TEST(test_chain__failure_in_the_middle, begin, end)
 {
 	static const bool slow_head[] = {false, true};
 	struct rbk_ring *ring = make_ring(64);
@@ -251,7 +247,7 @@ static void test_chain__failure_in_the_middle(void **state)
 }
 
 /* Longer than the ring: the open chain goes on over many fills of it. */
-static void test_chain__longer_than_the_ring(void **state)
+TEST(test_chain__longer_than_the_ring, begin, end)
 {
 	enum { LENGTH = 300, FAILS_AT = 200 };
 	struct rbk_ring *ring = make_ring(8);
@@ -286,7 +282,7 @@ static void test_chain__longer_than_the_ring(void **state)
 
 /* ---- CANCEL ---- */
 
-static void test_cancel__every_state(void **state)
+TEST(test_cancel__every_state, begin, end)
 {
 	struct rbk_ring *ring = make_ring(1024);
 	unsigned int n_cancelled = 0;
@@ -331,7 +327,7 @@ static void test_cancel__every_state(void **state)
 }
 
 /* A CANCEL in a chain waits for its turn, and does not find itself. */
-static void test_cancel__in_a_chain(void **state)
+TEST(test_cancel__in_a_chain, begin, end)
 {
 	struct rbk_ring *ring = make_ring(64);
 	int results[3];
@@ -349,7 +345,7 @@ static void test_cancel__in_a_chain(void **state)
 
 /* ---- BARRIER ---- */
 
-static void test_barrier__orders(void **state)
+TEST(test_barrier__orders, begin, end)
 {
 	struct rbk_ring *ring = make_ring(64);
 	unsigned int n_before = 0;
@@ -384,7 +380,7 @@ static void test_barrier__orders(void **state)
 
 /* ---- Argument tables ---- */
 
-static void test_table__up_to_64_references(void **state)
+TEST(test_table__up_to_64_references, begin, end)
 {
 	static const unsigned int counts[] = {6, 17, 64};
 	const uint32_t dims[] = {SMALL};
@@ -434,7 +430,7 @@ static void test_table__up_to_64_references(void **state)
 
 /* ---- States ---- */
 
-static void test_state__in_place(void **state)
+TEST(test_state__in_place, begin, end)
 {
 	const uint32_t dims[] = {SMALL};
 	struct rbk_builder *b = rbk_builder_new("accumulate");
@@ -464,7 +460,7 @@ static void test_state__in_place(void **state)
 
 /* ---- Removed while in use ---- */
 
-static void test_remove__plan_in_use(void **state)
+TEST(test_remove__plan_in_use, begin, end)
 {
 	struct rbk_ring *ring = make_ring(64);
 	struct rbk_plan *plan = make_slow();
@@ -493,7 +489,7 @@ static void test_remove__plan_in_use(void **state)
 	rbk_ring_free(ring);
 }
 
-static void test_remove__arena_in_use(void **state)
+TEST(test_remove__arena_in_use, begin, end)
 {
 	struct rbk_ring *ring = make_ring(64);
 	struct rbk_arena *other = NULL;
@@ -524,7 +520,7 @@ static void test_remove__arena_in_use(void **state)
 	rbk_ring_free(ring);
 }
 
-static void test_remove__ring_in_use(void **state)
+TEST(test_remove__ring_in_use, begin, end)
 {
 	struct rbk_ring *ring = make_ring(64), *other = make_ring(64);
 	int results[4];
@@ -545,7 +541,7 @@ static void test_remove__ring_in_use(void **state)
 
 /* ---- Deadlines ---- */
 
-static void test_deadline__missed(void **state)
+TEST(test_deadline__missed, begin, end)
 {
 	struct rbk_ring *ring = make_ring(64);
 	struct rbk_cqe cqe;
@@ -565,7 +561,7 @@ static void test_deadline__missed(void **state)
 /* ---- Full rings ---- */
 
 /* A hundred times more than fits, none consumed before the ring is full: each completes once. */
-static void test_full__completions_are_never_dropped(void **state)
+TEST(test_full__completions_are_never_dropped, begin, end)
 {
 	enum { ENTRIES = 16, TOTAL = 1600 };
 	const unsigned int n_total = (unsigned int)test_scaled(TOTAL);
@@ -603,7 +599,7 @@ static void test_full__completions_are_never_dropped(void **state)
 	rbk_ring_free(ring);
 }
 
-static void test_full__saturated(void **state)
+TEST(test_full__saturated, begin, end)
 {
 	enum { ENTRIES = 128, TOTAL = 2000 };
 	const unsigned int n_total = (unsigned int)test_scaled(TOTAL);
@@ -664,7 +660,7 @@ static void *use_own_ring(void *data)
 	return NULL;
 }
 
-static void test_threads__a_ring_each(void **state)
+TEST(test_threads__a_ring_each, begin, end)
 {
 	enum { N_THREADS = 6 };
 	struct worker workers[N_THREADS];
@@ -680,7 +676,7 @@ static void test_threads__a_ring_each(void **state)
 	}
 }
 
-static void test_event_loop__epoll(void **state)
+TEST(test_event_loop__epoll, begin, end)
 {
 	struct rbk_ring *ring = make_ring(32);
 	int epoll = epoll_create1(EPOLL_CLOEXEC), r;
@@ -708,7 +704,7 @@ static void test_event_loop__epoll(void **state)
 	rbk_ring_free(ring);
 }
 
-static void test_fork__child_is_told(void **state)
+TEST(test_fork__child_is_told, begin, end)
 {
 	struct rbk_ring *ring = make_ring(32);
 	const struct rbk_cqe *cqe;
@@ -734,32 +730,4 @@ static void test_fork__child_is_told(void **state)
 	rbk_ring_free(ring);
 }
 
-#define TASK_TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TASK_TEST(test_chain__in_order),
-		TASK_TEST(test_chain__behind_a_worker),
-		TASK_TEST(test_chain__failure_in_the_middle),
-		TASK_TEST(test_chain__longer_than_the_ring),
-		TASK_TEST(test_cancel__every_state),
-		TASK_TEST(test_cancel__in_a_chain),
-		TASK_TEST(test_barrier__orders),
-		TASK_TEST(test_table__up_to_64_references),
-		TASK_TEST(test_state__in_place),
-		TASK_TEST(test_remove__plan_in_use),
-		TASK_TEST(test_remove__arena_in_use),
-		TASK_TEST(test_remove__ring_in_use),
-		TASK_TEST(test_deadline__missed),
-		TASK_TEST(test_full__completions_are_never_dropped),
-		TASK_TEST(test_full__saturated),
-		TASK_TEST(test_threads__a_ring_each),
-		TASK_TEST(test_event_loop__epoll),
-		TASK_TEST(test_fork__child_is_told),
-	};
-
-	harness_limit_seconds(110);
-	cmocka_set_test_filter(getenv("RBK_TEST_FILTER"));
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL, harness_limit_seconds(110))

@@ -6,11 +6,6 @@
  * A client learns its tenant from a sentence: each tenant here may have no plan, and the refusal
  * names it.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -23,6 +18,7 @@
 #include <unistd.h>
 
 #include "integration/harness.h"
+#include "support/test.h"
 
 enum { TEXT_BYTES = 4096 };
 
@@ -137,7 +133,7 @@ static void check_deinit(struct check *check)
 	rmdir(check->dir);
 }
 
-static void test_check__right(void **state)
+TEST(test_check__right)
 {
 	struct check check;
 
@@ -162,7 +158,7 @@ static void test_check__right(void **state)
 }
 
 /* A tenant's default host-max is less than the host-max of all tenants together. */
-static void test_check__default_host_max(void **state)
+TEST(test_check__default_host_max)
 {
 	struct check check;
 
@@ -177,7 +173,7 @@ static void test_check__default_host_max(void **state)
 	check_deinit(&check);
 }
 
-static void test_check__example(void **state)
+TEST(test_check__example)
 {
 	struct check check;
 
@@ -192,7 +188,7 @@ static void test_check__example(void **state)
 	check_deinit(&check);
 }
 
-static void test_check__wrong(void **state)
+TEST(test_check__wrong)
 {
 	struct check check;
 
@@ -219,7 +215,7 @@ static void test_check__wrong(void **state)
 }
 
 /* What is in a file, and would steer the terminal that this is looked at in, does not come out. */
-static void test_check__controls(void **state)
+TEST(test_check__controls)
 {
 	struct check check;
 
@@ -243,7 +239,7 @@ static void test_check__controls(void **state)
 	check_deinit(&check);
 }
 
-static void test_check__drop_ins(void **state)
+TEST(test_check__drop_ins)
 {
 	static const char *const names[] = {"tenants.d/10-a.conf", "tenants.d/20-b.conf",
 					    "tenants.d/30-c.conf", "tenants.d/ignored.txt",
@@ -295,7 +291,7 @@ static void test_check__drop_ins(void **state)
 }
 
 /* The same sentences, and no start. */
-static void test_start__bad_policy(void **state)
+TEST(test_start__bad_policy)
 {
 	const struct broker_options options = {.policy = "[tenant web]\nvram-max = 1\n"};
 	struct broker broker;
@@ -310,7 +306,7 @@ static void test_start__bad_policy(void **state)
 }
 
 /* Keys of [broker] are options; the command line wins. */
-static void test_start__options_from_file(void **state)
+TEST(test_start__options_from_file)
 {
 	const struct broker_options options = {
 		.policy = "[broker]\nworkers = 1\ngpu = none\nsocket = /nowhere/at/all\n"
@@ -367,7 +363,7 @@ static void tenant_as(const struct broker *broker, uid_t uid, gid_t gid, gid_t e
 	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-static void test_match__users_and_groups(void **state)
+TEST(test_match__users_and_groups)
 {
 	static const struct {
 		uid_t uid;
@@ -428,7 +424,7 @@ static bool own_cgroup(char *path, size_t bytes)
 	return is_found;
 }
 
-static void test_match__cgroup(void **state)
+TEST(test_match__cgroup)
 {
 	struct broker_options options = {0};
 	char path[1024], policy[TEXT_BYTES];
@@ -457,7 +453,7 @@ static void test_match__cgroup(void **state)
 }
 
 /* A child cgroup, where there is cgroup2 and it may be made. */
-static void test_match__moved_cgroup(void **state)
+TEST(test_match__moved_cgroup)
 {
 	const struct broker_options options = {
 		.policy = "[tenant default]\nplans-max = 0\n"
@@ -498,7 +494,7 @@ static void test_match__moved_cgroup(void **state)
 	broker_stop(&broker);
 }
 
-static void test_match__executable(void **state)
+TEST(test_match__executable)
 {
 	struct broker_options options = {0};
 	char path[1024], policy[TEXT_BYTES];
@@ -545,7 +541,7 @@ static void submit_nops(struct rbk *rbk, unsigned int n)
 }
 
 /* Check that only a tenant's own figures and an administrator's show what it holds and does. */
-static void test_told__of_its_own(void **state)
+TEST(test_told__of_its_own)
 {
 	const struct broker_options options = {.policy = "[tenant default]\nhost-max = 1GiB\n"};
 	struct rbk_stats before, stats, all;
@@ -608,7 +604,7 @@ static void test_told__of_its_own(void **state)
 
 /* ---- Limits ---- */
 
-static void test_limit__each_says_so(void **state)
+TEST(test_limit__each_says_so)
 {
 	const struct broker_options options = {
 		.policy = "[tenant default]\narenas-max = 2\narena-bytes-max = 1MiB\n"
@@ -659,7 +655,7 @@ static void test_limit__each_says_so(void **state)
 }
 
 /* Sessions without end: refused each with a sentence, and nobody else notices. */
-static void test_limit__flood_of_sessions(void **state)
+TEST(test_limit__flood_of_sessions)
 {
 	const struct broker_options options = {.policy = "[tenant default]\nsessions-max = 5\n"};
 	struct rbk_options connect = {.size = sizeof(connect), .timeout_ns = 60000000000};
@@ -696,7 +692,7 @@ static void test_limit__flood_of_sessions(void **state)
 
 /* ---- Reading again ---- */
 
-static void test_reload__limits_of_who_is_there(void **state)
+TEST(test_reload__limits_of_who_is_there)
 {
 	const struct broker_options options = {.policy = "[tenant default]\narenas-max = 1\n"};
 	struct rbk_arena *arenas[2], *arena = NULL;
@@ -727,7 +723,7 @@ static void test_reload__limits_of_who_is_there(void **state)
 }
 
 /* A session stays with its tenant, also one that the policy names no more. */
-static void test_reload__moves_nobody(void **state)
+TEST(test_reload__moves_nobody)
 {
 	char with[TEXT_BYTES], without[] = "[tenant default]\nplans-max = 0\n";
 	struct broker_options options = {.policy = with};
@@ -754,7 +750,7 @@ static void test_reload__moves_nobody(void **state)
 	broker_stop(&broker);
 }
 
-static void test_reload__bad_file_changes_nothing(void **state)
+TEST(test_reload__bad_file_changes_nothing)
 {
 	static const char *const bad[][2] = {
 		{"[tenant default]\narenas-max = 7\nx\n", "/brokerd.conf:3: this is neither"},
@@ -790,7 +786,7 @@ static void test_reload__bad_file_changes_nothing(void **state)
 	broker_stop(&broker);
 }
 
-static void test_reload__under_load(void **state)
+TEST(test_reload__under_load)
 {
 	static const char *const policies[] = {
 		"[tenant default]\nweight = 10\n",
@@ -823,31 +819,4 @@ static void test_reload__under_load(void **state)
 	broker_stop(&broker);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_check__right),
-		cmocka_unit_test(test_check__default_host_max),
-		cmocka_unit_test(test_check__example),
-		cmocka_unit_test(test_check__wrong),
-		cmocka_unit_test(test_check__controls),
-		cmocka_unit_test(test_check__drop_ins),
-		cmocka_unit_test(test_start__bad_policy),
-		cmocka_unit_test(test_start__options_from_file),
-		cmocka_unit_test(test_match__users_and_groups),
-		cmocka_unit_test(test_match__cgroup),
-		cmocka_unit_test(test_match__moved_cgroup),
-		cmocka_unit_test(test_match__executable),
-		cmocka_unit_test(test_told__of_its_own),
-		cmocka_unit_test(test_limit__each_says_so),
-		cmocka_unit_test(test_limit__flood_of_sessions),
-		cmocka_unit_test(test_reload__limits_of_who_is_there),
-		cmocka_unit_test(test_reload__moves_nobody),
-		cmocka_unit_test(test_reload__bad_file_changes_nothing),
-		cmocka_unit_test(test_reload__under_load),
-	};
-
-	harness_limit_seconds(55);
-	cmocka_set_test_filter(getenv("RBK_TEST_FILTER"));
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL, harness_limit_seconds(55))

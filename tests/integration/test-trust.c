@@ -3,11 +3,6 @@
  * The rules of trust, one by one: what a client must not be able to do to the broker, or to
  * another client, with what it shares with it. A neighbour computes all the while.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -25,6 +20,7 @@
 #include "integration/raw.h"
 #include "shm/ring.h"
 #include "support/describe.h"
+#include "support/test.h"
 
 enum {
 	SHRINK_GROW = F_SEAL_SHRINK | F_SEAL_GROW,
@@ -137,7 +133,7 @@ static void expect_arena_refused(int memfd, uint64_t bytes, const char *text)
 	close(memfd);
 }
 
-static void test_arena__unsealed(void **state)
+TEST(test_arena__unsealed, begin, end)
 {
 	expect_arena_refused(raw_memfd(ARENA_BYTES, false, 0), ARENA_BYTES, "is not sealed");
 	expect_arena_refused(raw_memfd(ARENA_BYTES, false, F_SEAL_SHRINK), ARENA_BYTES,
@@ -146,7 +142,7 @@ static void test_arena__unsealed(void **state)
 			     "is not sealed");
 }
 
-static void test_arena__sparse(void **state)
+TEST(test_arena__sparse, begin, end)
 {
 	int fd = raw_memfd(ARENA_BYTES, true, 0);
 
@@ -157,7 +153,7 @@ static void test_arena__sparse(void **state)
 	expect_arena_refused(raw_memfd(1ul << 30, true, SHRINK_GROW), 1ul << 30, "is sparse");
 }
 
-static void test_arena__wrong_size(void **state)
+TEST(test_arena__wrong_size, begin, end)
 {
 	expect_arena_refused(raw_memfd(ARENA_BYTES, false, SHRINK_GROW), 2 * ARENA_BYTES,
 			     "another size");
@@ -167,7 +163,7 @@ static void test_arena__wrong_size(void **state)
 	expect_arena_refused(raw_memfd(5000, false, SHRINK_GROW), 5000, "page size");
 }
 
-static void test_arena__future_write(void **state)
+TEST(test_arena__future_write, begin, end)
 {
 	expect_arena_refused(raw_memfd(ARENA_BYTES, false, SHRINK_GROW | F_SEAL_FUTURE_WRITE),
 			     ARENA_BYTES, "F_SEAL_FUTURE_WRITE only");
@@ -185,7 +181,7 @@ static int reopen(int fd, int flags)
 	return again;
 }
 
-static void test_arena__opened_read_only(void **state)
+TEST(test_arena__opened_read_only, begin, end)
 {
 	expect_arena_refused(reopen(raw_memfd(ARENA_BYTES, false, SHRINK_GROW), O_RDONLY),
 			     ARENA_BYTES, "not open for reading and writing");
@@ -193,7 +189,7 @@ static void test_arena__opened_read_only(void **state)
 			     ARENA_BYTES, "not open for reading and writing");
 }
 
-static void test_arena__immutable_opened_read_only(void **state)
+TEST(test_arena__immutable_opened_read_only, begin, end)
 {
 	int memfd = reopen(raw_memfd(ARENA_BYTES, false, IMMUTABLE), O_RDONLY), fd = session();
 
@@ -202,7 +198,7 @@ static void test_arena__immutable_opened_read_only(void **state)
 	close(fd);
 }
 
-static void test_arena__no_memfd(void **state)
+TEST(test_arena__no_memfd, begin, end)
 {
 	char path[] = "/tmp/rbk-test-file-XXXXXX";
 	int fds[2], fd;
@@ -228,7 +224,7 @@ static void test_arena__no_memfd(void **state)
 	}
 }
 
-static void test_arena__hugetlb(void **state)
+TEST(test_arena__hugetlb, begin, end)
 {
 	const size_t bytes = 2 << 20;
 	int fd = memfd_create("huge", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB);
@@ -243,7 +239,7 @@ static void test_arena__hugetlb(void **state)
 }
 
 /* Pages that are taken away read as zeros, and harm nobody else. */
-static void test_arena__hole_punching(void **state)
+TEST(test_arena__hole_punching, begin, end)
 {
 	int memfd = raw_memfd(ARENA_BYTES, false, SHRINK_GROW), fd = session();
 	struct raw_ring ring;
@@ -273,7 +269,7 @@ static void test_arena__hole_punching(void **state)
  * An arena that the client wants to be fixed has no holes from then on, and stays writable where it
  * is mapped. Without the feature the bit means nothing, and the size is wrong.
  */
-static void test_arena__fixed(void **state)
+TEST(test_arena__fixed, begin, end)
 {
 	struct rbk_wire_hello hello = {
 		.request = {.type = RBK_WIRE_HELLO},
@@ -331,7 +327,7 @@ static int punch(const struct raw_ring *ring, size_t from)
  * A reader of the submission area would sleep for as long as the client punches holes there. So it
  * can do that before its first bell only, and before that nothing is read.
  */
-static void test_ring__hole_punching(void **state)
+TEST(test_ring__hole_punching, begin, end)
 {
 	struct raw_ring ring;
 	struct rbk_cqe cqe;
@@ -360,7 +356,7 @@ static void test_ring__hole_punching(void **state)
 }
 
 /* A client that keeps the broker from sealing its area loses its session, and nothing is read. */
-static void test_ring__cannot_be_sealed(void **state)
+TEST(test_ring__cannot_be_sealed, begin, end)
 {
 	struct raw_ring ring;
 	int fd = session();
@@ -377,7 +373,7 @@ static void test_ring__cannot_be_sealed(void **state)
 
 /* Descriptors in a bell are never closed by the reactor: the session ends, or the kernel refuses.
  */
-static void test_ring__descriptor_in_bell(void **state)
+TEST(test_ring__descriptor_in_bell, begin, end)
 {
 	struct raw_ring ring;
 	struct rbk_cqe cqe;
@@ -395,7 +391,7 @@ static void test_ring__descriptor_in_bell(void **state)
 	close(fd);
 }
 
-static void test_arena__cannot_be_truncated(void **state)
+TEST(test_arena__cannot_be_truncated, begin, end)
 {
 	int memfd = raw_memfd(ARENA_BYTES, false, SHRINK_GROW), fd = session();
 
@@ -407,7 +403,7 @@ static void test_arena__cannot_be_truncated(void **state)
 
 /* ---- What the broker shares ---- */
 
-static void test_completions__cannot_be_written(void **state)
+TEST(test_completions__cannot_be_written, begin, end)
 {
 	struct raw_ring ring;
 	int fd = session(), again;
@@ -438,7 +434,7 @@ static void test_completions__cannot_be_written(void **state)
 }
 
 /* Flags of a description that both sides hold, and of the ends that are the client's own. */
-static void test_descriptors__flags_changed(void **state)
+TEST(test_descriptors__flags_changed, begin, end)
 {
 	struct rbk_stats stats;
 	struct raw_ring ring;
@@ -467,7 +463,7 @@ static void test_descriptors__flags_changed(void **state)
 
 /* ---- References ---- */
 
-static void test_refs__out_of_bounds(void **state)
+TEST(test_refs__out_of_bounds, begin, end)
 {
 	int memfd = raw_memfd(ARENA_BYTES, false, SHRINK_GROW), fd = session();
 	int constant = raw_memfd(ARENA_BYTES, false, IMMUTABLE);
@@ -498,7 +494,7 @@ static void test_refs__out_of_bounds(void **state)
 }
 
 /* One memfd registered twice is still one memory. */
-static void test_refs__overlap_through_two_arenas(void **state)
+TEST(test_refs__overlap_through_two_arenas, begin, end)
 {
 	int memfd = raw_memfd(ARENA_BYTES, false, SHRINK_GROW), fd = session();
 	uint32_t first, second, plan;
@@ -523,7 +519,7 @@ static void test_refs__overlap_through_two_arenas(void **state)
 	close(fd);
 }
 
-static void test_constants__must_be_immutable(void **state)
+TEST(test_constants__must_be_immutable, begin, end)
 {
 	int memfd = raw_memfd(ARENA_BYTES, false, SHRINK_GROW), fd = session();
 	struct describe *d = describe_new("plan", 1);
@@ -544,7 +540,7 @@ static void test_constants__must_be_immutable(void **state)
 }
 
 /* An arena of another session has no name here. */
-static void test_refs__of_another_session(void **state)
+TEST(test_refs__of_another_session, begin, end)
 {
 	int memfd = raw_memfd(ARENA_BYTES, false, SHRINK_GROW), owner = session(),
 	    thief = session();
@@ -586,7 +582,7 @@ static void expect_fds(unsigned int n_fds)
 	assert_int_equal(fds_of_broker(), n_fds);
 }
 
-static void test_descriptors__none_is_left(void **state)
+TEST(test_descriptors__none_is_left, begin, end)
 {
 	static const uint32_t types[] = {0,
 					 RBK_WIRE_HELLO,
@@ -679,7 +675,7 @@ static void expect_nobody_waits(const void *request, size_t request_bytes)
 	close(fd);
 }
 
-static void test_descriptors__slow_to_close(void **state)
+TEST(test_descriptors__slow_to_close, begin, end)
 {
 	const struct rbk_wire_request stats = {.type = RBK_WIRE_STATS};
 	const struct rbk_wire_arena_add arena = {.request = {.type = RBK_WIRE_ARENA_ADD},
@@ -728,7 +724,7 @@ static unsigned int answers_that_fit(void)
  * The answer to a RING_REMOVE is the one that has no room: the session ends while the end of its
  * ring is being worked on, and its other ring has tasks in flight.
  */
-static void test_answers__full_at_the_end_of_a_ring(void **state)
+TEST(test_answers__full_at_the_end_of_a_ring, begin, end)
 {
 	const struct rbk_wire_id remove = {.request = {.type = RBK_WIRE_RING_REMOVE}, .id = 1};
 	unsigned int n_fit = answers_that_fit();
@@ -770,7 +766,7 @@ static void test_answers__full_at_the_end_of_a_ring(void **state)
 /* ---- Scratch ---- */
 
 /* Scratch memory never shows what another session left there. */
-static void test_scratch__not_readable(void **state)
+TEST(test_scratch__not_readable, begin, end)
 {
 	/*
 	 * No operator reads scratch that was not written before: the description of such a plan
@@ -791,38 +787,4 @@ static void test_scratch__not_readable(void **state)
 	close(fd);
 }
 
-#define TRUST_TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TRUST_TEST(test_arena__unsealed),
-		TRUST_TEST(test_arena__sparse),
-		TRUST_TEST(test_arena__wrong_size),
-		TRUST_TEST(test_arena__future_write),
-		TRUST_TEST(test_arena__opened_read_only),
-		TRUST_TEST(test_arena__immutable_opened_read_only),
-		TRUST_TEST(test_arena__no_memfd),
-		TRUST_TEST(test_arena__hugetlb),
-		TRUST_TEST(test_arena__hole_punching),
-		TRUST_TEST(test_arena__cannot_be_truncated),
-		TRUST_TEST(test_arena__fixed),
-		TRUST_TEST(test_ring__hole_punching),
-		TRUST_TEST(test_ring__cannot_be_sealed),
-		TRUST_TEST(test_ring__descriptor_in_bell),
-		TRUST_TEST(test_completions__cannot_be_written),
-		TRUST_TEST(test_descriptors__flags_changed),
-		TRUST_TEST(test_refs__out_of_bounds),
-		TRUST_TEST(test_refs__overlap_through_two_arenas),
-		TRUST_TEST(test_refs__of_another_session),
-		TRUST_TEST(test_constants__must_be_immutable),
-		TRUST_TEST(test_descriptors__none_is_left),
-		TRUST_TEST(test_descriptors__slow_to_close),
-		TRUST_TEST(test_answers__full_at_the_end_of_a_ring),
-		TRUST_TEST(test_scratch__not_readable),
-	};
-
-	harness_limit_seconds(110);
-	cmocka_set_test_filter(getenv("RBK_TEST_FILTER"));
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL, harness_limit_seconds(110))
