@@ -37,6 +37,7 @@ struct rig {
 
 void rig_open(struct rig *rig, unsigned card);
 void rig_close(struct rig *rig);
+#define RIG(name, card) SCOPED(rig, name, rig_open, rig_close, card)
 
 struct drm_amdgpu_memory_info rig_memory(const struct rig *rig);
 uint64_t rig_query(const struct rig *rig, unsigned query);

@@ -31,7 +31,6 @@ TEST(test_query__two_cards)
 {
 	drmDevicePtr devices[4];
 	struct amdgpu_gpu_info info;
-	struct rig rig;
 	int n = drmGetDevices2(DRM_DEVICE_GET_PCI_REVISION, devices, 4);
 
 	assert_int_equal(n, 2);
@@ -46,7 +45,7 @@ TEST(test_query__two_cards)
 	}
 	drmFreeDevices(devices, n);
 
-	rig_open(&rig, 0);
+	RIG(rig, 0);
 	assert_string_equal(amdgpu_get_marketing_name(rig.device), "AMD Radeon RX 580 Series");
 	assert_int_equal(amdgpu_query_gpu_info(rig.device, &info), 0);
 	assert_int_equal(info.cu_active_number, 36);
@@ -55,30 +54,26 @@ TEST(test_query__two_cards)
 	assert_true(rig_memory(&rig).vram.usable_heap_size < 8 * GIB);
 	assert_true(rig_memory(&rig).cpu_accessible_vram.total_heap_size == 256 * MIB);
 	assert_true(rig_memory(&rig).gtt.total_heap_size == 16 * GIB);
-	rig_close(&rig);
 }
 
 TEST(test_query__apu)
 {
 	struct amdgpu_gpu_info info;
-	struct rig rig;
 
-	rig_open(&rig, 1);
+	RIG(rig, 1);
 	assert_int_equal(amdgpu_query_gpu_info(rig.device, &info), 0);
 	assert_true(info.ids_flags & AMDGPU_IDS_FLAGS_FUSION);
 	assert_true(rig_memory(&rig).vram.total_heap_size == 512 * MIB);
 	assert_true(rig_memory(&rig).cpu_accessible_vram.total_heap_size == 512 * MIB);
 	assert_true(rig_memory(&rig).gtt.total_heap_size == 12 * GIB);
-	rig_close(&rig);
 }
 
 TEST(test_sensors__values_and_absence)
 {
 	uint32_t value;
 	char text[64];
-	struct rig rig;
 
-	rig_open(&rig, 0);
+	RIG(rig, 0);
 	rig_control("set load=80 sclk=1340 mclk=2000 temperature=71.5 power=180 vddgfx=1100");
 	assert_int_equal(sensor(&rig, AMDGPU_INFO_SENSOR_GPU_LOAD), 80);
 	assert_int_equal(sensor(&rig, AMDGPU_INFO_SENSOR_GFX_SCLK), 1340);
@@ -106,7 +101,6 @@ TEST(test_sensors__values_and_absence)
 	rig_control("set temperature=35 power=34 load=0");
 	assert_int_equal(sensor(&rig, AMDGPU_INFO_SENSOR_GPU_TEMP), 35000);
 	assert_true(rig_read(PCI_FOLDER "/hwmon/hwmon90/temp1_input", text, sizeof(text)));
-	rig_close(&rig);
 }
 
 /* A descriptor of sysfs that is kept open is read again and again. */
@@ -174,7 +168,6 @@ TEST(test_preload__leaves_others_alone)
 TEST(test_fdinfo__of_another_process)
 {
 	char path[64], text[4096], copy_path[64];
-	struct rig rig;
 	pid_t hog = rig_hog("hog card1 --vram 128MiB --gtt 64MiB");
 	int copy;
 
@@ -198,7 +191,7 @@ TEST(test_fdinfo__of_another_process)
 	assert_true(rig_fdinfo_bytes(path, "drm-memory-gtt") == 64 * MIB);
 	rig_control("set card1 kernel=6.1");
 
-	rig_open(&rig, 1);
+	RIG(rig, 1);
 	assert_true(rig_memory(&rig).vram.heap_usage == 128 * MIB);
 	/* A duplicate is the same client; what is opened again is another. */
 	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", rig.fd);
@@ -209,7 +202,6 @@ TEST(test_fdinfo__of_another_process)
 	close(copy);
 	rig_kill(hog);
 	assert_true(rig_memory(&rig).vram.heap_usage == 0);
-	rig_close(&rig);
 }
 
 TEST(test_fdinfo__engines)
@@ -217,11 +209,10 @@ TEST(test_fdinfo__engines)
 	amdgpu_context_handle context;
 	char path[64], text[4096];
 	amdgpu_bo_handle bo;
-	struct rig rig;
 	int folder, fd;
 	ssize_t n;
 
-	rig_open(&rig, 0);
+	RIG(rig, 0);
 	rig_control("set job-ns=5000000");
 	bo = rig_allocate(&rig, AMDGPU_GEM_DOMAIN_GTT, MIB, 0);
 	assert_int_equal(amdgpu_cs_ctx_create(rig.device, &context), 0);
@@ -242,16 +233,14 @@ TEST(test_fdinfo__engines)
 	rig_control("set job-ns=1000000");
 	amdgpu_cs_ctx_free(context);
 	rig_free(bo);
-	rig_close(&rig);
 }
 
 TEST(test_failure__of_one_call)
 {
 	struct drm_amdgpu_memory_info memory;
 	amdgpu_bo_handle bo;
-	struct rig rig;
 
-	rig_open(&rig, 0);
+	RIG(rig, 0);
 	rig_control("fail card0 GEM_CREATE ENOMEM 2");
 	rig_control("fail card0 INFO_MEMORY EINVAL forever");
 	assert_int_equal(rig_try_allocate(&rig, AMDGPU_GEM_DOMAIN_VRAM, MIB, 0, &bo), -ENOMEM);
@@ -265,7 +254,6 @@ TEST(test_failure__of_one_call)
 	rig_control("fail card0 INFO_MEMORY EINVAL 0");
 	assert_true(rig_memory(&rig).vram.heap_usage == MIB);
 	rig_free(bo);
-	rig_close(&rig);
 }
 
 TEST(test_version__older_driver)
@@ -285,9 +273,8 @@ TEST(test_reset__contexts_are_told)
 	amdgpu_bo_handle bo;
 	uint32_t status, hangs;
 	uint64_t flags;
-	struct rig rig;
 
-	rig_open(&rig, 0);
+	RIG(rig, 0);
 	bo = rig_allocate(&rig, AMDGPU_GEM_DOMAIN_VRAM, MIB, 0);
 	assert_int_equal(amdgpu_cs_ctx_create(rig.device, &context), 0);
 	assert_int_equal(rig_submit(&rig, context, bo), 0);
@@ -313,7 +300,6 @@ TEST(test_reset__contexts_are_told)
 	amdgpu_cs_ctx_free(context);
 	amdgpu_cs_ctx_free(later);
 	rig_free(bo);
-	rig_close(&rig);
 }
 
 TEST(test_unplug__and_plug)
@@ -373,10 +359,9 @@ TEST(test_suspend__calls_wait)
 	amdgpu_bo_handle bo;
 	pthread_t thread;
 	uint64_t n_evictions;
-	struct rig rig;
 	char text[32];
 
-	rig_open(&rig, 0);
+	RIG(rig, 0);
 	bo = rig_allocate(&rig, AMDGPU_GEM_DOMAIN_VRAM, 64 * MIB, 0);
 	n_evictions = rig_query(&rig, AMDGPU_INFO_NUM_EVICTIONS);
 	rig_control("suspend card0");
@@ -393,7 +378,6 @@ TEST(test_suspend__calls_wait)
 	assert_true(memory->gtt.heap_usage == 64 * MIB);
 	assert_true(rig_query(&rig, AMDGPU_INFO_NUM_EVICTIONS) == n_evictions + 1);
 	rig_free(bo);
-	rig_close(&rig);
 }
 
 static int64_t in_ns(int64_t ns)
@@ -427,9 +411,8 @@ TEST(test_syncobj__waits)
 	uint64_t point = 3, reached;
 	uint32_t handle, first;
 	pthread_t thread;
-	struct rig rig;
 
-	rig_open(&rig, 0);
+	RIG(rig, 0);
 	assert_int_equal(amdgpu_cs_create_syncobj(rig.device, &handle), 0);
 	/* Nobody submitted: at once an error, or a time-out for who says that it may come. */
 	assert_int_equal(amdgpu_cs_syncobj_wait(rig.device, &handle, 1, 0, 0, &first), -EINVAL);
@@ -450,7 +433,6 @@ TEST(test_syncobj__waits)
 	assert_int_equal(amdgpu_cs_syncobj_signal(rig.device, &handle, 1), 0);
 	assert_int_equal(amdgpu_cs_syncobj_wait(rig.device, &handle, 1, 0, 0, &first), 0);
 	assert_int_equal(amdgpu_cs_destroy_syncobj(rig.device, handle), 0);
-	rig_close(&rig);
 }
 
 TEST(test_control__wrong_use)

@@ -25,9 +25,8 @@ TEST(test_allocate__is_counted)
 {
 	amdgpu_bo_handle big, visible, gtt;
 	struct drm_amdgpu_memory_info memory;
-	struct rig rig;
 
-	rig_open(&rig, 0);
+	RIG(rig, 0);
 	big = rig_allocate(&rig, VRAM, GIB, 0);
 	visible = rig_allocate(&rig, VRAM, 64 * MIB, AMDGPU_GEM_CREATE_CPU_ACCESS_REQUIRED);
 	gtt = rig_allocate(&rig, GTT, 10 * MIB + 1, 0);
@@ -43,16 +42,14 @@ TEST(test_allocate__is_counted)
 	assert_true(memory.vram.heap_usage == 0);
 	assert_true(memory.cpu_accessible_vram.heap_usage == 0);
 	assert_true(memory.gtt.heap_usage == 0);
-	rig_close(&rig);
 }
 
 TEST(test_map__keeps_bytes)
 {
 	amdgpu_bo_handle bo;
 	uint8_t *bytes;
-	struct rig rig;
 
-	rig_open(&rig, 0);
+	RIG(rig, 0);
 	bo = rig_allocate(&rig, VRAM, 4 * MIB, AMDGPU_GEM_CREATE_CPU_ACCESS_REQUIRED);
 	assert_int_equal(amdgpu_bo_cpu_map(bo, (void **)&bytes), 0);
 	assert_int_equal(bytes[0], 0);
@@ -63,15 +60,13 @@ TEST(test_map__keeps_bytes)
 	assert_int_equal(bytes[2 * MIB], 0);
 	assert_int_equal(amdgpu_bo_cpu_unmap(bo), 0);
 	rig_free(bo);
-	rig_close(&rig);
 }
 
 TEST(test_allocate__refused)
 {
 	amdgpu_bo_handle bo;
-	struct rig rig;
 
-	rig_open(&rig, 0);
+	RIG(rig, 0);
 	assert_int_equal(rig_try_allocate(&rig, VRAM, 1ull << 40, 0, &bo), -ENOMEM);
 	assert_int_equal(rig_try_allocate(&rig, GTT, 16 * GIB, 0, &bo), -ENOMEM);
 	assert_int_equal(rig_try_allocate(&rig, VRAM, UINT64_MAX, 0, &bo), -ENOMEM);
@@ -79,7 +74,6 @@ TEST(test_allocate__refused)
 	assert_int_equal(rig_try_allocate(&rig, 1u << 10, MIB, 0, &bo), -EINVAL);
 	assert_int_equal(rig_try_allocate(&rig, VRAM, MIB, 1ull << 60, &bo), -EINVAL);
 	assert_true(rig_memory(&rig).vram.heap_usage == 0);
-	rig_close(&rig);
 }
 
 /* An own, older buffer is pushed out for a newer one, and returns when there is room and it is
@@ -90,9 +84,8 @@ TEST(test_spill__least_recently_used_goes)
 	amdgpu_bo_handle old, used, new;
 	uint64_t n_evictions, n_moved;
 	char path[64];
-	struct rig rig;
 
-	rig_open(&rig, 0);
+	RIG(rig, 0);
 	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", rig.fd);
 	rig_control("set other-vram=2GiB evictions=0 bytes-moved=0");
 	used = rig_allocate(&rig, VRAM, 2 * GIB, 0);
@@ -133,7 +126,6 @@ TEST(test_spill__least_recently_used_goes)
 	rig_free(old);
 	rig_free(used);
 	rig_free(new);
-	rig_close(&rig);
 }
 
 /* When nobody can be pushed out, the new buffer itself goes to GTT; or fails if that is wanted. */
@@ -141,9 +133,8 @@ TEST(test_spill__or_not)
 {
 	amdgpu_context_handle context;
 	amdgpu_bo_handle bo;
-	struct rig rig;
 
-	rig_open(&rig, 0);
+	RIG(rig, 0);
 	rig_control("set other-vram=8000MiB");
 	bo = rig_allocate(&rig, VRAM, GIB, 0);
 	assert_true(rig_memory(&rig).gtt.heap_usage == GIB);
@@ -175,7 +166,6 @@ TEST(test_spill__or_not)
 	rig_control("set kernel=6.1");
 	amdgpu_cs_ctx_free(context);
 	rig_free(bo);
-	rig_close(&rig);
 }
 
 /* Another process allocates and takes our place; when it is killed, there is room again. */
@@ -312,10 +302,9 @@ TEST(test_prime__refused)
 {
 	amdgpu_bo_handle bo;
 	uint32_t handle, fd;
-	struct rig rig;
 	int file = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
 
-	rig_open(&rig, 0);
+	RIG(rig, 0);
 	assert_int_equal(drmPrimeFDToHandle(rig.fd, file, &handle), -1);
 	assert_int_equal(errno, EINVAL);
 	assert_int_equal(drmPrimeFDToHandle(rig.fd, rig.fd, &handle), -1);
@@ -326,7 +315,6 @@ TEST(test_prime__refused)
 	assert_int_equal(amdgpu_bo_export(bo, amdgpu_bo_handle_type_dma_buf_fd, &fd), -EPERM);
 	rig_free(bo);
 	close(file);
-	rig_close(&rig);
 }
 
 static int try_udmabuf(int device, int memfd, uint64_t offset, uint64_t bytes)
@@ -398,10 +386,9 @@ TEST(test_udmabuf__shares_bytes)
 	struct amdgpu_bo_import_result imported;
 	uint8_t *bytes, *whole, *part;
 	struct stat about;
-	struct rig rig;
 	int device, memfd, fds[2];
 
-	rig_open(&rig, 0);
+	RIG(rig, 0);
 	device = open("/dev/udmabuf", O_RDWR | O_CLOEXEC);
 	memfd = make_memfd(8 * MIB, F_SEAL_SHRINK | F_SEAL_GROW);
 	bytes = mmap(NULL, 8 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
@@ -437,7 +424,6 @@ TEST(test_udmabuf__shares_bytes)
 	munmap(bytes, 8 * MIB);
 	munmap(whole, 8 * MIB);
 	munmap(part, 2 * MIB);
-	rig_close(&rig);
 }
 
 /* The driver does not let the CPU reach what it imported: SIGBUS. */
@@ -485,10 +471,9 @@ static int try_userptr(const struct rig *rig, void *at)
 TEST(test_userptr__anonymous_only)
 {
 	void *private, *shared;
-	struct rig rig;
 	int memfd = make_memfd(MIB, 0);
 
-	rig_open(&rig, 0);
+	RIG(rig, 0);
 	private = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	shared = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
 	assert_int_equal(try_userptr(&rig, private), 0);
@@ -497,7 +482,6 @@ TEST(test_userptr__anonymous_only)
 	munmap(private, MIB);
 	munmap(shared, MIB);
 	close(memfd);
-	rig_close(&rig);
 }
 
 /* Allocates and frees for ever, until it is killed. */
@@ -523,8 +507,6 @@ static void churn(unsigned seed)
 /* Killed at any instruction, with the lock or without: everything is free, and counted right. */
 TEST(test_kill__at_any_time)
 {
-	struct rig rig;
-
 	/* No card is open yet: libdrm would give children our client. */
 	for (unsigned round = 0; round < 12; round++) {
 		pid_t pids[2];
@@ -539,11 +521,10 @@ TEST(test_kill__at_any_time)
 		for (unsigned i = 0; i < 2; i++)
 			rig_kill(pids[i]);
 	}
-	rig_open(&rig, 0);
+	RIG(rig, 0);
 	assert_true(rig_memory(&rig).vram.heap_usage == 0);
 	assert_true(rig_memory(&rig).gtt.heap_usage == 0);
 	assert_true(rig_memory(&rig).cpu_accessible_vram.heap_usage == 0);
-	rig_close(&rig);
 }
 
 int main(int argc, char **argv)

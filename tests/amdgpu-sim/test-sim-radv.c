@@ -170,6 +170,8 @@ static void vulkan_close(struct vulkan *vulkan)
 	vkDestroyInstance(vulkan->instance, NULL);
 }
 
+#define VULKAN(name) SCOPED(vulkan, name, vulkan_open, vulkan_close)
+
 static VkFence make_fence(const struct vulkan *vulkan)
 {
 	VkFenceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_FENCE_CREATE_INFO};
@@ -247,22 +249,19 @@ static void budget(const struct vulkan *vulkan, uint64_t *ret_budget, uint64_t *
 TEST(test_device__is_the_card)
 {
 	VkPhysicalDeviceProperties properties;
-	struct vulkan vulkan;
 
-	vulkan_open(&vulkan);
+	VULKAN(vulkan);
 	vkGetPhysicalDeviceProperties(vulkan.physical, &properties);
 	assert_string_equal(properties.deviceName, "AMD Radeon RX 580 Series (RADV POLARIS10)");
 	assert_int_equal(properties.deviceType, VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU);
-	vulkan_close(&vulkan);
 }
 
 TEST(test_budget__follows)
 {
 	uint64_t free_before, used_before, free_after, used_after;
-	struct vulkan vulkan;
 	VkDeviceMemory memory;
 
-	vulkan_open(&vulkan);
+	VULKAN(vulkan);
 	budget(&vulkan, &free_before, &used_before);
 	success(allocate(&vulkan, vram_type(&vulkan), GIB, NULL, &memory));
 	budget(&vulkan, &free_after, &used_after);
@@ -278,16 +277,14 @@ TEST(test_budget__follows)
 	vkFreeMemory(vulkan.device, memory, NULL);
 	budget(&vulkan, &free_after, &used_after);
 	assert_int_equal(used_after, used_before);
-	vulkan_close(&vulkan);
 }
 
 TEST(test_memory__spills_or_fails)
 {
-	struct vulkan vulkan;
 	VkDeviceMemory memory;
 	struct rig rig;
 
-	vulkan_open(&vulkan);
+	VULKAN(vulkan);
 	rig_open(&rig, 0);
 	rig_control("set other-vram=7GiB");
 	success(allocate(&vulkan, vram_type(&vulkan), 2 * GIB, NULL, &memory));
@@ -303,7 +300,6 @@ TEST(test_memory__spills_or_fails)
 	success(allocate(&vulkan, vram_type(&vulkan), MIB, NULL, &memory));
 	vkFreeMemory(vulkan.device, memory, NULL);
 	rig_close(&rig);
-	vulkan_close(&vulkan);
 }
 
 TEST(test_submit__completes)
@@ -332,11 +328,10 @@ TEST(test_submit__completes)
 		.semaphoreCount = 1,
 		.pValues = &wanted,
 	};
-	struct vulkan vulkan;
 	VkSemaphore timeline;
 	VkFence fence;
 
-	vulkan_open(&vulkan);
+	VULKAN(vulkan);
 	fence = make_fence(&vulkan);
 	assert_int_equal(vkGetFenceStatus(vulkan.device, fence), VK_NOT_READY);
 	assert_int_equal(vkWaitForFences(vulkan.device, 1, &fence, VK_TRUE, 1000000), VK_TIMEOUT);
@@ -359,7 +354,6 @@ TEST(test_submit__completes)
 	success(vkDeviceWaitIdle(vulkan.device));
 	vkDestroySemaphore(vulkan.device, timeline, NULL);
 	vkDestroyFence(vulkan.device, fence, NULL);
-	vulkan_close(&vulkan);
 }
 
 TEST(test_reset__loses_the_device)
@@ -443,11 +437,10 @@ TEST(test_udmabuf__imported)
 		.handleType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_DMA_BUF_BIT_EXT,
 	};
 	VkMemoryFdPropertiesKHR properties = {.sType = VK_STRUCTURE_TYPE_MEMORY_FD_PROPERTIES_KHR};
-	struct vulkan vulkan;
 	VkDeviceMemory memory;
 	uint8_t *bytes;
 
-	vulkan_open(&vulkan);
+	VULKAN(vulkan);
 	import.fd = make_udmabuf(MIB, &bytes);
 	get_properties = (void *)vkGetDeviceProcAddr(vulkan.device, "vkGetMemoryFdPropertiesKHR");
 	success(get_properties(vulkan.device, import.handleType, import.fd, &properties));
@@ -456,7 +449,6 @@ TEST(test_udmabuf__imported)
 			 &memory));
 	vkFreeMemory(vulkan.device, memory, NULL);
 	munmap(bytes, MIB);
-	vulkan_close(&vulkan);
 }
 
 TEST(test_export__shares_bytes)
@@ -470,12 +462,11 @@ TEST(test_export__shares_bytes)
 		.sType = VK_STRUCTURE_TYPE_MEMORY_GET_FD_INFO_KHR,
 		.handleType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_DMA_BUF_BIT_EXT,
 	};
-	struct vulkan vulkan;
 	VkDeviceMemory memory;
 	uint8_t *mapped, *shared;
 	int fd;
 
-	vulkan_open(&vulkan);
+	VULKAN(vulkan);
 	get_fd = (void *)vkGetDeviceProcAddr(vulkan.device, "vkGetMemoryFdKHR");
 	success(allocate(
 		&vulkan,
@@ -494,7 +485,6 @@ TEST(test_export__shares_bytes)
 	assert_int_equal(shared[12345], 99);
 	munmap(shared, MIB);
 	close(fd);
-	vulkan_close(&vulkan);
 }
 
 static VkResult import_host(const struct vulkan *vulkan, void *at)

@@ -103,6 +103,7 @@ void broker_reload(const struct broker *broker, const char *text);
 
 /* SIGTERM: must end with status 0 within 20 s and without complaints of a sanitizer. */
 void broker_stop(struct broker *broker);
+#define BROKER(name, ...) SCOPED(broker, name, broker_start, broker_stop, __VA_ARGS__)
 
 /* Waits for its end. Return: its wait status. */
 int broker_wait(struct broker *broker);

@@ -60,6 +60,8 @@ static void start(struct broker *broker, const char *const *args)
 	assert_int_equal(chmod(broker->dir, 0755), 0);
 }
 
+#define START(name, ...) SCOPED(broker, name, start, broker_stop, __VA_ARGS__)
+
 static bool is_root(void)
 {
 	if (geteuid() == 0)
@@ -313,10 +315,9 @@ TEST(test_administrator__is_no_tenant)
 	struct rbk_tenant tenant;
 	struct rbk_arena *arena;
 	struct rbk_ring *ring;
-	struct broker broker;
 	struct rbk *rbk;
 
-	start(&broker, plain);
+	START(broker, plain);
 	rbk = broker_connect_admin(&broker, "admin");
 	assert_int_equal(rbk_ring_new(rbk, 8, &ring, &error), -EPERM);
 	assert_non_null(strstr(error.text, "other socket"));
@@ -336,7 +337,6 @@ TEST(test_administrator__is_no_tenant)
 	assert_int_equal(rbk_admin_log_level(rbk, 7, NULL, &error), -EPERM);
 	assert_int_equal(rbk_admin_log_level(rbk, RBK_ASK, NULL, &error), -EPERM);
 	rbk_disconnect(rbk);
-	broker_stop(&broker);
 }
 
 /* --- Sessions --- */
@@ -366,10 +366,9 @@ TEST(test_sessions__are_shown)
 	struct rbk *admin, *client, *second;
 	struct rbk_arena *arena;
 	struct rbk_ring *ring;
-	struct broker broker;
 	uint64_t end_ns;
 
-	start(&broker, plain);
+	START(broker, plain);
 	admin = broker_connect_admin(&broker, "admin");
 	client = broker_connect(&broker, "cli\033[31ment");
 	second = broker_connect(&broker, "second");
@@ -412,7 +411,6 @@ TEST(test_sessions__are_shown)
 	rbk_ring_free(ring);
 	rbk_disconnect(client);
 	rbk_disconnect(admin);
-	broker_stop(&broker);
 }
 
 /* --- Changes --- */
@@ -431,9 +429,8 @@ TEST(test_sessions__what_tasks_took)
 	struct rbk_stats_view root;
 	struct rbk *admin, *client;
 	struct customer customer;
-	struct broker broker;
 
-	start(&broker, with_device);
+	START(broker, with_device);
 	admin = broker_connect_admin(&broker, "admin");
 	client = broker_connect(&broker, "idle");
 	customer_init(&customer, &broker, &on_test_device);
@@ -455,7 +452,6 @@ TEST(test_sessions__what_tasks_took)
 	customer_deinit(&customer);
 	rbk_disconnect(client);
 	rbk_disconnect(admin);
-	broker_stop(&broker);
 }
 
 static struct rbk_stats_tenant tenant_of(const struct rbk_stats_view *root)
@@ -496,11 +492,10 @@ TEST(test_set)
 	struct rbk_stats_view root;
 	struct rbk_error error = {""};
 	struct rbk_tenant about;
-	struct broker broker;
 	struct rbk *admin, *client;
 	uint32_t number;
 
-	broker_start(&broker, &options);
+	BROKER(broker, &options);
 	admin = broker_connect_admin(&broker, "admin");
 	client = broker_connect(&broker, "client");
 	assert_int_equal(rbk_stats_map(admin, RBK_STATS_ALL, 0, &root, &error), 0);
@@ -550,7 +545,6 @@ TEST(test_set)
 	rbk_stats_unmap(&root);
 	rbk_disconnect(client);
 	rbk_disconnect(admin);
-	broker_stop(&broker);
 }
 
 TEST(test_drain__tenant)
@@ -561,11 +555,10 @@ TEST(test_drain__tenant)
 	struct rbk_error error = {""};
 	struct rbk_arena *arena;
 	struct rbk_ring *ring;
-	struct broker broker;
 	struct rbk *admin, *other;
 	uint32_t number;
 
-	start(&broker, with_device);
+	START(broker, with_device);
 	admin = broker_connect_admin(&broker, "admin");
 	customer_init(&customer, &broker, &on_test_device);
 	assert_int_equal(rbk_stats_map(admin, RBK_STATS_ALL, 0, &root, &error), 0);
@@ -620,7 +613,6 @@ TEST(test_drain__tenant)
 			 -ENOENT);
 	rbk_stats_unmap(&root);
 	rbk_disconnect(admin);
-	broker_stop(&broker);
 }
 
 /* The only GPU: what may goes to the CPU, what may not is refused. */
@@ -631,11 +623,10 @@ TEST(test_drain__device)
 	struct rbk_stats_view root;
 	struct rbk_error error = {""};
 	struct rbk_cqe cqe;
-	struct broker broker;
 	struct rbk *admin;
 	unsigned int n_moved = 0;
 
-	start(&broker, with_device);
+	START(broker, with_device);
 	admin = broker_connect_admin(&broker, "admin");
 	customer_init(&customer, &broker, &on_test_device);
 	assert_int_equal(rbk_stats_map(admin, RBK_STATS_ALL, 0, &root, &error), 0);
@@ -679,7 +670,6 @@ TEST(test_drain__device)
 	rbk_stats_unmap(&root);
 	customer_deinit(&customer);
 	rbk_disconnect(admin);
-	broker_stop(&broker);
 }
 
 /* Device memory is given back, and taken again by who wants it. */
@@ -754,12 +744,11 @@ TEST(test_settings)
 {
 	struct rbk_operator operators[256];
 	struct rbk_error error = {""};
-	struct broker broker;
 	struct rbk *admin, *client;
 	unsigned int n = 0, few = 0;
 	int level = 0;
 
-	start(&broker, plain);
+	START(broker, plain);
 	admin = broker_connect_admin(&broker, "admin");
 	client = broker_connect(&broker, "client");
 	assert_int_equal(rbk_admin_log_level(admin, RBK_ASK, &level, &error), 0);
@@ -786,7 +775,6 @@ TEST(test_settings)
 	assert_int_equal(rbk_catalogue(client, NULL, 0, &few), 0);
 	rbk_disconnect(client);
 	rbk_disconnect(admin);
-	broker_stop(&broker);
 }
 
 /* --- Hostile administrators --- */
@@ -830,9 +818,8 @@ TEST(test_hostile__form)
 		.number = 1,
 	};
 	struct rbk_wire_request catalogue = {.type = RBK_WIRE_CATALOGUE};
-	struct broker broker;
 
-	start(&broker, plain);
+	START(broker, plain);
 	expect_hostile(&broker, &set, sizeof(set) - 1);
 	expect_hostile(&broker, &set, sizeof(set.request));
 	set.reserved = 1;
@@ -855,7 +842,6 @@ TEST(test_hostile__form)
 	expect_hostile(&broker, &drain, sizeof(drain));
 	expect_hostile(&broker, &catalogue, sizeof(catalogue) - 1);
 	assert_int_equal(expect_changing(&broker), 0);
-	broker_stop(&broker);
 }
 
 /* As fast as they go, with an end in the middle of it; whoever else looks is served. */
@@ -872,10 +858,9 @@ TEST(test_hostile__many)
 	struct rbk_wire_admin_set set = {.request = {.type = RBK_WIRE_ADMIN_SET}, .tenant = 1};
 	struct rbk_wire_admin_result result;
 	uint64_t n = test_scaled(10000);
-	struct broker broker;
 	int fd;
 
-	start(&broker, plain);
+	START(broker, plain);
 	rbk_disconnect(broker_connect(&broker, "tenant"));
 	fd = raw_admin(&broker);
 	strcpy(set.key, "weight");
@@ -902,7 +887,6 @@ TEST(test_hostile__many)
 	assert_true(raw_send(fd, &set, sizeof(set), NULL, 0) > 0);
 	close(fd);
 	assert_int_equal(expect_changing(&broker), 0);
-	broker_stop(&broker);
 }
 
 TEST_MAIN(NULL, NULL, harness_limit_seconds(120))

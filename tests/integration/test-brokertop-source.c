@@ -66,11 +66,10 @@ static void stop(const struct broker *broker)
 TEST(test_open__hung)
 {
 	const struct broker_options options = {.args = plain};
-	struct broker broker;
 	struct source source;
 	char wanted[128];
 
-	broker_start(&broker, &options);
+	BROKER(broker, &options);
 	stop(&broker);
 	assert_int_equal(source_open(&source, broker.socket_path, NULL, false, 0), SOURCE_E_LATER);
 	assert_true(source.asker.is_asking);
@@ -98,7 +97,6 @@ TEST(test_open__hung)
 	source_update(&source, false, harness_now_ns() + 60 * second_ns);
 	source_close(&source);
 	assert_int_equal(kill(broker.pid, SIGCONT), 0);
-	broker_stop(&broker);
 }
 
 TEST(test_hung)

@@ -47,15 +47,13 @@ static void expect_log(const struct fixture *fixture, const char *calibration, c
 	const char *args[] = {"--gpu",         "none",      "--cache", fixture->cache,
 			      "--calibration", calibration, NULL};
 	const struct broker_options options = {.args = args};
-	struct broker broker;
 
-	broker_start(&broker, &options);
+	BROKER(broker, &options);
 	if ((text && !broker_log_has(&broker, text)) || (other && broker_log_has(&broker, other))) {
 		broker_show_log(&broker);
 		fail_msg("the log has not '%s', or it has '%s'", text ? text : "",
 			 other ? other : "");
 	}
-	broker_stop(&broker);
 }
 
 /*
@@ -68,15 +66,13 @@ static void expect_measured(const struct fixture *fixture, const char *calibrati
 	const char *args[] = {"--gpu",         "none",      "--cache", fixture->cache,
 			      "--calibration", calibration, NULL};
 	const struct broker_options options = {.args = args};
-	struct broker broker;
 
-	broker_start(&broker, &options);
+	BROKER(broker, &options);
 	if (!broker_log_has(&broker, "device 0 measured"))
 		broker_wait_log(&broker, "device 0 was measured while it was idle");
 	if (text)
 		broker_wait_log(&broker, text);
 	assert_false(broker_log_has(&broker, "device 0 cached"));
-	broker_stop(&broker);
 }
 
 /* The one profile that may be there. Return: is it? */
@@ -199,10 +195,9 @@ TEST(test_idle__stays_out_of_the_way, setup, teardown)
 	const struct broker_options options = {.args = args};
 	uint64_t begin_ns = harness_now_ns(), longest_ns;
 	struct neighbour *neighbour;
-	struct broker broker;
 	bool is_measured;
 
-	broker_start(&broker, &options);
+	BROKER(broker, &options);
 	neighbour = neighbour_start(&broker);
 	while (neighbour_results(neighbour) == 0)
 		harness_sleep_ms(1);
@@ -218,7 +213,6 @@ TEST(test_idle__stays_out_of_the_way, setup, teardown)
 		assert_false(is_measured);
 	neighbour_stop(neighbour);
 	broker_wait_log(&broker, "device 0 was measured while it was idle");
-	broker_stop(&broker);
 }
 
 /* Told to stop in the middle of it, on a device with memory of its own where there is one. */
@@ -228,21 +222,18 @@ TEST(test_idle__stops, setup, teardown)
 	const char *args[] = {"--gpu=software", "--cache", fixture->cache,
 			      "--calibration",  "auto",    NULL};
 	const struct broker_options options = {.args = args};
-	struct broker broker;
 
-	broker_start(&broker, &options);
+	BROKER(broker, &options);
 	broker_wait_log(&broker, "device 0 was measured while it was idle");
 	harness_sleep_ms(20);
-	broker_stop(&broker);
 }
 
 /* Rules of placement count as soon as the file is read again. */
 TEST(test_reload__placement, setup, teardown)
 {
 	const struct broker_options options = {.policy = "[broker]\nthreshold = 2MiB\n"};
-	struct broker broker;
 
-	broker_start(&broker, &options);
+	BROKER(broker, &options);
 	broker_write_policy(&broker, "[broker]\nthreshold = 2MiB\nforce-cpu = yes\n");
 	broker_reload(&broker, "other keys of placement; 1 tenant in all");
 	broker_write_policy(&broker, "[broker]\nthreshold = 2MiB\nforce-cpu = yes\n");
@@ -254,7 +245,6 @@ TEST(test_reload__placement, setup, teardown)
 	broker_reload(&broker, "other keys of placement; 1 tenant in all");
 	broker_write_policy(&broker, "[broker]\nworkers = 1\n");
 	broker_reload(&broker, "other keys of [broker], which count from the next start on");
-	broker_stop(&broker);
 }
 
 TEST_MAIN(NULL, NULL, broker_watch_all(), harness_limit_seconds(50))

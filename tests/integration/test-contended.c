@@ -152,6 +152,8 @@ static void kit_end(struct kit *kit)
 	broker_stop(&kit->broker);
 }
 
+#define KIT(name, ...) SCOPED(kit, name, kit_begin, kit_end, __VA_ARGS__)
+
 /* ---- Steps ---- */
 
 typedef bool is_so_fn(const struct kit *kit, const struct rbk_cqe *cqe);
@@ -365,22 +367,16 @@ static void shift(struct kit *kit)
 /* By the best source that there is. */
 TEST(test_shift)
 {
-	struct kit kit;
-
-	kit_begin(&kit, "auto", "act");
+	KIT(kit, "auto", "act");
 	if (contention(&kit).source != RBK_STATS_SOURCE_NONE || left_out("nothing can be watched"))
 		shift(&kit);
-	kit_end(&kit);
 }
 
 static void shift_by(const char *name, uint32_t source)
 {
-	struct kit kit;
-
-	kit_begin(&kit, name, "act");
+	KIT(kit, name, "act");
 	if (has_source(&kit, name, source))
 		shift(&kit);
-	kit_end(&kit);
 }
 
 TEST_IN("soak", test_shift__ebpf)
@@ -422,9 +418,7 @@ static void await_logged(struct kit *kit)
 /* Seen and told, but placement knows nothing of it. */
 TEST(test_observe)
 {
-	struct kit kit;
-
-	kit_begin(&kit, "auto", "observe");
+	KIT(kit, "auto", "observe");
 	if (contention(&kit).source != RBK_STATS_SOURCE_NONE ||
 	    left_out("nothing can be watched")) {
 		hogs_begin(kit.hogs);
@@ -436,22 +430,18 @@ TEST(test_observe)
 		assert_false(contention(&kit).flags & RBK_STATS_CONTENTION_ACTS);
 		assert_int_equal(contention(&kit).n_workers, contention(&kit).n_workers_total);
 	}
-	kit_end(&kit);
 }
 
 /* Nobody looks, nothing is acted on. */
 TEST(test_none)
 {
-	struct kit kit;
-
-	kit_begin(&kit, "none", "act");
+	KIT(kit, "none", "act");
 	assert_int_equal(contention(&kit).source, RBK_STATS_SOURCE_NONE);
 	hogs_begin(kit.hogs);
 	for (unsigned int i = 0; i < 50; i++)
 		customer_run(&kit.customer, kit.count, RBK_STRATEGY_AUTO);
 	assert_int_equal(kit.customer.reasons[RBK_REASON_CONTENTION], 0);
 	assert_false(is_contended(&kit));
-	kit_end(&kit);
 }
 
 /* ---- Who disturbs itself ---- */
@@ -520,9 +510,8 @@ TEST_IN("soak", test_own)
 TEST_IN("soak", test_quiet)
 {
 	uint64_t begin_ns, used_ns;
-	struct kit kit;
 
-	kit_begin(&kit, "auto", "act");
+	KIT(kit, "auto", "act");
 	hogs_begin(kit.hogs);
 	if (contention(&kit).source != RBK_STATS_SOURCE_NONE)
 		run_until(&kit, sees_contention, "hogs compute, and it is seen");
@@ -534,7 +523,6 @@ TEST_IN("soak", test_quiet)
 	if (used_ns * 10 > begin_ns)
 		fail_msg("%u us of processor time in %u us", (unsigned int)(used_ns / 1000),
 			 (unsigned int)(begin_ns / 1000));
-	kit_end(&kit);
 }
 
 int main(int argc, char **argv)

@@ -212,7 +212,6 @@ TEST(test_killed)
 	struct rbk_admin_drained drained;
 	struct rbk_stats_view root;
 	struct customer customer;
-	struct broker broker;
 	struct rbk *admin;
 	uint64_t seed = 1;
 	uint32_t tenant;
@@ -220,7 +219,7 @@ TEST(test_killed)
 	char said;
 	int fd;
 
-	broker_start(&broker, &options);
+	BROKER(broker, &options);
 	admin = broker_connect_admin(&broker, "admin");
 	assert_int_equal(rbk_stats_map(admin, RBK_STATS_ALL, 0, &root, NULL), 0);
 	customer_init(&customer, &broker, &(struct customer_options){.has_test_device = true});
@@ -267,7 +266,6 @@ TEST(test_killed)
 	customer_deinit(&customer);
 	rbk_stats_unmap(&root);
 	rbk_disconnect(admin);
-	broker_stop(&broker);
 }
 
 /* --- A GPU that hangs --- */

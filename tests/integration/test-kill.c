@@ -217,11 +217,10 @@ TEST(test_kill__everything_comes_back)
 	struct rbk_stats stats_before, stats;
 	struct neighbour *neighbour;
 	uint64_t seed = 20261120, results;
-	struct broker broker;
 	struct rbk *observer;
 
-	broker_start(&broker, &(struct broker_options){
-				      .args = (const char *const[]){"--gpu=software", NULL}});
+	BROKER(broker,
+	       &(struct broker_options){.args = (const char *const[]){"--gpu=software", NULL}});
 	neighbour = neighbour_start(&broker);
 	observer = broker_connect(&broker, "observer");
 	assert_int_equal(rbk_stats(observer, &stats_before), 0);
@@ -269,7 +268,6 @@ TEST(test_kill__everything_comes_back)
 
 	neighbour_stop(neighbour);
 	rbk_disconnect(observer);
-	broker_stop(&broker);
 }
 
 int main(int argc, char **argv)

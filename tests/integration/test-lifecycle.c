@@ -73,14 +73,11 @@ static void work_free(struct work *work)
 
 TEST(test_start__three_lines)
 {
-	struct broker broker;
-
-	broker_start(&broker, NULL);
+	BROKER(broker, NULL);
 	assert_int_equal(broker_log_lines(&broker), 3);
 	assert_true(broker_log_has(&broker, "device 0: "));
 	assert_true(broker_log_has(&broker, "listening on "));
 	assert_true(broker_log_has(&broker, broker.socket_path));
-	broker_stop(&broker);
 }
 
 TEST(test_start__socket_is_private)
@@ -102,13 +99,10 @@ TEST(test_start__socket_is_private)
 /* It starts all the same, and says so in the line about what is missing. */
 TEST(test_start__no_cache)
 {
-	struct broker broker;
-
-	broker_start(&broker, &(struct broker_options){.args = (const char *const[]){
-							       "--cache", "/proc/nowhere", NULL}});
+	BROKER(broker, &(struct broker_options){
+			       .args = (const char *const[]){"--cache", "/proc/nowhere", NULL}});
 	assert_int_equal(broker_log_lines(&broker), 3);
 	assert_true(broker_log_has(&broker, "no cache in /proc/nowhere"));
-	broker_stop(&broker);
 }
 
 /* Of a thread, where the kernel has slices; 0: it has none. See sched_setattr(2). */
@@ -129,7 +123,6 @@ static uint64_t slice_of(pid_t thread)
 TEST(test_start__only_reactor_has_short_slices)
 {
 	const uint64_t usual_ns = slice_of(0);
-	struct broker broker;
 	struct dirent *entry;
 	unsigned int n = 0;
 	char path[64];
@@ -137,7 +130,7 @@ TEST(test_start__only_reactor_has_short_slices)
 
 	if (usual_ns == 0)
 		skip();
-	broker_start(&broker, NULL);
+	BROKER(broker, NULL);
 	/* It accepts connections a little earlier. */
 	for (unsigned int i = 0; i < 10000 && slice_of(broker.pid) == usual_ns; i++)
 		usleep(1000);
@@ -155,7 +148,6 @@ TEST(test_start__only_reactor_has_short_slices)
 	}
 	closedir(folder);
 	assert_true(n > 0);
-	broker_stop(&broker);
 }
 
 /* Must say one line with @text and end with @exit_status. */
@@ -199,16 +191,14 @@ TEST(test_start__unknown_option)
 
 TEST(test_start__socket_in_use)
 {
-	struct broker broker;
 	struct rbk *rbk;
 
-	broker_start(&broker, NULL);
+	BROKER(broker, NULL);
 	expect_refusal(&(struct broker_options){.socket_path = broker.socket_path}, 2, 1,
 		       "another brokerd, or a service manager, listens on");
 	/* The one that is there has lost nothing. */
 	rbk = broker_connect(&broker, "after");
 	rbk_disconnect(rbk);
-	broker_stop(&broker);
 }
 
 /* A service manager listens without a lock, also while its service does not run. */
@@ -343,10 +333,9 @@ TEST(test_idle__uses_no_cpu)
 	struct rbk_ring *rings[N_SESSIONS];
 	struct broker_usage before, after;
 	const struct rbk_cqe *cqe;
-	struct broker broker;
 	uint64_t end_ns;
 
-	broker_start(&broker, NULL);
+	BROKER(broker, NULL);
 	for (unsigned int i = 0; i < N_SESSIONS; i++) {
 		sessions[i] = broker_connect(&broker, "idle");
 		assert_int_equal(rbk_ring_new(sessions[i], 64, &rings[i], NULL), 0);
@@ -368,7 +357,6 @@ TEST(test_idle__uses_no_cpu)
 		rbk_ring_free(rings[i]);
 		rbk_disconnect(sessions[i]);
 	}
-	broker_stop(&broker);
 }
 
 /* ---- Ending ---- */
@@ -694,10 +682,9 @@ TEST(test_descriptors__refused_and_recovers)
 	unsigned int n_sessions = 0, n_rings = 0;
 	struct neighbour *neighbour;
 	struct broker_usage usage;
-	struct broker broker;
 	int r;
 
-	broker_start(&broker, &(struct broker_options){.in_child = allow_few_fds});
+	BROKER(broker, &(struct broker_options){.in_child = allow_few_fds});
 	neighbour = neighbour_start(&broker);
 	first = broker_connect(&broker, "first");
 	options.socket_path = broker.socket_path;
@@ -730,7 +717,6 @@ TEST(test_descriptors__refused_and_recovers)
 	rbk_disconnect(sessions[0]);
 	rbk_disconnect(first);
 	neighbour_stop(neighbour);
-	broker_stop(&broker);
 }
 
 static void allow_little_memory(void)
@@ -745,7 +731,6 @@ TEST(test_memory__refused_and_recovers)
 	struct rbk_arena *arenas[32] = {NULL};
 	struct neighbour *neighbour;
 	struct rbk_ring *ring = NULL;
-	struct broker broker;
 	struct rbk_error error;
 	unsigned int n = 0;
 	struct rbk *rbk;
@@ -755,7 +740,7 @@ TEST(test_memory__refused_and_recovers)
 	print_message("sanitizers need more address space than this test allows\n");
 	skip();
 #endif
-	broker_start(&broker, &(struct broker_options){.in_child = allow_little_memory});
+	BROKER(broker, &(struct broker_options){.in_child = allow_little_memory});
 	neighbour = neighbour_start(&broker);
 	rbk = broker_connect(&broker, "greedy");
 	for (n = 0; n < 32; n++) {
@@ -775,7 +760,6 @@ TEST(test_memory__refused_and_recovers)
 	rbk_arena_free(arenas[0]);
 	rbk_disconnect(rbk);
 	neighbour_stop(neighbour);
-	broker_stop(&broker);
 }
 
 TEST(test_quota__sessions)
@@ -784,9 +768,8 @@ TEST(test_quota__sessions)
 	struct rbk_options connect = {.size = sizeof(connect), .timeout_ns = 60000000000};
 	struct rbk_error error = {""};
 	struct rbk *sessions[3], *more = NULL;
-	struct broker broker;
 
-	broker_start(&broker, &options);
+	BROKER(broker, &options);
 	connect.socket_path = broker.socket_path;
 	sessions[0] = broker_connect(&broker, "one of three");
 	/* The harness's look whether somebody listens was a session too. */
@@ -803,7 +786,6 @@ TEST(test_quota__sessions)
 	sessions[0] = broker_connect(&broker, "the next");
 	for (unsigned int i = 0; i < 3; i++)
 		rbk_disconnect(sessions[i]);
-	broker_stop(&broker);
 }
 
 /* A few hundred bytes of description that ask for gigabytes: refused before anything is made. */
@@ -815,7 +797,6 @@ TEST(test_quota__scratch_of_a_plan)
 	struct rbk_plan *plan = NULL;
 	struct rbk_error error = {""};
 	struct rbk_stats stats;
-	struct broker broker;
 	unsigned int x, s, y;
 	uint64_t host_bytes;
 	struct rbk *rbk;
@@ -826,7 +807,7 @@ TEST(test_quota__scratch_of_a_plan)
 	rbk_builder_unary(b, "Relu", x, s);
 	rbk_builder_unary(b, "Relu", s, y);
 
-	broker_start(&broker, &options);
+	BROKER(broker, &options);
 	rbk = broker_connect(&broker, "greedy");
 	/* The harness's look whether somebody listens was a session too. */
 	broker_wait_sessions(rbk, 1);
@@ -841,7 +822,6 @@ TEST(test_quota__scratch_of_a_plan)
 	rbk_plan_free(plan);
 	rbk_builder_free(b);
 	rbk_disconnect(rbk);
-	broker_stop(&broker);
 }
 
 TEST_MAIN(NULL, NULL, broker_watch_all(), harness_limit_seconds(55))

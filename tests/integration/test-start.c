@@ -99,7 +99,6 @@ TEST(test_root__gives_up)
 					    17 /* SYS_RAWIO */, 21 /* SYS_ADMIN */,
 					    22 /* SYS_BOOT */,  38 /* PERFMON */};
 	unsigned int n_others = 0;
-	struct broker broker;
 	uint64_t mask = 0;
 
 #ifdef __SANITIZE_THREAD__
@@ -113,9 +112,8 @@ TEST(test_root__gives_up)
 		skip();
 	for (unsigned int i = 0; i < sizeof(gone) / sizeof(gone[0]); i++)
 		mask |= 1ull << gone[i];
-	broker_start(&broker, NULL);
+	BROKER(broker, NULL);
 	assert_true(count_threads_with(broker.pid, mask) <= n_others);
-	broker_stop(&broker);
 }
 
 /* ---- The reactor's nice level ---- */
@@ -315,12 +313,10 @@ static uint64_t table_size(pid_t pid)
 TEST(test_descriptors__table)
 {
 	struct rlimit limit;
-	struct broker broker;
 
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
-	broker_start(&broker, NULL);
+	BROKER(broker, NULL);
 	assert_true(table_size(broker.pid) >= (limit.rlim_max < 131072 ? limit.rlim_max : 131072));
-	broker_stop(&broker);
 }
 
 static void allow_little_memory(void)
@@ -350,12 +346,9 @@ TEST(test_memory__says_so)
 /* A broker that may hand out more than the machine has says so, and starts. */
 TEST(test_host_max__exceeds_the_machine)
 {
-	struct broker broker;
-
-	broker_start(&broker, &(struct broker_options){
-				      .args = (const char *const[]){"--host-max=999TiB", NULL}});
+	BROKER(broker,
+	       &(struct broker_options){.args = (const char *const[]){"--host-max=999TiB", NULL}});
 	assert_true(broker_log_has(&broker, "--host-max lets them have 1022976.0 GiB, of"));
-	broker_stop(&broker);
 }
 
 /* An administrator who asks for a page is told which limit is in the way. */
@@ -363,16 +356,14 @@ TEST(test_host_max__is_too_little_to_look)
 {
 	struct rbk_stats_view view;
 	struct rbk_error error;
-	struct broker broker;
 	struct rbk *admin;
 
-	broker_start(&broker, &(struct broker_options){
-				      .args = (const char *const[]){"--host-max=1MiB", NULL}});
+	BROKER(broker,
+	       &(struct broker_options){.args = (const char *const[]){"--host-max=1MiB", NULL}});
 	admin = broker_connect_admin(&broker, "admin");
 	assert_int_equal(rbk_stats_map(admin, RBK_STATS_ALL, 0, &view, &error), -EDQUOT);
 	assert_non_null(strstr(error.text, "(the broker's host-max)"));
 	rbk_disconnect(admin);
-	broker_stop(&broker);
 }
 
 TEST_MAIN(NULL, NULL, broker_watch_all(), harness_limit_seconds(60))

@@ -98,11 +98,10 @@ TEST(test_own__counts)
 	struct rbk_stats_view view;
 	struct rbk_stats_device device;
 	struct stats_load load;
-	struct broker broker;
 	union plan_copy plan;
 	uint64_t n_logged = 0, n_large = 0, exec_ns = 0, in_histogram = 0;
 
-	broker_start(&broker, NULL);
+	BROKER(broker, NULL);
 	stats_load_init(&load, broker.socket_path, "small");
 	map(load.rbk, RBK_STATS_OWN, 0, &view);
 	assert_int_equal(view.page->kind, RBK_STATS_TENANT);
@@ -159,7 +158,6 @@ TEST(test_own__counts)
 	assert_null(view.page);
 	rbk_stats_unmap(&view);
 	stats_load_deinit(&load);
-	broker_stop(&broker);
 }
 
 TEST(test_reset)
@@ -168,11 +166,10 @@ TEST(test_reset)
 	struct rbk_stats_view view, root;
 	struct rbk_error error = {""};
 	struct stats_load load;
-	struct broker broker;
 	union plan_copy plan;
 	struct rbk *admin;
 
-	broker_start(&broker, NULL);
+	BROKER(broker, NULL);
 	stats_load_init(&load, broker.socket_path, "small");
 	map(load.rbk, RBK_STATS_OWN, 0, &view);
 	admin = broker_connect_admin(&broker, "admin");
@@ -204,7 +201,6 @@ TEST(test_reset)
 	rbk_stats_unmap(&root);
 	rbk_disconnect(admin);
 	stats_load_deinit(&load);
-	broker_stop(&broker);
 }
 
 /* While somebody reads the heart beats, and figures that are no counts follow. */
@@ -212,11 +208,10 @@ TEST(test_heartbeat)
 {
 	struct rbk_stats_view view, root;
 	struct rbk_stats_broker about;
-	struct broker broker;
 	struct rbk *rbk, *second, *admin;
 	uint64_t n_updates, end_ns;
 
-	broker_start(&broker, NULL);
+	BROKER(broker, NULL);
 	rbk = broker_connect(&broker, "watcher");
 	map(rbk, RBK_STATS_OWN, 0, &view);
 	admin = broker_connect_admin(&broker, "admin");
@@ -240,7 +235,6 @@ TEST(test_heartbeat)
 	rbk_disconnect(admin);
 	rbk_stats_unmap(&view);
 	rbk_stats_unmap(&root);
-	broker_stop(&broker);
 }
 
 /* --- Who may see what --- */
@@ -313,7 +307,6 @@ TEST(test_tenants__see_their_own)
 	const struct broker_options options = {.policy = two_tenants};
 	struct rbk_stats_view view, root;
 	struct stats_load load;
-	struct broker broker;
 	bool has_other = false;
 	struct rbk *admin;
 
@@ -321,7 +314,7 @@ TEST(test_tenants__see_their_own)
 		print_message("needs root to become another user\n");
 		skip();
 	}
-	broker_start(&broker, &options);
+	BROKER(broker, &options);
 	assert_int_equal(chmod(broker.dir, 0755), 0);
 	assert_int_equal(chmod(broker.socket_path, 0777), 0);
 	stats_load_init(&load, broker.socket_path, "small");
@@ -352,7 +345,6 @@ TEST(test_tenants__see_their_own)
 	rbk_stats_unmap(&root);
 	rbk_disconnect(admin);
 	stats_load_deinit(&load);
-	broker_stop(&broker);
 }
 
 /* What a client gets is a memory that it can read, and nothing else. */
@@ -370,12 +362,11 @@ TEST(test_page__hostile_client)
 	};
 	struct rbk_wire_welcome welcome;
 	struct rbk_wire_stats_page reply;
-	struct broker broker;
 	unsigned int n_fds = 1;
 	int fd, page = -1;
 	void *memory;
 
-	broker_start(&broker, NULL);
+	BROKER(broker, NULL);
 	fd = raw_connect(&broker);
 	raw_ask(fd, &hello, sizeof(hello), NULL, 0, &welcome, sizeof(welcome));
 	assert_int_equal(welcome.features, RBK_FEAT_STATS);
@@ -413,7 +404,6 @@ TEST(test_page__hostile_client)
 	raw_expect_closed(fd);
 	close(fd);
 	close(page);
-	broker_stop(&broker);
 }
 
 /* --- Room, and the end --- */
@@ -427,11 +417,10 @@ TEST(test_page__no_room)
 	struct rbk_error error = {""};
 	struct rbk_stats_view view;
 	struct stats_load load;
-	struct broker broker;
 	struct rbk_stats stats;
 	struct rbk *admin;
 
-	broker_start(&broker, &options);
+	BROKER(broker, &options);
 	stats_load_init(&load, broker.socket_path, "small");
 	stats_load_run(&load, 10, 5);
 	assert_int_equal(rbk_stats_map(load.rbk, RBK_STATS_OWN, 0, &view, &error), -EDQUOT);
@@ -447,7 +436,6 @@ TEST(test_page__no_room)
 	rbk_stats_unmap(&view);
 	rbk_disconnect(admin);
 	stats_load_deinit(&load);
-	broker_stop(&broker);
 }
 
 TEST(test_page__outlives_broker)
@@ -490,7 +478,6 @@ TEST(test_tenants__come_and_go)
 	struct rbk_stats_view root, page;
 	struct rbk_stats_tenant tenant;
 	struct rbk_error error = {""};
-	struct broker broker;
 	struct rbk *rbk;
 	uint32_t number = 0;
 	uint64_t end_ns;
@@ -499,7 +486,7 @@ TEST(test_tenants__come_and_go)
 		print_message("needs root to become another user\n");
 		skip();
 	}
-	broker_start(&broker, &options);
+	BROKER(broker, &options);
 	assert_int_equal(chmod(broker.dir, 0755), 0);
 	assert_int_equal(chmod(broker.socket_path, 0777), 0);
 	rbk = broker_connect_admin(&broker, "watcher");
@@ -541,18 +528,16 @@ TEST(test_tenants__come_and_go)
 	assert_int_equal(rbk_stats_map(rbk, RBK_STATS_OF_TENANT, number, &page, &error), -ENOENT);
 	rbk_stats_unmap(&root);
 	rbk_disconnect(rbk);
-	broker_stop(&broker);
 }
 
 /* Force-CPU, as an administrator has it. */
 TEST(test_force_cpu)
 {
 	struct rbk_error error = {""};
-	struct broker broker;
 	struct rbk *rbk;
 	int value = -1;
 
-	broker_start(&broker, NULL);
+	BROKER(broker, NULL);
 	rbk = broker_connect_admin(&broker, "admin");
 	assert_int_equal(rbk_force_cpu(rbk, RBK_ASK, &value, &error), 0);
 	assert_int_equal(value, 0);
@@ -566,7 +551,6 @@ TEST(test_force_cpu)
 	assert_int_equal(value, 0);
 	assert_int_equal(rbk_force_cpu(rbk, 2, NULL, &error), -EINVAL);
 	rbk_disconnect(rbk);
-	broker_stop(&broker);
 }
 
 TEST_MAIN(NULL, NULL, broker_watch_all(), harness_limit_seconds(60))

@@ -133,11 +133,11 @@ static void check_deinit(struct check *check)
 	rmdir(check->dir);
 }
 
+#define CHECK(name) SCOPED(check, name, check_init, check_deinit)
+
 TEST(test_check__right)
 {
-	struct check check;
-
-	check_init(&check);
+	CHECK(check);
 	write_file(check.path, "[broker]\nvram-headroom = 7.5%\nsocket = /nowhere/at/all/sock\n"
 			       "[tenant web]\nmatch-uid = 0, 33\nvram-max = 2GiB\n"
 			       "host-max = 1 GiB\narena-bytes-max = 64K\n");
@@ -154,15 +154,12 @@ TEST(test_check__right)
 					   "16384; arenas-max = 65536; arena-bytes-max = 65536; "
 					   "plans-max = 65536; tasks-max = 4194304\n"));
 	unlink(check.path);
-	check_deinit(&check);
 }
 
 /* A tenant's default host-max is less than the host-max of all tenants together. */
 TEST(test_check__default_host_max)
 {
-	struct check check;
-
-	check_init(&check);
+	CHECK(check);
 	write_file(check.path, "[broker]\nhost-max = 4GiB\n[tenant batch]\nmatch-uid = 33\n"
 			       "host-max = 25%\n");
 	check_run(&check);
@@ -170,14 +167,11 @@ TEST(test_check__default_host_max)
 	assert_non_null(strstr(check.text, "; host-max = 3221225472; "));
 	assert_non_null(strstr(check.text, "; host-max = 1073741824; "));
 	unlink(check.path);
-	check_deinit(&check);
 }
 
 TEST(test_check__example)
 {
-	struct check check;
-
-	check_init(&check);
+	CHECK(check);
 	snprintf(check.path, sizeof(check.path), "example.conf");
 	assert_int_equal(symlink(EXAMPLE_PATH, check.path), 0);
 	check_run(&check);
@@ -185,14 +179,11 @@ TEST(test_check__example)
 	assert_non_null(strstr(check.text, "\ntenant llm: match-cgroup = "));
 	assert_non_null(strstr(check.text, "\ntenant batch: match-cgroup = "));
 	unlink(check.path);
-	check_deinit(&check);
 }
 
 TEST(test_check__wrong)
 {
-	struct check check;
-
-	check_init(&check);
+	CHECK(check);
 	expect_errors(&check, "b.conf: cannot be opened: No such file or directory\n");
 	write_file(check.path, "[broker]\ngpu = purple\nfast = 1\n\n[tenant web]\n"
 			       "match-uid = no-such-user\nvram-max = much\n");
@@ -211,15 +202,12 @@ TEST(test_check__wrong)
 			      "1048576000 bytes of device 1, which has 1073741824; at most "
 			      "1020054733 may be reserved, the rest is vram-headroom\n");
 	unlink(check.path);
-	check_deinit(&check);
 }
 
 /* What is in a file, and would steer the terminal that this is looked at in, does not come out. */
 TEST(test_check__controls)
 {
-	struct check check;
-
-	check_init(&check);
+	CHECK(check);
 	write_file(check.path, "[broker]\ngpu = \xc2\x9b"
 			       "31m\n\xc2\x9d"
 			       "0 = 1\n");
@@ -236,7 +224,6 @@ TEST(test_check__controls)
 	assert_non_null(strstr(check.text, "broker: socket = /??31m/\xc3\xa9\n"));
 	assert_non_null(strstr(check.text, "tenant web: match-exe = /???x; "));
 	unlink(check.path);
-	check_deinit(&check);
 }
 
 TEST(test_check__drop_ins)
@@ -244,9 +231,8 @@ TEST(test_check__drop_ins)
 	static const char *const names[] = {"tenants.d/10-a.conf", "tenants.d/20-b.conf",
 					    "tenants.d/30-c.conf", "tenants.d/ignored.txt",
 					    "tenants.d/.hidden.conf"};
-	struct check check;
 
-	check_init(&check);
+	CHECK(check);
 	write_file(check.path, "");
 	assert_int_equal(mkdir("tenants.d", 0700), 0);
 	write_file(names[0], "[tenant a]\nmatch-uid = 1\n");
@@ -287,7 +273,6 @@ TEST(test_check__drop_ins)
 	expect_errors(&check, "tenants.d: cannot be read: Not a directory\n");
 	unlink("tenants.d");
 	unlink(check.path);
-	check_deinit(&check);
 }
 
 /* The same sentences, and no start. */
@@ -312,13 +297,11 @@ TEST(test_start__options_from_file)
 		.policy = "[broker]\nworkers = 1\ngpu = none\nsocket = /nowhere/at/all\n"
 			  "log-level = debug\n",
 		.args = (const char *const[]){"--workers=2", NULL}};
-	struct broker broker;
 
-	broker_start(&broker, &options);
+	BROKER(broker, &options);
 	assert_true(broker_log_has(&broker, "CPU, 2 workers"));
 	rbk_disconnect(broker_connect(&broker, "shows up in the log"));
 	assert_true(broker_log_has(&broker, "tenant default"));
-	broker_stop(&broker);
 }
 
 /* ---- Matching ---- */
@@ -386,14 +369,13 @@ TEST(test_match__users_and_groups)
 			  "[tenant both]\nmatch-uid = 40001\nmatch-gid = 50001\nplans-max = 0\n"
 			  "[tenant other]\nmatch-gid = 50002\nplans-max = 0\n",
 		.args = (const char *const[]){"--socket-mode=0666", NULL}};
-	struct broker broker;
 	char name[64];
 
 	if (geteuid() != 0) {
 		print_message("only root can be other users: skipped\n");
 		skip();
 	}
-	broker_start(&broker, &options);
+	BROKER(broker, &options);
 	assert_int_equal(chmod(broker.dir, 0711), 0);
 	for (unsigned int i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		const char *expected = cases[i].tenant;
@@ -402,7 +384,6 @@ TEST(test_match__users_and_groups)
 		if (strcmp(name, expected) != 0)
 			fail_msg("case %u: %s instead of %s", i, name, expected);
 	}
-	broker_stop(&broker);
 }
 
 /* This process's path in the unified hierarchy. */
@@ -428,7 +409,6 @@ TEST(test_match__cgroup)
 {
 	struct broker_options options = {0};
 	char path[1024], policy[TEXT_BYTES];
-	struct broker broker;
 
 	if (!own_cgroup(path, sizeof(path))) {
 		print_message("this process is in no unified cgroup hierarchy: skipped\n");
@@ -442,14 +422,13 @@ TEST(test_match__cgroup)
 		 "[tenant here]\nmatch-cgroup = /no-such.slice, %s\nplans-max = 0\n",
 		 path);
 	options.policy = policy;
-	broker_start(&broker, &options);
+	BROKER(broker, &options);
 	/* The exact path has more characters that are not wild, or comes later with as many. */
 	expect_tenant(&broker, strlen(path) > 1 ? "here" : "any");
 	broker_write_policy(&broker, "[tenant default]\nplans-max = 0\n"
 				     "[tenant elsewhere]\nmatch-cgroup = /no-such.slice/**\n");
 	broker_reload(&broker, "again: changed");
 	expect_tenant(&broker, "default");
-	broker_stop(&broker);
 }
 
 /* A child cgroup, where there is cgroup2 and it may be made. */
@@ -459,7 +438,6 @@ TEST(test_match__moved_cgroup)
 		.policy = "[tenant default]\nplans-max = 0\n"
 			  "[tenant moved]\nmatch-cgroup = /**/rbk-test-*\nplans-max = 0\n"};
 	char path[2048], procs[2200], own[1024], name[64] = "";
-	struct broker broker;
 	struct stat status;
 	int fd;
 	pid_t pid;
@@ -473,7 +451,7 @@ TEST(test_match__moved_cgroup)
 		print_message("no cgroup can be made: skipped\n");
 		skip();
 	}
-	broker_start(&broker, &options);
+	BROKER(broker, &options);
 	expect_tenant(&broker, "default");
 	snprintf(procs, sizeof(procs), "%s/cgroup.procs", path);
 	pid = fork();
@@ -491,14 +469,12 @@ TEST(test_match__moved_cgroup)
 	assert_int_equal(waitpid(pid, &fd, 0), pid);
 	rmdir(path);
 	assert_true(WIFEXITED(fd) && (WEXITSTATUS(fd) == 0 || WEXITSTATUS(fd) == 77));
-	broker_stop(&broker);
 }
 
 TEST(test_match__executable)
 {
 	struct broker_options options = {0};
 	char path[1024], policy[TEXT_BYTES];
-	struct broker broker;
 	ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
 
 	assert_true(n > 0);
@@ -510,7 +486,7 @@ TEST(test_match__executable)
 		 "[tenant program]\nmatch-exe = %s\nplans-max = 0\n",
 		 (unsigned int)getuid(), path);
 	options.policy = policy;
-	broker_start(&broker, &options);
+	BROKER(broker, &options);
 	expect_tenant(&broker, "program");
 	snprintf(policy, sizeof(policy),
 		 "[tenant default]\nplans-max = 0\n"
@@ -519,7 +495,6 @@ TEST(test_match__executable)
 	broker_write_policy(&broker, policy);
 	broker_reload(&broker, "again: ");
 	expect_tenant(&broker, "default");
-	broker_stop(&broker);
 }
 
 /* ---- What a tenant is told ---- */
@@ -549,10 +524,9 @@ TEST(test_told__of_its_own)
 	struct rbk_arena *arena = NULL;
 	struct rbk_plan *plan = NULL;
 	struct rbk_ring *ring = NULL;
-	struct broker broker;
 	char policy[256];
 
-	broker_start(&broker, &options);
+	BROKER(broker, &options);
 	busy = broker_connect(&broker, "busy");
 	/* The existing session keeps its tenant; a later one belongs to another tenant. */
 	snprintf(policy, sizeof(policy), "[tenant curious]\nmatch-uid = %u\n",
@@ -599,7 +573,6 @@ TEST(test_told__of_its_own)
 	assert_int_equal(all.tasks_completed, 12);
 	rbk_disconnect(curious);
 	rbk_disconnect(admin);
-	broker_stop(&broker);
 }
 
 /* ---- Limits ---- */
@@ -613,10 +586,9 @@ TEST(test_limit__each_says_so)
 	struct rbk_plan *plan, *more_plans = NULL;
 	struct rbk_ring *ring, *more_rings = NULL;
 	struct rbk_error error = {""};
-	struct broker broker;
 	struct rbk *rbk;
 
-	broker_start(&broker, &options);
+	BROKER(broker, &options);
 	rbk = broker_connect(&broker, "limited");
 	assert_int_equal(rbk_arena_new(rbk, 1 << 19, &arenas[0], &error), 0);
 	assert_int_equal(rbk_arena_new(rbk, (1 << 19) + 4096, &arena, &error), -EDQUOT);
@@ -651,7 +623,6 @@ TEST(test_limit__each_says_so)
 	rbk_arena_free(arenas[0]);
 	rbk_arena_free(arenas[1]);
 	rbk_disconnect(rbk);
-	broker_stop(&broker);
 }
 
 /* Sessions without end: refused each with a sentence, and nobody else notices. */
@@ -662,11 +633,10 @@ TEST(test_limit__flood_of_sessions)
 	struct neighbour *neighbour;
 	struct rbk_error error;
 	struct broker_usage before;
-	struct broker broker;
 	struct rbk *mine[4], *more;
 	uint64_t n = test_scaled(500);
 
-	broker_start(&broker, &options);
+	BROKER(broker, &options);
 	connect.socket_path = broker.socket_path;
 	neighbour = neighbour_start(&broker);
 	mine[0] = broker_connect(&broker, "greedy");
@@ -687,7 +657,6 @@ TEST(test_limit__flood_of_sessions)
 		rbk_disconnect(mine[i]);
 	assert_true(neighbour_results(neighbour) > 0);
 	neighbour_stop(neighbour);
-	broker_stop(&broker);
 }
 
 /* ---- Reading again ---- */
@@ -697,10 +666,9 @@ TEST(test_reload__limits_of_who_is_there)
 	const struct broker_options options = {.policy = "[tenant default]\narenas-max = 1\n"};
 	struct rbk_arena *arenas[2], *arena = NULL;
 	struct rbk_error error = {""};
-	struct broker broker;
 	struct rbk *rbk;
 
-	broker_start(&broker, &options);
+	BROKER(broker, &options);
 	rbk = broker_connect(&broker, "there");
 	assert_int_equal(rbk_arena_new(rbk, 4096, &arenas[0], &error), 0);
 	assert_int_equal(rbk_arena_new(rbk, 4096, &arenas[1], &error), -EDQUOT);
@@ -719,7 +687,6 @@ TEST(test_reload__limits_of_who_is_there)
 	rbk_arena_free(arena);
 	broker_reload(&broker, "again: nothing changed; 1 tenant in all");
 	rbk_disconnect(rbk);
-	broker_stop(&broker);
 }
 
 /* A session stays with its tenant, also one that the policy names no more. */
@@ -727,14 +694,13 @@ TEST(test_reload__moves_nobody)
 {
 	char with[TEXT_BYTES], without[] = "[tenant default]\nplans-max = 0\n";
 	struct broker_options options = {.policy = with};
-	struct broker broker;
 	struct rbk *rbk;
 	char name[64];
 
 	snprintf(with, sizeof(with),
 		 "[tenant default]\nplans-max = 0\n[tenant mine]\nmatch-uid = %u\nplans-max = 0\n",
 		 (unsigned int)getuid());
-	broker_start(&broker, &options);
+	BROKER(broker, &options);
 	rbk = broker_connect(&broker, "stays");
 	broker_write_policy(&broker, without);
 	broker_reload(&broker, "again: gone: mine; 1 tenant in all");
@@ -747,7 +713,6 @@ TEST(test_reload__moves_nobody)
 	tenant_of(rbk, name);
 	assert_string_equal(name, "mine");
 	rbk_disconnect(rbk);
-	broker_stop(&broker);
 }
 
 TEST(test_reload__bad_file_changes_nothing)
@@ -764,10 +729,9 @@ TEST(test_reload__bad_file_changes_nothing)
 	const struct broker_options options = {.policy = "[tenant default]\narenas-max = 0\n"};
 	struct rbk_arena *arena = NULL;
 	struct rbk_error error = {""};
-	struct broker broker;
 	struct rbk *rbk;
 
-	broker_start(&broker, &options);
+	BROKER(broker, &options);
 	rbk = broker_connect(&broker, "there");
 	for (unsigned int i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
 		broker_write_policy(&broker, bad[i][0]);
@@ -783,7 +747,6 @@ TEST(test_reload__bad_file_changes_nothing)
 	assert_int_equal(rbk_arena_new(rbk, 4096, &arena, &error), 0);
 	rbk_arena_free(arena);
 	rbk_disconnect(rbk);
-	broker_stop(&broker);
 }
 
 TEST(test_reload__under_load)
@@ -798,9 +761,8 @@ TEST(test_reload__under_load)
 	const struct broker_options options = {.policy = ""};
 	struct neighbour *neighbours[2];
 	uint64_t n = test_scaled(50), results;
-	struct broker broker;
 
-	broker_start(&broker, &options);
+	BROKER(broker, &options);
 	neighbours[0] = neighbour_start(&broker);
 	neighbours[1] = neighbour_start(&broker);
 	for (uint64_t i = 0; i < n; i++) {
@@ -816,7 +778,6 @@ TEST(test_reload__under_load)
 	assert_true(neighbour_results(neighbours[0]) > results);
 	neighbour_stop(neighbours[0]);
 	neighbour_stop(neighbours[1]);
-	broker_stop(&broker);
 }
 
 TEST_MAIN(NULL, NULL, harness_limit_seconds(55))

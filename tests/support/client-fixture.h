@@ -65,6 +65,8 @@ static inline void fixture_end(struct fixture *fixture)
 	assert_int_equal(count_fds(), fixture->n_fds);
 }
 
+#define FIXTURE(name, options) SCOPED(fixture, name, fixture_begin_connected, fixture_end, options)
+
 /* Milliseconds since @start_ns. */
 static inline double since_ms(uint64_t start_ns)
 {

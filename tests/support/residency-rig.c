@@ -21,6 +21,11 @@
 		}                                                                       \
 	} while (0)
 
+struct rig_memory {
+	struct plan_memory memory;
+	struct list_node link; /* in residency_rig.plans */
+};
+
 /* The device */
 
 static struct counting *counting_of(struct executor *executor)
@@ -190,6 +195,7 @@ void residency_rig_init(struct residency_rig *rig, uint32_t n_devices, uint64_t 
 	struct account_limits limits;
 
 	*rig = (struct residency_rig){.n_devices = n_devices + 1};
+	list_init(&rig->plans);
 	CHECK(rig->n_devices <= RIG_MAX_DEVICES);
 	clock_init();
 	CHECK(loop_new(&rig->loop) == 0);
@@ -251,8 +257,30 @@ void residency_rig_init(struct residency_rig *rig, uint32_t n_devices, uint64_t 
 		residency_set_usable(rig->residency, i, vram_bytes, gtt_bytes);
 }
 
+static void on_removed(struct plan_memory *slot)
+{
+	free(slot->plan->constants);
+	free(slot->plan);
+	slot->plan = NULL;
+}
+
+static void plan_free_removed(struct residency_rig *rig, struct plan_memory *slot)
+{
+	struct rig_memory *memory = container_of(slot, struct rig_memory, memory);
+
+	while (slot->plan)
+		rig_turn(rig);
+	list_remove(&memory->link);
+	free(memory);
+}
+
 void residency_rig_deinit(struct residency_rig *rig)
 {
+	list_for_each (node, &rig->plans)
+		residency_remove(rig->residency,
+				 &container_of(node, struct rig_memory, link)->memory, on_removed);
+	list_for_each_safe (node, &rig->plans)
+		plan_free_removed(rig, &container_of(node, struct rig_memory, link)->memory);
 	rig_settle(rig);
 	for (uint32_t i = 1; i < rig->n_devices; i++)
 		for (int tier = 0; tier < EXEC_TIER_COUNT; tier++)
@@ -304,10 +332,13 @@ static struct exec_arena arenas[RIG_MAX_TENANTS];
 struct plan_memory *rig_plan(struct residency_rig *rig, unsigned int tenant, uint64_t bytes,
 			     const uint32_t *constants)
 {
-	struct plan_memory *slot = calloc(1, sizeof(*slot));
+	struct rig_memory *memory = calloc(1, sizeof(*memory));
 	struct plan *plan = calloc(1, sizeof(*plan));
+	struct plan_memory *slot;
 
-	CHECK(slot && plan);
+	CHECK(memory && plan);
+	slot = &memory->memory;
+	list_append(&rig->plans, &memory->link);
 	/* The same file and the same user for all: only the tenant is another. */
 	arenas[tenant] = (struct exec_arena){
 		.owner = (uint64_t)(tenant + 1) << 32 | 1000, .dev = 1, .ino = 1};
@@ -351,19 +382,10 @@ void rig_add(struct residency_rig *rig, struct plan_memory *slot)
 	CHECK(r == 0 || r == RESIDENCY_E_SETTLED);
 }
 
-static void on_removed(struct plan_memory *slot)
-{
-	free(slot->plan->constants);
-	free(slot->plan);
-	slot->plan = NULL;
-}
-
 void rig_remove(struct residency_rig *rig, struct plan_memory *slot)
 {
 	residency_remove(rig->residency, slot, on_removed);
-	while (slot->plan)
-		rig_turn(rig);
-	free(slot);
+	plan_free_removed(rig, slot);
 }
 
 bool rig_is_ready(const struct plan_memory *slot)

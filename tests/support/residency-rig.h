@@ -55,13 +55,16 @@ struct residency_rig {
 	struct tenant tenants[RIG_MAX_TENANTS];
 	uint64_t n_evictions[RIG_MAX_TENANTS]; /* of a session of each */
 	uint32_t n_devices;
+	struct list_node plans; /* not removed yet */
 };
 
 /* @n_devices beside the CPU, of @vram_bytes and @gtt_bytes each. Tenants may have all of it. */
 void residency_rig_init(struct residency_rig *rig, uint32_t n_devices, uint64_t vram_bytes,
 			uint64_t gtt_bytes, enum residency_policy policy);
-/* Plans must be removed. Everything must have been given back. */
+/* Removes all plans, which must have been added. Everything must have been given back. */
 void residency_rig_deinit(struct residency_rig *rig);
+#define RESIDENCY_RIG(name, ...) \
+	SCOPED(residency_rig, name, residency_rig_init, residency_rig_deinit, __VA_ARGS__)
 
 void rig_share(struct residency_rig *rig, unsigned int tenant, uint64_t max, uint64_t high,
 	       uint64_t reserve);

@@ -96,6 +96,7 @@ void rig_init(struct rig *rig, uint32_t n_devices);
 
 /* Ends the session; tasks that fakes have come back cancelled. Everything must drain. */
 void rig_deinit(struct rig *rig);
+#define RIG(name, n_devices) SCOPED(rig, name, rig_init, rig_deinit, n_devices)
 
 /* --- what a client asks for --- */
 

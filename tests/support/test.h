@@ -40,6 +40,11 @@
 		return test_run(set_up, tear_down); \
 	}
 
+/* A local of struct @type: @begin(&name, ...) is called here, @end(&name) where its scope ends. */
+#define SCOPED(type, name, begin, end, ...)             \
+	struct type name __attribute__((cleanup(end))); \
+	begin(&name, ##__VA_ARGS__)
+
 /* Register a test that the source file defines in @line. Copies @test, borrows @group. */
 void test_register(const char *group, unsigned int line, const struct CMUnitTest *test);
 

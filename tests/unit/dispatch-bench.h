@@ -27,6 +27,7 @@ struct bench_speed {
 void bench_begin_placement(struct bench *bench, uint32_t n_devices, uint32_t n_entries,
 			   const struct place_config *config, const struct bench_speed *speeds);
 void bench_end(struct bench *bench);
+#define BENCH(name, ...) SCOPED(bench, name, bench_begin, bench_end, __VA_ARGS__)
 
 /* NOP, BARRIER */
 void put_bare(struct bench *bench, uint8_t opcode, uint64_t user_data, uint8_t flags);

@@ -27,6 +27,8 @@ enum { METRICS_RIG_DEVICES = 2, METRICS_RIG_THREADS = 4, METRICS_RIG_LEASES = 6 
 /* With room for @n_tenants, none of which is used. */
 void metrics_rig_init(struct metrics_rig *rig, uint32_t n_tenants);
 void metrics_rig_deinit(struct metrics_rig *rig);
+#define METRICS_RIG(name, ...) \
+	SCOPED(metrics_rig, name, metrics_rig_init, metrics_rig_deinit, ##__VA_ARGS__)
 
 /* Figures of every kind, all different, in everything but the tenants from the third on. */
 void metrics_rig_fill(struct metrics_rig *rig);

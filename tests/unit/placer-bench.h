@@ -28,6 +28,8 @@ struct place_profile placer_bench_profile(float per_ns, float task_ns);
 void placer_bench_init(struct placer_bench *bench, uint32_t n_devices,
 		       const struct place_profile *profiles);
 void placer_bench_deinit(struct placer_bench *bench);
+#define PLACER_BENCH(name, ...) \
+	SCOPED(placer_bench, name, placer_bench_init, placer_bench_deinit, __VA_ARGS__)
 
 /* The configuration in use, to be changed. */
 void placer_bench_configure(struct placer_bench *bench, struct place_config config);

@@ -60,6 +60,7 @@ struct rig {
 
 void rig_init(struct rig *rig, uint32_t n_devices, const uint32_t *n_servers);
 void rig_deinit(struct rig *rig);
+#define RIG(name, ...) SCOPED(rig, name, rig_init, rig_deinit, __VA_ARGS__)
 
 struct place_flow *rig_flow(struct rig *rig, uint32_t weight, uint8_t priority_max, float cpu_max);
 

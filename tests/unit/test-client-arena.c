@@ -16,11 +16,10 @@
 TEST(test_arena__memory)
 {
 	struct rbk_arena *arena = NULL;
-	struct fixture fixture;
 	struct stat stat;
 	unsigned char *data;
 
-	fixture_begin_connected(&fixture, NULL);
+	FIXTURE(fixture, NULL);
 	assert_int_equal(rbk_arena_new(fixture.rbk, 0, &arena, &fixture.error), -EINVAL);
 	assert_int_equal(rbk_arena_new(fixture.rbk, SIZE_MAX, &arena, &fixture.error), -EINVAL);
 	assert_int_equal(rbk_arena_new(fixture.rbk, 1ull << 47, &arena, &fixture.error), -ENOMEM);
@@ -41,16 +40,14 @@ TEST(test_arena__memory)
 	assert_null(rbk_arena_free(arena));
 	assert_null(rbk_arena_free(NULL));
 	assert_int_equal(fake_broker_objects(fixture.fake), 0);
-	fixture_end(&fixture);
 }
 
 TEST(test_arena__alloc)
 {
 	struct rbk_arena *arena = NULL;
-	struct fixture fixture;
 	unsigned char *data;
 
-	fixture_begin_connected(&fixture, NULL);
+	FIXTURE(fixture, NULL);
 	assert_int_equal(rbk_arena_new(fixture.rbk, 4096, &arena, NULL), 0);
 	data = rbk_arena_data(arena);
 	assert_ptr_equal(rbk_arena_alloc(arena, 1), data);
@@ -69,7 +66,6 @@ TEST(test_arena__alloc)
 	assert_int_equal(rbk_ref(arena, data - 64), RBK_REF_INVALID);
 	assert_int_equal(rbk_ref(arena, data + 4096), RBK_REF_INVALID);
 	rbk_arena_free(arena);
-	fixture_end(&fixture);
 }
 
 /* Does writing there end a process with SIGSEGV? */
@@ -90,11 +86,10 @@ static bool write_faults(volatile unsigned char *at)
 TEST(test_seal__immutable)
 {
 	struct rbk_arena *arena = NULL;
-	struct fixture fixture;
 	unsigned char *data;
 	uint64_t ref;
 
-	fixture_begin_connected(&fixture, NULL);
+	FIXTURE(fixture, NULL);
 	assert_int_equal(rbk_arena_new(fixture.rbk, 4096, &arena, NULL), 0);
 	data = rbk_arena_alloc(arena, 100);
 	memset(data, 42, 100);
@@ -117,7 +112,6 @@ TEST(test_seal__immutable)
 	assert_int_equal(fake_broker_requests(fixture.fake, RBK_WIRE_ARENA_ADD), 2);
 	rbk_arena_free(arena);
 	assert_int_equal(fake_broker_objects(fixture.fake), 0);
-	fixture_end(&fixture);
 }
 
 /* The broker says that tasks still use it: nothing has changed. */
@@ -126,11 +120,10 @@ TEST(test_seal__in_use)
 	struct fake_options options = {.fault = FAKE_REFUSE_BARE,
 				       .fault_type = RBK_WIRE_ARENA_REMOVE};
 	struct rbk_arena *arena = NULL;
-	struct fixture fixture;
 	unsigned char *data;
 	uint64_t ref;
 
-	fixture_begin_connected(&fixture, &options);
+	FIXTURE(fixture, &options);
 	assert_int_equal(rbk_arena_new(fixture.rbk, 4096, &arena, NULL), 0);
 	data = rbk_arena_alloc(arena, 1);
 	ref = rbk_ref(arena, data);
@@ -139,7 +132,6 @@ TEST(test_seal__in_use)
 	assert_int_equal(rbk_ref(arena, data), ref);
 	assert_int_equal(rbk_arena_seal(arena, &fixture.error), 0);
 	rbk_arena_free(arena);
-	fixture_end(&fixture);
 }
 
 /* Tasks use it for too long: the broker will give it up, so references are gone; then as usual. */
@@ -183,11 +175,10 @@ static struct rbk_arena *arena_mapped_twice(struct fixture *fixture, unsigned ch
 TEST(test_seal__mapped_elsewhere)
 {
 	struct rbk_arena *arena;
-	struct fixture fixture;
 	unsigned char *data;
 	void *other;
 
-	fixture_begin_connected(&fixture, NULL);
+	FIXTURE(fixture, NULL);
 	arena = arena_mapped_twice(&fixture, &data, &other);
 	assert_int_equal(rbk_arena_seal(arena, &fixture.error), -EBUSY);
 	assert_non_null(strstr(fixture.error.text, "another process still maps it"));
@@ -200,18 +191,16 @@ TEST(test_seal__mapped_elsewhere)
 	assert_int_equal(*data, 8);
 	rbk_arena_free(arena);
 	assert_int_equal(fake_broker_objects(fixture.fake), 0);
-	fixture_end(&fixture);
 }
 
 /* The same of an arena that cannot be mapped writable again: a copy takes its place. */
 TEST(test_seal__mapped_elsewhere_and_fixed)
 {
 	struct rbk_arena *arena;
-	struct fixture fixture;
 	unsigned char *data;
 	void *other;
 
-	fixture_begin_connected(&fixture, NULL);
+	FIXTURE(fixture, NULL);
 	arena = arena_mapped_twice(&fixture, &data, &other);
 	assert_int_equal(fcntl(arena->fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE), 0);
 	assert_int_equal(rbk_arena_seal(arena, &fixture.error), -EBUSY);
@@ -224,7 +213,6 @@ TEST(test_seal__mapped_elsewhere_and_fixed)
 	munmap(other, 4096);
 	rbk_arena_free(arena);
 	assert_int_equal(fake_broker_objects(fixture.fake), 0);
-	fixture_end(&fixture);
 }
 
 /* Sealed, but the broker does not take it back: the next call tries again. */
@@ -233,10 +221,9 @@ TEST(test_seal__not_shared_again)
 	struct fake_options options = {
 		.fault = FAKE_REFUSE, .fault_type = RBK_WIRE_ARENA_ADD, .fault_at = 1};
 	struct rbk_arena *arena = NULL;
-	struct fixture fixture;
 	unsigned char *data;
 
-	fixture_begin_connected(&fixture, &options);
+	FIXTURE(fixture, &options);
 	assert_int_equal(rbk_arena_new(fixture.rbk, 4096, &arena, NULL), 0);
 	data = rbk_arena_alloc(arena, 1);
 	assert_int_equal(rbk_arena_seal(arena, &fixture.error), -EDQUOT);
@@ -245,19 +232,17 @@ TEST(test_seal__not_shared_again)
 	assert_int_equal(rbk_arena_seal(arena, &fixture.error), 0);
 	assert_int_not_equal(rbk_ref(arena, data), RBK_REF_INVALID);
 	rbk_arena_free(arena);
-	fixture_end(&fixture);
 }
 
 /* Whatever allocation fails: -ENOMEM, nothing left behind. */
 TEST(test_arena__no_memory)
 {
 	struct rbk_arena *arena = NULL;
-	struct fixture fixture;
 	struct rbk_ring *ring;
 	unsigned int n_failures = 0;
 	int r;
 
-	fixture_begin_connected(&fixture, NULL);
+	FIXTURE(fixture, NULL);
 	for (unsigned int n = 1;; n++) {
 		fail_alloc_at(n);
 		r = rbk_arena_new(fixture.rbk, 4096, &arena, &fixture.error);
@@ -287,7 +272,6 @@ TEST(test_arena__no_memory)
 	rbk_ring_free(ring);
 	rbk_arena_free(arena);
 	assert_int_equal(fake_broker_objects(fixture.fake), 0);
-	fixture_end(&fixture);
 }
 
 /* The broker makes the memory; nothing else is different. */
@@ -295,10 +279,9 @@ TEST(test_new__exported)
 {
 	struct fake_options options = {.exports = true, .segment_bytes = 4096};
 	struct rbk_arena *arena = NULL, *memfd = NULL;
-	struct fixture fixture;
 	unsigned char *data;
 
-	fixture_begin_connected(&fixture, &options);
+	FIXTURE(fixture, &options);
 	assert_int_equal(rbk_arena_new(fixture.rbk, 10000, &arena, &fixture.error), 0);
 	assert_int_equal(fake_broker_requests(fixture.fake, RBK_WIRE_ARENA_NEW), 1);
 	assert_int_equal(fake_broker_requests(fixture.fake, RBK_WIRE_ARENA_ADD), 0);
@@ -319,7 +302,6 @@ TEST(test_new__exported)
 	rbk_arena_free(memfd);
 	rbk_arena_free(arena);
 	assert_int_equal(fake_broker_objects(fixture.fake), 0);
-	fixture_end(&fixture);
 }
 
 /* The broker cannot, this once: memory of our own. */
@@ -328,16 +310,14 @@ TEST(test_new__falls_back)
 	struct fake_options options = {
 		.exports = true, .fault = FAKE_REFUSE, .fault_type = RBK_WIRE_ARENA_NEW};
 	struct rbk_arena *arena = NULL;
-	struct fixture fixture;
 
-	fixture_begin_connected(&fixture, &options);
+	FIXTURE(fixture, &options);
 	assert_int_equal(rbk_arena_new(fixture.rbk, 4096, &arena, &fixture.error), 0);
 	assert_int_equal(fake_broker_requests(fixture.fake, RBK_WIRE_ARENA_NEW), 1);
 	assert_int_equal(fake_broker_requests(fixture.fake, RBK_WIRE_ARENA_ADD), 1);
 	assert_int_equal(fcntl(arena->fd, F_GET_SEALS), F_SEAL_SHRINK | F_SEAL_GROW);
 	assert_int_equal(rbk_arena_seal(arena, &fixture.error), 0);
 	rbk_arena_free(arena);
-	fixture_end(&fixture);
 }
 
 /* It comes too late: nobody wants it any more, so it is given back. */
@@ -366,10 +346,9 @@ TEST(test_seal__exported)
 {
 	struct fake_options options = {.exports = true};
 	struct rbk_arena *arena = NULL;
-	struct fixture fixture;
 	unsigned char *data;
 
-	fixture_begin_connected(&fixture, &options);
+	FIXTURE(fixture, &options);
 	assert_int_equal(rbk_arena_new(fixture.rbk, 65536, &arena, NULL), 0);
 	data = rbk_arena_alloc(arena, 65536);
 	for (size_t i = 0; i < 65536; i++)
@@ -385,7 +364,6 @@ TEST(test_seal__exported)
 	assert_int_not_equal(rbk_ref(arena, data), RBK_REF_INVALID);
 	rbk_arena_free(arena);
 	assert_int_equal(fake_broker_objects(fixture.fake), 0);
-	fixture_end(&fixture);
 }
 
 /* Nothing lies on both sides of a segment's end unless it must. */
@@ -393,10 +371,9 @@ TEST(test_alloc__segments)
 {
 	struct fake_options options = {.segment_bytes = 8192};
 	struct rbk_arena *arena = NULL;
-	struct fixture fixture;
 	unsigned char *data;
 
-	fixture_begin_connected(&fixture, &options);
+	FIXTURE(fixture, &options);
 	assert_int_equal(rbk_arena_new(fixture.rbk, 5 * 8192 + 4096, &arena, NULL), 0);
 	data = rbk_arena_data(arena);
 	assert_ptr_equal(rbk_arena_alloc(arena, 4096), data);
@@ -419,7 +396,6 @@ TEST(test_alloc__segments)
 	assert_null(rbk_arena_alloc(arena, 1));
 	assert_null(rbk_arena_alloc(arena, SIZE_MAX));
 	rbk_arena_free(arena);
-	fixture_end(&fixture);
 }
 
 /* Allocations fail while the broker makes it: our own memory if there is some, else -ENOMEM. */
@@ -427,12 +403,11 @@ TEST(test_new__exported_no_memory)
 {
 	struct fake_options options = {.exports = true};
 	struct rbk_arena *arena = NULL;
-	struct fixture fixture;
 	unsigned int n_tried = 0;
 	bool failed;
 	int r;
 
-	fixture_begin_connected(&fixture, &options);
+	FIXTURE(fixture, &options);
 	do {
 		fail_alloc_at(++n_tried);
 		r = rbk_arena_new(fixture.rbk, 4096, &arena, &fixture.error);
@@ -458,5 +433,4 @@ TEST(test_new__exported_no_memory)
 	assert_int_equal(r, 0);
 	rbk_arena_free(arena);
 	assert_int_equal(fake_broker_objects(fixture.fake), 0);
-	fixture_end(&fixture);
 }

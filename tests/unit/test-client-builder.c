@@ -559,9 +559,8 @@ static struct rbk_builder *chain(unsigned int n)
 TEST(test_plan__large)
 {
 	static const unsigned int sizes[] = {1, 300, 380, 4000};
-	struct fixture fixture;
 
-	fixture_begin_connected(&fixture, NULL);
+	FIXTURE(fixture, NULL);
 	for (size_t i = 0; i < 4; i++) {
 		struct rbk_builder *b = chain(sizes[i]);
 		struct rbk_plan_info info;
@@ -580,7 +579,6 @@ TEST(test_plan__large)
 	}
 	assert_null(rbk_plan_free(NULL));
 	assert_int_equal(fake_broker_objects(fixture.fake), 0);
-	fixture_end(&fixture);
 }
 
 TEST(test_plan__too_large)
@@ -611,10 +609,9 @@ TEST(test_plan__outlives_arena)
 	struct rbk_builder *b = rbk_builder_new("constants");
 	struct rbk_plan *plans[2];
 	struct rbk_arena *arena;
-	struct fixture fixture;
 	unsigned int w, v, y;
 
-	fixture_begin_connected(&fixture, NULL);
+	FIXTURE(fixture, NULL);
 	assert_int_equal(rbk_arena_new(fixture.rbk, 4096, &arena, NULL), 0);
 	assert_int_equal(rbk_arena_seal(arena, NULL), 0);
 	assert_int_equal(fake_broker_requests(fixture.fake, RBK_WIRE_ARENA_REMOVE), 1);
@@ -633,17 +630,15 @@ TEST(test_plan__outlives_arena)
 	rbk_plan_free(plans[1]);
 	assert_int_equal(fake_broker_requests(fixture.fake, RBK_WIRE_ARENA_REMOVE), 2);
 	assert_int_equal(fake_broker_objects(fixture.fake), 0);
-	fixture_end(&fixture);
 }
 
 TEST(test_plan__refused)
 {
 	struct fake_options options = {.fault = FAKE_REFUSE, .fault_type = RBK_WIRE_PLAN_ADD};
 	struct rbk_builder *b = chain(1);
-	struct fixture fixture;
 	struct rbk_plan *plan;
 
-	fixture_begin_connected(&fixture, &options);
+	FIXTURE(fixture, &options);
 	assert_int_equal(rbk_plan_new(fixture.rbk, NULL, 1, &plan, &fixture.error), -ENOMEM);
 	assert_int_equal(rbk_plan_new(fixture.rbk, b, 0, &plan, &fixture.error), -EINVAL);
 	assert_string_equal(fixture.error.text, "the largest count cannot be 0");
@@ -653,7 +648,6 @@ TEST(test_plan__refused)
 	assert_int_equal(rbk_plan_new(fixture.rbk, b, 1, &plan, &fixture.error), 0);
 	rbk_plan_free(plan);
 	rbk_builder_free(b);
-	fixture_end(&fixture);
 }
 
 /* Whatever allocation fails, the builder says so and a description is whole or none. */

@@ -21,10 +21,9 @@ TEST(test_connect__answers)
 {
 	struct rbk_device devices[RBK_MAX_DEVICES] = {0};
 	struct rbk_stats stats;
-	struct fixture fixture;
 	unsigned int n;
 
-	fixture_begin_connected(&fixture, NULL);
+	FIXTURE(fixture, NULL);
 	/* The fake offers two features that are known and one that is not. */
 	assert_int_equal(rbk_features(fixture.rbk), RBK_FEAT_RESIDENCY | RBK_FEAT_TENANTS);
 	assert_string_equal(rbk_broker_name(fixture.rbk), "fake");
@@ -46,7 +45,6 @@ TEST(test_connect__answers)
 	assert_int_equal(stats.session_reasons[RBK_REASON_COUNT - 1], 22);
 	assert_int_equal(stats.host_bytes, 33);
 	assert_int_equal(stats.sessions_ended_hostile, 44);
-	fixture_end(&fixture);
 }
 
 TEST(test_connect__where)
@@ -316,41 +314,36 @@ TEST(test_request__wrong_answers)
 TEST(test_request__answered_twice)
 {
 	struct fake_options options = {.fault = FAKE_TWICE, .fault_type = RBK_WIRE_STATS};
-	struct fixture fixture;
 
-	fixture_begin_connected(&fixture, &options);
+	FIXTURE(fixture, &options);
 	assert_int_equal(do_request(&fixture, RBK_WIRE_STATS), 0);
 	assert_int_equal(do_request(&fixture, RBK_WIRE_STATS), -EPROTO);
-	fixture_end(&fixture);
 }
 
 TEST(test_request__dies_after_answer)
 {
 	struct fake_options options = {.fault = FAKE_DIE_AFTER, .fault_type = RBK_WIRE_ARENA_ADD};
-	struct fixture fixture;
 	struct rbk_arena *arena;
 
-	fixture_begin_connected(&fixture, &options);
+	FIXTURE(fixture, &options);
 	assert_int_equal(rbk_arena_new(fixture.rbk, 100, &arena, NULL), 0);
 	/* Its memory outlives the broker. */
 	memset(rbk_arena_data(arena), 1, rbk_arena_bytes(arena));
 	assert_int_equal(rbk_arena_seal(arena, &fixture.error), -ECONNRESET);
 	assert_int_equal(do_request(&fixture, RBK_WIRE_ARENA_ADD), -ECONNRESET);
 	assert_null(rbk_arena_free(arena));
-	fixture_end(&fixture);
 }
 
 /* An answer that comes too late is no mistake, and what it made is given back. */
 TEST(test_request__late_answer)
 {
 	struct fake_options options = {.fault = FAKE_HELD, .fault_type = RBK_WIRE_ARENA_ADD};
-	struct fixture fixture;
 	struct rbk_arena *arena;
 	struct stopwatch stopwatch;
 	uint64_t start_ns;
 	char wanted[128];
 
-	fixture_begin_connected(&fixture, &options);
+	FIXTURE(fixture, &options);
 	fixture.rbk->timeout_ns = 50000000;
 	start_ns = client_now_ns();
 	stopwatch_start(&stopwatch);
@@ -371,7 +364,6 @@ TEST(test_request__late_answer)
 	assert_int_equal(do_request(&fixture, RBK_WIRE_STATS), 0);
 	assert_int_equal(fake_broker_requests(fixture.fake, RBK_WIRE_ARENA_REMOVE), 1);
 	assert_int_equal(fake_broker_objects(fixture.fake), 0);
-	fixture_end(&fixture);
 }
 
 TEST(test_request__silence)
@@ -413,10 +405,9 @@ TEST(test_request__out_of_order)
 {
 	struct fake_options options = {.fault = FAKE_HELD, .fault_type = RBK_WIRE_PLAN_ADD};
 	struct thread_argument argument = {0};
-	struct fixture fixture;
 	pthread_t thread;
 
-	fixture_begin_connected(&fixture, &options);
+	FIXTURE(fixture, &options);
 	argument.fixture = &fixture;
 	assert_int_equal(pthread_create(&thread, NULL, make_plan, &argument), 0);
 	while (fake_broker_requests(fixture.fake, RBK_WIRE_PLAN_ADD) == 0)
@@ -428,7 +419,6 @@ TEST(test_request__out_of_order)
 	pthread_join(thread, NULL);
 	assert_int_equal(argument.r, 0);
 	assert_null(rbk_plan_free(argument.plan));
-	fixture_end(&fixture);
 }
 
 /* Whoever waits for an answer when another thread disconnects is told so. */
@@ -436,11 +426,10 @@ TEST(test_request__disconnect_meanwhile)
 {
 	struct fake_options options = {.fault = FAKE_SILENT, .fault_type = RBK_WIRE_PLAN_ADD};
 	struct thread_argument argument = {0};
-	struct fixture fixture;
 	struct rbk_arena *arena;
 	pthread_t thread;
 
-	fixture_begin_connected(&fixture, &options);
+	FIXTURE(fixture, &options);
 	assert_int_equal(rbk_arena_new(fixture.rbk, 1, &arena, NULL), 0);
 	argument.fixture = &fixture;
 	assert_int_equal(pthread_create(&thread, NULL, make_plan, &argument), 0);
@@ -454,7 +443,6 @@ TEST(test_request__disconnect_meanwhile)
 	memset(rbk_arena_data(arena), 1, 1);
 	assert_int_equal(rbk_arena_seal(arena, NULL), -ECONNRESET);
 	assert_null(rbk_arena_free(arena));
-	fixture_end(&fixture);
 }
 
 static void *make_many(void *data)
@@ -509,18 +497,16 @@ TEST(test_request__interrupted)
 	struct fake_options options = {.fault = FAKE_SILENT, .fault_type = RBK_WIRE_STATS};
 	struct sigaction action = {.sa_handler = on_signal};
 	pthread_t self = pthread_self(), thread;
-	struct fixture fixture;
 	uint64_t start_ns;
 
 	sigaction(SIGUSR1, &action, NULL);
-	fixture_begin_connected(&fixture, &options);
+	FIXTURE(fixture, &options);
 	fixture.rbk->timeout_ns = 100000000;
 	assert_int_equal(pthread_create(&thread, NULL, send_signals, &self), 0);
 	start_ns = client_now_ns();
 	assert_int_equal(do_request(&fixture, RBK_WIRE_STATS), -ETIME);
 	assert_true(since_ms(start_ns) >= 99);
 	pthread_join(thread, NULL);
-	fixture_end(&fixture);
 }
 
 TEST(test_reason__names)

@@ -26,11 +26,10 @@ TEST(test_plan_memory__answers)
 {
 	struct rbk_plan_memory devices[RBK_MAX_DEVICES];
 	uint64_t n_constrained = 0;
-	struct fixture fixture;
 	struct rbk_plan *plan;
 	unsigned int n = 0;
 
-	fixture_begin_connected(&fixture, NULL);
+	FIXTURE(fixture, NULL);
 	rbk_plan_free(make_plan(&fixture));
 	plan = make_plan(&fixture);
 	memset(devices, 0xff, sizeof(devices));
@@ -58,15 +57,13 @@ TEST(test_plan_memory__answers)
 	assert_int_equal(devices[1].state, UINT32_MAX);
 	assert_int_equal(rbk_plan_memory(plan, NULL, 0, &n, NULL), 0);
 	rbk_plan_free(plan);
-	fixture_end(&fixture);
 }
 
 TEST(test_tenant__answers)
 {
 	struct rbk_tenant tenant;
-	struct fixture fixture;
 
-	fixture_begin_connected(&fixture, NULL);
+	FIXTURE(fixture, NULL);
 	assert_int_equal(rbk_tenant(fixture.rbk, &tenant), 0);
 	assert_string_equal(tenant.name, "web");
 	assert_int_equal(tenant.host_bytes.used, 1);
@@ -82,7 +79,6 @@ TEST(test_tenant__answers)
 	assert_int_equal(tenant.devices[1].vram_high, 9);
 	assert_int_equal(tenant.devices[1].gtt.used, 10);
 	assert_int_equal(tenant.devices[1].gtt.max, 11);
-	fixture_end(&fixture);
 }
 
 /* A broker of version 1.0 accepts us, and is not asked what it would end the session for. */
@@ -91,12 +87,11 @@ TEST(test_old_broker__is_not_asked)
 	struct fake_options options = {.is_old = true};
 	struct rbk_plan_memory device;
 	struct rbk_tenant tenant;
-	struct fixture fixture;
 	struct rbk_plan *plan;
 	struct rbk_stats stats;
 	unsigned int n = 7;
 
-	fixture_begin_connected(&fixture, &options);
+	FIXTURE(fixture, &options);
 	assert_int_equal(rbk_features(fixture.rbk), 0);
 	plan = make_plan(&fixture);
 	assert_int_equal(rbk_plan_memory(plan, &device, 1, &n, NULL), -EOPNOTSUPP);
@@ -106,7 +101,6 @@ TEST(test_old_broker__is_not_asked)
 	assert_int_equal(fake_broker_requests(fixture.fake, RBK_WIRE_TENANT), 0);
 	assert_int_equal(rbk_stats(fixture.rbk, &stats), 0);
 	rbk_plan_free(plan);
-	fixture_end(&fixture);
 }
 
 TEST(test_answers__wrong)
@@ -157,13 +151,12 @@ TEST(test_lost__says_so)
 {
 	struct rbk_plan_memory device;
 	struct rbk_tenant tenant;
-	struct fixture fixture;
 	struct rbk_plan *plan;
 	unsigned int n;
 	int status;
 	pid_t pid;
 
-	fixture_begin_connected(&fixture, NULL);
+	FIXTURE(fixture, NULL);
 	plan = make_plan(&fixture);
 	pid = fork();
 	assert_true(pid >= 0);
@@ -178,5 +171,4 @@ TEST(test_lost__says_so)
 	assert_int_equal(rbk_tenant(fixture.rbk, &tenant), -ECONNRESET);
 	assert_int_equal(rbk_plan_memory(plan, &device, 1, &n, NULL), -ECONNRESET);
 	rbk_plan_free(plan);
-	fixture_end(&fixture);
 }

@@ -115,10 +115,9 @@ TEST(test_prep__overwrites_everything)
 TEST(test_ring__sizes)
 {
 	struct fake_options options = {.max_ring_entries = 64};
-	struct fixture fixture;
 	struct rbk_ring *ring;
 
-	fixture_begin_connected(&fixture, &options);
+	FIXTURE(fixture, &options);
 	assert_int_equal(rbk_ring_new(fixture.rbk, 0, &ring, &fixture.error), -EINVAL);
 	assert_int_equal(rbk_ring_new(fixture.rbk, 32769, &ring, &fixture.error), -EINVAL);
 	assert_int_equal(rbk_ring_new(fixture.rbk, 65, &ring, &fixture.error), -EDQUOT);
@@ -139,7 +138,6 @@ TEST(test_ring__sizes)
 	rbk_ring_free(ring);
 	assert_null(rbk_ring_free(NULL));
 	assert_int_equal(fake_broker_objects(fixture.fake), 0);
-	fixture_end(&fixture);
 }
 
 TEST(test_ring__wrap_around)
@@ -171,12 +169,11 @@ TEST(test_ring__wrap_around)
 
 TEST(test_ring__full)
 {
-	struct fixture fixture;
 	struct rbk_ring *ring;
 	const struct rbk_cqe *cqes[16], *cqe;
 	unsigned int head;
 
-	fixture_begin_connected(&fixture, NULL);
+	FIXTURE(fixture, NULL);
 	ring = ring_make(&fixture, 4);
 	fake_broker_pause(fixture.fake, true);
 	submit_nops(ring, 3, 0);
@@ -212,19 +209,17 @@ TEST(test_ring__full)
 	submit_nops(ring, 4, 50);
 	expect_nops(ring, 4, 50);
 	rbk_ring_free(ring);
-	fixture_end(&fixture);
 }
 
 /* Peeking alone is enough when completions had no room: consuming wakes the broker. */
 TEST(test_ring__room_wakes_broker)
 {
 	struct stopwatch stopwatch;
-	struct fixture fixture;
 	struct rbk_ring *ring;
 	const struct rbk_cqe *cqe;
 	unsigned int n = 0;
 
-	fixture_begin_connected(&fixture, NULL);
+	FIXTURE(fixture, NULL);
 	ring = ring_make(&fixture, 4);
 	submit_nops(ring, 4, 0);
 	while (rbk_cq_ready(ring) < 4)
@@ -241,7 +236,6 @@ TEST(test_ring__room_wakes_broker)
 	assert_int_equal(n, 8);
 	rbk_cqe_seen(ring, NULL);
 	rbk_ring_free(ring);
-	fixture_end(&fixture);
 }
 
 TEST(test_ring__many)
@@ -343,12 +337,11 @@ TEST(test_wait__sleeps)
 
 TEST(test_wait__several)
 {
-	struct fixture fixture;
 	struct release release;
 	struct rbk_ring *ring;
 	pthread_t thread;
 
-	fixture_begin_connected(&fixture, NULL);
+	FIXTURE(fixture, NULL);
 	ring = ring_make(&fixture, 4);
 	release = (struct release){fixture.fake, ring};
 	rbk_ring_set_spin_ns(ring, 0);
@@ -361,7 +354,6 @@ TEST(test_wait__several)
 	assert_int_equal(rbk_submit_and_wait(ring, 4), 0);
 	pthread_join(thread, NULL);
 	rbk_ring_free(ring);
-	fixture_end(&fixture);
 }
 
 /*
@@ -389,10 +381,9 @@ static double wait_in_vain_ms(struct rbk_ring *ring, uint64_t timeout_ns, double
 
 TEST(test_wait__time_out)
 {
-	struct fixture fixture;
 	struct rbk_ring *ring;
 
-	fixture_begin_connected(&fixture, NULL);
+	FIXTURE(fixture, NULL);
 	ring = ring_make(&fixture, 4);
 	for (int spin = 0; spin < 2; spin++) {
 		rbk_ring_set_spin_ns(ring, spin ? 1000000000 : 0);
@@ -402,7 +393,6 @@ TEST(test_wait__time_out)
 	submit_nops(ring, 1, 1);
 	expect_nops(ring, 1, 1);
 	rbk_ring_free(ring);
-	fixture_end(&fixture);
 }
 
 static void on_signal(int number)
@@ -430,13 +420,12 @@ TEST(test_wait__interrupted)
 {
 	struct sigaction action = {.sa_handler = on_signal};
 	struct signals signals = {.target = pthread_self()};
-	struct fixture fixture;
 	struct rbk_ring *ring;
 	const struct rbk_cqe *cqe;
 	pthread_t thread;
 
 	sigaction(SIGUSR1, &action, NULL);
-	fixture_begin_connected(&fixture, NULL);
+	FIXTURE(fixture, NULL);
 	ring = ring_make(&fixture, 4);
 	for (int i = 0; i < 3; i++) {
 		int r;
@@ -456,17 +445,15 @@ TEST(test_wait__interrupted)
 	submit_nops(ring, 1, 1);
 	expect_nops(ring, 1, 1);
 	rbk_ring_free(ring);
-	fixture_end(&fixture);
 }
 
 /* The broker is woken once for each of its sleeps, not once for each entry. */
 TEST(test_submit__wakes_once)
 {
-	struct fixture fixture;
 	struct rbk_ring *ring;
 	unsigned int n_before;
 
-	fixture_begin_connected(&fixture, NULL);
+	FIXTURE(fixture, NULL);
 	ring = ring_make(&fixture, 64);
 	fake_broker_pause(fixture.fake, true);
 	sleep_ms(20);
@@ -482,18 +469,16 @@ TEST(test_submit__wakes_once)
 	fake_broker_pause(fixture.fake, false);
 	expect_nops(ring, 20, 0);
 	rbk_ring_free(ring);
-	fixture_end(&fixture);
 }
 
 /* Going to sleep is no reason to wake the broker, unless entries wait there. */
 TEST(test_wait__lets_broker_sleep)
 {
 	const struct rbk_cqe *cqe;
-	struct fixture fixture;
 	struct rbk_ring *ring;
 	unsigned int n_before;
 
-	fixture_begin_connected(&fixture, NULL);
+	FIXTURE(fixture, NULL);
 	ring = ring_make(&fixture, 4);
 	rbk_ring_set_spin_ns(ring, 0);
 	sleep_ms(20);
@@ -504,7 +489,6 @@ TEST(test_wait__lets_broker_sleep)
 	sleep_ms(20);
 	assert_int_equal(fake_broker_wakeups(fixture.fake), n_before);
 	rbk_ring_free(ring);
-	fixture_end(&fixture);
 }
 
 /* ---- Event loops ---- */
@@ -512,12 +496,11 @@ TEST(test_wait__lets_broker_sleep)
 TEST(test_arm__epoll)
 {
 	struct epoll_event event = {.events = EPOLLIN};
-	struct fixture fixture;
 	struct rbk_ring *ring;
 	const struct rbk_cqe *cqe;
 	int epoll, r, n_bells = 0;
 
-	fixture_begin_connected(&fixture, NULL);
+	FIXTURE(fixture, NULL);
 	ring = ring_make(&fixture, 8);
 	epoll = epoll_create1(EPOLL_CLOEXEC);
 	assert_int_equal(epoll_ctl(epoll, EPOLL_CTL_ADD, rbk_ring_fd(ring), &event), 0);
@@ -563,7 +546,6 @@ TEST(test_arm__epoll)
 	assert_int_equal(rbk_ring_arm(ring), -ECONNRESET);
 	close(epoll);
 	rbk_ring_free(ring);
-	fixture_end(&fixture);
 }
 
 /* ---- Losing the broker ---- */
@@ -841,10 +823,9 @@ static void *work(void *data)
 TEST(test_ring__threads)
 {
 	struct worker workers[4];
-	struct fixture fixture;
 	pthread_t threads[4];
 
-	fixture_begin_connected(&fixture, NULL);
+	FIXTURE(fixture, NULL);
 	for (unsigned int i = 0; i < 4; i++) {
 		workers[i] = (struct worker){fixture.rbk, i, false};
 		pthread_create(&threads[i], NULL, work, &workers[i]);
@@ -854,5 +835,4 @@ TEST(test_ring__threads)
 		assert_false(workers[i].failed);
 	}
 	assert_int_equal(fake_broker_objects(fixture.fake), 0);
-	fixture_end(&fixture);
 }

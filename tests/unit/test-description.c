@@ -159,11 +159,10 @@ TEST(test_description__refused)
 	struct rbk_wire_plan reply;
 	struct session_plan *slot;
 	struct held before;
-	struct rig rig;
 	size_t bytes;
 	void *desc;
 
-	rig_init(&rig, 1);
+	RIG(rig, 1);
 	before = held(&rig);
 	add(&rig, "nonsense", 8);
 	assert_int_equal(rig_answer(&rig, RBK_WIRE_PLAN_ADD, NULL, 0), -EINVAL);
@@ -192,7 +191,6 @@ TEST(test_description__refused)
 	assert_int_equal(rig_answer(&rig, RBK_WIRE_PLAN_ADD, &reply, sizeof(reply)), 0);
 	assert_int_equal(reply.reply.cookie, rig.next_cookie);
 	assert_int_equal(reply.id, 1u << 16 | 1);
-	rig_deinit(&rig);
 }
 
 /* An arena that is named stays, from the request until the plan is refused or gone. */
@@ -201,11 +199,10 @@ TEST(test_description__arenas_stay)
 	struct session_arena *constants, *writable;
 	struct rbk_wire_reply head;
 	struct rbk_wire_plan reply;
-	struct rig rig;
 	size_t bytes;
 	void *desc;
 
-	rig_init(&rig, 1);
+	RIG(rig, 1);
 	constants = rig_arena_new(&rig, ARENA_BYTES, true);
 	writable = rig_arena_new(&rig, ARENA_BYTES, false);
 	desc = with_constant(constants->id, &bytes);
@@ -239,7 +236,6 @@ TEST(test_description__arenas_stay)
 				 head.type == RBK_WIRE_PLAN_ADD ? -EINVAL : 0);
 	}
 	free(desc);
-	rig_deinit(&rig);
 }
 
 /* Thousands of constants in a memfd; the arenas are found when it has been read. */
@@ -247,16 +243,14 @@ TEST(test_description__many_constants)
 {
 	struct session_arena *constants;
 	struct rbk_wire_plan reply;
-	struct rig rig;
 
-	rig_init(&rig, 1);
+	RIG(rig, 1);
 	constants = rig_arena_new(&rig, ARENA_BYTES, true);
 	assert_int_equal(constants->id, 1);
 	add_big(&rig, BIG_CONSTANTS, 4096);
 	assert_int_equal(rig_answer(&rig, RBK_WIRE_PLAN_ADD, &reply, sizeof(reply)), 0);
 	assert_int_equal(reply.constant_bytes, 4094 * 64);
 	assert_int_equal(constants->n_plans, 1);
-	rig_deinit(&rig);
 }
 
 /* The session ends in every stage of it. */
@@ -326,11 +320,10 @@ TEST(test_description__slices)
 /* A descriptor that cannot be read is a rule broken. */
 TEST(test_description__unreadable)
 {
-	struct rig rig;
 	char path[64];
 	int fd, write_only;
 
-	rig_init(&rig, 1);
+	RIG(rig, 1);
 	fd = memfd_of("nonsense", 8);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	write_only = open(path, O_WRONLY | O_CLOEXEC);
@@ -340,7 +333,6 @@ TEST(test_description__unreadable)
 	while (!rig.session->is_ending)
 		assert_true(loop_turn(rig.loop, true) >= 0);
 	assert_int_equal(server_stats(rig.server)->sessions_ended_hostile, 1);
-	rig_deinit(&rig);
 }
 
 /* A tenant without room is told so before anything is copied, or when it is clear what it takes. */
@@ -349,12 +341,11 @@ TEST(test_description__quota)
 	struct account_limits limits;
 	struct account *account;
 	struct held before;
-	struct rig rig;
 	size_t bytes;
 	void *desc;
 	int fd;
 
-	rig_init(&rig, 1);
+	RIG(rig, 1);
 	account = rig.session->tenant->account;
 	for (unsigned int i = 0; i < ACCOUNT_SLOT_COUNT; i++)
 		limits.max[i] = account_limit(account, (enum account_slot)i);
@@ -396,7 +387,6 @@ TEST(test_description__quota)
 	assert_int_equal(rig_answer(&rig, RBK_WIRE_PLAN_ADD, NULL, 0), -EDQUOT);
 	assert_held(&rig, before);
 	free(desc);
-	rig_deinit(&rig);
 }
 
 static void set_host_max(struct rig *rig, uint64_t bytes)
@@ -416,9 +406,8 @@ TEST(test_description__one_at_a_time)
 	enum { N = 40, WAITING_BYTES = 8192 };
 	struct held before;
 	uint64_t one_bytes;
-	struct rig rig;
 
-	rig_init(&rig, 1);
+	RIG(rig, 1);
 	before = held(&rig);
 	add_big(&rig, BIG_ILLEGAL, 4096);
 	one_bytes = held(&rig).host_bytes - before.host_bytes;
@@ -431,16 +420,14 @@ TEST(test_description__one_at_a_time)
 		assert_int_equal(rig_answer(&rig, RBK_WIRE_PLAN_ADD, NULL, 0), -EINVAL);
 	wait_closed(&rig);
 	assert_held(&rig, before);
-	rig_deinit(&rig);
 }
 
 /* A plan whose turn comes when there is no room for it is refused, and so is the one behind it. */
 TEST(test_description__no_room_at_its_turn)
 {
 	struct held before;
-	struct rig rig;
 
-	rig_init(&rig, 1);
+	RIG(rig, 1);
 	before = held(&rig);
 	add_big(&rig, BIG_ILLEGAL, 4096);
 	add_big(&rig, BIG_ILLEGAL, 4096);
@@ -454,5 +441,4 @@ TEST(test_description__no_room_at_its_turn)
 	/* There is room again, and no turn was left over. */
 	set_host_max(&rig, UINT64_MAX);
 	rig_relu(&rig, false);
-	rig_deinit(&rig);
 }

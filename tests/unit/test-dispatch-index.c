@@ -251,10 +251,7 @@ static void fill_and_cancel(struct bench *bench, uint32_t pattern)
 
 TEST(test_cancel__a_ring_full)
 {
-	struct bench bench;
-
-	bench_begin(&bench, 2, MANY_ENTRIES);
+	BENCH(bench, 2, MANY_ENTRIES);
 	for (uint32_t pattern = 0; pattern < 5; pattern++)
 		fill_and_cancel(&bench, pattern);
-	bench_end(&bench);
 }

@@ -22,6 +22,8 @@ static void begin(struct bench *bench, uint32_t n_devices)
 		bench->queued->plan->device_state[i] = PLAN_DEVICE_EVICTED;
 }
 
+#define BEGIN(name, ...) SCOPED(bench, name, begin, bench_end, __VA_ARGS__)
+
 static void put(struct bench *bench, uint64_t user_data, uint8_t strategy, uint8_t flags)
 {
 	struct rbk_sqe sqe = run_entry(bench, bench->queued, user_data);
@@ -77,9 +79,8 @@ static void expect_placed(struct bench *bench, uint64_t user_data, uint8_t devic
 TEST(test_constrained__runs_on_the_cpu)
 {
 	uint64_t start_ticks, later_ticks;
-	struct bench bench;
 
-	begin(&bench, 2);
+	BEGIN(bench, 2);
 	start_ticks = clock_ticks();
 	put(&bench, 1, RBK_STRATEGY_PREFER_GPU, 0);
 	put(&bench, 2, RBK_STRATEGY_DEVICE(GPU), 0);
@@ -103,7 +104,6 @@ TEST(test_constrained__runs_on_the_cpu)
 	assert_int_equal(bench.queued->memory.n_wanted, 3);
 	assert_true(bench.queued->memory.wanted_ticks >= later_ticks);
 	assert_int_equal(bench.queued->memory.n_constrained, 2);
-	bench_end(&bench);
 }
 
 /* Those that did not want a device bring nothing, whether they would wait or not. */
@@ -111,9 +111,8 @@ TEST(test_constrained__wants_nothing)
 {
 	static const uint8_t strategies[] = {RBK_STRATEGY_AUTO, RBK_STRATEGY_PREFER_CPU,
 					     RBK_STRATEGY_ONLY_CPU, RBK_STRATEGY_DEVICE(CPU)};
-	struct bench bench;
 
-	begin(&bench, 2);
+	BEGIN(bench, 2);
 	for (unsigned int i = 0; i < 4; i++) {
 		put(&bench, i, strategies[i], i % 2 ? WAIT : 0);
 		rig_work(&bench.rig);
@@ -124,17 +123,15 @@ TEST(test_constrained__wants_nothing)
 	assert_int_equal(bench.queued->memory.n_wanted, 0);
 	assert_int_equal(bench.queued->memory.n_constrained, 0);
 	assert_int_equal(bench.rig.residency->n_asked, 0);
-	bench_end(&bench);
 }
 
 /* A tiny task that asks for the GPU still runs inline, and its wish is noted. */
 TEST(test_constrained__inline)
 {
 	struct rbk_cqe cqe;
-	struct bench bench;
 	struct rbk_sqe sqe;
 
-	begin(&bench, 2);
+	BEGIN(bench, 2);
 	bench.tiny->plan->device_state[GPU] = PLAN_DEVICE_EVICTED;
 	sqe = run_entry(&bench, bench.tiny, 1);
 	sqe.strategy = RBK_STRATEGY_PREFER_GPU;
@@ -161,7 +158,6 @@ TEST(test_constrained__inline)
 	fake_residency_answer_all(bench.rig.residency, 0);
 	rig_work(&bench.rig);
 	expect_placed(&bench, 3, GPU, RBK_REASON_USER_PREFERENCE);
-	bench_end(&bench);
 }
 
 /* Two plans are wanted, and one is not; a turn takes them all. */
@@ -169,9 +165,8 @@ TEST(test_constrained__turn)
 {
 	struct session_plan *others[2];
 	struct rbk_sqe sqe;
-	struct bench bench;
 
-	begin(&bench, 2);
+	BEGIN(bench, 2);
 	for (unsigned int i = 0; i < 2; i++) {
 		others[i] = rig_relu(&bench.rig, true);
 		others[i]->plan->device_state[GPU] = PLAN_DEVICE_EVICTED;
@@ -188,7 +183,6 @@ TEST(test_constrained__turn)
 	assert_ptr_equal(bench.rig.residency->wanted[1], &bench.queued->memory);
 	fake_finish_all(bench.cpu, 0);
 	rig_work(&bench.rig);
-	bench_end(&bench);
 }
 
 /* The reactor calls the turn by itself, and sleeps when there is nothing for it. */
@@ -211,21 +205,17 @@ static void client_of_turn(void *data)
 
 TEST(test_constrained__reactor_turns)
 {
-	struct bench bench;
-
-	begin(&bench, 2);
+	BEGIN(bench, 2);
 	bench.tiny->plan->device_state[GPU] = PLAN_DEVICE_EVICTED;
 	rig_run(&bench.rig, client_of_turn, &bench);
 	assert_int_equal(bench.rig.residency->n_turns, 2);
-	bench_end(&bench);
 }
 
 TEST(test_never_fits__does_not_wait)
 {
 	struct rbk_cqe cqe;
-	struct bench bench;
 
-	begin(&bench, 2);
+	BEGIN(bench, 2);
 	bench.queued->plan->device_state[GPU] = PLAN_DEVICE_NO_MEMORY;
 	put(&bench, 1, RBK_STRATEGY_PREFER_GPU, WAIT);
 	put(&bench, 2, RBK_STRATEGY_ONLY_GPU, WAIT);
@@ -246,7 +236,6 @@ TEST(test_never_fits__does_not_wait)
 	put(&bench, 4, RBK_STRATEGY_AUTO, WAIT);
 	rig_work(&bench.rig);
 	expect_cqe(&bench, 4, -ENODEV);
-	bench_end(&bench);
 }
 
 /* --- tasks that wait --- */
@@ -254,9 +243,8 @@ TEST(test_never_fits__does_not_wait)
 TEST(test_wait__runs_where_it_wanted)
 {
 	struct rbk_cqe cqe;
-	struct bench bench;
 
-	begin(&bench, 2);
+	BEGIN(bench, 2);
 	put(&bench, 1, RBK_STRATEGY_PREFER_GPU, WAIT);
 	put(&bench, 2, RBK_STRATEGY_DEVICE(GPU), WAIT);
 	rig_work(&bench.rig);
@@ -279,15 +267,12 @@ TEST(test_wait__runs_where_it_wanted)
 	assert_int_equal(bench.queued->memory.n_constrained, 0);
 	assert_int_equal(bench.queued->memory.n_wanted, 2);
 	assert_int_equal(bench.queued->memory.n_on_device[GPU], 0);
-	bench_end(&bench);
 }
 
 /* Its turn comes after the memory has left again: it waits on. */
 TEST(test_wait__taken_away_again)
 {
-	struct bench bench;
-
-	begin(&bench, 2);
+	BEGIN(bench, 2);
 	put(&bench, 1, RBK_STRATEGY_PREFER_GPU, WAIT);
 	rig_work(&bench.rig);
 	for (unsigned int i = 0; i < 3; i++)
@@ -295,7 +280,6 @@ TEST(test_wait__taken_away_again)
 	answer(&bench, RESIDENCY_WAIT, GPU, PLAN_DEVICE_READY, 0);
 	expect_placed(&bench, 1, GPU, RBK_REASON_USER_PREFERENCE);
 	assert_int_equal(bench.queued->memory.n_wanted, 1);
-	bench_end(&bench);
 }
 
 /* The answer is no: elsewhere, or that answer is the result. */
@@ -310,9 +294,8 @@ TEST(test_wait__refused)
 		{-EIO, PLAN_DEVICE_FAILED, RBK_REASON_GPU_UNAVAILABLE},
 		{-ENODEV, PLAN_DEVICE_UNSUPPORTED, RBK_REASON_GPU_UNAVAILABLE},
 	};
-	struct bench bench;
 
-	begin(&bench, 2);
+	BEGIN(bench, 2);
 	for (unsigned int i = 0; i < 4; i++) {
 		bench.queued->plan->device_state[GPU] = PLAN_DEVICE_EVICTED;
 		put(&bench, 1, RBK_STRATEGY_PREFER_GPU, WAIT);
@@ -326,15 +309,12 @@ TEST(test_wait__refused)
 		answer(&bench, RESIDENCY_WAIT, GPU, cases[i].state, cases[i].res);
 		expect_cqe(&bench, 2, cases[i].res);
 	}
-	bench_end(&bench);
 }
 
 /* Nowhere else: brought at once without the flag, or -ENOMEM. */
 TEST(test_nowhere_else__is_brought)
 {
-	struct bench bench;
-
-	begin(&bench, 2);
+	BEGIN(bench, 2);
 	put(&bench, 1, RBK_STRATEGY_ONLY_GPU, 0);
 	rig_work(&bench.rig);
 	answer(&bench, RESIDENCY_PREFETCH, GPU, PLAN_DEVICE_READY, 0);
@@ -364,15 +344,12 @@ TEST(test_nowhere_else__is_brought)
 	rig_work(&bench.rig);
 	answer(&bench, RESIDENCY_PREFETCH, GPU, PLAN_DEVICE_READY, 0);
 	expect_placed(&bench, 5, GPU, RBK_REASON_GPU_AVAILABLE);
-	bench_end(&bench);
 }
 
 /* Evicted by hand on its way: who only asked for that is cancelled, who has to run tries again. */
 TEST(test_wait__evicted_by_hand)
 {
-	struct bench bench;
-
-	begin(&bench, 2);
+	BEGIN(bench, 2);
 	put_memory(&bench, RBK_OP_PREFETCH, 1, 0, 0);
 	put(&bench, 2, RBK_STRATEGY_ONLY_GPU, 0);
 	put(&bench, 3, RBK_STRATEGY_ONLY_GPU, 0);
@@ -383,15 +360,12 @@ TEST(test_wait__evicted_by_hand)
 	expect_placed(&bench, 2, GPU, RBK_REASON_USER_PREFERENCE);
 	answer(&bench, RESIDENCY_PREFETCH, GPU, PLAN_DEVICE_EVICTED, -EINTR);
 	expect_cqe(&bench, 3, -ENOMEM);
-	bench_end(&bench);
 }
 
 /* The plan may come to either; to the one that is not broken only. */
 TEST(test_wait__two_devices)
 {
-	struct bench bench;
-
-	begin(&bench, 3);
+	BEGIN(bench, 3);
 	put(&bench, 1, RBK_STRATEGY_PREFER_GPU, WAIT);
 	rig_work(&bench.rig);
 	bench.queued->plan->device_state[GPU2] = PLAN_DEVICE_READY;
@@ -404,15 +378,12 @@ TEST(test_wait__two_devices)
 	rig_work(&bench.rig);
 	answer(&bench, RESIDENCY_WAIT, GPU2, PLAN_DEVICE_READY, 0);
 	expect_placed(&bench, 2, GPU2, RBK_REASON_USER_PREFERENCE);
-	bench_end(&bench);
 }
 
 /* A session that did not agree on the feature has its wish ignored. */
 TEST(test_wait__without_the_feature)
 {
-	struct bench bench;
-
-	begin(&bench, 2);
+	BEGIN(bench, 2);
 	bench.rig.session->features = 0;
 	put(&bench, 1, RBK_STRATEGY_PREFER_GPU, WAIT);
 	put_memory(&bench, RBK_OP_PREFETCH, 2, 0, 0);
@@ -421,16 +392,14 @@ TEST(test_wait__without_the_feature)
 	expect_cqe(&bench, 2, -EOPNOTSUPP);
 	expect_cqe(&bench, 3, -EOPNOTSUPP);
 	expect_placed(&bench, 1, CPU, RBK_REASON_MEMORY_CONSTRAINT);
-	bench_end(&bench);
 }
 
 TEST(test_wait__deadline_only_marks)
 {
 	struct rbk_cqe cqe;
-	struct bench bench;
 	struct rbk_sqe sqe;
 
-	begin(&bench, 2);
+	BEGIN(bench, 2);
 	sqe = run_entry(&bench, bench.queued, 1);
 	sqe.strategy = RBK_STRATEGY_PREFER_GPU;
 	sqe.flags = WAIT;
@@ -450,14 +419,11 @@ TEST(test_wait__deadline_only_marks)
 	assert_int_equal(cqe.flags, RBK_CQE_DEADLINE_MISSED);
 	finish(&bench, bench.gpu, 2, 0);
 	assert_int_equal(expect_cqe(&bench, 2, 0).flags, 0);
-	bench_end(&bench);
 }
 
 TEST(test_wait__chains_and_barriers)
 {
-	struct bench bench;
-
-	begin(&bench, 2);
+	BEGIN(bench, 2);
 	put_run(&bench, bench.queued, 1, LINK);
 	put(&bench, 2, RBK_STRATEGY_PREFER_GPU, WAIT | LINK);
 	put_bare(&bench, RBK_OP_NOP, 3, LINK);
@@ -493,16 +459,13 @@ TEST(test_wait__chains_and_barriers)
 	rig_work(&bench.rig);
 	expect_cqe(&bench, 9, -ECANCELED);
 	expect_cqe(&bench, 10, 0);
-	bench_end(&bench);
 }
 
 /* --- the end of waiting --- */
 
 TEST(test_cancel__waiting)
 {
-	struct bench bench;
-
-	begin(&bench, 2);
+	BEGIN(bench, 2);
 	put(&bench, 1, RBK_STRATEGY_PREFER_GPU, WAIT | LINK);
 	put_bare(&bench, RBK_OP_NOP, 2, 0);
 	put_memory(&bench, RBK_OP_PREFETCH, 3, 0, 0);
@@ -524,15 +487,12 @@ TEST(test_cancel__waiting)
 	/* The other one was not disturbed. */
 	answer(&bench, RESIDENCY_WAIT, GPU, PLAN_DEVICE_READY, 0);
 	expect_placed(&bench, 4, GPU, RBK_REASON_USER_PREFERENCE);
-	bench_end(&bench);
 }
 
 /* Answered, but its turn has not come when the cancelling entry is looked at. */
 TEST(test_cancel__answered)
 {
-	struct bench bench;
-
-	begin(&bench, 2);
+	BEGIN(bench, 2);
 	put(&bench, 1, RBK_STRATEGY_PREFER_GPU, WAIT);
 	put_memory(&bench, RBK_OP_PREFETCH, 2, 0, 0);
 	rig_work(&bench.rig);
@@ -547,15 +507,12 @@ TEST(test_cancel__answered)
 	expect_cqe(&bench, 2, -ECANCELED);
 	assert_int_equal(bench.gpu->n_submitted, 0);
 	assert_int_equal(bench.rig.residency->n_withdrawn, 0);
-	bench_end(&bench);
 }
 
 /* The ring goes, with one that waits, one that was answered, and those behind them. */
 TEST(test_close__waiting)
 {
-	struct bench bench;
-
-	begin(&bench, 2);
+	BEGIN(bench, 2);
 	put(&bench, 1, RBK_STRATEGY_PREFER_GPU, WAIT);
 	put(&bench, 2, RBK_STRATEGY_PREFER_GPU, WAIT | LINK);
 	put(&bench, 3, RBK_STRATEGY_PREFER_GPU, WAIT | LINK);
@@ -574,15 +531,12 @@ TEST(test_close__waiting)
 	assert_int_equal(bench.gpu->n_submitted + bench.cpu->n_submitted, 0);
 	assert_int_equal(bench.queued->n_in_flight, 0);
 	assert_int_equal(bench.arena->n_in_flight, 0);
-	bench_end(&bench);
 }
 
 /* The plan goes: what waits for it ends; one that runs, and those behind it, go first. */
 TEST(test_remove__waiting)
 {
-	struct bench bench;
-
-	begin(&bench, 2);
+	BEGIN(bench, 2);
 	put_run(&bench, bench.queued, 1, LINK);
 	put(&bench, 2, RBK_STRATEGY_ONLY_GPU, WAIT);
 	put(&bench, 3, RBK_STRATEGY_PREFER_GPU, WAIT);
@@ -610,15 +564,12 @@ TEST(test_remove__waiting)
 	expect_cqe(&bench, 7, -ECANCELED);
 	assert_int_equal(rig_answer(&bench.rig, RBK_WIRE_PLAN_REMOVE, NULL, 0), 0);
 	assert_int_equal(bench.rig.residency->n_asked, 2);
-	bench_end(&bench);
 }
 
 /* Behind one that ran, while the plan is being removed: the CPU will do. */
 TEST(test_remove__wait_turns_to_the_cpu)
 {
-	struct bench bench;
-
-	begin(&bench, 2);
+	BEGIN(bench, 2);
 	put_run(&bench, bench.queued, 1, LINK);
 	put(&bench, 2, RBK_STRATEGY_PREFER_GPU, WAIT);
 	rig_work(&bench.rig);
@@ -627,15 +578,12 @@ TEST(test_remove__wait_turns_to_the_cpu)
 	expect_cqe(&bench, 1, 0);
 	expect_placed(&bench, 2, CPU, RBK_REASON_MEMORY_CONSTRAINT);
 	assert_int_equal(rig_answer(&bench.rig, RBK_WIRE_PLAN_REMOVE, NULL, 0), 0);
-	bench_end(&bench);
 }
 
 /* Residency says that the plan is going. */
 TEST(test_wait__plan_is_going)
 {
-	struct bench bench;
-
-	begin(&bench, 2);
+	BEGIN(bench, 2);
 	put(&bench, 1, RBK_STRATEGY_PREFER_GPU, WAIT);
 	put_memory(&bench, RBK_OP_PREFETCH, 2, 0, 0);
 	rig_work(&bench.rig);
@@ -643,15 +591,12 @@ TEST(test_wait__plan_is_going)
 	expect_cqe(&bench, 1, -ECANCELED);
 	answer(&bench, RESIDENCY_PREFETCH, RBK_DEVICE_NONE, 0, -ECANCELED);
 	expect_cqe(&bench, 2, -ECANCELED);
-	bench_end(&bench);
 }
 
 /* The client dies with everything waiting; the rig asserts that all of it is given back. */
 TEST(test_session_ends__waiting)
 {
-	struct bench bench;
-
-	begin(&bench, 2);
+	BEGIN(bench, 2);
 	for (uint64_t i = 0; i < 5; i++)
 		put(&bench, i, RBK_STRATEGY_PREFER_GPU, WAIT | (i % 2 ? 0 : LINK));
 	put_memory(&bench, RBK_OP_PREFETCH, 6, 0, WAIT);
@@ -660,7 +605,6 @@ TEST(test_session_ends__waiting)
 	assert_int_equal(bench.rig.residency->n_waiters, 4);
 	session_end(bench.rig.session, false, "the client is gone");
 	assert_int_equal(bench.rig.residency->n_waiters, 0);
-	bench_end(&bench);
 }
 
 /* A whole large ring of them, cancelled, refused, answered and closed. */
@@ -668,9 +612,8 @@ TEST(test_wait__thousands)
 {
 	enum { N = 4096, ROUNDS = 4 };
 	struct rbk_cqe cqe;
-	struct bench bench;
 
-	bench_begin(&bench, 2, N);
+	BENCH(bench, 2, N);
 	for (unsigned int round = 0; round < ROUNDS; round++) {
 		bench.queued->plan->device_state[GPU] = PLAN_DEVICE_EVICTED;
 		for (uint64_t i = 0; i < N; i++) {
@@ -695,7 +638,6 @@ TEST(test_wait__thousands)
 		}
 		expect_none(&bench);
 	}
-	bench_end(&bench);
 }
 
 /* --- PREFETCH and EVICT --- */
@@ -703,9 +645,8 @@ TEST(test_wait__thousands)
 TEST(test_prefetch__brings)
 {
 	struct rbk_cqe cqe;
-	struct bench bench;
 
-	begin(&bench, 3);
+	BEGIN(bench, 3);
 	put_memory(&bench, RBK_OP_PREFETCH, 1, RBK_STRATEGY_DEVICE(GPU2), 0);
 	rig_work(&bench.rig);
 	answer(&bench, RESIDENCY_PREFETCH, GPU2, PLAN_DEVICE_READY, 0);
@@ -721,16 +662,14 @@ TEST(test_prefetch__brings)
 	answer(&bench, RESIDENCY_WAIT, RBK_DEVICE_NONE, 0, 0);
 	assert_int_equal(expect_cqe(&bench, 2, 0).device, GPU2);
 	assert_int_equal(bench.queued->n_in_flight, 0);
-	bench_end(&bench);
 }
 
 TEST(test_prefetch__fails)
 {
 	static const int results[] = {-ENOMEM, -ENODEV, -EIO};
 	struct rbk_cqe cqe;
-	struct bench bench;
 
-	begin(&bench, 2);
+	BEGIN(bench, 2);
 	for (unsigned int i = 0; i < 3; i++) {
 		put_memory(&bench, RBK_OP_PREFETCH, i, RBK_STRATEGY_DEVICE(GPU), LINK);
 		put_bare(&bench, RBK_OP_NOP, 100 + i, 0);
@@ -741,17 +680,15 @@ TEST(test_prefetch__fails)
 		expect_cqe(&bench, 100 + i, -ECANCELED);
 	}
 	assert_int_equal(bench.rig.session->stats.errors, 6);
-	bench_end(&bench);
 }
 
 /* What is not asked of residency at all. */
 TEST(test_prefetch__refused)
 {
 	static const uint8_t opcodes[] = {RBK_OP_PREFETCH, RBK_OP_EVICT};
-	struct bench bench;
 	struct rbk_sqe sqe;
 
-	begin(&bench, 2);
+	BEGIN(bench, 2);
 	for (unsigned int i = 0; i < 2; i++) {
 		/* The CPU has no memory of its own, and there is no device 2. */
 		put_memory(&bench, opcodes[i], 1, RBK_STRATEGY_DEVICE(CPU), 0);
@@ -791,17 +728,15 @@ TEST(test_prefetch__refused)
 	expect_cqe(&bench, 7, -EINVAL);
 	assert_int_equal(bench.rig.residency->n_asked, 0);
 	assert_int_equal(bench.queued->n_in_flight, 0);
-	bench_end(&bench);
 }
 
 /* Another session's plan, which has an id that is not one of ours. */
 TEST(test_prefetch__another_session)
 {
 	struct session *other;
-	struct bench bench;
 	int ends[2];
 
-	begin(&bench, 2);
+	BEGIN(bench, 2);
 	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, ends), 0);
 	assert_int_equal(session_new(bench.rig.server, ends[0], false, &other), 0);
 	/* Its table of plans is empty, whatever the first session's is. */
@@ -815,14 +750,11 @@ TEST(test_prefetch__another_session)
 	bench.ring.ring->session = bench.rig.session;
 	assert_int_equal(bench.rig.residency->n_asked, 0);
 	close(ends[1]);
-	bench_end(&bench);
 }
 
 TEST(test_evict__chain)
 {
-	struct bench bench;
-
-	begin(&bench, 2);
+	BEGIN(bench, 2);
 	bench.queued->plan->device_state[GPU] = PLAN_DEVICE_READY;
 	put(&bench, 1, RBK_STRATEGY_ONLY_GPU, LINK);
 	put_memory(&bench, RBK_OP_EVICT, 2, 0, LINK);
@@ -835,7 +767,6 @@ TEST(test_evict__chain)
 	answer(&bench, RESIDENCY_PREFETCH, RBK_DEVICE_NONE, 0, 0);
 	assert_int_equal(expect_cqe(&bench, 3, 0).device, GPU);
 	expect_placed(&bench, 4, GPU, RBK_REASON_USER_PREFERENCE);
-	bench_end(&bench);
 }
 
 /* --- tasks on a device --- */
@@ -843,9 +774,7 @@ TEST(test_evict__chain)
 /* Counted from placement to return, in the executor's queue or in front of it. */
 TEST(test_leaving__last_task_tells)
 {
-	struct bench bench;
-
-	begin(&bench, 2);
+	BEGIN(bench, 2);
 	bench.queued->plan->device_state[GPU] = PLAN_DEVICE_READY;
 	bench.gpu->capacity = 2;
 	for (uint64_t i = 1; i <= 4; i++)
@@ -881,15 +810,12 @@ TEST(test_leaving__last_task_tells)
 	rig_work(&bench.rig);
 	assert_int_equal(bench.queued->memory.n_on_device[CPU], 0);
 	assert_int_equal(bench.rig.residency->n_idle, 1);
-	bench_end(&bench);
 }
 
 /* Not leaving: nobody is told. */
 TEST(test_leaving__not)
 {
-	struct bench bench;
-
-	begin(&bench, 2);
+	BEGIN(bench, 2);
 	bench.queued->plan->device_state[GPU] = PLAN_DEVICE_READY;
 	put(&bench, 1, RBK_STRATEGY_PREFER_GPU, 0);
 	rig_work(&bench.rig);
@@ -897,5 +823,4 @@ TEST(test_leaving__not)
 	expect_placed(&bench, 1, GPU, RBK_REASON_USER_PREFERENCE);
 	assert_int_equal(bench.rig.residency->n_idle, 0);
 	bench.queued->memory.leaving = 0;
-	bench_end(&bench);
 }

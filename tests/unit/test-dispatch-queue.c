@@ -57,6 +57,8 @@ static void kit_end(struct kit *kit)
 	assert_int_equal(kit->other.n_refs, 1);
 }
 
+#define KIT(name, ...) SCOPED(kit, name, kit_begin, kit_end, __VA_ARGS__)
+
 static struct rbk_sqe entry(const struct kit *kit, uint64_t user_data)
 {
 	return bench_entry(kit->plan, kit->bench.arena, Y_OFFSET, 10, user_data);
@@ -116,9 +118,7 @@ static void put_priorities(struct kit *kit)
 
 TEST(test_priority__classes)
 {
-	struct kit kit;
-
-	kit_begin(&kit, 1, plain);
+	KIT(kit, 1, plain);
 	/* Classes up to the tenant's ceiling are told apart. */
 	kit.bench.rig.session->tenant->priority_max = RBK_PRIORITY_URGENT;
 	dispatch_limits_changed(kit.bench.rig.dispatch);
@@ -128,27 +128,22 @@ TEST(test_priority__classes)
 	dispatch_limits_changed(kit.bench.rig.dispatch);
 	put_priorities(&kit);
 	EXPECT_ORDER(&kit, 9, 1, 2, 3, 5, 6, 7, 0, 4);
-	kit_end(&kit);
 }
 
 TEST(test_priority__not_agreed_upon)
 {
-	struct kit kit;
-
-	kit_begin(&kit, 1, plain);
+	KIT(kit, 1, plain);
 	kit.bench.rig.session->features = RBK_FEAT_RESIDENCY;
 	put_priorities(&kit);
 	EXPECT_ORDER(&kit, 9, 0, 1, 2, 3, 4, 5, 6, 7);
-	kit_end(&kit);
 }
 
 /* The nearest first; one without counts as due in a second, and none is ever dropped. */
 TEST(test_deadline__order)
 {
 	static const uint32_t deadlines_us[] = {0, 5000000, 900000, UINT32_MAX, 500000, 0};
-	struct kit kit;
 
-	kit_begin(&kit, 1, plain);
+	KIT(kit, 1, plain);
 	kit.cpu->capacity = 1;
 	put_on(&kit, &kit.bench.ring, 9, RBK_STRATEGY_ONLY_CPU);
 	rig_work(&kit.bench.rig);
@@ -161,14 +156,11 @@ TEST(test_deadline__order)
 	}
 	rig_work(&kit.bench.rig);
 	EXPECT_ORDER(&kit, 9, 4, 2, 0, 5, 1, 3);
-	kit_end(&kit);
 }
 
 TEST(test_deadline__missed)
 {
-	struct kit kit;
-
-	kit_begin(&kit, 2, plain);
+	KIT(kit, 2, plain);
 	for (unsigned int i = 0; i < 8; i++) {
 		struct rbk_sqe sqe = entry(&kit, i);
 
@@ -188,7 +180,6 @@ TEST(test_deadline__missed)
 			n++;
 		}
 	}
-	kit_end(&kit);
 }
 
 /* --- between tenants --- */
@@ -199,10 +190,8 @@ static void share(uint32_t weight, uint32_t other_weight, uint8_t device)
 	unsigned int n = 120, n_own = 0, wanted = n * weight / (weight + other_weight);
 	struct rbk_sqe sqe;
 	struct fake *fake;
-	struct kit kit;
 
-	kit_begin(&kit, 2,
-		  (struct tenant){.weight = other_weight, .priority_max = RBK_PRIORITY_NORMAL});
+	KIT(kit, 2, (struct tenant){.weight = other_weight, .priority_max = RBK_PRIORITY_NORMAL});
 	fake = &kit.bench.rig.fakes[device];
 	fake->capacity = 1;
 	kit.bench.rig.session->tenant->weight = weight;
@@ -224,7 +213,6 @@ static void share(uint32_t weight, uint32_t other_weight, uint8_t device)
 		step(&kit, fake);
 	assert_int_equal(kit.bench.ring.cq->cq_tail, n);
 	assert_int_equal(kit.ring.cq->cq_tail, n);
-	kit_end(&kit);
 }
 
 TEST(test_share__by_weight)
@@ -243,9 +231,8 @@ TEST(test_share__by_weight)
 TEST(test_urgent__who_is)
 {
 	unsigned int n_urgent = 0;
-	struct kit kit;
 
-	kit_begin(&kit, 1, plain);
+	KIT(kit, 1, plain);
 	put_on(&kit, &kit.bench.ring, 1, RBK_STRATEGY_ONLY_CPU);
 	rig_work(&kit.bench.rig);
 	assert_false(kit.cpu->tasks[0]->is_urgent);
@@ -271,7 +258,6 @@ TEST(test_urgent__who_is)
 		finish(&kit.bench, kit.cpu, 4, 0);
 	}
 	assert_in_range(n_urgent, 1, 50);
-	kit_end(&kit);
 }
 
 /* --- moving --- */
@@ -301,9 +287,8 @@ TEST(test_moved__to_the_idle_one)
 	const struct device_load *loads;
 	unsigned int n = 0, n_at_first;
 	struct rbk_sqe sqe;
-	struct kit kit;
 
-	kit_begin(&kit, 2, plain);
+	KIT(kit, 2, plain);
 	loads = kit.bench.rig.dispatch->loads;
 	kit.gpu->capacity = 0;
 	for (uint64_t i = 0; i < 100; i++) {
@@ -333,7 +318,6 @@ TEST(test_moved__to_the_idle_one)
 		step(&kit, kit.gpu->n_tasks > 0 ? kit.gpu : kit.cpu);
 	}
 	expect_counted(&kit, 0, 0);
-	kit_end(&kit);
 }
 
 /* The GPU does not come back, and nothing else happens: what waits for it goes elsewhere. */
@@ -341,9 +325,8 @@ TEST(test_moved__from_one_that_hangs)
 {
 	const struct device_load *loads;
 	struct rbk_sqe sqe;
-	struct kit kit;
 
-	kit_begin(&kit, 2, plain);
+	KIT(kit, 2, plain);
 	loads = kit.bench.rig.dispatch->loads;
 	kit.gpu->capacity = 1;
 	for (uint64_t i = 0; i < 100; i++) {
@@ -365,16 +348,14 @@ TEST(test_moved__from_one_that_hangs)
 	}
 	assert_int_equal(loads[GPU].n_queued, 0);
 	step(&kit, kit.gpu);
-	kit_end(&kit);
 }
 
 /* Who named a device that is not there has the CPU, although a GPU is idle. */
 TEST(test_moved__not_who_named_one)
 {
 	struct rbk_sqe sqe;
-	struct kit kit;
 
-	kit_begin(&kit, 2, plain);
+	KIT(kit, 2, plain);
 	kit.cpu->capacity = 0;
 	for (uint64_t i = 0; i < 20; i++) {
 		sqe = bench_entry(kit.plan, kit.bench.arena, Y_OFFSET, MAX_ROWS, i);
@@ -389,16 +370,14 @@ TEST(test_moved__not_who_named_one)
 		step(&kit, kit.cpu);
 	}
 	assert_int_equal(take_all(&kit), 20);
-	kit_end(&kit);
 }
 
 /* The last one to leave a device tells residency, which may wait for it. */
 TEST(test_moved__tells_residency)
 {
 	struct place_config config;
-	struct kit kit;
 
-	kit_begin(&kit, 2, plain);
+	KIT(kit, 2, plain);
 	kit.gpu->capacity = 0;
 	for (uint64_t i = 0; i < 5; i++)
 		put_on(&kit, &kit.bench.ring, i, RBK_STRATEGY_PREFER_GPU);
@@ -417,7 +396,6 @@ TEST(test_moved__tells_residency)
 		assert_int_equal(step(&kit, kit.cpu), i);
 		assert_int_equal(expect_cqe(&kit.bench, i, 0).reason, RBK_REASON_GPU_UNAVAILABLE);
 	}
-	kit_end(&kit);
 }
 
 /* What an executor has stays there; what is queued moves, but for who insists. */
@@ -425,9 +403,8 @@ TEST(test_force_cpu__while_queued)
 {
 	struct place_config config;
 	struct rbk_cqe cqe;
-	struct kit kit;
 
-	kit_begin(&kit, 2, plain);
+	KIT(kit, 2, plain);
 	kit.gpu->capacity = 1;
 	put_on(&kit, &kit.bench.ring, 1, RBK_STRATEGY_PREFER_GPU);
 	rig_work(&kit.bench.rig);
@@ -462,16 +439,14 @@ TEST(test_force_cpu__while_queued)
 	rig_work(&kit.bench.rig);
 	assert_int_equal(step(&kit, kit.gpu), 9);
 	expect_cqe(&kit.bench, 9, 0);
-	kit_end(&kit);
 }
 
 /* What runs inline says why, too. */
 TEST(test_force_cpu__inline)
 {
 	struct place_config config = PLACE_CONFIG_DEFAULT;
-	struct bench bench;
 
-	bench_begin(&bench, 2, N_ENTRIES);
+	BENCH(bench, 2, N_ENTRIES);
 	put_run(&bench, bench.tiny, 1, 0);
 	rig_work(&bench.rig);
 	assert_int_equal(expect_cqe(&bench, 1, 0).reason, RBK_REASON_BELOW_THRESHOLD);
@@ -486,7 +461,6 @@ TEST(test_force_cpu__inline)
 	rig_work(&bench.rig);
 	assert_int_equal(expect_cqe(&bench, 3, 0).reason, RBK_REASON_BELOW_THRESHOLD);
 	assert_int_equal(bench.cpu->n_inline, 3);
-	bench_end(&bench);
 }
 
 /* The setup thread may be undoing a plan that is leaving: a review leaves it alone. */
@@ -494,10 +468,9 @@ TEST(test_review__leaving_plans)
 {
 	static const uint8_t leaving[] = {SLOT_REMOVING, SLOT_RELEASING};
 	struct place_config config = PLACE_CONFIG_DEFAULT;
-	struct bench bench;
 	uint8_t before;
 
-	bench_begin(&bench, 2, N_ENTRIES);
+	BENCH(bench, 2, N_ENTRIES);
 	assert_int_equal(bench.tiny->inline_reason, RBK_REASON_BELOW_THRESHOLD);
 	before = bench.tiny->state;
 	config.force_cpu = true;
@@ -510,7 +483,6 @@ TEST(test_review__leaving_plans)
 	bench.tiny->state = before;
 	dispatch_configure(bench.rig.dispatch, &config);
 	assert_int_equal(bench.tiny->inline_reason, RBK_REASON_GPU_UNAVAILABLE);
-	bench_end(&bench);
 }
 
 /* --- quotas --- */
@@ -553,10 +525,9 @@ TEST(test_quota__holds_its_tenant)
 	struct rbk_cqe cqe;
 	uint64_t until_ns;
 	uint32_t sq_head;
-	struct kit kit;
 
 	/* So little that it takes minutes until there is some again. */
-	kit_begin(&kit, 1, (struct tenant){.weight = 100, .cpu_max = 1e-8f});
+	KIT(kit, 1, (struct tenant){.weight = 100, .cpu_max = 1e-8f});
 	dispatch = kit.bench.rig.dispatch;
 	ring = rig_dispatch_ring(&kit.ring);
 	use_up_quota(&kit);
@@ -587,7 +558,6 @@ TEST(test_quota__holds_its_tenant)
 	while (rig_take(&kit.ring, &cqe))
 		assert_int_equal(cqe.res, 0);
 	assert_int_equal(cqe.user_data, 1);
-	kit_end(&kit);
 }
 
 /* A new limit counts at once. */
@@ -595,9 +565,8 @@ TEST(test_quota__is_lifted)
 {
 	uint64_t until_ns;
 	struct rbk_cqe cqe;
-	struct kit kit;
 
-	kit_begin(&kit, 1, (struct tenant){.weight = 100, .cpu_max = 0.00001f});
+	KIT(kit, 1, (struct tenant){.weight = 100, .cpu_max = 0.00001f});
 	use_up_quota(&kit);
 	turn(&kit);
 	put_on(&kit, &kit.ring, 1, RBK_STRATEGY_ONLY_CPU);
@@ -610,15 +579,12 @@ TEST(test_quota__is_lifted)
 	assert_int_equal(step(&kit, kit.cpu), 1);
 	while (rig_take(&kit.ring, &cqe))
 		assert_int_equal(cqe.res, 0);
-	kit_end(&kit);
 }
 
 /* Closing a ring does not wait for anybody's quota. */
 TEST(test_quota__ring_closes)
 {
-	struct kit kit;
-
-	kit_begin(&kit, 1, (struct tenant){.weight = 100, .cpu_max = 0.00001f});
+	KIT(kit, 1, (struct tenant){.weight = 100, .cpu_max = 0.00001f});
 	for (uint64_t i = 0; i < 5; i++)
 		put_on(&kit, &kit.ring, i, RBK_STRATEGY_ONLY_CPU);
 	rig_work(&kit.bench.rig);
@@ -630,16 +596,14 @@ TEST(test_quota__ring_closes)
 		step(&kit, kit.cpu);
 	assert_int_equal(rig_answer(&kit.bench.rig, RBK_WIRE_RING_REMOVE, NULL, 0), 0);
 	expect_counted(&kit, 0, 0);
-	kit_end(&kit);
 }
 
 /* What a tenant owes outlives its rings, and no longer. */
 TEST(test_flow__outlives_its_rings)
 {
 	struct dispatch *dispatch;
-	struct kit kit;
 
-	kit_begin(&kit, 1, (struct tenant){.weight = 100, .cpu_max = 1e-8f});
+	KIT(kit, 1, (struct tenant){.weight = 100, .cpu_max = 1e-8f});
 	dispatch = kit.bench.rig.dispatch;
 	use_up_quota(&kit);
 	assert_int_equal(session_ring_remove(kit.bench.rig.session, 5, kit.ring.ring->id), 0);
@@ -661,7 +625,6 @@ TEST(test_flow__outlives_its_rings)
 		assert_true(loop_turn(kit.bench.rig.loop, true) >= 0);
 	assert_int_equal(kit.other.n_refs, 1);
 	assert_int_equal(dispatch->n_rings, 1);
-	kit_end(&kit);
 }
 
 /* Who crowds the processors stays there; whose doing it is not, leaves. */
@@ -670,9 +633,8 @@ TEST(test_contention__whose)
 	const struct tenant stranger = plain;
 	struct dispatch *dispatch;
 	struct rbk_cqe cqe;
-	struct kit kit;
 
-	kit_begin(&kit, 2, plain);
+	KIT(kit, 2, plain);
 	dispatch = kit.bench.rig.dispatch;
 	/* As long as nobody crowds the CPU it is twice as fast. */
 	placer_set_contention(dispatch_placer(dispatch), GPU, 8);
@@ -699,7 +661,6 @@ TEST(test_contention__whose)
 	assert_int_equal(step(&kit, kit.gpu), 4);
 	assert_true(rig_take(&kit.ring, &cqe));
 	assert_int_equal(cqe.device, GPU);
-	kit_end(&kit);
 }
 
 /* --- the broker's own --- */
@@ -747,9 +708,8 @@ TEST(test_own__when_idle)
 {
 	struct own first, second, none;
 	struct dispatch *dispatch;
-	struct kit kit;
 
-	kit_begin(&kit, 2, plain);
+	KIT(kit, 2, plain);
 	dispatch = kit.bench.rig.dispatch;
 	own_init(&first, &kit, GPU);
 	own_init(&second, &kit, GPU);
@@ -793,16 +753,14 @@ TEST(test_own__when_idle)
 		expect_cqe(&kit.bench, i, 0);
 	expect_none(&kit.bench);
 	assert_int_equal(dispatch->n_submitted, 0);
-	kit_end(&kit);
 }
 
 TEST(test_own__stop)
 {
 	struct dispatch *dispatch;
 	struct own running, waiting;
-	struct kit kit;
 
-	kit_begin(&kit, 2, plain);
+	KIT(kit, 2, plain);
 	dispatch = kit.bench.rig.dispatch;
 	own_init(&running, &kit, CPU);
 	own_init(&waiting, &kit, CPU);
@@ -819,7 +777,6 @@ TEST(test_own__stop)
 	rig_work(&kit.bench.rig);
 	assert_int_equal(running.n_done, 1);
 	assert_int_equal(running.res, -ECANCELED);
-	kit_end(&kit);
 }
 
 /* --- no memory --- */
@@ -829,10 +786,9 @@ TEST(test_no_memory__rings_and_plans)
 	unsigned int n_failed = 0;
 	struct server_hooks hooks;
 	struct session_plan slot;
-	struct kit kit;
 	int r;
 
-	kit_begin(&kit, 2, plain);
+	KIT(kit, 2, plain);
 	hooks = dispatch_hooks(kit.bench.rig.dispatch);
 	for (unsigned int n = 1;; n++) {
 		slot = (struct session_plan){.plan = kit.plan->plan, .session = kit.plan->session};
@@ -881,7 +837,6 @@ TEST(test_no_memory__rings_and_plans)
 	}
 	/* The ring, the chunk of its tasks, its flow, and what placement has of that. */
 	assert_true(n_failed >= 4);
-	kit_end(&kit);
 }
 
 TEST(test_no_memory__dispatcher)
@@ -889,10 +844,9 @@ TEST(test_no_memory__dispatcher)
 	struct dispatch_options options;
 	struct dispatch *dispatch;
 	unsigned int n_failed = 0;
-	struct kit kit;
 	int r;
 
-	kit_begin(&kit, 2, plain);
+	KIT(kit, 2, plain);
 	options = kit.bench.rig.dispatch->options;
 	for (unsigned int n = 1;; n++) {
 		fail_alloc_at(n);
@@ -905,5 +859,4 @@ TEST(test_no_memory__dispatcher)
 	assert_int_equal(r, 0);
 	assert_true(n_failed >= 6);
 	dispatch_free(dispatch);
-	kit_end(&kit);
 }

@@ -21,9 +21,7 @@
 /* Every way of completing, across the point where 32 bits wrap. */
 static void run_wrap(void (*round)(struct bench *bench, uint64_t user_data))
 {
-	struct bench bench;
-
-	bench_begin(&bench, 1, N_ENTRIES);
+	BENCH(bench, 1, N_ENTRIES);
 	rig_ring_set_index(&bench.ring, UINT32_MAX - 5);
 	for (uint64_t i = 0; i < 3ull * N_ENTRIES; i++) {
 		round(&bench, i);
@@ -32,7 +30,6 @@ static void run_wrap(void (*round)(struct bench *bench, uint64_t user_data))
 		assert_int_equal(bench.ring.cq->sq_head, bench.ring.sq_tail);
 	}
 	assert_int_equal(bench.ring.sq_tail, UINT32_MAX - 5 + 3 * N_ENTRIES);
-	bench_end(&bench);
 }
 
 static void round_inline(struct bench *bench, uint64_t user_data)
@@ -67,9 +64,7 @@ TEST(test_wrap__queued)
 /* An entry is consumed only if its completion has room: nothing is ever dropped. */
 TEST(test_room__full_of_completions)
 {
-	struct bench bench;
-
-	bench_begin(&bench, 1, N_ENTRIES);
+	BENCH(bench, 1, N_ENTRIES);
 	rig_ring_set_index(&bench.ring, UINT32_MAX - 5);
 	for (uint64_t i = 0; i < N_ENTRIES; i++)
 		put_bare(&bench, RBK_OP_NOP, i, 0);
@@ -87,14 +82,11 @@ TEST(test_room__full_of_completions)
 	for (uint64_t i = 0; i < N_ENTRIES; i++)
 		expect_cqe(&bench, 100 + i, 0);
 	expect_none(&bench);
-	bench_end(&bench);
 }
 
 TEST(test_room__batch_is_bounded)
 {
-	struct bench bench;
-
-	bench_begin(&bench, 1, 4 * ADMIT_BATCH);
+	BENCH(bench, 1, 4 * ADMIT_BATCH);
 	for (uint64_t i = 0; i < 3 * ADMIT_BATCH; i++)
 		put_bare(&bench, RBK_OP_NOP, i, 0);
 	assert_int_equal(dispatch_poll_ring(bench.rig.dispatch, rig_dispatch_ring(&bench.ring)),
@@ -103,7 +95,6 @@ TEST(test_room__batch_is_bounded)
 	assert_int_equal(rig_work(&bench.rig), 2 * ADMIT_BATCH);
 	for (uint64_t i = 0; i < 3 * ADMIT_BATCH; i++)
 		expect_cqe(&bench, i, 0);
-	bench_end(&bench);
 }
 
 /* --- indices that make no sense --- */
@@ -121,9 +112,8 @@ static void expect_protocol(struct bench *bench)
 TEST(test_hostile__cq_head)
 {
 	static const uint32_t starts[] = {1000, UINT32_MAX - 5};
-	struct bench bench;
 
-	bench_begin(&bench, 1, N_ENTRIES);
+	BENCH(bench, 1, N_ENTRIES);
 	for (unsigned int i = 0; i < 2; i++) {
 		const uint32_t heads[] = {starts[i] - 1, starts[i] - 100, starts[i] + N_ENTRIES + 1,
 					  starts[i] + (1u << 31)};
@@ -139,16 +129,14 @@ TEST(test_hostile__cq_head)
 		}
 	}
 	rig_ring_set_index(&bench.ring, 0);
-	bench_end(&bench);
 }
 
 /* A head that goes back within the ring makes less room, not more. */
 TEST(test_hostile__cq_head_goes_back)
 {
 	struct dispatch_ring *ring;
-	struct bench bench;
 
-	bench_begin(&bench, 1, N_ENTRIES);
+	BENCH(bench, 1, N_ENTRIES);
 	ring = rig_dispatch_ring(&bench.ring);
 	rig_ring_set_index(&bench.ring, 16);
 	put_run(&bench, bench.queued, 20, 0);
@@ -170,17 +158,15 @@ TEST(test_hostile__cq_head_goes_back)
 	put_bare(&bench, RBK_OP_NOP, 99, 0);
 	bench.ring.sq->cq_head = 14;
 	assert_int_equal(dispatch_poll_ring(bench.rig.dispatch, ring), ADMIT_E_PROTOCOL);
-	bench_end(&bench);
 }
 
 /* --- running inline --- */
 
 TEST(test_inline__bounds)
 {
-	struct bench bench;
 	struct rbk_sqe sqe;
 
-	bench_begin(&bench, 2, N_ENTRIES);
+	BENCH(bench, 2, N_ENTRIES);
 	bench.tiny->inline_max_count = 8;
 	sqe = run_entry(&bench, bench.tiny, 1);
 	sqe.count = 8;
@@ -201,7 +187,6 @@ TEST(test_inline__bounds)
 	assert_int_equal(fake_user_data(bench.cpu->tasks[0]), 2);
 	assert_int_equal(bench.cpu->tasks[0]->count, 9);
 	assert_int_equal(bench.gpu->n_tasks, 1);
-	bench_end(&bench);
 }
 
 static void prepare_again(struct bench *bench)
@@ -215,9 +200,7 @@ static void prepare_again(struct bench *bench)
 /* What an executor that cannot run inline, or a plan whose time its data decides, gets: 0. */
 TEST(test_inline__which_plans)
 {
-	struct bench bench;
-
-	bench_begin(&bench, 1, N_ENTRIES);
+	BENCH(bench, 1, N_ENTRIES);
 	assert_in_range(bench.tiny->inline_max_count, 1, 64);
 	bench.tiny->plan->data_independent = false;
 	prepare_again(&bench);
@@ -268,7 +251,6 @@ TEST(test_inline__which_plans)
 	bench.cpu->ops.run_inline = NULL;
 	prepare_again(&bench);
 	assert_int_equal(bench.tiny->inline_max_count, 0);
-	bench_end(&bench);
 }
 
 static void run_plan(struct bench *bench, const struct session_plan *plan, uint64_t inline_ns)
@@ -289,9 +271,7 @@ static void run_tiny(struct bench *bench, uint64_t inline_ns)
 /* Eight runs that were too long, one after the other, and the plan leaves the reactor. */
 TEST(test_overrun__in_a_row)
 {
-	struct bench bench;
-
-	bench_begin(&bench, 1, N_ENTRIES);
+	BENCH(bench, 1, N_ENTRIES);
 	for (unsigned int i = 0; i < 7; i++)
 		run_tiny(&bench, 30000);
 	assert_int_equal(bench.cpu->n_inline, 7);
@@ -301,15 +281,12 @@ TEST(test_overrun__in_a_row)
 	run_tiny(&bench, 100);
 	assert_int_equal(bench.cpu->n_inline, 8);
 	assert_int_equal(bench.cpu->n_submitted, 1);
-	bench_end(&bench);
 }
 
 /* The bucket leaks: one in a hundred is forgiven for ever, one in thirty is not. */
 TEST(test_overrun__now_and_then)
 {
-	struct bench bench;
-
-	bench_begin(&bench, 1, N_ENTRIES);
+	BENCH(bench, 1, N_ENTRIES);
 	for (unsigned int i = 0; i < 2000; i++)
 		run_tiny(&bench, i % 100 ? 19000 : 30000);
 	assert_int_not_equal(bench.tiny->inline_max_count, 0);
@@ -317,17 +294,15 @@ TEST(test_overrun__now_and_then)
 	for (unsigned int i = 0; i < 2000; i++)
 		run_tiny(&bench, i % 30 ? 19000 : 30000);
 	assert_int_equal(bench.tiny->inline_max_count, 0);
-	bench_end(&bench);
 }
 
 /* Eight of all of a tenant's plans together, and none of them runs on the reactor for a while. */
 TEST(test_overrun__new_plans)
 {
 	struct session_plan *plans[12];
-	struct bench bench;
 	struct flow *flow;
 
-	bench_begin(&bench, 1, N_ENTRIES);
+	BENCH(bench, 1, N_ENTRIES);
 	flow = rig_dispatch_ring(&bench.ring)->flow;
 	for (unsigned int i = 0; i < ARRAY_SIZE(plans); i++) {
 		plans[i] = rig_relu(&bench.rig, false);
@@ -354,7 +329,6 @@ TEST(test_overrun__new_plans)
 	run_plan(&bench, plans[10], 30000);
 	run_tiny(&bench, 100);
 	assert_int_equal(bench.cpu->n_inline, 9 + 66);
-	bench_end(&bench);
 }
 
 /* A tenant that leaves and comes back meanwhile is not forgiven. */
@@ -362,9 +336,8 @@ TEST(test_overrun__comes_back)
 {
 	struct dispatch_ring *ring;
 	struct dispatch *dispatch;
-	struct bench bench;
 
-	bench_begin(&bench, 1, N_ENTRIES);
+	BENCH(bench, 1, N_ENTRIES);
 	dispatch = bench.rig.dispatch;
 	ring = rig_dispatch_ring(&bench.ring);
 	run_tiny(&bench, 30000);
@@ -377,7 +350,6 @@ TEST(test_overrun__comes_back)
 	flow_leave(dispatch, ring);
 	assert_int_equal(flow_join(dispatch, ring), 0);
 	assert_int_equal(ring->flow->inline_overruns, 0);
-	bench_end(&bench);
 }
 
 /* --- deadlines --- */
@@ -385,9 +357,8 @@ TEST(test_overrun__comes_back)
 TEST(test_deadline__inline)
 {
 	struct rbk_sqe sqe;
-	struct bench bench;
 
-	bench_begin(&bench, 1, N_ENTRIES);
+	BENCH(bench, 1, N_ENTRIES);
 	sqe = run_entry(&bench, bench.tiny, 1);
 	sqe.deadline_us = 1000;
 	bench.cpu->inline_ns = 900000;
@@ -409,7 +380,6 @@ TEST(test_deadline__inline)
 	rig_put(&bench.ring, &sqe);
 	rig_work(&bench.rig);
 	assert_int_equal(expect_cqe(&bench, 1, 0).flags, 0);
-	bench_end(&bench);
 }
 
 TEST(test_deadline__queued)
@@ -425,9 +395,8 @@ TEST(test_deadline__queued)
 	};
 	struct rbk_sqe sqe;
 	struct rbk_cqe cqe;
-	struct bench bench;
 
-	bench_begin(&bench, 1, N_ENTRIES);
+	BENCH(bench, 1, N_ENTRIES);
 	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
 		sqe = run_entry(&bench, bench.queued, i);
 		sqe.deadline_us = cases[i].deadline_us;
@@ -440,7 +409,6 @@ TEST(test_deadline__queued)
 		assert_true(cqe.queue_ns >= cases[i].sleep_us * 990ull);
 		assert_in_range(cqe.exec_ns, 990, 1010);
 	}
-	bench_end(&bench);
 }
 
 /* --- what is counted --- */
@@ -451,9 +419,8 @@ TEST(test_stats__counted)
 	struct server_stats *totals;
 	struct server_hooks hooks;
 	struct exec_task *task;
-	struct bench bench;
 
-	bench_begin(&bench, 2, N_ENTRIES);
+	BENCH(bench, 2, N_ENTRIES);
 	stats = &bench.rig.session->stats;
 	totals = server_stats(bench.rig.server);
 	hooks = dispatch_hooks(bench.rig.dispatch);
@@ -489,7 +456,6 @@ TEST(test_stats__counted)
 	assert_int_equal(totals->copied_bytes, 111);
 	assert_int_equal(totals->transferred_bytes, 13);
 	assert_int_equal(totals->tasks_completed, 5);
-	bench_end(&bench);
 }
 
 /* --- sleeping --- */
@@ -528,9 +494,8 @@ static unsigned int count_bells(const struct bench *bench)
 TEST(test_sleep__bell_wakes)
 {
 	struct dispatch_ring *ring;
-	struct bench bench;
 
-	bench_begin(&bench, 1, N_ENTRIES);
+	BENCH(bench, 1, N_ENTRIES);
 	ring = put_to_sleep(&bench, 7);
 	put_bare(&bench, RBK_OP_NOP, 1, 0);
 	assert_int_equal(rig_work(&bench.rig), 0);
@@ -542,7 +507,6 @@ TEST(test_sleep__bell_wakes)
 	/* Once only, however often it rings. */
 	ring_the_bell(&bench);
 	assert_int_equal(bench.rig.dispatch->n_active, 1);
-	bench_end(&bench);
 }
 
 /* Under contention it hardly spins, and learns nothing of spinning. */
@@ -551,9 +515,8 @@ TEST(test_sleep__contended)
 	const uint64_t budget_ticks = clock_ns_to_ticks(3600000000000);
 	struct dispatch_ring *ring;
 	struct dispatch *dispatch;
-	struct bench bench;
 
-	bench_begin(&bench, 1, N_ENTRIES);
+	BENCH(bench, 1, N_ENTRIES);
 	dispatch = bench.rig.dispatch;
 	dispatch->options.spin_ns = -1;
 	dispatch->max_spin_ticks = budget_ticks;
@@ -577,7 +540,6 @@ TEST(test_sleep__contended)
 	dispatch_sleep_rings(dispatch);
 	assert_true(ring->is_active);
 	assert_int_equal(ring->spin_ticks, budget_ticks);
-	bench_end(&bench);
 }
 
 /* 64 bells for nothing. Return: were the last two of them and what follows within 10 ms? */
@@ -635,10 +597,9 @@ TEST(test_sleep__silence_grows)
 {
 	uint64_t least_ns = 10000000, begin_ns;
 	struct dispatch_ring *ring;
-	struct bench bench;
 	unsigned int n_bells;
 
-	bench_begin(&bench, 1, N_ENTRIES);
+	BENCH(bench, 1, N_ENTRIES);
 	ring = put_to_sleep(&bench, 7);
 	for (unsigned int level = 0; level < 10; level++) {
 		begin_ns = clock_now_ns();
@@ -665,15 +626,12 @@ TEST(test_sleep__silence_grows)
 	ring->muted_until_ns = clock_now_ns() - 1100000000;
 	ring_the_bell(&bench);
 	assert_int_equal(ring->mute_level, 0);
-	bench_end(&bench);
 }
 
 /* 63 each 10 ms are not a flood. */
 TEST(test_sleep__slow_bells_are_forgiven)
 {
-	struct bench bench;
-
-	bench_begin(&bench, 1, N_ENTRIES);
+	BENCH(bench, 1, N_ENTRIES);
 	put_to_sleep(&bench, 7);
 	for (unsigned int i = 0; i < 1000; i++) {
 		if (i % 60 == 0)
@@ -681,7 +639,6 @@ TEST(test_sleep__slow_bells_are_forgiven)
 		ring_the_bell(&bench);
 		assert_false(rig_dispatch_ring(&bench.ring)->is_muted);
 	}
-	bench_end(&bench);
 }
 
 static bool is_rung_for(struct bench *bench)
@@ -694,9 +651,7 @@ static bool is_rung_for(struct bench *bench)
 /* The broker's side: the client sleeps with a token, and is rung for once. */
 TEST(test_sleep__client_is_rung_once)
 {
-	struct bench bench;
-
-	bench_begin(&bench, 1, N_ENTRIES);
+	BENCH(bench, 1, N_ENTRIES);
 	put_bare(&bench, RBK_OP_NOP, 1, 0);
 	rig_work(&bench.rig);
 	assert_false(is_rung_for(&bench));
@@ -715,7 +670,6 @@ TEST(test_sleep__client_is_rung_once)
 	put_bare(&bench, RBK_OP_NOP, 5, 0);
 	rig_work(&bench.rig);
 	assert_true(is_rung_for(&bench));
-	bench_end(&bench);
 }
 
 /* --- the turn, beside a client --- */
@@ -849,9 +803,8 @@ TEST(test_turn__flushes)
 TEST(test_batch__of_tasks)
 {
 	struct dispatch_ring *hostile = NULL;
-	struct bench bench;
 
-	bench_begin(&bench, 1, N_ENTRIES);
+	BENCH(bench, 1, N_ENTRIES);
 	bench.rig.dispatch->batch_ticks = 0;
 	for (uint64_t i = 0; i < N_ENTRIES; i++)
 		put_run(&bench, bench.queued, i, 0);
@@ -860,5 +813,4 @@ TEST(test_batch__of_tasks)
 	assert_int_equal(bench.cpu->n_tasks, N_ENTRIES);
 	fake_finish_all(bench.cpu, 0);
 	rig_work(&bench.rig);
-	bench_end(&bench);
 }

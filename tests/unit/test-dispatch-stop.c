@@ -30,6 +30,8 @@ static void begin(struct bench *bench)
 	n_abandoned = 0;
 }
 
+#define BEGIN(name) SCOPED(bench, name, begin, bench_end)
+
 static struct exec_task *held(const struct bench *bench, uint64_t user_data)
 {
 	for (unsigned int i = 0; i < bench->cpu->n_tasks; i++)
@@ -70,10 +72,9 @@ static void begin_one(struct bench *bench, uint64_t user_data)
 
 TEST(test_stopped__goes_on)
 {
-	struct bench bench;
 	struct rbk_cqe cqe;
 
-	begin(&bench);
+	BEGIN(bench);
 	begin_one(&bench, 1);
 	for (unsigned int i = 0; i < 3; i++) {
 		uint32_t count = held(&bench, 1)->count;
@@ -99,14 +100,11 @@ TEST(test_stopped__goes_on)
 	begin_one(&bench, 2);
 	finish(&bench, bench.cpu, 2, 0);
 	expect_cqe(&bench, 2, 0);
-	bench_end(&bench);
 }
 
 TEST(test_cancel__begun)
 {
-	struct bench bench;
-
-	begin(&bench);
+	BEGIN(bench);
 	begin_one(&bench, 1);
 	put_cancel(&bench, 2, 1, 0);
 	put_cancel(&bench, 3, 1, 0);
@@ -128,16 +126,14 @@ TEST(test_cancel__begun)
 	atomic_store(&held(&bench, 4)->state, EXEC_RUNNING);
 	finish(&bench, bench.cpu, 4, 0);
 	expect_cqe(&bench, 4, 0);
-	bench_end(&bench);
 }
 
 /* A state is updated to its end, but not for a ring that is gone. */
 TEST(test_cancel__state)
 {
 	struct rig_ring closing;
-	struct bench bench;
 
-	begin(&bench);
+	BEGIN(bench);
 	bench.queued->plan->has_state = true;
 	begin_one(&bench, 1);
 	put_cancel(&bench, 2, 1, 0);
@@ -164,16 +160,14 @@ TEST(test_cancel__state)
 	rig_ring_deinit(&bench.ring);
 	bench.ring = closing;
 	bench.queued->plan->has_state = false;
-	bench_end(&bench);
 }
 
 /* Queued again, at the device or not, or on its way back. */
 TEST(test_cancel__stopped)
 {
-	struct bench bench;
 	unsigned int capacity;
 
-	begin(&bench);
+	BEGIN(bench);
 	capacity = bench.cpu->capacity;
 	begin_one(&bench, 1);
 	bench.cpu->capacity = 0;
@@ -205,7 +199,6 @@ TEST(test_cancel__stopped)
 	held(&bench, 5)->has_progress = false;
 	finish(&bench, bench.cpu, 5, 0);
 	expect_cqe(&bench, 5, -ECANCELED);
-	bench_end(&bench);
 }
 
 /* A device that is asked to stop the task of one tenant for that of another one. */

@@ -32,9 +32,7 @@ static void expect_held_(const struct fake *fake, const uint64_t *user_data, uns
 
 TEST(test_chain__one_after_the_other)
 {
-	struct bench bench;
-
-	bench_begin(&bench, 1, N_ENTRIES);
+	BENCH(bench, 1, N_ENTRIES);
 	put_run(&bench, bench.queued, 1, LINK);
 	put_run(&bench, bench.tiny, 2, LINK);
 	put_bare(&bench, RBK_OP_NOP, 3, LINK);
@@ -55,14 +53,11 @@ TEST(test_chain__one_after_the_other)
 	expect_held(bench.cpu, 4);
 	finish(&bench, bench.cpu, 4, 0);
 	expect_cqe(&bench, 4, 0);
-	bench_end(&bench);
 }
 
 TEST(test_chain__fails_in_the_middle)
 {
-	struct bench bench;
-
-	bench_begin(&bench, 1, N_ENTRIES);
+	BENCH(bench, 1, N_ENTRIES);
 	for (uint64_t i = 1; i <= 5; i++)
 		put_run(&bench, bench.queued, i, i < 5 ? LINK : 0);
 	put_run(&bench, bench.queued, 6, 0);
@@ -75,14 +70,11 @@ TEST(test_chain__fails_in_the_middle)
 		assert_int_equal(expect_cqe(&bench, i, -ECANCELED).device, RBK_DEVICE_NONE);
 	expect_held(bench.cpu, 6);
 	assert_int_equal(bench.cpu->n_submitted, 3);
-	bench_end(&bench);
 }
 
 TEST(test_chain__fails_inline)
 {
-	struct bench bench;
-
-	bench_begin(&bench, 1, N_ENTRIES);
+	BENCH(bench, 1, N_ENTRIES);
 	bench.cpu->inline_res = -ENOMEM;
 	put_run(&bench, bench.tiny, 1, LINK);
 	put_run(&bench, bench.tiny, 2, LINK);
@@ -94,15 +86,12 @@ TEST(test_chain__fails_inline)
 	expect_cqe(&bench, 3, -ECANCELED);
 	expect_cqe(&bench, 4, 0);
 	assert_int_equal(bench.cpu->n_inline, 1);
-	bench_end(&bench);
 }
 
 /* A refused entry says what is wrong with it; those after it are cancelled, those before go on. */
 TEST(test_chain__has_a_refused_entry)
 {
-	struct bench bench;
-
-	bench_begin(&bench, 1, N_ENTRIES);
+	BENCH(bench, 1, N_ENTRIES);
 	put_bad(&bench, 1, LINK);
 	put_run(&bench, bench.queued, 2, LINK);
 	put_bad(&bench, 3, LINK);
@@ -129,16 +118,14 @@ TEST(test_chain__has_a_refused_entry)
 	expect_cqe(&bench, 5, 0);
 	expect_cqe(&bench, 6, 0);
 	expect_none(&bench);
-	bench_end(&bench);
 }
 
 /* No device: found out when the turn comes, also by the first. */
 TEST(test_chain__has_no_device)
 {
 	struct rbk_sqe sqe;
-	struct bench bench;
 
-	bench_begin(&bench, 1, N_ENTRIES);
+	BENCH(bench, 1, N_ENTRIES);
 	for (uint64_t i = 0; i < 2; i++) {
 		sqe = run_entry(&bench, bench.queued, i);
 		sqe.flags = LINK;
@@ -162,15 +149,12 @@ TEST(test_chain__has_no_device)
 	expect_cqe(&bench, 4, -ECANCELED);
 	expect_cqe(&bench, 5, -ECANCELED);
 	expect_cqe(&bench, 6, 0);
-	bench_end(&bench);
 }
 
 /* The chain goes on where the last submission left it, whatever became of that meanwhile. */
 TEST(test_chain__over_submissions)
 {
-	struct bench bench;
-
-	bench_begin(&bench, 1, N_ENTRIES);
+	BENCH(bench, 1, N_ENTRIES);
 	put_run(&bench, bench.queued, 1, LINK);
 	rig_work(&bench.rig);
 	finish(&bench, bench.cpu, 1, 0);
@@ -193,7 +177,6 @@ TEST(test_chain__over_submissions)
 	expect_cqe(&bench, 4, -ECANCELED);
 	expect_cqe(&bench, 5, -ECANCELED);
 	expect_cqe(&bench, 6, 0);
-	bench_end(&bench);
 }
 
 /* Ten times the ring, refilled as it empties; with or without a failure half way. */
@@ -202,9 +185,8 @@ static void run_long_chain(uint64_t fails_at)
 	const uint64_t n = 10ull * N_ENTRIES;
 	uint64_t n_put = 0, n_taken = 0, n_run = 0;
 	struct rbk_cqe cqe;
-	struct bench bench;
 
-	bench_begin(&bench, 1, N_ENTRIES);
+	BENCH(bench, 1, N_ENTRIES);
 	rig_ring_set_index(&bench.ring, UINT32_MAX - 5);
 	while (n_taken < n) {
 		while (n_put < n && n_put - n_taken < N_ENTRIES) {
@@ -227,7 +209,6 @@ static void run_long_chain(uint64_t fails_at)
 		}
 	}
 	assert_int_equal(n_run, fails_at < n ? fails_at + 1 : n);
-	bench_end(&bench);
 }
 
 TEST(test_chain__longer_than_the_ring)
@@ -242,9 +223,8 @@ TEST(test_chain__longer_than_the_ring)
 TEST(test_chain__long_and_held)
 {
 	enum { N = 20000 };
-	struct bench bench;
 
-	bench_begin(&bench, 1, RBK_MAX_RING_ENTRIES);
+	BENCH(bench, 1, RBK_MAX_RING_ENTRIES);
 	for (unsigned int fails = 0; fails < 2; fails++) {
 		put_run(&bench, bench.queued, 0, LINK);
 		for (uint64_t i = 1; i < N; i++)
@@ -256,14 +236,11 @@ TEST(test_chain__long_and_held)
 		for (uint64_t i = 1; i < N; i++)
 			expect_cqe(&bench, i, fails ? -ECANCELED : 0);
 	}
-	bench_end(&bench);
 }
 
 TEST(test_chain__barrier_in_it)
 {
-	struct bench bench;
-
-	bench_begin(&bench, 1, N_ENTRIES);
+	BENCH(bench, 1, N_ENTRIES);
 	put_run(&bench, bench.queued, 1, LINK);
 	put_bare(&bench, RBK_OP_BARRIER, 2, 0);
 	put_bare(&bench, RBK_OP_BARRIER, 3, LINK);
@@ -278,16 +255,13 @@ TEST(test_chain__barrier_in_it)
 	expect_cqe(&bench, 6, -EINVAL);
 	finish(&bench, bench.cpu, 1, 0);
 	expect_cqe(&bench, 1, 0);
-	bench_end(&bench);
 }
 
 /* --- barriers --- */
 
 TEST(test_barrier__nothing_before_it)
 {
-	struct bench bench;
-
-	bench_begin(&bench, 1, N_ENTRIES);
+	BENCH(bench, 1, N_ENTRIES);
 	put_bare(&bench, RBK_OP_BARRIER, 1, 0);
 	put_run(&bench, bench.tiny, 2, 0);
 	put_bare(&bench, RBK_OP_BARRIER, 3, 0);
@@ -295,15 +269,12 @@ TEST(test_barrier__nothing_before_it)
 	assert_int_equal(rig_work(&bench.rig), 4);
 	for (uint64_t i = 1; i <= 4; i++)
 		expect_cqe(&bench, i, 0);
-	bench_end(&bench);
 }
 
 /* Held, pending and submitted tasks are before it; what is behind it stays in the ring. */
 TEST(test_barrier__waits_for_all)
 {
-	struct bench bench;
-
-	bench_begin(&bench, 1, N_ENTRIES);
+	BENCH(bench, 1, N_ENTRIES);
 	bench.cpu->capacity = 1;
 	put_run(&bench, bench.queued, 1, LINK);
 	put_run(&bench, bench.queued, 2, 0);
@@ -333,15 +304,12 @@ TEST(test_barrier__waits_for_all)
 	expect_cqe(&bench, 6, 0);
 	expect_cqe(&bench, 7, 0);
 	expect_cqe(&bench, 8, 0);
-	bench_end(&bench);
 }
 
 /* A ring that fell asleep behind its barrier is woken by the barrier, not by a bell. */
 TEST(test_barrier__wakes_its_ring)
 {
-	struct bench bench;
-
-	bench_begin(&bench, 1, N_ENTRIES);
+	BENCH(bench, 1, N_ENTRIES);
 	put_run(&bench, bench.queued, 1, 0);
 	put_bare(&bench, RBK_OP_BARRIER, 2, 0);
 	put_bare(&bench, RBK_OP_NOP, 3, 0);
@@ -353,16 +321,13 @@ TEST(test_barrier__wakes_its_ring)
 	assert_int_equal(bench.ring.cq->sq_wait, 0);
 	for (uint64_t i = 1; i <= 3; i++)
 		expect_cqe(&bench, i, 0);
-	bench_end(&bench);
 }
 
 /* --- cancelling --- */
 
 TEST(test_cancel__unknown)
 {
-	struct bench bench;
-
-	bench_begin(&bench, 1, N_ENTRIES);
+	BENCH(bench, 1, N_ENTRIES);
 	put_cancel(&bench, 1, 99, 0);
 	put_cancel(&bench, 2, 2, 0); /* not itself */
 	put_run(&bench, bench.tiny, 3, 0);
@@ -379,15 +344,13 @@ TEST(test_cancel__unknown)
 	finish(&bench, bench.cpu, 5, 0);
 	expect_cqe(&bench, 5, 0);
 	expect_cqe(&bench, 6, -ENOENT);
-	bench_end(&bench);
 }
 
 TEST(test_cancel__queued)
 {
 	struct rbk_cqe cqe;
-	struct bench bench;
 
-	bench_begin(&bench, 1, N_ENTRIES);
+	BENCH(bench, 1, N_ENTRIES);
 	put_run(&bench, bench.queued, 1, 0);
 	rig_work(&bench.rig);
 	put_cancel(&bench, 2, 1, 0);
@@ -402,14 +365,11 @@ TEST(test_cancel__queued)
 	assert_int_equal(cqe.device, RBK_DEVICE_NONE);
 	assert_int_equal(cqe.queue_ns, 0);
 	assert_int_equal(cqe.exec_ns, 0);
-	bench_end(&bench);
 }
 
 TEST(test_cancel__running)
 {
-	struct bench bench;
-
-	bench_begin(&bench, 1, N_ENTRIES);
+	BENCH(bench, 1, N_ENTRIES);
 	put_run(&bench, bench.queued, 1, 0);
 	rig_work(&bench.rig);
 	assert_true(fake_begin(bench.cpu, 1));
@@ -418,15 +378,12 @@ TEST(test_cancel__running)
 	expect_cqe(&bench, 2, -EALREADY);
 	finish(&bench, bench.cpu, 1, 0);
 	expect_cqe(&bench, 1, 0);
-	bench_end(&bench);
 }
 
 /* In a chain: what follows it is cancelled as well, what precedes it is not. */
 TEST(test_cancel__held)
 {
-	struct bench bench;
-
-	bench_begin(&bench, 1, N_ENTRIES);
+	BENCH(bench, 1, N_ENTRIES);
 	put_run(&bench, bench.queued, 1, LINK);
 	put_run(&bench, bench.queued, 2, LINK);
 	put_run(&bench, bench.queued, 3, 0);
@@ -439,15 +396,12 @@ TEST(test_cancel__held)
 	expect_cqe(&bench, 2, -ECANCELED);
 	expect_cqe(&bench, 3, -ECANCELED);
 	assert_int_equal(bench.cpu->n_submitted, 1);
-	bench_end(&bench);
 }
 
 /* As a member of a chain it runs when its turn comes, and may cut its own chain. */
 TEST(test_cancel__in_a_chain)
 {
-	struct bench bench;
-
-	bench_begin(&bench, 1, N_ENTRIES);
+	BENCH(bench, 1, N_ENTRIES);
 	put_run(&bench, bench.queued, 1, LINK);
 	put_cancel(&bench, 2, 3, LINK);
 	put_run(&bench, bench.queued, 3, 0);
@@ -465,16 +419,14 @@ TEST(test_cancel__in_a_chain)
 	expect_cqe(&bench, 4, 0);
 	expect_cqe(&bench, 5, -ENOENT);
 	expect_cqe(&bench, 6, -ECANCELED);
-	bench_end(&bench);
 }
 
 /* The oldest of that name that is not cancelled yet. */
 TEST(test_cancel__same_name)
 {
-	struct bench bench;
 	struct rbk_cqe cqe;
 
-	bench_begin(&bench, 1, N_ENTRIES);
+	BENCH(bench, 1, N_ENTRIES);
 	for (unsigned int i = 0; i < 3; i++)
 		put_run(&bench, bench.queued, 7, 0);
 	rig_work(&bench.rig);
@@ -492,16 +444,14 @@ TEST(test_cancel__same_name)
 		assert_true(rig_take(&bench.ring, &cqe));
 		assert_int_equal(cqe.res, i < 2 ? -ECANCELED : 0);
 	}
-	bench_end(&bench);
 }
 
 /* Out of the middle of a queue in front of an executor, at once: the others keep their order. */
 TEST(test_cancel__in_the_queue)
 {
 	struct rbk_cqe cqe;
-	struct bench bench;
 
-	bench_begin(&bench, 1, N_ENTRIES);
+	BENCH(bench, 1, N_ENTRIES);
 	bench.cpu->capacity = 1;
 	for (uint64_t i = 1; i <= 5; i++)
 		put_run(&bench, bench.queued, i, 0);
@@ -538,7 +488,6 @@ TEST(test_cancel__in_the_queue)
 		finish(&bench, bench.cpu, i, 0);
 		expect_cqe(&bench, i, 0);
 	}
-	bench_end(&bench);
 }
 
 /* --- executors --- */
@@ -547,9 +496,8 @@ TEST(test_cancel__in_the_queue)
 TEST(test_busy__in_order)
 {
 	uint64_t next = 0, n_put = 0;
-	struct bench bench;
 
-	bench_begin(&bench, 2, N_ENTRIES);
+	BENCH(bench, 2, N_ENTRIES);
 	bench.gpu->capacity = 3;
 	while (next < 50) {
 		while (n_put < 50 && n_put - next < N_ENTRIES)
@@ -567,15 +515,12 @@ TEST(test_busy__in_order)
 	}
 	assert_int_equal(bench.gpu->n_submitted, 50);
 	assert_int_equal(bench.cpu->n_submitted, 0);
-	bench_end(&bench);
 }
 
 /* One device's queue does not hold up another's. */
 TEST(test_busy__one_device)
 {
-	struct bench bench;
-
-	bench_begin(&bench, 2, N_ENTRIES);
+	BENCH(bench, 2, N_ENTRIES);
 	bench.gpu->capacity = 0;
 	put_strategy(&bench, 1, RBK_STRATEGY_ONLY_GPU);
 	put_strategy(&bench, 2, RBK_STRATEGY_ONLY_CPU);
@@ -586,7 +531,6 @@ TEST(test_busy__one_device)
 	rig_work(&bench.rig);
 	finish(&bench, bench.gpu, 1, 0);
 	expect_cqe(&bench, 1, 0);
-	bench_end(&bench);
 }
 
 TEST(test_fallback__every_error)
@@ -619,9 +563,8 @@ TEST(test_fallback__every_error)
 TEST(test_fallback__waits_and_fails)
 {
 	struct rbk_cqe cqe;
-	struct bench bench;
 
-	bench_begin(&bench, 2, N_ENTRIES);
+	BENCH(bench, 2, N_ENTRIES);
 	bench.cpu->capacity = 1;
 	put_strategy(&bench, 1, RBK_STRATEGY_ONLY_CPU);
 	put_strategy(&bench, 2, RBK_STRATEGY_PREFER_GPU);
@@ -634,7 +577,6 @@ TEST(test_fallback__waits_and_fails)
 	cqe = expect_cqe(&bench, 2, -ENOMEM);
 	assert_int_equal(cqe.device, CPU);
 	assert_int_equal(cqe.reason, RBK_REASON_CPU_FALLBACK);
-	bench_end(&bench);
 }
 
 static void expect_no_fallback(struct bench *bench, uint8_t strategy)
@@ -653,9 +595,7 @@ static void expect_no_fallback(struct bench *bench, uint8_t strategy)
 
 TEST(test_fallback__where_it_must_not)
 {
-	struct bench bench;
-
-	bench_begin(&bench, 2, N_ENTRIES);
+	BENCH(bench, 2, N_ENTRIES);
 	expect_no_fallback(&bench, RBK_STRATEGY_ONLY_GPU);
 	bench.queued->plan->has_state = true;
 	expect_no_fallback(&bench, RBK_STRATEGY_PREFER_GPU);
@@ -665,7 +605,6 @@ TEST(test_fallback__where_it_must_not)
 	bench.queued->plan->device_state[CPU] = PLAN_DEVICE_READY;
 	bench_pin(&bench, bench.queued, GPU);
 	expect_no_fallback(&bench, RBK_STRATEGY_AUTO);
-	bench_end(&bench);
 }
 
 static void run_gpu(struct bench *bench, int res)
@@ -683,9 +622,8 @@ static void run_gpu(struct bench *bench, int res)
 TEST(test_failures__take_a_device_out)
 {
 	struct residency *residency;
-	struct bench bench;
 
-	bench_begin(&bench, 2, N_ENTRIES);
+	BENCH(bench, 2, N_ENTRIES);
 	for (unsigned int i = 0; i < 20; i++) {
 		run_gpu(&bench, -ENOMEM);
 		run_gpu(&bench, -EXDEV);
@@ -710,7 +648,6 @@ TEST(test_failures__take_a_device_out)
 	residency = bench.rig.dispatch->options.residency;
 	residency->reopened(residency->reopened_context, GPU);
 	run_gpu(&bench, 0);
-	bench_end(&bench);
 }
 
 /* The device is lost with all that it has, and opened anew. */
@@ -736,9 +673,7 @@ static void lose_gpu(struct bench *bench, unsigned int n_tasks)
 /* One loss is one failure, however many tasks it took along; being opened anew undoes none. */
 TEST(test_losses__take_a_device_out)
 {
-	struct bench bench;
-
-	bench_begin(&bench, 2, N_ENTRIES);
+	BENCH(bench, 2, N_ENTRIES);
 	for (unsigned int i = 0; i < 2; i++) {
 		lose_gpu(&bench, 1 + i);
 		run_gpu(&bench, 0);
@@ -747,7 +682,6 @@ TEST(test_losses__take_a_device_out)
 	put_strategy(&bench, 3, RBK_STRATEGY_ONLY_GPU);
 	rig_work(&bench.rig);
 	assert_int_equal(expect_cqe(&bench, 3, -ENODEV).reason, RBK_REASON_BREAKER_OPEN);
-	bench_end(&bench);
 }
 
 /* --- the end of what tasks use --- */
@@ -757,9 +691,8 @@ TEST(test_close__drains)
 {
 	struct rig_ring closing;
 	struct rbk_sqe sqe;
-	struct bench bench;
 
-	bench_begin(&bench, 2, N_ENTRIES);
+	BENCH(bench, 2, N_ENTRIES);
 	bench.cpu->capacity = 3;
 	closing = bench.ring;
 	/* First, as it takes a while: a task that seems overdue would send the next ones elsewhere.
@@ -808,15 +741,12 @@ TEST(test_close__drains)
 	expect_cqe(&bench, 1, 0);
 	assert_int_equal(bench.arena->n_in_flight, 0);
 	assert_int_equal(bench.queued->n_in_flight, 0);
-	bench_end(&bench);
 }
 
 /* The task that runs succeeds, but its successor has nobody left to run for. */
 TEST(test_close__barrier)
 {
-	struct bench bench;
-
-	bench_begin(&bench, 1, N_ENTRIES);
+	BENCH(bench, 1, N_ENTRIES);
 	put_run(&bench, bench.queued, 1, LINK);
 	put_run(&bench, bench.queued, 2, 0);
 	put_bare(&bench, RBK_OP_BARRIER, 3, 0);
@@ -826,16 +756,14 @@ TEST(test_close__barrier)
 	finish(&bench, bench.cpu, 1, 0);
 	assert_int_equal(rig_answer(&bench.rig, RBK_WIRE_RING_REMOVE, NULL, 0), 0);
 	assert_int_equal(bench.cpu->n_submitted, 1);
-	bench_end(&bench);
 }
 
 /* New tasks are refused at once; the plan stays until the last of the old ones, held or not. */
 TEST(test_remove__plan_in_use)
 {
-	struct bench bench;
 	uint32_t id;
 
-	bench_begin(&bench, 1, N_ENTRIES);
+	BENCH(bench, 1, N_ENTRIES);
 	id = bench.queued->id;
 	put_run(&bench, bench.queued, 1, LINK);
 	put_run(&bench, bench.queued, 2, 0);
@@ -855,16 +783,14 @@ TEST(test_remove__plan_in_use)
 	bench.queued = rig_relu(&bench.rig, true);
 	assert_int_equal(bench.queued->id & 0xffff, id & 0xffff);
 	assert_int_not_equal(bench.queued->id, id);
-	bench_end(&bench);
 }
 
 TEST(test_remove__arena_in_use)
 {
 	struct session_arena *other;
-	struct bench bench;
 	struct rbk_sqe sqe;
 
-	bench_begin(&bench, 1, N_ENTRIES);
+	BENCH(bench, 1, N_ENTRIES);
 	other = rig_arena_new(&bench.rig, 65536, false);
 	sqe = run_entry(&bench, bench.queued, 1);
 	sqe.refs[1] = RBK_REF(other->id, 0);
@@ -888,15 +814,12 @@ TEST(test_remove__arena_in_use)
 	expect_cqe(&bench, 1, -EIO);
 	expect_cqe(&bench, 2, -ECANCELED);
 	assert_int_equal(bench.arena->n_in_flight, 0);
-	bench_end(&bench);
 }
 
 /* The session ends with everything under way; the rig asserts that all of it is given back. */
 TEST(test_remove__session_with_all)
 {
-	struct bench bench;
-
-	bench_begin(&bench, 2, N_ENTRIES);
+	BENCH(bench, 2, N_ENTRIES);
 	bench.cpu->capacity = 2;
 	put_run(&bench, bench.queued, 1, LINK);
 	put_run(&bench, bench.queued, 2, 0);
@@ -910,5 +833,4 @@ TEST(test_remove__session_with_all)
 	assert_int_equal(session_plan_remove(bench.rig.session, 5, bench.queued->id), 0);
 	assert_int_equal(session_arena_remove(bench.rig.session, 6, bench.arena->id), 0);
 	session_end(bench.rig.session, false, "the client is gone");
-	bench_end(&bench);
 }

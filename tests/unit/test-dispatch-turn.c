@@ -275,11 +275,10 @@ TEST(test_budget__other_work_counts)
 /* A batch is cut short in the middle; nothing is lost, and nothing comes out of order. */
 TEST(test_batch__is_cut)
 {
-	struct bench bench;
 	struct rbk_sqe sqe;
 	struct dispatch_ring *hostile = NULL;
 
-	bench_begin(&bench, 1, N_ENTRIES);
+	BENCH(bench, 1, N_ENTRIES);
 	bench.cpu->inline_ns = 5000;
 	set_budget(bench.rig.dispatch, 100000);
 	for (uint64_t i = 0; i < N_ENTRIES; i++) {
@@ -293,7 +292,6 @@ TEST(test_batch__is_cut)
 	for (uint64_t i = 0; i < N_ENTRIES; i++)
 		assert_true(expect_cqe(&bench, i, 0).queue_ns + 100 >= i * 5000);
 	assert_int_equal(rig_dispatch_ring(&bench.ring)->n_left, 0);
-	bench_end(&bench);
 }
 
 /* An entry that takes longer than a turn may is counted, with the tenant that it was of. */
@@ -574,9 +572,8 @@ TEST(test_bells__before_tasks)
 {
 	struct dispatch *dispatch;
 	struct rbk_sqe sqe;
-	struct bench bench;
 
-	bench_begin(&bench, 1, N_ENTRIES);
+	BENCH(bench, 1, N_ENTRIES);
 	dispatch = bench.rig.dispatch;
 	sqe = run_entry(&bench, bench.queued, 1);
 	rig_put(&bench.ring, &sqe);
@@ -590,7 +587,6 @@ TEST(test_bells__before_tasks)
 	dispatch->turn->read_ticks = note_cause;
 	rig_work(&bench.rig);
 	assert_int_equal(first_cause, RBK_TURN_BELLS);
-	bench_end(&bench);
 }
 
 /* The neighbour is idle for a moment, and owes nothing. */
@@ -764,9 +760,7 @@ TEST(test_bells__unmuted_in_slices)
 /* The sum of what all rings have in flight is counted, so asking for it costs no look at them. */
 TEST(test_in_flight__counted)
 {
-	struct bench bench;
-
-	bench_begin(&bench, 1, N_ENTRIES);
+	BENCH(bench, 1, N_ENTRIES);
 	for (uint64_t i = 1; i <= 5; i++)
 		put_run(&bench, bench.queued, i, 0);
 	put_bare(&bench, RBK_OP_NOP, 6, 0);
@@ -776,7 +770,6 @@ TEST(test_in_flight__counted)
 	finish(&bench, bench.cpu, 2, 0);
 	assert_int_equal(dispatch_n_in_flight(bench.rig.dispatch), 4);
 	/* The rest ends with the session, and the rig looks whether none is left. */
-	bench_end(&bench);
 }
 
 /* Sixty rings whose tenant has got a quota again do not all go on in the same turn. */

@@ -81,10 +81,9 @@ static void put_table(struct bench *bench, const struct session_arena *table_in,
 TEST(test_unfixed__not_inline)
 {
 	struct session_arena *unfixed;
-	struct bench bench;
 	struct rbk_sqe sqe;
 
-	bench_begin(&bench, 1, 16);
+	BENCH(bench, 1, 16);
 	assert_true(bench.arena->exec.is_fixed);
 	unfixed = unfixed_new(&bench);
 	for (unsigned int written = 0; written < 2; written++) {
@@ -106,7 +105,6 @@ TEST(test_unfixed__not_inline)
 	assert_int_equal(session_arena_remove(bench.rig.session, 1, unfixed->id), 0);
 	assert_int_equal(rig_answer(&bench.rig, RBK_WIRE_ARENA_REMOVE, NULL, 0), 0);
 	assert_int_equal(bench.rig.session->n_unfixed, 0);
-	bench_end(&bench);
 }
 
 /* The ring waits for its table, in order; the reactor waits for nothing. */
@@ -115,10 +113,9 @@ TEST(test_unfixed__table)
 	struct sleeper sleeper;
 	struct session_arena *unfixed;
 	struct rig_ring other;
-	struct bench bench;
 	struct rbk_cqe cqe;
 
-	bench_begin(&bench, 1, 16);
+	BENCH(bench, 1, 16);
 	rig_ring_new(&bench.rig, 16, &other);
 	unfixed = unfixed_new(&bench);
 	fall_asleep(&sleeper, &bench);
@@ -150,16 +147,14 @@ TEST(test_unfixed__table)
 	assert_int_equal(unfixed->n_in_flight, 0);
 	assert_int_equal(bench.ring.ring->n_in_flight, 0);
 	rig_ring_deinit(&other);
-	bench_end(&bench);
 }
 
 /* In a chain, with a predecessor that has not ended, and one that fails. */
 TEST(test_unfixed__table_in_chain)
 {
 	struct session_arena *unfixed;
-	struct bench bench;
 
-	bench_begin(&bench, 1, 16);
+	BENCH(bench, 1, 16);
 	unfixed = unfixed_new(&bench);
 	for (unsigned int failed = 0; failed < 2; failed++) {
 		int res = failed ? -EIO : 0;
@@ -173,7 +168,6 @@ TEST(test_unfixed__table_in_chain)
 			assert_true(loop_turn(bench.rig.loop, true) >= 0);
 		expect_cqe(&bench, 2, failed ? -ECANCELED : 0);
 	}
-	bench_end(&bench);
 }
 
 /* The arena is removed meanwhile: not before the table is copied, and the entry has no arena. */
@@ -181,9 +175,8 @@ TEST(test_unfixed__arena_removed)
 {
 	struct session_arena *unfixed;
 	struct sleeper sleeper;
-	struct bench bench;
 
-	bench_begin(&bench, 1, 16);
+	BENCH(bench, 1, 16);
 	unfixed = unfixed_new(&bench);
 	fall_asleep(&sleeper, &bench);
 	put_table(&bench, unfixed, 1, 0);
@@ -193,7 +186,6 @@ TEST(test_unfixed__arena_removed)
 	wake_up(&sleeper, &bench);
 	expect_cqe(&bench, 1, -EBADF);
 	assert_int_equal(rig_answer(&bench.rig, RBK_WIRE_ARENA_REMOVE, NULL, 0), 0);
-	bench_end(&bench);
 }
 
 /* The ring is removed, and the session ends, meanwhile. */

@@ -103,10 +103,9 @@ static int leave_unread(const struct rig *rig, unsigned int n_answers)
 TEST(test_connection__unread)
 {
 	uint64_t host, fds;
-	struct rig rig;
 	int fd;
 
-	rig_init(&rig, 1);
+	RIG(rig, 1);
 	host = used(&rig, ACCOUNT_HOST_BYTES);
 	fds = used(&rig, ACCOUNT_FDS);
 	fd = leave_unread(&rig, 5);
@@ -118,7 +117,6 @@ TEST(test_connection__unread)
 	assert_int_equal(used(&rig, ACCOUNT_HOST_BYTES), host);
 	assert_int_equal(used(&rig, ACCOUNT_FDS), fds);
 	close(fd);
-	rig_deinit(&rig);
 }
 
 static int send_shared(const struct rig *rig)
@@ -131,10 +129,9 @@ static int send_shared(const struct rig *rig)
 /* At most HOLD_SENT_MAX descriptors that others have, too, are under way to a session. */
 TEST(test_sent__bounded)
 {
-	struct rig rig;
 	uint64_t fds;
 
-	rig_init(&rig, 1);
+	RIG(rig, 1);
 	fds = used(&rig, ACCOUNT_FDS);
 	for (unsigned int i = 1; i <= HOLD_SENT_MAX; i++) {
 		assert_int_equal(send_shared(&rig), 0);
@@ -147,17 +144,15 @@ TEST(test_sent__bounded)
 	assert_int_equal(rig_answer(&rig, RBK_WIRE_STATS_PAGE, NULL, 0), -EBUSY);
 	assert_int_equal(send_shared(&rig), 0);
 	assert_int_equal(used(&rig, ACCOUNT_FDS), fds + 1);
-	rig_deinit(&rig);
 }
 
 /* A client that has let go just now is not refused what there is room for since then. */
 TEST(test_look__before_session)
 {
 	struct session *session;
-	struct rig rig;
 	int fd, ends[2];
 
-	rig_init(&rig, 1);
+	RIG(rig, 1);
 	fd = leave_unread(&rig, 1);
 	limit(&rig, ACCOUNT_FDS, 0);
 	make_pair(ends);
@@ -168,16 +163,14 @@ TEST(test_look__before_session)
 	assert_int_equal(session_new(rig.server, ends[0], false, &session), 0);
 	close(ends[1]);
 	close(fd);
-	rig_deinit(&rig);
 }
 
 TEST(test_look__before_ring)
 {
 	struct rig_ring ring;
-	struct rig rig;
 	int fd;
 
-	rig_init(&rig, 1);
+	RIG(rig, 1);
 	fd = leave_unread(&rig, 20);
 	limit(&rig, ACCOUNT_HOST_BYTES, 1000);
 	assert_int_equal(session_ring_add(rig.session, 1, N_ENTRIES), 0);
@@ -186,15 +179,13 @@ TEST(test_look__before_ring)
 	rig_ring_new(&rig, N_ENTRIES, &ring);
 	rig_ring_deinit(&ring);
 	close(fd);
-	rig_deinit(&rig);
 }
 
 TEST(test_look__before_page)
 {
-	struct rig rig;
 	int fds[2];
 
-	rig_init(&rig, 1);
+	RIG(rig, 1);
 	for (unsigned int i = 0; i < 2; i++)
 		fds[i] = leave_unread(&rig, 1);
 	limit(&rig, ACCOUNT_FDS, 0);
@@ -204,17 +195,15 @@ TEST(test_look__before_page)
 	assert_int_equal(session_stats_want(rig.session), 0);
 	for (unsigned int i = 0; i < 2; i++)
 		close(fds[i]);
-	rig_deinit(&rig);
 }
 
 /* A session is not ended for unread answers that there is room for once others were read. */
 TEST(test_look__before_ending)
 {
 	struct rbk_wire_stats reply = {.reply = {.type = RBK_WIRE_STATS}};
-	struct rig rig;
 	int fd;
 
-	rig_init(&rig, 1);
+	RIG(rig, 1);
 	fd = leave_unread(&rig, 20);
 	limit(&rig, ACCOUNT_HOST_BYTES, 0);
 	read_all(fd);
@@ -222,7 +211,6 @@ TEST(test_look__before_ending)
 		session_reply(rig.session, &reply.reply, sizeof(reply));
 	assert_false(rig.session->is_ending);
 	close(fd);
-	rig_deinit(&rig);
 }
 
 /* Has the timer of holds fire. Return: when it is to fire again. */
@@ -241,10 +229,9 @@ TEST(test_timer__soon_where_some_have_gone)
 {
 	struct loop_timer *timer;
 	uint64_t first_ns, delay_ns, last_ns;
-	struct rig rig;
 	int fds[3];
 
-	rig_init(&rig, 1);
+	RIG(rig, 1);
 	rig_settle(&rig);
 	for (unsigned int i = 0; i < 3; i++)
 		fds[i] = leave_unread(&rig, 1);
@@ -261,7 +248,6 @@ TEST(test_timer__soon_where_some_have_gone)
 	assert_int_equal(fire(&rig, timer), 2 * first_ns);
 	for (unsigned int i = 0; i < 3; i++)
 		close(fds[i]);
-	rig_deinit(&rig);
 }
 
 /* Have the thread end its job, and wait until nothing is to be closed. */
@@ -282,11 +268,10 @@ TEST(test_page__administrator_waits_not_for_long)
 	};
 	struct session *admin;
 	struct rig_stuck stuck;
-	struct rig rig;
 	struct rbk_wire_reply reply = {.res = 0};
 	int ends[2];
 
-	rig_init(&rig, 1);
+	RIG(rig, 1);
 	of.tenant = rig.session->tenant->number;
 	rig_stick(&rig, account_of(&rig), &stuck);
 	assert_int_equal(session_stats_want(rig.session), 0);
@@ -307,7 +292,6 @@ TEST(test_page__administrator_waits_not_for_long)
 	assert_false(admin->is_suspended);
 	end_stuck(&rig, &stuck);
 	close(ends[1]);
-	rig_deinit(&rig);
 }
 
 /* The broker's end waits two seconds for busy threads, also if none of them is stuck. */
@@ -315,9 +299,8 @@ TEST(test_end__bounded)
 {
 	const uint64_t patience_ns = 2000000000;
 	struct rig_stuck stuck;
-	struct rig rig;
 
-	rig_init(&rig, 1);
+	RIG(rig, 1);
 	session_end(rig.session, false, "it is over");
 	rig_settle(&rig);
 	rig.session = NULL;
@@ -332,5 +315,4 @@ TEST(test_end__bounded)
 	assert_true(server_is_empty(rig.server));
 	stopped_ns = 0;
 	end_stuck(&rig, &stuck);
-	rig_deinit(&rig);
 }

@@ -96,9 +96,7 @@ static void compare(const struct metrics_text *text, const char *path)
 
 TEST(test_golden)
 {
-	struct metrics_rig rig;
-
-	metrics_rig_init(&rig, 3);
+	METRICS_RIG(rig, 3);
 	metrics_rig_fill(&rig);
 	for (enum metrics_format format = METRICS_PLAIN; format < METRICS_FORMATS; format++) {
 		struct metrics_text text = take(&rig, format);
@@ -106,7 +104,6 @@ TEST(test_golden)
 		compare(&text, golden_files[format]);
 		metrics_text_deinit(&text);
 	}
-	metrics_rig_deinit(&rig);
 }
 
 /* Buckets are those of the page added up: bounds agree, and nothing is lost or counted twice. */
@@ -114,14 +111,13 @@ TEST(test_buckets)
 {
 	static const char sample[] = "ringbroker_tenant_queue_seconds_bucket{tenant=\"web\",le=\"";
 	const size_t n_sample = sizeof(sample) - 1;
-	struct metrics_rig rig;
 	struct metrics_text text;
 	char bound[32], *end;
 	const char *at;
 	uint64_t n = 0;
 	unsigned int n_bounds = 0;
 
-	metrics_rig_init(&rig, 1);
+	METRICS_RIG(rig, 1);
 	metrics_rig_fill(&rig);
 	text = take(&rig, METRICS_PLAIN);
 	at = text.data;
@@ -151,15 +147,13 @@ TEST(test_buckets)
 		value_of(&text, "ringbroker_tenant_latency_seconds_sum{tenant=\"web\"}"),
 		"4.000001006");
 	metrics_text_deinit(&text);
-	metrics_rig_deinit(&rig);
 }
 
 TEST(test_hostile_names)
 {
-	struct metrics_rig rig;
 	struct metrics_text text;
 
-	metrics_rig_init(&rig, 6);
+	METRICS_RIG(rig, 6);
 	metrics_rig_fill(&rig);
 	metrics_rig_tenant(&rig, 0, "\"} 1\nringbroker_evil 2\n#");
 	metrics_rig_tenant(&rig, 1, "\x1b[31m\\");
@@ -187,15 +181,13 @@ TEST(test_hostile_names)
 	/* Every line ends a label where it should. */
 	assert_int_equal(count_of(&text, "kind=\"unknown\""), 1);
 	metrics_text_deinit(&text);
-	metrics_rig_deinit(&rig);
 }
 
 TEST(test_absurd_numbers)
 {
-	struct metrics_rig rig;
 	struct metrics_text text;
 
-	metrics_rig_init(&rig, 1);
+	METRICS_RIG(rig, 1);
 	metrics_rig_fill(&rig);
 	rig.devices[1].utilization = (double)NAN;
 	rig.devices[1].contention = (double)INFINITY;
@@ -222,16 +214,14 @@ TEST(test_absurd_numbers)
 	assert_int_equal(count_of(&text, " nan"), 0);
 	assert_int_equal(count_of(&text, " -"), 0);
 	metrics_text_deinit(&text);
-	metrics_rig_deinit(&rig);
 }
 
 /* What a page of an older broker does not have is not there, and nothing is read in its place. */
 TEST(test_old_page)
 {
-	struct metrics_rig rig;
 	struct metrics_text text;
 
-	metrics_rig_init(&rig, 1);
+	METRICS_RIG(rig, 1);
 	metrics_rig_fill(&rig);
 	for (unsigned int i = RBK_STATS_LEAST_SECTIONS; i < RBK_STATS_SECTION_COUNT; i++)
 		rig.view.sections[i] = (struct rbk_stats_section){.offset = 0};
@@ -247,23 +237,20 @@ TEST(test_old_page)
 	text = take(&rig, METRICS_PLAIN);
 	assert_int_equal(count_of(&text, "tenant=\""), 0);
 	metrics_text_deinit(&text);
-	metrics_rig_deinit(&rig);
 }
 
 /* A record that is never done, as of a broker that hangs in the middle of it. */
 TEST(test_odd_sequence)
 {
-	struct metrics_rig rig;
 	struct metrics_text text;
 
-	metrics_rig_init(&rig, 2);
+	METRICS_RIG(rig, 2);
 	metrics_rig_fill(&rig);
 	rig.tenants[1].sequence = 1;
 	rig.devices[0].sequence = 3;
 	text = take(&rig, METRICS_PLAIN);
 	assert_string_equal(value_of(&text, "ringbroker_tenant_weight{tenant=\"batch\"}"), "101");
 	metrics_text_deinit(&text);
-	metrics_rig_deinit(&rig);
 }
 
 /* Counts that begin anew say so. */
@@ -271,10 +258,9 @@ TEST(test_reset)
 {
 	static const char created[] = "ringbroker_tenant_task_errors_created{tenant=\"web\"}";
 	static const char evictions[] = "ringbroker_tenant_evictions_created{tenant=\"web\"}";
-	struct metrics_rig rig;
 	struct metrics_text text;
 
-	metrics_rig_init(&rig, 1);
+	METRICS_RIG(rig, 1);
 	metrics_rig_fill(&rig);
 	rig.header->n_resets = 0;
 	rig.header->reset_at_ns = rig.header->started_at_ns;
@@ -289,7 +275,6 @@ TEST(test_reset)
 	assert_string_equal(value_of(&text, evictions), "1700000001");
 	assert_string_equal(value_of(&text, "ringbroker_statistics_resets_total"), "1");
 	metrics_text_deinit(&text);
-	metrics_rig_deinit(&rig);
 }
 
 static void *change(void *data)
@@ -312,11 +297,10 @@ static void *change(void *data)
 TEST(test_race)
 {
 	unsigned int n_seen = 0, last = 0, weight;
-	struct metrics_rig rig;
 	pthread_t thread;
 	char name;
 
-	metrics_rig_init(&rig, 1);
+	METRICS_RIG(rig, 1);
 	metrics_rig_fill(&rig);
 	metrics_rig_tenant(&rig, 0, "a");
 	rig.tenants[0].weight = 'a';
@@ -333,16 +317,14 @@ TEST(test_race)
 		metrics_text_deinit(&text);
 	} while (pthread_tryjoin_np(thread, NULL) != 0);
 	assert_true(n_seen > 0);
-	metrics_rig_deinit(&rig);
 }
 
 TEST(test_memory)
 {
 	struct metrics_text text = {.format = METRICS_PLAIN};
 	struct metrics_page *page;
-	struct metrics_rig rig;
 
-	metrics_rig_init(&rig, 1);
+	METRICS_RIG(rig, 1);
 	metrics_rig_fill(&rig);
 	for (unsigned int n = 1; n <= 2; n++) {
 		fail_alloc_at(n);
@@ -357,7 +339,6 @@ TEST(test_memory)
 	assert_true(text.is_out_of_memory);
 	metrics_text_deinit(&text);
 	metrics_page_free(page);
-	metrics_rig_deinit(&rig);
 }
 
 int main(int argc, char **argv)

@@ -26,9 +26,8 @@ TEST(test_open__after_three)
 {
 	struct place_device_report report;
 	struct place_decision decision;
-	struct placer_bench bench;
 
-	placer_bench_init(&bench, 2, NULL);
+	PLACER_BENCH(bench, 2, NULL);
 	succeed(&bench, GPU);
 	placer_bench_fail(&bench, GPU);
 	placer_bench_fail(&bench, GPU);
@@ -49,16 +48,14 @@ TEST(test_open__after_three)
 	assert_int_equal(breaker_of(&bench, GPU), PLACE_CLOSED);
 	decision = placer_bench_decide(&bench, COUNT, RBK_STRATEGY_AUTO);
 	assert_int_equal(decision.device, GPU);
-	placer_bench_deinit(&bench);
 }
 
 /* A device that has done well for long fails every third task. */
 TEST(test_open__every_third)
 {
-	struct placer_bench bench;
 	unsigned int n_failed = 0;
 
-	placer_bench_init(&bench, 2, NULL);
+	PLACER_BENCH(bench, 2, NULL);
 	for (unsigned int i = 0; i < 5000; i++)
 		succeed(&bench, GPU);
 	for (unsigned int i = 0; breaker_of(&bench, GPU) == PLACE_CLOSED; i++) {
@@ -70,16 +67,14 @@ TEST(test_open__every_third)
 		}
 	}
 	assert_int_equal(n_failed, 3);
-	placer_bench_deinit(&bench);
 }
 
 /* Failures too rare for the last few results add up over the window. */
 TEST(test_open__over_the_window)
 {
 	struct place_device_report report;
-	struct placer_bench bench;
 
-	placer_bench_init(&bench, 2, NULL);
+	PLACER_BENCH(bench, 2, NULL);
 	/* 1 in 25 is 0.96: good enough. */
 	for (unsigned int i = 0; i < 5000; i++) {
 		if (i % 25 == 24)
@@ -98,21 +93,17 @@ TEST(test_open__over_the_window)
 			succeed(&bench, GPU);
 	}
 	assert_int_equal(breaker_of(&bench, GPU), PLACE_OPEN);
-	placer_bench_deinit(&bench);
 }
 
 TEST(test_open__cpu_stays)
 {
-	struct placer_bench bench;
-
-	placer_bench_init(&bench, 2, NULL);
+	PLACER_BENCH(bench, 2, NULL);
 	for (unsigned int i = 0; i < 100; i++)
 		placer_bench_fail(&bench, CPU);
 	placer_bench_fail(&bench, RBK_DEVICE_NONE);
 	placer_bench_fail(&bench, RBK_MAX_DEVICES);
 	assert_int_equal(breaker_of(&bench, CPU), PLACE_CLOSED);
 	assert_int_equal(placer_bench_decide(&bench, 1, RBK_STRATEGY_AUTO).device, CPU);
-	placer_bench_deinit(&bench);
 }
 
 static void open_breaker(struct placer_bench *bench)
@@ -124,9 +115,8 @@ static void open_breaker(struct placer_bench *bench)
 TEST(test_probe__one_at_a_time)
 {
 	struct place_decision decision;
-	struct placer_bench bench;
 
-	placer_bench_init(&bench, 2, NULL);
+	PLACER_BENCH(bench, 2, NULL);
 	open_breaker(&bench);
 	bench.now_ns += PLACE_BACKOFF_MIN_NS - 1;
 	assert_int_equal(placer_bench_decide(&bench, COUNT, RBK_STRATEGY_AUTO).device, CPU);
@@ -151,31 +141,26 @@ TEST(test_probe__one_at_a_time)
 	decision = placer_bench_decide(&bench, COUNT, RBK_STRATEGY_AUTO);
 	assert_int_equal(decision.device, GPU);
 	assert_int_equal(decision.flags, 0);
-	placer_bench_deinit(&bench);
 }
 
 /* A probe that never came back must not be the last. */
 TEST(test_probe__lost)
 {
-	struct placer_bench bench;
-
-	placer_bench_init(&bench, 2, NULL);
+	PLACER_BENCH(bench, 2, NULL);
 	open_breaker(&bench);
 	bench.now_ns += PLACE_BACKOFF_MIN_NS;
 	assert_int_equal(placer_bench_decide(&bench, COUNT, RBK_STRATEGY_AUTO).device, GPU);
 	assert_int_equal(placer_bench_decide(&bench, COUNT, RBK_STRATEGY_AUTO).device, CPU);
 	bench.now_ns += 11000000000;
 	assert_int_equal(placer_bench_decide(&bench, COUNT, RBK_STRATEGY_AUTO).device, GPU);
-	placer_bench_deinit(&bench);
 }
 
 /* Each time it fails again it stays out for longer; in the end, for a minute. */
 TEST(test_probe__backs_off)
 {
 	uint64_t open_ns, last_ns = 0;
-	struct placer_bench bench;
 
-	placer_bench_init(&bench, 2, NULL);
+	PLACER_BENCH(bench, 2, NULL);
 	open_breaker(&bench);
 	for (unsigned int i = 0; i < 12; i++) {
 		open_ns = bench.now_ns;
@@ -190,15 +175,13 @@ TEST(test_probe__backs_off)
 		assert_int_equal(breaker_of(&bench, GPU), PLACE_OPEN);
 	}
 	assert_true(last_ns >= PLACE_BACKOFF_MAX_NS);
-	placer_bench_deinit(&bench);
 }
 
 TEST(test_probe__clock_goes_back)
 {
-	struct placer_bench bench;
 	unsigned int n = 0;
 
-	placer_bench_init(&bench, 2, NULL);
+	PLACER_BENCH(bench, 2, NULL);
 	bench.now_ns = 1ull << 60;
 	open_breaker(&bench);
 	bench.now_ns = 5;
@@ -211,7 +194,6 @@ TEST(test_probe__clock_goes_back)
 	assert_int_equal(placer_bench_decide(&bench, COUNT, RBK_STRATEGY_AUTO).device, GPU);
 	bench.now_ns = 5;
 	assert_int_equal(placer_bench_decide(&bench, COUNT, RBK_STRATEGY_AUTO).device, GPU);
-	placer_bench_deinit(&bench);
 }
 
 /*
@@ -282,14 +264,12 @@ TEST(test_throughput__failing)
 
 TEST(test_throughput__repaired)
 {
-	struct placer_bench bench;
 	unsigned int n_gpu;
 
-	placer_bench_init(&bench, 2, NULL);
+	PLACER_BENCH(bench, 2, NULL);
 	run(&bench, 200000, fails_at_first, &n_gpu);
 	assert_int_equal(breaker_of(&bench, GPU), PLACE_CLOSED);
 	assert_true(n_gpu > 50000);
-	placer_bench_deinit(&bench);
 }
 
 /* A plan that fails loses the device; others keep it. */
@@ -297,11 +277,10 @@ TEST(test_plan__not_the_device)
 {
 	struct place_plan *good = NULL;
 	struct place_decision decision;
-	struct placer_bench bench;
 	struct plan plan;
 	struct node node;
 
-	placer_bench_init(&bench, 2, NULL);
+	PLACER_BENCH(bench, 2, NULL);
 	placer_bench_plan_init(&plan, &node, 2);
 	assert_int_equal(place_plan_new(bench.placer, &plan, &good), 0);
 	for (unsigned int i = 0; i < 100; i++) {
@@ -324,30 +303,25 @@ TEST(test_plan__not_the_device)
 		place_learn(bench.placer, good, GPU, COUNT, PLACE_FAILED, 1000, 0, bench.now_ns);
 	assert_int_equal(breaker_of(&bench, GPU), PLACE_OPEN);
 	place_plan_free(bench.placer, good);
-	placer_bench_deinit(&bench);
 }
 
 TEST(test_plan__freed_and_back)
 {
-	struct placer_bench bench;
-
-	placer_bench_init(&bench, 2, NULL);
+	PLACER_BENCH(bench, 2, NULL);
 	bench.plan.fingerprint = 7;
 	placer_bench_renew(&bench);
 	open_breaker(&bench);
 	placer_reset_device(bench.placer, GPU);
 	placer_bench_renew(&bench);
 	assert_int_equal(placer_bench_decide(&bench, COUNT, RBK_STRATEGY_AUTO).device, GPU);
-	placer_bench_deinit(&bench);
 }
 
 /* With another GPU there, nothing is the CPU's. */
 TEST(test_open__second_gpu)
 {
 	struct place_decision decision;
-	struct placer_bench bench;
 
-	placer_bench_init(&bench, 3, NULL);
+	PLACER_BENCH(bench, 3, NULL);
 	open_breaker(&bench);
 	decision = placer_bench_decide(&bench, COUNT, RBK_STRATEGY_AUTO);
 	assert_int_equal(decision.device, GPU2);
@@ -355,16 +329,14 @@ TEST(test_open__second_gpu)
 	decision = placer_bench_decide(&bench, COUNT, RBK_STRATEGY_DEVICE(GPU));
 	assert_int_equal(decision.device, CPU);
 	assert_int_equal(decision.reason, RBK_REASON_BREAKER_OPEN);
-	placer_bench_deinit(&bench);
 }
 
 /* Whoever can run nowhere else shows whether it works again. */
 TEST(test_probe__only_gpu)
 {
 	struct place_decision decision;
-	struct placer_bench bench;
 
-	placer_bench_init(&bench, 2, NULL);
+	PLACER_BENCH(bench, 2, NULL);
 	open_breaker(&bench);
 	decision = placer_bench_decide(&bench, COUNT, RBK_STRATEGY_ONLY_GPU);
 	assert_int_equal(decision.device, RBK_DEVICE_NONE);
@@ -373,5 +345,4 @@ TEST(test_probe__only_gpu)
 	decision = placer_bench_decide(&bench, COUNT, RBK_STRATEGY_ONLY_GPU);
 	assert_int_equal(decision.device, GPU);
 	assert_int_equal(decision.flags, PLACE_PROBES | PLACE_BOUND);
-	placer_bench_deinit(&bench);
 }

@@ -505,9 +505,8 @@ TEST(test_workers__needed)
 TEST(test_latency__reason)
 {
 	struct place_decision decision;
-	struct placer_bench bench;
 
-	placer_bench_init(&bench, 2, NULL);
+	PLACER_BENCH(bench, 2, NULL);
 	for (unsigned int i = 0; i < 200; i++) {
 		placer_bench_learn(&bench, CPU, 2048, i % 2 ? 1150000 : 650000);
 		placer_bench_learn(&bench, GPU, 2048, 2500000);
@@ -521,5 +520,4 @@ TEST(test_latency__reason)
 		assert_int_equal(decision.device, GPU);
 		assert_int_equal(decision.reason, RBK_REASON_CONTENTION);
 	}
-	placer_bench_deinit(&bench);
 }

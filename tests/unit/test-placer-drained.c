@@ -33,9 +33,7 @@ static void expect_all_work(struct placer_bench *bench, uint32_t n_devices)
 /* One of two: the other takes all, and is the only one that waiting tasks may move to. */
 TEST(test_one_of_two)
 {
-	struct placer_bench bench;
-
-	placer_bench_init(&bench, 3, NULL);
+	PLACER_BENCH(bench, 3, NULL);
 	for (uint8_t drained = GPU; drained <= GPU2; drained++) {
 		const uint8_t other = drained == GPU ? GPU2 : GPU;
 
@@ -60,14 +58,11 @@ TEST(test_one_of_two)
 		placer_set_drained(bench.placer, drained, false);
 	}
 	expect_all_work(&bench, 3);
-	placer_bench_deinit(&bench);
 }
 
 TEST(test_both)
 {
-	struct placer_bench bench;
-
-	placer_bench_init(&bench, 3, NULL);
+	PLACER_BENCH(bench, 3, NULL);
 	placer_set_drained(bench.placer, GPU, true);
 	placer_set_drained(bench.placer, GPU2, true);
 	expect_placed(&bench, RBK_STRATEGY_AUTO, CPU, RBK_REASON_GPU_UNAVAILABLE);
@@ -76,7 +71,6 @@ TEST(test_both)
 	expect_placed(&bench, RBK_STRATEGY_ENERGY, CPU, RBK_REASON_GPU_UNAVAILABLE);
 	placer_set_drained(bench.placer, GPU, false);
 	expect_placed(&bench, RBK_STRATEGY_AUTO, GPU, RBK_REASON_GPU_AVAILABLE);
-	placer_bench_deinit(&bench);
 }
 
 /* Whatever its state, it is as if it were not there: nobody is sent to wait for its memory. */
@@ -84,9 +78,8 @@ TEST(test_states__do_not_matter)
 {
 	static const uint8_t states[] = {PLAN_DEVICE_READY, PLAN_DEVICE_EVICTED,
 					 PLAN_DEVICE_NO_MEMORY, PLAN_DEVICE_FAILED};
-	struct placer_bench bench;
 
-	placer_bench_init(&bench, 2, NULL);
+	PLACER_BENCH(bench, 2, NULL);
 	placer_set_drained(bench.placer, GPU, true);
 	for (unsigned int i = 0; i < sizeof(states); i++) {
 		bench.plan.device_state[GPU] = states[i];
@@ -103,15 +96,12 @@ TEST(test_states__do_not_matter)
 	expect_placed(&bench, RBK_STRATEGY_AUTO, RBK_DEVICE_NONE, RBK_REASON_GPU_UNAVAILABLE);
 	placer_set_drained(bench.placer, GPU, false);
 	expect_placed(&bench, RBK_STRATEGY_AUTO, GPU, RBK_REASON_USER_PREFERENCE);
-	placer_bench_deinit(&bench);
 }
 
 /* Draining is no failure and mends none; an open breaker sends no probes to a drained device. */
 TEST(test_breaker__is_another_matter)
 {
-	struct placer_bench bench;
-
-	placer_bench_init(&bench, 2, NULL);
+	PLACER_BENCH(bench, 2, NULL);
 	for (unsigned int i = 0; i < PLACE_BREAKER_FAILURES; i++)
 		placer_bench_fail(&bench, GPU);
 	expect_placed(&bench, RBK_STRATEGY_AUTO, CPU, RBK_REASON_BREAKER_OPEN);
@@ -132,7 +122,6 @@ TEST(test_breaker__is_another_matter)
 	placer_set_drained(bench.placer, GPU, true);
 	placer_set_drained(bench.placer, GPU, false);
 	expect_placed(&bench, RBK_STRATEGY_AUTO, CPU, RBK_REASON_BREAKER_OPEN);
-	placer_bench_deinit(&bench);
 }
 
 /* What is split is split between the CPU and the GPU that is left. */
@@ -144,9 +133,8 @@ TEST(test_split__with_the_other)
 		.flags = PLACE_MAY_PARTITION,
 	};
 	struct place_decision decision;
-	struct placer_bench bench;
 
-	placer_bench_init(&bench, 3, NULL);
+	PLACER_BENCH(bench, 3, NULL);
 	placer_set_drained(bench.placer, GPU, true);
 	decision = place_decide(bench.placer, bench.place_plan, bench.flow, request, bench.now_ns);
 	assert_int_equal(decision.device, GPU2);
@@ -155,16 +143,14 @@ TEST(test_split__with_the_other)
 	decision = place_decide(bench.placer, bench.place_plan, bench.flow, request, bench.now_ns);
 	assert_int_equal(decision.device, CPU);
 	assert_int_equal(decision.split_count, 0);
-	placer_bench_deinit(&bench);
 }
 
 /* Nobody goes there to learn, also who has just meant to; those that are there are explored. */
 TEST(test_explore__never)
 {
 	unsigned int n_explored = 0, n_on[3] = {0};
-	struct placer_bench bench;
 
-	placer_bench_init(&bench, 3, NULL);
+	PLACER_BENCH(bench, 3, NULL);
 	for (unsigned int i = 0; i < 30000; i++) {
 		struct place_decision decision;
 		const bool is_drained = i / 1000 % 2;
@@ -180,16 +166,14 @@ TEST(test_explore__never)
 	}
 	assert_true(n_explored > 0);
 	assert_true(n_on[GPU] > 0 && n_on[GPU2] + n_on[CPU] >= 15000);
-	placer_bench_deinit(&bench);
 }
 
 /* With one GPU there is a short way, which must not know better. */
 TEST(test_short_way)
 {
-	struct placer_bench bench;
 	unsigned int n_gpu = 0;
 
-	placer_bench_init(&bench, 2, NULL);
+	PLACER_BENCH(bench, 2, NULL);
 	for (unsigned int i = 0; i < 20000; i++) {
 		struct place_request request = {
 			.count = 1 +
@@ -207,5 +191,4 @@ TEST(test_short_way)
 		n_gpu += quick.device == GPU;
 	}
 	assert_in_range(n_gpu, 1000, 13334);
-	placer_bench_deinit(&bench);
 }

@@ -33,10 +33,9 @@ static void assert_near_(double a, double b, double share, int line)
 
 TEST(test_prior__sum_of_the_model)
 {
-	struct placer_bench bench;
 	double bytes;
 
-	placer_bench_init(&bench, 2, NULL);
+	PLACER_BENCH(bench, 2, NULL);
 	for (uint32_t count = 1; count <= 1u << 20; count *= 4) {
 		bytes = 1024.0 * count;
 		assert_near(predict(&bench, CPU, count), 500 + bytes / 8, 1e-5);
@@ -55,33 +54,29 @@ TEST(test_prior__sum_of_the_model)
 	bench.plan.tensors = NULL;
 	placer_bench_renew(&bench);
 	assert_near(predict(&bench, GPU, 1024), 50000 + 1048576.0 / 64 + 1048576.0 / 32, 1e-5);
-	placer_bench_deinit(&bench);
 }
 
 TEST(test_prior__servers_share)
 {
 	struct place_profile profile = placer_bench_profile(1, 0);
-	struct placer_bench bench;
 
 	profile.n_servers = 8;
 	profile.n_servers_per_task = 4;
 	profile.share_min_ns = 50000;
-	placer_bench_init(&bench, 1, &profile);
+	PLACER_BENCH(bench, 1, &profile);
 	/* Too short to be shared; shared by some; shared by all. */
 	assert_near(predict(&bench, CPU, 32), 32768, 1e-5);
 	assert_near(predict(&bench, CPU, 128), 50000, 1e-5);
 	assert_near(predict(&bench, CPU, 1024), 1048576 / 4, 1e-5);
 	assert_near((double)place_work_ns(bench.placer, bench.place_plan, CPU, 1024), 1048576,
 		    1e-5);
-	placer_bench_deinit(&bench);
 }
 
 TEST(test_prior__better_profile)
 {
 	struct place_profile profile = placer_bench_profile(16, 500);
-	struct placer_bench bench;
 
-	placer_bench_init(&bench, 2, NULL);
+	PLACER_BENCH(bench, 2, NULL);
 	for (unsigned int i = 0; i < 10; i++)
 		placer_bench_learn(&bench, CPU, 4096, 700000);
 	placer_set_profile(bench.placer, CPU, &profile);
@@ -90,7 +85,6 @@ TEST(test_prior__better_profile)
 	placer_bench_renew(&bench);
 	assert_near(predict(&bench, CPU, 4096), 500 + 4194304.0 / 16, 1e-5);
 	assert_true(placer_profile(bench.placer, CPU)->task_ns == 500);
-	placer_bench_deinit(&bench);
 }
 
 /* Random profiles with flat rates and random plans: more rows never take less. */
@@ -143,9 +137,7 @@ TEST(test_prior__monotone)
 
 TEST(test_learn__trusted_soon)
 {
-	struct placer_bench bench;
-
-	placer_bench_init(&bench, 2, NULL);
+	PLACER_BENCH(bench, 2, NULL);
 	assert_false(report(&bench, CPU, 1000).is_trusted);
 	for (unsigned int i = 0; i < PLACE_TRUST; i++) {
 		assert_false(report(&bench, CPU, 1000).is_trusted);
@@ -158,14 +150,11 @@ TEST(test_learn__trusted_soon)
 	assert_true(report(&bench, CPU, 1400).is_trusted);
 	assert_false(report(&bench, CPU, 100000).is_trusted);
 	assert_near(predict(&bench, CPU, 100000), 500e6, 0.01);
-	placer_bench_deinit(&bench);
 }
 
 TEST(test_learn__in_between)
 {
-	struct placer_bench bench;
-
-	placer_bench_init(&bench, 2, NULL);
+	PLACER_BENCH(bench, 2, NULL);
 	for (unsigned int i = 0; i < 10; i++) {
 		placer_bench_learn(&bench, CPU, 1024, 1e6);
 		placer_bench_learn(&bench, CPU, 16384, 64e6);
@@ -176,15 +165,13 @@ TEST(test_learn__in_between)
 
 		assert_true(ns > row * count * 1.01 && ns < 4.05 * row * count);
 	}
-	placer_bench_deinit(&bench);
 }
 
 TEST(test_learn__noise)
 {
 	struct place_report seen;
-	struct placer_bench bench;
 
-	placer_bench_init(&bench, 2, NULL);
+	PLACER_BENCH(bench, 2, NULL);
 	for (unsigned int i = 0; i < 300; i++)
 		placer_bench_learn(&bench, CPU, 512, 3e6 * placer_bench_noise(&bench, 0.1));
 	seen = report(&bench, CPU, 512);
@@ -193,7 +180,6 @@ TEST(test_learn__noise)
 	assert_true(seen.spread > 0.07 && seen.spread < 0.13);
 	assert_true(seen.mean_error > 0.04 && seen.mean_error < 0.12);
 	assert_int_equal(seen.n_done, 300);
-	placer_bench_deinit(&bench);
 }
 
 /* 20 ms without a processor, now and then: also right at the beginning. */
@@ -230,25 +216,21 @@ static unsigned int tasks_to_follow(struct placer_bench *bench, uint32_t count, 
 
 TEST(test_learn__a_third)
 {
-	struct placer_bench bench;
-
-	placer_bench_init(&bench, 2, NULL);
+	PLACER_BENCH(bench, 2, NULL);
 	for (unsigned int i = 0; i < 500; i++)
 		placer_bench_learn(&bench, CPU, 512, 1e6 * placer_bench_noise(&bench, 0.1));
 	assert_in_range(tasks_to_follow(&bench, 512, 3e6), 2, 10);
 	for (unsigned int i = 0; i < 100; i++)
 		placer_bench_learn(&bench, CPU, 512, 3e6 * placer_bench_noise(&bench, 0.1));
 	assert_in_range(tasks_to_follow(&bench, 512, 1e6), 2, 10);
-	placer_bench_deinit(&bench);
 }
 
 /* Tasks of many counts: what a few of them show holds for all. */
 TEST(test_learn__a_third_at_all_counts)
 {
-	struct placer_bench bench;
 	uint32_t count;
 
-	placer_bench_init(&bench, 2, NULL);
+	PLACER_BENCH(bench, 2, NULL);
 	for (unsigned int i = 0; i < 2000; i++) {
 		count = 1 +
 			placer_bench_random(&bench, 1u << (1 + placer_bench_random(&bench, 14)));
@@ -263,16 +245,14 @@ TEST(test_learn__a_third_at_all_counts)
 	}
 	for (count = 1; count <= 1u << 14; count *= 2)
 		assert_near(predict(&bench, CPU, count), 3 * (500 + 1000.0 * count), 0.3);
-	placer_bench_deinit(&bench);
 }
 
 /* From a certain size on it does not fit into a cache, which no profile says. */
 TEST(test_learn__cliff)
 {
-	struct placer_bench bench;
 	double worst = 0, error;
 
-	placer_bench_init(&bench, 2, NULL);
+	PLACER_BENCH(bench, 2, NULL);
 	for (unsigned int i = 0; i < 4000; i++) {
 		uint32_t count = 1 + placer_bench_random(&bench, 8192);
 		double ns = (count > 3000 ? 250.0 : 100.0) * count;
@@ -285,7 +265,6 @@ TEST(test_learn__cliff)
 		placer_bench_learn(&bench, CPU, count, ns * placer_bench_noise(&bench, 0.02));
 	}
 	assert_true(worst < 0.15);
-	placer_bench_deinit(&bench);
 }
 
 /* Eight servers, four to a task: alone, it is shared; among others it is not. */
@@ -294,13 +273,12 @@ TEST(test_learn__work_and_servers)
 	struct place_profile profiles[2] = {placer_bench_profile(8, 500),
 					    placer_bench_profile(64, 10000)};
 	struct place_decision decision;
-	struct placer_bench bench;
 	struct place_queue *queue;
 
 	profiles[0].n_servers = 8;
 	profiles[0].n_servers_per_task = 4;
 	profiles[0].share_min_ns = 10000;
-	placer_bench_init(&bench, 2, profiles);
+	PLACER_BENCH(bench, 2, profiles);
 	queue = &bench.placer->devices[CPU].queue;
 	for (unsigned int i = 0; i < 50; i++)
 		place_learn(bench.placer, bench.place_plan, CPU, 8192, PLACE_DONE, 1000000, 3000000,
@@ -338,22 +316,18 @@ TEST(test_learn__work_and_servers)
 		place_learn(bench.placer, bench.place_plan, CPU, 8192, PLACE_DONE, 1500000, 3000000,
 			    bench.now_ns += 1500000);
 	assert_near(predict(&bench, CPU, 8192), 1.5e6, 0.02);
-	placer_bench_deinit(&bench);
 }
 
 /* A disturbed device is no slower device. */
 TEST(test_learn__contention)
 {
-	struct placer_bench bench;
-
-	placer_bench_init(&bench, 2, NULL);
+	PLACER_BENCH(bench, 2, NULL);
 	placer_set_contention(bench.placer, CPU, 4);
 	for (unsigned int i = 0; i < 20; i++)
 		placer_bench_learn(&bench, CPU, 512, 4e6);
 	assert_near(predict(&bench, CPU, 512), 1e6, 0.01);
 	assert_near((double)placer_bench_decide(&bench, 512, RBK_STRATEGY_ONLY_CPU).predicted_ns,
 		    4e6, 0.01);
-	placer_bench_deinit(&bench);
 }
 
 /* Whatever is observed, whatever a clock says: a number that can be computed with. */
@@ -365,9 +339,8 @@ TEST(test_learn__hostile)
 	struct place_device_report device_report;
 	struct place_decision decision;
 	struct place_report seen;
-	struct placer_bench bench;
 
-	placer_bench_init(&bench, 3, NULL);
+	PLACER_BENCH(bench, 3, NULL);
 	for (unsigned int i = 0; i < 100000; i++) {
 		uint32_t count =
 			placer_bench_random(&bench, UINT32_MAX) >> placer_bench_random(&bench, 32);
@@ -413,16 +386,14 @@ TEST(test_learn__hostile)
 		assert_true(isfinite(device_report.explored_share));
 		assert_true(device_report.success_rate >= 0 && device_report.success_rate <= 1);
 	}
-	placer_bench_deinit(&bench);
 }
 
 /* 1,000 times slower than predicted; a clock that said otherwise once. */
 TEST(test_learn__thousand_times)
 {
-	struct placer_bench bench;
 	double ns;
 
-	placer_bench_init(&bench, 2, NULL);
+	PLACER_BENCH(bench, 2, NULL);
 	ns = predict(&bench, GPU, 9999) * 1000;
 	assert_int_equal(placer_bench_decide(&bench, 9999, RBK_STRATEGY_AUTO).device, GPU);
 	for (unsigned int i = 0; i < PLACE_TRUST; i++)
@@ -432,18 +403,16 @@ TEST(test_learn__thousand_times)
 	placer_bench_learn(&bench, GPU, 9999, 1);
 	place_learn(bench.placer, bench.place_plan, GPU, 9999, PLACE_DONE, UINT64_MAX, 0, 0);
 	assert_near(predict(&bench, GPU, 9999), ns, 0.2);
-	placer_bench_deinit(&bench);
 }
 
 /* --- what people see --- */
 
 TEST(test_report__break_even)
 {
-	struct placer_bench bench;
 	struct place_report seen;
 	uint32_t count;
 
-	placer_bench_init(&bench, 2, NULL);
+	PLACER_BENCH(bench, 2, NULL);
 	seen = report(&bench, GPU, 1u << 20);
 	count = seen.break_even;
 	assert_true(count > 1);
@@ -455,15 +424,13 @@ TEST(test_report__break_even)
 		for (count = 1; count < 1u << 31 && count; count *= 2)
 			placer_bench_learn(&bench, GPU, count, 1e6 * count);
 	assert_int_equal(report(&bench, GPU, 1).break_even, 0);
-	placer_bench_deinit(&bench);
 }
 
 TEST(test_report__reset)
 {
-	struct placer_bench bench;
 	double prior_ns;
 
-	placer_bench_init(&bench, 2, NULL);
+	PLACER_BENCH(bench, 2, NULL);
 	prior_ns = predict(&bench, CPU, 512);
 	for (unsigned int i = 0; i < 20; i++)
 		placer_bench_learn(&bench, CPU, 512, 1e9);
@@ -474,16 +441,14 @@ TEST(test_report__reset)
 	assert_int_equal(report(&bench, GPU, 512).n_failed, 0);
 	assert_true(report(&bench, CPU, 512).mean_ns == 0);
 	assert_near(predict(&bench, CPU, 512), prior_ns, 1e-6);
-	placer_bench_deinit(&bench);
 }
 
 /* A client decides how many nodes its plan has, and how often it is reset. */
 TEST(test_report__reset_visits_no_node)
 {
-	struct placer_bench bench;
 	double prior_ns;
 
-	placer_bench_init(&bench, 2, NULL);
+	PLACER_BENCH(bench, 2, NULL);
 	prior_ns = predict(&bench, CPU, 512);
 	for (unsigned int i = 0; i < 20; i++)
 		placer_bench_learn(&bench, CPU, 512, 1e9);
@@ -491,17 +456,15 @@ TEST(test_report__reset_visits_no_node)
 	bench.plan.n_nodes = bench.plan.n_works = 0;
 	place_plan_reset(bench.placer, bench.place_plan);
 	assert_near(predict(&bench, CPU, 512), prior_ns, 1e-6);
-	placer_bench_deinit(&bench);
 }
 
 /* --- clients that come back --- */
 
 TEST(test_history__same_fingerprint)
 {
-	struct placer_bench bench;
 	double prior_ns;
 
-	placer_bench_init(&bench, 2, NULL);
+	PLACER_BENCH(bench, 2, NULL);
 	bench.plan.fingerprint = 42;
 	placer_bench_renew(&bench);
 	prior_ns = predict(&bench, GPU, 512);
@@ -524,15 +487,13 @@ TEST(test_history__same_fingerprint)
 		assert_near(predict(&bench, GPU, 512), prior_ns, 0.01);
 		placer_bench_learn(&bench, GPU, 512, 7e6);
 	}
-	placer_bench_deinit(&bench);
 }
 
 TEST(test_history__bounded)
 {
-	struct placer_bench bench;
 	double prior_ns;
 
-	placer_bench_init(&bench, 2, NULL);
+	PLACER_BENCH(bench, 2, NULL);
 	prior_ns = predict(&bench, GPU, 512);
 	for (uint64_t i = 1; i <= PLACE_MAX_HISTORIES + 10; i++) {
 		bench.plan.fingerprint = i;
@@ -549,7 +510,6 @@ TEST(test_history__bounded)
 	bench.plan.fingerprint = PLACE_MAX_HISTORIES + 10;
 	placer_bench_renew(&bench);
 	assert_near(predict(&bench, GPU, 512), 7e6, 0.01);
-	placer_bench_deinit(&bench);
 }
 
 /* --- exploration --- */
@@ -606,9 +566,8 @@ TEST(test_explore__finds_out)
 	struct place_profile profiles[2] = {placer_bench_profile(8, 500),
 					    placer_bench_profile(16, 500)};
 	unsigned int n_explored, n_gpu;
-	struct placer_bench bench;
 
-	placer_bench_init(&bench, 2, profiles);
+	PLACER_BENCH(bench, 2, profiles);
 	assert_int_equal(placer_bench_decide(&bench, 2048, RBK_STRATEGY_AUTO).device, GPU);
 	run(&bench, 1000, 0.7e5, 1e5, &n_explored, &n_gpu);
 	assert_in_range(n_explored, PLACE_TRUST, 20);
@@ -616,7 +575,6 @@ TEST(test_explore__finds_out)
 	/* The GPU has become faster, which only exploring can tell. */
 	run(&bench, 3000, 0.7e5, 0.2e5, &n_explored, &n_gpu);
 	assert_true(n_gpu > 1500);
-	placer_bench_deinit(&bench);
 }
 
 /* However slow: where it would wait for the better device it is seen, and is not where it would
@@ -626,11 +584,10 @@ TEST(test_explore__while_others_wait)
 {
 	const struct place_flow_limits limits = {.weight = 100};
 	struct place_config config = PLACE_CONFIG_DEFAULT;
-	struct placer_bench bench;
 	struct place_flow *other;
 	unsigned int n_explored, n_gpu;
 
-	placer_bench_init(&bench, 2, NULL);
+	PLACER_BENCH(bench, 2, NULL);
 	config.threshold_bytes = 0;
 	placer_bench_configure(&bench, config);
 	assert_int_equal(place_flow_new(bench.placer, &limits, &other), 0);
@@ -658,17 +615,15 @@ TEST(test_explore__while_others_wait)
 	assert_true(n_explored >= PLACE_TRUST);
 	assert_true(report(&bench, CPU, 2048).is_trusted);
 	place_flow_free(bench.placer, other);
-	placer_bench_deinit(&bench);
 }
 
 TEST(test_explore__not_everybody)
 {
 	struct place_config config;
-	struct placer_bench bench;
 	unsigned int n_explored, n_gpu;
 	struct place_request request = {.count = 2048, .deadline_ns = 1000000000};
 
-	placer_bench_init(&bench, 2, NULL);
+	PLACER_BENCH(bench, 2, NULL);
 	for (unsigned int i = 0; i < 10000; i++) {
 		struct place_decision decision = place_decide(bench.placer, bench.place_plan,
 							      bench.flow, request, bench.now_ns);
@@ -682,7 +637,6 @@ TEST(test_explore__not_everybody)
 	place_plan_reset(bench.placer, bench.place_plan);
 	run(&bench, 10000, 2e5, 1e5, &n_explored, &n_gpu);
 	assert_int_equal(n_explored, 0);
-	placer_bench_deinit(&bench);
 }
 
 /* Nothing is random: the same tasks, the same decisions. */
@@ -690,9 +644,8 @@ TEST(test_explore__not_everybody)
 TEST(test_explore__not_while_contended)
 {
 	unsigned int n_explored, n_gpu;
-	struct placer_bench bench;
 
-	placer_bench_init(&bench, 2, NULL);
+	PLACER_BENCH(bench, 2, NULL);
 	/* Both are known, and the CPU is the better one. */
 	run(&bench, 2000, 0.7e5, 1e5, &n_explored, &n_gpu);
 	assert_true(n_gpu < 1000);
@@ -703,7 +656,6 @@ TEST(test_explore__not_while_contended)
 	placer_set_contention(bench.placer, CPU, 1.1f);
 	run(&bench, 1000, 0.77e5, 1e5, &n_explored, &n_gpu);
 	assert_true(n_gpu < 100);
-	placer_bench_deinit(&bench);
 }
 
 TEST(test_explore__repeatable)

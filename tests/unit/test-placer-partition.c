@@ -25,9 +25,8 @@ static struct place_decision may_split(struct placer_bench *bench, uint32_t coun
 TEST(test_split__both_at_once)
 {
 	struct place_decision decision;
-	struct placer_bench bench;
 
-	placer_bench_init(&bench, 2, NULL);
+	PLACER_BENCH(bench, 2, NULL);
 	assert_int_equal(decide(&bench, LARGE, RBK_STRATEGY_AUTO, 0).split_count, 0);
 	decision = may_split(&bench, LARGE);
 	assert_int_equal(decision.device, GPU);
@@ -37,7 +36,6 @@ TEST(test_split__both_at_once)
 	/* 8 bytes/ns here, 1 / (1 / 64 + 1 / 32) there: 2.67 times as many rows. */
 	assert_true(fabs(decision.split_count / (double)LARGE - 2.667 / 3.667) < 0.01);
 	assert_true(fabsf(decision.predicted_ns / decision.other_ns - 1) < 0.01f);
-	placer_bench_deinit(&bench);
 }
 
 TEST(test_split__grain)
@@ -68,10 +66,9 @@ TEST(test_split__grain)
 
 TEST(test_split__only_where_possible)
 {
-	struct placer_bench bench;
 	struct place_config config;
 
-	placer_bench_init(&bench, 2, NULL);
+	PLACER_BENCH(bench, 2, NULL);
 	assert_true(may_split(&bench, LARGE).split_count > 0);
 	bench.plan.splits_rows = false;
 	assert_int_equal(may_split(&bench, LARGE).split_count, 0);
@@ -100,7 +97,6 @@ TEST(test_split__only_where_possible)
 		placer_bench_fail(&bench, GPU);
 	bench.now_ns += PLACE_BACKOFF_MIN_NS;
 	assert_int_equal(decide(&bench, LARGE, RBK_STRATEGY_PARTITION, 0).split_count, 0);
-	placer_bench_deinit(&bench);
 }
 
 /* The CPU would take a seventh of it: that is a gain of 1.17. */
@@ -108,16 +104,14 @@ TEST(test_split__worth_it)
 {
 	struct place_profile profiles[] = {placer_bench_profile(8, 500),
 					   placer_bench_profile(48, 500)};
-	struct placer_bench bench;
 	struct place_config config;
 
-	placer_bench_init(&bench, 2, profiles);
+	PLACER_BENCH(bench, 2, profiles);
 	assert_int_equal(may_split(&bench, LARGE).split_count, 0);
 	config = *placer_config(bench.placer);
 	config.partition_min_gain = 0.15f;
 	placer_bench_configure(&bench, config);
 	assert_true(may_split(&bench, LARGE).split_count > LARGE / 7 * 5);
-	placer_bench_deinit(&bench);
 }
 
 /* What has to wait gets less. */
@@ -125,9 +119,8 @@ TEST(test_split__waits_count)
 {
 	struct place_decision free_both, busy_gpu;
 	struct place_task task;
-	struct placer_bench bench;
 
-	placer_bench_init(&bench, 2, NULL);
+	PLACER_BENCH(bench, 2, NULL);
 	free_both = may_split(&bench, LARGE);
 	task = (struct place_task){
 		.plan = bench.place_plan,
@@ -141,7 +134,6 @@ TEST(test_split__waits_count)
 	busy_gpu = may_split(&bench, LARGE);
 	assert_in_range(busy_gpu.split_count, 1, free_both.split_count - LARGE / 20);
 	place_dequeue(bench.placer, &task, bench.now_ns);
-	placer_bench_deinit(&bench);
 }
 
 /* The GPU is really three times slower than its profile says: the parts show it. */
@@ -149,10 +141,9 @@ TEST(test_split__corrects_itself)
 {
 	const double cpu_row_ns = 128, gpu_row_ns = 144;
 	struct place_decision decision;
-	struct placer_bench bench;
 	double best_ns, ns, gpu_ns, cpu_ns;
 
-	placer_bench_init(&bench, 2, NULL);
+	PLACER_BENCH(bench, 2, NULL);
 	for (unsigned int i = 0; i < 20; i++) {
 		decision = decide(&bench, LARGE, RBK_STRATEGY_PARTITION, 0);
 		gpu_ns = decision.split_count * gpu_row_ns;
@@ -163,7 +154,6 @@ TEST(test_split__corrects_itself)
 	ns = gpu_ns > cpu_ns ? gpu_ns : cpu_ns;
 	best_ns = LARGE / (1 / gpu_row_ns + 1 / cpu_row_ns);
 	assert_true(ns < best_ns * 1.05);
-	placer_bench_deinit(&bench);
 }
 
 /* --- submissions --- */
@@ -171,11 +161,10 @@ TEST(test_split__corrects_itself)
 TEST(test_rows__at_most_that_long)
 {
 	struct place_profile free_to_start = placer_bench_profile(8, 0);
-	struct placer_bench bench;
 	struct place_config config;
 	uint32_t rows, n_parts;
 
-	placer_bench_init(&bench, 2, NULL);
+	PLACER_BENCH(bench, 2, NULL);
 	config = *placer_config(bench.placer);
 	for (uint32_t count = 1; count < 100000000; count += count / 3 + 1) {
 		rows = place_rows_per_submission(bench.placer, bench.place_plan, CPU, count);
@@ -213,5 +202,4 @@ TEST(test_rows__at_most_that_long)
 	assert_int_equal(place_rows_per_submission(bench.placer, bench.place_plan, CPU, 1000),
 			 1000);
 	assert_int_equal(place_rows_per_submission(bench.placer, bench.place_plan, 77, 1000), 1000);
-	placer_bench_deinit(&bench);
 }

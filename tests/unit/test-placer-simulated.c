@@ -11,11 +11,10 @@ enum { CPU = BENCH_CPU, GPU = BENCH_GPU };
 TEST(test_parts__weights_cross_the_link_again)
 {
 	const uint32_t count = 1000003;
-	struct placer_bench bench;
 	float whole_ns, parts_ns;
 	uint32_t rows;
 
-	placer_bench_init(&bench, 2, NULL);
+	PLACER_BENCH(bench, 2, NULL);
 	/* 640 MB at 32 bytes/ns: 20 ms, twice what a submission may take, for a single row. */
 	bench.plan.bindings[0].fixed_bytes = 640000000;
 	bench.plan.touched_fixed = 640000000;
@@ -25,28 +24,23 @@ TEST(test_parts__weights_cross_the_link_again)
 	parts_ns = place_predict_ns(bench.placer, bench.place_plan, GPU, rows) *
 		   (float)((count + rows - 1) / rows);
 	assert_true(parts_ns < whole_ns * 1.3f);
-	placer_bench_deinit(&bench);
 }
 
 /* Without such weights parts are as short as was asked for. */
 TEST(test_parts__no_longer_than_asked)
 {
-	struct placer_bench bench;
 	uint32_t rows;
 
-	placer_bench_init(&bench, 2, NULL);
+	PLACER_BENCH(bench, 2, NULL);
 	rows = place_rows_per_submission(bench.placer, bench.place_plan, GPU, 4000001);
 	assert_true(rows < 4000001 && rows % bench.plan.row_grain == 0);
 	assert_true(place_predict_ns(bench.placer, bench.place_plan, GPU, rows) < 1.05f * 10000000);
-	placer_bench_deinit(&bench);
 }
 
 /* Rounding up to the grain never gives more rows than there are. */
 TEST(test_parts__never_more_than_all)
 {
-	struct placer_bench bench;
-
-	placer_bench_init(&bench, 2, NULL);
+	PLACER_BENCH(bench, 2, NULL);
 	bench.plan.bindings[0].fixed_bytes = 640000000;
 	placer_bench_renew(&bench);
 	for (uint32_t count = 1; count < 100000; count += 997)
@@ -56,7 +50,6 @@ TEST(test_parts__never_more_than_all)
 
 			assert_in_range(rows, 1, count);
 		}
-	placer_bench_deinit(&bench);
 }
 
 static struct place_task held_task(struct placer_bench *bench, uint32_t count)
@@ -85,11 +78,10 @@ static void let_go(struct placer_bench *bench, struct place_task *task)
 /* A small task does not wait for a CPU that is busy while a GPU has nothing to do. */
 TEST(test_below_threshold__cpu_is_busy)
 {
-	struct placer_bench bench;
 	struct place_decision decision;
 	struct place_task task;
 
-	placer_bench_init(&bench, 2, NULL);
+	PLACER_BENCH(bench, 2, NULL);
 	decision = placer_bench_decide(&bench, 64, RBK_STRATEGY_AUTO);
 	assert_int_equal(decision.device, CPU);
 	assert_int_equal(decision.reason, RBK_REASON_BELOW_THRESHOLD);
@@ -112,7 +104,6 @@ TEST(test_below_threshold__cpu_is_busy)
 	assert_int_equal(decision.device, CPU);
 	assert_int_equal(decision.reason, RBK_REASON_BELOW_THRESHOLD);
 	let_go(&bench, &task);
-	placer_bench_deinit(&bench);
 }
 
 /* Who is helped by nearly all servers leaves none of them free. */
@@ -120,11 +111,10 @@ TEST(test_wait__helped_by_nearly_all)
 {
 	struct place_profile profiles[] = {placer_bench_profile(8, 500),
 					   placer_bench_profile(64, 10000)};
-	struct placer_bench bench;
 	struct place_task task;
 
 	profiles[CPU].n_servers = profiles[CPU].n_servers_per_task = 8;
-	placer_bench_init(&bench, 2, profiles);
+	PLACER_BENCH(bench, 2, profiles);
 	/* Observed: 7.2 of 8 servers at work, on average. */
 	for (unsigned int i = 0; i < 200; i++)
 		place_learn(bench.placer, bench.place_plan, CPU, 100000, PLACE_DONE, 1000000,
@@ -133,5 +123,4 @@ TEST(test_wait__helped_by_nearly_all)
 	hold(&bench, &task);
 	assert_true(place_flow_wait_ns(bench.placer, bench.flow, CPU, bench.now_ns) > 500000);
 	let_go(&bench, &task);
-	placer_bench_deinit(&bench);
 }

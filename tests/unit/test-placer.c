@@ -317,16 +317,14 @@ TEST(test_trust__speedup_threshold, setup_two, teardown)
 TEST(test_trust__no_profile)
 {
 	struct place_profile profiles[] = {placer_bench_profile(1000, 1), {.is_valid = false}};
-	struct placer_bench bench;
 
-	placer_bench_init(&bench, 2, profiles);
+	PLACER_BENCH(bench, 2, profiles);
 	expect_placed(&bench, 1, RBK_STRATEGY_AUTO, CPU, RBK_REASON_BELOW_THRESHOLD);
 	expect_placed(&bench, 2048, RBK_STRATEGY_AUTO, GPU, RBK_REASON_GPU_AVAILABLE);
 	/* It turns out to be no good. */
 	for (unsigned int i = 0; i < PLACE_TRUST; i++)
 		placer_bench_learn(&bench, GPU, 2048, 1e6);
 	expect_placed(&bench, 2048, RBK_STRATEGY_AUTO, CPU, RBK_REASON_COST_MODEL);
-	placer_bench_deinit(&bench);
 }
 
 TEST(test_contention__to_the_gpu, setup_two, teardown)
@@ -369,11 +367,10 @@ TEST(test_energy__within_slack)
 {
 	struct place_profile profiles[] = {placer_bench_profile(8, 500),
 					   placer_bench_profile(12, 500)};
-	struct placer_bench bench;
 	struct place_config config;
 
 	profiles[0].active_watts = 10;
-	placer_bench_init(&bench, 2, profiles);
+	PLACER_BENCH(bench, 2, profiles);
 	config = *placer_config(bench.placer);
 	expect_placed(&bench, 8192, RBK_STRATEGY_ENERGY, CPU, RBK_REASON_COST_MODEL);
 	placer_bench_trust(&bench, 8192);
@@ -391,7 +388,6 @@ TEST(test_energy__within_slack)
 	profiles[0].active_watts = 0;
 	placer_set_profile(bench.placer, CPU, &profiles[0]);
 	expect_placed(&bench, 8192, RBK_STRATEGY_AUTO, GPU, RBK_REASON_COST_MODEL);
-	placer_bench_deinit(&bench);
 }
 
 /* --- deadlines --- */

@@ -21,6 +21,8 @@ static void begin(struct residency_rig *rig)
 	residency_rig_init(rig, 1, 100 * MIB, 0, RESIDENCY_WANTED);
 }
 
+#define BEGIN(name) SCOPED(residency_rig, name, begin, residency_rig_deinit)
+
 static uint64_t used(const struct residency_rig *rig, unsigned int tenant)
 {
 	return account_used(rig->tenants[tenant].account, account_vram(RIG_DEVICE));
@@ -81,11 +83,10 @@ static void ask(struct residency_rig *rig, struct plan_memory *slot, struct wish
  */
 TEST(test_promises__within_the_maximum)
 {
-	struct residency_rig rig;
 	struct plan_memory *busy, *wanted[2], *other;
 	struct wish wishes[2] = {{.res = 1}, {.res = 1}};
 
-	begin(&rig);
+	BEGIN(rig);
 	rig_share(&rig, 0, 40 * MIB, 40 * MIB, 0);
 	rig_add(&rig, busy = rig_plan_of(&rig, 0, 40 * MIB));
 	rig_settle(&rig);
@@ -106,21 +107,15 @@ TEST(test_promises__within_the_maximum)
 	rig_settle(&rig);
 	assert_true(wishes[0].n_done == 1 && wishes[0].res == 0);
 	rig_check(&rig);
-	rig_remove(&rig, busy);
-	rig_remove(&rig, other);
-	for (int i = 0; i < 2; i++)
-		rig_remove(&rig, wanted[i]);
-	residency_rig_deinit(&rig);
 }
 
 /* A promise that a lower limit no longer allows is taken back, whoever else is loading. */
 TEST(test_promises__limit_lowered)
 {
-	struct residency_rig rig;
 	struct plan_memory *busy, *wanted, *loading;
 	struct wish wish = {.res = 1};
 
-	begin(&rig);
+	BEGIN(rig);
 	rig_add(&rig, busy = rig_plan_of(&rig, 0, 60 * MIB));
 	rig_settle(&rig);
 	busy->n_on_device[RIG_DEVICE] = 1;
@@ -138,21 +133,16 @@ TEST(test_promises__limit_lowered)
 	rig.devices[RIG_DEVICE].is_held = false;
 	set_idle(&rig, busy);
 	rig_settle(&rig);
-	rig_remove(&rig, busy);
-	rig_remove(&rig, wanted);
-	rig_remove(&rig, loading);
-	residency_rig_deinit(&rig);
 }
 
 /* Who cannot come for another reason than room sends nobody away, again and again. */
 TEST(test_host_limit__displaces_nobody)
 {
-	struct residency_rig rig;
 	struct account_limits limits;
 	struct plan_memory *there, *poor;
 	struct wish wish = {.res = 1};
 
-	begin(&rig);
+	BEGIN(rig);
 	rig_share(&rig, 0, 100 * MIB, 100 * MIB, 60 * MIB);
 	for (int slot = 0; slot < ACCOUNT_SLOT_COUNT; slot++)
 		limits.max[slot] = slot == ACCOUNT_HOST_BYTES ? 4096 : UINT64_MAX;
@@ -171,8 +161,6 @@ TEST(test_host_limit__displaces_nobody)
 	rig_remove(&rig, there);
 	rig_settle(&rig);
 	assert_int_equal(rig.residency->devices[RIG_DEVICE].awaited_bytes, 0);
-	rig_remove(&rig, poor);
-	residency_rig_deinit(&rig);
 }
 
 /* ---- The setup thread ---- */
@@ -181,10 +169,9 @@ TEST(test_host_limit__displaces_nobody)
 TEST(test_loads__of_each_tenant)
 {
 	enum { N_GREEDY = 8 };
-	struct residency_rig rig;
 	struct plan_memory *greedy[3][N_GREEDY], *modest;
 
-	begin(&rig);
+	BEGIN(rig);
 	rig.devices[RIG_DEVICE].is_held = true;
 	for (unsigned int t = 0; t < 3; t++)
 		for (int i = 0; i < N_GREEDY; i++)
@@ -196,11 +183,6 @@ TEST(test_loads__of_each_tenant)
 	rig.devices[RIG_DEVICE].is_held = false;
 	rig_settle(&rig);
 	assert_true(rig_is_ready(modest));
-	rig_remove(&rig, modest);
-	for (unsigned int t = 0; t < 3; t++)
-		for (int i = 0; i < N_GREEDY; i++)
-			rig_remove(&rig, greedy[t][i]);
-	residency_rig_deinit(&rig);
 }
 
 /* ---- Plans that are added ---- */
@@ -222,11 +204,10 @@ static void add_and_take(enum meanwhile meanwhile, bool has_constant)
 {
 	const struct residency_victims all = {.device = RBK_DEVICE_NONE};
 	struct wish wish = {.res = 1};
-	struct residency_rig rig;
 	struct plan_memory *slot;
 	uint64_t n, bytes;
 
-	begin(&rig);
+	BEGIN(rig);
 	n_added = 0;
 	rig.devices[RIG_DEVICE].is_held = true;
 	slot = rig_plan(&rig, 0, MIB, (const uint32_t[]){has_constant ? 1 : 0, 0});
@@ -253,8 +234,6 @@ static void add_and_take(enum meanwhile meanwhile, bool has_constant)
 	assert_true(wish.n_done == 1 && wish.res == 0);
 	assert_true(rig_is_ready(slot));
 	assert_int_equal(n_added, 1);
-	rig_remove(&rig, slot);
-	residency_rig_deinit(&rig);
 }
 
 TEST(test_add__evicted_meanwhile)
@@ -276,10 +255,9 @@ TEST(test_add__evicted_while_awaited)
 {
 	const struct residency_victims all = {.device = RBK_DEVICE_NONE};
 	struct plan_memory *busy, *slot;
-	struct residency_rig rig;
 	uint64_t n, bytes;
 
-	begin(&rig);
+	BEGIN(rig);
 	n_added = 0;
 	rig_share(&rig, 0, 100 * MIB, 0, 0);
 	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 60 * MIB);
@@ -302,9 +280,6 @@ TEST(test_add__evicted_while_awaited)
 	set_idle(&rig, busy);
 	rig_settle(&rig);
 	assert_int_equal(n_added, 1);
-	rig_remove(&rig, slot);
-	rig_remove(&rig, busy);
-	residency_rig_deinit(&rig);
 }
 
 /* ---- Wishes ---- */
@@ -312,11 +287,10 @@ TEST(test_add__evicted_while_awaited)
 /* In one breath: the second is about what the first leaves. */
 TEST(test_wishes__evict_then_prefetch)
 {
-	struct residency_rig rig;
 	struct plan_memory *slot;
 	struct wish evict = {.res = 1}, prefetch = {.res = 1};
 
-	begin(&rig);
+	BEGIN(rig);
 	rig_add(&rig, slot = rig_plan_of(&rig, 0, 60 * MIB));
 	rig_settle(&rig);
 	ask(&rig, slot, &evict, RESIDENCY_EVICT);
@@ -345,8 +319,6 @@ TEST(test_wishes__evict_then_prefetch)
 	assert_true(evict.n_done == 1 && evict.res == 0);
 	assert_true(prefetch.n_done == 1 && prefetch.res == 0);
 	assert_true(rig_is_ready(slot));
-	rig_remove(&rig, slot);
-	residency_rig_deinit(&rig);
 }
 
 /* Evicted by hand on its way, with all the room that there is: that is not for want of memory. */
@@ -354,11 +326,10 @@ static void evict_on_the_way(bool is_administrators)
 {
 	const struct residency_victims all = {.device = RBK_DEVICE_NONE};
 	struct wish evict = {.res = 1}, prefetch = {.res = 1};
-	struct residency_rig rig;
 	struct plan_memory *slot;
 	uint64_t n, bytes;
 
-	begin(&rig);
+	BEGIN(rig);
 	rig_add(&rig, slot = rig_plan_of(&rig, 0, 60 * MIB));
 	rig_settle(&rig);
 	ask(&rig, slot, &evict, RESIDENCY_EVICT);
@@ -381,8 +352,6 @@ static void evict_on_the_way(bool is_administrators)
 	assert_true(prefetch.n_done == 1 && prefetch.res == -EINTR);
 	assert_true(is_administrators || (evict.n_done == 1 && evict.res == 0));
 	assert_false(rig_is_ready(slot));
-	rig_remove(&rig, slot);
-	residency_rig_deinit(&rig);
 }
 
 TEST(test_wishes__evicted_on_the_way)
@@ -394,11 +363,10 @@ TEST(test_wishes__evicted_on_the_way)
 /* What was wanted before it was evicted by hand does not bring it back. */
 TEST(test_wishes__evict_after_want)
 {
-	struct residency_rig rig;
 	struct plan_memory *slot;
 	struct wish wish = {.res = 1};
 
-	begin(&rig);
+	BEGIN(rig);
 	rig_add(&rig, slot = rig_plan_of(&rig, 0, 60 * MIB));
 	rig_settle(&rig);
 	rig_want(&rig, slot, 10);
@@ -411,18 +379,15 @@ TEST(test_wishes__evict_after_want)
 	rig_want(&rig, slot, 1);
 	rig_settle(&rig);
 	assert_false(slot->residency->is_parked);
-	rig_remove(&rig, slot);
-	residency_rig_deinit(&rig);
 }
 
 /* Nothing waits for what can no longer come. */
 TEST(test_wishes__limit_lowered_meanwhile)
 {
-	struct residency_rig rig;
 	struct plan_memory *there, *waiting;
 	struct wish wish = {.res = 1};
 
-	begin(&rig);
+	BEGIN(rig);
 	rig_add(&rig, there = rig_plan_of(&rig, 1, 60 * MIB));
 	rig_settle(&rig);
 	rig_want(&rig, there, 1000);
@@ -434,19 +399,15 @@ TEST(test_wishes__limit_lowered_meanwhile)
 	residency_limits_changed(rig.residency);
 	rig_settle(&rig);
 	assert_true(wish.n_done == 1 && wish.res == -ENOMEM);
-	rig_remove(&rig, there);
-	rig_remove(&rig, waiting);
-	residency_rig_deinit(&rig);
 }
 
 /* Being on one device is no reason to forget who waits for another. */
 TEST(test_wishes__of_a_named_device)
 {
-	struct residency_rig rig;
 	struct plan_memory *there, *waiting;
 	struct wish first = {.res = 1}, second = {.res = 1};
 
-	residency_rig_init(&rig, 2, 100 * MIB, 0, RESIDENCY_WANTED);
+	RESIDENCY_RIG(rig, 2, 100 * MIB, 0, RESIDENCY_WANTED);
 	rig_add(&rig, there = rig_plan_of(&rig, 1, 60 * MIB));
 	rig_settle(&rig);
 	assert_true(rig_is_ready(there));
@@ -463,8 +424,6 @@ TEST(test_wishes__of_a_named_device)
 	rig_settle(&rig);
 	assert_true(first.n_done == 1 && first.res == 0);
 	assert_true(rig_is_ready(waiting));
-	rig_remove(&rig, waiting);
-	residency_rig_deinit(&rig);
 }
 
 /* A thousand entries that ask for the same are looked at once. */
@@ -650,9 +609,8 @@ static void remove_many(struct residency_rig *rig, struct plan_memory **slots)
 TEST_IN("many", test_many__add_looks_at_few)
 {
 	struct plan_memory **slots, *fits, *displaces;
-	struct residency_rig rig;
 
-	begin(&rig);
+	BEGIN(rig);
 	slots = hold_many(&rig);
 	n_looked_at = 0;
 	rig_add(&rig, fits = rig_plan_of(&rig, 1, 10 * MIB));
@@ -663,7 +621,6 @@ TEST_IN("many", test_many__add_looks_at_few)
 	rig_remove(&rig, displaces);
 	rig_remove(&rig, fits);
 	remove_many(&rig, slots);
-	residency_rig_deinit(&rig);
 }
 
 /* Saying what a plan could have takes no walk over what its tenant has already. */
@@ -672,9 +629,8 @@ TEST_IN("many", test_many__about_looks_at_none)
 	enum { N_SMALL = 100 };
 	struct plan_memory *slots[N_SMALL];
 	struct residency_about about;
-	struct residency_rig rig;
 
-	begin(&rig);
+	BEGIN(rig);
 	rig_share(&rig, 0, 50 * MIB, 50 * MIB, 0);
 	for (int i = 0; i < N_SMALL; i++)
 		rig_add(&rig, slots[i] = rig_plan_of(&rig, 0, RIG_PAGE));
@@ -685,9 +641,6 @@ TEST_IN("many", test_many__about_looks_at_none)
 	assert_int_equal(about.available_bytes, 50 * MIB);
 	assert_int_equal(n_summed, 0);
 	rig_check(&rig);
-	for (int i = 0; i < N_SMALL; i++)
-		rig_remove(&rig, slots[i]);
-	residency_rig_deinit(&rig);
 }
 
 /* Turns the loop until all has been looked at. Return: the most plans looked at in one turn. */
@@ -709,9 +662,8 @@ static uint32_t most_in_a_turn(struct residency_rig *rig, uint32_t n_least)
 TEST_IN("many", test_many__review_in_slices)
 {
 	struct plan_memory **slots;
-	struct residency_rig rig;
 
-	begin(&rig);
+	BEGIN(rig);
 	slots = hold_many(&rig);
 	rig_want(&rig, slots[3], 10);
 	rig_want(&rig, slots[N_MANY - 2], 1000);
@@ -723,7 +675,6 @@ TEST_IN("many", test_many__review_in_slices)
 	assert_false(rig_is_ready(slots[0]));
 	rig_check(&rig);
 	remove_many(&rig, slots);
-	residency_rig_deinit(&rig);
 }
 
 /* Removes the plan that the review under way would look at next. */
@@ -743,9 +694,8 @@ static void remove_next(struct residency_rig *rig, struct plan_memory **slots)
 TEST_IN("many", test_many__removed_meanwhile)
 {
 	struct plan_memory **slots;
-	struct residency_rig rig;
 
-	begin(&rig);
+	BEGIN(rig);
 	slots = hold_many(&rig);
 	for (int i = 1; i < N_MANY; i += 2) {
 		rig_want(&rig, slots[i], (uint32_t)i);
@@ -763,7 +713,6 @@ TEST_IN("many", test_many__removed_meanwhile)
 	rig_settle(&rig);
 	rig_check(&rig);
 	remove_many(&rig, slots);
-	residency_rig_deinit(&rig);
 }
 
 /* Plans of a page each, all of tenant 0 and there. */
@@ -789,10 +738,9 @@ TEST_IN("many", test_many__limit_lowered)
 {
 	enum { N = 200, N_LEFT = 10 };
 	struct plan_memory *slots[N];
-	struct residency_rig rig;
 	int before = N, now;
 
-	begin(&rig);
+	BEGIN(rig);
 	fill(&rig, slots, N);
 	for (int i = 0; i < N_LEFT; i++)
 		rig_want(&rig, slots[i * 17], 1000);
@@ -810,9 +758,6 @@ TEST_IN("many", test_many__limit_lowered)
 		assert_true(rig_is_ready(slots[i * 17]));
 	assert_int_equal(n_there(slots, N), N_LEFT);
 	rig_check(&rig);
-	for (int i = 0; i < N; i++)
-		rig_remove(&rig, slots[i]);
-	residency_rig_deinit(&rig);
 }
 
 /* Plans that cannot be brought are tried in as many turns as that takes. */
@@ -821,9 +766,8 @@ TEST_IN("many", test_many__candidates_in_turns)
 	enum { N = 50, N_WISHES = 6 };
 	struct plan_memory *slots[N], *wanted[N_WISHES];
 	uint32_t n_most = 0, n_all = 0;
-	struct residency_rig rig;
 
-	begin(&rig);
+	BEGIN(rig);
 	fill(&rig, slots, N);
 	for (int i = 0; i < N_WISHES; i++)
 		rig_add(&rig, wanted[i] = rig_plan_of(&rig, 1, 100 * MIB));
@@ -841,11 +785,6 @@ TEST_IN("many", test_many__candidates_in_turns)
 	}
 	assert_in_range(n_most, N, 2 * N);
 	rig_check(&rig);
-	for (int i = 0; i < N_WISHES; i++)
-		rig_remove(&rig, wanted[i]);
-	for (int i = 0; i < N; i++)
-		rig_remove(&rig, slots[i]);
-	residency_rig_deinit(&rig);
 }
 
 /* A tenant is promised so much at a time, since all promises are looked after. */
@@ -854,9 +793,8 @@ TEST_IN("many", test_many__promises)
 	enum { N = 2 * RESIDENCY_MAX_AWAITED };
 	struct plan_memory *busy, *slots[N];
 	static struct wish wishes[N];
-	struct residency_rig rig;
 
-	begin(&rig);
+	BEGIN(rig);
 	rig_add(&rig, busy = rig_plan_of(&rig, 0, 100 * MIB));
 	rig_settle(&rig);
 	busy->n_on_device[RIG_DEVICE] = 1;
@@ -877,10 +815,6 @@ TEST_IN("many", test_many__promises)
 	rig_settle(&rig);
 	assert_int_equal(rig.tenants[0].memory->n_awaited[RIG_DEVICE], 0);
 	rig_check(&rig);
-	rig_remove(&rig, busy);
-	for (int i = 0; i < N; i++)
-		rig_remove(&rig, slots[i]);
-	residency_rig_deinit(&rig);
 }
 
 /* A plan that no device with memory can run is not looked at, and makes nobody look. */
@@ -888,12 +822,11 @@ TEST_IN("many", test_many__without_a_device)
 {
 	struct plan_memory *able, *unable;
 	struct residency_victims victims = {.device = RBK_DEVICE_NONE};
-	struct residency_rig rig;
 	struct wish wish = {0};
 	uint64_t n, bytes;
 	unsigned int n_answers = 0;
 
-	begin(&rig);
+	BEGIN(rig);
 	rig_add(&rig, able = rig_plan_of(&rig, 0, 60 * MIB));
 	rig_settle(&rig);
 	unable = rig_plan_of(&rig, 1, 60 * MIB);
@@ -914,8 +847,6 @@ TEST_IN("many", test_many__without_a_device)
 
 	rig_remove(&rig, unable);
 	assert_false(rig_review_is_due(&rig));
-	rig_remove(&rig, able);
-	residency_rig_deinit(&rig);
 }
 
 /* Have the timer of reviews fire. Return: whether a review began. */
@@ -936,9 +867,8 @@ static bool timer_fires(struct residency_rig *rig)
 TEST(test_review__put_off_once)
 {
 	const uint64_t hour_ns = 3600000000000;
-	struct residency_rig rig;
 
-	begin(&rig);
+	BEGIN(rig);
 	rig_settle(&rig);
 	for (unsigned int i = 0; i < 2; i++) {
 		rig.residency->reviewed_ns = clock_now_ns();
@@ -947,7 +877,6 @@ TEST(test_review__put_off_once)
 		assert_true(rig.residency->timer_ns > clock_now_ns() + hour_ns);
 		assert_true(timer_fires(&rig));
 	}
-	residency_rig_deinit(&rig);
 }
 
 int main(void)

@@ -181,7 +181,6 @@ TEST(test_open__own_plans_leave, setup, teardown)
 	assert_false(rig_is_ready(slot));
 	end_lease(a);
 	settle();
-	rig_remove(&rig, slot);
 }
 
 /* Other tenants' plans do not, unless these are above vram-high, or it is within the reserve. */
@@ -216,7 +215,6 @@ TEST(test_open__others, setup, teardown)
 	settle();
 	assert_int_equal(a->res, 0);
 	assert_false(rig_is_ready(slot));
-	rig_remove(&rig, slot);
 }
 
 /* Leases do not leave, so they take nothing that is reserved for others, though these are away. */
@@ -299,7 +297,6 @@ TEST(test_believed, setup, teardown)
 			 25 * MIB);
 	residency_set_outside(rig.residency, RIG_DEVICE, 0);
 	residency_set_usable(rig.residency, RIG_DEVICE, 100 * MIB, 0);
-	rig_remove(&rig, slot);
 }
 
 /* What a lease has no plan gets, whatever it is worth, or owed since then. */
@@ -333,7 +330,6 @@ TEST(test_plans__keep_out, setup, teardown)
 	rig_want(&rig, slot, 1000);
 	settle();
 	assert_true(rig_is_ready(slot));
-	rig_remove(&rig, slot);
 }
 
 /* In a tenant, room goes to who has waited longest, not to who is smallest. */
@@ -542,7 +538,6 @@ TEST(test_wait__withdrawn, setup, teardown)
 	slot->n_on_device[RIG_DEVICE] = 0;
 	residency_plan_idle(rig.residency, slot, RIG_DEVICE);
 	settle();
-	rig_remove(&rig, slot);
 }
 
 /* Each waits for what the other has. */
@@ -653,7 +648,6 @@ TEST(test_device__lost, setup, teardown)
 	end_lease(b);
 	end_lease(a);
 	settle();
-	rig_remove(&rig, slot);
 }
 
 /* The sums that are kept are those of the leases that there are. */
@@ -722,8 +716,6 @@ TEST(test_random, setup, teardown)
 	settle();
 	assert_int_equal(rig.residency->leases.granted_bytes[RIG_DEVICE], 0);
 	assert_int_equal(rig.residency->devices[RIG_DEVICE].awaited_bytes, 0);
-	for (unsigned int i = 0; i < 4; i++)
-		rig_remove(&rig, slots[i]);
 }
 
 /* Many who wait */

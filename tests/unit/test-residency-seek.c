@@ -33,24 +33,6 @@ static void add(struct residency_rig *rig, struct plan_memory *slot)
 		rig_turn(rig);
 }
 
-static void on_removed(struct plan_memory *slot)
-{
-	free(slot->plan->constants);
-	free(slot->plan);
-	slot->plan = NULL;
-}
-
-static void remove_all(struct residency_rig *rig, struct plan_memory **slots, uint32_t n)
-{
-	for (uint32_t i = 0; i < n; i++)
-		residency_remove(rig->residency, slots[i], on_removed);
-	for (uint32_t i = 0; i < n; i++) {
-		while (slots[i]->plan)
-			rig_turn(rig);
-		free(slots[i]);
-	}
-}
-
 enum {
 	N_RESIDENT = 10000,
 	FEW = 32,
@@ -146,10 +128,9 @@ static void count_visits(uint32_t n, uint64_t bytes, uint32_t *ret)
 	const uint64_t room = bytes ? n * bytes : RIG_PAGE;
 	struct plan_memory **slots = calloc(n, sizeof(*slots)), *other = NULL, *more;
 	static struct many_waits waits;
-	struct residency_rig rig;
 
 	assert_non_null(slots);
-	residency_rig_init(&rig, 1, room, 0, RESIDENCY_WANTED);
+	RESIDENCY_RIG(rig, 1, room, 0, RESIDENCY_WANTED);
 	for (uint32_t i = 0; i < n; i++)
 		add(&rig, slots[i] = bytes ? rig_plan_of(&rig, 0, bytes)
 					   : rig_plan(&rig, 0, 0, (const uint32_t[]){0}));
@@ -192,11 +173,7 @@ static void count_visits(uint32_t n, uint64_t bytes, uint32_t *ret)
 	end_waits(&rig, &waits, 1);
 
 	rig_check(&rig);
-	if (other)
-		rig_remove(&rig, other);
-	remove_all(&rig, slots, n);
 	free(slots);
-	residency_rig_deinit(&rig);
 }
 
 /* Plans that hold nothing are never visited. */
@@ -229,10 +206,9 @@ TEST(test_many__rounds_in_passes)
 	struct plan_memory *slots[N];
 	static struct many_waits waits;
 	struct residency_device *device;
-	struct residency_rig rig;
 	uint32_t n_passes = 0;
 
-	residency_rig_init(&rig, 1, N * RIG_PAGE, 0, RESIDENCY_WANTED);
+	RESIDENCY_RIG(rig, 1, N * RIG_PAGE, 0, RESIDENCY_WANTED);
 	device = &rig.residency->devices[RIG_DEVICE];
 	for (uint32_t i = 0; i < N; i++)
 		add(&rig, slots[i] = rig_plan_of(&rig, i % RIG_MAX_TENANTS, RIG_PAGE));
@@ -249,8 +225,6 @@ TEST(test_many__rounds_in_passes)
 	assert_in_range(n_passes, 2, RIG_MAX_TENANTS);
 	end_waits(&rig, &waits, N_WAITS);
 	rig_check(&rig);
-	remove_all(&rig, slots, N);
-	residency_rig_deinit(&rig);
 }
 
 /* A tenant's own small plan is found behind any number of another one's. */
@@ -258,10 +232,9 @@ TEST(test_many__of_another)
 {
 	enum { N = 4 * RESIDENCY_SMALL };
 	struct plan_memory *slots[N], *mine, *next;
-	struct residency_rig rig;
 	struct rig_wish wish;
 
-	residency_rig_init(&rig, 1, (N + 1) * RIG_PAGE, 0, RESIDENCY_WANTED);
+	RESIDENCY_RIG(rig, 1, (N + 1) * RIG_PAGE, 0, RESIDENCY_WANTED);
 	for (uint32_t i = 0; i < N; i++)
 		add(&rig, slots[i] = rig_plan_of(&rig, 0, RIG_PAGE));
 	add(&rig, mine = rig_plan_of(&rig, 1, RIG_PAGE));
@@ -274,10 +247,6 @@ TEST(test_many__of_another)
 	assert_true(rig_is_ready(next));
 	assert_false(rig_is_ready(mine));
 	rig_check(&rig);
-	rig_remove(&rig, next);
-	rig_remove(&rig, mine);
-	remove_all(&rig, slots, N);
-	residency_rig_deinit(&rig);
 }
 
 /* A large plan makes way though any number of small ones of its tenant came first. */
@@ -285,10 +254,9 @@ TEST(test_many__large_among_small)
 {
 	enum { N = 4 * RESIDENCY_SMALL };
 	struct plan_memory *slots[N], *large, *next;
-	struct residency_rig rig;
 	struct rig_wish wish;
 
-	residency_rig_init(&rig, 1, 2 * N * RIG_PAGE, 0, RESIDENCY_WANTED);
+	RESIDENCY_RIG(rig, 1, 2 * N * RIG_PAGE, 0, RESIDENCY_WANTED);
 	for (uint32_t i = 0; i < N; i++)
 		add(&rig, slots[i] = rig_plan_of(&rig, 0, RIG_PAGE));
 	add(&rig, large = rig_plan_of(&rig, 0, N * RIG_PAGE));
@@ -300,10 +268,6 @@ TEST(test_many__large_among_small)
 	assert_int_equal(wish.res, 0);
 	assert_true(rig_is_ready(next));
 	assert_false(rig_is_ready(large));
-	rig_remove(&rig, next);
-	rig_remove(&rig, large);
-	remove_all(&rig, slots, N);
-	residency_rig_deinit(&rig);
 }
 
 /* ---- Turns that have no time ---- */
@@ -358,9 +322,8 @@ TEST(test_short__of_a_limit_and_of_pressure)
 {
 	enum { N = 600, N_WITHIN = 300, N_LEFT = 10 };
 	static struct plan_memory *slots[N];
-	struct residency_rig rig;
 
-	residency_rig_init(&rig, 1, N * RIG_PAGE, 0, RESIDENCY_WANTED);
+	RESIDENCY_RIG(rig, 1, N * RIG_PAGE, 0, RESIDENCY_WANTED);
 	for (uint32_t i = 0; i < N; i++)
 		add(&rig, slots[i] = rig_plan_of(&rig, 0, RIG_PAGE));
 	rig_settle(&rig);
@@ -378,8 +341,6 @@ TEST(test_short__of_a_limit_and_of_pressure)
 	}
 	end_shortage(&rig);
 	rig_check(&rig);
-	remove_all(&rig, slots, N);
-	residency_rig_deinit(&rig);
 }
 
 /* Plans that share a block of a tenant above a lower maximum leave without a pause, too. */
@@ -387,9 +348,8 @@ TEST(test_short__of_a_limit_on_sharers)
 {
 	enum { N = 200 };
 	static struct plan_memory *slots[N];
-	struct residency_rig rig;
 
-	residency_rig_init(&rig, 1, N * RIG_PAGE, 0, RESIDENCY_WANTED);
+	RESIDENCY_RIG(rig, 1, N * RIG_PAGE, 0, RESIDENCY_WANTED);
 	for (uint32_t i = 0; i < N; i++)
 		add(&rig, slots[i] = rig_plan(&rig, 0, RIG_PAGE, (const uint32_t[]){1, 0}));
 	rig_settle(&rig);
@@ -398,8 +358,6 @@ TEST(test_short__of_a_limit_on_sharers)
 	residency_review(rig.residency);
 	leave_in_turns(&rig, slots, N, 0);
 	rig_check(&rig);
-	remove_all(&rig, slots, N);
-	residency_rig_deinit(&rig);
 }
 
 /* Under pressure those are found that can leave, behind any number that their reserve keeps. */
@@ -407,9 +365,8 @@ TEST(test_many__one_above_the_reserve)
 {
 	enum { N_KEPT = 4 * RESIDENCY_SMALL, N = N_KEPT + 1 };
 	static struct plan_memory *slots[N];
-	struct residency_rig rig;
 
-	residency_rig_init(&rig, 1, 4 * N * RIG_PAGE, 0, RESIDENCY_WANTED);
+	RESIDENCY_RIG(rig, 1, 4 * N * RIG_PAGE, 0, RESIDENCY_WANTED);
 	for (uint32_t i = 0; i < N; i++)
 		add(&rig, slots[i] = rig_plan_of(&rig, 0, i < N_KEPT ? 2 * RIG_PAGE : RIG_PAGE));
 	rig_share(&rig, 0, 4 * N * RIG_PAGE, 4 * N * RIG_PAGE, 2 * N_KEPT * RIG_PAGE);
@@ -423,8 +380,6 @@ TEST(test_many__one_above_the_reserve)
 	assert_false(rig_is_ready(slots[N_KEPT]));
 	assert_int_equal(n_there(slots, N), N_KEPT);
 	end_shortage(&rig);
-	remove_all(&rig, slots, N);
-	residency_rig_deinit(&rig);
 }
 
 /* ---- Shared blocks ---- */
@@ -510,10 +465,9 @@ TEST(test_short__of_promises)
 {
 	struct plan_memory *busy, *slots[RIG_MAX_TENANTS];
 	struct residency_device *device;
-	struct residency_rig rig;
 	uint32_t n_coming = 0, n_before;
 
-	residency_rig_init(&rig, 1, RIG_MAX_TENANTS * RIG_PAGE, 0, RESIDENCY_WANTED);
+	RESIDENCY_RIG(rig, 1, RIG_MAX_TENANTS * RIG_PAGE, 0, RESIDENCY_WANTED);
 	device = &rig.residency->devices[RIG_DEVICE];
 	add(&rig, busy = rig_plan_of(&rig, 0, RIG_MAX_TENANTS * RIG_PAGE));
 	busy->n_on_device[RIG_DEVICE] = 1;
@@ -553,10 +507,6 @@ TEST(test_short__of_promises)
 	end_shortage(&rig);
 	assert_int_equal(n_there(slots, RIG_MAX_TENANTS), RIG_MAX_TENANTS);
 	rig_check(&rig);
-	rig_remove(&rig, busy);
-	for (uint32_t i = 0; i < RIG_MAX_TENANTS; i++)
-		rig_remove(&rig, slots[i]);
-	residency_rig_deinit(&rig);
 }
 
 static void on_granted(struct lease_wait *wait, int res)
@@ -598,7 +548,6 @@ TEST(test_short__of_reviews)
 	lease_free(wait.lease);
 	end_shortage(&rig);
 	end_waits(&rig, &waits, N_WAITS);
-	rig_remove(&rig, full);
 	residency_rig_deinit(&rig);
 }
 
@@ -607,10 +556,9 @@ TEST(test_short__of_candidates)
 {
 	struct plan_memory *there, *awaited, *wanted;
 	struct residency_walk *walk;
-	struct residency_rig rig;
 	struct rig_wish wish;
 
-	residency_rig_init(&rig, 1, 2 * RIG_PAGE, 0, RESIDENCY_WANTED);
+	RESIDENCY_RIG(rig, 1, 2 * RIG_PAGE, 0, RESIDENCY_WANTED);
 	walk = &rig.residency->walk;
 	add(&rig, there = rig_plan_of(&rig, 0, 2 * RIG_PAGE));
 	rig_want(&rig, there, 1000);
@@ -629,10 +577,6 @@ TEST(test_short__of_candidates)
 	assert_int_equal(walk->wanted.n_tried, 1);
 	end_shortage(&rig);
 	assert_true(rig_is_ready(there));
-	rig_remove(&rig, wanted);
-	rig_remove(&rig, awaited);
-	rig_remove(&rig, there);
-	residency_rig_deinit(&rig);
 }
 
 /* A tenant that is promised nothing more may have the second tier. */
@@ -641,9 +585,8 @@ TEST(test_promises__second_tier)
 	enum { N = RESIDENCY_MAX_AWAITED + 1 };
 	struct plan_memory *busy, *slots[N];
 	static struct rig_wish wishes[N];
-	struct residency_rig rig;
 
-	residency_rig_init(&rig, 1, 2 * N * RIG_PAGE, 0, RESIDENCY_WANTED);
+	RESIDENCY_RIG(rig, 1, 2 * N * RIG_PAGE, 0, RESIDENCY_WANTED);
 	add(&rig, busy = rig_plan_of(&rig, 0, 2 * N * RIG_PAGE));
 	busy->n_on_device[RIG_DEVICE] = 1;
 	for (uint32_t i = 0; i < N; i++) {
@@ -659,10 +602,6 @@ TEST(test_promises__second_tier)
 	rig_settle(&rig);
 	assert_int_equal(n_there(slots, N), N);
 	rig_check(&rig);
-	rig_remove(&rig, busy);
-	for (uint32_t i = 0; i < N; i++)
-		rig_remove(&rig, slots[i]);
-	residency_rig_deinit(&rig);
 }
 
 /* ---- What concerns all plans at once ---- */
@@ -673,10 +612,9 @@ TEST(test_all__leave_in_turns)
 	enum { N = 4 * RESIDENCY_SLICE };
 	static struct plan_memory *slots[N];
 	struct residency_device *device;
-	struct residency_rig rig;
 	uint32_t before, now;
 
-	residency_rig_init(&rig, 1, N * RIG_PAGE, 0, RESIDENCY_WANTED);
+	RESIDENCY_RIG(rig, 1, N * RIG_PAGE, 0, RESIDENCY_WANTED);
 	device = &rig.residency->devices[RIG_DEVICE];
 	for (uint32_t i = 0; i < N; i++)
 		add(&rig, slots[i] = rig_plan_of(&rig, 0, RIG_PAGE));
@@ -697,8 +635,6 @@ TEST(test_all__leave_in_turns)
 	residency_set_drained(rig.residency, RIG_DEVICE, false);
 	while (n_there(slots, N) < N)
 		rig_turn(&rig);
-	remove_all(&rig, slots, N);
-	residency_rig_deinit(&rig);
 }
 
 /* Likewise what an administrator evicts. */
@@ -707,11 +643,10 @@ TEST(test_all__evicted_in_turns)
 	enum { N = 4 * RESIDENCY_SLICE };
 	const struct residency_victims all = {.device = RBK_DEVICE_NONE};
 	static struct plan_memory *slots[N];
-	struct residency_rig rig;
 	uint64_t n, bytes;
 	uint32_t before, now;
 
-	residency_rig_init(&rig, 1, N * RIG_PAGE, 0, RESIDENCY_WANTED);
+	RESIDENCY_RIG(rig, 1, N * RIG_PAGE, 0, RESIDENCY_WANTED);
 	for (uint32_t i = 0; i < N; i++)
 		add(&rig, slots[i] = rig_plan_of(&rig, 0, RIG_PAGE));
 	rig_settle(&rig);
@@ -725,8 +660,6 @@ TEST(test_all__evicted_in_turns)
 	rig_settle(&rig);
 	assert_int_equal(n_there(slots, N), 0);
 	rig_check(&rig);
-	remove_all(&rig, slots, N);
-	residency_rig_deinit(&rig);
 }
 
 static uint32_t n_told(const struct rig_wish *wishes, uint32_t n)
@@ -745,10 +678,9 @@ TEST(test_all__told_in_turns)
 	static struct plan_memory *slots[N];
 	static struct rig_wish wishes[N];
 	struct plan_memory *full;
-	struct residency_rig rig;
 	uint32_t before, now;
 
-	residency_rig_init(&rig, 1, 4 * RIG_PAGE, 0, RESIDENCY_WANTED);
+	RESIDENCY_RIG(rig, 1, 4 * RIG_PAGE, 0, RESIDENCY_WANTED);
 	add(&rig, full = rig_plan_of(&rig, 1, 4 * RIG_PAGE));
 	rig_want(&rig, full, 100000);
 	for (uint32_t i = 0; i < N; i++) {
@@ -772,9 +704,6 @@ TEST(test_all__told_in_turns)
 		assert_int_equal(wishes[i].res, -ENOMEM);
 		assert_int_equal(slots[i]->plan->device_state[RIG_DEVICE], PLAN_DEVICE_NO_MEMORY);
 	}
-	rig_remove(&rig, full);
-	remove_all(&rig, slots, N);
-	residency_rig_deinit(&rig);
 }
 
 /* ---- Plans that move ---- */
@@ -786,10 +715,9 @@ TEST(test_moves__up_in_turns)
 	static struct plan_memory *slots[N];
 	struct residency_device *device;
 	struct plan_memory *full;
-	struct residency_rig rig;
 	uint32_t before;
 
-	residency_rig_init(&rig, 1, N * RIG_PAGE, 2 * N * RIG_PAGE, RESIDENCY_WANTED);
+	RESIDENCY_RIG(rig, 1, N * RIG_PAGE, 2 * N * RIG_PAGE, RESIDENCY_WANTED);
 	device = &rig.residency->devices[RIG_DEVICE];
 	residency_set_usable(rig.residency, RIG_DEVICE, (N - 1) * RIG_PAGE, 2 * N * RIG_PAGE);
 	add(&rig, full = rig_plan_of(&rig, 1, (N - 1) * RIG_PAGE));
@@ -816,9 +744,9 @@ TEST(test_moves__up_in_turns)
 	assert_int_equal(device->n_second_tier, N - 1);
 	rig_check(&rig);
 	rig_remove(&rig, full);
-	remove_all(&rig, slots, N);
+	for (uint32_t i = 0; i < N; i++)
+		rig_remove(&rig, slots[i]);
 	assert_int_equal(device->n_second_tier, 0);
-	residency_rig_deinit(&rig);
 }
 
 /*
@@ -830,11 +758,10 @@ TEST(test_moves__sharers_in_turns)
 	enum { N = 4 * RESIDENCY_SLICE };
 	static struct plan_memory *slots[N];
 	struct residency_device *device;
-	struct residency_rig rig;
 	uint64_t before;
 	uint32_t n_out;
 
-	residency_rig_init(&rig, 1, N * RIG_PAGE, 0, RESIDENCY_WANTED);
+	RESIDENCY_RIG(rig, 1, N * RIG_PAGE, 0, RESIDENCY_WANTED);
 	device = &rig.residency->devices[RIG_DEVICE];
 	for (uint32_t i = 0; i < N; i++)
 		add(&rig, slots[i] = rig_plan(&rig, 0, RIG_PAGE, (const uint32_t[]){1, 0}));
@@ -865,8 +792,6 @@ TEST(test_moves__sharers_in_turns)
 	assert_int_equal(rig.devices[RIG_DEVICE].n_block_loads, 2);
 	rig_settle(&rig);
 	rig_check(&rig);
-	remove_all(&rig, slots, N);
-	residency_rig_deinit(&rig);
 }
 
 /* However long the chain of those that share with those that share, a renewal ends. */
@@ -874,10 +799,9 @@ TEST(test_moves__chain)
 {
 	enum { N = 20 };
 	struct plan_memory *slots[N];
-	struct residency_rig rig;
 	uint32_t n_loads;
 
-	residency_rig_init(&rig, 1, 4 * N * RIG_PAGE, 0, RESIDENCY_WANTED);
+	RESIDENCY_RIG(rig, 1, 4 * N * RIG_PAGE, 0, RESIDENCY_WANTED);
 	/* The first shares with the last, that one with the one before it, and so on. */
 	for (uint32_t i = 0; i < N; i++)
 		add(&rig, slots[i] = rig_plan(
@@ -890,8 +814,6 @@ TEST(test_moves__chain)
 	assert_in_range(rig.devices[RIG_DEVICE].n_plan_loads - n_loads, 2, N / 2);
 	assert_int_equal(n_there(slots, N), N);
 	rig_check(&rig);
-	remove_all(&rig, slots, N);
-	residency_rig_deinit(&rig);
 }
 
 static void limit_mappings(struct residency_rig *rig, uint64_t most)
@@ -912,9 +834,8 @@ TEST(test_short__of_mappings)
 	struct plan_memory *plans[N];
 	struct residency_about about;
 	const struct account *account;
-	struct residency_rig rig;
 
-	residency_rig_init(&rig, 1, 100 * RIG_PAGE, 0, RESIDENCY_WANTED);
+	RESIDENCY_RIG(rig, 1, 100 * RIG_PAGE, 0, RESIDENCY_WANTED);
 	limit_mappings(&rig, MOST);
 	account = rig.tenants[0].account;
 	for (unsigned int i = 0; i < N; i++) {
@@ -936,7 +857,6 @@ TEST(test_short__of_mappings)
 	for (unsigned int i = 1; i < N; i++)
 		rig_remove(&rig, plans[i]);
 	assert_int_equal(account_used(account, ACCOUNT_MAPPINGS), 0);
-	residency_rig_deinit(&rig);
 }
 
 /* The first plans take as few slots as leave mappings to others. */
@@ -944,9 +864,8 @@ TEST(test_short__of_mappings_for_slots)
 {
 	enum { N = 20, MOST = 200, MAX_SLOTS = 32, SLOT = 2 };
 	struct plan_memory *plans[N];
-	struct residency_rig rig;
 
-	residency_rig_init(&rig, 1, 100 * RIG_PAGE, 0, RESIDENCY_WANTED);
+	RESIDENCY_RIG(rig, 1, 100 * RIG_PAGE, 0, RESIDENCY_WANTED);
 	limit_mappings(&rig, MOST);
 	for (unsigned int i = 0; i < N; i++) {
 		plans[i] = rig_plan_of(&rig, 0, RIG_PAGE);
@@ -956,7 +875,4 @@ TEST(test_short__of_mappings_for_slots)
 		rig_settle(&rig);
 		assert_true(rig_is_ready(plans[i]));
 	}
-	for (unsigned int i = 0; i < N; i++)
-		rig_remove(&rig, plans[i]);
-	residency_rig_deinit(&rig);
 }

@@ -18,6 +18,8 @@ static void begin(struct residency_rig *rig)
 	residency_rig_init(rig, 1, 100 * MIB, 0, RESIDENCY_WANTED);
 }
 
+#define BEGIN(name) SCOPED(residency_rig, name, begin, residency_rig_deinit)
+
 static uint64_t used(const struct residency_rig *rig, unsigned int tenant)
 {
 	return account_used(rig->tenants[tenant].account, account_vram(RIG_DEVICE));
@@ -25,11 +27,10 @@ static uint64_t used(const struct residency_rig *rig, unsigned int tenant)
 
 TEST(test_wish__evict_and_prefetch)
 {
-	struct residency_rig rig;
 	struct plan_memory *slot;
 	struct rig_wish wish;
 
-	begin(&rig);
+	BEGIN(rig);
 	rig_add(&rig, slot = rig_plan_of(&rig, 0, 60 * MIB));
 	rig_settle(&rig);
 	rig_ask(&rig, slot, &wish, RESIDENCY_EVICT);
@@ -46,18 +47,15 @@ TEST(test_wish__evict_and_prefetch)
 	assert_true(rig_is_ready(slot));
 	rig_ask(&rig, slot, &wish, RESIDENCY_PREFETCH);
 	assert_true(wish.n_done == 1 && wish.res == 0);
-	rig_remove(&rig, slot);
-	residency_rig_deinit(&rig);
 }
 
 /* By hand, one's own plans make way whatever they are worth, others' do not. */
 TEST(test_wish__prefetch_displaces_own)
 {
-	struct residency_rig rig;
 	struct plan_memory *mine, *next, *theirs, *large;
 	struct rig_wish wish;
 
-	begin(&rig);
+	BEGIN(rig);
 	rig_add(&rig, mine = rig_plan_of(&rig, 0, 40 * MIB));
 	rig_add(&rig, theirs = rig_plan_of(&rig, 1, 60 * MIB));
 	rig_settle(&rig);
@@ -72,21 +70,15 @@ TEST(test_wish__prefetch_displaces_own)
 	rig_ask(&rig, large, &wish, RESIDENCY_PREFETCH);
 	assert_true(wish.n_done == 1 && wish.res == -ENOMEM);
 	assert_true(rig_is_ready(theirs));
-	rig_remove(&rig, mine);
-	rig_remove(&rig, next);
-	rig_remove(&rig, theirs);
-	rig_remove(&rig, large);
-	residency_rig_deinit(&rig);
 }
 
 /* Whoever brought what the plan shares stays, however little it is wanted. */
 TEST(test_wish__keeps_what_it_shares)
 {
 	struct plan_memory *sharer, *other, *slot;
-	struct residency_rig rig;
 	struct rig_wish wish;
 
-	begin(&rig);
+	BEGIN(rig);
 	rig_add(&rig, sharer = rig_plan(&rig, 0, 30 * MIB, (const uint32_t[]){1, 2, 0}));
 	rig_add(&rig, other = rig_plan(&rig, 0, 30 * MIB, (const uint32_t[]){9, 0}));
 	rig_settle(&rig);
@@ -96,10 +88,6 @@ TEST(test_wish__keeps_what_it_shares)
 	assert_true(wish.n_done == 1 && wish.res == 0);
 	assert_true(rig_is_ready(slot) && rig_is_ready(sharer) && !rig_is_ready(other));
 	assert_int_equal(used(&rig, 0), 90 * MIB);
-	rig_remove(&rig, sharer);
-	rig_remove(&rig, other);
-	rig_remove(&rig, slot);
-	residency_rig_deinit(&rig);
 }
 
 /* However many others wait, whom nothing can be given. */
@@ -109,9 +97,8 @@ TEST(test_wish__everybody_hears)
 	struct rig_wish evict = {.waiter.done = rig_on_done, .res = 1}, bring = evict,
 			waits[N_OTHERS];
 	struct plan_memory *there, *small, *slots[N_OTHERS];
-	struct residency_rig rig;
 
-	begin(&rig);
+	BEGIN(rig);
 	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 95 * MIB);
 	rig_add(&rig, there = rig_plan_of(&rig, 1, 95 * MIB));
 	rig_add(&rig, small = rig_plan_of(&rig, 0, 5 * MIB));
@@ -136,19 +123,15 @@ TEST(test_wish__everybody_hears)
 		rig_remove(&rig, slots[i]);
 		assert_int_equal(waits[i].res, -ECANCELED);
 	}
-	rig_remove(&rig, there);
-	rig_remove(&rig, small);
-	residency_rig_deinit(&rig);
 }
 
 /* Who waits does not wait for what has become impossible. */
 TEST(test_wish__limit_lowered_or_device_lost)
 {
 	struct plan_memory *there, *slot;
-	struct residency_rig rig;
 	struct rig_wish wish;
 
-	begin(&rig);
+	BEGIN(rig);
 	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 90 * MIB);
 	rig_add(&rig, there = rig_plan_of(&rig, 1, 90 * MIB));
 	rig_settle(&rig);
@@ -169,9 +152,6 @@ TEST(test_wish__limit_lowered_or_device_lost)
 	for (int i = 0; i < 20000 && wish.n_done == 0; i++)
 		rig_turn(&rig);
 	assert_true(wish.n_done == 1 && wish.res == -EIO);
-	rig_remove(&rig, there);
-	rig_remove(&rig, slot);
-	residency_rig_deinit(&rig);
 }
 
 static void release(struct residency_rig *rig)
@@ -189,9 +169,8 @@ TEST(test_wish__evict_does_not_strand)
 {
 	struct rig_wish evict = {.waiter.done = rig_on_done, .res = 1}, bring = evict, wait = evict;
 	struct plan_memory *slot, *other;
-	struct residency_rig rig;
 
-	begin(&rig);
+	BEGIN(rig);
 	rig_add(&rig, slot = rig_plan_of(&rig, 0, 60 * MIB));
 	rig_settle(&rig);
 	residency_ask(rig.residency, slot, &evict.waiter, RESIDENCY_EVICT, RBK_DEVICE_NONE);
@@ -213,18 +192,15 @@ TEST(test_wish__evict_does_not_strand)
 	rig_settle(&rig);
 	assert_true(wait.n_done == 1 && wait.res == 0);
 	assert_true(rig_is_ready(slot));
-	rig_remove(&rig, slot);
-	residency_rig_deinit(&rig);
 }
 
 /* Others take everything at this very moment: it is not theirs to keep. */
 TEST(test_owed__while_others_come)
 {
 	struct plan_memory *others[2], *modest;
-	struct residency_rig rig;
 	struct rig_wish wish = {.waiter.done = rig_on_done, .res = 1};
 
-	begin(&rig);
+	BEGIN(rig);
 	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 25 * MIB);
 	rig_add(&rig, modest = rig_plan_of(&rig, 1, 25 * MIB));
 	rig_ask(&rig, modest, &wish, RESIDENCY_EVICT);
@@ -242,10 +218,6 @@ TEST(test_owed__while_others_come)
 	assert_true(rig_is_ready(modest));
 	assert_int_equal(rig_is_ready(others[0]) + rig_is_ready(others[1]), 1);
 	rig_check(&rig);
-	rig_remove(&rig, others[0]);
-	rig_remove(&rig, others[1]);
-	rig_remove(&rig, modest);
-	residency_rig_deinit(&rig);
 }
 
 /* Others were promised everything. */
@@ -253,9 +225,8 @@ TEST(test_owed__goes_before_promises)
 {
 	struct plan_memory *busy, *promised, *modest;
 	struct rig_wish first, wish;
-	struct residency_rig rig;
 
-	begin(&rig);
+	BEGIN(rig);
 	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 30 * MIB);
 	rig_add(&rig, modest = rig_plan_of(&rig, 1, 30 * MIB));
 	rig_ask(&rig, modest, &wish, RESIDENCY_EVICT);
@@ -272,20 +243,15 @@ TEST(test_owed__goes_before_promises)
 	assert_true(wish.n_done == 1 && wish.res == 0);
 	assert_true(rig_is_ready(modest) && !rig_is_ready(promised));
 	rig_check(&rig);
-	rig_remove(&rig, busy);
-	rig_remove(&rig, promised);
-	rig_remove(&rig, modest);
-	residency_rig_deinit(&rig);
 }
 
 /* The device shrinks while it waits; there is still enough for what is owed. */
 TEST(test_owed__stays_promised_under_pressure)
 {
 	struct plan_memory *busy, *modest;
-	struct residency_rig rig;
 	struct rig_wish wish;
 
-	begin(&rig);
+	BEGIN(rig);
 	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 30 * MIB);
 	rig_add(&rig, modest = rig_plan_of(&rig, 1, 30 * MIB));
 	rig_ask(&rig, modest, &wish, RESIDENCY_EVICT);
@@ -307,9 +273,6 @@ TEST(test_owed__stays_promised_under_pressure)
 	residency_plan_idle(rig.residency, busy, RIG_DEVICE);
 	rig_settle(&rig);
 	assert_true(wish.n_done == 1 && wish.res == 0);
-	rig_remove(&rig, busy);
-	rig_remove(&rig, modest);
-	residency_rig_deinit(&rig);
 }
 
 /* The second tier is no substitute. */
@@ -317,9 +280,8 @@ TEST(test_owed__not_in_gtt)
 {
 	struct plan_memory *others[4], *modest;
 	struct residency_about about;
-	struct residency_rig rig;
 
-	residency_rig_init(&rig, 1, 100 * MIB, 1000 * MIB, RESIDENCY_WANTED);
+	RESIDENCY_RIG(rig, 1, 100 * MIB, 1000 * MIB, RESIDENCY_WANTED);
 	for (int i = 0; i < 4; i++) {
 		rig_add(&rig, others[i] = rig_plan_of(&rig, 0, 25 * MIB));
 		rig_settle(&rig);
@@ -338,19 +300,14 @@ TEST(test_owed__not_in_gtt)
 	residency_about(rig.residency, modest, RIG_DEVICE, &about);
 	assert_true(rig_is_ready(modest) && about.tier == EXEC_TIER_VRAM);
 	rig_check(&rig);
-	for (int i = 0; i < 4; i++)
-		rig_remove(&rig, others[i]);
-	rig_remove(&rig, modest);
-	residency_rig_deinit(&rig);
 }
 
 TEST(test_wish__wait_until_room)
 {
-	struct residency_rig rig;
 	struct plan_memory *there, *waiting;
 	struct rig_wish wish, never;
 
-	begin(&rig);
+	BEGIN(rig);
 	rig_add(&rig, there = rig_plan_of(&rig, 1, 60 * MIB));
 	rig_settle(&rig);
 	rig_want(&rig, there, 1000);
@@ -371,16 +328,14 @@ TEST(test_wish__wait_until_room)
 	rig_remove(&rig, waiting);
 	assert_true(wish.n_done == 1 && wish.res == -ECANCELED);
 	assert_int_equal(never.n_done, 0);
-	residency_rig_deinit(&rig);
 }
 
 TEST(test_wish__never)
 {
-	struct residency_rig rig;
 	struct plan_memory *large, *unsupported;
 	struct rig_wish wish;
 
-	begin(&rig);
+	BEGIN(rig);
 	rig_add(&rig, large = rig_plan_of(&rig, 0, 200 * MIB));
 	unsupported = rig_plan_of(&rig, 0, MIB);
 	unsupported->plan->device_state[RIG_DEVICE] = PLAN_DEVICE_UNSUPPORTED;
@@ -391,9 +346,6 @@ TEST(test_wish__never)
 	assert_true(wish.n_done == 1 && wish.res == -ENODEV);
 	rig_ask(&rig, unsupported, &wish, RESIDENCY_EVICT);
 	assert_true(wish.n_done == 1 && wish.res == 0);
-	rig_remove(&rig, large);
-	rig_remove(&rig, unsupported);
-	residency_rig_deinit(&rig);
 }
 
 /* A job of a tenant that has more to do until it is cancelled. */
@@ -424,11 +376,10 @@ TEST(test_remove__beside_own_jobs)
 	enum { N = 100, PARTS = 50 };
 	struct endless jobs[N] = {0};
 	struct plan_memory *slot;
-	struct residency_rig rig;
 	struct counting *device;
 	unsigned int n = 0;
 
-	begin(&rig);
+	BEGIN(rig);
 	device = &rig.devices[RIG_DEVICE];
 	device->n_parts = PARTS;
 	rig_add(&rig, slot = rig_plan_of(&rig, 0, MIB));
@@ -451,7 +402,6 @@ TEST(test_remove__beside_own_jobs)
 	}
 	assert_true(device->n_unload_slices >= PARTS);
 	assert_int_equal(n, 0);
-	residency_rig_deinit(&rig);
 }
 
 /* The first part of a block that then fails to come is given back in parts. */
@@ -459,10 +409,9 @@ TEST(test_lost__in_parts)
 {
 	enum { PARTS = 20 };
 	struct plan_memory *slot;
-	struct residency_rig rig;
 	struct counting *device;
 
-	begin(&rig);
+	BEGIN(rig);
 	device = &rig.devices[RIG_DEVICE];
 	device->n_parts = PARTS;
 	device->lost_part = PARTS / 2;
@@ -472,8 +421,6 @@ TEST(test_lost__in_parts)
 	assert_true(rig_is_ready(slot));
 	assert_int_equal(device->n_shrink_slices, PARTS / 2);
 	rig_check(&rig);
-	rig_remove(&rig, slot);
-	residency_rig_deinit(&rig);
 }
 
 /* ---- Loads that the driver refuses ---- */
@@ -499,11 +446,10 @@ static void add_and_ask(struct residency_rig *rig, struct plan_memory *slot, str
 /* A refused load is tried again later where its tenant's other loads are in the way. */
 TEST(test_refused__while_others_load)
 {
-	struct residency_rig rig;
 	struct plan_memory *slot;
 	struct rig_wish wish;
 
-	begin(&rig);
+	BEGIN(rig);
 	rig.devices[RIG_DEVICE].n_refused = 1;
 	add_and_ask(&rig, slot = rig_plan_of(&rig, 0, MIB), &wish, RESIDENCY_PREFETCH);
 	rig.tenants[0].memory->n_loads[RIG_DEVICE] += RESIDENCY_MAX_LOADS;
@@ -515,18 +461,15 @@ TEST(test_refused__while_others_load)
 	for (int i = 0; i < 20000 && !rig_is_ready(slot); i++)
 		rig_turn(&rig);
 	assert_true(wish.n_done == 1 && wish.res == 0);
-	rig_remove(&rig, slot);
-	residency_rig_deinit(&rig);
 }
 
 /* A plan that was evicted by hand on its way is not tried again when its load is refused. */
 TEST(test_refused__when_evicted)
 {
 	struct plan_memory *sharer, *slot;
-	struct residency_rig rig;
 	struct rig_wish wish;
 
-	begin(&rig);
+	BEGIN(rig);
 	rig_add(&rig, sharer = rig_plan(&rig, 0, MIB, (const uint32_t[]){1, 0}));
 	rig_settle(&rig);
 	add_and_ask(&rig, slot = rig_plan(&rig, 0, MIB, (const uint32_t[]){1, 0}), &wish,
@@ -538,9 +481,6 @@ TEST(test_refused__when_evicted)
 	assert_true(wish.n_done == 1 && wish.res == 0);
 	rig_settle(&rig);
 	assert_int_equal(state_of(slot), RESIDENCE_OUT);
-	rig_remove(&rig, slot);
-	rig_remove(&rig, sharer);
-	residency_rig_deinit(&rig);
 }
 
 /* A plan that is the last to share many blocks leaves some in each turn. */
@@ -550,10 +490,9 @@ TEST(test_evict__many_blocks)
 	struct plan_memory *slots[N], *sharer;
 	struct rig_wish wish = {.waiter.done = rig_on_done};
 	uint32_t constants[N + 1] = {0};
-	struct residency_rig rig;
 	uint64_t before, now;
 
-	begin(&rig);
+	BEGIN(rig);
 	for (uint32_t i = 0; i < N; i++) {
 		constants[i] = i + 1;
 		rig_add(&rig, slots[i] = rig_plan(&rig, 0, RIG_PAGE, (const uint32_t[]){i + 1, 0}));
@@ -573,6 +512,4 @@ TEST(test_evict__many_blocks)
 		before = now;
 	}
 	assert_int_equal(before, 0);
-	rig_remove(&rig, sharer);
-	residency_rig_deinit(&rig);
 }

@@ -17,6 +17,8 @@ static void begin(struct residency_rig *rig)
 	residency_rig_init(rig, 1, 100 * MIB, 0, RESIDENCY_WANTED);
 }
 
+#define BEGIN(name) SCOPED(residency_rig, name, begin, residency_rig_deinit)
+
 static uint64_t used(const struct residency_rig *rig, unsigned int tenant)
 {
 	return account_used(rig->tenants[tenant].account, account_vram(RIG_DEVICE));
@@ -26,10 +28,9 @@ static uint64_t used(const struct residency_rig *rig, unsigned int tenant)
 
 TEST(test_add__is_there_and_charged)
 {
-	struct residency_rig rig;
 	struct plan_memory *slot;
 
-	begin(&rig);
+	BEGIN(rig);
 	slot = rig_plan_of(&rig, 0, 10 * MIB + 1);
 	rig_add(&rig, slot);
 	assert_false(rig_is_ready(slot));
@@ -39,15 +40,13 @@ TEST(test_add__is_there_and_charged)
 	rig_check(&rig);
 	rig_remove(&rig, slot);
 	assert_int_equal(used(&rig, 0), 0);
-	residency_rig_deinit(&rig);
 }
 
 TEST(test_add__parts)
 {
-	struct residency_rig rig;
 	struct plan_memory *slots[3];
 
-	begin(&rig);
+	BEGIN(rig);
 	rig.devices[RIG_DEVICE].n_parts = 7;
 	for (int i = 0; i < 3; i++)
 		rig_add(&rig, slots[i] = rig_plan_of(&rig, 0, MIB));
@@ -56,15 +55,13 @@ TEST(test_add__parts)
 		assert_true(rig_is_ready(slots[i]));
 		rig_remove(&rig, slots[i]);
 	}
-	residency_rig_deinit(&rig);
 }
 
 TEST(test_remove__while_loading)
 {
-	struct residency_rig rig;
 	struct plan_memory *slot;
 
-	begin(&rig);
+	BEGIN(rig);
 	rig.devices[RIG_DEVICE].n_parts = 1000000;
 	slot = rig_plan_of(&rig, 0, MIB);
 	rig_add(&rig, slot);
@@ -72,7 +69,6 @@ TEST(test_remove__while_loading)
 		rig_turn(&rig);
 	rig_remove(&rig, slot);
 	assert_int_equal(rig.devices[RIG_DEVICE].n_block_loads, 0);
-	residency_rig_deinit(&rig);
 }
 
 /* A job of another tenant. */
@@ -109,10 +105,9 @@ static void bystander_pass(struct residency_rig *rig)
 TEST(test_remove__while_loading_plan)
 {
 	struct plan_memory *first, *slot;
-	struct residency_rig rig;
 	struct counting *device;
 
-	begin(&rig);
+	BEGIN(rig);
 	device = &rig.devices[RIG_DEVICE];
 	/* The device checks that the block is not asked for again at the plan's further calls. */
 	atomic_store(&device->n_load_parts, 3);
@@ -131,16 +126,14 @@ TEST(test_remove__while_loading_plan)
 	atomic_store(&device->n_unload_parts, 3);
 	rig_remove(&rig, first);
 	assert_int_equal(device->n_unload_slices, 1 + 3);
-	residency_rig_deinit(&rig);
 }
 
 TEST(test_share__one_copy_for_all)
 {
-	struct residency_rig rig;
 	struct plan_memory *a, *b, *other;
 	struct residency_about about;
 
-	begin(&rig);
+	BEGIN(rig);
 	rig_add(&rig, a = rig_plan(&rig, 0, MIB, (const uint32_t[]){1, 2, 3, 0}));
 	rig_settle(&rig);
 	rig_add(&rig, b = rig_plan(&rig, 0, MIB, (const uint32_t[]){2, 3, 4, 0}));
@@ -165,8 +158,6 @@ TEST(test_share__one_copy_for_all)
 	rig_check(&rig);
 	rig_remove(&rig, b);
 	assert_int_equal(used(&rig, 0), 0);
-	rig_remove(&rig, other);
-	residency_rig_deinit(&rig);
 }
 
 /* The last plan of many blocks frees some of them at a time. */
@@ -176,9 +167,8 @@ TEST(test_share__many_blocks)
 	uint32_t constants[N + 1] = {0};
 	struct plan_memory *each[N], *last;
 	struct offload_report report;
-	struct residency_rig rig;
 
-	begin(&rig);
+	BEGIN(rig);
 	for (unsigned int i = 0; i < N; i++) {
 		constants[i] = i + 1;
 		each[i] = rig_plan(&rig, 0, RIG_PAGE, (const uint32_t[]){i + 1, 0});
@@ -196,16 +186,14 @@ TEST(test_share__many_blocks)
 	offload_describe(rig.offload, &report);
 	assert_int_equal(used(&rig, 0), 0);
 	assert_true(report.causes[OFFLOAD_UNLOAD].n_slices >= 1 + N / MOST_AT_ONCE);
-	residency_rig_deinit(&rig);
 }
 
 /* Two plans of the same constants, at the same time: still one copy. */
 TEST(test_share__while_loading)
 {
-	struct residency_rig rig;
 	struct plan_memory *a, *b;
 
-	begin(&rig);
+	BEGIN(rig);
 	rig.devices[RIG_DEVICE].n_parts = 50;
 	rig_add(&rig, a = rig_plan(&rig, 0, MIB, (const uint32_t[]){1, 2, 0}));
 	rig_add(&rig, b = rig_plan(&rig, 0, MIB, (const uint32_t[]){1, 2, 0}));
@@ -213,18 +201,14 @@ TEST(test_share__while_loading)
 	assert_true(rig_is_ready(a) && rig_is_ready(b));
 	assert_int_equal(used(&rig, 0), 2 * MIB);
 	assert_int_equal(rig.devices[RIG_DEVICE].n_block_loads, 1);
-	rig_remove(&rig, a);
-	rig_remove(&rig, b);
-	residency_rig_deinit(&rig);
 }
 
 TEST(test_add__more_than_ever_fits)
 {
-	struct residency_rig rig;
 	struct plan_memory *device, *tenant;
 	struct residency_about about;
 
-	begin(&rig);
+	BEGIN(rig);
 	rig_share(&rig, 1, 30 * MIB, 30 * MIB, 0);
 	rig_add(&rig, device = rig_plan_of(&rig, 0, 101 * MIB));
 	rig_add(&rig, tenant = rig_plan_of(&rig, 1, 31 * MIB));
@@ -240,19 +224,15 @@ TEST(test_add__more_than_ever_fits)
 	residency_limits_changed(rig.residency);
 	rig_settle(&rig);
 	assert_true(rig_is_ready(tenant));
-	rig_remove(&rig, device);
-	rig_remove(&rig, tenant);
-	residency_rig_deinit(&rig);
 }
 
 /* ---- Who has to go ---- */
 
 TEST(test_limit__own_plans_make_way)
 {
-	struct residency_rig rig;
 	struct plan_memory *cold, *hot, *other;
 
-	begin(&rig);
+	BEGIN(rig);
 	rig_share(&rig, 0, 50 * MIB, 50 * MIB, 0);
 	rig_add(&rig, other = rig_plan_of(&rig, 1, 20 * MIB));
 	rig_add(&rig, cold = rig_plan_of(&rig, 0, 30 * MIB));
@@ -265,19 +245,14 @@ TEST(test_limit__own_plans_make_way)
 	rig_settle(&rig);
 	assert_true(!rig_is_ready(cold) && rig_is_ready(hot) && rig_is_ready(other));
 	rig_check(&rig);
-	rig_remove(&rig, cold);
-	rig_remove(&rig, hot);
-	rig_remove(&rig, other);
-	residency_rig_deinit(&rig);
 }
 
 /* As much wanted as what is there is not enough: nothing moves back and forth. */
 TEST(test_device__no_turns)
 {
-	struct residency_rig rig;
 	struct plan_memory *a, *b;
 
-	begin(&rig);
+	BEGIN(rig);
 	rig_add(&rig, a = rig_plan_of(&rig, 0, 75 * MIB));
 	rig_add(&rig, b = rig_plan_of(&rig, 1, 75 * MIB));
 	rig_settle(&rig);
@@ -292,18 +267,15 @@ TEST(test_device__no_turns)
 	rig_remove(&rig, a);
 	rig_settle(&rig);
 	assert_true(rig_is_ready(b));
-	rig_remove(&rig, b);
-	residency_rig_deinit(&rig);
 }
 
 /* Who was wanted much more makes way once it is silent, long before that is forgotten. */
 TEST(test_device__silent_makes_way)
 {
-	struct residency_rig rig;
 	struct plan_memory *loud, *busy;
 	uint64_t start_ns;
 
-	begin(&rig);
+	BEGIN(rig);
 	rig_add(&rig, loud = rig_plan_of(&rig, 0, 75 * MIB));
 	rig_add(&rig, busy = rig_plan_of(&rig, 1, 75 * MIB));
 	rig_settle(&rig);
@@ -319,17 +291,13 @@ TEST(test_device__silent_makes_way)
 	assert_true(rig_is_ready(busy));
 	assert_false(rig_is_ready(loud));
 	rig_check(&rig);
-	rig_remove(&rig, loud);
-	rig_remove(&rig, busy);
-	residency_rig_deinit(&rig);
 }
 
 TEST(test_reserve__is_had)
 {
-	struct residency_rig rig;
 	struct plan_memory *greedy[10], *modest;
 
-	begin(&rig);
+	BEGIN(rig);
 	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 25 * MIB);
 	for (int i = 0; i < 10; i++) {
 		rig_add(&rig, greedy[i] = rig_plan_of(&rig, 0, 10 * MIB));
@@ -347,18 +315,13 @@ TEST(test_reserve__is_had)
 		rig_want(&rig, greedy[i], 100000);
 	rig_settle(&rig);
 	assert_true(rig_is_ready(modest));
-	for (int i = 0; i < 10; i++)
-		rig_remove(&rig, greedy[i]);
-	rig_remove(&rig, modest);
-	residency_rig_deinit(&rig);
 }
 
 TEST(test_in_flight__is_never_taken)
 {
-	struct residency_rig rig;
 	struct plan_memory *busy, *wanted;
 
-	begin(&rig);
+	BEGIN(rig);
 	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 60 * MIB);
 	rig_add(&rig, busy = rig_plan_of(&rig, 0, 60 * MIB));
 	rig_settle(&rig);
@@ -376,17 +339,13 @@ TEST(test_in_flight__is_never_taken)
 	rig_settle(&rig);
 	assert_true(rig_is_ready(wanted));
 	assert_int_equal(used(&rig, 0), 0);
-	rig_remove(&rig, busy);
-	rig_remove(&rig, wanted);
-	residency_rig_deinit(&rig);
 }
 
 TEST(test_limit__lowered_below_use)
 {
-	struct residency_rig rig;
 	struct plan_memory *slots[5];
 
-	begin(&rig);
+	BEGIN(rig);
 	for (int i = 0; i < 5; i++) {
 		rig_add(&rig, slots[i] = rig_plan_of(&rig, 0, 10 * MIB));
 		rig_settle(&rig);
@@ -399,19 +358,15 @@ TEST(test_limit__lowered_below_use)
 	assert_int_equal(used(&rig, 0), 20 * MIB);
 	assert_true(rig_is_ready(slots[3]) && rig_is_ready(slots[4]));
 	rig_check(&rig);
-	for (int i = 0; i < 5; i++)
-		rig_remove(&rig, slots[i]);
-	residency_rig_deinit(&rig);
 }
 
 /* ---- Pressure from outside ---- */
 
 TEST(test_pressure__yields_and_returns)
 {
-	struct residency_rig rig;
 	struct plan_memory *slots[8], *kept;
 
-	begin(&rig);
+	BEGIN(rig);
 	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 20 * MIB);
 	rig_add(&rig, kept = rig_plan_of(&rig, 1, 20 * MIB));
 	for (int i = 0; i < 8; i++)
@@ -440,19 +395,14 @@ TEST(test_pressure__yields_and_returns)
 	assert_true(residency_counts(rig.residency, &rig.tenants[0])->n_evictions == 8 &&
 		    residency_counts(rig.residency, &rig.tenants[0])->n_returns == 8);
 	assert_int_equal(residency_counts(rig.residency, &rig.tenants[1])->n_evictions, 0);
-	rig_remove(&rig, kept);
-	for (int i = 0; i < 8; i++)
-		rig_remove(&rig, slots[i]);
-	residency_rig_deinit(&rig);
 }
 
 /* Somebody outside who takes and gives back all the time does not make us do the same. */
 TEST(test_pressure__no_thrashing)
 {
-	struct residency_rig rig;
 	struct plan_memory *slot;
 
-	begin(&rig);
+	BEGIN(rig);
 	rig_add(&rig, slot = rig_plan_of(&rig, 0, 60 * MIB));
 	rig_settle(&rig);
 	for (int i = 0; i < 100; i++) {
@@ -462,34 +412,28 @@ TEST(test_pressure__no_thrashing)
 		rig_settle(&rig);
 	}
 	assert_in_range(rig.devices[RIG_DEVICE].n_block_loads, 1, 6);
-	rig_remove(&rig, slot);
-	residency_rig_deinit(&rig);
 }
 
 /* ---- What goes wrong ---- */
 
 TEST(test_no_memory__once_is_mended)
 {
-	struct residency_rig rig;
 	struct plan_memory *slot;
 
-	begin(&rig);
+	BEGIN(rig);
 	rig.devices[RIG_DEVICE].n_refused = 1;
 	rig_add(&rig, slot = rig_plan_of(&rig, 0, 10 * MIB));
 	rig_settle(&rig);
 	assert_true(rig_is_ready(slot));
 	rig_check(&rig);
-	rig_remove(&rig, slot);
-	residency_rig_deinit(&rig);
 }
 
 /* There was room by the ledger, but somebody outside had it: who is wanted less makes way. */
 TEST(test_no_memory__others_make_way)
 {
 	struct plan_memory *there, *slot;
-	struct residency_rig rig;
 
-	begin(&rig);
+	BEGIN(rig);
 	rig_add(&rig, there = rig_plan_of(&rig, 0, 40 * MIB));
 	slot = rig_plan_of(&rig, 0, 40 * MIB);
 	rig_settle(&rig);
@@ -507,16 +451,14 @@ TEST(test_no_memory__others_make_way)
 	/* Since start, though the tenant has no plan any more; none of one that never had any. */
 	assert_true(residency_counts(rig.residency, &rig.tenants[0])->n_evictions > 0);
 	assert_int_equal(residency_counts(rig.residency, &rig.tenants[1])->n_evictions, 0);
-	residency_rig_deinit(&rig);
 }
 
 TEST(test_no_memory__twice_is_given_up)
 {
-	struct residency_rig rig;
 	struct plan_memory *slot;
 	struct rig_wish wish;
 
-	begin(&rig);
+	BEGIN(rig);
 	rig.devices[RIG_DEVICE].n_refused = 2;
 	rig_add(&rig, slot = rig_plan_of(&rig, 0, 10 * MIB));
 	rig_settle(&rig);
@@ -525,8 +467,6 @@ TEST(test_no_memory__twice_is_given_up)
 	rig_check(&rig);
 	rig_ask(&rig, slot, &wish, RESIDENCY_PREFETCH);
 	assert_true(wish.n_done == 1 && wish.res == 0);
-	rig_remove(&rig, slot);
-	residency_rig_deinit(&rig);
 }
 
 static void on_reopened(void *context, unsigned int device)
@@ -537,11 +477,10 @@ static void on_reopened(void *context, unsigned int device)
 
 TEST(test_lost__everything_is_given_back)
 {
-	struct residency_rig rig;
 	struct plan_memory *busy, *idle;
 	struct rig_wish wish;
 
-	begin(&rig);
+	BEGIN(rig);
 	rig_add(&rig, busy = rig_plan_of(&rig, 0, 10 * MIB));
 	rig_add(&rig, idle = rig_plan_of(&rig, 1, 10 * MIB));
 	rig_settle(&rig);
@@ -564,17 +503,13 @@ TEST(test_lost__everything_is_given_back)
 	assert_true(rig_is_ready(busy) && rig_is_ready(idle));
 	assert_int_equal(rig.devices[RIG_DEVICE].n_failed_reopens, 0);
 	rig_check(&rig);
-	rig_remove(&rig, busy);
-	rig_remove(&rig, idle);
-	residency_rig_deinit(&rig);
 }
 
 TEST(test_lost__while_loading)
 {
-	struct residency_rig rig;
 	struct plan_memory *slot;
 
-	begin(&rig);
+	BEGIN(rig);
 	atomic_store(&rig.devices[RIG_DEVICE].is_held, true);
 	rig_add(&rig, slot = rig_plan_of(&rig, 0, 10 * MIB));
 	rig_turn(&rig);
@@ -584,8 +519,6 @@ TEST(test_lost__while_loading)
 		rig_turn(&rig);
 	assert_true(rig_is_ready(slot));
 	rig_check(&rig);
-	rig_remove(&rig, slot);
-	residency_rig_deinit(&rig);
 }
 
 /* A plan whose loading loses the device tries ever more rarely, and others are there between. */
@@ -594,9 +527,8 @@ TEST(test_lost__by_loading)
 	uint64_t begin_ns = clock_now_ns();
 	struct plan_memory *fatal, *other;
 	struct counting *device;
-	struct residency_rig rig;
 
-	begin(&rig);
+	BEGIN(rig);
 	device = &rig.devices[RIG_DEVICE];
 	atomic_store(&device->fatal_pages, 11 * MIB / RIG_PAGE);
 	rig_add(&rig, fatal = rig_plan_of(&rig, 0, 11 * MIB));
@@ -616,19 +548,15 @@ TEST(test_lost__by_loading)
 	assert_true(rig_is_ready(other));
 	assert_int_equal(residency_n_reopened(rig.residency, RIG_DEVICE), 3);
 	rig_check(&rig);
-	rig_remove(&rig, fatal);
-	rig_remove(&rig, other);
-	residency_rig_deinit(&rig);
 }
 
 /* Who has something loaded beside us is waited for, and not accounted for. */
 TEST(test_lost__with_a_guest)
 {
 	struct counting *device;
-	struct residency_rig rig;
 	struct plan_memory *slot;
 
-	begin(&rig);
+	BEGIN(rig);
 	device = &rig.devices[RIG_DEVICE];
 	rig_add(&rig, slot = rig_plan_of(&rig, 0, 10 * MIB));
 	rig_settle(&rig);
@@ -655,18 +583,15 @@ TEST(test_lost__with_a_guest)
 	assert_true(residency_guest_enter(rig.residency, RBK_DEVICE_CPU));
 	residency_guest_leave(rig.residency, RBK_DEVICE_CPU);
 	rig_check(&rig);
-	rig_remove(&rig, slot);
-	residency_rig_deinit(&rig);
 }
 
 /* It is seen from outside that the device is gone: nothing had failed yet. */
 TEST(test_gone__noticed_without_a_task)
 {
-	struct residency_rig rig;
 	struct plan_memory *slot;
 	unsigned int reopened = 0;
 
-	begin(&rig);
+	BEGIN(rig);
 	residency_on_reopened(rig.residency, on_reopened, &reopened);
 	rig_add(&rig, slot = rig_plan_of(&rig, 0, 10 * MIB));
 	rig_settle(&rig);
@@ -692,20 +617,17 @@ TEST(test_gone__noticed_without_a_task)
 	rig_settle(&rig);
 	assert_int_equal(reopened, 1);
 	rig_check(&rig);
-	rig_remove(&rig, slot);
-	residency_rig_deinit(&rig);
 }
 
 /* ---- Renewal ---- */
 
 TEST(test_renew__oldest_idle_first)
 {
-	struct residency_rig rig;
 	struct plan_memory *slots[3];
 	struct residency_about about;
 	uint64_t before_ns;
 
-	begin(&rig);
+	BEGIN(rig);
 	for (int i = 0; i < 3; i++) {
 		rig_add(&rig, slots[i] = rig_plan_of(&rig, 0, 10 * MIB));
 		rig_settle(&rig);
@@ -740,18 +662,14 @@ TEST(test_renew__oldest_idle_first)
 	assert_true(residency_counts(rig.residency, &rig.tenants[0])->n_evictions == 0 &&
 		    residency_counts(rig.residency, &rig.tenants[0])->n_returns == 0);
 	rig_check(&rig);
-	for (int i = 0; i < 3; i++)
-		rig_remove(&rig, slots[i]);
-	residency_rig_deinit(&rig);
 }
 
 /* A block is made anew only when all who share it have gone. */
 TEST(test_renew__those_that_share)
 {
 	struct plan_memory *first, *second, *third, *other;
-	struct residency_rig rig;
 
-	begin(&rig);
+	BEGIN(rig);
 	rig_add(&rig, first = rig_plan(&rig, 0, 10 * MIB, (const uint32_t[]){1, 0}));
 	rig_settle(&rig);
 	rig_add(&rig, second = rig_plan(&rig, 0, 10 * MIB, (const uint32_t[]){1, 2, 0}));
@@ -776,11 +694,6 @@ TEST(test_renew__those_that_share)
 	assert_int_equal(rig.devices[RIG_DEVICE].n_block_loads, 5);
 	assert_int_equal(used(&rig, 0), 30 * MIB);
 	rig_check(&rig);
-	rig_remove(&rig, first);
-	rig_remove(&rig, second);
-	rig_remove(&rig, third);
-	rig_remove(&rig, other);
-	residency_rig_deinit(&rig);
 }
 
 /* Plans go away, or the room does, while they are out. */
@@ -788,9 +701,8 @@ TEST(test_renew__interrupted)
 {
 	struct plan_memory *removed, *squeezed;
 	struct residency_about about;
-	struct residency_rig rig;
 
-	begin(&rig);
+	BEGIN(rig);
 	rig_add(&rig, removed = rig_plan_of(&rig, 0, 10 * MIB));
 	rig_settle(&rig);
 	assert_true(residency_renew(rig.residency, RIG_DEVICE, clock_now_ns()));
@@ -815,18 +727,15 @@ TEST(test_renew__interrupted)
 	assert_int_equal(about.n_returns, 1);
 	assert_false(residency_is_pressed(rig.residency));
 	rig_check(&rig);
-	rig_remove(&rig, squeezed);
-	residency_rig_deinit(&rig);
 }
 
 /* The setup thread has summed up a plan's constants, and residency does not do so again. */
 TEST(test_add__constants_were_summed)
 {
 	struct residency_about about;
-	struct residency_rig rig;
 	struct plan_memory *slot;
 
-	begin(&rig);
+	BEGIN(rig);
 	slot = rig_plan(&rig, 0, MIB, (const uint32_t[]){1, 2, 3, 0});
 	assert_int_equal(slot->plan->block_bytes[1], 3 * MIB);
 	for (unsigned int i = 0; i < 3; i++)
@@ -835,16 +744,13 @@ TEST(test_add__constants_were_summed)
 	residency_about(rig.residency, slot, 1, &about);
 	assert_int_equal(about.required_bytes, 3 * MIB);
 	rig_settle(&rig);
-	rig_remove(&rig, slot);
-	residency_rig_deinit(&rig);
 }
 
 TEST(test_add__out_of_memory)
 {
-	struct residency_rig rig;
 	struct plan_memory *slot;
 
-	begin(&rig);
+	BEGIN(rig);
 	slot = rig_plan(&rig, 0, MIB, (const uint32_t[]){1, 2, 3, 0});
 	for (unsigned int n = 1;; n++) {
 		int r;
@@ -867,19 +773,16 @@ TEST(test_add__out_of_memory)
 	}
 	rig_settle(&rig);
 	assert_true(rig_is_ready(slot));
-	rig_remove(&rig, slot);
-	residency_rig_deinit(&rig);
 }
 
 /* ---- Tiers and devices ---- */
 
 TEST(test_gtt__second_best)
 {
-	struct residency_rig rig;
 	struct plan_memory *a, *b;
 	struct residency_about about;
 
-	residency_rig_init(&rig, 1, 100 * MIB, 1000 * MIB, RESIDENCY_WANTED);
+	RESIDENCY_RIG(rig, 1, 100 * MIB, 1000 * MIB, RESIDENCY_WANTED);
 	for (unsigned int i = 0; i < 2; i++)
 		rig_share(&rig, i, 100 * MIB, 100 * MIB, 0);
 	rig_add(&rig, a = rig_plan_of(&rig, 0, 70 * MIB));
@@ -903,16 +806,13 @@ TEST(test_gtt__second_best)
 	residency_about(rig.residency, b, RIG_DEVICE, &about);
 	assert_int_equal(about.tier, EXEC_TIER_VRAM);
 	assert_int_equal(account_used(rig.tenants[1].account, ACCOUNT_HOST_BYTES), 0);
-	rig_remove(&rig, b);
-	residency_rig_deinit(&rig);
 }
 
 TEST(test_devices__the_one_with_room)
 {
-	struct residency_rig rig;
 	struct plan_memory *a, *b;
 
-	residency_rig_init(&rig, 2, 100 * MIB, 0, RESIDENCY_WANTED);
+	RESIDENCY_RIG(rig, 2, 100 * MIB, 0, RESIDENCY_WANTED);
 	rig_add(&rig, a = rig_plan_of(&rig, 0, 70 * MIB));
 	rig_add(&rig, b = rig_plan_of(&rig, 0, 70 * MIB));
 	rig_settle(&rig);
@@ -920,7 +820,4 @@ TEST(test_devices__the_one_with_room)
 	assert_int_equal(a->plan->device_state[2], PLAN_DEVICE_EVICTED);
 	assert_int_equal(b->plan->device_state[2], PLAN_DEVICE_READY);
 	rig_check(&rig);
-	rig_remove(&rig, a);
-	rig_remove(&rig, b);
-	residency_rig_deinit(&rig);
 }

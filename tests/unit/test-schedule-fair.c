@@ -370,9 +370,8 @@ TEST(test_wait__overdue)
 	static const struct rig_plan plan = {{1e6f, 1e6f}};
 	struct rig_task tasks[3];
 	struct place_flow *flow;
-	struct rig rig;
 
-	rig_init(&rig, 2, one_server);
+	RIG(rig, 2, one_server);
 	flow = rig_flow(&rig, 100, RBK_PRIORITY_URGENT, 0);
 	for (int i = 0; i < 3; i++) {
 		rig_task_init(&tasks[i], &plan, flow, 1);
@@ -390,7 +389,6 @@ TEST(test_wait__overdue)
 	rig_run(&rig, UINT64_MAX);
 	assert_int_equal(place_flow_wait_ns(rig.placer, flow, 1, rig.now_ns), 0);
 	place_flow_free(rig.placer, flow);
-	rig_deinit(&rig);
 }
 
 /* Tasks of 100 ms in parts of 5 ms: others wait for a part, and the rest counts as queued. */
@@ -399,9 +397,8 @@ TEST(test_latency__between_parts)
 	static const struct rig_plan row = {{1e6f, 1e6f}}, small = {{5e4f, 5e4f}};
 	struct place_flow *heavy, *light;
 	struct rig_task tasks[4], task;
-	struct rig rig;
 
-	rig_init(&rig, 2, one_server);
+	RIG(rig, 2, one_server);
 	rig.max_rows = 5;
 	rig.placer->config.submission_max_ns = 5 * MS;
 	heavy = rig_flow(&rig, 100, RBK_PRIORITY_URGENT, 0);
@@ -436,7 +433,6 @@ TEST(test_latency__between_parts)
 	assert_int_equal(place_flow_used_ns(heavy, 1), 400 * MS);
 	place_flow_free(rig.placer, heavy);
 	place_flow_free(rig.placer, light);
-	rig_deinit(&rig);
 }
 
 TEST(test_fair__thousands_of_flows)
@@ -445,11 +441,10 @@ TEST(test_fair__thousands_of_flows)
 	struct rig_task *tasks = calloc(FLOWS * EACH, sizeof(*tasks));
 	struct place_flow **flows = calloc(FLOWS, sizeof(struct place_flow *));
 	static const struct rig_plan plan = {{1e5f, 1e5f}};
-	struct rig rig;
 
 	assert_non_null(tasks);
 	assert_non_null(flows);
-	rig_init(&rig, 2, one_server);
+	RIG(rig, 2, one_server);
 	for (int i = 0; i < FLOWS; i++) {
 		flows[i] = rig_flow(&rig, 100, RBK_PRIORITY_URGENT, 0);
 		for (int j = 0; j < EACH; j++) {
@@ -471,5 +466,4 @@ TEST(test_fair__thousands_of_flows)
 	}
 	free(flows);
 	free(tasks);
-	rig_deinit(&rig);
 }

@@ -80,9 +80,8 @@ TEST(test_quota__wrong_estimates)
 	static const struct rig_plan plan = {{2e4f, 0}};
 	static struct rig_task tasks[100];
 	struct place_flow *flow;
-	struct rig rig;
 
-	rig_init(&rig, 2, four_servers);
+	RIG(rig, 2, four_servers);
 	flow = rig_flow(&rig, 100, RBK_PRIORITY_URGENT, 0.1f);
 	for (int j = 0; j < 100; j++) {
 		rig_task_init(&tasks[j], &plan, flow, 0);
@@ -95,7 +94,6 @@ TEST(test_quota__wrong_estimates)
 	assert_true(place_flow_is_throttled(flow, rig.now_ns));
 	drain(&rig, tasks, 100);
 	place_flow_free(rig.placer, flow);
-	rig_deinit(&rig);
 }
 
 /* What the reactor does counts too; other devices do not. */
@@ -104,10 +102,9 @@ TEST(test_quota__reactor)
 	static const struct rig_plan plan = {{1e6f, 1e6f}};
 	struct place_flow *flow;
 	struct rig_task task;
-	struct rig rig;
 	uint64_t charged_ns = 0, begin_ns;
 
-	rig_init(&rig, 2, four_servers);
+	RIG(rig, 2, four_servers);
 	rig.done = again;
 	flow = rig_flow(&rig, 100, RBK_PRIORITY_URGENT, 0.5f);
 	assert_false(place_flow_is_throttled(flow, rig.now_ns));
@@ -141,7 +138,6 @@ TEST(test_quota__reactor)
 	/* The bucket is full after its period, and the flow owes nothing. */
 	assert_true(place_flow_is_idle(rig.placer, flow, rig.now_ns + 2 * PLACE_QUOTA_PERIOD_NS));
 	place_flow_free(rig.placer, flow);
-	rig_deinit(&rig);
 }
 
 /* Given, changed, taken away, and nonsense, while tasks are held back. */
@@ -195,10 +191,9 @@ TEST(test_quota__changes)
 TEST(test_quota__clock_set_back)
 {
 	struct place_flow *flow;
-	struct rig rig;
 	uint64_t charged_ns = 0, passed_ns = 0;
 
-	rig_init(&rig, 2, four_servers);
+	RIG(rig, 2, four_servers);
 	flow = rig_flow(&rig, 100, RBK_PRIORITY_URGENT, 1);
 	for (int i = 0; i < 20000; i++) {
 		/* Half of the readings are a little old, and once a day is lost. */
@@ -219,5 +214,4 @@ TEST(test_quota__clock_set_back)
 	}
 	assert_in_range(charged_ns, passed_ns * 98 / 100, passed_ns * 98 / 100 + 250 * MS);
 	place_flow_free(rig.placer, flow);
-	rig_deinit(&rig);
 }

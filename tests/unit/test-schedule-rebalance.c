@@ -17,9 +17,8 @@ TEST(test_rebalance__idle_device_steals)
 	static const struct rig_plan plan = {{10e6f, 10e6f}};
 	struct rig_task tasks[10];
 	struct place_flow *flow;
-	struct rig rig;
 
-	rig_init(&rig, 2, one_server);
+	RIG(rig, 2, one_server);
 	flow = rig_flow(&rig, 100, RBK_PRIORITY_URGENT, 0);
 	for (int i = 0; i < 10; i++) {
 		rig_task_init(&tasks[i], &plan, flow, 1);
@@ -35,7 +34,6 @@ TEST(test_rebalance__idle_device_steals)
 	rig_run(&rig, UINT64_MAX);
 	assert_int_equal(rig.now_ns, 1000 * MS + 50 * MS);
 	place_flow_free(rig.placer, flow);
-	rig_deinit(&rig);
 }
 
 TEST(test_rebalance__bound_stay)
@@ -43,9 +41,8 @@ TEST(test_rebalance__bound_stay)
 	static const struct rig_plan plan = {{10e6f, 10e6f}}, only_1 = {{0, 10e6f}};
 	struct rig_task tasks[10];
 	struct place_flow *flow;
-	struct rig rig;
 
-	rig_init(&rig, 2, one_server);
+	RIG(rig, 2, one_server);
 	flow = rig_flow(&rig, 100, RBK_PRIORITY_URGENT, 0);
 	for (int i = 0; i < 10; i++) {
 		rig_task_init(&tasks[i], i % 2 ? &plan : &only_1, flow, 1);
@@ -60,7 +57,6 @@ TEST(test_rebalance__bound_stay)
 	rig_run(&rig, UINT64_MAX);
 	assert_int_equal(rig.now_ns, 1000 * MS + 100 * MS);
 	place_flow_free(rig.placer, flow);
-	rig_deinit(&rig);
 }
 
 /*
@@ -104,9 +100,8 @@ TEST(test_rebalance__deadlines_come_first)
 	static const struct rig_plan slow_there = {{200e6f, 10e6f}}, fast_there = {{10e6f, 10e6f}};
 	struct rig_task tasks[20];
 	struct place_flow *flow;
-	struct rig rig;
 
-	rig_init(&rig, 2, one_server);
+	RIG(rig, 2, one_server);
 	rig.is_rebalancing = true;
 	flow = rig_flow(&rig, 100, RBK_PRIORITY_URGENT, 0);
 	for (int i = 0; i < 20; i++) {
@@ -121,7 +116,6 @@ TEST(test_rebalance__deadlines_come_first)
 		assert_true(tasks[i].done_ns <= tasks[i].task.deadline_ns);
 	assert_int_equal(rig.now_ns, 1000 * MS + 100 * MS);
 	place_flow_free(rig.placer, flow);
-	rig_deinit(&rig);
 }
 
 /* What a quota holds back on the processor goes elsewhere if that is earlier, and only then. */
@@ -130,9 +124,8 @@ TEST(test_rebalance__throttled)
 	static const struct rig_plan plan = {{1e6f, 5e6f}};
 	static struct rig_task tasks[200];
 	struct place_flow *flow;
-	struct rig rig;
 
-	rig_init(&rig, 2, one_server);
+	RIG(rig, 2, one_server);
 	rig.is_rebalancing = true;
 	flow = rig_flow(&rig, 100, RBK_PRIORITY_URGENT, 0.01f);
 	for (int i = 0; i < 200; i++) {
@@ -145,7 +138,6 @@ TEST(test_rebalance__throttled)
 	assert_true(rig.now_ns < 1000 * MS + 1200 * MS);
 	assert_true(rig.n_moved > 150);
 	place_flow_free(rig.placer, flow);
-	rig_deinit(&rig);
 }
 
 /* Three devices, tasks that each can run on two of them. */

@@ -61,9 +61,8 @@ TEST(test_order__deadlines)
 	static const int expected[] = {4, 2, 1, 0, 5, 3};
 	struct rig_task tasks[7];
 	struct place_flow *flow;
-	struct rig rig;
 
-	rig_init(&rig, 2, one_server);
+	RIG(rig, 2, one_server);
 	flow = rig_flow(&rig, 100, RBK_PRIORITY_URGENT, 0);
 	for (int i = 0; i < 6; i++) {
 		rig_task_init(&tasks[i], &long_plan, flow, 1);
@@ -80,7 +79,6 @@ TEST(test_order__deadlines)
 	for (int i = 0; i < 6; i++)
 		assert_int_equal(take(&rig, tasks), expected[i]);
 	place_flow_free(rig.placer, flow);
-	rig_deinit(&rig);
 }
 
 /* What a device did not take starts next, unless something more urgent has come; not charged. */
@@ -89,9 +87,8 @@ TEST(test_put_back__keeps_its_place)
 	struct rig_task tasks[4];
 	struct place_task *first;
 	struct place_flow *flow;
-	struct rig rig;
 
-	rig_init(&rig, 2, one_server);
+	RIG(rig, 2, one_server);
 	flow = rig_flow(&rig, 100, RBK_PRIORITY_URGENT, 0);
 	for (int i = 0; i < 4; i++) {
 		rig_task_init(&tasks[i], &long_plan, flow, 1);
@@ -116,7 +113,6 @@ TEST(test_put_back__keeps_its_place)
 	assert_int_equal(take(&rig, tasks), 2);
 	assert_true(place_flow_is_idle(rig.placer, flow, rig.now_ns));
 	place_flow_free(rig.placer, flow);
-	rig_deinit(&rig);
 }
 
 static int hold_all(struct rig *rig, uint8_t device)
@@ -191,9 +187,8 @@ TEST(test_dequeue__anywhere)
 	uint64_t random = 5, last[4] = {0};
 	struct place_flow *flow;
 	uint32_t n = 0, n_left = 0;
-	struct rig rig;
 
-	rig_init(&rig, 2, one_server);
+	RIG(rig, 2, one_server);
 	flow = rig_flow(&rig, 100, RBK_PRIORITY_URGENT, 0);
 	for (int i = 0; i < 3000; i++) {
 		rig_task_init(&tasks[i], &long_plan, flow, 1);
@@ -220,7 +215,6 @@ TEST(test_dequeue__anywhere)
 	}
 	assert_int_equal(n, n_left);
 	place_flow_free(rig.placer, flow);
-	rig_deinit(&rig);
 }
 
 /* How deep the shortest way out of a heap is: what each operation costs. */
@@ -276,9 +270,8 @@ TEST(test_release__plan_in_a_row)
 	static struct rig_task tasks[400];
 	uint32_t n_changes = 0;
 	void *last = NULL;
-	struct rig rig;
 
-	rig_init(&rig, 2, one_server);
+	RIG(rig, 2, one_server);
 	for (int i = 0; i < 2; i++)
 		flows[i] = rig_flow(&rig, 100, RBK_PRIORITY_URGENT, 0);
 	for (int i = 0; i < 400; i++) {
@@ -302,7 +295,6 @@ TEST(test_release__plan_in_a_row)
 	assert_in_range(n_changes, 2, 20);
 	for (int i = 0; i < 2; i++)
 		place_flow_free(rig.placer, flows[i]);
-	rig_deinit(&rig);
 }
 
 /* Forwards and back by days between any two calls: all tasks come, each once. */
@@ -312,9 +304,8 @@ TEST(test_clock__jumps)
 	uint64_t random = 9;
 	struct place_flow *flow;
 	uint32_t n = 0;
-	struct rig rig;
 
-	rig_init(&rig, 2, one_server);
+	RIG(rig, 2, one_server);
 	flow = rig_flow(&rig, 100, RBK_PRIORITY_URGENT, 1);
 	for (int i = 0; i < 500; i++) {
 		static const uint64_t times[] = {0, 1, 1000 * MS, UINT64_MAX, UINT64_MAX / 2};
@@ -351,16 +342,14 @@ TEST(test_clock__jumps)
 	}
 	assert_int_equal(n, 500);
 	place_flow_free(rig.placer, flow);
-	rig_deinit(&rig);
 }
 
 TEST(test_flow__without_memory)
 {
 	const struct place_flow_limits limits = {100, RBK_PRIORITY_URGENT, 1};
 	struct place_flow *flow = NULL;
-	struct rig rig;
 
-	rig_init(&rig, 2, one_server);
+	RIG(rig, 2, one_server);
 	fail_alloc_at(1);
 	assert_int_equal(place_flow_new(rig.placer, &limits, &flow), -ENOMEM);
 	assert_true(fail_alloc_stop());
@@ -369,5 +358,4 @@ TEST(test_flow__without_memory)
 	assert_int_equal(place_flow_new(rig.placer, &limits, &flow), 0);
 	assert_true(place_flow_is_idle(rig.placer, flow, rig.now_ns));
 	assert_null(place_flow_free(rig.placer, flow));
-	rig_deinit(&rig);
 }

@@ -152,9 +152,8 @@ TEST(test_arena__in_steps)
 	struct offload_report report;
 	struct session_arena *arena;
 	struct other other;
-	struct rig rig;
 
-	rig_init(&rig, 1);
+	RIG(rig, 1);
 	other_run_now(&other, &rig);
 	add_begin(&rig, &other);
 	assert_int_equal(rig_answer(&rig, RBK_WIRE_ARENA_ADD, &reply, sizeof(reply)), 0);
@@ -182,7 +181,6 @@ TEST(test_arena__in_steps)
 	assert_false(pthread_equal(last_faulter, setup_thread));
 	expect_freed_elsewhere();
 	assert_int_equal(used(&rig, ACCOUNT_ARENA_BYTES), 0);
-	rig_deinit(&rig);
 }
 
 /* Half mapped when its session ends: the rest is not begun. */
@@ -232,10 +230,9 @@ TEST(test_arena__freed_late)
 {
 	struct rbk_wire_id_reply reply;
 	struct rig_stuck stuck;
-	struct rig rig;
 	int fd;
 
-	rig_init(&rig, 1);
+	RIG(rig, 1);
 	fd = rig_memfd(bytes, false);
 	assert_int_equal(session_arena_add(rig.session, 1, &fd, bytes, false), 0);
 	assert_int_equal(rig_answer(&rig, RBK_WIRE_ARENA_ADD, &reply, sizeof(reply)), 0);
@@ -249,7 +246,6 @@ TEST(test_arena__freed_late)
 	assert_true(session_waits_for_closers(rig.session));
 	assert_int_equal(used(&rig, ACCOUNT_ARENA_BYTES), bytes);
 	rig_unstick(&stuck);
-	rig_deinit(&rig);
 }
 
 /* A job of the tenant, which waits for the gate or sees how much was unmapped before. */
@@ -351,10 +347,9 @@ TEST(test_arena__punched_before_sealed)
 	struct rbk_wire_id_reply reply;
 	struct session_arena *arena;
 	unsigned char is_there[N_PAGES];
-	struct rig rig;
 	int fd;
 
-	rig_init(&rig, 1);
+	RIG(rig, 1);
 	rig.fakes[0].ops.arena_import = punch_import;
 	fd = rig_memfd(N_PAGES * PAGE, false);
 	assert_int_equal(session_arena_add(rig.session, 1, &fd, N_PAGES * PAGE, true), 0);
@@ -365,16 +360,14 @@ TEST(test_arena__punched_before_sealed)
 	assert_int_equal(mincore(arena->exec.base, sizeof(is_there) * PAGE, is_there), 0);
 	for (unsigned int i = 0; i < N_PAGES; i++)
 		assert_true(is_there[i] & 1);
-	rig_deinit(&rig);
 }
 
 /* An arena without the pages that it is charged is refused before any thread works on it. */
 TEST(test_arena__sparse)
 {
-	struct rig rig;
 	int fd;
 
-	rig_init(&rig, 1);
+	RIG(rig, 1);
 	fd = memfd_create("sparse", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	assert_true(fd >= 0);
 	assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
@@ -384,5 +377,4 @@ TEST(test_arena__sparse)
 	close(fd);
 	assert_int_equal(used(&rig, ACCOUNT_ARENA_BYTES), 0);
 	assert_true(rig.session->is_ending);
-	rig_deinit(&rig);
 }

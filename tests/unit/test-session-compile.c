@@ -136,12 +136,9 @@ TEST(test_compile__session_ends_before)
 /* The setup thread allocates memory that placement needs for many plans, before it is needed. */
 TEST(test_compile__prepares_placement)
 {
-	struct rig rig;
-
-	rig_init(&rig, 1);
+	RIG(rig, 1);
 	atomic_store(&rig.dispatch->placer->rests.is_low, true);
 	assert_null(atomic_load(&rig.dispatch->placer->rests.spare));
 	rig_relu(&rig, false);
 	assert_non_null(atomic_load(&rig.dispatch->placer->rests.spare));
-	rig_deinit(&rig);
 }

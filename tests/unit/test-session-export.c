@@ -92,6 +92,8 @@ static void begin(struct rig *rig)
 	rig->fakes[1].executor.info.exports_arenas = true;
 }
 
+#define BEGIN(name) SCOPED(rig, name, begin, rig_deinit)
+
 static int ask(struct rig *rig, uint64_t bytes, uint32_t *ret_id, int *ret_fd)
 {
 	struct rbk_wire_id_reply reply = {.reply.res = 1};
@@ -132,12 +134,11 @@ TEST(test_export__charged)
 {
 	uint64_t host, fds, mappings;
 	struct session_arena *arena;
-	struct rig rig;
 	uint32_t id;
 	void *data;
 	int fd;
 
-	begin(&rig);
+	BEGIN(rig);
 	host = used(&rig, ACCOUNT_HOST_BYTES);
 	fds = used(&rig, ACCOUNT_FDS);
 	mappings = used(&rig, ACCOUNT_MAPPINGS);
@@ -174,17 +175,15 @@ TEST(test_export__charged)
 	n_holders = 1;
 	wait_charged(&rig, host);
 	assert_int_equal(used(&rig, ACCOUNT_FDS), fds);
-	rig_deinit(&rig);
 }
 
 /* Where it counts host memory that the device uses apart, that too. */
 TEST(test_export__gtt)
 {
-	struct rig rig;
 	uint32_t id;
 	int fd;
 
-	begin(&rig);
+	BEGIN(rig);
 	rig.fakes[1].executor.info.gtt_bytes = 1 << 30;
 	assert_int_equal(ask(&rig, BYTES, &id, &fd), 0);
 	close(fd);
@@ -194,7 +193,6 @@ TEST(test_export__gtt)
 	n_holders = 1;
 	wait_charged(&rig, used(&rig, ACCOUNT_HOST_BYTES) - BYTES);
 	assert_int_equal(used(&rig, account_gtt(1)), 0);
-	rig_deinit(&rig);
 }
 
 /* Many that a client keeps: all are looked at in time, however many come before them. */
@@ -202,11 +200,10 @@ TEST(test_export__many_kept)
 {
 	enum { N = 50 };
 	uint64_t host;
-	struct rig rig;
 	uint32_t id;
 	int fd;
 
-	begin(&rig);
+	BEGIN(rig);
 	host = used(&rig, ACCOUNT_HOST_BYTES);
 	for (int i = 0; i < N; i++) {
 		assert_int_equal(ask(&rig, PAGE, &id, &fd), 0);
@@ -220,18 +217,16 @@ TEST(test_export__many_kept)
 	assert_int_equal(used(&rig, ACCOUNT_HOST_BYTES), host + N * PAGE);
 	n_holders = 1;
 	wait_charged(&rig, host);
-	rig_deinit(&rig);
 }
 
 /* The session ends, the memory does not: its tenant pays until it does. */
 TEST(test_export__outlives_session)
 {
 	struct account *account;
-	struct rig rig;
 	uint32_t id;
 	int fd;
 
-	begin(&rig);
+	BEGIN(rig);
 	assert_int_equal(ask(&rig, BYTES, &id, &fd), 0);
 	account = account_ref(rig.session->tenant->account);
 	session_end(rig.session, false, "the test wants it");
@@ -249,7 +244,6 @@ TEST(test_export__outlives_session)
 	assert_int_equal(server_n_discards(rig.server), 0);
 	server_end_sessions(rig.server, "the broker ends");
 	assert_int_equal(server_n_discards(rig.server), 1);
-	rig_deinit(&rig);
 }
 
 /*
@@ -293,11 +287,10 @@ TEST(test_export__refused)
 		{BYTES, -EMFILE, -EOPNOTSUPP},
 	};
 	uint64_t host, fds;
-	struct rig rig;
 	uint32_t id;
 	int fd;
 
-	begin(&rig);
+	BEGIN(rig);
 	host = used(&rig, ACCOUNT_HOST_BYTES);
 	fds = used(&rig, ACCOUNT_FDS);
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -313,18 +306,16 @@ TEST(test_export__refused)
 	rig.fakes[1].executor.info.exports_arenas = false;
 	assert_int_equal(ask(&rig, BYTES, &id, &fd), -EOPNOTSUPP);
 	assert_int_equal(device.n_exported, 0);
-	rig_deinit(&rig);
 }
 
 TEST(test_export__failing_allocations)
 {
-	struct rig rig;
 	uint64_t host;
 	uint32_t id;
 	bool failed;
 	int fd, r;
 
-	begin(&rig);
+	BEGIN(rig);
 	host = used(&rig, ACCOUNT_HOST_BYTES);
 	n_holders = 1;
 	for (unsigned int n = 1;; n++) {
@@ -349,5 +340,4 @@ TEST(test_export__failing_allocations)
 	assert_int_equal(take_back(&rig, id), 0);
 	assert_false(fail_alloc_stop());
 	wait_charged(&rig, host);
-	rig_deinit(&rig);
 }

@@ -113,9 +113,8 @@ static uint64_t used(const struct rig *rig, enum account_slot slot)
 TEST(test_ring__made_and_freed_elsewhere)
 {
 	struct rig_ring ring;
-	struct rig rig;
 
-	rig_init(&rig, 1);
+	RIG(rig, 1);
 	watch_calls();
 	rig_ring_new(&rig, N_ENTRIES, &ring);
 	assert_int_equal(calls.n_on_reactor, 0);
@@ -129,7 +128,6 @@ TEST(test_ring__made_and_freed_elsewhere)
 	assert_true(calls.n_elsewhere >= 2);
 	assert_int_equal(used(&rig, ACCOUNT_RINGS), 0);
 	rig_ring_deinit(&ring);
-	rig_deinit(&rig);
 }
 
 /* Charged at once, answered when it is there; the reactor does not wait, and no id is given twice.
@@ -138,9 +136,8 @@ TEST(test_ring__id_is_reserved)
 {
 	struct rbk_wire_ring first, second;
 	struct plug plug;
-	struct rig rig;
 
-	rig_init(&rig, 1);
+	RIG(rig, 1);
 	plug_in(&plug, &rig);
 	assert_int_equal(session_ring_add(rig.session, 1, N_ENTRIES), 0);
 	assert_int_equal(session_ring_add(rig.session, 2, N_ENTRIES), 0);
@@ -155,7 +152,6 @@ TEST(test_ring__id_is_reserved)
 	assert_int_equal(rig_answer(&rig, RBK_WIRE_RING_ADD, &first, sizeof(first)), 0);
 	assert_int_equal(rig_answer(&rig, RBK_WIRE_RING_ADD, &second, sizeof(second)), 0);
 	assert_int_not_equal(first.id, second.id);
-	rig_deinit(&rig);
 }
 
 /* The id is free again when the memory is, and that is when the client is answered. */
@@ -163,9 +159,8 @@ TEST(test_ring__removal_waits)
 {
 	struct rig_ring ring;
 	struct plug plug;
-	struct rig rig;
 
-	rig_init(&rig, 1);
+	RIG(rig, 1);
 	rig_ring_new(&rig, N_ENTRIES, &ring);
 	plug_in(&plug, &rig);
 	assert_int_equal(session_ring_remove(rig.session, 1, 0), 0);
@@ -179,7 +174,6 @@ TEST(test_ring__removal_waits)
 	assert_int_equal(used(&rig, ACCOUNT_RINGS), 0);
 	assert_null(rig.session->rings[0]);
 	rig_ring_deinit(&ring);
-	rig_deinit(&rig);
 }
 
 /* The session ends while rings are made, are there, and are freed: rig_deinit() sees to the rest.
@@ -188,9 +182,8 @@ TEST(test_ring__session_ends)
 {
 	struct rig_ring ready, removed;
 	struct plug plug;
-	struct rig rig;
 
-	rig_init(&rig, 1);
+	RIG(rig, 1);
 	rig_ring_new(&rig, N_ENTRIES, &ready);
 	rig_ring_new(&rig, N_ENTRIES, &removed);
 	plug_in(&plug, &rig);
@@ -203,7 +196,6 @@ TEST(test_ring__session_ends)
 	plug_out(&plug, &rig);
 	rig_ring_deinit(&ready);
 	rig_ring_deinit(&removed);
-	rig_deinit(&rig);
 }
 
 /* Making fails: the client is told, nothing stays charged, and the session goes on. */
@@ -216,9 +208,8 @@ TEST(test_ring__cannot_be_made)
 {
 	struct server_hooks *hooks;
 	struct rig_ring ring;
-	struct rig rig;
 
-	rig_init(&rig, 1);
+	RIG(rig, 1);
 	hooks = &rig.server->options.hooks;
 	hooks->ring_make = fail_to_make;
 	assert_int_equal(session_ring_add(rig.session, 1, N_ENTRIES), 0);
@@ -230,7 +221,6 @@ TEST(test_ring__cannot_be_made)
 	*hooks = dispatch_hooks(rig.dispatch);
 	rig_ring_new(&rig, N_ENTRIES, &ring);
 	rig_ring_deinit(&ring);
-	rig_deinit(&rig);
 }
 
 /* The same, and the client cannot be told either: its session ends, and the ring but once. */
@@ -272,10 +262,9 @@ TEST(test_ring__descriptor_in_bell)
 				 .msg_control = &control,
 				 .msg_controllen = sizeof(control)};
 	struct rig_ring ring;
-	struct rig rig;
 	int yes = 1;
 
-	rig_init(&rig, 1);
+	RIG(rig, 1);
 	rig_ring_new(&rig, N_ENTRIES, &ring);
 	setsockopt(ring.ring->bell_fd, SOL_SOCKET, SO_PASSRIGHTS, &yes, sizeof(yes));
 	ring.ring->bell_refuses_fds = false;
@@ -287,7 +276,6 @@ TEST(test_ring__descriptor_in_bell)
 	session_ring_drain_bell(ring.ring);
 	assert_true(rig.session->is_ending);
 	rig_ring_deinit(&ring);
-	rig_deinit(&rig);
 }
 
 /* Before its first bell nothing of a ring is read; then it is sealed, by a thread of its account.
@@ -297,9 +285,8 @@ TEST(test_ring__sealed_at_first_bell)
 	struct rbk_wire_ring reply;
 	struct session_ring *ring;
 	struct rig_stuck stuck;
-	struct rig rig;
 
-	rig_init(&rig, 1);
+	RIG(rig, 1);
 	assert_int_equal(session_ring_add(rig.session, 1, N_ENTRIES), 0);
 	assert_int_equal(rig_answer(&rig, RBK_WIRE_RING_ADD, &reply, sizeof(reply)), 0);
 	ring = rig.session->rings[reply.id];
@@ -321,7 +308,6 @@ TEST(test_ring__sealed_at_first_bell)
 	assert_int_equal(ring->state, RING_READY);
 	assert_int_equal(rig.dispatch->n_rings, 1);
 	assert_int_equal(ring->cq->sq_wait, 0);
-	rig_deinit(&rig);
 }
 
 /* Each part of a ring that the client keeps stays charged until the client has let go of it. */
@@ -329,10 +315,9 @@ TEST(test_ring__kept)
 {
 	uint64_t host, fds;
 	struct rig_ring ring;
-	struct rig rig;
 	uint64_t kept;
 
-	rig_init(&rig, 1);
+	RIG(rig, 1);
 	host = used(&rig, ACCOUNT_HOST_BYTES);
 	fds = used(&rig, ACCOUNT_FDS);
 	rig_ring_new(&rig, N_ENTRIES, &ring);
@@ -359,7 +344,6 @@ TEST(test_ring__kept)
 	assert_true(holds_look(rig.server, rig.session->account));
 	assert_int_equal(used(&rig, ACCOUNT_HOST_BYTES), host);
 	assert_int_equal(used(&rig, ACCOUNT_FDS), fds);
-	rig_deinit(&rig);
 }
 
 /* A tenant that keeps as many areas as it may have watches gets no further ring. */
@@ -367,9 +351,8 @@ TEST(test_ring__no_watches_left)
 {
 	struct account_limits limits;
 	struct rig_ring ring;
-	struct rig rig;
 
-	rig_init(&rig, 1);
+	RIG(rig, 1);
 	memset(&limits, 0xff, sizeof(limits));
 	limits.max[ACCOUNT_WATCHES] = 3;
 	account_set_limits(rig.session->tenant->account, &limits);
@@ -381,7 +364,6 @@ TEST(test_ring__no_watches_left)
 	rig_ring_deinit(&ring);
 	rig_ring_new(&rig, N_ENTRIES, &ring);
 	rig_ring_deinit(&ring);
-	rig_deinit(&rig);
 }
 
 /* A client that lets go first is told when its charges are undone. */
@@ -389,10 +371,9 @@ TEST(test_ring__let_go_first)
 {
 	struct rig_ring ring;
 	uint64_t host, fds;
-	struct rig rig;
 	uint32_t id;
 
-	rig_init(&rig, 1);
+	RIG(rig, 1);
 	host = used(&rig, ACCOUNT_HOST_BYTES);
 	fds = used(&rig, ACCOUNT_FDS);
 	for (unsigned int i = 0; i < 3; i++) {
@@ -404,7 +385,6 @@ TEST(test_ring__let_go_first)
 		assert_int_equal(used(&rig, ACCOUNT_HOST_BYTES), host);
 		assert_int_equal(used(&rig, ACCOUNT_FDS), fds);
 	}
-	rig_deinit(&rig);
 }
 
 /* The kernel has no watch for its memory: no ring, and nothing else happens. */
@@ -412,9 +392,8 @@ TEST(test_ring__cannot_be_watched)
 {
 	struct rig_ring ring;
 	uint64_t host;
-	struct rig rig;
 
-	rig_init(&rig, 1);
+	RIG(rig, 1);
 	host = used(&rig, ACCOUNT_HOST_BYTES);
 	for (unsigned int i = 1; i <= 2; i++) {
 		calls.nth_watch = i;
@@ -428,5 +407,4 @@ TEST(test_ring__cannot_be_watched)
 	}
 	rig_ring_new(&rig, N_ENTRIES, &ring);
 	rig_ring_deinit(&ring);
-	rig_deinit(&rig);
 }

@@ -189,9 +189,8 @@ static void others_are_served(struct rig *rig, struct gate *gate)
 TEST(test_seal__ring)
 {
 	struct session_ring *ring;
-	struct rig rig;
 
-	rig_init(&rig, 1);
+	RIG(rig, 1);
 	ring = begin_ring(&rig);
 	others_are_served(&rig, &lock);
 	assert_int_equal(ring->state, RING_SEALING);
@@ -199,7 +198,6 @@ TEST(test_seal__ring)
 	while (ring->state == RING_SEALING)
 		assert_true(loop_turn(rig.loop, true) >= 0);
 	assert_int_equal(ring->state, RING_READY);
-	rig_deinit(&rig);
 }
 
 /* A ring that is made, and not sent while sockets are collected. */
@@ -214,9 +212,8 @@ static void begin_answer(struct rig *rig)
 TEST(test_seal__answer)
 {
 	struct rbk_wire_ring reply;
-	struct rig rig;
 
-	rig_init(&rig, 1);
+	RIG(rig, 1);
 	begin_answer(&rig);
 	others_are_served(&rig, &garbage);
 	gate_release(&garbage);
@@ -224,16 +221,14 @@ TEST(test_seal__answer)
 	while (rig.session->rings[reply.id]->state == RING_ANSWERING)
 		assert_true(loop_turn(rig.loop, true) >= 0);
 	assert_int_equal(rig.session->rings[reply.id]->state, RING_QUIET);
-	rig_deinit(&rig);
 }
 
 /* A client that has the answer asks for the ring's removal before the reactor knows that. */
 TEST(test_seal__removed_at_once)
 {
 	struct session_ring *ring;
-	struct rig rig;
 
-	rig_init(&rig, 1);
+	RIG(rig, 1);
 	begin_answer(&rig);
 	ring = rig.session->rings[0];
 	assert_int_equal(session_ring_remove(rig.session, 2, ring->id), 0);
@@ -243,15 +238,13 @@ TEST(test_seal__removed_at_once)
 	assert_int_equal(rig_answer(&rig, RBK_WIRE_RING_ADD, NULL, 0), 0);
 	assert_int_equal(rig_answer(&rig, RBK_WIRE_RING_REMOVE, NULL, 0), 0);
 	assert_null(rig.session->rings[0]);
-	rig_deinit(&rig);
 }
 
 static void expect_arena(struct gate *gate)
 {
 	struct rbk_wire_id_reply reply;
-	struct rig rig;
 
-	rig_init(&rig, 1);
+	RIG(rig, 1);
 	begin_arena(&rig, gate);
 	others_are_served(&rig, gate);
 	assert_int_equal(rig.session->arena_slots[1]->state, SLOT_PREPARING);
@@ -260,7 +253,6 @@ static void expect_arena(struct gate *gate)
 	assert_true(rig.session->arenas[reply.id]->exec.is_fixed);
 	/* The memfd's descriptor is closed: what is left is the connection and the ring. */
 	assert_int_equal(used(&rig, ACCOUNT_FDS), 1 + 4);
-	rig_deinit(&rig);
 }
 
 TEST(test_seal__arena)

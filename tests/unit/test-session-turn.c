@@ -47,6 +47,8 @@ static void begin(struct rig *rig)
 	turn_reset(turn);
 }
 
+#define BEGIN(name) SCOPED(rig, name, begin, rig_deinit)
+
 static uint64_t count_jobs(const struct rig *rig)
 {
 	return rig->server->work.n_jobs;
@@ -58,10 +60,9 @@ TEST(test_connections__in_slices)
 	enum { N = 400 };
 	unsigned int n_looks = 0, most = 0;
 	uint64_t n_before;
-	struct rig rig;
 	int fds[N];
 
-	begin(&rig);
+	BEGIN(rig);
 	for (unsigned int i = 0; i < N; i++)
 		fds[i] = rig_connect(&rig);
 	while (rig.server->n_sessions < N + 1) {
@@ -88,17 +89,15 @@ TEST(test_connections__in_slices)
 		assert_true(n_looks < 100 * N);
 	}
 	assert_true(most <= BUDGET);
-	rig_deinit(&rig);
 }
 
 /* Check that a client that leaves before having said anything never becomes a session. */
 TEST(test_connections__that_left)
 {
 	enum { N = 200 };
-	struct rig rig;
 	uint32_t number;
 
-	begin(&rig);
+	BEGIN(rig);
 	number = rig.server->next_number;
 	for (unsigned int i = 0; i < N; i++)
 		close(rig_connect(&rig));
@@ -110,17 +109,15 @@ TEST(test_connections__that_left)
 	assert_true(list_is_empty(&rig.server->newcomers));
 	assert_int_equal(rig.server->next_number, number);
 	assert_int_equal(rig.server->n_sessions, 1);
-	rig_deinit(&rig);
 }
 
 /* Check that a message of a client that has left is read, as ever: here, one that breaks a rule. */
 TEST(test_connections__last_words)
 {
 	uint64_t n_hostile;
-	struct rig rig;
 	int fd;
 
-	begin(&rig);
+	BEGIN(rig);
 	n_hostile = server_stats(rig.server)->sessions_ended_hostile;
 	fd = rig_connect(&rig);
 	assert_int_equal(send(fd, "?", 1, 0), 1);
@@ -131,7 +128,6 @@ TEST(test_connections__last_words)
 	}
 	assert_int_equal(server_stats(rig.server)->sessions_ended_hostile, n_hostile + 1);
 	assert_int_equal(rig.server->n_sessions, 1);
-	rig_deinit(&rig);
 }
 
 /*
@@ -186,11 +182,10 @@ TEST(test_connections__behind_those_that_left)
 	struct busy busy;
 	unsigned int n_turns = 0;
 	struct owner *user;
-	struct rig rig;
 	ssize_t n;
 	int fd;
 
-	begin(&rig);
+	BEGIN(rig);
 	rig.server->max_newcomers = MAX;
 	/* Accepting gets on much faster than what follows. */
 	user = owner_of_user(rig.server, getuid());
@@ -217,7 +212,6 @@ TEST(test_connections__behind_those_that_left)
 	turn_queue_withdraw(&rig.server->work, &busy.job);
 	owner_unref(user);
 	rig_settle(&rig);
-	rig_deinit(&rig);
 }
 
 /*
@@ -232,12 +226,11 @@ TEST(test_connections__another_user)
 	struct owner *flood;
 	struct busy busy;
 	bool is_in = false;
-	struct rig rig;
 	int fds[N + 1];
 
 	if (geteuid() != 0)
 		skip();
-	begin(&rig);
+	BEGIN(rig);
 	rig.server->max_newcomers = MAX;
 	flood = owner_of_user(rig.server, FLOOD_UID);
 	/* It has a thousandth of the time, accepting a hundred times as much. */
@@ -278,17 +271,15 @@ TEST(test_connections__another_user)
 	rig_settle(&rig);
 	assert_int_equal(rig.server->n_newcomers, 0);
 	assert_int_equal(rig.server->n_newcomer_users, 0);
-	rig_deinit(&rig);
 }
 
 /* A connection that there is no memory for waits until there is. */
 TEST(test_connections__no_memory)
 {
 	const uint64_t n_before = 1;
-	struct rig rig;
 	int fd;
 
-	begin(&rig);
+	BEGIN(rig);
 	fd = rig_connect(&rig);
 	while (!server_is_settling(rig.server))
 		assert_true(loop_turn(rig.loop, true) >= 0);
@@ -305,7 +296,6 @@ TEST(test_connections__no_memory)
 		server_settle(rig.server);
 	}
 	close(fd);
-	rig_deinit(&rig);
 }
 
 static unsigned int count_silent(const struct rig *rig)
@@ -330,9 +320,8 @@ TEST(test_connections__without_hello)
 	unsigned int n_before, n, most = 0;
 	int silent[N_SILENT], greeted;
 	uint32_t period;
-	struct rig rig;
 
-	begin(&rig);
+	BEGIN(rig);
 	greeted = rig_connect(&rig);
 	assert_int_equal(send(greeted, &hello, sizeof(hello), 0), sizeof(hello));
 	for (unsigned int i = 0; i < N_SILENT; i++)
@@ -377,7 +366,6 @@ TEST(test_connections__without_hello)
 	assert_int_equal(recv(silent[0], silent, 1, MSG_DONTWAIT), 0);
 	close(silent[0]);
 	close(greeted);
-	rig_deinit(&rig);
 }
 
 static unsigned int n_pauses_logged;
@@ -399,9 +387,8 @@ TEST(test_connections__no_descriptors)
 	struct rbk_wire_reply reply = {.type = 0};
 	uint64_t begin_ns;
 	int fds[3], least;
-	struct rig rig;
 
-	begin(&rig);
+	BEGIN(rig);
 	for (unsigned int i = 0; i < 3; i++) {
 		fds[i] = rig_connect(&rig);
 		assert_true(send(fds[i], &request, sizeof(request), 0) > 0);
@@ -455,16 +442,14 @@ TEST(test_connections__no_descriptors)
 		server_settle(rig.server);
 	}
 	close(fds[0]);
-	rig_deinit(&rig);
 }
 
 /* Without memory, too, what clients can make last is done by the threads for that. */
 TEST(test_discard__no_memory)
 {
-	struct rig rig;
 	int ends[2];
 
-	begin(&rig);
+	BEGIN(rig);
 	for (unsigned int i = 0; i < 2; i++) {
 		assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
 		rig_send_empty(ends[1], rig.fd);
@@ -477,7 +462,6 @@ TEST(test_discard__no_memory)
 			assert_true(loop_turn(rig.loop, true) >= 0);
 		close(ends[1]);
 	}
-	rig_deinit(&rig);
 }
 
 static struct session *session_for(struct rig *rig, struct tenant *tenant, int *ret_fd)
@@ -508,9 +492,8 @@ TEST(test_messages__tenants_not_sessions)
 	struct session *sessions[N + 1];
 	unsigned int n_answers = 0, n_looks;
 	int fds[N + 1];
-	struct rig rig;
 
-	begin(&rig);
+	BEGIN(rig);
 	many.account = few.account = rig.session->account;
 	many.n_refs = few.n_refs = 100;
 	for (unsigned int i = 0; i <= N; i++) {
@@ -537,7 +520,6 @@ TEST(test_messages__tenants_not_sessions)
 		server_settle(rig.server);
 	}
 	assert_int_equal(count_jobs(&rig), 0);
-	rig_deinit(&rig);
 }
 
 /* A session that ends is worked on by itself: the others are not looked at. */
@@ -545,10 +527,9 @@ TEST(test_end__costs_what_it_frees)
 {
 	enum { N = 300 };
 	uint64_t n_alone, n_beside;
-	struct rig rig;
 	int fds[N];
 
-	begin(&rig);
+	BEGIN(rig);
 	close(rig_connect(&rig));
 	fds[0] = rig_connect(&rig);
 	while (rig.server->n_sessions < 2) {
@@ -577,7 +558,6 @@ TEST(test_end__costs_what_it_frees)
 	assert_true(n_beside <= n_alone + 10);
 	for (unsigned int i = 0; i < N; i++)
 		close(fds[i]);
-	rig_deinit(&rig);
 }
 
 /* --- resets of statistics --- */
@@ -710,9 +690,8 @@ TEST(test_reset__meanwhile)
 TEST(test_owner__counted)
 {
 	struct owner *first, *again, *other;
-	struct rig rig;
 
-	begin(&rig);
+	BEGIN(rig);
 	first = owner_of_user(rig.server, 4711);
 	again = owner_of_user(rig.server, 4711);
 	other = owner_of_user(rig.server, 4712);
@@ -726,5 +705,4 @@ TEST(test_owner__counted)
 	/* Still there, for whoever comes back. */
 	assert_ptr_equal(owner_of_user(rig.server, 4711), first);
 	owner_unref(first);
-	rig_deinit(&rig);
 }

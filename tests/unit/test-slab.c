@@ -118,9 +118,8 @@ TEST(test_plans__many)
 	static struct place_plan *place_plans[N];
 	static struct plan plans[N];
 	static struct node nodes[N];
-	struct placer_bench bench;
 
-	placer_bench_init(&bench, 2, NULL);
+	PLACER_BENCH(bench, 2, NULL);
 	for (uint32_t i = 0; i < N; i++) {
 		placer_bench_plan_init(&plans[i], &nodes[i], 2);
 		plans[i].max_count = 1u << i % 20;
@@ -146,15 +145,12 @@ TEST(test_plans__many)
 	}
 	for (uint32_t i = 0; i < N; i++)
 		place_plan_free(bench.placer, place_plans[i]);
-	placer_bench_deinit(&bench);
 }
 
 /* The count below which a plan is small says the same as its bytes do, at once when configured. */
 TEST(test_below__as_bytes_say)
 {
-	struct placer_bench bench;
-
-	placer_bench_init(&bench, 2, NULL);
+	PLACER_BENCH(bench, 2, NULL);
 	for (int i = 0; i < 20000; i++) {
 		struct place_config config = PLACE_CONFIG_DEFAULT;
 		uint32_t max_count = placer_bench_random(&bench, 3) ? 1u << 20 : 1;
@@ -182,5 +178,4 @@ TEST(test_below__as_bytes_say)
 					 is_below);
 		}
 	}
-	placer_bench_deinit(&bench);
 }

@@ -152,6 +152,8 @@ static void rig_deinit(struct rig *rig)
 	waker_deinit(&rig->waker);
 }
 
+#define RIG(name) SCOPED(rig, name, rig_init, rig_deinit)
+
 /* Memory of this process. */
 struct holding {
 	amdgpu_device_handle handle;
@@ -191,9 +193,7 @@ static void let_go(struct holding *holding)
 
 TEST_IN("card", test_card__totals)
 {
-	struct rig rig;
-
-	rig_init(&rig);
+	RIG(rig);
 	assert_int_equal(rig.n_devices, 1);
 	rig_start(&rig);
 	/* There at once, without waiting. */
@@ -217,7 +217,6 @@ TEST_IN("card", test_card__totals)
 	assert_true(rig.reading.vram.own.value < MIB(64));
 	sim("set card0 other-vram=0 other-gtt=0");
 	wait_until(&rig, 1, r->vram.used.value < GIB(1) && r->gtt.used.value < GIB(1));
-	rig_deinit(&rig);
 }
 
 /* What this process holds is told from what others do, and does not ring the reactor. */
@@ -226,9 +225,8 @@ TEST_IN("card", test_card__own)
 	struct pollfd pollfd = {.events = POLLIN};
 	struct holding vram, gtt;
 	uint64_t vram_before, gtt_before;
-	struct rig rig;
 
-	rig_init(&rig);
+	RIG(rig);
 	gtt = hold(128, MIB(8), AMDGPU_GEM_DOMAIN_GTT);
 	rig_start(&rig);
 	wait_until(&rig, 1, r->gtt.own.is_valid && r->gtt.own.value >= MIB(8));
@@ -245,7 +243,6 @@ TEST_IN("card", test_card__own)
 	assert_int_equal(poll(&pollfd, 1, 0), 0);
 	let_go(&gtt);
 	wait_until(&rig, 1, r->gtt.own.value == gtt_before - MIB(8));
-	rig_deinit(&rig);
 }
 
 static const struct process_reading *find_process(const struct device_reading *reading, pid_t pid)
@@ -261,9 +258,8 @@ TEST_IN("card", test_card__others)
 	struct pollfd pollfd = {.events = POLLIN};
 	const struct process_reading *process;
 	struct hog hog;
-	struct rig rig;
 
-	rig_init(&rig);
+	RIG(rig);
 	rig_start(&rig);
 	assert_true(telemetry_wait(rig.telemetry, 40000000000u));
 	waker_arm(&rig.waker);
@@ -289,14 +285,11 @@ TEST_IN("card", test_card__others)
 	assert_int_equal(find_process(&rig.reading, hog.pid)->vram_bytes, MIB(768));
 	hog_free(&hog);
 	sim("set card0 kernel=6.1");
-	rig_deinit(&rig);
 }
 
 TEST_IN("card", test_card__sensors)
 {
-	struct rig rig;
-
-	rig_init(&rig);
+	RIG(rig);
 	sim("set card0 load=0 temperature=71 power=120 sclk=1340 mclk=2000 mem-load=7");
 	rig_start(&rig);
 	wait_until(&rig, 1, r->temperature_millicelsius.is_valid);
@@ -321,14 +314,11 @@ TEST_IN("card", test_card__sensors)
 	wait_until(&rig, 1, r->load_percent.value == 42);
 	assert_int_equal(rig.reading.power_microwatts.value, 33000000);
 	sim("fail card0 INFO_SENSOR EINVAL 0");
-	rig_deinit(&rig);
 }
 
 TEST_IN("card", test_card__counters)
 {
-	struct rig rig;
-
-	rig_init(&rig);
+	RIG(rig);
 	sim("set card0 evictions=5 bytes-moved=1000000 cpu-page-faults=3");
 	rig_start(&rig);
 	wait_until(&rig, 1, r->n_evictions.value == 5);
@@ -342,14 +332,11 @@ TEST_IN("card", test_card__counters)
 	wait_until(&rig, 1, !r->n_evictions.is_valid);
 	assert_true(rig.reading.bytes_moved.is_valid);
 	sim("fail card0 INFO_NUM_EVICTIONS EINVAL 0");
-	rig_deinit(&rig);
 }
 
 TEST_IN("card", test_card__old_memory_query)
 {
-	struct rig rig;
-
-	rig_init(&rig);
+	RIG(rig);
 	sim("set card0 other-vram=1GiB");
 	sim("fail card0 INFO_MEMORY EINVAL forever");
 	rig_start(&rig);
@@ -359,16 +346,14 @@ TEST_IN("card", test_card__old_memory_query)
 	assert_true(rig.reading.gtt.usable.value > GIB(7));
 	sim("fail card0 INFO_MEMORY EINVAL 0");
 	sim("set card0 other-vram=0");
-	rig_deinit(&rig);
 }
 
 TEST_IN("card", test_card__reset)
 {
 	struct pollfd pollfd = {.events = POLLIN};
 	uint64_t n_vram_lost;
-	struct rig rig;
 
-	rig_init(&rig);
+	RIG(rig);
 	rig_start(&rig);
 	wait_until(&rig, 1, r->n_vram_lost.is_valid);
 	n_vram_lost = rig.reading.n_vram_lost.value;
@@ -388,16 +373,14 @@ TEST_IN("card", test_card__reset)
 	sim("reset card0 --vram-lost");
 	wait_until(&rig, 1, r->n_resets.value == 3);
 	assert_int_equal(rig.reading.n_vram_lost.value, n_vram_lost + 2);
-	rig_deinit(&rig);
 }
 
 TEST_IN("card", test_card__unplugged)
 {
 	struct pollfd pollfd = {.events = POLLIN};
 	uint64_t n_vram_lost;
-	struct rig rig;
 
-	rig_init(&rig);
+	RIG(rig);
 	rig_start(&rig);
 	wait_until(&rig, 1, r->n_vram_lost.is_valid && r->load_percent.is_valid);
 	for (int i = 0; i < 2; i++) {
@@ -422,16 +405,14 @@ TEST_IN("card", test_card__unplugged)
 		/* What was there is lost. */
 		assert_int_equal(rig.reading.n_vram_lost.value, n_vram_lost + 1);
 	}
-	rig_deinit(&rig);
 }
 
 /* While somebody in the process holds the dead one, libdrm hands it out for the new one. */
 TEST_IN("card", test_card__unplugged_but_held)
 {
 	amdgpu_device_handle held;
-	struct rig rig;
 
-	rig_init(&rig);
+	RIG(rig);
 	held = open_card(128);
 	rig_start(&rig);
 	for (int i = 0; i < 2; i++) {
@@ -449,7 +430,6 @@ TEST_IN("card", test_card__unplugged_but_held)
 	sim("reset card0 --vram-lost");
 	wait_until(&rig, 1, r->n_resets.value == 1);
 	amdgpu_device_deinitialize(held);
-	rig_deinit(&rig);
 }
 
 /* Unplugged while it was not looked at, and never back. */
@@ -489,9 +469,7 @@ TEST_IN("card", test_card__mute)
 
 TEST_IN("apu", test_apu__one_pool)
 {
-	struct rig rig;
-
-	rig_init(&rig);
+	RIG(rig);
 	assert_int_equal(rig.n_devices, 1);
 	sim("set card0 other-vram=100MiB other-gtt=50MiB");
 	rig_start(&rig);
@@ -502,17 +480,15 @@ TEST_IN("apu", test_apu__one_pool)
 	assert_true(rig.reading.gtt.total.value > GIB(1));
 	assert_true(telemetry_pool(&rig.reading).used.value >= MIB(150));
 	assert_true(telemetry_pool(&rig.reading).own.is_valid);
-	rig_deinit(&rig);
 }
 
 TEST_IN("cards", test_cards__told_apart)
 {
 	struct holding holding;
 	struct hog hog;
-	struct rig rig;
 	uint32_t second;
 
-	rig_init(&rig);
+	RIG(rig);
 	assert_int_equal(rig.n_devices, 2);
 	/* One by its address, one by its node. */
 	rig.devices[0].has_render = false;
@@ -549,19 +525,15 @@ TEST_IN("cards", test_cards__told_apart)
 	sim("plug card1");
 	wait_until(&rig, 2, r->state == TELEMETRY_PRESENT && r->vram.total.value == GIB(16));
 	assert_int_equal(rig.reading.n_resets.value, 0);
-	rig_deinit(&rig);
 }
 
 TEST_IN("cards", test_cards__one_not_ours)
 {
-	struct rig rig;
-
-	rig_init(&rig);
+	RIG(rig);
 	rig.n_devices = 1;
 	rig_start(&rig);
 	assert_non_null(telemetry_sentence(rig.telemetry, 0));
 	assert_non_null(strstr(telemetry_sentence(rig.telemetry, 0), "is not used"));
-	rig_deinit(&rig);
 }
 
 int main(int argc, char **argv)

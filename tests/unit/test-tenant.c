@@ -131,6 +131,8 @@ static void fixture_deinit(struct fixture *fixture)
 	account_book_free(fixture->book);
 }
 
+#define FIXTURE(name, ...) SCOPED(fixture, name, fixture_init, fixture_deinit, __VA_ARGS__)
+
 static struct tenant *find(struct fixture *fixture, uid_t uid)
 {
 	const struct peer peer = {.pid = 1, .uid = uid, .gid = 100};
@@ -157,11 +159,10 @@ static unsigned int count(const struct fixture *fixture)
 
 TEST(test_limits__from_policy)
 {
-	struct fixture fixture;
 	struct tenant *a, *b, *other;
 	struct account *account;
 
-	fixture_init(&fixture, two);
+	FIXTURE(fixture, two);
 	a = find(&fixture, 1);
 	b = find(&fixture, 2);
 	other = find(&fixture, 3);
@@ -196,17 +197,15 @@ TEST(test_limits__from_policy)
 	tenant_unref(a);
 	tenant_unref(b);
 	tenant_unref(other);
-	fixture_deinit(&fixture);
 }
 
 /* Shares of one kind and another: the high mark stays between reserve and maximum. */
 TEST(test_limits__mixed)
 {
-	struct fixture fixture;
 	struct tenant *a;
 
-	fixture_init(&fixture, "[tenant a]\nmatch-uid = 1\nvram-max = 100GiB\n"
-			       "vram-reserve = 4GiB\nvram-high = 10%\n");
+	FIXTURE(fixture, "[tenant a]\nmatch-uid = 1\nvram-max = 100GiB\n"
+			 "vram-reserve = 4GiB\nvram-high = 10%\n");
 	a = find(&fixture, 1);
 	assert_int_equal(a->shares[1].max, 8 * GIB);
 	assert_int_equal(a->shares[1].high, 4 * GIB);
@@ -214,17 +213,15 @@ TEST(test_limits__mixed)
 	assert_int_equal(a->shares[1].max, 2 * GIB);
 	assert_int_equal(a->shares[1].high, 2 * GIB);
 	tenant_unref(a);
-	fixture_deinit(&fixture);
 }
 
 TEST(test_reload__lives_of_tenants)
 {
-	struct fixture fixture;
 	struct charge charge = CHARGE_INIT;
 	struct tenant *a, *again, *b;
 	uint32_t number;
 
-	fixture_init(&fixture, two);
+	FIXTURE(fixture, two);
 	a = find(&fixture, 1);
 	b = find(&fixture, 2);
 	number = b->number;
@@ -260,7 +257,6 @@ TEST(test_reload__lives_of_tenants)
 	assert_int_equal(count(&fixture), 1);
 	assert_int_equal(account_used(charge.account, ACCOUNT_PLANS), 5);
 	charge_deinit(&charge);
-	fixture_deinit(&fixture);
 }
 
 TEST(test_cgroup__and_nobody_else)
@@ -268,10 +264,9 @@ TEST(test_cgroup__and_nobody_else)
 	const struct peer in_a = {.pid = 1, .uid = 7, .cgroup = "/a"},
 			  in_b = {.pid = 1, .uid = 7, .cgroup = "/b"}, elsewhere = {.uid = 7};
 	struct tenant *a, *b, *other;
-	struct fixture fixture;
 
-	fixture_init(&fixture, "[tenant a]\nmatch-cgroup = /a\n"
-			       "[tenant b]\nmatch-cgroup = /b\nmatch-uid = 7\n");
+	FIXTURE(fixture, "[tenant a]\nmatch-cgroup = /a\n"
+			 "[tenant b]\nmatch-cgroup = /b\nmatch-uid = 7\n");
 	a = tenants_find(fixture.tenants, &in_a);
 	b = tenants_find(fixture.tenants, &in_b);
 	other = tenants_find(fixture.tenants, &elsewhere);
@@ -285,7 +280,6 @@ TEST(test_cgroup__and_nobody_else)
 	tenant_unref(a);
 	tenant_unref(b);
 	tenant_unref(other);
-	fixture_deinit(&fixture);
 }
 
 TEST(test_reload__failure_changes_nothing)
@@ -293,14 +287,13 @@ TEST(test_reload__failure_changes_nothing)
 	struct policy *policy = load("[tenant a]\nmatch-uid = 1\nvram-reserve = 7GiB\n"
 				     "vram-max = 100%\nplans-max = 77\n"
 				     "[tenant new]\nmatch-uid = 2\nvram-reserve = 1GiB\n");
-	struct fixture fixture;
 	const struct policy *before;
 	char *errors = NULL;
 	struct tenant *a;
 	unsigned int n;
 	int r;
 
-	fixture_init(&fixture, two);
+	FIXTURE(fixture, two);
 	before = tenants_policy(fixture.tenants);
 	a = find(&fixture, 1);
 	assert_int_equal(tenants_reload(fixture.tenants, policy, &errors), POLICY_E_INVALID);
@@ -329,7 +322,6 @@ TEST(test_reload__failure_changes_nothing)
 	assert_int_equal(account_limit(a->account, ACCOUNT_PLANS), 77);
 	assert_int_equal(count(&fixture), 4);
 	tenant_unref(a);
-	fixture_deinit(&fixture);
 }
 
 /* --- Limits beside the policy's --- */

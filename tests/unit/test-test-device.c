@@ -33,6 +33,8 @@ static void kit_end(struct kit *kit)
 	waker_deinit(&kit->waker);
 }
 
+#define KIT(name) SCOPED(kit, name, kit_begin, kit_end)
+
 static int submit(struct kit *kit, unsigned int i)
 {
 	atomic_store(&kit->tasks[i].state, EXEC_QUEUED);
@@ -59,9 +61,7 @@ static struct exec_task *wait_for_one(struct kit *kit)
 
 TEST(test_profile)
 {
-	struct kit kit;
-
-	kit_begin(&kit);
+	KIT(kit);
 	assert_null(place_profile_refusal(test_device_profile(kit.device)));
 	assert_int_equal(kit.device->info.kind, EXECUTOR_GPU);
 	/* The same time for next to nothing and for very much. */
@@ -72,15 +72,13 @@ TEST(test_profile)
 		assert_true(ns + (double)test_device_profile(kit.device)->task_ns <
 			    1.01 * LATENCY_NS);
 	}
-	kit_end(&kit);
 }
 
 TEST(test_tasks)
 {
 	uint64_t begin_ticks, took_ns;
-	struct kit kit;
 
-	kit_begin(&kit);
+	KIT(kit);
 	begin_ticks = clock_ticks();
 	for (unsigned int i = 0; i < 3; i++)
 		assert_int_equal(submit(&kit, i), 0);
@@ -95,28 +93,22 @@ TEST(test_tasks)
 		assert_true(clock_ticks() >= task->end_ticks);
 	}
 	assert_true(clock_elapsed_ns(begin_ticks, clock_ticks()) >= 3 * LATENCY_NS);
-	kit_end(&kit);
 }
 
 TEST(test_tasks__cancelled)
 {
-	struct kit kit;
-
-	kit_begin(&kit);
+	KIT(kit);
 	assert_int_equal(submit(&kit, 0), 0);
 	assert_int_equal(submit(&kit, 1), 0);
 	atomic_store(&kit.tasks[1].state, EXEC_CANCELLED);
 	kit.device->ops->flush(kit.device);
 	assert_int_equal(wait_for_one(&kit)->res, 0);
 	assert_int_equal(wait_for_one(&kit)->res, -ECANCELED);
-	kit_end(&kit);
 }
 
 TEST(test_tasks__full)
 {
-	struct kit kit;
-
-	kit_begin(&kit);
+	KIT(kit);
 	for (unsigned int i = 0; i < TEST_DEVICE_QUEUE; i++) {
 		assert_int_equal(submit(&kit, i), 0);
 		/* So that it takes no time. */
@@ -129,7 +121,6 @@ TEST(test_tasks__full)
 	assert_int_equal(submit(&kit, TEST_DEVICE_QUEUE), 0);
 	kit.device->ops->flush(kit.device);
 	assert_ptr_equal(wait_for_one(&kit), &kit.tasks[TEST_DEVICE_QUEUE]);
-	kit_end(&kit);
 }
 
 TEST(test_new__no_memory)
