@@ -16,15 +16,11 @@ import tempfile
 
 import onnxfile as onnx
 
+from started import expect
+
 CTL, DEVICE = os.path.abspath(sys.argv[1]), sys.argv[2]
 LIMIT = 120 * int(os.environ.get('RBK_TEST_SLOW', '1'))
 BFLOAT16 = onnx.BFLOAT16
-
-
-def expect(condition, *what):
-    if not condition:
-        print('bfloat16.py:', *what)
-        sys.exit(1)
 
 
 def run(model, *arguments):

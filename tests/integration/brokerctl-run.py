@@ -21,18 +21,12 @@ import time
 import zipfile
 
 import onnxfile as onnx
-from started import start, start_broker
+from started import expect, start, start_broker, wait_for
 
 CTL, BROKERD = map(os.path.abspath, sys.argv[1:3])
 DEVICES = sys.argv[3:]
 LIMIT = 120 * int(os.environ.get('RBK_TEST_SLOW', '1'))
 OK, DIFFERENT, USAGE, NO_BROKER = range(4)
-
-
-def expect(condition, *what):
-    if not condition:
-        print('brokerctl-run.py:', *what)
-        sys.exit(1)
 
 
 def run(*arguments, status=OK, **options):
@@ -72,13 +66,6 @@ def brokers(folder):
         except OSError:
             pass
     return found
-
-
-def wait_for(condition, what):
-    end = time.monotonic() + LIMIT
-    while not condition():
-        expect(time.monotonic() < end, what)
-        time.sleep(0.02)
 
 
 class Files:

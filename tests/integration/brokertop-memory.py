@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 
-from started import start, start_broker
+from started import expect, start, start_broker
 
 TOP, BROKERD, MANY, LIBRARY_DIR = sys.argv[1:5]
 LIMIT = 60
@@ -23,12 +23,6 @@ MAX_KIB = 15 * 1024
 ENVIRONMENT = {name: value for name, value in os.environ.items()
                if name not in ('LANG', 'LC_CTYPE', 'NO_COLOR', 'COLUMNS', 'LINES', 'TMUX')}
 ENVIRONMENT |= {'LC_ALL': 'C.UTF-8', 'LD_LIBRARY_PATH': LIBRARY_DIR}
-
-
-def expect(condition, *what):
-    if not condition:
-        print('brokertop-memory.py:', *what)
-        sys.exit(1)
 
 
 def broker_of(folder, n_tenants):

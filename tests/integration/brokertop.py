@@ -21,11 +21,11 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../doc'))
 import figures
+from started import LIMIT, expect
 
 UPDATES = sys.argv[1] == '--update'
 TOP, RECORD, README = sys.argv[1 + UPDATES:]
 DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'data/brokertop')
-LIMIT = 60 * int(os.environ.get('RBK_TEST_SLOW', '1'))
 SIZES = ('80x24', '120x40', '250x70')
 VIEWS = ('overview', 'tenants', 'sessions', 'plans', 'decisions', 'leases')
 OK, FAILED, USAGE, NO_BROKER = range(4)
@@ -34,12 +34,6 @@ ENVIRONMENT = {name: value for name, value in os.environ.items()
 ENVIRONMENT |= {'LC_ALL': 'C.UTF-8', 'TZ': 'UTC', 'TERM': 'xterm-256color'}
 # What a picture may consist of.
 SIGNS = re.compile('[ -~\n°µ·–…─│└├█░▒▓▏▕▲▴▾✓⠀-⣿]*')
-
-
-def expect(condition, *what):
-    if not condition:
-        print('brokertop.py:', *what)
-        sys.exit(1)
 
 
 def top(*arguments, status=OK, **environment):

@@ -15,17 +15,10 @@ import subprocess
 import sys
 import tempfile
 
-from started import start_broker
+from started import LIMIT, expect, start_broker
 
 EXAMPLE, BROKERD, CTL, PROGRAM, LIBRARY = sys.argv[1:6]
-LIMIT = 60 * int(os.environ.get('RBK_TEST_SLOW', '1'))
 NOT_PERMITTED = 4
-
-
-def expect(condition, *what):
-    if not condition:
-        print('containers.py:', *what)
-        sys.exit(1)
 
 
 def run(user, *command):

@@ -18,8 +18,10 @@ import tempfile
 import threading
 import time
 
+import started
+from started import LIMIT, expect, wait_for
+
 CTL, BROKERD, CLIENT = sys.argv[1:4]
-LIMIT = 60 * int(os.environ.get('RBK_TEST_SLOW', '1'))
 LADDER = ['ebpf', 'schedstat', 'psi', 'stat', 'none']
 FIGURES = {'run_ns', 'wait_ns', 'idle_wait_ns', 'n_waits', 'n_preemptions', 'n_involuntary',
            'n_throttled', 'n_migrations', 'p50_ns', 'p99_ns', 'max_ns', 'causers'}
@@ -30,68 +32,12 @@ CONTENTION = {'source', 'sentences', 'contended', 'factor', 'workers', 'workers_
 OTHER_UID = 64123  # nobody's
 
 
-def expect(condition, *what):
-    if not condition:
-        print('contention-report.py:', *what)
-        sys.exit(1)
+class Broker(started.Broker):
+    """brokerd without a GPU."""
 
-
-def wait_for(condition, *what):
-    end = time.monotonic() + LIMIT
-    while not (result := condition()):
-        expect(time.monotonic() < end, *what)
-        time.sleep(0.02)
-    return result
-
-
-class Broker:
-    """A brokerd of its own, without a GPU."""
-
-    def __init__(self, *options, config='', uid=None):
-        self.folder = tempfile.TemporaryDirectory(prefix='rbk-test-')
-        os.chmod(self.folder.name, 0o755)
-        self.config = os.path.join(self.folder.name, 'brokerd.conf')
-        self.write(config)
-        self.socket = os.path.join(self.folder.name, 'sock')
-        self.uid = uid
-        if uid is not None:
-            os.chown(self.folder.name, uid, uid)
-        with open(os.path.join(self.folder.name, 'log'), 'wb') as log:
-            self.process = subprocess.Popen(
-                [BROKERD, '--socket', self.socket, '--socket-mode=0666', '--cache=none',
-                 '--calibration=none', '--gpu=none', '--workers=2', '--config', self.config,
-                 *options], stderr=log, **as_user(uid))
-        try:
-            wait_for(lambda: self.says('listening on') or self.process.poll() is not None,
-                     'brokerd does not listen')
-            expect(self.process.poll() is None, 'brokerd ended:', self.log())
-        except BaseException:
-            self.process.kill()
-            raise
-
-    def write(self, config):
-        with open(self.config, 'w', encoding='utf-8') as file:
-            file.write(config)
-
-    def log(self):
-        with open(os.path.join(self.folder.name, 'log'), encoding='utf-8') as log:
-            return log.read()
-
-    def says(self, text):
-        return text in self.log()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, kind, *_):
-        if kind:
-            print(self.log())
-            self.process.kill()
-        self.process.terminate()
-        status = self.process.wait(LIMIT)
-        if not kind:
-            expect(status == 0, 'brokerd ended with', status, self.log())
-        self.folder.cleanup()
+    def __init__(self, *options, **about):
+        super().__init__(BROKERD, '--socket-mode=0666', '--cache=none', '--calibration=none', '--gpu=none',
+                         '--workers=2', *options, **about)
 
 
 def as_user(uid):
@@ -246,7 +192,7 @@ def check_culprit():
         return any(causer['comm'] == 'the-hog' and not causer['own']
                    for worker in report.workers for causer in worker['causers'])
 
-    with Broker('--contention=ebpf', config='[broker]\ncontention-action = act\n') as broker:
+    with Broker('--contention=ebpf', policy='[broker]\ncontention-action = act\n') as broker:
         with Client(broker):
             hogs = Hogs()
             try:
@@ -280,7 +226,7 @@ def check_culprit():
 def check_tenants(source):
     """Each tenant sees its own delays, and of others no more than /proc shows."""
     config = f'[tenant guest]\nmatch-uid = {OTHER_UID}\n'
-    with Broker(f'--contention={source}', config=config) as broker, Client(broker), \
+    with Broker(f'--contention={source}', policy=config) as broker, Client(broker), \
             Client(broker, uid=OTHER_UID):
         report = wait_report(broker, lambda report: {'default', 'guest'} <= set(report.tenants),
                              'not both tenants')

@@ -9,12 +9,10 @@ import re
 import signal
 import subprocess
 import sys
-import time
 
-from started import start, start_broker
+from started import LIMIT, expect, start, start_broker, wait_for
 
 CTL, BROKERD, CLIENT = sys.argv[1:4]
-LIMIT = 60 * int(os.environ.get('RBK_TEST_SLOW', '1'))
 # As hostile as the broker lets a plan's name be.
 NAME = 'a"b\\c</d>\'%s'
 OK, FAILED, USAGE, NO_BROKER, NOT_PERMITTED = range(5)
@@ -22,12 +20,6 @@ REASONS = {'gpu-available', 'gpu-unavailable', 'cpu-fallback', 'cost-model', 'me
            'user-preference', 'below-threshold', 'contention', 'breaker-open'}
 
 PLURAL_OF_ONE = re.compile(r'\b1 (?:sessions|plans|tenants|tasks|times|workers|entries|requests|records|rows)\b')
-
-
-def expect(condition, *what):
-    if not condition:
-        print(os.path.basename(sys.argv[0]) + ':', *what)
-        sys.exit(1)
 
 
 class Broker:
@@ -64,13 +56,6 @@ class Client:
         self.process.stdin.close()
         self.process.stdout.close()
         self.process.wait(LIMIT)
-
-
-def wait_for(condition, what):
-    end = time.monotonic() + LIMIT
-    while not condition():
-        expect(time.monotonic() < end, what)
-        time.sleep(0.02)
 
 
 def ctl(broker, *arguments, status=OK, **options):

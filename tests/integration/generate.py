@@ -19,7 +19,7 @@ import sys
 import tempfile
 
 import onnxfile as onnx
-from started import start_broker
+from started import expect, start_broker
 
 CTL, BROKERD = sys.argv[1:3]
 DEVICES = sys.argv[3:]
@@ -28,12 +28,6 @@ TEXTS, STEPS = 3, 4  # texts are written beside each other
 WORDS, WIDTH, HEADS, KV_HEADS, SIZE, INNER = 40, 32, 4, 2, 8, 64
 N_BEST, TEMPERATURE = 8, 0.7
 OPSET = 23
-
-
-def expect(condition, *what):
-    if not condition:
-        print('generate.py:', *what)
-        sys.exit(1)
 
 
 def constants():

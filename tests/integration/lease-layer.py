@@ -557,9 +557,7 @@ def test_broker_allows_less():
                 expect(client.result('device') == OK, 'no device')
                 expect(client.alloc(36 * MIB) == (1, OK), 'no memory')
             broker.end()
-            with open(broker.arguments[broker.arguments.index('--config') + 1], 'w',
-                      encoding='utf-8') as file:
-                file.write(policy.format(50))
+            broker.write(policy.format(50))
             broker.start()
             await_true('one is taken over, one not',
                        lambda: sorted((said(i, 'restored'), said(i, '(vram-max)'))

@@ -8,11 +8,12 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
+
+import started
 
 BROKERD, CLIENT, MANIFEST, FAKE_CARD = map(os.path.abspath, sys.argv[1:5])
 SLOW = int(os.environ.get('RBK_TEST_SLOW', '1'))
@@ -34,48 +35,17 @@ def await_true(what, condition):
         time.sleep(0.005)
 
 
-class Broker:
-    """A brokerd of its own. @policy is the text of its policy file."""
+class Broker(started.Broker):
+    """brokerd with the software device. @policy is the text of its policy file."""
 
     def __init__(self, *arguments, policy='', memory='512MiB', environment=()):
-        self.environment = {**os.environ, **dict(environment)}
-        self.folder = tempfile.mkdtemp(prefix='rbk-lease-')
-        self.socket = os.path.join(self.folder, 'socket')
-        self.log_path = os.path.join(self.folder, 'log')
-        config = os.path.join(self.folder, 'brokerd.conf')
-        with open(config, 'w', encoding='utf-8') as file:
-            file.write(policy)
-        self.arguments = [BROKERD, '--socket', self.socket, '--cache', self.folder,
-                          '--config', config, '--gpu=software', f'--device-memory={memory}',
-                          '--calibration=none', '--contention=none', *arguments]
-        self.start()
+        super().__init__(BROKERD, '--cache=none', '--gpu=software', f'--device-memory={memory}',
+                         '--calibration=none', '--contention=none', *arguments, policy=policy,
+                         env={**os.environ, **dict(environment)})
 
     def start(self):
-        with open(self.log_path, 'wb') as log:
-            self.process = subprocess.Popen(self.arguments, stderr=log, env=self.environment)
-        await_true('brokerd listens', lambda: 'listening on' in self.log()
-                   or expect(self.process.poll() is None, 'brokerd ended:', self.log()))
-        if 'llvmpipe' not in self.log():
-            print('no software Vulkan device: skipped')
-            sys.exit(77)
-
-    def log(self):
-        with open(self.log_path, encoding='utf-8', errors='replace') as file:
-            return file.read()
-
-    def end(self, how=signal.SIGTERM):
-        self.process.send_signal(how)
-        self.process.wait(LIMIT_S)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        if self.process.poll() is None:
-            self.end()
-        if error[0]:
-            print(self.log()[-4000:])
-        shutil.rmtree(self.folder)
+        super().start()
+        self.skip_unless('llvmpipe')
 
 
 class Layers:

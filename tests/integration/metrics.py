@@ -24,31 +24,13 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
-from started import start
+from started import LIMIT, expect, start, wait_for
 
 BROKERD, CLIENT, DOC = sys.argv[1:4]
-LIMIT = 60 * int(os.environ.get('RBK_TEST_SLOW', '1'))
 SKIPPED, USAGE = 77, 2
 OPEN = 'application/openmetrics-text'
 # Of a plan; clients choose it.
 NAME = 'zzz"} 1_evil_name'
-
-
-def expect(condition, *what):
-    if not condition:
-        print('metrics.py:', *what)
-        sys.exit(1)
-
-
-def wait_for(condition, what):
-    end = time.monotonic() + LIMIT
-    while True:
-        found = condition()
-        if found:
-            return found
-        if time.monotonic() > end:
-            expect(False, what() if callable(what) else what)
-        time.sleep(0.02)
 
 
 def free_port():

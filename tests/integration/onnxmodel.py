@@ -8,14 +8,10 @@ import tempfile
 
 import onnxfile as onnx
 
+from started import expect
+
 CTL, DEVICE = os.path.abspath(sys.argv[1]), sys.argv[2]
 LIMIT = 120 * int(os.environ.get('RBK_TEST_SLOW', '1'))
-
-
-def expect(condition, *what):
-    if not condition:
-        print(f'{os.path.basename(sys.argv[0])}:', *what)
-        sys.exit(1)
 
 
 @contextlib.contextmanager

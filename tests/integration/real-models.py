@@ -18,6 +18,8 @@ import tempfile
 
 import onnxfile as onnx
 
+from started import expect
+
 CTL, DATA, DEVICE = os.path.abspath(sys.argv[1]), os.path.join(sys.argv[2], 'real'), sys.argv[3]
 IMAGES = int(sys.argv[4]) if len(sys.argv) > 4 else 10000
 LIMIT = 120 * int(os.environ.get('RBK_TEST_SLOW', '1'))
@@ -25,12 +27,6 @@ PIXELS, DIGITS = 28 * 28, 10
 WORDS, WIDTH, QUERIES, NEAREST = 20000, 100, 50, 10
 # Neighbours in rank that are closer than this may change places.
 RANK_GAP, COSINE_ATOL = 2e-6, 1e-5
-
-
-def expect(condition, *what):
-    if not condition:
-        print('real-models.py:', *what)
-        sys.exit(1)
 
 
 def run(*arguments):

@@ -16,17 +16,10 @@ import sys
 import tempfile
 import time
 
-from started import start
+from started import LIMIT, expect, start
 
 BROKERD, CLIENT = sys.argv[1:3]
-LIMIT = 60 * int(os.environ.get('RBK_TEST_SLOW', '1'))
 IDLE = r'1 device; 0 sessions; CPU (not )?contended'
-
-
-def expect(condition, *what):
-    if not condition:
-        print('service.py:', *what)
-        sys.exit(1)
 
 
 class Manager:

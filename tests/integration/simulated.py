@@ -5,9 +5,10 @@ import contextlib
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import time
+
+import started
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -70,60 +71,19 @@ class Cards:
                 process.wait(PATIENCE_S)
 
 
-class Broker:
-    """A brokerd of its own; skips the test if it finds no device."""
+class Broker(started.Broker):
+    """brokerd over @cards; skips the test if there is no Vulkan driver for these."""
 
     def __init__(self, brokerd, cards, *arguments, policy=''):
-        self.folder = tempfile.TemporaryDirectory(prefix='rbk-test-')
-        self.socket = os.path.join(self.folder.name, 'socket')
-        self.log_path = os.path.join(self.folder.name, 'log')
-        config = os.path.join(self.folder.name, 'brokerd.conf')
-        with open(config, 'w', encoding='utf-8') as file:
-            file.write(policy)
-        with open(self.log_path, 'wb') as log:
-            self.process = subprocess.Popen(
-                [brokerd, '--socket', self.socket, '--cache=none', '--calibration=none',
-                 '--contention=none', '--config', config, *arguments],
-                env=cards.environment, stdout=log, stderr=log)
-        self.pid = self.process.pid
-        try:
-            await_true('brokerd listens', lambda: self.says('listening on') or self.has_ended())
-            if self.has_ended() or not self.says('device 1: '):
-                print(self.log())
-                print('skipped: there is no Vulkan driver for the simulated card')
-                sys.exit(77)
-        except BaseException:
-            self.process.kill()
-            self.process.wait()
-            raise
+        super().__init__(brokerd, '--cache=none', '--calibration=none', '--contention=none', *arguments,
+                         policy=policy, env=cards.environment)
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        self.process.terminate()
-        try:
-            status = self.process.wait(PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            status = self.process.wait()
-        if error[0] or status != 0:
-            print(self.log(), end='')
-        assert status == 0, status
-        self.folder.cleanup()
+    def start(self):
+        super().start()
+        self.skip_unless('device 1: ')
 
     def has_ended(self):
         return self.process.poll() is not None
-
-    def log(self):
-        with open(self.log_path, encoding='utf-8', errors='replace') as file:
-            return file.read()
-
-    def says(self, text):
-        return text in self.log()
-
-    def n_says(self, text):
-        return self.log().count(text)
 
 
 class Client:

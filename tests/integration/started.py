@@ -1,14 +1,35 @@
 # SPDX-License-Identifier: MIT
-"""Processes that a test starts: none of them outlives it, however it ends."""
+"""What tests have in common: bounds, and processes of which none outlives the test, however it ends."""
 import atexit
+import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 # What a shell runs in the background ignores it, and so would everything that is started here.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 _started = []
+# How long anything may take, in seconds.
+LIMIT = 60 * int(os.environ.get('RBK_TEST_SLOW', '1'))
+
+
+def expect(condition, *what):
+    if not condition:
+        print(os.path.basename(sys.argv[0]) + ':', *what)
+        sys.exit(1)
+
+
+def wait_for(condition, *what):
+    """Return: what condition() returned, which is true. @what may be functions."""
+    end = time.monotonic() + LIMIT
+    while not (result := condition()):
+        if time.monotonic() > end:
+            expect(False, *(text() if callable(text) else text for text in what))
+        time.sleep(0.02)
+    return result
 
 
 def start(command, **options):
@@ -39,6 +60,70 @@ def start_broker(command, log_path, limit_s, **options):
         process = start(command, stderr=log, **options)
     await_listening(process, log_path, limit_s)
     return process
+
+
+class Broker:
+    """A brokerd of its own that listens, in a folder with its socket, log and policy file.
+
+    @policy: text of the latter. @options: of Popen(). As a context manager it ends well, and shows
+    its log if the test does not.
+    """
+
+    def __init__(self, *command, policy='', uid=None, **options):
+        self.folder = tempfile.mkdtemp(prefix='rbk-test-')
+        self.socket, self.log_path, self.config = (
+            os.path.join(self.folder, name) for name in ('socket', 'log', 'brokerd.conf'))
+        os.chmod(self.folder, 0o755)
+        if uid is not None:
+            os.chown(self.folder, uid, uid)
+            options |= {'user': uid, 'group': uid, 'extra_groups': []}
+        self.write(policy)
+        self.arguments = [command[0], '--socket', self.socket, '--config', self.config, *command[1:]]
+        self.options = options
+        self.start()
+
+    def start(self):
+        self.process = start_broker(self.arguments, self.log_path, LIMIT, **self.options)
+        self.pid = self.process.pid
+        self.has_been_ended = False
+
+    def write(self, policy):
+        with open(self.config, 'w', encoding='utf-8') as file:
+            file.write(policy)
+
+    def log(self):
+        with open(self.log_path, encoding='utf-8', errors='replace') as file:
+            return file.read()
+
+    def says(self, text):
+        return text in self.log()
+
+    def n_says(self, text):
+        return self.log().count(text)
+
+    def skip_unless(self, text):
+        """Ends the test as skipped if the broker did not find what it says so of."""
+        if not self.says(text):
+            print(f'skipped: no "{text}":\n{self.log()}')
+            self.end()
+            shutil.rmtree(self.folder)
+            sys.exit(77)
+
+    def end(self, how=signal.SIGTERM):
+        """Return: its status."""
+        self.process.send_signal(how)
+        self.has_been_ended = True
+        return self.process.wait(LIMIT)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        status = 0 if self.has_been_ended else self.end()
+        if error[0] or status:
+            print(self.log()[-4000:])
+        shutil.rmtree(self.folder)
+        expect(error[0] or status == 0, 'brokerd ended with', status)
 
 
 @atexit.register

@@ -1,21 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* Rows of figures: what each of them has to have, and how they become numbers, JSON and metrics. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "control/metrics-private.h"
 #include "monitor/json-figures.h"
 #include "monitor/json.h"
 #include "shm/stats-figures.h"
+#include "support/test.h"
 #include "util/checked.h"
 
 static const struct {
@@ -90,7 +85,7 @@ static const char *fault_of(const struct figure *figure)
 	return NULL;
 }
 
-static void test_rows__are_whole(void **state)
+TEST(test_rows__are_whole)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(tables); i++) {
 		const struct figure *figure = tables[i].figures;
@@ -140,7 +135,7 @@ static const struct figure odd_figures[] = {
 static const struct odd known = {1024, 45500, 7, 1500000000, 0.25, 2.5e9};
 static const struct odd unknown = {RBK_STATS_ABSENT, RBK_STATS_ABSENT, 0, 0, 0, 0};
 
-static void test_real__is_for_people(void **state)
+TEST(test_real__is_for_people)
 {
 	assert_true(figure_real(&odd_figures[ODD_BYTES], &known) == 1024);
 	assert_true(figure_real(&odd_figures[ODD_MILLI], &known) == 45.5);
@@ -154,7 +149,7 @@ static void test_real__is_for_people(void **state)
 }
 
 /* All of them, in base units, whatever their type; what is not known is left out. */
-static void test_metrics__are_in_base_units(void **state)
+TEST(test_metrics__are_in_base_units)
 {
 	static const struct metrics_page page;
 	struct metrics_text text = {.format = METRICS_PLAIN};
@@ -177,7 +172,7 @@ static void test_metrics__are_in_base_units(void **state)
 }
 
 /* Figures of one object are in one, wherever the compiler put its name. */
-static void test_json__objects(void **state)
+TEST(test_json__objects)
 {
 	static const char expected[] =
 		"{\"bytes\":1024,\"times\":{\"ns\":1500000000,\"share\":0.25}}\n";
@@ -204,16 +199,4 @@ static void test_json__objects(void **state)
 	close(fd);
 	close(stdout_fd);
 	assert_string_equal(text, expected);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_rows__are_whole),
-		cmocka_unit_test(test_real__is_for_people),
-		cmocka_unit_test(test_metrics__are_in_base_units),
-		cmocka_unit_test(test_json__objects),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

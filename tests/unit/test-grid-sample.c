@@ -3,18 +3,15 @@
  * GridSample: its shape rule; on the CPU's executor, at every SIMD level, and on the Vulkan
  * executor, in both shader variants, against the reference.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "cpu/kernels.h"
 #include "shm/half.h"
 #include "support/one-op.h"
+#include "support/test.h"
 #include "unit/cpu-rig.h"
 #include "unit/vulkan-rig.h"
 #include "util/clock.h"
@@ -99,7 +96,7 @@ static void check_cpu(struct cpu_rig *rig, unsigned int round, uint64_t *seed)
 	cpu_rig_release(rig, plan);
 }
 
-static void test_grid_sample__cpu(void **state)
+TEST(test_grid_sample__cpu)
 {
 	for (int level = CPU_SIMD_SSE2; level < CPU_SIMD_COUNT; level++) {
 		uint64_t seed = 5;
@@ -116,7 +113,7 @@ static void test_grid_sample__cpu(void **state)
 }
 
 /* What is no number, or far beyond all pixels, reads nothing beside the picture. */
-static void test_grid_sample__no_numbers(void **state)
+TEST(test_grid_sample__no_numbers)
 {
 	static const float odd[] = {NAN, INFINITY, -INFINITY, 3e38f, -3e38f, 1e-45f, 1e9f, -1e9f};
 	uint64_t seed = 6;
@@ -164,7 +161,7 @@ static void check_vulkan(struct rig *rig, unsigned int round, uint64_t *seed)
 	rig_release(rig, plan);
 }
 
-static void test_grid_sample__vulkan(void **state)
+TEST(test_grid_sample__vulkan)
 {
 	static const uint32_t forced[] = {VULKAN_FORCE_PLAIN, VULKAN_FORCE_SHARED,
 					  VULKAN_FORCE_PLAIN | VULKAN_FORCE_STAGED};
@@ -182,7 +179,7 @@ static void test_grid_sample__vulkan(void **state)
 	}
 }
 
-static void test_grid_sample__rule(void **state)
+TEST(test_grid_sample__rule)
 {
 	static const char op[] = "GridSample";
 
@@ -206,15 +203,4 @@ static void test_grid_sample__rule(void **state)
 		       NULL);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_grid_sample__rule),
-		cmocka_unit_test(test_grid_sample__cpu),
-		cmocka_unit_test(test_grid_sample__no_numbers),
-		cmocka_unit_test(test_grid_sample__vulkan),
-	};
-
-	clock_init();
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL, clock_init())
