@@ -94,6 +94,8 @@ bool customer_next_decision(struct customer *customer, struct rbk_stats_decision
 
 /* Lets other users reach a broker. */
 void broker_open_to_all(const struct broker *broker);
+/* Start an undisturbed broker that is open to all. Return: false without root. */
+bool broker_start_for_all(struct broker *broker, const char *const *args, const char *policy);
 
 /* ---- Devices that fail (tests/support/failing-layer.h) ------------------------------------- */
 

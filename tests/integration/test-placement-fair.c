@@ -18,18 +18,6 @@ enum { CPU = RBK_DEVICE_CPU, GPU = RBK_DEVICE_GPU, FIRST = 40021, SECOND = 40022
 
 static struct broker broker;
 
-static bool begin(const char *const *args, const char *policy)
-{
-	if (geteuid() != 0) {
-		print_message("needs root to become other users\n");
-		return false;
-	}
-	broker_start(&broker, &(struct broker_options){
-				      .args = args, .is_undisturbed = true, .policy = policy});
-	broker_open_to_all(&broker);
-	return true;
-}
-
 static uint64_t device_ns(const struct customer *customer, uint8_t device)
 {
 	return customer_totals(customer).devices[device].device_ns;
@@ -129,7 +117,7 @@ static void expect_share(const char *policy, double expected, uint8_t device,
 	const double slack = harness_slow_ns(1) > 1 ? 0.4 : 0.12;
 	double share = -1;
 
-	if (!begin(args, policy))
+	if (!broker_start_for_all(&broker, args, policy))
 		skip();
 	for (unsigned int i = 0; i < 2; i++)
 		customer_init(&customers[i], &broker, &options[i]);
@@ -210,8 +198,9 @@ TEST(test_classes__in_order)
 	double place[RBK_PRIORITY_COUNT];
 	struct customer customer;
 
-	if (!begin(args, "[tenant first]\nmatch-uid = 40021\npriority-max = urgent\n"
-			 "[tenant second]\nmatch-uid = 40022\npriority-max = normal\n"))
+	if (!broker_start_for_all(&broker, args,
+				  "[tenant first]\nmatch-uid = 40021\npriority-max = urgent\n"
+				  "[tenant second]\nmatch-uid = 40022\npriority-max = normal\n"))
 		skip();
 	customer_init(&customer, &broker, &options[0]);
 	order_of_classes(&customer, place);
@@ -252,7 +241,7 @@ TEST(test_balance__moves)
 	uint64_t n_moved = 0, n = 0, n_on[2] = {0};
 	struct customer customer;
 
-	if (!begin(args, NULL))
+	if (!broker_start_for_all(&broker, args, NULL))
 		skip();
 	customer_init(&customer, &broker, &options);
 	if (!broker_has_gpu(customer.rbk)) {
@@ -298,7 +287,8 @@ TEST(test_quota__is_kept)
 	struct customer customer;
 	struct rbk_cqe cqe;
 
-	if (!begin(args, "[tenant first]\nmatch-uid = 40021\ncpu-max = 5%\n"))
+	if (!broker_start_for_all(&broker, args,
+				  "[tenant first]\nmatch-uid = 40021\ncpu-max = 5%\n"))
 		skip();
 	start_ns = harness_now_ns();
 	customer_init(&customer, &broker, &options);

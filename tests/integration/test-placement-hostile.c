@@ -20,18 +20,6 @@ enum { CPU = RBK_DEVICE_CPU, GPU = RBK_DEVICE_GPU, FIRST = 40031, SECOND = 40032
 
 static struct broker broker;
 
-static bool begin(const char *const *args, const char *policy)
-{
-	if (geteuid() != 0) {
-		print_message("needs root to become other users\n");
-		return false;
-	}
-	broker_start(&broker, &(struct broker_options){
-				      .args = args, .is_undisturbed = true, .policy = policy});
-	broker_open_to_all(&broker);
-	return true;
-}
-
 /* --- Everything an entry can say --- */
 
 static uint32_t any_of(uint64_t *seed, const uint32_t *values, unsigned int n)
@@ -156,7 +144,9 @@ TEST(test_rings__no_more_with_many)
 	double share = -1;
 	bool is_fed;
 
-	if (!begin(args, "[tenant first]\nmatch-uid = 40031\n[tenant second]\nmatch-uid = 40032\n"))
+	if (!broker_start_for_all(
+		    &broker, args,
+		    "[tenant first]\nmatch-uid = 40031\n[tenant second]\nmatch-uid = 40032\n"))
 		skip();
 	customer_init(&customers[0], &broker, &one);
 	for (unsigned int i = 1; i <= RINGS; i++)
@@ -227,7 +217,8 @@ TEST(test_quota__outlives_sessions)
 	struct customer customer;
 	struct rbk *rbk;
 
-	if (!begin(args, "[tenant first]\nmatch-uid = 40031\ncpu-max = 5%\n"))
+	if (!broker_start_for_all(&broker, args,
+				  "[tenant first]\nmatch-uid = 40031\ncpu-max = 5%\n"))
 		skip();
 	rbk = broker_connect_admin(&broker, "watcher");
 	assert_int_equal(rbk_stats_map(rbk, RBK_STATS_ALL, 0, &root, NULL), 0);
@@ -270,7 +261,8 @@ TEST(test_floods__are_charged)
 	struct rbk_sqe *sqe;
 
 	for (unsigned int kind = 0; kind < 3; kind++) {
-		if (!begin(args, "[tenant first]\nmatch-uid = 40031\ncpu-max = 1%\n"))
+		if (!broker_start_for_all(&broker, args,
+					  "[tenant first]\nmatch-uid = 40031\ncpu-max = 1%\n"))
 			skip();
 		/* In this order: becoming another user interrupts other threads. */
 		customer_init(&customer, &broker, &options);

@@ -24,7 +24,7 @@
 #include <unistd.h>
 
 #include "../unit/fake-proc.h"
-#include "contention/run-queue.h"
+#include "../unit/run-queue-read.h"
 #include "support/test.h"
 #include "util/clock.h"
 #include "util/proc.h"
@@ -133,24 +133,6 @@ static struct run_queue *start(enum run_queue_source source)
 	return rq;
 }
 
-static struct run_queue_totals read_totals(struct run_queue *rq)
-{
-	struct run_queue_totals totals;
-
-	run_queue_read(rq, &totals);
-	return totals;
-}
-
-static struct run_queue_thread_report find_thread(const struct run_queue *rq, pid_t tid)
-{
-	struct run_queue_thread_report report;
-
-	for (uint32_t i = 0; run_queue_thread(rq, i, &report); i++)
-		if (report.tid == tid)
-			return report;
-	return (struct run_queue_thread_report){.tid = 0};
-}
-
 /* Return: 0: there is none of that name yet. */
 static pid_t find_named(const struct run_queue *rq, const char *name)
 {
@@ -160,14 +142,6 @@ static pid_t find_named(const struct run_queue *rq, const char *name)
 		if (strcmp(report.name, name) == 0)
 			return report.tid;
 	return 0;
-}
-
-static struct run_queue_report find_tenant(const struct run_queue *rq, uint16_t slot)
-{
-	struct run_queue_report report = {.run_ns = 0};
-
-	run_queue_tenant(rq, slot, &report);
-	return report;
 }
 
 /* Return: the worker's cause of that name and tenant, or one without time. */
@@ -223,7 +197,7 @@ TEST_IN("proc", test_schedstat)
 	assert_int_equal(find_thread(rq, worker.tid).role, RUN_QUEUE_WORKER);
 	assert_int_equal(find_thread(rq, getpid()).role, RUN_QUEUE_REACTOR);
 	assert_false(find_thread(rq, worker.tid).report.has_delays);
-	WAIT_UNTIL(find_tenant(rq, slot).run_ns > 50 * ms_ns);
+	WAIT_UNTIL(find_tenant(rq, slot, 0).run_ns > 50 * ms_ns);
 	hog_stop(hog);
 	worker_stop(&worker);
 	WAIT_UNTIL(!run_queue_workers(rq, &report));
@@ -358,17 +332,17 @@ TEST_IN("ebpf", test_hog)
 	/* It is a tenant's from now on, by its process; then by its cgroup. */
 	slot = run_queue_add_tenant(rq);
 	run_queue_watch_process(rq, hog, -1, slot);
-	WAIT_UNTIL(find_tenant(rq, slot).caused_ns > 20 * ms_ns);
+	WAIT_UNTIL(find_tenant(rq, slot, 0).caused_ns > 20 * ms_ns);
 	WAIT_UNTIL(find_cause(rq, shown, slot).wait_ns > 0);
 	assert_true(run_queue_caused_ns(rq, slot) > 20 * ms_ns);
-	WAIT_UNTIL(find_tenant(rq, slot).run_ns > 20 * ms_ns);
-	WAIT_UNTIL(find_tenant(rq, slot).n_causes > 0);
+	WAIT_UNTIL(find_tenant(rq, slot, 0).run_ns > 20 * ms_ns);
+	WAIT_UNTIL(find_tenant(rq, slot, 0).n_causes > 0);
 	run_queue_remove_tenant(rq, slot);
 	WAIT_UNTIL(run_queue_caused_ns(rq, slot) == 0);
 	if (has_cgroup) {
 		slot = run_queue_add_tenant(rq);
 		run_queue_watch_cgroup(rq, folder + strlen(root), slot);
-		WAIT_UNTIL(find_tenant(rq, slot).caused_ns > 20 * ms_ns);
+		WAIT_UNTIL(find_tenant(rq, slot, 0).caused_ns > 20 * ms_ns);
 	}
 	hog_stop(hog);
 	worker_stop(&worker);
@@ -470,7 +444,7 @@ static void with_least_privilege(void)
 	hog = hog_start("rb-hog", NULL);
 	slot = run_queue_add_tenant(rq);
 	run_queue_watch_process(rq, hog, -1, slot);
-	WAIT_UNTIL(find_tenant(rq, slot).caused_ns > 20 * ms_ns);
+	WAIT_UNTIL(find_tenant(rq, slot, 0).caused_ns > 20 * ms_ns);
 	assert_int_equal(read_totals(rq).n_dropped, 0);
 	hog_stop(hog);
 	worker_stop(&worker);

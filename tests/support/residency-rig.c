@@ -276,6 +276,7 @@ static void plan_free_removed(struct residency_rig *rig, struct plan_memory *slo
 
 void residency_rig_deinit(struct residency_rig *rig)
 {
+	rig_check(rig);
 	list_for_each (node, &rig->plans)
 		residency_remove(rig->residency,
 				 &container_of(node, struct rig_memory, link)->memory, on_removed);

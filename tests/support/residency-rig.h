@@ -61,7 +61,8 @@ struct residency_rig {
 /* @n_devices beside the CPU, of @vram_bytes and @gtt_bytes each. Tenants may have all of it. */
 void residency_rig_init(struct residency_rig *rig, uint32_t n_devices, uint64_t vram_bytes,
 			uint64_t gtt_bytes, enum residency_policy policy);
-/* Removes all plans, which must have been added. Everything must have been given back. */
+/* rig_check(); removes all plans, which must have been added. Everything must have been given back.
+ */
 void residency_rig_deinit(struct residency_rig *rig);
 #define RESIDENCY_RIG(name, ...) \
 	SCOPED(residency_rig, name, residency_rig_init, residency_rig_deinit, __VA_ARGS__)

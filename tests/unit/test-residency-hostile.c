@@ -106,7 +106,6 @@ TEST(test_promises__within_the_maximum)
 	set_idle(&rig, busy);
 	rig_settle(&rig);
 	assert_true(wishes[0].n_done == 1 && wishes[0].res == 0);
-	rig_check(&rig);
 }
 
 /* A promise that a lower limit no longer allows is taken back, whoever else is loading. */
@@ -640,7 +639,6 @@ TEST_IN("many", test_many__about_looks_at_none)
 	residency_about(rig.residency, slots[0], RIG_DEVICE, &about);
 	assert_int_equal(about.available_bytes, 50 * MIB);
 	assert_int_equal(n_summed, 0);
-	rig_check(&rig);
 }
 
 /* Turns the loop until all has been looked at. Return: the most plans looked at in one turn. */
@@ -757,7 +755,6 @@ TEST_IN("many", test_many__limit_lowered)
 	for (int i = 0; i < N_LEFT; i++)
 		assert_true(rig_is_ready(slots[i * 17]));
 	assert_int_equal(n_there(slots, N), N_LEFT);
-	rig_check(&rig);
 }
 
 /* Plans that cannot be brought are tried in as many turns as that takes. */
@@ -784,7 +781,6 @@ TEST_IN("many", test_many__candidates_in_turns)
 		n_most = n_summed > n_most ? n_summed : n_most;
 	}
 	assert_in_range(n_most, N, 2 * N);
-	rig_check(&rig);
 }
 
 /* A tenant is promised so much at a time, since all promises are looked after. */
@@ -814,7 +810,6 @@ TEST_IN("many", test_many__promises)
 		assert_true(wishes[i].n_done == 1 && wishes[i].res == 0);
 	rig_settle(&rig);
 	assert_int_equal(rig.tenants[0].memory->n_awaited[RIG_DEVICE], 0);
-	rig_check(&rig);
 }
 
 /* A plan that no device with memory can run is not looked at, and makes nobody look. */

@@ -224,7 +224,6 @@ TEST(test_many__rounds_in_passes)
 	} while (device->is_round_cut);
 	assert_in_range(n_passes, 2, RIG_MAX_TENANTS);
 	end_waits(&rig, &waits, N_WAITS);
-	rig_check(&rig);
 }
 
 /* A tenant's own small plan is found behind any number of another one's. */
@@ -246,7 +245,6 @@ TEST(test_many__of_another)
 	assert_int_equal(wish.res, 0);
 	assert_true(rig_is_ready(next));
 	assert_false(rig_is_ready(mine));
-	rig_check(&rig);
 }
 
 /* A large plan makes way though any number of small ones of its tenant came first. */
@@ -340,7 +338,6 @@ TEST(test_short__of_a_limit_and_of_pressure)
 		rig_turn(&rig);
 	}
 	end_shortage(&rig);
-	rig_check(&rig);
 }
 
 /* Plans that share a block of a tenant above a lower maximum leave without a pause, too. */
@@ -357,7 +354,6 @@ TEST(test_short__of_a_limit_on_sharers)
 	rig_share(&rig, 0, RIG_PAGE - 1, RIG_PAGE - 1, 0);
 	residency_review(rig.residency);
 	leave_in_turns(&rig, slots, N, 0);
-	rig_check(&rig);
 }
 
 /* Under pressure those are found that can leave, behind any number that their reserve keeps. */
@@ -506,7 +502,6 @@ TEST(test_short__of_promises)
 	atomic_store(&rig.devices[RIG_DEVICE].is_held, false);
 	end_shortage(&rig);
 	assert_int_equal(n_there(slots, RIG_MAX_TENANTS), RIG_MAX_TENANTS);
-	rig_check(&rig);
 }
 
 static void on_granted(struct lease_wait *wait, int res)
@@ -601,7 +596,6 @@ TEST(test_promises__second_tier)
 	residency_plan_idle(rig.residency, busy, RIG_DEVICE);
 	rig_settle(&rig);
 	assert_int_equal(n_there(slots, N), N);
-	rig_check(&rig);
 }
 
 /* ---- What concerns all plans at once ---- */
@@ -659,7 +653,6 @@ TEST(test_all__evicted_in_turns)
 	}
 	rig_settle(&rig);
 	assert_int_equal(n_there(slots, N), 0);
-	rig_check(&rig);
 }
 
 static uint32_t n_told(const struct rig_wish *wishes, uint32_t n)
@@ -791,7 +784,6 @@ TEST(test_moves__sharers_in_turns)
 		rig_turn(&rig);
 	assert_int_equal(rig.devices[RIG_DEVICE].n_block_loads, 2);
 	rig_settle(&rig);
-	rig_check(&rig);
 }
 
 /* However long the chain of those that share with those that share, a renewal ends. */
@@ -813,7 +805,6 @@ TEST(test_moves__chain)
 	rig_settle(&rig);
 	assert_in_range(rig.devices[RIG_DEVICE].n_plan_loads - n_loads, 2, N / 2);
 	assert_int_equal(n_there(slots, N), N);
-	rig_check(&rig);
 }
 
 static void limit_mappings(struct residency_rig *rig, uint64_t most)

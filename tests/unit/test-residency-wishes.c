@@ -217,7 +217,6 @@ TEST(test_owed__while_others_come)
 	assert_true(wish.n_done == 1 && wish.res == 0);
 	assert_true(rig_is_ready(modest));
 	assert_int_equal(rig_is_ready(others[0]) + rig_is_ready(others[1]), 1);
-	rig_check(&rig);
 }
 
 /* Others were promised everything. */
@@ -242,7 +241,6 @@ TEST(test_owed__goes_before_promises)
 	rig_settle(&rig);
 	assert_true(wish.n_done == 1 && wish.res == 0);
 	assert_true(rig_is_ready(modest) && !rig_is_ready(promised));
-	rig_check(&rig);
 }
 
 /* The device shrinks while it waits; there is still enough for what is owed. */
@@ -299,7 +297,6 @@ TEST(test_owed__not_in_gtt)
 	rig_settle(&rig);
 	residency_about(rig.residency, modest, RIG_DEVICE, &about);
 	assert_true(rig_is_ready(modest) && about.tier == EXEC_TIER_VRAM);
-	rig_check(&rig);
 }
 
 TEST(test_wish__wait_until_room)
@@ -420,7 +417,6 @@ TEST(test_lost__in_parts)
 		rig_turn(&rig);
 	assert_true(rig_is_ready(slot));
 	assert_int_equal(device->n_shrink_slices, PARTS / 2);
-	rig_check(&rig);
 }
 
 /* ---- Loads that the driver refuses ---- */

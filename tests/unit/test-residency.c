@@ -244,7 +244,6 @@ TEST(test_limit__own_plans_make_way)
 	rig_want(&rig, hot, 1000);
 	rig_settle(&rig);
 	assert_true(!rig_is_ready(cold) && rig_is_ready(hot) && rig_is_ready(other));
-	rig_check(&rig);
 }
 
 /* As much wanted as what is there is not enough: nothing moves back and forth. */
@@ -290,7 +289,6 @@ TEST(test_device__silent_makes_way)
 	}
 	assert_true(rig_is_ready(busy));
 	assert_false(rig_is_ready(loud));
-	rig_check(&rig);
 }
 
 TEST(test_reserve__is_had)
@@ -357,7 +355,6 @@ TEST(test_limit__lowered_below_use)
 	rig_settle(&rig);
 	assert_int_equal(used(&rig, 0), 20 * MIB);
 	assert_true(rig_is_ready(slots[3]) && rig_is_ready(slots[4]));
-	rig_check(&rig);
 }
 
 /* ---- Pressure from outside ---- */
@@ -425,7 +422,6 @@ TEST(test_no_memory__once_is_mended)
 	rig_add(&rig, slot = rig_plan_of(&rig, 0, 10 * MIB));
 	rig_settle(&rig);
 	assert_true(rig_is_ready(slot));
-	rig_check(&rig);
 }
 
 /* There was room by the ledger, but somebody outside had it: who is wanted less makes way. */
@@ -502,7 +498,6 @@ TEST(test_lost__everything_is_given_back)
 		rig_turn(&rig);
 	assert_true(rig_is_ready(busy) && rig_is_ready(idle));
 	assert_int_equal(rig.devices[RIG_DEVICE].n_failed_reopens, 0);
-	rig_check(&rig);
 }
 
 TEST(test_lost__while_loading)
@@ -518,7 +513,6 @@ TEST(test_lost__while_loading)
 	for (int i = 0; i < 20000 && !rig_is_ready(slot); i++)
 		rig_turn(&rig);
 	assert_true(rig_is_ready(slot));
-	rig_check(&rig);
 }
 
 /* A plan whose loading loses the device tries ever more rarely, and others are there between. */
@@ -547,7 +541,6 @@ TEST(test_lost__by_loading)
 		rig_turn(&rig);
 	assert_true(rig_is_ready(other));
 	assert_int_equal(residency_n_reopened(rig.residency, RIG_DEVICE), 3);
-	rig_check(&rig);
 }
 
 /* Who has something loaded beside us is waited for, and not accounted for. */
@@ -582,7 +575,6 @@ TEST(test_lost__with_a_guest)
 	/* The processor's memory is no matter of ours. */
 	assert_true(residency_guest_enter(rig.residency, RBK_DEVICE_CPU));
 	residency_guest_leave(rig.residency, RBK_DEVICE_CPU);
-	rig_check(&rig);
 }
 
 /* It is seen from outside that the device is gone: nothing had failed yet. */
@@ -616,7 +608,6 @@ TEST(test_gone__noticed_without_a_task)
 	residency_device_present(rig.residency, RIG_DEVICE);
 	rig_settle(&rig);
 	assert_int_equal(reopened, 1);
-	rig_check(&rig);
 }
 
 /* ---- Renewal ---- */
@@ -661,7 +652,6 @@ TEST(test_renew__oldest_idle_first)
 	}
 	assert_true(residency_counts(rig.residency, &rig.tenants[0])->n_evictions == 0 &&
 		    residency_counts(rig.residency, &rig.tenants[0])->n_returns == 0);
-	rig_check(&rig);
 }
 
 /* A block is made anew only when all who share it have gone. */
@@ -693,7 +683,6 @@ TEST(test_renew__those_that_share)
 	assert_true(rig_is_ready(first) && rig_is_ready(second) && rig_is_ready(third));
 	assert_int_equal(rig.devices[RIG_DEVICE].n_block_loads, 5);
 	assert_int_equal(used(&rig, 0), 30 * MIB);
-	rig_check(&rig);
 }
 
 /* Plans go away, or the room does, while they are out. */
@@ -726,7 +715,6 @@ TEST(test_renew__interrupted)
 	residency_about(rig.residency, squeezed, RIG_DEVICE, &about);
 	assert_int_equal(about.n_returns, 1);
 	assert_false(residency_is_pressed(rig.residency));
-	rig_check(&rig);
 }
 
 /* The setup thread has summed up a plan's constants, and residency does not do so again. */
@@ -819,5 +807,4 @@ TEST(test_devices__the_one_with_room)
 	assert_int_equal(a->plan->device_state[1], PLAN_DEVICE_READY);
 	assert_int_equal(a->plan->device_state[2], PLAN_DEVICE_EVICTED);
 	assert_int_equal(b->plan->device_state[2], PLAN_DEVICE_READY);
-	rig_check(&rig);
 }

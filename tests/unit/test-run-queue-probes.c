@@ -10,10 +10,10 @@
 #include <unistd.h>
 
 #include "contention/cgroup-name.h"
-#include "contention/run-queue.h"
 #include "fail-alloc.h"
 #include "fake-probes.h"
 #include "fake-proc.h"
+#include "run-queue-read.h"
 #include "support/test.h"
 #include "util/clock.h"
 #include "util/proc.h"
@@ -49,32 +49,6 @@ static struct run_queue *start_busy(void)
 	run_queue_set_pace(rq, RUN_QUEUE_PACE_CONTENDED);
 	WAIT_UNTIL(fake_probes_of(WORKER_0) && fake_probes_of(WORKER_1) && fake_probes.n_walks > 0);
 	return rq;
-}
-
-static struct run_queue_totals read_totals(struct run_queue *rq)
-{
-	struct run_queue_totals totals;
-
-	run_queue_read(rq, &totals);
-	return totals;
-}
-
-static struct run_queue_thread_report find_thread(const struct run_queue *rq, pid_t tid)
-{
-	struct run_queue_thread_report report;
-
-	for (uint32_t i = 0; run_queue_thread(rq, i, &report); i++)
-		if (report.tid == tid)
-			return report;
-	return (struct run_queue_thread_report){.tid = 0};
-}
-
-static struct run_queue_report find_tenant(const struct run_queue *rq, uint16_t slot)
-{
-	struct run_queue_report report = {.run_ns = UINT64_MAX};
-
-	run_queue_tenant(rq, slot, &report);
-	return report;
 }
 
 static int set_up(void **state)
@@ -328,7 +302,7 @@ TEST(test_report__tenants, set_up, fake_proc_tear_down)
 		fake_probes_set(record->n_throttled, 2);
 	}
 	/* A report may be of the time in the middle of this. */
-	WAIT_UNTIL((report = find_tenant(rq, slot),
+	WAIT_UNTIL((report = find_tenant(rq, slot, UINT64_MAX),
 		    report.n_throttled == 4 && report.n_causes == 1 && report.run_ns == 2000 &&
 			    report.caused_ns == 60 && report.max_ns == 1000 << 10 &&
 			    report.causes[0].wait_ns == 1000));
@@ -478,7 +452,7 @@ TEST(test_lost__switches, set_up, fake_proc_tear_down)
 	/* That thread has no file in this folder, so it is the last but one. */
 	assert_int_equal(run_queue_source(rq), RUN_QUEUE_SOURCE_STAT);
 	WAIT_UNTIL(read_totals(rq).has_processors && !read_totals(rq).has_workers);
-	WAIT_UNTIL(!find_tenant(rq, slot).has_delays);
+	WAIT_UNTIL(!find_tenant(rq, slot, UINT64_MAX).has_delays);
 	run_queue_remove_tenant(rq, slot);
 	WAIT_UNTIL(run_queue_add_tenant(rq) == slot);
 	/* It stays so. */

@@ -7,9 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "contention/run-queue.h"
 #include "fail-alloc.h"
 #include "fake-proc.h"
+#include "run-queue-read.h"
 #include "support/test.h"
 #include "util/clock.h"
 
@@ -166,14 +166,6 @@ TEST(test_names, fake_proc_set_up, fake_proc_tear_down)
 	assert_string_equal(run_queue_source_name(RUN_QUEUE_SOURCE_NONE), "none");
 }
 
-static struct run_queue_totals read_totals(struct run_queue *rq)
-{
-	struct run_queue_totals totals;
-
-	run_queue_read(rq, &totals);
-	return totals;
-}
-
 TEST(test_schedstat__totals, fake_proc_set_up, fake_proc_tear_down)
 {
 	struct run_queue_totals totals;
@@ -218,25 +210,6 @@ TEST(test_schedstat__totals, fake_proc_set_up, fake_proc_tear_down)
 	fake_remove("proc/self/task/%d", WORKER_0);
 	WAIT_UNTIL(read_totals(rq).run_ns == 5000);
 	run_queue_free(rq);
-}
-
-/* Return: the report of the thread, or zeros. */
-static struct run_queue_thread_report find_thread(const struct run_queue *rq, pid_t tid)
-{
-	struct run_queue_thread_report report;
-
-	for (uint32_t i = 0; run_queue_thread(rq, i, &report); i++)
-		if (report.tid == tid)
-			return report;
-	return (struct run_queue_thread_report){.tid = 0};
-}
-
-static struct run_queue_report find_tenant(const struct run_queue *rq, uint16_t slot)
-{
-	struct run_queue_report report = {.run_ns = UINT64_MAX};
-
-	run_queue_tenant(rq, slot, &report);
-	return report;
 }
 
 TEST(test_schedstat__reports, fake_proc_set_up, fake_proc_tear_down)
@@ -304,18 +277,18 @@ TEST(test_schedstat__tenants, fake_proc_set_up, fake_proc_tear_down)
 	WAIT_UNTIL(run_queue_tenant(rq, slot, &report));
 
 	/* What it had before is of no interest; then it grows. */
-	for (uint64_t ns = 2000; find_tenant(rq, slot).run_ns < 5000; ns += 1000) {
+	for (uint64_t ns = 2000; find_tenant(rq, slot, UINT64_MAX).run_ns < 5000; ns += 1000) {
 		fake_put_process(CLIENT, "client", 77, ns, ns / 10);
 		for (unsigned int i = 0; i < 100; i++)
 			fake_moment();
 	}
-	assert_false(find_tenant(rq, slot).has_delays);
-	assert_true(find_tenant(rq, slot).wait_ns >= 500);
+	assert_false(find_tenant(rq, slot, UINT64_MAX).has_delays);
+	assert_true(find_tenant(rq, slot, UINT64_MAX).wait_ns >= 500);
 	fake_put("usage_usec 5\nnr_throttled 1\nthrottled_usec 75\n",
 		 "cgroup/services/one/cpu.stat");
-	WAIT_UNTIL(find_tenant(rq, slot).throttled_ns == 25000);
+	WAIT_UNTIL(find_tenant(rq, slot, UINT64_MAX).throttled_ns == 25000);
 	run_queue_reset(rq);
-	WAIT_UNTIL(find_tenant(rq, slot).throttled_ns == 0);
+	WAIT_UNTIL(find_tenant(rq, slot, UINT64_MAX).throttled_ns == 0);
 
 	/* The number is another's now: it does not count. */
 	fake_put_process(CLIENT, "somebody", 78, 90000000000u, 1000);
@@ -324,12 +297,12 @@ TEST(test_schedstat__tenants, fake_proc_set_up, fake_proc_tear_down)
 	assert_int_not_equal(second, slot);
 	run_queue_watch_process(rq, CLIENT + 2, -1, second);
 	WAIT_UNTIL(run_queue_tenant(rq, second, &report));
-	for (uint64_t ns = 1000; find_tenant(rq, second).run_ns == 0; ns += 1000) {
+	for (uint64_t ns = 1000; find_tenant(rq, second, UINT64_MAX).run_ns == 0; ns += 1000) {
 		fake_put_process(CLIENT + 2, "other", 79, ns, 1);
 		for (unsigned int i = 0; i < 100; i++)
 			fake_moment();
 	}
-	assert_true(find_tenant(rq, slot).run_ns < 90000000u);
+	assert_true(find_tenant(rq, slot, UINT64_MAX).run_ns < 90000000u);
 	run_queue_remove_tenant(rq, slot);
 	WAIT_UNTIL(!run_queue_tenant(rq, slot, &report));
 	assert_int_equal(run_queue_add_tenant(rq), slot);
@@ -475,7 +448,8 @@ TEST(test_psi__cgroups, fake_proc_set_up, fake_proc_tear_down)
 	slot = run_queue_add_tenant(rq);
 	run_queue_watch_cgroup(rq, "/services/two", slot);
 	WAIT_UNTIL(run_queue_tenant(rq, slot, &report));
-	for (unsigned int total = 200; find_tenant(rq, slot).wait_ns < 100000; total += 100) {
+	for (unsigned int total = 200; find_tenant(rq, slot, UINT64_MAX).wait_ns < 100000;
+	     total += 100) {
 		char text[64];
 
 		snprintf(text, sizeof(text), "some avg10=0.00 total=%u\n", total);
