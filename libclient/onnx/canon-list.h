@@ -7,6 +7,17 @@
  * and outputs it may have in any of the opsets that are read, and its rule. What differs between
  * opsets is in the rules. canon_same() leaves inputs, outputs and attributes as they are;
  * canon_legacy_binary() knows axis and broadcast of opset 6.
+ *
+ * Attributes in the catalogue's form, where ONNX has inputs instead or other ones:
+ *
+ *	Reshape   shape: -1 at most once, then the leading one; no 0 that copies. Also for Flatten,
+ *	          Squeeze, Unsqueeze, and where an output must be a copy
+ *	Slice     starts, ends, axes, steps;  Split  axis, split;  Pad  pads (all axes), mode, value
+ *	          (of floats) or int_value
+ *	Expand    shape;  Tile  repeats;  TopK  k;  CumSum  axis
+ *	Clip      min, max (of floats) or int_min, int_max
+ *	Reduce*   axes (none is all of them), keepdims
+ *	OneHot    axis, depth;  Trilu  k, upper
  */
 #define CANON_ANY 255
 

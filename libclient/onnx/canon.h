@@ -8,17 +8,8 @@
  * them, emits steps and says what the outputs are. Canonical means: the newest opset's meaning;
  * attributes that have a default may be left out; whatever ONNX gives as an input that must be
  * known to know shapes, or that kernels are compiled for, is an attribute of the input's name;
- * numbers that depend on the rank are resolved: axes are not negative, sizes are complete. In
- * particular:
- *
- *	Reshape   shape: -1 at most once, then the leading one; no 0 that copies. Also for Flatten,
- *	          Squeeze, Unsqueeze, and where an output must be a copy
- *	Slice     starts, ends, axes, steps;  Split  axis, split;  Pad  pads (all axes), mode, value
- *	          (of floats) or int_value
- *	Expand    shape;  Tile  repeats;  TopK  k;  CumSum  axis
- *	Clip      min, max (of floats) or int_min, int_max
- *	Reduce*   axes (none is all of them), keepdims
- *	OneHot    axis, depth;  Trilu  k, upper
+ * numbers that depend on the rank are resolved: axes are not negative, sizes are complete.
+ * canon-list.h says what that makes of some operators.
  *
  * Rules need not care whether something failed: what is unknown stays unknown, graph->fatal ends
  * the pass after the node, and a refusal is written down once.
