@@ -2,8 +2,151 @@
 /*
  * Activations that are no straight lines, by number: those that can also be computed along with a
  * product or a convolution (broker/plan/fuse.c), @a and @b being their parameters. What they give for
- * special values is what broker/cpu/map-float-hot.c says.
+ * special values is what broker/cpu/map-float-hot.c says. With -DDOUBLES these and all others that are
+ * made of the exponential function and the logarithm, of float64: a part of typed-double.glsl.
  */
+#ifdef DOUBLES
+#include "double-exp.glsl"
+
+double sigmoid_of(double x)
+{
+	return divide(1.0lf, 1.0lf + exp_of(-x));
+}
+
+double tanh_of(double x)
+{
+	double e = expm1_of(lesser(40.0lf, 2.0lf * magnitude(x)));
+
+	return with_sign(e / (e + 2.0lf), x);
+}
+
+double sinh_of(double x)
+{
+	double a = magnitude(x), e = expm1_of(lesser(25.0lf, a));
+
+	return with_sign(a > 24.0lf ? exp_shifted(a, -1.0lf) : 0.5lf * (e + e / (e + 1.0lf)), x);
+}
+
+double cosh_of(double x)
+{
+	double part = exp_shifted(magnitude(x), -1.0lf);
+
+	return part + divide(0.25lf, part);
+}
+
+double asinh_of(double x)
+{
+	double a = magnitude(x), square = a * a;
+	bool big = a > 1.0e8lf;
+	double u = big ? a - 1.0lf : a + square / (1.0lf + sqrt(square + 1.0lf));
+
+	return with_sign(log1p_of(u) + (big ? 0.69314718055994530942lf : 0.0lf), x);
+}
+
+double acosh_of(double x)
+{
+	double t = x - 1.0lf;
+	bool big = x > 1.0e8lf;
+	double u = big ? t : t + root(2.0lf * t + t * t);
+
+	if (x < 1.0lf)
+		return no_number();
+	return log1p_of(u) + (big ? 0.69314718055994530942lf : 0.0lf);
+}
+
+double atanh_of(double x)
+{
+	double a = magnitude(x);
+
+	return with_sign(0.5lf * log1p_of(a == 1.0lf ? infinity() : 2.0lf * a / (1.0lf - a)), x);
+}
+
+/* erf(a) for 0 <= a <= 2: every term of 2 / sqrt(pi) a e^-a^2 (1 + 2 a^2 / 3 + ...) is positive. */
+double erf_series(double a)
+{
+	double square = a * a, term = 1.0lf, sum = 1.0lf;
+
+	for (int k = 1; k < 40; k++) {
+		term *= 2.0lf * square / double(2 * k + 1);
+		sum += term;
+	}
+	return 1.12837916709551257390lf * a * exp_of(-square) * sum;
+}
+
+/* erfc(a) for a >= 2, where @square and @rest together are -a * a: a continued fraction. */
+double erfc_tail(double a, double square, double rest)
+{
+	double below = a, e = exp_of(square);
+
+	for (int k = 50; k > 0; k--)
+		below = a + 0.5lf * double(k) / below;
+	return (e + e * rest) * 0.56418958354775628695lf / below;
+}
+
+double erf_of(double x)
+{
+	double a = lesser(10.0lf, magnitude(x));
+
+	if (a < 2.0lf)
+		return with_sign(erf_series(a), x);
+	return with_sign(1.0lf - erfc_tail(a, -a * a, 0.0lf), x);
+}
+
+/* The share of a normal distribution that lies below @x */
+double normal_cdf(double x)
+{
+	double a = lesser(40.0lf, magnitude(x)), part = -0.5lf * a, root_a = a * 0.70710678118654752440lf;
+	precise double square = a * part;
+	precise double rest = fma(a, part, -square);
+	double tail = root_a < 2.0lf ? 1.0lf - erf_series(root_a) : erfc_tail(root_a, square, rest);
+
+	return x < 0.0lf ? 0.5lf * tail : 1.0lf - 0.5lf * tail;
+}
+
+double mish(double x)
+{
+	double e = exp_of(lesser(40.0lf, x)), n = e * (e + 2.0lf);
+
+	return x * (n / (n + 2.0lf));
+}
+
+double limit(double x, double low, double high)
+{
+	return lesser(high, greater(low, x));
+}
+
+double hard_sigmoid(double x, double a, double b)
+{
+	return limit(a * x + b, 0.0lf, 1.0lf);
+}
+
+/* The same as below. */
+double curve(uint function, double x, double a, double b)
+{
+	switch (function) {
+	case MAP_TANH:
+		return tanh_of(x);
+	case MAP_ELU:
+		return x < 0.0lf ? a * expm1_of(x) : x;
+	case MAP_GELU:
+		return x * normal_cdf(x);
+	case MAP_GELU_TANH:
+		return x * sigmoid_of(2.0lf * (x * (0.79788456080286535588lf +
+						    0.03567740813630012546lf * (x * x))));
+	case MAP_SIGMOID:
+		return sigmoid_of(x);
+	case MAP_HARD_SIGMOID:
+		return hard_sigmoid(x, a, b);
+	case MAP_HARD_SWISH:
+		return x * hard_sigmoid(x, 1.0lf / 6.0lf, 0.5lf);
+	case MAP_SWISH:
+		return x * sigmoid_of(a * x);
+	case MAP_MISH:
+		return mish(x);
+	}
+	return x;
+}
+#else
 #include "map.glsl"
 #include "exp.glsl"
 
@@ -48,3 +191,4 @@ vec4 curve(uint function, vec4 x, float a, float b)
 	}
 	return x;
 }
+#endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The functions of typed.comp where an operand or the result is float64. */
-#include "double-curves.glsl"
+#include "curves.glsl"
 
 /* Truncates; the nearest end of the range beyond it; 0 for what is not a number. */
 int64_t truncate_to(uint type, double x)
