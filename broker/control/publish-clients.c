@@ -12,7 +12,7 @@
 
 /* Plans of sessions that an update asks whether they are in some device's memory. */
 enum { MAX_SESSION_PLANS = 4096 };
-/* Sessions' latencies are of that long, and not of longer. */
+/* The time that a session's latencies cover, and the age from which they are stale. */
 static const uint64_t latency_ns = 1000000000;
 static const uint64_t latency_stale_ns = 10000000000;
 
@@ -72,7 +72,7 @@ static void look_at_latencies(struct session_latencies *latencies, uint64_t now_
 
 	if (ns < latency_ns)
 		return;
-	/* While nobody watches, nobody begins anew. */
+	/* Buckets of a time without watchers are stale, because no look has emptied them. */
 	for (unsigned int i = 0; i < RBK_STATS_BUCKETS && ns < latency_stale_ns; i++)
 		n += latencies->buckets[i];
 	latencies->p50_ns = n ? quantile_ns(latencies, n, 50) : 0;

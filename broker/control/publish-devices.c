@@ -24,7 +24,7 @@ static void describe_sensors(const struct publish *publish, uint32_t index,
 	struct device_reading reading = {.state = TELEMETRY_PRESENT};
 	struct memory_reading pool;
 
-	/* What was not read is absent. */
+	/* Readings that failed are absent. */
 	telemetry_read(publish->options.telemetry, index, &reading);
 	pool = telemetry_pool(&reading);
 	if (pool.total.is_valid)

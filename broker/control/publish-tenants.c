@@ -49,7 +49,7 @@ static void describe_memory(const struct publish *publish, const struct session_
 	memory->n_returns += about.n_returns;
 }
 
-/* What placement knows, of a task of as many rows as the last one had. */
+/* Add what placement has learned, for a task of as many rows as the last one had. */
 static void describe_learned(const struct publish *publish, const struct session_plan *plan,
 			     uint8_t device, struct rbk_stats_plan_device *ret)
 {

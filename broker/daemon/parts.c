@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What each part is made of, and what it tells the others. */
+/* The parts of brokerd, each with the options that it is made with. */
 #include "daemon/parts.h"
 
 #include <sched.h>
@@ -32,7 +32,6 @@
 #include "util/log.h"
 #include "vulkan/vulkan.h"
 
-/* Takes back what is above a limit now. */
 void parts_limits_changed(void *context)
 {
 	struct broker *broker = context;
@@ -57,7 +56,7 @@ static void on_corrected(void *context, uint8_t device)
 	residency_leases_changed(broker->residency, device);
 }
 
-/* After the devices, of which budgets are parts. Return: 0; PARTS_E_FILES; as tenants_new(). */
+/* Needs the devices, of which budgets are parts. Return: 0; PARTS_E_FILES; as tenants_new(). */
 static int make_tenants(struct broker *broker, char **ret_errors)
 {
 	struct tenants_machine machine = {
@@ -125,7 +124,6 @@ int parts_make_executors(struct broker *broker)
 	return 0;
 }
 
-/* Before anybody is served: it has the devices and their waker to itself. */
 int parts_make_profiles(struct broker *broker, uint64_t budget_ns)
 {
 	struct profiles_options options = {
@@ -206,8 +204,8 @@ static int make_residency(struct broker *broker)
 }
 
 /*
- * While there is no other thread: what they start inherits what is given up. Without privileges
- * less is seen, without memory or threads nothing works.
+ * Call this before any other thread starts: threads inherit the privileges that are left. Without
+ * privileges less is seen, without memory or threads nothing works.
  */
 static int watch_run_queue(struct broker *broker)
 {
@@ -313,7 +311,6 @@ static int make_publish(struct broker *broker)
 	return publish_new(&options, &broker->publish);
 }
 
-/* Return: as server_new(). */
 int parts_make_server(struct broker *broker)
 {
 	struct server_options options = {
@@ -356,7 +353,6 @@ int parts_make_server(struct broker *broker)
 	return r;
 }
 
-/* Now that no other broker has this socket, and so the gate beside it. */
 int parts_make_gate(struct broker *broker)
 {
 	const struct gate_options options = {
@@ -386,10 +382,6 @@ int parts_make_refresh(struct broker *broker)
 	return refresh_new(&options, &broker->refresh);
 }
 
-/*
- * Everything between the loop and the sockets, each after what it is made of. Return: 0; MAIN_E_*;
- * as tenants_new(), with *ret_errors; negative errno.
- */
 int parts_make(struct broker *broker, char **ret_errors)
 {
 	int r = service_new(broker->loop, &broker->service);

@@ -92,7 +92,7 @@ struct key {
 #define MEMBER_TYPE(member) \
 	_Generic((member), uint32_t: U32, uint64_t: U64, float: FLOAT, double: DOUBLE, bool: BOOL)
 /* clang-format on */
-/* What record_of() returns of a section. */
+/* The record of each section, see record_of(). */
 #define RECORD_SCENARIO  struct scenario
 #define RECORD_PLACEMENT struct place_config
 #define RECORD_TRUTH     struct scenario_truth

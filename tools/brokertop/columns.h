@@ -16,7 +16,7 @@
 	{                                                                   \
 		head, width, priority, flags, draw_##name, key_##name, NULL \
 	}
-/* Of key_NAME() as figure_FORMAT() writes it. */
+/* Write key_NAME() by figure_FORMAT(). */
 #define NUMBER_COLUMN(head, width, priority, flags, name, format)                           \
 	{                                                                                   \
 		head, width, priority, flags, NULL, key_##name, NULL, NULL, figure_##format \
