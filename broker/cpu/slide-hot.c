@@ -495,6 +495,28 @@ VEC_INLINE void slide_blocks(const enum slide what, const size_t height, const s
 	}
 }
 
+/*
+ * One shape's planes, with a @row of its own, whose members need no memory. A body apart: what a
+ * compiler takes for a function grows faster than the function's length.
+ */
+#define SLIDE_SHAPE(name, what, height, width, stride)                                         \
+	static __attribute__((noinline)) void name(struct slide_row row,                       \
+						   const struct window_inner *inner, float *y) \
+	{                                                                                      \
+		slide_blocks(what, height, width, stride, &row, inner, y);                     \
+	}
+SLIDE_SHAPE(slide_conv_3_1, SLIDE_CONV, 3, 0, 1)
+SLIDE_SHAPE(slide_conv_3_2, SLIDE_CONV, 3, 0, 2)
+SLIDE_SHAPE(slide_conv_5_1, SLIDE_CONV, 5, 0, 1)
+SLIDE_SHAPE(slide_conv_5_2, SLIDE_CONV, 5, 0, 2)
+SLIDE_SHAPE(slide_max_2_2, SLIDE_MAX, 2, 2, 2)
+SLIDE_SHAPE(slide_max_3_1, SLIDE_MAX, 3, 3, 1)
+SLIDE_SHAPE(slide_max_3_2, SLIDE_MAX, 3, 3, 2)
+SLIDE_SHAPE(slide_max_3_3, SLIDE_MAX, 3, 3, 3)
+SLIDE_SHAPE(slide_sum_3_1, SLIDE_SUM, 3, 3, 1)
+SLIDE_SHAPE(slide_sum_3_2, SLIDE_SUM, 3, 3, 2)
+SLIDE_SHAPE(slide_sum_3_3, SLIDE_SUM, 3, 3, 3)
+
 /* Return: false if the window is none of those that are computed by several rows. */
 VEC_INLINE bool slide_usual(const enum slide what, struct slide_row *row,
 			    const struct window_inner *inner, float *y)
@@ -518,13 +540,13 @@ VEC_INLINE bool slide_usual(const enum slide what, struct slide_row *row,
 	}
 	if (what == SLIDE_CONV) {
 		if (height == 3 && stride == 1)
-			slide_blocks(what, 3, 0, 1, row, inner, y);
+			slide_conv_3_1(*row, inner, y);
 		else if (height == 3 && stride == 2)
-			slide_blocks(what, 3, 0, 2, row, inner, y);
+			slide_conv_3_2(*row, inner, y);
 		else if (height == 5 && stride == 1)
-			slide_blocks(what, 5, 0, 1, row, inner, y);
+			slide_conv_5_1(*row, inner, y);
 		else if (height == 5 && stride == 2)
-			slide_blocks(what, 5, 0, 2, row, inner, y);
+			slide_conv_5_2(*row, inner, y);
 		else
 			return false;
 		return true;
@@ -532,13 +554,15 @@ VEC_INLINE bool slide_usual(const enum slide what, struct slide_row *row,
 	if (args->kernel[2] != height || args->dilation[2] != 1)
 		return false;
 	if (height == 3 && stride == 1)
-		slide_blocks(what, 3, 3, 1, row, inner, y);
+		(what == SLIDE_MAX ? slide_max_3_1 : slide_sum_3_1)(*row, inner, y);
 	else if (height == 3 && stride == 2)
-		slide_blocks(what, 3, 3, 2, row, inner, y);
+		(what == SLIDE_MAX ? slide_max_3_2 : slide_sum_3_2)(*row, inner, y);
+	else if (height == 2 && stride == 2 && what == SLIDE_MAX)
+		slide_max_2_2(*row, inner, y);
 	else if (height == 2 && stride == 2)
-		slide_blocks(what, 2, 2, 2, row, inner, y);
+		slide_blocks(what, 2, 2, 2, row, inner, y); /* short: a call would be felt */
 	else if (height == 3 && stride == 3)
-		slide_blocks(what, 3, 3, 3, row, inner, y);
+		(what == SLIDE_MAX ? slide_max_3_3 : slide_sum_3_3)(*row, inner, y);
 	else
 		return false;
 	return true;
