@@ -164,7 +164,7 @@ static int usage(FILE *file, int status)
 			rows[i].what, rows[i].n_sessions);
 	fputs("\n"
 	      "  --sessions=N   attack with N sessions, 1 to 1000 (default: as above)\n"
-	      "  --seconds=N    of the friend, and of the attacker, in all (default: 1)\n"
+	      "  --seconds=N    of the friend, and of the attacker, in all (default: 0.5)\n"
 	      "  --windows=N    into which these are divided (default: 2)\n"
 	      "  --soak         64 sessions, 60 s, 10 windows, unless said otherwise\n"
 	      "  --json         one line of JSON for each row on standard output, with times in\n"
@@ -255,14 +255,14 @@ int main(int argc, char **argv)
 	if (n_wanted == 0 || readlink("/proc/self/exe", program, sizeof(program) - 1) < 0)
 		return usage(stderr, USAGE_STATUS);
 	options.program = program;
-	if (seconds == 0)
-		seconds = is_soak ? 60 : 1;
+	if (seconds == 0 && is_soak)
+		seconds = 60;
 	if (options.n_windows == 0)
 		options.n_windows = is_soak ? 10 : 2;
-	options.window_ns = seconds * 1000000000ull / options.n_windows;
 	/* Sanitized programs' times are not judged: what one window shows is enough. */
 	if (harness_slow_ns(1) > 1 && !is_soak)
 		options.n_windows = 1;
+	options.window_ns = (seconds ? seconds * 1000000000ull : 500000000) / options.n_windows;
 	for (unsigned int i = 0; i < n_wanted; i++) {
 		row = wanted[i];
 		options.n_sessions = n_sessions ? n_sessions : is_soak ? 64 : row->n_sessions;
