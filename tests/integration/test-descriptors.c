@@ -78,7 +78,7 @@ static int lingering(void)
 /* Sends a message with lingering sockets, of which the broker has the last reference then. */
 static void send_lingering(int fd, const void *bytes, size_t n_bytes, unsigned int n_fds)
 {
-	int fds[MAX_FDS];
+	int fds[MAX_FDS] = {0};
 
 	for (unsigned int i = 0; i < n_fds; i++)
 		fds[i] = lingering();

@@ -228,7 +228,7 @@ static void lay_out(struct plan *plan, const struct plan_life *lives)
 static void check_offsets(const struct want *wants, uint16_t n, uint64_t total)
 {
 	struct tensor tensors[16] = {0};
-	struct plan_life lives[16];
+	struct plan_life lives[16] = {0};
 	struct plan plan = {.tensors = tensors, .n_tensors = n};
 
 	for (unsigned int i = 0; i < n; i++) {
