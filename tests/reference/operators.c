@@ -147,7 +147,8 @@ static void run_gemm(const union op_params *params, const struct array *a, const
 			       at(b, trans_b ? &column_t : &column);
 		}
 		sum *= (double)params->gemm.alpha;
-		if (c) {
+		/* Without beta the addend is not looked at. */
+		if (c && params->gemm.beta != 0) {
 			broadcast(&from, c, 0, &to, y->rank);
 			sum += (double)params->gemm.beta * at(c, &from);
 		}

@@ -159,7 +159,8 @@ struct plan *random_fused(uint64_t *state, unsigned int round, uint32_t max_coun
 	return reference_plan(r.d, NULL);
 }
 
-void random_fused_fill(uint64_t *state, const struct plan *plan, struct reference_buffers *buffers)
+void random_fused_fill(const struct plan *plan, uint32_t count, struct reference_buffers *buffers,
+		       uint64_t *state)
 {
 	static const float special[] = {INFINITY, -INFINITY, NAN, -0.0f};
 	static const uint16_t special_half[] = {0x7c00, 0xfc00, 0x7e00, 0x8000};

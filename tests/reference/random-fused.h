@@ -31,4 +31,5 @@ static inline bool random_fused_is_half(const struct plan *plan)
 }
 
 /* Inputs with some numbers in them that are none, or infinite. */
-void random_fused_fill(uint64_t *state, const struct plan *plan, struct reference_buffers *buffers);
+void random_fused_fill(const struct plan *plan, uint32_t count, struct reference_buffers *buffers,
+		       uint64_t *state);

@@ -44,3 +44,52 @@ struct describe *random_gemm(uint64_t *state, unsigned int round, uint32_t max_c
 		describe_attr_float(d, "beta", pick(state, 0, 1) ? -2.3f : 0);
 	return d;
 }
+
+static uint32_t pick_edge(uint64_t *state, const uint32_t *edges, unsigned int n)
+{
+	return edges[pick(state, 0, n - 1)];
+}
+
+struct describe *random_matmul(uint64_t *state, unsigned int round, uint32_t max_count)
+{
+	/* At and beside the edges of tiles. */
+	static const uint32_t heights[] = {1, 2, 5, 6, 7, 12, 13, 24, 25};
+	static const uint32_t widths[] = {1,  2,  3,  4,  5,  7,  8,  9,  15,
+					  16, 17, 31, 32, 33, 63, 64, 65, 100};
+	const unsigned int a_rank = round % 3 ? 2 : pick(state, 1, 5);
+	const unsigned int b_rank = round % 3 ? 2 : pick(state, 1, 5);
+	const unsigned int rank = a_rank > b_rank ? a_rank : b_rank;
+	const uint32_t k = pick(state, 1, round % 3 ? 40 : 9);
+	struct describe *d = describe_new("", max_count);
+	uint32_t out[RBK_MAX_RANK], a[RBK_MAX_RANK], b[RBK_MAX_RANK];
+
+	/* Aligned at the end: position i of rank. */
+	for (unsigned int i = 0; i < rank; i++)
+		out[i] = pick(state, 1, 4);
+	for (unsigned int i = 0; i < a_rank; i++)
+		a[i] = pick(state, 0, 2) ? out[rank - a_rank + i] : 1;
+	for (unsigned int i = 0; i < b_rank; i++)
+		b[i] = pick(state, 0, 2) ? out[rank - b_rank + i] : 1;
+	a[a_rank - 1] = b[b_rank > 1 ? b_rank - 2 : 0] = k;
+	if (a_rank > 1)
+		a[a_rank - 2] = pick_edge(state, heights, 9);
+	if (b_rank > 1)
+		b[b_rank - 1] = pick_edge(state, widths, 18);
+	/* The count in front of rows, or of one or both batches. */
+	if (round & 1 && a_rank > 1 && a_rank == rank)
+		a[0] = DESCRIBE_COUNT;
+	if (round & 1 && rank > 2 && b_rank == rank)
+		b[0] = pick(state, 0, 1) || a_rank != rank ? DESCRIBE_COUNT : 1;
+	describe_input(d, "a", a_rank, a);
+	if (b[0] != DESCRIBE_COUNT && pick(state, 0, 1))
+		describe_constant(d, "b",
+				  RBK_REF(REFERENCE_ARENA, pick(state, 0, 8) * RBK_REF_ALIGN),
+				  b_rank, b);
+	else
+		describe_input(d, "b", b_rank, b);
+	describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+	describe_node(d, "MatMul", "", "a,b", "y");
+	if (a[0] != DESCRIBE_COUNT && b[0] != DESCRIBE_COUNT)
+		describe_set_max_count(d, 1);
+	return d;
+}

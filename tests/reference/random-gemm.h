@@ -1,6 +1,6 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
-/* Random descriptions of Gemm in every form, for comparing executors with the reference. */
+/* Random descriptions of products, for comparing executors with the reference. */
 #include <stdint.h>
 
 #include "reference/reference.h"
@@ -15,3 +15,9 @@ enum { RANDOM_GEMM_ROUNDS = 64 };
  * *state is advanced.
  */
 struct describe *random_gemm(uint64_t *state, unsigned int round, uint32_t max_count);
+
+/*
+ * A MatMul with random shapes: in every third round with batches that may broadcast, in odd rounds
+ * mostly dynamic. Otherwise as random_gemm().
+ */
+struct describe *random_matmul(uint64_t *state, unsigned int round, uint32_t max_count);

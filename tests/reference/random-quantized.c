@@ -320,10 +320,9 @@ static float scale_value(const struct plan *plan, uint64_t *seed)
 	return 0.25f * (float)(1 + reference_random(seed) % 8);
 }
 
-void random_quantized_buffers(struct reference_buffers *buffers, const struct plan *plan,
-			      uint32_t count, uint64_t *seed)
+void random_quantized_fill(const struct plan *plan, uint32_t count,
+			   struct reference_buffers *buffers, uint64_t *seed)
 {
-	reference_buffers_init(buffers, plan, count, reference_random(seed) % 1000 + 1);
 	for (unsigned int i = 0; i < buffers->n; i++) {
 		const struct tensor *tensor = &plan->tensors[plan->bindings[i].tensor];
 		const uint64_t n = shape_elems(&tensor->shape, count);
@@ -353,33 +352,4 @@ void random_quantized_buffers(struct reference_buffers *buffers, const struct pl
 				floats[j] = value;
 		}
 	}
-}
-
-bool random_quantized_close(const struct plan *plan, uint32_t count,
-			    const struct reference_buffers *got,
-			    const struct reference_buffers *want, unsigned int steps)
-{
-	struct reference_buffers near;
-	bool close;
-
-	/* Bytes that are near enough count as those that were expected. */
-	reference_buffers_copy(&near, got);
-	for (unsigned int i = 0; i < got->n; i++) {
-		const struct tensor *tensor = &plan->tensors[plan->bindings[i].tensor];
-		uint8_t *g = near.bindings[i];
-		const uint8_t *w = want->bindings[i];
-
-		if (tensor->dtype != RBK_DTYPE_U8 && tensor->dtype != RBK_DTYPE_I8)
-			continue;
-		for (uint64_t j = 0; j < got->bytes[i]; j++) {
-			const int a = tensor->dtype == RBK_DTYPE_U8 ? g[j] : (int8_t)g[j];
-			const int b = tensor->dtype == RBK_DTYPE_U8 ? w[j] : (int8_t)w[j];
-
-			if (abs(a - b) <= (int)steps)
-				g[j] = w[j];
-		}
-	}
-	close = reference_buffers_close(plan, count, &near, want, 1e-4, 1e-3);
-	reference_buffers_deinit(&near);
-	return close;
 }

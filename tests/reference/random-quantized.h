@@ -15,14 +15,6 @@ extern const enum op_kind random_quantized_ops[];
 struct plan *random_quantized_plan(enum op_kind kind, struct exec_arena *arena, bool large,
 				   uint64_t *seed);
 
-/* Buffers with inputs among which are ties and ends of ranges. */
-void random_quantized_buffers(struct reference_buffers *buffers, const struct plan *plan,
-			      uint32_t count, uint64_t *seed);
-
-/*
- * Compares as reference_buffers_close(), but lets a byte differ by @steps from the expected one
- * where a division decided about it.
- */
-bool random_quantized_close(const struct plan *plan, uint32_t count,
-			    const struct reference_buffers *got,
-			    const struct reference_buffers *want, unsigned int steps);
+/* Changes random contents so that ties and ends of ranges are among them. */
+void random_quantized_fill(const struct plan *plan, uint32_t count,
+			   struct reference_buffers *buffers, uint64_t *seed);

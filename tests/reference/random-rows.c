@@ -3,6 +3,7 @@
 #include "reference/random-rows.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 struct random {
@@ -208,10 +209,10 @@ static void attention(struct random *r, const char *op)
 	const uint32_t largest = pick(r, 0, 4) ? 40 : 150;
 	const uint32_t size = pick(r, 1, largest), v_size = pick(r, 1, largest);
 	const uint32_t total = kv_len + (past ? before : 0);
-	const bool presents = pick(r, 0, 1), qk = pick(r, 0, 1);
+	const bool presents = pick(r, 0, 1), qk = pick(r, 0, 1), valid = pick(r, 0, 3) == 0;
 	const enum rbk_dtype type = r->floats;
 	const enum rbk_dtype mask_type = types[pick(r, 0, 2)];
-	char out[64] = "y";
+	char in[64] = "q,k,v", out[64] = "y";
 
 	if (heads_first) {
 		describe_input(r->d, "q", DESCRIBE_DIMS(batch, heads, q_len, size));
@@ -255,12 +256,14 @@ static void attention(struct random *r, const char *op)
 		output(r, "qk", type);
 		strcat(out, presents ? ",qk" : ",-,-,qk");
 	}
-	describe_node(r->d, op, "",
-		      mask && past ? "q,k,v,mask,pk,pv"
-		      : mask       ? "q,k,v,mask"
-		      : past       ? "q,k,v,-,pk,pv"
-				   : "q,k,v",
-		      out);
+	strcat(in, mask ? ",mask" : past || valid ? ",-" : "");
+	strcat(in, past ? ",pk,pv" : valid ? ",-,-" : "");
+	if (valid) {
+		describe_tensor(r->d, "valid", RBK_TENSOR_INPUT, RBK_DTYPE_I64, 0,
+				DESCRIBE_DIMS(batch));
+		strcat(in, ",valid");
+	}
+	describe_node(r->d, op, "", in, out);
 	describe_attr_int(r->d, "is_causal", pick(r, 0, 1));
 	describe_attr_int(r->d, "qk_matmul_output_mode", pick(r, 0, 3));
 	if (!heads_first || pick(r, 0, 1)) {
@@ -313,6 +316,37 @@ static struct plan *random_plan(uint64_t *state, unsigned int which, bool dynami
 	operators[which].describe(&r, operators[which].op);
 	settle_floats(&r);
 	return reference_plan(r.d, NULL);
+}
+
+void random_rows_fill(const struct plan *plan, uint32_t count, struct reference_buffers *buffers,
+		      uint64_t *state)
+{
+	for (unsigned int i = 0; i < buffers->n; i++) {
+		const struct tensor *tensor = &plan->tensors[plan->bindings[i].tensor];
+		const uint64_t n = shape_elems(&tensor->shape, count);
+
+		/* Of as many keys as there are. */
+		if (!strcmp(tensor->name, "valid")) {
+			const struct shape *key = &plan->tensors[plan->nodes[0].in[1]].shape;
+
+			for (uint64_t k = 0; k < n; k++)
+				((int64_t *)buffers->bindings[i])[k] =
+					(int64_t)(reference_random(state) %
+						  (key->dims[key->rank - 2] + 1));
+		}
+		if (strcmp(tensor->name, "mask"))
+			continue;
+		for (uint64_t k = 0; k < n; k++) {
+			const bool is_left_out = reference_random(state) % 4 == 0;
+
+			if (is_left_out && tensor->dtype == RBK_DTYPE_F32)
+				((float *)buffers->bindings[i])[k] = -INFINITY;
+			else if (is_left_out && tensor->dtype == RBK_DTYPE_F16)
+				((uint16_t *)buffers->bindings[i])[k] = 0xfc00;
+			else if (tensor->dtype == RBK_DTYPE_BOOL)
+				((uint8_t *)buffers->bindings[i])[k] = !is_left_out;
+		}
+	}
 }
 
 struct plan *random_rows(uint64_t *state, unsigned int round, uint32_t max_count)

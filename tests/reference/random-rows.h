@@ -17,3 +17,7 @@ struct plan *random_rows(uint64_t *state, unsigned int round, uint32_t max_count
 /* The same of float64: the first RANDOM_ROWS_DOUBLE operators have it. */
 enum { RANDOM_ROWS_DOUBLE = 22 };
 struct plan *random_rows_double(uint64_t *state, unsigned int round, uint32_t max_count);
+
+/* Changes random contents: keys that a mask leaves out, and lengths that are valid. */
+void random_rows_fill(const struct plan *plan, uint32_t count, struct reference_buffers *buffers,
+		      uint64_t *state);

@@ -8,7 +8,6 @@ struct random {
 	uint64_t *state;
 	struct describe *d;
 	bool dynamic;
-	bool half;
 
 	unsigned int n;              /* spatial dimensions */
 	uint32_t dims[RBK_MAX_RANK]; /* of the input */
@@ -25,6 +24,15 @@ static void input(struct random *r, uint8_t dtype, const char *name, unsigned in
 		  const uint32_t *dims)
 {
 	describe_tensor(r->d, name, RBK_TENSOR_INPUT, dtype, 0, rank, dims);
+}
+
+/* Weights are constants as often as not. */
+static void weights(struct random *r, const uint32_t *dims)
+{
+	if (pick(r, 0, 1))
+		describe_constant(r->d, "w", RBK_REF(REFERENCE_ARENA, 64), 2 + r->n, dims);
+	else
+		input(r, RBK_DTYPE_F32, "w", 2 + r->n, dims);
 }
 
 /* A kernel, and an input of @channels that it fits into. */
@@ -70,13 +78,13 @@ static void conv(struct random *r, const char *op)
 	const uint32_t group = pick(r, 0, 1) ? 1 : pick(r, 1, 4);
 	const uint32_t per_group = pick(r, 1, 4), filters = group * pick(r, 1, 18);
 	const bool bias = pick(r, 0, 1);
-	uint32_t weights[2 + OP_MAX_SPATIAL] = {filters, per_group};
+	uint32_t dims[2 + OP_MAX_SPATIAL] = {filters, per_group};
 
 	pick_sizes(r, group * per_group);
 	for (unsigned int i = 0; i < r->n; i++)
-		weights[2 + i] = (uint32_t)r->kernel[i];
+		dims[2 + i] = (uint32_t)r->kernel[i];
 	input(r, RBK_DTYPE_F32, "x", 2 + r->n, r->dims);
-	input(r, RBK_DTYPE_F32, "w", 2 + r->n, weights);
+	weights(r, dims);
 	if (bias)
 		input(r, RBK_DTYPE_F32, "b", 1, &filters);
 	describe_inferred(r->d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
@@ -91,7 +99,7 @@ static void conv_transpose(struct random *r, const char *op)
 	const uint32_t channels = group * pick(r, 1, 5), per_group = pick(r, 1, 15);
 	const uint32_t filters = group * per_group, how = pick(r, 0, 7);
 	const bool bias = pick(r, 0, 1);
-	uint32_t weights[2 + OP_MAX_SPATIAL] = {channels, per_group};
+	uint32_t dims[2 + OP_MAX_SPATIAL] = {channels, per_group};
 	int64_t strides[OP_MAX_SPATIAL], pads[2 * OP_MAX_SPATIAL], more[OP_MAX_SPATIAL];
 	int64_t sizes[OP_MAX_SPATIAL];
 
@@ -100,7 +108,7 @@ static void conv_transpose(struct random *r, const char *op)
 		const int64_t extent = (r->kernel[i] - 1) * r->dilations[i] + 1;
 
 		r->dims[2 + i] = pick(r, 1, r->n == 3 ? 4 : 12);
-		weights[2 + i] = (uint32_t)r->kernel[i];
+		dims[2 + i] = (uint32_t)r->kernel[i];
 		strides[i] = pick(r, 1, 4);
 		more[i] = pick(r, 0, 3);
 		sizes[i] = pick(r, 1, (uint32_t)(r->dims[2 + i] * strides[i] + extent + 3));
@@ -109,7 +117,7 @@ static void conv_transpose(struct random *r, const char *op)
 		pads[r->n + i] = pick(r, 0, (uint32_t)(extent - 1) / 2);
 	}
 	input(r, RBK_DTYPE_F32, "x", 2 + r->n, r->dims);
-	input(r, RBK_DTYPE_F32, "w", 2 + r->n, weights);
+	weights(r, dims);
 	if (bias)
 		input(r, RBK_DTYPE_F32, "b", 1, &filters);
 	describe_inferred(r->d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
@@ -154,7 +162,72 @@ static void pool(struct random *r, const char *op)
 		describe_attr_int(r->d, "p", pick(r, 1, 5));
 }
 
-struct plan *random_window(uint64_t *state, unsigned int round, uint32_t max_count)
+/*
+ * A convolution of as many channels and pixels as kernels with channels last have tiles for: a few
+ * channels of many groups or many of a few; one group of which strips are made; a channel a group;
+ * and windows that are near each other.
+ */
+static void picture(struct random *r, unsigned int form)
+{
+	const bool is_thin = form == 2 || (form == 0 && pick(r, 0, 1));
+	const uint32_t group = form == 2   ? (pick(r, 0, 2) ? pick(r, 1, 80) : 16 * pick(r, 1, 4))
+			       : is_thin   ? pick(r, 1, 50)
+			       : form == 1 ? 1
+					   : pick(r, 1, 3);
+	const uint32_t per_group = form == 2   ? 1
+				   : is_thin   ? pick(r, 1, 4)
+				   : form == 1 ? pick(r, 1, pick(r, 0, 3) ? 18 : 60)
+					       : pick(r, 1, 30);
+	const uint32_t filters = is_thin     ? group * per_group
+				 : form == 1 ? pick(r, 1, 34)
+					     : group * pick(r, 1, 50);
+	const bool bias = pick(r, 0, 1);
+	uint32_t dims[2 + OP_MAX_SPATIAL] = {filters, per_group};
+	int64_t strides[OP_MAX_SPATIAL], pads[2 * OP_MAX_SPATIAL];
+
+	r->n = pick(r, 0, 3) ? 2 : 3;
+	r->dims[0] = r->dynamic ? DESCRIBE_COUNT : pick(r, 1, 2);
+	r->dims[1] = group * per_group;
+	for (unsigned int i = 0; i < r->n; i++) {
+		const bool is_row = i + 1 == r->n;
+
+		r->kernel[i] = r->n == 3 && i == 0   ? pick(r, 1, 3)
+			       : is_row && form == 2 ? 3 + 2 * pick(r, 0, 1)
+						     : pick(r, 1, 5);
+		r->dilations[i] = form == 2 ? 1 : pick(r, 1, 2);
+		strides[i] = pick(r, 1, form == 3 ? 2 : 3);
+		pads[i] = pads[r->n + i] = pick(r, 0, 1) ? pick(r, 0, (uint32_t)r->kernel[i]) : 0;
+		r->dims[2 + i] =
+			(uint32_t)((r->kernel[i] - 1) * r->dilations[i]) + pick(r, 1,
+										is_row      ? 30
+										: r->n == 3 ? 3
+											    : 7);
+		dims[2 + i] = (uint32_t)r->kernel[i];
+	}
+	input(r, RBK_DTYPE_F32, "x", 2 + r->n, r->dims);
+	describe_constant(r->d, "w", RBK_REF(REFERENCE_ARENA, 0), 2 + r->n, dims);
+	if (bias)
+		input(r, RBK_DTYPE_F32, "b", 1, &filters);
+	describe_inferred(r->d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+	describe_node(r->d, "Conv", "", bias ? "x,w,b" : "x,w", "y");
+	describe_attr_int(r->d, "group", group);
+	describe_attr_ints(r->d, "strides", r->n, strides);
+	describe_attr_ints(r->d, "dilations", r->n, r->dilations);
+	describe_attr_ints(r->d, "pads", 2 * r->n, pads);
+}
+
+struct plan *random_picture(uint64_t *state, unsigned int round, uint32_t max_count,
+			    struct exec_arena *arena)
+{
+	struct random r = {.state = state, .dynamic = round / 4 & 1};
+
+	r.d = describe_new("Conv", r.dynamic ? max_count : 1);
+	picture(&r, round % 4);
+	return reference_plan(r.d, arena);
+}
+
+struct plan *random_window(uint64_t *state, unsigned int round, uint32_t max_count,
+			   struct exec_arena *(*arena_of)(enum rbk_dtype floats))
 {
 	static const struct {
 		const char *op;
@@ -170,12 +243,14 @@ struct plan *random_window(uint64_t *state, unsigned int round, uint32_t max_cou
 	};
 	const unsigned int which = round % RANDOM_WINDOWS_OPERATORS;
 	struct random r = {.state = state, .dynamic = round / RANDOM_WINDOWS_OPERATORS & 1};
+	enum rbk_dtype floats = RBK_DTYPE_F32;
 
 	r.d = describe_new(operators[which].op, r.dynamic ? max_count : 1);
 	operators[which].describe(&r, operators[which].op);
 	if (pick(&r, 0, 3) == 0)
-		describe_halve(r.d);
+		floats = RBK_DTYPE_F16;
 	else if (pick(&r, 0, 3) == 0)
-		describe_floats(r.d, RBK_DTYPE_F64);
-	return reference_plan(r.d, NULL);
+		floats = RBK_DTYPE_F64;
+	describe_floats(r.d, floats);
+	return reference_plan(r.d, arena_of(floats));
 }

@@ -258,17 +258,23 @@ static struct column column_of(const struct view *x, unsigned int axis, uint64_t
 	return (struct column){i / inner * n * inner + i % inner, inner, n};
 }
 
+/* Exact of every type. */
+static long double exact_at(const struct view *view, uint64_t i)
+{
+	return is_float(view->dtype) ? (long double)at(view, i) : (long double)int_at(view, i);
+}
+
 static void run_arg(const struct node *node, const struct view *x, int64_t *out)
 {
-	const double sign = node->op->kind == OP_ARG_MAX ? 1 : -1;
+	const long double sign = node->op->kind == OP_ARG_MAX ? 1 : -1;
 
 	for (uint64_t i = 0; i < n_columns(x, node->params.arg.axis); i++) {
 		const struct column c = column_of(x, node->params.arg.axis, i);
 		uint64_t best = 0;
 
 		for (uint64_t j = 1; j < c.n; j++) {
-			const double a = sign * at(x, c.base + best * c.step);
-			const double b = sign * at(x, c.base + j * c.step);
+			const long double a = sign * exact_at(x, c.base + best * c.step);
+			const long double b = sign * exact_at(x, c.base + j * c.step);
 
 			if (b > a || (isnan(b) && !isnan(a)) ||
 			    (node->params.arg.last && (a == b || (isnan(a) && isnan(b)))))

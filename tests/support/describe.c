@@ -87,6 +87,11 @@ struct describe *describe_free(struct describe *describe)
 	return NULL;
 }
 
+void describe_set_max_count(struct describe *describe, uint32_t max_count)
+{
+	describe->header.max_count = max_count;
+}
+
 void describe_pin(struct describe *describe, uint8_t device)
 {
 	describe->header.flags |= RBK_PLAN_PINNED;

@@ -39,6 +39,9 @@ struct describe *describe_new(const char *name, uint32_t max_count);
 /* Frees what was not finished. Return: NULL. */
 struct describe *describe_free(struct describe *describe);
 
+/* Another max_count than describe_new() was told. */
+void describe_set_max_count(struct describe *describe, uint32_t max_count);
+
 /* Header flag RBK_PLAN_PINNED. */
 void describe_pin(struct describe *describe, uint8_t device);
 /* Header flag RBK_PLAN_NO_FUSION. */

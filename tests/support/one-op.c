@@ -47,6 +47,47 @@ static unsigned int parse_shape(const char **at, uint32_t dims[RBK_MAX_RANK])
 	return rank;
 }
 
+static uint8_t parse_type(const char **at)
+{
+	static const struct {
+		const char *name;
+		uint8_t type;
+	} types[] = {
+		{"f32", RBK_DTYPE_F32}, {"f16", RBK_DTYPE_F16},   {"f64", RBK_DTYPE_F64},
+		{"i64", RBK_DTYPE_I64}, {"i32", RBK_DTYPE_I32},   {"i8", RBK_DTYPE_I8},
+		{"u8", RBK_DTYPE_U8},   {"bool", RBK_DTYPE_BOOL},
+	};
+	const size_t bytes = strcspn(*at, "[");
+
+	for (size_t i = 0; bytes > 0 && i < sizeof(types) / sizeof(types[0]); i++)
+		if (!strncmp(*at, types[i].name, bytes)) {
+			*at += bytes;
+			return types[i].type;
+		}
+	return RBK_DTYPE_F32;
+}
+
+/* The type of the input that output @i is to be like; else float32, if that may be, or the first.
+ */
+static uint8_t out_type(const struct op *op, unsigned int i, const uint8_t *in_types,
+			unsigned int n_in)
+{
+	const size_t n_out = op ? strlen(op->out_classes) : 0, n = op ? strlen(op->in_classes) : 0;
+	uint32_t types = OP_FLOAT32;
+	char class;
+
+	if (!op)
+		return RBK_DTYPE_F32;
+	class = op->out_classes[i < n_out ? i : n_out - 1];
+	for (unsigned int j = 0; j < n_in; j++)
+		if (op->in_classes[j < n ? j : n - 1] == class)
+			return in_types[j];
+	for (unsigned int c = 0; c < OP_MAX_CLASSES; c++)
+		if (op->classes[c].name == class)
+			types = op->classes[c].cpu | op->classes[c].vulkan;
+	return types & OP_FLOAT32 ? RBK_DTYPE_F32 : (uint8_t)__builtin_ctz(types);
+}
+
 static void parse_attr(struct describe *describe, const char *name, const char *value)
 {
 	int64_t values[16];
@@ -68,11 +109,18 @@ static void parse_attr(struct describe *describe, const char *name, const char *
 
 struct describe *one_op(const char *op, const char *inputs, const char *attrs)
 {
+	return one_op_counted(op, inputs, attrs, ONE_OP_MAX_COUNT);
+}
+
+struct describe *one_op_counted(const char *op, const char *inputs, const char *attrs,
+				uint32_t max_count)
+{
 	const struct op *known = op_by_name(op);
 	unsigned int n_out = known ? known->min_out : 1;
-	struct describe *describe =
-		describe_new("one", strstr(inputs, "count") ? ONE_OP_MAX_COUNT : 1);
+	struct describe *describe = describe_new("one", strstr(inputs, "count") ? max_count : 1);
 	char in[64] = "", out[64] = "", name[2] = "a", text[256], *token, *next;
+	uint8_t in_types[OP_MAX_INPUTS] = {0};
+	unsigned int n_in = 0;
 
 	while (*inputs) {
 		uint32_t dims[RBK_MAX_RANK];
@@ -82,27 +130,30 @@ struct describe *one_op(const char *op, const char *inputs, const char *attrs)
 			continue;
 		}
 		strcat(in, in[0] ? "," : "");
+		in_types[n_in] = RBK_DTYPE_F32;
 		if (*inputs == '-') {
 			strcat(in, "-");
 			inputs++;
 		} else {
-			unsigned int rank = parse_shape(&inputs, dims);
+			const bool is_constant = *inputs == '=';
+			unsigned int rank;
 
-			describe_input(describe, name, rank, dims);
+			inputs += is_constant;
+			in_types[n_in] = parse_type(&inputs);
+			rank = parse_shape(&inputs, dims);
+			describe_tensor(describe, name,
+					is_constant ? RBK_TENSOR_CONSTANT : RBK_TENSOR_INPUT,
+					in_types[n_in], is_constant ? RBK_REF(1, 0) : 0, rank,
+					dims);
 			strcat(in, name);
 		}
 		name[0]++;
+		n_in++;
 	}
 	name[0] = 'y';
 	for (unsigned int i = 0; i < n_out; i++, name[0]++) {
-		const bool is_index =
-			known && ((known->kind == OP_TOP_K && i == 1) ||
-				  known->kind == OP_ARG_MAX || known->kind == OP_ARG_MIN);
-
 		describe_inferred(describe, name, RBK_TENSOR_OUTPUT,
-				  is_index                                ? RBK_DTYPE_I64
-				  : known && known->out_classes[0] == 'B' ? RBK_DTYPE_BOOL
-									  : RBK_DTYPE_F32);
+				  out_type(known, i, in_types, n_in));
 		strcat(out, i ? "," : "");
 		strcat(out, name);
 	}

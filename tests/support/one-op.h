@@ -5,9 +5,10 @@
  *
  *	one_op("Gemm", "[count,3] [3,4] [4]", "alpha=0.5 transB=0")
  *
- * describes a plan with inputs "a", "b", "c", ... of these shapes ("-": absent, "[]": a scalar), a
- * node "it", and outputs "y", "z", ... as many as the operator has, their shapes inferred, int64
- * where the operator says so. Attribute values are told apart by their looks: [1,2] is a list of
+ * describes a plan with inputs "a", "b", "c", ... of these shapes ("-": absent, "[]": a scalar) and
+ * types ("i64[3]"; none: float32), a node "it", and outputs "y", "z", ... as many as the operator
+ * has, their shapes inferred, and their types where inputs or the operator tell. "=[3,4]" is a
+ * constant of arena 1. Attribute values are told apart by their looks: [1,2] is a list of
  * integers, 1.5 a float, 1 an integer, anything else a string. max_count is ONE_OP_MAX_COUNT where
  * an input begins with count.
  *
@@ -19,6 +20,9 @@
 enum { ONE_OP_MAX_COUNT = 100 };
 
 struct describe *one_op(const char *op, const char *inputs, const char *attrs);
+/* The same with another max_count. */
+struct describe *one_op_counted(const char *op, const char *inputs, const char *attrs,
+				uint32_t max_count);
 
 /* The plan must be accepted, and its first output have @shape, such as "[count,4]". */
 void expect_infers(const char *op, const char *inputs, const char *attrs, const char *shape);

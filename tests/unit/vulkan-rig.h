@@ -49,11 +49,14 @@ struct job {
 	struct reference_buffers want; /* inputs, and after job_check() the right results */
 };
 
+/* Without @rig the task is for a CPU, and its tensors end where memory does, to the byte. */
 void job_init(struct rig *rig, struct job *job, struct plan *plan, uint32_t count, uint64_t seed);
 void job_deinit(struct rig *rig, struct job *job);
 /* Fills the arenas anew from job->want and makes the task submittable. */
 void job_reset(struct job *job);
-/* Compares outputs with the reference, and the guards with what they were. */
+/* Return: true if guards and inputs are what they were; prints what is not. */
+bool job_is_untouched(const struct job *job);
+/* Compares outputs with the reference, and all else with what it was. */
 bool job_check(struct job *job, double rtol, double atol);
 /* The host address of a binding. */
 void *job_binding(struct job *job, unsigned int binding);

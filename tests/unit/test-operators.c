@@ -1,0 +1,815 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Every operator on every device against the reference
+ *
+ *	test-operators DEVICES [FILTER]
+ *
+ * DEVICES is what op_rig_open() takes, FILTER names tests, with * and ?. A case of an operator is a
+ * row of rows[], which all types of floats that the operator has are tried with; what is random is
+ * made by tests/reference and by the cases of tests/support.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "plan/executor.h"
+#include "reference/random-fused.h"
+#include "reference/random-gemm.h"
+#include "reference/random-moves.h"
+#include "reference/random-nets.h"
+#include "reference/random-quantized.h"
+#include "reference/random-rows.h"
+#include "reference/random-windows.h"
+#include "reference/views.h"
+#include "shm/dtype.h"
+#include "support/elementwise-cases.h"
+#include "support/gather-cases.h"
+#include "support/one-op.h"
+#include "support/scaled.h"
+#include "unit/cpu-rig.h"
+#include "unit/op-rig.h"
+#include "unit/vulkan-rig.h"
+#include "util/clock.h"
+
+enum { MAX = OP_RIG_MAX_COUNT };
+
+/* So many rounds: GPUs take long to prepare, and what runs there is as good a test of the rest. */
+static unsigned int rounds(unsigned int cpu, unsigned int gpu)
+{
+	return op_rig_is_gpu() ? gpu : (unsigned int)test_scaled(cpu);
+}
+
+/* Does one of the devices compute @op with elements of @type? */
+static bool is_taken(const struct op *op, uint8_t type)
+{
+	return op_types(op, op_rig_is_gpu() ? OP_ON_VULKAN : OP_ON_CPU) & OP_TYPE(type);
+}
+
+/* ---- Rows ---- */
+
+/* A node as one_op() reads it; "=" is a constant, and once an input. */
+struct row {
+	const char *op, *inputs, *attrs;
+	double tolerance; /* 0: a tight one */
+};
+
+/* clang-format off */
+static const struct row rows[] = {
+	{"MatMul", "[count,1] [1,1]", ""},
+	{"MatMul", "[count,7] [7,3]", ""},
+	{"MatMul", "[count,8] [8,4]", ""},
+	{"MatMul", "[count,33] [33,129]", ""},
+	{"MatMul", "[65,17] [17,67]", ""},
+	{"MatMul", "[130,70] [70,5]", ""},
+	{"MatMul", "[9] [9,10]", ""},
+	{"MatMul", "[10,9] [9]", ""},
+	{"MatMul", "[19] [19]", ""},
+	{"MatMul", "[count,5,6] [6,7]", ""},
+	{"MatMul", "[count,5,6] [count,6,7]", ""},
+	{"MatMul", "[count,1,5,6] [4,6,7]", ""},
+	{"MatMul", "[5,6] [count,3,6,9]", ""},
+	{"MatMul", "[2,1,3,4,5] [4,1,5,6]", ""},
+	{"MatMul", "[6] [count,6,7]", ""},
+	{"MatMul", "[count,5,6] [6]", ""},
+	{"Gemm", "[count,13] [13,21]", ""},
+	{"Gemm", "[count,13] [21,13] [21]", "transB=1 alpha=0.5 beta=2.0"},
+	{"Gemm", "[13,9] [13,70] [9,1]", "transA=1 alpha=2.0"},
+	{"Gemm", "[70,66] [3,70] []", "transA=1 transB=1 beta=-1.0"},
+	{"Gemm", "[count,40] [40,66] [1,66]", ""},
+	{"Gemm", "[7,40] [40,66] [7,66]", ""},
+	{"Gemm", "[count,4] [2,4] [1]", "transB=1"},
+	/* The edges of tiles: thin matrices, whole steps of k and a rest, a quad beyond the last. */
+	{"MatMul", "[count,48] [48,2]", ""},
+	{"MatMul", "[64,32] [32,128]", ""},
+	{"MatMul", "[67,47] [47,131]", ""},
+	{"Gemm", "[40,3] [40,5]", "transA=1"},
+	{"Gemm", "[49,66] [49,193] [193]", "transA=1"},
+	{"Gemm", "[count,53] [131,53] [1,131]", "transB=1"},
+	{"Gemm", "[35,66] [129,35]", "transA=1 transB=1"},
+	{"Gemm", "[32,1] [1,32]", "transA=1 transB=1"},
+	/* One row, which has shaders of its own: wide, narrow, transposed, of a batch. */
+	{"MatMul", "[1,67] [67,131]", ""},
+	{"MatMul", "[1,33] [33,3]", ""},
+	{"MatMul", "[5,1,22] [5,22,70]", ""},
+	{"Gemm", "[1,41] [66,41] [1,66]", "transB=1 alpha=0.5 beta=2.0"},
+	{"Gemm", "[45,1] [45,129] [1]", "transA=1"},
+	{"Gemm", "[34,1] [65,34]", "transA=1 transB=1"},
+	{"Gemm", "[1,9] [2,9] [2]", "transB=1"},
+	{"Add", "[count,5] [count,5]", ""},
+	{"Add", "[count,999] [999]", ""},
+	{"Add", "[count,7] [count,1]", ""},
+	{"Add", "[] [count,3,5]", ""},
+	{"Add", "[] []", ""},
+	{"Mul", "[count,1,5,3] [4,1,3]", ""},
+	{"Mul", "[2,3,1] [1,1,513]", ""},
+	{"Mul", "[2,1,2,1,2,1,2,1] [1,3,1,3,1,3,1,3]", ""},
+	{"Relu", "[count,515]", ""},
+	{"Relu", "[1]", ""},
+	{"Softmax", "[count,10]", ""},
+	{"Softmax", "[count,1]", ""},
+	{"Softmax", "[count,1000]", ""},
+	{"Softmax", "[count,300,3]", "axis=1"},
+	{"Softmax", "[5,2,3]", "axis=0"},
+	{"ReduceSum", "[count,10]", "axes=[1]"},
+	{"ReduceSum", "[count,9,11]", "axes=[1] keepdims=0"},
+	{"ReduceSum", "[3,9,11]", "axes=[0,2]"},
+	{"ReduceSum", "[count,9,111]", "axes=[1,2]"},
+	{"ReduceSum", "[13,17]", ""},
+	{"ReduceSum", "[count,17]", "noop_with_empty_axes=1"},
+	{"ReduceSum", "[2,3,2,3,2,3,2,3]", "axes=[0,2,4,6]"},
+	{"ReduceSum", "[2,3,2,3,2,3,2,3]", "axes=[1,3,5,7]"},
+	{"Transpose", "[33,65]", ""},
+	{"Transpose", "[count,7,5]", "perm=[0,2,1]"},
+	{"Transpose", "[2,3,4,5]", "perm=[2,0,3,1]"},
+	{"Transpose", "[5]", ""},
+	{"Transpose", "[1,1]", ""},
+	{"Conv", "[count,1,7,7] [1,1,3,3]", ""},
+	{"Conv", "[count,3,11,9] [10,3,3,3] [10]", "pads=[1,1,1,1] strides=[2,1]"},
+	{"Conv", "[count,4,12,13] [6,2,3,2] [6]", "group=2 dilations=[2,3] pads=[0,3,2,1]"},
+	{"Conv", "[count,5,9,9] [5,1,3,3]", "group=5 pads=[1,1,1,1]"},
+	{"Conv", "[2,8,5,5] [70,8,1,1]", ""},
+	{"Conv", "[count,3,31] [9,3,5] [9]", "pads=[2,2]"},
+	{"Conv", "[1,2,4,4] [5,2,4,4]", ""},
+	{"Conv", "[count,16,13,11] [66,16,3,3] [66]", "pads=[1,1,1,1]"},
+	{"Conv", "[2,3,9,8] [5,3,5,1]", "pads=[2,0,2,0]"},
+	{"Conv", "[2,4,6,15] [7,4,1,6]", "dilations=[1,2]"},
+	{"Conv", "[count,17,9,10] [9,17,1,1]", "strides=[2,3]"},
+	{"Conv", "[2,12,7,19] [24,4,3,3] [24]", "group=3 pads=[2,1,0,3] strides=[1,2]"},
+	{"Conv", "[count,3,20,19] [6,1,3,3] [6]", "group=3 dilations=[2,1] pads=[1,2,3,1]"},
+	/* Windows of one element. */
+	{"Conv", "[count,5,3,7] [33,5,1,1] [33]", ""},
+	{"Conv", "[count,16,7,9] [40,8,1,1]", "group=2"},
+	{"Conv", "[2,16,7,9] [40,8,1,1] [40]", "group=2"},
+	{"Conv", "[count,6,35] [20,6,1] [20]", ""},
+	{"Conv", "[2,6,5,1] [17,6,1,1]", "pads=[0,1,0,0]"},
+	{"MaxPool", "[count,3,8,9]", "kernel_shape=[2,2] strides=[2,2]"},
+	{"MaxPool", "[count,3,9,7]", "kernel_shape=[3,3] strides=[2,1] pads=[1,1,1,1]"},
+	{"MaxPool", "[count,2,9,9]", "kernel_shape=[2,3] dilations=[3,2]"},
+	{"MaxPool", "[count,2,19]", "kernel_shape=[4]"},
+	{"TopK", "[count,5]", "k=5"},
+	{"TopK", "[count,1]", "k=1"},
+	{"TopK", "[count,3001]", "k=7"},
+	{"TopK", "[count,300]", "k=40"},
+	{"TopK", "[count,300]", "k=4 largest=0"},
+	{"TopK", "[count,30,7]", "k=3 axis=1"},
+	{"TopK", "[17,3,5]", "k=9 axis=0 largest=0"},
+};
+
+/* More than a block or a piece of a CPU's kernel: deeper, wider, more channels, longer rows. */
+static const struct row blocks[] = {
+	{"MatMul", "[count,385] =[385,50]", "", 1e-4},
+	{"MatMul", "[count,900] =[900,37]", "", 1e-4},
+	{"MatMul", "[30,400] =[400,70]", "", 1e-4},
+	{"MatMul", "[250,33] =[33,300]", "", 1e-4},
+	{"MatMul", "[3,20] =[20,1100]", "", 1e-4},
+	{"MatMul", "[3,520] =[520,530]", "", 1e-4},
+	{"MatMul", "[30,257] =[257,70]", "", 1e-4},
+	{"MatMul", "[500,33] =[33,130]", "", 1e-4},
+	{"MatMul", "[2,1,3,150] =[3,150,140]", "", 1e-4},
+	{"Gemm", "[count,401] =[201,401] =[201]", "transB=1", 1e-4},
+	{"Conv", "[1,45,7,9] =[247,45,3,3]", "", 1e-4},
+	{"Conv", "[1,400,2,21] =[250,400,1,1]", "", 1e-4},
+	{"Conv", "[1,4,20,31] =[250,4,3,3]", "strides=[2,2] pads=[1,1,1,1]", 1e-5},
+	{"Conv", "[1,12,4,7,9] =[8,6,2,3,3]", "group=2 pads=[1,1,1,1,1,1]", 1e-5},
+	{"Conv", "[1,3,2500] =[3,1,5]", "group=3 pads=[1,1]", 1e-5},
+	{"Conv", "[count,20,19,23] =[20,1,3,3]", "group=20 strides=[2,2] pads=[1,1,1,1]", 1e-5},
+	{"Conv", "[1,7,3000] =[5,7,9]", "strides=[3] pads=[1,1]", 1e-5},
+	{"ConvTranspose", "[count,4,5,9] =[4,3,3,2] [6]", "group=2 strides=[2,3]", 1e-5},
+	{"ConvTranspose", "[1,400,2,5] =[400,250,2,2]", "strides=[1,2]", 1e-4},
+	{"ConvTranspose", "[1,270,4,5] =[270,50,3,3]", "strides=[2,2] pads=[1,1,1,1]", 1e-4},
+	{"ConvTranspose", "[1,5,3,9,17] =[5,3,3,3,3]", "pads=[1,1,1,1,1,1]", 1e-5},
+	{"ConvTranspose", "[1,8,600] =[8,100,4]", "strides=[3] pads=[1,1]", 1e-5},
+	{"MaxPool", "[2,2,5000]", "kernel_shape=[7] pads=[3,3]"},
+	{"AveragePool", "[2,2,5000]", "kernel_shape=[7] pads=[3,3]"},
+	{"LpPool", "[2,2,5000]", "kernel_shape=[7] pads=[3,3]"},
+	{"MaxPool", "[count,3,19,23]", "kernel_shape=[19,23]"},
+	{"AveragePool", "[count,3,19,23]", "kernel_shape=[19,23]"},
+	{"LpPool", "[count,3,19,23]", "kernel_shape=[19,23]"},
+	{"LpPool", "[1,2,40]", "kernel_shape=[4] p=7", 1e-5},
+	{"LpPool", "[1,2,40]", "kernel_shape=[4] p=31", 1e-5},
+	/* Multiples of a stride that have no room in 32 bits: there is one window. */
+	{"MaxPool", "[count,3,4,37]", "kernel_shape=[2,3] strides=[268435455,1073741824]"},
+	{"AveragePool", "[count,3,4,37]", "kernel_shape=[2,3] strides=[2147483647,2147483647]"},
+};
+
+/* Loops of more than 65,535 turns, which a driver in the field would cut short. */
+static const struct row longs[] = {
+	{"MatMul", "[3,100001] [100001,6]", "", 2e-3},
+	{"MatMul", "[2,200001] [200001,1]", "", 2e-3},
+	{"ReduceSum", "[2,100003]", "axes=[1]", 2e-3},
+	{"ReduceSum", "[200003,2]", "axes=[0]", 2e-3},
+	{"Softmax", "[1,9001]", ""},
+	{"TopK", "[3,600001]", "k=5"},
+	{"TopK", "[1,600001]", "k=9"},
+	{"Transpose", "[300,1003]", ""},
+	{"Add", "[70000,9] [9]", ""},
+};
+/* clang-format on */
+
+/* Floats are of that type, and constants are constants if @has_constants. */
+static void check_row(const struct row *row, enum rbk_dtype floats, bool has_constants,
+		      const struct op_check *check)
+{
+	struct op_check of_row = *check;
+	char inputs[256], *to = inputs;
+	struct describe *d;
+
+	for (const char *from = row->inputs; *from; from++)
+		if (has_constants || *from != '=')
+			*to++ = *from;
+	*to = 0;
+	d = one_op_counted(row->op, inputs, row->attrs, MAX);
+	describe_floats(d, floats);
+	of_row.rtol = of_row.atol = row->tolerance;
+	if (row->tolerance == 0) {
+		of_row.rtol = 2e-6;
+		of_row.atol = 1e-5;
+	}
+	op_check(reference_plan(d, op_rig_arena(floats)), &of_row);
+}
+
+static void check_rows(const struct row *of, size_t n, const struct op_check *check)
+{
+	static const enum rbk_dtype floats[] = {RBK_DTYPE_F32, RBK_DTYPE_F64, RBK_DTYPE_F16};
+
+	/* A CPU converts large operands of float16 as it does small ones. */
+	for (const struct row *row = of; row < of + n; row++)
+		for (unsigned int i = 0; i < (of == rows ? 3 : 2); i++) {
+			if (!is_taken(op_by_name(row->op), floats[i]))
+				continue;
+			check_row(row, floats[i], false, check);
+			if (strchr(row->inputs, '='))
+				check_row(row, floats[i], true, check);
+		}
+}
+
+#define CHECK_ROWS(of, ...) \
+	check_rows(of, sizeof(of) / sizeof((of)[0]), &(struct op_check){__VA_ARGS__})
+
+static void test_operators__rows(void **state)
+{
+	CHECK_ROWS(rows, .has_layouts = true);
+}
+
+static void test_operators__blocks(void **state)
+{
+	if (!op_rig_is_gpu())
+		CHECK_ROWS(blocks, .has_layouts = true);
+}
+
+static void test_operators__long_loops(void **state)
+{
+	/* More batches than a grid has. */
+	static const struct row batches[] = {{"MatMul", "[70001,1,2] [70001,2,1]", ""}};
+
+	CHECK_ROWS(longs, .count = 1);
+	check_row(batches, RBK_DTYPE_F32, false, &(struct op_check){.count = 1});
+}
+
+/* ---- Contents ---- */
+
+static void put(const struct tensor *tensor, void *data, uint64_t i, double value)
+{
+	if (tensor->dtype == RBK_DTYPE_F64)
+		((double *)data)[i] = value;
+	else if (tensor->dtype == RBK_DTYPE_F32)
+		((float *)data)[i] = (float)value;
+}
+
+/* Numbers that are none, infinities and zeros of both signs, here and there. */
+static void fill_special(const struct plan *plan, uint32_t count, struct reference_buffers *buffers,
+			 uint64_t *state)
+{
+	static const double special[] = {NAN, INFINITY, -INFINITY, 0, -0.0, 1};
+
+	for (unsigned int i = 0; i < buffers->n; i++) {
+		const struct tensor *tensor = &plan->tensors[plan->bindings[i].tensor];
+		const uint64_t n = shape_elems(&tensor->shape, count);
+
+		for (uint64_t k = 0; !plan->bindings[i].written && k < 1 + n / 50; k++)
+			put(tensor, buffers->bindings[i], reference_random(state) % n,
+			    special[reference_random(state) % 6]);
+	}
+}
+
+/* One of a few values everywhere: many are equal. Integers: also the ends of the type. */
+static void fill_ties(const struct plan *plan, uint32_t count, struct reference_buffers *buffers,
+		      uint64_t *state)
+{
+	static const double few[] = {1, 2, 2, NAN, -INFINITY, INFINITY, 0, -0.0};
+	static const int64_t integers[] = {0, INT64_MAX, INT64_MIN, -1, 1, INT64_MAX - 1};
+	const struct tensor *tensor = &plan->tensors[plan->bindings[0].tensor];
+	const size_t bytes = dtype_bytes(tensor->dtype);
+	const unsigned int n_few = reference_random(state) % 2 ? 8 : 3;
+
+	for (uint64_t i = 0; i < shape_elems(&tensor->shape, count); i++) {
+		/* The ends of every type: int64's shifted. */
+		const int64_t integer = integers[reference_random(state) % 6] >> (64 - 8 * bytes);
+
+		if (OP_TYPE(tensor->dtype) & OP_ALL_FLOATS)
+			put(tensor, buffers->bindings[0], i, few[reference_random(state) % n_few]);
+		else
+			memcpy((char *)buffers->bindings[0] + i * bytes, &integer, bytes);
+	}
+}
+
+/* A Gemm's addend. */
+static void fill_third_with_nan(const struct plan *plan, uint32_t count,
+				struct reference_buffers *buffers, uint64_t *state)
+{
+	put(&plan->tensors[plan->bindings[2].tensor], buffers->bindings[2], 1, NAN);
+}
+
+static void test_contents__special(void **state)
+{
+	static const struct row special[] = {
+		{"Relu", "[8,79]", ""},
+		{"Softmax", "[8,79]", "", 1e-5},
+		{"Softmax", "[8,40]", "axis=0", 1e-5},
+		{"LogSoftmax", "[8,79]", "", 1e-5},
+		{"MatMul", "[7,50] [50,37]", "", 1e-4},
+		{"MaxPool", "[2,3,11,29]", "kernel_shape=[2,3] pads=[1,1,1,1]"},
+		{"MaxPool", "[2,3,11,29]", "kernel_shape=[2,3] strides=[1,2] pads=[1,1,1,1]"},
+		{"ReduceMax", "[5,30,7]", "axes=[1]"},
+		{"ReduceMin", "[5,30,7]", "axes=[0,2]"},
+		{"ReduceLogSumExp", "[5,30,7]", "axes=[1]", 2e-5},
+		{"ReduceL1", "[5,300]", "axes=[1]", 2e-5},
+	};
+	static const struct row beta[] = {{"Gemm", "[3,4] [4,5] [5]", "beta=0.0"}};
+
+	if (op_rig_is_gpu())
+		return;
+	for (unsigned int i = 0; i < 8; i++)
+		CHECK_ROWS(special, .fill = fill_special);
+	CHECK_ROWS(beta, .fill = fill_third_with_nan);
+}
+
+static void test_contents__ties(void **state)
+{
+	static const char *const types[] = {"f32", "f64", "i64", "i32", "i8", "u8"};
+	static const char *const ops[] = {"TopK", "TopK", "TopK", "ArgMax", "ArgMin"};
+	char inputs[32], attrs[64];
+
+	for (unsigned int round = 0; round < rounds(200, 0); round++) {
+		const uint32_t n = op_rig_pick(1, round % 4 ? 90 : 700);
+
+		snprintf(inputs, sizeof(inputs), "%s[2,%u,%u]", types[round % 6], n,
+			 op_rig_pick(1, 3));
+		if (round % 5 < 3)
+			snprintf(attrs, sizeof(attrs), "axis=1 k=%u largest=%u sorted=%u",
+				 op_rig_pick(1, round % 2 && n > 20 ? 20 : n), op_rig_pick(0, 1),
+				 op_rig_pick(0, 1));
+		else
+			snprintf(attrs, sizeof(attrs), "axis=1 select_last_index=%u",
+				 op_rig_pick(0, 1));
+		op_check(reference_plan(one_op(ops[round % 5], inputs, attrs), NULL),
+			 &(struct op_check){.fill = fill_ties});
+	}
+}
+
+/* ---- Whole plans ---- */
+
+static struct plan *network_plan(void)
+{
+	struct describe *d = describe_new("network", MAX);
+
+	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 1, 12, 12));
+	describe_constant(d, "w1", RBK_REF(REFERENCE_ARENA, 0), DESCRIBE_DIMS(8, 1, 5, 5));
+	describe_constant(d, "b1", RBK_REF(REFERENCE_ARENA, 4096), DESCRIBE_DIMS(8));
+	describe_constant(d, "w2", RBK_REF(REFERENCE_ARENA, 8192), DESCRIBE_DIMS(16, 8, 3, 3));
+	describe_scratch(d, "c1");
+	describe_scratch(d, "r1");
+	describe_scratch(d, "p1");
+	describe_scratch(d, "c2");
+	describe_scratch(d, "t2");
+	describe_scratch(d, "s2");
+	describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+	describe_node(d, "Conv", "", "x,w1,b1", "c1");
+	describe_attr_ints(d, "pads", DESCRIBE_INTS(2, 2, 2, 2));
+	describe_node(d, "Relu", "", "c1", "r1");
+	describe_node(d, "MaxPool", "", "r1", "p1");
+	describe_attr_ints(d, "kernel_shape", DESCRIBE_INTS(2, 2));
+	describe_attr_ints(d, "strides", DESCRIBE_INTS(2, 2));
+	describe_node(d, "Conv", "", "p1,w2", "c2");
+	describe_node(d, "Transpose", "", "c2", "t2");
+	describe_attr_ints(d, "perm", DESCRIBE_INTS(0, 2, 3, 1));
+	describe_node(d, "ReduceSum", "", "t2", "s2");
+	describe_attr_ints(d, "axes", DESCRIBE_INTS(1, 2));
+	describe_attr_int(d, "keepdims", 0);
+	describe_node(d, "Softmax", "", "s2", "y");
+	return reference_plan(d, op_rig_arena(RBK_DTYPE_F32));
+}
+
+/* Products and windows of float16 or float64 one after the other. */
+static struct describe *windows_describe(void)
+{
+	struct describe *d = describe_new("windows", MAX);
+
+	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 4, 9, 9));
+	describe_constant(d, "w", RBK_REF(REFERENCE_ARENA, 0), DESCRIBE_DIMS(6, 4, 3, 3));
+	describe_constant(d, "d", RBK_REF(REFERENCE_ARENA, 64), DESCRIBE_DIMS(6, 1, 3, 3));
+	describe_constant(d, "b", RBK_REF(REFERENCE_ARENA, 128), DESCRIBE_DIMS(6));
+	describe_constant(d, "m", RBK_REF(REFERENCE_ARENA, 0), DESCRIBE_DIMS(4, 7));
+	describe_constant(d, "n", RBK_REF(REFERENCE_ARENA, 0), DESCRIBE_DIMS(7));
+	for (unsigned int i = 0; i < 5; i++)
+		describe_scratch(d, (const char[]){"stuva"[i], '1', 0});
+	describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+	describe_node(d, "Conv", "", "x,w,b", "s1");
+	describe_node(d, "Conv", "", "s1,d,b", "t1");
+	describe_attr_int(d, "group", 6);
+	describe_node(d, "MaxPool", "", "t1", "u1");
+	describe_attr_ints(d, "kernel_shape", DESCRIBE_INTS(2, 2));
+	describe_node(d, "MatMul", "", "u1,m", "v1");
+	describe_node(d, "Add", "", "v1,n", "a1");
+	describe_node(d, "LeakyRelu", "", "a1", "y");
+	return d;
+}
+
+/* A state is read, then updated in place. */
+static struct plan *state_plan(void)
+{
+	struct describe *d = describe_new("state", MAX);
+
+	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 11));
+	describe_state(d, "sum", DESCRIBE_DIMS(DESCRIBE_COUNT, 11));
+	describe_output(d, "y", DESCRIBE_DIMS(DESCRIBE_COUNT, 11));
+	describe_node(d, "Mul", "", "x,sum", "y");
+	describe_node(d, "Add", "", "x,sum", "sum");
+	return reference_plan(d, NULL);
+}
+
+static void test_operators__plans(void **state)
+{
+	static const enum rbk_dtype floats[] = {RBK_DTYPE_F32, RBK_DTYPE_F16, RBK_DTYPE_F64};
+	const struct op_check check = {.rtol = 1e-4, .atol = 1e-5, .has_layouts = true};
+
+	op_check(cpu_rig_knn_plan(op_rig_arena(RBK_DTYPE_F32), MAX, 1999), &check);
+	op_check(network_plan(), &check);
+	op_check(state_plan(), &check);
+	for (unsigned int i = 0; i < 3; i++) {
+		struct describe *d = windows_describe();
+
+		if (i < 2)
+			op_check(reference_plan(views_describe(MAX, i), op_rig_arena(floats[i])),
+				 &check);
+		/* A step of float16 between two nodes. */
+		describe_floats(d, floats[i]);
+		op_check(reference_plan(d, op_rig_arena(floats[i])),
+			 &(struct op_check){.rtol = i == 1 ? 4e-3 : 1e-4,
+					    .atol = i == 1 ? 4e-3 : 1e-5});
+	}
+}
+
+/* With channels last wherever that is possible, and where it pays; and without any fusion. */
+static void test_random__nets(void **state)
+{
+	for (unsigned int round = 0; round < rounds(250, 0); round++)
+		for (unsigned int fuses = 0; fuses < 2; fuses++)
+			op_check(random_net(round, MAX / 2, op_rig_arena(RBK_DTYPE_F32), fuses),
+				 &(struct op_check){.what = "net",
+						    .rtol = 1e-4,
+						    .is_of_largest = true,
+						    .has_layouts = true});
+}
+
+/* ---- Random nodes ---- */
+
+static void check_elementwise(enum op_kind kind, unsigned int n_rounds)
+{
+	const struct op *op = op_by_kind(kind);
+	/* Of a line near where it is 0 the sum's terms are all that is left to compare with. */
+	const bool is_difference = kind == OP_HARD_SIGMOID || kind == OP_HARD_SWISH;
+	const struct op_check check = {.rtol = op_rig_is_gpu() ? 1e-4 : 2e-5,
+				       .atol = is_difference ? 1e-7 : 1e-30,
+				       .fill = elementwise_fill};
+
+	for (uint8_t type = 0; type < 32; type++)
+		for (unsigned int round = 0; is_taken(op, type) && round < n_rounds; round++)
+			op_check(reference_plan(elementwise_case(op, type, round, op_rig_seed()),
+						NULL),
+				 &check);
+}
+
+/* Enough rounds for all types that are cast to. */
+enum { CAST_ROUNDS = 18 };
+
+static void test_random__elementwise(void **state)
+{
+	/* The shaders are those of "plain". */
+	if (op_rig_is("shared"))
+		return;
+	for (enum op_kind kind = OP_ADD; kind <= OP_BITWISE_NOT; kind++)
+		check_elementwise(kind, kind == OP_CAST ? CAST_ROUNDS : rounds(14, 4));
+}
+
+/* Indices, and those that are out of range. */
+static void test_operators__gather(void **state)
+{
+	for (unsigned int kind = GATHER_FIRST; kind <= GATHER_LAST; kind++)
+		for (uint8_t type = 0; type < 32; type++)
+			for (unsigned int round = 0;
+			     OP_ANY_TYPE & OP_TYPE(type) && round < rounds(24, 12); round++)
+				op_check(reference_plan(gather_case(op_by_kind((enum op_kind)kind),
+								    type, round, op_rig_seed()),
+							NULL),
+					 &(struct op_check){.fill = gather_fill,
+							    .spoil = gather_spoil});
+}
+
+static void test_random__moves(void **state)
+{
+	for (unsigned int round = 0; round < rounds(8, 4) * RANDOM_MOVES_ROUNDS; round++)
+		op_check(random_moves(op_rig_seed(), round, MAX),
+			 &(struct op_check){.fill = elementwise_fill});
+}
+
+static void test_operators__random_rows(void **state)
+{
+	const struct op_check check = {
+		.rtol = 2e-5, .atol = 2e-5, .may_refuse = true, .fill = random_rows_fill};
+	unsigned int n = 0, n_computed = 0;
+
+	for (unsigned int round = 0; round < rounds(12, 4) * RANDOM_ROWS_OPERATORS; round++, n++)
+		n_computed += op_check(random_rows(op_rig_seed(), round, MAX), &check) > 0;
+	for (unsigned int round = 0; round < rounds(24, 4) * RANDOM_ROWS_DOUBLE; round++, n++)
+		n_computed += op_check(random_rows_double(op_rig_seed(), round, MAX), &check) > 0;
+	/* A few are too large for a GPU, and a real one may lack float64. */
+	assert_true(n_computed > n * 9 / 10 || getenv("RBK_TEST_GPU"));
+}
+
+static void test_contents__rows_of_float64(void **state)
+{
+	const struct op_check check = {.rtol = 2e-5, .atol = 2e-5, .fill = fill_special};
+
+	for (unsigned int round = 0; round < rounds(8, 0) * RANDOM_ROWS_DOUBLE; round++)
+		op_check(random_rows_double(op_rig_seed(), round, MAX), &check);
+}
+
+static void test_random__products(void **state)
+{
+	static const enum rbk_dtype floats[] = {RBK_DTYPE_F32, RBK_DTYPE_F64};
+
+	for (unsigned int round = 0; round < rounds(300, 24); round++)
+		for (unsigned int i = 0; i < 4; i++) {
+			const enum rbk_dtype type = floats[i % 2];
+			struct describe *d =
+				(i < 2 ? random_matmul : random_gemm)(op_rig_seed(), round, MAX);
+
+			if (i >= 2 && round >= RANDOM_GEMM_ROUNDS) {
+				describe_free(d);
+				continue;
+			}
+			describe_floats(d, type);
+			op_check(reference_plan(d, op_rig_arena(type)),
+				 &(struct op_check){.rtol = 1e-5, .atol = 1e-4});
+		}
+}
+
+static void test_random__windows(void **state)
+{
+	for (unsigned int round = 0; round < rounds(90, 40) * RANDOM_WINDOWS_OPERATORS; round++)
+		op_check(random_window(op_rig_seed(), round, MAX / 2, op_rig_arena),
+			 &(struct op_check){.rtol = 2e-5, .atol = 1e-5, .has_layouts = true});
+	for (unsigned int round = 0; round < rounds(160, 0); round++)
+		op_check(random_picture(op_rig_seed(), round, MAX / 2, op_rig_arena(RBK_DTYPE_F32)),
+			 &(struct op_check){.rtol = 1e-4, .atol = 1e-4, .has_layouts = true});
+}
+
+/* What is computed along with a product or a convolution: with fusion and without. */
+static void test_random__fused(void **state)
+{
+	for (unsigned int round = 0; round < rounds(8, 2) * RANDOM_FUSED_ROUNDS; round++) {
+		const uint64_t begin = reference_random(op_rig_seed());
+
+		for (unsigned int fuses = 0; fuses < (op_rig_is_gpu() && round % 4 ? 1 : 2);
+		     fuses++) {
+			uint64_t of_round = begin;
+			struct plan *plan = random_fused(&of_round, round, MAX / 2, !fuses);
+
+			op_check(plan,
+				 &(struct op_check){.rtol = RANDOM_FUSED_RTOL(plan),
+						    .atol = RANDOM_FUSED_ATOL(plan),
+						    .fill = round % 3 ? NULL : random_fused_fill});
+		}
+	}
+}
+
+static void test_random__quantized(void **state)
+{
+	for (const enum op_kind *kind = random_quantized_ops; *kind != OP_KIND_COUNT; kind++)
+		for (unsigned int round = 0; round < rounds(60, 40); round++)
+			op_check(random_quantized_plan(*kind, op_rig_arena(RBK_DTYPE_F32),
+						       round % 12 == 0, op_rig_seed()),
+				 &(struct op_check){.rtol = 1e-4,
+						    .atol = 1e-3,
+						    .fill = random_quantized_fill});
+}
+
+/* ---- Limits of devices ---- */
+
+/* All bits of the factors and of nothing else. */
+static void fill_with_ones(const struct plan *plan, uint32_t count,
+			   struct reference_buffers *buffers, uint64_t *state)
+{
+	for (unsigned int i = 0; i + 1 < buffers->n; i++)
+		memset(buffers->bindings[i], i < 2 ? 0xff : 1, buffers->bytes[i]);
+}
+
+/* Sums beyond the numbers of 32 bits, which wrap around, without tiles: of all ones, and zero
+ * points. */
+static void test_random__quantized_wraps(void **state)
+{
+	static const char *const inputs[] = {"u8[3,40003] u8[40003,5] - u8[]",
+					     "u8[3,40003] u8[40003,5] u8[]"};
+
+	for (unsigned int i = 0; i < (op_rig_is("shared") ? 0 : 2); i++)
+		op_check(reference_plan(one_op("MatMulInteger", inputs[i], ""), NULL),
+			 &(struct op_check){.fill = fill_with_ones});
+}
+
+/* Tasks that several workers share: what one finds is not lost, and sums are the same each time. */
+static void test_random__gather_large(void **state)
+{
+	static const char *const large[][3] = {
+		{"Gather", "[3000,100] i64[5,4001]", ""},
+		{"GatherElements", "[100000] i32[700000]", ""},
+		{"ScatterElements", "[50,3,700] i32[300,3,700] [300,3,700]", "reduction=add"},
+		{"ScatterND", "[30,10000] i64[90,1] [90,10000]", "reduction=add"},
+	};
+
+	for (size_t i = 0; !op_rig_is_gpu() && i < sizeof(large) / sizeof(large[0]); i++)
+		op_check(reference_plan(one_op(large[i][0], large[i][1], large[i][2]), NULL),
+			 &(struct op_check){.fill = gather_fill, .spoil = gather_spoil});
+}
+
+/* y = x, by way of @n times @add, which describes nodes from the first tensor to the second. */
+static uint32_t count_steps(unsigned int n,
+			    void (*add)(struct describe *d, const char *from, const char *to))
+{
+	struct describe *d = describe_new("chain", 1);
+	char from[16] = "x", to[16];
+	struct plan *plan;
+	struct cpu_rig rig;
+	uint32_t n_steps;
+
+	describe_tensor(d, "x", RBK_TENSOR_INPUT, RBK_DTYPE_I8, 0, DESCRIBE_DIMS(1));
+	describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_I8);
+	for (unsigned int i = 0; i < n; i++) {
+		snprintf(to, sizeof(to), i + 1 < n ? "t%u" : "y", i);
+		if (i + 1 < n)
+			describe_inferred(d, to, RBK_TENSOR_SCRATCH, RBK_DTYPE_I8);
+		add(d, from, to);
+		memcpy(from, to, sizeof(from));
+	}
+	plan = reference_plan(d, NULL);
+	cpu_rig_init(&rig, &(struct cpu_options){.n_workers = 1});
+	cpu_rig_prepare(&rig, plan);
+	n_steps = plan->n_steps;
+	cpu_rig_release(&rig, plan);
+	cpu_rig_deinit(&rig);
+	return n_steps;
+}
+
+static void add_neg(struct describe *d, const char *from, const char *to)
+{
+	describe_node(d, "Neg", "", from, to);
+}
+
+static void add_concat(struct describe *d, const char *from, const char *to)
+{
+	char inputs[32 * 16] = "", joined[20];
+
+	for (unsigned int i = 0; i < 32; i++) {
+		strcat(inputs, i ? "," : "");
+		strcat(inputs, from);
+	}
+	snprintf(joined, sizeof(joined), "%s-32", to);
+	describe_inferred(d, joined, RBK_TENSOR_SCRATCH, RBK_DTYPE_I8);
+	describe_node(d, "Concat", "", inputs, joined);
+	describe_attr_int(d, "axis", 0);
+	describe_node(d, "Slice", "", joined, to);
+	describe_attr_ints(d, "starts", DESCRIBE_INTS(0));
+	describe_attr_ints(d, "ends", DESCRIBE_INTS(1));
+}
+
+/* The dispatcher estimates the time of tiny tasks by steps: one for each tensor of a Concat. */
+static void test_limits__steps(void **state)
+{
+	assert_int_equal(count_steps(1, add_neg), 1);
+	assert_int_equal(count_steps(8, add_neg), 8);
+	assert_int_equal(count_steps(1, add_concat), 33);
+	assert_int_equal(count_steps(310, add_concat), 310 * 33);
+}
+
+/*
+ * A picture that as many nodes read as a plan can have, each as often as it can: who submits it
+ * keeps the setup thread for milliseconds, not for minutes. (This test then reaches its time
+ * limit.)
+ */
+static void test_limits__one_picture_with_all_readers(void **state)
+{
+	enum { INPUTS = 32, N_CONCAT = RBK_MAX_PLAN_TENSORS - 4 };
+	char inputs[2 * INPUTS], name[16];
+	struct cpu_rig rig;
+	struct describe *d = describe_new("readers", 1);
+	struct plan *plan;
+
+	if (op_rig_is_gpu()) {
+		describe_free(d);
+		return;
+	}
+	describe_input(d, "x", DESCRIBE_DIMS(1, 2, 2, 2));
+	describe_constant(d, "w", RBK_REF(REFERENCE_ARENA, 0), DESCRIBE_DIMS(2, 2, 1, 1));
+	describe_scratch(d, "p");
+	describe_node(d, "Conv", "", "x,w", "p");
+	for (unsigned int i = 0; i < INPUTS; i++)
+		memcpy(inputs + 2 * i, i + 1 < INPUTS ? "p," : "p", 2);
+	for (unsigned int i = 0; i < N_CONCAT; i++) {
+		snprintf(name, sizeof(name), "c%u", i);
+		describe_scratch(d, name);
+		describe_node(d, "Concat", "", inputs, name);
+		describe_attr_int(d, "axis", 1);
+	}
+	describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+	describe_node(d, "Relu", "", name, "y");
+	plan = reference_plan(d, op_rig_arena(RBK_DTYPE_F32));
+
+	cpu_rig_init(&rig, &(struct cpu_options){.n_workers = 1, .layout = CPU_LAYOUT_WORTH});
+	cpu_rig_prepare(&rig, plan);
+	cpu_rig_release(&rig, plan);
+	cpu_rig_deinit(&rig);
+}
+
+/* More updates of an element than one invocation of a GPU is to look at. */
+static void test_limits__scatter(void **state)
+{
+	struct plan *plan =
+		reference_plan(one_op("ScatterElements", "[50] i64[1048576] [1048576]", ""), NULL);
+	struct rig rig;
+
+	if (op_rig_is_gpu()) {
+		rig_init(&rig, &(struct vulkan_options){0});
+		assert_int_equal(rig.executor->ops->plan_prepare(rig.executor, plan),
+				 EXECUTOR_E_UNSUPPORTED);
+		rig.executor->ops->plan_release(rig.executor, plan);
+		rig_deinit(&rig);
+	}
+	plan_free(plan);
+}
+
+/* A device without shaderFloat64: nothing of float64 is its own, all else is. */
+static void test_limits__without_float64(void **state)
+{
+	if (!op_rig_is_gpu())
+		return;
+	op_rig_close();
+	assert_true(op_rig_open("no-float64"));
+	check_elementwise(OP_CAST, CAST_ROUNDS);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_operators__rows),
+		cmocka_unit_test(test_operators__blocks),
+		cmocka_unit_test(test_operators__long_loops),
+		cmocka_unit_test(test_operators__plans),
+		cmocka_unit_test(test_operators__random_rows),
+		cmocka_unit_test(test_operators__gather),
+		cmocka_unit_test(test_contents__special),
+		cmocka_unit_test(test_contents__ties),
+		cmocka_unit_test(test_contents__rows_of_float64),
+		cmocka_unit_test(test_random__products),
+		cmocka_unit_test(test_random__windows),
+		cmocka_unit_test(test_random__nets),
+		cmocka_unit_test(test_random__fused),
+		cmocka_unit_test(test_random__elementwise),
+		cmocka_unit_test(test_random__moves),
+		cmocka_unit_test(test_random__quantized),
+		cmocka_unit_test(test_random__quantized_wraps),
+		cmocka_unit_test(test_random__gather_large),
+		cmocka_unit_test(test_limits__steps),
+		cmocka_unit_test(test_limits__one_picture_with_all_readers),
+		cmocka_unit_test(test_limits__scatter),
+		cmocka_unit_test(test_limits__without_float64),
+	};
+	int n_failed;
+
+	if (argc < 2) {
+		fprintf(stderr, "usage: %s DEVICES [FILTER]\n", argv[0]);
+		return 2;
+	}
+	if (argc > 2)
+		cmocka_set_test_filter(argv[2]);
+	clock_init();
+	if (!op_rig_open(argv[1]))
+		return 77;
+	n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+	op_rig_close();
+	return n_failed;
+}
