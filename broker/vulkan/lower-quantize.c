@@ -210,13 +210,13 @@ static void fill_conv_integer(const struct vk_step *step, const struct plan *pla
 	set_integer(step, plan, count, params);
 }
 
-/* In tiles 89 for 64 steps of k; else one for four, or for one where there are few columns. */
+/* In tiles 109 for 64 steps of k; else one for four, or for one where there are few columns. */
 static uint64_t turns_matmul_integer(const struct vk_step *step, const struct vk_params *params)
 {
 	const uint32_t *w = params->w;
 	const uint64_t batches = vk_divide_up(w[BATCH_END], VK_MAX_GROUPS);
 	const uint64_t k = w[MATMUL_K];
-	const uint64_t steps = step->info->tile_rows == 64 ? k * 3 / 2 + 89
+	const uint64_t steps = step->info->tile_rows == 64 ? k * 7 / 4 + 109
 			       : w[MATMUL_N] < 4           ? k
 							   : k / 4;
 

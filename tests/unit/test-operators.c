@@ -620,16 +620,16 @@ static void fill_with_ones(const struct plan *plan, uint32_t count,
 		memset(buffers->bindings[i], i < 2 ? 0xff : 1, buffers->bytes[i]);
 }
 
-/* Sums beyond the numbers of 32 bits, which wrap around, without tiles: of all ones, and zero
- * points. */
+/* Sums beyond the numbers of 32 bits, which wrap around: of all ones, and zero points. */
 static void test_random__quantized_wraps(void **state)
 {
 	static const char *const inputs[] = {"u8[3,40003] u8[40003,5] - u8[]",
 					     "u8[3,40003] u8[40003,5] u8[]"};
 
-	for (unsigned int i = 0; i < (op_rig_is("shared") ? 0 : 2); i++)
+	/* A software device may not take as many turns of a loop. */
+	for (unsigned int i = 0; i < 2; i++)
 		op_check(reference_plan(one_op("MatMulInteger", inputs[i], ""), NULL),
-			 &(struct op_check){.fill = fill_with_ones});
+			 &(struct op_check){.may_refuse = true, .fill = fill_with_ones});
 }
 
 /* Tasks that several workers share: what one finds is not lost, and sums are the same each time. */
