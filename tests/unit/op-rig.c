@@ -4,17 +4,14 @@
 
 #include <errno.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "cpu/internal.h"
 #include "shm/dtype.h"
 #include "shm/half.h"
+#include "support/test.h"
 #include "unit/cpu-rig.h"
 #include "unit/vulkan-rig.h"
 

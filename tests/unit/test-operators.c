@@ -8,14 +8,10 @@
  * row of rows[], which all types of floats that the operator has are tried with; what is random is
  * made by tests/reference and by the cases of tests/support.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "plan/executor.h"
 #include "reference/random-fused.h"
@@ -31,6 +27,7 @@
 #include "support/gather-cases.h"
 #include "support/one-op.h"
 #include "support/scaled.h"
+#include "support/test.h"
 #include "unit/cpu-rig.h"
 #include "unit/op-rig.h"
 #include "unit/vulkan-rig.h"
@@ -251,18 +248,18 @@ static void check_rows(const struct row *of, size_t n, const struct op_check *ch
 #define CHECK_ROWS(of, ...) \
 	check_rows(of, sizeof(of) / sizeof((of)[0]), &(struct op_check){__VA_ARGS__})
 
-static void test_operators__rows(void **state)
+TEST(test_operators__rows)
 {
 	CHECK_ROWS(rows, .has_layouts = true);
 }
 
-static void test_operators__blocks(void **state)
+TEST(test_operators__blocks)
 {
 	if (!op_rig_is_gpu())
 		CHECK_ROWS(blocks, .has_layouts = true);
 }
 
-static void test_operators__long_loops(void **state)
+TEST(test_operators__long_loops)
 {
 	/* More batches than a grid has. */
 	static const struct row batches[] = {{"MatMul", "[70001,1,2] [70001,2,1]", ""}};
@@ -325,7 +322,7 @@ static void fill_third_with_nan(const struct plan *plan, uint32_t count,
 	put(&plan->tensors[plan->bindings[2].tensor], buffers->bindings[2], 1, NAN);
 }
 
-static void test_contents__special(void **state)
+TEST(test_contents__special)
 {
 	static const struct row special[] = {
 		{"Relu", "[8,79]", ""},
@@ -349,7 +346,7 @@ static void test_contents__special(void **state)
 	CHECK_ROWS(beta, .fill = fill_third_with_nan);
 }
 
-static void test_contents__ties(void **state)
+TEST(test_contents__ties)
 {
 	static const char *const types[] = {"f32", "f64", "i64", "i32", "i8", "u8"};
 	static const char *const ops[] = {"TopK", "TopK", "TopK", "ArgMax", "ArgMin"};
@@ -443,7 +440,7 @@ static struct plan *state_plan(void)
 	return reference_plan(d, NULL);
 }
 
-static void test_operators__plans(void **state)
+TEST(test_operators__plans)
 {
 	static const enum rbk_dtype floats[] = {RBK_DTYPE_F32, RBK_DTYPE_F16, RBK_DTYPE_F64};
 	const struct op_check check = {.rtol = 1e-4, .atol = 1e-5, .has_layouts = true};
@@ -466,7 +463,7 @@ static void test_operators__plans(void **state)
 }
 
 /* With channels last wherever that is possible, and where it pays; and without any fusion. */
-static void test_random__nets(void **state)
+TEST(test_random__nets)
 {
 	for (unsigned int round = 0; round < rounds(250, 0); round++)
 		for (unsigned int fuses = 0; fuses < 2; fuses++)
@@ -498,7 +495,7 @@ static void check_elementwise(enum op_kind kind, unsigned int n_rounds)
 /* Enough rounds for all types that are cast to. */
 enum { CAST_ROUNDS = 18 };
 
-static void test_random__elementwise(void **state)
+TEST(test_random__elementwise)
 {
 	/* The shaders are those of "plain". */
 	if (op_rig_is("shared"))
@@ -508,7 +505,7 @@ static void test_random__elementwise(void **state)
 }
 
 /* Indices, and those that are out of range. */
-static void test_operators__gather(void **state)
+TEST(test_operators__gather)
 {
 	for (unsigned int kind = GATHER_FIRST; kind <= GATHER_LAST; kind++)
 		for (uint8_t type = 0; type < 32; type++)
@@ -521,14 +518,14 @@ static void test_operators__gather(void **state)
 							    .spoil = gather_spoil});
 }
 
-static void test_random__moves(void **state)
+TEST(test_random__moves)
 {
 	for (unsigned int round = 0; round < rounds(8, 4) * RANDOM_MOVES_ROUNDS; round++)
 		op_check(random_moves(op_rig_seed(), round, MAX),
 			 &(struct op_check){.fill = elementwise_fill});
 }
 
-static void test_operators__random_rows(void **state)
+TEST(test_operators__random_rows)
 {
 	const struct op_check check = {
 		.rtol = 2e-5, .atol = 2e-5, .may_refuse = true, .fill = random_rows_fill};
@@ -542,7 +539,7 @@ static void test_operators__random_rows(void **state)
 	assert_true(n_computed > n * 9 / 10 || getenv("RBK_TEST_GPU"));
 }
 
-static void test_contents__rows_of_float64(void **state)
+TEST(test_contents__rows_of_float64)
 {
 	const struct op_check check = {.rtol = 2e-5, .atol = 2e-5, .fill = fill_special};
 
@@ -550,7 +547,7 @@ static void test_contents__rows_of_float64(void **state)
 		op_check(random_rows_double(op_rig_seed(), round, MAX), &check);
 }
 
-static void test_random__products(void **state)
+TEST(test_random__products)
 {
 	static const enum rbk_dtype floats[] = {RBK_DTYPE_F32, RBK_DTYPE_F64};
 
@@ -570,7 +567,7 @@ static void test_random__products(void **state)
 		}
 }
 
-static void test_random__windows(void **state)
+TEST(test_random__windows)
 {
 	for (unsigned int round = 0; round < rounds(90, 40) * RANDOM_WINDOWS_OPERATORS; round++)
 		op_check(random_window(op_rig_seed(), round, MAX / 2, op_rig_arena),
@@ -581,7 +578,7 @@ static void test_random__windows(void **state)
 }
 
 /* What is computed along with a product or a convolution: with fusion and without. */
-static void test_random__fused(void **state)
+TEST(test_random__fused)
 {
 	for (unsigned int round = 0; round < rounds(8, 2) * RANDOM_FUSED_ROUNDS; round++) {
 		const uint64_t begin = reference_random(op_rig_seed());
@@ -599,7 +596,7 @@ static void test_random__fused(void **state)
 	}
 }
 
-static void test_random__quantized(void **state)
+TEST(test_random__quantized)
 {
 	for (const enum op_kind *kind = random_quantized_ops; *kind != OP_KIND_COUNT; kind++)
 		for (unsigned int round = 0; round < rounds(60, 40); round++)
@@ -621,7 +618,7 @@ static void fill_with_ones(const struct plan *plan, uint32_t count,
 }
 
 /* Sums beyond the numbers of 32 bits, which wrap around: of all ones, and zero points. */
-static void test_random__quantized_wraps(void **state)
+TEST(test_random__quantized_wraps)
 {
 	static const char *const inputs[] = {"u8[3,40003] u8[40003,5] - u8[]",
 					     "u8[3,40003] u8[40003,5] u8[]"};
@@ -633,7 +630,7 @@ static void test_random__quantized_wraps(void **state)
 }
 
 /* Tasks that several workers share: what one finds is not lost, and sums are the same each time. */
-static void test_random__gather_large(void **state)
+TEST(test_random__gather_large)
 {
 	static const char *const large[][3] = {
 		{"Gather", "[3000,100] i64[5,4001]", ""},
@@ -698,7 +695,7 @@ static void add_concat(struct describe *d, const char *from, const char *to)
 }
 
 /* The dispatcher estimates the time of tiny tasks by steps: one for each tensor of a Concat. */
-static void test_limits__steps(void **state)
+TEST(test_limits__steps)
 {
 	assert_int_equal(count_steps(1, add_neg), 1);
 	assert_int_equal(count_steps(8, add_neg), 8);
@@ -711,7 +708,7 @@ static void test_limits__steps(void **state)
  * keeps the setup thread for milliseconds, not for minutes. (This test then reaches its time
  * limit.)
  */
-static void test_limits__one_picture_with_all_readers(void **state)
+TEST(test_limits__one_picture_with_all_readers)
 {
 	enum { INPUTS = 32, N_CONCAT = RBK_MAX_PLAN_TENSORS - 4 };
 	char inputs[2 * INPUTS], name[16];
@@ -746,7 +743,7 @@ static void test_limits__one_picture_with_all_readers(void **state)
 }
 
 /* More updates of an element than one invocation of a GPU is to look at. */
-static void test_limits__scatter(void **state)
+TEST(test_limits__scatter)
 {
 	struct plan *plan =
 		reference_plan(one_op("ScatterElements", "[50] i64[1048576] [1048576]", ""), NULL);
@@ -763,7 +760,7 @@ static void test_limits__scatter(void **state)
 }
 
 /* A device without shaderFloat64: nothing of float64 is its own, all else is. */
-static void test_limits__without_float64(void **state)
+TEST(test_limits__without_float64)
 {
 	if (!op_rig_is_gpu())
 		return;
@@ -774,30 +771,6 @@ static void test_limits__without_float64(void **state)
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_operators__rows),
-		cmocka_unit_test(test_operators__blocks),
-		cmocka_unit_test(test_operators__long_loops),
-		cmocka_unit_test(test_operators__plans),
-		cmocka_unit_test(test_operators__random_rows),
-		cmocka_unit_test(test_operators__gather),
-		cmocka_unit_test(test_contents__special),
-		cmocka_unit_test(test_contents__ties),
-		cmocka_unit_test(test_contents__rows_of_float64),
-		cmocka_unit_test(test_random__products),
-		cmocka_unit_test(test_random__windows),
-		cmocka_unit_test(test_random__nets),
-		cmocka_unit_test(test_random__fused),
-		cmocka_unit_test(test_random__elementwise),
-		cmocka_unit_test(test_random__moves),
-		cmocka_unit_test(test_random__quantized),
-		cmocka_unit_test(test_random__quantized_wraps),
-		cmocka_unit_test(test_random__gather_large),
-		cmocka_unit_test(test_limits__steps),
-		cmocka_unit_test(test_limits__one_picture_with_all_readers),
-		cmocka_unit_test(test_limits__scatter),
-		cmocka_unit_test(test_limits__without_float64),
-	};
 	int n_failed;
 
 	if (argc < 2) {
@@ -809,7 +782,7 @@ int main(int argc, char **argv)
 	clock_init();
 	if (!op_rig_open(argv[1]))
 		return 77;
-	n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+	n_failed = test_run(NULL, NULL);
 	op_rig_close();
 	return n_failed;
 }
