@@ -38,7 +38,7 @@ def check(root):
                 problems.append(f'{PAGE}: "{name}": "{" ".join(words)}" is no program and case')
             elif words[0] not in programs:
                 problems.append(f'{PAGE}: "{name}": there is no test {words[0]}')
-            elif not re.search(rf'\b(def|void) {re.escape(words[1])}\(',
+            elif not re.search(rf'\b(def |TEST\(|TEST_IN\("[^"]*", ){re.escape(words[1])}\b',
                                tree.read(root, programs[words[0]])):
                 problems.append(f'{PAGE}: "{name}": {words[0]} has no {words[1]}')
     return problems
@@ -56,7 +56,7 @@ GOOD = {
           '.It Two\n.\\" Tests: a test_one,\n.\\" test-b test_two\nNothing.\n'
           '.El\n.Bl -tag\n.It Not of the table\n.El\n',
     'tests/x/a.py': 'def test_one():\n    pass\n',
-    'tests/y/test-b.c': 'static void test_two(void **state)\n{\n}\n',
+    'tests/y/test-b.c': 'TEST(test_two, begin, end)\n{\n}\n',
 }
 
 
