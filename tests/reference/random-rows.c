@@ -19,12 +19,26 @@ static uint32_t pick(struct random *r, uint32_t from, uint32_t to)
 	return from + (uint32_t)(reference_random(r->state) % (to - from + 1));
 }
 
+enum { MAX_ELEMS = 1 << 17 };
+
 /* Dimensions with a preference for small ones; the last one is longer. */
 static void pick_dims(struct random *r, unsigned int rank, uint32_t *dims, uint32_t longest)
 {
 	for (unsigned int i = 0; i < rank; i++)
 		dims[i] = pick(r, 0, 4) ? pick(r, 1, i + 1 == rank || !pick(r, 0, 2) ? longest : 6)
 					: 1;
+	for (;;) {
+		unsigned int largest = 0;
+		uint64_t n = 1;
+
+		for (unsigned int i = 0; i < rank; i++) {
+			n *= dims[i];
+			largest = dims[i] > dims[largest] ? i : largest;
+		}
+		if (n <= MAX_ELEMS)
+			break;
+		dims[largest] /= 2;
+	}
 	if (r->dynamic)
 		dims[0] = DESCRIBE_COUNT;
 }

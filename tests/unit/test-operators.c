@@ -189,6 +189,8 @@ static const struct row blocks[] = {
 	{"LpPool", "[count,3,19,23]", "kernel_shape=[19,23]"},
 	{"LpPool", "[1,2,40]", "kernel_shape=[4] p=7", 1e-5},
 	{"LpPool", "[1,2,40]", "kernel_shape=[4] p=31", 1e-5},
+	{"Attention", "[1,2,130,64] [1,1,390,64] [1,1,390,64]", "", 1e-4},
+	{"Attention", "[1,2,130,64] [1,1,390,64] [1,1,390,200]", "is_causal=1", 1e-4},
 	/* Multiples of a stride that have no room in 32 bits: there is one window. */
 	{"MaxPool", "[count,3,4,37]", "kernel_shape=[2,3] strides=[268435455,1073741824]"},
 	{"AveragePool", "[count,3,4,37]", "kernel_shape=[2,3] strides=[2147483647,2147483647]"},
@@ -315,6 +317,15 @@ static void fill_ties(const struct plan *plan, uint32_t count, struct reference_
 	}
 }
 
+/* Products are beyond what a float holds, and within it once they are scaled. */
+static void fill_large(const struct plan *plan, uint32_t count, struct reference_buffers *buffers,
+		       uint64_t *state)
+{
+	for (unsigned int i = 0; i < 2; i++)
+		for (size_t k = 0; k < buffers->bytes[i] / sizeof(float); k++)
+			((float *)buffers->bindings[i])[k] *= 3e19f;
+}
+
 /* A Gemm's addend. */
 static void fill_third_with_nan(const struct plan *plan, uint32_t count,
 				struct reference_buffers *buffers, uint64_t *state)
@@ -337,12 +348,20 @@ TEST(test_contents__special)
 		{"ReduceLogSumExp", "[5,30,7]", "axes=[1]", 2e-5},
 		{"ReduceL1", "[5,300]", "axes=[1]", 2e-5},
 	};
+	static const struct row large[] = {
+		{"Attention", "[1,2,40,24] [1,1,150,24] [1,1,150,5]",
+		 "is_causal=1 scale=0.00000000000000000000000000000000000002", 1e-4},
+		{"Attention", "[1,2,1,24] [1,1,150,24] [1,1,150,5]",
+		 "scale=0.00000000000000000000000000000000000002", 1e-4},
+	};
 	static const struct row beta[] = {{"Gemm", "[3,4] [4,5] [5]", "beta=0.0"}};
 
 	if (op_rig_is_gpu())
 		return;
 	for (unsigned int i = 0; i < 8; i++)
 		CHECK_ROWS(special, .fill = fill_special);
+	check_row(&large[0], RBK_DTYPE_F32, false, &(struct op_check){.fill = fill_large});
+	check_row(&large[1], RBK_DTYPE_F32, false, &(struct op_check){.fill = fill_large});
 	CHECK_ROWS(beta, .fill = fill_third_with_nan);
 }
 
