@@ -44,7 +44,7 @@ static void pick_sizes(struct random *r, uint32_t channels)
 	for (unsigned int i = 0; i < r->n; i++) {
 		const bool last = i + 1 == r->n;
 
-		r->kernel[i] = pick(r, 1, 4);
+		r->kernel[i] = pick(r, 1, 5);
 		r->dilations[i] = pick(r, 0, 2) ? 1 : pick(r, 2, 3);
 		r->dims[2 + i] =
 			(uint32_t)((r->kernel[i] - 1) * r->dilations[i]) + pick(r, 1,

@@ -296,7 +296,10 @@ static void fill_special(const struct plan *plan, uint32_t count, struct referen
 	}
 }
 
-/* One of a few values everywhere: many are equal. Integers: also the ends of the type. */
+/*
+ * One of a few values everywhere, so that many are equal, or values that rise or fall, and then are
+ * no numbers. Integers: also the ends of the type.
+ */
 static void fill_ties(const struct plan *plan, uint32_t count, struct reference_buffers *buffers,
 		      uint64_t *state)
 {
@@ -304,14 +307,17 @@ static void fill_ties(const struct plan *plan, uint32_t count, struct reference_
 	static const int64_t integers[] = {0, INT64_MAX, INT64_MIN, -1, 1, INT64_MAX - 1};
 	const struct tensor *tensor = &plan->tensors[plan->bindings[0].tensor];
 	const size_t bytes = dtype_bytes(tensor->dtype);
-	const unsigned int n_few = reference_random(state) % 2 ? 8 : 3;
+	const unsigned int how = reference_random(state) % 4, n_few = how == 0 ? 8 : 3;
+	const uint64_t n = shape_elems(&tensor->shape, count);
 
-	for (uint64_t i = 0; i < shape_elems(&tensor->shape, count); i++) {
+	for (uint64_t i = 0; i < n; i++) {
+		const double steady = i > n * 2 / 3 ? NAN : how == 2 ? (double)i : -(double)i;
 		/* The ends of every type: int64's shifted. */
 		const int64_t integer = integers[reference_random(state) % 6] >> (64 - 8 * bytes);
 
 		if (OP_TYPE(tensor->dtype) & OP_ALL_FLOATS)
-			put(tensor, buffers->bindings[0], i, few[reference_random(state) % n_few]);
+			put(tensor, buffers->bindings[0], i,
+			    how < 2 ? few[reference_random(state) % n_few] : steady);
 		else
 			memcpy((char *)buffers->bindings[0] + i * bytes, &integer, bytes);
 	}
