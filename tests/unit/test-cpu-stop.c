@@ -9,6 +9,7 @@
 
 #include "cpu/internal.h"
 #include "support/describe.h"
+#include "support/scaled.h"
 #include "support/test.h"
 #include "unit/cpu-rig.h"
 #include "util/clock.h"
@@ -218,7 +219,7 @@ TEST(test_stop__asked)
 
 		rig_init(&rig, n_workers);
 		job = rig_add(&rig, 0, 4000);
-		for (unsigned int i = 0; i < 20; i++) {
+		for (uint64_t i = 0; i < test_scaled(20); i++) {
 			cpu_job_wipe(job);
 			do {
 				cpu_rig_submit(&rig.cpu, job);
@@ -248,7 +249,7 @@ TEST(test_stop__cancelled)
 		first = rig_add(&rig, 1, 4000);
 		job = rig_add(&rig, 0, 4000);
 		whole = job->task.busy_ticks;
-		for (unsigned int i = 0; i < 20; i++) {
+		for (uint64_t i = 0; i < test_scaled(20); i++) {
 			cpu_rig_submit(&rig.cpu, job);
 			if (!stop_begun(job, EXEC_CANCELLED)) {
 				cpu_rig_reap(&rig.cpu);
@@ -336,7 +337,7 @@ TEST(test_stop__cancelled_within_a_unit)
  */
 TEST(test_stop__load)
 {
-	enum { ROUNDS = 3000 };
+	const uint64_t rounds = test_scaled(3000);
 	unsigned int n_stopped = 0, n_cancelled = 0, n_done = 0, n_queued = 0;
 	bool is_queued[MAX_JOBS] = {false};
 	uint64_t random = 11;
@@ -345,13 +346,13 @@ TEST(test_stop__load)
 	rig_init(&rig, 3);
 	for (unsigned int i = 0; i < MAX_JOBS; i++)
 		cpu_job_wipe(rig_add(&rig, i % 3 == 2, i % 2 ? 700 + i : 1 + i));
-	for (unsigned int n = 0; n < ROUNDS || n_queued > 0;) {
+	for (unsigned int n = 0; n < rounds || n_queued > 0;) {
 		const unsigned int i = (unsigned int)(reference_random(&random) % MAX_JOBS);
 		struct cpu_job *job = &rig.jobs[i];
 		struct exec_task *tasks[4];
 		unsigned int n_reaped;
 
-		if (n < ROUNDS && !is_queued[i]) {
+		if (n < rounds && !is_queued[i]) {
 			/* A stopped task may become urgent, or be urgent no more. */
 			job->task.is_urgent = reference_random(&random) % 3 == 0;
 			job->task.slice_ticks = reference_random(&random) % 3 ? 0 : 20000;
@@ -370,7 +371,7 @@ TEST(test_stop__load)
 			n_queued--;
 			if (job->task.res == EXEC_UNFINISHED) {
 				n_stopped++;
-				if (n < ROUNDS)
+				if (n < rounds)
 					continue;
 				rig.cpu.executor->ops->abandon(rig.cpu.executor, &job->task);
 			} else if (job->task.res == -ECANCELED) {
