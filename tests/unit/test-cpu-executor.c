@@ -19,6 +19,7 @@
 #include "cpu/cpu.h"
 #include "cpu/internal.h"
 #include "support/describe.h"
+#include "support/scaled.h"
 #include "support/test.h"
 #include "unit/cpu-rig.h"
 #include "unit/fail-alloc.h"
@@ -79,7 +80,7 @@ TEST(test_run__same_bits_for_any_workers)
 			cpu_job_init(&want, plan, 130, 5);
 			rig.executor->ops->run_inline(rig.executor, &want.task);
 		}
-		for (unsigned int round = 0; round < 10; round++) {
+		for (uint64_t round = 0; round < test_scaled(10); round++) {
 			struct cpu_job job;
 
 			cpu_job_init(&job, plan, 130, 5);
@@ -195,7 +196,7 @@ TEST(test_load__random_plans_and_cancels)
 		load->idle[load->n_idle++] = &load->jobs[i].task;
 	}
 
-	for (unsigned int n = 0; n < 10000;) {
+	for (uint64_t n = 0, end = test_scaled(10000); n < end;) {
 		for (uint64_t burst = reference_random(&random) % 20; burst > 0 && load->n_idle > 0;
 		     burst--, n++)
 			load_submit(load);
