@@ -346,6 +346,24 @@ TEST(test_indices)
 	CHECK_ALL(ones);
 }
 
+/* The names of both opsets. */
+TEST(test_grid_sample)
+{
+	static const struct one_node ones[] = {
+		{"GridSample", 16, "f32[1,2,3,4] f32[1,5,6,2]", "mode=bicubic", "f32[1,2,5,6]"},
+		{"GridSample", 20, "f32[1,2,3,4,5] f32[1,6,7,8,3]", "mode=linear",
+		 "f32[1,2,6,7,8]"},
+		{"GridSample", 20, "f32[1,2,3,4,5] f32[1,6,7,8,3]", "mode=cubic", "4 dimensions"},
+		{"GridSample", 16, "f32[1,2,3,4] f32[1,0,6,2]", "", "has no elements"},
+		{"GridSample", 15, "f32[1,2,3,4] f32[1,5,6,2]", "", "exists since opset 16"},
+	};
+
+	for (size_t i = 0; i < sizeof(ones) / sizeof(ones[0]); i++) {
+		check_outputs(&ones[i]);
+		model = rbk_onnx_free(model);
+	}
+}
+
 /* What is not written to stays. */
 TEST(test_indices__scatter)
 {
