@@ -3,7 +3,8 @@
 /*
  * GridSample: each result is made of the pixels around a point of its picture, which the grid gives
  * in units of half the picture, its middle being 0. Where the point is in pixels is computed as on
- * the CPU, operation by operation: a nearest pixel must not depend on the device.
+ * the CPU, operation by operation: a nearest pixel must not depend on the device, but for
+ * reflections farther than 2^23 pixels, which float32 cannot tell apart.
  */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -98,7 +99,7 @@ Axis axis_of(REAL n, uint size, uint padding, bool align)
 		else if (padding != SAMPLE_ZEROS)
 			x = mirrored(x, low, high);
 	}
-	/* What is no number is far below; all taps of what is far are beside the picture. */
+	/* A coordinate that is no number is far below; all taps of far points are beside the picture. */
 	x = x > REAL(-4) ? x : REAL(-4);
 	x = x < last + REAL(4) ? x : last + REAL(4);
 	first = int(floor(x));

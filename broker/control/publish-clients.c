@@ -18,7 +18,7 @@ static const uint64_t latency_stale_ns = 10000000000;
 
 /* --- Sessions --- */
 
-/* Counts it, and what it has of devices' memory, if it is there. */
+/* Count the plan, and its memory on devices, if there is a plan. */
 static void count_plan(const struct publish *publish, const struct session_plan *plan,
 		       struct rbk_stats_session *figures)
 {
@@ -49,7 +49,7 @@ static void count_resident(const struct publish *publish, const struct session *
 	}
 }
 
-/* The upper end of the bucket that it is in. */
+/* The upper end of the bucket that the quantile is in. */
 static uint64_t quantile_ns(const struct session_latencies *latencies, uint64_t n,
 			    unsigned int percent)
 {

@@ -43,8 +43,8 @@ struct publish {
 /* publish-tenants.c */
 void publish_plan(struct publish *publish, struct session_plan *plan);
 /*
- * The next one. All of them have their turn in a round where they are few; else as many as there is
- * time for: their shares then cover the time since that.
+ * Publish the next record. All records of a kind have their turn in a round where they are few;
+ * else as many as there is time for: their shares then cover the time since that.
  */
 void publish_next_tenant(struct publish *publish);
 

@@ -186,7 +186,7 @@ void publish_next_tenant(struct publish *publish)
 		return;
 	tenant = tenants_get(publish->options.tenants, stats->own.number);
 	if (!tenant) {
-		/* Whoever has sessions is known. */
+		/* A tenant that has sessions is known. */
 		stats_tenant_free(stats);
 		return;
 	}

@@ -286,7 +286,7 @@ static inline enum cpu_type node_float_type(const struct tensor *tensor)
 	return tensor->dtype == RBK_DTYPE_F64 ? CPU_F64 : CPU_F32;
 }
 
-/* What the kernels that go by indices are told of @tensor, which has them. */
+/* The indices in @tensor, for the kernels that go by indices. */
 static inline struct cpu_indices node_indices(const struct tensor *tensor)
 {
 	return (struct cpu_indices){.wide = tensor->dtype == RBK_DTYPE_I64};

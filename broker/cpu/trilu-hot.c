@@ -2,7 +2,7 @@
 /*
  * Trilu
  *
- * Of each row one part is copied, the other is zeros.
+ * One part of each row is copied, the other is zeros.
  */
 #include "cpu/compile.h"
 #include "cpu/index.h"
@@ -30,7 +30,7 @@ static void trilu(const struct cpu_trilu *args, size_t begin, size_t end)
 
 	for (size_t unit = begin; unit < end; unit++) {
 		const int64_t diagonal = (int64_t)(unit % args->rows) + args->k;
-		/* Where those that are kept begin, or where they end. */
+		/* The column where the elements that are kept begin, or end. */
 		int64_t edge = args->upper ? diagonal : diagonal + 1;
 		const uint8_t *x = args->x + unit * columns * size;
 		uint8_t *y = args->y + unit * columns * size;

@@ -19,7 +19,7 @@
 static const uint64_t gpu_timeout_ns = 10ull * 1000 * 1000 * 1000;
 /* The period at which a lost device's tasks are looked through for what can be handed back. */
 static const uint64_t hung_look_ns = 20ull * 1000 * 1000;
-/* A software device shares the processor with everybody: slow is not stuck. */
+/* A software device shares the processor with all that runs: slow is not stuck. */
 static const uint64_t software_timeout_ns = 300ull * 1000 * 1000 * 1000;
 
 int vk_result(VkResult result, const char *what)

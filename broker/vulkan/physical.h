@@ -20,5 +20,5 @@ const char *vk_device_missing(VkPhysicalDevice physical);
 
 bool vk_has_extension(VkPhysicalDevice physical, const char *name);
 
-/* Which hardware it is. */
+/* Say which hardware the device is. */
 void vk_physical_identify(VkPhysicalDevice physical, struct exec_identity *ret);

@@ -84,7 +84,7 @@ static const char *without_title(const char *message, const struct op *row)
 	return strncmp(message, title, (size_t)n) ? message : message + n;
 }
 
-/* Of a list of types: bfloat16 is taken, too, wherever float32 is. */
+/* Check a list of types: bfloat16 is taken, too, wherever float32 is. */
 static const char *bfloat_also(const char *message)
 {
 	const char *list = strstr(message, ", expected one of float32, ");
@@ -104,7 +104,7 @@ static bool keeps_rows(const struct step *step, const struct op_call *call)
 	return !reads || (writes && step->row->splits_rows && !call->mixes_rows);
 }
 
-/* What brokers have of a plan's tensors at most; no sum of such sizes overflows. */
+/* The largest tensor that brokers take in a plan; no sum of such sizes overflows. */
 #define TENSOR_MAX_BYTES (1ull << 47)
 
 static bool check_type(struct graph *graph, const struct tensor *in)

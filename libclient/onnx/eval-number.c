@@ -156,7 +156,7 @@ bool eval_is_float(uint32_t dtype)
 	       dtype == RBK_ONNX_BF16;
 }
 
-/* uint64 is not: comparing and dividing it is another matter. */
+/* uint64 is none of these: comparing and dividing such numbers differs. */
 bool eval_is_int(uint32_t dtype)
 {
 	return onnx_dtype_size(dtype) > 0 && !eval_is_float(dtype) && dtype != RBK_ONNX_U64;

@@ -19,7 +19,7 @@ struct nibbles {
 	struct eval_scales scales;
 	bool is_transposed;
 	struct tensor *packed[3]; /* likewise, as products have its elements, scales, zero points */
-	struct tensor *floats;    /* it as a tensor like others, once somebody wanted that */
+	struct tensor *floats;    /* the same as a tensor like others, once a node wanted that */
 };
 
 /* ---- Types that the catalogue does not have ---- */
@@ -239,7 +239,7 @@ static struct tensor *pack_zeros(struct graph *graph, const struct blocks *block
 	return list;
 }
 
-/* Once, for all products that have it: its shape says how. */
+/* Pack a matrix once, for all products that have the matrix: its shape says how. */
 static bool pack(struct graph *graph, struct nibbles *nibbles, const struct blocks *blocks)
 {
 	const bool has_zeros = nibbles->in[2] || nibbles->in[0]->dtype == RBK_ONNX_U4;

@@ -2,7 +2,7 @@
 /*
  * Nodes of bodies: the graph's, a function's, a branch's
  *
- * What a node reads and writes becomes values. In the place of a call are the nodes of its
+ * Names that a node reads and writes become values. In the place of a call are the nodes of its
  * function, which are those of a body again; an If has two graphs, which read what is around them
  * by name, and both are resolved, so that either can be put in the place of the If once its
  * condition is known, when the model is compiled (canon.c). What they read of the bodies around
@@ -94,7 +94,7 @@ static int bind_names(struct resolver *resolver, struct scope *scope, const stru
 }
 
 /*
- * What nodes write is what the call writes, or a new value. An output that is an input, or another
+ * A node's output is an output of the call, or a new value. An output that is an input, or another
  * output, is to be copied: @copied says which.
  */
 static int bind_outputs(struct resolver *resolver, struct scope *scope,

@@ -360,7 +360,7 @@ union op_params {
 /* GridSample: what a result is made of: 2, 1 or 4 neighbours along each dimension. */
 enum op_sample { OP_SAMPLE_LINEAR, OP_SAMPLE_NEAREST, OP_SAMPLE_CUBIC };
 
-/* What is beside the picture: zeros, the nearest pixel, or the picture as in a mirror. */
+/* Pixels beside the picture: zeros, the nearest pixel, or the picture as in a mirror. */
 enum op_sample_padding {
 	OP_SAMPLE_ZEROS,
 	OP_SAMPLE_BORDER,

@@ -6,6 +6,8 @@
  */
 #include "support/test.h"
 
+#include <fnmatch.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +36,14 @@ void test_register(const char *group, unsigned int line, const struct CMUnitTest
 	tests[i].test = *test;
 }
 
+static bool is_any_named(const char *filter)
+{
+	for (size_t i = 0; i < n_tests; i++)
+		if (fnmatch(filter, tests[i].test.name, 0) == 0)
+			return true;
+	return false;
+}
+
 int test_run_group(const char *group, CMFixtureFunction set_up, CMFixtureFunction tear_down)
 {
 	const char *filter = getenv("RBK_TEST_FILTER");
@@ -45,6 +55,10 @@ int test_run_group(const char *group, CMFixtureFunction set_up, CMFixtureFunctio
 			run[n++] = tests[i].test;
 	if (n == 0) {
 		fprintf(stderr, "no test in group \"%s\"\n", group);
+		return EXIT_FAILURE;
+	}
+	if (filter && !is_any_named(filter)) {
+		fprintf(stderr, "no test is named \"%s\"\n", filter);
 		return EXIT_FAILURE;
 	}
 	if (filter)

@@ -10,8 +10,8 @@
  * its main() calls test_run(). Tests of a program that are not to run together are in groups:
  * TEST_IN("old-kernel", test_ring__full) and test_run_group("old-kernel", NULL, NULL).
  *
- * $RBK_TEST_FILTER names the tests to run, with * and ?. Include this header, not cmocka.h: the
- * latter needs four others before it.
+ * $RBK_TEST_FILTER names the tests to run, with * and ?; it is a failure if there are none. Include
+ * this header, not cmocka.h: the latter needs four others before it.
  */
 #include <setjmp.h>
 #include <stdarg.h>

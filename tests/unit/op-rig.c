@@ -231,7 +231,7 @@ static bool is_close_to_largest(const struct plan *plan, double rtol,
 	return is_close;
 }
 
-/* What the job's bindings hold now, where they are. */
+/* The contents of the job's bindings now, in place. */
 static struct reference_buffers buffers_of(struct job *job)
 {
 	struct reference_buffers buffers = job->want;
@@ -330,7 +330,7 @@ static void run_in_pieces(struct device *device, struct job *job)
 	assert_false(is_out_of_range);
 }
 
-/* However it is computed, the results are those of the levels that have the same. */
+/* Compute the job in each way: the results are the same bits, also of levels that say so. */
 static void check_ways(struct device *device, struct job *job, const struct op_check *check,
 		       struct problem *problem)
 {
@@ -351,7 +351,7 @@ static void check_ways(struct device *device, struct job *job, const struct op_c
 	reference_buffers_deinit(&first);
 }
 
-/* Contents that fail; nothing of them stays. */
+/* Compute spoiled contents, which must fail and leave no trace in the next task. */
 static void check_spoiled(struct device *device, struct job *job, const struct op_check *check,
 			  struct problem *problem)
 {

@@ -943,4 +943,28 @@ TEST(test_workers__idle_costs_nothing)
 	cpu_rig_deinit(&rig);
 }
 
+/* At every level, as operands and as results. */
+TEST(test_denormals__flushed)
+{
+	for (int level = CPU_SIMD_SSE2; level < CPU_SIMD_COUNT; level++) {
+		const struct cpu_kernels *kernels = cpu_kernels_get((enum cpu_simd)level);
+		float x[37], small[37], y[37];
+
+		if (!kernels)
+			continue;
+		for (unsigned int i = 0; i < 37; i++) {
+			x[i] = 1e-40f;
+			small[i] = 1e-30f;
+		}
+		kernels->map[CPU_F32][CPU_MAP_ADD](
+			&(struct cpu_map){.in = {x, x}, .out = y, .step = {1, 1}}, 37);
+		for (unsigned int i = 0; i < 37; i++)
+			assert_true(y[i] == 0);
+		kernels->map[CPU_F32][CPU_MAP_MUL](
+			&(struct cpu_map){.in = {small, small}, .out = y, .step = {1, 1}}, 37);
+		for (unsigned int i = 0; i < 37; i++)
+			assert_true(y[i] == 0);
+	}
+}
+
 TEST_MAIN(NULL, NULL, clock_init(), cpu_flush_denormals())

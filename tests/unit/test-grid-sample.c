@@ -112,7 +112,7 @@ TEST(test_grid_sample__cpu)
 	}
 }
 
-/* What is no number, or far beyond all pixels, reads nothing beside the picture. */
+/* A coordinate that is no number, or far beyond all pixels, reads nothing beside the picture. */
 TEST(test_grid_sample__no_numbers)
 {
 	static const float odd[] = {NAN, INFINITY, -INFINITY, 3e38f, -3e38f, 1e-45f, 1e9f, -1e9f};
