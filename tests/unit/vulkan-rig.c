@@ -119,6 +119,12 @@ void job_reset(struct job *job)
 	atomic_store(&job->task.state, EXEC_QUEUED);
 }
 
+#ifdef __SANITIZE_ADDRESS__
+static const bool is_sanitized = true;
+#else
+static const bool is_sanitized;
+#endif
+
 void job_init(struct rig *rig, struct job *job, struct plan *plan, uint32_t count, uint64_t seed)
 {
 	memset(job, 0, sizeof(*job));
@@ -126,8 +132,8 @@ void job_init(struct rig *rig, struct job *job, struct plan *plan, uint32_t coun
 	for (unsigned int i = 0; i < job->want.n; i++) {
 		uint64_t bytes = job->want.bytes[i];
 
-		/* A processor reads from anywhere. */
-		if (rig)
+		/* A processor reads from anywhere, of which a sanitizer would complain. */
+		if (rig || is_sanitized)
 			bytes = (bytes + RBK_REF_ALIGN - 1) & ~(RBK_REF_ALIGN - 1ul);
 		rig_arena_init(rig, &job->arenas[i], PAGE + bytes);
 		job->refs[i].arena = &job->arenas[i];
