@@ -365,43 +365,45 @@ TEST(test_objects__no_descriptor_left)
 /* Sealing waits for the tasks that use the arena, and they all complete. */
 TEST(test_seal__with_tasks_in_flight)
 {
+	enum { N_TASKS = 64, ROWS = 3968, FLOATS = ROWS * 8 };
 	struct rbk_plan *plan;
 	struct rbk_arena *arena;
 	struct rbk_ring *ring;
 	struct broker broker;
 	uint64_t refs[2];
-	float *x, *y;
+	float *x, *y[N_TASKS];
 
 	broker_begin(&broker, "auto");
 	ring = ring_make(&broker, 64, UINT64_MAX);
 	plan = plan_make(&broker, 4096);
-	assert_int_equal(rbk_arena_new(broker.rbk, 1 << 18, &arena, &broker.error), 0);
-	x = rbk_arena_alloc(arena, 4096 * 32);
-	y = rbk_arena_alloc(arena, 4096 * 32 - 4096);
-	assert_non_null(y);
-	for (int i = 0; i < 4096 * 8; i++)
+	assert_int_equal(rbk_arena_new(broker.rbk, 9 << 20, &arena, &broker.error), 0);
+	x = rbk_arena_alloc(arena, FLOATS * sizeof(*x));
+	for (int i = 0; i < FLOATS; i++)
 		x[i] = (float)i;
 	refs[0] = rbk_ref(arena, x);
-	refs[1] = rbk_ref(arena, y);
-	for (int i = 0; i < 64; i++)
-		rbk_prep_run(rbk_get_sqe(ring), rbk_plan_id(plan), 3968, refs, 2);
-	assert_int_equal(rbk_submit(ring), 64);
+	for (int i = 0; i < N_TASKS; i++) {
+		y[i] = rbk_arena_alloc(arena, FLOATS * sizeof(*x));
+		assert_non_null(y[i]);
+		refs[1] = rbk_ref(arena, y[i]);
+		rbk_prep_run(rbk_get_sqe(ring), rbk_plan_id(plan), ROWS, refs, 2);
+	}
+	assert_int_equal(rbk_submit(ring), N_TASKS);
 	/* So that all are admitted: those that are not would find no such arena. */
 	while (rbk_sq_ready(ring) > 0)
 		sleep_us(100);
 	assert_int_equal(rbk_arena_seal(arena, &broker.error), 0);
-	for (int i = 0; i < 64; i++) {
+	for (int i = 0; i < N_TASKS; i++) {
 		const struct rbk_cqe *cqe;
 
 		assert_int_equal(rbk_wait_cqe_timeout(ring, &cqe, patience_ns), 0);
 		assert_int_equal(cqe->res, 0);
 		rbk_cqe_seen(ring, cqe);
 	}
-	for (int i = 0; i < 3968 * 8; i++)
-		assert_true(y[i] == x[i]);
+	for (int i = 0; i < N_TASKS; i++)
+		assert_memory_equal(y[i], x, FLOATS * sizeof(*x));
 	/* What was sealed can be read, but not written, by tasks too. */
 	refs[0] = rbk_ref(arena, x);
-	refs[1] = rbk_ref(arena, y);
+	refs[1] = rbk_ref(arena, y[0]);
 	for (int i = 0; i < 2; i++) {
 		const struct rbk_cqe *cqe;
 
