@@ -36,7 +36,7 @@ struct Axis {
 	REAL weight[4];
 };
 
-/* Of two as near the even one, in three dimensions the one farther from 0, as ONNX has it. */
+/* The nearest whole number; half way the even one, in three dimensions the one farther from 0. */
 REAL rounded(REAL x)
 {
 	REAL size = abs(x), whole = roundEven(size);

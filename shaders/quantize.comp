@@ -6,7 +6,7 @@
 #include "bytes.glsl"
 #include "quotient.glsl"
 
-/* Of [outer][axis][inner] elements, and where their scales are */
+/* Elements are [outer][axis][inner]; the words say how many, and where their scales are. */
 #define QUANTIZE_TOTAL      0
 #define QUANTIZE_GROUPS     1
 #define QUANTIZE_INNER      2

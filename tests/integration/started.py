@@ -12,7 +12,7 @@ import time
 # What a shell runs in the background ignores it, and so would everything that is started here.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 _started = []
-# How long anything may take, in seconds.
+# Seconds that a step of a test may take.
 LIMIT = 60 * int(os.environ.get('RBK_TEST_SLOW', '1'))
 
 

@@ -339,7 +339,7 @@ void random_rows_fill(const struct plan *plan, uint32_t count, struct reference_
 		const struct tensor *tensor = &plan->tensors[plan->bindings[i].tensor];
 		const uint64_t n = shape_elems(&tensor->shape, count);
 
-		/* Of as many keys as there are. */
+		/* At most as many keys are valid as there are. */
 		if (!strcmp(tensor->name, "valid")) {
 			const struct shape *key = &plan->tensors[plan->nodes[0].in[1]].shape;
 

@@ -506,7 +506,7 @@ TEST(test_random__nets)
 static void check_elementwise(enum op_kind kind, unsigned int n_rounds)
 {
 	const struct op *op = op_by_kind(kind);
-	/* Of a line near where it is 0 the sum's terms are all that is left to compare with. */
+	/* Near where a line is 0, the terms of the sum are all that is left to compare with. */
 	const bool is_difference = kind == OP_HARD_SIGMOID || kind == OP_HARD_SWISH;
 	const struct op_check check = {.rtol = op_rig_is_gpu() ? 1e-4 : 2e-5,
 				       .atol = is_difference ? 1e-7 : 1e-30,
@@ -628,7 +628,7 @@ TEST(test_random__windows)
 			 &(struct op_check){.rtol = 1e-4, .atol = 1e-4, .has_layouts = true});
 }
 
-/* What is computed along with a product or a convolution: with fusion and without. */
+/* Steps computed along with a product or a convolution: with fusion and without. */
 TEST(test_random__fused)
 {
 	for (unsigned int round = 0; round < rounds(8, 2) * RANDOM_FUSED_ROUNDS; round++) {
