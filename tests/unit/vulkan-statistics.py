@@ -29,6 +29,7 @@ FAMILIES = {
     'navi21': ('navi21',),
     'gfx1100': ('gfx1100', 'navi31'),
 }
+FIGURES = ['vgprs', 'sgprs', 'spilled', 'scratch', 'lds', 'code', 'waves']
 MIN_WAVES = 5
 # A driver's tools differ by little from build to build; what counts is what a change of ours does.
 VGPRS_TOLERANCE = 4
@@ -141,15 +142,31 @@ def measure(program, family, folder):
     return report['driver'], figures
 
 
+def names_of(key):
+    """The figures of a pipeline in their order."""
+    return FIGURES + ['fma'] * bool(HEAVY.match(key)) + ['loads'] * bool(ROWS.match(key))
+
+
+def read_record(path):
+    """Return: the driver, and figures by family and pipeline."""
+    with open(path, encoding='utf-8') as file:
+        record = json.load(file)
+    return {'driver': record['driver'], 'families': {
+        family: {key: dict(zip(names_of(key), columns[i])) for key, columns in record['pipelines'].items()
+                 if columns[i]}
+        for i, family in enumerate(record['families'])}}
+
+
 def write_record(path, record):
-    """A line for each pipeline: for people who read what a change did to it."""
+    """A line for each pipeline, a list for each family: for people who read what a change did to it."""
+    families = record['families']
+    rows = {key: [[pipelines[key][name] for name in names_of(key)] if key in pipelines else []
+                  for pipelines in families.values()]
+            for key in dict.fromkeys(key for pipelines in families.values() for key in pipelines)}
     with open(path, 'w', encoding='utf-8') as file:
-        file.write(f'{{"driver": {json.dumps(record["driver"])}, "families": {{\n')
-        for i, (family, pipelines) in enumerate(record['families'].items()):
-            file.write(f' {json.dumps(family)}: {{\n')
-            file.write(',\n'.join(f'  {json.dumps(key)}: {json.dumps(figures)}'
-                                  for key, figures in pipelines.items()))
-            file.write('}' + (',' if i + 1 < len(record['families']) else '') + '\n')
+        file.write(f'{{"driver": {json.dumps(record["driver"])}, "families": {json.dumps(list(families))},\n'
+                   f'"figures": {json.dumps(FIGURES + ["fma or loads"])}, "pipelines": {{\n')
+        file.write(',\n'.join(f' {json.dumps(key)}: {json.dumps(row)}' for key, row in rows.items()))
         file.write('}}\n')
 
 
@@ -263,10 +280,8 @@ def main():
         print_table(family, driver, measured[family])
     if options.write:
         write_record(options.record, {'driver': driver, 'families': measured})
-        with open(options.record, encoding='utf-8') as file:
-            assert json.load(file)['families'] == measured
-    with open(options.record, encoding='utf-8') as file:
-        record = json.load(file)
+        assert read_record(options.record)['families'] == measured
+    record = read_record(options.record)
     wrong, said = judge(record, measured, driver)
     for line in said:
         print(f'note: {line}')
