@@ -577,14 +577,15 @@ void broker_usage_least(const struct broker *broker, struct broker_usage *ret)
 
 void broker_wait_fds(const struct broker *broker, unsigned int n_fds)
 {
+	const uint64_t end_ns = harness_now_ns() + harness_slow_ns(10000000000);
 	struct broker_usage usage;
 
-	for (unsigned int i = 0; i < 1000; i++) {
+	do {
 		broker_usage(broker, &usage);
 		if (usage.n_fds == n_fds)
 			return;
 		harness_sleep_ms(5);
-	}
+	} while (harness_now_ns() < end_ns);
 	assert_int_equal(usage.n_fds, n_fds);
 }
 
@@ -618,6 +619,21 @@ struct rbk *broker_connect_admin(const struct broker *broker, const char *name)
 	return connect_to(broker->admin_path, true, name);
 }
 
+struct rbk *broker_start_gpu(struct broker *broker, const struct broker_options *options,
+			     const char *name)
+{
+	struct rbk *rbk;
+
+	broker_start(broker, options);
+	rbk = broker_connect(broker, name);
+	if (broker_has_gpu(rbk))
+		return rbk;
+	rbk_disconnect(rbk);
+	broker_stop(broker);
+	print_message("no software Vulkan device here\n");
+	_exit(77);
+}
+
 void broker_wait_sessions(struct rbk *rbk, uint64_t n_sessions)
 {
 	const uint64_t end_ns = harness_now_ns() + harness_slow_ns(patience_ns);
@@ -646,6 +662,23 @@ void broker_wait_host_bytes(struct rbk *rbk, uint64_t bytes)
 	} while (harness_now_ns() < end_ns);
 	fail_msg("%llu bytes of host memory are charged, expected %llu",
 		 (unsigned long long)stats.host_bytes, (unsigned long long)bytes);
+}
+
+uint64_t broker_vram_used(struct rbk *rbk)
+{
+	struct rbk_tenant tenant;
+
+	assert_int_equal(rbk_tenant(rbk, &tenant), 0);
+	return tenant.devices[RBK_DEVICE_GPU].vram.used;
+}
+
+void broker_wait_vram(struct rbk *rbk, uint64_t bytes)
+{
+	const uint64_t end_ns = harness_now_ns() + harness_slow_ns(20000000000);
+
+	while (broker_vram_used(rbk) != bytes && harness_now_ns() < end_ns)
+		harness_sleep_ms(2);
+	assert_int_equal(broker_vram_used(rbk), bytes);
 }
 
 bool broker_has_gpu(struct rbk *rbk)

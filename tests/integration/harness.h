@@ -146,11 +146,18 @@ void broker_usage(const struct broker *broker, struct broker_usage *ret);
  */
 void broker_usage_least(const struct broker *broker, struct broker_usage *ret);
 
-/* Waits until it holds @n_fds descriptors, and fails the test after five seconds. */
+/* Waits until it holds @n_fds descriptors, and fails the test after ten seconds. */
 void broker_wait_fds(const struct broker *broker, unsigned int n_fds);
 
 /* Connects, or fails the test. */
 struct rbk *broker_connect(const struct broker *broker, const char *name);
+
+/*
+ * broker_start() with an argument --gpu=software, and a connection. Ends the program with 77, which
+ * is skipped, where there is no such device.
+ */
+struct rbk *broker_start_gpu(struct broker *broker, const struct broker_options *options,
+			     const char *name);
 
 /* Likewise to the administrators' socket. */
 struct rbk *broker_connect_admin(const struct broker *broker, const char *name);
@@ -163,6 +170,10 @@ void broker_wait_sessions(struct rbk *rbk, uint64_t n_sessions);
  * handed is noticed a moment later than the end of their sessions.
  */
 void broker_wait_host_bytes(struct rbk *rbk, uint64_t bytes);
+
+/* Device memory of the tenant of @rbk; and waits until that is so much, 20 seconds at most. */
+uint64_t broker_vram_used(struct rbk *rbk);
+void broker_wait_vram(struct rbk *rbk, uint64_t bytes);
 
 /* Is a Vulkan device there? */
 bool broker_has_gpu(struct rbk *rbk);
@@ -186,26 +197,8 @@ uint64_t neighbour_results(const struct neighbour *neighbour);
  */
 void neighbour_finish_round(const struct neighbour *neighbour);
 
-/* The longest that a round took since the start or the last call of one of these. */
+/* The longest that a round took since the start or the last call. */
 uint64_t neighbour_take_longest_ns(struct neighbour *neighbour);
-
-/*
- * What three rounds took at least, or each of fewer, likewise. Who loses the processor for a
- * moment makes one round long, who is kept waiting by the broker has more of them.
- */
-uint64_t neighbour_take_often_ns(struct neighbour *neighbour);
-
-/*
- * What the broker has worked in three rounds at least, all its threads together, likewise: how long
- * what it does keeps others waiting, whoever uses the machine.
- */
-uint64_t neighbour_take_often_work_ns(struct neighbour *neighbour);
 
 /* Ends it. Fails the test if a result was wrong or missing, or there was none. Return: NULL. */
 struct neighbour *neighbour_stop(struct neighbour *neighbour);
-
-/*
- * Likewise, once no session is left but its own and @observer's. Fails the test if the broker then
- * holds a ring, an arena or a plan that is not the neighbour's.
- */
-struct neighbour *neighbour_stop_alone(struct neighbour *neighbour, struct rbk *observer);

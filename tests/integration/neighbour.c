@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "support/test.h"
 
@@ -22,14 +21,6 @@ enum {
 	N_OUT = 32,
 	MAX_COUNT = 256,
 	IN_FLIGHT = 4, /* tasks at a time, each with buffers of its own */
-	N_LONGEST = 3,
-};
-
-/* The longest of some rounds, the longest first. */
-struct longest {
-	pthread_mutex_t lock;
-	unsigned int n;
-	uint64_t ns[N_LONGEST];
 };
 
 struct neighbour {
@@ -43,8 +34,7 @@ struct neighbour {
 	float *wanted; /* [MAX_COUNT, N_OUT] */
 	_Atomic bool stop;
 	_Atomic uint64_t n_results;
-	struct longest time, work;
-	clockid_t broker_clock;
+	_Atomic uint64_t longest_ns;
 	_Atomic bool is_over; /* the thread writes no more */
 	char failure[256];    /* empty unless something went wrong */
 };
@@ -108,51 +98,13 @@ static bool check(struct neighbour *n, const struct rbk_cqe *cqe)
 	return true;
 }
 
-static void longest_add(struct longest *longest, uint64_t ns)
-{
-	pthread_mutex_lock(&longest->lock);
-	longest->n += longest->n < N_LONGEST;
-	for (unsigned int i = 0; i < longest->n; i++)
-		if (longest->ns[i] < ns) {
-			uint64_t shorter_ns = longest->ns[i];
-
-			longest->ns[i] = ns;
-			ns = shorter_ns;
-		}
-	pthread_mutex_unlock(&longest->lock);
-}
-
-/* Begins anew. Return: the longest, or the @n-th, or the last where there were not so many. */
-static uint64_t longest_take(struct longest *longest, unsigned int n)
-{
-	uint64_t ns = 0;
-
-	pthread_mutex_lock(&longest->lock);
-	if (longest->n > 0)
-		ns = longest->ns[(n < longest->n ? n : longest->n) - 1];
-	longest->n = 0;
-	memset(longest->ns, 0, sizeof(longest->ns));
-	pthread_mutex_unlock(&longest->lock);
-	return ns;
-}
-
-/* What the broker has worked, all its threads together. */
-static uint64_t broker_work_ns(const struct neighbour *n)
-{
-	struct timespec time = {0};
-
-	clock_gettime(n->broker_clock, &time);
-	return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
-}
-
 static void run(struct neighbour *n)
 {
-	uint64_t seed = 88172645463325252u, started_ns = harness_now_ns(), ended_ns, work_ns;
+	uint64_t seed = 88172645463325252u, started_ns = harness_now_ns(), ended_ns;
 	const struct rbk_cqe *cqe;
 	int r;
 
 	while (!n->stop) {
-		work_ns = broker_work_ns(n);
 		for (unsigned int i = 0; i < IN_FLIGHT; i++)
 			submit(n, i, 1 + (uint32_t)(harness_random(&seed) >> 20) % MAX_COUNT);
 		r = rbk_submit(n->ring);
@@ -169,8 +121,8 @@ static void run(struct neighbour *n)
 			return;
 		}
 		ended_ns = harness_now_ns();
-		longest_add(&n->time, ended_ns - started_ns);
-		longest_add(&n->work, broker_work_ns(n) - work_ns);
+		if (ended_ns - started_ns > n->longest_ns)
+			n->longest_ns = ended_ns - started_ns;
 		started_ns = ended_ns;
 	}
 }
@@ -191,9 +143,6 @@ struct neighbour *neighbour_start(const struct broker *broker)
 	uint64_t weight_at, bias_at;
 
 	assert_non_null(n);
-	pthread_mutex_init(&n->time.lock, NULL);
-	pthread_mutex_init(&n->work.lock, NULL);
-	assert_int_equal(clock_getcpuclockid(broker->pid, &n->broker_clock), 0);
 	n->rbk = broker_connect(broker, "neighbour");
 	assert_int_equal(rbk_arena_new(n->rbk, 65536, &n->constants, NULL), 0);
 	weight = rbk_arena_alloc(n->constants, sizeof(float) * N_IN * N_OUT);
@@ -250,17 +199,7 @@ void neighbour_finish_round(const struct neighbour *n)
 
 uint64_t neighbour_take_longest_ns(struct neighbour *n)
 {
-	return longest_take(&n->time, 1);
-}
-
-uint64_t neighbour_take_often_ns(struct neighbour *n)
-{
-	return longest_take(&n->time, N_LONGEST);
-}
-
-uint64_t neighbour_take_often_work_ns(struct neighbour *n)
-{
-	return longest_take(&n->work, N_LONGEST);
+	return atomic_exchange(&n->longest_ns, 0);
 }
 
 struct neighbour *neighbour_stop(struct neighbour *n)
@@ -281,16 +220,4 @@ struct neighbour *neighbour_stop(struct neighbour *n)
 	free(n->wanted);
 	free(n);
 	return NULL;
-}
-
-struct neighbour *neighbour_stop_alone(struct neighbour *n, struct rbk *observer)
-{
-	struct rbk_stats stats;
-
-	broker_wait_sessions(observer, 2);
-	assert_int_equal(rbk_stats(observer, &stats), 0);
-	assert_int_equal(stats.rings, 1);
-	assert_int_equal(stats.arenas, 2);
-	assert_int_equal(stats.plans, 1);
-	return neighbour_stop(n);
 }

@@ -144,18 +144,19 @@ TEST(test_message__unexpected)
 	const struct rbk_wire_arena_add add = {.request = {.type = RBK_WIRE_ARENA_ADD},
 					       .bytes = 4096};
 
-	for (unsigned int n_fds = 1; n_fds <= MAX_FDS; n_fds++) {
+	const struct rbk_wire_plan_add plan = {.request = {.type = RBK_WIRE_PLAN_ADD},
+					       .desc_bytes = 64,
+					       .flags = RBK_WIRE_PLAN_FD};
+	const struct {
+		const void *bytes;
+		size_t n_bytes;
+	} requests[] = {{&devices, sizeof(devices)}, {&add, sizeof(add)}, {&plan, sizeof(plan)}};
+
+	for (unsigned int i = 0; i < 3 * MAX_FDS; i++) {
 		int fd = raw_connect(&broker);
 
 		raw_hello(fd);
-		send_lingering(fd, &devices, sizeof(devices), n_fds);
-		expect_answer();
-		raw_expect_closed(fd);
-		close(fd);
-
-		fd = raw_connect(&broker);
-		raw_hello(fd);
-		send_lingering(fd, &add, sizeof(add), n_fds);
+		send_lingering(fd, requests[i % 3].bytes, requests[i % 3].n_bytes, 1 + i / 3);
 		expect_answer();
 		raw_expect_closed(fd);
 		close(fd);

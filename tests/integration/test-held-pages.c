@@ -131,34 +131,7 @@ static int end(void **state)
 	return 0;
 }
 
-/* Rings are removed, and the client keeps their memory: it pays for it until it is closed. */
-TEST(test_kept__removed_rings)
-{
-	int fds[MANY_RINGS][3], fd = session_new(), r = 0;
-	const uint64_t n_before = host_bytes(fd);
-	unsigned int n = 0;
-	uint32_t id;
-
-	for (; n < MANY_RINGS; n++) {
-		r = ring_add(fd, &id, fds[n]);
-		if (r)
-			break;
-		close(fds[n][2]);
-		assert_int_equal(raw_remove(fd, RBK_WIRE_RING_REMOVE, id), 0);
-	}
-	assert_int_equal(r, -EDQUOT);
-	assert_true(host_bytes(fd) >= n_before + n * AREAS_BYTES);
-	/* One of the two areas is no less. */
-	for (unsigned int i = 0; i < n; i++)
-		close(fds[i][0]);
-	assert_int_equal(ring_add(fd, &id, fds[n]), -EDQUOT);
-	for (unsigned int i = 0; i < n; i++)
-		close(fds[i][1]);
-	expect_host_bytes(fd, n_before);
-	close(fd);
-}
-
-/* Likewise where the session ends with them, one for each. */
+/* Sessions end, and the client keeps their rings' memory: it pays for it until it is closed. */
 TEST(test_kept__ended_sessions)
 {
 	int fds[MANY_RINGS][3], fd = session_new(), session, r = 0;
@@ -233,34 +206,6 @@ TEST(test_kept__bells)
 	assert_true(n_kept >= n_before + 8 * 1024);
 	assert_true(n_kept < n_before + AREAS_BYTES);
 	close_all(bells, 8);
-	expect_host_bytes(fd, n_before);
-	close(fd);
-}
-
-/* Answers with rings that are never read, of sessions that have ended. */
-TEST(test_kept__unread_answers)
-{
-	static const struct rbk_wire_request nonsense = {.type = 4711};
-	int fds[MANY_RINGS], other[3], fd = session_new();
-	const uint64_t n_before = host_bytes(fd);
-	unsigned int n = 0;
-	uint32_t id;
-
-	while (n < MANY_RINGS && ring_add(fd, &id, other) == 0) {
-		struct pollfd poll_fd;
-
-		close_all(other, 3);
-		assert_int_equal(raw_remove(fd, RBK_WIRE_RING_REMOVE, id), 0);
-		fds[n] = session_new();
-		send_ring_add(fds[n], N_ENTRIES);
-		poll_fd = (struct pollfd){.fd = fds[n++], .events = POLLIN};
-		assert_int_equal(poll(&poll_fd, 1, ANSWER_MS), 1);
-		raw_send(poll_fd.fd, &nonsense, sizeof(nonsense), NULL, 0);
-		poll_fd.events = POLLRDHUP;
-		assert_int_equal(poll(&poll_fd, 1, ANSWER_MS), 1);
-	}
-	assert_true(n < MANY_RINGS);
-	close_all(fds, n);
 	expect_host_bytes(fd, n_before);
 	close(fd);
 }

@@ -15,88 +15,28 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "integration/raw.h"
+#include "integration/hostile.h"
 #include "support/test.h"
-
-#define MIB (1ull << 20)
-#define GPU RBK_DEVICE_GPU
 
 enum { OTHER_UID = 40001, N_PAGES = 16 };
 
-static struct broker broker;
-static struct neighbour *neighbour;
-static struct rbk *observer;
-static struct rbk_stats stats_before;
-static struct broker_usage usage_before;
-
 static int begin(void **state)
 {
-	broker_start(&broker, &(struct broker_options){
-				      .policy = "[tenant default]\n"
-						"[tenant other]\nmatch-uid = 40001\n"
-						"vram-reserve = 24MiB\n",
-				      .args = (const char *const[]){
-					      "--gpu=software", "--device-memory=64MiB", NULL}});
+	hostile_begin_with(&(struct broker_options){
+		.policy = "[tenant default]\n"
+			  "[tenant other]\nmatch-uid = 40001\n"
+			  "vram-reserve = 24MiB\n",
+		.args = (const char *const[]){"--gpu=software", "--device-memory=64MiB",
+					      "--socket-mode=0666", NULL}});
 	/* For another user. */
 	assert_int_equal(chmod(broker.dir, 0711), 0);
-	assert_int_equal(chmod(broker.socket_path, 0666), 0);
-	observer = broker_connect(&broker, "observer");
-	if (!broker_has_gpu(observer)) {
-		rbk_disconnect(observer);
-		broker_stop(&broker);
-		print_message("no software Vulkan device here\n");
-		_exit(77);
-	}
-	neighbour = neighbour_start(&broker);
-	broker_wait_sessions(observer, 2);
-	assert_int_equal(rbk_stats(observer, &stats_before), 0);
-	broker_usage(&broker, &usage_before);
 	return 0;
 }
 
-static uint64_t vram_used(void)
+static int nothing_left(void **state)
 {
-	struct rbk_tenant tenant;
-
-	assert_int_equal(rbk_tenant(observer, &tenant), 0);
-	return tenant.devices[GPU].vram.used;
-}
-
-static void expect_nothing_left(void)
-{
-	struct broker_usage usage;
-	struct rbk_stats stats;
-
-	broker_wait_sessions(observer, 2);
-	for (unsigned int i = 0; i < 2000; i++) {
-		assert_int_equal(rbk_stats(observer, &stats), 0);
-		broker_usage(&broker, &usage);
-		/* What the neighbour's plan needs may be on the device, or not. */
-		if (stats.host_bytes == stats_before.host_bytes &&
-		    usage.n_fds == usage_before.n_fds && vram_used() < MIB)
-			break;
-		harness_sleep_ms(5);
-	}
-	assert_int_equal(stats.host_bytes, stats_before.host_bytes);
-	assert_int_equal(usage.n_fds, usage_before.n_fds);
-	assert_true(vram_used() < MIB);
-}
-
-static int end(void **state)
-{
-	expect_nothing_left();
-	neighbour = neighbour_stop(neighbour);
-	observer = rbk_disconnect(observer);
-	broker_stop(&broker);
+	hostile_expect_nothing_left();
 	return 0;
-}
-
-static int connect_raw(void)
-{
-	int fd = raw_connect(&broker);
-
-	raw_hello(fd);
-	return fd;
 }
 
 static struct rbk_wire_lease_open an_opening(uint64_t min, uint64_t wish, uint64_t max)
@@ -178,9 +118,9 @@ static int ask_object(int fd, uint32_t lease, uint32_t action, uint64_t ino, uin
 }
 
 /* Of a lease that somebody else has, and of none. */
-TEST(test_forged_numbers)
+TEST(test_forged_numbers, NULL, nothing_left)
 {
-	int victim = connect_raw(), fd = connect_raw();
+	int victim = hostile_session(), fd = hostile_session();
 	uint32_t number = open_lease(victim, 8 * MIB, 8 * MIB);
 	const struct rbk_wire_lease_resize resize = {
 		.request = {.type = RBK_WIRE_LEASE_RESIZE}, .lease = number, .wish_bytes = 1};
@@ -202,14 +142,13 @@ TEST(test_forged_numbers)
 	assert_int_equal(ask_credit(victim, number, 4 * MIB, 4 * MIB, 0), 0);
 	close(fd);
 	close(victim);
-	expect_nothing_left();
 }
 
-TEST(test_sizes)
+TEST(test_sizes, NULL, nothing_left)
 {
 	static const uint64_t huge[] = {UINT64_MAX, UINT64_MAX - 1, 1ull << 63, INT64_MAX,
 					UINT64_MAX - 8 * MIB};
-	int fd = connect_raw();
+	int fd = hostile_session();
 	struct rbk_wire_lease_open request;
 	struct rbk_wire_lease lease;
 	uint32_t number;
@@ -232,9 +171,9 @@ TEST(test_sizes)
 	assert_int_equal(ask_open(fd, &request, &lease), 0);
 	assert_true(lease.granted_bytes <= 64 * MIB && lease.max_bytes == 64 * MIB);
 	close(fd);
-	expect_nothing_left();
+	hostile_expect_nothing_left();
 
-	fd = connect_raw();
+	fd = hostile_session();
 	number = open_lease(fd, 8 * MIB, 16 * MIB);
 	for (unsigned int i = 0; i < sizeof(huge) / sizeof(*huge); i++) {
 		assert_int_equal(ask_credit(fd, number, huge[i], huge[i], 0), -ENOMEM);
@@ -255,12 +194,11 @@ TEST(test_sizes)
 	assert_int_equal(ask_credit(fd, number, 0, 0, 16 * MIB), 0);
 	assert_int_equal(ask_credit(fd, number, 0, 0, 1), -EINVAL);
 	close(fd);
-	expect_nothing_left();
 }
 
-TEST(test_objects)
+TEST(test_objects, NULL, nothing_left)
 {
-	int fd = connect_raw(), other = connect_raw();
+	int fd = hostile_session(), other = hostile_session();
 	uint32_t number = open_lease(fd, MIB, MIB);
 
 	assert_int_equal(ask_join(other, number), 0);
@@ -279,13 +217,12 @@ TEST(test_objects)
 	close(fd);
 	assert_int_equal(ask_credit(other, number, 0, 0, 0), 0);
 	close(other);
-	expect_nothing_left();
 }
 
 /* What is no cgroup's folder, of whatever kind, and a cgroup of somebody else's lease. */
-TEST(test_no_cgroups)
+TEST(test_no_cgroups, NULL, nothing_left)
 {
-	int victim = connect_raw(), fd = connect_raw(), pair[2];
+	int victim = hostile_session(), fd = hostile_session(), pair[2];
 	struct rbk_wire_lease_cgroup request = {.request = {.type = RBK_WIRE_LEASE_CGROUP}};
 	struct rbk_wire_reply reply;
 	int fds[6];
@@ -308,11 +245,10 @@ TEST(test_no_cgroups)
 	}
 	close(fd);
 	close(victim);
-	expect_nothing_left();
 }
 
 /* Requests that would wait for ever, and members by the hundred that come and go. */
-TEST(test_storms)
+TEST(test_storms, NULL, nothing_left)
 {
 	enum { N = 200, ROUNDS = 5, MAX_WAITING = 64 };
 	struct rbk_wire_lease_credit wait = {
@@ -321,12 +257,11 @@ TEST(test_storms)
 		.want_bytes = MIB,
 		.least_bytes = MIB,
 	};
-	int fd = connect_raw(), members[N];
+	int fd = hostile_session(), members[N];
 	uint32_t number = open_lease(fd, MIB, MIB);
-	uint64_t results = neighbour_results(neighbour);
 	unsigned int n_busy = 0;
 
-	assert_int_equal(ask_join(members[0] = connect_raw(), number), 0);
+	assert_int_equal(ask_join(members[0] = hostile_session(), number), 0);
 	assert_int_equal(ask_credit(members[0], number, MIB, MIB, 0), 0);
 	wait.lease = number;
 	for (unsigned int i = 0; i < MAX_WAITING + 5; i++) {
@@ -344,7 +279,7 @@ TEST(test_storms)
 	assert_int_equal(n_busy, 5);
 	for (unsigned int round = 0; round < ROUNDS; round++) {
 		for (unsigned int i = 1; i < N; i++) {
-			members[i] = connect_raw();
+			members[i] = hostile_session();
 			assert_int_equal(ask_join(members[i], number), 0);
 			assert_int_equal(ask_join(members[i], number), -EALREADY);
 		}
@@ -353,12 +288,10 @@ TEST(test_storms)
 	}
 	close(members[0]);
 	close(fd);
-	expect_nothing_left();
-	assert_true(neighbour_results(neighbour) > results);
 }
 
 /* However many sessions it has: so many of a tenant's requests wait for a device, and no more. */
-TEST(test_waits_of_tenant)
+TEST(test_waits_of_tenant, NULL, nothing_left)
 {
 	enum { N = 16, EACH = 64 };
 	struct rbk_wire_lease_credit wait = {
@@ -368,13 +301,13 @@ TEST(test_waits_of_tenant)
 		.least_bytes = MIB,
 	};
 	const struct rbk_wire_lease_open opening = an_opening(MIB, MIB, MIB);
-	int fd = connect_raw(), members[N], another;
+	int fd = hostile_session(), members[N], another;
 	struct rbk_wire_lease lease;
 
 	wait.lease = open_lease(fd, MIB, MIB);
 	assert_int_equal(ask_credit(fd, wait.lease, MIB, MIB, 0), 0);
 	for (unsigned int i = 0; i < N; i++) {
-		members[i] = connect_raw();
+		members[i] = hostile_session();
 		assert_int_equal(ask_join(members[i], wait.lease), 0);
 		for (unsigned int k = 0; k < EACH; k++)
 			assert_int_equal(raw_send(members[i], &wait, sizeof(wait), NULL, 0),
@@ -384,7 +317,7 @@ TEST(test_waits_of_tenant)
 	}
 	assert_int_equal(ask_credit(fd, wait.lease, MIB, MIB, 0), -EBUSY);
 	assert_non_null(strstr(given.reply.text, "1024"));
-	another = connect_raw();
+	another = hostile_session();
 	assert_int_equal(ask_open(another, &opening, &lease), -EBUSY);
 	/* There is room for others of it as soon as one has gone. */
 	close(members[0]);
@@ -396,7 +329,6 @@ TEST(test_waits_of_tenant)
 		close(members[i]);
 	close(fd);
 	close(another);
-	expect_nothing_left();
 }
 
 static int connect_other(void)
@@ -404,24 +336,24 @@ static int connect_other(void)
 	int fd;
 
 	harness_become(OTHER_UID);
-	fd = connect_raw();
+	fd = hostile_session();
 	harness_become(0);
 	return fd;
 }
 
 /* What is reserved for another tenant nobody gets, neither asking for it nor by saying that he had
  * it. */
-TEST(test_others_reserve)
+TEST(test_others_reserve, NULL, nothing_left)
 {
 	struct rbk_wire_lease_open request = an_opening(1, 64 * MIB, 64 * MIB);
-	int fd = connect_raw(), liar, other;
+	int fd = hostile_session(), liar, other;
 	struct rbk_wire_lease lease;
 
 	assert_int_equal(ask_open(fd, &request, &lease), 0);
 	assert_true(lease.granted_bytes <= 40 * MIB);
 	close(fd);
-	expect_nothing_left();
-	liar = connect_raw();
+	hostile_expect_nothing_left();
+	liar = hostile_session();
 	request = an_opening(1, 1, 64 * MIB);
 	request.flags = RBK_WIRE_LEASE_RESTORE;
 	request.number = 4711;
@@ -440,11 +372,10 @@ TEST(test_others_reserve)
 		close(other);
 	}
 	close(liar);
-	expect_nothing_left();
 }
 
 /* Cut short, too long, and with something set that must not be. */
-TEST(test_forms)
+TEST(test_forms, NULL, nothing_left)
 {
 	struct rbk_wire_lease_open open = an_opening(1, 1, 1);
 	struct rbk_wire_lease_credit credit = {.request = {.type = RBK_WIRE_LEASE_CREDIT}};
@@ -462,19 +393,21 @@ TEST(test_forms)
 	struct rbk_wire_lease_open bad[10];
 	unsigned int n = 0;
 	uint8_t longer[sizeof(open) + 8];
-	int fd, twice[2] = {STDERR_FILENO, STDERR_FILENO};
+	const int fds[] = {STDERR_FILENO, STDERR_FILENO, STDERR_FILENO, STDERR_FILENO};
 
-	for (unsigned int i = 0; i < sizeof(good) / sizeof(*good); i++)
+	for (unsigned int i = 0; i < sizeof(good) / sizeof(*good); i++) {
+		/* Uninvited descriptors, which are closed. */
+		for (unsigned int n_fds = 1; n_fds <= 4; n_fds++)
+			hostile_expect_ended(good[i].bytes, good[i].n_bytes, fds, n_fds);
 		for (int change = -8; change <= 8; change += 4) {
 			if (change == 0)
 				continue;
 			memset(longer, 0, sizeof(longer));
 			memcpy(longer, good[i].bytes, good[i].n_bytes);
-			fd = connect_raw();
-			raw_send(fd, longer, (size_t)((long)good[i].n_bytes + change), NULL, 0);
-			raw_expect_closed(fd);
-			close(fd);
+			hostile_expect_ended(longer, (size_t)((long)good[i].n_bytes + change), NULL,
+					     0);
 		}
+	}
 	for (n = 0; n < 10; n++)
 		bad[n] = open;
 	bad[0].flags = 8;
@@ -491,40 +424,21 @@ TEST(test_forms)
 	bad[9].flags = RBK_WIRE_LEASE_JOIN | RBK_WIRE_LEASE_BY_UUID;
 	bad[9].number = 1;
 	for (unsigned int i = 0; i < n; i++) {
-		fd = connect_raw();
-		raw_send(fd, &bad[i], sizeof(bad[i]), NULL, 0);
-		raw_expect_closed(fd);
-		close(fd);
+		hostile_expect_ended(&bad[i], sizeof(bad[i]), NULL, 0);
 	}
 	credit.least_bytes = 1;
-	fd = connect_raw();
-	raw_send(fd, &credit, sizeof(credit), NULL, 0);
-	raw_expect_closed(fd);
-	close(fd);
+	hostile_expect_ended(&credit, sizeof(credit), NULL, 0);
 	credit.want_bytes = credit.return_bytes = 1;
-	fd = connect_raw();
-	raw_send(fd, &credit, sizeof(credit), NULL, 0);
-	raw_expect_closed(fd);
-	close(fd);
+	hostile_expect_ended(&credit, sizeof(credit), NULL, 0);
 	object.action = 3;
-	fd = connect_raw();
-	raw_send(fd, &object, sizeof(object), NULL, 0);
-	raw_expect_closed(fd);
-	close(fd);
+	hostile_expect_ended(&object, sizeof(object), NULL, 0);
 	resize.reserved = 1;
-	fd = connect_raw();
-	raw_send(fd, &resize, sizeof(resize), NULL, 0);
-	raw_expect_closed(fd);
-	close(fd);
+	hostile_expect_ended(&resize, sizeof(resize), NULL, 0);
 	/* It comes with a descriptor, and one. */
 	for (unsigned int n_fds = 0; n_fds < 3; n_fds++) {
 		cgroup.reserved = n_fds == 1;
-		fd = connect_raw();
-		raw_send(fd, &cgroup, sizeof(cgroup), twice, n_fds);
-		raw_expect_closed(fd);
-		close(fd);
+		hostile_expect_ended(&cgroup, sizeof(cgroup), fds, n_fds);
 	}
-	expect_nothing_left();
 }
 
 static uint64_t seed = 0x9e3779b97f4a7c15;
@@ -606,21 +520,20 @@ static size_t make_message(uint32_t number, uint8_t bytes[256])
 	return n;
 }
 
-TEST(test_random)
+TEST(test_random, NULL, nothing_left)
 {
-	uint64_t n_total = test_scaled(20000), n_answered = 0, n_closed = 0, results;
+	uint64_t n_total = test_scaled(20000), n_answered = 0, n_closed = 0;
 	_Alignas(8) uint8_t message[256];
 	_Alignas(8) char answer[4096];
 	int fds[2] = {-1, -1};
 	uint32_t numbers[2] = {0, 0};
 
-	results = neighbour_results(neighbour);
 	for (uint64_t i = 0; i < n_total; i++) {
 		unsigned int which = pick(2);
 		ssize_t n;
 
 		if (fds[which] < 0) {
-			fds[which] = connect_raw();
+			fds[which] = hostile_session();
 			if (numbers[!which] && fds[!which] >= 0 &&
 			    ask_join(fds[which], numbers[!which]) == 0)
 				numbers[which] = numbers[!which];
@@ -634,7 +547,7 @@ TEST(test_random)
 		assert_true(n != -ETIME);
 		if (n > 0) {
 			n_answered++;
-			assert_true(vram_used() <= 64 * MIB);
+			assert_true(broker_vram_used(observer) <= 64 * MIB);
 			if (pick(50))
 				continue;
 		} else {
@@ -653,12 +566,10 @@ TEST(test_random)
 		      (unsigned long long)n_closed);
 	assert_true(n_answered > n_total / 2);
 	assert_true(n_closed > 0);
-	expect_nothing_left();
-	assert_true(neighbour_results(neighbour) > results);
 }
 
 /* The lease is over, its page is not: a client that keeps it pays for it. */
-TEST(test_pages_kept)
+TEST(test_pages_kept, NULL, nothing_left)
 {
 	const struct rbk_wire_lease_open request = an_opening(1, 1, MIB);
 	struct rbk_wire_lease lease;
@@ -668,7 +579,7 @@ TEST(test_pages_kept)
 	unsigned int n_fds;
 
 	for (unsigned int i = 0; i < N_PAGES; i++) {
-		fd = connect_raw();
+		fd = hostile_session();
 		n_fds = 1;
 		assert_int_equal(raw_send(fd, &request, sizeof(request), NULL, 0), sizeof(request));
 		assert_int_equal(raw_receive(fd, &lease, sizeof(lease), &pages[i], &n_fds, 60000),
@@ -682,7 +593,6 @@ TEST(test_pages_kept)
 	assert_true(stats.host_bytes >= stats_before.host_bytes + n_bytes);
 	for (unsigned int i = 0; i < N_PAGES; i++)
 		close(pages[i]);
-	expect_nothing_left();
 }
 
-TEST_MAIN(begin, end, harness_limit_seconds(120))
+TEST_MAIN(begin, hostile_end, harness_limit_seconds(120))

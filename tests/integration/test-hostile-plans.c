@@ -12,10 +12,9 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "integration/raw.h"
+#include "integration/hostile.h"
 #include "support/big-plan.h"
 #include "support/test.h"
 
@@ -127,14 +126,12 @@ static void *attack(void *data)
 	return NULL;
 }
 
-static void attacker_init(struct attacker *attacker, struct arsenal *arsenal,
-			  const struct broker *broker, unsigned int number)
+static void attacker_init(struct attacker *attacker, struct arsenal *arsenal, unsigned int number)
 {
 	uint32_t id;
 
 	*attacker = (struct attacker){.arsenal = arsenal, .number = number};
-	attacker->fd = raw_connect(broker);
-	raw_hello(attacker->fd);
+	attacker->fd = hostile_session();
 	assert_int_equal(
 		raw_arena_add(attacker->fd, arsenal->constants, CONSTANTS_BYTES, &id, NULL), 0);
 	assert_int_equal(id, 1);
@@ -146,24 +143,14 @@ static void attacker_init(struct attacker *attacker, struct arsenal *arsenal,
  */
 static void attack_with(enum big_plan only)
 {
-	const struct broker_options options = {.args = (const char *const[]){"--gpu=none", NULL}};
 	uint64_t n_served = 0, n_answered, n_results, begin_ns, ns, longest_ns = 0;
 	struct attacker attackers[N_ATTACKERS];
-	struct rbk_stats before, after;
-	struct neighbour *neighbour;
+	struct rbk_stats stats;
 	struct arsenal arsenal;
-	struct broker broker;
-	struct rbk *observer;
 
-	broker_start(&broker, &options);
-	observer = broker_connect(&broker, "observer");
-	neighbour = neighbour_start(&broker);
-	broker_wait_sessions(observer, 2);
-	neighbour_finish_round(neighbour);
-	assert_int_equal(rbk_stats(observer, &before), 0);
 	arsenal_init(&arsenal, only);
 	for (unsigned int i = 0; i < N_ATTACKERS; i++)
-		attacker_init(&attackers[i], &arsenal, &broker, i);
+		attacker_init(&attackers[i], &arsenal, i);
 
 	n_results = neighbour_results(neighbour);
 	for (unsigned int i = 0; i < N_ATTACKERS; i++)
@@ -171,7 +158,7 @@ static void attack_with(enum big_plan only)
 				 0);
 	while (atomic_load(&arsenal.n_running) > 0) {
 		begin_ns = harness_now_ns();
-		assert_int_equal(rbk_stats(observer, &after), 0);
+		assert_int_equal(rbk_stats(observer, &stats), 0);
 		ns = harness_now_ns() - begin_ns;
 		longest_ns = ns > longest_ns ? ns : longest_ns;
 		n_served++;
@@ -190,26 +177,17 @@ static void attack_with(enum big_plan only)
 	assert_int_equal(n_answered, N_ATTACKERS * arsenal.n_rounds);
 	assert_true(n_served > 2 * n_answered);
 	assert_true(n_results > 0);
-
-	broker_wait_sessions(observer, 2);
-	broker_wait_host_bytes(observer, before.host_bytes);
-	assert_int_equal(rbk_stats(observer, &after), 0);
-	assert_int_equal(after.plans, before.plans);
-	assert_int_equal(after.arenas, before.arenas);
-	neighbour_stop(neighbour);
-	rbk_disconnect(observer);
-	broker_stop(&broker);
 	arsenal_deinit(&arsenal);
 }
 
 /* Attack with all plans, most of which become plans of the broker. */
-TEST(test_plans__all)
+TEST(test_plans__all, hostile_begin, hostile_end)
 {
 	attack_with(BIG_PLANS);
 }
 
 /* Attack with plans that are refused at the end, and so could be had for nothing. */
-TEST(test_plans__refused)
+TEST(test_plans__refused, hostile_begin, hostile_end)
 {
 	attack_with(BIG_TOO_LARGE);
 }

@@ -13,19 +13,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "integration/raw.h"
+#include "integration/hostile.h"
 #include "support/test.h"
 
-#define MIB (1ull << 20)
-#define GPU RBK_DEVICE_GPU
-
 enum { DEVICE_MIB = 64, MAX_MEMBERS = 32, LONG_MS = 600000 };
-
-static struct broker broker;
-static struct neighbour *neighbour;
-static struct rbk *observer;
-static uint64_t results_before; /* of the neighbour */
-static struct broker_usage usage_before;
 
 /* A member of a lease of its own. */
 struct member {
@@ -33,42 +24,11 @@ struct member {
 	uint32_t number;
 };
 
-static uint64_t vram_used(void)
-{
-	struct rbk_tenant tenant;
-
-	assert_int_equal(rbk_tenant(observer, &tenant), 0);
-	return tenant.devices[GPU].vram.used;
-}
-
-/* But for what the neighbour's plan needs, which may be there or not. */
-static void expect_nothing_left(void)
-{
-	uint64_t end_ns = harness_now_ns() + harness_slow_ns(20000000000);
-
-	while (vram_used() >= MIB && harness_now_ns() < end_ns)
-		harness_sleep_ms(2);
-	assert_true(vram_used() < MIB);
-}
-
 static int begin(void **state)
 {
-	broker_start(&broker,
-		     &(struct broker_options){.args = (const char *const[]){
-						      "--gpu=software", "--device-memory=64MiB",
-						      "--force-cpu=yes", NULL}});
-	observer = broker_connect(&broker, "observer");
-	if (!broker_has_gpu(observer)) {
-		rbk_disconnect(observer);
-		broker_stop(&broker);
-		print_message("no software Vulkan device here\n");
-		_exit(77);
-	}
-	neighbour = neighbour_start(&broker);
-	broker_wait_sessions(observer, 2);
-	neighbour_finish_round(neighbour);
-	broker_usage_least(&broker, &usage_before);
-	return 0;
+	return hostile_begin_with(&(struct broker_options){
+		.args = (const char *const[]){"--gpu=software", "--device-memory=64MiB",
+					      "--force-cpu=yes", NULL}});
 }
 
 /* A test begins. */
@@ -84,18 +44,9 @@ static int note_neighbour(void **state)
  */
 static int expect_neighbour(void **state)
 {
+	hostile_expect_nothing_left();
 	neighbour_finish_round(neighbour);
 	assert_true(neighbour_results(neighbour) > results_before);
-	return 0;
-}
-
-static int end(void **state)
-{
-	broker_wait_sessions(observer, 2);
-	neighbour = neighbour_stop(neighbour);
-	expect_nothing_left();
-	observer = rbk_disconnect(observer);
-	broker_stop(&broker);
 	return 0;
 }
 
@@ -111,10 +62,9 @@ static struct member open_member(uint64_t mib)
 		.max_bytes = DEVICE_MIB * MIB,
 		.program = "waits",
 	};
-	struct member member = {.fd = raw_connect(&broker)};
+	struct member member = {.fd = hostile_session()};
 	struct rbk_wire_lease lease;
 
-	raw_hello(member.fd);
 	raw_ask(member.fd, &request, sizeof(request), NULL, 0, &lease, sizeof(lease));
 	if (lease.reply.res)
 		fail_msg("%s", lease.reply.text);
@@ -163,7 +113,7 @@ static void take(const struct member *member, uint64_t bytes)
 /* Whatever was sent before is handled. */
 static void sync_with(const struct member *member)
 {
-	vram_used();
+	broker_vram_used(observer);
 	assert_int_equal(hear(member, 0), 1);
 }
 
@@ -201,7 +151,6 @@ static void wait_in_ring(unsigned int n)
 		n_served++;
 	}
 	assert_int_equal(n_served, n - 1);
-	expect_nothing_left();
 }
 
 TEST(test_rings, note_neighbour, expect_neighbour)
@@ -242,43 +191,32 @@ TEST(test_ring__nobody_goes, note_neighbour, expect_neighbour)
 		assert_int_equal(hear(&members[i], 0), 1);
 	for (unsigned int i = 0; i < N; i++)
 		close(members[i].fd);
-	expect_nothing_left();
 }
 
 /* ---- Who dies ---- */
 
 TEST(test_waiter_dies, note_neighbour, expect_neighbour)
 {
+	const struct rbk_wire_lease_open opening = {
+		.request = {.type = RBK_WIRE_LEASE_OPEN},
+		.device = GPU,
+		.wait_ms = LONG_MS,
+		.min_bytes = 48 * MIB,
+		.wish_bytes = 48 * MIB,
+		.max_bytes = 48 * MIB,
+	};
 	struct member holder = open_member(DEVICE_MIB), first, second;
 
 	take(&holder, DEVICE_MIB * MIB);
 	for (unsigned int round = 0; round < 20; round++) {
-		const struct rbk_wire_lease_open opening = {
-			.request = {.type = RBK_WIRE_LEASE_OPEN},
-			.device = GPU,
-			.wait_ms = LONG_MS,
-			.min_bytes = 48 * MIB,
-			.wish_bytes = 48 * MIB,
-			.max_bytes = 48 * MIB,
-		};
-
 		/* The first would take nearly all, and keeps the second from what is less. */
-		first = (struct member){.fd = raw_connect(&broker)};
-		raw_hello(first.fd);
+		first = (struct member){.fd = hostile_session()};
 		raw_send(first.fd, &opening, sizeof(opening), NULL, 0);
 		sync_with(&first);
 		say_credit(&holder, 0, 8 * MIB, 0);
 		assert_int_equal(hear_soon(&holder), 0);
-		second = (struct member){.fd = raw_connect(&broker)};
-		raw_hello(second.fd);
-		raw_send(second.fd,
-			 &(struct rbk_wire_lease_open){.request = {.type = RBK_WIRE_LEASE_OPEN},
-						       .device = GPU,
-						       .wait_ms = LONG_MS,
-						       .min_bytes = 48 * MIB,
-						       .wish_bytes = 48 * MIB,
-						       .max_bytes = 48 * MIB},
-			 sizeof(struct rbk_wire_lease_open), NULL, 0);
+		second = (struct member){.fd = hostile_session()};
+		raw_send(second.fd, &opening, sizeof(opening), NULL, 0);
 		sync_with(&second);
 		close(first.fd);
 		sync_with(&second);
@@ -289,7 +227,6 @@ TEST(test_waiter_dies, note_neighbour, expect_neighbour)
 			close(second.fd);
 	}
 	close(holder.fd);
-	expect_nothing_left();
 }
 
 /* Its end is the release: those who wait get it, in the order in which they asked. */
@@ -311,7 +248,6 @@ TEST(test_holder_dies, note_neighbour, expect_neighbour)
 		assert_int_equal(hear_soon(&waiters[i]), 0);
 	for (unsigned int i = 0; i < N; i++)
 		close(waiters[i].fd);
-	expect_nothing_left();
 }
 
 /* ---- Order ---- */
@@ -340,7 +276,6 @@ TEST(test_order, note_neighbour, expect_neighbour)
 	for (unsigned int i = 0; i < N; i++)
 		close(waiters[i].fd);
 	close(holder.fd);
-	expect_nothing_left();
 }
 
 /* What a smaller lease gives back goes to who waits; a larger one takes nothing from him. */
@@ -372,7 +307,6 @@ TEST(test_resized_meanwhile, note_neighbour, expect_neighbour)
 	assert_int_equal(hear_soon(&waiter), -ETIMEDOUT);
 	close(holder.fd);
 	close(waiter.fd);
-	expect_nothing_left();
 }
 
 /* ---- Floods ---- */
@@ -411,46 +345,6 @@ TEST(test_never_listens, note_neighbour, expect_neighbour)
 	assert_true(longest_ns < harness_slow_ns(2000000000));
 	close(deaf.fd);
 	close(other.fd);
-	expect_nothing_left();
 }
 
-/* Descriptors with requests that have none end the session, and are closed. */
-TEST(test_uninvited_descriptors, note_neighbour, expect_neighbour)
-{
-	const struct rbk_wire_lease_credit credit = {.request = {.type = RBK_WIRE_LEASE_CREDIT}};
-	const struct rbk_wire_lease_object object = {.request = {.type = RBK_WIRE_LEASE_OBJECT},
-						     .action = RBK_WIRE_OBJECT_ADD};
-	const struct rbk_wire_lease_resize resize = {.request = {.type = RBK_WIRE_LEASE_RESIZE}};
-	const struct rbk_wire_lease_open opening = {.request = {.type = RBK_WIRE_LEASE_OPEN},
-						    .min_bytes = 1,
-						    .wish_bytes = 1,
-						    .max_bytes = 1,
-						    .device = GPU};
-	const struct {
-		const void *bytes;
-		size_t n_bytes;
-	} requests[] = {{&credit, sizeof(credit)},
-			{&object, sizeof(object)},
-			{&resize, sizeof(resize)},
-			{&opening, sizeof(opening)}};
-	int fds[4], fd;
-
-	for (unsigned int i = 0; i < 4; i++)
-		fds[i] = raw_memfd(4096, false, 0);
-	for (unsigned int round = 0; round < 16; round++) {
-		struct member member = open_member(1);
-
-		fd = member.fd;
-		raw_send(fd, requests[round / 4].bytes, requests[round / 4].n_bytes, fds,
-			 1 + round % 4);
-		raw_expect_closed(fd);
-		close(fd);
-	}
-	broker_wait_sessions(observer, 2);
-	for (unsigned int i = 0; i < 4; i++)
-		close(fds[i]);
-	broker_wait_fds(&broker, usage_before.n_fds);
-	expect_nothing_left();
-}
-
-TEST_MAIN(begin, end, harness_limit_seconds(120))
+TEST_MAIN(begin, hostile_end, harness_limit_seconds(120))

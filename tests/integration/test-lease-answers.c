@@ -18,19 +18,12 @@ static struct broker broker;
 
 static int begin(void **state)
 {
-	struct rbk *rbk;
-
-	broker_start(&broker, &(struct broker_options){
-				      .args = (const char *const[]){
-					      "--gpu=software", "--device-memory=64MiB", NULL}});
-	rbk = broker_connect(&broker, "observer");
-	if (!broker_has_gpu(rbk)) {
-		rbk_disconnect(rbk);
-		broker_stop(&broker);
-		print_message("no software Vulkan device here\n");
-		_exit(77);
-	}
-	rbk_disconnect(rbk);
+	rbk_disconnect(broker_start_gpu(
+		&broker,
+		&(struct broker_options){.args = (const char *const[]){"--gpu=software",
+								       "--device-memory=64MiB",
+								       NULL}},
+		"observer"));
 	return 0;
 }
 

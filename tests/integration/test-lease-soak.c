@@ -191,18 +191,13 @@ TEST(test_soak)
 	pid_t pids[N_PROCESSES];
 	struct rbk *admin;
 
-	broker_start(&broker, &(struct broker_options){
-				      .args = (const char *const[]){"--gpu=software",
-								    "--device-memory=256MiB", NULL},
-				      .policy = "[tenant default]\nsessions-max = 1000\n"});
-	admin = broker_connect(&broker, "watcher");
-	if (!broker_has_gpu(admin)) {
-		rbk_disconnect(admin);
-		broker_stop(&broker);
-		print_message("no software Vulkan device here\n");
-		_exit(77);
-	}
-	rbk_disconnect(admin);
+	rbk_disconnect(broker_start_gpu(
+		&broker,
+		&(struct broker_options){.args = (const char *const[]){"--gpu=software",
+								       "--device-memory=256MiB",
+								       NULL},
+					 .policy = "[tenant default]\nsessions-max = 1000\n"},
+		"watcher"));
 	admin = broker_connect_admin(&broker, "watcher");
 	counts = mmap(NULL, sizeof(*counts), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
 		      0);

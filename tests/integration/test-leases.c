@@ -41,20 +41,15 @@ static struct rbk *watcher;
 
 static void begin_with(const char *policy)
 {
-	broker_start(&broker, &(struct broker_options){
-				      .policy = policy,
-				      .args = (const char *const[]){
-					      "--gpu=software", "--device-memory", "64MiB", NULL}});
+	watcher = broker_start_gpu(
+		&broker,
+		&(struct broker_options){.policy = policy,
+					 .args = (const char *const[]){"--gpu=software",
+								       "--device-memory=64MiB",
+								       "--socket-mode=0666", NULL}},
+		"watcher");
 	/* For other users. */
 	assert_int_equal(chmod(broker.dir, 0711), 0);
-	assert_int_equal(chmod(broker.socket_path, 0666), 0);
-	watcher = broker_connect(&broker, "watcher");
-	if (broker_has_gpu(watcher))
-		return;
-	rbk_disconnect(watcher);
-	broker_stop(&broker);
-	print_message("no software Vulkan device here\n");
-	_exit(77);
 }
 
 static int begin(void **state)
@@ -82,23 +77,6 @@ static int end(void **state)
 	broker_stop(&broker);
 	broker_remove(&broker);
 	return 0;
-}
-
-static uint64_t used(void)
-{
-	struct rbk_tenant tenant;
-
-	assert_int_equal(rbk_tenant(watcher, &tenant), 0);
-	return tenant.devices[GPU].vram.used;
-}
-
-static void expect_used(uint64_t bytes)
-{
-	uint64_t deadline_ns = harness_now_ns() + harness_slow_ns(10000000000);
-
-	while (used() != bytes && harness_now_ns() < deadline_ns)
-		harness_sleep_ms(5);
-	assert_int_equal(used(), bytes);
 }
 
 static int try_open(struct rbk *rbk, uint64_t min_mib, uint64_t wish_mib, uint64_t max_mib,
@@ -160,7 +138,7 @@ TEST(test_open)
 
 	assert_true(rbk_features(rbk) & RBK_FEAT_LEASES);
 	lease = open_lease(rbk, 16, 24);
-	expect_used(16 * MIB);
+	broker_wait_vram(watcher, 16 * MIB);
 	page = rbk_lease_page(lease);
 	assert_int_equal(page->magic, RBK_LEASE_PAGE_MAGIC);
 	assert_int_equal(page->lease, rbk_lease_number(lease));
@@ -176,10 +154,10 @@ TEST(test_open)
 	assert_int_equal(take(lease, 10), 0);
 	assert_int_equal(take(joined, 6), 0);
 	assert_int_equal(load(&page->credited_bytes), 16 * MIB);
-	expect_used(16 * MIB);
+	broker_wait_vram(watcher, 16 * MIB);
 	/* It grows up to its maximum, and no further. */
 	assert_int_equal(take(joined, 8), 0);
-	expect_used(24 * MIB);
+	broker_wait_vram(watcher, 24 * MIB);
 	assert_int_equal(take(joined, 1), -ENOMEM);
 	/* Nothing is always there. */
 	assert_int_equal(rbk_lease_take(joined, MIB, 0, 0, NULL, &bytes, &error), 0);
@@ -188,15 +166,15 @@ TEST(test_open)
 	assert_int_equal(rbk_lease_give(joined, 14 * MIB + 1, NULL), -EINVAL);
 	assert_int_equal(rbk_lease_give(joined, 12 * MIB, NULL), 0);
 	/* What it grew goes, what was wished for stays. */
-	expect_used(16 * MIB);
+	broker_wait_vram(watcher, 16 * MIB);
 
 	/* The last one out. */
 	rbk_disconnect(rbk);
 	rbk_lease_close(lease);
-	expect_used(16 * MIB);
+	broker_wait_vram(watcher, 16 * MIB);
 	rbk_lease_close(joined);
 	rbk_disconnect(other);
-	expect_used(0);
+	broker_wait_vram(watcher, 0);
 }
 
 TEST(test_refusals)
@@ -224,12 +202,12 @@ TEST(test_refusals)
 	/* It takes what there is of its wish. */
 	assert_int_equal(try_open(other, 2, 8, 8, &none, &error), 0);
 	assert_int_equal(load(&rbk_lease_page(none)->granted_bytes), 4 * MIB);
-	expect_used(64 * MIB);
+	broker_wait_vram(watcher, 64 * MIB);
 	rbk_lease_close(none);
 	rbk_lease_close(lease);
 	rbk_disconnect(rbk);
 	rbk_disconnect(other);
-	expect_used(0);
+	broker_wait_vram(watcher, 0);
 }
 
 /* Killed in the middle: nothing is left. */
@@ -253,10 +231,10 @@ TEST(test_kill)
 		_exit(0);
 	}
 	assert_int_equal(read(ready[0], &byte, 1), 1);
-	expect_used(30 * MIB);
+	broker_wait_vram(watcher, 30 * MIB);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
-	expect_used(0);
+	broker_wait_vram(watcher, 0);
 	close(ready[0]);
 	close(ready[1]);
 }
@@ -287,12 +265,12 @@ TEST(test_other_tenant)
 	snprintf(text, sizeof(text), "%llu are available", 24 * MIB);
 	assert_non_null(strstr(error.text, text));
 	assert_int_equal(try_open(other, 41, 41, 41, &none, &error), -EDQUOT);
-	expect_used(40 * MIB);
+	broker_wait_vram(watcher, 40 * MIB);
 	rbk_lease_close(lease);
 	rbk_disconnect(rbk);
-	expect_used(0);
+	broker_wait_vram(watcher, 0);
 	none = open_lease(other, 30, 40);
-	assert_int_equal(used(), 0);
+	assert_int_equal(broker_vram_used(watcher), 0);
 	rbk_lease_close(none);
 	rbk_disconnect(other);
 }
@@ -325,9 +303,9 @@ TEST(test_laundering)
 	/* In another lease of the tenant, which has no room of its own for it. */
 	assert_int_equal(rbk_lease_object_add(elsewhere, 3, 77, 16 * MIB, 0, &charged, &error), 0);
 	assert_int_equal(charged, 0);
-	expect_used(24 * MIB);
+	broker_wait_vram(watcher, 24 * MIB);
 	assert_int_equal(rbk_lease_object_drop(member, 3, 77), 0);
-	expect_used(24 * MIB);
+	broker_wait_vram(watcher, 24 * MIB);
 	assert_int_equal(load(&rbk_lease_page(elsewhere)->granted_bytes), 16 * MIB);
 	assert_int_equal(load(&rbk_lease_page(lease)->granted_bytes), 8 * MIB);
 	/* In another tenant's: that pays for itself. */
@@ -344,10 +322,10 @@ TEST(test_laundering)
 	rbk_disconnect(first);
 	rbk_lease_close(member);
 	rbk_disconnect(second);
-	expect_used(16 * MIB);
+	broker_wait_vram(watcher, 16 * MIB);
 	rbk_lease_close(elsewhere);
 	rbk_disconnect(third);
-	expect_used(0);
+	broker_wait_vram(watcher, 0);
 	rbk_lease_close(theirs);
 	rbk_disconnect(other);
 }
@@ -439,19 +417,19 @@ TEST(test_wait)
 	/* A small one does not overtake; a session that waits goes on with other things. */
 	wait_begin(&second, rbk[2], NULL, 2, harness_slow_ns(60000000000));
 	expect_waiting(2);
-	expect_used(60 * MIB);
+	broker_wait_vram(watcher, 60 * MIB);
 	assert_int_equal(rbk_stats(rbk[1], &(struct rbk_stats){0}), 0);
 	rbk_lease_close(lease);
 	rbk_disconnect(rbk[0]);
 	assert_int_equal(wait_end(&first), 0);
 	assert_int_equal(wait_end(&second), 0);
-	expect_used(32 * MIB);
+	broker_wait_vram(watcher, 32 * MIB);
 	/* One that goes away while it waits leaves nothing. */
 	rbk_lease_close(first.lease);
 	rbk_lease_close(second.lease);
 	rbk_disconnect(rbk[1]);
 	rbk_disconnect(rbk[2]);
-	expect_used(0);
+	broker_wait_vram(watcher, 0);
 	expect_waiting(0);
 }
 
@@ -494,7 +472,7 @@ TEST(test_wait__other_tenant)
 	rbk_lease_close(mine);
 	for (unsigned int i = 0; i < 2; i++)
 		rbk_disconnect(rbk[i]);
-	expect_used(0);
+	broker_wait_vram(watcher, 0);
 }
 
 TEST(test_deadlock)
@@ -515,10 +493,10 @@ TEST(test_deadlock)
 	rbk_lease_close(lease[1]);
 	rbk_disconnect(rbk[1]);
 	assert_int_equal(wait_end(&first), 0);
-	expect_used(56 * MIB);
+	broker_wait_vram(watcher, 56 * MIB);
 	rbk_lease_close(lease[0]);
 	rbk_disconnect(rbk[0]);
-	expect_used(0);
+	broker_wait_vram(watcher, 0);
 }
 
 /* Two that begin at the same moment both have what they were told, and that is there. */
@@ -538,12 +516,12 @@ TEST(test_two_at_once)
 			n += r == 0;
 		}
 		assert_int_equal(n, 1);
-		expect_used(40 * MIB);
+		broker_wait_vram(watcher, 40 * MIB);
 		for (unsigned int i = 0; i < 2; i++) {
 			rbk_lease_close(both[i].lease);
 			rbk_disconnect(rbk[i]);
 		}
-		expect_used(0);
+		broker_wait_vram(watcher, 0);
 	}
 }
 
@@ -626,7 +604,7 @@ TEST(test_resize_and_listing)
 	assert_int_equal(rbk_lease_resize(rbk, number + 1, MIB, &bytes, &error), -ENOENT);
 	rbk_lease_close(lease);
 	rbk_disconnect(rbk);
-	expect_used(0);
+	broker_wait_vram(watcher, 0);
 	assert_int_equal(see(admin, number, 0).number, 0);
 	rbk_disconnect(admin);
 }
@@ -690,7 +668,7 @@ TEST(test_cgroup)
 	/* It is free again when its lease has ended. */
 	rbk_lease_close(lease);
 	rbk_disconnect(rbk);
-	expect_used(4 * MIB);
+	broker_wait_vram(watcher, 4 * MIB);
 	assert_int_equal(rbk_lease_set_cgroup(another, fds[0], NULL, &error), 0);
 	/* Nobody keeps it from being removed. */
 	for (unsigned int i = 0; i < 2; i++) {
@@ -699,7 +677,7 @@ TEST(test_cgroup)
 	}
 	rbk_lease_close(another);
 	rbk_disconnect(second);
-	expect_used(0);
+	broker_wait_vram(watcher, 0);
 }
 
 static uint32_t own_tenant(struct rbk *rbk)
@@ -740,14 +718,14 @@ TEST(test_drain_and_evict)
 	assert_int_equal(rbk_admin_evict(admin, &(struct rbk_admin_evict){.device = GPU}, &n,
 					 &bytes, &error),
 			 0);
-	expect_used(20 * MIB);
+	broker_wait_vram(watcher, 20 * MIB);
 	assert_int_equal(try_open(late, 1, 1, 1, &none, &error), 0);
 	rbk_lease_close(none);
 	rbk_lease_close(lease);
 	rbk_disconnect(late);
 	rbk_disconnect(rbk);
 	rbk_disconnect(admin);
-	expect_used(0);
+	broker_wait_vram(watcher, 0);
 }
 
 TEST(test_lowered_limit)
@@ -768,13 +746,13 @@ TEST(test_lowered_limit)
 	assert_int_equal(load(&rbk_lease_page(lease)->granted_bytes), 24 * MIB);
 	assert_int_equal(take(lease, 1), -ENOMEM);
 	assert_int_equal(rbk_lease_give(lease, 20 * MIB, NULL), 0);
-	expect_used(16 * MIB);
+	broker_wait_vram(watcher, 16 * MIB);
 	broker_write_policy(&broker, two_tenants);
 	broker_reload(&broker, "again: changed");
 	assert_int_equal(take(lease, 40), 0);
 	rbk_lease_close(lease);
 	rbk_disconnect(rbk);
-	expect_used(0);
+	broker_wait_vram(watcher, 0);
 }
 
 /* Plans */
@@ -828,14 +806,14 @@ TEST(test_plans_yield)
 	struct rbk_lease *lease;
 
 	expect_state(plan, RBK_MEMORY_RESIDENT);
-	assert_true(used() >= 16 * MIB);
+	assert_true(broker_vram_used(watcher) >= 16 * MIB);
 	lease = open_lease(rbk, 60, 60);
 	expect_state(plan, RBK_MEMORY_EVICTED);
-	expect_used(60 * MIB);
+	broker_wait_vram(watcher, 60 * MIB);
 	rbk_lease_close(lease);
 	rbk_plan_free(plan);
 	rbk_disconnect(rbk);
-	expect_used(0);
+	broker_wait_vram(watcher, 0);
 }
 
 /* The broker is killed; members go on, and tell the next one what they have. */
@@ -868,7 +846,7 @@ TEST(test_restore)
 	rbk_lease_close(late);
 	rbk_disconnect(watcher);
 	watcher = broker_connect(&broker, "watcher");
-	expect_used(0);
+	broker_wait_vram(watcher, 0);
 	assert_int_equal(rbk_lease_restore(lease[0], anew[0], 10 * MIB, &error), 0);
 	assert_int_equal(rbk_lease_restore(lease[1], anew[1], 10 * MIB, &error), 0);
 	assert_int_equal(rbk_lease_number(lease[0]), number);
@@ -876,7 +854,7 @@ TEST(test_restore)
 	assert_ptr_equal(rbk_lease_page(lease[0]), page);
 	assert_int_equal(load(&page->credited_bytes), 26 * MIB);
 	assert_int_equal(load(&page->max_bytes), 40 * MIB);
-	expect_used(26 * MIB);
+	broker_wait_vram(watcher, 26 * MIB);
 	/* The object, too. */
 	assert_int_equal(rbk_lease_object_add(lease[1], 3, 5, 6 * MIB, 0, &charged, &error), 0);
 	assert_int_equal(charged, 0);
@@ -887,7 +865,7 @@ TEST(test_restore)
 		rbk_disconnect(anew[i]);
 		rbk_disconnect(rbk[i]);
 	}
-	expect_used(0);
+	broker_wait_vram(watcher, 0);
 }
 
 /*
@@ -914,16 +892,16 @@ TEST(test_restore__dropped)
 	assert_int_equal(rbk_lease_object_drop(lease, 3, 1), -ECONNRESET);
 	anew = broker_connect(&broker, "again");
 	assert_int_equal(rbk_lease_restore(lease, anew, 6 * MIB, &error), 0);
-	expect_used(12 * MIB);
+	broker_wait_vram(watcher, 12 * MIB);
 	assert_int_equal(rbk_lease_object_drop(lease, 3, 1), -ENOENT);
 	assert_int_equal(rbk_lease_object_drop(lease, 3, 2), 0);
-	expect_used(6 * MIB);
+	broker_wait_vram(watcher, 6 * MIB);
 	assert_int_equal(rbk_lease_give(lease, 6 * MIB, NULL), 0);
-	expect_used(MIB);
+	broker_wait_vram(watcher, MIB);
 	rbk_lease_close(lease);
 	rbk_disconnect(anew);
 	rbk_disconnect(rbk);
-	expect_used(0);
+	broker_wait_vram(watcher, 0);
 }
 
 TEST_MAIN(begin, end, harness_limit_seconds(120))

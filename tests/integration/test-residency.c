@@ -177,16 +177,12 @@ static int begin(void **state)
 	char size[32];
 
 	snprintf(size, sizeof(size), "%dMiB", DEVICE_MIB);
-	broker_start(&broker, &(struct broker_options){
-				      .args = (const char *const[]){
-					      "--gpu=software", "--device-memory", size, NULL}});
-	rbk = broker_connect(&broker, "residency");
-	if (!broker_has_gpu(rbk)) {
-		rbk_disconnect(rbk);
-		broker_stop(&broker);
-		print_message("no software Vulkan device here\n");
-		_exit(77);
-	}
+	rbk = broker_start_gpu(
+		&broker,
+		&(struct broker_options){.args = (const char *const[]){"--gpu=software",
+								       "--device-memory", size,
+								       NULL}},
+		"residency");
 	assert_true(rbk_features(rbk) & RBK_FEAT_RESIDENCY);
 	assert_int_equal(rbk_arena_new(rbk, ARENA_BYTES, &arena, NULL), 0);
 	assert_int_equal(rbk_ring_new(rbk, N_ENTRIES, &ring, NULL), 0);
