@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "integration/harness.h"
+#include "integration/plans.h"
 #include "support/test.h"
 
 enum {
@@ -43,22 +44,14 @@ static struct rbk *try_connect(void)
 /* Plans with a constant, one after the other, each of which goes to the device and leaves it. */
 static void make_plans(void)
 {
-	const uint32_t in[] = {RBK_DIM_COUNT, SIDE}, dims[] = {SIDE, SIDE};
-	struct rbk_builder *b = rbk_builder_new("busy");
 	struct rbk *rbk = try_connect();
 	struct rbk_arena *constants;
 	struct rbk_plan *plan;
-	unsigned int x, w, y;
 
-	if (!rbk || rbk_arena_new(rbk, SIDE * SIDE * sizeof(float), &constants, NULL) ||
-	    rbk_arena_seal(constants, NULL))
+	if (!rbk || plan_constants(rbk, SIDE * SIDE * sizeof(float), &constants))
 		_exit(1);
-	x = rbk_builder_input(b, "x", RBK_DTYPE_F32, 2, in);
-	w = rbk_builder_constant(b, "w", RBK_DTYPE_F32, 2, dims, constants, 0);
-	y = rbk_builder_output(b, "y", RBK_DTYPE_F32, 2, in);
-	rbk_builder_binary(b, "MatMul", x, w, y);
 	for (;;) {
-		if (rbk_plan_new(rbk, b, 4, &plan, NULL))
+		if (plan_product(rbk, 4, SIDE, SIDE, constants, &plan, NULL))
 			_exit(1);
 		rbk_plan_free(plan);
 	}

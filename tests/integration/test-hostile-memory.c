@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "integration/harness.h"
+#include "integration/plans.h"
 #include "support/test.h"
 
 enum {
@@ -40,15 +41,9 @@ static struct rbk_plan *reserved;
 /* x * W; W lies in @constants at the beginning. NULL: refused. */
 static struct rbk_plan *product_new(struct rbk *rbk, struct rbk_arena *constants, uint32_t n)
 {
-	const uint32_t in[] = {RBK_DIM_COUNT, n}, dims[] = {n, n};
-	struct rbk_builder *b = rbk_builder_new("product");
-	unsigned int x = rbk_builder_input(b, "x", RBK_DTYPE_F32, 2, in);
-	unsigned int w = rbk_builder_constant(b, "w", RBK_DTYPE_F32, 2, dims, constants, 0);
 	struct rbk_plan *plan = NULL;
 
-	rbk_builder_binary(b, "MatMul", x, w, rbk_builder_output(b, "y", RBK_DTYPE_F32, 2, in));
-	rbk_plan_new(rbk, b, 1, &plan, NULL);
-	rbk_builder_free(b);
+	plan_product(rbk, 1, n, n, constants, &plan, NULL);
 	return plan;
 }
 
@@ -87,7 +82,7 @@ static struct rbk_arena *constants_new(struct rbk *rbk, size_t bytes)
 {
 	struct rbk_arena *constants;
 
-	if (rbk_arena_new(rbk, bytes, &constants, NULL) || rbk_arena_seal(constants, NULL))
+	if (plan_constants(rbk, bytes, &constants))
 		_exit(2);
 	return constants;
 }

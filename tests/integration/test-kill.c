@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "integration/harness.h"
+#include "integration/plans.h"
 #include "support/test.h"
 
 enum { AT_A_TIME = 12, MAX_LIFE_US = 240000 };
@@ -71,20 +72,11 @@ static void be_registering(struct client *client)
 /* A product of [count, n] with a constant of [n, n]. */
 static struct rbk_plan *product_plan(struct client *client, uint32_t n, struct rbk_arena **ret)
 {
-	const uint32_t in[] = {RBK_DIM_COUNT, n}, weight[] = {n, n};
-	struct rbk_builder *b = rbk_builder_new("product");
 	struct rbk_plan *plan = NULL;
-	unsigned int x, w, y;
 
-	if (rbk_arena_new(client->rbk, (size_t)n * n * 4, ret, NULL) || rbk_arena_seal(*ret, NULL))
+	if (plan_constants(client->rbk, (size_t)n * n * 4, ret) ||
+	    plan_product(client->rbk, 256, n, n, *ret, &plan, NULL))
 		_exit(1);
-	x = rbk_builder_input(b, "x", RBK_DTYPE_F32, 2, in);
-	w = rbk_builder_constant(b, "w", RBK_DTYPE_F32, 2, weight, *ret, 0);
-	y = rbk_builder_output(b, "y", RBK_DTYPE_F32, 2, in);
-	rbk_builder_binary(b, "MatMul", x, w, y);
-	if (rbk_plan_new(client->rbk, b, 256, &plan, NULL))
-		_exit(1);
-	rbk_builder_free(b);
 	return plan;
 }
 

@@ -19,6 +19,7 @@
 #include <ringbroker/lease.h>
 
 #include "integration/harness.h"
+#include "integration/plans.h"
 #include "support/test.h"
 #include "util/cgroup.h"
 
@@ -759,23 +760,13 @@ TEST(test_lowered_limit)
 
 static struct rbk_plan *make_plan(struct rbk *rbk)
 {
-	const uint32_t in[] = {RBK_DIM_COUNT, WIDTH}, dims[] = {WIDTH, WIDTH};
-	struct rbk_builder *b = rbk_builder_new("product");
 	struct rbk_arena *constants;
 	struct rbk_plan *plan;
 	struct rbk_error error;
-	unsigned int x, w, y;
 
-	assert_int_equal(
-		rbk_arena_new(rbk, (size_t)WIDTH * WIDTH * sizeof(float), &constants, NULL), 0);
-	assert_int_equal(rbk_arena_seal(constants, NULL), 0);
-	x = rbk_builder_input(b, "x", RBK_DTYPE_F32, 2, in);
-	w = rbk_builder_constant(b, "w", RBK_DTYPE_F32, 2, dims, constants, 0);
-	y = rbk_builder_output(b, "y", RBK_DTYPE_F32, 2, in);
-	rbk_builder_binary(b, "MatMul", x, w, y);
-	if (rbk_plan_new(rbk, b, ROWS, &plan, &error))
+	assert_int_equal(plan_constants(rbk, (size_t)WIDTH * WIDTH * sizeof(float), &constants), 0);
+	if (plan_product(rbk, ROWS, WIDTH, WIDTH, constants, &plan, &error))
 		fail_msg("%s", error.text);
-	rbk_builder_free(b);
 	rbk_arena_free(constants);
 	return plan;
 }

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "integration/harness.h"
+#include "integration/plans.h"
 #include "support/test.h"
 
 /* A plan of a product that takes a while: [count,n] x [n,n]. */
@@ -34,15 +35,7 @@ enum { WORK_N = 128, WORK_COUNT = 2048 };
 
 static void work_make(struct work *work, struct rbk *rbk)
 {
-	const uint32_t left[] = {RBK_DIM_COUNT, WORK_N}, right[] = {WORK_N, WORK_N};
-	struct rbk_builder *b = rbk_builder_new("work");
-	unsigned int x = rbk_builder_input(b, "x", RBK_DTYPE_F32, 2, left);
-	unsigned int w = rbk_builder_input(b, "w", RBK_DTYPE_F32, 2, right);
-	unsigned int y = rbk_builder_output(b, "y", RBK_DTYPE_F32, 2, left);
-
-	rbk_builder_binary(b, "MatMul", x, w, y);
-	assert_int_equal(rbk_plan_new(rbk, b, WORK_COUNT, &work->plan, NULL), 0);
-	rbk_builder_free(b);
+	assert_int_equal(plan_product(rbk, WORK_COUNT, WORK_N, WORK_N, NULL, &work->plan, NULL), 0);
 	assert_int_equal(rbk_arena_new(rbk, 8 << 20, &work->arena, NULL), 0);
 	work->refs[0] = rbk_arena_ref(work->arena, 0);
 	work->refs[1] = rbk_arena_ref(work->arena, 2 << 20);

@@ -10,6 +10,7 @@
 #include <ringbroker/stats.h>
 
 #include "integration/harness.h"
+#include "integration/plans.h"
 #include "support/test.h"
 
 enum { N = 128, MAX_ROWS = 1000, W_AT = 1 << 20, Y_AT = 2 << 20, ARENA_BYTES = 4 << 20 };
@@ -37,20 +38,11 @@ static float weight(uint32_t k, uint32_t j)
 
 static void connect_to(const char *const *args, const char *policy)
 {
-	const uint32_t left[] = {RBK_DIM_COUNT, N}, right[] = {N, N};
-	struct rbk_builder *b = rbk_builder_new("product");
-	unsigned int x, w, y;
-
 	broker_start(&broker, &(struct broker_options){.args = args, .policy = policy});
 	rbk = broker_connect(&broker, "placement");
 	assert_int_equal(rbk_arena_new(rbk, ARENA_BYTES, &arena, NULL), 0);
 	assert_int_equal(rbk_ring_new(rbk, 64, &ring, NULL), 0);
-	x = rbk_builder_input(b, "x", RBK_DTYPE_F32, 2, left);
-	w = rbk_builder_input(b, "w", RBK_DTYPE_F32, 2, right);
-	y = rbk_builder_output(b, "y", RBK_DTYPE_F32, 2, left);
-	rbk_builder_binary(b, "MatMul", x, w, y);
-	assert_int_equal(rbk_plan_new(rbk, b, MAX_ROWS, &product, NULL), 0);
-	rbk_builder_free(b);
+	assert_int_equal(plan_product(rbk, MAX_ROWS, N, N, NULL, &product, NULL), 0);
 	for (uint32_t i = 0; i < MAX_ROWS; i++)
 		for (uint32_t k = 0; k < N; k++)
 			at(0)[i * N + k] = input(i, k);

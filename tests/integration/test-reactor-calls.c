@@ -20,6 +20,7 @@
 #include <ringbroker/lease.h>
 
 #include "integration/harness.h"
+#include "integration/plans.h"
 #include "integration/raw.h"
 #include "support/test.h"
 
@@ -78,21 +79,6 @@ struct calls {
 
 /* ---- The load ---- */
 
-static struct rbk_plan *sum_new(struct rbk *rbk)
-{
-	const uint32_t dims[] = {RBK_DIM_COUNT, 16};
-	struct rbk_builder *b = rbk_builder_new("sum");
-	unsigned int x = rbk_builder_input(b, "x", RBK_DTYPE_F32, 2, dims);
-	unsigned int y = rbk_builder_input(b, "y", RBK_DTYPE_F32, 2, dims);
-	struct rbk_plan *plan = NULL;
-
-	rbk_builder_binary(b, "Add", x, y, rbk_builder_output(b, "z", RBK_DTYPE_F32, 2, dims));
-	if (rbk_plan_new(rbk, b, N_ROWS, &plan, NULL))
-		_exit(2);
-	rbk_builder_free(b);
-	return plan;
-}
-
 static void run_tasks(struct rbk_ring *ring, const struct rbk_plan *plan,
 		      const struct rbk_arena *arena)
 {
@@ -139,10 +125,9 @@ static void run_session(const struct broker *broker, bool gives_back, size_t are
 	struct rbk_plan *plan;
 
 	if (rbk_arena_new(rbk, arena_bytes, &arena, NULL) ||
-	    rbk_arena_new(rbk, 65536, &constants, NULL) || rbk_arena_seal(constants, NULL) ||
-	    rbk_ring_new(rbk, n_entries, &ring, NULL))
+	    plan_constants(rbk, 65536, &constants) || rbk_ring_new(rbk, n_entries, &ring, NULL) ||
+	    plan_elements(rbk, "Add", 2, N_ROWS, 16, &plan, NULL))
 		_exit(4);
-	plan = sum_new(rbk);
 	run_tasks(ring, plan, arena);
 	open_lease(rbk);
 	if (gives_back) {

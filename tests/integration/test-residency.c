@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "integration/harness.h"
+#include "integration/plans.h"
 #include "support/test.h"
 
 enum {
@@ -55,11 +56,8 @@ static int input(uint32_t row, uint32_t k)
 
 static void product_new(struct rbk *connection, struct product *product)
 {
-	const uint32_t in[] = {RBK_DIM_COUNT, product->n}, dims[] = {product->n, product->n};
-	struct rbk_builder *b = rbk_builder_new("product");
 	struct rbk_arena *constants;
 	struct rbk_error error;
-	unsigned int x, w, y;
 	float *at;
 
 	assert_int_equal(rbk_arena_new(connection, (size_t)product->n * product->n * sizeof(float),
@@ -70,13 +68,9 @@ static void product_new(struct rbk *connection, struct product *product)
 		for (uint32_t j = 0; j < product->n; j++)
 			*at++ = (float)weight(product, k, j);
 	assert_int_equal(rbk_arena_seal(constants, NULL), 0);
-	x = rbk_builder_input(b, "x", RBK_DTYPE_F32, 2, in);
-	w = rbk_builder_constant(b, "w", RBK_DTYPE_F32, 2, dims, constants, 0);
-	y = rbk_builder_output(b, "y", RBK_DTYPE_F32, 2, in);
-	rbk_builder_binary(b, "MatMul", x, w, y);
-	if (rbk_plan_new(connection, b, ROWS, &product->plan, &error))
+	if (plan_product(connection, ROWS, product->n, product->n, constants, &product->plan,
+			 &error))
 		fail_msg("%s", error.text);
-	rbk_builder_free(b);
 	rbk_arena_free(constants);
 }
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "integration/harness.h"
+#include "integration/plans.h"
 #include "support/test.h"
 
 enum {
@@ -31,31 +32,17 @@ static struct rbk_plan *slow, *fast; /* slow: [count,N] x [N,N]; fast: [16] + [1
 
 static struct rbk_plan *make_slow(void)
 {
-	const uint32_t left[] = {RBK_DIM_COUNT, N}, right[] = {N, N};
-	struct rbk_builder *b = rbk_builder_new("slow");
-	unsigned int x = rbk_builder_input(b, "x", RBK_DTYPE_F32, 2, left);
-	unsigned int w = rbk_builder_input(b, "w", RBK_DTYPE_F32, 2, right);
-	unsigned int y = rbk_builder_output(b, "y", RBK_DTYPE_F32, 2, left);
 	struct rbk_plan *plan = NULL;
 
-	rbk_builder_binary(b, "MatMul", x, w, y);
-	assert_int_equal(rbk_plan_new(rbk, b, MAX_ROWS, &plan, NULL), 0);
-	rbk_builder_free(b);
+	assert_int_equal(plan_product(rbk, MAX_ROWS, N, N, NULL, &plan, NULL), 0);
 	return plan;
 }
 
 static struct rbk_plan *make_fast(const char *op)
 {
-	const uint32_t dims[] = {SMALL};
-	struct rbk_builder *b = rbk_builder_new("fast");
-	unsigned int x = rbk_builder_input(b, "x", RBK_DTYPE_F32, 1, dims);
-	unsigned int y = rbk_builder_input(b, "y", RBK_DTYPE_F32, 1, dims);
-	unsigned int z = rbk_builder_output(b, "z", RBK_DTYPE_F32, 1, dims);
 	struct rbk_plan *plan = NULL;
 
-	rbk_builder_binary(b, op, x, y, z);
-	assert_int_equal(rbk_plan_new(rbk, b, 1, &plan, NULL), 0);
-	rbk_builder_free(b);
+	assert_int_equal(plan_elements(rbk, op, 2, 1, SMALL, &plan, NULL), 0);
 	return plan;
 }
 

@@ -18,29 +18,14 @@
 #include <unistd.h>
 
 #include "integration/harness.h"
+#include "integration/plans.h"
 #include "support/test.h"
 
 enum { TEXT_BYTES = 4096 };
 
-static struct rbk_builder *relu_new(void)
-{
-	const uint32_t dims[] = {RBK_DIM_COUNT, 16};
-	struct rbk_builder *b = rbk_builder_new("relu");
-	unsigned int x, y;
-
-	x = rbk_builder_input(b, "x", RBK_DTYPE_F32, 2, dims);
-	y = rbk_builder_output(b, "y", RBK_DTYPE_F32, 2, dims);
-	rbk_builder_unary(b, "Relu", x, y);
-	return b;
-}
-
 static int plan_new(struct rbk *rbk, struct rbk_plan **ret, struct rbk_error *error)
 {
-	struct rbk_builder *b = relu_new();
-	int r = rbk_plan_new(rbk, b, 16, ret, error);
-
-	rbk_builder_free(b);
-	return r;
+	return plan_elements(rbk, "Relu", 1, 16, 16, ret, error);
 }
 
 /* The tenant that a session belongs to, one that may have no plans. */
