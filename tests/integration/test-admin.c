@@ -378,16 +378,12 @@ TEST(test_sessions__are_shown)
 	assert_int_equal(rbk_stats_map(client, RBK_STATS_OWN, 0, &own, &error), 0);
 
 	session = find_session(&root, "admin");
-	assert_int_equal(session.flags, RBK_STATS_SESSION_ADMIN);
-	assert_int_equal(session.tenant, 0);
+	assert_fields(session, (flags, RBK_STATS_SESSION_ADMIN), (tenant, 0));
 	/* No escape sequence of its choosing comes through. */
 	session = find_session(&root, "cli?[31ment");
-	assert_int_equal(session.pid, getpid());
-	assert_int_equal(session.uid, getuid());
+	assert_fields(session, (pid, getpid()), (uid, getuid()));
 	assert_string_equal(session.comm, "test-admin");
-	assert_int_equal(session.n_rings, 1);
-	assert_int_equal(session.n_arenas, 1);
-	assert_int_equal(session.arena_bytes, 65536);
+	assert_fields(session, (n_rings, 1), (n_arenas, 1), (arena_bytes, 65536));
 	assert_true(session.tenant != 0);
 	other = find_session(&own, "cli?[31ment");
 	assert_int_equal(other.number, session.number);
@@ -593,14 +589,12 @@ TEST(test_drain__tenant)
 	harness_sleep_ms(100);
 	assert_false(customer_has(&customer));
 	assert_int_equal(rbk_admin_drain_tenant(admin, number, RBK_DRAIN_ASK, &drained, &error), 0);
-	assert_int_equal(drained.is_drained, 1);
-	assert_int_equal(drained.n_tasks, 0);
+	assert_fields(drained, (is_drained, 1), (n_tasks, 0));
 
 	assert_int_equal(rbk_admin_drain_tenant(admin, number, RBK_DRAIN_END, &drained, &error), 0);
 	assert_int_equal(drained.is_drained, 0);
 	customer_drain(&customer);
-	assert_int_equal(customer.n_errors, 0);
-	assert_int_equal(customer.n_done, 13);
+	assert_fields(customer, (n_errors, 0), (n_done, 13));
 	assert_int_equal(rbk_ring_new(other, 8, &ring, &error), 0);
 	rbk_disconnect(other);
 
@@ -645,19 +639,15 @@ TEST(test_drain__device)
 	assert_int_equal(customer.n_errors, 0);
 	assert_true(n_moved > 0);
 	assert_int_equal(rbk_admin_drain_device(admin, 1, RBK_DRAIN_ASK, &drained, &error), 0);
-	assert_int_equal(drained.n_tasks, 0);
-	assert_int_equal(drained.device_bytes, 0);
+	assert_fields(drained, (n_tasks, 0), (device_bytes, 0));
 
 	cqe = customer_run(&customer, 8, RBK_STRATEGY_PREFER_GPU);
-	assert_int_equal(cqe.device, RBK_DEVICE_CPU);
-	assert_int_equal(cqe.reason, RBK_REASON_GPU_UNAVAILABLE);
+	assert_fields(cqe, (device, RBK_DEVICE_CPU), (reason, RBK_REASON_GPU_UNAVAILABLE));
 	cqe = customer_run(&customer, 8, RBK_STRATEGY_DEVICE(1));
-	assert_int_equal(cqe.device, RBK_DEVICE_CPU);
-	assert_int_equal(cqe.reason, RBK_REASON_GPU_UNAVAILABLE);
+	assert_fields(cqe, (device, RBK_DEVICE_CPU), (reason, RBK_REASON_GPU_UNAVAILABLE));
 	customer_put(&customer, 8, RBK_STRATEGY_ONLY_GPU);
 	cqe = customer_take(&customer);
-	assert_int_equal(cqe.res, -ENODEV);
-	assert_int_equal(cqe.reason, RBK_REASON_GPU_UNAVAILABLE);
+	assert_fields(cqe, (res, -ENODEV), (reason, RBK_REASON_GPU_UNAVAILABLE));
 	for (uint64_t end_ns = harness_now_ns() + harness_slow_ns(10000000000);
 	     !(device_of(&root, 1).flags & RBK_STATS_DEVICE_DRAINED);)
 		assert_true(harness_now_ns() < end_ns);
@@ -769,9 +759,9 @@ TEST(test_settings)
 	assert_int_equal(rbk_catalogue(client, operators, 2, &few), 0);
 	assert_int_equal(few, n);
 	assert_string_equal(operators[0].name, "MatMul");
-	assert_int_equal(operators[0].opset, 13);
-	assert_int_equal(operators[0].types[RBK_DEVICE_CPU],
-			 1u << RBK_DTYPE_F32 | 1u << RBK_DTYPE_F16 | 1u << RBK_DTYPE_F64);
+	assert_fields(operators[0], (opset, 13),
+		      (types[RBK_DEVICE_CPU],
+		       1u << RBK_DTYPE_F32 | 1u << RBK_DTYPE_F16 | 1u << RBK_DTYPE_F64));
 	assert_int_equal(rbk_catalogue(client, NULL, 0, &few), 0);
 	rbk_disconnect(client);
 	rbk_disconnect(admin);

@@ -501,12 +501,8 @@ static void expect_nothing_left(struct referee *referee, const struct rbk_stats 
 		harness_sleep_ms(5);
 		/* Memory that a driver made is counted until the kernel has freed it. */
 	} while (stats.host_bytes > before->host_bytes || stats.device_bytes > 0);
-	assert_int_equal(stats.host_bytes, before->host_bytes);
-	assert_int_equal(stats.device_bytes, 0);
-	assert_int_equal(stats.plans, 0);
-	assert_int_equal(stats.arenas, before->arenas);
-	assert_int_equal(stats.rings, before->rings);
-	assert_int_equal(stats.tasks_in_flight, 0);
+	assert_fields(stats, (host_bytes, before->host_bytes), (device_bytes, 0), (plans, 0),
+		      (arenas, before->arenas), (rings, before->rings), (tasks_in_flight, 0));
 	if (is_card)
 		assert_true(kernel_bytes(referee) <= OVERHEAD_BYTES);
 	/* No warnings and errors, but that the card's driver moves memory when others take it. */

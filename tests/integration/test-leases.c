@@ -141,8 +141,7 @@ TEST(test_open)
 	lease = open_lease(rbk, 16, 24);
 	broker_wait_vram(watcher, 16 * MIB);
 	page = rbk_lease_page(lease);
-	assert_int_equal(page->magic, RBK_LEASE_PAGE_MAGIC);
-	assert_int_equal(page->lease, rbk_lease_number(lease));
+	assert_fields(*page, (magic, RBK_LEASE_PAGE_MAGIC), (lease, rbk_lease_number(lease)));
 	assert_int_equal(rbk_lease_device(lease), GPU);
 	assert_int_equal(load(&page->granted_bytes), 16 * MIB);
 	assert_int_equal(load(&page->max_bytes), 24 * MIB);
@@ -573,12 +572,8 @@ TEST(test_resize_and_listing)
 	record = see(admin, number, 0);
 	assert_int_equal(record.number, number);
 	assert_string_equal(record.name, "test");
-	assert_int_equal(record.device, GPU);
-	assert_int_equal(record.pid, getpid());
-	assert_int_equal(record.n_members, 1);
-	assert_int_equal(record.min_bytes, 20 * MIB);
-	assert_int_equal(record.wish_bytes, 20 * MIB);
-	assert_int_equal(record.max_bytes, 40 * MIB);
+	assert_fields(record, (device, GPU), (pid, getpid()), (n_members, 1), (min_bytes, 20 * MIB),
+		      (wish_bytes, 20 * MIB), (max_bytes, 40 * MIB));
 
 	assert_int_equal(rbk_lease_resize(admin, number, 8 * MIB, &bytes, &error), 0);
 	assert_int_equal(bytes, 16 * MIB);
@@ -586,13 +581,9 @@ TEST(test_resize_and_listing)
 	assert_int_equal(load(&rbk_lease_page(lease)->wish_bytes), 8 * MIB);
 	record = see(admin, number, RBK_STATS_LEASE_SHRINKING);
 	assert_true(record.flags & RBK_STATS_LEASE_SHRINKING);
-	assert_int_equal(record.granted_bytes, 16 * MIB);
-	assert_int_equal(record.credited_bytes, 16 * MIB);
-	assert_int_equal(record.used_bytes, 10 * MIB);
-	assert_int_equal(record.extra_bytes, MIB);
-	assert_int_equal(record.peak_bytes, 11 * MIB);
-	assert_int_equal(record.n_objects, 7);
-	assert_int_equal(record.n_refused, 2);
+	assert_fields(record, (granted_bytes, 16 * MIB), (credited_bytes, 16 * MIB),
+		      (used_bytes, 10 * MIB), (extra_bytes, MIB), (peak_bytes, 11 * MIB),
+		      (n_objects, 7), (n_refused, 2));
 	assert_int_equal(take(lease, 1), -ENOMEM);
 	assert_int_equal(rbk_lease_give(lease, 12 * MIB, NULL), 0);
 	assert_int_equal(load(&rbk_lease_page(lease)->granted_bytes), 8 * MIB);

@@ -63,11 +63,9 @@ static void expect_unknown(uint32_t count)
 	struct rbk_cqe cqe = customer_run(&customer, count, RBK_STRATEGY_AUTO);
 
 	if (last_decision().flags & RBK_DECISION_MOVED) {
-		assert_int_equal(cqe.device, CPU);
-		assert_int_equal(cqe.reason, RBK_REASON_COST_MODEL);
+		assert_fields(cqe, (device, CPU), (reason, RBK_REASON_COST_MODEL));
 	} else {
-		assert_int_equal(cqe.device, GPU);
-		assert_int_equal(cqe.reason, RBK_REASON_GPU_AVAILABLE);
+		assert_fields(cqe, (device, GPU), (reason, RBK_REASON_GPU_AVAILABLE));
 	}
 }
 
@@ -77,9 +75,7 @@ static void expect_error(unsigned int strategy, int res, uint8_t reason)
 
 	customer_put(&customer, SMALL, strategy);
 	cqe = customer_take(&customer);
-	assert_int_equal(cqe.res, res);
-	assert_int_equal(cqe.device, RBK_DEVICE_NONE);
-	assert_int_equal(cqe.reason, reason);
+	assert_fields(cqe, (res, res), (device, RBK_DEVICE_NONE), (reason, reason));
 }
 
 /* --- Rules --- */
@@ -182,8 +178,7 @@ TEST(test_force_cpu__while_tasks_run)
 		expect(LARGE, RBK_STRATEGY_PREFER_GPU, CPU, RBK_REASON_GPU_UNAVAILABLE);
 		expect(LARGE, RBK_STRATEGY_DEVICE(GPU), CPU, RBK_REASON_GPU_UNAVAILABLE);
 		cqe = customer_run(&customer, LARGE, RBK_STRATEGY_PARTITION);
-		assert_int_equal(cqe.flags & RBK_CQE_PARTITIONED, 0);
-		assert_int_equal(cqe.device, CPU);
+		assert_fields(cqe, (flags & RBK_CQE_PARTITIONED, 0), (device, CPU));
 		expect_error(RBK_STRATEGY_ONLY_GPU, -ENODEV, RBK_REASON_GPU_UNAVAILABLE);
 		assert_int_equal(rbk_force_cpu(admin, 0, NULL, NULL), 0);
 		expect(LARGE, RBK_STRATEGY_DEVICE(GPU), GPU, RBK_REASON_USER_PREFERENCE);
@@ -247,9 +242,8 @@ TEST(test_cost_model__goes_by_what_it_learned)
 	for (uint64_t i = 0; i < n; i++) {
 		cqe = customer_run(&customer, LARGE, RBK_STRATEGY_AUTO);
 		decision = last_decision();
-		assert_int_equal(decision.device, cqe.device);
-		assert_int_equal(decision.reason, cqe.reason);
-		assert_int_equal(decision.flags & RBK_CQE_EXPLORED, cqe.flags & RBK_CQE_EXPLORED);
+		assert_fields(decision, (device, cqe.device), (reason, cqe.reason),
+			      (flags & RBK_CQE_EXPLORED, cqe.flags & RBK_CQE_EXPLORED));
 		assert_int_equal((int64_t)(float)cqe.exec_ns, (int64_t)decision.exec_ns);
 		assert_true(decision.predicted_ns > 0 && isfinite(decision.predicted_ns));
 		assert_true(decision.other_ns > 0 && isfinite(decision.other_ns));
@@ -373,8 +367,7 @@ TEST(test_deadline__other_device)
 	middle_ns = sqrt(on[slow].estimate_ns * on[fast].estimate_ns);
 	cqe = run_by(LARGE, (uint32_t)(middle_ns / 1000),
 		     slow == GPU ? RBK_STRATEGY_PREFER_GPU : RBK_STRATEGY_PREFER_CPU);
-	assert_int_equal(cqe.device, fast);
-	assert_int_equal(cqe.reason, RBK_REASON_COST_MODEL);
+	assert_fields(cqe, (device, fast), (reason, RBK_REASON_COST_MODEL));
 	/* Where both would miss it, or both meet it, it stays. */
 	cqe = run_by(LARGE, 1, slow == GPU ? RBK_STRATEGY_PREFER_GPU : RBK_STRATEGY_PREFER_CPU);
 	assert_int_equal(cqe.device, slow);
@@ -419,8 +412,7 @@ TEST(test_statistics__agree)
 		harness_sleep_ms(5);
 		totals = customer_totals(&customer);
 	}
-	assert_int_equal(totals.n_tasks, n);
-	assert_int_equal(totals.n_errors, 0);
+	assert_fields(totals, (n_tasks, n), (n_errors, 0));
 	for (unsigned int i = 0; i < RBK_REASON_COUNT; i++) {
 		assert_int_equal(totals.reasons[i], customer.reasons[i]);
 		n_reasons += totals.reasons[i];

@@ -152,8 +152,7 @@ static struct rbk_plan_memory memory_of(const struct product *product)
 
 	assert_int_equal(rbk_plan_memory(product->plan, devices, RBK_MAX_DEVICES, &n, NULL), 0);
 	assert_int_equal(n, 2);
-	assert_int_equal(devices[RBK_DEVICE_CPU].state, RBK_MEMORY_RESIDENT);
-	assert_int_equal(devices[RBK_DEVICE_CPU].required_bytes, 0);
+	assert_fields(devices[RBK_DEVICE_CPU], (state, RBK_MEMORY_RESIDENT), (required_bytes, 0));
 	return devices[GPU];
 }
 
@@ -196,8 +195,7 @@ static int end(void **state)
 	rbk_ring_free(ring);
 	rbk_arena_free(arena);
 	assert_int_equal(rbk_stats(rbk, &stats), 0);
-	assert_int_equal(stats.device_bytes, 0);
-	assert_int_equal(stats.plans, 0);
+	assert_fields(stats, (device_bytes, 0), (plans, 0));
 	rbk_disconnect(rbk);
 	broker_stop(&broker);
 	return 0;
@@ -211,11 +209,9 @@ TEST(test_by_hand__there_and_back)
 
 	assert_int_equal(move(&second, RBK_OP_EVICT).res, 0);
 	cqe = move(&first, RBK_OP_PREFETCH);
-	assert_int_equal(cqe.res, 0);
-	assert_int_equal(cqe.device, GPU);
+	assert_fields(cqe, (res, 0), (device, GPU));
 	memory = memory_of(&first);
-	assert_int_equal(memory.state, RBK_MEMORY_RESIDENT);
-	assert_int_equal(memory.tier, RBK_TIER_VRAM);
+	assert_fields(memory, (state, RBK_MEMORY_RESIDENT), (tier, RBK_TIER_VRAM));
 	assert_true(memory.required_bytes >= 4u << 20);
 	assert_true(memory.resident_bytes >= memory.required_bytes);
 	assert_true(memory.available_bytes >= memory.required_bytes);
@@ -226,13 +222,10 @@ TEST(test_by_hand__there_and_back)
 	n_constrained = constrained(&first);
 	assert_int_equal(move(&first, RBK_OP_EVICT).res, 0);
 	memory = memory_of(&first);
-	assert_int_equal(memory.state, RBK_MEMORY_EVICTED);
-	assert_int_equal(memory.tier, RBK_TIER_NONE);
-	assert_int_equal(memory.resident_bytes, 0);
-	assert_int_equal(memory.n_evictions, n_evictions + 1);
+	assert_fields(memory, (state, RBK_MEMORY_EVICTED), (tier, RBK_TIER_NONE),
+		      (resident_bytes, 0), (n_evictions, n_evictions + 1));
 	cqe = run(&first, RBK_STRATEGY_PREFER_GPU);
-	assert_int_equal(cqe.device, RBK_DEVICE_CPU);
-	assert_int_equal(cqe.reason, RBK_REASON_MEMORY_CONSTRAINT);
+	assert_fields(cqe, (device, RBK_DEVICE_CPU), (reason, RBK_REASON_MEMORY_CONSTRAINT));
 	assert_int_equal(constrained(&first), n_constrained + 1);
 
 	assert_int_equal(move(&first, RBK_OP_PREFETCH).res, 0);
@@ -274,14 +267,12 @@ TEST(test_never_fits__runs_on_the_cpu)
 	assert_true(info.devices & 1u << RBK_DEVICE_CPU);
 
 	cqe = run(&large, RBK_STRATEGY_PREFER_GPU);
-	assert_int_equal(cqe.device, RBK_DEVICE_CPU);
-	assert_int_equal(cqe.reason, RBK_REASON_MEMORY_CONSTRAINT);
+	assert_fields(cqe, (device, RBK_DEVICE_CPU), (reason, RBK_REASON_MEMORY_CONSTRAINT));
 	/* It is not waited for. */
 	rbk_sqe_set_wait_memory(put(&large, RBK_OP_RUN, RBK_STRATEGY_PREFER_GPU));
 	assert_int_equal(rbk_submit(ring), 1);
 	cqe = take();
-	assert_int_equal(cqe.res, 0);
-	assert_int_equal(cqe.device, RBK_DEVICE_CPU);
+	assert_fields(cqe, (res, 0), (device, RBK_DEVICE_CPU));
 	expect_right(&large);
 	put(&large, RBK_OP_RUN, RBK_STRATEGY_ONLY_GPU);
 	assert_int_equal(rbk_submit(ring), 1);
@@ -387,9 +378,7 @@ TEST(test_tenant__has_it_all)
 	memory = memory_of(&first);
 	assert_int_equal(rbk_tenant(rbk, &tenant), 0);
 	assert_string_equal(tenant.name, "default");
-	assert_int_equal(tenant.n_devices, 2);
-	assert_int_equal(tenant.sessions.used, 1);
-	assert_int_equal(tenant.plans.used, 3);
+	assert_fields(tenant, (n_devices, 2), (sessions.used, 1), (plans.used, 3));
 	assert_true(tenant.arenas.used >= 4);
 	assert_true(tenant.arena_bytes.used >= 24u << 20);
 	assert_true(tenant.host_bytes.used >= tenant.arena_bytes.used);
@@ -452,8 +441,7 @@ TEST(test_killed__leaves_no_charge)
 	assert_int_equal(move(&first, RBK_OP_EVICT).res, 0);
 	assert_int_equal(move(&second, RBK_OP_EVICT).res, 0);
 	assert_int_equal(rbk_stats(rbk, &before), 0);
-	assert_int_equal(before.device_bytes, 0);
-	assert_int_equal(before.tasks_in_flight, 0);
+	assert_fields(before, (device_bytes, 0), (tasks_in_flight, 0));
 	for (unsigned int i = 0; i < ROUNDS; i++) {
 		pid = fork();
 		assert_true(pid >= 0);
@@ -475,14 +463,11 @@ TEST(test_killed__leaves_no_charge)
 
 		broker_wait_sessions(rbk, 1);
 		assert_int_equal(rbk_stats(rbk, &stats), 0);
-		assert_int_equal(stats.tasks_in_flight, 0);
-		assert_int_equal(stats.device_bytes, 0);
-		assert_int_equal(stats.host_bytes, before.host_bytes);
-		assert_int_equal(stats.plans, before.plans);
-		assert_int_equal(stats.arenas, before.arenas);
+		assert_fields(stats, (tasks_in_flight, 0), (device_bytes, 0),
+			      (host_bytes, before.host_bytes), (plans, before.plans),
+			      (arenas, before.arenas));
 		assert_int_equal(rbk_tenant(rbk, &tenant), 0);
-		assert_int_equal(tenant.devices[GPU].vram.used, 0);
-		assert_int_equal(tenant.devices[GPU].gtt.used, 0);
+		assert_fields(tenant.devices[GPU], (vram.used, 0), (gtt.used, 0));
 	}
 	assert_true(n_in_flight > 0);
 	/* The broker is as before. */

@@ -104,8 +104,7 @@ TEST(test_own__counts)
 	BROKER(broker, NULL);
 	stats_load_init(&load, broker.socket_path, "small");
 	map(load.rbk, RBK_STATS_OWN, 0, &view);
-	assert_int_equal(view.page->kind, RBK_STATS_TENANT);
-	assert_int_equal(view.page->pid, broker.pid);
+	assert_fields(*view.page, (kind, RBK_STATS_TENANT), (pid, broker.pid));
 	stats_load_run(&load, N_SMALL, N_LARGE);
 	wait_tasks(&view, N_SMALL + N_LARGE);
 
@@ -121,12 +120,10 @@ TEST(test_own__counts)
 
 	find_plan(&view, "small", &plan);
 	assert_int_equal(plan_tasks(&view, &plan), N_SMALL);
-	assert_int_equal(plan.plan.plan_id, rbk_plan_id(load.small));
-	assert_int_equal(plan.plan.n_inline, totals.n_inline);
+	assert_fields(plan.plan, (plan_id, rbk_plan_id(load.small)), (n_inline, totals.n_inline));
 	find_plan(&view, "large", &plan);
 	assert_int_equal(plan_tasks(&view, &plan), N_LARGE);
-	assert_int_equal(plan.plan.n_inline, 0);
-	assert_int_equal(plan.plan.count, 256);
+	assert_fields(plan.plan, (n_inline, 0), (count, 256));
 	assert_true(plan.plan.last_device < view.n_devices);
 
 	/* Each large task is in the log, in the order in which they ran. */
@@ -137,9 +134,7 @@ TEST(test_own__counts)
 		if (decision.plan_id != rbk_plan_id(load.large))
 			continue;
 		n_large++;
-		assert_int_equal(decision.user_data, N_SMALL + n_large);
-		assert_int_equal(decision.count, 256);
-		assert_int_equal(decision.res, 0);
+		assert_fields(decision, (user_data, N_SMALL + n_large), (count, 256), (res, 0));
 		assert_true(decision.device < view.n_devices);
 		assert_int_not_equal(decision.reason, RBK_REASON_NONE);
 		assert_true(decision.exec_ns > 0);
@@ -179,8 +174,7 @@ TEST(test_reset)
 	assert_int_equal(view.page->n_resets, 0);
 	assert_int_equal(rbk_stats_reset(load.rbk, RBK_STATS_OWN, 0, &error), 0);
 	totals = totals_of(&view);
-	assert_int_equal(totals.n_tasks, 0);
-	assert_int_equal(totals.exec_ns, 0);
+	assert_fields(totals, (n_tasks, 0), (exec_ns, 0));
 	assert_true(totals.log_head > 0);
 	assert_int_equal(totals.log_first, totals.log_head);
 	assert_int_equal(view.page->n_resets, 1);

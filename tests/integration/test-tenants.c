@@ -521,8 +521,7 @@ TEST(test_told__of_its_own)
 	curious = broker_connect(&broker, "curious");
 	admin = broker_connect_admin(&broker, "admin");
 	assert_int_equal(rbk_stats(curious, &before), 0);
-	assert_int_equal(before.sessions, 1);
-	assert_int_equal(before.tasks_completed, 0);
+	assert_fields(before, (sessions, 1), (tasks_completed, 0));
 
 	assert_int_equal(rbk_arena_new(busy, 1 << 20, &arena, NULL), 0);
 	assert_int_equal(plan_new(busy, &plan, NULL), 0);
@@ -531,16 +530,11 @@ TEST(test_told__of_its_own)
 	assert_int_equal(rbk_stats(curious, &stats), 0);
 	assert_memory_equal(&stats, &before, sizeof(stats));
 	assert_int_equal(rbk_stats(busy, &stats), 0);
-	assert_int_equal(stats.sessions, 1);
-	assert_int_equal(stats.arenas, 1);
-	assert_int_equal(stats.plans, 1);
-	assert_int_equal(stats.rings, 1);
-	assert_int_equal(stats.tasks_completed, 7);
+	assert_fields(stats, (sessions, 1), (arenas, 1), (plans, 1), (rings, 1),
+		      (tasks_completed, 7));
 	assert_int_equal(rbk_stats(admin, &all), 0);
 	assert_true(all.sessions >= 3);
-	assert_int_equal(all.arenas, 1);
-	assert_int_equal(all.plans, 1);
-	assert_int_equal(all.tasks_completed, 7);
+	assert_fields(all, (arenas, 1), (plans, 1), (tasks_completed, 7));
 	assert_true(all.host_bytes >= stats.host_bytes + before.host_bytes);
 
 	/* The work of a session counts for its tenant after the session has gone. */

@@ -70,3 +70,12 @@ int test_run(CMFixtureFunction set_up, CMFixtureFunction tear_down)
 {
 	return test_run_group("", set_up, tear_down);
 }
+
+void test_field(const char *record, const char *field, uintmax_t is, uintmax_t expected,
+		const char *file, int line)
+{
+	if (is == expected)
+		return;
+	print_error("%s of %s: %#jx != %#jx\n", field, record, is, expected);
+	_fail(file, line);
+}

@@ -45,6 +45,30 @@
 	struct type name __attribute__((cleanup(end))); \
 	begin(&name, ##__VA_ARGS__)
 
+/* Integers within @record, each with its value: assert_fields(totals, (n_tasks, 5), (n_errors, 2))
+ */
+#define assert_fields(record, ...) TEST_EXPAND(TEST_EACH(record, __VA_ARGS__))
+
+/* Each pair is expanded in a scan of its own, of which there are 64. */
+#define TEST_EACH(record, pair, ...)            \
+	TEST_FIELD_OF(record, TEST_UNPACK pair) \
+	__VA_OPT__(TEST_AGAIN TEST_PARENS(record, __VA_ARGS__))
+#define TEST_AGAIN()              TEST_EACH
+#define TEST_PARENS               ()
+#define TEST_EXPAND(...)          TEST_SCAN16(TEST_SCAN16(TEST_SCAN16(TEST_SCAN16(__VA_ARGS__))))
+#define TEST_SCAN16(...)          TEST_SCAN4(TEST_SCAN4(TEST_SCAN4(TEST_SCAN4(__VA_ARGS__))))
+#define TEST_SCAN4(...)           TEST_SCAN(TEST_SCAN(TEST_SCAN(TEST_SCAN(__VA_ARGS__))))
+#define TEST_SCAN(...)            __VA_ARGS__
+#define TEST_UNPACK(field, value) field, value
+#define TEST_FIELD_OF(...)        TEST_FIELD(__VA_ARGS__)
+#define TEST_FIELD(record, field, value)                                           \
+	test_field(#record, #field, cast_to_largest_integral_type((record).field), \
+		   cast_to_largest_integral_type(value), __FILE__, __LINE__);
+
+/* Fails the test unless @is equals @expected. */
+void test_field(const char *record, const char *field, uintmax_t is, uintmax_t expected,
+		const char *file, int line);
+
 /* Register a test that the source file defines in @line. Copies @test, borrows @group. */
 void test_register(const char *group, unsigned int line, const struct CMUnitTest *test);
 

@@ -75,12 +75,8 @@ TEST(test_npy__each_type_and_format)
 				 types[i].descr);
 			bytes = make_file(file, major, header, data, 6 * types[i].bytes);
 			assert_int_equal(array_parse_npy(file, bytes, "x", &array, why), 0);
-			assert_int_equal(array.dtype, types[i].dtype);
-			assert_int_equal(array.rank, 2);
-			assert_int_equal(array.dims[0], 2);
-			assert_int_equal(array.dims[1], 3);
-			assert_int_equal(array.n_elems, 6);
-			assert_int_equal(array.bytes, 6 * types[i].bytes);
+			assert_fields(array, (dtype, types[i].dtype), (rank, 2), (dims[0], 2),
+				      (dims[1], 3), (n_elems, 6), (bytes, 6 * types[i].bytes));
 			assert_memory_equal(array.data, data, array.bytes);
 			array_deinit(&array);
 		}
@@ -101,8 +97,7 @@ TEST(test_npy__spellings)
 
 	for (unsigned int i = 0; i < sizeof(same) / sizeof(same[0]); i++) {
 		assert_int_equal(parse(same[i], data, sizeof(data), &array, why), 0);
-		assert_int_equal(array.rank, 1);
-		assert_int_equal(array.dims[0], 3);
+		assert_fields(array, (rank, 1), (dims[0], 3));
 		assert_true(array_number(&array, 0) == -1 && array_number(&array, 2) == 7);
 		array_deinit(&array);
 	}
@@ -117,8 +112,7 @@ TEST(test_npy__scalars_and_nothing)
 	assert_int_equal(parse("{'descr': '<f4', 'fortran_order': False, 'shape': (), }", &one, 4,
 			       &array, why),
 			 0);
-	assert_int_equal(array.rank, 0);
-	assert_int_equal(array.n_elems, 1);
+	assert_fields(array, (rank, 0), (n_elems, 1));
 	array_describe(&array, text);
 	assert_string_equal(text, "float32 []");
 	array_deinit(&array);
@@ -127,8 +121,7 @@ TEST(test_npy__scalars_and_nothing)
 			       "4294967295, 4294967295), }",
 			       NULL, 0, &array, why),
 			 0);
-	assert_int_equal(array.n_elems, 0);
-	assert_int_equal(array.bytes, 0);
+	assert_fields(array, (n_elems, 0), (bytes, 0));
 	array_deinit(&array);
 }
 
@@ -262,8 +255,7 @@ TEST(test_write__round_trip)
 			assert_int_equal(array_write_npy(path, &array, why), 0);
 			assert_int_equal(array_read_npy(path, &again, why), 0);
 			assert_true(array_is_npy(path));
-			assert_int_equal(again.dtype, array.dtype);
-			assert_int_equal(again.rank, rank);
+			assert_fields(again, (dtype, array.dtype), (rank, rank));
 			assert_memory_equal(again.dims, array.dims, sizeof(array.dims));
 			assert_int_equal(again.bytes, array.bytes);
 			assert_memory_equal(again.data, array.data, array.bytes);
@@ -449,9 +441,7 @@ TEST(test_compare__report)
 	a.dims[0] = b.dims[0] = 2;
 	a.dims[1] = b.dims[1] = 3;
 	assert_int_equal(array_compare(&a, &b, 0, 0.25, &difference), ARRAY_E_VALUES);
-	assert_int_equal(difference.n_different, 3);
-	assert_int_equal(difference.first, 2);
-	assert_int_equal(difference.worst, 4);
+	assert_fields(difference, (n_different, 3), (first, 2), (worst, 4));
 	assert_true(difference.largest == 1 && difference.largest_of == 7);
 	array_difference_text(ARRAY_E_VALUES, &a, &b, &difference, text);
 	assert_string_equal(text, "3 of 6 elements differ, most of all [1,1]: nan instead of 5");
@@ -564,8 +554,7 @@ TEST(test_double)
 	assert_int_equal(array_measure(&b), 0);
 	assert_int_equal(array_compare(&b, &a, 1e-12, 0, &difference), 0);
 	assert_int_equal(array_compare(&b, &a, 1e-13, 0, &difference), ARRAY_E_VALUES);
-	assert_int_equal(difference.n_different, 1);
-	assert_int_equal(difference.worst, 2);
+	assert_fields(difference, (n_different, 1), (worst, 2));
 }
 
 TEST(test_half__all)

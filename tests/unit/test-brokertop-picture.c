@@ -132,9 +132,8 @@ TEST(test_canvas__cut_at_the_edges, setup, teardown)
 	canvas_text(&canvas, 0, 40, STYLE_PLAIN, "abc");
 	canvas_fill(&canvas, 119, 2, 1000, STYLE_PLAIN, '#');
 	canvas_bar(&canvas, 110, 3, 1000, 1, segments, 2);
-	assert_int_equal(canvas.cells[0].code, 'c');
-	assert_int_equal(canvas.cells[120 + 119].code, 'b');
-	assert_int_equal(canvas.cells[2 * 120].code, ' ');
+	assert_fields(canvas, (cells[0].code, 'c'), (cells[120 + 119].code, 'b'),
+		      (cells[2 * 120].code, ' '));
 }
 
 TEST(test_canvas__bars, setup, teardown)
@@ -530,9 +529,7 @@ TEST(test_changes__are_confirmed, setup, teardown)
 	press(INPUT_F + 8);
 	assert_true(is_shown("Evict all plans of tenant llm from every device?"));
 	assert_int_equal(press('y'), INPUT_CHANGE);
-	assert_int_equal(change.kind, CHANGE_EVICT);
-	assert_int_equal(change.tenant, 1);
-	assert_int_equal(change.plan_id, 0);
+	assert_fields(change, (kind, CHANGE_EVICT), (tenant, 1), (plan_id, 0));
 	press(INPUT_F + 9);
 	assert_int_equal(press('y'), INPUT_CHANGE);
 	assert_int_equal(change.kind, CHANGE_DRAIN);
@@ -543,8 +540,7 @@ TEST(test_changes__are_confirmed, setup, teardown)
 	press(INPUT_ENTER);
 	press('k');
 	assert_int_equal(press('y'), INPUT_CHANGE);
-	assert_int_equal(change.tenant, 2);
-	assert_int_equal(change.plan_id, 3);
+	assert_fields(change, (tenant, 2), (plan_id, 3));
 	assert_string_equal(change.plan, "web-2");
 	/* Others are told that it is not for them. */
 	input_handle(&picture, &model, false, &change, canvas.width, &evict);

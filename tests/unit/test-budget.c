@@ -29,9 +29,8 @@ TEST(test_compute__others_and_the_driver)
 	};
 	struct budget_figures figures = compute(&pool, GIB / 2, 2 * GIB);
 
-	assert_int_equal(figures.outside_bytes, 3 * GIB - 1000);
-	assert_int_equal(figures.overhead_bytes, 1000);
-	assert_int_equal(figures.usable_bytes, 8 * GIB - 256 - (3 * GIB - 1000) - 1000 - GIB / 2);
+	assert_fields(figures, (outside_bytes, 3 * GIB - 1000), (overhead_bytes, 1000),
+		      (usable_bytes, 8 * GIB - 256 - (3 * GIB - 1000) - 1000 - GIB / 2));
 }
 
 TEST(test_compute__nothing_known)
@@ -39,9 +38,7 @@ TEST(test_compute__nothing_known)
 	const struct memory_reading nothing = {{0}};
 	struct budget_figures figures = compute(&nothing, 0, 3 * GIB);
 
-	assert_int_equal(figures.outside_bytes, 0);
-	assert_int_equal(figures.overhead_bytes, 0);
-	assert_int_equal(figures.usable_bytes, 8 * GIB);
+	assert_fields(figures, (outside_bytes, 0), (overhead_bytes, 0), (usable_bytes, 8 * GIB));
 }
 
 TEST(test_compute__more_used_than_there_is)
@@ -60,12 +57,10 @@ TEST(test_compute__leased)
 	struct budget_figures figures;
 
 	budget_compute(&pool, 8 * GIB, 0, GIB, 3 * GIB, &figures);
-	assert_int_equal(figures.outside_bytes, GIB);
-	assert_int_equal(figures.usable_bytes, 7 * GIB);
+	assert_fields(figures, (outside_bytes, GIB), (usable_bytes, 7 * GIB));
 	/* More than is seen in use at all. */
 	budget_compute(&pool, 8 * GIB, 0, GIB, 6 * GIB, &figures);
-	assert_int_equal(figures.outside_bytes, 0);
-	assert_int_equal(figures.usable_bytes, 8 * GIB);
+	assert_fields(figures, (outside_bytes, 0), (usable_bytes, 8 * GIB));
 }
 
 /* The driver has moved something of ours out: what is missing is nobody's overhead. */
@@ -75,9 +70,8 @@ TEST(test_compute__own_moved_out)
 		.total = known(8 * GIB), .used = known(8 * GIB), .own = known(3 * GIB)};
 	struct budget_figures figures = compute(&pool, 0, 4 * GIB);
 
-	assert_int_equal(figures.outside_bytes, 5 * GIB);
-	assert_int_equal(figures.overhead_bytes, 0);
-	assert_int_equal(figures.usable_bytes, 3 * GIB);
+	assert_fields(figures, (outside_bytes, 5 * GIB), (overhead_bytes, 0),
+		      (usable_bytes, 3 * GIB));
 }
 
 /* What an administrator allows is less than the device has. */

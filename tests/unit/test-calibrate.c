@@ -159,9 +159,7 @@ static void script_init(struct script *script, enum executor_kind kind)
 
 static void expect_nothing_left(const struct script *script)
 {
-	assert_int_equal(script->n_plans, 0);
-	assert_int_equal(script->n_arenas, 0);
-	assert_int_equal(script->n_loaded, 0);
+	assert_fields(*script, (n_plans, 0), (n_arenas, 0), (n_loaded, 0));
 }
 
 static bool fit(const struct script *script, const struct calibrate_samples *samples, float link,
@@ -197,8 +195,8 @@ TEST(test_probe__sizes)
 		double bytes = (double)(4096ull << 3 * probe.size_class);
 
 		assert_int_equal(calibrate_bench_prepare(&bench, i), 0);
-		assert_int_equal(bench.plan->n_nodes, probe.n_nodes);
-		assert_int_equal(bench.plan->nodes[0].op->family, probe.family);
+		assert_fields(*bench.plan, (n_nodes, probe.n_nodes),
+			      (nodes[0].op->family, probe.family));
 		if (!calibrate_probe_is_chain(i)) {
 			assert_int_equal(calibrate_probe_index(probe.family, probe.size_class), i);
 			if (bench.work.bytes > 1.1 * bytes || bench.work.bytes < 0.6 * bytes)
@@ -264,8 +262,8 @@ TEST(test_measure__finds_model)
 		assert_string_equal(profile.name, "A scripted device");
 		expect_near((double)profile.task_ns, script.task_ns);
 		expect_near((double)profile.node_ns, script.node_ns);
-		assert_int_equal(profile.n_servers, variant == 2 ? 4 : 1);
-		assert_int_equal(profile.n_servers_per_task, variant == 2 ? 4 : 1);
+		assert_fields(profile, (n_servers, variant == 2 ? 4 : 1),
+			      (n_servers_per_task, variant == 2 ? 4 : 1));
 		assert_float_equal(profile.share_min_ns, variant == 2 ? 60000 : 0, 0);
 		assert_float_equal(profile.up_bytes_per_ns, variant == 1 ? 10 : 0, 0);
 		/* Of small ones the work hardly shows. */
@@ -511,8 +509,7 @@ static bool measures(enum vulkan_mode mode)
 	assert_int_equal(calibrate_measure(&world, executor, clock_now_ns() + 700000000, &samples),
 			 0);
 	vulkan_usage(executor, &usage);
-	assert_int_equal(usage.device_bytes, 0);
-	assert_int_equal(usage.n_imports, 0);
+	assert_fields(usage, (device_bytes, 0), (n_imports, 0));
 	calibrate_describe(executor, 1, 1, &device);
 	/* Compilers may have taken all of the time. */
 	if (calibrate_fit(&device, &samples, &profile)) {
@@ -667,8 +664,7 @@ static void served_deinit(struct served *served)
 	assert_false(calibrator_is_busy(served->calibrator));
 	for (unsigned int i = 0; i < 2; i++) {
 		expect_nothing_left(&served->scripts[i]);
-		assert_int_equal(served->device_bytes[i], 0);
-		assert_int_equal(served->host_bytes[i], 0);
+		assert_fields(*served, (device_bytes[i], 0), (host_bytes[i], 0));
 	}
 	calibrator_free(served->calibrator);
 }
@@ -684,9 +680,7 @@ TEST(test_calibrator__measures)
 	assert_true(calibrator_is_busy(served.calibrator));
 	while (served_step(&served))
 		;
-	assert_int_equal(served.n_results, 2);
-	assert_int_equal(served.n_failures, 0);
-	assert_int_equal(served.most_device_bytes, 8192);
+	assert_fields(served, (n_results, 2), (n_failures, 0), (most_device_bytes, 8192));
 	assert_int_equal(__builtin_popcountll(served.samples.measured), CALIBRATE_PROBES);
 	assert_true(fit(&served.scripts[1], &served.samples, 0, &profile));
 	expect_near((double)profile.rates[OP_FAMILY_MATMUL][4].flops_per_ns, 1000);
@@ -744,8 +738,7 @@ TEST(test_calibrator__device_fails)
 		while (served_step(&served))
 			;
 		/* The other one is measured. */
-		assert_int_equal(served.n_results, 2);
-		assert_int_equal(served.n_failures, 1);
+		assert_fields(served, (n_results, 2), (n_failures, 1));
 		assert_int_equal(__builtin_popcountll(served.samples.measured), CALIBRATE_PROBES);
 		served_deinit(&served);
 	}
@@ -761,9 +754,7 @@ TEST(test_calibrator__too_much)
 	calibrator_start(served.calibrator, 1);
 	while (served_step(&served))
 		;
-	assert_int_equal(served.n_results, 1);
-	assert_int_equal(served.n_failures, 0);
-	assert_int_equal(served.samples.measured, 0);
+	assert_fields(served, (n_results, 1), (n_failures, 0), (samples.measured, 0));
 	served_deinit(&served);
 
 	/* There is no room for the tensors. */
@@ -771,8 +762,7 @@ TEST(test_calibrator__too_much)
 	served.refuse_host_bytes = 1;
 	calibrator_start(served.calibrator, 3);
 	assert_false(served_step(&served));
-	assert_int_equal(served.n_results, 2);
-	assert_int_equal(served.n_failures, 2);
+	assert_fields(served, (n_results, 2), (n_failures, 2));
 	served_deinit(&served);
 }
 

@@ -85,11 +85,8 @@ TEST(test_causers__few)
 		unsigned int at = run_queue_causer_find(causers, &hogs[i].key, &least);
 
 		assert_true(at < RUN_QUEUE_CAUSERS);
-		assert_int_equal(causers[at].wait_ns, 100 * (i + 1) + 1);
-		assert_int_equal(causers[at].n_preemptions, 3);
-		assert_int_equal(causers[at].overcount_ns, 0);
-		assert_int_equal(causers[at].who, i);
-		assert_int_equal(causers[at].process, i + 1);
+		assert_fields(causers[at], (wait_ns, 100 * (i + 1) + 1), (n_preemptions, 3),
+			      (overcount_ns, 0), (who, i), (process, i + 1));
 		assert_memory_equal(causers[at].comm, hogs[i].key.comm, RUN_QUEUE_COMM_BYTES);
 	}
 
@@ -100,9 +97,7 @@ TEST(test_causers__few)
 	assert_int_equal(run_queue_causer_find(causers, &hogs[0].key, &least), RUN_QUEUE_CAUSERS);
 	i = run_queue_causer_find(causers, &ninth.key, &least);
 	assert_ptr_equal(causer, &causers[i]);
-	assert_int_equal(causers[i].wait_ns, 111);
-	assert_int_equal(causers[i].overcount_ns, 101);
-	assert_int_equal(causers[i].n_preemptions, 0);
+	assert_fields(causers[i], (wait_ns, 111), (overcount_ns, 101), (n_preemptions, 0));
 	assert_string_equal(causers[i].comm, "hog-99\x01\n");
 	assert_string_equal(causers[i].cgroup_name, "");
 }

@@ -465,24 +465,17 @@ TEST(test_describe__broker_reads_it)
 	if (plan_new(desc, bytes, &lookup, message, &plan))
 		fail_msg("%s", message);
 	assert_string_equal(plan->name, "example");
-	assert_int_equal(plan->max_count, 100);
-	assert_int_equal(plan->n_tensors, 8);
-	assert_int_equal(plan->n_nodes, 4);
-	assert_int_equal(plan->n_bindings, 4);
+	assert_fields(*plan, (max_count, 100), (n_tensors, 8), (n_nodes, 4), (n_bindings, 4));
 	assert_false(plan->pinned);
-	assert_int_equal(plan->n_constants, 2);
-	assert_int_equal(plan->constants[0].offset, 128);
-	assert_int_equal(plan->constants[0].bytes, 8 * 3 * 4);
-	assert_int_equal(plan->nodes[0].in[0], 0);
-	assert_int_equal(plan->nodes[0].in[1], 1);
+	assert_fields(*plan, (n_constants, 2), (constants[0].offset, 128),
+		      (constants[0].bytes, 8 * 3 * 4), (nodes[0].in[0], 0), (nodes[0].in[1], 1));
 	assert_string_equal(plan->nodes[0].name, "project");
 	assert_true(plan->nodes[0].params.gemm.alpha == 0.5f);
 	assert_int_equal(plan->nodes[2].params.top_k.k, 2);
 	assert_false(plan->nodes[3].params.reduce.keepdims);
 	assert_int_equal(plan->nodes[3].params.reduce.axes, 2);
 	/* The shapes that were left open: two of three scores for each row, as i64. */
-	assert_int_equal(plan->tensors[6].row_bytes, 2 * 8);
-	assert_int_equal(plan->tensors[7].row_bytes, 4);
+	assert_fields(*plan, (tensors[6].row_bytes, 2 * 8), (tensors[7].row_bytes, 4));
 	plan_free(plan);
 	free(desc);
 
@@ -518,14 +511,11 @@ TEST(test_describe__attributes)
 	header = desc;
 	attrs = (const void *)((const char *)(header + 1) + 2 * sizeof(struct rbk_plan_tensor) +
 			       sizeof(struct rbk_plan_node));
-	assert_int_equal(header->n_attrs, 4);
-	assert_int_equal(header->blob_bytes, 16 + 8 + 16);
+	assert_fields(*header, (n_attrs, 4), (blob_bytes, 16 + 8 + 16));
 	blob = (const uint8_t *)desc + bytes - header->blob_bytes;
-	assert_int_equal(attrs[0].type, RBK_ATTR_FLOATS);
-	assert_int_equal(attrs[0].n, 3);
+	assert_fields(attrs[0], (type, RBK_ATTR_FLOATS), (n, 3));
 	assert_memory_equal(blob + attrs[0].blob_offset, floats, sizeof(floats));
-	assert_int_equal(attrs[1].type, RBK_ATTR_STRING);
-	assert_int_equal(attrs[1].n, 4);
+	assert_fields(attrs[1], (type, RBK_ATTR_STRING), (n, 4));
 	assert_memory_equal(blob + attrs[1].blob_offset, "same\0\0\0", 8);
 	assert_int_equal(attrs[2].type, RBK_ATTR_INTS);
 	assert_memory_equal(blob + attrs[2].blob_offset, ints, sizeof(ints));
@@ -568,10 +558,8 @@ TEST(test_plan__large)
 
 		assert_int_equal(rbk_plan_new(fixture.rbk, b, 1, &plan, &fixture.error), 0);
 		rbk_plan_info(plan, &info);
-		assert_int_equal(info.id, rbk_plan_id(plan));
-		assert_int_equal(info.devices, 1);
-		assert_int_equal(info.n_refs, 2);
-		assert_int_equal(info.max_count, 1);
+		assert_fields(info, (id, rbk_plan_id(plan)), (devices, 1), (n_refs, 2),
+			      (max_count, 1));
 		assert_true(info.flops_row >= sizes[i] * 168);
 		assert_int_equal(info.flops_fixed, info.flops_row > 65520 ? RBK_WIRE_PLAN_FD : 0);
 		assert_null(rbk_plan_free(plan));

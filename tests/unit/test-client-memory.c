@@ -38,15 +38,10 @@ TEST(test_plan_memory__answers)
 	/* The fake answers with the id that it was asked for. */
 	assert_int_equal(n_constrained, rbk_plan_id(plan));
 	assert_int_not_equal(n_constrained, 0);
-	assert_int_equal(devices[0].state, RBK_MEMORY_RESIDENT);
-	assert_int_equal(devices[0].tier, RBK_TIER_NONE);
-	assert_int_equal(devices[1].state, RBK_MEMORY_EVICTED);
-	assert_int_equal(devices[1].tier, RBK_TIER_GTT);
-	assert_int_equal(devices[1].required_bytes, 1);
-	assert_int_equal(devices[1].available_bytes, 2);
-	assert_int_equal(devices[1].resident_bytes, 3);
-	assert_int_equal(devices[1].n_evictions, 4);
-	assert_int_equal(devices[1].n_returns, 5);
+	assert_fields(devices[0], (state, RBK_MEMORY_RESIDENT), (tier, RBK_TIER_NONE));
+	assert_fields(devices[1], (state, RBK_MEMORY_EVICTED), (tier, RBK_TIER_GTT),
+		      (required_bytes, 1), (available_bytes, 2), (resident_bytes, 3),
+		      (n_evictions, 4), (n_returns, 5));
 
 	/* No more than asked for. */
 	memset(devices, 0xff, sizeof(devices));
@@ -66,19 +61,12 @@ TEST(test_tenant__answers)
 	FIXTURE(fixture, NULL);
 	assert_int_equal(rbk_tenant(fixture.rbk, &tenant), 0);
 	assert_string_equal(tenant.name, "web");
-	assert_int_equal(tenant.host_bytes.used, 1);
-	assert_int_equal(tenant.host_bytes.max, 2);
-	assert_int_equal(tenant.sessions.used, 3);
+	assert_fields(tenant, (host_bytes.used, 1), (host_bytes.max, 2), (sessions.used, 3));
 	assert_true(tenant.sessions.max == UINT64_MAX);
-	assert_int_equal(tenant.n_evictions, 4);
-	assert_int_equal(tenant.n_refused, 5);
-	assert_int_equal(tenant.n_devices, 2);
-	assert_int_equal(tenant.devices[1].vram.used, 6);
-	assert_int_equal(tenant.devices[1].vram.max, 7);
-	assert_int_equal(tenant.devices[1].vram_reserve, 8);
-	assert_int_equal(tenant.devices[1].vram_high, 9);
-	assert_int_equal(tenant.devices[1].gtt.used, 10);
-	assert_int_equal(tenant.devices[1].gtt.max, 11);
+	assert_fields(tenant, (n_evictions, 4), (n_refused, 5), (n_devices, 2),
+		      (devices[1].vram.used, 6), (devices[1].vram.max, 7),
+		      (devices[1].vram_reserve, 8), (devices[1].vram_high, 9),
+		      (devices[1].gtt.used, 10), (devices[1].gtt.max, 11));
 }
 
 /* A broker of version 1.0 accepts us, and is not asked what it would end the session for. */

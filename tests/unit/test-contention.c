@@ -394,8 +394,7 @@ TEST(test_sessions, setup, teardown)
 	struct run_queue *rq = &bench->rq;
 
 	add(bench, 0, 0, NULL);
-	assert_int_equal(rq->n_processes[0], 1);
-	assert_int_equal(rq->pidfd, 77);
+	assert_fields(*rq, (n_processes[0], 1), (pidfd, 77));
 	assert_int_equal(contention_slot(bench->contention, bench->of_uid[0]->number), 0);
 	assert_int_equal(contention_tenant(bench->contention, 0), bench->of_uid[0]->number);
 	assert_int_equal(contention_slot(bench->contention, bench->of_uid[1]->number),
@@ -405,8 +404,7 @@ TEST(test_sessions, setup, teardown)
 
 	/* One slot for a tenant, however many sessions; its cgroup if that is only the tenant's. */
 	add(bench, 1, 0, "/them");
-	assert_int_equal(rq->n_processes[0], 2);
-	assert_int_equal(rq->n_cgroups[0], 1);
+	assert_fields(*rq, (n_processes[0], 2), (n_cgroups[0], 1));
 	assert_string_equal(rq->cgroup, "/them");
 	assert_false(rq->is_used[1]);
 
@@ -435,8 +433,7 @@ TEST(test_sessions__in_our_cgroup, setup, teardown)
 
 	for (unsigned int i = 0; i < ARRAY_SIZE(cgroups); i++) {
 		add(bench, 0, 0, cgroups[i]);
-		assert_int_equal(bench->rq.n_processes[0], 1);
-		assert_int_equal(bench->rq.n_cgroups[0], 0);
+		assert_fields(bench->rq, (n_processes[0], 1), (n_cgroups[0], 0));
 		bench->observer.session_removed(bench->observer.context, &bench->sessions[0]);
 	}
 	add(bench, 0, 0, "/us/her");
@@ -454,8 +451,7 @@ TEST(test_sessions__no_room, setup, teardown)
 	add(bench, 1, 0, "/them");
 	assert_int_equal(rq->n_processes[0], 1);
 	bench->observer.session_removed(bench->observer.context, &bench->sessions[1]);
-	assert_int_equal(rq->n_processes[0], 1);
-	assert_int_equal(rq->n_cgroups[0], 1);
+	assert_fields(*rq, (n_processes[0], 1), (n_cgroups[0], 1));
 	bench->observer.session_removed(bench->observer.context, &bench->sessions[0]);
 	assert_false(rq->is_used[0]);
 }
@@ -759,54 +755,40 @@ TEST(test_publish, setup, teardown)
 	assert_true(rbk_stats_view(&root, stats_root(stats)->header,
 				   stats_root(stats)->header->page_bytes));
 	contention = rbk_stats_record(&root, RBK_STATS_SECTION_CONTENTION, 0);
-	assert_int_equal(contention->source, RBK_STATS_SOURCE_EBPF);
-	assert_int_equal(contention->flags, RBK_STATS_CONTENTION_ACTS);
-	assert_int_equal(contention->n_workers_total, N_WORKERS);
-	assert_int_equal(contention->probe_ns, 600);
+	assert_fields(*contention, (source, RBK_STATS_SOURCE_EBPF),
+		      (flags, RBK_STATS_CONTENTION_ACTS), (n_workers_total, N_WORKERS),
+		      (probe_ns, 600));
 	assert_string_equal(contention->sentences[0], "no?such thing.");
 	assert_string_equal(contention->sentences[1], "");
 	/* Also where nobody had work. */
-	assert_int_equal(contention->n_unwatched, 5);
-	assert_int_equal(contention->n_dropped, 6);
+	assert_fields(*contention, (n_unwatched, 5), (n_dropped, 6));
 	threads = rbk_stats_record(&root, RBK_STATS_SECTION_THREADS, 0);
 	assert_int_equal(threads[0].role, RBK_STATS_ROLE_REACTOR);
-	assert_int_equal(threads[2].tid, 102);
-	assert_int_equal(threads[2].role, RBK_STATS_ROLE_WORKER);
+	assert_fields(threads[2], (tid, 102), (role, RBK_STATS_ROLE_WORKER));
 	assert_string_equal(threads[2].name, "thread");
 	assert_int_equal(threads[2].delay.causes[0].wait_ns, 9);
 	assert_int_equal(threads[3].tid, 0);
 
 	/* Administrators see everything. */
 	delay_of(stats_root(stats), 0, &delay);
-	assert_int_equal(delay.flags, RBK_STATS_DELAY_USED | RBK_STATS_DELAY_KNOWN);
-	assert_int_equal(delay.wait_ns, 17);
-	assert_int_equal(delay.p99_ns, 4);
-	assert_int_equal(delay.caused_ns, 3);
-	assert_int_equal(delay.n_causes, 3);
+	assert_fields(delay, (flags, RBK_STATS_DELAY_USED | RBK_STATS_DELAY_KNOWN), (wait_ns, 17),
+		      (p99_ns, 4), (caused_ns, 3), (n_causes, 3));
 	assert_string_equal(delay.causes[0].comm, "stress?");
-	assert_int_equal(delay.causes[0].pid, 5);
-	assert_int_equal(delay.causes[0].tenant, 0);
-	assert_int_equal(delay.causes[1].tenant, bench->of_uid[1]->number);
-	assert_int_equal(delay.causes[1].pid, 6);
-	assert_int_equal(delay.causes[2].flags, RBK_STATS_CAUSE_BROKER);
+	assert_fields(delay, (causes[0].pid, 5), (causes[0].tenant, 0),
+		      (causes[1].tenant, bench->of_uid[1]->number), (causes[1].pid, 6),
+		      (causes[2].flags, RBK_STATS_CAUSE_BROKER));
 
 	/* A tenant sees of others what /proc shows, unless that shows nothing. */
 	delay_of(&tenants[0]->page, 0, &delay);
-	assert_int_equal(delay.wait_ns, 17);
-	assert_int_equal(delay.causes[0].pid, 0);
-	assert_int_equal(delay.causes[0].wait_ns, 9);
-	assert_int_equal(delay.causes[1].pid, 0);
-	assert_int_equal(delay.causes[1].tenant, 0);
-	assert_int_equal(delay.causes[1].flags, 0);
+	assert_fields(delay, (wait_ns, 17), (causes[0].pid, 0), (causes[0].wait_ns, 9),
+		      (causes[1].pid, 0), (causes[1].tenant, 0), (causes[1].flags, 0));
 	assert_string_equal(delay.causes[1].comm,
 			    contention_hides_others(bench->contention) ? "" : "other");
-	assert_int_equal(delay.causes[1].n_preemptions, 2);
-	assert_int_equal(delay.causes[2].flags, RBK_STATS_CAUSE_BROKER);
-	assert_int_equal(delay.causes[2].pid, 7);
+	assert_fields(delay, (causes[1].n_preemptions, 2),
+		      (causes[2].flags, RBK_STATS_CAUSE_BROKER), (causes[2].pid, 7));
 	/* Itself it knows. */
 	delay_of(&tenants[1]->page, 0, &delay);
-	assert_int_equal(delay.causes[1].flags, RBK_STATS_CAUSE_OWN);
-	assert_int_equal(delay.causes[1].pid, 6);
+	assert_fields(delay.causes[1], (flags, RBK_STATS_CAUSE_OWN), (pid, 6));
 	assert_string_equal(delay.causes[1].comm, "other");
 	assert_int_equal(delay.causes[1].tenant, bench->of_uid[1]->number);
 
@@ -818,8 +800,7 @@ TEST(test_publish, setup, teardown)
 	bench->rq.report.has_delays = false;
 	contention_publish(bench->contention, stats);
 	delay_of(&tenants[1]->page, 0, &delay);
-	assert_int_equal(delay.flags, 0);
-	assert_int_equal(delay.n_causes, 0);
+	assert_fields(delay, (flags, 0), (n_causes, 0));
 	delay_of(stats_root(stats), 0, &delay);
 	assert_int_equal(delay.flags, RBK_STATS_DELAY_USED);
 	assert_int_equal(threads[0].tid, 100);

@@ -70,8 +70,7 @@ static void expect_placed(struct bench *bench, uint64_t user_data, uint8_t devic
 
 	finish(bench, &bench->rig.fakes[device], user_data, 0);
 	cqe = expect_cqe(bench, user_data, 0);
-	assert_int_equal(cqe.device, device);
-	assert_int_equal(cqe.reason, reason);
+	assert_fields(cqe, (device, device), (reason, reason));
 }
 
 /* --- tasks that do not wait --- */
@@ -90,9 +89,8 @@ TEST(test_constrained__runs_on_the_cpu)
 	/* It is wanted: once in the list, two tasks. */
 	assert_ptr_equal(bench.rig.residency->demand.first, &bench.queued->memory);
 	assert_null(bench.queued->memory.next_wanted);
-	assert_int_equal(bench.queued->memory.n_wanted, 2);
-	assert_int_equal(bench.queued->memory.n_constrained, 2);
-	assert_int_equal(bench.rig.residency->counts.n_constraints, 2);
+	assert_fields(bench, (queued->memory.n_wanted, 2), (queued->memory.n_constrained, 2),
+		      (rig.residency->counts.n_constraints, 2));
 	assert_true(bench.queued->memory.wanted_ticks >= start_ticks);
 	assert_int_equal(bench.rig.residency->n_asked, 0);
 
@@ -120,9 +118,8 @@ TEST(test_constrained__wants_nothing)
 			      i ? RBK_REASON_USER_PREFERENCE : RBK_REASON_BELOW_THRESHOLD);
 	}
 	assert_null(bench.rig.residency->demand.first);
-	assert_int_equal(bench.queued->memory.n_wanted, 0);
-	assert_int_equal(bench.queued->memory.n_constrained, 0);
-	assert_int_equal(bench.rig.residency->n_asked, 0);
+	assert_fields(bench, (queued->memory.n_wanted, 0), (queued->memory.n_constrained, 0),
+		      (rig.residency->n_asked, 0));
 }
 
 /* A tiny task that asks for the GPU still runs inline, and its wish is noted. */
@@ -145,8 +142,7 @@ TEST(test_constrained__inline)
 	put_run(&bench, bench.tiny, 2, WAIT);
 	rig_work(&bench.rig);
 	expect_cqe(&bench, 2, 0);
-	assert_int_equal(bench.cpu->n_inline, 2);
-	assert_int_equal(bench.tiny->memory.n_constrained, 1);
+	assert_fields(bench, (cpu->n_inline, 2), (tiny->memory.n_constrained, 1));
 	/* One that would wait is not run inline. */
 	sqe.user_data = 3;
 	sqe.flags = WAIT;
@@ -221,8 +217,7 @@ TEST(test_never_fits__does_not_wait)
 	put(&bench, 2, RBK_STRATEGY_ONLY_GPU, WAIT);
 	rig_work(&bench.rig);
 	cqe = expect_cqe(&bench, 2, -ENOMEM);
-	assert_int_equal(cqe.device, RBK_DEVICE_NONE);
-	assert_int_equal(cqe.reason, RBK_REASON_MEMORY_CONSTRAINT);
+	assert_fields(cqe, (device, RBK_DEVICE_NONE), (reason, RBK_REASON_MEMORY_CONSTRAINT));
 	expect_placed(&bench, 1, CPU, RBK_REASON_MEMORY_CONSTRAINT);
 	bench_pin(&bench, bench.queued, GPU);
 	put(&bench, 3, RBK_STRATEGY_AUTO, WAIT);
@@ -248,25 +243,20 @@ TEST(test_wait__runs_where_it_wanted)
 	put(&bench, 1, RBK_STRATEGY_PREFER_GPU, WAIT);
 	put(&bench, 2, RBK_STRATEGY_DEVICE(GPU), WAIT);
 	rig_work(&bench.rig);
-	assert_int_equal(bench.rig.residency->n_waiters, 2);
-	assert_int_equal(bench.ring.ring->n_in_flight, 2);
-	assert_int_equal(bench.queued->n_in_flight, 2);
-	assert_int_equal(bench.arena->n_in_flight, 4);
-	assert_int_equal(bench.cpu->n_submitted, 0);
+	assert_fields(bench, (rig.residency->n_waiters, 2), (ring.ring->n_in_flight, 2),
+		      (queued->n_in_flight, 2), (arena->n_in_flight, 4), (cpu->n_submitted, 0));
 	usleep(2000);
 	answer(&bench, RESIDENCY_WAIT, GPU, PLAN_DEVICE_READY, 0);
 	answer(&bench, RESIDENCY_WAIT, GPU, PLAN_DEVICE_READY, 0);
 	assert_int_equal(bench.queued->memory.n_on_device[GPU], 2);
 	finish(&bench, bench.gpu, 1, 0);
 	cqe = expect_cqe(&bench, 1, 0);
-	assert_int_equal(cqe.device, GPU);
-	assert_int_equal(cqe.reason, RBK_REASON_USER_PREFERENCE);
+	assert_fields(cqe, (device, GPU), (reason, RBK_REASON_USER_PREFERENCE));
 	/* From admission. */
 	assert_true(cqe.queue_ns >= 2000000);
 	expect_placed(&bench, 2, GPU, RBK_REASON_USER_PREFERENCE);
-	assert_int_equal(bench.queued->memory.n_constrained, 0);
-	assert_int_equal(bench.queued->memory.n_wanted, 2);
-	assert_int_equal(bench.queued->memory.n_on_device[GPU], 0);
+	assert_fields(bench.queued->memory, (n_constrained, 0), (n_wanted, 2),
+		      (n_on_device[GPU], 0));
 }
 
 /* Its turn comes after the memory has left again: it waits on. */
@@ -505,8 +495,7 @@ TEST(test_cancel__answered)
 	expect_cqe(&bench, 4, 0);
 	expect_cqe(&bench, 1, -ECANCELED);
 	expect_cqe(&bench, 2, -ECANCELED);
-	assert_int_equal(bench.gpu->n_submitted, 0);
-	assert_int_equal(bench.rig.residency->n_withdrawn, 0);
+	assert_fields(bench, (gpu->n_submitted, 0), (rig.residency->n_withdrawn, 0));
 }
 
 /* The ring goes, with one that waits, one that was answered, and those behind them. */
@@ -527,10 +516,8 @@ TEST(test_close__waiting)
 	assert_int_equal(bench.rig.residency->n_waiters, 0);
 	rig_work(&bench.rig);
 	assert_int_equal(rig_answer(&bench.rig, RBK_WIRE_RING_REMOVE, NULL, 0), 0);
-	assert_int_equal(bench.ring.cq->cq_tail, 0);
-	assert_int_equal(bench.gpu->n_submitted + bench.cpu->n_submitted, 0);
-	assert_int_equal(bench.queued->n_in_flight, 0);
-	assert_int_equal(bench.arena->n_in_flight, 0);
+	assert_fields(bench, (ring.cq->cq_tail, 0), (gpu->n_submitted + bench.cpu->n_submitted, 0),
+		      (queued->n_in_flight, 0), (arena->n_in_flight, 0));
 }
 
 /* The plan goes: what waits for it ends; one that runs, and those behind it, go first. */
@@ -651,12 +638,9 @@ TEST(test_prefetch__brings)
 	rig_work(&bench.rig);
 	answer(&bench, RESIDENCY_PREFETCH, GPU2, PLAN_DEVICE_READY, 0);
 	cqe = expect_cqe(&bench, 1, 0);
-	assert_int_equal(cqe.device, GPU2);
-	assert_int_equal(cqe.reason, RBK_REASON_NONE);
-	assert_int_equal(cqe.queue_ns + cqe.exec_ns, 0);
+	assert_fields(cqe, (device, GPU2), (reason, RBK_REASON_NONE), (queue_ns + cqe.exec_ns, 0));
 	/* No task ran there. */
-	assert_int_equal(bench.rig.session->stats.tasks[GPU2], 0);
-	assert_int_equal(bench.rig.session->stats.errors, 0);
+	assert_fields(bench.rig.session->stats, (tasks[GPU2], 0), (errors, 0));
 	put_memory(&bench, RBK_OP_PREFETCH, 2, RBK_STRATEGY_AUTO, WAIT);
 	rig_work(&bench.rig);
 	answer(&bench, RESIDENCY_WAIT, RBK_DEVICE_NONE, 0, 0);
@@ -726,8 +710,7 @@ TEST(test_prefetch__refused)
 	rig_work(&bench.rig);
 	expect_cqe(&bench, 6, -EINVAL);
 	expect_cqe(&bench, 7, -EINVAL);
-	assert_int_equal(bench.rig.residency->n_asked, 0);
-	assert_int_equal(bench.queued->n_in_flight, 0);
+	assert_fields(bench, (rig.residency->n_asked, 0), (queued->n_in_flight, 0));
 }
 
 /* Another session's plan, which has an id that is not one of ours. */
@@ -781,9 +764,8 @@ TEST(test_leaving__last_task_tells)
 		put(&bench, i, RBK_STRATEGY_PREFER_GPU, 0);
 	put_run(&bench, bench.queued, 5, 0);
 	rig_work(&bench.rig);
-	assert_int_equal(bench.queued->memory.n_on_device[GPU], 4);
-	assert_int_equal(bench.queued->memory.n_on_device[CPU], 1);
-	assert_int_equal(bench.queued->memory.n_wanted, 4);
+	assert_fields(bench.queued->memory, (n_on_device[GPU], 4), (n_on_device[CPU], 1),
+		      (n_wanted, 4));
 	/* From now on nobody new. */
 	bench.queued->memory.leaving = 1u << GPU;
 	bench.queued->plan->device_state[GPU] = PLAN_DEVICE_EVICTED;
@@ -808,8 +790,7 @@ TEST(test_leaving__last_task_tells)
 	assert_int_equal(bench.rig.residency->idle_device, GPU);
 	fake_finish_all(bench.cpu, 0);
 	rig_work(&bench.rig);
-	assert_int_equal(bench.queued->memory.n_on_device[CPU], 0);
-	assert_int_equal(bench.rig.residency->n_idle, 1);
+	assert_fields(bench, (queued->memory.n_on_device[CPU], 0), (rig.residency->n_idle, 1));
 }
 
 /* Not leaving: nobody is told. */

@@ -230,23 +230,18 @@ static void expect_nothing_held(const struct yard *yard)
 {
 	const struct dispatch *dispatch = yard->rig->dispatch;
 
-	assert_int_equal(dispatch->n_queued, 0);
-	assert_int_equal(dispatch->n_submitted, 0);
+	assert_fields(*dispatch, (n_queued, 0), (n_submitted, 0));
 	for (uint32_t i = 0; i < yard->n_devices; i++) {
 		const struct place_queue *queue = &dispatch->placer->devices[i].queue;
 
-		assert_int_equal(queue->n_queued, 0);
-		assert_int_equal(queue->n_released, 0);
-		assert_int_equal(queue->n_waiting, 0);
-		assert_int_equal(queue->waiting_ns, 0);
-		assert_int_equal(queue->running_ns, 0);
-		assert_int_equal(queue->queued_ns, 0);
+		assert_fields(*queue, (n_queued, 0), (n_released, 0), (n_waiting, 0),
+			      (waiting_ns, 0), (running_ns, 0), (queued_ns, 0));
 		assert_int_equal(yard->devices[i].n_slots, 0);
 		for (unsigned int p = 0; p < MAX_PLANS; p++) {
 			const struct session_plan *plan = yard->plans[p];
 
-			assert_int_equal(plan->memory.n_on_device[i], 0);
-			assert_int_equal(plan->place->rest->gates[i].n_begun, 0);
+			assert_fields(*plan, (memory.n_on_device[i], 0),
+				      (place->rest->gates[i].n_begun, 0));
 			assert_null(plan->place->rest->gates[i].next);
 		}
 	}

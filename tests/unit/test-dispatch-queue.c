@@ -174,9 +174,8 @@ TEST(test_deadline__missed)
 
 		step(&kit, kit.cpu->n_tasks > 0 ? kit.cpu : kit.gpu);
 		while (rig_take(&kit.bench.ring, &cqe)) {
-			assert_int_equal(cqe.res, 0);
-			assert_int_equal(cqe.flags,
-					 cqe.user_data < 4 ? RBK_CQE_DEADLINE_MISSED : 0);
+			assert_fields(cqe, (res, 0),
+				      (flags, cqe.user_data < 4 ? RBK_CQE_DEADLINE_MISSED : 0));
 			n++;
 		}
 	}
@@ -211,8 +210,7 @@ static void share(uint32_t weight, uint32_t other_weight, uint8_t device)
 	/* Nobody is left behind. */
 	while (fake->n_tasks > 0)
 		step(&kit, fake);
-	assert_int_equal(kit.bench.ring.cq->cq_tail, n);
-	assert_int_equal(kit.ring.cq->cq_tail, n);
+	assert_fields(kit, (bench.ring.cq->cq_tail, n), (ring.cq->cq_tail, n));
 }
 
 TEST(test_share__by_weight)
@@ -264,8 +262,7 @@ TEST(test_urgent__who_is)
 
 static void expect_counted(const struct kit *kit, unsigned int cpu, unsigned int gpu)
 {
-	assert_int_equal(kit->plan->memory.n_on_device[CPU], cpu);
-	assert_int_equal(kit->plan->memory.n_on_device[GPU], gpu);
+	assert_fields(kit->plan->memory, (n_on_device[CPU], cpu), (n_on_device[GPU], gpu));
 }
 
 static unsigned int take_all(struct kit *kit)
@@ -274,8 +271,7 @@ static unsigned int take_all(struct kit *kit)
 	struct rbk_cqe cqe;
 
 	while (rig_take(&kit->bench.ring, &cqe)) {
-		assert_int_equal(cqe.res, 0);
-		assert_int_equal(cqe.device, CPU);
+		assert_fields(cqe, (res, 0), (device, CPU));
 		n += cqe.user_data < 1000;
 	}
 	return n;
@@ -388,8 +384,7 @@ TEST(test_moved__tells_residency)
 	config.force_cpu = true;
 	dispatch_configure(kit.bench.rig.dispatch, &config);
 	expect_counted(&kit, 5, 0);
-	assert_int_equal(kit.bench.rig.residency->n_idle, 1);
-	assert_int_equal(kit.bench.rig.residency->idle_device, GPU);
+	assert_fields(*kit.bench.rig.residency, (n_idle, 1), (idle_device, GPU));
 	kit.plan->memory.leaving = 0;
 	rig_work(&kit.bench.rig);
 	for (uint64_t i = 0; i < 5; i++) {
@@ -424,8 +419,7 @@ TEST(test_force_cpu__while_queued)
 			continue;
 		assert_int_equal(step(&kit, kit.cpu), i);
 		cqe = expect_cqe(&kit.bench, i, 0);
-		assert_int_equal(cqe.device, CPU);
-		assert_int_equal(cqe.reason, RBK_REASON_GPU_UNAVAILABLE);
+		assert_fields(cqe, (device, CPU), (reason, RBK_REASON_GPU_UNAVAILABLE));
 	}
 	assert_int_equal(kit.cpu->n_tasks, 0);
 	assert_int_equal(step(&kit, kit.gpu), 1);
@@ -740,15 +734,13 @@ TEST(test_own__when_idle)
 	rig_work(&kit.bench.rig);
 	own_finish(kit.gpu, &first, -EIO);
 	rig_work(&kit.bench.rig);
-	assert_int_equal(first.n_done, 1);
-	assert_int_equal(first.res, -EIO);
+	assert_fields(first, (n_done, 1), (res, -EIO));
 	assert_int_equal(own_start(dispatch), 0);
 	assert_int_equal(step(&kit, kit.gpu), 3);
 	assert_int_equal(own_start(dispatch), 1);
 	own_finish(kit.gpu, &second, 0);
 	rig_work(&kit.bench.rig);
-	assert_int_equal(second.n_done, 1);
-	assert_int_equal(second.res, 0);
+	assert_fields(second, (n_done, 1), (res, 0));
 	for (uint64_t i = 1; i <= 3; i++)
 		expect_cqe(&kit.bench, i, 0);
 	expect_none(&kit.bench);
@@ -769,14 +761,12 @@ TEST(test_own__stop)
 	assert_int_equal(dispatch_run_own(dispatch, &waiting.own), 0);
 	assert_int_equal(own_start(dispatch), 1);
 	dispatch_stop(dispatch);
-	assert_int_equal(waiting.n_done, 1);
-	assert_int_equal(waiting.res, -ECANCELED);
+	assert_fields(waiting, (n_done, 1), (res, -ECANCELED));
 	assert_int_equal(running.n_done, 0);
 	assert_int_equal(dispatch->n_submitted, 1);
 	own_finish(kit.cpu, &running, 0);
 	rig_work(&kit.bench.rig);
-	assert_int_equal(running.n_done, 1);
-	assert_int_equal(running.res, -ECANCELED);
+	assert_fields(running, (n_done, 1), (res, -ECANCELED));
 }
 
 /* --- no memory --- */

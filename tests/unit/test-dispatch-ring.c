@@ -26,8 +26,8 @@ static void run_wrap(void (*round)(struct bench *bench, uint64_t user_data))
 	for (uint64_t i = 0; i < 3ull * N_ENTRIES; i++) {
 		round(&bench, i);
 		expect_none(&bench);
-		assert_int_equal(bench.ring.ring->n_in_flight, 0);
-		assert_int_equal(bench.ring.cq->sq_head, bench.ring.sq_tail);
+		assert_fields(bench.ring, (ring->n_in_flight, 0),
+			      (cq->sq_head, bench.ring.sq_tail));
 	}
 	assert_int_equal(bench.ring.sq_tail, UINT32_MAX - 5 + 3 * N_ENTRIES);
 }
@@ -182,11 +182,9 @@ TEST(test_inline__bounds)
 	assert_int_equal(rig_work(&bench.rig), 3);
 	assert_int_equal(expect_cqe(&bench, 1, 0).reason, RBK_REASON_BELOW_THRESHOLD);
 	expect_none(&bench);
-	assert_int_equal(bench.cpu->n_inline, 1);
-	assert_int_equal(bench.cpu->n_tasks, 1);
+	assert_fields(*bench.cpu, (n_inline, 1), (n_tasks, 1));
 	assert_int_equal(fake_user_data(bench.cpu->tasks[0]), 2);
-	assert_int_equal(bench.cpu->tasks[0]->count, 9);
-	assert_int_equal(bench.gpu->n_tasks, 1);
+	assert_fields(bench, (cpu->tasks[0]->count, 9), (gpu->n_tasks, 1));
 }
 
 static void prepare_again(struct bench *bench)
@@ -279,8 +277,7 @@ TEST(test_overrun__in_a_row)
 	run_tiny(&bench, 30000);
 	assert_int_equal(bench.tiny->inline_max_count, 0);
 	run_tiny(&bench, 100);
-	assert_int_equal(bench.cpu->n_inline, 8);
-	assert_int_equal(bench.cpu->n_submitted, 1);
+	assert_fields(*bench.cpu, (n_inline, 8), (n_submitted, 1));
 }
 
 /* The bucket leaks: one in a hundred is forgiven for ever, one in thirty is not. */
@@ -433,9 +430,7 @@ TEST(test_stats__counted)
 	rig_work(&bench.rig);
 	assert_int_equal(hooks.tasks_in_flight(hooks.context), 2);
 	assert_int_equal(totals->tasks_completed, 3);
-	assert_int_equal(stats->tasks[CPU], 1);
-	assert_int_equal(stats->tasks[GPU], 0);
-	assert_int_equal(stats->errors, 1);
+	assert_fields(*stats, (tasks[CPU], 1), (tasks[GPU], 0), (errors, 1));
 
 	task = bench.gpu->tasks[0];
 	task->copied_bytes = 11;
@@ -445,17 +440,11 @@ TEST(test_stats__counted)
 	task->copied_bytes = 100;
 	finish(&bench, bench.cpu, 4, 0);
 	assert_int_equal(hooks.tasks_in_flight(hooks.context), 0);
-	assert_int_equal(stats->tasks[CPU], 2);
-	assert_int_equal(stats->tasks[GPU], 1);
-	assert_int_equal(stats->reasons[RBK_REASON_NONE], 2);
-	assert_int_equal(stats->reasons[RBK_REASON_BELOW_THRESHOLD], 2);
-	assert_int_equal(stats->reasons[RBK_REASON_USER_PREFERENCE], 1);
-	assert_int_equal(stats->errors, 1);
-	assert_int_equal(stats->copied_bytes, 111);
-	assert_int_equal(stats->transferred_bytes, 13);
-	assert_int_equal(totals->copied_bytes, 111);
-	assert_int_equal(totals->transferred_bytes, 13);
-	assert_int_equal(totals->tasks_completed, 5);
+	assert_fields(*stats, (tasks[CPU], 2), (tasks[GPU], 1), (reasons[RBK_REASON_NONE], 2),
+		      (reasons[RBK_REASON_BELOW_THRESHOLD], 2),
+		      (reasons[RBK_REASON_USER_PREFERENCE], 1), (errors, 1), (copied_bytes, 111),
+		      (transferred_bytes, 13));
+	assert_fields(*totals, (copied_bytes, 111), (transferred_bytes, 13), (tasks_completed, 5));
 }
 
 /* --- sleeping --- */
@@ -749,9 +738,7 @@ TEST(test_turn__sleeps_and_wakes)
 	assert_int_not_equal(client.tokens[1], client.tokens[0]);
 	assert_int_not_equal(client.tokens[2], client.tokens[1]);
 	assert_int_not_equal(client.tokens[3], client.tokens[2]);
-	assert_int_equal(client.completed[0], 1);
-	assert_int_equal(client.completed[1], N_ENTRIES + 1);
-	assert_int_equal(client.n_bells, 1);
+	assert_fields(client, (completed[0], 1), (completed[1], N_ENTRIES + 1), (n_bells, 1));
 	bench_end(&client.bench);
 }
 
@@ -790,8 +777,7 @@ TEST(test_turn__flushes)
 	bench_begin(&client.bench, 2, N_ENTRIES);
 	client.bench.cpu->ops.flush = on_flush;
 	rig_run(&client.bench.rig, client_submits, &client);
-	assert_int_equal(client.bench.cpu->n_flushed, 1);
-	assert_int_equal(client.bench.gpu->n_flushed, 0);
+	assert_fields(client.bench, (cpu->n_flushed, 1), (gpu->n_flushed, 0));
 	for (uint64_t i = 0; i < 5; i++) {
 		assert_true(rig_take(&client.bench.ring, &cqe));
 		assert_int_equal(cqe.res, 0);

@@ -92,17 +92,14 @@ static struct rbk_cqe expect_done(struct kit *kit, uint64_t user_data, int res, 
 {
 	struct rbk_cqe cqe = expect_cqe(&kit->bench, user_data, res);
 
-	assert_int_equal(cqe.device, device);
-	assert_int_equal(cqe.reason, reason);
-	assert_int_equal(cqe.flags, flags);
+	assert_fields(cqe, (device, device), (reason, reason), (flags, flags));
 	return cqe;
 }
 
 static void expect_idle(const struct kit *kit)
 {
-	assert_int_equal(kit->bench.rig.dispatch->n_queued, 0);
-	assert_int_equal(kit->bench.rig.dispatch->n_submitted, 0);
-	assert_int_equal(kit->plan->n_in_flight, 0);
+	assert_fields(*kit, (bench.rig.dispatch->n_queued, 0), (bench.rig.dispatch->n_submitted, 0),
+		      (plan->n_in_flight, 0));
 	for (unsigned int i = 0; i < RBK_MAX_DEVICES; i++)
 		assert_int_equal(kit->plan->memory.n_on_device[i], 0);
 	assert_int_equal(kit->arena->n_in_flight, 0);
@@ -217,9 +214,8 @@ TEST(test_rows__fail_in_the_middle)
 		for (uint32_t i = 0; i < n_good; i++)
 			step(&kit, kit.gpu, 0);
 		step(&kit, kit.gpu, -EIO);
-		assert_int_equal(kit.gpu->n_tasks, 0);
-		assert_int_equal(kit.plan->memory.n_on_device[GPU], 0);
-		assert_int_equal(kit.plan->memory.n_on_device[CPU], 1);
+		assert_fields(kit, (gpu->n_tasks, 0), (plan->memory.n_on_device[GPU], 0),
+			      (plan->memory.n_on_device[CPU], 1));
 		while (kit.cpu->n_tasks > 0)
 			step(&kit, kit.cpu, 0);
 		expect_rows_once(&kit, 400);
@@ -288,10 +284,8 @@ TEST(test_rows__ring_closes)
 
 static void expect_part(const struct kit *kit, unsigned int part)
 {
-	assert_int_equal(kit->gpu->n_tasks, 1);
-	assert_int_equal(kit->gpu->tasks[0]->part, part);
-	assert_int_equal(kit->gpu->tasks[0]->count, 500);
-	assert_int_equal(kit->gpu->tasks[0]->refs[0].offset, 0);
+	assert_fields(*kit->gpu, (n_tasks, 1), (tasks[0]->part, part), (tasks[0]->count, 500),
+		      (tasks[0]->refs[0].offset, 0));
 }
 
 static void begin_parts(struct kit *kit)
@@ -332,9 +326,8 @@ TEST(test_parts__fail)
 	finish(&kit.bench, kit.gpu, 1, 0);
 	finish(&kit.bench, kit.gpu, 1, -EIO);
 	/* From the beginning, in as many parts as the CPU has. */
-	assert_int_equal(kit.gpu->n_tasks, 0);
-	assert_int_equal(kit.cpu->tasks[0]->part, 0);
-	assert_int_equal(kit.cpu->tasks[0]->count, 500);
+	assert_fields(kit, (gpu->n_tasks, 0), (cpu->tasks[0]->part, 0),
+		      (cpu->tasks[0]->count, 500));
 	finish(&kit.bench, kit.cpu, 1, 0);
 	expect_done(&kit, 1, 0, CPU, RBK_REASON_CPU_FALLBACK, 0);
 	expect_idle(&kit);
@@ -388,12 +381,10 @@ static void begin_halves(struct kit *kit, uint32_t count)
 	kit_begin(kit, 2, N_ENTRIES);
 	put(kit, count, 1, RBK_STRATEGY_PARTITION);
 	rig_work(&kit->bench.rig);
-	assert_int_equal(kit->gpu->n_tasks, 1);
-	assert_int_equal(kit->cpu->n_tasks, 1);
+	assert_fields(*kit, (gpu->n_tasks, 1), (cpu->n_tasks, 1));
 	assert_int_equal(first_row(kit, kit->gpu, WIDE), 0);
-	assert_int_equal(kit->plan->memory.n_on_device[GPU], 1);
-	assert_int_equal(kit->plan->memory.n_on_device[CPU], 1);
-	assert_int_equal(kit->plan->n_in_flight, 1);
+	assert_fields(*kit->plan, (memory.n_on_device[GPU], 1), (memory.n_on_device[CPU], 1),
+		      (n_in_flight, 1));
 }
 
 static bool has_half(const struct kit *kit)
@@ -422,8 +413,8 @@ TEST(test_halves__join)
 		while (second->n_tasks > 0)
 			step(&kit, second, 0);
 		cqe = expect_cqe(&kit.bench, 1, 0);
-		assert_int_equal(cqe.flags, RBK_CQE_PARTITIONED);
-		assert_int_equal(cqe.reason, RBK_REASON_USER_PREFERENCE);
+		assert_fields(cqe, (flags, RBK_CQE_PARTITIONED),
+			      (reason, RBK_REASON_USER_PREFERENCE));
 		assert_true(cqe.device == CPU || cqe.device == GPU);
 		expect_rows_once(&kit, counts[i / 2]);
 		expect_idle(&kit);

@@ -201,10 +201,10 @@ static void run_long_chain(uint64_t fails_at)
 			n_run++;
 		}
 		while (rig_take(&bench.ring, &cqe)) {
-			assert_int_equal(cqe.user_data, n_taken);
-			assert_int_equal(cqe.res, n_taken < fails_at    ? 0
-						  : n_taken == fails_at ? -EIO
-									: -ECANCELED);
+			assert_fields(cqe, (user_data, n_taken),
+				      (res, n_taken < fails_at    ? 0
+					    : n_taken == fails_at ? -EIO
+								  : -ECANCELED));
 			n_taken++;
 		}
 	}
@@ -362,9 +362,7 @@ TEST(test_cancel__queued)
 	assert_false(fake_begin(bench.cpu, 1));
 	finish(&bench, bench.cpu, 1, 0);
 	cqe = expect_cqe(&bench, 1, -ECANCELED);
-	assert_int_equal(cqe.device, RBK_DEVICE_NONE);
-	assert_int_equal(cqe.queue_ns, 0);
-	assert_int_equal(cqe.exec_ns, 0);
+	assert_fields(cqe, (device, RBK_DEVICE_NONE), (queue_ns, 0), (exec_ns, 0));
 }
 
 TEST(test_cancel__running)
@@ -464,11 +462,9 @@ TEST(test_cancel__in_the_queue)
 	expect_cqe(&bench, 7, 0);
 	expect_cqe(&bench, 8, -ENOENT);
 	cqe = expect_cqe(&bench, 3, -ECANCELED);
-	assert_int_equal(cqe.device, RBK_DEVICE_NONE);
-	assert_int_equal(cqe.exec_ns, 0);
+	assert_fields(cqe, (device, RBK_DEVICE_NONE), (exec_ns, 0));
 	expect_cqe(&bench, 5, -ECANCELED);
-	assert_int_equal(bench.rig.dispatch->n_queued, 2);
-	assert_int_equal(bench.queued->memory.n_on_device[CPU], 3);
+	assert_fields(bench, (rig.dispatch->n_queued, 2), (queued->memory.n_on_device[CPU], 3));
 	finish(&bench, bench.cpu, 1, 0);
 	expect_held(bench.cpu, 2);
 	finish(&bench, bench.cpu, 2, 0);
@@ -477,9 +473,8 @@ TEST(test_cancel__in_the_queue)
 	expect_cqe(&bench, 1, 0);
 	expect_cqe(&bench, 2, 0);
 	expect_cqe(&bench, 4, 0);
-	assert_int_equal(bench.rig.dispatch->n_queued, 0);
-	assert_int_equal(bench.queued->memory.n_on_device[CPU], 0);
-	assert_int_equal(bench.cpu->n_submitted, 3);
+	assert_fields(bench, (rig.dispatch->n_queued, 0), (queued->memory.n_on_device[CPU], 0),
+		      (cpu->n_submitted, 3));
 	/* The queue is whole: more go in and out. */
 	for (uint64_t i = 10; i < 14; i++)
 		put_run(&bench, bench.queued, i, 0);
@@ -513,8 +508,7 @@ TEST(test_busy__in_order)
 		if (bench.ring.cq->cq_tail != bench.ring.cq_head)
 			expect_cqe(&bench, next++, 0);
 	}
-	assert_int_equal(bench.gpu->n_submitted, 50);
-	assert_int_equal(bench.cpu->n_submitted, 0);
+	assert_fields(bench, (gpu->n_submitted, 50), (cpu->n_submitted, 0));
 }
 
 /* One device's queue does not hold up another's. */
@@ -549,12 +543,10 @@ TEST(test_fallback__every_error)
 		expect_held(bench.cpu, 1);
 		finish(&bench, bench.cpu, 1, 0);
 		cqe = expect_cqe(&bench, 1, 0);
-		assert_int_equal(cqe.device, CPU);
-		assert_int_equal(cqe.reason, RBK_REASON_CPU_FALLBACK);
+		assert_fields(cqe, (device, CPU), (reason, RBK_REASON_CPU_FALLBACK));
 		/* One task, by whichever device completed it. */
-		assert_int_equal(bench.rig.session->stats.tasks[CPU], 1);
-		assert_int_equal(bench.rig.session->stats.tasks[GPU], 0);
-		assert_int_equal(bench.rig.session->stats.reasons[RBK_REASON_CPU_FALLBACK], 1);
+		assert_fields(bench.rig.session->stats, (tasks[CPU], 1), (tasks[GPU], 0),
+			      (reasons[RBK_REASON_CPU_FALLBACK], 1));
 		bench_end(&bench);
 	}
 }
@@ -575,8 +567,7 @@ TEST(test_fallback__waits_and_fails)
 	expect_cqe(&bench, 1, 0);
 	finish(&bench, bench.cpu, 2, -ENOMEM);
 	cqe = expect_cqe(&bench, 2, -ENOMEM);
-	assert_int_equal(cqe.device, CPU);
-	assert_int_equal(cqe.reason, RBK_REASON_CPU_FALLBACK);
+	assert_fields(cqe, (device, CPU), (reason, RBK_REASON_CPU_FALLBACK));
 }
 
 static void expect_no_fallback(struct bench *bench, uint8_t strategy)
@@ -588,8 +579,7 @@ static void expect_no_fallback(struct bench *bench, uint8_t strategy)
 	rig_work(&bench->rig);
 	finish(bench, bench->gpu, 1, -EIO);
 	cqe = expect_cqe(bench, 1, -EIO);
-	assert_int_equal(cqe.device, GPU);
-	assert_int_equal(cqe.reason, RBK_REASON_USER_PREFERENCE);
+	assert_fields(cqe, (device, GPU), (reason, RBK_REASON_USER_PREFERENCE));
 	assert_int_equal(bench->cpu->n_submitted, 0);
 }
 
@@ -716,8 +706,7 @@ TEST(test_close__drains)
 	assert_true(fake_begin(bench.gpu, 15));
 	expect_held(bench.cpu, 1, 10, 11);
 	expect_held(bench.gpu, 15);
-	assert_int_equal(bench.rig.dispatch->n_queued, 2);
-	assert_int_equal(bench.ring.ring->n_in_flight, 7);
+	assert_fields(bench, (rig.dispatch->n_queued, 2), (ring.ring->n_in_flight, 7));
 
 	assert_int_equal(session_ring_remove(bench.rig.session, 5, bench.ring.ring->id), 0);
 	assert_int_not_equal(bench.ring.cq->closed, 0);
@@ -732,15 +721,13 @@ TEST(test_close__drains)
 	assert_int_equal(bench.ring.cq->cq_tail, 0);
 	/* 13 and 14 were dropped, 15 was not run again. */
 	expect_held(bench.cpu, 1);
-	assert_int_equal(bench.cpu->n_submitted, 3);
-	assert_int_equal(bench.rig.dispatch->n_queued, 0);
+	assert_fields(bench, (cpu->n_submitted, 3), (rig.dispatch->n_queued, 0));
 
 	rig_ring_deinit(&bench.ring);
 	bench.ring = closing;
 	finish(&bench, bench.cpu, 1, 0);
 	expect_cqe(&bench, 1, 0);
-	assert_int_equal(bench.arena->n_in_flight, 0);
-	assert_int_equal(bench.queued->n_in_flight, 0);
+	assert_fields(bench, (arena->n_in_flight, 0), (queued->n_in_flight, 0));
 }
 
 /* The task that runs succeeds, but its successor has nobody left to run for. */

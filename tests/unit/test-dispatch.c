@@ -221,9 +221,7 @@ static int end(void **state)
 	while (f->gpu.n_held)
 		finish(&f->gpu, 0);
 	work(f);
-	assert_int_equal(f->ring.n_in_flight, 0);
-	assert_int_equal(f->slot.n_in_flight, 0);
-	assert_int_equal(f->arena.n_in_flight, 0);
+	assert_fields(*f, (ring.n_in_flight, 0), (slot.n_in_flight, 0), (arena.n_in_flight, 0));
 	hooks.ring_freed(f->dispatch, &f->ring);
 	hooks.ring_unmake(f->dispatch, &f->ring);
 	hooks.plan_freed(f->dispatch, &f->slot);
@@ -272,8 +270,7 @@ static void expect(struct fixture *f, uint64_t user_data, int res)
 {
 	struct rbk_cqe cqe = take(f);
 
-	assert_int_equal(cqe.user_data, user_data);
-	assert_int_equal(cqe.res, res);
+	assert_fields(cqe, (user_data, user_data), (res, res));
 }
 
 static void expect_nothing(struct fixture *f)
@@ -325,13 +322,11 @@ TEST(test_wrap__tasks_in_flight_and_unread, begin, end)
 	for (unsigned int i = 0; i < N_ENTRIES; i++)
 		put(f, RBK_OP_NOP, 0, 100 + i);
 	work(f);
-	assert_int_equal(f->ring.cq->cq_tail - f->head, 13);
-	assert_int_equal(f->ring.cq->sq_head, f->tail - N_ENTRIES);
+	assert_fields(*f->ring.cq, (cq_tail - f->head, 13), (sq_head, f->tail - N_ENTRIES));
 	expect(f, 3, 0);
 	expect(f, 4, 0);
 	work(f);
-	assert_int_equal(f->ring.cq->sq_head, f->tail - N_ENTRIES + 2);
-	assert_int_equal(f->ring.cq->cq_tail - f->head, 13);
+	assert_fields(*f->ring.cq, (sq_head, f->tail - N_ENTRIES + 2), (cq_tail - f->head, 13));
 	for (unsigned int i = 0; i < 3; i++)
 		finish(&f->cpu, 0);
 	work(f);
@@ -385,8 +380,7 @@ TEST(test_executor__busy, begin, end)
 	for (unsigned int i = 0; i < 10; i++)
 		put(f, RBK_OP_RUN, 0, i);
 	work(f);
-	assert_int_equal(f->cpu.n_held, 4);
-	assert_int_equal(f->dispatch->n_queued, 6);
+	assert_fields(*f, (cpu.n_held, 4), (dispatch->n_queued, 6));
 	for (unsigned int i = 0; i < 10; i++) {
 		finish(&f->cpu, 0);
 		work(f);
@@ -450,9 +444,7 @@ TEST(test_fallback__on_the_cpu, begin, end)
 	finish(&f->cpu, 0);
 	work(f);
 	cqe = take(f);
-	assert_int_equal(cqe.res, 0);
-	assert_int_equal(cqe.device, RBK_DEVICE_CPU);
-	assert_int_equal(cqe.reason, RBK_REASON_CPU_FALLBACK);
+	assert_fields(cqe, (res, 0), (device, RBK_DEVICE_CPU), (reason, RBK_REASON_CPU_FALLBACK));
 }
 
 TEST(test_fallback__not_where_it_must_not, begin, end)

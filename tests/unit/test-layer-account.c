@@ -88,9 +88,8 @@ static struct giver *giver_new(uint64_t granted_bytes)
 static void giver_free(struct giver *giver)
 {
 	account_trim_all(&giver->account);
-	assert_int_equal(giver->account.free_bytes, 0);
-	assert_int_equal(giver->account.credit_bytes, 0);
-	assert_int_equal(giver->page.credited_bytes, 0);
+	assert_fields(*giver, (account.free_bytes, 0), (account.credit_bytes, 0),
+		      (page.credited_bytes, 0));
 	free(giver);
 }
 
@@ -99,14 +98,12 @@ TEST(test_account__within_credit_asks_nobody)
 	struct giver *giver = giver_new(1024 * MIB);
 
 	assert_int_equal(account_charge(&giver->account, 64 * KIB, 0), 0);
-	assert_int_equal(giver->n_takes, 1);
-	assert_int_equal(giver->account.credit_bytes, 16 * MIB);
+	assert_fields(*giver, (n_takes, 1), (account.credit_bytes, 16 * MIB));
 	for (int i = 0; i < 1000; i++) {
 		assert_int_equal(account_charge(&giver->account, 64 * KIB, 0), 0);
 		account_release(&giver->account, 64 * KIB);
 	}
-	assert_int_equal(giver->n_takes, 1);
-	assert_int_equal(giver->n_gives, 0);
+	assert_fields(*giver, (n_takes, 1), (n_gives, 0));
 	assert_int_equal(account_spent(&giver->account), 64 * KIB);
 	account_release(&giver->account, 64 * KIB);
 	giver_free(giver);
@@ -124,8 +121,7 @@ TEST(test_account__hysteresis)
 		account_release(&giver->account, 16 * MIB);
 		assert_int_equal(account_charge(&giver->account, 16 * MIB, 0), 0);
 	}
-	assert_int_equal(giver->n_takes, 4);
-	assert_int_equal(giver->n_gives, 0);
+	assert_fields(*giver, (n_takes, 4), (n_gives, 0));
 	for (int i = 0; i < 4; i++)
 		account_release(&giver->account, 16 * MIB);
 	assert_true(giver->n_gives > 0);
@@ -177,9 +173,8 @@ TEST(test_account__waiting_gives_back_first)
 	assert_int_equal(account_charge(&giver->account, 12 * MIB, 1000000), -ETIMEDOUT);
 	assert_int_equal(giver->n_waits, 1);
 	/* What was free was given back: it may be what somebody else waits for. */
-	assert_int_equal(giver->account.free_bytes, 0);
-	assert_int_equal(giver->page.credited_bytes, 56 * MIB);
-	assert_int_equal(giver->account.n_waiting, 0);
+	assert_fields(*giver, (account.free_bytes, 0), (page.credited_bytes, 56 * MIB),
+		      (account.n_waiting, 0));
 	/* Another thread frees while this one waits: that is what the broker gives then. */
 	giver->freed_meanwhile_bytes = 6 * MIB;
 	assert_int_equal(account_charge(&giver->account, 12 * MIB, 1000000), 0);
@@ -217,8 +212,7 @@ TEST(test_account__shrinking)
 	assert_true(account_is_shrinking(&giver->account));
 	/* What becomes free is not kept, however little. */
 	account_release(&giver->account, 4 * KIB);
-	assert_int_equal(giver->account.free_bytes, 0);
-	assert_int_equal(giver->page.credited_bytes, 100 * MIB - 4 * KIB);
+	assert_fields(*giver, (account.free_bytes, 0), (page.credited_bytes, 100 * MIB - 4 * KIB));
 	assert_int_equal(account_left(&giver->account), 0);
 	/* Nor is more asked for than is needed. */
 	assert_int_equal(account_charge(&giver->account, 4 * KIB, 0), 0);
@@ -261,9 +255,7 @@ TEST(test_account__child)
 	account_release(&giver->account, MIB);
 	account_trim_all(&giver->account);
 	account_set_extra(&giver->account, MIB);
-	assert_int_equal(giver->account.free_bytes, 0);
-	assert_int_equal(giver->n_takes, 1);
-	assert_int_equal(giver->n_gives, 0);
+	assert_fields(*giver, (account.free_bytes, 0), (n_takes, 1), (n_gives, 0));
 	free(giver);
 }
 

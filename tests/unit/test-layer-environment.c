@@ -103,19 +103,15 @@ TEST(test_own)
 	setenv("RINGBROKER_LEASE_LOG", "-", 1);
 	environment_read(&environment);
 	assert_string_equal(environment.error, "");
-	assert_int_equal(environment.lease, 0);
-	assert_int_equal(environment.min_bytes, 0);
-	assert_int_equal(environment.wish_bytes, 4 * GIB);
-	assert_int_equal(environment.max_bytes, 4 * GIB);
-	assert_int_equal(environment.wait_ns, 2000000000u);
+	assert_fields(environment, (lease, 0), (min_bytes, 0), (wish_bytes, 4 * GIB),
+		      (max_bytes, 4 * GIB), (wait_ns, 2000000000u));
 	assert_string_equal(environment.log_path, "-");
 
 	setenv("RINGBROKER_LEASE_MIN", "1GiB", 1);
 	setenv("RINGBROKER_LEASE_MAX", "6GiB", 1);
 	environment_read(&environment);
 	assert_string_equal(environment.error, "");
-	assert_int_equal(environment.min_bytes, GIB);
-	assert_int_equal(environment.max_bytes, 6 * GIB);
+	assert_fields(environment, (min_bytes, GIB), (max_bytes, 6 * GIB));
 
 	unsetenv("RINGBROKER_LEASE_VRAM");
 	environment_read(&environment);

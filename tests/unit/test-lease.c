@@ -200,9 +200,7 @@ TEST(test_report__no_overflow, setup, teardown)
 	lease_report(&members[0], &(struct lease_use){10, 5, 2, 1});
 	lease_report(&members[1], &(struct lease_use){.used_bytes = 0});
 	lease_report(&members[2], &(struct lease_use){.used_bytes = 0});
-	assert_int_equal(lease->used_bytes, 10);
-	assert_int_equal(lease->extra_bytes, 5);
-	assert_int_equal(lease->n_objects, 2);
+	assert_fields(*lease, (used_bytes, 10), (extra_bytes, 5), (n_objects, 2));
 	/* A count of the past does not go back, nor with who leaves. */
 	assert_int_equal(lease->n_refused, 3ull * UINT32_MAX);
 	leave(&members[2]);
@@ -231,10 +229,8 @@ TEST(test_peaks, setup, teardown)
 	assert_int_equal(lease_object_add(&member, 1, 2, 7, 0, &charged), 0);
 	assert_int_equal(lease_give(&member, 50), 0);
 	leave(&other);
-	assert_int_equal(page.credited_bytes, 37);
-	assert_int_equal(page.peak_bytes, 61);
-	assert_int_equal(page.peak_credited_bytes, 127);
-	assert_int_equal(page.n_refused, 3);
+	assert_fields(page, (credited_bytes, 37), (peak_bytes, 61), (peak_credited_bytes, 127),
+		      (n_refused, 3));
 	lease->page = NULL;
 	leave(&member);
 }

@@ -372,18 +372,15 @@ TEST(test_turns__weights, test_setup, test_teardown)
 	assert_int_equal(owners[1].spent, N * 5000000ull);
 	offload_describe(world->offload, &report);
 	stats = &report.causes[OFFLOAD_PLAN_PREPARE];
-	assert_int_equal(stats->n_slices, 2 * N + 1);
-	assert_int_equal(stats->total_ns, (6ull * N + 1) * 1000000);
-	assert_int_equal(stats->longest_ns, 5000000);
+	assert_fields(*stats, (n_slices, 2 * N + 1), (total_ns, (6ull * N + 1) * 1000000),
+		      (longest_ns, 5000000));
 	assert_int_equal(report.causes[OFFLOAD_RING].n_slices, 0);
 }
 
 static void expect_time(const struct offload_time *time, uint64_t ns, enum offload_cause cause,
 			uint32_t tenant)
 {
-	assert_int_equal(time->ns, ns);
-	assert_int_equal(time->cause, cause);
-	assert_int_equal(time->tenant, tenant);
+	assert_fields(*time, (ns, ns), (cause, cause), (tenant, tenant));
 }
 
 /* Jobs that wait behind one that runs: how many, how long, and what for. */
@@ -415,8 +412,8 @@ TEST(test_report__waits, test_setup, test_teardown)
 	offload_describe(world->offload, &report);
 	assert_int_equal(report.n_waiting, 3);
 	expect_time(&report.running, 7000000, OFFLOAD_PLAN_PREPARE, 0);
-	assert_int_equal(report.causes[OFFLOAD_PLAN_PREPARE].longest_ns, 7000000);
-	assert_int_equal(report.longest_wait.ns, 0);
+	assert_fields(report, (causes[OFFLOAD_PLAN_PREPARE].longest_ns, 7000000),
+		      (longest_wait.ns, 0));
 	/* A cancelled job does not wait. */
 	offload_cancel(world->offload, &works[1].job);
 	offload_describe(world->offload, &report);
@@ -429,16 +426,15 @@ TEST(test_report__waits, test_setup, test_teardown)
 	assert_int_equal(report.n_waiting, 0);
 	expect_time(&report.running, 0, OFFLOAD_OTHER, 0);
 	expect_time(&report.longest_wait, 9000000, OFFLOAD_ARENA_MAP, 9);
-	assert_int_equal(report.causes[OFFLOAD_PLAN_PREPARE].longest_ns, 8000000);
-	assert_int_equal(report.causes[OFFLOAD_PLAN_PREPARE].longest_tenant, 0);
-	assert_int_equal(report.causes[OFFLOAD_ARENA_MAP].longest_ns, 3000000);
-	assert_int_equal(report.causes[OFFLOAD_ARENA_MAP].longest_tenant, 9);
-	assert_int_equal(report.causes[OFFLOAD_RING].n_slices, 0);
+	assert_fields(report, (causes[OFFLOAD_PLAN_PREPARE].longest_ns, 8000000),
+		      (causes[OFFLOAD_PLAN_PREPARE].longest_tenant, 0),
+		      (causes[OFFLOAD_ARENA_MAP].longest_ns, 3000000),
+		      (causes[OFFLOAD_ARENA_MAP].longest_tenant, 9),
+		      (causes[OFFLOAD_RING].n_slices, 0));
 
 	offload_reset(world->offload);
 	offload_describe(world->offload, &report);
-	assert_int_equal(report.longest_wait.ns, 0);
-	assert_int_equal(report.causes[OFFLOAD_ARENA_MAP].n_slices, 0);
+	assert_fields(report, (longest_wait.ns, 0), (causes[OFFLOAD_ARENA_MAP].n_slices, 0));
 }
 
 /* A neighbour's job waits for one slice of a tenant that floods, whatever that has waiting. */
@@ -512,8 +508,7 @@ TEST(test_cancel__waiting, test_setup, test_teardown)
 	while (!last.n_dones)
 		assert_true(loop_turn(world->loop, true) >= 0);
 	for (unsigned int i = 0; i < N; i++) {
-		assert_int_equal(works[i].n_runs, 0);
-		assert_int_equal(works[i].n_dones, 1);
+		assert_fields(works[i], (n_runs, 0), (n_dones, 1));
 		assert_true(works[i].was_cancelled);
 		assert_false(works[i].job.has_begun);
 	}

@@ -97,8 +97,7 @@ static void expect_ints(const char *name, unsigned int n, const int64_t *values,
 	const struct constant *constant = find(name)->constant;
 
 	assert_non_null(constant);
-	assert_int_equal(constant->dtype, RBK_ONNX_I64);
-	assert_int_equal(constant->n_elems, n);
+	assert_fields(*constant, (dtype, RBK_ONNX_I64), (n_elems, n));
 	assert_memory_equal(constant->data, values, n * sizeof(*values));
 	assert_int_equal(constant->rows != NULL, rows != NULL);
 	if (rows)
@@ -128,10 +127,8 @@ TEST(test_compile__count)
 	assert_int_equal(rbk_onnx_bound(model, 0, &bound), 0);
 	assert_string_equal(bound.name, "x");
 	assert_false(bound.is_output);
-	assert_int_equal(bound.dims[0], RBK_DIM_COUNT);
-	assert_int_equal(bound.per_count, 1);
-	assert_int_equal(bound.bytes_row, 16);
-	assert_int_equal(bound.bytes_fixed, 0);
+	assert_fields(bound, (dims[0], RBK_DIM_COUNT), (per_count, 1), (bytes_row, 16),
+		      (bytes_fixed, 0));
 	assert_int_equal(rbk_onnx_bound(model, 1, &bound), 0);
 	assert_string_equal(bound.name, "y");
 	assert_true(bound.is_output);
@@ -140,9 +137,7 @@ TEST(test_compile__count)
 	/* One row: everything is fixed. */
 	compile(1);
 	assert_int_equal(rbk_onnx_bound(model, 0, &bound), 0);
-	assert_int_equal(bound.dims[0], 1);
-	assert_int_equal(bound.per_count, 0);
-	assert_int_equal(bound.bytes_fixed, 16);
+	assert_fields(bound, (dims[0], 1), (per_count, 0), (bytes_fixed, 16));
 
 	assert_int_equal(rbk_onnx_set_dim(model, "N", 3, &error), 0);
 	assert_int_equal(rbk_onnx_n_bound(model), 0);
@@ -365,9 +360,7 @@ TEST(test_fold__empty_outputs)
 	assert_int_equal(rbk_onnx_n_bound(model), 1);
 	assert_int_equal(rbk_onnx_bound(model, 0, &bound), 0);
 	assert_true(bound.is_output);
-	assert_int_equal(bound.rank, 2);
-	assert_int_equal(bound.dims[1], 0);
-	assert_int_equal(bound.bytes_fixed, 0);
+	assert_fields(bound, (rank, 2), (dims[1], 0), (bytes_fixed, 0));
 	finish();
 }
 
@@ -540,9 +533,7 @@ TEST(test_opset_6__prelu)
 	load("y");
 	if (!compile_as(4, 0)) {
 		constant = model->graph->steps[0]->in[1]->constant;
-		assert_int_equal(constant->rank, 3);
-		assert_int_equal(constant->dims[0], 3);
-		assert_int_equal(constant->dims[1], 1);
+		assert_fields(*constant, (rank, 3), (dims[0], 3), (dims[1], 1));
 	}
 	finish();
 }

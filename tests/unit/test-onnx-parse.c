@@ -81,9 +81,7 @@ TEST(test_load__sound)
 	assert_int_equal(rbk_onnx_n_outputs(model), 1);
 	assert_int_equal(rbk_onnx_input(model, 0, &value), 0);
 	assert_string_equal(value.name, "x");
-	assert_int_equal(value.dtype, RBK_ONNX_F32);
-	assert_int_equal(value.rank, 2);
-	assert_int_equal(value.dims[0], RBK_ONNX_DIM_OPEN);
+	assert_fields(value, (dtype, RBK_ONNX_F32), (rank, 2), (dims[0], RBK_ONNX_DIM_OPEN));
 	assert_string_equal(value.dim_names[0], "N");
 	assert_int_equal(value.dims[1], 4);
 	assert_false(value.is_optional);
@@ -244,9 +242,7 @@ TEST(test_load__unsorted)
 	onnx_model_node(&made, "Relu", "x", "a");
 	onnx_model_output(&made, "y");
 	assert_int_equal(load(&made, NULL, &model, &error), 0);
-	assert_int_equal(model->nodes[0].index, 2);
-	assert_int_equal(model->nodes[1].index, 1);
-	assert_int_equal(model->nodes[2].index, 0);
+	assert_fields(*model, (nodes[0].index, 2), (nodes[1].index, 1), (nodes[2].index, 0));
 	rbk_onnx_free(model);
 	onnx_model_deinit(&made);
 }
@@ -616,9 +612,7 @@ TEST(test_sparse__sound)
 			if (!strcmp(model->values[i].name, "w"))
 				w = model->values[i].initializer;
 		assert_non_null(w);
-		assert_int_equal(w->rank, 2);
-		assert_int_equal(w->dims[1], 3);
-		assert_int_equal(w->n_bytes, sizeof(expected));
+		assert_fields(*w, (rank, 2), (dims[1], 3), (n_bytes, sizeof(expected)));
 		assert_memory_equal(w->data, expected, sizeof(expected));
 		rbk_onnx_free(model);
 		onnx_model_deinit(&made);
@@ -683,8 +677,7 @@ static void expect_tensor(Onnx__TensorProto *proto, const void *data, uint64_t n
 	onnx__tensor_proto__pack(proto, bytes);
 	assert_int_equal(rbk_onnx_tensor_load_bytes(bytes, n, &tensor, &error), 0);
 	free(bytes);
-	assert_int_equal(tensor.dtype, proto->data_type);
-	assert_int_equal(tensor.n_bytes, n_bytes);
+	assert_fields(tensor, (dtype, proto->data_type), (n_bytes, n_bytes));
 	assert_memory_equal(tensor.data, data, n_bytes);
 	assert_string_equal(tensor.name, "t");
 	rbk_onnx_tensor_free(&tensor);

@@ -139,17 +139,15 @@ TEST(test_plan__whole, begin, end)
 
 	compile(16, RBK_ONNX_OPT_BIAS);
 	make(NULL);
-	assert_int_equal(described->max_count, 16);
-	assert_int_equal(described->n_nodes, 4);
-	assert_int_equal(described->n_bindings, 3);
+	assert_fields(*described, (max_count, 16), (n_nodes, 4), (n_bindings, 3));
 	assert_false(described->pinned);
 	assert_string_equal(described->tensors[0].name, "x");
 	assert_string_equal(described->tensors[1].name,
 			    &"/model/layers.0/residual/Add_output_0"[6]);
 	assert_string_equal(described->tensors[2].name, "y");
 	/* Equal constants are stored once. */
-	assert_int_equal(described->tensors[3].kind, RBK_TENSOR_CONSTANT);
-	assert_int_equal(described->tensors[5].kind, RBK_TENSOR_CONSTANT);
+	assert_fields(*described, (tensors[3].kind, RBK_TENSOR_CONSTANT),
+		      (tensors[5].kind, RBK_TENSOR_CONSTANT));
 	assert_int_equal(n_places(), 2);
 	assert_int_equal(rbk_onnx_n_bound(model), 3);
 	assert_int_equal(rbk_onnx_bound(model, 1, &bound), 0);
@@ -176,8 +174,7 @@ TEST(test_plan__fixed, begin, end)
 	assert_int_equal(rbk_onnx_set_dim(model, "N", 3, &fixture.error), 0);
 	compile(16, RBK_ONNX_OPT_BIAS);
 	make(NULL);
-	assert_int_equal(described->max_count, 1);
-	assert_int_equal(described->tensors[0].shape.dims[0], 3);
+	assert_fields(*described, (max_count, 1), (tensors[0].shape.dims[0], 3));
 }
 
 TEST(test_plan__pinned, begin, end)
@@ -204,8 +201,7 @@ TEST(test_plan__steps, begin, end)
 
 		options.first_step = i;
 		make(&options);
-		assert_int_equal(described->n_nodes, 1);
-		assert_int_equal(described->n_bindings, n_bound[i]);
+		assert_fields(*described, (n_nodes, 1), (n_bindings, n_bound[i]));
 		assert_int_equal(rbk_onnx_n_bound(model), n_bound[i]);
 		assert_int_equal(rbk_onnx_bound(model, 0, &bound), 0);
 		assert_false(bound.is_output);
@@ -215,8 +211,7 @@ TEST(test_plan__steps, begin, end)
 	options.first_step = 1;
 	options.n_steps = 2;
 	make(&options);
-	assert_int_equal(described->n_nodes, 2);
-	assert_int_equal(described->n_bindings, 2);
+	assert_fields(*described, (n_nodes, 2), (n_bindings, 2));
 	options.n_steps = 4;
 	assert_int_equal(rbk_onnx_plan(model, fixture.rbk, &options, &plan, &fixture.error),
 			 -EINVAL);

@@ -111,9 +111,7 @@ TEST(test_peer__alive)
 		peer_identity_deinit(&identity);
 	}
 	assert_int_equal(r, 0);
-	assert_int_equal(identity.peer.pid, getpid());
-	assert_int_equal(identity.peer.uid, geteuid());
-	assert_int_equal(identity.peer.gid, getegid());
+	assert_fields(identity.peer, (pid, getpid()), (uid, geteuid()), (gid, getegid()));
 	n = getgroups(256, groups);
 	assert_int_equal(identity.peer.n_groups, n);
 	for (int k = 0; k < n; k++)
@@ -124,8 +122,7 @@ TEST(test_peer__alive)
 		assert_null(identity.peer.cgroup);
 	assert_true(identity.peer.has_exe);
 	assert_int_equal(stat("/proc/self/exe", &status), 0);
-	assert_int_equal(identity.peer.exe_dev, status.st_dev);
-	assert_int_equal(identity.peer.exe_ino, status.st_ino);
+	assert_fields(identity.peer, (exe_dev, status.st_dev), (exe_ino, status.st_ino));
 	expect_pidfd(&identity);
 	peer_identity_deinit(&identity);
 	assert_null(identity.peer.cgroup);
@@ -133,8 +130,7 @@ TEST(test_peer__alive)
 
 	/* Nobody asked. */
 	assert_int_equal(peer_identity_init(&identity, ours, POLICY_MATCH_UID), 0);
-	assert_int_equal(identity.peer.uid, geteuid());
-	assert_int_equal(identity.peer.n_groups, 0);
+	assert_fields(identity.peer, (uid, geteuid()), (n_groups, 0));
 	assert_null(identity.peer.cgroup);
 	assert_false(identity.peer.has_exe);
 	expect_pidfd(&identity);
@@ -198,8 +194,7 @@ TEST(test_peer__gone)
 	ours = accept_from(&listener);
 	assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
 	assert_int_equal(peer_identity_init(&identity, ours, ALL_KINDS), 0);
-	assert_int_equal(identity.peer.pid, pid);
-	assert_int_equal(identity.peer.uid, geteuid());
+	assert_fields(identity.peer, (pid, pid), (uid, geteuid()));
 	if (getsockopt(ours, SOL_SOCKET, 77, &unused, &bytes) < 0 && errno == ENOPROTOOPT) {
 		print_message("no SO_PEERPIDFD before Linux 6.5: less is known\n");
 	} else {

@@ -33,13 +33,11 @@ TEST(test_open__after_three)
 	placer_bench_fail(&bench, GPU);
 	assert_int_equal(breaker_of(&bench, GPU), PLACE_CLOSED);
 	decision = placer_bench_decide(&bench, COUNT, RBK_STRATEGY_AUTO);
-	assert_int_equal(decision.device, GPU);
-	assert_int_equal(decision.flags, 0);
+	assert_fields(decision, (device, GPU), (flags, 0));
 	placer_bench_fail(&bench, GPU);
 	assert_int_equal(breaker_of(&bench, GPU), PLACE_OPEN);
 	decision = placer_bench_decide(&bench, COUNT, RBK_STRATEGY_AUTO);
-	assert_int_equal(decision.device, CPU);
-	assert_int_equal(decision.reason, RBK_REASON_BREAKER_OPEN);
+	assert_fields(decision, (device, CPU), (reason, RBK_REASON_BREAKER_OPEN));
 	assert_false(place_can_move(bench.placer, bench.place_plan, GPU));
 	placer_device_report(bench.placer, GPU, bench.now_ns, &report);
 	assert_int_equal(report.n_opened, 1);
@@ -129,18 +127,15 @@ TEST(test_probe__one_at_a_time)
 	assert_int_equal(decision.device, CPU);
 	for (unsigned int i = 0; i < PLACE_BREAKER_PROBES; i++) {
 		decision = placer_bench_decide(&bench, COUNT, RBK_STRATEGY_AUTO);
-		assert_int_equal(decision.device, GPU);
-		assert_int_equal(decision.flags, PLACE_PROBES | PLACE_BOUND);
+		assert_fields(decision, (device, GPU), (flags, PLACE_PROBES | PLACE_BOUND));
 		assert_int_equal(breaker_of(&bench, GPU), PLACE_HALF_OPEN);
 		decision = placer_bench_decide(&bench, COUNT, RBK_STRATEGY_AUTO);
-		assert_int_equal(decision.device, CPU);
-		assert_int_equal(decision.reason, RBK_REASON_BREAKER_OPEN);
+		assert_fields(decision, (device, CPU), (reason, RBK_REASON_BREAKER_OPEN));
 		succeed(&bench, GPU);
 	}
 	assert_int_equal(breaker_of(&bench, GPU), PLACE_CLOSED);
 	decision = placer_bench_decide(&bench, COUNT, RBK_STRATEGY_AUTO);
-	assert_int_equal(decision.device, GPU);
-	assert_int_equal(decision.flags, 0);
+	assert_fields(decision, (device, GPU), (flags, 0));
 }
 
 /* A probe that never came back must not be the last. */
@@ -291,8 +286,7 @@ TEST(test_plan__not_the_device)
 	}
 	assert_int_equal(breaker_of(&bench, GPU), PLACE_CLOSED);
 	decision = placer_bench_decide(&bench, COUNT, RBK_STRATEGY_AUTO);
-	assert_int_equal(decision.device, CPU);
-	assert_int_equal(decision.reason, RBK_REASON_BREAKER_OPEN);
+	assert_fields(decision, (device, CPU), (reason, RBK_REASON_BREAKER_OPEN));
 	assert_false(place_can_move(bench.placer, bench.place_plan, GPU));
 	assert_true(place_can_move(bench.placer, good, GPU));
 	decision = place_decide(bench.placer, good, bench.flow,
@@ -324,11 +318,9 @@ TEST(test_open__second_gpu)
 	PLACER_BENCH(bench, 3, NULL);
 	open_breaker(&bench);
 	decision = placer_bench_decide(&bench, COUNT, RBK_STRATEGY_AUTO);
-	assert_int_equal(decision.device, GPU2);
-	assert_int_equal(decision.reason, RBK_REASON_GPU_AVAILABLE);
+	assert_fields(decision, (device, GPU2), (reason, RBK_REASON_GPU_AVAILABLE));
 	decision = placer_bench_decide(&bench, COUNT, RBK_STRATEGY_DEVICE(GPU));
-	assert_int_equal(decision.device, CPU);
-	assert_int_equal(decision.reason, RBK_REASON_BREAKER_OPEN);
+	assert_fields(decision, (device, CPU), (reason, RBK_REASON_BREAKER_OPEN));
 }
 
 /* Whoever can run nowhere else shows whether it works again. */
@@ -339,10 +331,8 @@ TEST(test_probe__only_gpu)
 	PLACER_BENCH(bench, 2, NULL);
 	open_breaker(&bench);
 	decision = placer_bench_decide(&bench, COUNT, RBK_STRATEGY_ONLY_GPU);
-	assert_int_equal(decision.device, RBK_DEVICE_NONE);
-	assert_int_equal(decision.reason, RBK_REASON_BREAKER_OPEN);
+	assert_fields(decision, (device, RBK_DEVICE_NONE), (reason, RBK_REASON_BREAKER_OPEN));
 	bench.now_ns += PLACE_BACKOFF_MIN_NS;
 	decision = placer_bench_decide(&bench, COUNT, RBK_STRATEGY_ONLY_GPU);
-	assert_int_equal(decision.device, GPU);
-	assert_int_equal(decision.flags, PLACE_PROBES | PLACE_BOUND);
+	assert_fields(decision, (device, GPU), (flags, PLACE_PROBES | PLACE_BOUND));
 }

@@ -65,13 +65,11 @@ TEST(test_culprit__stays, setup, teardown)
 	decision = decide(bench, pair->culprit, pair->count, RBK_STRATEGY_AUTO);
 	assert_memory_equal(&decision, &before, sizeof(before));
 	decision = decide(bench, bench->flow, pair->count, RBK_STRATEGY_AUTO);
-	assert_int_equal(decision.device, GPU);
-	assert_int_equal(decision.reason, RBK_REASON_CONTENTION);
+	assert_fields(decision, (device, GPU), (reason, RBK_REASON_CONTENTION));
 	/* It is over with that. */
 	place_flow_set_own_contention(bench->placer, pair->culprit, 0);
 	decision = decide(bench, pair->culprit, pair->count, RBK_STRATEGY_AUTO);
-	assert_int_equal(decision.device, GPU);
-	assert_int_equal(decision.reason, RBK_REASON_CONTENTION);
+	assert_fields(decision, (device, GPU), (reason, RBK_REASON_CONTENTION));
 }
 
 /* A GPU in software is disturbed as much, and no place to go to. */
@@ -431,8 +429,7 @@ TEST(test_workers__reason)
 		decision = decide(&bench, bench.flow, LARGE, strategy);
 		if (i / 2 == 2) /* three of four: not late enough */
 			continue;
-		assert_int_equal(decision.device, GPU);
-		assert_int_equal(decision.reason, RBK_REASON_CONTENTION);
+		assert_fields(decision, (device, GPU), (reason, RBK_REASON_CONTENTION));
 	}
 	placer_bench_deinit(&bench);
 }
@@ -512,12 +509,10 @@ TEST(test_latency__reason)
 		placer_bench_learn(&bench, GPU, 2048, 2500000);
 	}
 	decision = decide(&bench, bench.flow, 2048, RBK_STRATEGY_LATENCY);
-	assert_int_equal(decision.device, CPU);
-	assert_int_equal(decision.reason, RBK_REASON_COST_MODEL);
+	assert_fields(decision, (device, CPU), (reason, RBK_REASON_COST_MODEL));
 	for (float factor = 4; factor < 100; factor *= 2) {
 		placer_set_contention(bench.placer, CPU, factor);
 		decision = decide(&bench, bench.flow, 2048, RBK_STRATEGY_LATENCY);
-		assert_int_equal(decision.device, GPU);
-		assert_int_equal(decision.reason, RBK_REASON_CONTENTION);
+		assert_fields(decision, (device, GPU), (reason, RBK_REASON_CONTENTION));
 	}
 }

@@ -46,19 +46,14 @@ TEST(test_plan__neighbours)
 	assert_true(plan->bindings[0].written);
 	assert_false(plan->bindings[1].written);
 	assert_true(plan->bindings[2].written);
-	assert_int_equal(plan->bindings[1].fixed_bytes, 0);
-	assert_int_equal(plan->bindings[1].row_bytes, 64);
-	assert_int_equal(plan->bindings[2].row_bytes, 40);
+	assert_fields(*plan, (bindings[1].fixed_bytes, 0), (bindings[1].row_bytes, 64),
+		      (bindings[2].row_bytes, 40));
 	assert_int_equal(expect_tensor(plan, "x")->binding, 1);
 
-	assert_int_equal(plan->n_constants, 2);
-	assert_int_equal(plan->constants[0].offset, 0);
-	assert_int_equal(plan->constants[0].bytes, 16 * 40 * 4);
-	assert_int_equal(plan->constants[0].arena->ino, 1);
-	assert_int_equal(plan->constants[1].offset, 4096);
-	assert_int_equal(plan->constants[1].bytes, 160);
-	assert_int_equal(plan->constants[1].arena->ino, 2);
-	assert_int_equal(plan->constant_bytes, 16 * 40 * 4 + 160);
+	assert_fields(*plan, (n_constants, 2), (constants[0].offset, 0),
+		      (constants[0].bytes, 16 * 40 * 4), (constants[0].arena->ino, 1),
+		      (constants[1].offset, 4096), (constants[1].bytes, 160),
+		      (constants[1].arena->ino, 2), (constant_bytes, 16 * 40 * 4 + 160));
 	tensor = expect_tensor(plan, "norms");
 	assert_int_equal(tensor->constant, 1);
 	assert_string_equal(plan->tensors[plan->constants[1].tensor].name, "norms");
@@ -66,16 +61,13 @@ TEST(test_plan__neighbours)
 	tensor = expect_tensor(plan, "scores");
 	assert_int_equal(tensor->shape.rank, 2);
 	assert_true(tensor->shape.dynamic);
-	assert_int_equal(tensor->row_bytes, 160);
-	assert_int_equal(tensor->fixed_bytes, 0);
-	assert_int_equal(tensor->max_bytes, 160 * 256);
+	assert_fields(*tensor, (row_bytes, 160), (fixed_bytes, 0), (max_bytes, 160 * 256));
 	assert_int_equal(tensor_bytes(tensor, 3), 480);
 	/* The nodes behind the product work in place. */
 	assert_int_equal(plan->scratch_bytes, 160 * 256);
 
-	assert_int_equal(plan->cost.flops_row, 2 * 16 * 40 + 40 + 3 * 40);
-	assert_int_equal(plan->touched_fixed, plan->constant_bytes);
-	assert_int_equal(plan->touched_row, 64 + 20 + 40);
+	assert_fields(*plan, (cost.flops_row, 2 * 16 * 40 + 40 + 3 * 40),
+		      (touched_fixed, plan->constant_bytes), (touched_row, 64 + 20 + 40));
 	assert_int_equal(plan_touched_bytes(plan, 10), plan->constant_bytes + 1240);
 	assert_int_equal(plan->ops_devices, OP_ON_CPU | OP_ON_VULKAN);
 	assert_true(plan->splits_rows);

@@ -162,8 +162,7 @@ TEST(test_defaults__are_there)
 	assert_int_equal(policy_size_bytes(tenant->gtt_max, 1000), 500);
 	assert_int_equal(policy_size_bytes(tenant->host_max, 1000), 750);
 	assert_int_equal(policy_size_bytes(policy_headroom(policy), 1000), 50);
-	assert_int_equal(tenant->weight, 100);
-	assert_int_equal(tenant->priority_max, RBK_PRIORITY_URGENT);
+	assert_fields(*tenant, (weight, 100), (priority_max, RBK_PRIORITY_URGENT));
 	assert_int_equal(policy_check_devices(policy, devices, 3, &errors), 0);
 	assert_null(errors);
 	policy_free(policy);
@@ -239,13 +238,8 @@ TEST(test_load__everything)
 	assert_int_equal(policy_tenant(policy, 0)->weight, 1);
 	assert_int_equal(policy_size_bytes(policy_headroom(policy), 1), 256 << 20);
 	assert_string_equal(web->name, "web");
-	assert_int_equal(section->n_uids, 4);
-	assert_int_equal(section->uids[0], 0);
-	assert_int_equal(section->uids[2], 1002);
-	assert_int_equal(section->uids[3], 4294967294);
-	assert_int_equal(section->n_gids, 2);
-	assert_int_equal(section->n_cgroups, 2);
-	assert_int_equal(section->n_exes, 1);
+	assert_fields(*section, (n_uids, 4), (uids[0], 0), (uids[2], 1002), (uids[3], 4294967294),
+		      (n_gids, 2), (n_cgroups, 2), (n_exes, 1));
 	assert_string_equal(section->exes[0], "/usr/bin/a b");
 	assert_int_equal(policy_size_bytes(web->vram_max, 1000), 255);
 	assert_int_equal(policy_size_bytes(web->vram_reserve, 1000), 100);
@@ -255,12 +249,8 @@ TEST(test_load__everything)
 	assert_int_equal(web->weight, 10000);
 	assert_float_equal(web->cpu_max, 1.5, 0);
 	assert_float_equal(policy_tenant(policy, 0)->cpu_max, 0, 0);
-	assert_int_equal(web->priority_max, RBK_PRIORITY_LOW);
-	assert_int_equal(web->sessions_max, 0);
-	assert_int_equal(web->arenas_max, 1);
-	assert_int_equal(web->arena_bytes_max, 65536);
-	assert_int_equal(web->plans_max, 3);
-	assert_int_equal(web->tasks_max, 1000000000);
+	assert_fields(*web, (priority_max, RBK_PRIORITY_LOW), (sessions_max, 0), (arenas_max, 1),
+		      (arena_bytes_max, 65536), (plans_max, 3), (tasks_max, 1000000000));
 
 	text = policy_describe(policy, 1, 1 << 20);
 	assert_string_equal(

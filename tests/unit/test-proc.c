@@ -20,9 +20,7 @@ TEST(test_schedstat)
 		assert_false(PARSE(proc_parse_schedstat, bad[i], &found));
 	assert_int_equal(found.run_ns, 7);
 	assert_true(PARSE(proc_parse_schedstat, "46065859 268450924 19\n", &found));
-	assert_int_equal(found.run_ns, 46065859);
-	assert_int_equal(found.wait_ns, 268450924);
-	assert_int_equal(found.n_waits, 19);
+	assert_fields(found, (run_ns, 46065859), (wait_ns, 268450924), (n_waits, 19));
 	assert_true(PARSE(proc_parse_schedstat, "18446744073709551615 0 0", &found));
 	assert_int_equal(found.run_ns, UINT64_MAX);
 }
@@ -92,15 +90,13 @@ TEST(test_stat)
 	struct proc_stat stat;
 
 	assert_true(PARSE(proc_parse_stat, text, mask, 10, &stat));
-	assert_int_equal(stat.n_processors, 2);
-	assert_int_equal(stat.idle_ns, 10 * (105 + 1050));
-	assert_int_equal(stat.busy_ns, 10 * (1 + 2 + 3 + 6 + 7 + 10 + 20 + 30 + 60 + 70));
-	assert_int_equal(stat.steal_ns, 10 * 88);
+	assert_fields(stat, (n_processors, 2), (idle_ns, 10 * (105 + 1050)),
+		      (busy_ns, 10 * (1 + 2 + 3 + 6 + 7 + 10 + 20 + 30 + 60 + 70)),
+		      (steal_ns, 10 * 88));
 	/* One of them; none of them. */
 	mask[0] = 0x80;
 	assert_true(PARSE(proc_parse_stat, text, mask, 10, &stat));
-	assert_int_equal(stat.n_processors, 1);
-	assert_int_equal(stat.steal_ns, 10);
+	assert_fields(stat, (n_processors, 1), (steal_ns, 10));
 	mask[0] = 4;
 	assert_false(PARSE(proc_parse_stat, text, mask, 10, &stat));
 	/* The last line was cut. */

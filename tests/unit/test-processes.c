@@ -138,16 +138,13 @@ TEST(test_look__users, set_up, tear_down)
 	list = rig.readings[0]->processes;
 	assert_int_equal(list[0].pid, 200);
 	assert_string_equal(list[0].comm, "?[31mgame");
-	assert_int_equal(list[0].uid, getuid());
-	assert_int_equal(list[0].vram_bytes, MIB(2048));
+	assert_fields(list[0], (uid, getuid()), (vram_bytes, MIB(2048)));
 	assert_int_equal(list[1].pid, 300);
 	assert_string_equal(list[1].comm, "model");
-	assert_int_equal(list[1].vram_bytes, MIB(1536));
-	assert_int_equal(list[1].gtt_bytes, MIB(3));
+	assert_fields(list[1], (vram_bytes, MIB(1536)), (gtt_bytes, MIB(3)));
 	assert_true(rig.readings[0]->processes_ns.is_valid);
 	assert_false(rig.readings[0]->processes_are_partial);
-	assert_int_equal(rig.readings[1]->n_processes, 1);
-	assert_int_equal(rig.readings[1]->processes[0].vram_bytes, MIB(64));
+	assert_fields(*rig.readings[1], (n_processes, 1), (processes[0].vram_bytes, MIB(64)));
 	rig_free(&rig);
 }
 
@@ -167,8 +164,7 @@ TEST(test_look__shared_clients, set_up, tear_down)
 		total += rig.readings[0]->processes[i].vram_bytes;
 	assert_int_equal(rig.readings[0]->n_processes, 1);
 	assert_int_equal(total, MIB(100));
-	assert_int_equal(rig.readings[1]->n_processes, 1);
-	assert_int_equal(rig.readings[1]->processes[0].pid, 11);
+	assert_fields(*rig.readings[1], (n_processes, 1), (processes[0].pid, 11));
 	rig_free(&rig);
 }
 
@@ -203,8 +199,7 @@ TEST(test_look__only_descriptors_of_drm, set_up, tear_down)
 	put_drm("10", 6, first, 4, 1, 0, 0);
 	put_link("10", 6, "/dev/dri/card0");
 	look(&rig, true);
-	assert_int_equal(rig.readings[0]->n_processes, 1);
-	assert_int_equal(rig.readings[0]->processes[0].vram_bytes, MIB(1));
+	assert_fields(*rig.readings[0], (n_processes, 1), (processes[0].vram_bytes, MIB(1)));
 	rig_free(&rig);
 }
 
@@ -243,8 +238,7 @@ TEST(test_look__changes, set_up, tear_down)
 	put_drm("20", 3, first, 1, 300, 0, 0);
 	put_drm("21", 3, first, 2, 200, 0, 0);
 	look(&rig, false);
-	assert_int_equal(rig.readings[0]->n_processes, 2);
-	assert_int_equal(rig.readings[0]->processes[0].vram_bytes, MIB(300));
+	assert_fields(*rig.readings[0], (n_processes, 2), (processes[0].vram_bytes, MIB(300)));
 	snprintf(path, sizeof(path), "%s/20", root);
 	nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 	put_link("21", 3, "/dev/null");
@@ -317,8 +311,7 @@ TEST(test_own, set_up, tear_down)
 	assert_false(own[0].vram_bytes.is_valid);
 	processes_own(rig.processes, true, own);
 	assert_true(own[0].vram_bytes.is_valid);
-	assert_int_equal(own[0].vram_bytes.value, MIB(30));
-	assert_int_equal(own[0].gtt_bytes.value, MIB(2));
+	assert_fields(own[0], (vram_bytes.value, MIB(30)), (gtt_bytes.value, MIB(2)));
 	assert_false(own[1].vram_bytes.is_valid);
 	/* Known descriptors only. */
 	put_drm("self", 7, first, 2, 25, 1, 0);

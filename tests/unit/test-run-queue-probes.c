@@ -112,15 +112,11 @@ TEST(test_read__sums, set_up, fake_proc_tear_down)
 	}
 	totals = read_totals(rq);
 	assert_true(totals.has_workers);
-	assert_int_equal(totals.run_ns, 1500);
-	assert_int_equal(totals.wait_ns, 77);
-	assert_int_equal(totals.idle_wait_ns, 3);
-	assert_int_equal(totals.n_preemptions, 9);
+	assert_fields(totals, (run_ns, 1500), (wait_ns, 77), (idle_wait_ns, 3), (n_preemptions, 9));
 	assert_true(totals.has_processors);
 	assert_true(totals.n_processors >= 1 && totals.n_processors <= FAKE_PROCESSORS);
-	assert_int_equal(totals.idle_ns, 10000 * totals.n_processors);
-	assert_int_equal(totals.others_ns, 2000 * totals.n_processors);
-	assert_int_equal(totals.n_dropped, 2);
+	assert_fields(totals, (idle_ns, 10000 * totals.n_processors),
+		      (others_ns, 2000 * totals.n_processors), (n_dropped, 2));
 	assert_true(totals.steal_ns > 0);
 	assert_false(totals.has_stall);
 	/* One ends, and what it had is not counted any more. */
@@ -152,8 +148,7 @@ TEST(test_read__goes_on, set_up, fake_proc_tear_down)
 	fake_probes_set(first->waiting_since_ns, 0);
 	fake_probes_set(first->idle_wait_ns, second_ns);
 	later = read_totals(rq);
-	assert_int_equal(later.wait_ns, totals.wait_ns);
-	assert_int_equal(later.idle_wait_ns, second_ns);
+	assert_fields(later, (wait_ns, totals.wait_ns), (idle_wait_ns, second_ns));
 	assert_true(later.others_ns >= totals.others_ns);
 
 	/* It runs. */
@@ -259,10 +254,8 @@ TEST(test_report__threads, set_up, fake_proc_tear_down)
 	assert_int_equal(report.max_ns, 2000001);
 	assert_string_equal(report.causes[0].comm, "hog?[1m");
 	assert_string_equal(report.causes[0].cgroup, "/services/hog");
-	assert_int_equal(report.causes[0].pid, 77);
-	assert_int_equal(report.causes[0].wait_ns, 9000);
-	assert_int_equal(report.causes[0].n_preemptions, 2);
-	assert_int_equal(report.causes[0].tenant, RUN_QUEUE_NO_TENANT);
+	assert_fields(report.causes[0], (pid, 77), (wait_ns, 9000), (n_preemptions, 2),
+		      (tenant, RUN_QUEUE_NO_TENANT));
 	assert_false(report.causes[0].is_own);
 	assert_true(report.causes[1].is_own);
 	assert_int_equal(report.causes[2].tenant, slot);
@@ -271,8 +264,7 @@ TEST(test_report__threads, set_up, fake_proc_tear_down)
 	WAIT_UNTIL(run_queue_workers(rq, &report) && report.n_waits == 100 && report.n_causes == 3);
 	assert_string_equal(report.causes[0].comm, "hog?[1m");
 	run_queue_cost(rq, &cost);
-	assert_int_equal(cost.n_events, 1000);
-	assert_int_equal(cost.event_ns, 50000);
+	assert_fields(cost, (n_events, 1000), (event_ns, 50000));
 
 	/* The tenant goes: it is not named any more. */
 	run_queue_remove_tenant(rq, slot);

@@ -35,8 +35,7 @@ static void moved(struct rig *rig, struct rig_task *task, uint8_t from)
 	ptrdiff_t i = task - fight->tasks;
 	const struct rig_plan *plan = (const void *)task->task.plan;
 
-	assert_int_equal(fight->state[i], PLACE_QUEUED);
-	assert_int_equal(fight->device[i], from);
+	assert_fields(*fight, (state[i], PLACE_QUEUED), (device[i], from));
 	assert_int_equal(task->task.decision.flags & PLACE_BOUND, 0);
 	assert_true(plan->work_ns[task->task.decision.device] > 0);
 	fight->device[i] = task->task.decision.device;
@@ -117,8 +116,7 @@ static void check_device(const struct fight *fight, uint8_t device)
 		assert_int_equal(task->state, fight->state[i]);
 		if (fight->state[i] == PLACE_IDLE || fight->device[i] != device)
 			continue;
-		assert_int_equal(task->device, device);
-		assert_int_equal(task->decision.device, device);
+		assert_fields(*task, (device, device), (decision.device, device));
 		if (task->state == PLACE_QUEUED) {
 			n_queued++;
 			queued_ns += task->work_ns;
@@ -137,17 +135,13 @@ static void check_device(const struct fight *fight, uint8_t device)
 			}
 		}
 	}
-	assert_int_equal(queue->n_queued, n_queued);
-	assert_int_equal(queue->queued_ns, queued_ns);
-	assert_int_equal(queue->n_released, n_released);
-	assert_int_equal(queue->waiting_ns + queue->running_ns, released_ns);
-	assert_int_equal(queue->running_slots, slots);
-	assert_int_equal(queue->running_since, since);
+	assert_fields(*queue, (n_queued, n_queued), (queued_ns, queued_ns),
+		      (n_released, n_released), (waiting_ns + queue->running_ns, released_ns),
+		      (running_slots, slots), (running_since, since));
 	assert_true(queue->running_slots <= queue->n_servers);
 	assert_int_equal(length(&queue->waiting), queue->n_waiting);
 	assert_int_equal(length(&queue->short_handed), n_short);
-	assert_int_equal(queue->n_movable, n_movable);
-	assert_int_equal(queue->n_without_choice, n_without_choice);
+	assert_fields(*queue, (n_movable, n_movable), (n_without_choice, n_without_choice));
 	for (unsigned int i = 0; i < SCHEDULE_BUCKETS; i++) {
 		uint32_t n = length(&queue->movable[i]);
 
@@ -300,8 +294,7 @@ static void release(struct fight *fight)
 	assert_int_equal(task != NULL, is_startable);
 	if (!task)
 		return;
-	assert_int_equal(fight->state[i], PLACE_QUEUED);
-	assert_int_equal(fight->device[i], device);
+	assert_fields(*fight, (state[i], PLACE_QUEUED), (device[i], device));
 	fight->state[i] = PLACE_RELEASED;
 	fight->n_released++;
 }

@@ -121,15 +121,14 @@ TEST(test_layout__sections, setup, teardown)
 	assert_null(rbk_stats_record(&kit->view, RBK_STATS_SECTION_BROKER, 0));
 	assert_null(rbk_stats_record(&kit->view, RBK_STATS_SECTION_TENANTS, 1));
 	assert_int_equal(rbk_stats_count(&kit->view, RBK_STATS_MAX_SECTIONS), 0);
-	assert_int_equal(kit->view.bytes, stats_tenant_page_bytes(kit->stats));
-	assert_int_equal(kit->view.page->kind, RBK_STATS_TENANT);
-	assert_int_equal(kit->view.page->pid, getpid());
+	assert_fields(kit->view, (bytes, stats_tenant_page_bytes(kit->stats)),
+		      (page->kind, RBK_STATS_TENANT), (page->pid, getpid()));
 
 	assert_null(stats_root(kit->stats)->header);
 	assert_int_equal(stats_root_map(kit->stats, kit->now_ns), 0);
 	root = view_of(stats_root(kit->stats));
-	assert_int_equal(root.page->kind, RBK_STATS_ROOT);
-	assert_int_equal(root.bytes, stats_root_page_bytes(kit->stats));
+	assert_fields(root, (page->kind, RBK_STATS_ROOT),
+		      (bytes, stats_root_page_bytes(kit->stats)));
 	assert_int_equal(rbk_stats_count(&root, RBK_STATS_SECTION_BROKER), 1);
 	assert_int_equal(rbk_stats_count(&root, RBK_STATS_SECTION_PLANS), 0);
 	assert_int_equal(rbk_stats_count(&root, RBK_STATS_SECTION_TENANTS), STATS_MAX_TENANTS);
@@ -331,7 +330,7 @@ TEST(test_count__queued, setup, teardown)
 {
 	struct kit *kit = *state;
 	struct stats_task task = task_make(1);
-	struct rbk_stats_decision decision;
+	struct rbk_stats_decision decision = {0};
 	struct rbk_stats_tenant totals;
 	static struct stats_plan plan;
 	union plan_copy copy;
@@ -362,27 +361,15 @@ TEST(test_count__queued, setup, teardown)
 	totals = totals_of(&kit->view);
 	assert_int_equal(totals.number, 7);
 	assert_string_equal(totals.name, "web");
-	assert_int_equal(totals.n_tasks, 5);
-	assert_int_equal(totals.n_inline, 0);
-	assert_int_equal(totals.inline_ns, 0);
-	assert_int_equal(totals.n_errors, 2);
-	assert_int_equal(totals.n_deadlines_missed, 1);
-	assert_int_equal(totals.n_partitioned, 1);
-	assert_int_equal(totals.n_explored, 1);
-	assert_int_equal(totals.queue_ns, 4 * 2000);
-	assert_int_equal(totals.exec_ns, 3000 + 2000 + 2000 + 3000);
-	assert_int_equal(totals.reasons[RBK_REASON_COST_MODEL], 3);
-	assert_int_equal(totals.reasons[RBK_REASON_CPU_FALLBACK], 1);
-	assert_int_equal(totals.reasons[RBK_REASON_MEMORY_CONSTRAINT], 1);
-	assert_int_equal(totals.copied_bytes, 10);
-	assert_int_equal(totals.transferred_bytes, 20);
-	assert_int_equal(totals.throttled_ns, 30);
-	assert_int_equal(totals.n_throttled, 1);
-	assert_int_equal(totals.devices[GPU].n_tasks, 3);
-	assert_int_equal(totals.devices[GPU].exec_ns, 7000);
-	assert_int_equal(totals.devices[GPU].device_ns, 13000);
-	assert_int_equal(totals.devices[RBK_DEVICE_CPU].device_ns, 600);
-	assert_int_equal(totals.devices[RBK_DEVICE_CPU].n_failed, 1);
+	assert_fields(totals, (n_tasks, 5), (n_inline, 0), (inline_ns, 0), (n_errors, 2),
+		      (n_deadlines_missed, 1), (n_partitioned, 1), (n_explored, 1),
+		      (queue_ns, 4 * 2000), (exec_ns, 3000 + 2000 + 2000 + 3000),
+		      (reasons[RBK_REASON_COST_MODEL], 3), (reasons[RBK_REASON_CPU_FALLBACK], 1),
+		      (reasons[RBK_REASON_MEMORY_CONSTRAINT], 1), (copied_bytes, 10),
+		      (transferred_bytes, 20), (throttled_ns, 30), (n_throttled, 1),
+		      (devices[GPU].n_tasks, 3), (devices[GPU].exec_ns, 7000),
+		      (devices[GPU].device_ns, 13000), (devices[RBK_DEVICE_CPU].device_ns, 600),
+		      (devices[RBK_DEVICE_CPU].n_failed, 1));
 	assert_int_equal(totals.queue_histogram[rbk_stats_bucket(2000)], 4);
 	assert_int_equal(totals.latency_histogram[rbk_stats_bucket(5000)], 2);
 	assert_int_equal(totals.latency_histogram[rbk_stats_bucket(4000)], 2);
@@ -392,41 +379,25 @@ TEST(test_count__queued, setup, teardown)
 	plan_copy(&kit->view, plan.slot, &copy);
 	assert_int_equal(copy.plan.state, RBK_STATS_PLAN_LIVE);
 	assert_string_equal(copy.plan.name, "plan-3");
-	assert_int_equal(copy.plan.plan_id, 3);
-	assert_int_equal(copy.plan.session, 5);
-	assert_int_equal(copy.plan.fingerprint, 0xabcdef);
-	assert_int_equal(copy.plan.reasons[RBK_REASON_COST_MODEL], 3);
-	assert_int_equal(copy.plan.last_reason, RBK_REASON_MEMORY_CONSTRAINT);
-	assert_int_equal(copy.plan.last_device, RBK_DEVICE_NONE);
-	assert_int_equal(copy.plan.devices[GPU].n_tasks, 3);
+	assert_fields(copy.plan, (plan_id, 3), (session, 5), (fingerprint, 0xabcdef),
+		      (reasons[RBK_REASON_COST_MODEL], 3),
+		      (last_reason, RBK_REASON_MEMORY_CONSTRAINT), (last_device, RBK_DEVICE_NONE),
+		      (devices[GPU].n_tasks, 3));
 	/* Split tasks say nothing about one device. */
-	assert_int_equal(copy.plan.devices[GPU].n_predicted, 2);
-	assert_int_equal(copy.plan.devices[GPU].predicted_ns, 5000);
-	assert_int_equal(copy.plan.devices[GPU].predicted_exec_ns, 5000);
-	assert_int_equal(copy.plan.devices[GPU].error_ns, 500 + 500);
+	assert_fields(copy.plan.devices[GPU], (n_predicted, 2), (predicted_ns, 5000),
+		      (predicted_exec_ns, 5000), (error_ns, 500 + 500));
 	/* Nor do failed ones. */
-	assert_int_equal(copy.plan.devices[RBK_DEVICE_CPU].n_predicted, 0);
-	assert_int_equal(copy.plan.devices[RBK_DEVICE_CPU].n_failed, 1);
+	assert_fields(copy.plan.devices[RBK_DEVICE_CPU], (n_predicted, 0), (n_failed, 1));
 
 	assert_int_equal(totals.log_head, 5);
 	assert_true(rbk_stats_decision(&kit->view, 2, &decision));
-	assert_int_equal(decision.user_data, 1);
-	assert_int_equal(decision.ended_at_ns, 5001);
-	assert_int_equal(decision.plan_id, 3);
-	assert_int_equal(decision.session, 5);
-	assert_int_equal(decision.count, 12);
-	assert_int_equal(decision.split_count, 5);
-	assert_int_equal(decision.predicted_ns, 2500);
-	assert_int_equal(decision.other_ns, 9000);
-	assert_int_equal(decision.queue_ns, 2000);
-	assert_int_equal(decision.exec_ns, 2000);
-	assert_int_equal(decision.device, GPU);
-	assert_int_equal(decision.reason, RBK_REASON_COST_MODEL);
-	assert_int_equal(decision.flags, RBK_DECISION_PARTITIONED);
-	assert_int_equal(decision.plan, plan.slot);
+	assert_fields(decision, (user_data, 1), (ended_at_ns, 5001), (plan_id, 3), (session, 5),
+		      (count, 12), (split_count, 5), (predicted_ns, 2500), (other_ns, 9000),
+		      (queue_ns, 2000), (exec_ns, 2000), (device, GPU),
+		      (reason, RBK_REASON_COST_MODEL), (flags, RBK_DECISION_PARTITIONED),
+		      (plan, plan.slot));
 	assert_true(rbk_stats_decision(&kit->view, 4, &decision));
-	assert_int_equal(decision.res, -ENOMEM);
-	assert_int_equal(decision.device, RBK_DEVICE_NONE);
+	assert_fields(decision, (res, -ENOMEM), (device, RBK_DEVICE_NONE));
 	assert_false(rbk_stats_decision(&kit->view, 5, &decision));
 }
 
@@ -457,14 +428,13 @@ TEST(test_count__inline, setup, teardown)
 	assert_int_equal(totals.n_tasks, STATS_INLINE_SAMPLE);
 	stats_flush(kit->stats);
 	totals = totals_of(&kit->view);
-	assert_int_equal(totals.n_tasks, STATS_INLINE_SAMPLE + 13);
-	assert_int_equal(totals.n_inline, STATS_INLINE_SAMPLE + 13);
-	assert_int_equal(totals.exec_ns, 100 * (STATS_INLINE_SAMPLE + 13));
-	assert_int_equal(totals.inline_ns, totals.exec_ns);
-	assert_int_equal(totals.devices[RBK_DEVICE_CPU].n_tasks, STATS_INLINE_SAMPLE + 13);
-	assert_int_equal(totals.devices[RBK_DEVICE_CPU].device_ns, totals.exec_ns);
-	assert_int_equal(totals.reasons[RBK_REASON_BELOW_THRESHOLD], STATS_INLINE_SAMPLE + 10);
-	assert_int_equal(totals.reasons[RBK_REASON_USER_PREFERENCE], 3);
+	assert_fields(totals, (n_tasks, STATS_INLINE_SAMPLE + 13),
+		      (n_inline, STATS_INLINE_SAMPLE + 13),
+		      (exec_ns, 100 * (STATS_INLINE_SAMPLE + 13)), (inline_ns, totals.exec_ns),
+		      (devices[RBK_DEVICE_CPU].n_tasks, STATS_INLINE_SAMPLE + 13),
+		      (devices[RBK_DEVICE_CPU].device_ns, totals.exec_ns),
+		      (reasons[RBK_REASON_BELOW_THRESHOLD], STATS_INLINE_SAMPLE + 10),
+		      (reasons[RBK_REASON_USER_PREFERENCE], 3));
 	/* The first of the plan, the one after as many as are gathered, the first of the other. */
 	assert_int_equal(totals.log_head, 3);
 
@@ -472,18 +442,16 @@ TEST(test_count__inline, setup, teardown)
 	run_inline(&plan, 5, RBK_REASON_USER_PREFERENCE);
 	stats_task_inline(&plan, &failed);
 	totals = totals_of(&kit->view);
-	assert_int_equal(totals.reasons[RBK_REASON_USER_PREFERENCE], 8);
-	assert_int_equal(totals.n_errors, 1);
-	assert_int_equal(totals.n_deadlines_missed, 1);
+	assert_fields(totals, (reasons[RBK_REASON_USER_PREFERENCE], 8), (n_errors, 1),
+		      (n_deadlines_missed, 1));
 	/* A plan that goes leaves nothing uncounted. */
 	stats_plan_deinit(&plan);
 	totals = totals_of(&kit->view);
 	assert_int_equal(totals.n_tasks, STATS_INLINE_SAMPLE + 19);
 	plan_copy(&kit->view, 0, &copy);
-	assert_int_equal(copy.plan.state, RBK_STATS_PLAN_GONE);
-	assert_int_equal(copy.plan.n_inline, STATS_INLINE_SAMPLE + 16);
-	assert_int_equal(copy.plan.devices[0].n_failed, 1);
-	assert_int_equal(copy.plan.last_flags, RBK_DECISION_INLINE | RBK_DECISION_DEADLINE_MISSED);
+	assert_fields(copy.plan, (state, RBK_STATS_PLAN_GONE), (n_inline, STATS_INLINE_SAMPLE + 16),
+		      (devices[0].n_failed, 1),
+		      (last_flags, RBK_DECISION_INLINE | RBK_DECISION_DEADLINE_MISSED));
 	run_inline(&other, 1, RBK_REASON_USER_PREFERENCE);
 	assert_false(list_is_empty(&kit->tenant->gathered));
 	stats_plan_deinit(&other);
@@ -595,14 +563,12 @@ TEST(test_slots__overflow, setup, teardown)
 	stats_plan_deinit(&plans[20]);
 	stats_plan_deinit(&plans[20]);
 	plan_copy(&kit->view, 20, &copy);
-	assert_int_equal(copy.plan.state, RBK_STATS_PLAN_GONE);
-	assert_int_equal(copy.plan.devices[GPU].n_tasks, 1);
+	assert_fields(copy.plan, (state, RBK_STATS_PLAN_GONE), (devices[GPU].n_tasks, 1));
 	plan_init(kit, &plans[STATS_MAX_PLANS + 3], 9999);
 	assert_int_equal(plans[STATS_MAX_PLANS + 3].slot, 20);
 	plan_copy(&kit->view, 20, &copy);
-	assert_int_equal(copy.plan.state, RBK_STATS_PLAN_LIVE);
-	assert_int_equal(copy.plan.plan_id, 9999);
-	assert_int_equal(copy.plan.devices[GPU].n_tasks, 0);
+	assert_fields(copy.plan, (state, RBK_STATS_PLAN_LIVE), (plan_id, 9999),
+		      (devices[GPU].n_tasks, 0));
 	assert_int_equal(kit->tenant->n_gone, 1);
 	for (uint32_t i = 0; i < STATS_MAX_PLANS + 4; i++)
 		stats_plan_deinit(&plans[i]);
@@ -638,8 +604,7 @@ TEST(test_page__comes_and_goes, setup, teardown)
 
 	/* Who has mapped it keeps it. */
 	assert_true(rbk_stats_view(&kit->view, old, old->page_bytes));
-	assert_int_equal(old->flags, RBK_STATS_CLOSED);
-	assert_int_equal(old->updated_at_ns, 2000);
+	assert_fields(*old, (flags, RBK_STATS_CLOSED), (updated_at_ns, 2000));
 	assert_int_equal(totals_of(&kit->view).n_tasks, 4);
 	stats_task_done(&plan, &task);
 	stats_set_plan(&plan, figures, N_DEVICES, &memory);
@@ -652,13 +617,11 @@ TEST(test_page__comes_and_goes, setup, teardown)
 	assert_int_equal(tenant_page_map(kit->tenant, 4000), 0);
 	kit->view = view_of(&kit->tenant->page);
 	totals = totals_of(&kit->view);
-	assert_int_equal(totals.n_tasks, 5);
-	assert_int_equal(totals.flags, RBK_STATS_TENANT_USED | RBK_STATS_TENANT_PAGE);
-	assert_int_equal(totals.log_first, totals.log_head);
+	assert_fields(totals, (n_tasks, 5), (flags, RBK_STATS_TENANT_USED | RBK_STATS_TENANT_PAGE),
+		      (log_first, totals.log_head));
 	assert_int_equal(plan.slot, 0);
 	plan_copy(&kit->view, 0, &copy);
-	assert_int_equal(copy.plan.plan_id, 1);
-	assert_int_equal(copy.plan.devices[GPU].n_tasks, 0);
+	assert_fields(copy.plan, (plan_id, 1), (devices[GPU].n_tasks, 0));
 	plan_copy(&kit->view, 1, &copy);
 	assert_int_equal(copy.plan.state, RBK_STATS_PLAN_FREE);
 	stats_task_done(&plan, &task);
@@ -710,26 +673,18 @@ TEST(test_reset, setup, teardown)
 	assert_ptr_equal(stats_tenant_reset_plan(kit->tenant), &plan);
 	assert_ptr_equal(stats_tenant_reset_plan(kit->tenant), &other_plan);
 	totals = totals_of(&kit->view);
-	assert_int_equal(totals.n_tasks, 0);
-	assert_int_equal(totals.exec_ns, 0);
-	assert_int_equal(totals.inline_ns, 0);
-	assert_int_equal(totals.reasons[RBK_REASON_COST_MODEL], 0);
-	assert_int_equal(totals.devices[GPU].device_ns, 0);
+	assert_fields(totals, (n_tasks, 0), (exec_ns, 0), (inline_ns, 0),
+		      (reasons[RBK_REASON_COST_MODEL], 0), (devices[GPU].device_ns, 0));
 	assert_int_equal(totals.queue_histogram[rbk_stats_bucket(2000)], 0);
 	assert_int_equal(totals.latency_histogram[rbk_stats_bucket(5000)], 0);
-	assert_int_equal(totals.log_head, 3);
-	assert_int_equal(totals.log_first, 3);
-	assert_int_equal(totals.weight, 9);
-	assert_int_equal(totals.host_used, 77);
+	assert_fields(totals, (log_head, 3), (log_first, 3), (weight, 9), (host_used, 77));
 	assert_string_equal(totals.name, "web");
 	plan_copy(&kit->view, 0, &copy);
 	assert_int_equal(copy.plan.state, RBK_STATS_PLAN_LIVE);
 	assert_string_equal(copy.plan.name, "plan-1");
-	assert_int_equal(copy.plan.devices[GPU].n_tasks, 0);
-	assert_int_equal(copy.plan.reasons[RBK_REASON_COST_MODEL], 0);
+	assert_fields(copy.plan, (devices[GPU].n_tasks, 0), (reasons[RBK_REASON_COST_MODEL], 0));
 	assert_true(copy.plan.devices[0].speedup == 0);
-	assert_int_equal(kit->view.page->n_resets, 1);
-	assert_int_equal(kit->view.page->reset_at_ns, 5000);
+	assert_fields(*kit->view.page, (n_resets, 1), (reset_at_ns, 5000));
 	assert_int_equal(other->totals->copied_bytes, 1);
 	assert_int_equal(stats_device_counts(kit->stats, GPU)->n_tasks, 1);
 	/* Gathered then: the device's all the same. */
@@ -777,16 +732,14 @@ TEST(test_root__tenants, setup, teardown)
 	assert_int_equal(totals_of(&root).number, 7);
 	assert_true(rbk_stats_copy(&device, rbk_stats_record(&root, RBK_STATS_SECTION_DEVICES, GPU),
 				   sizeof(device)));
-	assert_int_equal(device.n_tasks, 1);
-	assert_int_equal(device.index, GPU);
+	assert_fields(device, (n_tasks, 1), (index, GPU));
 	assert_string_equal(device.name, "card");
 	assert_true(device.success_rate == 0.5);
 	/* A tenant's page has no record of the broker's work beside tasks. */
 	stats_set_upkeep(kit->stats, &upkeep);
 	assert_true(rbk_stats_copy(&seen, rbk_stats_record(&root, RBK_STATS_SECTION_UPKEEP, 0),
 				   sizeof(seen)));
-	assert_int_equal(seen.n_setup_waiting, 5);
-	assert_int_equal(seen.mended[2].n_lost, 9);
+	assert_fields(seen, (n_setup_waiting, 5), (mended[2].n_lost, 9));
 	assert_int_equal(rbk_stats_count(&kit->view, RBK_STATS_SECTION_UPKEEP), 0);
 	/* A tenant's page has the names, and no more. */
 	assert_true(rbk_stats_copy(&device,
@@ -811,8 +764,7 @@ TEST(test_root__tenants, setup, teardown)
 		stats_update_root(kit->stats);
 	}
 	shown = rbk_stats_record(&root, RBK_STATS_SECTION_BROKER, 0);
-	assert_int_equal(shown->n_tenants_unlisted, 1);
-	assert_int_equal(shown->n_sessions, 3);
+	assert_fields(*shown, (n_tenants_unlisted, 1), (n_sessions, 3));
 	assert_int_equal(many[STATS_MAX_TENANTS - 1]->root_slot, STATS_NO_SLOT);
 
 	/* What one that is gone leaves is the next one's. */
@@ -824,8 +776,8 @@ TEST(test_root__tenants, setup, teardown)
 	stats_update_root(kit->stats);
 	assert_true(rbk_stats_copy(&totals, rbk_stats_record(&root, RBK_STATS_SECTION_TENANTS, 1),
 				   sizeof(totals)));
-	assert_int_equal(totals.number, 100 + STATS_MAX_TENANTS - 1);
-	assert_int_equal(totals.flags, RBK_STATS_TENANT_USED);
+	assert_fields(totals, (number, 100 + STATS_MAX_TENANTS - 1),
+		      (flags, RBK_STATS_TENANT_USED));
 
 	first = stats_first_tenant(kit->stats);
 	stats_tenant_last(first);
@@ -883,8 +835,7 @@ TEST(test_delays, setup, teardown)
 	root = view_of(stats_root(kit->stats));
 	stats_set_contention(kit->stats, &contention);
 	shown = rbk_stats_record(&root, RBK_STATS_SECTION_CONTENTION, 0);
-	assert_int_equal(shown->sequence, 2);
-	assert_int_equal(shown->source, RBK_STATS_SOURCE_EBPF);
+	assert_fields(*shown, (sequence, 2), (source, RBK_STATS_SOURCE_EBPF));
 	assert_true(shown->factor == 2.5);
 	assert_string_equal(shown->sentences[0], "none");
 
@@ -893,12 +844,10 @@ TEST(test_delays, setup, teardown)
 		stats_set_thread(kit->stats, i, &thread);
 	stats_set_thread(kit->stats, STATS_MAX_THREADS, &thread);
 	stats_set_n_threads(kit->stats, 4);
-	assert_int_equal(threads[3].tid, 12);
-	assert_int_equal(threads[3].delay.wait_ns, 3);
+	assert_fields(threads[3], (tid, 12), (delay.wait_ns, 3));
 	stats_set_n_threads(kit->stats, 3);
 	assert_int_equal(threads[2].tid, 12);
-	assert_int_equal(threads[3].tid, 0);
-	assert_int_equal(threads[3].delay.wait_ns, 0);
+	assert_fields(threads[3], (tid, 0), (delay.wait_ns, 0));
 
 	/* At the place of the tenant's record; one's own is not what administrators see. */
 	stats_set_delay(other, &whole, &own);
@@ -922,10 +871,8 @@ TEST(test_heartbeat, setup, teardown)
 
 	assert_true(n_updates >= 1);
 	stats_heartbeat(kit->stats, 123456, -5, 99);
-	assert_int_equal(kit->view.page->n_updates, n_updates + 1);
-	assert_int_equal(kit->view.page->updated_at_ns, 123456);
-	assert_int_equal(kit->view.page->monotonic_offset_ns, -5);
-	assert_int_equal(kit->view.page->realtime_offset_ns, 99);
+	assert_fields(*kit->view.page, (n_updates, n_updates + 1), (updated_at_ns, 123456),
+		      (monotonic_offset_ns, -5), (realtime_offset_ns, 99));
 }
 
 TEST(test_tenant__hostile_name, setup, teardown)

@@ -206,8 +206,8 @@ TEST_IN("card", test_card__totals)
 	assert_int_equal(rig.reading.vram.total.value, GIB(8));
 	assert_true(rig.reading.vram.usable.value <= GIB(8) &&
 		    rig.reading.vram.usable.value > GIB(7));
-	assert_int_equal(rig.reading.visible_vram.total.value, MIB(256));
-	assert_int_equal(rig.reading.gtt.total.value, GIB(16));
+	assert_fields(rig.reading, (visible_vram.total.value, MIB(256)),
+		      (gtt.total.value, GIB(16)));
 	assert_true(rig.reading.vram.used.is_valid && rig.reading.vram.own.is_valid);
 	assert_int_equal(telemetry_pool(&rig.reading).total.value, GIB(8));
 	assert_null(telemetry_sentence(rig.telemetry, 0));
@@ -270,8 +270,7 @@ TEST_IN("card", test_card__others)
 	waker_disarm(&rig.waker);
 	wait_until(&rig, 1, find_process(r, hog.pid));
 	process = find_process(&rig.reading, hog.pid);
-	assert_int_equal(process->vram_bytes, GIB(1));
-	assert_int_equal(process->uid, getuid());
+	assert_fields(*process, (vram_bytes, GIB(1)), (uid, getuid()));
 	assert_string_equal(process->comm, "amdgpu-sim");
 	/* The largest first, and ourselves among them. */
 	assert_int_equal(rig.reading.processes[0].pid, hog.pid);
@@ -296,11 +295,9 @@ TEST_IN("card", test_card__sensors)
 	assert_int_equal(rig.reading.temperature_millicelsius.value, 71000);
 	/* Zero is a value and not the absence of one. */
 	assert_true(rig.reading.load_percent.is_valid);
-	assert_int_equal(rig.reading.load_percent.value, 0);
-	assert_int_equal(rig.reading.memory_load_percent.value, 7);
-	assert_int_equal(rig.reading.power_microwatts.value, 120000000);
-	assert_int_equal(rig.reading.gpu_hz.value, 1340000000);
-	assert_int_equal(rig.reading.memory_hz.value, 2000000000);
+	assert_fields(rig.reading, (load_percent.value, 0), (memory_load_percent.value, 7),
+		      (power_microwatts.value, 120000000), (gpu_hz.value, 1340000000),
+		      (memory_hz.value, 2000000000));
 	sim("set card0 load=80 temperature=absent power=absent mem-load=absent mclk=absent");
 	wait_until(&rig, 1, r->load_percent.value == 80 && !r->temperature_millicelsius.is_valid);
 	assert_false(rig.reading.power_microwatts.is_valid);
@@ -322,8 +319,7 @@ TEST_IN("card", test_card__counters)
 	sim("set card0 evictions=5 bytes-moved=1000000 cpu-page-faults=3");
 	rig_start(&rig);
 	wait_until(&rig, 1, r->n_evictions.value == 5);
-	assert_int_equal(rig.reading.bytes_moved.value, 1000000);
-	assert_int_equal(rig.reading.n_page_faults.value, 3);
+	assert_fields(rig.reading, (bytes_moved.value, 1000000), (n_page_faults.value, 3));
 	waker_arm(&rig.waker);
 	sim("set card0 evictions=6");
 	wait_until(&rig, 1, r->n_evictions.value == 6);

@@ -40,11 +40,8 @@ TEST(test_defaults__limits)
 	assert_string_equal(tenant_name(tenant), "default");
 	assert_ptr_equal(tenant, tenants_first(tenants));
 	assert_null(tenants_next(tenants, tenant));
-	assert_int_equal(tenant->n_refs, 1);
-	assert_int_equal(tenant->shares[1].max, 8 * GIB);
-	assert_int_equal(tenant->shares[1].reserve, 0);
-	assert_int_equal(tenant->shares[1].high, 8 * GIB);
-	assert_int_equal(tenant->shares[0].max, 0);
+	assert_fields(*tenant, (n_refs, 1), (shares[1].max, 8 * GIB), (shares[1].reserve, 0),
+		      (shares[1].high, 8 * GIB), (shares[0].max, 0));
 	assert_int_equal(account_limit(tenant->account, account_vram(1)), 8 * GIB);
 	assert_int_equal(account_limit(tenant->account, account_gtt(1)), 6 * GIB);
 	assert_int_equal(account_limit(tenant->account, account_vram(0)), 0);
@@ -173,11 +170,8 @@ TEST(test_limits__from_policy)
 	assert_int_equal(count(&fixture), 3);
 
 	account = a->account;
-	assert_int_equal(a->shares[1].max, 4 * GIB);
-	assert_int_equal(a->shares[1].reserve, GIB);
-	assert_int_equal(a->shares[0].reserve, 0);
-	assert_int_equal(a->shares[1].high, 2 * GIB);
-	assert_int_equal(a->weight, 7);
+	assert_fields(*a, (shares[1].max, 4 * GIB), (shares[1].reserve, GIB),
+		      (shares[0].reserve, 0), (shares[1].high, 2 * GIB), (weight, 7));
 	assert_float_equal(a->cpu_max, 0.5, 0);
 	assert_float_equal(b->cpu_max, 0, 0);
 	assert_int_equal(a->priority_max, RBK_PRIORITY_HIGH);
@@ -207,11 +201,9 @@ TEST(test_limits__mixed)
 	FIXTURE(fixture, "[tenant a]\nmatch-uid = 1\nvram-max = 100GiB\n"
 			 "vram-reserve = 4GiB\nvram-high = 10%\n");
 	a = find(&fixture, 1);
-	assert_int_equal(a->shares[1].max, 8 * GIB);
-	assert_int_equal(a->shares[1].high, 4 * GIB);
+	assert_fields(a->shares[1], (max, 8 * GIB), (high, 4 * GIB));
 	reload(&fixture, "[tenant a]\nmatch-uid = 1\nvram-max = 25%\nvram-high = 6GiB\n");
-	assert_int_equal(a->shares[1].max, 2 * GIB);
-	assert_int_equal(a->shares[1].high, 2 * GIB);
+	assert_fields(a->shares[1], (max, 2 * GIB), (high, 2 * GIB));
 	tenant_unref(a);
 }
 
@@ -369,8 +361,7 @@ TEST(test_set)
 
 	/* What follows another limit goes on doing so. */
 	expect_set(tenants, a, "vram-max", "50%", NULL);
-	assert_int_equal(a->shares[1].max, whole / 2);
-	assert_int_equal(a->shares[1].high, whole / 2);
+	assert_fields(a->shares[1], (max, whole / 2), (high, whole / 2));
 	assert_true(a->is_changed);
 	assert_false(first->is_changed);
 	expect_set(tenants, a, "vram-high", "60%", "more than vram-max");

@@ -163,14 +163,10 @@ static void *set_slices(void *data)
 	assert_int_equal(set_slice(300000, SCHED_IDLE, 0, &attr), THREAD_E_NO_SLICES);
 	assert_int_equal(attr.policy, SCHED_IDLE);
 	assert_int_equal(set_slice(300000, SCHED_BATCH, 0, &attr), 0);
-	assert_int_equal(attr.policy, SCHED_BATCH);
-	assert_int_equal(attr.slice_ns, 300000);
-	assert_int_equal(attr.nice, 7);
+	assert_fields(attr, (policy, SCHED_BATCH), (slice_ns, 300000), (nice, 7));
 	/* Cut to the least that there is. */
 	assert_int_equal(set_slice(1, SCHED_OTHER, 0, &attr), 0);
-	assert_int_equal(attr.policy, SCHED_OTHER);
-	assert_int_equal(attr.slice_ns, 100000);
-	assert_int_equal(attr.nice, 7);
+	assert_fields(attr, (policy, SCHED_OTHER), (slice_ns, 100000), (nice, 7));
 	return data;
 }
 

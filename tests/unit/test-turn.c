@@ -88,24 +88,22 @@ TEST(test_overrun__cause_and_tenant)
 	spend(&turn, RBK_TURN_CONNECTIONS, 2, 3 * BUDGET);
 	spend(&turn, RBK_TURN_CONNECTIONS, 1, 1 * BUDGET);
 	turn_end(&turn);
-	assert_int_equal(turn.report.n_overruns[RBK_TURN_CONNECTIONS], 1);
-	assert_int_equal(turn.report.n_overruns[RBK_TURN_PLANS], 0);
-	assert_int_equal(turn.report.longest_ticks, 10 * BUDGET);
-	assert_int_equal(turn.report.longest.cause, RBK_TURN_CONNECTIONS);
-	assert_int_equal(turn.report.longest.tenant, 2);
+	assert_fields(turn.report, (n_overruns[RBK_TURN_CONNECTIONS], 1),
+		      (n_overruns[RBK_TURN_PLANS], 0), (longest_ticks, 10 * BUDGET),
+		      (longest.cause, RBK_TURN_CONNECTIONS), (longest.tenant, 2));
 
 	/* A shorter one counts, and does not take its place. */
 	turn.report.longest_ticks = 20 * BUDGET;
 	spend(&turn, RBK_TURN_PLANS, 7, 11 * BUDGET);
 	turn_end(&turn);
-	assert_int_equal(turn.report.n_overruns[RBK_TURN_PLANS], 1);
-	assert_int_equal(turn.report.longest.cause, RBK_TURN_CONNECTIONS);
+	assert_fields(turn.report, (n_overruns[RBK_TURN_PLANS], 1),
+		      (longest.cause, RBK_TURN_CONNECTIONS));
 
 	/* Nothing of it is left in the next one. */
 	spend(&turn, RBK_TURN_TIMERS, 0, 1);
 	turn_end(&turn);
-	assert_int_equal(turn.report.n_overruns[RBK_TURN_TIMERS], 0);
-	assert_int_equal(turn.report.n_overruns[RBK_TURN_PLANS], 1);
+	assert_fields(turn.report, (n_overruns[RBK_TURN_TIMERS], 0),
+		      (n_overruns[RBK_TURN_PLANS], 1));
 }
 
 TEST(test_entries__counted_apart)
@@ -115,17 +113,14 @@ TEST(test_entries__counted_apart)
 	turn.entry_ticks = 3 * BUDGET;
 	turn.entries.tenant = 4;
 	turn_end(&turn);
-	assert_int_equal(turn.report.longest_ticks, 3 * BUDGET);
-	assert_int_equal(turn.report.longest.cause, RBK_TURN_ENTRIES);
-	assert_int_equal(turn.report.longest.tenant, 4);
-	assert_int_equal(turn.report.n_overruns[RBK_TURN_ENTRIES], 0);
+	assert_fields(turn.report, (longest_ticks, 3 * BUDGET), (longest.cause, RBK_TURN_ENTRIES),
+		      (longest.tenant, 4), (n_overruns[RBK_TURN_ENTRIES], 0));
 	/* Longer than the limit, and not the longest. */
 	turn.entry_ticks = 30 * BUDGET;
 	turn_end(&turn);
 	turn.entry_ticks = 20 * BUDGET;
 	turn_end(&turn);
-	assert_int_equal(turn.report.n_overruns[RBK_TURN_ENTRIES], 2);
-	assert_int_equal(turn.report.longest_ticks, 30 * BUDGET);
+	assert_fields(turn.report, (n_overruns[RBK_TURN_ENTRIES], 2), (longest_ticks, 30 * BUDGET));
 }
 
 TEST(test_reset__begins_anew)
@@ -135,12 +130,10 @@ TEST(test_reset__begins_anew)
 	spend(&turn, RBK_TURN_RINGS, 9, 100 * BUDGET);
 	turn_end(&turn);
 	turn_reset(&turn);
-	assert_int_equal(turn.report.longest_ticks, 0);
-	assert_int_equal(turn.report.n_overruns[RBK_TURN_RINGS], 0);
+	assert_fields(turn.report, (longest_ticks, 0), (n_overruns[RBK_TURN_RINGS], 0));
 	spend(&turn, RBK_TURN_OTHER, 0, 2);
 	turn_end(&turn);
-	assert_int_equal(turn.report.longest_ticks, 2);
-	assert_int_equal(turn.report.longest.cause, RBK_TURN_OTHER);
+	assert_fields(turn.report, (longest_ticks, 2), (longest.cause, RBK_TURN_OTHER));
 }
 
 static uint64_t cpu_now_ns;

@@ -28,13 +28,9 @@ TEST(test_list)
 	struct users users;
 
 	assert_int_equal(users_parse("root", &users), 0);
-	assert_int_equal(users.n, 1);
-	assert_int_equal(users.uids[0], 0);
+	assert_fields(users, (n, 1), (uids[0], 0));
 	assert_int_equal(users_parse("1000 ,\troot, 3 ", &users), 0);
-	assert_int_equal(users.n, 3);
-	assert_int_equal(users.uids[0], 1000);
-	assert_int_equal(users.uids[1], 0);
-	assert_int_equal(users.uids[2], 3);
+	assert_fields(users, (n, 3), (uids[0], 1000), (uids[1], 0), (uids[2], 3));
 }
 
 TEST(test_list__bad)

@@ -32,15 +32,13 @@ static void besiege(const struct siege *siege, uint64_t settle_ns)
 	processors.demand = siege->demand;
 	processors.break_even = siege->break_even;
 	processors_run(&processors, settle_ns);
-	assert_int_equal(processors.n_begun, 0);
-	assert_int_equal(processors.n_shifts, 0);
+	assert_fields(processors, (n_begun, 0), (n_shifts, 0));
 	for (unsigned int i = 0; i < 2; i++) {
 		processors_forget(&processors);
 		since_ns = processors.now_ns;
 		processors.n_hogs = siege->n_hogs;
 		processors_run(&processors, 1000 * ms);
-		assert_int_equal(processors.n_begun, 1);
-		assert_int_equal(processors.n_ended, 0);
+		assert_fields(processors, (n_begun, 1), (n_ended, 0));
 		assert_in_range(processors.begun_ns - since_ns, 1, SHIFT_MS * ms);
 		assert_true(processors.least_workers < siege->n_workers || siege->n_workers == 1);
 		if (siege->break_even > 0) {
@@ -52,8 +50,7 @@ static void besiege(const struct siege *siege, uint64_t settle_ns)
 		since_ns = processors.now_ns;
 		processors.n_hogs = 0;
 		processors_run(&processors, 500 * ms);
-		assert_int_equal(processors.n_begun, 0);
-		assert_int_equal(processors.n_ended, 1);
+		assert_fields(processors, (n_begun, 0), (n_ended, 1));
 		assert_in_range(processors.ended_ns - since_ns, 1, RETURN_MS * ms);
 		assert_in_range(processors.all_back_ns - since_ns, 1, RETURN_MS * ms);
 		assert_in_range(processors.n_shifts, 0, 1);
@@ -154,13 +151,10 @@ TEST(test_hold__until_tried)
 	assert_int_equal(processors.n_begun, 0);
 	processors.n_hogs = 2;
 	processors_run(&processors, 2000 * ms);
-	assert_int_equal(processors.n_begun, 1);
-	assert_int_equal(processors.n_shifts, 1);
+	assert_fields(processors, (n_begun, 1), (n_shifts, 1));
 	processors.n_hogs = 0;
 	processors_run(&processors, 30000 * ms);
-	assert_int_equal(processors.n_begun, 1);
-	assert_int_equal(processors.n_ended, 1);
-	assert_int_equal(processors.n_shifts, 2);
+	assert_fields(processors, (n_begun, 1), (n_ended, 1), (n_shifts, 2));
 	assert_true(processors.verdict.factor == 1);
 	assert_int_equal(processors.verdict.n_workers, 2);
 }
@@ -215,15 +209,13 @@ TEST(test_others__no_contention)
 	processors_init(&processors, 2, 2);
 	processors.quota = 0.5;
 	processors_run(&processors, 3000 * ms);
-	assert_int_equal(processors.n_begun, 0);
-	assert_int_equal(processors.least_workers, 2);
+	assert_fields(processors, (n_begun, 0), (least_workers, 2));
 	assert_true(processors.verdict.factor > 1.5f && processors.verdict.factor < 4);
 
 	processors_init(&processors, 2, 2);
 	processors.steal = 0.5;
 	processors_run(&processors, 3000 * ms);
-	assert_int_equal(processors.n_begun, 0);
-	assert_int_equal(processors.least_workers, 2);
+	assert_fields(processors, (n_begun, 0), (least_workers, 2));
 	assert_true(processors.verdict.factor > 1.7f && processors.verdict.factor < 2.4f);
 	/* Who goes away because of it does not come back at once. */
 	processors.break_even = 1.5f;
@@ -299,8 +291,7 @@ TEST(test_workers__back_off)
 		n_raised += processors.verdict.n_workers > before;
 	}
 	assert_in_range(n_raised, 0, 10);
-	assert_int_equal(processors.n_begun, 1);
-	assert_int_equal(processors.n_ended, 0);
+	assert_fields(processors, (n_begun, 1), (n_ended, 0));
 }
 
 /* Where nobody else can do the work, none is left to others; for a while after that, neither. */
@@ -336,8 +327,7 @@ TEST(test_workers__needed)
 			processors.is_needed = false;
 			processors_run(&processors, 700 * ms);
 		}
-		assert_int_equal(processors.least_workers, 4);
-		assert_int_equal(processors.n_ended, 0);
+		assert_fields(processors, (least_workers, 4), (n_ended, 0));
 		/* The end is seen as ever. */
 		processors.n_hogs = 0;
 		processors_run(&processors, 1000 * ms);
@@ -516,8 +506,7 @@ TEST(test_counters__late)
 		processors.n_hogs = 4;
 		since_ns = processors.now_ns;
 		processors_run(&processors, 1000 * ms);
-		assert_int_equal(processors.n_begun, 1);
-		assert_int_equal(processors.n_ended, 0);
+		assert_fields(processors, (n_begun, 1), (n_ended, 0));
 		assert_in_range(processors.first_away_ns - since_ns, 1, SHIFT_MS * ms);
 		assert_in_range(processors.n_shifts, 1, 3);
 		processors.n_hogs = 0;
