@@ -274,6 +274,11 @@ static void plan_free_removed(struct residency_rig *rig, struct plan_memory *slo
 	free(memory);
 }
 
+void residency_rig_begin(struct residency_rig *rig)
+{
+	residency_rig_init(rig, 1, 100 << 20, 0, RESIDENCY_WANTED);
+}
+
 void residency_rig_deinit(struct residency_rig *rig)
 {
 	rig_check(rig);
@@ -381,6 +386,28 @@ void rig_add(struct residency_rig *rig, struct plan_memory *slot)
 	int r = residency_add(rig->residency, slot, on_added);
 
 	CHECK(r == 0 || r == RESIDENCY_E_SETTLED);
+}
+
+struct plan_memory *rig_settled(struct residency_rig *rig, unsigned int tenant, uint64_t bytes)
+{
+	struct plan_memory *slot = rig_plan_of(rig, tenant, bytes);
+
+	rig_add(rig, slot);
+	rig_settle(rig);
+	rig_check(rig);
+	return slot;
+}
+
+void rig_idle(struct residency_rig *rig, struct plan_memory *slot)
+{
+	slot->n_on_device[RIG_DEVICE] = 0;
+	if (slot->leaving)
+		residency_plan_idle(rig->residency, slot, RIG_DEVICE);
+}
+
+uint64_t rig_used(const struct residency_rig *rig, unsigned int tenant)
+{
+	return account_used(rig->tenants[tenant].account, account_vram(RIG_DEVICE));
 }
 
 void rig_remove(struct residency_rig *rig, struct plan_memory *slot)

@@ -67,6 +67,10 @@ void residency_rig_deinit(struct residency_rig *rig);
 #define RESIDENCY_RIG(name, ...) \
 	SCOPED(residency_rig, name, residency_rig_init, residency_rig_deinit, __VA_ARGS__)
 
+/* The usual one: a device of 100 MiB. */
+void residency_rig_begin(struct residency_rig *rig);
+#define BEGIN(name) SCOPED(residency_rig, name, residency_rig_begin, residency_rig_deinit)
+
 void rig_share(struct residency_rig *rig, unsigned int tenant, uint64_t max, uint64_t high,
 	       uint64_t reserve);
 
@@ -77,6 +81,12 @@ struct plan_memory *rig_plan(struct residency_rig *rig, unsigned int tenant, uin
 struct plan_memory *rig_plan_of(struct residency_rig *rig, unsigned int tenant, uint64_t bytes);
 /* Adds it without waiting. */
 void rig_add(struct residency_rig *rig, struct plan_memory *slot);
+/* rig_plan_of(), added, settled and checked: on the device where there is room. */
+struct plan_memory *rig_settled(struct residency_rig *rig, unsigned int tenant, uint64_t bytes);
+/* The tasks that the plan has on the device have ended. */
+void rig_idle(struct residency_rig *rig, struct plan_memory *slot);
+/* Device memory of a tenant. */
+uint64_t rig_used(const struct residency_rig *rig, unsigned int tenant);
 /* Removes and frees it, and waits for that. */
 void rig_remove(struct residency_rig *rig, struct plan_memory *slot);
 

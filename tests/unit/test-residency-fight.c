@@ -16,22 +16,10 @@ enum { N_PLANS = 60 };
 
 static unsigned int n_seeds = 2;
 
-static void begin(struct residency_rig *rig)
-{
-	residency_rig_init(rig, 1, 100 * MIB, 0, RESIDENCY_WANTED);
-}
-
 static uint32_t random_below(uint64_t *seed, uint32_t n)
 {
 	*seed = *seed * 6364136223846793005ull + 1442695040888963407ull;
 	return (uint32_t)(*seed >> 33) % n;
-}
-
-static void end_task(struct residency_rig *rig, struct plan_memory *slot)
-{
-	slot->n_on_device[RIG_DEVICE] = 0;
-	if (slot->leaving)
-		residency_plan_idle(rig->residency, slot, RIG_DEVICE);
 }
 
 /* A review that took long delays the next. */
@@ -55,7 +43,7 @@ static void claim(struct residency_rig *rig, struct plan_memory *const *slots, u
 
 	for (unsigned int i = 0; i < N_PLANS; i++)
 		if (slots[i])
-			end_task(rig, slots[i]);
+			rig_idle(rig, slots[i]);
 	rig_settle(rig);
 	for (unsigned int i = tenant; i < N_PLANS; i += 3) {
 		if (!slots[i])
@@ -82,7 +70,7 @@ static void fight(uint64_t seed)
 	struct residency_rig rig;
 	unsigned int n_claims = 0;
 
-	begin(&rig);
+	residency_rig_begin(&rig);
 	rig_share(&rig, 0, 100 * MIB, 70 * MIB, 0);
 	rig_share(&rig, 1, 50 * MIB, 40 * MIB, 30 * MIB);
 	rig_share(&rig, 2, 20 * MIB, 20 * MIB, 20 * MIB);
@@ -112,7 +100,7 @@ static void fight(uint64_t seed)
 			break;
 		case 4:
 			if (slot && slot->n_on_device[RIG_DEVICE] > 0) {
-				end_task(&rig, slot);
+				rig_idle(&rig, slot);
 			} else if (slot && rig_is_ready(slot)) {
 				slot->n_on_device[RIG_DEVICE] = 1;
 			}
@@ -134,7 +122,7 @@ static void fight(uint64_t seed)
 	for (int i = 0; i < N_PLANS; i++) {
 		if (!slots[i])
 			continue;
-		end_task(&rig, slots[i]);
+		rig_idle(&rig, slots[i]);
 		rig_remove(&rig, slots[i]);
 	}
 	assert_true(rig.devices[RIG_DEVICE].most_allocated <= 100 * MIB);

@@ -16,18 +16,6 @@
 
 #define MIB (1ull << 20)
 
-static void begin(struct residency_rig *rig)
-{
-	residency_rig_init(rig, 1, 100 * MIB, 0, RESIDENCY_WANTED);
-}
-
-#define BEGIN(name) SCOPED(residency_rig, name, begin, residency_rig_deinit)
-
-static uint64_t used(const struct residency_rig *rig, unsigned int tenant)
-{
-	return account_used(rig->tenants[tenant].account, account_vram(RIG_DEVICE));
-}
-
 /* As many, and until what was due has been looked at: on a slow machine that is put off. */
 static void turns(struct residency_rig *rig, unsigned int n)
 {
@@ -35,13 +23,6 @@ static void turns(struct residency_rig *rig, unsigned int n)
 
 	for (unsigned int i = 0; i < n || (rig_review_is_due(rig) && clock_now_ns() < end_ns); i++)
 		rig_turn(rig);
-}
-
-static void set_idle(struct residency_rig *rig, struct plan_memory *slot)
-{
-	slot->n_on_device[RIG_DEVICE] = 0;
-	if (slot->leaving)
-		residency_plan_idle(rig->residency, slot, RIG_DEVICE);
 }
 
 struct wish {
@@ -88,8 +69,7 @@ TEST(test_promises__within_the_maximum)
 
 	BEGIN(rig);
 	rig_share(&rig, 0, 40 * MIB, 40 * MIB, 0);
-	rig_add(&rig, busy = rig_plan_of(&rig, 0, 40 * MIB));
-	rig_settle(&rig);
+	busy = rig_settled(&rig, 0, 40 * MIB);
 	busy->n_on_device[RIG_DEVICE] = 1;
 	for (int i = 0; i < 2; i++) {
 		rig_add(&rig, wanted[i] = rig_plan_of(&rig, 0, 40 * MIB));
@@ -100,10 +80,9 @@ TEST(test_promises__within_the_maximum)
 	assert_int_equal(wishes[1].res, -ENOMEM);
 	assert_int_equal(rig.residency->devices[RIG_DEVICE].awaited_bytes, 40 * MIB);
 
-	rig_add(&rig, other = rig_plan_of(&rig, 1, 60 * MIB));
-	rig_settle(&rig);
+	other = rig_settled(&rig, 1, 60 * MIB);
 	assert_true(rig_is_ready(other));
-	set_idle(&rig, busy);
+	rig_idle(&rig, busy);
 	rig_settle(&rig);
 	assert_true(wishes[0].n_done == 1 && wishes[0].res == 0);
 }
@@ -115,8 +94,7 @@ TEST(test_promises__limit_lowered)
 	struct wish wish = {.res = 1};
 
 	BEGIN(rig);
-	rig_add(&rig, busy = rig_plan_of(&rig, 0, 60 * MIB));
-	rig_settle(&rig);
+	busy = rig_settled(&rig, 0, 60 * MIB);
 	busy->n_on_device[RIG_DEVICE] = 1;
 	rig_add(&rig, wanted = rig_plan_of(&rig, 0, 60 * MIB));
 	ask(&rig, wanted, &wish, RESIDENCY_PREFETCH);
@@ -130,7 +108,7 @@ TEST(test_promises__limit_lowered)
 	assert_true(wish.n_done == 1 && wish.res == -ENOMEM);
 	assert_int_equal(rig.residency->devices[RIG_DEVICE].awaited_bytes, 0);
 	rig.devices[RIG_DEVICE].is_held = false;
-	set_idle(&rig, busy);
+	rig_idle(&rig, busy);
 	rig_settle(&rig);
 }
 
@@ -146,8 +124,7 @@ TEST(test_host_limit__displaces_nobody)
 	for (int slot = 0; slot < ACCOUNT_SLOT_COUNT; slot++)
 		limits.max[slot] = slot == ACCOUNT_HOST_BYTES ? 4096 : UINT64_MAX;
 	account_set_limits(rig.tenants[0].account, &limits);
-	rig_add(&rig, there = rig_plan_of(&rig, 1, 80 * MIB));
-	rig_settle(&rig);
+	there = rig_settled(&rig, 1, 80 * MIB);
 	poor = rig_plan_of(&rig, 0, 60 * MIB);
 	poor->plan->footprint[RIG_DEVICE].slot_host_bytes = 8192;
 	rig_add(&rig, poor);
@@ -177,8 +154,8 @@ TEST(test_loads__of_each_tenant)
 			rig_add(&rig, greedy[t][i] = rig_plan_of(&rig, t, MIB));
 	rig_add(&rig, modest = rig_plan_of(&rig, 3, MIB));
 	turns(&rig, 5);
-	assert_int_equal(used(&rig, 3), MIB);
-	assert_in_range(used(&rig, 0), MIB, 4 * MIB);
+	assert_int_equal(rig_used(&rig, 3), MIB);
+	assert_in_range(rig_used(&rig, 0), MIB, 4 * MIB);
 	rig.devices[RIG_DEVICE].is_held = false;
 	rig_settle(&rig);
 	assert_true(rig_is_ready(modest));
@@ -260,8 +237,7 @@ TEST(test_add__evicted_while_awaited)
 	n_added = 0;
 	rig_share(&rig, 0, 100 * MIB, 0, 0);
 	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 60 * MIB);
-	rig_add(&rig, busy = rig_plan_of(&rig, 0, 40 * MIB));
-	rig_settle(&rig);
+	busy = rig_settled(&rig, 0, 40 * MIB);
 	assert_true(rig_is_ready(busy));
 	busy->n_on_device[RIG_DEVICE] = 1;
 	rig.devices[RIG_DEVICE].is_held = true;
@@ -276,7 +252,7 @@ TEST(test_add__evicted_while_awaited)
 	assert_true(busy->leaving);
 	assert_true(residency_evict(rig.residency, &all, &n, &bytes));
 	assert_int_equal(n_added, 1);
-	set_idle(&rig, busy);
+	rig_idle(&rig, busy);
 	rig_settle(&rig);
 	assert_int_equal(n_added, 1);
 }
@@ -290,8 +266,7 @@ TEST(test_wishes__evict_then_prefetch)
 	struct wish evict = {.res = 1}, prefetch = {.res = 1};
 
 	BEGIN(rig);
-	rig_add(&rig, slot = rig_plan_of(&rig, 0, 60 * MIB));
-	rig_settle(&rig);
+	slot = rig_settled(&rig, 0, 60 * MIB);
 	ask(&rig, slot, &evict, RESIDENCY_EVICT);
 	ask(&rig, slot, &prefetch, RESIDENCY_PREFETCH);
 	rig_settle(&rig);
@@ -307,7 +282,7 @@ TEST(test_wishes__evict_then_prefetch)
 	rig.devices[RIG_DEVICE].is_held = true;
 	ask(&rig, slot, &prefetch, RESIDENCY_WAIT);
 	turns(&rig, 10);
-	assert_int_equal(used(&rig, 0), 60 * MIB);
+	assert_int_equal(rig_used(&rig, 0), 60 * MIB);
 	residency_withdraw(rig.residency, &prefetch.waiter);
 	ask(&rig, slot, &evict, RESIDENCY_EVICT);
 	prefetch = (struct wish){.res = 1};
@@ -329,8 +304,7 @@ static void evict_on_the_way(bool is_administrators)
 	uint64_t n, bytes;
 
 	BEGIN(rig);
-	rig_add(&rig, slot = rig_plan_of(&rig, 0, 60 * MIB));
-	rig_settle(&rig);
+	slot = rig_settled(&rig, 0, 60 * MIB);
 	ask(&rig, slot, &evict, RESIDENCY_EVICT);
 	rig_settle(&rig);
 	assert_true(evict.n_done == 1 && !rig_is_ready(slot));
@@ -338,7 +312,7 @@ static void evict_on_the_way(bool is_administrators)
 	rig.devices[RIG_DEVICE].is_held = true;
 	ask(&rig, slot, &prefetch, RESIDENCY_PREFETCH);
 	turns(&rig, 10);
-	assert_int_equal(used(&rig, 0), 60 * MIB);
+	assert_int_equal(rig_used(&rig, 0), 60 * MIB);
 	assert_int_equal(prefetch.n_done, 0);
 	evict = (struct wish){.res = 1};
 	if (is_administrators)
@@ -366,8 +340,7 @@ TEST(test_wishes__evict_after_want)
 	struct wish wish = {.res = 1};
 
 	BEGIN(rig);
-	rig_add(&rig, slot = rig_plan_of(&rig, 0, 60 * MIB));
-	rig_settle(&rig);
+	slot = rig_settled(&rig, 0, 60 * MIB);
 	rig_want(&rig, slot, 10);
 	ask(&rig, slot, &wish, RESIDENCY_EVICT);
 	rig_settle(&rig);
@@ -387,8 +360,7 @@ TEST(test_wishes__limit_lowered_meanwhile)
 	struct wish wish = {.res = 1};
 
 	BEGIN(rig);
-	rig_add(&rig, there = rig_plan_of(&rig, 1, 60 * MIB));
-	rig_settle(&rig);
+	there = rig_settled(&rig, 1, 60 * MIB);
 	rig_want(&rig, there, 1000);
 	rig_add(&rig, waiting = rig_plan_of(&rig, 0, 60 * MIB));
 	ask(&rig, waiting, &wish, RESIDENCY_WAIT);
@@ -407,11 +379,9 @@ TEST(test_wishes__of_a_named_device)
 	struct wish first = {.res = 1}, second = {.res = 1};
 
 	RESIDENCY_RIG(rig, 2, 100 * MIB, 0, RESIDENCY_WANTED);
-	rig_add(&rig, there = rig_plan_of(&rig, 1, 60 * MIB));
-	rig_settle(&rig);
+	there = rig_settled(&rig, 1, 60 * MIB);
 	assert_true(rig_is_ready(there));
-	rig_add(&rig, waiting = rig_plan_of(&rig, 0, 60 * MIB));
-	rig_settle(&rig);
+	waiting = rig_settled(&rig, 0, 60 * MIB);
 	assert_int_equal(waiting->plan->device_state[RIG_DEVICE + 1], PLAN_DEVICE_READY);
 	rig_want(&rig, there, 1000);
 	ask_device(&rig, waiting, &first, RESIDENCY_WAIT, RIG_DEVICE);
@@ -435,12 +405,10 @@ TEST(test_storm__of_one_plan)
 	uint64_t n_drafts;
 
 	assert_non_null(wishes);
-	begin(&rig);
+	residency_rig_begin(&rig);
 	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 60 * MIB);
-	rig_add(&rig, there = rig_plan_of(&rig, 1, 60 * MIB));
-	rig_settle(&rig);
-	rig_add(&rig, large = rig_plan_of(&rig, 0, 60 * MIB));
-	rig_settle(&rig);
+	there = rig_settled(&rig, 1, 60 * MIB);
+	large = rig_settled(&rig, 0, 60 * MIB);
 	n_drafts = rig.residency->n_drafts;
 	for (int i = 0; i < N; i++)
 		ask(&rig, large, &wishes[i], RESIDENCY_PREFETCH);
@@ -466,15 +434,14 @@ TEST(test_storm__tenants_take_turns)
 	unsigned int n_answers = 0;
 
 	assert_non_null(wishes);
-	begin(&rig);
+	residency_rig_begin(&rig);
 	rig_share(&rig, 0, MIB, MIB, 0);
 	for (int i = 0; i < N; i++) {
 		rig_add(&rig, slots[i] = rig_plan_of(&rig, 0, 2 * MIB));
 		wishes[i].n_answers = &n_answers;
 	}
 	wishes[N].n_answers = &n_answers;
-	rig_add(&rig, modest = rig_plan_of(&rig, 1, MIB));
-	rig_settle(&rig);
+	modest = rig_settled(&rig, 1, MIB);
 	assert_true(rig_is_ready(modest));
 	for (int i = 0; i < N; i++)
 		ask(&rig, slots[i], &wishes[i], RESIDENCY_PREFETCH);
@@ -501,9 +468,8 @@ TEST(test_storm__everybody_is_told)
 	unsigned int n_answers = 0;
 
 	assert_non_null(wishes);
-	begin(&rig);
-	rig_add(&rig, slot = rig_plan_of(&rig, 0, 60 * MIB));
-	rig_settle(&rig);
+	residency_rig_begin(&rig);
+	slot = rig_settled(&rig, 0, 60 * MIB);
 	for (int i = 0; i < N * N_WISHES; i++) {
 		wishes[i].n_answers = &n_answers;
 		ask(&rig, slot, &wishes[i],
@@ -634,7 +600,7 @@ TEST_IN("many", test_many__about_looks_at_none)
 	for (int i = 0; i < N_SMALL; i++)
 		rig_add(&rig, slots[i] = rig_plan_of(&rig, 0, RIG_PAGE));
 	rig_settle(&rig);
-	assert_int_equal(used(&rig, 0), N_SMALL * RIG_PAGE);
+	assert_int_equal(rig_used(&rig, 0), N_SMALL * RIG_PAGE);
 	n_summed = 0;
 	residency_about(rig.residency, slots[0], RIG_DEVICE, &about);
 	assert_int_equal(about.available_bytes, 50 * MIB);
@@ -719,7 +685,7 @@ static void fill(struct residency_rig *rig, struct plan_memory **slots, int n)
 	for (int i = 0; i < n; i++)
 		rig_add(rig, slots[i] = rig_plan_of(rig, 0, RIG_PAGE));
 	rig_settle(rig);
-	assert_int_equal(used(rig, 0), (uint64_t)n * RIG_PAGE);
+	assert_int_equal(rig_used(rig, 0), (uint64_t)n * RIG_PAGE);
 }
 
 static int n_there(struct plan_memory **slots, int n)
@@ -791,8 +757,7 @@ TEST_IN("many", test_many__promises)
 	static struct wish wishes[N];
 
 	BEGIN(rig);
-	rig_add(&rig, busy = rig_plan_of(&rig, 0, 100 * MIB));
-	rig_settle(&rig);
+	busy = rig_settled(&rig, 0, 100 * MIB);
 	busy->n_on_device[RIG_DEVICE] = 1;
 	for (int i = 0; i < N; i++) {
 		wishes[i] = (struct wish){.res = 1};
@@ -803,7 +768,7 @@ TEST_IN("many", test_many__promises)
 	assert_int_equal(rig.tenants[0].memory->n_awaited[RIG_DEVICE], RESIDENCY_MAX_AWAITED);
 	assert_int_equal(rig.residency->devices[RIG_DEVICE].awaited_bytes,
 			 RESIDENCY_MAX_AWAITED * RIG_PAGE);
-	set_idle(&rig, busy);
+	rig_idle(&rig, busy);
 	while (n_there(slots, N) < N)
 		rig_turn(&rig);
 	for (int i = 0; i < N; i++)
@@ -815,15 +780,14 @@ TEST_IN("many", test_many__promises)
 /* A plan that no device with memory can run is not looked at, and makes nobody look. */
 TEST_IN("many", test_many__without_a_device)
 {
-	struct plan_memory *able, *unable;
+	struct plan_memory *unable;
 	struct residency_victims victims = {.device = RBK_DEVICE_NONE};
 	struct wish wish = {0};
 	uint64_t n, bytes;
 	unsigned int n_answers = 0;
 
 	BEGIN(rig);
-	rig_add(&rig, able = rig_plan_of(&rig, 0, 60 * MIB));
-	rig_settle(&rig);
+	rig_settled(&rig, 0, 60 * MIB);
 	unable = rig_plan_of(&rig, 1, 60 * MIB);
 	unable->plan->device_state[RIG_DEVICE] = PLAN_DEVICE_UNSUPPORTED;
 	n_looked_at = 0;

@@ -173,8 +173,7 @@ TEST(test_open__own_plans_leave, setup, teardown)
 	/* It waits for that, though it would not wait otherwise, and nobody else takes it. */
 	assert_int_equal(a->res, NOT_DONE);
 	assert_int_equal(ask(1, 51, 51, 0)->res, -ENOMEM);
-	slot->n_on_device[RIG_DEVICE] = 0;
-	residency_plan_idle(rig.residency, slot, RIG_DEVICE);
+	rig_idle(&rig, slot);
 	settle();
 	assert_int_equal(a->res, 0);
 	assert_int_equal(granted(a), 50);
@@ -531,8 +530,7 @@ TEST(test_wait__withdrawn, setup, teardown)
 	end_lease(a);
 	assert_int_equal(rig.tenants[0].memory->awaited[RIG_DEVICE], 0);
 	assert_int_equal(rig.residency->devices[RIG_DEVICE].awaited_bytes, 0);
-	slot->n_on_device[RIG_DEVICE] = 0;
-	residency_plan_idle(rig.residency, slot, RIG_DEVICE);
+	rig_idle(&rig, slot);
 	settle();
 }
 

@@ -483,8 +483,7 @@ TEST(test_short__of_promises)
 	assert_int_equal(rig.residency->timer_ns, 0);
 
 	atomic_store(&rig.devices[RIG_DEVICE].is_held, true);
-	busy->n_on_device[RIG_DEVICE] = 0;
-	residency_plan_idle(rig.residency, busy, RIG_DEVICE);
+	rig_idle(&rig, busy);
 	for (uint32_t turns = 0; n_coming < RIG_MAX_TENANTS; turns++) {
 		assert_in_range(turns, 0, 10000);
 		n_before = n_coming;
@@ -592,8 +591,7 @@ TEST(test_promises__second_tier)
 	}
 	assert_int_equal(rig.tenants[0].memory->n_awaited[RIG_DEVICE], RESIDENCY_MAX_AWAITED);
 	assert_int_equal(n_there(slots, N), 1);
-	busy->n_on_device[RIG_DEVICE] = 0;
-	residency_plan_idle(rig.residency, busy, RIG_DEVICE);
+	rig_idle(&rig, busy);
 	rig_settle(&rig);
 	assert_int_equal(n_there(slots, N), N);
 }

@@ -13,29 +13,16 @@
 
 #define MIB (1ull << 20)
 
-static void begin(struct residency_rig *rig)
-{
-	residency_rig_init(rig, 1, 100 * MIB, 0, RESIDENCY_WANTED);
-}
-
-#define BEGIN(name) SCOPED(residency_rig, name, begin, residency_rig_deinit)
-
-static uint64_t used(const struct residency_rig *rig, unsigned int tenant)
-{
-	return account_used(rig->tenants[tenant].account, account_vram(RIG_DEVICE));
-}
-
 TEST(test_wish__evict_and_prefetch)
 {
 	struct plan_memory *slot;
 	struct rig_wish wish;
 
 	BEGIN(rig);
-	rig_add(&rig, slot = rig_plan_of(&rig, 0, 60 * MIB));
-	rig_settle(&rig);
+	slot = rig_settled(&rig, 0, 60 * MIB);
 	rig_ask(&rig, slot, &wish, RESIDENCY_EVICT);
 	assert_true(wish.n_done == 1 && wish.res == 0);
-	assert_int_equal(used(&rig, 0), 0);
+	assert_int_equal(rig_used(&rig, 0), 0);
 	/* It stays out, although there is room. */
 	residency_set_usable(rig.residency, RIG_DEVICE, 99 * MIB, 0);
 	rig_settle(&rig);
@@ -57,13 +44,11 @@ TEST(test_wish__prefetch_displaces_own)
 
 	BEGIN(rig);
 	rig_add(&rig, mine = rig_plan_of(&rig, 0, 40 * MIB));
-	rig_add(&rig, theirs = rig_plan_of(&rig, 1, 60 * MIB));
-	rig_settle(&rig);
+	theirs = rig_settled(&rig, 1, 60 * MIB);
 	rig_want(&rig, mine, 100000);
 	rig_want(&rig, theirs, 100000);
 	rig_add(&rig, next = rig_plan_of(&rig, 0, 40 * MIB));
-	rig_add(&rig, large = rig_plan_of(&rig, 0, 50 * MIB));
-	rig_settle(&rig);
+	large = rig_settled(&rig, 0, 50 * MIB);
 	rig_ask(&rig, next, &wish, RESIDENCY_PREFETCH);
 	assert_true(wish.n_done == 1 && wish.res == 0);
 	assert_true(rig_is_ready(next) && !rig_is_ready(mine) && rig_is_ready(theirs));
@@ -87,7 +72,7 @@ TEST(test_wish__keeps_what_it_shares)
 	rig_ask(&rig, slot, &wish, RESIDENCY_PREFETCH);
 	assert_true(wish.n_done == 1 && wish.res == 0);
 	assert_true(rig_is_ready(slot) && rig_is_ready(sharer) && !rig_is_ready(other));
-	assert_int_equal(used(&rig, 0), 90 * MIB);
+	assert_int_equal(rig_used(&rig, 0), 90 * MIB);
 }
 
 /* However many others wait, whom nothing can be given. */
@@ -101,8 +86,7 @@ TEST(test_wish__everybody_hears)
 	BEGIN(rig);
 	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 95 * MIB);
 	rig_add(&rig, there = rig_plan_of(&rig, 1, 95 * MIB));
-	rig_add(&rig, small = rig_plan_of(&rig, 0, 5 * MIB));
-	rig_settle(&rig);
+	small = rig_settled(&rig, 0, 5 * MIB);
 	for (int i = 0; i < N_OTHERS; i++) {
 		rig_add(&rig, slots[i] = rig_plan_of(&rig, 0, 10 * MIB));
 		rig_want(&rig, slots[i], 1000);
@@ -128,13 +112,12 @@ TEST(test_wish__everybody_hears)
 /* Who waits does not wait for what has become impossible. */
 TEST(test_wish__limit_lowered_or_device_lost)
 {
-	struct plan_memory *there, *slot;
+	struct plan_memory *slot;
 	struct rig_wish wish;
 
 	BEGIN(rig);
 	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 90 * MIB);
-	rig_add(&rig, there = rig_plan_of(&rig, 1, 90 * MIB));
-	rig_settle(&rig);
+	rig_settled(&rig, 1, 90 * MIB);
 	rig_add(&rig, slot = rig_plan_of(&rig, 0, 60 * MIB));
 	rig_ask(&rig, slot, &wish, RESIDENCY_WAIT);
 	assert_int_equal(wish.n_done, 0);
@@ -171,8 +154,7 @@ TEST(test_wish__evict_does_not_strand)
 	struct plan_memory *slot, *other;
 
 	BEGIN(rig);
-	rig_add(&rig, slot = rig_plan_of(&rig, 0, 60 * MIB));
-	rig_settle(&rig);
+	slot = rig_settled(&rig, 0, 60 * MIB);
 	residency_ask(rig.residency, slot, &evict.waiter, RESIDENCY_EVICT, RBK_DEVICE_NONE);
 	residency_ask(rig.residency, slot, &bring.waiter, RESIDENCY_PREFETCH, RBK_DEVICE_NONE);
 	rig_settle(&rig);
@@ -182,8 +164,7 @@ TEST(test_wish__evict_does_not_strand)
 
 	/* What waits for room goes on waiting. */
 	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 90 * MIB);
-	rig_add(&rig, other = rig_plan_of(&rig, 1, 90 * MIB));
-	rig_settle(&rig);
+	other = rig_settled(&rig, 1, 90 * MIB);
 	assert_true(rig_is_ready(other) && !rig_is_ready(slot));
 	rig_ask(&rig, slot, &wait, RESIDENCY_WAIT);
 	rig_ask(&rig, slot, &evict, RESIDENCY_EVICT);
@@ -229,15 +210,13 @@ TEST(test_owed__goes_before_promises)
 	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 30 * MIB);
 	rig_add(&rig, modest = rig_plan_of(&rig, 1, 30 * MIB));
 	rig_ask(&rig, modest, &wish, RESIDENCY_EVICT);
-	rig_add(&rig, busy = rig_plan_of(&rig, 0, 90 * MIB));
-	rig_settle(&rig);
+	busy = rig_settled(&rig, 0, 90 * MIB);
 	busy->n_on_device[RIG_DEVICE] = 1;
 	rig_add(&rig, promised = rig_plan_of(&rig, 0, 95 * MIB));
 	rig_ask(&rig, promised, &first, RESIDENCY_WAIT);
 	rig_ask(&rig, modest, &wish, RESIDENCY_PREFETCH);
 	assert_int_equal(wish.n_done, 0);
-	busy->n_on_device[RIG_DEVICE] = 0;
-	residency_plan_idle(rig.residency, busy, RIG_DEVICE);
+	rig_idle(&rig, busy);
 	rig_settle(&rig);
 	assert_true(wish.n_done == 1 && wish.res == 0);
 	assert_true(rig_is_ready(modest) && !rig_is_ready(promised));
@@ -253,8 +232,7 @@ TEST(test_owed__stays_promised_under_pressure)
 	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 30 * MIB);
 	rig_add(&rig, modest = rig_plan_of(&rig, 1, 30 * MIB));
 	rig_ask(&rig, modest, &wish, RESIDENCY_EVICT);
-	rig_add(&rig, busy = rig_plan_of(&rig, 0, 90 * MIB));
-	rig_settle(&rig);
+	busy = rig_settled(&rig, 0, 90 * MIB);
 	busy->n_on_device[RIG_DEVICE] = 1;
 	rig_ask(&rig, modest, &wish, RESIDENCY_PREFETCH);
 	assert_int_equal(wish.n_done, 0);
@@ -267,8 +245,7 @@ TEST(test_owed__stays_promised_under_pressure)
 	residency_set_usable(rig.residency, RIG_DEVICE, 30 * MIB, 0);
 	rig_settle(&rig);
 	assert_int_equal(wish.n_done, 0);
-	busy->n_on_device[RIG_DEVICE] = 0;
-	residency_plan_idle(rig.residency, busy, RIG_DEVICE);
+	rig_idle(&rig, busy);
 	rig_settle(&rig);
 	assert_true(wish.n_done == 1 && wish.res == 0);
 }
@@ -285,14 +262,13 @@ TEST(test_owed__not_in_gtt)
 		rig_settle(&rig);
 		rig_want(&rig, others[i], 1000);
 	}
-	rig_add(&rig, modest = rig_plan_of(&rig, 1, 25 * MIB));
-	rig_settle(&rig);
+	modest = rig_settled(&rig, 1, 25 * MIB);
 	residency_about(rig.residency, modest, RIG_DEVICE, &about);
 	assert_int_equal(about.tier, EXEC_TIER_GTT);
 	/* Its tenant is given a reserve. */
 	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 25 * MIB);
 	residency_limits_changed(rig.residency);
-	for (int i = 0; i < 20000 && used(&rig, 1) == 0; i++)
+	for (int i = 0; i < 20000 && rig_used(&rig, 1) == 0; i++)
 		rig_turn(&rig);
 	rig_settle(&rig);
 	residency_about(rig.residency, modest, RIG_DEVICE, &about);
@@ -305,8 +281,7 @@ TEST(test_wish__wait_until_room)
 	struct rig_wish wish, never;
 
 	BEGIN(rig);
-	rig_add(&rig, there = rig_plan_of(&rig, 1, 60 * MIB));
-	rig_settle(&rig);
+	there = rig_settled(&rig, 1, 60 * MIB);
 	rig_want(&rig, there, 1000);
 	rig_add(&rig, waiting = rig_plan_of(&rig, 0, 60 * MIB));
 	rig_ask(&rig, waiting, &wish, RESIDENCY_WAIT);
@@ -379,8 +354,7 @@ TEST(test_remove__beside_own_jobs)
 	BEGIN(rig);
 	device = &rig.devices[RIG_DEVICE];
 	device->n_parts = PARTS;
-	rig_add(&rig, slot = rig_plan_of(&rig, 0, MIB));
-	rig_settle(&rig);
+	slot = rig_settled(&rig, 0, MIB);
 	assert_true(rig_is_ready(slot));
 
 	atomic_store(&device->n_unload_parts, PARTS);
@@ -498,12 +472,12 @@ TEST(test_evict__many_blocks)
 	rig_settle(&rig);
 	for (uint32_t i = 0; i < N; i++)
 		rig_remove(&rig, slots[i]);
-	before = used(&rig, 0);
+	before = rig_used(&rig, 0);
 	assert_int_equal(before, N * RIG_PAGE);
 	residency_ask(rig.residency, sharer, &wish.waiter, RESIDENCY_EVICT, RBK_DEVICE_NONE);
 	while (wish.n_done == 0) {
 		rig_turn(&rig);
-		now = used(&rig, 0);
+		now = rig_used(&rig, 0);
 		assert_in_range(before - now, 0, RESIDENCY_SLICE * RIG_PAGE);
 		before = now;
 	}

@@ -12,18 +12,6 @@
 
 #define MIB (1ull << 20)
 
-static void begin(struct residency_rig *rig)
-{
-	residency_rig_init(rig, 1, 100 * MIB, 0, RESIDENCY_WANTED);
-}
-
-#define BEGIN(name) SCOPED(residency_rig, name, begin, residency_rig_deinit)
-
-static uint64_t used(const struct residency_rig *rig, unsigned int tenant)
-{
-	return account_used(rig->tenants[tenant].account, account_vram(RIG_DEVICE));
-}
-
 /* ---- Coming and going ---- */
 
 TEST(test_add__is_there_and_charged)
@@ -36,10 +24,10 @@ TEST(test_add__is_there_and_charged)
 	assert_false(rig_is_ready(slot));
 	rig_settle(&rig);
 	assert_true(rig_is_ready(slot));
-	assert_int_equal(used(&rig, 0), 10 * MIB + RIG_PAGE);
+	assert_int_equal(rig_used(&rig, 0), 10 * MIB + RIG_PAGE);
 	rig_check(&rig);
 	rig_remove(&rig, slot);
-	assert_int_equal(used(&rig, 0), 0);
+	assert_int_equal(rig_used(&rig, 0), 0);
 }
 
 TEST(test_add__parts)
@@ -138,7 +126,7 @@ TEST(test_share__one_copy_for_all)
 	rig_settle(&rig);
 	rig_add(&rig, b = rig_plan(&rig, 0, MIB, (const uint32_t[]){2, 3, 4, 0}));
 	rig_settle(&rig);
-	assert_int_equal(used(&rig, 0), 4 * MIB);
+	assert_int_equal(rig_used(&rig, 0), 4 * MIB);
 	assert_int_equal(rig.devices[RIG_DEVICE].n_block_loads, 2);
 	residency_about(rig.residency, b, RIG_DEVICE, &about);
 	assert_int_equal(about.required_bytes, 3 * MIB);
@@ -147,17 +135,17 @@ TEST(test_share__one_copy_for_all)
 	/* Never with another owner. */
 	rig_add(&rig, other = rig_plan(&rig, 1, MIB, (const uint32_t[]){1, 2, 3, 0}));
 	rig_settle(&rig);
-	assert_int_equal(used(&rig, 1), 3 * MIB);
+	assert_int_equal(rig_used(&rig, 1), 3 * MIB);
 
 	/* The first leaves, what it brought stays for the second, which now pays for all of it. */
 	rig_remove(&rig, a);
 	assert_true(rig_is_ready(b));
-	assert_int_equal(used(&rig, 0), 4 * MIB);
+	assert_int_equal(rig_used(&rig, 0), 4 * MIB);
 	residency_about(rig.residency, b, RIG_DEVICE, &about);
 	assert_int_equal(about.resident_bytes, 4 * MIB);
 	rig_check(&rig);
 	rig_remove(&rig, b);
-	assert_int_equal(used(&rig, 0), 0);
+	assert_int_equal(rig_used(&rig, 0), 0);
 }
 
 /* The last plan of many blocks frees some of them at a time. */
@@ -180,11 +168,11 @@ TEST(test_share__many_blocks)
 	assert_int_equal(rig.devices[RIG_DEVICE].n_block_loads, N);
 	for (unsigned int i = 0; i < N; i++)
 		rig_remove(&rig, each[i]);
-	assert_int_equal(used(&rig, 0), N * RIG_PAGE);
+	assert_int_equal(rig_used(&rig, 0), N * RIG_PAGE);
 	offload_reset(rig.offload);
 	rig_remove(&rig, last);
 	offload_describe(rig.offload, &report);
-	assert_int_equal(used(&rig, 0), 0);
+	assert_int_equal(rig_used(&rig, 0), 0);
 	assert_true(report.causes[OFFLOAD_UNLOAD].n_slices >= 1 + N / MOST_AT_ONCE);
 }
 
@@ -199,7 +187,7 @@ TEST(test_share__while_loading)
 	rig_add(&rig, b = rig_plan(&rig, 0, MIB, (const uint32_t[]){1, 2, 0}));
 	rig_settle(&rig);
 	assert_true(rig_is_ready(a) && rig_is_ready(b));
-	assert_int_equal(used(&rig, 0), 2 * MIB);
+	assert_int_equal(rig_used(&rig, 0), 2 * MIB);
 	assert_int_equal(rig.devices[RIG_DEVICE].n_block_loads, 1);
 }
 
@@ -211,8 +199,7 @@ TEST(test_add__more_than_ever_fits)
 	BEGIN(rig);
 	rig_share(&rig, 1, 30 * MIB, 30 * MIB, 0);
 	rig_add(&rig, device = rig_plan_of(&rig, 0, 101 * MIB));
-	rig_add(&rig, tenant = rig_plan_of(&rig, 1, 31 * MIB));
-	rig_settle(&rig);
+	tenant = rig_settled(&rig, 1, 31 * MIB);
 	assert_int_equal(device->plan->device_state[RIG_DEVICE], PLAN_DEVICE_NO_MEMORY);
 	assert_int_equal(tenant->plan->device_state[RIG_DEVICE], PLAN_DEVICE_NO_MEMORY);
 	residency_about(rig.residency, tenant, RIG_DEVICE, &about);
@@ -235,11 +222,9 @@ TEST(test_limit__own_plans_make_way)
 	BEGIN(rig);
 	rig_share(&rig, 0, 50 * MIB, 50 * MIB, 0);
 	rig_add(&rig, other = rig_plan_of(&rig, 1, 20 * MIB));
-	rig_add(&rig, cold = rig_plan_of(&rig, 0, 30 * MIB));
-	rig_settle(&rig);
+	cold = rig_settled(&rig, 0, 30 * MIB);
 	rig_want(&rig, cold, 10);
-	rig_add(&rig, hot = rig_plan_of(&rig, 0, 30 * MIB));
-	rig_settle(&rig);
+	hot = rig_settled(&rig, 0, 30 * MIB);
 	assert_true(rig_is_ready(cold) && !rig_is_ready(hot));
 	rig_want(&rig, hot, 1000);
 	rig_settle(&rig);
@@ -253,8 +238,7 @@ TEST(test_device__no_turns)
 
 	BEGIN(rig);
 	rig_add(&rig, a = rig_plan_of(&rig, 0, 75 * MIB));
-	rig_add(&rig, b = rig_plan_of(&rig, 1, 75 * MIB));
-	rig_settle(&rig);
+	b = rig_settled(&rig, 1, 75 * MIB);
 	for (int i = 0; i < 200; i++) {
 		rig_want(&rig, a, 1);
 		rig_want(&rig, b, 1);
@@ -276,8 +260,7 @@ TEST(test_device__silent_makes_way)
 
 	BEGIN(rig);
 	rig_add(&rig, loud = rig_plan_of(&rig, 0, 75 * MIB));
-	rig_add(&rig, busy = rig_plan_of(&rig, 1, 75 * MIB));
-	rig_settle(&rig);
+	busy = rig_settled(&rig, 1, 75 * MIB);
 	rig_want(&rig, loud, 1000000);
 	rig_settle(&rig);
 	assert_true(rig_is_ready(loud));
@@ -302,11 +285,10 @@ TEST(test_reserve__is_had)
 		rig_settle(&rig);
 		rig_want(&rig, greedy[i], 100000);
 	}
-	assert_int_equal(used(&rig, 0), 100 * MIB);
-	rig_add(&rig, modest = rig_plan_of(&rig, 1, 25 * MIB));
-	rig_settle(&rig);
+	assert_int_equal(rig_used(&rig, 0), 100 * MIB);
+	modest = rig_settled(&rig, 1, 25 * MIB);
 	assert_true(rig_is_ready(modest));
-	assert_int_equal(used(&rig, 0), 70 * MIB);
+	assert_int_equal(rig_used(&rig, 0), 70 * MIB);
 	rig_check(&rig);
 	/* And keeps it, unwanted as it is. */
 	for (int i = 0; i < 10; i++)
@@ -321,22 +303,19 @@ TEST(test_in_flight__is_never_taken)
 
 	BEGIN(rig);
 	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 60 * MIB);
-	rig_add(&rig, busy = rig_plan_of(&rig, 0, 60 * MIB));
-	rig_settle(&rig);
+	busy = rig_settled(&rig, 0, 60 * MIB);
 	busy->n_on_device[RIG_DEVICE] = 1;
-	rig_add(&rig, wanted = rig_plan_of(&rig, 1, 60 * MIB));
-	rig_settle(&rig);
+	wanted = rig_settled(&rig, 1, 60 * MIB);
 	/* It is on its way out, nothing new runs there, and its memory is still its own. */
 	assert_false(rig_is_ready(busy));
 	assert_false(rig_is_ready(wanted));
 	assert_int_equal(busy->leaving, 1u << RIG_DEVICE);
-	assert_int_equal(used(&rig, 0), 60 * MIB);
+	assert_int_equal(rig_used(&rig, 0), 60 * MIB);
 	rig_check(&rig);
-	busy->n_on_device[RIG_DEVICE] = 0;
-	residency_plan_idle(rig.residency, busy, RIG_DEVICE);
+	rig_idle(&rig, busy);
 	rig_settle(&rig);
 	assert_true(rig_is_ready(wanted));
-	assert_int_equal(used(&rig, 0), 0);
+	assert_int_equal(rig_used(&rig, 0), 0);
 }
 
 TEST(test_limit__lowered_below_use)
@@ -353,7 +332,7 @@ TEST(test_limit__lowered_below_use)
 		rig.tenants[0].shares[i] = (struct tenant_share){25 * MIB, 0, 25 * MIB};
 	residency_limits_changed(rig.residency);
 	rig_settle(&rig);
-	assert_int_equal(used(&rig, 0), 20 * MIB);
+	assert_int_equal(rig_used(&rig, 0), 20 * MIB);
 	assert_true(rig_is_ready(slots[3]) && rig_is_ready(slots[4]));
 }
 
@@ -369,25 +348,25 @@ TEST(test_pressure__yields_and_returns)
 	for (int i = 0; i < 8; i++)
 		rig_add(&rig, slots[i] = rig_plan_of(&rig, 0, 10 * MIB));
 	rig_settle(&rig);
-	assert_int_equal(used(&rig, 0), 80 * MIB);
+	assert_int_equal(rig_used(&rig, 0), 80 * MIB);
 
 	residency_set_usable(rig.residency, RIG_DEVICE, 52 * MIB, 0);
 	rig_settle(&rig);
-	assert_int_equal(used(&rig, 0), 30 * MIB);
+	assert_int_equal(rig_used(&rig, 0), 30 * MIB);
 	assert_true(rig_is_ready(kept));
 	/* Down to the reserves, no further. */
 	residency_set_usable(rig.residency, RIG_DEVICE, 5 * MIB, 0);
 	rig_settle(&rig);
-	assert_int_equal(used(&rig, 0), 0);
+	assert_int_equal(rig_used(&rig, 0), 0);
 	assert_true(rig_is_ready(kept));
 
 	residency_set_usable(rig.residency, RIG_DEVICE, 100 * MIB, 0);
-	for (int i = 0; i < 4000 && used(&rig, 0) < 80 * MIB; i++) {
+	for (int i = 0; i < 4000 && rig_used(&rig, 0) < 80 * MIB; i++) {
 		rig_turn(&rig);
 		usleep(1000);
 	}
 	rig_settle(&rig);
-	assert_int_equal(used(&rig, 0), 80 * MIB);
+	assert_int_equal(rig_used(&rig, 0), 80 * MIB);
 	rig_check(&rig);
 	assert_true(residency_counts(rig.residency, &rig.tenants[0])->n_evictions == 8 &&
 		    residency_counts(rig.residency, &rig.tenants[0])->n_returns == 8);
@@ -397,11 +376,8 @@ TEST(test_pressure__yields_and_returns)
 /* Somebody outside who takes and gives back all the time does not make us do the same. */
 TEST(test_pressure__no_thrashing)
 {
-	struct plan_memory *slot;
-
 	BEGIN(rig);
-	rig_add(&rig, slot = rig_plan_of(&rig, 0, 60 * MIB));
-	rig_settle(&rig);
+	rig_settled(&rig, 0, 60 * MIB);
 	for (int i = 0; i < 100; i++) {
 		residency_set_usable(rig.residency, RIG_DEVICE, 50 * MIB, 0);
 		rig_settle(&rig);
@@ -419,8 +395,7 @@ TEST(test_no_memory__once_is_mended)
 
 	BEGIN(rig);
 	rig.devices[RIG_DEVICE].n_refused = 1;
-	rig_add(&rig, slot = rig_plan_of(&rig, 0, 10 * MIB));
-	rig_settle(&rig);
+	slot = rig_settled(&rig, 0, 10 * MIB);
 	assert_true(rig_is_ready(slot));
 }
 
@@ -456,10 +431,9 @@ TEST(test_no_memory__twice_is_given_up)
 
 	BEGIN(rig);
 	rig.devices[RIG_DEVICE].n_refused = 2;
-	rig_add(&rig, slot = rig_plan_of(&rig, 0, 10 * MIB));
-	rig_settle(&rig);
+	slot = rig_settled(&rig, 0, 10 * MIB);
 	assert_false(rig_is_ready(slot));
-	assert_int_equal(used(&rig, 0), 0);
+	assert_int_equal(rig_used(&rig, 0), 0);
 	rig_check(&rig);
 	rig_ask(&rig, slot, &wish, RESIDENCY_PREFETCH);
 	assert_true(wish.n_done == 1 && wish.res == 0);
@@ -478,8 +452,7 @@ TEST(test_lost__everything_is_given_back)
 
 	BEGIN(rig);
 	rig_add(&rig, busy = rig_plan_of(&rig, 0, 10 * MIB));
-	rig_add(&rig, idle = rig_plan_of(&rig, 1, 10 * MIB));
-	rig_settle(&rig);
+	idle = rig_settled(&rig, 1, 10 * MIB);
 	rig.devices[RIG_DEVICE].n_failed_reopens = 3;
 	atomic_store(&rig.devices[RIG_DEVICE].is_lost, true);
 	busy->n_on_device[RIG_DEVICE] = 2;
@@ -488,12 +461,11 @@ TEST(test_lost__everything_is_given_back)
 	rig_settle(&rig);
 	assert_int_equal(busy->plan->device_state[RIG_DEVICE], PLAN_DEVICE_FAILED);
 	assert_int_equal(idle->plan->device_state[RIG_DEVICE], PLAN_DEVICE_FAILED);
-	assert_int_equal(used(&rig, 1), 0);
+	assert_int_equal(rig_used(&rig, 1), 0);
 	rig_ask(&rig, idle, &wish, RESIDENCY_PREFETCH);
 	assert_true(wish.n_done == 1 && wish.res == -EIO);
 
-	busy->n_on_device[RIG_DEVICE] = 0;
-	residency_plan_idle(rig.residency, busy, RIG_DEVICE);
+	rig_idle(&rig, busy);
 	for (int i = 0; i < 20000 && !(rig_is_ready(busy) && rig_is_ready(idle)); i++)
 		rig_turn(&rig);
 	assert_true(rig_is_ready(busy) && rig_is_ready(idle));
@@ -551,8 +523,7 @@ TEST(test_lost__with_a_guest)
 
 	BEGIN(rig);
 	device = &rig.devices[RIG_DEVICE];
-	rig_add(&rig, slot = rig_plan_of(&rig, 0, 10 * MIB));
-	rig_settle(&rig);
+	slot = rig_settled(&rig, 0, 10 * MIB);
 	assert_true(residency_guest_enter(rig.residency, RIG_DEVICE));
 	/* Loaded as by plan_load(), on the setup thread, which is idle. */
 	device->allocated[EXEC_TIER_VRAM] += MIB;
@@ -585,8 +556,7 @@ TEST(test_gone__noticed_without_a_task)
 
 	BEGIN(rig);
 	residency_on_reopened(rig.residency, on_reopened, &reopened);
-	rig_add(&rig, slot = rig_plan_of(&rig, 0, 10 * MIB));
-	rig_settle(&rig);
+	slot = rig_settled(&rig, 0, 10 * MIB);
 	assert_false(residency_device_lost(rig.residency, RIG_DEVICE));
 	rig.devices[RIG_DEVICE].n_failed_reopens = UINT32_MAX;
 	residency_device_gone(rig.residency, RIG_DEVICE, "it was pulled out");
@@ -594,7 +564,7 @@ TEST(test_gone__noticed_without_a_task)
 	for (int i = 0; i < 20000 && rig.devices[RIG_DEVICE].n_failed_reopens > UINT32_MAX - 3; i++)
 		rig_turn(&rig);
 	assert_int_equal(slot->plan->device_state[RIG_DEVICE], PLAN_DEVICE_FAILED);
-	assert_int_equal(used(&rig, 0), 0);
+	assert_int_equal(rig_used(&rig, 0), 0);
 	assert_int_equal(residency_n_reopened(rig.residency, RIG_DEVICE), 0);
 
 	/* Its next try would be in 800 ms. */
@@ -638,8 +608,7 @@ TEST(test_renew__oldest_idle_first)
 	assert_true(residency_renew(rig.residency, RIG_DEVICE, before_ns));
 	rig_settle(&rig);
 	assert_false(rig_is_ready(slots[0]));
-	slots[0]->n_on_device[RIG_DEVICE] = 0;
-	residency_plan_idle(rig.residency, slots[0], RIG_DEVICE);
+	rig_idle(&rig, slots[0]);
 	rig_settle(&rig);
 	assert_int_equal(rig.devices[RIG_DEVICE].n_block_loads, 6);
 	assert_false(residency_renew(rig.residency, RIG_DEVICE, before_ns));
@@ -675,14 +644,13 @@ TEST(test_renew__those_that_share)
 	assert_false(rig_is_ready(first) || rig_is_ready(second) || rig_is_ready(third));
 	assert_true(rig_is_ready(other));
 	assert_int_equal(rig.devices[RIG_DEVICE].n_block_loads, 3);
-	third->n_on_device[RIG_DEVICE] = 0;
-	residency_plan_idle(rig.residency, third, RIG_DEVICE);
+	rig_idle(&rig, third);
 	for (int i = 0; i < 20000 && !(rig_is_ready(second) && rig_is_ready(third)); i++)
 		rig_turn(&rig);
 	rig_settle(&rig);
 	assert_true(rig_is_ready(first) && rig_is_ready(second) && rig_is_ready(third));
 	assert_int_equal(rig.devices[RIG_DEVICE].n_block_loads, 5);
-	assert_int_equal(used(&rig, 0), 30 * MIB);
+	assert_int_equal(rig_used(&rig, 0), 30 * MIB);
 }
 
 /* Plans go away, or the room does, while they are out. */
@@ -692,15 +660,13 @@ TEST(test_renew__interrupted)
 	struct residency_about about;
 
 	BEGIN(rig);
-	rig_add(&rig, removed = rig_plan_of(&rig, 0, 10 * MIB));
-	rig_settle(&rig);
+	removed = rig_settled(&rig, 0, 10 * MIB);
 	assert_true(residency_renew(rig.residency, RIG_DEVICE, clock_now_ns()));
 	rig_remove(&rig, removed);
 	rig_settle(&rig);
-	assert_int_equal(used(&rig, 0), 0);
+	assert_int_equal(rig_used(&rig, 0), 0);
 
-	rig_add(&rig, squeezed = rig_plan_of(&rig, 0, 10 * MIB));
-	rig_settle(&rig);
+	squeezed = rig_settled(&rig, 0, 10 * MIB);
 	assert_true(residency_renew(rig.residency, RIG_DEVICE, clock_now_ns()));
 	residency_set_usable(rig.residency, RIG_DEVICE, MIB, 0);
 	rig_settle(&rig);
@@ -773,22 +739,20 @@ TEST(test_gtt__second_best)
 	RESIDENCY_RIG(rig, 1, 100 * MIB, 1000 * MIB, RESIDENCY_WANTED);
 	for (unsigned int i = 0; i < 2; i++)
 		rig_share(&rig, i, 100 * MIB, 100 * MIB, 0);
-	rig_add(&rig, a = rig_plan_of(&rig, 0, 70 * MIB));
-	rig_settle(&rig);
+	a = rig_settled(&rig, 0, 70 * MIB);
 	rig_want(&rig, a, 100);
-	rig_add(&rig, b = rig_plan_of(&rig, 1, 70 * MIB));
-	rig_settle(&rig);
+	b = rig_settled(&rig, 1, 70 * MIB);
 	assert_true(rig_is_ready(a) && rig_is_ready(b));
 	residency_about(rig.residency, b, RIG_DEVICE, &about);
 	assert_int_equal(about.tier, EXEC_TIER_GTT);
-	assert_int_equal(used(&rig, 1), 0);
+	assert_int_equal(rig_used(&rig, 1), 0);
 	assert_int_equal(account_used(rig.tenants[1].account, account_gtt(RIG_DEVICE)), 70 * MIB);
 	assert_int_equal(account_used(rig.tenants[1].account, ACCOUNT_HOST_BYTES), 70 * MIB);
 	rig_check(&rig);
 
 	/* And up again when there is room. */
 	rig_remove(&rig, a);
-	for (int i = 0; i < 20000 && used(&rig, 1) == 0; i++)
+	for (int i = 0; i < 20000 && rig_used(&rig, 1) == 0; i++)
 		rig_turn(&rig);
 	rig_settle(&rig);
 	residency_about(rig.residency, b, RIG_DEVICE, &about);
@@ -802,8 +766,7 @@ TEST(test_devices__the_one_with_room)
 
 	RESIDENCY_RIG(rig, 2, 100 * MIB, 0, RESIDENCY_WANTED);
 	rig_add(&rig, a = rig_plan_of(&rig, 0, 70 * MIB));
-	rig_add(&rig, b = rig_plan_of(&rig, 0, 70 * MIB));
-	rig_settle(&rig);
+	b = rig_settled(&rig, 0, 70 * MIB);
 	assert_int_equal(a->plan->device_state[1], PLAN_DEVICE_READY);
 	assert_int_equal(a->plan->device_state[2], PLAN_DEVICE_EVICTED);
 	assert_int_equal(b->plan->device_state[2], PLAN_DEVICE_READY);
