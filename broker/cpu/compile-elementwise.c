@@ -24,7 +24,7 @@ enum {
 	CPU_MAP_BIT_SHIFT = CPU_MAP_SHIFT_LEFT,
 };
 
-#define FUNCTION_OF(KIND, row) [OP_##KIND - OP_ADD] = (enum cpu_map_op)CPU_MAP_##KIND
+#define FUNCTION_OF(KIND, ...) [OP_##KIND - OP_ADD] = (enum cpu_map_op)CPU_MAP_##KIND
 static const enum cpu_map_op functions[] = {OP_ELEMENTWISE(FUNCTION_OF)};
 
 static enum cpu_map_op function_of(const struct node *node)
@@ -161,7 +161,7 @@ static bool elementwise_may(const struct plan *plan, const struct node *node)
 	return true;
 }
 
-#define ELEMENTWISE(KIND, row)                       \
+#define ELEMENTWISE(KIND, row, ...)                  \
 	cpu_op_##row = {                             \
 		.compile = compile_elementwise,      \
 		.takes_half = compile_half_as_it_is, \

@@ -149,7 +149,7 @@ struct cpu_op {
 	double (*last_gain_ns)(const struct plan *plan, const struct node *node);
 };
 
-#define CPU_OP_NAME(KIND, row) cpu_op_##row
+#define CPU_OP_NAME(KIND, row, ...) cpu_op_##row
 extern const struct cpu_op OP_LIST(CPU_OP_NAME);
 /* op.c */
 const struct cpu_op *cpu_op_of(enum op_kind kind);

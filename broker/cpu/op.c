@@ -2,7 +2,7 @@
 /* The operators, as this executor knows them: each is described in the file of its family. */
 #include "cpu/compile.h"
 
-#define OP_OF(KIND, row) [OP_##KIND] = &cpu_op_##row
+#define OP_OF(KIND, row, ...) [OP_##KIND] = &cpu_op_##row
 
 const struct cpu_op *cpu_op_of(enum op_kind kind)
 {

@@ -267,7 +267,7 @@ static void fill_elementwise(const struct vk_step *step, const struct plan *plan
 	       sizeof(node->params.elementwise.i));
 }
 
-#define FUNCTION_OF(KIND, row) [OP_##KIND - OP_ADD] = MAP_##KIND
+#define FUNCTION_OF(KIND, ...) [OP_##KIND - OP_ADD] = MAP_##KIND
 /* One of two. */
 #define MAP_BIT_SHIFT MAP_SHIFT_LEFT
 static const uint8_t functions[] = {OP_ELEMENTWISE(FUNCTION_OF)};
@@ -376,7 +376,7 @@ int lower_elementwise(struct lowering *l)
 	return 0;
 }
 
-#define LOWERER(KIND, row) [OP_##KIND] = lower_elementwise
+#define LOWERER(KIND, ...) [OP_##KIND] = lower_elementwise
 static lower_fn *const lowerers[] = {OP_ELEMENTWISE(LOWERER)};
 static const struct vk_pipes pipes[] = {VK_PIPES(of_floats), VK_PIPES(typed)};
 VK_FAMILY(elementwise);

@@ -6,8 +6,8 @@
  * and a dimension of 1 repeats. The task's count is no number that a fixed dimension other than 1
  * could equal. PRelu's slope repeats to its input, never the other way.
  *
- * The rows say which types ONNX allows, of those that there are here. Parameters are put in the
- * form in which kernels and shaders take them: see union op_params.
+ * The rows, in op-elementwise.h, are made here of the rules. Parameters are put in the form in
+ * which kernels and shaders take them: see union op_params.
  */
 #include <math.h>
 #include <string.h>
@@ -61,17 +61,18 @@ static void elementwise_cost(const struct op_call *call, struct cost *ret)
 
 /* Rules of operators with parameters */
 
-static int floats_infer(struct op_call *call, const char *a, float a_default, const char *b,
-			float b_default)
+/* The first attributes are floats, two at most. */
+static int floats_infer(struct op_call *call)
 {
+	const struct op_attr *attrs = call->op->attrs;
 	float values[2] = {0};
-	int r;
 
-	r = op_call_float(call, a, a_default, &values[0]);
-	if (!r && b)
-		r = op_call_float(call, b, b_default, &values[1]);
-	if (r)
-		return r;
+	for (unsigned int i = 0; i < 2 && attrs[i].name; i++) {
+		const int r = op_call_float(call, attrs[i].name, attrs[i].otherwise, &values[i]);
+
+		if (r)
+			return r;
+	}
 	for (unsigned int i = 0; i < 2; i++) {
 		if (call->in[0]->dtype == RBK_DTYPE_F64)
 			call->params.elementwise.d[i] = (double)values[i];
@@ -80,20 +81,6 @@ static int floats_infer(struct op_call *call, const char *a, float a_default, co
 	}
 	return unary_infer(call);
 }
-
-#define FLOATS_RULE(row, ...)                           \
-	static int row##_infer(struct op_call *call)    \
-	{                                               \
-		return floats_infer(call, __VA_ARGS__); \
-	}
-
-FLOATS_RULE(leaky_relu, "alpha", 0.01f, NULL, 0)
-FLOATS_RULE(thresholded_relu, "alpha", 1, NULL, 0)
-FLOATS_RULE(elu, "alpha", 1, NULL, 0)
-FLOATS_RULE(selu, "alpha", 1.67326319217681884765625f, "gamma", 1.05070102214813232421875f)
-FLOATS_RULE(celu, "alpha", 1, NULL, 0)
-FLOATS_RULE(hard_sigmoid, "alpha", 0.2f, "beta", 0.5f)
-FLOATS_RULE(swish, "alpha", 1, NULL, 0)
 
 /* The integers that floating limits leave. */
 static int64_t clip_limit(float limit, bool is_upper)
@@ -123,7 +110,7 @@ static int clip_infer(struct op_call *call)
 	float floats[2];
 	int r;
 
-	r = floats_infer(call, "min", -INFINITY, "max", INFINITY);
+	r = floats_infer(call);
 	if (r || (OP_ALL_FLOATS & OP_TYPE(dtype)))
 		return r;
 	memcpy(floats, call->params.elementwise.f, sizeof(floats));
@@ -246,14 +233,14 @@ static int where_infer(struct op_call *call)
 
 /* Rows */
 
-static const struct op_attr alpha_attrs[] = {{"alpha", RBK_ATTR_FLOAT}, {0}};
-static const struct op_attr selu_attrs[] = {
-	{"alpha", RBK_ATTR_FLOAT}, {"gamma", RBK_ATTR_FLOAT}, {0}};
-static const struct op_attr hard_sigmoid_attrs[] = {
-	{"alpha", RBK_ATTR_FLOAT}, {"beta", RBK_ATTR_FLOAT}, {0}};
+#define FLOAT(attribute, value)                                 \
+	{                                                       \
+		attribute, RBK_ATTR_FLOAT, .otherwise = (value) \
+	}
+
 static const struct op_attr gelu_attrs[] = {{"approximate", RBK_ATTR_STRING}, {0}};
-static const struct op_attr clip_attrs[] = {{"min", RBK_ATTR_FLOAT},
-					    {"max", RBK_ATTR_FLOAT},
+static const struct op_attr clip_attrs[] = {FLOAT("min", -INFINITY),
+					    FLOAT("max", INFINITY),
 					    {"int_min", RBK_ATTR_INT},
 					    {"int_max", RBK_ATTR_INT},
 					    {0}};
@@ -270,27 +257,10 @@ static const struct op_attr bit_shift_attrs[] = {{"direction", RBK_ATTR_STRING, 
 #define SPEED_FUSED_ELEMENTWISE SPEED_ELEMENTWISE, .is_activation = true
 #define SPEED_FUSED_ACTIVATION  SPEED_ACTIVATION, .is_activation = true
 
-/* The classes come last. */
-#define ROW(KIND, row, onnx, since, speed, n, ins, outs, attr_table, rule, ...) \
-	const struct op op_##row = {                                            \
-		.kind = OP_##KIND,                                              \
-		SPEED_##speed,                                                  \
-		.name = onnx,                                                   \
-		.opset = since,                                                 \
-		.min_in = n,                                                    \
-		.max_in = n,                                                    \
-		.min_out = 1,                                                   \
-		.max_out = 1,                                                   \
-		.in_classes = ins,                                              \
-		.out_classes = outs,                                            \
-		.in_place = true,                                               \
-		.data_independent = true,                                       \
-		.splits_rows = true,                                            \
-		.attrs = attr_table,                                            \
-		.infer = rule,                                                  \
-		.cost = elementwise_cost,                                       \
-		.classes = {__VA_ARGS__},                                       \
-	}
+/* Members of a row, the classes last. */
+#define ROW(since, speed, ins, outs, attr_table, rule, ...)                    \
+	.opset = since, SPEED_##speed, .in_classes = ins, .out_classes = outs, \
+	.attrs = attr_table, .infer = rule, .classes = {__VA_ARGS__}
 
 /* clang-format off */
 #define T(types)                {'T', types, types}
@@ -301,96 +271,36 @@ static const struct op_attr bit_shift_attrs[] = {{"direction", RBK_ATTR_STRING, 
 #define ANY_TO                  {'U', OP_ANY_TYPE, OP_ANY_TYPE}
 /* clang-format on */
 
-#define UNARY_WITH(KIND, row, onnx, since, speed, types, attrs, rule) \
-	ROW(KIND, row, onnx, since, speed, 1, "T", "T", attrs, rule, T(types))
-#define UNARY(KIND, row, onnx, since, speed, types) \
-	UNARY_WITH(KIND, row, onnx, since, speed, types, op_no_attrs, unary_infer)
-#define ANGLE(KIND, row, onnx)                                                      \
-	ROW(KIND, row, onnx, 22, ACTIVATION, 1, "T", "T", op_no_attrs, unary_infer, \
-	    T_FLOAT64_ON_CPU(OP_ALL_FLOATS))
-#define BINARY_WITH(KIND, row, onnx, since, types, attrs, rule) \
-	ROW(KIND, row, onnx, since, ELEMENTWISE, 2, "T", "T", attrs, rule, T(types))
-#define BINARY_FLOAT64_ON_CPU(KIND, row, onnx, since, types)                             \
-	ROW(KIND, row, onnx, since, ELEMENTWISE, 2, "T", "T", op_no_attrs, binary_infer, \
-	    T_FLOAT64_ON_CPU(types))
-#define BINARY(KIND, row, onnx, since, types) \
-	BINARY_WITH(KIND, row, onnx, since, types, op_no_attrs, binary_infer)
-#define COMPARISON(KIND, row, onnx, since, types)                                                  \
-	ROW(KIND, row, onnx, since, ELEMENTWISE, 2, "T", "B", op_no_attrs, binary_infer, T(types), \
-	    BOOLS)
+#define UNARY_WITH(since, speed, types, attrs, rule) \
+	ROW(since, speed, "T", "T", attrs, rule, T(types))
+#define UNARY(since, speed, types) UNARY_WITH(since, speed, types, op_no_attrs, unary_infer)
+#define FLOATS_WITH(since, speed, ...)                                                        \
+	UNARY_WITH(since, speed, OP_ALL_FLOATS, ((const struct op_attr[]){__VA_ARGS__, {0}}), \
+		   floats_infer)
+#define ANGLE(since) \
+	ROW(since, ACTIVATION, "T", "T", op_no_attrs, unary_infer, T_FLOAT64_ON_CPU(OP_ALL_FLOATS))
+#define BINARY_WITH(since, types, attrs, rule) \
+	ROW(since, ELEMENTWISE, "T", "T", attrs, rule, T(types))
+#define BINARY_FLOAT64_ON_CPU(since, types) \
+	ROW(since, ELEMENTWISE, "T", "T", op_no_attrs, binary_infer, T_FLOAT64_ON_CPU(types))
+#define BINARY(since, types) BINARY_WITH(since, types, op_no_attrs, binary_infer)
+#define COMPARISON(since, types) \
+	ROW(since, ELEMENTWISE, "T", "B", op_no_attrs, binary_infer, T(types), BOOLS)
+#define PREDICATE(since, attrs, rule) \
+	ROW(since, ELEMENTWISE, "T", "B", attrs, rule, T(OP_ALL_FLOATS), BOOLS)
 
-#define PREDICATE(KIND, row, onnx, since, attrs, rule) \
-	ROW(KIND, row, onnx, since, ELEMENTWISE, 1, "T", "B", attrs, rule, T(OP_ALL_FLOATS), BOOLS)
-
-BINARY(ADD, add, "Add", 14, OP_ALL_NUMBERS);
-BINARY(SUB, sub, "Sub", 14, OP_ALL_NUMBERS);
-BINARY(MUL, mul, "Mul", 14, OP_ALL_NUMBERS);
-BINARY(DIV, div, "Div", 14, OP_ALL_NUMBERS);
-BINARY_FLOAT64_ON_CPU(POW, pow, "Pow", 15, OP_ALL_FLOATS | OP_INDICES);
-BINARY_WITH(MOD, mod, "Mod", 13, OP_ALL_NUMBERS, mod_attrs, mod_infer);
-BINARY(MIN, min, "Min", 13, OP_ALL_NUMBERS);
-BINARY(MAX, max, "Max", 13, OP_ALL_NUMBERS);
-BINARY_WITH(PRELU, prelu, "PRelu", 16, OP_ALL_FLOATS | OP_INDICES, op_no_attrs, prelu_infer);
-COMPARISON(EQUAL, equal, "Equal", 19, OP_COMPUTABLE | OP_FLOAT64);
-COMPARISON(LESS, less, "Less", 13, OP_ALL_NUMBERS);
-COMPARISON(LESS_OR_EQUAL, less_or_equal, "LessOrEqual", 16, OP_ALL_NUMBERS);
-COMPARISON(GREATER, greater, "Greater", 13, OP_ALL_NUMBERS);
-COMPARISON(GREATER_OR_EQUAL, greater_or_equal, "GreaterOrEqual", 16, OP_ALL_NUMBERS);
-BINARY(AND, and, "And", 7, OP_BOOL);
-BINARY(OR, or, "Or", 7, OP_BOOL);
-BINARY(XOR, xor, "Xor", 7, OP_BOOL);
-BINARY(BITWISE_AND, bitwise_and, "BitwiseAnd", 18, INTEGERS);
-BINARY(BITWISE_OR, bitwise_or, "BitwiseOr", 18, INTEGERS);
-BINARY(BITWISE_XOR, bitwise_xor, "BitwiseXor", 18, INTEGERS);
-BINARY_WITH(BIT_SHIFT, bit_shift, "BitShift", 11, OP_TYPE(RBK_DTYPE_U8), bit_shift_attrs,
-	    bit_shift_infer);
-
-ROW(WHERE, where, "Where", 16, ELEMENTWISE, 3, "BT", "T", op_no_attrs, where_infer, ANY, BOOLS);
-ROW(CAST, cast, "Cast", 25, ELEMENTWISE, 1, "T", "U", cast_attrs, cast_infer, ANY, ANY_TO);
-
-UNARY_WITH(CLIP, clip, "Clip", 13, FUSED_ELEMENTWISE, OP_ALL_NUMBERS, clip_attrs, clip_infer);
-UNARY(ABS, abs, "Abs", 13, ELEMENTWISE, OP_ALL_NUMBERS);
-UNARY(NEG, neg, "Neg", 13, ELEMENTWISE, OP_ALL_FLOATS | SIGNED_INTEGERS);
-UNARY(SIGN, sign, "Sign", 13, ELEMENTWISE, OP_ALL_NUMBERS);
-UNARY(FLOOR, floor, "Floor", 13, ELEMENTWISE, OP_ALL_FLOATS);
-UNARY(CEIL, ceil, "Ceil", 13, ELEMENTWISE, OP_ALL_FLOATS);
-UNARY(ROUND, round, "Round", 22, ELEMENTWISE, OP_ALL_FLOATS);
-UNARY(SQRT, sqrt, "Sqrt", 13, ELEMENTWISE, OP_ALL_FLOATS);
-UNARY(RECIPROCAL, reciprocal, "Reciprocal", 13, ELEMENTWISE, OP_ALL_FLOATS);
-UNARY(EXP, exp, "Exp", 13, ACTIVATION, OP_ALL_FLOATS);
-UNARY(LOG, log, "Log", 13, ACTIVATION, OP_ALL_FLOATS);
-UNARY(ERF, erf, "Erf", 13, ACTIVATION, OP_ALL_FLOATS);
-ANGLE(SIN, sin, "Sin");
-ANGLE(COS, cos, "Cos");
-ANGLE(TAN, tan, "Tan");
-ANGLE(ASIN, asin, "Asin");
-ANGLE(ACOS, acos, "Acos");
-ANGLE(ATAN, atan, "Atan");
-UNARY(SINH, sinh, "Sinh", 22, ACTIVATION, OP_ALL_FLOATS);
-UNARY(COSH, cosh, "Cosh", 22, ACTIVATION, OP_ALL_FLOATS);
-UNARY(TANH, tanh, "Tanh", 13, FUSED_ACTIVATION, OP_ALL_FLOATS);
-UNARY(ASINH, asinh, "Asinh", 22, ACTIVATION, OP_ALL_FLOATS);
-UNARY(ACOSH, acosh, "Acosh", 22, ACTIVATION, OP_ALL_FLOATS);
-UNARY(ATANH, atanh, "Atanh", 22, ACTIVATION, OP_ALL_FLOATS);
-UNARY(RELU, relu, "Relu", 14, FUSED_ACTIVATION, OP_ALL_FLOATS | SIGNED_INTEGERS);
-UNARY_WITH(LEAKY_RELU, leaky_relu, "LeakyRelu", 16, FUSED_ACTIVATION, OP_ALL_FLOATS, alpha_attrs,
-	   leaky_relu_infer);
-UNARY_WITH(THRESHOLDED_RELU, thresholded_relu, "ThresholdedRelu", 22, ACTIVATION, OP_ALL_FLOATS,
-	   alpha_attrs, thresholded_relu_infer);
-UNARY_WITH(ELU, elu, "Elu", 22, FUSED_ACTIVATION, OP_ALL_FLOATS, alpha_attrs, elu_infer);
-UNARY_WITH(SELU, selu, "Selu", 22, ACTIVATION, OP_ALL_FLOATS, selu_attrs, selu_infer);
-UNARY_WITH(CELU, celu, "Celu", 12, ACTIVATION, OP_ALL_FLOATS, alpha_attrs, celu_infer);
-UNARY_WITH(GELU, gelu, "Gelu", 20, FUSED_ACTIVATION, OP_ALL_FLOATS, gelu_attrs, gelu_infer);
-UNARY(SIGMOID, sigmoid, "Sigmoid", 13, FUSED_ACTIVATION, OP_ALL_FLOATS);
-UNARY_WITH(HARD_SIGMOID, hard_sigmoid, "HardSigmoid", 22, FUSED_ACTIVATION, OP_ALL_FLOATS,
-	   hard_sigmoid_attrs, hard_sigmoid_infer);
-UNARY(HARD_SWISH, hard_swish, "HardSwish", 22, FUSED_ACTIVATION, OP_ALL_FLOATS);
-UNARY_WITH(SWISH, swish, "Swish", 24, FUSED_ACTIVATION, OP_ALL_FLOATS, alpha_attrs, swish_infer);
-UNARY(MISH, mish, "Mish", 22, FUSED_ACTIVATION, OP_ALL_FLOATS);
-UNARY(SOFTPLUS, softplus, "Softplus", 22, ACTIVATION, OP_ALL_FLOATS);
-UNARY(SOFTSIGN, softsign, "Softsign", 22, ACTIVATION, OP_ALL_FLOATS);
-
-PREDICATE(IS_NAN, is_nan, "IsNaN", 20, op_no_attrs, unary_infer);
-PREDICATE(IS_INF, is_inf, "IsInf", 20, is_inf_attrs, is_inf_infer);
-UNARY(NOT, not, "Not", 1, ELEMENTWISE, OP_BOOL);
-UNARY(BITWISE_NOT, bitwise_not, "BitwiseNot", 18, ELEMENTWISE, INTEGERS);
+#define OP(KIND, row, onnx, n, first, ...) \
+	op_##row = {                       \
+		.kind = OP_##KIND,         \
+		.name = onnx,              \
+		.min_in = n,               \
+		.max_in = n,               \
+		.min_out = 1,              \
+		.max_out = 1,              \
+		.in_place = true,          \
+		.data_independent = true,  \
+		.splits_rows = true,       \
+		.cost = elementwise_cost,  \
+		__VA_ARGS__,               \
+	}
+const struct op OP_ELEMENTWISE(OP);

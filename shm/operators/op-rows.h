@@ -3,7 +3,7 @@
 /* The rows of the catalogue, each defined beside its rule. Private to shm/operators. */
 #include "shm/operators/op.h"
 
-#define OP_ROW_NAME(KIND, row) op_##row
+#define OP_ROW_NAME(KIND, row, ...) op_##row
 
 /*
  * Of a row: so many inputs and one output, all of one class, whose types every device takes. What

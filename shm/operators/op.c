@@ -11,7 +11,7 @@
 
 #include "shm/operators/op-rows.h"
 
-#define ROW_OF(KIND, row) [OP_##KIND] = &op_##row
+#define ROW_OF(KIND, row, ...) [OP_##KIND] = &op_##row
 
 static const struct op *const ops[] = {OP_LIST(ROW_OF)};
 

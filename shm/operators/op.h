@@ -16,86 +16,17 @@
 #include <stdint.h>
 #include <ringbroker/abi.h>
 
+#include "shm/operators/op-elementwise.h"
+
 struct op_call;
 
 /*
- * The operators: OP_LIST(X) is X(KIND, row) for each, with commas between. enum op_kind has
+ * The operators: OP_LIST(X) is X(KIND, row, ...) for each, with commas between. enum op_kind has
  * OP_KIND, the file of its family defines the row op_row, which says ONNX's name and opset, and
- * every table by kind takes its lines from here.
- *
- * OP_ELEMENTWISE(X) is that of those that work element by element, whose kinds are adjacent. What
- * ONNX gives as inputs that must be constant are attributes: Clip's limits, "min" and "max";
- * "int_min" and "int_max", which go before them, hold integers that no float does. Min and Max have
- * two inputs, ONNX's any number of them. Pow's exponent has its base's type.
+ * every table by kind takes its lines from here. Those that work element by element, whose kinds
+ * are adjacent, are listed with their rows in op-elementwise.h.
  */
 /* clang-format off */
-#define OP_ELEMENTWISE(X) \
-	X(ADD, add), \
-	X(SUB, sub), \
-	X(MUL, mul), \
-	X(DIV, div), \
-	X(POW, pow), \
-	X(MOD, mod), \
-	X(MIN, min), \
-	X(MAX, max), \
-	X(PRELU, prelu), \
-	X(EQUAL, equal), \
-	X(LESS, less), \
-	X(LESS_OR_EQUAL, less_or_equal), \
-	X(GREATER, greater), \
-	X(GREATER_OR_EQUAL, greater_or_equal), \
-	X(AND, and), \
-	X(OR, or), \
-	X(XOR, xor), \
-	X(BITWISE_AND, bitwise_and), \
-	X(BITWISE_OR, bitwise_or), \
-	X(BITWISE_XOR, bitwise_xor), \
-	X(BIT_SHIFT, bit_shift), \
-	X(WHERE, where), \
-	X(CAST, cast), \
-	X(CLIP, clip), \
-	X(ABS, abs), \
-	X(NEG, neg), \
-	X(SIGN, sign), \
-	X(FLOOR, floor), \
-	X(CEIL, ceil), \
-	X(ROUND, round), \
-	X(SQRT, sqrt), \
-	X(RECIPROCAL, reciprocal), \
-	X(EXP, exp), \
-	X(LOG, log), \
-	X(ERF, erf), \
-	X(SIN, sin), \
-	X(COS, cos), \
-	X(TAN, tan), \
-	X(ASIN, asin), \
-	X(ACOS, acos), \
-	X(ATAN, atan), \
-	X(SINH, sinh), \
-	X(COSH, cosh), \
-	X(TANH, tanh), \
-	X(ASINH, asinh), \
-	X(ACOSH, acosh), \
-	X(ATANH, atanh), \
-	X(RELU, relu), \
-	X(LEAKY_RELU, leaky_relu), \
-	X(THRESHOLDED_RELU, thresholded_relu), \
-	X(ELU, elu), \
-	X(SELU, selu), \
-	X(CELU, celu), \
-	X(GELU, gelu), \
-	X(SIGMOID, sigmoid), \
-	X(HARD_SIGMOID, hard_sigmoid), \
-	X(HARD_SWISH, hard_swish), \
-	X(SWISH, swish), \
-	X(MISH, mish), \
-	X(SOFTPLUS, softplus), \
-	X(SOFTSIGN, softsign), \
-	X(IS_NAN, is_nan), \
-	X(IS_INF, is_inf), \
-	X(NOT, not), \
-	X(BITWISE_NOT, bitwise_not)
-
 #define OP_LIST(X) \
 	X(MATMUL, matmul), \
 	X(GEMM, gemm), \
@@ -155,7 +86,7 @@ struct op_call;
 	X(GRID_SAMPLE, grid_sample)       /* two or three spatial dimensions; cubic: two */
 /* clang-format on */
 
-#define OP_KIND_OF(KIND, row) OP_##KIND
+#define OP_KIND_OF(KIND, ...) OP_##KIND
 
 enum op_kind { OP_LIST(OP_KIND_OF), OP_KIND_COUNT };
 
@@ -411,6 +342,7 @@ struct op_attr {
 	const char *name;
 	uint32_t type; /* enum rbk_plan_attr_type */
 	bool required;
+	float otherwise; /* of some floats: ONNX's default */
 };
 
 struct op {

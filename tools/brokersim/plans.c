@@ -31,7 +31,7 @@ struct description {
 	uint32_t n_values;
 };
 
-#define MATRIX(KIND, row) [OP_##KIND] = 1 << ROWS | 1 << COLUMNS
+#define MATRIX(KIND, ...) [OP_##KIND] = 1 << ROWS | 1 << COLUMNS
 
 static const uint32_t op_dims[OP_KIND_COUNT] = {
 	[OP_MATMUL] = 1 << ROWS | 1 << INNER | 1 << COLUMNS,
