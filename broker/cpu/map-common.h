@@ -25,11 +25,12 @@
 
 /*
  * In a table by operator: functions of floats that give floats. Who includes this has a static
- * kernel of each of these names for its own type.
+ * kernel of each of these names for its own type, map_ROW for each of OP_FLOAT_FUNCTIONS.
  */
-#define MAP_FUNCTION(KIND, function) [CPU_MAP_##KIND] = function
-#define MAP_FUNCTIONS                                                           \
-	CPU_MAP_FLOATS(MAP_FUNCTION),                                           \
-		[CPU_MAP_ADD] = add, [CPU_MAP_SUB] = sub, [CPU_MAP_MUL] = mul,  \
-		[CPU_MAP_DIV] = div_, [CPU_MAP_MIN] = min, [CPU_MAP_MAX] = max, \
-		[CPU_MAP_PRELU] = prelu, [CPU_MAP_FMOD] = fmod_, [CPU_MAP_POW] = pow_
+#define MAP_FUNCTION(KIND, row, ...) [CPU_MAP_##KIND] = map_##row
+#define MAP_FUNCTIONS                                                                          \
+	OP_FLOAT_FUNCTIONS(MAP_FUNCTION),                                                      \
+		[CPU_MAP_GELU_TANH] = map_gelu_tanh, [CPU_MAP_ADD] = add, [CPU_MAP_SUB] = sub, \
+		[CPU_MAP_MUL] = mul, [CPU_MAP_DIV] = div_, [CPU_MAP_MIN] = min,                \
+		[CPU_MAP_MAX] = max, [CPU_MAP_PRELU] = prelu, [CPU_MAP_FMOD] = fmod_,          \
+		[CPU_MAP_POW] = pow_

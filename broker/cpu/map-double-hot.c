@@ -16,21 +16,21 @@
 #include "cpu/map-common.h"
 
 /* @hint is in front of the loop: see vec.h. */
-#define UNARY_LOOP(name, R, hint, expression)                  \
-	static void name(const struct cpu_map *args, size_t n) \
-	{                                                      \
-		const double a = args->d[0], b = args->d[1];   \
-		const int64_t finds = args->i[0];              \
-		const double *from = args->in[0];              \
-		R *to = args->out;                             \
-                                                               \
-		(void)a, (void)b, (void)finds;                 \
-		hint for (size_t i = 0; i < n; i++)            \
-		{                                              \
-			const double x = from[i];              \
-                                                               \
-			to[i] = (expression);                  \
-		}                                              \
+#define UNARY_LOOP(name, R, hint, expression)                        \
+	static void map_##name(const struct cpu_map *args, size_t n) \
+	{                                                            \
+		const double a = args->d[0], b = args->d[1];         \
+		const int64_t finds = args->i[0];                    \
+		const double *from = args->in[0];                    \
+		R *to = args->out;                                   \
+                                                                     \
+		(void)a, (void)b, (void)finds;                       \
+		hint for (size_t i = 0; i < n; i++)                  \
+		{                                                    \
+			const double x = from[i];                    \
+                                                                     \
+			to[i] = (expression);                        \
+		}                                                    \
 	}
 
 #define UNARY_TO(name, R, expression) UNARY_LOOP(name, R, CPU_INDEPENDENT, expression)
@@ -138,13 +138,13 @@ VEC_INLINE double gelu_tanh(double x)
 	return x * sigmoid(2 * u);
 }
 
-UNARY(abs_, __builtin_fabs(x))
+UNARY(abs, __builtin_fabs(x))
 UNARY(neg, -x)
-UNARY(sign_, sign(x))
-UNARY(floor_, rounded_down(x))
-UNARY(ceil_, rounded_up(x))
-UNARY(round_, rounded(x))
-UNARY(sqrt_, __builtin_sqrt(x))
+UNARY(sign, sign(x))
+UNARY(floor, rounded_down(x))
+UNARY(ceil, rounded_up(x))
+UNARY(round, rounded(x))
+UNARY(sqrt, __builtin_sqrt(x))
 UNARY(reciprocal, 1 / x)
 UNARY(clip, limit(x, a, b))
 UNARY(relu, x < 0 ? 0 : x)
@@ -154,29 +154,29 @@ FUNCTION(elu, x < 0 ? a * expm1(x) : x)
 FUNCTION(selu, b *(x < 0 ? a * expm1(x) : x))
 FUNCTION(celu, (x < 0 ? 0 : x) + least(0, a *expm1(x / a)))
 FUNCTION(gelu, x * 0.5 * erfc(-x * M_SQRT1_2))
-FUNCTION(gelu_tanh_, gelu_tanh(x))
-FUNCTION(sigmoid_, sigmoid(x))
-UNARY(hard_sigmoid_, hard_sigmoid(x, a, b))
+FUNCTION(gelu_tanh, gelu_tanh(x))
+FUNCTION(sigmoid, sigmoid(x))
+UNARY(hard_sigmoid, hard_sigmoid(x, a, b))
 UNARY(hard_swish, x *hard_sigmoid(x, 1. / 6, 0.5))
 FUNCTION(swish, x *sigmoid(a *x))
-FUNCTION(mish_, mish(x))
+FUNCTION(mish, mish(x))
 FUNCTION(softplus, (x < 0 ? 0 : x) + log1p(exp(-__builtin_fabs(x))))
 UNARY(softsign, x / (1 + __builtin_fabs(x)))
-FUNCTION(exp_, exp(x))
-FUNCTION(log_, natural_log(x))
-FUNCTION(erf_, erf(x))
-FUNCTION(sin_, sin(x))
-FUNCTION(cos_, cos(x))
-FUNCTION(tan_, tan(x))
-FUNCTION(asin_, asin(x))
-FUNCTION(acos_, acos(x))
-FUNCTION(atan_, atan(x))
-FUNCTION(sinh_, sinh(x))
-FUNCTION(cosh_, cosh(x))
-FUNCTION(tanh_, tanh(x))
-FUNCTION(asinh_, asinh(x))
-FUNCTION(acosh_, acosh(x))
-FUNCTION(atanh_, atanh(x))
+FUNCTION(exp, exp(x))
+FUNCTION(log, natural_log(x))
+FUNCTION(erf, erf(x))
+FUNCTION(sin, sin(x))
+FUNCTION(cos, cos(x))
+FUNCTION(tan, tan(x))
+FUNCTION(asin, asin(x))
+FUNCTION(acos, acos(x))
+FUNCTION(atan, atan(x))
+FUNCTION(sinh, sinh(x))
+FUNCTION(cosh, cosh(x))
+FUNCTION(tanh, tanh(x))
+FUNCTION(asinh, asinh(x))
+FUNCTION(acosh, acosh(x))
+FUNCTION(atanh, atanh(x))
 UNARY_TO(is_nan, uint8_t, x != x)
 UNARY_TO(is_inf, uint8_t,
 	 (x == (double)INFINITY && (finds & 2)) || (x == -(double)INFINITY && (finds & 1)))
@@ -203,6 +203,6 @@ cpu_map_fn *const CPU_FN(map_f64)[CPU_MAP_COUNT] = {
 	[CPU_MAP_LESS_OR_EQUAL] = less_equal,
 	[CPU_MAP_GREATER] = greater,
 	[CPU_MAP_GREATER_OR_EQUAL] = greater_equal,
-	[CPU_MAP_IS_NAN] = is_nan,
-	[CPU_MAP_IS_INF] = is_inf,
+	[CPU_MAP_IS_NAN] = map_is_nan,
+	[CPU_MAP_IS_INF] = map_is_inf,
 };

@@ -31,7 +31,7 @@ VEC_INLINE void store_some(float *to, vf value, size_t n)
 }
 
 #define UNARY(name, expression)                                                      \
-	static void name(const struct cpu_map *args, size_t n)                       \
+	static void map_##name(const struct cpu_map *args, size_t n)                 \
 	{                                                                            \
 		const float *from = args->in[0];                                     \
 		float *to = args->out;                                               \
@@ -190,13 +190,13 @@ VEC_INLINE vf remainder_of(vf x, vf y)
 	return vf_pick(vm_eq(y, y), vf_signed(r, vf_sign(x)), y);
 }
 
-UNARY(abs_, vf_abs(x))
+UNARY(abs, vf_abs(x))
 UNARY(neg, -x)
-UNARY(sign_, sign(x))
-UNARY(floor_, vf_floor(x))
-UNARY(ceil_, vf_ceil(x))
-UNARY(round_, vf_rint(x))
-UNARY(sqrt_, vf_sqrt(x))
+UNARY(sign, sign(x))
+UNARY(floor, vf_floor(x))
+UNARY(ceil, vf_ceil(x))
+UNARY(round, vf_rint(x))
+UNARY(sqrt, vf_sqrt(x))
 UNARY(reciprocal, 1 / x)
 UNARY(clip, vf_pick(vm_eq(x, x), limit(x, a, b), x))
 UNARY(relu, vf_max(zero, x))
@@ -206,29 +206,29 @@ UNARY(elu, vf_pick(vm_lt(x, zero), a *vf_expm1(x), x))
 UNARY(selu, b *vf_pick(vm_lt(x, zero), a *vf_expm1(x), x))
 UNARY(celu, vf_max(zero, x) + vf_min(zero, a *vf_expm1(x / a)))
 UNARY(gelu, x *vf_normal_cdf(x))
-UNARY(gelu_tanh_, gelu_tanh(x))
-UNARY(sigmoid_, vf_sigmoid(x))
-UNARY(hard_sigmoid_, hard_sigmoid(x, a, b))
+UNARY(gelu_tanh, gelu_tanh(x))
+UNARY(sigmoid, vf_sigmoid(x))
+UNARY(hard_sigmoid, hard_sigmoid(x, a, b))
 UNARY(hard_swish, x *hard_sigmoid(x, vf_set(1.0f / 6), vf_set(0.5f)))
 UNARY(swish, x *vf_sigmoid(a *x))
-UNARY(mish_, mish(x))
+UNARY(mish, mish(x))
 UNARY(softplus, vf_max(zero, x) + vf_log1p(vf_exp(-vf_abs(x))))
 UNARY(softsign, x / (one + vf_abs(x)))
-UNARY(exp_, vf_exp(x))
-UNARY(log_, vf_log(x))
-UNARY(erf_, vf_erf(x))
-UNARY(sin_, vf_sin(x))
-UNARY(cos_, vf_cos(x))
-UNARY(tan_, vf_tan(x))
-UNARY(asin_, vf_asin(x))
-UNARY(acos_, vf_acos(x))
-UNARY(atan_, vf_atan(x))
-UNARY(sinh_, vf_sinh(x))
-UNARY(cosh_, vf_cosh(x))
-UNARY(tanh_, vf_tanh(x))
-UNARY(asinh_, vf_asinh(x))
-UNARY(acosh_, vf_acosh(x))
-UNARY(atanh_, vf_atanh(x))
+UNARY(exp, vf_exp(x))
+UNARY(log, vf_log(x))
+UNARY(erf, vf_erf(x))
+UNARY(sin, vf_sin(x))
+UNARY(cos, vf_cos(x))
+UNARY(tan, vf_tan(x))
+UNARY(asin, vf_asin(x))
+UNARY(acos, vf_acos(x))
+UNARY(atan, vf_atan(x))
+UNARY(sinh, vf_sinh(x))
+UNARY(cosh, vf_cosh(x))
+UNARY(tanh, vf_tanh(x))
+UNARY(asinh, vf_asinh(x))
+UNARY(acosh, vf_acosh(x))
+UNARY(atanh, vf_atanh(x))
 
 LIGHT(add, x + y)
 LIGHT(sub, x - y)
@@ -251,9 +251,9 @@ static void pow_(const struct cpu_map *args, size_t n)
 	if (args->step[1] || !args->step[0] || (power != 2.0f && power != 0.5f))
 		pow_any(args, n);
 	else if (power == 2.0f)
-		square(args, n);
+		map_square(args, n);
 	else
-		root(args, n);
+		map_root(args, n);
 }
 
 cpu_map_fn *const CPU_FN(map_f32)[CPU_MAP_COUNT] = {

@@ -16,6 +16,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "shm/operators/op-elementwise.h"
+
 enum cpu_type {
 	CPU_F32,
 	CPU_F64,
@@ -30,56 +32,14 @@ enum cpu_type {
 };
 
 /*
- * ONNX's operators: of those of one float that give a float, CPU_MAP_FLOATS(X) is X(KIND,
- * function), with the name that map-float-hot.c and map-double-hot.c have for each. Parameters
- * where they have any: f, of float64 d, or i of struct cpu_map.
+ * ONNX's operators: first those of one float that give a float, of which map-float-hot.c and
+ * map-double-hot.c have the functions. Parameters where they have any, as in union op_params: f, of
+ * float64 d, or i of struct cpu_map.
  */
-/* clang-format off */
-#define CPU_MAP_FLOATS(X) \
-	X(ABS, abs_), \
-	X(NEG, neg), \
-	X(SIGN, sign_), \
-	X(FLOOR, floor_), \
-	X(CEIL, ceil_), \
-	X(ROUND, round_),                       /* half to even */ \
-	X(SQRT, sqrt_), \
-	X(RECIPROCAL, reciprocal), \
-	X(CLIP, clip),                          /* least and largest value: i for integers */ \
-	X(RELU, relu), \
-	X(LEAKY_RELU, leaky_relu),              /* alpha */ \
-	X(THRESHOLDED_RELU, thresholded_relu),  /* alpha */ \
-	X(ELU, elu),                            /* alpha */ \
-	X(SELU, selu),                          /* alpha, gamma */ \
-	X(CELU, celu),                          /* alpha */ \
-	X(GELU, gelu), \
-	X(GELU_TANH, gelu_tanh_), \
-	X(SIGMOID, sigmoid_), \
-	X(HARD_SIGMOID, hard_sigmoid_),         /* alpha, beta */ \
-	X(HARD_SWISH, hard_swish), \
-	X(SWISH, swish),                        /* alpha */ \
-	X(MISH, mish_), \
-	X(SOFTPLUS, softplus), \
-	X(SOFTSIGN, softsign), \
-	X(EXP, exp_), \
-	X(LOG, log_), \
-	X(ERF, erf_), \
-	X(SIN, sin_), \
-	X(COS, cos_), \
-	X(TAN, tan_), \
-	X(ASIN, asin_), \
-	X(ACOS, acos_), \
-	X(ATAN, atan_), \
-	X(SINH, sinh_), \
-	X(COSH, cosh_), \
-	X(TANH, tanh_), \
-	X(ASINH, asinh_), \
-	X(ACOSH, acosh_), \
-	X(ATANH, atanh_)
-/* clang-format on */
-
-#define CPU_MAP_KIND(KIND, function) CPU_MAP_##KIND
+#define CPU_MAP_KIND(KIND, ...) CPU_MAP_##KIND
 enum cpu_map_op {
-	CPU_MAP_FLOATS(CPU_MAP_KIND),
+	OP_FLOAT_FUNCTIONS(CPU_MAP_KIND),
+	CPU_MAP_GELU_TANH,
 	CPU_MAP_IS_NAN, /* these two give bools */
 	CPU_MAP_IS_INF, /* i[0]: bit 0 finds negative ones, bit 1 positive ones */
 	CPU_MAP_NOT,

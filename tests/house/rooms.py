@@ -41,7 +41,7 @@ ROOMS = {
     'lease': {'shm', 'bpf', 'util', 'loop', 'tenant', 'telemetry'},
     'memory': {'util', 'loop', 'tenant', 'plan', 'telemetry', 'lease'},
     'place': {'shm', 'operators', 'util', 'plan'},
-    'cpu': {'shm', 'util', 'plan'},
+    'cpu': {'shm', 'operators', 'util', 'plan'},
     'vulkan': {'shm', 'util', 'plan'},
     'session': {'shm', 'operators', 'util', 'loop', 'tenant', 'plan', 'stats', 'lease', 'memory'},
     'dispatch': {'shm', 'util', 'loop', 'plan', 'memory', 'place', 'session'},
