@@ -5,8 +5,9 @@
  *
  * One row per operator: since which opset there is one of the name, up to which, how many inputs
  * and outputs it may have in any of the opsets that are read, and its rule. What differs between
- * opsets is in the rules. canon_same() leaves inputs, outputs and attributes as they are;
- * canon_legacy_binary() knows axis and broadcast of opset 6.
+ * opsets is in the rules. canon_same() leaves inputs, outputs and attributes as they are: operators
+ * of OP_ELEMENTWISE without a row here are read so. canon_legacy_binary() knows axis and broadcast
+ * of opset 6.
  *
  * Attributes in the catalogue's form, where ONNX has inputs instead or other ones:
  *
@@ -24,74 +25,25 @@
 /* clang-format off */
 #define CANON_LIST(X) \
 	/* Element by element */ \
-	X("Abs", 1, 0, 1, 1, 1, NULL, canon_same, 0) \
-	X("Acos", 7, 0, 1, 1, 1, NULL, canon_same, 0) \
-	X("Acosh", 9, 0, 1, 1, 1, NULL, canon_same, 0) \
 	X("Add", 1, 0, 2, 2, 1, NULL, canon_legacy_binary, 0) \
 	X("And", 1, 0, 2, 2, 1, NULL, canon_legacy_binary, 0) \
-	X("Asin", 7, 0, 1, 1, 1, NULL, canon_same, 0) \
-	X("Asinh", 9, 0, 1, 1, 1, NULL, canon_same, 0) \
-	X("Atan", 7, 0, 1, 1, 1, NULL, canon_same, 0) \
-	X("Atanh", 9, 0, 1, 1, 1, NULL, canon_same, 0) \
-	X("BitShift", 11, 0, 2, 2, 1, NULL, canon_same, 0) \
-	X("BitwiseAnd", 18, 0, 2, 2, 1, NULL, canon_same, 0) \
-	X("BitwiseNot", 18, 0, 1, 1, 1, NULL, canon_same, 0) \
-	X("BitwiseOr", 18, 0, 2, 2, 1, NULL, canon_same, 0) \
-	X("BitwiseXor", 18, 0, 2, 2, 1, NULL, canon_same, 0) \
 	X("Cast", 1, 0, 1, 1, 1, NULL, canon_cast_node, 0) \
 	X("CastLike", 15, 0, 2, 2, 1, "Cast", canon_cast_like, 0) \
-	X("Ceil", 1, 0, 1, 1, 1, NULL, canon_same, 0) \
-	X("Celu", 12, 0, 1, 1, 1, NULL, canon_same, 0) \
 	X("Clip", 1, 0, 1, 3, 1, NULL, canon_clip, 0) \
-	X("Cos", 7, 0, 1, 1, 1, NULL, canon_same, 0) \
-	X("Cosh", 9, 0, 1, 1, 1, NULL, canon_same, 0) \
 	X("Div", 1, 0, 2, 2, 1, NULL, canon_legacy_binary, 0) \
-	X("Elu", 1, 0, 1, 1, 1, NULL, canon_same, 0) \
 	X("Equal", 1, 0, 2, 2, 1, NULL, canon_legacy_binary, 0) \
-	X("Erf", 9, 0, 1, 1, 1, NULL, canon_same, 0) \
-	X("Exp", 1, 0, 1, 1, 1, NULL, canon_same, 0) \
-	X("Floor", 1, 0, 1, 1, 1, NULL, canon_same, 0) \
-	X("Gelu", 20, 0, 1, 1, 1, NULL, canon_same, 0) \
 	X("Greater", 1, 0, 2, 2, 1, NULL, canon_legacy_binary, 0) \
-	X("GreaterOrEqual", 12, 0, 2, 2, 1, NULL, canon_same, 0) \
-	X("HardSigmoid", 1, 0, 1, 1, 1, NULL, canon_same, 0) \
-	X("HardSwish", 14, 0, 1, 1, 1, NULL, canon_same, 0) \
-	X("IsInf", 10, 0, 1, 1, 1, NULL, canon_same, 0) \
-	X("IsNaN", 9, 0, 1, 1, 1, NULL, canon_same, 0) \
-	X("LeakyRelu", 1, 0, 1, 1, 1, NULL, canon_same, 0) \
 	X("Less", 1, 0, 2, 2, 1, NULL, canon_legacy_binary, 0) \
-	X("LessOrEqual", 12, 0, 2, 2, 1, NULL, canon_same, 0) \
-	X("Log", 1, 0, 1, 1, 1, NULL, canon_same, 0) \
 	X("Max", 1, 0, 1, CANON_ANY, 1, NULL, canon_variadic, 0) \
 	X("Mean", 1, 0, 1, CANON_ANY, 1, "Add", canon_variadic, 0) \
 	X("Min", 1, 0, 1, CANON_ANY, 1, NULL, canon_variadic, 0) \
-	X("Mish", 18, 0, 1, 1, 1, NULL, canon_same, 0) \
-	X("Mod", 10, 0, 2, 2, 1, NULL, canon_same, 0) \
 	X("Mul", 1, 0, 2, 2, 1, NULL, canon_legacy_binary, 0) \
-	X("Neg", 1, 0, 1, 1, 1, NULL, canon_same, 0) \
-	X("Not", 1, 0, 1, 1, 1, NULL, canon_same, 0) \
 	X("Or", 1, 0, 2, 2, 1, NULL, canon_legacy_binary, 0) \
 	X("PRelu", 1, 0, 2, 2, 1, NULL, canon_prelu, 0) \
 	X("Pow", 1, 0, 2, 2, 1, NULL, canon_pow, 0) \
-	X("Reciprocal", 1, 0, 1, 1, 1, NULL, canon_same, 0) \
-	X("Relu", 1, 0, 1, 1, 1, NULL, canon_same, 0) \
-	X("Round", 11, 0, 1, 1, 1, NULL, canon_same, 0) \
-	X("Selu", 1, 0, 1, 1, 1, NULL, canon_same, 0) \
 	X("Shrink", 9, 0, 1, 1, 1, "Where", canon_shrink, 0) \
-	X("Sigmoid", 1, 0, 1, 1, 1, NULL, canon_same, 0) \
-	X("Sign", 9, 0, 1, 1, 1, NULL, canon_same, 0) \
-	X("Sin", 7, 0, 1, 1, 1, NULL, canon_same, 0) \
-	X("Sinh", 9, 0, 1, 1, 1, NULL, canon_same, 0) \
-	X("Softplus", 1, 0, 1, 1, 1, NULL, canon_same, 0) \
-	X("Softsign", 1, 0, 1, 1, 1, NULL, canon_same, 0) \
-	X("Sqrt", 1, 0, 1, 1, 1, NULL, canon_same, 0) \
 	X("Sub", 1, 0, 2, 2, 1, NULL, canon_legacy_binary, 0) \
 	X("Sum", 1, 0, 1, CANON_ANY, 1, "Add", canon_variadic, 0) \
-	X("Swish", 24, 0, 1, 1, 1, NULL, canon_same, 0) \
-	X("Tan", 7, 0, 1, 1, 1, NULL, canon_same, 0) \
-	X("Tanh", 1, 0, 1, 1, 1, NULL, canon_same, 0) \
-	X("ThresholdedRelu", 10, 0, 1, 1, 1, NULL, canon_same, 0) \
-	X("Where", 9, 0, 3, 3, 1, NULL, canon_same, 0) \
 	X("Xor", 1, 0, 2, 2, 1, NULL, canon_legacy_binary, 0) \
 	/* Products, windows, normalisation, attention */ \
 	X("Attention", 23, 0, 3, 7, 4, NULL, canon_attention, 0) \

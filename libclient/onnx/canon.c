@@ -8,7 +8,12 @@
 #include <errno.h>
 
 #define ROW(...) {__VA_ARGS__},
-static const struct canon table[] = {CANON_LIST(ROW)};
+#define SAME(KIND, row, onnx, n_in, since, ...)                    \
+	{                                                          \
+		onnx, since, 0, n_in, n_in, 1, NULL, canon_same, 0 \
+	}
+/* The last one of a name is its rule. */
+static const struct canon table[] = {OP_ELEMENTWISE(SAME), CANON_LIST(ROW)};
 
 /* May input @i be left out, although others behind it are not? Its rule looks which are there. */
 static bool may_be_absent(const struct canon *canon, uint32_t i)
@@ -33,7 +38,7 @@ static const char *name_in(const struct canon *canon, const char *domain)
 
 static const struct canon *find_rule(const char *domain, const char *op)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+	for (size_t i = ARRAY_SIZE(table); i-- > 0;) {
 		const char *name = name_in(&table[i], domain);
 
 		if (name && !strcmp(name, op))
