@@ -15,7 +15,7 @@ layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint OPERATION = 0;
 layout(constant_id = 2) const uint QUADS = 1; /* per invocation */
 
-const bool BINARY = OPERATION <= MAP_PRELU;
+const bool BINARY = OPERATION <= MAP_PRELU || OPERATION == MAP_FMOD;
 
 vec4 apply(vec4 x, vec4 y, float a, float b)
 {

@@ -91,7 +91,7 @@
 #define ELEMENTWISE_A      11 /* strides [8] */
 #define ELEMENTWISE_B      19
 #define ELEMENTWISE_C      27
-#define ELEMENTWISE_PARAMS 35 /* see map.glsl: [4] */
+#define ELEMENTWISE_PARAMS 35 /* [4]: where a function has any, as in union op_params */
 
 /* Operators along one dimension: outer * inner rows of size elements, inner apart */
 #define ROWS_TOTAL         0 /* outer * inner */

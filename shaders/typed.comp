@@ -17,7 +17,7 @@ layout(constant_id = 2) const uint ELEMENTS = 1; /* per invocation */
 layout(constant_id = 3) const uint TYPE = 1;	 /* enum rbk_dtype: of the operands, but Where's condition */
 layout(constant_id = 4) const uint TO = 1;	 /* and of the result */
 
-const bool BINARY = OPERATION <= MAP_PRELU || (OPERATION >= MAP_MOD && OPERATION <= MAP_SHIFT_RIGHT);
+const bool BINARY = OPERATION <= MAP_BIT_SHIFT || OPERATION == MAP_FMOD || OPERATION == MAP_SHIFT_RIGHT;
 
 #ifdef DOUBLES
 #include "typed-double.glsl"
@@ -187,7 +187,7 @@ int64_t of_integers(int64_t x, int64_t y, int64_t low, int64_t high)
 	case MAP_XOR:
 	case MAP_BITWISE_XOR:
 		return x ^ y;
-	case MAP_SHIFT_LEFT:
+	case MAP_BIT_SHIFT:
 		return y < 8l ? x << y : 0l;
 	case MAP_SHIFT_RIGHT:
 		return y < 8l ? x >> y : 0l;

@@ -2,9 +2,9 @@
 /* From nodes to dispatches: what works element by element. See lower-private.h. */
 #include <math.h>
 
-#include "shaders/map.glsl"
 #include "shm/dtype.h"
 #include "vulkan/lower-private.h"
+#include "vulkan/map.glsl"
 
 enum { F32 = RBK_DTYPE_F32, F16 = RBK_DTYPE_F16, I32 = RBK_DTYPE_I32, I64 = RBK_DTYPE_I64 };
 enum { I8 = RBK_DTYPE_I8, U8 = RBK_DTYPE_U8, BOOL = RBK_DTYPE_BOOL };
@@ -14,6 +14,7 @@ enum { BF16 = RBK_DTYPE_BF16, F64 = RBK_DTYPE_F64 };
 #define FLOATS(label, operation)                                                     \
 	[operation] = VK_PIPE(VK_INFO(label, elementwise, 1, 512, 8, operation, 16), \
 			      VK_INFO(label, elementwise, 1, 2048, 256, operation, 2))
+#define OF_ROW(KIND, row, onnx, ...) FLOATS(onnx, MAP_##KIND)
 static const struct vk_pipe of_floats[] = {
 	FLOATS("Add", MAP_ADD),
 	FLOATS("Sub", MAP_SUB),
@@ -24,45 +25,8 @@ static const struct vk_pipe of_floats[] = {
 	FLOATS("Min", MAP_MIN),
 	FLOATS("Max", MAP_MAX),
 	FLOATS("PRelu", MAP_PRELU),
-	FLOATS("Clip", MAP_CLIP),
-	FLOATS("Abs", MAP_ABS),
-	FLOATS("Neg", MAP_NEG),
-	FLOATS("Sign", MAP_SIGN),
-	FLOATS("Floor", MAP_FLOOR),
-	FLOATS("Ceil", MAP_CEIL),
-	FLOATS("Round", MAP_ROUND),
-	FLOATS("Sqrt", MAP_SQRT),
-	FLOATS("Reciprocal", MAP_RECIPROCAL),
-	FLOATS("Exp", MAP_EXP),
-	FLOATS("Log", MAP_LOG),
-	FLOATS("Erf", MAP_ERF),
-	FLOATS("Sin", MAP_SIN),
-	FLOATS("Cos", MAP_COS),
-	FLOATS("Tan", MAP_TAN),
-	FLOATS("Asin", MAP_ASIN),
-	FLOATS("Acos", MAP_ACOS),
-	FLOATS("Atan", MAP_ATAN),
-	FLOATS("Sinh", MAP_SINH),
-	FLOATS("Cosh", MAP_COSH),
-	FLOATS("Tanh", MAP_TANH),
-	FLOATS("Asinh", MAP_ASINH),
-	FLOATS("Acosh", MAP_ACOSH),
-	FLOATS("Atanh", MAP_ATANH),
-	FLOATS("Relu", MAP_RELU),
-	FLOATS("LeakyRelu", MAP_LEAKY_RELU),
-	FLOATS("ThresholdedRelu", MAP_THRESHOLDED_RELU),
-	FLOATS("Elu", MAP_ELU),
-	FLOATS("Selu", MAP_SELU),
-	FLOATS("Celu", MAP_CELU),
-	FLOATS("Gelu", MAP_GELU),
+	OP_FLOAT_FUNCTIONS(OF_ROW),
 	FLOATS("Gelu, tanh", MAP_GELU_TANH),
-	FLOATS("Sigmoid", MAP_SIGMOID),
-	FLOATS("HardSigmoid", MAP_HARD_SIGMOID),
-	FLOATS("HardSwish", MAP_HARD_SWISH),
-	FLOATS("Swish", MAP_SWISH),
-	FLOATS("Mish", MAP_MISH),
-	FLOATS("Softplus", MAP_SOFTPLUS),
-	FLOATS("Softsign", MAP_SOFTSIGN),
 };
 
 #define TYPED_BY(code, label, operation, type, to)                        \
@@ -86,9 +50,10 @@ static const struct vk_pipe of_floats[] = {
 		TYPED("Cast", MAP_CAST, from, I32), TYPED("Cast", MAP_CAST, from, I64), \
 		TYPED("Cast", MAP_CAST, from, I8), TYPED("Cast", MAP_CAST, from, U8),   \
 		TYPED("Cast", MAP_CAST, from, BOOL), TYPED("Cast", MAP_CAST, from, BF16)
-#define WHERE(type)                  TYPED("Where", MAP_WHERE, type, type)
-#define DOUBLES(label, operation)    TYPED_BY(typed_double, label, operation, F64, F64)
-#define OF_DOUBLES(label, operation) TYPED_BY(typed_double, label, operation, F64, BOOL)
+#define WHERE(type)                          TYPED("Where", MAP_WHERE, type, type)
+#define DOUBLES(label, operation)            TYPED_BY(typed_double, label, operation, F64, F64)
+#define DOUBLES_OF_ROW(KIND, row, onnx, ...) DOUBLES(onnx, MAP_##KIND)
+#define OF_DOUBLES(label, operation)         TYPED_BY(typed_double, label, operation, F64, BOOL)
 #define CASTS_OF_DOUBLES(type)                               \
 	TYPED_BY(typed_double, "Cast", MAP_CAST, type, F64), \
 		TYPED_BY(typed_double, "Cast", MAP_CAST, F64, type)
@@ -115,7 +80,7 @@ static const struct vk_pipe typed[] = {
 	TYPED("Pow", MAP_POW, I64, I64),
 	TYPED("PRelu", MAP_PRELU, I32, I32),
 	TYPED("PRelu", MAP_PRELU, I64, I64),
-	TYPED("BitShift", MAP_SHIFT_LEFT, U8, U8),
+	TYPED("BitShift", MAP_BIT_SHIFT, U8, U8),
 	TYPED("BitShift", MAP_SHIFT_RIGHT, U8, U8),
 	TYPED("And", MAP_AND, BOOL, BOOL),
 	TYPED("Or", MAP_OR, BOOL, BOOL),
@@ -149,39 +114,9 @@ static const struct vk_pipe typed[] = {
 	DOUBLES("Min", MAP_MIN),
 	DOUBLES("Max", MAP_MAX),
 	DOUBLES("PRelu", MAP_PRELU),
-	DOUBLES("Clip", MAP_CLIP),
-	DOUBLES("Abs", MAP_ABS),
-	DOUBLES("Neg", MAP_NEG),
-	DOUBLES("Sign", MAP_SIGN),
-	DOUBLES("Floor", MAP_FLOOR),
-	DOUBLES("Ceil", MAP_CEIL),
-	DOUBLES("Round", MAP_ROUND),
-	DOUBLES("Sqrt", MAP_SQRT),
-	DOUBLES("Reciprocal", MAP_RECIPROCAL),
-	DOUBLES("Relu", MAP_RELU),
-	DOUBLES("LeakyRelu", MAP_LEAKY_RELU),
-	DOUBLES("ThresholdedRelu", MAP_THRESHOLDED_RELU),
-	DOUBLES("HardSigmoid", MAP_HARD_SIGMOID),
-	DOUBLES("HardSwish", MAP_HARD_SWISH),
-	DOUBLES("Softsign", MAP_SOFTSIGN),
-	DOUBLES("Exp", MAP_EXP),
-	DOUBLES("Log", MAP_LOG),
-	DOUBLES("Erf", MAP_ERF),
-	DOUBLES("Sinh", MAP_SINH),
-	DOUBLES("Cosh", MAP_COSH),
-	DOUBLES("Tanh", MAP_TANH),
-	DOUBLES("Asinh", MAP_ASINH),
-	DOUBLES("Acosh", MAP_ACOSH),
-	DOUBLES("Atanh", MAP_ATANH),
-	DOUBLES("Elu", MAP_ELU),
-	DOUBLES("Selu", MAP_SELU),
-	DOUBLES("Celu", MAP_CELU),
-	DOUBLES("Gelu", MAP_GELU),
+	OP_ALGEBRAIC(DOUBLES_OF_ROW),
+	OP_CURVES(DOUBLES_OF_ROW),
 	DOUBLES("Gelu, tanh", MAP_GELU_TANH),
-	DOUBLES("Sigmoid", MAP_SIGMOID),
-	DOUBLES("Swish", MAP_SWISH),
-	DOUBLES("Mish", MAP_MISH),
-	DOUBLES("Softplus", MAP_SOFTPLUS),
 	OF_DOUBLES("Equal", MAP_EQUAL),
 	OF_DOUBLES("Less", MAP_LESS),
 	OF_DOUBLES("LessOrEqual", MAP_LESS_OR_EQUAL),
@@ -268,8 +203,6 @@ static void fill_elementwise(const struct vk_step *step, const struct plan *plan
 }
 
 #define FUNCTION_OF(KIND, ...) [OP_##KIND - OP_ADD] = MAP_##KIND
-/* One of two. */
-#define MAP_BIT_SHIFT MAP_SHIFT_LEFT
 static const uint8_t functions[] = {OP_ELEMENTWISE(FUNCTION_OF)};
 
 static uint32_t function_of(const struct node *node)
@@ -282,7 +215,7 @@ static uint32_t function_of(const struct node *node)
 	case OP_MOD:
 		return form ? MAP_FMOD : MAP_MOD;
 	case OP_BIT_SHIFT:
-		return form ? MAP_SHIFT_RIGHT : MAP_SHIFT_LEFT;
+		return form ? MAP_SHIFT_RIGHT : MAP_BIT_SHIFT;
 	default:
 		return functions[node->op->kind - OP_ADD];
 	}
@@ -352,6 +285,11 @@ static const struct vk_pipe *pipe_of(uint32_t function, uint8_t type, uint8_t to
 	return NULL;
 }
 
+static bool has_floats(uint32_t function)
+{
+	return function < ARRAY_SIZE(of_floats) && of_floats[function].of[VK_VARIANT_PLAIN].shader;
+}
+
 int lower_elementwise(struct lowering *l)
 {
 	const uint32_t function = function_of(l->node);
@@ -360,7 +298,7 @@ int lower_elementwise(struct lowering *l)
 	const struct vk_pipe *pipe;
 
 	l->step->fill = fill_elementwise;
-	if (function < ARRAY_SIZE(of_floats) && to == type && OP_FLOATS & OP_TYPE(type)) {
+	if (has_floats(function) && to == type && OP_FLOATS & OP_TYPE(type)) {
 		lower_pipe(l, &of_floats[function]);
 		return 0;
 	}

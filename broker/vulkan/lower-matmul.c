@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* From nodes to dispatches: MatMul, Gemm, and Conv that is a product. See lower-private.h. */
-#include "shaders/map.glsl"
 #include "vulkan/lower-private.h"
+#include "vulkan/map.glsl"
 
 /* The last three constants are the device's: see vk_pipe_is_of_matrices(). */
 #define MATRICES(trans) \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* From nodes to dispatches: Conv and pooling. See lower-private.h. */
-#include "shaders/map.glsl"
 #include "vulkan/lower-private.h"
+#include "vulkan/map.glsl"
 
 enum { VK_CONV_MANY = 32 }; /* output channels per group: tiles have that many rows */
 

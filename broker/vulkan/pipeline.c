@@ -18,7 +18,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "shaders/map.glsl"
 #include "shaders/params.glsl"
 #include "util/checked.h"
 #include "util/cleanup.h"
@@ -26,6 +25,7 @@
 #include "util/log.h"
 #include "vulkan/device.h"
 #include "vulkan/driver.h"
+#include "vulkan/map.glsl"
 
 enum { CACHE_MAX_BYTES = 64 << 20 };
 
@@ -334,12 +334,13 @@ int vk_pipeline_compile(struct vk_device *device, const struct vk_pipe_info *inf
 	return vk_result(result, info->name);
 }
 
-/* Different pipelines have different hashes: an address has no more than 56 bits. */
+/* Different pipelines have different hashes: addresses have 56 bits at most, the last three 0. */
 static uint64_t hash_of(const struct vk_pipe_info *info, enum vk_numbers numbers, uint32_t curve)
 {
-	_Static_assert(VK_N_NUMBERS <= 1 << 2 && MAP_FLOATS <= 1 << 6,
+	_Static_assert(VK_N_NUMBERS <= 1 << 2 && MAP_COUNT <= 1 << 8 &&
+			       _Alignof(struct vk_pipe_info) == 1 << 3,
 		       "what is behind the address");
-	return index_hash((uint64_t)(uintptr_t)info << 8 | (uint64_t)numbers << 6 | curve, 0);
+	return index_hash((uint64_t)(uintptr_t)info << 7 | (uint64_t)numbers << 8 | curve, 0);
 }
 
 struct vk_pipeline *vk_pipeline_find(struct vk_pipelines *pipelines,

@@ -63,7 +63,8 @@ struct vk_pipe {
  * also while the logical device is closed; there are no more than the tables of pipes allow.
  *
  * Pipelines of products and convolutions also compute an activation along: straight lines in all of
- * them, and one function of shaders/curves.glsl, by its number in map.glsl, if compiled for it.
+ * them, and one function of shaders/curves.glsl, by the number that the build gives it, if compiled
+ * for it.
  */
 struct vk_pipeline {
 	struct index_node by_key;

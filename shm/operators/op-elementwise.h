@@ -6,6 +6,9 @@
  * between. The members are macros of op-elementwise.c: the first argument is the opset since which
  * the operator is as it is here; the types are those that ONNX allows and that there are here.
  *
+ * Shaders know each function by the number of its line here (broker/vulkan/meson.build). One that
+ * is added at the end leaves the others theirs.
+ *
  * What ONNX gives as inputs that must be constant are attributes: Clip's limits, "min" and "max";
  * "int_min" and "int_max", which go before them, hold integers that no float does. Min and Max have
  * two inputs, ONNX's any number of them. Pow's exponent has its base's type.
@@ -44,6 +47,18 @@
 	  ROW(16, ELEMENTWISE, "BT", "T", op_no_attrs, where_infer, ANY, BOOLS)), \
 	X(CAST, cast, "Cast", 1, 1, \
 	  ROW(25, ELEMENTWISE, "T", "U", cast_attrs, cast_infer, ANY, ANY_TO))
+
+#define OP_PREDICATES(X) \
+	X(IS_NAN, is_nan, "IsNaN", 1, 9, PREDICATE(20, op_no_attrs, unary_infer)), \
+	X(IS_INF, is_inf, "IsInf", 1, 10, PREDICATE(20, is_inf_attrs, is_inf_infer)), \
+	X(NOT, not, "Not", 1, 1, UNARY(1, ELEMENTWISE, OP_BOOL)), \
+	X(BITWISE_NOT, bitwise_not, "BitwiseNot", 1, 18, UNARY(18, ELEMENTWISE, INTEGERS))
+
+/* Functions that Mod, Gelu and BitShift have by an attribute, instead of the one of their name. */
+#define OP_OTHER_FORMS(X) \
+	X(FMOD), \
+	X(GELU_TANH), \
+	X(SHIFT_RIGHT)
 
 /* Of one float, or of integers, too. */
 #define OP_FLOAT_FUNCTIONS(X) \
@@ -100,10 +115,4 @@
 	X(MISH, mish, "Mish", 1, 18, UNARY(22, FUSED_ACTIVATION, OP_ALL_FLOATS)), \
 	X(SOFTPLUS, softplus, "Softplus", 1, 1, UNARY(22, ACTIVATION, OP_ALL_FLOATS)), \
 	X(SOFTSIGN, softsign, "Softsign", 1, 1, UNARY(22, ACTIVATION, OP_ALL_FLOATS))
-
-#define OP_PREDICATES(X) \
-	X(IS_NAN, is_nan, "IsNaN", 1, 9, PREDICATE(20, op_no_attrs, unary_infer)), \
-	X(IS_INF, is_inf, "IsInf", 1, 10, PREDICATE(20, is_inf_attrs, is_inf_infer)), \
-	X(NOT, not, "Not", 1, 1, UNARY(1, ELEMENTWISE, OP_BOOL)), \
-	X(BITWISE_NOT, bitwise_not, "BitwiseNot", 1, 18, UNARY(18, ELEMENTWISE, INTEGERS))
 /* clang-format on */
