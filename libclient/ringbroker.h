@@ -407,13 +407,13 @@ void rbk_builder_pin_device(struct rbk_builder *builder, unsigned int device);
 
 /*
  * Has the broker compute every node by itself, into memory of its own, and every picture channel
- * after channel. Otherwise it computes an activation (Relu, LeakyRelu, Clip, Sigmoid, HardSigmoid,
- * Tanh, Elu, Gelu, Swish, HardSwish, Mish) along with the MatMul, Gemm, Conv or ConvTranspose
- * before it, likewise an Add behind a MatMul of what is the same for every row, or as large as the
- * product by one matrix, and elementwise nodes in place, where nobody reads what lies between;
- * float16 is rounded less often then. Nothing is computed along with products of float64. And on
- * the CPU pictures of float32 that Conv, pooling and what is between them read may have their
- * channels last, where that takes less time; terms are summed up in another order then.
+ * after channel. Otherwise it computes an activation (Relu, Clip, Gelu and others, which
+ * brokerctl(1) lists) along with the MatMul, Gemm, Conv or ConvTranspose before it, likewise an Add
+ * behind a MatMul of what is the same for every row, or as large as the product by one matrix, and
+ * elementwise nodes in place, where nobody reads what lies between; float16 is rounded less often
+ * then. Nothing is computed along with products of float64. And on the CPU pictures of float32 that
+ * Conv, pooling and what is between them read may have their channels last, where that takes less
+ * time; terms are summed up in another order then.
  */
 void rbk_builder_disable_fusion(struct rbk_builder *builder);
 
