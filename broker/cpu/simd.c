@@ -5,7 +5,7 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
-#include <immintrin.h>
+#include <xmmintrin.h>
 
 extern const struct cpu_kernels cpu_kernels_sse2;
 extern const struct cpu_kernels cpu_kernels_avx2;

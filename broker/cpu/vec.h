@@ -16,8 +16,11 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-#if defined(__x86_64__)
+/* Not <immintrin.h> for all: compilers take longer to read that than most kernels. */
+#if defined(__AVX2__)
 #include <immintrin.h>
+#elif defined(__SSE2__)
+#include <emmintrin.h>
 #endif
 
 #ifndef CPU_LEVEL

@@ -43,9 +43,9 @@ static void read_both(uint64_t *ret_ns, uint64_t *ret_ticks)
 	uint64_t best = UINT64_MAX, before, after, ns;
 
 	for (int i = 0; i < 32; i++) {
-		before = __rdtsc();
+		before = __builtin_ia32_rdtsc();
 		ns = clock_now_ns();
-		after = __rdtsc();
+		after = __builtin_ia32_rdtsc();
 		if (after - before >= best)
 			continue;
 		best = after - before;
