@@ -532,11 +532,11 @@ static void count_compiled(struct vk_device *device, const struct vk_pipe_info *
 	device->vk.vkDestroyPipeline(device->handle, pipeline, NULL);
 }
 
-static void compile_table(struct vk_device *device, const struct vk_pipes *table, int variant,
+static void compile_table(struct vk_device *device, const struct vk_pipes *table,
 			  uint32_t *n_compiled, uint32_t *n_refused)
 {
 	for (size_t i = 0; i < table->n; i++) {
-		const struct vk_pipe_info *info = &table->pipes[i].of[variant];
+		const struct vk_pipe_info *info = &table->pipes[i].of[device->variant];
 
 		if (!info->shader)
 			continue;
@@ -573,9 +573,7 @@ int vulkan_compile_all(uint32_t *ret_n_compiled, uint32_t *ret_n_refused)
 		if (r)
 			return error_fold(r);
 		for (unsigned int k = 0; vk_pipes_at(k); k++)
-			for (int variant = 0; variant < VK_VARIANT_COUNT; variant++)
-				compile_table(device, vk_pipes_at(k), variant, &n_compiled,
-					      &n_refused);
+			compile_table(device, vk_pipes_at(k), &n_compiled, &n_refused);
 	}
 	*ret_n_compiled = n_compiled;
 	*ret_n_refused = n_refused;

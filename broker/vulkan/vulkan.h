@@ -179,9 +179,9 @@ bool vulkan_find_bytes(struct executor *executor, const void *bytes, size_t n);
 int vulkan_block_read(struct executor *executor, struct exec_block *block, uint8_t *to);
 
 /*
- * Compiles every pipeline, both variants, for every device of any kind without starting it: also
- * on drivers that can compile but run nothing. Those for elements that a device has not in memory
- * are left out. For tests.
+ * Compiles every pipeline of a device's variant, for every device of any kind without starting it:
+ * also on drivers that can compile but run nothing. Those for elements that a device has not in
+ * memory are left out. For tests.
  * Return: 0, with the number of pipelines compiled and of those refused; negative errno.
  */
 int vulkan_compile_all(uint32_t *ret_n_compiled, uint32_t *ret_n_refused);
