@@ -36,11 +36,10 @@ static uint32_t pick_size(uint32_t from, uint32_t to)
 	return edge >= from && edge <= to && pick(0, 2) > 0 ? edge : pick(from, to);
 }
 
-static struct describe *describe_product(bool may_transpose)
+static struct describe *describe_product(bool trans_a, bool trans_b)
 {
 	const uint32_t m = pick_size(1, 150), n = pick_size(1, 300), k = pick_size(1, 90);
-	const bool is_batch = pick(0, 3) == 0, trans_a = may_transpose && pick(0, 1);
-	const bool trans_b = may_transpose && pick(0, 1);
+	const bool is_batch = !trans_a && !trans_b && pick(0, 1);
 	struct describe *d = describe_new("tiles", is_batch ? MAX_COUNT : 1);
 
 	if (is_batch) {
@@ -86,16 +85,32 @@ static struct describe *describe_convolution(void)
 	return d;
 }
 
-static void check(struct rig *rig, enum exec_tile_op op, unsigned int tile, unsigned int round)
+/*
+ * Compilers of software devices take their time, so not each pipeline of products: a shape has two
+ * of the four pairs of transpositions with float32, the other two with float16. Cooperative
+ * matrices have one type, and all four.
+ */
+static struct describe *describe(enum exec_tile_op op, unsigned int tile, bool of_matrices,
+				 unsigned int round)
 {
+	const bool is_half = op == EXEC_TILE_CONV ? round % 4 == 0 : op == EXEC_TILE_MATMUL_HALF;
+	const unsigned int pairs = of_matrices ? round : tile + is_half;
+	const bool trans_a = pick(0, 1), trans_b = trans_a ^ (pairs % 2 != 0);
 	struct describe *d =
-		op == EXEC_TILE_CONV ? describe_convolution() : describe_product(round % 4 != 0);
+		op == EXEC_TILE_CONV ? describe_convolution() : describe_product(trans_a, trans_b);
+
+	if (is_half)
+		describe_halve(d);
+	return d;
+}
+
+static void check(struct rig *rig, enum exec_tile_op op, unsigned int tile, bool of_matrices,
+		  unsigned int round)
+{
+	struct describe *d = describe(op, tile, of_matrices, round);
 	struct plan *plan;
 	struct job job;
 
-	/* Not each pipeline of convolutions: compilers of software devices take their time. */
-	if (op == EXEC_TILE_CONV ? round % 4 == 0 : op == EXEC_TILE_MATMUL_HALF)
-		describe_halve(d);
 	plan = reference_plan(d, NULL);
 	rig_prepare(rig, plan);
 	job_init(rig, &job, plan, plan->max_count == 1 ? 1 : 1 + round % MAX_COUNT, 1 + round);
@@ -124,7 +139,7 @@ TEST(test_tiles__right)
 			memset(&tiles, (int)n[op], sizeof(tiles));
 			executor_set_tiles(rig.executor, &tiles);
 			for (unsigned int round = 0; round < ROUNDS; round++)
-				check(&rig, op, n[op], round);
+				check(&rig, op, n[op], tile.of_matrices, round);
 		}
 	assert_true(n[EXEC_TILE_MATMUL] >= 3 && n[EXEC_TILE_CONV] >= 3);
 	assert_true(n[EXEC_TILE_MATMUL_HALF] >= 3);
