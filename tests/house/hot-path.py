@@ -29,21 +29,25 @@ def read_allowed(path):
     return allowed
 
 
-def symbols(path, *options):
-    out = subprocess.run(['nm', *options, path], check=True, stdout=subprocess.PIPE).stdout
-    return {line.split()[-1].split('@')[0] for line in out.decode().splitlines() if line.split()}
+def symbols(paths):
+    """Return: symbols that each object takes from others, and all that they define for others."""
+    out = subprocess.run(['nm', '-A', '-P', '-g', *paths], check=True, stdout=subprocess.PIPE).stdout
+    used, defined = {path: set() for path in paths}, set()
+    for line in out.decode().splitlines():
+        path, _, symbol = line.rpartition(': ')
+        name, kind = symbol.split()[:2]
+        (used[path] if kind in 'Uvw' else defined).add(name.split('@')[0])
+    return used, defined
 
 
 def check_objects(objects, allowed):
     """objects: (source, object) pairs. Return: problems."""
     problems = []
-    defined = set()
-    for _, path in objects:
-        defined |= symbols(path, '--defined-only', '-g')
+    used, defined = symbols([path for _, path in objects])
     for source, path in objects:
-        used = symbols(path, '-u') - defined - allowed['']
+        unknown = used[path] - defined - allowed[''] - allowed.get(source, set())
         problems += [f'{source}: uses {symbol}, which tests/house/hot-path.allow does not list'
-                     for symbol in sorted(used - allowed.get(source, set()))]
+                     for symbol in sorted(unknown)]
     for source in sorted(allowed.keys() - {''}):
         if source not in {pair[0] for pair in objects}:
             problems.append(f'{source}: listed in tests/house/hot-path.allow, but not there')

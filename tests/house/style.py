@@ -20,21 +20,29 @@ SHADERS = ('.comp', '.glsl')
 BINARY = ('.bin', '.png', '.onnx', '.ico', '.spv', '.gz', '.seed')
 # Not spelt out, or this file would be the first to be caught.
 WORDS = re.compile(r'\b(' + '|'.join(['TO' 'DO', 'FIX' 'ME', 'XX' 'X', 'HA' 'CK'])
-                   + r')\b|\b(for' r'\s+now|not' r'\s+implemented' r'(\s+yet)?)\b', re.IGNORECASE)
+                   + r')\b|\b(for' r'[ \t]+now|not' r'[ \t]+implemented)\b', re.IGNORECASE)
 CASE_SENSITIVE = {'TO' 'DO', 'FIX' 'ME', 'XX' 'X', 'HA' 'CK'}
 # Their deadlines are of a clock that an administrator may set while they wait.
 SETTABLE = re.compile(r'\b(sem_timedwait|pthread_(mutex_timedlock|rwlock_timed(rd|wr)lock)'
                       r'|mtx_timedlock|cnd_timedwait)\b')
 NAME = re.compile(r'^[a-z0-9]+([.-][a-z0-9]+)*$')
+TYPEDEF = re.compile(r'\btypedef\s+(struct|union|enum)\b')
+# Not an empty line of a macro, whose continuation mark clang-format aligns.
+INDENTED = re.compile(r'^ +[^ *\\\n]', re.MULTILINE)
 
 
-def check_words(path, lines, problems):
-    for number, line in enumerate(lines, 1):
-        for match in WORDS.finditer(line):
-            word = match.group(0)
-            if word.upper() in CASE_SENSITIVE and not word.isupper():
-                continue
-            problems.append(f'{path}:{number}: "{word}": do it, or leave it out')
+def found(pattern, text):
+    """Each match of the pattern with the number of its line."""
+    for match in pattern.finditer(text):
+        yield text.count('\n', 0, match.start()) + 1, match
+
+
+def check_words(path, text, problems):
+    for number, match in found(WORDS, text):
+        word = match.group(0)
+        if word.upper() in CASE_SENSITIVE and not word.isupper():
+            continue
+        problems.append(f'{path}:{number}: "{word}": do it, or leave it out')
 
 
 def check_space(path, text, lines, problems):
@@ -69,15 +77,11 @@ def check_c(path, text, lines, problems):
     code, slashes = tree.without_comments(text)
     for number in slashes:
         problems.append(f'{path}:{number}: a // comment; only /* */ is committed')
-    for number, line in enumerate(lines, 1):
-        # Not an empty line of a macro, whose continuation mark clang-format aligns.
-        if re.match(r'^ +[^ *\\]', line):
-            problems.append(f'{path}:{number}: indented with spaces')
-    for match in re.finditer(r'\btypedef\s+(struct|union|enum)\b', code):
-        number = code.count('\n', 0, match.start()) + 1
+    for number, _ in found(INDENTED, text):
+        problems.append(f'{path}:{number}: indented with spaces')
+    for number, match in found(TYPEDEF, code):
         problems.append(f'{path}:{number}: typedef of a {match.group(1)}')
-    for match in SETTABLE.finditer(code):
-        number = code.count('\n', 0, match.start()) + 1
+    for number, match in found(SETTABLE, code):
         problems.append(f'{path}:{number}: {match.group(1)}() waits by the time of day')
     if not NAME.match(os.path.basename(path)):
         problems.append(f'{path}: names are kebab-case')
@@ -113,7 +117,7 @@ def check(root):
         text = tree.read(root, path)
         lines = text.split('\n')
         check_space(path, text, lines, problems)
-        check_words(path, lines, problems)
+        check_words(path, text, problems)
         is_script = text.startswith('#!')
         if path.endswith(C_SOURCES + SHADERS):
             check_c(path, text, lines, problems)

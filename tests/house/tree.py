@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What the house tests share: the files of the source tree, and how a test reports."""
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -31,36 +32,28 @@ def read(root, path):
         return file.read()
 
 
+# A comment, or a string or character literal up to its end or the line's.
+COMMENT_OR_LITERAL = re.compile(
+    r'/\*.*?(?:\*/|\Z)|//[^\n]*|"(?:\\.|[^"\\\n])*["\n]?|\'(?:\\.|[^\'\\\n])*[\'\n]?', re.DOTALL)
+
+
 def without_comments(text):
     """C text with comments and the insides of literals blanked, lines kept; and where // began."""
-    out, slashes, line, at, n = [], [], 1, 0, len(text)
-    while at < n:
-        two = text[at:at + 2]
-        if two == '/*':
-            end = text.find('*/', at + 2)
-            end = n if end < 0 else end + 2
-            out.append('\n' * text.count('\n', at, end) or ' ')
-            line += text.count('\n', at, end)
-            at = end
-        elif two == '//':
-            slashes.append(line)
-            end = text.find('\n', at)
-            at = n if end < 0 else end
-        elif text[at] in '"\'':
-            quote, end = text[at], at + 1
-            while end < n and text[end] not in (quote, '\n'):
-                end += 2 if text[end] == '\\' else 1
-            # The name of an included file stays.
-            start = text.rfind('\n', 0, at) + 1
-            is_include = text[start:at].replace(' ', '').startswith('#include')
-            out.append(text[at:end + 1] if is_include else quote + quote)
-            line += text.count('\n', at, end)
-            at = end + 1
-        else:
-            line += text[at] == '\n'
-            out.append(text[at])
-            at += 1
-    return ''.join(out), slashes
+    slashes = []
+
+    def blank(match):
+        token, at = match.group(), match.start()
+        if token.startswith('//'):
+            slashes.append(text.count('\n', 0, at) + 1)
+            return ''
+        if token[0] == '/':
+            return '\n' * token.count('\n') or ' '
+        # The name of an included file stays.
+        start = text.rfind('\n', 0, at) + 1
+        is_include = text[start:at].replace(' ', '').startswith('#include')
+        return token if is_include else token[0] * 2
+
+    return COMMENT_OR_LITERAL.sub(blank, text), slashes
 
 
 def report(problems, n_checked, what):
