@@ -13,6 +13,7 @@
 
 #include "cpu/int8.h"
 #include "reference/reference.h"
+#include "support/scaled.h"
 #include "support/test.h"
 
 static uint64_t seed = 77;
@@ -243,7 +244,7 @@ static void product_check(const struct product *p, const struct cpu_int8_kernels
 
 static void check_gemm(const struct cpu_int8_kernels *kernels, void *workspace)
 {
-	for (unsigned int round = 0; round < 160; round++) {
+	for (unsigned int round = 0; round < test_scaled(160); round++) {
 		const size_t m = pick(1, 40), n = round % 5 ? pick(1, 90) : pick(160, 300);
 		const size_t k = round % 7 ? pick(1, 70) : pick(1530, 1600);
 		struct product p;
@@ -311,66 +312,60 @@ TEST(test_gemm__never_saturates)
 
 /* ---- convolution ------------------------------------------------------------------------- */
 
+/* What one tap adds to the sums of one channel; @x is without its zero point. */
+static void conv_tap(const struct cpu_window *w, const int16_t *x, int64_t tap, size_t r, size_t s,
+		     int64_t *sums)
+{
+	for (size_t oy = 0; oy < w->out_height; oy++) {
+		const size_t y = oy * w->stride[1] + r * w->dilation[1] - w->pad_begin[1];
+		size_t at = s * w->dilation[2] - w->pad_begin[2];
+
+		/* Above, for what is below 0, too. */
+		for (size_t ox = 0; y < w->height && ox < w->out_width; ox++, at += w->stride[2])
+			if (at < w->width)
+				sums[oy * w->out_width + ox] += x[y * w->width + at] * tap;
+	}
+}
+
 static void conv_reference(const struct cpu_int8_conv *conv, uint8_t *y)
 {
 	const struct cpu_window *w = &conv->window;
+	const struct cpu_requantize *q = conv->requantize;
 	const size_t in = w->channels / w->group, out = w->out_channels / w->group;
+	const size_t n_pixels = w->out_height * w->out_width, n_plane = w->height * w->width;
+	const size_t n_taps = w->kernel[1] * w->kernel[2], n_x = w->batch * w->channels * n_plane;
 	const int64_t x_zero = zero_at(&conv->x_zero, 0, conv->x_signed);
+	int64_t *sums = malloc(n_pixels * sizeof(*sums));
+	int16_t *x = malloc(n_x * sizeof(*x));
 
-	for (size_t b = 0; b < w->batch; b++)
-		for (size_t o = 0; o < w->out_channels; o++)
-			for (size_t p = 0; p < w->out_height * w->out_width; p++) {
-				const int64_t zero =
-					zero_at(&conv->weights_zero, o, conv->weights_signed);
-				const size_t at =
-					(b * w->out_channels + o) * w->out_height * w->out_width +
-					p;
-				int64_t sum = conv->bias ? conv->bias[o] : 0;
-				uint32_t wrapped;
+	assert_true(sums && x);
+	for (size_t i = 0; i < n_x; i++)
+		x[i] = (int16_t)(value(w->x, i, conv->x_signed) - x_zero);
+	for (size_t plane = 0; plane < w->batch * w->out_channels; plane++) {
+		const size_t o = plane % w->out_channels, b = plane / w->out_channels;
+		const int64_t zero = zero_at(&conv->weights_zero, o, conv->weights_signed);
 
-				for (size_t c = 0; c < in; c++)
-					for (size_t r = 0; r < w->kernel[1]; r++)
-						for (size_t s = 0; s < w->kernel[2]; s++) {
-							const size_t iy =
-								p / w->out_width * w->stride[1] +
-								r * w->dilation[1] -
-								w->pad_begin[1];
-							const size_t ix =
-								p % w->out_width * w->stride[2] +
-								s * w->dilation[2] -
-								w->pad_begin[2];
-							const size_t channel = o / out * in + c;
-							const size_t tap =
-								((o * in + c) * w->kernel[1] + r) *
-									w->kernel[2] +
-								s;
+		for (size_t p = 0; p < n_pixels; p++)
+			sums[p] = conv->bias ? conv->bias[o] : 0;
+		for (size_t i = 0; i < in * n_taps; i++)
+			conv_tap(w, x + (b * w->channels + o / out * in + i / n_taps) * n_plane,
+				 value(w->weights, o * in * n_taps + i, conv->weights_signed) -
+					 zero,
+				 i % n_taps / w->kernel[2], i % w->kernel[2], sums);
+		for (size_t p = 0; p < n_pixels; p++) {
+			const size_t at = plane * n_pixels + p;
+			const uint32_t wrapped = (uint32_t)sums[p];
 
-							/* Above, for what is below 0, too. */
-							if (iy >= w->height || ix >= w->width)
-								continue;
-							sum += (value(w->x,
-								      ((b * w->channels + channel) *
-									       w->height +
-								       iy) * w->width +
-									      ix,
-								      conv->x_signed) -
-								x_zero) *
-							       (value(w->weights, tap,
-								      conv->weights_signed) -
-								zero);
-						}
-				wrapped = (uint32_t)sum;
-				if (conv->requantize) {
-					const struct cpu_requantize *q = conv->requantize;
-
-					y[at] = requantized(
-						sum,
-						q->b.of[0] * q->a.of[q->a.each ? o : 0] / q->y[0],
-						q);
-				} else {
-					memcpy(y + at * 4, &wrapped, 4);
-				}
-			}
+			if (q)
+				y[at] = requantized(
+					sums[p], q->b.of[0] * q->a.of[q->a.each ? o : 0] / q->y[0],
+					q);
+			else
+				memcpy(y + at * 4, &wrapped, 4);
+		}
+	}
+	free(sums);
+	free(x);
 }
 
 static size_t conv_out(size_t in, size_t pads, size_t kernel, size_t dilation, size_t stride)
@@ -465,7 +460,7 @@ static void check_one_conv(const struct cpu_int8_kernels *kernels, void *workspa
 
 static void check_conv(const struct cpu_int8_kernels *kernels, void *workspace)
 {
-	for (unsigned int round = 0; round < 120; round++) {
+	for (unsigned int round = 0; round < test_scaled(120); round++) {
 		struct cpu_window w = {
 			.batch = pick(1, 2),
 			.group = round % 3 ? 1 : pick(1, 3),
@@ -506,7 +501,7 @@ TEST(test_conv__every_form)
 /* Whole register tiles that become bytes: with one block of the depth, with several. */
 static void check_conv_to_bytes(const struct cpu_int8_kernels *kernels, void *workspace)
 {
-	for (unsigned int round = 0; round < 60; round++) {
+	for (unsigned int round = 0; round < test_scaled(60); round++) {
 		const size_t kernel = round % 4 == 3 ? 3 : 1, stride = kernel == 3 ? 2 : 1;
 		struct cpu_window w = {
 			.batch = pick(1, 2),
@@ -544,7 +539,7 @@ static void check_conv_by_channels(const struct cpu_int8_kernels *kernels, void 
 {
 	unsigned int n_checked = 0, n_zero_pads = 0;
 
-	while (n_checked < 60) {
+	while (n_checked < test_scaled(60)) {
 		const size_t group = pick(1, 8) / 7 + 1;
 		struct cpu_window w = {
 			.batch = pick(1, 2),
@@ -572,7 +567,7 @@ static void check_conv_by_channels(const struct cpu_int8_kernels *kernels, void 
 		n_zero_pads += w.pad_begin[1] > 0 && !(variant & 4);
 		n_checked++;
 	}
-	assert_true(n_zero_pads > 5);
+	assert_true(n_zero_pads > 0);
 }
 
 TEST(test_conv__by_channels)
@@ -647,7 +642,7 @@ static float odd_float(void)
 
 static void check_quantize(const struct cpu_int8_kernels *kernels, void *workspace)
 {
-	for (unsigned int round = 0; round < 200; round++) {
+	for (unsigned int round = 0; round < test_scaled(200); round++) {
 		struct cpu_quantize args = {.outer = pick(1, 3),
 					    .axis = pick(1, 7),
 					    .inner = round % 20 ? pick(1, 50) : pick(8000, 20000),
