@@ -290,3 +290,55 @@ bool gather_spoil(const struct plan *plan, uint32_t count, struct reference_buff
 	}
 	return true;
 }
+
+struct describe *sample_case(unsigned int round, bool mixes, uint64_t *seed)
+{
+	static const char *const modes[] = {"linear", "nearest", "cubic", "bilinear", "bicubic"};
+	static const char *const paddings[] = {"zeros", "border", "reflection"};
+	static const enum rbk_dtype types[] = {RBK_DTYPE_F32, RBK_DTYPE_F16, RBK_DTYPE_F64};
+	const unsigned int mode = round % 5, type = round / 15 % 3;
+	const unsigned int grid_type = mixes ? pick(seed, 0, 2) : type;
+	const unsigned int spatial = mode == 2 || mode == 4 ? 2 : pick(seed, 2, 3);
+	const bool is_dynamic = pick(seed, 0, 1);
+	struct describe *d = describe_new("sample", is_dynamic ? GATHER_MAX_COUNT : 1);
+	uint32_t x[RBK_MAX_RANK], grid[RBK_MAX_RANK];
+
+	x[0] = grid[0] = is_dynamic ? DESCRIBE_COUNT : pick(seed, 1, 2);
+	x[1] = pick(seed, 0, 3) ? pick(seed, 1, 5) : pick(seed, 30, 70);
+	for (unsigned int i = 0; i < spatial; i++) {
+		x[2 + i] = pick(seed, 0, 7) ? pick(seed, 1, 9) : 1;
+		grid[1 + i] = pick(seed, 1, spatial == 2 ? 15 : 6);
+	}
+	grid[1 + spatial] = spatial;
+	describe_tensor(d, "x", RBK_TENSOR_INPUT, types[type], 0, 2 + spatial, x);
+	describe_tensor(d, "grid", RBK_TENSOR_INPUT, types[grid_type], 0, 2 + spatial, grid);
+	describe_inferred(d, "y", RBK_TENSOR_OUTPUT, types[type]);
+	describe_node(d, "GridSample", "", "x,grid", "y");
+	describe_attr_string(d, "mode", modes[mode]);
+	describe_attr_string(d, "padding_mode", paddings[round / 5 % 3]);
+	describe_attr_int(d, "align_corners", pick(seed, 0, 1));
+	return d;
+}
+
+void sample_fill(const struct plan *plan, uint32_t count, struct reference_buffers *buffers,
+		 uint64_t *seed)
+{
+	const struct tensor *grid = &plan->tensors[plan->nodes[0].in[1]];
+	void *to = buffers->bindings[1];
+
+	for (uint64_t i = 0; i < shape_elems(&grid->shape, count); i++) {
+		const uint32_t kind = pick(seed, 0, 9);
+		const double whole = (double)pick(seed, 0, 40) - 20;
+		const double n = kind < 3   ? whole / 16
+				 : kind < 6 ? whole / 9
+				 : kind < 9 ? (double)pick(seed, 0, 1 << 20) / (1 << 19) - 1
+					    : whole / 2;
+
+		if (grid->dtype == RBK_DTYPE_F64)
+			((double *)to)[i] = n;
+		else if (grid->dtype == RBK_DTYPE_F32)
+			((float *)to)[i] = (float)n;
+		else
+			((uint16_t *)to)[i] = half_from_float((float)n);
+	}
+}

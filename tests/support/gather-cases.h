@@ -1,7 +1,7 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Uses of the operators that go by indices, and of Trilu, for tests of executors
+ * Uses of the operators that go by indices, of Trilu and of GridSample, for tests of executors
  *
  * Every type over random shapes, with and without a count; and indices that are good, or not.
  */
@@ -22,3 +22,13 @@ void gather_fill(const struct plan *plan, uint32_t count, struct reference_buffe
 /* Makes one index a bad one, of many kinds. Return: false where there are none that can be bad. */
 bool gather_spoil(const struct plan *plan, uint32_t count, struct reference_buffers *buffers,
 		  uint64_t *seed);
+
+/*
+ * Case @round of GridSample: 45 of them have every mode, padding and type. The grid is of another
+ * type, too, if @mixes.
+ */
+struct describe *sample_case(unsigned int round, bool mixes, uint64_t *seed);
+
+/* Fills the grid; many coordinates are half way between pixels, some are beside the picture. */
+void sample_fill(const struct plan *plan, uint32_t count, struct reference_buffers *buffers,
+		 uint64_t *seed);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Shape rules: Gather, GatherElements, GatherND, ScatterElements, ScatterND, OneHot, Trilu
+ * Shape rules: Gather, GatherElements, GatherND, ScatterElements, ScatterND, OneHot, Trilu,
+ * GridSample
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -167,4 +168,28 @@ TEST(test_trilu)
 	plan = expect_plan(one_op("Trilu", "[count,4]", ""));
 	assert_false(plan->splits_rows);
 	plan_free(plan);
+}
+
+TEST(test_grid_sample__shapes)
+{
+	static const char op[] = "GridSample";
+
+	expect_infers(op, "[2,3,4,5] [2,6,7,2]", "", "[2,3,6,7]");
+	expect_infers(op, "[count,3,4,5] [count,6,7,2]", "mode=bicubic", "[count,3,6,7]");
+	expect_infers(op, "[2,3,4,5,6] [2,7,8,9,3]", "padding_mode=reflection", "[2,3,7,8,9]");
+	expect_refuses(op, "[3,4,5] [2,6,7,2]", "", "\"a\" [3,4,5] has 3 dimensions",
+		       "expected 4 or 5", NULL);
+	expect_refuses(op, "[2,3,4,5,6] [2,7,8,9,3]", "mode=cubic", "\"mode\" is cubic",
+		       "for 4 dimensions", "\"a\" is [2,3,4,5,6]", NULL);
+	expect_refuses(op, "[2,3,4,5] [2,6,7,3]", "", "\"b\" is [2,6,7,3]", "the last of them 2",
+		       NULL);
+	expect_refuses(op, "[2,3,4,5] [2,6,7,8,2]", "", "expected 4 dimensions", NULL);
+	expect_refuses(op, "[2,3,4,5] [3,6,7,2]", "", "differ in dimension 0", NULL);
+	expect_refuses(op, "[count,3,4,5] [3,6,7,2]", "", "differ in dimension 0", NULL);
+	expect_refuses(op, "[2,3,4,5] [2,6,7,2]", "mode=lanczos", "\"mode\" is \"lanczos\"",
+		       "linear, nearest, cubic", NULL);
+	expect_refuses(op, "[2,3,4,5] [2,6,7,2]", "padding_mode=wrap",
+		       "\"padding_mode\" is \"wrap\"", NULL);
+	expect_refuses(op, "[2,3,4,5] [2,6,7,2]", "align_corners=2", "\"align_corners\" is 2",
+		       NULL);
 }

@@ -552,6 +552,46 @@ TEST(test_random__moves)
 			 &(struct op_check){.fill = elementwise_fill});
 }
 
+TEST(test_random__samples)
+{
+	const double tolerance = op_rig_is_gpu() ? 2e-5 : 1e-6;
+
+	/* The shaders are those of "plain". */
+	if (op_rig_is("shared"))
+		skip();
+	for (unsigned int round = 0; round < rounds(240, 120); round++)
+		op_check(reference_plan(sample_case(round, !op_rig_is_gpu(), op_rig_seed()), NULL),
+			 &(struct op_check){
+				 .rtol = tolerance, .atol = tolerance, .fill = sample_fill});
+}
+
+/* A coordinate that is no number, or far beyond all pixels, reads nothing beside the picture. */
+TEST(test_contents__samples)
+{
+	static const float odd[] = {NAN, INFINITY, -INFINITY, 3e38f, -3e38f, 1e-45f, 1e9f, -1e9f};
+	struct cpu_rig rig;
+
+	if (op_rig_is_gpu())
+		skip();
+	cpu_rig_init(&rig, &(struct cpu_options){.n_workers = 1});
+	for (unsigned int round = 0; round < 15; round++) {
+		struct plan *plan = reference_plan(sample_case(round, false, op_rig_seed()), NULL);
+		struct cpu_job job;
+
+		cpu_rig_prepare(&rig, plan);
+		cpu_job_init(&job, plan, 1, 1);
+		for (uint64_t i = 0; i < job.buffers.bytes[1] / sizeof(float); i++)
+			((float *)job.buffers.bindings[1])[i] = odd[op_rig_pick(0, 7)];
+		cpu_rig_run(&rig, &job);
+		assert_int_equal(job.task.res, 0);
+		for (uint64_t i = 0; i < job.buffers.bytes[2] / sizeof(float); i++)
+			assert_true(fabsf(((float *)job.buffers.bindings[2])[i]) < 10);
+		cpu_job_deinit(&job);
+		cpu_rig_release(&rig, plan);
+	}
+	cpu_rig_deinit(&rig);
+}
+
 TEST(test_operators__random_rows)
 {
 	const struct op_check check = {
