@@ -112,7 +112,7 @@ static void open_cpu(void)
 		}
 }
 
-bool op_rig_open(const char *name)
+int op_rig_open(const char *name)
 {
 	static const struct {
 		const char *name;
@@ -132,7 +132,7 @@ bool op_rig_open(const char *name)
 	for (size_t i = 0; i < sizeof(gpus) / sizeof(gpus[0]); i++)
 		if (strcmp(name, gpus[i].name) == 0) {
 			if (!rig_available())
-				return false;
+				return 77;
 			rig_init(&devices[0].gpu, &(struct vulkan_options){.force = gpus[i].force});
 			devices[0].executor = devices[0].gpu.executor;
 			devices[0].name = gpus[i].name;
@@ -141,11 +141,12 @@ bool op_rig_open(const char *name)
 		}
 	if (strcmp(name, "cpu") == 0)
 		open_cpu();
-	if (n_devices == 0)
+	if (n_devices == 0) {
 		fprintf(stderr, "no devices are named %s\n", name);
-	else
-		open_arenas();
-	return n_devices > 0;
+		return 2;
+	}
+	open_arenas();
+	return 0;
 }
 
 void op_rig_close(void)

@@ -36,8 +36,11 @@ struct op_check {
 		      uint64_t *seed);
 };
 
-/* Open the devices that @name stands for. Return: false if there are none here, which it prints. */
-bool op_rig_open(const char *name);
+/*
+ * Open the devices that @name stands for. Return: 0, or what main() is to return, having printed
+ * why: 77 if there are none here, 2 if no devices have that name.
+ */
+int op_rig_open(const char *name);
 void op_rig_close(void);
 bool op_rig_is_gpu(void);
 /* Is that the Vulkan executor's device, or the first level of a CPU? */
