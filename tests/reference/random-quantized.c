@@ -211,7 +211,7 @@ static void make_conv(struct maker *m, bool linear, bool large)
 
 static void make_nbits(struct maker *m, bool large)
 {
-	const uint32_t block = 16u << pick(m, 0, 3), k = pick(m, 1, large ? 900 : 200);
+	const uint32_t block = 16u << pick(m, 0, 4), k = pick(m, 1, pick(m, 0, 2) ? 200 : 900);
 	const uint32_t n = pick(m, 1, large ? 300 : 70), blocks = (k + block - 1) / block;
 	const unsigned int zeros = pick(m, 0, 2);
 

@@ -219,7 +219,8 @@ static void attention(struct random *r, const char *op)
 	const bool heads_first = pick(r, 0, 1), past = pick(r, 0, 1), mask = pick(r, 0, 1);
 	const uint32_t batch = r->dynamic ? DESCRIBE_COUNT : pick(r, 1, 3);
 	const uint32_t kv_heads = pick(r, 1, 3), heads = kv_heads * pick(r, 1, 3);
-	const uint32_t q_len = pick(r, 1, 9), kv_len = pick(r, 1, 30), before = pick(r, 1, 20);
+	const uint32_t q_len = pick(r, 1, pick(r, 0, 3) ? 9 : 20), before = pick(r, 1, 20);
+	const uint32_t kv_len = pick(r, 1, pick(r, 0, 3) ? 30 : 300);
 	const uint32_t largest = pick(r, 0, 4) ? 40 : 150;
 	const uint32_t size = pick(r, 1, largest), v_size = pick(r, 1, largest);
 	const uint32_t total = kv_len + (past ? before : 0);
@@ -348,6 +349,11 @@ void random_rows_fill(const struct plan *plan, uint32_t count, struct reference_
 					(int64_t)(reference_random(state) %
 						  (key->dims[key->rank - 2] + 1));
 		}
+		/* Positions are some of those that there are, and now and then any. */
+		for (uint64_t k = 0; !strcmp(tensor->name, "at") && k < n; k++)
+			if (reference_random(state) % 8)
+				((int64_t *)buffers->bindings[i])[k] =
+					(int64_t)(reference_random(state) % 11);
 		if (strcmp(tensor->name, "mask"))
 			continue;
 		for (uint64_t k = 0; k < n; k++) {

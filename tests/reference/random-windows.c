@@ -163,12 +163,13 @@ static void pool(struct random *r, const char *op)
 }
 
 /*
- * A convolution of as many channels and pixels as kernels with channels last have tiles for: a few
+ * Windows over as many channels and pixels as kernels with channels last have tiles for: a few
  * channels of many groups or many of a few; one group of which strips are made; a channel a group;
  * and windows that are near each other.
  */
-static void picture(struct random *r, unsigned int form)
+static void picture(struct random *r, const char *op, unsigned int form)
 {
+	const bool is_conv = !strcmp(op, "Conv");
 	const bool is_thin = form == 2 || (form == 0 && pick(r, 0, 1));
 	const uint32_t group = form == 2   ? (pick(r, 0, 2) ? pick(r, 1, 80) : 16 * pick(r, 1, 4))
 			       : is_thin   ? pick(r, 1, 50)
@@ -182,20 +183,24 @@ static void picture(struct random *r, unsigned int form)
 				 : form == 1 ? pick(r, 1, 34)
 					     : group * pick(r, 1, 50);
 	const bool bias = pick(r, 0, 1);
+	/* Squares of 2, 3 and 5, of which many have code of their own. */
+	const uint32_t side = pick(r, 0, 1) ? (const uint32_t[]){2, 3, 3, 5}[pick(r, 0, 3)] : 0;
+	const uint32_t stride = pick(r, 1, 3);
 	uint32_t dims[2 + OP_MAX_SPATIAL] = {filters, per_group};
 	int64_t strides[OP_MAX_SPATIAL], pads[2 * OP_MAX_SPATIAL];
 
-	r->n = pick(r, 0, 3) ? 2 : 3;
+	r->n = side || pick(r, 0, 3) ? 2 : 3;
 	r->dims[0] = r->dynamic ? DESCRIBE_COUNT : pick(r, 1, 2);
 	r->dims[1] = group * per_group;
 	for (unsigned int i = 0; i < r->n; i++) {
 		const bool is_row = i + 1 == r->n;
 
-		r->kernel[i] = r->n == 3 && i == 0   ? pick(r, 1, 3)
+		r->kernel[i] = side                  ? side
+			       : r->n == 3 && i == 0 ? pick(r, 1, 3)
 			       : is_row && form == 2 ? 3 + 2 * pick(r, 0, 1)
 						     : pick(r, 1, 5);
-		r->dilations[i] = form == 2 ? 1 : pick(r, 1, 2);
-		strides[i] = pick(r, 1, form == 3 ? 2 : 3);
+		r->dilations[i] = side || form == 2 ? 1 : pick(r, 1, 2);
+		strides[i] = side ? stride : pick(r, 1, form == 3 ? 2 : 3);
 		pads[i] = pads[r->n + i] = pick(r, 0, 1) ? pick(r, 0, (uint32_t)r->kernel[i]) : 0;
 		r->dims[2 + i] =
 			(uint32_t)((r->kernel[i] - 1) * r->dilations[i]) + pick(r, 1,
@@ -205,12 +210,18 @@ static void picture(struct random *r, unsigned int form)
 		dims[2 + i] = (uint32_t)r->kernel[i];
 	}
 	input(r, RBK_DTYPE_F32, "x", 2 + r->n, r->dims);
-	describe_constant(r->d, "w", RBK_REF(REFERENCE_ARENA, 0), 2 + r->n, dims);
-	if (bias)
+	if (is_conv)
+		describe_constant(r->d, "w", RBK_REF(REFERENCE_ARENA, 0), 2 + r->n, dims);
+	if (is_conv && bias)
 		input(r, RBK_DTYPE_F32, "b", 1, &filters);
 	describe_inferred(r->d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
-	describe_node(r->d, "Conv", "", bias ? "x,w,b" : "x,w", "y");
-	describe_attr_int(r->d, "group", group);
+	describe_node(r->d, op, "", !is_conv ? "x" : bias ? "x,w,b" : "x,w", "y");
+	if (is_conv)
+		describe_attr_int(r->d, "group", group);
+	else
+		describe_attr_ints(r->d, "kernel_shape", r->n, r->kernel);
+	if (!strcmp(op, "AveragePool"))
+		describe_attr_int(r->d, "count_include_pad", bias);
 	describe_attr_ints(r->d, "strides", r->n, strides);
 	describe_attr_ints(r->d, "dilations", r->n, r->dilations);
 	describe_attr_ints(r->d, "pads", 2 * r->n, pads);
@@ -219,10 +230,11 @@ static void picture(struct random *r, unsigned int form)
 struct plan *random_picture(uint64_t *state, unsigned int round, uint32_t max_count,
 			    struct exec_arena *arena)
 {
-	struct random r = {.state = state, .dynamic = round / 4 & 1};
+	static const char *const ops[] = {"Conv", "Conv", "MaxPool", "AveragePool"};
+	struct random r = {.state = state, .dynamic = round & 1};
 
-	r.d = describe_new("Conv", r.dynamic ? max_count : 1);
-	picture(&r, round % 4);
+	r.d = describe_new("picture", r.dynamic ? max_count : 1);
+	picture(&r, ops[round / 8 % 4], round / 2 % 4);
 	return reference_plan(r.d, arena);
 }
 
