@@ -307,8 +307,7 @@ TEST(test_objects__any_order)
 		ring = ring_make(&broker, 8, UINT64_MAX);
 		assert_int_equal(rbk_stats(broker.rbk, &stats), 0);
 		/* The constants' arena was freed already, but its plan uses it. */
-		assert_int_equal(stats.arenas, before.arenas + 2);
-		assert_int_equal(stats.plans, before.plans + 1);
+		assert_fields(stats, (arenas, before.arenas + 2), (plans, before.plans + 1));
 		if (i % 2)
 			rbk_plan_free(plan);
 		rbk_arena_free(arena);
@@ -317,10 +316,8 @@ TEST(test_objects__any_order)
 			rbk_plan_free(plan);
 	}
 	assert_int_equal(rbk_stats(broker.rbk, &stats), 0);
-	assert_int_equal(stats.arenas, before.arenas);
-	assert_int_equal(stats.plans, before.plans);
-	assert_int_equal(stats.rings, before.rings);
-	assert_int_equal(stats.host_bytes, before.host_bytes);
+	assert_fields(stats, (arenas, before.arenas), (plans, before.plans), (rings, before.rings),
+		      (host_bytes, before.host_bytes));
 	broker_end(&broker, SIGTERM, 0);
 }
 

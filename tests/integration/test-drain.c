@@ -94,8 +94,7 @@ static unsigned int drain_under_load(struct rbk *admin, struct customer *custome
 		assert_int_equal(customer_run(customer, 8, RBK_STRATEGY_DEVICE(other)).device,
 				 other);
 		cqe = customer_run(customer, 8, RBK_STRATEGY_DEVICE(device));
-		assert_int_equal(cqe.device, RBK_DEVICE_CPU);
-		assert_int_equal(cqe.reason, RBK_REASON_GPU_UNAVAILABLE);
+		assert_fields(cqe, (device, RBK_DEVICE_CPU), (reason, RBK_REASON_GPU_UNAVAILABLE));
 	}
 	return n_moved;
 }
@@ -378,8 +377,7 @@ TEST(test_hung)
 	await_signs(fd, 3);
 	assert_false(customer_has(&stuck));
 	cqe = customer_run(&other, 8, RBK_STRATEGY_PREFER_GPU);
-	assert_int_equal(cqe.device, RBK_DEVICE_CPU);
-	assert_int_equal(cqe.reason, RBK_REASON_GPU_UNAVAILABLE);
+	assert_fields(cqe, (device, RBK_DEVICE_CPU), (reason, RBK_REASON_GPU_UNAVAILABLE));
 	drained = drain(admin, RBK_DEVICE_GPU, RBK_DRAIN_BEGIN);
 	assert_int_equal(drained.n_tasks, 1);
 	await_signs(fd, 3);
@@ -390,8 +388,7 @@ TEST(test_hung)
 	/* It comes to its end after all: with a right result, and the device is as before. */
 	atomic_store(&layer->is_hanging, 0);
 	cqe = customer_take(&stuck);
-	assert_int_equal(cqe.res, 0);
-	assert_int_equal(cqe.device, RBK_DEVICE_GPU);
+	assert_fields(cqe, (res, 0), (device, RBK_DEVICE_GPU));
 	drain_wholly(admin, RBK_DEVICE_GPU);
 	await_lost(&root, false);
 	assert_int_equal(customer_run(&other, 8, RBK_STRATEGY_PREFER_GPU).device, RBK_DEVICE_CPU);

@@ -357,8 +357,7 @@ static void expect_mine(void)
 	unsigned int n;
 
 	assert_int_equal(rbk_plan_memory(reserved, devices, RBK_MAX_DEVICES, &n, NULL), 0);
-	assert_int_equal(devices[GPU].state, RBK_MEMORY_RESIDENT);
-	assert_int_equal(devices[GPU].n_evictions, 0);
+	assert_fields(devices[GPU], (state, RBK_MEMORY_RESIDENT), (n_evictions, 0));
 	assert_int_equal(rbk_tenant(owner, &tenant), 0);
 	assert_string_equal(tenant.name, "default");
 }
@@ -390,8 +389,7 @@ TEST(test_attacks)
 		broker_wait_sessions(observer, before.sessions);
 		broker_wait_host_bytes(observer, before.host_bytes);
 		assert_int_equal(rbk_stats(observer, &stats), 0);
-		assert_int_equal(stats.device_bytes, before.device_bytes);
-		assert_int_equal(stats.plans, before.plans);
+		assert_fields(stats, (device_bytes, before.device_bytes), (plans, before.plans));
 		print_message("%s: a neighbour waited %llu us at most, %llu us alone\n",
 			      attacks[i].name,
 			      (unsigned long long)neighbour_take_longest_ns(neighbour) / 1000,

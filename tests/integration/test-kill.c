@@ -230,11 +230,9 @@ TEST(test_kill__everything_comes_back)
 	/* Charges: exactly those of the neighbour and the observer. */
 	broker_wait_host_bytes(observer, stats_before.host_bytes);
 	assert_int_equal(rbk_stats(observer, &stats), 0);
-	assert_int_equal(stats.rings, stats_before.rings);
-	assert_int_equal(stats.arenas, stats_before.arenas);
-	assert_int_equal(stats.plans, stats_before.plans);
-	assert_int_equal(stats.device_bytes, stats_before.device_bytes);
-	assert_int_equal(stats.sessions_ended_hostile, 0);
+	assert_fields(stats, (rings, stats_before.rings), (arenas, stats_before.arenas),
+		      (plans, stats_before.plans), (device_bytes, stats_before.device_bytes),
+		      (sessions_ended_hostile, 0));
 
 	/* The allocator may keep some arenas and pages, but no more with every client. */
 	for (unsigned int i = 0; i < 1000; i++) {
@@ -250,8 +248,7 @@ TEST(test_kill__everything_comes_back)
 		      (unsigned long long)before.rss_bytes / 1024,
 		      (unsigned long long)after.rss_bytes / 1024,
 		      (unsigned long long)(neighbour_results(neighbour) - results));
-	assert_int_equal(after.n_fds, before.n_fds);
-	assert_int_equal(after.n_threads, before.n_threads);
+	assert_fields(after, (n_fds, before.n_fds), (n_threads, before.n_threads));
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 	/* Sanitizers keep freed memory for a while. */
 	assert_true(after.n_mappings <= before.n_mappings + 16);

@@ -87,8 +87,7 @@ TEST(test_once__falls_back)
 	atomic_store(&layer->every, 0);
 	assert_true(atomic_load(&layer->n_failed) > n_failed);
 	run_until(RBK_DEVICE_GPU, RBK_REASON_USER_PREFERENCE);
-	assert_int_equal(customer.n_errors, 0);
-	assert_int_equal(customer.reasons[RBK_REASON_BREAKER_OPEN], 0);
+	assert_fields(customer, (n_errors, 0), (reasons[RBK_REASON_BREAKER_OPEN], 0));
 	assert_int_equal(n_opened(), 0);
 	end();
 }
@@ -134,8 +133,7 @@ TEST(test_every_third__breaker)
 	/* Closed: all of them are there again. */
 	for (unsigned int i = 0; i < 40; i++)
 		run_until(RBK_DEVICE_GPU, RBK_REASON_USER_PREFERENCE);
-	assert_int_equal(customer.n_errors, 0);
-	assert_int_equal(customer.n_right, customer.n_done);
+	assert_fields(customer, (n_errors, 0), (n_right, customer.n_done));
 	end();
 }
 

@@ -66,10 +66,7 @@ static int end(void **state)
 	slow = rbk_plan_free(slow);
 	arena = rbk_arena_free(arena);
 	assert_int_equal(rbk_stats(rbk, &stats), 0);
-	assert_int_equal(stats.tasks_in_flight, 0);
-	assert_int_equal(stats.arenas, 0);
-	assert_int_equal(stats.plans, 0);
-	assert_int_equal(stats.rings, 0);
+	assert_fields(stats, (tasks_in_flight, 0), (arenas, 0), (plans, 0), (rings, 0));
 	rbk = rbk_disconnect(rbk);
 	broker_stop(&broker);
 	return 0;
@@ -538,8 +535,8 @@ TEST(test_deadline__missed, begin, end)
 	assert_int_equal(rbk_submit(ring), 8);
 	for (unsigned int i = 0; i < 8; i++) {
 		cqe = take(ring);
-		assert_int_equal(cqe.res, 0);
-		assert_int_equal(cqe.flags, cqe.user_data == 7 ? RBK_CQE_DEADLINE_MISSED : 0);
+		assert_fields(cqe, (res, 0),
+			      (flags, cqe.user_data == 7 ? RBK_CQE_DEADLINE_MISSED : 0));
 		assert_true(cqe.exec_ns > 0);
 	}
 	rbk_ring_free(ring);

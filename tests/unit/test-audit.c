@@ -97,13 +97,11 @@ TEST(test_add_up, set_up, tear_down)
 	join(lease, &members[1], 2, 25);
 	join(lease, &members[2], 3, 10);
 	audit_add_up(lease, processes, 4, &sum);
-	assert_int_equal(sum.seen_bytes, 130);
-	assert_int_equal(sum.allowed_bytes, 100 + 2 * TOLERANCE);
+	assert_fields(sum, (seen_bytes, 130), (allowed_bytes, 100 + 2 * TOLERANCE));
 	/* It uses less than the other, but was given next to nothing. */
 	assert_int_equal(sum.worst, 2);
 	audit_add_up(lease, processes, 1, &sum);
-	assert_int_equal(sum.worst, UINT32_MAX);
-	assert_int_equal(sum.seen_bytes, 0);
+	assert_fields(sum, (worst, UINT32_MAX), (seen_bytes, 0));
 	for (unsigned int i = 0; i < 3; i++)
 		lease_leave(&members[i]);
 	lease_free(other);

@@ -227,9 +227,7 @@ TEST(test_judge__sums)
 	task.exec_ns = 20000;
 	task.ended_at_ns = 100000;
 	judge_add(&nothing_known, &task, &verdict);
-	assert_int_equal(verdict.n_tasks, 2);
-	assert_int_equal(verdict.n_late, 2);
-	assert_int_equal(verdict.n_failed, 1);
+	assert_fields(verdict, (n_tasks, 2), (n_late, 2), (n_failed, 1));
 	assert_int_equal(judge_order(&verdict, order), 2);
 	assert_int_equal(order[0], CAUSE_WORK);
 	assert_int_equal(order[1], CAUSE_WAIT);

@@ -24,8 +24,7 @@ TEST(test_assign__lanes)
 
 	assert_int_equal(timeline_assign(spans, 6), 0);
 	for (unsigned int i = 0; i < 6; i++) {
-		assert_int_equal(spans[i].about, order[i]);
-		assert_int_equal(spans[i].lane, lanes[i]);
+		assert_fields(spans[i], (about, order[i]), (lane, lanes[i]));
 	}
 }
 
@@ -47,8 +46,7 @@ TEST(test_assign__equal_times)
 	assert_int_equal(timeline_assign(spans, 4), 0);
 	assert_int_equal(spans[0].lane, 0);
 	assert_int_equal(spans[1].lane, 1);
-	assert_int_equal(spans[2].lane, 2);
-	assert_int_equal(spans[2].ended_ns, 5);
+	assert_fields(spans[2], (lane, 2), (ended_ns, 5));
 	assert_int_equal(spans[3].lane, 0);
 }
 

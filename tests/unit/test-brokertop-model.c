@@ -128,16 +128,14 @@ TEST(test_records__as_many_as_are_used, setup, teardown)
 		header->sections[RBK_STATS_SECTION_SESSIONS].n_free = n_free + i;
 		assert_int_equal(model_update(&model, &pages, 0, 0), 0);
 		pages_unmap(&pages);
-		assert_int_equal(model.n_tenants, 3 - i);
-		assert_int_equal(model.n_sessions, n_sessions - n_free - i);
-		assert_int_equal(model.n_connected, model.n_sessions);
+		assert_fields(model, (n_tenants, 3 - i), (n_sessions, n_sessions - n_free - i),
+			      (n_connected, model.n_sessions));
 		assert_true(model.tenants[0].is_used);
 	}
 	assert_null(model_tenant(&model, 3));
 	/* They are back, and nothing is known of what they were. */
 	show(STATS_SCENE_THREE, 4);
-	assert_int_equal(model.n_tenants, n_tenants);
-	assert_int_equal(model.n_sessions, n_sessions);
+	assert_fields(model, (n_tenants, n_tenants), (n_sessions, n_sessions));
 	assert_non_null(model_tenant(&model, 3));
 
 	/* More are free than there are: none is left. */
@@ -147,8 +145,7 @@ TEST(test_records__as_many_as_are_used, setup, teardown)
 		header->sections[i].n_free = UINT32_MAX;
 	assert_int_equal(model_update(&model, &pages, 0, MODEL_PLANS | MODEL_DECISIONS), 0);
 	pages_unmap(&pages);
-	assert_int_equal(model.n_tenants, 0);
-	assert_int_equal(model.n_sessions, 0);
+	assert_fields(model, (n_tenants, 0), (n_sessions, 0));
 }
 
 TEST(test_rates__time_went_back, setup, teardown)

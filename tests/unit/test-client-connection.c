@@ -31,8 +31,7 @@ TEST(test_connect__answers)
 	assert_int_equal(rbk_devices(fixture.rbk, devices, RBK_MAX_DEVICES, &n), 0);
 	assert_int_equal(n, 2);
 	assert_string_equal(devices[0].name, "cpu");
-	assert_int_equal(devices[1].kind, RBK_DEVICE_KIND_GPU);
-	assert_int_equal(devices[1].memory_bytes, 1 << 30);
+	assert_fields(devices[1], (kind, RBK_DEVICE_KIND_GPU), (memory_bytes, 1 << 30));
 	assert_string_equal(devices[1].paths, "staged");
 	memset(devices, 0, sizeof(devices));
 	assert_int_equal(rbk_devices(fixture.rbk, devices, 1, &n), 0);
@@ -41,10 +40,8 @@ TEST(test_connect__answers)
 	assert_int_equal(rbk_devices(fixture.rbk, NULL, 0, &n), 0);
 
 	assert_int_equal(rbk_stats(fixture.rbk, &stats), 0);
-	assert_int_equal(stats.session_tasks[0], 11);
-	assert_int_equal(stats.session_reasons[RBK_REASON_COUNT - 1], 22);
-	assert_int_equal(stats.host_bytes, 33);
-	assert_int_equal(stats.sessions_ended_hostile, 44);
+	assert_fields(stats, (session_tasks[0], 11), (session_reasons[RBK_REASON_COUNT - 1], 22),
+		      (host_bytes, 33), (sessions_ended_hostile, 44));
 }
 
 TEST(test_connect__where)

@@ -200,8 +200,7 @@ TEST(test_closers__describe)
 	submit(&f, &behind, 0, NULL);
 	do {
 		closers_describe(f.closers, &report);
-		assert_int_equal(report.n_waiting, 1);
-		assert_int_equal(report.n_ever_stuck, report.n_stuck);
+		assert_fields(report, (n_waiting, 1), (n_ever_stuck, report.n_stuck));
 	} while (report.n_stuck < 2);
 	sem_post(&gate);
 	sem_post(&gate);
@@ -209,8 +208,7 @@ TEST(test_closers__describe)
 	while (closers_n_jobs(f.closers) > 0)
 		assert_true(loop_turn(f.loop, true) >= 0);
 	closers_describe(f.closers, &report);
-	assert_int_equal(report.n_stuck + report.n_waiting, 0);
-	assert_int_equal(report.n_ever_stuck, 2);
+	assert_fields(report, (n_stuck + report.n_waiting, 0), (n_ever_stuck, 2));
 	end(&f);
 }
 

@@ -42,9 +42,8 @@ static void assert_held(const struct rig *rig, struct held expected)
 {
 	const struct held now = held(rig);
 
-	assert_int_equal(now.host_bytes, expected.host_bytes);
-	assert_int_equal(now.plans, expected.plans);
-	assert_int_equal(now.fds, expected.fds);
+	assert_fields(now, (host_bytes, expected.host_bytes), (plans, expected.plans),
+		      (fds, expected.fds));
 }
 
 static int memfd_of(const void *desc, size_t bytes)
@@ -189,8 +188,7 @@ TEST(test_description__refused)
 	assert_int_equal(slot->id, 1u << 16);
 	add_big(&rig, BIG_CHAIN, 4096);
 	assert_int_equal(rig_answer(&rig, RBK_WIRE_PLAN_ADD, &reply, sizeof(reply)), 0);
-	assert_int_equal(reply.reply.cookie, rig.next_cookie);
-	assert_int_equal(reply.id, 1u << 16 | 1);
+	assert_fields(reply, (reply.cookie, rig.next_cookie), (id, 1u << 16 | 1));
 }
 
 /* An arena that is named stays, from the request until the plan is refused or gone. */

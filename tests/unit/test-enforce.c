@@ -397,8 +397,7 @@ TEST(test_priority)
 	look_at(pid, 500 * MIB, 0);
 	assert_int_equal(tenant->weight, 50);
 	look_at(pid, 500 * MIB, 0);
-	assert_int_equal(tenant->weight, 5);
-	assert_int_equal(tenant->priority_max, RBK_PRIORITY_LOW);
+	assert_fields(*tenant, (weight, 5), (priority_max, RBK_PRIORITY_LOW));
 	assert_int_equal(n_lowered, 1);
 	/* It stays so when the policy is read again, */
 	assert_int_equal(tenants_reload(tenants,
@@ -409,8 +408,7 @@ TEST(test_priority)
 	assert_int_equal(tenant->weight, 5);
 	/* and ends with what it was for. */
 	look_at(pid, 8 * MIB, 0);
-	assert_int_equal(tenant->weight, 50);
-	assert_int_equal(tenant->priority_max, RBK_PRIORITY_URGENT);
+	assert_fields(*tenant, (weight, 50), (priority_max, RBK_PRIORITY_URGENT));
 	assert_int_equal(n_lowered, 2);
 	put_away(pid);
 	end();

@@ -108,18 +108,16 @@ static void pass(struct kit *kit, uint64_t ns)
 
 static void expect_all_done(const struct kit *kit)
 {
-	assert_int_equal(kit->n_done, kit->n_put);
-	assert_int_equal(kit->dispatch->n_queued, 0);
-	assert_int_equal(kit->dispatch->n_submitted, 0);
-	assert_int_equal(kit->plan->memory.n_on_device[GPU], 0);
-	assert_int_equal(kit->plan->memory.n_on_device[CPU], 0);
+	assert_fields(*kit, (n_done, kit->n_put), (dispatch->n_queued, 0),
+		      (dispatch->n_submitted, 0), (plan->memory.n_on_device[GPU], 0),
+		      (plan->memory.n_on_device[CPU], 0));
 	for (unsigned int i = 0; i < 2; i++) {
 		const struct place_queue *queue = &kit->dispatch->placer->devices[i].queue;
 
-		assert_int_equal(queue->n_queued + queue->n_released + queue->n_waiting, 0);
-		assert_int_equal(queue->queued_ns + queue->waiting_ns + queue->running_ns, 0);
-		assert_int_equal(queue->running_slots + queue->active_weight, 0);
-		assert_int_equal(queue->n_movable + queue->n_without_choice, 0);
+		assert_fields(*queue, (n_queued + queue->n_released + queue->n_waiting, 0),
+			      (queued_ns + queue->waiting_ns + queue->running_ns, 0),
+			      (running_slots + queue->active_weight, 0),
+			      (n_movable + queue->n_without_choice, 0));
 	}
 	assert_int_equal(kit->plan->place->rest->gates[GPU].n_begun, 0);
 }
@@ -482,8 +480,7 @@ TEST(test_look__progress)
 	slotted_pass(slotted_next_ns(&kit.devices[GPU]));
 	slotted_run(&kit.devices[GPU]);
 	turn(&kit);
-	assert_int_equal(kit.dispatch->walking, 0);
-	assert_int_equal(kit.dispatch->watches[GPU].idle_ns, 0);
+	assert_fields(*kit.dispatch, (walking, 0), (watches[GPU].idle_ns, 0));
 	end_look(&kit, &ring, 0);
 }
 

@@ -83,8 +83,7 @@ TEST(test_below_threshold__cpu_is_busy)
 
 	PLACER_BENCH(bench, 2, NULL);
 	decision = placer_bench_decide(&bench, 64, RBK_STRATEGY_AUTO);
-	assert_int_equal(decision.device, CPU);
-	assert_int_equal(decision.reason, RBK_REASON_BELOW_THRESHOLD);
+	assert_fields(decision, (device, CPU), (reason, RBK_REASON_BELOW_THRESHOLD));
 
 	task = held_task(&bench, 1000);
 	hold(&bench, &task);
@@ -101,8 +100,7 @@ TEST(test_below_threshold__cpu_is_busy)
 	task = held_task(&bench, 100);
 	hold(&bench, &task);
 	decision = placer_bench_decide(&bench, 64, RBK_STRATEGY_AUTO);
-	assert_int_equal(decision.device, CPU);
-	assert_int_equal(decision.reason, RBK_REASON_BELOW_THRESHOLD);
+	assert_fields(decision, (device, CPU), (reason, RBK_REASON_BELOW_THRESHOLD));
 	let_go(&bench, &task);
 }
 

@@ -415,14 +415,12 @@ TEST(test_deadline__where_it_is_met, setup_two, teardown)
 	decision = decide_by(bench, 512, RBK_STRATEGY_AUTO, cpu_ns * 2);
 	assert_int_equal(decision.device, CPU);
 	decision = decide_by(bench, 512, RBK_STRATEGY_AUTO, (cpu_ns + gpu_ns) / 2);
-	assert_int_equal(decision.device, GPU);
-	assert_int_equal(decision.reason, RBK_REASON_COST_MODEL);
+	assert_fields(decision, (device, GPU), (reason, RBK_REASON_COST_MODEL));
 	decision = decide_by(bench, 512, RBK_STRATEGY_PREFER_CPU, (cpu_ns + gpu_ns) / 2);
 	assert_int_equal(decision.device, GPU);
 	/* Nobody meets it: where it would have been. */
 	decision = decide_by(bench, 512, RBK_STRATEGY_AUTO, gpu_ns / 2);
-	assert_int_equal(decision.device, CPU);
-	assert_int_equal(decision.reason, RBK_REASON_BELOW_THRESHOLD);
+	assert_fields(decision, (device, CPU), (reason, RBK_REASON_BELOW_THRESHOLD));
 	/* Who names a device means it. */
 	decision = decide_by(bench, 512, NAMED(CPU), (cpu_ns + gpu_ns) / 2);
 	assert_int_equal(decision.device, CPU);

@@ -52,9 +52,7 @@ TEST(test_parse__undamaged)
 	memset(desc, 0xff, bytes);
 	free(desc);
 	assert_string_equal(plan->name, "plan");
-	assert_int_equal(plan->max_count, 100);
-	assert_int_equal(plan->n_tensors, 5);
-	assert_int_equal(plan->n_nodes, 2);
+	assert_fields(*plan, (max_count, 100), (n_tensors, 5), (n_nodes, 2));
 	assert_string_equal(plan->nodes[0].name, "product");
 	assert_string_equal(plan->nodes[1].op->name, "TopK");
 	assert_string_equal(plan->tensors[2].name, "s");

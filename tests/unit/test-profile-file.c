@@ -53,8 +53,7 @@ TEST(test_parse__everything)
 		    &p);
 	assert_string_equal(p.name, "AMD Radeon RX 580 Series");
 	assert_string_equal(p.source, "its data sheet");
-	assert_int_equal(p.n_servers, 8);
-	assert_int_equal(p.n_servers_per_task, 4);
+	assert_fields(p, (n_servers, 8), (n_servers_per_task, 4));
 	assert_float_equal(p.share_min_ns, 20000, 0);
 	assert_float_equal(p.task_ns, 12500, 0);
 	assert_float_equal(p.node_ns, 1500, 0);
@@ -80,8 +79,7 @@ TEST(test_parse__least)
 	struct place_profile p;
 
 	parse_right(LEAST, &p);
-	assert_int_equal(p.n_servers, 1);
-	assert_int_equal(p.n_servers_per_task, 1);
+	assert_fields(p, (n_servers, 1), (n_servers_per_task, 1));
 	assert_float_equal(p.task_ns, 0, 0);
 	assert_float_equal(p.up_bytes_per_ns, 0, 0);
 	assert_int_equal(p.memory_bytes, 0);

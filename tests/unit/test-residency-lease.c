@@ -129,8 +129,7 @@ TEST(test_open__out_of_memory, setup, teardown)
 		r = residency_lease_new(rig.residency, &about, &lease);
 		has_failed = fail_alloc_stop();
 		assert_int_equal(r, has_failed ? -ENOMEM : 0);
-		assert_int_equal(leases->n, !has_failed);
-		assert_int_equal(leases->n_tenants[RIG_DEVICE], !has_failed);
+		assert_fields(*leases, (n, !has_failed), (n_tenants[RIG_DEVICE], !has_failed));
 		assert_int_equal(leases_of(about.tenant)->n_all, !has_failed);
 		assert_int_equal(about.tenant->n_refs, has_failed ? 1 : 2);
 	} while (has_failed);
@@ -393,8 +392,7 @@ TEST(test_wait__within_part, setup, teardown)
 	more = ask(1, 5, 5, 0);
 	assert_int_equal(more->res, -ENOMEM);
 	/* There are 20, which are a's. */
-	assert_int_equal(more->wait.available_bytes, 0);
-	assert_int_equal(more->wait.ahead_bytes, 30 * MIB);
+	assert_fields(more->wait, (available_bytes, 0), (ahead_bytes, 30 * MIB));
 	end_lease(more);
 	c = ask(2, 15, 30, 0);
 	assert_int_equal(c->res, 0);
@@ -528,8 +526,8 @@ TEST(test_wait__withdrawn, setup, teardown)
 	assert_int_equal(a->res, NOT_DONE);
 	assert_int_equal(rig.tenants[0].memory->awaited[RIG_DEVICE], 50 * MIB);
 	end_lease(a);
-	assert_int_equal(rig.tenants[0].memory->awaited[RIG_DEVICE], 0);
-	assert_int_equal(rig.residency->devices[RIG_DEVICE].awaited_bytes, 0);
+	assert_fields(rig, (tenants[0].memory->awaited[RIG_DEVICE], 0),
+		      (residency->devices[RIG_DEVICE].awaited_bytes, 0));
 	rig_idle(&rig, slot);
 	settle();
 }
@@ -662,8 +660,8 @@ static void check_sums(void)
 		of_reserves += leased < reserve ? leased : reserve;
 		n += has_leases;
 	}
-	assert_int_equal(leases->of_reserves_bytes[RIG_DEVICE], of_reserves);
-	assert_int_equal(leases->n_tenants[RIG_DEVICE], n);
+	assert_fields(*leases, (of_reserves_bytes[RIG_DEVICE], of_reserves),
+		      (n_tenants[RIG_DEVICE], n));
 }
 
 /* At random: never more than there is, nothing lost, and nobody waits for ever. */
@@ -708,8 +706,8 @@ TEST(test_random, setup, teardown)
 	for (unsigned int i = 0; i < n_asked; i++)
 		end_lease(&asked[i]);
 	settle();
-	assert_int_equal(rig.residency->leases.granted_bytes[RIG_DEVICE], 0);
-	assert_int_equal(rig.residency->devices[RIG_DEVICE].awaited_bytes, 0);
+	assert_fields(*rig.residency, (leases.granted_bytes[RIG_DEVICE], 0),
+		      (devices[RIG_DEVICE].awaited_bytes, 0));
 }
 
 /* Many who wait */
@@ -776,8 +774,7 @@ TEST(test_many__time_is_up, setup, teardown)
 	}
 	end_many();
 	for (unsigned int i = 0; i < MANY; i++) {
-		assert_int_equal(many[i].res, -ETIMEDOUT);
-		assert_int_equal(many[i].wait.available_bytes, 0);
+		assert_fields(many[i], (res, -ETIMEDOUT), (wait.available_bytes, 0));
 	}
 	assert_in_range(n_looks, 1, LOOKS_EACH * MANY);
 }

@@ -129,8 +129,7 @@ TEST(test_share__one_copy_for_all)
 	assert_int_equal(rig_used(&rig, 0), 4 * MIB);
 	assert_int_equal(rig.devices[RIG_DEVICE].n_block_loads, 2);
 	residency_about(rig.residency, b, RIG_DEVICE, &about);
-	assert_int_equal(about.required_bytes, 3 * MIB);
-	assert_int_equal(about.resident_bytes, MIB + 3 * MIB / 2);
+	assert_fields(about, (required_bytes, 3 * MIB), (resident_bytes, MIB + 3 * MIB / 2));
 
 	/* Never with another owner. */
 	rig_add(&rig, other = rig_plan(&rig, 1, MIB, (const uint32_t[]){1, 2, 3, 0}));
@@ -203,8 +202,7 @@ TEST(test_add__more_than_ever_fits)
 	assert_int_equal(device->plan->device_state[RIG_DEVICE], PLAN_DEVICE_NO_MEMORY);
 	assert_int_equal(tenant->plan->device_state[RIG_DEVICE], PLAN_DEVICE_NO_MEMORY);
 	residency_about(rig.residency, tenant, RIG_DEVICE, &about);
-	assert_int_equal(about.required_bytes, 31 * MIB);
-	assert_int_equal(about.available_bytes, 30 * MIB);
+	assert_fields(about, (required_bytes, 31 * MIB), (available_bytes, 30 * MIB));
 
 	/* A higher limit helps. */
 	rig_share(&rig, 1, 40 * MIB, 40 * MIB, 0);
@@ -767,7 +765,7 @@ TEST(test_devices__the_one_with_room)
 	RESIDENCY_RIG(rig, 2, 100 * MIB, 0, RESIDENCY_WANTED);
 	rig_add(&rig, a = rig_plan_of(&rig, 0, 70 * MIB));
 	b = rig_settled(&rig, 0, 70 * MIB);
-	assert_int_equal(a->plan->device_state[1], PLAN_DEVICE_READY);
-	assert_int_equal(a->plan->device_state[2], PLAN_DEVICE_EVICTED);
+	assert_fields(*a->plan, (device_state[1], PLAN_DEVICE_READY),
+		      (device_state[2], PLAN_DEVICE_EVICTED));
 	assert_int_equal(b->plan->device_state[2], PLAN_DEVICE_READY);
 }

@@ -181,17 +181,15 @@ TEST(test_schedstat__totals, fake_proc_set_up, fake_proc_tear_down)
 	run_queue_set_pace(rq, RUN_QUEUE_PACE_BUSY);
 	WAIT_UNTIL(read_totals(rq).has_workers);
 	totals = read_totals(rq);
-	assert_int_equal(totals.run_ns, 3000);
-	assert_int_equal(totals.wait_ns, 250);
-	assert_int_equal(totals.n_preemptions, 7);
-	assert_int_equal(totals.idle_wait_ns, 0);
+	assert_fields(totals, (run_ns, 3000), (wait_ns, 250), (n_preemptions, 7),
+		      (idle_wait_ns, 0));
 	assert_true(totals.has_processors);
 	assert_true(totals.n_processors > 0);
 	/* A tick is 10 ms. */
-	assert_int_equal(totals.idle_ns,
-			 200 * (second_ns / (uint64_t)sysconf(_SC_CLK_TCK)) * totals.n_processors);
-	assert_int_equal(totals.steal_ns,
-			 3 * (second_ns / (uint64_t)sysconf(_SC_CLK_TCK)) * totals.n_processors);
+	assert_fields(
+		totals,
+		(idle_ns, 200 * (second_ns / (uint64_t)sysconf(_SC_CLK_TCK)) * totals.n_processors),
+		(steal_ns, 3 * (second_ns / (uint64_t)sysconf(_SC_CLK_TCK)) * totals.n_processors));
 	assert_true(totals.others_ns > 0);
 	assert_false(totals.has_stall);
 	assert_true(totals.at_ns > 0 && totals.at_ns <= clock_now_ns());

@@ -277,9 +277,7 @@ TEST(test_preempt__learns)
 	while (tenants[0].n_done == 0)
 		rig_run(&rig, rig.now_ns + MS);
 	assert_true(tenants[0].tasks[0].n_stopped > 5);
-	assert_int_equal(rig.n_learned, 1);
-	assert_int_equal(rig.n_parts_learned, 0);
-	assert_int_equal(rig.learned_exec_ns, 20 * MS);
+	assert_fields(rig, (n_learned, 1), (n_parts_learned, 0), (learned_exec_ns, 20 * MS));
 	end(tenants, 2);
 }
 

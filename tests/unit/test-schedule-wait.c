@@ -113,8 +113,7 @@ static void join(float work_ns, uint64_t after_ns, uint32_t n_then)
 	rig_task_init(&task, &plan, flow, CPU);
 	rig_enqueue(&rig, &task);
 	assert_ptr_equal(place_next(rig.placer, CPU, rig.now_ns), &task.task);
-	assert_int_equal(task.task.wanted, 8);
-	assert_int_equal(task.task.slots, 7);
+	assert_fields(task.task, (wanted, 8), (slots, 7));
 	assert_int_equal(queue->running_slots, 8);
 
 	rig.now_ns += after_ns;
@@ -127,8 +126,7 @@ static void join(float work_ns, uint64_t after_ns, uint32_t n_then)
 		assert_int_equal(place_flow_wait_ns(rig.placer, flow, CPU, rig.now_ns + 1000),
 				 (uint64_t)work_ns / 8 - after_ns * 7 / 8 - 1000);
 	place_done(rig.placer, &task.task, PLACE_DONE, 1000, 0, rig.now_ns);
-	assert_int_equal(queue->running_slots, 0);
-	assert_int_equal(queue->running_since, 0);
+	assert_fields(*queue, (running_slots, 0), (running_since, 0));
 	rig_deinit(&rig);
 	free(flow);
 }
@@ -176,16 +174,17 @@ TEST(test_parts__learned_together)
 		task.task.count = 1000;
 		/* Counted or not; the third time the CPU does what is left. */
 		do_parts(&rig, &task, i < 2 ? 1000 : 300, i ? 0 : 300000000);
-		assert_int_equal(rig.n_learned, i < 2);
-		assert_int_equal(rig.n_parts_learned, i < 2 ? 10 : 3);
+		assert_fields(rig, (n_learned, i < 2), (n_parts_learned, i < 2 ? 10 : 3));
 		if (i == 2) {
 			task.task.decision.device = CPU;
 			do_parts(&rig, &task, 1000, 100000000);
 			assert_int_equal(rig.n_learned, 1);
 		}
-		assert_int_equal(rig.learned_count, i < 2 ? 1000 : 700);
-		assert_int_equal(rig.learned_exec_ns, i < 2 ? 1000000000 : 700000000);
-		assert_int_equal(rig.learned_busy_ns, i == 0 ? 3000000000 : i == 1 ? 0 : 700000000);
+		assert_fields(rig, (learned_count, i < 2 ? 1000 : 700),
+			      (learned_exec_ns, i < 2 ? 1000000000 : 700000000),
+			      (learned_busy_ns, i == 0   ? 3000000000
+						: i == 1 ? 0
+							 : 700000000));
 	}
 	rig_deinit(&rig);
 	free(flow);
@@ -210,12 +209,10 @@ TEST(test_parts__failed)
 	assert_ptr_equal(place_next(rig.placer, GPU, rig.now_ns), &task.task);
 	task.task.count = 100;
 	place_done(rig.placer, &task.task, PLACE_FAILED, 1000, 0, rig.now_ns);
-	assert_int_equal(rig.n_learned, 1);
-	assert_int_equal(rig.learned_count, 100);
+	assert_fields(rig, (n_learned, 1), (learned_count, 100));
 	task.task.count = 800;
 	do_parts(&rig, &task, 1000, 0);
-	assert_int_equal(rig.n_learned, 2);
-	assert_int_equal(rig.learned_count, 800);
+	assert_fields(rig, (n_learned, 2), (learned_count, 800));
 	rig_deinit(&rig);
 	free(flow);
 }

@@ -107,8 +107,7 @@ TEST(test_connections__that_left)
 	}
 	assert_false(server_is_settling(rig.server));
 	assert_true(list_is_empty(&rig.server->newcomers));
-	assert_int_equal(rig.server->next_number, number);
-	assert_int_equal(rig.server->n_sessions, 1);
+	assert_fields(*rig.server, (next_number, number), (n_sessions, 1));
 }
 
 /* Check that a message of a client that has left is read, as ever: here, one that breaks a rule. */
@@ -269,8 +268,7 @@ TEST(test_connections__another_user)
 	turn_queue_withdraw(&rig.server->work, &busy.job);
 	owner_unref(flood);
 	rig_settle(&rig);
-	assert_int_equal(rig.server->n_newcomers, 0);
-	assert_int_equal(rig.server->n_newcomer_users, 0);
+	assert_fields(*rig.server, (n_newcomers, 0), (n_newcomer_users, 0));
 }
 
 /* A connection that there is no memory for waits until there is. */
@@ -407,8 +405,7 @@ TEST(test_connections__no_descriptors)
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
 	for (unsigned int i = 0; i < 3; i++) {
 		assert_int_equal(recv(fds[i], &reply, sizeof(reply), MSG_DONTWAIT), sizeof(reply));
-		assert_int_equal(reply.res, -EMFILE);
-		assert_int_equal(reply.cookie, 4711);
+		assert_fields(reply, (res, -EMFILE), (cookie, 4711));
 		assert_non_null(strstr(reply.text, "as many files open as it may"));
 		close(fds[i]);
 	}

@@ -27,9 +27,7 @@ TEST(test_spill__noticed_and_mended)
 	assert_false(spill_wants_mending(&spill));
 	assert_int_equal(samples(&spill, 1, 60 * MIB, 100 * MIB), SPILL_NOTICED);
 	assert_true(spill_wants_mending(&spill));
-	assert_int_equal(spill.missing_bytes, 40 * MIB);
-	assert_int_equal(spill.since_ns, 77);
-	assert_int_equal(spill.n_spills, 1);
+	assert_fields(spill, (missing_bytes, 40 * MIB), (since_ns, 77), (n_spills, 1));
 
 	/* It is said once. What was tried shows only in samples that come later. */
 	assert_int_equal(samples(&spill, 1, 60 * MIB, 100 * MIB), SPILL_NOTHING);

@@ -109,8 +109,7 @@ static void *consume(void *data)
 		while (!(item = spsc_pop(&pair->there)))
 			sched_yield();
 		/* What was written before the push is visible after the pop. */
-		assert_int_equal(item->value, i);
-		assert_int_equal(item->check, ~i);
+		assert_fields(*item, (value, i), (check, ~i));
 		item->check = i;
 		while (!spsc_push(&pair->back, item))
 			sched_yield();
@@ -142,8 +141,7 @@ TEST(test_queue__two_threads)
 		}
 		item = spsc_pop(&pair.back);
 		if (item) {
-			assert_int_equal(item->value, received);
-			assert_int_equal(item->check, received);
+			assert_fields(*item, (value, received), (check, received));
 			received++;
 		} else {
 			n_empty++;

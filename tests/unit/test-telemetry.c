@@ -116,8 +116,7 @@ TEST(test_driver)
 	assert_int_equal(reading.state, TELEMETRY_PRESENT);
 	assert_true(reading.sampled_ns > 0);
 	assert_true(reading.n_samples > 0);
-	assert_int_equal(reading.vram.used.value, MIB(300));
-	assert_int_equal(reading.vram.own.value, MIB(100));
+	assert_fields(reading.vram, (used.value, MIB(300)), (own.value, MIB(100)));
 	/* What it does not say is absent. */
 	assert_false(reading.gtt.total.is_valid);
 	assert_false(reading.load_percent.is_valid);
@@ -239,13 +238,11 @@ TEST(test_pool)
 	};
 	struct memory_reading pool = telemetry_pool(&reading);
 
-	assert_int_equal(pool.total.value, 10);
-	assert_int_equal(pool.used.value, 3);
+	assert_fields(pool, (total.value, 10), (used.value, 3));
 	reading.is_integrated = true;
 	pool = telemetry_pool(&reading);
 	assert_true(pool.total.is_valid);
-	assert_int_equal(pool.total.value, 30);
-	assert_int_equal(pool.used.value, 8);
+	assert_fields(pool, (total.value, 30), (used.value, 8));
 	assert_false(pool.own.is_valid);
 	assert_false(pool.usable.is_valid);
 }
