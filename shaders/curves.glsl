@@ -143,6 +143,8 @@ double curve(uint function, double x, double a, double b)
 		return x * sigmoid_of(a * x);
 	case MAP_MISH:
 		return mish(x);
+	case MAP_SHRINK:
+		return x < -a ? x + b : x > a ? x - b : 0.0lf;
 	}
 	return x;
 }
@@ -188,6 +190,9 @@ vec4 curve(uint function, vec4 x, float a, float b)
 		return x * sigmoid_of(a * x);
 	case MAP_MISH:
 		return mish(x);
+	case MAP_SHRINK:
+		return mix(mix(vec4(0.0), x - b, greaterThan(x, vec4(a))), x + b,
+			   lessThan(x, vec4(-a)));
 	}
 	return x;
 }

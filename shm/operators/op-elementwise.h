@@ -114,5 +114,7 @@
 	X(SWISH, swish, "Swish", 1, 24, FLOATS_WITH(24, FUSED_ACTIVATION, FLOAT("alpha", 1))), \
 	X(MISH, mish, "Mish", 1, 18, UNARY(22, FUSED_ACTIVATION, OP_ALL_FLOATS)), \
 	X(SOFTPLUS, softplus, "Softplus", 1, 1, UNARY(22, ACTIVATION, OP_ALL_FLOATS)), \
-	X(SOFTSIGN, softsign, "Softsign", 1, 1, UNARY(22, ACTIVATION, OP_ALL_FLOATS))
+	X(SOFTSIGN, softsign, "Softsign", 1, 1, UNARY(22, ACTIVATION, OP_ALL_FLOATS)), \
+	X(SHRINK, shrink, "Shrink", 1, 9, \
+	  FLOATS_WITH(9, FUSED_ACTIVATION, FLOAT("lambd", 0.5f), FLOAT("bias", 0)))
 /* clang-format on */

@@ -244,6 +244,8 @@ static double of_floats(const struct node *node, uint8_t dtype, double x, double
 		return x > 30 ? x + exp(-x) : log1p(exp(x));
 	case OP_SOFTSIGN:
 		return x / (1 + fabs(x));
+	case OP_SHRINK:
+		return x < -a ? x + b : x > a ? x - b : 0;
 	default:
 		abort();
 	}

@@ -120,9 +120,9 @@ static void conv(struct random *r, const char *op)
 /* A function of what there is. */
 static void activate(struct random *r, unsigned int which)
 {
-	static const char *const ops[] = {"Relu",        "LeakyRelu", "Clip",  "Tanh",
-					  "Elu",         "Gelu",      "Gelu",  "Sigmoid",
-					  "HardSigmoid", "HardSwish", "Swish", "Mish"};
+	static const char *const ops[] = {
+		"Relu",    "LeakyRelu",   "Clip",      "Tanh",  "Elu",  "Gelu",  "Gelu",
+		"Sigmoid", "HardSigmoid", "HardSwish", "Swish", "Mish", "Shrink"};
 	char in[NAME_BYTES];
 
 	memcpy(in, r->last, sizeof(in));
@@ -133,6 +133,10 @@ static void activate(struct random *r, unsigned int which)
 		describe_attr_float(r->d, "min", -0.5f);
 		describe_attr_float(r->d, "max", 1.25f);
 	}
+	if (which == 12) { /* without a step, which a rounding could be beside */
+		describe_attr_float(r->d, "lambd", 0.4f);
+		describe_attr_float(r->d, "bias", 0.4f);
+	}
 	if (which == 6)
 		describe_attr_string(r->d, "approximate", "tanh");
 }
@@ -140,7 +144,7 @@ static void activate(struct random *r, unsigned int which)
 struct plan *random_fused(uint64_t *state, unsigned int round, uint32_t max_count, bool fuses)
 {
 	struct random r = {.state = state, .dynamic = round / RANDOM_FUSED_ROUNDS % 2};
-	const unsigned int what = round % 4, which = round / 4 % 12;
+	const unsigned int what = round % 4, which = round / 4 % 13;
 
 	r.d = describe_new("fused", r.dynamic ? max_count : 1);
 	if (!fuses)

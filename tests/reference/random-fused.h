@@ -10,7 +10,7 @@
 #include "reference/reference.h"
 
 /* How many rounds go once through all operators and what follows them. */
-enum { RANDOM_FUSED_ROUNDS = 4 * 12 };
+enum { RANDOM_FUSED_ROUNDS = 4 * 13 };
 
 /*
  * A plan of what @round says, with random shapes: dynamic, of max_count @max_count, in every other

@@ -69,6 +69,8 @@ long double map_want(enum cpu_map_op op, long double x, long double a, long doub
 		return x > 60 ? x : log1pl(expl(x));
 	case CPU_MAP_SOFTSIGN:
 		return x / (1 + fabsl(x));
+	case CPU_MAP_SHRINK:
+		return x < -a ? x + b : x > a ? x - b : 0;
 	case CPU_MAP_EXP:
 		return expl(x);
 	case CPU_MAP_LOG:

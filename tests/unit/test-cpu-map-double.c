@@ -55,6 +55,7 @@ static const struct function functions[] = {
 	{CPU_MAP_MISH, "mish", {0}, 4, -700},
 	{CPU_MAP_SOFTPLUS, "softplus", {0}, 3, -700},
 	{CPU_MAP_SOFTSIGN, "softsign", {0}, 2, EVERYWHERE},
+	{CPU_MAP_SHRINK, "shrink", {0.5, 0.25}, 1, EVERYWHERE},
 	{CPU_MAP_EXP, "exp", {0}, 1, EVERYWHERE},
 	{CPU_MAP_LOG, "log", {0}, 1, EVERYWHERE},
 	{CPU_MAP_ERF, "erf", {0}, 2, EVERYWHERE},

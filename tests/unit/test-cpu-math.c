@@ -58,6 +58,7 @@ static const struct function functions[] = {
 	{CPU_MAP_MISH, "mish", {0}, {3.5, 3.5}, -87},
 	{CPU_MAP_SOFTPLUS, "softplus", {0}, {2, 2}, -87},
 	{CPU_MAP_SOFTSIGN, "softsign", {0}, {1.5, 1.5}, EVERYWHERE},
+	{CPU_MAP_SHRINK, "shrink", {0.5f, 0.25f}, {0.5, 0.5}, EVERYWHERE},
 	{CPU_MAP_EXP, "exp", {0}, {0.9, 0.9}, EVERYWHERE},
 	{CPU_MAP_LOG, "log", {0}, {0.8, 0.8}, EVERYWHERE},
 	{CPU_MAP_ERF, "erf", {0}, {1.1, 1}, EVERYWHERE},

@@ -105,6 +105,7 @@ TEST(test_elementwise__attributes)
 		       NULL);
 	expect_refuses("Mod", "[2] [2]", "", "\"fmod\" is 0, expected 1 for float32", NULL);
 	expect_infers("Mod", "[2] [2]", "fmod=1", "[2]");
+	expect_infers("Shrink", "[count,3]", "lambd=1.5 bias=1.5", "[count,3]");
 	expect_refuses("Cast", "[2]", "to=12", "\"to\" is 12", NULL);
 	expect_refuses("Cast", "[2]", "", "\"to\"", NULL);
 	expect_infers("PRelu", "[count,3,4] [3,1]", "", "[count,3,4]");

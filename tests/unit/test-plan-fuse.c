@@ -46,7 +46,7 @@ TEST(test_fuse__activation)
 {
 	static const char *const together[] = {"Relu",  "LeakyRelu", "Clip",    "Tanh",
 					       "Elu",   "Gelu",      "Sigmoid", "HardSigmoid",
-					       "Swish", "HardSwish", "Mish"};
+					       "Swish", "HardSwish", "Mish",    "Shrink"};
 	struct plan *plan, *apart;
 	struct describe *d;
 
