@@ -129,12 +129,13 @@ void metrics_write_delay(const struct metrics_page *page, struct metrics_text *t
 
 const char *metrics_device_label(uint32_t index)
 {
-	static const char *const labels[RBK_MAX_DEVICES] = {
+	static const char *const labels[] = {
 		"device=\"0\"",  "device=\"1\"",  "device=\"2\"",  "device=\"3\"",
 		"device=\"4\"",  "device=\"5\"",  "device=\"6\"",  "device=\"7\"",
 		"device=\"8\"",  "device=\"9\"",  "device=\"10\"", "device=\"11\"",
 		"device=\"12\"", "device=\"13\"", "device=\"14\"", "device=\"15\"",
 	};
 
+	_Static_assert(sizeof(labels) / sizeof(labels[0]) == RBK_MAX_DEVICES, "a label for each");
 	return labels[index];
 }
