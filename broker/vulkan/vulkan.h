@@ -12,7 +12,7 @@
  *  - Device memory is what block_load() and plan_load() were told to take, each block and each
  *    plan's working memory one allocation of the driver. Sizes are multiples of
  *    info.memory_page_bytes, measured when the device is opened so that the driver takes no more.
- *    The host memory that it holds for itself beside that is VULKAN_OWN_HOST_BYTES at most.
+ *    The host memory that it holds for itself beside that, to stage constants, is 4 MiB at most.
  *  - plan_prepare() works on a lost device too, without compiling.
  *  - reopen() looks for the device in a new instance where the old one does not give it any more.
  *    What was measured and probed when it was first opened is taken to hold.
@@ -58,9 +58,6 @@ enum vulkan_path {
 	VULKAN_PATH_STAGED, /* always works */
 	VULKAN_PATH_COUNT,
 };
-
-/* Of host memory that a device holds for itself: staging of constants. */
-enum { VULKAN_OWN_HOST_BYTES = 4 << 20 };
 
 /* For tests: what a device would otherwise decide by itself. */
 enum {
