@@ -40,7 +40,7 @@ static bool takes_bfloat(const struct op *op)
  */
 static bool moves(const struct model_node *node, const struct canon *canon)
 {
-	static const char *const computing[] = {"Hardmax", "NonZero", "Range", "Shrink"};
+	static const char *const computing[] = {"Hardmax", "NonZero", "Range"};
 
 	if (!canon || node->domain[0] || is_one_of(node, computing, ARRAY_SIZE(computing)) ||
 	    !takes_bfloat(op_by_name(canon->needs ? canon->needs : canon->op)))

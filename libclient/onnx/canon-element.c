@@ -357,13 +357,12 @@ void canon_clip(struct graph *graph)
 	canon_out(graph, 0, x);
 }
 
-/* Nothing near 0, and elsewhere towards 0: in float32, or the type's own that holds more. */
+/* Of bytes in float32. */
 void canon_shrink(struct graph *graph)
 {
-	struct tensor *x = canon_in(graph, 0), *wide, *in[3];
-	const double limit = (double)canon_float(graph, "lambd", 0.5f);
-	const uint32_t dtype = canon_wide(x);
-	struct tensor *bias = graph_scalar(graph, dtype, (double)canon_float(graph, "bias", 0));
+	const struct attr attrs[] = {ATTR_FLOAT("lambd", canon_float(graph, "lambd", 0.5f)),
+				     ATTR_FLOAT("bias", canon_float(graph, "bias", 0))};
+	struct tensor *x = canon_in(graph, 0), *y;
 
 	if (!((OP_ALL_FLOATS | OP_BYTES) & OP_TYPE(x->dtype))) {
 		graph_refuse(graph,
@@ -371,15 +370,9 @@ void canon_shrink(struct graph *graph)
 			     rbk_onnx_dtype_name(x->dtype));
 		return;
 	}
-	wide = canon_cast(graph, x, dtype);
-	in[0] = canon_binary(graph, "Greater", wide, graph_scalar(graph, dtype, limit));
-	in[1] = canon_binary(graph, "Sub", wide, bias);
-	in[2] = graph_scalar(graph, dtype, 0);
-	in[2] = graph_emit_1(graph, "Where", in, 3, NULL, 0);
-	in[0] = canon_binary(graph, "Less", wide, graph_scalar(graph, dtype, -limit));
-	in[1] = canon_binary(graph, "Add", wide, bias);
-	canon_out(graph, 0,
-		  canon_cast(graph, graph_emit_1(graph, "Where", in, 3, NULL, 0), x->dtype));
+	y = canon_cast(graph, x, OP_BYTES & OP_TYPE(x->dtype) ? RBK_ONNX_F32 : x->dtype);
+	y = canon_unary(graph, "Shrink", y, attrs, ARRAY_SIZE(attrs));
+	canon_out(graph, 0, canon_cast(graph, y, x->dtype));
 }
 
 void canon_cast_node(struct graph *graph)

@@ -41,7 +41,7 @@
 	X("Or", 1, 0, 2, 2, 1, NULL, canon_legacy_binary, 0) \
 	X("PRelu", 1, 0, 2, 2, 1, NULL, canon_prelu, 0) \
 	X("Pow", 1, 0, 2, 2, 1, NULL, canon_pow, 0) \
-	X("Shrink", 9, 0, 1, 1, 1, "Where", canon_shrink, 0) \
+	X("Shrink", 9, 0, 1, 1, 1, NULL, canon_shrink, 0) \
 	X("Sub", 1, 0, 2, 2, 1, NULL, canon_legacy_binary, 0) \
 	X("Sum", 1, 0, 1, CANON_ANY, 1, "Add", canon_variadic, 0) \
 	X("Xor", 1, 0, 2, 2, 1, NULL, canon_legacy_binary, 0) \
