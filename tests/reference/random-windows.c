@@ -222,6 +222,8 @@ static void picture(struct random *r, const char *op, unsigned int form)
 		describe_attr_ints(r->d, "kernel_shape", r->n, r->kernel);
 	if (!strcmp(op, "AveragePool"))
 		describe_attr_int(r->d, "count_include_pad", bias);
+	else if (!strcmp(op, "LpPool"))
+		describe_attr_int(r->d, "p", pick(r, 1, 4));
 	describe_attr_ints(r->d, "strides", r->n, strides);
 	describe_attr_ints(r->d, "dilations", r->n, r->dilations);
 	describe_attr_ints(r->d, "pads", 2 * r->n, pads);
@@ -230,11 +232,11 @@ static void picture(struct random *r, const char *op, unsigned int form)
 struct plan *random_picture(uint64_t *state, unsigned int round, uint32_t max_count,
 			    struct exec_arena *arena)
 {
-	static const char *const ops[] = {"Conv", "Conv", "MaxPool", "AveragePool"};
+	static const char *const ops[] = {"Conv", "Conv", "MaxPool", "AveragePool", "LpPool"};
 	struct random r = {.state = state, .dynamic = round & 1};
 
 	r.d = describe_new("picture", r.dynamic ? max_count : 1);
-	picture(&r, ops[round / 8 % 4], round / 2 % 4);
+	picture(&r, ops[round / 8 % 5], round / 2 % 4);
 	return reference_plan(r.d, arena);
 }
 

@@ -18,7 +18,7 @@ struct plan *random_window(uint64_t *state, unsigned int round, uint32_t max_cou
 
 /*
  * Likewise a convolution of float32 with constant weights of @arena, of 1 MiB, or a pooling, in
- * shapes that matter where channels lie last: 32 rounds go once through all forms.
+ * shapes that matter where channels lie last: 40 rounds go once through all forms.
  */
 struct plan *random_picture(uint64_t *state, unsigned int round, uint32_t max_count,
 			    struct exec_arena *arena);

@@ -113,8 +113,7 @@ static const struct row rows[] = {
 	{"Mul", "[count,1,5,3] [4,1,3]", ""},
 	{"Mul", "[2,3,1] [1,1,513]", ""},
 	{"Mul", "[2,1,2,1,2,1,2,1] [1,3,1,3,1,3,1,3]", ""},
-	{"Relu", "[count,515]", ""},
-	{"Relu", "[1]", ""},
+	{"Relu", "[count,515]", ""}, {"Relu", "[1]", ""},
 	{"Softmax", "[count,10]", ""},
 	{"Softmax", "[count,1]", ""},
 	{"Softmax", "[count,1000]", ""},
@@ -131,8 +130,7 @@ static const struct row rows[] = {
 	{"Transpose", "[33,65]", ""},
 	{"Transpose", "[count,7,5]", "perm=[0,2,1]"},
 	{"Transpose", "[2,3,4,5]", "perm=[2,0,3,1]"},
-	{"Transpose", "[5]", ""},
-	{"Transpose", "[1,1]", ""},
+	{"Transpose", "[5]", ""}, {"Transpose", "[1,1]", ""},
 	{"Conv", "[count,1,7,7] [1,1,3,3]", ""},
 	{"Conv", "[count,3,11,9] [10,3,3,3] [10]", "pads=[1,1,1,1] strides=[2,1]"},
 	{"Conv", "[count,4,12,13] [6,2,3,2] [6]", "group=2 dilations=[2,3] pads=[0,3,2,1]"},
@@ -413,19 +411,21 @@ TEST(test_contents__special)
 	};
 	static const struct row masked = {
 		"Attention", "[1,2,3,8] [1,1,200,8] [1,1,200,5] bool[3,200]", "", 1e-4};
-	static const struct row large[] = {
-		{"Attention", "[1,2,40,24] [1,1,150,24] [1,1,150,5]",
-		 "is_causal=1 scale=0.00000000000000000000000000000000000002", 1e-4},
-		{"Attention", "[1,2,1,24] [1,1,150,24] [1,1,150,5]",
-		 "scale=0.00000000000000000000000000000000000002", 1e-4},
-	};
+	static const char *const inputs[] = {"[1,2,40,24] [1,1,150,24] [1,1,150,5]",
+					     "[1,2,1,24] [1,1,150,24] [1,1,150,5]"};
+	char attrs[96];
 	static const struct row beta[] = {{"Gemm", "[3,4] [4,5] [5]", "beta=0.0"}};
 
 	skip_on_gpu();
 	for (unsigned int i = 0; i < 8; i++)
 		CHECK_ROWS(special, .fill = fill_special);
-	check_row(&large[0], RBK_DTYPE_F32, false, &(struct op_check){.fill = fill_large});
-	check_row(&large[1], RBK_DTYPE_F32, false, &(struct op_check){.fill = fill_large});
+	for (unsigned int i = 0; i < 8; i++) {
+		const struct row large = {"Attention", inputs[i % 2], attrs, 1e-4};
+
+		snprintf(attrs, sizeof(attrs), "qk_matmul_output_mode=%u is_causal=%u scale=%.38f",
+			 i / 2, i % 2 == 0, 2e-38);
+		check_row(&large, RBK_DTYPE_F32, false, &(struct op_check){.fill = fill_large});
+	}
 	check_row(&masked, RBK_DTYPE_F32, false, &(struct op_check){.fill = fill_beside_mask});
 	CHECK_ROWS(beta, .fill = fill_third_with_nan);
 }
