@@ -2,37 +2,37 @@
 /*
  * The event loop on io_uring
  *
- * A watch is one poll request, a walk through few states. Most are multishot: they stay until they
- * are cancelled. A multishot request costs the reactor time in the kernel for each event, however
- * many there are; so what a client can cause in a loop has a request for one event at a time, which
- * ends with it, and its watch is IDLE until loop_rewatch().
+ * A watch is one poll request and a small state machine. Most poll requests are multishot: they
+ * stay until they are cancelled. A multishot request costs the reactor kernel time for each event,
+ * however many arrive. Therefore a descriptor whose events a client can cause has a request for one
+ * event at a time. The request ends with its event, and its watch is IDLE until loop_rewatch().
  *
- * A change of a watch does not reach the kernel at once: the watch joins the list of changes, and
- * the next turn turns that list into submission entries, as many as fit, and enters the kernel
- * once. So loop_watch(), loop_rewatch() and loop_unwatch() cost no system call, and a full
- * submission queue cannot make them fail.
+ * A change of a watch does not reach the kernel at once. The watch joins the list of changes. The
+ * next turn converts the list into submission entries, as many as fit, and enters the kernel once.
+ * So loop_watch(), loop_rewatch() and loop_unwatch() cost no system call, and a full submission
+ * queue cannot make them fail.
  *
  *	IDLE -> ADD -> ARMED -> CANCEL -> CANCELLING -> IDLE
  *	         ^      |                     |
- *	         +------+---------------------+  the kernel ended the request and we still want it
+ *	         +------+---------------------+  the kernel ended a request that is still needed
  *	         |      v
- *	         +--- FAILED                     the kernel had no memory for it: again in a moment
+ *	         +--- FAILED                     the kernel lacked memory: retried after retry_ns
  *
  * Invariants:
- *  - A watch has at most one request in the kernel, whose user_data is the watch's address. The
- *    completion without IORING_CQE_F_MORE is that request's last, so the memory is freed there and
- *    nowhere else (or at once when the kernel has no request).
- *  - The kernel takes submission entries in order. A cancellation that was queued before the last
- *    completion was seen thus runs before any request of a later watch at the same address, and
- *    finds nothing.
- *  - Cancelling is done with ASYNC_CANCEL, which always ends a poll; POLL_REMOVE answers -EALREADY
- *    and leaves it armed if an event is being delivered at that moment.
- *  - A kernel that is out of completion entries ends a multishot poll (-ECANCELED up to 6.1, the
- *    events themselves later); it is added again, and adding checks the descriptor's state, so no
- *    event is lost.
+ * - A watch has at most one request in the kernel, whose user_data is the watch's address. The
+ * completion without IORING_CQE_F_MORE is the request's last. The watch's memory is freed at that
+ * completion only, or at once if the kernel has no request.
+ * - The kernel takes submission entries in order. A cancellation that was queued before the last
+ * completion was seen thus runs before any request of a later watch at the same address, and finds
+ * no request.
+ * - Watches are cancelled with ASYNC_CANCEL, which always ends a poll. POLL_REMOVE returns
+ * -EALREADY and leaves the poll armed if an event is being delivered at that moment.
+ * - A kernel that is out of completion entries ends a multishot poll (-ECANCELED up to 6.1, the
+ * events themselves later). The loop adds the poll again; adding checks the descriptor's state, so
+ * no event is lost.
  *
- * Timers are a binary heap; one TIMEOUT request stands for the nearest deadline. It is moved when
- * an earlier one comes and otherwise left alone: one that fires too early runs nothing.
+ * Timers are a binary heap. One TIMEOUT request stands for the nearest deadline. It is moved to an
+ * earlier deadline and otherwise left alone: a request that fires too early runs no timer.
  */
 #include "loop/loop.h"
 
@@ -49,22 +49,22 @@
 enum {
 	LOOP_SQ_ENTRIES = 256,
 	LOOP_CQ_ENTRIES = 4096,
-	/* Watch changes per turn: adding a watch takes the kernel up to a microsecond. */
+	/* Watch changes per turn. Adding a watch takes the kernel up to a microsecond. */
 	LOOP_CHANGES = 64,
 	/* Handlers get 1 / LOOP_PART of a turn's budget. */
 	LOOP_PART = 2,
 };
 
-/* Most turns find nothing to do, and need not save the registers of functions that do something. */
+/* Marks functions that most turns do not call, so that idle turns do not save their registers. */
 #define OUT_OF_LINE __attribute__((__noinline__))
 
 enum watch_state {
 	WATCH_IDLE,       /* the kernel has no request */
-	WATCH_ADD,        /* in the list of changes: to be added */
+	WATCH_ADD,        /* in the list of changes, to be added */
 	WATCH_ARMED,      /* the kernel has a request */
-	WATCH_CANCEL,     /* in the list of changes: to be cancelled */
-	WATCH_CANCELLING, /* the cancellation is queued, the last completion to come */
-	WATCH_FAILED,     /* in the list of those that wait for memory, then to be added */
+	WATCH_CANCEL,     /* in the list of changes, to be cancelled */
+	WATCH_CANCELLING, /* cancellation queued, last completion pending */
+	WATCH_FAILED,     /* in the list of failed watches, to be added again */
 };
 
 struct loop_watch {
@@ -74,8 +74,8 @@ struct loop_watch {
 	int fd;
 	uint32_t events;
 	enum watch_state state;
-	bool is_once;   /* to be added again by loop_rewatch() only */
-	bool is_closed; /* unwatched: freed with the last completion */
+	bool is_once;                                 /* added again by loop_rewatch() only */
+	bool is_closed;                               /* unwatched; freed at the last completion */
 	struct loop_watch *change_prev, *change_next; /* in one of the loop's lists */
 	struct loop_watch *all_prev, *all_next;
 };
@@ -97,25 +97,25 @@ struct loop {
 	struct turn turn;
 	struct watch_list changes;
 	struct watch_list failed; /* the kernel had no memory for their requests */
-	struct loop_timer *retry; /* armed while there are such */
+	struct loop_timer *retry; /* armed while a watch is in the failed list */
 	struct loop_watch *all;
-	size_t n_watches; /* not closed */
+	size_t n_watches; /* watches that are not closed */
 
-	struct loop_timer **heap; /* has room for every timer there is */
+	struct loop_timer **heap; /* has room for all n_timers timers */
 	size_t heap_used, heap_room, n_timers;
 	struct __kernel_timespec timeout;
 	uint64_t timeout_ns; /* deadline of the kernel's request */
 	bool timeout_armed;
 };
 
-/* user_data of what has no watch; watches are aligned pointers. */
+/* user_data of requests without a watch. A watch's address is aligned, hence neither 0 nor 1. */
 static const uint64_t loop_data_ignore = 0;
 static const uint64_t loop_data_timeout = 1;
 
-/* The time for which a request waits that the kernel had no memory for. */
+/* Delay before the loop repeats a request for which the kernel had no memory */
 static const uint64_t retry_ns = 10000000;
 
-/* lists of changes and of failed watches */
+/* ---- Lists of changes and of failed watches ---- */
 
 __attribute__((__unused__)) static bool is_listed(const struct loop_watch *watch)
 {
@@ -171,7 +171,7 @@ static void watch_destroy(struct loop_watch *watch)
 	free(watch);
 }
 
-/* timer heap */
+/* ---- Timer heap ---- */
 
 static void heap_place(struct loop *loop, size_t position, struct loop_timer *timer)
 {
@@ -179,7 +179,7 @@ static void heap_place(struct loop *loop, size_t position, struct loop_timer *ti
 	timer->position = position;
 }
 
-/* Moves @timer, whose place is free, from @position to where it belongs. */
+/* Move @timer from the free place @position to its place in the heap. */
 static void heap_sift(struct loop *loop, size_t position, struct loop_timer *timer)
 {
 	size_t other;
@@ -216,7 +216,7 @@ static void heap_remove(struct loop *loop, struct loop_timer *timer)
 		heap_sift(loop, position, last);
 }
 
-/* loop */
+/* ---- Loop ---- */
 
 static void on_retry(void *data)
 {
@@ -245,7 +245,7 @@ int loop_new(struct loop **ret)
 
 	r = io_uring_queue_init_params(LOOP_SQ_ENTRIES, &loop->ring, &params);
 	if (r == -EINVAL) {
-		/* A kernel before 6.0: the same, with an interrupt for each completion. */
+		/* A kernel before 6.0: fewer flags, and an interrupt for each completion. */
 		params = (struct io_uring_params){
 			.flags = IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP,
 			.cq_entries = LOOP_CQ_ENTRIES,
@@ -276,7 +276,7 @@ struct loop *loop_free(struct loop *loop)
 	loop->retry = loop_timer_free(loop->retry);
 	assert(loop->n_watches == 0);
 	assert(loop->n_timers == 0);
-	/* The kernel knows closed watches by their number only. */
+	/* The kernel holds the addresses of closed watches but does not read through them. */
 	io_uring_queue_exit(&loop->ring);
 	while (loop->all)
 		watch_destroy(loop->all);
@@ -290,7 +290,7 @@ struct turn *loop_current(struct loop *loop)
 	return &loop->turn;
 }
 
-/* watches */
+/* ---- Watches ---- */
 
 static int watch_new(struct loop *loop, int fd, uint32_t events, bool is_once, loop_watch_fn fn,
 		     void *data, struct loop_watch **ret)
@@ -340,7 +340,7 @@ void loop_rewatch(struct loop_watch *watch)
 		change_link(watch, WATCH_ADD);
 		break;
 	case WATCH_ARMED:
-		/* A request for one event has looked already, and has ended if there was one. */
+		/* A one-event request has checked the descriptor, and ended if it was ready. */
 		if (!watch->is_once)
 			change_link(watch, WATCH_CANCEL);
 		break;
@@ -348,7 +348,7 @@ void loop_rewatch(struct loop_watch *watch)
 	case WATCH_CANCEL:
 	case WATCH_CANCELLING:
 	case WATCH_FAILED:
-		/* Is going to be added, which looks at the descriptor. */
+		/* The watch is going to be added, which checks the descriptor. */
 		break;
 	}
 }
@@ -385,7 +385,10 @@ static bool is_for_want_of_memory(int32_t res)
 	return res == -ENOMEM || res == -ENOBUFS || res == -EAGAIN;
 }
 
-/* A completion of @watch's request. Return: 1 if the handler ran. */
+/*
+ * Handle a completion of @watch's request.
+ * Return: 1 if the handler ran, else 0.
+ */
 static int watch_complete(struct loop_watch *watch, int32_t res, uint32_t flags)
 {
 	bool is_last = !(flags & IORING_CQE_F_MORE);
@@ -414,8 +417,8 @@ static int watch_complete(struct loop_watch *watch, int32_t res, uint32_t flags)
 		events = res == -EBADF ? POLLNVAL : POLLERR;
 
 	/*
-	 * Before the handler, which may unwatch: then the change is taken back. Not after an
-	 * error, which would come again for ever.
+	 * Link before the handler runs: it may unwatch, which unlinks the watch. Do not add again
+	 * after an error, which would repeat for ever.
 	 */
 	if (is_last && (res == -ECANCELED || (res >= 0 && !watch->is_once)))
 		change_link(watch, WATCH_ADD);
@@ -425,14 +428,14 @@ static int watch_complete(struct loop_watch *watch, int32_t res, uint32_t flags)
 	return 1;
 }
 
-/* timers */
+/* ---- Timers ---- */
 
 int loop_timer_new(struct loop *loop, loop_timer_fn fn, void *data, struct loop_timer **ret)
 {
 	struct loop_timer *timer, **heap;
 	size_t room;
 
-	/* Room in the heap is made here, so that arming cannot fail. */
+	/* Grow the heap here, so that arming cannot fail. */
 	if (loop->n_timers == loop->heap_room) {
 		room = loop->heap_room ? 2 * loop->heap_room : 16;
 		heap = reallocarray(loop->heap, room, sizeof(struct loop_timer *));
@@ -464,7 +467,7 @@ void loop_timer_arm(struct loop_timer *timer, uint64_t delay_ns)
 
 	if (timer->position != SIZE_MAX)
 		heap_remove(loop, timer);
-	/* The kernel takes seconds as a signed number: past INT64_MAX is as good as never. */
+	/* The kernel takes seconds as a signed number. A deadline past INT64_MAX never comes. */
 	timer->deadline_ns = delay_ns > INT64_MAX - now_ns ? INT64_MAX : now_ns + delay_ns;
 	heap_sift(loop, loop->heap_used++, timer);
 }
@@ -487,8 +490,9 @@ struct loop_timer *loop_timer_free(struct loop_timer *timer)
 }
 
 /*
- * Runs timers until the turn has used @stop_ticks; the kernel is asked again for those that are
- * left. Return: the number of handlers run.
+ * Run expired timers until the turn has used @stop_ticks. A new kernel request covers the remaining
+ * timers.
+ * Return: the number of handlers run.
  */
 static int timers_expire(struct loop *loop, uint64_t stop_ticks)
 {
@@ -497,7 +501,7 @@ static int timers_expire(struct loop *loop, uint64_t stop_ticks)
 	struct loop_timer *timer;
 	int n = 0;
 
-	/* A handler that arms a timer gives it a later deadline: this ends. */
+	/* Ends, since a handler that arms a timer gives it a later deadline. */
 	while (loop->heap_used && loop->heap[0]->deadline_ns <= now_ns) {
 		timer = loop->heap[0];
 		heap_remove(loop, timer);
@@ -510,7 +514,7 @@ static int timers_expire(struct loop *loop, uint64_t stop_ticks)
 	return n;
 }
 
-/* turns */
+/* ---- Turns ---- */
 
 static struct io_uring_sqe *loop_sqe(struct loop *loop)
 {
@@ -518,19 +522,19 @@ static struct io_uring_sqe *loop_sqe(struct loop *loop)
 
 	if (sqe)
 		return sqe;
-	/* The kernel takes them all, or the rest of the changes waits for the next turn. */
+	/* Where the kernel does not take all entries, the other changes wait for the next turn. */
 	io_uring_submit(&loop->ring);
 	return io_uring_get_sqe(&loop->ring);
 }
 
-/* Does the kernel wake the loop in time for the first timer, if there is one? */
+/* Return true if no timer is armed, or the kernel wakes the loop in time for the first one. */
 static inline bool timeout_is_set(const struct loop *loop)
 {
 	return loop->heap_used == 0 ||
 	       (loop->timeout_armed && loop->timeout_ns <= loop->heap[0]->deadline_ns);
 }
 
-/* Return: false if there was no room. */
+/* Return: false if the submission queue is full. */
 static OUT_OF_LINE bool loop_push_timeout(struct loop *loop)
 {
 	uint64_t nearest_ns = loop->heap[0]->deadline_ns;
@@ -540,12 +544,12 @@ static OUT_OF_LINE bool loop_push_timeout(struct loop *loop)
 	if (!sqe)
 		return false;
 
-	/* The kernel reads this when the entry is submitted, and the newest is what we want. */
+	/* The kernel reads the deadline when the entry is submitted, so the latest value counts. */
 	loop->timeout.tv_sec = (int64_t)(nearest_ns / 1000000000u);
 	loop->timeout.tv_nsec = (long long)(nearest_ns % 1000000000u);
 	loop->timeout_ns = nearest_ns;
 	if (loop->timeout_armed) {
-		/* Not found: it has fired, and its completion brings us back here. */
+		/* If the request is not found, it has fired, and its completion leads back here. */
 		io_uring_prep_timeout_update(sqe, &loop->timeout, loop_data_timeout,
 					     IORING_TIMEOUT_ABS);
 		io_uring_sqe_set_data64(sqe, loop_data_ignore);
@@ -557,7 +561,10 @@ static OUT_OF_LINE bool loop_push_timeout(struct loop *loop)
 	return true;
 }
 
-/* Turns what changed into submission entries. Return: false if that was not all. */
+/*
+ * Convert changes into submission entries.
+ * Return: false if changes remain.
+ */
 static OUT_OF_LINE bool loop_push_changes(struct loop *loop)
 {
 	struct loop_watch *watch;
@@ -586,8 +593,8 @@ static OUT_OF_LINE bool loop_push_changes(struct loop *loop)
 }
 
 /*
- * Runs the handlers of the completions that are there now, as far as the turn allows. Return: how
- * many.
+ * Run the handlers of the present completions, within the turn's limit.
+ * Return: the number of handlers run.
  */
 static OUT_OF_LINE int loop_reap(struct loop *loop)
 {
@@ -631,7 +638,7 @@ static OUT_OF_LINE int loop_submit(struct loop *loop)
 	return r;
 }
 
-/* The kernel has completions for us that it can only deliver when it is entered. */
+/* Return true if the kernel has completions that it can deliver only when it is entered. */
 static bool is_kernel_waiting(const struct loop *loop)
 {
 	return __atomic_load_n(loop->ring.sq.kflags, __ATOMIC_RELAXED) &
@@ -648,7 +655,7 @@ int loop_turn(struct loop *loop, bool block)
 	int r = 0;
 
 	turn_end(&loop->turn);
-	/* What the kernel does not know of yet cannot wake us: then this turn does not sleep. */
+	/* A change that the kernel does not know of cannot wake the loop: do not sleep then. */
 	if (loop->changes.first && !loop_push_changes(loop))
 		block = false;
 	if (!timeout_is_set(loop) && !loop_push_timeout(loop))
@@ -658,7 +665,7 @@ int loop_turn(struct loop *loop, bool block)
 		r = io_uring_submit_and_wait(&loop->ring, 1);
 	else if (io_uring_sq_ready(&loop->ring) > 0)
 		r = loop_submit(loop);
-	/* Interrupted, or short of memory or completion entries: what is there is handled first. */
+	/* Interrupted, or short of memory or completion entries: handle present completions. */
 	if (r < 0 && r != -EINTR && r != -EAGAIN && r != -EBUSY)
 		return error_origin(r);
 

@@ -2,18 +2,19 @@
 /*
  * The setup thread
  *
- * A fair queue of owners' jobs under a mutex, and two stacks without one: the reactor pushes what
- * it submits, which the thread moves to the queue; the thread pushes what has run, and writes an
- * eventfd when that stack stops being empty, so that the loop calls us.
+ * A fair queue of owners' jobs under a mutex, and two lock-free stacks. The reactor pushes
+ * submitted jobs on one stack, from which the thread moves them to the queue. The thread pushes
+ * jobs that have run on the other stack, and writes an eventfd when that stack stops being empty,
+ * so that the loop calls offload_on_event().
  *
  * The thread may lose its processor at any instruction, also while it holds the mutex. The reactor
- * would then wait until the scheduler gives it back, for milliseconds on a busy machine. Hence
- * submitting a job and calling done() take no mutex; cancelling a job and reading the figures do,
- * and are rare. The thread makes no system call while it holds the mutex.
+ * would then wait until the thread runs again, for milliseconds on a busy machine. Therefore
+ * submitting a job and calling done() take no mutex. Cancelling a job and reading the figures take
+ * it, and are rare. The thread makes no system call while it holds the mutex.
  *
- * A slice is charged to its owner when it has ended, before anything is known of the next one. A
- * client that ends takes its jobs out of the queue, wherever they stand; a turn of the loop calls
- * no more than a batch of done(), however many that are.
+ * A slice is charged to its owner when it has ended, before the next one is chosen. A client that
+ * ends takes its jobs out of the queue at any position. A turn of the loop calls at most
+ * OFFLOAD_DONE_BATCH done() functions.
  */
 #include "loop/offload.h"
 
@@ -33,15 +34,15 @@
 #include "util/error.h"
 #include "util/thread.h"
 
-/* Ending jobs that have run gets at least this part of a turn. */
+/* done() calls may take at least 1 / JOBS_PART of a turn's budget. */
 enum { JOBS_PART = 8, OFFLOAD_DONE_BATCH = 64 };
 
-/* The cost of a slice that the clock cannot tell from nothing. */
+/* Charge for a slice that is shorter than the clock can measure */
 static const uint64_t min_slice_ns = 1000;
 
 enum job_state { JOB_IDLE, JOB_QUEUED, JOB_RUNNING, JOB_HAS_RUN };
 
-/* Jobs that one thread pushes and another one takes, all at once. */
+/* A stack that one thread pushes to and another thread takes from as a whole. */
 struct job_stack {
 	struct offload_job *_Atomic top; /* the newest; NULL: empty */
 };
@@ -50,22 +51,22 @@ struct offload {
 	pthread_t thread;
 	struct job_stack submitted; /* by the reactor */
 	struct job_stack ended;     /* by the thread */
-	sem_t wanted;               /* posted when submitted stops being empty, or for stop */
+	sem_t wanted;               /* posted when submitted stops being empty, and on stop */
 	atomic_bool stop;
-	int event_fd; /* has something to read when the reactor has something to finish */
+	int event_fd; /* readable when done() calls are due on the reactor */
 
-	pthread_mutex_t mutex; /* of the members up to the next comment */
+	pthread_mutex_t mutex; /* protects the members up to "reactor only" */
 	struct fair_queue queue;
-	struct fair_flow broker;      /* of jobs without another */
-	struct offload_report report; /* all but running.ns is up to date */
+	struct fair_flow broker;      /* flow of the jobs without an owner */
+	struct offload_report report; /* current, except running.ns */
 	bool is_running;
 	uint64_t running_since_ns;
 
 	/* reactor only */
 	struct loop *loop;
 	struct loop_watch *watch;
-	struct list_node has_run; /* oldest first; done() comes next */
-	uint64_t n_jobs;          /* submitted and not yet done() */
+	struct list_node has_run; /* jobs whose done() comes next, oldest first */
+	uint64_t n_jobs;          /* submitted, done() not called yet */
 };
 
 static struct offload_job *job_of_node(struct list_node *node)
@@ -77,12 +78,12 @@ static void offload_wake(const struct offload *offload)
 {
 	const uint64_t one = 1;
 
-	/* The counter cannot be full: the reactor empties it before it takes what has run. */
+	/* The counter cannot be full: the reactor resets it before it takes the ended jobs. */
 	while (write(offload->event_fd, &one, sizeof(one)) < 0 && errno == EINTR)
 		;
 }
 
-/* Takes back what offload_wake() has written. */
+/* Reset the counter that offload_wake() incremented. */
 static void offload_woken(const struct offload *offload)
 {
 	uint64_t count;
@@ -91,7 +92,10 @@ static void offload_woken(const struct offload *offload)
 		;
 }
 
-/* Return: true if @stack was empty: its taker may sleep. */
+/*
+ * Push @job.
+ * Return: true if @stack was empty: its taker may sleep.
+ */
 static bool stack_push(struct job_stack *stack, struct offload_job *job)
 {
 	struct offload_job *below = atomic_load_explicit(&stack->top, memory_order_relaxed);
@@ -103,7 +107,7 @@ static bool stack_push(struct job_stack *stack, struct offload_job *job)
 	return !below;
 }
 
-/* Appends all of @stack to @list, oldest first. */
+/* Append all jobs of @stack to @list, oldest first. */
 static void stack_take(struct job_stack *stack, struct list_node *list)
 {
 	struct offload_job *job = atomic_exchange_explicit(&stack->top, NULL, memory_order_acquire);
@@ -120,7 +124,7 @@ static struct fair_flow *job_owner(struct offload *offload, const struct offload
 	return job->owner ? job->owner : &offload->broker;
 }
 
-/* Under the mutex, as the next three. */
+/* The caller of this function and the next three holds the mutex. */
 static void offload_queue(struct offload *offload, struct offload_job *job, uint64_t now_ns)
 {
 	struct fair_flow *owner = job_owner(offload, job);
@@ -136,7 +140,7 @@ static void offload_queue(struct offload *offload, struct offload_job *job, uint
 	offload->report.n_waiting++;
 }
 
-/* Moves what was submitted to the queue. */
+/* Move submitted jobs to the queue. */
 static void offload_admit(struct offload *offload)
 {
 	struct offload_job *job;
@@ -181,7 +185,7 @@ static void offload_charge(struct offload *offload, struct offload_job *job, uin
 		    slice_ns > min_slice_ns ? slice_ns : min_slice_ns);
 }
 
-/* The job whose turn it is, or NULL. */
+/* Take the job whose turn it is. Return: the job; NULL if the queue is empty. */
 static struct offload_job *offload_take(struct offload *offload)
 {
 	struct offload_job *job = NULL;
@@ -197,17 +201,17 @@ static struct offload_job *offload_take(struct offload *offload)
 	return job;
 }
 
-/* A slice of @job has ended. */
+/* Charge the slice of @job that has ended, and queue the job again or hand it to the reactor. */
 static void offload_end(struct offload *offload, struct offload_job *job)
 {
 	const uint64_t now_ns = clock_now_ns();
 	bool has_more;
 
 	pthread_mutex_lock(&offload->mutex);
-	/* The charge asks whether others have waited. */
+	/* fair_charge() must know which flows waited during the slice. */
 	offload_admit(offload);
 	has_more = job->has_more && !atomic_load_explicit(&job->is_cancelled, memory_order_relaxed);
-	/* First: all debts end with a charge after which nothing waits. */
+	/* Queue before the charge: a charge after which no flow has items clears all debts. */
 	if (has_more)
 		offload_queue(offload, job, now_ns);
 	else
@@ -241,8 +245,8 @@ static void *offload_thread(void *data)
 }
 
 /*
- * Calls done() for what has run, until the turn has used @stop_ticks. Return: false if nothing has
- * run.
+ * Call done() of ended jobs until the turn has used @stop_ticks.
+ * Return: false if no job has ended.
  */
 static bool offload_finish(struct offload *offload, uint64_t stop_ticks)
 {
@@ -302,7 +306,7 @@ int offload_new_named(struct loop *loop, const char *name, struct offload **ret)
 	if (r)
 		return error_fold(r);
 
-	/* With default attributes these only set memory. */
+	/* With default attributes these calls only set memory and cannot fail. */
 	pthread_mutex_init(&offload->mutex, NULL);
 	sem_init(&offload->wanted, 0, 0);
 	r = thread_start(&offload->thread, name, offload_thread, offload);
@@ -328,7 +332,7 @@ struct offload *offload_free(struct offload *offload)
 	if (!offload)
 		return NULL;
 
-	/* done() may submit again. */
+	/* done() may submit jobs. */
 	while (offload->n_jobs > 0) {
 		if (offload_finish(offload, UINT64_MAX))
 			continue;
@@ -372,7 +376,7 @@ void offload_cancel(struct offload *offload, struct offload_job *job)
 
 	pthread_mutex_lock(&offload->mutex);
 	offload_admit(offload);
-	/* Whoever reads it takes nothing else from us by it. */
+	/* Relaxed: the flag publishes no other data. */
 	if (job->state != JOB_IDLE)
 		atomic_store_explicit(&job->is_cancelled, true, memory_order_relaxed);
 	if (job->state == JOB_QUEUED) {

@@ -2,10 +2,10 @@
 /*
  * Work for clients, shared fairly
  *
- * A fair queue (util/fair.h) of jobs. Time is charged after each job, as it was, so an owner whose
- * jobs take long waits the longer for its next one. The time is wall time, and the reactor may be
- * preempted in the middle of a job, which is not the owner's doing: no job costs more than the
- * shortest overrun.
+ * A fair queue (util/fair.h) of jobs. The measured time of each job is charged after it ran, so an
+ * owner whose jobs take long waits longer for its next one. The time is wall time, and the reactor
+ * may be preempted in the middle of a job, for which the owner is not to blame. So no job costs
+ * more than the shortest overrun.
  */
 #include "loop/turn-queue.h"
 
@@ -70,7 +70,7 @@ static void run_one(struct turn_queue *queue)
 	ticks = ticks > begin_ticks ? ticks - begin_ticks : 0;
 	if (ticks > most_ticks)
 		ticks = most_ticks;
-	/* Something in any case, so that owners take turns also where the clock stands still. */
+	/* Charge at least 1 tick, so that owners take turns even if the clock stands still. */
 	fair_charge(&queue->owners, flow, ticks > 0 ? ticks : 1);
 }
 

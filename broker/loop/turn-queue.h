@@ -3,12 +3,12 @@
 /*
  * Work for clients, shared fairly
  *
- * The reactor's work for clients beside their rings waits here in pieces (jobs), each for an owner:
- * a tenant, or a user whose connections are not identified yet. Owners get the reactor's time by
- * their weights, whichever number of jobs each has; the jobs of one owner run in the order in which
- * they came. A job is one small piece of work: an owner with more work submits the job again.
+ * A queue of the reactor's work for clients apart from their rings. The work is divided into jobs,
+ * each with an owner: a tenant, or a user whose connections are not identified yet. Owners share
+ * the reactor's time by weight, however many jobs each has. Jobs of one owner run in the order of
+ * submission. A job is one small piece of work; an owner with more work submits the job again.
  *
- * Reactor thread only. Nothing here allocates or fails.
+ * Reactor thread only. No function here allocates or fails.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,21 +19,21 @@
 
 /* Embedded in the caller's object. */
 struct turn_owner {
-	struct fair_flow flow; /* its weight may change at any time */
-	uint32_t tenant;       /* its number, for struct turn; 0: not known */
+	struct fair_flow flow; /* the weight may change at any time */
+	uint32_t tenant;       /* tenant number, for struct turn; 0: not known */
 };
 
 struct turn_job {
-	struct list_node link; /* in the owner's jobs; alone: it does not wait */
+	struct list_node link; /* in the owner's jobs; empty: not queued */
 	struct turn_owner *owner;
 	enum rbk_turn_cause cause;
-	void (*run)(struct turn_job *job); /* may submit the job again, and may free it */
+	void (*run)(struct turn_job *job); /* may resubmit or free the job */
 };
 
 struct turn_queue {
 	struct turn *turn;
-	struct fair_queue owners; /* that have jobs */
-	uint64_t n_jobs;          /* that wait */
+	struct fair_queue owners; /* owners with queued jobs */
+	uint64_t n_jobs;          /* queued jobs */
 };
 
 /* @turn is borrowed. */
@@ -42,8 +42,8 @@ void turn_queue_init(struct turn_queue *queue, struct turn *turn);
 void turn_owner_init(struct turn_owner *owner, uint32_t weight, uint32_t tenant);
 
 /*
- * Has the owner nothing to do, and nothing to make up for? Who forgets an owner before that lets it
- * begin anew.
+ * Return true if the owner has no jobs and owes no time. An owner that is forgotten before that and
+ * returns starts without its debt.
  */
 bool turn_owner_is_idle(const struct turn_queue *queue, const struct turn_owner *owner);
 
@@ -55,10 +55,10 @@ static inline bool turn_job_waits(const struct turn_job *job)
 	return !list_is_empty(&job->link);
 }
 
-/* Has @job run later, for @owner, who must live until then. Nothing happens if it waits already. */
+/* Queue @job for @owner, which must live until the job runs. A queued job stays where it is. */
 void turn_queue_submit(struct turn_queue *queue, struct turn_owner *owner, struct turn_job *job);
 
-/* Takes a job back, if it waits. */
+/* Remove @job from the queue, if it is queued. */
 void turn_queue_withdraw(struct turn_queue *queue, struct turn_job *job);
 
 static inline bool turn_queue_is_empty(const struct turn_queue *queue)
@@ -67,7 +67,8 @@ static inline bool turn_queue_is_empty(const struct turn_queue *queue)
 }
 
 /*
- * Runs jobs until this turn has used @stop_ticks (turn_stop_ticks()), at least one, if there is
- * one. Jobs that are submitted meanwhile take part. Return: how many ran.
+ * Run jobs, including those submitted meanwhile, until this turn has used @stop_ticks
+ * (turn_stop_ticks()). At least one job runs if any is queued.
+ * Return: the number of jobs run.
  */
 unsigned int turn_queue_run(struct turn_queue *queue, uint64_t stop_ticks);

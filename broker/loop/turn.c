@@ -2,10 +2,11 @@
 /*
  * The reactor's turn
  *
- * Ring entries are counted apart from everything else: the dispatcher knows without another look at
- * the clock what a batch took, and a turn of nothing else costs one addition and one comparison.
+ * Ring entries are counted apart from all other work. The dispatcher knows the time of a batch
+ * without reading the clock again, and a turn of ring entries alone costs one addition and one
+ * comparison.
  *
- * Time in which no slice is open counts for nothing: the reactor sleeps, or polls empty rings.
+ * Time outside slices is not counted: the reactor sleeps, or polls empty rings.
  */
 #include "loop/turn.h"
 
@@ -54,7 +55,7 @@ void turn_set_budget(struct turn *turn, uint64_t budget_ns)
 	find_notable(turn);
 }
 
-/* The counters of two processors may be a little apart. */
+/* The clamp at 0 is needed because the counters of two processors may differ a little. */
 static uint64_t slice_ticks(const struct turn *turn, uint64_t now_ticks)
 {
 	return now_ticks > turn->slice_ticks ? now_ticks - turn->slice_ticks : 0;
@@ -127,8 +128,8 @@ uint64_t turn_worked_ticks(const struct turn *turn, uint64_t begin_ticks, uint64
 }
 
 /*
- * No slice takes more processor time than wall time, and all together no more than the thread had;
- * the difference between the two is what others had.
+ * Update the longest processor time. Processor time is at most wall time; the difference is time
+ * during which the thread did not run.
  */
 static void count_cpu(struct turn *turn, uint64_t used_ticks)
 {
@@ -152,7 +153,7 @@ void turn_count(struct turn *turn)
 	if (turn->has_cpu && used_ticks > turn->report.longest_cpu_ticks)
 		count_cpu(turn, used_ticks);
 	if (used_ticks > turn->notable_ticks) {
-		/* Entries that ran within a slice of the dispatcher's are there. */
+		/* ticks[] holds the entries that ran within a slice of the dispatcher. */
 		most_ticks = turn->entry_ticks + turn->ticks[RBK_TURN_ENTRIES];
 		for (unsigned int i = 0; i < RBK_TURN_CAUSES; i++)
 			if (turn->ticks[i] > most_ticks) {

@@ -1,24 +1,24 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * The reactor's turn: its budget, and what used it
+ * The reactor's turn: its budget, and which work used it
  *
- * A turn is what the reactor does between two looks at the kernel. Its time is counted in slices,
- * each with a cause and the tenant that it is for. A source of work that has more than one piece
- * asks turn_is_over() after each piece and leaves the rest for a later turn. A turn that takes
- * TURN_OVERRUN budgets is an overrun of the cause that took most of it.
+ * A turn is the reactor's work between two looks at the kernel. The turn's time is counted in
+ * slices, each with a cause and a tenant. A source of work with several pieces calls turn_is_over()
+ * after each piece and leaves the rest for a later turn. A turn of TURN_OVERRUN budgets or more is
+ * an overrun, counted for the cause that took most of its time.
  *
- * To have work counted under its own cause:
+ * To count work under its own cause:
  *
  *	struct turn_source outer = turn_enter(turn, RBK_TURN_PLANS, tenant->number);
  *	...
  *	turn_leave(turn, outer);
  *
- * A turn's length is wall time, as clients feel it. On a busy machine the reactor is also preempted
- * in the middle of a turn, which says nothing of the broker. So the processor time of turns is
- * measured, too: the thread's clock is a system call, which a turn of nothing but ring entries does
- * not make. Sources that were woken by the kernel, or work for clients beside their rings, call
- * turn_time_cpu() when they begin; the clock is read again only if the turn was a long one.
+ * A turn's length is wall time, as clients see it. On a busy machine the reactor may be preempted
+ * in the middle of a turn, for which the broker is not to blame. Therefore the processor time of
+ * turns is measured, too. Reading the thread's clock is a system call, which a turn of ring entries
+ * alone does not make. Sources that the kernel woke, and work for clients apart from their rings,
+ * call turn_time_cpu() when they begin. The clock is read again only if the turn was long.
  *
  * Reactor thread only. Each turn belongs to a loop: loop_current() of loop.h.
  */
@@ -31,84 +31,89 @@ enum {
 	TURN_OVERRUN = 10,    /* budgets */
 };
 
-/* Cause and tenant of a slice. */
+/* The cause and tenant of a slice. */
 struct turn_source {
 	enum rbk_turn_cause cause; /* RBK_TURN_CAUSES: no slice is open */
 	uint32_t tenant;           /* tenant number; 0: none, or not known */
 };
 
-/* Overruns and the longest turn since start, or since turn_reset(). */
+/* Overruns and the longest turn since start or turn_reset(). */
 struct turn_report {
 	uint64_t n_overruns[RBK_TURN_CAUSES];
 	uint64_t longest_ticks;
-	struct turn_source longest; /* what took most of that turn */
-	/* The most processor time that a turn with turn_time_cpu() took, what it did before that
-	 * counted as wall time; 0: there was none. */
+	struct turn_source longest; /* the source that took most of the longest turn */
+	/*
+	 * The longest processor time of a turn that called turn_time_cpu(). Time before the call
+	 * counts as wall time. 0: no such turn.
+	 */
 	uint64_t longest_cpu_ticks;
 };
 
 struct turn {
 	uint64_t budget_ticks;
-	uint64_t notable_ticks; /* a turn above it is an overrun, or the longest */
-	uint64_t entry_ticks;   /* of this turn, for ring entries: the dispatcher adds to it */
-	uint64_t other_ticks;   /* of this turn, in slices that are closed */
-	uint64_t slice_ticks;   /* when the open slice began, or the last one ended */
+	uint64_t notable_ticks; /* a longer turn is an overrun, or the longest turn */
+	uint64_t entry_ticks;   /* of this turn, in ring entries; the dispatcher adds to it */
+	uint64_t other_ticks;   /* of this turn, in closed slices */
+	uint64_t slice_ticks;   /* start of the open slice, or end of the last one */
 	struct turn_source source;
-	uint32_t causes;                   /* of this turn's slices: a bit for each */
-	struct turn_source entries;        /* the tenant of a long batch of entries */
-	uint64_t ticks[RBK_TURN_CAUSES];   /* of this turn, by cause; as the next two, but for
-					      entries */
-	uint64_t largest[RBK_TURN_CAUSES]; /* slice */
-	uint32_t tenants[RBK_TURN_CAUSES]; /* whose slice that was */
-	uint64_t (*read_ticks)(void);      /* NULL: clock_ticks(); for tests */
-	uint64_t (*read_cpu_ns)(void);     /* the thread's processor time; likewise */
-	bool has_cpu;                      /* turn_time_cpu() was called in this turn: */
-	uint64_t cpu_ns;                   /* the processor time then, and */
-	uint64_t before_ticks;             /* what the turn had used */
+	uint32_t causes;            /* bit set of the causes of this turn's slices */
+	struct turn_source entries; /* the tenant of a long batch of ring entries */
+	/* ticks of this turn by cause, without those in entry_ticks */
+	uint64_t ticks[RBK_TURN_CAUSES];
+	uint64_t largest[RBK_TURN_CAUSES]; /* the longest slice */
+	uint32_t tenants[RBK_TURN_CAUSES]; /* tenant of the longest slice */
+	uint64_t (*read_ticks)(void);      /* clock for tests; NULL: clock_ticks() */
+	uint64_t (*read_cpu_ns)(void);     /* the thread's processor time; replaced by tests */
+	bool has_cpu;                      /* turn_time_cpu() was called in this turn */
+	uint64_t cpu_ns;                   /* processor time at that call */
+	uint64_t before_ticks;             /* ticks that the turn had used at that call */
 	struct turn_report report;
 };
 
-/* @budget_ns: of a turn. */
+/* Initialise a turn with a budget of @budget_ns. */
 void turn_init(struct turn *turn, uint64_t budget_ns);
 void turn_set_budget(struct turn *turn, uint64_t budget_ns);
 
-/* Opens a slice, and closes the one that was open. Return: for turn_leave(). Reads the clock. */
+/*
+ * Close the open slice, if any, and open a new one. Reads the clock. Return: the outer source, for
+ * turn_leave().
+ */
 struct turn_source turn_enter(struct turn *turn, enum rbk_turn_cause cause, uint32_t tenant);
 
-/* Opens a slice where none is open, at @begin_ticks, which was read a moment ago. */
+/* Open a slice at @begin_ticks, a recent reading of the clock. No slice may be open. */
 static inline void turn_open_at(struct turn *turn, enum rbk_turn_cause cause, uint64_t begin_ticks)
 {
 	turn->source = (struct turn_source){.cause = cause};
 	turn->slice_ticks = begin_ticks;
 }
 
-/* Closes the open slice and opens another one for @outer. Reads the clock. */
+/* Close the open slice and open one for @outer. Reads the clock. */
 void turn_leave(struct turn *turn, struct turn_source outer);
 
-/* turn_leave() without reading the clock: the slice ends at about @end_ticks. */
+/* Do as turn_leave(), but end the slice at about @end_ticks instead of reading the clock. */
 void turn_leave_at(struct turn *turn, struct turn_source outer, uint64_t end_ticks);
 
-/* Set the cause of the open slice, if any, once it is known: the whole slice counts for @cause. */
+/* Set the cause of the whole open slice, if any, once the cause is known. */
 static inline void turn_set_cause(struct turn *turn, enum rbk_turn_cause cause)
 {
 	if (turn->source.cause != RBK_TURN_CAUSES)
 		turn->source.cause = cause;
 }
 
-/* Has the processor time of this turn measured from now on. A system call, once in a turn. */
+/* Measure the processor time of this turn from now on. One system call per turn. */
 void turn_time_cpu(struct turn *turn);
 
-/* The time, as slices are measured. */
+/* Return the time on the clock that measures slices, in ticks. */
 uint64_t turn_now(const struct turn *turn);
 
 /*
- * The processor time that this thread has used since @begin_ticks, at most, in a turn of which
- * turn_time_cpu() was called; else, and where not even @least_ticks have passed, 0. A system call
- * in the rare case.
+ * Return an upper bound of the processor time, in ticks, that this thread has used since
+ * @begin_ticks. Return 0 in a turn without turn_time_cpu(), or if fewer than @least_ticks of wall
+ * time have passed. Makes a system call otherwise, which is rare.
  */
 uint64_t turn_worked_ticks(const struct turn *turn, uint64_t begin_ticks, uint64_t least_ticks);
 
-/* The time that this turn has taken. Reads the clock if a slice is open. */
+/* Return the ticks that this turn has used. Reads the clock if a slice is open. */
 uint64_t turn_used_ticks(const struct turn *turn);
 
 /* Return: true if this turn has used up its budget. */
@@ -118,9 +123,9 @@ static inline bool turn_is_over(const struct turn *turn)
 }
 
 /*
- * When a source that begins now has to stop, in ticks used of this turn: at the end of the budget,
- * or when it has taken a @part-th of one itself, whichever is later. So a source that comes last
- * gets on, however much those before it took.
+ * Return the ticks of this turn at which a source that begins now must stop: the end of the budget,
+ * or when the source itself has used 1 / @part of a budget, whichever is later. So the last source
+ * of a turn advances, too, however much earlier sources took.
  */
 static inline uint64_t turn_stop_ticks(const struct turn *turn, unsigned int part)
 {
@@ -129,10 +134,10 @@ static inline uint64_t turn_stop_ticks(const struct turn *turn, unsigned int par
 	return stop_ticks > turn->budget_ticks ? stop_ticks : turn->budget_ticks;
 }
 
-/* For turn_end(): counts a turn and clears it. */
+/* Count a turn and clear it. For turn_end(). */
 void turn_count(struct turn *turn);
 
-/* For loop_turn(): ends a turn, and begins the next one. No slice may be open. */
+/* End a turn and begin the next one. For loop_turn(). No slice may be open. */
 static inline void turn_end(struct turn *turn)
 {
 	if (__builtin_expect(turn->other_ticks > 0 || turn->entry_ticks > turn->notable_ticks, 0))
@@ -141,5 +146,5 @@ static inline void turn_end(struct turn *turn)
 	turn->has_cpu = false;
 }
 
-/* Begins the report anew. */
+/* Reset the report. */
 void turn_reset(struct turn *turn);
