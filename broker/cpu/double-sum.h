@@ -1,14 +1,14 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * What kernels of float64 along rows share. Included by the kernel sources only.
+ * Parts shared by the float64 kernels along rows. Included by the kernel sources only.
  *
- * Elements that are summed up, or of which the largest is looked for, are a block: steps of at most
- * CPU_COLUMN_BLOCK neighbours, each of which belongs to a lane. Neighbouring columns are one lane
- * each; of a single line, whose elements are adjacent, they are dealt out to DOUBLE_LANES of them,
- * which are folded at the end in one order. Each lane is a chain that is cut into pieces of
- * DOUBLE_PIECE steps, whose sums are added up on their own, so that long ones stay accurate. All
- * of it is for the compiler to vectorise; the order does not depend on how it does.
+ * Elements that are reduced together are a block: steps of at most CPU_COLUMN_BLOCK adjacent
+ * elements, each of which belongs to a lane. Each of several adjacent columns is one lane. The
+ * adjacent elements of a single line are distributed over DOUBLE_LANES lanes, which are folded at
+ * the end in a fixed order. Each lane is a chain, cut into pieces of DOUBLE_PIECE steps whose sums
+ * are added separately, so that long sums stay accurate. The compiler vectorises these loops; the
+ * order of additions does not depend on how.
  */
 #include <math.h>
 
@@ -17,16 +17,16 @@
 
 enum { DOUBLE_LANES = 16, DOUBLE_PIECE = 256 };
 
-/* Steps of a block between two looks for others: each may miss the cache, or take exponentials. */
+/* Steps between two checks of the pause: each may miss the cache, or compute exponentials. */
 enum { DOUBLE_PAUSE_STEPS = 1 << 9 };
 
 struct double_block {
 	size_t steps, stride; /* elements from one step to the next */
-	size_t n, last;       /* elements of a step, and of the last one */
+	size_t n, last;       /* elements of a step, and of the last step */
 	bool is_line;
 };
 
-/* @len elements side by side. */
+/* Return the block of @len adjacent elements. */
 VEC_INLINE struct double_block double_line(size_t len)
 {
 	const size_t steps = (len + DOUBLE_LANES - 1) / DOUBLE_LANES;
@@ -40,7 +40,9 @@ VEC_INLINE struct double_block double_line(size_t len)
 	};
 }
 
-/* @n neighbouring columns of @len elements, which are @stride apart. */
+/*
+ * Return the block of @n adjacent columns of @len elements, whose steps are @stride elements apart.
+ */
 VEC_INLINE struct double_block double_columns(size_t len, size_t stride, size_t n)
 {
 	return (struct double_block){.steps = len, .stride = stride, .n = n, .last = n};
@@ -51,7 +53,7 @@ VEC_INLINE size_t double_width(const struct double_block *block, size_t step)
 	return step + 1 == block->steps ? block->last : block->n;
 }
 
-/* What is made of elements, by the kind of reduction; Mean and LogSum are sums. */
+/* Return the neutral element of a reduction; Mean and LogSum are sums. */
 VEC_INLINE double double_start(const enum cpu_reduce_kind kind)
 {
 	if (kind == CPU_REDUCE_MAX)
@@ -61,7 +63,7 @@ VEC_INLINE double double_start(const enum cpu_reduce_kind kind)
 	return kind == CPU_REDUCE_PROD ? 1 : 0;
 }
 
-/* Two partial results. A NaN stays one and wins. */
+/* Return the combination of two partial results. A NaN operand gives a NaN. */
 VEC_INLINE double double_merge(const enum cpu_reduce_kind kind, double a, double b)
 {
 	if (kind == CPU_REDUCE_MAX)
@@ -71,7 +73,9 @@ VEC_INLINE double double_merge(const enum cpu_reduce_kind kind, double a, double
 	return kind == CPU_REDUCE_PROD ? a * b : a + b;
 }
 
-/* One element's part. @shift is taken away where squares or exponentials are added up. */
+/*
+ * Return one element's contribution. @shift is subtracted where squares or exponentials are summed.
+ */
 VEC_INLINE double double_term(const enum cpu_reduce_kind kind, double x, double shift)
 {
 	switch (kind) {
@@ -87,10 +91,10 @@ VEC_INLINE double double_term(const enum cpu_reduce_kind kind, double x, double 
 	}
 }
 
-/* Partial results by lane. */
+/* Partial results, by lane */
 struct double_sums {
 	double total[CPU_COLUMN_BLOCK], piece[CPU_COLUMN_BLOCK];
-	size_t n_steps; /* of the current pieces */
+	size_t n_steps; /* steps in the current pieces */
 };
 
 VEC_INLINE void double_begin(const enum cpu_reduce_kind kind, struct double_sums *sums, size_t n)
@@ -109,7 +113,7 @@ VEC_INLINE void double_settle(const enum cpu_reduce_kind kind, struct double_sum
 	sums->n_steps = 0;
 }
 
-/* @shift: by lane. */
+/* Add a block. @shift: by lane. */
 VEC_INLINE void double_add(const enum cpu_reduce_kind kind, struct double_sums *sums,
 			   const struct double_block *block, const double *x, const double *shift,
 			   struct cpu_pause *pause)
@@ -126,7 +130,10 @@ VEC_INLINE void double_add(const enum cpu_reduce_kind kind, struct double_sums *
 	}
 }
 
-/* Afterwards sums->total has the result of each lane, of a line in all of them. */
+/*
+ * Complete the reduction: sums->total has the result of each lane; of a line, all lanes have its
+ * result.
+ */
 VEC_INLINE void double_end(const enum cpu_reduce_kind kind, struct double_sums *sums,
 			   const struct double_block *block)
 {
@@ -140,7 +147,7 @@ VEC_INLINE void double_end(const enum cpu_reduce_kind kind, struct double_sums *
 		sums->total[i] = sums->total[0];
 }
 
-/* All three for one block. */
+/* Reduce one block. */
 VEC_INLINE void double_sum(const enum cpu_reduce_kind kind, struct double_sums *sums,
 			   const struct double_block *block, const double *x, const double *shift,
 			   struct cpu_pause *pause)

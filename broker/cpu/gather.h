@@ -1,12 +1,12 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * CPU kernels that go by indices: their arguments
+ * CPU kernels that use indices: their arguments
  *
- * A part of kernels.h, which says what holds for every kernel. Indices are a client's: each is
- * loaded once, checked and then used; negative ones count from the end. Where one is out of range,
- * element 0 is read or nothing is written, and the kernel returns false. Elements are moved
- * whatever they are, but for reductions, which know floats and integers.
+ * A part of kernels.h, whose rules hold for every kernel. Indices come from a client: each is
+ * loaded once, checked and then used; negative ones count from the end. For an index out of range,
+ * element 0 is read or no element is written, and the kernel returns false. Elements are moved
+ * whatever their type; only reductions distinguish floats and integers.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,51 +16,51 @@
 #include "cpu/rows.h"
 
 enum {
-	CPU_GATHER_BLOCK = 4096,  /* indices of one unit of GatherElements, along the axis */
-	CPU_SCATTER_BLOCK = 2048, /* elements of one unit of ScatterND */
+	CPU_GATHER_BLOCK = 4096,  /* indices along the axis per unit of GatherElements */
+	CPU_SCATTER_BLOCK = 2048, /* elements per unit of ScatterND */
 };
 
-/* int32 or int64 numbers. */
+/* int32 or int64 indices */
 struct cpu_indices {
 	const void *data;
 	bool wide; /* int64 */
 };
 
 /*
- * Gather, GatherND: row i of y is one of x, where the sum of its indices times their strides says.
- * There are @outer times @rows of them. Everything but numbers of indices is in bytes.
+ * Gather, GatherND: row i of y is the row of x at the sum of its indices times their strides. There
+ * are @outer times @rows rows. All members are in bytes, except counts and indices.
  */
 struct cpu_gather {
 	const uint8_t *x;
 	struct cpu_indices indices;
 	uint8_t *y;
-	size_t outer, rows, run; /* run: of a row */
-	size_t x_outer;          /* between outer ones, of x */
-	size_t index_outer;      /* and of indices: 0 where all have the same */
-	unsigned int n_index;    /* indices that make one */
+	size_t outer, rows, run; /* run: bytes of a row */
+	size_t x_outer;          /* stride of x between outer positions */
+	size_t index_outer;      /* stride of indices between outer positions; 0: shared */
+	unsigned int n_index;    /* indices per row */
 	size_t limit[CPU_MAX_DIMS], stride[CPU_MAX_DIMS];
 	struct cpu_pause *pause;
 };
 
 /*
- * GatherElements, ScatterElements: over the elements of indices, seen as outer dimensions, one
- * along the axis, and an inner one of neighbours. An index says which element along the axis of the
- * table, the larger tensor, belongs to the element of the flat one, which lies as the indices do.
- * Distances in elements.
+ * GatherElements, ScatterElements. The elements of indices are seen as outer dimensions, the axis,
+ * and an inner dimension of adjacent elements. The table is the larger tensor. The flat tensor has
+ * the shape of indices. An index selects the table's element along the axis for one element of the
+ * flat tensor. Strides are in elements.
  */
 struct cpu_elements {
-	const void *from; /* the table's elements; ScatterElements: updates, which are flat */
+	const void *from; /* the table; ScatterElements: the updates, which are flat */
 	struct cpu_indices indices;
 	void *to; /* flat; ScatterElements: the table */
 	unsigned int n_outer;
 	size_t extent[CPU_MAX_DIMS], flat_stride[CPU_MAX_DIMS], table_stride[CPU_MAX_DIMS];
 	size_t len, inner;
-	size_t flat_step, table_step; /* along the axis */
+	size_t flat_step, table_step; /* strides along the axis */
 	size_t limit;                 /* the table's elements along the axis */
 	struct cpu_pause *pause;
 };
 
-/* ScatterND: rows of neighbours; distances in elements. */
+/* ScatterND: rows of adjacent elements; strides in elements */
 struct cpu_scatter_nd {
 	const void *updates;
 	struct cpu_indices indices;
@@ -71,13 +71,15 @@ struct cpu_scatter_nd {
 	struct cpu_pause *pause;
 };
 
-/* What scattering does with an element: moves it, by the logarithm of its bytes, or a reduction. */
+/*
+ * The operation of a scatter on one element: a move, by log2 of the element's bytes, or a reduction
+ */
 enum cpu_scatter {
 	CPU_SCATTER_BYTE,
 	CPU_SCATTER_2,
 	CPU_SCATTER_4,
 	CPU_SCATTER_8,
-	CPU_SCATTER_F32, /* add; then mul, max, min, here and below */
+	CPU_SCATTER_F32, /* add; then mul, max, min, as in the types below */
 	CPU_SCATTER_F64 = CPU_SCATTER_F32 + 4,
 	CPU_SCATTER_I32 = CPU_SCATTER_F64 + 4,
 	CPU_SCATTER_I64 = CPU_SCATTER_I32 + 4,
@@ -86,7 +88,10 @@ enum cpu_scatter {
 	CPU_SCATTER_COUNT = CPU_SCATTER_U8 + 4,
 };
 
-/* Units of GatherElements; of ScatterElements, whose columns are never cut, with @cuts false. */
+/*
+ * Return the units of GatherElements. @cuts is false for ScatterElements, whose columns are never
+ * split.
+ */
 static inline size_t cpu_elements_units(const struct cpu_elements *args, bool cuts)
 {
 	size_t units = (args->inner + CPU_COLUMN_BLOCK - 1) / CPU_COLUMN_BLOCK;
@@ -101,17 +106,17 @@ static inline size_t cpu_scatter_nd_units(const struct cpu_scatter_nd *args)
 	return (args->run + CPU_SCATTER_BLOCK - 1) / CPU_SCATTER_BLOCK;
 }
 
-/* Steps: what may depend on the count, and pointers, are unset in the arguments. */
+/* Arguments of steps. Members that may depend on the count, and pointers, are unset in args. */
 
 struct cpu_step_gather {
 	struct cpu_gather args;
 	struct cpu_extent outer, rows;
 };
 
-/* With count_outer extent[0] is to be multiplied by the count. */
+/* count_outer: multiply extent[0] by the count. */
 struct cpu_step_elements {
 	struct cpu_elements args;
-	/* GatherElements: log2 of the bytes of an element; ScatterElements: enum cpu_scatter */
+	/* GatherElements: log2 of an element's bytes; ScatterElements: enum cpu_scatter */
 	unsigned int kind;
 	struct cpu_extent len;
 	bool count_outer;
@@ -123,7 +128,7 @@ struct cpu_step_scatter_nd {
 	struct cpu_extent rows;
 };
 
-/* Steps that scatter follow a copy of the data. */
+/* Steps that scatter run after a copy of the data. */
 /* clang-format off */
 #define CPU_GATHER_KERNELS(KERNEL, TABLE, ROUTINE) \
 	ROUTINE(gather) \

@@ -1,14 +1,14 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
-/* What kernels that go by indices share. Private to them: see gather.h. */
+/* Parts shared by the kernels that use indices. Private to them: see gather.h. */
 #include "cpu/gather.h"
 #include "cpu/kernels.h"
 #include "cpu/run.h"
 #include "cpu/vec.h"
 
-/* Rows or elements between two looks for others; each may miss the cache. */
+/* Rows or elements between two checks of the pause; each may miss the cache. */
 enum { INDEX_PAUSE = 1 << 12 };
-/* Bytes that are moved between two looks. */
+/* Bytes moved between two checks of the pause */
 enum { INDEX_PIECE_BYTES = CPU_PAUSE_ELEMS * 4 };
 
 static inline void index_copy(struct cpu_pause *pause, size_t n, const uint8_t *x, uint8_t *y)
@@ -22,20 +22,23 @@ static inline void index_copy(struct cpu_pause *pause, size_t n, const uint8_t *
 	memcpy(y, x, n);
 }
 
-/* Loaded once: its owner may change it at any time. */
+/* Load an index once: its owner may change it at any time. */
 VEC_INLINE int64_t index_load(const void *data, const bool wide, size_t i)
 {
 	return wide ? ((const volatile int64_t *)data)[i] : ((const volatile int32_t *)data)[i];
 }
 
-/* Return: whether it is one of @limit, *ret then being which. */
+/* Convert @index to a position in *ret. Return: true if it is below @limit. */
 VEC_INLINE bool index_resolve(int64_t index, size_t limit, size_t *ret)
 {
 	*ret = (size_t)(index < 0 ? index + (int64_t)limit : index);
 	return *ret < limit;
 }
 
-/* Of the indices from @i on, one for each of the strides, what they point to. */
+/*
+ * Compute the offset of the @n indices from @i on, one per stride. Return: true if all are in
+ * range.
+ */
 VEC_INLINE bool index_offset(const struct cpu_indices *indices, const bool wide, size_t i,
 			     const unsigned int n, const size_t *limit, const size_t *stride,
 			     size_t *ret)
@@ -51,8 +54,10 @@ VEC_INLINE bool index_offset(const struct cpu_indices *indices, const bool wide,
 	return is_good;
 }
 
-/* Where a unit of ScatterElements begins, in what lies flat and in the table. Return: how many
- * columns it has. */
+/*
+ * Compute where a unit of ScatterElements begins in the flat tensor and in the table. Return: the
+ * columns of the unit.
+ */
 VEC_INLINE size_t index_unit(const struct cpu_elements *args, size_t unit, size_t *ret_flat,
 			     size_t *ret_table)
 {
@@ -70,7 +75,10 @@ VEC_INLINE size_t index_unit(const struct cpu_elements *args, size_t unit, size_
 	return args->inner - column < CPU_COLUMN_BLOCK ? args->inner - column : CPU_COLUMN_BLOCK;
 }
 
-/* Tell the task of an index out of range; the task looks after a release at the step's end. */
+/*
+ * Tell the task of an index out of range. Relaxed: the task reads the flag after a release at the
+ * step's end.
+ */
 static inline void index_note(const struct cpu_frame *frame, bool all_in_range)
 {
 	if (!all_in_range)

@@ -1,23 +1,23 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * The depth of a convolution of eight-bit numbers
+ * The depth of an eight-bit convolution
  *
- * What one output pixel of one group sums up, as words of I8_GROUP elements. A word is one tap of
- * neighbouring channels, so that a tensor rearranged likewise has all of a tap's words side by
- * side; where there are too few channels for that, neighbouring taps of one channel. Planes follow
- * each other, each a channel or a few of them: of each its taps row by row. Elements that a last
- * word has too many are zero.
+ * The terms of one output pixel of one group, as words of I8_GROUP elements. A word is one tap of
+ * adjacent channels; if the tensor is rearranged in the same way, all words of a tap are adjacent.
+ * If there are too few channels, a word is adjacent taps of one channel. The depth is a sequence of
+ * planes. A plane is one channel or the channels of a word, with its taps row by row. Excess
+ * elements of a last word are zero.
  */
 #include "cpu/int8-level.h"
 
 struct i8_depth {
-	size_t channels; /* of a group */
-	bool by_taps;    /* a word is of one channel */
+	size_t channels; /* channels of a group */
+	bool by_taps;    /* a word has taps of one channel */
 	size_t planes;
-	size_t row_words, plane_words; /* of a row of the kernel, of all of it */
+	size_t row_words, plane_words; /* words of a kernel row, and of a whole plane */
 	size_t words;
-	size_t block; /* words that are multiplied before the next ones are looked at */
+	size_t block; /* words that are multiplied before the next block is arranged */
 };
 
 static inline struct i8_depth i8_depth_of(const struct cpu_window *w)
@@ -33,13 +33,13 @@ static inline struct i8_depth i8_depth_of(const struct cpu_window *w)
 	d.row_words = d.by_taps ? row_groups : w->kernel[2];
 	d.plane_words = w->kernel[1] * d.row_words;
 	d.words = d.planes * d.plane_words;
-	/* About the same number in each. */
+	/* Blocks of about equal size */
 	blocks = (d.words + I8_KCW - 1) / I8_KCW;
 	d.block = (d.words + blocks - 1) / blocks;
 	return d;
 }
 
-/* As one block. */
+/* Return the depth as one block. */
 static inline struct i8_depth i8_depth_whole(const struct cpu_window *w)
 {
 	struct i8_depth d = i8_depth_of(w);
@@ -48,7 +48,7 @@ static inline struct i8_depth i8_depth_whole(const struct cpu_window *w)
 	return d;
 }
 
-/* Element @q of word @k: a channel of the group and a tap. Return: false if there is none. */
+/* Compute the channel and tap of element @q of word @k. Return: false if the element is padding. */
 static inline bool i8_depth_at(const struct cpu_window *w, const struct i8_depth *d, size_t k,
 			       size_t q, size_t *ret_channel, size_t *ret_tap)
 {
@@ -62,90 +62,96 @@ static inline bool i8_depth_at(const struct cpu_window *w, const struct i8_depth
 	return channel < d->channels && column < w->kernel[2];
 }
 
-/* Output pixels [first, first + n) of one picture: whole rows, or n <= CPU_CONV_PIXELS. */
+/* Output pixels [first, first + n) of one picture: whole rows, or n <= CPU_CONV_PIXELS */
 struct i8_pixels {
 	const struct cpu_int8_conv *conv;
 	const struct i8_depth *depth;
-	const uint8_t *x; /* the first channel of the group */
+	const uint8_t *x; /* the group's first channel */
 	size_t first, n;
 };
 
 enum {
-	/* Words of the input that are rearranged at once, and bytes of one row of it. */
+	/* Words of the input that are rearranged together. I8_SLAB_ROW: bytes of one input row. */
 	I8_SLAB_WORDS = 1 << 17,
-	/* Beginnings of vectors whose first lanes are not read may be in front of the slab. */
+	/* Words before the slab: vectors whose first lanes are not used may start there. */
 	I8_SLAB_BEFORE = 2 * VW,
 	I8_SLAB_ROW = 1 << 14,
 };
 
-/* What of a plane is under some pixels: places, a word each. */
+/* The part of a plane that some pixels see: places of one word each */
 struct i8_slab {
-	int64_t row, column; /* of the input, of the first place; before the beginning: padding */
+	int64_t row, column; /* of the first place, in the input; negative: padding */
 	size_t rows, width, plane;
-	size_t inside_begin, inside_end; /* columns that are no padding */
-	size_t step;                     /* from one word of a row of the kernel to the next */
+	size_t inside_begin, inside_end; /* columns inside the input */
+	size_t step;                     /* from one word of a kernel row to the next */
 };
 
-/* A vector's pixels or some of them: lane l of these is place offset + l * stride. */
+/* Some or all pixels of a vector: lane l is at place offset + l * stride. */
 struct i8_part {
 	ptrdiff_t offset;
 	uint32_t bits, reads; /* see struct window_lanes */
 };
 
-/* A word of a block: the place where the first pixel sees it, and its elements that are taps. */
+/* A word of a block: its place for the first pixel, and the mask of the elements that are taps */
 struct i8_word {
 	size_t offset;
 	int32_t mask;
 };
 
-/* Pixels that are being arranged, with one block of the depth. */
+/* Arrangement of pixels with one block of the depth */
 struct i8_arrange {
-	bool is_plain;  /* pixels are the input's as they are */
-	bool is_slab;   /* there is a slab: of each plane in the block its places */
-	bool is_masked; /* words have elements that are no taps */
+	bool is_plain;  /* pixels are the input's, unchanged */
+	bool is_slab;   /* the slab is in use: places of each plane of the block */
+	bool is_masked; /* words have elements that are not taps */
 	struct i8_slab found;
 	int32_t slab[I8_SLAB_BEFORE + I8_SLAB_WORDS + 2 * VW + 16];
 	uint8_t row[I8_SLAB_ROW + 16];
 	uint8_t gathered[I8_GROUP][I8_NR];
 	struct i8_part parts[CPU_CONV_PIXELS + 2];
 	uint8_t first_part[CPU_CONV_PIXELS / VW + 1]; /* of a vector */
-	uint8_t n_parts[CPU_CONV_PIXELS / VW + 1];    /* none: beyond the last pixel */
+	uint8_t n_parts[CPU_CONV_PIXELS / VW + 1];    /* 0: beyond the last pixel */
 	struct i8_word words[I8_KCW];
 };
 _Static_assert(CPU_CONV_PIXELS < 256, "parts are counted in bytes");
 
-/* Up to I8_NR out channels, and what they see of rows of the input; see int8-channels-hot.c. */
+/* Up to I8_NR out channels and the input rows that they see; see int8-channels-hot.c */
 struct i8_channels {
-	size_t planes, plane;        /* of the slab: how many, and from one to the next */
-	const struct i8_word *words; /* of a plane */
-	size_t n_words;              /* of these, those that are looked at, */
-	size_t n_skipped;            /* and as many more that weights have */
-	const int32_t *weights;      /* of the first word that is looked at */
+	size_t planes, plane;        /* planes of the slab, and words per plane */
+	const struct i8_word *words; /* words of a plane */
+	size_t n_words;              /* number of words inside the input */
+	size_t n_skipped;            /* words outside, which the weights still have */
+	const int32_t *weights;      /* weights of the first word inside */
 	size_t m;                    /* channels */
-	/* NULL: sums lack nothing. Its rows are the channels, its columns the row's pixels. */
+	/* NULL: the sums are complete. Rows are the channels, columns the pixels of the row. */
 	const struct i8_finish *finish;
 	void *y;     /* bytes or int32 */
-	size_t y_rs; /* from channel to channel */
+	size_t y_rs; /* stride between channels */
 	struct cpu_pause *pause;
 };
 
-/* @n neighbouring pixels of a row: the first is @pixels of the slab, and goes to element @at. */
+/*
+ * Compute @n adjacent pixels of a row. The first pixel sees @pixels of the slab and is stored at
+ * element @at.
+ */
 void CPU_FN(i8_channels_row)(const struct i8_channels *of, bool a_signed, size_t n,
 			     const int32_t *pixels, size_t at);
-/* Adds up what each of them sees; may write up to I8_NR sums more. */
+/* Sum the elements that each pixel sees. May write up to I8_NR sums more. */
 void CPU_FN(i8_channels_sums)(const struct i8_channels *of, bool a_signed, size_t n,
 			      const int32_t *pixels, int32_t *sums);
 
-/* int8-pixels-hot.c: is there room for a slab, or need of none? Else they are arranged slowly. */
+/*
+ * int8-pixels-hot.c: return true if the pixels need no slab or fit into one; otherwise the slow
+ * path arranges them.
+ */
 bool CPU_FN(i8_arrange_fits)(const struct i8_pixels *pixels);
-/* Prepares words [k, k + kw) of the depth, which is one block of it. */
+/* Prepare words [k, k + kw) of the depth, which are one block. */
 void CPU_FN(i8_arrange_block)(const struct i8_pixels *pixels, size_t k, size_t kw,
 			      struct i8_arrange *work);
 /*
- * Prepares the whole depth for rows of the output, with one plane's words. Return: false if there
- * is no room for so many rows.
+ * Prepare the whole depth for rows of the output, with one plane's words. Return: false if the rows
+ * do not fit into the slab.
  */
 bool CPU_FN(i8_arrange_rows)(const struct i8_pixels *pixels, struct i8_arrange *work);
-/* Then, of a block, the panel of I8_NR pixels from @j on. */
+/* Pack the panel of I8_NR pixels from @j on, of a prepared block. */
 void CPU_FN(i8_arrange_panel)(const struct i8_pixels *pixels, size_t k, size_t kw, size_t j,
 			      struct i8_arrange *work, int32_t *to);

@@ -3,11 +3,11 @@
 /*
  * Eight-bit products at the level being compiled
  *
- * The unit of a product's depth is a group: as many elements as a 32-bit lane multiplies and adds
- * in one step. With dot products of bytes (VNNI) that is four, one operand signed and the other
- * not; below, two that were widened to 16 bits, because the instruction that multiplies bytes
- * saturates its sums of two and this one (pmaddwd) cannot. A word is one group of one row or
- * column: one operand's is broadcast, the other's fill a vector.
+ * A group is the unit of a product's depth: the elements that a 32-bit lane multiplies and adds in
+ * one step. With dot products of bytes (VNNI) a group is four elements, one operand signed and the
+ * other unsigned. Without VNNI it is two elements widened to 16 bits, because the instruction that
+ * multiplies bytes saturates its sums of two, and pmaddwd cannot overflow. A word is one group of
+ * one row or column. One operand's word is broadcast, the other operand's words fill a vector.
  */
 #include "cpu/int8.h"
 #include "cpu/vec.h"
@@ -27,7 +27,7 @@
 #endif
 #define I8_NR (2 * VW)
 
-/* Words of one block of the depth, and the elements that they are. */
+/* Words, and elements, of one block of the depth */
 #define I8_KCW 256
 #define I8_KC  (I8_KCW * I8_GROUP)
 
@@ -50,7 +50,7 @@ VEC_INLINE void vi_store(int32_t *to, vi value)
 	*(vi_unaligned *)to = value;
 }
 
-/* Wraps around, where the language would not say what happens. */
+/* Add with wrap-around, which C leaves undefined for signed numbers. */
 VEC_INLINE vi vi_add(vi a, vi b)
 {
 	return (vi)((vu)a + (vu)b);
@@ -66,7 +66,10 @@ VEC_INLINE vi vi_mul(vi a, vi b)
 	return (vi)((vu)a * (vu)b);
 }
 
-/* acc + a * b, a group per lane. Of a and b, with VNNI, the one is signed that @a_signed says. */
+/*
+ * Return acc + a * b, one group per lane. With VNNI, @a_signed: a is signed and b unsigned, else
+ * the reverse.
+ */
 VEC_INLINE vi i8_dot(const bool a_signed, vi acc, vi a, vi b)
 {
 #if defined(__AVX512VNNI__)
@@ -88,77 +91,84 @@ VEC_INLINE vi i8_dot(const bool a_signed, vi acc, vi a, vi b)
 #endif
 }
 
-/* The word that sums up what it is multiplied with. */
+/* The word of ones, which sums the other operand's elements */
 #define I8_ONES (I8_GROUP == 4 ? 0x01010101 : 0x00010001)
 
 /*
- * How a panel of b is kept: with VNNI with the sign that a has not, which flips the top bits of
- * some tensors and moves their zero point by half a range.
+ * Return the bits to invert when packing a panel of b. With VNNI, b must have the opposite sign of
+ * a. Inverting the top bit changes the sign type and shifts the zero point by half the range.
  */
 VEC_INLINE uint8_t i8_flip(bool a_signed, bool b_signed)
 {
 	return I8_VNNI && a_signed == b_signed ? 0x80 : 0;
 }
 
-/* Is b's form signed? Only matters where it is widened. */
+/* Return the value of a byte of b. @is_signed matters only where b is widened. */
 VEC_INLINE int32_t i8_value(uint8_t byte, bool is_signed)
 {
 	return is_signed ? (int8_t)byte : byte;
 }
 
-/* Element @i of zero points; flipped like the tensor. */
+/* Return zero point @i, flipped like the tensor. */
 VEC_INLINE int32_t i8_zero(const struct cpu_zeros *zeros, size_t i, bool is_signed, uint8_t flip)
 {
 	const uint8_t *of = zeros->of;
 	const uint8_t byte = of ? of[zeros->each ? i : 0] : 0;
 
-	/* A flipped tensor has the other sign. */
+	/* Flipping changes the sign type. */
 	return i8_value(byte ^ flip, is_signed != (flip != 0));
 }
 
-/* What the last block of the depth does to the sums of a tile. All arrays reach @rows or I8_NR. */
+/*
+ * The effect of the last block of the depth on the sums of a tile. All arrays have @rows or I8_NR
+ * elements.
+ */
 struct i8_finish {
 	const int32_t *row_add; /* per row; NULL: none */
 	const int32_t *col_add; /* per column; NULL: none */
-	/* Products of a number per row and one per column that are added, too. */
+	/* Added products of a number per row and a number per column */
 	unsigned int n_outer;
 	const int32_t *row[2], *col[2];
-	/* Into bytes: */
+	/* For conversion to bytes: */
 	bool to_bytes;
-	const float *row_scale, *col_scale; /* per row or per column; both: times / y_scale */
-	bool is_scaled_down;                /* each of row_scale is smaller than 1 */
+	/* one: complete; both: divide their product by y_scale */
+	const float *row_scale, *col_scale;
+	bool is_scaled_down; /* every |row_scale| is below 1 */
 	float y_scale;
-	float low, high; /* what the zero point leaves of the range */
+	float low, high; /* range limits relative to the zero point */
 	int32_t zero;
 	uint8_t *y;
 	size_t y_rs;
 };
 
 /*
- * int8-gemm-hot.c: one panel of up to I8_NR columns times @m rows, @kw words deep.
- * @a: packed rows, see i8_pack_a(), or with @in_place (VNNI only) rows of bytes @a_rs apart, of
- * which @tail elements follow the last whole word.
- * @y: the sums, int32; before the first block they are 0.
- * @finish: with the last block; rows and columns are this panel's.
+ * int8-gemm-hot.c: multiply @m rows by one panel of up to I8_NR columns, @kw words deep.
+ *
+ * @a: packed rows, see i8_pack_a(), or with @in_place (VNNI only) byte rows @a_rs apart, which have
+ * @tail elements after the last whole word. @y: the int32 sums; 0 before the first block. @finish:
+ * set with the last block; its rows and columns are this panel's.
  */
 void CPU_FN(i8_panel)(size_t m, size_t n, size_t kw, const void *a, bool a_signed, bool in_place,
 		      size_t a_rs, size_t tail, const int32_t *b, int32_t *y, size_t y_rs,
 		      bool accumulate, const struct i8_finish *finish);
-/* Rows of @k elements, I8_MR at a time; the last ones as many as are left. Return: words. */
+/*
+ * Pack rows of @k elements, I8_MR rows at a time; the last panel has the remaining rows. Return:
+ * words per row.
+ */
 size_t CPU_FN(i8_pack_a)(size_t m, size_t k, const uint8_t *a, size_t a_rs, bool a_signed,
 			 int32_t *to);
 /*
- * Words of one group of rows of b, @n <= I8_NR columns; @b_signed and @flip say what the bytes are
- * and become. A row that is NULL is 0 in the end.
+ * Pack one group of rows of b, @n <= I8_NR columns. @b_signed: the type of the bytes. @flip: bits
+ * to invert. A NULL row becomes 0.
  */
 void CPU_FN(i8_pack_group)(const uint8_t *const row[I8_GROUP], size_t n, bool b_signed,
 			   uint8_t flip, int32_t *to);
-/* Adds up the columns of a panel. */
+/* Compute the column sums of a panel. */
 void CPU_FN(i8_column_sums)(size_t kw, const int32_t *panel, bool a_signed, int32_t sums[I8_NR]);
-/* Sums of @m rows. */
+/* Compute the sums of @m rows. */
 void CPU_FN(i8_row_sums)(size_t m, size_t k, const uint8_t *a, size_t a_rs, bool a_signed,
 			 int32_t *sums);
-/* The part that requantizing has in a finish, except for scales. */
+/* Set the members of @finish for requantizing, except the scales. */
 void CPU_FN(i8_finish_bytes)(const struct cpu_requantize *requantize, struct i8_finish *finish);
 
 #define LEVEL_KERNEL(result, name, arguments) result CPU_FN(i8_##name) arguments;
@@ -166,7 +176,7 @@ CPU_INT8_KERNELS(LEVEL_KERNEL)
 
 extern const struct cpu_int8_kernels CPU_FN(int8_kernels);
 
-/* @a where it is larger than, or smaller than, @b, else, or where one is no number, @b. */
+/* Return the larger (i8_smaller(): the smaller) of @a and @b; @b if one is a NaN. */
 VEC_INLINE vf i8_larger(vf a, vf b)
 {
 #if VW == 16
@@ -194,8 +204,8 @@ VEC_INLINE vf i8_smaller(vf a, vf b)
 }
 
 /*
- * Whole numbers from floats, with @zero added: @low <= 0 <= @high are whole and within +-2^22, so
- * that adding 1.5 * 2^23 rounds to even. A NaN becomes @low.
+ * Round floats to integers and add @zero. @low <= 0 <= @high are integers within +-2^22, so that
+ * adding 1.5 * 2^23 rounds to even. A NaN becomes @low.
  */
 VEC_INLINE vi i8_round(vf value, vf low, vf high, vi zero)
 {
@@ -205,14 +215,14 @@ VEC_INLINE vi i8_round(vf value, vf low, vf high, vi zero)
 	return vi_add((vi)(value + magic), zero - (vi)magic);
 }
 
-/* What a sum is as a byte, with the zero point. */
+/* Return a sum as a byte, with the zero point. */
 VEC_INLINE vi i8_requantized(vi sum, vf scale, const struct i8_finish *f)
 {
 	return i8_round(__builtin_convertvector(sum, vf) * scale, vf_set(f->low), vf_set(f->high),
 			vi_set(f->zero));
 }
 
-/* Stores the low bytes of the first @n lanes. */
+/* Store the low bytes of the first @n lanes. */
 VEC_INLINE void i8_store(uint8_t *to, vi value, size_t n)
 {
 #if VW == 16
@@ -249,14 +259,17 @@ VEC_INLINE void i8_store(uint8_t *to, vi value, size_t n)
 
 #if defined(__SSE2__)
 
-/* What all the numbers share that become bytes four vectors at a time. */
+/* Constants for conversion to bytes, four vectors at a time */
 struct i8_packing {
 	vf high;
-	vi zero; /* two of 16 bits in a lane */
+	vi zero; /* two 16-bit zero points per lane */
 	vi flip;
 };
 
-/* Bytes are signed at first: for others the zero point is lower, and top bits are flipped. */
+/*
+ * The packing instructions saturate to signed bytes. For unsigned bytes the zero point is lowered
+ * by 128, and the top bits are inverted afterwards.
+ */
 VEC_INLINE struct i8_packing i8_packing_of(const struct i8_finish *f)
 {
 	const uint8_t flip = (int32_t)f->low + f->zero == 0 ? 0x80 : 0;
@@ -269,8 +282,8 @@ VEC_INLINE struct i8_packing i8_packing_of(const struct i8_finish *f)
 }
 
 /*
- * Whole numbers from floats, to even. What is too large is cut off, unless it @fits into 32 bits;
- * what is too small for them, or a NaN, is the least number there is, and becomes the least byte.
+ * Round floats to integers, ties to even. Too large values are limited to high, unless all values
+ * @fits into 32 bits. Too small values and NaNs become INT32_MIN, hence the least byte.
  */
 VEC_INLINE vi i8_whole(const bool fits, vf value, const struct i8_packing *packing)
 {
@@ -286,8 +299,8 @@ VEC_INLINE vi i8_whole(const bool fits, vf value, const struct i8_packing *packi
 }
 
 /*
- * Two rows of two vectors as bytes, with the zero point added. Of each 128 bits the four lanes of
- * the first row's vectors come first, one vector after the other, then the second row's.
+ * Pack two rows of two vectors to bytes, with the zero point added. Each 128 bits have the four
+ * lanes of the first row's first and second vector, then the second row's.
  */
 VEC_INLINE vi i8_pack_rows(vi rows[2][2], const struct i8_packing *packing)
 {
@@ -321,7 +334,7 @@ VEC_INLINE vi i8_pack_rows(vi rows[2][2], const struct i8_packing *packing)
 #endif
 }
 
-/* Stores them, each as it is in memory. */
+/* Store both rows in the order of memory. */
 VEC_INLINE void i8_store_rows(uint8_t *first, uint8_t *second, vi rows[2][2],
 			      const struct i8_packing *packing)
 {

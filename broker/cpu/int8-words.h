@@ -1,15 +1,15 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Words from rows of bytes
+ * Words from byte rows
  *
- * Element by element side by side what rows have one below the other. Included by the kernel
- * sources only.
+ * Interleaves rows: the elements of one column become adjacent. Included by the kernel sources
+ * only.
  */
 #include "cpu/int8-level.h"
 
 #if I8_GROUP == 2 || VW != 16
-/* 16 columns: from byte rows to words. */
+/* Convert 16 columns of byte rows to words. */
 VEC_INLINE void i8_words_all(const uint8_t *const row[I8_GROUP], bool is_signed, uint8_t flip,
 			     int32_t *to)
 {
@@ -53,8 +53,8 @@ VEC_INLINE void i8_words_all(const uint8_t *const row[I8_GROUP], bool is_signed,
 #endif
 
 /*
- * 16 words, the first @n of which are of the columns of @row; the rest and the elements of a row
- * that is NULL are 0. @is_signed and @flip say what the bytes are and become.
+ * Make 16 words, the first @n from the columns of @row. The other words, and the elements of a NULL
+ * row, are 0. @is_signed: the type of the bytes. @flip: bits to invert.
  */
 VEC_INLINE void i8_words_16(const uint8_t *const row[I8_GROUP], size_t n, bool is_signed,
 			    uint8_t flip, int32_t *to)
@@ -62,7 +62,7 @@ VEC_INLINE void i8_words_16(const uint8_t *const row[I8_GROUP], size_t n, bool i
 #if I8_GROUP == 4 && VW == 16
 	const __m128i nothing = _mm_set1_epi8((char)flip);
 	const __mmask16 has = (__mmask16)(n < 16 ? (1u << n) - 1 : 0xffff);
-	/* Of four rows the same four columns, then of each column its four elements. */
+	/* Gather the same four columns of the four rows, then each column's four elements. */
 	const __m512i columns =
 		_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
 	const __m512i elements = _mm512_broadcast_i32x4(
@@ -90,7 +90,7 @@ VEC_INLINE void i8_words_16(const uint8_t *const row[I8_GROUP], size_t n, bool i
 		from[q] = row[q];
 		if (row[q] && n >= 16)
 			continue;
-		/* What flips to zero. */
+		/* The byte that @flip turns into zero */
 		memset(part[q], flip, 16);
 		if (row[q])
 			memcpy(part[q], row[q], n);

@@ -3,13 +3,13 @@
 /*
  * CPU kernels of quantized operators
  *
- * Eight-bit products are exact: every sum is the one of whole numbers, modulo 2^32, at every level
- * and however the work is split. What a processor has for them is finer than the levels of
- * kernels.h, so they have levels of their own. As there, no kernel allocates, locks, starts a
- * thread or keeps state, and any thread may call any of them.
+ * Eight-bit products are exact: every sum is the integer sum modulo 2^32, at every level and
+ * however the work is split. Processors' instructions for such products are finer graded than the
+ * levels of kernels.h, so these kernels have their own levels. As in kernels.h, no kernel
+ * allocates, locks, starts a thread or keeps state, and any thread may call any of them.
  *
- * A zero point is what of a tensor's elements means zero: it has that tensor's type. Matrices are
- * row-major, their columns adjacent; strides count elements.
+ * A zero point is the element value that means zero; it has its tensor's type. Matrices are
+ * row-major with adjacent columns; strides count elements.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,34 +26,33 @@ enum cpu_int8_level {
 	CPU_INT8_COUNT,
 };
 
-/* Zero points: one of a tensor, or one of each row or column of a matrix; NULL: 0. */
+/* Zero points: one per tensor, or one per row or column of a matrix; NULL: 0 */
 struct cpu_zeros {
 	const void *of;
 	bool each;
 };
 
-/* Scales, likewise; never NULL. */
+/* Scales: one per tensor, or one per row or column; never NULL */
 struct cpu_scales {
 	const float *of;
 	bool each;
 };
 
-/* How sums become eight bits again: saturate(round(sum * a * b / y) + zero), ties to even. */
+/* Requantization of sums: saturate(round(sum * a * b / y) + zero), ties to even */
 struct cpu_requantize {
-	struct cpu_scales a, b; /* of each row, of each column */
+	struct cpu_scales a, b; /* a: per row, b: per column */
 	const float *y;
 	const void *y_zero; /* NULL: 0 */
 	bool y_signed;
 };
 
-/* y[m][n] = sum over k of (a[m][k] - a_zero[m]) * (b[k][n] - b_zero[n]), then requantized or not.
- */
+/* y[m][n] = sum over k of (a[m][k] - a_zero[m]) * (b[k][n] - b_zero[n]), requantized if asked */
 struct cpu_int8_gemm {
 	size_t m, n, k;
 	const void *a;
-	const void *b;        /* not read where b_packed is given */
+	const void *b;        /* not read if b_packed is set */
 	const void *b_packed; /* from pack_b() of the same level and signs, or NULL */
-	size_t a_rs, b_rs;    /* from row to row */
+	size_t a_rs, b_rs;    /* row strides */
 	bool a_signed, b_signed;
 	struct cpu_zeros a_zero, b_zero;
 	const struct cpu_requantize *requantize; /* NULL: y is int32 */
@@ -63,13 +62,13 @@ struct cpu_int8_gemm {
 };
 
 /*
- * A convolution of eight-bit tensors: window.x and window.weights are bytes, window.y int32 or
- * bytes; weights_packed is from pack_conv() of the same level, weights' sign and window, of which
- * only the batch may differ. Zero points and scales of a are the weights', of each out channel;
- * those of b are the input's, one. Padding is the input's zero point.
+ * A convolution of eight-bit tensors: window.x and window.weights are bytes, window.y is int32 or
+ * bytes. weights_packed is from pack_conv() of the same level, sign of the weights, and window;
+ * only the batch may differ. In requantize, a has the scales of the weights, per out channel, and b
+ * the input's single scale. Padding is the input's zero point.
  */
 struct cpu_int8_conv {
-	struct cpu_window window; /* bias is not used */
+	struct cpu_window window; /* its bias is not used */
 	bool x_signed, weights_signed;
 	struct cpu_zeros x_zero, weights_zero;
 	const int32_t *bias; /* NULL: none */
@@ -78,8 +77,8 @@ struct cpu_int8_conv {
 
 /*
  * QuantizeLinear and DequantizeLinear over [outer][axis][inner]. The scale of element (o, a, i) is
- * scale[o * scale_outer + a / block * scale_axis + i * scale_inner]: strides are 0 where it
- * repeats.
+ * scale[o * scale_outer + a / block * scale_axis + i * scale_inner]; strides are 0 where the scale
+ * is broadcast.
  */
 enum cpu_quant_type { CPU_QUANT_U8, CPU_QUANT_S8, CPU_QUANT_S32 };
 struct cpu_quantize {
@@ -87,23 +86,24 @@ struct cpu_quantize {
 	size_t scale_outer, scale_axis, scale_inner;
 	const void *x;
 	const float *scale;
-	const void *zero; /* as scale; NULL: 0 */
+	const void *zero; /* indexed like scale; NULL: 0 */
 	void *y;
-	enum cpu_quant_type type; /* of what is quantized; 32 bits are only dequantized */
+	enum cpu_quant_type type; /* the quantized type; CPU_QUANT_S32 is only dequantized */
 	struct cpu_pause *pause;
 };
 
 enum {
-	CPU_INT8_CONV_DEPTH = 128,         /* see cpu_int8_conv_by_channels() */
-	CPU_INT8_CONV_ROW_WORDS = 1 << 17, /* of the input, that one row of the output may see */
-	CPU_INT8_CONV_CHANNELS = 64,       /* of a unit, at least */
+	CPU_INT8_CONV_DEPTH = 128, /* see cpu_int8_conv_by_channels() */
+	/* most words of the input that one row of the output sees */
+	CPU_INT8_CONV_ROW_WORDS = 1 << 17,
+	CPU_INT8_CONV_CHANNELS = 64, /* minimum of a unit */
 };
 
 /*
- * Does a vector hold out channels of one pixel, instead of pixels of one out channel? Then no
- * vector is filled up with pixels that do not exist, and the input is read where it was made words
- * once; but results have to be turned around, which only pays after a deep sum. Rows of the output
- * are computed one by one.
+ * Return true if a vector holds out channels of one pixel, instead of pixels of one out channel.
+ * Then no vector is padded with pixels that do not exist, and the input is read in place after one
+ * conversion to words. But results must be transposed, which pays only after a deep sum. Rows of
+ * the output are computed one by one.
  */
 static inline bool cpu_int8_conv_by_channels(const struct cpu_window *args)
 {
@@ -115,17 +115,19 @@ static inline bool cpu_int8_conv_by_channels(const struct cpu_window *args)
 	if (args->stride[2] != 1 || taps < 2 || taps > 64 || channels % 4 ||
 	    channels * taps < CPU_INT8_CONV_DEPTH)
 		return false;
-	/* Of the last vectors little must be empty, of either kind. */
+	/* The last vectors, of channels and of pixels, must be nearly full. */
 	if (m < 16 || (m + 15) / 16 * 16 - m > m / 8 || args->out_width < 7)
 		return false;
 	return rows <= CPU_INT8_CONV_ROW_WORDS && width <= 1 << 14 &&
 	       channels / 2 * rows * width <= CPU_INT8_CONV_ROW_WORDS;
 }
 
-/* How a convolution by channels is cut: a unit is a row of the output and some out channels. */
+/*
+ * The division of a convolution by channels: a unit is a row of the output and some out channels.
+ */
 struct cpu_int8_conv_cut {
-	size_t matrices;             /* pictures and groups */
-	size_t parts, part_channels; /* of a group's out channels */
+	size_t matrices;             /* pictures times groups */
+	size_t parts, part_channels; /* parts of a group's out channels, and their channels */
 };
 
 static inline struct cpu_int8_conv_cut cpu_int8_conv_cut(const struct cpu_window *args)
@@ -151,22 +153,22 @@ static inline size_t cpu_int8_conv_units(const struct cpu_window *args)
 	return cut.matrices * cut.parts * args->out_height;
 }
 
-/* The kernels of a level, as CPU_KERNELS lists the others. */
+/* The kernels of a level, in the form of CPU_KERNELS */
 /* clang-format off */
 #define CPU_INT8_KERNELS(KERNEL) \
-	/* Bytes of pack_b()'s result. */ \
+	/* Return the bytes of pack_b()'s result. */ \
 	KERNEL(size_t, pack_b_size, (size_t k, size_t n)) \
 	/* \
-	 * Rearranges units [begin, end) of a constant b for gemm(); an @end beyond the last is \
-	 * fine. Units follow each other, the first one first; @to is of all, aligned to 64 bytes. \
-	 * Return: the number of all units. \
+	 * Pack units [begin, end) of a constant b for gemm(); @end may be beyond the last unit. \
+	 * Units are packed in ascending order. @to is the result of all units, aligned to 64 \
+	 * bytes. Return: the number of all units. \
 	 */ \
 	KERNEL(size_t, pack_b, (const struct cpu_int8_gemm *gemm, size_t begin, size_t end, void *to)) \
 	/* ONNX MatMulInteger, QLinearMatMul, one matrix; see cpu_gemm_tile. */ \
 	KERNEL(void, gemm, (const struct cpu_int8_gemm *gemm, const struct cpu_gemm_tile *tile, \
 			    void *workspace)) \
 	KERNEL(size_t, pack_conv_size, (const struct cpu_window *window)) \
-	/* As pack_b(), in any order of the units. */ \
+	/* As pack_b(), with units in any order. */ \
 	KERNEL(size_t, pack_conv, (const struct cpu_int8_conv *conv, size_t begin, size_t end, \
 				   void *to)) \
 	/* ONNX ConvInteger, QLinearConv; weights must be packed. Units: cpu_int8_conv_units(). */ \
@@ -175,7 +177,7 @@ static inline size_t cpu_int8_conv_units(const struct cpu_window *args)
 	/* ONNX QuantizeLinear and DequantizeLinear. Units: cpu_quantize_units(). */ \
 	KERNEL(void, quantize, (const struct cpu_quantize *args, size_t begin, size_t end)) \
 	KERNEL(void, dequantize, (const struct cpu_quantize *args, size_t begin, size_t end)) \
-	/* The least and the greatest of @n floats and 0; a NaN is passed over. */ \
+	/* Find the least and the greatest of @n floats and 0, ignoring NaNs. */ \
 	KERNEL(void, range, (size_t n, const float *x, float ret[2]))
 /* clang-format on */
 
@@ -186,10 +188,10 @@ struct cpu_int8_kernels {
 	CPU_INT8_KERNELS(CPU_KERNEL_MEMBER)
 };
 
-/* Elements of one unit of a quantization, and the most rows of one. */
+/* Elements of one unit of a quantization, and the maximum of rows in one unit */
 enum { CPU_QUANT_PIECE = 8192 };
 
-/* Rows of a unit: as many short ones as make up a piece. */
+/* Return the rows of a unit: short rows are combined up to CPU_QUANT_PIECE elements. */
 static inline size_t cpu_quantize_rows(const struct cpu_quantize *args)
 {
 	return args->inner == 0 || args->inner > CPU_QUANT_PIECE ? 1
@@ -207,5 +209,8 @@ static inline size_t cpu_quantize_units(const struct cpu_quantize *args)
 /* Return: the kernels of @level; NULL if this processor or this build has none. */
 const struct cpu_int8_kernels *cpu_int8_get(enum cpu_int8_level level);
 
-/* The best kernels within a level of the others, with dot products where the processor has them. */
+/*
+ * Return the best int8 kernels within a level of kernels.h, with dot products if the processor has
+ * them.
+ */
 const struct cpu_int8_kernels *cpu_int8_best(enum cpu_simd within);

@@ -3,14 +3,15 @@
 /*
  * CPU kernels
  *
- * Functions over arrays, mostly of float32, one build of each per SIMD level. No kernel allocates,
- * locks, starts a thread or keeps state; every one computes the part [begin, end) of its units, and
- * the result does not depend on how the units are split. AVX2 and AVX-512 give the same bits (save
- * those of a NaN); SSE2 and the generic build round the products of sums separately.
+ * Functions over arrays, mostly of float32, with one build of each per SIMD level. No kernel
+ * allocates, locks, starts a thread or keeps state. Every kernel computes the part [begin, end) of
+ * its units, and the result does not depend on how the units are split. AVX2 and AVX-512 give the
+ * same bits (except the payload of a NaN). SSE2 and the generic build round the products of sums
+ * separately.
  *
- * Any thread may call any kernel. Kernels judge denormals as the calling thread's control register
- * says: see cpu_flush_denormals(). Sizes are counts of floats; strides, too. Pointers must be
- * aligned to a float, outputs must not overlap inputs unless said.
+ * Any thread may call any kernel. Kernels treat denormals as the calling thread's control register
+ * says: see cpu_flush_denormals(). Sizes and strides count floats. Pointers must be aligned to a
+ * float, and outputs must not overlap inputs unless stated.
  */
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -23,41 +24,45 @@
 #include "cpu/rows.h"
 
 enum cpu_simd {
-	CPU_SIMD_AUTO = 0, /* the best that the processor has */
-	CPU_SIMD_SSE2,     /* the generic build where the processor is no x86 */
+	CPU_SIMD_AUTO = 0, /* the processor's highest level */
+	CPU_SIMD_SSE2,     /* the generic build if the processor is not x86 */
 	CPU_SIMD_AVX2,     /* with FMA and F16C */
 	CPU_SIMD_AVX512,   /* F, BW, DQ, VL */
 	CPU_SIMD_COUNT,
 };
 
 enum {
-	/* Depth of one block of a matrix product: part of its rounding, so equal at all levels. */
+	/*
+	 * Depth of one block of a matrix product. It affects rounding, so it is equal at all
+	 * levels.
+	 */
 	CPU_GEMM_KC = 384,
-	CPU_GEMM_F64_KC = 256, /* likewise of float64 */
-	/* What a kernel may need beside its operands; each calling thread brings its own. */
+	CPU_GEMM_F64_KC = 256, /* the same for float64 */
+	/* Workspace of a kernel beside its operands; each calling thread has its own. */
 	CPU_WORKSPACE_BYTES = 1 << 20,
 	CPU_WORKSPACE_ALIGN = 64,
 };
 
 /*
- * Lets others in between: kernels whose units can take long look about every hundred microseconds
- * whether something urgent waits or the task was cancelled, and if so have that seen to, on
- * their own stack. Of their workspace and their operands nothing is touched meanwhile. The call
- * does not return where the task was cancelled: so a kernel holds nothing that it must give back.
+ * Lets urgent tasks run inside a long kernel. Kernels whose units can take long check about every
+ * hundred microseconds whether an urgent task waits or their own task was cancelled. If so, they
+ * call serve(), which runs on the kernel's stack and does not touch the kernel's workspace or
+ * operands. The call does not return if the task was cancelled, so a kernel holds no resource that
+ * it must release.
  */
 struct cpu_pause {
 	const _Atomic uint32_t *n_waiting;
-	const _Atomic uint8_t *state; /* of the task: enum exec_state */
-	uint8_t leave;                /* the state in which the kernel is left */
+	const _Atomic uint8_t *state; /* state of the task: enum exec_state */
+	uint8_t leave;                /* the state that makes serve() leave the kernel */
 	void (*serve)(struct cpu_pause *pause);
 };
 
-/* Elements after which a loop over them looks. */
+/* Elements between two checks of a loop over elements */
 enum { CPU_PAUSE_ELEMS = 1 << 16 };
 
 static inline void cpu_pause(struct cpu_pause *pause)
 {
-	/* Only a hint: serve() synchronizes with whoever waits. */
+	/* Only a hint: serve() synchronises with the threads that set these. */
 	if (pause &&
 	    __builtin_expect(atomic_load_explicit(pause->n_waiting, memory_order_relaxed) != 0 ||
 				     atomic_load_explicit(pause->state, memory_order_relaxed) ==
@@ -66,20 +71,23 @@ static inline void cpu_pause(struct cpu_pause *pause)
 		pause->serve(pause);
 }
 
-/* In a loop whose index @i passes multiples of @every, a power of two. */
+/* Check in a loop whose index @i passes multiples of @every, a power of two. */
 static inline void cpu_pause_at(struct cpu_pause *pause, size_t i, size_t every)
 {
 	if (__builtin_expect((i & (every - 1)) == 0, 0))
 		cpu_pause(pause);
 }
 
-/* What becomes of each element of a result while it is at hand: an operator of one operand. */
+/*
+ * A unary operator that is applied to each element of a result while the element is in a register
+ * or cache.
+ */
 struct cpu_activation {
 	cpu_map_fn *kernel;
-	float f[2]; /* as struct cpu_map has them */
+	float f[2]; /* f of struct cpu_map */
 };
 
-/* In place, @n elements; NULL: nothing. */
+/* Apply @activation to @n elements in place; NULL: no effect. */
 static inline void cpu_activate(const struct cpu_activation *activation, float *y, size_t n)
 {
 	if (activation)
@@ -92,15 +100,16 @@ static inline void cpu_activate(const struct cpu_activation *activation, float *
 
 /*
  * A matrix product, y[m][n] = alpha * sum over k of a[m][k] * b[k][n] + beta * c[m][n].
+ *
  * The sum is a chain of fused multiply-adds over each block of CPU_GEMM_KC terms; the blocks are
- * added in order. So packed, unpacked, every split of m and n, and of k between two blocks, the
- * later ones with accumulate, give the same bits.
+ * added in order. So packed and unpacked operands, every split of m and n, and every split of k
+ * between two blocks (the later parts with accumulate) give the same bits.
  */
 struct cpu_gemm {
 	size_t m, n, k;
 	const float *a;
 	size_t a_rs, a_cs; /* strides of a row and a column */
-	const float *b;    /* not read where b_packed is given */
+	const float *b;    /* not read if b_packed is set */
 	size_t b_rs, b_cs;
 	const float *b_packed; /* from pack_b() of the same level, or NULL */
 	float *y;
@@ -108,13 +117,16 @@ struct cpu_gemm {
 	const float *c;    /* NULL: none */
 	size_t c_rs, c_cs; /* 0 where broadcast */
 	float alpha, beta; /* 1 and 0 for a plain product */
-	bool accumulate;   /* add the products to what y is, before alpha and c */
-	/* The bias of all of the sum, here and below; NULL: none. */
+	bool accumulate;   /* add the products to y, before alpha and c */
+	/* Applied to the complete sums, here and below; NULL: none */
 	const struct cpu_activation *activation;
-	struct cpu_pause *pause; /* NULL: none; here and below */
+	struct cpu_pause *pause; /* NULL: none, here and below */
 };
 
-/* The same of float64, without what of it nobody asks for; columns of y are adjacent, rows, too. */
+/*
+ * The same for float64, reduced to what callers need. Columns of y are adjacent, and so are its
+ * rows.
+ */
 struct cpu_gemm_f64 {
 	size_t m, n, k;
 	const double *a;
@@ -125,26 +137,26 @@ struct cpu_gemm_f64 {
 	const double *c; /* NULL: none */
 	size_t c_rs, c_cs;
 	double alpha, beta;
-	bool accumulate; /* as above */
+	bool accumulate; /* as in struct cpu_gemm */
 	struct cpu_pause *pause;
 };
 
 /*
- * Weights of four bits: column n has blocks of @block terms, the last one padded, term 2 i in the
- * low half of byte i; each block a scale and a zero point, two of which share a byte if they are no
- * floats. A weight is (four bits - zero point) * scale.
+ * Four-bit weights. Column n has blocks of @block terms, the last block padded. Term 2 i is in the
+ * low half of byte i. Each block has a scale and a zero point; two integer zero points share a
+ * byte. A weight is (four bits - zero point) * scale.
  */
 struct cpu_nbits_weights {
 	size_t k, n;
-	size_t block;             /* terms: a multiple of 8 */
+	size_t block;             /* terms, a multiple of 8 */
 	const uint8_t *b;         /* [n][blocks][block / 2] */
 	const float *scales;      /* [n][blocks] */
-	const uint8_t *zeros;     /* [n][(blocks + 1) / 2] or NULL: 8 */
-	const float *zeros_float; /* [n][blocks] instead, or NULL */
+	const uint8_t *zeros;     /* [n][(blocks + 1) / 2]; NULL: 8 */
+	const float *zeros_float; /* [n][blocks], replaces zeros; or NULL */
 	struct cpu_pause *pause;  /* NULL: none */
 };
 
-/* Columns [j, j + n) of it. */
+/* Return columns [j, j + n) of @weights. */
 static inline struct cpu_nbits_weights cpu_nbits_columns(const struct cpu_nbits_weights *weights,
 							 size_t j, size_t n)
 {
@@ -164,7 +176,10 @@ static inline struct cpu_nbits_weights cpu_nbits_columns(const struct cpu_nbits_
 /* y[m][n] = sum over k of a[m][k] * weight[k][n] + bias[n], in the order of struct cpu_gemm. */
 struct cpu_nbits {
 	size_t m, n, k, block;
-	/* The terms that are added now: multiples of CPU_GEMM_KC, or k. From 0 on y is replaced. */
+	/*
+	 * Terms to add in this call; the limits are multiples of CPU_GEMM_KC, or k. 0: y is
+	 * replaced.
+	 */
 	size_t k_begin, k_end;
 	const float *a;
 	size_t a_rs;        /* columns are adjacent */
@@ -175,14 +190,14 @@ struct cpu_nbits {
 	struct cpu_pause *pause;
 };
 
-/* A tile of the result, all of the depth. n_begin is a multiple of gemm_nr. */
+/* A tile of the result over the whole depth. n_begin is a multiple of gemm_nr. */
 struct cpu_gemm_tile {
 	size_t m_begin, m_end, n_begin, n_end;
 };
 
 /*
- * The k best of each column, best first; of equal values the one with the lower index. A NaN comes
- * after every number, whether the largest or the smallest are wanted.
+ * The k best elements of each column, best first; equal values by ascending index. A NaN comes
+ * after every number, for the largest and for the smallest.
  */
 struct cpu_top_k {
 	const float *x;
@@ -195,92 +210,95 @@ struct cpu_top_k {
 };
 
 /*
- * A sliding window over [batch][channels][depth][height][width]; see union op_params.window. Lists
- * are of depth, height and width.
+ * A sliding window over [batch][channels][depth][height][width]; see union op_params.window. Arrays
+ * of 3 are in the order depth, height, width.
  */
 struct cpu_window {
 	size_t batch, channels, depth, height, width;
 	size_t out_channels, out_depth, out_height, out_width;
 	size_t kernel[3], stride[3], dilation[3], pad_begin[3];
-	size_t pad_end[3]; /* AveragePool, as is the next */
+	size_t pad_end[3]; /* AveragePool, also includes_pad */
 	bool includes_pad;
 	uint32_t p; /* LpPool */
 	size_t group;
 	const float *x;
 	const float *weights;        /* Conv: [out_channels][channels / group][kd][kh][kw] */
 	const float *weights_packed; /* Conv: from pack_conv() of the same level, or NULL */
-	const float *bias;           /* Conv: NULL: none */
+	const float *bias;           /* Conv; NULL: none */
 	float *y;
 	/*
-	 * Conv where cpu_conv_is_product(): the terms of each sum that are added now,
-	 * multiples of CPU_GEMM_KC, or the last; from 0 on y is replaced. k_end 0: all.
+	 * Conv if cpu_conv_is_product(): the terms of each sum to add in this call. The limits are
+	 * multiples of CPU_GEMM_KC, or the end. k_begin 0: y is replaced; k_end 0: all terms.
 	 */
 	size_t k_begin, k_end;
 	const struct cpu_activation *activation; /* Conv, ConvTranspose */
 	struct cpu_pause *pause;
 };
 
-/* The same of float64. */
+/* The same for float64 */
 struct cpu_window_f64 {
 	struct cpu_window window;  /* extents, pause */
-	const double *x, *weights; /* the latter of Conv and ConvTranspose */
-	const double *bias;        /* of these, too; NULL: none */
+	const double *x, *weights; /* weights: Conv and ConvTranspose */
+	const double *bias;        /* Conv and ConvTranspose; NULL: none */
 	double *y;
 };
 
-/* MaxPool of any type, and where its maxima are. */
+/* MaxPool of any type, with the positions of the maxima */
 struct cpu_pool {
 	struct cpu_window window; /* extents, pause */
 	enum cpu_type type;       /* CPU_F32, CPU_F64, CPU_I8, CPU_U8 */
 	const void *x;
 	void *y;
-	int64_t *indices;     /* into x as a whole; NULL: nobody asks */
-	bool is_column_major; /* indices count pixels with the first dimension first */
+	int64_t *indices;     /* into the whole of x; NULL: not wanted */
+	bool is_column_major; /* indices count pixels in column-major order */
 };
 
 /*
- * The kernels of a level. Each family lists its own: as KERNEL(result, name, (arguments)); as
- * TABLE(type, name, size) those of which there is one for each of some types; and as ROUTINE(name)
- * operators whose steps are run by the kernels' file itself, which keeps its kernels to itself.
- * struct cpu_kernels has them by name, level.h declares name of the level that is compiled, and
- * table.c collects these.
+ * The kernels of a level. Each family lists its kernels in three forms:
+ * - KERNEL(result, name, (arguments)): a function;
+ * - TABLE(type, name, size): an array of functions, one per operand type of some types;
+ * - ROUTINE(name): an operator whose steps are run by the kernels' own file, which keeps its
+ * kernels private.
+ *
+ * struct cpu_kernels has the kernels as members, level.h declares those of the level being
+ * compiled, and table.c collects them.
  */
 /* clang-format off */
 #define CPU_PRODUCT_KERNELS(KERNEL, TABLE, ROUTINE) \
-	/* Floats of pack_b()'s result for a k by n matrix. */ \
+	/* Return the floats of pack_b()'s result for a k by n matrix. */ \
 	KERNEL(size_t, pack_b_size, (size_t k, size_t n)) \
-	/* Rearranges b for gemm(). @to is aligned to 64 bytes. */ \
+	/* Pack b for gemm(). @to is aligned to 64 bytes. */ \
 	KERNEL(void, pack_b, (size_t k, size_t n, const float *b, size_t b_rs, \
 	       size_t b_cs, float *to)) \
 	/* ONNX MatMul and Gemm, one matrix. */ \
 	KERNEL(void, gemm, (const struct cpu_gemm *gemm, const struct cpu_gemm_tile *tile, \
 	       void *workspace)) \
-	/* Bytes of pack_nbits()'s result, which is aligned to 64. */ \
+	/* Return the bytes of pack_nbits()'s result, which is aligned to 64. */ \
 	KERNEL(size_t, pack_nbits_size, (size_t k, size_t n, size_t block)) \
 	KERNEL(void, pack_nbits, (const struct cpu_nbits_weights *weights, void *to)) \
 	/* MatMulNBits, one matrix. */ \
 	KERNEL(void, nbits, (const struct cpu_nbits *args, \
 	       const struct cpu_gemm_tile *tile, void *workspace)) \
-	/* From float16 and to it, rounding to nearest even: n elements. */ \
+	/* Convert n elements from and to float16, rounding to nearest even. */ \
 	KERNEL(void, half_load, (size_t n, const uint16_t *x, float *y)) \
 	KERNEL(void, half_store, (size_t n, const float *x, uint16_t *y))
 /* clang-format on */
 
 /* clang-format off */
 #define CPU_WINDOW_KERNELS(KERNEL, TABLE, ROUTINE) \
-	/* Floats of pack_conv()'s result. */ \
+	/* Return the floats of pack_conv()'s result. */ \
 	KERNEL(size_t, pack_conv_size, (const struct cpu_window *args)) \
 	/* \
-	 * Packs units [begin, end) of the weights, of some hundred kilobytes at most, an @end \
-	 * beyond the last is fine; @to is where all of them go. Return: how many units there are. \
+	 * Pack units [begin, end) of the weights; a unit has some hundred kilobytes at most. \
+	 * @end may be beyond the last unit. @to is the result of all units. \
+	 * Return: the number of all units. \
 	 */ \
 	KERNEL(size_t, pack_conv, (const struct cpu_window *args, size_t begin, \
 	       size_t end, float *to)) \
 	/* ONNX Conv. Units: cpu_conv_units(). */ \
 	KERNEL(void, conv, (const struct cpu_window *args, size_t begin, size_t end, \
 	       void *workspace)) \
-	/* ONNX ConvTranspose, with weights [channels][out_channels / group][kd][kh][kw], likewise. \
-	 */ \
+	/* ONNX ConvTranspose, with weights [channels][out_channels / group][kd][kh][kw]. */ \
 	KERNEL(size_t, pack_conv_transpose_size, (const struct cpu_window *args)) \
 	KERNEL(size_t, pack_conv_transpose, (const struct cpu_window *args, size_t begin, \
 	       size_t end, float *to)) \
@@ -288,19 +306,19 @@ struct cpu_pool {
 	KERNEL(void, conv_transpose, (const struct cpu_window *args, size_t begin, \
 	       size_t end, void *workspace)) \
 	/* \
-	 * ONNX MaxPool, AveragePool, LpPool; windows are clipped, an empty one gives -inf or 0. \
+	 * ONNX MaxPool, AveragePool, LpPool. Windows are clipped; an empty window gives -inf or 0. \
 	 * Units: batch * channels. \
 	 */ \
 	KERNEL(void, max_pool, (const struct cpu_window *args, size_t begin, size_t end)) \
 	KERNEL(void, average_pool, (const struct cpu_window *args, size_t begin, \
 	       size_t end)) \
 	KERNEL(void, lp_pool, (const struct cpu_window *args, size_t begin, size_t end)) \
-	/* MaxPool likewise; an empty window has its channel's first index. */ \
+	/* MaxPool of any type; the index of an empty window is its channel's first. */ \
 	KERNEL(void, max_pool_any, (const struct cpu_pool *args, size_t begin, size_t end)) \
 	/* \
-	 * Conv, MaxPool and AveragePool of pictures whose channels come last, both those that are \
-	 * read and those that are written: [batch][depth][height][width][channels]. Weights are \
-	 * packed, depthwise ones, too; units: cpu_conv_last_units(), cpu_rows_last(). \
+	 * Conv, MaxPool and AveragePool whose input and output pictures have channels last: \
+	 * [batch][depth][height][width][channels]. All weights are packed, including depthwise \
+	 * weights. Units: cpu_conv_last_units(), cpu_rows_last(). \
 	 */ \
 	KERNEL(size_t, pack_conv_last_size, (const struct cpu_window *args)) \
 	KERNEL(size_t, pack_conv_last, (const struct cpu_window *args, size_t begin, \
@@ -315,7 +333,7 @@ struct cpu_pool {
 
 /* clang-format off */
 #define CPU_DOUBLE_KERNELS(KERNEL, TABLE, ROUTINE) \
-	/* The same operators of float64, in the order of ONNX. Units are theirs above, but: */ \
+	/* The same operators for float64, with channels first. Units as above, unless stated. */ \
 	KERNEL(void, gemm_f64, (const struct cpu_gemm_f64 *gemm, const struct \
 	       cpu_gemm_tile *tile, void *workspace)) \
 	KERNEL(void, conv_f64, (const struct cpu_window_f64 *args, size_t begin, \
@@ -350,7 +368,7 @@ struct cpu_kernels {
 	enum cpu_simd level;
 	const char *name; /* "avx512" */
 	size_t gemm_mr, gemm_nr;
-	/* By type and operator; NULL where a type has none. See map.h. */
+	/* By type and operator; NULL if a type lacks the operator. See map.h. */
 	cpu_map_fn *const *map[CPU_TYPE_COUNT];
 	/* ONNX Cast, by source and destination. */
 	cpu_map_fn *const (*cast)[CPU_TYPE_COUNT];
@@ -358,20 +376,20 @@ struct cpu_kernels {
 };
 
 /*
- * A convolution's unit is a panel of CPU_CONV_PANEL output pixels or, where there are fewer than
- * CPU_CONV_ENOUGH panels, some of the out channels of one. That is fine enough for threads to end
- * at about the same time; units that follow each other are computed together, up to
+ * A convolution's unit is a panel of CPU_CONV_PANEL output pixels or, if there are fewer than
+ * CPU_CONV_ENOUGH panels, a part of the out channels of one panel. Such units are small enough for
+ * threads to end at about the same time. Consecutive units are computed together, up to
  * CPU_CONV_PIXELS pixels that are fetched once for all out channels.
  */
 enum {
 	CPU_CONV_PANEL = 32,
 	CPU_CONV_PIXELS = 6 * CPU_CONV_PANEL,
-	CPU_CONV_CHANNELS = 96, /* of a unit, at least: each fetches its pixels for itself */
-	CPU_CONV_PART_MAX = 12 * CPU_CONV_CHANNELS, /* likewise, at most */
+	CPU_CONV_CHANNELS = 96, /* minimum of a unit; each unit fetches its own pixels */
+	CPU_CONV_PART_MAX = 12 * CPU_CONV_CHANNELS, /* maximum of a unit */
 	CPU_CONV_ENOUGH = 64,
 };
 
-/* Elements of one channel. */
+/* Return the input elements of one channel. */
 static inline size_t cpu_window_in(const struct cpu_window *args)
 {
 	return args->depth * args->height * args->width;
@@ -382,17 +400,17 @@ static inline size_t cpu_window_out(const struct cpu_window *args)
 	return args->out_depth * args->out_height * args->out_width;
 }
 
-/* Is every channel convolved on its own? */
+/* Return true if every channel is convolved separately. */
 static inline bool cpu_conv_is_depthwise(const struct cpu_window *args)
 {
 	return args->group == args->channels && args->out_channels == args->channels;
 }
 
-/* How all of a convolution is cut. */
+/* The division of a convolution into units */
 struct cpu_conv_cut {
-	size_t matrices; /* pictures and groups */
+	size_t matrices; /* pictures times groups */
 	size_t panels;
-	size_t parts, part_rows; /* of a group's out channels */
+	size_t parts, part_rows; /* parts of a group's out channels, and their channels */
 };
 
 static inline struct cpu_conv_cut cpu_conv_cut(const struct cpu_window *args)
@@ -413,7 +431,10 @@ static inline struct cpu_conv_cut cpu_conv_cut(const struct cpu_window *args)
 	return cut;
 }
 
-/* Of a convolution that is one of groups, even where these are single channels. */
+/*
+ * Return the units of a convolution as grouped matrix products, even if its groups are single
+ * channels.
+ */
 static inline size_t cpu_conv_matrix_units(const struct cpu_window *args)
 {
 	const struct cpu_conv_cut cut = cpu_conv_cut(args);
@@ -428,14 +449,14 @@ static inline size_t cpu_conv_units(const struct cpu_window *args)
 	return cpu_conv_matrix_units(args);
 }
 
-/* Neighbouring units that share their pixels. */
+/* Consecutive units that share their pixels */
 struct cpu_conv_piece {
 	size_t batch, group;
 	size_t first, n;       /* pixels */
 	size_t m_begin, m_end; /* out channels of the group */
 };
 
-/* Those of [*begin, end) that come first; moves *begin behind them. */
+/* Return the first piece of [*begin, end), and advance *begin past it. */
 static inline struct cpu_conv_piece cpu_conv_piece(const struct cpu_window *args, size_t *begin,
 						   size_t end)
 {
@@ -447,7 +468,7 @@ static inline struct cpu_conv_piece cpu_conv_piece(const struct cpu_window *args
 	size_t n_panels = 1, n_parts = cut.parts - part, until;
 
 	if (part == 0 && left >= cut.parts) {
-		/* Whole panels: pieces of about the same number of them. */
+		/* Whole panels: divide into pieces of about equal size. */
 		n_panels = left / cut.parts;
 		if (n_panels > cut.panels - panel)
 			n_panels = cut.panels - panel;
@@ -468,13 +489,15 @@ static inline struct cpu_conv_piece cpu_conv_piece(const struct cpu_window *args
 	};
 }
 
-/* Rows of the output, where channels come last. */
+/* Return the rows of an output with channels last. */
 static inline size_t cpu_rows_last(const struct cpu_window *args)
 {
 	return args->batch * args->out_depth * args->out_height;
 }
 
-/* All pictures as one: where channels come last, their pixels follow each other. */
+/*
+ * Return the batch as one picture: with channels last, pixels of consecutive pictures are adjacent.
+ */
 static inline struct cpu_window cpu_conv_last_flat(const struct cpu_window *args)
 {
 	struct cpu_window flat = *args;
@@ -484,7 +507,10 @@ static inline struct cpu_window cpu_conv_last_flat(const struct cpu_window *args
 	return flat;
 }
 
-/* Has every group 1, 2 or 4 channels, and as many out channels? Then there is no matrix product. */
+/*
+ * Return true if every group has 1, 2 or 4 channels and as many out channels: then there is no
+ * matrix product.
+ */
 static inline bool cpu_conv_last_slides(const struct cpu_window *args)
 {
 	const size_t group = args->channels / args->group;
@@ -493,7 +519,7 @@ static inline bool cpu_conv_last_slides(const struct cpu_window *args)
 	       (group == 1 || group == 2 || group == 4);
 }
 
-/* Is the output of a convolution made of the input's pixels, one of one? */
+/* Return true if each output pixel depends on exactly the input pixel at its position. */
 static inline bool cpu_window_is_plain(const struct cpu_window *args)
 {
 	for (unsigned int i = 0; i < 3; i++)
@@ -503,7 +529,7 @@ static inline bool cpu_window_is_plain(const struct cpu_window *args)
 	       args->out_width == args->width;
 }
 
-/* The same where it is, with all of a channel as one line. */
+/* Return such a window with all of a channel as one line. */
 static inline struct cpu_window cpu_window_line(const struct cpu_window *args)
 {
 	struct cpu_window line = *args;
@@ -515,22 +541,22 @@ static inline struct cpu_window cpu_window_line(const struct cpu_window *args)
 
 /*
  * A convolution with channels last that is computed in place, see conv-direct-hot.c. A unit is some
- * rows of the output, or pixels where windows are single ones, and of their out channels a part:
- * CPU_DIRECT_COLUMNS of a group.
+ * rows of the output (pixels, if windows are single pixels) and CPU_DIRECT_COLUMNS out channels of
+ * a group.
  */
 enum {
 	CPU_DIRECT_COLUMNS = 32,
-	CPU_DIRECT_PIXELS = 56, /* of a unit, about */
-	CPU_DIRECT_PANELS = 4,  /* of that many pixels: these are computed together */
-	/* Fewer pixels in a row that see their whole window are better gathered. */
+	CPU_DIRECT_PIXELS = 56, /* approximate pixels of a unit */
+	CPU_DIRECT_PANELS = 4,  /* panels of CPU_DIRECT_PIXELS that are computed together */
+	/* Gather instead if fewer pixels of a row see their whole window. */
 	CPU_DIRECT_INNER_MIN = 5,
-	/* Elements of a window beyond which weights leave the second-level cache. */
+	/* Elements of a window beyond which weights exceed the second-level cache */
 	CPU_DIRECT_DEPTH_MAX = 6144,
 };
 
 /*
- * Pixels are read side by side: too many a multiple of this apart would meet in one set of the
- * first-level cache.
+ * Pixels are read side by side. Too many pixels at multiples of this distance would map to one set
+ * of the first-level cache.
  */
 #define CPU_DIRECT_STEP_BYTES 4096
 
@@ -549,12 +575,12 @@ static inline bool cpu_conv_last_is_direct(const struct cpu_window *args)
 }
 
 struct cpu_direct_cut {
-	size_t rows;       /* or pixels, of all pictures */
-	size_t panel_rows; /* of a unit */
+	size_t rows;       /* rows, or pixels, of all pictures */
+	size_t panel_rows; /* rows of a unit */
 	size_t panels;
-	size_t group_parts; /* of a group's out channels */
-	size_t parts;       /* of all */
-	bool parts_first;   /* neighbouring units have the same part, not the same rows */
+	size_t group_parts; /* parts of a group's out channels */
+	size_t parts;       /* parts of all groups */
+	bool parts_first;   /* consecutive units have the same part instead of the same rows */
 };
 
 static inline struct cpu_direct_cut cpu_direct_cut(const struct cpu_window *args)
@@ -571,20 +597,20 @@ static inline struct cpu_direct_cut cpu_direct_cut(const struct cpu_window *args
 	cut.panels = (cut.rows + cut.panel_rows - 1) / cut.panel_rows;
 	cut.parts = args->group * cut.group_parts;
 	/*
-	 * Of products that are not deep the larger operand is read once; else that edges are
-	 * computed by columns of many rows counts for more.
+	 * A product of little depth reads the larger operand once. Otherwise the edges decide,
+	 * which are computed by columns of many rows.
 	 */
 	cut.parts_first = !is_plain || n > cpu_window_in(args);
 	return cut;
 }
 
-/* Neighbouring units that are computed together. */
+/* Consecutive units that are computed together */
 struct cpu_direct_piece {
 	size_t begin, end;     /* rows or pixels */
 	size_t n_begin, n_end; /* out channels */
 };
 
-/* Out channels before part @part. */
+/* Return the number of out channels before part @part. */
 static inline size_t cpu_direct_part(const struct cpu_window *args,
 				     const struct cpu_direct_cut *cut, size_t part)
 {
@@ -594,7 +620,7 @@ static inline size_t cpu_direct_part(const struct cpu_window *args,
 	return part / cut->group_parts * n + first;
 }
 
-/* Those of [*begin, end) that come first; moves *begin behind them. */
+/* Return the first piece of [*begin, end), and advance *begin past it. */
 static inline struct cpu_direct_piece cpu_direct_piece(const struct cpu_window *args, size_t *begin,
 						       size_t end)
 {
@@ -624,7 +650,10 @@ static inline struct cpu_direct_piece cpu_direct_piece(const struct cpu_window *
 	};
 }
 
-/* Columns of the input that a row of windows covers, and rows that @n_rows of them do. */
+/*
+ * Return the input columns that a row of windows covers. cpu_conv_strip_height(): the input rows
+ * that @n_rows rows of windows cover.
+ */
 static inline size_t cpu_conv_strip_width(const struct cpu_window *args)
 {
 	return (args->out_width - 1) * args->stride[2] + (args->kernel[2] - 1) * args->dilation[2] +
@@ -637,8 +666,9 @@ static inline size_t cpu_conv_strip_height(const struct cpu_window *args, size_t
 }
 
 /*
- * Where strips pay: terms of a sum, out channels, and floats of what a row of windows sees, at
- * most; pixels of a row, and rows, at least, unless the work is not worth several threads.
+ * Limits of convolutions computed from strips. At most: terms of a sum, out channels, and floats
+ * that a row of windows sees. At least: pixels of a row, and rows, unless the work is too small for
+ * several threads.
  */
 enum {
 	CPU_CONV_STRIP_TERMS = 384,
@@ -649,14 +679,17 @@ enum {
 	CPU_CONV_STRIP_WORK = 1 << 20,
 };
 
-/* Is a convolution with channels last computed from padded strips? See conv-strip-hot.c. */
+/*
+ * Return true if a convolution with channels last is computed from padded strips, see
+ * conv-strip-hot.c.
+ */
 static inline bool cpu_conv_last_strips(const struct cpu_window *args)
 {
 	const size_t taps = args->kernel[1] * args->kernel[2];
 	const size_t pixels = args->out_height * args->out_width;
 	const size_t width = cpu_conv_strip_width(args), height = cpu_conv_strip_height(args, 1);
 
-	/* Each by itself first: the product of what a client asks for may overflow. */
+	/* Check each factor before the product: the product of a client's sizes may overflow. */
 	return args->group == 1 && args->depth == 1 && args->kernel[0] == 1 &&
 	       args->out_depth == 1 && args->pad_begin[0] == 0 && taps > 1 &&
 	       taps * args->channels <= CPU_CONV_STRIP_TERMS &&
@@ -681,13 +714,13 @@ static inline size_t cpu_conv_last_units(const struct cpu_window *args)
 	return cut.panels * cut.parts;
 }
 
-/* Terms of a convolution's sums, each of an output pixel and channel. */
+/* Return the terms of each sum, one sum per output pixel and channel. */
 static inline size_t cpu_conv_terms(const struct cpu_window *args)
 {
 	return args->channels / args->group * args->kernel[0] * args->kernel[1] * args->kernel[2];
 }
 
-/* Is a convolution computed as a matrix product? */
+/* Return true if a convolution is computed as a matrix product. */
 static inline bool cpu_conv_is_product(const struct cpu_window *args, bool is_last)
 {
 	return !(is_last ? cpu_conv_last_slides(args) || cpu_conv_last_strips(args) ||
@@ -695,7 +728,9 @@ static inline bool cpu_conv_is_product(const struct cpu_window *args, bool is_la
 			 : cpu_conv_is_depthwise(args));
 }
 
-/* Output positions whose remainders by the strides are equal: how many sorts there are of them. */
+/*
+ * Return the number of phases: output positions of one phase have equal remainders by the strides.
+ */
 static inline size_t cpu_conv_transpose_phases(const struct cpu_window *args)
 {
 	const size_t out[3] = {args->out_depth, args->out_height, args->out_width};
@@ -706,7 +741,7 @@ static inline size_t cpu_conv_transpose_phases(const struct cpu_window *args)
 	return phases;
 }
 
-/* Blocks of pixels of a phase, at most. */
+/* Return the maximum of pixel blocks per phase. */
 static inline size_t cpu_conv_transpose_blocks(const struct cpu_window *args)
 {
 	const size_t out[3] = {args->out_depth, args->out_height, args->out_width};
@@ -723,10 +758,10 @@ static inline size_t cpu_conv_transpose_units(const struct cpu_window *args)
 	       cpu_conv_transpose_blocks(args);
 }
 
-/* Out channels of one unit of a ConvTranspose of float64. */
+/* Out channels of one unit of a float64 ConvTranspose */
 enum { CPU_TRANSPOSE_F64_CHANNELS = 48 };
 
-/* Units of one group of one picture. */
+/* Return the units per picture and group. */
 static inline size_t cpu_conv_transpose_f64_parts(const struct cpu_window *args)
 {
 	return (args->out_channels / args->group + CPU_TRANSPOSE_F64_CHANNELS - 1) /
@@ -736,12 +771,13 @@ static inline size_t cpu_conv_transpose_f64_parts(const struct cpu_window *args)
 /* Return: the kernels of @level; NULL if this processor or this build has none. */
 const struct cpu_kernels *cpu_kernels_get(enum cpu_simd level);
 
-/* "avx512"; "auto" for CPU_SIMD_AUTO. */
+/* Return the level's name: "avx512", or "auto" for CPU_SIMD_AUTO. */
 const char *cpu_simd_name(enum cpu_simd level);
 
 /*
- * Makes the calling thread treat denormals as zero, in operands and results, as the executor's
- * workers do: otherwise data full of them slows a task down a hundredfold. The thread that calls
- * executor_ops.run_inline must call it once, too. Affects all floating-point work of the thread.
+ * Make the calling thread treat denormals as zero, in operands and results, as the executor's
+ * workers do. Without it, data full of denormals slows a task down a hundredfold. The thread that
+ * calls executor_ops.run_inline must call this function once, too. Affects all floating-point work
+ * of the thread.
  */
 void cpu_flush_denormals(void);

@@ -1,8 +1,8 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Which nodes are computed on pictures whose channels come last. Private to broker/cpu; setup
- * thread only.
+ * The choice of nodes that are computed with channels last. Private to broker/cpu; setup thread
+ * only.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,25 +14,25 @@ struct chooser;
 
 struct cpu_layout {
 	const struct plan *plan;
-	/* By node: its pictures are taken and given with channels last. */
+	/* By node: its pictures are read and written with channels last. */
 	bool *is_last;
-	/* By tensor: so it lies where it is. Only pictures that are scratch. */
+	/* By tensor: lies with channels last in memory. Only for pictures in scratch. */
 	bool *lies_last;
-	struct chooser *chooser; /* until all is chosen */
+	struct chooser *chooser; /* until the choice is complete */
 };
 
 /* @plan is borrowed. Return: 0, -ENOMEM. */
 int cpu_layout_init(struct cpu_layout *layout, const struct plan *plan, enum cpu_layout_wish wish);
-/* Chooses for all nodes, a part at each call. Return: 0, all is chosen; EXECUTOR_E_MORE. */
+/* Choose for all nodes, a part per call. Return: 0, complete; EXECUTOR_E_MORE; -ENOMEM. */
 int cpu_layout_choose(struct cpu_layout *layout);
 void cpu_layout_deinit(struct cpu_layout *layout);
 
 /* compile-layout.c: functions for cpu_op.may_be_last and cpu_op.last_gain_ns of the operators. */
 
-/* Float32, [batch][channels][...], in which the two orders differ. */
+/* Return true for a float32 tensor [batch][channels][...] whose two orders differ. */
 bool cpu_layout_is_picture(const struct tensor *tensor);
 
-/* Is input @i, or output @i, of a node one of its pictures? */
+/* Return true if input or output @i of a node is one of its pictures. */
 bool cpu_layout_has_in(const struct plan *plan, const struct node *node, unsigned int i);
 bool cpu_layout_has_out(const struct plan *plan, const struct node *node, unsigned int i);
 
@@ -42,15 +42,16 @@ static inline const struct tensor *cpu_layout_tensor(const struct plan *plan, ui
 	return t == PLAN_NO_TENSOR ? NULL : &plan->tensors[t];
 }
 
-/* Elements of dimensions from @from on, which are not the first. */
+/* Return the elements of the dimensions from @from on; @from is at least 1. */
 uint64_t cpu_layout_pixels(const struct shape *shape, unsigned int from);
 bool cpu_layout_is_float(const struct tensor *tensor);
 bool cpu_layout_is_constant(const struct plan *plan, const struct tensor *tensor);
 /*
- * Compute the useful part of vectors of @width channels; other levels' have more, and take longer.
+ * Return the part of the lanes that @channels fill in vectors of @width channels. Other levels have
+ * other widths and take longer.
  */
 double cpu_layout_filled(uint32_t channels, uint32_t width);
-/* The same where few channels are computed in half vectors. */
+/* Return the same where few channels are computed in half vectors. */
 double cpu_layout_filled_narrow(uint32_t channels);
-/* cpu_op.last_gain_ns of poolings, and of means that are one. */
+/* cpu_op.last_gain_ns of poolings, and of means that are poolings */
 double cpu_layout_pool_gain_ns(const struct plan *plan, const struct node *node);

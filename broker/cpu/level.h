@@ -1,8 +1,6 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
-/*
- * The kernels of the level being compiled: what table.c collects. See kernels.h for each.
- */
+/* The kernels of the level being compiled, for table.c. kernels.h describes each. */
 #include "cpu/kernels.h"
 #include "cpu/vec.h"
 
@@ -29,8 +27,8 @@ void CPU_FN(conv_depthwise)(const struct cpu_window *args, size_t begin, size_t 
 /* slide-last-hot.c, for conv_last() of cpu_conv_last_slides(). Units: cpu_rows_last(). */
 void CPU_FN(conv_groups_last)(const struct cpu_window *args, size_t begin, size_t end);
 /*
- * slide-tile-hot.c, for conv_groups_last() of single channels. Return: false, and nothing is done,
- * if it is not for these windows.
+ * slide-tile-hot.c, for conv_groups_last() of single channels. Return: false, without effect, if
+ * the windows are not supported.
  */
 bool CPU_FN(conv_tiles_last)(const struct cpu_window *args, size_t begin, size_t end);
 /* conv-strip-hot.c, for conv_last() of cpu_conv_last_strips(). Units: cpu_rows_last(). */
@@ -52,18 +50,18 @@ void CPU_FN(norm_f64)(const struct cpu_norm *args, size_t begin, size_t end);
 void CPU_FN(batch_norm_f64)(const struct cpu_batch_norm *args, size_t begin, size_t end);
 
 /*
- * gemm-hot.c, for the convolution: y[m][n] (+)= a * b over one block of the depth.
- * @a: rows in panels of GEMM_MR, see gemm_pack_a(); @b: one panel of GEMM_NR columns.
+ * gemm-hot.c, for the convolution: y[m][n] (+)= a * b over one block of the depth. @a: rows in
+ * panels of GEMM_MR, see gemm_pack_a(). @b: one panel of GEMM_NR columns.
  */
 void CPU_FN(gemm_pack_a)(size_t m, size_t k, const float *a, size_t a_rs, size_t a_cs, float *to);
 void CPU_FN(gemm_panel)(size_t m, size_t n, size_t k, const float *a, const float *b, float *y,
 			size_t y_rs, bool accumulate);
-/* The same with @a as it is, rows @a_rs apart. */
+/* The same with @a unpacked, its rows @a_rs apart. */
 void CPU_FN(gemm_rows_panel)(size_t m, size_t n, size_t k, const float *a, size_t a_rs,
 			     const float *b, float *y, size_t y_rs, bool accumulate);
 /* slide-double-hot.c, for conv_f64(). Units: batch * channels. */
 void CPU_FN(conv_depthwise_f64)(const struct cpu_window_f64 *args, size_t begin, size_t end);
-/* gemm-double-hot.c, for the convolution of float64, as above; panels of GEMM_F64_NR columns. */
+/* gemm-double-hot.c, for the float64 convolution; panels of GEMM_F64_NR columns. */
 void CPU_FN(gemm_f64_pack_a)(size_t m, size_t k, const double *a, size_t a_rs, size_t a_cs,
 			     double *to);
 void CPU_FN(gemm_f64_panel)(size_t m, size_t n, size_t k, const double *a, const double *b,
@@ -75,10 +73,10 @@ void CPU_FN(gemm_f64_panel)(size_t m, size_t n, size_t k, const double *a, const
 #define GEMM_MR 6
 #endif
 #define GEMM_NR     (2 * VW)
-#define GEMM_F64_NR VW /* two vectors as well */
+#define GEMM_F64_NR VW /* two vectors, as GEMM_NR */
 /*
- * Rows of a, of a convolution its output channels, that stay in the second-level cache while the
- * panels of b pass by.
+ * Rows of a (a convolution's output channels) that stay in the second-level cache while the panels
+ * of b pass.
  */
 #define GEMM_MC 240
 _Static_assert(GEMM_MC % 12 == 0 && GEMM_MC % 6 == 0, "whole register tiles");

@@ -1,16 +1,15 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
-/*
- * What kernels that work element by element share. Included by their sources only.
- */
+/* Parts shared by the elementwise kernels. Included by their sources only. */
 #include "cpu/kernels.h"
 
 /*
- * A kernel of two operands. Who includes this has the same inline for one way that they advance:
+ * Defines a kernel of two operands. The including file defines an inline function for one
+ * combination of steps:
  *
- *	name##_row(n, in0, steps0, in1, steps1, out)
+ *   	name##_row(n, in0, steps0, in1, steps1, out)
  *
- * where steps0 and steps1 are constants: false for an operand that is one element for all n.
+ * where steps0 and steps1 are constants: false for an operand that repeats one element.
  */
 #define MAP_BINARY(name)                                                                 \
 	static void name(const struct cpu_map *args, size_t n)                           \
@@ -24,8 +23,9 @@
 	}
 
 /*
- * In a table by operator: functions of floats that give floats. Who includes this has a static
- * kernel of each of these names for its own type, map_ROW for each of OP_FLOAT_FUNCTIONS.
+ * Table entries, by operator, of the functions of floats that give floats. The including file
+ * defines a static kernel of each of these names for its type, map_ROW for each of
+ * OP_FLOAT_FUNCTIONS.
  */
 #define MAP_FUNCTION(KIND, row, ...) [CPU_MAP_##KIND] = map_##row
 #define MAP_FUNCTIONS                                                                          \

@@ -3,7 +3,7 @@
 /*
  * CPU kernels that move elements: their arguments
  *
- * A part of kernels.h, which says what holds for every kernel.
+ * A part of kernels.h, whose rules hold for every kernel.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,28 +14,31 @@ struct cpu_pause;
 enum { CPU_MOVE_MAX_DIMS = 16 };
 
 enum cpu_move_form {
-	CPU_MOVE_ROWS,     /* the last dimension is bytes that are contiguous on both sides */
-	CPU_MOVE_PLANE,    /* it is so where they go to, the one before it where they come from */
+	CPU_MOVE_ROWS,     /* the last dimension is contiguous bytes on both sides */
+	CPU_MOVE_PLANE,    /* contiguous: the last dimension of to, the one before it of from */
 	CPU_MOVE_ELEMENTS, /* anything else */
 	CPU_MOVE_FORMS,
 };
 
 /*
- * A box of elements; strides are bytes and may be negative. Elements are aligned to their size and
- * as they are copied none is read that was written.
+ * A box of elements. Strides are in bytes and may be negative. Elements are aligned to their size.
+ * No element is read after it was written.
  */
 struct cpu_move {
 	const void *from;
 	void *to;
 	enum cpu_move_form form;
-	unsigned int element_bytes; /* 1, 2, 4 or 8; those of rows 1 */
+	unsigned int element_bytes; /* 1, 2, 4 or 8; 1 for rows */
 	unsigned int n_dims;        /* at least 2 */
 	size_t extent[CPU_MOVE_MAX_DIMS];
 	ptrdiff_t from_stride[CPU_MOVE_MAX_DIMS], to_stride[CPU_MOVE_MAX_DIMS];
 	struct cpu_pause *pause;
 };
 
-/* Indices of the last dimension in one unit, at most: rows are long, others may miss the cache. */
+/*
+ * Return the maximum of last-dimension indices in one unit. Rows may be long; other forms may miss
+ * the cache.
+ */
 static inline size_t cpu_move_columns(const struct cpu_move *args)
 {
 	const size_t max = args->form == CPU_MOVE_ROWS ? 1 << 16 : 1 << 10;
@@ -44,7 +47,10 @@ static inline size_t cpu_move_columns(const struct cpu_move *args)
 	return columns < max ? columns : max;
 }
 
-/* And of the dimension before it: of planes, whole squares. */
+/*
+ * Return the maximum of indices of the dimension before the last in one unit; planes have whole
+ * squares.
+ */
 static inline size_t cpu_move_rows(const struct cpu_move *args)
 {
 	const size_t wanted = args->form == CPU_MOVE_ROWS ? 1 << 14 : 1 << 12;
@@ -55,7 +61,7 @@ static inline size_t cpu_move_rows(const struct cpu_move *args)
 	return rows ? rows : 1;
 }
 
-/* How many units each of the last two dimensions has. */
+/* Return the units along the last dimension, or along the one before it. */
 static inline size_t cpu_move_column_units(const struct cpu_move *args)
 {
 	const size_t columns = cpu_move_columns(args);

@@ -1,3 +1,3 @@
 /* SPDX-License-Identifier: MIT */
-/* Compiled once for all kernels of a level, where b_pch is set. */
+/* Precompiled once per level for all kernels, if b_pch is set. */
 #include <immintrin.h>
