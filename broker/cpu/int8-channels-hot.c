@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pixels times out channels, the latter side by side
+ * Pixels times out channels, with adjacent lanes for out channels
  *
- * A tile is some neighbouring pixels of an output row and two vectors of out channels. Pixels are
- * read from the slab where they lie, a word at a time for all channels, and weights vector by
- * vector. What the sums lack is added before the tile is turned around, when what is known of
- * channels fills vectors, too.
+ * A tile is some adjacent pixels of an output row and two vectors of out channels. Pixels are read
+ * in place from the slab, a word at a time for all channels; weights are read vector by vector.
+ * Corrections are added before the tile is transposed, while per-channel values fill vectors, too.
  */
 #include "cpu/int8-conv.h"
 
-/* As many pixels as registers have room for. */
+/* Pixels of a tile, limited by the registers */
 #if VW == 16
 #define CHANNELS_PIXELS 14
 #elif VW == 8
@@ -81,7 +80,7 @@ typedef void channels_micro_fn(const struct i8_channels *of, const int32_t *pixe
 #define CHANNELS_FOR(X, nv, s) CHANNELS_FOR_4(X, nv, s)
 #endif
 
-/* [weights are signed][one vector, two][pixels - 1]; widened operands know no sign. */
+/* [weights are signed][one vector, two][pixels - 1]. Widened operands need no variant by sign. */
 CHANNELS_FOR(CHANNELS_INSTANCE, 1, 0)
 CHANNELS_FOR(CHANNELS_INSTANCE, 2, 0)
 #if I8_VNNI
@@ -117,11 +116,13 @@ void CPU_FN(i8_channels_sums)(const struct i8_channels *of, bool a_signed, size_
 	}
 }
 
-/* What a tile's sums lack; a row of it is a pixel, the first of them is pixel @first. */
+/*
+ * Add the corrections to a tile's sums. A row of the tile is a pixel, the first row pixel @first.
+ */
 VEC_INLINE void channels_finish_as(const bool outer, const bool to_bytes, int32_t *tile, size_t np,
 				   size_t nv, const struct i8_finish *finish, size_t first)
 {
-	/* A copy, which the compiler sees that nothing is stored into. */
+	/* A copy: the compiler sees that no store changes it. */
 	const struct i8_finish copy = *finish, *f = &copy;
 
 	for (size_t v = 0; v < nv; v++) {
@@ -147,8 +148,8 @@ VEC_INLINE void channels_finish_as(const bool outer, const bool to_bytes, int32_
 }
 
 /*
- * Four vectors, every four lanes of which are four rows of one vector, as four of which they are
- * four columns.
+ * Transpose four vectors. In @in, each four lanes are four rows of one vector; in @out, four
+ * columns.
  */
 #if VW == 16
 VEC_INLINE void channels_turn_lanes(const vi in[4], vi out[4])
@@ -165,7 +166,10 @@ VEC_INLINE void channels_turn_lanes(const vi in[4], vi out[4])
 }
 #endif
 
-/* Four channels of VW pixels, a vector each: every four lanes are four rows of a tile. */
+/*
+ * Return four channels of VW pixels, a vector each. Each four lanes of @out come from four rows of
+ * a tile.
+ */
 VEC_INLINE void channels_turn(const int32_t *tile, vi out[4])
 {
 #if VW == 16
@@ -237,7 +241,7 @@ VEC_INLINE void channels_store_as(const bool to_bytes, const int32_t *tile, size
 
 #if VW == 16
 
-/* Lanes [4 * @l, 4 * @l + 4). */
+/* Return lanes [4 * @l, 4 * @l + 4). */
 VEC_INLINE __m128i channels_lanes(vi value, size_t l)
 {
 	switch (l) {
@@ -253,16 +257,16 @@ VEC_INLINE __m128i channels_lanes(vi value, size_t l)
 }
 
 /*
- * Makes bytes of a tile's sums, four pixels at a time, and turns them around as bytes. @fits: as
- * for i8_whole().
+ * Convert a tile's sums to bytes, four pixels at a time, and transpose the bytes. @fits: as for
+ * i8_whole().
  */
 VEC_INLINE void channels_bytes_as(const bool fits, const bool outer, const int32_t *tile, size_t np,
 				  size_t nv, const struct i8_channels *of, size_t first, size_t at)
 {
-	/* Of four pixels the same four channels, then of each channel its four pixels. */
+	/* Gather the same four channels of four pixels, then each channel's four pixels. */
 	const __m512i by_channel = _mm512_broadcast_i32x4(
 		_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
-	/* A copy, which the compiler sees that nothing is stored into. */
+	/* A copy: the compiler sees that no store changes it. */
 	const struct i8_finish copy = *of->finish, *f = &copy;
 	const struct i8_packing packing = i8_packing_of(f);
 	const __mmask16 pixels = (__mmask16)((1u << np) - 1);
@@ -337,12 +341,12 @@ void CPU_FN(i8_channels_row)(const struct i8_channels *of, bool a_signed, size_t
 	const size_t nv = of->m > VW ? 2 : 1;
 	const size_t n_tiles = (n + CHANNELS_PIXELS - 1) / CHANNELS_PIXELS;
 	const struct i8_finish *finish = of->finish;
-	/* What is behind the last pixel is turned around, too. */
+	/* Zeroed, since rows after the last pixel are transposed, too. */
 	int32_t tile[VW * I8_NR];
 
 	memset(tile, 0, sizeof(tile));
 	for (size_t t = 0, i = 0; t < n_tiles; t++) {
-		/* Of about the same size. */
+		/* Divide into tiles of about equal size. */
 		const size_t np = (n - i + n_tiles - t - 1) / (n_tiles - t);
 
 		cpu_pause(of->pause);

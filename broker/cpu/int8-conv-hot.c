@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Convolution of eight-bit numbers
+ * Eight-bit convolution
  *
- * As the float one (window-hot.c), a product of the weights with a matrix that nobody stores: a
- * unit's pixels are arranged block by block of the depth in the form that the register tile reads
- * (int8-pixels-hot.c), padding as the input's zero point, so that it counts for nothing. Zero
- * points are undone as in int8-gemm-hot.c; the sums of the weights' rows are kept with their packed
- * form, and with the bias and the input's zero point they become one number per out channel. Where
- * all panels of a piece fit into the first-level cache, they are arranged before any is multiplied.
+ * As the float convolution (window-hot.c), a product of the weights with a matrix that is never
+ * stored as a whole. A unit's pixels are arranged block by block of the depth in the form that the
+ * register tile reads (int8-pixels-hot.c). Padding is the input's zero point, so that it
+ * contributes nothing. Zero points are corrected as in int8-gemm-hot.c. The sums of the weights'
+ * rows are stored with their packed form; with the bias and the input's zero point they become one
+ * number per out channel. If all panels of a piece fit into the first-level cache, they are
+ * arranged before the first is multiplied.
  *
  * Where it pays, vectors hold out channels instead (int8-channels-hot.c): see
- * cpu_int8_conv_by_channels(). Then all that some rows of the output see is arranged once, as words
- * that are read where they are.
+ * cpu_int8_conv_by_channels(). Then everything that some rows of the output see is arranged once,
+ * as words that are read in place.
  */
 #include "cpu/int8-conv.h"
 #include "cpu/window.h"
@@ -19,8 +20,8 @@
 
 enum {
 	I8_CONV_MC = 480,         /* out channels whose sums fit the workspace */
-	I8_CONV_FLAT = 4 * I8_MR, /* out channels that see all panels before the next ones do */
-	/* Words of each row that are packed between two looks for others. */
+	I8_CONV_FLAT = 4 * I8_MR, /* out channels per pass over all panels */
+	/* words per row packed between two checks of the pause */
 	I8_CONV_PACK_WORDS = 1 << 10,
 };
 
@@ -43,15 +44,15 @@ static size_t conv_taps(const struct cpu_window *window)
 	return window->channels / window->group * window->kernel[1] * window->kernel[2];
 }
 
-/* Whole vectors of what there is one of for each out channel. */
+/* Return @m per-channel values, rounded up to whole vectors. */
 static size_t conv_padded(size_t m)
 {
 	return (m + VW - 1) / VW * VW;
 }
 
 /*
- * Of each group the sums of its rows, then its rows block by block; by channels, I8_NR of them
- * after the other, the last ones with zeros up to whole vectors.
+ * The packed form of each group has the sums of its rows, then its rows block by block. By
+ * channels, it has I8_NR rows at a time; the last rows are padded with zeros to whole vectors.
  */
 size_t CPU_FN(i8_pack_conv_size)(const struct cpu_window *window)
 {
@@ -61,7 +62,7 @@ size_t CPU_FN(i8_pack_conv_size)(const struct cpu_window *window)
 	return window->group * rows * (i8_depth_of(window).words + 1) * sizeof(int32_t);
 }
 
-/* Word @k of one row of the weights. */
+/* Return word @k of one row of the weights. */
 static int32_t conv_word(const struct cpu_int8_conv *conv, const struct i8_depth *depth,
 			 const uint8_t *row, size_t k)
 {
@@ -85,7 +86,7 @@ static int32_t conv_word(const struct cpu_int8_conv *conv, const struct i8_depth
 	return (int32_t)word;
 }
 
-/* Words [begin, end) of rows [first, first + n), of which those from @m on are zeros. */
+/* Pack words [begin, end) of rows [first, first + n). Rows from @m on are zeros. */
 static void conv_pack_words(const struct cpu_int8_conv *conv, const struct i8_depth *depth,
 			    const uint8_t *weights, size_t begin, size_t end, size_t first,
 			    size_t n, size_t m, int32_t *to)
@@ -99,7 +100,7 @@ static void conv_pack_words(const struct cpu_int8_conv *conv, const struct i8_de
 	}
 }
 
-/* Rows [first, first + rows) of a group, as far as there are any. */
+/* Pack the existing rows of [first, first + rows) of a group. */
 static void conv_pack_rows(const struct cpu_int8_conv *conv, const struct i8_depth *depth,
 			   const uint8_t *weights, size_t first, size_t rows, int32_t *to)
 {
@@ -148,8 +149,8 @@ size_t CPU_FN(i8_pack_conv)(const struct cpu_int8_conv *conv, size_t begin, size
 }
 
 /*
- * Of out channels [channel, channel + m) the zero points, negative, up to whole vectors of them.
- * Return: whether any is not 0.
+ * Store the negated zero points of out channels [channel, channel + m), padded to whole vectors.
+ * Return: true if any is not 0.
  */
 static bool conv_zeros(const struct cpu_int8_conv *conv, size_t channel, size_t m, int32_t *to)
 {
@@ -176,7 +177,9 @@ static bool conv_zeros(const struct cpu_int8_conv *conv, size_t channel, size_t 
 	return any != 0;
 }
 
-/* Up to whole vectors. Return: are all of them smaller than 1? */
+/*
+ * Store the combined scales, padded to whole vectors. Return: true if all magnitudes are below 1.
+ */
 static bool conv_scales(const struct cpu_requantize *q, size_t channel, size_t m, float *to)
 {
 	const vf b = vf_set(q->b.of[0]), y = vf_set(q->y[0]), one = vf_set(1);
@@ -194,8 +197,8 @@ static bool conv_scales(const struct cpu_requantize *q, size_t channel, size_t m
 }
 
 /*
- * What is known of out channels [channel, channel + m) beforehand: vectors of them, as there may be
- * few pixels to each. Return: whether their sums lack anything.
+ * Compute the corrections of out channels [channel, channel + m), in vectors of channels, since a
+ * channel may have few pixels. Return: true if the sums need any correction or conversion.
  */
 static bool conv_rows(const struct cpu_int8_conv *conv, size_t channel, size_t m,
 		      const int32_t *row_sums, struct i8_finish *finish,
@@ -247,14 +250,14 @@ static struct i8_pixels conv_pixels(const struct cpu_int8_conv *conv, const stru
 	};
 }
 
-/* One group's part of a piece: where its out channels begin, and its pixels. */
+/* One group's part of a piece: its out channels and its pixels */
 struct conv_part {
 	const struct cpu_int8_conv *conv;
-	size_t m;              /* out channels of the group, */
-	size_t channel;        /* the first of them, */
-	const int32_t *packed; /* and their weights: sums, then words */
-	size_t at;             /* of the output: the first pixel of the first channel */
-	size_t pixels;         /* of the output: from channel to channel */
+	size_t m;              /* out channels of the group */
+	size_t channel;        /* the group's first out channel */
+	const int32_t *packed; /* the group's packed weights: sums, then words */
+	size_t at;             /* output index of the first channel's first pixel */
+	size_t pixels;         /* output stride between channels */
 };
 
 static struct conv_part conv_part_of(const struct cpu_int8_conv *conv, const struct i8_depth *depth,
@@ -325,7 +328,7 @@ static void conv_deep(const struct cpu_int8_conv *conv, const struct i8_depth *d
 	}
 }
 
-/* Of out channels [i, i + m) of a part, rows of @finish, what all of its panels' pixels make. */
+/* Compute out channels [i, i + m) of a part, the rows of @finish, for all of its panels' pixels. */
 static void conv_flat_rows(const struct conv_part *part, const struct i8_depth *depth, size_t i,
 			   size_t m, size_t n, const struct i8_finish *finish,
 			   struct i8_conv_workspace *work)
@@ -352,8 +355,8 @@ static void conv_flat_rows(const struct conv_part *part, const struct i8_depth *
 }
 
 /*
- * Where all panels of a piece are so small that the first-level cache holds them: some out channels
- * after the other see all of its pixels, and write rows that are long.
+ * Compute a piece whose panels all fit into the first-level cache. A few out channels at a time see
+ * all pixels, and write long rows.
  */
 static void conv_flat(const struct cpu_int8_conv *conv, const struct i8_depth *depth,
 		      const struct cpu_conv_piece *piece, struct i8_conv_workspace *work)
@@ -393,7 +396,7 @@ static void conv_piece(const struct cpu_int8_conv *conv, const struct i8_depth *
 		conv_deep(conv, depth, piece, work);
 }
 
-/* A piece, in as many as its pixels need. */
+/* Compute a piece, divided where its pixels require it. */
 static void conv_pieces(const struct cpu_int8_conv *conv, const struct i8_depth *depth,
 			struct cpu_conv_piece piece, struct i8_conv_workspace *work)
 {
@@ -404,33 +407,33 @@ static void conv_pieces(const struct cpu_int8_conv *conv, const struct i8_depth 
 		conv_piece(conv, depth, &piece, work);
 		return;
 	}
-	/* Of two long rows much is in between. */
+	/* The span of two long rows may be too large for the slab: compute each row by itself. */
 	for (; piece.first < end; piece.first += piece.n) {
 		piece.n = min_size(end - piece.first, width - piece.first % width);
 		conv_piece(conv, depth, &piece, work);
 	}
 }
 
-/* ---- by channels ------------------------------------------------------------------------ */
+/* ---- By channels ---- */
 
-/* Units [begin, end) of one matrix: of each part of the out channels the rows it has there. */
+/* Units [begin, end) of one matrix: for each part of the out channels, its rows in that range */
 struct conv_rows {
 	size_t batch, group;
 	size_t begin, end;
 	struct cpu_int8_conv_cut cut;
 };
 
-/* Rows that are arranged: [first, last) of the output. */
+/* Arranged rows [first, last) of the output */
 struct conv_band {
 	const struct cpu_int8_conv *conv;
 	const struct i8_depth *depth;
 	const struct i8_arrange *arrange;
 	size_t first, last;
-	bool skips;     /* rows of the kernel that only see padding: it is zero */
-	size_t sums_rs; /* of the sums of pixels, from row to row */
+	bool skips;     /* skip kernel rows that see only padding, which is zero */
+	size_t sums_rs; /* stride between rows of the pixels' sums */
 };
 
-/* What row @oy sees. Return: from where in the slab. */
+/* Set the words that row @oy sees. Return: the row's first place in the slab. */
 static const int32_t *conv_row(const struct conv_band *band, size_t oy,
 			       struct i8_channels *channels)
 {
@@ -463,7 +466,7 @@ static void conv_pixel_sums(const struct conv_band *band, struct i8_channels cha
 	}
 }
 
-/* Of the rows that are arranged those of the units, part by part. */
+/* Compute the units' rows among the arranged rows, part by part. */
 static void conv_rows_band(const struct conv_band *band, const struct conv_rows *rows,
 			   struct i8_conv_workspace *work)
 {
@@ -537,7 +540,7 @@ static void conv_rows_of(const struct cpu_int8_conv *conv, const struct i8_depth
 		piece.first = band.first * width;
 		piece.n = n * width;
 		of = conv_pixels(conv, depth, &piece);
-		/* There is room for one row, see cpu_int8_conv_by_channels(). */
+		/* One row always fits, see cpu_int8_conv_by_channels(). */
 		if (!CPU_FN(i8_arrange_rows)(&of, &work->arrange)) {
 			n = (n + 1) / 2;
 			continue;

@@ -1,33 +1,33 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Matrix product of eight-bit numbers
+ * Eight-bit matrix product
  *
- * Blocked as the float product is (gemm-hot.c): panels of b, I8_NR columns wide and one block of
- * the depth long, pass by a register tile of I8_MR rows. What differs:
+ * Blocked as the float product (gemm-hot.c): panels of b, I8_NR columns wide and one block of the
+ * depth long, pass a register tile of I8_MR rows. The differences:
  *
- * Sums are whole numbers modulo 2^32, so any order gives the same ones. Zero points never enter the
- * inner loop: sum (a - az)(b - bz) = sum ab - bz * (sum of a's row) - az * (sum of b's column) +
- * k az bz. Sums of a constant's columns are kept with its panels; the others are added up on the
- * way. The last block of the depth adds what is missing while the tile is in registers, and makes
- * bytes of it where they are wanted.
+ * Sums are integers modulo 2^32, so every order gives the same sums. Zero points never enter the
+ * inner loop: sum (a - az)(b - bz) = sum ab - bz * (sum of a's row) - az * (sum of b's column) + k
+ * az bz. Column sums of a constant are stored with its panels; other sums are computed on the way.
+ * The last block of the depth adds the correction while the tile is in registers, and converts to
+ * bytes if requested.
  *
- * With dot products of bytes one operand must be unsigned and the other signed. a is taken as it
- * is, so that its rows can be read in place; b gets the opposite sign when it is packed, by
- * flipping top bits where it has the same one, which moves its zero point by 128.
+ * With dot products of bytes one operand must be unsigned and the other signed. a is used
+ * unchanged, so that its rows can be read in place. b gets the opposite sign when it is packed: top
+ * bits are inverted if both signs are equal, which moves b's zero point by 128.
  */
 #include "cpu/int8-level.h"
 #include "cpu/int8-words.h"
 #include "util/number.h"
 
-/* Columns from which a packed copy of a pays, where it can be read in place. */
+/* Columns from which a packed copy of a pays although a can be read in place */
 #define I8_PACK_A_MIN 640
 #define I8_MC         240
-/* Columns after which sums start to leave the second-level cache, and that fit the workspace. */
+/* Columns whose sums stay in the second-level cache and fit the workspace */
 #define I8_NC 512
 
 _Static_assert(I8_MC % I8_MR == 0 && I8_NC % I8_NR == 0, "whole register tiles");
 
-/* What a block needs beside its operands. */
+/* Workspace of a block */
 struct i8_workspace {
 	int32_t a[I8_MC * I8_KCW];
 	int32_t panel[I8_KCW * I8_NR];
@@ -46,7 +46,7 @@ VEC_INLINE vi i8_word(const uint8_t *from)
 	return vi_set(word);
 }
 
-/* What is at the end of a tile. */
+/* Destination of a tile's sums, and their correction */
 struct i8_end {
 	int32_t *y;
 	size_t y_rs, n;
@@ -55,7 +55,7 @@ struct i8_end {
 	const struct i8_finish *finish;
 };
 
-/* One row of a tile into bytes; @n columns from vector @v on. */
+/* Convert one row of a tile to bytes: @n columns from vector @v on. */
 VEC_INLINE void i8_end_bytes(vi sum, const struct i8_finish *f, size_t row, size_t v, size_t n)
 {
 	const vf of_row = vf_set(f->row_scale ? f->row_scale[row] : 1);
@@ -66,11 +66,13 @@ VEC_INLINE void i8_end_bytes(vi sum, const struct i8_finish *f, size_t row, size
 	i8_store(f->y + row * f->y_rs + v * VW, i8_requantized(sum, scale, f), n);
 }
 
-/* The constants say what of it is there; @full: all columns are. */
+/*
+ * Correct and store a tile. The constants select the corrections. @full: all columns are present.
+ */
 VEC_INLINE void i8_end_as(const bool full, const bool outer, const bool to_bytes,
 			  const int32_t *tile, size_t mr, const struct i8_end *end)
 {
-	/* Copies, which the compiler sees that nothing is stored into. */
+	/* Copies: the compiler sees that no store changes them. */
 	const struct i8_finish finish = *end->finish, *const f = &finish;
 	const struct i8_end to = *end;
 
@@ -104,7 +106,7 @@ VEC_INLINE void i8_end_as(const bool full, const bool outer, const bool to_bytes
 	}
 }
 
-/* Adds what a tile's sums lack, and stores them. Out of line: it is the same for every tile. */
+/* Add the corrections to a tile's sums and store them. Out of line: shared by all tiles. */
 static __attribute__((noinline)) void i8_end(const int32_t *tile, size_t mr,
 					     const struct i8_end *end)
 {
@@ -120,7 +122,7 @@ static __attribute__((noinline)) void i8_end(const int32_t *tile, size_t mr,
 		i8_end_as(false, true, false, tile, mr, end);
 }
 
-/* The elements behind the last whole word of each row, as words. */
+/* Make words of the elements after the last whole word of each row. */
 static __attribute__((noinline)) void i8_tail_words(const uint8_t *from, size_t a_rs, size_t rows,
 						    size_t tail, int32_t *to)
 {
@@ -133,7 +135,7 @@ static __attribute__((noinline)) void i8_tail_words(const uint8_t *from, size_t 
 	}
 }
 
-/* Adds the product of @mr rows and @nv vectors to a register tile. */
+/* Add the product of @mr rows and @nv vectors to a register tile. */
 VEC_INLINE void i8_add(const size_t mr, const size_t nv, const bool a_signed, const size_t a_cs,
 		       size_t kw, const uint8_t *a, size_t a_rs, const int32_t *b, vi acc[I8_MR][2])
 {
@@ -157,8 +159,8 @@ VEC_INLINE void i8_add(const size_t mr, const size_t nv, const bool a_signed, co
 }
 
 /*
- * One register tile, @nv vectors wide: its sums, rows @to_rs apart. @tail: one more word of each
- * row; NULL: none.
+ * Compute the sums of one register tile, @nv vectors wide, and store them in rows @to_rs apart.
+ * @tail: one more word per row; NULL: none.
  */
 VEC_INLINE void i8_micro(const size_t mr, const size_t nv, const bool a_signed, const size_t a_cs,
 			 size_t kw, const uint8_t *a, size_t a_rs, const int32_t *tail,
@@ -188,7 +190,7 @@ VEC_INLINE void i8_micro(const size_t mr, const size_t nv, const bool a_signed, 
 typedef void i8_micro_fn(size_t kw, const uint8_t *a, size_t a_rs, const int32_t *tail,
 			 const int32_t *b, int32_t *to, size_t to_rs);
 
-/* The tile's height and width are constants within each instance: it lives in registers. */
+/* Height and width are constants in each instance, so that the tile stays in registers. */
 #define I8_INSTANCE(mr, nv, is_signed)                                                            \
 	static void i8_packed_##mr##_##nv##_##is_signed(size_t kw, const uint8_t *a, size_t a_rs, \
 							const int32_t *tail, const int32_t *b,    \
@@ -218,7 +220,7 @@ I8_FOR_ROWS(I8_INSTANCE, 2, 0)
 #define I8_PACKED(mr, nv, s) i8_packed_##mr##_##nv##_##s,
 #define I8_ROWS(mr, nv, s)   i8_rows_##mr##_##nv##_##s,
 
-/* [a is signed][in place][one vector, two][rows - 1]; widened operands know no sign. */
+/* [a is signed][in place][one vector, two][rows - 1]. Widened operands need no variant by sign. */
 #if I8_VNNI
 I8_FOR_ROWS(I8_INSTANCE, 1, 1)
 I8_FOR_ROWS(I8_INSTANCE, 2, 1)
@@ -237,7 +239,7 @@ static i8_micro_fn *const i8_micros[1][2][2][I8_MR] = {
 
 #if defined(__SSE2__)
 
-/* One whole register tile of whole numbers into bytes; its sums are never stored. */
+/* Convert one whole register tile to bytes without storing its sums. */
 VEC_INLINE void i8_to_bytes_tile(const bool a_signed, const bool fits, size_t kw, const uint8_t *a,
 				 const int32_t *b, const struct i8_finish *f,
 				 const struct i8_packing *packing, size_t row)
@@ -271,7 +273,7 @@ VEC_INLINE size_t i8_to_bytes_tiles(const bool a_signed, const bool fits, size_t
 				    const uint8_t *a, const int32_t *b,
 				    const struct i8_finish *finish)
 {
-	/* A copy, which the compiler sees that nothing is stored into. */
+	/* A copy: the compiler sees that no store changes it. */
 	const struct i8_finish copy = *finish;
 	const struct i8_packing packing = i8_packing_of(&copy);
 	size_t row = 0;
@@ -282,8 +284,9 @@ VEC_INLINE size_t i8_to_bytes_tiles(const bool a_signed, const bool fits, size_t
 }
 
 /*
- * The whole tiles of a panel that is all of the depth, I8_NR columns wide, and lacks what is known
- * of its rows only, as in most convolutions. Return: how many rows they are.
+ * Compute the whole tiles of a panel, as bytes. Supports panels that cover the whole depth, are
+ * I8_NR columns wide, and need corrections by row only, as in most convolutions. Return: the rows
+ * computed.
  */
 static size_t i8_to_bytes(size_t m, size_t kw, const void *a, bool a_signed, const int32_t *b,
 			  const struct i8_finish *f)
@@ -337,7 +340,7 @@ void CPU_FN(i8_panel)(size_t m, size_t n, size_t kw, const void *a, bool a_signe
 			.finish = finish ? finish : &nothing,
 		};
 
-		/* Lines that are written at the end are there by then. */
+		/* Prefetch the lines that the tile is stored to. */
 		for (size_t r = 0; direct && r < mr; r++) {
 			__builtin_prefetch(end.y + r * y_rs, 1);
 			__builtin_prefetch(end.y + r * y_rs + VW, 1);
@@ -351,7 +354,7 @@ void CPU_FN(i8_panel)(size_t m, size_t n, size_t kw, const void *a, bool a_signe
 	}
 }
 
-/* One word of a row: @n <= I8_GROUP elements. */
+/* Return one word of a row: @n <= I8_GROUP elements. */
 VEC_INLINE int32_t i8_pack_word(const uint8_t *from, size_t n, bool is_signed)
 {
 	uint32_t word = 0;
@@ -365,7 +368,7 @@ VEC_INLINE int32_t i8_pack_word(const uint8_t *from, size_t n, bool is_signed)
 	return (int32_t)word;
 }
 
-/* Four words of one row, as floats only for the shuffles. */
+/* Return four words of one row. The float type serves the shuffles only. */
 VEC_INLINE v4 i8_pack_words(const uint8_t *from, bool is_signed)
 {
 #if I8_GROUP == 4
@@ -456,7 +459,7 @@ void CPU_FN(i8_column_sums)(size_t kw, const int32_t *panel, bool a_signed, int3
 	vi_store(sums + VW, acc[1]);
 }
 
-/* The sum of one row; @flip makes it unsigned. */
+/* Return the sum of one row. @flip makes its bytes unsigned. */
 VEC_INLINE int32_t i8_row_sum(size_t k, const uint8_t *a, uint8_t flip)
 {
 	uint64_t sum = 0;
@@ -528,13 +531,13 @@ static size_t i8_words(size_t k)
 	return (k + I8_GROUP - 1) / I8_GROUP;
 }
 
-/* The sums of the columns, then block by block and panel by panel the words. */
+/* The sums of the columns, followed by the words, block by block and panel by panel */
 size_t CPU_FN(i8_pack_b_size)(size_t k, size_t n)
 {
 	return (i8_words(k) + 1) * i8_padded(n) * sizeof(int32_t);
 }
 
-/* Rows [p, p + kb) and columns from @j of b. */
+/* Pack rows [p, p + kb) and the columns from @j of b. */
 static void i8_pack_panel(const struct cpu_int8_gemm *gemm, size_t p, size_t kb, size_t j,
 			  int32_t *to)
 {
@@ -569,11 +572,11 @@ size_t CPU_FN(i8_pack_b)(const struct cpu_int8_gemm *gemm, size_t begin, size_t 
 	return n_units;
 }
 
-/* What is known of a block of rows before its panels are. */
+/* Properties of a block of rows that are known before its panels */
 struct i8_block {
 	size_t m_begin, m;
 	uint8_t flip;
-	bool b_zeros; /* some may differ from 0 */
+	bool b_zeros; /* zero points may differ from 0 */
 	struct i8_finish finish;
 };
 
@@ -585,7 +588,7 @@ static void i8_block_rows(const struct cpu_int8_gemm *gemm, struct i8_block *blo
 
 	block->flip = i8_flip(gemm->a_signed, gemm->b_signed);
 	block->b_zeros = block->flip || gemm->b_zero.of;
-	/* One zero point may turn out to be none. */
+	/* A single zero point may be 0. */
 	if (block->b_zeros && !gemm->b_zero.each)
 		block->b_zeros = i8_zero(&gemm->b_zero, 0, gemm->b_signed, block->flip) != 0;
 	if (block->b_zeros) {
@@ -611,7 +614,7 @@ static void i8_block_rows(const struct cpu_int8_gemm *gemm, struct i8_block *blo
 		block->finish.row_scale = requantize->a.of + block->m_begin;
 }
 
-/* What the last block of the depth needs to know of the columns from @j. */
+/* Set the corrections of the columns from @j for the last block of the depth. */
 static void i8_finish_columns(const struct cpu_int8_gemm *gemm, struct i8_block *block, size_t j,
 			      const int32_t *sums, struct i8_workspace *work)
 {
@@ -668,7 +671,7 @@ static void i8_block(const struct cpu_int8_gemm *gemm, const struct cpu_gemm_til
 	if (need_sums && !packed)
 		memset(work->col_sums, 0, i8_padded(columns) * sizeof(int32_t));
 
-	/* Once even over nothing: a sum of nothing is 0. */
+	/* Runs once even if k is 0: an empty sum is 0. */
 	for (size_t p = 0; p == 0 || p < gemm->k; p += I8_KC) {
 		const size_t kb = min_size(I8_KC, gemm->k - p), kw = i8_words(kb);
 		const bool is_last = p + kb == gemm->k;

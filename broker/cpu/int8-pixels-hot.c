@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The input of a convolution of eight-bit numbers, as panels of words
+ * The input of an eight-bit convolution, as panels of words
  *
- * A panel's row is one word of the depth as seen from its pixels. Rows of one plane look at the
- * same bytes through one tap after the other, so the bytes of a plane that any of them looks at are
- * made words once, with padding around them, in a slab: then what a row sees is some runs of the
- * slab, the same ones for every row but for where they begin. Padding is the input's zero point,
- * which counts for nothing in the end. A panel at a time is copied from there, just before it is
- * multiplied, so that it does not leave the first-level cache in between.
+ * A row of a panel is one word of the depth as its pixels see it. Rows of one plane read the same
+ * bytes through one tap after the other. Therefore the plane's bytes that any row reads are
+ * converted to words once, with padding around them, in a slab. A panel row then consists of runs
+ * of the slab, which differ between rows only in their offset. Padding is the input's zero point,
+ * which cancels out. Each panel is copied from the slab just before it is multiplied, so that it
+ * stays in the first-level cache.
  *
- * A convolution without a window needs no slab, and where taps are so far apart that there is no
- * room for one, bytes are gathered row by row.
+ * A convolution without a window needs no slab. If taps are so far apart that the slab would not
+ * fit, bytes are gathered row by row.
  */
 #include "cpu/int8-conv.h"
 #include "cpu/int8-words.h"
 #include "cpu/window.h"
 
-/* Does a pixel of the output see nothing but itself? */
+/* Return true if each output pixel depends only on the input pixel at its position. */
 static bool pixels_are_plain(const struct cpu_window *w)
 {
 	return w->kernel[1] == 1 && w->kernel[2] == 1 && w->stride[1] == 1 && w->stride[2] == 1 &&
@@ -29,23 +29,23 @@ static size_t slab_clamp(int64_t value, size_t most)
 	return value < 0 ? 0 : min_size((size_t)value, most);
 }
 
-/* Return: false if there is no room for a block of the depth. */
+/* Find the place of the slab. Return: false if a block of the depth does not fit. */
 static bool slab_find(const struct i8_pixels *p, struct i8_slab *ret)
 {
 	const struct cpu_window *w = &p->conv->window;
 	const size_t last = p->first + p->n - 1;
 	const size_t oy = p->first / w->out_width, rows = last / w->out_width - oy;
-	/* Of a single row only the part in question. */
+	/* Of a single row, cover only the needed columns. */
 	const size_t ox = rows == 0 ? p->first % w->out_width : 0;
 	const size_t columns = (rows == 0 ? last % w->out_width : w->out_width - 1) - ox;
 	const size_t taps = p->depth->by_taps ? p->depth->row_words * I8_GROUP : w->kernel[2];
-	/* Planes of which a block has some words. */
+	/* Planes of which a block may have words */
 	const size_t planes =
 		min_size(p->depth->planes, (p->depth->block - 1) / p->depth->plane_words + 2);
 
 	ret->width = columns * w->stride[2] + (taps - 1) * w->dilation[2] + 1;
 	ret->rows = rows * w->stride[1] + (w->kernel[1] - 1) * w->dilation[1] + 1;
-	/* None of the three is beyond 2^63. */
+	/* None of the three products exceeds 2^63. */
 	if (ret->width > I8_SLAB_ROW || ret->rows > I8_SLAB_WORDS ||
 	    planes * ret->rows * ret->width > I8_SLAB_WORDS)
 		return false;
@@ -58,7 +58,7 @@ static bool slab_find(const struct i8_pixels *p, struct i8_slab *ret)
 	return true;
 }
 
-/* From where in the slab the pixels see their first word, vector by vector. */
+/* Find where the pixels see their first word in the slab, vector by vector. */
 static void slab_find_parts(const struct i8_pixels *p, const struct i8_slab *slab,
 			    struct i8_arrange *work)
 {
@@ -78,7 +78,7 @@ static void slab_find_parts(const struct i8_pixels *p, const struct i8_slab *sla
 		const size_t at =
 			(row - first_row) * w->stride[1] * slab->width + ox * stride - column;
 
-		/* Lane 0 may be before the slab, where it is not read. */
+		/* Lane 0 may be before the slab, but is not read then. */
 		*part++ =
 			(struct i8_part){(ptrdiff_t)(at - lane * stride), lanes.bits, lanes.reads};
 		if (work->n_parts[v]++ == 0)
@@ -102,7 +102,7 @@ static uint8_t pixels_pad(const struct cpu_int8_conv *conv)
 	return conv->x_zero.of ? *(const uint8_t *)conv->x_zero.of : 0;
 }
 
-/* A word of those of @n elements that are there, all of them @byte. */
+/* Return a word whose first @n elements are @byte and whose others are 0. */
 static int32_t pixels_word(uint8_t byte, size_t n, bool is_signed, uint8_t flip)
 {
 	uint8_t bytes[16];
@@ -116,7 +116,7 @@ static int32_t pixels_word(uint8_t byte, size_t n, bool is_signed, uint8_t flip)
 	return words[0];
 }
 
-/* May write up to a vector more. */
+/* Fill @n words. May write up to a vector more. */
 VEC_INLINE void slab_fill(int32_t *to, size_t n, int32_t word)
 {
 	for (size_t i = 0; i < n; i += VW)
@@ -124,8 +124,8 @@ VEC_INLINE void slab_fill(int32_t *to, size_t n, int32_t word)
 }
 
 /*
- * A row of places from rows of bytes, @between from one to the next; only the first @n_rows of a
- * word's are there. May write up to 16 words more.
+ * Convert rows of bytes, @between apart, to a row of places; only the first @n_rows elements of a
+ * word exist. May write up to 16 words more.
  */
 VEC_INLINE void slab_words(const uint8_t *row, size_t between, const size_t n_rows, size_t n,
 			   bool is_signed, uint8_t flip, int32_t *to)
@@ -140,7 +140,7 @@ VEC_INLINE void slab_words(const uint8_t *row, size_t between, const size_t n_ro
 	}
 }
 
-/* Words of the bytes of a plane: all of it that is under the pixels. */
+/* Convert the part of a plane that the pixels see to words. */
 static void slab_make(const struct i8_pixels *p, const struct i8_slab *slab, size_t plane,
 		      struct i8_arrange *work, int32_t *to)
 {
@@ -166,11 +166,11 @@ static void slab_make(const struct i8_pixels *p, const struct i8_slab *slab, siz
 		line = p->x + channel * area + (size_t)iy * w->width;
 		line += (int64_t)begin + slab->column;
 		if (d->by_taps) {
-			/* Neighbouring taps are the row itself, shifted. */
+			/* Adjacent taps are the same row, shifted. */
 			memset(work->row, pad, begin);
 			memcpy(work->row + begin, line, end - begin);
 			memset(work->row + end, pad, slab->width - end);
-			/* The last places are seen as a word's later elements only. */
+			/* The last places are used only as later elements of words. */
 			slab_words(work->row, w->dilation[2], I8_GROUP,
 				   slab->width - (I8_GROUP - 1) * w->dilation[2], is_signed, flip,
 				   to);
@@ -187,7 +187,7 @@ static void slab_make(const struct i8_pixels *p, const struct i8_slab *slab, siz
 	}
 }
 
-/* What a part sees from @from on; the other lanes are 0. @stride is 1, 2, or 0 for @any_stride. */
+/* Load what a part sees at @from; other lanes are 0. @stride is 1, 2, or 0 for @any_stride. */
 VEC_INLINE vi slab_load(const int32_t *from, const struct i8_part *part, vi lanes,
 			const size_t stride, size_t any_stride)
 {
@@ -195,7 +195,7 @@ VEC_INLINE vi slab_load(const int32_t *from, const struct i8_part *part, vi lane
 
 	from += part->offset;
 #if VW < 16
-	/* Around the slab is room for what whole vectors have too much. */
+	/* The margins around the slab allow whole vectors to be read. */
 	if (stride == 1)
 		return vi_load(from) & lanes;
 	if (stride == 2)
@@ -205,8 +205,8 @@ VEC_INLINE vi slab_load(const int32_t *from, const struct i8_part *part, vi lane
 }
 
 /*
- * What a vector of pixels sees through each of @n words, as part of a panel. @masked: words have
- * elements that do not count.
+ * Store what a vector of pixels sees through each of @n words, as part of a panel. @masked: words
+ * have elements that are not taps.
  */
 VEC_INLINE void slab_look(const struct i8_part *part, size_t n_parts, const struct i8_word *words,
 			  size_t n, const int32_t *slab, const size_t stride, size_t any_stride,
@@ -248,7 +248,7 @@ VEC_INLINE void slab_look_at(const struct i8_arrange *work, size_t v, size_t n, 
 		slab_look(part, n_parts, work->words, n, slab, stride, any_stride, false, to);
 }
 
-/* Words [k, k + n). */
+/* Find the slab offsets and masks of words [k, k + n). */
 static void slab_find_words(const struct i8_pixels *p, const struct i8_slab *slab, size_t k,
 			    size_t n, struct i8_word *to)
 {
@@ -271,7 +271,7 @@ static void slab_find_words(const struct i8_pixels *p, const struct i8_slab *sla
 	}
 }
 
-/* The words of a block as the panel from pixel @j on sees them. */
+/* Pack the words of a block for the panel from pixel @j on. */
 static void panel_of_slab(const struct i8_pixels *p, size_t kw, size_t j,
 			  const struct i8_arrange *work, int32_t *to)
 {
@@ -289,7 +289,7 @@ static void panel_of_slab(const struct i8_pixels *p, size_t kw, size_t j,
 	}
 }
 
-/* One tap of one channel, as pixels [first, first + n) see it. */
+/* Gather one tap of one channel for pixels [first, first + n). */
 static void gather(const struct i8_pixels *p, const uint8_t *plane, size_t tap, size_t first,
 		   size_t n, uint8_t *to)
 {
@@ -321,7 +321,7 @@ static void gather(const struct i8_pixels *p, const uint8_t *plane, size_t tap, 
 	}
 }
 
-/* Likewise row by row, from gathered bytes. */
+/* Pack a panel row by row from gathered bytes. */
 static void panel_of_rows(const struct i8_pixels *p, size_t k, size_t kw, size_t j,
 			  struct i8_arrange *work, int32_t *to)
 {
@@ -347,7 +347,7 @@ static void panel_of_rows(const struct i8_pixels *p, size_t k, size_t kw, size_t
 	}
 }
 
-/* Likewise from bytes where they are: a word is some channels of the pixel itself. */
+/* Pack a panel from the input in place: a word has some channels of the pixel itself. */
 static void panel_of_plain(const struct i8_pixels *p, size_t k, size_t kw, size_t j, int32_t *to)
 {
 	const size_t area = p->conv->window.height * p->conv->window.width;

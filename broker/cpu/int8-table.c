@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The kernels of one level, by name: compiled once per level as they are. */
+/* The int8 kernels of one level, by name. Compiled once per level. */
 #include "cpu/int8-level.h"
 
 #define OF_KERNEL(result, name, arguments) .name = CPU_FN(i8_##name),
