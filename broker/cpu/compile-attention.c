@@ -2,8 +2,8 @@
 /*
  * Attention and RotaryEmbedding
  *
- * Three dimensions or four: heads are strides. The kernel reads past keys and present ones where
- * they are; where the two together are an output, a step of its own puts them there.
+ * Operands have three or four dimensions; heads are strides. The kernel reads past and present keys
+ * in place. If the two together are an output, a separate step concatenates them there.
  */
 #include "cpu/compile.h"
 #include "cpu/run-attention.h"
@@ -31,7 +31,10 @@ static int compile_rotary(struct compiler *c)
 	return 0;
 }
 
-/* Elements from one head and from one position to the next, of @heads of @seq by @size. */
+/*
+ * Compute the strides, in elements, between batches, heads and positions of @heads of @seq by
+ * @size.
+ */
 static void strides(bool heads_first, size_t heads, size_t seq, size_t size, size_t *ret_batch,
 		    size_t *ret_head, size_t *ret_row)
 {
@@ -42,7 +45,7 @@ static void strides(bool heads_first, size_t heads, size_t seq, size_t size, siz
 
 static void set_mask(const struct shape *mask, uint8_t dtype, struct cpu_attention *args)
 {
-	/* Strides of [batch][heads][queries][keys], 0 where there is one or none. */
+	/* Strides of [batch][heads][queries][keys]; 0 where the extent is 1 or missing */
 	size_t by[4] = {0}, stride = 1;
 
 	for (unsigned int i = mask->rank; i-- > 0;) {
@@ -59,7 +62,10 @@ static void set_mask(const struct shape *mask, uint8_t dtype, struct cpu_attenti
 	args->mask_is_bool = dtype == RBK_DTYPE_BOOL;
 }
 
-/* Output @out is the past (input @past) and input @present behind it, if it is wanted. */
+/*
+ * Add a step that writes input @past followed by input @present to output @out, if the output
+ * exists.
+ */
 static int add_present(struct compiler *c, unsigned int out, unsigned int past,
 		       unsigned int present, const struct cpu_attention *attention, size_t size,
 		       size_t head_stride, size_t row_stride)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What works element by element
+ * Elementwise operators
  *
- * Neighbouring dimensions are merged where all operands walk through them in one stride, or repeat:
- * that makes most broadcasts a single loop or rows of one kind. The kernel is looked up by operator
- * and type. Float16 goes by float32, some elements at a time, except where elements only move.
+ * Adjacent dimensions are merged where every operand passes through both with one stride, or is
+ * repeated. This makes most broadcasts a single loop or rows of one kind. The kernel is looked up
+ * by operator and type. Float16 is converted to float32, some elements at a time, except where
+ * elements only move.
  */
 #include <assert.h>
 
@@ -17,7 +18,7 @@ static const enum cpu_type types[] = {
 	[RBK_DTYPE_BOOL] = CPU_BOOL, [RBK_DTYPE_BF16] = CPU_BF16, [RBK_DTYPE_F64] = CPU_F64,
 };
 
-/* Those that are no single function, or one of several. */
+/* Operators without a single function of their own, or with several */
 enum {
 	CPU_MAP_WHERE = CPU_MAP_COUNT,
 	CPU_MAP_CAST = CPU_MAP_COUNT,
@@ -70,7 +71,7 @@ static void choose_kernel(struct compiler *c, struct cpu_step_map *step)
 	assert(step->kernel);
 }
 
-/* Can dimension @e be one with the one before, for all operands? */
+/* Return true if dimension @e can be merged with the one before it for all operands. */
 static bool joins(const struct cpu_step_map *step, const size_t last[3], const size_t stride[3],
 		  struct cpu_extent e)
 {
@@ -95,7 +96,7 @@ static int compile_elementwise(struct compiler *c)
 		.n_in = c->node->n_in,
 		.out_bytes = (uint8_t)dtype_bytes(node_out(c, 0)->dtype),
 		.inner.fixed = 1,
-		/* Functions of float64 take ten times as long, and more. */
+		/* Functions of float64 take at least ten times as long. */
 		.pause = node_in(c, 0)->dtype == RBK_DTYPE_F64 ? CPU_PAUSE_ELEMS / 16
 							       : CPU_PAUSE_ELEMS,
 	};
@@ -120,7 +121,9 @@ static int compile_elementwise(struct compiler *c)
 			extent[n++] = e;
 		memcpy(stride[n - 1], here, sizeof(here));
 	}
-	/* What is left innermost has strides of 0 or 1, and some 1 unless it is all there is. */
+	/*
+	 * Innermost strides are now 0 or 1; at least one is 1, unless this is the only dimension.
+	 */
 	if (n > 0)
 		step->inner = extent[n - 1];
 	step->n_outer = n > 1 ? n - 1 : 0;
@@ -137,8 +140,8 @@ static int compile_elementwise(struct compiler *c)
 }
 
 /*
- * Operands are pictures of the result's rank, or they lie the same in both orders: aligned at the
- * end, they have no channels or nothing but these.
+ * Return true if each operand is a picture of the result's rank, or lies the same in both orders:
+ * right-aligned, it has no channels or nothing but channels.
  */
 static bool elementwise_may(const struct plan *plan, const struct node *node)
 {

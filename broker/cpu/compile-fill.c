@@ -2,12 +2,12 @@
 /*
  * Filling packed forms
  *
- * A plan is compiled first, which tells how much its packed forms will take and takes none of it;
- * then they get memory and are filled, one after the other, some megabytes at each call, so that
- * others get in between on the setup thread. Sources of float16 that are packed as float32 are
- * converted to memory of their own, which goes when the form is there.
+ * A plan is compiled first, which determines the size of its packed forms without allocating them.
+ * Then the forms get memory and are filled one after the other, some megabytes per call, so that
+ * other jobs can run on the setup thread in between. Float16 sources of float32 forms are converted
+ * to temporary memory, which is freed when the form is complete.
  *
- * Two plans that have the same form may both be under way: either goes on where the other stopped.
+ * Two plans that share a form may fill it at the same time: each continues where the other stopped.
  */
 #include "cpu/compile.h"
 
@@ -20,8 +20,8 @@
 #include "util/error.h"
 
 enum {
-	FILL_CALL_BYTES = 4 << 20, /* of packed forms, about, that one call fills */
-	CONVERT_FLOATS = 1 << 19,  /* that are converted at once */
+	FILL_CALL_BYTES = 4 << 20, /* approximate bytes of packed forms that one call fills */
+	CONVERT_FLOATS = 1 << 19,  /* floats that one call converts */
 };
 
 void compile_fill_from(const struct compiler *c, struct cpu_fill *fill, unsigned int source,
@@ -37,7 +37,10 @@ void compile_fill_from(const struct compiler *c, struct cpu_fill *fill, unsigned
 	}
 }
 
-/* Converts some more of what it is packed of. Return: 0, all is there; EXECUTOR_E_MORE; -ENOMEM. */
+/*
+ * Convert some more of the form's sources.
+ * Return: 0, all are converted; EXECUTOR_E_MORE; -ENOMEM.
+ */
 static int convert(struct chunks *memory, struct cpu_fill *fill)
 {
 	for (unsigned int i = 0; i < FILL_SOURCES; i++) {
@@ -61,7 +64,10 @@ static int convert(struct chunks *memory, struct cpu_fill *fill)
 	return 0;
 }
 
-/* Return: true if some is left to be dropped. */
+/*
+ * Free a part of the converted sources. Return: true if a part was freed, so that another call is
+ * needed.
+ */
 static bool drop_some_converted(struct chunks *memory, struct cpu_fill *fill)
 {
 	for (unsigned int i = 0; i < FILL_SOURCES; i++)
@@ -113,7 +119,7 @@ int cpu_fill(struct cpu_executor *cpu, struct cpu_plan *compiled)
 		r = fill_some(cpu, fill);
 		if (r < 0)
 			return error_fold(r);
-		/* A pack that is filled in parts has parts of about this size. */
+		/* A form that is filled in parts has parts of about this size. */
 		bytes += fill->pack->map_bytes < FILL_CALL_BYTES / 2 ? fill->pack->map_bytes
 								     : FILL_CALL_BYTES / 2;
 		if (r == EXECUTOR_E_MORE)

@@ -2,7 +2,7 @@
 /*
  * Gather, GatherElements, GatherND, ScatterElements and ScatterND
  *
- * What scatters is two steps, one that copies the data and one that writes into the copy.
+ * A scatter takes two steps: the first copies the data, the second writes into the copy.
  */
 #include "cpu/compile.h"
 
@@ -13,20 +13,20 @@ CPU_STEP_HOLDS(struct cpu_step_gather);
 CPU_STEP_HOLDS(struct cpu_step_elements);
 CPU_STEP_HOLDS(struct cpu_step_scatter_nd);
 
-/* Bytes of an element as steps see it: float16 may have been made float32. */
+/* Return the bytes of an element as steps see it: float16 may have been converted to float32. */
 static size_t element_bytes(const struct compiler *c, const struct tensor *tensor)
 {
 	return c->is_half && tensor->dtype == RBK_DTYPE_F16 ? sizeof(float)
 							    : dtype_bytes(tensor->dtype);
 }
 
-/* Of 1, 2, 4 or 8. */
+/* Return log2 of 1, 2, 4 or 8 bytes. */
 static unsigned int log_bytes(size_t bytes)
 {
 	return (unsigned int)__builtin_ctzll(bytes);
 }
 
-/* Gather: of each outer element the same rows. */
+/* Gather: selects the same rows of each outer element. */
 static int compile_gather(struct compiler *c)
 {
 	const struct shape *x = &node_in(c, 0)->shape, *at = &node_in(c, 1)->shape;
@@ -47,7 +47,10 @@ static int compile_gather(struct compiler *c)
 	return 0;
 }
 
-/* Where tuples of @n numbers point from dimension @first of @x on, in units of @bytes. */
+/*
+ * Set limits and strides, in units of @bytes, of tuples of @n indices into dimensions of @x from
+ * @first on.
+ */
 static void set_strides(const struct shape *x, unsigned int first, unsigned int n, size_t bytes,
 			size_t *limit, size_t *stride)
 {
@@ -81,9 +84,9 @@ static int compile_gather_nd(struct compiler *c)
 }
 
 /*
- * Dimensions of the table and of what lies flat, as the indices do. Neighbours of which the table's
- * inner one is as long as the flat one are one. The count is dimension 0, which is the axis or an
- * outer one.
+ * Set the dimensions of the table and of the flat tensor, which lies as the indices do. Adjacent
+ * dimensions are merged if the inner one has the same extent in both. The count is dimension 0,
+ * which is the axis or an outer dimension.
  */
 static void set_elements(struct compiler *c, unsigned int kind)
 {
@@ -114,7 +117,7 @@ static void set_elements(struct compiler *c, unsigned int kind)
 		joins = i != axis && i + 1u < flat->rank && i + 1u != axis &&
 			flat->dims[i + 1] == table->dims[i + 1];
 	}
-	/* The last one, if it is not the axis: its elements are neighbours in both. */
+	/* The last dimension, if it is not the axis: its elements are adjacent in both tensors. */
 	if (axis + 1u < flat->rank) {
 		args->n_outer--;
 		args->inner = args->extent[args->n_outer];
@@ -133,7 +136,7 @@ static bool scatter_takes_half(const struct node *node)
 	return node->params.gather.reduction == OP_SCATTER_NONE;
 }
 
-/* Which function of what scatters. */
+/* Return the scatter function of the node. */
 static enum cpu_scatter scatter_of(const struct compiler *c)
 {
 	static const uint8_t firsts[] = {
@@ -150,7 +153,7 @@ static enum cpu_scatter scatter_of(const struct compiler *c)
 	return (enum cpu_scatter)(firsts[x->dtype] + reduction - OP_SCATTER_ADD);
 }
 
-/* The data's copy; then the step that the caller fills. */
+/* Make the present step copy the data, and add a step for the caller to fill. */
 static int add_scatter(struct compiler *c)
 {
 	const struct tensor *x = node_in(c, 0);

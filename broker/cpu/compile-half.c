@@ -2,13 +2,13 @@
 /*
  * Float16
  *
- * A node with float16 operands becomes conversions into scratch of its own, the steps of its
- * operator, which see float32, and conversions back. Sums are so in float32, and every kernel has
- * float16 for two passes over its operands.
+ * A node with float16 operands becomes conversions to scratch of its own, the steps of its
+ * operator, which see float32, and conversions back. So sums are in float32, and every kernel
+ * supports float16 for two more passes over its operands.
  *
- * Constants are converted once, when packed forms are filled. If the operator packs what it is
- * given, the converted copy is dropped afterwards; if it goes on reading it, it is kept as another
- * packed form. While the node is compiled it stands at an address where nothing is.
+ * Constants are converted once, when packed forms are filled. If the operator packs the constant,
+ * the converted copy is freed afterwards. If steps read the converted copy, it is kept as a packed
+ * form itself. While the node is compiled, the copy has an address that no object has.
  */
 #include "cpu/compile.h"
 
@@ -17,7 +17,7 @@
 #include "cpu/internal.h"
 #include "util/error.h"
 
-enum { FILL_FLOATS = 1 << 19 }; /* that are converted at once */
+enum { FILL_FLOATS = 1 << 19 }; /* floats converted at a time */
 
 static bool is_half(const struct tensor *tensor)
 {
@@ -29,7 +29,7 @@ static uint64_t n_elems(const struct compiler *c, const struct tensor *tensor)
 	return shape_elems(&tensor->shape, c->plan->max_count);
 }
 
-/* A step that converts all of @tensor. */
+/* Add a step that converts all of @tensor. */
 static int add_conversion(struct compiler *c, const struct tensor *tensor, cpu_run_fn *run,
 			  struct cpu_operand from, struct cpu_operand to)
 {
@@ -47,7 +47,7 @@ static int add_conversion(struct compiler *c, const struct tensor *tensor, cpu_r
 
 uintptr_t compile_half_address(unsigned int i)
 {
-	/* Above all addresses of user space, and as far apart as the largest tensor needs. */
+	/* Above all addresses of user space, and spaced for the largest tensor */
 	return (uintptr_t)1 << 63 | (uintptr_t)i << 50;
 }
 
@@ -95,7 +95,7 @@ static bool fill_floats(const struct cpu_fill *fill, uint64_t number)
 	return n < left;
 }
 
-/* Keeps a converted constant if a step from @first on reads it. */
+/* Keep a converted constant if a step from @first on reads it. */
 static int keep_constant(struct compiler *c, unsigned int i, uint32_t first)
 {
 	const struct plan_constant *constant = &c->plan->constants[node_constant(c, i)];

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Nodes whose pictures have their channels last, and those around them
+ * Conversions around nodes with channels last
  *
- * See layout.c for which they are, and the operators' files for which may be. What a node reads or
- * writes in the other order is converted into or out of scratch of the node's own; its other steps
- * see shapes in the order of memory.
+ * layout.c chooses these nodes; the operators' files say which nodes may be chosen. An operand of
+ * the node that lies in the other order is converted to or from scratch of the node's own. The
+ * node's other steps see shapes in the order of memory.
  */
 #include "cpu/compile.h"
 
@@ -12,7 +12,7 @@
 #include "cpu/run-move.h"
 #include "util/error.h"
 
-/* Steps from one order into the other. */
+/* Add a step that converts from one order to the other. */
 static int add_conversion(struct compiler *c, const struct tensor *tensor, bool to_last,
 			  struct cpu_operand from, struct cpu_operand to)
 {
@@ -43,7 +43,7 @@ static int add_conversion(struct compiler *c, const struct tensor *tensor, bool 
 	return 0;
 }
 
-/* Room for one of the node's operands in the other order. */
+/* Reserve scratch for one of the node's operands in the other order. */
 static struct cpu_operand room_for(struct compiler *c, const struct tensor *tensor)
 {
 	c->work_max +=
@@ -167,6 +167,6 @@ double cpu_layout_pool_gain_ns(const struct plan *plan, const struct node *node)
 	const double work = (double)(node->cost.bytes_fixed + node->cost.bytes_row);
 	const uint32_t channels = cpu_layout_tensor(plan, node->in[0])->shape.dims[1];
 
-	/* Bytes per nanosecond, on Zen 4. */
+	/* The divisors are bytes per nanosecond, on Zen 4. */
 	return work / 22 - work / (60 * cpu_layout_filled_narrow(channels));
 }

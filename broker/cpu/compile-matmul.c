@@ -2,8 +2,8 @@
 /*
  * MatMul and Gemm
  *
- * A batch that shares its b is only a taller a. Constant right-hand sides are packed, if that makes
- * reading them faster; the results are the same bits either way. Those of float64 are not.
+ * A batch that shares its b is computed as a taller a. Constant right-hand sides are packed if that
+ * speeds up reading; the results are bit-identical either way. Float64 is never packed.
  */
 #include "cpu/compile.h"
 
@@ -13,7 +13,10 @@
 #include "cpu/run-matmul.h"
 #include "util/error.h"
 
-/* Up to this size the product reads b in place as fast, and a page would be much for it. */
+/*
+ * Up to this size the product reads b in place as fast, and the packed form would waste most of a
+ * page.
+ */
 enum { PACK_MIN_ELEMS = 512 };
 
 enum { FILL_FLOATS = 1 << 19 }; /* floats packed at a time */
@@ -49,7 +52,7 @@ static bool fill_matrix(const struct cpu_fill *fill, uint64_t number)
 	return number + 1 < args->n_matrices * n_across * n_down;
 }
 
-/* Packs the constant b of a product, if it is one and large enough. */
+/* Pack b if it is constant and large enough. */
 static int pack_matrix(struct compiler *c, const struct tensor *b, size_t n_matrices)
 {
 	const struct cpu_kernels *kernels = c->cpu->kernels;
@@ -64,7 +67,7 @@ static int pack_matrix(struct compiler *c, const struct tensor *b, size_t n_matr
 
 	if (node_is_double(c) || !node_in_is_constant(c, 1) || k * n <= PACK_MIN_ELEMS)
 		return 0;
-	/* A column is read as it is: a panel would be mostly padding. */
+	/* A narrow b is read in place: a panel would be mostly padding. */
 	if (n < kernels->gemm_nr / 2)
 		return 0;
 	if (__builtin_mul_overflow(packed, n_matrices, &floats))
@@ -89,7 +92,10 @@ static int pack_matrix(struct compiler *c, const struct tensor *b, size_t n_matr
 	return 0;
 }
 
-/* Dimensions of a batch, outermost first, merged where both operands allow. */
+/*
+ * Add a dimension of the batch, outermost first, merged with the last one where both operands
+ * allow.
+ */
 static void gemm_add_batch(struct cpu_step_gemm *step, struct cpu_extent extent, size_t a, size_t b)
 {
 	const unsigned int last = step->n_batch - 1;
@@ -109,7 +115,7 @@ static void gemm_add_batch(struct cpu_step_gemm *step, struct cpu_extent extent,
 	step->n_batch++;
 }
 
-/* The shape without its last @n dimensions. */
+/* Return the shape without its last @n dimensions. */
 static struct shape shape_front(const struct shape *shape, unsigned int n)
 {
 	struct shape front = *shape;
@@ -134,7 +140,7 @@ bool compile_product(struct cpu_step_gemm *step, const struct shape *as, const s
 	step->a_matrix = step->m.fixed * step->k;
 	step->b_matrix = step->n.fixed * step->k;
 
-	/* One b for all: the batch only means more rows. */
+	/* A single b: the batch only means more rows. */
 	if (extent_is_one(b_batch) && !rows_apart) {
 		step->m = extent_mul(extent_range(&a_front, 0, a_front.rank), step->m);
 		return true;
@@ -159,7 +165,7 @@ static void set_run(struct compiler *c)
 		c->speed_up = COMPILE_DOUBLE_SPEED_UP;
 }
 
-/* Of a sum that is computed along: the same for every row, or as large as the one product. */
+/* Set the strides of a fused addend: the same for every row, or as large as the single product. */
 static void set_addend(struct cpu_step_gemm *step, const struct shape *shape)
 {
 	if (shape->rank == 0)
@@ -202,7 +208,7 @@ static int compile_gemm(struct compiler *c)
 	step->n = extent_aligned(&b->shape, 2, step->trans_b ? 0 : 1);
 	step->a_matrix = step->m.fixed * step->k;
 	step->b_matrix = step->n.fixed * step->k;
-	/* ONNX: without beta the addend is not looked at. */
+	/* ONNX: without beta the addend is not read. */
 	if (addend && step->beta == 0)
 		c->step->in[2].present = false;
 	if (addend) {

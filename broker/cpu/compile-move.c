@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Operators that only move elements: one step for each move of the node, and pictures side by side
+ * Operators that only move elements
  *
- * Dimensions of a move may be in any order. Those that lie close together where elements are read
- * come next to those that lie close together where they are written: so that every Transpose is
- * made of planes.
+ * One step per move of the node; with channels last, Concat moves rows of pixels.
+ *
+ * Dimensions of a move may be in any order. The dimension whose elements are adjacent in the source
+ * is moved next to the one whose elements are adjacent in the destination. So every Transpose
+ * consists of planes.
  */
 #include "cpu/compile.h"
 #include "cpu/run-move.h"
@@ -13,7 +15,7 @@
 
 _Static_assert((int)CPU_MOVE_MAX_DIMS == (int)MOVE_MAX_DIMS, "a step holds any move");
 
-/* Moves dimension @d between the last two; the others keep their order. */
+/* Move dimension @d to the last but one position; the others keep their order. */
 static void make_last_but_one(struct move *move, unsigned int d)
 {
 	const uint64_t extent = move->extent[d];
@@ -29,7 +31,7 @@ static void make_last_but_one(struct move *move, unsigned int d)
 	move->to_stride[d] = to_stride;
 }
 
-/* Return: the form of @move, whose dimensions are reordered for that. */
+/* Reorder the dimensions of @move for its best form. Return: the form. */
 static enum cpu_move_form choose_form(struct move *move, unsigned int *dynamic_dim)
 {
 	const unsigned int n = move->n_dims;
@@ -67,7 +69,7 @@ static void set_step(struct compiler *c, struct move *move)
 		move->extent[move->n_dims - 1] *= move->element_bytes;
 		move->from_stride[move->n_dims - 1] = move->to_stride[move->n_dims - 1] = 1;
 	}
-	/* Two dimensions at least, the first ones of 1. */
+	/* At least two dimensions: prepend dimensions of 1. */
 	front = move->n_dims < 2 ? 2 - move->n_dims : 0;
 	to->args.n_dims = front + move->n_dims;
 	for (unsigned int d = 0; d < front; d++)
@@ -115,7 +117,7 @@ static int compile_moves(struct compiler *c)
 	return 0;
 }
 
-/* Pixel by pixel, one input after the other. */
+/* Copy input @i of a Concat with channels last, pixel by pixel. */
 static void set_rows(struct compiler *c, unsigned int i, size_t first)
 {
 	const struct shape *x = &node_in(c, i)->shape;

@@ -2,8 +2,9 @@
 /*
  * Normalisations
  *
- * All but BatchNormalization are rows of neighbours: what lies from a dimension on, or a channel,
- * or a group of them. Scale and bias are either the row's length, or one for each channel, or one.
+ * All but BatchNormalization work on rows of adjacent elements: the dimensions from an axis on, a
+ * channel, or a group of channels. Scale and bias have the row's length, one value per channel, or
+ * a single value.
  */
 #include "cpu/compile.h"
 #include "cpu/run-norm.h"
@@ -32,7 +33,7 @@ static int compile_layer_norm(struct compiler *c)
 	return 0;
 }
 
-/* InstanceNormalization has as many groups as channels. */
+/* GroupNormalization and InstanceNormalization, which has as many groups as channels */
 static int compile_group_norm(struct compiler *c)
 {
 	const struct shape *x = &node_in(c, 0)->shape;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Time that a node takes beside its operations and bytes
+ * Time of a node beside its operations and bytes
  *
- * A product of two matrices of one element is one operation on 12 bytes, and takes 20 ns: kernels
- * have loops to set up for every unit, row or matrix, however short it is, and some move elements
- * one by one. The dispatcher computes on its own thread what takes a microsecond or two, so it has
- * to know. The numbers of struct cpu_op are about two thirds of what the worst shapes took, at most
- * 2 us by flops and bytes, on a Xeon with AVX-512.
+ * A product of two matrices of one element is one operation on 12 bytes, and takes 20 ns. Kernels
+ * set up loops for every unit, row or matrix, however short, and some move elements one by one. The
+ * dispatcher computes tasks of one or two microseconds on its own thread, so it must know these
+ * times. The numbers of struct cpu_op are about two thirds of the time that the worst shapes took,
+ * of those that take at most 2 us by flops and bytes, on a Xeon with AVX-512.
  */
 #include "cpu/compile.h"
 
@@ -34,7 +34,10 @@ static double max(double a, double b)
 	return a > b ? a : b;
 }
 
-/* Weights and other inputs have rows, too, but kernels take them in larger pieces. */
+/*
+ * Measure rows and elements. Weights and other inputs have rows, too, but kernels process them in
+ * larger pieces.
+ */
 static void measure(const struct compiler *c, uint32_t count, double *ret_rows, double *ret_elems)
 {
 	for (unsigned int i = 0; i < c->node->n_in + c->node->n_out; i++) {
@@ -69,13 +72,13 @@ double compile_overhead_ns(const struct compiler *c, uint32_t first_step, uint32
 	/* A copy: the shape rule's cost is that of a view. */
 	if (kind == OP_RESHAPE && units > 0)
 		return n * (double)dtype_bytes(in->dtype) / 8;
-	/* Kernels that take one element after the other. */
+	/* These kernels process elements one by one. */
 	if (kind == OP_MAX_POOL && in->dtype != RBK_DTYPE_F32)
 		each.elem_quarter_ns = 24;
 	else if (kind >= OP_REDUCE_SUM && kind <= OP_REDUCE_MIN &&
 		 !(OP_ALL_FLOATS & OP_TYPE(in->dtype)))
 		each.elem_quarter_ns = 8;
-	/* Float16 goes through float32; half as many lanes hold float64. */
+	/* Float16 is converted to and from float32; a vector holds half as many float64. */
 	return (units * each.unit_ns + rows * each.row_ns + n * each.elem_quarter_ns / 4) *
 	       (in && (in->dtype == RBK_DTYPE_F64 || in->dtype == RBK_DTYPE_F16) ? 2 : 1);
 }

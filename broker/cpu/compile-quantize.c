@@ -2,9 +2,9 @@
 /*
  * Quantization, and products and convolutions of quantized tensors
  *
- * Whatever the place of scales and zero points among a node's inputs, a product's step has them
- * where enum cpu_integer_in says. Constant weights are packed now, others in a step of their own in
- * front of the one that reads them.
+ * Nodes differ in the order of scales and zero points among their inputs; the step of a product has
+ * them in the order of enum cpu_integer_in. Constant weights are packed when the plan is prepared.
+ * Other weights are packed by a separate step before the one that reads them.
  */
 #include "cpu/compile.h"
 
@@ -15,7 +15,7 @@
 #include "cpu/run-quantize.h"
 #include "util/error.h"
 
-enum { FILL_BYTES = 2 << 20 }; /* of a packed form that are filled at once */
+enum { FILL_BYTES = 2 << 20 }; /* bytes of a packed form that are filled at a time */
 
 static const struct cpu_int8_kernels *int8_kernels(const struct compiler *c)
 {
@@ -34,7 +34,7 @@ static enum cpu_quant_type quant_type(uint8_t dtype)
 				       : CPU_QUANT_U8;
 }
 
-/* Where the scale changes along the axis: [outer][axis][inner]. */
+/* Set the axis along which the scale changes: [outer][axis][inner]. */
 static void quantize_axis(struct compiler *c, const struct shape *x)
 {
 	const union op_params *params = &c->node->params;
@@ -56,7 +56,10 @@ static void quantize_axis(struct compiler *c, const struct shape *x)
 	}
 	if (!extent_is_one(step->inner))
 		return;
-	/* The last axis is a row, or rows of whole blocks; a ragged last one stays as it is. */
+	/*
+	 * The last axis is a row, or rows of whole blocks; a ragged last block keeps the general
+	 * form.
+	 */
 	if (block == 1) {
 		step->inner = step->axis;
 		step->axis = (struct cpu_extent){.fixed = 1};
@@ -127,7 +130,7 @@ static int compile_dynamic_quantize(struct compiler *c)
 	return 0;
 }
 
-/* Which input of a node stands where; -1: none does. */
+/* The node's input for each enum cpu_integer_in; -1: absent */
 static const int8_t integer_in[2][CPU_INTEGER_BIAS + 1] = {
 	{0, 1, 2, 3, -1, -1, -1, -1, -1}, /* MatMulInteger, ConvInteger */
 	{0, 3, 2, 5, 1, 4, 6, 7, 8},      /* QLinearMatMul, QLinearConv */
@@ -165,14 +168,14 @@ static struct cpu_integer integer_of(const struct compiler *c)
 	};
 }
 
-/* Dot products of bytes: four times as many operations in a register and an instruction. */
+/* Dot products of bytes do four times as many operations per register and instruction. */
 static void integer_speed(struct compiler *c, const struct cpu_int8_kernels *kernels)
 {
 	if (kernels->level == CPU_INT8_AVX_VNNI || kernels->level == CPU_INT8_AVX512_VNNI)
 		c->speed_up = 4;
 }
 
-/* Puts the operands of a new step, which are the node's, where they belong. */
+/* Reorder the operands of a new step, which are in the node's order. */
 static void integer_operands(struct compiler *c)
 {
 	struct cpu_operand in[CPU_MAX_IN];
@@ -185,7 +188,7 @@ static void integer_operands(struct compiler *c)
 	}
 }
 
-/* Packs constant input @i; c->step->in[i] is it then. */
+/* Pack constant input @i, and point c->step->in[i] at the packed form. */
 static int pack_constant(struct compiler *c, unsigned int i, enum pack_form form,
 			 const uint64_t *params, unsigned int n_params, size_t bytes,
 			 struct cpu_fill **ret)
@@ -203,7 +206,7 @@ struct integer_fill {
 };
 CPU_STEP_HOLDS(struct integer_fill);
 
-/* Some units of a matrix at once, or all. */
+/* Pack some units of a matrix, or all. */
 static bool fill_integer(const struct cpu_fill *fill, uint64_t number)
 {
 	const struct integer_fill *args = (const void *)fill->args;
@@ -274,7 +277,7 @@ static int compile_integer(struct compiler *c)
 	c->step->looks = true;
 	integer->of = of;
 	integer_speed(c, of.kernels);
-	/* What there is one of for each row repeats with each matrix. */
+	/* Values per row repeat with each matrix, so matrices are kept apart. */
 	is_one = compile_product(step, &a->shape, &b->shape, of.a_zero_each || of.a_scale_each);
 	if (b->kind == RBK_TENSOR_CONSTANT) {
 		size_t n_matrices = 1;
@@ -371,8 +374,8 @@ static int compile_integer_conv(struct compiler *c)
 }
 
 /*
- * Are weights, scales and zero points constants of one arena, so that the weights' place together
- * with the others' offsets says what a packed form is made of?
+ * Return true if weights, scales and zero points are constants of one arena. Then the weights'
+ * place and the others' offsets identify a packed form.
  */
 static bool nbits_is_constant(const struct compiler *c)
 {
@@ -397,7 +400,7 @@ struct nbits_fill {
 };
 CPU_STEP_HOLDS(struct nbits_fill);
 
-/* Some panels of columns at once. */
+/* Pack some panels of columns. */
 static bool fill_nbits(const struct cpu_fill *fill, uint64_t number)
 {
 	const struct nbits_fill *args = (const void *)fill->args;

@@ -2,8 +2,8 @@
 /*
  * Softmax, reductions, CumSum and TopK
  *
- * Those along one dimension see any tensor as outer, axis and inner dimension. For
- * reductions, neighbouring dimensions that are treated alike are merged and those of 1 dropped.
+ * Operators along one dimension see every tensor as outer, axis and inner dimension. For
+ * reductions, adjacent dimensions of the same kind are merged, and dimensions of 1 are dropped.
  */
 #include "cpu/compile.h"
 #include "cpu/run-reduce.h"
@@ -80,7 +80,6 @@ static int compile_lp_norm(struct compiler *c)
 	return 0;
 }
 
-/* Softmax, LogSoftmax */
 static int compile_softmax(struct compiler *c)
 {
 	struct cpu_step_columns *step = columns(c, c->node->params.softmax.axis);
@@ -96,7 +95,7 @@ _Static_assert(OP_REDUCE_MEAN - OP_REDUCE_SUM == CPU_REDUCE_MEAN &&
 		       OP_REDUCE_MIN - OP_REDUCE_SUM == CPU_REDUCE_MIN,
 	       "the kinds are in one order");
 
-/* Along everything but pictures and channels. */
+/* Return true if all dimensions except batch and channels are reduced. */
 static bool reduce_may(const struct plan *plan, const struct node *node)
 {
 	const struct tensor *x = cpu_layout_tensor(plan, node->in[0]);
@@ -111,7 +110,7 @@ static int compile_reduce(struct compiler *c)
 	const struct shape x = compile_shape(c, node_in(c, 0), rank);
 	struct cpu_step_reduce *step = compile_args(c);
 	struct cpu_reduce *args = &step->args;
-	/* With channels last, what is between pictures and channels. */
+	/* With channels last, the reduced dimensions are between batch and channels. */
 	const uint8_t axes =
 		c->is_last ? c->node->params.reduce.axes >> 1 : c->node->params.reduce.axes;
 	bool any = false, last = false;
@@ -131,7 +130,7 @@ static int compile_reduce(struct compiler *c)
 
 		if (extent == 1 && !dynamic)
 			continue;
-		/* A tensor has no gaps: neighbours of one kind always merge. */
+		/* A tensor has no gaps, so adjacent dimensions of one kind always merge. */
 		if (any && reduced == last)
 			extents[*n - 1] *= extent;
 		else

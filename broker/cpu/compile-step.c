@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Making steps: functions that the compilers of all operators share
+ * Functions for making steps, shared by all operators' compilers
  *
- * Operands become a base and an offset, and constants may get a packed form. The rest of a step is
- * filled by the compiler of its operator.
+ * Operands become a base and an offset, and constants may get a packed form. The compiler of the
+ * operator fills the rest of a step.
  */
 #include "cpu/compile.h"
 
@@ -66,7 +66,7 @@ struct cpu_operand compile_operand(const struct compiler *c, const struct tensor
 	return operand_of(c, tensor);
 }
 
-/* Room for one more of @bytes each, of which there are @n. */
+/* Reserve room for one more than the @n elements of @bytes each. */
 static int reserve(void **array, uint32_t n, uint32_t *max, size_t bytes)
 {
 	const uint32_t wanted = *max ? 2 * *max : 16;
@@ -145,8 +145,8 @@ struct cpu_operand compile_work(struct compiler *c, uint64_t bytes)
 }
 
 /*
- * Does the plan hold @pack already? Plans are compiled in turns: if one that was begun later has
- * been given the pack since, the list of packs has to tell.
+ * Return true if the plan holds @pack already. Plans are compiled in turns. If a plan that was
+ * begun later has got the pack since, the list of packs decides.
  */
 static bool is_held(const struct compiler *c, const struct cpu_pack *pack)
 {
@@ -188,7 +188,7 @@ int compile_pack_constant(struct compiler *c, const struct plan_constant *consta
 	if (r)
 		return error_fold(r);
 	*ret_pack = pack;
-	/* Another node has the same: it is held, charged and filled once. */
+	/* Another node of the plan uses the same pack: it is held, charged and filled once. */
 	if (is_held(c, pack)) {
 		cpu_pack_unref(&c->cpu->packs, pack);
 		return 0;

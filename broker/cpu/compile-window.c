@@ -2,8 +2,8 @@
 /*
  * Conv and pooling
  *
- * Operators over fewer than three spatial dimensions have a depth and a height of 1. Constant
- * weights are packed as the register tile of the matrix product wants them, but not of float64.
+ * Operators over fewer than three spatial dimensions have depth and height of 1. Constant weights
+ * are packed for the register tile of the matrix product, except those of float64.
  */
 #include "cpu/compile.h"
 
@@ -11,7 +11,7 @@
 #include "cpu/run-window.h"
 #include "util/error.h"
 
-/* Dimension @i of depth, height, width. */
+/* Return the extent of spatial dimension @i: depth, height, width. */
 static size_t spatial(const struct shape *shape, unsigned int i)
 {
 	const unsigned int missing = 2 + OP_MAX_SPATIAL - shape->rank;
@@ -53,7 +53,7 @@ static struct cpu_step_window *window(struct compiler *c)
 	return step;
 }
 
-/* Has the step run by @run, which is for float64. */
+/* Set the step's function to @run, which computes float64. */
 static void set_double(struct compiler *c, cpu_run_fn *run)
 {
 	c->step->run = run;
@@ -103,7 +103,7 @@ static int compile_max_pool(struct compiler *c)
 	return 0;
 }
 
-enum { FILL_BYTES = 1 << 20 }; /* of a packed form that are filled at once, about */
+enum { FILL_BYTES = 1 << 20 }; /* approximate bytes of a packed form that are filled at a time */
 
 typedef size_t pack_fn(const struct cpu_window *args, size_t begin, size_t end, float *to);
 
@@ -113,7 +113,7 @@ struct window_fill {
 };
 CPU_STEP_HOLDS(struct window_fill);
 
-/* Some units of the weights at once. */
+/* Pack some units of the weights. */
 static bool fill_window(const struct cpu_fill *fill, uint64_t number)
 {
 	const size_t n_parts = (fill->pack->map_bytes + FILL_BYTES - 1) / FILL_BYTES;
@@ -128,7 +128,7 @@ static bool fill_window(const struct cpu_fill *fill, uint64_t number)
 	return (number + 1) * step < n_units;
 }
 
-/* Packs weights that are constant by @pack, whose result has @floats. */
+/* Pack constant weights with @pack, whose result has @floats floats. */
 static int pack_weights(struct compiler *c, enum pack_form form, size_t floats, pack_fn *pack)
 {
 	struct cpu_step_window *step = compile_args(c);
@@ -197,7 +197,7 @@ static int compile_conv_transpose(struct compiler *c)
 	return r ? error_fold(r) : 0;
 }
 
-/* ---- with channels last: see layout.c ---- */
+/* ---- Channels last: see layout.c ---- */
 
 static bool window_may(const struct plan *plan, const struct node *node)
 {
@@ -211,12 +211,12 @@ static bool window_may(const struct plan *plan, const struct node *node)
 	return cpu_layout_is_float(weights) && cpu_layout_is_constant(plan, weights);
 }
 
-/* Operations per nanosecond, on Zen 4: channel after channel, and last. */
+/* Operations per nanosecond on Zen 4, with channels first and with channels last */
 struct rates {
 	double plain, last;
 };
 
-/* Is nothing gathered, with channels last? */
+/* Return true if a convolution with channels last gathers nothing. */
 static bool is_direct(const struct plan *plan, const struct node *node)
 {
 	struct cpu_window args = {0};
@@ -228,10 +228,10 @@ static bool is_direct(const struct plan *plan, const struct node *node)
 }
 
 /*
- * The rates of a convolution that is a matrix product. Either layout takes time for operations, of
- * which those in vectors that are not full are in vain, and for gathering what pixels see: channel
- * after channel by taps, with channels last by runs, if at all. Few pixels fill no vectors of
- * pixels.
+ * Return the rates of a convolution that is a matrix product. Both layouts take time for
+ * operations, including those in unused lanes of partial vectors, and for gathering what pixels
+ * see. With channels first, each tap is gathered; with channels last, runs are gathered, or
+ * nothing. Few pixels do not fill vectors of pixels.
  */
 static struct rates product_rates(const struct plan *plan, const struct node *node,
 				  uint32_t channels, uint32_t out_channels, uint64_t pixels)
@@ -249,7 +249,10 @@ static struct rates product_rates(const struct plan *plan, const struct node *no
 	};
 }
 
-/* The rate of a convolution from strips of the picture: nothing is gathered, edges are as good. */
+/*
+ * Return the rate of a convolution from strips: nothing is gathered, and edges cost no more than
+ * the inside.
+ */
 static double strip_rate(const struct cpu_window *args)
 {
 	const double terms = (double)(args->kernel[1] * args->kernel[2] * args->channels);
@@ -306,6 +309,6 @@ const struct cpu_op cpu_op_average_pool = {.compile = compile_pool,
 					   .last_gain_ns = cpu_layout_pool_gain_ns,
 					   .overhead = {25, 15, 0}};
 const struct cpu_op cpu_op_lp_pool = {.compile = compile_pool, .overhead = {20, 40, 32}};
-/* A unit's: for each tap. */
+/* unit_ns is per tap, see compile_overhead_ns(). */
 const struct cpu_op cpu_op_conv_transpose = {.compile = compile_conv_transpose,
 					     .overhead = {60, 20, 0}};

@@ -3,7 +3,7 @@
  * From nodes to steps
  *
  * Nodes are compiled one after the other, each by its operator's compile() in the compile-*.c file
- * of its family, and costs become a guess in nanoseconds.
+ * of its family. Costs become estimates in nanoseconds.
  */
 #include "cpu/compile.h"
 
@@ -16,8 +16,8 @@
 #include "util/error.h"
 
 /*
- * Nodes and steps that one call compiles, and a node more at most: less than a millisecond. Making
- * a pack, which is a system call or two, takes as long as PACK_STEPS of them.
+ * Nodes and steps compiled per call, with at most one node more: less than a millisecond. Making a
+ * pack takes one or two system calls, as long as PACK_STEPS steps.
  */
 enum { PART_STEPS = 1024, PACK_STEPS = 4 };
 
@@ -26,7 +26,7 @@ static bool has_cost(const struct cpu_step *step)
 	return step->cost_fixed_ns > 0 || step->cost_row_ns > 0;
 }
 
-/* What the node costs, as if those of its steps were alike that do not know better. */
+/* Estimate the node's cost, divided equally among its steps without a cost of their own. */
 static void step_costs(struct compiler *c, uint32_t first)
 {
 	const struct cost *cost = &c->node->cost;
@@ -83,7 +83,7 @@ static int compile_node(struct compiler *c, const struct node *node)
 	return 0;
 }
 
-/* Gives back the room that was not needed. */
+/* Release unused capacity. */
 static int trim_array(void **array, uint32_t n, size_t bytes)
 {
 	void *smaller;
@@ -126,7 +126,7 @@ static int compile_begin(struct cpu_executor *cpu, const struct plan *plan,
 	c->plan = plan;
 	c->compiled = compiled;
 	c->number = ++cpu->n_compiled;
-	/* Mostly enough: growing moves what may be a hundred megabytes. */
+	/* Usually sufficient: growing may move a hundred megabytes. */
 	c->max_steps = plan->n_nodes + plan->n_pieces / 2 + 1;
 	compiled->steps = reallocarray(NULL, c->max_steps, sizeof(*compiled->steps));
 	if (!compiled->steps)
@@ -135,7 +135,7 @@ static int compile_begin(struct cpu_executor *cpu, const struct plan *plan,
 	return r ? error_fold(r) : 0;
 }
 
-/* Nodes, steps and packs, as nodes and steps. */
+/* Return the compiled nodes and steps; a made pack counts as PACK_STEPS. */
 static uint32_t work_done(const struct compiler *c)
 {
 	return c->next_node + c->compiled->n_steps + PACK_STEPS * c->n_made;

@@ -2,8 +2,8 @@
 /*
  * The CPU executor: set-up
  *
- * Options are resolved here, workers started and ended, plans prepared and released. What runs per
- * task is in pool-hot.c and run-*-hot.c; both find everything that they need allocated.
+ * This file resolves options, starts and ends workers, and prepares and releases plans. pool-hot.c
+ * and run-*-hot.c have the code that runs per task; everything that it needs is allocated here.
  */
 #include "cpu/cpu.h"
 
@@ -22,7 +22,7 @@
 
 enum { DEFAULT_MAX_TASKS = 4096, DEFAULT_SPIN_NS = 20000, SCRATCH_ALIGN = 4096 };
 
-/* Packed forms, or steps, of one plan_shrink() call, beside CHUNKS_UNMAP_BYTES. */
+/* Packed forms, or steps, freed per plan_shrink() call, beside CHUNKS_UNMAP_BYTES */
 enum { SHRINK_PACKS = 256, SHRINK_STEPS = 4096 };
 
 static void cpu_plan_free(struct cpu_executor *cpu, struct cpu_plan *compiled)
@@ -40,7 +40,7 @@ static void cpu_plan_free(struct cpu_executor *cpu, struct cpu_plan *compiled)
 	free(compiled);
 }
 
-/* Blocks: see struct cpu_plan. */
+/* Compute the size of the plan's blocks, see struct cpu_plan. */
 static int scratch_size(const struct cpu_executor *cpu, const struct plan *plan,
 			struct cpu_plan *compiled)
 {
@@ -96,7 +96,7 @@ static uint64_t picoseconds(double ns)
 	return ns <= 0 ? 0 : ns < 0x1p40 ? (uint64_t)(ns * 1000) : UINT64_MAX;
 }
 
-/* As the line through the overheads of the smallest and the largest count. */
+/* Report the overhead as the line through the overheads of the smallest and the largest count. */
 static void tell_overhead(const struct cpu_plan *compiled, struct plan *plan)
 {
 	const double one = compiled->overhead_one_ns;
@@ -108,7 +108,8 @@ static void tell_overhead(const struct cpu_plan *compiled, struct plan *plan)
 	plan->overhead_fixed_ps = picoseconds(one - row);
 }
 
-/* Give back the last of the steps: they may have a hundred megabytes. Return: true if some remain.
+/*
+ * Free some of the last steps: all steps may take a hundred megabytes. Return: true if some remain.
  */
 static bool shrink_steps(struct cpu_plan *compiled)
 {
@@ -124,8 +125,8 @@ static bool shrink_steps(struct cpu_plan *compiled)
 }
 
 /*
- * Packed forms, what they are made of, steps and scratch, some at a time: unmapping takes time in
- * proportion to the bytes.
+ * Free packed forms, their sources, steps and scratch, a part per call: the time to unmap is
+ * proportional to the bytes.
  */
 static int cpu_plan_shrink(struct executor *executor, struct plan *plan)
 {
@@ -156,8 +157,8 @@ static int cpu_plan_shrink(struct executor *executor, struct plan *plan)
 }
 
 /*
- * Give up a plan for which memory did not suffice: what it has got may be much, and goes a part at
- * a time. Return: EXECUTOR_E_MORE; -ENOMEM, all is gone.
+ * Give up a plan for which memory did not suffice, a part per call, since it may hold much.
+ * Return: EXECUTOR_E_MORE; -ENOMEM, all is freed.
  */
 static int give_up_some(struct executor *executor, struct plan *plan)
 {
@@ -221,7 +222,7 @@ static int cpu_plan_compile(struct executor *executor, struct plan *plan)
 			r = scratch_map(cpu, compiled);
 		compiled->has_failed = r < 0;
 	}
-	/* plan_prepare() says so. */
+	/* On failure plan_prepare() reports the error. */
 	return compiled->has_failed ? cpu_plan_shrink(executor, plan) : 0;
 }
 
@@ -257,7 +258,7 @@ static void cpu_plan_release(struct executor *executor, struct plan *plan)
 	plan->device_state[executor->index] = PLAN_DEVICE_UNSUPPORTED;
 }
 
-/* Arenas are in this address space already. */
+/* Arenas are already mapped in this address space. */
 static void cpu_arena_import(struct executor *executor, struct exec_arena *arena)
 {
 	arena->import[executor->index] = arena->base;
@@ -281,7 +282,7 @@ static struct executor *cpu_free(struct executor *executor)
 	atomic_thread_fence(memory_order_seq_cst);
 	if (cpu->workers)
 		cpu_pool_wake(cpu, cpu->n_workers);
-	/* All of them first: each looks into the others' queues to the end. */
+	/* Join all workers before freeing any: each looks into the others' queues until it ends. */
 	for (unsigned int i = 0; cpu->workers && i < cpu->n_workers; i++)
 		if (cpu->workers[i].started)
 			pthread_join(cpu->workers[i].thread, NULL);
@@ -323,7 +324,7 @@ static const struct executor_ops cpu_ops = {
 	.free = cpu_free,
 };
 
-/* About half of what one thread reaches with n = 32 on Zen 4 at each level. */
+/* About half of one thread's rate with n = 32 on Zen 4, by level */
 static uint32_t blocked_flops_per_ns(enum cpu_simd level)
 {
 	switch (level) {
@@ -336,7 +337,7 @@ static uint32_t blocked_flops_per_ns(enum cpu_simd level)
 	}
 }
 
-/* The best level that the processor has, the build has, and the options allow. */
+/* Return the kernels of the highest level that the processor, the build and the options allow. */
 static const struct cpu_kernels *choose_kernels(enum cpu_simd cap)
 {
 	const struct cpu_kernels *kernels = NULL;
@@ -366,7 +367,7 @@ static int worker_init(struct cpu_executor *cpu, struct cpu_worker *worker, unsi
 		struct cpu_pause *pause = &worker->layers[i].pause;
 
 		worker->layers[i].worker = worker;
-		/* Nothing gets in between of what is urgent itself. */
+		/* No task runs in between an urgent task. */
 		pause->n_waiting = i == CPU_LAYER_BETWEEN ? &cpu_none_waiting : &cpu->n_urgent;
 		pause->state = &cpu_calm_state;
 		pause->leave = EXEC_CANCELLED;
@@ -382,7 +383,7 @@ static int worker_init(struct cpu_executor *cpu, struct cpu_worker *worker, unsi
 	return 0;
 }
 
-/* The processors that this process may use. Return: how many, at least 1. */
+/* List the processors that this process may use. Return: their number, at least 1. */
 static unsigned int list_processors(cpu_set_t *ret)
 {
 	CPU_ZERO(ret);

@@ -35,7 +35,7 @@ static bool slab_find(const struct i8_pixels *p, struct i8_slab *ret)
 	const struct cpu_window *w = &p->conv->window;
 	const size_t last = p->first + p->n - 1;
 	const size_t oy = p->first / w->out_width, rows = last / w->out_width - oy;
-	/* Of a single row, cover only the needed columns. */
+	/* A single row needs only the given columns. */
 	const size_t ox = rows == 0 ? p->first % w->out_width : 0;
 	const size_t columns = (rows == 0 ? last % w->out_width : w->out_width - 1) - ox;
 	const size_t taps = p->depth->by_taps ? p->depth->row_words * I8_GROUP : w->kernel[2];

@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pictures whose channels come last
+ * Pictures with channels last
  *
- * ONNX has pictures channel after channel. Windows, though, are computed best where all channels of
- * a pixel lie together: vectors are then channels, for which every tap, stride and padding is the
- * same. What is scratch may lie as it likes; what is the task's, or is seen by operators that know
- * nothing of this, may not, so that there pictures have to be rearranged on the way.
+ * ONNX stores pictures channel after channel. Windows are computed faster if all channels of a
+ * pixel are adjacent: vectors then hold channels, for which every tap, stride and padding is the
+ * same. A scratch tensor may lie in either order. A task's tensors, and tensors that other
+ * operators read or write, must keep ONNX's order, so pictures are converted at these places.
  *
- * A node is computed in one order or in the other, whichever way its pictures lie, and what differs
- * is converted in front of and behind it, by steps of its own. What it writes lies as it was
- * computed, where that is possible. So a choice is one bit for each node, and has a price: what the
- * nodes take longer that are computed channel after channel, and what conversions take. Finding the
- * cheapest one is a minimal cut; this only improves what it begins with, all windows that gain by
- * it and what is between them, by single nodes and by whole regions that do not pay. A few rounds
- * find what there is in networks.
+ * A node is computed in one order or the other, however its pictures lie; steps of its own convert
+ * the differences before and after it. A node's output lies in the order of its computation if
+ * possible. So a choice is one bit per node. Its price is the time that nodes with channels first
+ * take longer, plus the time of conversions. The cheapest choice is a minimal cut. This file only
+ * improves an initial choice: all windows that gain, and the nodes between them. It improves by
+ * single nodes, and by whole regions that do not pay. A few rounds find the gains of real networks.
  *
- * A client's network may be large, so choosing is a list of stages, each of them the same for every
- * node or tensor, and cpu_layout_choose() does some items at each call.
+ * A client's network may be large. Therefore choosing is a list of stages, each uniform over all
+ * nodes or all tensors, and cpu_layout_choose() does some items per call.
  */
 #include "cpu/layout.h"
 
@@ -29,42 +28,45 @@
 #include "util/checked.h"
 #include "util/error.h"
 
-/* Nodes, tensors and operands that one call looks at: less than half a millisecond. */
+/* Nodes, tensors and operands per call: less than half a millisecond */
 enum { PART_STEPS = 8192 };
 
-/* A conversion: to begin it, and bytes that it reads, or writes, per nanosecond. */
+/* Cost of a conversion: start-up time, and bytes read or written per nanosecond */
 static const double conversion_ns = 150, conversion_bytes_per_ns = 5;
 
-/* What is converted takes memory of its own: so much, or half as much as the plan's scratch. */
+/*
+ * Maximum size of a converted tensor, which needs memory of its own; or half of the plan's scratch,
+ * if that is more
+ */
 static const uint64_t conversion_max_bytes = 16 << 20;
 
-/* Who reads a picture: a list by node and input. */
+/* A reader of a picture: an element of a list, stored by node and input */
 struct reader {
 	uint32_t node, next;
-	bool is_picture; /* also to the node: then it follows the node's choice */
+	bool is_picture; /* the node treats it as a picture: it follows the node's choice */
 };
 #define NO_READER UINT32_MAX
 
 struct chooser {
 	struct cpu_layout *layout;
 	const struct plan *plan;
-	bool *may;           /* by node: it can be computed with channels last */
-	bool *is_bound;      /* by tensor: it cannot lie so, whoever writes it */
-	double *gain_ns;     /* by node */
-	uint32_t *writers;   /* by tensor, UINT32_MAX: none */
-	uint32_t *first;     /* by tensor: its first reader */
-	uint32_t *n_readers; /* by tensor: in its list; a client may have one node read it often */
-	uint32_t *n_last;    /* by tensor: of these, how many want it with channels last */
-	uint32_t *region;    /* by node */
-	double *saved_ns;    /* by region: what being as it is saves */
-	struct reader *list; /* n_nodes * OP_MAX_INPUTS */
+	bool *may;           /* by node: can be computed with channels last */
+	bool *is_bound;      /* by tensor: cannot lie with channels last */
+	double *gain_ns;     /* by node: time saved by channels last */
+	uint32_t *writers;   /* by tensor: the node that writes it; UINT32_MAX: none */
+	uint32_t *first;     /* by tensor: the head of its readers' list */
+	uint32_t *n_readers; /* by tensor: readers in its list; a node may read it often */
+	uint32_t *n_last;    /* by tensor: readers that need channels last */
+	uint32_t *region;    /* by node: its parent in a union-find forest */
+	double *saved_ns;    /* by region: time saved by its present choice */
+	struct reader *list; /* n_nodes * OP_MAX_INPUTS readers */
 	enum cpu_layout_wish wish;
 	bool has_improved; /* in the current round, or the last one */
-	bool is_best;      /* the last round has improved nothing */
+	bool is_best;      /* the last round improved nothing */
 
-	unsigned int stage; /* index into stages, */
-	uint32_t next;      /* and which of its items is the next */
-	uint32_t n_steps;   /* that the current part has taken so far */
+	unsigned int stage; /* index into stages */
+	uint32_t next;      /* next item of the stage */
+	uint32_t n_steps;   /* steps taken by the current call */
 };
 
 static double conversion_of(const struct chooser *chooser, uint16_t t)
@@ -84,7 +86,7 @@ static bool wants_last(const struct chooser *chooser, uint32_t reader)
 	       chooser->layout->is_last[chooser->list[reader].node];
 }
 
-/* What conversions of @t cost, by all who write and read it. */
+/* Return the cost of all conversions of @t, for its writer and its readers. */
 static double price_of_tensor(const struct chooser *chooser, uint16_t t)
 {
 	const struct cpu_layout *layout = chooser->layout;
@@ -110,7 +112,7 @@ static void set_last(struct chooser *chooser, uint32_t i, bool is_last)
 			chooser->n_last[node->in[k]] += is_last ? 1 : UINT32_MAX;
 }
 
-/* All that depends on the choice for @i. */
+/* Return all costs that depend on the choice for node @i. */
 static double price_of_node(struct chooser *chooser, uint32_t i)
 {
 	const struct plan *plan = chooser->plan;
@@ -127,9 +129,9 @@ static double price_of_node(struct chooser *chooser, uint32_t i)
 	return ns;
 }
 
-/* ---- choosing ------------------------------------------------------------------------------- */
+/* ---- Choice ---- */
 
-/* Windows that gain, and then what reads them. */
+/* Choose windows that gain, and then the nodes that read them. */
 static void choose_first(struct chooser *chooser, uint32_t i)
 {
 	const struct node *node = &chooser->plan->nodes[i];
@@ -145,7 +147,9 @@ static void choose_first(struct chooser *chooser, uint32_t i)
 			 (chooser->gain_ns[i] > 0 || (reads && chooser->gain_ns[i] == 0)));
 }
 
-/* One round; another may follow. */
+/*
+ * Flip the choice for @i if that is cheaper: one item of a round, which another round may follow.
+ */
 static void improve(struct chooser *chooser, uint32_t i)
 {
 	const bool *is_last = chooser->layout->is_last;
@@ -178,7 +182,7 @@ static void begin_region(struct chooser *chooser, uint32_t i)
 	chooser->region[i] = i;
 }
 
-/* Nodes that are computed so and hand pictures to each other. */
+/* Join nodes that are computed with channels last and pass pictures to each other. */
 static void find_region(struct chooser *chooser, uint32_t t)
 {
 	const uint32_t writer = chooser->writers[t];
@@ -212,14 +216,14 @@ static void save_by_tensor(struct chooser *chooser, uint32_t t)
 			price_of_tensor(chooser, (uint16_t)t);
 }
 
-/* Takes back regions that do not pay. */
+/* Reset the nodes of regions that do not pay. */
 static void take_back(struct chooser *chooser, uint32_t i)
 {
 	if (chooser->layout->is_last[i] && chooser->saved_ns[region_of(chooser, i)] <= 0)
 		set_last(chooser, i, false);
 }
 
-/* For tests: wherever it is possible. */
+/* For tests: choose channels last wherever possible. */
 static void take_wish(struct chooser *chooser, uint32_t i)
 {
 	if (chooser->wish == CPU_LAYOUT_EVERY)
@@ -233,7 +237,7 @@ static void lie(struct chooser *chooser, uint32_t t)
 					chooser->layout->is_last[chooser->writers[t]];
 }
 
-/* ---- the plan ------------------------------------------------------------------------------- */
+/* ---- The plan ---- */
 
 static void add_reader(struct chooser *chooser, uint32_t node, unsigned int input)
 {
@@ -255,7 +259,7 @@ static void look_at(struct chooser *chooser, uint32_t i)
 	const struct node *node = &plan->nodes[i];
 	const struct cpu_op *op = cpu_op_of(node->op->kind);
 
-	/* Views are the bytes as they are. */
+	/* A view shares its tensor's bytes, so it fixes their order. */
 	if (node->op->kind == OP_RESHAPE &&
 	    plan->tensors[node->in[0]].root == plan->tensors[node->out[0]].root)
 		chooser->is_bound[node->in[0]] = true;
@@ -340,7 +344,7 @@ enum items { BY_NODE, BY_TENSOR };
 
 static const struct {
 	enum items items;
-	bool is_choice; /* as opposed to a wish */
+	bool is_choice; /* part of the choice; skipped for CPU_LAYOUT_EVERY */
 	void (*item)(struct chooser *chooser, uint32_t index);
 } stages[] = {
 	{BY_NODE, false, look_at},         {BY_NODE, false, take_wish},
