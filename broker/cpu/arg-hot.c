@@ -2,11 +2,11 @@
 /*
  * ArgMax and ArgMin
  *
- * Which element of a column wins is a total order, of values and then of indices, so it does not
- * matter in which order they are looked at. Where a column's elements are adjacent, lanes share it
- * and the best of each is compared at the end; else lanes are neighbouring columns. The smallest
- * are the largest of what is negated: a float's sign bit, an integer's bits. Float64 are compared
- * as integers.
+ * The winner of a column is defined by a total order, of values and then of indices, so the order
+ * of comparisons does not matter. If a column's elements are adjacent, lanes share the column, and
+ * the lanes' winners are compared at the end. Otherwise lanes are adjacent columns. ArgMin is
+ * ArgMax of negated values: a float's sign bit is inverted, or an integer's bits. Float64 is
+ * compared as integers.
  */
 #include <math.h>
 
@@ -16,7 +16,7 @@
 #include "cpu/reduce.h"
 #include "cpu/vec.h"
 
-/* Elements between two looks for others: adjacent ones, and others, each of which may miss. */
+/* Adjacent elements, or distant ones that may miss the cache, per check of the pause */
 enum { ARG_PAUSE_ELEMS = CPU_PAUSE_ELEMS, ARG_PAUSE_ROWS = 1 << 10 };
 
 VEC_INLINE vf arg_load(const float *x, size_t n, const bool smallest)
@@ -26,7 +26,7 @@ VEC_INLINE vf arg_load(const float *x, size_t n, const bool smallest)
 	return smallest ? (vf)((vu)value ^ 0x80000000u) : value;
 }
 
-/* Does @x, which comes later, take the place of @best? */
+/* Return a mask of the lanes in which @x, which comes later, replaces @best. */
 VEC_INLINE vi arg_beats(vf x, vf best, const bool last)
 {
 	if (last)
@@ -34,7 +34,7 @@ VEC_INLINE vi arg_beats(vf x, vf best, const bool last)
 	return (vi)(x > best) | ((vi)(x != x) & (vi)(best == best));
 }
 
-/* The same of one value against one at any other index. */
+/* Return true if a value replaces one at any other index. */
 VEC_INLINE bool arg_beats_one(float x, int32_t i, float best, int32_t best_i, const bool last)
 {
 	if (x > best)
@@ -114,7 +114,7 @@ VEC_INLINE void arg_floats(const struct cpu_arg *args, size_t outer, size_t firs
 		arg_columns(args, x + j, y + j, end - j < VW ? end - j : VW, smallest, last);
 }
 
-/* What is compared: where the smallest is looked for, with @flip -1. */
+/* Return the key to compare. @flip: -1 for ArgMin. */
 VEC_INLINE int64_t arg_key(const enum cpu_type type, const void *x, size_t i, int64_t flip)
 {
 	if (type == CPU_F64)

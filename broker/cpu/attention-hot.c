@@ -2,23 +2,23 @@
 /*
  * Attention
  *
- * No matrix of scores is kept: a block of queries goes over the keys in blocks of ATTENTION_KEYS.
- * The scores of a block are a matrix product in the workspace; they are scaled, capped and masked
- * and turned into exponentials relative to the largest score so far; and their product with the
- * values is added to the output. When a later block has a larger score, what is there so far is
- * scaled down. In the end every row is divided by the sum of its exponentials.
+ * The full matrix of scores is never stored. A block of queries visits the keys in blocks of
+ * ATTENTION_KEYS. The scores of a block are a matrix product in the workspace. They are scaled,
+ * capped, masked, and turned into exponentials relative to the largest score so far. Their product
+ * with the values is added to the output. If a later block has a larger score, the accumulated
+ * output is scaled down. At the end every row is divided by the sum of its exponentials.
  *
- * Queries of different heads that share keys are rows of one product where they lie as such: then
- * a single new token's heads read the cache once. With very few rows, rearranging the keys for the
- * product would cost more than it saves: those scores are plain dot products.
+ * Queries of different heads that share keys are rows of one product if their memory layout allows:
+ * then the heads of a single new token read the cache once. With very few rows, rearranging the
+ * keys for the product would cost more than it saves, so those scores are plain dot products.
  *
- * The scale comes behind the product, where it costs the least. A product that is infinite may be
- * finite when scaled, as ONNX has it: a row with a score that is not finite gets its scores again,
- * of the query scaled before.
+ * The scale is applied after the product, where it costs the least. A product that is infinite may
+ * be finite when scaled first, as in ONNX. A row with a score that is not finite gets its scores
+ * again, from the scaled query.
  *
- * A key that does not count has the exponential 0, and 0 times what it holds is 0, unless that is
- * infinite or no number. So a row that has turned into none of its own scores' doing is computed
- * again, key by key, with such keys left out.
+ * A masked key has the exponential 0, and its product with the value is 0, unless the value is
+ * infinite or a NaN. So a row that is not finite, although its sum of exponentials is, is computed
+ * again key by key, without the masked keys.
  */
 #include <math.h>
 
@@ -27,37 +27,37 @@
 #include "cpu/vec-exp.h"
 #include "cpu/vec.h"
 
-/* Keys of one block: a part of the rounding, so equal at all levels. */
+/* Keys of one block. The block size affects rounding, so it is equal at all levels. */
 enum { ATTENTION_KEYS = 128 };
 
-/* Up to this many rows, scores are dot products. */
+/* Up to this number of rows, scores are dot products. */
 enum { ATTENTION_FEW = 3 };
 
-/* Where the scores begin in the workspace, behind what the matrix product uses. */
+/* Offset of the scores in the workspace, behind the part that the matrix product uses */
 enum { ATTENTION_SCORES_AT = 512 << 10 };
 
 _Static_assert(ATTENTION_SCORES_AT + (CPU_ATTENTION_ROWS * (ATTENTION_KEYS + 2)) * sizeof(float) <=
 		       CPU_WORKSPACE_BYTES,
 	       "the workspace holds a block of scores");
 
-/* What the rows of one unit have in common. */
+/* Common properties of the rows of one unit */
 struct attention_unit {
 	const struct cpu_attention *args;
-	size_t batch, kv_head, head; /* @head: of its first row */
-	size_t row, n_rows;          /* the first one, among those that share keys */
+	size_t batch, kv_head, head; /* head: of its first row */
+	size_t row, n_rows;          /* its first row among those that share keys, and its rows */
 	const float *q;
 	float *y;
 	size_t q_stride, y_stride;
-	int64_t valid;  /* keys from here on do not count */
+	int64_t valid;  /* keys from here on are masked */
 	int64_t offset; /* query i sees keys up to i + offset */
 	bool few;
 	float *scores; /* [rows][ATTENTION_KEYS] */
-	float *most;   /* the largest score of each row */
-	float *sum;    /* of its exponentials */
+	float *most;   /* largest score, by row */
+	float *sum;    /* sum of exponentials, by row */
 	void *workspace;
 };
 
-/* Some adjacent keys and their values. */
+/* Some adjacent keys and their values */
 struct attention_keys {
 	const float *k, *v;
 	size_t k_stride, v_stride;
@@ -69,7 +69,10 @@ static size_t attention_total(const struct cpu_attention *args)
 	return args->past_len + args->kv_len;
 }
 
-/* Block @at of the keys: none spans past and present. Return: false behind the last one. */
+/*
+ * Find the block of keys from @at on. A block never spans past and present keys. Return: false
+ * after the last block.
+ */
 static bool attention_block(const struct attention_unit *unit, size_t at, size_t end,
 			    struct attention_keys *ret)
 {
@@ -121,7 +124,7 @@ VEC_INLINE float attention_dot(const float *a, const vf scale, const float *b, s
 	return vec_sum(acc);
 }
 
-/* Rows [begin, end) times the keys. */
+/* Multiply rows [begin, end) by the keys. */
 static void attention_product(const struct attention_unit *unit, const struct attention_keys *keys,
 			      size_t begin, size_t end)
 {
@@ -155,7 +158,7 @@ static void attention_product(const struct attention_unit *unit, const struct at
 	}
 }
 
-/* The mask's line of row @i; NULL: none. */
+/* Return the mask's line for row @i; NULL: none. */
 static const void *attention_mask(const struct attention_unit *unit, size_t i)
 {
 	const struct cpu_attention *args = unit->args;
@@ -183,7 +186,7 @@ static float *attention_qk(const struct attention_unit *unit, size_t i)
 		       attention_total(args);
 }
 
-/* Keys of row @i from here on do not count. */
+/* Return the limit of row @i: keys from there on are masked. */
 static size_t attention_limit(const struct attention_unit *unit, size_t i)
 {
 	const size_t total = attention_total(unit->args);
@@ -202,7 +205,7 @@ static size_t attention_limit(const struct attention_unit *unit, size_t i)
 	return (uint64_t)limit < total ? (size_t)limit : total;
 }
 
-/* VW bytes as masks. */
+/* Return @n bytes as lane masks. */
 VEC_INLINE vi attention_bytes(const uint8_t *from, size_t n)
 {
 	vi mask = {0};
@@ -212,7 +215,7 @@ VEC_INLINE vi attention_bytes(const uint8_t *from, size_t n)
 	return mask;
 }
 
-/* The products of row @i with the keys, scaled, where those without a scale are infinite. */
+/* Compute the scores of row @i from the scaled query, where unscaled scores are infinite. */
 static void attention_scaled(const struct attention_unit *unit, const struct attention_keys *keys,
 			     size_t i)
 {
@@ -226,8 +229,8 @@ static void attention_scaled(const struct attention_unit *unit, const struct att
 }
 
 /*
- * Multiplies the scores of row @i by @factor, caps and masks them. Return: the largest of them;
- * *ret_finite: they were all finite before.
+ * Multiply the scores of row @i by @factor, cap and mask them.
+ * Return: the largest score; *ret_finite: all products were finite.
  */
 VEC_INLINE float attention_masked(const struct attention_unit *unit,
 				  const struct attention_keys *keys, size_t i, const bool caps,
@@ -277,7 +280,7 @@ VEC_INLINE float attention_masked(const struct attention_unit *unit,
 	return most[0];
 }
 
-/* Scales, caps and masks the scores of row @i. Return: the largest of them. */
+/* Scale, cap and mask the scores of row @i. Return: the largest score. */
 VEC_INLINE float attention_scores(const struct attention_unit *unit,
 				  const struct attention_keys *keys, size_t i, const bool caps)
 {
@@ -290,10 +293,7 @@ VEC_INLINE float attention_scores(const struct attention_unit *unit,
 	return attention_masked(unit, keys, i, caps, 1, &is_finite);
 }
 
-/*
- * Turns the scores of row @i into exponentials and brings its sum, and what is in the output, up to
- * date.
- */
+/* Turn the scores of row @i into exponentials, and update its sum and its accumulated output. */
 static void attention_row(const struct attention_unit *unit, const struct attention_keys *keys,
 			  size_t i)
 {
@@ -302,7 +302,7 @@ static void attention_row(const struct attention_unit *unit, const struct attent
 	const float block_most = args->softcap > 0 ? attention_scores(unit, keys, i, true)
 						   : attention_scores(unit, keys, i, false);
 	const float was = unit->most[i], most = block_most > was ? block_most : was;
-	/* Where no key has counted yet, any number will do. */
+	/* While all keys so far are masked, any base is correct. */
 	const vf base = vf_set(most == -INFINITY ? 0 : most);
 	vf acc[VEC_REGS] = {0};
 
@@ -320,7 +320,7 @@ static void attention_row(const struct attention_unit *unit, const struct attent
 		}
 	}
 	if (most > was && keys->first > 0) {
-		/* Nothing has counted so far, so it must not: not even what is no number. */
+		/* All keys so far were masked, so reset the output: even a NaN must not remain. */
 		const float factor = was == -INFINITY ? 0 : f_exp_neg(was - most);
 
 		unit->sum[i] *= factor;
@@ -336,7 +336,7 @@ static void attention_row(const struct attention_unit *unit, const struct attent
 	unit->sum[i] += vec_sum(acc);
 }
 
-/* Adds exponentials times values to the output of all rows. */
+/* Add exponentials times values to the output of all rows. */
 static void attention_add(const struct attention_unit *unit, const struct attention_keys *keys)
 {
 	const struct cpu_attention *args = unit->args;
@@ -360,7 +360,7 @@ static void attention_add(const struct attention_unit *unit, const struct attent
 	CPU_FN(gemm)(&gemm, &(struct cpu_gemm_tile){0, gemm.m, 0, gemm.n}, unit->workspace);
 }
 
-/* Row @i again, with keys that do not count left out. Its largest score and sum are known. */
+/* Compute row @i again without masked keys. Its largest score and its sum are known. */
 static void attention_again(const struct attention_unit *unit, size_t i)
 {
 	const struct cpu_attention *args = unit->args;
@@ -396,12 +396,12 @@ static void attention_again(const struct attention_unit *unit, size_t i)
 	}
 }
 
-/* Divides a row by the sum of its exponentials. */
+/* Divide a row by the sum of its exponentials. */
 static void attention_finish(const struct attention_unit *unit, size_t i)
 {
 	const struct cpu_attention *args = unit->args;
 	const size_t total = attention_total(args);
-	/* Scores that are no numbers make the sum none, too. */
+	/* A score that is a NaN makes the sum a NaN, which differs from 0. */
 	const bool none = unit->sum[i] == 0;
 	const vf inv = vf_set(none ? 0 : 1 / unit->sum[i]);
 	float *y = unit->y + i * unit->y_stride, *qk = attention_qk(unit, i);
@@ -427,7 +427,7 @@ static void attention_finish(const struct attention_unit *unit, size_t i)
 	}
 }
 
-/* Fills what belongs to @index of the units; see rows.h for how they are counted. */
+/* Return unit @index; rows.h describes the order of units. */
 static struct attention_unit attention_unit(const struct cpu_attention *args, size_t index,
 					    void *workspace)
 {
@@ -461,7 +461,7 @@ static struct attention_unit attention_unit(const struct cpu_attention *args, si
 	if (args->valid) {
 		const int64_t total = (int64_t)attention_total(args);
 
-		/* Read once; clamped, so that no sum with it overflows. */
+		/* Read once, and clamped so that no sum with it overflows. */
 		unit.valid = *(const volatile int64_t *)&args->valid[unit.batch];
 		unit.valid = unit.valid < 0 ? 0 : unit.valid < total ? unit.valid : total;
 		if (args->past_len == 0)

@@ -2,12 +2,12 @@
 /*
  * Softmax, LogSoftmax, LpNormalization and CumSum of float64
  *
- * Units are those of float32: a column, or neighbouring ones. See double-sum.h.
+ * Units are those of float32: one column, or adjacent columns. See double-sum.h.
  */
 #include "cpu/double-sum.h"
 #include "cpu/level.h"
 
-/* Where the columns of a unit are in a tensor of [outer][len][inner], and what they are. */
+/* The place and shape of a unit's columns in a tensor of [outer][len][inner] */
 struct axis_unit {
 	struct double_block block;
 	size_t at;
@@ -27,14 +27,14 @@ VEC_INLINE struct axis_unit axis_unit(size_t unit, size_t len, size_t inner)
 
 static const double zeros[CPU_COLUMN_BLOCK];
 
-/* What becomes of an element x by its lane's @a and @b. */
+/* Functions of an element x and its lane's @a and @b */
 enum axis_map {
 	AXIS_EXP,        /* exp(x - a) */
 	AXIS_DIFFERENCE, /* x - a - b */
 	AXIS_QUOTIENT,   /* x / a, or 0 where a is 0 */
 };
 
-/* y may be x. */
+/* Apply @map to a block. @y may be @x. */
 VEC_INLINE void axis_map(const enum axis_map map, const struct double_block *block, const double *x,
 			 double *y, const double *a, const double *b, struct cpu_pause *pause)
 {
@@ -98,7 +98,7 @@ void CPU_FN(lp_norm_f64)(const struct cpu_lp_norm *args, size_t begin, size_t en
 	}
 }
 
-/* A line is one lane: each element needs the sum of all before. */
+/* A line is one lane, since each element needs the sum of all before it. */
 void CPU_FN(scan_f64)(const struct cpu_scan *args, size_t begin, size_t end)
 {
 	for (size_t unit = begin; unit < end; unit++) {

@@ -2,13 +2,14 @@
 /*
  * Cast
  *
- * A line for each pair of types. Floats to integers truncate; beyond the range they give its
- * nearest end, and 0 is made of what is not a number: ONNX leaves both open. Integers to narrower
- * ones keep their low bits. To bool: is it other than 0; from bool: 0 or 1. Float16 and bfloat16 go
- * by float32, which is exact on the way up. On the way down to float16 it rounds nothing twice:
- * integers that float32 rounds are infinite then, and float64 is rounded to odd in between.
- * Integers and float64 that become bfloat16 are rounded twice, as by ONNX's own reference. Bfloat16
- * has float32's denormals, and they stay what they are.
+ * One line per pair of types. Floats to integers truncate; values beyond the range saturate, and a
+ * NaN becomes 0: ONNX leaves both undefined. Integers to narrower integers keep their low bits. To
+ * bool: true if not 0; from bool: 0 or 1.
+ *
+ * Float16 and bfloat16 are converted by way of float32, which is exact in the wider direction. In
+ * the direction of float16 no value is rounded twice: integers that float32 rounds become infinite,
+ * and float64 is rounded to odd in between. Integers and float64 that become bfloat16 are rounded
+ * twice, as in ONNX's own reference. Bfloat16 has float32's denormals, and casts keep them.
  */
 #include "cpu/kernels.h"
 #include "cpu/level.h"
@@ -39,7 +40,10 @@ static void float_to_half(const struct cpu_map *args, size_t n)
 		vf_store_half_partial(to + i, vf_load_partial(from + i, n - i), n - i);
 }
 
-/* @end is the first float beyond the range, @before the last integer in it. */
+/*
+ * Saturate at the ends of a range. @end is the first float beyond the range, @last the last integer
+ * in it.
+ */
 VEC_INLINE int32_t to_i32(float x, float begin, float end, int32_t first, int32_t last)
 {
 	const float inside = x >= begin && x < end ? x : 0;
@@ -56,7 +60,7 @@ VEC_INLINE int64_t to_i64(float x)
 	return x >= 0x1p63f ? INT64_MAX : x < -0x1p63f ? INT64_MIN : value;
 }
 
-/* The same of doubles, which have all integers of 32 bits. */
+/* The same for float64, which represents all 32-bit integers. */
 VEC_INLINE int32_t double_to_i32(double x, int32_t first, int32_t last)
 {
 	const double begin = first, end = (double)last + 1;
@@ -75,8 +79,8 @@ VEC_INLINE int64_t double_to_i64(double x)
 }
 
 /*
- * Towards whichever of the two floats beside it has a last bit of 1: what is rounded again, to
- * fewer bits, is as if it had been rounded once.
+ * Round to odd: of the two adjacent floats, choose the one whose last bit is 1. Rounding the result
+ * again to fewer bits then equals rounding once.
  */
 VEC_INLINE float double_to_odd(double x)
 {
@@ -146,7 +150,7 @@ CAST(copy_16, uint16_t, uint16_t, x)
 CAST(copy_32, uint32_t, uint32_t, x)
 CAST(copy_64, uint64_t, uint64_t, x)
 
-/* By way of a few float32s that stay in the first cache. */
+/* Float32 values per intermediate buffer, which stays in the first-level cache */
 enum { BY_FLOAT = 512 };
 
 #define FROM(name, to_float, R, cast_float)                                                  \

@@ -121,9 +121,7 @@ static int compile_elementwise(struct compiler *c)
 			extent[n++] = e;
 		memcpy(stride[n - 1], here, sizeof(here));
 	}
-	/*
-	 * Innermost strides are now 0 or 1; at least one is 1, unless this is the only dimension.
-	 */
+	/* Innermost strides are now 0 or 1; one is 1, unless this is the only dimension. */
 	if (n > 0)
 		step->inner = extent[n - 1];
 	step->n_outer = n > 1 ? n - 1 : 0;

@@ -52,9 +52,7 @@ struct compiler {
 	struct cpu_operand stand_in[OP_MAX_INPUTS], stand_out[OP_MAX_OUTPUTS];
 	/* float16 operands are converted, and the node computes in float32 */
 	bool is_half;
-	/*
-	 * Addresses of its float16 constants, or 0. Steps are given compile_half_address() instead.
-	 */
+	/* Addresses of the node's float16 constants, or 0; steps get compile_half_address() */
 	uintptr_t half_constants[OP_MAX_INPUTS];
 
 	struct cpu_layout layout;
@@ -122,9 +120,7 @@ static inline bool compile_half_as_it_is(const struct node *node)
  */
 int compile_layout_begin(struct compiler *c);
 int compile_layout_end(struct compiler *c);
-/*
- * Return the shape of an operand of the node, of @rank dimensions, in the order in which it lies.
- */
+/* Return the shape of an operand of the node, of @rank dimensions, in its order in memory. */
 struct shape compile_shape(const struct compiler *c, const struct tensor *tensor,
 			   unsigned int rank);
 
@@ -153,9 +149,7 @@ struct cpu_op {
 	struct cpu_overhead {
 		uint8_t unit_ns, row_ns, elem_quarter_ns;
 	} overhead;
-	/*
-	 * Return true if the node can be computed with channels last (layout.c). NULL: it cannot.
-	 */
+	/* Return true if the node can have channels last (layout.c). NULL: it cannot. */
 	bool (*may_be_last)(const struct plan *plan, const struct node *node);
 	/* Return the nanoseconds that channels last save for such a node. NULL: none. */
 	double (*last_gain_ns)(const struct plan *plan, const struct node *node);

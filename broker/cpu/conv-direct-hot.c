@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Conv of pictures whose channels come last, in place
+ * Conv with channels last, in place
  *
- * A register tile is some neighbouring pixels of the output by a panel of GEMM_NR out channels, and
- * stays in registers for all that its pixels see. Where the same taps of all of them are inside,
- * what one of them sees is a fixed distance from what the next one sees, so that elements of the
- * input are broadcast from where they lie: nothing is gathered, and nothing computed with padding.
+ * A register tile is some adjacent pixels of the output by a panel of GEMM_NR out channels; it
+ * stays in registers for all taps of its pixels. If the same taps of all these pixels are inside
+ * the picture, the pixels' inputs are a fixed distance apart. Then elements of the input are
+ * broadcast from their place: no input is gathered, and padding is not computed.
  *
- * Pixels are therefore taken by which of their taps are inside: rows of the output that see the
- * same rows of their windows, and of these the columns that see the same columns. What is inside of
- * all edges goes by rows, and an edge of one or two columns by columns.
+ * Pixels are therefore grouped by their taps inside: rows of the output that see the same rows of
+ * their windows, and in these the columns that see the same columns. The interior is processed by
+ * rows, and an edge of one or two columns by columns.
  *
- * A sum begins with the bias and goes on tap by tap, in each channel by channel: the same for every
- * split and tile.
+ * A sum begins with the bias and proceeds tap by tap, in each tap channel by channel: the same for
+ * every split and tile.
  */
 #include "cpu/kernels.h"
 #include "cpu/level.h"
 #include "cpu/vec.h"
 #include "cpu/window.h"
 
-/* Pixels of a register tile. */
+/* Pixels of a register tile */
 #if VW == 16
 #define DIRECT_MR 14
 #else
@@ -28,25 +28,25 @@
 
 _Static_assert(CPU_DIRECT_COLUMNS % GEMM_NR == 0, "whole panels");
 
-/* What a register tile is computed of. Distances are in elements. */
+/* Operands of a register tile; distances are in elements */
 struct direct_tile {
-	const float *x; /* the first tap that is inside, of the first pixel */
+	const float *x; /* first inside tap of the first pixel */
 	const float *weights;
 	const float *bias; /* NULL: none */
 	float *y;
 	size_t n;          /* out channels */
-	size_t x_rs, y_rs; /* from pixel to pixel */
-	size_t taps[3];    /* that are inside */
-	size_t x_step[3];  /* from tap to tap */
+	size_t x_rs, y_rs; /* stride between pixels */
+	size_t taps[3];    /* taps inside, by dimension */
+	size_t x_step[3];  /* stride between taps */
 	size_t weights_step[3];
 	size_t run; /* elements of a tap */
 };
 
-/* Adds what @mr pixels see in one run. */
+/* Add one run of @mr pixels. */
 VEC_INLINE void direct_run(const size_t mr, const size_t nv, size_t run, const float *x, size_t rs,
 			   const float *weights, vf acc[DIRECT_MR][2])
 {
-	/* Of three pixels each, which addresses can name by multiples of @rs. */
+	/* One pointer per three pixels, which addressing modes reach by multiples of @rs. */
 	const float *at[(DIRECT_MR + 2) / 3];
 
 	VEC_UNROLL
@@ -103,7 +103,7 @@ VEC_INLINE void direct_micro(const size_t mr, const size_t nv, const struct dire
 		vf_store_row(nv, y, acc[i], rest);
 }
 
-/* The tile's height and width are constants within each instance: it lives in registers. */
+/* Height and width are constants in each instance, so that the tile stays in registers. */
 #define DIRECT_INSTANCE(mr, nv)                                              \
 	static void direct_micro_##mr##_##nv(const struct direct_tile *tile) \
 	{                                                                    \
@@ -129,7 +129,7 @@ static void (*const direct_micros[2][DIRECT_MR])(const struct direct_tile *tile)
 	{DIRECT_FOR(DIRECT_NAME, 2)},
 };
 
-/* @n pixels from the tile's first one on, in tiles of about the same size. */
+/* Compute @n pixels from the tile's first one on, in tiles of about equal size. */
 static void direct_pixels(struct direct_tile tile, size_t n, struct cpu_pause *pause)
 {
 	const size_t n_tiles = (n + DIRECT_MR - 1) / DIRECT_MR;
@@ -144,10 +144,10 @@ static void direct_pixels(struct direct_tile tile, size_t n, struct cpu_pause *p
 	}
 }
 
-/* Out channels of a group, of which a panel is computed. */
+/* A panel of a group's out channels */
 struct direct_panel {
 	size_t group;
-	size_t first, n; /* of the group */
+	size_t first, n; /* out channels, within the group */
 };
 
 static struct direct_tile direct_tile_of(const struct cpu_window *args,
@@ -172,10 +172,13 @@ static struct direct_tile direct_tile_of(const struct cpu_window *args,
 	};
 }
 
-/* Rows of the output that see the same rows of their windows, and some columns that likewise do. */
+/*
+ * Rows of the output that see the same rows of their windows, and some columns that see the same
+ * columns
+ */
 struct direct_region {
-	size_t row, n_rows;      /* of all pictures' */
-	size_t begin[3], end[3]; /* taps that are inside */
+	size_t row, n_rows;      /* rows of all pictures */
+	size_t begin[3], end[3]; /* taps inside */
 };
 
 static void direct_columns(const struct cpu_window *args, const struct direct_region *region,
@@ -210,7 +213,7 @@ static void direct_columns(const struct cpu_window *args, const struct direct_re
 		for (size_t d = 0; d < 3; d++)
 			tile.weights += region->begin[d] * tile.weights_step[d];
 	}
-	/* Taps that lie together are one. */
+	/* Merge taps that are adjacent in memory. */
 	if (args->group == 1 && args->dilation[2] == 1) {
 		tile.run *= tile.taps[2];
 		tile.taps[2] = 1;
@@ -242,7 +245,7 @@ static void direct_taps(const struct cpu_window *args, unsigned int d, size_t o,
 		    limits[d], &region->begin[d], &region->end[d]);
 }
 
-/* All columns of rows that see the same rows of their windows. */
+/* Compute all columns of rows that see the same rows of their windows. */
 static void direct_rows(const struct cpu_window *args, struct direct_region region,
 			const struct direct_tile *tile)
 {
@@ -266,7 +269,7 @@ static void direct_rows(const struct cpu_window *args, struct direct_region regi
 	}
 }
 
-/* Rows [begin, end) of all pictures'. */
+/* Compute rows [begin, end) of all pictures. */
 static void direct_panel(const struct cpu_window *args, const struct direct_panel *panel,
 			 size_t begin, size_t end)
 {
@@ -289,7 +292,7 @@ static void direct_panel(const struct cpu_window *args, const struct direct_pane
 	}
 }
 
-/* The same where every pixel sees just itself: pixels [begin, end) of all pictures'. */
+/* Compute pixels [begin, end) of all pictures, where every pixel sees only itself. */
 static void direct_plain(const struct cpu_window *args, const struct direct_panel *panel,
 			 size_t begin, size_t end)
 {

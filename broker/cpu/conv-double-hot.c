@@ -2,12 +2,12 @@
 /*
  * Conv and ConvTranspose of float64
  *
- * A convolution is a matrix product of which a block of one operand is gathered at a time: what
- * taps see of a unit's pixels, row by row. Nothing is packed beforehand. See window-hot.c.
+ * A convolution is a matrix product with one operand gathered a block at a time: the input of each
+ * tap for a unit's pixels, row by row. No operand is packed beforehand. See window-hot.c.
  *
- * ConvTranspose goes the other way round: for a block of the input's pixels and one tap after the
- * other a matrix product says what comes of them, and that is added to where the tap spreads it. A
- * unit has some out channels to itself, so that nobody else adds to them.
+ * ConvTranspose works in reverse. For a block of the input's pixels and each tap in turn, a matrix
+ * product computes the pixels' contributions, which are added at the positions to which the tap
+ * spreads them. A unit owns some out channels, so no other unit adds to them.
  *
  * A depthwise convolution has one row of weights per matrix: see slide-double-hot.c.
  */
@@ -27,7 +27,7 @@ _Static_assert(((CPU_TRANSPOSE_F64_CHANNELS + CPU_CONV_PIXELS) * CPU_GEMM_F64_KC
 	       "and, for ConvTranspose, a tile of what comes of them");
 _Static_assert(CPU_CONV_PIXELS % GEMM_F64_NR == 0, "whole panels");
 
-/* A pixel of the output, or of the input for ConvTranspose; or a tap. */
+/* A pixel of the output (of the input for ConvTranspose), or a tap */
 struct place {
 	size_t z, y, x;
 };
@@ -42,7 +42,7 @@ static size_t conv_taps(const struct cpu_window *args)
 	return args->kernel[0] * args->kernel[1] * args->kernel[2];
 }
 
-/* What a tap sees of one channel, from @n pixels from @at on; padding is 0. */
+/* Gather one tap of one channel for @n pixels from @at on; padding is 0. */
 static void conv_look(const struct cpu_window *args, const struct place *tap, struct place at,
 		      const double *channel, size_t n, double *to)
 {
@@ -53,7 +53,7 @@ static void conv_look(const struct cpu_window *args, const struct place *tap, st
 			 args->width, &from, &until);
 	while (n > 0) {
 		const size_t len = min_size(n, args->out_width - at.x);
-		/* Before the beginning wraps to what is beyond the end. */
+		/* A position before the beginning wraps around to one beyond the end. */
 		const size_t iz =
 			at.z * args->stride[0] + tap->z * args->dilation[0] - args->pad_begin[0];
 		const size_t iy =
@@ -85,7 +85,7 @@ static void conv_look(const struct cpu_window *args, const struct place *tap, st
 	}
 }
 
-/* @n elements, behind which there are zeros, as one row of panels that have @kb rows. */
+/* Store @n elements, followed by zeros, as one row of panels that have @kb rows. */
 static void conv_spread(const double *line, size_t n, size_t kb, double *to)
 {
 	for (size_t j = 0; j < n; j += GEMM_F64_NR) {
@@ -94,7 +94,7 @@ static void conv_spread(const double *line, size_t n, size_t kb, double *to)
 	}
 }
 
-/* Rows [p, p + kb) of the matrix that nobody stores, as panels of pixels. */
+/* Pack rows [p, p + kb) of the virtual matrix as panels of pixels. */
 static void conv_pack(const struct cpu_window *args, const double *x, size_t p, size_t kb,
 		      size_t first, size_t n, double *to)
 {
@@ -125,7 +125,7 @@ static void conv_pack(const struct cpu_window *args, const double *x, size_t p, 
 	}
 }
 
-/* Adds a channel's bias to @n of its elements. */
+/* Add a channel's bias to @n of its elements. */
 static void conv_add(double bias, size_t n, double *y, struct cpu_pause *pause)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -184,7 +184,7 @@ void CPU_FN(conv_f64)(const struct cpu_window_f64 *args, size_t begin, size_t en
 	}
 }
 
-/* Adds a tile's rows, @n pixels of the input from @at on, to where a tap spreads them. */
+/* Add a tile's rows, for @n pixels of the input from @at on, at the positions of a tap. */
 static void transpose_spread(const struct cpu_window *args, const struct place *tap,
 			     struct place at, const double *tile, size_t m, size_t n, double *y)
 {
@@ -194,7 +194,7 @@ static void transpose_spread(const struct cpu_window *args, const struct place *
 	window_positions(tap->x, stride, args->pad_begin[2], args->dilation[2], args->width,
 			 args->out_width, &from, &until);
 	for (size_t done = 0, len; done < n; done += len) {
-		/* Before the beginning wraps to what is beyond the end. */
+		/* A position before the beginning wraps around to one beyond the end. */
 		const size_t oz =
 			at.z * args->stride[0] + tap->z * args->dilation[0] - args->pad_begin[0];
 		const size_t oy =
@@ -222,7 +222,7 @@ static void transpose_spread(const struct cpu_window *args, const struct place *
 	}
 }
 
-/* What becomes of pixels [first, first + n) of the input in @mb out channels from @i on. */
+/* Add the contributions of input pixels [first, first + n) to @mb out channels from @i on. */
 static void transpose_pixels(const struct cpu_window_f64 *args, const double *x,
 			     const double *weights, size_t i, size_t mb, size_t first, size_t n,
 			     double *y, double *workspace)

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Conv of pictures whose channels come last
+ * Conv with channels last
  *
- * A matrix product, too, but the other way round: rows are output pixels, and columns output
- * channels, which are the vectors. Most are computed in place, see conv-direct-hot.c. What is left
- * has narrow pictures, or pixels that are better copied beside each other. What a pixel sees
- * through a row of its window lies together, so rows are gathered by copying whole runs, padding as
- * zeros, and need not be gathered where the window is a single pixel. Weights are packed as the
- * right side of a product, in the order of the runs: taps, then channels, one panel of out channels
- * after the other.
+ * A matrix product with the roles exchanged: rows are output pixels, and columns are output
+ * channels, which fill the vectors. Most convolutions are computed in place, see conv-direct-hot.c.
+ * The remaining ones have narrow pictures, or pixels that are better copied next to each other. The
+ * input of a pixel through one row of its window is contiguous, so rows are gathered by copying
+ * whole runs, with zeros for padding. No gathering is needed if the window is a single pixel.
+ * Weights are packed as the right operand of a product, in the order of the runs: taps, then
+ * channels, one panel of out channels after the other.
  *
- * A sum begins with the bias and goes on block by block, as in gemm-hot.c: the same for every
+ * A sum begins with the bias and proceeds block by block, as in gemm-hot.c: the same for every
  * split.
  */
 #include "cpu/kernels.h"
@@ -18,8 +18,7 @@
 #include "cpu/vec.h"
 #include "cpu/window.h"
 
-/* Out channels from which it pays to have the pixels interleaved as the register tile reads them.
- */
+/* Out channels from which it pays to interleave pixels for the register tile */
 #define LAST_INTERLEAVE_MIN 160
 
 _Static_assert((CPU_CONV_PIXELS + GEMM_MR) * CPU_GEMM_KC * sizeof(float) <= CPU_WORKSPACE_BYTES,
@@ -31,7 +30,7 @@ static size_t last_taps(const struct cpu_window *args)
 	return args->kernel[0] * args->kernel[1] * args->kernel[2];
 }
 
-/* Channels of small groups: those of several in whole vectors. */
+/* Return the channels of small groups; groups of several channels are padded to whole vectors. */
 static size_t last_padded(const struct cpu_window *args)
 {
 	return args->group == args->channels ? args->channels : (args->channels + VW - 1) / VW * VW;
@@ -49,11 +48,11 @@ size_t CPU_FN(pack_conv_last_size)(const struct cpu_window *args)
 						 args->out_channels / args->group);
 }
 
-/* The size of a unit of packing: terms of a panel, or channels of a tap. */
+/* Units of packing: terms of a panel, or channels of a tap */
 enum { LAST_PACK_DEPTH = 1024, LAST_PACK_CHANNELS = 4096 };
 _Static_assert(LAST_PACK_CHANNELS % VW == 0, "whole vectors");
 
-/* A matrix [taps][channels] by out channels for each group: panels of GEMM_NR of these. */
+/* Pack a matrix [taps][channels] by out channels per group, in panels of GEMM_NR out channels. */
 static size_t last_pack_panels(const struct cpu_window *args, size_t begin, size_t end, float *to)
 {
 	const size_t taps = last_taps(args), channels = args->channels / args->group;
@@ -79,7 +78,7 @@ static size_t last_pack_panels(const struct cpu_window *args, size_t begin, size
 	return n_units;
 }
 
-/* Those of small groups, tap by tap: vectors of out channels, for each channel of their groups. */
+/* Pack small groups, tap by tap: vectors of out channels, for each channel of their groups. */
 static size_t last_pack_groups(const struct cpu_window *args, size_t begin, size_t end, float *to)
 {
 	const size_t taps = last_taps(args), group = args->channels / args->group;
@@ -110,7 +109,7 @@ size_t CPU_FN(pack_conv_last)(const struct cpu_window *args, size_t begin, size_
 		return last_pack_groups(args, begin, end, to);
 	if (!cpu_conv_last_strips(args))
 		return last_pack_panels(args, begin, end, to);
-	/* Always small. */
+	/* Strips are always small: one unit. */
 	if (begin == 0 && end > 0)
 		CPU_FN(pack_conv_strips)(args, to);
 	return 1;
@@ -132,14 +131,14 @@ VEC_INLINE void last_zero(float *to, size_t n)
 		vf_store_partial(to, (vf){0}, n);
 }
 
-/* What of a pixel's row of the product is gathered: elements [begin, end). */
+/* Gathered elements [begin, end) of a pixel's row of the product */
 struct last_span {
 	size_t begin, end;
 };
 
 /*
- * Elements [at, at + n) of a pixel's row, of which those before @from and from @until on are
- * padding, and the others lie at @x, element @at's first; what of them is in the span.
+ * Gather the part of elements [at, at + n) of a pixel's row that is in the span. Elements before
+ * @from and from @until on are padding. The others are at @x, which is the place of element @at.
  */
 VEC_INLINE void last_run(const struct last_span *span, size_t at, size_t n, size_t from,
 			 size_t until, const float *x, float *to)
@@ -162,19 +161,19 @@ VEC_INLINE void last_run(const struct last_span *span, size_t at, size_t n, size
 	last_zero(to + (last - begin), end - last);
 }
 
-/* A pixel of the output, and what its windows see horizontally. */
+/* A pixel of the output */
 struct last_pixel {
 	size_t batch, oz, oy, ox;
 };
 
-/* Are all taps of all of its windows inside? */
+/* Return true if all taps of the pixel's window are inside the picture. */
 static bool last_is_inner(const struct cpu_window *args, const struct last_pixel *pixel)
 {
 	const size_t at[3] = {pixel->oz, pixel->oy, pixel->ox};
 	const size_t limit[3] = {args->depth, args->height, args->width};
 
 	for (unsigned int i = 0; i < 3; i++) {
-		/* Before the beginning wraps to what is beyond the end. */
+		/* A position before the beginning wraps around to one beyond the end. */
 		const size_t first = at[i] * args->stride[i] - args->pad_begin[i];
 
 		if (first >= limit[i] ||
@@ -184,7 +183,7 @@ static bool last_is_inner(const struct cpu_window *args, const struct last_pixel
 	return true;
 }
 
-/* last_look() where all taps are inside and what those of a row see lies together. */
+/* Do last_look() for a pixel whose taps are all inside and whose rows of taps are contiguous. */
 static void last_look_inner(const struct cpu_window *args, const struct last_pixel *pixel,
 			    const float *x, const struct last_span *span, float *to)
 {
@@ -213,13 +212,13 @@ static void last_look_inner(const struct cpu_window *args, const struct last_pix
 	}
 }
 
-/* What one pixel sees, in the span; @x: the first channel of the group, of the first picture. */
+/* Gather one pixel's input, in the span. @x: the group's first channel of the first picture. */
 static void last_look(const struct cpu_window *args, const struct last_pixel *pixel, const float *x,
 		      const struct last_span *span, float *to)
 {
 	const size_t channels = args->channels / args->group, width = args->kernel[2];
 	const size_t pixels = args->dilation[2] == 1 && args->group == 1 ? width : 1;
-	/* Before the beginning wraps to what is beyond the end. */
+	/* A position before the beginning wraps around to one beyond the end. */
 	const size_t ix = pixel->ox * args->stride[2] - args->pad_begin[2];
 	size_t begin = 0, end = width, at = 0;
 
@@ -239,7 +238,7 @@ static void last_look(const struct cpu_window *args, const struct last_pixel *pi
 			const size_t iy = pixel->oy * args->stride[1] + r * args->dilation[1] -
 					  args->pad_begin[1];
 			const bool inside = iz < args->depth && iy < args->height;
-			/* Where tap 0 is: perhaps beside the row, where nothing is read. */
+			/* Address of tap 0; may be outside the row, where it is not read. */
 			const float *line =
 				inside ? x + ((ptrdiff_t)((iz * args->height + iy) * args->width) +
 					      (ptrdiff_t)ix) *
@@ -290,7 +289,7 @@ static struct last_pixel last_pixel_at(const struct cpu_window *args, size_t ind
 	};
 }
 
-/* Rows of the product for a piece's pixels, as they are or in panels of GEMM_MR. */
+/* Gather the rows of the product for a piece's pixels, plain or in panels of GEMM_MR. */
 static void last_gather(const struct cpu_window *args, const struct cpu_conv_piece *piece,
 			const float *x, const struct last_span *span, bool interleaves, float *to,
 			float *rows)
@@ -312,7 +311,7 @@ static void last_gather(const struct cpu_window *args, const struct cpu_conv_pie
 	}
 }
 
-/* Every row of the result: the bias. */
+/* Initialise every row of the result with the bias. */
 static void last_begin(const float *bias, size_t m, size_t n, float *y, size_t y_rs)
 {
 	for (size_t i = 0; i < m; i++, y += y_rs) {

@@ -1,37 +1,37 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Conv of few channels of pictures that have them last
+ * Conv of few channels, with channels last
  *
- * Where there is little to compute for a pixel, what its edges take counts: to gather what each
- * sees, as in conv-last-hot.c, or to compute them by themselves, as in conv-direct-hot.c. Here each
- * pixel of the input is copied once, with the padding beside it as zeros, so that no row has an
- * edge any more: strip by strip, as many rows as stay in the cache. What a window sees of a row
- * lies together then, and neighbouring windows differ by where they begin: a register tile is
- * neighbouring pixels of a row by vectors of out channels, and reads the strip as it is. Rows above
- * and below the picture are left out.
+ * If a pixel needs little computation, the cost of edges matters: gathering each pixel's input, as
+ * in conv-last-hot.c, or computing edges separately, as in conv-direct-hot.c. Here each pixel of
+ * the input is copied once, with zeros for the padding beside it, so that no row has an edge. The
+ * copy is made strip by strip, as many rows as stay in the cache. A window's part of a row is then
+ * contiguous, and adjacent windows differ only in their start. A register tile is adjacent pixels
+ * of a row by vectors of out channels, and reads the strip in place. Rows above and below the
+ * picture are skipped.
  *
- * A sum is one chain, taps in order and channels within, that begins with the bias: the same for
- * every split.
+ * A sum is one chain that begins with the bias, taps in order and channels within a tap: the same
+ * for every split.
  */
 #include "cpu/kernels.h"
 #include "cpu/level.h"
 #include "cpu/vec.h"
 #include "cpu/window.h"
 
-/* Pixels of a register tile of one vector, and of two. */
+/* Pixels of a register tile of one vector, and of two vectors */
 #if VW == 16
 enum { STRIP_PIXELS_1 = 14, STRIP_PIXELS_2 = 14 };
 #else
 enum { STRIP_PIXELS_1 = 14, STRIP_PIXELS_2 = 6 };
 #endif
 
-/* Floats of a strip: it stays in the first-level cache, beside weights. */
+/* Floats of a strip, which stays in the first-level cache beside the weights */
 enum { STRIP_FLOATS = 4096 };
 
 _Static_assert((STRIP_FLOATS + CPU_CONV_STRIP_FLOATS) * sizeof(float) <= CPU_WORKSPACE_BYTES,
 	       "the workspace holds a strip of the least height");
 
-/* Is half a vector enough? Then the next narrower level does the same with twice as many. */
+/* True if half a vector suffices: the next narrower level then needs no more vectors. */
 #if VW == 16
 #define STRIP_IS_NARROW(args) ((args)->out_channels <= VW / 2)
 #define STRIP_NARROW_FN(name) CPU_FN_EXPAND(name, avx2)
@@ -57,7 +57,7 @@ size_t CPU_FN(pack_conv_strips_size)(const struct cpu_window *args)
 	return strip_depth(args) * ((args->out_channels + VW - 1) / VW * VW);
 }
 
-/* Panels of two vectors of out channels, the last one perhaps of one: taps, then channels. */
+/* Pack panels of two vectors of out channels, the last one perhaps of one: taps, then channels. */
 void CPU_FN(pack_conv_strips)(const struct cpu_window *args, float *to)
 {
 	const size_t taps = args->kernel[1] * args->kernel[2], depth = strip_depth(args);
@@ -79,16 +79,16 @@ void CPU_FN(pack_conv_strips)(const struct cpu_window *args, float *to)
 	}
 }
 
-/* How windows lie in a strip, or in the picture itself. */
+/* Positions of windows in a strip, or in the picture itself; distances are in floats. */
 struct strip {
-	size_t line;             /* from a row to the next one */
-	size_t step;             /* from a pixel's window to its neighbour's */
-	size_t row_step;         /* from a row of a window to the next one */
-	size_t n_runs, run_step; /* in such a row, and from one to the next one */
+	size_t line;             /* between rows */
+	size_t step;             /* between the windows of adjacent pixels */
+	size_t row_step;         /* between the rows of a window */
+	size_t n_runs, run_step; /* runs of a window's row, and the distance between them */
 	size_t run;
 };
 
-/* Some pixels of a row, @n_rows of their windows, from @x on, by @n out channels. */
+/* Compute pixels of a row, with @n_rows rows of their windows from @x on, @n out channels. */
 VEC_INLINE void strip_tile(const size_t pixels, const size_t nv, const struct strip *strip,
 			   size_t n_rows, const float *x, const float *weights, const float *bias,
 			   size_t n, float *y, size_t y_rs)
@@ -137,7 +137,7 @@ typedef void strip_tile_fn(const struct strip *strip, size_t n_rows, const float
 			   const float *weights, const float *bias, size_t n, float *y,
 			   size_t y_rs);
 
-/* The tile's extents are constants within each instance: it lives in registers. */
+/* The extents are constants in each instance, so that the tile stays in registers. */
 #define STRIP_INSTANCE(pixels, nv)                                                                 \
 	static void strip_tile_##pixels##_##nv(const struct strip *strip, size_t n_rows,           \
 					       const float *x, const float *weights,               \
@@ -186,7 +186,10 @@ VEC_INLINE void strip_zero(float *to, size_t n)
 		vf_store_partial(to, (vf){0}, n);
 }
 
-/* What windows of the output rows [@oy, @oy + @n_rows) of the picture @x see, where it has rows. */
+/*
+ * Copy the rows that windows of output rows [@oy, @oy + @n_rows) see of picture @x. Rows outside it
+ * are not written.
+ */
 static void strip_fill(const struct cpu_window *args, const float *x, size_t oy, size_t n_rows,
 		       float *to)
 {
@@ -194,7 +197,7 @@ static void strip_fill(const struct cpu_window *args, const float *x, size_t oy,
 	const size_t line = cpu_conv_strip_width(args) * channels;
 	const size_t before = min_size(args->pad_begin[2] * channels, line);
 	const size_t inside = min_size(row, line - before);
-	/* Before the beginning wraps to what is beyond the end. */
+	/* A position before the beginning wraps around to one beyond the end. */
 	const size_t first = oy * args->stride[1] - args->pad_begin[1];
 	const size_t n = cpu_conv_strip_height(args, n_rows);
 
@@ -207,7 +210,7 @@ static void strip_fill(const struct cpu_window *args, const float *x, size_t oy,
 	}
 }
 
-/* Are all windows inside the picture? */
+/* Return true if all windows are inside the picture. */
 static bool strip_is_inner(const struct cpu_window *args)
 {
 	return args->pad_begin[1] == 0 && args->pad_begin[2] == 0 &&
@@ -215,7 +218,7 @@ static bool strip_is_inner(const struct cpu_window *args)
 	       cpu_conv_strip_height(args, args->out_height) <= args->height;
 }
 
-/* Row @oy of the output, out channels [@j, @j + @n), with its windows from @x on. */
+/* Compute row @oy of the output, out channels [@j, @j + @n), with its windows from @x on. */
 static void strip_row(const struct cpu_window *args, const struct strip *strip, const float *x,
 		      size_t oy, size_t j, size_t n, float *y)
 {
@@ -228,7 +231,7 @@ static void strip_row(const struct cpu_window *args, const struct strip *strip, 
 
 	window_taps(oy, args->stride[1], args->pad_begin[1], args->dilation[1], args->kernel[1],
 		    args->height, &first, &last);
-	/* Tiles of about the same width. */
+	/* Tiles of about equal width */
 	for (size_t tile = 0; tile < n_tiles; tile++) {
 		const size_t ox = args->out_width * tile / n_tiles;
 		const size_t pixels = args->out_width * (tile + 1) / n_tiles - ox;
@@ -240,7 +243,7 @@ static void strip_row(const struct cpu_window *args, const struct strip *strip, 
 	}
 }
 
-/* Rows [@oy, @oy + @n_rows) of one picture, whose windows are in @x. */
+/* Compute rows [@oy, @oy + @n_rows) of one picture, whose windows are in @x. */
 static void strip_rows(const struct cpu_window *args, const struct strip *strip, const float *x,
 		       size_t oy, size_t n_rows, float *y)
 {

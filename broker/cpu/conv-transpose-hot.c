@@ -2,21 +2,21 @@
 /*
  * ConvTranspose
  *
- * Which taps meet an output position depends only on its remainder by the stride. Positions of one
- * remainder, a phase, are so a convolution with stride 1 and the taps of that phase, and what holds
- * for Conv holds here (see window-hot.c): a matrix product, of which a block of pixels of a phase
- * is gathered at a time. Its rows are taken tap by tap, so that the weights of one tap are a matrix
- * as they lie; its result goes through a tile in the workspace to where the phase's pixels are.
+ * The taps that reach an output position depend only on its remainder by the stride. Positions of
+ * one remainder, a phase, are therefore a convolution with stride 1 and the taps of that phase, and
+ * it is computed as Conv (window-hot.c): a matrix product for which a block of a phase's pixels is
+ * gathered at a time. Rows of the product are ordered tap by tap, so that the weights of one tap
+ * are a matrix in place. The result is copied from a tile in the workspace to the phase's pixels.
  */
 #include "cpu/kernels.h"
 #include "cpu/level.h"
 #include "cpu/vec.h"
 #include "cpu/window.h"
 
-/* Out channels that are multiplied at a time: whole panels at every level. */
+/* Out channels multiplied at a time: whole panels at every level */
 #define TRANSPOSE_MC 240
 
-/* Taps that do not meet a phase between two looks for others. */
+/* Taps outside the phase between two checks of the pause */
 enum { TRANSPOSE_TAPS = 1 << 10 };
 
 _Static_assert(((TRANSPOSE_MC + CPU_CONV_PIXELS) * CPU_GEMM_KC + TRANSPOSE_MC * CPU_CONV_PIXELS) *
@@ -24,12 +24,12 @@ _Static_assert(((TRANSPOSE_MC + CPU_CONV_PIXELS) * CPU_GEMM_KC + TRANSPOSE_MC * 
 		       CPU_WORKSPACE_BYTES,
 	       "the workspace holds blocks of the weights, the pixels and the result");
 
-/* One phase: output positions first + j * stride, j below n, along each dimension. */
+/* One phase: output positions first + j * stride along each dimension, j < n */
 struct phase {
 	size_t first[3], n[3];
 };
 
-/* What of the input meets a tap: pixel j of the phase sees j + from. */
+/* The input of a tap: pixel j of the phase sees position j + from. */
 struct view {
 	int64_t from[3];
 };
@@ -44,7 +44,7 @@ size_t CPU_FN(pack_conv_transpose_size)(const struct cpu_window *args)
 	return args->channels * (args->out_channels / args->group) * transpose_taps(args);
 }
 
-/* Group by group, tap by tap, in blocks of the depth, each in panels of rows. */
+/* Pack group by group, tap by tap, in blocks of the depth, each in panels of rows. */
 size_t CPU_FN(pack_conv_transpose)(const struct cpu_window *args, size_t begin, size_t end,
 				   float *to)
 {
@@ -69,7 +69,7 @@ size_t CPU_FN(pack_conv_transpose)(const struct cpu_window *args, size_t begin, 
 	return n_units;
 }
 
-/* Phase number @at. */
+/* Return phase number @at. */
 static struct phase phase_of(const struct cpu_window *args, size_t at)
 {
 	const size_t out[3] = {args->out_depth, args->out_height, args->out_width};
@@ -85,7 +85,7 @@ static struct phase phase_of(const struct cpu_window *args, size_t at)
 	return phase;
 }
 
-/* Return: does tap @tap meet the phase at all? */
+/* Find the input of tap @tap. Return: false if the tap does not reach the phase. */
 static bool find_view(const struct cpu_window *args, const struct phase *phase, size_t tap,
 		      struct view *ret)
 {
@@ -101,7 +101,7 @@ static bool find_view(const struct cpu_window *args, const struct phase *phase, 
 	return true;
 }
 
-/* Pixels [first, first + n) of a phase, as one tap sees a channel. */
+/* Gather pixels [first, first + n) of a phase for one tap of a channel. */
 static void transpose_gather(const struct cpu_window *args, const struct phase *phase,
 			     const struct view *view, const float *channel, size_t first, size_t n,
 			     float *to)
@@ -137,7 +137,7 @@ static void transpose_gather(const struct cpu_window *args, const struct phase *
 	}
 }
 
-/* Channels [p, p + kb) of what a tap sees, as panels of GEMM_NR pixels. */
+/* Pack channels [p, p + kb) of a tap's input as panels of GEMM_NR pixels. */
 static void transpose_pack(const struct cpu_window *args, const struct phase *phase,
 			   const struct view *view, const float *x, size_t p, size_t kb,
 			   size_t first, size_t n, float *to)
@@ -158,7 +158,7 @@ static void transpose_pack(const struct cpu_window *args, const struct phase *ph
 	}
 }
 
-/* A tile's rows to their channels, with the bias, and activated. */
+/* Copy a tile's rows to their channels, with bias and activation. */
 static void transpose_scatter(const struct cpu_window *args, const struct phase *phase, float *tile,
 			      const float *bias, size_t m, size_t first, size_t n, float *y)
 {
@@ -187,7 +187,10 @@ static void transpose_scatter(const struct cpu_window *args, const struct phase 
 	}
 }
 
-/* Adds what tap @tap gives to out channels [i, i + mb). Return: it met the phase. */
+/*
+ * Add the contribution of tap @tap to out channels [i, i + mb). Return: true if the tap reaches the
+ * phase.
+ */
 static bool transpose_tap(const struct cpu_window *args, const struct phase *phase, size_t tap,
 			  const float *x, const float *weights, size_t i, size_t mb, size_t first,
 			  size_t n, bool accumulate, float *workspace)
@@ -241,7 +244,7 @@ static void transpose_unit(const struct cpu_window *args, size_t batch, size_t g
 		bool any = false;
 
 		for (size_t tap = 0; tap < taps; tap++) {
-			/* Most taps of a wide stride do not meet the phase. */
+			/* Most taps of a wide stride do not reach the phase. */
 			cpu_pause_at(args->pause, tap, TRANSPOSE_TAPS);
 			any |= transpose_tap(args, phase, tap, x, weights, i, mb, first, n, any,
 					     workspace);

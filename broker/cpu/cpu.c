@@ -108,9 +108,7 @@ static void tell_overhead(const struct cpu_plan *compiled, struct plan *plan)
 	plan->overhead_fixed_ps = picoseconds(one - row);
 }
 
-/*
- * Free some of the last steps: all steps may take a hundred megabytes. Return: true if some remain.
- */
+/* Free the last SHRINK_STEPS steps, of possibly 100 MB. Return: true if there were more. */
 static bool shrink_steps(struct cpu_plan *compiled)
 {
 	struct cpu_step *rest;

@@ -13,9 +13,9 @@
  *
  * submit() itself sets the task's state to EXEC_QUEUED. host_bytes of a plan counts its scratch,
  * its compiled form, and every packed constant in full. Scratch is one block per worker, one for
- * the inline caller, and one for running urgent tasks in between. Packed constants that plans of
- * the same owner share count for each of these plans. So the packed constants that remain after a
- * plan's release are always covered by the remaining plans.
+ * the inline caller, one for an urgent task in between, and up to four for stopped tasks. Packed
+ * constants that plans of the same owner share count for each of these plans. So the packed
+ * constants that remain after a plan's release are always covered by the remaining plans.
  */
 #include <stdbool.h>
 #include <stdint.h>

@@ -40,9 +40,7 @@ VEC_INLINE struct double_block double_line(size_t len)
 	};
 }
 
-/*
- * Return the block of @n adjacent columns of @len elements, whose steps are @stride elements apart.
- */
+/* Return the block of @n adjacent columns of @len elements, @stride elements apart. */
 VEC_INLINE struct double_block double_columns(size_t len, size_t stride, size_t n)
 {
 	return (struct double_block){.steps = len, .stride = stride, .n = n, .last = n};
@@ -73,9 +71,7 @@ VEC_INLINE double double_merge(const enum cpu_reduce_kind kind, double a, double
 	return kind == CPU_REDUCE_PROD ? a * b : a + b;
 }
 
-/*
- * Return one element's contribution. @shift is subtracted where squares or exponentials are summed.
- */
+/* Return one element's term. @shift is subtracted before a square or an exponential. */
 VEC_INLINE double double_term(const enum cpu_reduce_kind kind, double x, double shift)
 {
 	switch (kind) {

@@ -2,16 +2,16 @@
 /*
  * Gather, GatherND, GatherElements
  *
- * Rows that are short are moved by loops that know how long; those of a table of embeddings, say,
- * by memcpy(), the rows a few indices ahead being asked for while one is moved: where they lie is
- * the one thing that the processor cannot foresee.
+ * Short rows are moved by loops of constant length. Long rows, such as those of an embedding table,
+ * are moved by memcpy(), while the rows of the next indices are prefetched: the processor cannot
+ * predict their addresses.
  */
 #include "cpu/index.h"
 #include "cpu/level.h"
 
-/* Rows ahead, and how much of each is asked for. */
+/* Rows to prefetch ahead, and bytes of each */
 enum { AHEAD = 8, AHEAD_BYTES = 256, CACHE_LINE = 64 };
-/* The same row @AHEAD later. Only a hint: what is loaded here is not used for anything else. */
+/* Prefetch the row of index @i. Only a hint: the loaded index is not used otherwise. */
 VEC_INLINE void gather_ahead(const struct cpu_gather *args, const bool wide, const uint8_t *x,
 			     size_t i, size_t run)
 {
@@ -22,7 +22,10 @@ VEC_INLINE void gather_ahead(const struct cpu_gather *args, const bool wide, con
 		__builtin_prefetch((const void *)(at + line));
 }
 
-/* Rows [begin, end) of outer one @outer; @run is known where it is short, 0 otherwise. */
+/*
+ * Gather rows [begin, end) of outer position @outer. @known: the row's bytes if it is short, else
+ * 0.
+ */
 VEC_INLINE bool gather_rows(const struct cpu_gather *args, const bool wide, const size_t known,
 			    size_t outer, size_t begin, size_t end)
 {
@@ -125,7 +128,7 @@ static void run_gather(const struct cpu_step *step, const struct cpu_frame *fram
 
 const struct cpu_routine CPU_FN(gather) = {run_gather, units_gather};
 
-/* A row of @inner elements at a time: the elements of one are of neighbouring columns. */
+/* Gather one row of a unit's adjacent columns at a time. */
 #define GATHER_ELEMENTS(name, T)                                                                \
 	VEC_INLINE bool name##_block(const struct cpu_elements *args, const bool wide,          \
 				     size_t flat, size_t table, size_t n_rows, size_t n)        \
@@ -175,7 +178,7 @@ GATHER_ELEMENTS(gather_elements_2, uint16_t)
 GATHER_ELEMENTS(gather_elements_4, uint32_t)
 GATHER_ELEMENTS(gather_elements_8, uint64_t)
 
-/* By the logarithm of the bytes of an element. */
+/* By log2 of an element's bytes */
 static bool (*const by_bytes[])(const struct cpu_elements *args, size_t begin, size_t end) = {
 	gather_elements_1,
 	gather_elements_2,

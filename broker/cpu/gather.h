@@ -71,9 +71,7 @@ struct cpu_scatter_nd {
 	struct cpu_pause *pause;
 };
 
-/*
- * The operation of a scatter on one element: a move, by log2 of the element's bytes, or a reduction
- */
+/* The operation of a scatter on one element: a move, by log2 of its bytes, or a reduction */
 enum cpu_scatter {
 	CPU_SCATTER_BYTE,
 	CPU_SCATTER_2,

@@ -2,9 +2,10 @@
 /*
  * Matrix product of float64
  *
- * As that of float32 (see gemm-hot.c): a register tile over a block of the depth, from packed
- * panels of b and, where enough columns profit, of a. It is plainer: nothing is packed beforehand,
- * and b is read in place only in whole panels. What holds for the order of terms there holds here.
+ * As the float32 product (gemm-hot.c): a register tile over a block of the depth, from packed
+ * panels of b and, if enough columns profit, of a. This version is simpler: no operand is packed
+ * beforehand, and b is read in place only in whole panels. The order of terms follows the same
+ * rule.
  */
 #include "cpu/kernels.h"
 #include "cpu/level.h"
@@ -12,17 +13,17 @@
 #include "cpu/vec.h"
 #include "util/number.h"
 
-/* Up to this many elements b stays in the cache and reading it in place is as fast. */
+/* Up to this number of elements b stays in the cache, and reading it in place is as fast. */
 #define GEMM_PLAIN_MAX 8192
-/* Columns from which a packed copy of a pays. */
+/* Columns from which a packed copy of a pays */
 #define GEMM_PACK_A_MIN 64
-/* Columns after which the tile of the result starts to leave the second-level cache. */
+/* Columns above which the tile of the result exceeds the second-level cache */
 #define GEMM_NC 512
 
 _Static_assert((GEMM_MC + GEMM_F64_NR) * CPU_GEMM_F64_KC * sizeof(double) <= CPU_WORKSPACE_BYTES,
 	       "the workspace holds a block of a and a panel of b");
 
-/* One register tile, of which @n columns are stored; whole rows of b are read. */
+/* Compute one register tile and store @n columns; whole rows of b are read. */
 VEC_INLINE void gemm_micro(const size_t mr, size_t k, const double *a, size_t a_rs, size_t a_cs,
 			   const double *b, size_t b_rs, double *y, size_t y_rs, size_t n,
 			   bool accumulate)
@@ -68,7 +69,7 @@ VEC_INLINE void gemm_micro(const size_t mr, size_t k, const double *a, size_t a_
 typedef void gemm_micro_fn(size_t k, const double *a, size_t a_rs, size_t a_cs, const double *b,
 			   size_t b_rs, double *y, size_t y_rs, size_t n, bool accumulate);
 
-/* The tile's height is a constant within each instance: it lives in registers. */
+/* The height is a constant in each instance, so that the tile stays in registers. */
 #define GEMM_INSTANCE(mr)                                                                  \
 	static void gemm_packed_##mr(size_t k, const double *a, size_t a_rs, size_t a_cs,  \
 				     const double *b, size_t b_rs, double *y, size_t y_rs, \
@@ -95,13 +96,13 @@ GEMM_FOR_ROWS(GEMM_INSTANCE)
 #define GEMM_PACKED(mr) gemm_packed_##mr,
 #define GEMM_PLAIN(mr)  gemm_plain_##mr,
 
-/* [is a packed?][rows - 1] */
+/* [a is packed][rows - 1] */
 static gemm_micro_fn *const gemm_micros[2][GEMM_MR] = {
 	{GEMM_FOR_ROWS(GEMM_PLAIN)},
 	{GEMM_FOR_ROWS(GEMM_PACKED)},
 };
 
-/* Rows [0, m) of a block of a, GEMM_MR at a time; the last ones as many as are left. */
+/* Pack rows [0, m) of a block of a, GEMM_MR at a time; the last panel has the remaining rows. */
 void CPU_FN(gemm_f64_pack_a)(size_t m, size_t k, const double *a, size_t a_rs, size_t a_cs,
 			     double *to)
 {
@@ -118,7 +119,7 @@ void CPU_FN(gemm_f64_pack_a)(size_t m, size_t k, const double *a, size_t a_rs, s
 	}
 }
 
-/* @n columns of a block of b as one panel, whose further ones are 0. */
+/* Pack @n columns of a block of b as one panel, padded with zeros. */
 static void gemm_pack_panel(size_t n, size_t k, const double *b, size_t b_rs, size_t b_cs,
 			    double *to)
 {
@@ -145,7 +146,7 @@ void CPU_FN(gemm_f64_panel)(size_t m, size_t n, size_t k, const double *a, const
 								y + i * y_rs, y_rs, n, accumulate);
 }
 
-/* y = alpha * y + beta * c over the tile, while it is in the cache. */
+/* Compute y = alpha * y + beta * c over the tile, while it is in the cache. */
 static void gemm_finish(const struct cpu_gemm_f64 *gemm, const struct cpu_gemm_tile *tile)
 {
 	for (size_t i = tile->m_begin; i < tile->m_end; i++) {

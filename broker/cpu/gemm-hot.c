@@ -3,43 +3,46 @@
  * Matrix product
  *
  * A register tile of GEMM_MR rows by GEMM_NR columns is computed over a block of up to CPU_GEMM_KC
- * terms at a time: GEMM_NR columns of b are read as whole vectors, each element of a is broadcast.
- * b is read from a packed copy, in which the GEMM_NR columns of a panel lie next to each other row
- * after row: made once for constants (cpu_pack_b), panel by panel into the workspace otherwise, or
- * not at all where too few rows would profit from it. a is packed likewise, GEMM_MR rows at a time,
- * where enough columns profit: then the broadcasts walk memory in order and miss no cache set.
+ * terms at a time. GEMM_NR columns of b are read as whole vectors, and each element of a is
+ * broadcast. b is read from a packed copy, in which the GEMM_NR columns of a panel are adjacent,
+ * row after row. The copy is made once for constants (pack_b), else panel by panel in the
+ * workspace, or not at all if too few rows would profit. a is packed likewise, GEMM_MR rows at a
+ * time, if enough columns profit: then the broadcasts read memory in order without conflicts in a
+ * cache set.
  *
- * The order in which one element's terms are added depends on neither the tile, nor the packing,
- * nor the vector's width, and that is what makes every split give the same bits: within a block one
- * chain, then the blocks in order.
+ * The order in which one element's terms are added depends neither on the tile, nor on packing, nor
+ * on the vector width: within a block one chain, then the blocks in order. So every split gives the
+ * same bits.
  */
 #include "cpu/kernels.h"
 #include "cpu/level.h"
 #include "cpu/vec.h"
 #include "util/number.h"
 
-/* Up to this many elements b stays in the cache and reading it in place is as fast. */
+/* Up to this number of elements b stays in the cache, and reading it in place is as fast. */
 #define GEMM_PLAIN_MAX 16384
-/* Columns from which a packed copy of a pays. */
+/* Columns from which a packed copy of a pays */
 #define GEMM_PACK_A_MIN 160
 /*
- * Rows up to which it does not: the first-level cache holds them, unless they are a multiple of so
- * many floats apart and meet in one set of it.
+ * Up to this number of rows packing a does not pay: the first-level cache holds them. The exception
+ * is a row stride that is a multiple of GEMM_SET_FLOATS, where the rows map to one cache set.
  */
 #define GEMM_FEW_ROWS   16
 #define GEMM_SET_FLOATS 1024
-/* Columns after which the tile of the result starts to leave the second-level cache. */
+/* Columns above which the tile of the result exceeds the second-level cache */
 #define GEMM_NC 1024
 
-/* Register tiles between two looks for others; a look also precedes each packed panel of b. */
+/* Register tiles between two checks of the pause, which is also checked before each panel of b */
 #define GEMM_PAUSE_TILES 32
 
 _Static_assert((GEMM_MC * CPU_GEMM_KC + CPU_GEMM_KC * GEMM_NR) * sizeof(float) <=
 		       CPU_WORKSPACE_BYTES,
 	       "the workspace holds a block of a and a panel of b");
 
-/* One register tile, @nv vectors wide, of which @n columns are stored. @b_partial: no further
- * column of b may be read. */
+/*
+ * Compute one register tile, @nv vectors wide, and store @n columns. @b_partial: columns of b
+ * beyond @n must not be read.
+ */
 VEC_INLINE void gemm_micro(const size_t mr, const size_t nv, size_t k, const float *a, size_t a_rs,
 			   size_t a_cs, const float *b, size_t b_rs, bool b_partial, float *y,
 			   size_t y_rs, size_t n, bool accumulate)
@@ -96,7 +99,7 @@ VEC_INLINE void gemm_micro(const size_t mr, const size_t nv, size_t k, const flo
 typedef void gemm_micro_fn(size_t k, const float *a, size_t a_rs, size_t a_cs, const float *b,
 			   size_t b_rs, float *y, size_t y_rs, size_t n, bool accumulate);
 
-/* The tile's height and width are constants within each instance: it lives in registers. */
+/* Height and width are constants in each instance, so that the tile stays in registers. */
 #define GEMM_INSTANCE(mr, nv)                                                                    \
 	static void gemm_packed_##mr##_##nv(size_t k, const float *a, size_t a_rs, size_t a_cs,  \
 					    const float *b, size_t b_rs, float *y, size_t y_rs,  \
@@ -146,8 +149,8 @@ static gemm_micro_fn *const gemm_micros[3][2][GEMM_MR] = {
 };
 
 /*
- * Copies @rows lines of @k elements so that element (p, i) lands at to[p * width + i]; lines beyond
- * @rows are zero. A line's elements are @step apart, lines @line apart.
+ * Copy @rows lines of @k elements so that element (p, i) is stored at to[p * width + i]; lines
+ * beyond @rows are zero. A line's elements are @step apart, lines @line apart.
  */
 VEC_INLINE void gemm_interleave(const size_t width, size_t rows, size_t k, const float *from,
 				size_t line, size_t step, float *to)
@@ -194,7 +197,7 @@ VEC_INLINE void gemm_interleave(const size_t width, size_t rows, size_t k, const
 			to[p * width + i] = i < rows ? from[i * line + p * step] : 0;
 }
 
-/* Rows [0, m) of a block of a, GEMM_MR at a time; the last ones as many as are left. */
+/* Pack rows [0, m) of a block of a, GEMM_MR at a time; the last panel has the remaining rows. */
 void CPU_FN(gemm_pack_a)(size_t m, size_t k, const float *a, size_t a_rs, size_t a_cs, float *to)
 {
 	for (size_t i = 0; i < m; i += GEMM_MR) {
@@ -242,7 +245,7 @@ void CPU_FN(gemm_rows_panel)(size_t m, size_t n, size_t k, const float *a, size_
 			k, a + i * a_rs, a_rs, 1, b, 0, y + i * y_rs, y_rs, n, accumulate);
 }
 
-/* y = alpha * y + beta * c over the tile, while it is in the cache. */
+/* Compute y = alpha * y + beta * c over the tile, while it is in the cache. */
 static void gemm_finish(const struct cpu_gemm *gemm, const struct cpu_gemm_tile *tile)
 {
 	const vf alpha = vf_set(gemm->alpha), beta = vf_set(gemm->c ? gemm->beta : 0);
@@ -345,7 +348,10 @@ static void gemm_block(const struct cpu_gemm *gemm, const struct cpu_gemm_tile *
 	gemm_activate(gemm, tile);
 }
 
-/* A narrow tile that neither packing nor blocks would help. Return: false if it is none. */
+/*
+ * Compute a narrow tile, for which neither packing nor blocking pays. Return: false if the tile is
+ * not narrow.
+ */
 VEC_INLINE bool gemm_narrow(const struct cpu_gemm *gemm, const struct cpu_gemm_tile *tile)
 {
 	const size_t n = tile->n_end - tile->n_begin;

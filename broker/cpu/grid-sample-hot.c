@@ -2,25 +2,25 @@
 /*
  * GridSample
  *
- * Each result is made of the pixels around a point of its picture, which the grid gives in units of
- * half the picture, its middle being 0. Which pixels those are, and what each counts, is computed
- * for some points at a time and then used for some channels. Pixels beside the picture are found
- * where the padding says, or count as zeros.
+ * Each result is a weighted sum of pixels around a point of its picture. The grid gives the point
+ * in units of half the picture, with 0 at its centre. Pixels and weights are computed for some
+ * points at a time and then used for some channels. Pixels outside the picture are mapped as the
+ * padding mode says, or count as zeros.
  *
- * Where a point is in pixels is computed in the grid's type, and no product is made one with a sum:
- * the nearest pixel is the same at every level and on every device. All else is computed in
- * float64. A coordinate that is no number is far below.
+ * The position in pixels is computed in the grid's type, without fusing a product and a sum: the
+ * nearest pixel is the same at every level and on every device. All other values are computed in
+ * float64. A coordinate that is a NaN lies far below the picture.
  */
 #include "cpu/compile.h"
 #include "cpu/level.h"
 
 enum {
-	SAMPLE_POINTS = 64,   /* at a time */
-	SAMPLE_CHANNELS = 32, /* of one unit */
-	SAMPLE_MAX_TAPS = 16, /* pixels of a result */
+	SAMPLE_POINTS = 64,   /* points computed at a time */
+	SAMPLE_CHANNELS = 32, /* channels of one unit */
+	SAMPLE_MAX_TAPS = 16, /* maximum of pixels per result */
 };
 
-/* Pictures are [batch][channels][size[2]][size[1]][size[0]]; of two dimensions size[2] is 1. */
+/* Pictures are [batch][channels][size[2]][size[1]][size[0]]; size[2] is 1 for two dimensions. */
 struct sample {
 	const void *x, *grid;
 	void *y;
@@ -39,19 +39,19 @@ struct step_sample {
 	struct cpu_extent batch;
 };
 
-/* The pixels of a point as distances from the picture's first, -1: none; and what each counts. */
+/* A point's pixels, as offsets from the picture's first pixel (-1: none), and their weights */
 struct sample_point {
 	ptrdiff_t at[SAMPLE_MAX_TAPS];
 	double weight[SAMPLE_MAX_TAPS];
 };
 
-/* Pixels along one dimension that a result is made of. */
+/* Return the pixels per dimension of a result. */
 VEC_INLINE unsigned int taps_of(const enum op_sample mode)
 {
 	return mode == OP_SAMPLE_NEAREST ? 1 : mode == OP_SAMPLE_LINEAR ? 2 : 4;
 }
 
-/* The nearest whole number; of two the even one or, with @away, the one farther from 0. */
+/* Return the nearest integer. A tie goes to the even one or, with @away, away from 0. */
 VEC_INLINE double rounded(double x, const bool away)
 {
 	const double size = __builtin_fabs(x);
@@ -71,7 +71,7 @@ VEC_INLINE double rounded_down(double x)
 	return whole > x ? whole - 1 : whole;
 }
 
-/* Where coordinate @i of the grid is, in pixels along a dimension of @size. */
+/* Return the position of grid coordinate @i, in pixels, along a dimension of @size. */
 VEC_INLINE double place(const struct sample *args, size_t i, size_t size)
 {
 	if (args->grid_is_double) {
@@ -87,7 +87,7 @@ VEC_INLINE double place(const struct sample *args, size_t i, size_t size)
 	}
 }
 
-/* @x, which is beside [@low, @high], as in mirrors at both. */
+/* Return @x, which is outside [@low, @high], reflected at both ends. */
 VEC_INLINE double mirrored(double x, double low, double high)
 {
 	const double range = high - low, beside = x < low ? low - x : x - high;
@@ -99,7 +99,7 @@ VEC_INLINE double mirrored(double x, double low, double high)
 	return is_odd == (x < low) ? high - rest : low + rest;
 }
 
-/* The pixel @i of @size; -1: there is none, which counts as 0. */
+/* Return the pixel index that @i of @size maps to; -1: none, counts as 0. */
 VEC_INLINE ptrdiff_t pixel_of(const struct sample *args, ptrdiff_t i, ptrdiff_t size)
 {
 	const ptrdiff_t period = args->align_corners ? 2 * size - 2 : 2 * size;
@@ -116,7 +116,7 @@ VEC_INLINE ptrdiff_t pixel_of(const struct sample *args, ptrdiff_t i, ptrdiff_t 
 	return i;
 }
 
-/* The pixels along a dimension of @size for what is at @x, and what each counts. */
+/* Find the pixels along a dimension of @size for position @x, and their weights. */
 VEC_INLINE void find_taps(const struct sample *args, const enum op_sample mode,
 			  const unsigned int rank, double x, size_t size, ptrdiff_t *at,
 			  double *weight)
@@ -126,7 +126,10 @@ VEC_INLINE void find_taps(const struct sample *args, const enum op_sample mode,
 	ptrdiff_t first;
 	double t;
 
-	/* In three dimensions as ONNX has it, whose reference follows PyTorch there. */
+	/*
+	 * Ties go away from 0 in three dimensions, as in ONNX's reference, which follows PyTorch
+	 * there.
+	 */
 	if (mode == OP_SAMPLE_NEAREST)
 		x = rounded(x, rank == 3);
 	if (x < low || x > high) {
@@ -135,7 +138,7 @@ VEC_INLINE void find_taps(const struct sample *args, const enum op_sample mode,
 		else if (args->padding == OP_SAMPLE_REFLECTION)
 			x = mirrored(x, low, high);
 	}
-	/* All taps of what is far are beside the picture. */
+	/* Clamp: all taps of farther positions are outside the picture anyway. */
 	x = x > -4 ? x : -4;
 	x = x < last + 4 ? x : last + 4;
 	first = (ptrdiff_t)x;
@@ -159,7 +162,7 @@ VEC_INLINE void find_taps(const struct sample *args, const enum op_sample mode,
 		at[k] = pixel_of(args, first + (ptrdiff_t)k, (ptrdiff_t)size);
 }
 
-/* Points [@first, @first + @n) of all pictures. */
+/* Find the pixels and weights of points [@first, @first + @n) of all pictures. */
 VEC_INLINE void find_points(const struct sample *args, const enum op_sample mode,
 			    const unsigned int rank, size_t first, size_t n,
 			    struct sample_point *points)
@@ -190,7 +193,7 @@ VEC_INLINE void find_points(const struct sample *args, const enum op_sample mode
 	}
 }
 
-/* Results of @n points of the picture @x, which has one channel. */
+/* Compute @n points of the single-channel picture @x. */
 VEC_INLINE void sample_picture(const void *x, const struct sample_point *points, size_t n,
 			       const unsigned int taps, const bool is_double, void *y)
 {
@@ -212,7 +215,7 @@ VEC_INLINE void sample_picture(const void *x, const struct sample_point *points,
 	}
 }
 
-/* Units: of each picture some channels, of these some points. */
+/* Compute units: some channels of a picture at some points each. */
 VEC_INLINE void sample(const struct sample *args, const enum op_sample mode,
 		       const unsigned int rank, size_t begin, size_t end,
 		       struct sample_point *points)
@@ -278,7 +281,7 @@ static void run_grid_sample(const struct cpu_step *step, const struct cpu_frame 
 const struct cpu_routine CPU_FN(grid_sample) = {run_grid_sample, units_grid_sample};
 
 #ifdef CPU_DESCRIBES
-/* Pixels are read one by one: a few in a nanosecond. */
+/* Pixels are read one by one, a few per nanosecond. */
 #define SAMPLE_SPEED_UP 0.1
 
 CPU_STEP_HOLDS(struct step_sample);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Between float16 and float32
+ * Conversion between float16 and float32
  *
- * By the processor's instructions where the level has them, else in integers; the bits are the
- * same, see shm/half.h. The instructions take no notice of the denormal mode.
+ * By the processor's instructions if the level has them, else in integers; the bits are the same,
+ * see shm/half.h. The instructions ignore the denormal mode.
  */
 #include "cpu/level.h"
 #include "shm/half.h"

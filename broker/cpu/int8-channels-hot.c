@@ -116,9 +116,7 @@ void CPU_FN(i8_channels_sums)(const struct i8_channels *of, bool a_signed, size_
 	}
 }
 
-/*
- * Add the corrections to a tile's sums. A row of the tile is a pixel, the first row pixel @first.
- */
+/* Add the corrections to a tile's sums. Its rows are the pixels from @first on. */
 VEC_INLINE void channels_finish_as(const bool outer, const bool to_bytes, int32_t *tile, size_t np,
 				   size_t nv, const struct i8_finish *finish, size_t first)
 {

@@ -177,9 +177,7 @@ static bool conv_zeros(const struct cpu_int8_conv *conv, size_t channel, size_t 
 	return any != 0;
 }
 
-/*
- * Store the combined scales, padded to whole vectors. Return: true if all magnitudes are below 1.
- */
+/* Store the combined scales in whole vectors. Return: true if all magnitudes are below 1. */
 static bool conv_scales(const struct cpu_requantize *q, size_t channel, size_t m, float *to)
 {
 	const vf b = vf_set(q->b.of[0]), y = vf_set(q->y[0]), one = vf_set(1);

@@ -66,9 +66,7 @@ VEC_INLINE void i8_end_bytes(vi sum, const struct i8_finish *f, size_t row, size
 	i8_store(f->y + row * f->y_rs + v * VW, i8_requantized(sum, scale, f), n);
 }
 
-/*
- * Correct and store a tile. The constants select the corrections. @full: all columns are present.
- */
+/* Correct and store a tile. The constants select the corrections. @full: all columns exist. */
 VEC_INLINE void i8_end_as(const bool full, const bool outer, const bool to_bytes,
 			  const int32_t *tile, size_t mr, const struct i8_end *end)
 {

@@ -122,9 +122,7 @@ static inline bool cpu_int8_conv_by_channels(const struct cpu_window *args)
 	       channels / 2 * rows * width <= CPU_INT8_CONV_ROW_WORDS;
 }
 
-/*
- * The division of a convolution by channels: a unit is a row of the output and some out channels.
- */
+/* The division of a convolution by channels. A unit is an output row by some out channels. */
 struct cpu_int8_conv_cut {
 	size_t matrices;             /* pictures times groups */
 	size_t parts, part_channels; /* parts of a group's out channels, and their channels */

@@ -495,9 +495,7 @@ static inline size_t cpu_rows_last(const struct cpu_window *args)
 	return args->batch * args->out_depth * args->out_height;
 }
 
-/*
- * Return the batch as one picture: with channels last, pixels of consecutive pictures are adjacent.
- */
+/* Return the batch as one picture: with channels last, its pictures are adjacent. */
 static inline struct cpu_window cpu_conv_last_flat(const struct cpu_window *args)
 {
 	struct cpu_window flat = *args;
@@ -728,9 +726,7 @@ static inline bool cpu_conv_is_product(const struct cpu_window *args, bool is_la
 			 : cpu_conv_is_depthwise(args));
 }
 
-/*
- * Return the number of phases: output positions of one phase have equal remainders by the strides.
- */
+/* Return the phases. Output positions of one phase have equal remainders by the strides. */
 static inline size_t cpu_conv_transpose_phases(const struct cpu_window *args)
 {
 	const size_t out[3] = {args->out_depth, args->out_height, args->out_width};

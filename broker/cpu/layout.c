@@ -147,9 +147,7 @@ static void choose_first(struct chooser *chooser, uint32_t i)
 			 (chooser->gain_ns[i] > 0 || (reads && chooser->gain_ns[i] == 0)));
 }
 
-/*
- * Flip the choice for @i if that is cheaper: one item of a round, which another round may follow.
- */
+/* Flip the choice for node @i if that is cheaper: one item of a round. */
 static void improve(struct chooser *chooser, uint32_t i)
 {
 	const bool *is_last = chooser->layout->is_last;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Element by element: float64
+ * Elementwise kernels: float64
  *
- * Plain loops, one line for each function: what becomes of an element x, or x and y, with the
- * parameters a and b. The compiler makes vectors of what is a few instructions; what is more is
- * libm's, an element at a time: float64 is rare. Products and sums are not contracted, so that
- * every level gives the same bits, wherever a split put an element.
+ * Plain loops, one line per function: an expression of an element x, or x and y, with the
+ * parameters a and b. The compiler vectorises functions of a few instructions. Others call libm,
+ * one element at a time: float64 is rare. Products and sums are not contracted, so that every level
+ * gives the same bits, whatever the split.
  *
- * Formulas and what becomes of numbers that are none are those of map-float-hot.c.
+ * Formulas and the treatment of NaNs are those of map-float-hot.c.
  */
 #include <math.h>
 
@@ -15,7 +15,7 @@
 #include "cpu/level.h"
 #include "cpu/map-common.h"
 
-/* @hint is in front of the loop: see vec.h. */
+/* @hint precedes the loop: see vec.h. */
 #define UNARY_LOOP(name, R, hint, expression)                        \
 	static void map_##name(const struct cpu_map *args, size_t n) \
 	{                                                            \
@@ -35,7 +35,7 @@
 
 #define UNARY_TO(name, R, expression) UNARY_LOOP(name, R, CPU_INDEPENDENT, expression)
 #define UNARY(name, expression)       UNARY_LOOP(name, double, CPU_INDEPENDENT, expression)
-/* By a function of libm. */
+/* A function of libm */
 #define FUNCTION(name, expression) UNARY_LOOP(name, double, , expression)
 
 #define BINARY_ROW(name, R, hint, expression)                                          \
@@ -61,7 +61,7 @@
 #define COMPARISON(name, expression) BINARY_LOOP(name, uint8_t, CPU_INDEPENDENT, expression)
 #define FUNCTION_2(name, expression) BINARY_LOOP(name, double, , expression)
 
-/* The nearest integer, of two the even one. From 2^52 on there are no others. */
+/* Return the nearest integer, ties to even. From 2^52 on every number is an integer. */
 VEC_INLINE double rounded(double x)
 {
 	const double size = __builtin_fabs(x), whole = size + 0x1p52 - 0x1p52;
@@ -81,7 +81,7 @@ VEC_INLINE double rounded_up(double x)
 	return -rounded_down(-x);
 }
 
-/* The smaller or larger one; what is not a number, if one is. */
+/* Return the minimum (most(): the maximum), or a NaN if an operand is one. */
 VEC_INLINE double least(double x, double y)
 {
 	return x < y || x != x ? x : y;
@@ -92,7 +92,7 @@ VEC_INLINE double most(double x, double y)
 	return x > y || x != x ? x : y;
 }
 
-/* x limited from below, then from above; limits that are not numbers do not limit. */
+/* Return x, limited from below, then from above. A limit that is a NaN has no effect. */
 VEC_INLINE double limit(double x, double low, double high)
 {
 	const double above = x < low ? low : x;
@@ -102,11 +102,11 @@ VEC_INLINE double limit(double x, double low, double high)
 
 VEC_INLINE double sign(double x)
 {
-	/* A denormal is neither, where these count as zero. */
+	/* A denormal is neither positive nor negative where denormals count as zero. */
 	return x > 0 ? 1 : x < 0 ? -1 : x == 0 ? x * 0 : x;
 }
 
-/* The C library takes denormals apart by their bits, whatever else counts them as zero. */
+/* The C library reads the bits of denormals, even in a mode that counts them as zero. */
 VEC_INLINE double natural_log(double x)
 {
 	return x == 0 ? -INFINITY : log(x);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Element by element: float32
+ * Elementwise kernels: float32
  *
- * One line for each function: what becomes of a vector x, or x and y, with the parameters a and b.
- * The loops around it are the same for all. The last, partial vector takes the same instructions as
- * the others, so that no element's bits depend on where a split put it.
+ * One line per function: an expression of a vector x, or x and y, with the parameters a and b. The
+ * surrounding loops are the same for all functions. The last, partial vector takes the same
+ * instructions as the others, so that an element's bits do not depend on the split.
  *
- * Formulas are those of ONNX's reference, evaluated as they stand where that is exact enough: so
- * minus infinity times a vanishing factor is not a number (Gelu, Swish, Mish, HardSwish of it).
- * What is not a number stays so, also in Min, Max and Clip; ThresholdedRelu, which asks whether x
- * is above something, gives 0 for it.
+ * Formulas are those of ONNX's reference, evaluated literally where that is accurate enough. So
+ * minus infinity times a vanishing factor is a NaN (Gelu, Swish, Mish, HardSwish of it). A NaN
+ * stays a NaN, also in Min, Max and Clip; ThresholdedRelu, which compares x with a threshold, gives
+ * 0 for it.
  */
 #include "cpu/kernels.h"
 #include "cpu/level.h"
@@ -46,7 +46,7 @@ VEC_INLINE void store_some(float *to, vf value, size_t n)
 		}                                                                    \
 	}
 
-/* A few instructions: memory decides, and four vectors at a time keep it busy. */
+/* Functions of few instructions, limited by memory: four vectors per iteration keep it busy. */
 #define LIGHT_ROW(name, expression)                                                    \
 	VEC_INLINE void name##_row(size_t n, const float *x_from, const bool x_steps,  \
 				   const float *y_from, const bool y_steps, float *to) \
@@ -90,7 +90,7 @@ VEC_INLINE void store_some(float *to, vf value, size_t n)
 		}                                                                          \
 	}
 
-/* The smaller or larger one; what is not a number, if one is. */
+/* Return the minimum (most(): the maximum), or a NaN if an operand is one. */
 VEC_INLINE vf least(vf x, vf y)
 {
 	return vf_pick(vm_eq(x, x), vf_min(x, y), x);
@@ -101,7 +101,7 @@ VEC_INLINE vf most(vf x, vf y)
 	return vf_pick(vm_eq(x, x), vf_max(x, y), x);
 }
 
-/* x limited from below, then from above; stays if it is not a number. */
+/* Return x, limited from below, then from above. A NaN stays a NaN. */
 VEC_INLINE vf limit(vf x, vf low, vf high)
 {
 	return vf_min(high, vf_max(low, x));
@@ -133,11 +133,11 @@ VEC_INLINE vf sign(vf x)
 {
 	const vf one = vf_signed(vf_set(1.0f), vf_sign(x));
 
-	/* Denormals are zeros with a sign; what is no number stays. */
+	/* A denormal counts as a signed zero. A NaN stays a NaN. */
 	return vf_pick(vm_lt((vf){0}, vf_abs(x)), one, x * (vf){0});
 }
 
-/* The remainder of finite x >= y > 0 by long division. */
+/* Return the remainder of finite x >= y > 0, by long division. */
 static float f_remainder(float x, float y)
 {
 	uint32_t x_bits, y_bits;
@@ -156,15 +156,15 @@ static float f_remainder(float x, float y)
 	rest %= by;
 	for (int shift = x_exponent - y_exponent; shift > 0; shift -= 32)
 		rest = (rest << (shift < 32 ? shift : 32)) % by;
-	/* It counts in units of the divisor's last place. */
+	/* The remainder is in units of the divisor's last place. */
 	scale_bits = (uint64_t)(y_exponent - 150 + 1023) << 52;
 	memcpy(&scale, &scale_bits, sizeof(scale));
 	return (float)((double)rest * scale);
 }
 
 /*
- * C's fmod(). Below 2^28 a quotient in double precision is never rounded up to an integer that it
- * has not reached, and what the product leaves of x is exact.
+ * C's fmod(). Below 2^28 a quotient in double precision is never rounded up to an integer above its
+ * exact value, and the difference of x and the product is exact.
  */
 VEC_INLINE vf remainder_of(vf x, vf y)
 {
@@ -241,7 +241,7 @@ LIGHT(prelu, vf_pick(vm_lt(x, (vf){0}), x *y, x))
 HEAVY(fmod_, remainder_of(x, y))
 HEAVY(pow_any, vf_pow(x, y))
 
-/* The powers that models have, at the price of what they are. */
+/* Common powers of models, computed directly */
 UNARY(square, x *x)
 UNARY(root, vf_pick(vm_lt(vf_abs(x), vf_set(INFINITY)), vf_sqrt(x + zero), vf_abs(x)))
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Element by element: integers, bools, comparisons, Where
+ * Elementwise kernels: integers, bools, comparisons, Where
  *
- * Plain loops, one line for each function and type, which the compiler makes vectors of: there is
- * nothing to round here, so that every level gives the same bits however it does that. Signed
- * numbers wrap by way of unsigned ones.
+ * Plain loops, one line per function and type, which the compiler vectorises. No operation rounds,
+ * so every level gives the same bits. Signed arithmetic is done in unsigned types, so that it wraps
+ * around.
  */
 #include "cpu/kernels.h"
 #include "cpu/level.h"
@@ -47,10 +47,10 @@
 #define LESSER(x, y)  ((x) < (y) ? (x) : (y))
 #define GREATER(x, y) ((x) > (y) ? (x) : (y))
 
-/* C's quotient and remainder where there are any, else 0; the least number by -1 wraps. */
+/* C's quotient and remainder where defined, else 0; the least number divided by -1 wraps around. */
 #define QUOTIENT(x, y, U) ((y) == 0 ? 0 : (y) == -1 ? (int64_t)(U)(0 - (U)(x)) : (x) / (y))
 #define REMAINDER(x, y)   ((y) == 0 || (y) == -1 ? 0 : (x) % (y))
-/* The same remainder moved to the divisor's sign. */
+/* The remainder with the sign of the divisor */
 #define MODULUS(x, y) modulus(REMAINDER(x, y), (y))
 
 VEC_INLINE int64_t modulus(int64_t remainder, int64_t y)
@@ -139,11 +139,11 @@ BINARY(or_bool, uint8_t, uint8_t, (x | y) != 0)
 BINARY(xor_bool, uint8_t, uint8_t, (x != 0) != (y != 0))
 BINARY(equal_bool, uint8_t, uint8_t, (x != 0) == (y != 0))
 
-/* By their bits, which are floats. */
+/* On the bits of floats */
 UNARY(is_nan_f32, uint32_t, uint8_t, (x & 0x7fffffff) > 0x7f800000)
 UNARY(is_inf_f32, uint32_t, uint8_t, (x == 0x7f800000 && (a & 2)) || (x == 0xff800000 && (a & 1)))
 
-/* What map-float-hot.c puts into its table. */
+/* Exported for map-float-hot.c's table */
 #define EXPORT(name)                                            \
 	void CPU_FN(name)(const struct cpu_map *args, size_t n) \
 	{                                                       \
@@ -173,7 +173,7 @@ cpu_map_fn *const CPU_FN(map_bool)[CPU_MAP_COUNT] = {
 	[CPU_MAP_XOR] = xor_bool, [CPU_MAP_EQUAL] = equal_bool,
 };
 
-/* Where: by the width of its elements. */
+/* Where, by the width of an element */
 #define WHERE_ROW(T)                                                                            \
 	VEC_INLINE void where_##T##_row(size_t n, const uint8_t *condition, const bool c_steps, \
 					const T *x, const bool x_steps, const T *y,             \

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * MaxPool of any type, and of where its maxima are: pixel by pixel
+ * MaxPool of any type, with the positions of the maxima: pixel by pixel
  *
- * All are compared as float64, which holds them exactly. The maximum is the first of equal ones, in
- * the order of the input; what is not a number is none.
+ * All types are compared as float64, which represents them exactly. The maximum is the first of
+ * equal values in the order of the input; a NaN is never the maximum.
  */
 #include <math.h>
 
@@ -11,7 +11,7 @@
 #include "cpu/level.h"
 #include "cpu/window.h"
 
-/* Pixels between two looks for others, and taps. */
+/* Pixels, and taps, between two checks of the pause */
 enum { POOL_PIECE = 1 << 10, POOL_TAPS = 1 << 12 };
 
 VEC_INLINE double pool_load(const enum cpu_type type, const void *x, size_t i)
@@ -37,13 +37,13 @@ VEC_INLINE void pool_store(const enum cpu_type type, void *y, size_t i, double v
 		((float *)y)[i] = (float)value;
 }
 
-/* Where tap @tap of output position @o is, along dimension @d. */
+/* Return the input position of tap @tap of output position @o along dimension @d. */
 static size_t pool_at(const struct cpu_window *window, unsigned int d, size_t o, size_t tap)
 {
 	return o * window->stride[d] + tap * window->dilation[d] - window->pad_begin[d];
 }
 
-/* What the index of pixel @pixel of a channel is, which is in C order. */
+/* Return the ONNX index of pixel @pixel of a channel, which is in row-major order. */
 static size_t pool_index(const struct cpu_pool *args, size_t pixel)
 {
 	const struct cpu_window *window = &args->window;
@@ -54,7 +54,7 @@ static size_t pool_index(const struct cpu_pool *args, size_t pixel)
 	return (x * window->height + row % window->height) * window->depth + row / window->height;
 }
 
-/* Looks for others once @work is worth that. */
+/* Check the pause once enough @work was done. */
 static inline void pool_look(const struct cpu_window *window, size_t *work)
 {
 	if (*work >= POOL_TAPS) {
@@ -63,7 +63,7 @@ static inline void pool_look(const struct cpu_window *window, size_t *work)
 	}
 }
 
-/* Output pixel @o, depth, height and width, of the channel whose elements begin at @first. */
+/* Return output pixel @o (depth, height, width) of the channel that begins at element @first. */
 VEC_INLINE double pool_pixel(const enum cpu_type type, const struct cpu_pool *args, size_t first,
 			     const size_t o[3], size_t *work, size_t *ret_index)
 {

@@ -2,19 +2,22 @@
 /*
  * Moving elements
  *
- * Transpose, Slice, Concat and their like: whoever calls has merged dimensions and found out which
- * of three forms the last two have. Rows stay whole and are copied. A plane, whose two dimensions
- * change places, goes through the cache in squares, those of four bytes four by four in registers.
- * Anything else goes element by element.
+ * Transpose, Slice, Concat and similar operators. The caller has merged dimensions and determined
+ * which of three forms the last two dimensions have. Rows are copied as a whole. A plane, whose two
+ * dimensions are exchanged, is processed in squares that fit the cache; elements of four bytes are
+ * transposed four by four in registers. Every other form is moved element by element.
  */
 #include "cpu/kernels.h"
 #include "cpu/level.h"
 #include "cpu/vec.h"
 
-/* Of a plane: fits into the first cache on both sides, and divides cpu_move_rows(). */
+/*
+ * Extent of a square of a plane: fits the first-level cache on both sides, and divides
+ * cpu_move_rows()
+ */
 enum { SQUARE = 64 };
 
-/* What is left of a unit: some rows and columns at one place. */
+/* The part of a unit that one call moves: rows and columns */
 struct patch {
 	const uint8_t *from;
 	uint8_t *to;
@@ -22,7 +25,7 @@ struct patch {
 	ptrdiff_t from_row, from_column, to_row, to_column;
 };
 
-/* Few bytes: the first ones and the last ones, which may be some of the same. */
+/* Copy few bytes: the first and the last ones, which may overlap. */
 VEC_INLINE void copy_few(uint8_t *to, const uint8_t *from, size_t n)
 {
 	if (n >= 16) {
@@ -53,7 +56,7 @@ static void move_rows(const struct patch *p)
 	}
 }
 
-/* One value to many places, then elements that follow each other, forwards and backwards. */
+/* Fast paths: one value to adjacent places, and reversed elements. Others are moved one by one. */
 #define MOVE_ELEMENTS(T)                                                                 \
 	static void move_elements_##T(const struct patch *p)                             \
 	{                                                                                \
@@ -88,7 +91,7 @@ MOVE_ELEMENTS(uint16_t)
 MOVE_ELEMENTS(uint32_t)
 MOVE_ELEMENTS(uint64_t)
 
-/* A square, or what is left of one: rows are neighbours in from, columns in to. */
+/* Transpose a square, or its remainder: rows are adjacent in from, columns in to. */
 #define MOVE_SQUARE(T)                                                                      \
 	static void move_square_##T(const struct patch *p)                                  \
 	{                                                                                   \
@@ -106,7 +109,7 @@ MOVE_SQUARE(uint16_t)
 MOVE_SQUARE(uint32_t)
 MOVE_SQUARE(uint64_t)
 
-/* The same in fours, and the rest one by one. */
+/* Transpose a square four by four, and the remainder one by one. */
 static void move_square_fours(const struct patch *p)
 {
 	const size_t rows = p->rows & ~(size_t)3, columns = p->columns & ~(size_t)3;
