@@ -16,7 +16,7 @@
 #include "cpu/reduce.h"
 #include "cpu/vec.h"
 
-/* Adjacent elements, or distant ones that may miss the cache, per check of the pause */
+/* Adjacent elements, or distant ones that may miss the cache, per cpu_pause() call */
 enum { ARG_PAUSE_ELEMS = CPU_PAUSE_ELEMS, ARG_PAUSE_ROWS = 1 << 10 };
 
 VEC_INLINE vf arg_load(const float *x, size_t n, const bool smallest)

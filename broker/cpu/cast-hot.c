@@ -2,9 +2,9 @@
 /*
  * Cast
  *
- * One line per pair of types. Floats to integers truncate; values beyond the range saturate, and a
- * NaN becomes 0: ONNX leaves both undefined. Integers to narrower integers keep their low bits. To
- * bool: true if not 0; from bool: 0 or 1.
+ * Each pair of types has a function. Floats to integers truncate; values beyond the range saturate,
+ * and a NaN becomes 0: ONNX leaves both undefined. Integers to narrower integers keep their low
+ * bits. To bool: true if not 0; from bool: 0 or 1.
  *
  * Float16 and bfloat16 are converted by way of float32, which is exact in the wider direction. In
  * the direction of float16 no value is rounded twice: integers that float32 rounds become infinite,
@@ -79,8 +79,8 @@ VEC_INLINE int64_t double_to_i64(double x)
 }
 
 /*
- * Round to odd: of the two adjacent floats, choose the one whose last bit is 1. Rounding the result
- * again to fewer bits then equals rounding once.
+ * Round to odd: an inexact value becomes the adjacent float whose last bit is 1. Rounding the
+ * result again to fewer bits then equals rounding once.
  */
 VEC_INLINE float double_to_odd(double x)
 {

@@ -2,7 +2,7 @@
 /*
  * Operators that only move elements
  *
- * One step per move of the node; with channels last, Concat moves rows of pixels.
+ * A node has one step per move. With channels last, Concat moves rows of pixels.
  *
  * Dimensions of a move may be in any order. The dimension whose elements are adjacent in the source
  * is moved next to the one whose elements are adjacent in the destination. So every Transpose

@@ -179,7 +179,10 @@ void compile_window(const struct shape *x, const struct shape *y, const union op
  * Return: 0, -ENOMEM.
  */
 int compile_add(struct compiler *c);
-/* Add a step that only converts @from to @to and touches the given bytes of each. */
+/*
+ * Add a step that only converts @from to @to and touches @fixed_bytes and, per row of the count,
+ * @row_bytes of each.
+ */
 int compile_add_conversion(struct compiler *c, struct cpu_operand from, struct cpu_operand to,
 			   uint64_t fixed_bytes, uint64_t row_bytes);
 /* Remove the last step. */
@@ -233,8 +236,8 @@ static inline void compile_level(struct compiler *c, const struct cpu_routine *c
 }
 
 /*
- * Return operand @i of the node, for operands that the step does not have or has in another order;
- * may be absent.
+ * Return input or output @i of the node, for operands that the step does not have or has in another
+ * order; may be absent.
  */
 struct cpu_operand compile_in(const struct compiler *c, unsigned int i);
 struct cpu_operand compile_out(const struct compiler *c, unsigned int i);

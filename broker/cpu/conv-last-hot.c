@@ -2,13 +2,13 @@
 /*
  * Conv with channels last
  *
- * A matrix product with the roles exchanged: rows are output pixels, and columns are output
- * channels, which fill the vectors. Most convolutions are computed in place, see conv-direct-hot.c.
- * The remaining ones have narrow pictures, or pixels that are better copied next to each other. The
- * input of a pixel through one row of its window is contiguous, so rows are gathered by copying
- * whole runs, with zeros for padding. No gathering is needed if the window is a single pixel.
- * Weights are packed as the right operand of a product, in the order of the runs: taps, then
- * channels, one panel of out channels after the other.
+ * The convolution is a matrix product with the roles exchanged: rows are output pixels, and columns
+ * are output channels, which fill the vectors. Most convolutions are computed in place, see
+ * conv-direct-hot.c. The remaining ones have narrow pictures, or pixels that are better copied next
+ * to each other. The input of a pixel through one row of its window is contiguous, so rows are
+ * gathered by copying whole runs, with zeros for padding. No gathering is needed if the window is a
+ * single pixel. Weights are packed as the right operand of a product, in the order of the runs:
+ * taps, then channels, one panel of out channels after the other.
  *
  * A sum begins with the bias and proceeds block by block, as in gemm-hot.c: the same for every
  * split.

@@ -16,7 +16,7 @@
 /* Out channels multiplied at a time: whole panels at every level */
 #define TRANSPOSE_MC 240
 
-/* Taps outside the phase between two checks of the pause */
+/* Taps outside the phase between two cpu_pause() calls */
 enum { TRANSPOSE_TAPS = 1 << 10 };
 
 _Static_assert(((TRANSPOSE_MC + CPU_CONV_PIXELS) * CPU_GEMM_KC + TRANSPOSE_MC * CPU_CONV_PIXELS) *

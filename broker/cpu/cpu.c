@@ -108,7 +108,10 @@ static void tell_overhead(const struct cpu_plan *compiled, struct plan *plan)
 	plan->overhead_fixed_ps = picoseconds(one - row);
 }
 
-/* Free the last SHRINK_STEPS steps, of possibly 100 MB. Return: true if there were more. */
+/*
+ * Free the last SHRINK_STEPS steps, unless these are all: the array may take a hundred megabytes.
+ * Return: true if steps were freed.
+ */
 static bool shrink_steps(struct cpu_plan *compiled)
 {
 	struct cpu_step *rest;

@@ -3,8 +3,8 @@
 /*
  * Order of float64 numbers
  *
- * Keys that compare as integers as the float64 values compare as numbers. So selections of int64
- * also serve float64. Zeros of both signs are equal.
+ * The keys compare as integers in the order in which the float64 values compare as numbers. So
+ * selections of int64 also serve float64. Zeros of both signs are equal.
  */
 #include <stdint.h>
 #include <string.h>

@@ -17,7 +17,7 @@
 
 enum { DOUBLE_LANES = 16, DOUBLE_PIECE = 256 };
 
-/* Steps between two checks of the pause: each may miss the cache, or compute exponentials. */
+/* Steps between two cpu_pause() calls: each may miss the cache, or compute exponentials. */
 enum { DOUBLE_PAUSE_STEPS = 1 << 9 };
 
 struct double_block {

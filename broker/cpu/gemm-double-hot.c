@@ -2,10 +2,10 @@
 /*
  * Matrix product of float64
  *
- * As the float32 product (gemm-hot.c): a register tile over a block of the depth, from packed
- * panels of b and, if enough columns profit, of a. This version is simpler: no operand is packed
- * beforehand, and b is read in place only in whole panels. The order of terms follows the same
- * rule.
+ * The product works like the float32 product (gemm-hot.c): a register tile over a block of the
+ * depth, from packed panels of b and, if enough columns profit, of a. This version is simpler: no
+ * operand is packed beforehand, and b is read in place only in whole panels. The order of terms
+ * follows the same rule.
  */
 #include "cpu/kernels.h"
 #include "cpu/level.h"

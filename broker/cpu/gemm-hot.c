@@ -32,7 +32,7 @@
 /* Columns above which the tile of the result exceeds the second-level cache */
 #define GEMM_NC 1024
 
-/* Register tiles between two checks of the pause, which is also checked before each panel of b */
+/* Register tiles between two cpu_pause() calls; another precedes each panel of b */
 #define GEMM_PAUSE_TILES 32
 
 _Static_assert((GEMM_MC * CPU_GEMM_KC + CPU_GEMM_KC * GEMM_NR) * sizeof(float) <=

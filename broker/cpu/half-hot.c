@@ -2,8 +2,8 @@
 /*
  * Conversion between float16 and float32
  *
- * By the processor's instructions if the level has them, else in integers; the bits are the same,
- * see shm/half.h. The instructions ignore the denormal mode.
+ * The level's conversion instructions are used if it has any, else integer code; the bits are the
+ * same, see shm/half.h. The instructions ignore the denormal mode.
  */
 #include "cpu/level.h"
 #include "shm/half.h"

@@ -6,9 +6,9 @@
 #include "cpu/run.h"
 #include "cpu/vec.h"
 
-/* Rows or elements between two checks of the pause; each may miss the cache. */
+/* Rows or elements between two cpu_pause() calls; each may miss the cache. */
 enum { INDEX_PAUSE = 1 << 12 };
-/* Bytes moved between two checks of the pause */
+/* Bytes moved between two cpu_pause() calls */
 enum { INDEX_PIECE_BYTES = CPU_PAUSE_ELEMS * 4 };
 
 static inline void index_copy(struct cpu_pause *pause, size_t n, const uint8_t *x, uint8_t *y)
@@ -28,7 +28,10 @@ VEC_INLINE int64_t index_load(const void *data, const bool wide, size_t i)
 	return wide ? ((const volatile int64_t *)data)[i] : ((const volatile int32_t *)data)[i];
 }
 
-/* Convert @index to a position in *ret. Return: true if it is below @limit. */
+/*
+ * Convert @index, which counts from the end if negative, to a position in *ret. Return: true if it
+ * is below @limit.
+ */
 VEC_INLINE bool index_resolve(int64_t index, size_t limit, size_t *ret)
 {
 	*ret = (size_t)(index < 0 ? index + (int64_t)limit : index);

@@ -2,10 +2,10 @@
 /*
  * Eight-bit convolution
  *
- * As the float convolution (window-hot.c), a product of the weights with a matrix that is never
- * stored as a whole. A unit's pixels are arranged block by block of the depth in the form that the
- * register tile reads (int8-pixels-hot.c). Padding is the input's zero point, so that it
- * contributes nothing. Zero points are corrected as in int8-gemm-hot.c. The sums of the weights'
+ * Like the float convolution (window-hot.c), this one is a product of the weights with a matrix
+ * that is never stored as a whole. A unit's pixels are arranged block by block of the depth in the
+ * form that the register tile reads (int8-pixels-hot.c). Padding is the input's zero point, so that
+ * it contributes nothing. Zero points are corrected as in int8-gemm-hot.c. The sums of the weights'
  * rows are stored with their packed form; with the bias and the input's zero point they become one
  * number per out channel. If all panels of a piece fit into the first-level cache, they are
  * arranged before the first is multiplied.
@@ -21,7 +21,7 @@
 enum {
 	I8_CONV_MC = 480,         /* out channels whose sums fit the workspace */
 	I8_CONV_FLAT = 4 * I8_MR, /* out channels per pass over all panels */
-	/* words per row packed between two checks of the pause */
+	/* words per row packed between two cpu_pause() calls */
 	I8_CONV_PACK_WORDS = 1 << 10,
 };
 

@@ -3,11 +3,11 @@
 /*
  * The depth of an eight-bit convolution
  *
- * The terms of one output pixel of one group, as words of I8_GROUP elements. A word is one tap of
- * adjacent channels; if the tensor is rearranged in the same way, all words of a tap are adjacent.
- * If there are too few channels, a word is adjacent taps of one channel. The depth is a sequence of
- * planes. A plane is one channel or the channels of a word, with its taps row by row. Excess
- * elements of a last word are zero.
+ * The depth is the terms of one output pixel of one group, as words of I8_GROUP elements. A word is
+ * one tap of adjacent channels; if the tensor is rearranged in the same way, all words of a tap are
+ * adjacent. If there are too few channels, a word is adjacent taps of one channel. The words form a
+ * sequence of planes. A plane is one channel or the channels of a word, with its taps row by row.
+ * Excess elements of a last word are zero.
  */
 #include "cpu/int8-level.h"
 

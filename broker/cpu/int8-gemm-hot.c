@@ -2,8 +2,8 @@
 /*
  * Eight-bit matrix product
  *
- * Blocked as the float product (gemm-hot.c): panels of b, I8_NR columns wide and one block of the
- * depth long, pass a register tile of I8_MR rows. The differences:
+ * The product is blocked like the float product (gemm-hot.c): panels of b, I8_NR columns wide and
+ * one block of the depth long, pass a register tile of I8_MR rows. The differences:
  *
  * Sums are integers modulo 2^32, so every order gives the same sums. Zero points never enter the
  * inner loop: sum (a - az)(b - bz) = sum ab - bz * (sum of a's row) - az * (sum of b's column) + k

@@ -153,7 +153,7 @@ void CPU_FN(i8_panel)(size_t m, size_t n, size_t kw, const void *a, bool a_signe
 		      bool accumulate, const struct i8_finish *finish);
 /*
  * Pack rows of @k elements, I8_MR rows at a time; the last panel has the remaining rows. Return:
- * words per row.
+ * the words.
  */
 size_t CPU_FN(i8_pack_a)(size_t m, size_t k, const uint8_t *a, size_t a_rs, bool a_signed,
 			 int32_t *to);
@@ -163,7 +163,7 @@ size_t CPU_FN(i8_pack_a)(size_t m, size_t k, const uint8_t *a, size_t a_rs, bool
  */
 void CPU_FN(i8_pack_group)(const uint8_t *const row[I8_GROUP], size_t n, bool b_signed,
 			   uint8_t flip, int32_t *to);
-/* Compute the column sums of a panel. */
+/* Add the column sums of a panel to @sums. */
 void CPU_FN(i8_column_sums)(size_t kw, const int32_t *panel, bool a_signed, int32_t sums[I8_NR]);
 /* Compute the sums of @m rows. */
 void CPU_FN(i8_row_sums)(size_t m, size_t k, const uint8_t *a, size_t a_rs, bool a_signed,

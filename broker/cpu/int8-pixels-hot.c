@@ -45,7 +45,7 @@ static bool slab_find(const struct i8_pixels *p, struct i8_slab *ret)
 
 	ret->width = columns * w->stride[2] + (taps - 1) * w->dilation[2] + 1;
 	ret->rows = rows * w->stride[1] + (w->kernel[1] - 1) * w->dilation[1] + 1;
-	/* None of the three products exceeds 2^63. */
+	/* None of the three values exceeds 2^63. */
 	if (ret->width > I8_SLAB_ROW || ret->rows > I8_SLAB_WORDS ||
 	    planes * ret->rows * ret->width > I8_SLAB_WORDS)
 		return false;

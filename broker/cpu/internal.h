@@ -125,7 +125,7 @@ bool cpu_worker_rouse(struct cpu_worker *worker);
 /* Wake up to @n sleeping workers of those in use. Any thread. */
 void cpu_pool_wake(struct cpu_executor *cpu, unsigned int n);
 
-/* Wait a little more, for a leader that has waited @n_spins times. */
+/* Let a leader that has waited @n_spins times wait a little more for its helpers. */
 void cpu_team_wait(const struct cpu_executor *cpu, unsigned int n_spins);
 
 /* pool-hot.c: the pause.state of a layer without a task that can be asked to stop */

@@ -3,7 +3,7 @@
 /*
  * CPU kernels
  *
- * Functions over arrays, mostly of float32, with one build of each per SIMD level. No kernel
+ * Kernels are functions over arrays, mostly of float32, with one build per SIMD level. No kernel
  * allocates, locks, starts a thread or keeps state. Every kernel computes the part [begin, end) of
  * its units, and the result does not depend on how the units are split. AVX2 and AVX-512 give the
  * same bits (except the payload of a NaN). SSE2 and the generic build round the products of sums
@@ -57,7 +57,7 @@ struct cpu_pause {
 	void (*serve)(struct cpu_pause *pause);
 };
 
-/* Elements between two checks of a loop over elements */
+/* Elements of a loop between two cpu_pause() calls */
 enum { CPU_PAUSE_ELEMS = 1 << 16 };
 
 static inline void cpu_pause(struct cpu_pause *pause)
@@ -71,7 +71,7 @@ static inline void cpu_pause(struct cpu_pause *pause)
 		pause->serve(pause);
 }
 
-/* Check in a loop whose index @i passes multiples of @every, a power of two. */
+/* Call cpu_pause() in a loop whose index @i passes multiples of @every, a power of two. */
 static inline void cpu_pause_at(struct cpu_pause *pause, size_t i, size_t every)
 {
 	if (__builtin_expect((i & (every - 1)) == 0, 0))
@@ -177,8 +177,7 @@ static inline struct cpu_nbits_weights cpu_nbits_columns(const struct cpu_nbits_
 struct cpu_nbits {
 	size_t m, n, k, block;
 	/*
-	 * Terms to add in this call; the limits are multiples of CPU_GEMM_KC, or k. 0: y is
-	 * replaced.
+	 * Terms to add in this call; multiples of CPU_GEMM_KC, or k. k_begin 0: y is replaced.
 	 */
 	size_t k_begin, k_end;
 	const float *a;
@@ -595,8 +594,8 @@ static inline struct cpu_direct_cut cpu_direct_cut(const struct cpu_window *args
 	cut.panels = (cut.rows + cut.panel_rows - 1) / cut.panel_rows;
 	cut.parts = args->group * cut.group_parts;
 	/*
-	 * A product of little depth reads the larger operand once. Otherwise the edges decide,
-	 * which are computed by columns of many rows.
+	 * With single-pixel windows the larger operand is read once. With other windows the many
+	 * rows of a piece count for more, since edges are computed by columns of many rows.
 	 */
 	cut.parts_first = !is_plain || n > cpu_window_in(args);
 	return cut;

@@ -23,7 +23,7 @@ struct cpu_layout {
 
 /* @plan is borrowed. Return: 0, -ENOMEM. */
 int cpu_layout_init(struct cpu_layout *layout, const struct plan *plan, enum cpu_layout_wish wish);
-/* Choose for all nodes, a part per call. Return: 0, complete; EXECUTOR_E_MORE; -ENOMEM. */
+/* Choose for all nodes, a part per call. Return: 0, complete; EXECUTOR_E_MORE. */
 int cpu_layout_choose(struct cpu_layout *layout);
 void cpu_layout_deinit(struct cpu_layout *layout);
 
@@ -47,8 +47,8 @@ uint64_t cpu_layout_pixels(const struct shape *shape, unsigned int from);
 bool cpu_layout_is_float(const struct tensor *tensor);
 bool cpu_layout_is_constant(const struct plan *plan, const struct tensor *tensor);
 /*
- * Return the part of the lanes that @channels fill in vectors of @width channels. Other levels have
- * other widths and take longer.
+ * Return the part of the lanes that @channels fill in vectors of @width channels. Vectors of
+ * narrower levels are fuller, but take longer.
  */
 double cpu_layout_filled(uint32_t channels, uint32_t width);
 /* Return the same where few channels are computed in half vectors. */

@@ -2,10 +2,10 @@
 /*
  * Elementwise kernels: float64
  *
- * Plain loops, one line per function: an expression of an element x, or x and y, with the
- * parameters a and b. The compiler vectorises functions of a few instructions. Others call libm,
- * one element at a time: float64 is rare. Products and sums are not contracted, so that every level
- * gives the same bits, whatever the split.
+ * Each function is a plain loop, written as one line: an expression of an element x, or x and y,
+ * with the parameters a and b. The compiler vectorises functions of a few instructions. Others call
+ * libm, one element at a time: float64 is rare. Products and sums are not contracted, so that every
+ * level gives the same bits, whatever the split.
  *
  * Formulas and the treatment of NaNs are those of map-float-hot.c.
  */

@@ -2,8 +2,8 @@
 /*
  * Elementwise kernels: float32
  *
- * One line per function: an expression of a vector x, or x and y, with the parameters a and b. The
- * surrounding loops are the same for all functions. The last, partial vector takes the same
+ * Each function is one line: an expression of a vector x, or x and y, with the parameters a and b.
+ * The surrounding loops are the same for all functions. The last, partial vector takes the same
  * instructions as the others, so that an element's bits do not depend on the split.
  *
  * Formulas are those of ONNX's reference, evaluated literally where that is accurate enough. So

@@ -2,9 +2,9 @@
 /*
  * Elementwise kernels: integers, bools, comparisons, Where
  *
- * Plain loops, one line per function and type, which the compiler vectorises. No operation rounds,
- * so every level gives the same bits. Signed arithmetic is done in unsigned types, so that it wraps
- * around.
+ * Each function of each type is a plain loop, written as one line, which the compiler vectorises.
+ * No operation rounds, so every level gives the same bits. Signed arithmetic is done in unsigned
+ * types, so that it wraps around.
  */
 #include "cpu/kernels.h"
 #include "cpu/level.h"

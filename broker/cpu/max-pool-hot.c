@@ -11,7 +11,7 @@
 #include "cpu/level.h"
 #include "cpu/window.h"
 
-/* Pixels, and taps, between two checks of the pause */
+/* Pixels, and taps, between two cpu_pause() calls */
 enum { POOL_PIECE = 1 << 10, POOL_TAPS = 1 << 12 };
 
 VEC_INLINE double pool_load(const enum cpu_type type, const void *x, size_t i)
@@ -54,7 +54,7 @@ static size_t pool_index(const struct cpu_pool *args, size_t pixel)
 	return (x * window->height + row % window->height) * window->depth + row / window->height;
 }
 
-/* Check the pause once enough @work was done. */
+/* Call cpu_pause() once enough @work was done. */
 static inline void pool_look(const struct cpu_window *window, size_t *work)
 {
 	if (*work >= POOL_TAPS) {

@@ -2,10 +2,11 @@
 /*
  * Moving elements
  *
- * Transpose, Slice, Concat and similar operators. The caller has merged dimensions and determined
- * which of three forms the last two dimensions have. Rows are copied as a whole. A plane, whose two
- * dimensions are exchanged, is processed in squares that fit the cache; elements of four bytes are
- * transposed four by four in registers. Every other form is moved element by element.
+ * The kernel serves Transpose, Slice, Concat and similar operators. The caller has merged
+ * dimensions and determined which of three forms the last two dimensions have. Rows are copied as a
+ * whole. A plane, whose two dimensions are exchanged, is processed in squares that fit the cache;
+ * elements of four bytes are transposed four by four in registers. Every other form is moved
+ * element by element.
  */
 #include "cpu/kernels.h"
 #include "cpu/level.h"

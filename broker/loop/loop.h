@@ -3,9 +3,9 @@
 /*
  * The event loop
  *
- * io_uring behind an interface that hides it from every other room: watches on descriptors, timers,
- * and one call per turn of the reactor. Only the reactor thread calls these functions. A turn
- * without ready events costs a few loads and no system call.
+ * The loop hides io_uring from every other room. It offers watches on descriptors, timers, and one
+ * call per turn of the reactor. Only the reactor thread calls these functions. A turn without ready
+ * events costs a few loads and no system call.
  *
  * Handlers may unwatch any watch, including their own. After loop_unwatch() or loop_timer_free()
  * the loop does not call the handler again; it frees the watch's memory when the kernel has ended
@@ -38,7 +38,7 @@ struct loop *loop_free(struct loop *loop);
  * Watch @fd (borrowed: must stay open until unwatched) for @events (POLLIN, ...). The handler runs
  * in loop_turn() each time the descriptor becomes ready anew (multishot poll). It must drain the
  * descriptor, or call loop_rewatch() if it leaves data behind. If polling fails, the handler is
- * called once with POLLERR (POLLNVAL if @fd is no descriptor) and never again; if the kernel lacks
+ * called once with POLLERR (POLLNVAL if @fd is no descriptor) and not again; if the kernel lacks
  * memory, the loop only retries some milliseconds later.
  * Return: 0 and the watch, owned by the caller; -ENOMEM.
  */

@@ -2,10 +2,10 @@
 /*
  * The setup thread
  *
- * A fair queue of owners' jobs under a mutex, and two lock-free stacks. The reactor pushes
- * submitted jobs on one stack, from which the thread moves them to the queue. The thread pushes
- * jobs that have run on the other stack, and writes an eventfd when that stack stops being empty,
- * so that the loop calls offload_on_event().
+ * The thread serves a fair queue of owners' jobs under a mutex, and shares two lock-free stacks
+ * with the reactor. The reactor pushes submitted jobs on one stack, from which the thread moves
+ * them to the queue. The thread pushes jobs that have run on the other stack, and writes an eventfd
+ * when that stack stops being empty, so that the loop calls offload_on_event().
  *
  * The thread may lose its processor at any instruction, also while it holds the mutex. The reactor
  * would then wait until the thread runs again, for milliseconds on a busy machine. Therefore

@@ -92,7 +92,7 @@ struct offload_report {
  * Return: 0; -ENOMEM, -EMFILE, -EAGAIN (no more threads).
  */
 int offload_new(struct loop *loop, struct offload **ret);
-/* Start the thread under another name, which thread_start() sets. */
+/* Do the same with another thread name, in the form that thread_start() takes. */
 int offload_new_named(struct loop *loop, const char *name, struct offload **ret);
 
 /*

@@ -2,10 +2,10 @@
 /*
  * Work for clients, shared fairly
  *
- * A fair queue (util/fair.h) of jobs. The measured time of each job is charged after it ran, so an
- * owner whose jobs take long waits longer for its next one. The time is wall time, and the reactor
- * may be preempted in the middle of a job, for which the owner is not to blame. So no job costs
- * more than the shortest overrun.
+ * Jobs wait in a fair queue (util/fair.h). The measured time of each job is charged after it ran,
+ * so an owner whose jobs take long waits longer for its next one. The time is wall time, and the
+ * reactor may be preempted in the middle of a job, for which the owner is not to blame. So no job
+ * costs more than the shortest overrun.
  */
 #include "loop/turn-queue.h"
 

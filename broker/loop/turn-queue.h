@@ -3,10 +3,11 @@
 /*
  * Work for clients, shared fairly
  *
- * A queue of the reactor's work for clients apart from their rings. The work is divided into jobs,
- * each with an owner: a tenant, or a user whose connections are not identified yet. Owners share
- * the reactor's time by weight, however many jobs each has. Jobs of one owner run in the order of
- * submission. A job is one small piece of work; an owner with more work submits the job again.
+ * The queue holds the reactor's work for clients apart from their rings. The work is divided into
+ * jobs, each with an owner: a tenant, or a user whose connections are not identified yet. Owners
+ * share the reactor's time by weight, however many jobs each has. Jobs of one owner run in the
+ * order of submission. A job is one small piece of work; an owner with more work submits the job
+ * again.
  *
  * Reactor thread only. No function here allocates or fails.
  */
