@@ -1,42 +1,43 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Workers
+ * Workers: task queues, teams, urgent tasks
  *
- * The reactor puts tasks into one queue per worker, in turn. A queue has a single producer, so
- * pushing is two plain stores; it may be popped by anybody, by compare-and-swap on its head, so an
- * idle worker steals from the others without their help and in the order of submission. A deque per
- * worker would only pay if workers made tasks themselves, which they do not. A head never returns
- * to an earlier value (64 bits), so a stale compare-and-swap fails.
+ * The reactor pushes tasks round-robin into one queue per worker. A queue has a single producer, so
+ * a push is two stores without a read-modify-write. Any worker may pop, by a compare-and-swap on
+ * the head. So an idle worker steals from other queues without their owners' help and in the order
+ * of submission. A deque per worker would pay only if workers created tasks, which they do not. A
+ * head counts up in 64 bits and never returns to an earlier value, so a stale compare-and-swap
+ * fails.
  *
- * A step that is long enough is shared: its leader opens its team, idle workers join by counting
- * themselves in, and take chunks from its end, while the leader takes them from its beginning,
- * until none is left: so the same part of a tensor tends to be where it was computed and is wanted
- * next. The last chunk closes the team, and the leader waits for those inside only: a worker that
- * never came is not waited for. Steps follow each other, so this is the barrier between nodes.
+ * A long step is shared. Its leader opens its team; idle workers join by incrementing the team's
+ * helper count. Helpers take chunks from the back, the leader from the front. So the same worker
+ * tends to compute the same part of successive tensors, which is then in its cache. The worker that
+ * takes the last chunk closes the team, and the leader waits only for the helpers that have joined.
+ * Steps follow each other, so this wait is the barrier between nodes.
  *
- * Urgent tasks have a queue of their own, which all workers share and look at before any other. Who
- * is in the middle of something long looks at a counter of them between its chunks, and kernels
- * whose units can take long within (struct cpu_pause); an urgent task is then run at once, on top
- * of the stack, with a workspace and a team of its own, and the other goes on afterwards as if
- * nothing had been. Scratch memory is per plan and task that has begun; where the plan below is the
- * same, there is one more block per plan. Should another worker have that, the task is put off to
- * the next look. Nothing gets in between of what is urgent itself.
+ * Urgent tasks have a queue of their own, which all workers share and poll before any other queue.
+ * A busy worker polls the counter of urgent tasks between its chunks; kernels whose units can take
+ * long poll it within (struct cpu_pause). The worker then runs an urgent task at once, on top of
+ * its stack, with a workspace and a team of its own, and afterwards resumes the preempted task. A
+ * plan has a scratch block for each task that has begun, and one more for an urgent task that
+ * preempts a task of the same plan. If another worker holds that extra block, the urgent task is
+ * postponed to the next poll. Urgent tasks are never preempted.
  *
- * A task can be cancelled wherever a kernel looks for others: that does not return to the kernel
- * then, neither the leader's nor a helper's, but to where the step was begun.
+ * A task can be cancelled wherever a kernel polls. Then the poll does not return to the kernel, of
+ * the leader or of a helper, but jumps to where the worker began with the task.
  *
- * A task can be stopped between two steps, two rounds of one or two chunks: the leader takes no
- * more of them, waits for its helpers, and hands the task back with what is left of the step, so
- * that the next worker that gets it goes on there, with the same scratch. Each submission does some
- * work before it stops, so a task that is stopped again and again comes to its end. Where others
- * wait is not known here: the reactor asks by the task's state, or sets a limit in advance.
+ * A task can be stopped between two steps, rounds or chunks. Its leader takes no more chunks, waits
+ * for its helpers, and hands the task back with its progress, so that the next worker resumes it
+ * there with the same scratch. Each submission does some work before it stops, so a task that is
+ * stopped repeatedly still completes. The workers do not know whether other tasks wait: the reactor
+ * requests the stop by the task's state, or sets a time slice in advance.
  *
- * Under contention only the first n_active workers are used. Nothing is pushed to the others, what
- * is in their queues goes before anything else, and they leave the teams that they help between two
- * chunks.
+ * Under contention only the first n_active workers are used. The reactor pushes nothing to the
+ * other queues, and tasks already in them are taken first. A limited worker leaves the team that it
+ * helps between two chunks.
  *
- * Finished tasks return to the reactor through a queue per worker that is as large as the number of
- * tasks in flight, so it is never full. How workers sleep and are woken is in worker.c and wake.c.
+ * Completed tasks return to the reactor through one queue per worker. Each such queue has a slot
+ * for every task in flight, so it is never full. worker.c puts workers to sleep, wake.c wakes them.
  */
 #include <errno.h>
 
@@ -45,23 +46,24 @@
 #include "util/waker.h"
 
 /*
- * A step that takes one thread longer is cut into chunks, and shared where there are several
- * workers. They take about chunk_ns, which is enough for everybody to end at about the same time,
- * or more where that would be many, but never more than chunk_max_ns, as long as units can be cut.
+ * A step that takes one thread longer than share_min_ns is cut into chunks, and shared if there are
+ * several workers. A chunk takes about chunk_ns, which is short enough for all workers to end at
+ * about the same time. Chunks are longer where there would be more than CHUNKS_PER_WORKER per
+ * worker, but not longer than chunk_max_ns as long as units can be cut.
  */
 static const double share_min_ns = CPU_SHARE_MIN_NS, chunk_ns = 20000, chunk_max_ns = 100000;
 enum { CHUNKS_PER_WORKER = 8 };
-/* The longest step that a single worker computes in one go although it could be cut. */
+/* longest step that a sole worker computes in one call although it could be cut */
 static const double whole_max_ns = 200000;
-/* Sleeping workers are woken for a step that takes longer: waking one costs several us. */
+/* shortest step for which sleeping workers are woken: waking one costs several us */
 static const double wake_min_ns = 200000;
 
 const _Atomic uint8_t cpu_calm_state = EXEC_RUNNING;
 const _Atomic uint32_t cpu_none_waiting = 0;
 
 /*
- * Reactor. There is room, since whatever is reaped was popped; what is reaped was popped before, so
- * its slot was read.
+ * Push a task; reactor only. There is room for every task in flight: a reaped task was popped
+ * before, so its slot has been read.
  */
 static void queue_push(struct cpu_queue *queue, struct exec_task *task)
 {
@@ -72,7 +74,7 @@ static void queue_push(struct cpu_queue *queue, struct exec_task *task)
 	atomic_store_explicit(&queue->tail, tail + 1, memory_order_release);
 }
 
-/* Any worker. Return: the oldest task, NULL if there is none. */
+/* Pop the oldest task. Any worker. Return: the task; NULL if there is none. */
 static struct exec_task *queue_pop(struct cpu_queue *queue)
 {
 	uint64_t head = atomic_load_explicit(&queue->head, memory_order_relaxed);
@@ -82,7 +84,10 @@ static struct exec_task *queue_pop(struct cpu_queue *queue)
 
 		if (head == atomic_load_explicit(&queue->tail, memory_order_acquire))
 			return NULL;
-		/* Overwritten only after the head has moved on, and then the exchange fails. */
+		/*
+		 * The slot is overwritten only after the head has moved on, and then the exchange
+		 * fails.
+		 */
 		task = atomic_load_explicit(&queue->slots[head & queue->mask],
 					    memory_order_relaxed);
 		if (atomic_compare_exchange_weak_explicit(&queue->head, &head, head + 1,
@@ -130,7 +135,10 @@ static inline bool task_is_asked(const struct exec_task *task)
 		atomic_load_explicit(&task->state, memory_order_relaxed) != EXEC_RUNNING, 0);
 }
 
-/* One more task is stopped, if there is a spare block for another to begin with. */
+/*
+ * Count one more stopped task. Return: false if no spare block is left for another task to begin
+ * with.
+ */
 static bool plan_count_stopped(struct cpu_plan *plan)
 {
 	if (!plan->blocks)
@@ -151,7 +159,7 @@ static __attribute__((__cold__, __noinline__)) bool layer_answer(struct cpu_laye
 	layer->is_kept = plan_count_stopped(layer->plan);
 	if (layer->is_kept)
 		return true;
-	/* It goes on, with its helpers; the reactor may ask again. */
+	/* The task goes on, with its helpers; the reactor may request a stop again. */
 	state = EXEC_STOPPING;
 	atomic_compare_exchange_strong_explicit(&task->state, &state, EXEC_RUNNING,
 						memory_order_relaxed, memory_order_relaxed);
@@ -159,8 +167,8 @@ static __attribute__((__cold__, __noinline__)) bool layer_answer(struct cpu_laye
 }
 
 /*
- * The leader between two pieces of work. Return: true, the task stops here: it was cancelled, or it
- * counts among the stopped ones of its plan.
+ * Check, as the leader between two pieces of work, whether the task stops here. Return: true if the
+ * task was cancelled, or is now counted among its plan's stopped tasks.
  */
 static inline bool layer_must_stop(struct cpu_layer *layer, struct exec_task *task)
 {
@@ -185,11 +193,13 @@ static void team_close(struct cpu_executor *cpu, struct cpu_team *team)
 }
 
 /*
- * Takes chunks of a step until none is left. Who takes the last one closes the team, so that nobody
- * joins in vain while it is being computed. @helper: who is not the leader, and goes away before
- * the end if it is not to be used any more, the task is to stop, or another waits that it could
- * begin: helping is for who has nothing to do; NULL: the leader, of @layer and @task. Return:
- * false: the leader stops the task.
+ * Take chunks of a step until none is left. The worker that takes the last chunk closes the team,
+ * so that no helper joins in vain meanwhile.
+ *
+ * @helper: the helping worker. It leaves early if it is limited now, if the task is to stop, or if
+ * a task that it could begin waits: only idle workers help. NULL: the caller is the leader, with
+ * @layer and @task.
+ * Return: false if the leader stops the task.
  */
 static bool team_work(struct cpu_executor *cpu, struct cpu_team *team,
 		      const struct cpu_context *context, const struct cpu_worker *helper,
@@ -199,7 +209,7 @@ static bool team_work(struct cpu_executor *cpu, struct cpu_team *team,
 		enum ends_take take;
 		size_t chunk;
 
-		/* Before it takes one: nobody waits for that then. */
+		/* Before a chunk is taken: no thread waits for this worker then. */
 		cpu_pause(context->pause);
 		if (helper && (cpu_worker_is_limited(helper) || task_is_asked(team->task) ||
 			       worker_is_wanted(helper)))
@@ -217,7 +227,7 @@ static bool team_work(struct cpu_executor *cpu, struct cpu_team *team,
 	}
 }
 
-/* Nothing is asked any more of the task that the layer computes, or helps with. */
+/* Detach the layer's pause from the task that it computed or helped with. */
 static inline void layer_calm(struct cpu_layer *layer)
 {
 	layer->may_leave = false;
@@ -238,7 +248,7 @@ static void team_end(struct cpu_executor *cpu, struct cpu_layer *layer)
 	atomic_store_explicit(&team->helper_ticks, 0, memory_order_relaxed);
 }
 
-/* A round of the step, of which there are @n_rounds, is done. */
+/* Advance the progress past a completed round of a step that has @n_rounds. */
 static inline void progress_next(struct exec_progress *progress, uint32_t n_rounds)
 {
 	progress->n_chunks = progress->front = progress->back = 0;
@@ -249,8 +259,8 @@ static inline void progress_next(struct exec_progress *progress, uint32_t n_roun
 }
 
 /*
- * Computes the round that the team of @layer is set to, with whoever joins, from where @progress
- * says on. Return: false: the task stops here, and @progress says what is left.
+ * Compute the round that the team of @layer is set to, from @progress on, together with any helpers
+ * that join. Return: false if the task stops here; @progress holds where to resume.
  */
 static bool team_lead(struct cpu_worker *worker, struct cpu_layer *layer, struct exec_task *task,
 		      struct exec_progress *progress, bool worth_waking)
@@ -277,13 +287,13 @@ static bool team_lead(struct cpu_worker *worker, struct cpu_layer *layer, struct
 	if (!is_stopped)
 		return true;
 	progress->n_chunks = (uint32_t)team->n_chunks;
-	/* All of them were taken meanwhile: the next round is where it goes on. */
+	/* All chunks were taken meanwhile: the task resumes at the next round. */
 	if (!ends_left(&team->chunks, team->n_chunks, &progress->front, &progress->back))
 		progress_next(progress, team->frame->n_rounds);
 	return false;
 }
 
-/* Helps until there is no chunk left, or the task is cancelled. */
+/* Help until no chunk is left, the helper is to leave, or the task is cancelled. */
 static __attribute__((__noinline__)) void helper_work(struct cpu_worker *worker,
 						      struct cpu_team *team)
 {
@@ -297,7 +307,7 @@ static __attribute__((__noinline__)) void helper_work(struct cpu_worker *worker,
 	layer_calm(layer);
 }
 
-/* Return: whether there was a chunk left. */
+/* Join an open team and help. Return: true if the team was open. */
 static bool team_join(struct cpu_worker *worker, struct cpu_team *team)
 {
 	struct cpu_executor *cpu = worker->cpu;
@@ -324,7 +334,7 @@ static bool team_join(struct cpu_worker *worker, struct cpu_team *team)
 	return false;
 }
 
-/* Urgent steps first. Return: whether the worker helped somebody. */
+/* Help the first open team found, of urgent tasks first. Return: true if the worker helped. */
 static bool team_help(struct cpu_worker *worker)
 {
 	struct cpu_executor *cpu = worker->cpu;
@@ -357,7 +367,7 @@ static inline void frame_init(struct cpu_frame *frame, const struct cpu_plan *pl
 		frame->base[CPU_BASE_BINDING + i] = (uintptr_t)refs[i].arena->base + refs[i].offset;
 }
 
-/* Of a task that was computed; helpers are through with it. */
+/* Return the result of a completed task; its helpers must have left. */
 static inline int32_t task_result(const _Atomic bool *is_out_of_range)
 {
 	return atomic_load_explicit(is_out_of_range, memory_order_relaxed) ? -EDOM : 0;
@@ -378,7 +388,10 @@ void cpu_pool_run_inline(struct executor *executor, struct exec_task *task)
 	task->end_ticks = clock_ticks();
 }
 
-/* One thread computes the round that the team of @layer is set to. Return: as team_lead(). */
+/*
+ * Compute the round that the team of @layer is set to, on this thread alone. Return: as
+ * team_lead().
+ */
 static bool layer_run_chunks(struct cpu_layer *layer, struct exec_task *task,
 			     struct exec_progress *progress)
 {
@@ -397,7 +410,7 @@ static bool layer_run_chunks(struct cpu_layer *layer, struct exec_task *task,
 	return true;
 }
 
-/* Into how many chunks a step of that length is cut. */
+/* Return the number of chunks for a step of @ns. */
 static size_t step_chunks(const struct cpu_executor *cpu, double ns, size_t n_units)
 {
 	const double most = CHUNKS_PER_WORKER * (double)cpu->n_workers;
@@ -410,7 +423,10 @@ static size_t step_chunks(const struct cpu_executor *cpu, double ns, size_t n_un
 	return n_chunks < (double)n_units ? (size_t)n_chunks : n_units;
 }
 
-/* A round that takes @ns. Return: false: the task stops within, and @progress says where. */
+/*
+ * Run a round that takes @ns. Return: false if the task stops within it; @progress holds where to
+ * resume.
+ */
 static bool worker_run_round(struct cpu_worker *worker, struct cpu_layer *layer,
 			     const struct cpu_step *step, const struct cpu_frame *frame, double ns,
 			     struct exec_task *task, struct exec_progress *progress)
@@ -422,7 +438,7 @@ static bool worker_run_round(struct cpu_worker *worker, struct cpu_layer *layer,
 	team->frame = frame;
 	team->task = task;
 	team->n_units = step->units(step, frame->count);
-	/* A step that was begun keeps the chunks into which it was cut. */
+	/* A step that was begun keeps its chunks. */
 	team->n_chunks = progress->n_chunks ? progress->n_chunks
 					    : step_chunks(worker->cpu, ns, team->n_units);
 	if (team->n_chunks <= 1) {
@@ -435,7 +451,7 @@ static bool worker_run_round(struct cpu_worker *worker, struct cpu_layer *layer,
 	return team_lead(worker, layer, task, progress, ns > wake_min_ns);
 }
 
-/* Return: false: the task stops within the step, and @progress says where. */
+/* Run a step. Return: false if the task stops within it; @progress holds where to resume. */
 static bool worker_run_step(struct cpu_worker *worker, struct cpu_layer *layer,
 			    const struct cpu_step *step, struct cpu_frame *frame,
 			    struct exec_task *task, struct exec_progress *progress)
@@ -467,7 +483,10 @@ static bool worker_run_step(struct cpu_worker *worker, struct cpu_layer *layer,
 
 /* --- scratch --- */
 
-/* Pairs with the release in block_free(): what was written to the block is the past. */
+/*
+ * Try to take a block. Pairs with the release in block_free(): earlier writes to the block are
+ * complete.
+ */
 static inline bool block_try(struct cpu_block *block)
 {
 	return !atomic_exchange_explicit(&block->is_taken, true, memory_order_acquire);
@@ -485,8 +504,8 @@ static inline unsigned int second_block(const struct cpu_executor *cpu)
 }
 
 /*
- * A block for a task that begins. Of those that are not for special cases each worker needs one at
- * a time, and stopped tasks no more than are spare: so there is a free one.
+ * Take a block for a task that begins. Beside the two blocks for special cases, there is one for
+ * each worker and a spare one for each stopped task, so a free block exists.
  */
 static unsigned int block_take(const struct cpu_worker *worker, struct cpu_plan *plan)
 {
@@ -500,7 +519,7 @@ static unsigned int block_take(const struct cpu_worker *worker, struct cpu_plan 
 				return i;
 }
 
-/* The block that a stopped task keeps is in use again, or free. */
+/* Count one stopped task less: its block is in use again, or free. */
 static inline void plan_uncount_stopped(struct cpu_plan *plan)
 {
 	if (plan->blocks)
@@ -518,7 +537,10 @@ void cpu_pool_abandon(struct executor *executor, struct exec_task *task)
 
 /* --- tasks --- */
 
-/* Return: false: the task stops here, and @progress says where. */
+/*
+ * Run the steps from @progress on. Return: false if the task stops here; @progress holds where to
+ * resume.
+ */
 static bool layer_run_steps(struct cpu_worker *worker, struct cpu_layer *layer,
 			    const struct cpu_plan *plan, struct cpu_frame *frame,
 			    struct exec_task *task, struct exec_progress *progress)
@@ -533,7 +555,7 @@ static bool layer_run_steps(struct cpu_worker *worker, struct cpu_layer *layer,
 	return true;
 }
 
-/* The same, and the task may be cancelled within a unit. */
+/* Like layer_run_steps(), but the task may also be cancelled within a unit. */
 static __attribute__((__noinline__)) bool layer_compute(
 	struct cpu_worker *worker, struct cpu_layer *layer, const struct cpu_plan *plan,
 	struct cpu_frame *frame, struct exec_task *task, struct exec_progress *progress)
@@ -547,14 +569,14 @@ static __attribute__((__noinline__)) bool layer_compute(
 		layer_calm(layer);
 		return is_done;
 	}
-	/* Helpers may still be at what they began; they leave it as well. */
+	/* Helpers may still compute chunks of the task; they leave them as well. */
 	layer_calm(layer);
 	team_close(worker->cpu, &layer->team);
 	team_end(worker->cpu, layer);
 	return false;
 }
 
-/* Runs a task that has begun, with the scratch of progress.block, from progress on. */
+/* Run a task that has begun, with the scratch block progress.block, from @progress on. */
 static void worker_compute(struct cpu_worker *worker, struct cpu_layer *layer,
 			   struct exec_task *task, struct exec_progress progress)
 {
@@ -575,13 +597,15 @@ static void worker_compute(struct cpu_worker *worker, struct cpu_layer *layer,
 	task->busy_ticks = task->end_ticks - task->start_ticks + layer->helper_ticks;
 	layer->plan = NULL;
 	task->has_progress = false;
-	/* A helper that saw it cancelled has left a chunk: that does not go on. */
+	/*
+	 * A helper that saw the cancellation has left a chunk incomplete: the task cannot resume.
+	 */
 	if (is_stopped && layer->is_kept &&
 	    atomic_load_explicit(&task->state, memory_order_relaxed) == EXEC_CANCELLED) {
 		plan_uncount_stopped(plan);
 		layer->is_kept = false;
 	}
-	/* Also where it is cancelled from now on: the reactor knows. */
+	/* Also if it is cancelled from now on: the reactor then calls cpu_pool_abandon(). */
 	if (is_stopped && layer->is_kept) {
 		progress.is_out_of_range =
 			atomic_load_explicit(&is_out_of_range, memory_order_relaxed);
@@ -594,7 +618,7 @@ static void worker_compute(struct cpu_worker *worker, struct cpu_layer *layer,
 	task->res = !is_stopped && exec_task_end(task) ? task_result(&is_out_of_range) : -ECANCELED;
 }
 
-/* @block: taken for it; below 0: none was. */
+/* Run a task and hand it back. @block: the scratch block taken for it; negative: none was taken. */
 static void worker_run(struct cpu_worker *worker, struct cpu_layer *layer, struct exec_task *task,
 		       int block)
 {
@@ -624,12 +648,18 @@ static void worker_run(struct cpu_worker *worker, struct cpu_layer *layer, struc
 		task->busy_ticks = 0;
 		task->res = -ECANCELED;
 	}
-	/* Never full: there is a slot for every task in flight. The plan may be gone afterwards. */
+	/*
+	 * The queue has a slot for every task in flight. The plan may be freed once the task is
+	 * pushed.
+	 */
 	spsc_push(&worker->done, task);
 	waker_ring(cpu->executor.waker);
 }
 
-/* Runs an urgent task in the middle of another. Return: false if its scratch is not free. */
+/*
+ * Preempt the worker's task with an urgent task. Return: false if the urgent task's scratch is not
+ * free.
+ */
 static bool worker_run_between(struct cpu_worker *worker, struct exec_task *task)
 {
 	struct cpu_executor *cpu = worker->cpu;
@@ -655,8 +685,8 @@ static struct exec_task *worker_next_urgent(struct cpu_worker *worker)
 }
 
 /*
- * Urgent tasks first, then those of workers that are not used, whose turn is over, then its own,
- * then anybody's. Return: NULL if there is none.
+ * Return the next task: first urgent tasks, then tasks in queues of limited workers, then the
+ * worker's own, then tasks of other workers. Return: NULL if there is none.
  */
 static struct exec_task *worker_next(struct cpu_worker *worker)
 {
@@ -688,7 +718,7 @@ void cpu_worker_serve(struct cpu_pause *pause)
 		longjmp(layer->leave, 1);
 }
 
-/* Tasks first, then a step to help with. Return: whether there was any. */
+/* Run a task or, if there is none, help with a step. Return: true if there was either. */
 bool cpu_worker_work(struct cpu_worker *worker)
 {
 	struct cpu_executor *cpu = worker->cpu;
@@ -697,7 +727,7 @@ bool cpu_worker_work(struct cpu_worker *worker)
 	if (!task)
 		return team_help(worker);
 	atomic_fetch_sub_explicit(&cpu->n_looking, 1, memory_order_relaxed);
-	/* Nothing gets in between of what is urgent, also where it is not in between itself. */
+	/* Urgent tasks are never preempted, even if they preempt no task themselves. */
 	worker_run(worker, &worker->layers[task->is_urgent ? CPU_LAYER_BETWEEN : CPU_LAYER_BASE],
 		   task, -1);
 	atomic_fetch_add_explicit(&cpu->n_looking, 1, memory_order_relaxed);
@@ -726,12 +756,12 @@ int cpu_pool_submit(struct executor *executor, struct exec_task *task)
 
 	if (cpu->n_in_flight == cpu->max_tasks)
 		return EXECUTOR_E_BUSY;
-	/* The release of the push publishes it. */
+	/* Published by the release in queue_push(). */
 	atomic_store_explicit(&task->state, EXEC_QUEUED, memory_order_relaxed);
-	/* Only a hint; taken back once the task begins. */
+	/* Only a hint; decremented when the task begins. */
 	if (task->is_urgent)
 		atomic_fetch_add_explicit(&cpu->n_urgent, 1, memory_order_relaxed);
-	/* A queue has room for every task in flight, so this cannot fail. */
+	/* The queue has room for every task in flight. */
 	queue_push(queue, task);
 	cpu->next_worker = cpu->next_worker + 1 < cpu->n_in_use ? cpu->next_worker + 1 : 0;
 	cpu->n_in_flight++;
@@ -754,7 +784,9 @@ void cpu_pool_flush(struct executor *executor)
 	waiting = queue_length(&cpu->urgent);
 	for (unsigned int i = 0; i < cpu->n_workers; i++)
 		waiting += queue_length(&cpu->workers[i].queue);
-	/* Those who are looking find it by themselves; a wrong guess is made good by the last look.
+	/*
+	 * Polling workers find the tasks themselves; if n_looking is out of date, their last poll
+	 * before sleeping corrects it.
 	 */
 	looking = atomic_load_explicit(&cpu->n_looking, memory_order_relaxed);
 	if (waiting > looking)
@@ -768,7 +800,10 @@ unsigned int cpu_pool_reap(struct executor *executor, struct exec_task **ret, un
 
 	if (cpu->n_in_flight == 0)
 		return 0;
-	/* Begins where it ended, so that a busy worker does not keep others' tasks waiting. */
+	/*
+	 * Resume at the worker where the last call ended, so that a busy worker does not delay
+	 * other workers' tasks.
+	 */
 	for (unsigned int i = 0; i < cpu->n_workers && n < max; i++) {
 		struct cpu_worker *worker = &cpu->workers[cpu->next_reap];
 

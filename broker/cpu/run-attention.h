@@ -3,7 +3,7 @@
 /* Steps of Attention and RotaryEmbedding: arguments, run functions. Private to broker/cpu. */
 #include "cpu/run.h"
 
-/* Pointers and what may depend on the count are unset in the arguments. */
+/* Pointers and members that may depend on the count are unset in args. */
 struct cpu_step_rotary {
 	struct cpu_rotary args;
 	struct cpu_extent batch;
@@ -16,7 +16,10 @@ struct cpu_step_attention {
 };
 CPU_STEP_HOLDS(struct cpu_step_attention);
 
-/* Attention's present keys or values: input 0, if there is one, and input 1 behind it, by heads. */
+/*
+ * Attention's present keys or values: input 0 (the past, if present), followed by input 1, per
+ * head.
+ */
 struct cpu_step_present {
 	struct cpu_extent batch;
 	size_t heads, past, seq, size;

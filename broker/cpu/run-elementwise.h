@@ -1,11 +1,11 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
-/* Steps of what works element by element: arguments, run functions. Private to broker/cpu. */
+/* Steps of elementwise operators: arguments, run functions. Private to broker/cpu. */
 #include "cpu/run.h"
 
 /*
- * Operators that work element by element: only extent[0] may depend on the count; without outer
- * dimensions, inner may.
+ * An elementwise operator. Only extent[0] may depend on the count; without outer dimensions, inner
+ * may.
  */
 enum { CPU_MAP_MAX_IN = 3 };
 struct cpu_step_map {
@@ -16,15 +16,15 @@ struct cpu_step_map {
 		int64_t i[2];
 	};
 	uint8_t n_in;
-	uint8_t in_bytes[CPU_MAP_MAX_IN], out_bytes; /* of an element */
-	uint8_t step[CPU_MAP_MAX_IN];                /* along inner: 0 or 1 */
-	bool halves;     /* operands are float16, the kernel's float32 */
-	bool halves_out; /* and so is the result */
-	size_t pause;    /* elements of a row between two looks for others */
+	uint8_t in_bytes[CPU_MAP_MAX_IN], out_bytes; /* bytes of an element */
+	uint8_t step[CPU_MAP_MAX_IN];                /* elements along inner: 0 or 1 */
+	bool halves;     /* operands are float16; the kernel computes in float32 */
+	bool halves_out; /* the result is float16 */
+	size_t pause;    /* elements of a row between two polls */
 	struct cpu_extent inner;
 	unsigned int n_outer;
 	struct cpu_extent extent[CPU_MAX_DIMS];
-	size_t stride[CPU_MAP_MAX_IN][CPU_MAX_DIMS]; /* in bytes */
+	size_t stride[CPU_MAP_MAX_IN][CPU_MAX_DIMS]; /* bytes */
 };
 CPU_STEP_HOLDS(struct cpu_step_map);
 

@@ -3,9 +3,9 @@
 /* Steps of normalisations: arguments, run functions. Private to broker/cpu. */
 #include "cpu/run.h"
 
-/* Pointers and what may depend on the count are unset in the arguments. */
+/* Pointers and members that may depend on the count are unset in args. */
 struct cpu_step_norm {
-	struct cpu_norm args; /* run 0: all of a row */
+	struct cpu_norm args; /* run 0: the whole row */
 	struct cpu_extent rows, len;
 };
 CPU_STEP_HOLDS(struct cpu_step_norm);

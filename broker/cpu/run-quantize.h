@@ -5,7 +5,7 @@
 #include "cpu/int8.h"
 #include "cpu/run-matmul.h"
 
-/* Places in cpu_step.in of the operands of a product or convolution of eight-bit numbers. */
+/* Indices in cpu_step.in of the operands of an eight-bit product or convolution. */
 enum cpu_integer_in {
 	CPU_INTEGER_A,
 	CPU_INTEGER_B, /* a convolution's weights */
@@ -18,7 +18,7 @@ enum cpu_integer_in {
 	CPU_INTEGER_BIAS,
 };
 
-/* Products and convolutions of eight-bit numbers have these beside their shapes. */
+/* Attributes of eight-bit products and convolutions beside their shapes. */
 struct cpu_integer {
 	const struct cpu_int8_kernels *kernels;
 	bool a_signed, b_signed, y_signed;
@@ -28,7 +28,7 @@ struct cpu_integer {
 
 /* MatMulInteger, QLinearMatMul. */
 struct cpu_step_integer {
-	struct cpu_step_gemm gemm; /* in front: see cpu_units_gemm() */
+	struct cpu_step_gemm gemm; /* first member: see cpu_units_gemm() */
 	struct cpu_integer of;
 };
 CPU_STEP_HOLDS(struct cpu_step_integer);
@@ -49,7 +49,7 @@ struct cpu_step_quantize {
 };
 CPU_STEP_HOLDS(struct cpu_step_quantize);
 
-/* DynamicQuantizeLinear: out[3] is where its ranges are. */
+/* DynamicQuantizeLinear: out[3] holds its partial ranges. */
 struct cpu_step_ranges {
 	const struct cpu_int8_kernels *kernels;
 	struct cpu_extent n;
@@ -58,13 +58,13 @@ CPU_STEP_HOLDS(struct cpu_step_ranges);
 
 /* MatMulNBits */
 struct cpu_step_nbits {
-	struct cpu_step_gemm gemm; /* in front, as above */
+	struct cpu_step_gemm gemm; /* first member, as above */
 	struct cpu_nbits_weights weights;
 	bool zeros_are_floats;
 };
 CPU_STEP_HOLDS(struct cpu_step_nbits);
 
-/* Products have cpu_units_gemm(). */
+/* Products use cpu_units_gemm(). */
 cpu_run_fn cpu_run_quantize, cpu_run_dequantize, cpu_run_ranges, cpu_run_range_end,
 	cpu_run_quantize_dynamic, cpu_run_integer, cpu_run_integer_pack, cpu_run_integer_conv,
 	cpu_run_nbits, cpu_run_nbits_pack;

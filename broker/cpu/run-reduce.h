@@ -17,8 +17,9 @@ struct cpu_step_columns {
 CPU_STEP_HOLDS(struct cpu_step_columns);
 
 struct cpu_step_reduce {
-	struct cpu_reduce args;         /* pointers unset, extents at count 1 */
-	bool count_kept, count_reduced; /* the first of which is to be multiplied by the count */
+	struct cpu_reduce args; /* pointers unset, extents at count 1 */
+	/* extent 0 of the kept or reduced dimensions is multiplied by the count */
+	bool count_kept, count_reduced;
 };
 CPU_STEP_HOLDS(struct cpu_step_reduce);
 

@@ -3,10 +3,10 @@
 /*
  * Running steps. Private to broker/cpu.
  *
- * A step has two functions, of run-FAMILY.h: cpu_run_fn turns the step, a frame and the task's
- * count into the arguments of a kernel and calls it for some of its units; cpu_units_fn says how
- * many there are. A unit is the smallest piece that is worth handing to another worker; for a
- * matrix product, a tile whose height depends on the problem only.
+ * A step has two functions, declared in run-FAMILY.h. Its cpu_run_fn builds the kernel's arguments
+ * from the step, a frame and the task's count, and calls the kernel for some units. Its
+ * cpu_units_fn returns the number of units. A unit is the smallest piece worth handing to another
+ * worker; for a matrix product, it is a tile whose height depends on the problem only.
  */
 #include "cpu/step.h"
 #include "util/number.h"
@@ -19,14 +19,14 @@ static inline size_t div_up(size_t a, size_t b)
 	return (a + b - 1) / b;
 }
 
-/* Multiplications and additions of a unit in one round, at most: a millisecond's, or less. */
+/* multiply-adds of one unit in one round, at most: a millisecond or less */
 #define CPU_ROUND_TERMS (20e6)
-/* Reading one operand of a term costs as much as so many terms. */
+/* cost of reading one operand of a term, in multiply-adds */
 enum { CPU_ROUND_READ = 10 };
 
 /*
- * Rounds of sums over @k terms, added in blocks of @block, with @m times @n of them in a unit, each
- * term of which takes @factor times as long as one of float32.
+ * Return the rounds for sums over @k terms, which are added in blocks of @block. A unit has @m
+ * times @n sums. Each term takes @factor times as long as a float32 term.
  */
 static inline uint32_t cpu_rounds(size_t k, size_t block, size_t m, size_t n, double factor)
 {
@@ -38,8 +38,10 @@ static inline uint32_t cpu_rounds(size_t k, size_t block, size_t m, size_t n, do
 	return n_blocks > each ? (uint32_t)div_up(n_blocks, each) : 1;
 }
 
-/* The terms that are added in the round that @frame says; none is empty if cpu_rounds() told how
- * many there are. */
+/*
+ * Return the terms that the frame's round adds. No round is empty if cpu_rounds() computed
+ * n_rounds.
+ */
 struct cpu_terms {
 	size_t begin, end;
 };
@@ -55,8 +57,9 @@ static inline struct cpu_terms cpu_round_terms(const struct cpu_frame *frame, si
 }
 
 /*
- * Conversions of float16 (run-half-hot.c), whose argument is a struct cpu_extent of elements, and
- * copies (run-reduce-hot.c), whose argument is one of bytes; both have cpu_units_elems().
+ * Conversions of float16 (run-half-hot.c), whose argument is a struct cpu_extent in elements, and
+ * copies (run-reduce-hot.c), whose argument is a struct cpu_extent in bytes. All three use
+ * cpu_units_elems().
  */
 cpu_run_fn cpu_run_half_load, cpu_run_half_store, cpu_run_copy;
 cpu_units_fn cpu_units_elems;

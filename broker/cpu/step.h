@@ -3,10 +3,10 @@
 /*
  * Compiled plans. Private to broker/cpu.
  *
- * A plan becomes a flat array of steps, each a function and what it needs, so that running one is a
- * loop over indirect calls: no operator is looked up and no shape inferred again, and a step has
- * the table of its level's kernels at hand. Two things are only known per task: the addresses of
- * what it binds, kept in a frame, and its count.
+ * A plan is compiled into a flat array of steps, each a function and its arguments. Running the
+ * plan is a loop over indirect calls: no operator lookup, no shape inference, and each step holds
+ * its level's kernel table. Only two things vary per task: the addresses of its bindings, which the
+ * frame holds, and its count.
  */
 #include <stdalign.h>
 #include <stdatomic.h>
@@ -20,22 +20,22 @@
 struct cpu_executor;
 struct cpu_pack;
 
-/* Bases of addresses: constants are absolute, then the scratch block, then the bindings. */
+/* Bases of addresses: absolute (constants), the scratch block, then the bindings. */
 enum { CPU_BASE_ABSOLUTE, CPU_BASE_SCRATCH, CPU_BASE_BINDING, CPU_MAX_BASES = 2 + RBK_MAX_REFS };
 
 struct cpu_frame {
 	uintptr_t base[CPU_MAX_BASES];
 	uint32_t count;
-	/* The round that is computed, of how many; 0 or 1: all of the step. See cpu_rounds_fn. */
+	/* current round and number of rounds; 0 or 1 rounds: all of the step. See cpu_rounds_fn. */
 	uint32_t round, n_rounds;
-	/* Set by whoever finds an index out of range; all steps are computed to the end anyway. */
+	/* Set by a step that finds an index out of range; all steps are completed anyway. */
 	_Atomic bool *is_out_of_range;
 };
 
-/* Operands of one step: a node with more becomes several steps. */
+/* Maximum operands of one step: a node with more is compiled into several steps. */
 enum { CPU_MAX_IN = 9, CPU_MAX_OUT = 4 };
 
-/* Where a tensor is. */
+/* The address of a tensor. */
 struct cpu_operand {
 	uintptr_t offset;
 	uint16_t base; /* index into cpu_frame.base */
@@ -49,32 +49,32 @@ static inline void *cpu_operand_at(const struct cpu_operand *operand, const stru
 
 struct cpu_step;
 
-/* What a thread brings to the steps that it computes. */
+/* Per-thread resources of the steps that the thread computes. */
 struct cpu_context {
-	void *workspace;         /* CPU_WORKSPACE_BYTES, its own */
-	struct cpu_pause *pause; /* NULL: nobody gets in between */
+	void *workspace;         /* CPU_WORKSPACE_BYTES, not shared */
+	struct cpu_pause *pause; /* NULL: kernels do not poll */
 };
 
-/* Computes units [begin, end); an @end beyond the last is fine. */
+/* Compute units [begin, end); @end may exceed the number of units. */
 typedef void cpu_run_fn(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
 			size_t end, const struct cpu_context *context);
 typedef size_t cpu_units_fn(const struct cpu_step *step, uint32_t count);
 /*
- * Rounds of a step whose units would take too long: sums over so much that a part of each unit's
- * terms is added in each round. Every round computes all units, and follows the one before it. The
- * results are the same bits for every number of rounds.
+ * Return the rounds of a step whose units would take too long because their sums are long: each
+ * round adds some of the terms of every unit. Rounds run in order, and each computes all units. The
+ * results have the same bits for every number of rounds.
  */
 typedef uint32_t cpu_rounds_fn(const struct cpu_step *step, uint32_t count);
 
-/* The functions that run an operator's steps at a level, if the kernels' file says so. */
+/* The run functions of an operator's steps at a level, where the kernels' file defines them. */
 struct cpu_routine {
 	cpu_run_fn *run;
 	cpu_units_fn *units;
 };
 
 /*
- * Arguments of a step, of a type that the operator's compiler and its run functions alone know: see
- * cpu_step_args(), compile_args(). CPU_STEP_HOLDS() checks that there is room for such a type.
+ * Size of a step's arguments, whose type only the operator's compiler and run functions know: see
+ * cpu_step_args(), compile_args(). CPU_STEP_HOLDS() checks that a type fits.
  */
 enum { CPU_STEP_ARGS_BYTES = 464 };
 #define CPU_STEP_HOLDS(type) \
@@ -86,10 +86,10 @@ struct cpu_step {
 	cpu_rounds_fn *rounds; /* NULL: always one */
 	const struct cpu_kernels *kernels;
 	struct cpu_operand out[CPU_MAX_OUT], in[CPU_MAX_IN];
-	struct cpu_activation activation; /* kernel: NULL: none */
-	bool looks; /* for others often enough, however many units it is given at once */
+	struct cpu_activation activation; /* kernel NULL: none */
+	bool looks; /* the kernel polls often enough, however many units a call computes */
 	alignas(uint64_t) unsigned char args[CPU_STEP_ARGS_BYTES];
-	/* What it may take on one thread, in ns: decides whether others are asked to help. */
+	/* Predicted time on one thread, in ns; decides whether other workers are asked to help. */
 	double cost_fixed_ns, cost_row_ns;
 };
 
@@ -103,59 +103,62 @@ struct cpu_fill;
 struct cpu_plan {
 	uint16_t n_bindings;
 	uint32_t n_steps;
-	uint32_t n_packs; /* each once */
-	/* compile_overhead_ns() of tasks of count 1, and of the largest count. */
+	uint32_t n_packs; /* packs of the plan, without duplicates */
+	/* compile_overhead_ns() of a task of count 1, and of the largest count */
 	double overhead_one_ns, overhead_max_ns;
 	struct cpu_step *steps;
 	struct cpu_pack **packs;
-	/* packs not filled at compile time; how many of them, from the first, are filled now */
+	/* packs not filled at compile time; the first n_filled of them are filled now */
 	uint32_t n_fills, n_filled;
-	struct cpu_fill *fills; /* until it is prepared */
-	/* What steps need beside the plan's scratch tensors, behind them in the block. */
+	struct cpu_fill *fills; /* until the plan is prepared */
+	/* bytes of the steps' own scratch, which follows the plan's scratch tensors in a block */
 	uint64_t work_bytes;
-	struct compiler *compiler; /* while it is compiled */
-	bool has_failed;           /* for lack of memory: it is being given up */
+	struct compiler *compiler; /* during compilation only */
+	bool has_failed;           /* out of memory: the plan is being abandoned */
 	/*
-	 * Block i is meant for worker i, then come the inline caller's, one for whoever
-	 * runs the plan a second time on one stack, and n_spare for tasks that were stopped before
-	 * their end, which keep the block that they have begun with. So many may be stopped at a
-	 * time, and then each worker still finds a free block.
+	 * One block for each worker i (block i), one for the inline caller, and one for an urgent
+	 * task that preempts a task of the same plan on one stack. n_spare more blocks serve
+	 * stopped tasks, which keep the block they began with. At most n_spare tasks may be stopped
+	 * at a time, so each worker always finds a free block.
 	 */
 	uint8_t *scratch;
 	struct cpu_block *blocks; /* NULL: without scratch */
 	unsigned int n_blocks, n_spare;
-	_Atomic uint32_t n_stopped; /* tasks that keep a block and do not run */
+	_Atomic uint32_t n_stopped; /* stopped tasks, each of which keeps a block */
 	size_t scratch_stride;
 	size_t scratch_map_bytes;
 };
 
-/* A block of a plan's scratch; the inline caller has one of its own, which is never marked. */
+/* The state of a block of a plan's scratch. The inline caller's block is never marked. */
 struct cpu_block {
 	alignas(64) _Atomic bool is_taken;
 };
 
-/* Where a plan's own scratch ends and the steps' begins. */
+/* Return the offset in a block where the plan's own scratch ends and the steps' scratch begins. */
 static inline uint64_t cpu_work_offset(const struct plan *plan)
 {
 	return (plan->scratch_bytes + PLAN_SCRATCH_ALIGN - 1) & ~(uint64_t)(PLAN_SCRATCH_ALIGN - 1);
 }
 
 /*
- * compile.c: translates some more of the nodes. What is constant is to be packed by cpu_fill()
- * afterwards, which is the first to take memory for it. The caller frees what is there even on
- * failure. Return: 0, all are; EXECUTOR_E_MORE; -ENOMEM.
+ * compile.c: Compile some more of the nodes. Constants to be packed are only noted; cpu_fill()
+ * allocates their memory afterwards. The caller frees the results even on failure. Return: 0, all
+ * nodes are compiled; EXECUTOR_E_MORE; -ENOMEM.
  */
 int cpu_compile(struct cpu_executor *executor, const struct plan *plan, struct cpu_plan *compiled);
-/* Frees what compiling takes beside its results, also if it is not done or was not begun. */
+/* Free the temporary memory of compilation, also if it is unfinished or was not begun. */
 void cpu_compile_deinit(struct cpu_plan *compiled);
-/* compile-fill.c: packs some more. Return: 0, all is; EXECUTOR_E_MORE; -ENOMEM. */
+/*
+ * compile-fill.c: Pack some more of the constants. Return: 0, all are packed; EXECUTOR_E_MORE;
+ * -ENOMEM.
+ */
 int cpu_fill(struct cpu_executor *executor, struct cpu_plan *compiled);
-/* Compute the temporary memory, in bytes, that cpu_fill() takes beside the packs. */
+/* Return the temporary memory, in bytes, that cpu_fill() takes beside the packs. */
 uint64_t cpu_fill_bytes(const struct cpu_plan *compiled);
 /*
- * Frees a part of what a form was converted to that is being packed, which is not to go on. Return:
- * true if some is left.
+ * Free a part of the temporary conversion of a form whose packing is being abandoned. Return: true
+ * if some is left.
  */
 bool cpu_fill_shrink(struct cpu_executor *executor, struct cpu_plan *compiled);
-/* Forgets what was to be packed. */
+/* Discard the constants still to be packed. */
 void cpu_fill_deinit(struct cpu_executor *executor, struct cpu_plan *compiled);

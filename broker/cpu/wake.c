@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Waking workers, and waiting for those that help; worker.c puts them to sleep. */
+/* Waking workers, and waiting for helpers; worker.c puts workers to sleep. */
 #include <linux/futex.h>
 #include <sched.h>
 #include <sys/syscall.h>
@@ -8,7 +8,7 @@
 #include "cpu/internal.h"
 #include "util/thread.h"
 
-/* Pauses, some ten microseconds of them, before a leader offers its processor to others. */
+/* Spins, some ten microseconds of them, before a waiting leader yields its processor. */
 enum { TEAM_SPINS = 500 };
 
 static void futex_wake(_Atomic uint32_t *word)

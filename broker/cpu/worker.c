@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The threads of the workers
+ * Worker threads: sleeping, limits, pinning
  *
- * A worker without work looks around for a while and then sleeps on a futex of its own, which
- * cpu_worker_rouse() wakes. It says so first (asleep = 1, then a fence, then a last look); whoever
- * brings work publishes it, fences, and reads the flag: one of the two sees the other.
+ * A worker without work spins for a while and then sleeps on a futex of its own; cpu_worker_rouse()
+ * wakes it. Before it sleeps, it sets asleep = 1, fences, and polls the queues once more. A
+ * producer of work publishes the work, fences, and reads the flag. So either the worker sees the
+ * work or the producer sees the flag.
  *
- * Workers that are not to be used sleep whatever there is to do. Whoever was woken to do it, or was
- * counted on because it was still looking around, passes that on to one that is used: it looks once
- * more as well, after it can be seen to sleep.
+ * Limited workers, those from n_active on, sleep even if there is work. Such a worker may have been
+ * woken for work, or counted on because it was still polling. So once its sleep is visible, it
+ * polls once more and wakes a worker in use if there is work.
  *
- * Signals are blocked in workers, except those that a thread causes itself: SIGBUS above all, which
- * the daemon answers when a client has punched a hole into an arena.
+ * Workers block all signals except those that a thread raises itself, above all SIGBUS, which the
+ * daemon handles when a client has punched a hole into an arena.
  */
 #include <linux/futex.h>
 #include <sched.h>
@@ -29,7 +30,10 @@ static void futex_wait(_Atomic uint32_t *word, uint32_t value)
 	syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
 }
 
-/* Only a preference: a processor may have been taken away meanwhile. */
+/*
+ * Pin the worker, or let it use all processors. Failure is ignored: the processor may have been
+ * taken away meanwhile.
+ */
 static void worker_pin(const struct cpu_worker *worker, bool is_unpinned)
 {
 	cpu_set_t set;
@@ -42,7 +46,10 @@ static void worker_pin(const struct cpu_worker *worker, bool is_unpinned)
 			       is_unpinned ? &worker->cpu->processors : &set);
 }
 
-/* The scheduler knows better than us where there is room, once there is less than we want. */
+/*
+ * Unpin all workers while only some of them are used: the scheduler knows best which processors
+ * have time.
+ */
 static void set_unpinned(struct cpu_executor *cpu, bool is_unpinned)
 {
 	if (is_unpinned == cpu->is_unpinned)
@@ -71,15 +78,15 @@ void cpu_executor_limit(struct executor *executor, unsigned int n_workers, bool 
 	atomic_store_explicit(&cpu->n_active, n_workers, memory_order_relaxed);
 	/* Pairs with the fence in worker_sleep(). */
 	atomic_thread_fence(memory_order_seq_cst);
-	/* Without work they are woken by whoever brings some, as the others are. */
+	/* Without work, the workers are left asleep; the next producer of work wakes them. */
 	if (n_workers > before && cpu_worker_sees_work(&cpu->workers[0]))
 		for (unsigned int i = before; i < n_workers; i++)
 			cpu_worker_rouse(&cpu->workers[i]);
 }
 
 /*
- * The last look, once everybody can see that it sleeps. What it must not do itself somebody may
- * have left to it: then another is woken.
+ * Poll for work a last time, once the worker is visibly asleep. A limited worker does not do the
+ * work itself, but wakes another worker for it. Return: true if the worker may sleep.
  */
 static bool worker_may_sleep(struct cpu_worker *worker)
 {
@@ -90,7 +97,7 @@ static bool worker_may_sleep(struct cpu_worker *worker)
 	if (atomic_load_explicit(&cpu->stop, memory_order_relaxed))
 		return false;
 	if (cpu_worker_sees_work(worker)) {
-		/* Pairs with the fence in worker_sleep() of those that are about to. */
+		/* Pairs with the fence in worker_sleep() of workers that are about to sleep. */
 		atomic_thread_fence(memory_order_seq_cst);
 		cpu_pool_wake(cpu, 1);
 	}
@@ -127,7 +134,7 @@ static void *worker_main(void *data)
 
 	atomic_fetch_add_explicit(&cpu->n_looking, 1, memory_order_relaxed);
 	while (!atomic_load_explicit(&cpu->stop, memory_order_relaxed)) {
-		/* What it has taken and put off nobody else can do. */
+		/* No other worker can run the task that this worker has postponed (put_off). */
 		const bool is_limited = cpu_worker_is_limited(worker) && !worker->put_off;
 
 		if (!is_limited && cpu_worker_work(worker)) {
