@@ -14,15 +14,15 @@
 void cpu_pack_cache_init(struct cpu_pack_cache *cache, struct chunks *memory)
 {
 	*cache = (struct cpu_pack_cache){.memory = memory};
-	/* Early in a machine's life there may be no randomness yet; time is better than nothing. */
+	/* Soon after boot there may be no entropy yet; the time is a fallback. */
 	if (getrandom(cache->seed, sizeof(cache->seed), GRND_NONBLOCK) != sizeof(cache->seed))
 		cache->seed[0] = cache->seed[1] = index_hash(clock_now_ns(), 0);
 }
 
 /*
- * Clients choose most of a key, and the tree keeps short only what has different hashes. So the
- * hash is a polynomial over the integers modulo 2^61 - 1, with the key's words as coefficients, at
- * a secret point: two keys have the same one at 26 points at most (Carter, Wegman, JCSS 1979).
+ * Clients choose most of a key, and the tree is balanced only over different hashes. So the hash is
+ * a polynomial over the integers modulo 2^61 - 1, with the key's words as coefficients, evaluated
+ * at a secret point. Two different keys collide at 26 points at most (Carter, Wegman, JCSS 1979).
  */
 static uint64_t hash_of(const struct cpu_pack_cache *cache, const struct cpu_pack_key *key)
 {

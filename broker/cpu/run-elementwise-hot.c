@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Running steps: what works element by element
+ * Running steps: elementwise operators
  *
- * One loop serves every operator and every broadcast: its rows either advance along an operand or
- * repeat one element of it, and what lies outside the rows is an odometer over the outer
- * dimensions.
+ * One loop serves every operator and every broadcast. Along a row, each operand either advances or
+ * repeats one element; an odometer enumerates the rows over the outer dimensions.
  */
 #include "cpu/run-elementwise.h"
 
-/* Float16s that are converted at a time: they stay in the first cache. */
+/* float16s converted at a time: their float32s stay in the first-level cache */
 enum { HALVES = 512 };
 
-/* By float32: operands before, the result after. */
+/* Run a float32 kernel on float16: widen the operands, then narrow the result. */
 static void run_halves(const struct cpu_step *step, const struct cpu_map *args, size_t n)
 {
 	const struct cpu_step_map *s = cpu_step_args(step);
@@ -53,7 +52,7 @@ static void run_row(const struct cpu_step *step, const struct cpu_map *args, siz
 		s->kernel(args, n);
 }
 
-/* The part of a row from element @from on. */
+/* Return the row's arguments from element @from on. */
 static struct cpu_map row_from(const struct cpu_step_map *s, const struct cpu_map *row, size_t from)
 {
 	struct cpu_map args = *row;

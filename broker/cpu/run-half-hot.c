@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Running steps: between float16 and float32
- */
+/* Running steps: conversions between float16 and float32 */
 #include "cpu/run.h"
 
 static void span(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,

@@ -6,8 +6,8 @@
 
 /*
  * Columns of one unit of a matrix product, multiples of every gemm_nr, and rows. A packed b costs
- * nothing to read once more, while rows of a are packed for each unit: so units are wide and low
- * there, and high where columns of b are packed for each.
+ * nothing to reread, while every unit packs its rows of a: so with a packed b units are wide and
+ * low. Without, every unit packs its columns of b, so units are high.
  */
 enum {
 	GEMM_UNIT_N = 128,
@@ -66,7 +66,7 @@ uint32_t cpu_rounds_gemm_f64(const struct cpu_step *step, uint32_t count)
 {
 	const struct cpu_step_gemm *s = cpu_step_args(step);
 
-	/* Half as many elements fit into a register. */
+	/* A register holds half as many elements. */
 	return rounds(s, count, CPU_GEMM_F64_KC, 2);
 }
 
@@ -88,7 +88,7 @@ struct cpu_gemm_part cpu_gemm_part(const struct cpu_step_gemm *step,
 		b += rest % extent * step->b_batch[i];
 		rest /= extent;
 	}
-	/* Whole rows of units are one tile. */
+	/* Merge whole rows of units into one tile. */
 	if (n_unit == 0 && left >= grid->n_units)
 		rows = left / grid->n_units;
 	*begin += rows * columns;
@@ -106,7 +106,7 @@ struct cpu_gemm_part cpu_gemm_part(const struct cpu_step_gemm *step,
 	};
 }
 
-/* Computes the terms from @k_begin on of a part; all else of @gemm is set. */
+/* Compute the terms from @k_begin on of a part; the caller has set the rest of @gemm. */
 static void gemm_part(const struct cpu_step *step, const struct cpu_frame *frame, size_t k_begin,
 		      const struct cpu_gemm_part *part, struct cpu_gemm *gemm, void *workspace)
 {
@@ -153,7 +153,7 @@ void cpu_run_gemm(const struct cpu_step *step, const struct cpu_frame *frame, si
 		gemm.activation = NULL;
 	}
 
-	/* All of one matrix, which may be tiny: nothing to work out. */
+	/* All of a single matrix, which may be tiny: skip the grid. */
 	if (end == SIZE_MAX && begin == 0 && s->n_batch == 0) {
 		gemm_part(step, frame, terms.begin,
 			  &(struct cpu_gemm_part){.tile = {.m_end = gemm.m, .n_end = gemm.n}},

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-/* The tensor's address; NULL where it is absent. */
+/* Return the tensor's address; NULL if it is absent. */
 static const void *optional(const struct cpu_operand *operand, const struct cpu_frame *frame)
 {
 	return operand->present ? cpu_operand_at(operand, frame) : NULL;
@@ -63,7 +63,7 @@ void cpu_run_dequantize(const struct cpu_step *step, const struct cpu_frame *fra
 	s->kernels->dequantize(&args, begin, min_size(end, cpu_quantize_units(&args)));
 }
 
-/* ---- DynamicQuantizeLinear: ranges of pieces, scale and zero point, then the rest ----------- */
+/* ---- DynamicQuantizeLinear: partial ranges, scale and zero point, quantization -------------- */
 
 size_t cpu_units_one(const struct cpu_step *step, uint32_t count)
 {
@@ -110,10 +110,13 @@ void cpu_run_range_end(const struct cpu_step *step, const struct cpu_frame *fram
 		least = ranges[2 * i] < least ? ranges[2 * i] : least;
 		most = ranges[2 * i + 1] > most ? ranges[2 * i + 1] : most;
 	}
-	/* All of one value that is 0: any scale would do. */
+	/* If all values are 0, any scale would do. */
 	width = (most - least) / 255.0f;
 	*scale = width > 0 ? width : 1;
-	/* Within 0 to 255 but for infinities, which leave no scale anyway. */
+	/*
+	 * The zero point is within 0 to 255 except for infinite ranges, which yield no usable scale
+	 * anyway.
+	 */
 	least = nearbyintf(-least / *scale);
 	*zero = (uint8_t)(least >= 255 ? 255 : least > 0 ? least : 0);
 }
@@ -207,7 +210,7 @@ static struct cpu_int8_conv conv_at(const struct cpu_step *step, const struct cp
 	return conv;
 }
 
-/* Weights that are no constant: in[B] is what they are, out[1] where they go. */
+/* Pack weights that are not constant: from in[CPU_INTEGER_B] into out[1]. */
 size_t cpu_units_integer_pack(const struct cpu_step *step, uint32_t count)
 {
 	const struct cpu_step_integer_conv *s = cpu_step_args(step);
@@ -244,7 +247,7 @@ void cpu_run_integer_conv(const struct cpu_step *step, const struct cpu_frame *f
 	struct cpu_int8_conv conv = conv_at(step, frame);
 	const struct cpu_scales x_scale = requantize.a;
 
-	/* The weights are what the kernel calls a. */
+	/* The kernel's operand a is the weights. */
 	requantize.a = requantize.b;
 	requantize.b = x_scale;
 	conv.requantize = of->requantizes ? &requantize : NULL;
@@ -257,7 +260,7 @@ void cpu_run_integer_conv(const struct cpu_step *step, const struct cpu_frame *f
 
 /* ---- MatMulNBits --------------------------------------------------------------------------- */
 
-/* Weights that are no constant: out[1] is where they go, panel by panel of columns. */
+/* Pack weights that are not constant into out[1], one panel of columns per unit. */
 size_t cpu_units_nbits_pack(const struct cpu_step *step, uint32_t count)
 {
 	const struct cpu_step_nbits *s = cpu_step_args(step);

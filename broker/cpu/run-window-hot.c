@@ -41,7 +41,7 @@ uint32_t cpu_rounds_conv(const struct cpu_step *step, uint32_t count)
 			  CPU_CONV_PANEL, 1);
 }
 
-/* What convolutions have beside their shapes. */
+/* Return the window's arguments, including a convolution's operands. */
 static struct cpu_window conv_args(const struct cpu_step *step, const struct cpu_frame *frame,
 				   const struct cpu_context *context)
 {

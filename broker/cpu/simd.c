@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Which kernels this processor can run, and the floating-point mode that they expect. */
+/*
+ * Selection of the kernels that this processor can run, and the floating-point mode that kernels
+ * expect.
+ */
 #include "cpu/int8.h"
 #include "cpu/kernels.h"
 
@@ -11,7 +14,10 @@ extern const struct cpu_kernels cpu_kernels_sse2;
 extern const struct cpu_kernels cpu_kernels_avx2;
 extern const struct cpu_kernels cpu_kernels_avx512;
 
-/* Not every compiler knows these by name; what they need of the system goes with AVX2. */
+/*
+ * Not every compiler knows F16C and AVX-VNNI by name. Their operating system support comes with
+ * AVX2's.
+ */
 static bool has_f16c(void)
 {
 	unsigned int a, b, c, d;
@@ -83,7 +89,7 @@ const struct cpu_int8_kernels *cpu_int8_get(enum cpu_int8_level level)
 
 void cpu_flush_denormals(void)
 {
-	/* MXCSR bit 15 flushes results, bit 6 takes operands as zero. */
+	/* MXCSR bit 15 flushes denormal results to zero, bit 6 treats denormal operands as zero. */
 	_mm_setcsr(_mm_getcsr() | 1u << 15 | 1u << 6);
 }
 #else

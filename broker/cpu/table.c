@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The kernels of one level, by name: compiled once per level as they are. */
+/* The kernel table of one level; compiled once per level, like the kernels. */
 #include "cpu/kernels.h"
 #include "cpu/level.h"
 
