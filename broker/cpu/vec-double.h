@@ -14,7 +14,7 @@ typedef double vd __attribute__((vector_size(VD * 8)));
 typedef int64_t vl __attribute__((vector_size(VD * 8)));
 typedef double vd_unaligned __attribute__((vector_size(VD * 8), aligned(8), may_alias));
 
-/* A difference for the reason that vf_set() has. */
+/* A difference, for the same reason as in vf_set(). */
 VEC_INLINE vd vd_set(double value)
 {
 	return value - (vd){0};
@@ -31,8 +31,8 @@ VEC_INLINE void vd_store(double *to, vd value)
 }
 
 /*
- * @a where it is larger than @b, else, or where one is no number, @b. By the instruction, so that
- * vectors and what is left of them flush the same denormals.
+ * Return @a where it is larger than @b, else @b, also where either is a NaN. d_larger() uses the
+ * same instruction, so that vectors and the scalar tail flush the same denormals.
  */
 VEC_INLINE vd vd_larger(vd a, vd b)
 {

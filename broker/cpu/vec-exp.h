@@ -3,17 +3,17 @@
 /*
  * Exponentials and logarithms of vectors
  *
- * Polynomials of our own, because libm's functions take one number at a time. Included by the
- * kernel sources only; the same bits at every level that fuses.
+ * These are polynomials of our own, because libm's functions take one number at a time. Included by
+ * the kernel sources only. Levels that fuse give the same bits.
  */
 #include <math.h>
 
 #include "cpu/vec.h"
 
 /*
- * exp(x) for x <= 0 or NaN, to about 1 unit in the last place; 0 where the result would be a
- * denormal. x = n ln 2 + r with |r| <= ln 2 / 2; exp(r) by its Taylor series, whose remainder there
- * is below 2^-24 with the seventh power; 2^n by its bits.
+ * exp(x) for x <= 0 or NaN, to about 1 unit in the last place; 0 where the result would be
+ * denormal. x = n ln 2 + r with |r| <= ln 2 / 2. exp(r) is its Taylor series up to the seventh
+ * power, whose remainder is below 2^-24; 2^n is built from its bits.
  */
 VEC_INLINE vf vf_exp_neg(vf x)
 {
@@ -23,7 +23,7 @@ VEC_INLINE vf vf_exp_neg(vf x)
 	const vf t = vf_select(small, least, x);
 	const vf z = t * vf_set(1.44269504088896341f) + magic;
 	const vf n = z - magic;
-	/* ln 2 in two parts, the first short enough for an exact product. */
+	/* ln 2 is split into two parts, the first short enough for an exact product. */
 	vf r = t - n * vf_set(0.693359375f);
 	vf p = vf_set(1.0f / 5040);
 
@@ -35,18 +35,18 @@ VEC_INLINE vf vf_exp_neg(vf x)
 	p = p * r + vf_set(0.5f);
 	p = p * r + vf_set(1);
 	p = p * r + vf_set(1);
-	/* The low bits of z are n; a NaN gives some power here and stays a NaN by the product. */
+	/* The low bits of z are n. For a NaN the power is arbitrary, and the product is a NaN. */
 	p = p * (vf)(((vu)z << 23) + (127u << 23));
 	return vf_select(small, (vf){0}, p);
 }
 
 /*
- * ln(x): x = m 2^e with m from sqrt(1/2) to sqrt(2), and ln(m) by a polynomial in m - 1. Denormals
- * are zeros, whose logarithm is -inf.
+ * ln(x): x = m 2^e with m from sqrt(1/2) to sqrt(2); ln(m) is a polynomial in m - 1. Denormals
+ * count as zeros, whose logarithm is -inf.
  */
 VEC_INLINE vf vf_log(vf x)
 {
-	const vu bits = (vu)x - 0x3f3504f3u; /* of sqrt(1/2) */
+	const vu bits = (vu)x - 0x3f3504f3u; /* the bits of sqrt(1/2) */
 	const vi e = (vi)bits >> 23;
 	const vf m = (vf)((bits & 0x7fffffu) + 0x3f3504f3u);
 	const vf n = __builtin_convertvector(e, vf);
@@ -68,7 +68,7 @@ VEC_INLINE vf vf_log(vf x)
 	y = (r + y) + n * vf_set(0.693359375f);
 	y = vf_select((vi)(x < vf_set(1.17549435e-38f)), -inf, y);
 	y = vf_select((vi)(x < (vf){0}), inf - inf, y);
-	/* Infinities and NaNs stay. */
+	/* +inf and NaNs are returned unchanged. */
 	return vf_select((vi)(x < inf) | (vi)(x < (vf){0}), y, x + x);
 }
 
@@ -82,7 +82,7 @@ VEC_INLINE float f_exp_neg(float x)
 	return vf_exp_neg(vf_set(x))[0];
 }
 
-/* tanh(x): a polynomial near 0, where the quotient of exponentials would lose digits. */
+/* tanh(x): a polynomial near 0, where the quotient of exponentials would lose precision. */
 VEC_INLINE vf vf_tanh(vf x)
 {
 	const vu sign = (vu)x & 0x80000000u;

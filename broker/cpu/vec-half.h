@@ -3,10 +3,10 @@
 /*
  * Float16 in memory
  *
- * Included by the kernel sources only. Every float16 is a float32; the other way is rounded to the
- * nearest, of two to the even one, and what is too large becomes infinite. Float16's denormals are
- * kept whatever the thread's control register says: they are normal as float32. Processors with
- * AVX2 have instructions for both ways; elsewhere integers do it.
+ * Included by the kernel sources only. Every float16 is exact in float32. Float32 is rounded to the
+ * nearest float16, ties to even; overflow gives infinity. Float16's denormals are kept whatever the
+ * thread's control register says, since they are normal in float32. Processors with AVX2 have
+ * instructions for both directions; other levels compute with integers.
  */
 #include "cpu/vec.h"
 
@@ -40,7 +40,10 @@ VEC_INLINE uint16_t f_to_half(float value)
 	} else if (rest >= 0x47800000) {
 		half = 0x7c00;
 	} else if (rest < 0x38800000) {
-		/* The unit of 1/2 is float16's least number: the addition rounds to it. */
+		/*
+		 * One unit in the last place of 0.5 is float16's least number: the addition rounds
+		 * to it.
+		 */
 		memcpy(&value, &rest, sizeof(value));
 		value += 0.5f;
 		memcpy(&half, &value, sizeof(half));
@@ -53,7 +56,7 @@ VEC_INLINE uint16_t f_to_half(float value)
 
 #endif
 
-/* VW float16s at @from. */
+/* Load VW float16s. */
 VEC_INLINE vf vf_load_half(const uint16_t *from)
 {
 #if VW == 16
@@ -80,7 +83,7 @@ VEC_INLINE void vf_store_half(uint16_t *to, vf value)
 #endif
 }
 
-/* The first @n < VW of them. */
+/* Load the first @n < VW float16s; the other lanes are 0. */
 VEC_INLINE vf vf_load_half_partial(const uint16_t *from, size_t n)
 {
 	uint16_t copy[VW] = {0};

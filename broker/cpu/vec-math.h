@@ -3,27 +3,27 @@
 /*
  * Mathematical functions over vectors
  *
- * Included by the kernel sources only, after vec.h. libm takes one number at a time; these take VW
- * of them, without a branch on the data except where a sine's argument is astronomic. Each reduces
- * its argument to an interval around zero and evaluates a polynomial there that interpolates the
- * function at Chebyshev's nodes; what it does to infinities, zeros and what is not a number is said
- * at each, and is what C's annex F says of libm's function unless another thing is said.
+ * Included by the kernel sources only, after vec.h. libm takes one number at a time. These
+ * functions take VW numbers, without a branch on the data except for a sine's very large arguments.
+ * Each reduces its argument to an interval around zero and evaluates a polynomial there that
+ * interpolates the function at Chebyshev nodes. Infinities, zeros and NaNs give what C's annex F
+ * says of libm's function, unless the function's comment says otherwise.
  *
- * Errors in units in the last place, the largest found over 80,000 arguments of all binades against
- * libm in double precision, and held by tests/unit/test-cpu-math.c:
+ * Errors in units in the last place: the largest found over 80,000 arguments of all binades against
+ * libm in double precision. tests/unit/test-cpu-math.c checks these bounds:
  *
  *   exp .9    log .75   sin cos 1.5      asin 1.9         sinh tanh 2.1    erf 1.1
  *   expm1 1.5 log1p 1.5 tan 2.9          acos atan 1.05   cosh 1.2         sqrt, roundings: exact
  *   pow .51   sigmoid 2 asinh acosh 1.6  atanh 2.1        normal_cdf 7 (from -4 up)
  *
- * A sigmoid that would be denormal is 0.
- * Results that are denormal are rounded as the thread's control register says.
+ * A sigmoid that would be denormal is 0. Denormal results are rounded as the thread's control
+ * register says.
  */
 #include <math.h>
 
 #include "cpu/vec.h"
 
-/* Masks: what a comparison gives and vf_pick() takes; bits of a mask register where there are. */
+/* Masks: the results of comparisons and operands of vf_pick(); mask register bits on AVX-512. */
 #if VW == 16
 
 typedef __mmask16 vm;
@@ -38,7 +38,7 @@ VEC_INLINE vm vm_eq(vf a, vf b)
 	return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_EQ_OQ);
 }
 
-/* Lanes of @bits that are not 0. */
+/* Return the lanes of @bits that are not 0. */
 VEC_INLINE vm vm_test(vi bits)
 {
 	return _mm512_test_epi32_mask((__m512i)bits, (__m512i)bits);
@@ -54,7 +54,7 @@ VEC_INLINE vf vf_pick(vm mask, vf a, vf b)
 	return (vf)_mm512_mask_blend_ps(mask, (__m512)b, (__m512)a);
 }
 
-/* a < b ? a : b, and so b where one is not a number. */
+/* a < b ? a : b; hence b where either is a NaN */
 VEC_INLINE vf vf_min(vf a, vf b)
 {
 	return (vf)_mm512_min_ps((__m512)a, (__m512)b);
@@ -71,7 +71,10 @@ VEC_INLINE vf vf_sqrt(vf x)
 	return (vf)_mm512_sqrt_ps((__m512)x);
 }
 
-/* To an integer: the nearest, of two the even one; and downwards. The sign of a zero stays. */
+/*
+ * Round to an integer: vf_rint() to the nearest, ties to even; vf_floor() down. The sign of a zero
+ * stays.
+ */
 VEC_INLINE vf vf_rint(vf x)
 {
 	return (vf)_mm512_roundscale_ps((__m512)x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
@@ -174,7 +177,7 @@ VEC_INLINE vf vf_sqrt(vf x)
 #endif
 }
 
-/* From 2^23 on every float is an integer; below, adding that leaves no room for a fraction. */
+/* From 2^23 on, every float is an integer. Adding 2^23 to a smaller one rounds off its fraction. */
 VEC_INLINE vf vf_rint(vf x)
 {
 	const vi sign = (vi)x & INT32_MIN;
@@ -210,13 +213,13 @@ VEC_INLINE vi vf_sign(vf x)
 	return (vi)x & INT32_MIN;
 }
 
-/* @magnitude, which is not negative, with the sign of @sign. */
+/* Return @magnitude, which is not negative, with the sign of @sign. */
 VEC_INLINE vf vf_signed(vf magnitude, vi sign)
 {
 	return (vf)((vi)magnitude | sign);
 }
 
-/* a * b + c in one rounding where the level has that, else in two. */
+/* a * b + c in one rounding where the level has fused multiply-add, else in two */
 VEC_INLINE vf vf_fma(vf a, vf b, vf c)
 {
 #if VW == 16
@@ -228,7 +231,7 @@ VEC_INLINE vf vf_fma(vf a, vf b, vf c)
 #endif
 }
 
-/* The polynomial with these coefficients, the highest power's first. */
+/* Evaluate the polynomial with these coefficients, the highest power's first. */
 #define VF_POLY(x, ...)                            \
 	vf_poly((x), (const float[]){__VA_ARGS__}, \
 		sizeof((const float[]){__VA_ARGS__}) / sizeof(float))
@@ -254,7 +257,7 @@ VEC_INLINE struct vf_reduced vf_reduce_exp(vf x)
 	const vf magic = vf_set(12582912.0f); /* 1.5 * 2^23: adding it rounds to an integer */
 	const vf z = x * vf_set(1.44269504088896341f) + magic;
 	const vf n = z - magic;
-	/* ln 2 in two parts, the first short enough for an exact product. */
+	/* ln 2 is split into two parts, the first short enough for an exact product. */
 	const vf r = x - n * vf_set(0x1.62e4p-1f);
 
 	return (struct vf_reduced){
@@ -275,14 +278,14 @@ VEC_INLINE vf vf_scale(vf p, vf n, vi i)
 #if VW == 16
 	return (vf)_mm512_scalef_ps((__m512)p, (__m512)n);
 #else
-	/* In two steps, the first of which is exact: neither power leaves the normal numbers. */
+	/* Scale in two steps, the first of which is exact: both powers are normal numbers. */
 	const vi half = i >> 1;
 
 	return p * (vf)((half + 127) << 23) * (vf)((i - half + 127) << 23);
 #endif
 }
 
-/* exp(x) * 2^shift for a small @shift, without overflow before the result's. */
+/* exp(x) * 2^shift for a small @shift; overflows only if the result does */
 VEC_INLINE vf vf_exp_shifted(vf x, int shift)
 {
 	const vf t = vf_min(vf_set(90.0f), vf_max(vf_set(-105.0f), x));
@@ -301,7 +304,7 @@ VEC_INLINE vf vf_expm1(vf x)
 {
 	const vf t = vf_min(vf_set(89.0f), vf_max(vf_set(-25.0f), x));
 	const struct vf_reduced e = vf_reduce_exp(t);
-	/* Half of 2^n, which itself may be too large. */
+	/* 2^n / 2: 2^n itself may overflow. */
 	const vf scale = (vf)((e.i + 126) << 23);
 
 	return 2 * (vf_expm1_small(e.r) * scale + (scale - 0.5f));
@@ -311,11 +314,13 @@ VEC_INLINE vf vf_log(vf x)
 {
 	const vm small = vm_lt(x, vf_set(0x1p-126f));
 	const vf t = vf_pick(small, x * vf_set(0x1p23f), x);
-	/* Of sqrt(1/2); numbers below 0 wrap, and are not what counts. */
+	/*
+	 * 0x3f3504f3 is sqrt(1/2). Numbers below 0 wrap around; their results are replaced below.
+	 */
 	const vi bits = (vi)((vu)t - 0x3f3504f3u);
 	const vf e =
 		__builtin_convertvector(bits >> 23, vf) - vf_pick(small, vf_set(23.0f), (vf){0});
-	/* The rest is in [sqrt(1/2), sqrt(2)). */
+	/* The mantissa is in [sqrt(1/2), sqrt(2)). */
 	const vf f = (vf)((bits & 0x7fffff) + 0x3f3504f3) - 1;
 	const vf p = VF_POLY(f, 0.0697161147f, -0.114797338f, 0.116854199f, -0.124256873f,
 			     0.142490576f, -0.166678023f, 0.200007157f, -0.24999997f, 0.333333312f);
@@ -328,14 +333,14 @@ VEC_INLINE vf vf_log(vf x)
 	return vf_pick(vm_eq(t, (vf){0}), vf_set(-INFINITY), y);
 }
 
-/* log(1 + x): what rounding 1 + x loses is small against it and comes in by the derivative. */
+/* log(1 + x): the rounding error of 1 + x is small; the derivative corrects for it. */
 VEC_INLINE vf vf_log1p(vf x)
 {
 	const vf sum = x + 1;
 	const vf lost = (x - (sum - 1)) / sum;
 	const vf log = vf_log(sum);
 
-	/* Neither is finite at both ends. */
+	/* At x = -1 and x = inf, neither log nor lost is finite. */
 	return vf_pick(vm_lt(vf_abs(log), vf_set(INFINITY)), log + lost, log);
 }
 
@@ -356,7 +361,7 @@ VEC_INLINE vf vf_sinh(vf x)
 	const vf a = vf_abs(x);
 	const vf e = vf_expm1(vf_min(vf_set(10.0f), a));
 
-	/* exp(-a) is lost beside exp(a) from 9 on. */
+	/* From 9 on, exp(-a) is negligible beside exp(a). */
 	return vf_signed(
 		vf_pick(vm_lt(vf_set(9.0f), a), vf_exp_shifted(a, -1), 0.5f * (e + e / (e + 1))),
 		vf_sign(x));
@@ -369,7 +374,7 @@ VEC_INLINE vf vf_cosh(vf x)
 	return half + 0.25f / half;
 }
 
-/* Above 2^13, where a square may overflow, one more ln 2 on log(a) is all there is to it. */
+/* Above 2^13, where a square may overflow, asinh(a) is log(a) + ln 2. */
 VEC_INLINE vf vf_asinh(vf x)
 {
 	const vf a = vf_abs(x), square = a * a;
@@ -403,7 +408,7 @@ VEC_INLINE vf vf_asin_small(vf z)
 	       VF_POLY(z, 0.0380850236f, 0.0265545422f, 0.0450013801f, 0.0749885507f, 0.166666724f);
 }
 
-/* From 1/2 on by asin(x) = pi / 2 - 2 asin(sqrt((1 - x) / 2)); that root is not there above 1. */
+/* Above 1/2: asin(x) = pi / 2 - 2 asin(sqrt((1 - x) / 2)), where the root of x > 1 is a NaN. */
 VEC_INLINE vf vf_asin(vf x)
 {
 	const vf a = vf_abs(x);
@@ -444,8 +449,8 @@ VEC_INLINE vf vf_atan(vf x)
 }
 
 /*
- * erfc(a) for 0 <= a, where @square + @rest is -a * a: exp(-a * a) times a polynomial in
- * 1 / (1 + .3 a). Loses nothing of its relative precision where it is small.
+ * erfc(a) for a >= 0, where @square + @rest is -a * a: exp(-a * a) times a polynomial in 1 / (1 +
+ * .3 a). Small results keep their relative precision.
  */
 VEC_INLINE vf vf_erfc(vf a, vf square, vf rest)
 {
@@ -468,7 +473,7 @@ VEC_INLINE vf vf_erf(vf x)
 	return vf_signed(y, vf_sign(x));
 }
 
-/* The share of a normal distribution that lies below @x: (1 + erf(x / sqrt(2))) / 2. */
+/* The cumulative normal distribution at @x: (1 + erf(x / sqrt(2))) / 2. */
 VEC_INLINE vf vf_normal_cdf(vf x)
 {
 	const vf a = vf_min(vf_set(14.5f), vf_abs(x)), half = -0.5f * a, square = a * half;

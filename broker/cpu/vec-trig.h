@@ -1,18 +1,18 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Functions that work in double precision inside: sine, cosine, tangent, power
+ * Functions that compute in double precision internally: sine, cosine, tangent, power
  *
- * Included by the kernel sources only. A sine's argument is reduced by multiples of pi / 2, and
- * what is left must be known to all its bits however close it is to zero: doubles give that below
- * 2^20, and above the argument is multiplied with the bits of 2 / pi that matter, in integers
- * (Payne and Hanek). A power takes its logarithm in double precision because it is multiplied by
- * the exponent. Errors: see vec-math.h.
+ * Included by the kernel sources only. A sine's argument is reduced by multiples of pi / 2, and the
+ * remainder must have all its bits however close it is to zero. Below 2^20 doubles give that.
+ * Above, the argument is multiplied by the relevant bits of 2 / pi, in integers (Payne and Hanek).
+ * A power's logarithm is computed in double precision because it is multiplied by the exponent. For
+ * errors see vec-math.h.
  */
 #include "cpu/vec-double.h"
 #include "cpu/vec-math.h"
 
-/* The lanes of a vf as doubles. */
+/* the lanes of a vf as doubles */
 struct vd2 {
 	vd half[2];
 };
@@ -55,10 +55,10 @@ VEC_INLINE vf vd_narrow(struct vd2 x)
 /* x = quadrant * pi / 2 + r, |r| about pi / 4 at most. */
 struct vf_angle {
 	vf r;
-	vi quadrant; /* its last two bits */
+	vi quadrant; /* the last two bits count */
 };
 
-/* For finite x >= 1. Return: r; the quadrant's last two bits in *ret. */
+/* Reduce the angle x, finite and >= 1. Return: r; the quadrant's last two bits in *ret. */
 VEC_INLINE float f_reduce_angle(float x, int32_t *ret)
 {
 	static const uint32_t two_over_pi[] = {0,          0xa2f9836e, 0x4e441529, 0xfc2757d1,
@@ -68,8 +68,8 @@ VEC_INLINE float f_reduce_angle(float x, int32_t *ret)
 
 	memcpy(&bits, &x, sizeof(bits));
 	/*
-	 * x is an integer of 24 bits times 2^e. Those bits of 2 / pi that give whole turns are left
-	 * out, the 96 that follow are taken, and 64 of their product matter.
+	 * x is an integer of 24 bits times 2^e. Skip the bits of 2 / pi that give whole turns; take
+	 * the next 96 bits. Of their product with the integer, 64 bits matter.
 	 */
 	const uint64_t mantissa = (bits & 0x7fffff) | 0x800000;
 	const unsigned int at = (bits >> 23) - 150 + 30, shift = at % 32;
@@ -88,7 +88,7 @@ VEC_INLINE float f_reduce_angle(float x, int32_t *ret)
 		       (1.5707963267948966 * 0x1p-62));
 }
 
-/* Of x >= 0. What is infinite or not a number gives something. */
+/* Reduce the angles x >= 0. For infinities and NaNs the result is arbitrary. */
 VEC_INLINE struct vf_angle vf_reduce_angle(vf x)
 {
 	const vm big = vm_lt(vf_set(0x1p20f), x);
@@ -101,7 +101,7 @@ VEC_INLINE struct vf_angle vf_reduce_angle(vf x)
 		const vd v = value.half[h];
 		const vd n = v * 0.63661977236758134 + VD_MAGIC - VD_MAGIC;
 
-		/* pi / 2 in two parts, the first short enough for an exact product. */
+		/* pi / 2 is split into two parts, the first short enough for an exact product. */
 		value.half[h] = v - n * 0x1.921fb544p+0 - n * 0x1.0b4611a626331p-34;
 		turns.half[h] = n;
 	}
@@ -135,7 +135,7 @@ VEC_INLINE vf vf_cos_small(vf r)
 	return 1 - (0.5f * z - z * z * VF_POLY(z, 2.45454191e-5f, -0.00138882913f, 0.0416666646f));
 }
 
-/* Infinity has no sine: subtracting it from itself makes that so. */
+/* The sine of infinity is a NaN, from inf - inf. */
 VEC_INLINE vf vf_sin(vf x)
 {
 	const vf a = vf_abs(x);
@@ -173,8 +173,8 @@ VEC_INLINE vf vf_tan(vf x)
 /* log2(x) for normal x > 0 */
 VEC_INLINE vd vd_log2(vd x)
 {
-	const vl bits = (vl)x - 0x3fe6a09e667f3bcd; /* of sqrt(1/2) */
-	/* The exponent, by the bits of a double that it is a part of. */
+	const vl bits = (vl)x - 0x3fe6a09e667f3bcd; /* the bits of sqrt(1/2) */
+	/* Convert the exponent by inserting it into the bits of a double. */
 	const vd e = (vd)((vl)((vl)((uint64_t __attribute__((vector_size(VW * 4)))) bits >> 52) ^
 			       0x800) |
 			  0x4330000000000000) -
@@ -216,7 +216,7 @@ VEC_INLINE vf vf_pow_positive(vf x, vf y)
 	for (unsigned int h = 0; h < 2; h++) {
 		vd t = vd_log2(base.half[h]) * exponent.half[h];
 
-		/* Beyond any float's logarithm; what is not a number stays. */
+		/* Clamp t to [-400, 400], beyond any float's logarithm; NaNs stay. */
 		t = (vd)(((vl)t & ~(vl)(t > 400.0)) | ((vl)((vd){0} + 400.0) & (vl)(t > 400.0)));
 		t = (vd)(((vl)t & ~(vl)(t < -400.0)) | ((vl)((vd){0} - 400.0) & (vl)(t < -400.0)));
 		base.half[h] = vd_exp2(t);
@@ -228,14 +228,14 @@ VEC_INLINE vf vf_pow(vf x, vf y)
 {
 	const vf zero = {0}, one = vf_set(1.0f), infinity = vf_set(INFINITY);
 	const vf a = vf_abs(x), b = vf_abs(y);
-	/* From 2^24 on every float is an even integer. */
+	/* From 2^24 on, every float is an even integer. */
 	const vf half = 0.5f * b;
 	const vm whole = vm_eq(vf_floor(y), y), even = vm_eq(vf_floor(half), half);
 	const vf ends = vf_pick(vm_lt(y, zero), infinity, zero);
 	vf power = vf_pow_positive(a, y);
 	vf sign;
 
-	/* 1 to any power; then 0 and infinity, whose logarithms the above does not know. */
+	/* One to any power; then 0 and infinity, which vf_pow_positive() does not handle. */
 	power = vf_pick(vm_eq(a, one), one, power);
 	power = vf_pick(vm_eq(a, zero), ends, power);
 	power = vf_pick(vm_eq(a, infinity), vf_pick(vm_lt(y, zero), zero, infinity), power);
@@ -245,7 +245,7 @@ VEC_INLINE vf vf_pow(vf x, vf y)
 	power = vf_pick(vm_lt(x, zero),
 			vf_pick(whole, power, vf_pick(vm_lt(a, infinity), vf_set(NAN), power)),
 			power);
-	/* What is not a number stays, except to the power of 0, or as an exponent of 1. */
+	/* NaNs stay, except to the power of 0 or as an exponent of 1. */
 	power = vf_pick(vm_eq(a, a), vf_pick(vm_eq(y, y), power, y), x);
 	power = vf_pick(vm_eq(x, one), one, power);
 	return vf_pick(vm_eq(y, zero), one, power);

@@ -3,20 +3,20 @@
 /*
  * Vectors of one SIMD level
  *
- * Included by the kernel sources only. They are compiled once per level: the compiler's flags
- * decide the width, CPU_LEVEL names the level, and CPU_FN(name) gives the symbols of each build
- * names of their own. Kernels are written against VW and hold nothing else that depends on the
- * level, except the shape of the register tile of the matrix product.
+ * Included by the kernel sources only. These are compiled once per level: the compiler's flags
+ * decide the vector width VW, CPU_LEVEL names the level, and CPU_FN(name) gives each build's
+ * symbols distinct names. Kernels depend on the level only through VW, except for the shape of the
+ * matrix product's register tile.
  *
- * Two levels with fused multiply-add (AVX2 and AVX-512) give the same bits: every output element is
- * a chain of operations whose order does not depend on VW. Sums across lanes therefore use a fixed
- * number of VEC_LANES partial sums, however many registers that takes.
+ * The two levels with fused multiply-add (AVX2 and AVX-512) give the same bits: every output
+ * element is a chain of operations whose order does not depend on VW. Sums across lanes therefore
+ * use a fixed number of VEC_LANES partial sums, in as many registers as that takes.
  */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-/* Not <immintrin.h> for all: compilers take longer to read that than most kernels. */
+/* SSE2 does not include <immintrin.h>: compilers take longer to read it than most kernels. */
 #if defined(__AVX2__)
 #include <immintrin.h>
 #elif defined(__SSE2__)
@@ -39,7 +39,7 @@
 #define VW 4
 #endif
 
-/* All lanes, as bits; the even ones of two vectors, for shuffles. */
+/* VEC_ALL: bits of all lanes. VEC_EVEN: even lanes of two vectors, for shuffles. */
 #define VEC_ALL ((1u << VW) - 1)
 #if VW == 16
 #define VEC_EVEN 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30
@@ -52,7 +52,7 @@
 #define VEC_LANES 32
 #define VEC_REGS  (VEC_LANES / VW)
 
-/* With a sanitizer's checks in it, what is unrolled would take a compiler minutes. */
+/* With a sanitizer's checks, unrolled loops would take compilers minutes. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define VEC_IS_SANITIZED true
 #define VEC_UNROLL
@@ -65,7 +65,9 @@
 #endif
 #endif
 
-/* Before a loop whose outputs may be operands, but whose elements only depend on their own place.
+/*
+ * Precedes a loop whose outputs may alias operands, but whose elements depend on their own index
+ * only.
  */
 #if defined(__clang__)
 #define CPU_INDEPENDENT _Pragma("clang loop vectorize(enable)")
@@ -74,8 +76,9 @@
 #endif
 
 /*
- * Inlined once for each set of constants, the kernels of windows alone took a third of a build with
- * AddressSanitizer: there they are called. (These names are gcc's: clang inlines then, too.)
+ * Inlined for each set of constants, the window kernels alone took a third of the time of a build
+ * with AddressSanitizer; with a sanitizer they are called instead. (The macros are GCC's: clang
+ * inlines even then.)
  */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define VEC_INLINE static inline
@@ -106,7 +109,7 @@ VEC_INLINE void vf_store(float *to, vf value)
 	*(vf_unaligned *)to = value;
 }
 
-/* a * b + c, rounded once where the level's vectors do. */
+/* a * b + c, rounded once where the level has fused multiply-add. */
 #if defined(__FMA__)
 #define VEC_MULADD(fma, a, b, c) fma(a, b, c)
 #else
@@ -118,7 +121,7 @@ VEC_INLINE float f_muladd(float a, float b, float c)
 	return VEC_MULADD(__builtin_fmaf, a, b, c);
 }
 
-/* Lane by lane: where @mask (all ones or zero) is set, @a, else @b. */
+/* Select, per lane, @a where @mask (all ones or zero) is set, else @b. */
 VEC_INLINE vf vf_select(vi mask, vf a, vf b)
 {
 	return (vf)((mask & (vi)a) | (~mask & (vi)b));
@@ -126,13 +129,13 @@ VEC_INLINE vf vf_select(vi mask, vf a, vf b)
 
 #if VW == 16
 
-/* The lanes that @bits has; the others are 0 and their memory is not touched. */
+/* Load the lanes of @bits; the other lanes are 0 and their memory is not touched. */
 VEC_INLINE vf vf_load_lanes(const float *from, uint32_t bits)
 {
 	return (vf)_mm512_maskz_loadu_ps((__mmask16)bits, from);
 }
 
-/* The first @n (0..VW) elements; the other lanes are 0 and their memory is not touched. */
+/* Load the first @n (0..VW) elements; the other lanes are 0 and their memory is not touched. */
 VEC_INLINE vf vf_load_partial(const float *from, size_t n)
 {
 	return (vf)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), from);
@@ -226,7 +229,9 @@ VEC_INLINE bool vi_any(vi mask)
 
 #endif
 
-/* A row of a register tile: @nv vectors, 1 or 2, of the last of which the first @rest lanes. */
+/*
+ * Store a row of a register tile: @nv vectors, 1 or 2; of the last one only the first @rest lanes.
+ */
 VEC_INLINE void vf_store_row(const size_t nv, float *to, const vf row[2], size_t rest)
 {
 	if (nv == 2)
@@ -237,7 +242,7 @@ VEC_INLINE void vf_store_row(const size_t nv, float *to, const vf row[2], size_t
 		vf_store_partial(to + (nv - 1) * VW, row[nv - 1], rest);
 }
 
-/* Transposes four rows of four: out[i][j] = in[j][i]. */
+/* Transpose four rows of four: out[i][j] = in[j][i]. */
 VEC_INLINE void v4_transpose(const v4 in[4], v4 out[4])
 {
 	const v4 a = __builtin_shufflevector(in[0], in[1], 0, 4, 1, 5);
@@ -251,7 +256,7 @@ VEC_INLINE void v4_transpose(const v4 in[4], v4 out[4])
 	out[3] = __builtin_shufflevector(b, d, 2, 3, 6, 7);
 }
 
-/* Lane i becomes what lane i + @by was; the last @by lanes are any. */
+/* Move lane i + @by to lane i; the last @by lanes are arbitrary. */
 VEC_INLINE vf vf_down(vf v, const unsigned int by)
 {
 #if VW == 16
@@ -279,8 +284,8 @@ VEC_INLINE vf vf_down(vf v, const unsigned int by)
 }
 
 /*
- * Folds VEC_LANES partial results into one by @merge, in one order at every level: halves onto
- * halves.
+ * Fold VEC_LANES partial results into one by @merge, halves onto halves, in the same order at every
+ * level.
  */
 #define VEC_FOLD(acc, merge)                                                                  \
 	do {                                                                                  \
@@ -300,7 +305,7 @@ VEC_INLINE vf vf_add(vf a, vf b)
 	return a + b;
 }
 
-/* Sums VEC_LANES partial sums, in one order at every level. */
+/* Sum VEC_LANES partial sums, in the same order at every level. */
 VEC_INLINE float vec_sum(const vf acc[VEC_REGS])
 {
 	vf sums[VEC_REGS];
@@ -312,7 +317,7 @@ VEC_INLINE float vec_sum(const vf acc[VEC_REGS])
 	return sums[0][0];
 }
 
-/* The numbers of the lanes. */
+/* Return the lane numbers. */
 VEC_INLINE vi vi_lanes(void)
 {
 #if VW == 16
@@ -324,13 +329,13 @@ VEC_INLINE vi vi_lanes(void)
 #endif
 }
 
-/* All ones in the lanes that @bits has. */
+/* Return all ones in the lanes of @bits. */
 VEC_INLINE vi vi_of_lanes(uint32_t bits)
 {
 	return ((((vi){0} + 1) << vi_lanes()) & (int32_t)bits) != 0;
 }
 
-/* All ones in the first @n lanes. */
+/* Return all ones in the first @n lanes. */
 VEC_INLINE vi vi_first(size_t n)
 {
 	return vi_lanes() < (int32_t)n;
