@@ -2,19 +2,19 @@
 /*
  * Normalisations of float64
  *
- * As norm-hot.c has them: a row's mean, then its variance from the differences to it, then the
- * result. See double-sum.h.
+ * The passes are those of norm-hot.c: a row's mean, then its variance from the differences to the
+ * mean, then the result. See double-sum.h for the sums.
  */
 #include "cpu/double-sum.h"
 #include "cpu/level.h"
 
-/* What one element becomes: (x - mean) * inv * scale + bias. */
+/* Maps an element x to (x - mean) * inv * scale + bias. */
 struct norm_map {
 	double mean, inv;
-	double scale, bias; /* where they are the same for all */
+	double scale, bias; /* where they are constant along the row */
 };
 
-/* y may be x. @scale and @bias are read element by element where they are to differ. */
+/* Write the results of a row; y may be x. @scale and @bias are arrays if @scales and @shifts. */
 VEC_INLINE void norm_write(struct cpu_pause *pause, const struct norm_map *map, const double *x,
 			   double *y, size_t n, const bool scales, const double *scale,
 			   const bool shifts, const double *bias)
@@ -30,7 +30,7 @@ VEC_INLINE void norm_write(struct cpu_pause *pause, const struct norm_map *map, 
 	}
 }
 
-/* Of one line. */
+/* Return the reduction @kind of one line. */
 static double norm_sum(const enum cpu_reduce_kind kind, struct cpu_pause *pause, const double *x,
 		       size_t len, double mean)
 {
@@ -51,7 +51,7 @@ static void norm_row(const struct cpu_norm *args, size_t row)
 {
 	const bool scales = args->scale && args->scale_each;
 	const bool shifts = args->bias && args->bias_each;
-	/* Runs of one element are all of a row at once. */
+	/* Parameters per element are applied to a whole row at once. */
 	const size_t len = args->len, run = scales || shifts ? len : args->run, n = len / run;
 	const size_t at = row % args->period;
 	const double *scale = args->scale, *bias = args->bias;

@@ -2,24 +2,24 @@
 /*
  * Normalisations
  *
- * A row's mean is computed first and its variance from the differences to it, in a second pass,
- * because the difference of two large sums has no digits left where the mean is far from 0. Each
- * sum is made of NORM_LANES partial ones, which are cut into pieces of a fixed length. The third
- * pass writes; rows are usually short enough for the first-level cache.
+ * The first pass computes a row's mean, the second its variance from the differences to the mean:
+ * the difference of two large sums would lose all digits where the mean is far from 0. Each sum has
+ * NORM_LANES partial sums, which are cut into pieces of a fixed length. The third pass writes the
+ * results. Most rows fit into the first-level cache.
  */
 #include "cpu/kernels.h"
 #include "cpu/level.h"
 #include "cpu/vec-exp.h"
 #include "cpu/vec.h"
 
-/* Twice the usual partial sums: a pass has little else to do while an addition is on its way. */
+/* Twice the usual partial sums hide the latency of additions, since a pass does little else. */
 #define NORM_REGS  (2 * VEC_REGS)
 #define NORM_LANES (2 * VEC_LANES)
 
-/* Elements of one piece of a sum, after which others are looked for. */
+/* elements of one piece of a sum, after which the kernel polls */
 enum { NORM_PIECE = 256 * NORM_LANES };
 
-/* Rows of columns between two looks for others; each may miss the cache. */
+/* rows of columns between two polls; each row may miss the cache */
 enum { NORM_PAUSE_ROWS = 1 << 10 };
 
 enum norm_sum { NORM_PLAIN, NORM_SQUARES, NORM_ABSOLUTE };
@@ -35,7 +35,7 @@ VEC_INLINE vf norm_term(const enum norm_sum kind, vf acc, vf x, vf mean)
 	return acc + d * d;
 }
 
-/* The sum of the terms, the squares being those of the differences to @mean. */
+/* Return the sum of the terms; squares are of the differences to @mean. */
 VEC_INLINE float norm_sum(const enum norm_sum kind, struct cpu_pause *pause, const float *x,
 			  size_t len, float mean_one)
 {
@@ -76,10 +76,10 @@ VEC_INLINE float norm_sum(const enum norm_sum kind, struct cpu_pause *pause, con
 	return sum;
 }
 
-/* What one element becomes: (x - mean) * inv * scale + bias. */
+/* Maps an element x to (x - mean) * inv * scale + bias. */
 struct norm_map {
 	vf mean, inv;
-	float scale, bias; /* where they are the same for all */
+	float scale, bias; /* where they are constant along the row */
 };
 
 VEC_INLINE vf norm_apply(const struct norm_map *map, vf x, vf scale, vf bias)
@@ -87,7 +87,7 @@ VEC_INLINE vf norm_apply(const struct norm_map *map, vf x, vf scale, vf bias)
 	return (x - map->mean) * map->inv * scale + bias;
 }
 
-/* @scale and @bias are read element by element where they are to differ. */
+/* Write the results of a row. @scale and @bias are arrays if @scales and @shifts. */
 VEC_INLINE void norm_write(struct cpu_pause *pause, const struct norm_map *map, const float *x,
 			   float *y, size_t n, const bool scales, const float *scale,
 			   const bool shifts, const float *bias)
@@ -214,7 +214,7 @@ void CPU_FN(batch_norm)(const struct cpu_batch_norm *args, size_t begin, size_t 
 	}
 }
 
-/* Its inverse, but 0 for 0: zeros stay. */
+/* Return 1 / @norm, but 0 for 0, so that zeros stay zero. */
 VEC_INLINE vf lp_norm_inv(vf norm)
 {
 	return vf_select((vi)(norm == (vf){0}), (vf){0}, vf_set(1) / norm);

@@ -2,19 +2,19 @@
 /*
  * Reductions of float64
  *
- * As reduce-hot.c walks over float32: units are the same, and so is what a NaN or nothing gives.
- * How elements are summed up is in double-sum.h.
+ * The walk over dimensions and the units are those of reduce-hot.c, and so are the results of NaNs
+ * and of no elements. Sums are in double-sum.h.
  */
 #include "cpu/double-sum.h"
 #include "cpu/level.h"
 #include "cpu/reduce.h"
 
-/* Neighbouring results, or one, which are made of blocks like @block. */
+/* Compute neighbouring results, or one result, from blocks like @block. */
 VEC_INLINE void reduce_block(const struct cpu_reduce *args, const enum cpu_reduce_kind kind,
 			     const struct double_block *block, const double *x, const double *shift,
 			     struct double_sums *sums)
 {
-	/* The innermost dimension is the block's. */
+	/* The block covers the innermost dimension. */
 	const unsigned int outer = args->n_reduced ? args->n_reduced - 1 : 0;
 	struct reduce_walk walk = {.offset = 0};
 
@@ -38,7 +38,7 @@ VEC_INLINE double reduce_finish(const enum cpu_reduce_kind kind, double sum, dou
 	case CPU_REDUCE_LOG_SUM:
 		return log(sum);
 	case CPU_REDUCE_LOG_SUM_EXP:
-		/* An infinite or no number is the result already. */
+		/* An infinity or a NaN is the result already. */
 		return shift - shift == 0 ? log(sum) + shift : shift;
 	default:
 		return sum;

@@ -2,15 +2,15 @@
 /*
  * Reductions of floats
  *
- * The dimensions are split into those kept and those reduced. Where the innermost one is kept,
- * lanes are neighbouring results and each is a chain over the reduced dimensions in order. Where it
- * is reduced, its elements are dealt out to VEC_LANES partial results, which are folded at the end
- * in one order. Either way chains are cut into pieces, whose sums are added up on their own: the
- * error of a sum of n terms then grows with the pieces' number and length, about the root of n,
- * instead of n. So the order depends on the shape alone.
+ * Dimensions are either kept or reduced. If the innermost dimension is kept, lanes are neighbouring
+ * results, and each result is a chain over the reduced dimensions in order. If it is reduced, its
+ * elements are distributed over VEC_LANES partial results, which are folded at the end in a fixed
+ * order. Either way chains are cut into pieces, whose sums are added separately: the error of a sum
+ * of n terms then grows with the number and the length of the pieces, about the root of n, instead
+ * of n. So the order depends on the shape alone.
  *
- * Every kind is an instance of the same loops. LogSumExp goes over its elements twice: for the
- * largest one, then for the sum of what is left of the exponentials.
+ * Every kind is an instance of the same loops. LogSumExp makes two passes: for the maximum, then
+ * for the sum of the exponentials of the differences.
  */
 #include "cpu/kernels.h"
 #include "cpu/level.h"
@@ -19,15 +19,15 @@
 #include "cpu/vec.h"
 
 #define REDUCE_REGS (CPU_COLUMN_BLOCK / VW)
-/* Of neighbouring blocks together: long runs of a line, where registers have room for them. */
+/* blocks of columns computed together, where registers suffice: longer runs of each line */
 #define REDUCE_WIDE (VW == 16 ? 4 : 1)
 
-/* Between two looks for others: lines, each of which may miss the cache, and elements of one. */
+/* lines, each of which may miss the cache, and elements of a line between two polls */
 enum { REDUCE_PAUSE_ROWS = 1 << 10, REDUCE_PAUSE_ELEMS = CPU_PAUSE_ELEMS };
 
 /*
- * Terms of one chain before it is added to the others, where a lane or a column has @n: about as
- * many as there are chains.
+ * Return the terms of one chain, where a lane or a column has @n terms: about as many as there are
+ * chains.
  */
 static size_t reduce_chain(size_t n)
 {
@@ -38,7 +38,7 @@ static size_t reduce_chain(size_t n)
 	return chain;
 }
 
-/* A partial result before the first element. */
+/* Return the initial partial result. */
 VEC_INLINE vf reduce_start(const enum cpu_reduce_kind kind)
 {
 	if (kind == CPU_REDUCE_MAX)
@@ -48,7 +48,7 @@ VEC_INLINE vf reduce_start(const enum cpu_reduce_kind kind)
 	return vf_set(kind == CPU_REDUCE_PROD ? 1 : 0);
 }
 
-/* Two partial results. A NaN stays one and wins. */
+/* Merge two partial results. A NaN wins. */
 VEC_INLINE vf reduce_merge(const enum cpu_reduce_kind kind, vf a, vf b)
 {
 	if (kind == CPU_REDUCE_MAX)
@@ -58,7 +58,7 @@ VEC_INLINE vf reduce_merge(const enum cpu_reduce_kind kind, vf a, vf b)
 	return kind == CPU_REDUCE_PROD ? a * b : a + b;
 }
 
-/* One more element each. @shift: LogSumExp's largest one. */
+/* Add one element to each lane. @shift: LogSumExp's maximum. */
 VEC_INLINE vf reduce_step(const enum cpu_reduce_kind kind, vf acc, vf x, vf shift)
 {
 	switch (kind) {
@@ -74,7 +74,7 @@ VEC_INLINE vf reduce_step(const enum cpu_reduce_kind kind, vf acc, vf x, vf shif
 	}
 }
 
-/* The result, of @n elements. */
+/* Return the result of @n elements. */
 VEC_INLINE vf reduce_finish(const enum cpu_reduce_kind kind, vf acc, vf shift, float n)
 {
 	switch (kind) {
@@ -85,7 +85,7 @@ VEC_INLINE vf reduce_finish(const enum cpu_reduce_kind kind, vf acc, vf shift, f
 	case CPU_REDUCE_LOG_SUM:
 		return vf_log(acc);
 	case CPU_REDUCE_LOG_SUM_EXP:
-		/* An infinite or no number is the result already. */
+		/* An infinity or a NaN is the result already. */
 		return vf_select((vi)(shift - shift == (vf){0}), vf_log(acc) + shift, shift);
 	default:
 		return acc;
@@ -99,7 +99,7 @@ VEC_INLINE bool reduce_is_sum(const enum cpu_reduce_kind kind)
 
 #define REDUCE_MERGE(a, b) reduce_merge(kind, a, b)
 
-/* Neighbouring columns: full blocks of CPU_COLUMN_BLOCK, or @n <= VW of them. */
+/* Reduce neighbouring columns: full blocks of CPU_COLUMN_BLOCK, or @n <= VW columns. */
 VEC_INLINE void reduce_columns(const struct cpu_reduce *args, const enum cpu_reduce_kind kind,
 			       const float *x, const size_t regs, const bool partial, size_t n,
 			       const vf *shift, vf *ret)
@@ -160,7 +160,7 @@ VEC_INLINE void reduce_columns_all(const struct cpu_reduce *args, const enum cpu
 	}
 }
 
-/* One result; every lane of *ret is it. */
+/* Reduce one row; every lane of the return value is the result. */
 VEC_INLINE vf reduce_row(const struct cpu_reduce *args, const enum cpu_reduce_kind kind,
 			 const float *x, size_t max_chain, vf shift)
 {
@@ -219,7 +219,7 @@ VEC_INLINE vf reduce_row(const struct cpu_reduce *args, const enum cpu_reduce_ki
 	return vf_set(acc[0][0]);
 }
 
-/* Lanes of two vectors: the first halves of pairs of blocks of @by lanes, @a's before @b's. */
+/* Return the first half of each pair of blocks of @by lanes, those of @a before those of @b. */
 VEC_INLINE vf reduce_halves(vf a, vf b, const unsigned int by)
 {
 #if VW == 16
@@ -247,10 +247,10 @@ VEC_INLINE vf reduce_halves(vf a, vf b, const unsigned int by)
 #endif
 }
 
-/* Lines up to this many elements are reduced VW at a time: they are one chain. */
+/* maximum elements of lines that are reduced VW at a time: such a line is one chain */
 enum { REDUCE_SHORT = 1024 };
 
-/* What VEC_FOLD makes of a line before it gets to the lanes of one vector. */
+/* Reduce a line to one vector, like VEC_FOLD before it folds the lanes. */
 VEC_INLINE vf reduce_line(const enum cpu_reduce_kind kind, const float *from, size_t len)
 {
 	vf acc[VEC_REGS];
@@ -283,7 +283,7 @@ VEC_INLINE vf reduce_line(const enum cpu_reduce_kind kind, const float *from, si
 	return acc[0];
 }
 
-/* Results of @line[VW] in order, folded as VEC_FOLD does, each step for two lines at once. */
+/* Return the results of @line[VW] in order, folded as by VEC_FOLD, two lines per step. */
 VEC_INLINE vf reduce_fold_lines(const enum cpu_reduce_kind kind, vf line[VW])
 {
 	VEC_UNROLL
@@ -292,7 +292,7 @@ VEC_INLINE vf reduce_fold_lines(const enum cpu_reduce_kind kind, vf line[VW])
 		for (unsigned int l = 0; l < by; l++) {
 			const vf a = line[l], b = line[l + by];
 
-			/* The second halves are the first ones after a step down. */
+			/* vf_down() moves the second halves to the first. */
 			line[l] = reduce_merge(kind, reduce_halves(a, b, by),
 					       reduce_halves(vf_down(a, by), vf_down(b, by), by));
 		}
@@ -301,8 +301,8 @@ VEC_INLINE vf reduce_fold_lines(const enum cpu_reduce_kind kind, vf line[VW])
 }
 
 /*
- * Short lines, of which a unit is one each: VW results at a time, which are the same bits as one by
- * one. Return: the first unit that is left.
+ * Reduce short lines, one per unit, VW lines at a time; the bits are the same as one by one.
+ * Return: the first unit that is left.
  */
 VEC_INLINE size_t reduce_short(const struct cpu_reduce *args, const enum cpu_reduce_kind kind,
 			       size_t begin, size_t end)
@@ -336,7 +336,7 @@ VEC_INLINE float reduce_row_all(const struct cpu_reduce *args, const enum cpu_re
 	return reduce_finish(kind, reduce_row(args, kind, x, max_chain, shift), shift, n_terms)[0];
 }
 
-/* Nothing is reduced: what the loops would give if they could. */
+/* Write the results of reducing no elements: those that the loops would give. */
 static void reduce_empty(const struct cpu_reduce *args, size_t begin, size_t end)
 {
 	const enum cpu_reduce_kind kind = args->kind;
@@ -368,7 +368,10 @@ VEC_INLINE void reduce_units(const struct cpu_reduce *args, const enum cpu_reduc
 		const size_t max_chain = reduce_chain(n_terms / VEC_LANES);
 
 		for (size_t unit = reduce_short(args, kind, begin, end); unit < end; unit++) {
-			/* Most have one dimension left, and short rows feel a division. */
+			/*
+			 * Most reductions have one kept dimension; for short rows a division would
+			 * be noticeable.
+			 */
 			const size_t offset = args->n_kept == 1
 						      ? unit * args->kept_stride[0]
 						      : reduce_offset(args, args->n_kept, unit);
@@ -407,7 +410,7 @@ VEC_INLINE void reduce_units(const struct cpu_reduce *args, const enum cpu_reduc
 	}
 }
 
-/* Each kind in a function of its own, which the compiler sees as a constant. */
+/* Instantiate a function per kind, so that the compiler sees @kind as a constant. */
 #define REDUCE_INSTANCE(name, kind)                                                        \
 	static void reduce_##name(const struct cpu_reduce *args, size_t begin, size_t end) \
 	{                                                                                  \

@@ -2,9 +2,9 @@
 /*
  * Reductions of integers
  *
- * As reduce-hot.c walks over floats, one element at a time: integers are shapes, counts and masks,
- * and there are few of them. Any order gives the same sum, which is computed modulo 2^64 and cut to
- * the type's width.
+ * The walk over dimensions is that of reduce-hot.c, one element at a time: integer tensors are
+ * shapes, counts and masks, and small. Any order gives the same sum, which is computed modulo 2^64
+ * and truncated to the type's width.
  */
 #include "cpu/kernels.h"
 #include "cpu/level.h"
@@ -30,7 +30,7 @@ VEC_INLINE void int_store(const enum cpu_type type, void *y, size_t i, int64_t v
 	}
 }
 
-/* The range of the type: what the largest and the smallest of nothing are. */
+/* Return a limit of the type's range: the maximum or minimum over no elements. */
 VEC_INLINE int64_t int_limit(const enum cpu_type type, bool greatest)
 {
 	switch (type) {

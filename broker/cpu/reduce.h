@@ -1,6 +1,9 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
-/* What reductions share: walking over dimensions, integers. Included by the kernel sources only. */
+/*
+ * Helpers of the reductions: walks over dimensions, integer loads. Included by the kernel sources
+ * only.
+ */
 #include "cpu/kernels.h"
 #include "cpu/vec.h"
 
@@ -10,7 +13,7 @@ struct reduce_walk {
 	size_t offset;
 };
 
-/* Moves to the next position. Return: false after the last one. */
+/* Advance to the next position. Return: false after the last position. */
 VEC_INLINE bool reduce_next(struct reduce_walk *walk, unsigned int n, const size_t *extent,
 			    const size_t *stride)
 {
@@ -24,7 +27,7 @@ VEC_INLINE bool reduce_next(struct reduce_walk *walk, unsigned int n, const size
 	return false;
 }
 
-/* Where the results of kept index @index come from, over the first @n kept dimensions. */
+/* Return the offset of the operands of kept index @index, over the first @n kept dimensions. */
 VEC_INLINE size_t reduce_offset(const struct cpu_reduce *args, unsigned int n, size_t index)
 {
 	size_t offset = 0;
@@ -36,7 +39,7 @@ VEC_INLINE size_t reduce_offset(const struct cpu_reduce *args, unsigned int n, s
 	return offset;
 }
 
-/* How many elements one result is made of. */
+/* Return the number of elements that one result reduces. */
 VEC_INLINE size_t reduce_n_terms(const struct cpu_reduce *args)
 {
 	size_t n = 1;
@@ -46,7 +49,7 @@ VEC_INLINE size_t reduce_n_terms(const struct cpu_reduce *args)
 	return n;
 }
 
-/* Makes results of units where the innermost dimension is kept. */
+/* Convert a range of units into a range of results, where the innermost dimension is kept. */
 VEC_INLINE void reduce_range(const struct cpu_reduce *args, size_t *begin, size_t *end)
 {
 	const size_t inner = args->kept[args->n_kept - 1];
@@ -56,7 +59,7 @@ VEC_INLINE void reduce_range(const struct cpu_reduce *args, size_t *begin, size_
 	*end = *end / blocks * inner + *end % blocks * CPU_COLUMN_BLOCK;
 }
 
-/* Element @i, of an integer type. */
+/* Return element @i of an integer type. */
 VEC_INLINE int64_t reduce_load_int(const enum cpu_type type, const void *x, size_t i)
 {
 	switch (type) {

@@ -2,16 +2,16 @@
 /*
  * RotaryEmbedding
  *
- * The first elements of every head are pairs that are turned by an angle, which depends on the
+ * The first elements of every head form pairs that are rotated by an angle, which depends on the
  * position in the sequence and the pair's number: (a, b) becomes (a cos - b sin, a sin + b cos). A
- * pair is either two neighbours or one element of each half. A unit is one position, whose angles
- * all heads share.
+ * pair is either two adjacent elements or one element of each half. A unit is one position, whose
+ * angles all heads share.
  */
 #include "cpu/kernels.h"
 #include "cpu/level.h"
 #include "cpu/vec.h"
 
-/* Heads, of few elements, between two looks for others; of long ones each looks for itself. */
+/* short heads between two polls; within long heads the loops poll themselves */
 enum { ROTARY_PAUSE_HEADS = 256 };
 
 static void rotary_halves(const float *x, float *y, const float *cosine, const float *sine,
@@ -55,7 +55,7 @@ static void rotary_neighbours(const float *x, float *y, const float *cosine, con
 	}
 }
 
-/* Elements that are not turned. */
+/* Copy the elements that are not rotated. */
 static void rotary_copy(const float *x, float *y, size_t n, struct cpu_pause *pause)
 {
 	for (size_t i = 0; i < n; i += CPU_PAUSE_ELEMS) {
@@ -65,7 +65,7 @@ static void rotary_copy(const float *x, float *y, size_t n, struct cpu_pause *pa
 	}
 }
 
-/* Where the angles of position @at of @batch are in the caches; the position is read once. */
+/* Return the row of the caches for position @at of @batch; the position is read once. */
 static size_t rotary_position(const struct cpu_rotary *args, size_t batch, size_t at)
 {
 	const size_t index = batch * args->seq + at;

@@ -16,7 +16,7 @@ struct cpu_pause;
 
 enum { CPU_MAX_DIMS = 8 };
 
-/* Lanes of one unit where neighbouring columns are computed together. */
+/* columns of one unit where neighbouring columns are computed together */
 enum { CPU_COLUMN_BLOCK = 64 };
 
 /*
@@ -29,7 +29,8 @@ struct cpu_softmax {
 	size_t outer, len, inner;
 	struct cpu_pause *pause;
 	bool log;
-	enum cpu_type type; /* CPU_F32 or CPU_F64; likewise in all others that do not say more */
+	/* CPU_F32 or CPU_F64, as in every struct below that names no other types */
+	enum cpu_type type;
 };
 
 enum cpu_reduce_kind {
@@ -46,12 +47,12 @@ enum cpu_reduce_kind {
 };
 
 /*
- * Reductions over some dimensions. The output's elements are enumerated by the kept dimensions;
- * each is made of the reduced ones. Neighbours are merged and dimensions of 1 dropped, so at most
- * one of the last two strides is 1; inner_kept says which kind has it. A NaN makes every result a
- * NaN. Over nothing, a sum is 0, a product 1, a mean a NaN, the largest the least number of the
- * type and the smallest the greatest. Integers, which have no other kinds than Sum, Prod, Max and
- * Min, wrap around.
+ * Reductions over some dimensions. The kept dimensions enumerate the output's elements; each
+ * element reduces the elements along the reduced dimensions. Adjacent dimensions are merged and
+ * dimensions of 1 dropped, so at most one of the two innermost strides is 1; inner_kept tells
+ * whether it is the kept one. A NaN operand makes the result a NaN. Over no elements, a sum is 0, a
+ * product 1, a mean a NaN, a maximum the least number of the type and a minimum the greatest.
+ * Integers support only Sum, Prod, Max and Min, and wrap around.
  */
 struct cpu_reduce {
 	const void *x;
@@ -66,8 +67,8 @@ struct cpu_reduce {
 };
 
 /*
- * ArgMax and ArgMin over columns as in struct cpu_softmax: of equal values the first index, or the
- * last one. A NaN wins against every number.
+ * ArgMax and ArgMin over columns as in struct cpu_softmax. The result is the index of the first
+ * extreme value or, with @last, of the last one. A NaN wins against every number.
  */
 struct cpu_arg {
 	const void *x;
@@ -79,8 +80,8 @@ struct cpu_arg {
 };
 
 /*
- * CumSum over columns as in struct cpu_softmax; y is not x. F32, F64, I32 and I64; the last two
- * wrap around.
+ * CumSum over columns as in struct cpu_softmax; y must not be x. Types: F32, F64, I32 and I64;
+ * integers wrap around.
  */
 struct cpu_scan {
 	const void *x;
@@ -92,10 +93,11 @@ struct cpu_scan {
 };
 
 /*
- * LayerNormalization and its kin: rows of @len adjacent elements are made to have mean 0 and
- * variance 1 (or, with @rms, only a mean square of 1), then scaled and shifted. The scale of
- * element i of row r is, with @scale_each, scale[r % period * len + i]; else @run elements share
- * one and it is scale[r % period * (len / run) + i / run]. The bias likewise.
+ * LayerNormalization and related operators: each row of @len adjacent elements is normalised to
+ * mean 0 and variance 1 (with @rms, only to a mean square of 1), then scaled and shifted. With
+ * @scale_each, the scale of element i of row r is scale[r % period * len + i]. Without it, @run
+ * elements share one scale, which is scale[r % period * (len / run) + i / run]. The bias is indexed
+ * likewise.
  */
 struct cpu_norm {
 	const void *x;
@@ -123,7 +125,7 @@ struct cpu_batch_norm {
 	struct cpu_pause *pause;
 };
 
-/* LpNormalization over columns as in struct cpu_softmax; a column of zeros stays one. */
+/* LpNormalization over columns as in struct cpu_softmax; a column of zeros stays zero. */
 struct cpu_lp_norm {
 	const void *x;
 	void *y; /* may be x */
@@ -134,15 +136,15 @@ struct cpu_lp_norm {
 };
 
 /*
- * RotaryEmbedding: of every head the first @rotary elements are turned, the others copied. A
- * position outside the caches is taken for the nearest one inside.
+ * RotaryEmbedding: the first @rotary elements of every head are rotated, the others copied. A
+ * position outside the caches is clamped to the nearest position inside.
  */
 struct cpu_rotary {
 	const float *x;
 	float *y;
-	const float *cos, *sin;   /* [positions][rotary / 2]; without @at [batch * seq] of them */
+	const float *cos, *sin; /* [positions][rotary / 2]; without positions, [batch * seq] rows */
 	const int64_t *positions; /* [batch][seq], NULL: none */
-	size_t n_positions;       /* in the caches */
+	size_t n_positions;       /* rows of the caches */
 	size_t batch, seq, heads, head, rotary;
 	size_t batch_stride, seq_stride, head_stride; /* of x and y */
 	bool interleaved;
@@ -157,14 +159,18 @@ enum cpu_attention_qk {
 };
 
 /*
- * Attention. Query head h attends to the keys of head h / (q_heads / kv_heads): first past_len ones
- * of past_k, which is [batch][kv_heads][past_len][head], then kv_len of k. Values are likewise.
+ * Attention. Query head h attends to the keys of head h / (q_heads / kv_heads): first past_len keys
+ * of past_k, which is [batch][kv_heads][past_len][head], then kv_len keys of k. Values are laid out
+ * likewise.
  *
- * Key j counts for query i where it is before mask_cols, the mask lets it (true, or a number that
- * is added to the score), j < valid of the batch, and, with @causal, j <= i + offset: of the
- * batch's valid keys, or those of the past and the present alike, the last query sees all if there
- * are valid numbers, else the first sees those of the past and one more. Keys that do not count
- * contribute nothing, whatever they hold; where none counts, the result is 0.
+ * Key j counts for query i if all of these hold:
+ * - j < mask_cols, and the mask admits it (true; or a number, which is added to the score);
+ * - j < valid of the batch;
+ * - with @causal, j <= i + offset. With valid and without past keys, offset is the batch's valid -
+ * q_len, so that the last query sees all valid keys. Otherwise offset is past_len: the first query
+ * sees the past keys and one more.
+ *
+ * Keys that do not count contribute nothing, whatever they hold; if no key counts, the result is 0.
  */
 struct cpu_attention {
 	const float *q, *k, *v;
@@ -176,7 +182,7 @@ struct cpu_attention {
 	size_t k_batch, k_head, k_row;
 	size_t v_batch, v_head_stride, v_row;
 	size_t y_batch, y_head, y_row;
-	const void *mask; /* bytes or floats, NULL: none */
+	const void *mask; /* bytes (mask_is_bool) or floats; NULL: none */
 	bool mask_is_bool;
 	size_t mask_batch, mask_head, mask_row; /* strides, 0 where broadcast */
 	size_t mask_cols;
@@ -214,7 +220,7 @@ static inline size_t cpu_reduce_units(const struct cpu_reduce *args)
 	return units;
 }
 
-/* Without runs, a unit is a row of channels; else, it is one run. */
+/* Without runs (run 1), a unit is a row of channels; otherwise it is one run. */
 static inline size_t cpu_batch_norm_units(const struct cpu_batch_norm *args)
 {
 	return args->run == 1 ? args->batch : args->batch * args->channels;
@@ -225,14 +231,17 @@ static inline size_t cpu_rotary_units(const struct cpu_rotary *args)
 	return args->batch * args->seq;
 }
 
-/* Do the queries of all heads that share keys lie as if they were those of one head? */
+/*
+ * Return true if the queries of all heads that share keys lie in memory like the queries of one
+ * head.
+ */
 static inline bool cpu_attention_merges(const struct cpu_attention *args)
 {
 	return args->q_len == 1 || (args->q_head == args->q_len * args->q_row &&
 				    args->y_head == args->q_len * args->y_row);
 }
 
-/* Queries that share keys and are computed together, and the blocks of them. */
+/* Queries that share keys and are computed together; cpu_attention_blocks() counts their blocks. */
 static inline size_t cpu_attention_rows(const struct cpu_attention *args)
 {
 	return cpu_attention_merges(args) ? args->q_heads / args->kv_heads * args->q_len
@@ -259,7 +268,7 @@ static inline size_t cpu_attention_units(const struct cpu_attention *args)
 	KERNEL(void, softmax, (const struct cpu_softmax *args, size_t begin, size_t end)) \
 	/* ONNX TopK. Units: columns, outer * inner. */ \
 	KERNEL(void, top_k, (const struct cpu_top_k *args, size_t begin, size_t end)) \
-	/* ONNX ReduceSum and its kin. Units: cpu_reduce_units(). */ \
+	/* ONNX ReduceSum and the other reductions. Units: cpu_reduce_units(). */ \
 	KERNEL(void, reduce, (const struct cpu_reduce *args, size_t begin, size_t end)) \
 	/* ONNX ArgMax, ArgMin. Units: cpu_column_units(). */ \
 	KERNEL(void, arg, (const struct cpu_arg *args, size_t begin, size_t end)) \

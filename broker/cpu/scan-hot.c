@@ -2,9 +2,9 @@
 /*
  * CumSum
  *
- * A column's elements are added up one after the other. So that a long float column stays exact,
- * the sum is kept in two parts: of the elements of the current piece, of a fixed length, and of all
- * before. Where columns are neighbours, lanes are columns.
+ * A column's elements are summed in order. To keep long float columns precise, the sum has two
+ * parts: the elements of the current piece, which has a fixed length, and all earlier elements. If
+ * columns are adjacent, lanes are columns.
  */
 #include "cpu/kernels.h"
 #include "cpu/level.h"
@@ -12,7 +12,7 @@
 
 enum { SCAN_PIECE = 64, SCAN_PAUSE_ROWS = 1 << 10 };
 
-/* The place of the @i-th element that is added. */
+/* Return the offset of the @i-th element that is added. */
 VEC_INLINE size_t scan_at(const struct cpu_scan *args, size_t i)
 {
 	return (args->reverse ? args->len - 1 - i : i) * args->inner;

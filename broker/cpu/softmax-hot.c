@@ -2,10 +2,10 @@
 /*
  * Softmax, LogSoftmax
  *
- * Three passes over a column: its maximum, the exponentials of the differences with their sum, and
- * the division or, for the logarithm, the difference to the sum's.
- * Where the columns' elements are adjacent, lanes share a column, and the sum is over VEC_LANES
- * partial sums; else neighbouring columns are computed side by side and no lanes meet.
+ * A column takes three passes: its maximum; the exponentials of the differences to the maximum,
+ * with their sum; the division or, for the logarithm, the subtraction of the sum's logarithm. If
+ * the columns' elements are adjacent, the lanes share a column and hold VEC_LANES partial sums.
+ * Otherwise lanes are neighbouring columns and are never combined.
  */
 #include <math.h>
 
@@ -14,13 +14,13 @@
 #include "cpu/vec-exp.h"
 #include "cpu/vec.h"
 
-/* The larger one; a NaN only if @m is. */
+/* Return the larger; a NaN only if @m is one. */
 VEC_INLINE vf softmax_max(vf m, vf x)
 {
 	return vf_select((vi)(x > m), x, m);
 }
 
-/* Elements of register @v that are left of @n elements. */
+/* Return the elements of register @v that are left of @n elements. */
 VEC_INLINE size_t softmax_left(size_t n, size_t v)
 {
 	if (n <= v * VW)
@@ -28,7 +28,7 @@ VEC_INLINE size_t softmax_left(size_t n, size_t v)
 	return n - v * VW < VW ? n - v * VW : VW;
 }
 
-/* The last pass over a row. */
+/* Run the last pass over a row. */
 VEC_INLINE void softmax_finish(struct cpu_pause *pause, const float *x, float *y, size_t len,
 			       vf most, float sum, const bool is_log)
 {
@@ -96,10 +96,10 @@ VEC_INLINE void softmax_row(struct cpu_pause *pause, const float *x, float *y, s
 	softmax_finish(pause, x, y, len, vf_set(most), vec_sum(sum), is_log);
 }
 
-/* Rows between two looks for others; each may miss the cache. */
+/* rows between two polls; each row may miss the cache */
 enum { COLUMN_PAUSE = 1 << 10 };
 
-/* @n <= VW neighbouring columns. */
+/* Compute @n <= VW neighbouring columns. */
 VEC_INLINE void softmax_columns(struct cpu_pause *pause, const float *x, float *y, size_t len,
 				size_t stride, size_t n, const bool is_log)
 {

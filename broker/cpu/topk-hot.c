@@ -2,20 +2,21 @@
 /*
  * TopK
  *
- * The k best so far are a heap in the output itself, the worst of them at the root. The column is
- * read once, a few vectors at a time, and compared with that worst value: in data without a trend
- * almost nothing passes, so the cost is that of reading. What passes is looked at in order and
- * replaces the root. Since elements come in the order of their indices, an equal value never
- * replaces one, which is ONNX's rule for ties. At the end the heap is sorted in place.
+ * The k best elements so far form a heap in the output itself, with the worst of them at the root.
+ * The column is read once, a few vectors at a time, and compared with that worst value. In data
+ * without a trend almost no element passes, so the cost is that of reading. Elements that pass are
+ * processed in order; each replaces the root. Since elements come in the order of their indices, an
+ * equal value never replaces a kept one, as ONNX's rule for ties requires. At the end the heap is
+ * sorted in place.
  *
- * The output may be memory that its owner changes meanwhile. Nothing read back from it is used as a
- * position, so that garbage in gives garbage out and nothing else.
+ * The output may be memory that its owner changes meanwhile. No value read back from it is used as
+ * a position, so corrupted output stays harmless.
  */
 #include "cpu/kernels.h"
 #include "cpu/level.h"
 #include "cpu/vec.h"
 
-/* Ways through the heap between two looks for others: each step of one may miss the cache. */
+/* heap operations between two polls: each step of one may miss the cache */
 enum { TOP_K_PAUSE = 1 << 7 };
 
 _Static_assert(8 * VW <= TOP_K_PAUSE, "a look after vectors of which all pass is enough");
@@ -26,7 +27,7 @@ struct heap {
 	size_t stride;
 };
 
-/* Does a come before b in the result? A NaN comes last. */
+/* Return true if a comes before b in the result. A NaN comes last. */
 VEC_INLINE bool top_k_before(const bool largest, float a, int64_t a_index, float b, int64_t b_index)
 {
 	if (largest ? a > b : a < b)
@@ -42,7 +43,7 @@ VEC_INLINE bool top_k_before(const bool largest, float a, int64_t a_index, float
 	return a_index < b_index;
 }
 
-/* Puts an entry where the root was, in a heap of @n, and restores the order below. */
+/* Replace the root of a heap of @n by an entry, and restore the heap order. */
 VEC_INLINE void top_k_sift(const bool largest, const struct heap *heap, size_t n, float value,
 			   int64_t index)
 {
@@ -69,7 +70,7 @@ VEC_INLINE void top_k_sift(const bool largest, const struct heap *heap, size_t n
 	heap->indices[at * s] = index;
 }
 
-/* Adds an entry at the end of a heap of @n. */
+/* Append an entry to a heap of @n. */
 VEC_INLINE void top_k_push(const bool largest, const struct heap *heap, size_t n, float value,
 			   int64_t index)
 {
@@ -90,7 +91,9 @@ VEC_INLINE void top_k_push(const bool largest, const struct heap *heap, size_t n
 	heap->indices[at * s] = index;
 }
 
-/* Compares one element with the worst kept value and replaces it. Return: the worst value now. */
+/*
+ * Offer one element: it replaces the worst kept value if it is better. Return: the worst value now.
+ */
 VEC_INLINE float top_k_offer(const bool largest, const struct heap *heap, size_t k, float worst,
 			     float value, size_t index)
 {
@@ -124,7 +127,7 @@ VEC_INLINE void top_k_column(const bool largest, const struct cpu_top_k *args, c
 				cpu_pause(args->pause);
 				looked = i;
 			}
-			/* With a NaN among the kept, everything that is none passes. */
+			/* While a NaN is kept, every number passes. */
 			VEC_UNROLL
 			for (size_t v = 0; v < 8 * VW; v += VW) {
 				const vf value = vf_load(x + i + v);

@@ -2,12 +2,12 @@
 /*
  * TopK of integers and float64
  *
- * As in topk-hot.c the k best so far are a heap in the output itself, the worst of them at the
- * root, and an element that is no better than that is passed over. Compared are keys of 64 bits,
- * which for integers are their values. The smallest are the largest of what has all bits inverted.
+ * As in topk-hot.c, the k best so far form a heap in the output itself, with the worst of them at
+ * the root; elements that are no better are skipped. Elements are compared by keys of 64 bits,
+ * which for integers are their values. To find the smallest, all bits of the keys are inverted.
  *
- * The output may be memory that its owner changes meanwhile. Nothing read back from it is used as a
- * position.
+ * The output may be memory that its owner changes meanwhile. No value read back from it is used as
+ * a position.
  */
 #include "cpu/topk-key.h"
 
@@ -15,21 +15,21 @@
 
 #include "cpu/double-key.h"
 
-/* Ways through the heap between two looks for others: each step of one may miss the cache. */
+/* heap operations between two polls: each step of one may miss the cache */
 enum { TOP_K_PAUSE = 1 << 7 };
 
-/* What is compared, the element itself, and where it was. */
+/* An element with its key and its index. */
 struct entry {
 	int64_t key;
-	int64_t value; /* its bits, where it is of 64 */
+	int64_t value; /* bits of the element, if its type has 64 */
 	int64_t index;
 };
 
-/* One column of the output. */
+/* one column of the output */
 struct heap {
 	void *values;
 	int64_t *indices;
-	size_t first, stride; /* in elements */
+	size_t first, stride; /* elements */
 	enum cpu_type type;
 	int64_t flip;
 };
@@ -44,7 +44,7 @@ static struct entry load_entry(enum cpu_type type, const void *x, size_t i, int6
 	case CPU_F64:
 		number = ((const double *)x)[i];
 		memcpy(&entry.value, &number, sizeof(number));
-		/* It comes last, whether the largest or the smallest are wanted. */
+		/* A NaN comes last, among the largest and among the smallest. */
 		entry.key = double_key(number, flip, INT64_MIN);
 		return entry;
 	case CPU_I64:
@@ -98,7 +98,7 @@ static bool is_before(struct entry a, struct entry b)
 	return a.key != b.key ? a.key > b.key : a.index < b.index;
 }
 
-/* Puts an entry where the root was, in a heap of @n, and restores the order below. */
+/* Replace the root of a heap of @n by an entry, and restore the heap order. */
 static void heap_sift(const struct heap *heap, size_t n, struct entry entry)
 {
 	size_t at = 0;
@@ -122,7 +122,7 @@ static void heap_sift(const struct heap *heap, size_t n, struct entry entry)
 	heap_put(heap, at, entry);
 }
 
-/* Adds an entry at the end of a heap of @n. */
+/* Append an entry to a heap of @n. */
 static void heap_push(const struct heap *heap, size_t n, struct entry entry)
 {
 	size_t at = n;
@@ -155,7 +155,7 @@ static void top_k_column(const struct cpu_top_k_key *args, size_t outer, size_t 
 						      heap.flip, (int64_t)i);
 
 		cpu_pause_at(args->pause, i, TOP_K_PAUSE);
-		/* Of equal ones the earlier is there already. */
+		/* The earlier of equal elements is kept already. */
 		if (i < args->k)
 			heap_push(&heap, i, entry);
 		else if (entry.key > worst)

@@ -1,12 +1,12 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * TopK of integers and float64, by keys of 64 bits: built once, for no vector instruction that all
- * levels have would help.
+ * TopK of integers and float64, by keys of 64 bits. Compiled once, because no vector instruction
+ * that all levels have would help.
  */
 #include "cpu/kernels.h"
 
-/* As struct cpu_top_k, of another type. */
+/* Like struct cpu_top_k, for other types. */
 struct cpu_top_k_key {
 	enum cpu_type type; /* CPU_I64, CPU_I32, CPU_I8, CPU_U8, CPU_F64 */
 	const void *x;
