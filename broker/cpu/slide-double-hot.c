@@ -2,8 +2,8 @@
 /*
  * Depthwise Conv and pooling of float64
  *
- * Tap by tap: what one sees of a row of the output is added to it, or compared with it, as a whole.
- * Windows are clipped to the input.
+ * The kernels go tap by tap: each tap adds its view of the input to a whole row of the output, or
+ * compares it. Windows are clipped to the input.
  */
 #include <math.h>
 
@@ -15,19 +15,19 @@
 
 enum slide { SLIDE_CONV, SLIDE_MAX, SLIDE_SUM, SLIDE_LP };
 
-/* Pixels of a row that stay in the first-level cache while the taps pass by. */
+/* pixels of a row that stay in the first-level cache during all taps */
 enum { SLIDE_PIXELS = 1 << 10 };
 
-/* What a tap costs beside its pixels, and a power of one, in pixels. */
+/* cost of a tap beside its pixels, and of raising a pixel to a power; in pixels */
 enum { SLIDE_TAP_COST = 16, SLIDE_POWER_COST = 32 };
 
 /* A row of a plane of the output. */
 struct slide_row {
 	const struct cpu_window *args;
-	const double *plane, *weights; /* the latter of SLIDE_CONV */
+	const double *plane, *weights; /* weights: SLIDE_CONV only */
 	double bias;
 	size_t oz, oy;
-	size_t q_begin, q_end, r_begin, r_end; /* taps that are inside along depth and height */
+	size_t q_begin, q_end, r_begin, r_end; /* taps inside along depth and height */
 };
 
 VEC_INLINE double slide_tap(const enum slide what, uint32_t p, double value, double weight,
@@ -44,7 +44,7 @@ VEC_INLINE double slide_tap(const enum slide what, uint32_t p, double value, dou
 			: value + pow(__builtin_fabs(x), p);
 }
 
-/* The same of vectors; powers are up to 2. */
+/* Like slide_tap(), for vectors; SLIDE_LP: p up to 2. */
 VEC_INLINE vd slide_tap_vector(const enum slide what, uint32_t p, vd value, double weight, vd x)
 {
 	if (what == SLIDE_CONV)
@@ -56,7 +56,7 @@ VEC_INLINE vd slide_tap_vector(const enum slide what, uint32_t p, vd value, doub
 	return p == 1 ? value + vd_abs(x) : value + x * x;
 }
 
-/* Adds what a tap sees, elements @stride apart, to @n pixels. */
+/* Apply a tap to @n pixels of y; its input elements are @stride apart. */
 VEC_INLINE void slide_add(const enum slide what, uint32_t p, double weight, const double *x,
 			  size_t stride, size_t n, double *y)
 {
@@ -70,7 +70,7 @@ VEC_INLINE void slide_add(const enum slide what, uint32_t p, double weight, cons
 		y[i] = slide_tap(what, p, y[i], weight, x[i * stride]);
 }
 
-/* What becomes of all taps of pixels [ox, ox + n) together. */
+/* Compute the results of pixels [ox, ox + n) from the sums over their taps. */
 VEC_INLINE void slide_finish(const enum slide what, const struct slide_row *row, size_t ox,
 			     size_t n, double *y)
 {
@@ -99,13 +99,13 @@ VEC_INLINE void slide_finish(const enum slide what, const struct slide_row *row,
 	}
 }
 
-/* Of an element, beside those that are only added up. */
+/* Return the cost of an element, relative to an addition. */
 VEC_INLINE size_t slide_cost(const enum slide what, const struct cpu_window *args)
 {
 	return what == SLIDE_LP && args->p > 2 ? SLIDE_POWER_COST : 1;
 }
 
-/* Looks for others once @work, and @more of it, is worth that. */
+/* Add @more to @work, and poll once that is worth it. */
 VEC_INLINE void slide_look(const struct cpu_window *args, size_t *work, size_t more)
 {
 	*work += more;
@@ -115,7 +115,7 @@ VEC_INLINE void slide_look(const struct cpu_window *args, size_t *work, size_t m
 	}
 }
 
-/* What tap @s of each row of the windows sees, of pixels [ox, ox + n). */
+/* Apply tap @s of each row of the windows to pixels [ox, ox + n). */
 VEC_INLINE void slide_taps(const enum slide what, const struct slide_row *row, size_t s, size_t ox,
 			   size_t n, double *y, size_t *work)
 {
@@ -129,7 +129,10 @@ VEC_INLINE void slide_taps(const enum slide what, const struct slide_row *row, s
 	begin = begin < ox ? ox : begin;
 	end = min_size(end, ox + n);
 	if (begin >= end || row->r_begin >= row->r_end) {
-		/* No pixel sees it: the strides lead past the row, or it lies in the padding. */
+		/*
+		 * The tap is inside for no pixel: strides pass the row's end, or the tap lies in
+		 * the padding.
+		 */
 		slide_look(args, work, SLIDE_TAP_COST);
 		return;
 	}

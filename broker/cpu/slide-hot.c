@@ -2,12 +2,13 @@
 /*
  * Depthwise Conv and pooling
  *
- * What has a plane of its own for each channel slides its window over it directly, a vector of
- * neighbouring pixels at a time. Where a tap is beside the input for some of them, they are masked.
- * Windows are clipped to the input: taps outside are left out, which for sums is as good as zeros.
+ * Each channel has a plane of its own. The window slides over the plane directly, for a vector of
+ * neighbouring pixels at a time. Lanes for which a tap is outside the input are masked. Windows are
+ * clipped to the input: taps outside are skipped, which for sums equals zeros.
  *
- * Windows of usual heights are computed for several rows at once, since they look at the same rows
- * of the input: what one tap has loaded is what another one of the next row needs.
+ * Windows of usual heights are computed for several rows of the output at once, because these share
+ * rows of the input: the elements loaded for a tap of one window serve another tap of the next
+ * row's window.
  */
 #include <math.h>
 
@@ -28,42 +29,44 @@
 
 enum slide { SLIDE_CONV, SLIDE_MAX, SLIDE_SUM, SLIDE_LP };
 
-/* Vectors that are computed side by side, to hide the latency of one sum. */
+/* vectors computed side by side, to hide the latency of one sum */
 enum { SLIDE_REGS = 4 };
 
-/* Rows that are computed at once, likewise. */
+/* rows computed at once, for the same reason */
 enum { SLIDE_ROWS = 4 };
 
-/* Pixels of a row between two looks for others. */
+/* pixels of a row between two polls */
 enum { SLIDE_PIECE = 1 << 12 };
 
-/* Taps of a row of a window that are computed without a look for others. */
+/* taps of a row of a window that are computed between two polls */
 enum { SLIDE_TAPS = 1 << 8 };
 
-/* The most taps of a row of a window that is computed for several rows at once. */
+/* maximum taps of a row of a window that is computed for several rows at once */
 enum { SLIDE_BLOCK_TAPS = 16 };
 
-/* What is the same in every row of every plane. */
+/*
+ * Values common to all rows of all planes. lanes and counts are of a row's first and last vector,
+ * and valid for windows of at most SLIDE_BLOCK_TAPS columns.
+ */
 struct slide_edges {
 	struct window_inner inner;
-	/* Of a row its first vector and its last one, where windows are not wider: */
-	size_t last; /* where the last one begins */
+	size_t last; /* position of the last vector */
 	struct window_lanes lanes[2][SLIDE_BLOCK_TAPS];
-	vf counts[2]; /* SLIDE_SUM: taps of a row of the window that count */
+	vf counts[2]; /* SLIDE_SUM: taps of a row of the window that count, by lane */
 };
 
-/* What a row of a plane is computed with. */
+/* A row of a plane of the output. */
 struct slide_row {
 	const struct cpu_window *args;
 	const struct slide_edges *edges;
 	const float *plane, *weights;
 	float bias;
 	size_t oz, oy;
-	size_t q_begin, q_end, r_begin, r_end; /* taps that are inside along depth and height */
-	size_t divides;                        /* SLIDE_SUM: taps of these two that count */
+	size_t q_begin, q_end, r_begin, r_end; /* taps inside along depth and height */
+	size_t divides; /* SLIDE_SUM: taps along depth and height that count */
 };
 
-/* |x| to a power, by squaring. */
+/* Return |x| to the power @p, by squaring. */
 VEC_INLINE vf slide_power(vf x, uint32_t p)
 {
 	vf power = vf_abs(x), product = vf_set(1.0f);
@@ -88,7 +91,7 @@ VEC_INLINE vf slide_tap(const enum slide what, const struct cpu_window *args, vf
 	return value + (what == SLIDE_SUM ? x : slide_power(x, args->p));
 }
 
-/* What becomes of all taps together; SLIDE_SUM: @divides * @counts taps count, by lane. */
+/* Return the result from the taps' @value. SLIDE_SUM: @divides * @counts taps count, by lane. */
 VEC_INLINE vf slide_finish(const enum slide what, const struct slide_row *row, vf value,
 			   size_t divides, vf counts)
 {
@@ -106,7 +109,7 @@ VEC_INLINE vf slide_finish(const enum slide what, const struct slide_row *row, v
 	return p == 2 ? vf_sqrt(value) : vf_pow(value, vf_set(1.0f / (float)p));
 }
 
-/* The slice of the input under taps along the depth. */
+/* Return the slice of the input under tap @q along the depth. */
 VEC_INLINE const float *slide_plane_at(const struct slide_row *row, size_t q)
 {
 	const struct cpu_window *args = row->args;
@@ -115,7 +118,7 @@ VEC_INLINE const float *slide_plane_at(const struct slide_row *row, size_t q)
 	return row->plane + z * args->height * args->width;
 }
 
-/* The row of the input under a tap. */
+/* Return the row of the input under tap @r of the height and @q of the depth. */
 VEC_INLINE const float *slide_line(const struct slide_row *row, size_t q, size_t r)
 {
 	const struct cpu_window *args = row->args;
@@ -124,7 +127,7 @@ VEC_INLINE const float *slide_line(const struct slide_row *row, size_t q, size_t
 	return slide_plane_at(row, q) + y * args->width;
 }
 
-/* Those of VW pixels from @ox on that tap @s is inside for; at most @n. */
+/* Return the lanes of the VW pixels from @ox on, at most @n, for which tap @s is inside. */
 VEC_INLINE struct window_lanes slide_lanes(const struct cpu_window *args, size_t ox, size_t n,
 					   size_t s)
 {
@@ -132,7 +135,7 @@ VEC_INLINE struct window_lanes slide_lanes(const struct cpu_window *args, size_t
 	const int64_t at = (int64_t)(ox * args->stride[2] + s * args->dilation[2]) -
 			   (int64_t)args->pad_begin[2];
 	const int64_t left = (int64_t)args->width - at;
-	/* The usual strides without a division. */
+	/* Avoid the division for a stride of 1. */
 	int64_t from = at >= 0 ? 0 : stride == 1 ? -at : (stride - 1 - at) / stride;
 	int64_t until = left <= 0 ? 0 : stride == 1 ? left : (left - 1) / stride + 1;
 
@@ -142,7 +145,7 @@ VEC_INLINE struct window_lanes slide_lanes(const struct cpu_window *args, size_t
 			       args->stride[2]);
 }
 
-/* What @lanes of @x are worth to the others' result. */
+/* Return @x; for SLIDE_MAX, lanes outside @lanes become -inf, so that they do not count. */
 VEC_INLINE vf slide_masked(const enum slide what, uint32_t lanes, vf x)
 {
 	const vf nothing = vf_set(-INFINITY);
@@ -156,7 +159,7 @@ VEC_INLINE vf slide_masked(const enum slide what, uint32_t lanes, vf x)
 #endif
 }
 
-/* SLIDE_SUM: taps of a row of the window that count, by lane. */
+/* SLIDE_SUM: return the taps of a row of the window that count, by lane. */
 VEC_INLINE vf slide_row_counts(const struct cpu_window *args, size_t ox, size_t n)
 {
 	const vf one = vf_set(1.0f);
@@ -182,11 +185,11 @@ VEC_INLINE vf slide_start(const enum slide what)
 	return vf_set(what == SLIDE_MAX ? -INFINITY : 0);
 }
 
-/* Looks for others once @work, and @taps more of vectors, is worth that. */
+/* Add the cost of @taps vectors to @work, and poll once that is worth it. */
 VEC_INLINE void slide_look(const enum slide what, const struct cpu_window *args, size_t *work,
 			   size_t taps)
 {
-	/* A power takes as many steps as it has bits. */
+	/* A power takes as many steps as @p has bits. */
 	*work += what == SLIDE_LP ? taps * (32 - (size_t)__builtin_clz(args->p)) : taps;
 	if (*work >= CPU_PAUSE_ELEMS / VW) {
 		cpu_pause(args->pause);
@@ -194,7 +197,9 @@ VEC_INLINE void slide_look(const enum slide what, const struct cpu_window *args,
 	}
 }
 
-/* Pixels [ox, ox + n) of a row, n <= VW, of any window; @inner: all taps are inside horizontally.
+/*
+ * Compute pixels [ox, ox + n) of a row, n <= VW, for any window. @inner: all taps are inside
+ * horizontally.
  */
 VEC_INLINE void slide_some(const enum slide what, const size_t stride, const struct slide_row *row,
 			   bool inner, size_t ox, size_t n, size_t *work, float *y)
@@ -205,7 +210,7 @@ VEC_INLINE void slide_some(const enum slide what, const size_t stride, const str
 	vf value = slide_start(what), counts = {0};
 	size_t begin, end;
 
-	/* Windows may be far wider than what there is to see. */
+	/* Windows may be far wider than the input. */
 	window_taps_of(ox, n, args->stride[2], args->pad_begin[2], args->dilation[2],
 		       args->kernel[2], args->width, &begin, &end);
 	for (size_t q = row->q_begin; q < row->q_end && row->r_begin < row->r_end && begin < end;
@@ -218,7 +223,7 @@ VEC_INLINE void slide_some(const enum slide what, const size_t stride, const str
 			for (size_t s = begin; s < end;) {
 				const size_t until = min_size(end, s + SLIDE_TAPS);
 
-				/* Other strides gather lane by lane. */
+				/* Strides other than 1 and 2 gather lane by lane. */
 				slide_look(what, args, work, (until - s) * (stride ? 1 : VW));
 				for (; s < until; s++, from += args->dilation[2]) {
 					const struct window_lanes lanes =
@@ -239,7 +244,7 @@ VEC_INLINE void slide_some(const enum slide what, const size_t stride, const str
 	vf_store_partial(y + ox, slide_finish(what, row, value, row->divides, counts), n);
 }
 
-/* SLIDE_REGS vectors of neighbouring pixels all of whose taps are inside horizontally. */
+/* Compute SLIDE_REGS vectors of neighbouring pixels all of whose taps are inside horizontally. */
 VEC_INLINE void slide_vectors(const enum slide what, const size_t stride,
 			      const struct slide_row *row, size_t ox, size_t *work, float *y)
 {
@@ -280,7 +285,7 @@ VEC_INLINE void slide_vectors(const enum slide what, const size_t stride,
 		vf_store(y + ox + v * VW, slide_finish(what, row, value[v], row->divides, counts));
 }
 
-/* A row of the output. */
+/* Compute a row of the output. */
 VEC_INLINE void slide_row(const enum slide what, const size_t stride, const struct slide_row *row,
 			  const struct window_inner *inner, float *y)
 {
@@ -288,7 +293,7 @@ VEC_INLINE void slide_row(const enum slide what, const size_t stride, const stru
 	size_t ox = 0, work = 0, n;
 
 	for (; ox < width; ox += n) {
-		/* Of windows that see nothing, too. */
+		/* Count windows without any tap inside, too. */
 		slide_look(what, row->args, &work, SLIDE_REGS);
 		n = SLIDE_REGS * VW;
 		if (stride != 0 && ox >= inner->begin && ox + n <= inner->end) {
@@ -315,7 +320,10 @@ static void slide_find_edges(const enum slide what, const struct cpu_window *arg
 	}
 }
 
-/* What tap @s of input row @i, counted from where the first window begins, adds to each row's. */
+/*
+ * Apply tap @s of input row @i, counted from where the first window begins, to each row of the
+ * output.
+ */
 VEC_INLINE void slide_rows(const enum slide what, const size_t height, const size_t stride,
 			   const size_t rows, const struct slide_row *row, const size_t i, size_t s,
 			   vf x, vf *value)
@@ -330,7 +338,10 @@ VEC_INLINE void slide_rows(const enum slide what, const size_t height, const siz
 	}
 }
 
-/* Tap @s of input row @i, whose first pixel is at @from; @lanes: of this tap, NULL: all. */
+/*
+ * Load and apply tap @s of input row @i, whose first pixel is at @from. @lanes: the tap's lanes;
+ * NULL: all.
+ */
 VEC_INLINE void slide_single(const enum slide what, const size_t height, const size_t stride,
 			     const size_t rows, const struct slide_row *row, const size_t i,
 			     size_t s, const float *from, const struct window_lanes *lanes,
@@ -346,7 +357,10 @@ VEC_INLINE void slide_single(const enum slide what, const size_t height, const s
 	slide_rows(what, height, stride, rows, row, i, s, x, value);
 }
 
-/* Taps @s and @s + 1 of strides of 2: what is between one tap's pixels is the next one's. */
+/*
+ * Apply taps @s and @s + 1 with a stride of 2: the pixels of one tap lie between those of the
+ * other.
+ */
 VEC_INLINE void slide_pair(const enum slide what, const size_t height, const size_t rows,
 			   const struct slide_row *row, const size_t i, size_t s, const float *from,
 			   vf *value)
@@ -359,7 +373,7 @@ VEC_INLINE void slide_pair(const enum slide what, const size_t height, const siz
 		   __builtin_shufflevector(low, high, SLIDE_ODD), value);
 }
 
-/* All taps of input row @i; @width: how many, 0: any number. */
+/* Apply all taps of input row @i. @width: number of taps; 0: read from the arguments. */
 VEC_INLINE void slide_taps(const enum slide what, const size_t height, const size_t width,
 			   const size_t stride, const size_t rows, const struct slide_row *row,
 			   const size_t i, const float *from, const struct window_lanes *lanes,
@@ -392,9 +406,9 @@ VEC_INLINE void slide_taps(const enum slide what, const size_t height, const siz
 }
 
 /*
- * Pixels [ox, ox + n), n <= VW, of @rows rows of windows that are @height high and @stride apart in
- * both directions, and @width wide unless that is 0; @lanes: by tap of a row, NULL where all are
- * inside and n is VW.
+ * Compute pixels [ox, ox + n), n <= VW, of @rows rows. The windows are @height high and @stride
+ * apart in both directions, and @width wide unless that is 0. @lanes: by tap of a row; NULL if all
+ * taps are inside and n is VW.
  */
 VEC_INLINE void slide_block(const enum slide what, const size_t height, const size_t width,
 			    const size_t stride, const size_t rows, const struct slide_row *row,
@@ -411,7 +425,7 @@ VEC_INLINE void slide_block(const enum slide what, const size_t height, const si
 		value[o] = slide_start(what);
 	VEC_UNROLL
 	for (size_t i = 0; i < (rows - 1) * stride + height; i++) {
-		/* Before the beginning wraps to what is beyond the end. */
+		/* A row before the beginning wraps around to a number beyond the end. */
 		const size_t iy = row->oy * stride + i - args->pad_begin[1];
 
 		if (iy < args->height)
@@ -455,7 +469,10 @@ VEC_INLINE void slide_block_rows(const enum slide what, const size_t height, con
 				    all, y);
 			continue;
 		}
-		/* Between them only where all of a window is padding, or dilated beyond it. */
+		/*
+		 * Vectors between the first and the last have taps outside only if dilation or
+		 * padding exceeds the row.
+		 */
 		if (ox != 0 && ox != edges->last) {
 			for (size_t s = 0; s < args->kernel[2]; s++)
 				other.lanes[0][s] = slide_lanes(args, ox, n, s);
@@ -469,7 +486,7 @@ VEC_INLINE void slide_block_rows(const enum slide what, const size_t height, con
 	}
 }
 
-/* A plane by several rows at once. */
+/* Compute a plane, several rows at once. */
 VEC_INLINE void slide_blocks(const enum slide what, const size_t height, const size_t width,
 			     const size_t stride, struct slide_row *row,
 			     const struct window_inner *inner, float *y)
@@ -496,8 +513,8 @@ VEC_INLINE void slide_blocks(const enum slide what, const size_t height, const s
 }
 
 /*
- * One shape's planes, with a @row of its own, whose members need no memory. A body apart: what a
- * compiler takes for a function grows faster than the function's length.
+ * Instantiate slide_blocks() for one shape, with a @row of its own, whose members can stay in
+ * registers. Each shape is a function, because compile time grows faster than a function's length.
  */
 #define SLIDE_SHAPE(name, what, height, width, stride)                                         \
 	static __attribute__((noinline)) void name(struct slide_row row,                       \
@@ -517,7 +534,10 @@ SLIDE_SHAPE(slide_sum_3_1, SLIDE_SUM, 3, 3, 1)
 SLIDE_SHAPE(slide_sum_3_2, SLIDE_SUM, 3, 3, 2)
 SLIDE_SHAPE(slide_sum_3_3, SLIDE_SUM, 3, 3, 3)
 
-/* Return: false if the window is none of those that are computed by several rows. */
+/*
+ * Compute a plane whose window has one of the usual shapes. Return: false if the shape is not one
+ * of those computed by several rows.
+ */
 VEC_INLINE bool slide_usual(const enum slide what, struct slide_row *row,
 			    const struct window_inner *inner, float *y)
 {
@@ -529,7 +549,7 @@ VEC_INLINE bool slide_usual(const enum slide what, struct slide_row *row,
 	    stride != args->stride[2] || args->dilation[1] != 1 ||
 	    args->kernel[2] > SLIDE_BLOCK_TAPS)
 		return false;
-	/* So would a body for each of the shapes below. */
+	/* With a sanitizer, compiling a function per shape would take minutes, too. */
 	if (VEC_IS_SANITIZED) {
 		if (what == SLIDE_CONV ? (height != 3 && height != 5) || stride > 2
 				       : args->kernel[2] != height || args->dilation[2] != 1 ||
@@ -560,7 +580,7 @@ VEC_INLINE bool slide_usual(const enum slide what, struct slide_row *row,
 	else if (height == 2 && stride == 2 && what == SLIDE_MAX)
 		slide_max_2_2(*row, inner, y);
 	else if (height == 2 && stride == 2)
-		slide_blocks(what, 2, 2, 2, row, inner, y); /* short: a call would be felt */
+		slide_blocks(what, 2, 2, 2, row, inner, y); /* short: a call would be noticeable */
 	else if (height == 3 && stride == 3)
 		(what == SLIDE_MAX ? slide_max_3_3 : slide_sum_3_3)(*row, inner, y);
 	else

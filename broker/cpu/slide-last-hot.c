@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Depthwise Conv, Conv of small groups and pooling of pictures whose channels come last
+ * Depthwise Conv, Conv of small groups and pooling, with channels last
  *
  * A vector is neighbouring channels of one pixel, so every tap is one load whatever the strides,
- * dilations and the padding are: taps beside the input are left out for all of a pixel's channels.
- * Some neighbouring pixels are computed at once, to hide the latency of one sum and to load weights
- * once for all of them. Where the windows of neighbours overlap, they share what is loaded: of a
- * convolution, each pixel of the input; of a pooling, the result of each column of them.
+ * the dilations and the padding: a tap outside the input is skipped for all of a pixel's channels.
+ * Several neighbouring pixels are computed at once, to hide the latency of one sum and to load
+ * weights once for all of them. Where the windows of neighbours overlap, they share work: in a
+ * convolution, each loaded pixel of the input; in a pooling, the result of each column of the
+ * input.
  *
- * Of groups of two or four channels, a vector has several: each channel of the input is spread over
- * those of its group and meets weights that are packed vector by vector for that.
+ * With groups of two or four channels, a vector holds several groups. Each input channel is spread
+ * over the lanes of its group and multiplied by weights that are packed vector by vector for that.
  */
 #include <math.h>
 
@@ -19,42 +20,45 @@
 
 enum last { LAST_CONV, LAST_PAIRS, LAST_FOURS, LAST_MAX, LAST_SUM };
 
-/* Channels in a group of a convolution; 0: it is none. */
+/* channels in a group of a convolution; 0: not a convolution */
 #define LAST_GROUP(what) \
 	((what) == LAST_FOURS ? 4u : (what) == LAST_PAIRS ? 2u : (what) == LAST_CONV)
 
-/* Pixels that are computed at once. */
+/* pixels computed at once */
 enum { LAST_PIXELS = 4 };
 
-/* Elements of a row between two looks for others. */
+/* elements of a row between two polls */
 enum { LAST_PIECE = 1 << 13 };
 
-/* What a row of the output is computed with. */
+/* A row of the output. */
 struct last_row {
 	const struct cpu_window *args;
 	const float *x; /* the picture */
 	float *y;
 	size_t oz, oy;
-	size_t q_begin, q_end, r_begin, r_end; /* taps that are inside along depth and height */
-	size_t divides;                        /* LAST_SUM: taps of these two that count */
-	float factor;                          /* LAST_SUM: of sums where none is clipped */
+	size_t q_begin, q_end, r_begin, r_end; /* taps inside along depth and height */
+	size_t divides; /* LAST_SUM: taps along depth and height that count */
+	float factor;   /* LAST_SUM: factor of sums without clipped taps */
 };
 
-/* Some pixels of it. */
+/* A block of neighbouring pixels of a row. */
 struct last_block {
 	const struct last_row *row;
-	size_t ox, n; /* LAST_PIXELS, or fewer in front of the row's end */
-	/* By pixel: the first tap of a row that is inside, and how many are. Where not all are. */
+	size_t ox, n; /* n: LAST_PIXELS, or fewer at the row's end */
+	/*
+	 * first tap of a row that is inside and number of taps inside, by pixel; set if any tap is
+	 * outside
+	 */
 	size_t first[LAST_PIXELS], inside[LAST_PIXELS];
-	/* Columns of the input, counted from tap 0 of pixel 0, that are inside. */
+	/* columns of the input that are inside, counted from tap 0 of pixel 0 */
 	size_t columns_begin, columns_end;
-	float factors[LAST_PIXELS]; /* LAST_SUM: of sums */
+	float factors[LAST_PIXELS]; /* LAST_SUM: factors of the sums, by pixel */
 };
 
-/* How the taps of a row are gone through. */
+/* The iteration over the taps of a row. */
 enum last_way {
 	LAST_SHARED,         /* by column of the input: windows overlap in a known way */
-	LAST_SHARED_CLIPPED, /* some columns are beside it */
+	LAST_SHARED_CLIPPED, /* the same; some columns are outside */
 	LAST_EACH,           /* by tap */
 	LAST_EACH_CLIPPED,
 };
@@ -64,7 +68,7 @@ VEC_INLINE vf last_start(const enum last what)
 	return vf_set(what == LAST_MAX ? -INFINITY : 0);
 }
 
-/* In every lane, channel @k of its group. */
+/* Spread channel @k of each group over the group's lanes. */
 #define LAST_SPREAD_2(b, k) (b) + (k), (b) + (k), (b) + 2 + (k), (b) + 2 + (k)
 #define LAST_SPREAD_4(b, k) (b) + (k), (b) + (k), (b) + (k), (b) + (k)
 #if VW == 16
@@ -76,7 +80,7 @@ VEC_INLINE vf last_start(const enum last what)
 #define LAST_SPREAD(x, spread, k) __builtin_shufflevector(x, x, spread(0, k))
 #endif
 
-/* @weights: VW for each channel of a group. */
+/* Add the products of a vector of groups. @weights: VW weights for each channel of a group. */
 VEC_INLINE vf last_groups(const enum last what, vf value, const vf *weights, vf x)
 {
 	if (what == LAST_PAIRS) {
@@ -96,13 +100,16 @@ VEC_INLINE vf last_tap(const enum last what, vf value, vf weight, vf x)
 	return what == LAST_MAX ? window_larger(x, value) : value + x;
 }
 
-/* VW channels, or, without @all, the first @n of these. */
+/* Load VW channels or, without @all, the first @n. */
 VEC_INLINE vf last_load(const float *from, const bool all, size_t n)
 {
 	return all ? vf_load(from) : vf_load_partial(from, n);
 }
 
-/* Where tap 0 of pixel 0 is, in row @r of slice @q of its window. May be beside the row. */
+/*
+ * Return the address of tap 0 of pixel 0, in row @r of slice @q of its window. It may be outside
+ * the row.
+ */
 VEC_INLINE const float *last_line(const struct last_block *block, size_t q, size_t r)
 {
 	const struct last_row *row = block->row;
@@ -116,13 +123,15 @@ VEC_INLINE const float *last_line(const struct last_block *block, size_t q, size
 				(ptrdiff_t)args->channels;
 }
 
-/* Packed weights of one tap: of groups, whole vectors for each of a group's channels. */
+/*
+ * Return the packed weights of one tap: with groups, whole vectors for each of a group's channels.
+ */
 VEC_INLINE size_t last_tap_weights(const enum last what, size_t channels)
 {
 	return what == LAST_CONV ? channels : (channels + VW - 1) / VW * VW * LAST_GROUP(what);
 }
 
-/* Tap @s of one row of the window, for all pixels: @value. @from: tap 0 of pixel 0. */
+/* Apply tap @s of one row of the window to all pixels' @value. @from: tap 0 of pixel 0. */
 VEC_INLINE void last_tap_of(const enum last what, const bool clips, const bool all,
 			    const struct last_block *block, size_t s, const float *from,
 			    const float *weight, size_t n, vf *value)
@@ -151,7 +160,7 @@ VEC_INLINE void last_tap_of(const enum last what, const bool clips, const bool a
 	}
 }
 
-/* All of them; a @width of 0 is any. */
+/* Apply all taps of one row of the window; @width 0: any width. */
 VEC_INLINE void last_taps(const enum last what, const bool clips, const size_t width,
 			  const bool all, const struct last_block *block, const float *from,
 			  const float *weight, size_t n, vf *value)
@@ -166,7 +175,7 @@ VEC_INLINE void last_taps(const enum last what, const bool clips, const size_t w
 		last_tap_of(what, clips, all, block, s, from, weight, n, value);
 }
 
-/* Of column @j, tap j - i * stride of pixel i. */
+/* Apply column @j, which is tap j - i * stride of pixel i. */
 VEC_INLINE void last_column(const enum last what, const size_t width, const size_t stride,
 			    const size_t j, const vf *weights, vf x, vf *value)
 {
@@ -177,10 +186,10 @@ VEC_INLINE void last_column(const enum last what, const size_t width, const size
 					    what == LAST_CONV ? weights[j - i * stride] : x, x);
 }
 
-/* The most columns that neighbours share: of windows of 5, 2 apart. */
+/* maximum columns that neighbours share: windows 5 wide, 2 apart */
 enum { LAST_COLUMNS = (LAST_PIXELS - 1) * 2 + 5 };
 
-/* One row of the window by columns of the input; of poolings, only these: @columns. */
+/* Apply one row of the window by columns of the input; poolings only reduce into @columns. */
 VEC_INLINE void last_share(const enum last what, const bool clips, const size_t width,
 			   const size_t stride, const bool all, const struct last_block *block,
 			   const float *from, const float *weight, size_t n, vf *value, vf *columns)
@@ -207,14 +216,14 @@ VEC_INLINE void last_share(const enum last what, const bool clips, const size_t 
 	}
 }
 
-/* The @n channels from @c on (@all: VW) of a block. */
+/* Compute the @n channels from @c on (@all: VW) of a block. */
 VEC_INLINE void last_vectors(const enum last what, const enum last_way way, const size_t width,
 			     const size_t stride, const bool all, const struct last_block *block,
 			     size_t c, size_t n)
 {
 	const bool clips = way == LAST_SHARED_CLIPPED || way == LAST_EACH_CLIPPED;
 	const bool shares = way == LAST_SHARED || way == LAST_SHARED_CLIPPED;
-	/* Only poolings have results of theirs. */
+	/* Only poolings have a result per column. */
 	const size_t n_columns =
 		shares && what != LAST_CONV ? (LAST_PIXELS - 1) * stride + width : 0;
 	const struct last_row *row = block->row;
@@ -261,7 +270,7 @@ VEC_INLINE void last_vectors(const enum last what, const enum last_way way, cons
 	}
 }
 
-/* All channels of a block. */
+/* Compute all channels of a block. */
 VEC_INLINE void last_block(const enum last what, const enum last_way way, const size_t width,
 			   const size_t stride, const struct last_block *block)
 {
@@ -276,7 +285,7 @@ VEC_INLINE void last_block(const enum last what, const enum last_way way, const 
 		last_vectors(what, way, width, stride, false, block, c, channels - c);
 }
 
-/* Windows that overlap in a known way. */
+/* Compute a block whose windows overlap in a known way. */
 VEC_INLINE void last_shared(const enum last what, const size_t width, const size_t stride,
 			    const struct last_block *block, bool clips)
 {
@@ -286,7 +295,10 @@ VEC_INLINE void last_shared(const enum last what, const size_t width, const size
 		last_block(what, LAST_SHARED, width, stride, block);
 }
 
-/* Finds out which taps of the pixels from @ox on are inside: none of those behind the row's end. */
+/*
+ * Determine the taps that are inside for the pixels from @ox on; none for pixels beyond the row's
+ * end.
+ */
 static void last_clip(const struct cpu_window *args, struct last_block *block)
 {
 	const int64_t at = (int64_t)(block->ox * args->stride[2]) - (int64_t)args->pad_begin[2];
@@ -339,7 +351,7 @@ VEC_INLINE void last_row(const enum last what, const struct last_row *row,
 		bool clips;
 
 		cpu_pause_at(args->pause, block.ox, LAST_PIECE / 16);
-		/* The last ones that are no edge with some again that were computed before. */
+		/* Compute some inner pixels again, so that the last inner block is full. */
 		if (block.ox >= inner->begin + LAST_PIXELS && block.ox < inner->end &&
 		    block.ox + LAST_PIXELS > inner->end)
 			block.ox = inner->end - LAST_PIXELS;
@@ -396,8 +408,8 @@ VEC_INLINE void last_rows(const enum last what, const struct cpu_window *args, s
 }
 
 /*
- * Is half a vector enough for all channels, or are there few lanes without any? Then the next
- * narrower level, which gives the same bits, computes twice as many pixels in the time.
+ * With fewer channels than lanes, the next narrower level wastes fewer lanes. It gives the same
+ * bits and, where half a vector holds all channels, computes twice as many pixels in the same time.
  */
 #if VW == 16
 #define LAST_IS_NARROW(args) ((args)->channels < VW)

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Depthwise Conv of pictures whose channels come last, by tiles of pixels
+ * Depthwise Conv with channels last, by tiles of pixels
  *
- * As in slide-last-hot.c a vector is neighbouring channels of one pixel. With many channels what a
- * row of windows sees does not stay in the first-level cache, so it is loads that such a
- * convolution waits for. Here windows of 3 or 5 columns, 1 or 2 apart, are computed for a tile of
- * neighbouring pixels, where there are registers enough of two rows: each pixel of the input is
- * loaded once for all of the tile's windows that see it, and each weight once for a row of them.
+ * As in slide-last-hot.c, a vector is neighbouring channels of one pixel. With many channels, the
+ * input rows under a row of windows exceed the first-level cache, so such a convolution is bound by
+ * loads. Here windows of 3 or 5 columns, 1 or 2 apart, are computed for a tile of neighbouring
+ * pixels, of two rows where there are enough registers. Each pixel of the input is loaded once for
+ * all windows of the tile, and each weight once for a row of windows.
  *
- * A tile at an edge leaves out columns that are beside the input. Where neither pixels nor channels
- * are whole tiles, the last one computes some again. Every sum has its taps in order, whatever the
- * tile: the same for every split.
+ * A tile at an edge skips columns outside the input. If the pixels or channels are not a multiple
+ * of the tile, the last tile computes some again. Every sum adds its taps in order, whatever the
+ * tile, so the result is the same for every split.
  */
 #include "cpu/kernels.h"
 #include "cpu/level.h"
 #include "cpu/window.h"
 
-/* Rows of a tile; its pixels are one of two numbers. */
+/* rows of a tile; its pixels are TILE_PIXELS_ODD or TILE_PIXELS_EVEN */
 #if VW == 16
 enum { TILE_ROWS = 2 };
 #else
@@ -24,21 +24,22 @@ enum { TILE_ROWS = 1 };
 #endif
 enum { TILE_PIXELS_ODD = 7, TILE_PIXELS_EVEN = 8, TILE_MOST = 8 };
 
-/* Channels between two looks for others. */
+/* channels between two polls */
 enum { TILE_PIECE = 1 << 12 };
 
-/* Rows of the output that are computed together. */
+/* Rows of the output computed together. */
 struct tile_rows {
 	const struct cpu_window *args;
 	const float *x; /* the picture */
 	float *y;       /* the first row */
 	size_t n;       /* 1..TILE_ROWS */
 	size_t oz, oy;
-	size_t q_begin, q_end; /* taps that are inside along depth */
-	size_t t_begin, t_end; /* rows of the input that are, counted from tap 0 of the first row */
+	size_t q_begin, q_end; /* taps inside along depth */
+	/* rows of the input that are inside, counted from tap 0 of the first row */
+	size_t t_begin, t_end;
 };
 
-/* One row of the input: @from is column 0, taps for each of the tile's rows at @weights. */
+/* Apply one row of the input. @from: column 0. @weights: the taps for each row of the tile. */
 VEC_INLINE void tile_row(const size_t width, const size_t stride, const size_t pixels,
 			 const bool has_0, const bool has_1, size_t channels, uint32_t columns,
 			 const float *from, const float *const weights[2],
@@ -72,7 +73,9 @@ VEC_INLINE void tile_row(const size_t width, const size_t stride, const size_t p
 	}
 }
 
-/* VW channels from @c on of the pixels from @ox on. @columns: those that are inside, as bits. */
+/*
+ * Compute VW channels from @c on of the pixels from @ox on. @columns: bits of the columns inside.
+ */
 VEC_INLINE void tile_vector(const size_t width, const size_t stride, const size_t pixels,
 			    const struct tile_rows *rows, size_t ox, size_t c, uint32_t columns)
 {
@@ -89,7 +92,7 @@ VEC_INLINE void tile_vector(const size_t width, const size_t stride, const size_
 	for (size_t q = rows->q_begin; q < rows->q_end; q++) {
 		const size_t iz =
 			rows->oz * args->stride[0] + q * args->dilation[0] - args->pad_begin[0];
-		/* Column 0 is perhaps beside the row, where nothing is read. */
+		/* Column 0 may be outside the row; it is not read then. */
 		const float *from = rows->x +
 				    ((ptrdiff_t)((iz * args->height + rows->oy * args->stride[1] +
 						  rows->t_begin - args->pad_begin[1]) *
@@ -128,12 +131,12 @@ VEC_INLINE void tile_vector(const size_t width, const size_t stride, const size_
 		vf_store(y + i * channels, acc[TILE_ROWS - 1][i]);
 }
 
-/* Which of the columns that windows from @ox on see are inside. */
+/* Return bits of the @n columns under the windows from @ox on that are inside. */
 static uint32_t tile_columns(const struct cpu_window *args, size_t ox, size_t n)
 {
 	uint32_t columns = 0;
 
-	/* Before the beginning wraps to what is beyond the end. */
+	/* A column before the beginning wraps around to a number beyond the end. */
 	for (size_t j = 0; j < n; j++)
 		if (ox * args->stride[2] + j - args->pad_begin[2] < args->width)
 			columns |= 1u << j;
@@ -174,10 +177,10 @@ TILE_INSTANCE(5, 1, 8)
 TILE_INSTANCE(5, 2, 7)
 TILE_INSTANCE(5, 2, 8)
 
-/* NULL: there is none. */
+/* Return the function for the shape of @args; NULL if there is none. */
 static tile_pass_fn *tile_pass_of(const struct cpu_window *args)
 {
-	/* Windows of 3 and of 5; 1 and 2 apart; of 7 and of 8. */
+	/* indices: window of 3 or 5; stride of 1 or 2; tile of 7 or 8 pixels */
 	static tile_pass_fn *const passes[2][2][2] = {
 		{{tile_pass_3_1_7, tile_pass_3_1_8}, {tile_pass_3_2_7, tile_pass_3_2_8}},
 		{{tile_pass_5_1_7, tile_pass_5_1_8}, {tile_pass_5_2_7, tile_pass_5_2_8}},
@@ -187,7 +190,7 @@ static tile_pass_fn *tile_pass_of(const struct cpu_window *args)
 	if (args->channels < VW || n < TILE_PIXELS_ODD || (width != 3 && width != 5) ||
 	    stride > 2 || args->dilation[1] != 1 || args->dilation[2] != 1)
 		return NULL;
-	/* Whichever leaves less of the last tile to be computed again. */
+	/* Choose the tile whose last one computes fewer pixels again. */
 	return passes[width == 5][stride == 2]
 		     [n > TILE_PIXELS_ODD &&
 		      (n + TILE_PIXELS_EVEN - 1) / TILE_PIXELS_EVEN * TILE_PIXELS_EVEN <=

@@ -2,12 +2,13 @@
 /*
  * Conv
  *
- * A convolution is a matrix product of the weights, [out channels][channels * taps], with a matrix
- * that nobody stores: its columns are output pixels, its rows the input as seen through one tap.
- * For a unit of pixels, a block of its rows at a time is gathered into the workspace in the form
- * that the register tile reads, padding as zeros, and multiplied with packed weights.
+ * A convolution is a matrix product of the weights, [out channels][channels * taps], by an implicit
+ * matrix. Its columns are output pixels; its rows are the input under each tap of each channel. For
+ * a unit of pixels, one block of rows at a time is gathered into the workspace in the layout that
+ * the register tile reads, with zeros for the padding, and multiplied by packed weights.
  *
- * A depthwise convolution has one row of weights per matrix and would waste that: see slide-hot.c.
+ * A depthwise convolution has one row of weights per matrix and would waste most of a register
+ * tile: see slide-hot.c.
  */
 #include "cpu/kernels.h"
 #include "cpu/level.h"
@@ -28,7 +29,10 @@ size_t CPU_FN(pack_conv_size)(const struct cpu_window *args)
 	return args->out_channels * conv_depth(args);
 }
 
-/* Group by group, in blocks of the depth, each in panels of rows, some of which are a unit. */
+/*
+ * Pack the weights group by group, in blocks of the depth, each in panels of rows. A unit is some
+ * rows of a block.
+ */
 size_t CPU_FN(pack_conv)(const struct cpu_window *args, size_t begin, size_t end, float *to)
 {
 	const size_t depth = conv_depth(args), m = args->out_channels / args->group;
@@ -49,19 +53,19 @@ size_t CPU_FN(pack_conv)(const struct cpu_window *args, size_t begin, size_t end
 	return n_units;
 }
 
-/* Some pixels of a vector of them, through a tap: lane l is channel[offset + l * stride]. */
+/* Contiguous lanes of a vector of pixels under one tap: lane l is channel[offset + l * stride]. */
 struct conv_part {
 	ptrdiff_t offset;
-	struct window_lanes lanes; /* none of the others is read */
+	struct window_lanes lanes; /* other lanes are not read */
 };
 
-/* What one tap sees from a unit's pixels, vector by vector: the same in every channel. */
+/* The view of one tap from a unit's pixels, vector by vector; the same in every channel. */
 struct conv_view {
 	struct conv_part parts[CPU_CONV_PIXELS];
-	uint8_t n_parts[CPU_CONV_PIXELS / VW]; /* lanes of no part are padding */
+	uint8_t n_parts[CPU_CONV_PIXELS / VW]; /* lanes in no part are padding */
 };
 
-/* From output pixels [first, first + n). */
+/* Compute the view of tap @tap from output pixels [first, first + n). */
 static void conv_find_view(const struct cpu_window *args, size_t tap, size_t first, size_t n,
 			   struct conv_view *ret)
 {
@@ -76,7 +80,7 @@ static void conv_find_view(const struct cpu_window *args, size_t tap, size_t fir
 			 args->width, &from, &until);
 	while (n > 0) {
 		const size_t len = min_size(min_size(n, args->out_width - ox), VW - lane);
-		/* Before the beginning wraps to what is beyond the end. */
+		/* Positions before the beginning wrap around to numbers beyond the end. */
 		const size_t iz = row / args->out_height * args->stride[0] + q * args->dilation[0] -
 				  args->pad_begin[0];
 		const size_t iy = row % args->out_height * args->stride[1] + r * args->dilation[1] -
@@ -86,7 +90,9 @@ static void conv_find_view(const struct cpu_window *args, size_t tap, size_t fir
 		if (iz < args->depth && iy < args->height && begin < end) {
 			const size_t line = (iz * args->height + iy) * args->width;
 
-			/* Wraps likewise: lane 0 may be before the channel, where it is not read.
+			/*
+			 * Wraps around likewise: lane 0 may lie before the channel, and is not read
+			 * then.
 			 */
 			*part++ = (struct conv_part){
 				.offset = (ptrdiff_t)(line + s * args->dilation[2] -
@@ -110,7 +116,7 @@ static void conv_find_view(const struct cpu_window *args, size_t tap, size_t fir
 	}
 }
 
-/* A view of one channel, as row k of panels of GEMM_NR pixels that have @kb rows. */
+/* Gather a view of one channel into row k of panels of GEMM_NR pixels that have @kb rows. */
 VEC_INLINE void conv_look(const struct conv_view *view, const float *channel, const size_t stride,
 			  size_t any_stride, size_t n, size_t kb, float *to)
 {
@@ -129,7 +135,7 @@ VEC_INLINE void conv_look(const struct conv_view *view, const float *channel, co
 	}
 }
 
-/* Rows [p, p + kb) of the matrix that nobody stores, as panels of GEMM_NR pixels. */
+/* Gather rows [p, p + kb) of the implicit matrix as panels of GEMM_NR pixels. */
 static void conv_pack_pixels(const struct cpu_window *args, const float *x, size_t p, size_t kb,
 			     size_t first, size_t n, float *to)
 {
@@ -142,7 +148,7 @@ static void conv_pack_pixels(const struct cpu_window *args, const float *x, size
 		flat = cpu_window_line(args);
 		args = &flat;
 	}
-	/* The rows in which a tap looks into one channel after the other. */
+	/* The rows of one tap, one channel after another, share a view. */
 	for (size_t tap = 0; tap < taps && tap < p + kb; tap++) {
 		const size_t channel = tap >= p ? 0 : (p - tap + taps - 1) / taps;
 		size_t k = channel * taps + tap;

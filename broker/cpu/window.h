@@ -1,8 +1,8 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Where sliding windows lie, along one dimension, and what is there. Included by the kernel sources
- * only.
+ * Sliding windows: positions and taps along one dimension, and strided loads. Included by the
+ * kernel sources only.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -11,10 +11,12 @@
 #include "cpu/vec.h"
 #include "util/number.h"
 
-/* Rows of a block of packed weights that are one unit of packing: whole register tiles. */
+/* Rows of a block of packed weights that one unit packs: whole register tiles. */
 enum { WINDOW_PACK_ROWS = 96 };
 
-/* Taps [*begin, *end) of a window at output position @o fall into [0, limit). */
+/*
+ * Compute the taps [*begin, *end) that fall into [0, limit) for the window at output position @o.
+ */
 static inline void window_taps(size_t o, size_t stride, size_t pad, size_t dilation, size_t kernel,
 			       size_t limit, size_t *begin, size_t *end)
 {
@@ -28,18 +30,26 @@ static inline void window_taps(size_t o, size_t stride, size_t pad, size_t dilat
 		*begin = *end;
 }
 
-/* Taps [*begin, *end) that any of output positions [@o, @o + @n) needs; likewise. */
+/*
+ * Compute the taps [*begin, *end) that fall into [0, limit) for any of output positions [@o, @o +
+ * @n).
+ */
 static inline void window_taps_of(size_t o, size_t n, size_t stride, size_t pad, size_t dilation,
 				  size_t kernel, size_t limit, size_t *begin, size_t *end)
 {
 	size_t other;
 
-	/* The last position has the first tap inside, and the first one the last. */
+	/*
+	 * The window at the last position has the first tap inside, and the window at @o the last
+	 * one.
+	 */
 	window_taps(o + n - 1, stride, pad, dilation, kernel, limit, begin, &other);
 	window_taps(o, stride, pad, dilation, kernel, limit, &other, end);
 }
 
-/* Output positions [*begin, *end) of one row for which tap @tap falls into [0, limit). */
+/*
+ * Compute the output positions [*begin, *end) of one row for which tap @tap falls into [0, limit).
+ */
 static inline void window_positions(size_t tap, size_t stride, size_t pad, size_t dilation,
 				    size_t n, size_t limit, size_t *begin, size_t *end)
 {
@@ -52,7 +62,7 @@ static inline void window_positions(size_t tap, size_t stride, size_t pad, size_
 		*end = *begin;
 }
 
-/* Output positions of a row for which all taps are inside horizontally. */
+/* The output positions of a row for which all taps are inside horizontally. */
 struct window_inner {
 	size_t begin, end;
 };
@@ -69,7 +79,7 @@ static inline struct window_inner window_find_inner(const struct cpu_window *arg
 	return inner;
 }
 
-/* Taps of output position @o along dimension @d that an average is over. */
+/* Return the taps along dimension @d that the average at output position @o divides by. */
 static inline size_t window_counted(const struct cpu_window *args, size_t o, unsigned int d,
 				    size_t limit)
 {
@@ -85,7 +95,7 @@ static inline size_t window_counted(const struct cpu_window *args, size_t o, uns
 	return end - begin;
 }
 
-/* @a where it is larger than @b, else, or where one is no number, @b. */
+/* Return @a where it is larger than @b, else @b, also where either is a NaN. */
 VEC_INLINE vf window_larger(vf a, vf b)
 {
 #if VW == 16
@@ -97,7 +107,7 @@ VEC_INLINE vf window_larger(vf a, vf b)
 #endif
 }
 
-/* Bit l of @lanes as bit 2 * l. */
+/* Move bit l of @lanes to bit 2 * l. */
 VEC_INLINE uint32_t window_spread(uint32_t lanes)
 {
 	lanes = (lanes | lanes << 8) & 0x00ff00ffu;
@@ -107,15 +117,15 @@ VEC_INLINE uint32_t window_spread(uint32_t lanes)
 }
 
 /*
- * Lanes of a vector that are @stride apart in memory: which, and which elements from lane 0's on
- * are read for them.
+ * The active lanes of a vector whose lanes are @stride elements apart in memory, and the elements,
+ * counted from lane 0's, that are read for them.
  */
 struct window_lanes {
 	uint32_t bits;
-	uint32_t reads; /* of 2 * VW; 0: lane by lane */
+	uint32_t reads; /* bits of 2 * VW elements; 0: load lane by lane */
 };
 
-/* @bits are neighbours. */
+/* @bits must be contiguous. */
 static inline struct window_lanes window_lanes_of(uint32_t bits, size_t stride)
 {
 	struct window_lanes lanes = {bits, bits};
@@ -131,7 +141,7 @@ static inline struct window_lanes window_lanes_of(uint32_t bits, size_t stride)
 		return lanes;
 	}
 	lanes.reads = 0;
-	/* What is between two lanes is the row's, too. */
+	/* The elements between two lanes belong to the row, too, so they may be read. */
 	if ((31 - (uint32_t)__builtin_clz(bits)) * stride < VW)
 		lanes.reads = (2u << (31 - (uint32_t)__builtin_clz(bits)) * stride) -
 			      (1u << __builtin_ctz(bits) * stride);
@@ -144,7 +154,7 @@ VEC_INLINE vf window_gather(const float *from, struct window_lanes lanes, size_t
 	float values[VW] = {0};
 
 #if VW == 16
-	/* Without a sign: large strides wrap around here, and are read lane by lane. */
+	/* Unsigned: large strides wrap around here, and are read lane by lane. */
 	const __m512i index = (__m512i)((vu)vi_lanes() * (uint32_t)stride);
 
 	if (lanes.reads)
@@ -168,8 +178,8 @@ VEC_INLINE vf window_gather(const float *from, struct window_lanes lanes, size_t
 }
 
 /*
- * Lane l is from[l * stride] where @lanes has it, else 0, and nothing is read. @stride is 1, 2, or
- * 0 for @any_stride.
+ * Load from[l * stride] into each lane l of @lanes; the other lanes are 0 and their memory is not
+ * read. @stride is 1, 2, or 0 for @any_stride.
  */
 VEC_INLINE vf window_load(const float *from, struct window_lanes lanes, const size_t stride,
 			  size_t any_stride)
@@ -183,7 +193,7 @@ VEC_INLINE vf window_load(const float *from, struct window_lanes lanes, const si
 	return window_gather(from, lanes, any_stride);
 }
 
-/* The same of all lanes; @stride is 1 or 2. Nothing behind the last is read. */
+/* Load all lanes; @stride is 1 or 2. Nothing behind the last lane's element is read. */
 VEC_INLINE vf window_load_all(const float *from, const size_t stride)
 {
 	if (stride == 1)
