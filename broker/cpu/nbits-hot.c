@@ -2,25 +2,25 @@
 /*
  * Product with weights of four bits
  *
- * The weights stay packed in memory, because reading them is what a product with few rows spends
- * its time on: a panel of GEMM_NR columns holds, block by block, the columns' scales and zero
- * points, then one word per column for every eight terms. Few rows are multiplied as the words are
- * taken apart; for many, a block of the depth is unpacked into the workspace and handed to the
- * float product's register tile. Both make the same floats of the weights and add the same products
- * in the same order, so the bits do not depend on which of them was taken.
+ * The weights stay packed in memory, because reading them dominates a product with few rows. A
+ * panel of GEMM_NR columns holds, block by block, the columns' scales and zero points, then one
+ * word per column for every eight terms. With few rows, the words are unpacked during the
+ * multiplication. With many rows, a block of the depth is unpacked into the workspace and passed to
+ * the float product's register tile. Both paths compute the same float weights and add the same
+ * products in the same order, so the bits do not depend on the path.
  */
 #include "cpu/kernels.h"
 #include "cpu/level.h"
 #include "cpu/vec.h"
 #include "util/number.h"
 
-/* Rows up to which weights are taken apart for each product. */
+/* maximum rows for which weights are unpacked during the multiplication */
 #define NBITS_ROWS 4
 #define NBITS_MC   240
-/* Terms in a word. */
+/* terms of a word */
 #define NBITS_WORD 8
 
-/* Terms of each column that are packed between two looks for others, if blocks divide it. */
+/* terms of each column that are packed between two polls, if blocks divide it */
 enum { NBITS_PACK_TERMS = 1 << 12 };
 
 _Static_assert(CPU_GEMM_KC % NBITS_WORD == 0, "a block of the depth is made of whole words");
@@ -30,7 +30,7 @@ _Static_assert((NBITS_MC * CPU_GEMM_KC + CPU_GEMM_KC * GEMM_NR) * sizeof(float) 
 
 typedef uint32_t vu_unaligned __attribute__((vector_size(VW * 4), aligned(4), may_alias));
 
-/* Words of one block of a panel. */
+/* Return the words of one block of a panel. */
 static size_t nbits_block_words(size_t block)
 {
 	return GEMM_NR * (2 + block / NBITS_WORD);
@@ -91,20 +91,20 @@ void CPU_FN(pack_nbits)(const struct cpu_nbits_weights *weights, void *to)
 	}
 }
 
-/* Term @i of each word, as it is. */
+/* Return term @i of each word as a float, unscaled. */
 VEC_INLINE vf nbits_value(vu words, const unsigned int i)
 {
 #if VW == 16
 	const vf values = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
-	/* Looks at the lowest four bits only. */
+	/* The permutation uses the lowest four bits only. */
 	return (vf)_mm512_permutexvar_ps((__m512i)(words >> 4 * i), (__m512)values);
 #else
 	return __builtin_convertvector((vi)(words >> 4 * i & 15), vf);
 #endif
 }
 
-/* What a panel's block says of its columns, for one vector of them. */
+/* The scales and zero points of one vector of a panel's columns, for one block. */
 struct nbits_columns {
 	vf scale, zero;
 };
@@ -114,7 +114,7 @@ VEC_INLINE vf nbits_weight(vu words, const unsigned int i, const struct nbits_co
 	return (nbits_value(words, i) - columns->zero) * columns->scale;
 }
 
-/* Terms [p, p + kb) of @mr rows with one panel; @p is a multiple of CPU_GEMM_KC. */
+/* Multiply terms [p, p + kb) of @mr rows by one panel; @p is a multiple of CPU_GEMM_KC. */
 VEC_INLINE void nbits_rows(const size_t mr, size_t block, const uint32_t *panel, size_t p,
 			   size_t kb, const float *a, size_t a_rs, float *y, size_t y_rs, size_t n,
 			   bool accumulate)
@@ -150,7 +150,7 @@ VEC_INLINE void nbits_rows(const size_t mr, size_t block, const uint32_t *panel,
 				}
 			}
 		}
-		/* Only at the very end. */
+		/* The tail of the depth, less than a word. */
 		for (size_t q = len / NBITS_WORD * NBITS_WORD; q < len; q++) {
 			VEC_UNROLL
 			for (size_t v = 0; v < 2; v++) {
@@ -215,7 +215,7 @@ static void nbits_few(const struct cpu_nbits *args, const struct cpu_gemm_tile *
 	}
 }
 
-/* Terms [p, p + kb) of one panel, as floats. */
+/* Unpack terms [p, p + kb) of one panel into floats. */
 static void nbits_unpack(size_t block, const uint32_t *panel, size_t p, size_t kb, float *to)
 {
 	const size_t block_words = nbits_block_words(block);

@@ -2,20 +2,20 @@
 /*
  * OneHot
  *
- * An index that is out of range has no element that is on.
+ * For an index out of range, all elements are off.
  */
 #include "cpu/compile.h"
 #include "cpu/index.h"
 
-enum { FILL_BLOCK = 1 << 13 /* elements that are filled between two looks for others */ };
+enum { FILL_BLOCK = 1 << 13 /* elements filled between two polls */ };
 
-/* OneHot: y[outer][depth][inner] by indices [outer][inner]; values are off and on. */
+/* OneHot: y[outer][depth][inner] from indices [outer][inner]; values[0] is off, values[1] on. */
 struct cpu_one_hot {
 	struct cpu_indices indices;
 	const uint8_t *values;
 	uint8_t *y;
 	size_t outer, depth, inner;
-	size_t size; /* bytes of an element */
+	size_t size; /* bytes per element */
 	struct cpu_pause *pause;
 };
 
@@ -30,7 +30,7 @@ VEC_INLINE void fill_known(uint8_t *y, size_t n, const uint8_t *value, const siz
 		memcpy(y + i * size, value, size);
 }
 
-/* @n elements of @size bytes: 1, 2, 4 or 8. */
+/* Fill @n elements of @size bytes: 1, 2, 4 or 8. */
 static void fill(uint8_t *y, size_t n, const uint8_t *value, size_t size)
 {
 	if (size == 1)
@@ -43,13 +43,13 @@ static void fill(uint8_t *y, size_t n, const uint8_t *value, size_t size)
 		fill_known(y, n, value, 8);
 }
 
-/* Units: outer ones. */
+/* Units: outer. */
 static void one_hot(const struct cpu_one_hot *args, size_t begin, size_t end)
 {
 	const size_t plane = args->depth * args->inner, size = args->size;
 	uint8_t off[8], on[8];
 
-	/* Both are as they are now for the whole of a unit. */
+	/* Read both values once: clients may change them meanwhile. */
 	memcpy(off, args->values, size);
 	memcpy(on, args->values + size, size);
 	for (size_t outer = begin; outer < end; outer++) {

@@ -2,10 +2,11 @@
 /*
  * QuantizeLinear and DequantizeLinear
  *
- * Scales and zero points are one of a tensor, one of each index of an axis, or one of each block
- * along it. All of that is a walk over rows of neighbouring elements, along which the scale is
- * either one number or a row itself. Quotients are true ones, so that ties fall where ONNX has
- * them; the range is cut off before rounding, which is the same, because its ends are whole.
+ * A tensor has one scale and zero point, or one per index of an axis, or one per block along the
+ * axis. All cases are a walk over rows of adjacent elements, along which the scale is either
+ * constant or a row itself. Quotients are true divisions, so that ties round as ONNX specifies.
+ * Values are clamped before they are rounded, which gives the same results because the limits are
+ * integers.
  */
 #include "cpu/int8-level.h"
 
@@ -31,7 +32,7 @@ VEC_INLINE size_t quant_bytes(const enum cpu_quant_type type)
 	return type == CPU_QUANT_S32 ? 4 : 1;
 }
 
-/* Scales and zero points of a row: one, or one per element. */
+/* The scales and zero points of a row: one, or one per element. */
 struct quant_row {
 	const float *scale;
 	const uint8_t *zero; /* NULL: 0 */
@@ -119,7 +120,7 @@ VEC_INLINE void quant_type_row(const enum quant_what what, const enum cpu_quant_
 		dequantize_row(type, false, row, n, x, y);
 }
 
-/* Elements [from, from + n) of row @r. */
+/* Convert elements [from, from + n) of row @r. */
 VEC_INLINE void quant_piece(const enum quant_what what, const struct cpu_quantize *args, size_t r,
 			    size_t from, size_t n)
 {
@@ -185,7 +186,7 @@ void CPU_FN(i8_range)(size_t n, const float *x, float ret[2])
 	for (size_t i = 0; i < n; i += VW) {
 		const vf value = n - i < VW ? vf_load_partial(x + i, n - i) : vf_load(x + i);
 
-		/* False for a NaN. */
+		/* Comparisons with a NaN are false. */
 		least = vf_select(value < least, value, least);
 		most = vf_select(value > most, value, most);
 	}

@@ -2,11 +2,11 @@
 /*
  * ScatterElements, ScatterND
  *
- * The data have been copied before. What may meet in one element is done by one thread, in the
- * order of the indices: for ScatterElements that is a column along the axis, for ScatterND the same
- * place of all rows. So the result is the same however units are split, and of several updates
- * without a reduction the last one stays. An update by a NaN or to one leaves a NaN, as the largest
- * and as the smallest, too; integers wrap around.
+ * An earlier step has copied the data. Updates that may meet in one element are applied by one
+ * thread, in the order of the indices: for ScatterElements, these are a column along the axis; for
+ * ScatterND, the same position of all rows. So the result does not depend on how units are split,
+ * and without a reduction the last of several updates stays. If the update or the element is a NaN,
+ * the result is a NaN, also of max and min. Integers wrap around.
  */
 #include "cpu/index.h"
 #include "cpu/level.h"
@@ -95,7 +95,7 @@
 #define LARGER(x, y)        ((x) > (y) ? (x) : (y))
 #define SMALLER(x, y)       ((x) < (y) ? (x) : (y))
 
-/* U: of the least width that does not wrap into what C leaves open. */
+/* U: the narrowest type in which the arithmetic has no undefined overflow. */
 #define REDUCTIONS(name, T, U, larger, smaller) \
 	SCATTER(name##_add, T, (U)y + (U)u)     \
 	SCATTER(name##_mul, T, (U)y *(U)u)      \

@@ -2,25 +2,28 @@
 /*
  * Trilu
  *
- * One part of each row is copied, the other is zeros.
+ * One part of each row is copied, the other is set to zero.
  */
 #include "cpu/compile.h"
 #include "cpu/index.h"
 
-/* Trilu of batches of matrices: of row r, columns from r + k on are kept, or those up to there. */
+/*
+ * Trilu of batches of matrices. Of row r, the columns from r + k on are kept if @upper; otherwise
+ * the columns up to r + k are kept.
+ */
 struct cpu_trilu {
 	const uint8_t *x;
 	uint8_t *y;
 	size_t batch, rows, columns;
 	int64_t k;
 	bool upper;
-	size_t size; /* bytes of an element */
+	size_t size; /* bytes per element */
 	struct cpu_pause *pause;
 };
 
 struct cpu_step_trilu {
 	struct cpu_trilu args;
-	struct cpu_extent batch, rows; /* only one of them may depend on the count */
+	struct cpu_extent batch, rows; /* at most one depends on the count */
 };
 
 /* Units: rows of all matrices. */
@@ -30,7 +33,7 @@ static void trilu(const struct cpu_trilu *args, size_t begin, size_t end)
 
 	for (size_t unit = begin; unit < end; unit++) {
 		const int64_t diagonal = (int64_t)(unit % args->rows) + args->k;
-		/* The column where the elements that are kept begin, or end. */
+		/* the column where the kept elements begin (upper) or end */
 		int64_t edge = args->upper ? diagonal : diagonal + 1;
 		const uint8_t *x = args->x + unit * columns * size;
 		uint8_t *y = args->y + unit * columns * size;
