@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Elements of eight bits, signed or not, one by one and in quads that are a word. */
+/* Elements of eight bits, signed or not, one by one or in quads, which form a word. */
 #extension GL_EXT_shader_8bit_storage : require
 
 layout(buffer_reference, std430, buffer_reference_align = 1) readonly buffer InByte { uint8_t v; };
@@ -28,7 +28,10 @@ uvec4 bytes_of(uint word)
 	return uvec4(word, word >> 8, word >> 16, word >> 24) & 0xffu;
 }
 
-/* Four bytes from @index on, as a word. @aligned: all of a tensor's are that do not cross its end. */
+/*
+ * Load four bytes from @index on as a word. @aligned: all quads of the tensor that do not cross its
+ * end are aligned.
+ */
 uint load_quad(uint64_t base, uint index, bool aligned)
 {
 	if (aligned)
@@ -37,7 +40,7 @@ uint load_quad(uint64_t base, uint index, bool aligned)
 	       load_byte(base, index + 2) << 16 | load_byte(base, index + 3) << 24;
 }
 
-/* The same of @n elements at most; the others are 0. */
+/* Load @n bytes, at most 4, as a word; the remaining bytes are 0. */
 uint load_some(uint64_t base, uint index, uint n)
 {
 	uint word = 0;
@@ -48,7 +51,7 @@ uint load_some(uint64_t base, uint index, uint n)
 	return word;
 }
 
-/* Elements from @index on, a multiple of four, but not beyond @total. */
+/* Store four elements from @index on, a multiple of four, but none beyond @total. */
 void store_quad(uint64_t base, uint index, uint total, uvec4 bytes)
 {
 	bytes &= 0xffu;
@@ -62,7 +65,7 @@ void store_quad(uint64_t base, uint index, uint total, uvec4 bytes)
 			store_byte(base, index + i, bytes[i]);
 }
 
-/* Up to four elements of 32 bits from @index on, but not beyond @total; the last one again then. */
+/* Load four elements of 32 bits from @index on; beyond @total, the last element is repeated. */
 uvec4 load_words(uint64_t base, uint index, uint total)
 {
 	uvec4 words;
@@ -74,7 +77,7 @@ uvec4 load_words(uint64_t base, uint index, uint total)
 	return words;
 }
 
-/* What a byte stands for. */
+/* Return the value of a byte. */
 int signed_byte(uint byte, bool is_signed)
 {
 	return int(is_signed ? byte ^ 0x80u : byte) - (is_signed ? 128 : 0);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What every shader shares: the parameter block, loads and stores.
+ * The parameter block, loads and stores of every shader
  *
- * Tensors are reached through addresses, which no robustness feature checks. So each shader compares
- * every index with sizes from the parameter block, which only the broker writes, and
- * a block of zeros makes every shader return without touching memory. Element indices fit into 32
- * bits, byte offsets need not: addresses are computed in 64.
+ * Shaders access tensors by address, without robustness checks. So each shader compares every index
+ * with sizes from the parameter block, which only the broker writes. A block of zeros makes every
+ * shader return without touching memory. Element indices fit into 32 bits, byte offsets may not:
+ * addresses are computed in 64 bits.
  *
- * A driver in the field (lavapipe of Mesa 22) silently ends every loop of an invocation once all of
- * them together have taken 65,535 turns. Loops over elements are unrolled by hand for that reason,
- * and broker/vulkan/lower.c counts turns before it lets a plan onto such a device.
+ * A driver in the field (lavapipe of Mesa 22) silently ends every loop of an invocation once all
+ * its loops together have run 65,535 iterations. Loops over elements are unrolled by hand for that
+ * reason, and broker/vulkan/lower.c counts iterations before it admits a plan to such a device.
  */
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
@@ -29,9 +29,9 @@ layout(push_constant) uniform Push
 } push;
 
 /*
- * A shader is compiled once for float32 and, where a device can hold such tensors, once for float16
- * (-DF16): elements are float16 in memory then, and float32 in arithmetic. Some are also compiled for
- * float64 (-DDOUBLES), of which arithmetic is as well: what they compute with is REAL.
+ * A shader is compiled for float32 and, for devices that can store float16, also for float16
+ * (-DF16): elements are float16 in memory and float32 in arithmetic. Some shaders are also compiled
+ * for float64 (-DDOUBLES), in memory and in arithmetic. REAL is the type of arithmetic.
  */
 #ifdef DOUBLES
 layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer In1 { double v; };
@@ -48,7 +48,7 @@ layout(buffer_reference, std430, buffer_reference_align = 2) writeonly buffer Ou
 #define STORED1 float16_t
 #define REAL float
 #define STORED4 f16vec4
-const uint64_t ELEMENT = 2ul; /* bytes */
+const uint64_t ELEMENT = 2ul; /* bytes per element */
 #else
 layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer In1 { float v; };
 layout(buffer_reference, std430, buffer_reference_align = 4) writeonly buffer Out1 { float v; };
@@ -65,7 +65,7 @@ uint64_t at(uint64_t base, uint index)
 	return base + uint64_t(index) * ELEMENT;
 }
 
-/* At an address. */
+/* Load the element at an address. */
 REAL read1(uint64_t address)
 {
 	return REAL(In1(address).v);
@@ -101,8 +101,9 @@ void store4(uint64_t base, uint index, vec4 value)
 #endif
 
 /*
- * Float32's denormals count as zero wherever something is computed, as on the CPU: some devices see
- * to that themselves, others do not. Needed where next to zero is not next to the result.
+ * Return @x with denormals replaced by zero. Float32's denormals count as zero in every
+ * computation, as on the CPU; some devices flush them, others do not. Needed where a denormal and
+ * zero give different results.
  */
 float flushed(float x)
 {
@@ -117,8 +118,8 @@ vec4 flushed(vec4 x)
 }
 
 /*
- * The number of this workgroup in a grid that is folded over x and y; groups.w of it are run by
- * other dispatches before.
+ * Return the number of this workgroup in a grid that is folded over x and y. Other dispatches run
+ * the first groups.w workgroups.
  */
 uint linear_group(Params p)
 {

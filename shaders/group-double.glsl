@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Sums and maxima of float64 over a workgroup, of a power of two: a part of subgroup.glsl. */
+/*
+ * Sums and maxima of float64 over a workgroup, whose size is a power of two. A part of
+ * subgroup.glsl.
+ */
 const uint GROUP_SUM = 0, GROUP_PRODUCT = 1, GROUP_MOST = 2, GROUP_ORDER = 3;
 
-/* Before it is asked how large a workgroup is. */
+/* Declared before gl_WorkGroupSize is used. */
 layout(local_size_x_id = 0) in;
 
 shared uvec2 group_words[256];

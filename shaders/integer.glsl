@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Products of bytes: zero points, and sums as they are stored
+ * Products of bytes: zero points and stored sums
  *
- * Bytes that have a sign are flipped to count from 0 on, and their zero points with them, which
- * leaves differences as they are. Sums wrap around, as whole numbers of 32 bits do.
+ * Signed bytes are flipped to unsigned ones, and so are their zero points, which leaves their
+ * differences unchanged. Sums are 32-bit integers and wrap around.
  */
 #include "bytes.glsl"
 
@@ -11,7 +11,7 @@ layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer InI
 layout(buffer_reference, std430, buffer_reference_align = 4) writeonly buffer OutInt { int v; };
 layout(buffer_reference, std430, buffer_reference_align = 4) writeonly buffer OutInt4 { ivec4 v; };
 
-/* Zero point @index of A, which has p.w[INTEGER_A_ZEROS] of them; flipped. */
+/* Return zero point @index of A, flipped; A has p.w[INTEGER_A_ZEROS] zero points. */
 int zero_of_a(Params p, uint index)
 {
 	uint n = p.w[INTEGER_A_ZEROS], zero = 0;
@@ -30,7 +30,7 @@ int zero_of_b(Params p, uint index)
 	return int(zero ^ p.w[INTEGER_B_FLIP]);
 }
 
-/* The same for all bytes of a word. */
+/* Return the flip mask for all four bytes of a word. */
 uint flip_of(uint flip)
 {
 	return flip * 0x01010101u;

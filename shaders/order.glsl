@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * REALs as unsigned numbers of the same order, for the largest and the smallest: both zeros and
- * denormals alike, what is no number above everything. Shaders compare these, because what
- * comparisons and max() make of such values is left open.
+ * REALs as unsigned numbers in the same order, for maxima and minima. Both zeros and all denormals
+ * are equal, and a NaN is above everything. Shaders compare these numbers, because GLSL leaves
+ * comparisons and max() of such values undefined.
  *
- *	order_of()	of a value; with @flip, which is 0xffffffff then, in the order turned round
- *	order_value()	back from one of the same @flip
- *	order_start()	before the first element: less than all of them
+ *   order_of()     number of a value; with @flip 0xffffffff instead of 0, in reverse order
+ *   order_value()  value of a number, with the same @flip
+ *   order_start()  initial number, which no element's number is below
  */
 #ifdef DOUBLES
 #define ORDER uint64_t

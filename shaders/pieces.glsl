@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Moving pieces of 1 to 16 bytes, whatever they mean: WIDTH is the logarithm. Compiled with -DNARROW
- * for those of 1 and 2, which not every device can address.
+ * Moving pieces of 1 to 16 bytes of any type. WIDTH is the logarithm of the size. Compiled with
+ * -DNARROW for pieces of 1 and 2 bytes, which not every device can address.
  */
 layout(constant_id = 2) const uint WIDTH = 2;
 
@@ -26,7 +26,7 @@ uint64_t piece_at(uint64_t base, uint index)
 	return base + (uint64_t(index) << WIDTH);
 }
 
-/* If not @keeps, zeros are written. */
+/* Copy a piece or, without @keeps, write zeros. */
 void move_piece(uint64_t from, uint64_t to, bool keeps)
 {
 #ifdef NARROW

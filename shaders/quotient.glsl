@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Quotients, to the last bit
+ * Correctly rounded quotients
  *
- * Where a number of eight bits falls between two depends on the last bit of a quotient. Devices
- * divide to within a few units of it, so the quotient is put right by what is left, which is found
- * without a rounding error: the product's by splitting its factors into halves of 12 bits (Dekker), as
- * a fused multiply-add is not fused everywhere.
+ * The last bit of a quotient can decide to which eight-bit number a value is rounded. Devices
+ * divide to within a few units in the last place, so the quotient is corrected by the remainder.
+ * The remainder needs an exact product, for which the factors are split into halves of 12 bits
+ * (Dekker): a fused multiply-add is not fused on every device.
  */
 float quotient(float x, float y)
 {
 	precise float q = x / y, part, q_high, q_low, y_high, y_low, product, rest;
 	float least = min(abs(x), min(abs(y), abs(q))), most = max(abs(x), max(abs(y), abs(q)));
 
-	/* Beyond, halves would overflow or vanish. */
+	/* Outside this range, the halves would overflow or underflow. */
 	if (!(least > 1e-20 && most < 1e20))
 		return q;
 	part = q * 4097.0;
@@ -28,7 +28,10 @@ float quotient(float x, float y)
 	return q;
 }
 
-/* The nearest whole number, to even, of those that a byte with this zero point can be. */
+/*
+ * Round to the nearest integer, ties to even, saturated to the range of a byte with this zero
+ * point.
+ */
 uint to_byte(float value, int zero, bool is_signed)
 {
 	int least = is_signed ? -128 : 0;

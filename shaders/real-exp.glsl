@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The exponential function and the logarithm of REAL: see common.glsl. */
+/* EXP and LOG: exponential function and logarithm of REAL; see common.glsl. */
 #ifdef DOUBLES
 #include "double-exp.glsl"
 #define EXP exp_of

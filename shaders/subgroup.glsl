@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sums and maxima over a workgroup: within subgroups, then over them through shared memory. Float64
- * goes through that alone: not every device's subgroups have it.
+ * Sums and maxima over a workgroup: within subgroups first, then across subgroups in shared memory.
+ * Float64 uses shared memory alone, because not every device has subgroup operations on float64.
  */
 #ifdef DOUBLES
 #include "group-double.glsl"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Elements of any type, by their bits
+ * Elements of any type, as bits
  *
- * Float16 and bfloat16 are converted here: how a device rounds to it is its own affair.
+ * Float16 and bfloat16 are converted here, because devices differ in how they round to them.
  */
 #extension GL_EXT_shader_8bit_storage : require
 #extension GL_EXT_shader_16bit_storage : require
@@ -19,7 +19,7 @@ layout(buffer_reference, std430, buffer_reference_align = 4) writeonly buffer Ou
 layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer InU64 { uint64_t v; };
 layout(buffer_reference, std430, buffer_reference_align = 8) writeonly buffer OutU64 { uint64_t v; };
 
-/* Bytes of an element, as bits to shift by. */
+/* Return the logarithm of an element's size in bytes. */
 uint width_of(uint type)
 {
 	if (type == I64 || type == F64)
@@ -90,7 +90,7 @@ uint float_to_half(float x)
 	return value | (bits >> 16 & 0x8000u);
 }
 
-/* A float of the same bits, cut off: rounded to the nearest, of two to the even one. */
+/* Convert to bfloat16, a float32's upper half: rounded to the nearest, ties to even. */
 uint float_to_bfloat(float x)
 {
 	uint bits = floatBitsToUint(x);
@@ -114,7 +114,7 @@ float to_float(uint type, uint64_t bits)
 
 int64_t to_integer(uint type, uint64_t bits)
 {
-	/* Signs are extended by hand: a conversion by way of int is not one with every compiler. */
+	/* Extend signs explicitly: not every compiler converts correctly by way of int. */
 	switch (type) {
 	case I8:
 		return int64_t(bits ^ 0x80ul) - 0x80l;
@@ -127,8 +127,8 @@ int64_t to_integer(uint type, uint64_t bits)
 }
 
 /*
- * A number in the same order as the values: of integers and of float64, both zeros and denormals of
- * which are alike, and what is no number above everything.
+ * Return an unsigned number in the order of the values of an integer or float64 type. For float64,
+ * both zeros and all denormals are equal, and a NaN is above everything.
  */
 uint64_t order_of_bits(uint type, uint64_t bits)
 {

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Where the window of an output lies in an image, for Conv and pooling. */
+/* Positions of windows in an image, for Conv and pooling. */
 
-/* The input position under tap @tap of output @at along one axis; beyond the image if padding. */
+/*
+ * Return the input position under tap @tap of output @at_out along one axis; in the padding, it is
+ * beyond the image.
+ */
 uint window_at(uint at_out, uint tap, uint stride, uint dilation, uint pad)
 {
-	/* Below zero wraps to a number that no image reaches. */
+	/* Below zero, the position wraps around to a number beyond every image. */
 	return at_out * stride + tap * dilation - pad;
 }
