@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What follows a product or a convolution and is computed along with it: a constant says which
- * function, so that pipelines have the one that they need. 0 stands for another slope below zero, and
- * limits, if anything at all: that is Relu, LeakyRelu and Clip. NaN, which compares with nothing, stays.
+ * Activations fused with a product or a convolution. A constant of the pipeline selects the
+ * function, so that a pipeline contains only the one that it needs. 0 selects a slope below zero
+ * and limits, or nothing: Relu, LeakyRelu and Clip. A NaN, which compares with nothing, stays.
  *
- * With the parameters in hand, for who applies it many times: software devices compile each access to
- * memory to a loop over invocations.
+ * Callers that apply an activation many times load the parameters once: software devices compile
+ * each memory access to a loop over invocations.
  *
- * Nothing is computed along with float64.
+ * Nothing is fused with float64.
  */
 #ifdef DOUBLES
 double activate(Params p, double x)
@@ -34,7 +34,7 @@ Activation activation_of(Params p)
 vec4 activate4(Activation a, vec4 x)
 {
 	if (CURVE != 0) {
-		/* One by one: fewer registers. */
+		/* One component at a time, for fewer registers. */
 		[[unroll]] for (uint i = 0; i < 4; i++)
 			x[i] = curve(CURVE, vec4(x[i]), a.low, a.high).x;
 	} else if (a.is_any) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Activations that are no straight lines, by number: those that can also be computed along with a
- * product or a convolution (broker/plan/fuse.c), @a and @b being their parameters. What they give for
- * special values is what broker/cpu/map-float-hot.c says. With -DDOUBLES these and all others that are
- * made of the exponential function and the logarithm, of float64: a part of typed-double.glsl.
+ * Activations other than piecewise linear ones, by number. They can also be fused with a product or
+ * a convolution (broker/plan/fuse.c); @a and @b are their parameters. Their results for special
+ * values are those of broker/cpu/map-float-hot.c. With -DDOUBLES, a part of typed-double.glsl:
+ * these and all other functions built from the exponential function and the logarithm, of float64.
  */
 #ifdef DOUBLES
 #include "double-exp.glsl"
@@ -92,7 +92,7 @@ double erf_of(double x)
 	return with_sign(1.0lf - erfc_tail(a, -a * a, 0.0lf), x);
 }
 
-/* The share of a normal distribution that lies below @x */
+/* Return the cumulative normal distribution at @x. */
 double normal_cdf(double x)
 {
 	double a = lesser(40.0lf, magnitude(x)), part = -0.5lf * a, root_a = a * 0.70710678118654752440lf;
@@ -120,7 +120,7 @@ double hard_sigmoid(double x, double a, double b)
 	return limit(a * x + b, 0.0lf, 1.0lf);
 }
 
-/* The same as below. */
+/* Like curve() below, of float64. */
 double curve(uint function, double x, double a, double b)
 {
 	switch (function) {

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Exponential function and logarithm of float64, and what is made of them. GLSL has them for float32
- * alone. Series that converge to the last bits on a short range about 0, to which arguments are
- * reduced by powers of two. What they give for special values is what exp.glsl and math.glsl give.
+ * Exponential function and logarithm of float64, and functions built from them
+ *
+ * GLSL has these for float32 only. Arguments are reduced by powers of two to a short range about 0,
+ * where the series converge to the last bits. Special values give the results of exp.glsl and
+ * math.glsl.
  */
-const double LN2_HIGH = 0.693147180369123816490lf; /* has zeros at the end: times n is exact */
+/* ends in zero bits: its product with n is exact */
+const double LN2_HIGH = 0.693147180369123816490lf;
 const double LN2_LOW = 1.90821492927058770002e-10lf;
 
 /* x = n ln 2 + r with |r| <= ln 2 / 2 */
@@ -62,7 +65,9 @@ double expm1_of(double x)
 	return 2.0lf * (expm1_small(r) * scale + (scale - 0.5lf));
 }
 
-/* The logarithm of 2^e (1 + f), with |f| small enough for s = f / (2 + f) to be below 0.172. */
+/*
+ * Return the logarithm of 2^e (1 + f), with |f| small enough for s = f / (2 + f) to be below 0.172.
+ */
 double log_parts(double e, double f)
 {
 	double s = divide(f, 2.0lf + f), z = s * s, p = 0.0lf;
@@ -85,7 +90,7 @@ double log_of(double x)
 		return -infinity();
 	if (x < 0.0lf)
 		return no_number();
-	/* Mantissas from the root of 1/2 on. */
+	/* The mantissa is in [sqrt(1/2), sqrt(2)). */
 	bits = bits_of(x) - 0x3fe6a09e667f3bcdul;
 	e = int(uint(bits >> 32)) >> 20;
 	return log_parts(double(e), double_of((bits & ((1ul << 52) - 1ul)) + 0x3fe6a09e667f3bcdul) - 1.0lf);

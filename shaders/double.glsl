@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Float64: bits, special values, and what is computed without curves. Only for devices with
- * shaderFloat64.
+ * Float64: bits, special values, and functions without curves. Only for devices with shaderFloat64.
  *
- * What the CPU gives for special values is given here by comparisons of bits where a driver is free
- * to forget about them. Denormals count as zero, as everywhere.
+ * Special values give the CPU's results. Where a driver may ignore special values, their bits are
+ * compared. Denormals count as zero, as everywhere.
  */
 const uint64_t DOUBLE_SIGN = 1ul << 63, DOUBLE_INF = 0x7fful << 52, DOUBLE_ONE = 0x3fful << 52;
 
@@ -50,13 +49,13 @@ double magnitude(double x)
 	return double_of(bits_of(x) & ~DOUBLE_SIGN);
 }
 
-/* @x, which is not negative, with the sign of @sign */
+/* Return @x, which is not negative, with the sign of @sign. */
 double with_sign(double x, double sign)
 {
 	return double_of(bits_of(x) | (bits_of(sign) & DOUBLE_SIGN));
 }
 
-/* a < b ? a : b, and so b where one is not a number */
+/* a < b ? a : b; hence b where either is a NaN */
 double lesser(double a, double b)
 {
 	return a < b ? a : b;
@@ -67,7 +66,10 @@ double greater(double a, double b)
 	return a > b ? a : b;
 }
 
-/* A reciprocal of what is nearly the largest number may be flushed: both are made smaller. */
+/*
+ * Divide. The reciprocal of a nearly maximal number may be flushed, so both operands are scaled
+ * down.
+ */
 double divide(double a, double b)
 {
 	double scale = magnitude(b) > 1.0e300lf ? 5.421010862427522e-20lf : 1.0lf;
@@ -85,9 +87,9 @@ double root(double x)
 }
 
 /*
- * Nearest of numbers with @mantissa bits behind the point and exponents below @inf, of two the even
- * one; their bits, without the sign. With @has_denormals smaller ones than the least normal one
- * have fewer bits; else they are 0.
+ * Return the bits, without the sign, of the nearest number, ties to even, in a format with
+ * @mantissa fraction bits and exponents below @inf. With @has_denormals, numbers below the least
+ * normal one have fewer bits; without, they become 0.
  */
 uint narrowed(uint64_t bits, uint mantissa, int bias, int inf, bool has_denormals)
 {

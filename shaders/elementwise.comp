@@ -1,10 +1,11 @@
 #version 460
 /* SPDX-License-Identifier: MIT */
 /*
- * What works element by element on floats, four consecutive elements at a time. Operands that lie
- * like the output are read as vectors; broadcast ones by strides, decomposing the index of the first
- * of four. The functions and what they give for special values are those of
- * broker/cpu/map-float-hot.c.
+ * Elementwise operators on floats, four consecutive elements at a time
+ *
+ * Operands with the output's layout are read as vectors. Broadcast operands are read by strides,
+ * after decomposing the index of the first of the four. The functions and their results for special
+ * values are those of broker/cpu/map-float-hot.c.
  */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -129,7 +130,7 @@ void offsets(Params p, uint index, out uint a, out uint b, out uint last)
 	}
 }
 
-/* The @n operands from element @index on; the others stay. */
+/* Load @n elements of each operand from element @index on; the other components are unchanged. */
 void load_quad(Params p, uint index, uint n, inout vec4 x, inout vec4 y)
 {
 	uint rank = p.w[ELEMENTWISE_RANK];
@@ -137,7 +138,7 @@ void load_quad(Params p, uint index, uint n, inout vec4 x, inout vec4 y)
 	uint x_step = p.w[ELEMENTWISE_A + max(rank, 1) - 1];
 	uint y_step = p.w[ELEMENTWISE_B + max(rank, 1) - 1];
 	uint x_at = index, y_at = index, last;
-	bool together = n == 4; /* are all four, of each operand? */
+	bool together = n == 4; /* all four are adjacent, in each operand */
 
 	if (rank == 0) {
 		x_step = 1;
@@ -155,7 +156,7 @@ void load_quad(Params p, uint index, uint n, inout vec4 x, inout vec4 y)
 	[[unroll]] for (uint i = 0; i < 4; i++) {
 		if (i >= n)
 			return;
-		/* Into the next row. */
+		/* Advance to the next row. */
 		if (i > 0 && rank > 0 && ++last >= size)
 			offsets(p, index + i, x_at, y_at, last);
 		x[i] = load1(p.address[0], x_at);
@@ -192,7 +193,7 @@ void main()
 	for (uint i = 0; i < QUADS; i++) {
 		uint number = (group * QUADS + i) * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
 
-		/* The last group may reach beyond the total, and beyond 32 bits. */
+		/* The last group may extend beyond the total, and beyond 32 bits. */
 		if (number > 0x3fffffffu || number * 4 >= total)
 			break;
 		quad(p, number * 4, min(total - number * 4, 4u));

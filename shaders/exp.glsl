@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The exponential function and what is made of it: a part of math.glsl, for those who need no more
+ * The exponential function and functions built from it. A part of math.glsl, for shaders that need
+ * no more.
  */
 bvec4 is_nan4(vec4 x)
 {
@@ -12,13 +13,13 @@ vec4 magnitude(vec4 x)
 	return uintBitsToFloat(floatBitsToUint(x) & 0x7fffffffu);
 }
 
-/* @x, which is not negative, with the sign of @sign */
+/* Return @x, which is not negative, with the sign of @sign. */
 vec4 with_sign(vec4 x, vec4 sign)
 {
 	return uintBitsToFloat(floatBitsToUint(x) | (floatBitsToUint(sign) & 0x80000000u));
 }
 
-/* a < b ? a : b, and so b where one is not a number */
+/* a < b ? a : b; hence b where either is a NaN */
 vec4 lesser(vec4 a, vec4 b)
 {
 	return mix(b, a, lessThan(a, b));
@@ -101,7 +102,7 @@ vec4 erfc_of(vec4 a, vec4 square, vec4 rest)
 	return (e + e * rest) * p;
 }
 
-/* The share of a normal distribution that lies below @x */
+/* Return the cumulative normal distribution at @x. */
 vec4 normal_cdf(vec4 x)
 {
 	vec4 a = lesser(vec4(14.5), magnitude(x)), part = -0.5 * a, square = a * part;

@@ -2,11 +2,12 @@
 /*
  * Mathematical functions
  *
- * GLSL's own may be wrong by more than the results' precision (a sine is only good near zero, a
- * logarithm poor near one) and leave infinities, zeros and what is not a number open. These are
- * those of broker/cpu/vec-math.h, polynomials and all, for four numbers at a time; what they give
- * for special values is said there. Comparisons select; no compiler may take a number for granted.
- * The exponential function is in exp.glsl, which is to be included before.
+ * GLSL's own functions may be less precise than results require (a sine is good only near zero, a
+ * logarithm is poor near one), and leave infinities, zeros and NaNs undefined. These are the
+ * functions of broker/cpu/vec-math.h, with the same polynomials, for four numbers at a time. That
+ * file also states their results for special values. Comparisons select these results, so that no
+ * compiler may assume that a value is a number. Include exp.glsl, which has the exponential
+ * function, first.
  */
 #define INF uintBitsToFloat(0x7f800000u)
 #define NOT_A_NUMBER uintBitsToFloat(0x7fc00000u)
@@ -16,7 +17,10 @@ bvec4 is_finite4(vec4 x)
 	return lessThan(floatBitsToUint(x) & 0x7fffffffu, uvec4(0x7f800000u));
 }
 
-/* A reciprocal of what is nearly the largest number may be flushed: both are made smaller. */
+/*
+ * Divide. The reciprocal of a nearly maximal number may be flushed, so both operands are scaled
+ * down.
+ */
 vec4 divide(vec4 a, vec4 b)
 {
 	vec4 scale = mix(vec4(1.0), vec4(5.9604645e-8), greaterThan(magnitude(b), vec4(1.2676506e30)));
@@ -155,8 +159,8 @@ vec4 erf_of(vec4 x)
 }
 
 /*
- * x = quadrant * pi / 2 + r for finite x >= 0, |r| about pi / 4 at most. The bits of 2 / pi that
- * matter are multiplied with those of x: Payne and Hanek.
+ * Reduce finite x >= 0 to quadrant * pi / 2 + r, with |r| about pi / 4 at most. The relevant bits
+ * of 2 / pi are multiplied by x's bits (Payne and Hanek).
  */
 uint reduce_angle(float x, out float r)
 {
@@ -185,7 +189,7 @@ uint reduce_angle(float x, out float r)
 	return quadrant;
 }
 
-/* The sine of |x| + @turns * pi / 2, without the sign that the argument gives it. */
+/* Reduce four angles >= 0; infinities and NaNs count as 0. */
 void reduce_angles(vec4 x, out vec4 r, out uvec4 quadrant)
 {
 	[[unroll]] for (uint i = 0; i < 4; i++)
@@ -213,6 +217,7 @@ vec4 flip(vec4 x, bvec4 flipped)
 	return mix(x, -x, flipped);
 }
 
+/* Return the sine of |x| + @turns * pi / 2. */
 vec4 sine_of(vec4 x, uint turns)
 {
 	vec4 a = magnitude(x), r, y;
@@ -250,8 +255,8 @@ vec4 tan_of(vec4 x)
 }
 
 /*
- * By products, which are exact where the result is a float: integers to the power of floats are cut
- * to integers again.
+ * Small integer powers are computed by products. These are exact if the result is a float: integers
+ * raised to float powers are truncated to integers afterwards.
  */
 const float SMALL_POWERS = 16.0;
 
@@ -295,7 +300,7 @@ vec4 pow_of(vec4 x, vec4 y)
 	return mix(power, one, equal(y, zero));
 }
 
-/* The remainder of finite x >= y > 0 by long division, eight bits at a time. */
+/* Return the remainder of finite x >= y > 0, by long division, eight bits at a time. */
 float long_remainder(float x, float y)
 {
 	uint x_bits = floatBitsToUint(x), y_bits = floatBitsToUint(y);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The functions of typed.comp where an operand or the result is float64. */
+/* Functions of typed.comp where an operand or the result is float64. */
 #include "curves.glsl"
 
-/* Truncates; the nearest end of the range beyond it; 0 for what is not a number. */
+/* Truncate to an integer type; saturate beyond its range; 0 for a NaN. */
 int64_t truncate_to(uint type, double x)
 {
 	double limit = type == I64 ? 9223372036854775808.0lf : type == I32 ? 2147483648.0lf
@@ -21,7 +21,7 @@ int64_t truncate_to(uint type, double x)
 	return int64_t(x);
 }
 
-/* From float64. */
+/* Convert float64 to type TO. */
 uint64_t narrow(uint64_t bits)
 {
 	uint64_t sign = bits >> 63;
@@ -42,7 +42,7 @@ uint64_t narrow(uint64_t bits)
 	return uint64_t(truncate_to(TO, flushed(double_of(bits))));
 }
 
-/* To float64. */
+/* Convert type TYPE to float64. */
 uint64_t widen(uint64_t bits)
 {
 	if (!is_float(TYPE))
@@ -80,7 +80,7 @@ bool compares(double x, double y, uint finds)
 	return x >= y;
 }
 
-/* The remainder of finite x >= y > 0 by long division, eleven bits at a time. */
+/* Return the remainder of finite x >= y > 0, by long division, eleven bits at a time. */
 double long_remainder(double x, double y)
 {
 	const uint64_t one = 1ul << 52;
@@ -92,7 +92,7 @@ double long_remainder(double x, double y)
 		rest = (rest << min(shift, 11)) % by;
 	if (rest == 0ul)
 		return 0.0lf;
-	/* To its first bit, as far as normal numbers go. */
+	/* Normalise, as far as exponents of normal numbers allow. */
 	[[unroll]] for (int step = 32; step > 0; step /= 2)
 		if (rest >> (53 - step) == 0ul && y_exponent > step) {
 			rest <<= step;
@@ -112,7 +112,7 @@ double fmod_of(double x, double y)
 	return with_sign(a < b ? a : long_remainder(a, b), x);
 }
 
-/* @a and @b: parameters. */
+/* Apply the operator; @a and @b are its parameters. */
 double function_of(double x, double y, double a, double b)
 {
 	switch (OPERATION) {

@@ -1,10 +1,10 @@
 #version 460
 /* SPDX-License-Identifier: MIT */
 /*
- * What works element by element and has to do with other types than floats: integers, bools,
- * comparisons, Cast, Where; compiled with -DDOUBLES, with float64 (typed-double.glsl). Types are
- * constants of the pipeline; integers are computed with 64 bits and kept to as many as they have.
- * What ONNX leaves open is defined by broker/cpu/map.h.
+ * Elementwise operators that involve types other than floats: integers, bools, comparisons, Cast,
+ * Where; with -DDOUBLES, also float64 (typed-double.glsl). Types are constants of the pipeline.
+ * Integers are computed with 64 bits and truncated to their type's width. broker/cpu/map.h defines
+ * the results that ONNX leaves undefined.
  */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -14,15 +14,16 @@
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint OPERATION = MAP_WHERE;
 layout(constant_id = 2) const uint ELEMENTS = 1; /* per invocation */
-layout(constant_id = 3) const uint TYPE = 1;	 /* enum rbk_dtype: of the operands, but Where's condition */
-layout(constant_id = 4) const uint TO = 1;	 /* and of the result */
+/* enum rbk_dtype of the operands, except Where's condition */
+layout(constant_id = 3) const uint TYPE = 1;
+layout(constant_id = 4) const uint TO = 1;	 /* enum rbk_dtype of the result */
 
 const bool BINARY = OPERATION <= MAP_BIT_SHIFT || OPERATION == MAP_FMOD || OPERATION == MAP_SHIFT_RIGHT;
 
 #ifdef DOUBLES
 #include "typed-double.glsl"
 #else
-/* Truncates; the nearest end of the range beyond it; 0 for what is not a number. */
+/* Truncate to an integer type; saturate beyond its range; 0 for a NaN. */
 int64_t truncate_to(uint type, float x)
 {
 	float limit = type == I64 ? 9223372036854775808.0 : type == I32 ? 2147483648.0
@@ -46,7 +47,7 @@ uint64_t convert(uint64_t bits)
 {
 	if (is_float(TYPE) && TYPE == TO)
 		return bits;
-	/* The same denormals: nothing is computed. */
+	/* Denormals are kept: this conversion computes nothing. */
 	if ((TYPE == F32 && TO == BF16) || (TYPE == BF16 && TO == F32))
 		return from_float(TO, to_float(TYPE, bits));
 	if (is_float(TYPE)) {
@@ -127,7 +128,7 @@ bool of_floats(float x, float y, uint finds)
 		return (bits == 0x7f800000u && (finds & 2u) != 0u) ||
 		       (bits == 0xff800000u && (finds & 1u) != 0u);
 	}
-	/* Drivers are free to forget that a comparison with what is not a number is false. */
+	/* Drivers may ignore that comparisons with NaNs are false, so check the bits. */
 	if ((bits & 0x7fffffffu) > 0x7f800000u ||
 	    (floatBitsToUint(y) & 0x7fffffffu) > 0x7f800000u)
 		return false;
