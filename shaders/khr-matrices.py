@@ -16,7 +16,7 @@ import tempfile
 
 MAGIC = 0x07230203
 HEADER_WORDS = 5
-BOUND = 3  # of the header: all numbers of results are less
+BOUND = 3  # header word: all result IDs are less
 
 EXTENSION, TYPE_INT, CONSTANT_TRUE, CONSTANT_FALSE, CONSTANT, CAPABILITY = \
     10, 21, 41, 42, 43, 17
@@ -62,7 +62,8 @@ def text_words(text):
 def types_of_results(instructions):
     """Return: {result: its type} of what has a type of matrices."""
     types = {operands[0] for operation, operands in instructions if operation == TYPE_NV}
-    # A type's number is nothing else's, so that other instructions cannot be taken for such.
+    # IDs are unique, so a first operand that is the ID of a matrix type is the type of the instruction's
+    # result.
     return {operands[1]: operands[0] for _, operands in instructions
             if len(operands) > 1 and operands[0] in types}
 
@@ -116,7 +117,7 @@ def change(words):
         elif operation == TYPE_NV:
             if operands[0] not in uses:
                 raise Wrong('matrices that are in no product')
-            # Before their first use, and once.
+            # Define the constants once, before their first use.
             changed += constants
             constants = []
             operation, operands = TYPE_KHR, [*operands, bound + uses[operands[0]]]
@@ -147,7 +148,7 @@ def print_code(words):
 
 # ---- The self-test -------------------------------------------------------------------------
 
-# Numbers of results; the first three types are those of a product.
+# Result IDs; the first three are the types of a product.
 LEFT, RIGHT, SUM, WORD, HALF, FLOAT, BOOL, TRUE, FALSE, SIZE, A, B, C, D, WHERE, BEHIND = range(1, 17)
 
 
@@ -200,7 +201,7 @@ def self_test():
     expect_wrong('different things', small(*WHOLE[:3], (PRODUCT_NV, [SUM, D, A, A, C])))
     expect_wrong('what are no matrices', small(*WHOLE[:3], (PRODUCT_NV, [SUM, D, A, SIZE, C])))
     expect_wrong('no constant', small((LOAD_NV, [LEFT, A, WHERE, SIZE, SIZE]), *WHOLE[1:]))
-    # As it is called.
+    # Convert files, as the command line does.
     with tempfile.NamedTemporaryFile() as module, tempfile.NamedTemporaryFile('r') as code:
         module.write(struct.pack(f'<{len(small(*WHOLE))}I', *small(*WHOLE)))
         module.flush()

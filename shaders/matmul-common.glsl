@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Where a batch of a MatMul begins, and how it ends: alpha * sum + beta * C, and an activation. */
+/*
+ * Operand offsets of a MatMul's batches, and its epilogue: alpha * sum + beta * C, and an
+ * activation.
+ */
 #include "activation.glsl"
 
-/* Element offsets of A and B of batch @z. */
+/* Compute the element offsets of A and B for batch @z. */
 void batch_offsets(Params p, uint z, out uint a, out uint b)
 {
 	uint rest = z, coordinate;
@@ -29,7 +32,7 @@ REAL finish(Params p, REAL sum, uint row, uint col)
 }
 
 #ifndef DOUBLES
-/* The same of four columns, of which those beyond the last are anything. */
+/* Like finish(), for four columns; columns beyond the last get arbitrary values. */
 vec4 finish4(Params p, vec4 sum, uint row, uint col, uint n_cols)
 {
 	float beta = uintBitsToFloat(p.w[MATMUL_BETA]);

@@ -1,9 +1,9 @@
 #version 460
 /* SPDX-License-Identifier: MIT */
 /*
- * MatMul and Gemm of float64: each invocation computes ROWS rows by COLS columns in registers, the
- * columns as far apart as the workgroup is wide, so that neighbours read neighbours. Rows and columns
- * beyond the last read the last one, and what comes of them is not stored.
+ * MatMul and Gemm of float64: each invocation computes ROWS rows by COLS columns in registers. Its
+ * columns are a workgroup's width apart, so that adjacent invocations read adjacent elements. Rows
+ * and columns beyond the last read the last one; their results are not stored.
  */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -17,7 +17,7 @@ const uint ROWS = 4, COLS = 3, UNROLL = 4;
 
 struct Tile {
 	double sums[ROWS][COLS];
-	uint rows[ROWS], cols[COLS]; /* of A and B, where term 0 is */
+	uint rows[ROWS], cols[COLS]; /* offsets of term 0 in A and B */
 };
 
 void add_term(inout Tile tile, uint64_t a, uint64_t b, uint a_at, uint b_at)

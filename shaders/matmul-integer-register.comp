@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * MatMulInteger without shared memory, for software devices: each invocation computes 8 rows by 4
- * columns, as matmul-register.comp does, and for its reasons.
+ * columns, like matmul-register.comp, and for the same reasons.
  */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -12,7 +12,7 @@
 
 layout(local_size_x_id = 0) in;
 
-const uint ROWS = 8; /* the workgroup's and the subgroup's size, too */
+const uint ROWS = 8; /* also the size of the workgroup and of the subgroup */
 
 void main()
 {
@@ -54,7 +54,7 @@ void main()
 				ivec4 ours4 = ivec4(bytes_of(ours ^ a_flip)) - a_zero;
 
 				[[unroll]] for (uint i = 0; i < 4; i++) {
-					/* Beyond the last, nothing times anything. */
+					/* Beyond the last k, the factor from A is 0. */
 					uint line = min(k + i, K - 1) * N;
 					ivec4 v = ivec4(bytes_of(load_quad(b, line + c, b_aligned) ^
 								 b_flip)) -
@@ -69,7 +69,7 @@ void main()
 				if (row + r < M)
 					OutInt4(o + uint64_t((row + r) * N + c) * 4ul).v = sum[r];
 		} else {
-			/* One to three columns: each invocation has one row. */
+			/* With one to three columns, each invocation computes one row. */
 			ivec3 total = ivec3(0);
 			ivec3 b_zero = ivec3(zero_of_b(p, 0), zero_of_b(p, min(1, N - 1)),
 					     zero_of_b(p, N - 1));

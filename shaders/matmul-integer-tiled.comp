@@ -1,13 +1,14 @@
 #version 460
 /* SPDX-License-Identifier: MIT */
 /*
- * MatMulInteger in shared-memory tiles, for GPUs: 64 rows by 64 columns by 256 invocations, each four
- * by four, 64 steps of k at a time. Loops stay loops for the sake of registers.
+ * MatMulInteger in shared-memory tiles, for GPUs: 64 rows by 64 columns by 256 invocations, each of
+ * which computes 4 by 4, in steps of 64 values of k. Loops are not unrolled, to save registers.
  *
- * Bytes stay packed in the tiles, four steps of k in a word, so that shared memory gives four times
- * what it gives floats. They are multiplied without a sign, as a product of numbers that are known to
- * have 24 bits at most is one of AMD's fast instructions and that of any others is not; what zero
- * points take away is known from sums of rows and columns, which whoever loads a tile adds up.
+ * Bytes stay packed in the tiles, four values of k in a word, which gives four times the throughput
+ * that floats get from shared memory. They are multiplied as unsigned numbers, because AMD has a
+ * fast instruction for products of numbers known to have at most 24 bits, and for no others. The
+ * zero points' contribution follows from the sums of rows and columns, which the invocations that
+ * load a tile add up.
  */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -17,9 +18,9 @@
 layout(local_size_x_id = 0) in;
 
 const uint SIDE = 64;
-const uint LANES = 16;		 /* beside each other */
-const uint WORDS = 16;		 /* of k */
-const uint LINE = SIDE / 4 + 1; /* in vectors: one more, for the banks */
+const uint LANES = 16;		 /* invocations side by side */
+const uint WORDS = 16;		 /* words of k */
+const uint LINE = SIDE / 4 + 1; /* vectors: one more, to use different banks */
 
 shared uvec4 tile_as[WORDS * LINE];
 shared uvec4 tile_bs[WORDS * LINE];
@@ -47,7 +48,7 @@ void main()
 	uint row = group / tiles * SIDE, col = group % tiles * SIDE;
 	uint t = gl_LocalInvocationID.x, x = t % LANES, y = t / LANES;
 	uint a_flip = flip_of(p.w[INTEGER_A_FLIP]), b_flip = flip_of(p.w[INTEGER_B_FLIP]);
-	/* Rows and columns beyond the last: the last row, and no columns. */
+	/* Rows beyond the last read the last row; columns beyond the last are not read. */
 	uint a_row = min(row + t / 4, M - 1) * K, b_col = col + 4 * x;
 	uint b_n = b_col < N ? min(N - b_col, 4) : 0;
 

@@ -1,20 +1,21 @@
 #version 460
 /* SPDX-License-Identifier: MIT */
 /*
- * MatMul and Gemm of float16 by cooperative matrices: the invocations of a subgroup hold matrices of
- * MATRIX_M by MATRIX_K and MATRIX_K by MATRIX_N together, multiply them by instructions of their own
- * and sum up in float32. For devices that have VK_KHR_cooperative_matrix; the sizes are such a device's.
+ * MatMul and Gemm of float16 by cooperative matrices: the invocations of a subgroup together hold
+ * matrices of MATRIX_M by MATRIX_K and MATRIX_K by MATRIX_N, multiply them by special instructions
+ * and sum in float32. For devices that have VK_KHR_cooperative_matrix; the device determines the
+ * sizes.
  *
- * A workgroup is SUBGROUPS subgroups and computes TILE by TILE elements of the result, each subgroup a
- * quarter of that. The parts of A and B that belong to TILE_K steps of k are put into shared memory
- * first, as they lie in memory, with zeros for all that is beyond the last row, column or step: nothing
- * else is needed at edges, but that what is beyond them is not stored.
+ * A workgroup is SUBGROUPS subgroups and computes TILE by TILE elements of the result, each
+ * subgroup a quarter of these. For each TILE_K values of k, the parts of A and B are first loaded
+ * into shared memory in their own layout, with zeros beyond the last row, column or k. Edges need
+ * nothing else, except that results beyond them are not stored.
  *
- * What subgroups have summed up they pass through shared memory, one matrix at a time: which invocation
- * holds which elements of a matrix nobody tells, and the end of a product needs to know.
+ * Subgroups pass their sums through shared memory, one matrix at a time: the epilogue needs to know
+ * which invocation holds which elements of a matrix, which is unspecified.
  *
- * glslang 11 has the older extension of NVIDIA's alone; shaders/khr-matrices.py makes the module one
- * for that of Khronos.
+ * glslang 11 has only NVIDIA's older extension; shaders/khr-matrices.py converts the module to
+ * Khronos's.
  */
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
@@ -34,13 +35,13 @@ layout(constant_id = 5) const uint MATRIX_K = 16;
 const uint TILE = 64;
 const uint TILE_K = 32; /* a multiple of MATRIX_K */
 const uint SUBGROUPS = 4;
-const uint PART = 32; /* rows and columns of a subgroup's, a multiple of MATRIX_M and MATRIX_N */
+const uint PART = 32; /* rows and columns of a subgroup, a multiple of MATRIX_M and MATRIX_N */
 const uint M_PARTS = PART / MATRIX_M;
 const uint N_PARTS = PART / MATRIX_N;
 
 /*
- * In shared memory, lines of fours: rows of A, or columns where it is transposed, and likewise of B. Two
- * fours more than a line needs, so that lines begin in different banks.
+ * Shared memory has lines of quads: rows of A, or columns if A is transposed, and likewise of B.
+ * Lines are two quads longer than needed, so that they begin in different banks.
  */
 const uint PAD = 2;
 const uint A_QUADS = (TRANS_A == 0 ? TILE_K : TILE) / 4;
@@ -53,7 +54,7 @@ shared uvec2 tile_a[(TRANS_A == 0 ? TILE : TILE_K) * A_LINE];
 shared uvec2 tile_b[(TRANS_B == 0 ? TILE_K : TILE) * B_LINE];
 shared uvec4 sums[SUBGROUPS * MATRIX_M * MATRIX_N / 4];
 
-/* Elements first to first + 3 of a line, of n_elements each; zeros for those that there are not. */
+/* Load elements first to first + 3 of a line of n_elements; missing elements are zero. */
 uvec2 load_quad(uint64_t base, uint line, uint n_lines, uint first, uint n_elements, uint distance)
 {
 	f16vec4 v = f16vec4(0.0);
@@ -83,7 +84,7 @@ void main()
 	const uint M = p.w[MATMUL_M], N = p.w[MATMUL_N], K = p.w[MATMUL_K];
 	const uint lda = p.w[MATMUL_LDA], ldb = p.w[MATMUL_LDB];
 	const uint row = group / tiles * TILE, col = group % tiles * TILE;
-	/* Of the subgroup's part in the tile. */
+	/* The subgroup's part of the tile begins at part_row and part_col. */
 	const uint part_row = gl_SubgroupID / 2 * PART, part_col = gl_SubgroupID % 2 * PART;
 	const uint mine = gl_SubgroupID * MATRIX_M * MATRIX_N / 4;
 

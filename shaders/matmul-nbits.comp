@@ -1,9 +1,9 @@
 #version 460
 /* SPDX-License-Identifier: MIT */
 /*
- * MatMulNBits: each invocation computes ROWS rows of one column, whose weights lie together, eight to
- * a word. Rows are the same for all invocations. Terms of a block are summed up apart, which keeps the
- * error of long sums small.
+ * MatMulNBits: each invocation computes ROWS rows of one column, whose weights are contiguous,
+ * eight to a word. Rows are the same for all invocations. The terms of a block are summed
+ * separately, which keeps the error of long sums small.
  */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -13,7 +13,7 @@
 #define NBITS_N             1
 #define NBITS_K             2
 #define NBITS_BLOCKS        3
-#define NBITS_BLOCK_WORDS   4 /* of eight terms */
+#define NBITS_BLOCK_WORDS   4 /* words of eight terms */
 #define NBITS_COL_TILES     5
 #define NBITS_TILES         6
 #define NBITS_ZEROS         7 /* 0: none, 1: of four bits, 2: float32, 3: float16 */
@@ -26,7 +26,7 @@ float zero_of(Params p, uint column, uint block)
 {
 	uint blocks = p.w[NBITS_BLOCKS], at = column * blocks + block;
 
-	/* Their type need not be that of the scales. */
+	/* The zero points' type need not be the scales' type. */
 	if (p.w[NBITS_ZEROS] == 2)
 		return uintBitsToFloat(load_word(p.address[3], at));
 	if (p.w[NBITS_ZEROS] == 3)

@@ -1,19 +1,20 @@
 #version 460
 /* SPDX-License-Identifier: MIT */
 /*
- * MatMul and Gemm without shared memory, for software devices: each invocation computes SETS times SET
- * rows by SIDES times 4 columns in registers.
+ * MatMul and Gemm without shared memory, for software devices: each invocation computes SETS times
+ * SET rows by SIDES times 4 columns in registers.
  *
- * There a load through an address is done invocation by invocation and component by component, so
- * loads are what costs, and components of 64 bits halve that. All invocations of a workgroup need
- * the same elements of A: each loads those of one row of a set, and the subgroup, which is the
- * workgroup, hands them around. So none may leave early. Handing around costs, too, but for all columns
- * alike: that is why there may be twice 4, where the matrix is wide enough. Of a single row each loads
- * what it needs, and seven eighths of the arithmetic, and of what is to be compiled, are spared.
+ * On such devices a load by address is executed per invocation and per component. So loads
+ * dominate, and components of 64 bits halve their cost. All invocations of a workgroup need the
+ * same elements of A: each loads those of one row of a set, and the subgroup, which is the
+ * workgroup, broadcasts them. No invocation may return early. A broadcast costs, too, but serves
+ * all columns: that is why there may be twice 4 columns where the matrix is wide enough. For a
+ * single row, each invocation loads the elements that it needs, which saves seven eighths of the
+ * arithmetic and of the code to compile.
  *
- * Edges cost no branch in the loop: rows beyond the last read the last one, and the columns of the
- * last invocations begin early enough to end at N, so that some are computed twice, with the same
- * bits. Fewer than four columns take a path of their own.
+ * Edges cost no branch in the loop. Rows beyond the last read the last one. The columns of the last
+ * invocations begin early enough to end at N, so that some are computed twice, with the same bits.
+ * Fewer than four columns take a separate path.
  */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -26,7 +27,8 @@ layout(constant_id = 2) const uint TRANS_B = 0;
 
 layout(constant_id = 3) const uint SETS = 1;
 layout(constant_id = 4) const uint SIDES = 2;
-layout(constant_id = 5) const uint SET = 8; /* rows: the workgroup's and the subgroup's size, or 1 */
+/* rows: also the size of the workgroup and of the subgroup, or 1 */
+layout(constant_id = 5) const uint SET = 8;
 
 #ifdef F16
 #define read_quad read4
@@ -45,7 +47,7 @@ vec4 read_quad(uint64_t address)
 }
 #endif
 
-/* Columns [col, col + 4) of rows [k, k + 4) of B. */
+/* Load columns [col, col + 4) of rows [k, k + 4) of B. */
 void load_b(uint64_t b, uint k, uint col, uint ldb, out vec4 b0, out vec4 b1, out vec4 b2,
 	    out vec4 b3)
 {
@@ -80,7 +82,7 @@ float element_b(uint64_t b, uint k, uint col, uint ldb)
 	return read1(b + (TRANS_B == 0 ? uint64_t(k) * ldb + col : uint64_t(col) * ldb + k) * ELEMENT);
 }
 
-/* Columns [col, col + 4) of row k. */
+/* Load columns [col, col + 4) of row k of B. */
 vec4 row_b(uint64_t b, uint k, uint col, uint ldb)
 {
 	if (TRANS_B == 0)
@@ -100,7 +102,7 @@ void store_quad(uint64_t address, vec4 v)
 #endif
 }
 
-/* Of C, four elements that lie together, or one. */
+/* Load four adjacent elements of C or, with @step 0, one element four times. */
 vec4 quad_c(uint64_t c, uint row, uint col, uint step)
 {
 	return step == 0 ? vec4(load1(c, row)) : read_quad(at(c, row + col));
@@ -117,7 +119,9 @@ void main()
 	if (group >= p.w[MATMUL_TILES])
 		return;
 
-	/* Down the columns first: a strip of B stays in the cache while all of A passes by. */
+	/*
+	 * Order workgroups by rows first: a strip of B stays in the cache while all of A is read.
+	 */
 	uint row_tiles = p.w[MATMUL_TILES] / tiles;
 	uint row = group % row_tiles * SET * SETS;
 	uint side_cols = gl_WorkGroupSize.x * 4, first = group / row_tiles * side_cols * SIDES;
@@ -187,7 +191,7 @@ void main()
 						sum[side][r] += (SET == 1 ? ours[r] : subgroupBroadcast(ours[r / SET], r % SET)) * v;
 				}
 			}
-			/* Loops, and the row's sums selected: that much less is to be compiled. */
+			/* Loops that select the row's sums, to reduce the code to compile. */
 			for (uint r = 0; r < SET * sets; r++)
 				for (uint side = 0; side < sides; side++) {
 					uint m = row + r, n = c[0];
@@ -206,8 +210,9 @@ void main()
 				}
 		} else {
 			/*
-			 * One to three columns: each invocation has one row of each set. They hand B
-			 * around, of which each loads a column's element for one k of two.
+			 * With one to three columns, each invocation computes one row of each set.
+			 * The invocations broadcast B: each loads an element of one column for
+			 * every second k.
 			 */
 			uint n = min(lane / 2, N - 1);
 			vec4 total[SETS];

@@ -15,10 +15,11 @@ uint M, N, K, lda, ldb, row, col;
 uint64_t a, b;
 
 /*
- * Edges cost no branch in the loop. Rows and columns beyond the last read the last one, and what comes
- * of them is not stored; a quad that lies together and would reach beyond the last is moved to end
- * with it, so that some elements are computed twice, with the same bits. Matrices that have fewer than
- * four there are read as all are in the last steps of k: element by element.
+ * Edges cost no branch in the loop. Rows and columns beyond the last read the last one, and their
+ * results are not stored. A contiguous quad that would extend beyond the last element is moved to
+ * end with it, so that some elements are computed twice, with the same bits. Matrices with fewer
+ * than four elements in that direction are read element by element, as all matrices are in the last
+ * steps of k.
  */
 uint quad_row(uint at)
 {
@@ -56,7 +57,7 @@ vec4 elements_b(uint k, uint n)
 	return v;
 }
 
-/* Where in the tiles an invocation puts four elements that lie together in memory. */
+/* Store four elements that are adjacent in memory into the tile of A; store_b() likewise. */
 void store_a(uint at, uint part, vec4 v)
 {
 	if (TRANS_A != 0)
@@ -76,8 +77,8 @@ void store_b(uint at, uint part, vec4 v)
 }
 
 /*
- * Fours of A and of B, several each. What the compiler is to see as the same for several of them, or as
- * the same for all invocations, is an expression of its own.
+ * Load the quads of A and B, several per invocation. Subexpressions that several quads share, or
+ * all invocations, are written separately, so that the compiler recognises them.
  */
 void tile_load(uint k0, bool whole)
 {

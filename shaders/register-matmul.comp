@@ -1,9 +1,9 @@
 #version 460
 /* SPDX-License-Identifier: MIT */
 /*
- * MatMul of n by n matrices in registers, from buffers that are bound: the benchmark's baseline, used
- * by no plan. Each invocation computes 8 rows by 4 columns, with nothing that a plan needs: n is a
- * multiple of 32, there are no edges, no batches, no addresses.
+ * MatMul of n by n matrices in registers, from bound buffers: the benchmark's baseline, used by no
+ * plan. Each invocation computes 8 rows by 4 columns, without the features that a plan needs: n is
+ * a multiple of 32, and there are no edges, batches or addresses.
  */
 #extension GL_EXT_control_flow_attributes : require
 
