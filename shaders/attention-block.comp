@@ -1,9 +1,9 @@
 #version 460
 /* SPDX-License-Identifier: MIT */
 /*
- * Attention for GPUs: four queries of the same keys per workgroup, which are the components of
- * vectors, over the keys in blocks of one per invocation, so that keys and values are loaded once for
- * all four. Otherwise as attention.comp.
+ * Attention for GPUs: each workgroup computes four queries of the same keys, which are the
+ * components of vectors. Keys are processed in blocks of one key per invocation, so that keys and
+ * values are loaded once for all four queries. Otherwise as attention.comp.
  */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -17,7 +17,7 @@ const uint QUERIES = 4;
 const uint MAX_LANES = 64;
 const uint MAX_VALUE = 128; /* twice VK_ATTENTION_HEAD */
 
-shared vec4 weights[MAX_LANES]; /* of a block's keys; negative: it does not count */
+shared vec4 weights[MAX_LANES]; /* weights of a block's keys; negative: the key does not count */
 shared vec4 sums[MAX_VALUE];
 shared vec4 parts[MAX_LANES];
 
@@ -47,7 +47,7 @@ vec4 group_add(vec4 value)
 	return sum;
 }
 
-/* Of all queries with @key. */
+/* Return the products of all queries with @key. */
 vec4 products(Params p, Query query[QUERIES], uint key)
 {
 	uint size = p.w[ATTENTION_HEAD], at_k = query[0].k + key * p.w[ATTENTION_K_ROW], d = 0;
@@ -91,7 +91,7 @@ void main()
 	vec4 most = vec4(NONE), sum = vec4(0.0);
 	Query query[QUERIES];
 
-	/* Of fewer than four the last one is there several times, and written once. */
+	/* With fewer than four queries, the last one is repeated, and written once. */
 	[[unroll]] for (uint i = 0; i < QUERIES; i++) {
 		uint n = first + min(i, n_queries - 1);
 
@@ -111,7 +111,7 @@ void main()
 			[[unroll]] for (uint i = 0; i < QUERIES; i++)
 				s[i] = score_of(p, query[i], key, product[i], writes && i < n_queries);
 		}
-		/* What is no number is not the largest, but makes the sum none. */
+		/* A NaN is not the maximum, but makes the sum a NaN. */
 		[[unroll]] for (uint i = 0; i < QUERIES; i++)
 			best[i] = isnan(s[i]) ? NONE : s[i];
 		top = max(most, group_max(best));
@@ -134,7 +134,7 @@ void main()
 				float v = load1(p.address[2],
 						query[0].v + (begin + j) * p.w[ATTENTION_V_ROW] + d);
 
-				/* Written so that what is not a number counts. */
+				/* The comparison is written so that NaN weights count. */
 				[[unroll]] for (uint i = 0; i < QUERIES; i++)
 					value[i] += w[i] < 0.0 ? 0.0 : w[i] * v;
 			}

@@ -1,12 +1,12 @@
 #version 460
 /* SPDX-License-Identifier: MIT */
 /*
- * Attention for software devices: one query per invocation, those of a workgroup of the same keys,
- * which they go over together, one after the other. There a load through an address is done
- * invocation by invocation, and so is all that goes by way of shared memory: each invocation loads
- * a part of a key, and the subgroup, which is the workgroup, hands it around. So none may leave early.
+ * Attention for software devices: one query per invocation. The queries of a workgroup share keys,
+ * which they process together, one after another. On such devices a load by address is executed per
+ * invocation, and so is every access to shared memory. So each invocation loads a part of a key,
+ * and the subgroup, which is the workgroup, broadcasts the parts. No invocation may return early.
  *
- * Queries and outputs are CHUNKS vectors in registers; what is beyond their size is 0. Otherwise as
+ * Queries and outputs are CHUNKS vectors in registers, with 0 beyond their size. Otherwise as
  * attention.comp.
  */
 #extension GL_GOOGLE_include_directive : require
@@ -18,12 +18,12 @@
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint CHUNKS = 16;
 
-const uint LANES = 8; /* the workgroup's and the subgroup's size, too */
+const uint LANES = 8; /* also the size of the workgroup and of the subgroup */
 const uint PARTS = CHUNKS / LANES;
 
 /*
- * Elements [at, at + 4) of @size at @base; 0 beyond them. There are four at least: a branch would not
- * save the loads that it skips.
+ * Load elements [at, at + 4) of @size at @base; 0 beyond @size, which is at least 4. A branch would
+ * not save the loads that it skips.
  */
 vec4 chunk(uint64_t base, uint at, uint size)
 {
@@ -81,7 +81,7 @@ void main()
 		uint64_t base = at(p.address[2], query.v + key * p.w[ATTENTION_V_ROW]);
 		vec4 part[PARTS];
 
-		/* What is no number is not the largest, but makes the sum none. */
+		/* A NaN is not the maximum, but makes the sum a NaN. */
 		if (subgroupBallot(s > most) != uvec4(0)) {
 			float top = s > most ? s : most;
 			float factor = top > most ? counts(most) ? exp(most - top) : 0.0 : 1.0;

@@ -1,11 +1,11 @@
 #version 460
 /* SPDX-License-Identifier: MIT */
 /*
- * Attention: one query per workgroup, over the keys in blocks of one per invocation. The largest
- * score so far and the sum of exponentials relative to it are kept; when a block has a larger one,
- * the output so far, which lies in shared memory, is scaled down. Keys that do not count are left
- * out. The matrix of scores is written only where it is asked for; after the softmax that takes a
- * second time over the keys, when the sum is known.
+ * Attention: one query per workgroup. Keys are processed in blocks of one key per invocation. The
+ * maximum score so far and the sum of exponentials relative to it are kept. When a block has a
+ * larger maximum, the output so far, which is in shared memory, is scaled down. Keys that do not
+ * count are skipped. The matrix of scores is written only on request; writing it after the softmax
+ * takes a second pass over the keys, when the sum is known.
  */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -17,7 +17,7 @@ layout(local_size_x_id = 0) in;
 const uint MAX_VALUE = 1024;  /* ATTENTION_MAX_VALUE of lower-attention.c */
 const uint MAX_LANES = 256;
 
-shared float weights[MAX_LANES]; /* of a block's keys; negative: it does not count */
+shared float weights[MAX_LANES]; /* weights of a block's keys; negative: the key does not count */
 shared float sums[MAX_VALUE];
 
 float product(Params p, Query query, uint key)
@@ -49,7 +49,7 @@ void main()
 	uint rows = p.w[ATTENTION_Q_LEN], heads = p.w[ATTENTION_Q_HEADS];
 	Query query = query_of(p, index / rows / heads, index / rows % heads, index % rows);
 	bool writes = (p.w[ATTENTION_FLAGS] & ATTENTION_HAS_QK) != 0;
-	/* Scores that nobody wants are not computed. */
+	/* Compute the scores of keys that do not count only if scores are requested. */
 	uint n_keys = writes ? total : query.limit;
 	float most = NONE, sum = 0.0;
 
@@ -58,7 +58,7 @@ void main()
 	for (uint begin = 0; begin < n_keys; begin += lanes) {
 		uint key = begin + lane;
 		float s = key < n_keys ? score_of(p, query, key, product(p, query, key), writes) : NONE;
-		/* What is no number is not the largest, but makes the sum none. */
+		/* A NaN is not the maximum, but makes the sum a NaN. */
 		float top = max(most, group_max(isnan(s) ? NONE : s)), factor = 1.0, weight = -1.0;
 
 		if (counts(s))
@@ -71,7 +71,7 @@ void main()
 			float value = factor == 0.0 ? 0.0 : sums[d] * factor;
 
 			for (uint j = 0; j < min(lanes, n_keys - begin); j++)
-				/* Written so that what is not a number counts. */
+				/* The comparison is written so that NaN weights count. */
 				if (!(weights[j] < 0.0))
 					value += weights[j] *
 						 load1(p.address[2],

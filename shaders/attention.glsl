@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* What is known of a query, and what becomes of its product with a key. */
+/* Queries of Attention, and their scores. */
 layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer Length { uvec2 v; };
 layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer Word { uint v; };
 
 #define NONE uintBitsToFloat(0xff800000u)
 
 struct Query {
-	uint batch, head, row; /* the query's */
-	uint q, k, v, y, qk;   /* where its elements begin */
+	uint batch, head, row; /* of the query */
+	uint q, k, v, y, qk;   /* offsets of its elements */
 	uint mask;
 	uint limit;            /* keys from here on do not count */
 };
@@ -43,7 +43,10 @@ Query query_of(Params p, uint batch, uint head, uint row)
 	}
 	query.limit = valid;
 	if ((p.w[ATTENTION_FLAGS] & ATTENTION_CAUSAL) != 0) {
-		/* Below zero wraps to a number that is larger than all lengths. */
+		/*
+		 * With valid lengths and no past keys, the last query sees all valid keys; a count
+		 * below zero becomes 0.
+		 */
 		uint seen = query.row + 1 + p.w[ATTENTION_PAST];
 
 		if ((p.w[ATTENTION_FLAGS] & ATTENTION_HAS_VALID) != 0 && p.w[ATTENTION_PAST] == 0)
@@ -56,8 +59,8 @@ Query query_of(Params p, uint batch, uint head, uint row)
 }
 
 /*
- * What one operand of each product is multiplied by: the scale comes before it, since the product
- * alone may be infinite.
+ * Return the factor of one operand of each product. The scale is applied before the product,
+ * because the unscaled product may overflow.
  */
 float scale_of(Params p)
 {
@@ -65,8 +68,8 @@ float scale_of(Params p)
 }
 
 /*
- * What becomes of @product, of a query with @key, before the softmax: minus infinity where it does not
- * count; what was asked for is written.
+ * Return the score before the softmax, from the product of a query and @key: minus infinity if the
+ * key does not count. With @write, write the scores that the mode requests.
  */
 float score_of(Params p, Query query, uint key, float product, bool write)
 {
@@ -92,7 +95,7 @@ float score_of(Params p, Query query, uint key, float product, bool write)
 		uint at = query.mask + key;
 		float bias;
 
-		/* Its type need not be that of the keys. */
+		/* The mask's type need not be the keys' type. */
 		if ((flags & ATTENTION_MASK_HALF) != 0)
 			bias = unpackHalf2x16(Word(p.address[3] + uint64_t(at / 2) * 4ul).v)[at % 2];
 		else

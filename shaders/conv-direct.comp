@@ -1,13 +1,13 @@
 #version 460
 /* SPDX-License-Identifier: MIT */
 /*
- * Conv for few output channels per group, as in depthwise convolution, for GPUs: each invocation
- * computes ROWS of them at POSITIONS positions, a workgroup's size apart, so that loads of neighbours
- * are neighbours.
+ * Conv for few output channels per group, as in depthwise convolution, for GPUs. Each invocation
+ * computes ROWS output channels at POSITIONS positions, which are a workgroup's size apart, so that
+ * adjacent invocations load adjacent elements.
  *
- * Weights are the same for all invocations: AMD's compiler loads them into scalar registers, of which
- * a multiply-add takes one as it is. What lies beside the image is read from its first element and made
- * zero: no branches, and loads that wait together.
+ * Weights are the same for all invocations: AMD's compiler loads them into scalar registers, and a
+ * multiply-add can use one of these directly. Positions outside the image read the image's first
+ * element and become zero: there are no branches, and the waits of the loads overlap.
  */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"

@@ -1,11 +1,12 @@
 #version 460
 /* SPDX-License-Identifier: MIT */
 /*
- * ConvInteger: each invocation computes ROWS output channels of a group at POSITIONS positions, a
- * workgroup's size apart, as conv-direct.comp does. What lies beside the image is its zero point.
+ * ConvInteger: like conv-direct.comp, each invocation computes ROWS output channels of a group at
+ * POSITIONS positions, which are a workgroup's size apart. Positions outside the image count as the
+ * image's zero point.
  *
- * Weights are the same for all invocations: each loads that of one row, and the subgroup, if it is
- * large enough, hands them around. So none may leave early.
+ * Weights are the same for all invocations: each invocation loads the weight of one row, and the
+ * subgroup, if it is large enough, broadcasts them. No invocation may return early.
  */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -16,7 +17,8 @@
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint ROWS = 1;
 layout(constant_id = 2) const uint POSITIONS = 2;
-layout(constant_id = 3) const uint LARGE = 0; /* 1: the subgroup is known to have ROWS */
+/* 1: the subgroup is known to have ROWS invocations */
+layout(constant_id = 3) const uint LARGE = 0;
 
 int weight_at(Params p, uint filter_at, uint taps, uint tap, int zero)
 {

@@ -2,10 +2,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Conv without shared memory: each invocation computes SETS times ROWS output channels at four
- * consecutive positions. For software devices, and everywhere for few channels per group.
+ * consecutive positions. Used on software devices, and everywhere for few channels per group.
  *
- * With more than one row the workgroup is one subgroup of ROWS invocations: each loads the weights of
- * one row of each set and hands them around, as in matmul-register.comp. So none may leave early.
+ * With more than one row, the workgroup is one subgroup of ROWS invocations: each loads the weights
+ * of one row of each set and broadcasts them, as in matmul-register.comp. No invocation may return
+ * early.
  */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -92,7 +93,7 @@ void main()
 		Activation activation = activation_of(p);
 		uint64_t o = p.address[PARAM_OUT] + uint64_t(z) * filters * pixels * ELEMENT;
 
-		/* A loop, and the row's sums selected: that much less is to be compiled. */
+		/* A loop that selects the row's sums, to reduce the code to compile. */
 		for (uint r = 0; r < ROWS * SETS && row + r < filters; r++) {
 			vec4 v = sum[0];
 

@@ -1,14 +1,14 @@
 #version 460
 /* SPDX-License-Identifier: MIT */
 /*
- * Conv as a matrix product that is never laid out: filters by taps times taps by positions, in
- * shared-memory tiles, for GPUs.
+ * Conv as an implicit matrix product, filters by taps times taps by positions, in shared-memory
+ * tiles, for GPUs.
  *
- * An invocation gathers several taps of one position at each step. Which taps these are is the same for
- * all of a subgroup, which has no more invocations than a tile has columns; so their channel and place
- * in the window are stepped from one to the next by scalar instructions, without dividing, and a vector
- * instruction or two adds them to where the window begins. What lies beside the image is read from its
- * first element and made zero.
+ * In each step, an invocation gathers several taps of one position. These taps are the same for all
+ * invocations of a subgroup, which is no larger than a tile's columns. So scalar instructions
+ * advance the taps' channel and place in the window, without division, and one or two vector
+ * instructions add them to the window's origin. Positions outside the image read its first element
+ * and become zero.
  */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -23,14 +23,14 @@ layout(local_size_x_id = 0) in;
 uint filters, pixels, taps, row, col, in_h, in_w, plane;
 uint64_t weights, image;
 
-/* A tap's channel and place in the window, counted in elements of the image. */
+/* A tap's channel and place in the window, in elements of the image. */
 struct Tap {
 	uint x, y, channel;
 };
-Tap next;  /* of this subgroup's taps */
-Tap stride; /* from one of them to the next */
-Tap end, unit; /* unit: from a tap to its neighbour */
-uint window_x, window_y; /* of this invocation's position */
+Tap next;  /* next tap of this subgroup */
+Tap stride; /* step between this subgroup's taps */
+Tap end, unit; /* unit: step from a tap to its neighbour */
+uint window_x, window_y; /* window's origin at this invocation's position */
 
 void step_tap(Tap by)
 {
@@ -88,7 +88,7 @@ void tile_load(uint k0, bool whole)
 	}
 }
 
-/* The tap that is @n taps after the first, in the same units. */
+/* Return the tap @n after the first, in the same units. */
 Tap tap_at(Params p, uint n)
 {
 	uint kernel_w = p.w[WINDOW_KERNEL_W], kernel_h = p.w[WINDOW_KERNEL_H];

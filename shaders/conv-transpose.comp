@@ -1,13 +1,19 @@
 #version 460
 /* SPDX-License-Identifier: MIT */
-/* ConvTranspose: one output per invocation, which asks what of the input each tap would spread to it. */
+/*
+ * ConvTranspose: one output per invocation, which sums the input elements that each tap would
+ * scatter to it.
+ */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "activation.glsl"
 
 layout(local_size_x_id = 0) in;
 
-/* The input position that tap @tap spreads to output @o along dimension @d; beyond the input: none. */
+/*
+ * Return the input position that tap @tap scatters to output @o along dimension @d; if there is
+ * none, a position beyond the input.
+ */
 uint source_of(uint o, uint tap, uint d, Params p)
 {
 	uint at = o + p.w[WINDOW_OF(WINDOW_PAD_H, d)];
@@ -45,7 +51,7 @@ void main()
 
 	rest /= p.w[WINDOW_OUT_D];
 
-	/* Of all of the batch's. */
+	/* part and filter_at count all batches. */
 	uint part = rest / filters, filter_at = rest % filters;
 	uint from_filter = part % p.w[CONV_GROUPS] * channels * filters + filter_at;
 	REAL sum = 0.0;

@@ -30,7 +30,7 @@ void main()
 	rest /= p.w[WINDOW_OUT_D];
 
 	uint filter_at = rest % filters;
-	/* The first channel of the group, of all images' channels. */
+	/* The group's first channel, counted over all images. */
 	uint channel = (rest / filters * p.w[CONV_GROUPS] + filter_at / p.w[CONV_OUT_CHANNELS]) *
 		       channels;
 	uint tap = filter_at * channels * p.w[WINDOW_KERNEL_D] * p.w[WINDOW_KERNEL_H] *

@@ -1,10 +1,10 @@
 #version 460
 /* SPDX-License-Identifier: MIT */
 /*
- * MaxPool, AveragePool, LpPool: one output per invocation. Taps beside the input are left out. Also
+ * MaxPool, AveragePool, LpPool: one output per invocation. Taps outside the input are skipped. Also
  * compiled for bytes (-DBYTES), which floats hold exactly.
  *
- * The maximum is the first of equal ones, and what is not a number is none.
+ * MaxPool takes the first of equal maxima; a NaN is never the maximum.
  */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -62,7 +62,7 @@ float root_of(float x, uint p)
 }
 #endif
 
-/* |x| to a power, by squaring. */
+/* Return |x| to the power @p, by squaring. */
 REAL power_of(REAL x, uint p)
 {
 	REAL power = abs(x), product = 1.0;
@@ -75,7 +75,7 @@ REAL power_of(REAL x, uint p)
 	return product;
 }
 
-/* The first tap of a window that falls into [0, limit), and the one behind the last. */
+/* Return the first tap of a window that falls into [0, limit), and the one behind the last. */
 uvec2 taps_of(uint o, uint d, uint pad, uint limit, Params p)
 {
 	uint dilation = p.w[WINDOW_OF(WINDOW_DILATION_H, d)];
@@ -87,7 +87,7 @@ uvec2 taps_of(uint o, uint d, uint pad, uint limit, Params p)
 	return uvec2(min(begin, end), end);
 }
 
-/* The index of pixel @pixel of a channel, which is in C order. */
+/* Return the index of pixel @pixel of a channel; @pixel is in C order. */
 uint index_of(uint pixel, uint in_d, uint in_h, uint in_w, Params p)
 {
 	uint x = pixel % in_w, row = pixel / in_w;

@@ -1,6 +1,6 @@
 #version 460
 /* SPDX-License-Identifier: MIT */
-/* Attention's present keys or values: those of the past and the new ones behind them, by heads. */
+/* Attention's present keys or values: the past ones, followed by the new ones, per head. */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 

@@ -1,21 +1,21 @@
 #version 460
 /* SPDX-License-Identifier: MIT */
 /*
- * RotaryEmbedding: each invocation turns pairs of one head or copies elements that are not turned.
- * The position is loaded once, checked, then used.
+ * RotaryEmbedding: each invocation rotates pairs of one head or copies elements that are not
+ * rotated. The position is loaded once, checked, then used.
  */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 
-/* Pairs and elements that are copied */
+/* Items: pairs and copied elements */
 #define ROTARY_TOTAL       0
 #define ROTARY_GROUPS      1
 #define ROTARY_HEADS       2
 #define ROTARY_SEQ         3
-#define ROTARY_HEAD        4 /* elements of a head */
-#define ROTARY_DIM         5 /* that are turned */
+#define ROTARY_HEAD        4 /* elements per head */
+#define ROTARY_DIM         5 /* rotated elements per head */
 #define ROTARY_INTERLEAVED 6
-#define ROTARY_POSITIONS   7 /* in the caches; 0: they are by token */
+#define ROTARY_POSITIONS   7 /* rows of the caches; 0: angles are indexed by token */
 #define ROTARY_SEQ_STRIDE  8
 #define ROTARY_HEAD_STRIDE 9
 
@@ -24,7 +24,7 @@ layout(constant_id = 1) const uint ITEMS = 1; /* per invocation */
 
 layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer Position { uvec2 v; };
 
-/* Where the angles of position @index of the tokens are in the caches. */
+/* Return the row of the caches for token @index. */
 uint position_of(Params p, uint index)
 {
 	uvec2 position;
