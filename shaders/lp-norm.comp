@@ -1,12 +1,12 @@
 #version 460
 /* SPDX-License-Identifier: MIT */
-/* LpNormalization: one column per invocation; a column of zeros stays one. */
+/* LpNormalization: one column per invocation; a column of zeros stays zero. */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 
 layout(local_size_x_id = 0) in;
 
-const uint TURN = 8; /* elements per turn */
+const uint TURN = 8; /* elements per iteration */
 
 void main()
 {

@@ -1,8 +1,8 @@
 #version 460
 /* SPDX-License-Identifier: MIT */
 /*
- * Layer-, RMS-, Instance- and GroupNormalization: one row per workgroup. The mean first, then the
- * variance from the differences to it, then the output.
+ * Layer-, RMS-, Instance- and GroupNormalization: one row per workgroup. Passes: the mean, then the
+ * variance from the differences to the mean, then the output.
  */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -10,10 +10,10 @@
 
 layout(local_size_x_id = 0) in;
 
-/* Means and the like are float32, whatever the elements are. */
+/* Means and inverse deviations are float32, whatever the type of the elements. */
 layout(buffer_reference, std430, buffer_reference_align = 4) writeonly buffer OutStatistic { float v; };
 
-const uint TURN = 8; /* elements per invocation and turn */
+const uint TURN = 8; /* elements per invocation and iteration */
 
 REAL sum_of(REAL parts[TURN])
 {
@@ -21,7 +21,7 @@ REAL sum_of(REAL parts[TURN])
 	       ((parts[4] + parts[5]) + (parts[6] + parts[7]));
 }
 
-/* All are on their way before the first is looked at; beyond the last stands the last. */
+/* Issue all loads before the first result is used; beyond the last element, repeat it. */
 void load_turn(Params p, uint base, uint len, uint begin, out REAL turn[TURN])
 {
 	[[unroll]] for (uint t = 0; t < TURN; t++)

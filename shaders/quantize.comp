@@ -1,18 +1,18 @@
 #version 460
 /* SPDX-License-Identifier: MIT */
-/* QuantizeLinear and DequantizeLinear: four neighbours per invocation and turn. */
+/* QuantizeLinear and DequantizeLinear: four adjacent elements per invocation and iteration. */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "bytes.glsl"
 #include "quotient.glsl"
 
-/* Elements are [outer][axis][inner]; the words say how many, and where their scales are. */
+/* Elements are [outer][axis][inner]; the words give their numbers and the steps of their scales. */
 #define QUANTIZE_TOTAL      0
 #define QUANTIZE_GROUPS     1
 #define QUANTIZE_INNER      2
 #define QUANTIZE_AXIS       3
-#define QUANTIZE_BLOCK      4 /* along the axis, of one scale */
-#define QUANTIZE_OUTER_STEP 5 /* of scales; 0 where they repeat */
+#define QUANTIZE_BLOCK      4 /* elements along the axis per scale */
+#define QUANTIZE_OUTER_STEP 5 /* steps of scales; 0: repeated */
 #define QUANTIZE_AXIS_STEP  6
 #define QUANTIZE_INNER_STEP 7
 #define QUANTIZE_HAS_ZERO   8
@@ -20,7 +20,7 @@
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint QUADS = 1; /* per invocation */
 layout(constant_id = 2) const uint BACK = 0;	/* DequantizeLinear */
-layout(constant_id = 3) const uint TYPE = 2;	/* enum rbk_dtype: of what is quantized */
+layout(constant_id = 3) const uint TYPE = 2;	/* enum rbk_dtype of the quantized tensor */
 
 const uint I8 = 3, I32 = 6;
 
@@ -31,7 +31,7 @@ int load_integer(uint64_t base, uint index)
 	return signed_byte(load_byte(base, index), TYPE == I8);
 }
 
-/* Four elements from @index on, but not beyond @total: the last one again then. */
+/* Load four elements from @index on; beyond @total, the last element is repeated. */
 vec4 load_floats(uint64_t base, uint index, uint total)
 {
 	vec4 values;
@@ -65,7 +65,7 @@ void store_floats(uint64_t base, uint index, uint total, vec4 values)
 			store1(base, index + i, values[i]);
 }
 
-/* Where the scale of element @index is. */
+/* Return the offset of element @index's scale. */
 uint scale_at(Params p, uint index)
 {
 	uint inner = p.w[QUANTIZE_INNER], axis = p.w[QUANTIZE_AXIS];

@@ -1,8 +1,8 @@
 #version 460
 /* SPDX-License-Identifier: MIT */
 /*
- * DynamicQuantizeLinear: the least and the greatest of a piece and 0, one piece per workgroup; what is
- * no number is passed over. Then, by one workgroup (-DEND), scale and zero point of all pieces.
+ * DynamicQuantizeLinear: the minimum and maximum of 0 and a piece, one piece per workgroup; NaNs
+ * are skipped. Then, with -DEND, one workgroup computes scale and zero point from all pieces.
  */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -10,10 +10,10 @@
 #include "quotient.glsl"
 #include "subgroup.glsl"
 
-/* Ranges of pieces, one per workgroup */
+/* Ranges of pieces; one piece per workgroup */
 #define RANGE_TOTAL         0
 #define RANGE_PIECES        1
-#define RANGE_PIECE         2 /* elements of one */
+#define RANGE_PIECE         2 /* elements of a piece */
 
 layout(local_size_x_id = 0) in;
 
@@ -29,14 +29,14 @@ void main()
 		least = min(least, load1(p.address[0], 2 * i));
 		most = max(most, load1(p.address[0], 2 * i + 1));
 	}
-	/* All of one value that is 0: any scale would do. */
+	/* If all values are 0, any scale would do. */
 	scale = quotient(most - least, 255.0);
 	scale = scale > 0.0 ? scale : 1.0;
 	store1(p.address[PARAM_OUT + 1], 0, scale);
 	store_byte(p.address[PARAM_OUT + 2], 0, to_byte(quotient(-least, scale), 0, false));
 }
 #else
-const uint TURN = 8; /* elements per invocation and turn */
+const uint TURN = 8; /* elements per invocation and iteration */
 
 void main()
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Reductions: where a result's elements lie, and a share of one result. */
+/* Reductions: offsets of a result's elements, and an invocation's share of one result. */
 #include "order.glsl"
 #include "real-exp.glsl"
 
-/* Sums and means have pipelines of their own; others look at the kind as they go. */
+/* Sums and means have specialised pipelines; other pipelines read the kind at run time. */
 layout(constant_id = 1) const uint SUMS_ONLY = 0;
 
-/* In the order of enum cpu_reduce_kind, which lower-reduce.c keeps. */
+/* In the order of enum cpu_reduce_kind, which lower-reduce.c relies on. */
 const uint SUM = 0, MEAN = 1, SUM_SQUARE = 2, L1 = 3, L2 = 4, LOG_SUM = 5, LOG_SUM_EXP = 6, PROD = 7,
 	   MOST = 8, LEAST = 9;
 
@@ -15,7 +15,10 @@ uint reduce_kind(Params p)
 	return SUMS_ONLY != 0 ? min(p.w[REDUCE_KIND], MEAN) : p.w[REDUCE_KIND];
 }
 
-/* Decomposes @index over @n <= 4 dimensions whose sizes and strides stand at @dims and @strides. */
+/*
+ * Return the offset of @index over @n <= 4 dimensions, whose sizes are at @dims and strides at
+ * @strides.
+ */
 uint strided(Params p, uint index, uint n, uint dims, uint strides)
 {
 	uint rest = index, offset = 0;
@@ -28,7 +31,7 @@ uint strided(Params p, uint index, uint n, uint dims, uint strides)
 	return n > 0 ? offset + rest * p.w[strides] : 0;
 }
 
-const uint TURN = 8; /* elements per invocation and turn */
+const uint TURN = 8; /* elements per invocation and iteration */
 
 REAL term(uint kind, REAL x, REAL shift)
 {
@@ -47,8 +50,9 @@ REAL merge(uint kind, REAL a, REAL b)
 }
 
 /*
- * The elements of a turn: begin + lane, begin + lane + lanes, ... of the result that begins at @base.
- * All are on their way before the first is looked at; beyond the last stands the last.
+ * Load the elements of an iteration: begin + lane, begin + lane + lanes, ... of the result that
+ * begins at @base. All loads are issued before the first result is used; beyond the last element,
+ * that element is repeated.
  */
 void load_turn(Params p, uint base, uint begin, uint lane, uint lanes, out REAL turn[TURN])
 {
@@ -63,8 +67,8 @@ void load_turn(Params p, uint base, uint begin, uint lane, uint lanes, out REAL 
 }
 
 /*
- * Takes elements lane, lane + lanes, ... of result @index together, in several parts, which keeps
- * the error of long sums small.
+ * Reduce elements lane, lane + lanes, ... of result @index, in several parts, which keeps the error
+ * of long sums small.
  */
 REAL share(Params p, uint kind, uint index, uint lane, uint lanes, REAL shift)
 {
@@ -84,7 +88,7 @@ REAL share(Params p, uint kind, uint index, uint lane, uint lanes, REAL shift)
 		     merge(kind, merge(kind, parts[4], parts[5]), merge(kind, parts[6], parts[7])));
 }
 
-/* The largest of the same elements, or with @flip the smallest. */
+/* Return the maximum order of the same elements; with @flip, of the minimum. */
 ORDER share_order(Params p, uint index, uint lane, uint lanes, uint flip)
 {
 	uint base = strided(p, index, p.w[REDUCE_KEPT], REDUCE_KEPT_DIMS, REDUCE_KEPT_STRIDE);
@@ -111,7 +115,7 @@ uint flip_of(uint kind)
 	return kind == LEAST ? 0xffffffffu : 0u;
 }
 
-/* Or not a number. */
+/* Return true for infinities and NaNs. */
 bool is_infinite(REAL x)
 {
 #ifdef DOUBLES
@@ -121,7 +125,7 @@ bool is_infinite(REAL x)
 #endif
 }
 
-/* LogSumExp is computed relative to the largest element, if that is a number. */
+/* Return the shift of LogSumExp: the maximum element, or 0 if that is not finite. */
 REAL shift_of(REAL most)
 {
 	return is_infinite(most) ? REAL(0.0) : most;

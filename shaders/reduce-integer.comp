@@ -1,8 +1,9 @@
 #version 460
 /* SPDX-License-Identifier: MIT */
 /*
- * Reductions of integers and bools: one result per invocation, or per workgroup where that is long.
- * They are computed with 64 bits and cut to as many as the type has, so any order gives the same.
+ * Reductions of integers and bools: one result per invocation, or per workgroup if results have
+ * many elements. Results are computed with 64 bits and truncated to the type's width, so any order
+ * gives the same.
  */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -24,7 +25,7 @@ int64_t merge_integers(uint kind, int64_t a, int64_t b)
 	return kind == PROD ? a * b : a + b;
 }
 
-/* What changes nothing. */
+/* Return the neutral element. */
 int64_t neutral(uint kind)
 {
 	if (kind == MOST)

@@ -1,6 +1,6 @@
 #version 460
 /* SPDX-License-Identifier: MIT */
-/* Reductions, one result per workgroup: for those long enough to be shared. */
+/* Reductions, one result per workgroup: for results of enough elements to share. */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "reduce-common.glsl"

@@ -1,15 +1,16 @@
 #version 460
 /* SPDX-License-Identifier: MIT */
 /*
- * Sums of QLinearMatMul and QLinearConv into bytes: times scales of the operands, by that of the
- * result, plus its zero point. Four neighbours per invocation and turn.
+ * Conversion of the sums of QLinearMatMul and QLinearConv to bytes: multiply by the operands'
+ * scales, divide by the result's scale, add its zero point. Four adjacent elements per invocation
+ * and iteration.
  */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "bytes.glsl"
 #include "quotient.glsl"
 
-/* Scales: of element i, i / run % n of n */
+/* Scales: element i has scale i / run % n, of n scales */
 #define REQUANTIZE_TOTAL    0
 #define REQUANTIZE_GROUPS   1
 #define REQUANTIZE_A_RUN    2

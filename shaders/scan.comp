@@ -1,8 +1,8 @@
 #version 460
 /* SPDX-License-Identifier: MIT */
 /*
- * CumSum: one column per invocation. The sum is kept in two parts, of the current piece and of all
- * before, which keeps the error of long columns small. Also compiled for integers (-DINTEGERS).
+ * CumSum: one column per invocation. The sum has two parts, the current piece and all earlier
+ * pieces, which keeps the error of long columns small. Also compiled for integers (-DINTEGERS).
  */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -11,7 +11,7 @@
 #endif
 
 layout(local_size_x_id = 0) in;
-layout(constant_id = 1) const uint TYPE = 6; /* of integers: enum rbk_dtype */
+layout(constant_id = 1) const uint TYPE = 6; /* with -DINTEGERS: enum rbk_dtype */
 
 const uint TURN = 16; /* elements of a piece */
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Softmax, LogSoftmax: the three passes over elements lane, lane + lanes, ... of a row. */
+/* Softmax, LogSoftmax: three passes over elements lane, lane + lanes, ... of a row. */
 
 #include "real-exp.glsl"
 
-const uint TURN = 8; /* elements per invocation and turn */
+const uint TURN = 8; /* elements per invocation and iteration */
 
-/* All are on their way before the first is looked at; beyond the last stands the last. */
+/* Issue all loads before the first result is used; beyond the last element, repeat it. */
 void load_turn(Params p, uint base, uint size, uint inner, uint begin, uint lane, uint lanes,
 	       out REAL turn[TURN])
 {
@@ -41,7 +41,10 @@ REAL share_sum(Params p, uint base, uint size, uint inner, uint lane, uint lanes
 	       ((parts[4] + parts[5]) + (parts[6] + parts[7]));
 }
 
-/* The exponential is computed again: outputs are write-only, and may lie in slower memory. */
+/*
+ * Write the results. Exponentials are recomputed: outputs are write-only, and may be in slower
+ * memory.
+ */
 void share_write(Params p, uint base, uint size, uint inner, uint lane, uint lanes, REAL most,
 		 REAL sum)
 {

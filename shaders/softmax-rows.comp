@@ -1,6 +1,6 @@
 #version 460
 /* SPDX-License-Identifier: MIT */
-/* Softmax, one row per workgroup: for rows long enough to be shared. */
+/* Softmax, one row per workgroup: for rows of enough elements to share. */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "softmax-common.glsl"
