@@ -1,9 +1,9 @@
 #version 460
 /* SPDX-License-Identifier: MIT */
 /*
- * ArgMax, ArgMin: one column per invocation, or one row per workgroup where it is long. What wins is
- * decided by the value's order and then by the index, so it does not matter who looks at what. Also
- * compiled for integers and float64 (-DINTEGERS), whose order takes two words.
+ * ArgMax, ArgMin: one column per invocation, or one row per workgroup if rows are long. The value's
+ * order decides, then the index, so the result does not depend on the distribution over
+ * invocations. Also compiled for integers and float64 (-DINTEGERS), whose order takes two words.
  */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -19,7 +19,7 @@ layout(constant_id = 2) const uint TYPE = 6;   /* with -DINTEGERS: enum rbk_dtyp
 
 layout(buffer_reference, std430, buffer_reference_align = 8) writeonly buffer Index { uvec2 v; };
 
-const uint TURN = 8; /* elements per invocation and turn */
+const uint TURN = 8; /* elements per invocation and iteration */
 
 #ifdef INTEGERS
 shared uvec3 bests[SHARES * 255 + 1];
@@ -29,7 +29,7 @@ uvec2 order_at(uint64_t base, uint index, uint flip)
 	uint64_t order = order_of_bits(TYPE, load_bits(TYPE, base, index));
 	uvec2 words = uvec2(uint(order >> 32), uint(order & 0xfffffffful));
 
-	/* What is no number comes first either way. */
+	/* A NaN wins for ArgMax and ArgMin alike. */
 	return TYPE == F64 && order == ~0ul ? words : words ^ flip;
 }
 #else
@@ -41,7 +41,7 @@ uvec2 order_at(uint64_t base, uint index, uint flip)
 }
 #endif
 
-/* Is (order, index) @a better than @b? */
+/* Return true if (order, index) @a beats @b. */
 bool beats(uvec3 a, uvec3 b, bool last)
 {
 	if (a.x != b.x)
@@ -82,7 +82,7 @@ void main()
 	uint size = p.w[ROWS_SIZE], inner = p.w[ROWS_INNER], flip = p.w[ROWS_FLIP];
 	uint base = row / inner * size * inner + row % inner;
 	bool last = p.w[ROWS_LAST] != 0;
-	/* The least order, and the index that any other takes the place of. */
+	/* The least order, and an index that every other index beats. */
 	uvec3 best = uvec3(0, 0, last ? 0u : 0xffffffffu);
 
 	for (uint begin = 0; begin < size; begin += lanes * TURN)

@@ -1,8 +1,8 @@
 #version 460
 /* SPDX-License-Identifier: MIT */
 /*
- * Copies words of 4 bytes whatever they mean: bound tensors into device memory and back. Compiled
- * with -DBYTES also for tensors that end with less than a word.
+ * Copy words of 4 bytes of any type: bound tensors to device memory and back. Compiled with -DBYTES
+ * also for tensors whose size is not a multiple of 4.
  */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"

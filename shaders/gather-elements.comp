@@ -1,12 +1,12 @@
 #version 460
 /* SPDX-License-Identifier: MIT */
-/* GatherElements: one index for each element. */
+/* GatherElements: one index per element. */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "index.glsl"
 #include "pieces.glsl"
 
-/* Indices in order, and where in x each would be that is 0 */
+/* Indices in order; the strides give an element's place in x for index 0 */
 #define ELEMENTS_TOTAL     0
 #define ELEMENTS_GROUPS    1
 #define ELEMENTS_WIDE      2

@@ -1,25 +1,23 @@
 #version 460
 /* SPDX-License-Identifier: MIT */
 /*
- * Gather, GatherND: rows of x one after the other, each in pieces that are as large as divides it.
+ * Gather, GatherND: rows of x one after another, each in pieces of the largest size that divides
+ * the row.
  */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "index.glsl"
 #include "pieces.glsl"
 
-/*
- * Rows of x, in pieces of as many bytes as divide them, which all sizes count; indices are int32 or,
- * wide, int64
- */
+/* All sizes count pieces; indices are int32 or, if wide, int64 */
 #define GATHER_TOTAL       0
 #define GATHER_GROUPS      1
 #define GATHER_WIDE        2
-#define GATHER_RUN         3 /* of a row */
-#define GATHER_ROWS        4 /* for each outer one */
+#define GATHER_RUN         3 /* pieces of a row */
+#define GATHER_ROWS        4 /* rows per outer index */
 #define GATHER_X_OUTER     5
 #define GATHER_INDEX_OUTER 6 /* in indices */
-#define GATHER_N           7 /* indices that make one */
+#define GATHER_N           7 /* components of one index */
 #define GATHER_LIMITS      8 /* [8] */
 #define GATHER_STRIDES     16 /* [8] */
 

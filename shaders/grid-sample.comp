@@ -1,10 +1,10 @@
 #version 460
 /* SPDX-License-Identifier: MIT */
 /*
- * GridSample: each result is made of the pixels around a point of its picture, which the grid gives
- * in units of half the picture, its middle being 0. Where the point is in pixels is computed as on
- * the CPU, operation by operation: a nearest pixel must not depend on the device, but for
- * reflections farther than 2^23 pixels, which float32 cannot tell apart.
+ * GridSample: each result is computed from the pixels around a point of its picture. The grid gives
+ * the point in units of half the picture, with 0 at its centre. The conversion to pixels repeats
+ * the CPU's, operation by operation: the nearest pixel must not depend on the device. Exceptions
+ * are reflections farther than 2^23 pixels, which float32 cannot distinguish.
  */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -14,11 +14,11 @@
 #define SAMPLE_GROUPS      1
 #define SAMPLE_CHANNELS    2
 #define SAMPLE_POINTS      3
-#define SAMPLE_SIZES       4 /* [3]: width, height, depth, which is 1 where there are two */
+#define SAMPLE_SIZES       4 /* [3]: width, height, depth (1 with two dimensions) */
 #define SAMPLE_PADDING     7 /* as in enum op_sample_padding */
 #define SAMPLE_ZEROS       0
 #define SAMPLE_BORDER      1
-#define SAMPLE_ALIGN       8 /* the corners are the middles of pixels */
+#define SAMPLE_ALIGN       8 /* align_corners: corners are centres of pixels */
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint ELEMENTS = 1; /* per invocation */
@@ -26,17 +26,17 @@ layout(constant_id = 2) const uint MODE = 0;     /* enum op_sample */
 layout(constant_id = 3) const uint RANK = 2;     /* spatial dimensions */
 
 const uint LINEAR = 0, NEAREST = 1;
-/* Pixels along a dimension that a result is made of, and along the third. */
+/* Pixels per result along a dimension, and along the third. */
 const uint TAPS = MODE == NEAREST ? 1 : MODE == LINEAR ? 2 : 4;
 const uint TAPS_Z = RANK == 3 ? TAPS : 1;
 
-/* Where such taps are, -1: nowhere; and what each counts. */
+/* Positions of the taps along a dimension, -1: none, and their weights. */
 struct Axis {
 	int at[4];
 	REAL weight[4];
 };
 
-/* The nearest whole number; half way the even one, in three dimensions the one farther from 0. */
+/* Round to the nearest integer; ties to even or, in three dimensions, away from 0. */
 REAL rounded(REAL x)
 {
 	REAL size = abs(x), whole = roundEven(size);
@@ -46,7 +46,7 @@ REAL rounded(REAL x)
 	return x < REAL(0) ? -whole : whole;
 }
 
-/* @x, which is beside [@low, @high], as in mirrors at both. */
+/* Reflect @x, which is outside [@low, @high], at both limits. */
 REAL mirrored(REAL x, REAL low, REAL high)
 {
 	precise REAL range = high - low, beside = x < low ? low - x : x - high;
@@ -59,7 +59,7 @@ REAL mirrored(REAL x, REAL low, REAL high)
 	return odd == (x < low) ? high - rest : low + rest;
 }
 
-/* The pixel @i of @size; -1: there is none, which counts as 0. */
+/* Return the pixel for position @i of @size; -1: none, which counts as 0. */
 int pixel_of(int i, int size, uint padding, bool align)
 {
 	uint period = align ? 2 * uint(size) - 2 : 2 * uint(size), at;
@@ -99,7 +99,7 @@ Axis axis_of(REAL n, uint size, uint padding, bool align)
 		else if (padding != SAMPLE_ZEROS)
 			x = mirrored(x, low, high);
 	}
-	/* A coordinate that is no number is far below; all taps of far points are beside the picture. */
+	/* A NaN coordinate becomes far below; all taps of far points are outside the picture. */
 	x = x > REAL(-4) ? x : REAL(-4);
 	x = x < last + REAL(4) ? x : last + REAL(4);
 	first = int(floor(x));

@@ -1,9 +1,9 @@
 #version 460
 /* SPDX-License-Identifier: MIT */
 /*
- * Moves a box of elements, whatever they mean: Transpose, Slice, Concat and their like. Indices are
- * those of the box; each dimension has a stride on either side, which wraps around if it is negative.
- * Compiled for elements of 4 to 16 bytes, with -DHALVES for those of 2, with -DBYTES for those of 1.
+ * Move a box of elements of any type: Transpose, Slice, Concat and similar operators. Indices are
+ * the box's. Each dimension has a source and a destination stride; a negative stride wraps around.
+ * Compiled for elements of 4 to 16 bytes, with -DHALVES for 2 bytes, with -DBYTES for 1 byte.
  */
 #extension GL_GOOGLE_include_directive : require
 #ifdef BYTES
@@ -13,11 +13,11 @@
 #endif
 #include "common.glsl"
 
-/* Elements and strides of the box, from an address, which is 0 for a value */
+/* Elements and strides of the box; the source address is 0 for a value */
 #define MOVE_TOTAL         0
 #define MOVE_GROUPS        1
 #define MOVE_RANK          2
-#define MOVE_PITCH         3 /* words of a dimension: 2 if out is written in order, else 3 */
+#define MOVE_PITCH         3 /* words per dimension: 2 if the output is written in order, else 3 */
 #define MOVE_FROM          4 /* the first element */
 #define MOVE_TO            5
 #define MOVE_DIMS          6 /* [rank]: size, stride from, stride to */
@@ -25,7 +25,7 @@
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint ELEMENTS = 1; /* per invocation */
-layout(constant_id = 2) const uint WIDTH = 2;    /* of an element: 1 << WIDTH bytes */
+layout(constant_id = 2) const uint WIDTH = 2;    /* an element has 1 << WIDTH bytes */
 
 #define REFERENCE(name, access, align, type) \
 	layout(buffer_reference, std430, buffer_reference_align = align) access buffer name { type v; }
@@ -61,7 +61,7 @@ void copy(uint64_t from, uint64_t to)
 #endif
 }
 
-/* @value: as often as it fits in. */
+/* Write @value, repeated to fill the element. */
 void set(uvec2 value, uint64_t to)
 {
 #ifdef BYTES
@@ -92,7 +92,7 @@ void main()
 		uint index = step * gl_WorkGroupSize.x + gl_LocalInvocationID.x, rest = index;
 		uint from = p.w[MOVE_FROM], to = p.w[MOVE_TO];
 
-		/* The last group may reach beyond the total, and beyond 32 bits. */
+		/* The last group may extend beyond the total, and beyond 32 bits. */
 		if (index >= total || step > 0xffffffffu / gl_WorkGroupSize.x)
 			break;
 		for (uint d = p.w[MOVE_RANK]; d > 0; d--) {

@@ -1,12 +1,12 @@
 #version 460
 /* SPDX-License-Identifier: MIT */
-/* OneHot: the values are off and on; an index that is out of range has no element that is on. */
+/* OneHot: the values are off and on; for an index out of range, all elements are off. */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "index.glsl"
 #include "pieces.glsl"
 
-/* The output in order; indices are int32 or, wide, int64 */
+/* Elements of the output in order; indices are int32 or, if wide, int64 */
 #define ONE_HOT_TOTAL      0
 #define ONE_HOT_GROUPS     1
 #define ONE_HOT_WIDE       2

@@ -1,36 +1,38 @@
 #version 460
 /* SPDX-License-Identifier: MIT */
 /*
- * ScatterElements, ScatterND: every invocation has elements of the output, and looks through all
- * updates that may be meant for one, in their order. So nothing is written twice, the result is the
- * same each time, and it is that of the CPU; lower-gather.c sees to it that there are not too many.
- * Also compiled for float64 (-DDOUBLES).
+ * ScatterElements, ScatterND: each invocation computes elements of the output, and examines in
+ * order all updates that may apply to one. So no element is written twice, and the result is
+ * deterministic and equal to the CPU's. lower-gather.c limits the number of updates. Also compiled
+ * for float64 (-DDOUBLES).
  */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "index.glsl"
 #include "types.glsl"
 
-/* The output in order */
+/* Elements of the output in order */
 #define SCATTER_TOTAL      0
 #define SCATTER_GROUPS     1
 #define SCATTER_WIDE       2
 #define SCATTER_REDUCTION  3 /* enum op_scatter */
-#define SCATTER_N          4 /* ScatterND: numbers that make an index; 0: ScatterElements */
-#define SCATTER_COUNT      5 /* updates that may be meant for an element */
+#define SCATTER_N          4 /* ScatterND: components of an index; 0: ScatterElements */
+#define SCATTER_COUNT      5 /* updates that may apply to an element */
 #define SCATTER_RUN        6 /* ScatterND: elements of a row */
 #define SCATTER_LIMITS     8 /* ScatterND: [8] */
 #define SCATTER_STRIDES    16 /* ScatterND: [8], in rows */
 #define SCATTER_RANK       7 /* ScatterElements */
-#define SCATTER_DIMS       8 /* ScatterElements: [8], of the output */
-#define SCATTER_FLAT_DIMS  16 /* ScatterElements: [8], of indices and updates; the axis is 1 long */
-#define SCATTER_FLAT       24 /* ScatterElements: [8], strides of these */
-#define SCATTER_AXIS       32 /* ScatterElements: which dimension */
-#define SCATTER_STEP       33 /* ScatterElements: of indices along the axis */
+#define SCATTER_DIMS       8 /* ScatterElements: [8], the output's sizes */
+/* ScatterElements: [8], sizes of indices and updates; 1 along the axis */
+#define SCATTER_FLAT_DIMS  16
+#define SCATTER_FLAT       24 /* ScatterElements: [8], strides of indices and updates */
+#define SCATTER_AXIS       32 /* ScatterElements: the axis */
+#define SCATTER_STEP       33 /* ScatterElements: stride of indices along the axis */
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint ELEMENTS = 1; /* per invocation */
-layout(constant_id = 2) const uint TYPE = 1;	 /* enum rbk_dtype; any of the width to move */
+/* enum rbk_dtype; without a reduction, any type of the width */
+layout(constant_id = 2) const uint TYPE = 1;
 
 const uint NONE = 0, ADD = 1, MUL = 2, MAX = 3, MIN = 4;
 
@@ -65,7 +67,7 @@ uint64_t bits_of_number(float x)
 }
 #endif
 
-/* What an element @y becomes by an update @u; the larger and the smaller of a NaN is one. */
+/* Return element @y updated by @u; if either is a NaN, so are the maximum and the minimum. */
 REAL reduce_float(uint reduction, REAL y, REAL u)
 {
 	switch (reduction) {
@@ -106,7 +108,7 @@ void element(Params p, uint index)
 	else if (reduction != NONE)
 		i = to_integer(TYPE, bits);
 	if (n > 0) {
-		/* Rows: which one, and which element of it. */
+		/* wanted: the row; first: the element of the row. */
 		wanted = index / run;
 		first = index % run;
 		reports = index == 0;
@@ -126,7 +128,7 @@ void element(Params p, uint index)
 			is_flat = is_flat && coordinate < p.w[SCATTER_FLAT_DIMS + d - 1];
 			first += coordinate * p.w[SCATTER_FLAT + d - 1];
 		}
-		/* Beyond the indices there are no updates. */
+		/* Elements beyond the indices have no updates. */
 		if (!is_flat)
 			count = 0;
 		reports = wanted == 0;

@@ -3,15 +3,14 @@
 /*
  * TopK: one row per workgroup.
  *
- * Values are compared as unsigned keys in the same order (not-a-number below everything, both
- * zeros and denormals alike; inverted for the smallest, except what is no number), together with
- * the index: of equal values the lower index comes first. An index that is written is always one
- * of the row, whatever the values are. Also compiled for integers and float64 (-DINTEGERS), whose
- * keys are two words.
+ * Values are compared as unsigned keys in the same order. A NaN is below everything; both zeros and
+ * all denormals are equal. For the smallest, keys are inverted, except those of NaNs. Of equal
+ * values the lower index comes first. Every index written is one of the row, whatever the values
+ * are. Also compiled for integers and float64 (-DINTEGERS), whose keys are two words.
  *
- * Small k (up to 8): every invocation keeps the best eight of its share in registers; then, k times,
- * the workgroup takes the best head of all lists. Large k: k passes over the row, each looking
- * for the best one after the last.
+ * Small k (up to 8): every invocation keeps the best eight of its share in registers; then the
+ * workgroup takes the best head of all lists, k times. Large k: k passes over the row, each of
+ * which finds the best element after the previous one.
  */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -47,7 +46,7 @@ uint bits(uint64_t address)
 layout(buffer_reference, std430, buffer_reference_align = 8) writeonly buffer Index { uvec2 v; };
 
 const uint KEEP = 8;
-const uint TURN = 8; /* elements per invocation and turn */
+const uint TURN = 8; /* elements per invocation and iteration */
 const uint NOTHING = 0xffffffffu;
 
 struct Found {
@@ -96,7 +95,7 @@ bool is_before(KEY key, uint index, KEY other_key, uint other_index)
 	return is_more(key, other_key) || (key == other_key && index < other_index);
 }
 
-/* The best of the workgroup's. */
+/* Return the best of the workgroup's elements. */
 Found group_best(KEY key, uint index)
 {
 	uint lane = gl_LocalInvocationID.x;
@@ -115,7 +114,7 @@ Found group_best(KEY key, uint index)
 	return best;
 }
 
-/* Puts a pair into its place; the last one falls out. */
+/* Insert a pair in order, dropping the last pair. */
 void insert(inout KEY keys[KEEP], inout uint indices[KEEP], KEY key, uint index)
 {
 	keys[KEEP - 1] = key;
@@ -168,7 +167,7 @@ void main()
 			[[unroll]] for (uint t = 0; t < TURN; t++) {
 				uint i = begin + t * lanes + lane;
 
-				/* Of equal ones the earlier is there already. */
+				/* The earlier of equal elements is kept already. */
 				if (i < size && (is_more(turn_keys[t], keys[KEEP - 1]) ||
 						 indices[KEEP - 1] == NOTHING))
 					insert(keys, indices, turn_keys[t], i);
@@ -210,7 +209,7 @@ void main()
 			last = best;
 		}
 
-		/* A client that writes to its input meanwhile may leave nothing to be found. */
+		/* If a client changes its input meanwhile, there may be no element left to find. */
 		uint index = min(best.index, size - 1);
 
 		if (lane == 0) {

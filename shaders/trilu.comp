@@ -1,11 +1,11 @@
 #version 460
 /* SPDX-License-Identifier: MIT */
-/* Trilu: what is on the wrong side of the diagonal becomes 0. */
+/* Trilu: elements on the other side of the diagonal become 0. */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "pieces.glsl"
 
-/* The output in order */
+/* Elements of the output in order */
 #define TRILU_TOTAL        0
 #define TRILU_GROUPS       1
 #define TRILU_ROWS         2
@@ -24,7 +24,10 @@ void main()
 	if (group >= p.w[TRILU_GROUPS])
 		return;
 
-	/* Between -2^31 and 2^31: sums of three of its kind would not fit, two do. */
+	/*
+	 * All three numbers are between -2^31 and 2^31: the difference of two fits an int, a sum of
+	 * three may not.
+	 */
 	int k = int(p.w[TRILU_K]);
 
 	for (uint i = 0; i < ELEMENTS; i++) {
