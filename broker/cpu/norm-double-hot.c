@@ -8,7 +8,7 @@
 #include "cpu/double-sum.h"
 #include "cpu/level.h"
 
-/* Maps an element x to (x - mean) * inv * scale + bias. */
+/* The mapping of an element x to (x - mean) * inv * scale + bias. */
 struct norm_map {
 	double mean, inv;
 	double scale, bias; /* where they are constant along the row */

@@ -76,7 +76,7 @@ VEC_INLINE float norm_sum(const enum norm_sum kind, struct cpu_pause *pause, con
 	return sum;
 }
 
-/* Maps an element x to (x - mean) * inv * scale + bias. */
+/* The mapping of an element x to (x - mean) * inv * scale + bias. */
 struct norm_map {
 	vf mean, inv;
 	float scale, bias; /* where they are constant along the row */

@@ -271,7 +271,7 @@ static bool team_lead(struct cpu_worker *worker, struct cpu_layer *layer, struct
 
 	ends_reset(&team->chunks, progress->front, progress->back);
 	atomic_fetch_add_explicit(&cpu->n_teams, 1, memory_order_relaxed);
-	/* Pairs with the acquire in team_help(): the fields are visible. */
+	/* Pairs with the acquire in team_join(): the fields are visible. */
 	atomic_store_explicit(&team->state, CPU_TEAM_OPEN, memory_order_release);
 	if (worth_waking) {
 		/* Pairs with the fence in worker_sleep() of worker.c. */

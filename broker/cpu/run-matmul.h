@@ -10,7 +10,10 @@ struct cpu_step_gemm {
 	/* elements of one matrix, in the form that is read (packed or not) */
 	size_t a_matrix, b_matrix;
 	bool b_is_packed;
-	/* The operand is transposed: rows of a transposed a are 1 apart, its columns m. */
+	/*
+	 * Transposed operands, and strides of c's rows and columns. Rows of a transposed a are 1
+	 * apart, its columns m.
+	 */
 	bool trans_a, trans_b;
 	size_t c_rs, c_cs;
 	float alpha, beta;

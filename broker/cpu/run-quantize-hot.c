@@ -210,7 +210,7 @@ static struct cpu_int8_conv conv_at(const struct cpu_step *step, const struct cp
 	return conv;
 }
 
-/* Pack weights that are not constant: from in[CPU_INTEGER_B] into out[1]. */
+/* Packing of non-constant weights, from in[CPU_INTEGER_B] into out[1]. */
 size_t cpu_units_integer_pack(const struct cpu_step *step, uint32_t count)
 {
 	const struct cpu_step_integer_conv *s = cpu_step_args(step);
@@ -260,7 +260,7 @@ void cpu_run_integer_conv(const struct cpu_step *step, const struct cpu_frame *f
 
 /* ---- MatMulNBits --------------------------------------------------------------------------- */
 
-/* Pack weights that are not constant into out[1], one panel of columns per unit. */
+/* Packing of non-constant weights into out[1], one panel of columns per unit. */
 size_t cpu_units_nbits_pack(const struct cpu_step *step, uint32_t count)
 {
 	const struct cpu_step_nbits *s = cpu_step_args(step);

@@ -18,7 +18,7 @@ CPU_STEP_HOLDS(struct cpu_step_columns);
 
 struct cpu_step_reduce {
 	struct cpu_reduce args; /* pointers unset, extents at count 1 */
-	/* extent 0 of the kept or reduced dimensions is multiplied by the count */
+	/* the first kept or reduced dimension is multiplied by the count */
 	bool count_kept, count_reduced;
 };
 CPU_STEP_HOLDS(struct cpu_step_reduce);

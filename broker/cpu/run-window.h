@@ -13,7 +13,7 @@ struct cpu_step_window {
 		void (*pool_f64)(const struct cpu_window_f64 *args, size_t begin, size_t end);
 	};
 	enum cpu_type type;   /* MaxPool of any type */
-	bool is_column_major; /* likewise */
+	bool is_column_major; /* MaxPool of any type: column-major indices */
 };
 CPU_STEP_HOLDS(struct cpu_step_window);
 

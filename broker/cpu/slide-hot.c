@@ -470,8 +470,8 @@ VEC_INLINE void slide_block_rows(const enum slide what, const size_t height, con
 			continue;
 		}
 		/*
-		 * Vectors between the first and the last have taps outside only if dilation or
-		 * padding exceeds the row.
+		 * Vectors in between: with a stride above 2, or where whole windows are padding or
+		 * widely dilated.
 		 */
 		if (ox != 0 && ox != edges->last) {
 			for (size_t s = 0; s < args->kernel[2]; s++)

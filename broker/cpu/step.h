@@ -89,7 +89,10 @@ struct cpu_step {
 	struct cpu_activation activation; /* kernel NULL: none */
 	bool looks; /* the kernel polls often enough, however many units a call computes */
 	alignas(uint64_t) unsigned char args[CPU_STEP_ARGS_BYTES];
-	/* Predicted time on one thread, in ns; decides whether other workers are asked to help. */
+	/*
+	 * Predicted time on one thread in ns, fixed and per row; decides whether workers are asked
+	 * to help.
+	 */
 	double cost_fixed_ns, cost_row_ns;
 };
 
