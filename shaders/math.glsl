@@ -255,8 +255,8 @@ vec4 tan_of(vec4 x)
 }
 
 /*
- * Small integer powers are computed by products. These are exact if the result is a float: integers
- * raised to float powers are truncated to integers afterwards.
+ * Small integer powers are computed by products. These are exact if a float holds the result:
+ * integers raised to float powers are truncated to integers afterwards.
  */
 const float SMALL_POWERS = 16.0;
 

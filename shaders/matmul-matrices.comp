@@ -8,8 +8,8 @@
  *
  * A workgroup is SUBGROUPS subgroups and computes TILE by TILE elements of the result, each
  * subgroup a quarter of these. For each TILE_K values of k, the parts of A and B are first loaded
- * into shared memory in their own layout, with zeros beyond the last row, column or k. Edges need
- * nothing else, except that results beyond them are not stored.
+ * into shared memory, in their layout in memory. Zeros fill the places beyond the last row, column
+ * or k. Edges need nothing else, except that results beyond them are not stored.
  *
  * Subgroups pass their sums through shared memory, one matrix at a time: the epilogue needs to know
  * which invocation holds which elements of a matrix, which is unspecified.

@@ -27,8 +27,8 @@
  * the leader or of a helper, but jumps to where the worker began with the task.
  *
  * A task can be stopped between two steps, rounds or chunks. Its leader takes no more chunks, waits
- * for its helpers, and hands the task back with its progress, so that the next worker resumes it
- * there with the same scratch. Each submission does some work before it stops, so a task that is
+ * for its helpers, and hands the task back with its progress. The next worker resumes the task
+ * there, with the same scratch. Each submission does some work before it stops, so a task that is
  * stopped repeatedly still completes. The workers do not know whether other tasks wait: the reactor
  * requests the stop by the task's state, or sets a time slice in advance.
  *

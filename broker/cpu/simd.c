@@ -15,8 +15,7 @@ extern const struct cpu_kernels cpu_kernels_avx2;
 extern const struct cpu_kernels cpu_kernels_avx512;
 
 /*
- * Not every compiler knows F16C and AVX-VNNI by name. Their operating system support comes with
- * AVX2's.
+ * Not every compiler knows F16C and AVX-VNNI by name. AVX2's operating system support covers both.
  */
 static bool has_f16c(void)
 {

@@ -4,8 +4,9 @@
  *
  * A convolution is a matrix product of the weights, [out channels][channels * taps], by an implicit
  * matrix. Its columns are output pixels; its rows are the input under each tap of each channel. For
- * a unit of pixels, one block of rows at a time is gathered into the workspace in the layout that
- * the register tile reads, with zeros for the padding, and multiplied by packed weights.
+ * a unit of pixels, one block of rows at a time is gathered into the workspace, in the layout that
+ * the register tile reads and with zeros for the padding. Packed weights are multiplied by the
+ * block.
  *
  * A depthwise convolution has one row of weights per matrix and would waste most of a register
  * tile: see slide-hot.c.
