@@ -2,14 +2,17 @@
 /*
  * The ledger
  *
- * An account lives for as long as somebody refers to it: its tenant does, and so does every charge.
- * A charge can therefore outlive the session and the tenant that made it (a device buffer whose
- * last submission is still in flight) and is still undone against the right account.
+ * An account lives as long as it has references: its tenant has one, and each charge has one. A
+ * charge can therefore outlive its session and its tenant, and is still undone against the right
+ * account. An example is a device buffer whose last submission is in flight.
  *
- * Invariants: an account's slot is the sum of its charges; no charge but those that follow what is
- * there already (account_charge_set()) takes it above its limit; the book's total is
- * the sum over its accounts, and fits 64 bits because a charge that would not is refused. The book
- * may have a limit for all accounts together, which charges are held to likewise.
+ * Invariants:
+ * - A slot of an account is the sum of its charges.
+ * - Only account_charge_set(), which follows existing use, takes a slot above its limit.
+ * - The book's total is the sum over its accounts. It fits 64 bits, because a charge that would
+ * overflow it is rejected or cut off.
+ * - The book may limit the sum over all accounts; charges observe this limit as they do the
+ * account's.
  */
 #include "tenant/account.h"
 
@@ -28,8 +31,8 @@ struct account {
 	struct account_limits limits;
 	uint64_t used[ACCOUNT_SLOT_COUNT];
 	uint64_t n_refs;
-	enum account_slot refused_slot; /* of the last charge that was refused */
-	bool refused_by_book;           /* likewise: for what all accounts have together */
+	enum account_slot refused_slot; /* slot of the last rejected charge */
+	bool refused_by_book;           /* rejected for the book's limit, not the account's */
 	uint64_t refused_amount;
 	uint64_t n_refused;
 	char name[ACCOUNT_NAME_BYTES];
@@ -41,7 +44,7 @@ struct account_book {
 	uint64_t n_accounts;
 };
 
-/* What messages call a slot, and the key of the policy file that limits it, if there is one. */
+/* Names of slots for messages; the policy key that limits each, or NULL. */
 static const struct {
 	const char *name, *key;
 } account_slots[ACCOUNT_SLOT_COUNT] = {
@@ -198,7 +201,7 @@ int account_charge(struct account *account, struct charge *charge, enum account_
 	assert(slot < ACCOUNT_SLOT_COUNT);
 	assert(!charge->account);
 
-	/* Nothing fits always: a limit may have been lowered below what is used. */
+	/* An amount of 0 always fits, even where a limit was lowered below the use. */
 	fits_account = checked_add(account->used[slot], amount, &used) &&
 		       (amount == 0 || used <= account->limits.max[slot]);
 	fits_book = checked_add(account->book->total[slot], amount, &total) &&
@@ -231,7 +234,7 @@ void account_charge_set(struct account *account, struct charge *charge, enum acc
 		*charge = (struct charge){.account = account_ref(account), .slot = slot};
 	assert(charge->account == account && charge->slot == slot);
 
-	/* Sums stay sums, whatever a driver says. */
+	/* Cut off an amount that would overflow the total, whatever a driver reports. */
 	others = account->book->total[slot] - charge->amount;
 	if (amount > UINT64_MAX - others)
 		amount = UINT64_MAX - others;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Limits beside the policy's
+ * Overrides: an administrator's values in place of the policy file's
  *
- * An administrator gives a tenant another value for a key of its section. What it may have is then
- * the section with such values instead of the file's, read and checked by the same functions. An
- * override lasts until it is taken back, the tenant is gone, or the file has another value for its
- * key than when it was set: who edits the file after that means it.
+ * An administrator gives a tenant another value for a key of its section. The tenant's limits are
+ * then its section with the overridden values, read and checked by the functions that read the
+ * file. An override lasts until it is removed, the tenant is freed, or the file's value of its key
+ * changes: a later edit of the file takes precedence.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -18,8 +18,8 @@
 struct override {
 	struct list_node link; /* in tenant.overrides */
 	enum policy_key key;
-	bool is_marked;             /* counts no more, if the reload succeeds */
-	struct tenant_policy value; /* of which the key's member counts */
+	bool is_marked;             /* without effect; dropped if the reload succeeds */
+	struct tenant_policy value; /* only the key's member is meaningful */
 };
 
 static struct override *find(const struct tenant *tenant, enum policy_key key)
@@ -64,7 +64,7 @@ void overrides_apply(const struct tenant *tenant, const struct tenant_policy *po
 		if (!override->is_marked)
 			policy_key_copy(override->key, ret, &override->value);
 	}
-	/* What follows vram-max goes on doing so. */
+	/* Keep vram-high equal to vram-max where the section has them equal. */
 	if (policy_size_is_same(policy->vram_high, policy->vram_max) &&
 	    !find(tenant, POLICY_KEY_VRAM_HIGH))
 		ret->vram_high = ret->vram_max;

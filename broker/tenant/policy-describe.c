@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A policy in words
+ * Text of a policy
  *
- * What --check-config and the log show of a tenant is what is in force, written as it could stand
- * in a file: names of users are numbers by then, defaults are filled in, and a size is in bytes
- * unless it is a part of a device.
+ * --check-config and the log show a tenant's section in force, in the syntax of the file. Names of
+ * users and groups have become numbers, defaults are filled in, and a size is in bytes unless it is
+ * a percentage of a device.
  */
 #include <stdio.h>
 #include <stdlib.h>

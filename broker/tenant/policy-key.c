@@ -2,10 +2,10 @@
 /*
  * Keys of the policy file and their values
  *
- * A table says what each key takes and where it goes. A key that matches clients may be given
- * several times and continued, which adds to it; every other has one value. What compares keys is
- * checked when all are known: sizes of one kind here; a percentage and bytes can only be compared
- * for a device (policy_check_devices()).
+ * A table gives the value type and the destination of each key. A match key may be given several
+ * times and continued, which adds values; any other key has one value. Keys are compared when all
+ * are known: here only sizes of one kind, since a percentage and bytes can only be compared for a
+ * device (policy_check_devices()).
  */
 #include <ctype.h>
 #include <errno.h>
@@ -25,8 +25,8 @@
 #include "util/suggest.h"
 
 enum {
-	POLICY_NSS_BYTES = 65536,  /* of what the name service says of a user or a group */
-	POLICY_MAX_MATCHES = 4096, /* values of one key */
+	POLICY_NSS_BYTES = 65536,  /* buffer for a name service entry */
+	POLICY_MAX_MATCHES = 4096, /* values of all match keys of a section */
 	POLICY_MAX_PROCESSORS = 1024,
 };
 
@@ -58,7 +58,7 @@ void policy_complain(struct policy_loader *loader, const char *file, unsigned in
 
 /* ---- Sizes and numbers ---- */
 
-/* "25", "25.5", "25.55" before a '%'. Return: false if it is no percentage up to 100. */
+/* Parse "25", "25.5" or "25.55" before a '%'. Return: false if it is no percentage up to 100. */
 static bool parse_percent(const char *text, size_t length, uint64_t *ret)
 {
 	uint64_t value = 0;
@@ -81,7 +81,10 @@ static bool parse_percent(const char *text, size_t length, uint64_t *ret)
 	return value <= POLICY_WHOLE;
 }
 
-/* Takes the blanks out between a number and its unit: "512 MiB". Return: false if there is none. */
+/*
+ * Remove the blanks between a number and its unit: "512 MiB". Return: false if there is no number,
+ * or if @ret is too small.
+ */
 static bool split_size(const char *value, char *ret, size_t bytes)
 {
 	size_t n_digits = strspn(value, "0123456789.");
@@ -166,8 +169,8 @@ static bool read_number(struct policy_loader *loader, const struct policy_key_ro
 }
 
 /*
- * "150%" of one processor, as CPUQuota= of systemd has it, or processors, "1.5". Less than one
- * percent would keep a task waiting for longer than anybody waits.
+ * Read "150%" of one processor, as systemd's CPUQuota=, or "1.5" processors. Less than one percent
+ * is rejected: tasks would wait for unreasonably long.
  */
 static void read_processors(struct policy_loader *loader, const char *key, const char *value,
 			    float *ret)
@@ -244,9 +247,11 @@ static void read_switch(struct policy_loader *loader, const char *key, const cha
 			     value);
 }
 
-/* ---- Who matches ---- */
+/* ---- Matching ---- */
 
-/* Room for one more of @n elements. Return: false, the loader knows, if there is none. */
+/*
+ * Make room for one more than @n elements. Return: false, with loader->error set, if out of memory.
+ */
 static bool grow(struct policy_loader *loader, void *array, uint32_t n, size_t element_bytes)
 {
 	void *grown = reallocarray(*(void **)array, n + 1, element_bytes);
@@ -272,7 +277,7 @@ static bool add_string(struct policy_loader *loader, char ***strings, uint32_t *
 	return true;
 }
 
-/* The number of a user or group by its name. Return: 0; ENOENT: there is none; another errno. */
+/* Look up a user's or group's number by name. Return: 0; ENOENT: no such name; another errno. */
 static int look_up(bool is_user, const char *name, uint32_t *ret)
 {
 	_cleanup_(freep) char *buffer = malloc(POLICY_NSS_BYTES);
@@ -293,7 +298,7 @@ static int look_up(bool is_user, const char *name, uint32_t *ret)
 	}
 	if (found_user || found_group)
 		return 0;
-	/* What there is not is said in many ways; see getpwnam(3). */
+	/* getpwnam(3) has many ways to report that a name does not exist. */
 	return error == 0 || error == ESRCH || error == EBADF || error == EPERM ? ENOENT : error;
 }
 
@@ -304,7 +309,7 @@ static bool read_id(struct policy_loader *loader, bool is_user, const char *valu
 	int error;
 
 	if (isdigit((unsigned char)value[0])) {
-		/* The last one means "none" to the kernel. */
+		/* UINT32_MAX means "none" to the kernel. */
 		if (parse_number(value, UINT32_MAX - 1, &number)) {
 			*ret = (uint32_t)number;
 			return true;
@@ -361,7 +366,7 @@ static void add_match(struct policy_loader *loader, enum policy_key index, const
 	}
 }
 
-/* A list, separated by commas; one at the end is for who continues it. */
+/* Read a list separated by commas. A comma at the end is allowed for a list that is continued. */
 static void read_matches(struct policy_loader *loader, enum policy_key index, const char *value)
 {
 	static const uint32_t kinds[] = {
@@ -418,7 +423,7 @@ static const char *key_near(const char *name)
 	return suggest(name, names);
 }
 
-/* @near: the key that was meant; NULL or empty: who knows. */
+/* @near: the key probably meant; NULL or empty: unknown. */
 static void complain_unknown(struct policy_loader *loader, const char *name, const char *where,
 			     const char *near)
 {
@@ -497,7 +502,7 @@ static void add_setting(struct policy_loader *loader, const char *key, const cha
 		loader->error = error_origin(-ENOMEM);
 }
 
-/* A key that somebody else reads. */
+/* Read a key of [broker] that another room owns. */
 static void read_setting(struct policy_loader *loader, const char *key, const char *value)
 {
 	const struct policy_broker_keys *others = loader->broker_keys;
@@ -595,7 +600,7 @@ static void check_sizes(struct policy_loader *loader, struct policy_section *sec
 	}
 }
 
-/* Percentages that cannot fit into any device. */
+/* Check for percentages whose sum exceeds any device. */
 static void check_sum(struct policy_loader *loader)
 {
 	const struct policy *policy = loader->policy;
@@ -686,7 +691,7 @@ int policy_key_change(const struct policy *policy, uint32_t index, const char *n
 		      const char *value, enum policy_key *ret_key, struct tenant_policy *tenant,
 		      char **ret_errors)
 {
-	/* In front of each sentence, to be cut off. */
+	/* Place in front of each sentence, cut off below. */
 	static const char place[] = "administrator";
 	struct policy_section section = policy->sections[index];
 	struct policy changed = {.sections = &section, .n_sections = 1};
@@ -708,7 +713,7 @@ int policy_key_change(const struct policy *policy, uint32_t index, const char *n
 			     "file says it");
 	else if (!key || value)
 		policy_key_read(&loader, name, value);
-	/* Those that are given, whoever gave them. */
+	/* Count a key as given if the file or an override gives it. */
 	places.key_lines[POLICY_KEY_VRAM_RESERVE] = section.tenant.vram_reserve.value > 0;
 	places.key_lines[POLICY_KEY_VRAM_HIGH] =
 		(key && key - policy_key_rows == POLICY_KEY_VRAM_HIGH) ||

@@ -2,16 +2,16 @@
 /*
  * Reading policy files
  *
- * inih takes lines apart; this file gives it lines and knows which. What inih would let pass in
- * silence is refused before it gets there: lines longer than its buffer, which it would cut, text
- * after a section's bracket, lines without '='. It gets one line for each of the file's, so that
- * its count and ours agree.
+ * inih parses lines, which this file feeds to it one by one. Input that inih would accept silently
+ * is rejected first: lines longer than its buffer, which it would cut; text after a section's
+ * bracket; lines without '='. inih gets one line for each line of the file, so that both line
+ * counts agree.
  *
- * A line that ends in a backslash is continued, as in systemd units; inih's own rule, by which an
- * indented line continues the one above, would make a value of an indented key, so it sees
- * indentation only where a line is continued.
+ * A line that ends in a backslash is continued, as in systemd units. inih has another rule: an
+ * indented line continues the line above, so an indented key would become part of a value. inih
+ * therefore sees indentation only where a line is continued.
  *
- * Everything is read and everything that is wrong is said, not only what comes first.
+ * The whole input is read and all errors are reported, not only the first.
  */
 #include "tenant/policy.h"
 
@@ -47,7 +47,7 @@ static bool is_blank(char c)
 	return c == ' ' || c == '\t';
 }
 
-/* @name does not end where its length does. */
+/* Check @length characters of @name, which is not terminated there. */
 static bool is_name(const char *name, size_t length)
 {
 	static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -132,7 +132,7 @@ static void enter_broker(struct policy_loader *loader)
 	}
 }
 
-/* @line: from the bracket to the last character that is no blank. */
+/* Enter the section of @line, which reaches from the bracket to the last non-blank character. */
 static void enter_section(struct policy_loader *loader, const char *line, size_t length)
 {
 	const char *end = memchr(line, ']', length), *name = line + 1;
@@ -159,7 +159,7 @@ static void enter_section(struct policy_loader *loader, const char *line, size_t
 	}
 }
 
-/* Return: does it go on in the next line? */
+/* Check a line. Return: true if the line continues in the next one. */
 static bool check_line(struct policy_loader *loader, const char *line, size_t length,
 		       bool is_continued)
 {
@@ -195,7 +195,7 @@ static bool check_line(struct policy_loader *loader, const char *line, size_t le
 	return line[length - 1] == '\\';
 }
 
-/* Reads a line as fgets() does, for inih. Lines that were refused are empty ones. */
+/* Read a line as fgets() does, for inih. A rejected line reads as empty. */
 static char *next_line(char *buffer, int buffer_bytes, void *stream)
 {
 	struct policy_loader *loader = stream;
@@ -227,7 +227,7 @@ static char *next_line(char *buffer, int buffer_bytes, void *stream)
 	return buffer;
 }
 
-/* A key and its value, or one more line of it. */
+/* Read a key and its value, or a continuation line of the value. */
 static int on_key(void *data, const char *section, const char *key, const char *value)
 {
 	struct policy_loader *loader = data;
@@ -251,7 +251,7 @@ static int on_key(void *data, const char *section, const char *key, const char *
 	return 1;
 }
 
-/* Reads @text as a file. @file must live as long as the loader. */
+/* Parse @text as a file. @file must live as long as the loader. */
 static void load_text(struct policy_loader *loader, const char *file, bool is_main,
 		      const char *text, size_t n_text)
 {
@@ -294,11 +294,11 @@ static bool is_null_device(const struct stat *status)
 	return S_ISCHR(status->st_mode) && status->st_rdev == makedev(1, 3);
 }
 
-/* @path: one of loader->files. */
+/* Load a file; @path is one of loader->files. */
 static void load_file(struct policy_loader *loader, const char *path, bool is_main,
 		      bool is_required)
 {
-	/* Not to wait for whoever writes into a pipe. */
+	/* O_NONBLOCK: do not wait for the writer of a FIFO. */
 	_cleanup_(close_fdp) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	_cleanup_(freep) char *text = NULL;
 	struct stat status;
@@ -311,7 +311,7 @@ static void load_file(struct policy_loader *loader, const char *path, bool is_ma
 		policy_complain(loader, path, 0, NULL, "cannot be opened: %s", strerror(errno));
 		return;
 	}
-	/* Linked to nothing, as units are to switch them off. */
+	/* A link to /dev/null switches a file off, as it does for systemd units. */
 	if (is_null_device(&status))
 		return;
 	if (!S_ISREG(status.st_mode)) {
@@ -349,7 +349,7 @@ static int compare_names(const struct dirent **a, const struct dirent **b)
 	return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-/* Every *.conf of the folder beside @path, in the order of their names. */
+/* Load every *.conf of the folder beside @path, in the order of their names. */
 static void load_folder(struct policy_loader *loader, const char *path)
 {
 	const char *slash = strrchr(path, '/');
@@ -401,7 +401,7 @@ static int loader_init(struct policy_loader *loader)
 	return loader->places ? 0 : error_origin(-ENOMEM);
 }
 
-/* Ends reading: hands out the policy or the sentences. */
+/* Check the policy, and return it or the sentences. */
 static int loader_finish(struct policy_loader *loader, struct policy **ret, char **ret_errors)
 {
 	char more[16];

@@ -2,17 +2,18 @@
 /*
  * Matching cgroup paths
  *
- * Greedy, with one place to go back to per kind of wildcard. A later '*' makes the earlier ones of
- * its component final: if the rest matches at all, it matches after the first place where what
- * stands between the two does. The same holds for "**" and components. So of all the ways to match
- * only the last wildcard is ever tried again, one further, and nothing is exponential.
+ * The match is greedy and backtracks to one place per kind of wildcard. A later '*' makes the
+ * earlier ones of its component final: if the rest matches at all, it matches after the first place
+ * where the text between the two stars matches. The same holds for "**" and components. Only the
+ * last wildcard is therefore ever retried, one character or component further, and no input takes
+ * exponential time.
  */
 #include "tenant/policy-pattern.h"
 
 #include <stddef.h>
 #include <string.h>
 
-/* The component that starts at @at. */
+/* Return the length of the component that starts at @at. */
 static size_t component_length(const char *at)
 {
 	return strcspn(at, "/");
@@ -57,7 +58,7 @@ static bool component_matches(const char *pattern, size_t n_pattern, const char 
 			p++;
 			t++;
 		} else if (star != SIZE_MAX) {
-			/* It stands for one character more. */
+			/* Retry with '*' matching one more character. */
 			p = star + 1;
 			t = ++star_t;
 		} else {
@@ -69,7 +70,7 @@ static bool component_matches(const char *pattern, size_t n_pattern, const char 
 	return p == n_pattern;
 }
 
-/* The root is "/" and has no component; else there is one after each slash. */
+/* The root "/" has no component; any other path has one after each slash. */
 static const char *first_component(const char *path)
 {
 	return path[1] ? path + 1 : NULL;
@@ -92,14 +93,14 @@ bool policy_pattern_matches(const char *pattern, const char *path)
 		if (p && is_any_depth(p, n_p)) {
 			deep = p = next_component(p, n_p);
 			deep_t = t;
-			/* Nothing after it: whatever is left matches. */
+			/* "**" at the end matches the rest of the path. */
 			if (!p)
 				return true;
 		} else if (p && component_matches(p, n_p, t, n_t)) {
 			p = next_component(p, n_p);
 			t = next_component(t, n_t);
 		} else if (deep) {
-			/* It stands for one component more. */
+			/* Retry with "**" matching one more component. */
 			p = deep;
 			t = deep_t = next_component(deep_t, component_length(deep_t));
 		} else {

@@ -1,6 +1,6 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
-/* What policy.c, policy-load.c and policy-key.c share; nobody outside tenant/ includes it. */
+/* Declarations shared by the policy's sources and override.c; private to tenant/. */
 #include <stddef.h>
 
 #include "shm/policy-keys.h"
@@ -10,7 +10,7 @@
 enum {
 	POLICY_WHOLE = 10000, /* hundredths of a percent */
 	POLICY_MAX_ERRORS = 64,
-	/* Drivers were seen to take up to 55 MiB for command buffers, descriptors and the like. */
+	/* Observed driver overhead for command buffers, descriptors and the like: up to 55 MiB. */
 	POLICY_LEASE_TOLERANCE_BYTES = 64 << 20,
 };
 
@@ -22,10 +22,10 @@ struct policy_section {
 	gid_t *gids;
 	char **cgroups, **exes;
 	uint32_t n_uids, n_gids, n_cgroups, n_exes;
-	char *reserve_place; /* "FILE:LINE" of its vram-reserve; NULL: it has none */
+	char *reserve_place; /* "FILE:LINE" of vram-reserve; NULL: not given */
 };
 
-/* A key of [broker] that somebody else has read. */
+/* A key of [broker] that another room has read. */
 struct policy_setting {
 	char *key, *value;
 };
@@ -41,9 +41,9 @@ struct policy {
 /* Sets a section to the defaults of every key. */
 void policy_section_init(struct policy_section *section, const char *name);
 
-/* By enum rbk_priority. */
+/* Names by enum rbk_priority. */
 extern const char *const policy_priority_names[RBK_PRIORITY_COUNT];
-/* By enum policy_audit. */
+/* Names by enum policy_audit. */
 extern const char *const policy_audit_names[POLICY_AUDIT_COUNT];
 
 /* ---- Reading ---- */
@@ -77,7 +77,7 @@ struct policy_key_row {
 };
 extern const struct policy_key_row policy_key_rows[POLICY_KEY_COUNT];
 
-/* Where a section and its keys stand; lines count from 1, 0: not given. */
+/* Source of a section and its keys; lines count from 1, 0: not given. */
 struct policy_places {
 	const char *file;
 	unsigned int line;
@@ -86,67 +86,67 @@ struct policy_places {
 
 struct policy_loader {
 	struct policy *policy;
-	struct policy_places *places; /* of each of the policy's sections */
+	struct policy_places *places; /* by section of the policy */
 	const struct policy_broker_keys *broker_keys;
-	char **files; /* names, which places point to */
+	char **files; /* names; places point to them */
 	uint32_t n_files;
 
-	/* What is being read. */
+	/* State of the parser. */
 	const char *file;
 	const char *text;
 	size_t n_text, at;
 	unsigned int line;
 	enum { LOADER_NOWHERE, LOADER_IGNORING, LOADER_BROKER, LOADER_TENANT } section;
 	uint32_t tenant;          /* index of the section */
-	bool is_continuing;       /* the line before ended in a backslash */
+	bool is_continuing;       /* the previous line ended in a backslash */
 	bool is_main;             /* not a drop-in */
-	bool has_complained;      /* about this line */
-	unsigned int broker_line; /* of [broker]; 0: none */
+	bool has_complained;      /* the current line has an error */
+	unsigned int broker_line; /* line of [broker]; 0: none */
 	unsigned int headroom_line;
 
 	struct sentences errors;
 	unsigned int n_errors;
-	int error; /* ours: negative errno, sticky */
+	int error; /* negative errno, sticky; not an error of the file */
 };
 
 /*
- * Notes what is wrong, with the place in front: "FILE:LINE: KEY: ..." (@line 0: "FILE: ...", @key
- * NULL: without). At most a screenful is kept.
+ * Record an error with its place: "FILE:LINE: KEY: ..." (@line 0: "FILE: ...", @key NULL: without
+ * KEY). At most POLICY_MAX_ERRORS are kept.
  */
 void policy_complain(struct policy_loader *loader, const char *file, unsigned int line,
 		     const char *key, const char *format, ...)
 	__attribute__((format(printf, 5, 6)));
 
-/* Reads @value of @key in a tenant's section, which the loader is in. */
+/* Read @value of @key in the tenant's section that the loader is in. */
 void policy_key_read(struct policy_loader *loader, const char *key, const char *value);
 /*
- * For a tenant's section of a policy that is in force: reads @value of the key @name over @tenant,
- * which is what the tenant has now, and checks both together; NULL: only whether there is such a
- * key. Match keys cannot be changed.
- * Return: 0; POLICY_E_INVALID, with a sentence ("KEY: what is wrong; what is allowed") in
- * *ret_errors, to be freed; negative errno.
+ * Read @value of the key @name over @tenant, the present values of section @index of a policy in
+ * force, and check both together. @value NULL: only check that the key exists. Match keys cannot be
+ * changed.
+ * Return: 0; POLICY_E_INVALID: a sentence ("KEY: what is wrong; what is allowed") is in
+ * *ret_errors, to be freed; a negative errno.
  */
 int policy_key_change(const struct policy *policy, uint32_t index, const char *name,
 		      const char *value, enum policy_key *ret_key, struct tenant_policy *tenant,
 		      char **ret_errors);
-/* The member of a key that does not match clients. */
+/* Copy the member of a key; not for match keys. */
 void policy_key_copy(enum policy_key key, struct tenant_policy *to,
 		     const struct tenant_policy *from);
 bool policy_key_is_same(enum policy_key key, const struct tenant_policy *a,
 			const struct tenant_policy *b);
 bool policy_size_is_same(struct policy_size a, struct policy_size b);
-/* As policy_check_devices(), with @tenants, by index, instead of what the sections say. */
+/* Check as policy_check_devices() does, with @tenants, by index, in place of the sections. */
 int policy_check_changed(const struct policy *policy, const struct tenant_policy *tenants,
 			 const uint64_t *device_bytes, uint32_t n_devices, char **ret_errors);
 
-/* Reads @value of @key in [broker]. */
+/* Read @value of @key in [broker]. */
 void policy_broker_key_read(struct policy_loader *loader, const char *key, const char *value);
-/* What can only be said when all keys of all sections are known. */
+/* Check the keys against each other, when all sections are known. */
 void policy_check(struct policy_loader *loader);
 
 /*
- * As policy_load() for a main file that is @text, called @name in errors, without a folder beside
- * it.
+ * Load as policy_load() does, with @text as the main file, called @name in errors, and no folder
+ * beside it.
  */
 int policy_load_text(const char *name, const char *text, size_t n_text,
 		     const struct policy_broker_keys *keys, struct policy **ret, char **ret_errors);

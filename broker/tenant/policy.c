@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Policies in memory: defaults, matching, sizes, and whether reserves fit
+ * Policies in memory: defaults, matching, sizes, and the check of reserves
  *
- * A section matches a client if each kind of key that it has matches with one of its values. Of
- * those that match, the most specific wins; the order is total, so that it does not depend on the
- * order of the files unless two sections say the same.
+ * A section matches a client if each kind of key that it has matches with one of its values. The
+ * most specific matching section wins. The order is total, so it does not depend on the order of
+ * the files unless two sections are equally specific.
  *
- * Executables are looked up when a client comes, not when the file is read: an update of a package
- * puts another inode in its place. The paths are the administrator's.
+ * Executables are looked up when a client connects, not when the file is read, because a package
+ * update replaces the inode. The paths are the administrator's.
  */
 #include "tenant/policy.h"
 
@@ -23,7 +23,6 @@
 #include "util/checked.h"
 #include "util/error.h"
 
-/* As a percentage. */
 static struct policy_size percent(unsigned int n)
 {
 	return (struct policy_size){.is_percent = true, .value = n * 100ull};
@@ -118,7 +117,7 @@ uint64_t policy_size_bytes(struct policy_size size, uint64_t total_bytes)
 {
 	if (!size.is_percent)
 		return size.value;
-	/* In two parts, which do not overflow: a percentage is at most the whole. */
+	/* Two products that do not overflow, because a percentage is at most the whole. */
 	return total_bytes / POLICY_WHOLE * size.value +
 	       total_bytes % POLICY_WHOLE * size.value / POLICY_WHOLE;
 }
@@ -180,7 +179,7 @@ static bool matches_exe(const struct policy_section *section, const struct peer 
 	return false;
 }
 
-/* *ret_literals: characters that are not wild of the longest pattern that matches. */
+/* *ret_literals: literal characters of the matching pattern that has most. */
 static bool matches_cgroup(const struct policy_section *section, const struct peer *peer,
 			   uint32_t *ret_literals)
 {
@@ -198,7 +197,7 @@ static bool matches_cgroup(const struct policy_section *section, const struct pe
 	return is_match;
 }
 
-/* Cheapest first; the executable may need the disk. */
+/* Check the cheapest kinds first; the executable may need the disk. */
 static bool matches(const struct policy_section *section, const struct peer *peer,
 		    uint32_t *ret_literals)
 {
@@ -211,7 +210,10 @@ static bool matches(const struct policy_section *section, const struct peer *pee
 	       (!(kinds & POLICY_MATCH_EXE) || matches_exe(section, peer));
 }
 
-/* Is @a, with @a_literals, more specific? Of as many kinds the larger set has the higher kind. */
+/*
+ * Return true if @a, with @a_literals, is more specific. Of two sets of equally many kinds, the
+ * greater number has the higher kind.
+ */
 static bool beats(const struct policy_section *a, uint32_t a_literals,
 		  const struct policy_section *b, uint32_t b_literals)
 {
@@ -241,7 +243,7 @@ uint32_t policy_match(const struct policy *policy, const struct peer *peer)
 	return best;
 }
 
-/* Formats a sentence into *ret, which is freed. Return: POLICY_E_INVALID or negative errno. */
+/* Format a sentence into *ret_errors, to be freed. Return: POLICY_E_INVALID or -ENOMEM. */
 static int refuse(char **ret_errors, const struct policy_section *section, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
@@ -264,7 +266,7 @@ static int refuse(char **ret_errors, const struct policy_section *section, const
 	return POLICY_E_INVALID;
 }
 
-/* The reserves of all tenants on one device of @bytes. */
+/* Check the reserves of all tenants against one device of @bytes. */
 static int check_device(const struct policy *policy, unsigned int device, uint64_t bytes,
 			char **ret_errors)
 {

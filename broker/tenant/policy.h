@@ -1,28 +1,28 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * The policy file: what administrators write about tenants
+ * The policy file: the administrator's settings for tenants
  *
- * An ini file in the style of systemd units, and drop-ins in a folder beside it, read in the order
- * of their names. Read as a whole and checked as a whole: policy_load() gives a complete policy or
- * sentences that say what is wrong where. Immutable once made. Any thread. brokerd.conf(5) says
- * what each key means:
+ * The policy is an ini file in the style of systemd units, with drop-ins in a folder beside it that
+ * are read in the order of their names. policy_load() reads and checks everything, and returns a
+ * complete policy or sentences that say what is wrong where. A policy is immutable. Any thread.
+ * brokerd.conf(5) describes the keys:
  *
- *	[broker]
- *	vram-headroom = 5%
+ *   [broker]
+ *   vram-headroom = 5%
  *
- *	[tenant web]
- *	match-uid = www-data, 1001
- *	match-gid = web
- *	match-cgroup = /system.slice/web-*.service
- *	match-exe = /usr/bin/imgd
- *	vram-max = 2GiB
- *	vram-reserve = 512MiB
- *	vram-high = 75%
+ *   [tenant web]
+ *   match-uid = www-data, 1001
+ *   match-gid = web
+ *   match-cgroup = /system.slice/web-*.service
+ *   match-exe = /usr/bin/imgd
+ *   vram-max = 2GiB
+ *   vram-reserve = 512MiB
+ *   vram-high = 75%
  *
- * shm/policy-keys.h lists the keys of tenants. A section "tenant default" is for who matches no
- * other; it has no match keys. Without a file there is only this one, with the defaults of
- * policy_defaults().
+ * shm/policy-keys.h lists the keys of tenants. The section "tenant default" has no match keys and
+ * takes the clients that match no other section. Without a file this section is the only one, with
+ * the values of policy_defaults().
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -35,43 +35,43 @@
 struct policy;
 
 enum {
-	POLICY_E_INVALID = 1, /* sentences say what is wrong */
-	POLICY_E_UNKNOWN = 2, /* there is no such key */
+	POLICY_E_INVALID = 1, /* *ret_errors says what is wrong */
+	POLICY_E_UNKNOWN = 2, /* no such key */
 	POLICY_MAX_TENANTS = 1024,
 	POLICY_WANTED_BYTES = 160,
 };
 
-#define POLICY_HEADROOM_KEY "vram-headroom" /* the key of [broker] that is read here */
+#define POLICY_HEADROOM_KEY "vram-headroom" /* the key of [broker] that this room reads */
 
-/* A size as people write it. */
+/* A size, as written in the file. */
 struct policy_size {
 	bool is_percent;
 	uint64_t value; /* bytes, or hundredths of a percent */
 };
 
-/* What becomes of processes that use more of a device's memory than leases allow: see audit.h. */
+/* Action on processes that use more device memory than their leases allow; see audit.h. */
 enum policy_audit {
 	POLICY_AUDIT_OFF,
-	POLICY_AUDIT_WARN,     /* the log names them */
-	POLICY_AUDIT_PRIORITY, /* and their tenant comes after others meanwhile */
-	POLICY_AUDIT_STOP,     /* or they are ended */
+	POLICY_AUDIT_WARN,     /* log the processes */
+	POLICY_AUDIT_PRIORITY, /* WARN, and lower the tenant meanwhile: tenant_set_lowered() */
+	POLICY_AUDIT_STOP,     /* end the processes */
 	POLICY_AUDIT_COUNT,
 };
 
-/* What a section says about a tenant; every key that is absent has its default. */
+/* A tenant's section; absent keys have their defaults. */
 struct tenant_policy {
 	char name[ACCOUNT_NAME_BYTES];
 	struct policy_size vram_max, vram_reserve, vram_high, gtt_max, host_max;
 	uint32_t weight;      /* 1..10000 */
-	float cpu_max;        /* processors' worth of CPU time; 0: no quota */
-	uint8_t priority_max; /* enum rbk_priority, whose numbers are not in order */
+	float cpu_max;        /* processors' worth of CPU time; 0: unlimited */
+	uint8_t priority_max; /* enum rbk_priority; its values are not in order */
 	uint64_t sessions_max, arenas_max, arena_bytes_max, plans_max, tasks_max;
 	uint8_t lease_audit;      /* enum policy_audit */
-	uint8_t lease_required;   /* 0 or 1: programs that use a device themselves need leases */
-	uint64_t lease_tolerance; /* bytes of each process that its driver may need besides */
+	uint8_t lease_required;   /* 0 or 1: programs that use a device by themselves need leases */
+	uint64_t lease_tolerance; /* bytes of driver overhead allowed to each process */
 };
 
-/* Kinds of match keys; a higher one is more specific. */
+/* Kinds of match keys, as bits; a higher bit is more specific. */
 enum {
 	POLICY_MATCH_GID = 1 << 0,
 	POLICY_MATCH_UID = 1 << 1,
@@ -79,7 +79,7 @@ enum {
 	POLICY_MATCH_EXE = 1 << 3,
 };
 
-/* The identity of a client, as the kernel reports it. */
+/* Identity of a client, as the kernel reports it. */
 struct peer {
 	pid_t pid;
 	uid_t uid;
@@ -87,16 +87,16 @@ struct peer {
 	const gid_t *groups; /* supplementary */
 	uint32_t n_groups;
 	const char *cgroup; /* path in the unified hierarchy; NULL: unknown */
-	bool has_exe;       /* its executable could be looked at */
+	bool has_exe;       /* exe_dev and exe_ino are known */
 	dev_t exe_dev;
 	ino_t exe_ino;
 };
 
-/* Who reads the keys of [broker] that are not this room's. */
+/* Reader of the keys of [broker] that other rooms own. */
 struct policy_broker_keys {
 	/*
-	 * Return: 0; POLICY_E_INVALID, with what is allowed in @ret_wanted: "a size such as
-	 * 64MiB"; POLICY_E_UNKNOWN, with the key there that may have been meant, or nothing.
+	 * Return: 0; POLICY_E_INVALID: @ret_wanted says what is allowed, "a size such as 64MiB";
+	 * POLICY_E_UNKNOWN: @ret_wanted names a similar key or is empty.
 	 */
 	int (*read)(void *context, const char *key, const char *value,
 		    char ret_wanted[POLICY_WANTED_BYTES]);
@@ -104,59 +104,65 @@ struct policy_broker_keys {
 };
 
 /*
- * Reads @path and every *.conf in @path's folder tenants.d. A missing file or folder is as an empty
- * one unless @is_required. Keys of [broker] go to @keys; NULL: there are no others.
- * Looks up users and groups, which may take as long as the system's name service likes.
- * Return: 0; POLICY_E_INVALID, with sentences in *ret_errors ("FILE:LINE: KEY: what is wrong; what
- * is allowed", one a line, each with a line break, to be freed); negative errno.
+ * Read @path and all *.conf in the folder tenants.d beside it. A missing file or folder counts as
+ * empty unless @is_required. @keys reads the other keys of [broker]; NULL: no other keys exist. The
+ * lookup of users and groups may block for as long as the name service takes.
+ * Return: 0; POLICY_E_INVALID: *ret_errors has sentences, one a line, each with a line break, to be
+ * freed ("FILE:LINE: KEY: what is wrong; what is allowed"); a negative errno.
  */
 int policy_load(const char *path, bool is_required, const struct policy_broker_keys *keys,
 		struct policy **ret, char **ret_errors);
-/* What there is without any file. Return: 0 or negative errno. */
+/* Create the policy that applies without a file. Return: 0, or a negative errno. */
 int policy_defaults(struct policy **ret);
 struct policy *policy_free(struct policy *policy);
 
-/* POLICY_MATCH_* that some section asks for; the rest of a peer need not be known. */
+/* Return the POLICY_MATCH_* kinds that any section uses; the rest of a peer need not be known. */
 uint32_t policy_match_kinds(const struct policy *policy);
 
-/* POLICY_MATCH_* of one section: all have to match. 0: of who matches no other. */
+/*
+ * Return the POLICY_MATCH_* kinds of one section, all of which must match; 0: the default section.
+ */
 uint32_t policy_tenant_kinds(const struct policy *policy, uint32_t index);
 
-/* What stays free of each device. */
+/* Return the memory to keep free on each device. */
 struct policy_size policy_headroom(const struct policy *policy);
 uint32_t policy_n_tenants(const struct policy *policy);
-/* Tenant 0 is the default one; the others are in the order of the files. Borrowed. */
+/*
+ * Return a tenant's section, borrowed. Index 0 is the default tenant; the others follow the order
+ * of the files.
+ */
 const struct tenant_policy *policy_tenant(const struct policy *policy, uint32_t index);
 
 /*
- * Which tenant a client belongs to: the section that matches most specifically. More kinds of keys
- * beat fewer; of as many, executable beats cgroup beats uid beats gid; of two cgroup patterns, the
- * one with more literal characters; else the earlier in the files.
+ * Find the most specific section that matches a client. More kinds of keys beat fewer. With equally
+ * many kinds, executable beats cgroup beats uid beats gid. Of two cgroup patterns, the one with
+ * more literal characters wins; otherwise the earlier section does.
  * Return: an index for policy_tenant().
  */
 uint32_t policy_match(const struct policy *policy, const struct peer *peer);
 
 /*
- * The keys of [broker] that somebody else has read, to show or compare them.
- * Return: how many; the @index-th. Borrowed.
+ * Return the number of [broker] keys that @keys of policy_load() read, and the @index-th, to show
+ * or compare them. Borrowed.
  */
 uint32_t policy_n_settings(const struct policy *policy);
 void policy_setting(const struct policy *policy, uint32_t index, const char **ret_key,
 		    const char **ret_value);
 
 /*
- * A tenant in one line: "NAME: match-uid = 33; vram-max = 2GiB; ...", every limit, with @host_bytes
- * what percentages of host memory are of. Return: to be freed; NULL: out of memory.
+ * Describe a tenant in one line: "NAME: match-uid = 33; vram-max = 2GiB; ...". Percentages of host
+ * memory are converted to bytes of @host_bytes.
+ * Return: text to be freed; NULL: out of memory.
  */
 char *policy_describe(const struct policy *policy, uint32_t index, uint64_t host_bytes);
 
-/* @size of @total_bytes. */
+/* Convert @size to bytes, a percentage being one of @total_bytes. */
 uint64_t policy_size_bytes(struct policy_size size, uint64_t total_bytes);
 
 /*
- * Do the sums of reserves fit into devices of these sizes, headroom left free? Sizes in bytes, a
- * device without memory of its own 0.
- * Return: 0; POLICY_E_INVALID, with a sentence in *ret_errors as above.
+ * Check that the sums of the reserves and the headroom fit into devices of these sizes in bytes. A
+ * device without memory of its own has size 0.
+ * Return: 0; POLICY_E_INVALID: a sentence is in *ret_errors, as above; -ENOMEM.
  */
 int policy_check_devices(const struct policy *policy, const uint64_t *device_bytes,
 			 uint32_t n_devices, char **ret_errors);

@@ -2,15 +2,15 @@
 /*
  * Tenants
  *
- * A tenant is in the list from the policy that first names it until neither the policy in force
- * names it nor anybody refers to it. While a session keeps one alive that is named no more, it
- * keeps its limits; if a later policy names it again, it is that one that lives on.
+ * A tenant is in the list from the policy that first names it until no policy in force names it and
+ * it has no references. A tenant that is no longer named, but referenced by a session, keeps its
+ * limits. If a later policy names it again, the same object is used.
  *
- * A reload prepares everything that can fail (the check of the reserves, new tenants), and only
- * then changes anything.
+ * A reload first prepares everything that can fail (the check of the reserves, new tenants), and
+ * only then changes anything.
  *
- * Descriptors and mappings are what the process has, not what a policy gives: they are divided
- * evenly among the tenants that it names, so that none can take the others' as well.
+ * Descriptors and mappings are limited by the process, not by a policy. They are divided evenly
+ * among the named tenants, so that no tenant can use up the others' part.
  */
 #include "tenant/tenant-private.h"
 
@@ -25,10 +25,10 @@
 #include "util/number.h"
 
 enum {
-	/* Rings that a tenant may have for each session; descriptors and mappings end first. */
+	/* Rings per session; the limits of descriptors and mappings are reached first. */
 	TENANT_RINGS_PER_SESSION = 4,
 	TENANTS_BUCKETS = 256,
-	/* However many tenants there are, each can connect and do something. */
+	/* Minimum for each tenant, enough to connect and work, however many tenants there are. */
 	TENANT_MIN_FDS = 64,
 	TENANT_MIN_MAPPINGS = 64,
 	TENANT_MIN_WATCHES = 64,
@@ -41,7 +41,7 @@ struct tenants {
 	struct account *broker_account;
 	struct list_node list;
 	struct tenant *buckets[TENANTS_BUCKETS]; /* by number */
-	struct tenant **by_index;                /* as in the policy */
+	struct tenant **by_index;                /* by index in the policy */
 	uint32_t last_number;
 };
 
@@ -80,7 +80,7 @@ void tenant_set_lowered(struct tenant *tenant, bool is_lowered)
 	tenant->priority_max = is_lowered ? RBK_PRIORITY_LOW : tenant->full_priority_max;
 }
 
-/* Nothing in here can fail. */
+/* Cannot fail. */
 static void tenant_apply(struct tenant *tenant, const struct tenants_machine *machine,
 			 const struct tenant_policy *wanted, uint32_t n_tenants)
 {
@@ -93,10 +93,10 @@ static void tenant_apply(struct tenant *tenant, const struct tenants_machine *ma
 		uint64_t bytes = machine->vram_bytes[i];
 
 		share->max = min_u64(policy_size_bytes(wanted->vram_max, bytes), bytes);
-		/* Nothing of what has no memory of its own. */
+		/* A device without memory of its own has no reserve, since max is 0. */
 		share->reserve =
 			min_u64(policy_size_bytes(wanted->vram_reserve, bytes), share->max);
-		/* One may be a percentage and the other not: what does not fit is the nearest. */
+		/* One may be a percentage and the other bytes: clamp to the nearest valid value. */
 		share->high = max_u64(policy_size_bytes(wanted->vram_high, bytes), share->reserve);
 		share->high = min_u64(share->high, share->max);
 	}
@@ -178,7 +178,7 @@ static void tenants_drop_unused(struct tenants *tenants)
 	}
 }
 
-/* Those that were made have no number yet. */
+/* Undo collect(): free the tenants that it created, which have no number yet. */
 static void forget_collected(struct tenant **by_index, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++)
@@ -187,7 +187,7 @@ static void forget_collected(struct tenant **by_index, uint32_t n)
 	free(by_index);
 }
 
-/* Finds or makes the tenants of @policy. On failure those that it made are freed. */
+/* Find or create the tenants of @policy. On failure the created ones are freed. */
 static int collect(const struct tenants *tenants, const struct policy *policy,
 		   struct tenant ***ret_by_index)
 {
@@ -213,8 +213,9 @@ static int collect(const struct tenants *tenants, const struct policy *policy,
 }
 
 /*
- * What the tenants of @policy may have, by index, if it were in force. Checks it.
- * Return: 0, *ret to be freed; POLICY_E_INVALID; -ENOMEM.
+ * Return the limits that the tenants of @policy would have with it in force, by index, after
+ * checking that they fit the devices.
+ * Return: 0: *ret is to be freed; POLICY_E_INVALID; -ENOMEM.
  */
 static int make_wanted(const struct tenants *tenants, const struct policy *policy,
 		       struct tenant *const *by_index, struct tenant_policy **ret,
@@ -238,7 +239,7 @@ static int make_wanted(const struct tenants *tenants, const struct policy *polic
 	return 0;
 }
 
-/* Which tenant of the policy in force is it? UINT32_MAX: none. */
+/* Return a tenant's index in the policy in force, or UINT32_MAX. */
 static uint32_t index_of(const struct tenants *tenants, const struct tenant *tenant)
 {
 	for (uint32_t i = 0; tenants->policy && i < policy_n_tenants(tenants->policy); i++)
@@ -248,9 +249,9 @@ static uint32_t index_of(const struct tenants *tenants, const struct tenant *ten
 }
 
 /*
- * Takes back what the file now says otherwise, and, where the reserves that the file wants would
- * not fit beside those that administrators have set, all of those.
- * Return: 0; -ENOMEM, nothing changed.
+ * Drop overrides of keys whose value in the file changed. If the new reserves do not fit beside the
+ * remaining overrides, drop all overrides.
+ * Return: 0; -ENOMEM: nothing changed.
  */
 static int reload_overrides(struct tenants *tenants, const struct policy *policy,
 			    struct tenant *const *by_index)
@@ -285,7 +286,7 @@ static int reload_overrides(struct tenants *tenants, const struct policy *policy
 	return r < 0 ? r : 0;
 }
 
-/* The policy's number of tenants, and what they may have. Nothing in here can fail. */
+/* Apply the limits to all tenants of the policy. Cannot fail. */
 static void apply_all(struct tenants *tenants, const struct tenant_policy *wanted)
 {
 	uint32_t n = policy_n_tenants(tenants->policy);

@@ -1,12 +1,12 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Tenants: who a session belongs to, and what it may have
+ * Tenants: the owners of sessions, with their limits
  *
- * A tenant is a section of the policy file come to life: an account in the ledger, and shares of
- * each device. Tenants live from the first policy that names them until a later one does not and
- * their last session has ended; a reload changes the limits of those that stay and moves no
- * session. Reactor thread only.
+ * A tenant is the runtime object of a section of the policy file: an account in the ledger, and
+ * shares of each device. A tenant lives from the first policy that names it until a later policy
+ * does not and its last session has ended. A reload changes the limits of tenants that stay;
+ * sessions keep their tenant. Reactor thread only.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -21,61 +21,60 @@ struct tenant_leases;
 struct tenant_memory;
 struct tenants;
 
-/* Totals of a tenant's ended sessions, since start. */
+/* Totals over a tenant's ended sessions, since the broker's start. */
 struct tenant_past {
 	uint64_t n_completed; /* tasks */
 	uint64_t copied_bytes;
 	uint64_t transferred_bytes;
-	uint64_t n_ended_hostile; /* of these sessions, those that broke a rule */
+	uint64_t n_ended_hostile; /* sessions ended for breaking a rule */
 };
 
 /* A tenant's share of one device's VRAM, in bytes. */
 struct tenant_share {
-	uint64_t max;     /* never more */
-	uint64_t reserve; /* never denied, whatever others do */
-	uint64_t high;    /* above it, evicted first */
+	uint64_t max;     /* never exceeded */
+	uint64_t reserve; /* never denied */
+	uint64_t high;    /* plans of tenants above it are evicted first */
 };
 
 struct tenant {
-	struct list_node link;   /* in tenants */
-	struct tenants *tenants; /* once it has a number, by which it is */
-	struct tenant *next;     /* in one of their buckets */
-	struct account *account; /* its name is the tenant's */
+	struct list_node link;   /* in tenants.list */
+	struct tenants *tenants; /* set with the number */
+	struct tenant *next;     /* in the same bucket of tenants->buckets */
+	struct account *account; /* named like the tenant */
 	struct tenant_share shares[RBK_MAX_DEVICES];
 	uint32_t weight;      /* 1..10000 */
-	float cpu_max;        /* processors' worth of CPU time; 0: no quota */
+	float cpu_max;        /* processors' worth of CPU time; 0: unlimited */
 	uint8_t priority_max; /* enum rbk_priority */
 	uint32_t number;      /* never 0, never reused */
 	uint32_t n_refs;
 	struct list_node overrides; /* see override.c */
-	bool is_named;              /* by the policy in force */
-	bool is_drained;            /* an administrator wants no new work of it */
-	bool is_changed;            /* or gave it limits beside the policy's */
+	bool is_named;              /* the policy in force names the tenant */
+	bool is_drained;            /* an administrator drains the tenant: no new work */
+	bool is_changed;            /* @overrides is not empty */
 	uint8_t lease_audit;        /* enum policy_audit */
-	bool is_lease_required;     /* of its programs that use a device themselves */
-	bool is_lowered;            /* weight and priority_max are, see tenant_set_lowered() */
-	uint32_t full_weight;       /* what they are otherwise */
+	bool is_lease_required;     /* programs that use a device by themselves need leases */
+	bool is_lowered;      /* weight and priority_max are lowered; see tenant_set_lowered() */
+	uint32_t full_weight; /* weight when not lowered */
 	uint8_t full_priority_max;
-	uint64_t lease_tolerance; /* bytes of each process */
-	struct tenant_past past;  /* the sessions' */
+	uint64_t lease_tolerance; /* bytes for each process */
+	struct tenant_past past;  /* totals of ended sessions */
 
-	struct fair_flow setup; /* its turns on the setup thread, and the time that these took */
-	struct list_node
-		checks;   /* plans that wait to be verified, oldest first; session-plan.c's */
-	bool is_checking; /* one that left the list is being verified; likewise */
+	struct fair_flow setup;  /* turns and time used on the setup thread */
+	struct list_node checks; /* plans waiting for verification, oldest first (session-plan.c) */
+	bool is_checking;        /* a plan taken from checks is being verified */
 
 	/*
-	 * Records of other rooms, each made by its room with the first that the tenant has there,
-	 * and freed with the tenant; NULL: there was none yet.
+	 * Records of other rooms. A room allocates its record on the tenant's first use of it;
+	 * NULL: not used yet. tenant_free() frees them.
 	 */
-	struct tenant_memory *memory; /* residency's */
-	struct tenant_leases *leases; /* see lease.h */
+	struct tenant_memory *memory; /* residency's record */
+	struct tenant_leases *leases; /* lease.h */
 };
 
 /*
- * Sizes of what percentages are of; device 0 is the CPU and has no memory of its own. What the
- * process can have of descriptors, mappings and inotify watches is divided among the tenants of the
- * policy; n_watches 0: it is not known, and not limited.
+ * Totals to which the policy's percentages apply. Device 0 is the CPU and has no memory of its own.
+ * The process's limits of descriptors, mappings and inotify watches are divided among the tenants
+ * of the policy. n_watches 0: the limit is unknown, and watches are unlimited.
  */
 struct tenants_machine {
 	uint64_t host_bytes;
@@ -86,63 +85,69 @@ struct tenants_machine {
 };
 
 /*
- * @machine is copied. Takes over @policy on success.
- * Return: 0; POLICY_E_INVALID if the reserves do not fit (*ret_errors as in policy.h); errno.
+ * Create the tenants of @policy. @machine is copied. @policy belongs to the tenants on success.
+ * Return: 0; POLICY_E_INVALID: the reserves do not fit (*ret_errors as in policy.h); a negative
+ * errno.
  */
 int tenants_new(struct account_book *book, const struct tenants_machine *machine,
 		struct policy *policy, struct tenants **ret, char **ret_errors);
-/* No tenant may be referred to. Return: NULL. */
+/* Free the tenants, none of which may have a reference. Return: NULL. */
 struct tenants *tenants_free(struct tenants *tenants);
 
-/* As tenants_new(), for a policy that replaces the one in force; on failure nothing changed. */
+/*
+ * Replace the policy in force, with the ownership and return values of tenants_new(). On failure
+ * nothing changes.
+ */
 int tenants_reload(struct tenants *tenants, struct policy *policy, char **ret_errors);
 
 /*
- * Gives a tenant that the policy names another value for a key of its section, in its words, until
- * tenants_reload() finds that the file has changed it; "default" is what the file says. On failure
- * nothing changed.
- * Return: 0; POLICY_E_INVALID, with a sentence in *ret_errors, to be freed; negative errno.
+ * Override a key of a tenant's section with @value, written as in the file. The override lasts
+ * until tenants_reload() finds that the file's value changed. The value "default" removes the
+ * override. On failure nothing changes.
+ * Return: 0; POLICY_E_INVALID: a sentence is in *ret_errors, to be freed; a negative errno.
  */
 int tenants_set(struct tenants *tenants, struct tenant *tenant, const char *key, const char *value,
 		char **ret_errors);
 
 struct account_book *tenants_book(const struct tenants *tenants);
 const struct policy *tenants_policy(const struct tenants *tenants);
-/* Where charges go that no client made: what drivers take for themselves. Borrowed. */
+/* Return the account for charges that no client caused, such as driver overhead. Borrowed. */
 struct account *tenants_broker_account(struct tenants *tenants);
-/* What all tenants together are charged for on a device; what its driver takes is not theirs. */
+/*
+ * Return the bytes of a device (VRAM and GTT) charged to all tenants together, without the broker's
+ * account.
+ */
 uint64_t tenants_device_bytes(const struct tenants *tenants, uint32_t device);
 
-/* The tenant of a client, with a reference; never NULL. */
+/* Return the tenant of a client, with a reference; never NULL. */
 struct tenant *tenants_find(struct tenants *tenants, const struct peer *peer);
 struct tenant *tenant_ref(struct tenant *tenant);
-/* Return: NULL. */
+/* Drop a reference. Return: NULL. */
 struct tenant *tenant_unref(struct tenant *tenant);
 
 /*
- * Has its tasks come after others', or no longer: a tenth of its weight, and the lowest class.
- * Nobody is told.
+ * Lower a tenant's weight to a tenth and its highest priority to RBK_PRIORITY_LOW, or restore both.
+ * Clients are not notified.
  */
 void tenant_set_lowered(struct tenant *tenant, bool is_lowered);
 
 const char *tenant_name(const struct tenant *tenant);
 
-/* By the policy in force, is this the tenant of whoever is in certain cgroups, and of nobody else?
- */
+/* Return true if the policy in force matches this tenant by cgroup alone. */
 bool tenants_is_cgroup(const struct tenants *tenants, const struct tenant *tenant);
 
 /*
- * Whose constants these are (struct exec_arena.owner): two users of one tenant share a budget, but
- * neither memory nor the knowledge that the other has the same bytes.
+ * Return the owner of a user's constants (struct exec_arena.owner). Two users of one tenant share a
+ * budget, but no memory. Neither can learn that the other has the same bytes.
  */
 static inline uint64_t tenant_owner(const struct tenant *tenant, uid_t uid)
 {
 	return (uint64_t)tenant->number << 32 | (uint32_t)uid;
 }
 
-/* The tenant of that number; NULL: there is none. */
+/* Return the tenant with this number, or NULL. */
 struct tenant *tenants_get(const struct tenants *tenants, uint32_t number);
-/* The first tenant, the one after @tenant; NULL: none. In no particular order. */
+/* Iterate over the tenants, in no particular order. NULL: no further tenant. */
 struct tenant *tenants_first(const struct tenants *tenants);
 struct tenant *tenants_next(const struct tenants *tenants, const struct tenant *tenant);
 
