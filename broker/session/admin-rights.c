@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who is an administrator
+ * Rights of administrators
  *
- * The socket's permissions keep most others out; what counts is what the kernel says of who
- * connected, at the time of connecting. Sessions of administrators belong to no tenant, are charged
- * to the broker, and are counted apart: no tenant's limit can keep an administrator out, nor does
- * an administrator take what is the tenants'.
+ * The socket's permissions exclude most other users, but the peer's credentials at the time of
+ * connecting decide. Sessions of administrators belong to no tenant, are charged to the broker, and
+ * are counted separately. No tenant's limit can exclude an administrator, and administrators use
+ * nothing of the tenants' limits.
  */
 #include <unistd.h>
 

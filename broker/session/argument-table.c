@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Argument tables that may be missing
+ * Copying argument tables whose pages may be missing
  *
- * A client may punch holes into the memfd of an arena that is not fixed, and who touches a page in
- * the range sleeps until that is over. A client that goes on and on makes it seconds. So the
- * reactor leaves it to the pool of closers.h to copy a table from there: the account has one thread
- * of it, and whoever keeps that one waiting waits for it alone. The ring admits nothing meanwhile,
- * because entries are admitted in order.
+ * A client may punch holes into the memfd of an arena that is not fixed. A thread that touches a
+ * page in the range sleeps until the punching ends, and a client that repeats it can delay the
+ * thread for seconds. The pool of closers.h therefore copies a table from such an arena. The
+ * account has one thread of the pool, so a client that delays the thread delays only its own
+ * account. The ring admits no entry meanwhile, because entries are admitted in order.
  */
 #include <errno.h>
 
@@ -17,7 +17,7 @@ static void table_run(struct closers_job *job)
 {
 	struct session_table *table = container_of(job, struct session_table, job);
 
-	/* Each once, as the client may write there. */
+	/* Load each element once, since the client may write there. */
 	for (uint32_t i = 0; i < table->n; i++)
 		table->refs[i] = __atomic_load_n(table->from + i, __ATOMIC_RELAXED);
 }

@@ -1,13 +1,13 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Threads for what clients can make last
+ * Closers: threads for operations whose duration clients control
  *
  * Closing a descriptor that came from a client, or receiving one, can take as long as the client
- * likes. A few threads, "rb-closer", do that; each account has one of them at a time, so whoever
- * keeps its thread busy keeps only itself waiting. A thread that is busy for long is taken to be
- * stuck, and another one is started in its place: there can be as many as accounts with jobs, or as
- * the process has descriptors for. Reactor, but for run().
+ * wants. A pool of threads, "rb-closer", does that. Each account has at most one of them at a time,
+ * so an account that keeps its thread busy delays only itself. A thread that is busy for long
+ * counts as stuck, and another one is started in its place. The number of threads is bounded by the
+ * accounts with jobs and by the process's descriptors. Reactor thread only, except run().
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -23,52 +23,55 @@ struct closers;
 struct closers_lane;
 struct loop;
 
-/* Embedded in the caller's object, which must live until done() was called. */
+/* A job, embedded in the caller's object, which must live until done() was called. */
 struct closers_job {
-	void (*run)(struct closers_job *job);  /* one of the threads; may block */
+	void (*run)(struct closers_job *job);  /* pool thread; may block */
 	void (*done)(struct closers_job *job); /* reactor; may free the job */
-	/* The pool's. */
+	/* Private to the pool. */
 	struct closers_lane *lane;
 	struct list_node link;
 };
 
-/* @loop must outlive it. Return: 0; negative errno, as offload_new(). */
+/* Create a pool; @loop must outlive it. Return: 0, or a negative errno as offload_new(). */
 int closers_new(struct loop *loop, struct closers **ret);
 
-/* Return how many threads there can be, as the limit of open files is: each has one. Any thread. */
+/*
+ * Return the most threads that the limit of open files permits: each has one descriptor. Any
+ * thread.
+ */
 unsigned int closers_max_threads(void);
 
-/* Waits for all jobs, however long they take. Return: NULL. */
+/* Free the pool after all jobs are done, however long they take. Return: NULL. */
 struct closers *closers_free(struct closers *closers);
 
-/* Jobs of one account run in order. */
+/* Submit a job. Jobs of one account run in order. */
 void closers_submit(struct closers *closers, struct account *account, struct closers_job *job);
 
 /*
- * Is a thread busy with one job for so long that whoever ends need not wait for it? Nothing but the
- * kernel can end that; the process can.
+ * Return true if a thread has been busy with one job for so long that the ending broker need not
+ * wait for it. Only the kernel can end such a job; the process can exit.
  */
 bool closers_is_stuck(const struct closers *closers);
 
-/* Jobs that were submitted and are not done. */
+/* Return the number of jobs that were submitted and are not done. */
 uint64_t closers_n_jobs(const struct closers *closers);
 
 struct closers_report {
 	uint32_t n_threads, n_threads_max;
-	uint32_t n_stuck;      /* threads now that have been at one job for too long */
+	uint32_t n_stuck;      /* threads that are stuck now */
 	uint64_t n_waiting;    /* jobs that no thread has begun */
-	uint64_t n_ever_stuck; /* jobs that were found to take a thread for too long */
+	uint64_t n_ever_stuck; /* jobs that were found stuck, since start */
 };
 
-/* Report what the threads are at. Reactor. */
+/* Report on the threads. Reactor. */
 void closers_describe(struct closers *closers, struct closers_report *ret);
 
-/* A message and all of its descriptors: the kernel closes none of them. */
+/* A received message with all of its descriptors, none of which the kernel closed. */
 enum { CLOSERS_MESSAGE_FDS = 253 /* the kernel's SCM_MAX_FD */ };
 struct closers_message {
-	ssize_t n_bytes; /* negative: none was received, and error says why */
+	ssize_t n_bytes; /* negative: none received; see error */
 	int error;
-	int flags; /* MSG_TRUNC, MSG_CTRUNC: too few descriptors were left to the process */
+	int flags; /* MSG_TRUNC; MSG_CTRUNC: the process had too few descriptors left */
 	bool has_control;
 	unsigned int n_fds;
 	int fds[CLOSERS_MESSAGE_FDS];
@@ -76,15 +79,18 @@ struct closers_message {
 					      CMSG_SPACE(32)];
 };
 
-/* Receives a message of a Unix socket, without waiting. run(). Return: ret->n_fds, the caller's. */
+/*
+ * Receive a message of a Unix socket, without waiting. run(). Return: ret->n_fds, the number of
+ * descriptors, which the caller owns.
+ */
 unsigned int closers_receive(int fd, struct iovec *iov, struct closers_message *ret);
 
-/* Closes a descriptor that came from a client, after telling a socket not to linger. run(). */
+/* Close a descriptor that came from a client; a socket is set not to linger first. run(). */
 void closers_close(int fd);
 
 /*
- * Closes a connection of ours, which must be a Unix socket, after receiving and closing what is
- * under way to us. run().
+ * Close a connection of ours, a Unix socket, after receiving all messages in flight to us and
+ * closing their descriptors. run().
  */
 void closers_hang_up(int fd);
 
@@ -94,15 +100,15 @@ void closers_hang_up(int fd);
 #endif
 
 /*
- * Has the kernel take descriptors from the peer of a connection, or refuse them with EPERM; on a
- * listening socket, of all connections that come in there later. Never take them away from a
- * connection that had them. Return: false before Linux 6.16, which always takes them.
+ * Set whether the kernel accepts descriptors from the peer of a connection or refuses them with
+ * EPERM. On a listening socket this applies to all connections accepted later. Do not revoke it
+ * from a connection that had it. Return: false before Linux 6.16, which always accepts descriptors.
  */
 bool closers_take_fds(int fd, bool takes);
 
 /*
- * May there be descriptors in messages that were not received over such a connection, which the
- * peer can send nothing to any more? If not, it can be closed by any thread. Reactor.
+ * Return true if unreceived messages of such a connection, to which the peer can send no more, may
+ * have descriptors. Otherwise any thread can close it. Reactor.
  */
 bool closers_may_have_fds(int fd);
 

@@ -1,10 +1,10 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * A plan's description on its way to the setup thread
+ * Descriptions: plans' serialized forms on their way to the setup thread
  *
- * Owns the private copy of what a client sent, until a plan was made of it or not, and the list of
- * arenas that its constants name. Private to session/.
+ * A description owns the private copy of the bytes that a client sent, until verification has made
+ * or rejected a plan, and the list of arenas that its constants name. Private to session/.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,14 +16,14 @@
 struct session;
 struct session_arena;
 
-/* An arena that constants of a plan name. */
+/* An arena named by constants of a plan. */
 struct plan_pin {
-	struct session_arena *arena; /* NULL: there is none of that id */
+	struct session_arena *arena; /* NULL: no arena has this id */
 	uint16_t id;
-	bool is_pinned; /* it is immutable, and cannot be removed while this is set */
+	bool is_pinned; /* it is immutable, and its removal is blocked */
 };
 
-/* Pins of one plan, in the order of ids. */
+/* Pins of one plan, in ascending order of ids. */
 struct plan_pins {
 	struct plan_pin *of;
 	uint32_t n;
@@ -32,71 +32,71 @@ struct plan_pins {
 struct description {
 	void *bytes;
 	size_t n_bytes;
-	int fd;                   /* of the memfd that it has to be read from; -1: none, any more */
-	int result;               /* of the last step on the setup thread; -ECANCELED: none was */
-	struct plan_pins pins;    /* of the arenas that it names; see description_pin() */
-	struct charge charges[3]; /* what waits, the descriptor, what verification takes */
-	char message[PLAN_MESSAGE_BYTES]; /* where result is PLAN_E_INVALID or -EDQUOT */
-	struct plan_maker *maker;         /* while it is verified */
+	int fd;     /* memfd still to be read; -1: none */
+	int result; /* of the last step on the setup thread; -ECANCELED: no step finished */
+	struct plan_pins pins;            /* of the arenas named; see description_pin() */
+	struct charge charges[3];         /* waiting; the descriptor; verification */
+	char message[PLAN_MESSAGE_BYTES]; /* valid if result is PLAN_E_INVALID or -EDQUOT */
+	struct plan_maker *maker;         /* set during verification */
 };
 
 enum { DESCRIPTION_E_UNREADABLE = 1 };
 
 /*
- * Begins a description of @n_bytes, at most RBK_WIRE_PLAN_MAX_BYTES: charges @account what is held
- * while it waits, then copies @bytes (at most a message). Else, where @bytes is NULL, charges for
- * *@fd too, a memfd, and takes it on success for description_read().
- * Reactor. Return: 0; ACCOUNT_E_QUOTA; -ENOMEM.
+ * Begin a description of @n_bytes, at most RBK_WIRE_PLAN_MAX_BYTES. Charge @account for the memory
+ * held while it waits, then copy @bytes (at most a message). If @bytes is NULL, charge for the
+ * memfd *@fd as well, and take it on success for description_read(). Reactor. Return: 0;
+ * ACCOUNT_E_QUOTA; -ENOMEM.
  */
 int description_new(struct account *account, const void *bytes, size_t n_bytes, int *fd,
 		    struct description **ret);
 
 /*
- * Charges what reading and verification take at most, the plan included. Comes before these two.
+ * Charge the maximum that reading and verification take, including the plan. Call it before either.
  * Reactor. Return: 0; ACCOUNT_E_QUOTA.
  */
 int description_charge_check(struct description *description, struct account *account);
 
-/* Was that done? */
+/* Return true if description_charge_check() succeeded. */
 bool description_may_check(const struct description *description);
 
 /*
- * Reads the memfd, which may sleep, and finds out which arenas are named. Setup thread. Sets
- * result: 0; DESCRIPTION_E_UNREADABLE; -ENOMEM.
+ * Read the memfd, which may sleep, and list the arenas named. Setup thread. Sets result: 0;
+ * DESCRIPTION_E_UNREADABLE; -ENOMEM.
  */
 void description_read(struct description *description);
 
-/*
- * Looks up the arenas that are named and keeps those that are immutable from being removed.
- * Reactor.
- */
+/* Look up the arenas named, and block the removal of those that are immutable. Reactor. */
 void description_pin(struct description *description, struct session *session);
 
 /*
- * Makes a part of a plan of it, finding arenas among those pinned; with the last part, frees the
- * copy. Setup thread. Sets result: as plan_new(), and up to the last part -ECANCELED.
- * Return: false, that was the last part.
+ * Verify a part of the description against the pinned arenas; the last part makes the plan and
+ * frees the copy. Setup thread. Sets result: as plan_new(); -ECANCELED until the last part.
+ * Return: true if parts remain.
  */
 bool description_verify(struct description *description, struct plan **ret);
 
-/* Frees the copy of a description that no plan is made of, or only parts. Setup thread. */
+/*
+ * Free the copy of a description from which no plan was made, or only parts of one. Setup thread.
+ */
 void description_free_bytes(struct description *description);
 
 /*
- * Takes the memfd and its charge from a description that was read, or never will be: whoever has
- * the last reference frees all of its pages, which the reactor does not. Return: -1: there is none.
+ * Take the memfd and undo its charge, after the description was read or when it never will be. The
+ * caller closes the memfd: dropping the last reference frees all of its pages, which the reactor
+ * must not do. Return: -1 if there is no memfd.
  */
 int description_take_fd(struct description *description);
 
-/* Undoes the charges, and makes those of memory again, without a memfd. Reactor. */
+/* Undo the charges; charge the memory again, for a description without a memfd. Reactor. */
 void description_uncharge(struct description *description);
 void description_charge(struct description *description, struct account *account);
 
-/* Hands the list of arenas to the plan that was made. Reactor. */
+/* Move the list of arenas to the plan that was made. Reactor. */
 struct plan_pins description_take_pins(struct description *description);
 
-/* Undoes all charges; what is still pinned is unpinned. Reactor. Return: NULL. */
+/* Undo all charges and unpin the arenas still pinned. Reactor. Return: NULL. */
 struct description *description_free(struct description *description);
 
-/* Lets the arenas be removed, and frees the list. Reactor. */
+/* Permit the removal of the arenas, and free the list. Reactor. */
 void plan_pins_deinit(struct plan_pins *pins);

@@ -2,27 +2,27 @@
 /*
  * Owners of the reactor's work
  *
- * Tenants share the reactor's work for clients beside their rings by weight. A connection that has
- * just been accepted is not identified yet, and identifying it is most of its cost: until then it
- * counts for the user that the kernel names.
+ * Tenants share the reactor's work for clients beside their rings by weight. A newly accepted
+ * connection is not identified yet, and identification is most of its cost. Until then the
+ * connection counts for the user that the kernel reports.
  *
- * An owner outlives its sessions until it owes no time any more, or a client that connects and
- * leaves in a loop would begin anew each time. There are no more owners than tenants and users.
- * Clients for whose owner memory is lacking all share one.
+ * An owner outlives its sessions until it owes no time; otherwise a client that connects and
+ * disconnects in a loop would start with no debt each time. There are no more owners than tenants
+ * and users. Clients whose owner cannot be allocated share one owner.
  */
 #include <stdlib.h>
 
 #include "loop/loop.h"
 #include "session/server-private.h"
 
-/* A user who has no tenant yet counts as much as a tenant by default. */
+/* Weight of a user without a tenant, equal to a tenant's default. */
 enum { USER_WEIGHT = 100 };
 
 enum owner_kind {
 	OWNER_TENANT,
 	OWNER_USER,
 	OWNER_ADMIN,  /* a user on the administrators' socket */
-	OWNER_CLIENT, /* a user in a tenant: has no work of its own */
+	OWNER_CLIENT, /* a user in a tenant, without work of its own */
 };
 
 void owners_init(struct server *server)
@@ -43,7 +43,7 @@ void owners_deinit(struct server *server)
 		}
 }
 
-/* Free the owners of a list that have no users and owe no time. */
+/* Free the owners of a list that have no references and owe no time. */
 static void sweep(const struct server *server, struct list_node *list)
 {
 	list_for_each_safe (node, list) {
@@ -114,7 +114,7 @@ struct owner *owner_ref(struct owner *owner)
 
 void owner_unref(struct owner *owner)
 {
-	/* The next look for another one frees it: this may be its own job. */
+	/* sweep() frees it at the next allocation: the caller may be its own job. */
 	if (owner)
 		owner->n_users--;
 }

@@ -1,45 +1,44 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
-/*
- * Making and unmaking a ring's memory and bell
- */
+/* Ring memory: making and unmaking a ring's areas and bell */
 #include "session/session.h"
 
 enum {
 	RING_E_GEOMETRY = 1, /* not a power of two, or above the limit */
 	RING_E_QUOTA = 2,
-	RING_E_UNSEALED = 3, /* the client's doing: its submission area cannot be sealed */
+	RING_E_UNSEALED = 3, /* the client's fault: its submission area cannot be sealed */
 };
 
 /*
- * Charges for a ring and makes the object that says so, without memory for entries, and the holds
- * of what a client may keep of it. Reactor.
- * Return: 0; RING_E_*; negative errno.
+ * Charge for a ring, and create its object, without memory for entries, and the holds for the parts
+ * that a client may keep. Reactor.
+ * Return: 0; RING_E_*; a negative errno.
  */
 int ring_new(struct session *session, uint32_t id, uint32_t n_entries, struct session_ring **ret);
 
 /*
- * Makes both areas, maps and seals them, makes the bell and the dispatcher's memory. The ring's
- * client_fds are to be sent. The ring is not watched, not known to the dispatcher, and not in the
- * SIGBUS table. Setup thread. Return: 0; negative errno, and ring_unmake() is still due.
+ * Make, map and seal both areas; make the bell and the dispatcher's memory. The caller sends
+ * client_fds. The ring is not watched, not known to the dispatcher, and not in the SIGBUS table.
+ * Setup thread.
+ * Return: 0; a negative errno, after which ring_unmake() is still due.
  */
 int ring_make(struct session_ring *ring);
 
 /*
- * Sees to it that the submission area stays as it is: the client, which has mapped it, can neither
- * map it writable again nor take pages away, and all of them are there. Closes client_fds. A thread
- * of closers.h, because adding a seal waits for whoever writes to the file or punches holes into
- * it. Return: 0; RING_E_UNSEALED; negative errno.
+ * Seal the submission area: the client, which has mapped it, can neither map it writable again nor
+ * remove pages, and all pages are present. Close client_fds. A closers.h thread, because adding a
+ * seal waits for processes that write to the file or punch holes into it.
+ * Return: 0; RING_E_UNSEALED; a negative errno.
  */
 int ring_seal(struct session_ring *ring);
 
 /*
- * Undoes ring_make(), however far that came; the ring's watch must be gone, and the dispatcher must
- * have forgotten it. What is left is our end of the bell. Setup thread.
+ * Undo ring_make(), even one that failed. The ring's watch must be gone, and the dispatcher must
+ * have forgotten the ring. Our end of the bell stays open. Setup thread.
  */
 void ring_unmake(struct session_ring *ring);
 
-/* Undoes ring_new(). Reactor. Return: NULL. */
+/* Undo ring_new(). Reactor. Return: NULL. */
 struct session_ring *ring_free(struct session_ring *ring);
 
 DEFINE_CLEANUP(struct session_ring *, ring_free)

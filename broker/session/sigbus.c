@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Faults on arena pages
+ * Faults on pages of arenas and rings
  *
- * The table is read by a signal handler on any thread while the reactor changes it. A slot is
- * valid while its base is non-zero; base is written last when a slot is filled and first when it
- * is emptied. A slot is emptied only when no task can touch the mapping any more, so the handler
- * can never meet a slot that is half changed and covers its own fault address.
+ * A signal handler on any thread reads the table while the reactor changes it. A slot is valid
+ * while its base is non-zero; base is written last when a slot is filled and first when it is
+ * emptied. A slot is emptied only when no task can touch the mapping any more. The handler
+ * therefore never meets a partly changed slot that covers its own fault address.
  */
 #include "session/sigbus.h"
 
@@ -26,7 +26,7 @@ struct sigbus_slot {
 };
 
 static struct sigbus_slot slots[SIGBUS_SLOTS];
-static atomic_int n_slots_used; /* highest slot ever used, plus one */
+static atomic_int n_slots_used; /* highest slot ever used, plus 1 */
 static atomic_int next_free;
 static atomic_bool happened;
 
@@ -55,7 +55,10 @@ static void handle_sigbus(int signal_number, siginfo_t *info, void *context)
 		return;
 	}
 
-	/* Not an arena: die of it, with the core dump that the default action makes. */
+	/*
+	 * Not in the table: restore the default action, which dumps core, and raise the signal
+	 * again.
+	 */
 	sigaction(SIGBUS, &by_default, NULL);
 	raise(signal_number);
 }

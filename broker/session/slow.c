@@ -2,14 +2,14 @@
 /*
  * Users whose sockets take the kernel long
  *
- * Whoever receives a message, sends one, or closes a connection has the kernel wake those who wait
- * for that at the other end. The kernel goes through all of them, and a client can have millions
- * wait: each entry of a poll() is one, and of an epoll. It cannot be seen before, and takes a
- * hundred nanoseconds for each. So the reactor measures the processor time of calls that take long,
- * and a user whose calls took more of it than a leaky bucket holds is slow from then on, in the
- * tenant: what the reactor does with sockets of clients, the threads of closers.h do for this
- * user's, in the account's lane. Such a client is served later, and nobody else is. A hypervisor
- * that stops the processor in the middle of a call looks the same; that is why it is a bucket.
+ * A call that receives or sends a message, or closes a connection, makes the kernel wake all
+ * waiters at the other end. A client can have millions of waiters, since each entry of a poll() or
+ * an epoll is one, and waking each takes a hundred nanoseconds. The number of waiters cannot be
+ * queried in advance. The reactor therefore measures the processor time of calls that take long. A
+ * user in a tenant becomes slow when its calls overflow a leaky bucket. The threads of closers.h
+ * then do the reactor's socket work for this user, in the account's lane. Only this user's clients
+ * are served later. A hypervisor that stops the processor during a call has the same effect, which
+ * is why a bucket is used.
  *
  * A user stays slow until the broker ends, because a client could make the next socket slow as
  * quickly.
@@ -18,10 +18,10 @@
 #include "util/clock.h"
 #include "util/log.h"
 
-/* Calls that take less count for nothing. */
+/* Shorter calls do not count. */
 static const uint64_t long_call_ns = 500000;
 static const uint64_t bucket_ns = 20000000;
-/* The bucket loses this part of the time that passes. */
+/* The bucket leaks one part in LEAK_PART of the elapsed time. */
 enum { LEAK_PART = 1000 };
 
 void owner_judge(struct server *server, struct owner *user, uint64_t begin_ticks)
