@@ -2,15 +2,15 @@
 /*
  * Checking and mapping arenas
  *
- * The seals come first: once F_SEAL_SHRINK and F_SEAL_GROW are seen on a memfd they cannot be
- * removed, so the size that is read afterwards is final. Holes can still be punched; reading one
- * later allocates a zero page, which was charged to the tenant with the arena's full size.
+ * The seals are checked first: F_SEAL_SHRINK and F_SEAL_GROW cannot be removed from a memfd, so the
+ * size that is read afterwards is final. Holes can still be punched. Reading a hole later allocates
+ * a zero page, which was charged to the tenant with the arena's full size.
  *
- * Mapping is one thing and faulting in another: the pages of a large arena are faulted in, and
- * unmapped, a step at a time, so that other threads map memory and other jobs run in between.
+ * Mapping and faulting in are separate: the pages of a large arena are faulted in, and unmapped, a
+ * step at a time, so that other threads can map memory and other jobs can run in between.
  *
  * An immutable arena is mapped private and read-only: kernels before 6.7 refuse a shared mapping of
- * a memfd with F_SEAL_WRITE, and a private one that nobody writes shows the same pages.
+ * a memfd with F_SEAL_WRITE, and a private mapping without writes shows the same pages.
  */
 #include "session/arena-memory.h"
 
@@ -33,7 +33,7 @@ static int refuse(char message[ARENA_MESSAGE_BYTES], const char *why)
 	return ARENA_E_UNSUITABLE;
 }
 
-/* As arena_check(). */
+/* Check as arena_check() does, and return the seals and the status. */
 static int check(int fd, uint64_t bytes, int *ret_seals, struct stat *ret_status,
 		 char message[ARENA_MESSAGE_BYTES])
 {
@@ -82,7 +82,9 @@ int arena_map(int fd, uint64_t bytes, struct exec_arena *ret, char message[ARENA
 	if (r)
 		return r;
 
-	/* The open file description is the client's too: its access mode must allow our mapping. */
+	/*
+	 * The open file description is the client's, too: its access mode must permit our mapping.
+	 */
 	immutable = (seals & F_SEAL_WRITE) != 0;
 	base = immutable ? mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0)
 			 : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

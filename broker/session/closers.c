@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The pool: see closers.h.
+ * The pool of closers.h
  *
- * A lane is what one account has waiting. Lanes that have something to do and no thread wait in
- * line for one. Handing a job in takes no memory and cannot fail. All of that is the reactor's; a
- * thread is an offload that has one job at a time, so that nothing of an account waits behind what
- * another account is stuck with.
+ * A lane is the queue of one account's jobs. Lanes with jobs and without a thread wait in line for
+ * a thread. Submitting a job takes no memory and cannot fail. Only the reactor touches lanes. A
+ * thread is an offload with one job at a time, so that no account's job waits behind another
+ * account's stuck job.
  *
- * A kernel that takes a message out of a socket closes the descriptors in it that the receiver has
- * no room for, in the receiver's name; one that frees a socket does it with everything unread. So
- * what is under way to a connection is received here before it is closed, and each socket in it is
- * told not to linger. What still blocks then (a file whose file system does not answer, a socket in
- * a socket) has the account's thread, until the kernel gives it back.
+ * The kernel closes descriptors of a message on behalf of its receiver if the receiver has no room
+ * for them. When it frees a socket, it closes those of all unread messages. Before a connection is
+ * closed, all messages in flight to it are therefore received here, and each socket in them is set
+ * not to linger. Descriptors that still block on closing (a file whose file system does not answer,
+ * a socket within a socket) occupy the account's thread until the kernel returns.
  */
 #include "session/closers.h"
 
@@ -28,22 +28,22 @@
 
 enum {
 	MIN_THREADS = 4,
-	/* More go again when they have nothing to do, */
+	/* Threads kept when idle. */
 	KEPT_THREADS = 32,
-	/* so many at a time. */
+	/* Threads ended at once. */
 	END_BATCH = 4,
-	/* Accounts that have jobs at the same time; beyond it they share lanes. */
+	/* Accounts with jobs at the same time; beyond that, accounts share lanes. */
 	MAX_LANES = 512,
-	/* Each has a descriptor: a part of those that the process may have, within these. */
+	/* Each thread has a descriptor: a fraction of the process's limit, within these bounds. */
 	THREADS_PART = 16,
 	LEAST_MAX_THREADS = 64,
-	/* Where every lane is stuck, some are left. */
+	/* Some threads remain when every lane is stuck. */
 	MAX_THREADS = MAX_LANES + MIN_THREADS,
 };
 
-/* A thread that has been busy for so long is not counted upon. */
+/* Time with one job after which a thread counts as stuck. */
 static const uint64_t patience_ns = 100000000;
-/* A thread that has been busy for so long is not waited for at the broker's end. */
+/* Time with one job after which the ending broker no longer waits for a thread. */
 static const uint64_t stuck_ns = 500000000;
 
 struct worker {
@@ -52,23 +52,23 @@ struct worker {
 	struct offload *offload;
 	struct closers_job *current; /* NULL: idle */
 	uint64_t since_ns;
-	bool is_stuck; /* with the current job, which was counted */
+	bool is_stuck; /* the current job is stuck and was counted */
 };
 
 struct closers_lane {
 	struct list_node waiting; /* jobs, oldest first */
-	struct list_node line;    /* in closers.line, if some wait and none runs */
+	struct list_node line;    /* in closers.line if jobs wait and none runs */
 	struct account *account;  /* counted; NULL: the lane is free */
 	bool is_running;
 };
 
 struct closers {
 	struct loop *loop;
-	struct loop_timer *timer; /* armed while there is a line, or a thread too many */
-	bool is_armed;            /* and who comes meanwhile does not put it off */
+	struct loop_timer *timer; /* armed while the line is not empty or a thread is spare */
+	bool is_armed;            /* timer is armed; later events do not postpone it */
 	struct list_node line;
 	struct closers_lane lanes[MAX_LANES];
-	unsigned int n_lanes; /* that were ever used */
+	unsigned int n_lanes; /* lanes ever used */
 	struct worker workers[MAX_THREADS];
 	unsigned int n_workers, max_workers;
 	uint64_t n_jobs;
@@ -81,7 +81,7 @@ static void set_no_linger(int fd)
 {
 	const struct linger none = {.l_onoff = 0};
 
-	/* Not a socket: does nothing. */
+	/* No effect on a file that is not a socket. */
 	setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
 }
 
@@ -91,7 +91,7 @@ void closers_close(int fd)
 	close(fd);
 }
 
-/* With credentials each message has something to say, and only the end of all has nothing. */
+/* Add credentials to each message, so that only the end of the stream has no control data. */
 static bool tell_messages_apart(int fd)
 {
 	const int yes = 1;
@@ -106,7 +106,7 @@ bool closers_take_fds(int fd, bool takes)
 	return setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &value, sizeof(value)) == 0;
 }
 
-/* Not where the kernel has refused them from the beginning. */
+/* Return false if the kernel has refused descriptors from the beginning. */
 static bool takes_fds(int fd)
 {
 	socklen_t bytes = sizeof(int);
@@ -204,14 +204,14 @@ static void arm(struct closers *closers)
 	loop_timer_arm(closers->timer, patience_ns);
 }
 
-/* Is the last thread one too many? Those before it get jobs first. */
+/* Return true if the last thread is spare. Earlier threads get jobs first. */
 static bool has_spare_worker(const struct closers *closers)
 {
 	return closers->n_workers > KEPT_THREADS &&
 	       !closers->workers[closers->n_workers - 1].current;
 }
 
-/* Gives idle threads to those first in line; the timer sees to those who are left there. */
+/* Assign idle threads to the first lanes in line; the timer handles the lanes that remain. */
 static void start(struct closers *closers)
 {
 	struct worker *worker;
@@ -264,7 +264,7 @@ static int worker_add(struct closers *closers)
 	return 0;
 }
 
-/* Counts a job the first time that it is found to be stuck. */
+/* Return true if a job is stuck, and count it the first time. */
 static bool worker_is_stuck(struct closers *closers, struct worker *worker, uint64_t now_ns)
 {
 	if (!worker->current || now_ns - worker->since_ns < patience_ns)
@@ -274,7 +274,10 @@ static bool worker_is_stuck(struct closers *closers, struct worker *worker, uint
 	return true;
 }
 
-/* Add threads for those in line until as many are not stuck as are, or a few. */
+/*
+ * Add threads for the line, up to twice the stuck ones, but at least MIN_THREADS that are not
+ * stuck.
+ */
 static void add_workers(struct closers *closers)
 {
 	uint64_t now_ns = clock_now_ns();
@@ -285,7 +288,7 @@ static void add_workers(struct closers *closers)
 	n_wanted = n_stuck + (n_stuck < MIN_THREADS ? MIN_THREADS : n_stuck);
 	if (n_wanted > closers->max_workers)
 		n_wanted = closers->max_workers;
-	/* Without more of them the line waits on. */
+	/* The line keeps waiting if no thread can be added. */
 	while (!list_is_empty(&closers->line) && closers->n_workers < n_wanted &&
 	       worker_add(closers) == 0)
 		start(closers);
@@ -302,7 +305,7 @@ static void on_timer(void *data)
 	start(closers);
 }
 
-/* Each account may be stuck with one thread, and others need some all the same. */
+/* Each account may block one thread, and other accounts still need some. */
 unsigned int closers_max_threads(void)
 {
 	struct rlimit limit = {.rlim_cur = 0};
@@ -337,7 +340,7 @@ struct closers *closers_free(struct closers *closers)
 {
 	if (!closers)
 		return NULL;
-	/* offload_free() waits for what its thread was given, and for what follows from that. */
+	/* offload_free() waits for its thread's jobs, and for jobs that these submit. */
 	while (closers->n_workers > 0) {
 		struct worker *worker = &closers->workers[closers->n_workers - 1];
 
@@ -351,8 +354,8 @@ struct closers *closers_free(struct closers *closers)
 }
 
 /*
- * Find the lane of an account that has jobs, or a free one for it; if no lane is free, the account
- * shares that of another one.
+ * Return the lane of an account that has jobs, or a free one for it. If no lane is free, the
+ * account shares another account's lane.
  */
 static struct closers_lane *find_lane(struct closers *closers, const struct account *account)
 {

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A plan's description on its way to the setup thread
+ * Descriptions: plans' serialized forms on their way to the setup thread
  *
  * The largest description takes milliseconds to verify, and reading one from a memfd waits for the
- * disk if its pages were swapped out, so both happen on the setup thread, the former in parts. Two
- * things have to be done on the reactor: charging, and looking up arenas, which come and go there.
- * The list of arenas that constants name is found in the description's table of tensors beforehand,
- * without trust: at this point nothing about the table is known but its bytes.
+ * disk if its pages were swapped out. Both therefore happen on the setup thread, verification in
+ * parts. Charging and looking up arenas must happen on the reactor, where arenas are added and
+ * removed. The list of arenas that constants name is therefore taken from the description's table
+ * of tensors in advance. The table is not verified at this point, so nothing in it is trusted.
  *
- * An arena that is on the list cannot be removed until the plan is gone or refused.
+ * An arena on the list cannot be removed until the plan is removed or rejected.
  *
- * Verification takes several times what a description has, but for one plan of a tenant at a time.
- * The broker therefore charges from the beginning only the memory that a description holds while
- * others are verified.
+ * Verification takes several times the memory of the description, but for one plan of a tenant at a
+ * time. A description that waits for other plans is therefore charged only for the memory that it
+ * holds.
  */
 #include "session/description.h"
 
@@ -29,13 +29,13 @@
 
 enum { N_ARENA_IDS = UINT16_MAX + 1, WORD_BITS = 64 };
 
-/* Bytes that a description's list of arenas may take: one constant may name one. */
+/* Most bytes of a description's list of arenas, if each constant names another arena. */
 static uint64_t pins_bytes(size_t n_bytes)
 {
 	return n_bytes / sizeof(struct rbk_plan_tensor) * sizeof(struct plan_pin);
 }
 
-/* The tensors that are there, however many the header says there are. */
+/* Return the number of tensors in the bytes, whatever the header claims. */
 static uint32_t count_tensors(const struct description *description)
 {
 	const struct rbk_plan_header *header = description->bytes;
@@ -47,7 +47,7 @@ static uint32_t count_tensors(const struct description *description)
 	return header->n_tensors < n ? header->n_tensors : (uint32_t)n;
 }
 
-/* Makes the list of arenas that are named, each once. Return: 0; -ENOMEM. */
+/* List the arenas named, each once. Return: 0; -ENOMEM. */
 static int list_arenas(struct description *description)
 {
 	const struct rbk_plan_header *header = description->bytes;
@@ -82,7 +82,7 @@ static uint64_t copy_bytes(const struct description *description)
 	return description->n_bytes + pins_bytes(description->n_bytes);
 }
 
-/* Bytes that are held from the beginning: what came in a memfd is copied later. */
+/* Bytes held from the beginning; the contents of a memfd are copied later. */
 static uint64_t waiting_bytes(const struct description *description)
 {
 	return sizeof(struct session_plan) + sizeof(*description) +
@@ -119,7 +119,7 @@ int description_new(struct account *account, const void *bytes, size_t n_bytes, 
 		*ret = steal_ptr(description);
 		return 0;
 	}
-	/* One more byte: nothing is a description, too, if an invalid one. */
+	/* One byte more: an empty description exists, too, although it is invalid. */
 	description->bytes = malloc(n_bytes + 1);
 	if (description->bytes)
 		memcpy(description->bytes, bytes, n_bytes);
@@ -158,7 +158,7 @@ void description_uncharge(struct description *description)
 void description_charge(struct description *description, struct account *account)
 {
 	assert(description->fd < 0);
-	/* Limit or not: it may have been lowered since. */
+	/* Not subject to the limit, which may have been lowered since. */
 	account_charge_set(account, &description->charges[0], ACCOUNT_HOST_BYTES,
 			   waiting_bytes(description) + plan_new_bytes(description->n_bytes));
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Closing what clients sent, and the connections that they sent it over
+ * Closing descriptors from clients, and the connections over which they came
  *
- * close() can take as long as whoever made the file likes: a socket lingers, a FUSE file system
- * answers when it wants to, the last reference to a large memfd frees all its pages. So neither the
- * reactor nor the setup thread closes a descriptor from a client that it has not seen to be a
- * memfd, nor a connection that messages are under way to, since the kernel closes the descriptors
- * in them with it. The pool of closers.h does. Until then they are charged to the tenant, which
- * runs into its own limit. What a tenant that is at its limit has closed beyond that is counted:
- * no more than a part of the process's descriptors may be waiting so, or no connection is accepted.
+ * close() can take as long as the creator of the file wants: a socket lingers, a FUSE file system
+ * delays its answer, the last reference to a large memfd frees all its pages. Neither the reactor
+ * nor the setup thread therefore closes a client's descriptor unless it is known to be a memfd. The
+ * same holds for a connection with unreceived messages, because the kernel closes the descriptors
+ * in them. The pool of closers.h closes both. Until then the descriptors are charged to the tenant,
+ * which reaches its own limit. Descriptors of a tenant at its limit are counted as uncharged. When
+ * those that wait exceed a fraction of the process's descriptors, no connection is accepted.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -23,11 +23,11 @@ struct discard {
 	int fd;
 	bool is_connection;
 	bool is_uncharged;    /* counted in server->n_uncharged */
-	bool is_spare;        /* one of server->discards */
+	bool is_spare;        /* element of server->discards */
 	struct discard *next; /* in server->spare_discards */
 };
 
-/* Descriptors that can be closed elsewhere at a time while there is no memory. */
+/* Discards that can be in progress without memory. */
 enum { SPARE_DISCARDS = 64 };
 
 int discards_init(struct server *server)
@@ -77,7 +77,7 @@ static void discard_done(struct closers_job *job)
 	server->spare_discards = discard;
 }
 
-/* Return: NULL if none can be had. */
+/* Return: NULL if no memory and no spare is left. */
 static struct discard *discard_new(struct server *server)
 {
 	struct discard *discard = calloc(1, sizeof(*discard));
@@ -90,7 +90,7 @@ static struct discard *discard_new(struct server *server)
 	return discard;
 }
 
-/* Return: NULL without memory and with all spare ones in use; @fd is closed then. */
+/* Return: NULL if no memory and no spare is left; @fd is closed then. */
 static struct discard *discard_begin(struct server *server, struct account *account, int fd,
 				     bool is_connection)
 {
@@ -104,7 +104,7 @@ static struct discard *discard_begin(struct server *server, struct account *acco
 		closers_submit(server->closers, account, &discard->job);
 		return discard;
 	}
-	/* The reactor has to, and does what it can for it not to last. */
+	/* The reactor must close it, and shortens that as far as possible. */
 	if (is_connection)
 		closers_hang_up(fd);
 	else
@@ -121,12 +121,15 @@ int discard_fd(struct server *server, struct account *account, int fd)
 	return account_charge(account, &discard->charge, ACCOUNT_FDS, 1) ? SESSION_E_HOSTILE : 0;
 }
 
-/* Return: has it been closed, because that takes no longer than waking the client? */
+/*
+ * Return: true if the connection was closed, because closing takes no longer than waking the
+ * client.
+ */
 static bool close_at_once(struct server *server, struct owner *user, int fd)
 {
 	const uint64_t begin_ticks = turn_now(server->work.turn);
 
-	/* The client sees its end now; and nothing can come in any more. */
+	/* The client sees the end now, and no message can arrive any more. */
 	shutdown(fd, SHUT_RDWR);
 	if (user)
 		owner_judge(server, user, begin_ticks);
@@ -151,7 +154,7 @@ void discard_connection(struct server *server, struct account *account, struct o
 		return;
 	}
 	discard->charge = charge_steal(charge);
-	/* A refused client's is its tenant's, too, as long as that may have it. */
+	/* Charge a rejected client's connection to its tenant, within the tenant's limit. */
 	if (!discard->charge.account &&
 	    (account == tenants_broker_account(server->options.tenants) ||
 	     account_charge(account, &discard->charge, ACCOUNT_FDS, 1))) {

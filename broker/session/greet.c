@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sessions that have not said hello
+ * Sessions that have not sent HELLO
  *
- * A client says hello as soon as it has connected. One that does not holds a session and a
- * descriptor for nothing, and may be one of very many, so it gets a period for it, and what is left
- * of the one in which it came. Sessions stand in the order in which they came, so the timer looks
- * at no more than it ends, and that is a batch at a time.
+ * A client sends HELLO as soon as it has connected. A client that does not occupies a session and a
+ * descriptor, and may be one of very many. It has the rest of the period in which it connected, and
+ * one whole period. Sessions are listed in the order of connecting, so the timer visits only the
+ * sessions that it ends, a batch at a time.
  */
 #include "loop/loop.h"
 #include "session/server-private.h"
 
-/* Half of the time that is granted at most. */
+/* Half of the longest time granted. */
 static const uint64_t period_ns = 15000000000;
-/* Until the next batch. */
+/* Pause between batches. */
 static const uint64_t pause_ns = 1000000;
 
 enum { END_BATCH = 8 };
@@ -30,7 +30,7 @@ static void on_period(void *data)
 		server->has_late_silent = server->silent_period - session->silent_period > 1;
 		if (!server->has_late_silent || i == END_BATCH)
 			break;
-		/* Takes it out. */
+		/* Removes the session from the list. */
 		session_end(session, true, "it did not say hello in time");
 		server->has_late_silent = false;
 	}

@@ -1,33 +1,33 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory and descriptors that clients may keep
+ * Holds: charges for memory and descriptors that clients may keep
  *
- * The kernel keeps a thing that a client was handed as long as the client holds it: the pages of a
- * ring's areas and of a statistics page, the dma-buf of an exported arena, the other end of a bell,
- * and answers in a connection that were never read, with the descriptors in them. The kernel counts
- * most of that for brokerd, whose memory and descriptors it is. So that a client cannot have the
- * broker make such things, give them back and keep them uncharged, charges stay until the client
- * has let go. The broker finds that out in one of these ways:
+ * The kernel keeps an object that a client received for as long as the client holds it. Such
+ * objects are the pages of a ring's areas and of a statistics page, the dma-buf of an exported
+ * arena, the other end of a bell, and unread answers in a connection with the descriptors in them.
+ * The kernel accounts most of that to brokerd, which created it. A client could therefore make the
+ * broker create objects, remove them and keep them uncharged. To prevent that, the charges stay
+ * until the client has released the object. The broker detects the release in one of these ways:
  *
- * - A memfd: inotify watches the inode. Watching does not keep the file alive, and when the last
- *   descriptor and mapping is gone, whoever has had them, also in a message under way, the kernel
- *   removes the watch and says so (IN_IGNORED). A watch costs no descriptor, no looking. Pages of a
- *   sealed memfd cannot be taken away from those who have it: F_SEAL_FUTURE_WRITE, without which
- *   clients could punch holes under the broker's eyes, keeps all processes from that.
- * - A dma-buf: a descriptor of our own stays open, with which the kernel tells how many have the
- *   dma-buf (util/dma-buf.h). What it does not count is a client that has opened the dma-buf with
- *   the driver of the same card; that memory is then in the client's own name there, as if it had
- *   allocated it, and no more than it could have had without us.
- * - A bell: our end stays open and says when the other one is closed. A client that shuts its end
- *   down and keeps it looks the same; then it has a socket of some kilobytes uncharged, for a
- *   descriptor of its own each, and nothing that is under way.
- * - A connection: our end stays open after the session, and the kernel tells how much of what was
- *   sent is not received. In the kernel's count of descriptors under way, of which our user may
- *   have as many as one process may have open, these are what is in unread answers.
+ * - A memfd: inotify watches the inode. A watch does not keep the file alive. When the last
+ *   descriptor and mapping of any process is gone, including descriptors in messages in flight, the
+ *   kernel removes the watch and reports it (IN_IGNORED). A watch costs no descriptor and no
+ *   polling. Pages of the memfds cannot be removed while others have them, because
+ *   F_SEAL_FUTURE_WRITE keeps all processes from punching holes.
+ * - A dma-buf: the broker keeps a descriptor of its own, through which the kernel reports the
+ *   number of holders (util/dma-buf.h). The count does not include a client that has imported the
+ *   dma-buf with the driver of the same card. The kernel then accounts the memory to the client as
+ *   if it had allocated it there, which it could have done without the broker.
+ * - A bell: the broker's end stays open and reports when the other one is closed. A client that
+ *   shuts its end down and keeps it looks the same. It then has an uncharged socket of some
+ *   kilobytes for each of its own descriptors, and no messages in flight.
+ * - A connection: the broker's end stays open after the session, and the kernel reports how many
+ *   sent bytes are not received. The kernel also counts descriptors in flight, of which our user
+ *   may have as many as one process may have open; unread answers contribute to that count.
  *
- * Looking at the last three takes a system call or three each, so it happens on a timer, which is
- * slow where nothing changes, and for some at a time; and for some of one account's before that is
- * refused something.
+ * Checking the last three takes one to three system calls each. A timer therefore checks some
+ * objects at a time, with a long period while nothing changes. Some are also checked before an
+ * account is refused a charge.
  */
 #include "session/hold.h"
 
@@ -48,18 +48,23 @@
 #include "util/error.h"
 
 enum {
-	/* Looks in one go: reading /proc takes some microseconds, asking a socket less than one. */
+	/*
+	 * Checks at once: reading /proc takes some microseconds, querying a socket less than one.
+	 */
 	DMA_BUF_BATCH = 16,
 	SOCKET_BATCH = 128,
-	/* For an account that is refused something, so many of a list are visited, also others'. */
+	/*
+	 * Nodes of a list visited for an account before a refusal, including those of other
+	 * accounts.
+	 */
 	ACCOUNT_BATCH = 64,
 	/*
-	 * Watches of one inotify instance. Each makes one event; the kernel queues 16,384 by
-	 * default, so none is ever lost.
+	 * Watches of one inotify instance. Each causes one event; the kernel queues 16,384 by
+	 * default, so no event is lost.
 	 */
 	WATCHES = 8192,
 	EVENT_BATCH = 256,
-	/* A timer's looks may take this part of a turn's budget, however long the turn was. */
+	/* Fraction of a turn's budget for a timer's checks, however long the turn was. */
 	LOOK_PART = 4,
 	FILE_BUCKETS = 1024,
 };
@@ -71,12 +76,12 @@ struct watcher {
 	struct list_node link; /* in holds.watchers */
 	struct holds *holds;
 	struct loop_watch *watch;
-	unsigned int n_reserved; /* watches that holds have, or may still make */
+	unsigned int n_reserved; /* watches that holds have or may still add */
 	int fd;
 };
 
 struct hold_file {
-	struct list_node link; /* in holds.files, once the hold has been left */
+	struct list_node link; /* in holds.files once the hold has been left */
 	struct hold *hold;
 	int wd;
 };
@@ -86,22 +91,22 @@ struct hold {
 	struct closers_job job;
 	struct holds *holds;
 	struct charge charges[HOLD_CHARGES];
-	struct charge unread; /* what an ended connection's answers take */
-	struct owner *user;   /* of a socket's other end; counted */
+	struct charge unread; /* host bytes of an ended connection's unread answers */
+	struct owner *user;   /* user of a socket's other end; counted */
 	struct watcher *watcher;
 	struct hold_file files[HOLD_FILES];
-	unsigned int n_reserved; /* of the watcher */
-	unsigned int n_files;    /* that are watched; setup thread, until the hold is left */
+	unsigned int n_reserved; /* watches reserved in watcher */
+	unsigned int n_files;    /* files watched; setup thread, until the hold is left */
 	int fd;
 	bool is_bell;
-	bool is_admin; /* the connection was an administrator's, whose place it has */
+	bool is_admin; /* the connection was an administrator's; the hold keeps its place */
 };
 _Static_assert(sizeof(struct hold) <= HOLD_BYTES, "what is charged for a hold");
 
 struct holds {
 	struct server *server;
 	struct loop_timer *timer;
-	uint64_t period_ns; /* that the timer is armed for; 0: it is not */
+	uint64_t period_ns; /* period of the armed timer; 0: not armed */
 	struct list_node dma_bufs, sockets;
 	struct list_node senders; /* struct hold_sent */
 	struct list_node watchers;
@@ -129,14 +134,14 @@ static void file_gone(struct watcher *watcher, int wd)
 	}
 }
 
-/* Return: true if there may be more. */
+/* Return: true if more events may be queued. */
 static bool watcher_read(struct watcher *watcher)
 {
 	_Alignas(struct inotify_event) char bytes[EVENT_BATCH * sizeof(struct inotify_event)];
 	ssize_t n = read(watcher->fd, bytes, sizeof(bytes));
 	const struct inotify_event *event;
 
-	/* Events of a watched inode itself have no name behind them. */
+	/* Events of a watched inode itself have no name. */
 	for (ssize_t at = 0; at < n; at += (ssize_t)(sizeof(*event) + event->len)) {
 		event = (const struct inotify_event *)(bytes + at);
 		if (event->mask & IN_IGNORED)
@@ -161,7 +166,7 @@ static void watcher_free(struct watcher *watcher)
 	free(watcher);
 }
 
-/* Return: 0; -EMFILE: our user has all inotify instances that it may have; -ENOMEM. */
+/* Return: 0; -EMFILE: our user has reached its limit of inotify instances; -ENOMEM. */
 static int watcher_new(struct holds *holds, struct watcher **ret)
 {
 	struct watcher *watcher = calloc(1, sizeof(*watcher));
@@ -184,7 +189,7 @@ static int watcher_new(struct holds *holds, struct watcher **ret)
 	return 0;
 }
 
-/* Return: 0; as watcher_new(). */
+/* Return: as watcher_new(). */
 static int watcher_reserve(struct hold *hold, unsigned int n_files)
 {
 	int r;
@@ -212,7 +217,7 @@ int hold_watch(struct hold *hold, int fd)
 	char path[32];
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	/* A memfd cannot be moved: all that is told is that the watch has ended. */
+	/* A memfd cannot be moved, so the only event is the end of the watch. */
 	file->wd = inotify_add_watch(hold->watcher->fd, path, IN_MOVE_SELF);
 	if (file->wd < 0)
 		return error_origin(-errno);
@@ -220,7 +225,7 @@ int hold_watch(struct hold *hold, int fd)
 	return 0;
 }
 
-/* --- what is looked at --- */
+/* --- checks --- */
 
 unsigned int hold_unread_bytes(int fd)
 {
@@ -241,7 +246,7 @@ static void close_done(struct closers_job *job)
 	hold_free(container_of(job, struct hold, job));
 }
 
-/* Closing it frees its pages. */
+/* Close the dma-buf on a closers.h thread, because closing frees its pages. */
 static void dma_buf_close(struct hold *hold)
 {
 	hold->job = (struct closers_job){.run = close_run, .done = close_done};
@@ -249,7 +254,7 @@ static void dma_buf_close(struct hold *hold)
 	closers_submit(hold->holds->server->closers, hold->charges[0].account, &hold->job);
 }
 
-/* Return: false if others hold it still, or if that cannot be known. */
+/* Return: false if clients still hold it, or if that is unknown. */
 static bool dma_buf_look(struct hold *hold)
 {
 	uint64_t n_holders;
@@ -285,7 +290,7 @@ static bool sender_look(struct hold_sent *sent)
 	return true;
 }
 
-/* These look at nothing of other accounts than @account, if it is not NULL. */
+/* These functions check only objects of @account, or of all accounts if it is NULL. */
 static bool look_dma_buf(struct list_node *node, const struct account *account)
 {
 	struct hold *hold = container_of(node, struct hold, link);
@@ -308,9 +313,9 @@ static bool look_sender(struct list_node *node, const struct account *account)
 }
 
 /*
- * Visit @n nodes at most, whomever they are charged to, and none after the first when this turn has
- * used @stop_ticks. Nodes that stay go to the end of the list, so that all have a turn. Return: has
- * any gone?
+ * Visit at most @n nodes of all accounts, and stop after the first one when this turn has used
+ * @stop_ticks. Nodes that stay move to the end of the list, so that all get their turn. Return:
+ * true if any node was removed.
  */
 static bool look_at_some(struct holds *holds, struct list_node *list,
 			 bool (*look)(struct list_node *node, const struct account *account),
@@ -358,7 +363,7 @@ static void on_timer(void *data)
 		holds->period_ns = 0;
 		return;
 	}
-	/* Where one has gone others may have, of which a turn takes only a few. */
+	/* After a release others are likely, of which one turn checks only a few. */
 	if (has_gone)
 		holds->period_ns = first_period_ns;
 	else if (holds->period_ns < last_period_ns / 2)
@@ -368,10 +373,10 @@ static void on_timer(void *data)
 	loop_timer_arm(holds->timer, holds->period_ns);
 }
 
-/* Something new has come, which mostly is gone in a moment. */
+/* Check new objects soon: most are released within moments. */
 static void look_soon(struct holds *holds)
 {
-	/* An armed one is not put off by more than that. */
+	/* Rearming would postpone a timer that is already armed for that. */
 	if (holds->period_ns == first_period_ns)
 		return;
 	holds->period_ns = first_period_ns;
@@ -439,13 +444,13 @@ int holds_init(struct server *server)
 }
 
 /*
- * A TCP socket that lingers may be among what a client has sent. Closing our end frees it, which
- * then lasts as long as the client wants, and the reactor waits. An exiting process does not
- * linger, so such an end stays open until then.
+ * Free a hold of a socket, whose end may stay open. A client may have sent a TCP socket that
+ * lingers. Closing our end frees the socket, which lasts as long as the client wants while the
+ * reactor waits. An exiting process does not linger, so such an end stays open until the exit.
  */
 static void socket_forget(struct hold *hold)
 {
-	/* From now on nothing comes in. */
+	/* No message arrives after this. */
 	shutdown(hold->fd, SHUT_RDWR);
 	if (closers_may_have_fds(hold->fd))
 		hold->fd = -1;

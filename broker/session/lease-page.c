@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The page of a lease is like that of statistics: only we can ever write it. Making it and
- * unmapping it may sleep, so a thread does that in the account's turn.
+ * Lease pages
+ *
+ * Like a statistics page, a lease's page can only be written by the broker. Making and unmapping it
+ * may sleep, so a closers.h thread does both, in the account's turn.
  */
 #include "session/lease-page.h"
 

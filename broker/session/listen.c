@@ -2,30 +2,31 @@
 /*
  * Listening
  *
- * A path belongs to whoever holds a lock on PATH.lock: the kernel drops the lock with the process,
- * so a socket that a killed broker left behind is told from one in use, and two brokers starting
- * at once cannot both win. The lock file stays: removing it would let a third one in between. It
- * names the process that has it: one that was killed while a driver or the kernel is busy with its
- * memory has it a while longer, which is waited for.
+ * A path belongs to the process that holds a lock on PATH.lock. The kernel drops the lock with the
+ * process, so a socket left behind by a killed broker differs from one in use, and of two brokers
+ * starting at once only one succeeds. The lock file stays, because removing it would let a third
+ * broker in between. It names the process that holds the lock. A killed process keeps the lock
+ * while a driver or the kernel is busy with its memory, and the broker waits for that.
  *
- * A service manager may have made the sockets and hand them over: then it also says who may connect
- * there, and keeps them, with whoever waits there, while the broker is restarted. It holds no lock,
- * so a path where somebody takes connections is not ours either.
+ * A service manager may have made the sockets and pass them to the broker. It then determines who
+ * may connect, and keeps the sockets and their waiting connections while the broker restarts. It
+ * holds no lock, so a path on which connections are accepted does not belong to the broker either.
  *
- * A connection that was accepted waits to be identified, in its user's share of the reactor's time.
- * There is a bound on these; at it, the next ones wait in the socket, where it cannot be told whose
- * they are. If that lasts, because users have more connections than they get served, more are held,
- * without those that have left by then, but a connection is refused if its user has more waiting
- * than its part of the bound: so no more than twice as many are held.
+ * An accepted connection waits for identification, in its user's share of the reactor's time. The
+ * number of these newcomers is bounded. At the bound further connections wait in the socket, where
+ * their users are unknown. This lasts if users have more connections than are served. The broker
+ * then drops connections whose clients have left and holds more than the bound. A user with more
+ * newcomers than its part of the bound has further connections refused. At most twice the bound are
+ * therefore held.
  *
- * From Linux 6.16 on a client can send no descriptors before it has said hello, so a connection
- * that is refused is closed at once and takes no room from other users, whatever its user sends.
- * Earlier kernels take all descriptors; refused connections that may have some wait for a thread of
- * closers.h then, within the bound.
+ * From Linux 6.16 on a client cannot send descriptors before HELLO. A refused connection is
+ * therefore closed at once and takes no room from other users, whatever its user sends. Earlier
+ * kernels accept all descriptors. Refused connections that may have some then wait for a closers.h
+ * thread, within the bound.
  *
- * There are two sockets, one for tenants' clients and one for administrators. What differs is what
- * a session that comes in there is, and that administrators have a bound of their own: whatever
- * clients leave behind that is slow to close, an administrator gets in.
+ * There are two sockets, one for tenants' clients and one for administrators. They differ in the
+ * kind of their sessions. Administrators also have a bound of their own: an administrator can
+ * connect even if clients' descriptors are slow to close.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -47,28 +48,28 @@
 
 enum {
 	LISTEN_BACKLOG = 512,
-	/* Connections accepted in one go. */
+	/* Connections accepted by one job. */
 	ACCEPT_BATCH = 4,
-	/* Accepting serves all clients: it weighs as much as a tenant by default. */
+	/* Accepting serves all clients; its weight equals a tenant's default. */
 	LISTENER_WEIGHT = 100,
 	/*
-	 * Last pause, in ms, before the listener on a path is taken to be alive; all pauses sum to
-	 * twice that.
+	 * Last pause, in ms, before the process that listens on a path counts as alive; all pauses
+	 * sum to twice that.
 	 */
 	LEFT_MAX_MS = 1024,
-	PID_BYTES = 16, /* of a process id in a lock file */
+	PID_BYTES = 16, /* text of a process id in a lock file */
 	PROC_BYTES = 512,
-	/* Fields of a process's stat: words behind its name, and flags in them. */
+	/* Fields of /proc/PID/stat, counted in words after the name, and flags in them. */
 	STAT_FLAGS = 6,
 	STAT_PENDING = 28,
 	FLAG_EXITING = 4, /* PF_EXITING */
 	PENDING_KILL = 1 << 8,
 };
 
-/* How long to wait when the process is out of descriptors or memory. */
+/* Pause when the process is out of descriptors or memory. */
 static const uint64_t accept_retry_ns = 100000000;
 
-/* The longest time that connections wait in the socket because of those that were accepted. */
+/* Longest time that connections wait in the socket because of accepted ones. */
 static const uint64_t patience_ns = 100000000;
 
 /* A connection that was accepted and is not identified yet. */
@@ -90,7 +91,7 @@ static void listener_pause(struct listener *listener)
 	loop_timer_arm(listener->patience, patience_ns);
 }
 
-/* Others may be waiting behind connections of one user. */
+/* Begin to shed: other users' connections may be waiting behind those of one user. */
 static void on_impatient(void *data)
 {
 	struct listener *listener = data;
@@ -101,18 +102,20 @@ static void on_impatient(void *data)
 	listener_resume(listener);
 }
 
-/* May one more connection be held? */
+/* Return true if one more connection may be held. */
 static bool may_accept(const struct listener *listener)
 {
 	const struct server *server = listener->server;
 	const uint64_t n = (uint64_t)listener->n_newcomers + server->n_uncharged;
 
-	/* Clients reach no bound of administrators; whoever else may connect there does. */
+	/* Clients cannot reach the administrators' bound; other users of that socket can. */
 	if (listener->is_admin)
 		return listener->n_newcomers < SERVER_ADMIN_NEWCOMERS &&
 		       (uint64_t)server->n_newcomers + server->n_refusals + server->n_uncharged <
 			       server->max_uncharged;
-	/* Users' parts of the bound, as they come one after the other, may sum to more than it. */
+	/*
+	 * Users' parts of the bound, granted one after the other, may sum to more than the bound.
+	 */
 	return n < server->max_newcomers ||
 	       (listener->is_shedding && server->n_uncharged < server->max_newcomers &&
 		listener->n_newcomers < 2 * server->max_newcomers);
@@ -120,12 +123,12 @@ static bool may_accept(const struct listener *listener)
 
 void listeners_take_spare(struct server *server)
 {
-	/* Any file will do. */
+	/* A copy of any open file serves. */
 	if (server->spare_fd < 0 && server->clients.fd >= 0)
 		server->spare_fd = fcntl(server->clients.fd, F_DUPFD_CLOEXEC, 0);
 }
 
-/* Its descriptor was taken, or closed. */
+/* Free a newcomer whose descriptor was taken or closed. */
 static void newcomer_free(struct newcomer *newcomer)
 {
 	struct server *server = newcomer->server;
@@ -143,20 +146,20 @@ static void newcomer_free(struct newcomer *newcomer)
 }
 
 /*
- * Has the client gone without having said anything? Who connects and leaves in a loop is to cost as
- * little as can be, and identifying it is what costs most.
+ * Return true if the client has disconnected without sending anything. A client that connects and
+ * disconnects in a loop must cost little, and identification costs most.
  */
 static bool has_left(int fd)
 {
 	struct pollfd poll_fd = {.fd = fd, .events = POLLRDHUP};
 	char byte;
 
-	/* An empty message looks like the end, and may have descriptors in it, or behind it. */
+	/* An empty message looks like the end, and it or later ones may have descriptors. */
 	return poll(&poll_fd, 1, 0) > 0 && poll_fd.revents & (POLLRDHUP | POLLHUP) &&
 	       recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0 && !closers_may_have_fds(fd);
 }
 
-/* Return: has it left, and is it freed? */
+/* Return: true if the client has left and @newcomer is freed. */
 static bool newcomer_drop_left(struct newcomer *newcomer)
 {
 	struct server *server = newcomer->server;
@@ -164,7 +167,7 @@ static bool newcomer_drop_left(struct newcomer *newcomer)
 
 	if (!has_left(newcomer->fd))
 		return false;
-	/* The socket holds no message, so nothing is closed with it. */
+	/* The socket holds no message, so no descriptors are closed with it. */
 	if (newcomer->owner->is_slow) {
 		discard_connection(server, tenants_broker_account(server->options.tenants),
 				   newcomer->owner, newcomer->fd,
@@ -179,8 +182,8 @@ static bool newcomer_drop_left(struct newcomer *newcomer)
 }
 
 /*
- * Makes room where users have as many newcomers as there may be, some at a time: those that have
- * left are not to have a client of the same user refused that waits.
+ * Make room at the bound: drop up to N_LOOKS newcomers whose clients have left. Otherwise waiting
+ * clients of the same user might be refused because of them.
  */
 static void drop_some_that_left(struct server *server)
 {
@@ -212,7 +215,7 @@ static void run_newcomer(struct turn_job *job)
 	newcomer_free(newcomer);
 }
 
-/* Without them session_new() fails, too. */
+/* Without credentials session_new() fails, too. */
 static struct ucred credentials_of(int fd)
 {
 	struct ucred credentials = {.uid = (uid_t)-1};
@@ -223,7 +226,7 @@ static struct ucred credentials_of(int fd)
 	return credentials;
 }
 
-/* With too many waiting, a user who has more than its part of them gets no more. */
+/* Return true if too many newcomers wait and the user has more than its part of the bound. */
 static bool is_too_many(const struct listener *listener, const struct owner *owner)
 {
 	const struct server *server = listener->server;
@@ -246,7 +249,7 @@ static void newcomer_refuse(struct newcomer *newcomer, const struct ucred *crede
 	newcomer_free(newcomer);
 }
 
-/* Takes over @fd; all members of @newcomer are 0. */
+/* Take over @fd; all members of @newcomer are 0. */
 static void newcomer_begin(struct newcomer *newcomer, struct listener *listener, int fd)
 {
 	const struct ucred credentials = credentials_of(fd);
@@ -265,8 +268,8 @@ static void newcomer_begin(struct newcomer *newcomer, struct listener *listener,
 	turn_job_init(&newcomer->job, RBK_TURN_CONNECTIONS, run_newcomer);
 	list_append(&server->newcomers, &newcomer->link);
 	/*
-	 * The connection of a client that has left need not be held; a client that still waits is
-	 * refused only if there is no room.
+	 * Free a newcomer whose client has left rather than hold it. A client that still waits is
+	 * refused only without room.
 	 */
 	if (server->n_newcomers > server->max_newcomers && newcomer_drop_left(newcomer))
 		return;
@@ -276,7 +279,7 @@ static void newcomer_begin(struct newcomer *newcomer, struct listener *listener,
 		turn_queue_submit(&server->work, &newcomer->owner->share, &newcomer->job);
 }
 
-/* Closes what no session was made of: the broker ends. */
+/* Close the connections without a session: the broker ends. */
 static void drop_newcomers(struct listener *listener)
 {
 	struct server *server = listener->server;
@@ -287,7 +290,7 @@ static void drop_newcomers(struct listener *listener)
 
 		if (newcomer->listener != listener)
 			continue;
-		/* There may be descriptors in it. */
+		/* Messages may have descriptors. */
 		discard_connection(server, account, newcomer->owner, newcomer->fd,
 				   &(struct charge){.account = NULL});
 		newcomer_free(newcomer);
@@ -308,8 +311,8 @@ static int accept_one(const struct listener *listener)
 }
 
 /*
- * No descriptor is left for a connection: with the spare one it is told so. Return: is there one
- * again?
+ * Refuse a connection for which no descriptor is left, using the spare one. Return: true if there
+ * is a spare descriptor again.
  */
 static bool refuse_at_limit(struct listener *listener)
 {
@@ -332,7 +335,7 @@ static bool refuse_at_limit(struct listener *listener)
 	return server->spare_fd >= 0;
 }
 
-/* Clients can keep the broker out of descriptors, so one line a second is written of that. */
+/* Clients can exhaust the broker's descriptors, so log at most one line a second. */
 static void log_pause(struct server *server, int error)
 {
 	char before[48] = "";
@@ -348,7 +351,7 @@ static void log_pause(struct server *server, int error)
 		    error == EMFILE ? " (LimitNOFILE= in the unit, or ulimit -n)" : "");
 }
 
-/* Accepts a connection, or finds out why not. Return: whether to go on. */
+/* Accept a connection, or pause or refuse. Return: true to continue. */
 static bool listener_accept(struct listener *listener)
 {
 	struct newcomer *newcomer;
@@ -358,7 +361,7 @@ static bool listener_accept(struct listener *listener)
 		listener_pause(listener);
 		return false;
 	}
-	/* First: what has been accepted can only be closed in ways that take memory. */
+	/* Allocate first: a connection that was accepted can only be closed with memory. */
 	newcomer = calloc(1, sizeof(*newcomer));
 	fd = newcomer ? accept_one(listener) : -1;
 	error = errno;
@@ -406,7 +409,7 @@ static int outcome_of(int error)
 	}
 }
 
-/* Reads a small file at once. Return: its length; 0 without one. */
+/* Read a small file in one call. Return: its length; 0 if it cannot be read. */
 static size_t read_small(int fd, char *text, size_t bytes)
 {
 	ssize_t n = fd < 0 ? 0 : pread(fd, text, bytes - 1, 0);
@@ -416,8 +419,8 @@ static size_t read_small(int fd, char *text, size_t bytes)
 }
 
 /*
- * Is the process that has the lock on its way out, as far as can be seen? Also if there is none of
- * that id, or the file names none, as a broker's that has just taken it.
+ * Return true if the holder of the lock appears to be exiting. Also return true if no process has
+ * its id, or if the file is empty because the holder has only just taken the lock.
  */
 static bool is_holder_leaving(int lock_fd)
 {
@@ -431,7 +434,7 @@ static bool is_holder_leaving(int lock_fd)
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	read_small(fd, text, sizeof(text));
 	close_fd(fd);
-	/* Behind the command's name, which may hold anything. */
+	/* The fields follow the command's name, which may contain any character. */
 	at = strrchr(text, ')');
 	if (!at || at[1] != ' ' || at[2] == 'Z' || at[2] == 'X')
 		return true;
@@ -442,7 +445,10 @@ static bool is_holder_leaving(int lock_fd)
 	return flags & FLAG_EXITING || pending & PENDING_KILL;
 }
 
-/* Says whose the lock is; what cannot be written is waited for by who comes next. */
+/*
+ * Write the holder into the lock file. If that fails, the next broker waits as for an exiting
+ * holder.
+ */
 static void name_holder(int lock_fd)
 {
 	char text[PID_BYTES];
@@ -471,7 +477,7 @@ static int take_path(struct listener *listener)
 	return 0;
 }
 
-/* Does anybody take connections there? What a dead process left behind refuses them. */
+/* Return true if a process accepts connections there. The socket of a dead process refuses them. */
 static bool is_listened_on(const struct sockaddr_un *address)
 {
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), r;
@@ -480,11 +486,11 @@ static bool is_listened_on(const struct sockaddr_un *address)
 		return false;
 	r = connect(fd, (const struct sockaddr *)address, sizeof(*address)) < 0 ? errno : 0;
 	close(fd);
-	/* Also with as many waiting as there may, and by sockets of another kind. */
+	/* Also with a full backlog (EAGAIN), and with sockets of another type (EPROTOTYPE). */
 	return r == 0 || r == EAGAIN || r == EPROTOTYPE;
 }
 
-/* Who may try to connect. Before anybody can: nobody listens yet. */
+/* Set who may try to connect, before listen() makes connecting possible. */
 static int set_permissions(const struct listener *listener)
 {
 	const struct server_options *options = &listener->server->options;
@@ -509,14 +515,14 @@ static int listener_bind(struct listener *listener)
 	if (strlen(listener->path) >= sizeof(address.sun_path))
 		return SERVER_E_PATH;
 	strcpy(address.sun_path, listener->path);
-	/* Only a socket is removed to make room for ours. */
+	/* Remove only a socket to make room for ours. */
 	if (lstat(listener->path, &status) == 0 && !S_ISSOCK(status.st_mode))
 		return SERVER_E_NO_SOCKET;
 
 	r = take_path(listener);
 	if (r)
 		return r;
-	/* The kernel takes a killed broker's ring, and with it the socket, apart after its lock. */
+	/* After a kill the kernel drops the lock before the io_uring, and with it the socket. */
 	for (int wait_ms = 1; is_listened_on(&address); wait_ms *= 2) {
 		if (wait_ms > LEFT_MAX_MS)
 			return SERVER_E_IN_USE;
@@ -539,7 +545,9 @@ static int listener_bind(struct listener *listener)
 static int listener_take(struct listener *listener, int fd)
 {
 	listener->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-	/* Again: so that clients are told this process, not who made the socket (SO_PEERCRED). */
+	/*
+	 * Listen again, so that clients see this process, not the socket's creator (SO_PEERCRED).
+	 */
 	return listener->fd < 0 || listen(listener->fd, LISTEN_BACKLOG) < 0 ? error_origin(-errno)
 									    : 0;
 }
@@ -578,7 +586,7 @@ void listener_deinit(struct listener *listener)
 	}
 	if (listener->fd >= 0 && !listener->is_given)
 		unlink(listener->path);
-	/* The service manager may hand a socket to another version, which knows nothing of that. */
+	/* The service manager may pass the socket to a version that does not use SO_PASSRIGHTS. */
 	if (listener->fd >= 0 && listener->is_given)
 		closers_take_fds(listener->fd, true);
 	listener->fd = close_fd(listener->fd);

@@ -2,21 +2,22 @@
 /*
  * Identifying clients
  *
- * The danger is the process id: it names a process only while that lives, and a client that
- * connects, hands its socket to another process and ends would be taken for whoever gets its id
- * next. So /proc/PID is opened first, as a descriptor that means one process for good; then it is
- * shown that the process that connected is still alive, hence is the one that was opened: by its
- * pidfd where the kernel gives it with the socket (Linux 6.5), else by its user and by the socket
- * not being closed, which leaves processes of one user able to be taken for each other. Everything
- * else is read through the descriptor. A process that may not be looked at (another user's, to a
- * broker without privilege; one that is not dumpable) has neither cgroup nor executable.
+ * A process id names a process only while the process lives. A client that connects, passes its
+ * socket to another process and exits would be taken for the next process with its id. /proc/PID is
+ * therefore opened first, as a descriptor that refers to one process for good. Then the process
+ * that connected is shown to be alive, hence to be the one that was opened. The proof is its pidfd
+ * where the kernel provides one with the socket (Linux 6.5). Otherwise it is its user and the
+ * socket not being closed, in which case processes of one user can be taken for each other.
+ * Everything else is read through the descriptor. A process that may not be inspected (another
+ * user's, if the broker lacks privilege; one that is not dumpable) has neither cgroup nor
+ * executable.
  *
- * The executable may lie on a file system that the client serves itself: it is only asked what the
- * kernel knows without asking there (AT_STATX_DONT_SYNC, and only the inode's number).
+ * The executable may lie on a file system that the client serves itself. Only data that the kernel
+ * has without asking the file system is requested (AT_STATX_DONT_SYNC, and only the inode's
+ * number).
  *
- * Looking into /proc takes some tens of microseconds of the reactor's time, which a client that
- * connects over and over must not be able to take for nothing: only what the policy asks for is
- * found out.
+ * Reading /proc takes some tens of microseconds of the reactor's time. A client that connects over
+ * and over must not cause that needlessly, so only data that the policy asks for is read.
  */
 #include "session/peer.h"
 
@@ -45,7 +46,7 @@ static int read_groups(struct peer_identity *identity, int fd)
 {
 	socklen_t bytes = 0;
 
-	/* Asked for no room, it says how much there should be; they do not change any more. */
+	/* With no room the kernel returns the size needed; the groups are constant. */
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, NULL, &bytes) == 0 || errno != ERANGE ||
 	    bytes == 0)
 		return 0;
@@ -59,7 +60,7 @@ static int read_groups(struct peer_identity *identity, int fd)
 	return 0;
 }
 
-/* Is the process that connected alive, and so the one that @proc_fd is of? */
+/* Return true if the process that connected is alive, so that @proc_fd refers to it. */
 static bool is_alive(const struct peer_identity *identity, int fd, int proc_fd, uid_t uid)
 {
 	struct pollfd poll_fd = {.fd = identity->pidfd, .events = POLLIN};
@@ -84,7 +85,7 @@ static void take_pidfd(struct peer_identity *identity, int fd)
 		identity->lacks_pidfd = errno == ENOPROTOOPT;
 }
 
-/* The path in the unified hierarchy, "0::PATH". */
+/* Read the path in the unified hierarchy, "0::PATH". */
 static int read_cgroup(struct peer_identity *identity, int proc_fd)
 {
 	_cleanup_(close_fdp) int fd = openat(proc_fd, "cgroup", O_RDONLY | O_CLOEXEC);
@@ -130,7 +131,7 @@ static void read_comm(struct peer_identity *identity, int proc_fd)
 
 	identity->comm[n > 0 ? n : 0] = '\0';
 	identity->comm[strcspn(identity->comm, "\n")] = '\0';
-	/* A process calls itself what it likes, and this is shown to administrators. */
+	/* A process can choose any name, and administrators see it. */
 	for (char *c = identity->comm; *c; c++)
 		if (*c < ' ' || *c > '~')
 			*c = '?';
@@ -154,7 +155,7 @@ int peer_identity_init(struct peer_identity *identity, int fd, uint32_t kinds)
 	if (r)
 		return error_fold(r);
 
-	/* 0: it is in a process namespace that this one does not see. */
+	/* 0: it is in a process namespace that is invisible here. */
 	if (credentials.pid <= 0)
 		return 0;
 	take_pidfd(identity, fd);

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Connections that get a sentence instead of a session
+ * Connections that are refused with a sentence
  *
- * A client that its tenant's limits leave no session should be told so, not just lose its
- * connection. But its request names the answer, so somebody must wait for it. What waits is as
- * little as can be: a descriptor and a sentence, charged to nobody, therefore few and not for long.
- * A client that does not say hello within some seconds sees its connection closed. Where there are
- * too many, users have equal parts: a connection of a user with more than its part makes room for
- * one of a user with less.
+ * A client to which its tenant's limits leave no session is told so before its connection is
+ * closed. An answer must name the client's request, so the connection waits for the request. Such a
+ * refusal is small: a descriptor and a sentence. It is charged to no account, and therefore limited
+ * in number and time. A client that does not send HELLO within some seconds has its connection
+ * closed. In a full list, users have equal parts: a connection of a user with more than its part is
+ * closed for one of a user with less.
  *
- * The log has at most one line a second about each user: how often a user tries is up to the user,
- * and must not hide why another one is refused.
+ * The log has at most one line a second about each user. A user determines how often it tries, and
+ * must not hide why another user is refused.
  */
 #include <errno.h>
 #include <poll.h>
@@ -24,15 +24,15 @@
 #include "util/error.h"
 #include "util/log.h"
 
-/* One that is there when the timer fires for the second time goes. */
+/* A refusal is closed when the timer fires for the second time. */
 static const uint64_t refusal_period_ns = 2000000000;
 
 struct refusal {
 	struct list_node link; /* in server->refusals */
 	struct server *server;
 	struct loop_watch *watch;
-	struct account *account; /* that it is closed in the name of; counted */
-	struct owner *owner;     /* the user; counted */
+	struct account *account; /* account for closing it; counted */
+	struct owner *owner;     /* of the user; counted */
 	int fd;
 	bool is_old;
 	int res;
@@ -65,24 +65,24 @@ static void refusal_answer(struct refusal *refusal, const struct rbk_wire_reques
 	};
 
 	snprintf(reply.text, sizeof(reply.text), "%s", refusal->text);
-	/* One that does not take it has had its chance. */
+	/* A client that cannot receive the answer is not told again. */
 	if (send(refusal->fd, &reply, sizeof(reply), MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
 		log_debug(LOG_DETAIL, "a refused client cannot be told: %s", strerror(errno));
 }
 
-/* Return: is it to be asked again? */
+/* Return: true if the connection is to be read again. */
 static bool refusal_read(struct refusal *refusal)
 {
 	struct rbk_wire_request request;
 	struct iovec iov = {.iov_base = &request, .iov_len = sizeof(request)};
 	struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
-	/* Looked at first: the kernel would close here what descriptors there are. */
+	/* Peek first: receiving would make the kernel close the descriptors here. */
 	ssize_t n = recvmsg(refusal->fd, &message, MSG_DONTWAIT | MSG_PEEK);
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return true;
 	if (n == (ssize_t)sizeof(request) && !(message.msg_flags & MSG_CTRUNC)) {
-		/* Read for good: closing with something unread would take the answer away again. */
+		/* Receive the request: closing with unread messages would discard the answer. */
 		recv(refusal->fd, &request, sizeof(request), MSG_DONTWAIT);
 		refusal_answer(refusal, &request);
 	}
@@ -148,7 +148,7 @@ static void log_refusal(struct owner *owner, pid_t pid, uid_t uid, const char *w
 			       "refused a connection of pid %d: %s", (int)pid, why);
 }
 
-/* Make room for a connection of @owner in a full list. Return: false if it has its part. */
+/* Make room for a connection of @owner in a full list. Return: false if it already has its part. */
 static bool make_room(struct server *server, const struct owner *owner)
 {
 	const uint32_t part =
@@ -157,7 +157,7 @@ static bool make_room(struct server *server, const struct owner *owner)
 
 	if (owner->n_refusals >= part)
 		return false;
-	/* The oldest one of whoever has most. */
+	/* Find the oldest refusal of the user with most refusals. */
 	list_for_each (node, &server->refusals) {
 		struct refusal *refusal = container_of(node, struct refusal, link);
 
@@ -193,7 +193,7 @@ void refuse_connection(struct server *server, struct account *account, int fd, p
 	list_append(&server->refusals, &refusal->link);
 	if (server->n_refusals++ == 0)
 		loop_timer_arm(server->refusal_timer, refusal_period_ns);
-	/* Most have said hello by now. */
+	/* Most clients have sent HELLO by now. */
 	if (!refusal_read(refusal) ||
 	    loop_watch(server->options.loop, fd, POLLIN, on_readable, refusal, &refusal->watch))
 		refusal_free(refusal);

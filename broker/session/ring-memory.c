@@ -2,21 +2,22 @@
 /*
  * Rings: two memfds and a socket pair, made and sealed by the broker
  *
- * Allocating, mapping and unmapping a large ring takes milliseconds, so the setup thread does it;
- * the reactor only charges for a ring, and links it in and out.
+ * Allocating, mapping and unmapping a large ring takes milliseconds, so the setup thread does it.
+ * The reactor only charges for a ring and links it in and out.
  *
- * The completion area is mapped writable first and sealed with F_SEAL_FUTURE_WRITE then: from that
- * moment nobody, this process included, can map it writable again. The submission area is mapped
- * read-only here: nothing in the broker writes what belongs to the client.
+ * The completion area is mapped writable and then sealed with F_SEAL_FUTURE_WRITE. From then on no
+ * process, including the broker, can map it writable again. The broker maps the submission area
+ * read-only, because only the client writes there.
  *
  * The client has a descriptor of the submission area and could punch holes into it. A thread that
- * reads there then sleeps until the punching is over, and a client that punches on and on makes
- * that seconds. So the reactor does not read the area before it is sealed with F_SEAL_FUTURE_WRITE
- * as well, which also forbids punching. The client has to have mapped it by then: its first bell
- * says so, because the broker is announced to sleep on the ring from the beginning.
+ * reads there sleeps until the punching ends, and a client that repeats it can delay the thread for
+ * seconds. The reactor therefore does not read the area until it is sealed with F_SEAL_FUTURE_WRITE
+ * as well, which also forbids punching. The client must have mapped the area by then. Its first
+ * bell says so: the broker is announced to sleep on the ring from the beginning.
  *
- * The bell is a socket pair because each end is its own open file description: flags that the
- * client sets on its end do not reach ours, and our sends and receives never block.
+ * The bell is a socket pair because each end is an open file description of its own: flags that the
+ * client sets on its end do not affect the broker's, and the broker's sends and receives never
+ * block.
  */
 #include "session/ring-memory.h"
 
@@ -34,16 +35,17 @@
 #include "util/pages.h"
 
 enum {
-	/* What waits in the bell for a client that never reads is bounded by this. */
+	/* Bounds the messages in the bell of a client that never reads. */
 	BELL_BUFFER_BYTES = 4096,
 	/*
-	 * Our end of the bell, and the three that travel to the client: without privilege these
-	 * count against our own limit until it has received them, which it may never do. All four
-	 * stay charged for as long as the client's end of the bell exists, under way or with it.
+	 * Our end of the bell, and the three descriptors sent to the client. Without privilege
+	 * these count against our own limit until the client has received them, which it may never
+	 * do. All four stay charged while the client's end of the bell exists, in flight or
+	 * received.
 	 */
 	RING_FDS = 4,
-	RING_MAPPINGS = 3, /* one of each area, and of the dispatcher's memory of a large ring */
-	RING_WATCHES = 2,  /* one of each area */
+	RING_MAPPINGS = 3, /* each area, and the dispatcher's memory of a large ring */
+	RING_WATCHES = 2,  /* one per area */
 };
 
 static size_t round_to_pages(size_t bytes)
@@ -53,7 +55,7 @@ static size_t round_to_pages(size_t bytes)
 	return (bytes + page_bytes - 1) & ~(page_bytes - 1);
 }
 
-/* A memfd of @bytes, all pages allocated. */
+/* Create a memfd of @bytes with all pages allocated. */
 static int area_new(struct hold *hold, const char *name, size_t bytes, int *ret_fd)
 {
 	_cleanup_(close_fdp) int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -63,7 +65,7 @@ static int area_new(struct hold *hold, const char *name, size_t bytes, int *ret_
 		return error_origin(-errno);
 	if (ftruncate(fd, (off_t)bytes) < 0 || fallocate(fd, 0, 0, (off_t)bytes) < 0)
 		return error_origin(-errno);
-	/* Last, for hold_leave_files() has to come before a watched area is closed. */
+	/* Last, because hold_leave_files() must precede the closing of a watched area. */
 	r = hold_watch(hold, fd);
 	if (r)
 		return error_fold(r);
@@ -100,7 +102,7 @@ static int ring_charge(struct session_ring *ring)
 	return 0;
 }
 
-/* Whatever part of the ring a client keeps when that is gone. */
+/* Create the holds for the parts of a ring that a client may keep. */
 static int ring_hold(struct session_ring *ring)
 {
 	struct server *server = ring->session->server;
@@ -186,7 +188,7 @@ static int make_bell(struct session_ring *ring)
 	if (setsockopt(bell[0], SOL_SOCKET, SO_SNDBUF, &buffer_bytes, sizeof(buffer_bytes)) < 0 ||
 	    setsockopt(bell[1], SOL_SOCKET, SO_SNDBUF, &buffer_bytes, sizeof(buffer_bytes)) < 0)
 		return error_origin(-errno);
-	/* Linux 6.16 and later: else session_ring_drain_bell() has to look. */
+	/* Linux 6.16 and later; otherwise session_ring_drain_bell() checks for descriptors. */
 	ring->bell_refuses_fds = closers_take_fds(bell[0], false);
 	return 0;
 }
@@ -215,7 +217,7 @@ int ring_seal(struct session_ring *ring)
 	int fd = ring->client_fds[RING_FD_SQ], r = 0, seals;
 
 	if (fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) < 0) {
-		/* The client has its descriptor, and may have sealed it one way or the other. */
+		/* The client has a descriptor, and may have added either seal itself. */
 		seals = fcntl(fd, F_GET_SEALS);
 		if (seals < 0)
 			r = error_origin(-errno);
@@ -223,8 +225,7 @@ int ring_seal(struct session_ring *ring)
 			r = RING_E_UNSEALED;
 	}
 	/*
-	 * Fault in here the pages that the client took away before the seal, not where they are
-	 * read.
+	 * Fault in pages that the client removed before the seal here rather than in the reactor.
 	 */
 	if (r == 0)
 		pages_populate((void *)ring->sq, ring->sq_bytes, false);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What all sessions share: their list, the sockets that they come from, and how they end. */
+/* Server: the list of sessions, their sockets, and their ends. */
 #include "session/server.h"
 
 #include <errno.h>
@@ -15,26 +15,26 @@
 
 enum {
 	/*
-	 * Work for clients gets this part of a turn's budget, also where more of it is left: an
-	 * entry that comes meanwhile waits for that work.
+	 * Fraction of a turn's budget for clients' work, even if more of the budget is left:
+	 * entries that arrive meanwhile wait for this work.
 	 */
 	SETTLE_PART = 4,
-	/* Sessions that are looked at in one go: for each of its rings, arenas and plans. */
+	/* Sessions checked by one job, each with all of its rings and arenas. */
 	FAULT_BATCH = 4,
-	/* As much as the heaviest tenant: who faults is to go. */
+	/* Equal to the heaviest tenant, so that a faulting session ends soon. */
 	FAULT_WEIGHT = 10000,
-	/* Connections that wait to be identified: a part of the descriptors, within these. */
+	/* Bound of unidentified connections: a fraction of the descriptors, within these limits. */
 	NEWCOMERS_PART = 16,
 	MIN_NEWCOMERS = 8,
 	MAX_NEWCOMERS = 1024,
 };
 
-/* The time between two looks whether sessions that end are gone. */
+/* Interval between checks whether ending sessions are gone. */
 static const uint64_t end_look_ns = 100000000;
 
 /*
- * The longest wait at the end for threads that close descriptors and of which none is stuck: there
- * may be very many descriptors to close.
+ * Timeout at the end for closers.h threads of which none is stuck: there may be very many
+ * descriptors to close.
  */
 static const uint64_t end_patience_ns = 2000000000;
 
@@ -51,7 +51,10 @@ static void on_retry(void *data)
 		loop_rewatch(server->admins.watch);
 }
 
-/* So many connections may wait to be identified; while some are shed, twice as many do. */
+/*
+ * Return the bound of connections waiting for identification. While some are shed, up to twice as
+ * many wait.
+ */
 static uint32_t max_newcomers(void)
 {
 	struct rlimit limit = {.rlim_cur = 0};
@@ -65,7 +68,7 @@ static uint32_t max_newcomers(void)
 
 static uint32_t max_uncharged(void)
 {
-	/* As many again are being closed. */
+	/* Twice as many newcomers while some are shed, and as many connections being closed. */
 	return 3 * max_newcomers() + SERVER_ADMIN_NEWCOMERS + SERVER_REFUSALS;
 }
 
@@ -146,7 +149,7 @@ void server_end_sessions(struct server *server, const char *reason)
 		session_end(container_of(node, struct session, link), false, reason);
 	if (server->n_sessions == 0)
 		holds_close(server);
-	/* The timer wakes the loop, which looks again: threads that are stuck do not wake it. */
+	/* The timer wakes the loop, which checks again: stuck threads do not wake it. */
 	if (server->n_sessions > 0 || closers_n_jobs(server->closers) > 0)
 		loop_timer_arm(server->end_timer, end_look_ns);
 }
@@ -179,8 +182,8 @@ void server_describe_closers(struct server *server, struct closers_report *ret)
 }
 
 /*
- * Find the session whose page faulted, which was not recorded. Checking all sessions takes long
- * where there are many, so each job checks some of them in turn.
+ * Find the session whose page faulted, which was not recorded. Checking many sessions takes long,
+ * so each job checks a few of them.
  */
 static void run_check_faults(struct turn_job *job)
 {

@@ -2,25 +2,28 @@
 /*
  * Arenas of a session
  *
- * A memfd is mapped, its pages are faulted in, a step at a time, it is wrapped for those devices
- * that want that, and the devices import it. The setup thread does no more than import it, because
- * a client can make the rest last: faulting in waits for whoever punches holes into the memfd, and
- * wrapping, from Linux 6.13 on, for whoever writes to it. So a thread of closers.h does that, in
- * the lane of the account. An arena that is to be fixed is sealed only after the import, because of
- * kernels that import nothing with that seal, in the lane, too: sealing waits for whoever writes to
- * the memfd. Up to then the client may have taken pages away, so the arena is gone through once
- * more, which takes little where all are there. A slot is PREPARING meanwhile and cannot be named
- * by a task; it becomes READY when the client is answered. Removal waits for the tasks that use it
- * (REMOVING), then for the setup thread to undo what it did (RELEASING); the client is answered
- * after that, so that it can seal the memfd.
+ * A memfd is mapped, its pages are faulted in a step at a time, it is wrapped for the devices that
+ * need that, and the devices import it. The setup thread only imports it, because a client can
+ * delay the rest. Faulting in waits for processes that punch holes into the memfd, and wrapping,
+ * from Linux 6.13 on, for processes that write to it. A closers.h thread therefore does that, in
+ * the lane of the account.
  *
- * Unmapping waits for whoever goes through the mappings of the memfd, as punching holes does, and
- * the client may have closed its memfd: whoever lets go of it last frees all of its pages, in one
- * go. So a thread of closers.h unmaps the arena, a step at a time, and closes what is still open;
- * the arena stays charged until then.
+ * An arena that is to be fixed is sealed only after the import, because some kernels import no
+ * memfd with that seal. Sealing happens in the lane, too: it waits for processes that write to the
+ * memfd. Until the seal the client may have removed pages, so the arena is faulted in once more,
+ * which is cheap where all pages are present.
  *
- * An arena that a device makes goes the same way; what differs is where its memory comes from, that
- * its descriptor stays open, and that its charges outlive it: see hold.c.
+ * A slot is PREPARING meanwhile and cannot be named by a task; it becomes READY when the client is
+ * answered. Removal waits for the tasks that use the arena (REMOVING), then for the setup thread to
+ * undo the import (RELEASING). The client is answered after that, so that it can seal the memfd.
+ *
+ * Unmapping waits for processes that traverse the mappings of the memfd, as punching holes does. If
+ * the client has closed its memfd, dropping the last reference frees all pages at once. A closers.h
+ * thread therefore unmaps the arena, a step at a time, and closes its descriptor. The arena stays
+ * charged until then.
+ *
+ * An arena that a device makes takes the same steps. It differs in the source of its memory, in its
+ * descriptor, which stays open, and in its charges, which outlive it: see hold.c.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -40,7 +43,7 @@ static struct session_arena *arena_of_job(struct offload_job *job)
 
 static void arena_free(struct session_arena *arena)
 {
-	/* What the client may keep of an exported arena stays charged. */
+	/* Keep the charges of an exported arena that the client may keep. */
 	struct charge *const kept[HOLD_CHARGES] = {
 		&arena->charges[ARENA_CHARGE_HOST_BYTES],
 		&arena->charges[ARENA_CHARGE_FD],
@@ -83,7 +86,7 @@ static void arena_refuse(struct session_arena *arena)
 				     "the device has no memory for an arena of %llu bytes",
 				     (unsigned long long)arena->bytes);
 	} else if (type == RBK_WIRE_ARENA_NEW) {
-		/* Refused, lost, or too much for the process: a memfd will do. */
+		/* Refused, lost, or too much for the process: the client can use a memfd. */
 		session_reply_result(session, type, arena->cookie, r == -ENOMEM ? r : -EOPNOTSUPP,
 				     "the device cannot make an arena of %llu bytes now",
 				     (unsigned long long)arena->bytes);
@@ -99,7 +102,7 @@ static void arena_refuse(struct session_arena *arena)
 
 static void arena_leave(struct session_arena *arena);
 
-/* Lets go of the memory: of a step of it. */
+/* Release a step of the memory. */
 static void arena_leave_run(struct closers_job *job)
 {
 	struct session_arena *arena = container_of(job, struct session_arena, lane_job);
@@ -114,7 +117,7 @@ static void arena_leave_done(struct closers_job *job)
 	struct session_arena *arena = container_of(job, struct session_arena, lane_job);
 	struct session *session = arena->session;
 
-	/* The tenant's other jobs in the lane get in between. */
+	/* A job per step lets the tenant's other jobs in the lane run in between. */
 	if (arena->exec.base) {
 		arena_leave(arena);
 		session_lane_done(session);
@@ -128,7 +131,7 @@ static void arena_leave_done(struct closers_job *job)
 	session_lane_done(session);
 }
 
-/* No executor knows the arena any more. */
+/* Release the memory of an arena that no executor knows any more. */
 static void arena_leave(struct session_arena *arena)
 {
 	struct session *session = arena->session;
@@ -174,13 +177,13 @@ static bool arena_is_populated(const struct session_arena *arena)
 	return arena->n_bytes_done == arena->bytes;
 }
 
-/* Is it to be sealed now? */
+/* Return true if the arena is to be sealed now. */
 static bool arena_wants_seal(const struct session_arena *arena)
 {
 	return arena->is_imported && arena->fixes && !arena->exec.immutable && !arena->was_sealed;
 }
 
-/* Needs the descriptor no more. */
+/* Finish an arena that needs its descriptor no more. */
 static void arena_finish(struct session_arena *arena)
 {
 	arena->exec.is_fixed = arena->exec.immutable ||
@@ -204,7 +207,7 @@ static void arena_import_run(struct offload_job *job)
 		arena_finish(arena);
 }
 
-/* Maps it, or seals it when that is due, and faults in a step of it. */
+/* Map the arena, or seal it when that is due, and fault in a step. */
 static void arena_fill_run(struct closers_job *job)
 {
 	struct session_arena *arena = container_of(job, struct session_arena, lane_job);
@@ -229,7 +232,7 @@ static void arena_fill_run(struct closers_job *job)
 		arena_finish(arena);
 }
 
-/* Does executor @i import dma-bufs of it? */
+/* Return true if executor @i imports dma-bufs of the arena. */
 static bool arena_is_wrapped_for(const struct session_arena *arena, unsigned int i)
 {
 	const struct executor *executor = arena->session->server->options.executors[i];
@@ -250,7 +253,7 @@ static void arena_wrap_run(struct closers_job *job)
 	arena->exec.fd = -1;
 }
 
-/* The job of an arena that a device makes. Nobody else knows the memory before it is answered. */
+/* Make an arena on a device. No other process has the memory before the client is answered. */
 static void arena_make_run(struct offload_job *job)
 {
 	struct session_arena *arena = arena_of_job(job);
@@ -273,7 +276,7 @@ static void arena_make_run(struct offload_job *job)
 	arena->is_imported = true;
 }
 
-/* No new task finds it; it is released when nothing uses it. */
+/* Hide the arena from new tasks; release it when no task uses it. */
 static void arena_withdraw(struct session_arena *arena)
 {
 	arena->session->arenas[arena->id] = NULL;
@@ -283,7 +286,7 @@ static void arena_withdraw(struct session_arena *arena)
 		arena_release(arena);
 }
 
-/* Nothing more is done for it: it is ready, or goes again. */
+/* Complete the preparation: the arena becomes ready or is released. */
 static void arena_prepared(struct session_arena *arena)
 {
 	struct session *session = arena->session;
@@ -294,12 +297,12 @@ static void arena_prepared(struct session_arena *arena)
 	};
 	int r;
 
-	/* Its session has ended: what is not imported needs no more than unmapping. */
+	/* The session is ending: an arena that is not imported is only unmapped. */
 	if (arena->map_result == 0 && !arena->is_imported) {
 		arena_leave(arena);
 		return;
 	}
-	/* The descriptor was closed when the memory was imported, unless that was cut short. */
+	/* The descriptor was closed after the import, unless the preparation was cut short. */
 	if (!arena->is_exported && arena->fd < 0)
 		charge_deinit(&arena->charges[ARENA_CHARGE_FD]);
 	if (arena->map_result) {
@@ -307,7 +310,7 @@ static void arena_prepared(struct session_arena *arena)
 		return;
 	}
 
-	/* Before any task can touch it. */
+	/* Before any task can access the arena. */
 	r = sigbus_add(arena->exec.base, arena->exec.bytes, &arena->is_faulted, &arena->fault_slot);
 	if (r) {
 		session_reply_result(session, type, cookie, r, "the broker has too many arenas");
@@ -325,14 +328,17 @@ static void arena_prepared(struct session_arena *arena)
 
 static void arena_fill_done(struct closers_job *job);
 
-/* The lane does a step at a time: the tenant's other jobs there get in between. */
+/* Do one step in the lane; the tenant's other jobs there run in between. */
 static void arena_fill(struct session_arena *arena)
 {
 	arena->lane_job = (struct closers_job){.run = arena_fill_run, .done = arena_fill_done};
 	session_submit_to_lane(arena->session, &arena->lane_job);
 }
 
-/* Return: has it dma-bufs made first? Not where its tenant has no room for them. */
+/*
+ * Begin to make dma-bufs for executors that need them. Return: true if a job was submitted; false
+ * if none are needed, or the tenant has no room for them.
+ */
 static bool arena_wrap(struct session_arena *arena)
 {
 	const struct server_options *options = &arena->session->server->options;
@@ -408,7 +414,7 @@ static int arena_charge(struct session_arena *arena, const struct executor *expo
 	return 0;
 }
 
-/* Return: a charged arena, of the session from now on; NULL if the client was refused. */
+/* Return: a charged arena, owned by the session; NULL: the client was refused. */
 static struct session_arena *arena_begin(struct session *session, uint32_t cookie, uint64_t bytes,
 					 const struct executor *exporter)
 {
@@ -418,7 +424,7 @@ static struct session_arena *arena_begin(struct session *session, uint32_t cooki
 	struct session_arena *arena;
 	uint32_t id;
 
-	/* Not 0: a reference that somebody forgot to set must name no arena. */
+	/* Ids begin with 1: an uninitialised reference (0) must name no arena. */
 	for (id = 1; id < session->n_arenas && session->arena_slots[id]; id++)
 		;
 	if (id == session->n_arenas) {
@@ -473,7 +479,9 @@ int session_arena_add(struct session *session, uint32_t cookie, int *fd, uint64_
 
 	if (!arena)
 		return 0;
-	/* The pages that are charged while the arena waits for a thread must exist. */
+	/*
+	 * Check here, because pages are charged while the arena waits for a thread, and must exist.
+	 */
 	arena->map_result = arena_check(*fd, bytes, arena->map_message);
 	if (arena->map_result) {
 		arena_refuse(arena);

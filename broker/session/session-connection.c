@@ -2,8 +2,8 @@
 /*
  * Connections of sessions: answers, jobs, and the end
  *
- * Plans, arenas, rings and leases of a session lie above this file: by its functions they answer
- * the client, give other threads jobs, and end the session where the client breaks a rule.
+ * The plans, arenas, rings and leases of a session use the functions of this file to answer the
+ * client, to give jobs to other threads, and to end the session when the client breaks a rule.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,13 +19,13 @@
 #include "util/log.h"
 
 enum {
-	/* So much of answers that a client has not read is not charged. */
+	/* Unread bytes of answers that are not charged. */
 	SESSION_UNREAD_BYTES = 4096,
-	/* A session ends at more bytes in unread answers that its tenant has no room for. */
+	/* Unread bytes of answers at which a session ends if its tenant has no room for them. */
 	SESSION_UNREAD_MOST = 16384,
 };
 
-/* An answer to a client of a slow user. */
+/* An answer to a client of a slow user, to be sent by a thread. */
 struct parcel {
 	struct closers_job job;
 	struct session *session;
@@ -34,7 +34,7 @@ struct parcel {
 	unsigned int n_fds;
 	int fds[RBK_WIRE_MAX_FDS];
 	size_t n_bytes;
-	_Alignas(8) char bytes[]; /* struct rbk_wire_reply, and more */
+	_Alignas(8) char bytes[]; /* struct rbk_wire_reply and its message */
 };
 
 const char *session_owner(const struct session *session)
@@ -42,7 +42,7 @@ const char *session_owner(const struct session *session)
 	return session->tenant ? tenant_name(session->tenant) : "(administrators)";
 }
 
-/* Whatever the client has not received stays charged, and its tenant's. */
+/* Disconnect; unread answers stay charged to the account. */
 static void session_disconnect(struct session *session)
 {
 	charge_deinit(&session->unread);
@@ -62,14 +62,14 @@ void session_let_go(struct session *session)
 		session_disconnect(session);
 }
 
-/* Jobs */
+/* ---- Jobs ---- */
 
 void session_submit(struct session *session, struct offload_job *job)
 {
 	job->owner = &session->tenant->setup;
 	job->weight = session->tenant->weight;
 	job->tenant = session->tenant->number;
-	/* Memory comes back without waiting for what the tenant's other sessions ask for. */
+	/* Memory is released without waiting for requests of the tenant's other sessions. */
 	job->goes_first = session->is_ending || job->cause == OFFLOAD_PLAN_RELEASE ||
 			  job->cause == OFFLOAD_ARENA_UNMAP;
 	offload_submit(session->server->options.offload, job);
@@ -113,15 +113,15 @@ void session_lane_done(struct session *session)
 	session_job_done(session);
 }
 
-/* Answers */
+/* ---- Answers ---- */
 
 /*
- * Charges the kernel's memory for answers that the client has not read, once there may be more of
- * them than a client has that reads: the kernel is asked no more than every few answers.
+ * Charge the kernel's memory for unread answers if it may exceed what a client that reads them has.
+ * The kernel is queried only every few answers.
  */
 static void charge_unread(struct session *session, size_t bytes)
 {
-	/* The kernel counts no message as less than that. */
+	/* The kernel counts at least this for each message. */
 	enum { MESSAGE_BYTES = 1024 };
 	uint64_t n_bytes;
 	int r;
@@ -139,7 +139,7 @@ static void charge_unread(struct session *session, size_t bytes)
 	if (r && holds_look(session->server, session->account))
 		r = account_charge_change(session->account, &session->unread, ACCOUNT_HOST_BYTES,
 					  n_bytes);
-	/* A tenant without room is told so by answers: some may be under way. */
+	/* A tenant without room learns so from answers, some of which may be unread. */
 	if (r && n_bytes > SESSION_UNREAD_MOST)
 		session_end(session, true,
 			    "its tenant may not have as much memory as answers take that it does "
@@ -167,8 +167,8 @@ int session_post(int fd, const struct rbk_wire_reply *reply, size_t bytes, const
 }
 
 /*
- * An answer of @bytes was sent, or was not for @error. Return: 0; SESSION_E_REFUSED: too many
- * descriptors are under way.
+ * Handle the result @error of sending an answer of @bytes. Return: 0; SESSION_E_REFUSED: too many
+ * descriptors are in flight.
  */
 static int session_sent(struct session *session, size_t bytes, int error)
 {
@@ -239,7 +239,7 @@ static void parcel_done(struct closers_job *job)
 	session_lane_done(session);
 }
 
-/* Return: NULL without memory or descriptors. */
+/* Return: NULL if out of memory or descriptors. */
 static struct parcel *parcel_new(const struct rbk_wire_reply *reply, size_t bytes, const int *fds,
 				 unsigned int n_fds)
 {
@@ -250,7 +250,7 @@ static struct parcel *parcel_new(const struct rbk_wire_reply *reply, size_t byte
 	parcel->job = (struct closers_job){.run = parcel_run, .done = parcel_done};
 	parcel->n_bytes = bytes;
 	memcpy(parcel->bytes, reply, bytes);
-	/* The caller may close its own meanwhile. */
+	/* Duplicate the descriptors, which the caller may close meanwhile. */
 	for (; parcel->n_fds < n_fds; parcel->n_fds++) {
 		parcel->fds[parcel->n_fds] = fcntl(fds[parcel->n_fds], F_DUPFD_CLOEXEC, 0);
 		if (parcel->fds[parcel->n_fds] < 0) {
@@ -262,8 +262,8 @@ static struct parcel *parcel_new(const struct rbk_wire_reply *reply, size_t byte
 }
 
 /*
- * session_reply_fds() by a thread of closers.h, for a slow user. A client that has too many
- * descriptors under way is not answered then, its session ends.
+ * Send as session_reply_fds() does, by a closers.h thread, for a slow user. A client with too many
+ * descriptors in flight is not answered; its session ends.
  */
 static void session_send_slowly(struct session *session, const struct rbk_wire_reply *reply,
 				size_t bytes, const int *fds, unsigned int n_fds)
@@ -279,7 +279,7 @@ static void session_send_slowly(struct session *session, const struct rbk_wire_r
 	session_submit_to_lane(session, &parcel->job);
 }
 
-/* As session_sent(). */
+/* Return: as session_sent(). */
 static int session_send(struct session *session, const struct rbk_wire_reply *reply, size_t bytes,
 			const int *fds, unsigned int n_fds)
 {
@@ -350,11 +350,11 @@ bool session_may_change(struct session *session, uint32_t type, uint32_t cookie)
 	return false;
 }
 
-/* The end */
+/* ---- The end ---- */
 
 static void shut_run(struct closers_job *job)
 {
-	/* The descriptor is the session's until shut_done(). */
+	/* The session keeps the descriptor until shut_done(). */
 	shutdown(container_of(job, struct session, shut_job)->fd, SHUT_RDWR);
 }
 
@@ -374,7 +374,7 @@ static void session_shut_slowly(struct session *session)
 	session_submit_to_lane(session, &session->shut_job);
 }
 
-/* That of a reason, or else of one that has not been given for longest. */
+/* Return the limit of a reason, or reuse the limit of the reason logged least recently. */
 static struct log_limit *end_limit(struct server *server, const char *why)
 {
 	uint32_t hash = 1, oldest = 0;
@@ -391,7 +391,9 @@ static struct log_limit *end_limit(struct server *server, const char *why)
 	return &server->end_limits[oldest];
 }
 
-/* Connecting and breaking a rule takes a client microseconds: one line a second for each rule. */
+/*
+ * A client can connect and break a rule within microseconds: log one line a second for each rule.
+ */
 static void log_end(struct session *session, const char *why)
 {
 	uint64_t n_unlogged;

@@ -2,13 +2,13 @@
 /*
  * Rings of a session
  *
- * Made on request by the setup thread, sent to the client and sealed by a thread of closers.h
- * because each can take as long as clients like, announced to the dispatcher, closed when the
- * client asks, breaks a rule or goes away. A closed ring stays in memory until nothing of it is in
- * flight; then server_settle() has the setup thread free it. The dispatcher hears of a ring when
- * its bell has been rung for the first time, see ring-memory.c. The slot of a ring in
- * session->rings is taken from the request for it to the end of that, so its id is not given again
- * in between.
+ * On request the setup thread makes a ring, and a closers.h thread sends it to the client and later
+ * seals it, because clients can delay sending and sealing. The ring is then announced to the
+ * dispatcher. It is closed when the client asks for that, breaks a rule or disconnects. A closed
+ * ring stays in memory until none of its tasks is in flight; then server_settle() has the setup
+ * thread free it. The dispatcher learns of a ring when its bell has been rung for the first time;
+ * see ring-memory.c. A ring occupies its slot in session->rings from the request until it is freed,
+ * so its id is not reused in between.
  */
 #include <errno.h>
 #include <poll.h>
@@ -22,20 +22,23 @@
 #include "shm/ring.h"
 #include "util/error.h"
 
-/* The dispatcher's own tokens begin with 1, and differ from it for the life of a ring. */
+/*
+ * Token of the first sleep. The dispatcher's tokens begin with 1, and differ from it for the life
+ * of a ring.
+ */
 static const uint32_t first_token = UINT32_MAX;
 
-/* Work of a thread on the bell of a slow user's ring: bits of bell_does and bell_wants. */
+/* Work of a thread on a slow user's bell: bits of bell_does and bell_wants. */
 enum bell_work { BELL_SHUT = 1, BELL_DRAIN = 2, BELL_RING = 4 };
 
-/* Messages taken out of a bell at once; the kernel holds 11 unless configured otherwise. */
+/* Messages drained from a bell at once; the kernel holds 11 by default. */
 enum { BELL_DRAIN_BATCH = 16 };
 
 static void ring_seal_begin(struct session_ring *ring);
 
 /*
- * Descriptors have no business in a bell, and the kernel would close what a plain read leaves out
- * here and now, which takes as long as a client wants. So look first.
+ * Return true if the next message of the bell has descriptors, which no client may send there. A
+ * plain read would make the kernel close them at once, which takes as long as the client wants.
  */
 static bool bell_has_descriptors(const struct session_ring *ring)
 {
@@ -45,10 +48,10 @@ static bool bell_has_descriptors(const struct session_ring *ring)
 	       (message.msg_flags & MSG_CTRUNC);
 }
 
-/* One message, of a client that is not slow. */
+/* Send a message to a client that is not slow, or from a thread. */
 static void bell_ring(const struct session_ring *ring)
 {
-	/* If the bell is full the client is awake already, or not reading. */
+	/* If the bell is full, the client is awake already, or is not reading. */
 	while (send(ring->bell_fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno == EINTR)
 		;
 }
@@ -60,7 +63,7 @@ static void bell_drain(struct session_ring *ring)
 	struct iovec iov = {.iov_base = &byte, .iov_len = sizeof(byte)};
 
 	if (!ring->bell_refuses_fds) {
-		/* One message, which was looked at; who sent more has rung again. */
+		/* Read the one message that was checked. A client that sent more has rung again. */
 		if (bell_has_descriptors(ring))
 			session_end(ring->session, true, "it sent descriptors to its bell");
 		else
@@ -91,7 +94,7 @@ static void bell_run(struct closers_job *job)
 
 static void bell_begin(struct session_ring *ring);
 
-/* Nothing is done for the ring any more, unless a task or a thread is at it. */
+/* Report the ring drained unless a task or a thread still uses it. */
 static void ring_closed(struct session_ring *ring)
 {
 	if (ring->is_closing && ring->n_in_flight == 0 && ring->state != RING_ANSWERING &&
@@ -116,7 +119,7 @@ static void bell_done(struct closers_job *job)
 	session_lane_done(session);
 }
 
-/* The ring stays until that is done. */
+/* Begin the bell work that is wanted. The ring is kept until it is done. */
 static void bell_begin(struct session_ring *ring)
 {
 	ring->bell_does = ring->bell_wants;
@@ -174,7 +177,10 @@ static void on_bell(void *data, uint32_t events)
 	const struct server_hooks *hooks = &ring->session->server->options.hooks;
 
 	if (events & (POLLHUP | POLLERR)) {
-		/* The client closed its end; the control connection tells whether it is gone. */
+		/*
+		 * The client closed its end; the control connection tells whether the client is
+		 * gone.
+		 */
 		ring->bell_watch = loop_unwatch(ring->bell_watch);
 		return;
 	}
@@ -184,10 +190,13 @@ static void on_bell(void *data, uint32_t events)
 		ring_seal_begin(ring);
 }
 
-/* The ring's memory is there: the client may have it from now on. */
+/* Prepare a made ring for the client. */
 static int ring_start(struct session_ring *ring)
 {
-	/* The client can take its pages away, and they may not come back when we read. */
+	/*
+	 * The client can remove pages, and the kernel may fail to replace them when the broker
+	 * reads.
+	 */
 	int r = sigbus_add((void *)ring->sq, ring->sq_bytes, &ring->is_faulted, &ring->fault_slot);
 
 	if (r)
@@ -214,7 +223,7 @@ static void ring_unmake_done(struct offload_job *job)
 	hold_leave_socket(steal_ptr(ring->bell_hold), steal_fd(&ring->bell_fd), session->user,
 			  (struct charge *[]){&ring->charges[RING_CHARGE_FDS],
 					      &ring->charges[RING_CHARGE_BELL_BYTES], NULL});
-	/* If the client has let go of its memory, it is told here that its charges are undone. */
+	/* If the client has released the ring's memory, undo the charges before it is answered. */
 	holds_notice(session->server);
 	if (ring->wants_reply)
 		session_reply_result(session, RBK_WIRE_RING_REMOVE, ring->cookie, 0, NULL);
@@ -225,11 +234,11 @@ static void ring_unmake_done(struct offload_job *job)
 	session_job_done(session);
 }
 
-/* Has the setup thread free what it made. */
+/* Have the setup thread free the ring's memory. */
 static void ring_unmake_begin(struct session_ring *ring)
 {
 	ring->state = RING_UNMAKING;
-	/* Before it is unmapped: what the client does not have is gone with that. */
+	/* Before unmapping, which makes the kernel free the areas that the client does not have. */
 	hold_leave_files(steal_ptr(ring->area_hold),
 			 (struct charge *[]){&ring->charges[RING_CHARGE_AREA_BYTES],
 					     &ring->charges[RING_CHARGE_WATCHES], NULL});
@@ -254,7 +263,7 @@ static void ring_seal_run(struct closers_job *job)
 	ring->job_result = ring_seal(ring);
 }
 
-/* Sealed: the dispatcher takes over, and finds what the client has rung for. */
+/* Sealed: the dispatcher takes over, and finds the entries for which the client has rung. */
 static void ring_seal_done(struct closers_job *job)
 {
 	struct session_ring *ring = ring_of_lane(job);
@@ -320,7 +329,7 @@ static struct rbk_wire_ring ring_answer(const struct session_ring *ring)
 
 static void ring_refuse(struct session_ring *ring, int r)
 {
-	/* First: who cannot be answered has its session ended, which closes its rings. */
+	/* First: a client that cannot be answered has its session ended, which closes its rings. */
 	ring->is_closing = true;
 	ring_unmake_begin(ring);
 	session_reply_result(ring->session, RBK_WIRE_RING_ADD, ring->cookie, r,
@@ -336,7 +345,7 @@ static void ring_answer_run(struct closers_job *job)
 					  ring->client_fds, RING_CLIENT_FDS);
 }
 
-/* The client may have rung by now, or asked for the ring's removal. */
+/* The client may already have rung, or asked for the ring's removal. */
 static void ring_answer_done(struct closers_job *job)
 {
 	struct session_ring *ring = ring_of_lane(job);
@@ -433,7 +442,7 @@ void session_ring_close(struct session_ring *ring)
 {
 	const struct server_hooks *hooks = &ring->session->server->options.hooks;
 
-	/* One that the setup thread makes is closed by who takes it from there. */
+	/* ring_make_done() or ring_unmake_done() handles a ring that the setup thread has. */
 	if (ring->is_closing || ring->state == RING_MAKING || ring->state == RING_UNMAKING)
 		return;
 	ring->is_closing = true;
@@ -467,7 +476,7 @@ int session_ring_remove(struct session *session, uint32_t cookie, uint32_t id)
 
 void session_ring_drained(struct session_ring *ring)
 {
-	/* A thread is at its bell, after which this comes again. */
+	/* A thread uses the bell; bell_done() calls this function again. */
 	if (ring->bell_does)
 		return;
 	ring->is_drained = true;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sessions: a connection from its first byte to its last charge
+ * Sessions: connections from the first byte to the last charge
  *
- * A session is never freed where its end is found. session_end(), in session-connection.c, marks
- * the session, closes its rings, cancels jobs of its plans and arenas that have not begun, and then
- * shuts the connection: a client that finds its connection closed finds its rings closed as well.
- * server_settle() goes on once per turn with every session that is ending, in order: rings whose
- * tasks have drained, then, with nothing in flight and no job on the setup thread, plans and
- * arenas, then the session itself. So whoever holds a pointer to a session, a ring or a task during
- * a turn may keep it until the turn is over.
+ * A session is never freed where its end is detected. session_end(), in session-connection.c, marks
+ * the session, closes its rings, and cancels jobs of its plans and arenas that have not begun. It
+ * then shuts down the connection: a client that finds its connection closed finds its rings closed
+ * as well. Once per turn, server_settle() continues with each session that is ending. It frees the
+ * drained rings first. When no task is in flight and no job is on the setup thread, it releases the
+ * plans and arenas, and finally the session. A pointer to a session, a ring or a task therefore
+ * stays valid until the end of the turn.
  */
 #include "session/session.h"
 
@@ -25,14 +25,14 @@
 
 enum {
 	SESSION_FDS = 1,
-	/* Plans or arenas of a session that ends, given to the setup thread in one go. */
+	/* Plans or arenas of an ending session that are given to the setup thread at once. */
 	RELEASE_BATCH = 8,
 };
 
-/* Most bytes of a request that may carry descriptors: of a PLAN_ADD that says so. */
+/* Maximum of a request with descriptors: a PLAN_ADD with RBK_WIRE_PLAN_FD. */
 enum { MAX_FDS_MESSAGE_BYTES = 256 };
 
-/* A message with descriptors, on its way in. See session_receive_fds(). */
+/* A message with descriptors that is being received. See session_receive_fds(). */
 struct session_receipt {
 	struct closers_job job;
 	struct session *session;
@@ -42,8 +42,8 @@ struct session_receipt {
 };
 
 /*
- * Handles a message that was received as @flags say. Return: 1; negative if the session is over,
- * with *ret_why set where the client broke a rule.
+ * Handle a message that was received with @flags. Return: 1; negative if the session is over, with
+ * *ret_why set if the client broke a rule.
  */
 static int session_handle(struct session *session, const void *bytes, size_t n, int flags, int *fds,
 			  unsigned int n_fds, const char **ret_why)
@@ -102,9 +102,9 @@ static void receipt_done(struct closers_job *job)
 }
 
 /*
- * Descriptors never come in through the reactor: what the kernel has no room for, or cannot make a
- * descriptor of, it closes in the receiver's name, for as long as the client likes. So a message
- * that carries some is received by a thread that is there for that.
+ * Have a closers.h thread receive a message with descriptors. The reactor never receives
+ * descriptors: the kernel closes those that do not fit or cannot be installed, on behalf of the
+ * receiver, for as long as the client wants.
  */
 static int session_receive_fds(struct session *session)
 {
@@ -124,8 +124,8 @@ static int session_receive_fds(struct session *session)
 }
 
 /*
- * Return: 1 if a message was handled; 0 if there is none, or one that is received elsewhere;
- * negative if the session is over, with *ret_why set where the client broke a rule.
+ * Return: 1 if a message was handled; 0 if there is none, or if a thread receives it; negative if
+ * the session is over, with *ret_why set if the client broke a rule.
  */
 static int session_receive(struct session *session, const char **ret_why)
 {
@@ -135,7 +135,7 @@ static int session_receive(struct session *session, const char **ret_why)
 	uint64_t begin_ticks;
 	ssize_t n;
 
-	/* The client's end is told of what has been received, not of what was looked at. */
+	/* Receiving wakes waiters at the client's end; MSG_PEEK does not. */
 	n = recvmsg(session->fd, &message, MSG_DONTWAIT | MSG_PEEK);
 	if (n < 0)
 		return errno == EAGAIN || errno == EINTR ? 0 : -1;
@@ -158,7 +158,7 @@ static void on_readable(void *data, uint32_t events)
 	session_queue(session, &session->read_job);
 }
 
-/* One message: then it is another owner's turn. */
+/* Handle one message, then let other owners have their turn. */
 static void run_read(struct turn_job *job)
 {
 	struct session *session = container_of(job, struct session, read_job);
@@ -185,7 +185,7 @@ static void run_read(struct turn_job *job)
 		session_queue(session, job);
 }
 
-/* What session_allocate() takes. */
+/* Return the host bytes that session_allocate() takes. */
 static uint64_t session_host_bytes(const struct server *server)
 {
 	const struct server_limits *limits = &server->options.limits;
@@ -245,7 +245,7 @@ static void session_deallocate(struct session *session)
 	free(session);
 }
 
-/* Why a connection gets no session, and what it is answered with. */
+/* Reason why a connection gets no session, and the answer's result. */
 struct refusal_reason {
 	int res;
 	const char *why;
@@ -292,7 +292,7 @@ static int session_identify(struct session *session, bool is_admin, struct peer_
 	session->is_late = session->tenant->is_drained;
 	if (!is_admin)
 		return 0;
-	/* The stranger's tenant is charged for what the stranger has left in the connection. */
+	/* The rejected client's tenant is charged for descriptors left in the connection. */
 	*ret = (struct refusal_reason){
 		-EACCES, "this socket is for administrators: root, the user that brokerd runs as, "
 			 "the members of admin-group and admin-users"};
@@ -355,7 +355,7 @@ static int session_init(struct session *session, bool is_admin, struct peer_iden
 			  &session->watch);
 }
 
-/* The session ends: nothing more is done for its client. */
+/* Stop all work for the client of a session that ends. */
 static void end_objects(struct session *session)
 {
 	for (uint32_t i = 0; i < session->server->options.limits.max_rings; i++)
@@ -418,9 +418,7 @@ int session_new(struct server *server, int fd, bool is_admin, struct session **r
 	return 0;
 }
 
-/*
- * Has one ring freed that has drained. Return: is a ring left?
- */
+/* Free one drained ring. Return: true if a ring is left. */
 static bool session_settle_ring(struct session *session)
 {
 	struct session_ring *drained = NULL, *ring;
@@ -443,7 +441,7 @@ static bool session_settle_ring(struct session *session)
 	return is_busy;
 }
 
-/* Gives some of its plans to the setup thread. Return: has it all of them? */
+/* Give a batch of the plans to the setup thread. Return: true if it has all of them. */
 static bool session_release_plans(struct session *session)
 {
 	uint32_t n = 0;
@@ -476,19 +474,21 @@ static bool session_release_arenas(struct session *session)
 	return true;
 }
 
-/* A piece of an end, or of the removal of a ring. May free the session. */
+/* Do a part of an end, or of the removal of a ring. May free the session. */
 static void run_settle(struct turn_job *job)
 {
 	struct session *session = container_of(job, struct session, settle_job);
 	bool has_rings = session_settle_ring(session);
 
-	/* Whoever waits for that should not wait for this one's tasks. */
+	/* Waiters for lease memory must not wait for this session's tasks. */
 	if (session->is_ending)
 		session_leases_discard(session);
 	if (!session->is_ending || has_rings)
 		return;
 
-	/* Arenas after plans: a plan on its way to a device reads its constants there. */
+	/*
+	 * Release arenas after plans: a plan that is being loaded reads its constants from arenas.
+	 */
 	if (session->n_released_plans == 0 && session->n_jobs > 0)
 		return;
 	if (!session_release_plans(session)) {

@@ -10,9 +10,9 @@
  * - A slot of an account is the sum of its charges.
  * - Only account_charge_set(), which follows existing use, takes a slot above its limit.
  * - The book's total is the sum over its accounts. It fits 64 bits, because a charge that would
- * overflow it is rejected or cut off.
+ *   overflow it is rejected or cut off.
  * - The book may limit the sum over all accounts; charges observe this limit as they do the
- * account's.
+ *   account's.
  */
 #include "tenant/account.h"
 
