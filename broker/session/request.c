@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Requests: bytes from a client's control connection
+ * Requests: messages from a client's control connection
  *
- * The form of a message is judged here and nowhere else: its length is that of its type, reserved
- * fields are zero, names end within their field, it carries as many descriptors as its type has.
- * Whatever breaks the form ends the session. What has the form and cannot be done is answered.
+ * Only this file checks the form of a message: its length matches its type, reserved fields are
+ * zero, names end within their field, and the number of descriptors matches its type. A message of
+ * wrong form ends the session. A well-formed request that cannot be done is answered.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,12 +20,12 @@
 #include "util/log.h"
 #include "util/utf8.h"
 
-/* What a client may ask for beyond the base set. */
+/* Features that a client may request beyond the base set. */
 #define CLIENT_FEATURES                                                                   \
 	(RBK_FEAT_RESIDENCY | RBK_FEAT_PARTITION | RBK_FEAT_PRIORITY | RBK_FEAT_TENANTS | \
 	 RBK_FEAT_STRATEGIES | RBK_FEAT_STATS | RBK_FEAT_CATALOGUE | RBK_FEAT_LEASES |    \
 	 RBK_FEAT_FIXED_ARENAS)
-/* On the administrators' socket, beside what the user may. */
+/* Features on the administrators' socket, beside the user's rights. */
 #define ADMIN_FEATURES (RBK_FEAT_STATS | RBK_FEAT_CATALOGUE)
 
 struct request {
@@ -48,7 +48,10 @@ static bool is_terminated(const char *text, size_t bytes)
 	return memchr(text, '\0', bytes) != NULL;
 }
 
-/* The largest size of which the segments of every device are multiples; 0: no device has any. */
+/*
+ * Return the greatest common divisor of the devices' segment sizes, in bytes; 0: no device has
+ * segments.
+ */
 static uint64_t common_segment_bytes(const struct server_options *options)
 {
 	uint64_t common = 0;
@@ -106,7 +109,7 @@ static int handle_hello(struct request *request)
 	closers_take_fds(session->fd, true);
 	session->features = hello->features &
 			    (session->tenant ? CLIENT_FEATURES : ADMIN_FEATURES | session->rights);
-	/* Now, so that what the tenant is charged does not depend on what it does later. */
+	/* Now, so that the tenant's charge does not depend on later requests. */
 	if (session->tenant && session->features & RBK_FEAT_STATS)
 		session_stats_want(session);
 	welcome.features = session->features;
@@ -129,7 +132,7 @@ static int handle_arena_add(struct request *request)
 	const struct rbk_wire_arena_add *add = request->bytes;
 	bool fixes;
 
-	/* Here already, because the setup thread closes it: closing a memfd waits for nobody. */
+	/* Checked here because the setup thread closes it: closing a memfd waits for no process. */
 	if (fcntl(request->fds[0], F_GET_SEALS) < 0) {
 		session_reply_result(request->session, RBK_WIRE_ARENA_ADD, add->request.cookie,
 				     -EINVAL, "the arena is not a memfd");
@@ -166,7 +169,7 @@ static int handle_remove(struct request *request)
 	}
 }
 
-/* Looks at the memfd, which takes no time; what is in it is read elsewhere. */
+/* Check the memfd's seals and size, which takes no time; its contents are read elsewhere. */
 static int check_description(struct request *request, uint32_t desc_bytes)
 {
 	int seals = fcntl(request->fds[0], F_GET_SEALS);
@@ -501,15 +504,15 @@ static int handle_lease_cgroup(struct request *request)
 	return 0;
 }
 
-/* On which socket a request has a meaning. */
+/* Sockets on which a request is valid. */
 enum request_place {
 	ANYWHERE,
 	FOR_TENANTS,
-	FOR_WORK, /* likewise, and for what a drained tenant's new sessions must not begin */
+	FOR_WORK, /* FOR_TENANTS, and not for new sessions of a drained tenant */
 	FOR_ADMINS,
 };
 
-/* The form of each request; PLAN_ADD checks its variable part itself. */
+/* Form of each request; PLAN_ADD checks its variable part itself. */
 static const struct request_type {
 	int (*handle)(struct request *request);
 	size_t bytes;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What administrators ask for
+ * Administrators' requests
  *
- * Each request was found to have its form, and its sender to have the right. Who does it is
- * server_control's; what was changed goes to the log with who asked for it.
+ * The form and the socket of each request were checked; the functions here check the right to
+ * change. server_control carries out the requests. The log states each change and the user who
+ * requested it.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -16,7 +17,7 @@
 #include "util/log.h"
 #include "util/plural.h"
 
-/* Refuses the request if there is no such tenant. */
+/* Refuse the request if no tenant has this number. */
 static struct tenant *find_tenant(struct session *session, uint32_t number, uint32_t type,
 				  uint32_t cookie)
 {
@@ -127,7 +128,7 @@ void session_admin_drain(struct session *session, const struct rbk_wire_admin_dr
 	struct server_drained drained;
 	const char *name;
 
-	/* How far it is everybody may ask who may look. */
+	/* Reading the progress needs no right to change. */
 	if (action != RBK_WIRE_DRAIN_ASK &&
 	    !session_may_change(session, RBK_WIRE_ADMIN_DRAIN, cookie))
 		return;
@@ -186,7 +187,7 @@ void session_log_level(struct session *session, const struct rbk_wire_control *c
 			return;
 		}
 		level = (enum log_level)control->value;
-		/* Said at whichever of the two levels lets it be seen. */
+		/* Log at the more verbose of the two levels, so that the line is visible. */
 		if (level > log_get_level())
 			log_set_level(level);
 		log_info_of(SESSION_ABOUT(session), LOG_LEVEL_CHANGED,
@@ -198,7 +199,7 @@ void session_log_level(struct session *session, const struct rbk_wire_control *c
 	session_reply(session, &reply.reply, sizeof(reply));
 }
 
-/* On which types of elements it computes. */
+/* Return the element types, as bits, on which the executor computes the operator. */
 static uint32_t types_on(const struct op *op, const struct executor *executor)
 {
 	const uint32_t types = executor->info.types ? executor->info.types : OP_ANY_TYPE;

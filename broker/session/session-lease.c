@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Leases: what members ask for
+ * Leases: requests of members
  *
- * A session is a member of at most one lease of each device, until it ends. A request that has to
- * wait for room is kept until it is answered; the session goes on meanwhile. Everything that this
- * takes here is charged to the tenant: a lease with its page, a member, a request that waits, an
- * object. So how many there can be is the tenant's own affair.
+ * A session is a member of at most one lease of each device, until the session ends. A request that
+ * waits for room is kept until it is answered; the session continues meanwhile. All memory of
+ * leases is charged to the tenant: a lease with its page, a member, a waiting request, an object.
+ * The tenant's limits therefore bound their number.
  */
 #include <assert.h>
 #include <errno.h>
@@ -22,10 +22,10 @@
 #include "util/number.h"
 #include "util/utf8.h"
 
-/* Requests of a session that wait. */
+/* Bound of a session's waiting requests. */
 enum { MAX_REQUESTS = 64 };
 
-/* A session is a member of a lease, or will be when that is opened. */
+/* A session's membership of a lease, or of a lease that is being opened. */
 struct session_lease {
 	struct list_node link; /* in session->leases */
 	struct session *session;
@@ -64,7 +64,7 @@ static void lease_discard(struct session *session, struct lease *lease)
 	lease_page_free(page);
 }
 
-/* Members */
+/* ---- Members ---- */
 
 static struct session_lease *held_free(struct session_lease *held)
 {
@@ -76,7 +76,7 @@ static struct session_lease *held_free(struct session_lease *held)
 	return NULL;
 }
 
-/* It leaves, and its lease is gone with the last; requests of it that wait must be gone. */
+/* End a membership, whose waiting requests must be gone. The last one ends the lease. */
 static void held_leave(struct session_lease *held)
 {
 	struct residency *residency = residency_of(held->session);
@@ -102,7 +102,7 @@ static struct session_lease *held_of_device(const struct session *session, uint3
 	return NULL;
 }
 
-/* NULL: it is no member of that lease, and has been told. */
+/* Return: NULL: the session is no member of that lease, and the client was told. */
 static struct session_lease *find_held(struct session *session,
 				       const struct rbk_wire_request *request, uint32_t number)
 {
@@ -117,7 +117,7 @@ static struct session_lease *find_held(struct session *session,
 	return NULL;
 }
 
-/* Requests that wait */
+/* ---- Waiting requests ---- */
 
 static struct lease_request *request_of(struct lease_wait *wait)
 {
@@ -131,7 +131,7 @@ static void request_free(struct lease_request *request)
 	free(request);
 }
 
-/* NULL: it was answered that there is no room for it. */
+/* Return: NULL: no room for the request; the client was answered. */
 static struct lease_request *request_new(struct session_lease *held,
 					 const struct rbk_wire_request *head)
 {
@@ -149,7 +149,7 @@ static struct lease_request *request_new(struct session_lease *held,
 				     MAX_REQUESTS);
 		return NULL;
 	}
-	/* Every look at those who wait is at all of them. */
+	/* Each check visits all waiting requests, so their number is bounded. */
 	if (leases_of(session->tenant)->n_waits[held->device] >= LEASE_MAX_WAITS) {
 		session_reply_result(session, head->type, head->cookie, -EBUSY,
 				     "tenant %s: at most %d requests of a tenant wait for room on "
@@ -190,7 +190,7 @@ static void ask(struct lease_request *request, struct lease *lease, uint64_t lea
 			    wait_ms * 1000000ull);
 }
 
-/* What was asked for, and what there was, as request->wait has it; also for the log. */
+/* Refuse a request with the sizes of request->wait, to the client and in the log. */
 static void refuse(struct lease_request *request, const struct lease *lease,
 		   uint64_t required_bytes, int res)
 {
@@ -218,7 +218,7 @@ static void refuse(struct lease_request *request, const struct lease *lease,
 	session_reply_result(session, request->type, request->cookie, res, "%s", text);
 }
 
-/* A member's, without having asked. */
+/* Refuse a member's request without waiting. */
 static void refuse_at_once(struct lease_request *request, struct lease *lease,
 			   uint64_t required_bytes)
 {
@@ -229,9 +229,9 @@ static void refuse_at_once(struct lease_request *request, struct lease *lease,
 	request_free(request);
 }
 
-/* LEASE_OPEN */
+/* ---- LEASE_OPEN ---- */
 
-/* May end the membership. */
+/* Answer LEASE_OPEN. May end the membership. */
 static void reply_opened(struct session_lease *held, uint32_t cookie)
 {
 	const struct lease *lease = held->member.lease;
@@ -245,7 +245,7 @@ static void reply_opened(struct session_lease *held, uint32_t cookie)
 		.page_bytes = page->bytes,
 	};
 
-	/* Without the page a member could not know what it may have. */
+	/* Without the page a member could not know how much memory it may use. */
 	if (session_reply_fds(held->session, &reply.reply, sizeof(reply), &page->fd, 1, true))
 		held_leave(held);
 }
@@ -285,7 +285,7 @@ static int reply_error(struct session *session, const struct rbk_wire_request *r
 	return SESSION_E_REFUSED;
 }
 
-/* Return: 0; SESSION_E_REFUSED, and it was answered. */
+/* Return: 0; SESSION_E_REFUSED: the client was answered. */
 static int find_device(struct session *session, const struct rbk_wire_lease_open *open,
 		       uint8_t *ret)
 {
@@ -311,7 +311,7 @@ static int find_device(struct session *session, const struct rbk_wire_lease_open
 			   "brokerctl devices");
 }
 
-/* Likewise. */
+/* Check the sizes of a new lease. Return: 0; SESSION_E_REFUSED: the client was answered. */
 static int check_sizes(struct session *session, const struct rbk_wire_lease_open *open,
 		       uint8_t device)
 {
@@ -342,7 +342,10 @@ static int check_sizes(struct session *session, const struct rbk_wire_lease_open
 	return SESSION_E_REFUSED;
 }
 
-/* Likewise; @device may be drained, or lost. */
+/*
+ * Check for a lease of @device, which may be drained or lost. Return: 0; SESSION_E_REFUSED: the
+ * client was answered.
+ */
 static int check_state(struct session *session, const struct rbk_wire_request *request,
 		       uint8_t device)
 {
@@ -362,7 +365,7 @@ static int check_state(struct session *session, const struct rbk_wire_request *r
 	return 0;
 }
 
-/* NULL: it was answered. */
+/* Return: NULL: the client was answered. */
 static struct session_lease *held_new(struct session *session,
 				      const struct rbk_wire_request *request, uint8_t device)
 {
@@ -387,7 +390,7 @@ static struct session_lease *held_new(struct session *session,
 	return held;
 }
 
-/* The page is there, or cannot be made: the request is begun anew, with it. */
+/* Restart the request when its page is made, or cannot be made. */
 static void resume_open(struct session *session)
 {
 	const struct rbk_wire_lease_open open = session->waiting.lease_open;
@@ -397,8 +400,7 @@ static void resume_open(struct session *session)
 }
 
 /*
- * Has the page of a lease made, for the request to wait for. Nothing that it asks for may have been
- * done yet.
+ * Begin to make a lease's page, and suspend the request, of which nothing may have been done yet.
  */
 static void await_page(struct session *session, const struct rbk_wire_lease_open *open)
 {
@@ -417,7 +419,7 @@ static void await_page(struct session *session, const struct rbk_wire_lease_open
 	session_suspend(session, resume_open);
 }
 
-/* NULL: it was answered, or waits for the lease's page. */
+/* Return: NULL: the client was answered, or the request waits for the lease's page. */
 static struct lease *make_lease(struct session *session, const struct rbk_wire_lease_open *open,
 				uint8_t device)
 {
@@ -432,7 +434,7 @@ static struct lease *make_lease(struct session *session, const struct rbk_wire_l
 		.device = device,
 		.restored_number = open->flags & RBK_WIRE_LEASE_RESTORE ? open->number : 0,
 		.min_bytes = open->min_bytes,
-		/* Nobody can have more, and sums do not overflow. */
+		/* No lease can have more, and sums do not overflow. */
 		.wish_bytes = open->wish_bytes < memory_bytes ? open->wish_bytes : memory_bytes,
 		.max_bytes = open->max_bytes < memory_bytes ? open->max_bytes : memory_bytes,
 		.name = name,
@@ -475,7 +477,7 @@ static void open_joining(struct session *session, const struct rbk_wire_lease_op
 	struct session_lease *held;
 	uint8_t device;
 
-	/* One that is still being opened has no members. */
+	/* A lease that is still being opened has no members. */
 	if (!lease || lease->n_members == 0) {
 		session_reply_result(session, open->request.type, open->request.cookie, -ENOENT,
 				     "there is no lease %u", open->number);
@@ -503,14 +505,17 @@ static void open_joining(struct session *session, const struct rbk_wire_lease_op
 		join(held, lease, open->request.cookie);
 }
 
-/* The lease that others have brought from the broker that ended; NULL: none have. */
+/* Return the lease that other members have restored from a broker that ended, or NULL. */
 static struct lease *find_restored(struct session *session, const struct rbk_wire_lease_open *open,
 				   uint8_t device)
 {
 	struct lease *lease = lease_find(residency_leases(residency_of(session)), open->number,
 					 session->tenant, session->uid);
 
-	/* Numbers begin elsewhere with each broker; one of this one's own is another lease. */
+	/*
+	 * Each broker starts its numbers elsewhere; a lease of this broker's own is a different
+	 * lease.
+	 */
 	if (!lease || lease->n_members == 0 || lease->tenant != session->tenant ||
 	    lease->uid != session->uid || lease->device != device ||
 	    lease->restored_number != open->number)
@@ -519,12 +524,13 @@ static struct lease *find_restored(struct session *session, const struct rbk_wir
 }
 
 /*
- * What a member had of a broker that ended is there: it waits for nobody, and nobody has to leave
- * for it. But anybody can say so. It is believed as far as nobody else has that memory, nor is
- * promised it, and within what the tenant may have at most. What the tenant's other restored leases
- * have not given to anybody is no such promise: they only came first.
+ * Check a member's claim of memory that it had from a broker that ended. The memory is in use, so
+ * the claim neither waits nor evicts. But any client can make such a claim. It is believed within
+ * the tenant's maximum, and only for memory that no other lease or plan has or is promised. Memory
+ * that the tenant's other restored leases were granted but have not given to members is no such
+ * promise: these leases merely came first.
  *
- * Return: 0; SESSION_E_REFUSED, and it was answered.
+ * Return: 0; SESSION_E_REFUSED: the client was answered.
  */
 static int check_held(struct session *session, const struct rbk_wire_lease_open *open,
 		      uint8_t device)
@@ -554,7 +560,7 @@ static int check_held(struct session *session, const struct rbk_wire_lease_open 
 	return SESSION_E_REFUSED;
 }
 
-/* Has @lease granted what a member held, which was checked, beside what it has given to others. */
+/* Grant @lease the checked claim of a member, in addition to the credit given to other members. */
 static void grant_held(struct session *session, struct lease *lease, uint64_t held_bytes)
 {
 	struct residency *residency = residency_of(session);
@@ -638,7 +644,7 @@ void session_lease_open(struct session *session, const struct rbk_wire_lease_ope
 	ask(request, lease, lease->min_bytes, lease->wish_bytes, open->wait_ms, on_opened);
 }
 
-/* LEASE_CREDIT */
+/* ---- LEASE_CREDIT ---- */
 
 static void reply_given(struct session *session, uint32_t type, uint32_t cookie,
 			const struct lease *lease, uint64_t given_bytes)
@@ -652,7 +658,7 @@ static void reply_given(struct session *session, uint32_t type, uint32_t cookie,
 	session_reply(session, &reply.reply, sizeof(reply));
 }
 
-/* Up to @want_bytes of what is there. */
+/* Give up to @want_bytes of the ungiven bytes. */
 static void give_credit(struct session_lease *held, uint32_t cookie, uint64_t want_bytes)
 {
 	struct lease *lease = held->member.lease;
@@ -708,7 +714,7 @@ void session_lease_credit(struct session *session, const struct rbk_wire_lease_c
 		residency_leases_changed(residency_of(session), lease->device);
 		return;
 	}
-	/* Nothing is there for everybody. */
+	/* A request of 0 bytes can always be answered. */
 	if (credit->want_bytes == 0 ||
 	    (lease->n_waits == 0 && lease_ungiven(lease) >= credit->want_bytes)) {
 		give_credit(held, cookie, credit->want_bytes);
@@ -718,7 +724,7 @@ void session_lease_credit(struct session *session, const struct rbk_wire_lease_c
 	if (!request)
 		return;
 	request->want_bytes = credit->want_bytes;
-	/* What is above its limit others could never give back. */
+	/* Bytes above the limit could not be released by other members. */
 	if (credit->least_bytes > lease->limit_bytes) {
 		refuse_at_once(request, lease, credit->least_bytes);
 		return;
@@ -728,7 +734,7 @@ void session_lease_credit(struct session *session, const struct rbk_wire_lease_c
 	    credit->wait_ms, on_credit);
 }
 
-/* LEASE_OBJECT */
+/* ---- LEASE_OBJECT ---- */
 
 static void add_object(struct session_lease *held, const struct rbk_wire_lease_object *object)
 {
@@ -828,7 +834,7 @@ void session_lease_object(struct session *session, const struct rbk_wire_lease_o
 }
 _Static_assert((int)LEASE_MAX_HOLDINGS == (int)RBK_WIRE_LEASE_MAX_OBJECTS, "the same number");
 
-/* LEASE_RESIZE */
+/* ---- LEASE_RESIZE ---- */
 
 void session_lease_resize(struct session *session, const struct rbk_wire_lease_resize *resize)
 {
@@ -871,7 +877,7 @@ void session_lease_resize(struct session *session, const struct rbk_wire_lease_r
 	residency_leases_changed(residency, lease->device);
 }
 
-/* LEASE_CGROUP */
+/* ---- LEASE_CGROUP ---- */
 
 static void reply_region(struct session *session, const struct rbk_wire_request *request,
 			 uint8_t device)
@@ -901,7 +907,7 @@ void session_lease_cgroup(struct session *session, const struct rbk_wire_lease_c
 			    "that is no folder of the cgroups of version 2 that the broker sees");
 		return;
 	}
-	/* Others' processes would be taken for the lease's. */
+	/* Other users' processes would count as the lease's. */
 	if (about.owner != session->uid) {
 		session_reply_result(session, request->type, request->cookie, -EPERM,
 				     "that cgroup is uid %u's, and the lease uid %u's",
@@ -921,7 +927,7 @@ void session_lease_cgroup(struct session *session, const struct rbk_wire_lease_c
 }
 _Static_assert((int)RBK_WIRE_NAME_BYTES == (int)DMEM_REGION_BYTES, "names fit");
 
-/* The end */
+/* ---- The end ---- */
 
 void session_leases_discard(struct session *session)
 {

@@ -3,17 +3,18 @@
  * Plans of a session
  *
  * The reactor takes a description (description.h), which waits for its tenant's turn: one plan of a
- * tenant at a time is charged for all that it can become. The setup thread reads and verifies it.
- * There every executor then says what host memory it will take for the plan, which is charged on
- * the reactor before anything of it is allocated, and ends the turn; then each prepares the plan,
- * then residency brings its memory to a device if there is room; the client is answered after that.
- * Each of these steps does a part at a time, with others' jobs in between.
+ * tenant at a time is charged for the maximum that it may need. The setup thread reads and verifies
+ * the description. Each executor then reports the host memory that it will take for the plan. The
+ * reactor charges that memory before any of it is allocated, and ends the turn. Then each executor
+ * prepares the plan, and residency loads its memory onto a device if there is room. The client is
+ * answered after that. Each of these steps is done in parts, with other jobs in between.
  *
- * So a tenant that asks for many plans at once is charged for what it has and for one more.
+ * A tenant that adds many plans at once is therefore charged for those that it has and for one
+ * more.
  *
- * Removal stops new tasks at once, waits for those in flight, has the plan's device memory given
- * back, then releases it on the setup thread. An arena keeps its count of plans until then: their
- * constants lie in it.
+ * Removal stops new tasks at once, waits for those in flight, releases the plan's device memory,
+ * and then frees the plan on the setup thread. An arena with constants of the plan counts the plan
+ * until then.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -33,7 +34,7 @@ static struct session_plan *plan_of_job(struct offload_job *job)
 	return container_of(job, struct session_plan, job);
 }
 
-/* Has the setup thread work on the plan; its session does not end meanwhile. */
+/* Submit a job of the plan to the setup thread; the plan's session is kept meanwhile. */
 static void plan_submit(struct session_plan *plan, enum offload_cause cause,
 			void (*run)(struct offload_job *job), void (*done)(struct offload_job *job))
 {
@@ -46,7 +47,7 @@ static void plan_read_done(struct offload_job *job);
 static void plan_verify_run(struct offload_job *job);
 static void plan_verify_done(struct offload_job *job);
 
-/* Has the setup thread begin with a description. */
+/* Have the setup thread begin with a description. */
 static void plan_check(struct session_plan *plan)
 {
 	if (plan->description->fd >= 0)
@@ -56,9 +57,9 @@ static void plan_check(struct session_plan *plan)
 }
 
 /*
- * A turn of the tenant's has ended: begins the next one. A plan that the tenant may not have the
- * memory for goes through the setup thread, too, which does nothing with it, so that no more than a
- * batch of these is refused in one turn of the reactor.
+ * Begin the tenant's next turn. A plan that exceeds the tenant's memory limit passes through the
+ * setup thread, too, which does no work for it. One turn of the reactor therefore refuses at most a
+ * batch of such plans.
  */
 static void plan_check_next(struct tenant *tenant)
 {
@@ -81,7 +82,9 @@ static void plan_check_next(struct tenant *tenant)
 	plan_check(plan);
 }
 
-/* End the turn of a plan, which is from now on charged only what it has, and begin the next. */
+/*
+ * End the turn of a plan, which is charged only for its actual use from now on, and begin the next.
+ */
 static void plan_checked(struct session_plan *plan)
 {
 	if (!plan->is_checking)
@@ -136,7 +139,7 @@ static void plan_release_done(struct offload_job *job)
 	const uint32_t cookie = plan->cookie;
 	const bool wants_reply = plan->wants_reply;
 
-	/* First, so that who hears of it can remove the arenas of its constants. */
+	/* First, so that a client that is answered can remove the arenas of its constants. */
 	plan_forget(plan);
 	if (wants_reply)
 		session_reply_result(session, RBK_WIRE_PLAN_REMOVE, cookie, 0, NULL);
@@ -148,13 +151,13 @@ static struct session_plan *plan_of_memory(struct plan_memory *memory)
 	return container_of(memory, struct session_plan, memory);
 }
 
-/* It is given back. */
+/* Residency has released the plan's memory: free the plan. */
 static void plan_removed(struct plan_memory *memory)
 {
 	struct session_plan *plan = plan_of_memory(memory);
 	const struct server_hooks *hooks = &plan->session->server->options.hooks;
 
-	/* Before the setup thread frees the plan, which the dispatcher and the placer look at. */
+	/* Before the setup thread frees the plan, which the dispatcher and the placer use. */
 	hooks->plan_freed(hooks->context, plan);
 	plan_submit(plan, OFFLOAD_PLAN_RELEASE, plan_release_run, plan_release_done);
 }
@@ -167,18 +170,19 @@ static void plan_release(struct session_plan *plan)
 	residency_remove(plan->session->server->options.residency, &plan->memory, plan_removed);
 }
 
-/* Another device would pack or mirror constants that no task could use. */
+/*
+ * Return true if the device may run the plan. Any other device would pack or mirror constants that
+ * no task could use.
+ */
 static bool plan_is_for(const struct plan *plan, unsigned int device)
 {
 	return !plan->pinned || plan->pinned_device == device;
 }
 
-/*
- * A device that fails is one device less, and the plan may still run elsewhere. The setup thread.
- */
+/* Mark a device as failed for the plan, which may still run elsewhere. Setup thread. */
 static void plan_fail(struct session_plan *plan, unsigned int device, int r)
 {
-	static struct log_limit failure_limit; /* the setup thread's */
+	static struct log_limit failure_limit; /* setup thread only */
 	const struct executor *executor = plan->session->server->options.executors[device];
 	uint64_t n_unlogged;
 
@@ -213,7 +217,7 @@ static void plan_measure_run(struct offload_job *job)
 	}
 }
 
-/* Compiles a part of it. Return: whether there is more. */
+/* Compile a part of the plan. Return: true if parts remain. */
 static bool plan_compile(const struct session_plan *plan)
 {
 	const struct server_options *options = &plan->session->server->options;
@@ -230,8 +234,8 @@ static bool plan_compile(const struct session_plan *plan)
 }
 
 /*
- * Sum up the memory of the plan's constants on devices with memory. The reactor asks for these sums
- * at each look.
+ * Sum up the memory of the plan's constants on devices with memory. The reactor needs these sums at
+ * each check.
  */
 static void plan_sum_constants(const struct session_plan *plan)
 {
@@ -265,7 +269,7 @@ static void plan_prepare_run(struct offload_job *job)
 	options->hooks.plan_make(options->hooks.context);
 }
 
-/* Devices that can run the plan, now or once its memory is there. */
+/* Return the devices, as bits, that can run the plan now or once its memory is resident. */
 static uint32_t plan_devices(const struct session_plan *plan)
 {
 	const struct plan *parsed = plan->plan;
@@ -278,7 +282,7 @@ static uint32_t plan_devices(const struct session_plan *plan)
 	return devices;
 }
 
-/* Says why no device that may run the plan can. Return: the negative errno sent. */
+/* Tell the client why no permitted device can run the plan. Return: the negative errno sent. */
 static int plan_refuse(struct session_plan *plan)
 {
 	const struct server_options *options = &plan->session->server->options;
@@ -315,7 +319,7 @@ static int plan_refuse(struct session_plan *plan)
 	return -ENODEV;
 }
 
-/* Executors translate a plan one after the other, but each keeps what it made of it. */
+/* Return the bytes of the executors' translations, each of which is kept. */
 static uint64_t plan_translation_bytes(const struct session *session, const struct plan *plan)
 {
 	const struct server_options *options = &session->server->options;
@@ -327,8 +331,8 @@ static uint64_t plan_translation_bytes(const struct session *session, const stru
 }
 
 /*
- * Replaces what was charged for scratch, or as measured, by what the executors will take, if
- * @is_measured, or took. Return: 0; -EDQUOT, sent.
+ * Replace the charge for scratch, or for the measured use, by the executors' host memory: measured
+ * (@is_measured) or actual. Return: 0; -EDQUOT, sent.
  */
 static int plan_charge_host(struct session_plan *plan, bool is_measured)
 {
@@ -352,7 +356,7 @@ static int plan_charge_host(struct session_plan *plan, bool is_measured)
 	return -EDQUOT;
 }
 
-/* It is on a device, or it is clear that it will have to wait. */
+/* Answer the client: the plan is resident, or residency knows that it must wait. */
 static void plan_settled(struct plan_memory *memory)
 {
 	struct session_plan *plan = plan_of_memory(memory);
@@ -378,7 +382,7 @@ static void plan_settled(struct plan_memory *memory)
 	session_reply(session, &reply.reply, sizeof(reply));
 }
 
-/* Return: 0, plan_settled() will be or was called; negative errno, the client was told. */
+/* Return: 0: plan_settled() was or will be called; a negative errno: the client was told. */
 static int plan_accept(struct session_plan *plan)
 {
 	const struct server_options *options = &plan->session->server->options;
@@ -444,7 +448,10 @@ void session_plan_cancel(struct session_plan *plan)
 {
 	if (plan->state != SLOT_PREPARING)
 		return;
-	/* Without its turn: it comes back as those do that were begun, some in each turn. */
+	/*
+	 * Submit it without a turn: it returns like the plans that were begun, some in each turn of
+	 * the reactor.
+	 */
 	if (!list_is_empty(&plan->check)) {
 		list_remove(&plan->check);
 		plan_check(plan);
@@ -453,9 +460,9 @@ void session_plan_cancel(struct session_plan *plan)
 }
 
 /*
- * Charge, in advance, for translating the plan and for the scratch that the CPU executor will hold,
- * a block per thread and one for the reactor: a description of a few bytes can ask for terabytes.
- * plan_measure_done() replaces the charge by what executors will take.
+ * Charge, in advance, for the plan's translations and for the CPU executor's scratch, a block per
+ * thread and one for the reactor. A description of a few bytes can request terabytes.
+ * plan_measure_done() replaces the charge by the measured use.
  */
 static int plan_charge_scratch(const struct session *session, struct session_plan *plan)
 {
@@ -463,7 +470,7 @@ static int plan_charge_scratch(const struct session *session, struct session_pla
 	const struct plan *parsed = plan->plan;
 	uint64_t bytes;
 
-	/* Neither is above PLAN_MAX_BYTES. */
+	/* Both are at most PLAN_MAX_BYTES. */
 	if (parsed->pinned && parsed->pinned_device != RBK_DEVICE_CPU)
 		bytes = 0;
 	else if (!checked_mul(parsed->scratch_bytes + parsed->work_bytes, cpu->info.n_threads + 1,
@@ -475,7 +482,7 @@ static int plan_charge_scratch(const struct session *session, struct session_pla
 			      bytes);
 }
 
-/* The plan as such, what residency takes to find its constants, and what placement knows of it. */
+/* Charge for the plan's own memory, and for residency's and the placer's records of it. */
 static int plan_charge_itself(const struct session *session, struct session_plan *plan)
 {
 	const struct server_options *options = &session->server->options;
@@ -496,8 +503,8 @@ static int plan_charge_itself(const struct session *session, struct session_plan
 }
 
 /*
- * Charges what a verified plan is and asks for, instead of what it might have been. Return: 0;
- * -EDQUOT with a sentence in the description's message, all charges as they were.
+ * Replace the charge for the maximum by one for the verified plan. Return: 0; -EDQUOT: a sentence
+ * is in the description's message, and the charges are unchanged.
  */
 static int plan_charge(struct session_plan *plan)
 {
@@ -517,7 +524,7 @@ static int plan_charge(struct session_plan *plan)
 	return -EDQUOT;
 }
 
-/* A plan that never was: the client is told why, and the slot is free again. */
+/* Tell the client why its description was rejected, and free the slot. */
 static void plan_refuse_description(struct session_plan *plan, int res, const char *why)
 {
 	struct session *session = plan->session;
@@ -543,8 +550,8 @@ static void plan_drop_done(struct offload_job *job)
 }
 
 /*
- * Refuse a plan for what the description's message says. First the setup thread frees what there is
- * of it: for large pieces the C library unmaps memory, which may wait.
+ * Reject a plan with the description's message. First the setup thread frees its memory: for large
+ * blocks the C library unmaps memory, which may wait.
  */
 static void plan_drop(struct session_plan *plan, int res)
 {
@@ -555,7 +562,10 @@ static void plan_drop(struct session_plan *plan, int res)
 		plan_refuse_description(plan, res, description->message);
 		return;
 	}
-	/* Not to be cancelled at its session's end: the reactor would free it. */
+	/*
+	 * Not PREPARING: if it were cancelled at the session's end, the reactor would free the
+	 * memory.
+	 */
 	plan->state = SLOT_RELEASING;
 	plan_submit(plan, OFFLOAD_PLAN_VERIFY, plan_drop_run, plan_drop_done);
 }
@@ -631,7 +641,8 @@ static void plan_read_done(struct offload_job *job)
 	}
 }
 
-/* A free slot of the session's, and what a plan as such is charged. Return: NULL, it was refused.
+/*
+ * Take a free slot of the session, and charge for one plan. Return: NULL: the client was refused.
  */
 static struct session_plan *plan_begin(struct session *session, uint32_t cookie)
 {
@@ -660,7 +671,7 @@ static struct session_plan *plan_begin(struct session *session, uint32_t cookie)
 		return NULL;
 	}
 	plan->session = session;
-	plan->id = index; /* a generation makes it one that tasks can name */
+	plan->id = index; /* without a generation, so tasks cannot name it yet */
 	plan->state = SLOT_PREPARING;
 	plan->cookie = cookie;
 	list_init(&plan->check);
@@ -668,8 +679,8 @@ static struct session_plan *plan_begin(struct session *session, uint32_t cookie)
 }
 
 /*
- * Make the description of a plan, and charge the memory that the plan takes while it waits and, if
- * it need not wait, while it is verified. *@fd is taken on success.
+ * Create the description of a plan. Charge the memory that it holds while it waits and, if the turn
+ * is free, the maximum of its verification. *@fd is taken on success.
  * Return: 0; ACCOUNT_E_QUOTA; -ENOMEM.
  */
 static int plan_begin_description(struct session_plan *plan, const void *desc, size_t desc_bytes,
@@ -683,7 +694,7 @@ static int plan_begin_description(struct session_plan *plan, const void *desc, s
 	r = description_charge_check(plan->description, tenant->account);
 	if (r == 0)
 		return 0;
-	/* The caller has it closed. */
+	/* The caller has the descriptor closed. */
 	if (!desc)
 		*fd = description_take_fd(plan->description);
 	plan->description = description_free(plan->description);
@@ -716,7 +727,7 @@ static int plan_add(struct session *session, uint32_t cookie, const void *desc, 
 	session->server->n_plans++;
 	session->n_added_plans++;
 	session_job_started(session);
-	/* Its arenas are to stay from now on; one that has to be read names none yet. */
+	/* Pin the arenas from now on; a description still to be read names none yet. */
 	if (desc)
 		description_pin(plan->description, session);
 	if (session->tenant->is_checking) {

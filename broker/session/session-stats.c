@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Statistics for sessions: which tenant a session counts for, and which figures it may see
+ * Statistics for sessions: the tenant for which a session counts, and the figures that it may see
  *
- * A tenant is counted from its first session until the policy knows it no more; while it has
- * sessions it has a page, charged to its account like everything else that its clients make the
- * broker hold, and given back with the last of them. A page is made when a client says hello that
- * knows of pages, so that what a tenant is charged does not depend on what its sessions do later; a
- * tenant that had no room for one is looked at again with each plan and each request. The root page
- * is the broker's own, and exists while an administrator looks, or while the broker itself does on
- * behalf of another reader (server_watch_root()). An administrator's session is of no tenant: it
- * has no figures of its own, and may ask for those of all tenants. A tenant may not know what other
- * tenants do, how much and when: RBK_WIRE_STATS tells each tenant its own figures, and only
- * administrators the figures of all.
+ * A tenant is counted from its first session until the policy no longer names it. While it has
+ * sessions it has a page. The page is charged to the tenant's account, like all objects of its
+ * clients, and freed with the last session. A page is made when a client that supports pages sends
+ * HELLO, so that the charge does not depend on what its sessions do later. A tenant without room
+ * for a page is tried again with each plan and each request.
  *
- * Being handed a page makes a session a watcher: as long as there is one, figures that have to be
- * computed are. A watcher that goes on reading after its session has ended sees them stand still.
+ * The root page belongs to the broker. It exists while an administrator watches it, or while the
+ * broker does on behalf of another reader (server_watch_root()). An administrator's session belongs
+ * to no tenant. It has no figures of its own and may request those of all tenants. A tenant must
+ * not learn what other tenants do, how much and when: RBK_WIRE_STATS reports to each tenant its own
+ * figures, and only administrators get those of all.
+ *
+ * A session that receives a page becomes a watcher. While a watcher exists, derived figures are
+ * computed. A watcher that continues to read after its session has ended sees constant figures.
  */
 #include <assert.h>
 #include <errno.h>
@@ -26,39 +27,39 @@
 #include "util/error.h"
 
 enum {
-	/* A tenant's page takes at most such a part of the host memory that it may have. */
+	/* A tenant's page takes at most this fraction of its limit of host memory. */
 	PAGE_PART_OF_LIMIT = 8,
-	/* A tenant that has more sessions than that is told sums that may be sum_age_ns old. */
+	/* A tenant with more sessions gets sums up to sum_age_ns old. */
 	SUM_SESSIONS = 16,
-	/* Plans and records that one job begins anew. */
+	/* Plans and records that one job resets. */
 	RESET_BATCH = 16,
 };
 
-/* An administrator waits for so long for a page that is being made. */
+/* Timeout of an administrator's wait for a page that is being made. */
 static const uint64_t page_patience_ns = 500000000;
 
-/* Asking for sums takes time for each session; this bounds the part of it. */
+/* Computing sums visits each session; this bounds how often. */
 static const uint64_t sum_age_ns = 100000000;
 
-/* Memory of a tenant's page, which a thread of closers.h makes and, in the end, unmaps. */
+/* A tenant's page, which a closers.h thread makes and finally unmaps. */
 struct tenant_page {
 	struct closers_job job;
 	struct server *server;
-	struct stats_user *user; /* NULL: its last session has ended */
+	struct stats_user *user; /* NULL: the last session has ended */
 	struct charge charges[4];
 	struct hold *hold;
-	struct stats_page page;   /* until it is made */
-	struct list_node waiters; /* sessions with a request that waits until then */
+	struct stats_page page;   /* until it is mapped for the tenant */
+	struct list_node waiters; /* sessions with a request that waits for the page */
 	int result;
 	bool is_made;
 };
 
-/* A tenant that has sessions. */
+/* A tenant with sessions. */
 struct stats_user {
 	struct list_node link; /* in server->stats_users */
 	struct stats_tenant *stats;
 	uint32_t n_sessions;
-	struct tenant_page *page; /* NULL: it has none, nor is one made */
+	struct tenant_page *page; /* NULL: neither made nor being made */
 	/* last sums of session_describe(), and their time in ns; 0: none yet */
 	struct rbk_stats_broker sums;
 	uint64_t summed_at_ns;
@@ -105,9 +106,9 @@ void server_forget_tenants(struct server *server)
 }
 
 /*
- * Looking must not depend on who has connected: a tenant that was just written into the policy is
- * there to be seen, changed and drained. Where there are more than a new root page shows, each is
- * there from its first session on.
+ * Count all tenants of the policy, whether connected or not: a tenant just added to the policy must
+ * be visible, so that it can be changed and drained. If they are more than a new root page shows,
+ * each is counted from its first session on.
  */
 void server_know_tenants(struct server *server)
 {
@@ -124,7 +125,7 @@ void server_know_tenants(struct server *server)
 	     tenant = tenants_next(tenants, tenant)) {
 		struct stats_tenant *shown = stats_tenant_find(server->pages, tenant->number);
 
-		/* Without memory for it, its first session tries again. */
+		/* Without memory, the tenant's first session tries again. */
 		if (!shown &&
 		    stats_tenant_new(server->pages, tenant->number, tenant_name(tenant), &shown))
 			return;
@@ -229,7 +230,7 @@ static void page_unmake_done(struct closers_job *job)
 	free(page);
 }
 
-/* Clients may keep its memory, which stays charged until they do no more. */
+/* Unmap a page. Its memory stays charged until no client has it any more. */
 static void page_leave(struct tenant_page *page)
 {
 	struct account *account = page->charges[1].account;
@@ -305,7 +306,7 @@ void session_stats_leave(struct session *session)
 	free(user);
 }
 
-/* A page of @bytes. Return: 0; ACCOUNT_E_QUOTA. */
+/* Charge for a page of @bytes. Return: 0; ACCOUNT_E_QUOTA. */
 static int charge_page(struct account *account, struct charge charges[4], uint64_t bytes)
 {
 	if (account_charge(account, &charges[0], ACCOUNT_HOST_BYTES,
@@ -365,7 +366,7 @@ void session_stats_plan_added(struct session_plan *plan)
 		.owner = plan,
 	};
 
-	/* Without a page it runs all the same. */
+	/* Without a page the plan still runs. */
 	session_stats_want(session);
 	stats_plan_init(&plan->stats, session->tenant_stats, &about, now_ns());
 }
@@ -382,7 +383,8 @@ void session_stats_plan_leaving(struct session_plan *plan)
 /* --- Requests --- */
 
 /*
- * Whose figures a request is about, and may this session ask for them? Refuses it if not.
+ * Find the tenant of a request about figures, and refuse the request if the session has no right to
+ * them.
  * Return: 0; SESSION_E_REFUSED. *ret is NULL for RBK_WIRE_STATS_ALL.
  */
 static int find_tenant(struct session *session, const struct rbk_wire_stats_of *of,
@@ -454,7 +456,7 @@ static void reply_page(struct session *session, const struct rbk_wire_stats_of *
 	(void)session_reply_fds(session, &reply.reply, sizeof(reply), &page->fd, 1, true);
 }
 
-/* There is a root page, if it returns 0; ACCOUNT_E_QUOTA; negative errno. */
+/* Create the root page unless it exists. Return: 0; ACCOUNT_E_QUOTA; a negative errno. */
 static int open_root(struct server *server)
 {
 	struct account *account = tenants_broker_account(server->options.tenants);
@@ -492,14 +494,14 @@ static void reply_root(struct session *session, const struct rbk_wire_stats_of *
 	reply_page(session, of, stats_root(server->pages), 0);
 }
 
-/* The page was waited for, and is not again. */
+/* The request has waited for the page, and does not wait again. */
 enum { PAGE_E_AWAITED = ACCOUNT_E_QUOTA + 1 };
 
 static int answer_page(struct session *session, const struct rbk_wire_stats_of *of, int r);
 
 /*
- * The page that was waited for is there, or cannot be made, or nobody needs it any more; or it
- * takes too long.
+ * Continue a request that waited for a page: the page is made, cannot be made or is no longer
+ * needed, or the timeout has expired.
  */
 static void resume_page(struct session *session)
 {
@@ -518,11 +520,11 @@ static void on_impatient(void *data)
 	session_resume(session);
 }
 
-/* Has the request wait until @page is made. Return: false if it cannot. */
+/* Suspend the request until @page is made. Return: false if it cannot wait. */
 static bool await_page(struct session *session, const struct rbk_wire_stats_of *of,
 		       struct tenant_page *page)
 {
-	/* A tenant decides how long its thread is busy, but not for how long others wait. */
+	/* A tenant decides how long its thread is busy, but an administrator's wait is limited. */
 	if (!session->tenant) {
 		if (loop_timer_new(session->server->options.loop, on_impatient, session,
 				   &session->page_timer))
@@ -540,7 +542,7 @@ int session_stats_page(struct session *session, const struct rbk_wire_stats_of *
 	return answer_page(session, of, 0);
 }
 
-/* @r is the result of making the tenant's page, if that was tried; or PAGE_E_AWAITED. */
+/* @r: the result of making the tenant's page, 0 if that was not tried, or PAGE_E_AWAITED. */
 static int answer_page(struct session *session, const struct rbk_wire_stats_of *of, int r)
 {
 	struct stats_tenant *tenant;
@@ -615,8 +617,9 @@ void server_rest_root(struct server *server, bool rests)
 /* --- Resets --- */
 
 /*
- * A tenant may have thousands of plans, and clients may ask as often as they like. So each job
- * visits a few plans, and then a few records of the page: some of these are of plans that are gone.
+ * A tenant may have thousands of plans, and clients may request resets at any rate. Each job
+ * therefore resets a few plans, and then a few records of the page, which include those of removed
+ * plans.
  */
 static void begin_tenant(struct session_reset *reset, struct stats_tenant *tenant)
 {
@@ -625,7 +628,10 @@ static void begin_tenant(struct session_reset *reset, struct stats_tenant *tenan
 	reset->next_record = 0;
 }
 
-/* The one of the lowest number from @number on; NULL: none. Tenants may go between two pieces. */
+/*
+ * Return the tenant with the lowest number from @number on, or NULL. Tenants may be removed between
+ * jobs.
+ */
 static struct stats_tenant *tenant_from(const struct stats *pages, uint64_t number)
 {
 	struct stats_tenant *tenant = stats_first_tenant(pages), *lowest = NULL;
@@ -637,7 +643,7 @@ static struct stats_tenant *tenant_from(const struct stats *pages, uint64_t numb
 	return lowest;
 }
 
-/* Return: false if nothing of the tenant is left. */
+/* Reset one plan or record. Return: false if none of the tenant's is left. */
 static bool reset_one(const struct server *server, struct session_reset *reset)
 {
 	const struct server_publisher *publisher = &server->options.publisher;
@@ -659,7 +665,7 @@ static bool reset_one(const struct server *server, struct session_reset *reset)
 	return true;
 }
 
-/* Return: false if all is done. */
+/* Reset a batch. Return: false if the reset is complete. */
 static bool reset_some(struct server *server, struct session_reset *reset)
 {
 	struct stats_tenant *tenant;
