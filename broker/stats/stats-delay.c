@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Statistics: who waits for a processor
+ * Statistics: delays by waiting for a processor
  *
- * Nothing of it is counted by the broker: it is copied from reports, records at a time. What a
- * tenant is not to know is taken out by whoever makes the two copies of its record.
+ * The broker does not count these delays; it copies them from reports, record by record. The caller
+ * makes two copies of a tenant's record, and removes from one of them figures that the tenant must
+ * not learn.
  */
 #include "stats/stats-private.h"
 
@@ -50,7 +51,7 @@ void stats_set_delay(struct stats_tenant *tenant, const struct rbk_stats_delay *
 	const bool is_used = figures->flags & RBK_STATS_DELAY_USED;
 	struct rbk_stats_delay *shown;
 
-	/* A thousand tenants of whom nothing is known cost nothing. */
+	/* A thousand tenants without data cost nothing. */
 	if (!is_used && !tenant->has_delay)
 		return;
 	tenant->has_delay = is_used;

@@ -2,8 +2,8 @@
 /*
  * Statistics: leases
  *
- * As of sessions (stats-session.c): a lease has a record in the root page, whether that is there or
- * not, and one in its tenant's page while there is that.
+ * As with sessions (stats-session.c), a lease has a record in the root page, whether the page
+ * exists or not, and one in its tenant's page while the page exists.
  */
 #include "stats/stats-private.h"
 

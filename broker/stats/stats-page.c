@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Statistics pages: memory that we write and others read
+ * Statistics pages: memory that the broker writes and others read
  *
- * A page is mapped writable here first and sealed with F_SEAL_FUTURE_WRITE then: from that moment
- * nobody, this process included, can map it writable again, write to its descriptor or punch holes
- * into it. What we write to is allocated before: a store of ours into a page that the system had no
- * memory for would be a SIGBUS. Of a tenant's page that is all, for reading what is not there
- * allocates it, on the reader's account; the root page has room for more than most machines need,
- * and gets memory in pieces when somebody is to be shown there.
+ * A page is mapped writable here and then sealed with F_SEAL_FUTURE_WRITE. From then on no process,
+ * including the broker, can map it writable again, write to its descriptor or punch holes into it.
+ * Memory that the broker writes is allocated in advance: a store into a page for which the system
+ * has no memory would raise SIGBUS. A tenant's page is allocated as a whole, because reading an
+ * unallocated part allocates it, on the reader's account. The root page has room for more than most
+ * machines need, and gets memory in pieces when records there are used.
  */
 #include <assert.h>
 #include <errno.h>
@@ -24,9 +24,9 @@
 #endif
 
 enum {
-	/* Of sections: two cache lines, which processors fetch together. */
+	/* Alignment of sections: two cache lines, which processors fetch together. */
 	SECTION_ALIGN = 128,
-	/* Of a page that gets its memory when it is needed. */
+	/* Unit in which a page gets its memory on demand. */
 	PIECE_BYTES = 65536,
 };
 
@@ -82,7 +82,7 @@ void stats_layout_root(const struct stats *stats, struct stats_layout *ret)
 	layout_add(ret, RBK_STATS_SECTION_UPKEEP, sizeof(struct rbk_stats_upkeep), 1);
 	layout_add(ret, RBK_STATS_SECTION_THREADS, sizeof(struct rbk_stats_thread),
 		   STATS_MAX_THREADS);
-	/* Few machines have as many of these as there is room for. */
+	/* Few machines use all records of the sections below. */
 	ret->backed_bytes = ret->bytes;
 	layout_add(ret, RBK_STATS_SECTION_TENANTS, sizeof(struct rbk_stats_tenant),
 		   STATS_MAX_TENANTS);
@@ -176,7 +176,7 @@ void stats_page_close(const struct stats_page *page, uint64_t now_ns)
 		return;
 	stats_store(&header->updated_at_ns, now_ns);
 	stats_add(&header->n_updates, 1);
-	/* A thread that sees the flag sees everything that was counted before. */
+	/* A thread that sees the flag sees all earlier counts. */
 	__atomic_store_n(&header->flags, RBK_STATS_CLOSED, __ATOMIC_RELEASE);
 }
 
@@ -198,8 +198,9 @@ void stats_page_free(struct stats_page *page)
 }
 
 /*
- * Not by fallocate(), which takes a lock that whoever writes to the file holds: a reader has a
- * descriptor, and before Linux 6.16 the kernel finds only under that lock that it is sealed.
+ * Allocate a piece. fallocate() is avoided because it takes a lock that writers to the file hold. A
+ * reader has a descriptor, and before Linux 6.16 the kernel checks the seal of a write only under
+ * that lock.
  */
 static bool back_piece(const struct stats_page *page, uint64_t offset, uint64_t bytes)
 {
@@ -209,7 +210,7 @@ static bool back_piece(const struct stats_page *page, uint64_t offset, uint64_t 
 	do
 		r = madvise(piece, bytes, MADV_POPULATE_WRITE);
 	while (r < 0 && (errno == EINTR || errno == EAGAIN));
-	/* Before Linux 5.14 there is no other way. */
+	/* Linux before 5.14 supports only this. */
 	if (r < 0 && errno == EINVAL)
 		r = fallocate(page->fd, 0, (off_t)offset, (off_t)bytes);
 	return r == 0;

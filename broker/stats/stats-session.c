@@ -2,10 +2,10 @@
 /*
  * Statistics: sessions
  *
- * A session has a record in the root page, whether that is there or not, and one in its tenant's
- * page while there is that. Records are taken from the lowest on, so that who knows how many
- * sessions there are need not look at all that there is room for. Nothing is counted in records:
- * whoever computes the figures copies them here, into the pages that there are.
+ * A session has a record in the root page, whether the page exists or not, and one in its tenant's
+ * page while the page exists. The lowest free record is taken first, so that a reader that knows
+ * the number of sessions need not scan all records. Nothing is counted in the records. The code
+ * that computes the figures copies them here, into the existing pages.
  */
 #include "stats/stats-private.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Statistics: who has which record of the root page
+ * Statistics: allocation of the root page's records
  *
- * There is room for many more than most brokers have. Records are taken from the lowest on, and the
- * page says behind which all are free, so that a reader neither looks at the rest nor makes the
- * system find memory for it.
+ * There is room for many more records than most brokers use. The lowest free record is taken first,
+ * and the page shows after which record all are free. A reader therefore need not scan the rest,
+ * nor make the system allocate memory for it.
  */
 #include "stats/stats-private.h"
 
@@ -15,14 +15,14 @@ static void show_free(struct stats *stats, enum rbk_stats_section_id id, uint32_
 	if (!stats->root.header)
 		return;
 	section = &stats->root.header->sections[id];
-	/* Pairs with nothing: who sees it too early finds a free record there. */
+	/* No pairing is needed: a reader that sees the value too early finds a free record. */
 	__atomic_store_n(&section->n_free, section->count - end, __ATOMIC_RELAXED);
 }
 
 static void show(struct stats *stats, const struct stats_slots *slots)
 {
 	show_free(stats, slots->section, slots->end);
-	/* Those stand beside them. */
+	/* Records of delays have the same indices as those of tenants. */
 	if (slots->section == RBK_STATS_SECTION_TENANTS)
 		show_free(stats, RBK_STATS_SECTION_DELAYS, slots->end);
 }

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Statistics: tenants, plans and what is computed
+ * Statistics: tenants, plans and derived figures
  *
- * Counts live where readers see them, in the page; a tenant without a page has a private record of
- * the same type, and giving or taking a page away copies one into the other. So the hot path writes
- * through a pointer and never asks.
+ * Counts are in the page, where readers see them. A tenant without a page has a private record of
+ * the same type; giving or taking a page copies one record into the other. The hot path therefore
+ * writes through a pointer without checks.
  *
- * A slot of the plans' section belongs to a plan until it is removed, and then keeps its figures
- * until another plan needs it: slots that were never used are taken first, then the one whose
- * figures are oldest. Plans beyond the slots, and those of a tenant without a page, count into a
+ * A slot of the plans' section belongs to a plan until the plan is removed. It keeps the plan's
+ * figures until another plan needs it. Slots that were never used are taken first, then the one
+ * with the oldest figures. Plans beyond the slots, and those of a tenant without a page, count in a
  * spill record.
  *
- * The root page holds copies of tenants' totals, made when somebody watches: it is for a person or
- * a scraper, and copying a few kilobytes four times a second is cheaper than counting twice.
+ * The root page has copies of tenants' totals, made while a watcher exists. It is for a person or a
+ * scraper, and copying a few kilobytes four times a second is cheaper than counting twice.
  */
 #include "stats/stats.h"
 
@@ -27,19 +27,19 @@
 #include "util/utf8.h"
 
 /*
- * Tenants' totals, some kilobytes each, that are copied in one go into a root page: one that is
- * made is complete for as many tenants as brokers usually have; an update is a part of a turn.
+ * Tenants' totals, some kilobytes each, copied at once into a root page. A new page has as many
+ * tenants as brokers usually have; an update is a part of a turn.
  */
 enum { NEW_COPIES = 256, UPDATE_COPIES = 64 };
 
-/* Stores of what belongs to a sequence: members of any type that a processor stores at once. */
+/* Store a member of a sequence-protected record, of any type that a processor stores at once. */
 #define STATS_SET(member, value)                                         \
 	do {                                                             \
 		__typeof__(member) value_ = (__typeof__(member))(value); \
 		__atomic_store(&(member), &value_, __ATOMIC_RELAXED);    \
 	} while (0)
 
-/* Is there memory for what the root page shows of a tenant? */
+/* Return true if the root page's records of a tenant have memory. */
 static bool root_back(struct stats *stats, uint32_t slot)
 {
 	return stats_page_back(&stats->root, RBK_STATS_SECTION_TENANTS, slot) &&
@@ -105,7 +105,7 @@ int stats_tenant_new(struct stats *stats, uint32_t number, const char *name,
 
 	if (!tenant)
 		return error_origin(-ENOMEM);
-	/* Room for every device that a decision could name. */
+	/* Room for every device that a decision can name. */
 	tenant->spill = calloc(1, sizeof(*tenant->spill) +
 					  RBK_MAX_DEVICES * sizeof(tenant->spill->devices[0]));
 	if (!tenant->spill) {
@@ -232,7 +232,7 @@ static uint32_t find_slot(struct stats_tenant *tenant)
 	return oldest;
 }
 
-/* All but the identity: counts, and what was learned. */
+/* Clear all but the identity: counts, and learned figures. */
 static void plan_record_clear(const struct stats *stats, struct rbk_stats_plan *record)
 {
 	uint64_t *words = (uint64_t *)record;
@@ -330,7 +330,7 @@ void stats_flush(struct stats *stats)
 
 /* --- Pages --- */
 
-/* Names of devices, for who sees no root page. */
+/* Show a device's name, kind and memory in a tenant's page. */
 static void show_device(const struct stats *stats, const struct stats_page *page, uint32_t index)
 {
 	struct rbk_stats_device *shown = stats_page_record(page, RBK_STATS_SECTION_DEVICES, index);
@@ -364,7 +364,7 @@ void stats_tenant_map(struct stats_tenant *tenant, const struct stats_page *page
 		show_device(stats, &tenant->page, i);
 	totals = stats_page_record(&tenant->page, RBK_STATS_SECTION_TENANTS, 0);
 	tenant->own.flags |= RBK_STATS_TENANT_PAGE;
-	/* The log of an earlier page is gone, and so is what went into the record of our own. */
+	/* The log of an earlier page and the records in own_log are gone. */
 	tenant->own.log_first = tenant->own.log_head;
 	stats_record_store(totals, &tenant->own, sizeof(*totals));
 	tenant->totals = totals;
@@ -373,7 +373,7 @@ void stats_tenant_map(struct stats_tenant *tenant, const struct stats_page *page
 	tenant->next_slot = tenant->n_gone = 0;
 	tenant->n_unlisted = tenant->n_plans;
 	tenant->is_changed = true;
-	/* However many plans there are, the rest has no slots already. */
+	/* Stop when the slots are used up: the remaining plans have no slots already. */
 	list_for_each (node, &tenant->plans) {
 		if (tenant->next_slot == STATS_MAX_PLANS)
 			break;
@@ -398,7 +398,7 @@ struct stats_page stats_tenant_unmap(struct stats_tenant *tenant, uint64_t now_n
 		plan_drop_slot(container_of(node, struct stats_plan, link));
 		tenant->n_unlisted++;
 	}
-	/* Nobody else reads or writes our own. */
+	/* The private record has no other readers or writers. */
 	memcpy(&tenant->own, tenant->totals, sizeof(tenant->own));
 	tenant->own.sequence = 0;
 	tenant->own.flags &= ~RBK_STATS_TENANT_PAGE;
@@ -411,7 +411,7 @@ struct stats_page stats_tenant_unmap(struct stats_tenant *tenant, uint64_t now_n
 	return page;
 }
 
-/* The counts of a device, shown with what was last computed. */
+/* Show a device's counts with its last derived figures. */
 static void update_device(struct stats *stats, uint32_t index)
 {
 	const struct stats_device_counts *counts = &stats->counts[index];
@@ -432,7 +432,7 @@ static void update_device(struct stats *stats, uint32_t index)
 	stats_end(&shown->sequence);
 }
 
-/* Copy what has changed of devices, and of at most @max tenants. */
+/* Copy the changed figures of devices, and of at most @max tenants. */
 static void copy_tenants(struct stats *stats, unsigned int max)
 {
 	struct rbk_stats_tenant *shown;
@@ -442,7 +442,7 @@ static void copy_tenants(struct stats *stats, unsigned int max)
 		return;
 	for (uint32_t i = 0; i < stats->n_devices; i++)
 		update_device(stats, i);
-	/* Those that are left are further in front the next time: see stats_tenant_last(). */
+	/* Remaining tenants are nearer to the front the next time: see stats_tenant_last(). */
 	list_for_each (node, &stats->tenants) {
 		struct stats_tenant *tenant = container_of(node, struct stats_tenant, link);
 
@@ -508,7 +508,7 @@ void stats_heartbeat(struct stats *stats, uint64_t now_ns, int64_t monotonic_off
 		stats_page_touch(stats, &container_of(node, struct stats_tenant, link)->page);
 }
 
-/* --- Beginning anew --- */
+/* --- Resets --- */
 
 static void clear_words(void *from, void *to)
 {
@@ -549,7 +549,7 @@ struct stats_plan *stats_tenant_reset_plan(struct stats_tenant *tenant)
 		return NULL;
 	list_remove(node);
 	list_append(&tenant->resets, node);
-	/* Devices keep the tasks that it has gathered; the totals begin anew after all plans. */
+	/* Devices keep the tasks that it has gathered; the totals are reset after all plans. */
 	stats_inline_flush(plan);
 	plan->seen_tasks = 0;
 	if (plan->slot != STATS_NO_SLOT)
@@ -564,7 +564,7 @@ bool stats_tenant_reset_record(struct stats_tenant *tenant, uint32_t slot)
 	if (!tenant->page.header || slot >= tenant->next_slot)
 		return false;
 	record = slot_record(tenant, slot);
-	/* The record of a live plan begins anew with the plan, which fills the record in. */
+	/* The record of a live plan is reset with the plan, which fills the record in. */
 	if (record->state != RBK_STATS_PLAN_LIVE)
 		record_reset(tenant, record);
 	return true;
@@ -579,7 +579,7 @@ void stats_reset(struct stats *stats, uint64_t now_ns)
 	stats_page_reset(&stats->root, now_ns);
 }
 
-/* --- What is computed --- */
+/* --- Derived figures --- */
 
 static void store_computed(const struct figure *figures, void *record, const void *from)
 {
