@@ -5,8 +5,7 @@
  *
  * The functions decide, on receipt, whether a descriptor can be trusted as an arena. It must be a
  * memfd, not hugetlb, of exactly the announced size, sealed against shrinking and growing, with
- * every page allocated. An arena that is also sealed against writing is immutable. See design.md,
- * section 3.
+ * every page allocated. An arena that is also sealed against writing is immutable.
  */
 #include <stdbool.h>
 #include <stdint.h>

@@ -30,7 +30,7 @@ enum {
 	MIN_THREADS = 4,
 	/* Threads kept when idle. */
 	KEPT_THREADS = 32,
-	/* Threads ended at once. */
+	/* Idle threads ended per expiry of the timer. */
 	END_BATCH = 4,
 	/* Accounts with jobs at the same time; beyond that, accounts share lanes. */
 	MAX_LANES = 512,

@@ -20,7 +20,7 @@ struct session_arena;
 struct plan_pin {
 	struct session_arena *arena; /* NULL: no arena has this id */
 	uint16_t id;
-	bool is_pinned; /* it is immutable, and its removal is blocked */
+	bool is_pinned; /* the arena is immutable, and its removal is blocked */
 };
 
 /* Pins of one plan, in ascending order of ids. */

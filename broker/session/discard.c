@@ -27,7 +27,7 @@ struct discard {
 	struct discard *next; /* in server->spare_discards */
 };
 
-/* Discards that can be in progress without memory. */
+/* Discards preallocated for use without memory. */
 enum { SPARE_DISCARDS = 64 };
 
 int discards_init(struct server *server)
@@ -104,7 +104,7 @@ static struct discard *discard_begin(struct server *server, struct account *acco
 		closers_submit(server->closers, account, &discard->job);
 		return discard;
 	}
-	/* The reactor must close it, and shortens that as far as possible. */
+	/* The reactor must close @fd itself, with the precautions of closers.h. */
 	if (is_connection)
 		closers_hang_up(fd);
 	else

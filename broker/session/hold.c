@@ -363,7 +363,7 @@ static void on_timer(void *data)
 		holds->period_ns = 0;
 		return;
 	}
-	/* After a release others are likely, of which one turn checks only a few. */
+	/* One release makes others likely; one turn checks only a few objects. */
 	if (has_gone)
 		holds->period_ns = first_period_ns;
 	else if (holds->period_ns < last_period_ns / 2)
@@ -376,7 +376,7 @@ static void on_timer(void *data)
 /* Check new objects soon: most are released within moments. */
 static void look_soon(struct holds *holds)
 {
-	/* Rearming would postpone a timer that is already armed for that. */
+	/* Rearming would postpone a timer that is already armed for the first period. */
 	if (holds->period_ns == first_period_ns)
 		return;
 	holds->period_ns = first_period_ns;

@@ -377,7 +377,7 @@ static bool listener_accept(struct listener *listener)
 	if (error == EMFILE && refuse_at_limit(listener))
 		return true;
 	if (error != EMFILE && error != ENFILE && error != ENOMEM && error != ENOBUFS)
-		return true; /* that connection is gone already */
+		return true; /* the connection has ended already */
 	log_pause(listener->server, error);
 	loop_timer_arm(listener->server->retry, accept_retry_ns);
 	return false;
@@ -486,7 +486,7 @@ static bool is_listened_on(const struct sockaddr_un *address)
 		return false;
 	r = connect(fd, (const struct sockaddr *)address, sizeof(*address)) < 0 ? errno : 0;
 	close(fd);
-	/* Also with a full backlog (EAGAIN), and with sockets of another type (EPROTOTYPE). */
+	/* A full backlog (EAGAIN) and a socket of another type (EPROTOTYPE) count, too. */
 	return r == 0 || r == EAGAIN || r == EPROTOTYPE;
 }
 

@@ -114,7 +114,7 @@ struct owner *owner_ref(struct owner *owner)
 
 void owner_unref(struct owner *owner)
 {
-	/* sweep() frees it at the next allocation: the caller may be its own job. */
+	/* A later sweep() frees the owner: the caller may be a job of the owner. */
 	if (owner)
 		owner->n_users--;
 }

@@ -131,7 +131,7 @@ static void read_comm(struct peer_identity *identity, int proc_fd)
 
 	identity->comm[n > 0 ? n : 0] = '\0';
 	identity->comm[strcspn(identity->comm, "\n")] = '\0';
-	/* A process can choose any name, and administrators see it. */
+	/* Administrators see the name, which the process can choose. */
 	for (char *c = identity->comm; *c; c++)
 		if (*c < ' ' || *c > '~')
 			*c = '?';

@@ -31,7 +31,7 @@ struct refusal {
 	struct list_node link; /* in server->refusals */
 	struct server *server;
 	struct loop_watch *watch;
-	struct account *account; /* account for closing it; counted */
+	struct account *account; /* account that closing fd occupies; counted */
 	struct owner *owner;     /* of the user; counted */
 	int fd;
 	bool is_old;

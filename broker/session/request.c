@@ -109,7 +109,7 @@ static int handle_hello(struct request *request)
 	closers_take_fds(session->fd, true);
 	session->features = hello->features &
 			    (session->tenant ? CLIENT_FEATURES : ADMIN_FEATURES | session->rights);
-	/* Now, so that the tenant's charge does not depend on later requests. */
+	/* Request the page now, so that the tenant's charge does not depend on later requests. */
 	if (session->tenant && session->features & RBK_FEAT_STATS)
 		session_stats_want(session);
 	welcome.features = session->features;
@@ -132,7 +132,10 @@ static int handle_arena_add(struct request *request)
 	const struct rbk_wire_arena_add *add = request->bytes;
 	bool fixes;
 
-	/* Checked here because the setup thread closes it: closing a memfd waits for no process. */
+	/*
+	 * Check for a memfd here, because the setup thread closes the descriptor: closing a memfd
+	 * waits for no process.
+	 */
 	if (fcntl(request->fds[0], F_GET_SEALS) < 0) {
 		session_reply_result(request->session, RBK_WIRE_ARENA_ADD, add->request.cookie,
 				     -EINVAL, "the arena is not a memfd");

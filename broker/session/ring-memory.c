@@ -65,7 +65,7 @@ static int area_new(struct hold *hold, const char *name, size_t bytes, int *ret_
 		return error_origin(-errno);
 	if (ftruncate(fd, (off_t)bytes) < 0 || fallocate(fd, 0, 0, (off_t)bytes) < 0)
 		return error_origin(-errno);
-	/* Last, because hold_leave_files() must precede the closing of a watched area. */
+	/* Watch last, because hold_leave_files() must precede the closing of a watched area. */
 	r = hold_watch(hold, fd);
 	if (r)
 		return error_fold(r);

@@ -170,8 +170,8 @@ struct server_control {
 };
 
 /*
- * The observer (broker/contention.c) watches the activity of clients' processes outside of the
- * broker. Both members may be NULL. Called on the reactor. The observer may keep
+ * The observer (broker/contention/contention.c) watches the activity of clients' processes outside
+ * of the broker. Both members may be NULL. Called on the reactor. The observer may keep
  * SERVER_OBSERVED_BYTES for each session, which are charged to the session.
  */
 enum { SERVER_OBSERVED_BYTES = 1024 };

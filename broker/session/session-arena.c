@@ -183,7 +183,7 @@ static bool arena_wants_seal(const struct session_arena *arena)
 	return arena->is_imported && arena->fixes && !arena->exec.immutable && !arena->was_sealed;
 }
 
-/* Finish an arena that needs its descriptor no more. */
+/* Finish an arena that no longer needs its descriptor. */
 static void arena_finish(struct session_arena *arena)
 {
 	arena->exec.is_fixed = arena->exec.immutable ||
@@ -310,7 +310,7 @@ static void arena_prepared(struct session_arena *arena)
 		return;
 	}
 
-	/* Before any task can access the arena. */
+	/* Add the mapping before any task can access the arena. */
 	r = sigbus_add(arena->exec.base, arena->exec.bytes, &arena->is_faulted, &arena->fault_slot);
 	if (r) {
 		session_reply_result(session, type, cookie, r, "the broker has too many arenas");

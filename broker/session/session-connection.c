@@ -429,7 +429,7 @@ void session_end(struct session *session, bool is_hostile, const char *why)
 	}
 
 	session->watch = loop_unwatch(session->watch);
-	/* First: a client that finds its connection closed finds its rings closed as well. */
+	/* Close rings first: a client whose connection is closed finds its rings closed as well. */
 	session->end_objects(session);
 	if (session->user->is_slow)
 		session_shut_slowly(session);

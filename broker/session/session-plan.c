@@ -139,7 +139,7 @@ static void plan_release_done(struct offload_job *job)
 	const uint32_t cookie = plan->cookie;
 	const bool wants_reply = plan->wants_reply;
 
-	/* First, so that a client that is answered can remove the arenas of its constants. */
+	/* Forget the plan first: the answered client may remove the arenas of its constants. */
 	plan_forget(plan);
 	if (wants_reply)
 		session_reply_result(session, RBK_WIRE_PLAN_REMOVE, cookie, 0, NULL);
@@ -157,7 +157,7 @@ static void plan_removed(struct plan_memory *memory)
 	struct session_plan *plan = plan_of_memory(memory);
 	const struct server_hooks *hooks = &plan->session->server->options.hooks;
 
-	/* Before the setup thread frees the plan, which the dispatcher and the placer use. */
+	/* Call before the setup thread frees the plan, which dispatcher and placer use. */
 	hooks->plan_freed(hooks->context, plan);
 	plan_submit(plan, OFFLOAD_PLAN_RELEASE, plan_release_run, plan_release_done);
 }

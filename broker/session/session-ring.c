@@ -238,7 +238,7 @@ static void ring_unmake_done(struct offload_job *job)
 static void ring_unmake_begin(struct session_ring *ring)
 {
 	ring->state = RING_UNMAKING;
-	/* Before unmapping, which makes the kernel free the areas that the client does not have. */
+	/* Hand over the areas before unmapping, which frees those that the client does not have. */
 	hold_leave_files(steal_ptr(ring->area_hold),
 			 (struct charge *[]){&ring->charges[RING_CHARGE_AREA_BYTES],
 					     &ring->charges[RING_CHARGE_WATCHES], NULL});
@@ -329,7 +329,7 @@ static struct rbk_wire_ring ring_answer(const struct session_ring *ring)
 
 static void ring_refuse(struct session_ring *ring, int r)
 {
-	/* First: a client that cannot be answered has its session ended, which closes its rings. */
+	/* Close the ring first: failing to answer ends the session, which closes its rings. */
 	ring->is_closing = true;
 	ring_unmake_begin(ring);
 	session_reply_result(ring->session, RBK_WIRE_RING_ADD, ring->cookie, r,

@@ -88,7 +88,7 @@ struct session_arena {
 	uint32_t n_in_flight; /* tasks that reference it; the dispatcher's */
 	uint32_t n_plans;     /* plans with constants in it, including those being verified */
 	uint32_t cookie;      /* of the request in progress */
-	int fd;               /* open until the import; an exported arena's stays open */
+	int fd;               /* open until imported and sealed; an exported arena's stays open */
 	struct hold *hold;
 	uint64_t bytes;
 	uint64_t n_bytes_done; /* bytes faulted in; restarts at 0 when is_sealed is set */
@@ -117,7 +117,7 @@ struct session_plan {
 	uint16_t failed;          /* bit i: device i cannot prepare the plan; the setup thread's */
 	uint32_t n_measured;      /* devices that have measured the plan; the setup thread's */
 	uint32_t cookie;
-	struct charge charges[3]; /* one plan; executors' memory; description's memory */
+	struct charge charges[3]; /* one plan; executors' memory; the plan's own records */
 	struct offload_job job;
 	struct description *description; /* NULL once verified */
 	struct list_node check;          /* in tenant.checks; unlinked: not waiting */

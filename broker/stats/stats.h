@@ -503,8 +503,8 @@ void stats_set_contention(struct stats *stats, const struct rbk_stats_contention
 void stats_set_thread(struct stats *stats, uint32_t index, const struct rbk_stats_thread *figures);
 void stats_set_n_threads(struct stats *stats, uint32_t n);
 /*
- * Set a tenant's delays. @own is the copy for the tenant's page. The root page has the slot of the
- * last stats_update_root().
+ * Set a tenant's delays. @own is the copy for the tenant's page. The root page gets @figures if
+ * stats_update_root() has given the tenant a slot.
  */
 void stats_set_delay(struct stats_tenant *tenant, const struct rbk_stats_delay *figures,
 		     const struct rbk_stats_delay *own);

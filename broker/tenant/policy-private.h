@@ -38,7 +38,7 @@ struct policy {
 	uint32_t n_settings;
 };
 
-/* Sets a section to the defaults of every key. */
+/* Set a section to the defaults of every key. */
 void policy_section_init(struct policy_section *section, const char *name);
 
 /* Names by enum rbk_priority. */

@@ -179,7 +179,7 @@ static bool matches_exe(const struct policy_section *section, const struct peer 
 	return false;
 }
 
-/* *ret_literals: literal characters of the matching pattern that has most. */
+/* *ret_literals: the most literal characters of a matching pattern. */
 static bool matches_cgroup(const struct policy_section *section, const struct peer *peer,
 			   uint32_t *ret_literals)
 {

@@ -156,7 +156,7 @@ void policy_setting(const struct policy *policy, uint32_t index, const char **re
  */
 char *policy_describe(const struct policy *policy, uint32_t index, uint64_t host_bytes);
 
-/* Convert @size to bytes, a percentage being one of @total_bytes. */
+/* Convert @size to bytes; percentages refer to @total_bytes. */
 uint64_t policy_size_bytes(struct policy_size size, uint64_t total_bytes);
 
 /*
