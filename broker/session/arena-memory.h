@@ -44,7 +44,8 @@ void arena_populate(const struct exec_arena *arena, uint64_t offset, uint64_t by
 /*
  * Seal a memfd so that no page can be removed any more, not even through the clients' mappings.
  * Some kernels no longer wrap such a memfd for a device. The seal waits, without limit, for
- * processes that write to the memfd. A closers.h thread. Return: true if the seal was added.
+ * processes that write to the memfd. A closers.h thread.
+ * Return: true if the seal was added.
  */
 bool arena_fix(int fd);
 /* Return true if every page is allocated. */
@@ -52,6 +53,7 @@ bool arena_is_whole(int fd, uint64_t bytes);
 
 /*
  * Unmap ARENA_STEP_BYTES at the end of the arena, which shrinks. An arena that was never mapped is
- * accepted. Any thread. Return: true if no mapping is left; false: call it again.
+ * accepted. Any thread.
+ * Return: true if no mapping is left; false: call it again.
  */
 bool arena_unmap(struct exec_arena *arena);

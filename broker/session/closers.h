@@ -80,8 +80,8 @@ struct closers_message {
 };
 
 /*
- * Receive a message of a Unix socket, without waiting. run(). Return: ret->n_fds, the number of
- * descriptors, which the caller owns.
+ * Receive a message of a Unix socket, without waiting. run().
+ * Return: ret->n_fds, the number of descriptors, which the caller owns.
  */
 unsigned int closers_receive(int fd, struct iovec *iov, struct closers_message *ret);
 
@@ -102,7 +102,8 @@ void closers_hang_up(int fd);
 /*
  * Set whether the kernel accepts descriptors from the peer of a connection or refuses them with
  * EPERM. On a listening socket this applies to all connections accepted later. Do not revoke it
- * from a connection that had it. Return: false before Linux 6.16, which always accepts descriptors.
+ * from a connection that had it.
+ * Return: false before Linux 6.16, which always accepts descriptors.
  */
 bool closers_take_fds(int fd, bool takes);
 

@@ -45,15 +45,16 @@ enum { DESCRIPTION_E_UNREADABLE = 1 };
 /*
  * Begin a description of @n_bytes, at most RBK_WIRE_PLAN_MAX_BYTES. Charge @account for the memory
  * held while it waits, then copy @bytes (at most a message). If @bytes is NULL, charge for the
- * memfd *@fd as well, and take it on success for description_read(). Reactor. Return: 0;
- * ACCOUNT_E_QUOTA; -ENOMEM.
+ * memfd *@fd as well, and take it on success for description_read(). Reactor.
+ * Return: 0; ACCOUNT_E_QUOTA; -ENOMEM.
  */
 int description_new(struct account *account, const void *bytes, size_t n_bytes, int *fd,
 		    struct description **ret);
 
 /*
  * Charge the maximum that reading and verification take, including the plan. Call it before either.
- * Reactor. Return: 0; ACCOUNT_E_QUOTA.
+ * Reactor.
+ * Return: 0; ACCOUNT_E_QUOTA.
  */
 int description_charge_check(struct description *description, struct account *account);
 
@@ -84,7 +85,8 @@ void description_free_bytes(struct description *description);
 /*
  * Take the memfd and undo its charge, after the description was read or when it never will be. The
  * caller closes the memfd: dropping the last reference frees all of its pages, which the reactor
- * must not do. Return: -1 if there is no memfd.
+ * must not do.
+ * Return: -1 if there is no memfd.
  */
 int description_take_fd(struct description *description);
 

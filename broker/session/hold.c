@@ -314,8 +314,8 @@ static bool look_sender(struct list_node *node, const struct account *account)
 
 /*
  * Visit at most @n nodes of all accounts, and stop after the first one when this turn has used
- * @stop_ticks. Nodes that stay move to the end of the list, so that all get their turn. Return:
- * true if any node was removed.
+ * @stop_ticks. Nodes that stay move to the end of the list, so that all get their turn.
+ * Return: true if any node was removed.
  */
 static bool look_at_some(struct holds *holds, struct list_node *list,
 			 bool (*look)(struct list_node *node, const struct account *account),

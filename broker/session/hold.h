@@ -4,8 +4,8 @@
  * Holds: charges for memory and descriptors that clients keep after the broker has released them
  *
  * A hold keeps the charges of an object until no client has the object any more. Call hold_new()
- * before the object is made, so that no later step can fail. Then call exactly one of
- * hold_leave_*(), which takes over charges and finally frees the hold, and hold_free(). Reactor
+ * before the object is made, so that no later step can fail. Then call exactly one other function:
+ * hold_free(), or one of hold_leave_*(), which take over charges and finally free the hold. Reactor
  * thread only, except hold_watch().
  */
 #include <stdbool.h>
@@ -45,7 +45,8 @@ void holds_deinit(struct server *server);
 /*
  * Check objects held for @account that may be gone since the last check. Call it before a client is
  * rejected for lack of room. A call visits a part of the holds of all accounts; the next call
- * continues there. Return: true if charges were undone.
+ * continues there.
+ * Return: true if charges were undone.
  */
 bool holds_look(struct server *server, const struct account *account);
 /* Undo the charges of memfds that are gone, at once. */
@@ -113,8 +114,8 @@ struct hold_sent {
 };
 
 /*
- * Charge @n descriptors that are about to be sent. Return: 0; ACCOUNT_E_QUOTA: too many are
- * unreceived.
+ * Charge @n descriptors that are about to be sent.
+ * Return: 0; ACCOUNT_E_QUOTA: too many are unreceived.
  */
 int hold_sent_add(struct hold_sent *sent, struct server *server, struct account *account,
 		  unsigned int n);

@@ -38,7 +38,8 @@ int lease_page_new(struct session *session, struct lease_page **ret);
 
 /*
  * Have a closers.h thread unmap the page, even one that is still being made. Its memory stays
- * charged until no client has it any more. Reactor. Return: NULL.
+ * charged until no client has it any more. Reactor.
+ * Return: NULL.
  */
 struct lease_page *lease_page_free(struct lease_page *page);
 

@@ -311,8 +311,8 @@ static int accept_one(const struct listener *listener)
 }
 
 /*
- * Refuse a connection for which no descriptor is left, using the spare one. Return: true if there
- * is a spare descriptor again.
+ * Refuse a connection for which no descriptor is left, using the spare one.
+ * Return: true if there is a spare descriptor again.
  */
 static bool refuse_at_limit(struct listener *listener)
 {

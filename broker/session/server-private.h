@@ -208,7 +208,8 @@ union session_control {
  */
 uint64_t admin_rights(const struct server_admin_options *options, const struct peer *peer);
 /*
- * Count a session with @rights, and end counting it. Return: true if the bound permits the session.
+ * Count a session with @rights, and end counting it.
+ * Return: true if the bound permits the session.
  */
 bool admin_session_begin(struct server *server, uint64_t rights);
 void admin_session_end(struct server *server);

@@ -133,8 +133,8 @@ struct server_publisher {
 	/* The tenant's statistics are reset: forget measurements of the plan. */
 	void (*plan_reset)(void *context, struct session_plan *plan);
 	/*
-	 * Force-CPU: set it with @value 1 or 0, query it with -1. Return: the present state, 1 or
-	 * 0.
+	 * Force-CPU: set it with @value 1 or 0, query it with -1.
+	 * Return: the present state, 1 or 0.
 	 */
 	int (*force_cpu)(void *context, int value);
 	/* All statistics are reset. */

@@ -336,8 +336,9 @@ static void arena_fill(struct session_arena *arena)
 }
 
 /*
- * Begin to make dma-bufs for executors that need them. Return: true if a job was submitted; false
- * if none are needed, or the tenant has no room for them.
+ * Begin to make dma-bufs for executors that need them.
+ * Return: true if a job was submitted; false if none are needed, or the tenant has no room for
+ * them.
  */
 static bool arena_wrap(struct session_arena *arena)
 {

@@ -167,8 +167,8 @@ int session_post(int fd, const struct rbk_wire_reply *reply, size_t bytes, const
 }
 
 /*
- * Handle the result @error of sending an answer of @bytes. Return: 0; SESSION_E_REFUSED: too many
- * descriptors are in flight.
+ * Handle the result @error of sending an answer of @bytes.
+ * Return: 0; SESSION_E_REFUSED: too many descriptors are in flight.
  */
 static int session_sent(struct session *session, size_t bytes, int error)
 {

@@ -343,8 +343,8 @@ static int check_sizes(struct session *session, const struct rbk_wire_lease_open
 }
 
 /*
- * Check for a lease of @device, which may be drained or lost. Return: 0; SESSION_E_REFUSED: the
- * client was answered.
+ * Check for a lease of @device, which may be drained or lost.
+ * Return: 0; SESSION_E_REFUSED: the client was answered.
  */
 static int check_state(struct session *session, const struct rbk_wire_request *request,
 		       uint8_t device)

@@ -332,7 +332,8 @@ static uint64_t plan_translation_bytes(const struct session *session, const stru
 
 /*
  * Replace the charge for scratch, or for the measured use, by the executors' host memory: measured
- * (@is_measured) or actual. Return: 0; -EDQUOT, sent.
+ * (@is_measured) or actual.
+ * Return: 0; -EDQUOT, sent.
  */
 static int plan_charge_host(struct session_plan *plan, bool is_measured)
 {
@@ -503,8 +504,8 @@ static int plan_charge_itself(const struct session *session, struct session_plan
 }
 
 /*
- * Replace the charge for the maximum by one for the verified plan. Return: 0; -EDQUOT: a sentence
- * is in the description's message, and the charges are unchanged.
+ * Replace the charge for the maximum by one for the verified plan.
+ * Return: 0; -EDQUOT: a sentence is in the description's message, and the charges are unchanged.
  */
 static int plan_charge(struct session_plan *plan)
 {
@@ -642,7 +643,8 @@ static void plan_read_done(struct offload_job *job)
 }
 
 /*
- * Take a free slot of the session, and charge for one plan. Return: NULL: the client was refused.
+ * Take a free slot of the session, and charge for one plan.
+ * Return: NULL: the client was refused.
  */
 static struct session_plan *plan_begin(struct session *session, uint32_t cookie)
 {

@@ -2,11 +2,11 @@
 /*
  * Statistics for sessions: the tenant for which a session counts, and the figures that it may see
  *
- * A tenant is counted from its first session until the policy no longer names it. While it has
- * sessions it has a page. The page is charged to the tenant's account, like all objects of its
- * clients, and freed with the last session. A page is made when a client that supports pages sends
- * HELLO, so that the charge does not depend on what its sessions do later. A tenant without room
- * for a page is tried again with each plan and each request.
+ * A tenant is counted from its first session, or from server_know_tenants(), until the policy no
+ * longer names it. While it has sessions it has a page. The page is charged to the tenant's
+ * account, like all objects of its clients, and freed with the last session. A page is made when a
+ * client that supports pages sends HELLO, so that the charge does not depend on what its sessions
+ * do later. A tenant without room for a page is tried again with each plan and each request.
  *
  * The root page belongs to the broker. It exists while an administrator watches it, or while the
  * broker does on behalf of another reader (server_watch_root()). An administrator's session belongs

@@ -42,8 +42,8 @@ struct session_receipt {
 };
 
 /*
- * Handle a message that was received with @flags. Return: 1; negative if the session is over, with
- * *ret_why set if the client broke a rule.
+ * Handle a message that was received with @flags.
+ * Return: 1; negative if the session is over, with *ret_why set if the client broke a rule.
  */
 static int session_handle(struct session *session, const void *bytes, size_t n, int flags, int *fds,
 			  unsigned int n_fds, const char **ret_why)

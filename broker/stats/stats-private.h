@@ -51,8 +51,8 @@ void stats_layout_root(const struct stats *stats, struct stats_layout *ret);
 
 /*
  * Create a page of @layout without a header, with its first backed_bytes allocated, mapped here and
- * sealed against writing through any other mapping. Any thread. Return: 0; -ENOMEM; another
- * negative errno.
+ * sealed against writing through any other mapping. Any thread.
+ * Return: 0; -ENOMEM; another negative errno.
  */
 int stats_page_new(const struct stats_layout *layout, struct stats_page *ret);
 /* Write the header of a new page. */
@@ -62,8 +62,9 @@ void stats_page_open(const struct stats *stats, const struct stats_layout *layou
 void stats_page_close(const struct stats_page *page, uint64_t now_ns);
 
 /*
- * Allocate memory for a record unless it has some. Return: true if the record may be written; a
- * store into a record without memory would raise SIGBUS if the system has none.
+ * Allocate memory for a record unless it has some.
+ * Return: true if the record may be written; a store into a record without memory would raise
+ * SIGBUS if the system has none.
  */
 bool stats_page_back(struct stats_page *page, unsigned int section, uint32_t index);
 

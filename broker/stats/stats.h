@@ -8,10 +8,10 @@
  * published later, and the hot path does not know whether a reader exists. Derived figures are set
  * by the code that computes them (control/publish.c), a few times a second while a watcher exists.
  *
- * A tenant counts from its first session until the policy no longer names it. It has a page while
- * it has sessions, if its account has room for one. Without a page its totals are in private
- * memory, its plans' figures go to a record that is never read, and its log has one record. The hot
- * path sees no difference.
+ * A tenant counts from its first session, or earlier, until the policy no longer names it. It has a
+ * page while it has sessions, if its account has room for one. Without a page its totals are in
+ * private memory, its plans' figures go to a record that is never read, and its log has one record.
+ * The hot path sees no difference.
  *
  * The creator of a page charges it in advance: this room knows no accounts. Reactor thread only,
  * unless stated otherwise. @now_ns is the broker's clock, clock_ticks_to_ns(clock_ticks()).
@@ -345,7 +345,8 @@ struct stats *stats_free(struct stats *stats);
 
 /*
  * Create a tenant. @name is cut to RBK_STATS_NAME_BYTES, and made printable. The number identifies
- * the tenant. Return: 0 or -ENOMEM.
+ * the tenant.
+ * Return: 0 or -ENOMEM.
  */
 int stats_tenant_new(struct stats *stats, uint32_t number, const char *name,
 		     struct stats_tenant **ret);
@@ -373,7 +374,8 @@ uint64_t stats_root_page_bytes(const struct stats *stats);
 
 /*
  * Make the memory of a tenant's page, for stats_tenant_map(). May sleep. Any thread, while @stats
- * exists. Return: 0, or a negative errno.
+ * exists.
+ * Return: 0, or a negative errno.
  */
 int stats_tenant_page_new(const struct stats *stats, struct stats_page *ret);
 /* Unmap and close a page that no tenant has; an empty one is accepted. May sleep. Any thread. */
@@ -461,7 +463,8 @@ void stats_tenant_reset(struct stats_tenant *tenant, uint64_t now_ns);
 struct stats_plan *stats_tenant_reset_plan(struct stats_tenant *tenant);
 /*
  * Clear record @slot of the tenant's page if its plan is gone; a live plan's record is left to
- * stats_tenant_reset_plan(). Return: false if no record from @slot on is used.
+ * stats_tenant_reset_plan().
+ * Return: false if no record from @slot on is used.
  */
 bool stats_tenant_reset_record(struct stats_tenant *tenant, uint32_t slot);
 /* Reset the devices' counts, after those of all tenants. */

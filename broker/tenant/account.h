@@ -82,7 +82,8 @@ int account_new(struct account_book *book, const char *name, const struct accoun
 		struct account **ret);
 struct account *account_ref(struct account *account);
 /*
- * Drop a reference. The last one frees the account and asserts that all slots are 0. Return: NULL.
+ * Drop a reference. The last one frees the account and asserts that all slots are 0.
+ * Return: NULL.
  */
 struct account *account_unref(struct account *account);
 

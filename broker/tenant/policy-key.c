@@ -82,8 +82,8 @@ static bool parse_percent(const char *text, size_t length, uint64_t *ret)
 }
 
 /*
- * Remove the blanks between a number and its unit: "512 MiB". Return: false if there is no number,
- * or if @ret is too small.
+ * Remove the blanks between a number and its unit: "512 MiB".
+ * Return: false if there is no number, or if @ret is too small.
  */
 static bool split_size(const char *value, char *ret, size_t bytes)
 {
@@ -250,7 +250,8 @@ static void read_switch(struct policy_loader *loader, const char *key, const cha
 /* ---- Matching ---- */
 
 /*
- * Make room for one more than @n elements. Return: false, with loader->error set, if out of memory.
+ * Make room for one more than @n elements.
+ * Return: false, with loader->error set, if out of memory.
  */
 static bool grow(struct policy_loader *loader, void *array, uint32_t n, size_t element_bytes)
 {
