@@ -253,8 +253,7 @@ struct session {
 	struct charge charges[3];
 	struct hold *hold; /* for the connection; NULL once the connection is closed */
 	struct hold_sent sent;
-	/* kernel memory of unread answers, if more than SESSION_UNREAD_BYTES */
-	struct charge unread;
+	struct charge unread;  /* kernel memory of unread answers, if it is much */
 	uint64_t unread_bytes; /* upper bound of the bytes of unread answers */
 	int fd;
 	int receiving_fd;   /* copy of fd for the thread that receives a message with descriptors */
@@ -269,8 +268,7 @@ struct session {
 		struct rbk_wire_lease_open lease_open;
 	} waiting;
 	struct list_node page_wait; /* in the waiters of the tenant's page; see session-stats.c */
-	/* timeout of an administrator's wait for the page; NULL: no wait */
-	struct loop_timer *page_timer;
+	struct loop_timer *page_timer; /* timeout of an administrator's wait; NULL: none */
 	int page_result;               /* result of making the page */
 	struct lease_page *lease_page; /* page for the waiting request; NULL: none */
 	struct loop_watch *watch;
@@ -281,9 +279,8 @@ struct session {
 	uint64_t arena_bytes;
 	struct list_node leases; /* leases of which the session is a member; see session-lease.c */
 	struct list_node lease_waits; /* lease requests that are not answered yet */
-	/* rings, arenas and plans that exist */
-	uint32_t n_added_rings, n_added_arenas, n_added_plans;
-	uint64_t began_ns; /* as in statistics pages */
+	uint32_t n_added_rings, n_added_arenas, n_added_plans; /* existing objects */
+	uint64_t began_ns;                                     /* as in statistics pages */
 	struct stats_session shown;
 	struct session_latencies latencies;
 	struct session_reset reset;

@@ -330,7 +330,7 @@ void stats_flush(struct stats *stats)
 
 /* --- Pages --- */
 
-/* Show a device's name, kind and memory in a tenant's page. */
+/* Show a device's name, driver, paths, kind and memory in a tenant's page. */
 static void show_device(const struct stats *stats, const struct stats_page *page, uint32_t index)
 {
 	struct rbk_stats_device *shown = stats_page_record(page, RBK_STATS_SECTION_DEVICES, index);

@@ -28,7 +28,7 @@ struct stats;
 
 enum {
 	STATS_MAX_PLANS = 1024,    /* slots of a tenant's page */
-	STATS_MAX_GATHERING = 256, /* plans of a tenant with uncounted tasks */
+	STATS_MAX_GATHERING = 256, /* plans with uncounted tasks, for one stats_flush() */
 	STATS_LOG_RECORDS = 4096,
 	STATS_MAX_TENANTS = 1024,   /* records of the root page */
 	STATS_MAX_SESSIONS = 16384, /* records of the root page */
@@ -83,10 +83,9 @@ struct stats_tenant {
 	uint64_t n_unlisted; /* plans without a slot */
 	bool has_delay;      /* its record of delays is used */
 	bool is_changed;     /* figures other than counts changed since the root page's update */
-	uint64_t published_tasks; /* n_tasks at that update */
-	uint32_t root_slot;       /* in the root page; or STATS_NO_SLOT */
-	/* the publisher's: device_ns at its last computation of shares */
-	uint64_t seen_ns[RBK_MAX_DEVICES];
+	uint64_t published_tasks;          /* n_tasks at that update */
+	uint32_t root_slot;                /* in the root page; or STATS_NO_SLOT */
+	uint64_t seen_ns[RBK_MAX_DEVICES]; /* the publisher's: device_ns at its last shares */
 	struct rbk_stats_tenant own;
 };
 

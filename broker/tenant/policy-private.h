@@ -1,6 +1,6 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
-/* Declarations shared by the policy's sources and override.c; private to tenant/. */
+/* Declarations about policies shared by the sources of tenant/; private to tenant/. */
 #include <stddef.h>
 
 #include "shm/policy-keys.h"
