@@ -1,12 +1,12 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * What all tenants together can have of each device
+ * Budget: the memory of each device that all tenants together may use
  *
- * Puts telemetry and residency together, which know nothing of each other: from each sample that
- * matters, what can be had is the device's memory, less a headroom, less what processes outside
- * use, less what the driver took for the broker itself. That last part is charged to the broker's
- * own account, so that the ledger's sum is what the kernel says the broker holds. Reactor thread.
+ * Connects telemetry and residency, which know nothing of each other. With each sample that matters
+ * it computes the usable memory: the device's memory, less a headroom, less the use of outside
+ * processes, less the driver's overhead for the broker. The overhead is charged to the broker's own
+ * account, so that the ledger's sum is what the kernel counts for the broker. Reactor thread.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -23,58 +23,62 @@ struct tenants;
 struct waker;
 
 /*
- * Command buffers, pipelines and whatever else a driver allocates in device memory for us is
- * expected to stay below this, per device; above it a warning says so.
+ * Expected maximum, per device, of what a driver allocates for the broker itself, such as command
+ * buffers and pipelines. A larger overhead is logged as a warning.
  */
 #define BUDGET_OVERHEAD_BYTES (64ull << 20)
 
 struct budget_options {
 	struct loop *loop;
-	struct waker *waker; /* that telemetry rings; nobody else uses it */
+	struct waker *waker; /* rung by telemetry; for this module only */
 	struct telemetry *telemetry;
 	struct residency *residency;
 	struct tenants *tenants;
-	struct enforce
-		*enforce; /* told of what samples say, and may want more; NULL: there is none */
+	struct enforce *enforce; /* told of new samples, and may need more of them; NULL: none */
 	struct executor *const *executors;
 	uint32_t n_executors;
-	/* Devices have all of their memory_bytes: an administrator said how much may be used. */
+	/* An administrator set memory_bytes, and devices have no headroom. */
 	bool is_capped;
 };
 
-/* Everything is borrowed. Takes the first sample into account. Return: 0 or negative errno. */
+/*
+ * Make a budget, and evaluate the first sample. @options is copied, all that it points to is
+ * borrowed.
+ * Return: 0 or a negative errno.
+ */
 int budget_new(const struct budget_options *options, struct budget **ret);
 struct budget *budget_free(struct budget *budget);
 
-/* The policy was read again: headroom may have changed. */
+/* Apply a new policy: headroom and reserves may have changed. */
 void budget_policy_changed(struct budget *budget);
 
 /*
- * For the dispatcher, once per turn that gave tasks to a device other than the CPU (@is_busy) and
- * before sleeping (not, if it has none there): sets the pace of the samples. @context is the
- * budget.
+ * Set the pace of the samples. The dispatcher calls this after each turn that gave tasks to a
+ * device other than the CPU (@is_busy), and before it sleeps (@is_busy only if such a device has
+ * tasks). @context is the budget.
  */
 void budget_set_pace(void *context, bool is_busy, bool has_sessions);
 
-/* What all tenants together can have of a device's memory, as of the last look. */
+/* Return the bytes of a device that all tenants together may use, as of the last look. */
 uint64_t budget_usable_bytes(const struct budget *budget, uint32_t device);
 
-/* What they use may have changed: somebody is about to look. */
+/* Update the use of leases if it may have changed; call before the figures are read. */
 void budget_look_at_leases(struct budget *budget);
-/* What programs seem to use of their leases there, as of the last look: see lease.h. */
+/* Return the bytes of leases that programs use on a device, as of the last look: see lease.h. */
 uint64_t budget_leased_bytes(const struct budget *budget, uint32_t device);
 
-/* What a sample means. A pure function. */
+/* Figures computed from a sample. */
 struct budget_figures {
-	uint64_t usable_bytes;   /* by tenants */
-	uint64_t outside_bytes;  /* used by others */
-	uint64_t overhead_bytes; /* used by the broker's process for nobody in particular */
+	uint64_t usable_bytes;   /* usable by all tenants */
+	uint64_t outside_bytes;  /* used by outside processes */
+	uint64_t overhead_bytes; /* used by the broker's process, beyond tenants' allocations */
 };
 
 /*
- * @total_bytes as the executor has them; @headroom_bytes to be left free; @allocated_bytes that
- * executors hold for tenants now; @leased_bytes of what others use is within leases, and so charged
- * to tenants already. @pool may lack anything: what is not known is taken for 0.
+ * Compute the figures of a sample; a pure function. @total_bytes is the executor's total;
+ * @headroom_bytes stay free; @allocated_bytes are what executors hold for tenants; @leased_bytes
+ * are outside use within leases, which tenants are charged for already. Members of @pool may be
+ * invalid: unknown use counts as 0.
  */
 void budget_compute(const struct memory_reading *pool, uint64_t total_bytes,
 		    uint64_t headroom_bytes, uint64_t allocated_bytes, uint64_t leased_bytes,

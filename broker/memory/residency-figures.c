@@ -2,8 +2,8 @@
 /*
  * Residency: figures
  *
- * What plans take, what they are worth, and what a device and a tenant have left. No function here
- * has a plan come or go.
+ * The sizes and values of plans, and the free memory of devices and tenants. No function here loads
+ * or evicts a plan.
  */
 #include "memory/residency-private.h"
 #include "tenant/tenant.h"
@@ -97,7 +97,7 @@ uint64_t residency_tenant_used(const struct residency_device *device, const stru
 	       memory_of(tenant)->leaving[device->index];
 }
 
-/* What plans and leases have been charged for. */
+/* Return the VRAM bytes charged for plans and leases. */
 static uint64_t device_charged(const struct residency_device *device)
 {
 	return device->charged_bytes[EXEC_TIER_VRAM] +
@@ -128,7 +128,7 @@ int64_t seeker_tenant_free(const struct seeker *seeker)
 	       (int64_t)seeker_tenant_awaited(seeker);
 }
 
-/* Return: the bytes that other tenants' leases have not yet taken of their reserves. */
+/* Return the bytes of other tenants' reserves that their leases have not taken. */
 static uint64_t reserved_for_others(const struct residency_device *device,
 				    const struct tenant *tenant)
 {
@@ -140,8 +140,8 @@ static uint64_t reserved_for_others(const struct residency_device *device,
 }
 
 /*
- * Plans leave for who is owed something, leases do not. So leases stay out of what is reserved for
- * others, also before those others have come.
+ * Plans are evicted for a request that is owed, leases are not. So leases keep out of the reserves
+ * of other tenants, even before those tenants use them.
  */
 uint64_t residency_lease_room(const struct residency_device *device, const struct tenant *tenant)
 {
@@ -155,8 +155,7 @@ uint64_t residency_lease_room(const struct residency_device *device, const struc
 }
 
 /*
- * Not what is still taken by those who leave, and not what others who are awaited will need when
- * that is free.
+ * Bytes that are still being freed, and bytes set aside for other requests, do not count as room.
  */
 uint64_t seeker_room(const struct seeker *seeker)
 {
@@ -188,7 +187,10 @@ uint64_t residency_available(const struct residency_device *device, const struct
 	uint64_t leased = leases_of(tenant)->granted[device->index];
 	uint64_t reserve = tenant->shares[device->index].reserve;
 
-	/* Its own plans can make way, and others that hold more than their due. */
+	/*
+	 * The tenant's own plans can be evicted; so can those of tenants that hold more than their
+	 * due.
+	 */
 	of_tenant += (int64_t)evictable;
 	of_device += (int64_t)evictable;
 	if (of_device < (int64_t)saturating_sub(reserve, leased))

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Residency: finding constants that are on a device
+ * Residency: the index of constants on a device
  *
- * A chained hash table over (device, inode, offset, bytes, owner, tier). Clients choose offsets,
- * sizes and how many constants there are, so the hash is of all six, has a secret seed, and the
- * table grows with its content: a look-up stays short whatever they choose. Constants that agree in
- * all six are as good as each other, and the first is found; taking one out needs no search.
+ * A chained hash table. The key is (device, inode, offset, bytes, owner, tier). Clients choose
+ * offsets, sizes and the number of constants. So the hash covers the whole key and has a secret
+ * seed, and the table grows with its content: a look-up stays short whatever clients choose.
+ * Constants with equal keys are interchangeable, and the first is found. A removal needs no search.
  *
- * The table grows by a bucket at a time (linear hashing: Litwin, VLDB 1980), which gets its part of
- * the bucket whose turn it is to be split, and buckets are allocated by segments that stay where
- * they are. So no constant that comes costs more than a few moves and a small allocation, where a
- * table that doubles would be tens of megabytes to be cleared and given back.
+ * The table grows by one bucket at a time (linear hashing: Litwin, VLDB 1980). The new bucket gets
+ * its part of the bucket that is next to be split. Buckets are allocated in segments that are never
+ * moved. So adding a constant costs a few moves and at most a small allocation. A table that
+ * doubles would have to clear and free tens of megabytes at once.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@
 
 enum {
 	MAX_BUCKETS = RESIDENT_INDEX_SEGMENT * RESIDENT_INDEX_SEGMENTS,
-	STEPS_AT_ONCE = 4, /* towards more buckets, with each constant that comes */
+	STEPS_AT_ONCE = 4, /* entries moved or buckets added for each new constant */
 };
 
 /* Lookup key of a constant. */
@@ -56,7 +56,7 @@ int resident_index_init(struct resident_index *index)
 	index->segments[0] = calloc(RESIDENT_INDEX_SEGMENT, sizeof(struct resident_constant *));
 	if (!index->segments[0])
 		return error_origin(-ENOMEM);
-	/* Early in a machine's life there may be no randomness yet; time is better than nothing. */
+	/* Early in a machine's life there may be no randomness yet; then the time is the seed. */
 	if (getrandom(&index->seed, sizeof(index->seed), GRND_NONBLOCK) != sizeof(index->seed))
 		index->seed = mix_u64(clock_now_ns());
 	return 0;
@@ -69,13 +69,13 @@ void resident_index_deinit(struct resident_index *index)
 	*index = (struct resident_index){.n_buckets = 0};
 }
 
-/* The greatest power of two of buckets that there are. */
+/* Return the largest power of two that is at most the number of buckets. */
 static uint32_t full_buckets(const struct resident_index *index)
 {
 	return 1u << (31 - __builtin_clz(index->n_buckets));
 }
 
-/* The bucket that was split last into the newest one, or is being split. */
+/* Return the number of the bucket that was split last into the newest one, or is being split. */
 static uint32_t last_split(const struct resident_index *index)
 {
 	const uint32_t newest = index->n_buckets - 1;
@@ -96,7 +96,7 @@ static struct resident_constant **bucket_of(const struct resident_index *index, 
 	return &index->segments[number / RESIDENT_INDEX_SEGMENT][number % RESIDENT_INDEX_SEGMENT];
 }
 
-/* Puts it first into the list at @list. */
+/* Insert a constant at the head of the list at @list. */
 static void link_in(struct resident_constant **list, struct resident_constant *constant)
 {
 	constant->next = *list;
@@ -120,7 +120,7 @@ static void put(struct resident_index *index, struct resident_constant *constant
 	link_in(bucket_of(index, number_of(index, hash_of(index, &key))), constant);
 }
 
-/* Adds a bucket, and begins to split the one that it gets its constants from. */
+/* Add a bucket, and begin to split the bucket that it takes its constants from. */
 static void split(struct resident_index *index)
 {
 	struct resident_constant **from, ***segment;
@@ -138,7 +138,10 @@ static void split(struct resident_index *index)
 	*from = NULL;
 }
 
-/* A few steps towards as many buckets as constants; more than come, so as to catch up. */
+/*
+ * Take a few steps towards as many buckets as constants. More steps than new constants let the
+ * table catch up.
+ */
 static void grow(struct resident_index *index)
 {
 	struct resident_constant *constant;

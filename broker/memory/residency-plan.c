@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Residency: the records of plans, and of the tenants that have them
+ * Residency: the records of plans and of their tenants
  *
- * A tenant's plans on a device are in two lists, of large ones and of the others, for those who
- * look for plans that make way: see residency-seek.c.
+ * A tenant's plans on a device are in two lists, large and small, for the searches for plans to
+ * evict: see residency-seek.c.
  */
 #include <assert.h>
 #include <errno.h>
@@ -74,7 +74,7 @@ struct residency_plan *residency_plan_new(struct residency *residency, struct pl
 	plan->memory = memory;
 	plan->tenant = tenant_ref(memory->tenant);
 	memory->counts = &memory->tenant->memory->counts;
-	plan->value = 1; /* whoever makes a plan means to use it */
+	plan->value = 1; /* a new plan is expected to be used */
 	plan->folded_ns = plan->used_ns = clock_now_ns();
 	list_init(&plan->waited);
 	for (int wish = 0; wish < RESIDENCY_WISHES; wish++) {
@@ -143,13 +143,13 @@ bool residency_plan_settle(struct residency_plan *plan)
 	tenant_unref(plan->tenant);
 	free(plan);
 	removed(memory);
-	/* What it left may be room for others. */
+	/* The plan's charges are refunded, so another plan may fit. */
 	if (was_supported)
 		residency_review_in(residency, 0);
 	return true;
 }
 
-/* Plans that make way */
+/* Plans that may be evicted */
 
 static bool holds_anything(const struct residence *residence)
 {
@@ -197,7 +197,7 @@ void residence_release(struct residence *residence)
 static void visit(struct residence *residence, uint64_t bytes, residency_holder_fn fn, void *data)
 {
 	residence->device->residency->n_visits++;
-	/* Not one that is to leave already. */
+	/* Skip a plan that is being evicted. */
 	if (residence->state == RESIDENCE_IN)
 		fn(residence, bytes, data);
 }
@@ -218,7 +218,7 @@ void residency_visit_holders(struct tenant_memory *memory, unsigned int device,
 		struct residence *residence = container_of(node, struct residence, holding);
 		uint64_t bytes = residence_bytes(residence);
 
-		/* Others who shared its blocks may have left. */
+		/* Plans that shared its blocks may have left since the last visit. */
 		list_remove(node);
 		list_append(is_large(residence, bytes) ? &on->large : &on->small, node);
 		visit(residence, bytes, fn, data);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who gives way to whom: see residency-policy.h.
+ * Residency policy: see residency-policy.h.
  *
- * The value is an exponentially decaying count. With tasks at an even rate r it tends to
- * r * half-life / ln 2, whatever the intervals at which it is looked at, so looking may be as rare
- * as decisions are.
+ * The value is an exponentially decaying count. With tasks at an even rate r it tends to r *
+ * half-life / ln 2, however often it is computed. So it need not be computed more often than
+ * decisions are made.
  */
 #include "memory/residency-policy.h"
 
@@ -12,13 +12,13 @@
 
 enum rank { RANK_ABOVE_HIGH, RANK_ABOVE_RESERVE, RANK_OWN };
 
-/* With @more bytes beside what it has. */
+/* Return true if the tenant stays within @limit with @more bytes. */
 static bool is_within(uint64_t limit, const struct residency_claim *claim, uint64_t more)
 {
 	return claim->used <= limit && more <= limit - claim->used;
 }
 
-/* Would its tenant still have its reserve without this plan? */
+/* Return true if the tenant keeps its reserve without this plan. */
 static bool leaves_reserve(const struct residency_claim *holder)
 {
 	return holder->used >= holder->bytes &&
@@ -111,7 +111,9 @@ double residency_value(double value, uint32_t n_wanted, uint64_t elapsed_ns, uin
 	if (n_wanted == 0)
 		return value;
 
-	/* n tasks evenly over the active part, each decayed by its age at the end of that part. */
+	/*
+	 * The tasks lie evenly in the active part, each decayed by its age at the end of that part.
+	 */
 	active_ns = (double)(elapsed_ns - since_last_ns) + 1;
 	decay = exp2(-active_ns / half_life_ns);
 	return value + n_wanted * ((1 - decay) * half_life_ns / (M_LN2 * active_ns)) *

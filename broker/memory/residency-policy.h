@@ -1,33 +1,38 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Who gives way to whom on a device
+ * Residency policy: which plan may displace which on a device
  *
- * Pure functions of numbers: whether a plan that wants memory may take it from a plan that has it,
- * and which of several goes first. What carries it out is memory/residency.h.
+ * Pure functions of numbers. They decide whether a plan that requests memory may take it from a
+ * plan that holds it, and which of several plans is evicted first. memory/residency.h carries the
+ * decisions out.
  *
- * The order in which memory is taken back: from tenants above vram-high, then from tenants above
- * their reserve, then from the wisher's own tenant; within each, the least wanted first. A tenant
- * that fills its reserve is never refused for others that are above theirs. Nobody is taken below
- * the reserve, but by a wish within another's reserve: a plan that straddles the line cannot be
- * kept by half. That cannot go back and forth, because the plan that left wants more than its
- * reserve.
+ * Memory is taken back in this order: from tenants above vram-high, then from tenants above their
+ * reserve, then from the requesting tenant itself; in each group from the least wanted plan first.
+ * A request within its tenant's reserve is never refused in favour of tenants above theirs. An
+ * eviction takes no tenant below its reserve, except for a request within another tenant's reserve:
+ * a plan that straddles the reserve cannot be kept in part. Two plans cannot displace each other in
+ * turn this way, because the evicted plan's request exceeds its tenant's reserve.
  *
- * A lease (lease.h) stands for a program whose tasks nobody sees. It may take what is within its
- * tenant's reserve; above that, what its own tenant's plans have, however wanted, and what other
- * tenants have above vram-high; and it never leaves by itself.
+ * A lease (lease.h) stands for a program whose tasks the broker does not see. It may take memory
+ * within its tenant's reserve. Above the reserve it may take memory from its own tenant's plans,
+ * however wanted. If its tenant stays below vram-high, it may also take memory from other tenants
+ * above vram-high. It is never evicted.
  *
- * What is wanted is told from the tasks of late: value is their number, decaying by half every
- * RESIDENCY_HALF_LIFE_NS. A wish above its reserve must be wanted RESIDENCY_HYSTERESIS times as
- * much as what it displaces, so that two plans that cannot both be there do not take turns: moving
- * memory costs more than running on the processor.
+ * A plan's value tells how much the plan is wanted: the number of its tasks, which decays by half
+ * every RESIDENCY_HALF_LIFE_NS. A request above its tenant's reserve needs more than
+ * RESIDENCY_HYSTERESIS times the value of the plan that it displaces. Otherwise two plans that do
+ * not fit together would take turns, and moving memory costs more than running on the CPU. A wanted
+ * plan whose tenant stays below vram-high may displace plans of a tenant above vram-high
+ * whatever their value.
  *
- * A plan that was wanted often and has fallen silent is worth no more than RESIDENCY_SILENT_VALUE
- * to others, who may be busy for as long as it was: they run on the processor meanwhile, which is
- * why they cannot be wanted as often as it was on the device. Silent is who was not wanted for
- * RESIDENCY_SILENCE_NS, which is what moving a model takes (waiting as long as moving would take
- * costs at most twice what knowing the future would), nor for RESIDENCY_SILENT_INTERVALS of the
- * intervals at which it used to be. Who is heard again has his value back.
+ * A plan that was wanted often and has fallen silent counts for at most RESIDENCY_SILENT_VALUE
+ * against other plans. Without this limit, other plans would have to be busy for as long as the
+ * silent plan was; they cannot reach its value, because they run on the CPU meanwhile. A plan is
+ * silent if it was not wanted for RESIDENCY_SILENCE_NS, nor for RESIDENCY_SILENT_INTERVALS of its
+ * usual intervals between tasks. RESIDENCY_SILENCE_NS is the time that moving a model takes:
+ * waiting for that time costs at most twice what knowing the future would. A silent plan that is
+ * wanted again has its former value.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -43,49 +48,50 @@ enum { RESIDENCY_SILENT_INTERVALS = 8 };
 
 enum residency_policy {
 	RESIDENCY_WANTED, /* as above */
-	RESIDENCY_LRU,  /* for comparison: whoever wants memory displaces the least recently used */
-	RESIDENCY_STAY, /* for comparison: who is there stays */
+	RESIDENCY_LRU,    /* for comparison: the least recently used plan is displaced */
+	RESIDENCY_STAY,   /* for comparison: a resident plan is never displaced */
 };
 
-/* A plan that has or wants memory on one device, with its tenant's standing there. */
+/* A plan that holds or requests memory on a device, with the limits and use of its tenant. */
 struct residency_claim {
 	struct tenant_share share;
-	uint32_t tenant;  /* number: claims of one tenant are told from others */
-	uint64_t used;    /* bytes that the tenant holds on the device now */
-	uint64_t bytes;   /* of this plan: wanted more, or given back if it goes */
-	double value;     /* how much it is wanted */
-	uint64_t used_ns; /* when it was wanted last, for RESIDENCY_LRU */
-	bool is_lease;    /* a lease, not a plan: only wishes */
+	uint32_t tenant;  /* number, by which claims of one tenant are recognised */
+	uint64_t used;    /* VRAM bytes that the tenant holds on the device */
+	uint64_t bytes;   /* bytes that the plan requests, or frees if it is evicted */
+	double value;     /* decayed number of tasks */
+	uint64_t used_ns; /* time of the last request for the plan, for RESIDENCY_LRU */
+	bool is_lease;    /* a lease, not a plan; only as a request */
 };
 
 enum { RESIDENCY_KEEP = -1 };
 
 /*
- * May @wish take what @holder has? Return: RESIDENCY_KEEP, or a rank: lower ones go first, among
- * equal ones the lower value.
+ * Rank a plan for eviction in favour of @wish.
+ * Return: RESIDENCY_KEEP: @wish may not displace @holder; or a rank: plans with lower ranks are
+ * evicted first, of equal ranks the one with the lower value.
  */
 int residency_rank(enum residency_policy policy, const struct residency_claim *wish,
 		   const struct residency_claim *holder);
 
 /*
- * The same when memory must be given back to processes outside the broker: down to the reserves,
- * no further.
+ * Rank a plan for eviction when processes outside the broker need memory. Return values are those
+ * of residency_rank(); no tenant is taken below its reserve.
  */
 int residency_rank_pressure(const struct residency_claim *holder);
 
-/* Is @a to go before @b, of which ranks are given? */
+/* Return true if @a is to be evicted before @b, given their ranks. */
 bool residency_goes_first(enum residency_policy policy, int rank_a, const struct residency_claim *a,
 			  int rank_b, const struct residency_claim *b);
 
-/* Is @a to come before @b, when both wish and not both can? */
+/* Return true if @a's request precedes @b's when there is no room for both. */
 bool residency_comes_first(const struct residency_claim *a, const struct residency_claim *b);
 
 /*
- * The value after @n_wanted tasks, the last of them @since_last_ns ago, over the @elapsed_ns since
- * @value was true. As if they had come evenly between.
+ * Return the value after @n_wanted more tasks, as if they had arrived evenly: @value was computed
+ * @elapsed_ns ago, and the last task arrived @since_last_ns ago.
  */
 double residency_value(double value, uint32_t n_wanted, uint64_t elapsed_ns,
 		       uint64_t since_last_ns);
 
-/* What @value counts for if the plan was wanted last @idle_ns ago. */
+/* Return the effective value of a plan that was wanted last @idle_ns ago. */
 double residency_value_heard(double value, uint64_t idle_ns);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Residency: when the next review is, and the next turn of what takes several
+ * Residency: the times of the next review, and of the next turn of work that takes several
  *
- * Everybody may ask for that, from inside whatever goes on: only timers are set here.
+ * These functions may be called at any point, because they only set timers.
  */
 #include "loop/loop.h"
 #include "memory/residency-private.h"
 #include "util/clock.h"
 #include "util/number.h"
 
-/* However many plans there are: reviews take a small part of the reactor's time. */
+/* The pause is a multiple of the time that reviews take, however many plans there are. */
 uint64_t residency_paused_until_ns(const struct residency *residency)
 {
 	return residency->reviewed_ns +

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Residency: who waits for a plan to come or to be gone, and who is told
+ * Residency: waiters for a plan to be loaded or evicted
  *
- * Clients are told by a callback, from inside whatever goes on: the callback only notes the answer.
+ * A waiter's callback may be called at any point, because it only notes the answer.
  */
 #include <errno.h>
 
@@ -11,10 +11,10 @@
 #include "memory/residency-private.h"
 #include "tenant/tenant.h"
 
-/* Telling takes at most that part of a turn's budget. */
+/* Answering takes at most 1/TELL_PART of a turn's budget. */
 enum { TELL_PART = 4 };
 
-/* What was put off is looked at again. However much it is, that is done here at once. */
+/* Queue the deferred waiters of a plan to be handled again. This takes constant time. */
 static void recall(struct residency_plan *plan, enum residency_wish wish)
 {
 	struct list_node *deferred = &plan->deferred[wish], *asked = &plan->tenant->memory->asked;
@@ -27,7 +27,7 @@ static void recall(struct residency_plan *plan, enum residency_wish wish)
 	residency_review_in(plan->residency, 0);
 }
 
-/* Out of the list that it is in. */
+/* Remove a waiter from its list. */
 static void waiter_take(struct residency_waiter *waiter)
 {
 	struct residency_plan *plan = waiter->memory->residency;
@@ -75,7 +75,7 @@ void waiter_stay(struct residency_waiter *waiter)
 		plan->is_named |= (uint16_t)(1u << waiter->device);
 }
 
-/* Is this what it waits for? */
+/* Return true if the waiter asked for this device or for any. */
 static bool waiter_wants(const struct residency_waiter *waiter, const struct residence *residence)
 {
 	return waiter->device == RBK_DEVICE_NONE || waiter->device == residence->device->index;
@@ -113,7 +113,7 @@ void residency_tell(struct residence *residence, int res)
 	tell_held(residence, RESIDENCY_PREFETCH, res);
 	if (res == 0)
 		tell_held(residence, RESIDENCY_WAIT, res);
-	/* Whoever wanted it back after it was evicted by hand has it. */
+	/* A waiter wanted the plan again after it was evicted by hand. */
 	if (res == 0)
 		plan->is_parked = false;
 	residency_tell_added(plan);

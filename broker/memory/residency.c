@@ -1,17 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Residency: see residency.h.
+ * Residency: the functions of residency.h.
  *
- * Here is what others call. What it is made of, from the top to the bottom: residency-room.c
- * decides which plans come and go, residency-lease.c serves those who wait for a lease,
- * residency-seek.c finds plans that make way, residency-device.c has plans leave a device,
- * residency-load.c brings one plan to a device and takes it away, residency-plan.c has the records
- * of plans, residency-reopen.c brings a lost device back, residency-wait.c tells those who wait for
- * a plan, residency-timer.c says when the next review is, residency-figures.c has the sums, and
- * residency-policy.c says who gives way to whom. None calls one further up.
+ * The files, from the top to the bottom layer; no file calls into a layer above its own:
+ * - residency-room.c decides which plans are loaded and evicted
+ * - residency-lease.c serves waits for leases
+ * - residency-seek.c finds plans to evict
+ * - residency-device.c has plans leave a device
+ * - residency-load.c loads and unloads one plan
+ * - residency-plan.c has the records of plans
+ * - residency-reopen.c reopens a lost device
+ * - residency-wait.c answers the waiters for a plan
+ * - residency-timer.c schedules the next review
+ * - residency-figures.c computes the sums
+ * - residency-policy.c decides which plan may displace which
  *
- * Owned by the reactor: plans, residences, blocks, the sums. The setup thread sees a residence only
- * while it is LOADING or UNLOADING, and changes nothing of it but job_result.
+ * The reactor owns plans, residences, blocks and sums. The setup thread uses a residence only while
+ * it is LOADING or UNLOADING, and changes only its job_result, is_own_filled, is_work_freed and
+ * n_freeing.
  */
 #include "memory/residency.h"
 
@@ -28,12 +34,12 @@
 
 static void ask_evict(struct residency_plan *plan, struct residency_waiter *waiter)
 {
-	/* It is gone since then, and may have been brought again, which is not to be undone. */
+	/* The plan was evicted after the waiter was put off. A later load is not to be undone. */
 	if (waiter->was_deferred && !plan->is_parked) {
 		waiter_finish(waiter, 0);
 		return;
 	}
-	/* What was wanted until now does not bring it back. */
+	/* Tasks counted until now do not end the parking. */
 	residency_fold_plan(plan);
 	plan->is_parked = true;
 	for (unsigned int i = 1; i < plan->residency->options.n_executors; i++)
@@ -46,7 +52,7 @@ static void ask_evict(struct residency_plan *plan, struct residency_waiter *wait
 	waiter_stay(waiter);
 }
 
-/* Once for all who ask for it in this turn. */
+/* Try to load a plan at most once per turn, however many waiters ask for it. */
 static int try_asked(struct residence *residence)
 {
 	struct residency *residency = residence->plan->residency;
@@ -95,9 +101,9 @@ static void handle(struct residency_waiter *waiter)
 }
 
 /*
- * What was asked since the last turn; not from inside residency_ask(), whose caller holds a task.
- * Each look may take a while and clients can ask for as much as they have entries, so there is an
- * end to it, and the next turn begins with another tenant.
+ * Handle the waiters queued since the last turn. residency_ask() does not handle them, because its
+ * caller holds a task. Handling a waiter may take a while, and clients can have as many waiters as
+ * ring entries. So the time is limited, and the next turn begins with another tenant.
  */
 static void handle_asked(struct residency *residency)
 {
@@ -148,7 +154,7 @@ int residency_add(struct residency *residency, struct plan_memory *memory,
 	return 0;
 }
 
-/* It may be in the list that the dispatcher made. */
+/* Remove the plan from the dispatcher's list, if the list contains it. */
 static void demand_forget(struct residency *residency, struct plan_memory *memory)
 {
 	struct plan_memory **at = &residency->demand.first;
@@ -240,7 +246,10 @@ void residency_turn(struct residency *residency)
 	enum { MIN_REVIEW_NS = 2000000 };
 	uint64_t since_ns = clock_now_ns() - residency->reviewed_ns;
 
-	/* They stay marked until the review, so that each is put in once between two reviews. */
+	/*
+	 * The plans stay marked until the review, so that each is added at most once between
+	 * reviews.
+	 */
 	residency->demand.first = NULL;
 	residency_review_in(residency, since_ns < MIN_REVIEW_NS ? MIN_REVIEW_NS - since_ns : 0);
 }
@@ -307,8 +316,8 @@ static void on_timer(void *data)
 
 	residency->timer_ns = 0;
 	/*
-	 * The timer was set when the review under way had not yet taken as long. Put a review off
-	 * once: reviews may follow one another for as long as memory comes and goes.
+	 * The timer was set when the last review had taken less time. Put a review off once only:
+	 * reviews may follow one another for as long as plans are loaded and evicted.
 	 */
 	if (!residency->is_put_off && clock_now_ns() < residency_paused_until_ns(residency)) {
 		residency->is_put_off = true;

@@ -1,20 +1,21 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Residency: what is in device memory, and why
+ * Residency: which plans are in device memory
  *
  * The reactor's memory manager. For every plan and device it knows whether the plan's memory is
- * there (constants in blocks shared with other plans of the same owner, and working memory),
- * charges the ledger before the executor is told to load, and takes memory back: from tenants above
- * vram-high first, then from those above their reserve, the least wanted plan first, never one with
- * a task in flight on the device. Who may take from whom is decided in memory/residency-policy.h;
- * here it is done. Reactor thread only.
+ * resident: its working memory, and its constants, which lie in blocks shared with other plans of
+ * the same owner. It charges the ledger before it tells the executor to load, and it evicts plans:
+ * first those of tenants above vram-high, then those of tenants above their reserve, the least
+ * wanted plan first. A plan leaves a device only when none of its tasks is in flight there.
+ * memory/residency-policy.h decides which plan may displace which; this module carries the decision
+ * out. Reactor thread only.
  *
- * A plan on a device is shown to placement as plan->device_state:
- *   EVICTED    not there; also while it is being loaded or is leaving
- *   READY      there
- *   NO_MEMORY  more than the device or the tenant's maximum can hold: only a changed limit helps
- *   FAILED     the device is lost; everything charged to it is given back
+ * Placement reads the state of a plan on a device from plan->device_state:
+ *   EVICTED    not resident; also while the plan is being loaded or unloaded
+ *   READY      resident
+ *   NO_MEMORY  larger than the device or the tenant's maximum: only a changed limit helps
+ *   FAILED     the device is lost, and all charges for it are refunded; or it is drained
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -44,92 +45,98 @@ int residency_new(const struct residency_options *options, struct residency **re
 /* No plan may be left. Return: NULL. */
 struct residency *residency_free(struct residency *residency);
 
-/* Host memory that residency takes at most for each constant of a plan on each device. */
+/* Upper bound of residency's host memory for each constant of a plan on each device. */
 #define RESIDENCY_CONSTANT_BYTES 256u
 
 /* ---- Plans: for session-plan.c ------------------------------------------------------------- */
 
-/* Events of a tenant's plans since start. */
+/* Events of a tenant's plans since brokerd started. */
 struct residency_counts {
 	uint64_t n_evictions, n_returns;
-	uint64_t n_constraints; /* tasks that went elsewhere for want of memory; the dispatcher's */
+	/* tasks refused or placed elsewhere for lack of memory; the dispatcher counts */
+	uint64_t n_constraints;
 };
 const struct residency_counts *residency_counts(const struct residency *residency,
 						const struct tenant *tenant);
 
 /*
- * A plan, for residency and those who use it. Embedded by who has the plan, and zero until he fills
- * in what residency_add() is to be told.
+ * Residency's record of a plan. The plan's owner embeds the record, zeroes it, and fills in the
+ * members under "Set by the owner" before residency_add().
  */
 struct plan_memory {
-	/* The dispatcher counts, residency reads and clears. */
-	uint32_t n_wanted;     /* tasks, since the last look, that a device with memory has or would
-				  have had */
-	bool is_wanted;        /* in residency_demand */
-	uint16_t leaving;      /* bit i: residency_plan_idle() when n_on_device[i] becomes 0 */
-	uint64_t wanted_ticks; /* when the last of them was admitted */
-	uint64_t n_constrained;                /* tasks that went elsewhere for want of memory */
-	uint32_t n_on_device[RBK_MAX_DEVICES]; /* in flight there */
+	/*
+	 * The dispatcher counts; residency reads and clears. n_wanted is the number of tasks since
+	 * then that a device with memory ran, or would have run if the plan had been resident.
+	 */
+	uint32_t n_wanted;
+	bool is_wanted;        /* added to residency_demand since the last review */
+	uint16_t leaving;      /* bit i: call residency_plan_idle() when n_on_device[i] becomes 0 */
+	uint64_t wanted_ticks; /* admission time of the last task in n_wanted */
+	uint64_t n_constrained; /* tasks refused or placed elsewhere for lack of memory */
+	uint32_t n_on_device[RBK_MAX_DEVICES]; /* tasks in flight, by device */
 	struct plan_memory *next_wanted;
-	struct residency_counts *counts;  /* its tenant's; */
-	struct residency_plan *residency; /* residency's own; NULL: the plan was not added */
+	struct residency_counts *counts;  /* the tenant's */
+	struct residency_plan *residency; /* private; NULL: not added */
 
-	/* Whoever adds it says. */
+	/* Set by the owner. */
 	struct plan *plan;
 	struct tenant *tenant;
 	uint32_t session, id;  /* for residency_evict() */
-	uint64_t *n_evictions; /* of the session's plans: counted there, too */
+	uint64_t *n_evictions; /* the session's counter of evictions; incremented by residency */
 };
 
 enum { RESIDENCY_E_SETTLED = 1 };
 
 /*
- * A prepared plan comes into being: loads it where it fits now. @done is called once, later, when
- * the plan is resident or it is clear that it will have to wait.
- * Return: 0; RESIDENCY_E_SETTLED, that is clear already and @done will not be called; negative
- * errno, nothing happened.
+ * Add a prepared plan, and load it if it fits now. @done is called once, later, when the plan is
+ * resident or it is clear that the plan has to wait for memory.
+ * Return: 0; RESIDENCY_E_SETTLED: the plan is not being loaded, and @done will not be called; a
+ * negative errno: nothing happened.
  */
 int residency_add(struct residency *residency, struct plan_memory *memory,
 		  void (*done)(struct plan_memory *memory));
 /*
- * Gives back a plan's memory everywhere and forgets the plan; no task of it is in flight. Loading
- * is cut short, waiters complete with -ECANCELED. @done is called once, perhaps from in here, after
- * which no executor has anything of it but what plan_prepare() made. Accepts a plan that was never
- * added.
+ * Refund a plan's memory on all devices and forget the plan. No task of the plan may be in flight.
+ * Loads are cancelled, and waiters complete with -ECANCELED. @done is called once, perhaps inside
+ * this call; by then the executors hold nothing of the plan except what plan_prepare() made. A plan
+ * that was never added is accepted.
  */
 void residency_remove(struct residency *residency, struct plan_memory *memory,
 		      void (*done)(struct plan_memory *memory));
 
-/* What may be known of a plan on a device. */
+/* Figures of a plan on a device. */
 struct residency_about {
-	uint8_t device_state;     /* enum plan_device_state */
-	enum exec_tier tier;      /* where READY */
-	uint64_t required_bytes;  /* to be resident, with one slot: constants and working memory */
-	uint64_t available_bytes; /* that the plan could have at most now, by its tenant's right */
-	uint64_t resident_bytes;  /* its share of what is there now */
+	uint8_t device_state; /* enum plan_device_state */
+	enum exec_tier tier;  /* if READY */
+	/* bytes that the plan needs to be resident with one slot: constants and working memory */
+	uint64_t required_bytes;
+	/* largest number of bytes that the plan could have now by its tenant's limits */
+	uint64_t available_bytes;
+	/* bytes that the plan holds now, counting its share of shared blocks */
+	uint64_t resident_bytes;
 	uint64_t n_evictions, n_returns;
 };
 void residency_about(const struct residency *residency, const struct plan_memory *memory,
 		     unsigned int device, struct residency_about *ret);
 
 /*
- * What a plan that has a residency has of a device's own memory now, its share of what it shares
- * with others. Unlike residency_about() it looks at that plan only.
+ * Return the VRAM bytes that an added plan holds on a device, counting its share of shared blocks.
+ * Unlike residency_about(), this reads that plan only.
  */
 uint64_t residency_vram_bytes(const struct plan_memory *memory, unsigned int device);
 
 /* ---- Tasks: for the dispatcher -------------------------------------------------------------- */
 
 /*
- * Plans that tasks wanted on a device in vain, since the last residency_turn(). The dispatcher puts
- * a plan in with residency_want(); it looks at first once per turn.
+ * Plans for which a task found no device memory since the last residency_turn(). The dispatcher
+ * adds a plan with residency_want(), and calls residency_turn() once per turn.
  */
 struct residency_demand {
 	struct plan_memory *first;
 };
 struct residency_demand *residency_demand(struct residency *residency);
 
-/* Hot: a task of @memory's plan went elsewhere, or is refused, for want of memory. */
+/* Hot: note that a task of @memory's plan was refused or placed elsewhere for lack of memory. */
 static inline void residency_want(struct residency_demand *demand, struct plan_memory *memory)
 {
 	memory->n_constrained++;
@@ -140,171 +147,207 @@ static inline void residency_want(struct residency_demand *demand, struct plan_m
 	demand->first = memory;
 }
 
-/* Cold; if demand->first: loads what there is room for, soon. */
+/* Cold; call if demand->first is set. Schedule a review, which loads the plans that fit. */
 void residency_turn(struct residency *residency);
 
 enum residency_wish {
-	RESIDENCY_PREFETCH, /* bring it now, evicting what it may; -ENOMEM if that is not enough */
-	RESIDENCY_WAIT,     /* bring it as soon as there is room, however long that takes */
-	RESIDENCY_EVICT,    /* give its memory back, and leave it out until somebody wants it */
+	/* load now, evicting what the policy allows; -ENOMEM if that is not enough */
+	RESIDENCY_PREFETCH,
+	RESIDENCY_WAIT,  /* load when there is room, however long that takes */
+	RESIDENCY_EVICT, /* evict, and stay evicted until a task or a client wants the plan */
 	RESIDENCY_WISHES,
 };
 
-/* Embedded by who asks. */
+/* A request about a plan, embedded by the requester. */
 struct residency_waiter {
 	struct list_node link;
 	struct plan_memory *memory;
 	/*
-	 * 0: it is there (EVICT: gone); -ENOMEM: no room, or never; -ENODEV: no device can run it;
-	 * -EIO: the device was lost; -EINTR: PREFETCH, it was evicted by hand while it was on its
-	 * way; -ECANCELED: the plan is being removed. May ask again at once.
+	 * @res is 0: the plan is resident (EVICT: evicted); -ENOMEM: there is no room, or never
+	 * will be; -ENODEV: no device can run the plan; -EIO: the device was lost; -EINTR:
+	 * PREFETCH, and the plan was evicted by hand while it was being loaded; -ECANCELED: the
+	 * plan is being removed. The callback may submit a new request.
 	 */
 	void (*done)(struct residency_waiter *waiter, int res);
 	uint8_t wish;   /* enum residency_wish */
 	uint8_t device; /* RBK_DEVICE_NONE: any that can run the plan (EVICT: all) */
 
-	/* Residency's. */
-	bool is_asked;     /* to be looked at */
-	bool was_deferred; /* once before, when there were too many of its kind */
+	/* Private to residency. */
+	bool is_asked;     /* queued to be handled */
+	bool was_deferred; /* handled before, and put off because too many waiters were held */
 };
 
 /*
- * done() is called exactly once, never from inside this call, unless the waiter is withdrawn. What
- * one tenant asks is looked at in that order; tenants take turns, and all of it together takes a
- * small part of the reactor's time.
+ * Queue a request about a plan. done() is called exactly once, never inside this call, unless the
+ * waiter is withdrawn. Requests of one tenant are handled in order. Tenants take turns, and all
+ * requests together take a small part of the reactor's time.
  */
 void residency_ask(struct residency *residency, struct plan_memory *memory,
 		   struct residency_waiter *waiter, enum residency_wish wish, uint8_t device);
-/* Before done() was called. */
+/* Remove a waiter whose done() has not been called. */
 void residency_withdraw(struct residency *residency, struct residency_waiter *waiter);
 
-/* The last task of the plan on @device came back, and memory->leaving has the device's bit. */
+/*
+ * Report that the plan's last task on @device completed. Call if memory->leaving has the device's
+ * bit.
+ */
 void residency_plan_idle(struct residency *residency, struct plan_memory *memory,
 			 unsigned int device);
 
 /* ---- Leases: for session-lease.c ------------------------------------------------------------ */
 
-/* Those of all devices. */
+/* Return the leases of all devices. */
 struct leases *residency_leases(struct residency *residency);
-/* As lease_new(), for one that is to be granted anything here. */
+/*
+ * Make a lease as lease_new() does. Every lease that residency is to grant memory to must be made
+ * here.
+ */
 int residency_lease_new(struct residency *residency, const struct lease_about *about,
 			struct lease **ret);
-/* Has that device, which there may not be, memory that leases can be of? */
+/*
+ * Return true if @device exists and has memory of which leases can be granted. @device may be out
+ * of range.
+ */
 bool residency_has_memory(const struct residency *residency, unsigned int device);
 /*
- * Has the lease of @wait granted what it needs, when those who come before it have been served:
- * those of its tenant who asked before, and where it would be above its tenant's part of the
- * device, those of others who wait for what is within theirs. For it plans leave where
- * residency-policy.h allows it. With @patience_ns it waits that long for room,
- * but no longer than LEASE_MAX_WAIT_NS, else only for who is leaving. @wait's done() is called
- * once, perhaps from inside; 0: it is granted, until the caller does something else.
+ * Grant the lease of @wait what it needs, after the waits that precede it have been served: the
+ * earlier waits of its tenant. A grant that would take the lease above its tenant's part of the
+ * device is also preceded by earlier waits of other tenants within their parts. Plans are evicted
+ * for the grant where residency-policy.h allows it.
+ *
+ * The wait lasts up to @patience_ns, at most LEASE_MAX_WAIT_NS. Without patience (0) it lasts only
+ * while plans are being evicted for it. @wait's done() is called once, perhaps inside this call. If
+ * done() gets 0, the bytes are granted until the caller changes the lease.
  */
 void residency_lease_ask(struct residency *residency, struct lease_wait *wait,
 			 uint64_t patience_ns);
-/* Before done() was called. */
+/* Remove a wait whose done() has not been called. */
 void residency_lease_withdraw(struct residency *residency, struct lease_wait *wait);
-/* Up to its wish into what is free, and what those who wait leave to it. */
+/* Grow the lease towards its wish, within the free memory that the waits leave to it. */
 void residency_lease_grow(struct residency *residency, struct lease *lease);
 /*
- * What somebody of the tenant can be believed to have had there of a broker that ended: what is
- * free, or in use by nobody knows whom.
+ * Return the bytes on a device that a client of the tenant may have held under a broker that ended:
+ * the free bytes and those that unknown processes use, within the tenant's maximum.
  */
 uint64_t residency_lease_believed(struct residency *residency, unsigned int device,
 				  struct tenant *tenant);
-/* So much is granted for it now: what it takes of others' use is theirs no longer. */
+/*
+ * Prepare to grant @bytes that residency_lease_believed() allowed: bytes beyond the free room are
+ * no longer counted as outside use.
+ */
 void residency_lease_believe(struct residency *residency, unsigned int device,
 			     struct tenant *tenant, uint64_t bytes);
-/* What was granted or given there is less, or otherwise, than before. */
+/*
+ * Report that less is granted or credited on the device than before, or that it is divided
+ * otherwise.
+ */
 void residency_leases_changed(struct residency *residency, unsigned int device);
 /*
- * Why there is no room for it: sets wait->available_bytes, and wait->ahead_bytes. Of one that is
- * refused this has been done.
+ * Set wait->available_bytes and wait->ahead_bytes, which say why there is no room for the wait. For
+ * a refused wait they are set already.
  */
 void residency_lease_look(struct residency *residency, struct lease_wait *wait);
 
-/* ---- What happens around it ------------------------------------------------------------------ */
+/* ---- Events from outside -------------------------------------------------------------------- */
 
 /*
- * What all tenants together can have of a device now, in bytes: its total without headroom and
- * without what others use. If it shrank, memory is given back at once.
+ * Set the bytes of a device that all tenants together may use now: its total, less headroom and
+ * outside use. If the VRAM shrank, memory is taken back at once.
  */
 void residency_set_usable(struct residency *residency, unsigned int device, uint64_t vram_bytes,
 			  uint64_t gtt_bytes);
 
 /*
- * What all tenants' reserves on it come to, of those who are away, too: leases leave that to them.
+ * Set the sum of all tenants' reserves on a device, including tenants without sessions. Leases keep
+ * out of the reserves of other tenants.
  */
 void residency_set_reserved(struct residency *residency, unsigned int device, uint64_t vram_bytes);
 
-/* What others than the broker and members of leases, as far as is known, use on it. */
+/*
+ * Set the VRAM bytes that processes use that are neither the broker nor, as far as is known,
+ * members of leases.
+ */
 void residency_set_outside(struct residency *residency, unsigned int device, uint64_t vram_bytes);
 
 /*
- * A task failed on a device. If that was lost: once nothing is in flight on it (the dispatcher sees
- * to that: executors hand tasks of a lost device back) all its memory is given back and it is
- * reopened, with back-off; then plans return. Return: is it lost?
+ * Report that a task failed on a device. If the device is lost, the dispatcher takes its tasks back
+ * (executors return the tasks of a lost device). Once none is in flight, all memory of the device
+ * is refunded and the device is reopened, with back-off; then plans return.
+ * Return: true if the device is lost.
  */
 bool residency_device_lost(struct residency *residency, unsigned int device);
 
 /*
- * It is known from elsewhere that a device is gone or has lost what it held, though no task has
- * failed: it is lost, as above. @why is for the log.
+ * Treat a device as lost that has disappeared or lost its memory although no task has failed. @why
+ * is for the log.
  */
 void residency_device_gone(struct residency *residency, unsigned int device, const char *why);
-/* A device that was gone is there again: if it is lost, it is reopened without further delay. */
+/*
+ * Report that a device that had disappeared is present again. If its last reopening failed, it is
+ * reopened without further delay.
+ */
 void residency_device_present(struct residency *residency, unsigned int device);
 /*
- * An administrator wants nothing on the device, or does again: what is there leaves when its tasks
- * have ended, and nothing comes until then. Placement sees PLAN_DEVICE_FAILED, as of a lost one.
+ * Drain a device, or end the draining, at an administrator's request. While the device drains, its
+ * plans are evicted when their tasks have completed, and no plan is loaded. Placement sees
+ * PLAN_DEVICE_FAILED, as for a lost device.
  */
 void residency_set_drained(struct residency *residency, unsigned int device, bool is_drained);
-/* It is not lost, nor being reopened, nor drained; true of those without memory of their own. */
+/*
+ * Return true if the device is neither lost, nor being reopened, nor drained. Devices without
+ * memory of their own are always up.
+ */
 bool residency_is_up(const struct residency *residency, unsigned int device);
 /*
- * The broker itself loads something beside what is resident, and charges it. Until it leaves, a
- * device that is lost is not reopened, for nothing may be loaded then.
- * Return: false if the device is lost or being reopened.
+ * Begin a load by the broker itself beside the resident plans; the caller charges it. A lost
+ * device, on which nothing may be loaded, is not reopened before residency_guest_leave().
+ * Return: false if the device is not up.
  */
 bool residency_guest_enter(struct residency *residency, unsigned int device);
 void residency_guest_leave(struct residency *residency, unsigned int device);
-/* How often a device was reopened. */
+/* Return the number of times that a device was reopened. */
 uint32_t residency_n_reopened(const struct residency *residency, unsigned int device);
-/* @reopened is called after each time; NULL: nobody is told any more. */
+/* Set the function that is called after each reopening; NULL: none. */
 void residency_on_reopened(struct residency *residency,
 			   void (*reopened)(void *context, unsigned int device), void *context);
 
-/* What residency_evict() takes. Zero-initialised but for device: everything. */
+/*
+ * A selection of plans for residency_evict(). All plans are selected if only device is set, to
+ * RBK_DEVICE_NONE.
+ */
 struct residency_victims {
-	const struct tenant *tenant; /* NULL: every one */
-	uint32_t session;            /* its number, with plan_id; 0: every plan of the tenant */
+	const struct tenant *tenant; /* NULL: all tenants */
+	uint32_t session; /* session number, used with plan_id; 0: all plans of the tenant */
 	uint32_t plan_id;
 	uint8_t device; /* RBK_DEVICE_NONE: all */
 };
 /*
- * Plans give their memory back as by RESIDENCY_EVICT, for somebody who waits for nothing. How many
- * leave, and what that will give back, goes to *ret_n and *ret_bytes. Return: is there any such
- * plan, on a device or not?
+ * Evict plans as RESIDENCY_EVICT does, without a waiter. *ret_n is the number of plans that are
+ * evicted, *ret_bytes the bytes that they will give back.
+ * Return: true if the selection has a plan, resident or not.
  */
 bool residency_evict(struct residency *residency, const struct residency_victims *victims,
 		     uint64_t *ret_n, uint64_t *ret_bytes);
 
 /*
- * The driver may have moved some of what is on a device out of its memory, without saying what. The
- * plan that has been there longest, of those that came before @before_ns (CLOCK_MONOTONIC), goes
- * and comes back at once, with those that share memory with it, which may take some turns; those
- * that no task uses right now are first. Figures do not count that as an eviction. Return: is
- * there, or was there, such a plan? It may have to wait for what is under way: then nothing happens
+ * Reload the plan that has been resident longest of those loaded before @before_ns
+ * (CLOCK_MONOTONIC). The driver may have moved part of a device's memory to the host without saying
+ * which part; allocating it anew brings it back. Plans without tasks in flight are preferred. Plans
+ * that share memory with the chosen plan are reloaded with it, which may take several turns. The
+ * figures do not count this as an eviction. If loads or evictions are under way, nothing happens
  * yet.
+ * Return: true if there is such a plan, or if other work delays the search.
  */
 bool residency_renew(struct residency *residency, unsigned int device, uint64_t before_ns);
 
 /*
- * Is there a plan that was pushed out of a device's memory from outside, or was wanted in vain of
- * late? It comes back as soon as there is room, so whoever watches the devices should look closely.
+ * Return true if a plan was evicted because of outside memory use, or was wanted lately and is not
+ * resident. Such a plan is loaded as soon as there is room, so the caller should sample the devices
+ * often.
  */
 bool residency_is_pressed(const struct residency *residency);
 
-/* New limits of tenants are in force. */
+/* Apply new limits of tenants. */
 void residency_limits_changed(struct residency *residency);
 
 DEFINE_CLEANUP(struct residency *, residency_free)

@@ -1,49 +1,52 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Noticing that a driver has moved our memory
+ * Detection of device memory that the driver moved to the host
  *
- * Drivers let memory be allocated in "device memory or the host's", and move it to the host's when
- * somebody else needs the room. amdgpu before Linux 6.10 never moves such memory back by itself, so
- * a model would stay slow for ever. All that can be seen is that the kernel counts less device
- * memory as ours than was allocated there.
+ * Drivers allocate memory "in device memory or the host's", and move it to host memory when another
+ * process needs the room. amdgpu before Linux 6.10 never moves such memory back by itself, so a
+ * model would stay slow for ever. The only sign is that the kernel counts less device memory for
+ * the broker than was allocated there.
  */
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Less than that is not noticed. */
+/* Smaller differences are ignored. */
 #define SPILL_BYTES (4ull << 20)
 
 enum {
-	SPILL_SAMPLES = 3, /* in a row: a sample and a load that meet are no spill */
+	SPILL_SAMPLES = 3, /* samples in a row, since one may fall into a load */
 };
 
-/* All zero to begin with. */
+/* Zero-initialised. */
 struct spill {
 	uint64_t allocated_bytes; /* at the last sample */
-	uint32_t n_short;         /* samples in a row */
+	uint32_t n_short;         /* samples in a row that miss memory */
 	bool is_noticed;
-	bool is_hopeless; /* everything was made anew, in vain */
+	bool is_hopeless; /* all plans were reloaded, in vain */
 	uint64_t since_ns;
 	uint64_t missing_bytes; /* at the last sample */
-	uint64_t n_spills;      /* ever noticed */
+	uint64_t n_spills;      /* spills detected so far */
 };
 
 enum spill_event {
 	SPILL_NOTHING,
 	SPILL_NOTICED,
-	SPILL_MENDED, /* or freed */
+	SPILL_MENDED, /* or the memory was freed */
 };
 
-/*
- * A new sample, taken since the last call: @own_bytes by the kernel's count, @allocated_bytes by
- * ours.
- */
+/* Evaluate a new sample: @own_bytes is the kernel's count, @allocated_bytes the broker's. */
 enum spill_event spill_sample(struct spill *spill, uint64_t own_bytes, uint64_t allocated_bytes,
 			      uint64_t now_ns);
-/* Do the next samples decide something? Then they should come soon. */
+/* Return true if the next samples decide something, so that they should come soon. */
 bool spill_is_open(const struct spill *spill);
-/* After a sample: is it certain enough, once more, that something is missing? */
+/*
+ * Return true if enough samples in a row since the last attempt show that memory is missing. Call
+ * after spill_sample().
+ */
 bool spill_wants_mending(const struct spill *spill);
-/* Something was made anew (@is_hopeless: there was nothing left): wait what the samples say. */
+/*
+ * Note an attempt to bring the memory back, and wait for new samples. @is_hopeless: there was no
+ * plan left to reload.
+ */
 void spill_tried(struct spill *spill, bool is_hopeless);
