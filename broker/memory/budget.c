@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What all tenants together can have of each device: see budget.h.
+ * Budget: the memory of each device that all tenants together may use: see budget.h.
  *
- * A sample and what executors hold are read one after the other, and a load may come between. So
- * the overhead is the least of the last few differences: it changes slowly, and what is seen too
- * early or too late only ever adds to it.
+ * A sample and the executors' count are read one after the other, and a load may come between. So
+ * the overhead is the least of the last OVERHEAD_SAMPLES differences: it changes slowly, and a load
+ * between the readings can only add to a difference.
  *
- * The same samples tell when a device has lost what it held, or is gone, or is there again, which
- * tasks would only find out by failing, and when its driver moved out what is in its memory
- * (spill.h). While something of that is under way, samples are looked at without being rung for.
+ * The same samples show that a device has lost its memory, is gone, or is present again, which
+ * tasks would find out only by failing. They also show that the driver moved device memory to the
+ * host (spill.h). While such an event is pending, a timer looks at the samples as well as the
+ * waker.
  *
- * What lies in processes that have leases is charged to their tenants when it is granted, and seen
- * in the samples, too: as much of it is taken for theirs as the kernel, or they themselves, say
- * that they use, but no more than they were granted. The kernel's list of processes may be seconds
- * old; until there is a newer one than the last change, and it is looked for more often then, all
- * that they were given counts. If that is too much, others get the difference until it is used.
+ * The memory of processes with leases is charged to their tenants when it is granted, and the
+ * samples contain it, too. So outside use is reduced by the bytes that the processes use according
+ * to the kernel, or to themselves, at most the bytes granted. The kernel's list of processes may be
+ * seconds old. If the leases have changed since, all bytes credited to members count as used, and
+ * samples are taken more often until there is a newer list. If that is too much, other tenants may
+ * use the difference meanwhile.
  *
- * Host memory behind EXEC_TIER_GTT: half of what the driver offers and others do not use, since the
- * processor's side of the machine lives there as well.
+ * EXEC_TIER_GTT has half of the host memory that the driver offers and others do not use, since the
+ * CPU's side of the machine uses host memory as well.
  */
 #include "memory/budget.h"
 
@@ -39,25 +41,26 @@
 enum { OVERHEAD_SAMPLES = 8, GROWTH_BYTES = 4 << 20 };
 static const uint64_t look_again_ns = 20000000;
 static const uint64_t look_at_leases_ns = 100000000;
-/* Telemetry finds a device that is back within that time. */
+/* Telemetry finds a returned device within this time. */
 static const uint64_t find_again_ns = 1500000000;
 
 struct budget_device {
-	struct charge overhead; /* of the broker's account */
+	struct charge overhead; /* charge to the broker's account */
 	uint64_t overheads[OVERHEAD_SAMPLES];
 	uint32_t n_overheads;
-	uint32_t n_samples; /* when it was looked at last */
+	uint32_t n_samples; /* value at the last look */
 	uint64_t usable_bytes;
-	uint64_t leased_bytes; /* that programs use of their leases */
-	uint64_t processes_ns; /* of the list of processes that was looked at last */
-	uint64_t n_changes;    /* of leases at that time */
+	uint64_t leased_bytes; /* bytes of leases that programs use */
+	uint64_t processes_ns; /* time of the last list of processes looked at */
+	uint64_t n_changes;    /* leases.n_changes at that time */
 	uint64_t outside_bytes;
-	bool has_grown_outside; /* since that time: it may be what leased programs took */
+	bool has_grown_outside; /* since that time: perhaps leased programs allocated */
 	bool has_warned;
 	bool was_gone;
-	struct reading n_vram_lost; /* at the last look */
-	uint32_t n_reopened;        /* likewise */
-	uint64_t reopened_ns;       /* when it was first seen to have been, while it was gone */
+	struct reading n_vram_lost; /* value at the last look */
+	uint32_t n_reopened;        /* value at the last look */
+	/* time at which a reopening was first seen while the device was gone */
+	uint64_t reopened_ns;
 	struct spill spill;
 };
 
@@ -116,7 +119,7 @@ static void charge_overhead(struct budget *budget, unsigned int index, uint64_t 
 		(unsigned long long)(BUDGET_OVERHEAD_BYTES >> 20));
 }
 
-/* Half of the host memory that the device could use and others do not. */
+/* Return half of the host memory that the device could use and other processes do not. */
 static uint64_t usable_gtt(const struct device_reading *reading, const struct executor_info *info)
 {
 	const struct memory_reading *gtt = &reading->gtt;
@@ -127,7 +130,7 @@ static uint64_t usable_gtt(const struct device_reading *reading, const struct ex
 	return saturating_sub(info->gtt_bytes, outside) / 2;
 }
 
-/* Return: can the device be used, as far as the sample tells? */
+/* Return: true if the device can be used, as far as the sample tells. */
 static bool look_at_losses(struct budget *budget, unsigned int index,
 			   const struct device_reading *reading)
 {
@@ -139,7 +142,10 @@ static bool look_at_losses(struct budget *budget, unsigned int index,
 	if (reading->state == TELEMETRY_GONE) {
 		if (device->was_gone && device->n_reopened != n_reopened)
 			device->reopened_ns = clock_now_ns();
-		/* Residency may find it before telemetry does, and then it may be gone again. */
+		/*
+		 * Residency may reopen the device before telemetry finds it; then the device may be
+		 * lost again.
+		 */
 		if (!device->was_gone || reading->sampled_ns > device->reopened_ns + find_again_ns)
 			residency_device_gone(residency, index, "the kernel has it no more");
 		device->was_gone = true;
@@ -154,7 +160,7 @@ static bool look_at_losses(struct budget *budget, unsigned int index,
 		residency_device_present(residency, index);
 		return true;
 	}
-	/* One that was opened anew meanwhile has been found out by a task. */
+	/* If the device was reopened meanwhile, a task has found the loss already. */
 	if (before.is_valid && reading->n_vram_lost.is_valid &&
 	    before.value != reading->n_vram_lost.value && device->n_reopened == n_reopened)
 		residency_device_gone(residency, index, "it was reset and lost its memory");
@@ -162,7 +168,9 @@ static bool look_at_losses(struct budget *budget, unsigned int index,
 	return true;
 }
 
-/* What the driver moved out is allocated anew, a plan at a time, once there is room for it. */
+/*
+ * Reload plans whose memory the driver moved to the host, one plan at a time, when there is room.
+ */
 static void look_at_spill(struct budget *budget, unsigned int index, uint64_t own_bytes,
 			  uint64_t allocated_bytes, uint64_t usable_bytes)
 {
@@ -196,7 +204,7 @@ static void look_at_spill(struct budget *budget, unsigned int index, uint64_t ow
 	spill_tried(spill, !has_more);
 }
 
-/* What the kernel says that a process holds; false: it does not say. */
+/* Return: true if the kernel's list tells how much memory a process holds. */
 static bool find_process(const struct device_reading *reading, pid_t pid, uint64_t *ret_bytes)
 {
 	for (uint32_t i = 0; i < reading->n_processes; i++) {
@@ -204,7 +212,10 @@ static bool find_process(const struct device_reading *reading, pid_t pid, uint64
 
 		if (process->pid != pid)
 			continue;
-		/* As the pool that it is taken out of: telemetry_pool(). */
+		/*
+		 * Add up the memory of the pool that the process allocates from: see
+		 * telemetry_pool().
+		 */
 		*ret_bytes =
 			process->vram_bytes + (reading->is_integrated ? process->gtt_bytes : 0);
 		return true;
@@ -213,7 +224,7 @@ static bool find_process(const struct device_reading *reading, pid_t pid, uint64
 	return !reading->processes_are_partial && pid > 0;
 }
 
-/* A process with several connections to a lease counts once. */
+/* Return true for the first of a process's members of a lease, so that the process counts once. */
 static bool is_first_of_pid(const struct lease *lease, const struct lease_member *member)
 {
 	list_for_each (node, &lease->members) {
@@ -233,7 +244,7 @@ static bool is_member(const struct lease *lease, pid_t pid)
 	return false;
 }
 
-/* Whose those are that are no members, by their cgroups. */
+/* Find the leases of processes that are no members, by their cgroups. */
 static void find_owners(struct budget *budget, unsigned int index,
 			const struct device_reading *reading,
 			const struct lease *owners[static TELEMETRY_MAX_PROCESSES])
@@ -281,7 +292,7 @@ static void see_lease(struct lease *lease, const struct device_reading *reading,
 	}
 }
 
-/* Was there something that the kernel's list does not know yet? */
+/* Return true if leases changed after the last list of processes. */
 static bool has_lease_changes(const struct budget *budget, unsigned int index)
 {
 	const struct leases *leases = residency_leases(budget->options.residency);
@@ -291,7 +302,7 @@ static bool has_lease_changes(const struct budget *budget, unsigned int index)
 	       (device->n_changes != leases->n_changes || device->has_grown_outside);
 }
 
-/* What programs use of their leases, as far as is known. */
+/* Return the bytes that programs use of their leases, as far as is known. */
 static uint64_t look_at_leases(struct budget *budget, unsigned int index,
 			       const struct device_reading *reading)
 {
@@ -394,7 +405,7 @@ static void on_sample(void *data, uint32_t events)
 	struct budget *budget = data;
 
 	waker_disarm(budget->options.waker);
-	/* Before looking: what comes after it rings again. */
+	/* Arm before looking, so that a later sample rings again. */
 	waker_arm(budget->options.waker);
 	look_at_all(budget);
 	if (budget->options.enforce)
@@ -430,7 +441,7 @@ void budget_look_at_leases(struct budget *budget)
 			look(budget, i);
 }
 
-/* What members take and say of themselves rings nowhere. */
+/* Schedule a look at changed leases: members' allocations and reports ring no waker. */
 static void watch_leases(struct budget *budget)
 {
 	bool is_any = false;
@@ -443,7 +454,7 @@ static void watch_leases(struct budget *budget)
 	loop_timer_arm(budget->lease_timer, look_at_leases_ns);
 }
 
-/* Of those, too, of whom no session is there. */
+/* Return the sum of all tenants' reserves, including tenants without sessions. */
 static uint64_t reserved_bytes(const struct budget *budget, unsigned int index)
 {
 	const struct tenants *tenants = budget->options.tenants;
@@ -463,7 +474,7 @@ void budget_policy_changed(struct budget *budget)
 	look_at_all(budget);
 }
 
-/* Is something awaited that only samples tell? */
+/* Return true if an event is pending that only samples show. */
 static bool is_watching(const struct budget *budget)
 {
 	if (residency_is_pressed(budget->options.residency) ||
@@ -473,8 +484,9 @@ static bool is_watching(const struct budget *budget)
 		const struct budget_device *device = &budget->devices[i];
 
 		/*
-		 * A task found out that it is lost, and the samples have yet to tell why. As long
-		 * as telemetry holds a card that is gone, libdrm finds no other in its place.
+		 * A task has found the device lost, and the samples have yet to show why. As long
+		 * as telemetry holds the device file of a removed card, libdrm finds no other card
+		 * in its place.
 		 */
 		if (!device->was_gone && !residency_is_up(budget->options.residency, i))
 			return true;
@@ -486,7 +498,7 @@ static bool is_watching(const struct budget *budget)
 	return false;
 }
 
-/* Is a device away that may come back at any time? */
+/* Return true if a device is gone that may return at any time. */
 static bool is_missing(const struct budget *budget)
 {
 	for (unsigned int i = RBK_DEVICE_GPU; i < budget->options.n_executors; i++)
@@ -498,7 +510,7 @@ static bool is_missing(const struct budget *budget)
 void budget_set_pace(void *context, bool is_busy, bool has_sessions)
 {
 	struct budget *budget = context;
-	/* Who has a lease uses the device whenever he likes. */
+	/* A program with a lease uses the device at any time. */
 	bool is_used = has_sessions || residency_leases(budget->options.residency)->n > 0;
 	enum telemetry_pace pace = is_used ? TELEMETRY_SESSIONS : TELEMETRY_IDLE;
 

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Residency: plans leave a device, because it is lost, drained, or forgot to keep them
+ * Residency: plans leave a device that is lost, drained or renewed
  *
- * When a device is lost its executor hands back every task, so plans drain; then everything on it
- * is unloaded and uncharged, and the executor is reopened (residency-reopen.c). Placement sees
- * PLAN_DEVICE_FAILED until the device is back, then the plans return as after any eviction.
+ * The executor of a lost device returns every task, so the plans drain. Then everything on the
+ * device is unloaded and refunded, and the executor is reopened (residency-reopen.c). Placement
+ * sees PLAN_DEVICE_FAILED until the device is up; then plans return as after any eviction.
  *
- * Renewal is for a device that is well, of whose memory the driver has moved a part elsewhere:
- * nothing but allocating it anew brings that back, and nobody knows which part it was.
+ * Renewal is for a working device of whose memory the driver has moved a part to the host. Only a
+ * new allocation brings that memory back, and the broker cannot find out which part was moved.
  */
 #include "loop/loop.h"
 #include "loop/turn.h"
 #include "memory/residency-private.h"
 #include "util/checked.h"
 
-/* Each slice of what leaves a device takes at most that part of a turn's budget. */
+/* A slice of evictions takes at most 1/EMPTY_PART of a turn's budget. */
 enum { EMPTY_PART = 4 };
 
 static void show_all(struct residency_device *device)
@@ -29,11 +29,14 @@ static void show_all(struct residency_device *device)
 static void empty_one(struct residence *residence)
 {
 	residence_evict(residence);
-	/* The plan was in the way of no other one, so the plan may be back at once. */
+	/* The plan was evicted for no other plan, so it may be loaded again at once. */
 	residence->holdoff_ns = 0;
 }
 
-/* Promises first: what is there has an end, since nothing comes any more. */
+/*
+ * Evict some plans, AWAITED ones first. The list of residences does not grow, because no load
+ * begins. Return: true if no plan is left.
+ */
 static bool empty_some(struct residency_device *device)
 {
 	const struct turn *turn = loop_current(device->residency->options.loop);
@@ -96,7 +99,7 @@ void residency_device_gone(struct residency *residency, unsigned int index, cons
 	residency_device_lost(residency, index);
 }
 
-/* Draining, and eviction by somebody else than the tenant */
+/* Draining, and eviction by an administrator */
 
 void residency_set_drained(struct residency *residency, unsigned int index, bool is_drained)
 {
@@ -107,7 +110,7 @@ void residency_set_drained(struct residency *residency, unsigned int index, bool
 		device->state = RESIDENCY_DEVICE_DRAINED;
 		residency->must_show = true;
 		empty(device);
-		/* Tells who waits for something to come there, too. */
+		/* The review also answers the waiters for loads to this device. */
 		residency_review_in(residency, 0);
 	} else if (!is_drained && device->state == RESIDENCY_DEVICE_DRAINED) {
 		device->state = RESIDENCY_DEVICE_UP;
@@ -142,7 +145,7 @@ bool residency_evict(struct residency *residency, const struct residency_victims
 		if (!is_meant(plan, victims))
 			continue;
 		is_any = true;
-		/* What was wanted until now does not bring it back. */
+		/* Tasks counted until now do not end the parking. */
 		residency_fold_plan(plan);
 		plan->is_parked = true;
 		for (unsigned int i = 1; i < residency->options.n_executors; i++) {
@@ -162,7 +165,7 @@ bool residency_evict(struct residency *residency, const struct residency_victims
 		*ret_n += leaves;
 		n_gone += leaves;
 	}
-	/* Looks at those that must go. */
+	/* The review's walk evicts the plans with must_go. */
 	if (n_gone >= RESIDENCY_SLICE)
 		residency_review_in(residency, 0);
 	return is_any;
@@ -171,8 +174,9 @@ bool residency_evict(struct residency *residency, const struct residency_victims
 /* Renewal */
 
 enum {
-	RENEW_SWEEPS = 4, /* for plans that share with those that share, and so on, at most */
-	RENEW_PART = 4,   /* each slice of a sweep takes at most that part of a turn's budget */
+	/* most sweeps of a renewal; each unloads the sharers of blocks that the last one added */
+	RENEW_SWEEPS = 4,
+	RENEW_PART = 4, /* a slice of a sweep takes at most 1/RENEW_PART of a turn's budget */
 };
 
 static struct residence *find_oldest(struct residency_device *device, uint64_t before_ns)
@@ -193,7 +197,10 @@ static struct residence *find_oldest(struct residency_device *device, uint64_t b
 	return oldest;
 }
 
-/* It goes, and its blocks are to be freed. Return: are there more that others share, too? */
+/*
+ * Unload a residence in order to reload it, and mark its blocks to be freed.
+ * Return: true if this marked a block that other plans share.
+ */
 static bool renew(struct residence *residence)
 {
 	const uint64_t number = residence->device->n_renewals;
@@ -217,7 +224,7 @@ static bool shares_renewed(const struct residence *residence)
 	return false;
 }
 
-/* Begins a sweep, or lets those that have left come back. */
+/* Begin another sweep, or let the unloaded plans return. */
 static void renew_next_sweep(struct residency_device *device)
 {
 	const bool goes_on = device->has_renew_grown && device->n_renew_sweeps < RENEW_SWEEPS;
@@ -261,8 +268,9 @@ bool residency_renew(struct residency *residency, unsigned int index, uint64_t b
 	if (!oldest)
 		return false;
 	/*
-	 * A block is freed with the last who stays in it, so all must go, and with them those who
-	 * share another one with one of those: else such a plan would go several times.
+	 * A block is freed when the last plan that uses it is unloaded, so all its users must be
+	 * unloaded together. Plans that share another block with one of these users are unloaded as
+	 * well, otherwise such a plan would be renewed several times.
 	 */
 	device->n_renewals++;
 	device->n_renew_sweeps = 0;

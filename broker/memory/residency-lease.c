@@ -1,25 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Residency: leases, and who waits for one
+ * Residency: leases, and waits for leases
  *
- * Who asks for a lease to be granted more waits, if only for this turn, behind those who have asked
- * before. All who wait are gone through in that order, whenever something may have changed. One for
- * whom there is no room keeps those behind it from taking it: those of its tenant, and of the
- * lease's own maximum those of that lease. But not one who could not be served if it were alone.
+ * A request to grant a lease more memory waits, if only for this turn, behind the requests made
+ * before it. Whenever something may have changed, a pass visits all waits in that order. A wait
+ * that finds no room blocks the later waits of its tenant; if its lease's own maximum is in the
+ * way, it blocks only those of its lease. A wait that could not be served even if it were alone
+ * blocks no other lease.
  *
- * Tenants are kept waiting for each other by their parts. A tenant's part of a device is what is
- * reserved for it, and beside that as much as each other tenant who has or wants leases there can
- * have of what is reserved for nobody. One who has to wait for what is within its tenant's part
- * keeps other tenants from going above theirs; nobody keeps a tenant from what is within its part,
- * and one who wants more than its part keeps no other tenant from anything.
+ * Across tenants, waits are ordered by parts. A tenant's part of a device is its reserve and an
+ * equal share of the unreserved memory, which is divided among the tenants that have or want leases
+ * there. A wait for memory within its tenant's part keeps other tenants from exceeding their parts.
+ * No wait keeps a tenant from memory within its part. A wait for more than its tenant's part
+ * restricts no other tenant.
  *
- * All parts together are no more than there is. So who waits for what is within its part waits for
- * those above theirs: these get no more meanwhile, and what they give back is his. And a tenant can
- * have others go without only what is above their parts, and no more than it could take itself.
+ * The sum of all parts does not exceed the device's memory. So a wait for memory within its part
+ * waits for tenants above their parts: these get no more meanwhile, and the wait gets what they
+ * give back. A tenant can deprive others only of memory above their parts, and only of as much as
+ * it could take itself.
  *
- * Plans make way by the rules of residency-policy.h. What they are to leave is set aside (as for a
- * plan that is AWAITED), and whoever asked waits for that even if he would not wait otherwise: it
- * takes as long as the tasks in flight.
+ * Plans are evicted by the rules of residency-policy.h. The bytes to be freed are set aside (as for
+ * an AWAITED plan). The wait lasts until the evictions have completed, which takes as long as the
+ * tasks in flight, even if the request has no patience.
  */
 #include <assert.h>
 #include <errno.h>
@@ -30,13 +32,13 @@
 #include "util/error.h"
 #include "util/number.h"
 
-/* For plans on their way out, and those just coming, before they can go. */
+/* Time that a wait may last while plans are being evicted, or loaded before they can be evicted. */
 static const uint64_t grace_ns = 5ull * 1000 * 1000 * 1000;
 
-/* Waits that end in one pass; the others are for the next one, for each has to be answered. */
+/* Limits of one pass; the next pass does the rest. */
 enum {
 	MAX_ENDED = 64,
-	MAX_VISITS = 2 * RESIDENCY_SLICE, /* of plans, likewise; the last search may exceed it */
+	MAX_VISITS = 2 * RESIDENCY_SLICE, /* visits of plans; the last search may exceed it */
 };
 
 static struct lease_wait *wait_of(struct list_node *node)
@@ -62,9 +64,9 @@ static void set_awaited(struct residency_device *device, struct lease_wait *wait
 	wait->awaited_bytes = bytes;
 }
 
-/* ---- Parts, and who comes first ---- */
+/* ---- Parts, and which waits come first ---- */
 
-/* Of what nobody has reserved, for each tenant that has leases there or wants one. */
+/* Divide the unreserved memory among the tenants that have or want leases on the device. */
 static void divide(struct residency_device *device)
 {
 	uint64_t unreserved =
@@ -74,7 +76,10 @@ static void divide(struct residency_device *device)
 	device->lease_part_bytes = n > 0 ? unreserved / n : unreserved;
 }
 
-/* How much more a tenant's leases can be granted before they have their part. After divide(). */
+/*
+ * Return the bytes that a tenant's leases can still be granted within its part. Call divide()
+ * first.
+ */
 static uint64_t left_of_part(const struct residency_device *device, const struct tenant *tenant,
 			     uint64_t awaited_bytes)
 {
@@ -86,7 +91,7 @@ static uint64_t left_of_part(const struct residency_device *device, const struct
 					    awaited_bytes);
 }
 
-/* What has to be granted for it beside what is. */
+/* Return the bytes to be granted beside those that the lease has. */
 static uint64_t more_for(const struct lease_wait *wait)
 {
 	return saturating_sub(lease_wait_need(wait), lease_granted(wait->lease));
@@ -97,25 +102,27 @@ static bool is_within_part(const struct residency_device *device, const struct l
 	return more_for(wait) <= left_of_part(device, wait->lease->tenant, wait->awaited_bytes);
 }
 
-/* If there is no room for it, does it keep other tenants within their parts? */
+/* Return true if the wait keeps other tenants within their parts while there is no room for it. */
 static bool holds_others(struct residency_device *device, const struct lease_wait *wait)
 {
 	const struct seeker seeker = seeker_of(device, wait);
 
-	/* Its lease's and its tenant's own limits are no others' matter. */
+	/*
+	 * A wait stopped by its lease's or its tenant's own limits does not restrict other tenants.
+	 */
 	return lease_wait_need(wait) <= wait->lease->limit_bytes &&
 	       seeker_tenant_free(&seeker) >= (int64_t)more_for(wait) &&
 	       is_within_part(device, wait);
 }
 
-/* What all leases of a tenant can have, if there are no others. */
+/* Return the bytes that all leases of a tenant could have if there were no other leases. */
 static uint64_t most_alone(const struct residency_device *device, struct tenant *tenant)
 {
 	return residency_lease_room(device, tenant) +
 	       device->residency->leases.granted_bytes[device->index];
 }
 
-/* ---- What those who wait leave to those behind them ---- */
+/* ---- Memory that waits leave to later waits ---- */
 
 static void sums_begin(struct residency_device *device)
 {
@@ -133,7 +140,7 @@ static struct tenant_memory *sums_of(const struct residency_device *device, stru
 	return memory;
 }
 
-/* The next one, in the order of asking. After divide(). */
+/* Add the next wait, in the order of the requests. Call divide() first. */
 static void sums_add(struct residency_device *device, const struct lease_wait *wait)
 {
 	struct tenant *tenant = wait->lease->tenant;
@@ -152,8 +159,8 @@ static void sums_add(struct residency_device *device, const struct lease_wait *w
 }
 
 /*
- * Return: the bytes that the waits which were added leave to a tenant's leases; *ret_ahead_bytes:
- * the bytes that they wait for. After divide().
+ * Return the bytes that the added waits leave to a tenant's leases. *ret_ahead_bytes is the number
+ * of bytes that they wait for. Call divide() first.
  */
 static uint64_t left_by_sums(const struct residency_device *device, struct tenant *tenant,
 			     uint64_t *ret_ahead_bytes)
@@ -168,7 +175,7 @@ static uint64_t left_by_sums(const struct residency_device *device, struct tenan
 	return others > 0 ? left_of_part(device, tenant, 0) : UINT64_MAX;
 }
 
-/* The same of all who wait before @wait, all if that is NULL. */
+/* Return the same for the waits before @wait; for all waits if @wait is NULL. */
 static uint64_t left_by_waits(struct residency_device *device, struct tenant *tenant,
 			      const struct lease_wait *wait, uint64_t *ret_ahead_bytes)
 {
@@ -186,7 +193,10 @@ static uint64_t lease_available(const struct residency_device *device, struct te
 	return min_u64(residency_available(device, tenant), residency_lease_room(device, tenant));
 }
 
-/* The bytes that those before it leave for it: wait->available_bytes until now. */
+/*
+ * Lower wait->available_bytes from the bytes that earlier waits leave to the bytes that are
+ * available.
+ */
 static void look_closer(struct residency_device *device, struct lease_wait *wait)
 {
 	const struct lease *lease = wait->lease;
@@ -198,7 +208,10 @@ static void look_closer(struct residency_device *device, struct lease_wait *wait
 			min_u64(wait->available_bytes, lease_available(device, lease->tenant));
 	if (!wait->member)
 		return;
-	/* A lease has what it was granted, and no more than its limit. */
+	/*
+	 * A member is also served from ungiven bytes, and the lease is granted no more than its
+	 * limit.
+	 */
 	wait->available_bytes = min_u64(wait->available_bytes,
 					saturating_sub(lease->limit_bytes, lease_granted(lease))) +
 				lease_ungiven(lease);
@@ -216,7 +229,7 @@ void residency_lease_look(struct residency *residency, struct lease_wait *wait)
 
 /* ---- Granting ---- */
 
-/* In a pass, which has noted what those before it leave. */
+/* End a wait in a pass, which has set available_bytes to the bytes that earlier waits leave. */
 static void finish(struct residency_device *device, struct lease_wait *wait, int res)
 {
 	set_awaited(device, wait, 0);
@@ -228,7 +241,7 @@ static void finish(struct residency_device *device, struct lease_wait *wait, int
 	wait->done(wait, res);
 }
 
-/* Into free room, up to @goal_bytes. */
+/* Grant free memory, up to @goal_bytes in all. */
 static void grow(struct residency_device *device, struct lease *lease, uint64_t goal_bytes)
 {
 	const struct seeker seeker = {.device = device, .tenant = lease->tenant};
@@ -244,7 +257,7 @@ static void grow(struct residency_device *device, struct lease *lease, uint64_t 
 
 enum verdict {
 	GRANTED,
-	LEAVING, /* others are, for it */
+	LEAVING, /* plans are being evicted for the wait */
 	NO_ROOM,
 };
 
@@ -255,7 +268,7 @@ static void grant(struct residency_device *device, struct lease_wait *wait, uint
 		assert(!"the room was looked at");
 }
 
-/* Has @bytes more granted, and up to @most if these are free, or others leave for @bytes. */
+/* Grant @bytes more, or up to @most if they are free; otherwise evict plans for @bytes. */
 static enum verdict try_bytes(struct residency_device *device, struct lease_wait *wait,
 			      uint64_t bytes, uint64_t most)
 {
@@ -274,8 +287,8 @@ static enum verdict try_bytes(struct residency_device *device, struct lease_wait
 }
 
 /*
- * Who is opening a lease is granted as much of its wish as others make way for. That depends on how
- * much it is: what is within the reserve or below vram-high is given by more of them.
+ * Grant an opening lease as much of its wish as possible. The plans that it may displace depend on
+ * the amount: a request within the reserve or below vram-high may displace more of them.
  */
 static enum verdict try_wish(struct residency_device *device, struct lease_wait *wait,
 			     uint64_t least, uint64_t most)
@@ -300,7 +313,7 @@ static enum verdict try_wish(struct residency_device *device, struct lease_wait 
 		uint64_t next = 0;
 		enum verdict verdict;
 
-		/* The largest that was not tried yet. */
+		/* The largest amount not tried yet. */
 		for (unsigned int i = 0; i < ARRAY_SIZE(tries); i++) {
 			uint64_t bytes = tries[i] < most ? tries[i] : most;
 
@@ -316,7 +329,7 @@ static enum verdict try_wish(struct residency_device *device, struct lease_wait 
 	}
 }
 
-/* Those who were to leave for it have done so, or will not. */
+/* Return true if evictions are under way that may still serve the wait. */
 static bool is_still_awaited(struct residency_device *device, struct lease_wait *wait)
 {
 	const struct seeker seeker = seeker_of(device, wait);
@@ -329,7 +342,7 @@ static bool is_still_awaited(struct residency_device *device, struct lease_wait 
 	return device->leaving_bytes > 0 || device->n_jobs > 0;
 }
 
-/* At least what it needs, and not above its goal. */
+/* Grant at least what the wait needs, and at most @goal bytes in all. */
 static enum verdict try_grant(struct residency_device *device, struct lease_wait *wait,
 			      uint64_t goal)
 {
@@ -346,7 +359,7 @@ static enum verdict try_grant(struct residency_device *device, struct lease_wait
 			return LEAVING;
 	}
 	set_awaited(device, wait, 0);
-	/* Nobody has to be asked. */
+	/* No eviction can make enough room. */
 	if (least > residency_lease_room(device, wait->lease->tenant))
 		return NO_ROOM;
 	if (!wait->member)
@@ -355,8 +368,9 @@ static enum verdict try_grant(struct residency_device *device, struct lease_wait
 }
 
 /*
- * Notes whom it keeps waiting if there is no room; *is_held: other tenants are kept within their
- * parts. Return: GRANTED, LEAVING, NO_ROOM.
+ * Try to serve a wait, and note what it blocks if there is no room. *is_held: a wait keeps other
+ * tenants within their parts.
+ * Return: GRANTED, LEAVING or NO_ROOM.
  */
 static enum verdict look_at(struct residency_device *device, struct lease_wait *wait, bool *is_held)
 {
@@ -398,7 +412,10 @@ static enum verdict look_at(struct residency_device *device, struct lease_wait *
 	return NO_ROOM;
 }
 
-/* Until when may it stay? If somebody is on his way, longer; a plan that comes can leave then. */
+/*
+ * Return the time until which a wait may last. It is later while plans are being evicted or loaded,
+ * since a plan can be evicted once it is loaded.
+ */
 static uint64_t stays_until(const struct residency_device *device, const struct lease_wait *wait,
 			    enum verdict verdict)
 {
@@ -408,7 +425,7 @@ static uint64_t stays_until(const struct residency_device *device, const struct 
 										: wait->until_ns;
 }
 
-/* So that it is seen when that becomes less. */
+/* Let residency_leases_changed() notice when less is granted. */
 static void note_granted(struct residency_device *device)
 {
 	uint64_t granted = device->residency->leases.granted_bytes[device->index];
@@ -417,7 +434,7 @@ static void note_granted(struct residency_device *device)
 		device->leased_bytes = granted;
 }
 
-/* Nobody is on his way who could make a difference. */
+/* Refuse waits that wait only for each other, when no eviction or load can help them. */
 static void refuse_deadlocked(struct residency_device *device)
 {
 	struct leases *leases = &device->residency->leases;
@@ -426,14 +443,14 @@ static void refuse_deadlocked(struct residency_device *device)
 
 	for (unsigned int n = 0; wait && n < MAX_ENDED; n++) {
 		finish(device, wait, -EDEADLK);
-		/* It kept others waiting, too. */
+		/* The refused wait has kept other waits from being served. */
 		residency_review_in(device->residency, 0);
 		wait = lease_find_next_deadlocked(leases);
 	}
 	device->has_new_waits = wait != NULL;
 }
 
-/* Passes that follow one another take a small part of the reactor's time. */
+/* Return the time of the next pass. Passes in a row take a small part of the reactor's time. */
 static uint64_t pause_after(uint64_t begin_ns)
 {
 	uint64_t now_ns = clock_now_ns();
@@ -442,9 +459,9 @@ static uint64_t pause_after(uint64_t begin_ns)
 }
 
 /*
- * A round takes several passes where it takes long. Each goes through all who wait, since who is
- * refused decides what is left to those behind, but does not try again who had no room in this
- * round: that would keep it from ever getting to the others.
+ * Start or continue a round. A long round takes several passes. Each pass visits all waits, because
+ * a refusal decides what is left to later waits. A wait that found no room in this round is not
+ * tried again, or long rounds would never reach the last waits.
  */
 void residency_leases_serve(struct residency_device *device)
 {
@@ -496,7 +513,7 @@ void residency_leases_serve(struct residency_device *device)
 			finish(device, wait, 0);
 			continue;
 		}
-		/* This wait keeps no other one back any more. */
+		/* A wait that has ended blocks no other wait. */
 		lease->blocked_number = of_lease;
 		lease->tenant->memory->blocked_number = of_tenant;
 		is_held = was_held;
@@ -535,8 +552,8 @@ int residency_lease_new(struct residency *residency, const struct lease_about *a
 }
 
 /*
- * At once, unless that takes long; then a pause later that is as long as passes take. A review, of
- * all plans of all tenants, may be much longer in coming.
+ * Serve waits at once, unless passes take long; then after a pause in proportion to their length. A
+ * review, of all plans of all tenants, may be much later.
  */
 static void serve_soon(struct residency_device *device)
 {
@@ -570,7 +587,7 @@ void residency_lease_withdraw(struct residency *residency, struct lease_wait *wa
 {
 	set_awaited(&residency->devices[wait->lease->device], wait, 0);
 	lease_wait_end(wait);
-	/* This wait may have kept others waiting, and plans. */
+	/* The withdrawn wait may have blocked other waits, and plans. */
 	residency_leases_serve_later(&residency->devices[wait->lease->device]);
 	residency_review_in(residency, 0);
 }
@@ -622,7 +639,7 @@ void residency_lease_believe(struct residency *residency, unsigned int index, st
 	const struct seeker seeker = {.device = device, .tenant = tenant};
 	uint64_t room = seeker_room(&seeker), more = bytes > room ? bytes - room : 0;
 
-	/* As the next sample will have it. */
+	/* The next sample will show the same. */
 	if (more > device->outside_bytes)
 		more = device->outside_bytes;
 	device->outside_bytes -= more;
@@ -638,8 +655,9 @@ bool residency_has_memory(const struct residency *residency, unsigned int device
 /* Limits */
 
 /*
- * What each of a tenant's leases may keep, so that they have @max_bytes together: none has to give
- * that has less than its part. Where there are many of many sizes it may come out a little less.
+ * Return the bytes that each of a tenant's leases may keep, so that they have @max_bytes together.
+ * A lease with less than this part keeps all it has. With many leases of many sizes the part may be
+ * a little too small.
  */
 static uint64_t fair_part(const struct leases *leases, const struct tenant *tenant, uint8_t device,
 			  uint64_t max_bytes)
@@ -669,7 +687,10 @@ static uint64_t fair_part(const struct leases *leases, const struct tenant *tena
 	return part;
 }
 
-/* Once for all leases of a tenant on a device. */
+/*
+ * Return the bytes that a lease may keep. The part is computed once for all leases of a tenant on a
+ * device.
+ */
 static uint64_t allowed_to(struct residency *residency, const struct lease *lease)
 {
 	struct tenant *tenant = lease->tenant;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Residency: one plan comes to a device, or goes
+ * Residency: loading and unloading one plan
  *
- * Coming: a draft says which constants are on the device already, in blocks that others of the same
- * owner brought, and lays out a block for the rest. Everything is charged, then the setup thread
- * loads the block, a part at a time, and the plan's working memory. Going: once no task is in
- * flight, the setup thread frees the working memory and the blocks that nobody else uses; then, and
- * only then, the charges are undone. A block is found by others from when it is loaded until its
- * last user begins to leave.
+ * Loading: a draft lists the constants that are on the device already, in blocks that other plans
+ * of the same owner loaded, and lays out a block for the rest. Everything is charged. Then the
+ * setup thread loads the block, a part at a time, and the plan's working memory.
+ *
+ * Unloading: once no task is in flight, the setup thread frees the working memory and the blocks
+ * that no other plan uses. Only then are the charges refunded. A block can be found from the
+ * beginning of its load, and shared from the end of it, until its last user begins to be unloaded.
  *
  * So at any time the charges cover what the executor holds, and they are equal when no load or
  * unload is under way.
@@ -23,9 +24,9 @@
 #include "util/error.h"
 
 enum {
-	MIN_STAY_NS = 2000000000,       /* one that had to leave sooner comes back more slowly */
-	UNLOAD_CALL_BYTES = 4 << 20,    /* of blocks that one slice frees, about */
-	UNLOAD_BLOCK_BYTES = 256 << 10, /* that freeing any block counts as, beside its own */
+	MIN_STAY_NS = 2000000000,       /* an eviction after a shorter stay doubles the hold-off */
+	UNLOAD_CALL_BYTES = 4 << 20,    /* approximate bytes of blocks freed in one slice */
+	UNLOAD_BLOCK_BYTES = 256 << 10, /* cost of freeing a block, beside its own bytes */
 };
 
 _Static_assert(sizeof(struct resident_constant) + sizeof(struct exec_constant) +
@@ -65,7 +66,7 @@ static int block_new(struct draft *draft, uint32_t n_constants, uint64_t owner)
 
 /* Drafts */
 
-/* Each once: a block bears the number of the draft that noted it last. */
+/* Note each block once: a block bears the number of the last draft that noted it. */
 static void draft_share(struct draft *draft, struct resident_block *block)
 {
 	uint64_t number = draft->residence->device->residency->n_drafts;
@@ -180,7 +181,7 @@ uint64_t draft_device_bytes(const struct draft *draft, uint32_t n_slots)
 
 /* Charging */
 
-/* @bytes of the device; where they are host memory, of the host too. */
+/* Charge @bytes of the device, and of host memory too in GTT. */
 static int charge_memory(struct residence *residence, enum exec_tier tier, uint64_t bytes,
 			 uint64_t n_mappings, struct memory_charge *ret)
 {
@@ -237,7 +238,7 @@ static int residence_charge(struct residence *residence, struct resident_block *
 	return 0;
 }
 
-/* In the turn of the plan's tenant. */
+/* Submit a job to the setup thread, in the turn of the plan's tenant. */
 static void residence_submit(struct residence *residence, enum offload_cause cause,
 			     void (*run)(struct offload_job *job),
 			     void (*done)(struct offload_job *job))
@@ -246,7 +247,7 @@ static void residence_submit(struct residence *residence, enum offload_cause cau
 	struct tenant *tenant = residence->plan->tenant;
 
 	residence->device->n_jobs++;
-	/* Until run() says otherwise. */
+	/* The result of a job that is cancelled before it runs. */
 	residence->job_result = EXECUTOR_E_MORE;
 	residence->job = (struct offload_job){
 		.run = run,
@@ -255,7 +256,9 @@ static void residence_submit(struct residence *residence, enum offload_cause cau
 		.weight = tenant->weight,
 		.tenant = tenant->number,
 		.cause = cause,
-		/* Others wait for the memory, however many jobs the tenant has. */
+		/*
+		 * Other plans wait for the memory, so an unload precedes the tenant's other jobs.
+		 */
 		.goes_first = cause == OFFLOAD_UNLOAD,
 	};
 	offload_submit(residency->options.offload, &residence->job);
@@ -292,13 +295,16 @@ static void load_run(struct offload_job *job)
 	job->has_more = residence->job_result == EXECUTOR_E_MORE;
 }
 
-/* The bytes of a block that are evictable: a plan that shares it leaves it to the others. */
+/* Return the bytes of a block that one eviction would free: 0 while several plans share it. */
 static uint64_t block_evictable(const struct resident_block *block)
 {
 	return block->n_there == 1 && block->n_in == 1 ? block->exec.bytes : 0;
 }
 
-/* All who share it are leaving, so that it is free when they have left, in whatever order. */
+/*
+ * Return the bytes of a block that all sharers are leaving: it is freed when they have left, in any
+ * order.
+ */
 static uint64_t block_leaving(const struct resident_block *block)
 {
 	return block->n_there == 0 && block->n_sharers > 0 ? block->exec.bytes : 0;
@@ -316,7 +322,7 @@ static void count_leaving(struct residence *residence, uint64_t more_bytes)
 	residence->device->leaving_bytes += more_bytes;
 }
 
-/* More or fewer who share a block. */
+/* Changes of a block's sharer counts. */
 struct sharer_counts {
 	int sharers, there, in;
 };
@@ -341,7 +347,7 @@ static void blocks_count(struct residence *residence, struct sharer_counts more)
 		block_count(residence, residence->sharing[i], more);
 }
 
-/* Counts a residence that is IN from now on, or is leaving. */
+/* Count a residence that is IN from now on, or begins to leave. */
 static void residence_count(struct residence *residence, bool is_in)
 {
 	uint64_t bytes = residence->work_charge.device.amount;
@@ -357,8 +363,9 @@ static void residence_count(struct residence *residence, bool is_in)
 }
 
 /*
- * Leave some blocks, and give back what is charged for those that nobody else is in. Return: true
- * if none is left: a client can have a plan share as many as it has constants.
+ * Leave some blocks, and refund those without other sharers. A plan may share as many blocks as it
+ * has constants, so this may take several turns.
+ * Return: true if no block is left.
  */
 static bool residence_leave_blocks(struct residence *residence)
 {
@@ -377,7 +384,7 @@ static bool residence_leave_blocks(struct residence *residence)
 	return true;
 }
 
-/* Gives back everything else that is charged and held on the reactor's side. */
+/* Refund and free everything else that the reactor holds for the residence. */
 static void residence_clear(struct residence *residence)
 {
 	struct residency_device *device = residence->device;
@@ -410,7 +417,10 @@ static void residence_clear(struct residence *residence)
 
 /* Unloading */
 
-/* Free a part of the working memory or, once that is gone, of a block, or some small blocks. */
+/*
+ * Free a part of the working memory; once that is freed, a part of a block, or several small
+ * blocks.
+ */
 static void unload_run(struct offload_job *job)
 {
 	struct residence *residence = residence_of_job(job);
@@ -449,7 +459,7 @@ static void unload_done(struct offload_job *job)
 	struct residency_device *device = residence->device;
 	struct residency_plan *plan = residence->plan;
 
-	/* The thread has nothing left to do, and hands the job back for a later turn. */
+	/* The setup thread has nothing left to do, and returns the job for a later turn. */
 	if (!residence_leave_blocks(residence)) {
 		offload_submit(device->residency->options.offload, job);
 		return;
@@ -458,7 +468,7 @@ static void unload_done(struct offload_job *job)
 	residence_clear(residence);
 	if (residence->load_result)
 		device->residency->load_failed(residence, residence->load_result);
-	/* It had come, or nearly, when it was told to leave: its client need not wait for more. */
+	/* The plan was evicted during its first load, so the wait for that load is over. */
 	if (residence->state == RESIDENCE_OUT)
 		residency_tell_added(plan);
 	residency_tell_gone(residence);
@@ -468,7 +478,7 @@ static void unload_done(struct offload_job *job)
 		residency_review_in(device->residency, 0);
 }
 
-/* The last who stays in a block frees it when he goes. */
+/* Unload a plan, and each block in which no other plan stays. */
 static void residence_unload(struct residence *residence)
 {
 	struct residency_device *device = residence->device;
@@ -500,7 +510,7 @@ void residence_drained(struct residence *residence)
 	residence_unload(residence);
 }
 
-/* Coming */
+/* Completed and new loads */
 
 static void load_done(struct offload_job *job)
 {
@@ -510,7 +520,7 @@ static void load_done(struct offload_job *job)
 	struct residency_plan *plan = residence->plan;
 	int r = residence->job_result;
 
-	/* A load that was cancelled had more to do, or was refused before it saw that. */
+	/* A cancelled load was not finished, or was refused before it saw the cancellation. */
 	if (r == EXECUTOR_E_MORE || (r == EXECUTOR_E_NO_MEMORY && residence->must_leave))
 		r = EXECUTOR_E_CANCELLED;
 	plan->tenant->memory->n_loads[device->index]--;
@@ -518,7 +528,7 @@ static void load_done(struct offload_job *job)
 	residence->load_result = r;
 	if (r) {
 		blocks_count(residence, (struct sharer_counts){.there = -1});
-		/* Its share of blocks may be the last that is left of them. */
+		/* The residence may be the last that stays in its blocks. */
 		residence_unload(residence);
 	} else {
 		if (residence->own)
@@ -584,7 +594,7 @@ int residence_begin(struct draft *draft, uint32_t n_slots)
 	return 0;
 }
 
-/* Going */
+/* Evictions */
 
 static void note_eviction(struct residence *residence)
 {
@@ -594,7 +604,7 @@ static void note_eviction(struct residence *residence)
 	residence->plan->memory->counts->n_evictions++;
 	++*residence->plan->memory->n_evictions;
 	residence->left_ns = now_ns;
-	/* What others do knows no hold-off. */
+	/* The LRU policy, for comparison, has no hold-off. */
 	if (now_ns - residence->came_ns >= MIN_STAY_NS ||
 	    residence->device->residency->options.policy == RESIDENCY_LRU)
 		residence->holdoff_ns = 0;
@@ -620,7 +630,7 @@ static void residence_leave(struct residence *residence)
 	residence->state = RESIDENCE_DRAINING;
 	residence_count(residence, false);
 	residence->plan->memory->leaving |= 1u << device->index;
-	/* Remembered, so that others see how much room there will be. */
+	/* Other requests see from leaving_bytes how much room there will be. */
 	if (residence->tier == EXEC_TIER_VRAM)
 		residence->leaving_bytes = residence->work_charge.device.amount;
 	count_leaving(residence, residence->leaving_bytes);
@@ -679,7 +689,7 @@ void residence_evict_by_hand(struct residence *residence)
 		residence->state == RESIDENCE_AWAITED || residence->state == RESIDENCE_LOADING;
 
 	residence_evict(residence);
-	/* There may well be room: who asked before that is not told that there is none. */
+	/* There may be room, so earlier waiters get -EINTR, not -ENOMEM. */
 	if (is_coming)
 		residency_tell_interrupted(residence);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Residency: the return of a lost device
+ * Residency: the reopening of a lost device
  *
- * Once nothing is on the device any more the executor is reopened on the setup thread. If that
- * fails it is tried again, with twice the delay each time.
+ * Once nothing is on the device any more, its executor is reopened on the setup thread. After a
+ * failure reopening is retried with back-off: the delay doubles each time, from 100 ms to 30 s.
  */
 #include <string.h>
 

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Residency: who comes and who goes
+ * Residency: which plans are loaded and evicted
  *
- * A review yields first: tenants above their maximum, then whatever the device can no longer hold,
- * down to the reserves. Then it brings plans: those wanted most first, into free room, or by
- * displacing others where residency-policy.h allows it. Who is displaced leaves when its tasks have
- * ended, and the wish waits (AWAITED) with its bytes set aside, so that nobody else takes them.
+ * A review first takes memory back: from tenants above their maximum, then whatever the device can
+ * no longer hold, down to the reserves. Then it loads plans, the most wanted first, into free room
+ * or by displacing other plans where residency-policy.h allows it. A displaced plan is evicted when
+ * its tasks have completed. Until then the request waits (AWAITED), and its bytes are set aside, so
+ * that no other request takes them.
  *
- * What a tenant is owed, a wish within its reserve, is promised even where those who hold too much
- * cannot leave yet, because they are just coming: promised memory is theirs no longer, so they go
- * as soon as they have come.
+ * A request within its tenant's reserve is owed. Its bytes are set aside even where the plans of
+ * tenants that hold too much cannot be evicted yet because they are being loaded. These plans are
+ * evicted as soon as they are loaded.
  *
- * Reviews happen when something changed: memory was freed, or can be had again; a limit was set; a
- * task wanted a plan in vain. While there are wishes that were not granted, a timer repeats them,
- * since what is wanted changes with time.
+ * A review runs when something has changed: memory was freed or became usable, a limit was set, or
+ * a task found its plan not resident. While requests remain that were not granted, a timer repeats
+ * them, since the values of plans change with time.
  *
- * There may be as many plans as clients can add. So a review looks at them in slices, in turns of
- * their own, notes the best, and brings those when it has seen all, again as far as turns allow.
- * Likewise plans leave some in each turn where many have to, and a review only begins the rounds
- * over promises, over plans that are to come back, and over those in the second tier. A round looks
- * at each of them once, and the next turns go on with it, without the pause between reviews. How
- * much a plan is wanted is counted only when it matters: as the plan is looked at, and as it is
- * compared with another.
+ * There may be as many plans as clients can add. So a review visits them in slices, each in its own
+ * turn, notes the best, and loads those when it has visited all, again as far as turns allow. Where
+ * many plans must be evicted, each turn evicts some. Other work is done in rounds that a review
+ * only begins: over AWAITED plans, over plans that are to return, and over plans in the second
+ * tier. A round visits each plan once; the next turns continue it without the pause between
+ * reviews. A plan's value is updated only when the plan is visited or compared with another.
  */
 #include <assert.h>
 #include <errno.h>
@@ -38,13 +38,15 @@
 
 enum {
 	REVIEW_NS = 20000000,
-	PROMISES_PART = 4,         /* promises take at most that part of a turn's budget, */
-	WALK_PART = 2,             /* a slice this one, */
-	WALK_PIECES = 16,          /* and between two looks at the clock so many plans */
-	MAX_HOLDOFF_DOUBLINGS = 6, /* more are more than residency_max_holdoff_ns */
-	SPARE_MAPPINGS = 16, /* one plan of several slots takes at most that part of those left */
+	/* AWAITED and returning plans take at most 1/PROMISES_PART of a turn's budget */
+	PROMISES_PART = 4,
+	WALK_PART = 2,             /* a slice of a walk takes at most 1/WALK_PART of the budget */
+	WALK_PIECES = 16,          /* plans visited between two looks at the clock */
+	MAX_HOLDOFF_DOUBLINGS = 6, /* more would exceed residency_max_holdoff_ns */
+	/* several slots take at most 1/SPARE_MAPPINGS of the remaining mappings */
+	SPARE_MAPPINGS = 16,
 };
-/* A wish is repeated for that long after the plan was wanted last. */
+/* Time after a plan's last request for which reviews keep trying to load it. */
 static const uint64_t patience_ns = 10ull * 1000 * 1000 * 1000;
 
 static struct seeker seeker_of(const struct residence *residence)
@@ -53,7 +55,7 @@ static struct seeker seeker_of(const struct residence *residence)
 		.device = residence->device,
 		.tenant = residence->plan->tenant,
 		.residence = (struct residence *)residence,
-		/* 0 unless it is AWAITED. */
+		/* 0 unless AWAITED */
 		.awaited_bytes = residence->awaited_bytes,
 	};
 }
@@ -66,8 +68,8 @@ static bool has_room(const struct residence *residence, uint64_t bytes)
 }
 
 /*
- * May the tenant have the mappings of @n_slots and a block? More than one slot may take only a part
- * of those left, so that there are some for plans to come.
+ * Return true if the tenant may have the mappings of @n_slots slots and a block. A plan of several
+ * slots may take only a fraction of the remaining mappings; the rest is kept for later plans.
  */
 static bool has_mappings(const struct residence *residence, uint32_t n_slots)
 {
@@ -85,8 +87,8 @@ static bool has_mappings(const struct residence *residence, uint32_t n_slots)
 }
 
 /*
- * May its tenant have the host memory and the mappings that it takes? If not, nobody has to leave
- * for it.
+ * Return true if the tenant may have the host memory and the mappings that the plan needs. If not,
+ * no plan is evicted for it.
  */
 static bool has_host_room(const struct residence *residence, uint32_t n_slots)
 {
@@ -108,7 +110,7 @@ static bool is_owed(const struct residence *residence, uint64_t bytes, bool by_h
 	return seeker_is_owed(&seeker, bytes, by_hand);
 }
 
-/* Coming */
+/* Loads */
 
 static enum try_result try_gtt(struct residence *residence)
 {
@@ -131,7 +133,7 @@ static enum try_result try_gtt(struct residence *residence)
 	return has_begun ? TRY_STARTED : TRY_NO_ROOM;
 }
 
-/* As many slots as there is free room for, at least one. */
+/* Return the number of slots for which there is free room, at least 1. */
 static uint32_t slots_for(const struct draft *draft, const struct residence *residence)
 {
 	const struct plan *plan = residence->plan->memory->plan;
@@ -143,7 +145,7 @@ static uint32_t slots_for(const struct draft *draft, const struct residence *res
 	return n;
 }
 
-/* Is nothing in the way that passes by itself? Takes no time. */
+/* Return false if a temporary obstacle prevents a load. Takes constant time. */
 static bool may_try(const struct residence *residence)
 {
 	const struct residency_device *device = residence->device;
@@ -151,7 +153,10 @@ static bool may_try(const struct residence *residence)
 	if (residence->plan->tenant->memory->n_loads[device->index] >= RESIDENCY_MAX_LOADS ||
 	    device->state != RESIDENCY_DEVICE_UP)
 		return false;
-	/* Otherwise the plan would find the block that it left, which others are still to leave. */
+	/*
+	 * A returning plan must wait until all moved plans are unloaded, or it would share its old
+	 * block, which other plans have not left yet.
+	 */
 	return !residence->must_return || (device->n_moving == 0 && !device->renew_next);
 }
 
@@ -179,7 +184,7 @@ enum try_result residence_try(struct residence *residence, bool by_hand)
 	draft_deinit(&draft);
 	if (was_awaited || !has_host_room(residence, n_slots))
 		return TRY_NO_ROOM;
-	/* Each promise is looked after, which takes time. */
+	/* The number of AWAITED plans is limited, because each round tries all of them. */
 	if (residence->plan->tenant->memory->n_awaited[device->index] >= RESIDENCY_MAX_AWAITED)
 		return try_gtt(residence) == TRY_STARTED ? TRY_STARTED : TRY_LATER;
 
@@ -219,11 +224,12 @@ struct residence *residency_choose(struct residency_plan *plan)
 	return best;
 }
 
-/* Loads that failed */
+/* Failed loads */
 
 /*
- * Loading it may be what the device does not survive: then others are served there between its
- * tries, which become rare, and a device that survives no load is not reopened all the time.
+ * Delay the next load of a plan whose load ended with the loss of the device. The plan may be the
+ * cause. Other plans use the device between its attempts, which become rare, and a device that
+ * survives no load is not reopened all the time.
  */
 static void hold_off_lost(struct residence *residence)
 {
@@ -234,7 +240,6 @@ static void hold_off_lost(struct residence *residence)
 	residence->n_lost++;
 }
 
-/* Decides whether a load that failed, and was undone, is tried again, and tells who waits. */
 void residency_load_failed(struct residence *residence, int r)
 {
 	struct residency_device *device = residence->device;
@@ -256,15 +261,15 @@ void residency_load_failed(struct residence *residence, int r)
 		return;
 	}
 	if (r == EXECUTOR_E_CANCELLED) {
-		/* Evicted by hand. Whoever asked for it after that has it brought again. */
+		/* Evicted by hand. The waiters that came later have the plan loaded again. */
 		if (plan->is_parked)
 			residency_tell(residence, -EINTR);
 		return;
 	}
 	if (r == EXECUTOR_E_NO_MEMORY && !is_retry) {
 		/*
-		 * Somebody outside was faster. As much as it needs is taken from others if it may
-		 * be, whatever room there seems to be; if not, it is simply tried again.
+		 * An outside process took the memory first. Evict plans for the whole request if
+		 * allowed, whatever room the figures show; otherwise only retry the load.
 		 */
 		residence->is_retry = true;
 		residency_look(residency);
@@ -276,7 +281,7 @@ void residency_load_failed(struct residence *residence, int r)
 		if (result <= TRY_AWAITED)
 			return;
 		residence->is_retry = false;
-		/* Its tenant's other loads end, and its tenant is promised less some time. */
+		/* The obstacle passes when the tenant's other loads or AWAITED plans are done. */
 		if (result == TRY_LATER) {
 			residence->left_ns = clock_now_ns();
 			residence->holdoff_ns = RESIDENCY_FIRST_HOLDOFF_NS;
@@ -302,15 +307,16 @@ void residency_load_failed(struct residence *residence, int r)
 
 /* Reviews */
 
-/* Does a task or a client wait for the plan to come? */
+/* Return true if waiters for a load of the plan are held. */
 static bool is_waited_for(const struct residency_plan *plan)
 {
 	return plan->n_held[RESIDENCY_PREFETCH] + plan->n_held[RESIDENCY_WAIT] > 0;
 }
 
 /*
- * Tenants above a maximum that was lowered: what was promised to them goes before what they have.
- * Return: false: the turn has no time for the others.
+ * Take memory back from tenants above a lowered maximum: AWAITED plans lose theirs before resident
+ * ones.
+ * Return: false if the turn ended before all was done.
  */
 static bool enforce_limits(struct residency_device *device)
 {
@@ -326,10 +332,10 @@ static bool enforce_limits(struct residency_device *device)
 	return residency_take_surplus(device);
 }
 
-/* Return: likewise. */
+/* Take back what the device can no longer hold. Return: as enforce_limits(). */
 static bool yield(struct residency_device *device)
 {
-	/* What was promised beyond what is owed is the first thing to be taken back. */
+	/* AWAITED plans that are not owed their bytes lose them first. */
 	list_for_each_safe (node, &device->awaiting) {
 		struct residence *residence = container_of(node, struct residence, link);
 
@@ -351,8 +357,9 @@ static void make_room(struct residency_device *device)
 }
 
 /*
- * Plans that made do with the second tier move up into free room, or room that is owed to them:
- * they go, and come back. One does in each review, and as many turns look for it as it takes.
+ * Move plans of the second tier to VRAM when it has free room, or room that is owed to them: they
+ * are unloaded and reloaded. Each review moves at most one plan, and looks for it in as many turns
+ * as that takes.
  */
 static void promote(struct residency_device *device)
 {
@@ -374,23 +381,26 @@ static void promote(struct residency_device *device)
 	}
 }
 
-/* Return: did it take time? */
+/* Try to load an AWAITED plan. Return: true if this took time. */
 static bool bring_one_awaited(struct residence *residence)
 {
 	struct residency_device *device = residence->device;
 	bool is_due;
 
-	/* Trying takes time for each of its constants. */
+	/* An attempt takes time for each of the plan's constants. */
 	if (!may_try(residence) ||
 	    (device->leaving_bytes > 0 && !has_room(residence, residence->awaited_bytes)))
 		return false;
 	if (residence_try(residence, false) != TRY_NO_ROOM || device->leaving_bytes > 0)
 		return true;
 	is_due = is_owed(residence, residence->awaited_bytes, is_waited_for(residence->plan));
-	/* Plans that are in the way and still loading leave when they have come. */
+	/* Plans that are in the way and being loaded are evicted once they are loaded. */
 	if (is_due && device->n_jobs > 0)
 		return true;
-	/* Everybody has left, and it was not enough after all. What is owed is asked for again. */
+	/*
+	 * All evictions have completed, and there is still no room. A later review repeats a
+	 * request that is owed.
+	 */
 	residence_forget_awaited(residence);
 	if (!is_due)
 		residency_tell(residence, -ENOMEM);
@@ -398,8 +408,8 @@ static bool bring_one_awaited(struct residence *residence)
 }
 
 /*
- * A plan that left in order to come back. Return: false: something passes first that is in the way
- * of its tenant's others, too.
+ * Reload a plan that was unloaded by residence_move().
+ * Return: false if there is a temporary obstacle, which concerns its tenant's other plans, too.
  */
 static bool bring_one_moved(struct residence *residence)
 {
@@ -417,7 +427,7 @@ static bool bring_one_moved(struct residence *residence)
 	return result != TRY_LATER;
 }
 
-/* Has the turn no time for another one? There is always time for the first. */
+/* Return true if the turn has no time for another attempt. There is always time for the first. */
 static bool is_late(const struct residency_device *device, bool is_any_tried, uint64_t stop_ticks)
 {
 	const struct turn *turn = loop_current(device->residency->options.loop);
@@ -425,7 +435,7 @@ static bool is_late(const struct residency_device *device, bool is_any_tried, ui
 	return is_any_tried && turn_used_ticks(turn) >= stop_ticks;
 }
 
-/* Return: false: the turn has no time for the others. */
+/* Reload a tenant's moved plans. Return: false if the turn ended before all were tried. */
 static bool bring_moved_of(struct residency_device *device, struct tenant_memory *memory,
 			   uint64_t stop_ticks, bool *is_any_tried)
 {
@@ -436,7 +446,7 @@ static bool bring_moved_of(struct residency_device *device, struct tenant_memory
 	list_for_each_safe (node, &on->returning) {
 		struct residence *residence = container_of(node, struct residence, returning);
 
-		/* Few are on their way back, or promised it. */
+		/* The limits on loads and AWAITED plans keep these few. */
 		if (residence->state != RESIDENCE_OUT)
 			continue;
 		if (is_late(device, *is_any_tried, stop_ticks))
@@ -449,7 +459,10 @@ static bool bring_moved_of(struct residency_device *device, struct tenant_memory
 	return true;
 }
 
-/* Brings plans for which others left, in the order in which they asked, and those to come back. */
+/*
+ * Try the AWAITED plans in the order of their requests, then the moved plans.
+ * Return: false if the turn ended before all were tried.
+ */
 static bool bring_promised_in_turn(struct residency_device *device)
 {
 	const struct turn *turn = loop_current(device->residency->options.loop);
@@ -472,8 +485,9 @@ static bool bring_promised_in_turn(struct residency_device *device)
 }
 
 /*
- * Each is tried once in a round, which takes as many turns as it needs. A round is all that a
- * review asks for: what could change its outcome brings the next review.
+ * Continue the round over AWAITED and moved plans. A round tries each plan once, in as many turns
+ * as that takes. A review requests one round: whatever could change its outcome causes the next
+ * review.
  */
 static void bring_promised(struct residency_device *device)
 {
@@ -515,7 +529,7 @@ static bool candidate_comes_first(const struct candidates *candidates, const str
 	return residency_comes_first(&a->claim, &b->claim);
 }
 
-/* Keeps the best few. */
+/* Insert a plan into the sorted candidates if it is among the best. */
 static void candidates_add(struct candidates *candidates, struct residence *residence)
 {
 	const struct seeker seeker = seeker_of(residence);
@@ -537,19 +551,19 @@ static void candidates_add(struct candidates *candidates, struct residence *resi
 		candidates->is_full = true;
 }
 
-/* Return: is it a wish that time may grant? */
+/* Return true if the request may be granted later. */
 static bool bring_candidate(struct residency *residency, struct residence *residence,
 			    uint64_t now_ns)
 {
 	struct residency_plan *plan = residence->plan;
 	enum try_result result;
 
-	/* Much may have happened since it was noted. */
+	/* The plan's state may have changed since it was noted. */
 	if (!is_candidate(plan, residence, now_ns))
 		return false;
 	residence->tried_number = residency->n_reviews;
 	result = residence_try(residence, is_waited_for(plan));
-	/* A promise is looked after, since those who leave may not be enough. */
+	/* An AWAITED plan is tried again, since the evictions may not free enough. */
 	if (result <= TRY_AWAITED)
 		return result == TRY_AWAITED;
 	if (result == TRY_NO_ROOM)
@@ -557,7 +571,10 @@ static bool bring_candidate(struct residency *residency, struct residence *resid
 	return is_waited_for(plan) || (plan->value > 0 && now_ns - plan->used_ns < patience_ns);
 }
 
-/* Each may take a search. Return: false: the turn is over, and some are left. */
+/*
+ * Try the candidates; each attempt may take a search. Return: false if the turn ended before the
+ * last.
+ */
 static bool bring_candidates(struct residency *residency, struct candidates *candidates,
 			     uint64_t now_ns, bool *is_any_tried)
 {
@@ -575,7 +592,7 @@ static bool bring_candidates(struct residency *residency, struct candidates *can
 	return true;
 }
 
-/* Would it be in the device's memory, were there less of others? */
+/* Return true if the plan would be in the device's memory if outside processes used less. */
 static bool is_pressed(const struct residency_plan *plan, const struct residence *residence,
 		       uint64_t now_ns)
 {
@@ -585,7 +602,7 @@ static bool is_pressed(const struct residency_plan *plan, const struct residence
 	return residence->is_pressed || now_ns - plan->used_ns < patience_ns;
 }
 
-/* Somebody waits for that device, and being on another one is not what he waits for. */
+/* Return true if a waiter wants the plan on this device and no other. */
 static bool is_named(const struct residency_plan *plan, const struct residence *residence)
 {
 	return (plan->is_named & 1u << residence->device->index) && is_waited_for(plan) &&
@@ -654,7 +671,7 @@ static void walk_look_at(struct residency_walk *walk, struct residency_plan *pla
 		walk->next_ns = min_u64(walk->next_ns, residence->left_ns + residence->holdoff_ns);
 }
 
-/* Return: true if all have been looked at. */
+/* Visit some plans. Return: true if all have been visited. */
 static bool walk_slice(struct residency *residency, uint64_t now_ns)
 {
 	const struct turn *turn = loop_current(residency->options.loop);
@@ -674,7 +691,7 @@ static bool walk_slice(struct residency *residency, uint64_t now_ns)
 	return true;
 }
 
-/* While there is a wish left that time may grant, there will be another review. */
+/* End the walk. Schedule another review while there are requests that may be granted later. */
 static void walk_end(struct residency *residency, uint64_t now_ns)
 {
 	struct residency_walk *walk = &residency->walk;
@@ -691,8 +708,8 @@ static void walk_end(struct residency *residency, uint64_t now_ns)
 }
 
 /*
- * Once all plans have been looked at, those who wait are tried in turn, so that each hears; then
- * those who are wanted, most wanted first.
+ * Continue the walk. When all plans have been visited, plans with waiters are tried in turn, so
+ * that every waiter is answered. Then wanted plans are tried, the most wanted first.
  */
 static void walk_on(struct residency *residency)
 {
@@ -744,7 +761,9 @@ void residency_walk_on(struct residency *residency)
 	residency->review_ns += clock_now_ns() - begin_ns;
 }
 
-/* The ledger is right: with nothing under way, what is charged is what the executor holds. */
+/*
+ * Check the ledger: when no job is under way, the charges equal the bytes that the executor holds.
+ */
 static void check_sums(const struct residency_device *device)
 {
 	struct executor *executor = device->executor;

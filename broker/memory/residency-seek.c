@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Residency: who makes way
+ * Residency: searches for plans to evict
  *
- * Clients can have as many plans on a device as they can add, and what one wish costs must not grow
- * with that. So a wish that all plans together could not grant is refused by sums, without a
- * search. A search visits no plan that holds nothing, and of each tenant those plans of which a
- * device can hold only RESIDENCY_LARGE, and RESIDENCY_SMALL of the others. Those that were visited
- * go to the end of their tenant's list, so that the next search visits others. No tenant's plans
- * are hidden by another one's.
+ * Clients can have as many plans on a device as they can add, but the cost of a request must not
+ * grow with their number. So a request that all plans together could not satisfy is refused by
+ * sums, without a search. A search visits no plan that holds nothing. Of each tenant it visits the
+ * large plans, of which a device can hold only RESIDENCY_LARGE, and RESIDENCY_SMALL of the small
+ * ones. Visited small plans are moved to the end of their tenant's list, so that the next search
+ * visits others. One tenant's plans do not hide another's.
  *
- * A plan is among the large ones by the bytes that no other one shared when the plan came. These
- * are charged for as long as it stays, and count for no other large plan: hence there are no more.
+ * A plan counts as large by the bytes that no other plan shared when it was loaded. These bytes are
+ * charged while the plan is resident, and count for no other large plan. So the number of large
+ * plans is bounded.
  */
 #include <math.h>
 
@@ -21,7 +22,7 @@
 #include "util/checked.h"
 #include "util/number.h"
 
-/* Taking back takes at most that part of a turn's budget. */
+/* Taking memory back takes at most 1/TAKE_PART of a turn's budget. */
 enum { TAKE_PART = 4 };
 
 /* Claims */
@@ -64,12 +65,12 @@ struct victim {
 	int rank;
 };
 
-/* A search: the bytes that are asked for, and by which right. */
+/* A search for plans to evict: the request and its claim. */
 struct wish {
-	const struct seeker *seeker; /* NULL: pressure, not a wish */
+	const struct seeker *seeker; /* NULL: outside pressure */
 	struct residency_claim claim;
-	bool by_hand;  /* among its own tenant's plans it comes first */
-	bool own_only; /* its tenant's maximum is in the way, not the device's size */
+	bool by_hand;  /* displaces its own tenant's plans whatever their value */
+	bool own_only; /* the tenant's maximum is short, not the device's memory */
 };
 
 static int rank_of(const struct residency_device *device, const struct wish *wish,
@@ -85,8 +86,8 @@ static int rank_of(const struct residency_device *device, const struct wish *wis
 }
 
 /*
- * May it take anything of what a tenant has? Nobody gives more easily than a plan that is not
- * wanted, and without which its tenant has as much as before.
+ * Return true if the request may displace any plan of a tenant. The test uses the plan that is
+ * easiest to displace: it has no value, and evicting it takes nothing from its tenant.
  */
 static bool may_give(const struct residency_device *device, const struct wish *wish,
 		     const struct tenant *tenant)
@@ -102,7 +103,10 @@ static bool may_give(const struct residency_device *device, const struct wish *w
 	return rank_of(device, wish, &least_wanted) != RESIDENCY_KEEP;
 }
 
-/* Does it use a block that the wish counts on? A plan that wishes made the last draft. */
+/*
+ * Return true if the plan uses a block that the requesting plan counts on. The last draft must be
+ * that of the requesting plan.
+ */
 static bool is_needed(const struct seeker *seeker, const struct residence *other)
 {
 	uint64_t number = other->device->residency->n_drafts;
@@ -115,7 +119,7 @@ static bool is_needed(const struct seeker *seeker, const struct residence *other
 	return false;
 }
 
-/* Victims that were found, who go first at the front. */
+/* Plans found by a search, in the order of eviction. */
 struct finding {
 	const struct residency_device *device;
 	const struct wish *wish;
@@ -149,7 +153,7 @@ static void find(struct residence *other, uint64_t bytes, void *data)
 		finding->n++;
 }
 
-/* Lists plans that may be taken, the first to go at the front. Return: how many, at most @max. */
+/* List plans that may be evicted, in the order of eviction. Return: their number, at most @max. */
 static uint32_t find_victims(struct residency_device *device, const struct wish *wish,
 			     struct victim *victims, uint32_t max)
 {
@@ -164,7 +168,7 @@ static uint32_t find_victims(struct residency_device *device, const struct wish 
 	return finding.n;
 }
 
-/* As if it were leaving, for the sums; or no longer. */
+/* Count a plan as leaving in the sums, or no longer. */
 static void victim_mark(struct victim *victim, bool is_leaving)
 {
 	struct residence *residence = victim->residence;
@@ -180,8 +184,8 @@ static void victim_mark(struct victim *victim, bool is_leaving)
 }
 
 /*
- * May it still be taken, now that others are to leave? Its tenant may be within its due, and it may
- * be the last that shares a block.
+ * Return true if the plan may still be evicted after those marked as leaving. Its tenant may be
+ * within its due by now, and the plan may have become the last sharer of a block.
  */
 static bool may_go(const struct residency_device *device, const struct wish *wish,
 		   struct victim *victim)
@@ -196,7 +200,10 @@ static bool is_enough(const struct seeker *seeker, uint64_t bytes, bool *ret_own
 	return !*ret_own_only && residency_device_free(seeker->device) >= (int64_t)bytes;
 }
 
-/* Bytes that a tenant is owed of those that it has there, or cannot be made to give. */
+/*
+ * Return the bytes that a tenant is owed of those that it holds or has set aside, or the bytes of
+ * its leases if they are more: leases are not evicted.
+ */
 static uint64_t owed_to(const struct residency_device *device, const struct tenant *tenant)
 {
 	uint64_t leased = leases_of(tenant)->granted[device->index];
@@ -207,7 +214,7 @@ static uint64_t owed_to(const struct residency_device *device, const struct tena
 	return owed > leased ? owed : leased;
 }
 
-/* Return: 0 if the tenant is in the sum already. */
+/* Return: owed_to(), or 0 if the current sum has counted the tenant. */
 static uint64_t owed_once(const struct residency_device *device, struct tenant *tenant)
 {
 	const uint64_t number = device->residency->n_sums;
@@ -223,7 +230,7 @@ static uint64_t owed_to_others(const struct residency_device *device, struct ten
 	struct residency *residency = device->residency;
 	uint64_t sum = 0;
 
-	/* Each tenant once, be it here for its plans or for its leases. */
+	/* Each tenant counts once, whether it is listed for plans or for leases. */
 	residency->n_sums++;
 	tenant->memory->sum_number = residency->n_sums;
 	list_for_each (node, &residency->holders)
@@ -246,7 +253,10 @@ static void give(struct residence *residence, uint64_t bytes, void *data)
 		giving->bytes += bytes;
 }
 
-/* Bytes that the tenant's own plans would give by hand; less where plans are many and small. */
+/*
+ * Return the bytes that evicting the tenant's own plans by hand would free; too few where plans are
+ * many and small.
+ */
 static uint64_t own_giving(const struct seeker *seeker)
 {
 	struct giving giving = {.seeker = seeker};
@@ -273,7 +283,7 @@ bool seeker_is_owed(const struct seeker *seeker, uint64_t bytes, bool by_hand)
 			     device->usable_bytes[EXEC_TIER_VRAM]);
 }
 
-/* Would it be enough if all plans left that may have to? */
+/* Return true if evicting all plans that may be displaced would free enough. */
 static bool could_be_enough(const struct seeker *seeker, uint64_t bytes, bool by_hand)
 {
 	const struct residency_device *device = seeker->device;
@@ -285,7 +295,9 @@ static bool could_be_enough(const struct seeker *seeker, uint64_t bytes, bool by
 		return false;
 	if (lacking > (int64_t)device->evictable_bytes)
 		return false;
-	/* The more of its tenant's own plans leave, the more it may take of others. */
+	/*
+	 * The more of its tenant's own plans are evicted, the more it may take from other tenants.
+	 */
 	seeker_claim(seeker, bytes, &wish.claim);
 	wish.claim.used -= own;
 	list_for_each (node, &device->residency->holders) {
@@ -311,7 +323,7 @@ bool seeker_displace(const struct seeker *seeker, uint64_t bytes, bool by_hand)
 
 	if (!is_promised && !could_be_enough(seeker, bytes, by_hand))
 		return false;
-	/* First what is above the tenant's own maximum, then what the device lacks. */
+	/* First make room below the tenant's own maximum, then on the device. */
 	do {
 		bool own_only = wish.own_only;
 
@@ -338,7 +350,7 @@ bool seeker_displace(const struct seeker *seeker, uint64_t bytes, bool by_hand)
 /* Taking back */
 
 struct surplus {
-	struct residence *found[RESIDENCY_MAX_VICTIMS]; /* the least wanted at the front */
+	struct residence *found[RESIDENCY_MAX_VICTIMS]; /* the least wanted first */
 	uint32_t n;
 };
 
@@ -360,7 +372,7 @@ static void add_by_value(struct residence *residence, uint64_t bytes, void *data
 	found[at] = residence;
 }
 
-/* Return: has any left? */
+/* Evict some plans of a tenant above its maximum. Return: true if there were any. */
 static bool take_some_surplus(struct residency_device *device, struct tenant_memory *memory)
 {
 	struct surplus surplus = {.n = 0};
@@ -392,7 +404,7 @@ bool residency_take_surplus(struct residency_device *device)
 	return true;
 }
 
-/* Has each of all tenants' plans been visited in the last so many searches? */
+/* Return true if the last @n_searches searches have visited every plan of every tenant. */
 static bool have_visited_all(const struct residency *residency, uint32_t n_searches)
 {
 	list_for_each (node, &residency->holders)
@@ -420,7 +432,7 @@ bool residency_take_back(struct residency_device *device)
 				n_gone++;
 			}
 		device->n_vain_searches = n_gone > 0 ? 0 : device->n_vain_searches + 1;
-		/* Smaller ones than those visited may leave their tenant its reserve. */
+		/* Plans not visited yet may be small enough to leave their tenant its reserve. */
 		if (have_visited_all(device->residency, device->n_vain_searches))
 			break;
 		if (turn_used_ticks(turn) >= stop_ticks && residency_device_free(device) < 0)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Noticing that a driver has moved our memory: see spill.h.
+ * Detection of device memory that the driver moved to the host: see spill.h.
  *
- * A sample is older than our own count at the time when it is looked at, so one that meets a load
- * shows less than there is. Only samples between which nothing was allocated or freed count, and
- * only several in a row.
+ * A sample is older than the broker's own count, so a sample taken during a load shows less memory
+ * than is allocated. Therefore a spill needs several samples in a row during which nothing was
+ * allocated or freed.
  */
 #include "memory/spill.h"
 
@@ -22,7 +22,7 @@ enum spill_event spill_sample(struct spill *spill, uint64_t own_bytes, uint64_t 
 		spill->is_noticed = spill->is_hopeless = false;
 		return SPILL_MENDED;
 	}
-	/* The first one is to compare with. */
+	/* The first sample of a series is only compared with. */
 	spill->n_short = is_steady ? spill->n_short + 1 : 0;
 	if (spill->is_noticed || spill->n_short < SPILL_SAMPLES)
 		return SPILL_NOTHING;
