@@ -1,12 +1,12 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Do processes keep to their leases, and what becomes of those that do not
+ * Lease audits: find processes that exceed their leases, and decide on the consequence
  *
- * Leases are kept by the processes themselves; the kernel says what they really use. This decides,
- * and does nothing: no clock, no signal. What is seen of a process is a moment old, and leases
- * change meanwhile, so nobody is judged by one look: only who uses too much in a list of processes
- * that was begun after somebody held on to the process, too.
+ * Processes keep to their leases by themselves; the kernel tells how much they really use. This
+ * module decides only: it reads no clock and sends no signal. The figures of a process are a moment
+ * old, and leases change meanwhile. So no process is judged by one look. A process must exceed its
+ * lease in a list of processes that was begun after a pidfd of the process was opened.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,7 +15,7 @@
 #include "lease/lease.h"
 #include "tenant/policy.h"
 
-/* The pause between asking a process to end and ending it. */
+/* Pause between SIGTERM and SIGKILL. */
 #define AUDIT_KILL_NS 10000000000ull
 
 /* A process on one device, as observed. */
@@ -23,63 +23,65 @@ struct audit_process {
 	pid_t pid;
 	uint64_t bytes;
 	uint64_t started_ns;       /* CLOCK_BOOTTIME */
-	const struct lease *lease; /* of that device; NULL: it is a member of none */
+	const struct lease *lease; /* lease on that device; NULL: no member of one */
 };
 
 /* A lease, as observed. */
 struct audit_sum {
 	uint64_t seen_bytes, allowed_bytes;
-	/* Who has most beyond its credit, as an index; UINT32_MAX: nobody is seen. */
+	/* index of the process that most exceeds its credit; UINT32_MAX: none is seen */
 	uint32_t worst;
 };
 
 /*
- * The lease of a process. A member's process id means the process that connected only while that
- * lives: one that was started after it joined is another.
+ * Return the lease of a process. A member's process id names the process that connected only while
+ * that process lives: a process that started after the member joined is another one.
  */
 struct lease *audit_find_lease(const struct leases *leases, uint8_t device, pid_t pid,
 			       uint64_t started_ns);
 
 /*
- * A member that came back from a broker that ended says itself what it has. If the process is seen
- * to have more, beyond the tolerance, in a list that was begun at @list_ns and after it came back,
- * it is credited with that: lease_correct(). With @is_off it is not.
- * Return: the member, if that was done for the first time; else NULL.
+ * Correct the credit of a member that came back from a broker that ended, and itself reported how
+ * much it holds. The list of processes begun at @list_ns must be later than its return. If the
+ * process uses more, beyond the tolerance, the member is credited with the difference: see
+ * lease_correct(). With @is_off it is not.
+ * Return: the member, if this was its first correction; otherwise NULL.
  */
 struct lease_member *audit_confirm(struct lease *lease, const struct audit_process *process,
 				   uint64_t list_ns, bool is_off);
 
 /*
- * Adds up what the members of @lease use, out of @n processes of its device. What they may use is
- * the most that it was granted since audit_begin_anew(), and the tolerance for each.
+ * Add up the use of the members of @lease, out of @n processes of its device. They may use the most
+ * that was granted since audit_begin_anew(), and the tolerance for each process.
  */
 void audit_add_up(const struct lease *lease, const struct audit_process *processes, uint32_t n,
 		  struct audit_sum *ret);
-/* What it is granted from now on counts for the next list of processes. */
+/* Start anew: bytes granted from now on count for the next list of processes. */
 void audit_begin_anew(struct lease *lease);
 
-/* Somebody who uses too much, from look to look; zeroed but for noticed_ns. */
+/* A process that exceeds its lease, from look to look; zeroed but for noticed_ns. */
 struct audit_case {
-	uint64_t noticed_ns; /* when the process was held on to */
+	uint64_t noticed_ns; /* time at which its pidfd was opened */
 	uint64_t told_ns, terminated_ns;
 	bool is_killed;
 };
 
-/* What is to be done now. */
+/* Steps to be taken now. */
 enum {
 	AUDIT_TELL = 1 << 0,
-	AUDIT_TERMINATE = 1 << 1, /* politely */
+	AUDIT_TERMINATE = 1 << 1, /* SIGTERM */
 	AUDIT_KILL = 1 << 2,
 };
 
 /*
- * It still uses too much in a list that was begun at @list_ns. Each of these is returned once.
+ * Decide on a process that still exceeds its lease in a list that was begun at @list_ns. Each step
+ * is returned once.
  * Return: a sum of AUDIT_*.
  */
 unsigned int audit_step(struct audit_case *audit_case, enum policy_audit action, uint64_t list_ns,
 			uint64_t now_ns);
 
-/* Whom @broker_pid never stops, whatever the policy, and why; NULL: it may be stopped. */
+/* A process that may have to be stopped. */
 struct audit_suspect {
 	pid_t pid;
 	uid_t uid; /* effective */

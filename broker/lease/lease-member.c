@@ -2,15 +2,15 @@
 /*
  * Leases: their members
  *
- * What members say of themselves is only added up, cut to numbers whose sums cannot overflow:
- * nothing depends on it but listings, and audits that compare it with what the kernel says.
+ * Members' reports are only added up, and cut to values whose sums cannot overflow. Only listings
+ * depend on them, and audits, which compare them with the kernel's figures.
  */
 #include <assert.h>
 
 #include "lease/lease.h"
 #include "util/number.h"
 
-/* More than any device has; a sum of as many as there can be sessions fits 64 bits. */
+/* More than any device has; the sum over the maximum number of sessions fits into 64 bits. */
 static const uint64_t max_reported_bytes = 1ull << 48;
 
 void lease_join(struct lease *lease, struct lease_member *member, pid_t pid)
@@ -29,7 +29,7 @@ void lease_leave(struct lease_member *member)
 	if (!lease)
 		return;
 	assert(member->n_waits == 0);
-	/* How often it was refused is remembered. */
+	/* Keep its number of refusals in the lease's sum. */
 	lease_report(member, &(struct lease_use){.n_refused = member->n_refused});
 	lease_objects_drop(member);
 	lease->credited_bytes -= member->credit_bytes;
@@ -100,13 +100,13 @@ void lease_report(struct lease_member *member, const struct lease_use *use)
 		lease->leases->n_changes++;
 	lease->used_bytes += used - member->used_bytes;
 	lease->extra_bytes += extra - member->extra_bytes;
-	/* Beside what the others have. */
+	/* The peak of the lease includes the other members' current use. */
 	peak = lease->used_bytes + lease->extra_bytes - used - extra + max_u64(peak, used + extra);
 	if (peak > lease->peak_bytes)
 		lease->leases->n_changes++;
 	lease->peak_bytes = max_u64(lease->peak_bytes, peak);
 	lease->n_objects += (uint64_t)use->n_objects - member->n_objects;
-	/* A count of the past does not go back. */
+	/* A count of past events does not decrease. */
 	if (use->n_refused > member->n_refused) {
 		lease->n_refused += use->n_refused - member->n_refused;
 		member->n_refused = use->n_refused;

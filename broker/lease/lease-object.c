@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Leases: what processes share
+ * Leases: memory that processes share
  *
- * An allocation that was exported lives for as long as any process has it, so whoever exports,
- * frees and lets another one import would have it for nothing. So what is shared is named, by what
- * the kernel says of its descriptor, and one of those who have it pays until the last has let go.
+ * An exported allocation lives as long as any process holds it. Without a charge for it, a process
+ * could export an allocation, free it, and have another process import it: the memory would be held
+ * for nothing. So shared memory is named as an object, by the device and inode numbers of its
+ * descriptor. One of its holders pays until the last holder has dropped it.
  *
- * A client can name what it has not, and say any size. So each says for itself how large it takes
- * the object to be, and who says most pays: naming somebody else's object costs whoever does so,
- * and saying less than is true is worth nothing to those who know better. When who pays lets go,
- * the one of the others who says most pays as much as he said, limits or not, because it is there.
+ * A client can name an object that it does not hold, and report any size. So each holder reports a
+ * size, and the holder that reports the largest size pays. A client that names another's object
+ * pays for it itself, and too small a size gains nothing against holders that know the true one.
+ * When the payer drops the object, the remaining holder with the largest size pays for that size,
+ * whatever the limits, because the memory is in use.
  */
 #include <assert.h>
 #include <errno.h>
@@ -23,21 +25,21 @@
 
 enum { MAX_BUCKETS = 1 << 20 };
 
-/* A member has an object. */
+/* A member's holding of an object. */
 struct lease_holding {
 	struct list_node link;      /* in lease_member.holdings */
 	struct list_node of_object; /* in lease_object.holdings */
 	struct lease_object *object;
 	struct lease_member *member;
-	uint64_t bytes; /* as it says */
+	uint64_t bytes; /* size reported by the member */
 	struct charge charge;
 };
 
 struct lease_object {
 	struct lease_object *next; /* in its bucket */
-	uint32_t tenant;           /* its number */
+	uint32_t tenant;           /* tenant number */
 	uint64_t dev, ino;
-	struct lease_holding *payer; /* of which nobody says more bytes */
+	struct lease_holding *payer; /* the holding with the most bytes */
 	struct list_node holdings;
 };
 
@@ -57,7 +59,7 @@ static void put(struct leases *leases, struct lease_object *object)
 	*bucket = object;
 }
 
-/* Without memory for more buckets it gets slower. */
+/* Double the buckets. Without memory for that, look-ups become slower. */
 static void grow(struct leases *leases)
 {
 	struct lease_object **before = leases->buckets;
@@ -100,7 +102,7 @@ static struct lease_holding *holding_of(const struct lease_object *object,
 	return NULL;
 }
 
-/* Who paid pays no more; what it was granted for that it keeps. */
+/* End the payment. The payer's lease keeps the granted bytes. */
 static void unpay(struct lease_object *object)
 {
 	struct lease *lease = object->payer->member->lease;
@@ -122,7 +124,10 @@ static void pay(struct lease_object *object, struct lease_holding *holding)
 	object->payer = holding;
 }
 
-/* What @heir lacks of @bytes moves from @lease, which has it: it has just ceased to pay as much. */
+/*
+ * Move the bytes that @heir lacks for @bytes to it from @lease, which has just ceased to pay as
+ * much.
+ */
 static void inherit(struct lease *lease, struct lease *heir, uint64_t bytes)
 {
 	uint64_t more;
@@ -190,7 +195,7 @@ uint64_t lease_object_cost(const struct lease_member *member, uint64_t dev, uint
 
 	if (object && object->payer->bytes >= bytes)
 		return 0;
-	/* What its lease has paid so far. */
+	/* If its own lease is the payer, the earlier payment is returned. */
 	if (object && object->payer->member->lease == member->lease)
 		free_bytes += object->payer->bytes;
 	return bytes > free_bytes ? bytes - free_bytes : 0;
@@ -256,7 +261,7 @@ int lease_object_add(struct lease_member *member, uint64_t dev, uint64_t ino, ui
 		return r;
 	object = holding->object;
 	*ret_bytes = 0;
-	/* It stays with the lease, where the object may be paid out of it. */
+	/* The credit returns to the lease, which may pay for the object out of it. */
 	member->credit_bytes -= from_credit_bytes;
 	lease->credited_bytes -= from_credit_bytes;
 	if (!object->payer || object->payer->bytes < bytes) {

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Leases: who waits, and who waits in vain
+ * Leases: waits, and the search for deadlocked waits
  *
- * Two members that each hold 300 of 700 and each wait for 300 more wait for each other. To see that
- * whatever the limits are that keep them waiting (the lease's, the tenant's, the device's), those
- * who wait are served in thought: all that nobody who waits holds is taken for free, plans
- * included; then whoever can be served is, and gives back in the end what he holds; and so on.
- * Those whom this leaves wait for nobody but each other. It errs on the side of waiting: that has
- * an end anyway.
+ * Two members that each hold 300 of 700 and each wait for 300 more wait for each other. Limits of
+ * the lease, the tenant or the device may keep them waiting. The search finds such waits by
+ * simulation. It assumes that all memory not held by waiting members is free, plans' memory
+ * included. Each wait that fits is served and gives back in the end what its member holds, and so
+ * on. The waits that remain wait only for each other. The search errs on the side of waiting: every
+ * wait has a timeout.
  *
- * One who could not be served even if everybody else were gone waits for something else: a limit
- * that is raised, or programs outside the broker.
+ * A wait that could not be served even if it were alone waits for something else: a limit that is
+ * raised, or programs outside the broker.
  */
 #include <string.h>
 
@@ -50,7 +50,7 @@ void lease_wait_end(struct lease_wait *wait)
 		wait->member->n_waits--;
 }
 
-/* ---- In thought ---- */
+/* ---- The simulation ---- */
 
 static bool asks_less(const struct heap_node *a, const struct heap_node *b)
 {
@@ -79,14 +79,14 @@ static void move_to(struct lease *lease, struct heap_node **heap)
 		heap_insert(heap, &thought->node, lacks_less);
 }
 
-/* Counts the lease's bytes anew: members that wait keep the bytes that they hold. */
+/* Compute the lease's bytes anew: members that wait keep the bytes that they hold. */
 static void think_of(struct lease_search *search, struct lease *lease)
 {
 	struct lease_thought *thought = &lease->thought;
 	uint64_t before = thought->bytes;
 
 	thought->kept_bytes = thought->credit_bytes;
-	/* Plans that share a block are not looked at more closely. */
+	/* It is not examined which member holds an object: all are kept if all members wait. */
 	if (thought->n_keeping > 0 && thought->n_keeping == lease->n_members)
 		thought->kept_bytes += lease->object_bytes;
 	thought->bytes = thought->n_keeping > 0
@@ -97,7 +97,10 @@ static void think_of(struct lease_search *search, struct lease *lease)
 	lease->tenant->leases->thought_bytes += thought->bytes - before;
 }
 
-/* Among those who may be served, by its smallest request; not while its own limit is in the way. */
+/*
+ * Put the lease among those that may be served, by its smallest request, unless its own limit is in
+ * the way.
+ */
 static void place(struct lease_search *search, struct lease *lease)
 {
 	struct lease_thought *thought = &lease->thought;
@@ -119,7 +122,7 @@ static bool fits_tenant(const struct lease_search *search, const struct lease *l
 			     lease->tenant->shares[search->device].max);
 }
 
-/* Assumes that @wait is over: its member gives back what it holds, unless it waits for more. */
+/* Simulate the end of @wait: its member gives back what it holds, unless it has other waits. */
 static void let_go(struct lease_search *search, struct lease_wait *wait)
 {
 	struct lease *lease = wait->lease;
@@ -139,9 +142,10 @@ static void let_go(struct lease_search *search, struct lease_wait *wait)
 }
 
 /*
- * The lease that lacks least is the first to find room. Room only grows, so a lease for which the
- * device has none ends the search, and one whose tenant has none stays with the tenant until the
- * tenant has more. So the search looks at each request a fixed number of times.
+ * Serve all requests that fit. The lease that lacks least is the first to find room. Room only
+ * grows during the search. So a lease for which the device has no room ends the search, and one for
+ * which its tenant has no room is set aside until the tenant has more. Each request is visited a
+ * fixed number of times.
  */
 static void serve_all(struct leases *leases, struct lease_search *search)
 {

@@ -2,9 +2,9 @@
 /*
  * Leases: see lease.h.
  *
- * What is granted and given to nobody stays with the lease up to its wish: that is what it was
- * opened for, and its members come back for it. What it grew beyond its wish goes back with the
- * credit that it grew for, so that nobody hoards the most that he ever had.
+ * Granted bytes that are ungiven stay with the lease up to its wish: the lease was opened for them,
+ * and members will ask for them again. Bytes beyond the wish are given back together with the
+ * credit that they were granted for, so that no lease keeps the most that it ever had.
  */
 #include "lease/lease.h"
 
@@ -32,13 +32,14 @@ int leases_init(struct leases *leases)
 	for (unsigned int i = 0; i < RBK_MAX_DEVICES; i++)
 		list_init(&leases->waits[i]);
 	/*
-	 * Programs keep the numbers of a broker that ended, by which others join them, so those of
-	 * the broker after it should not begin with the same. Without randomness they do.
+	 * Programs keep the lease numbers of a broker that ended, and other programs join leases by
+	 * these numbers. So the next broker should begin with other numbers. Without randomness it
+	 * does not.
 	 */
 	if (getrandom(&random, sizeof(random), GRND_NONBLOCK) != sizeof(random))
 		random = 0;
 	leases->next_number = random % BASES * NUMBERS;
-	/* A clock will do as a seed: the hash mixes the seed. */
+	/* Without randomness the seed is the time, which the hash mixes. */
 	if (getrandom(&leases->seed, sizeof(leases->seed), GRND_NONBLOCK) != sizeof(leases->seed))
 		leases->seed = clock_now_ns();
 	leases->n_buckets = FIRST_BUCKETS;
@@ -142,7 +143,10 @@ int lease_new(struct leases *leases, const struct lease_about *about, struct lea
 	snprintf(lease->name, sizeof(lease->name), "%s", about->name);
 	lease->cgroup_fd = -1;
 	list_init(&lease->members);
-	/* Those who know it by its number find it, unless that has been given away. */
+	/*
+	 * Programs that know the lease by its former number find it, unless the number has been
+	 * reused.
+	 */
 	if (about->restored_number && !is_number_taken(leases, about->restored_number))
 		lease->number = about->restored_number;
 	else
@@ -157,7 +161,7 @@ int lease_new(struct leases *leases, const struct lease_about *about, struct lea
 	return 0;
 }
 
-/* Whoever keeps books of cgroups sees by @all whether it is there. */
+/* The callback sees from leases.all whether the lease still exists. */
 static void tell_of_cgroup(const struct lease *lease)
 {
 	if (lease->cgroup_id && lease->leases->cgroup_changed)
@@ -173,7 +177,7 @@ static void count_reserve(struct leases *leases, struct tenant *tenant, uint8_t 
 	of_tenant->of_reserve[device] = bytes;
 }
 
-/* @more_bytes, which are less if they wrap around. */
+/* Add @more_bytes, which wrap around to subtract. */
 static void count_granted(struct lease *lease, uint64_t more_bytes)
 {
 	lease->leases->granted_bytes[lease->device] += more_bytes;
@@ -256,7 +260,7 @@ uint64_t lease_trim(struct lease *lease)
 
 	if (kept >= granted)
 		return 0;
-	/* Less is always granted. */
+	/* Fewer bytes are always granted. */
 	if (lease_grant(lease, kept, false))
 		assert(!"less");
 	return granted - kept;
@@ -284,7 +288,7 @@ bool lease_is_shrinking(const struct lease *lease)
 	return lease_granted(lease) > min_u64(lease->limit_bytes, lease->allowed_bytes);
 }
 
-/* Leases that were restored */
+/* Restored leases */
 
 uint64_t leases_restored_ungiven(const struct leases *leases, const struct tenant *tenant,
 				 uint8_t device)
@@ -310,14 +314,14 @@ void leases_take_back(struct leases *leases, const struct lease *but, const stru
 		if (lease == but || lease->tenant != tenant || lease->device != device ||
 		    !lease->restored_number || part == 0)
 			continue;
-		/* Less is always granted. */
+		/* Fewer bytes are always granted. */
 		if (lease_grant(lease, lease_granted(lease) - part, false))
 			assert(!"less");
 		bytes -= part;
 	}
 }
 
-/* Its cgroup */
+/* The cgroup */
 
 struct lease *lease_of_cgroup(const struct leases *leases, uint8_t device, uint64_t id)
 {

@@ -1,10 +1,10 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * What the kernel says of a process: whose it is, and in which lease's cgroup
+ * Processes: a process's user, tenant and lease, as the kernel tells them
  *
- * A process id may be another process's at any time: whoever acts upon this makes sure that the
- * process was there before and is there still. Reactor thread.
+ * The kernel may reuse a process id at any time. A caller that acts upon these results must make
+ * sure that the process lived before and is still alive. Reactor thread.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,38 +20,47 @@ struct tenants;
 
 enum {
 	PROCESS_MAX_GROUPS = 256,
-	/* Of cgroups, as those of the device gate: who is deeper is in no lease's. */
+	/* levels of cgroups, as in the device gate; a deeper process has no lease by cgroup */
 	PROCESS_MAX_LEVELS = 64,
 };
 
-/* Where it is looked up. */
+/* Sources of the look-ups. */
 struct process_view {
-	const char *proc;    /* "/proc" but in tests */
-	const char *cgroups; /* where the unified hierarchy is mounted; NULL: nowhere */
+	const char *proc;    /* "/proc" except in tests */
+	const char *cgroups; /* mount point of the unified hierarchy; NULL: none */
 	struct tenants *tenants;
 	uint64_t tick_ns;
 	char text[PROC_TEXT_BYTES];
 };
-/* Everything is borrowed. */
+/* Initialise a view; all pointers are borrowed. */
 void process_view_init(struct process_view *view, const char *proc, const char *cgroups,
 		       struct tenants *tenants);
 
-/* When it began, CLOCK_BOOTTIME. Return: 0: it is gone, or cannot be seen. */
+/* Return the start time of a process (CLOCK_BOOTTIME); 0: it is gone, or cannot be read. */
 uint64_t process_start(struct process_view *view, pid_t pid);
 
-/* Effective user and group of @peer->pid, and its groups. Return: false: they are not known. */
+/*
+ * Read the effective user and group of @peer->pid, and its groups. Return: false: they are not
+ * known.
+ */
 bool process_user(struct process_view *view, struct peer *peer,
 		  gid_t groups[static PROCESS_MAX_GROUPS]);
 
-/* As a client's, see session/peer.c; to be unreferenced. Return: NULL: it is gone. */
+/*
+ * Return the tenant of a process, found as a client's: see session/peer.c. The caller drops the
+ * reference. NULL: the process is gone.
+ */
 struct tenant *process_tenant(struct process_view *view, pid_t pid);
 
-/* Is it in a cgroup, or below? Who is too deep is not. */
+/*
+ * Return true if the process is in the cgroup or below it; false if it is more than
+ * PROCESS_MAX_LEVELS deep.
+ */
 bool process_is_in(struct process_view *view, pid_t pid, uint64_t cgroup_id);
 
 /*
- * The lease of a device whose cgroup, the nearest of those that it is in, and whose user and tenant
- * are its own. NULL: there is none.
+ * Return the lease of a device to whose cgroup the process belongs: the nearest such cgroup above
+ * the process counts, and its lease must have the process's user and tenant. NULL: there is none.
  */
 struct lease *process_find_lease(struct process_view *view, const struct leases *leases,
 				 uint8_t device, pid_t pid);
