@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Judging by what the kernel says: see audit.h. */
+/* Lease audits: see audit.h. */
 #include "lease/audit.h"
 
 #include "tenant/tenant.h"
@@ -26,7 +26,7 @@ struct lease *audit_find_lease(const struct leases *leases, uint8_t device, pid_
 	return NULL;
 }
 
-/* By all of its connections. */
+/* Return the credit of a process, over all of its connections. */
 static uint64_t credit_of(const struct lease *lease, const struct audit_process *process)
 {
 	uint64_t credit = 0;
@@ -126,11 +126,10 @@ const char *audit_spares(const struct audit_suspect *suspect, pid_t broker_pid,
 		return "it is the first process";
 	if (suspect->pid == broker_pid)
 		return "it is the broker";
-	/* Display servers and what else a machine cannot do without. */
+	/* Display servers and other programs that a machine needs run as root. */
 	if (suspect->uid == 0)
 		return "it runs as root";
-	/* Its lease may be one of a broker that ended, which it comes back for when it needs more.
-	 */
+	/* The process may have a lease of a broker that ended, and come back when it needs more. */
 	if (!suspect->has_lease && suspect->started_ns < broker_started_ns)
 		return "it was there before the broker";
 	return NULL;

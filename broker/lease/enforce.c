@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Acting upon audits: see enforce.h.
+ * Lease enforcement: see enforce.h.
  *
- * A process is only ever known by a pidfd here. It is opened when a list of processes names one
- * that uses too much; if a list that was begun after that names it again, and the pidfd still has
- * a living process, then that is the one that the list means. So no other process is ever hit that
- * got the number meanwhile.
+ * A process is identified by a pidfd only. The pidfd is opened when a list of processes names a
+ * process that exceeds its lease. If a list begun later names the process again, and the pidfd
+ * still refers to a living process, then the list means this process. So a signal never hits
+ * another process that got the same number meanwhile.
  *
- * What /proc says of a process (whose tenant it is, whether it is root's) is read while its pidfd
- * is open, and looked at as the kernel has it, not as the list of processes does: the folder of a
- * process that forbids being looked at belongs to root, and everybody could hide there.
+ * The owner of a process (its tenant, whether it is root's) is read while its pidfd is open. It is
+ * read from the contents of /proc, not from the owner of the /proc folder: the folder of a process
+ * that forbids inspection belongs to root, so any process could hide behind that.
  *
- * At most MAX_CASES at a time; others have their turn when one of those has ended. Nothing is done
- * while no lease is open and no tenant has to have any.
+ * At most MAX_CASES processes are followed at a time; others follow when a place is free. Nothing
+ * is done while there are no leases and no tenant requires them.
  */
 #include "lease/enforce.h"
 
@@ -37,24 +37,24 @@
 
 enum {
 	MAX_CASES = 64,
-	MAX_LOOKS = 32, /* at members' cgroups, in a turn */
-	MAX_CAPS = 128, /* at leases' limits, likewise */
+	MAX_LOOKS = 32, /* members' cgroups read in a turn */
+	MAX_CAPS = 128, /* leases' limits read in a turn */
 };
 static const uint64_t interval_ns = 1000000000, urgent_interval_ns = 100000000;
-/* For so long lists are made quickly after a change, and so often at most. */
+/* Duration of fast lists after a change, and pause between two such periods. */
 static const uint64_t hurry_ns = 3000000000, hurry_pause_ns = 10000000000u;
-/* Who uses less is not even looked at. */
+/* Processes that use less are ignored. */
 static const uint64_t least_bytes = 1 << 20;
 
-/* Somebody who uses too much of a device. */
+/* A process that exceeds what it may use of a device. */
 struct suspect {
 	struct audit_case audit;
 	pid_t pid;
-	int pidfd; /* -1: the place is free */
+	int pidfd; /* -1: free entry */
 	uint8_t device;
-	bool is_current;       /* uses too much in the list that is being looked at */
-	bool is_settled;       /* nothing more can be done about it */
-	uint32_t lease;        /* number; 0: it has none */
+	bool is_current;       /* named by the list being looked at */
+	bool is_settled;       /* no further step is possible */
+	uint32_t lease;        /* lease number; 0: none */
 	struct tenant *tenant; /* counted */
 	bool is_logged;
 	char comm[TELEMETRY_COMM_BYTES];
@@ -68,13 +68,14 @@ struct enforce {
 	uint64_t started_ns;
 	bool is_hurry_due;
 	uint64_t hurry_until_ns, hurried_ns;
-	uint64_t cap_round;                /* in which each lease's limit is read once */
-	uint64_t list_ns[RBK_MAX_DEVICES]; /* of the list of processes that was looked at last */
+	/* number of the current round, in which each lease's limit is read once */
+	uint64_t cap_round;
+	uint64_t list_ns[RBK_MAX_DEVICES]; /* begin of the last list of processes looked at */
 	struct log_limit limit;
 	bool has_said_powerless;
 	uint32_t n_suspects;
 	struct suspect suspects[MAX_CASES];
-	struct audit_process processes[TELEMETRY_MAX_PROCESSES]; /* of one look */
+	struct audit_process processes[TELEMETRY_MAX_PROCESSES]; /* processes of the current look */
 	struct process_view view;
 };
 
@@ -99,7 +100,7 @@ static struct suspect *find_suspect(struct enforce *enforce, uint8_t device, pid
 	return NULL;
 }
 
-/* Return: NULL: it is gone, or there are too many. */
+/* Return: NULL: the process is gone, or there are too many suspects. */
 static struct suspect *add_suspect(struct enforce *enforce, uint8_t device, pid_t pid)
 {
 	struct suspect *suspect = enforce->suspects;
@@ -109,7 +110,7 @@ static struct suspect *add_suspect(struct enforce *enforce, uint8_t device, pid_
 		return NULL;
 	while (suspect->pidfd >= 0)
 		suspect++;
-	/* Debian 12's libc has it, older headers have not. */
+	/* Debian 12's libc has pidfd_open(), but older headers do not. */
 	fd = (int)syscall(SYS_pidfd_open, pid, 0);
 	if (fd < 0)
 		return NULL;
@@ -126,7 +127,7 @@ static bool is_alive(const struct suspect *suspect)
 	return poll(&poll_fd, 1, 0) == 0;
 }
 
-/* ---- What is done ---- */
+/* ---- Steps ---- */
 
 /* @what: "uses X bytes of device 1, ..." */
 static void tell(struct enforce *enforce, struct suspect *suspect, uid_t uid, const char *what,
@@ -173,7 +174,7 @@ static void stop(struct enforce *enforce, struct suspect *suspect, uid_t uid, bo
 			       (int)suspect->pid, suspect->comm, strerror(errno));
 		return;
 	}
-	/* Each process at most twice. */
+	/* Each process is logged at most twice. */
 	log_warning_of(LOG_OF(.tenant = name, .pid = suspect->pid, .uid = uid, .has_device = true,
 			      .device = suspect->device),
 		       LOG_PROCESS_STOPPED, "process %d (%s) of tenant %s is stopped with %s",
@@ -191,11 +192,11 @@ static void act(struct enforce *enforce, struct suspect *suspect, uint64_t start
 
 	suspect->is_current = true;
 	steps = audit_step(&suspect->audit, action, list_ns, now_ns);
-	/* What was read of it is its own only if it is still there. */
+	/* The contents of /proc belong to the process only if it is still alive. */
 	if ((!steps && (suspect->is_logged || !suspect->audit.told_ns)) ||
 	    !process_user(&enforce->view, &peer, groups) || !is_alive(suspect))
 		return;
-	/* One a second; who was not named now is later. */
+	/* One message per second; suspects not logged now are logged later. */
 	if (suspect->audit.told_ns && !suspect->is_logged)
 		tell(enforce, suspect, peer.uid, what, now_ns);
 	if (!(steps & (AUDIT_TERMINATE | AUDIT_KILL)) || suspect->is_settled)
@@ -211,9 +212,11 @@ static void act(struct enforce *enforce, struct suspect *suspect, uint64_t start
 		stop(enforce, suspect, peer.uid, steps & AUDIT_KILL, now_ns);
 }
 
-/* ---- Looking ---- */
+/* ---- Looks ---- */
 
-/* It uses more than its lease allows, or with @lease NULL more than anybody may without. */
+/*
+ * Follow a process that uses more than its lease allows or, with @lease NULL, than it may without.
+ */
 static void suspect_process(struct enforce *enforce, uint8_t device,
 			    const struct process_reading *reading,
 			    const struct audit_process *process, const struct lease *lease,
@@ -239,14 +242,14 @@ static void suspect_process(struct enforce *enforce, uint8_t device,
 	suspect->tenant = tenant;
 	suspect->lease = lease ? lease->number : 0;
 	snprintf(suspect->comm, sizeof(suspect->comm), "%s", reading->comm);
-	/* Others that it moved to may be free to use what they like. */
+	/* The process may have moved to a tenant that may use what it likes. */
 	if (tenant->lease_audit == POLICY_AUDIT_OFF ||
 	    (!lease && (!tenant->is_lease_required || process->bytes <= tenant->lease_tolerance)))
 		return;
 	act(enforce, suspect, process->started_ns, what, list_ns, now_ns);
 }
 
-/* Has it next to nothing, as far as the list tells? */
+/* Return true if the process uses next to nothing, as far as the list tells. */
 static bool is_missing(const struct enforce *enforce, pid_t pid, const struct lease *lease,
 		       uint32_t n, const struct device_reading *reading)
 {
@@ -256,7 +259,10 @@ static bool is_missing(const struct enforce *enforce, pid_t pid, const struct le
 	return !reading->processes_are_partial;
 }
 
-/* Those of its processes that came back from another broker have what they told, or more. */
+/*
+ * Correct the credit of members that came back from a broker that ended and use more than they
+ * told.
+ */
 static void confirm_lease(struct enforce *enforce, struct lease *lease, uint32_t n,
 			  const struct device_reading *reading, uint64_t now_ns)
 {
@@ -334,7 +340,7 @@ static void look_at_others(struct enforce *enforce, uint8_t device, uint32_t n,
 	}
 }
 
-/* Those that the list does not name any more are no suspects. */
+/* Drop suspects that the list does not name any more. */
 static void forget_others(struct enforce *enforce, uint8_t device)
 {
 	for (uint32_t i = 0; i < MAX_CASES; i++) {
@@ -349,7 +355,9 @@ static void forget_others(struct enforce *enforce, uint8_t device)
 	}
 }
 
-/* Has a process of it been told of, and is that what its policy wants? */
+/*
+ * Return true if a process of the tenant was warned about, and the tenant's policy is to lower it.
+ */
 static bool is_to_be_lowered(const struct enforce *enforce, const struct tenant *tenant)
 {
 	if (tenant->lease_audit != POLICY_AUDIT_PRIORITY)
@@ -387,7 +395,7 @@ static void lower_tenants(struct enforce *enforce)
 		enforce->options.lowered(enforce->options.context);
 }
 
-/* By its connections, or else by the cgroup that it is in. */
+/* Return the lease of a process by its connections, or else by its cgroup. */
 static struct lease *find_lease(struct enforce *enforce, uint8_t device, pid_t pid,
 				uint64_t started_ns)
 {
@@ -426,7 +434,7 @@ void enforce_look(struct enforce *enforce, uint8_t device, const struct device_r
 		struct audit_process *seen = &enforce->processes[n];
 
 		*seen = (struct audit_process){.pid = process->pid};
-		/* As the pool that leases are of: telemetry_pool(). */
+		/* The pool that leases are taken from: see telemetry_pool(). */
 		seen->bytes =
 			process->vram_bytes + (reading->is_integrated ? process->gtt_bytes : 0);
 		if (seen->bytes < least_bytes || process->pid == getpid())
@@ -447,11 +455,12 @@ void enforce_look(struct enforce *enforce, uint8_t device, const struct device_r
 	lower_tenants(enforce);
 }
 
-/* ---- What the kernel holds ---- */
+/* ---- Limits that the kernel enforces ---- */
 
 /*
- * Are all who have credit in the lease's cgroup? Some of them are looked at, in turns, and for the
- * others that holds which was so at last; who has just joined is outside until then.
+ * Return true if all members with credit are in the lease's cgroup. A call reads some members'
+ * cgroups, in turns. For the others the last result counts; a member that has just joined counts as
+ * outside.
  */
 static bool look_at_members(struct enforce *enforce, struct lease *lease, uint32_t *n_left)
 {
@@ -476,7 +485,7 @@ static bool look_at_members(struct enforce *enforce, struct lease *lease, uint32
 	return !is_any_outside;
 }
 
-/* By what the kernel says, not by what the lease's members do. */
+/* Return true if the kernel limits the lease's cgroup, whatever its members do. */
 static bool is_held_to(const struct lease *lease)
 {
 	const char *memory = lease->leases->dmem_memory[lease->device];
@@ -491,7 +500,7 @@ static bool is_held_to(const struct lease *lease)
 	       dmem_read(lease->cgroup_fd, "dmem.max", region, &bytes) == 0 && bytes <= most;
 }
 
-/* Some are looked at, in turns: there may be many, and each takes system calls. */
+/* Look at some leases, in turns: there may be many, and each takes system calls. */
 void enforce_look_at_caps(struct enforce *enforce)
 {
 	uint32_t n_members = MAX_LOOKS, n_leases = 0;
@@ -516,7 +525,7 @@ static bool is_wanted(const struct enforce *enforce)
 	return enforce->has_required || enforce->options.leases->n > 0 || enforce->n_suspects > 0;
 }
 
-/* Is somebody waited for to be named once more, or to end? */
+/* Return true if a suspect is still to be confirmed by a list, logged, or killed. */
 bool enforce_is_urgent(const struct enforce *enforce)
 {
 	if (!enforce || !is_wanted(enforce))
@@ -534,7 +543,7 @@ bool enforce_is_urgent(const struct enforce *enforce)
 	return enforce->hurry_until_ns > 0 && clock_now_ns() < enforce->hurry_until_ns;
 }
 
-/* At once, or when it was long enough ago. */
+/* Begin a period of fast lists, unless the last one began too recently. */
 static void hurry(struct enforce *enforce)
 {
 	uint64_t now_ns = clock_now_ns();
@@ -608,7 +617,7 @@ int enforce_new(const struct enforce_options *options, struct enforce **ret)
 		return error_origin(-ENOMEM);
 	enforce->options = *options;
 	enforce->started_ns = clock_boot_ns();
-	enforce->cap_round = 1; /* leases are of none when they begin */
+	enforce->cap_round = 1; /* new leases have round 0 */
 	process_view_init(&enforce->view, options->proc, options->cgroups, options->tenants);
 	for (uint32_t i = 0; i < MAX_CASES; i++)
 		enforce->suspects[i].pidfd = -1;

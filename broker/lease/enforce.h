@@ -3,11 +3,11 @@
 /*
  * Lease enforcement: act against processes that exceed their leases
  *
- * Whenever telemetry lists the processes that use a device, this module looks for processes that
- * use more than their leases allow, or that have no lease although their tenant's policy requires
- * one. It does what the tenant's policy says: log a warning, lower the tenant's priority meanwhile,
- * or stop the process. lease/audit.h decides which processes are judged how, and which are spared.
- * Reactor thread.
+ * Whenever telemetry lists the processes that use a device, this module looks for two kinds of
+ * processes: those that use more than their leases allow, and those without a lease whose tenant's
+ * policy requires one. It does what the tenant's policy says: log a warning, lower the tenant's
+ * priority meanwhile, or stop the process. lease/audit.h decides which processes are judged how,
+ * and which are spared. Reactor thread.
  */
 #include <stdbool.h>
 #include <stdint.h>

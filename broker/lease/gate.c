@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Keeping the gate's map up with leases: see gate.h.
+ * Device gate: see gate.h.
  *
- * The map outlives the broker, so that a program can still open what it has a lease of while there
- * is none. A broker that begins therefore adds to what is there, and takes out what no lease stands
- * for only when programs had time to come back.
+ * The map outlives the broker, so that programs can open the devices of their leases while there is
+ * no broker. A broker that begins therefore adds to the entries that exist. It removes entries
+ * without a lease only after programs have had time to come back.
  *
- * The gate is a mount that appears complete, with everything pinned in it, and goes as a whole; the
- * kernel tells of that through /proc/self/mountinfo, so that nothing has to be looked at while
- * nothing changes.
+ * The gate is a mount that appears complete, with everything pinned in it, and disappears as a
+ * whole. The kernel reports both through /proc/self/mountinfo, so nothing is polled while nothing
+ * changes.
  */
 #include "lease/gate.h"
 
@@ -42,11 +42,11 @@ struct gate {
 	struct loop_watch *watch;
 	struct loop_timer *timer;
 	int mounts_fd;
-	int fd; /* of the map; -1: there is no gate, or it cannot be used */
-	/* Of the map's file that was looked at last; 0: there was none. */
+	int fd; /* the map's; -1: no gate, or not usable */
+	/* The map's file at the last look; 0: there was none. */
 	dev_t dev;
 	ino_t ino;
-	struct device_gate_key own; /* cgroup 0: it has none of its own */
+	struct device_gate_key own; /* the broker's; cgroup 0: none of its own */
 	struct log_limit limit;
 };
 
@@ -60,7 +60,9 @@ static bool is_same(const struct device_gate_key *a, const struct device_gate_ke
 	return a->cgroup == b->cgroup && a->uid == b->uid;
 }
 
-/* Made for its programs, and nobody else in there to let in with them? */
+/*
+ * Return true if the cgroup was made for the lease's programs, so that no other program is in it.
+ */
 static bool has_own_cgroup(const struct lease *lease)
 {
 	char link[64], path[PATH_MAX];
@@ -76,7 +78,7 @@ static bool has_own_cgroup(const struct lease *lease)
 	return name && strncmp(name + 1, own_prefix, sizeof(own_prefix) - 1) == 0;
 }
 
-/* NULL: no lease stands for it. */
+/* Return the lease that an entry stands for; NULL: none. */
 static const struct lease *find(const struct gate *gate, const struct device_gate_key *key)
 {
 	list_for_each (node, &gate->options.leases->all) {
@@ -126,7 +128,7 @@ static void on_cgroup_changed(void *context, const struct lease *lease)
 		take_out(gate, &key);
 }
 
-/* Return: how many of them are leases. */
+/* Write all entries. Return: the number of leases among them. */
 static uint32_t put_all(struct gate *gate)
 {
 	const struct device_gate_key presence = {.cgroup = 0};
@@ -147,14 +149,14 @@ static uint32_t put_all(struct gate *gate)
 	return n;
 }
 
-/* What programs did not come back with. */
+/* Remove entries whose programs did not come back with a lease. */
 static void on_settled(void *data)
 {
 	struct gate *gate = data;
 	struct device_gate_key *keys = calloc(DEVICE_GATE_MAX_HOLDERS, sizeof(*keys));
 	uint32_t n = 0, n_removed = 0;
 
-	/* Nobody else writes there. */
+	/* No other process writes to the map. */
 	while (keys && gate->fd >= 0 && n < DEVICE_GATE_MAX_HOLDERS &&
 	       pinned_map_next(gate->fd, n ? &keys[n - 1] : NULL, &keys[n]) == 0)
 		n++;
@@ -171,7 +173,7 @@ static void on_settled(void *data)
 			  gate->folder, n_removed);
 }
 
-/* --- Whether it is there --- */
+/* --- Presence --- */
 
 static void leave(struct gate *gate)
 {
@@ -218,7 +220,7 @@ void gate_check(struct gate *gate)
 {
 	struct stat status = {.st_ino = 0};
 
-	/* Also when the policy is read again while the broker ends. */
+	/* The policy may also be read again while the broker ends. */
 	if (!gate || !gate->options.leases->cgroup_changed)
 		return;
 	if (!pinned_map_is_folder(gate->folder) || stat(gate->holders, &status) < 0)
@@ -237,11 +239,12 @@ static void on_mounts_changed(void *data, uint32_t events)
 	gate_check(data);
 }
 
-/* --- Making it --- */
+/* --- Setup --- */
 
 /*
- * A service's cgroup is its own, and the broker opens GPUs anew after they were reset: it is let in
- * where the gate is above it. In any other cgroup there may be others.
+ * Find the broker's cgroup, if it is a service's. The broker reopens GPUs after a reset, so a gate
+ * above its cgroup must let it in. A service's cgroup contains no other programs; any other cgroup
+ * may.
  */
 static void find_own_cgroup(struct gate *gate)
 {
@@ -274,7 +277,7 @@ int gate_new(const struct gate_options *options, struct gate **ret)
 	if (!gate->options.settle_ns)
 		gate->options.settle_ns = default_settle_ns;
 	gate->fd = gate->mounts_fd = -1;
-	/* What is too long for a socket was refused before. */
+	/* A path that is too long was refused with the socket. */
 	r = gate_path_of(options->socket_path, gate->folder, sizeof(gate->folder));
 	if (r)
 		return error_origin(r);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the kernel says of a process: see process.h.
+ * Processes: see process.h.
  *
- * It is looked at as the kernel has it, not as its folder in /proc belongs to: that of a process
- * that forbids being looked at is root's, and everybody could hide there.
+ * User and group are read from the contents of /proc, not from the owner of the process's folder:
+ * the folder of a process that forbids inspection belongs to root, so any process could hide behind
+ * that.
  */
 #include "lease/process.h"
 
@@ -39,11 +40,14 @@ uint64_t process_start(struct process_view *view, pid_t pid)
 
 	if (!proc_parse_task(view->text, bytes, &task))
 		return 0;
-	/* 0 is for none. */
+	/* 0 means none. */
 	return task.start_ticks * view->tick_ns + 1;
 }
 
-/* The line of a status file that begins with @key and a colon; NULL: there is none. */
+/*
+ * Return the value in the line of a status file that begins with @key and a colon; NULL: no such
+ * line.
+ */
 static const char *find_line(const char *text, const char *key)
 {
 	size_t n = strlen(key);
@@ -114,8 +118,9 @@ struct tenant *process_tenant(struct process_view *view, pid_t pid)
 }
 
 /*
- * The cgroups that a process is in, from its own one up: each call sets *ret_id to the next one's
- * number. @path, with the mount's length in front, is cut as it goes. Return: false: no more.
+ * Set *ret_id to the number of the next cgroup of a process, from its own one up to the root.
+ * @path, which begins with @root_bytes of the mount point, is shortened by each call. Return:
+ * false: no more cgroups.
  */
 static bool next_cgroup(char *path, size_t root_bytes, uint64_t *ret_id)
 {
@@ -125,7 +130,7 @@ static bool next_cgroup(char *path, size_t root_bytes, uint64_t *ret_id)
 		bool is_there = stat(path, &status) == 0 && S_ISDIR(status.st_mode);
 		char *slash = strrchr(path + root_bytes, '/');
 
-		/* The root itself comes last. */
+		/* The root of the hierarchy comes last. */
 		path[slash ? (size_t)(slash - path) : 0] = '\0';
 		if (is_there) {
 			*ret_id = status.st_ino;
@@ -135,7 +140,7 @@ static bool next_cgroup(char *path, size_t root_bytes, uint64_t *ret_id)
 	return false;
 }
 
-/* Users make cgroups in theirs as deep as they like, and each level takes time. */
+/* Users may nest cgroups as deep as they like, and each level takes time. */
 static bool is_too_deep(const char *cgroup)
 {
 	unsigned int n_levels = 0;
@@ -145,14 +150,14 @@ static bool is_too_deep(const char *cgroup)
 	return n_levels > PROCESS_MAX_LEVELS;
 }
 
-/* The folder of its cgroup. Return: false: it is not known, or too deep. */
+/* Find the folder of a process's cgroup. Return: false: it is not known, or too deep. */
 static bool find_folder(struct process_view *view, pid_t pid, char path[static 2 * CGROUP_BYTES])
 {
 	char cgroup[CGROUP_BYTES];
 
 	if (!view->cgroups || pid <= 0 || !read_cgroup(view, pid, cgroup))
 		return false;
-	/* Outside of what this process sees of the hierarchy. */
+	/* The cgroup is outside the part of the hierarchy that the broker sees. */
 	if (strncmp(cgroup, "/..", 3) == 0 && (cgroup[3] == '/' || cgroup[3] == '\0'))
 		return false;
 	if (is_too_deep(cgroup))
