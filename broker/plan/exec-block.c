@@ -59,7 +59,7 @@ uint64_t exec_footprint_host_bytes(const struct exec_footprint *footprint,
 	return slots_bytes(footprint->slot_host_bytes, info, n_slots);
 }
 
-/* Device memory, host memory, commands. */
+/* One allocation each for device memory and host memory, and the commands of each slot. */
 uint64_t exec_footprint_mappings(const struct exec_footprint *footprint,
 				 const struct executor_info *info, uint32_t n_slots)
 {

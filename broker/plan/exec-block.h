@@ -3,10 +3,10 @@
 /*
  * Blocks of constants and footprints of plans in device memory
  *
- * A block is one allocation of a device: copies of constants that came together, with the first
- * plan that wanted them, and that leave together, with the last one. The reactor lays it out
- * (exec_block_layout()), charges it, has it loaded and unloaded by the executor, and tells plans
- * where in it their constants are.
+ * A block is one allocation of a device. It holds copies of constants that were loaded together,
+ * for the first plan that wanted them, and that are unloaded together, with the last plan that uses
+ * them. The reactor lays the block out (exec_block_layout()), charges it, has the executor load and
+ * unload it, and tells plans where in the block their constants are.
  */
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -16,7 +16,7 @@ struct exec_arena;
 struct executor_info;
 struct plan;
 
-/* Where a copy is. The bytes of a constant are always in its arena as well. */
+/* The memory of a copy. The bytes of a constant are always in its arena as well. */
 enum exec_tier {
 	EXEC_TIER_VRAM, /* the device's own memory; on an APU its one pool */
 	EXEC_TIER_GTT,  /* host memory that the device reads over its bus */
@@ -26,36 +26,38 @@ enum exec_tier {
 /* One constant in a block. */
 struct exec_constant {
 	const struct exec_arena *arena;
-	uint64_t offset; /* within the arena */
+	uint64_t offset; /* offset within the arena */
 	uint64_t bytes;
 	uint64_t block_offset; /* set by exec_block_layout() */
 };
 
 struct exec_block {
 	enum exec_tier tier;
-	uint64_t bytes; /* set by exec_block_layout(); what is charged and allocated */
+	uint64_t bytes; /* charged and allocated; set by exec_block_layout() */
 	uint32_t n_constants;
 	struct exec_constant *constants; /* the owner's */
-	atomic_bool is_cancelled; /* reactor: stop loading; the executor looks between parts */
+	atomic_bool is_cancelled; /* reactor: stop loading; the executor checks it between parts */
 
 	/* The executor's. */
 	void *memory;               /* NULL: not loaded */
-	uint64_t loaded_bytes;      /* how far loading has come */
-	uint64_t copied_bytes;      /* by a CPU, while loading */
-	uint64_t transferred_bytes; /* by the device's own engines, while loading */
+	uint64_t loaded_bytes;      /* progress of the load */
+	uint64_t copied_bytes;      /* copied by a CPU while loading */
+	uint64_t transferred_bytes; /* copied by the device's own engines while loading */
 };
 
-/* What running a plan takes beside its constants, per slot: a task that can be on its way. */
+/* Memory that running a plan takes beside its constants, per slot: per task in flight. */
 struct exec_footprint {
-	/* Scratch, copies of bound tensors, each aligned; the driver's for it, where known. */
+	/*
+	 * Scratch and copies of bound tensors, each aligned, and the driver's memory, where known.
+	 */
 	uint64_t slot_device_bytes;
-	uint64_t slot_host_bytes; /* parameter blocks and staging, and likewise */
+	uint64_t slot_host_bytes; /* parameter blocks, staging buffers and the driver's memory */
 	uint32_t slot_mappings;   /* virtual memory areas that the driver makes for its commands */
-	uint32_t max_slots;       /* more are of no use; at least 1 */
+	uint32_t max_slots;       /* upper bound of useful slots; at least 1 */
 };
 
 /*
- * Gives every constant its offset, in order, each aligned to info->memory_align_bytes, and sets
+ * Assign every constant its offset, in order, each aligned to info->memory_align_bytes, and set
  * block->bytes, rounded up to info->memory_page_bytes.
  * Return: 0; -EOVERFLOW if 64 bits cannot hold the size.
  */
@@ -67,7 +69,9 @@ int exec_block_layout(struct exec_block *block, const struct executor_info *info
  */
 uint64_t exec_constants_bytes(const struct plan *plan, const struct executor_info *info);
 
-/* What @n_slots take, rounded up to pages; UINT64_MAX if 64 bits cannot hold it. */
+/*
+ * Compute the bytes of @n_slots slots, rounded up to pages; UINT64_MAX if 64 bits cannot hold them.
+ */
 uint64_t exec_footprint_device_bytes(const struct exec_footprint *footprint,
 				     const struct executor_info *info, uint32_t n_slots);
 uint64_t exec_footprint_host_bytes(const struct exec_footprint *footprint,

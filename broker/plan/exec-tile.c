@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which shapes of tiles an executor takes: see executor.h. */
+/* Tile shapes of an executor: see executor.h. */
 #include "plan/executor.h"
 
 void executor_set_tiles(struct executor *executor, const struct exec_tiles *tiles)
@@ -11,7 +11,7 @@ void executor_set_tiles(struct executor *executor, const struct exec_tiles *tile
 	for (unsigned int op = 0; op < EXEC_TILE_OPS; op++)
 		for (unsigned int class = 0; class < EXEC_TILE_CLASSES; class ++)
 			if (executor->ops->tile(executor, op, tiles->of[op][class], &tile))
-				/* Pairs with any load: of one shape nothing else depends. */
+				/* Pairs with any load: no other data depends on the number. */
 				atomic_store_explicit(&executor->tiles[op][class],
 						      tiles->of[op][class], memory_order_relaxed);
 }

@@ -1,7 +1,7 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Nodes that are computed together, and tensors that share bytes. Private to broker/plan.
+ * Fusion: nodes that are computed together, and tensors that share bytes. Private to broker/plan.
  */
 #include <stdint.h>
 
@@ -20,12 +20,12 @@ int fuser_init(struct fuser *fuser, struct plan *plan, const uint16_t *writers,
 	       struct plan_life *lives);
 void fuser_deinit(struct fuser *fuser);
 
-/* Counts the reads of node @index. Call it for all nodes before the first fuser_fuse(). */
+/* Count the reads of node @index. Call it for all nodes before the first fuser_fuse(). */
 void fuser_count(struct fuser *fuser, unsigned int index);
 /*
- * Finds out whether node @index, a sum or an activation, is computed along with the product or
- * convolution before it (struct node: sum, activation, computed_by), and moves its cost there; else
- * makes what an elementwise node writes a view of what it reads, where no other node reads that.
- * Call it for all nodes, in order.
+ * Fuse node @index, if it is a sum or an activation after a product or convolution: the node is
+ * computed along with that node (struct node: sum, activation, computed_by), which takes over its
+ * cost. Otherwise, if the node is elementwise and the only reader of an input, make that input and
+ * the output share bytes. Call it for all nodes, in order.
  */
 void fuser_fuse(struct fuser *fuser, unsigned int index);

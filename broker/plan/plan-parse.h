@@ -1,12 +1,12 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Reading a plan description
+ * Parsing of plan descriptions
  *
- * From hostile bytes to checked views of them: sections are where the header says and fill the
- * description exactly; every count, index, offset, flag, reserved byte and name is as
- * shm/plan-wire.h says. What the graph means is not looked at; see plan.c, which calls these
- * functions a bounded number of times in a row. Private to broker/plan.
+ * The parser turns hostile bytes into checked views of them. Sections are where the header says and
+ * fill the description exactly; every count, index, offset, flag, reserved byte and name is as
+ * shm/plan-wire.h requires. The meaning of the graph is not checked here: see plan.c, which calls
+ * these functions a bounded number of times in a row. Private to broker/plan.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -14,7 +14,7 @@
 #include "plan/plan.h"
 #include "shm/plan-wire.h"
 
-/* Pointers into the description; valid as long as it is. */
+/* Pointers into the description, and valid as long as the description. */
 struct plan_parsed {
 	const struct rbk_plan_header *header;
 	const struct rbk_plan_tensor *tensors;
@@ -39,10 +39,10 @@ int plan_parse_node(const struct plan_parsed *parsed, unsigned int index,
 		    char message[PLAN_MESSAGE_BYTES]);
 int plan_parse_attr(const struct plan_parsed *parsed, unsigned int index,
 		    char message[PLAN_MESSAGE_BYTES]);
-/* Check @n edges from @first, at most as many as there are, and with the last the padding. */
+/* Check @n edges from @first, which must exist; with the last edge, check the padding, too. */
 int plan_parse_edges(const struct plan_parsed *parsed, uint32_t first, uint32_t n,
 		     char message[PLAN_MESSAGE_BYTES]);
 
-/* Writes a sentence into @message. Return: PLAN_E_INVALID. */
+/* Write a sentence into @message. Return: PLAN_E_INVALID. */
 int plan_refuse(char message[PLAN_MESSAGE_BYTES], const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
