@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Nodes that are computed together, and tensors that share bytes
+ * Fusion: nodes that are computed together, and tensors that share bytes
  *
- * An activation behind a MatMul, Gemm, Conv or ConvTranspose costs more to begin, and to read and
- * write its elements again, than to compute. Executors apply it to a part of the result while that
- * is at hand. These are the activations that every device can: is_activation of struct op marks
- * those of shaders/activation.glsl. Likewise an Add behind a MatMul: of a list that is the same for
- * every row, which is a linear layer's bias, or of a tensor as large as the product, which is what
- * went past the layer. An activation may follow. Executors see what is added as a third input.
- * Float64 is rare, and its kernels have no such parts: its nodes are left alone.
+ * An activation after a MatMul, Gemm, Conv or ConvTranspose costs more to launch, and to read and
+ * write its elements again, than to compute. So executors apply it to a part of the result in the
+ * epilogue of the kernel. Only activations that every device supports are fused: is_activation of
+ * struct op marks those of shaders/activation.glsl. An Add after a MatMul is fused, too. Its addend
+ * is a list that is the same for every row, such as a linear layer's bias, or a tensor as large as
+ * the product, such as that of a residual connection. An activation may follow. Executors see the
+ * addend as a third input. Float64 is rare, and its kernels have no such epilogues: its nodes are
+ * not fused.
  *
- * Nodes stay what and where they are. What is computed along only becomes a node that works in
- * place: what it reads has the bytes of what it writes, which may be the task's own. Other
- * elementwise nodes work in place within scratch, and only there: a device may have to fetch what
- * is the task's from afar.
+ * Fused nodes stay in the plan. A fused node works in place: its input shares the bytes of its
+ * output, which may be a bound tensor of the task. Other elementwise nodes work in place only
+ * within scratch, because a device may have to read bound tensors from host memory.
  *
- * Only scratch that one node reads, once, is given up. That excludes whatever has views, since
- * those are made by nodes that read it.
+ * Only scratch that one node reads, once, is overwritten. That excludes tensors with views, since
+ * the nodes that make views read them.
  */
 #include "plan/fuse.h"
 
@@ -27,7 +27,10 @@
 #include "util/checked.h"
 #include "util/error.h"
 
-/* The node that computes what writes @t, which is scratch. */
+/*
+ * Return the node that computes scratch tensor @t: its writer, or the node that the writer is fused
+ * into.
+ */
 static struct node *maker_of(const struct fuser *fuser, uint16_t t)
 {
 	struct node *node = &fuser->plan->nodes[fuser->writers[t]];
@@ -48,7 +51,7 @@ static bool takes_activation(const struct node *node)
 	}
 }
 
-/* Scratch of its own that is only read by the node that reads it now. */
+/* Return true if @t is scratch with bytes of its own, and has one reader. */
 static bool is_given_up(const struct fuser *fuser, uint16_t t)
 {
 	const struct tensor *tensor = &fuser->plan->tensors[t];
@@ -73,7 +76,10 @@ static void cost_take(struct cost *from, struct cost *to)
 	*from = (struct cost){0};
 }
 
-/* Has @maker compute node @index along, in place of @from: what that read and wrote is spared. */
+/*
+ * Compute node @index along with @maker, in place of tensor @from, whose reads and writes are
+ * saved.
+ */
 static void compute_along(struct fuser *fuser, struct node *maker, uint16_t index, uint16_t from)
 {
 	struct plan *plan = fuser->plan;
@@ -85,11 +91,11 @@ static void compute_along(struct fuser *fuser, struct node *maker, uint16_t inde
 	plan->cost.bytes_row -= node->cost.bytes_row;
 	cost_take(&node->cost, &maker->cost);
 	plan->tensors[from].root = plan->tensors[to].root;
-	/* It is written by then, and that is when its bytes are taken. */
+	/* The output is written as early as the tensor that it replaces. */
 	fuser->lives[to].first = fuser->lives[from].first;
 }
 
-/* Return: is it computed along with the node before it now? */
+/* Fuse an activation into the node before it. Return: true if it was fused. */
 static bool fuse_activation(struct fuser *fuser, uint16_t index)
 {
 	struct plan *plan = fuser->plan;
@@ -109,7 +115,7 @@ static bool fuse_activation(struct fuser *fuser, uint16_t index)
 	return true;
 }
 
-/* Is it one number for each column of @y, or one for all? */
+/* Return true if the addend has one number for each column of @y, or one for all. */
 static bool is_by_column(const struct tensor *addend, const struct tensor *y)
 {
 	const struct shape *shape = &addend->shape;
@@ -120,7 +126,10 @@ static bool is_by_column(const struct tensor *addend, const struct tensor *y)
 	return !shape->dynamic && shape->rank <= y->shape.rank;
 }
 
-/* Is it one number for each element of @y, which is one matrix, by one right-hand side @b? */
+/*
+ * Return true if the addend has one number for each element of @y, and the right-hand side @b is
+ * one matrix.
+ */
 static bool is_by_element(const struct tensor *addend, const struct tensor *y,
 			  const struct tensor *b)
 {
@@ -130,7 +139,7 @@ static bool is_by_element(const struct tensor *addend, const struct tensor *y,
 	return !b->shape.dynamic && is_alike(addend, y);
 }
 
-/* Does @t have, when @maker runs, the value that it has later? */
+/* Return true if @t has its later value already when @maker runs. */
 static bool is_there(const struct fuser *fuser, uint16_t t, const struct node *maker)
 {
 	switch (fuser->plan->tensors[t].kind) {
@@ -144,7 +153,10 @@ static bool is_there(const struct fuser *fuser, uint16_t t, const struct node *m
 	}
 }
 
-/* Executors may compute with float32 of their own. Return: is there room for @addend's, too? */
+/*
+ * Executors may convert operands to float32. Return: false if there is no room for the addend's
+ * copy.
+ */
 static bool add_work(struct plan *plan, struct node *maker, const struct tensor *addend)
 {
 	uint64_t bytes = 0;
@@ -160,7 +172,7 @@ static bool add_work(struct plan *plan, struct node *maker, const struct tensor 
 	return true;
 }
 
-/* Its input @i being what a product gives. Return: is it computed along with that now? */
+/* Fuse an Add whose input @i is a product into that product. Return: true if it was fused. */
 static bool fuse_sum(struct fuser *fuser, uint16_t index, unsigned int i)
 {
 	struct plan *plan = fuser->plan;
@@ -178,7 +190,7 @@ static bool fuse_sum(struct fuser *fuser, uint16_t index, unsigned int i)
 	    maker->activation != PLAN_NO_NODE)
 		return false;
 	b = &plan->tensors[maker->in[1]];
-	/* Of a list as the right-hand side there are no columns. */
+	/* If the right-hand side is a list, the result has no columns. */
 	if (b->shape.rank < 2 || (!is_by_column(addend, y) && !is_by_element(addend, y, b)) ||
 	    !is_there(fuser, other, maker) || !add_work(plan, maker, addend))
 		return false;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Operators that only move elements: see move.h
+ * Moves: operators that only move elements: see move.h.
  *
- * Each has a function that describes its moves, dimension by dimension as move_append() takes them.
+ * Each operator has a function that describes its moves, dimension by dimension with move_append().
  */
 #include "plan/move.h"
 
@@ -15,7 +15,7 @@ static const struct shape *shape_of(const struct plan *plan, uint16_t tensor)
 	return &plan->tensors[tensor].shape;
 }
 
-/* Bytes from one index of dimension @i to the next. Never depends on the count. */
+/* Return the bytes from one index of dimension @i to the next, which do not depend on the count. */
 static int64_t stride_of(const struct move *move, const struct shape *shape, unsigned int i)
 {
 	int64_t stride = move->element_bytes;
@@ -34,8 +34,7 @@ static void move_begin(struct move *move, const struct plan *plan, uint16_t from
 	};
 }
 
-/* Adds a dimension within those that are there, of @extent indices; times the count if @is_count.
- */
+/* Append an innermost dimension of @extent indices; @is_count: times the count. */
 static void move_append(struct move *move, uint64_t extent, bool is_count, int64_t from_stride,
 			int64_t to_stride)
 {
@@ -55,7 +54,7 @@ static void move_append(struct move *move, uint64_t extent, bool is_count, int64
 	move->dynamic |= is_count;
 }
 
-/* A dimension of @shape as it is. */
+/* Append dimension @i of @shape in full. */
 static void move_append_dim(struct move *move, const struct shape *shape, unsigned int i,
 			    int64_t from_stride, int64_t to_stride)
 {
@@ -90,7 +89,10 @@ static bool move_slice(const struct plan *plan, const struct node *node, unsigne
 	return true;
 }
 
-/* All of @part, at index @first of dimension @axis of @whole. Which of the two is read? */
+/*
+ * Describe a move between all of @part and index @first of dimension @axis of @whole. @takes_out:
+ * @whole is read.
+ */
 static void move_part(struct move *move, const struct shape *part, const struct shape *whole,
 		      unsigned int axis, uint64_t first, bool takes_out)
 {
@@ -153,7 +155,7 @@ static bool move_expand(const struct plan *plan, const struct node *node, unsign
 	return true;
 }
 
-/* As if every dimension were two, the outer one of which stands still. */
+/* Each dimension becomes two. The outer one repeats the input: its source stride is 0. */
 static bool move_tile(const struct plan *plan, const struct node *node, unsigned int i,
 		      struct move *move)
 {
@@ -170,18 +172,19 @@ static bool move_tile(const struct plan *plan, const struct node *node, unsigned
 }
 
 /*
- * Pad: first what stays goes to its place. Then, from the last dimension to the first, what is
- * before it and what is behind it are made of what is there by then: over all of the dimensions
- * within, and what stays of those around.
+ * Pad. The first move copies the elements that are kept to their place. The other moves go from the
+ * last dimension to the first. They make the padding before and behind a dimension from elements
+ * that are in the output by then: over the full extent of the inner dimensions, and over the kept
+ * extent of the outer ones.
  */
 enum { PAD_PARTS = 3, PAD_SIDES = 2 };
 
 enum pad_mode { PAD_CONSTANT, PAD_REFLECT, PAD_EDGE, PAD_WRAP };
 
-/* One dimension: indices that are added in front, that stay, that are added behind. */
+/* Padding of one dimension: numbers of indices added in front, kept, and added behind. */
 struct padding {
 	uint64_t before, kept, after;
-	uint64_t skipped; /* of the input in front */
+	uint64_t skipped; /* dropped from the front of the input */
 };
 
 static struct padding padding_of(const struct node *node, const struct shape *from,
@@ -215,7 +218,10 @@ static void move_kept(const struct plan *plan, const struct node *node, struct m
 	}
 }
 
-/* Indices of one dimension that come from others of it: period by period, each as the first. */
+/*
+ * Indices of one dimension that are copied from other indices of it. All periods have the same
+ * source.
+ */
 struct run {
 	uint64_t from, to, n;
 	int64_t step;
@@ -223,8 +229,8 @@ struct run {
 };
 
 /*
- * The indices on one side in up to three runs: those that are mirrored; whole periods, of which the
- * first is there; what is left. Return: false: the @part-th is none.
+ * Describe the indices on one side in up to three runs: mirrored ones; whole periods, which repeat
+ * indices that are in the output by then; and the rest. Return: false: run @part is empty.
  */
 static bool pad_run(const struct padding *padding, enum pad_mode mode, bool behind,
 		    unsigned int part, struct run *ret)
@@ -235,7 +241,7 @@ static bool pad_run(const struct padding *padding, enum pad_mode mode, bool behi
 	const uint64_t period = mirrors ? 2 * (kept - 1) : kept;
 	const uint64_t mirrored = !mirrors ? 0 : n < kept - 1 ? n : kept - 1;
 	const uint64_t periods = (n - mirrored) / period, rest = (n - mirrored) % period;
-	/* Where all that is added begins, and where it ends. */
+	/* End (behind) and begin (in front) of the indices that are filled after part 0. */
 	const uint64_t first = before + kept + mirrored, last = before - (behind ? 0 : mirrored);
 
 	*ret = (struct run){.n = n, .step = 1, .n_periods = 1};
@@ -355,7 +361,7 @@ bool plan_move(const struct plan *plan, const struct node *node, unsigned int i,
 	return moves[node->op->kind](plan, node, i, ret);
 }
 
-/* Is everything but the last dimension in steps of @bytes, and that one as many of them? */
+/* Return true if all positions are multiples of @bytes, and the last dimension is, too. */
 static bool is_wide(const struct move *move, unsigned int bytes)
 {
 	const unsigned int last = move->n_dims - 1;

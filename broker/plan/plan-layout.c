@@ -1,24 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where scratch tensors lie in a plan's scratch block
+ * Layout of scratch tensors in a plan's scratch block
  *
  * Two tensors may share bytes if no node needs both: their lives, counted in nodes and both ends
- * included, do not meet. Nodes execute in order, so whoever runs two of them at once must treat
- * overlapping bytes as a dependency.
+ * included, do not meet. Nodes execute in order, so a caller that runs two of them at once must
+ * treat overlapping bytes as a dependency.
  *
- * Finding the smallest block is NP-hard; placing the largest tensors first, each into the smallest
- * gap between those already placed that live at the same time, comes close in practice. Offsets are
- * computed for max_count and kept at every count.
+ * Finding the smallest block is NP-hard. A heuristic comes close in practice: place the largest
+ * tensors first, each into the smallest gap between the placed tensors that live at the same time.
+ * Offsets are computed for max_count and kept at every count.
  *
- * Clients choose the graph, so no graph may make this slow. Two things keep a layout from comparing
- * each tensor with each other one. Trees over the nodes know, of any span of them, how high the
- * tensors placed there reach and how many bytes they have together at most: where the difference is
- * less than a tensor has, there is no gap for it, and it goes on top: in long chains, for one,
- * and where everything lives at once. Else a tree over the tensors in the order of their births
- * finds those that meet the new one, without the others. What remains is a graph made for the
- * purpose, with thousands of tensors that live at once and leave gaps: once SEARCH_STEPS were
- * spent, further tensors go on top without a search, where they waste bytes that are charged to the
- * client.
+ * Clients choose the graph, so no graph may make the layout slow. Two kinds of trees avoid
+ * comparing each tensor with every other.
+ *
+ * Trees over the nodes know, for any span of nodes, the highest end of the tensors placed there,
+ * and the largest sum of their bytes. If the difference is smaller than a tensor, no gap fits it,
+ * and the tensor is placed on top. Long chains, and graphs where all tensors live at once, are such
+ * cases.
+ *
+ * Otherwise a tree over the tensors, in the order of their births, finds those whose lives meet the
+ * new one's. Only a graph made for the purpose is slow: thousands of tensors that live at once and
+ * leave gaps. After SEARCH_STEPS steps, further tensors are placed on top without a search. They
+ * waste bytes, which are charged to the client.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -34,26 +37,29 @@ enum { SEARCH_STEPS = 1 << 19 };
 
 struct block {
 	uint16_t tensor;
-	uint16_t birth; /* index in the order of births */
+	uint16_t birth; /* index in layout.born */
 	struct plan_life life;
 	uint64_t bytes; /* a multiple of PLAN_SCRATCH_ALIGN */
 	uint64_t offset;
 };
 
-/* The bytes that a placed block has. */
+/* The bytes of a placed block. */
 struct extent {
 	uint64_t begin, end;
 };
 
-/* A node of a binary tree over the plan's nodes: of a span of them. */
+/* A node of a binary tree over the plan's nodes, for a span of them. */
 struct span {
-	/* of blocks that cover the span, except those that also cover all of the parent's */
+	/* Over blocks that cover the span, except those that cover the parent's span as well. */
 	uint64_t covering_top, covering_bytes;
-	/* The most at any node of the span, of all blocks but those that cover the parent's. */
+	/*
+	 * Maxima over the nodes of the span, of all blocks except those that cover the parent's
+	 * span.
+	 */
 	uint64_t top, bytes;
 };
 
-/* Sorting may take a copy; trees have fewer than four nodes for each leaf that is needed. */
+/* Sorting may take a copy; a tree has fewer than four nodes for each leaf that is needed. */
 _Static_assert(2 * sizeof(struct block) + 2 * sizeof(struct block *) + sizeof(struct extent) +
 			       4 * sizeof(uint32_t) <=
 		       PLAN_LAYOUT_TENSOR_BYTES,
@@ -69,7 +75,7 @@ void layout_deinit(struct layout *layout)
 	free(layout->lasts);
 }
 
-/* Largest first; equal ones in the order of their tensors, so that layouts are reproducible. */
+/* Order by size, largest first; equal blocks by tensor index, so that layouts are reproducible. */
 static int compare_blocks(const void *a, const void *b)
 {
 	const struct block *x = a, *y = b;
@@ -95,7 +101,7 @@ static int compare_extents(const void *a, const void *b)
 	return (x->begin > y->begin) - (x->begin < y->begin);
 }
 
-/* Enters @block into the spans below @at, which is of nodes from @first to @last. */
+/* Enter @block into the spans below @at, which covers the nodes from @first to @last. */
 static void span_add(struct span *spans, uint32_t at, uint32_t first, uint32_t last,
 		     const struct block *block)
 {
@@ -117,7 +123,10 @@ static void span_add(struct span *spans, uint32_t at, uint32_t first, uint32_t l
 	span->bytes = span->covering_bytes + max_u64(spans[2 * at].bytes, spans[2 * at + 1].bytes);
 }
 
-/* The most at any node of @life, below @at; what covers the parents of @at does not count. */
+/*
+ * Raise the results to the maxima over the nodes of @life, below @at. Blocks that cover the
+ * parents' spans do not count.
+ */
 static void span_get(const struct span *spans, uint32_t at, uint32_t first, uint32_t last,
 		     struct plan_life life, uint64_t *ret_top, uint64_t *ret_bytes)
 {
@@ -139,8 +148,8 @@ static void span_get(const struct span *spans, uint32_t at, uint32_t first, uint
 }
 
 /*
- * Finds, below node @at of layout->lasts, placed blocks that live when @life does. Spends steps.
- * Return: how many there are now, with @n before.
+ * Find, below node @at of layout->lasts, placed blocks that live when @life does. Counts its steps.
+ * Return: the number of blocks found so far, @n included.
  */
 static uint32_t find_living(struct layout *layout, uint32_t at, uint32_t first, uint32_t n_leaves,
 			    struct plan_life life, uint32_t n)
@@ -148,7 +157,7 @@ static uint32_t find_living(struct layout *layout, uint32_t at, uint32_t first, 
 	layout->n_steps++;
 	if (layout->lasts[at] <= life.first || layout->n_steps > SEARCH_STEPS)
 		return n;
-	/* Births only get later from here on. */
+	/* Later entries have later births. */
 	if (first >= layout->n_blocks || layout->born[first]->life.first > life.last)
 		return n;
 	if (n_leaves == 1) {
@@ -160,7 +169,7 @@ static uint32_t find_living(struct layout *layout, uint32_t at, uint32_t first, 
 	return find_living(layout, 2 * at + 1, first + n_leaves / 2, n_leaves / 2, life, n);
 }
 
-/* Finds an offset for @block among those placed that live when it does. */
+/* Find an offset for @block among the placed blocks whose lives meet its own. */
 static uint64_t find_gap(struct layout *layout, const struct block *block)
 {
 	uint64_t end = 0, best_offset = 0, best_bytes = UINT64_MAX;
@@ -212,7 +221,7 @@ static uint32_t power_of_two(uint32_t n)
 	return power;
 }
 
-/* Is it scratch, with bytes of its own? */
+/* Return true if the tensor is scratch with bytes of its own. */
 static bool needs_block(const struct plan *plan, unsigned int i)
 {
 	return plan->tensors[i].kind == RBK_TENSOR_SCRATCH && plan->tensors[i].root == i;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reading a plan description
+ * Parsing of plan descriptions
  *
  * The description is private memory by now, so it may be read as often as needed; but every byte of
- * it is a client's choice. The order matters: the header first, then that the sections it announces
- * fill the description exactly, and only then what is in them. All sections are multiples of eight
- * bytes long, so structures can be read where they lie. Names are printable before any sentence
- * quotes them. Nodes may share edges and attributes, and attributes bytes of the blob, so nothing
- * here walks what a node or an attribute merely points to: work is linear in the description, but
- * for the comparison of names, which sorts.
+ * it is a client's choice. The order matters: first the header, then whether the sections that it
+ * announces fill the description exactly, and only then the contents of the sections. All sections
+ * are multiples of eight bytes long, so structures can be read in place. Names are checked to be
+ * printable before any message quotes them. Nodes may share edges and attributes, and attributes
+ * may share bytes of the blob. So no function here follows the references of nodes and attributes:
+ * the work is linear in the description, except for the comparison of names, which sorts.
  */
 #include <assert.h>
 #include <errno.h>
@@ -33,7 +33,7 @@ int plan_refuse(char message[PLAN_MESSAGE_BYTES], const char *format, ...)
 	return PLAN_E_INVALID;
 }
 
-/* NUL-terminated printable ASCII, and zeros behind. */
+/* Return true for NUL-terminated printable ASCII, padded with zeros. */
 static bool name_is_valid(const char name[RBK_NAME_BYTES])
 {
 	unsigned int i = 0;
@@ -268,7 +268,7 @@ int plan_parse_attr(const struct plan_parsed *parsed, unsigned int index,
 	return 0;
 }
 
-/* Bytes of the edges and of the padding behind them. */
+/* Return the bytes of the edges and of the padding behind them. */
 static uint64_t padded_bytes(const struct rbk_plan_header *header)
 {
 	return ((uint64_t)header->n_edges * sizeof(uint16_t) + 7) & ~(uint64_t)7;

@@ -2,26 +2,27 @@
 /*
  * Plans: verified graphs, immutable once made
  *
- * plan-parse.c checks the description's bytes; here the graph gets its meaning, in one pass over
- * the nodes in execution order:
+ * plan-parse.c checks the description's bytes. This file checks the graph, in one pass over the
+ * nodes in execution order:
  *
- *   - a node reads only what has a value by then: inputs, constants and states always do, outputs
- *     and scratch tensors once a node before it wrote them;
+ *   - a node reads only tensors that have a value by then: inputs, constants and states always do,
+ *     outputs and scratch tensors once a node before it wrote them;
  *   - every output and scratch tensor is written by exactly one node, a state by at most one,
  *     inputs and constants by none;
- *   - a state's old value is seen by the nodes before its writer and by the writer, the new one by
- *     those after it. It is updated in place, so a writer that reads it as well must be an operator
- *     whose element i depends on elements i only (struct op: in_place);
- *   - the operator's shape rule turns the inputs' shapes into the outputs', which are compared with
- *     what was declared or, where the client left it open, become the tensor's shape.
+ *   - a state's old value is seen by the nodes before its writer and by the writer, the new
+ *     value by the nodes after it. It is updated in place, so a writer that reads it as well
+ *     must be an operator whose element i depends on elements i only (struct op: in_place);
+ *   - the operator's shape rule computes the outputs' shapes from the inputs'. They are
+ *     compared with the declared shapes or, if the client left a shape open, become the
+ *     tensor's shape.
  *
- * No tensor exceeds PLAN_MAX_BYTES, and so no sum over the at most 4,096 tensors overflows 64 bits;
- * costs are products of more than shapes and saturate until they are compared with MAX_WORK.
+ * No tensor exceeds PLAN_MAX_BYTES, so no sum over the at most 4,096 tensors overflows 64 bits.
+ * Costs are products of more than shapes; they saturate until they are compared with MAX_WORK.
  *
- * A description may be large, and others wait for the thread that verifies it. The work is
- * therefore a list of stages, each of them the same for every tensor, node or edge:
- * plan_maker_work() does some items and remembers where the next call goes on. An item takes one
- * step or, where it is more than a look at a few numbers, counts more steps itself.
+ * A description may be large, and other work waits for the thread that verifies it. The work is
+ * therefore a list of stages, each of them the same for every tensor, node or edge.
+ * plan_maker_work() does some items and remembers where the next call continues. An item takes one
+ * step; an item that does more than look at a few numbers counts more steps itself.
  */
 #include <errno.h>
 #include <limits.h>
@@ -46,17 +47,17 @@ enum {
 	NO_NODE = 0xffff,
 	EDGES_PER_MARK = 64,
 	NODE_STEPS = 4,
-	SORT_STEPS = 4,    /* of an item that is sorted with others */
-	SEARCH_STEPS = 32, /* of a layout that take as long as one step here */
+	SORT_STEPS = 4,    /* steps of an item that takes part in sorting */
+	SEARCH_STEPS = 32, /* steps of a layout that take as long as one step here */
 };
 
-/* Kind of plan->works[i]: that of the first node that was counted there. */
+/* Kind of plan->works[i]: that of the first node counted in it. */
 struct work_kind {
 	struct cost cost;
 	int digits;
 };
 
-/* What is needed while a plan is made. */
+/* State of plan_new(). */
 struct plan_maker {
 	const void *desc;
 	size_t desc_bytes;
@@ -66,21 +67,21 @@ struct plan_maker {
 	struct plan *plan;
 	uint16_t *writers;       /* by tensor; NO_NODE: none yet */
 	uint32_t *last_present;  /* see mark_edges() */
-	uint32_t n_present;      /* 1 + the last edge that is present of those marked so far */
+	uint32_t n_present;      /* 1 + the last present edge among those marked so far */
 	struct plan_life *lives; /* by tensor */
 	unsigned int n_constants;
 	bool has_count;    /* some tensor is dynamic */
 	bool mixes_rows;   /* some node computes rows from other rows */
-	bool has_result;   /* some node writes an output or a state, */
-	bool writes_fixed; /* and some such tensor is not dynamic */
+	bool has_result;   /* some node writes an output or a state */
+	bool writes_fixed; /* some output or state is not dynamic */
 	struct fuser fuser;
 	struct work_kind kinds[PLAN_MAX_WORKS];
-	uint64_t hash; /* of the fingerprint, so far */
+	uint64_t hash; /* the fingerprint so far */
 	struct layout layout;
 
-	unsigned int stage; /* index into stages, */
-	uint32_t next;      /* and which of its items is the next */
-	uint32_t n_steps;   /* that the current part has taken so far */
+	unsigned int stage; /* index into stages */
+	uint32_t next;      /* next item of the stage */
+	uint32_t n_steps;   /* steps that the current part has taken */
 };
 
 static const char *kind_name(uint8_t kind)
@@ -94,7 +95,7 @@ static const char *kind_name(uint8_t kind)
 	return names[kind];
 }
 
-/* Gives a tensor its shape. */
+/* Set a tensor's shape and sizes. */
 static int set_shape(struct plan_maker *maker, unsigned int index, const struct shape *shape)
 {
 	struct tensor *tensor = &maker->plan->tensors[index];
@@ -187,7 +188,7 @@ static int make_any_tensor(struct plan_maker *maker, uint32_t index)
 	return r;
 }
 
-/* Makes room for constants, once every declared tensor has its shape. */
+/* Allocate the constants. Every declared tensor has its shape by now. */
 static int begin_constants(struct plan_maker *maker, uint32_t unused)
 {
 	struct plan *plan = maker->plan;
@@ -209,7 +210,7 @@ static int make_any_constant(struct plan_maker *maker, uint32_t index)
 								       : 0;
 }
 
-/* A tensor as shape rules see it. Return: @ret. */
+/* Describe a tensor for shape rules. Return: @ret. */
 static const struct op_tensor *view(const struct tensor *tensor, struct op_tensor *ret)
 {
 	*ret = (struct op_tensor){tensor->name, tensor->dtype, tensor->shape};
@@ -274,7 +275,7 @@ static int check_writes(struct plan_maker *maker, struct op_call *call, const st
 	return 0;
 }
 
-/* Compares what the rule inferred with what was declared, or declares it. */
+/* Compare the inferred types and shapes with the declared ones, or set the shapes left open. */
 static int check_outputs(struct plan_maker *maker, struct op_call *call, const struct node *node)
 {
 	for (unsigned int i = 0; i < node->n_out; i++) {
@@ -303,7 +304,7 @@ static int check_outputs(struct plan_maker *maker, struct op_call *call, const s
 	return 0;
 }
 
-/* Does the node compute a row of its outputs from other rows, too? */
+/* Return true if the node computes a row of its outputs from other rows, too. */
 static bool node_mixes_rows(const struct op_call *call)
 {
 	bool in_dynamic = false, out_dynamic = true;
@@ -332,9 +333,9 @@ static int find_op(struct plan_maker *maker, unsigned int index, const struct op
 }
 
 /*
- * Nodes may share edges, so thousands of nodes may each end with the same tens of thousands of
- * absent ones. Entry i of the index is 1 + the last edge before (i + 1) * EDGES_PER_MARK that is
- * present, or 0; it bounds what count_edges() looks at. Makes entry @index.
+ * Make entry @index of last_present: 1 + the last edge before (index + 1) * EDGES_PER_MARK that is
+ * present, or 0. Nodes may share edges, so thousands of nodes may each end with the same tens of
+ * thousands of absent ones. The entries bound the edges that count_edges() looks at.
  */
 static int mark_edges(struct plan_maker *maker, uint32_t index)
 {
@@ -347,7 +348,7 @@ static int mark_edges(struct plan_maker *maker, uint32_t index)
 	return 0;
 }
 
-/* Return: how many of the @n edges from @first there are without absent ones at the end. */
+/* Return: the number of the @n edges from @first, without absent ones at the end. */
 static uint32_t count_edges(const struct plan_maker *maker, uint32_t first, uint32_t n)
 {
 	uint32_t end = first + n;
@@ -361,8 +362,8 @@ static uint32_t count_edges(const struct plan_maker *maker, uint32_t first, uint
 }
 
 /*
- * Copies up to @max of @n edges from @first; those beyond are absent. Return: as count_edges(); may
- * be more than @max.
+ * Copy up to @max of @n edges from @first; entries beyond them are absent. Return: as
+ * count_edges(), which may be more than @max.
  */
 static unsigned int copy_edges(const struct plan_maker *maker, uint32_t first, uint32_t n,
 			       unsigned int max, uint16_t *ret)
@@ -373,14 +374,14 @@ static unsigned int copy_edges(const struct plan_maker *maker, uint32_t first, u
 	return n;
 }
 
-/* What the node's steps may take for themselves. */
+/* Set the bound of the memory that executors may use for the node beside its tensors. */
 static int set_work(struct plan_maker *maker, struct op_call *call, struct node *node)
 {
 	uint64_t bytes = 0;
 
 	if (node->op->work)
 		node->work_bytes = node->op->work(call);
-	/* Executors may compute in float32: no more than PLAN_MAX_BYTES each. */
+	/* Executors may convert float16 tensors to float32: at most PLAN_MAX_BYTES each. */
 	for (unsigned int i = 0; i < call->n_in + call->n_out; i++) {
 		const uint16_t t = i < call->n_in ? node->in[i] : node->out[i - call->n_in];
 
@@ -399,8 +400,8 @@ static int set_work(struct plan_maker *maker, struct op_call *call, struct node 
 }
 
 /*
- * Makes the output of a Reshape a view of the input, or the input one of the output, where either
- * is scratch. States keep their bytes for themselves: they change in the middle of a plan.
+ * Make the output of a Reshape a view of its input, or the input a view of the output, if one of
+ * them is scratch. States have no views, because they change in the middle of a plan.
  */
 static void make_view(struct plan_maker *maker, const struct node *node)
 {
@@ -415,15 +416,16 @@ static void make_view(struct plan_maker *maker, const struct node *node)
 }
 
 /*
- * Views of views, and how long roots live. Thousands of nodes that work in place make one chain, so
- * whatever is passed on the way to a root is pointed there: over all tensors that takes n log n.
+ * Resolve a view of views, and extend the life of its root. Thousands of nodes that work in place
+ * make one chain, so every tensor on the way to a root is pointed at the root: over all tensors
+ * that takes n log n.
  */
 static int resolve_views(struct plan_maker *maker, uint32_t index)
 {
 	struct tensor *tensors = maker->plan->tensors;
 	uint16_t root = tensors[index].root, next;
 
-	/* There are no circles: a tensor points to one that was there before it did. */
+	/* No cycles exist: a tensor points to one that existed before it did. */
 	while (tensors[root].root != root)
 		root = tensors[root].root;
 	for (uint16_t t = (uint16_t)index; t != root; t = next) {
@@ -462,10 +464,10 @@ static int make_node(struct plan_maker *maker, uint32_t index)
 	node->sum = node->activation = node->computed_by = PLAN_NO_NODE;
 	call.n_in = copy_edges(maker, wire->first_in, wire->n_in, OP_MAX_INPUTS, node->in);
 	call.n_out = copy_edges(maker, wire->first_out, wire->n_out, OP_MAX_OUTPUTS, node->out);
-	/* More than there is room for are refused next. */
+	/* Operands beyond the maximum are refused next. */
 	node->n_in = (uint8_t)call.n_in;
 	node->n_out = (uint8_t)call.n_out;
-	/* A node takes several times what other items do, and some more for each operand. */
+	/* A node takes several times as long as other items, and more for each operand. */
 	maker->n_steps += NODE_STEPS + node->n_in + node->n_out;
 	r = op_call_check_arity(&call);
 	if (!r)
@@ -504,7 +506,7 @@ static uint32_t row_grain(const struct plan *plan)
 {
 	uint64_t grain = 1;
 
-	/* Powers of two: the largest is a multiple of all. */
+	/* All values are powers of two, so the largest is a multiple of the others. */
 	for (uint32_t i = 0; i < plan->n_bindings; i++) {
 		uint64_t row_bytes = plan->bindings[i].row_bytes;
 
@@ -514,13 +516,13 @@ static uint32_t row_grain(const struct plan *plan)
 	return (uint32_t)grain;
 }
 
-/* FNV-1a, word by word. */
+/* FNV-1a, word by word */
 static uint64_t hash_word(uint64_t hash, uint64_t word)
 {
 	return (hash ^ word) * 0x100000001b3ull;
 }
 
-/* Attributes count as far as they change shapes or work. */
+/* The fingerprint covers attributes only as far as they change shapes or costs. */
 static int hash_tensor(struct plan_maker *maker, uint32_t index)
 {
 	const struct tensor *tensor = &maker->plan->tensors[index];
@@ -566,7 +568,7 @@ static int work_digits(const struct plan *plan, const struct cost *cost)
 	return n < 0x1p63 ? 64 - __builtin_clzll((uint64_t)n | 1) : 64;
 }
 
-/* Return: where a node of @family and @kind is counted. */
+/* Return: the index of the group that a node of @family and @kind is counted in. */
 static uint32_t find_work(struct plan *plan, const struct work_kind *kinds, enum op_family family,
 			  const struct work_kind *kind)
 {
@@ -585,7 +587,7 @@ static uint32_t find_work(struct plan *plan, const struct work_kind *kinds, enum
 			nearest = i;
 		}
 	}
-	/* The last ones are for families that were not there before. */
+	/* The last entries are kept for families not seen before. */
 	if (nearest < plan->n_works && plan->n_works >= PLAN_MAX_WORKS - OP_FAMILY_COUNT)
 		return nearest;
 	plan->works[plan->n_works].family = family;
@@ -607,7 +609,7 @@ static void sum_work(struct plan_maker *maker, const struct node *node)
 	cost_add(&plan->works[k].cost, &node->cost);
 }
 
-/* Numbers the bindings, once every tensor has its shape. */
+/* Number a binding. Every tensor has its shape by now. */
 static int bind_tensor(struct plan_maker *maker, uint32_t index)
 {
 	struct plan *plan = maker->plan;
@@ -670,7 +672,7 @@ static int fuse(struct plan_maker *maker, uint32_t index)
 	return 0;
 }
 
-/* Begins the sums over nodes, after fusion, by which nodes take the work of others. */
+/* Begin the sums over nodes. Fusion, which moves costs between nodes, has ended. */
 static int begin_sums(struct plan_maker *maker, uint32_t unused)
 {
 	fuser_deinit(&maker->fuser);
@@ -752,7 +754,7 @@ static int parse_edges(struct plan_maker *maker, uint32_t index)
 				left < EDGES_PER_MARK ? left : EDGES_PER_MARK, maker->message);
 }
 
-/* Allocates the plan, once every byte of the description is checked. */
+/* Allocate the plan. Every byte of the description has been checked by now. */
 static int begin_plan(struct plan_maker *maker, uint32_t unused)
 {
 	const struct rbk_plan_header *header = maker->parsed.header;
@@ -807,7 +809,7 @@ static uint32_t by_attr(const struct plan_maker *maker)
 	return maker->parsed.header->n_attrs;
 }
 
-/* Return: the number of marks, of which the last may be of no edges. */
+/* Return: the number of marks; the last mark may have no edges. */
 static uint32_t by_mark(const struct plan_maker *maker)
 {
 	return maker->parsed.header->n_edges / EDGES_PER_MARK + 1;
@@ -916,13 +918,13 @@ int plan_new(const void *desc, size_t desc_bytes, const struct plan_arena_lookup
 
 uint64_t plan_new_bytes(size_t desc_bytes)
 {
-	/* Beside a tensor: what names are sorted with, writers, lives, reads, edges' marks. */
+	/* Beside a tensor: sorted names, writers, lives, reads, and edges' marks. */
 	const uint64_t tensor_bytes_each = sizeof(struct tensor) + sizeof(struct plan_constant) +
 					   sizeof(struct plan_life) + 24 + PLAN_LAYOUT_TENSOR_BYTES;
 	const uint64_t node_bytes_each = sizeof(struct node) + PLAN_LAYOUT_NODE_BYTES;
 	const uint64_t most_bytes =
 		RBK_MAX_PLAN_TENSORS * tensor_bytes_each + RBK_MAX_PLAN_NODES * node_bytes_each;
-	/* As many of those that take most in comparison with what they are on the wire. */
+	/* The items that take the most bytes in proportion to their bytes on the wire. */
 	const uint64_t by_tensors = desc_bytes * tensor_bytes_each / sizeof(struct rbk_plan_tensor);
 	const uint64_t by_nodes = desc_bytes * node_bytes_each / sizeof(struct rbk_plan_node);
 	const uint64_t bytes = by_tensors > by_nodes ? by_tensors : by_nodes;
