@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Plans: what the dispatcher knows of them
+ * Plans: the dispatcher's part of them
  *
- * What the placer keeps for a plan, and two cached answers about tasks that may run on the reactor
- * itself: up to which count, and what the placer says of them.
+ * This part is the placer's record of a plan, and two cached answers about tasks that may run on
+ * the reactor itself: the largest count, and the placer's reason.
  */
 #include "dispatch/dispatch-private.h"
 #include "util/error.h"
 
-/* What may run on the reactor itself. */
+/* Longest predicted time of a task that may run on the reactor itself */
 static const uint64_t inline_budget_ns = 2000;
 
 /*
- * A step takes that long, however little it computes. Measured on a Xeon with AVX-512, plans of
+ * Time that a step takes, however little it computes. Measured on a Xeon with AVX-512, plans of
  * 1,000 and more steps on one element each: a step of Neg takes 17 ns, of LpPool 55 ns, of Concat
- * 64 ns, and if none of the plan is in a cache 80, 140 and 95 ns. What a step's rows and matrices
- * take beside flops and bytes, the executor tells.
+ * 64 ns, and if none of the plan is in a cache 80, 140 and 95 ns. The executor adds the overhead of
+ * a step's rows and matrices (overhead_fixed_ps, overhead_row_ps).
  */
 static const uint64_t step_ns = 100;
 
-/* What the estimates below are multiples of: sixty-fourths of a nanosecond. */
+/* The estimates below are in sixty-fourths of a nanosecond. */
 enum { ESTIMATE_UNITS_PER_NS = 64 };
 
 /*
@@ -37,7 +37,7 @@ static uint64_t estimate(uint64_t flops, uint64_t blocked_flops, uint64_t bytes,
 	       bytes * ESTIMATE_UNITS_PER_NS / 16;
 }
 
-/* The largest count up to @max of which fixed + count * row is within @budget; 0: none. */
+/* Return the largest count up to @max for which fixed + count * row is within @budget; 0: none. */
 static uint32_t most_within(uint64_t fixed, uint64_t row, uint64_t budget, uint32_t max)
 {
 	if (fixed > budget)
@@ -48,9 +48,9 @@ static uint32_t most_within(uint64_t fixed, uint64_t row, uint64_t budget, uint3
 }
 
 /*
- * The largest count whose task is predicted to fit the inline budget; 0: none. Flops and bytes,
- * steps, or what those take however little they compute, whichever takes longest: what is left out
- * is at most twice what is counted.
+ * Return the largest count whose task is predicted to fit the inline budget; 0: none. The time is
+ * that of flops and bytes, of the steps, or of the executor's overhead, whichever is longest: the
+ * sum is at most three times as long.
  */
 static uint32_t inline_limit(const struct dispatch *dispatch, const struct plan *plan)
 {
@@ -62,7 +62,7 @@ static uint32_t inline_limit(const struct dispatch *dispatch, const struct plan 
 	if (!cpu->ops->run_inline || !plan->data_independent ||
 	    plan->device_state[RBK_DEVICE_CPU] != PLAN_DEVICE_READY)
 		return 0;
-	/* Beyond 2^40 none can pass, and the sums below cannot overflow. */
+	/* No plan beyond 2^40 can pass, and the sums below cannot overflow. */
 	if ((cost->flops_fixed | cost->flops_row | cost->bytes_fixed | cost->bytes_row) >> 40)
 		return 0;
 	if (plan->n_steps > inline_budget_ns / step_ns)
@@ -77,8 +77,8 @@ static uint32_t inline_limit(const struct dispatch *dispatch, const struct plan 
 }
 
 /*
- * Fewer rows touch fewer bytes, and no GPU is no GPU: what holds for the largest count holds below
- * it. Who would have to wait does not matter to these answers.
+ * Cache the placer's answer for plan->inline_max_count. It also holds for smaller counts, which
+ * touch fewer bytes. It does not depend on which flow would wait, so dispatch->nobody asks.
  */
 static void plan_review(struct dispatch *dispatch, struct session_plan *plan)
 {
@@ -147,7 +147,7 @@ void dispatch_plan_review_next(struct dispatch *dispatch)
 
 	list_remove(node);
 	list_append(&dispatch->plans, node);
-	/* No task finds one that is leaving, and the setup thread may be undoing it. */
+	/* No task finds a plan that is being removed, and the setup thread may be undoing it. */
 	if (plan->state == SLOT_REMOVING || plan->state == SLOT_RELEASING)
 		return;
 	place_plan_configure(dispatch->placer, plan->place);

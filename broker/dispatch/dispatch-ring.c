@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Rings: everything about them that is not hot
+ * Rings, as far as they are not hot
  *
- * A ring is active while it is polled. One that has been empty for its spin budget announces that
- * the broker sleeps on it and leaves the list of active rings, so idle sessions cost a busy one
- * nothing; its bell brings it back.
+ * A ring is active while it is polled. A ring that has been empty for its spin budget announces
+ * that the broker sleeps on it and leaves the list of active rings, so that idle sessions cost a
+ * busy one nothing; its bell activates it again.
  *
- * Spin budgets adapt per ring between a floor, which is about what a sleep and its wake-up take,
- * and a ceiling: doubled when the bell rings soon after the last work (a longer spin would have
- * caught the entry), halved when it does not (the spin was in vain). A client that pauses for a few
- * microseconds in the middle of a stream must not find its broker asleep each time. While executors
- * compute on the processors that the reactor would spin on, or others are waiting for these, it
- * hardly spins at all.
+ * Spin budgets adapt per ring between a floor, which is about the time of a sleep and a wake-up,
+ * and a ceiling. A budget is doubled when the bell rings soon after the last work (a longer spin
+ * would have caught the entry), and halved when it rings later (the spin was in vain). A client
+ * that pauses for a few microseconds in the middle of a stream must not find its broker asleep each
+ * time. While executors compute on the processors on which the reactor would spin, or the
+ * processors are contended, it hardly spins at all.
  */
 #include <errno.h>
 #include <sys/socket.h>
@@ -24,15 +24,15 @@
 enum {
 	/* Ringing clients' bells gets this part of a turn's budget. */
 	BELLS_PART = 4,
-	/* Rings that are looked at in one turn: may they sleep? */
+	/* Active rings checked for sleep in one turn */
 	SLEEP_BATCH = 64,
-	/* Answering them, one over it. */
+	/* Answering clients' bells gets this part of a turn's budget. */
 	ANSWERS_PART = 4,
-	/* Bells without entries that are forgiven within mute_window_ns. */
+	/* Bells without entries that mute a ring, if they come within mute_window_ns */
 	MAX_EMPTY_BELLS = 64,
-	/* Each time that a ring is muted again it is so for twice as long, and forgiven half. */
+	/* Each mute in a row lasts twice as long, and takes half as many empty bells. */
 	MAX_MUTE_LEVEL = 5,
-	/* Rings that are listened to again in one turn. */
+	/* Rings unmuted in one turn */
 	UNMUTE_BATCH = 64,
 };
 
@@ -41,7 +41,7 @@ static const uint64_t spin_floor_ns = 20000;
 static const uint64_t spin_start_ns = 50000;
 static const uint64_t spin_ceiling_ns = 200000;
 static const uint64_t mute_window_ns = 10000000;
-/* Ringing for nothing is forgotten for good after so long without being muted. */
+/* A ring that was not muted for that long starts at level 0 again. */
 static const uint64_t mute_forgiven_ns = 1000000000;
 
 static void run_bell(struct turn_job *job);
@@ -53,7 +53,7 @@ static bool is_heard_before(const struct heap_node *a, const struct heap_node *b
 	       container_of(b, const struct dispatch_ring, muted_node)->muted_until_ns;
 }
 
-/* Powers of two, as entries are; of a task or two each. */
+/* Return a power of two, as the number of entries is. A bucket has a task or two. */
 static uint32_t n_buckets(uint32_t n_entries)
 {
 	return n_entries > 2 ? n_entries / 2 : 1;
@@ -211,7 +211,7 @@ static struct dispatch_ring *first_muted(const struct dispatch *dispatch)
 			       : NULL;
 }
 
-/* While the broker sleeps on it a ring is listened to, unless it has rung too often for nothing. */
+/* Listen to the bell of a ring on which the broker sleeps, unless the ring is muted. */
 static void ring_listen(struct dispatch_ring *ring)
 {
 	if (!ring->is_muted)
@@ -249,8 +249,8 @@ static void ring_complain(struct dispatch *dispatch, struct dispatch_ring *ring)
 }
 
 /*
- * Listen again to rings whose silence is over, as far as the turn allows: a client that had all of
- * its rings muted at once has as many of them as it likes.
+ * Unmute rings whose time is over, as far as the turn allows: a client may have had any number of
+ * rings muted at once.
  */
 static void on_mute_over(void *data)
 {
@@ -265,7 +265,7 @@ static void on_mute_over(void *data)
 			break;
 		heap_remove(&dispatch->muted, &ring->muted_node, is_heard_before);
 		ring->is_muted = false;
-		/* One that is polled is listened to when it sleeps. */
+		/* A polled ring is listened to when it sleeps. */
 		if (!ring->is_active && !ring->ring->is_closing)
 			ring_listen(ring);
 	}
@@ -275,7 +275,10 @@ static void on_mute_over(void *data)
 			       ring->muted_until_ns > now_ns ? ring->muted_until_ns - now_ns : 0);
 }
 
-/* Work that came before the client could see the token is not rung for: look once more after it. */
+/*
+ * Announce a sleep. The caller must check for work once more: a client that could not yet see the
+ * token does not ring.
+ */
 static void ring_announce_sleep(struct dispatch_ring *ring)
 {
 	/* The token is not 0 and differs from the last one. */
@@ -283,7 +286,8 @@ static void ring_announce_sleep(struct dispatch_ring *ring)
 	rbk_ring_announce_sleep(&ring->ring->cq->sq_wait, ring->sleep_token);
 }
 
-/* A sleep is over: would a longer spin have caught the entry, or was it long enough to be worth it?
+/*
+ * Adapt the spin budget after a sleep: longer if it would have caught the entry, otherwise shorter.
  */
 static void learn_spin(const struct dispatch *dispatch, struct dispatch_ring *ring,
 		       uint64_t now_ticks)
@@ -328,25 +332,25 @@ static void charge_bell(struct dispatch *dispatch, struct flow *flow, uint64_t b
 
 static void ring_was_rung(struct dispatch *dispatch, struct dispatch_ring *ring, uint64_t now_ticks)
 {
-	/* It has not announced a sleep, and goes on by itself. */
+	/* A throttled ring has not announced a sleep, and is resumed without a bell. */
 	if (ring->is_throttled || ring->ring->is_closing)
 		return;
-	/* Nothing is admitted any more. */
+	/* A stopping broker admits no entries. */
 	if (dispatch->is_stopping)
 		return;
-	/* The client rings once per sleep: this one's bell is spent, so another sleep begins. */
+	/* The client rings once per sleep, and has done so: announce another sleep. */
 	if (!ring->is_active && !dispatch_ring_has_work(ring))
 		ring_announce_sleep(ring);
 	if (ring->is_active || !dispatch_ring_has_work(ring)) {
-		/* A client rings rightly for entries that come behind a barrier or a table. */
+		/* A client may ring for entries that come behind a barrier or a table. */
 		if (!ring->barrier && !ring->is_fetching)
 			ring_complain(dispatch, ring);
-		/* One that is polled is listened to when it sleeps. */
+		/* A polled ring is listened to when it sleeps. */
 		if (!ring->is_active)
 			ring_listen(ring);
 		return;
 	}
-	/* Who did not spin has seen nothing of what spinning would have been worth. */
+	/* Without a spin of full length, nothing can be learned of its worth. */
 	if (dispatch->options.spin_ns < 0 && !dispatch->is_contended)
 		learn_spin(dispatch, ring, now_ticks);
 	ring_activate(dispatch, ring, now_ticks);
@@ -356,7 +360,7 @@ static void ring_was_rung(struct dispatch *dispatch, struct dispatch_ring *ring,
 
 int dispatch_table_fetch(struct dispatch_ring *ring, const struct rbk_sqe *sqe)
 {
-	/* The table has been found to be in range. */
+	/* validate_entry() has found the table to be in range. */
 	struct session_arena *arena = ring->ring->session->arenas[RBK_REF_ARENA(sqe->table)];
 	const void *from = arena->exec.base + RBK_REF_OFFSET(sqe->table);
 
@@ -372,7 +376,7 @@ void dispatch_ring_bell(void *context, struct session_ring *session_ring)
 	struct dispatch_ring *ring = session_ring->dispatch;
 	struct dispatch *dispatch = context;
 
-	/* A muted one is listened to again, and what is in its bell is heard then. */
+	/* A muted ring's bell is read when the ring is unmuted. */
 	if (!ring->is_muted)
 		turn_queue_submit(&dispatch->rung, &ring->flow->bells, &ring->bell_job);
 }
@@ -420,7 +424,7 @@ void dispatch_ring_bells(struct dispatch *dispatch)
 {
 	const struct turn *turn = dispatch->turn;
 
-	/* Waking others is what a thread is preempted for: the queue counts processor time. */
+	/* A thread that wakes others is often preempted: the queue counts processor time. */
 	turn_queue_run(&dispatch->bells, turn_used_ticks(turn) + turn->budget_ticks / BELLS_PART);
 }
 
@@ -461,7 +465,7 @@ void dispatch_sleep_rings(struct dispatch *dispatch)
 			continue;
 		}
 		ring_listen(ring);
-		/* The last one takes its place, and is looked at next. */
+		/* The last active ring takes the place of this one, and is checked next. */
 		ring_deactivate(dispatch, ring);
 		dispatch->sleep_at = i;
 	}
@@ -474,7 +478,9 @@ void dispatch_set_contended(struct dispatch *dispatch, bool is_contended)
 
 void dispatch_log_contention(struct dispatch *dispatch, float factor)
 {
-	/* 2 to the power of 1/18, 1/9: the nearest ninth of the logarithm. */
+	/*
+	 * 2 to the power of 1/18, then steps of 1/9: round to the nearest ninth of the logarithm.
+	 */
 	float limit = 1.0392592f;
 	uint32_t level = 0;
 
@@ -483,7 +489,9 @@ void dispatch_log_contention(struct dispatch *dispatch, float factor)
 	dispatch->contention_flags = (uint16_t)(level << RBK_DECISION_CONTENTION_SHIFT);
 }
 
-/* While stopping no ring is polled, whatever rang: else a busy client would keep us. */
+/*
+ * While stopping, no ring is polled even if it rang: a busy client could otherwise delay the end.
+ */
 void dispatch_stop_polling(struct dispatch *dispatch)
 {
 	while (dispatch->n_active > 0)
@@ -494,7 +502,7 @@ static void set_spin(struct dispatch *dispatch)
 {
 	int64_t spin_ns = dispatch->options.spin_ns;
 
-	/* On one processor whoever spins keeps the other from answering. */
+	/* On a single processor, a spinning reactor keeps the client from running. */
 	if (dispatch->options.n_processors < 2)
 		spin_ns = dispatch->options.spin_ns = 0;
 	dispatch->crowded_spin_ticks =

@@ -20,24 +20,24 @@
 #include "util/waker.h"
 
 enum {
-	/* Polls in a row before the loop, timers and idle rings are looked at. */
+	/* Polls in a row before the loop, timers and idle rings are looked at */
 	TURN_POLLS = 16,
-	/* Tasks that are split over two devices at the same time. */
+	/* Tasks split over two devices at the same time */
 	MAX_HALVES = 64,
-	/* See settle(). */
+	/* Divisor of the time, see settle() */
 	SETTLE_REST = 4,
-	MAX_REST = 50, /* budgets */
+	MAX_REST = 50, /* in turn budgets */
 	/* A batch of entries takes this part of a turn. */
 	BATCH_PART = 8,
 };
 
 static const uint64_t default_stop_ns = 10000000000;
-/* What a device failed longer ago than a breaker ever waits is forgiven when it comes back. */
+/* Failures older than the longest wait of a breaker are forgiven when a device is reopened. */
 static const uint64_t forgive_ns = 60000000000;
 
 /*
- * A device that does not come back says nothing, and what is queued for it may be done elsewhere
- * the sooner for it.
+ * A device that hangs gives no sign of it, and tasks queued for it may meanwhile be done sooner
+ * elsewhere. So rebalancing is due after this time even without any event.
  */
 static const uint64_t balance_interval_ns = 10000000;
 
@@ -47,7 +47,7 @@ static const uint64_t entry_ns = 16;
 static const uint64_t end_ns = 150;
 static const uint64_t max_batch_ns = 1000000;
 static const uint64_t charge_ns = 2000;
-/* Looking at an empty ring. */
+/* Time to poll an empty ring */
 static const uint64_t poll_ns = 10;
 
 static void on_plan_removing(void *context, struct session_plan *plan)
@@ -101,7 +101,7 @@ static void on_slice(void *data)
 	dispatch->may_preempt = true;
 }
 
-/* If something may have to be stopped: sees to it that this is looked at in time. */
+/* If a task may have to be stopped, arm the timer for it. */
 static void await_slice(struct dispatch *dispatch)
 {
 	uint64_t now_ns, slice_ns;
@@ -130,7 +130,10 @@ unsigned int dispatch_work(struct dispatch *dispatch, struct dispatch_ring **ret
 
 	if (__builtin_expect(*ret_hostile != NULL, 0))
 		return n;
-	/* Entries that have completed need not wait for what tasks, of whichever tenant, take. */
+	/*
+	 * Completed entries are announced before the work on tasks, of any tenant, which may take
+	 * long.
+	 */
 	if (!turn_queue_is_empty(&dispatch->bells))
 		dispatch_ring_bells(dispatch);
 	return n + dispatch_tasks(dispatch);
@@ -142,7 +145,7 @@ static unsigned int dispatch_turn(struct dispatch *dispatch)
 	struct turn_source outer;
 	unsigned int n = 0;
 
-	/* First: what rings is polled in the same turn. */
+	/* First, so that the rings of rung bells are polled in the same turn. */
 	if (!turn_queue_is_empty(&dispatch->rung))
 		n = dispatch_answer_bells(dispatch);
 	n += dispatch_work(dispatch, &hostile);
@@ -180,7 +183,7 @@ static void settle(struct dispatch *dispatch)
 	uint64_t begin_ticks, now_ticks, rest_ticks;
 
 	if (!server_is_settling(dispatch->server)) {
-		/* Looks for faults. */
+		/* looks for faults */
 		server_settle(dispatch->server);
 		return;
 	}
@@ -241,7 +244,7 @@ bool dispatch_is_working(struct dispatch *dispatch)
 	return dispatch->is_working;
 }
 
-/* Each time before the loop is entered. */
+/* Called each time before the loop is entered. */
 static inline void announce_work(struct dispatch *dispatch)
 {
 	const struct dispatch_options *options = &dispatch->options;
@@ -251,8 +254,8 @@ static inline void announce_work(struct dispatch *dispatch)
 }
 
 /*
- * Looks at the kernel, as each turn does: with @block until something comes. A turn without this
- * look would have bells, requests and timers wait for as long as tasks come back or are ended.
+ * Poll the kernel, as each turn does; with @block until an event comes. A turn without this poll
+ * would leave bells, requests and timers waiting for as long as tasks return or are ended.
  */
 static int look_at_kernel(struct dispatch *dispatch, bool block)
 {
@@ -262,7 +265,7 @@ static int look_at_kernel(struct dispatch *dispatch, bool block)
 	return loop_turn(dispatch->options.loop, block);
 }
 
-/* Sleeps, unless there is something to do after all. */
+/* Sleep, unless a last turn finds something to do. */
 static int dispatch_sleep(struct dispatch *dispatch)
 {
 	bool block;
@@ -271,7 +274,7 @@ static int dispatch_sleep(struct dispatch *dispatch)
 	waker_arm(dispatch->options.waker);
 	block = dispatch_turn(dispatch) == 0 && dispatch->n_active == 0;
 	if (block) {
-		/* Busy for as long as something that may be a device's is under way. */
+		/* Devices count as busy while any task is submitted, which may be theirs. */
 		dispatch->has_used_devices &= dispatch->n_submitted > 0;
 		dispatch_set_pace(dispatch, dispatch->has_used_devices);
 	}
@@ -280,7 +283,10 @@ static int dispatch_sleep(struct dispatch *dispatch)
 	return r;
 }
 
-/* What is in flight completes, then the sessions end. Return: is everything gone? */
+/*
+ * Let tasks in flight complete, then end the sessions.
+ * Return: true if no session is left.
+ */
 static bool dispatch_drain(struct dispatch *dispatch)
 {
 	if (dispatch->n_submitted + dispatch->n_queued > 0 && !dispatch->drain_expired)
@@ -290,7 +296,7 @@ static bool dispatch_drain(struct dispatch *dispatch)
 	return server_is_empty(dispatch->server);
 }
 
-/* A device that hangs hands nothing back that would tell of it. */
+/* Tell residency of lost devices: a device that hangs returns no task that would show it. */
 static void notice_losses(struct dispatch *dispatch)
 {
 	for (uint32_t i = RBK_DEVICE_GPU; i < dispatch->n_executors; i++) {
@@ -302,7 +308,7 @@ static void notice_losses(struct dispatch *dispatch)
 	}
 }
 
-/* Is something left to do beside polled rings, so that the reactor does not sleep? */
+/* Return true if work other than polling rings is left, so that the reactor must not sleep. */
 static bool has_other_work(const struct dispatch *dispatch)
 {
 	return server_is_settling(dispatch->server) || !turn_queue_is_empty(&dispatch->rung) ||
@@ -321,8 +327,8 @@ int dispatch_run(struct dispatch *dispatch, struct server *server)
 		if (dispatch->is_stopping)
 			dispatch_stop_polling(dispatch);
 		/*
-		 * Once also without active rings, if it does not sleep below: tasks come back, and
-		 * clients are to be woken, while others connect without end.
+		 * Without active rings, too, one turn is done if the reactor does not sleep below:
+		 * tasks return and clients are to be woken, even while others connect without end.
 		 */
 		for (unsigned int i = 0;
 		     i < TURN_POLLS && n == 0 &&
@@ -375,7 +381,7 @@ void dispatch_stop(struct dispatch *dispatch)
 
 static void on_waker(void *data, uint32_t events)
 {
-	/* Its purpose was to end the sleep; waker_disarm() empties it. */
+	/* The event has ended the sleep; waker_disarm() drains it. */
 }
 
 struct server_hooks dispatch_hooks(struct dispatch *dispatch)
@@ -401,8 +407,8 @@ struct server_hooks dispatch_hooks(struct dispatch *dispatch)
 }
 
 /*
- * A device that was opened anew may prove itself again, unless it is one that tasks lose: then what
- * it failed counts on, or its breaker would be opened anew with it each time.
+ * Reset the breakers of a reopened device, unless a task lost it lately. Then its failures still
+ * count; otherwise its breaker would be reset with each reopening.
  */
 static void on_reopened(void *context, unsigned int device)
 {
@@ -428,7 +434,7 @@ static int make_placer(struct dispatch *dispatch)
 	int r;
 
 	for (uint32_t i = 0; i < options->n_executors; i++) {
-		/* How fast it is nobody knows, but not how much it does at the same time. */
+		/* The device's speed is unknown, but the number of its servers is known. */
 		unknown[i] = (struct place_profile){
 			.n_servers = options->executors[i]->info.n_threads,
 		};
@@ -436,7 +442,7 @@ static int make_placer(struct dispatch *dispatch)
 			options->profiles[i] ? options->profiles[i] : &unknown[i];
 	}
 	r = placer_new(&placer_options, &dispatch->placer);
-	/* It has copied them. */
+	/* The placer has copied the profiles. */
 	memset(dispatch->options.profiles, 0, sizeof(dispatch->options.profiles));
 	if (r)
 		return error_fold(r);
@@ -532,7 +538,7 @@ int dispatch_new(const struct dispatch_options *options, struct dispatch **ret)
 	list_init(&dispatch->flows);
 	list_init(&dispatch->plans);
 	list_init(&dispatch->own);
-	/* Early in a machine's life there may be none; then it is as good as another one. */
+	/* Entropy may be missing early after boot; the clock is good enough then. */
 	if (getrandom(&dispatch->bucket_seed, sizeof(dispatch->bucket_seed), GRND_NONBLOCK) < 0)
 		dispatch->bucket_seed = clock_now_ns();
 	residency_on_reopened(options->residency, on_reopened, dispatch);

@@ -4,8 +4,8 @@
  * The dispatcher: from entries to completions
  *
  * One reactor thread polls the rings of active sessions in turn, validates each entry once, places
- * it, runs it inline or hands it to an executor, and posts completions. It sleeps in the event loop
- * when no ring is active and nothing is in flight that it should spin for.
+ * it, runs it inline or submits it to an executor, and posts completions. The thread sleeps in the
+ * event loop when no ring is active and no other work is left.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -24,136 +24,153 @@ struct waker;
 
 struct dispatch_options {
 	struct loop *loop;
-	struct waker *waker; /* that the executors ring */
+	struct waker *waker; /* wakes the reactor; signalled by executors */
 	struct executor *const *executors;
 	uint32_t n_executors;
 	struct residency *residency;
 	struct place_config config;
-	const struct place_profile *profiles[RBK_MAX_DEVICES]; /* copied; struct placer_options */
-	int64_t spin_ns;       /* before sleeping; -1: adaptive; 0: never spin */
-	uint32_t n_processors; /* that the broker may use */
-	uint64_t stop_ns;      /* until dispatch_stop() abandons tasks; 0: 10 s */
+	/* copied; see struct placer_options */
+	const struct place_profile *profiles[RBK_MAX_DEVICES];
+	int64_t spin_ns;       /* spin time before sleeping; -1: adaptive; 0: none */
+	uint32_t n_processors; /* processors that the broker may use */
+	uint64_t stop_ns;      /* time until dispatch_stop() abandons tasks; 0: 10 s */
 	/*
-	 * Told how much is going on, for who watches devices, or NULL: in each turn that gave tasks
-	 * to a device other than the CPU, and before sleeping. Must be cheap.
+	 * Receives the activity, which sets the pace of measurements of devices; may be NULL.
+	 * Called in each turn that submitted tasks to a device other than the CPU, and before the
+	 * reactor sleeps. Must be cheap.
 	 */
 	void (*set_pace)(void *context, bool is_busy, bool has_sessions);
 	void *pace_context;
 	/*
-	 * Told that there is work after there was none, until dispatch_is_working() has said that
-	 * there is none again; or NULL.
+	 * Called when work begins after a pause; may be NULL. Not called again until
+	 * dispatch_is_working() has returned false.
 	 */
 	void (*work_begins)(void *context);
 	void *work_context;
 };
 
-/* Everything pointed to is borrowed. Return: 0 or negative errno. */
+/*
+ * Make a dispatcher. It borrows everything that @options points to, except the profiles.
+ * Return: 0 or negative errno.
+ */
 int dispatch_new(const struct dispatch_options *options, struct dispatch **ret);
 
-/* For server_new(); valid as long as the dispatcher. */
+/* Return the hooks for server_new(), valid as long as the dispatcher. */
 struct server_hooks dispatch_hooks(struct dispatch *dispatch);
 
 /*
- * Serves @server until dispatch_stop() was called and everything has drained.
- * Return: 0 or negative errno (the loop broke).
+ * Serve @server until dispatch_stop() was called and all tasks and sessions have drained.
+ * Return: 0; -ETIMEDOUT: executors still hold tasks stop_ns after dispatch_stop(); another negative
+ * errno: the event loop failed.
  */
 int dispatch_run(struct dispatch *dispatch, struct server *server);
 
 /*
- * Drains: no entry is admitted any more, tasks in flight complete, sessions end, dispatch_run()
- * returns. For a handler in the loop.
+ * Drain: admit no more entries, let tasks in flight complete, end the sessions, then let
+ * dispatch_run() return. For a handler in the loop.
  */
 void dispatch_stop(struct dispatch *dispatch);
 
 /*
- * Takes effect for what is placed from now on; force_cpu also for what waits for a device, in this
- * turn and those that follow.
+ * Set the configuration of placement. It applies to tasks placed from now on. force_cpu also moves
+ * tasks that are queued for other devices, in this turn and the following ones.
  */
 void dispatch_configure(struct dispatch *dispatch, const struct place_config *config);
 
-/* Limits of tenants (weight, priority-max, cpu-max) have changed. */
+/* Apply changed limits of tenants (weight, priority-max, cpu-max). */
 void dispatch_limits_changed(struct dispatch *dispatch);
 
 /*
- * Nothing is placed on a device from now on (@is_drained), and what waits for it goes elsewhere if
- * it may, in this turn and those that follow; or things are again.
+ * Drain @device (@is_drained), or put it back into use. No task is placed on a drained device.
+ * Queued tasks that may run elsewhere are moved, in this turn and the following ones.
  */
 void dispatch_drain_device(struct dispatch *dispatch, uint8_t device, bool is_drained);
 
 /*
- * tenant->is_drained has changed. While it is set no entry of the tenant is admitted; those that
- * were complete.
+ * Apply a change of tenant->is_drained. While it is set no entry of the tenant is admitted; tasks
+ * that were admitted complete.
  */
 void dispatch_drain_changed(struct dispatch *dispatch, const struct tenant *tenant);
-/* A tenant's tasks that were admitted and have not completed. */
+/* Return the tenant's tasks that were admitted and have not completed. */
 uint64_t dispatch_tenant_in_flight(const struct dispatch *dispatch, const struct tenant *tenant);
-/* Tasks, or parts of them, that wait for a device or run there. */
+/* Return the tasks, or parts of tasks, that are queued for a device or held by its executor. */
 uint64_t dispatch_device_in_flight(struct dispatch *dispatch, uint8_t device);
 /*
- * Return the number of the device's stalls, in which it had work and made no progress; each was
- * logged, and mended where possible.
+ * Return the number of the device's stalls, in which it had work and made no progress. Each stall
+ * was logged, and repaired where possible.
  */
 uint32_t dispatch_n_stalls(const struct dispatch *dispatch, uint8_t device);
 
-/* Counts of the repairs after a device's stalls, since the dispatcher began. */
+/* Repairs after a device's stalls, since the dispatcher was made. */
 struct dispatch_mended {
-	uint64_t n_slots;    /* of plans, that no task had although they were said to be taken */
-	uint64_t n_recalled; /* tasks taken back from the executor, which had not begun them */
-	uint64_t n_moved;    /* tasks that went to the CPU */
-	uint64_t n_lost;     /* how often the device was declared lost */
+	uint64_t n_slots;    /* slots of plans that were counted as taken without a task */
+	uint64_t n_recalled; /* tasks taken back from the executor before it began them */
+	uint64_t n_moved;    /* tasks moved to the CPU */
+	uint64_t n_lost;     /* times the device was declared lost */
 };
 void dispatch_describe_mended(const struct dispatch *dispatch, uint8_t device,
 			      struct dispatch_mended *ret);
 
 /*
- * The placer: for reports, and for profiles and contention that were measured. What time it is in
- * its eyes is clock_ticks_to_ns(clock_ticks()).
+ * Return the placer, for reports, and for setting measured profiles and contention. Its time is
+ * clock_ticks_to_ns(clock_ticks()).
  */
 struct placer *dispatch_placer(struct dispatch *dispatch);
 
 /*
- * The processors are contended: the reactor hardly spins, so that it is nobody's bad neighbour.
- * What it has learned of spinning is kept for after.
+ * Set whether the processors are contended. While they are, the reactor hardly spins, so that it
+ * takes little processor time from other programs. The spin budgets that it has learned are kept.
  */
 void dispatch_set_contended(struct dispatch *dispatch, bool is_contended);
 /*
- * How many times longer others make the CPU take, 1: no longer: for the log of tasks that complete
- * there from now on.
+ * Set the factor by which contention prolongs the CPU's tasks (1: not at all), for the log of tasks
+ * that complete on the CPU from now on.
  */
 void dispatch_log_contention(struct dispatch *dispatch, float factor);
 /*
- * What part of the CPU's contention a tenant causes itself, see place_flow_set_own_contention(). A
- * tenant without a ring has nothing to be decided about, and is passed over.
+ * Set the share of the CPU's contention that @tenant causes itself, see
+ * place_flow_set_own_contention(). A tenant without a flow has no tasks to place and is ignored.
  */
 void dispatch_set_own_contention(struct dispatch *dispatch, const struct tenant *tenant,
 				 float share);
 
-/* Clients' tasks that have completed since start, and that have not: is anything going on? */
+/*
+ * Return the clients' tasks that have completed since start, and the tasks in flight; 0 before
+ * dispatch_run().
+ */
 uint64_t dispatch_n_completed(const struct dispatch *dispatch);
 uint64_t dispatch_n_in_flight(const struct dispatch *dispatch);
 
-/* Do devices work, or wait for tasks, or are rings polled? For who was told that work begins. */
+/*
+ * Return true if a device has tasks, tasks are queued or rings are polled. After false,
+ * work_begins() is called again when work begins.
+ */
 bool dispatch_is_working(struct dispatch *dispatch);
 
-/* A task of the broker itself. The caller's storage, until done() is called. */
+/* A task of the broker itself. The caller keeps the storage until done() is called. */
 struct dispatch_own {
 	struct exec_task exec; /* plan, refs, count, part; the plan is ready on the device */
 	uint8_t device;
 	/*
-	 * On the reactor, once; may run it again, or free it. @res as exec_task.res; -ECANCELED if
-	 * it did not run because the dispatcher stopped.
+	 * Called once on the reactor; may run the task again, or free it. @res is exec.res, or
+	 * -ECANCELED if the task did not run because the dispatcher stopped.
 	 */
 	void (*done)(struct dispatch_own *own, int res);
-	struct list_node link; /* the dispatcher's */
+	struct list_node link; /* in dispatch.own */
 };
 
 /*
- * Runs a task when nothing else is queued for its device or on it, one at a time on each device.
- * Return: 0, done() will be called, not from in here; -ENODEV; -ECANCELED: the dispatcher stops.
+ * Run a task when no other task is queued for its device or held by the device's executor. Each
+ * device runs one such task at a time.
+ * Return: 0: done() will be called, never from within this call; -ENODEV: no such device;
+ * -ECANCELED: the dispatcher is stopping.
  */
 int dispatch_run_own(struct dispatch *dispatch, struct dispatch_own *own);
 
-/* No ring may be left. Return: NULL. */
+/*
+ * Free the dispatcher. No ring may be left.
+ * Return: NULL.
+ */
 struct dispatch *dispatch_free(struct dispatch *dispatch);
 
 DEFINE_CLEANUP(struct dispatch *, dispatch_free)

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Flows: tenants in the eyes of the scheduler
+ * Flows: tenants as the scheduler sees them
  *
  * A tenant has a flow from its first ring on. When its last ring is gone the flow stays until it
- * owes nothing: who leaves and comes back does not begin anew.
+ * owes nothing: a tenant that leaves and returns keeps its debt.
  *
  * Quotas: while a tenant has none left its rings are not polled. Such a ring leaves the list of
- * active ones without announcing a sleep, and a timer, which is armed for the first quota that
- * fills again, brings it back. The same timer sees to it that what such tenants have queued for the
- * CPU goes on.
+ * active rings without announcing a sleep. A timer, armed for the first quota that refills,
+ * activates it again. The same timer continues the tasks that such tenants have queued for the CPU.
  *
- * A tenant that an administrator drains is held up in the same way, but for no time that could be
- * waited for: its rings are in a list of their own until it is resumed.
+ * A tenant that an administrator drains is held up in the same way, but for an unknown time: its
+ * rings are in a list of their own until it is resumed.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -20,12 +19,12 @@
 #include "loop/loop.h"
 #include "util/error.h"
 
-/* Rings that are held up and looked at in one turn, at least. */
+/* Throttled rings that one turn checks at least */
 enum { REFILL_BATCH = 16 };
 
-/* How often it is looked whether a flow without rings owes anything. */
+/* Interval at which flows without rings are checked for debt */
 static const uint64_t review_ns = 100000000;
-/* Quotas fill continuously; looking more often than this is of no use to anybody. */
+/* Shortest wait for a refill: quotas fill continuously, and checking more often gains nothing. */
 static const uint64_t min_refill_ns = 50000;
 
 static struct place_flow_limits limits_of(const struct tenant *tenant)
@@ -103,7 +102,10 @@ int flow_join(struct dispatch *dispatch, struct dispatch_ring *ring)
 	return 0;
 }
 
-/* Frees the flows that are not needed any more. Return: are there some that will not be, soon? */
+/*
+ * Free the flows that are not needed any more.
+ * Return: true if flows without rings remain, which become free later.
+ */
 static bool review_flows(struct dispatch *dispatch)
 {
 	bool is_any_leaving = false;
@@ -114,7 +116,7 @@ static bool review_flows(struct dispatch *dispatch)
 
 		if (flow->n_rings > 0)
 			continue;
-		/* A tenant that leaves and comes back is not forgiven for that, either. */
+		/* A tenant that leaves and returns is not forgiven its inline overruns, either. */
 		if (turn_owner_is_idle(&dispatch->rung, &flow->bells) &&
 		    turn_owner_is_idle(&dispatch->bells, &flow->wakes) &&
 		    dispatch->now_ticks >= flow->inline_again_ticks &&
@@ -159,7 +161,7 @@ void dispatch_limits_changed(struct dispatch *dispatch)
 		if (flow->n_active > 0)
 			dispatch->active_weight += flow->weight;
 	}
-	/* Who was over a quota that is larger now, or gone. */
+	/* A larger quota, or none, may resume throttled tenants. */
 	if (dispatch->is_refill_armed)
 		loop_timer_arm(dispatch->refill_timer, min_refill_ns);
 }
@@ -228,7 +230,10 @@ void flow_park(struct dispatch *dispatch, struct dispatch_ring *ring)
 	list_append(&dispatch->throttled, &ring->throttled_link);
 }
 
-/* Is there enough again for @ring? Asked once in a round for all rings of a flow that has none. */
+/*
+ * Return true if the quota of @ring's flow suffices again. A flow without quota is checked once in
+ * a round for all its rings.
+ */
 static bool ring_may_go_on(struct dispatch *dispatch, struct dispatch_ring *ring)
 {
 	struct flow *flow = ring->flow;
@@ -255,7 +260,7 @@ static void ring_resume(struct dispatch *dispatch, struct dispatch_ring *ring, u
 	ring_activate(dispatch, ring, now_ticks);
 }
 
-/* The ring that has waited for longest, unless this round has looked at it. */
+/* Return the ring that has waited for longest; NULL if this round has visited all. */
 static struct dispatch_ring *next_throttled(const struct dispatch *dispatch)
 {
 	struct list_node *node = dispatch->throttled.next;
@@ -267,8 +272,8 @@ static struct dispatch_ring *next_throttled(const struct dispatch *dispatch)
 }
 
 /*
- * Look at rings that are held up, each once in a round. A tenant may have as many of them as it
- * likes, so a round goes on in the next turn where this one is over.
+ * Check throttled rings, each once in a round. A tenant may have any number of them, so a round
+ * continues in the next turn when this turn is over.
  */
 static void on_refill(void *data)
 {

@@ -6,40 +6,41 @@
  * a task. These failures share one symptom: the device has work and returns nothing. So a timer
  * checks each device from time to time while there is work. A device that has returned nothing for
  * much longer than was predicted has stalled. An incident is logged once, with the tasks that the
- * device holds and their tenants, counted, and mended, more firmly the longer it lasts:
+ * device holds and their tenants, and counted. Repair is more drastic the longer the stall lasts:
  *
- *  1. The scheduler's sums are made anew from the tasks that are really there, and tasks that the
- *     executor has not begun are taken back and queued again.
- *  2. Tasks that it has not begun and that may run on the CPU go there, each a failure of the
- *     device, so that its breaker opens.
- *  3. If nothing runs on the device although it was given tasks, it is declared lost: what it holds
- *     comes back, and it is opened anew.
+ *   1. The scheduler's sums are computed anew from the actual tasks. Tasks that the executor has
+ * not begun are taken back and queued again.
+ *   2. Tasks that the executor has not begun and that may run on the CPU are moved there. Each
+ * counts as a failure of the device, so that its breaker opens.
+ *   3. If nothing runs on the device although it was given tasks, it is declared lost: the tasks it
+ *      holds are returned, and it is reopened.
  *
  * The thresholds: while tasks run, the executor has a timeout of its own, which knows more; the
  * thresholds here are for stalls that this timeout overlooks. While no task runs, a second is too
- * long, but not where other programs may keep the threads from running: on the CPU, and on a GPU in
+ * long, except where other programs may keep the threads from running: on the CPU, and on a GPU in
  * software. Devices that are already lost are not checked, nor are tasks that wait for a CPU quota
  * to fill.
  *
  * A look at the tasks that a device holds takes time for each task in flight, of which clients have
- * as many as they like. So there is a look only when the device has done nothing for a second, and
+ * as many as they like. So a look begins only when the device has done nothing for a second, and
  * then ever more rarely, at one device at a time, in slices (walk.c). Such a look is not of one
  * moment, and is abandoned when the device makes progress meanwhile. A look that ends has visited
- * each run that the executor had when it began, since none has come back:
+ * each run that the executor held when it began, since none was returned:
  *
- *  - A look that finds nothing given proves that no run was held all the while, and one that finds
- *    only throttled runs, that no other was queued all the while: the device has not stalled.
- *  - A look that finds nothing running proves that nothing ran when it began; what has begun since
- *    its visit may run now. So the time without progress counts only until the look began, and
- *    what is done to a run is decided by its state then: only what has not begun is taken back,
- *    only what is queued is moved.
+ *  - A look that finds nothing given proves that no run was held for the whole look. A look that
+ *    finds only throttled runs proves that no other run was queued for the whole look. The device
+ *    has not stalled.
+ *  - A look that finds nothing running proves that nothing ran when it began; a run begun since its
+ *    visit may run now. So the time without progress counts only until the look began, and each run
+ *    is treated by its current state: only runs that have not begun are taken back, only queued
+ *    runs are moved.
  *
  * The counts in the log come from the recount, which is of one moment: scheduling between its parts
  * would work on sums that lack tasks. A device is declared lost by a count of one moment, too. Both
  * counts take time for each task in flight: the former once per incident, the latter after a look,
- * of which there are ever fewer. A client cannot bring incidents about by cancelling all that it
- * has: what is cancelled while it runs counts as progress. Moving tasks to the CPU goes on in
- * slices again.
+ * and looks become ever rarer. A client cannot cause incidents by cancelling all of its tasks: a
+ * task that is cancelled while it runs counts as progress. Moving tasks to the CPU again takes
+ * slices.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -50,9 +51,9 @@
 #include "util/log.h"
 
 enum {
-	/* Log lines about holders, per incident. */
+	/* Log lines about holders, per incident */
 	MAX_HOLDERS = 8,
-	/* Multiple of the predicted time. */
+	/* Multiple of the predicted time */
 	PATIENCE = 4,
 };
 
@@ -64,17 +65,17 @@ static const uint64_t cpu_floor_ns = 10000000000;
 /* A software device shares the processors with all other programs: slow is not stuck. */
 static const uint64_t software_floor_ns = 60000000000;
 
-/* Tasks of one plan on a device. */
+/* Tasks of one plan on a device */
 struct holder {
 	const struct session_plan *plan;
 	uint32_t n_queued, n_given, n_running, n_begun;
 };
 
-/* The counts of one moment that a recount makes. */
+/* A recount's counts, all of one moment */
 struct census {
 	struct holding holding;
-	uint64_t n_taken, n_held; /* slots of plans: as counted before; that tasks have */
-	uint32_t n_holders;       /* also those beyond the last one listed */
+	uint64_t n_taken, n_held; /* plans' slots: as counted before; as tasks have them */
+	uint32_t n_holders;       /* including those not listed */
 	struct holder holders[MAX_HOLDERS];
 };
 
@@ -98,7 +99,10 @@ static void visit(struct dispatch *dispatch, struct run *run, uint8_t device, ru
 		fn(dispatch, run, data);
 }
 
-/* @fn may queue the run elsewhere, and must complete nothing. */
+/*
+ * Call @fn for the task's runs on @device. It may queue the run elsewhere, and must complete
+ * nothing.
+ */
 static void visit_runs(struct dispatch *dispatch, struct task *task, uint8_t device, run_fn fn,
 		       void *data)
 {
@@ -107,7 +111,7 @@ static void visit_runs(struct dispatch *dispatch, struct task *task, uint8_t dev
 		visit(dispatch, &task->half->run, device, fn, data);
 }
 
-/* Visit all runs at once, where scheduling must not go on in between. */
+/* Visit all runs at once, where scheduling must not continue in between. */
 static void for_each_run(struct dispatch *dispatch, uint8_t device, run_fn fn, void *data)
 {
 	list_for_each (node, &dispatch->rings) {
@@ -122,7 +126,7 @@ static void for_each_run(struct dispatch *dispatch, uint8_t device, run_fn fn, v
 	}
 }
 
-/* --- who holds what --- */
+/* ---- Holders of a device ---- */
 
 static void count_run(struct dispatch *dispatch, struct run *run, void *data)
 {
@@ -214,13 +218,18 @@ static void recall_run(struct dispatch *dispatch, struct run *run)
 {
 	uint8_t expected = EXEC_QUEUED;
 
-	/* A later part has what others wait for, and is no use anywhere else. */
+	/* A later part has results that other parts wait for, and cannot move to another device. */
 	if (!run_is_given(run) || run->exec.part > 0)
 		return;
-	/* Recalling a stopped task restarts it, which would update part of its state twice. */
+	/*
+	 * A recalled task that was stopped starts over, which would update part of its state twice.
+	 */
 	if (run->has_begun && run->task->plan->plan->has_state)
 		return;
-	/* Pairs with exec_task_begin(): one of the two wins. The run is queued again when back. */
+	/*
+	 * Pairs with exec_task_begin(): one of the two wins. A recalled run is queued again when
+	 * returned.
+	 */
 	if (atomic_compare_exchange_strong_explicit(&run->exec.state, &expected, EXEC_CANCELLED,
 						    memory_order_acq_rel, memory_order_acquire))
 		dispatch->mended[run->place.decision.device].n_recalled++;
@@ -238,7 +247,10 @@ static void recount_run(struct dispatch *dispatch, struct run *run, void *data)
 	recall_run(dispatch, run);
 }
 
-/* Return: were the scheduler's sums wrong? */
+/*
+ * Compute the scheduler's sums for @device anew, and recall its runs.
+ * Return: true if the sums were wrong.
+ */
 static bool recount(struct dispatch *dispatch, uint8_t device, struct census *ret)
 {
 	struct place_recount count;
@@ -347,7 +359,7 @@ static uint64_t patience_ns(const struct dispatch *dispatch, uint8_t device,
 		floor_ns = is_software ? software_floor_ns : busy_floor_ns;
 	else
 		floor_ns = is_software ? software_idle_floor_ns : idle_floor_ns;
-	/* A device does not wait for tasks that never began. */
+	/* Tasks that never began do not justify waiting. */
 	most_ns = holding->n_running > 0 ? PATIENCE * holding->predicted_ns : 0;
 	return most_ns > floor_ns ? most_ns : floor_ns;
 }
@@ -447,7 +459,7 @@ unsigned int dispatch_look(struct dispatch *dispatch)
 	if (!is_suspect(dispatch, device))
 		return 0;
 	n = walk_slice(dispatch, WALK_LOOK, look_one);
-	/* The executor returns what was recalled when it is flushed. */
+	/* The executor returns recalled tasks when it is flushed. */
 	if (is_evading)
 		dispatch->flush_mask |= 1u << device;
 	if (dispatch->walking & WALK_LOOK)
@@ -482,10 +494,7 @@ void dispatch_watch_devices(struct dispatch *dispatch)
 	dispatch->now_ticks = clock_ticks();
 	elapsed_ns = clock_elapsed_ns(dispatch->watched_ticks, dispatch->now_ticks);
 	dispatch->watched_ticks = dispatch->now_ticks;
-	/*
-	 * Time without checks, because the broker itself was stopped, does not count against a
-	 * device.
-	 */
+	/* Time without checks does not count against a device: the broker itself was stopped. */
 	if (elapsed_ns > 2 * look_ns)
 		elapsed_ns = 2 * look_ns;
 	for (uint32_t i = 0; i < dispatch->n_executors; i++)
