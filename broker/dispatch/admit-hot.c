@@ -2,13 +2,13 @@
 /*
  * Admission: from the submission ring to a completion or a task
  *
- * A ring is polled in bounded batches. Each entry is copied once; the copy is judged, and the copy
- * is used. Most entries complete here and now, without a task slot: NOPs, refusals, tiny CPU tasks
- * that run inline. Only what has to wait takes a slot.
+ * A ring is polled in bounded batches. Each entry is copied once, and only the copy is validated
+ * and used. Most entries complete at once, without a task slot: NOPs, rejected entries, tiny CPU
+ * tasks that run inline. Only an entry that has to wait takes a slot.
  *
- * Chains: an entry with RBK_SQE_LINK opens a chain, or goes on with one; the first without it is
+ * Chains: an entry with RBK_SQE_LINK opens a chain, or continues one; the first entry without it is
  * the last. While an entry of the open chain has not completed (chain_last) the next is held; once
- * one has failed (chain_broken) the rest complete with -ECANCELED.
+ * an entry has failed (chain_broken) the rest complete with -ECANCELED.
  */
 #include <errno.h>
 
@@ -18,48 +18,49 @@
 #include "util/clock.h"
 
 /*
- * A leaky bucket per plan: each inline run that took this long pours INLINE_OVERRUN_COST in, each
- * that did not lets one out, and when it is full the plan is inlined no more. A preempted reactor
- * now and then is forgiven; a plan whose estimate is wrong is found out within a few runs.
+ * Each plan has a leaky bucket: each inline run that takes longer than inline_overrun_ns adds
+ * INLINE_OVERRUN_COST, each other run removes 1, and once the bucket is full the plan is no longer
+ * inlined. So an occasional preemption of the reactor is forgiven, and a plan whose estimate is
+ * wrong is found within a few runs.
  *
- * A tenant has another one, for all plans of all its sessions, so that new plans are not forgiven
- * anew: while it is full none of them is inlined. An overrun leaves it inline_pause_ns after the
- * last one was poured in.
+ * A tenant has another bucket for all plans of all its sessions, so that a new plan brings no new
+ * tolerance. While it is full no plan of the tenant is inlined. An overrun leaves this bucket
+ * inline_pause_ns after the last one was added.
  */
 static const uint64_t inline_overrun_ns = 20000, inline_pause_ns = 1000000000;
 enum { INLINE_OVERRUN_COST = 64, INLINE_OVERRUN_LIMIT = 512 };
 
 /*
- * Every entry goes through one function, since calls between parts of the work would save registers
- * each. Left to itself, the compiler inlines nothing that is used in two places, and tables that
- * were copied are the second place.
+ * Every entry is handled in one function, since calls between its parts would save registers each
+ * time. The compiler by itself does not inline functions that have two callers; entries whose
+ * tables were copied are the second one.
  */
 #define ALWAYS_INLINE inline __attribute__((__always_inline__))
 
-/* One in so many tasks that run inline is learned from. */
+/* Inline tasks for each one that the placer learns from */
 enum { LEARN_EVERY = 64 };
 
 /*
- * One in so many entries that take a slot looks whether the batch is over: reading the clock takes
- * a tenth of what such an entry does.
+ * Entries with a slot for each check whether the batch is over: reading the clock takes a tenth of
+ * the time of such an entry.
  */
 enum { LOOK_EVERY = 4 };
 
-/* See claim_lines(): below it nothing is gained, and a single round trip loses. */
+/* Entries; claim_lines() gains nothing for fewer, and loses for a single round trip. */
 enum { CLAIM_MIN = 8 };
 
 enum {
-	/* A flow gets this part of a turn's budget, times its part of all flows' weights. */
+	/* A flow of average weight gets this part of a turn's budget per round. */
 	ROUND_PART = 10,
-	/* Rounds in one turn, if none finds anything. */
+	/* Rounds in one turn, if none finds an entry */
 	MAX_PASSES = 4,
-	/* A flow that is alone gets this part: only the loop hears the bells of clients. */
+	/* A flow that is alone gets this part: only the loop notices clients' bells. */
 	ALONE_PART = 4,
 	/* Entries get at least this part of a turn. */
 	ENTRIES_PART = 2,
 };
 
-/* Look at the clock at an entry that takes long, unless it is the first such one of its batch. */
+/* Read the clock at an entry that takes long, unless it is the first such entry of its batch. */
 static inline void note_costly(struct dispatch *dispatch)
 {
 	if (dispatch->is_costly && clock_ticks() > dispatch->batch_stop_ticks)
@@ -67,7 +68,7 @@ static inline void note_costly(struct dispatch *dispatch)
 	dispatch->is_costly = true;
 }
 
-/* The completion of an entry that ran on no device. */
+/* Post the completion of an entry that ran on no device. */
 static void post_bare(struct dispatch *dispatch, struct dispatch_ring *ring,
 		      const struct rbk_sqe *sqe, int res)
 {
@@ -76,7 +77,7 @@ static void post_bare(struct dispatch *dispatch, struct dispatch_ring *ring,
 	ring_post(dispatch, ring, sqe->user_data, &outcome);
 }
 
-/* What was not agreed upon is a wish that nobody grants. */
+/* Replace a strategy that needs a feature which the session has not negotiated by AUTO. */
 static inline uint8_t effective_strategy(uint64_t features, uint8_t strategy)
 {
 	bool is_new = strategy >= RBK_STRATEGY_LATENCY && strategy < RBK_STRATEGY_COUNT;
@@ -95,7 +96,7 @@ static inline uint8_t request_flags(uint64_t features, uint8_t sqe_flags)
 	return flags;
 }
 
-/* Takes a slot for an entry whose references, if any, are in dispatch->inline_refs. */
+/* Take a slot for an entry whose references, if any, are in dispatch->inline_refs. */
 static struct task *task_from_entry(struct dispatch *dispatch, struct dispatch_ring *ring,
 				    const struct rbk_sqe *sqe, struct session_plan *plan,
 				    uint64_t now_ticks, enum task_phase phase)
@@ -155,7 +156,7 @@ static struct task *task_from_entry(struct dispatch *dispatch, struct dispatch_r
 	return task;
 }
 
-/* Apart, so that what most tasks do not need is not put together for them. */
+/* Log an inline task. Not inlined, because most inline tasks are not logged. */
 static __attribute__((__noinline__)) void log_inline(const struct dispatch *dispatch,
 						     const struct rbk_sqe *sqe,
 						     struct session_plan *plan,
@@ -176,7 +177,7 @@ static __attribute__((__noinline__)) void log_inline(const struct dispatch *disp
 	stats_inline_begin(&plan->stats, &task);
 }
 
-/* One run in LEARN_EVERY; apart, as above. */
+/* Learn from an inline task, one in LEARN_EVERY; not inlined for the same reason. */
 static __attribute__((__noinline__)) void learn_inline(const struct dispatch *dispatch,
 						       const struct rbk_sqe *sqe,
 						       const struct session_plan *plan,
@@ -205,7 +206,10 @@ static __attribute__((__noinline__)) void forgive_overruns(struct flow *flow,
 	flow->inline_overruns -= flow->inline_overruns > 0;
 }
 
-/* The time until a flow whose bucket is full is forgiven one more. */
+/*
+ * Return true if inline_pause_ns has passed for a flow whose bucket is full, after taking one
+ * overrun out of the bucket.
+ */
 static __attribute__((__noinline__)) bool may_inline_again(const struct dispatch *dispatch,
 							   struct flow *flow)
 {
@@ -226,7 +230,10 @@ static ALWAYS_INLINE int run_inline(struct dispatch *dispatch, struct dispatch_r
 
 	task->plan = plan->plan;
 	task->count = sqe->count;
-	/* Reading the clock costs as much as a small task: one's end is the next one's start. */
+	/*
+	 * Reading the clock costs as much as a small task: the end of one task is the start of the
+	 * next.
+	 */
 	task->start_ticks = dispatch->inline_clock_ticks;
 	cpu->ops->run_inline(cpu, task);
 	dispatch->inline_clock_ticks = task->end_ticks;
@@ -270,7 +277,10 @@ static struct place_decision decide_inline(struct dispatch *dispatch,
 			    dispatch_now_ns(dispatch));
 }
 
-/* Might touching the tensors of a validated entry wait for a client that takes pages away? */
+/*
+ * Return true if touching the tensors of a validated entry may wait for a client that takes pages
+ * away.
+ */
 static __attribute__((__noinline__)) bool may_sleep(const struct dispatch *dispatch,
 						    const struct session_plan *plan)
 {
@@ -281,8 +291,9 @@ static __attribute__((__noinline__)) bool may_sleep(const struct dispatch *dispa
 }
 
 /*
- * Starts a validated entry that waits for nothing. Return: its result if it completed; 0 with
- * *ret_task set if it has not.
+ * Start a validated entry that waits for nothing.
+ * Return: its result if it completed, or -ECANCELED for any error of a task; 0 with *ret_task set
+ * if it has not completed.
  */
 static ALWAYS_INLINE int start_entry(struct dispatch *dispatch, struct dispatch_ring *ring,
 				     const struct rbk_sqe *sqe, struct session_plan *plan,
@@ -302,7 +313,7 @@ static ALWAYS_INLINE int start_entry(struct dispatch *dispatch, struct dispatch_
 		if (__builtin_expect(ring->ring->session->n_unfixed > 0, 0) &&
 		    may_sleep(dispatch, plan))
 			break;
-		/* What place_decide() would say, and said when the plan became ready. */
+		/* the answer of place_decide(), cached by plan_review() */
 		if (sqe->strategy == RBK_STRATEGY_AUTO && plan->inline_reason)
 			return run_inline(dispatch, ring, sqe, plan, plan->inline_reason);
 		decision = decide_inline(dispatch, ring, sqe, plan);
@@ -336,7 +347,7 @@ static ALWAYS_INLINE int start_entry(struct dispatch *dispatch, struct dispatch_
 	}
 
 	task = task_from_entry(dispatch, ring, sqe, plan, now_ticks, TASK_HELD);
-	/* It may complete at once, refused: then chain_last is reset and chain_broken set. */
+	/* The task may be rejected at once: then chain_last is reset and chain_broken set. */
 	ring->chain_last = task;
 	ring->chain_broken = false;
 	task_start(dispatch, task);
@@ -344,7 +355,10 @@ static ALWAYS_INLINE int start_entry(struct dispatch *dispatch, struct dispatch_
 	return ring->chain_broken ? -ECANCELED : 0;
 }
 
-/* The entry belongs to an open chain whose earlier part has not completed, or has failed. */
+/*
+ * Hold an entry of an open chain whose earlier part has not completed, or cancel it if that part
+ * has failed.
+ */
 static void admit_waiting(struct dispatch *dispatch, struct dispatch_ring *ring,
 			  const struct rbk_sqe *sqe, struct session_plan *plan, int res,
 			  uint64_t now_ticks)
@@ -352,7 +366,9 @@ static void admit_waiting(struct dispatch *dispatch, struct dispatch_ring *ring,
 	struct task *task;
 
 	if (res || ring->chain_broken) {
-		/* A refused entry says what is wrong with it, and those after it are cancelled. */
+		/*
+		 * A rejected entry reports its own error, and the entries after it are cancelled.
+		 */
 		post_bare(dispatch, ring, sqe, res ? res : -ECANCELED);
 		ring->chain_last = NULL;
 		ring->chain_broken = true;
@@ -407,11 +423,11 @@ linked:
 }
 
 /*
- * Gets the lines of @n entries and of their completions, all at once. Working through a batch, the
- * store buffer is full of our own stores behind the one or two completions whose lines are on their
- * way from the client's processor, so that each line would be waited for. Completions are touched
- * by stores, which the client cannot see before they are published: a prefetch for writing
- * (prefetchw) was measured to do nothing on Zen 4.
+ * Fetch the cache lines of @n entries and of their completions all at once. Otherwise the broker's
+ * own stores fill the store buffer behind the one or two completions whose lines are on their way
+ * from the client's processor, and each line is waited for in turn. Completions are touched by
+ * stores, which the client cannot see before they are published: a prefetch for writing (prefetchw)
+ * was measured to do nothing on Zen 4.
  */
 static inline void claim_lines(const struct session_ring *ring, uint32_t n)
 {
@@ -436,16 +452,16 @@ static __attribute__((__noinline__)) uint64_t note_long_batch(struct dispatch *d
 		ticks > dispatch->max_batch_ticks ? dispatch->max_batch_ticks : ticks;
 
 	dispatch->turn->entries.tenant = flow->tenant->number;
-	/* Unless the counter went backwards. */
+	/* The counter may have gone backwards. */
 	if ((int64_t)ticks > 0)
 		dispatch->turn->entry_ticks += ticks - charged_ticks;
 	return charged_ticks;
 }
 
 /*
- * What @n entries took. Reading the clock once more takes a good part of what one NOP does, so
- * entries that complete at once are charged what they usually take, beyond what runs inline and
- * reads the clock anyway.
+ * Charge a flow for @n entries. Reading the clock once more takes a good part of the time of one
+ * NOP, so entries that complete at once are charged their usual time, on top of inline tasks, which
+ * read the clock anyway.
  */
 static inline void charge_batch(struct dispatch *dispatch, struct flow *flow, uint64_t start_ticks,
 				uint32_t n)
@@ -467,7 +483,7 @@ static inline void charge_batch(struct dispatch *dispatch, struct flow *flow, ui
 		flow_charge(dispatch, flow);
 }
 
-/* Entries of a batch which took too long: these have waited since it began. */
+/* Note the last @n entries of a batch that took too long: they have waited since it began. */
 static __attribute__((__noinline__)) void leave_rest(const struct dispatch *dispatch,
 						     struct dispatch_ring *ring,
 						     uint64_t admit_ticks, uint32_t n)
@@ -477,7 +493,10 @@ static __attribute__((__noinline__)) void leave_rest(const struct dispatch *disp
 	ring->left_queue_ns = dispatch->inline_queue_ns;
 }
 
-/* Make the entries that a batch left a batch. Return: when they were admitted. */
+/*
+ * Make the entries that a batch left a batch of their own.
+ * Return: when they were admitted.
+ */
 static __attribute__((__noinline__)) uint64_t take_rest(struct dispatch *dispatch,
 							struct dispatch_ring *ring,
 							uint64_t now_ticks)
@@ -508,7 +527,7 @@ int dispatch_poll_ring(struct dispatch *dispatch, struct dispatch_ring *dispatch
 	if (n > ADMIT_BATCH)
 		n = ADMIT_BATCH;
 
-	/* Completions are never dropped: each entry's has room before it is admitted. */
+	/* Completions are never dropped: an entry is admitted only if its completion has room. */
 	room = ring->n_entries - (ring->cq_tail - ring->cq_head_seen) - ring->n_in_flight;
 	if (room < n) {
 		unread = ring->cq_tail - rbk_ring_observe(&ring->sq->cq_head);
@@ -584,9 +603,10 @@ static uint64_t entry_ticks_left(const struct dispatch *dispatch)
 }
 
 /*
- * Return true if the turn is to go on with news of the kernel, such as the bell of a tenant that
- * was idle, or with waking clients, of whom @n_bells waited before. Entries first have as much of
- * the turn as everything else, so that clients that ring or sleep on and on do not end each round.
+ * Return true if the turn is to move on to events of the kernel, such as the bell of an idle
+ * tenant, or to waking clients beyond the @n_bells that waited before. Entries first have as much
+ * of the turn as everything else, so that clients that ring or sleep continually do not end every
+ * round.
  */
 static bool is_called(const struct dispatch *dispatch, uint64_t n_bells)
 {
@@ -595,10 +615,10 @@ static bool is_called(const struct dispatch *dispatch, uint64_t n_bells)
 }
 
 /*
- * Polls the rings of @flow in turn while it has credit, and until @stop_ticks of this turn went to
- * entries. A flow that is alone has as much credit as it needs, and each of its rings is polled at
+ * Poll the rings of @flow in turn while it has credit, until entries have taken @stop_ticks of this
+ * turn. A flow that is alone has as much credit as it needs, and each of its rings is polled at
  * most once, so that the turn ends.
- * Return: the entries; -1 with *ret_hostile set.
+ * Return: the number of entries; -1 with *ret_hostile set.
  */
 static int poll_flow(struct dispatch *dispatch, struct flow *flow, uint64_t *idle_ticks,
 		     uint64_t stop_ticks, struct dispatch_ring **ret_hostile)
@@ -636,10 +656,11 @@ static int poll_flow(struct dispatch *dispatch, struct flow *flow, uint64_t *idl
 }
 
 /*
- * Deficit round robin: each flow has a visit, for which it gets credit by its weight; one that took
- * more than it had is passed over until it has made up for it. Source: Shreedhar, Varghese,
- * Efficient Fair Queuing Using Deficit Round-Robin, 1996. The credit is that of @n_rounds rounds.
- * *ret_n_rounds: after so many more the first of those passed over has made up; 0: there was none.
+ * Poll all active flows by deficit round robin: each flow has a visit, for which it gets credit by
+ * its weight. A flow that took more than its credit is passed over until it has made up for it.
+ * Source: Shreedhar, Varghese, Efficient Fair Queuing Using Deficit Round-Robin, 1996. The credit
+ * is that of @n_rounds rounds. *ret_n_rounds is the number of further rounds until the first flow
+ * that was passed over has made up; 0: none was passed over.
  */
 static unsigned int poll_flows(struct dispatch *dispatch, int64_t n_rounds, int64_t *ret_n_rounds,
 			       struct dispatch_ring **ret_hostile)
@@ -675,13 +696,13 @@ static unsigned int poll_flows(struct dispatch *dispatch, int64_t n_rounds, int6
 			continue;
 		}
 		n = poll_flow(dispatch, flow, &idle_ticks, stop_ticks, ret_hostile);
-		/* A preempted reactor is not the tenant's doing. */
+		/* A preempted reactor is not the tenant's fault. */
 		if (flow->credit_ticks < -(int64_t)dispatch->max_batch_ticks)
 			flow->credit_ticks = -(int64_t)dispatch->max_batch_ticks;
 		if (n < 0)
 			return n_total + 1;
 		n_total += (unsigned int)n;
-		/* A client that is to be woken does not wait for what others have in the round. */
+		/* A client that is to be woken does not wait for the rest of the round. */
 		if (dispatch->turn->entry_ticks + idle_ticks >= stop_ticks ||
 		    is_called(dispatch, n_bells))
 			break;
@@ -706,7 +727,7 @@ unsigned int dispatch_poll(struct dispatch *dispatch, struct dispatch_ring **ret
 		*ret_hostile = dispatch->active[0];
 		return 1;
 	}
-	/* Where those that are not passed over have nothing, the others need not wait in vain. */
+	/* If the flows that have credit have no entries, let the flows in debt catch up at once. */
 	for (unsigned int i = 0; i < MAX_PASSES && n_total == 0 && n_rounds > 0; i++)
 		n_total = poll_flows(dispatch, n_rounds, &n_rounds, ret_hostile);
 	return n_total;

@@ -2,9 +2,9 @@
 /*
  * Completions, and rings that have work
  *
- * Posted into memory that only the broker writes, shown to the client once per batch. The client's
- * wait word is looked at after each publication, and the bell, a system call, is left to the end
- * of the turn. dispatch_ring_has_work() looks at the room that the client has left for completions:
+ * Completions are posted into memory that only the broker writes, and published once per batch. The
+ * client's wait word is read after each publication; the bell, a system call, is left to the end of
+ * the turn. dispatch_ring_has_work() checks the room that the client has left for completions:
  * entries that could not be answered are not fetched.
  */
 #include "dispatch/dispatch-private.h"
@@ -19,7 +19,9 @@ void ring_publish(struct dispatch *dispatch, struct dispatch_ring *dispatch_ring
 	if (ring->is_closing)
 		return;
 
-	/* In this order: who has seen an entry's completion finds room for another. */
+	/*
+	 * In this order: a client that has seen an entry's completion finds room for another entry.
+	 */
 	rbk_ring_publish(&ring->cq->sq_head, ring->sq_head);
 	rbk_ring_publish(&ring->cq->cq_tail, ring->cq_tail);
 	token = rbk_ring_sleep_token(&ring->sq->cq_wait);
@@ -38,7 +40,7 @@ bool dispatch_ring_has_work(const struct dispatch_ring *dispatch_ring)
 
 	if (n == 0 || ring->is_closing || dispatch_ring->barrier || dispatch_ring->is_fetching)
 		return false;
-	/* Indices that make no sense are work, too: the poll ends the session. */
+	/* Invalid indices count as work: the poll ends the session. */
 	unread = ring->cq_tail - rbk_ring_observe(&ring->sq->cq_head);
 	return n > ring->n_entries || unread > ring->n_entries ||
 	       unread + ring->n_in_flight < ring->n_entries;
@@ -52,7 +54,7 @@ void dispatch_publish_dirty(struct dispatch *dispatch)
 		dispatch->dirty = ring->next_dirty;
 		ring->is_dirty = false;
 		ring_publish(dispatch, ring);
-		/* A barrier that has completed, say: its successors wait in the ring. */
+		/* E.g. behind a barrier that has completed, successors wait in the ring. */
 		if (!ring->is_active && !ring->is_throttled && dispatch_ring_has_work(ring))
 			ring_activate(dispatch, ring, clock_ticks());
 	}

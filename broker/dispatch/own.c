@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The broker's own tasks
+ * The broker's own tasks, such as measurements
  *
- * Measurements, say. One at a time on each device, and only while no client's task is queued for
- * the device or on it; what comes afterwards waits for it like for any other. They pass by the
- * scheduler: nobody is charged for them.
+ * Each device runs one at a time, and only while no client's task is queued for the device or held
+ * by its executor; tasks that come later wait for it as for any other. The scheduler does not see
+ * these tasks: no tenant is charged for them.
  */
 #include <errno.h>
 

@@ -3,16 +3,18 @@
  * Tasks and plans after a device was drained, or may be used again
  *
  * Administrators drain devices and force tasks to the CPU; clients decide how many tasks are queued
- * then, and how many plans there are. New tasks find the change at once. What was decided before is
- * decided anew in slices (walk.c): first what is cached for each plan, then each task that is
- * queued.
+ * then, and how many plans there are. New tasks find the change at once. Earlier decisions are made
+ * anew in slices (walk.c): first the cached answers of each plan, then the device of each queued
+ * task.
  *
- * Plans are visited at the front of their list and go to its end, so one that is freed leaves
- * nothing behind.
+ * A visited plan moves from the front of the list to its end, so a plan that is freed needs no
+ * bookkeeping.
  */
 #include "dispatch/dispatch-private.h"
 
-/* A run that is queued for a device which is not to be used any more, and may run elsewhere. */
+/*
+ * Move a run that is queued for a device which is not to be used any more, if it may run elsewhere.
+ */
 static void replace_run(struct dispatch *dispatch, struct run *run)
 {
 	const struct task *task = run->task;

@@ -1,36 +1,37 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Devices: from a decision to executors and back
+ * Runs: from a decision to executors and back
  *
- * A task that was placed is a run on one device, or two runs on two. The placer's scheduler says
- * which run's submission starts next on which device; what it has not said yet can be withdrawn, or
- * moved. A submission that comes back is followed by the run's next one, which queues like any
- * other, or ends the run; the last run ends the task.
+ * A placed task is a run on one device, or two runs on two. The placer's scheduler decides which
+ * run's submission starts next on which device; until then a submission can be withdrawn, or moved.
+ * A returned submission is followed by the run's next one, which queues like any other, or ends the
+ * run; the last run ends the task.
  *
- * A run is counted on its device from when it is queued for it until its last submission is back:
- * its plan's memory stays there for so long. Moving it counts it elsewhere.
+ * A run is counted on its device from when it is queued until its last submission is returned: its
+ * plan stays resident for that time. Moving the run moves the count.
  *
- * Failing over: rows that a device could not do are done by the CPU, with all that follow them in
- * the run; those before them are done already. Where a plan has parts, rows are not apart, and the
- * run begins anew.
+ * Falling back: rows on which a device failed are done by the CPU, with all later rows of the run;
+ * the earlier rows are done already. Where a plan has parts, all rows are in each part, and the run
+ * starts over.
  *
- * A device that can stop tasks is asked to where the scheduler says so, and where a task was
- * cancelled or its ring is closing. What comes back unfinished queues anew, and goes on where it
- * was stopped; what is not to go on is abandoned.
+ * A device that can stop tasks is asked to when the scheduler says so, when a task is cancelled,
+ * and when its ring is closing. A task that is returned unfinished queues anew and resumes where it
+ * was stopped; if it is not to resume, it is abandoned.
  *
- * Urgent submissions overtake what the executor has not begun. A flow has that right while it has
- * nothing else there: it asks for less than its share, or the scheduler would not have released it.
- * Two of them taking turns could overtake a third for ever, so after a few in a row one waits. What
- * is long, or was stopped before, is not urgent where it could be stopped.
+ * Urgent submissions overtake those that the executor has not begun. A flow may do that while it
+ * has no other submission on the device: it asks for less than its share, or the scheduler would
+ * not have released this one. Two flows taking turns could overtake a third for ever, so after
+ * MAX_URGENT in a row one waits. A submission that is long, or was stopped before, is not urgent
+ * where it could be stopped.
  */
 #include <errno.h>
 
 #include "dispatch/dispatch-private.h"
 
 enum {
-	RELEASE_BATCH = 64, /* a turn, for each device */
-	MAX_URGENT = 8,     /* until one that is not urgent has come back */
-	/* What releasing a submission and taking it back costs the reactor, in entries. */
+	RELEASE_BATCH = 64, /* per turn and device */
+	MAX_URGENT = 8,     /* until one that is not urgent has returned */
+	/* Reactor time to release a submission and take it back, in entries */
 	REAP_ENTRIES = 8,
 };
 
@@ -72,8 +73,8 @@ static inline bool run_can_split(const struct run *run)
 }
 
 /*
- * The scheduler sees all that is left, although only a part of it may be given to the executor at
- * once: what comes later counts for who would wait behind it.
+ * Queue all that is left of a run, although only a part of it may be submitted at once: the rest
+ * counts for the tasks that would wait behind it.
  */
 static void run_enqueue(struct dispatch *dispatch, struct run *run)
 {
@@ -109,7 +110,7 @@ static void run_init(struct run *run, struct task *task, struct place_decision d
 					 : clock_ticks_to_ns(task->deadline_ticks);
 }
 
-/* Goes on @n_rows further in the tensors that have rows. */
+/* Move the run's references on by @n_rows, in the tensors that have rows. */
 static void run_advance(struct run *run, uint32_t n_rows)
 {
 	const struct plan *plan = run->task->plan->plan;
@@ -121,7 +122,10 @@ static void run_advance(struct run *run, uint32_t n_rows)
 
 /* --- partition --- */
 
-/* Rows from @split_count on are the CPU's. Return: false: there is no half left in the pool. */
+/*
+ * Split a task: the CPU gets the rows from @split_count on.
+ * Return: false if the pool has no half left.
+ */
 static bool task_split(struct dispatch *dispatch, struct task *task, struct place_decision decision)
 {
 	const struct plan *plan = task->plan->plan;
@@ -183,8 +187,9 @@ void task_place(struct dispatch *dispatch, struct task *task, struct place_decis
 		task->predicted_ns = decision.predicted_ns;
 	}
 	/*
-	 * Who named a device, or waited for its memory, has it, also if another is done earlier;
-	 * and where there is none of that name, has what stands in for it.
+	 * The task stays on the device that its entry named or for whose memory it waited, even if
+	 * another would be done earlier. If the named device does not exist, it stays on the
+	 * substitute.
 	 */
 	if (decision.reason == RBK_REASON_USER_PREFERENCE ||
 	    (task->strategy & RBK_STRATEGY_NAMED) ||
@@ -210,7 +215,7 @@ static void half_free(struct dispatch *dispatch, struct task *task)
 	dispatch->free_halves = half;
 }
 
-/* The run is not with an executor any more, nor queued. */
+/* End a run that is neither held by an executor nor queued. */
 static void run_over(struct dispatch *dispatch, struct run *run)
 {
 	run->is_over = true;
@@ -219,8 +224,8 @@ static void run_over(struct dispatch *dispatch, struct run *run)
 }
 
 /*
- * May the run be stopped where its device has begun it? A state is updated as a whole, as long as
- * there is a client to use it.
+ * Return true if the run may be stopped after its device has begun it. A state is updated as a
+ * whole, as long as there is a client to use it.
  */
 static bool run_may_break_off(const struct dispatch *dispatch, const struct run *run)
 {
@@ -231,7 +236,10 @@ static bool run_may_break_off(const struct dispatch *dispatch, const struct run 
 	       (!task->plan->plan->has_state || task->ring->ring->is_closing);
 }
 
-/* An executor has it. Return: false, and nothing is done: it has begun, and cannot be stopped. */
+/*
+ * Cancel a run that an executor holds.
+ * Return: false, with nothing changed, if it has begun and cannot be stopped.
+ */
 static bool run_cancel_held(struct dispatch *dispatch, struct run *run)
 {
 	uint8_t expected = EXEC_QUEUED;
@@ -252,7 +260,7 @@ static void run_abandon(struct dispatch *dispatch, struct run *run)
 		executor->ops->abandon(executor, &run->exec);
 }
 
-/* A run that need not go on: taken out of its queue, or told to its executor. */
+/* Stop a run that need not continue: dequeue it, or cancel it at its executor. */
 static void run_stop(struct dispatch *dispatch, struct run *run)
 {
 	if (run->is_over)
@@ -269,7 +277,10 @@ static void run_stop(struct dispatch *dispatch, struct run *run)
 	run_over(dispatch, run);
 }
 
-/* Return: the task, if that was its last run; NULL. */
+/*
+ * End a run with result @res.
+ * Return: the task if that was its last run; otherwise NULL.
+ */
 static inline struct task *run_ended(struct dispatch *dispatch, struct run *run, int res)
 {
 	struct task *task = run->task;
@@ -277,7 +288,7 @@ static inline struct task *run_ended(struct dispatch *dispatch, struct run *run,
 	run_over(dispatch, run);
 	if (res && !task->res)
 		task->res = res;
-	/* What the other device does is of no use any more. */
+	/* The other device's result is of no use any more. */
 	if (task->res && task->half) {
 		run_stop(dispatch, &task->run);
 		run_stop(dispatch, &task->half->run);
@@ -289,9 +300,9 @@ static inline struct task *run_ended(struct dispatch *dispatch, struct run *run,
 }
 
 /*
- * Return: false, and nothing is done: an executor has begun it and does not stop it. One that has
- * it queued, or stops it, hands it back: then the run goes on, or begins anew, if the task as a
- * whole could not be withdrawn.
+ * Return false, with nothing changed, if an executor has begun the run and does not stop it. An
+ * executor that holds the run unbegun, or stops it, returns it; the run then resumes, or starts
+ * over, if the task as a whole could not be withdrawn.
  */
 static bool run_may_stop(struct dispatch *dispatch, struct run *run)
 {
@@ -312,7 +323,10 @@ bool task_withdraw(struct dispatch *dispatch, struct task *task)
 	if (task->n_runs > 0)
 		return true;
 	half_free(dispatch, task);
-	/* Completing it may start others, which is not for who is in the middle of something. */
+	/*
+	 * Completing the task may start others, which must not happen inside the caller:
+	 * dispatch_wake() completes it.
+	 */
 	task->phase = TASK_WOKEN;
 	task->next = NULL;
 	*dispatch->woken.end = task;
@@ -333,7 +347,7 @@ static bool run_is_urgent(const struct dispatch *dispatch, const struct run *run
 	       load->n_urgent < MAX_URGENT;
 }
 
-/* How much of what is left this submission does, so that others get in between. */
+/* Set how many of the remaining rows this submission does, so that other tasks run in between. */
 static void run_measure(const struct dispatch *dispatch, struct run *run, uint8_t device)
 {
 	const struct session_plan *plan = run->task->plan;
@@ -349,7 +363,10 @@ static void run_measure(const struct dispatch *dispatch, struct run *run, uint8_
 							    run->n_rows);
 }
 
-/* Return: false: the executor takes nothing more now. */
+/*
+ * Submit a run.
+ * Return: false if the executor takes no more now.
+ */
 static bool run_submit(struct dispatch *dispatch, struct run *run)
 {
 	uint8_t device = run->place.decision.device;
@@ -402,7 +419,7 @@ unsigned int dispatch_release(struct dispatch *dispatch)
 	return n_more;
 }
 
-/* An executor that begins wakes a thread that sleeps, or enters the driver. */
+/* Flushing an executor wakes a sleeping thread, or enters the driver. */
 void dispatch_flush(struct dispatch *dispatch)
 {
 	if (dispatch->flush_mask & ~(1u << RBK_DEVICE_CPU)) {
@@ -440,8 +457,8 @@ void dispatch_preempt(struct dispatch *dispatch)
 /* --- and back --- */
 
 /*
- * May a run that failed on its device go on on the CPU? Outputs are out of place, so a second run
- * is harmless; a state may be half updated, and is never run again blindly.
+ * Return true if a run that failed on its device may continue on the CPU. Outputs are out of place,
+ * so a second run is harmless; a state may be half updated, and is never run again blindly.
  */
 static bool run_may_fall_back(const struct run *run, int res)
 {
@@ -467,9 +484,9 @@ static void run_fall_back(struct dispatch *dispatch, struct run *run)
 	decision->other_ns = 0;
 	task->reason = RBK_REASON_CPU_FALLBACK;
 	task->is_explored = false;
-	/* What was predicted was another device's time. */
+	/* The prediction was for the other device. */
 	task->predicted_ns = task->other_ns = 0;
-	/* Parts that were done are of no use to the CPU. */
+	/* Parts done on the device are of no use to the CPU. */
 	run->exec.part = 0;
 	run->part_ns = run->part_busy_ns = 0;
 	run->has_begun = run->n_rows < task->count && !task->half;
@@ -497,8 +514,9 @@ __attribute__((__cold__, __noinline__)) bool run_evade(struct dispatch *dispatch
 }
 
 /*
- * A task that did not run, as with a tensor out of reach, says nothing about its device. A device
- * that is lost takes all with it that it has; that is one failure, the first one's that comes back.
+ * Classify a returned submission for the placer. A task that did not run, e.g. because a tensor is
+ * out of reach, says nothing about its device. A lost device fails all the tasks it holds; only the
+ * first of them to be returned counts as a failure.
  */
 static enum place_result run_result(struct dispatch *dispatch, const struct run *run)
 {
@@ -521,7 +539,10 @@ static enum place_result run_result(struct dispatch *dispatch, const struct run 
 	return PLACE_FAILED;
 }
 
-/* Tells the placer. Parts are charged one by one, and learned from together. */
+/*
+ * Report a returned submission to the placer. Parts are charged one by one, and learned from
+ * together.
+ */
 static void run_learn(struct dispatch *dispatch, struct run *run)
 {
 	enum place_result result = run_result(dispatch, run);
@@ -560,7 +581,7 @@ static void run_count(struct dispatch *dispatch, const struct run *run)
 
 	dispatch->n_submitted--;
 	load->n_held--;
-	/* A cancelled run says that the device is alive only if the device had begun it. */
+	/* A cancelled run shows that the device is alive only if the device had begun it. */
 	load->n_returned += run->exec.res != -ECANCELED || run->exec.busy_ticks > 0;
 	task->ring->flow->n_held[device]--;
 	if (!run->exec.is_urgent || load->n_held == 0)
@@ -574,7 +595,7 @@ static void run_count(struct dispatch *dispatch, const struct run *run)
 	task->ring->flow->owed_ticks += REAP_ENTRIES * dispatch->entry_ticks;
 	if (!run->exec.start_ticks)
 		return;
-	/* A stopped task waited until it went on: that is no execution. */
+	/* The time for which a stopped task waited to resume is not execution. */
 	if (__builtin_expect(run->place.stopped_exec_ns > 0, 0) && !task->half &&
 	    run->exec.start_ticks > task->end_ticks)
 		task->start_ticks += run->exec.start_ticks - task->end_ticks;
@@ -584,17 +605,20 @@ static void run_count(struct dispatch *dispatch, const struct run *run)
 		task->end_ticks = run->exec.end_ticks;
 }
 
-/* A submission was done. Return: is there another one, which waits in the queue now? */
+/*
+ * Continue a run after a submission was done.
+ * Return: true if another submission is queued now.
+ */
 static bool run_go_on(struct dispatch *dispatch, struct run *run)
 {
 	struct task *task = run->task;
 	struct place_decision *decision = &run->place.decision;
 
 	run->has_begun = true;
-	/* Rows of one run are done by one device, unless that fails. */
+	/* The rows of a run stay on one device, unless it fails. */
 	decision->flags |= PLACE_BOUND;
 	if (run->exec.part + 1u < run->n_parts) {
-		/* What was begun in parts is gone through with. */
+		/* A task that has begun in parts is carried through. */
 		run->exec.part++;
 		run_enqueue(dispatch, run);
 		return true;
@@ -607,7 +631,10 @@ static bool run_go_on(struct dispatch *dispatch, struct run *run)
 	return true;
 }
 
-/* Its device has stopped it before its end. Return: as run_returned(). */
+/*
+ * Handle a run that its device has stopped before its end.
+ * Return: as run_returned().
+ */
 static __attribute__((__noinline__)) struct task *run_stopped(struct dispatch *dispatch,
 							      struct run *run)
 {
@@ -639,7 +666,10 @@ struct task *run_returned(struct dispatch *dispatch, struct run *run)
 		run_fall_back(dispatch, run);
 		return NULL;
 	}
-	/* Stopped for a cancellation that came too late for the other half, or taken back. */
+	/*
+	 * The run was recalled, or stopped for a cancellation that came too late for the other
+	 * half.
+	 */
 	if (res == -ECANCELED && !task->is_cancelled && !task->res &&
 	    !task->ring->ring->is_closing) {
 		run_enqueue(dispatch, run);

@@ -2,8 +2,8 @@
 /*
  * Tasks: begin, completion, chains
  *
- * A task whose turn has come is placed, and goes to a device (run-hot.c) or waits for memory
- * (wait.c). Completing one may free its successor in a chain, which may complete at once, and so
+ * A task whose turn has come is placed, and is queued for a device (run-hot.c) or waits for memory
+ * (wait.c). Completing a task may free its successor in a chain, which may complete at once, and so
  * on: that is a loop here, not a recursion, because a client decides how long its chains are.
  */
 #include <errno.h>
@@ -14,15 +14,15 @@
 enum { REAP_BATCH = 64 };
 
 /*
- * The memory of the task's plan is not where the task should run. Return: true if the task has
- * completed with *ret_res; false if it waits, or an executor has it.
+ * Begin a task whose plan lacks memory on the device where the task should run.
+ * Return: true if the task has completed with *ret_res; false if it waits, or is placed.
  */
 static __attribute__((__cold__, __noinline__)) bool task_begin_constrained(
 	struct dispatch *dispatch, struct task *task, struct place_decision decision, int *ret_res)
 {
 	bool is_nowhere = decision.device == RBK_DEVICE_NONE;
 
-	/* An answer that is no says more than its state does now. */
+	/* A refusal by residency says more than the plan's current state. */
 	if (decision.wanted && task->wait_res == 0) {
 		if (is_nowhere && task->plan->state != SLOT_READY) {
 			*ret_res = -ECANCELED;
@@ -34,7 +34,9 @@ static __attribute__((__cold__, __noinline__)) bool task_begin_constrained(
 			task_wait(task, RESIDENCY_WAIT, decision.wanted);
 			return false;
 		}
-		/* Brought, and taken away again before its turn came: it does not insist. */
+		/*
+		 * Do not wait again if the plan was loaded and evicted before the task's turn came.
+		 */
 		if (is_nowhere && !task->has_waited) {
 			note_wanted(task->plan, task->admit_ticks);
 			task_wait(task, RESIDENCY_PREFETCH, decision.wanted);
@@ -43,7 +45,7 @@ static __attribute__((__cold__, __noinline__)) bool task_begin_constrained(
 	}
 	note_constraint(dispatch, task->plan, decision, task->admit_ticks);
 	if (!is_nowhere) {
-		/* On a GPU, where the CPU is what lacks memory. */
+		/* The task runs on a GPU, because the CPU lacks the memory. */
 		if (decision.device != RBK_DEVICE_CPU)
 			note_wanted(task->plan, task->admit_ticks);
 		task_place(dispatch, task, decision);
@@ -63,7 +65,7 @@ static struct place_decision task_decide(struct dispatch *dispatch, const struct
 	};
 
 	if (task->deadline_ticks != UINT64_MAX) {
-		/* One that has passed already is as close as one can be. */
+		/* A deadline in the past counts as the closest possible one. */
 		left_ns = clock_elapsed_ns(dispatch->now_ticks, task->deadline_ticks);
 		request.deadline_ns = left_ns ? left_ns : 1;
 	}
@@ -71,7 +73,7 @@ static struct place_decision task_decide(struct dispatch *dispatch, const struct
 			    dispatch_now_ns(dispatch));
 }
 
-/* Return: true if the task has completed with *ret_res; false if it waits or a device has it. */
+/* Return: true if the task has completed with *ret_res; false if it waits, or is placed. */
 static bool task_begin_run(struct dispatch *dispatch, struct task *task, int *ret_res)
 {
 	struct place_decision decision = task_decide(dispatch, task);
@@ -90,7 +92,7 @@ static bool task_begin_run(struct dispatch *dispatch, struct task *task, int *re
 	return false;
 }
 
-/* Return: true if the task has completed with *ret_res; false if it waits or a device has it. */
+/* Return: true if the task has completed with *ret_res; false if it waits, or is placed. */
 static bool task_begin(struct dispatch *dispatch, struct task *task, int *ret_res)
 {
 	*ret_res = 0;
@@ -113,7 +115,7 @@ static bool task_begin(struct dispatch *dispatch, struct task *task, int *ret_re
 	}
 }
 
-/* Gives back what a task with a plan held on to. */
+/* Release the references of a task that has a plan. */
 static void task_release_plan(struct task *task)
 {
 	struct session_plan *plan = task->plan;
@@ -128,7 +130,7 @@ static void task_release_plan(struct task *task)
 		session_plan_idle(plan);
 }
 
-/* One that was cancelled was never a task of anybody. */
+/* Count a RUN in statistics, unless it was cancelled. */
 static void task_count(const struct dispatch *dispatch, struct task *task,
 		       const struct outcome *outcome)
 {
@@ -168,7 +170,7 @@ static void task_post(struct dispatch *dispatch, struct task *task, int res)
 		.reason = task->reason,
 	};
 
-	/* A cancelled task reports no device, whatever part of it was done. */
+	/* A cancelled task reports no device, even if a part of it was done. */
 	if (task->opcode == RBK_OP_RUN && task->start_ticks && res != -ECANCELED) {
 		outcome.device = task->device;
 		outcome.queue_ns = clock_elapsed_ns(task->admit_ticks, task->start_ticks);
@@ -182,14 +184,17 @@ static void task_post(struct dispatch *dispatch, struct task *task, int res)
 	}
 	if (task->opcode == RBK_OP_PREFETCH && task->device != RBK_DEVICE_NONE) {
 		outcome.device = task->device;
-		/* It is told, but nothing ran there. */
+		/* The completion names the device, but no task ran on it. */
 		task->ring->ring->session->stats.tasks[task->device]--;
 	}
 	task_count(dispatch, task, &outcome);
 	ring_post(dispatch, task->ring, task->user_data, &outcome);
 }
 
-/* Completes @task and frees its slot. Return: the successor whose turn has come, or NULL. */
+/*
+ * Complete @task and free its slot.
+ * Return: the successor whose turn has come, or NULL.
+ */
 static struct task *task_complete(struct dispatch *dispatch, struct task *task, int res)
 {
 	struct dispatch_ring *ring = task->ring;
@@ -216,7 +221,7 @@ static struct task *task_complete(struct dispatch *dispatch, struct task *task, 
 	return successor;
 }
 
-/* After completions: a barrier has nothing left before it; a closing ring has drained. */
+/* After completions, end a barrier with no task before it, and a closing ring that has drained. */
 static void ring_after_completion(struct dispatch *dispatch, struct dispatch_ring *ring)
 {
 	struct task *barrier = ring->barrier;
@@ -256,7 +261,7 @@ static inline void task_returned(struct dispatch *dispatch, struct exec_task *ex
 
 	if (!task)
 		return;
-	/* The other device's rows decide, where it did most of them. */
+	/* Report the CPU if it did at least half of the rows. */
 	if (task->n_rows_done[0] >= task->n_rows_done[1] && task->n_rows_done[0] > 0)
 		task->device = RBK_DEVICE_CPU;
 	task_finish(dispatch, task, task->res);
@@ -322,7 +327,7 @@ int dispatch_cancel(struct dispatch_ring *ring, const struct task *self, uint64_
 		task = container_of(node, struct task, named);
 		if (task == self)
 			continue;
-		/* Cancelled with its chain or its ring: it is passed by once. */
+		/* A task that was cancelled with its chain or its ring is skipped, once. */
 		is_cancelled = task->is_cancelled;
 		res = is_cancelled ? 0 : task_cancel(ring->dispatch, task);
 		if (res == 0)

@@ -1,24 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Judging entries
+ * Validation of entries
  *
- * The only code that looks at what a client wrote into an entry, and it looks at a private copy.
- * Every check names the errno that the client gets; none of them can harm anybody but the entry's
- * sender. What passes is in range: plan, arenas, offsets, lengths, count.
+ * This is the only code that reads a client's entry, and it reads a private copy. Every check names
+ * the errno that the client gets; a bad entry harms only its sender. A valid entry is in range:
+ * plan, arenas, offsets, lengths, count.
  */
 #include <errno.h>
 
 #include "dispatch/dispatch-private.h"
 #include "util/checked.h"
 
-/* What every task needs is one function: calls between its parts would save registers each. */
+/*
+ * Code that every task needs is one function: calls between its parts would save registers each
+ * time.
+ */
 #define ALWAYS_INLINE inline __attribute__((__always_inline__))
 
 enum { PLAN_ID_SLOT_MASK = 0xffff };
 
 static const uint8_t flags_of_run = RBK_SQE_ARG_TABLE | RBK_SQE_PARTITION;
 
-/* The plan of an id; NULL if there is none, or none any more. */
+/* Return the plan of an id; NULL if there is none, or not any more. */
 static inline struct session_plan *find_plan(const struct session *session, uint32_t id)
 {
 	uint32_t slot = id & PLAN_ID_SLOT_MASK;
@@ -65,7 +68,10 @@ static ALWAYS_INLINE bool is_same_memory(const struct exec_arena *a, const struc
 	return a == b || (a->ino == b->ino && a->dev == b->dev);
 }
 
-/* Does what binding @w writes overlap any other reference? Two ids may name one memfd. */
+/*
+ * Return true if the range that binding @w writes overlaps any other reference. Two ids may name
+ * one memfd.
+ */
 static ALWAYS_INLINE bool output_overlaps(const struct plan *plan, uint32_t n_bindings,
 					  uint32_t count, const struct exec_ref *refs, uint32_t w)
 {
@@ -73,7 +79,7 @@ static ALWAYS_INLINE bool output_overlaps(const struct plan *plan, uint32_t n_bi
 	uint64_t w_end = w_begin + binding_bytes(&plan->bindings[w], count);
 
 	for (uint32_t i = 0; i < n_bindings; i++) {
-		/* Ranges first: they are at hand, and few of them overlap. */
+		/* Compare ranges first: they are at hand, and few of them overlap. */
 		if (refs[i].offset < w_end &&
 		    w_begin < refs[i].offset + binding_bytes(&plan->bindings[i], count) && i != w &&
 		    is_same_memory(refs[i].arena, refs[w].arena))
@@ -100,8 +106,8 @@ static ALWAYS_INLINE int resolve_all(const struct session *session, const struct
 }
 
 /*
- * Copies the references out of the client's table, each once. Return: 0; VALIDATE_E_TABLE; negative
- * errno.
+ * Copy the references out of the client's table, each once.
+ * Return: 0; VALIDATE_E_TABLE; negative errno.
  */
 static int load_table(const struct session *session, const struct rbk_sqe *sqe,
 		      uint64_t table[RBK_MAX_REFS])
@@ -127,7 +133,7 @@ static int load_table(const struct session *session, const struct rbk_sqe *sqe,
 	return 0;
 }
 
-/* Apart: its room on the stack is none of the others' business. */
+/* Not inlined, because only tasks with a table need its stack. */
 static __attribute__((__noinline__)) int validate_table(const struct session *session,
 							const struct rbk_sqe *sqe,
 							const struct plan *plan,
@@ -183,7 +189,7 @@ static inline bool strategy_is_valid(uint8_t strategy)
 	return strategy < RBK_STRATEGY_COUNT;
 }
 
-/* PREFETCH and EVICT: of a device, or of any. */
+/* Validate a PREFETCH or an EVICT, of a named device or of any. */
 static int validate_residency(const struct session *session, const struct rbk_sqe *sqe,
 			      struct session_plan **ret_plan)
 {

@@ -2,28 +2,28 @@
 /*
  * Waiting for device memory
  *
- * Who asks residency for something is a task like any other, with its slot, its place in a chain
- * and its share of the ring: a RUN that waits for its plan's memory, a PREFETCH, an EVICT. While it
- * waits it is in its plan's list, so that it ends with the plan, and in its ring's list of tasks in
+ * A task that asks residency is a task like any other, with its slot, its place in a chain and its
+ * share of the ring: a RUN that waits for its plan's memory, a PREFETCH, an EVICT. While it waits
+ * it is in its plan's list, so that it ends with the plan, and in its ring's list of tasks in
  * flight, so that it ends with the ring.
  *
- * Residency answers when it likes, from a handler of the loop or from residency_turn(), where
- * completing a task, which may start others, has no business. So an answer only puts the task into
- * a queue, as cancelling it does, and dispatch_work() goes on with it. Everything a waiting task
- * can meet ends in that queue, once.
+ * Residency answers at any time, from a handler of the loop or from residency_turn(). No task may
+ * be completed there, because that may start other tasks. So an answer only puts the task into the
+ * queue dispatch.woken, as cancelling does, and dispatch_work() continues it. However its waiting
+ * ends, a task enters that queue exactly once.
  *
- * Clients can have as many tasks wait as they have entries, and end that of all of them with one
- * word. So whatever goes through all of them does so in batches, one per turn, as far as its budget
- * allows.
+ * Clients can have as many tasks wait as they have entries, and end the waiting of all of them with
+ * one request. So the code that visits all of them does so in batches, one per turn, as far as the
+ * turn's budget allows.
  */
 #include <errno.h>
 
 #include "dispatch/dispatch-private.h"
 
 enum {
-	/* Tasks whose waiting one turn ends. */
+	/* Tasks whose waiting one turn ends */
 	WAIT_BATCH = 128,
-	/* Ending it gets at least this part of a turn's budget. */
+	/* Ending waits gets at least this part of a turn's budget. */
 	WAIT_PART = 8,
 };
 
@@ -44,8 +44,8 @@ static void on_answer(struct residency_waiter *waiter, int res)
 	struct task *task = container_of(waiter, struct task, waiter);
 
 	/*
-	 * Somebody evicted it by hand. Who only asked for that is cancelled, whatever room there
-	 * is; who cannot run anywhere else lacks the memory.
+	 * The plan was evicted on request. A PREFETCH or EVICT is cancelled; a RUN that cannot run
+	 * elsewhere lacks the memory.
 	 */
 	if (res == -EINTR)
 		res = task->opcode == RBK_OP_RUN ? -ENOMEM : -ECANCELED;
@@ -93,7 +93,7 @@ void task_ask_residency(struct dispatch *dispatch, struct task *task, int *ret_r
 	task_wait(task, wish, device);
 }
 
-/* Return: was there one? */
+/* Return true if a plan in dispatch->ending had a task to end. */
 static bool end_one_of_plan(struct dispatch *dispatch)
 {
 	struct session_plan *plan =
@@ -101,13 +101,14 @@ static bool end_one_of_plan(struct dispatch *dispatch)
 
 	if (list_is_empty(&dispatch->ending))
 		return false;
-	/* With the last one the plan leaves the list. */
+	/* The last task of the plan removes it from the list. */
 	task_stop_waiting(container_of(plan->waiting.next, struct task, waiting));
 	return true;
 }
 
-/* What waits for a device or for memory need not run; held tasks are cancelled by their
- * predecessor. */
+/*
+ * Drop a task that waits for a device or for memory. Held tasks are cancelled by their predecessor.
+ */
 static void task_drop(struct dispatch *dispatch, struct task *task)
 {
 	if (task->phase == TASK_PLACED)
@@ -129,7 +130,9 @@ static bool end_one_of_ring(struct dispatch *dispatch)
 		list_remove(&ring->closing);
 		return true;
 	}
-	/* No more are admitted, and their order means nothing any more. */
+	/*
+	 * The ring admits no more tasks, and the order of those in flight does not matter any more.
+	 */
 	ring->n_to_close--;
 	list_remove(node);
 	list_append(&ring->in_flight, node);

@@ -2,18 +2,18 @@
 /*
  * Walks over all tasks in flight, a few in each turn
  *
- * Clients decide how many tasks are in flight. So whatever has to visit all of them does so in
+ * Clients decide how many tasks are in flight. So code that must visit all tasks does so in
  * batches, one per turn, as far as the turn's budget allows, while tasks come and go.
  *
  * A walk remembers the next task by its ring and its slot, which stay where they are. A ring that
- * is freed is passed over. Rings that come later are at the end of the list; a walk visits no more
- * rings than there were when it began, so that no client keeps it going. A task that is in flight
- * from the beginning of a walk to its end is visited exactly once.
+ * is freed is skipped. New rings are appended to the list; a walk visits no more rings than there
+ * were when it began, so that no client keeps it going. A task that is in flight from the beginning
+ * of a walk to its end is visited exactly once.
  */
 #include "dispatch/dispatch-private.h"
 
 enum {
-	/* Steps of one walk in one turn. */
+	/* Steps of one walk in one turn */
 	WALK_BATCH = 128,
 	/* Each walk may use at least this part of the turn's budget. */
 	WALK_PART = 8,

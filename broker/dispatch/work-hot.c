@@ -2,10 +2,10 @@
 /*
  * A turn's work on tasks: entries that did not complete when they were admitted
  *
- * Take back what executors have done, end the waiting of tasks whose plan or ring is being removed,
- * go on with what was waiting and with walks over all tasks, release queued runs, then show
- * completions to clients and tell executors to begin. Each step does a batch, so that no tenant
- * holds up the turn.
+ * Take finished tasks back from executors, end the waiting of tasks whose plan or ring is being
+ * removed, continue woken tasks and walks over all tasks, release queued runs, then publish
+ * completions to clients and flush executors. Each step does a batch, so that no tenant holds up
+ * the turn.
  */
 #include <errno.h>
 
@@ -13,15 +13,15 @@
 #include "util/clock.h"
 
 enum {
-	/* Tasks that one turn goes on with after their waiting. */
+	/* Woken tasks that one turn continues */
 	WAKE_BATCH = 128,
-	/* Going on with them gets at least this part of a turn's budget. */
+	/* They get at least this part of a turn's budget. */
 	WAKE_PART = 8,
-	/* See leave_slice(). */
+	/* Tasks; see leave_slice(). */
 	FEW_TASKS = 4,
 };
 
-/* Where a PREFETCH that succeeded brought its plan. */
+/* Return the device to which a successful PREFETCH has brought its plan. */
 static uint8_t prefetched_device(const struct dispatch *dispatch, const struct task *task)
 {
 	if (task->waiter.device != RBK_DEVICE_NONE)
@@ -46,7 +46,9 @@ unsigned int dispatch_wake(struct dispatch *dispatch)
 		    task->plan->state != SLOT_READY) {
 			task_finish(dispatch, task, -ECANCELED);
 		} else if (task->opcode == RBK_OP_RUN) {
-			/* It is placed anew: whatever the answer, that says what can be done now.
+			/*
+			 * Place it anew, whatever the answer was: the placer knows what is possible
+			 * now.
 			 */
 			task_start(dispatch, task);
 		} else {
@@ -60,7 +62,10 @@ unsigned int dispatch_wake(struct dispatch *dispatch)
 	return n;
 }
 
-/* Go on with everything in dispatch.walking. Return: how many steps were done. */
+/*
+ * Continue the walks in dispatch.walking.
+ * Return: the steps done.
+ */
 static __attribute__((__cold__, __noinline__)) unsigned int dispatch_walk(struct dispatch *dispatch)
 {
 	unsigned int n = 0;
@@ -72,7 +77,7 @@ static __attribute__((__cold__, __noinline__)) unsigned int dispatch_walk(struct
 	return n;
 }
 
-/* Is there something to do with tasks, beside what executors may hand back? */
+/* Return true if there is work on tasks other than taking back what executors return. */
 static inline bool has_other_tasks(const struct dispatch *dispatch)
 {
 	return (dispatch->n_queued | dispatch->flush_mask) != 0 || dispatch->woken.first ||
@@ -81,8 +86,9 @@ static inline bool has_other_tasks(const struct dispatch *dispatch)
 }
 
 /*
- * Close the slice in which @n_tasks have ended and nothing else was done, unless it is UINT32_MAX.
- * For a few tasks the time that they usually take stands in for another look at the clock.
+ * Close the slice. If @n_tasks tasks have ended in it and nothing else was done, @n_tasks is their
+ * number, otherwise UINT32_MAX. For a few tasks their usual time replaces another reading of the
+ * clock.
  */
 static inline void leave_slice(struct dispatch *dispatch, uint32_t n_tasks)
 {
@@ -96,8 +102,8 @@ static inline void leave_slice(struct dispatch *dispatch, uint32_t n_tasks)
 }
 
 /*
- * Do everything for tasks that are not entries any more. @has_more: has_other_tasks(). No slice is
- * counted if all there was to do is to find that executors have nothing to hand back.
+ * Do all work on tasks that are not entries any more. @has_more: the result of has_other_tasks().
+ * No slice is counted if executors have nothing to return and there is no other work.
  */
 static __attribute__((__noinline__)) unsigned int work_on_tasks(struct dispatch *dispatch,
 								bool has_more)
