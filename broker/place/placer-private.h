@@ -3,12 +3,12 @@
 /*
  * Inside the placement engine
  *
- * What the placer's parts know of each other: estimates and decisions (placer.h) and the scheduler
- * (schedule.h), whose own state is in schedule-private.h. Nobody else includes this.
+ * Shared by the placer's parts: estimates and decisions (placer.h) and the scheduler (schedule.h),
+ * whose own state is in schedule-private.h. Private to place/.
  *
  * A plan has a hot part, one cache line and one entry per bucket of count and device, which is all
- * that a decision reads; and a cold part, its history, which learning works on and which outlives
- * the plan for a while. Learning writes the entries anew, so that a decision does no more than a
+ * that a decision reads. Its cold part is its history, which learning works on and which outlives
+ * the plan for a while. Learning rewrites the entries, so that a decision does no more than a
  * multiplication and an addition per device. Reactor thread only.
  */
 #include <stdatomic.h>
@@ -21,46 +21,45 @@
 #include "place/schedule-private.h"
 #include "util/list.h"
 
-/* Every prediction is between these, which leaves room for sums: 2^-10 ns, and 2^53 ns = 104 days.
- */
+/* Bounds of every prediction, which leave room for sums: 2^-10 ns, and 2^53 ns = 104 days */
 #define PLACE_MIN_NS (1.0f / 1024)
 #define PLACE_MAX_NS 9007199254740992.0f
 
 /* --- Breakers --- */
 
 enum {
-	/* Results that a device's success rate looks back at most. */
+	/* Results that a device's success rate looks back on at most */
 	PLACE_BREAKER_MAX_WINDOW = 1024,
-	/* A breaker opens after this many failures, */
+	/* Failures that open a breaker, if they are in a quick row or too many of the window */
 	PLACE_BREAKER_FAILURES = 3,
-	/* if they are among so many results in a row, or too many of the window. */
+	/* Results in a quick row */
 	PLACE_BREAKER_QUICK = 8,
-	/* Results by which a plan that fails is told from a device that does. */
+	/* Results that tell a failing plan from a failing device */
 	PLACE_BREAKER_LAST = 16,
-	/* Successes in a row by which a half-open breaker closes. */
+	/* Successes in a row that close a half-open breaker */
 	PLACE_BREAKER_PROBES = 20,
 };
 
 #define PLACE_BACKOFF_MIN_NS 100000000ull   /* 0.1 s */
 #define PLACE_BACKOFF_MAX_NS 60000000000ull /* 1 min */
 
-/* Of a device, and of one plan on one device. All 0: closed, nothing seen. */
+/* Breaker of a device, or of one plan on one device. All 0: closed, no results. */
 struct place_breaker_state {
 	uint8_t state;       /* enum place_breaker */
 	uint8_t n_probes;    /* successes in a row while half-open */
-	uint8_t recent;      /* the last results, the newest in bit 0; 1: a failure */
+	uint8_t recent;      /* last results, the newest in bit 0; 1: a failure */
 	uint32_t n_good;     /* results since it closed, saturating */
 	uint64_t since_ns;   /* when it opened */
-	uint64_t backoff_ns; /* how long it stays open; 0: it never was */
-	uint64_t probe_ns;   /* half-open: when the next probe may start */
+	uint64_t backoff_ns; /* time that it stays open; 0: never opened */
+	uint64_t probe_ns;   /* half-open: earliest time of the next probe */
 	uint64_t n_opened;
 };
 
-/* The last results on a device, and whose they were. */
+/* The last results on a device, and their plans */
 struct place_results {
 	uint64_t failed[PLACE_BREAKER_MAX_WINDOW / 64]; /* a bit each */
 	uint32_t next, n, n_failed;
-	/* The last few, for telling a plan that fails from a device that does. */
+	/* The newest results, which tell a failing plan from a failing device */
 	struct {
 		const struct place_plan *plan;
 		bool is_failure;
@@ -69,100 +68,108 @@ struct place_results {
 };
 
 /*
- * A result; @lost_ns: what a failure took; @is_window_bad: among those remembered elsewhere there
- * are too many failures. Return: has the state changed?
+ * Count a result. @lost_ns: time that a failure took; @is_window_bad: too many results of the
+ * window are failures.
+ * Return: true if the state has changed.
  */
 bool place_breaker_result(struct place_breaker_state *breaker, bool is_failure, bool is_window_bad,
 			  uint64_t lost_ns, float success_rate, uint64_t now_ns);
 /*
- * May a real task show now whether what failed works again? Moves from open to half-open when its
- * time has come.
+ * Return true if a real task may probe now whether the device works again. Change from open to
+ * half-open when the back-off is over.
  */
 bool place_breaker_may_probe(struct place_breaker_state *breaker, uint64_t now_ns);
-/* A probe is on its way, predicted to take that long: none beside it. */
+/* Note a probe that is predicted to take that long: no other probe starts meanwhile. */
 void place_breaker_probing(struct place_breaker_state *breaker, float predicted_ns,
 			   uint64_t now_ns);
 
-/* For the success rate. */
+/* Results for the success rate */
 void place_results_count(struct place_results *results, uint32_t window, bool is_failure);
 double place_results_rate(const struct place_results *results);
-/* For place_results_blame(). */
+/* Remember a result for place_results_blame(). */
 void place_results_remember(struct place_results *results, const struct place_plan *plan,
 			    bool is_failure);
-/* Did all failures that are remembered come from @plan, while others succeeded? */
+/* Return true if all remembered failures are @plan's, and other plans succeeded. */
 bool place_results_blame(const struct place_results *results, const struct place_plan *plan);
-/* Its address may be another plan's soon. */
+/* Forget a plan: its address may soon be another plan's. */
 void place_results_forget(struct place_results *results, const struct place_plan *plan);
 
 /* --- Memory --- */
 
-/* Pieces of a few sizes beside each other, aligned to cache lines. All 0: none yet. */
+/* Allocator of pieces of a few sizes, side by side, aligned to cache lines. All 0: empty. */
 struct place_slab {
-	struct place_chunk *chunks; /* the latest first */
-	char *next;                 /* what is left of it */
+	struct place_chunk *chunks; /* newest first */
+	char *next;                 /* unused rest of the newest chunk */
 	size_t left_bytes, low_bytes;
 	struct place_free *free[7];          /* by kind */
-	_Atomic(struct place_chunk *) spare; /* the next one, made by place_slab_prepare() */
+	_Atomic(struct place_chunk *) spare; /* next chunk, made by place_slab_prepare() */
 	atomic_bool is_low;                  /* a spare will be needed soon */
 };
 
-/* Makes the first chunk, which is enough for most: a mapping of its own. Return: 0; -ENOMEM. */
+/*
+ * Make the first chunk, which suffices for most machines: a mapping of its own.
+ * Return: 0; -ENOMEM.
+ */
 int place_slab_init(struct place_slab *slab);
 /*
  * Make the next chunk before it is needed. Only one thread may call this, one that may wait for the
- * kernel to find and clear a huge page. The other functions are for the thread that has the slab.
+ * kernel to find and clear a huge page. The other functions are for the slab's own thread.
  */
 void place_slab_prepare(struct place_slab *slab);
-/* A piece of a kind, whose size is always @bytes, a multiple of 64. Return: NULL without memory. */
+/*
+ * Take a piece of a kind, whose size is always @bytes, a multiple of 64.
+ * Return: NULL without memory.
+ */
 void *place_slab_take(struct place_slab *slab, unsigned int kind, size_t bytes);
 void place_slab_give(struct place_slab *slab, unsigned int kind, void *memory);
-/* With all pieces. */
+/* Free the slab with all its pieces. */
 void place_slab_deinit(struct place_slab *slab);
 
 /* --- Estimates --- */
 
 enum {
-	/* There are 2^this buckets of count in an octave. */
+	/* log2 of the buckets of count per octave */
 	PLACE_BUCKET_BITS = 1,
 	PLACE_MAX_BUCKETS = 32 << PLACE_BUCKET_BITS,
-	/* Observations from which on an estimate is trusted. */
+	/* Observations after which an estimate is trusted */
 	PLACE_TRUST = 3,
-	/* That many that deviate to one side, one after the other: it has changed. */
+	/* Deviations to one side in a row that show a change */
 	PLACE_CHANGE = 4,
-	/* Histories of freed plans that are kept. */
+	/* Histories kept of freed plans */
 	PLACE_MAX_HISTORIES = 64,
 };
 
 enum {
 	PLACE_ENTRY_TRUSTED = 1 << 0,
-	PLACE_ENTRY_KNOWN = 1 << 1, /* by profile or observation; else it is a guess */
+	PLACE_ENTRY_KNOWN = 1 << 1, /* by profile or observation, not a guess */
 };
 
-/* What a decision reads of one device at the counts of one bucket. */
+/* A decision's view of one device at the counts of one bucket */
 struct place_entry {
-	/* Execution where all servers are idle: base_ns + slope_ns x how far into the bucket, 0..1.
+	/*
+	 * Execution while all servers are idle: base_ns + slope_ns x position in the bucket, 0..1
 	 */
 	float base_ns, slope_ns;
-	float servers;   /* that work on it at a time then: work / execution */
+	float servers;   /* mean number that work on it then: work / execution */
 	uint16_t spread; /* of execution, relative, in 1/1024 */
 	uint8_t flags;   /* PLACE_ENTRY_* */
 };
 
-/* One device at the counts of one bucket: what is behind its entry. */
+/* The data behind an entry: one device at the counts of one bucket */
 struct place_estimate {
 	/* By the profile. */
-	float prior_base_ns, prior_slope_ns; /* execution where all servers are idle */
+	float prior_base_ns, prior_slope_ns; /* execution while all servers are idle */
 	float prior_servers;                 /* work / execution */
-	/* n > 0: */
+	/* Valid if n > 0 */
 	float ratio;     /* observed work / the prior's */
-	float servers;   /* as observed while nobody else was there */
+	float servers;   /* as observed while no other task ran */
 	float deviation; /* mean of |observed / estimated - 1|, the larger over the smaller */
 	float first[PLACE_TRUST];
-	float closest;  /* the least deviation of the run */
-	float shown;    /* ratio that neighbours without observations were given */
-	int32_t run;    /* how many in a row deviated: above 0 slower, below faster */
+	float closest;  /* least deviation of the run */
+	float shown;    /* ratio given to neighbours without observations */
+	int32_t run;    /* deviations in a row: above 0 slower, below 0 faster */
 	uint32_t n;     /* observations, at most the window */
-	uint64_t seen;  /* history->n_done at the last */
+	uint64_t seen;  /* history->n_done at the last observation */
 	uint64_t began; /* history->n_done when it last began anew */
 };
 
@@ -171,70 +178,71 @@ struct place_record {
 	uint64_t n_done, n_failed, n_explored;
 	uint32_t n_mean; /* executions in the means, at most the window */
 	double mean_ns, mean_error;
-	/* Executions at any count that deviated to one side, one after the other. */
+	/* Executions in a row, at any count, that deviated to one side */
 	int32_t run;
 	float closest;
 	uint64_t run_began;
-	uint32_t run_bucket;  /* of the first */
-	bool has_run_buckets; /* there were others */
-	/* An exploration is on its way: how long it may take without a loss, what was set aside. */
+	uint32_t run_bucket;  /* of the run's first execution */
+	bool has_run_buckets; /* the run has executions of other buckets */
+	/* A running exploration: time that it may take without a loss, and the budget set aside */
 	bool is_exploring;
 	float best_ns, set_aside_ns;
 	uint64_t explore_began; /* history->n_done */
 	struct place_breaker_state breaker;
 };
 
-/* What is known of a plan, beside what decisions read. */
+/* Knowledge about a plan that decisions do not read */
 struct place_history {
 	struct list_node link;   /* in placer->plans or placer->histories */
-	struct place_plan *plan; /* NULL: it was freed */
+	struct place_plan *plan; /* NULL: the plan was freed */
 	uint64_t fingerprint;    /* 0: none */
 	uint32_t n_buckets, n_devices;
 	uint64_t n_done;                  /* on all devices */
 	uint64_t wished;                  /* n_done at the last wish */
-	double budget_ns;                 /* what may be lost to exploring; below 0 is debt */
+	double budget_ns;                 /* time that exploring may lose; below 0: debt */
 	struct place_record *records;     /* [device] */
 	struct place_estimate *estimates; /* [bucket * n_devices + device] */
 };
 
-/* What decisions read of a plan now and then; a cache line, and then entries. */
+/* The part of a plan that decisions read now and then; a cache line, then entries */
 struct place_rest {
 	struct place_history *history;
-	uint32_t broken;          /* devices that this plan's own breakers bar, as a mask */
+	uint32_t broken;          /* devices barred by this plan's own breakers, as a mask */
 	struct place_gate *gates; /* [device] */
-	struct place_entry entries[] __attribute__((__aligned__(64))); /* as estimates */
+	/* [bucket * n_devices + device] */
+	struct place_entry entries[] __attribute__((__aligned__(64)));
 };
 
 /*
- * All that a decision between two devices reads at the counts at which the last one was: many plans
- * have one count. A cache line among those of other plans, see slab.c.
+ * All that a decision between two devices reads if the count is in the same bucket as the last one:
+ * many plans have one count. A cache line beside those of other plans, see slab.c.
  */
 struct place_plan {
 	const struct plan *plan;
 	struct place_rest *rest;
-	uint32_t below_count; /* tasks of less are below a threshold */
+	uint32_t below_count; /* tasks of a smaller count are below a threshold */
 	uint16_t near_bucket;
-	uint16_t wish_bucket; /* at whose counts wish_device should be explored; UINT16_MAX: none */
+	uint16_t wish_bucket; /* bucket to explore on wish_device; UINT16_MAX: none */
 	uint8_t wish_device;
 	uint8_t n_buckets;
 	uint8_t n_devices;
-	bool is_dynamic; /* its leading dimension */
+	bool is_dynamic; /* the leading dimension is dynamic */
 	bool is_pinned;
-	bool is_plain;              /* two devices, not pinned, no breaker of its own in the way */
-	struct place_entry near[2]; /* a copy of those of near_bucket, of two devices */
+	bool is_plain;              /* two devices, not pinned, no breaker of its own open */
+	struct place_entry near[2]; /* copy of near_bucket's entries for two devices */
 } __attribute__((__aligned__(64)));
 
 _Static_assert(sizeof(struct place_plan) == 64, "a cache line");
 
-/* A count's bucket, and how far it is into it: 0 up to 1, 1 excluded. */
+/* A count's bucket, and the position in it: 0 up to 1, 1 excluded */
 struct place_spot {
 	uint32_t bucket;
 	float into;
 };
 
 /*
- * A float's exponent is the octave, the mantissa's first bits the bucket in it. Counts from 2^24 on
- * are rounded, which does not matter.
+ * Find the bucket of a count: a float's exponent is the octave, the mantissa's first bits are the
+ * bucket in it. Counts from 2^24 on are rounded, which does not matter.
  */
 static inline struct place_spot place_spot(const struct place_plan *place_plan, uint32_t count)
 {
@@ -253,20 +261,20 @@ static inline struct place_spot place_spot(const struct place_plan *place_plan, 
 	return spot;
 }
 
-/* Writes the entry of an estimate, and those of neighbours that take after it. */
+/* Write the entry of an estimate, and the entries of neighbours that are derived from it. */
 void place_estimate_show(struct place_plan *place_plan, uint32_t bucket, uint8_t device,
 			 bool is_known);
-/* Writes all entries of a device. */
+/* Write all entries of a device. */
 void place_estimate_show_all(struct place_plan *place_plan, uint8_t device, bool is_known);
 
-/* Breakers of the plan have changed: what decisions look at. */
+/* Set which breakers of the plan are open, as decisions read it. */
 static inline void place_plan_set_broken(struct place_plan *place_plan, uint32_t broken)
 {
 	place_plan->rest->broken = broken;
 	place_plan->is_plain = place_plan->n_devices == 2 && !place_plan->is_pinned && !broken;
 }
 
-/* Computes what a profile predicts of a plan, and its entries anew. */
+/* Compute a profile's predictions for a plan, and the plan's entries anew. */
 void place_plan_derive(struct placer *placer, struct place_history *history, uint8_t device);
 
 /* --- Devices --- */
@@ -274,67 +282,73 @@ void place_plan_derive(struct placer *placer, struct place_history *history, uin
 struct place_device {
 	float contention; /* 1..100 */
 	float inverse_contention;
-	uint32_t n_servers; /* it has; queue.n_servers are in use */
-	uint32_t n_in_use;  /* at most; 0: all */
+	uint32_t n_servers; /* that it has; queue.n_servers are in use */
+	uint32_t n_in_use;  /* upper limit; 0: all */
 	bool is_known;      /* its profile is valid */
 	struct place_queue queue;
 	struct place_profile profile;
 	struct place_breaker_state breaker;
 	struct place_results results;
-	double executed_ns, explored_ns; /* in all; lost */
-	uint64_t last_end_ns;            /* when its last execution ended */
+	double executed_ns, explored_ns; /* executed in all; lost to exploring */
+	uint64_t last_end_ns;            /* end of its last execution */
 };
 
 struct placer {
 	struct place_config config;
 	uint32_t n_devices;
-	uint32_t drained; /* devices where nothing is to be placed, as a mask */
-	uint32_t closed;  /* the others whose breaker is closed */
-	bool is_plain;    /* two devices, both closed, nothing configured that bends the rules */
+	uint32_t drained; /* drained devices, as a mask */
+	uint32_t closed;  /* other devices whose breaker is closed */
+	bool is_plain;    /* two devices, both closed, no setting that changes the rules */
 	void (*moved)(void *context, struct place_task *task, uint8_t from);
 	void *context;
 	struct place_schedule schedule;
-	struct list_node plans;     /* struct place_history, of plans that exist */
-	struct list_node histories; /* and of those that were freed, the oldest first */
+	struct list_node plans;     /* struct place_history of existing plans */
+	struct list_node histories; /* those of freed plans, oldest first */
 	uint32_t n_histories;
 	struct place_slab lines; /* struct place_plan */
 	struct place_slab rests; /* struct place_rest, by kind_of_rest() */
 	struct place_device devices[RBK_MAX_DEVICES];
 };
 
-/* After a breaker has changed, or the configuration: what decisions look at first. */
+/*
+ * Update placer->closed and is_plain after a breaker, the drained devices or the configuration
+ * changed.
+ */
 void placer_update(struct placer *placer);
 
 /* --- For the scheduler --- */
 
 /*
- * What @count rows take of a device, the time of all its servers together, undisturbed: what tasks
- * are charged with and backlogs are made of. place_predict_ns() is shorter where several servers
+ * Return the time of all servers of a device together for @count rows, undisturbed. Tasks are
+ * charged with it, and backlogs are made of it. place_predict_ns() is shorter where several servers
  * share a task. PLACE_MIN_NS..PLACE_MAX_NS.
  */
 float place_work_ns(const struct placer *placer, const struct place_plan *place_plan,
 		    uint8_t device, uint32_t count);
 
 /*
- * @count rows, part of a task that will be learned from as a whole, took so long: no execution of
- * its own, nothing to count, and nothing that exploring would be about.
+ * Learn from @count rows, part of a task that will be learned from as a whole. A part is no
+ * execution of its own: it is not counted, and does not concern exploring.
  */
 void place_learn_part(struct placer *placer, struct place_plan *place_plan, uint8_t device,
 		      uint32_t count, uint64_t exec_ns, uint64_t busy_ns, uint64_t now_ns);
 
-/* By how much that is wrong as a rule, relative. */
+/* Return the usual error of place_work_ns(), relative. */
 float place_spread(const struct placer *placer, const struct place_plan *place_plan, uint8_t device,
 		   uint32_t count);
 
-/* May a task of the plan be moved to @device: is it ready there, and no breaker in the way? */
+/*
+ * Return true if a task of the plan may be moved to @device: the plan is ready there, and no
+ * breaker is open.
+ */
 bool place_can_move(const struct placer *placer, const struct place_plan *place_plan,
 		    uint8_t device);
 
 /* --- Decisions, in parts --- */
 
 /*
- * By how much a device is disturbed as far as a flow's decisions go: what it disturbs itself is no
- * reason to go elsewhere. Where it has no part in it, exactly what everybody sees.
+ * Return the contention of a device for a flow's decisions: the flow's own share of it is no reason
+ * to avoid the device. For a flow without a share, this is exactly device.contention.
  */
 static inline float place_contention(const struct placer *placer, const struct place_flow *flow,
 				     uint8_t device)
@@ -346,7 +360,7 @@ static inline float place_contention(const struct placer *placer, const struct p
 	return contention - (contention - 1) * flow->own_contention;
 }
 
-/* Not a number becomes the least. */
+/* Clamp to PLACE_MIN_NS..PLACE_MAX_NS; NaN becomes PLACE_MIN_NS. */
 static inline float place_clamp_ns(float ns)
 {
 	if (!(ns >= PLACE_MIN_NS))
@@ -354,16 +368,17 @@ static inline float place_clamp_ns(float ns)
 	return ns > PLACE_MAX_NS ? PLACE_MAX_NS : ns;
 }
 
-/* Execution where all servers are idle. */
+/* Return the execution while all servers are idle. */
 static inline float place_entry_alone_ns(const struct place_entry *entry, float into)
 {
 	return entry->base_ns + entry->slope_ns * into;
 }
 
 /*
- * How much longer a task takes than @alone_ns that begins on a device where others are running: not
- * longer than on the servers that are free, and not longer than until all is done. Where no server
- * is free, that is in what it waits for. And where not all servers are in use, so much longer.
+ * Return how much longer than @alone_ns a task takes that begins while others run on the device. It
+ * is at most the delay of using only the free servers, and at most the time until all other tasks
+ * are done. If no server is free, the wait includes that. If only some servers are in use, the task
+ * takes accordingly longer.
  */
 static inline float place_crowd_ns(const struct placer *placer, const struct place_device *device,
 				   const struct place_entry *entry, float alone_ns, uint64_t now_ns)
@@ -392,7 +407,7 @@ static inline const struct place_entry *place_entry(const struct place_plan *pla
 	return &place_plan->rest->entries[bucket * place_plan->n_devices + device];
 }
 
-/* Execution as it would be now, as disturbed and as crowded as the device is. */
+/* Return the execution as it would be now, with the device's contention and its other tasks. */
 static inline float place_entry_exec_ns(const struct placer *placer,
 					const struct place_device *device,
 					const struct place_entry *entry, float into,
@@ -404,9 +419,10 @@ static inline float place_entry_exec_ns(const struct placer *placer,
 }
 
 /*
- * A task would be complete on @device after @wait_ns and @exec_ns, later than the @other_ns of
- * another device: is contention the reason, so that without it, and with all servers in use, it
- * would not be later? With fewer servers both take longer: what waits, and what uses several.
+ * Return true if contention is the reason why a task would be complete on @device later than the
+ * @other_ns of another device: undisturbed, and with all servers in use, it would not be later
+ * there, after @wait_ns and @exec_ns. With fewer servers both the wait, and a task that uses
+ * several, take longer.
  */
 static inline bool place_is_disturbed(const struct place_device *device,
 				      const struct place_entry *entry, float contention,
@@ -434,7 +450,7 @@ static inline float place_exec_ns(const struct placer *placer, const struct plac
 				   place_contention(placer, flow, device), now_ns);
 }
 
-/* What a flow waits for a device; most of the time nothing. */
+/* Return how long a flow waits for a device; usually 0. */
 static inline float place_wait_ns(const struct placer *placer, const struct place_flow *flow,
 				  uint8_t device, uint64_t now_ns)
 {
@@ -452,8 +468,9 @@ static inline bool place_is_below(const struct place_plan *place_plan, uint32_t 
 }
 
 /*
- * A small task would be done on a GPU long before the CPU, which is busy with others, even began:
- * then it may go there before both estimates are trusted, and so they come to be. @flags: of both.
+ * Return true if a small task would be done on a GPU long before the CPU, which is busy with other
+ * tasks, even began. The task may then run on the GPU before both estimates are trusted, which is
+ * how they become trusted. @flags: set for both devices.
  */
 static inline bool place_is_worth_leaving(const struct placer *placer, uint8_t flags,
 					  float cpu_wait_ns, float gpu_done_ns)
@@ -462,7 +479,7 @@ static inline bool place_is_worth_leaving(const struct placer *placer, uint8_t f
 	       gpu_done_ns * placer->config.speedup_threshold < cpu_wait_ns;
 }
 
-/* In registers from the start: see struct place_decision. */
+/* Build a decision in registers: see struct place_decision. */
 static inline struct place_decision place_decision(uint8_t device, uint8_t reason, uint8_t wanted,
 						   uint8_t flags, uint32_t split_count,
 						   float predicted_ns, float other_ns)
@@ -479,25 +496,29 @@ static inline struct place_decision place_decision(uint8_t device, uint8_t reaso
 	return decision;
 }
 
-/* Every rule for any number of devices; place_decide() knows the most frequent case by heart. */
+/*
+ * Decide by every rule, for any number of devices; place_decide() handles the most frequent case.
+ */
 struct place_decision place_decide_in_full(struct placer *placer, struct place_plan *place_plan,
 					   struct place_flow *flow, struct place_request request,
 					   uint64_t now_ns);
 
 /*
- * Somebody should run on the wished device for once: may this task, which would be complete after
- * @best_ns on the best device? Return: @decision, or another to explore.
+ * If this task, which would be complete after @best_ns on the best device, may explore the wished
+ * device, let it.
+ * Return: @decision, or another decision to explore.
  */
 struct place_decision place_explore(struct placer *placer, struct place_plan *place_plan,
 				    struct place_flow *flow, struct place_request request,
 				    struct place_decision decision, float best_ns, uint64_t now_ns);
-/* After an execution: which device should be looked at again? */
+/* After an execution, choose a device that should be explored again. */
 void place_wish(struct placer *placer, struct place_plan *place_plan, uint32_t bucket,
 		uint8_t device);
 
 /*
- * Rows [0, @ret) on @gpu and the others on the CPU, complete together. Both are ready.
- * Return: after how long; 0: it cannot be split.
+ * Split a task: rows [0, *ret_count) on @gpu and the others on the CPU, so that both complete
+ * together. Both devices must be ready.
+ * Return: the time until completion; 0: it cannot be split.
  */
 float place_split(const struct placer *placer, const struct place_plan *place_plan,
 		  const struct place_flow *flow, uint8_t gpu, uint32_t count, uint64_t now_ns,

@@ -3,52 +3,52 @@
 /*
  * Placement: where a task runs, and why
  *
- * The placer predicts for each device when a task would be complete there, and chooses; it learns
- * from what tasks really took; it takes a failing device out of use and lets it back in. It is a
- * pure machine: it never reads a clock, allocates or logs while it decides, and everything it does
- * is repeatable. brokerd drives it with real devices, brokersim with simulated ones in virtual
- * time. Who waits for whom is schedule.h's.
+ * The placer predicts for each device when a task would be complete there, and chooses a device. It
+ * learns from measured times. It takes a failing device out of use, and readmits it. It is
+ * deterministic: while it decides it reads no clock, allocates nothing and logs nothing, so every
+ * result is repeatable. brokerd drives it with real devices, brokersim with simulated devices in
+ * virtual time. schedule.h decides in which order tasks wait.
  *
  * For a task and a device:
  *
  *	completion = wait for the device, as the task's tenant would wait (place_flow_wait_ns())
- *	           + transfer of what is not there + execution, by estimate, x contention
+ *	           + transfer of tensors to the device + execution, by estimate, x contention
  *
  * An estimate is a plan's time on a device as a function of count. It starts as the sum of the
- * profile's predictions for the plan's nodes, and is corrected, bucket of count by bucket of count,
- * by what was observed: a mean over about the last executions (place_config.window), robust against
- * outliers, with its spread. It is trusted once enough of them were seen.
+ * profile's predictions for the plan's nodes. Observations correct it, bucket of count by bucket of
+ * count: a mean over about the last executions (place_config.window), robust against outliers, with
+ * its spread. It is trusted after enough observations.
  *
- * Decision, the first rule that applies (enum rbk_reason says which did):
- *  1. the plan is pinned, or the entry names a device or ONLY_*: that one (USER_PREFERENCE); what
- *     may fall back does, with the reason why the device was not to be had. Where force-CPU is set
- *     no other device is to be had by anybody
+ * The first rule that applies decides (enum rbk_reason says which did):
+ *  1. the plan is pinned, or the entry names a device or ONLY_*: that device (USER_PREFERENCE). A
+ *     task that may fall back does, with the reason why the device was not available. With
+ *     force-CPU set no other device is available to any task
  *  2. force-CPU: the CPU (GPU_UNAVAILABLE)
  *  3. fewer bytes than threshold_bytes, or a dynamic count below min_count: the CPU
  *     (BELOW_THRESHOLD), unless both estimates are trusted and say otherwise, or a GPU is predicted
  *     to be done, speedup_threshold times over, before the CPU has time to begin
- *  4. no device but the CPU can run the plan (GPU_UNAVAILABLE), or only its breaker is in the way
+ *  4. no device but the CPU can run the plan (GPU_UNAVAILABLE), or only a breaker prevents it
  *     (BREAKER_OPEN); the plan never fits (MEMORY_CONSTRAINT)
  *  5. until both estimates are trusted, a GPU needs a speed-up of speedup_threshold, of execution
- *     or of completion (GPU_AVAILABLE), or else the CPU has it (COST_MODEL); without a profile of
- *     the GPU nothing is known of its speed, and it has the task (GPU_AVAILABLE)
+ *     or of completion (GPU_AVAILABLE), otherwise the CPU gets the task (COST_MODEL). Without a
+ *     profile of the GPU its speed is unknown, and it gets the task (GPU_AVAILABLE)
  *  6. the earliest completion (COST_MODEL; CONTENTION if it is on a GPU only because of the CPU's
  *     contention factor)
  *  7. a deadline that the chosen device would miss and another would meet moves the task there
  *     (COST_MODEL)
- *  8. where the chosen GPU lacks the plan's memory now (PLAN_DEVICE_EVICTED), the CPU
- *     (MEMORY_CONSTRAINT, wanted = the GPU). A GPU that has it comes before one that lacks it
+ *  8. where the plan is not resident on the chosen GPU now (PLAN_DEVICE_EVICTED), the CPU
+ *     (MEMORY_CONSTRAINT, wanted = the GPU). A GPU with the plan resident comes before others
  * Strategies change 5 and 6: PREFER_* (USER_PREFERENCE, whatever the size), LATENCY (completion
  * with twice the estimate's spread on top), ENERGY (the least energy among devices that complete
- * within energy_slack x the earliest completion, where what all of them draw is known), PARTITION
+ * within energy_slack x the earliest completion, if the power of all of them is known), PARTITION
  * (on request: whatever the size and the gain; USER_PREFERENCE).
  *
- * Two breakers guard each device: its own, and one for each plan on it, so that one bad plan does
- * not take a device from everybody. Where a device is barred by one, a task that would be placed
- * there may be the probe that shows whether it works again.
+ * Two kinds of breaker guard each device: its own, and one for each plan on it, so that one bad
+ * plan does not take a device from all tenants. While a breaker bars a device, a task that would be
+ * placed there may be the probe that shows whether the device works again.
  *
- * Every estimate is finite and above 0 whatever was observed, whatever a clock says.
- * Reactor thread only.
+ * Every estimate is finite and above 0, whatever was observed and whatever a clock says. Reactor
+ * thread only.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -63,20 +63,20 @@ struct place_flow;
 struct place_plan;
 struct place_task;
 
-/* What administrators may set; brokerd.conf(5) has the keys. */
+/* Settings that administrators may change; brokerd.conf(5) has the keys. */
 struct place_config {
-	uint64_t threshold_bytes;     /* tasks that touch less stay on the CPU */
-	uint32_t min_count;           /* so do those with a dynamic count below */
-	uint32_t window;              /* executions that an estimate and a success rate look back */
-	float speedup_threshold;      /* for the GPU, until both estimates are trusted */
-	float success_rate;           /* of a device; below it the breaker opens */
-	float exploration;            /* share of execution time that may be lost to exploring */
-	uint64_t partition_min_bytes; /* smaller tasks are not split */
-	float partition_min_gain;     /* nor are those not faster by that: 0.2 is 1.2 times */
+	uint64_t threshold_bytes; /* tasks that touch fewer bytes stay on the CPU */
+	uint32_t min_count;       /* tasks with a smaller dynamic count stay on the CPU */
+	uint32_t window;          /* executions over which estimates and success rates look back */
+	float speedup_threshold;  /* of the GPU, until both estimates are trusted */
+	float success_rate;       /* of a device; the breaker opens below it */
+	float exploration;        /* share of execution time that may be lost to exploring */
+	uint64_t partition_min_bytes;    /* smaller tasks are not split */
+	float partition_min_gain;        /* least gain of a split: 0.2 is 1.2 times as fast */
 	float balance_high, balance_low; /* ratio of backlogs beyond which queued work moves */
 	uint64_t submission_max_ns;      /* predicted; longer tasks are run in parts */
-	float energy_slack;              /* see above */
-	uint8_t strategy;                /* what RBK_STRATEGY_AUTO means: AUTO, LATENCY, ENERGY */
+	float energy_slack;              /* see ENERGY above */
+	uint8_t strategy;                /* meaning of RBK_STRATEGY_AUTO: AUTO, LATENCY, ENERGY */
 	bool force_cpu;
 };
 
@@ -100,91 +100,109 @@ struct place_config {
 struct placer_options {
 	struct place_config config;
 	uint32_t n_devices; /* device 0 is the CPU */
-	/* Copied; NULL or not valid: nothing is known of the device but n_servers, if above 0. */
+	/* Copied. NULL or not valid: the device is unknown except for n_servers, if above 0. */
 	const struct place_profile *profiles[RBK_MAX_DEVICES];
 	/*
-	 * A queued task has been moved by place_rebalance(); its decision already says where to,
-	 * and that the reason is RBK_REASON_COST_MODEL. NULL: nobody is told.
+	 * Called for each queued task that place_rebalance() has moved. The task's decision already
+	 * has the new device, and the reason RBK_REASON_COST_MODEL. May be NULL.
 	 */
 	void (*moved)(void *context, struct place_task *task, uint8_t from);
 	void *context;
 };
 
-/* Return: 0 or -ENOMEM. */
+/*
+ * Make a placer.
+ * Return: 0 or -ENOMEM.
+ */
 int placer_new(const struct placer_options *options, struct placer **ret);
-/* No plan, flow or task may be left. Return: NULL. */
+/*
+ * Free the placer. No plan, flow or task may be left.
+ * Return: NULL.
+ */
 struct placer *placer_free(struct placer *placer);
 
 /*
- * Takes effect for the next decision; what was learned stays. Since there may be many plans, each
- * keeps its thresholds until place_plan_configure().
+ * Set the configuration, from the next decision on. Learned estimates stay. Since there may be many
+ * plans, each keeps its thresholds until place_plan_configure().
  */
 void placer_configure(struct placer *placer, const struct place_config *config);
 const struct place_config *placer_config(const struct placer *placer);
 
-/* A better profile of a device: for plans prepared from now on, and estimates without history. */
+/*
+ * Set a better profile of a device. It serves plans prepared from now on, and estimates without
+ * history.
+ */
 void placer_set_profile(struct placer *placer, uint8_t device, const struct place_profile *profile);
 const struct place_profile *placer_profile(const struct placer *placer, uint8_t device);
 
-/* How many times longer execution on a device takes than it would undisturbed; clamped to 1..100.
+/*
+ * Set how many times longer execution on a device takes than it would undisturbed; clamped to
+ * 1..100.
  */
 void placer_set_contention(struct placer *placer, uint8_t device, float factor);
 
 /*
- * So many of a device's servers are in use from now on; 0, or more than it has: all. What waits for
- * it, and what would be shared by more of them, is predicted to take longer by that; what is
- * learned is not: it is of work.
+ * Use only @n_servers of a device's servers from now on; 0, or more than it has: all. Waits, and
+ * tasks that more servers would share, are predicted to take longer accordingly. Learned estimates
+ * stay, since they are of work.
  */
 void placer_limit_servers(struct placer *placer, uint8_t device, uint32_t n_servers);
 
 /*
- * Does @device have a task that no other could do, or has it begun one since this was asked last?
- * Because there is no other device, or none that is ready for the plan, or by its client's wish.
+ * Return true if @device has a task that no other device could do, or has begun such a task since
+ * the last call. No other device exists or is ready for the plan, or the client asked for this one.
  */
 bool placer_is_needed(struct placer *placer, uint8_t device);
 
-/* Nothing is placed on @device any more, as if it were not there, or is again. Not the CPU. */
+/* Drain @device: place nothing on it, as if it did not exist; or end that. Not for the CPU. */
 void placer_set_drained(struct placer *placer, uint8_t device, bool is_drained);
 bool placer_is_drained(const struct placer *placer, uint8_t device);
 
-/* The device was opened anew: what it failed before does not count, what it took does. */
+/*
+ * Reset the breakers of a device that was reopened: its failures do not count any more. Learned
+ * times stay.
+ */
 void placer_reset_device(struct placer *placer, uint8_t device);
 
 /* --- Plans --- */
 
 /*
- * What is known of a plan; borrows @plan. Where a plan of the same fingerprint was freed before (a
- * client came back), it begins with what that one had learned. Return: 0 or -ENOMEM.
+ * Make the placer's record of a plan; borrows @plan. If a plan of the same fingerprint was freed
+ * before (a client came back), the record begins with that plan's history.
+ * Return: 0 or -ENOMEM.
  */
 int place_plan_new(struct placer *placer, const struct plan *plan, struct place_plan **ret);
 /*
  * Allocate memory for plans that are to be added, so that place_plan_new() need not wait for the
- * kernel. Only one thread may call this, also one other than the reactor.
+ * kernel. Only one thread may call this; it may be another one than the reactor.
  */
 void placer_prepare(struct placer *placer);
 /* Find out which counts of a plan are below the thresholds of the configuration. */
 void place_plan_configure(const struct placer *placer, struct place_plan *place_plan);
-/* No task of it may be queued. Return: NULL. */
+/*
+ * Free a plan's record. No task of the plan may be queued.
+ * Return: NULL.
+ */
 struct place_plan *place_plan_free(struct placer *placer, struct place_plan *place_plan);
 
-/* Host memory that place_plan_new() takes at most, to be charged first. */
+/* Return the bytes of host memory that place_plan_new() takes at most, to be charged first. */
 uint64_t place_plan_bytes(const struct placer *placer, const struct plan *plan);
 
-/* Forgets what was learned and counted, for everybody who asks for statistics to begin anew. */
+/* Forget what was learned and counted of a plan; its statistics begin anew for all readers. */
 void place_plan_reset(struct placer *placer, struct place_plan *place_plan);
 
-/* What is known of a plan on one device, for people. */
+/* A plan on one device, for reports */
 struct place_report {
-	uint64_t n_done; /* observed since the plan was made, or reset */
+	uint64_t n_done; /* executions since the plan was made, or reset */
 	uint64_t n_failed;
 	uint64_t n_explored;
-	double exec_ns; /* estimate for @count, undisturbed */
-	double spread;  /* of it, relative: 0.1 is 10% */
+	double exec_ns; /* estimate for the report's count, undisturbed */
+	double spread;  /* of exec_ns, relative: 0.1 is 10% */
 	bool is_trusted;
 	double mean_ns;      /* over the window */
 	double mean_error;   /* |predicted - observed| / observed over the window */
 	double speedup;      /* of this device over the CPU at @count */
-	uint32_t break_even; /* least count at which it beats the CPU; 0: at none */
+	uint32_t break_even; /* least count at which it beats the CPU; 0: none */
 };
 void place_plan_report(const struct placer *placer, const struct place_plan *place_plan,
 		       uint8_t device, uint32_t count, struct place_report *ret);
@@ -204,61 +222,67 @@ struct place_request {
 };
 
 enum {
-	PLACE_EXPLORES = 1 << 0, /* not the best by estimate, but to learn */
-	PLACE_PROBES = 1 << 1,   /* shows whether a device that failed works again */
+	PLACE_EXPLORES = 1 << 0, /* not the best by estimate, chosen to learn */
+	PLACE_PROBES = 1 << 1,   /* shows whether a failed device works again */
 	PLACE_BOUND = 1 << 2,    /* must not be moved to another device */
 };
 
-/* Fits two registers: a decision that went through memory would be read before it was written. */
+/* Fits two registers: in memory, a decision would be read before its stores have completed. */
 struct place_decision {
 	/*
-	 * RBK_DEVICE_NONE: no device; the task is refused with -ENOMEM if the reason is
-	 * RBK_REASON_MEMORY_CONSTRAINT, else with -ENODEV.
+	 * RBK_DEVICE_NONE: no device; the task is rejected with -ENOMEM if the reason is
+	 * RBK_REASON_MEMORY_CONSTRAINT, otherwise with -ENODEV.
 	 */
 	uint8_t device;
 	uint8_t reason; /* enum rbk_reason */
 	/*
-	 * Where it would have run, had the plan's memory been there (PLAN_DEVICE_EVICTED); a device
-	 * with memory of its own, or RBK_DEVICE_NONE: any of several. 0: nothing is missing, or it
-	 * will never be there. Set only with RBK_REASON_MEMORY_CONSTRAINT.
+	 * The device on which the task would have run if the plan were resident
+	 * (PLAN_DEVICE_EVICTED): a device with memory of its own, or RBK_DEVICE_NONE: any of
+	 * several. 0: no memory is missing, or the plan will never fit. Set only with
+	 * RBK_REASON_MEMORY_CONSTRAINT.
 	 */
 	uint8_t wanted;
 	uint8_t flags; /* PLACE_EXPLORES and so on */
 	/*
-	 * Rows [0, split_count) run on device, the others on the CPU at the same time; 0: all of
-	 * them on device. A multiple of plan->row_grain.
+	 * Rows [0, split_count) run on device, the other rows on the CPU at the same time; 0: all
+	 * rows run on device. A multiple of plan->row_grain.
 	 */
 	uint32_t split_count;
 	/*
-	 * Execution there, of all rows or of split_count, as disturbed as the device is now and
-	 * with as many servers as would be free.
+	 * Predicted execution on device, of all rows or of split_count, with the device's present
+	 * contention and as many servers as would be free
 	 */
 	float predicted_ns;
 	/*
-	 * The same on the best of the other devices; 0: there is none. Of a task that is split: of
-	 * the other rows on the CPU.
+	 * The same prediction for the best of the other devices; 0: there is none. For a split
+	 * task: of the other rows on the CPU.
 	 */
 	float other_ns;
 };
 
 /*
- * @flow is whose task it is, for how long it would wait. Counts nothing, and changes nothing but
- * what may be explored next and when the next probe may start. Some twenty nanoseconds.
+ * Decide where a task of @flow runs; the flow determines how long the task would wait. Counts
+ * nothing, and changes nothing except what may be explored next and when the next probe may start.
+ * Takes some twenty nanoseconds.
  */
 struct place_decision place_decide(struct placer *placer, struct place_plan *place_plan,
 				   struct place_flow *flow, struct place_request request,
 				   uint64_t now_ns);
 
-/* Predicted execution of @count rows on a device, undisturbed; what decisions are made of. */
+/*
+ * Return the predicted execution of @count rows on a device, undisturbed. Decisions are based on
+ * it.
+ */
 float place_predict_ns(const struct placer *placer, const struct place_plan *place_plan,
 		       uint8_t device, uint32_t count);
 
 /*
- * How many rows of @count to give to @device at once, so that it is predicted to be busy for at
- * most submission_max_ns; a multiple of plan->row_grain, or @count: all, or the plan cannot be
- * split. More rows where the whole would take a quarter longer in such parts, because each pays
- * anew for what all of them need. On the CPU, undisturbed: for each part the reactor and a worker
- * wait for a processor, so that more of them would take longer still.
+ * Return how many rows of @count to submit to @device at once, so that the device is predicted to
+ * be busy for at most submission_max_ns. The result is a multiple of plan->row_grain, or @count:
+ * all rows fit, or the plan cannot be split. The result has more rows if the whole would otherwise
+ * take a quarter longer, because each submission repeats what all rows need. On the CPU the
+ * prediction is undisturbed: the reactor and a worker wait for a processor for each submission, so
+ * more of them would take longer still.
  */
 uint32_t place_rows_per_submission(const struct placer *placer, const struct place_plan *place_plan,
 				   uint8_t device, uint32_t count);
@@ -266,15 +290,15 @@ uint32_t place_rows_per_submission(const struct placer *placer, const struct pla
 /* --- Learning --- */
 
 enum place_result {
-	PLACE_DONE,    /* with a result */
-	PLACE_FAILED,  /* the device did: counts for its success rate */
-	PLACE_SKIPPED, /* did not run, and says nothing about the device */
+	PLACE_DONE,    /* executed, with a result */
+	PLACE_FAILED,  /* the device failed: counts for its success rate */
+	PLACE_SKIPPED, /* not executed: says nothing about the device */
 };
 
 /*
- * What became of @count rows of a plan on a device. @exec_ns is from begin to end, @busy_ns what
- * all servers together worked on it (0: as exec_ns). Called by place_done(); by itself for tasks
- * that were never queued, such as a sample of those that run inline.
+ * Learn from @count rows of a plan on a device. @exec_ns is from begin to end, @busy_ns the sum of
+ * all servers' work (0: as exec_ns). place_done() calls it. Call it directly for tasks that were
+ * never queued, such as a sample of the inline tasks.
  */
 void place_learn(struct placer *placer, struct place_plan *place_plan, uint8_t device,
 		 uint32_t count, enum place_result result, uint64_t exec_ns, uint64_t busy_ns,
@@ -282,12 +306,12 @@ void place_learn(struct placer *placer, struct place_plan *place_plan, uint8_t d
 
 enum place_breaker { PLACE_CLOSED, PLACE_OPEN, PLACE_HALF_OPEN };
 
-/* For people: how a device fares. */
+/* A device's state, for reports */
 struct place_device_report {
 	enum place_breaker breaker;
-	double success_rate; /* over the window; 1 if nothing was seen */
-	uint64_t n_opened;   /* how often the breaker has opened */
-	uint64_t backlog_ns; /* predicted time until it is idle */
+	double success_rate; /* over the window; 1 without results */
+	uint64_t n_opened;   /* times that the breaker has opened */
+	uint64_t backlog_ns; /* predicted time until the device is idle */
 	uint64_t n_queued, n_released;
 	double contention;
 	double explored_share; /* of execution time, lost to exploring */

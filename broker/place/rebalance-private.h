@@ -1,9 +1,9 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * A search for the assignment of a few tasks to devices that has them all done earliest
+ * A search for the assignment of a few tasks to devices with the earliest end of all
  *
- * Private to the rebalancing. Plain numbers: it knows nothing of queues.
+ * Private to rebalancing. The search works on plain numbers and knows nothing of queues.
  */
 #include <stdint.h>
 #include <ringbroker/abi.h>
@@ -12,19 +12,17 @@ enum { SEARCH_MAX_TASKS = 32 };
 
 struct search {
 	uint32_t n_tasks, n_devices;
-	float load_ns[RBK_MAX_DEVICES]; /* until the device is idle, as assigned */
-	uint8_t at[SEARCH_MAX_TASKS];   /* the assignment */
-	/*
-	 * What a task adds to the load of a device, at least as long as it takes there; infinite:
-	 * it must not go there.
-	 */
+	float load_ns[RBK_MAX_DEVICES]; /* time until the device is idle, as assigned */
+	uint8_t at[SEARCH_MAX_TASKS];   /* assigned device of each task */
+	/* Load that a task adds to a device; infinite: the task must not run there. */
 	float adds_ns[SEARCH_MAX_TASKS][RBK_MAX_DEVICES];
 	float takes_ns[SEARCH_MAX_TASKS][RBK_MAX_DEVICES];
 };
 
 /*
- * Improves search->at, and load_ns with it, by moves and swaps from there and from where every task
- * is on the device that it loses least on. Bounded: some microseconds for SEARCH_MAX_TASKS.
+ * Improve search->at, and load_ns with it, by moves and swaps. Two starts are tried: the present
+ * assignment, and the one where every task is on the device on which it loses least. Bounded: some
+ * microseconds for SEARCH_MAX_TASKS.
  * Return: when all devices are idle.
  */
 float search_run(struct search *search);

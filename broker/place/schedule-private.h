@@ -6,10 +6,10 @@
  * Private to place/. struct placer has a struct place_schedule, each of its devices a struct
  * place_queue. Reactor thread only.
  *
- * Times in here are the scheduler's own, which only goes forward: what a caller's clock jumps back
- * is left out (schedule_time()).
+ * Times here are of the scheduler's own clock, which never goes back: when a caller's clock jumps
+ * back, the jump is left out (schedule_time()).
  *
- * Virtual time is device time divided by a weight, in fractions of a nanosecond; it may wrap, so it
+ * Virtual time is device time divided by a weight, in fractions of a nanosecond. It may wrap, so it
  * is compared by the sign of a difference.
  */
 #include <stdbool.h>
@@ -25,76 +25,76 @@ enum {
 	SCHEDULE_INVERSE_LOG2 = 24,
 	SCHEDULE_VIRTUAL_SHIFT = 12,
 	SCHEDULE_MAX_WEIGHT = 10000,
-	/* Tasks that can be moved, by how much better the other device is, see movable_bucket(). */
+	/* Buckets of movable tasks, by how much better the other device is, see movable_bucket() */
 	SCHEDULE_BUCKETS = 64,
-	/* Tasks a server that are released for a flow with a quota, before any of them is back. */
+	/* Tasks per server that a flow with a quota may have released at a time */
 	SCHEDULE_QUOTA_DEPTH = 2,
 };
 
-/* Longest work of one task that is believed: 2^40 ns, 18 minutes. */
+/* Upper bound of one task's predicted work: 2^40 ns, 18 minutes */
 #define SCHEDULE_MAX_WORK_NS (1ull << 40)
 
-/* A quota that was used up stays so until there is this much time's worth in the bucket again. */
+/* A used-up quota stays so until the bucket holds this much time's worth again. */
 #define SCHEDULE_REFILL_NS 1000000ull /* 1 ms */
 
-/* A released task holds its device up for this long at least, whatever was predicted. */
+/* A released task occupies its device for at least this time, whatever was predicted. */
 #define SCHEDULE_MIN_HELD_NS 1000ull
 
-/* What broker/cpu gives a server to do at a time: nobody joins a task with less left than that. */
+/* Work that broker/cpu gives a server at a time. No server joins a task with less left. */
 #define SCHEDULE_CHUNK_NS 20000ull /* 20 us */
 
 /* Wait in a device, in ns, after which another task is stopped: a shorter wait may be chance. */
 #define SCHEDULE_PATIENCE_NS 250000ull /* 0.25 ms */
 
-/* What all devices have in common. */
+/* State common to all devices */
 struct place_schedule {
-	uint64_t last_now_ns;        /* the caller's */
-	uint64_t now_ns;             /* ours */
-	uint64_t sequence;           /* of the next task queued */
-	struct heap_node *throttled; /* flows, by when they may go on */
+	uint64_t last_now_ns;        /* caller's clock at the last call */
+	uint64_t now_ns;             /* the scheduler's clock */
+	uint64_t sequence;           /* of the next task to be queued */
+	struct heap_node *throttled; /* flows, by refill_ns */
 
-	/* Until then rebalancing would look in vain, unless more was queued. */
+	/* Until this time rebalancing gains nothing, unless more tasks were queued. */
 	uint64_t rebalance_ns;
 	uint64_t rebalance_sequence;
 };
 
-/* A device's. */
+/* A device's queue */
 struct place_queue {
-	struct heap_node *flows; /* that have something queued and may start it, by start tag */
+	struct heap_node *flows; /* flows with a task that may start, by start tag */
 	uint64_t virtual_time;
-	uint64_t last_finish;   /* the latest finish tag there was */
-	uint64_t active_weight; /* of flows with something queued or released */
-	uint32_t n_active;      /* of these flows */
+	uint64_t last_finish;   /* latest finish tag so far */
+	uint64_t active_weight; /* of active flows */
+	uint32_t n_active;      /* active flows */
 	uint32_t n_servers;     /* in use */
 	uint32_t n_servers_per_task;
 	float inverse_servers;
 	uint32_t n_queued, n_released, n_waiting;
-	uint32_t n_without_choice; /* released, and nothing else could do them */
-	bool was_needed;           /* such a one was released since somebody asked */
+	uint32_t n_without_choice; /* released tasks that no other device could do */
+	bool was_needed;           /* such a task was released since placer_is_needed() */
 
 	/*
-	 * Predicted work, summed over servers. What was released waits in the device in the order
-	 * in which it was released until a server is free. The sum of what servers have done of
-	 * what runs is running_slots * now - running_since, whoever began when.
+	 * Predicted work, summed over servers. Released tasks wait in the device, in the order of
+	 * release, until a server is free. The work that servers have done on running tasks is
+	 * running_slots * now - running_since, whenever each of them began.
 	 */
 	uint64_t queued_ns;
 	uint64_t waiting_ns, running_ns;
 	uint64_t running_since; /* sum of task->since; wraps */
 	uint32_t running_slots;
-	double running_variance; /* of running_ns, by the spread of its estimates */
+	double running_variance; /* of running_ns, from the spread of its estimates */
 	struct list_node waiting;
-	struct list_node short_handed; /* running, on fewer servers than they can use */
-	bool is_preemptible;           /* what runs can be stopped */
-	uint32_t n_limited;            /* running, of flows with quotas */
-	struct list_node running;      /* where they can be stopped, in the order of their begin */
-	float pace; /* how many times longer tasks took than was predicted, recently */
+	struct list_node short_handed; /* running tasks with fewer servers than they can use */
+	bool is_preemptible;           /* running tasks can be stopped */
+	uint32_t n_limited;            /* running tasks of flows with quotas */
+	struct list_node running; /* if preemptible: running tasks, in the order of their begin */
+	float pace;               /* recent ratio of actual to predicted time, at least 1 */
 
-	/* Tasks of one plan that follow each other. */
+	/* Tasks of one plan that follow each other */
 	const struct place_flow *run_flow;
 	const struct place_plan *run_plan;
 	uint64_t run_left_ns;
 
-	/* Queued tasks that may run on another device; the last queued at the end. */
+	/* Queued tasks that may run on another device; the last queued at the end */
 	struct list_node movable[SCHEDULE_BUCKETS];
 	uint64_t movable_mask;
 	uint32_t n_movable;
@@ -102,25 +102,25 @@ struct place_queue {
 
 /* Tasks of one flow on one device in one class. */
 struct place_class {
-	struct list_node in_order; /* that came in the order in which they are due */
-	struct heap_node *heap;    /* all others */
+	struct list_node in_order; /* tasks that came in the order in which they are due */
+	struct heap_node *heap;    /* all other tasks */
 };
 
 /*
- * The queued tasks of a plan in parts on one device, all of one flow. One of them is in its class,
- * the others are in here.
+ * The queued tasks of a plan in parts on one device, in brokerd all of one flow. One task is in its
+ * class, the others are in the gate's heaps.
  */
 struct place_gate {
-	const uint32_t *n_slots;    /* of the plan there, see struct plan; 0: any number */
-	uint32_t n_begun;           /* tasks that have a slot */
-	struct heap_node *going_on; /* tasks that have one */
-	struct heap_node *waiting;  /* tasks that have none */
-	struct place_task *next;    /* in its class; NULL: none is queued that could start */
+	const uint32_t *n_slots;    /* of the plan on the device, see struct plan; 0: any number */
+	uint32_t n_begun;           /* queued tasks that have a slot */
+	struct heap_node *going_on; /* queued tasks that have a slot */
+	struct heap_node *waiting;  /* queued tasks that have no slot */
+	struct place_task *next;    /* the task in its class; NULL: no queued task could start */
 };
 
 /*
- * The gate of a plan on a device. Return: NULL: it has no parts there, and its tasks start whenever
- * their turn comes.
+ * Return the gate of a plan on a device; NULL: the plan has no parts there, and its tasks start
+ * whenever their turn comes.
  */
 struct place_gate *place_gate(const struct place_plan *place_plan, uint8_t device);
 
@@ -128,18 +128,18 @@ struct place_gate *place_gate(const struct place_plan *place_plan, uint8_t devic
 struct place_flow_queue {
 	struct heap_node node; /* in place_queue.flows */
 	struct place_flow *flow;
-	uint64_t start; /* tag of what it starts next */
+	uint64_t start; /* start tag of its next task */
 	uint64_t queued_ns;
 	uint64_t used_ns;
 	uint32_t n_queued, n_released;
-	uint32_t n_in_parts;               /* released, whose rest is yet to come */
-	uint32_t n_waiting;                /* released, and waiting for a server */
-	uint32_t n_held[SCHEDULE_CLASSES]; /* released, by class */
-	/* Charged for what is released; what servers have done of it is as in place_queue. */
+	uint32_t n_in_parts;               /* released tasks of which a rest is queued */
+	uint32_t n_waiting;                /* released tasks that wait for a server */
+	uint32_t n_held[SCHEDULE_CLASSES]; /* released tasks, by class */
+	/* Charge for released tasks; servers' work on them is computed as in place_queue. */
 	uint64_t held_ns, running_since;
 	uint32_t running_slots;
-	uint8_t class_mask; /* 0: nothing is queued, or nothing that has or could have a slot */
-	bool is_startable;  /* node is in a heap */
+	uint8_t class_mask; /* classes with a task that has, or could have, a slot */
+	bool is_startable;  /* node is in place_queue.flows */
 	bool is_active;     /* its weight is in place_queue.active_weight */
 	struct place_class classes[SCHEDULE_CLASSES];
 };
@@ -147,41 +147,46 @@ struct place_flow_queue {
 struct place_flow {
 	uint32_t weight;
 	uint32_t inverse_weight;
-	uint8_t first_class;  /* the best it may have */
+	uint8_t first_class;  /* best class that it may have */
 	bool is_throttled;    /* node is in place_schedule.throttled */
-	float own_contention; /* what part of the CPU's it causes itself, 0..1 */
-	/* Processor time; below 0 is debt. */
+	float own_contention; /* share of the CPU's contention that it causes, 0..1 */
+	/* Bucket of processor time; below 0: debt */
 	double cpu_max; /* ns per ns; 0: no quota */
 	double tokens_ns;
 	uint64_t tokens_at_ns;
-	uint64_t refill_ns; /* while it is throttled */
+	uint64_t refill_ns; /* when it may continue, if throttled */
 	struct heap_node node;
 	struct placer *placer;
 	uint32_t n_devices;
 	struct place_flow_queue on[];
 };
 
-/* @profile: NULL or not valid: one server. */
+/*
+ * Initialize a queue. Without n_servers in @profile, which may be NULL, the device has one server.
+ */
 void place_queue_init(struct place_queue *queue, const struct place_profile *profile);
-/* As many of them as are in use, 0: all; takes effect for what is queued from now on. */
+/*
+ * Set the profile and the number of servers in use, 0: all. Takes effect for tasks queued from now
+ * on.
+ */
 void place_queue_set_profile(struct place_queue *queue, const struct place_profile *profile,
 			     uint32_t n_in_use);
 
-/* Predicted time until the device has done all it has, of all tenants. */
+/* Return the predicted time until the device has done all its tasks, of all tenants. */
 uint64_t place_queue_backlog_ns(const struct placer *placer, uint8_t device, uint64_t now_ns);
 
 /*
- * For rebalancing: moves a queued task, keeping its place among its flow's, and tells
- * placer.moved(). @predicted_ns is for the device it goes to, @other_ns for the best but that.
+ * Move a queued task to @device for rebalancing, keeping its place among its flow's tasks, and call
+ * placer.moved(). @predicted_ns is for @device, @other_ns for the best of the other devices.
  */
 void schedule_move(struct placer *placer, struct place_task *task, uint8_t device,
 		   float predicted_ns, float other_ns);
 
-/* Steps back that are shorter are readings that were taken a little earlier, not a clock set. */
+/* A shorter step back is a reading that was taken a little earlier, not a clock that was set. */
 #define SCHEDULE_JITTER_NS   1000000000ull
 #define SCHEDULE_MAX_STEP_NS (1ull << 50) /* 13 days */
 
-/* What the scheduler's clock will say when the caller's says @now_ns. */
+/* Return the scheduler's time when the caller's clock reads @now_ns. */
 static inline uint64_t schedule_peek(const struct place_schedule *schedule, uint64_t now_ns)
 {
 	uint64_t step = now_ns - schedule->last_now_ns;
@@ -199,19 +204,19 @@ static inline uint64_t schedule_time(struct place_schedule *schedule, uint64_t n
 	return schedule->now_ns;
 }
 
-/* Is virtual time @a after @b? */
+/* Return true if virtual time @a is after @b. */
 static inline bool virtual_after(uint64_t a, uint64_t b)
 {
 	return (int64_t)(a - b) > 0;
 }
 
-/* @ns of device time in virtual time of a flow. */
+/* Convert @ns of device time to virtual time of a flow. */
 static inline uint64_t flow_virtual(const struct place_flow *flow, uint64_t ns)
 {
 	return ns * flow->inverse_weight >> SCHEDULE_VIRTUAL_SHIFT;
 }
 
-/* What was predicted, within reason: also NaN, infinity, 0 and less. */
+/* Clamp a prediction to 1..SCHEDULE_MAX_WORK_NS; NaN becomes 1. */
 static inline uint64_t schedule_work_ns(float ns)
 {
 	if (!(ns >= 1))
@@ -219,10 +224,10 @@ static inline uint64_t schedule_work_ns(float ns)
 	return ns < (float)SCHEDULE_MAX_WORK_NS ? (uint64_t)ns : SCHEDULE_MAX_WORK_NS;
 }
 
-/* Where the end is nearer than four standard deviations, see queue_running_ns(). */
+/* The part of queue_running_ns() for an end nearer than four standard deviations. */
 float queue_nearly_done_ns(float left_ns, float variance);
 
-/* Server time that is left of what was predicted for what runs; below 0 if that is overdue. */
+/* Return the server time left of the prediction for running tasks; below 0: overdue. */
 static inline int64_t queue_left_ns(const struct place_queue *queue, uint64_t now)
 {
 	uint64_t done = queue->running_slots * now - queue->running_since;
@@ -231,8 +236,9 @@ static inline int64_t queue_left_ns(const struct place_queue *queue, uint64_t no
 }
 
 /*
- * Expected server time that what runs still needs, given that it is not done yet: more than is left
- * of what was predicted, since those that would have ended earlier have.
+ * Return the expected server time that running tasks still need, given that they have not ended.
+ * That is more than the rest of the prediction, since tasks that would have ended earlier have
+ * ended.
  */
 static inline float queue_running_ns(const struct place_queue *queue, uint64_t now)
 {
@@ -272,8 +278,8 @@ static inline bool throttled_before(const struct heap_node *a, const struct heap
 }
 
 /*
- * The start tag that a flow would have if it had been charged with what it has used by now, not
- * with all that its released tasks are predicted to use.
+ * Return the start tag that a flow would have if it had been charged with the time used by now,
+ * instead of all that its released tasks are predicted to use.
  */
 static inline uint64_t flow_tag(const struct place_flow_queue *fq, uint64_t now)
 {
@@ -287,15 +293,17 @@ static inline uint64_t flow_tag(const struct place_flow_queue *fq, uint64_t now)
 
 /* --- schedule-preempt-hot.c: only for devices whose tasks can be stopped --- */
 
-/* Is there a running task that is to give way to @fq's first, of @class, sooner or later? */
+/* Return true if a running task is to give way to @fq's first task, of @class, sooner or later. */
 bool queue_gives_way(const struct place_queue *queue, const struct place_flow_queue *fq,
 		     uint8_t class, uint8_t device, uint64_t now);
-/* Virtual time goes on while tasks run that are long. */
+/* Advance virtual time while long tasks run. */
 void queue_advance(struct place_queue *queue, uint8_t device, uint64_t now);
 
 /* --- Classes, and flows that share a device --- */
 
-/* A class's place in the order, 0 first; the enum's numbers are not in it. */
+/*
+ * Return a class's place in the order, 0 first; the numbers of enum rbk_priority are not in order.
+ */
 static inline uint8_t schedule_class(uint8_t priority)
 {
 	switch (priority) {
@@ -310,7 +318,7 @@ static inline uint8_t schedule_class(uint8_t priority)
 	}
 }
 
-/* Counts the flow in or out of those that share the device now. */
+/* Count the flow among the device's active flows, or no longer. */
 static inline void flow_set_active(struct place_queue *queue, struct place_flow_queue *fq)
 {
 	bool is_active = fq->is_startable || fq->n_released;
@@ -327,7 +335,7 @@ static inline void flow_set_active(struct place_queue *queue, struct place_flow_
 	}
 }
 
-/* No flow waits: time that flows used is of no account any more. */
+/* If no flow waits and no task is released, forget the time that flows have used. */
 static inline void queue_forgive_debts(struct place_queue *queue)
 {
 	if (!queue->flows && queue->n_released == 0)
@@ -337,13 +345,13 @@ static inline void queue_forgive_debts(struct place_queue *queue)
 /* --- schedule-quota-hot.c: which flows may start something; quotas, of flows that have one --- */
 
 /*
- * Puts a flow among those that may start something on a device, or takes it out, as it has
- * something queued there and is not throttled. One that comes in begins at the device's virtual
- * time: what it did not use is not saved up.
+ * Put a flow among those that may start a task on a device, or take it out: it must have a task
+ * queued there that can start, and its quota must not hold it back. A flow that enters begins at
+ * the device's virtual time: unused time is not saved up.
  */
 void flow_update(struct placer *placer, struct place_flow *flow, uint8_t device);
 
-/* What is in the bucket. */
+/* Return the processor time in the bucket, in ns. */
 static inline double flow_tokens(const struct place_flow *flow, uint64_t now)
 {
 	double most = flow->cpu_max * (double)PLACE_QUOTA_PERIOD_NS;
@@ -352,9 +360,9 @@ static inline double flow_tokens(const struct place_flow *flow, uint64_t now)
 	return tokens < most ? tokens : most;
 }
 
-/* Makes it what is in the bucket from now on. */
+/* Store the bucket's present content. */
 void flow_sync_tokens(struct place_flow *flow, uint64_t now);
-/* Takes @ns out, or puts some back; throttles the flow if nothing is left. */
+/* Take @ns out of the bucket, or put some back; throttle the flow if nothing is left. */
 void flow_spend(struct placer *placer, struct place_flow *flow, int64_t ns, uint64_t now);
-/* Lets flows go on whose buckets have filled. */
+/* Release throttled flows whose buckets have filled. */
 void schedule_refill(struct placer *placer, uint64_t now);
