@@ -126,7 +126,7 @@ static void for_each_run(struct dispatch *dispatch, uint8_t device, run_fn fn, v
 	}
 }
 
-/* ---- Holders of a device ---- */
+/* --- Holders of a device --- */
 
 static void count_run(struct dispatch *dispatch, struct run *run, void *data)
 {

@@ -2,25 +2,25 @@
 /*
  * Circuit breakers
  *
- * A breaker is closed while what it guards works; it opens when that failed too often, and then
- * nothing is given to it until a back-off has passed. Half-open, it takes one real task at a time,
- * and closes after PLACE_BREAKER_PROBES of them in a row: a device that fails every third task
- * never gets there, one that fails a third of them at random in one of 3,300 attempts. A failure
- * opens it again for twice as long, and for 20 times what the failure cost at least, so that what
- * probing loses is a small part of the time.
+ * A breaker is closed while its device works. It opens after too many failures, and then the device
+ * gets no tasks until a back-off has passed. Half-open, it admits one real task at a time, and
+ * closes after PLACE_BREAKER_PROBES successes in a row: with a device that fails every third task
+ * it never closes, with one that fails a third of them at random in one of 3,300 attempts. A
+ * failure opens it again for twice as long, and for at least 20 times what the failure cost, so
+ * that probing loses only a small part of the time.
  *
  * Devices have a breaker, and so has each plan on each device, because a plan may be what fails:
- * while all failures that are remembered are one plan's and others succeed, they count for its
+ * while all remembered failures are one plan's and other plans succeed, they count for that plan's
  * breaker alone.
  *
- * Times are the caller's. A clock that went back starts the back-off again; none is waited for
- * longer than that.
+ * Times are the caller's. After a clock went back the back-off starts again, but no wait becomes
+ * longer than one back-off.
  */
 #include "place/placer-private.h"
 
 /* A breaker that opens again before so many results backs off for longer. */
 #define SETTLED_RESULTS 200u
-/* A probe that did not come back after that long is taken as lost. */
+/* A probe is lost that did not come back in PROBE_MIN_NS + 10 x its prediction, or PROBE_MAX_NS. */
 #define PROBE_MIN_NS 1000000ull     /* 1 ms */
 #define PROBE_MAX_NS 10000000000ull /* 10 s */
 #define LOSS_FACTOR  20u
@@ -38,7 +38,7 @@ static void trip(struct place_breaker_state *breaker, uint64_t lost_ns, uint64_t
 		backoff_ns = PLACE_BACKOFF_MAX_NS;
 	if (breaker->state == PLACE_CLOSED)
 		breaker->n_opened++;
-	/* Until it has closed again. */
+	/* n_good counts again once the breaker has closed. */
 	breaker->n_good = 0;
 	breaker->state = PLACE_OPEN;
 	breaker->backoff_ns = backoff_ns;
@@ -69,7 +69,7 @@ bool place_breaker_result(struct place_breaker_state *breaker, bool is_failure, 
 {
 	switch (breaker->state) {
 	case PLACE_OPEN:
-		/* It was on its way when the breaker opened. */
+		/* The task was on its way when the breaker opened. */
 		return false;
 	case PLACE_HALF_OPEN:
 		breaker->probe_ns = now_ns;
@@ -114,7 +114,7 @@ void place_breaker_probing(struct place_breaker_state *breaker, float predicted_
 	breaker->probe_ns = now_ns > UINT64_MAX - wait_ns ? UINT64_MAX : now_ns + wait_ns;
 }
 
-/* --- What became of a device's tasks --- */
+/* --- Results of a device's tasks --- */
 
 static bool result_at(const struct place_results *results, uint32_t i)
 {
@@ -127,7 +127,7 @@ void place_results_count(struct place_results *results, uint32_t window, bool is
 
 	if (window > PLACE_BREAKER_MAX_WINDOW)
 		window = PLACE_BREAKER_MAX_WINDOW;
-	/* Of a window that has become shorter, more than one go. */
+	/* If the window has become shorter, drop more than one result. */
 	while (results->n >= window) {
 		oldest = (i + PLACE_BREAKER_MAX_WINDOW - results->n) % PLACE_BREAKER_MAX_WINDOW;
 		results->n_failed -= result_at(results, oldest);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The decision that nearly every task gets
+ * The decision for nearly every task
  *
- * A CPU and a GPU, both working and with the plan in memory, no deadline, no wish: rules 3, 5 and 6
- * of placer.h on one cache line of the plan and one entry per device. Everything else, and any
- * other number of devices, is decide-rules-hot.c's, which gives the same answers here.
+ * It handles a CPU and a GPU, both working and with the plan resident, no deadline, no wish: rules
+ * 3, 5 and 6 of placer.h on one cache line of the plan and one entry per device. decide-rules-hot.c
+ * handles all other cases and any other number of devices; for this case it gives the same answers.
  */
 #include "place/placer-private.h"
 

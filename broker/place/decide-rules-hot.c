@@ -2,24 +2,24 @@
 /*
  * Every rule of placement, for any number of devices
  *
- * A survey says of each device whether the plan could run there and when it would be complete;
- * rules choose from it. GPUs that lack the plan's memory only compete where no other GPU can run
- * it; what would have run on one runs on the CPU, and says which memory was wanted.
+ * A survey states for each device whether the plan could run there and when it would be complete;
+ * rules choose from it. GPUs on which the plan is not resident only compete if no other GPU can run
+ * it. A task that would have run on such a GPU runs on the CPU, and names the GPU as wanted.
  *
- * A GPU behind a breaker takes part in the choice when a probe is due: if it would be chosen, the
- * task is the probe. Tasks with deadlines are none.
+ * A GPU behind a breaker takes part in the choice when a probe is due: if it is chosen, the task is
+ * the probe. Tasks with deadlines are never probes.
  */
 #include "place/placer-private.h"
 
-/* With LATENCY, what counts is how late a task may be complete: about one in 40 takes longer. */
+/* LATENCY judges by a late completion: about one task in 40 takes longer than that. */
 #define LATENCY_DEVIATIONS 2.0f
 
 struct offer {
 	uint8_t state; /* enum plan_device_state */
 	bool is_probe;
 	float exec_ns, work_ns;
-	float done_ns;  /* when it would be complete */
-	float score_ns; /* the same, by the strategy */
+	float done_ns;  /* predicted time until completion */
+	float score_ns; /* done_ns, adapted to the strategy */
 };
 
 struct survey {
@@ -28,7 +28,9 @@ struct survey {
 	struct place_request request;
 	uint32_t n_devices;
 	uint8_t strategy;
-	/* As masks: where it could run now; GPUs that only lack its memory; those a breaker bars.
+	/*
+	 * Masks: devices that can run it now; GPUs that only lack its memory; GPUs barred by a
+	 * breaker; devices that it never fits
 	 */
 	uint32_t ready, evicted, shut, no_memory;
 	uint32_t trusted, known;
@@ -46,7 +48,7 @@ static bool is_barred(const struct survey *survey, uint8_t device, uint64_t now_
 
 	if (breaker->state == PLACE_CLOSED && own->state == PLACE_CLOSED)
 		return false;
-	/* Both, so that both times go on. */
+	/* Call both, so that the times of both breakers advance. */
 	may_probe = place_breaker_may_probe(breaker, now_ns);
 	may_probe &= place_breaker_may_probe(own, now_ns);
 	return !may_probe || survey->request.deadline_ns;
@@ -107,7 +109,7 @@ static void make_survey(struct survey *survey, struct place_flow *flow, uint64_t
 	}
 }
 
-/* The least score among some devices; RBK_DEVICE_NONE if there is none. */
+/* Return the device of least score among @devices; RBK_DEVICE_NONE if there is none. */
 static uint8_t least(const struct survey *survey, uint32_t devices)
 {
 	uint8_t best = RBK_DEVICE_NONE;
@@ -122,7 +124,7 @@ static uint8_t least(const struct survey *survey, uint32_t devices)
 
 /* --- Answers --- */
 
-/* The task runs on @device, which is ready. */
+/* Decide that the task runs on @device, which is ready. */
 static struct place_decision on(struct survey *survey, uint8_t device, uint8_t reason,
 				uint8_t wanted, uint64_t now_ns)
 {
@@ -140,7 +142,7 @@ static struct place_decision on(struct survey *survey, uint8_t device, uint8_t r
 			      other == RBK_DEVICE_NONE ? 0 : survey->offers[other].exec_ns);
 }
 
-/* None of @devices can be had: why, and whether it could if its memory were there. */
+/* Explain why none of @devices is available, and which memory is wanted. */
 static struct place_decision explain(const struct survey *survey, uint32_t devices)
 {
 	uint32_t evicted = survey->evicted & devices;
@@ -149,7 +151,7 @@ static struct place_decision explain(const struct survey *survey, uint32_t devic
 	if (evicted) {
 		reason = RBK_REASON_MEMORY_CONSTRAINT;
 		wanted = least(survey, evicted);
-		/* "Any" must not bring it to a device that would not be used. */
+		/* "Any" must not load the plan on a device that would not be used. */
 		if (evicted & (evicted - 1) && !(survey->shut & devices))
 			wanted = RBK_DEVICE_NONE;
 	} else if (survey->shut & devices) {
@@ -188,7 +190,7 @@ static struct place_decision named(struct survey *survey, uint8_t device, uint64
 		return on(survey, device, RBK_REASON_USER_PREFERENCE, 0, now_ns);
 	if (device != RBK_DEVICE_CPU)
 		return cpu_instead(survey, explain(survey, 1u << device), now_ns);
-	/* Not "fallback": it has not failed anywhere. */
+	/* Not "fallback": the task has not failed on any device. */
 	reason = survey->no_memory & 1 ? RBK_REASON_MEMORY_CONSTRAINT : RBK_REASON_GPU_AVAILABLE;
 	decision = best_gpu(survey, reason, now_ns);
 	return decision;
@@ -203,7 +205,9 @@ static struct place_decision pinned(struct survey *survey, uint64_t now_ns)
 	return explain(survey, device < RBK_MAX_DEVICES ? 1u << device : 0);
 }
 
-/* Rule 7: where it would be in time, if it is not where the other rules put it. */
+/*
+ * Rule 7: return another device of @devices if only that one meets the deadline; otherwise @device.
+ */
 static uint8_t in_time(const struct survey *survey, uint8_t device, uint32_t devices)
 {
 	float deadline_ns = (float)survey->request.deadline_ns;
@@ -232,7 +236,10 @@ static struct place_decision preferred(struct survey *survey, uint32_t devices, 
 	return cpu_instead(survey, explain(survey, GPUS), now_ns);
 }
 
-/* The least energy among those that are not much later than the first. 0 watts: nobody knows. */
+/*
+ * Return the device of least energy among those that complete within energy_slack of @first. If the
+ * power of one of them is unknown (0 watts), return @first.
+ */
 static uint8_t thriftiest(const struct survey *survey, uint32_t devices, uint8_t first)
 {
 	float limit_ns = survey->offers[first].done_ns * survey->placer->config.energy_slack;
@@ -256,7 +263,7 @@ static uint8_t thriftiest(const struct survey *survey, uint32_t devices, uint8_t
 	return best;
 }
 
-/* Rules 5 and 6, between the CPU and the best GPU. */
+/* Choose between the CPU and the best GPU by rules 5 and 6. */
 static uint8_t cpu_or(const struct survey *survey, const struct place_flow *flow, uint8_t gpu,
 		      uint8_t *reason)
 {
@@ -283,7 +290,7 @@ static uint8_t cpu_or(const struct survey *survey, const struct place_flow *flow
 	}
 	if (other->score_ns >= cpu->score_ns)
 		return RBK_DEVICE_CPU;
-	/* How much later it may be than expected, where that counts, is disturbed as well. */
+	/* The deviations added to the score are disturbed as well. */
 	if (place_is_disturbed(&survey->placer->devices[RBK_DEVICE_CPU], entry, contention,
 			       cpu_wait_ns, cpu->score_ns - cpu_wait_ns, other->score_ns))
 		*reason = RBK_REASON_CONTENTION;
@@ -347,7 +354,7 @@ static struct place_decision automatic(struct survey *survey, struct place_flow 
 			     survey->offers[device].done_ns, now_ns);
 }
 
-/* One task over CPU and GPU, if that is wished for, possible, and worth it. */
+/* Split a task over CPU and GPU, if requested, possible, and worth it. */
 static bool partition(struct survey *survey, struct place_flow *flow, uint64_t now_ns,
 		      struct place_decision *ret)
 {
@@ -361,7 +368,7 @@ static bool partition(struct survey *survey, struct place_flow *flow, uint64_t n
 
 	if (!is_request && !(survey->request.flags & PLACE_MAY_PARTITION))
 		return false;
-	/* A probe shows nothing if a half of it ran elsewhere. */
+	/* A probe shows nothing if half of the task ran on the CPU. */
 	if (gpu == RBK_DEVICE_NONE || !(survey->ready & 1) || survey->offers[gpu].is_probe)
 		return false;
 	if (!is_request &&
@@ -390,7 +397,7 @@ struct place_decision place_decide_in_full(struct placer *placer, struct place_p
 		.place_plan = place_plan,
 		.request = request,
 		.strategy = request.strategy,
-		/* Force-CPU: as if there were no other device. */
+		/* force-CPU: as if the CPU were the only device */
 		.n_devices = placer->config.force_cpu ? 1 : place_plan->n_devices,
 	};
 	struct place_decision decision;

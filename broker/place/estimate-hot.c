@@ -3,23 +3,23 @@
  * Estimates: how long a plan takes, as a function of count
  *
  * Counts are divided into buckets, two to an octave. In each, an estimate is the profile's
- * prediction times a ratio that is learned: so a plan never run has the profile's shape, and one
- * that was has its own. Buckets without observations take the ratio of their neighbours.
+ * prediction times a learned ratio: so a plan that never ran has the profile's shape, and one that
+ * ran has its own. Buckets without observations take the ratio of their neighbours.
  *
- * The ratio is a running mean of what was observed, clipped (Huber's estimator of location, with
- * the mean deviation as its scale): a task that lost its processor for 20 ms moves it as little as
- * one that was slow by chance. What really changes deviates to one side again and again: the
+ * The ratio is a running mean of the observations, clipped (Huber's estimator of location, with the
+ * mean deviation as its scale): a task that lost its processor for 20 ms moves it as little as one
+ * that was slow by chance. A real change deviates to one side again and again: at the
  * PLACE_CHANGE-th time in a row the estimate begins anew from the least of those deviations, and if
  * they were at different counts, so do the plan's other counts on that device. With chance
  * deviations of 1.6 standard deviations counted, that happens without reason once in 50,000 tasks,
  * and is soon corrected.
  *
- * Work (what all servers together spend) and how many servers share it are learned apart, because
- * the second depends on who else is there: it is believed where the task was alone.
+ * Work (the time of all servers together) and the number of servers that share it are learned
+ * separately, because the second depends on other tasks: it is believed if the task was alone.
  *
- * Everything is in ratios between 2^-40 and 2^40 and in times between PLACE_MIN_NS and
- * PLACE_MAX_NS, so that nothing can become infinite or not a number. What took longer than a clock
- * can be right about is not learned from.
+ * All ratios are between 2^-40 and 2^40 and all times between PLACE_MIN_NS and PLACE_MAX_NS, so
+ * that nothing can become infinite or not a number. Times longer than a clock can measure correctly
+ * are not learned from.
  */
 #include "place/placer-private.h"
 
@@ -27,14 +27,14 @@
 #define MAX_RATIO     1099511627776.0f
 #define MIN_DEVIATION 0.005f
 #define NEW_DEVIATION 0.1f
-/* No change is seen in deviations below that. */
+/* Smaller deviations do not show a change. */
 #define LEAST_CHANGE 0.1f
 /* |standard deviation / mean deviation| of a normal distribution: sqrt(pi / 2). */
 #define STANDARD 1.2533f
-/* Of what was never observed. */
+/* Spread of estimates without observations */
 #define PRIOR_SPREAD 0.3f
 #define GUESS_SPREAD 1.0f
-/* Below 1: a task is on its way for longer than anybody works on it. */
+/* Below 1: a task takes longer than servers work on it. */
 #define MIN_SERVERS (1.0f / 16)
 /* 100 days: no execution takes longer, but clocks jump by more. */
 #define MAX_EXEC_NS 8640000000000000ull
@@ -46,7 +46,10 @@ static float clamp(float value, float min, float max)
 	return value > max ? max : value;
 }
 
-/* How much longer (above 0) or shorter (below 0), in the same measure: 3 times is 2 or -2. */
+/*
+ * Convert a ratio to a deviation, longer (above 0) or shorter (below 0), in the same measure: 3
+ * times is 2 or -2.
+ */
 static float deviation_of(float ratio)
 {
 	return ratio >= 1 ? ratio - 1 : 1 - 1 / ratio;
@@ -57,7 +60,7 @@ static float ratio_of(float deviation)
 	return deviation >= 0 ? 1 + deviation : 1 / (1 - deviation);
 }
 
-/* --- Showing --- */
+/* --- Writing entries --- */
 
 static void write_entry(struct place_plan *place_plan, uint32_t bucket, uint8_t device, float ratio,
 			float servers, float spread, uint8_t flags)
@@ -77,14 +80,14 @@ static void write_entry(struct place_plan *place_plan, uint32_t bucket, uint8_t 
 		.spread = (uint16_t)clamp(spread * 1024, 0, UINT16_MAX),
 		.flags = flags,
 	};
-	/* Its copy is old. */
+	/* The copy is outdated. */
 	if (bucket == place_plan->near_bucket)
 		place_plan->near_bucket = UINT16_MAX;
 }
 
 /*
- * Entries without observations between two buckets that have some; -1 and n_buckets: there is none
- * on that side.
+ * Write the entries between two buckets that have observations; -1 and n_buckets: that side has
+ * none.
  */
 static void show_between(struct place_plan *place_plan, int64_t low, int64_t high, uint8_t device,
 			 uint8_t known)
@@ -115,7 +118,9 @@ static void show_between(struct place_plan *place_plan, int64_t low, int64_t hig
 		}
 		servers = estimate->prior_servers * near->servers / near->prior_servers;
 		spread = near->deviation * STANDARD + NEW_DEVIATION / 2 * (float)distance;
-		/* An octave from what is trusted; four between two that are. */
+		/*
+		 * Trusted: an octave from a trusted bucket; four octaves between two trusted ones.
+		 */
 		is_trusted = near->n >= PLACE_TRUST && distance <= 1 << PLACE_BUCKET_BITS;
 		if (left && right && left->n >= PLACE_TRUST && right->n >= PLACE_TRUST)
 			is_trusted |= high - low <= 4 << PLACE_BUCKET_BITS;
@@ -177,7 +182,7 @@ void place_estimate_show_all(struct place_plan *place_plan, uint8_t device, bool
 		     is_known ? PLACE_ENTRY_KNOWN : 0);
 }
 
-/* --- Observing --- */
+/* --- Observations --- */
 
 static float median(const float values[static PLACE_TRUST])
 {
@@ -193,7 +198,10 @@ static float median(const float values[static PLACE_TRUST])
 	return c < a ? a : c > b ? b : c;
 }
 
-/* The first few: none may be an outlier that stays. Disturbances make tasks slower, not faster. */
+/*
+ * Add one of the first few observations. None may be an outlier that stays: disturbances make tasks
+ * slower, not faster.
+ */
 static void observe_first(struct place_estimate *estimate, float ratio)
 {
 	float *first = estimate->first, least, most;
@@ -224,7 +232,7 @@ static bool is_large(const struct place_estimate *estimate, float deviation)
 	return deviation > large || deviation < -large;
 }
 
-/* Counts deviations to one side in a row; *closest is the least of them. */
+/* Count deviations to one side in a row; *closest is the least of them. */
 static void count_run(int32_t *run, float *closest, float deviation)
 {
 	int side = deviation > 0 ? 1 : -1;
@@ -257,8 +265,8 @@ static void begin_anew(struct place_estimate *estimate, float factor, uint64_t n
 }
 
 /*
- * An observation of what was estimated before. Return: how large a deviation it was from there; 0:
- * none to speak of.
+ * Add an observation.
+ * Return: its deviation from the estimate; 0: none that could show a change.
  */
 static float observe(struct place_estimate *estimate, float ratio, uint32_t window, uint64_t n_done)
 {
@@ -293,7 +301,7 @@ static float observe(struct place_estimate *estimate, float ratio, uint32_t wind
 	return is_change ? deviation : 0;
 }
 
-/* A device that has changed has changed at all counts: those not seen since follow. */
+/* Adapt the counts not observed since: a device that has changed has changed at all counts. */
 static void follow(struct place_plan *place_plan, struct place_record *record, uint8_t device,
 		   bool is_known)
 {
@@ -311,7 +319,7 @@ static void follow(struct place_plan *place_plan, struct place_record *record, u
 	place_estimate_show_all(place_plan, device, is_known);
 }
 
-/* Deviations of the plan at any count. */
+/* Watch for deviations of the plan in a row at any count. */
 static void watch(struct place_plan *place_plan, struct place_record *record, uint32_t bucket,
 		  uint8_t device, float deviation, bool is_known)
 {
@@ -334,7 +342,7 @@ static void watch(struct place_plan *place_plan, struct place_record *record, ui
 		follow(place_plan, record, device, is_known);
 }
 
-/* @ratio: predicted / observed. */
+/* Update the means of predicted errors; @ratio: predicted / observed. */
 static void keep_means(struct place_record *record, double ratio, double exec_ns, uint32_t window)
 {
 	double gain, error = ratio - 1;
@@ -349,8 +357,8 @@ static void keep_means(struct place_record *record, double ratio, double exec_ns
 }
 
 /*
- * Who was not alone had fewer servers than he can use: whatever else was there either ended
- * meanwhile, or is there still.
+ * Learn how many servers share a task. A task that was not alone had fewer servers than it can use,
+ * so it can only raise the estimate.
  */
 static void observe_servers(const struct place_device *device, struct place_estimate *estimate,
 			    float servers, bool was_alone)
@@ -372,7 +380,7 @@ static void learn_time(struct placer *placer, struct place_plan *place_plan, uin
 	bool is_counted = device->n_servers > 1 && busy_ns > 0;
 	float prior_ns, predicted_ns, work_ns, deviation;
 
-	/* Where nobody has counted, as many worked on it as were thought to. */
+	/* If busy time was not measured, assume as many servers as estimated. */
 	work_ns = is_counted ? busy_ns : exec_ns * entry->servers;
 	predicted_ns = place_entry_alone_ns(entry, spot.into) * entry->servers * device->contention;
 	if (!is_part)
@@ -387,7 +395,7 @@ static void learn_time(struct placer *placer, struct place_plan *place_plan, uin
 		clamp(work_ns * device->inverse_contention / prior_ns, MIN_RATIO, MAX_RATIO),
 		placer->config.window, history->n_done);
 	if (is_counted)
-		/* Who had few servers to have says nothing of how many it can use. */
+		/* A task with a limited number of servers does not show how many it can use. */
 		observe_servers(device, estimate, busy_ns / exec_ns,
 				was_alone && device->n_in_use == 0);
 	estimate->seen = history->n_done;
@@ -396,9 +404,9 @@ static void learn_time(struct placer *placer, struct place_plan *place_plan, uin
 	      device->is_known);
 }
 
-/* --- What became of a task --- */
+/* --- Results --- */
 
-/* What exploring has cost is known: set aside was what it was thought to. */
+/* Replace the budget set aside for exploring by the actual loss. */
 static void settle(struct placer *placer, struct place_history *history,
 		   struct place_record *record, uint8_t device, double exec_ns)
 {
@@ -412,7 +420,7 @@ static void settle(struct placer *placer, struct place_history *history,
 	placer->devices[device].explored_ns += lost_ns;
 }
 
-/* For the breakers: the device's, and the plan's own there. */
+/* Report a result to the breakers: the device's, and the plan's own there. */
 static void judge(struct placer *placer, struct place_plan *place_plan, uint8_t index,
 		  bool is_failure, uint64_t exec_ns, uint64_t now_ns)
 {
@@ -426,7 +434,7 @@ static void judge(struct placer *placer, struct place_plan *place_plan, uint8_t 
 	if (was_closed != (own->state == PLACE_CLOSED))
 		place_plan_set_broken(place_plan, place_plan->rest->broken ^ 1u << index);
 
-	/* What is known to be the plan's fault does not count for the device. */
+	/* Failures known to be the plan's fault do not count for the device. */
 	place_results_remember(results, place_plan, is_failure);
 	if (is_failure && device->breaker.state == PLACE_CLOSED &&
 	    (!was_closed || place_results_blame(results, place_plan)))
@@ -437,13 +445,16 @@ static void judge(struct placer *placer, struct place_plan *place_plan, uint8_t 
 	if (!place_breaker_result(&device->breaker, is_failure, is_bad, exec_ns, success_rate,
 				  now_ns))
 		return;
-	/* What there was before does not count when it has closed again. */
+	/* Results from before the breaker closed do not count. */
 	if (device->breaker.state == PLACE_CLOSED)
 		results->n = results->n_failed = 0;
 	placer_update(placer);
 }
 
-/* Execution of @count rows, at its end. Return: how long that was, at least. */
+/*
+ * Learn from an execution of @count rows, at its end.
+ * Return: its time, at least 1 ns.
+ */
 static uint64_t learn_done(struct placer *placer, struct place_plan *place_plan, uint8_t device,
 			   uint32_t count, uint64_t exec_ns, uint64_t busy_ns, uint64_t now_ns,
 			   bool is_part)
@@ -486,7 +497,7 @@ void place_learn(struct placer *placer, struct place_plan *place_plan, uint8_t d
 	history->n_done++;
 	if (result == PLACE_FAILED) {
 		record->n_failed++;
-		/* All of it was lost. */
+		/* All of the time was lost. */
 		record->best_ns = 0;
 		if (record->is_exploring)
 			settle(placer, history, record, device, (double)exec_ns);
@@ -510,7 +521,7 @@ void place_learn_part(struct placer *placer, struct place_plan *place_plan, uint
 		learn_done(placer, place_plan, device, count, exec_ns, busy_ns, now_ns, true);
 }
 
-/* --- Asking --- */
+/* --- Predictions --- */
 
 float place_predict_ns(const struct placer *placer, const struct place_plan *place_plan,
 		       uint8_t device, uint32_t count)

@@ -1,32 +1,36 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Exploration: keeping the estimate of the device alive that is not used
+ * Exploration: keeping the estimates of unused devices up to date
  *
  * Each plan has a budget: a share of its own execution time (1% by default) may be lost to running
- * where it is thought to take longer. After an execution, a device is wished for that was never or
- * not lately seen at those counts; the next task there for which the budget pays, runs on it. What
- * is complete not much later there, because it would wait elsewhere, costs little whatever the
- * device's speed. What was predicted to be lost is set aside, and replaced by what was lost when
- * the task is back, so the bound holds whatever the prediction was worth: who was wrong pays until
- * the debt is earned. Without random numbers, so that everything can be repeated.
+ * where it is predicted to take longer. After an execution a device is wished for that was never,
+ * or not lately, observed at these counts; the next task there for which the budget suffices runs
+ * on it. If the task would be complete little later there, because it would wait elsewhere, that
+ * costs little whatever the device's speed. The predicted loss is set aside, and replaced by the
+ * actual loss when the task is back. So the bound holds however wrong the prediction was: after a
+ * large loss, the plan explores again only when the debt is earned. No random numbers are used, so
+ * that results can be repeated.
  */
 #include "place/placer-private.h"
 
 /*
- * What a device takes while others use its processors says little about itself, and who is sent
- * there may wait for as long as they like: above that contention nobody explores it.
+ * While other programs use a device's processors its times say little about it, and a task sent
+ * there may wait for any time. So no device with more contention is explored.
  */
 #define MAX_CONTENTION 1.5f
-/* Nobody is sent where his task is predicted to be complete that many times later. */
+/* No task is sent to a device where it is predicted to be complete so many times later. */
 #define MAX_RATIO 3.0f
-/* Least share of the best's time that is set aside, since predictions are what is in doubt. */
+/* Least share of the best device's time to set aside, because the predictions are in doubt */
 #define LEAST_LOSS 0.1f
-/* A budget that is not used does not grow beyond so many executions. */
+/* Limit of an unused budget, in executions */
 #define MAX_BUDGET 20.0
-/* After so many executions a wish that no task fulfils gives way, and who explores is lost. */
+/*
+ * After so many executions a wish that no task fulfilled is replaced, and an exploring task counts
+ * as lost.
+ */
 #define WISH_TASKS 64u
 
-/* Is somebody on his way there to explore? */
+/* Return true if a task is on its way to explore @device. */
 static bool is_explored(const struct place_history *history, uint8_t device)
 {
 	const struct place_record *record = &history->records[device];
@@ -34,7 +38,7 @@ static bool is_explored(const struct place_history *history, uint8_t device)
 	return record->is_exploring && history->n_done - record->explore_began < WISH_TASKS;
 }
 
-/* Sends a task: it loses what it is complete later than @best_ns. */
+/* Send a task to explore; it loses the time by which it completes later than @best_ns. */
 static struct place_decision send(struct place_plan *place_plan, struct place_decision decision,
 				  uint8_t device, float exec_ns, float done_ns, float best_ns,
 				  float set_aside_ns)
@@ -52,8 +56,9 @@ static struct place_decision send(struct place_plan *place_plan, struct place_de
 }
 
 /*
- * The worse a device was, the less likely it is to be the better one now, and the more it costs to
- * see: the wait grows with the square of how many times longer it is thought to take.
+ * Return true if a device should be observed again. The worse it was, the less likely it is to be
+ * the better one now, and the more an observation costs: the wait grows with the square of how many
+ * times longer it is predicted to take.
  */
 static bool is_stale(const struct placer *placer, const struct place_plan *place_plan,
 		     uint32_t bucket, uint8_t device, float ratio)
@@ -99,7 +104,7 @@ void place_wish(struct placer *placer, struct place_plan *place_plan, uint32_t b
 		loss_ns = ns - best_ns;
 		if (loss_ns < best_ns * LEAST_LOSS)
 			loss_ns = best_ns * LEAST_LOSS;
-		/* While there is a queue here, it costs less than that. */
+		/* While the best device has a queue, exploring costs less than that. */
 		if ((double)(best_ns * LEAST_LOSS) > history->budget_ns || loss_ns >= least_ns ||
 		    !is_stale(placer, place_plan, bucket, i, ns / best_ns))
 			continue;
@@ -120,7 +125,7 @@ struct place_decision place_explore(struct placer *placer, struct place_plan *pl
 
 	if (request.deadline_ns || decision.device == RBK_DEVICE_NONE || decision.split_count)
 		return decision;
-	/* The placer has gone there by itself meanwhile, or cannot any more. */
+	/* The placer has chosen the device by itself meanwhile, or cannot use it any more. */
 	if (decision.device == device ||
 	    !(placer->closed & ~place_plan->rest->broken & 1u << device) ||
 	    placer->devices[device].contention > MAX_CONTENTION ||

@@ -2,11 +2,11 @@
 /*
  * Cutting tasks by rows
  *
- * Partition: rows [0, n) on a GPU and the others on the CPU, so that both are complete together,
- * each after what it has to do before. The more rows the GPU has the later it is done and the
- * sooner the CPU, so the n is found by halving. Estimates step a little from bucket to bucket; the
- * search then ends beside such a step, which costs no more than the step. Since parts are observed
- * at their own counts like any task, the ratio corrects itself.
+ * Partition: rows [0, n) on a GPU and the others on the CPU, so that both complete together, each
+ * after its earlier tasks. More rows make the GPU later and the CPU earlier, so n is found by
+ * halving. Estimates have small steps from bucket to bucket; the search may end beside such a step,
+ * which costs no more than the step. Since parts are observed at their own counts like any task,
+ * the ratio corrects itself.
  */
 #include "place/placer-private.h"
 
@@ -23,7 +23,7 @@ float place_split(const struct placer *placer, const struct place_plan *place_pl
 	uint32_t grain = grain_of(plan), low = 1, high, middle, best = 0;
 	float gpu_wait_ns, cpu_wait_ns, gpu_ns, cpu_ns, ns, best_ns = 0;
 
-	/* A whole grain on the GPU, a row on the CPU at least. */
+	/* At least a whole grain on the GPU, and a row on the CPU. */
 	if (!plan->splits_rows || !place_plan->is_dynamic || count <= grain)
 		return 0;
 	gpu_wait_ns = place_wait_ns(placer, flow, gpu, now_ns);
@@ -49,7 +49,10 @@ float place_split(const struct placer *placer, const struct place_plan *place_pl
 	return best_ns;
 }
 
-/* Smaller parts among others on the CPU wait more often: for the reactor, and for a worker. */
+/*
+ * Return the prediction for a part; on the CPU without contention, because smaller parts wait more
+ * often there, for the reactor and for a worker.
+ */
 static float alone_ns(const struct placer *placer, const struct place_plan *place_plan,
 		      uint8_t device, uint32_t count)
 {
@@ -71,7 +74,7 @@ uint32_t place_rows_per_submission(const struct placer *placer, const struct pla
 	    !place_plan->is_dynamic || count <= grain ||
 	    alone_ns(placer, place_plan, device, count) <= max_ns)
 		return count;
-	/* The most grains that are not predicted to take longer; one at least. */
+	/* Find the most grains, at least one, that are not predicted to take longer. */
 	high = (count - 1) / grain;
 	while (low < high) {
 		middle = high - (high - low) / 2;
@@ -80,11 +83,11 @@ uint32_t place_rows_per_submission(const struct placer *placer, const struct pla
 		else
 			high = middle - 1;
 	}
-	/* As many parts, but about as long as each other. */
+	/* Keep the number of parts, but make them about equally long. */
 	n_parts = (count - 1) / (low * grain) + 1;
 	/*
-	 * What every part costs whatever its rows (weights that cross the link again) may make the
-	 * whole a quarter longer, no more.
+	 * The fixed cost of each part (weights that cross the link again) may make the whole at
+	 * most a quarter longer.
 	 */
 	whole_ns = alone_ns(placer, place_plan, device, count);
 	part_ns = alone_ns(placer, place_plan, device, low * grain);

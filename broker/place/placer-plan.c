@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is known of plans: priors, histories, reports
+ * Knowledge about plans: priors, histories, reports
  *
- * Priors walk over the plan's works at each bucket's edges once, when a plan or a better profile
- * comes; in between they are straight lines. A plan's history lives on for a while when the plan is
- * freed, for a client that comes back; a new plan of the same fingerprint and shape takes it over.
+ * Priors are computed from the plan's works at each bucket's edges once, when a plan or a better
+ * profile arrives; in between they are straight lines. A freed plan's history is kept for a while,
+ * for a client that comes back; a new plan of the same fingerprint and shape takes it over.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -40,7 +40,7 @@ struct prior {
 	double exec_ns, work_ns;
 };
 
-/* Adds @n nodes whose costs are @cost together. */
+/* Add @n nodes whose total cost is @cost. */
 static void prior_add(struct prior *prior, const struct place_profile *profile,
 		      enum op_family family, const struct cost *cost, double n, double count)
 {
@@ -60,7 +60,10 @@ static void prior_add(struct prior *prior, const struct place_profile *profile,
 	prior->exec_ns += n * shared_ns;
 }
 
-/* A task of @count rows: @ret_work_ns of all servers together. Return: execution. */
+/*
+ * Predict a task of @count rows. @ret_work_ns: the time of all servers together.
+ * Return: the execution.
+ */
 static double prior_ns(const struct place_profile *profile, const struct plan *plan, uint8_t device,
 		       double count, double *ret_work_ns)
 {
@@ -83,7 +86,7 @@ static double prior_ns(const struct place_profile *profile, const struct plan *p
 	return prior.exec_ns;
 }
 
-/* The least count of a bucket; with the next one's, its edges. */
+/* Return the least count of a bucket, which is its lower edge. */
 static double edge(uint32_t bucket)
 {
 	const uint32_t n = 1u << PLACE_BUCKET_BITS;
@@ -91,7 +94,7 @@ static double edge(uint32_t bucket)
 	return (double)(1ull << bucket / n) * (1 + (double)(bucket % n) / n);
 }
 
-/* In the middle of its bucket. */
+/* Return the prior work in the middle of a bucket. */
 static float prior_work_ns(const struct place_estimate *estimate)
 {
 	return (estimate->prior_base_ns + estimate->prior_slope_ns / 2) * estimate->prior_servers;
@@ -115,7 +118,7 @@ void place_plan_derive(struct placer *placer, struct place_history *history, uin
 			(float)((low_work_ns + high_work_ns) / (low_ns + high_ns));
 		estimate->prior_base_ns = place_clamp_ns((float)low_ns);
 		estimate->prior_slope_ns = place_clamp_ns((float)high_ns) - estimate->prior_base_ns;
-		/* What was observed stays what it is. */
+		/* The new prior must not change the observed times: adapt the ratios. */
 		after_ns = prior_work_ns(estimate);
 		if (estimate->n) {
 			estimate->ratio *= before_ns / after_ns;
@@ -154,7 +157,7 @@ static struct place_history *take_history(struct placer *placer, uint64_t finger
 {
 	if (!fingerprint)
 		return NULL;
-	/* The latest first: it knows most. */
+	/* Newest first: it knows most. */
 	for (struct list_node *node = placer->histories.prev; node != &placer->histories;
 	     node = node->prev) {
 		struct place_history *history = container_of(node, struct place_history, link);
@@ -196,7 +199,7 @@ static uint32_t count_buckets(const struct plan *plan)
 	return place_spot(&all, plan->max_count).bucket + 1;
 }
 
-/* As many entries as the next power of two of buckets would have. */
+/* Return the kind with as many entries as the next power of two of buckets has. */
 static unsigned int kind_of_rest(uint32_t n_buckets)
 {
 	unsigned int kind = 0;
@@ -217,7 +220,7 @@ static size_t entries_bytes(uint32_t n_buckets, uint32_t n_devices)
 	return sizeof(struct place_rest) + n * sizeof(struct place_entry);
 }
 
-/* A multiple of its alignment. */
+/* Return the bytes of a struct place_rest, a multiple of its alignment. */
 static size_t rest_bytes(uint32_t n_buckets, uint32_t n_devices)
 {
 	size_t bytes = entries_bytes(n_buckets, n_devices) + n_devices * sizeof(struct place_gate);
@@ -352,7 +355,10 @@ void place_plan_reset(struct placer *placer, struct place_plan *place_plan)
 
 /* --- Reports --- */
 
-/* The least count in a bucket, below @end, at which the device is faster than the CPU; 0: none. */
+/*
+ * Return the least count in [@low, @high] of a bucket at which the device is faster than the CPU;
+ * 0: none.
+ */
 static uint32_t crossing(const struct placer *placer, const struct place_plan *place_plan,
 			 uint8_t device, uint32_t low, uint32_t high)
 {
@@ -383,7 +389,7 @@ static uint32_t break_even(const struct placer *placer, const struct place_plan 
 	if (device == RBK_DEVICE_CPU)
 		return 0;
 	for (uint32_t i = 0; i < place_plan->n_buckets; i++) {
-		/* Buckets of the first octave may have no whole number in them. */
+		/* Buckets of the first octave may contain no whole number. */
 		double first = edge(i), next = edge(i + 1);
 
 		low = (uint32_t)first + ((double)(uint32_t)first < first);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The placer: setting it up, and telling people about it
+ * The placer: setup and reports
  *
- * Configuration comes from people: what makes no sense is replaced by the nearest that does, here
- * once, so that nobody who decides has to look.
+ * Configuration comes from people: a value that makes no sense is replaced by the nearest valid one
+ * here, once, so that decisions need no checks.
  */
 #include <errno.h>
 #include <math.h>

@@ -3,7 +3,7 @@
  * Device profiles
  *
  * Figures come from measurements that were disturbed, from files that were cut off, from people.
- * Every one is checked here before anything is computed from it, so that nothing after has to.
+ * Every figure is checked here before use, so that later code needs no checks.
  */
 #include "place/profile.h"
 

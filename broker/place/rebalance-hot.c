@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Moving queued tasks to where they are done earlier
+ * Moving queued tasks to devices where they are done earlier
  *
- * Decisions are made when tasks come, one by one; what comes later, and what tasks really take,
- * leaves one device with more to do than another, or with what another is better at. Tasks that
- * have not started move then. Which ones: each device keeps its movable tasks in buckets by how
- * many times longer they take here than there, and the best are looked at first, in a bucket those
- * that would start last (Agullo et al., HeteroPrio, 2016). In three ways:
+ * Decisions are made one by one when tasks arrive. Later tasks, and actual execution times, leave
+ * one device with more work than another, or with work that another is better at. Tasks that have
+ * not started move then. To choose them, each device keeps its movable tasks in buckets by how many
+ * times longer they take here than there. The best bucket is looked at first, and in a bucket the
+ * task that would start last (Agullo et al., HeteroPrio, 2016). There are three ways:
  *
  *  - where the balance tips, a task moves that is predicted to be done earlier there, at the end of
- *    the queue, than here, so it never moves back for the same reason
- *  - where the best of one device and the best of another would rather be in each other's place,
- *    they are exchanged, which leaves both devices with less to do
- *  - where few can move, which is also how every long queue ends, a search over all of them at once
- *    (rebalance-private.h) finds who should go where for all to be done earliest
+ *    the queue, than here; so it never moves back for the same reason
+ *  - where the best task of one device and the best of another should change places, they are
+ *    exchanged, which leaves both devices with less work
+ *  - where few tasks can move, which is also how every long queue ends, a search over all of them
+ * at once (rebalance-private.h) finds the assignment with the earliest end of all
  *
- * The last two look at a device's whole work, not at one task: what has a deadline, is urgent, or
- * belongs to a flow that has a quota, or its turn long before the device is through, is left alone
- * by them.
+ * The last two consider a device's whole work, not one task. They leave alone a task that has a
+ * deadline, is urgent, or belongs to a flow that has a quota, or whose turn is long before the
+ * device is through.
  *
- * A call looks at REBALANCE_CANDIDATES at most; those looked at in vain go to the end of their
- * bucket, calls to come look at the rest. After a look in vain there is a pause.
+ * A call looks at REBALANCE_CANDIDATES tasks at most. Tasks that did not move go to the end of
+ * their bucket, and later calls look at the rest. A call that moves nothing is followed by a pause.
  */
 #include "place/placer-private.h"
 #include "place/rebalance-private.h"
@@ -29,17 +29,17 @@ enum { REBALANCE_CANDIDATES = 64 };
 
 /* Less work than this per movable task is not worth the search. */
 #define REBALANCE_WORTH_NS 10000.0f /* 10 us */
-/* A pause after a look in vain, per task that can move. */
+/* Pause after a call that moved nothing, per task that can move */
 #define REBALANCE_PAUSE_NS 2000ull /* 2 us */
-/* What is gained at least, of the time until all is done. */
+/* Least gain, relative to the time until all is done */
 #define REBALANCE_GAIN 0.01f
 
 struct balance {
 	struct placer *placer;
-	uint64_t now_ns; /* the caller's */
+	uint64_t now_ns; /* caller's clock */
 	uint64_t now;
-	uint32_t n_left;                /* candidates to look at */
-	float load_ns[RBK_MAX_DEVICES]; /* until the device is idle */
+	uint32_t n_left;                /* candidates left to look at */
+	float load_ns[RBK_MAX_DEVICES]; /* time until the device is idle */
 };
 
 static float device_load_ns(const struct placer *placer, uint32_t device, uint64_t now)
@@ -57,7 +57,7 @@ static float exec_ns(const struct balance *balance, const struct place_task *tas
 	       place_contention(balance->placer, task->flow, (uint8_t)device);
 }
 
-/* What a task adds to a device's load. */
+/* Return the load that a task adds to a device. */
 static float adds_ns(const struct balance *balance, const struct place_task *task, uint32_t device)
 {
 	const struct place_device *of = &balance->placer->devices[device];
@@ -86,7 +86,7 @@ static void move(struct balance *balance, struct place_task *task, uint8_t to)
 	balance->load_ns[to] = device_load_ns(placer, to, balance->now);
 }
 
-/* --- Where the balance tips --- */
+/* --- Tipped balances --- */
 
 static bool is_idle(const struct place_queue *queue)
 {
@@ -102,13 +102,13 @@ static bool is_tipped(const struct balance *balance, uint32_t from, uint32_t to)
 	       is_idle(&balance->placer->devices[to].queue);
 }
 
-/* Does the flow's quota hold it up, whatever the device has to do? */
+/* Return true if the flow's quota holds it up, however idle the device is. */
 static bool is_held_up(const struct place_flow *flow, uint32_t device)
 {
 	return device == RBK_DEVICE_CPU && flow->is_throttled;
 }
 
-/* When @task would be done at the end of @device's queue. */
+/* Return when @task would be done at the end of @device's queue. */
 static float done_ns(const struct balance *balance, const struct place_task *task, uint32_t device)
 {
 	const struct placer *placer = balance->placer;
@@ -119,17 +119,17 @@ static float done_ns(const struct balance *balance, const struct place_task *tas
 						      balance->now_ns);
 	if (is_idle(&placer->devices[device].queue))
 		return ns;
-	/* What it disturbs itself does not count, neither here nor there. */
+	/* Contention that the flow causes itself does not count on either device. */
 	return ns + balance->load_ns[device] * placer->devices[device].inverse_contention *
 			    place_contention(placer, task->flow, (uint8_t)device);
 }
 
-/* Moves @task if another device is predicted to have done it earlier. */
+/* Move @task if another device is predicted to be done with it earlier. */
 static bool try_to_move(struct balance *balance, struct place_task *task)
 {
 	struct placer *placer = balance->placer;
 	uint8_t from = task->device, best = RBK_DEVICE_NONE;
-	/* Its own work is in that already: it is taken for the last of its flow. */
+	/* The wait includes the task's own work, as if it were the last of its flow. */
 	float best_ns = (float)place_flow_wait_ns(placer, task->flow, from, balance->now_ns);
 
 	for (uint32_t i = 0; i < placer->n_devices; i++) {
@@ -150,7 +150,7 @@ static bool try_to_move(struct balance *balance, struct place_task *task)
 	return true;
 }
 
-/* Is there a device that would take something of @from's? */
+/* Return true if another device would take some of @from's tasks. */
 static bool is_worth_looking(const struct balance *balance, uint32_t from)
 {
 	const struct placer *placer = balance->placer;
@@ -165,7 +165,7 @@ static bool is_worth_looking(const struct balance *balance, uint32_t from)
 	return false;
 }
 
-/* Whoever was looked at in vain is the last to be looked at again. */
+/* Make a task that did not move the last one to be looked at again. */
 static void look_later(struct list_node *list, struct list_node *node)
 {
 	list_remove(node);
@@ -202,15 +202,15 @@ static unsigned int unload(struct balance *balance, uint8_t from)
 	return n_moved;
 }
 
-/* --- What is in the wrong place --- */
+/* --- Exchanges --- */
 
-/* Would it be better off elsewhere only because of what it does itself? */
+/* Return true if the flow would be better off elsewhere only because of its own contention. */
 static bool is_culprit(const struct balance *balance, const struct place_flow *flow)
 {
 	return flow->own_contention > 0 && balance->placer->devices[RBK_DEVICE_CPU].contention > 1;
 }
 
-/* Does it matter to nobody when it is done, as long as the device is done with all it has? */
+/* Return true if only the end of the device's whole work matters, not that of this task. */
 static bool is_for_all(const struct balance *balance, const struct place_task *task)
 {
 	float wait_ns = (float)place_flow_wait_ns(balance->placer, task->flow, task->device,
@@ -220,7 +220,7 @@ static bool is_for_all(const struct balance *balance, const struct place_task *t
 	       !is_culprit(balance, task->flow) && wait_ns * 2 >= balance->load_ns[task->device];
 }
 
-/* The task of @from's that would gain most elsewhere. */
+/* Return the queued task that would gain most on another device. */
 static struct place_task *best_movable(const struct place_queue *queue)
 {
 	uint32_t bucket = 63 - (uint32_t)__builtin_clzll(queue->movable_mask);
@@ -228,19 +228,21 @@ static struct place_task *best_movable(const struct place_queue *queue)
 	return container_of(queue->movable[bucket].prev, struct place_task, moving);
 }
 
-/* Would the best of @a and the best of @b take less time in all in each other's place? */
+/* Return true if the best of @a and the best of @b would take less time in all if exchanged. */
 static bool is_crossed(const struct place_queue *a, const struct place_queue *b)
 {
-	/* Above the middle a task is better off elsewhere; the two of them count. */
+	/*
+	 * Above the middle bucket a task is better off on the other device; the sum of both counts.
+	 */
 	return a->movable_mask && b->movable_mask &&
 	       (63 - __builtin_clzll(a->movable_mask)) + (63 - __builtin_clzll(b->movable_mask)) >
 		       SCHEDULE_BUCKETS;
 }
 
 /*
- * The device with more to do gives the other what that is best at, until neither has anything that
- * the other would rather do. Two moves on end cross; the one that is left over at the end is evened
- * out by the next call.
+ * Let the device with more work give the other a task that the other is better at, until neither
+ * has such a task. Two moves in succession make an exchange; the next call evens out a last single
+ * move.
  */
 static unsigned int exchange(struct balance *balance, uint8_t a, uint8_t b)
 {
@@ -275,7 +277,7 @@ static unsigned int exchange_all(struct balance *balance)
 	return n_moved;
 }
 
-/* --- Few --- */
+/* --- Searches of few tasks --- */
 
 static void add_to_search(const struct balance *balance, struct search *search,
 			  struct place_task **tasks, struct place_task *task)
@@ -310,7 +312,7 @@ static unsigned int search_few(struct balance *balance, float most_ns)
 		const struct place_queue *queue = &placer->devices[i].queue;
 
 		search.load_ns[i] = balance->load_ns[i];
-		/* Those that would start last first: of equals these are moved. */
+		/* Add the tasks that would start last first: of equal tasks these are moved. */
 		for (uint64_t left = queue->movable_mask; left; left &= left - 1) {
 			const struct list_node *list = &queue->movable[__builtin_ctzll(left)];
 
@@ -332,7 +334,7 @@ static unsigned int search_few(struct balance *balance, float most_ns)
 
 /* --- The interface --- */
 
-/* Is there anything that could be gained? */
+/* Return true if rebalancing may gain time. */
 static bool is_worth_while(const struct balance *balance, uint32_t n_movable, float *ret_most_ns)
 {
 	const struct placer *placer = balance->placer;

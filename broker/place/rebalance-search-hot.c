@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Few tasks, the best devices for them
+ * The best devices for a few tasks
  *
  * Minimising the makespan on unrelated machines is NP-hard; for some thirty tasks a local search
  * comes close to the optimum in microseconds. The most loaded device gives a task to another, or
- * exchanges one for one, whichever leaves the later of the two done earliest, until nothing helps.
- * It starts twice: from how things are, and from the best cut through the tasks ordered by how many
- * times longer they take here than there, which would be optimal if tasks could be divided. If
- * neither comes near that optimum, all assignments of the few tasks around the cut are tried.
+ * exchanges two tasks with it, whichever leaves the later of the two done earliest, until no step
+ * helps. The search starts twice: from the present assignment, and from the best cut through the
+ * tasks ordered by how many times longer they take here than there, which would be optimal if tasks
+ * could be divided. If neither comes near that optimum, all assignments of the few tasks around the
+ * cut are tried.
  */
 #include <stdbool.h>
 
 #include "place/rebalance-private.h"
 
-/* A step that gains less is not worth the next look. */
+/* A step that gains less does not repay the next search. */
 #define SEARCH_MIN_GAIN 0.999f
-/* Near enough to what is possible at best. */
+/* Near enough to the lower bound */
 #define SEARCH_NEAR 0.99f
 
 enum { SEARCH_TRY_ALL = 11 };
@@ -42,7 +43,10 @@ static inline void assign(struct search *search, uint32_t task, uint32_t device)
 	search->at[task] = (uint8_t)device;
 }
 
-/* The best move off the most loaded device, or exchange with it. Return: is there one? */
+/*
+ * Do the best move off the most loaded device, or exchange with another.
+ * Return: true if a step was found.
+ */
 static bool step(struct search *search)
 {
 	uint32_t from = most_loaded(search), best_to = 0;
@@ -98,15 +102,18 @@ static float descend(struct search *search)
 	return search->load_ns[most_loaded(search)];
 }
 
-/* The tasks that may be on either of two devices, the most at home on the second first. */
+/*
+ * The tasks that may be on either of two devices, in order: first those that gain most on the
+ * second
+ */
 struct cut {
 	uint32_t a, b;
-	uint32_t n_tasks, n_on_b; /* how many of the first are on the second device */
-	float bound_ns;           /* no assignment of these is done earlier */
+	uint32_t n_tasks, n_on_b; /* tasks of the order's begin that are on b */
+	float bound_ns;           /* no assignment of these tasks is done earlier */
 	uint8_t order[SEARCH_MAX_TASKS];
 };
 
-/* Assigns them by the best cut through that order. */
+/* Assign the tasks by the best cut through that order. */
 static void cut_run(struct search *search, struct cut *cut)
 {
 	uint32_t a = cut->a, b = cut->b, n = 0;
@@ -148,8 +155,8 @@ static void cut_run(struct search *search, struct cut *cut)
 }
 
 /*
- * Tries all assignments of the tasks around the cut, those that lose least by being on the wrong
- * side of it, in Gray's order: one task changes sides from one to the next.
+ * Try all assignments of the tasks around the cut, which lose least on the wrong side of it. In
+ * Gray's order one task changes sides from one assignment to the next.
  */
 static void try_all(struct search *search, const struct cut *cut)
 {
@@ -168,7 +175,7 @@ static void try_all(struct search *search, const struct cut *cut)
 
 		if (search->takes_ns[task][is_on_a ? b : a] >= best_ns)
 			continue;
-		/* What changes if it changes sides, and back. */
+		/* Change of the loads when the task changes sides; negated to change back. */
 		to_a[n] = is_on_a ? -search->adds_ns[task][a] : search->adds_ns[task][a];
 		to_b[n] = is_on_a ? search->adds_ns[task][b] : -search->adds_ns[task][b];
 		tasks[n++] = task;

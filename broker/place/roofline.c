@@ -2,9 +2,9 @@
 /*
  * The roofline of a device, with a ceiling per family and size
  *
- * Between two size classes the rates are interpolated by the logarithm of the size. What is no rate
+ * Between two size classes the rates are interpolated by the logarithm of the size. An invalid rate
  * (0, negative, not a number: a profile that is not valid) counts as a modest device's, so that
- * whoever asks gets a number to compute with.
+ * every caller gets a usable number.
  */
 #include <math.h>
 

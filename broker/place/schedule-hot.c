@@ -1,33 +1,34 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which task starts next
+ * The scheduler: which task starts next
  *
  * Three levels. A device has a heap of flows by start tag: the virtual time at which the flow's
- * next task would start if all had their shares; the least goes first. A flow has four classes.
- * A class has a list of tasks without deadlines, which come in the order in which they are due, so
- * that queueing them and starting them costs next to nothing, and a heap of all others; their heads
+ * next task would start if all had their shares; the least tag is first. A flow has four classes. A
+ * class has a list of tasks without deadlines, which come in the order in which they are due, so
+ * that queueing and starting them costs next to nothing, and a heap of all other tasks; their heads
  * are compared.
  *
- * Start tags: a task released moves its flow's tag on by what it is predicted to use, divided by
- * the weight; when it is back the tag is corrected by what it used. The device's virtual time is
- * the start tag of what was released last. A flow that comes back after a while starts there; one
- * that has debts starts where they are paid. When a device has nothing to do everybody's debts are
- * forgiven: nobody waited.
+ * Start tags: a released task advances its flow's tag by its predicted time, divided by the weight;
+ * when the task is back the tag is corrected by the time used. The device's virtual time is the
+ * start tag of the task released last. A flow that returns after a while starts there; a flow in
+ * debt starts where the debt is paid. When a device has nothing to do all flows' debts are
+ * forgiven: no flow waited.
  *
- * A flow's tasks without deadlines run one after the other, also those that are run in parts: the
- * rest of one goes before what came later. If they took turns, part by part, the median latency of
- * 4000 tasks queued at once would be a third less; but what is left at the end are then the longest
- * tasks, each bound to the device that has begun with it, and all are done 4% later. Who waits for
- * a task can say so with a class or a deadline.
+ * A flow's tasks without deadlines run one after the other, even if they are run in parts: the rest
+ * of one precedes later ones. If they took turns, part by part, the median latency of 4000 tasks
+ * queued at once would be a third less; but the tasks left at the end would be the longest, each
+ * bound to the device that has begun with it, and all would be done 4% later. A client that waits
+ * for a task can give it a class or a deadline.
  *
- * Invariants: a flow is in a device's heap exactly if it has something queued there that can start,
+ * Invariants: a flow is in a device's heap exactly if it has a queued task there that can start,
  * and its quota does not hold it back; a queued task is in its class's list or heap, or in its
  * gate's heaps, and among the movable ones exactly if it is not bound and another device can run
  * it.
  *
- * Progress: a released task of a plan in parts has a slot, and only those have. So whatever a
- * device holds can be done, and its room comes back. If a gate has tasks and none can start, all
- * its slots belong to tasks that are released: each of them comes back, goes on, or frees its slot.
+ * Progress: a released task of a plan in parts has a slot, and only released or begun tasks have
+ * one. So whatever a device holds can be done, and its room becomes free. If a gate has tasks and
+ * none can start, all its slots belong to released tasks: each of them comes back, continues, or
+ * frees its slot.
  */
 #include <assert.h>
 #include <string.h>
@@ -54,7 +55,7 @@ static inline bool task_before(const struct heap_node *a, const struct heap_node
 	return is_due_before(task_of_node(a), task_of_node(b));
 }
 
-/* In which order one gate's tasks start, whatever their classes. */
+/* Order in which one gate's tasks start, whatever their flows */
 static inline bool is_gated_before(const struct place_task *a, const struct place_task *b)
 {
 	return a->class != b->class ? a->class < b->class : is_due_before(a, b);
@@ -67,12 +68,15 @@ static inline bool gated_before(const struct heap_node *a, const struct heap_nod
 
 /* --- A flow's tasks on a device --- */
 
-/* Among those that may move, in quarters of an octave of how much better the other device is. */
+/*
+ * Return the bucket among movable tasks: quarters of an octave of how much better the other device
+ * is.
+ */
 static inline uint8_t movable_bucket(float here_ns, float there_ns)
 {
 	int32_t here, there, bucket;
 
-	/* The bits of a float above 0, as a number, are its logarithm, roughly. */
+	/* The bits of a positive float, as a number, are roughly its logarithm. */
 	memcpy(&here, &here_ns, sizeof(here));
 	memcpy(&there, &there_ns, sizeof(there));
 	bucket = (here >> 21) - (there >> 21) + SCHEDULE_BUCKETS / 2;
@@ -87,8 +91,8 @@ static inline bool is_movable(const struct place_task *task)
 }
 
 /*
- * Nothing else could do it: nobody else is ready for it, or it was asked for there. One that only
- * goes on where it has begun, or explores, had a choice.
+ * Count a task that no other device could do: no other is ready for it, or it was requested there.
+ * A task that is bound only because it continues, or explores, had a choice.
  */
 static inline void note_choice(struct place_queue *queue, struct place_task *task)
 {
@@ -103,7 +107,7 @@ static inline void note_choice(struct place_queue *queue, struct place_task *tas
 	queue->was_needed = true;
 }
 
-/* What @work_ns adds to the load of a device. */
+/* Convert @work_ns to the load that it adds to a device. */
 static inline float load_ns(const struct placer *placer, uint8_t device, float work_ns)
 {
 	const struct place_device *of = &placer->devices[device];
@@ -111,7 +115,7 @@ static inline float load_ns(const struct placer *placer, uint8_t device, float w
 	return work_ns * of->queue.inverse_servers * of->contention;
 }
 
-/* What a task adds to the load of the device that it loads least, but @device; 0: there is none. */
+/* Return the least load that a task would add to a device other than @device; 0: there is none. */
 static inline float load_elsewhere_ns(const struct placer *placer, const struct place_task *task,
 				      uint8_t device)
 {
@@ -130,8 +134,8 @@ static inline float load_elsewhere_ns(const struct placer *placer, const struct 
 }
 
 /*
- * What counts is how much of a device a task takes up, not for how long: one of many servers for
- * 20 us is less than the whole of another device for 10.
+ * Add a task to the movable ones, by how much of a device it takes up, not for how long: one of
+ * many servers for 20 us is less than the whole of another device for 10.
  */
 static inline void insert_movable(const struct placer *placer, struct place_queue *queue,
 				  struct place_task *task)
@@ -161,7 +165,7 @@ static inline void remove_movable(struct place_queue *queue, struct place_task *
 	queue->n_movable--;
 }
 
-/* Into its class, wherever it belongs there. */
+/* Insert a task into its class, in its order. */
 static inline void insert_class(struct place_flow_queue *fq, struct place_task *task)
 {
 	struct place_class *class = &fq->classes[task->class];
@@ -209,9 +213,9 @@ static inline struct place_flow_queue *queue_of(const struct place_task *task)
 }
 
 /*
- * Chooses the task that is in its class. Without a free slot that is one that goes on, and if
- * another one, more urgent, waits for its slot, it is as urgent as that for this part. The caller
- * updates @flow; others are updated here.
+ * Choose the gate's task that is in its class. Without a free slot that is a task with a slot; if a
+ * more urgent task waits for the slot, the chosen task is as urgent for this part. The caller
+ * updates @flow; other flows are updated here.
  */
 static __attribute__((__noinline__)) void gate_settle(struct placer *placer,
 						      const struct place_flow *flow,
@@ -286,7 +290,7 @@ static inline void gate_give_slot(struct placer *placer, struct place_task *task
 	gate_settle(placer, task->flow, task->gate);
 }
 
-/* Everything but the flow's place among the flows. */
+/* Insert a task, except for the flow's place among the flows. */
 static void insert_task(struct placer *placer, struct place_task *task, uint8_t device)
 {
 	struct place_queue *queue = &placer->devices[device].queue;
@@ -346,7 +350,7 @@ static inline double variance_of(const struct place_task *task)
 	return deviation_ns * deviation_ns;
 }
 
-/* @n servers more work on it from now on. */
+/* Let @n more servers work on the task from now on. */
 static inline void add_servers(struct place_queue *queue, struct place_task *task, uint32_t n,
 			       uint64_t now)
 {
@@ -360,7 +364,7 @@ static inline void add_servers(struct place_queue *queue, struct place_task *tas
 	fq->running_since += n * now;
 }
 
-/* On the servers that are free: there is one. */
+/* Start a task on the free servers, of which there is at least one. */
 static inline void start_task(struct place_queue *queue, struct place_task *task, uint64_t now)
 {
 	uint32_t n_free = queue->n_servers - queue->running_slots;
@@ -383,7 +387,7 @@ static inline void start_task(struct place_queue *queue, struct place_task *task
 		list_init(&task->link);
 }
 
-/* Servers that have nothing to begin with join others, the oldest first, while there are chunks. */
+/* Let free servers join running tasks, the oldest first, while these have chunks left. */
 static void join_others(struct place_queue *queue, uint64_t now)
 {
 	while (queue_has_free_server(queue) && !list_is_empty(&queue->short_handed)) {
@@ -393,7 +397,7 @@ static void join_others(struct place_queue *queue, uint64_t now)
 
 		most = done_ns < task->work_ns ? (task->work_ns - done_ns) / SCHEDULE_CHUNK_NS : 0;
 		most = most < task->wanted ? most : task->wanted;
-		/* Less and less is left: who cannot be joined now never can. */
+		/* Ever less is left: a task that cannot be joined now never can. */
 		if (most <= task->slots + n_free)
 			list_remove(&task->link);
 		if (most > task->slots)
@@ -429,7 +433,7 @@ static inline void hold_task(struct place_queue *queue, struct place_task *task,
 	append_waiting(queue, task, now);
 }
 
-/* A running task leaves its servers. */
+/* Remove a running task from its servers. */
 static inline void leave_servers(struct place_queue *queue, struct place_task *task)
 {
 	struct place_flow_queue *fq = &task->flow->on[task->device];
@@ -450,7 +454,7 @@ static inline void leave_servers(struct place_queue *queue, struct place_task *t
 		queue->running_variance = 0;
 }
 
-/* Whatever waited longest has the servers that are free. */
+/* Start the tasks that have waited longest on the free servers. */
 static inline void start_waiting(struct place_queue *queue, uint64_t now)
 {
 	while (queue->n_waiting && queue_has_free_server(queue)) {
@@ -476,7 +480,7 @@ void place_not_begun(struct placer *placer, struct place_task *task, uint64_t no
 	append_waiting(queue, task, now);
 }
 
-/* It is back: whatever waited longest has its server now. */
+/* Remove a task that is back; waiting tasks take over its servers. */
 static void unhold_task(struct place_queue *queue, struct place_task *task, uint64_t now)
 {
 	struct place_flow_queue *fq = &task->flow->on[task->device];
@@ -498,7 +502,7 @@ static void unhold_task(struct place_queue *queue, struct place_task *task, uint
 		join_others(queue, now);
 }
 
-/* May the device be given another task? */
+/* Return true if the device may be given another task. */
 static bool has_room(const struct place_queue *queue, uint64_t now)
 {
 	uint64_t waiting_ns = queue->n_waiting * SCHEDULE_MIN_HELD_NS;
@@ -508,7 +512,7 @@ static bool has_room(const struct place_queue *queue, uint64_t now)
 		return true;
 	if (waiting_ns < queue->waiting_ns)
 		waiting_ns = queue->waiting_ns;
-	/* What is overdue may end at any time: nothing should be missing then. */
+	/* Overdue tasks may end at any time: the next tasks should be at hand then. */
 	left_ns = queue_left_ns(queue, now);
 	if (left_ns > 0)
 		waiting_ns += (uint64_t)left_ns;
@@ -516,8 +520,8 @@ static bool has_room(const struct place_queue *queue, uint64_t now)
 }
 
 /*
- * Has place_next() something? While a part of a task runs, its flow's next task does not follow it
- * ahead of time: the rest of the first goes before, once the part is back.
+ * Return true if place_next() has a task. While a part of a task runs, its flow's next task is not
+ * released ahead of time: once the part is back, the rest of the first task precedes it.
  */
 static inline bool can_start(const struct place_queue *queue, uint8_t device, uint64_t now)
 {
@@ -529,8 +533,8 @@ static inline bool can_start(const struct place_queue *queue, uint8_t device, ui
 	if (has_room(queue, now))
 		return fq->n_in_parts == 0 || queue_has_free_server(queue);
 	/*
-	 * A running task that can be stopped for this one is as good as over. Tasks that other
-	 * flows have waiting there are not in its way, or it would depend on those flows.
+	 * A running task that can be stopped for this one is as good as over. Other flows' tasks
+	 * that wait there do not prevent that, or this flow would depend on those flows.
 	 */
 	return queue->is_preemptible &&
 	       (fq->n_waiting == 0 || (float)queue->waiting_ns * queue->pace <
@@ -540,7 +544,7 @@ static inline bool can_start(const struct place_queue *queue, uint8_t device, ui
 
 /* --- The interface --- */
 
-/* @at of the caller's clock, in ours; as far away as makes sense. */
+/* Convert @at_ns of the caller's clock to the scheduler's, with a limited distance. */
 static inline int64_t to_due_ns(uint64_t now, uint64_t now_ns, uint64_t at_ns)
 {
 	const int64_t most = SCHEDULE_MAX_STEP_NS;
@@ -550,7 +554,7 @@ static inline int64_t to_due_ns(uint64_t now, uint64_t now_ns, uint64_t at_ns)
 	return (int64_t)now + (ahead_ns > -most ? ahead_ns : -most);
 }
 
-/* How much work it is on that device, and how many servers will share it. */
+/* Predict a task's work on the device, and how many servers will share it. */
 static inline void predict_task(const struct placer *placer, struct place_task *task,
 				uint8_t device)
 {
@@ -565,7 +569,9 @@ static inline void predict_task(const struct placer *placer, struct place_task *
 	if (most == 1)
 		return;
 	share = work_ns / place_predict_ns(placer, task->plan, device, task->count) + 0.5f;
-	/* Who is helped by nearly all has them all: none is free for others. */
+	/*
+	 * A task that nearly all servers share counts as using all: none is free for other tasks.
+	 */
 	if (share >= (float)most * 0.75f)
 		share = (float)most;
 	if (share >= 1)
@@ -606,7 +612,7 @@ void place_enqueue(struct placer *placer, struct place_task *task, uint64_t now_
 			to_due_ns(now, now_ns, task->admit_ns) + (int64_t)PLACE_NO_DEADLINE_NS;
 	else
 		task->due_ns = to_due_ns(now, now_ns, task->deadline_ns);
-	/* The rest of a task goes where the task was. */
+	/* The rest of a task takes the task's place. */
 	if (task->later_ns == 0 && task->stopped_exec_ns == 0 && !task->has_slot)
 		task->sequence = placer->schedule.sequence;
 	placer->schedule.sequence++;
@@ -638,7 +644,7 @@ void schedule_move(struct placer *placer, struct place_task *task, uint8_t devic
 	flow_update(placer, task->flow, from);
 	forget_parts(task);
 	task->decision.device = device;
-	/* Whatever it went elsewhere for at first. */
+	/* Replace the reason for its first device. */
 	task->decision.reason = RBK_REASON_COST_MODEL;
 	task->decision.predicted_ns = predicted_ns;
 	task->decision.other_ns = other_ns;
@@ -649,7 +655,7 @@ void schedule_move(struct placer *placer, struct place_task *task, uint8_t devic
 		placer->moved(placer->context, task, from);
 }
 
-/* The flow whose turn it is; one that has begun with a plan goes on with it for a while. */
+/* Choose the flow whose turn it is; a flow that has begun with a plan continues for a while. */
 static struct place_flow_queue *pick_flow(struct place_queue *queue, uint8_t device,
 					  struct place_task **ret_task)
 {
@@ -682,8 +688,8 @@ static struct place_flow_queue *pick_flow(struct place_queue *queue, uint8_t dev
 }
 
 /*
- * A task that is longer than a submission may be is run in parts, and others get in between: what
- * is released is the first of them. The rest stays in the sums of what is queued.
+ * Hold back a part of a task that is longer than a submission may be, so that other tasks run in
+ * between. The first part is released; the rest stays in the sums of queued work.
  */
 static __attribute__((__cold__, __noinline__)) void hold_back(struct placer *placer,
 							      struct place_task *task)
@@ -706,7 +712,7 @@ static __attribute__((__cold__, __noinline__)) void hold_back(struct placer *pla
 	task->flow->on[task->device].n_in_parts++;
 }
 
-/* It is back, or was not taken. */
+/* Take the rest of a task out of the sums when its part is back, or was not submitted. */
 static inline void forget_held_back(struct place_queue *queue, struct place_flow_queue *fq,
 				    struct place_task *task)
 {
@@ -729,7 +735,7 @@ struct place_task *place_next(struct placer *placer, uint8_t device, uint64_t no
 	if (!can_start(queue, device, now))
 		return NULL;
 
-	/* Going on with a plan out of turn does not make it later for anybody. */
+	/* Continuing a plan out of turn does not make virtual time later for any flow. */
 	fq = flow_queue_of(queue->flows);
 	start = queue->is_preemptible ? flow_tag(fq, now) : fq->start;
 	if (virtual_after(start, queue->virtual_time))
@@ -761,7 +767,7 @@ struct place_task *place_next(struct placer *placer, uint8_t device, uint64_t no
 	return task;
 }
 
-/* Corrects what a flow was charged by @ns. */
+/* Correct a flow's charge by @ns. */
 static void correct(struct placer *placer, struct place_flow *flow, uint8_t device, int64_t ns,
 		    uint64_t now)
 {
@@ -795,7 +801,7 @@ void place_put_back(struct placer *placer, struct place_task *task, uint64_t now
 	forget_held_back(queue, fq, task);
 	correct(placer, task->flow, device, -(int64_t)task->work_ns, now);
 	task->work_ns += task->later_ns;
-	/* A part that follows another one is as good as begun. */
+	/* A part that follows another one keeps its slot. */
 	if (!task->goes_on)
 		gate_give_slot(placer, task);
 	insert_task(placer, task, device);
@@ -803,7 +809,7 @@ void place_put_back(struct placer *placer, struct place_task *task, uint64_t now
 	flow_set_active(queue, fq);
 }
 
-/* Parts are learned from one by one, and, as decisions are about whole tasks, together. */
+/* Learn from parts one by one, and together, because decisions are about whole tasks. */
 static inline void learn(struct placer *placer, struct place_task *task, bool is_last,
 			 enum place_result result, uint64_t exec_ns, uint64_t busy_ns,
 			 uint64_t now_ns)
@@ -828,7 +834,7 @@ static inline void learn(struct placer *placer, struct place_task *task, bool is
 	forget_parts(task);
 }
 
-/* A task is back that has used so much; it is PLACE_IDLE, and its flow charged with that. */
+/* Make a task PLACE_IDLE that is back and has used @used_ns, and charge its flow with that. */
 static void give_back(struct placer *placer, struct place_task *task, uint64_t used_ns,
 		      uint64_t now)
 {
@@ -861,7 +867,7 @@ void place_stopped(struct placer *placer, struct place_task *task, uint64_t exec
 	uint64_t now = schedule_time(&placer->schedule, now_ns);
 
 	give_back(placer, task, believed_ns(busy_ns ? busy_ns : exec_ns), now);
-	/* Above 0 from now on. */
+	/* above 0 from now on */
 	task->stopped_exec_ns += exec_ns ? exec_ns : 1;
 	task->stopped_busy_ns += busy_ns ? busy_ns : exec_ns;
 }

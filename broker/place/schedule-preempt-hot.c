@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which running task gives way
+ * The choice of running tasks that give way
  *
  * A flow is charged for a task when it is released, with all that the task is predicted to use. For
- * one that takes seconds that says nothing about who is next in a millisecond. So flows that have
- * something running are compared by the tag that they would have if they had been charged with what
- * was used by now (flow_tag()); virtual time, at which others come in, follows the least of these.
+ * a task of seconds this says nothing about which flow is next in a millisecond. So flows with
+ * running tasks are compared by the tag that they would have if they had been charged with the time
+ * used by now (flow_tag()). Virtual time, at which other flows enter, follows the least of these
+ * tags.
  *
- * A task that waits for one of its flow's turns is released once a running task's flow is no longer
- * behind its own, as if that were nearly over. Often it begins by itself, in between or on a server
- * that becomes free. Only when it has waited for a while, and the running task's flow is a slice
- * ahead, is that task asked to stop: so a device changes between two long tasks once per two slices
- * at most, and where there are servers for all flows hardly ever.
+ * A waiting task of another flow is released once a running task's flow is no longer behind its
+ * own, as if the running task were nearly over. Often the waiting task begins without a stop, in
+ * between or on a server that becomes free. The running task is asked to stop only when the other
+ * has waited for a while, and the running task's flow is a slice ahead. So a device changes between
+ * two long tasks at most once per two slices, and hardly ever if there are servers for all flows.
  */
 #include "place/placer-private.h"
 
@@ -77,19 +78,19 @@ void queue_advance(struct place_queue *queue, uint8_t device, uint64_t now)
 		queue->virtual_time = least;
 }
 
-/* Has it run long enough to be asked to stop, or to be asked again? */
+/* Return true if the task has run long enough to be asked to stop, or to be asked again. */
 static inline bool may_ask(const struct place_task *task, uint64_t now)
 {
 	return now - task->asked_ns >= PLACE_SLICE_NS;
 }
 
-/* Asked, and soon to be back. */
+/* Return true if the task was asked to stop, and should be back soon. */
 static inline bool is_asked(const struct place_task *task, uint64_t now)
 {
 	return task->asked_ns != task->begin_ns && !may_ask(task, now);
 }
 
-/* Is there nothing left of its flow's quota, if that is charged with what was used by now? */
+/* Return true if the flow's quota is used up, if charged with the time used by now. */
 static inline bool is_over_quota(const struct place_task *task, uint8_t device, uint64_t now)
 {
 	const struct place_flow *flow = task->flow;
@@ -103,8 +104,9 @@ static inline bool is_over_quota(const struct place_task *task, uint8_t device, 
 }
 
 /*
- * The one whose flow is furthest ahead; of several, the one that was not asked for longest, since
- * the device may not have begun the other. NULL: none gives way to @waiting yet.
+ * Return the running task whose flow is furthest ahead. Of several, return the one that was not
+ * asked for longest, since the device may not have begun the others. NULL: none gives way to
+ * @waiting yet.
  */
 static struct place_task *find_victim(const struct place_queue *queue,
 				      const struct place_task *waiting, uint8_t device,
@@ -145,7 +147,7 @@ struct place_task *place_preempt(struct placer *placer, uint8_t device, uint64_t
 		if (queue->n_limited > 0 && may_ask(task, now) && is_over_quota(task, device, now))
 			victim = task;
 	}
-	/* One for each that waits. */
+	/* Stop one task for each that waits. */
 	list_for_each (node, &queue->waiting) {
 		const struct place_task *task = container_of(node, struct place_task, link);
 
@@ -161,7 +163,7 @@ struct place_task *place_preempt(struct placer *placer, uint8_t device, uint64_t
 	return victim;
 }
 
-/* Could anything that runs, or is about to, be stopped for what waits? */
+/* Return true if a running task, or one about to run, may have to be stopped for a waiting one. */
 static bool may_preempt(const struct place_queue *queue, uint8_t device)
 {
 	const struct place_flow_queue *fq;
@@ -196,7 +198,7 @@ uint64_t place_preempt_ns(const struct placer *placer, uint64_t now_ns)
 
 		if (!may_preempt(queue, (uint8_t)i))
 			continue;
-		/* The first of them was the first to begin. */
+		/* The first task in the list was the first to begin. */
 		age_ns = now - task_of_running(queue->running.next)->begin_ns;
 		if (age_ns + SCHEDULE_PATIENCE_NS < PLACE_SLICE_NS)
 			return now_ns + PLACE_SLICE_NS - age_ns;

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Quotas and waiting: what a flow may use, and how long it would wait
+ * Quotas and waits: what a flow may use, and how long it would wait
  *
- * A bucket holds processor time and fills at the flow's rate. A task takes out what it is predicted
- * to use when it starts, and the difference when it is back; what the reactor does is taken out at
- * once. A bucket may go below zero, so long tasks run, and are paid for before the next. It is
- * brought up to date only when it is looked at: there is no timer per flow, but a heap of the
- * throttled ones by when they may go on.
+ * A bucket holds processor time and fills at the flow's rate. A task takes out its predicted time
+ * when it starts, and the difference when it is back; the reactor's work is taken out at once. A
+ * bucket may go below zero, so long tasks run, and are paid for before the next. It is updated only
+ * when it is read: there is no timer per flow, but a heap of the throttled flows by refill_ns.
  */
 #include <math.h>
 
@@ -19,8 +18,9 @@ void flow_sync_tokens(struct place_flow *flow, uint64_t now)
 }
 
 /*
- * A quota is kept by what tasks were predicted to use until they are back. So few are released at a
- * time that servers have the next at hand, but wrong predictions cost no more than those tasks.
+ * Return true if a quota keeps a flow from starting tasks. Until tasks are back the quota is kept
+ * by their predictions. So few are released at a time: servers have the next task at hand, but
+ * wrong predictions cost no more than those tasks.
  */
 static inline bool is_held_by_quota(const struct place_queue *queue, const struct place_flow *flow,
 				    const struct place_flow_queue *fq)
@@ -45,7 +45,7 @@ void flow_update(struct placer *placer, struct place_flow *flow, uint8_t device)
 		if (virtual_after(queue->virtual_time, fq->start))
 			fq->start = queue->virtual_time;
 		heap_insert(&queue->flows, &fq->node, flow_before);
-		/* Whoever has had a long turn has had it. */
+		/* End another flow's sequence of tasks of one plan. */
 		if (queue->run_flow != flow)
 			queue->run_flow = NULL;
 	} else {
@@ -134,9 +134,9 @@ void place_flow_charge(struct placer *placer, struct place_flow *flow, uint64_t 
 }
 
 /*
- * The mean of what is above 0 of a normal distribution, x + phi(x) / Phi(x) in its deviations;
- * within a few hundredths, without exp(). Who is later than such a distribution explains will be
- * for an eighth of that longer: something has changed.
+ * Return the mean of the part above 0 of a normal distribution, x + phi(x) / Phi(x) in its
+ * deviations; within a few hundredths, without exp(). A task that is later than such a distribution
+ * explains is predicted to need another eighth of its delay: something has changed.
  */
 float queue_nearly_done_ns(float left_ns, float variance)
 {
@@ -167,7 +167,10 @@ uint64_t place_queue_backlog_ns(const struct placer *placer, uint8_t device, uin
 	return (uint64_t)(work_ns * queue->inverse_servers * placer->devices[device].contention);
 }
 
-/* Virtual time, until a flow has had its turn with all that it has queued, in ns of one server. */
+/*
+ * Return the virtual time until a flow has had its turn with all its queued tasks, in ns of one
+ * server.
+ */
 static inline float turn_ns(const struct place_queue *queue, const struct place_flow *flow,
 			    const struct place_flow_queue *fq)
 {
@@ -188,10 +191,13 @@ uint64_t place_flow_wait_ns(const struct placer *placer, const struct place_flow
 	uint64_t now = schedule_peek(&placer->schedule, now_ns);
 	float released_ns = 0, queued_ns, turns_ns, wait_ns;
 
-	/* With a server free nothing that was released is in the way. */
+	/* With a free server released tasks do not delay this one. */
 	if (!queue_has_free_server(queue))
 		released_ns = (float)queue->waiting_ns + queue_running_ns(queue, now);
-	/* Tasks that run, or that the device got earlier, are stopped for a flow that is behind. */
+	/*
+	 * Tasks that run, or that the device was given earlier, are stopped for a flow that is
+	 * behind.
+	 */
 	if (queue->is_preemptible && fq->n_released == 0) {
 		float slices_ns =
 			(float)(PLACE_SLICE_NS * 2 * (queue->n_servers + queue->n_waiting));

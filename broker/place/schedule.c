@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Setting the scheduler up: queues of devices, flows and their limits
+ * Setup of the scheduler: queues of devices, flows and their limits
  *
- * What is done once per tenant or per change of configuration. A flow has room for its tasks on
+ * This code runs once per tenant or per change of configuration. A flow has room for its tasks on
  * every device from the start, so that nothing is allocated while tasks come and go.
  */
 #include <assert.h>
@@ -17,7 +17,7 @@ void place_queue_set_profile(struct place_queue *queue, const struct place_profi
 {
 	bool is_known = profile && profile->is_valid;
 
-	/* How many there are is known of any device, if somebody says so. */
+	/* The number of servers may be known even if the profile is not valid. */
 	queue->n_servers = profile && profile->n_servers ? profile->n_servers : 1;
 	queue->n_servers_per_task = is_known ? profile->n_servers_per_task : 1;
 	if (n_in_use && queue->n_servers > n_in_use)
@@ -59,7 +59,7 @@ static void set_weight(struct placer *placer, struct place_flow *flow, uint32_t 
 	}
 }
 
-/* A quota that is not a number, or below what counts as one, is none. */
+/* Set the quota; a quota that is not a number, or out of range, is none. */
 static void set_quota(struct placer *placer, struct place_flow *flow, float cpu_max, uint64_t now)
 {
 	bool had_one = flow->cpu_max > 0;
@@ -118,7 +118,7 @@ void place_flow_set_limits(struct placer *placer, struct place_flow *flow,
 void place_flow_set_own_contention(struct placer *placer, struct place_flow *flow, float share)
 {
 	(void)placer;
-	/* Not a number is nothing that anybody could be blamed for. */
+	/* NaN counts as no share. */
 	if (!(share > 0))
 		share = 0;
 	flow->own_contention = share < 1 ? share : 1;
@@ -135,7 +135,7 @@ bool place_flow_is_idle(const struct placer *placer, const struct place_flow *fl
 		    virtual_after(fq->start, placer->devices[i].queue.virtual_time))
 			return false;
 	}
-	/* A bucket that is not full would be, if it began anew. */
+	/* A new flow's bucket would be full: keep this one until it is. */
 	return flow->cpu_max <= 0 ||
 	       flow_tokens(flow, now) >= flow->cpu_max * (double)PLACE_QUOTA_PERIOD_NS;
 }
@@ -228,7 +228,7 @@ void place_recount_flow_done(struct placer *placer, struct place_flow *flow, uin
 	struct place_flow_queue *fq = &flow->on[device];
 
 	flow_update(placer, flow, device);
-	/* It has tasks on the device, and none that could start. */
+	/* The flow has tasks on the device, and none that could start. */
 	if (!fq->is_active && fq->n_released > 0) {
 		fq->is_active = true;
 		queue->active_weight += flow->weight;

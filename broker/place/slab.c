@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where what decisions read of plans is
+ * Memory for the parts of plans that decisions read
  *
- * A decision reads one line of its plan, at other counts than the last time another. Ten thousand
- * of them by themselves, each beside kilobytes of what learning keeps, are ten thousand pages, and
- * a decision waits longer for the page table than for the line. Side by side the lines are 640 KB,
- * the entries some ten megabytes, on a handful of pages where the kernel has huge ones.
+ * A decision reads one cache line of its plan, and another one if the count changed. For ten
+ * thousand plans allocated separately, each beside kilobytes of learning data, these lines are on
+ * ten thousand pages, and a decision waits longer for the page table than for the line. Side by
+ * side the lines take 640 KB, the entries some ten megabytes, on a handful of pages where the
+ * kernel has huge pages.
  *
  * Pieces come out of chunks: a small first one, since most machines have few plans, then chunks of
- * a huge page each. A piece never moves. One that is given back is used again for the next of its
- * kind; chunks are given back with the slab. Sizes of kinds are to be powers of two of each other,
- * so that all free pieces together are no more than the largest kind once took.
+ * a huge page each. A piece never moves. A freed piece is reused for the next of its kind; chunks
+ * are freed with the slab. The sizes of kinds must be powers of two of each other, so that all free
+ * pieces together are no more than the largest kind once took.
  *
- * The kernel clears a huge page, and may have to make room for it first, when it is touched: that
+ * The kernel clears a huge page when it is touched, and may have to make room for it first: that
  * takes up to tens of milliseconds. So another thread makes the next chunk while the current one
- * has still some room. A chunk that was not made in time has small pages, which come one by one.
+ * still has some room. A chunk that was not made in time has small pages, which are faulted in one
+ * by one.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -26,7 +28,7 @@
 enum {
 	FIRST_CHUNK_BYTES = 64 << 10,
 	CHUNK_BYTES = 2 << 20,
-	/* The next chunk is made when less than this part of one is left. */
+	/* The next chunk is made when less than this part of a chunk is left. */
 	LOW_PART = 2,
 };
 
@@ -35,7 +37,7 @@ struct place_chunk {
 	struct place_chunk *next;
 } __attribute__((__aligned__(64)));
 
-/* What a piece is while nobody has it. */
+/* A free piece */
 struct place_free {
 	struct place_free *next;
 };
@@ -73,7 +75,7 @@ void place_slab_prepare(struct place_slab *slab)
 	chunk = aligned_alloc(CHUNK_BYTES, CHUNK_BYTES);
 	if (!chunk)
 		return;
-	/* Small pages do, too. */
+	/* Small pages suffice if this fails. */
 	madvise(chunk, CHUNK_BYTES, MADV_HUGEPAGE);
 	chunk->next = NULL;
 	/* Pairs with the acquire in grow(). */
