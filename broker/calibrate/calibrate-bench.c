@@ -3,11 +3,11 @@
  * Probes and the bench
  *
  * Sizes are those of profiles: a probe of a class reads and writes about as many bytes as the class
- * stands for, in shapes that are common for its family and of no power of two where that would hit
- * the same sets of a cache again and again. What it really does is taken from the plan.
+ * stands for. Shapes are common for their family, and no powers of two where these would hit the
+ * same sets of a cache again and again. The actual work is taken from the plan.
  *
- * Tensors hold numbers between 0 and 1 in no order, because selection takes longer where maxima are
- * found late, and processors slow down on what is not normal.
+ * Tensors hold numbers between 0 and 1 in random order, because selection takes longer where maxima
+ * are found late, and processors slow down on denormals.
  */
 #include "calibrate/calibrate-bench.h"
 
@@ -33,13 +33,13 @@ enum {
 	MAX_EDGES = 2 * CALIBRATE_CHAIN_NODES + 2, /* padded to 8 bytes */
 	MAX_VALUES = 8,
 	PAGE_BYTES = 4096,
-	ROW = 256,       /* elements of a row, where rows are worked on by themselves */
-	TOP_K = 8,       /* of a row */
+	ROW = 256,       /* elements of a row, for operators along rows */
+	TOP_K = 8,       /* elements selected of a row */
 	N_CHAIN = 16,    /* elements of the tensors of a chain */
-	MAX_SIDE = 1024, /* of a product that compares tiles */
+	MAX_SIDE = 1024, /* of a product that compares tiles, in elements */
 };
 
-/* ---- Which there are ---- */
+/* ---- The probes ---- */
 
 #define RATE(family, class)                  \
 	{                                    \
@@ -50,7 +50,7 @@ enum {
 		RATE(TRANSPOSE, class), RATE(GEMM, class), RATE(ACTIVATION, class), \
 		RATE(POOLING, class), RATE(SELECTION, class)
 
-/* What others can be inferred from comes first. */
+/* Probes from which others can be inferred come first. */
 static const struct calibrate_probe probes[CALIBRATE_PROBES] = {
 	RATE(ELEMENTWISE, 3),
 	RATE(MATMUL, 3),
@@ -93,7 +93,7 @@ static uint64_t class_bytes(unsigned int size_class)
 
 /* ---- Descriptions ---- */
 
-/* A plan in the making; counts are in the header. */
+/* A plan under construction; counts are in the header */
 struct sketch {
 	struct rbk_plan_header header;
 	struct rbk_plan_tensor tensors[MAX_TENSORS];
@@ -206,7 +206,7 @@ static void add_chain(struct sketch *sketch, unsigned int n_nodes)
 	}
 }
 
-/* The side of a square, a multiple of 4, of which there are @n in @bytes. */
+/* Return the side of a square, a multiple of 4, of which @n fit into @bytes. */
 static uint32_t square_side(double bytes, double n)
 {
 	uint32_t side = (uint32_t)sqrt(bytes / sizeof(float) / n);
@@ -318,7 +318,10 @@ static void sketch_begin(struct sketch *sketch, const char *name, unsigned int i
 	snprintf(sketch->header.name, sizeof(sketch->header.name), "%s-%u", name, index);
 }
 
-/* Described, on the heap. Return: NULL if there is no memory. */
+/*
+ * Serialize a sketch on the heap.
+ * Return: NULL if there is no memory.
+ */
 static void *describe(struct sketch *sketch, size_t *ret_bytes)
 {
 	struct rbk_plan_header *header = &sketch->header;
@@ -338,7 +341,7 @@ static void *describe(struct sketch *sketch, size_t *ret_bytes)
 	end = put(end, sketch->tensors, header->n_tensors * sizeof(sketch->tensors[0]));
 	end = put(end, sketch->nodes, header->n_nodes * sizeof(sketch->nodes[0]));
 	end = put(end, sketch->attrs, header->n_attrs * sizeof(sketch->attrs[0]));
-	/* Zeros follow the edges that are used. */
+	/* Zeros follow the used edges. */
 	end = put(end, sketch->edges, edge_bytes);
 	put(end, sketch->values, header->blob_bytes);
 	return desc;
@@ -373,7 +376,7 @@ static int map_memfd(struct exec_arena *arena, uint64_t bytes)
 	return 0;
 }
 
-/* In reach of the device, by its best way. */
+/* Make memory that the device can reach, in its best way. */
 static int make_arena(struct executor *executor, uint64_t bytes, struct exec_arena *arena)
 {
 	int fd = -1, r;
@@ -393,7 +396,7 @@ static int make_arena(struct executor *executor, uint64_t bytes, struct exec_are
 	return 0;
 }
 
-/* As much of it as a selection looks at in a while, again and again. */
+/* Fill memory by repeating a pattern that is long for a selection. */
 static void fill(uint8_t *to, uint64_t bytes)
 {
 	enum { N = 8192 };
@@ -427,7 +430,10 @@ int calibrate_bench_init(struct calibrate_bench *bench, struct executor *executo
 
 /* ---- The bench ---- */
 
-/* Lays the plan's bound tensors out in the arena. Return: false if there is no room. */
+/*
+ * Place the plan's bound tensors in the arena.
+ * Return: false if there is no room.
+ */
 static bool bind_tensors(struct calibrate_bench *bench)
 {
 	const struct plan *plan = bench->plan;
@@ -498,7 +504,7 @@ int calibrate_bench_prepare(struct calibrate_bench *bench, unsigned int probe)
 
 int calibrate_bench_load(struct calibrate_bench *bench)
 {
-	/* A first run never counts, and nobody is to wait on the setup thread for what it takes. */
+	/* The first run never counts, and nothing on the setup thread is to wait for a warm-up. */
 	const struct exec_load load = {.tier = EXEC_TIER_VRAM, .n_slots = 1, .starts_cold = true};
 	struct executor *executor = bench->executor;
 	int r;
@@ -517,15 +523,15 @@ int calibrate_bench_load(struct calibrate_bench *bench)
 
 /* ---- Shapes of tiles ---- */
 
-/* x * w * w ..., m times k and k times n; a convolution of n channels with as many, k times k. */
+/* x * w * w ..., m times k and k times n; a convolution of n channels with n filters, k times k */
 struct problem {
 	uint16_t m, k, n;
 	uint8_t n_nodes; /* 0: there is no such problem */
 };
 
 /*
- * Each takes some milliseconds at most. On a card, products follow one another, so that they weigh
- * more than their way there and back; a software device works where they lie.
+ * Each problem takes some milliseconds at most. On a card, products follow one another, so that
+ * they outweigh the transfers; a software device works on tensors in place.
  */
 static const struct problem software_problems[EXEC_TILE_OPS][EXEC_TILE_CLASSES] = {
 	[EXEC_TILE_MATMUL] = {[EXEC_TILE_LARGE] = {256, 256, 256, 1},
@@ -602,7 +608,7 @@ static void add_products(struct sketch *sketch, const struct problem *problem, e
 	}
 }
 
-/* Of tensor @t of the plan. */
+/* Return the data of tensor @t of the plan. */
 static void *bench_tensor(const struct calibrate_bench *bench, unsigned int t)
 {
 	const struct exec_ref *ref = &bench->refs[bench->plan->tensors[t].binding];
@@ -611,8 +617,8 @@ static void *bench_tensor(const struct calibrate_bench *bench, unsigned int t)
 }
 
 /*
- * Fills x and w of float16, whose range is small: results of products stay about as large as what
- * was multiplied. Half of w is zero, so that sums differ by more than rounding does.
+ * Fill x and w of float16, whose range is small: results of products stay about as large as their
+ * operands. Half of w is zero, so that wrong sums differ by more than rounding does.
  */
 static void fill_half(struct calibrate_bench *bench, const struct problem *problem)
 {
@@ -639,7 +645,7 @@ int calibrate_bench_prepare_tile(struct calibrate_bench *bench, unsigned int ind
 	struct sketch sketch;
 	int r;
 
-	/* Products of results would grow out of all bounds. */
+	/* Operands must be reset: products of results would grow without bound. */
 	fill(bench->arena.base, bench->arena.bytes);
 	bench->is_overwritten = true;
 	sketch_begin(&sketch, "tile", index);
@@ -658,7 +664,7 @@ int calibrate_bench_prepare_tile(struct calibrate_bench *bench, unsigned int ind
 	return r < 0 ? error_fold(r) : r;
 }
 
-/* Element @i of tensor @t of the plan. */
+/* Return element @i of tensor @t of the plan. */
 static double bench_value(const struct calibrate_bench *bench, unsigned int t, uint32_t i)
 {
 	if (bench->plan->tensors[t].dtype == RBK_DTYPE_F16)
@@ -667,8 +673,8 @@ static double bench_value(const struct calibrate_bench *bench, unsigned int t, u
 }
 
 /*
- * The last tensor's element @i. All of what is summed is positive, so nothing cancels out; float16
- * is rounded to in each node, by 2^-11 at most.
+ * Compare @sum with element @i of the last tensor. All summands are positive, so nothing cancels
+ * out; rounding to float16 adds at most 2^-11 per node.
  */
 static bool is_near(const struct calibrate_bench *bench, double sum, uint32_t i)
 {
@@ -679,7 +685,7 @@ static bool is_near(const struct calibrate_bench *bench, double sum, uint32_t i)
 	return fabs(sum - bench_value(bench, t, i)) <= tolerance * sum;
 }
 
-/* One row, which depends on no other. */
+/* Check one row, which depends on no other row. */
 static bool is_row_right(const struct calibrate_bench *bench, const struct problem *problem,
 			 uint32_t row)
 {
@@ -738,7 +744,7 @@ bool calibrate_bench_tile_is_right(const struct calibrate_bench *bench, unsigned
 
 void calibrate_tiles_choose(const struct calibrate_tiles *measured, struct exec_tiles *tiles)
 {
-	/* Less is what measuring twice may differ by. */
+	/* Repeated measurements may differ by less. */
 	const float least_gain = 0.97f;
 
 	for (unsigned int i = 0; i < CALIBRATE_TILE_PROBES; i += EXEC_MAX_TILES) {

@@ -1,12 +1,12 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Probes: small plans by which a device's speed is known, and a bench that one of them lies on
+ * Probes: small plans that show a device's speed, and a bench that holds one probe
  *
  * A probe is one operator of a family on tensors of one size class, or a chain of tiny operators
- * that shows what starting a task and a node costs. A bench holds what running one takes: memory
- * that the device can reach, the plan, its working memory on the device. Who runs the task on the
- * bench, and when, is somebody else's: see calibrate.h.
+ * that shows the cost of starting a task and a node. A bench holds what a run of the probe needs:
+ * memory that the device can reach, the plan, its working memory on the device. The caller runs the
+ * task, see calibrate.h.
  *
  * Setup thread, or before there are threads; one bench at a time for one device.
  */
@@ -17,10 +17,12 @@
 #include "plan/executor.h"
 
 enum {
-	/* Classes up to here are measured; the largest is as the one before it. */
+	/*
+	 * Classes below this are measured; the largest class takes the rate of the one before it.
+	 */
 	CALIBRATE_CLASSES = 5,
-	CALIBRATE_CHAIN_SHORT = 2, /* of probes: one tiny node */
-	CALIBRATE_CHAIN_LONG = 3,  /* CALIBRATE_CHAIN_NODES of them */
+	CALIBRATE_CHAIN_SHORT = 2, /* probe of one tiny node */
+	CALIBRATE_CHAIN_LONG = 3,  /* probe of CALIBRATE_CHAIN_NODES tiny nodes */
 	CALIBRATE_PROBES = 2 + OP_FAMILY_COUNT * CALIBRATE_CLASSES,
 	CALIBRATE_CHAIN_NODES = 9,
 };
@@ -32,7 +34,7 @@ struct calibrate_probe {
 	uint8_t n_nodes;
 };
 
-/* The @index-th probe, the most informative ones first. */
+/* Return the @index-th probe; the most informative probes come first. */
 struct calibrate_probe calibrate_probe(unsigned int index);
 
 static inline bool calibrate_probe_is_chain(unsigned int index)
@@ -40,69 +42,76 @@ static inline bool calibrate_probe_is_chain(unsigned int index)
 	return index == CALIBRATE_CHAIN_SHORT || index == CALIBRATE_CHAIN_LONG;
 }
 
-/* The index of a family's probe at a size class below CALIBRATE_CLASSES. */
+/* Return the index of a family's probe at a size class below CALIBRATE_CLASSES. */
 unsigned int calibrate_probe_index(enum op_family family, unsigned int size_class);
 
-/* What a probe's task does, in all. */
+/* Work of a probe's task */
 struct calibrate_work {
 	uint32_t n_nodes;
 	double flops, bytes;         /* read and written by its nodes */
-	double up_bytes, down_bytes; /* of what is bound to it */
+	double up_bytes, down_bytes; /* of its bound tensors */
 };
 
 struct calibrate_bench {
 	struct executor *executor;
-	struct exec_arena arena; /* base NULL: not there */
-	struct plan *plan;       /* NULL: none lies on it */
+	struct exec_arena arena; /* base NULL: no memory */
+	struct plan *plan;       /* NULL: the bench is empty */
 	bool is_loaded;
-	bool is_overwritten; /* by results that are no numbers to measure with */
+	bool is_overwritten; /* by results that are unsuitable as operands */
 	struct exec_ref refs[RBK_MAX_REFS];
-	struct exec_task task; /* of the plan; state and results are whose runs it */
+	struct exec_task task; /* of the plan; the caller sets state and results */
 	struct calibrate_work work;
 };
 
-/* Bytes of memory that a bench for probes up to @size_class takes. */
+/* Return the bytes of memory that a bench for probes up to @size_class takes. */
 uint64_t calibrate_bench_bytes(unsigned int size_class);
 
 /*
- * Makes the memory for probes up to @size_class and shows it to the device.
+ * Make the memory for probes up to @size_class and import it into the device.
  * Return: 0; negative errno.
  */
 int calibrate_bench_init(struct calibrate_bench *bench, struct executor *executor,
 			 unsigned int size_class);
 
 /*
- * Lays a probe on the empty bench: makes and prepares its plan. What loading it takes is in
- * plan->footprint, for one slot. Return: 0; EXECUTOR_E_UNSUPPORTED; negative errno.
+ * Make and prepare a probe's plan on the empty bench. The memory for loading it is in
+ * plan->footprint, for one slot.
+ * Return: 0; EXECUTOR_E_UNSUPPORTED; negative errno.
  */
 int calibrate_bench_prepare(struct calibrate_bench *bench, unsigned int probe);
 
-/* Gets it ready to run, if the device wants that. Return: as executor_ops.plan_load(). */
+/*
+ * Load the plan, if the device needs that.
+ * Return: as executor_ops.plan_load().
+ */
 int calibrate_bench_load(struct calibrate_bench *bench);
 
 /*
- * Shapes of tiles (plan/executor.h): a probe is a problem of one class with one of the shapes. It
- * is wanted of a device that has this shape and another one.
+ * Probes of tile shapes (plan/executor.h): a probe is a problem of one class with one of the
+ * shapes. Return true if the device has this shape and another one, so that the probe is needed.
  */
 enum { CALIBRATE_TILE_PROBES = EXEC_TILE_OPS * EXEC_TILE_CLASSES * EXEC_MAX_TILES };
 bool calibrate_tile_is_wanted(struct executor *executor, unsigned int index);
 
-/* As calibrate_bench_prepare(), of the @index-th probe of tiles. */
+/* Prepare the @index-th probe of tiles, as calibrate_bench_prepare() does. */
 int calibrate_bench_prepare_tile(struct calibrate_bench *bench, unsigned int index);
 
-/* After that one ran: is what it computed right, as far as a plain sum here and there can tell? */
+/*
+ * After a probe of tiles ran, return true if its results are right, as far as a sample of plain
+ * sums can tell.
+ */
 bool calibrate_bench_tile_is_right(const struct calibrate_bench *bench, unsigned int index);
 
-/* What they took, in nanoseconds; 0: not measured, or wrong. */
+/* Times of tile probes, in nanoseconds; 0: not measured, or wrong results */
 struct calibrate_tiles {
 	float exec_ns[CALIBRATE_TILE_PROBES];
 };
 
-/* Puts the fastest into @tiles, which are those in use: they stay where others win by little. */
+/* Put the fastest shapes into @tiles, the shapes in use, which stay where others win by little. */
 void calibrate_tiles_choose(const struct calibrate_tiles *measured, struct exec_tiles *tiles);
 
-/* Takes the probe off, whatever has become of it. */
+/* Remove the probe from the bench, whatever state it is in. */
 void calibrate_bench_clear(struct calibrate_bench *bench);
 
-/* Clears it and gives the memory back. */
+/* Clear the bench and free its memory. */
 void calibrate_bench_deinit(struct calibrate_bench *bench);

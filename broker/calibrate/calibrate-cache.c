@@ -9,16 +9,16 @@
  *	[device]
  *	...
  *
- * Tiles are numbers of shapes (plan/executor.h), for each operator that has a choice one for each
- * class of problems; all are 0 for a device without.
+ * Tiles are numbers of shapes (plan/executor.h): for each operator with a choice of shapes, one
+ * number for each class of problems. All are 0 for a device without a choice.
  *
- * The number in the first line is a checksum (FNV-1a, 64 bits) of everything after that line: it
- * finds out files that were cut off or damaged, not forgers. Those are kept out by the owner and
- * the mode of the file, and could achieve no more than wrong estimates: figures are in their ranges
- * or the file is refused.
+ * The number in the first line is a checksum (FNV-1a, 64 bits) of everything after that line. It
+ * detects files that were cut off or damaged, not forgeries. Against forgeries, the owner and the
+ * mode of the file are checked. A forgery could only cause wrong estimates: figures are in their
+ * ranges or the file is refused.
  *
- * A file is named after the device alone, so that a new driver's profile takes the place of the old
- * one's. It is written beside it and renamed.
+ * A file is named after the device alone, so that a new driver's profile replaces the old one's. A
+ * new file is written under a temporary name in the same folder and renamed.
  */
 #include "calibrate/calibrate-cache.h"
 
@@ -68,7 +68,7 @@ void calibrate_cache_key(const struct executor_info *info, const char *version,
 	snprintf(ret, CALIBRATE_KEY_BYTES, "brokerd %s, %s %s, %s, %s, %" PRIu32 " threads, %s",
 		 version, kinds[info->kind], info->name, info->driver, info->paths, info->n_threads,
 		 uuid);
-	/* It is a line of a file. */
+	/* The key is a line of a file. */
 	for (char *c = ret; *c; c++)
 		if ((unsigned char)*c < 0x20 || *c == 0x7f)
 			*c = '?';
@@ -84,7 +84,10 @@ void calibrate_cache_file(const struct executor_info *info, char ret[static CALI
 
 /* ---- Reading ---- */
 
-/* Takes the first line off, without its line break. Return: NULL if there is none. */
+/*
+ * Take the first line off @text, without its line break.
+ * Return: NULL if there is none.
+ */
 static char *take_line(char **text)
 {
 	return strchr(*text, '\n') ? strsep(text, "\n") : NULL;
@@ -127,7 +130,10 @@ static bool parse_tiles(const char *line, struct exec_tiles *ret)
 	return *line == '\0';
 }
 
-/* Return: NULL if @text, which is taken apart, is a profile for @key; else why it is not. */
+/*
+ * Parse @text, which is modified.
+ * Return: NULL if it is a profile for @key; otherwise a phrase that says why not.
+ */
 static const char *parse(char *text, size_t n_text, const char *key, struct calibrate_cached *ret,
 			 int *ret_error)
 {
@@ -283,7 +289,7 @@ int calibrate_cache_write(const char *folder, const struct executor_info *info, 
 		return error_origin(-ENOMEM);
 	calibrate_cache_file(info, file);
 	snprintf(beside, sizeof(beside), ".%s.%d", file, (int)getpid());
-	/* One of a process that had our number. */
+	/* A file left by a process that had the same pid */
 	unlinkat(directory, beside, 0);
 	fd = openat(directory, beside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)

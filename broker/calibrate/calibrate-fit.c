@@ -2,20 +2,20 @@
 /*
  * From samples to a profile
  *
- * A run takes what a task costs, what its nodes cost, what its tensors take on the link, and the
- * work itself. Two chains of tiny nodes, of one length and another, give the first two; the rates
- * of the link are known from elsewhere; what is left of a probe's time is work.
+ * The time of a run consists of the overhead of the task and of its nodes, the transfer of tensors
+ * on the link, and the work itself. Two chains of tiny nodes, of different length, give the
+ * overheads; the rates of the link are known from elsewhere; the rest of a probe's time is work.
  *
- * Work is bound by operations or by bytes, and a probe cannot tell which: what binds a family is
- * known beforehand. The other ceiling must not bind where nothing was measured, so it is that of
- * the family which is known to reach it: MatMul for operations, addition for bytes. A product of a
- * matrix and a vector, say, is then predicted at the speed of memory, although only products of
+ * Work is bound by operations or by bytes, and a probe cannot tell which, so the bound of each
+ * family is fixed here. The other ceiling must not bind where nothing was measured, so it is that
+ * of the family which is known to reach it: MatMul for operations, addition for bytes. A product of
+ * a matrix and a vector, say, is then predicted at the speed of memory, although only products of
  * large matrices were measured.
  *
- * Ratios for what was not measured, by kind of device, are rounded estimates: those of processors
- * and of software devices are near what a Zen 4 processor and lavapipe (Mesa 22.3) show at 256 KiB,
- * those of GPUs have no measurement behind them. They hold until something is measured or observed,
- * and until then a GPU needs speedup_threshold (placer.h) on top.
+ * Ratios for families that were not measured, by kind of device, are rounded estimates: those of
+ * processors and of software devices are near measurements of a Zen 4 processor and lavapipe (Mesa
+ * 22.3) at 256 KiB, those of GPUs have no measurement behind them. They hold until something is
+ * measured or observed, and until then a GPU needs speedup_threshold (placer.h) on top.
  */
 #include <math.h>
 #include <stdio.h>
@@ -25,7 +25,7 @@
 
 enum { FLOPS, BYTES };
 
-/* What binds a family, and its rate there as a part of the reference's. */
+/* The bound of a family, and its rate there as a part of the reference's */
 static const struct family_traits {
 	uint8_t binds; /* FLOPS: MatMul is the reference; BYTES: addition is */
 	float part[3]; /* by enum executor_kind */
@@ -42,11 +42,11 @@ static const struct family_traits {
 	[OP_FAMILY_SELECTION] = {FLOPS, {0.02f, 0.01f, 0.01f}},
 };
 
-/* What starting a task takes where that was not measured. */
+/* Time to start a task if it was not measured */
 static const double usual_task_ns[] = {
 	[EXECUTOR_CPU] = 100, [EXECUTOR_GPU] = 20000, [EXECUTOR_SOFTWARE_GPU] = 30000};
 
-/* Operations per byte where only one of the references was measured. */
+/* Operations per byte if only one of the references was measured */
 static const double balance = 8;
 
 static const struct calibrate_sample *find_sample(const struct calibrate_samples *samples,
@@ -55,9 +55,9 @@ static const struct calibrate_sample *find_sample(const struct calibrate_samples
 	return samples->measured >> probe & 1 ? &samples->of[probe] : NULL;
 }
 
-/* ---- Predicting how long a probe will take ---- */
+/* ---- Predictions of probes' times ---- */
 
-/* How much longer the next size takes, rather too long than too short. */
+/* Return the factor by which the next size takes longer, rather too large than too small. */
 static double growth(enum op_family family)
 {
 	switch (family) {
@@ -65,7 +65,7 @@ static double growth(enum op_family family)
 	case OP_FAMILY_GEMM:
 		return 24; /* eight times the bytes are 8^1.5 times the operations */
 	case OP_FAMILY_CONVOLUTION:
-		return 16; /* and twice the channels */
+		return 16; /* twice the channels on top */
 	default:
 		return 12; /* beyond a cache */
 	}
@@ -100,7 +100,7 @@ double calibrate_expected_ns(const struct calibrate_samples *samples, unsigned i
 enum {
 	RUNS_LEAST = 3,
 	RUNS_MOST = 20,
-	RUNS_ENOUGH_NS = 200000, /* of what was counted, to believe the best */
+	RUNS_ENOUGH_NS = 200000, /* total of counted runs that makes the best one reliable */
 };
 
 bool calibrate_runs_add(struct calibrate_runs *runs, uint64_t exec_ns, uint64_t busy_ns)
@@ -145,12 +145,15 @@ static void fit_overheads(struct fit *fit)
 		fit->node_ns = ((double)many->exec_ns - (double)one->exec_ns) /
 			       (CALIBRATE_CHAIN_NODES - 1);
 	fit->node_ns = fmax(fit->node_ns, 0);
-	/* Both were disturbed if a node seems to take longer than a task. */
+	/* A node that seems to take longer than a task shows that both were disturbed. */
 	fit->node_ns = fmin(fit->node_ns, (double)one->exec_ns);
 	fit->task_ns = (double)one->exec_ns - fit->node_ns;
 }
 
-/* The time of the work alone; of what is hardly longer than starting it, a small part of it. */
+/*
+ * Return the time of the work alone; at least a small part of a time that hardly exceeds the
+ * overhead.
+ */
 static double work_ns(const struct fit *fit, const struct calibrate_sample *sample)
 {
 	const struct calibrate_device *device = fit->device;
@@ -178,8 +181,9 @@ static void fit_samples(struct fit *fit)
 }
 
 /*
- * Fills the holes of a curve, which are 0: between two values by the line between them, beyond the
- * ends by the end. Return: false if there is no value at all.
+ * Fill the holes of a curve, which are 0: linearly between two values, and by the end's value
+ * beyond the ends.
+ * Return: false if there is no value at all.
  */
 static bool fill_curve(double curve[PLACE_SIZE_CLASSES])
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Measuring a device before anybody is served
+ * Measuring a device before clients are served
  *
  * Everything happens on the calling thread, which is the executors' reactor and setup thread in
- * one. What a probe takes before it can be timed (making the plan, compiling, a first run in which
- * some drivers compile again) may be far more than what is timed; so that is watched, and no probe
- * is begun that would not be done in time if it were like the worst of those before it.
+ * one. The setup of a probe (making the plan, compiling, a first run in which some drivers compile
+ * again) may take far longer than the runs that are timed. So the setup is timed, too, and no probe
+ * begins that would end late if its setup took as long as the longest so far.
  */
 #include "calibrate/calibrate.h"
 
@@ -18,8 +18,8 @@
 #include "util/waker.h"
 
 enum {
-	START_CLASS = 3,        /* probes up to here are measured at the start ... */
-	START_MEMORY_CLASS = 4, /* ... and addition here, beyond most caches */
+	START_CLASS = 3,        /* probes up to this class are measured at the start */
+	START_MEMORY_CLASS = 4, /* and addition up to this one, beyond most caches */
 	/* lavapipe has LLVM compile at the first dispatch. */
 	SOFTWARE_SETUP_NS = 60000000,
 };
@@ -82,7 +82,7 @@ struct measure {
 	struct calibrate_bench bench;
 	struct calibrate_samples *samples;
 	uint64_t end_ns;
-	uint64_t setup_ns; /* the most that came before the runs of a probe that count */
+	uint64_t setup_ns; /* longest time before the counted runs of a probe */
 };
 
 static uint64_t now_ns(const struct measure *measure)
@@ -98,7 +98,7 @@ static bool is_for_start(unsigned int index)
 	       (probe.family == OP_FAMILY_ELEMENTWISE && probe.size_class <= START_MEMORY_CLASS);
 }
 
-/* Is there time for a probe, if it is like those before? */
+/* Return true if there is time for a probe, judging by earlier ones. */
 static bool has_time(const struct measure *measure, unsigned int probe)
 {
 	double expected_ns = 4 * calibrate_expected_ns(measure->samples, probe);
@@ -113,11 +113,11 @@ static int run_once(struct measure *measure, uint64_t *ret_exec_ns, uint64_t *re
 	int res = measure->world->run(measure->world->context, measure->bench.executor,
 				      &measure->bench.task, ret_exec_ns, ret_busy_ns);
 
-	/* Nobody cancels it, and what it lacks was given to it: the device does not do as told. */
+	/* No cause but the device: the task is not cancelled, and lacks nothing. */
 	return res ? error_origin(-EIO) : 0;
 }
 
-/* Runs the probe that lies on the bench until its best run can be believed, or time is up. */
+/* Run the probe on the bench until its best run can be believed, or time is up. */
 static int measure_runs(struct measure *measure, uint64_t begin_ns, struct calibrate_runs *runs)
 {
 	uint64_t exec_ns, busy_ns, setup_ns;
@@ -138,7 +138,10 @@ static int measure_runs(struct measure *measure, uint64_t begin_ns, struct calib
 	return 0;
 }
 
-/* Return: 0, also if the device cannot or there was no time; -EIO; -ENOMEM. */
+/*
+ * Measure a probe.
+ * Return: 0, also if the device cannot or there was no time; -EIO; -ENOMEM.
+ */
 static int measure_probe(struct measure *measure, unsigned int probe)
 {
 	struct calibrate_runs runs = {.n = 0};

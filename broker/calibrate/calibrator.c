@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Measuring devices while others are served
+ * Measuring devices while clients are served
  *
  * One device at a time, one probe at a time: its memory is charged, its plan made and loaded on the
- * setup thread, its task run a few times whenever nobody else wants the device, its plan and memory
- * given back. Every step ends in a callback on the reactor, which looks whether to go on.
+ * setup thread, its task run a few times whenever the device is not needed otherwise, and its plan
+ * and memory freed. Every step ends in a callback on the reactor, which decides whether to
+ *continue.
  *
  *	open -> [prepare -> load -> run ... -> clear] ... -> close
  *
- * Of a device that has shapes of tiles to choose from, these are compared first, and the fastest of
- * each class is taken, so that the other probes see the device as plans will: see
+ * If a device has shapes of tiles to choose from, these are compared first, and the fastest of each
+ * class is chosen, so that the other probes run with the shapes that plans will use: see
  * calibrate-bench.h.
  *
- * What would keep the device busy for longer than a submission may is left out: nobody is to wait
- * for a measurement.
+ * Probes that would keep the device busy for longer than a submission may are left out: no task is
+ * to wait for a measurement.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -31,21 +32,21 @@ struct calibrator {
 	struct calibrate_ops ops;
 	struct executor *const *executors;
 	uint32_t n_executors;
-	uint32_t devices; /* still to be measured, as a mask */
+	uint32_t devices; /* devices still to be measured, as a mask */
 	bool is_stopping;
 
-	/* The device that is being measured. */
+	/* The device being measured */
 	struct executor *executor; /* NULL: none */
-	uint64_t bench_bytes;      /* charged for its memory */
+	uint64_t bench_bytes;      /* charged for the bench's memory */
 	struct calibrate_bench bench;
 	struct calibrate_samples samples;
 	struct calibrate_runs runs;
-	uint64_t run_ns, busy_ns; /* of the parts of one run so far */
-	unsigned int tile;        /* probe of tiles; CALIBRATE_TILE_PROBES: that is done */
+	uint64_t run_ns, busy_ns; /* of the finished parts of the current run */
+	unsigned int tile;        /* tile probe; CALIBRATE_TILE_PROBES: all done */
 	struct calibrate_tiles tiles;
-	bool has_chosen; /* from them */
+	bool has_chosen; /* the fastest tiles were chosen */
 	unsigned int probe;
-	bool is_sampled; /* runs is a sample; of tiles, and right as well */
+	bool is_sampled; /* runs is a sample; for tiles, with right results */
 	int result;      /* of the last step on the setup thread */
 	bool has_failed;
 };
@@ -168,7 +169,7 @@ static void run_done(void *data)
 	calibrator->run_ns += exec_ns;
 	calibrator->busy_ns += task->busy_ticks ? clock_ticks_to_ns(task->busy_ticks) : exec_ns;
 	if (++task->part < task->plan->n_parts[calibrator->executor->index]) {
-		/* All parts of a task are run, also of one that nobody will look at. */
+		/* Run all parts of a task, even if its result will not be used. */
 		run_part(calibrator);
 		return;
 	}
@@ -236,7 +237,7 @@ static void prepare_done(void *data)
 		clear(calibrator);
 }
 
-/* To the next probe of tiles; behind the last one, what they say is done. */
+/* Advance to the next wanted probe of tiles; after the last one, choose the fastest tiles. */
 static void next_tile(struct calibrator *calibrator)
 {
 	struct exec_tiles tiles;

@@ -2,16 +2,16 @@
 /*
  * Profiles as files
  *
- * inih takes lines apart; this file gives it lines, knows which, and refuses what inih would let
- * pass in silence: lines longer than its buffer, control characters, text without a key. A file
+ * inih splits lines; this file gives it lines, keeps their numbers, and refuses what inih would
+ * ignore silently: lines longer than its buffer, control characters, text without a key. A file
  * that was cut off lacks a rate, or the line break at its end, and is refused either way.
  *
- * Rates are a curve over the size of a node. A line gives points of it, of any sizes; what the
- * profile keeps are its values at the sizes of the classes, interpolated as predictions are, by the
- * logarithm of the size. Beyond its ends a curve stays what it is there, and one point without a
- * size is a curve of all sizes.
+ * Rates are a curve over the size of a node. A line gives points of the curve, at any sizes. The
+ * profile keeps the curve's values at the sizes of the classes, interpolated as predictions are, by
+ * the logarithm of the size. Beyond its ends a curve is constant, and a single point without a size
+ * is a curve of all sizes.
  *
- * Everything is read and everything that is wrong is said, not only what comes first.
+ * The whole file is read, and every error is reported, not only the first.
  */
 #include "calibrate/profile-file.h"
 
@@ -46,7 +46,7 @@ enum section { NOWHERE, IGNORING, DEVICE, LINK, RATES, SECTION_COUNT };
 static const char *const section_names[SECTION_COUNT] = {
 	[DEVICE] = "device", [LINK] = "link", [RATES] = "rates"};
 
-/* A unit behind a number, and what it is of the unit that profiles are in. */
+/* A unit behind a number, as a multiple of the profile's own unit */
 struct unit {
 	const char *name;
 	double factor;
@@ -85,7 +85,7 @@ static const struct key {
 };
 enum { KEY_NAME = 0, KEY_SERVERS = 2, KEY_SERVERS_PER_TASK = 3, KEY_UP = 9, KEY_DOWN = 10 };
 
-/* The two ceilings of a roofline, and of each family a row, with one more for the others. */
+/* The two ceilings of a roofline; each family has a row, and one more row is for the others. */
 enum { FLOPS, BYTES, CEILING_COUNT };
 static const char *const ceiling_names[CEILING_COUNT] = {"flops", "bytes"};
 enum { OTHERS = OP_FAMILY_COUNT };
@@ -102,7 +102,7 @@ struct reader {
 	size_t n_text, at;
 	unsigned int line;
 	enum section section;
-	bool has_complained; /* about this line */
+	bool has_complained; /* the current line has an error */
 
 	struct place_profile profile;
 	unsigned int section_lines[SECTION_COUNT];
@@ -111,7 +111,7 @@ struct reader {
 
 	struct sentences errors;
 	unsigned int n_errors;
-	int error; /* ours: negative errno, sticky */
+	int error; /* negative errno of the broker itself, sticky */
 };
 
 /* ---- Complaints ---- */
@@ -134,8 +134,9 @@ complain(struct reader *reader, unsigned int line, const char *key, const char *
 /* ---- Values ---- */
 
 /*
- * A number as people write it, without sign, "inf", "nan" or hexadecimal, which strtod() takes too.
- * Return: what follows it; NULL: there is none.
+ * Parse a number in decimal notation, without sign, "inf", "nan" or hexadecimal, which strtod()
+ * also accepts.
+ * Return: the text behind it; NULL: no number.
  */
 static const char *parse_number(const char *text, double *ret)
 {
@@ -167,7 +168,8 @@ static bool parse_unit(const char *text, const struct unit *units, double *ret)
 }
 
 /*
- * Ranges are those of the float that it becomes: the ends of a range can be written and read.
+ * Parse a quantity. Ranges apply to the resulting float, so that the ends of a range can be written
+ * and read.
  * Return: false if it is no such quantity, or not from @min to @max.
  */
 static bool parse_quantity(const char *text, const struct unit *units, float min, float max,
@@ -185,7 +187,7 @@ static bool parse_quantity(const char *text, const struct unit *units, float min
 	return true;
 }
 
-/* Blanks between a number and its unit are allowed, as in all other values. */
+/* Parse a size. Blanks between the number and its unit are allowed, as in all other values. */
 static bool parse_size(const char *text, uint64_t *ret)
 {
 	size_t n_digits = strspn(text, "0123456789."), n_blanks;
@@ -270,7 +272,7 @@ struct point {
 	double rate;
 };
 
-/* The value of a curve through @points, whose sizes ascend. */
+/* Return the value at @log2_bytes of a curve through @points, whose sizes ascend. */
 static double curve_at(const struct point *points, unsigned int n, double log2_bytes)
 {
 	double part;
@@ -280,7 +282,7 @@ static double curve_at(const struct point *points, unsigned int n, double log2_b
 	for (unsigned int i = 1; i < n; i++) {
 		if (log2_bytes > points[i].log2_bytes)
 			continue;
-		/* To the last bit. */
+		/* exact to the last bit */
 		if (log2_bytes == points[i].log2_bytes)
 			return points[i].rate;
 		part = (log2_bytes - points[i - 1].log2_bytes) /
@@ -290,7 +292,10 @@ static double curve_at(const struct point *points, unsigned int n, double log2_b
 	return points[n - 1].rate;
 }
 
-/* "900", or "2MiB: 900". Return: false, with a complaint, if it is neither. */
+/*
+ * Parse "900", or "2MiB: 900".
+ * Return: false, with a complaint, if it is neither.
+ */
 static bool read_point(struct reader *reader, const char *key, char *text, struct point *ret)
 {
 	char *colon = strchr(text, ':'), *number = colon ? colon + 1 : text, *end;
@@ -324,7 +329,10 @@ static bool read_point(struct reader *reader, const char *key, char *text, struc
 	return true;
 }
 
-/* Takes the unit off the end of @list. */
+/*
+ * Remove the unit from the end of @list.
+ * Return: its factor; 1 without a unit.
+ */
 static double take_unit(char *list, const struct unit *units)
 {
 	size_t length = strlen(list), n;
@@ -383,7 +391,10 @@ static void read_curve(struct reader *reader, const char *key, unsigned int ceil
 			points, n, PLACE_SIZE_FIRST_LOG2 + PLACE_SIZE_STEP_LOG2 * (double)i);
 }
 
-/* "matmul.flops". Return: false if there is no such key. */
+/*
+ * Find the curve of a key such as "matmul.flops".
+ * Return: false if there is no such key.
+ */
 static bool find_curve(const char *key, unsigned int *ret_family, unsigned int *ret_ceiling)
 {
 	const char *dot = strchr(key, '.'), *name;
@@ -519,13 +530,13 @@ static void check_line(struct reader *reader, const char *line, size_t length)
 		return;
 	else if (line[0] == '[')
 		enter_section(reader, line, length);
-	/* inih takes a colon for the sign too. */
+	/* inih also takes a colon as the separator. */
 	else if (!equals || equals == line || memchr(line, ':', (size_t)(equals - line)))
 		complain_here(reader, NULL,
 			      "this is neither a [section] nor KEY = VALUE nor a # comment");
 }
 
-/* Reads a line as fgets() does, for inih. Lines that were refused are empty ones. */
+/* Read a line for inih, as fgets() does. Refused lines are returned as empty ones. */
 static char *next_line(char *buffer, int buffer_bytes, void *stream)
 {
 	struct reader *reader = stream;
@@ -557,7 +568,7 @@ static char *next_line(char *buffer, int buffer_bytes, void *stream)
 
 /* ---- Files ---- */
 
-/* What can only be said when everything was read. */
+/* Take over the rates after the whole file was read, and complain about missing ones. */
 static void finish_rates(struct reader *reader)
 {
 	const struct curve *curve;
@@ -622,7 +633,7 @@ int place_profile_parse(const char *name, const char *text, size_t n_text,
 
 	if (n_text >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)
 		reader.at = 3;
-	/* What is no line to inih has been refused before it got there. */
+	/* Lines that inih could not split were refused before. */
 	r = ini_parse_stream(next_line, &reader, on_key, &reader);
 	if (r == -2)
 		reader.error = error_origin(-ENOMEM);
@@ -657,7 +668,7 @@ static int refuse_file(const char *path, const char *what, int error, char **ret
 
 int place_profile_load(const char *path, struct place_profile *ret, char **ret_errors)
 {
-	/* Not to wait for whoever writes into a pipe. */
+	/* O_NONBLOCK: do not wait for the writer of a pipe. */
 	_cleanup_(close_fdp) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	_cleanup_(freep) char *text = NULL;
 	struct stat status;
@@ -684,7 +695,7 @@ int place_profile_load(const char *path, struct place_profile *ret, char **ret_e
 
 /* ---- Writing ---- */
 
-/* Of what inih would take for something else, nothing is left. */
+/* Write a text without characters that inih would misinterpret. */
 static void write_text(FILE *stream, const char *key, const char *text)
 {
 	text += strspn(text, " \t");
@@ -717,7 +728,7 @@ static bool is_flat(const struct place_profile *profile, unsigned int family, un
 	return true;
 }
 
-/* Nine digits tell any two floats apart. */
+/* Write a curve. Nine digits distinguish any two floats. */
 static void write_curve(FILE *stream, const struct place_profile *profile, unsigned int family,
 			unsigned int ceiling)
 {

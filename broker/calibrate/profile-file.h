@@ -3,8 +3,8 @@
 /*
  * Profiles as files
  *
- * A profile in an ini file that people write, for devices that are simulated, and that brokerd
- * writes, for those that it has measured. ringbroker-profile(5) has the format:
+ * A profile is an ini file, written by people for simulated devices, or by brokerd for devices that
+ * it has measured. ringbroker-profile(5) has the format:
  *
  *	[device]
  *	name = AMD Radeon RX 580 Series
@@ -25,8 +25,8 @@
  *	others.flops = 1 TFLOP/s
  *	others.bytes = 180 GB/s
  *
- * Read as a whole and checked as a whole, as policies are: what comes out is valid, or sentences
- * say what is wrong where. Any thread.
+ * A file is read and checked as a whole, as policies are: the result is a valid profile, or
+ * sentences that name each error and its line. Any thread.
  */
 #include <stddef.h>
 #include <stdio.h>
@@ -34,24 +34,24 @@
 #include "place/profile.h"
 
 enum {
-	PLACE_PROFILE_E_INVALID = 1, /* sentences say what is wrong */
+	PLACE_PROFILE_E_INVALID = 1, /* the sentences say what is wrong */
 	PLACE_PROFILE_FILE_BYTES = 1 << 16,
 };
 
 /*
- * Reads the profile that a file holds; *ret is valid then, else untouched.
+ * Read the profile in a file; *ret is valid then, otherwise untouched.
  * Return: 0; PLACE_PROFILE_E_INVALID, with sentences in *ret_errors ("FILE:LINE: KEY: what is
  * wrong; what is allowed", one a line, each with a line break, to be freed), also if there is no
  * such file; -ENOMEM.
  */
 int place_profile_load(const char *path, struct place_profile *ret, char **ret_errors);
 
-/* As place_profile_load() for a file called @name in errors that holds @n_text bytes of @text. */
+/* Parse @n_text bytes of @text as place_profile_load() does; errors call the file @name. */
 int place_profile_parse(const char *name, const char *text, size_t n_text,
 			struct place_profile *ret, char **ret_errors);
 
 /*
- * Writes a valid profile so that reading it gives the same figures, to the last bit. What a name
- * cannot hold in a file (control characters, a ';') becomes '?'. Errors stay in @stream.
+ * Write a valid profile so that reading it gives the same figures, to the last bit. Characters that
+ * a name cannot have in a file (control characters, ';') become '?'. Errors stay in @stream.
  */
 void place_profile_write(FILE *stream, const struct place_profile *profile);

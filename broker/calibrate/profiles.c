@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the broker's devices are able to do
+ * Profiles of the broker's devices
  *
  * Devices are measured one after the other, the CPU first, because all others are compared with it.
- * Each may use half of what is left of the budget, the last one all of it. What there was no time
- * for is inferred (calibrate/calibrate.h), and measured later (refresh.h).
+ * Each may use half of the remaining budget, the last device all of it. Rates for which there was
+ * no time are inferred (calibrate/calibrate.h), and measured later (refresh.h).
  */
 #include "calibrate/profiles.h"
 
@@ -19,7 +19,7 @@
 #include "util/log.h"
 #include "vulkan/vulkan.h"
 
-/* Drivers, clocks and cooling change. */
+/* Drivers, clocks and cooling change over time. */
 static const uint64_t max_age_s = 7 * 24 * 3600;
 
 enum origin { UNKNOWN, CACHED, MEASURED, GIVEN };
@@ -33,7 +33,7 @@ struct device_profile {
 struct profiles {
 	struct profiles_options options;
 	struct device_profile devices[RBK_MAX_DEVICES];
-	struct calibrate_samples samples; /* of the device that is being measured */
+	struct calibrate_samples samples; /* of the device being measured */
 };
 
 static struct executor *executor_of(const struct profiles *profiles, uint32_t device)
@@ -42,8 +42,8 @@ static struct executor *executor_of(const struct profiles *profiles, uint32_t de
 }
 
 /*
- * The link that clients' tensors cross: by the card's own engine from where they lie, or copied
- * twice where the card cannot see them.
+ * Describe a device with the link that clients' tensors cross: directly from arenas by the card's
+ * copy engine, or copied twice if the card cannot access arenas.
  */
 static void describe(struct executor *executor, struct calibrate_device *ret)
 {
@@ -58,7 +58,7 @@ static void describe(struct executor *executor, struct calibrate_device *ret)
 			   (float)rate->down_bytes_per_s / 1e9f, ret);
 }
 
-/* No probe can tell: who runs the machine can. */
+/* Set the power, which probes cannot measure, from the options. */
 static void set_watts(struct profiles *profiles, uint32_t device)
 {
 	struct place_profile *profile = &profiles->devices[device].cached.profile;
@@ -151,7 +151,7 @@ uint32_t profiles_stale(const struct profiles *profiles, uint64_t now_s)
 
 		if (profiles->options.mode == PROFILES_NONE || at->origin == GIVEN)
 			continue;
-		/* One from the future was measured while the clock was wrong. */
+		/* A time in the future was set while the clock was wrong. */
 		if (at->origin == UNKNOWN || !at->cached.is_complete ||
 		    at->cached.measured_s > now_s || now_s - at->cached.measured_s > max_age_s)
 			devices |= 1u << i;
@@ -159,7 +159,10 @@ uint32_t profiles_stale(const struct profiles *profiles, uint64_t now_s)
 	return devices;
 }
 
-/* Return: 0, whatever came of it; -ENOMEM. */
+/*
+ * Measure a device.
+ * Return: 0, also if measuring failed; -ENOMEM.
+ */
 static int measure(struct profiles *profiles, uint32_t device, uint64_t end_ns)
 {
 	const struct calibrate_world world = calibrate_world_real(profiles->options.waker);
@@ -267,7 +270,7 @@ const struct place_profile *profiles_get(const struct profiles *profiles, unsign
 
 void profiles_set_parts(const struct profiles *profiles, uint64_t part_ns)
 {
-	/* Operators that do more with each byte are about so much slower than addition. */
+	/* Operators that do more with each byte are about this much slower than addition. */
 	const double slowest = 0.1;
 	const unsigned int class = PLACE_SIZE_CLASSES - 1;
 

@@ -1,11 +1,11 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * What the broker's devices are able to do
+ * Profiles of the broker's devices
  *
  * At the start each device's profile is read from the cache, or measured within a budget that all
- * devices share. Having none of a device is a result, not an error: placement then learns from what
- * tasks take.
+ * devices share. A device without a profile is no error: placement then learns from the times of
+ * tasks.
  */
 #include <stdint.h>
 
@@ -20,11 +20,11 @@ struct waker;
 
 enum profiles_mode {
 	PROFILES_AUTO, /* from the cache, or measured */
-	PROFILES_NONE, /* nothing is known of any device */
-	PROFILES_NOW,  /* measured, whatever the cache has */
+	PROFILES_NONE, /* no profile of any device */
+	PROFILES_NOW,  /* measured, even if the cache has a profile */
 };
 
-/* Of wall time for measuring: while clients wait to be served; where somebody asks for a list. */
+/* Wall time for measuring: while clients wait to be served; for a list on request */
 #define PROFILES_BUDGET_NS      250000000ull
 #define PROFILES_LIST_BUDGET_NS 5000000000ull
 
@@ -33,52 +33,52 @@ struct profiles_options {
 	const char *folder; /* of the cache; NULL: none */
 	struct executor *const *executors;
 	uint32_t n_executors;
-	/* Copied, and never measured; NULL: ask the device. */
+	/* Copied, and never measured; NULL: measure the device. */
 	const struct place_profile *given[RBK_MAX_DEVICES];
 	uint64_t budget_ns;
-	struct waker *waker; /* that the executors ring; nobody else waits for it yet */
-	/* What all servers of the CPU, or of one GPU, draw while they work; 0: unknown. */
+	struct waker *waker; /* signalled by the executors; not in use elsewhere yet */
+	/* Power of all working servers of the CPU, or of one GPU; 0: unknown */
 	float cpu_watts, gpu_watts;
 };
 
 /*
- * Before there are other threads than the executors' own. What @options points to is borrowed. Logs
- * a line that says where profiles come from, and one for each file that could not be used.
+ * Make the profiles, before there are other threads than the executors' own. Borrows what @options
+ * points to. Logs a line with the profiles' origins, and one for each file that could not be used.
  * Return: 0 or -ENOMEM.
  */
 int profiles_new(const struct profiles_options *options, struct profiles **ret);
 struct profiles *profiles_free(struct profiles *profiles);
 
-/* The profile of a device; NULL: it has none. Valid until profiles_free(). */
+/* Return the profile of a device; NULL: it has none. Valid until profiles_free(). */
 const struct place_profile *profiles_get(const struct profiles *profiles, unsigned int device);
 
 /*
- * Devices, as a mask, that are to be measured again: of which nothing is known, or not everything
- * was measured, or that a week ago. None if nothing is wanted.
+ * Return the devices, as a mask, that should be measured again: without profile, not completely
+ * measured, or measured more than a week ago. None in mode PROFILES_NONE.
  */
 uint32_t profiles_stale(const struct profiles *profiles, uint64_t now_s);
 
 /*
- * Takes what a device was measured again as; the pointer that profiles_get() gave shows it from now
- * on. Return: false, nothing changed, if it says nothing.
+ * Derive a device's profile from @samples. The pointer from profiles_get() shows it from now on.
+ * Return: false, with nothing changed, if the samples are insufficient.
  */
 bool profiles_take(struct profiles *profiles, unsigned int device,
 		   const struct calibrate_samples *samples, uint64_t now_s);
 
-/* What is known of a device, to be kept by another thread. */
+/* A copy of a device's profile, which another thread keeps on disk */
 struct profiles_copy {
 	const char *folder;
-	const struct executor_info *info; /* the executor's: it does not change */
+	const struct executor_info *info; /* the executor's, constant */
 	char key[CALIBRATE_KEY_BYTES];
 	struct calibrate_cached cached;
 };
 void profiles_copy(const struct profiles *profiles, unsigned int device, struct profiles_copy *ret);
-/* Keeps it in the cache, if there is one; logs a line if that fails. Any thread. */
+/* Write the copy to the cache, if there is one; log a line if that fails. Any thread. */
 void profiles_copy_write(const struct profiles_copy *copy);
 
 /*
- * Tells executors how much work may be in one part of a plan that takes at most @part_ns; see
- * executor.part_flops. Before the first plan is prepared.
+ * Tell executors how much work fits into a part of a plan that takes at most @part_ns; see
+ * executor.part_flops. Call before the first plan is prepared.
  */
 void profiles_set_parts(const struct profiles *profiles, uint64_t part_ns);
 

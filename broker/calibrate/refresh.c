@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Measuring devices again while others are served
+ * Measuring devices again while clients are served
  *
- * The calibrator (calibrate/calibrate.h) knows what to do next; here it gets the broker's setup
- * thread, its dispatcher and its ledger. One timer looks at the age of profiles, a second after the
- * start and then every hour. Profiles are kept on the setup thread, because disks are slow.
+ * The calibrator (calibrate/calibrate.h) decides the steps; this file gives it the broker's setup
+ * thread, its dispatcher and its ledger. One timer checks the age of profiles, a second after the
+ * start and then every hour. Profiles are written to disk on the setup thread, because disks are
+ * slow.
  */
 #include "calibrate/refresh.h"
 
@@ -25,10 +26,10 @@
 #include "util/error.h"
 #include "util/log.h"
 
-/* Who starts with the broker is to be served first. */
+/* Clients that start with the broker are served first. */
 static const uint64_t first_ns = 1000000000u, interval_ns = 3600000000000u;
 
-/* For so long no task may have been there before a step; how often that is looked at. */
+/* Time without tasks before a step, and interval at which that is checked */
 static const uint64_t quiet_ns = 1000000000u, look_ns = 250000000u;
 
 /* A step of the calibrator on the setup thread. */
@@ -38,7 +39,7 @@ struct step {
 	void *data;
 };
 
-/* A task of the calibrator's. */
+/* A task of the calibrator */
 struct own {
 	struct dispatch_own own;
 	struct exec_task *task;
@@ -53,20 +54,20 @@ struct refresh {
 	struct step step;
 	struct own own;
 	struct loop_timer *quiet_timer;
-	void (*deferred)(struct refresh *refresh); /* until it is quiet; NULL: nothing */
-	uint64_t n_completed, busy_ns;             /* when tasks were last seen, and how many */
+	void (*deferred)(struct refresh *refresh); /* step to do once it is quiet; NULL: none */
+	uint64_t n_completed, busy_ns; /* tasks completed, and time, when a task was last seen */
 	struct charge device_charge, host_charge;
-	bool is_guest; /* of residency */
+	bool is_guest; /* entered as a guest of residency */
 	bool is_stopping;
 };
 
-/* A profile on its way to the disk. */
+/* A profile to be written to disk */
 struct keep {
 	struct offload_job job;
 	struct profiles_copy copy;
 };
 
-/* ---- The calibrator's world ---- */
+/* ---- The calibrator's callbacks ---- */
 
 static void step_run(struct offload_job *job)
 {
@@ -95,7 +96,10 @@ static bool is_quiet(struct refresh *refresh)
 	return now_ns - refresh->busy_ns >= quiet_ns;
 }
 
-/* A lost device cannot come back while something of ours is loaded there, so that must end. */
+/*
+ * Return true if a device is lost: it cannot be reopened while a probe's plan is loaded on it, so
+ * the measurement must end.
+ */
 static bool is_any_lost(const struct refresh *refresh)
 {
 	for (uint32_t i = 0; i < refresh->options.n_executors; i++) {
@@ -107,7 +111,7 @@ static bool is_any_lost(const struct refresh *refresh)
 	return false;
 }
 
-/* Goes on with a step now, or as soon as nobody is in the way. */
+/* Do a step now, or as soon as it is quiet. */
 static void when_quiet(struct refresh *refresh, void (*step)(struct refresh *refresh))
 {
 	if (refresh->is_stopping || is_quiet(refresh) || is_any_lost(refresh)) {
@@ -181,7 +185,7 @@ static bool charge(void *context, struct executor *executor, uint64_t device_byt
 	if (!residency_is_up(refresh->options.residency, executor->index) ||
 	    !enter(refresh, executor))
 		return false;
-	/* It is not much, and nobody is made to give way for it. */
+	/* The charge is small, and no plan is evicted for it. */
 	account_charge_set(refresh->options.account, &refresh->device_charge, slot, device_bytes);
 	account_charge_set(refresh->options.account, &refresh->host_charge, ACCOUNT_HOST_BYTES,
 			   host_bytes);
@@ -210,7 +214,7 @@ static void submit_own(struct refresh *refresh)
 
 	if (dispatch_run_own(refresh->options.dispatch, &own->own) == 0)
 		return;
-	/* The dispatcher stops, and done() is not to be called from in here. */
+	/* The dispatcher is stopping, and done() must not be called from within this call. */
 	own->task->res = -ECANCELED;
 	prepare_step(refresh, own_refused_run, own->done, own->data);
 	submit_step(refresh);
@@ -276,7 +280,7 @@ static void result(void *context, struct executor *executor,
 	offload_submit(refresh->options.offload, &keep->job);
 }
 
-/* ---- When ---- */
+/* ---- Timer ---- */
 
 static void on_timer(void *data)
 {
@@ -323,7 +327,7 @@ void refresh_stop(struct refresh *refresh)
 	loop_timer_disarm(refresh->timer);
 	loop_timer_disarm(refresh->quiet_timer);
 	calibrator_stop(refresh->calibrator);
-	/* What was put off comes back, too. */
+	/* Let a deferred step return, too. */
 	if (refresh->deferred)
 		when_quiet(refresh, refresh->deferred);
 }

@@ -78,7 +78,7 @@ static uint32_t inline_limit(const struct dispatch *dispatch, const struct plan 
 
 /*
  * Cache the placer's answer for plan->inline_max_count. It also holds for smaller counts, which
- * touch fewer bytes. It does not depend on which flow would wait, so dispatch->nobody asks.
+ * touch fewer bytes, and for every flow: the reasons that are cached do not depend on waits.
  */
 static void plan_review(struct dispatch *dispatch, struct session_plan *plan)
 {
