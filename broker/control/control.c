@@ -2,10 +2,10 @@
 /*
  * Draining
  *
- * Nothing is lost by it. Of a tenant what was admitted completes, and what was not stays in its
- * rings, which are the client's own memory, until somebody resumes it. Of a device what runs there
- * ends there; what waits for it is placed anew; then its plans give their memory back. What may run
- * nowhere else is refused, as if there were no such device.
+ * Draining loses nothing. A drained tenant's admitted tasks complete, and its other entries stay in
+ * its rings, which are the client's own memory, until an administrator resumes it. A drained device
+ * completes its running tasks; queued tasks are placed anew; then the plans there are evicted.
+ * Tasks that may run nowhere else are rejected, as if the device did not exist.
  */
 #include "control/control.h"
 
@@ -60,7 +60,7 @@ static void on_drain_device(void *context, uint8_t device, enum rbk_wire_drain_a
 	bool is_drained = action == RBK_WIRE_DRAIN_BEGIN;
 
 	if (action != RBK_WIRE_DRAIN_ASK) {
-		/* First nothing more is to come, then what waits is looked at, and then leaves. */
+		/* First bar new tasks, then move queued tasks, then evict plans. */
 		dispatch_drain_device(dispatch, device, is_drained);
 		residency_set_drained(control->options.residency, device, is_drained);
 	}

@@ -1,11 +1,12 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * What administrators change, done
+ * Changes by administrators
  *
- * session/ hears them out and says who may; here the rooms that a change concerns are told of it:
- * tenants of other limits, the dispatcher, placement and residency of what is drained. Everything
- * takes effect at once, and nothing outlives the broker. Reactor thread only.
+ * session/ receives the requests and checks permissions; this file informs the parts of the broker
+ * that a change concerns: tenants of other limits, the dispatcher, placement and residency of
+ * drained tenants and devices. Every change takes effect at once, and none outlives the broker.
+ * Reactor thread only.
  */
 #include "session/server.h"
 #include "util/cleanup.h"
@@ -18,16 +19,22 @@ struct control_options {
 	struct dispatch *dispatch;
 	struct residency *residency;
 	uint32_t n_executors;
-	/* Limits of tenants have changed, as when the policy was read again. */
+	/* Called when limits of tenants have changed, as after the policy was read again. */
 	void (*limits_changed)(void *context);
 	void *context;
 };
 
-/* Everything pointed to is borrowed. Return: 0 or -ENOMEM. */
+/*
+ * Make a control, which borrows everything that @options points to.
+ * Return: 0 or -ENOMEM.
+ */
 int control_new(const struct control_options *options, struct control **ret);
-/* For server_new(); valid as long as @control. */
+/* Return the hooks for server_new(), valid as long as @control. */
 struct server_control control_hooks(struct control *control);
-/* Return: NULL. */
+/*
+ * Free the control.
+ * Return: NULL.
+ */
 struct control *control_free(struct control *control);
 
 DEFINE_CLEANUP(struct control *, control_free)

@@ -31,7 +31,10 @@ static int parse_path(const char *path, struct metrics_address *ret)
 	return 0;
 }
 
-/* Return: the port in network order; 0: it is none. */
+/*
+ * Parse a port number.
+ * Return: the port in network order; 0: no valid port.
+ */
 static in_port_t parse_port(const char *text)
 {
 	unsigned long port;
@@ -117,7 +120,7 @@ static int outcome_of(int error)
 	}
 }
 
-/* Makes room at a path, where a broker that was killed may have left its socket. */
+/* Remove a socket at the path that a killed broker may have left. */
 static int clear_path(const struct metrics_address *address)
 {
 	const char *path = address->socket.local.sun_path;
@@ -133,13 +136,16 @@ static int clear_path(const struct metrics_address *address)
 		return error_origin(-errno);
 	if (connect(fd, &address->socket.any, address->bytes) == 0 || errno == EAGAIN)
 		return METRICS_E_IN_USE;
-	/* A socket of another type is somebody's too. */
+	/* A socket of another type is in use, too. */
 	if (errno != ECONNREFUSED)
 		return errno == EPROTOTYPE ? METRICS_E_IN_USE : outcome_of(errno);
 	return unlink(path) < 0 ? outcome_of(errno) : 0;
 }
 
-/* Nobody can connect before it listens. Return: as metrics_listen(). */
+/*
+ * Set the socket's group and mode. No client can connect before listen().
+ * Return: as metrics_listen().
+ */
 static int give_to_group(const char *path, gid_t gid, bool *ret_has_group)
 {
 	bool has_group = gid == (gid_t)-1 || chown(path, (uid_t)-1, gid) == 0;
@@ -172,7 +178,7 @@ int metrics_listen(const struct metrics_address *address, gid_t gid, int *ret_fd
 	fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return error_origin(-errno);
-	/* Connections of an earlier broker that the kernel still remembers are in nobody's way. */
+	/* Ignore connections of an earlier broker that the kernel still remembers. */
 	if (family != AF_UNIX && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0)
 		return error_origin(-errno);
 	if (bind(fd, &address->socket.any, address->bytes) < 0)

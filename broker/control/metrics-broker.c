@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Metrics of the broker as a whole: what clients have, its threads and its processors. */
+/* Metrics of the whole broker: its objects for clients, its threads and its processors */
 #include "control/metrics-private.h"
 
 #include <stdio.h>

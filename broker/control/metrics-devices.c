@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Metrics of devices. */
+/* Metrics of devices */
 #include "control/metrics-private.h"
 
 #include <stdio.h>

@@ -2,9 +2,9 @@
 /*
  * A statistics page as metrics
  *
- * What is one number of one record is in tables; what is more has a function. A family's samples
- * stand together, so the page is copied first and gone through once for each family: 5 KB for each
- * tenant, which stay in the processor's cache.
+ * Figures that are one number of one record are in tables; other figures have functions. A family's
+ * samples must be adjacent, so the page is copied first, and the copy is traversed once for each
+ * family: 5 KB for each tenant, which stay in the processor's cache.
  */
 #include "control/metrics-page.h"
 
@@ -20,7 +20,7 @@
 
 enum {
 	NAP_NS = 100000,
-	MAX_NAPS = 100, /* of one copy of a page */
+	MAX_NAPS = 100, /* per copy of a page */
 };
 
 int metrics_page_new(const struct rbk_stats_view *view, struct metrics_page **ret)
@@ -63,7 +63,7 @@ static void copy_header(struct metrics_page *page, const struct rbk_stats_view *
 	const struct rbk_stats_header *from = view->page;
 	struct rbk_stats_header *to = &page->header;
 
-	/* First, or what is copied may be newer than the page says that it is. */
+	/* Copied first, or the copied figures may be newer than the page's time. */
 	to->n_updates = rbk_stats_load(&from->n_updates);
 	to->updated_at_ns = rbk_stats_load(&from->updated_at_ns);
 	to->n_resets = rbk_stats_load(&from->n_resets);
@@ -74,7 +74,7 @@ static void copy_header(struct metrics_page *page, const struct rbk_stats_view *
 	to->abi_minor = from->abi_minor;
 }
 
-/* Adds a thread to what its role is said to wait: times together, percentiles of the worst. */
+/* Add a thread to its role: sums of times and counts, and the worst thread's percentiles. */
 static void add_thread(struct rbk_stats_delay *role, const struct rbk_stats_delay *thread)
 {
 	role->flags |= thread->flags;
@@ -119,9 +119,9 @@ static uint64_t hash(const char *text)
 }
 
 /*
- * Two series of one name would make a scraper refuse all of them. Names are unique while the policy
- * is right; should two be equal, the later one has its number added, by a character that no name of
- * a policy has.
+ * Write a tenant's label. A scraper refuses all series if two have one name. Names are unique while
+ * the policy is right; of two equal names, the later one gets its number appended, after a
+ * character that no name of a policy has.
  */
 static void label_tenant(struct metrics_page *page, struct tenant_copy *tenant)
 {

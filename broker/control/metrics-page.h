@@ -3,9 +3,9 @@
 /*
  * A statistics page as metrics
  *
- * What a root page says, with a bounded set of labels: tenants, which the policy names, devices,
- * which the broker has, and words of the broker's own. No plan, session or process gets a series,
- * so no client can make one. Any thread: a page is only read.
+ * The figures of a root page, with a bounded set of labels: tenants, which the policy names,
+ * devices, which the broker has, and words of the broker's own. No plan, session or process gets a
+ * series, so no client can make one. Any thread: a page is only read.
  */
 #include <stdint.h>
 #include <ringbroker/stats.h>
@@ -13,20 +13,23 @@
 #include "control/metrics-text.h"
 #include "util/cleanup.h"
 
-/* A copy of a page, taken as one. */
+/* A copy of a page, taken at one time */
 struct metrics_page;
 
-/* For pages with as many records as @view has. Return: 0 or -ENOMEM. */
+/*
+ * Make a copy for pages with as many records as @view has.
+ * Return: 0 or -ENOMEM.
+ */
 int metrics_page_new(const struct rbk_stats_view *view, struct metrics_page **ret);
 struct metrics_page *metrics_page_free(struct metrics_page *page);
 
 /*
- * Copies what @view shows, waiting a hundredth of a second in all for records that are being
- * written; those that still are then may mix old and new.
+ * Copy the page of @view, waiting at most a hundredth of a second in all for records that are being
+ * written; a record that is still being written then may mix old and new figures.
  */
 void metrics_page_take(struct metrics_page *page, const struct rbk_stats_view *view);
 
-/* Writes the copy. @version is the broker's. */
+/* Write the copy. @version is the broker's. */
 void metrics_page_write(const struct metrics_page *page, const char *version,
 			struct metrics_text *text);
 

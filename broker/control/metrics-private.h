@@ -4,8 +4,8 @@
  * Declarations shared by the files that write a page as metrics
  *
  * metrics-page.c copies a page; metrics-sample.c writes samples of any record, by the table of its
- * figures; the families of the broker, of its upkeep, of its devices and of its
- * tenants have a file each.
+ * figures. The families of the broker, of its upkeep, of its devices and of its tenants have a file
+ * each.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,14 +16,14 @@
 #include "shm/stats-figures.h"
 #include "shm/stats-names.h"
 
-/* A name, each character escaped, with what makes it unique. */
+/* Bytes of a label with a name, each character escaped, and a suffix that makes it unique */
 enum { METRICS_LABEL_BYTES = 2 * RBK_STATS_NAME_BYTES + 32 };
-/* A word of the broker's own as a label. */
+/* Bytes of a label with a word of the broker's own */
 enum { METRICS_WORD_BYTES = 32 };
 
 /*
- * The sums over all leases that a tenant has of a device. A lease has no series of its own, because
- * programs come and go.
+ * Sums over all leases of a tenant on a device. A lease has no series of its own, because programs
+ * come and go.
  */
 struct lease_sum {
 	uint64_t n, granted_bytes, capped_bytes, credited_bytes, used_bytes, seen_bytes;
@@ -37,20 +37,20 @@ struct tenant_copy {
 	struct lease_sum leases[RBK_MAX_DEVICES];
 };
 
-/* Tenants are searched by these, which stand beside each other. */
+/* Keys of the search for tenants, in an array of their own */
 struct tenant_key {
 	uint64_t hash; /* of the label */
 	uint32_t number;
 };
 
 struct metrics_page {
-	struct rbk_stats_header header; /* those members that are used */
+	struct rbk_stats_header header; /* used members only */
 	struct rbk_stats_broker broker;
 	struct rbk_stats_contention contention;
 	bool has_contention;
 	struct rbk_stats_upkeep upkeep;
 	bool has_upkeep;
-	struct rbk_stats_delay roles[2]; /* of reactor and workers, as far as they are summed up */
+	struct rbk_stats_delay roles[2]; /* sums over reactor threads, and over workers */
 	bool has_roles;
 	uint32_t n_devices;
 	struct rbk_stats_device devices[RBK_MAX_DEVICES];
@@ -62,12 +62,15 @@ struct metrics_page {
 
 /* ---- Samples ---- */
 
-/* Begins the family of a figure. Return: false if the figure is not in metrics. */
+/*
+ * Begin the family of a figure.
+ * Return: false if the figure is not in metrics.
+ */
 bool metrics_begin_figure(struct metrics_text *text, const struct figure *figure);
 
 /*
- * Each writes samples of the family that was begun last, but for metrics_write_figures(), which
- * begins one for each figure. @labels and @more may be NULL. @kind: of counters, which begin then.
+ * Write samples of the current family; metrics_write_figures() begins a family for each figure.
+ * @labels and @more may be NULL. @kind: of counters, whose begin depends on it.
  */
 void metrics_write_created(const struct metrics_page *page, struct metrics_text *text,
 			   enum figure_kind kind, const char *labels, const char *more);
@@ -78,7 +81,7 @@ void metrics_write_figures(const struct metrics_page *page, struct metrics_text 
 			   const struct figure *figures, const void *record);
 void metrics_write_delay(const struct metrics_page *page, struct metrics_text *text,
 			 const struct rbk_stats_delay *delay, const char *labels);
-/* Return: the label of a device, whose index is below RBK_MAX_DEVICES. */
+/* Return the label of a device, whose index is below RBK_MAX_DEVICES. */
 const char *metrics_device_label(uint32_t index);
 
 /* ---- Families ---- */

@@ -2,15 +2,15 @@
 /*
  * Samples of records
  *
- * A page leaves out values that are not known (RBK_STATS_ABSENT), limits that are not set, and
- * values that are no number: Prometheus takes an absent series for "not known". Counts begin when
- * the broker starts or when they were last reset, by their kind.
+ * Samples are left out for values that are not known (RBK_STATS_ABSENT), limits that are not set,
+ * and values that are no number: Prometheus takes an absent series for "not known". Counts begin
+ * when the broker starts or when they were last reset, by their kind.
  */
 #include "control/metrics-private.h"
 
 #include <string.h>
 
-/* A moment on the broker's clock, on CLOCK_REALTIME; 0 if that makes no sense. */
+/* Convert a time of the broker's clock to CLOCK_REALTIME; 0 if it is not representable. */
 static uint64_t realtime_of(const struct metrics_page *page, uint64_t at_ns)
 {
 	int64_t moment;
@@ -98,7 +98,7 @@ void metrics_write_figure(const struct metrics_page *page, struct metrics_text *
 	}
 	if (figure->unit == FIGURE_MOMENT)
 		value = realtime_of(page, value);
-	/* Absent, without a limit, or less than nothing. */
+	/* absent, without a limit, or negative */
 	if (figure_is_null(figure, value) || value > INT64_MAX)
 		return;
 	metrics_decimal(text, NULL, labels, more, value, digits[figure->unit]);

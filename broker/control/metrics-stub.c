@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Without libmicrohttpd there are no metrics. */
+/* Stubs for builds without libmicrohttpd: there are no metrics. */
 #include "control/metrics.h"
 
 int metrics_new(const struct metrics_options *options, struct metrics **ret)

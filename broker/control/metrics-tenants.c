@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Metrics of tenants: of each, of each on each device, and of its leases. */
+/* Metrics of tenants: of each tenant, of each on each device, and of its leases */
 #include "control/metrics-private.h"
 
 #include <string.h>
@@ -7,11 +7,11 @@
 #include "util/checked.h"
 
 /*
- * Bounds of buckets, which are bounds of the page's finer ones, so that no count has to be divided.
- * Each is twice the one before where tasks usually are, four times that at the ends.
+ * Bounds of buckets. They are bounds of the page's finer buckets, so that no count has to be
+ * divided. Each is twice the one before where tasks usually are, four times at the ends.
  */
 static const struct {
-	unsigned int bucket; /* the first of the page's that is beyond */
+	unsigned int bucket; /* first bucket of the page beyond the bound */
 	const char *label;
 } bounds[] = {
 	{12, "le=\"1.024e-06\""},           {20, "le=\"4.096e-06\""},
@@ -104,7 +104,7 @@ static void write_tenant_delays(const struct metrics_page *page, struct metrics_
 
 static const struct lease_member {
 	size_t offset; /* in struct lease_sum */
-	bool is_seen;  /* only where that is */
+	bool is_seen;  /* written only if sum->is_seen */
 	struct metrics_family family;
 } lease_members[] = {
 	{offsetof(struct lease_sum, n),
@@ -151,7 +151,7 @@ static void write_leases(const struct metrics_page *page, struct metrics_text *t
 	}
 }
 
-/* ---- All of it ---- */
+/* ---- All families ---- */
 
 void metrics_write_tenants(const struct metrics_page *page, struct metrics_text *text)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Writing what Prometheus reads
+ * Writing text for Prometheus
  *
  * Numbers are written by hand: a hundred tenants are ten thousand lines, printf() would take longer
  * than everything else together, and its decimal point is the locale's. Counts stay whole numbers
@@ -17,7 +17,7 @@
 
 static const char prefix[] = "ringbroker_";
 
-/* Units that names end in, which OpenMetrics wants to be told. */
+/* Units at the end of names, which OpenMetrics requires as metadata */
 static const char *const units[] = {"seconds", "bytes", "ratio", "celsius", "watts", "hertz"};
 
 static const char *const type_names[METRICS_FORMATS][5] = {
@@ -27,7 +27,10 @@ static const char *const type_names[METRICS_FORMATS][5] = {
 
 static const char *const suffixes[] = {"", "_total", "_info", "", ""};
 
-/* Room for so many bytes more. Return: where; NULL: there is none. */
+/*
+ * Make room for @bytes more.
+ * Return: its begin; NULL: no memory.
+ */
 static char *reserve(struct metrics_text *text, size_t bytes)
 {
 	size_t capacity = text->capacity ? text->capacity : 4096;
@@ -64,10 +67,13 @@ static void append(struct metrics_text *text, const char *string)
 
 enum {
 	DIGITS_MAX = 20,   /* of a uint64_t */
-	NUMBER_BYTES = 64, /* more than any takes, with what is around it */
+	NUMBER_BYTES = 64, /* more than any number with its separators */
 };
 
-/* Writes to the left of @end. Return: the first digit. */
+/*
+ * Write digits to the left of @end.
+ * Return: the first digit.
+ */
 static char *write_digits(char *end, uint64_t value, unsigned int at_least)
 {
 	char *at = end;
@@ -79,7 +85,10 @@ static char *write_digits(char *end, uint64_t value, unsigned int at_least)
 	return at;
 }
 
-/* @value / 10^@digits, without zeros at the end. Return: behind the last character. */
+/*
+ * Write @value / 10^@digits, without zeros at the end.
+ * Return: behind the last character.
+ */
 static char *write_decimal(char *to, uint64_t value, unsigned int digits)
 {
 	static const uint64_t powers[] = {1,      10,      100,      1000,      10000,
@@ -231,7 +240,7 @@ void metrics_escape(char *to, size_t bytes, const char *value)
 	to[n] = '\0';
 }
 
-/* ---- What is asked for ---- */
+/* ---- Content negotiation ---- */
 
 static const char open_type[] = "application/openmetrics-text";
 static const char plain_type[] = "text/plain";
@@ -246,7 +255,7 @@ static bool is_word(const char *at, size_t n, const char *word)
 	return n == strlen(word) && strncasecmp(at, word, n) == 0;
 }
 
-/* "0.75" in thousandths; what makes no sense is 0: not wanted. */
+/* Parse "0.75" in thousandths; an invalid value is 0: not wanted. */
 static unsigned int parse_quality(const char *at, size_t n)
 {
 	unsigned int quality = 0, scale = 1000;
@@ -264,7 +273,10 @@ static unsigned int parse_quality(const char *at, size_t n)
 	return quality > 1000 ? 1000 : quality;
 }
 
-/* Reads a parameter, ";NAME=VALUE". Return: what follows it. */
+/*
+ * Parse a parameter, ";NAME=VALUE".
+ * Return: the text behind it.
+ */
 static const char *parse_parameter(const char *at, unsigned int *quality, bool *is_known)
 {
 	const char *name = skip_blanks(at + 1), *value;
@@ -298,7 +310,7 @@ enum metrics_format metrics_accepted(const char *accept)
 			at = skip_blanks(parse_parameter(at, &quality, &is_known));
 		if (is_word(type, n, open_type) && is_known && quality > best_open)
 			best_open = quality;
-		/* The version of plain text is of no account: there is one. */
+		/* The version of plain text does not matter: there is only one. */
 		if (is_word(type, n, plain_type) && quality > best_plain)
 			best_plain = quality;
 		at += strcspn(at, ",");

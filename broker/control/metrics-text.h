@@ -1,10 +1,10 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Writing what Prometheus reads
+ * Writing text for Prometheus
  *
- * Two formats of lines, alike but for details that are all in here: Prometheus's own text format
- * (0.0.4), and OpenMetrics (1.0.0), which also carries units and when a count began. Any thread.
+ * Two formats of lines, alike except for details that only this file knows: Prometheus's own text
+ * format (0.0.4), and OpenMetrics (1.0.0), which also has units and times of creation. Any thread.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,11 +16,11 @@ enum metrics_format {
 };
 #define METRICS_FORMATS 2
 
-/* Of a family, without what belongs to the format or the type. */
+/* Type of a family, independent of the format */
 enum metrics_type {
 	METRICS_GAUGE = 0,
 	METRICS_COUNTER, /* samples end in _total */
-	METRICS_INFO,    /* in _info; always 1 */
+	METRICS_INFO,    /* samples end in _info; always 1 */
 	METRICS_HISTOGRAM,
 	METRICS_SUMMARY,
 };
@@ -33,48 +33,48 @@ struct metrics_family {
 
 enum { METRICS_HEAD_BYTES = 128 };
 
-/* A text that grows. Zeroed but for its format; metrics_text_deinit() frees it. */
+/* A growing text. Zeroed except for its format; freed by metrics_text_deinit(). */
 struct metrics_text {
 	enum metrics_format format;
 	char *data; /* not NUL-terminated */
 	size_t bytes, capacity;
-	bool is_out_of_memory; /* what is here is cut */
+	bool is_out_of_memory; /* the text is cut */
 	struct metrics_family family;
 
-	char head[METRICS_HEAD_BYTES]; /* all samples of the family begin so */
+	char head[METRICS_HEAD_BYTES]; /* begin of all samples of the family */
 	size_t n_head;
 };
 
-/* Begins a family; its samples follow, those of one set of labels together. */
+/* Begin a family; its samples follow, those of one set of labels together. */
 void metrics_begin(struct metrics_text *text, const struct metrics_family *family);
 
 /*
- * A sample of it: @suffix is what is special to this one (_bucket, _sum, _count), or NULL for what
- * every sample of its type has. @labels and @more are label="value", separated by commas, or NULL.
+ * Write a sample of the family. @suffix is the sample's own (_bucket, _sum, _count), or NULL for
+ * that of its type. @labels and @more are label="value", separated by commas, or NULL.
  */
 void metrics_count(struct metrics_text *text, const char *suffix, const char *labels,
 		   const char *more, uint64_t value);
-/* @value / 10^@digits, exactly; @digits is 9 at most. */
+/* Write @value / 10^@digits, exactly; @digits is 9 at most. */
 void metrics_decimal(struct metrics_text *text, const char *suffix, const char *labels,
 		     const char *more, uint64_t value, unsigned int digits);
-/* To six digits behind the point; nothing if it is not a number, negative, or absurdly large. */
+/* Write @value to six decimal places; nothing if it is NaN, infinite, negative, or above 1e12. */
 void metrics_real(struct metrics_text *text, const char *suffix, const char *labels,
 		  const char *more, double value);
-/* When what was just written began to be counted, on CLOCK_REALTIME. OpenMetrics only. */
+/* Write when the last sample began to be counted, on CLOCK_REALTIME. OpenMetrics only. */
 void metrics_created(struct metrics_text *text, const char *labels, const char *more,
 		     uint64_t realtime_ns);
 
-/* What has to come last. */
+/* Write the end of the text. */
 void metrics_end(struct metrics_text *text);
 
 void metrics_text_deinit(struct metrics_text *text);
 
 /*
- * @value as it stands between the quotes of a label. What is not printable ASCII is '?'. Cut at
- * @bytes, never within an escape.
+ * Escape @value for the quotes of a label. Characters other than printable ASCII become '?'. The
+ * result is cut at @bytes, never within an escape.
  */
 void metrics_escape(char *to, size_t bytes, const char *value);
 
-/* The format that a request's Accept header likes best; NULL: it has none. */
+/* Return the format that a request's Accept header prefers; NULL: no header. */
 enum metrics_format metrics_accepted(const char *accept);
 const char *metrics_content_type(enum metrics_format format);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Metrics of what the broker does beside tasks: the setup thread, the threads that close, and what
- * was done about devices without progress.
+ * Metrics of the broker's work beside tasks: the setup thread, the closer threads, and the repairs
+ * of devices without progress
  *
- * No tenant is a label here: whose slice was the longest is for brokerctl status to say.
+ * No tenant is a label here: brokerctl status shows the tenant of the longest slice.
  */
 #include "control/metrics-private.h"
 

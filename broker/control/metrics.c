@@ -2,16 +2,16 @@
 /*
  * The endpoint that Prometheus scrapes
  *
- * libmicrohttpd speaks HTTP; when it does, and for how long, is decided here: its loop is ours, in
- * a thread started like any other of the broker's, without capabilities. The library's own time-out
- * begins anew with each byte, so that a client that sends one a second would stay for ever. Here a
- * connection has life_ns from when it was accepted, answered or not. While all MAX_CONNECTIONS are
- * taken nothing more is accepted, and the oldest ends after crowded_ns: however many connect and
- * say nothing, who has something to ask gets his turn.
+ * libmicrohttpd implements HTTP; this file decides when it runs, and for how long: its loop runs in
+ * a thread started like the broker's other threads, without capabilities. The library's own
+ * time-out begins anew with each byte, so a client that sends one byte a second would stay for
+ * ever. Here a connection has life_ns from when it was accepted, answered or not. While all
+ * MAX_CONNECTIONS are taken no connection is accepted, and the oldest ends after crowded_ns. So
+ * however many clients connect and send nothing, every client with a request is served.
  *
- * A text is written once for each update of the page and shared by all who ask until the next, as
- * often as they like. It is freed with the last connection that still reads it, so at most
- * MAX_CONNECTIONS of them are there beside the newest.
+ * A text is written once for each update of the page and shared by all requests until the next,
+ * however many there are. It is freed with the last connection that still reads it, so at most
+ * MAX_CONNECTIONS texts exist beside the newest.
  */
 #include "control/metrics.h"
 
@@ -42,14 +42,14 @@ enum {
 static const uint64_t life_ns = 5000000000;
 static const uint64_t crowded_ns = 500000000;
 
-/* An answer that many may share. */
+/* A response that requests may share */
 struct answer {
-	struct MHD_Response *response; /* NULL: there is none */
-	uint64_t n_updates, n_resets;  /* of the page then */
+	struct MHD_Response *response; /* NULL: none */
+	uint64_t n_updates, n_resets;  /* the page's, when it was written */
 };
 
 struct connection {
-	int fd; /* libmicrohttpd's; -1: free */
+	int fd; /* libmicrohttpd's; -1: free slot */
 	uint64_t since_ns;
 };
 
@@ -63,7 +63,7 @@ struct metrics {
 	pthread_t thread;
 	bool has_thread;
 
-	/* The thread's. */
+	/* The thread's */
 	struct metrics_page *page;
 	struct answer answers[METRICS_FORMATS];
 	struct connection connections[MAX_CONNECTIONS];
@@ -78,7 +78,10 @@ static enum MHD_Result reply(struct MHD_Connection *connection, unsigned int sta
 	return MHD_queue_response(connection, status, response);
 }
 
-/* Return: @response; NULL, and it is gone: there is no memory for its headers. */
+/*
+ * Add headers.
+ * Return: @response; NULL: there is no memory, and the response is destroyed.
+ */
 static struct MHD_Response *add_headers(struct MHD_Response *response, const char *type)
 {
 	if (MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type) == MHD_NO ||
@@ -89,7 +92,7 @@ static struct MHD_Response *add_headers(struct MHD_Response *response, const cha
 	return response;
 }
 
-/* @allowed: methods, of a request with another; or NULL. */
+/* Reply with a text. @allowed: the allowed methods, if the request's is not; otherwise NULL. */
 static enum MHD_Result reply_text(struct MHD_Connection *connection, unsigned int status,
 				  const char *text, const char *allowed)
 {
@@ -108,7 +111,10 @@ static enum MHD_Result reply_text(struct MHD_Connection *connection, unsigned in
 	return result;
 }
 
-/* Return: NULL: there is no memory for it. */
+/*
+ * Write the page as a response.
+ * Return: NULL: there is no memory for it.
+ */
 static struct MHD_Response *write_page(struct metrics *metrics, enum metrics_format format)
 {
 	struct metrics_text text = {.format = format};
@@ -152,7 +158,7 @@ static enum MHD_Result reply_metrics(struct metrics *metrics, struct MHD_Connect
 	return reply(connection, MHD_HTTP_OK, answer->response);
 }
 
-/* Paths are compared as they were sent: nothing that is here needs an escape. */
+/* Compare paths as they were sent: no path here needs an escape. */
 static size_t on_unescape(void *data, struct MHD_Connection *connection, char *text)
 {
 	return strlen(text);
@@ -167,7 +173,7 @@ static enum MHD_Result on_request(void *data, struct MHD_Connection *connection,
 	if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
 		return reply_text(connection, MHD_HTTP_METHOD_NOT_ALLOWED,
 				  "only GET and HEAD are allowed\n", "GET, HEAD");
-	/* Asked again when there is no body, or some of it has come: nobody reads one. */
+	/* The library calls again without a body, or with a part of it, which is not read. */
 	if (!*request) {
 		*request = &is_begun;
 		return MHD_YES;
@@ -198,7 +204,7 @@ static void on_connection(void *data, struct MHD_Connection *connection, void **
 		}
 		return;
 	}
-	/* As many as the library may have. */
+	/* A slot is free: there are as many as the library accepts connections. */
 	for (slot = metrics->connections; slot->fd >= 0;)
 		slot++;
 	slot->fd =
@@ -208,7 +214,10 @@ static void on_connection(void *data, struct MHD_Connection *connection, void **
 	*context = slot;
 }
 
-/* Ends connections whose time is up. Return: milliseconds until there are more, -1: never. */
+/*
+ * End the oldest connection if its time is up.
+ * Return: milliseconds until the next call, -1: no connection.
+ */
 static int end_connections(struct metrics *metrics)
 {
 	uint64_t limit_ns = metrics->n_connections == MAX_CONNECTIONS ? crowded_ns : life_ns;
@@ -227,19 +236,19 @@ static int end_connections(struct metrics *metrics)
 		return -1;
 	if (now_ns - oldest_ns < limit_ns)
 		return (int)((limit_ns - (now_ns - oldest_ns)) / 1000000) + 1;
-	/* The library sees its end, and closes it. */
+	/* The library notices the end, and closes the connection. */
 	shutdown(oldest->fd, SHUT_RDWR);
 	return 0;
 }
 
 /* ---- The thread ---- */
 
-/* Of this thread alone. What it needs is open. */
+/* Drop the privileges of this thread alone. All that it needs is open. */
 static void give_up_privileges(void)
 {
 	cap_t none = cap_init();
 
-	/* It can only fail for want of memory, and nothing is gained by not serving then. */
+	/* cap_init() fails only without memory, and not serving then would gain nothing. */
 	if (none) {
 		cap_set_proc(none);
 		cap_free(none);
@@ -276,7 +285,10 @@ static void *metrics_main(void *data)
 			break;
 		was_full = metrics->n_connections == MAX_CONNECTIONS;
 		MHD_run(metrics->daemon);
-		/* It looks for others again when it begins, not when one has ended. */
+		/*
+		 * The library polls for new connections when it begins, not when a connection has
+		 * ended.
+		 */
 		if (was_full && metrics->n_connections < MAX_CONNECTIONS)
 			MHD_run(metrics->daemon);
 	}
@@ -336,7 +348,7 @@ bool metrics_has_group(const struct metrics *metrics)
 	return metrics->has_group;
 }
 
-/* Unless it is another's by now. */
+/* Remove the socket, unless another program has replaced it. */
 static void remove_socket(const struct metrics *metrics)
 {
 	const char *path = metrics->options.address.socket.local.sun_path;
@@ -356,7 +368,7 @@ struct metrics *metrics_free(struct metrics *metrics)
 		pthread_join(metrics->thread, NULL);
 	}
 	remove_socket(metrics);
-	/* Closes the socket that it was given, and all connections. */
+	/* This closes the listening socket, and all connections. */
 	if (metrics->daemon)
 		MHD_stop_daemon(metrics->daemon);
 	else

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Figures of sessions and leases. */
+/* Figures of sessions and leases */
 #include "control/publish-private.h"
 
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "stats/stats.h"
 #include "tenant/tenant.h"
 
-/* Plans of sessions that an update asks whether they are in some device's memory. */
+/* Sessions' plans whose residency one update checks */
 enum { MAX_SESSION_PLANS = 4096 };
 /* The time that a session's latencies cover, and the age from which they are stale. */
 static const uint64_t latency_ns = 1000000000;
@@ -18,7 +18,7 @@ static const uint64_t latency_stale_ns = 10000000000;
 
 /* --- Sessions --- */
 
-/* Count the plan, and its memory on devices, if there is a plan. */
+/* Count a plan that is resident on some device, and its memory on devices. */
 static void count_plan(const struct publish *publish, const struct session_plan *plan,
 		       struct rbk_stats_session *figures)
 {
@@ -33,7 +33,10 @@ static void count_plan(const struct publish *publish, const struct session_plan 
 	figures->n_plans_resident += is_resident;
 }
 
-/* Adds to the plans that were asked in this update; beyond what there is time for, none is. */
+/*
+ * Count a session's resident plans. @n_asked counts the plans checked in this update; beyond
+ * MAX_SESSION_PLANS none is checked.
+ */
 static void count_resident(const struct publish *publish, const struct session *session,
 			   unsigned int *n_asked, struct rbk_stats_session *figures)
 {
@@ -49,7 +52,7 @@ static void count_resident(const struct publish *publish, const struct session *
 	}
 }
 
-/* The upper end of the bucket that the quantile is in. */
+/* Return the upper end of the bucket that the quantile is in. */
 static uint64_t quantile_ns(const struct session_latencies *latencies, uint64_t n,
 			    unsigned int percent)
 {
@@ -64,7 +67,7 @@ static uint64_t quantile_ns(const struct session_latencies *latencies, uint64_t 
 	return rbk_stats_bucket_ns(bucket);
 }
 
-/* Begins to count anew when that has been done for a second. */
+/* Compute the quantiles of a session that has counted for a second, and reset its counts. */
 static void look_at_latencies(struct session_latencies *latencies, uint64_t now_ns)
 {
 	const uint64_t ns = now_ns - latencies->from_ns;
@@ -72,7 +75,7 @@ static void look_at_latencies(struct session_latencies *latencies, uint64_t now_
 
 	if (ns < latency_ns)
 		return;
-	/* Buckets of a time without watchers are stale, because no look has emptied them. */
+	/* Counts older than latency_stale_ns are from a time without watchers, and are dropped. */
 	for (unsigned int i = 0; i < RBK_STATS_BUCKETS && ns < latency_stale_ns; i++)
 		n += latencies->buckets[i];
 	latencies->p50_ns = n ? quantile_ns(latencies, n, 50) : 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Figures of devices. */
+/* Figures of devices */
 #include "control/publish-private.h"
 
 #include <stdio.h>
@@ -50,7 +50,7 @@ static void describe_sensors(const struct publish *publish, uint32_t index,
 	ret->n_driver_evictions = or_absent(reading.n_evictions);
 }
 
-/* The best of what its profile says of any family at any size. */
+/* Describe a profile by its best rates of any family at any size. */
 static void describe_profile(const struct place_profile *profile, struct rbk_stats_device *ret)
 {
 	if (!profile || !profile->is_valid)

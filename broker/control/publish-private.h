@@ -3,8 +3,8 @@
 /*
  * Declarations shared by the files that publish figures
  *
- * publish.c goes round and says when; what is computed of tenants and their plans, of sessions and
- * leases, and of devices has a file each. Each function brings one piece of a round up to date.
+ * publish.c runs the rounds; the figures of tenants and their plans, of sessions and leases, and of
+ * devices have a file each. Each function updates one piece of a round.
  */
 #include <stdbool.h>
 
@@ -12,7 +12,7 @@
 
 /* The next step of a round. */
 enum publish_step {
-	PUBLISH_NOTHING, /* there is no round */
+	PUBLISH_NOTHING, /* no round is in progress */
 	PUBLISH_DEVICES,
 	PUBLISH_TENANTS,
 	PUBLISH_SESSIONS,
@@ -26,25 +26,26 @@ struct publish {
 	struct stats *stats;
 	struct loop_timer *timer;
 	bool is_watched;
-	bool is_stale; /* an update was asked for whenever the last one was */
-	int force_cpu; /* as an administrator said; -1: as configured */
+	bool is_stale; /* the next update ignores the time since the last one */
+	int force_cpu; /* set by an administrator; -1: as configured */
 	uint64_t updated_ns;
-	uint64_t seen_ns[RBK_MAX_DEVICES]; /* device_ns of all at the update before */
+	uint64_t seen_ns[RBK_MAX_DEVICES]; /* all tenants' device_ns at the last update */
 
-	/* The round. */
-	struct loop_timer *round_timer; /* goes on in the next turn */
+	/* The round in progress */
+	struct loop_timer *round_timer; /* continues the round in the next turn */
 	enum publish_step step;
-	uint32_t n_left;     /* pieces of the step */
-	uint64_t elapsed_ns; /* since the round before */
+	uint32_t n_left;     /* pieces left of the step */
+	uint64_t elapsed_ns; /* since the last round */
 	uint64_t used_ns[RBK_MAX_DEVICES];
-	unsigned int n_looked, n_changed, n_asked; /* see the limits of one update */
+	unsigned int n_looked, n_changed, n_asked; /* counts against the limits of one update */
 };
 
 /* publish-tenants.c */
 void publish_plan(struct publish *publish, struct session_plan *plan);
 /*
- * Publish the next record. All records of a kind have their turn in a round where they are few;
- * else as many as there is time for: their shares then cover the time since that.
+ * Publish the next record of a kind. If a kind has few records, each has its turn in every round;
+ * otherwise as many as there is time for. The tenants' shares then cover the time since a tenant's
+ * last turn.
  */
 void publish_next_tenant(struct publish *publish);
 
@@ -53,7 +54,7 @@ void publish_next_session(struct publish *publish);
 void publish_next_lease(struct publish *publish);
 
 /*
- * publish-devices.c: @elapsed_ns since the update before, in which all tenants used @used_ns of the
- * device.
+ * publish-devices.c: publish a device. All tenants used @used_ns of the device in the @elapsed_ns
+ * since the last update.
  */
 void publish_device(struct publish *publish, uint32_t index, uint64_t elapsed_ns, uint64_t used_ns);

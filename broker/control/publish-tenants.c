@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Figures of tenants and their plans. */
+/* Figures of tenants and their plans */
 #include "control/publish-private.h"
 
 #include "dispatch/dispatch.h"
@@ -11,8 +11,8 @@
 #include "util/number.h"
 
 enum {
-	MAX_PLANS = 1024,        /* that an update looks at */
-	MAX_CHANGED_PLANS = 128, /* for which figures were computed */
+	MAX_PLANS = 1024,        /* plans that an update looks at */
+	MAX_CHANGED_PLANS = 128, /* plans whose figures an update computes */
 };
 
 /* --- Plans --- */
@@ -90,7 +90,7 @@ static uint64_t tasks_of(const struct publish *publish, const struct stats_plan 
 	return n;
 }
 
-/* Changes whenever the plan comes to a device or leaves one. */
+/* Return a value that changes whenever the plan becomes resident on a device or is evicted. */
 static uint64_t state_of(const struct publish *publish, const struct session_plan *plan)
 {
 	uint64_t state = 0;
@@ -100,7 +100,7 @@ static uint64_t state_of(const struct publish *publish, const struct session_pla
 	return state;
 }
 
-/* Adds to what was looked at and computed of this update. */
+/* Publish a tenant's plans in turn. Adds to the plans looked at and computed in this update. */
 static void publish_plans(struct publish *publish, struct stats_tenant *tenant,
 			  unsigned int *n_looked, unsigned int *n_changed)
 {
@@ -186,7 +186,7 @@ void publish_next_tenant(struct publish *publish)
 		return;
 	tenant = tenants_get(publish->options.tenants, stats->own.number);
 	if (!tenant) {
-		/* A tenant that has sessions is known. */
+		/* A tenant that has sessions is known; this one has none any more. */
 		stats_tenant_free(stats);
 		return;
 	}

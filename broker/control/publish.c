@@ -2,20 +2,20 @@
 /*
  * Publishing figures
  *
- * Counts are in the pages already; this computes the rest. While nobody looks nothing is computed,
- * and the timer does not run. An update does a bounded amount of work: so many tenants and plans,
- * those first that were longest not looked at, which is why both lists are turned round; of plans
- * only those that completed tasks since. Whoever asks for pages more often than update_min_ns gets
- * what the last update computed.
+ * Counts are in the pages already; this file computes the rest. While no client watches, nothing is
+ * computed, and the timer does not run. The work of an update is bounded: at most so many tenants
+ * and plans, least recently updated first, which is why both lists are rotated. Of the plans only
+ * those are computed that completed tasks, were loaded or were evicted since. A request for pages
+ * within update_min_ns gets the figures of the last update.
  *
- * A tenant's share of a device is its part of the device time that all tenants used since the
- * update before: what people mean by "who is using it now".
+ * A tenant's share of a device is its part of the device time that all tenants used since the last
+ * update: what people mean by "who is using it now".
  *
- * Sessions are looked at in the same way, each in its turn.
+ * Sessions are updated in the same way, each in its turn.
  *
- * The clients decide how much there is to compute. So an update is a round in steps: a device, a
- * tenant, a session, a lease each. A round stops when the turn's budget is used up, and goes on in
- * the next turn; what the whole page says comes with the last step.
+ * Clients decide how much there is to compute. So an update is a round in steps, each of them one
+ * device, tenant, session or lease. A round stops when the turn's budget is used up, and continues
+ * in the next turn; the figures of the whole page come with the last step.
  */
 #include "control/publish-private.h"
 
@@ -40,13 +40,13 @@
 #include "util/number.h"
 
 enum {
-	/* A round gets at least one over a turn's budget, and so many pieces, in one go. */
+	/* A round gets at least this part of a turn's budget, and so many pieces, in one go. */
 	PUBLISH_PART = 4,
 	PUBLISH_PIECES = 64,
-	/* An update shows so many; tools/monitor/pages.c waits for the others. */
+	/* Most records per update; tools/monitor/pages.c waits for the others. */
 	MAX_TENANTS = 64,
 	MAX_SESSIONS = 1024,
-	MAX_LEASES = 512, /* likewise */
+	MAX_LEASES = 512,
 };
 static const uint64_t period_ns = 250000000;
 static const uint64_t update_min_ns = 10000000;
@@ -168,7 +168,7 @@ static void publish_whole(struct publish *publish)
 
 /* --- Rounds --- */
 
-/* A root page that was just made has nothing yet but what is counted. */
+/* Return true if the root page was just made, and has only counts yet. */
 static bool is_root_new(const struct publish *publish)
 {
 	const struct rbk_stats_header *header = stats_root(publish->stats)->header;
@@ -248,7 +248,7 @@ static void next_step(struct publish *publish)
 		budget_look_at_leases(publish->options.budget);
 }
 
-/* Goes on with the round as far as the turn allows. Where there is little it ends at once. */
+/* Continue the round as far as the turn allows. A short round ends at once. */
 static void go_on(struct publish *publish)
 {
 	const struct turn *turn = loop_current(publish->options.loop);
@@ -279,7 +279,7 @@ static void on_round(void *data)
 	turn_leave(turn, outer);
 }
 
-/* --- When --- */
+/* --- Updates --- */
 
 static void update(struct publish *publish)
 {
@@ -292,10 +292,10 @@ static void update(struct publish *publish)
 		go_on(publish);
 		return;
 	}
-	/* The round goes on, but a page that was just made should not be read empty. */
+	/* A round is in progress, but a page that was just made should not be read empty. */
 	if (publish->step != PUBLISH_NOTHING && is_root_new(publish))
 		publish_whole(publish);
-	/* Counts cost little to bring up to date. */
+	/* Updating the counts costs little. */
 	stats_flush(publish->stats);
 	stats_update_root(publish->stats);
 }
@@ -339,7 +339,7 @@ static void on_plan_leaving(void *context, struct session_plan *plan)
 	publish_plan(context, plan);
 }
 
-/* --- What administrators change --- */
+/* --- Changes by administrators --- */
 
 static void on_plan_reset(void *context, struct session_plan *plan)
 {
@@ -379,7 +379,7 @@ static int on_force_cpu(void *context, int value)
 	if (value >= 0) {
 		publish->force_cpu = value;
 		publish_configure(publish, &wanted);
-		/* The next look shows it. */
+		/* The next update shows it. */
 		publish->is_stale = true;
 	}
 	return config->force_cpu;

@@ -1,12 +1,12 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * What statistics pages say beyond counts
+ * Figures of statistics pages beyond counts
  *
- * Puts together what the rooms know that do not know of each other: what placement has learned,
- * what telemetry reads, what the ledger holds, and writes it into the pages, several times a second
- * while a session looks at one, and when one is handed out. Also carries out what administrators
- * change. Reactor thread.
+ * This file combines what other parts of the broker know separately: estimates of placement,
+ * readings of telemetry, charges of the ledger. It writes them into the pages several times a
+ * second while a session watches one, and when a page is handed out. It also carries out changes by
+ * administrators. Reactor thread.
  */
 #include <stdint.h>
 
@@ -38,18 +38,25 @@ struct publish_options {
 	uint32_t n_executors;
 };
 
-/* Everything is borrowed. Return: 0 or negative errno. */
+/*
+ * Make a publisher, which borrows everything that @options points to.
+ * Return: 0 or negative errno.
+ */
 int publish_new(const struct publish_options *options, struct publish **ret);
-/* After the server is gone, or before publish_start(). Return: NULL. */
+/*
+ * Free the publisher, after the server, or before publish_start().
+ * Return: NULL.
+ */
 struct publish *publish_free(struct publish *publish);
 
-/* For server_new(). */
+/* Return the hooks for server_new(). */
 struct server_publisher publish_hooks(struct publish *publish);
-/* Nothing is published before. @server is borrowed. */
+/* Begin to publish; @server is borrowed. */
 void publish_start(struct publish *publish, struct server *server);
 
 /*
- * The configuration was read again: what administrators have set meanwhile stays in force.
+ * Apply a configuration that was read again; settings that administrators have changed stay in
+ * force.
  */
 void publish_configure(struct publish *publish, const struct place_config *config);
 
