@@ -376,7 +376,7 @@ static int map_memfd(struct exec_arena *arena, uint64_t bytes)
 	return 0;
 }
 
-/* Make memory that the device can reach, in its best way. */
+/* Make memory that the device can access, in the device's best way. */
 static int make_arena(struct executor *executor, uint64_t bytes, struct exec_arena *arena)
 {
 	int fd = -1, r;
@@ -504,7 +504,7 @@ int calibrate_bench_prepare(struct calibrate_bench *bench, unsigned int probe)
 
 int calibrate_bench_load(struct calibrate_bench *bench)
 {
-	/* The first run never counts, and nothing on the setup thread is to wait for a warm-up. */
+	/* The first run never counts, and no job of the setup thread is to wait for a warm-up. */
 	const struct exec_load load = {.tier = EXEC_TIER_VRAM, .n_slots = 1, .starts_cold = true};
 	struct executor *executor = bench->executor;
 	int r;

@@ -125,7 +125,7 @@ struct calibrate_ops {
 	/*
 	 * Sets the total charged to the broker itself for measuring a device; 0 and 0 is never
 	 * refused.
-	 * Return: false if that is too much; the charge is then unchanged.
+	 * Return: false if the device or the memory cannot be had; the charge is then unchanged.
 	 */
 	bool (*charge)(void *context, struct executor *executor, uint64_t device_bytes,
 		       uint64_t host_bytes);

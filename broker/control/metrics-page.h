@@ -17,7 +17,7 @@
 struct metrics_page;
 
 /*
- * Make a copy for pages with as many records as @view has.
+ * Make an empty copy for pages with as many records as @view has.
  * Return: 0 or -ENOMEM.
  */
 int metrics_page_new(const struct rbk_stats_view *view, struct metrics_page **ret);

@@ -87,7 +87,7 @@ static char *write_digits(char *end, uint64_t value, unsigned int at_least)
 
 /*
  * Write @value / 10^@digits, without zeros at the end.
- * Return: behind the last character.
+ * Return: the place behind the last character.
  */
 static char *write_decimal(char *to, uint64_t value, unsigned int digits)
 {

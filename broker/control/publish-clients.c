@@ -75,7 +75,9 @@ static void look_at_latencies(struct session_latencies *latencies, uint64_t now_
 
 	if (ns < latency_ns)
 		return;
-	/* Counts older than latency_stale_ns are from a time without watchers, and are dropped. */
+	/*
+	 * Counts over latency_stale_ns or longer include a time without watchers, and are dropped.
+	 */
 	for (unsigned int i = 0; i < RBK_STATS_BUCKETS && ns < latency_stale_ns; i++)
 		n += latencies->buckets[i];
 	latencies->p50_ns = n ? quantile_ns(latencies, n, 50) : 0;

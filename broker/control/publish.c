@@ -40,7 +40,10 @@
 #include "util/number.h"
 
 enum {
-	/* A round gets at least this part of a turn's budget, and so many pieces, in one go. */
+	/*
+	 * A round gets at least 1 / PUBLISH_PART of a turn's budget, and PUBLISH_PIECES pieces, in
+	 * one go.
+	 */
 	PUBLISH_PART = 4,
 	PUBLISH_PIECES = 64,
 	/* Most records per update; tools/monitor/pages.c waits for the others. */

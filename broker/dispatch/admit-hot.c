@@ -37,26 +37,28 @@ enum { INLINE_OVERRUN_COST = 64, INLINE_OVERRUN_LIMIT = 512 };
  */
 #define ALWAYS_INLINE inline __attribute__((__always_inline__))
 
-/* Inline tasks for each one that the placer learns from */
+/* The placer learns from one in so many inline tasks. */
 enum { LEARN_EVERY = 64 };
 
 /*
- * Entries with a slot for each check whether the batch is over: reading the clock takes a tenth of
- * the time of such an entry.
+ * One in so many entries with a slot checks whether the batch is over: reading the clock takes a
+ * tenth of the time of such an entry.
  */
 enum { LOOK_EVERY = 4 };
 
-/* Entries; claim_lines() gains nothing for fewer, and loses for a single round trip. */
+/*
+ * Fewest entries for claim_lines(): it gains nothing for fewer, and loses for a single round trip.
+ */
 enum { CLAIM_MIN = 8 };
 
 enum {
-	/* A flow of average weight gets this part of a turn's budget per round. */
+	/* A flow of average weight gets 1 / ROUND_PART of a turn's budget per round. */
 	ROUND_PART = 10,
 	/* Rounds in one turn, if none finds an entry */
 	MAX_PASSES = 4,
-	/* A flow that is alone gets this part: only the loop notices clients' bells. */
+	/* A flow that is alone gets 1 / ALONE_PART: only the loop notices clients' bells. */
 	ALONE_PART = 4,
-	/* Entries get at least this part of a turn. */
+	/* Entries get at least 1 / ENTRIES_PART of a turn. */
 	ENTRIES_PART = 2,
 };
 
@@ -77,7 +79,7 @@ static void post_bare(struct dispatch *dispatch, struct dispatch_ring *ring,
 	ring_post(dispatch, ring, sqe->user_data, &outcome);
 }
 
-/* Replace a strategy that needs a feature which the session has not negotiated by AUTO. */
+/* Return AUTO for a strategy that needs a feature which the session has not negotiated. */
 static inline uint8_t effective_strategy(uint64_t features, uint8_t strategy)
 {
 	bool is_new = strategy >= RBK_STRATEGY_LATENCY && strategy < RBK_STRATEGY_COUNT;
@@ -207,8 +209,9 @@ static __attribute__((__noinline__)) void forgive_overruns(struct flow *flow,
 }
 
 /*
- * Return true if inline_pause_ns has passed for a flow whose bucket is full, after taking one
- * overrun out of the bucket.
+ * If inline_pause_ns has passed for a flow whose bucket is full, take one overrun out of the
+ * bucket.
+ * Return: true if it has passed.
  */
 static __attribute__((__noinline__)) bool may_inline_again(const struct dispatch *dispatch,
 							   struct flow *flow)
@@ -292,8 +295,8 @@ static __attribute__((__noinline__)) bool may_sleep(const struct dispatch *dispa
 
 /*
  * Start a validated entry that waits for nothing.
- * Return: its result if it completed, or -ECANCELED for any error of a task; 0 with *ret_task set
- * if it has not completed.
+ * Return: the result of an entry that completed, or -ECANCELED if its task failed; 0 with *ret_task
+ * set if the entry has not completed.
  */
 static ALWAYS_INLINE int start_entry(struct dispatch *dispatch, struct dispatch_ring *ring,
 				     const struct rbk_sqe *sqe, struct session_plan *plan,

@@ -78,7 +78,8 @@ static uint32_t inline_limit(const struct dispatch *dispatch, const struct plan 
 
 /*
  * Cache the placer's answer for plan->inline_max_count. It also holds for smaller counts, which
- * touch fewer bytes, and for every flow: the reasons that are cached do not depend on waits.
+ * touch fewer bytes. The flow does not matter, although flows differ in waits: a task that runs
+ * inline does not wait for a device.
  */
 static void plan_review(struct dispatch *dispatch, struct session_plan *plan)
 {

@@ -50,7 +50,7 @@ struct run {
 	uint64_t part_ns, part_busy_ns; /* time of the earlier parts */
 };
 
-/* A second device's share of a task, from a pool */
+/* A second device's share of a task, taken from a pool */
 struct half {
 	struct run run;
 	struct half *next; /* in dispatch.free_halves */
@@ -531,7 +531,7 @@ unsigned int dispatch_replace(struct dispatch *dispatch);
 
 /* walk.c */
 
-/* Begins a walk at the first ring. */
+/* Begin a walk at the first ring. */
 void walk_begin(const struct dispatch *dispatch, struct walk *walk);
 
 /*
@@ -687,13 +687,16 @@ static inline void ring_post(struct dispatch *dispatch, struct dispatch_ring *di
 	dispatch->stats->tasks_completed++;
 }
 
-/* Publish consumed entries and posted completions to the client. If it sleeps, queue its waking. */
+/*
+ * Publish consumed entries and posted completions to the client. If the client sleeps, queue the
+ * job that wakes it.
+ */
 void ring_publish(struct dispatch *dispatch, struct dispatch_ring *ring);
 
 /* Return true if dispatch_poll_ring() has something to do. */
 bool dispatch_ring_has_work(const struct dispatch_ring *ring);
 
-/* Publishes every ring that completions were posted to since the last call. */
+/* Publish every ring that completions were posted to since the last call. */
 void dispatch_publish_dirty(struct dispatch *dispatch);
 
 /* Tell set_pace() of the options whether devices are in use. */

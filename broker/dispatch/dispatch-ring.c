@@ -22,15 +22,15 @@
 #include "util/error.h"
 
 enum {
-	/* Ringing clients' bells gets this part of a turn's budget. */
+	/* Waking clients gets 1 / BELLS_PART of a turn's budget. */
 	BELLS_PART = 4,
 	/* Active rings checked for sleep in one turn */
 	SLEEP_BATCH = 64,
-	/* Answering clients' bells gets this part of a turn's budget. */
+	/* Answering clients' bells gets 1 / ANSWERS_PART of a turn's budget. */
 	ANSWERS_PART = 4,
 	/* Bells without entries that mute a ring, if they come within mute_window_ns */
 	MAX_EMPTY_BELLS = 64,
-	/* Each mute in a row lasts twice as long, and takes half as many empty bells. */
+	/* Each further mute lasts twice as long, and takes half as many empty bells. */
 	MAX_MUTE_LEVEL = 5,
 	/* Rings unmuted in one turn */
 	UNMUTE_BATCH = 64,
@@ -41,7 +41,7 @@ static const uint64_t spin_floor_ns = 20000;
 static const uint64_t spin_start_ns = 50000;
 static const uint64_t spin_ceiling_ns = 200000;
 static const uint64_t mute_window_ns = 10000000;
-/* A ring that was not muted for that long starts at level 0 again. */
+/* A ring that was not muted for so long starts at level 0 again. */
 static const uint64_t mute_forgiven_ns = 1000000000;
 
 static void run_bell(struct turn_job *job);
@@ -265,7 +265,7 @@ static void on_mute_over(void *data)
 			break;
 		heap_remove(&dispatch->muted, &ring->muted_node, is_heard_before);
 		ring->is_muted = false;
-		/* A polled ring is listened to when it sleeps. */
+		/* The bell of a polled ring is listened to when the ring sleeps. */
 		if (!ring->is_active && !ring->ring->is_closing)
 			ring_listen(ring);
 	}
@@ -287,7 +287,8 @@ static void ring_announce_sleep(struct dispatch_ring *ring)
 }
 
 /*
- * Adapt the spin budget after a sleep: longer if it would have caught the entry, otherwise shorter.
+ * Adapt the spin budget after a sleep: double it if a longer spin would have caught the entry,
+ * otherwise halve it.
  */
 static void learn_spin(const struct dispatch *dispatch, struct dispatch_ring *ring,
 		       uint64_t now_ticks)
@@ -345,7 +346,7 @@ static void ring_was_rung(struct dispatch *dispatch, struct dispatch_ring *ring,
 		/* A client may ring for entries that come behind a barrier or a table. */
 		if (!ring->barrier && !ring->is_fetching)
 			ring_complain(dispatch, ring);
-		/* A polled ring is listened to when it sleeps. */
+		/* The bell of a polled ring is listened to when the ring sleeps. */
 		if (!ring->is_active)
 			ring_listen(ring);
 		return;

@@ -2,7 +2,8 @@
 /*
  * The reactor's turn
  *
- * When no ring is active the reactor arms the waker, looks once more, and sleeps in the loop.
+ * When no ring is active the reactor arms the waker, does another turn, and sleeps in the loop if
+ * that turn found nothing to do.
  */
 #include "dispatch/dispatch.h"
 
@@ -24,10 +25,10 @@ enum {
 	TURN_POLLS = 16,
 	/* Tasks split over two devices at the same time */
 	MAX_HALVES = 64,
-	/* Divisor of the time, see settle() */
+	/* Divisor of the time for work beside rings, see settle() */
 	SETTLE_REST = 4,
 	MAX_REST = 50, /* in turn budgets */
-	/* A batch of entries takes this part of a turn. */
+	/* A batch of entries takes 1 / BATCH_PART of a turn. */
 	BATCH_PART = 8,
 };
 
@@ -407,8 +408,8 @@ struct server_hooks dispatch_hooks(struct dispatch *dispatch)
 }
 
 /*
- * Reset the breakers of a reopened device, unless a task lost it lately. Then its failures still
- * count; otherwise its breaker would be reset with each reopening.
+ * Reset the breakers of a reopened device, unless a task lost the device lately. Then the failures
+ * still count; otherwise each reopening would also close the breaker.
  */
 static void on_reopened(void *context, unsigned int device)
 {

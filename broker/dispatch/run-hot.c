@@ -377,7 +377,7 @@ static bool run_submit(struct dispatch *dispatch, struct run *run)
 	run->exec.start_ticks = run->exec.end_ticks = run->exec.busy_ticks = 0;
 	run->exec.copied_bytes = run->exec.transferred_bytes = 0;
 	run->exec.is_urgent = run_is_urgent(dispatch, run, device);
-	/* It may take longer than was predicted. */
+	/* An urgent task may take longer than predicted. */
 	run->exec.slice_ticks = run->exec.is_urgent ? dispatch->slice_ticks : 0;
 	atomic_store_explicit(&run->exec.state, EXEC_QUEUED, memory_order_relaxed);
 	if (executor->ops->submit(executor, &run->exec) != 0)
@@ -454,7 +454,7 @@ void dispatch_preempt(struct dispatch *dispatch)
 		}
 }
 
-/* --- and back --- */
+/* --- from executors --- */
 
 /*
  * Return true if a run that failed on its device may continue on the CPU. Outputs are out of place,

@@ -224,7 +224,10 @@ int validate_entry(const struct session *session, const struct rbk_sqe *sqe, str
 	case RBK_OP_RUN:
 		return validate_run(session, sqe, refs, ret_plan);
 	case RBK_OP_BARRIER:
-		/* In a chain it would wait for its own predecessor and hold back its successor. */
+		/*
+		 * In a chain a barrier would wait for its own predecessor and hold back its
+		 * successor.
+		 */
 		return sqe->flags & RBK_SQE_LINK ? -EINVAL : validate_bare(sqe);
 	case RBK_OP_CANCEL:
 		if (sqe->plan_id | sqe->count | sqe->cancel_reserved[0] | sqe->cancel_reserved[1] |

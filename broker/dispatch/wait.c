@@ -23,7 +23,7 @@
 enum {
 	/* Tasks whose waiting one turn ends */
 	WAIT_BATCH = 128,
-	/* Ending waits gets at least this part of a turn's budget. */
+	/* Ending waits gets at least 1 / WAIT_PART of a turn's budget. */
 	WAIT_PART = 8,
 };
 

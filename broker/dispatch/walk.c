@@ -15,7 +15,7 @@
 enum {
 	/* Steps of one walk in one turn */
 	WALK_BATCH = 128,
-	/* Each walk may use at least this part of the turn's budget. */
+	/* Each walk gets at least 1 / WALK_PART of a turn's budget. */
 	WALK_PART = 8,
 };
 

@@ -15,7 +15,7 @@
 enum {
 	/* Woken tasks that one turn continues */
 	WAKE_BATCH = 128,
-	/* They get at least this part of a turn's budget. */
+	/* Continuing woken tasks gets at least 1 / WAKE_PART of a turn's budget. */
 	WAKE_PART = 8,
 	/* Tasks; see leave_slice(). */
 	FEW_TASKS = 4,
@@ -47,8 +47,8 @@ unsigned int dispatch_wake(struct dispatch *dispatch)
 			task_finish(dispatch, task, -ECANCELED);
 		} else if (task->opcode == RBK_OP_RUN) {
 			/*
-			 * Place it anew, whatever the answer was: the placer knows what is possible
-			 * now.
+			 * Whatever the answer was, place the task anew: the placer knows what is
+			 * possible now.
 			 */
 			task_start(dispatch, task);
 		} else {

@@ -34,7 +34,7 @@
 /* Spread of estimates without observations */
 #define PRIOR_SPREAD 0.3f
 #define GUESS_SPREAD 1.0f
-/* Below 1: a task takes longer than servers work on it. */
+/* Below 1: a task may take longer than servers work on it. */
 #define MIN_SERVERS (1.0f / 16)
 /* 100 days: no execution takes longer, but clocks jump by more. */
 #define MAX_EXEC_NS 8640000000000000ull

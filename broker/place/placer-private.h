@@ -30,9 +30,9 @@
 enum {
 	/* Results that a device's success rate looks back on at most */
 	PLACE_BREAKER_MAX_WINDOW = 1024,
-	/* Failures that open a breaker, if they are in a quick row or too many of the window */
+	/* Failures that open a breaker: so many of the last few results, or of a bad window */
 	PLACE_BREAKER_FAILURES = 3,
-	/* Results in a quick row */
+	/* The last few results of a breaker */
 	PLACE_BREAKER_QUICK = 8,
 	/* Results that tell a failing plan from a failing device */
 	PLACE_BREAKER_LAST = 16,
@@ -150,7 +150,7 @@ struct place_entry {
 	 * Execution while all servers are idle: base_ns + slope_ns x position in the bucket, 0..1
 	 */
 	float base_ns, slope_ns;
-	float servers;   /* mean number that work on it then: work / execution */
+	float servers;   /* mean number of servers then: work / execution */
 	uint16_t spread; /* of execution, relative, in 1/1024 */
 	uint8_t flags;   /* PLACE_ENTRY_* */
 };
@@ -163,7 +163,7 @@ struct place_estimate {
 	/* Valid if n > 0 */
 	float ratio;     /* observed work / the prior's */
 	float servers;   /* as observed while no other task ran */
-	float deviation; /* mean of |observed / estimated - 1|, the larger over the smaller */
+	float deviation; /* mean of |observed / estimated - 1|, or of the inverse ratio if larger */
 	float first[PLACE_TRUST];
 	float closest;  /* least deviation of the run */
 	float shown;    /* ratio given to neighbours without observations */

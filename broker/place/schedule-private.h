@@ -63,9 +63,9 @@ struct place_queue {
 	struct heap_node *flows; /* flows with a task that may start, by start tag */
 	uint64_t virtual_time;
 	uint64_t last_finish;   /* latest finish tag so far */
-	uint64_t active_weight; /* of active flows */
+	uint64_t active_weight; /* sum over active flows */
 	uint32_t n_active;      /* active flows */
-	uint32_t n_servers;     /* in use */
+	uint32_t n_servers;     /* servers in use */
 	uint32_t n_servers_per_task;
 	float inverse_servers;
 	uint32_t n_queued, n_released, n_waiting;
@@ -112,7 +112,7 @@ struct place_class {
  */
 struct place_gate {
 	const uint32_t *n_slots;    /* of the plan on the device, see struct plan; 0: any number */
-	uint32_t n_begun;           /* queued tasks that have a slot */
+	uint32_t n_begun;           /* tasks that have a slot */
 	struct heap_node *going_on; /* queued tasks that have a slot */
 	struct heap_node *waiting;  /* queued tasks that have no slot */
 	struct place_task *next;    /* the task in its class; NULL: no queued task could start */

@@ -28,7 +28,7 @@
 enum {
 	FIRST_CHUNK_BYTES = 64 << 10,
 	CHUNK_BYTES = 2 << 20,
-	/* The next chunk is made when less than this part of a chunk is left. */
+	/* The next chunk is made when less than 1 / LOW_PART of a chunk is left. */
 	LOW_PART = 2,
 };
 
