@@ -3,10 +3,10 @@
 /*
  * Probes: small plans that show a device's speed, and a bench that holds one probe
  *
- * A probe is one operator of a family on tensors of one size class, or a chain of tiny operators
- * that shows the cost of starting a task and a node. A bench holds what a run of the probe needs:
- * memory that the device can reach, the plan, its working memory on the device. The caller runs the
- * task, see calibrate.h.
+ * A probe is one operator of a family on tensors of one size class. Two further probes are chains
+ * of tiny operators, which show the cost of starting a task and a node. A bench holds what a run of
+ * the probe needs: memory that the device can reach, the plan, its working memory on the device.
+ * The caller runs the task, see calibrate.h.
  *
  * Setup thread, or before there are threads; one bench at a time for one device.
  */

@@ -14,7 +14,7 @@
  *
  * Ratios for families that were not measured, by kind of device, are rounded estimates: those of
  * processors and of software devices are near measurements of a Zen 4 processor and lavapipe (Mesa
- * 22.3) at 256 KiB, those of GPUs have no measurement behind them. They hold until something is
+ * 22.3) at 256 KiB. Those of GPUs have no measurement behind them. They hold until something is
  * measured or observed, and until then a GPU needs speedup_threshold (placer.h) on top.
  */
 #include <math.h>

@@ -3,9 +3,10 @@
  * Measuring a device before clients are served
  *
  * Everything happens on the calling thread, which is the executors' reactor and setup thread in
- * one. The setup of a probe (making the plan, compiling, a first run in which some drivers compile
- * again) may take far longer than the runs that are timed. So the setup is timed, too, and no probe
- * begins that would end late if its setup took as long as the longest so far.
+ * one. The setup of a probe consists of making the plan, compiling, and a first run in which some
+ * drivers compile again. It may take far longer than the runs that are timed. So the setup is
+ * timed, too, and no probe begins that would end late if its setup took as long as the longest so
+ * far.
  */
 #include "calibrate/calibrate.h"
 

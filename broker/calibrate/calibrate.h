@@ -65,12 +65,12 @@ void calibrate_describe(const struct executor *executor, float up_bytes_per_ns,
 			float down_bytes_per_ns, struct calibrate_device *ret);
 
 /*
- * Derive a profile. For each measured family and size class, the time without the overhead of task
- * and nodes and without the link gives the rate of the ceiling that binds the family: operations
- * for products, convolutions, pooling, softmax and selection; bytes for the others. The other
- * ceiling is as high as anything that was measured. Classes between and beyond the measured ones
- * follow the curve of the family's reference, MatMul or elementwise addition. A family without any
- * measurement is a fixed part of the reference, by kind of device.
+ * Derive a profile. The time of each measured family and size class, without the link and the
+ * overhead of task and nodes, gives the rate of the ceiling that binds the family: operations for
+ * products, convolutions, pooling, softmax and selection; bytes for the others. The other ceiling
+ * is as high as anything that was measured. Classes between and beyond the measured ones follow the
+ * curve of the family's reference, MatMul or elementwise addition. A family without any measurement
+ * is a fixed part of the reference, by kind of device.
  * Return: false, with nothing known, if neither reference has been measured at any size.
  */
 bool calibrate_fit(const struct calibrate_device *device, const struct calibrate_samples *samples,

@@ -2,16 +2,15 @@
 /*
  * Measuring devices while clients are served
  *
- * One device at a time, one probe at a time: its memory is charged, its plan made and loaded on the
- * setup thread, its task run a few times whenever the device is not needed otherwise, and its plan
- * and memory freed. Every step ends in a callback on the reactor, which decides whether to
- *continue.
+ * Devices are measured one at a time, one probe at a time. The probe's memory is charged, and its
+ * plan made and loaded on the setup thread. Its task runs a few times whenever the device is not
+ * needed otherwise; then its plan and memory are freed. Every step ends in a callback on the
+ * reactor, which decides whether to continue.
  *
  *	open -> [prepare -> load -> run ... -> clear] ... -> close
  *
  * If a device has shapes of tiles to choose from, these are compared first, and the fastest of each
- * class is chosen, so that the other probes run with the shapes that plans will use: see
- * calibrate-bench.h.
+ * class is chosen (calibrate-bench.h). So the other probes run with the shapes that plans will use.
  *
  * Probes that would keep the device busy for longer than a submission may are left out: no task is
  * to wait for a measurement.

@@ -426,11 +426,11 @@ linked:
 }
 
 /*
- * Fetch the cache lines of @n entries and of their completions all at once. Otherwise the broker's
- * own stores fill the store buffer behind the one or two completions whose lines are on their way
- * from the client's processor, and each line is waited for in turn. Completions are touched by
- * stores, which the client cannot see before they are published: a prefetch for writing (prefetchw)
- * was measured to do nothing on Zen 4.
+ * Fetch the cache lines of @n entries and of their completions all at once. Otherwise one or two
+ * completions wait for their lines from the client's processor, the broker's own stores fill the
+ * store buffer behind them, and each line is waited for in turn. Completions are touched by stores,
+ * which the client cannot see before they are published: a prefetch for writing (prefetchw) was
+ * measured to do nothing on Zen 4.
  */
 static inline void claim_lines(const struct session_ring *ring, uint32_t n)
 {
@@ -463,7 +463,7 @@ static __attribute__((__noinline__)) uint64_t note_long_batch(struct dispatch *d
 
 /*
  * Charge a flow for @n entries. Reading the clock once more takes a good part of the time of one
- * NOP, so entries that complete at once are charged their usual time, on top of inline tasks, which
+ * NOP. So entries that complete at once are charged their usual time, on top of inline tasks, which
  * read the clock anyway.
  */
 static inline void charge_batch(struct dispatch *dispatch, struct flow *flow, uint64_t start_ticks,
@@ -606,10 +606,9 @@ static uint64_t entry_ticks_left(const struct dispatch *dispatch)
 }
 
 /*
- * Return true if the turn is to move on to events of the kernel, such as the bell of an idle
- * tenant, or to waking clients beyond the @n_bells that waited before. Entries first have as much
- * of the turn as everything else, so that clients that ring or sleep continually do not end every
- * round.
+ * Return true if the turn is to move on: the kernel has events, such as the bell of an idle tenant,
+ * or clients are to be woken beyond the @n_bells before. Entries first have as much of the turn as
+ * everything else, so that clients that ring or sleep continually do not end every round.
  */
 static bool is_called(const struct dispatch *dispatch, uint64_t n_bells)
 {

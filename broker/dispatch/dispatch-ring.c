@@ -3,15 +3,15 @@
  * Rings, as far as they are not hot
  *
  * A ring is active while it is polled. A ring that has been empty for its spin budget announces
- * that the broker sleeps on it and leaves the list of active rings, so that idle sessions cost a
- * busy one nothing; its bell activates it again.
+ * that the broker sleeps on it, and leaves the list of active rings. So idle sessions cost a busy
+ * one nothing. The ring's bell activates it again.
  *
  * Spin budgets adapt per ring between a floor, which is about the time of a sleep and a wake-up,
- * and a ceiling. A budget is doubled when the bell rings soon after the last work (a longer spin
- * would have caught the entry), and halved when it rings later (the spin was in vain). A client
- * that pauses for a few microseconds in the middle of a stream must not find its broker asleep each
- * time. While executors compute on the processors on which the reactor would spin, or the
- * processors are contended, it hardly spins at all.
+ * and a ceiling. A budget is doubled when the bell rings soon after the last work: a longer spin
+ * would have caught the entry. It is halved when the bell rings later: the spin was in vain. A
+ * client that pauses for a few microseconds in the middle of a stream must not find its broker
+ * asleep each time. While executors compute on the processors on which the reactor would spin, or
+ * the processors are contended, it hardly spins at all.
  */
 #include <errno.h>
 #include <sys/socket.h>

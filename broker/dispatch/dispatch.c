@@ -174,9 +174,9 @@ static unsigned int dispatch_turn(struct dispatch *dispatch)
 
 /*
  * Do the work for clients beside their rings in at most 1 / SETTLE_REST of the time in which rings
- * and devices have work, so that a client that connects in a loop, or sends one request after the
- * other, does not delay every entry. After rings and devices were idle for a budget, this work may
- * take all of the time.
+ * and devices have work. So a client that connects in a loop, or sends one request after the other,
+ * does not delay every entry. After rings and devices were idle for a budget, this work may take
+ * all of the time.
  */
 static void settle(struct dispatch *dispatch)
 {

@@ -3,9 +3,9 @@
 /*
  * The dispatcher: from entries to completions
  *
- * One reactor thread polls the rings of active sessions in turn, validates each entry once, places
- * it, runs it inline or submits it to an executor, and posts completions. The thread sleeps in the
- * event loop when no ring is active and no other work is left.
+ * One reactor thread polls the rings of active sessions in turn. It validates each entry once,
+ * places it, runs it inline or submits it to an executor, and posts completions. The thread sleeps
+ * in the event loop when no ring is active and no other work is left.
  */
 #include <stdbool.h>
 #include <stdint.h>

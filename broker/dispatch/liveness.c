@@ -23,9 +23,9 @@
  *
  * A look at the tasks that a device holds takes time for each task in flight, of which clients have
  * as many as they like. So a look begins only when the device has done nothing for a second, and
- * then ever more rarely, at one device at a time, in slices (walk.c). Such a look is not of one
- * moment, and is abandoned when the device makes progress meanwhile. A look that ends has visited
- * each run that the executor held when it began, since none was returned:
+ * then ever more rarely. Looks visit one device at a time, in slices (walk.c). Such a look is not
+ * of one moment, and is abandoned when the device makes progress meanwhile. A look that ends has
+ * visited each run that the executor held when it began, since none was returned:
  *
  *  - A look that finds nothing given proves that no run was held for the whole look. A look that
  *    finds only throttled runs proves that no other run was queued for the whole look. The device

@@ -3,9 +3,9 @@
  * Waiting for device memory
  *
  * A task that asks residency is a task like any other, with its slot, its place in a chain and its
- * share of the ring: a RUN that waits for its plan's memory, a PREFETCH, an EVICT. While it waits
- * it is in its plan's list, so that it ends with the plan, and in its ring's list of tasks in
- * flight, so that it ends with the ring.
+ * share of the ring: a RUN that waits for its plan's memory, a PREFETCH, an EVICT. While such a
+ * task waits it is in its plan's list, so that it ends with the plan. It is also in its ring's list
+ * of tasks in flight, so that it ends with the ring.
  *
  * Residency answers at any time, from a handler of the loop or from residency_turn(). No task may
  * be completed there, because that may start other tasks. So an answer only puts the task into the

@@ -2,10 +2,10 @@
 /*
  * A turn's work on tasks: entries that did not complete when they were admitted
  *
- * Take finished tasks back from executors, end the waiting of tasks whose plan or ring is being
- * removed, continue woken tasks and walks over all tasks, release queued runs, then publish
- * completions to clients and flush executors. Each step does a batch, so that no tenant holds up
- * the turn.
+ * A turn takes finished tasks back from executors, and ends the waiting of tasks whose plan or ring
+ * is being removed. It continues woken tasks and walks over all tasks, and releases queued runs.
+ * Then it publishes completions to clients and flushes executors. Each step does a batch, so that
+ * no tenant holds up the turn.
  */
 #include <errno.h>
 

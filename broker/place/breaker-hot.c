@@ -6,8 +6,8 @@
  * gets no tasks until a back-off has passed. Half-open, it admits one real task at a time, and
  * closes after PLACE_BREAKER_PROBES successes in a row: with a device that fails every third task
  * it never closes, with one that fails a third of them at random in one of 3,300 attempts. A
- * failure opens it again for twice as long, and for at least 20 times what the failure cost, so
- * that probing loses only a small part of the time.
+ * failure opens it again for twice as long, and for at least 20 times what the failure cost. So
+ * probing loses only a small part of the time.
  *
  * Devices have a breaker, and so has each plan on each device, because a plan may be what fails:
  * while all remembered failures are one plan's and other plans succeed, they count for that plan's

@@ -9,7 +9,7 @@
  * The ratio is a running mean of the observations, clipped (Huber's estimator of location, with the
  * mean deviation as its scale): a task that lost its processor for 20 ms moves it as little as one
  * that was slow by chance. A real change deviates to one side again and again: at the
- * PLACE_CHANGE-th time in a row the estimate begins anew from the least of those deviations, and if
+ * PLACE_CHANGE-th time in a row the estimate begins anew from the least of those deviations. If
  * they were at different counts, so do the plan's other counts on that device. With chance
  * deviations of 1.6 standard deviations counted, that happens without reason once in 50,000 tasks,
  * and is soon corrected.

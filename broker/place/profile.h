@@ -3,11 +3,11 @@
 /*
  * Device profiles: the performance of a device, in numbers
  *
- * A profile states how fast each family of operators runs at each size, the cost of starting a
- * task, the rate of transfers to the device and back, and the energy of a second of work. It is
- * measured when the broker starts (calibrate.h), kept on disk and refreshed while running, or read
- * from a file: simulated devices differ from real ones only in the source of their profile.
- * Predictions for plans that were never run are based on the profile alone.
+ * A profile states how fast each family of operators runs at each size, and the cost of starting a
+ * task. It also has the rate of transfers to the device and back, and the energy of a second of
+ * work. It is measured when the broker starts (calibrate.h), kept on disk and refreshed while
+ * running, or read from a file: simulated devices differ from real ones only in the source of their
+ * profile. Predictions for plans that were never run are based on the profile alone.
  *
  * Source of the model: the roofline (Williams, Waterman, Patterson, CACM 52(4), 2009), with a
  * ceiling per family and size instead of one peak.

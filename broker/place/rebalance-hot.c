@@ -12,12 +12,12 @@
  *    the queue, than here; so it never moves back for the same reason
  *  - where the best task of one device and the best of another should change places, they are
  *    exchanged, which leaves both devices with less work
- *  - where few tasks can move, which is also how every long queue ends, a search over all of them
- * at once (rebalance-private.h) finds the assignment with the earliest end of all
+ *  - where few tasks can move, a search over all of them at once (rebalance-private.h) finds the
+ *    assignment with the earliest end of all; every long queue ends that way
  *
  * The last two consider a device's whole work, not one task. They leave alone a task that has a
- * deadline, is urgent, or belongs to a flow that has a quota, or whose turn is long before the
- * device is through.
+ * deadline or is urgent, or whose flow has a quota or gets its turn long before the device is
+ * through.
  *
  * A call looks at REBALANCE_CANDIDATES tasks at most. Tasks that did not move go to the end of
  * their bucket, and later calls look at the rest. A call that moves nothing is followed by a pause.

@@ -6,9 +6,9 @@
  * comes close to the optimum in microseconds. The most loaded device gives a task to another, or
  * exchanges two tasks with it, whichever leaves the later of the two done earliest, until no step
  * helps. The search starts twice: from the present assignment, and from the best cut through the
- * tasks ordered by how many times longer they take here than there, which would be optimal if tasks
- * could be divided. If neither comes near that optimum, all assignments of the few tasks around the
- * cut are tried.
+ * ordered tasks. The order is by how many times longer a task takes here than there; such a cut
+ * would be optimal if tasks could be divided. If neither comes near that optimum, all assignments
+ * of the few tasks around the cut are tried.
  */
 #include <stdbool.h>
 

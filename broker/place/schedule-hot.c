@@ -5,8 +5,8 @@
  * Three levels. A device has a heap of flows by start tag: the virtual time at which the flow's
  * next task would start if all had their shares; the least tag is first. A flow has four classes. A
  * class has a list of tasks without deadlines, which come in the order in which they are due, so
- * that queueing and starting them costs next to nothing, and a heap of all other tasks; their heads
- * are compared.
+ * that queueing and starting them costs next to nothing. All other tasks of the class are in a
+ * heap; the heads of both are compared.
  *
  * Start tags: a released task advances its flow's tag by its predicted time, divided by the weight;
  * when the task is back the tag is corrected by the time used. The device's virtual time is the
@@ -16,9 +16,9 @@
  *
  * A flow's tasks without deadlines run one after the other, even if they are run in parts: the rest
  * of one precedes later ones. If they took turns, part by part, the median latency of 4000 tasks
- * queued at once would be a third less; but the tasks left at the end would be the longest, each
- * bound to the device that has begun with it, and all would be done 4% later. A client that waits
- * for a task can give it a class or a deadline.
+ * queued at once would be a third less; but the longest tasks would be left at the end, each bound
+ * to the device that has begun with it. All would be done 4% later. A client that waits for a task
+ * can give it a class or a deadline.
  *
  * Invariants: a flow is in a device's heap exactly if it has a queued task there that can start,
  * and its quota does not hold it back; a queued task is in its class's list or heap, or in its
@@ -341,7 +341,7 @@ static inline struct place_task *first_task(const struct place_flow_queue *fq)
 	return is_due_before(in_heap, in_order) ? in_heap : in_order;
 }
 
-/* --- What a device holds --- */
+/* --- Tasks that a device holds --- */
 
 static inline double variance_of(const struct place_task *task)
 {

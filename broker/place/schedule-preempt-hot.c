@@ -22,8 +22,8 @@ static inline struct place_task *task_of_running(const struct list_node *node)
 }
 
 /*
- * Compute how far the flow of a running task is ahead of its share of the device, in virtual time,
- * as seen by the first task of @fq, which is of @class. Return: below 0 if that flow is behind.
+ * Compute how far the flow of a running task is ahead of its share of the device, in virtual time.
+ * The first task of @fq, of @class, is compared with it. Return: below 0 if that flow is behind.
  */
 static inline int64_t lead_of(const struct place_task *task, const struct place_flow_queue *fq,
 			      uint8_t class, uint8_t device, uint64_t now)

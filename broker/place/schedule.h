@@ -24,9 +24,9 @@
  *
  * Where a device can stop tasks that have begun (place_set_preemptible()), other flows' tasks do
  * not wait for them to end. A running task is asked to stop once its flow is PLACE_SLICE_NS ahead
- * of a waiting one, or has used up its quota, or has a task of a better class waiting. The rest of
- * a stopped task is queued again, before tasks that came later. While no other task waits, a task
- * runs to its end.
+ * of a waiting one, or has used up its quota. The same holds if its own flow has a task of a better
+ * class waiting. The rest of a stopped task is queued again, before tasks that came later. While no
+ * other task waits, a task runs to its end.
  *
  * CPU quotas (cpu-max): a flow has a bucket of processor time that fills at its rate, up to
  * PLACE_QUOTA_PERIOD_NS worth. While the bucket is empty the flow's tasks do not start on the CPU
@@ -156,8 +156,8 @@ void place_dequeue(struct placer *placer, struct place_task *task, uint64_t now_
 
 /*
  * Release and charge the task that starts next on @device. Short tasks of one plan and flow follow
- * each other for up to PLACE_RELEASE_NS, as long as no other flow comes to the device, so that one
- * submission can hold them. Of a task that is longer than a submission may be,
+ * each other for up to PLACE_RELEASE_NS, so that one submission can hold them. This ends when
+ * another flow comes to the device. Of a task that is longer than a submission may be,
  * place_rows_per_submission() rows count as released, the rest as queued. When that part is done,
  * the caller queues the rest with the same place_task. The placer learns the time of each part, and
  * with the last part the time of all of them.
@@ -206,12 +206,12 @@ void place_stopped(struct placer *placer, struct place_task *task, uint64_t exec
 		   uint64_t busy_ns, uint64_t now_ns);
 
 /*
- * Move queued tasks that are not bound between devices. If one device is predicted to be done
- * balance_high times later than another (or the other, balance_low), or another has nothing to do,
- * the tasks move that would be complete earlier there. Further tasks move if all devices are done
- * earlier then. A task that has a deadline, is urgent or belongs to a flow that waits less than
- * others moves only to be complete earlier itself. The work is bounded, and next to none if nothing
- * can be gained.
+ * Move queued tasks that are not bound between devices. Tasks that would be complete earlier on
+ * another device move in two cases. Their device is predicted to be done balance_high times later
+ * than the other (or the other, balance_low), or the other has nothing to do. Further tasks move if
+ * all devices are done earlier then. A task that has a deadline, is urgent or belongs to a flow
+ * that waits less than others moves only to be complete earlier itself. The work is bounded, and
+ * next to none if nothing can be gained.
  *
  * Call it when a task has ended, and once per turn after all new tasks were queued, before
  * place_next(). Released tasks stay where they are.

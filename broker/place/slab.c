@@ -4,7 +4,7 @@
  *
  * A decision reads one cache line of its plan, and another one if the count changed. For ten
  * thousand plans allocated separately, each beside kilobytes of learning data, these lines are on
- * ten thousand pages, and a decision waits longer for the page table than for the line. Side by
+ * ten thousand pages. A decision then waits longer for the page table than for the line. Side by
  * side the lines take 640 KB, the entries some ten megabytes, on a handful of pages where the
  * kernel has huge pages.
  *
