@@ -179,7 +179,7 @@ struct dispatch_ring {
 	uint32_t n_empty_bells;
 	uint64_t empty_bells_since_ns;
 	bool is_muted;               /* in dispatch.muted: the loop does not watch its bell */
-	uint8_t mute_level;          /* recent mutes, which double the next one */
+	uint8_t mute_level;          /* number of recent mutes; each doubles the next one */
 	uint64_t muted_until_ns;     /* end of the current mute, or of the last one */
 	struct heap_node muted_node; /* keyed by muted_until_ns */
 };
@@ -209,7 +209,7 @@ struct replace {
 struct device_load {
 	uint32_t n_queued;        /* runs in its queue */
 	uint32_t n_held;          /* runs that its executor holds */
-	uint32_t n_urgent;        /* urgent runs submitted since another one came back */
+	uint32_t n_urgent;        /* urgent runs submitted since a non-urgent one returned */
 	uint32_t n_returned;      /* runs returned, but for those cancelled unbegun; wraps */
 	uint32_t n_stalls;        /* stalls so far, see liveness.c */
 	bool is_avoided;          /* during a stall: runs returned unbegun move to the CPU */

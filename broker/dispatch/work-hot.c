@@ -46,10 +46,7 @@ unsigned int dispatch_wake(struct dispatch *dispatch)
 		    task->plan->state != SLOT_READY) {
 			task_finish(dispatch, task, -ECANCELED);
 		} else if (task->opcode == RBK_OP_RUN) {
-			/*
-			 * Whatever the answer was, place the task anew: the placer knows what is
-			 * possible now.
-			 */
+			/* Place it anew after any answer: the placer knows what is possible. */
 			task_start(dispatch, task);
 		} else {
 			if (task->opcode == RBK_OP_PREFETCH && task->wait_res == 0)

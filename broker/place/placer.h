@@ -150,7 +150,8 @@ void placer_limit_servers(struct placer *placer, uint8_t device, uint32_t n_serv
 
 /*
  * Return true if @device has a task that no other device could do, or has begun such a task since
- * the last call. No other device exists or is ready for the plan, or the client asked for this one.
+ * the last call. There are two causes: no other device exists or is ready for the plan, or the
+ * client asked for this one.
  */
 bool placer_is_needed(struct placer *placer, uint8_t device);
 

@@ -48,7 +48,7 @@ enum {
 
 /* State common to all devices */
 struct place_schedule {
-	uint64_t last_now_ns;        /* caller's clock at the last call */
+	uint64_t last_now_ns;        /* last reading of the caller's clock */
 	uint64_t now_ns;             /* the scheduler's clock */
 	uint64_t sequence;           /* of the next task to be queued */
 	struct heap_node *throttled; /* flows, by refill_ns */
