@@ -3,17 +3,17 @@
 /*
  * libringbroker for administrators
  *
- * brokerd has a second socket, for those who look after it: the members of a group may read
- * everybody's statistics pages there, root, the user that brokerd runs as, and the users that its
- * configuration names (admin-users) may also change something. A connection to it is a struct rbk
- * like any other, but belongs to no tenant, and has no arenas, plans or rings (-EPERM).
- * rbk_features() tells what this user may: RBK_FEAT_ADMIN, RBK_FEAT_ADMIN_CHANGE.
+ * brokerd has a second socket, for administrators. Members of a group may read every tenant's
+ * statistics pages on it. Root, the user that brokerd runs as, and the users that its configuration
+ * names (admin-users) may also make changes. A connection to this socket is a struct rbk like any
+ * other, but belongs to no tenant, and has no arenas, plans or rings (-EPERM). rbk_features()
+ * returns this user's rights: RBK_FEAT_ADMIN, RBK_FEAT_ADMIN_CHANGE.
  *
  * rbk_devices(), rbk_stats(), and rbk_stats_map() with every enum rbk_stats_whose but
- * RBK_STATS_OWN, need RBK_FEAT_ADMIN; rbk_catalogue() needs neither; everything else here,
- * rbk_stats_reset() and rbk_force_cpu() need RBK_FEAT_ADMIN_CHANGE. Without it they return -EPERM.
- * Any thread may call all of these; errors beside those listed are those of a broken connection, as
- * of rbk_stats().
+ * RBK_STATS_OWN, need RBK_FEAT_ADMIN. rbk_catalogue() needs no right. Every other function here,
+ * rbk_stats_reset() and rbk_force_cpu() need RBK_FEAT_ADMIN_CHANGE. Without the right they return
+ * -EPERM. Any thread may call all of these functions. Beside the errors listed, functions return
+ * those of a lost connection, as rbk_stats() does.
  */
 #include <ringbroker.h>
 
@@ -22,45 +22,50 @@ extern "C" {
 #endif
 
 /*
- * Connects to the administrators' socket. As rbk_connect(), but for options->socket_path, whose
- * default is what rbk_admin_socket_path() says without one.
- * Return: as rbk_connect(); -EACCES: this user is not in the group that may.
+ * Connect to the administrators' socket. As rbk_connect(), but the default of options->socket_path
+ * is the path that rbk_admin_socket_path() returns for NULL.
+ * Return: as rbk_connect(); -EACCES: this user is not in the administrators' group.
  */
 int rbk_admin_connect(const struct rbk_options *options, struct rbk **ret, struct rbk_error *error);
 
 /*
- * Where the administrators' socket of the broker is whose other socket is at @socket_path: beside
- * it, called admin.sock if that is called brokerd.sock, x.admin.sock for x.sock, and x.admin for x.
- * A broker may have been told another one (--admin-socket). Without a @socket_path:
- * $RINGBROKER_ADMIN_SOCKET, else beside the socket that rbk_connect() would use.
- * Return: 0; -ENAMETOOLONG: it does not fit into @bytes; -EINVAL.
+ * Derive the path of the administrators' socket from @socket_path, the broker's other socket. Both
+ * lie in the same folder. The name is admin.sock for brokerd.sock, x.admin.sock for x.sock, and
+ * x.admin for x. A broker may use another path (--admin-socket). With @socket_path NULL, return
+ * $RINGBROKER_ADMIN_SOCKET, else the path derived from the socket that rbk_connect() would use.
+ * Return: 0; -ENAMETOOLONG: the path does not fit into @bytes; -EINVAL.
  */
 int rbk_admin_socket_path(const char *socket_path, char *ret, size_t bytes);
 
 /*
- * Gives the tenant of number @tenant another limit: @key and @value as in its section of
- * brokerd.conf(5) ("vram-max", "2GiB"); the value "default" goes back to what the file says. It
- * stays until the broker ends, or the file is read again and has changed there.
+ * Override a limit of the tenant of number @tenant. @key and @value are as in its section of
+ * brokerd.conf(5) ("vram-max", "2GiB"); the value "default" restores the value of the file. The
+ * override holds until the broker ends, or until the file is read again with a changed value for
+ * this key.
  * Return: 0;
- *   -EPERM   not for this user
+ *   -EPERM   this user may not make changes
  *   -ENOENT  no such tenant
- *   -EINVAL  no such key or value, or the reserves of all would not fit; the sentence says which
+ *   -EINVAL  no such key or value, or the reserves of all tenants would not fit; the sentence says
+ *            which
  */
 int rbk_admin_set(struct rbk *rbk, uint32_t tenant, const char *key, const char *value,
 		  struct rbk_error *error);
 
-/* What is to be evicted. Zero-initialised but for device: every tenant's plans. */
+/*
+ * Selection of plans to evict. Zero-initialised except for device, it selects every tenant's plans.
+ */
 struct rbk_admin_evict {
-	uint32_t tenant;  /* its number; 0: every one */
-	uint32_t session; /* with plan_id, as statistics pages have them; 0: all of the tenant's */
+	uint32_t tenant;  /* the tenant's number; 0: all tenants */
+	uint32_t session; /* with plan_id, as in statistics pages; 0: all of the tenant's plans */
 	uint32_t plan_id;
-	uint32_t device; /* RBK_DEVICE_*; RBK_DEVICE_NONE: every one */
+	uint32_t device; /* RBK_DEVICE_*; RBK_DEVICE_NONE: all devices */
 };
 
 /*
- * Takes plans' device memory: tasks that use it end first, so this has only begun when it returns;
- * what is wanted again returns in its turn. *ret_n_plans leave and give back *ret_bytes; both may
- * be NULL.
+ * Evict plans. Tasks that use the plans complete first, so eviction has only begun when the call
+ * returns. A plan that is requested again is loaded again in its turn. The number of plans to be
+ * evicted is stored in *ret_n_plans, and the bytes that they release in *ret_bytes; both may be
+ * NULL.
  * Return: 0; -EPERM; -ENOENT: no such tenant or plan; -EINVAL: no such device.
  */
 int rbk_admin_evict(struct rbk *rbk, const struct rbk_admin_evict *what, uint64_t *ret_n_plans,
@@ -72,20 +77,20 @@ enum rbk_drain {
 	RBK_DRAIN_END = 2,
 };
 
-/* How far draining is. */
+/* Progress of draining. */
 struct rbk_admin_drained {
-	uint64_t n_tasks;      /* that have still to end */
-	uint64_t device_bytes; /* that have still to be given back */
-	uint32_t is_drained;   /* draining is on */
+	uint64_t n_tasks;      /* tasks that have not completed */
+	uint64_t device_bytes; /* device memory not yet released */
+	uint32_t is_drained;   /* 1: draining is on */
 	uint32_t reserved;
 };
 
 /*
- * Lets a tenant (its number) or a device (RBK_DEVICE_*) run dry, or asks how far that is, which
- * everybody with such a connection may. A drained
- * device gets no tasks and gives its memory back; a drained tenant's rings are not read any
- * further, and its new sessions may look, and get no rings, arenas or plans (-EBUSY). Nothing is
- * lost: what was admitted completes, what was not is when draining ends. *ret may be NULL.
+ * Drain a tenant (by number) or a device (RBK_DEVICE_*), end draining, or ask for its progress;
+ * every user of this socket may ask. A drained device gets no tasks and its plans are evicted. A
+ * drained tenant's rings are not read any more; its new sessions may read statistics, but get no
+ * rings, arenas or plans (-EBUSY). Nothing is lost: admitted tasks complete, other tasks are
+ * admitted when draining ends. *ret may be NULL.
  * Return: 0; -EPERM; -ENOENT: no such tenant or device; -EINVAL: the CPU cannot be drained.
  */
 int rbk_admin_drain_tenant(struct rbk *rbk, uint32_t tenant, enum rbk_drain action,
@@ -94,24 +99,25 @@ int rbk_admin_drain_device(struct rbk *rbk, uint32_t device, enum rbk_drain acti
 			   struct rbk_admin_drained *ret, struct rbk_error *error);
 
 /*
- * What the broker logs: up to @level (3 error, 4 warning, 6 info, 7 debug), until it ends; RBK_ASK
- * only asks, which everybody with such a connection may. What it is now goes to *ret_level, which
- * may be NULL.
+ * Set the level up to which the broker logs (3 error, 4 warning, 6 info, 7 debug), until the broker
+ * ends. RBK_ASK only asks, which every user of this socket may do. The current level is stored in
+ * *ret_level, which may be NULL.
  * Return: 0; -EPERM; -EINVAL: no such level.
  */
 int rbk_admin_log_level(struct rbk *rbk, int level, int *ret_level, struct rbk_error *error);
 
-/* An operator, and what it runs on. */
+/* An operator, and its element types by device. */
 struct rbk_operator {
-	char name[32];  /* ONNX's, NUL-terminated */
-	uint32_t opset; /* since which it is as it is here */
+	char name[32];  /* ONNX's name, NUL-terminated */
+	uint32_t opset; /* opset that defined the operator in this form */
 	uint32_t reserved;
-	uint32_t types[RBK_MAX_DEVICES]; /* by RBK_DEVICE_*: bit RBK_DTYPE_*; 0: not there */
+	/* indexed by RBK_DEVICE_*: bit RBK_DTYPE_*; 0: unsupported there */
+	uint32_t types[RBK_MAX_DEVICES];
 };
 
 /*
- * Fills at most @max operators into @operators; how many there are goes to *ret_n (may be more).
- * On connections of both kinds, any user's.
+ * Store at most @max operators in @operators, and the total number, which may be larger, in *ret_n.
+ * Allowed on both sockets, for every user.
  * Return: 0; -EOPNOTSUPP: the broker does not offer RBK_FEAT_CATALOGUE.
  */
 int rbk_catalogue(struct rbk *rbk, struct rbk_operator *operators, unsigned int max,

@@ -3,26 +3,29 @@
 /*
  * Leases: device memory for programs that drive a device themselves
  *
- * A program that uses Vulkan itself shares the card with the broker's tenants all the same. A lease
- * is its part: a charge of granted bytes in the ledger, to the tenant that the program's user,
- * cgroup or executable belongs to, so that plans of that tenant and of others make way for it by
- * the same rules as for each other. The Vulkan layer VK_LAYER_RINGBROKER_lease holds an unmodified
- * program to its lease; this is what it is made of, for who wants to do so by hand.
+ * A program that uses Vulkan itself shares the card with the broker's tenants. A lease is the
+ * program's part of the memory: granted bytes, charged in the ledger to the tenant that the
+ * program's user, cgroup or executable belongs to. Plans of all tenants are evicted for a lease by
+ * the same rules as for other plans. The Vulkan layer VK_LAYER_RINGBROKER_lease holds an unmodified
+ * program to its lease. It is built on the functions below; other programs can call them directly.
  *
- * A lease has a minimum, below which it is refused; a wish, granted at once as far as there is
- * room; and a maximum, up to which it grows when asked. It belongs to the sessions that opened or
- * joined it (of one tenant and user), and is gone with the last: a program that is killed leaves
- * nothing. A member draws credit in chunks and allocates out of that without asking anybody.
+ * A lease has three sizes. Below its minimum the lease is rejected. The broker grants the wish at
+ * once, as far as there is room. On request the lease grows up to its maximum. A lease belongs to
+ * the sessions that opened or joined it (of one tenant and user); these sessions are its members.
+ * The lease ends with its last member, so a killed program leaves nothing behind. A member takes
+ * credit in chunks and allocates from that credit without a request.
  *
- * What counts, in bytes, is what lies in the device's own memory: Vulkan's device-local heaps,
- * rounded up to pages; not imports of host memory. What several processes share is charged once.
+ * Sizes are in bytes and count the device's own memory: Vulkan's device-local heaps, rounded up to
+ * pages. Imports of host memory do not count. Memory that several processes share is charged once.
  *
- * One connection is a member of at most one lease of each device. A broker that has not answered
- * one request within the connection's time limit is not waited for by the next: until it says
- * something again, what asks for credit or for an object to be added fails with -ETIME at once, and
- * what gives back leaves it with the broker to read. Any thread may call these, unless said
- * otherwise; errors beside those listed are those of a broken connection (-EPIPE, -ESTALE in a
- * fork()ed child), as of rbk_stats(). -EOPNOTSUPP: the broker does not offer RBK_FEAT_LEASES.
+ * A connection is a member of at most one lease of each device. When the broker has not answered a
+ * request within the connection's timeout, later requests do not wait for the broker until it sends
+ * a message. Meanwhile requests for credit, and requests to add an object, fail with -ETIME at
+ * once; requests that give something back are sent without waiting for the answer.
+ *
+ * Any thread may call these functions, unless stated otherwise. Beside the errors listed, functions
+ * return those of a lost connection (-ECONNRESET; -ECHILD in a fork()ed child), as rbk_stats()
+ * does, and -EOPNOTSUPP if the broker does not offer RBK_FEAT_LEASES.
  */
 #include <stdint.h>
 #include <ringbroker.h>
@@ -35,104 +38,114 @@ extern "C" {
 
 struct rbk_lease;
 
-/* Zero-initialised but for what is wanted. */
+/* Options of rbk_lease_open(). Zero-initialise the struct and set the members that you need. */
 struct rbk_lease_options {
-	uint32_t device; /* RBK_DEVICE_*; RBK_DEVICE_NONE: the first with memory of its own */
+	/* RBK_DEVICE_*; RBK_DEVICE_NONE: the first device with memory of its own */
+	uint32_t device;
 	/*
-	 * The number of a lease to join, 0: a new one. Of the rest only @uuid is looked at: the
-	 * lease must be of that device.
+	 * Number of the lease to join; 0: open a new lease. When joining, only @uuid of the other
+	 * members is used: the lease must be of that device.
 	 */
 	uint32_t join;
-	const uint8_t *uuid; /* 16 bytes, Vulkan's deviceUUID, instead of @device; or NULL */
-	uint64_t min_bytes;  /* 0: 1 byte will do */
+	const uint8_t *uuid; /* 16 bytes, Vulkan's deviceUUID, replaces @device; or NULL */
+	uint64_t min_bytes;  /* 0: 1 byte */
 	uint64_t wish_bytes; /* 0: max_bytes */
-	uint64_t max_bytes;  /* 0: wish_bytes, one of the two must be given */
-	/* For room, in the tenant's order of asking, and at most an hour; 0: not at all. */
+	uint64_t max_bytes;  /* 0: wish_bytes; one of the two must be set */
+	/*
+	 * Time to wait for room, at most an hour; 0: do not wait. Waiters of a tenant are served in
+	 * order.
+	 */
 	uint64_t wait_ns;
-	const char *program; /* for listings; NULL: what rbk_connect() was told */
+	const char *program; /* program name for listings; NULL: the name given to rbk_connect() */
 };
 
 /*
- * Opens or joins a lease. *ret belongs to @rbk's session, and is for rbk_lease_close() or the end
- * of the connection. Blocks for wait_ns beside the connection's own time limit.
+ * Open or join a lease. The lease belongs to @rbk's session and ends with rbk_lease_close() or with
+ * the connection. Blocks for at most wait_ns in addition to the connection's timeout.
  *
  * Return: 0;
- *   -EINVAL    not min <= wish <= max
+ *   -EINVAL    the sizes are not min <= wish <= max
  *   -ENODEV    no such device
  *   -ENOENT    join: there is no such lease
- *   -EPERM     join: it is another tenant's or user's
+ *   -EPERM     join: the lease is another tenant's or user's
  *   -EALREADY  the session has a lease of that device
  *   -EBUSY     an administrator drains the device or the tenant, or the device is lost; or 1024
- *              requests of the tenant wait for room on the device, or 64 of the session, and no
- *              more may; or too many descriptors are under way to clients that do not receive them
- *   -EDQUOT    more than the tenant may ever have there
+ *              requests of the tenant for the device, or 64 of the session, already wait for room;
+ *              or too many descriptors are in flight to clients that do not receive them
+ *   -EDQUOT    more than the tenant's limits on the device ever allow
  *   -ENOMEM    no room now
- *   -ETIMEDOUT nor within wait_ns
- *   -EDEADLK   who has the room waits, too
- * The sentence names what was required, what is available, and the tenant.
+ *   -ETIMEDOUT no room within wait_ns
+ *   -EDEADLK   the leases that hold the memory wait for room, too
+ * The sentence names the required bytes, the available bytes, and the tenant.
  */
 int rbk_lease_open(struct rbk *rbk, const struct rbk_lease_options *options, struct rbk_lease **ret,
 		   struct rbk_error *error);
 
 /*
- * Leaves the lease, all credit with it, as the end of the connection would: its memory should have
- * been freed. Since the broker keeps a member until its connection ends, this gives back credit and
- * objects, and the lease itself with rbk_disconnect(). NULL is fine. Nobody else may use it.
+ * Leave the lease and give back all credit and objects, as the end of the connection would; free
+ * the memory before. The broker keeps a session as a member until its connection ends: the lease
+ * itself ends with rbk_disconnect(). @lease may be NULL. No other thread may use @lease any more.
  */
 void rbk_lease_close(struct rbk_lease *lease);
 
-/* By which others join it, and RBK_DEVICE_*. */
+/* Return the number by which others join the lease, and its device (RBK_DEVICE_*). */
 uint32_t rbk_lease_number(const struct rbk_lease *lease);
 uint32_t rbk_lease_device(const struct rbk_lease *lease);
-/* Mapped until rbk_lease_close(), also when the broker is gone. */
+/* Return the lease's page, mapped until rbk_lease_close(), even when the broker is gone. */
 const struct rbk_lease_page *rbk_lease_page(const struct rbk_lease *lease);
 
-/* What the member says of itself whenever it asks for credit; for listings and audits. */
+/*
+ * A member's own report of its memory, sent with each request for credit; for listings and audits.
+ */
 struct rbk_lease_use {
-	uint64_t used_bytes;  /* allocated */
-	uint64_t extra_bytes; /* that the driver took for itself beside it, as far as is known */
-	uint32_t n_objects;   /* how many allocations that are */
-	uint32_t n_refused;   /* how many were refused */
-	uint64_t peak_bytes;  /* the most that both were since it last said so; 0: as they are */
+	uint64_t used_bytes;  /* bytes allocated */
+	uint64_t extra_bytes; /* driver overhead in bytes, as far as known */
+	uint32_t n_objects;   /* number of allocations */
+	uint32_t n_refused;   /* allocations refused */
+	uint64_t peak_bytes;  /* peak of used + extra since the last report; 0: the current sum */
 };
 
 /*
- * Asks for @want_bytes of credit, at least @least_bytes; what was given goes to *ret_bytes. @use
- * may be NULL. May block for @wait_ns. Return: 0; -ENOMEM, -ETIMEDOUT, -EDEADLK, as
- * rbk_lease_open(), nothing was given; -EBUSY: as many requests of the session (64) or of the
- * tenant for the device (1024) wait as may; -EINVAL.
+ * Request @want_bytes of credit, at least @least_bytes. The credit granted is stored in *ret_bytes.
+ * @use may be NULL. Blocks for at most @wait_ns in addition to the connection's timeout.
+ * Return: 0; -ENOMEM, -ETIMEDOUT, -EDEADLK as rbk_lease_open(), and nothing was granted; -EBUSY: 64
+ * requests of the session, or 1024 of the tenant for the device, already wait; -EINVAL.
  */
 int rbk_lease_take(struct rbk_lease *lease, uint64_t want_bytes, uint64_t least_bytes,
 		   uint64_t wait_ns, const struct rbk_lease_use *use, uint64_t *ret_bytes,
 		   struct rbk_error *error);
 /*
- * Gives @bytes of credit back, perhaps 0, and tells @use, which may be NULL. Once the broker has
- * been told it has them, though its answer may come too late: that is no failure. Return: 0;
- * otherwise nothing was given: -EINVAL: the member has less; -EBUSY: too much is unanswered.
+ * Give @bytes of credit back, possibly 0, and report @use, which may be NULL. From the moment the
+ * request is sent the credit is the broker's, even if the answer is late: a late answer is no
+ * failure.
+ * Return: 0; otherwise no credit was given back: -EINVAL: the member has less credit; -EBUSY: too
+ * many requests are unanswered.
  */
 int rbk_lease_give(struct rbk_lease *lease, uint64_t bytes, const struct rbk_lease_use *use);
 
 /*
- * An object of @bytes that other processes may have too, by what fstat() says of its descriptor;
- * once per object. @from_credit_bytes of the member's credit pay for it: of an export, what its
- * allocation took; of an import 0. That much less credit the member has from then on, whoever pays.
- * What the lease was charged now goes to *ret_charged_bytes: 0 if somebody of the same tenant pays
- * already. rbk_lease_object_drop() when the process has no more of it; that gives no credit. Where
- * it fails because the connection is lost, the object is dropped all the same: the broker that
- * comes next does not hear of it.
+ * Add an object of @bytes that other processes may hold too, identified by fstat() of its
+ * descriptor; once per object. @from_credit_bytes of the member's credit pay for it: for an export,
+ * the bytes of its allocation; for an import 0. The member's credit falls by that amount, whichever
+ * lease pays. The bytes charged to the lease are stored in *ret_charged_bytes: 0 if another lease
+ * of the tenant already pays for the object.
  *
- * When the answer comes too late, an object that is paid for counts as added, and one that is
- * dropped as dropped. If the broker refuses it after all, what it was to cost is given back when it
- * is dropped.
+ * Drop an object with rbk_lease_object_drop() when the process holds it no more; dropping gives no
+ * credit. If dropping fails because the connection is lost, the object is dropped all the same: the
+ * next broker is not told about it.
+ *
+ * When the answer is late, an object that was paid for counts as added, and a dropped object as
+ * dropped. If the broker rejects an added object after all, its cost is given back when it is
+ * dropped.
  *
  * Return: 0;
- *   -ENOMEM   the lease has no room for it
+ *   -ENOMEM   the lease has no room for the object
  *   -ENOSPC   too many objects
- *   -EALREADY the member has named it
- *   -ENOENT   drop: it has not
- *   -ETIME    add: no answer, and nothing was paid; it is dropped if it is added after all
- *   -EBUSY    add: too many wait, as rbk_lease_take()
- *   -EBUSY    drop: too much is unanswered, the object is as it was
+ *   -EALREADY the member has added the object before
+ *   -ENOENT   drop: the member has not added the object
+ *   -ETIME    add: no answer, and nothing was paid; a late addition is dropped again
+ *   -EBUSY    add: too many requests wait, as rbk_lease_take()
+ *   -EBUSY    drop: too many requests are unanswered, the object is unchanged
  */
 int rbk_lease_object_add(struct rbk_lease *lease, uint64_t dev, uint64_t ino, uint64_t bytes,
 			 uint64_t from_credit_bytes, uint64_t *ret_charged_bytes,
@@ -140,46 +153,50 @@ int rbk_lease_object_add(struct rbk_lease *lease, uint64_t dev, uint64_t ino, ui
 int rbk_lease_object_drop(struct rbk_lease *lease, uint64_t dev, uint64_t ino);
 
 /*
- * Another wish for a lease, by its number: it grows at once as far as there is free room, and no
- * further than that wish from then on, or shrinks as members give back. Its opener's connection, or
- * an administrator's who may change something. *ret_granted_bytes is what it has now; may be NULL.
+ * Change the wish of a lease, named by its number. The lease grows at once as far as there is free
+ * room, and from then on no further than the new wish; or it shrinks as members give credit back.
+ * The caller's connection must be that of the lease's opener, or of an administrator who may make
+ * changes. The bytes granted now are stored in *ret_granted_bytes, which may be NULL.
  *
  * Return: 0;
- *   -EPERM    another's lease
- *   -ENOENT   there is none of that number
- *   -EINVAL   0, or above its maximum
+ *   -EPERM    another session opened the lease
+ *   -ENOENT   there is no lease of that number
+ *   -EINVAL   the wish is 0, or above the lease's maximum
  */
 int rbk_lease_resize(struct rbk *rbk, uint32_t lease, uint64_t wish_bytes,
 		     uint64_t *ret_granted_bytes, struct rbk_error *error);
 
 /*
- * Tells the broker that the lease's programs are in a cgroup, of which @fd is the folder (open(),
- * in /sys/fs/cgroup). What processes in there and below use of the device, if they are of the
- * lease's user and tenant, is then the lease's, also of those that are no members. @fd stays the
- * caller's. A lease keeps its cgroup to its end; it has to be told to a broker that comes later.
+ * Tell the broker that the lease's programs are in a cgroup. @fd is a descriptor of its folder in
+ * /sys/fs/cgroup, from open(). Device memory that processes in the cgroup and below use is then
+ * charged to the lease if they are of the lease's user and tenant, even if they are not members.
+ * @fd stays the caller's. A lease keeps its cgroup until it ends; repeat the call after the broker
+ * was restarted.
  *
- * Where the kernel has the dmem controller, whoever may can hold that cgroup to the lease: in
- * dmem.max it is the line of *ret_region, or of that with a number behind it. Empty: not known, or
- * the device's memory is not one that the controller counts. @ret_region may be NULL. The broker
- * reads dmem.max, and shows what holds (RBK_STATS_LEASE_CAPPED).
+ * Where the kernel has the dmem controller, a process with the rights can hold that cgroup to the
+ * lease: the limit is the line of dmem.max whose region is *ret_region, or *ret_region with a
+ * number appended. *ret_region is empty if the region is unknown, or if the controller does not
+ * count the device's memory. @ret_region may be NULL. The broker reads dmem.max and publishes
+ * whether a limit is in force (RBK_STATS_LEASE_CAPPED).
  *
  * Return: 0;
- *   -ENOTDIR   @fd is no folder of cgroups (of version 2)
- *   -EPERM     the folder is another user's than the lease
+ *   -ENOTDIR   @fd is no cgroup folder (of version 2)
+ *   -EPERM     the folder belongs to another user than the lease
  *   -EALREADY  the lease has another cgroup
- *   -EBUSY     another lease of the device has it
+ *   -EBUSY     another lease of the device has that cgroup
  *   -EDQUOT    the tenant has too many descriptors
  */
 int rbk_lease_set_cgroup(struct rbk_lease *lease, int fd, char ret_region[RBK_LEASE_REGION_BYTES],
 			 struct rbk_error *error);
 
 /*
- * After the broker ended: the same lease on a new connection, to the broker that came after it. The
- * member had @credit_bytes of credit, beside what it paid for objects, which the library knows;
- * both are charged at once, above the lease's maximum, too, as they are there. They are believed as
- * far as nobody else has that memory or has it reserved. On success @lease is of @rbk's session;
- * its number and page may be others. Return: 0; errors as rbk_lease_open(), such as -ENOMEM: not
- * believed; and @lease is as it was.
+ * Restore the lease after the broker was restarted: have the same lease on a new connection, to the
+ * new broker. The member had @credit_bytes of credit, in addition to the cost of its objects, which
+ * the library knows. Both are charged at once, even above the lease's maximum, because the memory
+ * is in use. The broker accepts them as far as no other tenant holds or has reserved that memory.
+ * On success @lease belongs to @rbk's session; its number and page may have changed.
+ * Return: 0; errors as rbk_lease_open(), such as -ENOMEM: not accepted; on errors @lease is
+ * unchanged.
  */
 int rbk_lease_restore(struct rbk_lease *lease, struct rbk *rbk, uint64_t credit_bytes,
 		      struct rbk_error *error);

@@ -3,10 +3,9 @@
 /*
  * ONNX models
  *
- * libringbroker-onnx reads an ONNX file and makes a plan of it, on the client's side: the broker
- * never sees the file. A program loads a model, says what the file leaves open, and has a plan
- * made, which it then runs like any other, with the tensors bound in the order that
- * rbk_onnx_bound() tells:
+ * libringbroker-onnx reads an ONNX file and makes a plan of it in the client; the broker never sees
+ * the file. A program loads a model, sets what the file leaves open, and has a plan made. It then
+ * runs the plan like any other, with the tensors bound in the order that rbk_onnx_bound() returns:
  *
  *	rbk_onnx_load("model.onnx", &model, &error);
  *	rbk_onnx_compile(model, &(struct rbk_onnx_options){.size = sizeof(struct rbk_onnx_options),
@@ -18,46 +17,50 @@
  *	}
  *	rbk_prep_run_table(sqe, rbk_plan_id(plan), count, table, n);
  *
- * What is read: opsets 6 to 25 of the default domain, of earlier ones the operators that have not
- * changed; IR versions 3 and later; weights in the file or beside it. Nodes are brought into the
- * one form in which the broker's catalogue has each operator; what depends on constants alone is
- * computed while compiling. What the catalogue lacks is refused, all of it at once:
- * rbk_onnx_refusal() lists node, operator, opset and reason.
+ * Supported files: opsets 6 to 25 of the default domain; of earlier opsets the operators that have
+ * not changed since; IR versions 3 and later; weights in the file or beside it. Nodes are converted
+ * to the canonical form that the broker's catalogue has of each operator. Nodes that depend on
+ * constants alone are computed while compiling. A model with nodes that the catalogue lacks is
+ * refused, and all of them are reported at once: rbk_onnx_refusal() lists node, operator, opset and
+ * reason.
  *
  * Functions. A node that calls a function of the file, by domain, name and overload, is replaced by
- * that function's nodes, of the opsets that the function says; it comes before an operator of the
- * catalogue that has the same name. Functions may call others, up to 128 deep, but not themselves.
- * An If becomes the nodes of one branch, where its condition is known or computed of what is; of
- * control flow, that is all. Sparse weights are made dense, 256 MiB of them at most.
+ * the function's nodes, in the opsets that the function imports. A function takes precedence over
+ * an operator of the catalogue with the same name. Functions may call others, up to 128 deep, but
+ * not themselves. An If whose condition is known or computed while compiling is replaced by the
+ * nodes of one branch; no other control flow is supported. Sparse weights are made dense, 256 MiB
+ * of them at most.
  *
  * Shapes. A leading dimension of the inputs that the file leaves open becomes the task's count.
  * Where nodes compute rows from other rows, such as a mean along that dimension, a task must hold
- * all rows that belong together: see struct rbk_onnx_step. A
- * model whose inputs all have the fixed leading dimension 1 gets one too, if every node provably
- * computes each row from that row alone; else it keeps its shapes. Other open dimensions must be
- * given by rbk_onnx_set_dim(). With max_count 1 every shape is fixed.
+ * all rows that belong together: see struct rbk_onnx_step. If all inputs have the fixed leading
+ * dimension 1, that dimension becomes the count too, provided that every node provably computes
+ * each row from that row alone; else the model keeps its shapes. Other open dimensions must be set
+ * by rbk_onnx_set_dim(). With max_count 1 every shape is fixed.
  *
- * Values. Some operators need the value of an input to know shapes (the "starts" of Slice). Where
- * such a value comes from an input of the model, that input says value_needed once the model was
- * compiled, and rbk_onnx_set_input() gives it.
+ * Values. Some operators need the value of an input to infer shapes (the "starts" of Slice). Where
+ * such a value comes from an input of the model, that input has value_needed set once the model is
+ * compiled, and rbk_onnx_set_input() sets the value.
  *
- * Numbers are ONNX's, the same on each device within rounding. Float32's denormals (below 1.2e-38)
- * count as zero wherever something is computed: their Sign is 0, and they equal 0; what only moves
- * elements keeps them, as does Cast between float32 and bfloat16, which has the same ones.
- * Float16's are numbers like others; float64's (below 2.2e-308) may count as zero.
+ * Numbers follow ONNX, the same on each device within rounding. Denormals of float32 (below
+ * 1.2e-38) are treated as zero in every computation: their Sign is 0, and they equal 0. Operators
+ * that only move elements keep them, as does Cast between float32 and bfloat16, which has the same
+ * denormals. Denormals of float16 are ordinary numbers; those of float64 (below 2.2e-308) may be
+ * treated as zero.
  *
- * Types. bfloat16 is bound as it is, two bytes to an element. What computes with it is preceded by
- * casts to float32 and followed by a rounding of each output, so that sums are in float32 and what
- * lies between two nodes is rounded, as the model says; what moves elements takes it as it is.
- * Weights of four bits stay what they are where a product reads them, and become floats, as those
- * of 16 bits do, where anything else does. float64 is computed in double precision, by devices that
- * can: no pattern of nodes is made one operator there. Strings, and integers of other widths than
- * those of enum rbk_dtype, are refused, except in what is computed while compiling.
+ * Types. bfloat16 tensors are bound as they are, two bytes per element. Operators that compute with
+ * bfloat16 are preceded by casts to float32, and each output is rounded. Sums are therefore in
+ * float32, and values between two nodes are rounded, as the model specifies. Operators that move
+ * elements take bfloat16 as it is. Weights of four bits keep their format where a product reads
+ * them; for other operators, weights of four and of 16 bits are converted to floats. float64 is
+ * computed in double precision, by devices that support it; patterns of float64 nodes are not fused
+ * into one operator. Strings, and integers of widths that enum rbk_dtype lacks, are refused, except
+ * in nodes that are computed while compiling.
  *
- * A model file is hostile input: sizes and numbers are bounded, and external data is read from
- * regular files below the model's own folder only. Errors are those of <ringbroker.h>: a negative
- * errno and one sentence, which names what it is about. Functions on one model are called by one
- * thread at a time; different models are independent.
+ * A model file is hostile input: sizes and numbers are bounded, and external data is read only from
+ * regular files below the model's folder. Errors are those of <ringbroker.h>: a negative errno and
+ * one sentence that names the cause. Functions on one model are called by one thread at a time;
+ * different models are independent.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -67,10 +70,12 @@
 extern "C" {
 #endif
 
-/* A model. */
 struct rbk_onnx;
 
-/* Element types, as ONNX numbers them; where enum rbk_dtype has the type, the same number. */
+/*
+ * Element types, with ONNX's numbers. Types that enum rbk_dtype has, too, have the same number
+ * there.
+ */
 enum rbk_onnx_dtype {
 	RBK_ONNX_F32 = 1,
 	RBK_ONNX_U8 = 2,
@@ -90,79 +95,87 @@ enum rbk_onnx_dtype {
 };
 
 /*
- * "float32"; also of ONNX's types that are not read, such as "string" (8); "unknown" for numbers
- * that ONNX does not have. Static. Any thread.
+ * Return a type's name, such as "float32", also for ONNX types that are not supported, such as
+ * "string" (8); "unknown" for numbers that ONNX does not define. The string is static. Any thread.
  */
 const char *rbk_onnx_dtype_name(uint32_t dtype);
 
-/* Bytes of @n_elems elements; 0 for other numbers. Any thread. */
+/* Return the bytes of @n_elems elements; 0 for other numbers. Any thread. */
 uint64_t rbk_onnx_dtype_bytes(uint32_t dtype, uint64_t n_elems);
 
 /* ---- Models ------------------------------------------------------------------------------ */
 
 /*
- * Reads the model at @path; external data is looked for below the folder that it is in.
+ * Read the model at @path. External data is searched below the folder of @path.
  * Return: 0 and the model, owned by the caller;
- *   -EBADMSG     it is not an ONNX model, or a broken one: truncated, cyclic, names used twice, a
- *                tensor whose bytes are not those of its shape, data outside of the folder, a
+ *   -EBADMSG     the file is not an ONNX model, or a broken one: truncated, cyclic, names used
+ *                twice, a tensor whose bytes do not match its shape, data outside of the folder, a
  *                function that calls itself or is not called as it is defined
- *   -EOPNOTSUPP  an opset or IR version that is not read; sequences, maps and sparse tensors as
- *                inputs or outputs
- *   -EFBIG       beyond what is read: 2 GiB of file, 65,536 nodes (with those of branches, and of
- *                functions, as often as they are called), 64 GiB of weights, 2^31-1 in a dimension
+ *   -EOPNOTSUPP  an opset or IR version that is not supported; sequences, maps and sparse tensors
+ *                as inputs or outputs
+ *   -EFBIG       above a limit: 2 GiB of file, 65,536 nodes (including those of branches, and of
+ *                functions, counted per call), 64 GiB of weights, 2^31-1 in a dimension
  *   -ENOMEM      or another errno of open() and mmap()
- * Operators are not looked at yet: a Loop, say, is refused by rbk_onnx_compile(). Any thread.
+ * Operators are not checked yet: a Loop, for example, is refused by rbk_onnx_compile(). Any thread.
  */
 int rbk_onnx_load(const char *path, struct rbk_onnx **ret, struct rbk_error *error);
 
 /*
- * The same of @n_bytes in memory, which may be freed afterwards. External data is looked for below
- * @folder; NULL: a model that has any is refused.
+ * Read a model of @n_bytes in memory, which may be freed afterwards. External data is searched
+ * below @folder; with @folder NULL, a model that has external data is refused.
  */
 int rbk_onnx_load_bytes(const void *bytes, size_t n_bytes, const char *folder,
 			struct rbk_onnx **ret, struct rbk_error *error);
 
-/* Plans made of it stay. Return: NULL. */
+/* Free the model. Plans made of it remain valid. Return: NULL. */
 struct rbk_onnx *rbk_onnx_free(struct rbk_onnx *model);
 
 /*
- * An operator that models may have and the broker's catalogue (rbk_catalogue()) does not: it is
- * made of operators there, or computed in advance.
+ * An operator that models may contain and the broker's catalogue (rbk_catalogue()) lacks: it is
+ * lowered to operators of the catalogue, or computed while compiling.
  */
 struct rbk_onnx_operator {
-	const char *name; /* of another domain: "com.microsoft.MatMulNBits"; for ever */
-	uint32_t since;   /* opset of its domain */
-	uint32_t until;   /* the last opset that has it; 0: it still is there */
-};
-
-/* The @i-th of them, in no order. Any thread. Return: 0; -EINVAL: there are no more. */
-int rbk_onnx_operator(unsigned int i, struct rbk_onnx_operator *ret);
-
-/* What the file says: opset of the default domain, and how many nodes its graph has. */
-uint32_t rbk_onnx_opset(const struct rbk_onnx *model);
-uint32_t rbk_onnx_n_nodes(const struct rbk_onnx *model);
-
-/* ONNX has no limit, plans have RBK_MAX_RANK. */
-#define RBK_ONNX_MAX_RANK 16
-#define RBK_ONNX_DIM_OPEN (-1)
-
-/* An input or an output of the model, as the file declares it. Strings live as long as the model.
- */
-struct rbk_onnx_value {
-	const char *name;     /* ONNX's own, whole; UTF-8 */
-	uint32_t dtype;       /* enum rbk_onnx_dtype; an output's may be 0: see rbk_onnx_bound() */
-	int32_t rank;         /* -1: the file does not say */
-	uint8_t is_optional;  /* an input that has a default value in the file, which is used */
-	uint8_t is_set;       /* rbk_onnx_set_input() gave its value */
-	uint8_t value_needed; /* once compiled: its value must be known to know shapes */
-	uint8_t reserved[5];
-	int64_t dims[RBK_ONNX_MAX_RANK];          /* RBK_ONNX_DIM_OPEN where it is open, */
-	const char *dim_names[RBK_ONNX_MAX_RANK]; /* and then its name ("batch"), or NULL */
+	const char *name; /* with another domain: "com.microsoft.MatMulNBits"; static */
+	uint32_t since;   /* first opset (of the operator's domain) that has it */
+	uint32_t until;   /* last opset that has the operator; 0: it was not removed */
 };
 
 /*
- * Inputs, outputs: their number, and the @i-th in the file's order. Those with a default value
- * (weights, in older files) are inputs too: is_optional. Return: 0; -EINVAL: there is no such one.
+ * Return the @i-th of these operators, in no order. Any thread. Return: 0; -EINVAL: there are no
+ * more.
+ */
+int rbk_onnx_operator(unsigned int i, struct rbk_onnx_operator *ret);
+
+/*
+ * Return the opset of the default domain that the file imports, and the number of nodes of its
+ * graph.
+ */
+uint32_t rbk_onnx_opset(const struct rbk_onnx *model);
+uint32_t rbk_onnx_n_nodes(const struct rbk_onnx *model);
+
+/* Most dimensions of a value. ONNX has no limit; plans have RBK_MAX_RANK. */
+#define RBK_ONNX_MAX_RANK 16
+#define RBK_ONNX_DIM_OPEN (-1)
+
+/*
+ * An input or an output of the model, as the file declares it. Strings live as long as the model.
+ */
+struct rbk_onnx_value {
+	const char *name;     /* ONNX's name, not truncated; UTF-8 */
+	uint32_t dtype;       /* enum rbk_onnx_dtype; an output's may be 0: see rbk_onnx_bound() */
+	int32_t rank;         /* -1: not declared in the file */
+	uint8_t is_optional;  /* an input with a default value in the file, which is used */
+	uint8_t is_set;       /* 1: rbk_onnx_set_input() set the value */
+	uint8_t value_needed; /* once compiled: 1 if inferring shapes requires the value */
+	uint8_t reserved[5];
+	int64_t dims[RBK_ONNX_MAX_RANK];          /* RBK_ONNX_DIM_OPEN: left open */
+	const char *dim_names[RBK_ONNX_MAX_RANK]; /* an open dimension's name ("batch"), or NULL */
+};
+
+/*
+ * Return the number of inputs or outputs, and the @i-th of them in the file's order. Inputs with a
+ * default value (weights, in older files) are included: is_optional.
+ * Return: 0; -EINVAL: @i is not below the number.
  */
 unsigned int rbk_onnx_n_inputs(const struct rbk_onnx *model);
 int rbk_onnx_input(const struct rbk_onnx *model, unsigned int i, struct rbk_onnx_value *ret);
@@ -172,34 +185,35 @@ int rbk_onnx_output(const struct rbk_onnx *model, unsigned int i, struct rbk_onn
 /* ---- What the file leaves open ----------------------------------------------------------- */
 
 /*
- * Gives every open dimension of that name a number, as if the file had it; of leading ones too,
- * which are then fixed. Before compiling.
+ * Fix every open dimension of that name at @size, as if the file had it; this includes leading
+ * dimensions, which then do not follow the count. Call before compiling.
  * Return: 0; -EINVAL: @size is not 0..2^31-1; -ENOENT: no dimension has the name; -ENOMEM.
  */
 int rbk_onnx_set_dim(struct rbk_onnx *model, const char *name, int64_t size,
 		     struct rbk_error *error);
 
 /*
- * Gives input @name its shape, as if the file had it. A dimension may be RBK_ONNX_DIM_OPEN, to
- * leave it as it is. For an input whose rank the file does not say, or whose dimensions have no
- * name. Return: 0; -EINVAL: it contradicts the file; -ENOENT: there is no such input; -ENOMEM.
+ * Set the shape of input @name, as if the file had it. A dimension may be RBK_ONNX_DIM_OPEN, to
+ * leave it unchanged. Intended for an input whose rank the file does not declare, or whose
+ * dimensions have no name.
+ * Return: 0; -EINVAL: the shape contradicts the file; -ENOENT: there is no such input; -ENOMEM.
  */
 int rbk_onnx_set_shape(struct rbk_onnx *model, const char *name, int rank, const int64_t *dims,
 		       struct rbk_error *error);
 
-/* A tensor in memory: C order, no gaps. */
+/* A tensor in memory, row-major without gaps. */
 struct rbk_onnx_tensor {
 	uint32_t dtype; /* enum rbk_onnx_dtype */
 	int32_t rank;
 	int64_t dims[RBK_ONNX_MAX_RANK];
-	const void *data; /* of n_bytes */
+	const void *data; /* n_bytes bytes */
 	uint64_t n_bytes;
-	const char *name; /* "" if it has none */
+	const char *name; /* "": no name */
 };
 
 /*
- * Makes input @name a constant with that value, which is copied: it is then not bound by tasks.
- * Again, with @tensor NULL, it is an input as before. Before compiling.
+ * Make input @name a constant with the value of @tensor, which is copied; tasks then do not bind
+ * the input. With @tensor NULL, make it an ordinary input again. Call before compiling.
  * Return: 0; -EINVAL: type or shape contradict the file; -ENOENT: there is no such input; -ENOMEM.
  */
 int rbk_onnx_set_input(struct rbk_onnx *model, const char *name,
@@ -207,35 +221,42 @@ int rbk_onnx_set_input(struct rbk_onnx *model, const char *name,
 
 /* ---- Compiling --------------------------------------------------------------------------- */
 
-/* Optimisations that rbk_onnx_options.disable turns off; results agree within rounding. */
-#define RBK_ONNX_OPT_FOLD    (1u << 0) /* computing float nodes of constants in advance */
-#define RBK_ONNX_OPT_NO_OPS  (1u << 1) /* leaving out nodes that change nothing */
-#define RBK_ONNX_OPT_DEAD    (1u << 2) /* leaving out nodes whose outputs nobody reads */
-#define RBK_ONNX_OPT_SHARE   (1u << 3) /* storing equal constants once */
-#define RBK_ONNX_OPT_CONV_BN (1u << 4) /* BatchNormalization in the weights of a Conv before it */
+/* Optimisations that rbk_onnx_options.disable turns off. Results agree within rounding. */
+#define RBK_ONNX_OPT_FOLD    (1u << 0) /* compute float nodes of constants in advance */
+#define RBK_ONNX_OPT_NO_OPS  (1u << 1) /* remove nodes that change nothing */
+#define RBK_ONNX_OPT_DEAD    (1u << 2) /* remove nodes whose outputs are not read */
+#define RBK_ONNX_OPT_SHARE   (1u << 3) /* store equal constants once */
+#define RBK_ONNX_OPT_CONV_BN (1u << 4) /* fold BatchNormalization into a Conv before it */
 /*
- * Several nodes that together are one operator become it, where nobody reads what lies between:
- * LayerNormalization and RMSNormalization; Gelu, Swish, HardSwish, Mish; an Add behind MatMul,
- * Gemm, Conv and ConvTranspose as the bias of Gemm and those; Attention of two MatMul and a
- * Softmax, whose rows without any key that counts give 0 instead of NaN.
+ * Fuse several nodes into the one operator that they compute, where no other node reads the
+ * intermediate results:
+ *   NORM        LayerNormalization and RMSNormalization
+ *   ACTIVATION  Gelu, Swish, HardSwish, Mish
+ *   BIAS        an Add after MatMul, Gemm, Conv or ConvTranspose becomes the bias of Gemm, Conv or
+ *               ConvTranspose
+ *   ATTENTION   two MatMul and a Softmax become Attention, whose rows without any unmasked key give
+ *               0 instead of NaN
  */
 #define RBK_ONNX_OPT_NORM       (1u << 5)
 #define RBK_ONNX_OPT_ACTIVATION (1u << 6)
 #define RBK_ONNX_OPT_BIAS       (1u << 7)
-#define RBK_ONNX_OPT_FUSION     (1u << 8) /* what rbk_builder_disable_fusion() turns off */
+#define RBK_ONNX_OPT_FUSION     (1u << 8) /* rbk_builder_disable_fusion() turns it off */
 #define RBK_ONNX_OPT_ATTENTION  (1u << 9)
 #define RBK_ONNX_OPT_ALL        0xffffffffu
 
-/* Zero-initialise it and set size to sizeof(struct rbk_onnx_options); 0 is each one's default. */
+/*
+ * Options. Zero-initialise the struct and set size to sizeof(struct rbk_onnx_options). A member
+ * that is 0 has its default.
+ */
 struct rbk_onnx_options {
 	size_t size;
 	uint32_t max_count; /* rows of a task, 1..2^31-1; default 1: all shapes are fixed */
-	uint32_t disable;   /* RBK_ONNX_OPT_*: not to be done */
-	uint32_t pin;       /* 1 + RBK_DEVICE_*: runs there only; 0: anywhere */
+	uint32_t disable;   /* RBK_ONNX_OPT_* to turn off */
+	uint32_t pin;       /* 1 + RBK_DEVICE_*: run there only; 0: on any device */
 	/*
-	 * Only @n_steps steps from @first_step on, as rbk_onnx_step() numbers them: what they read
-	 * from others is bound as an input and what they write as an output. To measure them one by
-	 * one. Default: all. Only looked at by rbk_onnx_plan().
+	 * Include only @n_steps steps from @first_step on, numbered as by rbk_onnx_step(): tensors
+	 * that they read from other steps become inputs, and tensors that they write become
+	 * outputs. Serves to measure steps one by one. Default: all. Used only by rbk_onnx_plan().
 	 */
 	uint32_t first_step;
 	uint32_t n_steps;
@@ -243,56 +264,61 @@ struct rbk_onnx_options {
 };
 
 /*
- * Works out what the plan will be: canonical nodes, constants, shapes. Makes no request to a
- * broker. @options may be NULL. May be called again, with other options and other inputs; what the
- * functions below said before is then gone.
+ * Compile the model: compute the plan's canonical nodes, constants and shapes. Makes no request to
+ * a broker. @options may be NULL. May be called again with other options and other inputs; results
+ * of the functions below are then invalid.
  * Return: 0;
- *   -EOPNOTSUPP  see rbk_onnx_refusal(); the sentence has the first, and how many there are
+ *   -EOPNOTSUPP  see rbk_onnx_refusal(); the sentence has the first refusal and their number
  *   -EINVAL      the options are impossible
- *   -EFBIG       what would be computed now is beyond its bounds
- *   -ENOMEM      there is no memory
+ *   -EFBIG       a computation of constants exceeds its limits
+ *   -ENOMEM      no memory
  */
 int rbk_onnx_compile(struct rbk_onnx *model, const struct rbk_onnx_options *options,
 		     struct rbk_error *error);
 
 /*
- * Why the last rbk_onnx_compile() refused the model. One entry per node and reason; strings live
- * until the next one, and are never NULL.
+ * A reason why the last rbk_onnx_compile() refused the model, one entry per node and reason.
+ * Strings live until the next compilation, and are never NULL.
  */
 struct rbk_onnx_refusal {
-	uint32_t node;      /* in the file's order; UINT32_MAX: it is about the model itself */
-	uint32_t opset;     /* of op's domain that is asked for; 0: none */
-	const char *name;   /* the node's own, perhaps "", or its first output's; in a function
-			     * or a branch "outer/name", where node is the graph's */
+	uint32_t node;  /* index in the file's order; UINT32_MAX: the model itself */
+	uint32_t opset; /* requested opset of the operator's domain; 0: none */
+	/*
+	 * the node's own name, perhaps "", or its first output's; in a function or a branch
+	 * "outer/name", where member node is the node of the graph
+	 */
+	const char *name;
 	const char *op;     /* "MatMul"; of another domain "com.example.Op"; "" for the model */
 	const char *reason; /* a sentence */
 };
 unsigned int rbk_onnx_n_refusals(const struct rbk_onnx *model);
-/* Return: 0; -EINVAL: there is no such one. */
+/* Return the @i-th refusal. Return: 0; -EINVAL: @i is not below their number. */
 int rbk_onnx_refusal(const struct rbk_onnx *model, unsigned int i, struct rbk_onnx_refusal *ret);
 
-/* A tensor that each task gives, once compiled. */
+/* A tensor that each task binds, once compiled. */
 struct rbk_onnx_bound {
-	const char *name; /* ONNX's own, whole; "": it has none; as long as the model */
+	const char *name; /* ONNX's name, not truncated; "": no name; as long as the model */
 	uint8_t is_output;
 	uint8_t reserved[3];
-	uint32_t index; /* as rbk_onnx_input() or rbk_onnx_output() counts; else UINT32_MAX */
+	uint32_t index; /* index of rbk_onnx_input() or rbk_onnx_output(); else UINT32_MAX */
 	uint32_t dtype; /* enum rbk_onnx_dtype */
 	uint32_t rank;  /* 0..RBK_MAX_RANK */
-	uint32_t dims[RBK_MAX_RANK]; /* dims[0] is RBK_DIM_COUNT where it follows the count: */
-	uint32_t per_count;          /* it is then this times the task's count; else 0 */
-	uint32_t tensor;      /* its number: what one step writes and another one reads has one */
-	uint64_t bytes_fixed; /* a task of count rows has bytes_fixed + count * bytes_row bytes */
+	uint32_t dims[RBK_MAX_RANK]; /* dims[0]: RBK_DIM_COUNT if it follows the task's count */
+	uint32_t per_count; /* leading dimension per count, if dims[0] is RBK_DIM_COUNT; else 0 */
+	/* number of the tensor, the same for a step that writes it and a step that reads it */
+	uint32_t tensor;
+	uint64_t bytes_fixed; /* bytes of a task of count rows: bytes_fixed + count * bytes_row */
 	uint64_t bytes_row;
 };
 
 /*
- * The tensors that tasks of the plan bind, in the order of their references: inputs, then outputs.
- * Inputs that nothing reads are not among them; nor are inputs without elements (with a dimension
- * of 0), of which everything is known. An output without elements is, with no bytes: its reference
- * is one to RBK_REF_ALIGN bytes of its own all the same, and what tasks write there says nothing.
- * With first_step, see rbk_onnx_options, they are those of the last rbk_onnx_plan(). Return: 0;
- * -EINVAL: there is no such one.
+ * Return the number of tensors that tasks of the plan bind, and the @i-th of them, in the order of
+ * their references: inputs, then outputs. Inputs that no node reads are not included; nor are
+ * inputs without elements (with a dimension of 0). An output without elements is included and has 0
+ * bytes. Its reference must still name RBK_REF_ALIGN bytes of its own, whose contents are undefined
+ * after the task. With first_step, see rbk_onnx_options, the tensors are those of the last
+ * rbk_onnx_plan().
+ * Return: 0; -EINVAL: @i is not below the number.
  */
 unsigned int rbk_onnx_n_bound(const struct rbk_onnx *model);
 int rbk_onnx_bound(const struct rbk_onnx *model, unsigned int i, struct rbk_onnx_bound *ret);
@@ -300,30 +326,30 @@ int rbk_onnx_bound(const struct rbk_onnx *model, unsigned int i, struct rbk_onnx
 /* A node of the plan, once compiled. */
 struct rbk_onnx_step {
 	const char *op; /* the catalogue's operator */
-	/* As in a refusal, of the node that it comes from; else "Transpose 3". */
+	/* name of the source node, as in struct rbk_onnx_refusal; else "Transpose 3" */
 	const char *name;
-	uint32_t node; /* which node of the file that is; UINT32_MAX: of none */
+	uint32_t node; /* index of the source node in the file; UINT32_MAX: none */
 	/*
-	 * 1: it computes rows of the count from other rows as well, or something of all of them,
-	 * such as their mean. What is right then is one task with every row; cut into several
+	 * 1: the step computes rows of the count from other rows too, or a value of all rows, such
+	 * as their mean. Results are right only if one task has every row; split over several
 	 * tasks, the model computes something else.
 	 */
 	uint32_t mixes_rows;
 };
 unsigned int rbk_onnx_n_steps(const struct rbk_onnx *model);
-/* Return: 0; -EINVAL: there is no such one. */
+/* Return the @i-th step. Return: 0; -EINVAL: @i is not below their number. */
 int rbk_onnx_step(const struct rbk_onnx *model, unsigned int i, struct rbk_onnx_step *ret);
 
 /* ---- Plans ------------------------------------------------------------------------------- */
 
 /*
- * Has the broker of @rbk prepare the compiled model: the constants go into one sealed arena, which
- * lives as long as the plan needs it. Where no bound tensor follows the count, the plan's tasks
- * have one row. @options as given to rbk_onnx_compile(), of which pin, first_step and n_steps are
- * looked at; NULL: the ones given there. Return: 0 and the plan, owned by the caller, independent
- * of the model;
- *   -EINVAL  the model is not compiled, or the broker says no; the sentence says why
- *   -ENODEV  there is no such device as pin names, or it cannot run the plan
+ * Have the broker of @rbk prepare the compiled model. The constants are stored in one sealed arena,
+ * which lives as long as the plan needs it. If no bound tensor follows the count, the plan's tasks
+ * have one row. @options are as for rbk_onnx_compile(), of which pin, first_step and n_steps are
+ * used; NULL: the options given there.
+ * Return: 0 and the plan, owned by the caller, independent of the model;
+ *   -EINVAL  the model is not compiled, or the broker rejects the plan; the sentence has the reason
+ *   -ENODEV  the device that pin names does not exist, or cannot run the plan
  *   -E2BIG   more tensors, nodes or bound tensors than a plan can have
  * or as rbk_plan_new(), rbk_arena_new() and rbk_arena_seal().
  */
@@ -333,15 +359,18 @@ int rbk_onnx_plan(struct rbk_onnx *model, struct rbk *rbk, const struct rbk_onnx
 /* ---- Tensor files ------------------------------------------------------------------------ */
 
 /*
- * Reads a file with one TensorProto, such as "input_0.pb" of ONNX's test data: any encoding, in
- * the file itself. @ret->data and @ret->name live until rbk_onnx_tensor_free().
+ * Read a file with one TensorProto, such as "input_0.pb" of ONNX's test data: any encoding, with
+ * the data in the file itself. @ret->data and @ret->name live until rbk_onnx_tensor_free().
  * Return: 0; -EBADMSG, -EOPNOTSUPP, -EFBIG, -ENOMEM as rbk_onnx_load(). Any thread.
  */
 int rbk_onnx_tensor_load(const char *path, struct rbk_onnx_tensor *ret, struct rbk_error *error);
 int rbk_onnx_tensor_load_bytes(const void *bytes, size_t n_bytes, struct rbk_onnx_tensor *ret,
 			       struct rbk_error *error);
 
-/* Frees what those two made, and zeroes it; once, or of a zeroed one. */
+/*
+ * Free what rbk_onnx_tensor_load() or rbk_onnx_tensor_load_bytes() allocated, and zero @tensor.
+ * Call once; a zeroed tensor is allowed.
+ */
 void rbk_onnx_tensor_free(struct rbk_onnx_tensor *tensor);
 
 #ifdef __cplusplus
