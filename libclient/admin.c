@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What administrators change
+ * Requests that change the broker, for administrators
  *
- * What a user may is asked of the connection's features before anything is sent: a broker that does
- * not know a request ends the session.
+ * The user's rights are checked in the connection's features before a request is sent: a broker
+ * that does not know a request ends the session.
  */
 #include <errno.h>
 #include <stddef.h>
@@ -44,7 +44,7 @@ static int check_may_change(const struct rbk *rbk, struct rbk_error *error)
 	return client_error(error, -EPERM, "you may look at this broker, not change anything");
 }
 
-/* Return: false if @text does not fit with its end. */
+/* Copy @text with its NUL. Return: false if it does not fit. */
 static bool copy_text(char *to, const char *text, size_t bytes)
 {
 	size_t n = strlen(text);

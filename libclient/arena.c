@@ -2,23 +2,24 @@
 /*
  * Arenas
  *
- * A memfd whose pages all exist and whose size cannot change, mapped here and by the broker. To
- * become immutable it must not be mapped writable by anybody while F_SEAL_WRITE is added: so the
- * broker gives it up first, then a read-only private mapping replaces ours in place, then it is
- * sealed and shared again. Private, because kernels before 6.7 refuse shared mappings of such a
- * file, and without a difference, because nobody can write it any more.
+ * An arena is a memfd whose pages all exist and whose size cannot change, mapped by this process
+ * and by the broker. F_SEAL_WRITE requires that no process maps the memfd writable. Sealing
+ * therefore removes the arena from the broker first, then replaces this process's mapping in place
+ * by a read-only private one, seals the memfd, and shares it again. The mapping is private because
+ * kernels before 6.7 refuse shared mappings of a file with F_SEAL_WRITE; it makes no difference,
+ * because the file is never written again.
  *
- * The broker does not give up an arena while plans have constants in it. So plans hold it here,
- * and it is taken from the broker when the last of them is gone, whatever the order in which a
- * program frees its objects.
+ * The broker does not remove an arena while plans have constants in it. Plans therefore hold
+ * references to their arenas in this library, and the arena is removed from the broker with the
+ * last reference, whatever the order in which a program frees its objects.
  *
  * A broker that offers RBK_FEAT_FIXED_ARENAS is asked to seal the memfd against further writable
- * mappings, once it has mapped it like us: then no page can be taken away, which lets it touch the
- * arena without a detour. So an arena is mapped writable once in its life.
+ * mappings after both sides have mapped it. No process can then remove a page, so the broker
+ * accesses the arena directly. An arena is therefore mapped writable once in its life.
  *
- * Where the broker says so, a device makes the memory instead and we map its dma-buf. That cannot
- * be sealed: rbk_arena_seal() puts a memfd with the same bytes in its place, so that programs need
- * not know which they have.
+ * Where the broker asks for it, a device makes the memory and this process maps its dma-buf. A
+ * dma-buf cannot be sealed: rbk_arena_seal() replaces it by a memfd with the same bytes, so
+ * programs can treat both kinds alike.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -36,7 +37,7 @@ static void arena_freep(struct rbk_arena **arena)
 	rbk_arena_free(*arena);
 }
 
-/* Registers the memfd with the broker. */
+/* Register the memfd with the broker. */
 static int arena_share(struct rbk_arena *arena, struct rbk_error *error)
 {
 	struct rbk_wire_arena_add request = {
@@ -47,7 +48,7 @@ static int arena_share(struct rbk_arena *arena, struct rbk_error *error)
 	struct client_answer answer;
 	int r;
 
-	/* We have mapped it, and need no more. */
+	/* This process has mapped the arena, and needs no further writable mapping. */
 	if (!arena->sealed && (arena->rbk->features & RBK_FEAT_FIXED_ARENAS))
 		request.bytes |= RBK_WIRE_ARENA_FIX;
 	r = client_request(arena->rbk, &message, &answer, error);
@@ -57,7 +58,7 @@ static int arena_share(struct rbk_arena *arena, struct rbk_error *error)
 	return 0;
 }
 
-/* Maps the descriptor, of arena->bytes, at a place of the kernel's choice. */
+/* Map arena->bytes of the descriptor at an address that the kernel chooses. */
 static int arena_map(struct rbk_arena *arena, struct rbk_error *error)
 {
 	void *data = mmap(NULL, arena->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, arena->fd, 0);
@@ -69,7 +70,7 @@ static int arena_map(struct rbk_arena *arena, struct rbk_error *error)
 	return 0;
 }
 
-/* The memory is a memfd of our own. */
+/* Make the memory as a memfd of this process. */
 static int arena_make(struct rbk_arena *arena, struct rbk_error *error)
 {
 	int r;
@@ -85,7 +86,7 @@ static int arena_make(struct rbk_arena *arena, struct rbk_error *error)
 	return arena_share(arena, error);
 }
 
-/* The broker has a device make the memory. */
+/* Have the broker make the memory on a device. */
 static int arena_ask(struct rbk_arena *arena, struct rbk_error *error)
 {
 	struct rbk_wire_arena_new request = {
@@ -103,7 +104,7 @@ static int arena_ask(struct rbk_arena *arena, struct rbk_error *error)
 	arena->fd = answer.fds[0];
 	arena->id = answer.reply.id.id;
 	arena->exported = true;
-	/* Memory behind its end would raise SIGBUS, much later. */
+	/* Access beyond the file's end would raise SIGBUS, much later. */
 	bytes = lseek(arena->fd, 0, SEEK_END);
 	if (bytes < 0 || (uint64_t)bytes < arena->bytes) {
 		client_lose(arena->rbk, -EPROTO);
@@ -114,13 +115,13 @@ static int arena_ask(struct rbk_arena *arena, struct rbk_error *error)
 	return arena_map(arena, error);
 }
 
-/* Is that an answer after which a memfd of ours is worth a try? */
+/* Return true if a memfd of this process may succeed after the broker's answer @r. */
 static bool is_refusal(int r)
 {
 	return r == -EOPNOTSUPP || r == -ENOMEM || r == -EDQUOT;
 }
 
-/* Undoes arena_ask(), so that something else can be tried. */
+/* Undo arena_ask(), so that arena_make() can be tried. */
 static void arena_unask(struct rbk_arena *arena)
 {
 	if (arena->id != ARENA_NO_ID)
@@ -221,8 +222,8 @@ RBK_EXPORT void *rbk_arena_alloc(struct rbk_arena *arena, size_t bytes)
 	if (arena->sealed || bytes > arena->bytes - arena->used)
 		return NULL;
 	/*
-	 * Not over the end of a segment if that can be helped: it starts at the next one, unless it
-	 * fits in none, or not there any more, which is worth less than memory.
+	 * Do not straddle the end of a segment: start at the next segment if @bytes fit into a
+	 * segment and into the rest of the arena. Otherwise straddle: memory is worth more.
 	 */
 	if (segment_bytes > 0 && bytes <= segment_bytes) {
 		left = segment_bytes - arena->used % segment_bytes;
@@ -240,7 +241,7 @@ RBK_EXPORT void rbk_arena_reset(struct rbk_arena *arena)
 	arena->used = 0;
 }
 
-/* Maps the arena anew at its address. Return: 0; negative errno, and the old mapping is there. */
+/* Map the arena anew at its address. Return: 0; negative errno, and the old mapping remains. */
 static int arena_map_again(struct rbk_arena *arena, int protection, int flags)
 {
 	void *data = mmap(arena->data, arena->bytes, protection, flags | MAP_FIXED, arena->fd, 0);
@@ -248,7 +249,7 @@ static int arena_map_again(struct rbk_arena *arena, int protection, int flags)
 	return data == MAP_FAILED ? -errno : 0;
 }
 
-/* The same bytes in a memfd, open for a copy and nothing mapped. */
+/* Copy the arena's bytes into a new memfd, which is not mapped. */
 static int copy_to_memfd(const struct rbk_arena *arena, int *ret_fd, struct rbk_error *error)
 {
 	client_cleanup(client_close) int fd = -1;
@@ -271,7 +272,7 @@ static int copy_to_memfd(const struct rbk_arena *arena, int *ret_fd, struct rbk_
 	return 0;
 }
 
-/* Takes the arena from the broker, whose tasks may still use it. */
+/* Remove the arena from the broker, whose tasks may still use it. */
 static int arena_take_back(struct rbk_arena *arena, struct rbk_error *error)
 {
 	int r;
@@ -279,16 +280,16 @@ static int arena_take_back(struct rbk_arena *arena, struct rbk_error *error)
 	if (arena->id == ARENA_NO_ID)
 		return 0;
 	r = client_request_id(arena->rbk, RBK_WIRE_ARENA_REMOVE, arena->id, error);
-	/* Too late is not never: the broker will give it up. */
+	/* After -ETIME the broker still removes the arena, later. */
 	if (!r || r == -ETIME)
 		arena->id = ARENA_NO_ID;
 	return r;
 }
 
 /*
- * Puts the bytes of an arena into a memfd at the same address: of an exported one, which cannot be
- * sealed, or of one that cannot be mapped writable again. Once the broker has given it up, only we
- * write it.
+ * Replace an arena's memory by a memfd with the same bytes at the same address. This serves arenas
+ * made by a device, which cannot be sealed, and arenas that cannot be mapped writable again. The
+ * broker must have removed the arena before, so that only this process writes it.
  */
 static int arena_convert(struct rbk_arena *arena, struct rbk_error *error)
 {
@@ -331,7 +332,7 @@ RBK_EXPORT int rbk_arena_seal(struct rbk_arena *arena, struct rbk_error *error)
 	} else if (fcntl(arena->fd, F_ADD_SEALS, F_SEAL_WRITE)) {
 		r = client_error(error, -errno,
 				 "cannot seal the arena: another process still maps it: %m");
-		/* Writable memory must not become read-only because sealing failed. */
+		/* Writable memory must stay writable when sealing fails. */
 		if (arena_map_again(arena, PROT_READ | PROT_WRITE, MAP_SHARED) &&
 		    arena_convert(arena, NULL))
 			return client_error(error, -ENOMEM, "the arena cannot be mapped any more");
@@ -353,6 +354,6 @@ RBK_EXPORT uint64_t rbk_arena_ref(const struct rbk_arena *arena, uint64_t offset
 
 RBK_EXPORT uint64_t rbk_ref(const struct rbk_arena *arena, const void *pointer)
 {
-	/* A pointer below the arena becomes an offset far beyond its end. */
+	/* A pointer below the arena wraps around to an offset far beyond its end. */
 	return rbk_arena_ref(arena, (uintptr_t)pointer - (uintptr_t)arena->data);
 }

@@ -2,11 +2,11 @@
 /*
  * The plan builder
  *
- * Collects tensors, nodes and attributes, and checks on the way whatever can be known without the
+ * A builder collects tensors, nodes and attributes, and checks them as far as possible without the
  * operator catalogue, which only the broker has: names, ranks, sizes, kinds, and that every node
- * reads what exists by then. The first mistake is kept with its sentence and everything after it
- * is ignored, so that a program need not look at each return value, and so that the sentence is
- * about the cause and not about its consequences.
+ * reads tensors that exist by then. The first mistake is kept with its sentence, and everything
+ * after it is ignored. A program therefore need not check each return value, and the sentence names
+ * the cause and not its consequences.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -18,7 +18,7 @@
 #include "shm/dtype.h"
 #include "shm/plan-wire.h"
 
-/* A node's number of attributes is 16 bits on the wire. */
+/* The wire format has 16 bits for a node's number of attributes. */
 #define BUILDER_ATTRS_MAX 65535u
 
 static const char *const kind_names[RBK_TENSOR_KIND_COUNT] = {
@@ -41,7 +41,10 @@ __attribute__((__format__(__printf__, 3, 4))) static void builder_fail(struct rb
 	va_end(args);
 }
 
-/* Room for @n more items of @item_bytes. Return: NULL without memory, which is then the error. */
+/*
+ * Append @n items of @item_bytes. Return: the first of them; NULL without memory, which becomes the
+ * builder's error.
+ */
 static void *array_add(struct rbk_builder *builder, struct builder_array *array, size_t n,
 		       size_t item_bytes)
 {
@@ -65,7 +68,7 @@ static struct builder_tensor *tensors_of(const struct rbk_builder *builder)
 	return builder->tensors.items;
 }
 
-/* FNV-1a, so that finding a name among thousands compares few strings. */
+/* Hash a name with FNV-1a, so that a search among thousands of names compares few strings. */
 static uint32_t name_hash(const char *name)
 {
 	uint32_t hash = 2166136261u;
@@ -75,7 +78,7 @@ static uint32_t name_hash(const char *name)
 	return hash;
 }
 
-/* Is @name a name? Otherwise what is wrong with it. */
+/* Check @name. Return: NULL, or a phrase that describes its fault. */
 static const char *name_trouble(const char *name, bool may_be_empty)
 {
 	if (!name || (!name[0] && !may_be_empty))
@@ -127,7 +130,7 @@ RBK_EXPORT const char *rbk_builder_error(const struct rbk_builder *builder)
 
 /* ---- Tensors ---- */
 
-/* Fills in the shape and the size. Return: false after a mistake. */
+/* Set the shape and the size. Return: false after a mistake. */
 static bool tensor_set_shape(struct rbk_builder *builder, struct builder_tensor *tensor,
 			     enum rbk_dtype dtype, int rank, const uint32_t *dims)
 {

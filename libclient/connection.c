@@ -2,13 +2,14 @@
 /*
  * Connections
  *
- * A connection is counted: arenas, plans and rings hold it, so that they can be freed in any order
- * and after rbk_disconnect(), which ends the session but leaves the memory. A page that fork()
- * wipes tells a child apart from the process that connected, without a system call; a child
- * releases what it has inherited and says nothing to the broker, because the session is still its
- * parent's. It has its copies of the sockets closed before fork() returns: the end of the session
- * is the end of the process that connected, however it ends and whatever children it leaves. Those
- * that exec() made have none, and those of clone() alone are not known here.
+ * A connection is reference-counted: arenas, plans and rings hold references, so they can be freed
+ * in any order and after rbk_disconnect(), which ends the session but keeps the memory. A page that
+ * fork() wipes distinguishes a child from the process that connected, without a system call. A
+ * child releases what it has inherited and sends nothing to the broker, because the session is
+ * still its parent's. The child's copies of the sockets are closed before fork() returns. The
+ * session therefore ends with the process that connected, however that process ends and whatever
+ * children it leaves. Programs started by exec() have no copies, because sockets are close-on-exec.
+ * Children made by clone() alone are not handled.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -31,7 +32,7 @@
 	 RBK_FEAT_TENANTS | RBK_FEAT_STRATEGIES | RBK_FEAT_STATS | RBK_FEAT_CATALOGUE |      \
 	 RBK_FEAT_ADMIN | RBK_FEAT_ADMIN_CHANGE | RBK_FEAT_LEASES | RBK_FEAT_FIXED_ARENAS)
 
-/* Those with a socket, for children. */
+/* Connections with a socket, which after_fork_in_child() closes. */
 static pthread_mutex_t connections_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rbk *connections;
 
@@ -58,7 +59,7 @@ static void watch_forks(void)
 	pthread_atfork(before_fork, after_fork, after_fork_in_child);
 }
 
-/* Of the process that it was made in: takes it out of the list, if it is there, and closes it. */
+/* Remove @rbk from the list, if it is in the list, and close its socket. Not in a child. */
 static void close_socket(struct rbk *rbk)
 {
 	struct rbk **link = &connections;
@@ -85,7 +86,7 @@ struct rbk *client_unref(struct rbk *rbk)
 	if (rbk->alive && !client_is_child(rbk))
 		close_socket(rbk);
 	client_requests_free(rbk);
-	/* In a child the lock may be held for ever by a thread that does not exist. */
+	/* In a child a thread that does not exist there may hold the lock for ever. */
 	if (rbk->alive && !client_is_child(rbk)) {
 		pthread_cond_destroy(&rbk->changed);
 		pthread_mutex_destroy(&rbk->lock);
@@ -101,7 +102,7 @@ static void client_unrefp(struct rbk **rbk)
 	client_unref(*rbk);
 }
 
-/* A connection without a socket. */
+/* Make a connection without a socket. */
 static int connection_new(struct rbk **ret, struct rbk_error *error)
 {
 	client_cleanup(client_unrefp) struct rbk *rbk = NULL;
@@ -195,7 +196,9 @@ static int open_socket(struct rbk *rbk, const char *path, bool is_admin, struct 
 	pthread_mutex_unlock(&connections_lock);
 	if (r)
 		return client_error(error, r, "cannot make a socket: %m");
-	/* Bounds sending, and connecting to a broker that does not accept. 0 would be for ever. */
+	/*
+	 * Bound sending, and connecting to a broker that does not accept. 0 would mean no timeout.
+	 */
 	if (timeout.tv_sec == 0 && timeout.tv_usec == 0)
 		timeout.tv_usec = 1;
 	if (setsockopt(rbk->fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout)))

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * From a builder to a description on the wire
+ * Description of a plan on the wire, from a builder
  *
- * What can be checked only at the end is checked here: that something is computed, that every
- * output and scratch tensor is written, that constants lie in sealed arenas of this connection and
- * that the count makes sense. Then the sections of shm/plan-wire.h are written one after the
- * other; a node's attributes, which may have been set in any order, are brought together.
+ * This file makes the checks that need the whole plan: there is a node, every output and scratch
+ * tensor is written, constants lie in sealed arenas of this connection, and the count is valid.
+ * Then the sections of shm/plan-wire.h are written one after the other. A node's attributes, which
+ * may have been set in any order, are made contiguous.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -72,7 +72,7 @@ static int check_all(const struct rbk_builder *builder, const struct rbk *rbk, u
 	return 0;
 }
 
-/* Where the sections are. */
+/* Pointers to the sections. */
 struct description {
 	struct rbk_plan_header *header;
 	struct rbk_plan_tensor *tensors;
@@ -139,7 +139,9 @@ static void put_nodes(const struct description *description, const struct rbk_bu
 		to->n_out = from->n_out;
 	}
 
-	/* How many each node has, then where they begin, then each into its place. */
+	/*
+	 * Count the attributes of each node, sum the counts to offsets, then place the attributes.
+	 */
 	for (size_t i = 0; i < builder->attrs.n; i++)
 		description->nodes[attrs[i].node].n_attrs++;
 	for (size_t i = 0; i < builder->nodes.n; i++) {

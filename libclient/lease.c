@@ -2,25 +2,26 @@
 /*
  * Leases
  *
- * What the broker knows of a member is remembered here as well, credit and objects: to give it all
- * back, and to tell a broker that comes after this one. A lease is of one connection at a time, and
- * moves to another one only by rbk_lease_restore(); whoever is in the middle of a request then ends
- * it on the old one, which is lost.
+ * The library records the broker's view of a member, credit and objects, to give all of it back,
+ * and to report it to a new broker. A lease belongs to one connection at a time, and moves to
+ * another only by rbk_lease_restore(). Requests that are in progress then end on the old
+ * connection, which is lost.
  *
- * What is given back is the broker's from when it was told, whether it answers or not: it takes
- * requests in their order, and what it has not read when it ends, or the connection, is free by
- * that. So credit is never spent twice, nor lost. An object that was paid for counts as added
- * likewise; one that the broker did not take after all is found when it is dropped, and its credit
- * given back then. Of what is asked for it is the other way round: what comes too late goes back.
+ * Whatever is given back belongs to the broker from the moment it is sent, even without an answer.
+ * The broker serves requests in order, and requests that it has not read when it or the connection
+ * ends are void, because that end frees the memory. Credit is therefore never spent twice, nor
+ * lost. In the same way an object that was paid for counts as added; if the broker rejected it
+ * after all, dropping it fails, and its credit is given back then. Requests for credit are the
+ * opposite: credit that arrives late is given back.
  *
- * A broker that did not answer in time is not waited for again until it says anything.
+ * After a timeout, requests do not wait for the broker until it sends an answer.
  *
- * Who pays for an object may change without a word to its members: what is remembered as charged is
- * what the broker said last, and a new broker says anew. So the next one may hear of a little more
- * than there is, until it is told of the objects as well.
+ * Another member may take over the cost of an object without notice. The recorded charge is the
+ * broker's last answer, and a new broker reports it anew. The new broker may therefore be told
+ * slightly more than the true total until it knows the objects.
  *
- * The page is mapped in one place for the lease's life: that of another broker takes the place of
- * the one before, so that nobody who reads has to know.
+ * The page is mapped at one address for the lease's life: the page of a new broker replaces the old
+ * one, so readers notice nothing.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -39,13 +40,13 @@ struct lease_object {
 };
 
 struct rbk_lease {
-	pthread_mutex_t lock; /* of all but what never changes */
-	struct rbk *rbk;      /* counted */
+	pthread_mutex_t lock; /* protects all members that change */
+	struct rbk *rbk;      /* counted reference */
 	uint32_t number;
 	uint32_t device;
-	struct rbk_wire_lease_open opened; /* as it was asked for */
+	struct rbk_wire_lease_open opened; /* the request that opened or joined the lease */
 	void *page;                        /* never changes */
-	size_t page_bytes;                 /* likewise */
+	size_t page_bytes;                 /* never changes */
 	uint64_t credit_bytes;
 	struct lease_object *objects;
 };
@@ -61,7 +62,7 @@ static int check_offered(const struct rbk *rbk, struct rbk_error *error)
 	return 0;
 }
 
-/* Milliseconds, rounded up. */
+/* Convert to milliseconds, rounded up, saturating. */
 static uint32_t wait_ms(uint64_t wait_ns)
 {
 	uint64_t ms = wait_ns / 1000000 + (wait_ns % 1000000 != 0);
@@ -69,7 +70,7 @@ static uint32_t wait_ms(uint64_t wait_ns)
 	return ms < UINT32_MAX ? (uint32_t)ms : UINT32_MAX;
 }
 
-/* At @at, or anywhere if that is NULL. */
+/* Map the lease's page at @at, or at any address if @at is NULL. */
 static int map_page(int fd, uint64_t bytes, void *at, void **ret, struct rbk_error *error)
 {
 	int seals = fcntl(fd, F_GET_SEALS);
@@ -186,7 +187,7 @@ RBK_EXPORT int rbk_lease_open(struct rbk *rbk, const struct rbk_lease_options *o
 	return 0;
 }
 
-/* Where to send a request about it; client_unref() what is returned. */
+/* Return the lease's connection, referenced: pass it to client_unref(). */
 static struct rbk *lease_rbk(struct rbk_lease *lease, uint32_t *ret_number)
 {
 	struct rbk *rbk;
@@ -198,7 +199,7 @@ static struct rbk *lease_rbk(struct rbk_lease *lease, uint32_t *ret_number)
 	return rbk;
 }
 
-/* Return: 0; -ETIME: the broker stalls, and was not asked. */
+/* Return: 0; -ETIME: the broker is stalled, and no request may be sent. */
 static int check_answers(struct rbk *rbk, struct rbk_error *error)
 {
 	if (!client_stalls(rbk))
@@ -208,7 +209,7 @@ static int check_answers(struct rbk *rbk, struct rbk_error *error)
 			    "anew until it does");
 }
 
-/* @owed_bytes as in struct client_message. */
+/* Send a request about an object. @owed_bytes as in struct client_message. */
 static int ask_object(struct rbk *rbk, struct rbk_wire_lease_object *request, uint64_t owed_bytes,
 		      struct client_answer *ret, struct rbk_error *error)
 {
@@ -302,7 +303,7 @@ RBK_EXPORT int rbk_lease_take(struct rbk_lease *lease, uint64_t want_bytes, uint
 	return 0;
 }
 
-/* @waits: for the answer, unless the broker stalls. */
+/* Give back credit. @waits: wait for the answer, unless the broker is stalled. */
 static int give(struct rbk_lease *lease, uint64_t bytes, const struct rbk_lease_use *use,
 		bool waits)
 {
@@ -390,7 +391,7 @@ RBK_EXPORT int rbk_lease_object_add(struct rbk_lease *lease, uint64_t dev, uint6
 	return 0;
 }
 
-/* Under the lock. */
+/* Remove an object from the list. Under the lock. Return: the object, or NULL. */
 static struct lease_object *take_object(struct rbk_lease *lease, uint64_t dev, uint64_t ino)
 {
 	struct lease_object **at = &lease->objects, *object;
@@ -404,8 +405,10 @@ static struct lease_object *take_object(struct rbk_lease *lease, uint64_t dev, u
 }
 
 /*
- * Out of the list, and then the broker is told: nobody else does meanwhile, nor a new broker. What
- * it cost with a broker that ended is credit where the next did not take it.
+ * Drop an object. It is removed from the list before the request is sent, so that no other thread
+ * drops it too, or reports it to a new broker. If the broker does not know the object because it
+ * rejected it, or did not accept it when the lease was restored, its cost is credit again and is
+ * given back.
  */
 static int drop(struct rbk_lease *lease, uint64_t dev, uint64_t ino, bool waits)
 {
@@ -471,7 +474,7 @@ RBK_EXPORT int rbk_lease_resize(struct rbk *rbk, uint32_t lease, uint64_t wish_b
 	struct client_answer answer;
 	int r;
 
-	/* On the administrators' socket the right to change is asked for by the broker itself. */
+	/* On the administrators' socket the broker itself checks the right to make changes. */
 	r = client_check(rbk, error);
 	if (!r && !(rbk->features & (RBK_FEAT_LEASES | RBK_FEAT_ADMIN)))
 		r = client_error(error, -EOPNOTSUPP, "this broker has no leases");
@@ -505,7 +508,7 @@ RBK_EXPORT int rbk_lease_set_cgroup(struct rbk_lease *lease, int fd,
 }
 _Static_assert(RBK_LEASE_REGION_BYTES == RBK_WIRE_NAME_BYTES, "the same");
 
-/* What the member shares, and paid for, out of the credit that it has been given back. */
+/* Add the member's objects at a new broker, paid for out of the restored credit. Under the lock. */
 static void restore_objects(struct rbk_lease *lease)
 {
 	for (struct lease_object *object = lease->objects; object; object = object->next) {
@@ -521,7 +524,7 @@ static void restore_objects(struct rbk_lease *lease)
 		};
 		struct client_answer answer;
 
-		/* What it cost stays credit, until it is dropped. */
+		/* The cost of a rejected object remains credit until the object is dropped. */
 		if (client_stalls(lease->rbk) || ask_object(lease->rbk, &request, 0, &answer, NULL))
 			continue;
 		lease->credit_bytes -= request.from_credit_bytes;
@@ -529,7 +532,7 @@ static void restore_objects(struct rbk_lease *lease)
 	}
 }
 
-/* Under the lock. */
+/* Return the sum of the objects' charges in bytes. Under the lock. */
 static uint64_t charged_bytes(const struct rbk_lease *lease)
 {
 	uint64_t bytes = 0;
@@ -554,11 +557,11 @@ RBK_EXPORT int rbk_lease_restore(struct rbk_lease *lease, struct rbk *rbk, uint6
 	pthread_mutex_lock(&lease->lock);
 	request.wait_ms = 0;
 	request.number = lease->number;
-	/* An absurd number is refused by the broker. */
+	/* The broker rejects an absurd number. */
 	if (__builtin_add_overflow(credit_bytes, charged_bytes(lease), &request.held_bytes))
 		request.held_bytes = UINT64_MAX;
 	if (request.flags & RBK_WIRE_LEASE_JOIN) {
-		/* Who joined knows the lease as its page tells it. */
+		/* A member that joined has the lease's sizes from the page. */
 		const struct rbk_lease_page *known = lease->page;
 
 		if (!(request.flags & RBK_WIRE_LEASE_BY_UUID))

@@ -2,8 +2,8 @@
 /*
  * Plans
  *
- * A description travels in the request itself, or, if it is larger than a message, in a memfd that
- * nobody can change any more. A plan holds the arenas of its constants, see arena.c.
+ * A description is sent in the request itself, or, if it is larger than a message, in a sealed
+ * memfd. A plan holds references to the arenas of its constants, see arena.c.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -79,7 +79,7 @@ RBK_EXPORT int rbk_plan_new(struct rbk *rbk, const struct rbk_builder *builder, 
 	r = client_describe(builder, rbk, max_count, &desc, &desc_bytes, error);
 	if (r)
 		return r;
-	/* No tensor is more than one constant. */
+	/* Each tensor is at most one constant. */
 	plan = calloc(1, sizeof(*plan) + builder->tensors.n * sizeof(plan->arenas[0]));
 	if (!plan)
 		return client_error(error, -ENOMEM, "out of memory");

@@ -1,9 +1,9 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * What the files of libringbroker share
+ * Declarations that the files of libringbroker share
  *
- * Nothing here is exported: symbols are hidden unless libclient/ringbroker.map names them.
+ * No symbol here is exported: symbols are hidden unless libclient/ringbroker.map names them.
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -15,34 +15,34 @@
 
 #define RBK_EXPORT   __attribute__((__visibility__("default")))
 
-#define CLIENT_NEVER UINT64_MAX /* a deadline that is none */
+#define CLIENT_NEVER UINT64_MAX /* a deadline that never passes */
 
 /* ---- util.c ---- */
 
 #define client_cleanup(function) __attribute__((__cleanup__(function)))
 
-/* Writes a sentence into @error, if it is not NULL; %m is that of @r. Return: @r. */
+/* Write a sentence into @error, if it is not NULL; %m is the message of @r. Return: @r. */
 int client_error(struct rbk_error *error, int r, const char *format, ...)
 	__attribute__((__format__(__printf__, 3, 4)));
 
 uint64_t client_now_ns(void); /* CLOCK_MONOTONIC */
 
-/* @timeout_ns from now, or CLIENT_NEVER if that is beyond the clock. */
+/* Return the time @timeout_ns from now, or CLIENT_NEVER if the sum overflows. */
 uint64_t client_deadline_ns(uint64_t timeout_ns);
 
-/* Closes a descriptor, if it is one, and forgets it. */
+/* Close a descriptor unless it is negative, and set it to -1. */
 void client_close(int *fd);
 
 /*
- * A memfd of @bytes with all its pages allocated, sealed against shrinking and growing.
- * Return: 0 and a descriptor that is close-on-exec; -ENOMEM if the machine does not have as much
- * memory; negative errno.
+ * Make a memfd of @bytes with all its pages allocated, sealed against shrinking and growing.
+ * Return: 0 and a descriptor that is close-on-exec; -ENOMEM if the machine has less memory than
+ * @bytes; negative errno.
  */
 int client_memfd_new(const char *name, size_t bytes, int *ret_fd);
 
 size_t client_page_bytes(void);
 
-/* ---- reply.c: what the broker answers ---- */
+/* ---- reply.c: answers of the broker ---- */
 
 union client_reply {
 	struct rbk_wire_reply head;
@@ -64,30 +64,30 @@ union client_reply {
 		struct rbk_wire_reply reply;
 		uint32_t n_operators;
 		uint32_t n_devices;
-	} catalogue; /* struct rbk_wire_catalogue; the operators follow in what was received */
+	} catalogue; /* struct rbk_wire_catalogue; the operators follow in the packet */
 };
 _Static_assert(sizeof(struct client_catalogue) == sizeof(struct rbk_wire_catalogue), "its head");
 
-/* Of the longest answer. */
+/* Length of the longest answer. */
 #define CLIENT_REPLY_MAX_BYTES               \
 	(sizeof(struct rbk_wire_catalogue) + \
 	 RBK_WIRE_MAX_OPERATORS * sizeof(struct rbk_wire_operator))
 _Static_assert(sizeof(union client_reply) <= CLIENT_REPLY_MAX_BYTES, "that is the longest");
 
-/* How many descriptors an answer to a request of @type that says yes comes with. */
+/* Return the number of descriptors that a positive answer to a request of @type carries. */
 unsigned int client_reply_fds(uint32_t type);
 
 /*
- * Checks an answer to a request of @type: length, descriptors, strings, every number that the
- * library relies on. @bytes is what was received into @reply.
- * Return: 0, also for an answer that says no; -EPROTO with a sentence.
+ * Check an answer to a request of @type: length, descriptors, strings, every number that the
+ * library relies on. @bytes is the number of bytes received into @reply.
+ * Return: 0, also for a negative answer; -EPROTO with a sentence.
  */
 int client_reply_check(const union client_reply *reply, size_t bytes, unsigned int n_fds,
 		       uint32_t type, struct rbk_error *error);
 
 /* ---- connection.c, request.c ---- */
 
-/* The lowest that this library can work with: what came later is asked for by feature only. */
+/* Lowest minor version that this library works with; later additions are negotiated as features. */
 #define CLIENT_ABI_MINOR 0
 
 struct client_request;
@@ -98,86 +98,90 @@ struct rbk {
 	const uint32_t *alive; /* a page that fork() wipes: 0 in a child */
 	uint64_t timeout_ns;
 	uint64_t features;
-	char broker[RBK_WIRE_NAME_BYTES]; /* its name and version */
+	char broker[RBK_WIRE_NAME_BYTES]; /* the broker's name and version */
 	uint32_t max_ring_entries;
-	uint64_t segment_bytes; /* no tensor should straddle a multiple of it in a memfd; 0: may */
-	bool exports;           /* the broker makes arenas that devices reach in place */
-	int lost;               /* atomic: 0, or what every call returns from now on */
+	/* memfd tensors should not straddle a multiple of it, in bytes; 0: no limit */
+	uint64_t segment_bytes;
+	bool exports; /* the broker makes arenas that devices reach in place */
+	int lost;     /* atomic: 0, or the errno that every call returns from now on */
 
-	pthread_mutex_t lock; /* of the rest */
+	pthread_mutex_t lock; /* protects the following members */
 	pthread_cond_t changed;
 	struct client_request *requests; /* sent, not answered */
-	unsigned int n_abandoned;        /* of them, without anybody who waits */
+	unsigned int n_abandoned;        /* of these, requests without a waiter */
 	uint32_t next_cookie;
-	bool reading; /* somebody is in recvmsg() on behalf of all */
-	bool stalls;  /* a request's time was up, and nothing has come since */
+	bool reading; /* a thread is in recvmsg() on behalf of all waiters */
+	bool stalls;  /* a request timed out, and no answer has arrived since */
 	struct client_ring_cold *rings;
 
-	struct rbk *next; /* connection.c's */
+	struct rbk *next; /* next in connection.c's list */
 };
 
-/* A request with what follows it in the message, and a descriptor to send along, or -1. */
+/* A request with its tail in the message, and a descriptor to send along, or -1. */
 struct client_message {
 	struct rbk_wire_request *request; /* the cookie is filled in */
 	size_t request_bytes;
 	const void *tail;
 	size_t tail_bytes;
 	int fd;
-	/* Of an object that is dropped: if the broker has never heard of it, as much credit of the
-	 * lease is left of it, and given back. */
+	/*
+	 * For dropping an object of a lease: credit to give back if the broker never knew the
+	 * object.
+	 */
 	uint64_t owed_bytes;
 };
 
 struct client_answer {
 	union client_reply reply;
 	int fds[RBK_WIRE_MAX_FDS];
-	unsigned int n_fds;                  /* owned by who has the answer; */
-	struct rbk_wire_operator *operators; /* so is this, of CATALOGUE, to be freed; else NULL */
+	unsigned int n_fds;
+	/* owned by the receiver, as fds are: free() it; CATALOGUE only, else NULL */
+	struct rbk_wire_operator *operators;
 };
 
 /*
- * Sends a request and waits for its answer. Any thread.
+ * Send a request and wait for its answer. Any thread.
  * Return: 0 with a checked, positive answer; the broker's negative errno and its sentence; or
  * -ECONNRESET, -EPROTO, -ETIME, -ECHILD, -ENOMEM.
  */
 int client_request(struct rbk *rbk, const struct client_message *message, struct client_answer *ret,
 		   struct rbk_error *error);
 
-/* client_request() that the broker may take @wait_ns longer to answer. */
+/* Send a request as client_request() does, with a timeout that is @wait_ns longer. */
 int client_request_for(struct rbk *rbk, const struct client_message *message, uint64_t wait_ns,
 		       struct client_answer *ret, struct rbk_error *error);
 
 /*
- * Sends a request of a lease that gives something back, and waits for nothing. What it gives back
- * is the broker's from then on, whether that reads it or ends. Any thread.
- * Return: 0; -EBUSY: the broker has too much to answer, nothing was sent; -ECONNRESET, -EPROTO,
- * -ECHILD, -ENOMEM: likewise.
+ * Send a request of a lease that gives something back, without waiting for the answer. From then on
+ * the broker owns what the request gives back, whether it reads the request or ends. Any thread.
+ * Return: 0; nothing was sent: -EBUSY: the broker has too many requests to answer; -ECONNRESET,
+ * -EPROTO, -ECHILD, -ENOMEM.
  */
 int client_post(struct rbk *rbk, const struct client_message *message);
 
-/* Has the time of a request passed, and has the broker said nothing since? Does not wait. */
+/* Return true if a request timed out and the broker has sent nothing since. Does not wait. */
 bool client_stalls(struct rbk *rbk);
 
-/* client_request() of those that name an object and get nothing back. */
+/* Send a request that names an object and has an empty answer, as client_request() does. */
 int client_request_id(struct rbk *rbk, uint32_t type, uint32_t id, struct rbk_error *error);
 
-/* connection.c: rbk_connect() or rbk_admin_connect(). */
+/* Connect as rbk_connect() or rbk_admin_connect(); in connection.c. */
 int client_connect(const struct rbk_options *options, bool is_admin, struct rbk **ret,
 		   struct rbk_error *error);
 
-/* Return: 0; -ECHILD, or why the connection is lost, with a sentence. */
+/* Return: 0; -ECHILD, or the errno of the lost connection, with a sentence. */
 int client_check(const struct rbk *rbk, struct rbk_error *error);
 
-/* Is this a child of the process that connected? */
+/* Return true in a child of the process that connected. */
 static inline bool client_is_child(const struct rbk *rbk)
 {
 	return *(const volatile uint32_t *)rbk->alive == 0;
 }
 
-/* Ends the connection for everybody who uses it: they return @r from now on. Any thread. */
+/* End the connection: all its calls return @r from now on. Any thread. */
 void client_lose(struct rbk *rbk, int r);
 
-/* Frees the requests whose late answers were awaited. */
+/* Free the requests that still wait for late answers. */
 void client_requests_free(struct rbk *rbk);
 
 struct rbk *client_ref(struct rbk *rbk);
@@ -189,9 +193,10 @@ struct rbk_lease;
 struct rbk_lease_use;
 
 /*
- * rbk_lease_give() and rbk_lease_object_drop() that wait for nothing. Return: 0; -EBUSY: not now;
- * -ENOENT: no such object; errors of a lost connection: credit is the member's as before, and the
- * object is dropped.
+ * Give back credit or drop an object as rbk_lease_give() and rbk_lease_object_drop(), without
+ * waiting.
+ * Return: 0; -EBUSY: not now; -ENOENT: no such object; errors of a lost connection: the member
+ * keeps its credit, and the object is dropped.
  */
 int client_lease_give(struct rbk_lease *lease, uint64_t bytes, const struct rbk_lease_use *use);
 int client_lease_object_drop(struct rbk_lease *lease, uint64_t dev, uint64_t ino);
@@ -202,18 +207,21 @@ struct rbk_arena {
 	uint32_t refs; /* atomic: the caller's, and one per constant of a plan */
 	struct rbk *rbk;
 	int fd;
-	unsigned char *data; /* NULL: the caller has freed it */
+	unsigned char *data; /* NULL: the caller has freed the arena */
 	size_t bytes;
 	size_t used;
 	uint64_t segment_bytes; /* as in struct rbk, for this arena */
-	bool exported;          /* the broker made it: fd is a dma-buf, which cannot be sealed */
-	uint32_t id;            /* RBK_REF_ARENA(RBK_REF_INVALID): the broker does not have it */
+	bool exported; /* the broker made the memory: fd is a dma-buf, which cannot be sealed */
+	uint32_t id;   /* RBK_REF_ARENA(RBK_REF_INVALID): not registered with the broker */
 	bool sealed;
 };
 
 struct rbk_arena *client_arena_ref(struct rbk_arena *arena);
 
-/* The last one takes it from the broker, which keeps what plans use. Return: NULL. */
+/*
+ * Drop a reference. The last one removes the arena from the broker, which keeps memory that plans
+ * use. Return: NULL.
+ */
 struct rbk_arena *client_arena_unref(struct rbk_arena *arena);
 
 /* ---- builder.c, describe.c ---- */
@@ -228,7 +236,7 @@ struct builder_tensor {
 	uint8_t rank;
 	bool dynamic;
 	bool inferred;
-	bool written; /* by a node so far */
+	bool written; /* by an earlier node */
 	uint32_t dims[RBK_MAX_RANK];
 	uint64_t bytes; /* at a count of 1; 0 if inferred */
 	struct rbk_arena *arena;
@@ -260,12 +268,12 @@ struct builder_array {
 
 struct rbk_builder {
 	char name[RBK_NAME_BYTES];
-	int error; /* the first mistake, and its sentence */
+	int error; /* errno of the first mistake, or 0; text is its sentence */
 	char text[CLIENT_BUILDER_ERROR_BYTES];
 	bool pinned;
 	uint8_t pinned_device;
 	bool disables_fusion;
-	bool dynamic; /* some tensor is */
+	bool dynamic; /* a tensor has RBK_DIM_COUNT */
 	unsigned int n_refs;
 	struct builder_array tensors; /* struct builder_tensor */
 	struct builder_array nodes;   /* struct builder_node */
@@ -275,7 +283,7 @@ struct rbk_builder {
 };
 
 /*
- * The description of a plan (shm/plan-wire.h), for a connection whose arenas hold the constants.
+ * Describe a plan (shm/plan-wire.h) for a connection whose arenas hold the constants.
  * Return: 0 and a block to free(); -EINVAL with a sentence, also for earlier mistakes; -E2BIG,
  * -ENOMEM.
  */
@@ -285,9 +293,9 @@ int client_describe(const struct rbk_builder *builder, const struct rbk *rbk, ui
 /* ---- ring.c, ring-hot.c ---- */
 
 /*
- * What a ring needs to be used. It has pages of its own, which fork() wipes: a child finds an
- * empty ring of 0 entries, and so the paths that are taken for every entry need no check for it.
- * The fields of one entry's way lie in one cache line.
+ * A ring's state for submitting and consuming. It lies in its own page, which fork() wipes: a child
+ * finds an empty ring of 0 entries, so the hot paths need no check for a child. The members that
+ * every entry needs lie in one cache line.
  */
 struct rbk_ring {
 	struct rbk_sq_area *sq;
@@ -295,27 +303,30 @@ struct rbk_ring {
 	uint32_t n_entries;
 	uint32_t mask;
 	uint32_t sq_tail;      /* entries handed out */
-	uint32_t sq_published; /* of them, published */
+	uint32_t sq_published; /* of these, published */
 	uint32_t sq_head;      /* consumed by the broker, as last seen */
 	uint32_t cq_head;      /* completions consumed */
 	uint32_t cq_tail;      /* published by the broker, as last seen */
-	uint32_t sq_rung;      /* the broker's sleep token that the bell was last rung for */
-	uint32_t probe_in;     /* countdown to the next look at the clock, see ring_tick() */
-	int lost;              /* 0, or what every call returns from now on */
+	uint32_t sq_rung;      /* the broker's sleep token for which the bell was last rung */
+	uint32_t probe_in;     /* calls until the next read of the clock, see ring_tick() */
+	int lost;              /* 0, or the errno that every call returns from now on */
 
 	uint32_t probe_every;
 	uint32_t sleep_token; /* of the last sleep */
-	bool armed;           /* the wait word holds a token for an event loop */
+	bool armed;           /* the wait word holds an event loop's token */
 	bool spin_is_fixed;
-	uint32_t spin_skipped; /* waits without spinning since the last that spun */
+	uint32_t spin_skipped; /* waits since the last wait that spun */
 	uint64_t probe_clock_ns;
 	uint64_t probe_bell_ns;
-	uint64_t spin_ns;              /* budget: fixed, or the most that is tried */
+	uint64_t spin_ns;              /* spin budget: fixed, or its upper limit */
 	uint64_t wait_mean_ns;         /* of recent waits */
 	struct client_ring_cold *cold; /* NULL in a child */
 };
 
-/* What making and freeing it needs; lies behind the pages above and survives fork(). */
+/*
+ * A ring's state for making and freeing it. It lies in the page after struct rbk_ring and survives
+ * fork().
+ */
 struct client_ring_cold {
 	struct rbk *rbk;
 	void *sq_map;
@@ -324,13 +335,16 @@ struct client_ring_cold {
 	size_t cq_bytes;
 	int bell;
 	uint32_t id;
-	bool exists;                   /* the broker has it, under id */
+	bool exists;                   /* the broker has the ring, under id */
 	struct client_ring_cold *next; /* in rbk->rings, under rbk->lock */
 	struct client_ring_cold **link;
 };
 
-/* Has client_lose() wake whoever sleeps in @ring. rbk_ring_free() undoes it. */
+/* Add @ring to the rings whose sleepers client_lose() wakes. rbk_ring_free() removes it. */
 void client_ring_link(struct rbk_ring *ring);
 
-/* Where all indices start: at set-up 0; tests choose others to see them wrap. Both sides must. */
+/*
+ * Set the value at which all indices start: 0 at set-up; tests use others to make them wrap around.
+ * Both sides must agree.
+ */
 void client_ring_start_at(struct rbk_ring *ring, uint32_t index);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Checking what the broker answers
+ * Checks of the broker's answers
  *
  * The broker is trusted with the client's data, but not with the client's memory safety: a broken
- * or foreign program behind the socket must lead to -EPROTO and not to a crash. Everything is
- * checked here, once, before anybody else looks at an answer; the callers then rely on it.
+ * or foreign program behind the socket must lead to -EPROTO and not to a crash. Every answer is
+ * checked here, once, before its use; the callers then rely on it.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -36,7 +36,7 @@ static const struct reply_shape reply_shapes[] = {
 	[RBK_WIRE_ADMIN_SET] = {sizeof(struct rbk_wire_reply), 0},
 	[RBK_WIRE_ADMIN_EVICT] = {sizeof(struct rbk_wire_admin_result), 0},
 	[RBK_WIRE_ADMIN_DRAIN] = {sizeof(struct rbk_wire_admin_result), 0},
-	/* And what it announces. */
+	/* plus the operators that it announces */
 	[RBK_WIRE_CATALOGUE] = {sizeof(struct rbk_wire_catalogue), 0},
 	[RBK_WIRE_LEASE_OPEN] = {sizeof(struct rbk_wire_lease), 1},
 	[RBK_WIRE_LEASE_CREDIT] = {sizeof(struct rbk_wire_lease_given), 0},
@@ -45,9 +45,9 @@ static const struct reply_shape reply_shapes[] = {
 	[RBK_WIRE_LEASE_CGROUP] = {sizeof(struct rbk_wire_lease_region), 0},
 };
 
-/* Areas are page multiples; no page is larger than this. */
+/* Upper limit of a page's size; areas are multiples of pages. */
 #define REPLY_PAGE_BYTES_MAX (2u << 20)
-/* Neither is one smaller than this. */
+/* Lower limit of a page's size. */
 #define REPLY_PAGE_BYTES_MIN 4096u
 
 static bool text_ends(const char *text, size_t bytes)
@@ -116,7 +116,10 @@ static int check_tenant(const struct rbk_wire_tenant *tenant, struct rbk_error *
 	return check_n_devices(tenant->n_devices, error);
 }
 
-/* Also in front of the others: where the answer ends depends on what it says. */
+/*
+ * Return the length of the answer, which depends on its contents; 0 if there are too many
+ * operators. Also called before the other checks.
+ */
 static size_t catalogue_bytes(const struct client_catalogue *catalogue)
 {
 	if (catalogue->n_operators > RBK_WIRE_MAX_OPERATORS)
@@ -143,7 +146,7 @@ unsigned int client_reply_fds(uint32_t type)
 
 static int check_lease(const struct rbk_wire_lease *lease, struct rbk_error *error)
 {
-	/* It may have more than its maximum: what it inherited. */
+	/* A restored lease may be granted more than its maximum. */
 	if (lease->number == 0 || lease->device == RBK_DEVICE_CPU ||
 	    lease->device >= RBK_MAX_DEVICES)
 		return client_error(error, -EPROTO,
@@ -181,7 +184,7 @@ int client_reply_check(const union client_reply *reply, size_t bytes, unsigned i
 	wanted = shape->bytes;
 	if (type == RBK_WIRE_CATALOGUE && bytes >= wanted)
 		wanted = catalogue_bytes(&reply->catalogue);
-	/* A no may be shorter than a yes; it comes without descriptors. */
+	/* A negative answer may be shorter than a positive one, and carries no descriptors. */
 	if (bytes != wanted && (reply->head.res == 0 || bytes != sizeof(reply->head)))
 		return client_error(error, -EPROTO,
 				    "the broker's answer of type %u has %zu bytes instead of %zu",

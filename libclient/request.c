@@ -2,22 +2,22 @@
 /*
  * Requests on the control socket
  *
- * Any number of threads make requests at the same time and the broker answers in any order: a plan
- * takes long to prepare, and nobody else should wait for it. There is no thread of our own, so one
- * of those who wait reads for all: it receives an answer, gives it to the request with that
- * cookie, wakes everybody, and when its own has come, another one takes over. Sending needs no
+ * Any number of threads make requests at the same time, and the broker answers in any order: a plan
+ * takes long to prepare, and other requests need not wait for it. The library has no thread, so one
+ * of the waiting threads reads for all. It receives an answer, delivers it to the request with that
+ * cookie, and wakes all waiters. After its own answer another waiter takes over. Sending needs no
  * lock, because a packet is sent whole.
  *
- * A request that nobody waits for any more, because its time was up, stays in the list: its late
- * answer is not a mistake of the broker, and what it made must be given back. So do those that
- * nobody ever waits for (client_post()): what gives something back is not to hold up who does it.
- * Their answers are read by whoever asks next.
+ * A request that timed out stays in the list, abandoned: a late answer is no protocol error, and
+ * the objects that it made must be given back. Requests without any waiter (client_post()) stay in
+ * the list too: giving something back must not delay the caller. Their answers are read by the next
+ * request.
  *
- * A broker that has let a request's time pass is stalled until it says anything at all. Who has
- * something else to do than to wait for it asks that first.
+ * A broker that let a request time out is stalled until it sends any answer. Callers that must not
+ * wait check client_stalls() first.
  *
- * Whatever goes wrong on the socket ends the connection for everybody: client_lose() stores why,
- * wakes all who wait for answers, and shuts the bells so that those who sleep in a ring wake up.
+ * Any failure of the socket ends the connection: client_lose() stores the reason, wakes all threads
+ * that wait for answers, and shuts down the bells, which wakes the threads that sleep in a ring.
  */
 #include <errno.h>
 #include <poll.h>
@@ -30,9 +30,12 @@
 
 #include "libclient/private.h"
 
-/* More late answers than that, and the broker is taken for lost. */
+/* The broker counts as lost above this number of unanswered abandoned requests. */
 #define REQUESTS_ABANDONED_MAX 256
-/* With as many nothing more is posted; they fit into any socket. */
+/*
+ * client_post() sends nothing at this number of abandoned requests, which fit into any socket
+ * buffer.
+ */
 #define REQUESTS_POSTED_MAX 64
 
 struct client_request {
@@ -41,17 +44,20 @@ struct client_request {
 	uint32_t cookie;
 	bool done;
 	bool abandoned;
-	struct client_answer *answer; /* of who waits */
+	struct client_answer *answer; /* the waiter's */
 	union {
-		struct rbk_wire_lease_credit credit; /* of LEASE_CREDIT, that request */
-		struct rbk_wire_lease_object object; /* likewise of LEASE_OBJECT */
+		struct rbk_wire_lease_credit credit; /* copy of a LEASE_CREDIT request */
+		struct rbk_wire_lease_object object; /* copy of a LEASE_OBJECT request */
 	};
 	uint64_t owed_bytes; /* as in struct client_message */
 	int r;
 	struct rbk_error error;
 };
 
-/* What recvmsg() filled in; one byte more than any answer, to see those that are longer. */
+/*
+ * A received packet. The buffer has one byte more than the longest answer, to detect longer
+ * packets.
+ */
 struct packet {
 	union {
 		union client_reply reply;
@@ -60,7 +66,7 @@ struct packet {
 	size_t n_bytes;
 	int fds[RBK_WIRE_MAX_FDS];
 	unsigned int n_fds;
-	bool lacks_fds; /* this process may not have those that came with it */
+	bool lacks_fds; /* descriptors were sent, but this process has no free number for them */
 };
 
 static void packet_close(struct packet *packet)
@@ -113,8 +119,11 @@ static void request_unlink(struct rbk *rbk, struct client_request *request)
 	rbk->n_abandoned -= request->abandoned;
 }
 
-/* Return: 0; negative errno, if the message cannot be sent. A broker that hung up is not noticed
- * here: what it said before doing so is still to be read. */
+/*
+ * Send a message. A broker that hung up is not reported here, because its last answers are still to
+ * be read.
+ * Return: 0; negative errno if the message cannot be sent.
+ */
 static int send_message(struct rbk *rbk, const struct client_message *message, int flags)
 {
 	union {
@@ -164,7 +173,7 @@ static int receive_packet(int fd, struct packet *packet)
 	packet->n_fds = 0;
 	do
 		n = recvmsg(fd, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	/* A reset is told before what was sent before it: read on once. */
+	/* A reset is reported before the data that was sent before it: read once more. */
 	while (n < 0 && (errno == EINTR || (errno == ECONNRESET && n_resets++ == 0)));
 	if (n < 0)
 		return errno == EAGAIN ? -EAGAIN : -ECONNRESET;
@@ -174,7 +183,7 @@ static int receive_packet(int fd, struct packet *packet)
 			packet->n_fds = (cmsg->cmsg_len - CMSG_LEN(0)) / sizeof(int);
 			memcpy(packet->fds, CMSG_DATA(cmsg), packet->n_fds * sizeof(int));
 		}
-	/* The kernel leaves out what the process has no number for. */
+	/* The kernel leaves out descriptors for which the process has no free number. */
 	packet->lacks_fds = header.msg_flags & MSG_CTRUNC && packet->n_fds < RBK_WIRE_MAX_FDS;
 	if (n == 0 || (header.msg_flags & MSG_TRUNC) || (size_t)n > CLIENT_REPLY_MAX_BYTES ||
 	    (header.msg_flags & MSG_CTRUNC && !packet->lacks_fds)) {
@@ -185,7 +194,7 @@ static int receive_packet(int fd, struct packet *packet)
 	return 0;
 }
 
-/* Waits until the socket can be read. Return: 0; -ETIME; -ECONNRESET if that is impossible. */
+/* Wait until the socket is readable. Return: 0; -ETIME; -ECONNRESET if waiting fails. */
 static int wait_readable(int fd, uint64_t deadline_ns)
 {
 	struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
@@ -208,7 +217,7 @@ static int wait_readable(int fd, uint64_t deadline_ns)
 	}
 }
 
-/* NULL: out of memory. */
+/* Copy the parts of a message that its answer needs. Return: NULL without memory. */
 static struct client_request *request_new(const struct client_message *message)
 {
 	struct client_request *request = calloc(1, sizeof(*request));
@@ -224,8 +233,10 @@ static struct client_request *request_new(const struct client_message *message)
 	return request;
 }
 
-/* A request that nobody will wait for. Under the lock; does not wait. Return: 0; -ETIME: the socket
- * is full; -ENOMEM, other errors of the socket: it was not sent. */
+/*
+ * Send a request without a waiter. Under the lock; does not wait.
+ * Return: 0; it was not sent: -ETIME: the socket is full; -ENOMEM, other errors of the socket.
+ */
 static int send_abandoned(struct rbk *rbk, const struct client_message *message)
 {
 	struct client_request *request = request_new(message);
@@ -246,8 +257,10 @@ static int send_abandoned(struct rbk *rbk, const struct client_message *message)
 	return 0;
 }
 
-/* Something was made for a request that nobody waits for: gives it back. Under the lock. If that
- * cannot be sent, the session's end does it. */
+/*
+ * Remove an object that was made for an abandoned request. Under the lock. If the removal cannot be
+ * sent, the object ends with the session.
+ */
 static void give_back(struct rbk *rbk, uint32_t type, uint32_t id)
 {
 	struct rbk_wire_id remove = {
@@ -259,7 +272,7 @@ static void give_back(struct rbk *rbk, uint32_t type, uint32_t id)
 	send_abandoned(rbk, &message);
 }
 
-/* Likewise credit of a lease. */
+/* Give back credit of a lease that was granted to an abandoned request. */
 static void give_credit_back(struct rbk *rbk, uint32_t lease, uint64_t bytes)
 {
 	struct rbk_wire_lease_credit back = {
@@ -274,9 +287,9 @@ static void give_credit_back(struct rbk *rbk, uint32_t lease, uint64_t bytes)
 }
 
 /*
- * Likewise, what is an object of a lease's: one that was to be had for nothing goes. One that was
- * paid for counts as added from when its time was up; if it has not been, that shows when it is
- * dropped.
+ * Settle the answer to an abandoned request for a lease's object. An added object that cost nothing
+ * is dropped. An object that was paid for counts as added since its request timed out; if the
+ * broker rejected it, the later drop fails with -ENOENT, and its cost is given back.
  */
 static void settle_object(struct rbk *rbk, const struct client_request *request, int res)
 {
@@ -297,7 +310,10 @@ _Static_assert(RBK_WIRE_RING_REMOVE == RBK_WIRE_RING_ADD + 1, "give_back() relie
 _Static_assert(RBK_WIRE_ARENA_REMOVE == RBK_WIRE_ARENA_ADD + 1, "give_back() relies on it");
 _Static_assert(RBK_WIRE_PLAN_REMOVE == RBK_WIRE_PLAN_ADD + 1, "give_back() relies on it");
 
-/* The id that an answer names, for give_back(). */
+/*
+ * Find the id of the object that a positive answer reports, for give_back(). Return: false if it
+ * reports none.
+ */
 static bool reply_names(const union client_reply *reply, uint32_t type, uint32_t *ret_id)
 {
 	switch (reply->head.res == 0 ? type : 0) {
@@ -316,7 +332,7 @@ static bool reply_names(const union client_reply *reply, uint32_t type, uint32_t
 	}
 }
 
-/* What nobody waits for was answered. Under the lock. */
+/* Settle the answer to an abandoned request. Under the lock. */
 static void settle(struct rbk *rbk, const struct client_request *request,
 		   const union client_reply *reply)
 {
@@ -330,11 +346,11 @@ static void settle(struct rbk *rbk, const struct client_request *request,
 	else if (request->type == RBK_WIRE_LEASE_OBJECT)
 		settle_object(rbk, request, res);
 	else if (request->type == RBK_WIRE_LEASE_OPEN && res == 0)
-		/* A session leaves a lease with its end only. */
+		/* A session leaves a lease only when it ends. */
 		lose(rbk, -ECONNRESET);
 }
 
-/* What is longer than other answers. */
+/* Copy the operators, which do not fit into union client_reply. Return: 0; -ENOMEM. */
 static int keep_operators(const struct packet *packet, struct client_answer *answer,
 			  struct rbk_error *error)
 {
@@ -347,7 +363,7 @@ static int keep_operators(const struct packet *packet, struct client_answer *ans
 	return 0;
 }
 
-/* An answer whose descriptors did not arrive: what was made goes back. Under the lock. */
+/* Fail a request whose descriptors did not arrive, and give back its object. Under the lock. */
 static void refuse(struct rbk *rbk, struct packet *packet, struct client_request *request)
 {
 	uint32_t id;
@@ -361,7 +377,7 @@ static void refuse(struct rbk *rbk, struct packet *packet, struct client_request
 				  "(ulimit -n)");
 }
 
-/* Gives a packet to the request that it answers. Under the lock. Takes over its descriptors. */
+/* Deliver a packet to the request that it answers, with its descriptors. Under the lock. */
 static void deliver(struct rbk *rbk, struct packet *packet)
 {
 	struct client_request *request;
@@ -372,7 +388,7 @@ static void deliver(struct rbk *rbk, struct packet *packet)
 		if (!request->done && packet->n_bytes >= sizeof(struct rbk_wire_reply) &&
 		    request->cookie == packet->reply.head.cookie)
 			break;
-	/* All else has to be as if they had come. */
+	/* Check the rest of the answer as if the descriptors had arrived. */
 	if (request && packet->lacks_fds)
 		n_fds = client_reply_fds(request->type);
 	if (!request ||
@@ -413,8 +429,10 @@ static void deliver(struct rbk *rbk, struct packet *packet)
 	request->answer->n_fds = packet->n_fds;
 }
 
-/* Waits for the answer to @request, reading for everybody or while somebody else does. Under the
- * lock. Return: 0 if it is done or lost; -ETIME. */
+/*
+ * Wait for the answer to @request. Read for all waiters unless another thread does. Under the lock.
+ * Return: 0 if the request is done or the connection lost; -ETIME.
+ */
 static int wait_done(struct rbk *rbk, struct client_request *request, uint64_t deadline_ns)
 {
 	struct timespec deadline = {(time_t)(deadline_ns / 1000000000u),
@@ -446,7 +464,7 @@ static int wait_done(struct rbk *rbk, struct client_request *request, uint64_t d
 	return request->done || rbk->lost ? 0 : -ETIME;
 }
 
-/* Whoever asks why there is no answer looks for the process that owes one. Return: -ETIME. */
+/* Report a timeout, and name the process that owes the answer. Return: -ETIME. */
 static int no_answer(const struct rbk *rbk, uint64_t timeout_ns, struct rbk_error *error)
 {
 	const double seconds = (double)timeout_ns / 1e9;
@@ -454,7 +472,7 @@ static int no_answer(const struct rbk *rbk, uint64_t timeout_ns, struct rbk_erro
 	socklen_t bytes = sizeof(listener);
 
 	getsockopt(rbk->fd, SOL_SOCKET, SO_PEERCRED, &listener, &bytes);
-	/* 0: in no pid namespace that this one sees. */
+	/* 0: the process is in no pid namespace that this process sees. */
 	if (listener.pid <= 0)
 		return client_error(error, -ETIME, "the broker did not answer within %.3g s",
 				    seconds);
@@ -522,7 +540,9 @@ int client_request_for(struct rbk *rbk, const struct client_message *message, ui
 	return r;
 }
 
-/* Reads what has come, unless somebody does. Under the lock; does not wait. */
+/*
+ * Read the answers that have arrived, unless another thread reads. Under the lock; does not wait.
+ */
 static void read_answers(struct rbk *rbk)
 {
 	struct packet packet;

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Using rings
+ * Submitting to rings and consuming from them
  *
- * Indices of our own are private and only published; the broker's are read with acquire, checked
- * against ours, and remembered, so that most entries touch no line that the broker writes.
+ * The client's indices are private and only published. The broker's indices are read with acquire,
+ * checked against the client's, and cached, so that most entries touch no cache line that the
+ * broker writes.
  *
- * Waiting has three steps. A few hundred looks without a clock, which is all that a small task
- * takes; then spinning with a budget that follows recent waits, because spinning pays only if it
- * ends before a sleep and its wake-up would; then the sleep of abi.h: announce a token, look once
- * more, and wait for a byte through the bell.
+ * A wait has three steps. First it polls a few hundred times without reading the clock, which
+ * suffices for a small task. Then it spins with a budget that follows recent waits, because
+ * spinning pays only if it ends before a sleep and its wake-up would. Finally it sleeps as abi.h
+ * defines: announce a token, look once more, and wait for a byte through the bell.
  *
- * A broker that dies says nothing. Whoever sleeps sees the end of file of the bell; whoever only
- * peeks or submits would not, so that every now and then ring_tick() looks at the clock, and when
- * enough time has passed, at the bell. Completions that were published before are still returned:
- * after the loss is noticed, the index is read once more.
+ * A broker that dies sends nothing. A sleeping thread sees the end of file on the bell. A thread
+ * that only peeks or submits would not, so ring_tick() reads the clock now and then and, when
+ * enough time has passed, checks the bell. Completions that were published before are still
+ * returned: after the loss is noticed, the index is read once more.
  *
- * In a fork()ed child the struct is all zero. No entry is free, nothing was taken and no completion
- * is there, so that each function ends in its slow path, which looks for the missing ring->cold.
+ * In a fork()ed child the struct is all zero. No entry is free, none was taken and no completion is
+ * there, so each function ends in its slow path, which checks for the missing ring->cold.
  */
 #include <errno.h>
 #include <poll.h>
@@ -31,12 +32,12 @@
 #define cold_path           __attribute__((__cold__, __noinline__))
 
 #define LOOKS_WITHOUT_CLOCK 256u      /* before spinning: 0.1 to 0.3 us */
-#define LOOKS_PER_CLOCK     16u       /* while spinning */
-#define PROBE_EVERY_MAX     64u       /* calls between two looks at the clock */
-#define PROBE_CLOCK_NS      10000000u /* no longer than that between two looks, if possible */
-#define PROBE_BELL_NS       20000000u /* between two looks at the bell */
-#define BELL_DRAIN_MAX      64        /* bytes taken from the bell at once */
-#define SPIN_TRY_AFTER      16u       /* waits without spinning until one tries again */
+#define LOOKS_PER_CLOCK     16u       /* polls between two reads of the clock while spinning */
+#define PROBE_EVERY_MAX     64u       /* calls between two reads of the clock */
+#define PROBE_CLOCK_NS      10000000u /* goal: at most this time between two reads of the clock */
+#define PROBE_BELL_NS       20000000u /* time between two checks of the bell */
+#define BELL_DRAIN_MAX      64        /* recv() calls of one bell_drain() */
+#define SPIN_TRY_AFTER      16u       /* waits without spinning before one spins again */
 #define SPIN_MARGIN_NS      2000u
 
 static inline void relax(void)
@@ -50,7 +51,10 @@ static inline void relax(void)
 
 /* ---- Losing the broker ---- */
 
-/* Takes what is in the bell. It must not be needed: nobody sleeps. */
+/*
+ * Discard the bytes in the bell. Only for a thread that does not sleep: the bytes would wake it.
+ * Sets ring->lost at the end of file.
+ */
 static void bell_drain(struct rbk_ring *ring)
 {
 	char bytes[64];
@@ -60,14 +64,14 @@ static void bell_drain(struct rbk_ring *ring)
 
 		if (n > 0 || (n < 0 && errno == EINTR))
 			continue;
-		/* A reset is an end too: the broker died before it read our last byte. */
+		/* A reset is an end too: the broker died before it read this side's last byte. */
 		if ((n == 0 || errno != EAGAIN) && !ring->lost)
 			ring->lost = -ECONNRESET;
 		return;
 	}
 }
 
-/* Is the ring over? Sets ring->lost. The bell is looked at only if @and_bell. */
+/* Return true if the ring is lost, and set ring->lost. Checks the bell only if @and_bell. */
 static bool ring_is_over(struct rbk_ring *ring, bool and_bell)
 {
 	if (ring->lost)
@@ -81,8 +85,8 @@ static bool ring_is_over(struct rbk_ring *ring, bool and_bell)
 }
 
 /*
- * Looks at the clock after at most PROBE_EVERY_MAX calls, more often if calls are rare, and at the
- * bell each PROBE_BELL_NS.
+ * Read the clock after at most PROBE_EVERY_MAX calls, more often if calls are rare, and check the
+ * bell every PROBE_BELL_NS.
  */
 static cold_path void ring_probe(struct rbk_ring *ring)
 {
@@ -106,7 +110,7 @@ static inline void ring_tick(struct rbk_ring *ring)
 		ring_probe(ring);
 }
 
-/* Wakes the broker if it sleeps, once per sleep. */
+/* Wake the broker if it sleeps, once per sleep. */
 static inline void wake_broker(struct rbk_ring *ring)
 {
 	uint32_t token = rbk_ring_sleep_token(&ring->cq->sq_wait);
@@ -114,14 +118,16 @@ static inline void wake_broker(struct rbk_ring *ring)
 	if (likely(token == 0 || token == ring->sq_rung))
 		return;
 	ring->sq_rung = token;
-	/* EAGAIN: bytes are on their way already. */
+	/* EAGAIN: the socket is full of bytes that will wake the broker. */
 	if (send(ring->cold->bell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno != EAGAIN &&
 	    errno != EINTR && !ring->lost)
 		ring->lost = -ECONNRESET;
 }
 
-/* Before going to sleep: the broker may sleep on entries that had no room for their completions.
- * Without such entries a bell would only disturb it. */
+/*
+ * Before sleeping, wake a broker that sleeps on entries without room for their completions. Without
+ * such entries the bell would only disturb the broker.
+ */
 static inline void wake_broker_for_rest(struct rbk_ring *ring)
 {
 	if (rbk_ring_observe(&ring->cq->sq_head) != ring->sq_published)
@@ -193,7 +199,7 @@ RBK_EXPORT unsigned int rbk_sq_space_left(const struct rbk_ring *ring)
 
 /* ---- Consuming ---- */
 
-/* An event loop's sleep is over. */
+/* End an event loop's sleep. */
 static cold_path void disarm(struct rbk_ring *ring)
 {
 	ring->armed = false;
@@ -201,8 +207,10 @@ static cold_path void disarm(struct rbk_ring *ring)
 	bell_drain(ring);
 }
 
-/* Reads the broker's index. Return: completions that can be consumed; 0 with ring->lost set if the
- * index is impossible. */
+/*
+ * Read the broker's index of completions.
+ * Return: the number that can be consumed; 0 with ring->lost set if the index is impossible.
+ */
 static inline uint32_t look(struct rbk_ring *ring)
 {
 	/* Pairs with the broker's publication after it wrote the completions. */
@@ -216,7 +224,10 @@ static inline uint32_t look(struct rbk_ring *ring)
 	return tail - ring->cq_head;
 }
 
-/* There was none at the last look. Return: 0 if there is now; as rbk_peek_cqe(). */
+/*
+ * Look for completions when the last look found none. Return: 0 if there are some; errors as
+ * rbk_peek_cqe().
+ */
 static __attribute__((__noinline__)) int refill(struct rbk_ring *ring)
 {
 	if (unlikely(!ring->cold))
@@ -228,7 +239,7 @@ static __attribute__((__noinline__)) int refill(struct rbk_ring *ring)
 	ring_tick(ring);
 	if (likely(!ring->lost && !__atomic_load_n(&ring->cq->closed, __ATOMIC_RELAXED)))
 		return -EAGAIN;
-	/* What was published before the loss was noticed. */
+	/* Return completions that were published before the loss was noticed. */
 	ring_is_over(ring, false);
 	return ring->lost != -EPROTO && look(ring) > 0 ? 0 : ring->lost;
 }
@@ -285,7 +296,10 @@ RBK_EXPORT void rbk_cq_advance(struct rbk_ring *ring, unsigned int n)
 	ring->cq_head += n;
 	/* Pairs with the broker's acquire load: the slots are its own again. */
 	rbk_ring_publish(&ring->sq->cq_head, ring->cq_head);
-	/* More entries than completions have room: it may sleep until there is some. */
+	/*
+	 * More entries are in flight than completions have room: the broker may sleep until there
+	 * is room.
+	 */
 	if (unlikely(was_full))
 		wake_broker(ring);
 }
@@ -302,7 +316,7 @@ RBK_EXPORT unsigned int rbk_cq_ready(const struct rbk_ring *ring)
 
 /* ---- Waiting ---- */
 
-/* A token that differs from the last sleep's and is not 0. */
+/* Return a token that differs from the last sleep's and is not 0. */
 static uint32_t next_token(struct rbk_ring *ring)
 {
 	if (++ring->sleep_token == 0)
@@ -310,7 +324,7 @@ static uint32_t next_token(struct rbk_ring *ring)
 	return ring->sleep_token;
 }
 
-/* How long this wait may spin. */
+/* Return the time that this wait may spin. */
 static uint64_t spin_budget_ns(struct rbk_ring *ring)
 {
 	uint64_t budget_ns;
@@ -320,7 +334,10 @@ static uint64_t spin_budget_ns(struct rbk_ring *ring)
 	budget_ns = 2 * ring->wait_mean_ns + SPIN_MARGIN_NS;
 	if (ring->wait_mean_ns < ring->spin_ns)
 		return budget_ns < ring->spin_ns ? budget_ns : ring->spin_ns;
-	/* Waits that slept were measured with their wake-up: see whether they would be shorter. */
+	/*
+	 * Waits that slept include their wake-up: spin now and then, to learn whether waits became
+	 * shorter.
+	 */
 	if (++ring->spin_skipped >= SPIN_TRY_AFTER) {
 		ring->spin_skipped = 0;
 		return ring->spin_ns;
@@ -328,8 +345,10 @@ static uint64_t spin_budget_ns(struct rbk_ring *ring)
 	return 0;
 }
 
-/* A mean over some eight waits; one that is much too long counts as twice the limit only, so that
- * it is forgotten soon. */
+/*
+ * Average over about eight waits. A very long wait counts as twice the limit only, so that it is
+ * forgotten soon.
+ */
 static void learn_wait(struct rbk_ring *ring, uint64_t wait_ns)
 {
 	if (wait_ns > 2 * (uint64_t)ring->spin_ns)
@@ -337,7 +356,7 @@ static void learn_wait(struct rbk_ring *ring, uint64_t wait_ns)
 	ring->wait_mean_ns = (7 * ring->wait_mean_ns + wait_ns) / 8;
 }
 
-/* Waits for a byte. Return: 0 to look again; -ETIME; -EINTR. Sets ring->lost at the end of file. */
+/* Wait for a byte. Return: 0 to look again; -ETIME; -EINTR. Sets ring->lost at the end of file. */
 static int sleep_on_bell(struct rbk_ring *ring, uint64_t deadline_ns)
 {
 	struct pollfd poll_fd = {.fd = ring->cold->bell, .events = POLLIN};
@@ -345,7 +364,7 @@ static int sleep_on_bell(struct rbk_ring *ring, uint64_t deadline_ns)
 	char bytes[64];
 	ssize_t n;
 
-	/* Without a deadline one system call is enough, unless the socket does not block. */
+	/* Without a deadline one system call suffices, unless the socket is non-blocking. */
 	if (deadline_ns == CLIENT_NEVER) {
 		n = recv(ring->cold->bell, bytes, sizeof(bytes), 0);
 		if (n > 0)
@@ -373,7 +392,7 @@ static int sleep_on_bell(struct rbk_ring *ring, uint64_t deadline_ns)
 	return 0;
 }
 
-/* Return: 0 once @n completions are there; as rbk_wait_cqe_timeout(). */
+/* Wait asleep. Return: 0 once @n completions are there; errors as rbk_wait_cqe_timeout(). */
 static cold_path int wait_asleep(struct rbk_ring *ring, uint32_t n, uint64_t deadline_ns)
 {
 	int r = 0;
@@ -390,7 +409,7 @@ static cold_path int wait_asleep(struct rbk_ring *ring, uint32_t n, uint64_t dea
 		r = sleep_on_bell(ring, deadline_ns);
 	}
 	rbk_ring_announce_awake(&ring->sq->cq_wait);
-	/* One that arrived together with the signal or the end of time is not missed. */
+	/* A completion that arrived together with the signal or the timeout is not missed. */
 	if ((r == -ETIME || r == -EINTR) && look(ring) >= n)
 		r = 0;
 	return r;

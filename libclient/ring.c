@@ -3,8 +3,8 @@
  * Making and freeing rings
  *
  * The broker makes both areas and the bell and sends their descriptors; only the bell's is kept.
- * What the hot path needs lies in a page that fork() wipes, what freeing needs in the page after
- * it, so that a child can still unmap what it has inherited.
+ * The state of the hot path lies in a page that fork() wipes. The state for freeing lies in the
+ * page after it, so that a child can still unmap what it has inherited.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,8 +16,7 @@
 
 #include "libclient/private.h"
 
-/* The most that a wait spins unless the caller says otherwise: what a sleep and its wake-up cost.
- */
+/* Default spin limit of a wait: the cost of a sleep and its wake-up. */
 #define SPIN_MAX_NS 50000u
 
 static struct client_ring_cold *ring_cold(struct rbk_ring *ring)
@@ -25,7 +24,7 @@ static struct client_ring_cold *ring_cold(struct rbk_ring *ring)
 	return (struct client_ring_cold *)((char *)ring + client_page_bytes());
 }
 
-/* On one processor the broker cannot answer while we spin. */
+/* On one processor the broker cannot answer while this thread spins. */
 static bool has_one_processor(void)
 {
 	cpu_set_t set;
@@ -65,7 +64,9 @@ static int ring_alloc(struct rbk *rbk, struct rbk_ring **ret, struct rbk_error *
 	return 0;
 }
 
-/* Maps an area of the ring. Return: 0; negative errno, also if the memfd is not as long as said. */
+/*
+ * Map an area of the ring. Return: 0; negative errno, also if the memfd is shorter than announced.
+ */
 static int map_area(int fd, uint64_t bytes, int protection, void **ret)
 {
 	struct stat stat;
@@ -82,7 +83,7 @@ static int map_area(int fd, uint64_t bytes, int protection, void **ret)
 	return 0;
 }
 
-/* Takes over the bell of @answer on success. */
+/* Map both areas and take over the bell of @answer on success. */
 static int ring_map(struct rbk_ring *ring, const struct rbk_wire_ring *wire,
 		    struct client_answer *answer, struct rbk_error *error)
 {
@@ -102,7 +103,10 @@ static int ring_map(struct rbk_ring *ring, const struct rbk_wire_ring *wire,
 		return client_error(error, -EPROTO, "the bell is not a socket");
 	cold->bell = answer->fds[2];
 	answer->fds[2] = -1;
-	/* A wait without a time-out then takes one system call; all else asks not to block. */
+	/*
+	 * A blocking bell lets a wait without a timeout take one system call; other calls use
+	 * MSG_DONTWAIT.
+	 */
 	flags = fcntl(cold->bell, F_GETFL);
 	if (flags < 0 || fcntl(cold->bell, F_SETFL, flags & ~O_NONBLOCK))
 		return client_error(error, -errno, "cannot set up the bell: %m");
@@ -176,7 +180,10 @@ void client_ring_link(struct rbk_ring *ring)
 	if (cold->next)
 		cold->next->link = &cold->next;
 	rbk->rings = cold;
-	/* Lost in between: nobody has shut this bell. */
+	/*
+	 * The connection was lost before this bell was in the list, so client_lose() has not shut
+	 * it.
+	 */
 	if (rbk->lost)
 		ring->lost = rbk->lost;
 	pthread_mutex_unlock(&rbk->lock);
@@ -184,7 +191,7 @@ void client_ring_link(struct rbk_ring *ring)
 
 static void ring_unlink(struct client_ring_cold *cold)
 {
-	/* Our neighbours in the list, other threads' rings, write the link too. */
+	/* Neighbours in the list, rings of other threads, write the link too. */
 	pthread_mutex_lock(&cold->rbk->lock);
 	if (cold->link) {
 		*cold->link = cold->next;
@@ -203,7 +210,9 @@ RBK_EXPORT struct rbk_ring *rbk_ring_free(struct rbk_ring *ring)
 	cold = ring_cold(ring);
 	if (!client_is_child(cold->rbk))
 		ring_unlink(cold);
-	/* Unmap first: the broker charges mapped memory, and says when the ring is removed. */
+	/*
+	 * Unmap first: the broker charges for mapped memory, and reports when the ring is removed.
+	 */
 	if (cold->sq_map)
 		munmap(cold->sq_map, cold->sq_bytes);
 	if (cold->cq_map)

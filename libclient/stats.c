@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Statistics pages, and what administrators change
+ * Statistics pages, and force-CPU
  *
- * A page is mapped only if it is what it claims to be: a memfd sealed against shrinking, so that
- * reading it can never end in SIGBUS, with every section inside. Where the sections are is copied
- * out once: a page is the broker's memory, and might change.
+ * A page is mapped only if it is valid: a memfd sealed against shrinking, so that reading it can
+ * never end in SIGBUS, with every section inside. The offsets of the sections are copied out once,
+ * because a page is the broker's memory and might change.
  */
 #include <errno.h>
 #include <fcntl.h>

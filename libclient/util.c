@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * The little that every file of the library needs: sentences, the clock, descriptors, memfds.
- */
+/* Helpers for every file of the library: sentences, the clock, descriptors, memfds. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -52,7 +50,7 @@ int client_memfd_new(const char *name, size_t bytes, int *ret_fd)
 	client_cleanup(client_close) int fd = -1;
 	int r;
 
-	/* The kernel would try, and kill somebody. */
+	/* The kernel would try to allocate the pages, and the OOM killer would kill a process. */
 	if (bytes / client_page_bytes() > (size_t)sysconf(_SC_PHYS_PAGES))
 		return -ENOMEM;
 	fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -60,7 +58,7 @@ int client_memfd_new(const char *name, size_t bytes, int *ret_fd)
 		return -errno;
 	if (ftruncate(fd, (off_t)bytes))
 		return -errno;
-	/* Not sparse: whoever read a missing page would pay for it. */
+	/* Allocate every page: the process that first touches a missing page would pay for it. */
 	do
 		r = fallocate(fd, 0, 0, (off_t)bytes);
 	while (r && errno == EINTR);

@@ -10,10 +10,11 @@
  * returns this user's rights: RBK_FEAT_ADMIN, RBK_FEAT_ADMIN_CHANGE.
  *
  * rbk_devices(), rbk_stats(), and rbk_stats_map() with every enum rbk_stats_whose but
- * RBK_STATS_OWN, need RBK_FEAT_ADMIN. rbk_catalogue() needs no right. Every other function here,
- * rbk_stats_reset() and rbk_force_cpu() need RBK_FEAT_ADMIN_CHANGE. Without the right they return
- * -EPERM. Any thread may call all of these functions. Beside the errors listed, functions return
- * those of a lost connection, as rbk_stats() does.
+ * RBK_STATS_OWN, need RBK_FEAT_ADMIN. So does asking for the progress of draining or for the log
+ * level. rbk_catalogue() needs no right. Every function that makes a change, rbk_stats_reset() and
+ * rbk_force_cpu() need RBK_FEAT_ADMIN_CHANGE. Without the right they return -EPERM. Any thread may
+ * call all of these functions. Beside the errors listed, functions return those of a lost
+ * connection, as rbk_stats() does.
  */
 #include <ringbroker.h>
 
