@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Credit
+ * Credit of one lease in this process
  *
- * Free credit is one number. What charges takes from it, what releases adds to it, and neither asks
- * anybody until it is too little or far too much; between the two lies a chunk, so that a program
- * that allocates and frees the same piece does not ask each time.
+ * Free credit is one number. Charging subtracts from it, releasing adds to it, and neither sends a
+ * request until the credit is too small or far too large. The two limits differ by a chunk, so a
+ * program that repeatedly allocates and frees the same memory sends no requests.
  *
- * Who asks holds a lock, so that of 32 threads that find nothing one fetches a chunk for all. It
- * never keeps what it was given apart: it adds that to what is free and tries again, because
- * another thread may have freed something, or have taken it. Only who waits for room is given its
- * own: it first gives back everything that is free, has no lock meanwhile, and while it waits,
- * others give back whatever becomes free at once, for the broker knows whose turn it is.
+ * A request for credit holds a lock, so that one of 32 threads without credit fetches a chunk for
+ * all. The thread adds the granted credit to the free credit and tries again, because another
+ * thread may have freed or taken credit meanwhile. Only a thread that waits for room keeps its
+ * grant. It first gives back all free credit, and holds no lock while it waits. Meanwhile other
+ * threads give back free credit at once, because the broker knows which request is next.
  *
- * To give back one tries for the lock. Who has it looks again after letting it go, so nothing is
- * forgotten, and vkFreeMemory() never waits for an allocation.
+ * Giving back only tries the lock. The holder of the lock looks again after releasing it, so no
+ * surplus is forgotten, and vkFreeMemory() never waits for an allocation.
  */
 #include "libclient/layer/account.h"
 
@@ -58,7 +58,7 @@ void account_init(struct account *account, const struct account_source *source, 
 
 /* ---- Giving back ---- */
 
-/* Of free bytes, what is too much. */
+/* Return the part of @free_bytes to give back. */
 static uint64_t excess(const struct account *account, uint64_t free_bytes)
 {
 	uint64_t chunk_bytes = load(&account->chunk_bytes);
@@ -69,7 +69,7 @@ static uint64_t excess(const struct account *account, uint64_t free_bytes)
 	return free_bytes > 2 * chunk_bytes ? free_bytes - chunk_bytes : 0;
 }
 
-/* Under the lock. Return: 0; negative errno: it is still here. */
+/* Give @bytes back. Under the lock. Return: 0; negative errno: they are free credit again. */
 static int give(struct account *account, uint64_t bytes)
 {
 	int r = account->source->give(account->context, bytes);
@@ -79,7 +79,10 @@ static int give(struct account *account, uint64_t bytes)
 	return r;
 }
 
-/* Under the lock. Return: 0, also if there was nothing to be given; as give(). */
+/*
+ * Give the surplus back, or everything if @all. Under the lock. Return: 0, also if there was none;
+ * as give().
+ */
 static int give_excess(struct account *account, bool all)
 {
 	uint64_t free_bytes = __atomic_load_n(&account->free_bytes, __ATOMIC_SEQ_CST), bytes;
@@ -98,7 +101,7 @@ void account_trim(struct account *account)
 	int r = 0;
 
 	while (!r && excess(account, __atomic_load_n(&account->free_bytes, __ATOMIC_SEQ_CST)) > 0) {
-		/* Who has it will look. */
+		/* The holder of the lock will look again. */
 		if (pthread_mutex_trylock(&account->asking))
 			return;
 		r = give_excess(account, false);
@@ -123,14 +126,17 @@ void account_trim_all(struct account *account)
 
 /* ---- Asking ---- */
 
-/* Asks for @least_bytes, or rather a chunk. Return: 0, added to what is free; as take(). */
+/*
+ * Request @least_bytes, rounded up to a chunk, and add them to the free credit. Return: 0; as
+ * take().
+ */
 static int fetch(struct account *account, uint64_t least_bytes)
 {
 	uint64_t chunk_bytes = load(&account->chunk_bytes), want_bytes = least_bytes, given_bytes;
 	uint64_t rest = least_bytes % chunk_bytes;
 	int r;
 
-	/* What it is asked to come down from is not hoarded. */
+	/* A lease that must shrink hoards no credit. */
 	if (rest > 0 && !account_is_shrinking(account) &&
 	    __builtin_add_overflow(want_bytes, chunk_bytes - rest, &want_bytes))
 		want_bytes = least_bytes;
@@ -196,9 +202,9 @@ int account_charge_slowly(struct account *account, uint64_t bytes, uint64_t wait
 	return r;
 }
 
-/* ---- What the driver takes ---- */
+/* ---- Driver overhead ---- */
 
-/* Under the lock. */
+/* Spend @bytes of credit on driver overhead, as far as available. Under the lock. */
 static void take_extra(struct account *account, uint64_t bytes)
 {
 	while (bytes > 0) {
@@ -225,7 +231,7 @@ void account_set_extra(struct account *account, uint64_t bytes)
 {
 	uint64_t before;
 
-	/* Whoever asks now will be followed by somebody who looks again. */
+	/* If another thread holds the lock, a later call sets the overhead. */
 	if (!account->is_ours || load(&account->extra_bytes) == bytes ||
 	    pthread_mutex_trylock(&account->asking))
 		return;
@@ -239,7 +245,7 @@ void account_set_extra(struct account *account, uint64_t bytes)
 	done_asking(account);
 }
 
-/* ---- What there is ---- */
+/* ---- Figures ---- */
 
 uint64_t account_left(const struct account *account)
 {
@@ -250,7 +256,7 @@ uint64_t account_left(const struct account *account)
 
 	if (limit_bytes > wish_bytes)
 		limit_bytes = wish_bytes;
-	/* What it must give back is of what is free, too. */
+	/* Free credit may have to be given back, too. */
 	if (credited_bytes > limit_bytes) {
 		uint64_t free_bytes = load(&account->free_bytes);
 		uint64_t over_bytes = credited_bytes - limit_bytes;
@@ -262,7 +268,7 @@ uint64_t account_left(const struct account *account)
 
 uint64_t account_spent(const struct account *account)
 {
-	/* In this order: what is fetched in between makes it too little, not too much. */
+	/* In this order: credit fetched in between makes the result too small, not too large. */
 	uint64_t credit_bytes = __atomic_load_n(&account->credit_bytes, __ATOMIC_ACQUIRE);
 	uint64_t free_bytes = load(&account->free_bytes);
 

@@ -1,24 +1,24 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Heaps and budgets of a lease, in numbers
+ * Heaps and budgets of a lease, as numbers
  *
- * Vulkan has it that a budget is neither 0 nor more than the heap, and that it is what a program
- * may have in all, not what is left.
+ * By Vulkan's definition a budget is neither 0 nor larger than the heap, and it is a program's
+ * total, not the remainder.
  */
 #include <stdint.h>
 
-/* Of a device-local heap. */
+/* Sizes of a device-local heap. */
 struct budget_heap {
-	uint64_t size_bytes;          /* as it is told to the program */
-	uint64_t driver_used_bytes;   /* 0 where the driver does not say */
-	uint64_t driver_budget_bytes; /* likewise */
+	uint64_t size_bytes;          /* size reported to the program */
+	uint64_t driver_used_bytes;   /* 0 if the driver does not report it */
+	uint64_t driver_budget_bytes; /* 0 if the driver does not report it */
 	uint64_t counted_bytes;
-	uint64_t kept_bytes; /* charged beside that */
-	uint64_t left_bytes; /* of the lease */
+	uint64_t kept_bytes; /* charged in addition to counted_bytes */
+	uint64_t left_bytes; /* left of the lease */
 };
 
-/* A heap of a device with a lease of at most @max_bytes. */
+/* Return the size to report for a heap under a lease of at most @max_bytes. */
 static inline uint64_t budget_heap_bytes(uint64_t heap_bytes, uint64_t max_bytes)
 {
 	return heap_bytes < max_bytes ? heap_bytes : max_bytes;

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Instances and devices of Vulkan, and what is below them
+ * Instances and devices of Vulkan, and the functions of the next layer
  *
- * Two lists of entries that are never freed but used again: whoever looks something up may walk
- * them at any time, and a program that makes and destroys instances for days needs no more of them
- * than it has had at once. The lock of who changes them is in memory that fork() wipes, so that a
- * child finds it free; the lists themselves are inherited, for a child may destroy what it has
- * inherited.
+ * Two lists hold entries that are never freed but reused, so that lookups may walk the lists at any
+ * time. A program that makes and destroys instances for days needs no more entries than it had at
+ * one time. The lock for changes is in memory that fork() wipes, so a child finds it free. The
+ * lists themselves are inherited, because a child may destroy what it has inherited.
  */
 #include "libclient/layer/dispatch.h"
 
@@ -20,7 +19,7 @@
 struct entry {
 	struct entry *next;
 	const void *key; /* atomic; NULL: free */
-	void *object;    /* written before the key */
+	void *object;    /* stored before the key */
 };
 
 static struct entry *instances, *devices; /* atomic */
@@ -212,7 +211,7 @@ struct physical *dispatch_physical(VkPhysicalDevice handle)
 		return NULL;
 	physical->instance = instance;
 	physical->handle = handle;
-	/* Without a lock: it is the driver that is asked. */
+	/* No lock is held while the driver is called. */
 	ask_properties(physical);
 	pthread_mutex_lock(process_list_lock());
 	other = find_physical(instance, handle);

@@ -1,11 +1,11 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Instances and devices of Vulkan, and what is below them
+ * Instances and devices of Vulkan, and the functions of the next layer
  *
- * Found by the first word of a handle, which is the loader's and the same for all that belongs to
- * one instance or device. Finding takes no lock. What is found stays until it is destroyed, which
- * Vulkan forbids while it is in use.
+ * They are found by the first word of a handle, which is the loader's and the same for all handles
+ * of one instance or device. Finding takes no lock. An object stays valid until it is destroyed,
+ * which Vulkan forbids while it is in use.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,31 +16,31 @@
 #include "libclient/layer/gpu.h"
 #include "libclient/layer/table.h"
 
-/* A physical device, of one instance. */
+/* A physical device of one instance. */
 struct physical {
 	struct physical *next;
 	struct instance *instance;
 	VkPhysicalDevice handle;
 	struct gpu_identity identity;
-	bool is_cpu;     /* its memory is the machine's */
+	bool is_cpu;     /* a CPU renderer: its memory is host memory */
 	bool has_budget; /* the driver has VK_EXT_memory_budget */
-	bool can_budget; /* vkGetPhysicalDeviceMemoryProperties2() is there to tell it */
+	bool can_budget; /* vkGetPhysicalDeviceMemoryProperties2() is available */
 	struct gpu *gpu; /* atomic; of this process or, in a child, of its parent */
-	VkPhysicalDeviceMemoryProperties memory; /* the driver's */
-	uint32_t local_heaps;                    /* bits */
+	VkPhysicalDeviceMemoryProperties memory; /* as the driver reports them */
+	uint32_t local_heaps;                    /* bits: device-local heaps */
 };
 
 struct instance {
 	VkInstance handle;
-	PFN_vkGetInstanceProcAddr get_proc_addr; /* the next layer's, as all of these */
+	PFN_vkGetInstanceProcAddr get_proc_addr; /* the next layer's, as are all functions here */
 	PFN_GetPhysicalDeviceProcAddr get_physical_proc_addr; /* NULL with old loaders */
 	PFN_vkDestroyInstance destroy;
 	PFN_vkEnumerateDeviceExtensionProperties enumerate_extensions;
 	PFN_vkGetPhysicalDeviceProperties properties;
-	PFN_vkGetPhysicalDeviceProperties2 properties2; /* NULL: there is none */
+	PFN_vkGetPhysicalDeviceProperties2 properties2; /* NULL: not available */
 	PFN_vkGetPhysicalDeviceMemoryProperties memory_properties;
-	PFN_vkGetPhysicalDeviceMemoryProperties2 memory_properties2; /* NULL: there is none */
-	struct physical *physicals;                                  /* atomic; only grows */
+	PFN_vkGetPhysicalDeviceMemoryProperties2 memory_properties2; /* NULL: not available */
+	struct physical *physicals; /* atomic; the list only grows */
 };
 
 struct device {
@@ -50,10 +50,10 @@ struct device {
 	PFN_vkDestroyDevice destroy;
 	PFN_vkAllocateMemory allocate;
 	PFN_vkFreeMemory free;
-	PFN_vkGetMemoryFdKHR get_fd; /* NULL: there is none */
-	struct physical *physical;   /* the first */
-	uint32_t n_gpus;             /* 0: none of it is leased, nothing is counted */
-	struct gpu *gpus[VK_MAX_DEVICE_GROUP_SIZE]; /* NULL: that one is not leased */
+	PFN_vkGetMemoryFdKHR get_fd; /* NULL: not available */
+	struct physical *physical;   /* the first of a group */
+	uint32_t n_gpus;             /* 0: no physical device is leased, nothing is counted */
+	struct gpu *gpus[VK_MAX_DEVICE_GROUP_SIZE]; /* NULL: this physical device is not leased */
 	struct table table;
 };
 
@@ -63,20 +63,26 @@ struct device {
 int dispatch_add_instance(struct instance *instance);
 int dispatch_add_device(struct device *device);
 
-/* Of a handle of the instance or device itself, or of what belongs to it. NULL: it is not known. */
+/*
+ * Find an instance or a device by its handle, or by a handle that belongs to it. Return: NULL if it
+ * is unknown.
+ */
 struct instance *dispatch_instance(const void *handle);
 struct device *dispatch_device(const void *handle);
 
-/* After that it is not found any more. Return: it. */
+/*
+ * Remove an instance or a device from the lists, so that it is not found any more. Return: the
+ * removed object.
+ */
 struct instance *dispatch_remove_instance(VkInstance handle);
 struct device *dispatch_remove_device(VkDevice handle);
 
-/* Frees it with what is known of its physical devices. */
+/* Free an instance and the records of its physical devices. */
 void dispatch_free_instance(struct instance *instance);
 
-/* Return: NULL without memory. */
+/* Find or record a physical device. Return: NULL without memory. */
 struct physical *dispatch_physical(VkPhysicalDevice handle);
-/* Its lease may be asked for. Return: NULL without memory. */
+/* Find the device's lease; may request one from the broker. Return: NULL without memory. */
 struct gpu *dispatch_gpu(struct physical *physical, bool insist);
 
 /*
@@ -93,9 +99,9 @@ VkResult memory_allocate(struct device *device, const VkMemoryAllocateInfo *info
 void memory_free(struct device *device, VkDeviceMemory memory,
 		 const VkAllocationCallbacks *allocator);
 VkResult memory_get_fd(struct device *device, const VkMemoryGetFdInfoKHR *info, int *ret_fd);
-/* For table_deinit(), of a struct device: a program has left it. */
+/* Uncharge an allocation that the program leaked; for table_deinit() of a struct device. */
 void memory_forget(const struct allocation *allocation, void *device);
-/* Asks the driver what it has for itself, and charges that. */
+/* Read the driver's own memory use, and charge the overhead. */
 void memory_look(struct physical *physical, struct gpu *gpu);
 
 /* ---- properties.c ---- */

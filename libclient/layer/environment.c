@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a program's environment says of its lease
+ * Settings of a lease in a program's environment
  *
- * A value that cannot be read is not ignored: who set it wanted a limit, and would not get it. It
- * becomes the sentence with which devices are refused. Numbers are read by hand, because strtod()
- * depends on the program's locale, where a comma may be a point.
+ * An unreadable value is an error, because the user asked for a limit and would not get it. The
+ * error becomes the sentence with which devices are refused. Numbers are parsed by hand, because
+ * strtod() depends on the program's locale, which may use a decimal comma.
  */
 #include "libclient/layer/environment.h"
 
@@ -33,7 +33,7 @@ static const struct unit duration_units[] = {
 	{"min", 60000000000u}, {"h", 3600000000000u}, {NULL, 0},
 };
 
-/* Digits, perhaps a point and more, and a unit. Rounded down. */
+/* Parse digits, an optional point with more digits, and a unit. Rounds down. */
 static bool parse(const char *text, const struct unit *units, uint64_t *ret)
 {
 	uint64_t whole = 0, fraction = 0, scale = 1, value;
@@ -58,7 +58,10 @@ static bool parse(const char *text, const struct unit *units, uint64_t *ret)
 	if (!units->name || (scale > 1 && units->factor == 1) ||
 	    __builtin_mul_overflow(whole, units->factor, &value))
 		return false;
-	/* Of units up to 2^40 and 10^13, parts of a million: no overflow in 128 bits. */
+	/*
+	 * Units are at most 2^40 and 3.6 * 10^12, fractions have six digits: 128 bits do not
+	 * overflow.
+	 */
 	fraction = (uint64_t)((unsigned __int128)fraction * units->factor / scale);
 	return !__builtin_add_overflow(value, fraction, ret);
 }
@@ -83,7 +86,7 @@ bool environment_parse_duration(const char *text, uint64_t *ret_ns)
 	return true;
 }
 
-/* A variable that is set, and not to nothing. */
+/* Return the value of a variable; NULL if it is not set or empty. */
 static const char *variable(const char *name)
 {
 	const char *text = getenv(name);
@@ -149,7 +152,7 @@ void environment_read(struct environment *ret)
 	const char *text;
 
 	memset(ret, 0, sizeof(*ret));
-	/* Would be written with the rights of the program. */
+	/* The program would write the file with its own rights. */
 	text = secure_getenv("RINGBROKER_LEASE_LOG");
 	ret->log_path = text && text[0] ? text : NULL;
 	read_number(ret);

@@ -1,26 +1,33 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * What a program's environment says of its lease
+ * Settings of a lease in a program's environment
  *
- * Read once per process, when the program first asks for a device's memory. Paths are not taken
- * from the environment of a program that has more rights than who started it.
+ * The environment is read once per process, when the program first queries a device's memory. A
+ * program with more rights than the user who started it ignores paths in the environment.
  */
 #include <stdbool.h>
 #include <stdint.h>
 
 struct environment {
-	uint32_t lease; /* RINGBROKER_LEASE: the number of one to join; 0: one of its own */
-	uint64_t min_bytes, wish_bytes, max_bytes; /* else, as in struct rbk_lease_options */
-	uint64_t wait_ns;                          /* RINGBROKER_LEASE_WAIT; 0: not at all */
-	const char *log_path;                      /* RINGBROKER_LEASE_LOG; "-": stderr; NULL */
-	char error[256]; /* why there can be no lease; "": nothing is wrong */
+	uint32_t lease; /* RINGBROKER_LEASE: the lease to join; 0: open a new one */
+	/* for a new lease, as in struct rbk_lease_options */
+	uint64_t min_bytes, wish_bytes, max_bytes;
+	uint64_t wait_ns;     /* RINGBROKER_LEASE_WAIT; 0: do not wait */
+	const char *log_path; /* RINGBROKER_LEASE_LOG; "-": stderr; NULL: no log */
+	char error[256];      /* reason why no lease is possible; "": none */
 };
 
 void environment_read(struct environment *ret);
 
-/* "4GiB", "1.5G", "4096". Return: false, and *ret_bytes is untouched, if @text is no size. */
+/*
+ * Parse a size: "4GiB", "1.5G", "4096". Return: false if @text is not a size; *ret_bytes is then
+ * unchanged.
+ */
 bool environment_parse_size(const char *text, uint64_t *ret_bytes);
 
-/* "30s", "500ms", "2min", "1.5", which is seconds. Return: likewise. */
+/*
+ * Parse a duration: "30s", "500ms", "2min", or seconds, "1.5". Return: false if @text is not a
+ * duration; *ret_ns is then unchanged.
+ */
 bool environment_parse_duration(const char *text, uint64_t *ret_ns);

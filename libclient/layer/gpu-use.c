@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Bytes of a device that this process uses, the most that it used, and those that the broker knows.
+/*
+ * Bytes of a device that this process uses, their peak, and the bytes last reported to the broker.
  */
 #include <ringbroker/lease.h>
 
@@ -39,7 +40,7 @@ void gpu_note_told(struct gpu *gpu, const struct rbk_lease_use *use)
 {
 	uint64_t peak_bytes = __atomic_load_n(&gpu->peak_bytes, __ATOMIC_RELAXED);
 
-	/* If another thread has noted more, that stays. */
+	/* Keep a higher peak that another thread has recorded meanwhile. */
 	if (peak_bytes <= use->peak_bytes)
 		__atomic_compare_exchange_n(&gpu->peak_bytes, &peak_bytes, 0, false,
 					    __ATOMIC_RELAXED, __ATOMIC_RELAXED);
@@ -72,7 +73,7 @@ void gpu_set_driver_bytes(struct gpu *gpu, uint64_t bytes)
 	uint32_t local_heaps = __atomic_load_n(&gpu->local_heaps, __ATOMIC_RELAXED);
 	uint64_t known_bytes = 0;
 
-	/* The driver counts as often as it was given something. */
+	/* The driver counts an object once per allocation or import. */
 	for (; local_heaps; local_heaps &= local_heaps - 1)
 		known_bytes += __atomic_load_n(&gpu->live_bytes[__builtin_ctz(local_heaps)],
 					       __ATOMIC_RELAXED);

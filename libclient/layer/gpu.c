@@ -1,29 +1,31 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The leases of this process, one of each device that it uses
+ * The leases of this process, one for each device that it uses
  *
- * One connection for all, made when the program first asks for a device's memory: heaps and budgets
- * are to be those of the lease, and what is reported as budget must be granted by then, or two
- * programs would fit themselves into the same room. It is kept to the end of the process, whose end
- * is the release; the library stays loaded (-z nodelete), or it would forget it with the last
- * instance.
+ * All leases share one connection, made when the program first queries a device's memory: heaps and
+ * budgets must be those of the lease, and a reported budget must already be granted, or two
+ * programs would size themselves for the same room. The connection is kept until the process ends,
+ * which releases the leases. The library stays loaded (-z nodelete), or unloading it with the last
+ * instance would lose the connection.
  *
- * Whoever gives something back waits for nothing: the broker is told, and its answer read by who
- * asks next. Whoever asks waits a moment for the answer. If that has passed, nobody waits until the
- * broker has said something.
+ * Giving back never waits: the broker is told, and its answer is read by the next request. A
+ * request for credit waits up to the timeout for the answer. After a timeout no request waits until
+ * the broker has sent an answer.
  *
- * When the broker ends, everybody goes on within the credit that he has. Who needs more connects
- * anew, once a second at most, and tells the new broker what is here: leases, then objects. Most
- * programs need no more once they have begun, and the broker would give others what is theirs: so a
- * thread sleeps until the connection ends, and does the same. Without it, where there can be none,
- * the rest works.
+ * When the broker ends, all threads go on within their credit. A thread that needs more reconnects,
+ * at most once a second, and reports to the new broker what this process holds: leases, then
+ * objects. Most programs need no more memory once they are running, and the broker would grant
+ * their memory to others. A thread therefore sleeps until the connection ends, and then reconnects.
+ * If that thread cannot be created, the rest still works.
  *
- * Everything lives in pages that fork() wipes: a child finds no process, no devices, and locks that
- * nobody holds. What it has inherited is not freed.
+ * All state lives in pages that fork() wipes: a child finds no process, no devices, and free locks.
+ * Inherited memory is not freed.
  *
- * Locks, from the outside: process.lock (setting up, and moving); process.using: read for each
- * request, written while the leases move to another connection; objects_lock of a device, which who
- * moves waits for: so who has it only tries for process.using.
+ * Locks, from the outermost to the innermost:
+ * - process.lock: setting up, and moving leases
+ * - process.using: read-locked for each request, write-locked while the leases move to another
+ * connection
+ * - objects_lock of a device; moving waits for it, so its holder only tries process.using
  */
 #include <errno.h>
 #include <poll.h>
@@ -49,7 +51,7 @@
 
 /* ---- The connection ---- */
 
-/* Under process.lock. */
+/* Connect to a broker that has leases. Under process.lock. */
 static int connect_now(struct rbk **ret, struct rbk_error *error)
 {
 	struct rbk_options options = {.size = sizeof(options), .timeout_ns = REQUEST_TIMEOUT_NS};
@@ -70,7 +72,7 @@ static bool is_lost(int r)
 	return r == -ECONNRESET || r == -EPIPE || r == -EPROTO;
 }
 
-/* Under process.lock and process.using, for writing: what a new broker should know. */
+/* Report a lease to a new broker. Under process.lock and process.using, write-locked. */
 static void restore(struct gpu *gpu)
 {
 	struct account *account = &gpu->account;
@@ -84,7 +86,7 @@ static void restore(struct gpu *gpu)
 	if (!r) {
 		account_set_page(account, rbk_lease_page(gpu->lease));
 		gpu->connection = layer_process->connection;
-		/* It knows what is held, and not yet how much of it is used. */
+		/* The broker knows the bytes held, but not yet the use. */
 		__atomic_store_n(&gpu->told_bytes, UINT64_MAX, __ATOMIC_RELAXED);
 		objects_restore(gpu);
 	}
@@ -97,8 +99,10 @@ static void restore(struct gpu *gpu)
 		    rbk_lease_number(gpu->lease), (unsigned long long)credit_bytes);
 }
 
-/* Has the leases move to another connection, and makes one first if that is lost. Under
- * process.lock. */
+/*
+ * Move the leases to the current connection, and make a new one first if @is_lost_too. Under
+ * process.lock.
+ */
 static void move(bool is_lost_too)
 {
 	struct rbk_error error = {""};
@@ -123,7 +127,10 @@ static void move(bool is_lost_too)
 	pthread_rwlock_unlock(&layer_process->using);
 }
 
-/* After a request on connection @connection was lost. Return: is it worth another try? */
+/*
+ * Reconnect after a request on connection @connection was lost. Return true if the request should
+ * be repeated.
+ */
 static bool reconnect(struct gpu *gpu, uint64_t connection)
 {
 	bool is_moved;
@@ -171,7 +178,7 @@ static int source_give(void *context, uint64_t bytes)
 	struct rbk_lease_use use;
 	int r;
 
-	/* vkFreeMemory() waits for no connection. */
+	/* vkFreeMemory() does not wait while leases move. */
 	if (pthread_rwlock_tryrdlock(&layer_process->using))
 		return -EBUSY;
 	gpu_describe_use(gpu, &use);
@@ -191,7 +198,7 @@ void gpu_report(struct gpu *gpu)
 
 static const struct account_source source = {.take = source_take, .give = source_give};
 
-/* ---- What is told unasked ---- */
+/* ---- Unsolicited reports ---- */
 
 static void report_changes(void)
 {
@@ -201,14 +208,14 @@ static void report_changes(void)
 		if (gpu_state(gpu) != GPU_LEASED)
 			continue;
 		objects_sweep(gpu);
-		/* What could not be given when it was freed. */
+		/* Give back credit that could not be given back when it was freed. */
 		account_trim(&gpu->account);
 		if (!gpu_is_told(gpu))
 			gpu_report(gpu);
 	}
 }
 
-/* Many programs end without an end of their devices. */
+/* Report at exit: many programs end without destroying their devices. */
 __attribute__((__destructor__)) static void report_at_exit(void)
 {
 	if (layer_process)
@@ -217,7 +224,7 @@ __attribute__((__destructor__)) static void report_at_exit(void)
 
 /* ---- The connection's end ---- */
 
-/* Under process.lock: has the connection not all leases? */
+/* Return true if a lease is not on the current connection. Under process.lock. */
 static bool is_behind(void)
 {
 	for (struct gpu *gpu = layer_process->gpus; gpu; gpu = gpu->next)
@@ -227,10 +234,10 @@ static bool is_behind(void)
 }
 
 /*
- * Sleeps until there is something to be mended, with a reference of its own: the connection's
- * socket could be closed meanwhile, and its number be another file's. In between it tells the
- * broker what is used, if that has changed: who allocates within the credit that he has asks for
- * nothing.
+ * Watch the connection, and reconnect when it ends. The thread holds its own reference while it
+ * sleeps: otherwise the connection's socket could be closed meanwhile, and its number reused for
+ * another file. Between sleeps the thread reports changed use to the broker, because allocations
+ * within the credit send no requests.
  */
 static void *watch(void *unused)
 {
@@ -263,7 +270,7 @@ static void *watch(void *unused)
 	return NULL;
 }
 
-/* Under process.lock. */
+/* Start watch(). Under process.lock. */
 static void begin_to_watch(void)
 {
 	pthread_attr_t attributes;
@@ -274,7 +281,7 @@ static void begin_to_watch(void)
 	if (layer_process->is_watched || pthread_attr_init(&attributes))
 		return;
 	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-	/* Signals are the program's. */
+	/* Block all signals in the thread: they are for the program's threads. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	r = pthread_create(&thread, &attributes, watch, NULL);
@@ -287,7 +294,9 @@ static void begin_to_watch(void)
 
 /* ---- Opening ---- */
 
-/* The broker's index of a device of that name. Return: 0; -ENODEV; errors of the connection. */
+/*
+ * Find the broker's index of the device called @name. Return: 0; -ENODEV; errors of the connection.
+ */
 static int find_index(const char *name, uint32_t *ret_device, struct rbk_error *error)
 {
 	struct rbk_device devices[RBK_MAX_DEVICES];
@@ -299,7 +308,7 @@ static int find_index(const char *name, uint32_t *ret_device, struct rbk_error *
 		return r;
 	}
 	for (unsigned int i = 0; i < n && i < RBK_MAX_DEVICES; i++)
-		/* The broker's names may be shorter. */
+		/* The broker truncates names. */
 		if (devices[i].kind != RBK_DEVICE_KIND_CPU &&
 		    strncmp(devices[i].name, name, sizeof(devices[i].name) - 1) == 0) {
 			*ret_device = devices[i].index;
@@ -309,7 +318,7 @@ static int find_index(const char *name, uint32_t *ret_device, struct rbk_error *
 	return -ENODEV;
 }
 
-/* Under process.lock, on the connection that there is. */
+/* Request the lease on the current connection. Under process.lock. */
 static int ask_for_lease(struct gpu *gpu, struct rbk_lease_options *options,
 			 struct rbk_error *error)
 {
@@ -332,7 +341,7 @@ static int ask_for_lease(struct gpu *gpu, struct rbk_lease_options *options,
 	return -ENODEV;
 }
 
-/* Under process.lock. */
+/* Open the device's lease, connecting first if necessary. Under process.lock. */
 static int open_lease(struct gpu *gpu, struct rbk_error *error)
 {
 	const struct environment *environment = &layer_process->environment;
@@ -368,8 +377,10 @@ static int open_lease(struct gpu *gpu, struct rbk_error *error)
 	return r;
 }
 
-/* Under process.lock. A lease that was asked for in vain may be given yet, and nobody know it: the
- * connection's end takes it back. */
+/*
+ * Close the connection after a timeout, unless it has leases. The broker may still grant the lease
+ * that timed out; ending the connection releases it. Under process.lock.
+ */
 static void forget_connection(void)
 {
 	for (struct gpu *gpu = layer_process->gpus; gpu; gpu = gpu->next)
@@ -379,9 +390,9 @@ static void forget_connection(void)
 }
 
 /*
- * Does it concern no lease? A renderer on the processor does not, beside a card: it has none of the
- * card's memory. But where the broker has no card, or has such a renderer itself, under whatever
- * name, this may be what was to be held to a lease. Under process.lock, connected.
+ * Return true if the device needs no lease. A CPU renderer needs none beside a card, because it
+ * uses none of the card's memory. But if the broker has no card, or has such a renderer itself,
+ * under any name, the device may be the one to be leased. Under process.lock, connected.
  */
 static bool is_foreign(const struct gpu *gpu)
 {
@@ -398,7 +409,7 @@ static bool is_foreign(const struct gpu *gpu)
 	return has_card && !has_renderer;
 }
 
-/* Under process.lock. */
+/* Try to open the device's lease, and set its state. Under process.lock. */
 static void try_open(struct gpu *gpu)
 {
 	struct rbk_error error = {""};
@@ -438,7 +449,7 @@ static bool is_same(const struct gpu_identity *a, const struct gpu_identity *b)
 	return strcmp(a->name, b->name) == 0;
 }
 
-/* Under process.lock, or not: the list never gets shorter. */
+/* Find a device. Needs no lock: the list only grows. */
 static struct gpu *find(const struct gpu_identity *identity)
 {
 	struct gpu *gpu = __atomic_load_n(&layer_process->gpus, __ATOMIC_ACQUIRE);

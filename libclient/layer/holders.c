@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Does anybody have it yet: descriptors of a file, wherever they are
+ * Detection of the last descriptor of a file in any process
  *
- * The kernel keeps a lock that was set on an open file description until the last of whoever has
- * that is gone: descriptors of any process, those in messages that nobody has received, mappings.
- * So one is set on what is handed out, and asked for through a description of our own, of the same
- * file. The driver has the same description as whoever it was handed to.
+ * The kernel keeps a lock on an open file description until its last holder is gone: descriptors of
+ * any process, descriptors in messages in flight, mappings. The layer therefore sets a lock on each
+ * exported descriptor, and queries it through its own description of the same file. The driver
+ * shares its description with every receiver.
  *
- * The files of dma-bufs cannot be opened anew. But for them the kernel tells how many there are:
- * then we keep a descriptor, and see whether that is the only one.
+ * Files of dma-bufs cannot be opened anew, but the kernel reports their number of references. For a
+ * dma-buf the layer keeps a descriptor, and checks whether that is the only reference.
  */
 #include "libclient/layer/holders.h"
 
@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 struct holders {
-	struct holders *next; /* in the list of all, for children */
+	struct holders *next; /* in the list of all, for after_fork_in_child() */
 	int fd;
 };
 
@@ -38,7 +38,7 @@ static void after_fork(void)
 	pthread_mutex_unlock(&lock);
 }
 
-/* A child would keep it in being. */
+/* A child's copies would keep the files in use. */
 static void after_fork_in_child(void)
 {
 	for (struct holders *holders = all; holders; holders = holders->next)
@@ -52,7 +52,7 @@ static void watch_forks(void)
 	pthread_atfork(before_fork, after_fork, after_fork_in_child);
 }
 
-/* Of a dma-buf's file. Return: how many references there are; -1: it is none. */
+/* Return the number of references to a dma-buf's file; -1: not a dma-buf. */
 static long count(int fd)
 {
 	char path[48], line[128];
@@ -80,7 +80,7 @@ static bool is_locked(int fd)
 	return fcntl(fd, F_OFD_GETLK, &lock_there) || lock_there.l_type != F_UNLCK;
 }
 
-/* Return: a description of our own of the same file; -1. */
+/* Open the file of @fd anew. Return: a descriptor with its own description; -1. */
 static int open_anew(int fd)
 {
 	struct stat stat, opened;
@@ -106,7 +106,7 @@ static int lock_for_ever(int fd)
 	return fcntl(fd, F_OFD_SETLK, &shared);
 }
 
-/* Return: what to look at; -1. */
+/* Begin to watch. Return: the descriptor to watch by; -1. */
 static int watch(int fd)
 {
 	int anew;

@@ -1,27 +1,32 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Does anybody have it yet: descriptors of a file, wherever they are
+ * Detection of the last descriptor of a file in any process
  *
- * In this process and others, in messages under way, and in mappings, of whatever was made from one
- * descriptor by dup(), fork() or sending. What was opened anew by /proc is another matter. Any
- * thread; fork()ed children have none of it.
+ * Holders are descriptors in this process and others, descriptors in messages in flight, and
+ * mappings, as far as they come from one descriptor by dup(), fork() or sending. A file opened anew
+ * through /proc is not detected. Any thread; fork()ed children inherit no holders.
  */
 #include <stdbool.h>
 
 struct holders;
 
-/* Of what the descriptor @fd is, which stays the caller's. NULL: it cannot be known. */
+/*
+ * Watch the file of descriptor @fd, which stays the caller's. Return: NULL if its holders cannot be
+ * detected.
+ */
 struct holders *holders_new(int fd);
 
-/* @fd is another descriptor of the same. Return: false: who has that cannot be known. */
+/* Add @fd, another descriptor of the same file. Return: false if its holders cannot be detected. */
 bool holders_add(const struct holders *holders, int fd);
 
-/* Has anybody but us? Also if that cannot be known. */
+/*
+ * Return true if the file has a holder other than @holders itself, or if that cannot be detected.
+ */
 bool holders_any(const struct holders *holders);
 
-/* Is the descriptor @fd the one that it looks by? @holders may be NULL. */
+/* Return true if @fd is the descriptor by which @holders watches. @holders may be NULL. */
 bool holders_is_own(const struct holders *holders, int fd);
 
-/* Return: NULL. */
+/* Stop watching. Return: NULL. */
 struct holders *holders_free(struct holders *holders);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the loader and programs call
+ * Functions that the loader and programs call
  *
- * The loader finds the layer by its manifest, asks it for interface version 2, and chains it
- * between the program, with whatever layers are above, and the driver, with whatever is below.
+ * The loader finds the layer by its manifest, asks it for interface version 2, and inserts it into
+ * the chain between the program, with any layers above, and the driver, with any layers below.
  * Functions of the next layer are looked up once, when an instance or a device is made: later
  * look-ups through the loader would return the top of the chain.
  *
- * A device of which there can be no lease is not made. The sentence that says why goes to standard
- * error, since programs report no more than VK_ERROR_INITIALIZATION_FAILED.
+ * Creating a device fails if no lease for it is granted. The reason is written to standard error,
+ * since programs report no more than VK_ERROR_INITIALIZATION_FAILED.
  */
 #include "libclient/layer/layer.h"
 
@@ -41,7 +41,7 @@ static VkLayerInstanceCreateInfo *instance_link(const VkInstanceCreateInfo *info
 	return (VkLayerInstanceCreateInfo *)each;
 }
 
-/* Whether they may be called depends on the version that the program asked for. */
+/* Return true if the program may call the ...2() functions, by its version or extensions. */
 static bool has_properties2(const VkInstanceCreateInfo *info)
 {
 	if (info->pApplicationInfo && info->pApplicationInfo->apiVersion >= VK_API_VERSION_1_1)
@@ -130,7 +130,7 @@ static VkLayerDeviceCreateInfo *device_link(const VkDeviceCreateInfo *info)
 	return (VkLayerDeviceCreateInfo *)each;
 }
 
-/* Of a group; or NULL. */
+/* Return the description of a device group; or NULL. */
 static const VkDeviceGroupDeviceCreateInfo *device_group(const VkDeviceCreateInfo *info)
 {
 	const VkBaseInStructure *each = info->pNext;
@@ -140,7 +140,7 @@ static const VkDeviceGroupDeviceCreateInfo *device_group(const VkDeviceCreateInf
 	return (const VkDeviceGroupDeviceCreateInfo *)each;
 }
 
-/* Return: VK_SUCCESS, also if nobody has to lease it. */
+/* Get the lease of one physical device. Return: VK_SUCCESS, also if the device needs no lease. */
 static VkResult lease_physical(struct device *device, VkPhysicalDevice handle)
 {
 	struct physical *physical = dispatch_physical(handle);
@@ -185,7 +185,7 @@ static VkResult lease_all(struct device *device, VkPhysicalDevice handle,
 	return result;
 }
 
-/* What the driver is asked for: without the extension that is ours. Return: a list to be freed. */
+/* Remove the layer's own extension from the list for the driver. Return: a list to be freed. */
 static const char **strip_extensions(const struct device *device, VkDeviceCreateInfo *info)
 {
 	const char **names = calloc(info->enabledExtensionCount + 1, sizeof(*names));
@@ -320,7 +320,7 @@ static VKAPI_ATTR void VKAPI_CALL destroy_device(VkDevice handle,
 	free(device);
 }
 
-/* ---- What passes through ---- */
+/* ---- Memory functions ---- */
 
 static VKAPI_ATTR VkResult VKAPI_CALL allocate_memory(VkDevice handle,
 						      const VkMemoryAllocateInfo *info,
@@ -347,7 +347,7 @@ static VKAPI_ATTR void VKAPI_CALL get_memory_properties(VkPhysicalDevice handle,
 {
 	struct physical *physical = dispatch_physical(handle);
 
-	/* Without memory for a note of it: as if there were none. */
+	/* Without memory for its record, report a device without memory types. */
 	if (physical)
 		properties_memory(physical, ret);
 	else
@@ -371,7 +371,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL enumerate_extensions(VkPhysicalDevice hand
 {
 	struct physical *physical;
 
-	/* Of the layer as such, before there is anything. */
+	/* Extensions of the layer itself, before any instance exists. */
 	if (!handle) {
 		if (!layer || strcmp(layer, LAYER_NAME) != 0)
 			return VK_ERROR_LAYER_NOT_PRESENT;
@@ -392,7 +392,7 @@ enum kind {
 	KIND_DEVICE,
 };
 
-/* Is there ours only where the next layer has it, too? */
+/* Provide the layer's function always, or only if the next layer provides one. */
 enum { ALWAYS, IF_BELOW };
 
 static const struct function {
@@ -431,7 +431,7 @@ static const struct function *find_function(const char *name)
 	return NULL;
 }
 
-/* Ours, unless it depends on the next one, which is not there. */
+/* Return the layer's function, unless it depends on a next function that does not exist. */
 static PFN_vkVoidFunction choose(const struct function *ours, PFN_vkVoidFunction below)
 {
 	return ours && (below || ours->when == ALWAYS) ? ours->function : below;
@@ -456,7 +456,7 @@ static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_instance_proc_addr(VkInstanc
 	const struct function *ours = find_function(name);
 	struct instance *instance;
 
-	/* The loader asks for vkCreateInstance() of an instance that is yet to be made. */
+	/* The loader asks for vkCreateInstance() before the instance exists. */
 	if (ours && ours->kind == KIND_INSTANCE)
 		return ours->function;
 	instance = handle ? dispatch_instance(handle) : NULL;
@@ -479,7 +479,7 @@ static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_physical_proc_addr(VkInstanc
 	return choose(ours, below);
 }
 
-/* The one function that the library exports. */
+/* The only function that the library exports. */
 __attribute__((__visibility__("default"))) VKAPI_ATTR VkResult VKAPI_CALL
 vkNegotiateLoaderLayerInterfaceVersion(VkNegotiateLayerInterface *negotiation);
 

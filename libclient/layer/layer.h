@@ -3,10 +3,11 @@
 /*
  * The Vulkan layer that holds a program to a lease
  *
- * Files: layer.c (what the loader and programs call), dispatch.[ch] (instances and devices),
- * memory.c (allocations), properties.c and budget.h (what programs are told), gpu.[ch] (leases and
- * the connection), objects.[ch] and holders.[ch] (what is exported and imported), account.[ch]
- * (credit), table.[ch] (handles), environment.[ch] and say.[ch].
+ * Files: layer.c (functions that the loader and programs call), dispatch.[ch] (instances and
+ * devices), memory.c (allocations), properties.c and budget.h (reported memory sizes), gpu.[ch] and
+ * gpu-use.c (leases and the connection), process.[ch] (state of the process), objects.[ch] and
+ * holders.[ch] (exported and imported memory), account.[ch] (credit), table.[ch] (handles),
+ * environment.[ch] and say.[ch] (log).
  */
 #include <stdint.h>
 #include <time.h>

@@ -2,20 +2,20 @@
 /*
  * Allocating, freeing and exporting device memory
  *
- * What counts is what lies in a device's own memory: allocations of device-local heaps, dedicated
- * and exportable ones too, in whole pages and once for each device of a group that gets an instance
- * of it; and what is imported by descriptor. Host memory that is imported stays the host's, even
- * where the driver gives it a device-local type.
+ * The layer counts the device's own memory: allocations of device-local heaps, including dedicated
+ * and exportable ones, in whole pages, once for each device of a group that has an instance of the
+ * allocation; and imports by descriptor. Imported host memory is not counted, even where the driver
+ * gives it a device-local type.
  *
- * Charged before the driver is asked, so that the lease holds at every moment; counted as live
- * before and until after, so that what the driver has beside it is never overestimated. A handle
- * leaves the table before the driver is told to free it, because another thread may get the same
- * one the moment that it is free.
+ * An allocation is charged before the call of the driver, so that the lease holds at every moment.
+ * It is counted as live before the call that allocates it and until after the call that frees it,
+ * so that driver overhead is never overestimated. A handle is removed from the table before the
+ * driver frees it, because another thread may get the same handle the moment that it is free.
  *
- * What drivers allocate for themselves (command buffers, descriptor pools, swapchain images, sparse
- * page tables) does not come by here. The driver tells how much it has in all: it is asked each
- * time that a program asks for its budget, every so many allocations, and before one is refused;
- * what is beside the rest is charged then.
+ * Memory that drivers allocate for themselves (command buffers, descriptor pools, swapchain images,
+ * sparse page tables) does not pass through this layer. The driver reports its total. The layer
+ * reads the total each time that a program reads its budget, every LOOK_EVERY allocations, and
+ * before it refuses an allocation; the difference is then charged as driver overhead.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -28,12 +28,12 @@
 
 enum { PAGE_BYTES = 4096, LOOK_EVERY = 256 };
 
-/* What an allocation is to be. */
+/* A requested allocation. */
 struct wanted {
 	uint64_t bytes;
-	int import_fd; /* -1: it is none */
-	bool is_host;  /* memory of the process is imported */
-	uint32_t gpus; /* bits: instances of it */
+	int import_fd; /* -1: no import */
+	bool is_host;  /* host memory of the process is imported */
+	uint32_t gpus; /* bits: the device's gpus that get an instance */
 	uint32_t heap;
 };
 
@@ -65,7 +65,10 @@ static void look_at(const void *chain, struct wanted *wanted)
 	}
 }
 
-/* Of a device group's heap with one instance for all, the first device has it. */
+/*
+ * Choose the gpus to charge. The first device is charged for a heap that has one instance for the
+ * whole group.
+ */
 static void choose_gpus(const struct device *device, struct wanted *wanted)
 {
 	const VkMemoryHeap *heap = &device->physical->memory.memoryHeaps[wanted->heap];
@@ -91,7 +94,7 @@ static void count(struct gpu *gpu, uint32_t heap, uint64_t bytes)
 
 static void uncount(struct gpu *gpu, uint32_t heap, uint64_t bytes, bool is_undone)
 {
-	/* What the driver did not give was never there. */
+	/* An allocation that the driver refused was never part of the peak. */
 	if (!is_undone)
 		gpu_note_peak(gpu);
 	__atomic_fetch_sub(&gpu->live_bytes[heap], bytes, __ATOMIC_RELAXED);
@@ -109,7 +112,7 @@ void memory_look(struct physical *physical, struct gpu *gpu)
 	};
 	uint64_t bytes = 0;
 
-	/* A processor's driver tells what the machine uses, not the process. */
+	/* A CPU renderer's driver reports the memory use of the machine, not of the process. */
 	if (physical->is_cpu || !physical->has_budget || !physical->can_budget)
 		return;
 	physical->instance->memory_properties2(physical->handle, &properties);
@@ -130,7 +133,10 @@ static int charge_gpu(struct gpu *gpu, const struct wanted *wanted, struct alloc
 	return r;
 }
 
-/* As charge_gpu(). What is charged for nothing goes before anything is refused. */
+/*
+ * Charge as charge_gpu(), but release stale charges before refusing: objects without holders, and
+ * overhead that has shrunk.
+ */
 static int charge_at_need(struct device *device, struct gpu *gpu, const struct wanted *wanted,
 			  struct allocation *allocation)
 {
@@ -142,7 +148,7 @@ static int charge_at_need(struct device *device, struct gpu *gpu, const struct w
 		return 0;
 	is_kept = __atomic_load_n(&gpu->n_kept, __ATOMIC_RELAXED) > 0;
 	objects_sweep(gpu);
-	/* It may have been looked at while another thread freed. */
+	/* The overhead may have been read while another thread was freeing memory. */
 	extra_bytes = __atomic_load_n(&gpu->account.extra_bytes, __ATOMIC_RELAXED);
 	if (gpu == device->gpus[0])
 		memory_look(device->physical, gpu);
@@ -151,7 +157,7 @@ static int charge_at_need(struct device *device, struct gpu *gpu, const struct w
 	return charge_gpu(gpu, wanted, allocation);
 }
 
-/* Undoes charge() for those of @gpus. */
+/* Undo charge() for the gpus in @gpus. */
 static void uncharge(struct device *device, const struct allocation *allocation, uint32_t gpus,
 		     bool is_undone)
 {

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What may be had several times: exported memory, and imported
+ * Shared memory objects: exported memory, and imported
  *
- * Without it, exporting, freeing and importing again would have memory for nothing. An allocation
- * that is exported gives its credit to the object; the broker then takes the object for paid, and
- * the credit is less by that. Where the broker does not take it, for it is gone or has too many of
- * them, the object keeps the credit instead.
+ * Without objects, a program could export, free and import again to use memory without a charge. An
+ * exported allocation transfers its credit to the object. The broker then charges the object, and
+ * the member's credit falls by that amount. If the broker does not take the object, because it is
+ * gone or has too many, the object keeps the credit.
  *
- * Memory lives on in whatever was made of its descriptors. What was allocated here stays charged
- * here until nobody has any (holders.h), wherever they are; where that cannot be known, for ever.
- * Of what was only imported, /proc/self/fd tells whether this process has a descriptor: those
- * elsewhere are the business of who allocated it. An object that is kept for its descriptors is
- * looked at again each second, and whenever something is refused, freed or asked for that could be
- * different without it.
+ * Memory lives as long as any descriptor made of it. Memory that this process allocated stays
+ * charged here until no holder remains in any process (holders.h); where holders cannot be
+ * detected, for ever. For imported memory /proc/self/fd tells whether this process has a
+ * descriptor; holders in other processes are charged to the process that allocated it. An object
+ * kept for its descriptors is checked again each second, and whenever its release could change the
+ * result of a refusal, a free or a query.
  *
- * All under the lock of the device's objects, requests to the broker included: exporting, importing
- * and what follows of them are rare, and an object must not be dropped there after it was added
+ * All of this happens under the lock of the device's objects, requests to the broker included.
+ * Exports and imports are rare, and an object must not be dropped at the broker after it was added
  * anew.
  */
 #include "libclient/layer/objects.h"
@@ -41,13 +41,13 @@ struct object {
 	struct object *next;
 	uint64_t dev, ino;
 	uint64_t bytes;
-	uint64_t credit_bytes; /* of ours, spent on it */
+	uint64_t credit_bytes; /* credit of this member spent on the object */
 	struct holders *holders;
-	uint32_t n_owners; /* allocations; 0: descriptors keep it */
-	bool is_known;     /* to the broker */
-	bool is_had;       /* an allocation of it was exported or freed here */
-	bool is_made;      /* one of this process's own was exported */
-	bool is_found;     /* by the search for descriptors */
+	uint32_t n_owners; /* allocations; 0: only descriptors keep the object */
+	bool is_known;     /* known to the broker */
+	bool is_had;       /* an allocation of the object was exported, or freed, here */
+	bool is_made;      /* an allocation of this process was exported */
+	bool is_found;     /* found by the last search for descriptors */
 };
 
 static struct object *find(struct gpu *gpu, uint64_t dev, uint64_t ino)
@@ -74,9 +74,10 @@ static struct object *add(struct gpu *gpu, const struct stat *stat, uint64_t byt
 }
 
 /*
- * As rbk_lease_object_add(), and the next as rbk_lease_object_drop() without waiting for the
- * answer. Neither waits for the leases to move to another connection: -EBUSY; unless @is_moving,
- * where the caller moves them. Under objects_lock.
+ * Add an object at the broker as rbk_lease_object_add() does; tell_drop() drops one as
+ * rbk_lease_object_drop() does, without waiting for the answer. Neither waits while the leases move
+ * to another connection, but returns -EBUSY; @is_moving: the caller moves the leases. Under
+ * objects_lock.
  */
 static int tell_add(struct gpu *gpu, uint64_t dev, uint64_t ino, uint64_t bytes,
 		    uint64_t from_credit_bytes, bool is_moving)
@@ -106,7 +107,7 @@ static int tell_drop(struct gpu *gpu, uint64_t dev, uint64_t ino)
 	return r;
 }
 
-/* The credit of an object becomes the broker's business, if that can be. */
+/* Have the broker charge the object instead of the credit, if it accepts the object. */
 static void tell(struct gpu *gpu, struct object *object, bool is_moving)
 {
 	if (tell_add(gpu, object->dev, object->ino, object->bytes, object->credit_bytes, is_moving))
@@ -115,21 +116,21 @@ static void tell(struct gpu *gpu, struct object *object, bool is_moving)
 	object->credit_bytes = 0;
 }
 
-/* One more allocation of it. */
+/* Count another allocation of the object. */
 static void own(struct gpu *gpu, struct object *object, unsigned int heap)
 {
 	if (object->n_owners++ > 0) {
 		__atomic_fetch_add(&gpu->twice_bytes[heap], object->bytes, __ATOMIC_RELAXED);
 		return;
 	}
-	/* Was kept by a descriptor only. */
+	/* Until now only a descriptor kept the object. */
 	__atomic_fetch_sub(&gpu->kept_bytes, object->bytes, __ATOMIC_RELAXED);
 	__atomic_fetch_sub(&gpu->n_kept, 1, __ATOMIC_RELAXED);
 }
 
 /*
- * Does fstat() tell it from others? Not where the descriptor is a device's, as some drivers have
- * it, nor where it is of the one inode that the kernel has for all that need none.
+ * Return true if fstat() identifies the object. It does not where the descriptor is that of a
+ * device, as with some drivers, nor where the kernel uses its shared inode for anonymous files.
  */
 static bool has_name(const struct stat *stat)
 {
@@ -156,7 +157,7 @@ static void mark(struct gpu *gpu, int fd, const struct stat *stat)
 		object->is_found = true;
 }
 
-/* Where there is no /proc. */
+/* Search without /proc. */
 static void search_numbers(struct gpu *gpu)
 {
 	struct stat stat;
@@ -166,7 +167,7 @@ static void search_numbers(struct gpu *gpu)
 			mark(gpu, fd, &stat);
 }
 
-/* Finds out which objects this process has open. */
+/* Mark the objects of which this process has a descriptor. */
 static void search(struct gpu *gpu)
 {
 	DIR *directory = opendir("/proc/self/fd");
@@ -178,14 +179,14 @@ static void search(struct gpu *gpu)
 		search_numbers(gpu);
 		return;
 	}
-	/* Follows each link, to what is open. */
+	/* fstatat() follows each link to the open file. */
 	for (struct dirent *entry; (entry = readdir(directory));)
 		if (entry->d_name[0] != '.' && !fstatat(dirfd(directory), entry->d_name, &stat, 0))
 			mark(gpu, atoi(entry->d_name), &stat);
 	closedir(directory);
 }
 
-/* Return: false: the broker could not be told. */
+/* Forget an object, and drop it at the broker. Return: false if the broker could not be told. */
 static bool forget(struct gpu *gpu, struct object **link)
 {
 	struct object *object = *link;
@@ -202,14 +203,14 @@ static bool forget(struct gpu *gpu, struct object **link)
 	return true;
 }
 
-/* After search(). */
+/* Return true if the object is still in use. After search(). */
 static bool is_held(const struct object *object)
 {
 	return object->n_owners > 0 || object->is_found ||
 	       (object->is_made && holders_any(object->holders));
 }
 
-/* Under the lock: forgets whatever is neither allocated nor open. */
+/* Forget all objects that are neither allocated nor open. Under the lock. */
 static void sweep(struct gpu *gpu)
 {
 	struct object **link = &gpu->objects;
@@ -239,7 +240,9 @@ void objects_sweep(struct gpu *gpu)
 	account_trim(&gpu->account);
 }
 
-/* Under the lock: there never was an allocation. Return: false: as forget(). */
+/*
+ * Undo an allocation that failed. Under the lock. Return: false: the object remains, as forget().
+ */
 static bool undo(struct gpu *gpu, struct object *object)
 {
 	struct object **link = &gpu->objects;
@@ -286,8 +289,7 @@ struct object *objects_export(struct gpu *gpu, struct object *object, int fd, ui
 		goto out;
 	}
 	if (known) {
-		/* Two allocations of one object, of which the second has been charged for itself.
-		 */
+		/* Two allocations of one object: the second was charged separately. */
 		if (!object) {
 			own(gpu, known, heap);
 			__atomic_fetch_add(&gpu->account.free_bytes, bytes, __ATOMIC_SEQ_CST);
@@ -296,7 +298,10 @@ struct object *objects_export(struct gpu *gpu, struct object *object, int fd, ui
 		goto out;
 	}
 	if (object) {
-		/* The driver made another descriptor of the same memory: that is its name now. */
+		/*
+		 * The driver made another descriptor of the same memory, which identifies it from
+		 * now on.
+		 */
 		if (object->is_known && !tell_drop(gpu, object->dev, object->ino)) {
 			object->is_known = false;
 		}
@@ -319,12 +324,14 @@ out:
 	return object;
 }
 
-/* What an object has in truth: who imports may say less. */
+/* Return the object's true size: the importer may state less. */
 static uint64_t bytes_of(int fd, const struct stat *stat, uint64_t bytes)
 {
 	off_t end = stat->st_size;
 
-	/* A dma-buf may tell its end only so; it has no position that could be moved. */
+	/*
+	 * Some dma-bufs report their size only by lseek(); they have no file position to disturb.
+	 */
 	if (end == 0) {
 		end = lseek(fd, 0, SEEK_END);
 		lseek(fd, 0, SEEK_SET);
@@ -334,7 +341,10 @@ static uint64_t bytes_of(int fd, const struct stat *stat, uint64_t bytes)
 	return ((uint64_t)end + 4095) / 4096 * 4096;
 }
 
-/* Under the lock: by what it is already charged, or the lease has ungiven. */
+/*
+ * Import an object with a charge to @credit_bytes; 0: to an existing charge, or to the lease's free
+ * bytes. Under the lock.
+ */
 static int import_known(struct gpu *gpu, const struct stat *stat, uint64_t bytes,
 			uint64_t credit_bytes, unsigned int heap, struct object **ret)
 {
@@ -389,7 +399,9 @@ int objects_import(struct gpu *gpu, int fd, uint64_t bytes, unsigned int heap, u
 	r = import_known(gpu, &stat, bytes, 0, heap, &object);
 	pthread_mutex_unlock(&gpu->objects_lock);
 	if (r) {
-		/* The lease has to grow for it, or the broker does not answer: by credit. */
+		/*
+		 * The lease must grow for the object, or the broker does not answer: charge credit.
+		 */
 		r = account_charge(&gpu->account, bytes, wait_ns);
 		if (r)
 			return r;

@@ -3,7 +3,7 @@
 /*
  * State of the layer in this process: its connection, the devices, and the locks of both
  *
- * It lives in pages that fork() wipes, as everything that process_pages() returns: see gpu.c.
+ * The state lies in pages that fork() wipes, as all memory of process_pages() does: see gpu.c.
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -17,15 +17,15 @@ struct rbk;
 
 struct process {
 	uint32_t is_set_up;
-	pthread_mutex_t list_lock; /* dispatch.c's */
+	pthread_mutex_t list_lock; /* lock of dispatch.c's lists */
 	pthread_mutex_t lock;
 	pthread_rwlock_t using;
 	struct environment environment;
 	bool is_watched; /* a thread waits for the connection's end */
 	struct rbk *rbk;
-	uint64_t connection; /* atomic: how often it was made */
+	uint64_t connection; /* atomic: number of connections made so far */
 	uint64_t retry_at_ns;
-	struct gpu *gpus; /* atomic; none is ever removed */
+	struct gpu *gpus; /* atomic; devices are never removed */
 };
 
 /* NULL before process_init(). */
@@ -34,14 +34,14 @@ extern struct process *layer_process;
 /* Return: 0 or -ENOMEM. */
 int process_init(void);
 
-/* Return: memory that is zeroed, and zeroed again in children; NULL: there is none. */
+/* Map zeroed pages that fork() zeroes again in children. Return: NULL without memory. */
 void *process_pages(size_t bytes);
 
-/* Read the environment, once. Under lock, which works as it is in zeroed memory. */
+/* Read the environment, once. Under lock, which is valid in zeroed memory. */
 void process_set_up(void);
 
-/* The lock of dispatch.c's lists. */
+/* Return the lock of dispatch.c's lists. */
 pthread_mutex_t *process_list_lock(void);
 
-/* Return: RINGBROKER_LEASE_WAIT. */
+/* Return the value of RINGBROKER_LEASE_WAIT in ns. */
 uint64_t process_wait_ns(void);

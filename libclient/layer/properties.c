@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a program is told of a device's memory
+ * Memory sizes that the layer reports to a program
  *
- * The size of a heap is the lease's maximum, because programs remember it; the budget is what they
- * have and what is left of what is granted, so that it follows the lease as it grows and shrinks
- * (budget.h). The extension that tells it is added where the driver lacks it, and taken out again
- * before the driver could see it.
+ * The reported size of a heap is the lease's maximum, because programs remember it. The reported
+ * budget is the sum of the program's use and the rest of the granted bytes, so that it follows the
+ * lease as it grows and shrinks (budget.h). The layer adds the extension that reports the budget
+ * where the driver lacks it, and hides it from the driver.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +29,7 @@ static uint64_t max_bytes(const struct gpu *gpu)
 	return load(&page->max_bytes);
 }
 
-/* Its lease; NULL: there is none, and everything is as the driver says. */
+/* Return the device's lease; NULL: there is none, and the driver's values are reported. */
 static struct gpu *leased(struct physical *physical)
 {
 	struct gpu *gpu = dispatch_gpu(physical, false);
@@ -56,7 +56,10 @@ void properties_memory(struct physical *physical, VkPhysicalDeviceMemoryProperti
 
 /* ---- VK_EXT_memory_budget ---- */
 
-/* Return: where it hangs in the chain of @properties; *that is NULL: nowhere. */
+/*
+ * Find the budget in the chain of @properties. Return: the link to it; a link to NULL if there is
+ * none.
+ */
 static VkBaseOutStructure **find_budget(VkPhysicalDeviceMemoryProperties2 *properties)
 {
 	VkBaseOutStructure **link = (VkBaseOutStructure **)&properties->pNext;
@@ -67,7 +70,7 @@ static VkBaseOutStructure **find_budget(VkPhysicalDeviceMemoryProperties2 *prope
 	return link;
 }
 
-/* What the driver says, where it says nothing: what is known. */
+/* Fill in figures that the driver does not report. */
 static void complete(const struct physical *physical, const struct gpu *gpu,
 		     VkPhysicalDeviceMemoryBudgetPropertiesEXT *budget)
 {
@@ -98,7 +101,7 @@ static void report(struct gpu *gpu, const VkPhysicalDeviceMemoryProperties *memo
 		};
 
 		budget_of_heap(&heap, &budget->heapUsage[i], &budget->heapBudget[i]);
-		kept_bytes = 0; /* in the first */
+		kept_bytes = 0; /* counted in the first heap only */
 	}
 }
 
@@ -115,7 +118,9 @@ static void sweep_at_times(struct gpu *gpu)
 		objects_sweep(gpu);
 }
 
-/* The driver's, and the budget where it has that; whoever does not know it is not shown it. */
+/*
+ * Query the driver, for the budget too if the driver supports it. The budget is unlinked otherwise.
+ */
 static void ask_driver(const struct physical *physical, VkPhysicalDeviceMemoryProperties2 *ret,
 		       VkBaseOutStructure **link)
 {
@@ -171,7 +176,7 @@ static void name_budget(VkExtensionProperties *ret)
 	ret->specVersion = VK_EXT_MEMORY_BUDGET_SPEC_VERSION;
 }
 
-/* Both ways of calling: how many there are, or as many as fit. */
+/* Return a list in both forms of the call: its length, or as many entries as fit. */
 static VkResult hand_over(const VkExtensionProperties *list, uint32_t n_list, uint32_t *n,
 			  VkExtensionProperties *ret)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the layer says
+ * Log of the layer
  *
  * A line is one write() to a file opened for appending, so that lines of several processes and
- * threads do not mix. The descriptor is close-on-exec, and opened anew by name in a program that
- * this one starts.
+ * threads do not mix. The descriptor is close-on-exec; programs that this one starts open the log
+ * anew by name.
  */
 #include "libclient/layer/say.h"
 
@@ -24,7 +24,7 @@ static int log_fd = NO_LOG; /* atomic */
 static void say_to(int fd, const char *format, va_list args)
 {
 	char line[1024];
-	int before_errno = errno; /* programs look at theirs */
+	int before_errno = errno; /* programs rely on their errno */
 	size_t bytes;
 	ssize_t n;
 

@@ -1,20 +1,24 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * What the layer says
+ * Log of the layer
  *
- * It is a guest in somebody else's program: without RINGBROKER_LEASE_LOG nothing but why there is
- * no device is ever written, to standard error. Any thread; no system call but the write.
+ * The layer runs inside other programs. Without RINGBROKER_LEASE_LOG it writes only the reason why
+ * there is no device, to standard error. Any thread; a line takes two system calls, getpid() and
+ * write().
  */
 
-/* Opens the log, "-" for standard error; NULL closes it. */
+/* Open the log, "-" for standard error; NULL closes it. */
 void say_open(const char *path);
 
-/* A line of the log, if there is one. */
+/* Write a line to the log, if there is one. */
 void say(const char *format, ...) __attribute__((__format__(__printf__, 1, 2)));
 
-/* Likewise, but no more than some ten in a second: what a program may do a million times. */
+/*
+ * Write a line to the log, but at most some ten per second: for events that a program may cause in
+ * large numbers.
+ */
 void say_rarely(const char *format, ...) __attribute__((__format__(__printf__, 1, 2)));
 
-/* A line on standard error; and of the log, if that is elsewhere. */
+/* Write a line to standard error, and to the log if that is another file. */
 void say_error(const char *format, ...) __attribute__((__format__(__printf__, 1, 2)));

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The allocations of a device, by their handles
+ * Allocations of a device, indexed by handle
  *
- * Open addressing in parts of their own locks: entries lie in the table itself, so that an
- * allocation of the program costs none of ours. Removing moves up what follows, so there are no
- * graves, and a table that is filled and emptied for days does not get slower.
+ * The table uses open addressing, in parts that have their own locks. Entries lie in the table
+ * itself, so an allocation of the program needs no allocation here. Removing an entry moves up the
+ * entries behind it. There are no tombstones, so a table that is filled and emptied for days does
+ * not get slower.
  */
 #include "libclient/layer/table.h"
 
@@ -14,7 +15,7 @@
 
 enum { FIRST_SLOTS = 16 };
 
-/* Handles are addresses, or small numbers: the upper bits of the product depend on all of them. */
+/* Handles are addresses or small numbers: the upper bits of the product depend on all bits. */
 static uint64_t mix(uint64_t handle)
 {
 	return handle * 0x9e3779b97f4a7c15ull;
@@ -52,7 +53,7 @@ void table_deinit(struct table *table, void (*drop)(const struct allocation *, v
 	}
 }
 
-/* Under the lock. Return: where it is, or the free slot where it would be; there must be one. */
+/* Return the slot of @handle, or the free slot for it; one slot must be free. Under the lock. */
 static uint32_t seek(const struct table_part *part, uint64_t handle)
 {
 	uint32_t at = home_of(part, handle);
@@ -104,7 +105,7 @@ int table_add(struct table *table, const struct allocation *allocation)
 	return r;
 }
 
-/* Frees a slot: what was pushed behind it by others comes nearer to its home. */
+/* Free a slot, and move displaced entries behind it nearer to their home. */
 static void take_out(struct table_part *part, uint32_t hole)
 {
 	uint32_t mask = part->n_slots - 1;
@@ -112,7 +113,7 @@ static void take_out(struct table_part *part, uint32_t hole)
 	for (uint32_t at = (hole + 1) & mask; part->slots[at].handle; at = (at + 1) & mask) {
 		uint32_t home = home_of(part, part->slots[at].handle);
 
-		/* Not before its home. */
+		/* An entry must not move before its home. */
 		if (((at - home) & mask) < ((at - hole) & mask))
 			continue;
 		part->slots[hole] = part->slots[at];
