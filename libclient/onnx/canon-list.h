@@ -1,18 +1,18 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * The operators of ONNX that are read: CANON_LIST(X) is X(members of struct canon) for each
+ * ONNX operators with a rule: CANON_LIST(X) expands to X(members of struct canon) for each
  *
- * One row per operator: since which opset there is one of the name, up to which, how many inputs
- * and outputs it may have in any of the opsets that are read, and its rule. What differs between
- * opsets is in the rules. canon_same() leaves inputs, outputs and attributes as they are: operators
- * of OP_ELEMENTWISE without a row here are read so. canon_legacy_binary() knows axis and broadcast
- * of opset 6.
+ * A row has the opsets from which and up to which an operator of the name exists, the number of
+ * inputs and outputs that it may have in any supported opset, and its rule. Rules handle the
+ * differences between opsets. canon_same() keeps inputs, outputs and attributes; it also handles
+ * operators of OP_ELEMENTWISE that have no row here. canon_legacy_binary() handles axis and
+ * broadcast of opset 6.
  *
- * Attributes in the catalogue's form, where ONNX has inputs instead or other ones:
+ * Attributes in the catalogue's form, where ONNX has inputs or other attributes instead:
  *
- *	Reshape   shape: -1 at most once, then the leading one; no 0 that copies. Also for Flatten,
- *	          Squeeze, Unsqueeze, and where an output must be a copy
+ *	Reshape   shape: at most one -1, which is then the first; no 0 that copies. Also for
+ *	          Flatten, Squeeze, Unsqueeze, and where an output must be a copy
  *	Slice     starts, ends, axes, steps;  Split  axis, split;  Pad  pads (all axes), mode, value
  *	          (of floats) or int_value
  *	Expand    shape;  Tile  repeats;  TopK  k;  CumSum  axis
@@ -128,12 +128,12 @@
 	X("Range", 11, 0, 3, 3, 1, "Reshape", canon_range, 0x7) \
 	X("Shape", 1, 0, 1, 1, 1, "Reshape", canon_shape, 0) \
 	X("Size", 1, 0, 1, 1, 1, "Reshape", canon_size, 0) \
-	/* Quantized; those of four bits are no operator of ONNX's own */ \
+	/* Quantized; ONNX has no operator for the product with four bits */ \
 	X("com.microsoft.MatMulNBits", 1, 0, 3, 6, 1, "MatMulNBits", canon_mat_mul_nbits, 0) \
 	X("DequantizeLinear", 10, 0, 2, 3, 1, NULL, canon_dequantize, 0) \
 	X("DynamicQuantizeLinear", 11, 0, 1, 1, 3, NULL, canon_same, 0) \
 	X("QuantizeLinear", 10, 0, 2, 3, 1, NULL, canon_quantize, 0) \
-	/* ONNX Runtime's; the first one it has among ONNX's own, too */ \
+	/* ONNX Runtime's, which has the first one in ONNX's own domain, too */ \
 	X("SimplifiedLayerNormalization", 1, 0, 2, 2, 1, "RMSNormalization", canon_rms_norm, 0) \
 	X("com.microsoft.SimplifiedLayerNormalization", 1, 0, 2, 2, 1, "RMSNormalization", \
 	  canon_rms_norm, 0) \
@@ -161,7 +161,7 @@
 	X("com.microsoft.SkipSimplifiedLayerNormalization", 1, 0, 3, 4, 4, "RMSNormalization", \
 	  canon_skip_rms_norm, 0)
 
-/* ONNX's own that have no row. */
+/* ONNX operators without a row. */
 #define CANON_OTHERS \
 	"Adagrad", "Adam", "AffineGrid", "Bernoulli", "BitCast", "BlackmanWindow", \
 	"CausalConvWithState", "CenterCropPad", "Col2Im", "ConcatFromSequence", "CumProd", \

@@ -1,20 +1,18 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
-/*
- * Emitting a step: what its files share
- */
+/* Declarations that the files for emitting a step share */
 #include "libclient/onnx/graph.h"
 
 /*
- * emit-infer.c: fills in types and shapes of the step's outputs by the catalogue's rule. Return:
+ * Infer types and shapes of the step's outputs by the catalogue's rule; in emit-infer.c. Return:
  * false after a refusal.
  */
 bool emit_infer(struct graph *graph, struct step *step);
 
-/* emit-empty.c: is there an input without elements? */
+/* Return true if an input has no elements; in emit-empty.c. */
 bool emit_reads_nothing(const struct step *step);
 /*
- * What the operator makes of that: constants, for which there will be no step. Outputs are there,
- * without contents. Where it is not defined: a refusal.
+ * Compute a step that reads no elements into constants, without emitting it. The tensors of
+ * step->out exist, without contents. Refuse the node if the result is not defined.
  */
 void emit_empty(struct graph *graph, struct step *step);

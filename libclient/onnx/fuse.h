@@ -1,25 +1,29 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
-/*
- * What patterns of steps are found by, and replaced by one; see fuse.c
- */
+/* Finding patterns of steps, and replacing each by one step; see fuse.c */
 #include "libclient/onnx/canon.h"
 
-/* The step that writes @tensor, if it is an @op. @tensor may be NULL, here and below. */
+/*
+ * Return the step that writes @tensor, if it is an @op; else NULL. @tensor may be NULL, here and
+ * below.
+ */
 const struct step *fuse_maker(const struct tensor *tensor, const char *op);
-/* Likewise, if @tensor is read once and all that the step writes. */
+/* Return that step only if @tensor is its only output and is read once. */
 const struct step *fuse_only_maker(const struct tensor *tensor, const char *op);
-/* NULL: it has none. */
+/* Return an attribute; NULL: absent. */
 const struct attr *fuse_attr(const struct step *step, const char *name);
-/* Is @tensor one floating-point number that is known? */
+/* Return true if @tensor is one known floating-point number. */
 bool fuse_number(const struct tensor *tensor, double *ret);
 
 /*
- * Adds a step that writes what @step does, instead of it. Return: false: nothing happened, as the
- * catalogue refused it or it would write something else.
+ * Add a step that replaces @step and writes the same outputs. Return: false: nothing happened,
+ * because the catalogue refused the step or its outputs would differ.
  */
 bool fuse_replace(struct graph *graph, struct step *step, const char *op, struct tensor *const *in,
 		  unsigned int n_in, const struct attr *attrs, unsigned int n_attrs);
 
-/* fuse-attention.c: @step is a MatMul. Return: false: it is not the end of an attention. */
+/*
+ * Fuse an attention that ends in the MatMul @step; in fuse-attention.c. Return: false: no attention
+ * ends there.
+ */
 bool fuse_attention(struct graph *graph, struct step *step);

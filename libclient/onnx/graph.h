@@ -1,30 +1,30 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * A model as the catalogue has it
+ * A compiled model, in the operators of the catalogue
  *
- * What rbk_onnx_compile() makes: steps, each an operator of the catalogue in its canonical form,
- * over tensors whose type and shape are known. It is made in one pass over the model's nodes: a
- * node's rule (canon.h) reads the node and emits steps, and emitting infers types and shapes, or
- * computes the result at once where all inputs are known. What cannot be done is written down as a
- * refusal and the pass goes on, with tensors of which nothing is known, so that all refusals come
- * at once.
+ * rbk_onnx_compile() makes a graph of steps. Each step is an operator of the catalogue in its
+ * canonical form, over tensors of known type and shape. One pass over the model's nodes makes the
+ * graph. A node's rule (canon.h) reads the node and emits steps. Emitting infers types and shapes,
+ * or computes the result at once if all inputs are known. A node that is not supported is recorded
+ * as a refusal. The pass then goes on with unknown tensors, so that all refusals are reported at
+ * once.
  */
 #include "libclient/onnx/model.h"
 #include "shm/operators/op-call.h"
 
 /*
- * What may be computed while compiling: elements, and bytes of everything; and beside that, as much
- * as the model's own initializers have, four times over for bytes: bfloat16 becomes float32, and
- * that may be moved.
+ * Limits of computing while compiling: elements, and bytes in total. The model's own initializers
+ * raise both limits by their size, four times for bytes: bfloat16 becomes float32, which may then
+ * be moved.
  */
 #define GRAPH_MAX_EVAL_ELEMS (1ull << 22)
 #define GRAPH_MAX_BYTES      (1ull << 28)
-/* Files of the largest size that is read make fewer nodes than this. */
+/* Files of the largest supported size make fewer steps than this. */
 #define GRAPH_MAX_STEPS    (1u << 18)
 #define GRAPH_MAX_REFUSALS 4096u
 
-/* @shape leading with the count as @like does. */
+/* Return @shape with the leading count of @like. */
 static inline struct shape shape_with_count(struct shape shape, const struct shape *like)
 {
 	shape.dynamic = like->dynamic;
@@ -36,28 +36,30 @@ struct nibbles;
 struct step;
 
 struct tensor {
-	const char *name; /* ONNX's; "" if nobody named it */
-	uint32_t number;  /* no other one's */
-	bool known;       /* type and shape are */
+	const char *name; /* ONNX's; "": no name */
+	uint32_t number;  /* unique in the graph */
+	bool known;       /* type and shape are known */
 	uint8_t dtype;
 	struct shape shape;
-	const struct constant *constant;   /* its elements, where they are known */
-	const struct constant *stands_for; /* an output without elements: what it is; or NULL */
-	struct step *producer;             /* or NULL */
-	uint32_t input;                    /* index among the model's inputs, or UINT32_MAX */
-	uint32_t output;                   /* and outputs */
-	bool is_needed;                    /* somebody needs its elements */
-	bool is_used;                      /* by a step that is */
-	uint32_t n_uses;                   /* by steps before fuse(), and as the model's output */
-	struct tensor *widened;            /* a bfloat16's: the same elements as float32, or NULL */
-	struct tensor *unrounded;          /* what they were rounded from, or NULL; see bfloat.c */
-	struct nibbles *nibbles;           /* it stands for those, or NULL; see nibbles.c */
-	/* While a plan is made: */
+	const struct constant *constant; /* the elements, if known; else NULL */
+	/* original shape of an output without elements; or NULL */
+	const struct constant *stands_for;
+	struct step *producer;    /* NULL: none */
+	uint32_t input;           /* index among the model's inputs, or UINT32_MAX */
+	uint32_t output;          /* index among the model's outputs, or UINT32_MAX */
+	bool is_needed;           /* the elements must be known */
+	bool is_used;             /* read by a step that is used, or an output */
+	uint32_t n_uses;          /* reads by steps before fuse(), and as the model's output */
+	struct tensor *widened;   /* a bfloat16's elements as float32, or NULL */
+	struct tensor *unrounded; /* tensor before its rounding, or NULL; see bfloat.c */
+	/* four-bit matrix that this tensor represents, or NULL; see nibbles.c */
+	struct nibbles *nibbles;
+	/* members used while a plan is made */
 	enum { PLACE_NONE, PLACE_SCRATCH, PLACE_CONSTANT, PLACE_BOUND, PLACE_BOUND_OUTPUT } place;
-	unsigned int id; /* in the builder */
+	unsigned int id; /* id in the builder */
 };
 
-/* An attribute as plans have them. */
+/* An attribute in the form of plans. */
 struct attr {
 	const char *name;
 	enum rbk_plan_attr_type type;
@@ -89,14 +91,14 @@ struct attr {
 
 struct step {
 	const char *op;
-	const char *name;              /* after optimise(): not empty */
-	const struct op *row;          /* NULL while it may yet be computed */
-	const struct model_node *node; /* or NULL */
+	const char *name;              /* not empty after optimise() */
+	const struct op *row;          /* NULL while it may still be computed */
+	const struct model_node *node; /* NULL: none */
 	unsigned int n_in, n_out, n_attrs;
 	struct tensor *in[OP_MAX_INPUTS];   /* NULL: absent */
 	struct tensor *out[OP_MAX_OUTPUTS]; /* NULL: absent */
 	struct attr attrs[STEP_MAX_ATTRS];
-	bool mixes_rows; /* rows of the count are computed from others as well */
+	bool mixes_rows; /* rows of the count are computed from other rows as well */
 	bool is_used;
 };
 
@@ -107,15 +109,15 @@ struct graph {
 	uint32_t max_count;
 	bool makes_batch; /* leading dimensions of 1 are tried as the count */
 
-	struct tensor **values; /* by the model's value; NULL until defined */
+	struct tensor **values; /* indexed by the model's value; NULL until defined */
 	struct step **steps;
 	uint32_t n_steps, n_steps_max;
 	struct tensor **outputs; /* the model's */
-	struct tensor **needed;  /* those that graph_need() was called for */
+	struct tensor **needed;  /* tensors for which graph_need() was called */
 	uint32_t n_needed, n_needed_max;
 	uint32_t n_tensors;
-	const char *count_name; /* of the dimension that is the count, if it has one */
-	bool keeps_constants;   /* nothing is computed now */
+	const char *count_name; /* ONNX's name of the count dimension, or NULL */
+	bool keeps_constants;   /* constants are not computed now */
 	struct tensor **bound;  /* inputs that are read, then outputs */
 	unsigned int n_bound;
 	struct tensor **plan_bound; /* those of the last plan, or NULL */
@@ -123,54 +125,60 @@ struct graph {
 
 	struct rbk_onnx_refusal *refusals;
 	uint32_t n_refusals, n_refusals_max;
-	uint64_t n_evaluable;  /* elements that may yet be computed */
-	int fatal;             /* -ENOMEM, -EFBIG: nothing goes on */
-	struct tensor nowhere; /* stands in then */
+	uint64_t n_evaluable;  /* elements that may still be computed */
+	int fatal;             /* -ENOMEM, -EFBIG: compiling stops */
+	struct tensor nowhere; /* placeholder for tensors after a fatal error */
 
-	/* The node that is being read. */
+	/* The current node. */
 	const struct model_node *node;
 	bool *attr_is_read;
 	bool is_refused;
-	bool computes_bfloat; /* it reads bfloat16 and does not only move it */
-	bool selects_bfloat;  /* and that is the same before rounding and behind; see bfloat.c */
+	bool computes_bfloat; /* the node reads bfloat16 and computes with it */
+	bool selects_bfloat;  /* and commutes with rounding; see bfloat.c */
 };
 
 struct graph *graph_free(struct graph *graph);
 
-/* pass.c: makes the graph of @model. Return: 0; -EOPNOTSUPP, *ret has the refusals; -ENOMEM,
- * -EFBIG. */
+/*
+ * Compile @model into a graph; in pass.c. Return: 0; -EOPNOTSUPP, *ret has the refusals; -ENOMEM,
+ * -EFBIG.
+ */
 int graph_new(struct rbk_onnx *model, const struct rbk_onnx_options *options, struct graph **ret,
 	      struct rbk_error *error);
 
-/* Has the broker prepare it, or the steps that @options say. Return: as rbk_onnx_plan(). */
+/*
+ * Have the broker prepare the graph, or the steps that @options select. Return: as rbk_onnx_plan().
+ */
 int graph_plan(struct graph *graph, struct rbk *rbk, const struct rbk_onnx_options *options,
 	       struct rbk_plan **ret, struct rbk_error *error);
 
-/* Memory of the graph; without any, graph->fatal. */
+/* Allocate memory of the graph. On failure set graph->fatal and return NULL. */
 void *graph_take(struct graph *graph, uint64_t bytes);
 void *graph_zero(struct graph *graph, uint64_t n, uint64_t item_bytes);
-/* An array in it with room for one more; a grown one leaves its old place unused. */
+/*
+ * Return an array of the graph with room for one more item. Growing leaves the old memory unused.
+ */
 void *graph_grow(struct graph *graph, void *items, uint32_t n, uint32_t *n_max, size_t item_bytes);
 
-/* Writes down that the current node, or the model, cannot be had. */
+/* Record a refusal of the current node, or of the model. */
 void graph_refuse(struct graph *graph, const char *format, ...)
 	__attribute__((__format__(__printf__, 2, 3)));
 
-/* The model's value of that index, which comes into being with this. */
+/* Return the tensor of the model's value @index, made at the first call. */
 struct tensor *graph_value(struct graph *graph, uint32_t index);
-/* A refusal is about the elements of @tensor: they must be known. */
+/* Record that the elements of @tensor must be known, which a refusal is about. */
 void graph_need(struct graph *graph, struct tensor *tensor);
 
-/* A tensor of which nothing is known, after a refusal. */
+/* Return an unknown tensor, after a refusal. */
 struct tensor *graph_unknown(struct graph *graph);
-/* One of known elements, which stay where they are. */
+/* Return a tensor of known elements, which are not copied. */
 struct tensor *graph_constant(struct graph *graph, const struct constant *constant);
-/* A small one, elements copied. */
+/* Return a scalar tensor with a copy of @value. */
 struct tensor *graph_scalar(struct graph *graph, uint32_t dtype, double value);
-/* One without elements, of a fixed shape. */
+/* Return a tensor without elements, of a fixed shape. */
 struct tensor *graph_nothing(struct graph *graph, uint32_t dtype, const struct shape *shape);
 
-/* Does a fixed shape have no elements? */
+/* Return true if @shape is fixed and has no elements. */
 static inline bool shape_is_empty(const struct shape *shape)
 {
 	bool is_empty = false;
@@ -183,18 +191,18 @@ static inline bool shape_is_empty(const struct shape *shape)
 struct tensor *graph_ints(struct graph *graph, const int64_t *values, unsigned int n);
 
 /*
- * Adds a step, or computes it if all inputs are constants. @out are filled in: @n_out tensors,
- * unknown ones after a refusal; bit i of @absent: that one is not wanted and becomes NULL.
+ * Add a step, or compute it if all inputs are constants. @out receives @n_out tensors, unknown ones
+ * after a refusal. If bit i of @absent is set, output i is not wanted and becomes NULL.
  */
 void graph_emit(struct graph *graph, const char *op, struct tensor *const *in, unsigned int n_in,
 		struct tensor **out, unsigned int n_out, uint32_t absent, const struct attr *attrs,
 		unsigned int n_attrs);
 
-/* graph_emit() of one output. */
+/* Emit a step with one output. */
 struct tensor *graph_emit_1(struct graph *graph, const char *op, struct tensor *const *in,
 			    unsigned int n_in, const struct attr *attrs, unsigned int n_attrs);
 
-/* Adds a step that is there, as it is. */
+/* Add an existing step unchanged. */
 void graph_add_step(struct graph *graph, struct step *step);
 
 /* ---- eval.c, eval-number.c ---- */
@@ -202,12 +210,13 @@ void graph_add_step(struct graph *graph, struct step *step);
 enum { EVAL_E_UNKNOWN = 1 };
 
 /*
- * Computes a step of constant inputs into constants. step->out are there, without contents.
- * Return: 0; EVAL_E_UNKNOWN: it cannot, or should not because of its size; -errno.
+ * Compute a step of constant inputs into constants. The tensors of step->out exist, without
+ * contents.
+ * Return: 0; EVAL_E_UNKNOWN: the step is not supported, or too large; -errno.
  */
 int eval_step(struct graph *graph, struct step *step);
 
-/* Element @i of an array of @dtype; rounded, or wrapped, to what the type can hold. */
+/* Store or load element @i of an array of @dtype; storing rounds or wraps around to the type. */
 void eval_store(uint32_t dtype, void *data, uint64_t i, double value);
 double eval_load(uint32_t dtype, const void *data, uint64_t i);
 
@@ -215,21 +224,25 @@ bool eval_is_float(uint32_t dtype);
 
 /* ---- optimise.c ---- */
 
-/* Fuses steps, drops what nobody reads and finds out what is bound, once all steps are there. */
+/*
+ * Fuse steps, remove steps whose outputs are not read, and determine the bound tensors. Call after
+ * the last step.
+ */
 void optimise(struct graph *graph);
 
 /* ---- fuse.c ---- */
 
-/* Puts one step in the place of several, which are left for nobody to read. */
+/* Replace groups of steps by one step each. The replaced steps remain, unread. */
 void fuse(struct graph *graph);
 
 /* ---- names.c ---- */
 
 /*
- * Names for a plan: printable ASCII below RBK_NAME_BYTES, distinct. Short, plain ones stay.
+ * Names for a plan: printable ASCII below RBK_NAME_BYTES, distinct. Short, printable names are
+ * kept.
  */
 struct names;
 struct names *names_new(void);
 struct names *names_free(struct names *names);
-/* Return: 0; -ENOMEM. */
+/* Make a name. Return: 0; -ENOMEM. */
 int names_make(struct names *names, const char *full, char ret[RBK_NAME_BYTES]);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A model's names, and what goes in and out
+ * Resolving a model's names, inputs and outputs
  *
- * ONNX connects nodes by names. They become values (scope.c), functions (function.c) are inlined
- * (resolve.c), and nodes come into an order in which they can run (nodes.c).
+ * ONNX connects nodes by names. Names are resolved to values (scope.c), functions are inlined
+ * (resolve.c, function.c), and nodes are sorted into an order in which they can run (nodes.c).
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 /* ---- Inputs and outputs ---- */
 
-/* What the graph declares of an input or output: a dense tensor. */
+/* Read the declaration of an input or output, which must be a dense tensor. */
 static int read_info(struct resolver *resolver, const Onnx__ValueInfoProto *info, const char *what,
 		     struct model_input *ret)
 {
@@ -47,7 +47,7 @@ static int read_info(struct resolver *resolver, const Onnx__ValueInfoProto *info
 			ret->dim_names[i] = dim->dim_param;
 		if (dim->value_case != ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE)
 			continue;
-		/* Some exporters write -1 for what is open. */
+		/* Some exporters write -1 for an open dimension. */
 		if (dim->dim_value < -1 || dim->dim_value > INT32_MAX)
 			return onnx_error(resolver->error, -EBADMSG,
 					  "%s \"%s\": dimension %zu is %lld", what,
@@ -57,7 +57,7 @@ static int read_info(struct resolver *resolver, const Onnx__ValueInfoProto *info
 	return 0;
 }
 
-/* An input whose default the file has takes its shape from that, where it declares none. */
+/* Check that an input and the initializer that is its default have the same type and shape. */
 static int check_default(struct resolver *resolver, struct model_input *input)
 {
 	const struct model_value *value = &resolver->model->values[input->value];

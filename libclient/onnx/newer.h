@@ -3,18 +3,17 @@
 /*
  * Fields that are newer than the schema
  *
- * The schema is the system's, which may lack what files of today have. Unpacking keeps the bytes of
+ * The schema is the system's, which may lack fields of newer files. Unpacking keeps the bytes of
  * such fields.
  */
 #include "libclient/onnx/model.h"
 
-/* NodeProto.overload and FunctionProto.overload. Return: "" if there is none; NULL without memory.
- */
+/* Return NodeProto.overload or FunctionProto.overload: "" if absent; NULL without memory. */
 const char *newer_node_overload(struct mem *mem, const Onnx__NodeProto *proto);
 const char *newer_function_overload(struct mem *mem, const Onnx__FunctionProto *proto);
 
 /*
- * FunctionProto.attribute_proto: attributes and their defaults.
+ * Read FunctionProto.attribute_proto: attributes and their defaults.
  * Return: 0; -EBADMSG, -EFBIG, -ENOMEM.
  */
 int newer_function_defaults(struct mem *mem, const Onnx__FunctionProto *proto,

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Nodes, in an order in which they can run
+ * Nodes, and an order in which they can run
  *
- * A body's nodes go into a list (resolve.c); an If has a list for each of its branches. Then nodes
- * are put in an order in which each comes after those it reads from, by an iterative
- * depth-first walk in the file's own order: files are nearly always sorted already and then stay as
- * they are. A walk that meets a node it has entered and not left has found a cycle.
+ * The nodes of a body form a list (resolve.c); an If has a list for each of its branches. A list is
+ * sorted so that each node follows the nodes that it reads from, by an iterative depth-first walk
+ * in the file's order. Files are nearly always sorted already, and their order then stays. If the
+ * walk meets a node that it has entered but not left, the graph is cyclic.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -126,7 +126,7 @@ struct walk {
 	uint32_t next_in;
 };
 
-/* Appends the nodes that @first needs, then itself, to @order. */
+/* Append the nodes that @first depends on, then @first, to @order. */
 static int order_from(struct resolver *resolver, const struct node_list *list, uint32_t first,
 		      uint8_t *visits, struct walk *stack, uint32_t *order, uint32_t *n_order)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * From bytes to a model
+ * Loading a model or a tensor from bytes
  *
- * A file is mapped, scanned (scan.c) and unpacked by protobuf-c into memory that is counted: what a
- * file may ask for is a multiple of its own size, because the shortest messages become structures
- * of some hundred bytes. The mapping is gone afterwards; strings and tensors are copies.
+ * A file is mapped, scanned (scan.c) and unpacked by protobuf-c into limited memory. The limit is a
+ * multiple of the file's size, because the shortest messages become structures of some hundred
+ * bytes. The file is unmapped afterwards; strings and tensors are copies.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 
 #include "libclient/onnx/graph.h"
 
-/* What unpacking may take: nodes become ten times as large, integers eight times. */
+/* Limit of the memory for unpacking: nodes become ten times as large, integers eight times. */
 #define PARSE_BASE_BYTES (16ull << 20)
 #define PARSE_FACTOR     24
 
@@ -58,7 +58,7 @@ static void unmap(const void *bytes, size_t n_bytes)
 		munmap((void *)bytes, n_bytes);
 }
 
-/* Prefixes the sentence, which is about a file. */
+/* Prefix the sentence with the file's path. */
 static int about(struct rbk_error *error, int r, const char *path)
 {
 	struct rbk_error inner;
@@ -153,7 +153,7 @@ ONNX_EXPORT int rbk_onnx_load(const char *path, struct rbk_onnx **ret, struct rb
 
 ONNX_EXPORT void rbk_onnx_tensor_free(struct rbk_onnx_tensor *tensor)
 {
-	/* One block, the elements first. */
+	/* One block: the elements, then the name. */
 	free((void *)tensor->data);
 	*tensor = (struct rbk_onnx_tensor){0};
 }

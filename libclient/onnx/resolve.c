@@ -1,22 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Nodes of bodies: the graph's, a function's, a branch's
+ * Resolving the nodes of bodies: the graph's, a function's, a branch's
  *
- * Names that a node reads and writes become values. In the place of a call are the nodes of its
- * function, which are those of a body again; an If has two graphs, which read what is around them
- * by name, and both are resolved, so that either can be put in the place of the If once its
- * condition is known, when the model is compiled (canon.c). What they read of the bodies around
- * them must come before the If.
+ * Names that a node reads and writes are resolved to values. A call is replaced by the nodes of its
+ * function, which is another body. An If has two graphs that read names of the bodies around them.
+ * Both are resolved, so that either can replace the If when its condition becomes known, at
+ * compilation (canon.c). Values that they read from the bodies around them must be produced before
+ * the If.
  */
 #include <errno.h>
 #include <string.h>
 
 #include "libclient/onnx/resolve.h"
 
-/* Bytes of functions that inlining may read, calls together: names are sorted and looked for. */
+/*
+ * Limit of the bytes of functions that inlining reads, summed over calls: names are sorted and
+ * searched.
+ */
 #define FUNCTION_TEXT_BYTES (1ull << 30)
 
-/* ---- Calls: the nodes of a function in their place ---- */
+/* ---- Calls: inlining functions ---- */
 
 static int check_call(struct resolver *resolver, const struct model_node *call,
 		      const struct function *function)
@@ -47,7 +50,10 @@ static int check_call(struct resolver *resolver, const struct model_node *call,
 				  function->opset_text);
 }
 
-/* A small file may have much read: long names, or many attributes, by each of many calls. */
+/*
+ * Charge the bytes of a call. A small file could otherwise cause much work: long names, or many
+ * attributes, in each of many calls.
+ */
 static int charge_call(struct resolver *resolver, const struct model_node *call,
 		       const struct function *function)
 {
@@ -61,7 +67,7 @@ static int charge_call(struct resolver *resolver, const struct model_node *call,
 	return 0;
 }
 
-/* Inputs are what the call gives; what nodes write is not known yet. */
+/* Bind inputs to the values that the call gives; outputs of nodes have no values yet. */
 static int bind_names(struct resolver *resolver, struct scope *scope, const struct model_node *call,
 		      const Onnx__FunctionProto *proto)
 {
@@ -94,8 +100,8 @@ static int bind_names(struct resolver *resolver, struct scope *scope, const stru
 }
 
 /*
- * A node's output is an output of the call, or a new value. An output that is an input, or another
- * output, is to be copied: @copied says which.
+ * Bind each output of a node to an output of the call, or to a new value. A function's output that
+ * is also an input, or another output, must be copied: @copied has a flag for each output.
  */
 static int bind_outputs(struct resolver *resolver, struct scope *scope,
 			const struct model_node *call, const Onnx__FunctionProto *proto,
@@ -124,7 +130,7 @@ static int bind_outputs(struct resolver *resolver, struct scope *scope,
 	return r;
 }
 
-/* Output @i of @call is what the function calls @name. */
+/* Append an Identity that writes output @i of @call from the function's value @name. */
 static int copy_output(struct resolver *resolver, const struct scope *scope,
 		       const struct model_node *call, uint32_t i, char *name)
 {
@@ -340,7 +346,7 @@ static int resolve_edges(struct resolver *resolver, const struct scope *scope,
 	return 0;
 }
 
-/* Name the steps of a node: in a function, the name of the call comes first. */
+/* Set the name for the node's steps: in a function or branch the frame's name comes first. */
 static int name_node(struct resolver *resolver, struct model_node *node)
 {
 	const char *name = onnx_text(node->proto->name);
@@ -382,7 +388,7 @@ static int resolve_node(struct resolver *resolver, const struct scope *scope,
 		r = functions_fill_attributes(resolver, scope, &node);
 	if (!r)
 		r = functions_find(resolver, proto, &function);
-	/* A function's nodes read what the call does. */
+	/* For a call, only the function's nodes count as reading the inputs. */
 	if (!r)
 		r = resolve_edges(resolver, scope, &node, proto->input, proto->n_input, !function,
 				  &node.in);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A look at a protobuf message before it is unpacked
+ * Checks of a protobuf message before it is unpacked
  *
- * Walks the wire format by the schema's own descriptors, without recursion: a stack of at most
- * SCAN_MAX_DEPTH open messages, each a descriptor, an end, and which of its singular submessages
- * have been seen. A tensor's bytes are stepped over, so that the walk costs what the number of
- * fields does and not what the weights do. Fields that the schema does not know are fine (newer
- * files have some); groups, which proto2 once had, are not.
+ * The scan walks the wire format by the schema's descriptors, without recursion. A stack holds at
+ * most SCAN_MAX_DEPTH open messages, each with a descriptor, an end, and a bit mask of the singular
+ * submessages seen. The scan steps over a tensor's bytes, so its time depends on the number of
+ * fields and not on the size of the weights. Unknown fields are allowed (newer files have some);
+ * groups, which are obsolete in proto2, are not.
  */
 #include <stdbool.h>
 #include <string.h>
@@ -15,13 +15,13 @@
 
 enum wire_type { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5 };
 
-/* No message of ONNX has more fields; a field's index in its descriptor is a bit. */
+/* Limit of fields in a message of ONNX: a field's index in its descriptor is a bit. */
 #define SCAN_MAX_FIELDS 64
 
 struct level {
 	const ProtobufCMessageDescriptor *descriptor;
 	size_t end;
-	uint64_t seen; /* singular messages */
+	uint64_t seen; /* bit mask: singular messages */
 };
 
 struct scan {
@@ -76,7 +76,7 @@ static enum wire_type wire_type_of(ProtobufCType type)
 	}
 }
 
-/* Opens the message of @n bytes that starts here. */
+/* Open the message of @n bytes that starts at scan->at. */
 static const char *enter(struct scan *scan, const ProtobufCFieldDescriptor *field, int index,
 			 size_t n)
 {
@@ -159,8 +159,8 @@ const char *scan_message(const ProtobufCMessageDescriptor *descriptor, const voi
 }
 
 /*
- * Steps over a field of the outermost message. Return: false if there is none that is sound;
- * *ret_missing is then how many bytes more it would have than there are, or 0.
+ * Step over a field of the outermost message. Return: false if there is no valid field;
+ * *ret_missing is then the number of bytes by which the field exceeds the message, or 0.
  */
 static bool step_over(struct scan *scan, size_t n_bytes, uint64_t *ret_tag, uint64_t *ret_missing)
 {

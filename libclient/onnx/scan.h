@@ -1,33 +1,33 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * A look at a protobuf message before it is unpacked
+ * Checks of a protobuf message before it is unpacked
  *
- * protobuf-c unpacks by recursion and merges what comes twice; neither is bounded. So it only ever
- * gets what passed here.
+ * protobuf-c unpacks by recursion and merges repeated messages; neither is bounded. It therefore
+ * only receives messages that passed these checks.
  */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <protobuf-c/protobuf-c.h>
 
-/* How deep messages may be nested. ONNX needs 6, and 4 for each If that another one's branch has.
- */
+/* Limit of nesting. ONNX needs 6 levels, and 4 for each If inside the branch of another. */
 #define SCAN_MAX_DEPTH 70
 
 /*
- * Checks that @bytes are a message of @descriptor: every length within its message, known fields of
- * their wire type, messages that are not repeated at most once, no more than SCAN_MAX_DEPTH deep.
- * Return: NULL, or what is wrong, for "the file is broken: %s at byte N", which goes to *ret_at.
+ * Check that @bytes are a message of @descriptor: every length lies within its message, known
+ * fields have their wire type, messages that are not repeated occur at most once, and nesting is at
+ * most SCAN_MAX_DEPTH.
+ * Return: NULL, or the error for "the file is broken: %s at byte N"; N is stored in *ret_at.
  */
 const char *scan_message(const ProtobufCMessageDescriptor *descriptor, const void *bytes,
 			 size_t n_bytes, uint64_t *ret_at);
 
-/* Has the message a field of that tag, before anything in it that is not sound? */
+/* Return true if the message has a field of that tag, before any invalid field. */
 bool scan_has(const void *bytes, size_t n_bytes, uint64_t tag);
 /*
- * How many bytes the last field has beyond the end, where everything before it is fields of
- * @descriptor: the file was cut off. Else 0.
+ * Return the number of bytes by which the last field exceeds the message, if all fields before it
+ * are fields of @descriptor: the file was truncated. Else return 0.
  */
 uint64_t scan_missing(const ProtobufCMessageDescriptor *descriptor, const void *bytes,
 		      size_t n_bytes);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Names become values
+ * Scopes: from names to values
  *
- * In a body each name is defined once: by an input, by an initializer (which may also be an input
- * of the graph: then it is that input's default), or as the output of a node. All definitions are
- * sorted by name, so that what is defined twice is found, and so that looking one up costs the same
- * whatever names a file has. Branches also see the names of what they are in, functions do not.
+ * In a body each name is defined once: by an input, by an initializer, or as the output of a node.
+ * An initializer may also be an input of the graph: it is then that input's default. All
+ * definitions are sorted by name. Duplicates are thereby found, and a lookup has the same cost
+ * whatever names a file uses. Branches also see the names of the bodies around them, functions do
+ * not.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -38,7 +39,7 @@ int resolver_out_of_memory(struct resolver *resolver)
 			  "the model needs too much memory");
 }
 
-/* What sparse initializers may come to, beside what the file's size allows. */
+/* Memory for sparse initializers, in addition to the limit by the file's size. */
 #define SPARSE_BYTES (256ull << 20)
 
 int scope_add_value(struct resolver *resolver, const char *name, uint32_t *ret)
@@ -120,7 +121,10 @@ static int defined_twice(struct resolver *resolver, const struct scope *scope, c
 			  scope->frame ? " in " : "", scope->frame ? scope->frame->body : "");
 }
 
-/* An initializer that is an input's default. Return: false: they are two things of one name. */
+/*
+ * Merge an initializer with the input whose default it is. Return: false: the two are different
+ * things of one name.
+ */
 static bool merge(struct rbk_onnx *model, struct binding *into, const struct binding *from)
 {
 	struct model_value *input = &model->values[into->value];
@@ -172,7 +176,7 @@ static int bind_new(struct resolver *resolver, struct scope *scope, const char *
 	return r;
 }
 
-/* Initializers, then sparse ones. */
+/* Return initializer @i, counting dense ones, then sparse ones. */
 static const Onnx__TensorProto *find_constant(const Onnx__GraphProto *graph, size_t i)
 {
 	return i < graph->n_initializer
@@ -200,7 +204,7 @@ static int bind_constants(struct resolver *resolver, struct scope *scope,
 	return 0;
 }
 
-/* Is it met as often as somebody calls what it is in? */
+/* Return true if the scope lies in a function, and is resolved once per call. */
 static bool is_in_function(const struct scope *scope)
 {
 	for (const struct model_frame *frame = scope->frame; frame; frame = frame->outer)
@@ -210,8 +214,9 @@ static bool is_in_function(const struct scope *scope)
 }
 
 /*
- * A file may have as much in memory as it has weights; but those in a function it has once, however
- * often that is called.
+ * Count the bytes of weights. A file may take memory in proportion to its weights. Weights in a
+ * function count only once, however often the function is called: the decoding must fit into the
+ * limit that held before it.
  */
 static int count_weights(struct resolver *resolver, const struct scope *scope, uint64_t n_bytes,
 			 uint64_t max_bytes)
