@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * What programs ask and say of a model
- */
+/* Functions that query a model, and that set what its file leaves open */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -162,7 +160,7 @@ ONNX_EXPORT int rbk_onnx_set_input(struct rbk_onnx *model, const char *name,
 					  "input \"%s\" is given %llu bytes, its shape needs %llu",
 					  name, (unsigned long long)tensor->n_bytes,
 					  (unsigned long long)constant.n_bytes);
-		/* One block: what describes it, then what it holds, aligned as malloc() does. */
+		/* One block: the constant, then its elements, aligned as malloc() aligns. */
 		set = malloc(sizeof(*set) + 16 + constant.n_bytes);
 		if (!set)
 			return onnx_error(error, -ENOMEM, "out of memory");
@@ -225,7 +223,7 @@ ONNX_EXPORT int rbk_onnx_refusal(const struct rbk_onnx *model, unsigned int i,
 	return 0;
 }
 
-/* Compiled without a refusal. */
+/* Return the graph if the model was compiled without a refusal. */
 static const struct graph *sound(const struct rbk_onnx *model)
 {
 	return model->graph && model->graph->n_refusals == 0 ? model->graph : NULL;

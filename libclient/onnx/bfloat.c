@@ -2,14 +2,15 @@
 /*
  * Bfloat16
  *
- * The catalogue moves and casts it, and computes with none. So nodes that compute read their
- * bfloat16 inputs as float32, compute in float32, with all sums, and are rounded to bfloat16
- * behind, once each: what lies between two nodes is rounded, as the model says it is, and patterns
- * are not looked for across that. No tensor is cast twice.
+ * The catalogue moves and casts bfloat16, but does not compute with it. A node that computes
+ * therefore reads its bfloat16 inputs as float32, computes in float32, including all sums, and
+ * rounds each output once to bfloat16. Values between two nodes are rounded, as the model
+ * specifies, and patterns are not searched across a rounding. No tensor is cast twice.
  *
- * A rounding is left out where that changes nothing. Some operators only select elements, or change
- * their sign: what they give of bfloat16s is exact, and of something that was rounded it is what
- * they give of the unrounded, rounded. That brings an activation back to what it is applied to.
+ * A rounding is omitted where it has no effect. Some operators only select elements, or change
+ * their sign. Their result for bfloat16 inputs is exact. If an input was rounded, their result is
+ * the rounded result for the unrounded input. An activation can thereby be fused with the operator
+ * before it.
  */
 #include "libclient/onnx/canon.h"
 
@@ -35,8 +36,8 @@ static bool takes_bfloat(const struct op *op)
 }
 
 /*
- * Does it put elements elsewhere, or look at nothing but types and shapes? What the catalogue's
- * operator for it takes as it is, unless the rule computes something, too.
+ * Return true if the node only moves elements, or reads only types and shapes: the catalogue's
+ * operator accepts bfloat16, and the rule itself computes nothing.
  */
 static bool moves(const struct model_node *node, const struct canon *canon)
 {
@@ -55,7 +56,10 @@ static bool moves(const struct model_node *node, const struct canon *canon)
 	return true;
 }
 
-/* Does it commute with rounding? MaxPool's indices would find other ones of equal elements. */
+/*
+ * Return true if the node commutes with rounding. MaxPool with indices does not: it may find
+ * another of several elements that rounding makes equal.
+ */
 static bool selects(const struct model_node *node)
 {
 	static const char *const names[] = {
@@ -67,7 +71,7 @@ static bool selects(const struct model_node *node)
 	       (node->n_out < 2 || node->out[1] == ONNX_ABSENT);
 }
 
-/* May its inputs be of several types of floating point? */
+/* Return true if the node's inputs may be of several float types. */
 static bool may_mix(const struct model_node *node)
 {
 	static const char *const names[] = {
@@ -78,7 +82,10 @@ static bool may_mix(const struct model_node *node)
 	return node->domain[0] || is_one_of(node, names, ARRAY_SIZE(names));
 }
 
-/* What the catalogue would say, if it saw what there was before the casts. */
+/*
+ * Refuse a node that mixes bfloat16 with another float type. The catalogue would refuse it, but
+ * sees only float32 after the casts.
+ */
 static void check_types(struct graph *graph)
 {
 	const struct model_node *node = graph->node;
@@ -118,7 +125,10 @@ struct tensor *bfloat_in(struct graph *graph, struct tensor *tensor)
 	return bfloat_widen(graph, tensor);
 }
 
-/* The input that says what type output @i has; ONNX_ABSENT: it is always float32. */
+/*
+ * Return the input that determines the type of output @i; ONNX_ABSENT: the output is always
+ * float32.
+ */
 static uint32_t type_giver(struct graph *graph, unsigned int i)
 {
 	const struct model_node *node = graph->node;
@@ -126,7 +136,7 @@ static uint32_t type_giver(struct graph *graph, unsigned int i)
 
 	if (!strcmp(op, "LayerNormalization") && i > 0)
 		return ONNX_ABSENT;
-	/* The last one is the sum. */
+	/* The last output is the sum. */
 	if (!strcmp(op, "SkipLayerNormalization") && i > 0 && i < 3)
 		return ONNX_ABSENT;
 	if (!strcmp(op, "DequantizeLinear")) {

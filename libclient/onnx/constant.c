@@ -4,9 +4,9 @@
  *
  * A TensorProto has its elements in one of many places: raw bytes, one of five typed lists (small
  * types, float16 bit patterns and bool all share int32_data), or another file. Each type may use
- * raw bytes and just one of the lists. Whatever the encoding, the result is an array in C order:
- * the file's own bytes where they are that already, else converted ones. Exactly as many elements
- * as the shape has must be there; so a shape that promises gigabytes costs nothing.
+ * raw bytes and just one of the lists. Whatever the encoding, the result is a row-major array: the
+ * file's own bytes where they have that form, else converted elements. The file must have exactly
+ * as many elements as the shape, so a shape of gigabytes alone allocates nothing.
  */
 #include <errno.h>
 #include <string.h>
@@ -31,7 +31,7 @@ static const struct type_info types[] = {
 	{RBK_ONNX_I4, "int4", 4, LIST_INT32},
 };
 
-/* Of which nothing is read but the name. */
+/* Types of which only the name is known. */
 static const struct {
 	uint32_t dtype;
 	const char *name;
@@ -91,7 +91,10 @@ bool constant_measure(struct constant *constant)
 	return constant->n_bytes <= ONNX_MAX_WEIGHT_BYTES;
 }
 
-/* int32_data into elements of 8 or 16 bits: bit patterns, of which the upper part says nothing. */
+/*
+ * Convert int32_data to elements of 8 or 16 bits: bit patterns, of which the upper bits are
+ * ignored.
+ */
 static int narrow(struct mem *mem, const int32_t *from, uint64_t n, unsigned int bytes,
 		  const void **ret)
 {
@@ -117,7 +120,7 @@ static int widen(struct mem *mem, const uint64_t *from, uint64_t n, const void *
 	return 0;
 }
 
-/* The typed list of the tensor's type: elements in a form that memory has. */
+/* Return the typed list of the tensor's type, as an array of its elements. */
 static int decode_list(struct mem *mem, const Onnx__TensorProto *proto,
 		       const struct type_info *type, uint64_t n, const void **ret)
 {
@@ -164,7 +167,7 @@ static size_t list_length(const Onnx__TensorProto *proto, enum list list)
 	}
 }
 
-/* Bools of other bytes than 0 and 1 would mean different things to different devices. */
+/* Convert bools: bytes other than 0 and 1 would differ in meaning between devices. */
 static int normalise_bools(struct mem *mem, struct constant *constant)
 {
 	const uint8_t *from = constant->data;
@@ -184,14 +187,14 @@ static int normalise_bools(struct mem *mem, struct constant *constant)
 	return 0;
 }
 
-/* Bytes of another file start where they like. */
+/* Copy the elements if they are not aligned: bytes of another file may start anywhere. */
 static int align(struct mem *mem, struct constant *constant, unsigned int bytes)
 {
 	void *copy;
 
 	if (bytes == 0 || (uintptr_t)constant->data % bytes == 0)
 		return 0;
-	/* There are as many of them in that file: it may cost this. */
+	/* The file has as many bytes: raise the limit by them. */
 	mem->max_bytes += constant->n_bytes;
 	copy = mem_take(mem, constant->n_bytes);
 	if (!copy)

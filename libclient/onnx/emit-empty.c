@@ -2,10 +2,10 @@
 /*
  * Steps that read tensors without elements
  *
- * Plans have no such tensors, and need none: whatever ONNX defines of them is known while compiling
- * (nearly always a tensor without elements again), also where other inputs are not. eval.c has done
- * what it can with constants; the rest is here, by kinds of operators. Types and attributes are
- * checked by the catalogue's rule all the same, as if each 0 were a 1.
+ * Plans neither have nor need such tensors. Any result that ONNX defines for them is known while
+ * compiling (nearly always another tensor without elements), even if other inputs are unknown.
+ * eval.c handles constants; this file handles the rest, by kinds of operators. Types and attributes
+ * are still checked by the catalogue's rule, as if each dimension of 0 were 1.
  */
 #include <stdio.h>
 #include <string.h>
@@ -27,7 +27,7 @@ bool emit_reads_nothing(const struct step *step)
 	return false;
 }
 
-/* By the rule, with a 1 for each 0. Return: false after a refusal. */
+/* Infer types by the catalogue's rule, with a 1 for each 0. Return: false after a refusal. */
 static bool infer_types(struct graph *graph, struct step *step)
 {
 	struct tensor in[OP_MAX_INPUTS], out[OP_MAX_OUTPUTS];
@@ -53,7 +53,9 @@ static bool infer_types(struct graph *graph, struct step *step)
 	return true;
 }
 
-/* Output @i has @shape; what elements there are are all @value. Return: false if they are too many.
+/*
+ * Make output @i a constant of @shape, with all elements @value. Return: false if there are too
+ * many elements.
  */
 static bool publish(struct graph *graph, struct step *step, unsigned int i,
 		    const struct shape *shape, const struct attr *value)
@@ -83,7 +85,7 @@ static bool publish(struct graph *graph, struct step *step, unsigned int i,
 	return true;
 }
 
-/* ---- Shapes by kinds of operators: false where theirs is not defined ---- */
+/* ---- Shapes by kinds of operators; false if the result is not defined ---- */
 
 static bool as_broadcast(const struct step *step, struct shape *ret)
 {
@@ -111,7 +113,7 @@ static bool as_broadcast(const struct step *step, struct shape *ret)
 	return true;
 }
 
-/* Sums of no products are 0. */
+/* A sum of no products is 0. */
 static bool as_product(const struct step *step, struct shape *ret)
 {
 	struct shape a = step->in[0]->shape, b = step->in[1]->shape;
@@ -121,7 +123,7 @@ static bool as_product(const struct step *step, struct shape *ret)
 
 	if (a.rank == 0 || b.rank == 0)
 		return false;
-	/* A vector is a row on the left, a column on the right. */
+	/* A vector is a row on the left, and a column on the right. */
 	if (is_row)
 		a = (struct shape){.rank = 2, .dims = {1, a.dims[0]}};
 	if (is_column)
@@ -157,7 +159,7 @@ static bool as_gemm(const struct step *step, struct shape *ret)
 	return a->rank == 2 && b->rank == 2 && a->dims[!trans_a] == b->dims[trans_b];
 }
 
-/* Of several none is the largest: not along a dimension of 0. */
+/* Along a dimension of 0 there is no largest element. */
 static bool as_arg(const struct step *step, struct shape *ret)
 {
 	const struct shape *in = &step->in[0]->shape;
@@ -242,7 +244,7 @@ static const struct attr *find_attr(const struct step *step, const char *name)
 	return NULL;
 }
 
-/* All that there is is padding, of the one kind that needs no elements to repeat. */
+/* The result consists of padding only, which requires the one mode that repeats no elements. */
 static bool as_pad(const struct step *step, struct shape *ret)
 {
 	const struct attr *mode = find_attr(step, "mode");
@@ -267,7 +269,7 @@ static bool as_pad(const struct step *step, struct shape *ret)
 static const struct {
 	enum op_kind kind;
 	bool (*shape)(const struct step *step, struct shape *ret);
-	bool may_fill; /* there may be elements in the result */
+	bool may_fill; /* the result may have elements */
 } table[] = {
 	{OP_MATMUL, as_product, true},
 	{OP_MATMUL_INTEGER, as_product, true},
@@ -281,7 +283,7 @@ static const struct {
 	{OP_ONE_HOT, as_one_hot, false},
 };
 
-/* Return: false where the operator makes nothing of such shapes. */
+/* Return: false if the operator is not defined for such shapes. */
 static bool find_shape(const struct step *step, struct shape *ret)
 {
 	const enum op_kind kind = step->row->kind;
@@ -299,10 +301,10 @@ static bool find_shape(const struct step *step, struct shape *ret)
 	return false;
 }
 
-/* Types of the outputs, and whether attributes are sound. Return: false after a refusal. */
+/* Set the types of the outputs, and check the attributes. Return: false after a refusal. */
 static bool find_types(struct graph *graph, struct step *step)
 {
-	/* Their rules count with dimensions, where a 1 would not do for a 0. */
+	/* The rules of Pad and GatherND compute with dimensions, so a 1 cannot replace a 0. */
 	if (step->row->kind == OP_PAD || step->row->kind == OP_GATHER_ND) {
 		step->out[0]->dtype = step->in[0]->dtype;
 		return true;
@@ -310,7 +312,7 @@ static bool find_types(struct graph *graph, struct step *step)
 	return infer_types(graph, step);
 }
 
-/* Images of which there are none, but of which every other dimension is there. */
+/* Return true for a batch of 0 images, with every other dimension at least 1. */
 static bool is_batch_of_none(const struct step *step)
 {
 	static const enum op_kind kinds[] = {OP_CONV,         OP_CONV_TRANSPOSE, OP_CONV_INTEGER,
@@ -329,7 +331,7 @@ static bool is_batch_of_none(const struct step *step)
 	return is_one && !shape_is_empty(&one);
 }
 
-/* As for one image, of which there are none then. */
+/* Infer the shapes for one image, and publish outputs for 0 images. */
 static bool emit_batch(struct graph *graph, struct step *step)
 {
 	struct tensor one = *step->in[0], out[OP_MAX_OUTPUTS];

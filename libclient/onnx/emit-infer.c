@@ -2,9 +2,9 @@
 /*
  * Types and shapes of a step
  *
- * They come of the catalogue's own shape rule, by the same function that the broker verifies plans
- * with, so that what compiles here is what the broker accepts. Its sentence begins with a title of
- * the node, which is cut off: refusals have their own.
+ * The catalogue's own shape rule infers them, by the same function with which the broker verifies
+ * plans. A graph that compiles here is therefore accepted by the broker. The rule's sentence begins
+ * with a title of the node, which is removed, because refusals have their own.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #include "libclient/onnx/canon.h"
 #include "libclient/onnx/emit.h"
 
-/* Attribute values as descriptions have them: all of a step's in one blob. */
+/* A step's attribute values in the form of plan descriptions: all in one blob. */
 struct wire_attrs {
 	struct rbk_plan_attr attrs[STEP_MAX_ATTRS];
 	uint8_t *blob;
@@ -75,7 +75,7 @@ static bool wire_attrs_make(struct graph *graph, const struct step *step, struct
 	return true;
 }
 
-/* The rule's sentence without its title, "node 0 (MatMul): ". */
+/* Return the rule's sentence without its title, "node 0 (MatMul): ". */
 static const char *without_title(const char *message, const struct op *row)
 {
 	char title[64];
@@ -84,7 +84,10 @@ static const char *without_title(const char *message, const struct op *row)
 	return strncmp(message, title, (size_t)n) ? message : message + n;
 }
 
-/* Check a list of types: bfloat16 is taken, too, wherever float32 is. */
+/*
+ * Return ", bfloat16" if the sentence ends in a list of types with float32: bfloat16 is accepted
+ * there, too.
+ */
 static const char *bfloat_also(const char *message)
 {
 	const char *list = strstr(message, ", expected one of float32, ");
@@ -92,7 +95,10 @@ static const char *bfloat_also(const char *message)
 	return list && !strstr(list, "bfloat16") ? ", bfloat16" : "";
 }
 
-/* With leading dimensions of 1 taken for the count, every step must compute rows from rows. */
+/*
+ * Return true if the step computes each row of the count from that row alone. This is required of
+ * every step if leading dimensions of 1 become the count.
+ */
 static bool keeps_rows(const struct step *step, const struct op_call *call)
 {
 	bool reads = false, writes = true;
@@ -104,7 +110,7 @@ static bool keeps_rows(const struct step *step, const struct op_call *call)
 	return !reads || (writes && step->row->splits_rows && !call->mixes_rows);
 }
 
-/* The largest tensor that brokers take in a plan; no sum of such sizes overflows. */
+/* Largest tensor that brokers accept in a plan; sums of such sizes do not overflow. */
 #define TENSOR_MAX_BYTES (1ull << 47)
 
 static bool check_type(struct graph *graph, const struct tensor *in)

@@ -2,8 +2,8 @@
 /*
  * Emitting a step
  *
- * What is known is computed (eval.c, emit-empty.c). Everything else goes through the catalogue's
- * own shape rule (emit-infer.c).
+ * A step whose result can be known is computed (eval.c, emit-empty.c). Other steps are checked by
+ * the catalogue's own shape rule (emit-infer.c) and added to the graph.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -65,7 +65,10 @@ static struct step *make_step(struct graph *graph, const char *op, struct tensor
 	return step;
 }
 
-/* Are there inputs, all of them constant? Is any of them not known at all? */
+/*
+ * Return true if the step has inputs and all of them are constant. *ret_unknown: an input is
+ * unknown.
+ */
 static bool is_constant(const struct step *step, bool *ret_unknown)
 {
 	bool is_constant = step->n_in > 0;
@@ -80,7 +83,10 @@ static bool is_constant(const struct step *step, bool *ret_unknown)
 	return is_constant;
 }
 
-/* Elements that depend on the count are for shapes: no device has them. */
+/*
+ * Refuse constants whose elements depend on the count: they serve to compute shapes, and plans
+ * cannot hold them.
+ */
 static bool check_rows(struct graph *graph, const struct step *step)
 {
 	for (unsigned int i = 0; i < step->n_in; i++) {

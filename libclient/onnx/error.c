@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Sentences about what is wrong with a file or a model. */
+/* Sentences about errors in a file or a model. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -2,10 +2,10 @@
 /*
  * External data
  *
- * A tensor may name a file beside the model, and a range of it. The name is the file's author's, so
- * it may only lead down from the model's folder: every component is opened below the one before,
- * without following links, and "..", absolute names and anything but a regular file are refused.
- * Files are mapped whole, once each, and stay mapped as long as the model.
+ * A tensor may name a file beside the model, and a range of it. The name comes from the file's
+ * author, so it may only lead to a place below the model's folder. Every component is opened below
+ * the one before, without following links. "..", absolute names and files that are not regular are
+ * refused. Files are mapped whole, once each, and stay mapped as long as the model.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -36,7 +36,7 @@ void external_deinit(struct external *external)
 	external->folder = -1;
 }
 
-/* Opens @name below @folder. Return: a descriptor; -EBADMSG if it may not be followed; -errno. */
+/* Open @name below @folder. Return: a descriptor; -EBADMSG if the name is not allowed; -errno. */
 static int open_below(int folder, const char *name)
 {
 	int at = folder, fd = -1;
@@ -114,7 +114,7 @@ static int map_file(struct external *external, struct mem *mem, const char *name
 	return 0;
 }
 
-/* A number in decimal, nothing else. */
+/* Parse a decimal number. Return: false if @text has any other character. */
 static bool parse_number(const char *text, uint64_t *ret)
 {
 	uint64_t value = 0;

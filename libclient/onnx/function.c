@@ -2,11 +2,11 @@
 /*
  * Functions
  *
- * A file may define operators of its own, as functions of others. A call is replaced by the
- * function's nodes: the names of its inputs and outputs are those values that the call has in their
- * places, all other names are the function's own, and opsets are the ones that the function says.
- * Functions call others, but not themselves. What that may come to is bounded by how deep it goes,
- * and by all nodes and values that there are in the end.
+ * A file may define its own operators as functions of others. A call is replaced by the function's
+ * nodes. Names of the function's inputs and outputs stand for the values of the call, all other
+ * names are local to the function, and opsets are those that the function imports. Functions may
+ * call others, but not themselves. The result is bounded by the depth of calls, and by the total of
+ * nodes and values.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -15,9 +15,12 @@
 #include "libclient/onnx/newer.h"
 #include "libclient/onnx/resolve.h"
 
-/* What inlining may take, beside what the file's size allows: a small file may call much. */
+/*
+ * Memory for inlining, in addition to the limit by the file's size: a small file may contain many
+ * calls.
+ */
 #define FUNCTION_BYTES (64ull << 20)
-/* Of attributes: they are looked through for each call. */
+/* Limit of attributes: they are searched for each call. */
 #define FUNCTION_MAX_ATTRS 1024u
 /* ---- Definitions ---- */
 
@@ -167,7 +170,11 @@ static int check_names(struct resolver *resolver, const struct model_node *node,
 	return 0;
 }
 
-/* What @attr refers to, by its own name. Return: 0, *ret is NULL if the call leaves it out. */
+/*
+ * Resolve the reference of @attr to an attribute of the function, under @attr's own name. Return:
+ * 0, *ret is NULL if the call omits the attribute and it has no default; -EBADMSG, -EOPNOTSUPP,
+ * -ENOMEM.
+ */
 static int refer(struct resolver *resolver, const struct model_frame *frame,
 		 const struct model_node *node, const Onnx__AttributeProto *attr,
 		 Onnx__AttributeProto **ret)
@@ -187,7 +194,7 @@ static int refer(struct resolver *resolver, const struct model_frame *frame,
 				       attr->ref_attr_name);
 	if (!value)
 		return 0;
-	/* Its names would be those of another body. */
+	/* Names in the graph would be those of another body. */
 	if (value->g || value->n_graphs > 0)
 		return onnx_error(resolver->error, -EOPNOTSUPP,
 				  "%s: attribute \"%s\" refers to a graph, which is not read",

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Attention that is written as two products and a Softmax
+ * Fusing two products and a Softmax into Attention
  *
- * softmax(scale * q k^T + mask) v, with heads in a dimension of their own, or in one with the
- * batch, which is an attention of one head then. The scale stands behind the first product, or in
- * parts before its operands. The keys are somebody's Transpose, which is undone; often that is the
- * one that brought heads to the front as well, and then it only changes.
+ * The pattern is softmax(scale * q k^T + mask) v. Heads have their own dimension, or share one with
+ * the batch, which is then an attention of one head. The scale follows the first product, or its
+ * parts precede the operands. The keys come from a Transpose, which is undone. Often this Transpose
+ * also moved the heads to the front; it is then only changed.
  */
 #include "libclient/onnx/fuse.h"
 
 enum { QUERIES, KEYS, VALUES, MASK };
 
-/* Takes products with and quotients by known numbers off @tensor. Return: what is left. */
+/* Strip products with and quotients by known numbers from @tensor. Return: the rest. */
 static struct tensor *unscaled(struct tensor *tensor, double *scale)
 {
 	for (;;) {
@@ -33,7 +33,7 @@ static struct tensor *unscaled(struct tensor *tensor, double *scale)
 	}
 }
 
-/* The Softmax along the last dimension that makes @tensor. Return: of what. */
+/* Match a Softmax along the last dimension that writes @tensor. Return: its input, or NULL. */
 static struct tensor *softmax_of(const struct tensor *tensor)
 {
 	const struct step *softmax = fuse_only_maker(tensor, "Softmax");
@@ -42,7 +42,7 @@ static struct tensor *softmax_of(const struct tensor *tensor)
 	return axis && axis->i == tensor->shape.rank - 1 ? softmax->in[0] : NULL;
 }
 
-/* Return: the first product; *ret_mask is what is added to it, or NULL. */
+/* Return: the first product, or NULL; *ret_mask is the tensor added to it, or NULL. */
 static const struct step *scores_of(struct tensor *tensor, struct tensor **ret_mask, double *scale)
 {
 	const struct step *sum = fuse_only_maker(tensor, "Add"), *product;
@@ -59,7 +59,10 @@ static const struct step *scores_of(struct tensor *tensor, struct tensor **ret_m
 	return sum ? NULL : fuse_only_maker(unscaled(tensor, scale), "MatMul");
 }
 
-/* Attention allows masks of fewer keys, which are others than those that repeat. */
+/*
+ * Return true if the mask has as many keys as the scores. Attention also allows masks of fewer
+ * keys, which do not broadcast.
+ */
 static bool is_mask(const struct tensor *mask, const struct shape *scores)
 {
 	const struct shape *shape = &mask->shape;
@@ -67,7 +70,10 @@ static bool is_mask(const struct tensor *mask, const struct shape *scores)
 	return shape->rank >= 2 && shape->dims[shape->rank - 1] == scores->dims[scores->rank - 1];
 }
 
-/* What @keys is with its last dimensions swapped, by another Transpose if need be. */
+/*
+ * Return @keys with the last two dimensions swapped, by another Transpose if necessary; NULL: @keys
+ * comes from no Transpose.
+ */
 static struct tensor *swapped(struct graph *graph, struct tensor *keys)
 {
 	const struct step *transpose = fuse_maker(keys, "Transpose");
@@ -91,7 +97,7 @@ static struct tensor *swapped(struct graph *graph, struct tensor *keys)
 			   : graph_emit_1(graph, "Transpose", &transpose->in[0], 1, &attr, 1);
 }
 
-/* What is added to each score of [batch, queries, keys], for the one head. */
+/* Insert the dimension of the one head into a mask of [batch, queries, keys]. */
 static struct tensor *mask_of_one_head(struct graph *graph, struct tensor *mask)
 {
 	struct shape shape;

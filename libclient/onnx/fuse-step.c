@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Looking at steps, and putting one in the place of another: see fuse.h. */
+/* Finding steps, and replacing one by another: see fuse.h. */
 #include "libclient/onnx/eval.h"
 #include "libclient/onnx/fuse.h"
 

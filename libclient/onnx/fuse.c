@@ -1,27 +1,28 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Operators that exporters write as several
+ * Fusing groups of steps that exporters write for one operator
  *
- * A walk over the steps in their order, that puts one step in the place of the last of several
- * where the catalogue has an operator for what they compute together. The others are dropped with
- * all that nobody reads. Patterns are small and build on each other: the root of a norm becomes a
- * normalisation without scale, the product behind it gives it one, the sum behind that a bias.
+ * A walk over the steps in their order replaces the last step of a group by one step, where the
+ * catalogue has an operator for the group's computation. The other steps of the group are removed
+ * later, because they are not read any more. Patterns are small and build on each other: the root
+ * of a norm becomes a normalisation without scale, the product after it adds the scale, the sum
+ * after that the bias.
  *
- * What lies between the first and the last step must not be read by others, or nothing would be
- * saved. The catalogue judges the new step as any other; if it refuses, all stays as it was. What
- * computes in float64 stays, too: the numbers that patterns have are floats in the new step.
+ * Tensors inside a group must have no other readers, or fusing would save nothing. The catalogue
+ * checks the new step like any other; if it refuses the step, the group stays unchanged. Steps that
+ * compute in float64 are not fused: the numbers in patterns are float32 in the new step.
  */
 #include "libclient/onnx/fuse.h"
 
 #include "libclient/onnx/eval.h"
 
-/* Is @a the root or the fraction @b, as exporters write it in the type of @x? */
+/* Return true if @a equals @b, a root or a fraction, within the precision of @x's type. */
 static bool is_about(double a, double b, const struct tensor *x)
 {
 	return fabs(a - b) <= (x->dtype == RBK_ONNX_F16 ? 1e-3 : 2e-6) * fabs(b);
 }
 
-/* One operand is a known number. Return: the other one; NULL: neither. */
+/* Find a known number among two operands. Return: the other operand; NULL: neither is known. */
 static struct tensor *beside_number(const struct step *step, double *ret)
 {
 	for (unsigned int i = 0; i < 2; i++)
@@ -34,7 +35,7 @@ static struct tensor *beside_number(const struct step *step, double *ret)
 
 enum { MAX_FACTORS = 4 };
 
-/* The tensors that are multiplied, and the known number that they are multiplied by. */
+/* The tensors of a product, and its known numeric factor. */
 struct product {
 	struct tensor *factors[MAX_FACTORS];
 	unsigned int n;
@@ -51,10 +52,10 @@ static bool add_factor(struct product *product, struct tensor *tensor, unsigned 
 	return true;
 }
 
-/* Return: false if there are more factors than anybody looks for. */
+/* Collect the factors of a product. Return: false if there are more than MAX_FACTORS. */
 static bool multiply(struct product *product, const struct step *step, unsigned int depth);
 
-/* What only this product reads is taken apart. */
+/* Collect the factors of @tensor, if only this product reads it; else add @tensor itself. */
 static bool multiply_by(struct product *product, struct tensor *tensor, unsigned int depth)
 {
 	const struct step *step;
@@ -116,7 +117,7 @@ static bool is_power(const struct product *product, const struct tensor *x, unsi
 	return product->n == n;
 }
 
-/* ---- Putting a step in another's place ---- */
+/* ---- Replacing a step ---- */
 
 static bool replace_unary(struct graph *graph, struct step *step, const char *op, struct tensor *x,
 			  const struct attr *attrs, unsigned int n_attrs)
@@ -126,7 +127,7 @@ static bool replace_unary(struct graph *graph, struct step *step, const char *op
 
 /* ---- Activations ---- */
 
-/* Is it 1 + the only use of an @op? Return: what that is of. */
+/* Match 1 + the only use of an @op. Return: the input of @op, or NULL. */
 static struct tensor *one_plus(const struct tensor *tensor, const char *op)
 {
 	const struct step *sum = fuse_only_maker(tensor, "Add"), *of;
@@ -138,7 +139,7 @@ static struct tensor *one_plus(const struct tensor *tensor, const char *op)
 	return of && number == 1 ? of->in[0] : NULL;
 }
 
-/* x + 0.044715 x^3, or x (1 + 0.044715 x^2), by the root of 2 / pi. */
+/* Match (x + 0.044715 x^3) or x (1 + 0.044715 x^2), times the root of 2 / pi. */
 static bool is_gelu_tanh_of(struct tensor *tensor, const struct tensor *x)
 {
 	static const double cubic = 0.044715, root = 0.7978845608;
@@ -173,7 +174,7 @@ static bool is_gelu_tanh_of(struct tensor *tensor, const struct tensor *x)
 	return false;
 }
 
-/* Half of x (1 + erf(x / sqrt(2))), or by tanh. */
+/* Fuse 0.5 x (1 + erf(x / sqrt(2))), or its approximation by tanh. */
 static bool fuse_gelu(struct graph *graph, struct step *step, struct tensor *x, struct tensor *y)
 {
 	const struct attr by_tanh = ATTR_STRING("approximate", "tanh");
@@ -189,7 +190,7 @@ static bool fuse_gelu(struct graph *graph, struct step *step, struct tensor *x, 
 	return arg && is_gelu_tanh_of(arg, x) && replace_unary(graph, step, "Gelu", x, &by_tanh, 1);
 }
 
-/* The Clip to [0, 6] of x + 3, of which there is a sixth. */
+/* Match Clip(x + 3) to [0, 6], a sixth of which is the gate of HardSwish. */
 static bool is_hard_gate_of(const struct tensor *tensor, const struct tensor *x)
 {
 	const struct step *clip = fuse_only_maker(tensor, "Clip"), *sum;
@@ -213,7 +214,7 @@ static bool is_hard_sigmoid_of(const struct tensor *tensor, const struct tensor 
 	       (!beta || beta->f == 0.5f);
 }
 
-/* x by something of x. */
+/* Fuse x times a gate of x: Swish, HardSwish, Mish. */
 static bool fuse_gate(struct graph *graph, struct step *step, struct tensor *x, struct tensor *y)
 {
 	const struct step *gate = fuse_only_maker(y, "Sigmoid");
@@ -259,7 +260,7 @@ static bool fuse_activation(struct graph *graph, struct step *step)
 
 /* ---- Normalisations ---- */
 
-/* The mean along all dimensions from one on, which are kept. */
+/* Match the mean along all dimensions from *ret_axis on, which are kept. */
 static const struct step *trailing_mean(const struct tensor *tensor, int64_t *ret_axis)
 {
 	const struct step *mean = fuse_maker(tensor, "ReduceMean");
@@ -277,7 +278,7 @@ static const struct step *trailing_mean(const struct tensor *tensor, int64_t *re
 	return mean;
 }
 
-/* Is it 1 over a root? Return: of what. */
+/* Match 1 / sqrt(z). Return: z, or NULL. */
 static struct tensor *inverse_root(const struct tensor *tensor)
 {
 	const struct step *step, *root;
@@ -307,7 +308,7 @@ static struct tensor *root_of(const struct tensor *tensor)
 	return step && fuse_number(step->in[1], &number) && number == 0.5 ? step->in[0] : NULL;
 }
 
-/* x minus its mean from @axis on. Return: x. */
+/* Match x minus its mean from @axis on. Return: x, or NULL. */
 static struct tensor *centred(const struct tensor *tensor, int64_t axis)
 {
 	const struct step *difference = fuse_maker(tensor, "Sub"), *mean;
@@ -343,7 +344,7 @@ static struct tensor *ones(struct graph *graph, const struct tensor *like, int64
 	return data ? graph_constant(graph, constant) : NULL;
 }
 
-/* @numerator over the root of @inside, which is the mean of its square and a bit. */
+/* Fuse @numerator divided by the root of @inside, the mean of the square plus epsilon. */
 static bool fuse_norm(struct graph *graph, struct step *step, struct tensor *numerator,
 		      struct tensor *inside)
 {
@@ -364,7 +365,7 @@ static bool fuse_norm(struct graph *graph, struct step *step, struct tensor *num
 	if (square.n != 2 || square.number != 1 || square.factors[0] != square.factors[1])
 		return false;
 	x = centred(numerator, axis);
-	/* Some write the difference twice. */
+	/* Some exporters compute the difference twice. */
 	if (square.factors[0] != numerator && (!x || centred(square.factors[0], axis) != x))
 		return false;
 	attrs[0] = ATTR_INT("axis", axis);
@@ -385,7 +386,7 @@ static bool is_all_ones(const struct tensor *tensor)
 	return constant && constant->n_elems > 0 && !constant->rows;
 }
 
-/* A normalisation that has no bias yet. */
+/* Return the normalisation without a bias that writes @tensor, or NULL. */
 static const struct step *plain_norm(const struct tensor *tensor)
 {
 	const struct step *norm = fuse_only_maker(tensor, "LayerNormalization");
@@ -395,7 +396,7 @@ static const struct step *plain_norm(const struct tensor *tensor)
 	return norm && norm->n_in == 2 ? norm : NULL;
 }
 
-/* A scale behind one that has none. */
+/* Fuse a scale after a normalisation that has none. */
 static bool fuse_norm_scale(struct graph *graph, struct step *step, const struct step *norm,
 			    struct tensor *scale)
 {
@@ -414,7 +415,7 @@ static bool fuse_norm_bias(struct graph *graph, struct step *step, const struct 
 	       fuse_replace(graph, step, norm->op, in, 3, norm->attrs, norm->n_attrs);
 }
 
-/* ---- Sums behind products ---- */
+/* ---- Sums after products ---- */
 
 static bool fuse_gemm_bias(struct graph *graph, struct step *step, struct tensor *y,
 			   struct tensor *bias)
@@ -431,14 +432,14 @@ static bool fuse_gemm_bias(struct graph *graph, struct step *step, struct tensor
 		return false;
 	memcpy(in, product->in, 2 * sizeof(*in));
 	in[2] = bias;
-	/* Without a bias beta says nothing; this one is to be added as it is. */
+	/* Without a bias beta had no effect; the new bias is added unscaled. */
 	for (unsigned int i = 0; i < product->n_attrs; i++)
 		if (strcmp(product->attrs[i].name, "beta"))
 			attrs[n_attrs++] = product->attrs[i];
 	return fuse_replace(graph, step, "Gemm", in, 3, attrs, n_attrs);
 }
 
-/* One number for each channel, which is dimension 1 from the front of @y. */
+/* Return true if @bias has one number for each channel, which is dimension 1 of @y. */
 static bool is_by_channel(const struct tensor *bias, const struct tensor *y)
 {
 	unsigned int channel = bias->shape.rank + 1u - y->shape.rank;

@@ -2,10 +2,10 @@
 /*
  * Making a plan of a compiled model
  *
- * Constants that steps read go into one arena, equal ones once, which is sealed and belongs to the
- * plan from then on. Then everything is said to a builder: bound inputs, outputs, constants, and
- * step by step with its scratch tensors. A plan of some of the steps only binds what those read and
- * write on their borders.
+ * The constants that steps read are stored in one arena, equal ones once. The arena is sealed and
+ * belongs to the plan from then on. The bound inputs, outputs, constants, and each step with its
+ * scratch tensors are then declared to a builder. A plan of some of the steps binds only the
+ * tensors that these steps exchange with others.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -13,12 +13,12 @@
 
 #include "libclient/onnx/graph.h"
 
-/* A constant of the plan: a tensor's elements, and where they are in the arena. */
+/* A constant of the plan and its offset in the arena. */
 struct placed {
 	struct tensor *tensor;
 	uint64_t hash;
 	uint64_t offset;
-	bool is_same; /* as the one before it */
+	bool is_same; /* equal to the one before it */
 };
 
 struct maker {
@@ -72,7 +72,7 @@ static bool is_equal(const struct constant *a, const struct constant *b)
 	       (a->data == b->data || !memcmp(a->data, b->data, a->n_bytes));
 }
 
-/* Offsets in an arena, equal constants at the same. Return: the arena's size. */
+/* Find equal constants, so that they share an offset. Return: the arena's size in bytes. */
 static uint64_t place_constants(struct maker *maker)
 {
 	bool shares = !(maker->graph->options.disable & RBK_ONNX_OPT_SHARE);
@@ -107,7 +107,7 @@ static int fill_arena(struct maker *maker)
 
 	if (maker->n_placed == 0)
 		return 0;
-	/* Room for one even where nothing has any bytes. */
+	/* An arena cannot be empty, even if no constant has any bytes. */
 	r = rbk_arena_new_flags(maker->rbk, bytes ? bytes : RBK_REF_ALIGN, RBK_ARENA_MEMFD,
 				&maker->arena, maker->error);
 	if (r)
@@ -135,12 +135,9 @@ static int fill_arena(struct maker *maker)
 	return rbk_arena_seal(maker->arena, maker->error);
 }
 
-/* ---- Which tensors there are ---- */
+/* ---- Selecting tensors ---- */
 
-/*
- * What is on the borders of the steps. Their tensors have no id before, and NONE while they are
- * neither bound nor constant.
- */
+/* Set the place of each tensor, and collect the constants and bound inputs of the steps. */
 static int collect(struct maker *maker)
 {
 	struct graph *graph = maker->graph;
@@ -162,7 +159,7 @@ static int collect(struct maker *maker)
 	if (!maker->bound || !maker->placed)
 		return out_of_memory(maker);
 
-	/* Written in here: scratch, unless somebody outside reads it. */
+	/* Tensors written by these steps are scratch, unless other steps read them. */
 	for (uint32_t i = maker->first; i < maker->end; i++)
 		for (unsigned int j = 0; j < graph->steps[i]->n_out; j++)
 			if (graph->steps[i]->out[j])
@@ -184,7 +181,7 @@ static int collect(struct maker *maker)
 	return 0;
 }
 
-/* The whole model binds in its file's order, which what was compiled has. */
+/* Bind the inputs and outputs of the whole model in the file's order. */
 static void bind_whole(struct maker *maker)
 {
 	struct graph *graph = maker->graph;
@@ -223,7 +220,7 @@ static void bind_outputs_of_part(struct maker *maker)
 	}
 }
 
-/* ---- Saying it to the builder ---- */
+/* ---- Declaring to the builder ---- */
 
 static int name_tensor(struct maker *maker, const struct tensor *tensor, char ret[RBK_NAME_BYTES],
 		       uint32_t dims[RBK_MAX_RANK])
@@ -307,7 +304,7 @@ static void declare_attrs(struct maker *maker, unsigned int node, const struct s
 	}
 }
 
-/* Names of nodes need not be distinct. */
+/* Shorten a step's name; names of nodes need not be distinct. */
 static void node_name(const struct step *step, char ret[RBK_NAME_BYTES])
 {
 	const char *name = step->name;
@@ -365,7 +362,7 @@ static int declare(struct maker *maker)
 	return r;
 }
 
-/* What a plan cannot have, said before anything is made. */
+/* Check the limits of a plan before anything is allocated. */
 static int check_size(struct maker *maker)
 {
 	if (maker->end - maker->first > RBK_MAX_PLAN_NODES)
@@ -378,7 +375,7 @@ static int check_size(struct maker *maker)
 	return 0;
 }
 
-/* A plan in which nothing follows the count has tasks of one row. */
+/* Return the plan's largest count: 1 if no bound tensor follows the count. */
 static uint32_t plan_max_count(const struct maker *maker)
 {
 	for (uint32_t i = 0; i < maker->n_bound; i++)

@@ -2,9 +2,9 @@
 /*
  * A graph's memory, refusals and tensors
  *
- * Tensors come into being as nodes read them: initializers and inputs that the caller gave are
- * constants, other inputs have the shape that the file and the caller say, with an open leading
- * dimension being the task's count. Only what is read has to be known.
+ * Tensors are made when nodes read them. Initializers, and inputs that the caller set, are
+ * constants. Other inputs have the shape that the file and the caller declare; an open leading
+ * dimension becomes the task's count. Only tensors that are read must be known.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -166,7 +166,7 @@ static const struct constant *make_nothing(struct graph *graph, uint32_t dtype,
 	constant->rank = shape->rank;
 	for (unsigned int i = 0; i < shape->rank; i++)
 		constant->dims[i] = shape->dims[i];
-	constant->data = constant; /* none of it is read */
+	constant->data = constant; /* never read */
 	return constant;
 }
 
@@ -177,7 +177,7 @@ struct tensor *graph_nothing(struct graph *graph, uint32_t dtype, const struct s
 	return constant ? graph_constant(graph, constant) : &graph->nowhere;
 }
 
-/* Room for a constant of one dimension, or of none. */
+/* Allocate a constant of rank 1 or 0. */
 static struct constant *small_constant(struct graph *graph, uint32_t dtype, unsigned int n,
 				       unsigned int rank, void **ret_data)
 {
@@ -222,7 +222,10 @@ struct tensor *graph_ints(struct graph *graph, const int64_t *values, unsigned i
 
 /* ---- The model's values ---- */
 
-/* May the leading dimension of @input be the count? Two that are open by other names may not. */
+/*
+ * Return true if the leading dimension of @input is the count. Refuse the model if two open leading
+ * dimensions have different names.
+ */
 static bool leads_with_count(struct graph *graph, const struct model_input *input, const char *name)
 {
 	const char *dim_name = input->dim_names[0];
@@ -283,7 +286,10 @@ static struct tensor *input_tensor(struct graph *graph, uint32_t index)
 	}
 	tensor->dtype = (uint8_t)input->dtype;
 	tensor->known = true;
-	/* Without elements it is known, whatever a task gives: what comes of it can be, now. */
+	/*
+	 * A tensor without elements is known, whatever a task binds, so results can be computed
+	 * now.
+	 */
 	if (shape_is_empty(&tensor->shape))
 		tensor->constant = make_nothing(graph, tensor->dtype, &tensor->shape);
 	return tensor;
@@ -311,7 +317,10 @@ struct tensor *graph_value(struct graph *graph, uint32_t index)
 		input = find_input(graph->model, index);
 		set = graph->model->inputs[input].set;
 	}
-	/* What is wrong with an input is not the fault of the node that reads it first. */
+	/*
+	 * Report errors of an input as errors of the model, not of the node that reads the input
+	 * first.
+	 */
 	if (input != UINT32_MAX)
 		graph->node = NULL;
 	if (set || value->initializer)

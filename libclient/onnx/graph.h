@@ -244,5 +244,5 @@ void fuse(struct graph *graph);
 struct names;
 struct names *names_new(void);
 struct names *names_free(struct names *names);
-/* Make a name. Return: 0; -ENOMEM. */
+/* Make a distinct name. Return: 0; -E2BIG: too many names. */
 int names_make(struct names *names, const char *full, char ret[RBK_NAME_BYTES]);

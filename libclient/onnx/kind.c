@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a file is that is no model
+ * Kinds of files that are not models
  *
- * People give the wrong file: its weights, its input, a picture, the page that a download of it led
- * to. That is told by how files of common kinds begin, or by their being a sound message of ONNX's
- * of another type; and a model that was cut off by a last field that is longer than the file.
+ * Users sometimes give the wrong file: weights, an input, a picture, or the web page behind a
+ * download link. Common kinds are recognised by their first bytes, or by being a valid message of
+ * another ONNX type. A truncated model is recognised by a last field that is longer than the file.
  */
 #include <errno.h>
 #include <string.h>
@@ -16,8 +16,8 @@
 #define A_MODEL "a model is what torch.onnx.export() or onnx.save() writes"
 
 /*
- * Of those that are not known by their first bytes, what is in front of them counts, too: a model
- * has names that anybody chose there.
+ * Kinds of files by their first bytes. If the magic is not at the start, the bytes before it must
+ * match, too, because a model may have any name there.
  */
 static const struct kind {
 	const char *begins; /* '.': any byte */
@@ -35,11 +35,11 @@ static const struct kind {
 	{"GIF8", 4, "a picture (GIF)"},
 	{"RIFF....WEBP", 12, "a picture (WebP)"},
 	{"\x89HDF", 4, "a file of HDF5, as those of Keras (.h5) are"},
-	/* Behind the place of the first table, which is near. */
+	/* After the offset of the root table, which is small. */
 	{"..\0\0TFL3", 8, "a model of TensorFlow Lite's"},
 	{"..\0\0ORTM", 8, "a model in ONNX Runtime's own format (.ort)"},
 	{"GGUF", 4, "a model of llama.cpp's (.gguf)"},
-	/* Behind how long the description is. */
+	/* After the length of the description. */
 	{"....\0\0\0\0{\"", 10, "a file of weights alone (.safetensors)"},
 	{"\x1f\x8b", 2, "compressed by gzip"},
 	{"\x28\xb5\x2f\xfd", 4, "compressed by zstd"},
@@ -77,7 +77,7 @@ static bool is_blank(uint8_t byte)
 	return byte == ' ' || byte == '\t' || byte == '\n' || byte == '\f' || byte == '\r';
 }
 
-/* How many bytes the character of UTF-8 has; 0: it is none of a text. */
+/* Return the length of a UTF-8 character in bytes; 0: it does not occur in text. */
 static size_t character_bytes(const uint8_t *bytes, size_t n)
 {
 	const size_t length = bytes[0] < 0x80   ? 1
@@ -95,7 +95,7 @@ static size_t character_bytes(const uint8_t *bytes, size_t n)
 	return length;
 }
 
-/* As far as one looks. */
+/* Examine the first 512 bytes. */
 static const char *kind_of_text(const uint8_t *bytes, size_t n_bytes)
 {
 	const size_t n = n_bytes < 512 ? n_bytes : 512;
@@ -126,9 +126,11 @@ static bool is_sound(const ProtobufCMessageDescriptor *descriptor, const void *b
 	return !scan_message(descriptor, bytes, n_bytes, &at);
 }
 
-/* A ModelProto's version, which writers of models put before anything long. */
+/* Tag of a ModelProto's version, which writers of models put before any long field. */
 #define MODEL_VERSION_TAG (1 << 3)
-/* A GraphProto's nodes, where ModelProto has a number; a TensorProto's type, where that has a text.
+/*
+ * Tags of a GraphProto's nodes, where ModelProto has a number, and of a TensorProto's type, where
+ * ModelProto has a string.
  */
 #define GRAPH_NODE_TAG  (1 << 3 | 2)
 #define TENSOR_TYPE_TAG (2 << 3)
@@ -159,7 +161,7 @@ int kind_explain(const void *bytes, size_t n_bytes, int r, struct rbk_error *err
 	if (what)
 		return onnx_error(error, r, "it is %s, and no ONNX model; " A_MODEL, what);
 	missing = scan_missing(&onnx__model_proto__descriptor, bytes, n_bytes);
-	/* A length that no model has is none: these are other bytes. */
+	/* A longer length cannot be that of a model: the bytes are something else. */
 	if (missing > 0 && missing <= ONNX_MAX_FILE_BYTES - n_bytes &&
 	    scan_has(bytes, n_bytes, MODEL_VERSION_TAG))
 		return onnx_error(error, r,

@@ -2,9 +2,9 @@
 /*
  * Memory that is freed at once
  *
- * Blocks grow with what was taken so far, so that a small model costs little and a large one few
- * calls; what is larger than a block gets one of its own behind the current one, which goes on
- * being used.
+ * The size of blocks grows with the bytes taken, so that a small model costs little and a large
+ * model few calls. A request of more than half a block gets its own block behind the current one,
+ * which stays in use.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -22,7 +22,7 @@ struct mem_block {
 	struct mem_block *next;
 	uint64_t used_bytes;
 	uint64_t bytes;
-	uint64_t pad; /* keeps what follows aligned */
+	uint64_t pad; /* keeps data aligned */
 	unsigned char data[];
 };
 _Static_assert(sizeof(struct mem_block) % MEM_ALIGN == 0, "data is aligned");
@@ -72,7 +72,7 @@ void *mem_take(struct mem *mem, uint64_t bytes)
 		mem->limited = true;
 		return NULL;
 	}
-	/* Nothing has an address of its own, too. */
+	/* An empty request, too, gets its own address. */
 	bytes = (bytes + !bytes + MEM_ALIGN - 1) / MEM_ALIGN * MEM_ALIGN;
 	if (!block || bytes > block->bytes - block->used_bytes)
 		block = add_block(mem, bytes);

@@ -2,11 +2,11 @@
 /*
  * Names for a plan
  *
- * ONNX names are UTF-8 of any length, a plan's are printable ASCII below RBK_NAME_BYTES and
- * distinct. A name that is so already stays; of a longer one the end is kept, which tells the
- * tensors of a deep model apart; and where that is taken, a number makes the difference. Numbers
- * count up per table and not per name, so that a model of a thousand equal names takes a thousand
- * attempts and not half a million.
+ * ONNX names are UTF-8 of any length; a plan's names are printable ASCII below RBK_NAME_BYTES and
+ * distinct. A name that meets this is kept. Of a longer name the end is kept, which distinguishes
+ * the tensors of a deep model. If the result is taken, a number is appended. Numbers increase per
+ * table and not per name, so that a model of a thousand equal names takes a thousand attempts and
+ * not half a million.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 
 #include "libclient/onnx/graph.h"
 
-#define NAMES_SLOTS 16384u /* four times what a plan can have */
+#define NAMES_SLOTS 16384u /* four times the limit of tensors in a plan */
 _Static_assert(NAMES_SLOTS >= 2 * RBK_MAX_PLAN_TENSORS, "there always are free ones");
 
 struct names {
@@ -35,7 +35,7 @@ struct names *names_free(struct names *names)
 	return NULL;
 }
 
-/* Takes @name if nobody has it. */
+/* Take @name if it is free. */
 static bool take(struct names *names, const char *name)
 {
 	uint32_t hash = 2166136261u;
@@ -72,7 +72,7 @@ int names_make(struct names *names, const char *full, char ret[RBK_NAME_BYTES])
 		strcpy(ret, plain);
 		return 0;
 	}
-	/* "...scores#12" */
+	/* Append a number: "...scores#12". */
 	do {
 		char number[16];
 		size_t n_number, room;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Operators that are not read: which one was meant
+ * Suggestions for operators that are not supported
  *
- * A name that another domain has was given the wrong domain. One that is nearly that of an
- * operator, or begins with it, was misspelt, unless ONNX has it: then it is simply not in the
- * catalogue.
+ * If another domain has the name, the domain is wrong. If the name is similar to that of an
+ * operator, or begins with it, the name was misspelt, unless ONNX has an operator of that name: it
+ * is then missing in the catalogue.
  */
 #include <ctype.h>
 #include <string.h>
@@ -16,7 +16,7 @@ enum { NEAREST_MAX_BYTES = 40, NEAREST_MIN_BEGIN = 4 };
 
 static const char *const others[] = {CANON_OTHERS};
 
-/* What of a row's name is the operator's. */
+/* Return the operator's name without its domain. */
 static const char *bare_name(const char *name)
 {
 	const char *dot = strrchr(name, '.');
@@ -29,7 +29,10 @@ static unsigned int least(unsigned int a, unsigned int b)
 	return a < b ? a : b;
 }
 
-/* Letters to insert, leave out or replace, of either case; each has few enough. */
+/*
+ * Return the number of letters to insert, delete or replace, ignoring case. @b must have at most
+ * NEAREST_MAX_BYTES letters.
+ */
 static unsigned int letters_apart(const char *a, const char *b)
 {
 	unsigned int row[NEAREST_MAX_BYTES + 1];
@@ -56,7 +59,7 @@ static unsigned int letters_apart(const char *a, const char *b)
 static const char *same_elsewhere(const struct canon *rows, size_t n_rows, const char *op)
 {
 	for (size_t i = 0; i < n_rows; i++)
-		/* Also one that has its domain in front instead of beside it. */
+		/* Match also an op_type that includes the domain. */
 		if (!strcmp(bare_name(rows[i].op), op) || !strcmp(rows[i].op, op))
 			return rows[i].op;
 	return NULL;

@@ -2,8 +2,9 @@
 /*
  * Fields that are newer than the schema
  *
- * A field that the schema has is found by its name, so that this is compiled with either. Of one
- * that it does not have, unpacking has kept what follows the tag: a length, and so many bytes.
+ * A field that the schema has is found by its name, so this file compiles with old and new schemas.
+ * For a field that the schema lacks, unpacking keeps the bytes after the tag: a length, and that
+ * many bytes.
  */
 #include <errno.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 #define FUNCTION_OVERLOAD        13
 #define FUNCTION_ATTRIBUTE_PROTO 11
 
-/* The bytes of an unknown field. Return: NULL: it is another one, or none that has a length. */
+/* Return the bytes of an unknown field; NULL: it has another tag, or no length. */
 static const uint8_t *unknown_bytes(const ProtobufCMessageUnknownField *field, uint32_t tag,
 				    size_t *ret_n)
 {
@@ -30,7 +31,7 @@ static const uint8_t *unknown_bytes(const ProtobufCMessageUnknownField *field, u
 	return field->data + at + 1;
 }
 
-/* A string, the last one if there are several, as protobuf has it. */
+/* Find a string; the last one if there are several, as protobuf defines. */
 static const char *find_string(struct mem *mem, const ProtobufCMessage *message, const char *name,
 			       uint32_t tag)
 {

@@ -2,27 +2,27 @@
 /*
  * Constants of four bits, and of 16
  *
- * A matrix of four bits stays as it is for products, which become MatMulNBits: that has out
- * channels one behind the other, each in blocks along the dimension that is summed up, two elements
- * to a byte, a scale and a zero point for each block. For all other readers the matrix becomes
- * floats.
+ * A four-bit matrix keeps its format for products, which become MatMulNBits. Its layout has one
+ * output channel after the other, each in blocks along the reduced dimension, two elements per
+ * byte, with a scale and a zero point for each block. For all other readers the matrix is converted
+ * to floats.
  */
 #include <string.h>
 
 #include "libclient/onnx/canon.h"
 #include "libclient/onnx/eval.h"
 
-/* A matrix of four bits as a DequantizeLinear has it; its constants, and what they mean. */
+/* A four-bit matrix in the form of DequantizeLinear. */
 struct nibbles {
 	struct tensor *in[3]; /* elements, scales, zero points or NULL */
 	struct attr attrs[2];
 	struct eval_scales scales;
 	bool is_transposed;
-	struct tensor *packed[3]; /* likewise, as products have its elements, scales, zero points */
-	struct tensor *floats;    /* the same as a tensor like others, once a node wanted that */
+	struct tensor *packed[3]; /* elements, scales, zero points in the form of MatMulNBits */
+	struct tensor *floats;    /* the matrix as floats, once a node needs them; else NULL */
 };
 
-/* ---- Types that the catalogue does not have ---- */
+/* ---- Types that the catalogue lacks ---- */
 
 static bool has_nibbles(const struct tensor *tensor)
 {
@@ -30,7 +30,7 @@ static bool has_nibbles(const struct tensor *tensor)
 	       (tensor->dtype == RBK_ONNX_U4 || tensor->dtype == RBK_ONNX_I4);
 }
 
-/* @tensor, or the same numbers in a type that devices have. */
+/* Return @tensor, or its numbers in a type that the catalogue has. */
 static struct tensor *widen(struct graph *graph, struct tensor *tensor)
 {
 	struct constant *bytes;
@@ -54,7 +54,7 @@ static struct tensor *widen(struct graph *graph, struct tensor *tensor)
 	return graph_constant(graph, bytes);
 }
 
-/* ---- Matrices of four bits ---- */
+/* ---- Four-bit matrices ---- */
 
 static bool is_same_shape(const struct tensor *a, const struct tensor *b)
 {
@@ -130,13 +130,13 @@ struct tensor *nibbles_transpose(struct graph *graph, struct tensor *tensor)
 	return other;
 }
 
-/* A matrix as MatMulNBits has it. */
+/* Dimensions of a matrix in the form of MatMulNBits. */
 struct blocks {
 	const struct nibbles *nibbles;
 	uint64_t k, n, size, per_column;
 };
 
-/* Along what is summed up there is one scale, or one of each of some blocks. */
+/* Find a block size. Along the reduced dimension there must be one scale, or one per block. */
 static bool find_blocks(const struct nibbles *nibbles, uint64_t k, uint64_t n, struct blocks *ret)
 {
 	const struct eval_scales *scales = &nibbles->scales;
@@ -157,7 +157,7 @@ static bool find_blocks(const struct nibbles *nibbles, uint64_t k, uint64_t n, s
 	return size >= 16;
 }
 
-/* Which one of the matrix's elements that is. */
+/* Return the index of element (k, n) in the stored matrix. */
 static uint64_t element_at(const struct blocks *blocks, uint64_t k, uint64_t n)
 {
 	return blocks->nibbles->is_transposed ? n * blocks->k + k : k * blocks->n + n;
@@ -175,13 +175,13 @@ static struct tensor *list_of(struct graph *graph, uint32_t dtype, uint64_t n, v
 	return constant_measure(constant) ? graph_constant(graph, constant) : NULL;
 }
 
-/* Elements in halves of bytes, the first in the low one. */
+/* Store a four-bit element, the first of a byte in the low half. */
 static void put_nibble(uint8_t *data, uint64_t i, int64_t value)
 {
 	data[i / 2] |= (uint8_t)((value & 15) << (i % 2 * 4));
 }
 
-/* Signed ones are kept with 8 added, which is the zero point that need not be given. */
+/* Pack the elements. Signed ones are stored with 8 added, which is the default zero point. */
 static struct tensor *pack_elements(struct graph *graph, const struct blocks *blocks)
 {
 	const struct constant *x = blocks->nibbles->in[0]->constant;
@@ -239,7 +239,9 @@ static struct tensor *pack_zeros(struct graph *graph, const struct blocks *block
 	return list;
 }
 
-/* Pack a matrix once, for all products that have the matrix: its shape says how. */
+/*
+ * Pack a matrix once, for all products that read the matrix: the layout depends on its shape only.
+ */
 static bool pack(struct graph *graph, struct nibbles *nibbles, const struct blocks *blocks)
 {
 	const bool has_zeros = nibbles->in[2] || nibbles->in[0]->dtype == RBK_ONNX_U4;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * After the pass: what is left out, and what is bound
+ * After the pass: removing unused steps, fusing, and binding
  *
- * Steps are in an order in which they can run, so one walk backwards finds what the outputs depend
- * on. In between, several steps become one where there is an operator for them (fuse.c).
+ * Steps are in an order in which they can run, so one walk backwards finds the steps that the
+ * outputs depend on. Between two such walks, several steps are fused into one where the catalogue
+ * has an operator for them (fuse.c).
  */
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +16,7 @@ static bool is_bound_input(const struct tensor *tensor)
 	return tensor && tensor->is_used && tensor->input != UINT32_MAX && !tensor->constant;
 }
 
-/* Marks what the outputs need, and all that was read where nothing is to be left out. */
+/* Mark the steps that the outputs depend on, or all steps if RBK_ONNX_OPT_DEAD is disabled. */
 static void mark(struct graph *graph)
 {
 	bool keeps_all = graph->options.disable & RBK_ONNX_OPT_DEAD;
@@ -44,7 +45,7 @@ static void sweep(struct graph *graph)
 	graph->n_steps = n;
 }
 
-/* What mark() found out. */
+/* Clear the marks of mark(). */
 static void forget(struct graph *graph)
 {
 	for (uint32_t i = 0; i < graph->n_steps; i++) {
@@ -72,7 +73,7 @@ static void bind(struct graph *graph)
 		graph->bound[graph->n_bound++] = graph->outputs[i];
 }
 
-/* Of what @node writes, the first that has a name; "". */
+/* Return the name of the node's first output that is present; "" without one. */
 static const char *output_name(const struct graph *graph, const struct model_node *node)
 {
 	for (uint32_t i = 0; node && i < node->n_out; i++)
@@ -81,7 +82,10 @@ static const char *output_name(const struct graph *graph, const struct model_nod
 	return "";
 }
 
-/* The node's own name, the one of what it or the step writes, or else operator and number. */
+/*
+ * Name each step by its node, else by the output of the node or the step, else by operator and
+ * number.
+ */
 static void name_steps(struct graph *graph)
 {
 	for (uint32_t i = 0; i < graph->n_steps; i++) {
@@ -107,7 +111,7 @@ static void name_steps(struct graph *graph)
 
 void optimise(struct graph *graph)
 {
-	/* Twice: what nobody reads is no reader, and what was fused is read no more. */
+	/* Mark twice: unused steps must not count as readers, and fusing leaves steps unused. */
 	mark(graph);
 	sweep(graph);
 	forget(graph);

@@ -2,9 +2,9 @@
 /*
  * Compiling a model: the pass over its nodes
  *
- * A model whose inputs lead with a 1 is first tried with that 1 being the count. emit.c then holds
- * every step to computing rows from rows, and any refusal at all means that this was not provable:
- * then everything is done again with the shapes that the file has.
+ * A model whose inputs have the leading dimension 1 is first tried with that dimension as the
+ * count. emit.c then requires every step to compute rows from rows. Any refusal means that this
+ * could not be proved, and the pass is repeated with the shapes of the file.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 /* ---- The end of the pass ---- */
 
-/* The values that tensors were needed of, as far as they come from inputs. */
+/* Mark the model's inputs from which needed values are computed. */
 static void mark_needed(struct graph *graph)
 {
 	struct tensor **stack = graph_take(graph, graph->n_needed_max * sizeof(*stack));
@@ -44,7 +44,7 @@ static void mark_needed(struct graph *graph)
 	}
 }
 
-/* One without elements, of a type that plans have. */
+/* Return true if the tensor has no elements, and a type that plans have. */
 static bool is_nothing(const struct tensor *tensor)
 {
 	return tensor->constant && tensor->constant->n_elems == 0 &&
@@ -52,8 +52,8 @@ static bool is_nothing(const struct tensor *tensor)
 }
 
 /*
- * Plans have no tensors without elements. So that every output has its place among what tasks bind,
- * one element stands for such a one.
+ * Return a tensor of one element in place of one without elements, which plans cannot have. Every
+ * output then has its place among the bound tensors.
  */
 static struct tensor *stand_in(struct graph *graph, const struct constant *nothing)
 {
@@ -63,7 +63,7 @@ static struct tensor *stand_in(struct graph *graph, const struct constant *nothi
 	return tensor;
 }
 
-/* Every output of the model is written by a step of its own. */
+/* Have every output of the model written by its own step. */
 static void make_outputs(struct graph *graph)
 {
 	const struct rbk_onnx *model = graph->model;
@@ -103,7 +103,7 @@ static void run_pass(struct graph *graph)
 		mark_needed(graph);
 }
 
-/* Return: true if inputs lead with 1 in the file, but tasks may have more rows. */
+/* Return true if inputs have the leading dimension 1 in the file, but tasks may have more rows. */
 static bool may_make_batch(const struct rbk_onnx *model, const struct rbk_onnx_options *options)
 {
 	bool found = false;

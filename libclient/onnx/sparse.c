@@ -2,16 +2,16 @@
 /*
  * Sparse tensors in a model file
  *
- * Elements that are not 0, and where each is: by its number in C order, or by an index for each
- * dimension. They are made dense, as everything else is. A shape may promise far more than the file
- * has, so that what comes of it is bounded by the memory that it is given.
+ * A sparse tensor has the elements that are not 0, and the place of each: its number in row-major
+ * order, or an index for each dimension. Sparse tensors are made dense. A shape may be far larger
+ * than the file, so the result is bounded by the limit of its memory.
  */
 #include <errno.h>
 #include <string.h>
 
 #include "libclient/onnx/model.h"
 
-/* The element that the @i-th index names. Return: false if there is none. */
+/* Find the place of the @i-th index. Return: false if it is outside of the shape. */
 static bool find_place(const struct constant *dense, const struct constant *indices, uint64_t i,
 		       uint64_t *ret)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * From bytes to messages of protobuf
+ * Unpacking bytes into protobuf messages
  *
- * They are scanned first (scan.c), and unpacked into memory that is counted.
+ * Messages are scanned first (scan.c), and unpacked into limited memory.
  */
 #include <errno.h>
 
