@@ -2,8 +2,8 @@
 /*
  * Attributes of a node
  *
- * Every attribute that is read is marked; what is left over when a rule has run is one that it does
- * not know, and a refusal. So no attribute is ever silently ignored.
+ * Every attribute that is read is marked. An attribute that is unmarked after its rule has run is
+ * unknown, which is a refusal. No attribute is therefore silently ignored.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -25,8 +25,8 @@ static const Onnx__AttributeProto *find_attr(const struct graph *graph, const ch
 }
 
 /*
- * Files without types are old: the value that is there tells. What is there is checked, because a
- * type is only a claim.
+ * Check an attribute's type. Old files have no types: the type is then that of the value present.
+ * Callers still check the value, because a type is only a claim.
  */
 static bool has_type(struct graph *graph, const Onnx__AttributeProto *attr, int type,
 		     bool has_value, const char *expected)
@@ -122,7 +122,7 @@ const char *canon_string(struct graph *graph, const char *name, const char *fall
 	return text;
 }
 
-/* One of @t and @sparse is there, where the file is right. */
+/* Decode the tensor: a valid file has one of @t and @sparse. */
 static const struct constant *read_tensor(struct graph *graph, const Onnx__AttributeProto *attr,
 					  const Onnx__TensorProto *t,
 					  const Onnx__SparseTensorProto *sparse)

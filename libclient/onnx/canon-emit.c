@@ -15,7 +15,7 @@ static struct tensor *emit_reshape(struct graph *graph, struct tensor *tensor,
 		dims[i] = i == 0 && shape->dynamic ? -1 : (int64_t)shape->dims[i];
 	attr = ATTR_INTS("shape", dims, shape->rank);
 	out = graph_emit_1(graph, "Reshape", &tensor, 1, &attr, 1);
-	/* The rule may read a 0 as another number. */
+	/* The catalogue's rule may read a 0 as another number. */
 	if (out->known && !shape_equal(&out->shape, shape)) {
 		graph_refuse(graph, "%s cannot become %s", SHAPE_TEXT(&tensor->shape),
 			     SHAPE_TEXT(shape));

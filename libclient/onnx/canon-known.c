@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Rules: operators that ask for elements of their inputs
+ * Rules: operators that depend on the elements of an input
  *
- * What they choose, or how large their result is, is in the elements of an input, which must be
- * known. They become constants, or gather by indices that are.
+ * The selection, or the size of the result, depends on the elements of an input, which must be
+ * known. The operators become constants, or gather by constant indices.
  */
 #include <stdio.h>
 
 #include "libclient/onnx/canon.h"
 #include "libclient/onnx/eval.h"
 
-/* A new constant with room for its elements, all 0. Return: NULL after a refusal. */
+/* Make a constant with memory for its elements, all 0. Return: NULL after a refusal. */
 static struct constant *constant_new(struct graph *graph, uint32_t dtype, unsigned int rank,
 				     const int64_t *dims, void **ret_data)
 {
@@ -58,7 +58,7 @@ void canon_eye_like(struct graph *graph)
 	canon_out(graph, 0, graph_constant(graph, constant));
 }
 
-/* Indices of what is not 0: for each dimension a list. */
+/* List the indices of the nonzero elements, one row for each dimension. */
 void canon_non_zero(struct graph *graph)
 {
 	struct tensor *x = canon_in(graph, 0);
@@ -143,7 +143,7 @@ void canon_compress(struct graph *graph)
 	canon_out(graph, 0, graph_emit_1(graph, "Gather", in, 2, &attr, 1));
 }
 
-/* Where each element of the first two dimensions comes from. */
+/* Return the source index of each element in the first two dimensions. */
 static struct tensor *reversed_indices(struct graph *graph, const struct shape *shape,
 				       unsigned int time_axis, const int64_t *lengths)
 {

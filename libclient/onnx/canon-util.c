@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * What rules have in common: reading a node, and emitting what is emitted often
- *
- * Every attribute that is read is marked; what is left over when a rule has run is one that it does
- * not know, and a refusal. So no attribute is ever silently ignored.
- */
+/* Functions that rules share: inputs and outputs of a node, axes, and known elements */
 #include <errno.h>
 #include <stdlib.h>
 

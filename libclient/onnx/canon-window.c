@@ -2,8 +2,8 @@
 /*
  * Rules: sliding windows
  *
- * What pools all of a channel into one number is a reduction over the dimensions behind the second,
- * or, for a norm that is none, a window as large as they are.
+ * Pooling a whole channel into one number is a reduction over the dimensions after the second. A
+ * norm that is no reduction becomes a window as large as these dimensions.
  */
 #include "libclient/onnx/canon.h"
 
@@ -14,7 +14,7 @@ void canon_global_pool(struct graph *graph)
 	unsigned int rank = x->shape.rank, n = rank > 2 ? rank - 2 : 0;
 	int64_t *list = graph_zero(graph, RBK_MAX_RANK, sizeof(*list));
 	const bool is_norm = !strcmp(name, "GlobalLpPool");
-	/* Opset 1 had a float there. */
+	/* In opset 1 this attribute is a float. */
 	const int64_t p = is_norm ? canon_int(graph, "p", 2) : 0;
 	struct attr attrs[2];
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The operators of ONNX that are read: finding their rows, refusals that need no rule, and the rule
- * of If, whose branches have nodes again
+ * Dispatch of nodes to rules, refusals that need no rule, and the rule of If, whose branches have
+ * nodes again
  */
 #include "libclient/onnx/canon.h"
 
@@ -12,10 +12,13 @@
 	{                                                          \
 		onnx, since, 0, n_in, n_in, 1, NULL, canon_same, 0 \
 	}
-/* The last one of a name is its rule. */
+/* Of several rows of one name the last is used. */
 static const struct canon table[] = {OP_ELEMENTWISE(SAME), CANON_LIST(ROW)};
 
-/* May input @i be left out, although others behind it are not? Its rule looks which are there. */
+/*
+ * Return true if input @i may be absent although later inputs are present: its rule checks the
+ * inputs.
+ */
 static bool may_be_absent(const struct canon *canon, uint32_t i)
 {
 	return i > 0 && (!strncmp(canon->op, "com.microsoft.QLinear", 21) ||
@@ -23,8 +26,8 @@ static bool may_be_absent(const struct canon *canon, uint32_t i)
 }
 
 /*
- * The operator of a row of that domain, "" being ONNX's own; NULL: it is of another one. Domains
- * have dots, operators none: a file may put them elsewhere.
+ * Return the operator of a row in @domain ("" is ONNX's own); NULL: the row is of another domain.
+ * Domains contain dots, operators do not; a file may split its names differently.
  */
 static const char *name_in(const struct canon *canon, const char *domain)
 {
@@ -121,8 +124,8 @@ static void check_attributes(struct graph *graph)
 }
 
 /*
- * Of opsets before ONNX_MIN_OPSET those operators that have always been what they are: files keep
- * the number of the opset that their operators came with.
+ * Return true for operators that have not changed since before ONNX_MIN_OPSET. They are accepted in
+ * older opsets: files keep the number of the opset with which their operators were defined.
  */
 static bool is_of_old(const char *op)
 {
@@ -140,7 +143,7 @@ static bool is_of_old(const char *op)
 	return false;
 }
 
-/* Refusals that need no shapes. Return: @canon, or NULL. */
+/* Refuse a node for reasons that need no shapes. Return: @canon, or NULL. */
 static const struct canon *check_node(struct graph *graph, const struct canon *canon)
 {
 	const struct model_node *node = graph->node;
@@ -169,7 +172,10 @@ static const struct canon *check_node(struct graph *graph, const struct canon *c
 	return check_arity(graph, canon) ? canon : NULL;
 }
 
-/* All of them at once, so that whoever gives them need not come back for each. */
+/*
+ * Record all values that the rule needs at once, so that the caller can set all of them before the
+ * next attempt.
+ */
 static void need_values(struct graph *graph, const struct canon *canon)
 {
 	for (unsigned int i = 0; i < 8; i++) {
@@ -180,7 +186,7 @@ static void need_values(struct graph *graph, const struct canon *canon)
 	}
 }
 
-/* Outputs of which nothing is known, but what they are computed from. */
+/* Make unknown tensors for outputs without one, and record the inputs that they depend on. */
 static void unknown_outputs(struct graph *graph)
 {
 	const struct model_node *node = graph->node;
@@ -232,7 +238,7 @@ void canon_node(struct graph *graph, const struct model_node *node)
 
 /* ---- Control flow: plans have none ---- */
 
-/* Bring the branch's nodes into steps, as if they were where the node is. */
+/* Convert the branch's nodes to steps, as if they were in the node's place. */
 static void run_branch(struct graph *graph, const struct model_branch *branch)
 {
 	const struct model_node *node = graph->node;
@@ -249,7 +255,7 @@ static void run_branch(struct graph *graph, const struct model_branch *branch)
 	graph->is_refused = false;
 }
 
-/* An If whose condition is known is the nodes of one of its branches. */
+/* Replace an If of known condition by the nodes of one branch. */
 void canon_if(struct graph *graph)
 {
 	const struct model_node *node = graph->node;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Computing what is known: operators that move elements
+ * Computing steps of constants: operators that move elements
  *
- * One walk over the result's indices with strides into the input does nearly all of them. What
- * depends on the count moves along.
+ * Nearly all of them are one walk over the result's indices, with strides into the input. The
+ * dependence on the count (rows) moves with the elements.
  */
 #include <string.h>
 
 #include "libclient/onnx/eval.h"
 
-/* Elements of @in from @first on, in the walk's order, into @out from element @to on. */
+/* Copy @n elements of @in from @first on, in the walk's order, to @out from element @to on. */
 static void move(const struct constant *in, int64_t first, struct eval_walk *walk,
 		 struct constant *out, uint64_t to, uint64_t n)
 {
@@ -25,7 +25,10 @@ static void move(const struct constant *in, int64_t first, struct eval_walk *wal
 	}
 }
 
-/* Without any element they are 0: products of dimensions beside a 0 may be anything. */
+/*
+ * Compute row-major strides. They are 0 for a tensor without elements, whose dimensions may have
+ * products that overflow.
+ */
 static void strides_of(const struct constant *in, int64_t *strides)
 {
 	int64_t stride = in->n_elems > 0;
@@ -36,7 +39,7 @@ static void strides_of(const struct constant *in, int64_t *strides)
 	}
 }
 
-/* All of a result by one walk. */
+/* Compute a whole result by one walk. */
 static int move_all(struct graph *graph, struct step *step, int64_t first, struct eval_walk *walk)
 {
 	const struct constant *in = step->in[0]->constant;
@@ -51,7 +54,7 @@ static int move_all(struct graph *graph, struct step *step, int64_t first, struc
 	return eval_publish(graph, step->out[0], &out);
 }
 
-/* The same bytes: weights of any size may have another shape. */
+/* Keep the bytes: weights of any size may get another shape. */
 int eval_reshape(struct graph *graph, struct step *step, int arg)
 {
 	struct constant out = *step->in[0]->constant;
@@ -131,7 +134,7 @@ int eval_slice(struct graph *graph, struct step *step, int arg)
 		start = eval_slice_range(in->dims[axis], starts[i], ends[i], steps[i],
 					 &walk.dims[axis]);
 		first += start * strides[axis];
-		/* One element needs no stride, which might overflow. */
+		/* One element needs no stride, and the product might overflow. */
 		walk.strides[0][axis] = walk.dims[axis] > 1 ? strides[axis] * steps[i] : 0;
 	}
 	return move_all(graph, step, first, &walk);
@@ -164,7 +167,7 @@ int eval_split(struct graph *graph, struct step *step, int arg)
 	return 0;
 }
 
-/* Each input fills, for every index before the axis, a run of the result. */
+/* For every index before the axis, each input fills a contiguous run of the result. */
 int eval_concat(struct graph *graph, struct step *step, int arg)
 {
 	const struct constant *first = step->in[0]->constant;
@@ -254,7 +257,7 @@ int eval_gather(struct graph *graph, struct step *step, int arg)
 	return eval_publish(graph, step->out[0], &out);
 }
 
-/* The whole shape is there; a dimension of 1 stays what it is. */
+/* The shape is complete; a 1 in it keeps the input's dimension. */
 int eval_expand(struct graph *graph, struct step *step, int arg)
 {
 	const struct constant *in = step->in[0]->constant;
@@ -277,7 +280,7 @@ int eval_expand(struct graph *graph, struct step *step, int arg)
 	return move_all(graph, step, 0, &walk);
 }
 
-/* As if every dimension were two, the outer one standing still. */
+/* Walk as if every dimension were two, with stride 0 for the outer one. */
 int eval_tile(struct graph *graph, struct step *step, int arg)
 {
 	const struct constant *in = step->in[0]->constant;

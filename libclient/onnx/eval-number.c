@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Numbers of the interpreter: elements of any type, loaded, and stored as the type can hold them.
+/*
+ * Numbers of the interpreter: loading elements of any type, and storing values converted to the
+ * type.
  */
 #include <float.h>
 #include <math.h>
@@ -22,7 +24,7 @@ static double half_to_double(uint16_t half)
 	return half >> 15 ? -value : value;
 }
 
-/* To nearest, ties to even. */
+/* Round to nearest, ties to even. */
 static uint16_t double_to_half(double value)
 {
 	uint16_t sign = signbit(value) ? 0x8000 : 0;
@@ -47,7 +49,7 @@ double eval_load(uint32_t dtype, const void *data, uint64_t i)
 
 	switch (dtype) {
 	case RBK_ONNX_F32:
-		/* Denormals are zeros, as on devices: what is computed in advance is the same. */
+		/* Denormals are zero, as on devices, so that precomputed results are the same. */
 		value = ((const float *)data)[i];
 		return fabsf(value) < FLT_MIN ? (double)copysignf(0, value) : (double)value;
 	case RBK_ONNX_F64:
@@ -139,7 +141,7 @@ void eval_store(uint32_t dtype, void *data, uint64_t i, double value)
 	case RBK_ONNX_F16:
 		((uint16_t *)data)[i] = double_to_half(value);
 		break;
-	case RBK_ONNX_BF16: /* by way of float32, as ONNX's own reference and the devices go */
+	case RBK_ONNX_BF16: /* rounded to float32 first, as in ONNX's reference and on devices */
 		((uint16_t *)data)[i] = bfloat_from_float((float)value);
 		break;
 	case RBK_ONNX_BOOL:
@@ -156,7 +158,7 @@ bool eval_is_float(uint32_t dtype)
 	       dtype == RBK_ONNX_BF16;
 }
 
-/* uint64 is none of these: comparing and dividing such numbers differs. */
+/* uint64 is excluded: its comparisons and divisions differ from those of int64. */
 bool eval_is_int(uint32_t dtype)
 {
 	return onnx_dtype_size(dtype) > 0 && !eval_is_float(dtype) && dtype != RBK_ONNX_U64;

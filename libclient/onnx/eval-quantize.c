@@ -2,9 +2,10 @@
 /*
  * Computing DequantizeLinear of constants
  *
- * Weights that are kept in bytes, and multiplied as floats: computed once here, they are packed
- * like others, instead of becoming floats in every task. What is not as the catalogue wants it is
- * left to its rule, which says why; so is what would take much of the memory that there is.
+ * Weights stored in bytes and multiplied as floats are dequantized once here. They are then packed
+ * like other weights, instead of being dequantized in every task. Inputs that the catalogue would
+ * not accept are left to its rule, which reports the reason. Results that would take more than half
+ * of the remaining memory become steps.
  */
 #include <string.h>
 

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Results of the interpreter, attributes of the steps that it computes, and walks over indices. */
+/* Results of the interpreter, attributes of its steps, and walks over indices. */
 #include <errno.h>
 #include <string.h>
 
 #include "libclient/onnx/eval.h"
 
-/* Float results up to this are computed also where folding is turned off: they are for shapes. */
+/*
+ * Float results up to this size are computed even if folding is disabled, because shapes depend on
+ * them.
+ */
 #define EVAL_SMALL_ELEMS 64
 
 /* ---- Results ---- */
@@ -47,7 +50,7 @@ int eval_publish(struct graph *graph, struct tensor *tensor, const struct consta
 	if (!constant)
 		return graph->fatal;
 	*constant = *result;
-	/* Rows that are all 0 are none. */
+	/* Drop rows that are all 0. */
 	for (uint64_t i = 0; constant->rows; i++) {
 		if (i == constant->n_elems) {
 			constant->rows = NULL;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Computing what is known: shape arithmetic, and small constants
+ * Computing steps of constants: shape arithmetic, and small constants
  *
- * An interpreter of canonical operators, in their plain meaning: integers as 64 bits, wrapped when
- * they are stored; floats as double, rounded when they are stored, which for +, -, *, / and sqrt of
- * float32 and float16 is the very number. It is there for shapes, so what it takes on is bounded;
- * what it does not know or what is too large becomes a step of the plan.
+ * This is an interpreter of canonical operators. Integers have 64 bits and wrap around when they
+ * are stored. Floats are double and are rounded when they are stored; for +, -, *, / and sqrt of
+ * float32 and float16 the result is correctly rounded. The interpreter serves to compute shapes, so
+ * its work is bounded. Unsupported operators and too large results become steps of the plan.
  *
- * Integers may depend on the count (struct constant: rows). Few operators keep that: those that
- * move elements, sums, products with numbers, and comparisons that are the same for every count.
+ * Integers may depend on the count (struct constant: rows). Few operators preserve this: those that
+ * move elements, sums, products with numbers, and comparisons with the same result for every count.
  */
 #include <errno.h>
 #include <float.h>
@@ -172,7 +172,10 @@ static bool binary_int(enum binary op, bool c_mod, int64_t a, int64_t b, int64_t
 	return false;
 }
 
-/* a + a_rows * count against the same of b, for every count from 1 on. */
+/*
+ * Compute a + a_rows * count op b + b_rows * count, for every count from 1 on. Return: false if the
+ * result has no such form.
+ */
 static bool binary_rows(enum binary op, int64_t a, int64_t a_rows, int64_t b, int64_t b_rows,
 			int64_t *ret, int64_t *ret_rows)
 {
@@ -345,7 +348,10 @@ static int run_unary(struct graph *graph, struct step *step, int arg)
 	return r ? r : eval_publish(graph, step->out[0], &out);
 }
 
-/* Between float32 and bfloat16, which have the same denormals, nothing is computed. */
+/*
+ * Cast between float32 and bfloat16 as bits: they have the same denormals, which a computation
+ * would lose.
+ */
 static bool cast_bits(const struct constant *a, struct constant *out, uint64_t i)
 {
 	if (a->dtype == RBK_ONNX_F32 && out->dtype == RBK_ONNX_BF16)
@@ -443,10 +449,12 @@ static int run_clip(struct graph *graph, struct step *step, int arg)
 
 /* ---- Reductions ---- */
 
-/* The last two are computed over nothing only: what is 0 then, and the logarithm of that. */
+/*
+ * RED_ZERO and RED_LOG are only computed over no elements: the result is 0, or the logarithm of 0.
+ */
 enum reduce { RED_SUM, RED_PROD, RED_MIN, RED_MAX, RED_MEAN, RED_ZERO, RED_LOG };
 
-/* The result's index of each element: strides of 0 along what is reduced. */
+/* Map each element to its index in the result: strides are 0 along reduced axes. */
 static bool reduce_walk(const struct step *step, const struct constant *a, struct eval_walk *walk,
 			int64_t *dims, uint32_t *ret_rank)
 {
@@ -454,7 +462,8 @@ static bool reduce_walk(const struct step *step, const struct constant *a, struc
 	unsigned int n_axes;
 	const int64_t *axes = eval_ints(step, "axes", &n_axes);
 	uint32_t reduced = 0, rank = 0;
-	int64_t stride = a->n_elems > 0; /* without any, products may be anything */
+	/* 0 without elements: products of the dimensions may overflow */
+	int64_t stride = a->n_elems > 0;
 
 	*walk = (struct eval_walk){.n_in = 1, .rank = a->rank};
 	for (unsigned int i = 0; i < n_axes; i++) {
@@ -495,7 +504,7 @@ static int64_t int_limit(uint32_t dtype, bool is_upper)
 	}
 }
 
-/* Over no elements: what changes nothing where it is combined with any. */
+/* Reduce no elements: the result is the operator's neutral element. */
 static int reduce_nothing(struct graph *graph, struct step *step, enum reduce op, uint32_t rank,
 			  const int64_t *dims)
 {
