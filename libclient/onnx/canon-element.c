@@ -1,26 +1,28 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Rules: operators that are as they were, element by element, and constants
+ * Rules: unchanged operators, elementwise operators, and constants
  *
- * Most operators only ever gained types and defaults: their nodes become steps as they are, and the
- * catalogue judges attributes and inputs.
+ * Later opsets of most operators only added types and defaults. Their nodes become steps unchanged,
+ * and the catalogue checks attributes and inputs.
  */
 #include <stdio.h>
 
 #include "libclient/onnx/canon.h"
 #include "libclient/onnx/eval.h"
 
-/* Changes nothing in any operator that has it, at this value. */
+/* Return true if the attribute has no effect in any operator, at this value. */
 static bool is_without_effect(const Onnx__AttributeProto *attr)
 {
-	/* Sums are kept in float32 whatever the inputs are. */
+	/* Sums have float32 accumulators whatever the inputs are. */
 	if (!strcmp(attr->name, "stash_type"))
 		return attr->i == RBK_ONNX_F32;
-	/* About types of 8 bits that plans do not have. */
+	/* These concern 8-bit float types, which plans do not have. */
 	return !strcmp(attr->name, "saturate") || !strcmp(attr->name, "round_mode");
 }
 
-/* Files without types are old: the value that is there tells. */
+/*
+ * Return the attribute's type. Old files have no types: the type is then that of the value present.
+ */
 static int attr_type(const Onnx__AttributeProto *proto)
 {
 	if (proto->has_type)
@@ -79,7 +81,7 @@ void canon_same_without(struct graph *graph, const char *op, uint32_t absent)
 		n_in--;
 	while (n_out > 0 && !canon_wants(graph, n_out - 1))
 		n_out--;
-	/* Also where nobody is interested in any. */
+	/* Keep the required outputs even if none is read. */
 	if (n_out < (row ? row->min_out : 1u))
 		n_out = row ? row->min_out : 1;
 	if (n_in > OP_MAX_INPUTS || n_out > OP_MAX_OUTPUTS) {
@@ -113,7 +115,7 @@ void canon_same(struct graph *graph)
 	canon_same_without(graph, graph->node->proto->op_type, 0);
 }
 
-/* No keys and values of the past are none at all, as many as there are heads. */
+/* Omit past keys and values that have no elements. */
 void canon_attention(struct graph *graph)
 {
 	struct tensor *keys = canon_in(graph, 4), *values = canon_in(graph, 5);
@@ -129,7 +131,7 @@ void canon_identity(struct graph *graph)
 	canon_out(graph, 0, canon_nothing(graph, canon_in(graph, 0)));
 }
 
-/* Which elements stay: all. */
+/* Return the mask that keeps all elements. */
 static struct tensor *full_mask(struct graph *graph, const struct tensor *x)
 {
 	struct constant *mask = graph_zero(graph, 1, sizeof(*mask));
@@ -157,7 +159,7 @@ static struct tensor *full_mask(struct graph *graph, const struct tensor *x)
 	return graph_constant(graph, mask);
 }
 
-/* Outside of training, and where none is dropped, nothing is. */
+/* Dropout has no effect outside of training, and with a ratio of 0. */
 void canon_dropout(struct graph *graph)
 {
 	struct tensor *x = canon_in(graph, 0), *ratio = canon_in(graph, 1);
@@ -178,7 +180,7 @@ void canon_dropout(struct graph *graph)
 	if (canon_wants(graph, 1)) {
 		struct tensor *mask = full_mask(graph, x);
 
-		/* Before it was a mask it was of the input's type. */
+		/* Before opset 10 the mask had the input's type. */
 		if (mask && graph->node->opset < 10)
 			mask = canon_cast(graph, mask, x->dtype);
 		canon_out(graph, 1, mask);
@@ -186,7 +188,10 @@ void canon_dropout(struct graph *graph)
 	canon_out(graph, 0, canon_nothing(graph, x));
 }
 
-/* Opset 6: with broadcast, B's dimensions are those of A from axis on. NULL after a refusal. */
+/*
+ * Return the second operand. In opset 6, with broadcast, its dimensions are those of A from axis
+ * on. Return: NULL after a refusal.
+ */
 static struct tensor *second_operand(struct graph *graph)
 {
 	struct tensor *a = canon_in(graph, 0), *b = canon_in(graph, 1);
@@ -224,9 +229,9 @@ void canon_legacy_binary(struct graph *graph)
 }
 
 /*
- * The type in which a power is computed whose base and exponent have different ones: it has all
- * that the exponent says, and of integers as many bits as the wider, which is the base's power all
- * the same when it is cut off.
+ * Return the type in which to compute a power whose base and exponent differ in type. It represents
+ * every exponent. For integers it is the wider type: truncated to the base's type, the power is the
+ * same.
  */
 static uint32_t power_type(uint32_t base, uint32_t exponent)
 {
@@ -239,7 +244,7 @@ static uint32_t power_type(uint32_t base, uint32_t exponent)
 	return base == RBK_ONNX_I64 || exponent == RBK_ONNX_I64 ? RBK_ONNX_I64 : RBK_ONNX_I32;
 }
 
-/* Is @tensor a constant that is one element, @value? */
+/* Return true if @tensor is a constant of one element, @value. */
 static bool is_number(const struct tensor *tensor, double value)
 {
 	const struct constant *constant = tensor->constant;
@@ -248,7 +253,7 @@ static bool is_number(const struct tensor *tensor, double value)
 	       eval_load(constant->dtype, constant->data, 0) == value;
 }
 
-/* The result has the base's type. */
+/* Pow: the result has the base's type. */
 void canon_pow(struct graph *graph)
 {
 	struct tensor *a = canon_in(graph, 0), *b = second_operand(graph);
@@ -256,7 +261,7 @@ void canon_pow(struct graph *graph)
 
 	if (!b)
 		return;
-	/* The same number, and every device has it. */
+	/* The square is the same number, and every device has Mul of float64. */
 	if (a->known && a->dtype == RBK_ONNX_F64 && is_number(b, 2) &&
 	    b->shape.rank <= a->shape.rank) {
 		canon_out(graph, 0, canon_binary(graph, "Mul", a, a));
@@ -277,7 +282,7 @@ void canon_pow(struct graph *graph)
 	canon_out(graph, 0, canon_cast(graph, a, canon_in(graph, 0)->dtype));
 }
 
-/* Of opset 6, a list of slopes is one per channel, whatever comes behind that. */
+/* PRelu: in opset 6 a list of slopes has one per channel, whatever dimensions follow. */
 void canon_prelu(struct graph *graph)
 {
 	struct tensor *x = canon_in(graph, 0), *slope = canon_in(graph, 1);
@@ -311,8 +316,8 @@ void canon_variadic(struct graph *graph)
 }
 
 /*
- * Bounds that are not known, and those that the attribute of a float does not hold, make it a Max
- * and a Min, which is what ONNX defines it as.
+ * Clip: bounds that are unknown, or that a float attribute cannot represent, become Max and Min, by
+ * which ONNX defines Clip.
  */
 void canon_clip(struct graph *graph)
 {
@@ -335,7 +340,10 @@ void canon_clip(struct graph *graph)
 		} else if (bounds[i] && bounds[i]->constant) {
 			if (!canon_known_number(graph, bounds[i], names[i], &value))
 				return;
-			/* Not every integer is a float, and not every float64. */
+			/*
+			 * Not every float64 fits into the attribute; integers have their own
+			 * attributes.
+			 */
 			if (x->dtype == RBK_ONNX_F64 && value != (double)(float)value)
 				continue;
 			if (OP_ALL_FLOATS & OP_TYPE(x->dtype))
@@ -347,7 +355,7 @@ void canon_clip(struct graph *graph)
 			bounds[i] = NULL;
 		}
 	}
-	/* In this order: where min is above max, everything becomes max. */
+	/* In this order: if min exceeds max, every element becomes max. */
 	if (bounds[0])
 		x = canon_binary(graph, ops[0], x, bounds[0]);
 	if (n_attrs > 0)
@@ -357,7 +365,7 @@ void canon_clip(struct graph *graph)
 	canon_out(graph, 0, x);
 }
 
-/* Of bytes in float32. */
+/* Shrink: bytes are computed in float32. */
 void canon_shrink(struct graph *graph)
 {
 	const struct attr attrs[] = {ATTR_FLOAT("lambd", canon_float(graph, "lambd", 0.5f)),
@@ -478,7 +486,7 @@ void canon_constant_of_shape(struct graph *graph)
 	canon_out(graph, 0, data ? graph_constant(graph, constant) : NULL);
 }
 
-/* The dimensions [@start, @end) of @shape, those that depend on the count included. */
+/* Return the dimensions [@start, @end) of @shape, including the one that depends on the count. */
 static struct tensor *sizes(struct graph *graph, const struct shape *shape, unsigned int start,
 			    unsigned int end)
 {
@@ -525,7 +533,7 @@ void canon_size(struct graph *graph)
 	canon_out(graph, 0, graph_emit_1(graph, "ReduceProd", &in, 1, attrs, 2));
 }
 
-/* How many integers a start, a limit and a delta that is not 0 make. */
+/* Return the number of integers of a range with start, limit and nonzero delta. */
 static double count_range(const int64_t *range)
 {
 	const int64_t step = range[2];
@@ -533,7 +541,7 @@ static double count_range(const int64_t *range)
 
 	if ((step > 0 && range[1] <= range[0]) || (step < 0 && range[1] >= range[0]))
 		return 0;
-	/* Differences of what has 64 bits and a sign have 64 without one. */
+	/* Differences of 64-bit signed numbers fit into 64 bits without a sign. */
 	distance = step > 0 ? (uint64_t)range[1] - (uint64_t)range[0]
 			    : (uint64_t)range[0] - (uint64_t)range[1];
 	width = step > 0 ? (uint64_t)step : -(uint64_t)step;

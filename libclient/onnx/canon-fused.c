@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Rules: what ONNX Runtime's optimiser writes in the place of several nodes
+ * Rules: operators that ONNX Runtime's optimiser writes in the place of several nodes
  *
- * Of domain com.microsoft, and SimplifiedLayerNormalization, which it has among ONNX's own. They
- * become the operators of ONNX that they stand for; what these have no form of is refused.
+ * They are of domain com.microsoft, except SimplifiedLayerNormalization, which is in ONNX's own
+ * domain. They become the ONNX operators for which they stand; forms that these operators lack are
+ * refused.
  */
 #include "libclient/onnx/canon.h"
 
@@ -17,7 +18,7 @@ static struct tensor *last_two_swapped(struct graph *graph, struct tensor *x)
 
 	if (!perm || !x->known)
 		return graph_unknown(graph);
-	/* Vectors are what they are. */
+	/* Vectors stay unchanged. */
 	if (rank < 2)
 		return x;
 	for (unsigned int i = 0; i < rank; i++)
@@ -28,7 +29,7 @@ static struct tensor *last_two_swapped(struct graph *graph, struct tensor *x)
 	return canon_unary(graph, "Transpose", x, &attr, 1);
 }
 
-/* @x times a number of its own type. */
+/* Multiply @x by a number of its type. */
 static struct tensor *scaled(struct graph *graph, struct tensor *x, float by)
 {
 	if (by == 1 || !x->known)
@@ -62,7 +63,7 @@ void canon_fused_mat_mul(struct graph *graph)
 
 /* ---- Activations ---- */
 
-/* Gelu, BiasGelu and FastGelu, of which the last one has an approximation. */
+/* BiasGelu, FastGelu and Gelu: FastGelu uses the approximation by tanh. */
 void canon_biased_gelu(struct graph *graph)
 {
 	const bool is_fast = !strcmp(graph->node->proto->op_type, "FastGelu");
@@ -88,13 +89,13 @@ void canon_quick_gelu(struct graph *graph)
 
 /* ---- Normalisation ---- */
 
-/* Sums of float16 are of float32. */
+/* Cast float16 to float32, the accumulator type of sums. */
 static struct tensor *wide(struct graph *graph, struct tensor *x)
 {
 	return OP_FLOATS & OP_TYPE(x->dtype) ? canon_cast(graph, x, RBK_ONNX_F32) : x;
 }
 
-/* Is @tensor a list of as many as a row of @x has? */
+/* Check that @tensor is a list with one element for each of @x's last dimension. */
 static bool check_list(struct graph *graph, const struct tensor *tensor, const struct tensor *x)
 {
 	if (!tensor || (tensor->shape.rank == 1 && !tensor->shape.dynamic && x->shape.rank > 0 &&
@@ -108,8 +109,8 @@ static bool check_list(struct graph *graph, const struct tensor *tensor, const s
 }
 
 /*
- * LayerNormalization or RMSNormalization of input, skip and bias, added; their outputs, and the
- * sum behind those.
+ * Emit LayerNormalization or RMSNormalization of the sum of input, skip and bias, with their
+ * outputs, and the sum as the last output.
  */
 static void skip_norm(struct graph *graph, bool is_rms)
 {
@@ -170,7 +171,7 @@ void canon_skip_rms_norm(struct graph *graph)
 
 /* ---- Attention ---- */
 
-/* Part @i of the bias, of all heads, added to @x. */
+/* Add the slice of the bias that starts at @start to @x; the bias is that of all heads. */
 static struct tensor *with_bias(struct graph *graph, struct tensor *x, struct tensor *bias,
 				int64_t start)
 {
@@ -189,7 +190,7 @@ static struct tensor *with_bias(struct graph *graph, struct tensor *x, struct te
 	return canon_binary(graph, "Add", x, canon_unary(graph, "Slice", bias, attrs, 4));
 }
 
-/* Return: has it a form that ONNX's Attention has not? */
+/* Refuse forms that ONNX's Attention lacks. Return: true after a refusal. */
 static bool refuse_form(struct graph *graph)
 {
 	static const struct {
@@ -222,7 +223,7 @@ static bool refuse_form(struct graph *graph)
 			     x ? SHAPE_TEXT(&x->shape) : "missing");
 		return true;
 	}
-	/* Which queries those are that see as many keys would not be said. */
+	/* With fewer queries than keys, the positions of the queries are ambiguous. */
 	if (canon_int(graph, "unidirectional", 0) != 0 &&
 	    (canon_in(graph, 6) ||
 	     canon_in(graph, 0)->shape.dims[1] != canon_in(graph, 1)->shape.dims[1])) {
@@ -246,7 +247,7 @@ void canon_multi_head_attention(struct graph *graph)
 	struct attr attrs[4];
 	int64_t start = 0;
 
-	/* Of masks by 0 and 1, which are refused. */
+	/* The attribute is for masks of 0 and 1, which are refused. */
 	canon_ignore(graph, "mask_filter_value");
 	if (refuse_form(graph))
 		return;

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Rules: products, normalisation, and what goes along dimensions
- */
+/* Rules: products, normalisation, and operators along dimensions */
 #include <stdio.h>
 
 #include "libclient/onnx/canon.h"
 
-/* Sums of no products are 0: what is left is the bias. */
+/* Emit a Gemm that reduces over no elements: the products are 0, and the bias remains. */
 static struct tensor *gemm_of_nothing(struct graph *graph, struct tensor *const *in, float beta,
 				      bool trans_a, bool trans_b)
 {
@@ -26,7 +24,10 @@ static struct tensor *gemm_of_nothing(struct graph *graph, struct tensor *const 
 		canon_binary(graph, "Mul", in[2], graph_scalar(graph, in[2]->dtype, (double)beta)));
 }
 
-/* Return: NULL: there is more to it than a product and one bias for each column. */
+/*
+ * Emit a Gemm with a four-bit matrix. Return: NULL: it is more than a product with one bias for
+ * each column.
+ */
 static struct tensor *gemm_of_nibbles(struct graph *graph, struct tensor *const *in,
 				      const struct attr *attrs)
 {
@@ -42,7 +43,7 @@ static struct tensor *gemm_of_nibbles(struct graph *graph, struct tensor *const 
 
 void canon_gemm(struct graph *graph)
 {
-	/* Of opset 6: the bias may be broadcast, as it always may be since. */
+	/* In opset 6 the bias may be broadcast; since then it always may be. */
 	canon_int(graph, "broadcast", 0);
 	{
 		struct tensor *in[] = {canon_in(graph, 0), canon_narrow_in(graph, 1),
@@ -80,7 +81,9 @@ void canon_gemm(struct graph *graph)
 	}
 }
 
-/* A product with what is infinite or no number is none either, where the sum of products was one.
+/*
+ * Return true if all elements are finite. With a weight that is not, a product could become NaN
+ * where the unfused result was finite.
  */
 static bool is_finite(const struct constant *constant)
 {
@@ -91,8 +94,9 @@ static bool is_finite(const struct constant *constant)
 }
 
 /*
- * The Conv that makes @in[0], with what BatchNormalization does to its output in its weights and
- * its bias. Return: NULL if that is not all constant, or if somebody reads its output as it is.
+ * Fold BatchNormalization into the weights and the bias of the Conv that writes @in[0].
+ * Return: the Conv; NULL if its parameters are not all constant, or if another node reads its
+ * output.
  */
 static struct tensor *fold_into_conv(struct graph *graph, struct tensor *const *in, float epsilon)
 {
@@ -151,7 +155,7 @@ void canon_batch_norm(struct graph *graph)
 		graph_refuse(graph, "it is in training mode");
 		return;
 	}
-	/* Of one element per channel it is the same. */
+	/* With one element per channel both modes are the same. */
 	if (opset < 9 && canon_int(graph, "spatial", 1) == 0 && in[0]->shape.rank > 2) {
 		graph_refuse(graph, "it normalises every element on its own (spatial is 0)");
 		return;
@@ -171,7 +175,7 @@ void canon_batch_norm(struct graph *graph)
 	canon_out(graph, 0, canon_cast(graph, out, dtype));
 }
 
-/* Of opset 18, scale and bias are per group; since, they are per channel. */
+/* Expand scale or bias from one per group (opset 18) to one per channel (since opset 21). */
 static struct tensor *per_channel(struct graph *graph, struct tensor *tensor, uint32_t groups,
 				  uint32_t channels)
 {
@@ -218,7 +222,8 @@ void canon_group_norm(struct graph *graph)
 }
 
 /*
- * Before opset 13 everything from axis on is one dimension; since then it is about axis alone.
+ * Before opset 13 all dimensions from axis on are flattened into one; since then the operator works
+ * along axis alone.
  */
 struct tensor *canon_softmax_of(struct graph *graph, const char *op, struct tensor *x,
 				int64_t first, bool flattens)
@@ -229,7 +234,7 @@ struct tensor *canon_softmax_of(struct graph *graph, const char *op, struct tens
 	uint64_t n = 1;
 	unsigned int axis;
 
-	/* One past the last dimension is fine when flattening: rows of one element. */
+	/* When flattening, the axis may be one past the last dimension: rows of one element. */
 	if (flattens && first == shape.rank) {
 		axis = shape.rank;
 	} else if (shape.rank == 0) {
@@ -238,7 +243,7 @@ struct tensor *canon_softmax_of(struct graph *graph, const char *op, struct tens
 		return graph_unknown(graph);
 	}
 	if (shape.rank == 0 || axis == shape.rank) {
-		/* That of one number does not depend on it. */
+		/* The result for a single element does not depend on it. */
 		shape = x->shape;
 		shape.dims[shape.rank++] = 1;
 		if (shape.rank > RBK_MAX_RANK) {
@@ -278,7 +283,9 @@ void canon_softmax(struct graph *graph)
 				   flattens));
 }
 
-/* Only the sum, or whatever goes over elements, is left out: what is done to each of them is not.
+/*
+ * Emit a reduction along no axes: only the combination of elements is omitted, not the function
+ * applied to each element.
  */
 static struct tensor *reduce_along_nothing(struct graph *graph, struct tensor *x)
 {
@@ -315,7 +322,7 @@ void canon_reduce(struct graph *graph)
 		axes[i] = i;
 	if (n == 0)
 		n = rank;
-	/* Of a number all by itself, too, some of them make another one. */
+	/* Some reductions change even a scalar. */
 	if (rank == 0) {
 		x = canon_reshape(graph, x, &one);
 		axes[0] = 0;

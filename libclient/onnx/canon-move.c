@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Rules: operators that only move elements, joined and taken apart
- */
+/* Rules: operators that only move elements, join or split them */
 #include <stdio.h>
 
 #include "libclient/onnx/canon.h"
@@ -43,7 +41,7 @@ void canon_transpose(struct graph *graph)
 struct slice {
 	unsigned int n;
 	const int64_t *starts, *ends, *axes, *steps;
-	const int64_t *end_rows; /* of ends that depend on the count, or NULL */
+	const int64_t *end_rows; /* count factors of ends that depend on the count, or NULL */
 };
 
 static bool read_list(struct graph *graph, unsigned int i, const char *name, unsigned int n,
@@ -94,7 +92,7 @@ static bool read_slice(struct graph *graph, struct slice *slice)
 	return false;
 }
 
-/* Is that range all of dimension @axis, whatever the count? */
+/* Return true if range @i covers all of dimension @axis, whatever the count. */
 static bool is_whole(const struct shape *shape, unsigned int axis, const struct slice *slice,
 		     unsigned int i)
 {
@@ -108,7 +106,7 @@ static bool is_whole(const struct shape *shape, unsigned int axis, const struct 
 	return rows == 0 && end >= shape->dims[axis];
 }
 
-/* What is left is given for the @n dimensions whose ranges are in @lists. */
+/* Return the shape after slicing the @n dimensions in @lists. */
 static struct shape sliced_shape(const struct shape *shape, unsigned int n, const int64_t *lists)
 {
 	struct shape left = *shape;
@@ -181,7 +179,7 @@ void canon_slice(struct graph *graph)
 
 /* ---- Split and Concat ---- */
 
-/* Sizes where the model does not say: as equal as its opset has it. */
+/* Compute the sizes of equal parts; since opset 18 the last part may be smaller. */
 static bool split_evenly(struct graph *graph, uint32_t dim, unsigned int n, int64_t *ret)
 {
 	uint32_t size = (dim + n - 1) / n;
@@ -197,7 +195,7 @@ static bool split_evenly(struct graph *graph, uint32_t dim, unsigned int n, int6
 	return true;
 }
 
-/* Parts without elements are not Split's, which has none: nothing is read for them. */
+/* Emit a Split. The catalogue's Split has no empty parts: they become constants. */
 static void emit_split(struct graph *graph, struct tensor *x, unsigned int axis, int64_t *sizes,
 		       unsigned int n)
 {
@@ -277,7 +275,10 @@ static bool is_empty_along(const struct tensor *tensor, unsigned int axis)
 	return !(axis == 0 && tensor->shape.dynamic) && tensor->shape.dims[axis] == 0;
 }
 
-/* The rule will not see it. Return: false after a refusal. */
+/*
+ * Check an input that the step does not contain, and whose shape the catalogue's rule does not see.
+ * Return: false after a refusal.
+ */
 static bool fits_beside(struct graph *graph, const struct tensor *a, const struct tensor *b,
 			unsigned int axis)
 {
@@ -292,7 +293,7 @@ static bool fits_beside(struct graph *graph, const struct tensor *a, const struc
 	return fits;
 }
 
-/* As many inputs at once as an operator can have, each time. */
+/* Concat: more inputs than a step can have are joined by several steps. */
 void canon_concat(struct graph *graph)
 {
 	struct tensor *in[OP_MAX_INPUTS], *first = canon_in(graph, 0);
@@ -310,7 +311,7 @@ void canon_concat(struct graph *graph)
 				     first->shape.rank);
 			return;
 		}
-		/* A cache that is empty yet, say. */
+		/* An example is a cache that is still empty. */
 		if (is_empty_along(tensor, axis) && (n > 0 || i + 1 < graph->node->n_in)) {
 			if (fits_beside(graph, tensor, first, axis))
 				continue;
@@ -331,7 +332,7 @@ void canon_concat(struct graph *graph)
 
 /* ---- Pad, Expand, Tile ---- */
 
-/* What Pad fills with: a float, or an integer, of which none is too large; a float64's bits. */
+/* Set the attribute of Pad's filling: a float, or an integer of 64 bits; for float64 its bits. */
 static bool pad_value(struct graph *graph, struct tensor *value, struct attr *ret)
 {
 	double number;
@@ -401,7 +402,7 @@ void canon_pad(struct graph *graph)
 	}
 }
 
-/* The shape that an Expand to @target makes of @x's. */
+/* Compute the shape of Expand of @x to @target. */
 static bool expanded_shape(struct graph *graph, const struct tensor *x, const int64_t *target,
 			   const int64_t *rows, unsigned int n, struct shape *ret)
 {
@@ -456,7 +457,7 @@ void canon_expand(struct graph *graph)
 		canon_out(graph, 0, canon_nothing(graph, x));
 		return;
 	}
-	/* A dimension stays what it is where 1 is wanted: so the count does. */
+	/* Where 1 is requested the dimension is kept, and so is the count. */
 	for (unsigned int i = 0; i < shape.rank; i++)
 		dims[i] = i == 0 && shape.dynamic ? 1 : shape.dims[i];
 	if (shape_is_empty(&shape)) {
@@ -467,7 +468,7 @@ void canon_expand(struct graph *graph)
 	canon_out(graph, 0, canon_unary(graph, "Expand", x, &attr, 1));
 }
 
-/* The product of a 0 and @repeats. */
+/* Return a tensor without elements: @x, of which a dimension is 0, or repeated 0 times. */
 static struct tensor *tiled_to_nothing(struct graph *graph, struct tensor *x,
 				       const int64_t *repeats)
 {
@@ -557,7 +558,7 @@ void canon_scatter(struct graph *graph)
 		attrs[n++] = ATTR_INT("axis", axis);
 		op = "ScatterElements";
 	}
-	/* Nothing is written. */
+	/* Nothing is scattered. */
 	if (shape_is_empty(&in[1]->shape) && shape_is_empty(&in[2]->shape)) {
 		canon_out(graph, 0, canon_nothing(graph, in[0]));
 		return;
@@ -565,7 +566,7 @@ void canon_scatter(struct graph *graph)
 	canon_out(graph, 0, graph_emit_1(graph, op, in, 3, attrs, n));
 }
 
-/* 0, 1, 2 ... along @axis of @rank dimensions. */
+/* Return the numbers 0, 1, 2 ... along @axis of @rank dimensions. */
 static struct tensor *count_along(struct graph *graph, unsigned int rank, unsigned int axis,
 				  uint32_t n)
 {
@@ -583,7 +584,10 @@ static struct tensor *count_along(struct graph *graph, unsigned int rank, unsign
 	return graph_constant(graph, constant);
 }
 
-/* Is the update as its cache, but along the axis, and is there a first place for each sequence? */
+/*
+ * Check that the update has the cache's shape except along the axis, and that there is a first
+ * index for each sequence.
+ */
 static bool fits_cache(struct graph *graph, const struct tensor *cache, const struct tensor *update,
 		       const struct tensor *first, unsigned int axis)
 {
@@ -611,8 +615,9 @@ static bool fits_cache(struct graph *graph, const struct tensor *cache, const st
 }
 
 /*
- * The first place of each sequence, from which on it writes @n of @room. ScatterElements would
- * count negative ones from the end: those that tasks bring become one that no index is.
+ * Return the first index of each sequence, from which @n elements are written into @room. Negative
+ * indices would count from the end in ScatterElements. Known indices are checked; negative ones
+ * that tasks bind become @room, which is no valid index.
  */
 static struct tensor *places_from(struct graph *graph, struct tensor *first, int64_t n,
 				  int64_t room)
@@ -640,7 +645,7 @@ static struct tensor *places_from(struct graph *graph, struct tensor *first, int
 	return graph_emit_1(graph, "Where", in, 3, NULL, 0);
 }
 
-/* Updates go behind each other into a cache, where each sequence says its own first place. */
+/* TensorScatter: write updates consecutively into a cache, with a first index for each sequence. */
 void canon_tensor_scatter(struct graph *graph)
 {
 	struct tensor *cache = canon_in(graph, 0), *update = canon_in(graph, 1);
@@ -696,7 +701,7 @@ void canon_tensor_scatter(struct graph *graph)
 
 /* ---- OneHot and Trilu ---- */
 
-/* Indices of any type that have whole numbers; how deep it is gives a shape. */
+/* OneHot: indices may have any type; the depth must be known, because the shape depends on it. */
 void canon_one_hot(struct graph *graph)
 {
 	struct tensor *in[] = {canon_in(graph, 0), canon_in(graph, 2)};

@@ -2,10 +2,10 @@
 /*
  * Rules: MatMulNBits, of domain com.microsoft
  *
- * The catalogue has it for weights of four bits in blocks as they lie. Those of two and of eight
- * bits, and those whose blocks a list assigns, become bytes that DequantizeLinear makes floats of:
- * B is [N, K], each row padded to whole blocks, and so are scales and zero points, one of each
- * block; the zero point that is left out is the middle of what the bits can say.
+ * The catalogue has MatMulNBits for weights of four bits in contiguous blocks. Weights of two and
+ * of eight bits, and weights assigned to blocks by a list, become bytes that DequantizeLinear
+ * converts to floats. B is [N, K], with each row padded to whole blocks, as are scales and zero
+ * points, one for each block. Zero points that are left out are half of the range.
  */
 #include "libclient/onnx/canon.h"
 
@@ -14,7 +14,9 @@ struct product {
 	struct tensor *b, *scales, *zeros, *groups;
 };
 
-/* Bytes with a number each, of a constant with several in each byte, the first one lowest. */
+/*
+ * Unpack a constant with several numbers per byte, the first in the low bits, into one byte each.
+ */
 static struct tensor *unpacked(struct graph *graph, struct tensor *tensor, const char *what,
 			       uint32_t bits, uint32_t rows, uint32_t per_row, uint32_t kept)
 {
@@ -49,7 +51,7 @@ static struct tensor *unpacked(struct graph *graph, struct tensor *tensor, const
 	return graph_constant(graph, bytes);
 }
 
-/* Zero points that are left out. */
+/* Return the default zero points. */
 static struct tensor *middle(struct graph *graph, const struct product *product)
 {
 	struct constant *bytes = graph_zero(graph, 1, sizeof(*bytes));
@@ -131,7 +133,7 @@ static bool read_product(struct graph *graph, struct product *ret)
 	return ret->zeros != NULL;
 }
 
-/* @x, of which there is one for each block, for each of what is summed up. */
+/* Expand @x from one per block to one per element of the reduced dimension. */
 static struct tensor *by_group(struct graph *graph, const struct product *product, struct tensor *x)
 {
 	const struct attr axis = ATTR_INT("axis", 1);
@@ -140,7 +142,7 @@ static struct tensor *by_group(struct graph *graph, const struct product *produc
 	return graph_emit_1(graph, "Gather", in, 2, &axis, 1);
 }
 
-/* In which block each of K is: it is to be known, so that there is one. */
+/* Check the block of each element of K, which must be known and valid. */
 static bool check_groups(struct graph *graph, struct product *product)
 {
 	struct shape shape = {.rank = 1};
@@ -162,7 +164,7 @@ static bool check_groups(struct graph *graph, struct product *product)
 	return true;
 }
 
-/* Rows of what is multiplied by. */
+/* Return the weights as floats, one row for each column of the product. */
 static struct tensor *weights(struct graph *graph, struct product *product)
 {
 	struct tensor *in[] = {product->b, product->scales, product->zeros}, *y;
