@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Rules: normalisations that are made of other operators
+ * Rules: normalisations that are lowered to other operators
  *
- * They are computed in float32 whatever the elements are, for squares of float16 soon have no
- * float16; or in float64 if that is what they are.
+ * They are computed in float32 whatever the type of the elements, because squares of float16 soon
+ * overflow; or in float64 for elements of float64.
  */
 #include <stdio.h>
 
@@ -20,7 +20,7 @@ static bool is_float(const struct tensor *x)
 	return OP_ALL_FLOATS & OP_TYPE(x->dtype);
 }
 
-/* Refuses what has no fractions. */
+/* Refuse inputs that are not floats. */
 static bool check_floats(struct graph *graph, const struct tensor *x)
 {
 	if (is_float(x))
@@ -31,7 +31,7 @@ static bool check_floats(struct graph *graph, const struct tensor *x)
 	return false;
 }
 
-/* What all of them are computed in. */
+/* Return the type in which to compute with all of @in. */
 static uint32_t widest(struct tensor *const *in, unsigned int n)
 {
 	for (unsigned int i = 0; i < n; i++)
@@ -55,7 +55,10 @@ void canon_unmix_floats(struct graph *graph, struct tensor **in, unsigned int n)
 			in[i] = canon_cast(graph, in[i], dtype);
 }
 
-/* As the catalogue's operators have it; what stage one is computed in is the rule's. */
+/*
+ * Set the attributes that the catalogue's operators have. The caller's rule handles the type of
+ * stage one.
+ */
 static void norm_attrs(struct graph *graph, struct attr attrs[2])
 {
 	attrs[0] = ATTR_INT("axis", canon_int(graph, "axis", -1));
@@ -63,8 +66,8 @@ static void norm_attrs(struct graph *graph, struct attr attrs[2])
 }
 
 /*
- * Stage one: in float32 or what holds more, or in bfloat16, which is what mean and inverse
- * deviation are of then. Return: false after a refusal.
+ * Prepare stage one: in float32 or a wider type, or rounded to bfloat16, which is then also the
+ * type of mean and inverse deviation. Return: false after a refusal.
  */
 static bool begin_stage_one(struct graph *graph, struct tensor **x, int64_t *ret_type)
 {
@@ -104,7 +107,7 @@ void canon_layer_norm(struct graph *graph)
 		canon_out(graph, i, canon_cast(graph, out[i], (uint32_t)stage));
 }
 
-/* Its output is of the scale's type. */
+/* RMSNormalization: the output has the scale's type. */
 void canon_rms_norm(struct graph *graph)
 {
 	struct tensor *in[] = {canon_in(graph, 0), canon_in(graph, 1)}, *y;
@@ -120,7 +123,7 @@ void canon_rms_norm(struct graph *graph)
 	canon_out(graph, 0, canon_cast(graph, y, dtype));
 }
 
-/* The mean is taken away first, so that the variance is not the difference of two large numbers. */
+/* Subtract the mean first, so that the variance is not the difference of two large numbers. */
 void canon_mean_variance(struct graph *graph)
 {
 	static const int64_t fallback[] = {0, 2, 3};
@@ -148,7 +151,10 @@ void canon_mean_variance(struct graph *graph)
 	canon_out(graph, 0, canon_cast(graph, y, x->dtype));
 }
 
-/* @old moved towards @now, which has a dimension of 1 beside the channels, as far as is left. */
+/*
+ * Return momentum * @old + (1 - momentum) * @now. @now has extra dimensions of 1 beside the
+ * channels.
+ */
 static struct tensor *running(struct graph *graph, struct tensor *old, struct tensor *now,
 			      float momentum)
 {
@@ -161,8 +167,8 @@ static struct tensor *running(struct graph *graph, struct tensor *old, struct te
 }
 
 /*
- * In training, channels are normalised by what they are in this batch; mean and variance of all
- * batches so far are outputs.
+ * In training, channels are normalised by their statistics in this batch; running mean and variance
+ * are outputs.
  */
 void canon_batch_training(struct graph *graph, struct tensor *const *in, float epsilon)
 {
@@ -209,7 +215,9 @@ void canon_batch_training(struct graph *graph, struct tensor *const *in, float e
 	canon_out(graph, 2, running(graph, in[4], variance, momentum));
 }
 
-/* The mean of squares over a window of channels: channels become what a pool's windows move over.
+/*
+ * Return the mean of squares over a window of channels, by a pool whose spatial dimension is the
+ * channels.
  */
 static struct tensor *channel_means(struct graph *graph, struct tensor *x, int64_t size)
 {
@@ -272,7 +280,7 @@ void canon_lrn(struct graph *graph)
 	canon_out(graph, 0, canon_cast(graph, canon_binary(graph, "Div", wide, y), x->dtype));
 }
 
-/* Along @axis, 1 where the largest is, the first of equal ones, and 0 elsewhere. */
+/* Return 1 at the largest element along @axis, the first of equal ones, and 0 elsewhere. */
 struct tensor *canon_hardmax(struct graph *graph, struct tensor *x, unsigned int axis)
 {
 	const struct attr largest[] = {ATTR_INT("axis", axis), ATTR_INT("keepdims", 0)};

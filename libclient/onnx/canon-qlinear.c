@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Rules: operators of bytes that ONNX Runtime's quantization writes, of domain com.microsoft
+ * Rules: quantized operators that ONNX Runtime's quantization writes, of domain com.microsoft
  *
- * Each is defined as the operator of floats between DequantizeLinear and QuantizeLinear, and is
- * brought into these. An input of bytes is followed by its scale and its zero point, the output's
- * stand behind them all; zero points that are left out are 0. Scales and zero points are of the
- * tensor, except those of QGemm's B, of which each may be of each column.
+ * Each is defined as the float operator between DequantizeLinear and QuantizeLinear, and is lowered
+ * to these. Each quantized input is followed by its scale and zero point; the output's scale and
+ * zero point come last. A zero point that is left out is 0. Scales and zero points are per tensor,
+ * except those of QGemm's B, each of which may be per column.
  */
 #include "libclient/onnx/canon.h"
 
-/* Is there an input @i? Refuses the node, which calls it @what, if there is none. */
+/* Refuse the node if it has no input @i, called @what. Return: true if the input is present. */
 static bool is_there(struct graph *graph, unsigned int i, const char *what)
 {
 	if (canon_in(graph, i))
@@ -32,7 +32,7 @@ static bool is_one(const struct tensor *tensor)
 	return !tensor->shape.dynamic && shape_elems(&tensor->shape, 1) == 1;
 }
 
-/* The number that @tensor is, however many dimensions it is written in. NULL after a refusal. */
+/* Return the one element of @tensor as a scalar, whatever its rank; NULL after a refusal. */
 static struct tensor *one_number(struct graph *graph, struct tensor *tensor)
 {
 	const struct shape none = {.rank = 0};
@@ -44,7 +44,10 @@ static struct tensor *one_number(struct graph *graph, struct tensor *tensor)
 	return NULL;
 }
 
-/* Scale and zero point that begin with input @first. Return: how many; 0 after a refusal. */
+/*
+ * Read the scale at input @first and the zero point after it. Return: their number; 0 after a
+ * refusal.
+ */
 static unsigned int read_scale(struct graph *graph, unsigned int first, struct tensor *ret[2])
 {
 	if (!is_there(graph, first, "a scale"))
@@ -68,7 +71,7 @@ static struct tensor *dequantized(struct graph *graph, struct tensor *x, unsigne
 	return graph_emit_1(graph, "DequantizeLinear", in, n + 1, NULL, 0);
 }
 
-/* The bytes that begin with input @first, as floats. */
+/* Return the quantized input @first as floats. */
 static struct tensor *floats_of(struct graph *graph, unsigned int first)
 {
 	if (!is_there(graph, first, "bytes"))
@@ -76,7 +79,7 @@ static struct tensor *floats_of(struct graph *graph, unsigned int first)
 	return dequantized(graph, canon_in(graph, first), first + 1);
 }
 
-/* @y by the scale that begins with input @first; @dtype: of bytes, where no zero point says it. */
+/* Quantize @y by the scale at input @first, to the zero point's type, or to @dtype without one. */
 static void put_bytes(struct graph *graph, struct tensor *y, unsigned int first, uint32_t dtype)
 {
 	struct tensor *in[3] = {y};
@@ -111,7 +114,7 @@ void canon_qlinear_unary(struct graph *graph)
 	put_bytes(graph, x, 3, canon_in(graph, 0)->dtype);
 }
 
-/* Of which opset its Softmax is, says an attribute. */
+/* An attribute gives the opset that defines its Softmax. */
 void canon_qlinear_softmax(struct graph *graph)
 {
 	const int64_t opset = canon_int(graph, "opset", 0), axis = canon_int(graph, "axis", -1);
@@ -125,7 +128,7 @@ void canon_qlinear_softmax(struct graph *graph)
 		  3, canon_in(graph, 0)->dtype);
 }
 
-/* @x with its channels moved from dimension 1 behind all others, or back from there. */
+/* Move the channels of @x from dimension 1 to the last, or back. */
 static struct tensor *move_channels(struct graph *graph, struct tensor *x, bool to_last)
 {
 	const unsigned int rank = x->shape.rank;
@@ -193,7 +196,7 @@ void canon_qlinear_pool(struct graph *graph)
 	put_bytes(graph, is_last ? move_channels(graph, x, true) : x, 3, canon_in(graph, 0)->dtype);
 }
 
-/* The output's scale and zero point come first. */
+/* The output's scale and zero point are the first inputs. */
 void canon_qlinear_concat(struct graph *graph)
 {
 	struct tensor *in[OP_MAX_INPUTS], *first;
@@ -223,7 +226,7 @@ void canon_qlinear_concat(struct graph *graph)
 			  first->dtype);
 }
 
-/* @tensor, or where that is one number and @list a list, as many of it. */
+/* Return @tensor, expanded to the length of @list if @tensor is one number and @list is not. */
 static struct tensor *as_many(struct graph *graph, struct tensor *tensor, const struct tensor *list)
 {
 	const struct shape one = {.rank = 1, .dims = {1}};
@@ -242,8 +245,8 @@ static struct tensor *as_many(struct graph *graph, struct tensor *tensor, const 
 }
 
 /*
- * B as floats: by one scale and zero point, or where one of these is of each column, which is a row
- * where B is transposed, by as many of both.
+ * Return B as floats. It has one scale and zero point, or either of them is per column (per row if
+ * B is transposed), and the other is then expanded.
  */
 static struct tensor *gemm_weights(struct graph *graph, bool is_turned)
 {
@@ -262,7 +265,10 @@ static struct tensor *gemm_weights(struct graph *graph, bool is_turned)
 	return graph_emit_1(graph, "DequantizeLinear", in, in[2] ? 3 : 2, &axis, 1);
 }
 
-/* C is of int32, by alpha and both scales; without a scale for it, the output is floats. */
+/*
+ * QGemm: C is int32 in units of alpha times both scales. Without an output scale the output is
+ * float.
+ */
 void canon_qgemm(struct graph *graph)
 {
 	const float alpha = canon_float(graph, "alpha", 1);

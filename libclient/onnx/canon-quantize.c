@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Rules: quantizing and back, and products of what is quantized
+ * Rules: quantizing, dequantizing, and quantized products
  *
- * The catalogue has scales of the data's own type, and integers of 8 bits and of 32. What ONNX has
- * beside that becomes casts: data and scale to the type that ONNX divides or multiplies in, and the
- * result to the one that is asked for. Constants of four bits become bytes, those of 16 have 32.
+ * The catalogue has scales of the data's own type, and integers of 8 bits and of 32. Other ONNX
+ * forms are lowered to casts: data and scale to the type in which ONNX divides or multiplies, and
+ * the result to the requested type. Constants of four bits become bytes, those of 16 become int32.
  */
 #include <string.h>
 
@@ -41,7 +41,7 @@ void canon_dequantize(struct graph *graph)
 			     (long long)asked);
 	if (graph->is_refused)
 		return;
-	/* To bfloat16 it is rounded behind, if scales are. */
+	/* A bfloat16 output is rounded after the step if the scales are bfloat16. */
 	if (asked)
 		dtype = graph->computes_bfloat && asked == RBK_ONNX_BF16 ? RBK_ONNX_F32
 									 : (uint32_t)asked;
@@ -56,7 +56,7 @@ void canon_dequantize(struct graph *graph)
 	canon_out(graph, 0, asked ? canon_cast(graph, y, dtype) : y);
 }
 
-/* What is divided in: the type of the scale where nothing else is asked for. */
+/* Return the type in which to divide: that of the scale unless the precision is given. */
 static uint32_t quotient_type(const struct tensor *x, const struct tensor *scale, int64_t precision)
 {
 	if (x->dtype == RBK_ONNX_I32)
@@ -74,7 +74,7 @@ void canon_quantize(struct graph *graph)
 				     ATTR_INT("block_size", canon_int(graph, "block_size", 0)),
 				     ATTR_INT("output_dtype", dtype)};
 
-	/* Of float8 alone. */
+	/* The attribute concerns float8 only. */
 	canon_ignore(graph, "saturate");
 	if (precision &&
 	    !(precision > 0 && precision <= UINT8_MAX && eval_is_float((uint32_t)precision)))
@@ -99,9 +99,12 @@ void canon_quantize(struct graph *graph)
 		graph_emit_1(graph, "QuantizeLinear", in, in[2] ? 3 : 2, attrs, ARRAY_SIZE(attrs)));
 }
 
-/* ---- Zero points of each matrix ---- */
+/* ---- Zero points per matrix ---- */
 
-/* [D1, D2, M, 1] or [D1, D2, 1, N], of matrices that are not all alike? */
+/*
+ * Return true if @zero has the form [D1, D2, M, 1] or [D1, D2, 1, N], with zero points that differ
+ * between matrices.
+ */
 static bool is_per_matrix(const struct tensor *zero, const struct tensor *of)
 {
 	bool differs = false;
@@ -114,7 +117,7 @@ static bool is_per_matrix(const struct tensor *zero, const struct tensor *of)
 	return differs;
 }
 
-/* @x along a dimension counted from its end, which is kept. */
+/* Sum @x along a dimension counted from the end, which is kept. */
 static struct tensor *sum_along(struct graph *graph, struct tensor *x, unsigned int from_end)
 {
 	int64_t *axis = graph_take(graph, sizeof(*axis));
@@ -135,9 +138,9 @@ static struct tensor *minus_product(struct graph *graph, struct tensor *from, st
 }
 
 /*
- * The catalogue has zero points of rows and of columns that are those of all matrices. Others are
- * taken off behind the product: the sum of (a - p)(b - q) is that of ab, less p times that of b,
- * less q times that of a - p.
+ * The catalogue has zero points per row and per column that are the same for all matrices. Others
+ * are subtracted after the product: the sum of (a - p)(b - q) is the sum of ab, minus p times the
+ * sum of b, minus q times the sum of (a - p).
  */
 void canon_mat_mul_integer(struct graph *graph)
 {

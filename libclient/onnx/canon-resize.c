@@ -2,13 +2,13 @@
 /*
  * Rules: Resize and Upsample
  *
- * Axes are resized one after the other. Where an element of the result comes from is known when the
- * plan is made: the nearest ones are a Gather with constant indices, and what is interpolated is a
- * sum of a few of them, each times its weight, or a product with a constant matrix, whose rows are
- * the weights. Whatever decides on places and weights is so computed here, in double precision.
+ * Axes are resized one after the other. The source of each element of the result is known when the
+ * plan is made. Nearest elements are a Gather with constant indices. An interpolation is a sum of a
+ * few gathered elements, each times its weight, or a product with a constant matrix whose rows are
+ * the weights. Sources and weights are therefore computed here, in double precision.
  *
- * What ONNX calls the length of the resized axis in its formulas is scale times the length, which
- * need not be a whole number.
+ * In ONNX's formulas the length of the resized axis is scale times the length, which need not be an
+ * integer.
  */
 #include <stdio.h>
 
@@ -16,7 +16,7 @@
 
 enum method { NEAREST, LINEAR, CUBIC };
 
-/* Neighbours that an interpolation sums up one by one: as many as without antialiasing. */
+/* Limit of neighbours that an interpolation sums one by one: the number without antialiasing. */
 enum { MAX_TAPS = 4 };
 
 struct resize {
@@ -27,10 +27,10 @@ struct resize {
 	unsigned int rank;
 	double scales[RBK_MAX_RANK];
 	int64_t sizes[RBK_MAX_RANK];
-	double starts[RBK_MAX_RANK], ends[RBK_MAX_RANK]; /* of the region, where it crops */
+	double starts[RBK_MAX_RANK], ends[RBK_MAX_RANK]; /* of the region, if it crops */
 };
 
-/* Where element @i of the result lies in an axis of @in elements. */
+/* Return the source coordinate of the result's element @i in an axis of @in elements. */
 static double coordinate(const struct resize *resize, unsigned int axis, int64_t i, int64_t in)
 {
 	const char *how = resize->coordinates;
@@ -57,7 +57,7 @@ static double coordinate(const struct resize *resize, unsigned int axis, int64_t
 
 static int64_t clamped(double at, int64_t in)
 {
-	/* Also what is no number. */
+	/* NaN becomes 0, too. */
 	if (!(at > 0))
 		return 0;
 	return at < (double)(in - 1) ? (int64_t)at : in - 1;
@@ -74,7 +74,7 @@ static double rounded(const struct resize *resize, double at)
 	return ceil(at - 0.5);
 }
 
-/* What a neighbour at that distance weighs. */
+/* Return the weight of a neighbour at @distance. */
 static double weight_of(const struct resize *resize, double distance)
 {
 	const double a = resize->cubic_a, x = fabs(distance);
@@ -86,7 +86,10 @@ static double weight_of(const struct resize *resize, double distance)
 	return x < 2 ? ((a * x - 5 * a) * x + 8 * a) * x - 4 * a : 0;
 }
 
-/* How far an element's neighbours are. Shrinking, a window that grows with what is left out. */
+/*
+ * Return the factor by which the window widens: with antialiasing, it is the scale if the axis
+ * shrinks, else 1.
+ */
 static double shrinking(const struct resize *resize, unsigned int axis)
 {
 	return resize->antialiases && resize->scales[axis] < 1 ? resize->scales[axis] : 1;
@@ -97,7 +100,7 @@ static double reach(const struct resize *resize, unsigned int axis)
 	return (resize->method == LINEAR ? 1 : 2) / shrinking(resize, axis);
 }
 
-/* Room for any element's neighbours in an axis of @in elements. */
+/* Return the number of weights that fill_row() needs for any element in an axis of @in elements. */
 static uint64_t row_room(const struct resize *resize, unsigned int axis, int64_t in)
 {
 	const double width = 2 * reach(resize, axis) + 3;
@@ -106,8 +109,8 @@ static uint64_t row_room(const struct resize *resize, unsigned int axis, int64_t
 }
 
 /*
- * The weights of element @i's neighbours, which lie side by side from *ret_first on. @row has room
- * for them, see row_room(). Return: how many.
+ * Compute the weights of element @i's neighbours, which are consecutive from *ret_first on. @row
+ * has room for row_room() weights. Return: their number.
  */
 static int64_t fill_row(const struct resize *resize, unsigned int axis, int64_t i, int64_t in,
 			double *row, int64_t *ret_first)
@@ -140,7 +143,7 @@ static bool may_have_table(struct graph *graph, uint64_t n_elems)
 	return n_elems <= graph->n_evaluable;
 }
 
-/* A constant of @dtype with room for its elements in *ret_data; NULL after a refusal. */
+/* Make a constant of @dtype, zeroed, with its elements in *ret_data; NULL after a refusal. */
 static struct constant *new_constant(struct graph *graph, uint32_t dtype, unsigned int rank,
 				     const int64_t *dims, void **ret_data)
 {
@@ -160,7 +163,7 @@ static struct constant *new_constant(struct graph *graph, uint32_t dtype, unsign
 	return *ret_data ? constant : NULL;
 }
 
-/* A weight, of what @dtype is interpolated in: float32 or float64. */
+/* Store a weight in @dtype, the type of the interpolation: float32 or float64. */
 static void put_weight(uint32_t dtype, void *data, int64_t i, double weight)
 {
 	if (dtype == RBK_ONNX_F64)
@@ -188,8 +191,9 @@ static struct tensor *gather_axis(struct graph *graph, const struct resize *resi
 }
 
 /*
- * With many neighbours: a product. The last axis is the right-hand side's rows; any other becomes
- * the one before the last, with all that is behind it as the last.
+ * Interpolate with many neighbours, by a matrix product. The last axis is reduced with the matrix
+ * on the right. Any other axis becomes the one before the last, with all dimensions behind it
+ * flattened into the last.
  */
 static struct tensor *multiply_axis(struct graph *graph, const struct resize *resize,
 				    struct tensor *x, unsigned int axis, double *row)
@@ -221,7 +225,7 @@ static struct tensor *multiply_axis(struct graph *graph, const struct resize *re
 		graph_refuse(graph, "%s is too large", SHAPE_TEXT(&shape));
 		return NULL;
 	}
-	/* The leading dimension stays by itself: it may be the count. */
+	/* The leading dimension stays separate: it may be the count. */
 	if (axis > 0)
 		flat.dims[flat.rank++] = shape.dims[0];
 	if (axis > 1)
@@ -236,7 +240,10 @@ static struct tensor *multiply_axis(struct graph *graph, const struct resize *re
 	return canon_reshape(graph, x, &shape);
 }
 
-/* The neighbours of element @i that weigh anything, at most @most of them. Return: how many. */
+/*
+ * Find the neighbours of element @i with a nonzero weight; store at most @most of them. Return:
+ * their number.
+ */
 static unsigned int find_taps(const struct resize *resize, unsigned int axis, int64_t i, int64_t in,
 			      double *row, unsigned int most, int64_t *ret_from,
 			      double *ret_weights)
@@ -257,8 +264,8 @@ static unsigned int find_taps(const struct resize *resize, unsigned int axis, in
 }
 
 /*
- * With few neighbours: each of them gathered, times its weight, and summed up. So an element that
- * is no number spoils its neighbourhood only, and the work does not grow with the axis.
+ * Interpolate with few neighbours: gather each, multiply it by its weight, and sum. A NaN then
+ * affects only its neighbourhood, and the work does not grow with the axis.
  */
 static struct tensor *sum_taps(struct graph *graph, const struct resize *resize, struct tensor *x,
 			       unsigned int axis, unsigned int n_taps, double *row)
@@ -288,8 +295,10 @@ static struct tensor *sum_taps(struct graph *graph, const struct resize *resize,
 	for (int64_t i = 0; i < out; i++) {
 		unsigned int n = find_taps(resize, axis, i, in, row, n_taps, from, weights);
 
-		/* The first one's weight is shared out where there are fewer: 0 times infinity is
-		 * none. */
+		/*
+		 * With fewer neighbours the first one's weight is split among the remaining taps,
+		 * because a weight of 0 times infinity is NaN.
+		 */
 		for (unsigned int t = 0; t < n_taps; t++) {
 			const bool is_first = t == 0 || t >= n;
 
@@ -324,7 +333,7 @@ static struct tensor *interpolate_axis(struct graph *graph, const struct resize 
 	row = graph_zero(graph, room, sizeof(*row));
 	if (!row)
 		return NULL;
-	/* Windows that grew have more, and are not to be searched one by one. */
+	/* Widened windows have more neighbours than a search one by one should examine. */
 	if (shrinking(resize, axis) < 1)
 		return multiply_axis(graph, resize, x, axis, row);
 	for (int64_t i = 0; i < resize->sizes[axis]; i++) {
@@ -336,7 +345,7 @@ static struct tensor *interpolate_axis(struct graph *graph, const struct resize 
 					    : multiply_axis(graph, resize, x, axis, row);
 }
 
-/* What lies beside the region of an axis becomes the extrapolation value. */
+/* Replace elements outside of the region of an axis by the extrapolation value. */
 static struct tensor *extrapolate_axis(struct graph *graph, const struct resize *resize,
 				       struct tensor *y, unsigned int axis, int64_t in)
 {
@@ -368,7 +377,7 @@ static struct tensor *extrapolate_axis(struct graph *graph, const struct resize 
 	return graph_emit_1(graph, "Where", operands, 3, NULL, 0);
 }
 
-/* Is @name one of @names, which end with NULL? */
+/* Return true if @name is one of @names, which end with NULL. */
 static bool is_one_of(const char *name, const char *const *names)
 {
 	while (*names && strcmp(name, *names))
@@ -394,7 +403,7 @@ static bool read_modes(struct graph *graph, bool is_old, struct resize *ret)
 	ret->cubic_a = (double)canon_float(graph, "cubic_coeff_a", -0.75f);
 	ret->extrapolation = (double)canon_float(graph, "extrapolation_value", 0);
 	ret->crops = !strcmp(ret->coordinates, "tf_crop_and_resize");
-	/* Opset 9 called it bilinear now and then. */
+	/* In opset 9 the mode is sometimes called bilinear. */
 	ret->method = !strcmp(mode, "nearest") ? NEAREST : !strcmp(mode, "cubic") ? CUBIC : LINEAR;
 	if (ret->method == LINEAR && strcmp(mode, "linear") && strcmp(mode, "bilinear"))
 		graph_refuse(graph, "mode \"%s\" is not one of nearest, linear, cubic", mode);
@@ -406,7 +415,10 @@ static bool read_modes(struct graph *graph, bool is_old, struct resize *ret)
 	return !graph->is_refused;
 }
 
-/* The elements of a known input of floats. Return: how many, 0 where there is none. */
+/*
+ * Read the elements of a known float input. Return: their number, 0 if the input is absent or
+ * unknown.
+ */
 static unsigned int read_floats(struct graph *graph, struct tensor *tensor, const char *what,
 				unsigned int most, double *ret)
 {
@@ -425,7 +437,7 @@ static unsigned int read_floats(struct graph *graph, struct tensor *tensor, cons
 	return n;
 }
 
-/* With a policy that keeps the ratio, the one scale of all axes that were given sizes. */
+/* Set one scale for all axes with given sizes, for a policy that keeps the aspect ratio. */
 static void keep_ratio(struct resize *resize, const struct tensor *x, bool larger,
 		       const unsigned int *axes, unsigned int n)
 {
@@ -443,7 +455,7 @@ static void keep_ratio(struct resize *resize, const struct tensor *x, bool large
 	}
 }
 
-/* Scales and sizes of every axis, from whichever of the two there is. */
+/* Determine scale and size of every axis, from either of the two inputs. */
 static bool read_sizes(struct graph *graph, struct tensor *x, bool is_old, struct resize *ret)
 {
 	struct tensor *given_sizes = is_old ? NULL : canon_in(graph, 3);
@@ -486,7 +498,7 @@ static bool read_sizes(struct graph *graph, struct tensor *x, bool is_old, struc
 			return false;
 		in = x->shape.dims[axes[i]];
 		ret->scales[axes[i]] = sizes ? (double)sizes[i] / in : scales[i];
-		/* In single precision, as ONNX infers shapes. */
+		/* In single precision, as in ONNX's shape inference. */
 		ret->sizes[axes[i]] = sizes ? sizes[i]
 				      : scales[i] > 0 && scales[i] * in <= OP_MAX_DIM
 					      ? (int64_t)floorf((float)in * (float)scales[i])

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Rules: the Reshape family, and operators made of Reshape and Transpose
+ * Rules: the Reshape family, and operators lowered to Reshape and Transpose
  *
- * All of them become Reshape, which moves nothing. A shape that a model computes may depend on the
- * count, and a shape that a model has written down may mean the count where it says 1: a target
- * whose other dimensions have just the elements of one row can only mean "the same rows".
+ * All of them become Reshape, which moves no elements. A shape that a model computes may depend on
+ * the count. A constant shape may mean the count where it has a 1: a target whose other dimensions
+ * have exactly the elements of one row can only mean "the same rows".
  */
 #include <stdio.h>
 
@@ -24,12 +24,16 @@ static bool count_elems(const struct shape *shape, uint64_t *ret)
 
 struct target {
 	unsigned int n;
-	const int64_t *dims; /* -1: what is left; 0: as it was, unless allowzero */
-	const int64_t *rows; /* what of them depends on the count, or NULL */
+	/* -1: the remaining elements; 0: the input's dimension, unless allowzero */
+	const int64_t *dims;
+	const int64_t *rows; /* count factors of dims, or NULL */
 	bool allowzero;
 };
 
-/* 0 becomes what the input has there. Return: which dimension is -1, or -1; -2 after a refusal. */
+/*
+ * Replace each 0 by the input's dimension. Return: the index of the dimension that is -1, or -1; -2
+ * after a refusal.
+ */
 static int resolve_zeros(struct graph *graph, const struct shape *from, const struct target *target,
 			 int64_t *dims, int64_t *rows)
 {
@@ -62,8 +66,8 @@ static int resolve_zeros(struct graph *graph, const struct shape *from, const st
 }
 
 /*
- * The shape with the count in its leading dimension, for an input that has it there. What is left
- * over after the other dimensions, per count, is what leads.
+ * Resolve the shape for an input whose leading dimension is the count. The leading dimension gets
+ * the elements that remain per count after the other dimensions.
  */
 static bool resolve_dynamic(struct graph *graph, const struct shape *from, unsigned int n,
 			    int64_t *dims, const int64_t *rows, int open, struct shape *ret)
@@ -88,7 +92,7 @@ static bool resolve_dynamic(struct graph *graph, const struct shape *from, unsig
 		if (rest > ONNX_MAX_WEIGHT_BYTES)
 			rest = ONNX_MAX_WEIGHT_BYTES;
 	}
-	/* [1, -1] of a model that never says 1 but means the count is one row of everything. */
+	/* A target [1, -1] is ambiguous: it may mean the count, or one row of all elements. */
 	if (is_literal && open > 0 && !graph->makes_batch) {
 		graph_refuse(graph,
 			     "its shape fixes the leading dimension to %lld, and what is left "
@@ -217,7 +221,7 @@ void canon_flatten(struct graph *graph)
 			return;
 		}
 	}
-	/* The count times what lies beside it. */
+	/* The count times the dimensions on its side. */
 	for (unsigned int i = 0; i < 2; i++) {
 		if (!rows[i])
 			continue;
@@ -258,7 +262,10 @@ void canon_squeeze(struct graph *graph)
 		if (is_count)
 			to = shape_with_count(to, from);
 	}
-	/* Is the count one of those that are 1, in the model as it was? Nobody knows. */
+	/*
+	 * The count may be one of the dimensions of 1 in the original model; this cannot be
+	 * determined.
+	 */
 	if (!given && from->dynamic && !graph->makes_batch && graph->count_name == NULL)
 		graph_refuse(graph, "it drops every dimension of 1, and the count may be 1");
 	canon_out(graph, 0, canon_reshape(graph, x, &to));

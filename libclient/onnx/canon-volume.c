@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Rules: convolutions of bytes over three spatial dimensions
+ * Rules: quantized convolutions over three spatial dimensions
  *
- * The catalogue has those of one and two. A third one is folded: what a window has along depth and
- * height becomes channels, and where windows are along both becomes one dimension,
+ * The catalogue has convolutions over one and two. The third dimension is folded: window elements
+ * along depth and height become channels, and window positions along both become one dimension,
  *
  *	[N, C, D, H, W] -> [N, C * kD * kH, D' * H', W]
  *
- * by weights [M, C / group * kD * kH, 1, kW], which are as they lie. Only two Gathers and a
- * Transpose are made for it, of bytes; channels of a group stay together.
+ * with weights [M, C / group * kD * kH, 1, kW], whose memory layout is unchanged. The folding takes
+ * two Gathers and a Transpose of bytes; the channels of a group stay contiguous.
  */
 #include "libclient/onnx/canon.h"
 
 enum { DEPTH = 2, WIDTH = 4, RANK = 5 };
 
-/* The input that is x's zero point, of either operator. */
+/* Index of the input that is x's zero point, for both operators. */
 enum { ZERO_AT = 2 };
 
-/* Along each spatial dimension. */
+/* The window along one spatial dimension. */
 struct window {
 	int64_t kernel, stride, dilation, before, after, n;
 };
@@ -96,7 +96,7 @@ static bool read_windows(struct graph *graph, const struct shape *x, const struc
 	return true;
 }
 
-/* Depth and height padded by what stands for 0. */
+/* Pad depth and height with the zero point. */
 static struct tensor *padded(struct graph *graph, struct tensor *x, struct tensor *zero,
 			     const struct window *windows)
 {
@@ -124,7 +124,7 @@ static struct tensor *padded(struct graph *graph, struct tensor *x, struct tenso
 	}
 }
 
-/* Dimension @axis becomes two: places in a window, and windows. */
+/* Split dimension @axis into two: elements of a window, and windows. */
 static struct tensor *windows_along(struct graph *graph, struct tensor *x, unsigned int axis,
 				    const struct window *window)
 {
@@ -154,7 +154,7 @@ static struct tensor *windows_along(struct graph *graph, struct tensor *x, unsig
 	return graph_emit_1(graph, "Gather", in, 2, &attr, 1);
 }
 
-/* A shape whose leading dimension is that of @like. */
+/* Reshape @x to @dims, with the leading dimension of @shape. */
 static struct tensor *shaped(struct graph *graph, struct tensor *x, struct shape shape,
 			     const uint64_t *dims)
 {
@@ -172,7 +172,7 @@ static struct tensor *shaped(struct graph *graph, struct tensor *x, struct shape
 static struct tensor *folded_input(struct graph *graph, struct tensor *x, struct tensor *zero,
 				   const struct window *windows)
 {
-	/* Batch, channels, places along depth and height, windows along both, width. */
+	/* batch, channels, window elements along depth and height, windows along both, width */
 	static const int64_t order[] = {0, 1, 2, 4, 3, 5, 6};
 	const struct attr perm = ATTR_INTS("perm", order, 7);
 	const uint64_t taps = (uint64_t)(windows[0].kernel * windows[1].kernel);

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * From nodes to steps: MatMul, Gemm and some reductions of int32 and int64
+ * Rules: MatMul, Gemm and some reductions of int32 and int64
  *
- * The catalogue multiplies matrices of floats and of bytes. Others of integers are rare and small
- * (counts, positions, tables), so all their products are computed and then summed: [.., m, k, 1]
- * times [.., 1, k, n], over k, which wraps as integers do. That takes memory for m * k * n
- * elements, so larger ones are left to the catalogue to refuse.
+ * The catalogue multiplies matrices of floats and of bytes. Other integer matrices are rare and
+ * small (counts, positions, tables). All their products are therefore computed and then summed:
+ * [.., m, k, 1] times [.., 1, k, n], over k, wrapping around as integers do. This takes memory for
+ * m * k * n elements, so larger products are left to the catalogue to refuse.
  *
- * Reductions that are more than a sum, a product or an extreme are made of these as ONNX's own
- * definitions say: what ends with a root or a logarithm is float32 from there on.
+ * Reductions other than sum, product and extremes are lowered to these by ONNX's definitions. A
+ * final root or logarithm is computed in float32.
  */
 #include <math.h>
 #include <string.h>
 
 #include "libclient/onnx/canon.h"
 
-/* Products of one node. */
+/* limit of the products of one node */
 static const double max_products = 1 << 26;
 
 static bool is_whole(const struct tensor *tensor)
@@ -38,7 +38,7 @@ struct tensor *canon_whole_product(struct graph *graph, struct tensor *a, struct
 	if (a_rank == 0 || b_rank == 0 || a_rank >= RBK_MAX_RANK || b_rank >= RBK_MAX_RANK)
 		return NULL;
 	k_at = b_rank > 1 ? b_rank - 2 : 0;
-	/* The count is no number that could be summed over. */
+	/* A sum over the count is not supported. */
 	if ((left.dynamic && a_rank == 1) || (right.dynamic && k_at == 0) ||
 	    left.dims[a_rank - 1] != right.dims[k_at])
 		return NULL;
@@ -68,7 +68,7 @@ struct tensor *canon_whole_product(struct graph *graph, struct tensor *a, struct
 			   attrs, 2);
 }
 
-/* @tensor times a whole number. */
+/* Multiply @tensor by a whole number. */
 static struct tensor *scaled(struct graph *graph, struct tensor *tensor, float by)
 {
 	if (by == 1)
@@ -108,7 +108,10 @@ struct tensor *canon_whole_gemm(struct graph *graph, struct tensor *const *in, f
 	return in[2] ? canon_binary(graph, "Add", y, scaled(graph, in[2], beta)) : y;
 }
 
-/* How many elements of @x make one along @axes; 0: as many as the count says. */
+/*
+ * Return the number of elements of @x that are reduced into one along @axes; 0: it depends on the
+ * count.
+ */
 static uint64_t n_terms(const struct tensor *x, const struct attr *axes)
 {
 	uint64_t n = 1;
@@ -121,7 +124,7 @@ static uint64_t n_terms(const struct tensor *x, const struct attr *axes)
 	return n;
 }
 
-/* @a, whose elements are float32 meanwhile, by @op. */
+/* Compute @op of @a in float32, and cast the result back. */
 static struct tensor *by_floats(struct graph *graph, const char *op, struct tensor *a,
 				const struct attr *attrs, unsigned int n_attrs)
 {

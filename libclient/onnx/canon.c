@@ -12,7 +12,7 @@
 	{                                                          \
 		onnx, since, 0, n_in, n_in, 1, NULL, canon_same, 0 \
 	}
-/* Of several rows of one name the last is used. */
+/* The last row of a name is used. */
 static const struct canon table[] = {OP_ELEMENTWISE(SAME), CANON_LIST(ROW)};
 
 /*

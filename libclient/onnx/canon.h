@@ -203,14 +203,16 @@ void canon_batch_training(struct graph *graph, struct tensor *const *in, float e
 /* Emit Hardmax of @x along @axis: canon_softmax_of() calls it. */
 struct tensor *canon_hardmax(struct graph *graph, struct tensor *x, unsigned int axis);
 
-/* Emit a product of matrices of int32 or int64. Return: NULL: @a and @b are of other types. */
+/*
+ * Emit a product of matrices of int32 or int64. Return: NULL: other types or shapes, or too large.
+ */
 struct tensor *canon_whole_product(struct graph *graph, struct tensor *a, struct tensor *b);
 /* Emit a reduction @op with @attrs "axes" and "keepdims"; integers use integer operators. */
 struct tensor *canon_whole_reduce(struct graph *graph, const char *op, struct tensor *x,
 				  const struct attr attrs[2]);
 /*
- * Emit Gemm of integers: inputs @in, the last one NULL if absent. Return: NULL: the inputs are of
- * other types.
+ * Emit Gemm of integers: inputs @in, the last one NULL if absent. Return: NULL: other types, shapes
+ * or factors, or too large.
  */
 struct tensor *canon_whole_gemm(struct graph *graph, struct tensor *const *in, float alpha,
 				float beta, bool trans_a, bool trans_b);
