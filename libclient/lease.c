@@ -36,7 +36,7 @@
 struct lease_object {
 	struct lease_object *next;
 	uint64_t dev, ino, bytes;
-	uint64_t charged_bytes; /* to this member */
+	uint64_t charged_bytes; /* charge of this member */
 };
 
 struct rbk_lease {

@@ -312,14 +312,14 @@ struct rbk_ring {
 	int lost;              /* 0, or the errno that every call returns from now on */
 
 	uint32_t probe_every;
-	uint32_t sleep_token; /* of the last sleep */
+	uint32_t sleep_token; /* token of the last sleep */
 	bool armed;           /* the wait word holds an event loop's token */
 	bool spin_is_fixed;
 	uint32_t spin_skipped; /* waits since the last wait that spun */
 	uint64_t probe_clock_ns;
 	uint64_t probe_bell_ns;
 	uint64_t spin_ns;              /* spin budget: fixed, or its upper limit */
-	uint64_t wait_mean_ns;         /* of recent waits */
+	uint64_t wait_mean_ns;         /* mean of recent waits */
 	struct client_ring_cold *cold; /* NULL in a child */
 };
 

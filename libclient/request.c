@@ -75,7 +75,7 @@ static void packet_close(struct packet *packet)
 		client_close(&packet->fds[--packet->n_fds]);
 }
 
-/* Under the lock. */
+/* Mark the connection as lost, and wake all threads that use it. Under the lock. */
 static void lose(struct rbk *rbk, int r)
 {
 	if (rbk->lost)

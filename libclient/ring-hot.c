@@ -294,7 +294,7 @@ RBK_EXPORT void rbk_cq_advance(struct rbk_ring *ring, unsigned int n)
 	if (unlikely(n == 0))
 		return;
 	ring->cq_head += n;
-	/* Pairs with the broker's acquire load: the slots are its own again. */
+	/* Pairs with the broker's acquire load: the slots are the broker's again. */
 	rbk_ring_publish(&ring->sq->cq_head, ring->cq_head);
 	/*
 	 * More entries are in flight than completions have room: the broker may sleep until there

@@ -155,9 +155,10 @@ int rbk_devices(struct rbk *rbk, struct rbk_device *devices, unsigned int max_de
  * a tenth of a second old.
  */
 struct rbk_stats {
-	uint64_t session_tasks[RBK_MAX_DEVICES];    /* completed, by device */
-	uint64_t session_reasons[RBK_REASON_COUNT]; /* completed, by reason (enum rbk_reason) */
-	uint64_t session_errors;                    /* completed with a negative result */
+	uint64_t session_tasks[RBK_MAX_DEVICES];    /* tasks completed, by device */
+	uint64_t session_reasons[RBK_REASON_COUNT]; /* tasks completed, by reason (enum rbk_reason)
+						     */
+	uint64_t session_errors;                    /* tasks completed with a negative result */
 	uint64_t session_copied_bytes;              /* tensor bytes copied by a CPU */
 	uint64_t session_transferred_bytes; /* tensor bytes copied by a device's own engine */
 	uint64_t sessions;                  /* sessions that exist now */
@@ -170,7 +171,7 @@ struct rbk_stats {
 	uint64_t tasks_completed;
 	uint64_t copied_bytes;
 	uint64_t transferred_bytes;
-	uint64_t sessions_ended_hostile; /* closed for breaking a rule */
+	uint64_t sessions_ended_hostile; /* sessions closed for violating a rule */
 };
 
 /* Read the counters. Sends a request to the broker. Return: 0; errors as above. Any thread. */

@@ -159,7 +159,7 @@ static int ask(struct account *account, uint64_t bytes)
 			continue;
 		r = fetch(account, bytes - free_bytes);
 		if (r && account_try(account, bytes))
-			r = 0; /* freed meanwhile */
+			r = 0; /* another thread freed credit meanwhile */
 		else if (!r)
 			continue;
 		break;

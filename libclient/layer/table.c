@@ -160,7 +160,7 @@ bool table_set_object(struct table *table, uint64_t handle, struct object *objec
 	slot = find(part, handle);
 	if (slot) {
 		slot->object = object;
-		slot->is_charged = false; /* the object is */
+		slot->is_charged = false; /* the object is charged */
 	}
 	pthread_mutex_unlock(&part->lock);
 	return slot;

@@ -39,7 +39,7 @@ static uint16_t double_to_half(double value)
 	if (value < ldexp(1, -14))
 		return sign | (uint16_t)nearbyint(ldexp(value, 24));
 	exponent = ilogb(value);
-	scaled = nearbyint(ldexp(value, 10 - exponent)); /* 1024 to 2048 */
+	scaled = nearbyint(ldexp(value, 10 - exponent)); /* in 1024..2048 */
 	return sign | (uint16_t)(((exponent + 15) << 10) + (int)scaled - 1024);
 }
 

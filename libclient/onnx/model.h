@@ -159,7 +159,7 @@ struct model_node {
 	const Onnx__NodeProto *proto;
 	const char *name;   /* "", or the file's name; in a function or branch "outer/name" */
 	const char *domain; /* "" is the default domain, also if spelled "ai.onnx" */
-	uint32_t opset;     /* of the domain; 0: the model does not import it */
+	uint32_t opset;     /* version of the domain; 0: the model does not import it */
 	uint32_t index;     /* index in the file; in a body that of the graph's node */
 	uint32_t place;     /* index in the node's own body */
 	const struct model_frame *frame;

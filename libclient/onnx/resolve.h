@@ -152,6 +152,6 @@ int functions_fill_attributes(struct resolver *resolver, const struct scope *sco
 
 /* ---- resolve.c ---- */
 
-/* Appends @protos to the scope's list, with calls and branches resolved. */
+/* Append @protos to the scope's list, with calls and branches resolved. */
 int nodes_resolve(struct resolver *resolver, const struct scope *scope,
 		  Onnx__NodeProto *const *protos, size_t n);
