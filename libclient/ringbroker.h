@@ -278,7 +278,7 @@ int rbk_force_cpu(struct rbk *rbk, int value, int *ret_value, struct rbk_error *
  * Return: 0 and the arena, owned by the caller;
  *   -ENOSPC, -ENOMEM  no memory
  *   -EDQUOT           above a limit of the broker; the sentence names it
- *   -EBUSY            the tenant is being drained since before this connection, or too many
+ *   -EBUSY            draining of the tenant began before this connection, or too many
  *                     descriptors are in flight to clients that do not receive them
  * or as above. Any thread.
  */
@@ -445,10 +445,10 @@ void rbk_builder_pin_device(struct rbk_builder *builder, unsigned int device);
  *
  * With fusion, the broker computes an activation (Relu, Clip, Gelu and others, which brokerctl(1)
  * lists) together with the MatMul, Gemm, Conv or ConvTranspose before it. It also fuses an Add
- * after a MatMul if the addend is the same for every row, or is as large as the product by one
- * matrix. It computes elementwise nodes in place. All of this happens only where no other node
- * reads the intermediate result; float16 is then rounded less often. Products of float64 are not
- * fused with anything.
+ * after a MatMul if the addend is the same for every row, or if the right operand is one matrix and
+ * the addend is as large as the product. It computes elementwise nodes in place. All of this
+ * happens only where no other node reads the intermediate result; float16 is then rounded less
+ * often. Products of float64 are not fused with anything.
  *
  * On the CPU, float32 pictures that Conv, pooling and the nodes between them read may also be
  * stored channels-last where that takes less time. Terms are then summed in another order.
@@ -465,7 +465,7 @@ void rbk_builder_disable_fusion(struct rbk_builder *builder);
  *   -EINVAL  the description is impossible; the sentence names node, tensor and what was expected
  *   -E2BIG   the description is larger than 2 MiB
  *   -EDQUOT  above a limit of the broker
- *   -EBUSY   the tenant is being drained since before this connection
+ *   -EBUSY   draining of the tenant began before this connection
  * or as above. Any thread, as long as no other thread uses the builder.
  */
 int rbk_plan_new(struct rbk *rbk, const struct rbk_builder *builder, uint32_t max_count,
@@ -526,8 +526,8 @@ int rbk_plan_memory(const struct rbk_plan *plan, struct rbk_plan_memory *devices
 /*
  * Make a submission and a completion ring of @entries each (rounded up to a power of two, at most
  * RBK_MAX_RING_ENTRIES). Any thread; the ring is then used by one thread at a time.
- * Return: 0 and the ring, owned by the caller; -EDQUOT: above a limit of the broker; -EBUSY: the
- * tenant is being drained since before this connection, or too many descriptors are in flight to
+ * Return: 0 and the ring, owned by the caller; -EDQUOT: above a limit of the broker; -EBUSY:
+ * draining of the tenant began before this connection, or too many descriptors are in flight to
  * clients that do not receive them; or as above.
  */
 int rbk_ring_new(struct rbk *rbk, unsigned int entries, struct rbk_ring **ret,

@@ -168,8 +168,8 @@ int rbk_lease_resize(struct rbk *rbk, uint32_t lease, uint64_t wish_bytes,
 
 /*
  * Tell the broker that the lease's programs are in a cgroup. @fd is a descriptor of its folder in
- * /sys/fs/cgroup, from open(). Device memory that processes in the cgroup and below use is then
- * charged to the lease if they are of the lease's user and tenant, even if they are not members.
+ * /sys/fs/cgroup, from open(). Device memory that processes in the cgroup and below use then counts
+ * as the lease's, if they are of the lease's user and tenant, even if they are not members.
  * @fd stays the caller's. A lease keeps its cgroup until it ends; repeat the call after the broker
  * was restarted.
  *
