@@ -116,9 +116,9 @@ uint64_t rbk_features(const struct rbk *rbk);
 const char *rbk_broker_name(const struct rbk *rbk);
 
 /*
- * Return a descriptor for event loops of programs that wait for no completions. poll() reports
- * POLLHUP on the descriptor when the broker is gone or has ended the session. @rbk owns the
- * descriptor; the caller may only poll it, with no events requested.
+ * Return a descriptor for event loops of programs that wait for nothing else from the broker.
+ * poll() reports POLLHUP on the descriptor when the broker is gone or has ended the session. @rbk
+ * owns the descriptor; the caller may only poll it, with no events requested.
  * Return: the descriptor; -ECHILD in a fork()ed child. Any thread.
  */
 int rbk_fd(const struct rbk *rbk);

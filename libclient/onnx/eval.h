@@ -46,7 +46,7 @@ int64_t eval_slice_range(int64_t dim, int64_t start, int64_t end, int64_t step, 
 
 /* eval-quantize.c */
 
-/* Location of each element's scale: @inner elements share one, if @size does not count them. */
+/* Mapping from elements to their scales, along one axis. */
 struct eval_scales {
 	unsigned int axis;
 	int64_t inner;  /* number of elements behind the axis */

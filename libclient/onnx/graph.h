@@ -20,7 +20,7 @@
  */
 #define GRAPH_MAX_EVAL_ELEMS (1ull << 22)
 #define GRAPH_MAX_BYTES      (1ull << 28)
-/* Files of the largest supported size make fewer steps than this. */
+/* Limit of steps, above the number of nodes in the largest supported files. */
 #define GRAPH_MAX_STEPS    (1u << 18)
 #define GRAPH_MAX_REFUSALS 4096u
 

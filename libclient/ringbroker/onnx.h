@@ -270,7 +270,7 @@ struct rbk_onnx_options {
  * Return: 0;
  *   -EOPNOTSUPP  see rbk_onnx_refusal(); the sentence has the first refusal and their number
  *   -EINVAL      the options are impossible
- *   -EFBIG       a computation of constants exceeds its limits
+ *   -EFBIG       compiling would take too much memory
  *   -ENOMEM      no memory
  */
 int rbk_onnx_compile(struct rbk_onnx *model, const struct rbk_onnx_options *options,
