@@ -14,7 +14,7 @@
  *
  * When the broker ends, all threads go on within their credit. A thread that needs more reconnects,
  * at most once a second, and reports to the new broker what this process holds: leases, then
- * objects. Most programs need no more memory once they are running, and the broker would grant
+ * objects. Most programs need no more memory once they are running, and the new broker would grant
  * their memory to others. A thread therefore sleeps until the connection ends, and then reconnects.
  * If that thread cannot be created, the rest still works.
  *

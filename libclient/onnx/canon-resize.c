@@ -87,8 +87,8 @@ static double weight_of(const struct resize *resize, double distance)
 }
 
 /*
- * Return the factor by which the window widens: with antialiasing, it is the scale if the axis
- * shrinks, else 1.
+ * Return the factor on distances to neighbours: the scale, if the axis shrinks with antialiasing,
+ * which widens the window; else 1.
  */
 static double shrinking(const struct resize *resize, unsigned int axis)
 {

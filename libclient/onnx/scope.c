@@ -214,9 +214,9 @@ static bool is_in_function(const struct scope *scope)
 }
 
 /*
- * Count the bytes of weights. A file may take memory in proportion to its weights. Weights in a
- * function count only once, however often the function is called: the decoding must fit into the
- * limit that held before it.
+ * Count the bytes of weights, in proportion to which compiling may take memory. Weights in a
+ * function are not counted, and decoding them does not raise the limit of memory: a function may be
+ * called many times, while the file has its weights once.
  */
 static int count_weights(struct resolver *resolver, const struct scope *scope, uint64_t n_bytes,
 			 uint64_t max_bytes)
