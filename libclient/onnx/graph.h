@@ -166,7 +166,7 @@ void graph_refuse(struct graph *graph, const char *format, ...)
 
 /* Return the tensor of the model's value @index, made at the first call. */
 struct tensor *graph_value(struct graph *graph, uint32_t index);
-/* Record that the elements of @tensor must be known, which a refusal is about. */
+/* Record that a refusal requires the elements of @tensor to be known. */
 void graph_need(struct graph *graph, struct tensor *tensor);
 
 /* Return an unknown tensor, after a refusal. */
