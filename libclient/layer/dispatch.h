@@ -101,7 +101,7 @@ void memory_free(struct device *device, VkDeviceMemory memory,
 VkResult memory_get_fd(struct device *device, const VkMemoryGetFdInfoKHR *info, int *ret_fd);
 /* Uncharge an allocation that the program leaked; for table_deinit() of a struct device. */
 void memory_forget(const struct allocation *allocation, void *device);
-/* Read the driver's own memory use, and charge the overhead. */
+/* Read the memory use that the driver reports, and charge the overhead. */
 void memory_look(struct physical *physical, struct gpu *gpu);
 
 /* ---- properties.c ---- */
