@@ -1,10 +1,11 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Where the administrators' socket is
+ * Path of the administrators' socket
  *
- * Beside the other one, and named after it, so that brokers can share a folder: brokerd.sock, the
- * name by default, has admin.sock; x.sock has x.admin.sock; a name without .sock, x, has x.admin.
+ * The socket is beside the clients' socket and named after it, so that brokers can share a folder:
+ * brokerd.sock, the default name, has admin.sock; x.sock has x.admin.sock; a name without .sock, x,
+ * has x.admin.
  */
 #include <errno.h>
 #include <stdbool.h>
@@ -13,9 +14,10 @@
 #include <string.h>
 
 /*
- * Writes the path of what is called @word and belongs to the broker with that socket: @word or
- * @word.sock beside brokerd.sock; x.@word, followed by what follows x if it @is_socket, beside any
- * x or x.sock. Return: 0; -ENAMETOOLONG: cut short.
+ * Write the path of the file @word that belongs to the broker with that socket. Beside brokerd.sock
+ * it is @word, or @word.sock if it @is_socket. Beside any other x or x.sock it is x.@word, followed
+ * by the suffix of the socket's name if it @is_socket.
+ * Return: 0; -ENAMETOOLONG: the path was cut.
  */
 static inline int rbk_path_beside(const char *socket_path, const char *word, bool is_socket,
 				  char *ret, size_t bytes)
@@ -37,7 +39,10 @@ static inline int rbk_path_beside(const char *socket_path, const char *word, boo
 	return n >= 0 && (size_t)n < bytes ? 0 : -ENAMETOOLONG;
 }
 
-/* Writes the path of the one beside @socket_path. Return: 0; -ENAMETOOLONG: cut short. */
+/*
+ * Write the path of the administrators' socket beside @socket_path.
+ * Return: 0; -ENAMETOOLONG: the path was cut.
+ */
 static inline int rbk_admin_path_of(const char *socket_path, char *ret, size_t bytes)
 {
 	return rbk_path_beside(socket_path, "admin", true, ret, bytes);

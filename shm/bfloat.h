@@ -4,9 +4,10 @@
  * bfloat16
  *
  * The sign, the exponent and the first seven bits of the mantissa of a float. Every bfloat16 is a
- * float; the other way is rounded to the nearest, of two to the even one, what is too large becomes
- * infinite, and a NaN keeps its sign and the top of its payload and becomes quiet. In integers:
- * neither depends on the thread's rounding or denormal mode, nor raises anything.
+ * float. A float is rounded to the nearest bfloat16, ties to even; a value that is too large
+ * becomes infinite, and a NaN keeps its sign and the top of its payload and becomes quiet.
+ * Conversions use integer arithmetic: they neither depend on the thread's rounding or denormal mode
+ * nor raise floating-point exceptions.
  */
 #include <stdint.h>
 #include <string.h>

@@ -1,11 +1,11 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * What devices must have
+ * Features that devices must have
  *
- * The broker asks a Vulkan device for each of these, and takes no device that lacks one of those
- * below VULKAN_FEATURE_REQUIRED; the others stand for element types. brokerctl lists them by the
- * same names: a device that was not taken is said to lack one of what is listed.
+ * The broker checks a Vulkan device for each feature, and rejects a device that lacks a feature
+ * before VULKAN_FEATURE_REQUIRED. The features after it enable element types. brokerctl lists the
+ * required features by the same names: a rejected device lacks one of them.
  */
 
 enum vulkan_feature {
@@ -17,7 +17,7 @@ enum vulkan_feature {
 	VULKAN_SUBGROUP_BALLOT,
 	VULKAN_WORKGROUP_256,
 	VULKAN_COMPUTE_QUEUE,
-	VULKAN_FEATURE_REQUIRED, /* the ones above */
+	VULKAN_FEATURE_REQUIRED, /* number of required features */
 
 	VULKAN_STORAGE_16_BIT = VULKAN_FEATURE_REQUIRED, /* float16, bfloat16 */
 	VULKAN_STORAGE_8_BIT,                            /* int8, uint8, bool */
@@ -25,7 +25,7 @@ enum vulkan_feature {
 	VULKAN_FEATURE_COUNT,
 };
 
-/* What Vulkan calls it, or what it is. */
+/* Return Vulkan's name of the feature, or a description. */
 static inline const char *vulkan_feature_name(enum vulkan_feature feature)
 {
 	switch (feature) {

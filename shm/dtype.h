@@ -3,12 +3,12 @@
 /*
  * Element types
  *
- * What both sides know of enum rbk_dtype: how large an element is, and what it is called.
+ * Sizes and names of enum rbk_dtype, for both sides.
  */
 #include <stdint.h>
 #include <ringbroker/abi.h>
 
-/* Return: bytes of one element; 0: there is no such type. */
+/* Return the bytes of one element; 0: no such type. */
 static inline uint64_t dtype_bytes(unsigned int dtype)
 {
 	switch (dtype) {
@@ -29,7 +29,7 @@ static inline uint64_t dtype_bytes(unsigned int dtype)
 	return 0;
 }
 
-/* "float32", as numpy says; "unknown". */
+/* Return the name as numpy spells it ("float32"), or "unknown". */
 static inline const char *dtype_name(unsigned int dtype)
 {
 	switch (dtype) {

@@ -3,9 +3,9 @@
 /*
  * IEEE 754 binary16
  *
- * Conversions in integers, with the bits that F16C gives: round to nearest even, a NaN keeps its
- * sign and the top of its payload and becomes quiet. Neither depends on the thread's rounding or
- * denormal mode, nor raises anything.
+ * Conversions in integer arithmetic, bit for bit as F16C: round to nearest even. A NaN keeps its
+ * sign and the top of its payload and becomes quiet. Conversions neither depend on the thread's
+ * rounding or denormal mode nor raise floating-point exceptions.
  */
 #include <stdint.h>
 #include <string.h>
@@ -41,11 +41,11 @@ static inline uint16_t half_from_float(float value)
 	rest = bits & 0x7fffffff;
 	if (rest > 0x7f800000)
 		return (uint16_t)(sign | 0x7e00 | (rest >> 13 & 0x3ff));
-	if (rest >= 0x477ff000) /* 65520: rounds to 2^16 and above */
+	if (rest >= 0x477ff000) /* 65520, which rounds to 2^16 */
 		return (uint16_t)(sign | 0x7c00);
 	if (rest >= 0x38800000) /* 2^-14 */
 		return (uint16_t)(sign | (rest - 0x38000000 + 0xfff + (rest >> 13 & 1)) >> 13);
-	if (rest > 0x33000000) { /* more than half of the least one, 2^-24 */
+	if (rest > 0x33000000) { /* more than half of the least denormal, 2^-24 */
 		const uint32_t shift = 126 - (rest >> 23);
 		const uint32_t mantissa = (rest & 0x7fffff) | 0x800000;
 

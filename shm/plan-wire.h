@@ -3,9 +3,9 @@
 /*
  * Plan descriptions on the wire
  *
- * What a client sends to have a plan prepared: a graph of ONNX operators over typed tensors of
- * fixed shape, except that a leading dimension may be the task's count. One block, in this order
- * and without gaps:
+ * A client sends a description to have a plan prepared: a graph of ONNX operators over typed
+ * tensors of fixed shape, except that a leading dimension may be the task's count. The description
+ * is one block, in this order and without gaps:
  *
  *   struct rbk_plan_header
  *   struct rbk_plan_tensor [n_tensors]
@@ -26,7 +26,7 @@
 
 /* rbk_plan_header.flags */
 #define RBK_PLAN_PINNED (1u << 0) /* runs on pinned_device only: the same bits every time */
-/* nodes are computed one by one, each into bytes of its own, in the order that ONNX has them */
+/* nodes run one by one, each into its own bytes, in the order of operations that ONNX defines */
 #define RBK_PLAN_NO_FUSION (1u << 1)
 
 struct rbk_plan_header {
@@ -39,7 +39,7 @@ struct rbk_plan_header {
 	uint32_t n_attrs;
 	uint32_t n_edges;
 	uint32_t blob_bytes;
-	uint8_t pinned_device; /* RBK_PLAN_PINNED: RBK_DEVICE_*; else 0 */
+	uint8_t pinned_device; /* RBK_PLAN_PINNED: RBK_DEVICE_*; otherwise 0 */
 	uint8_t reserved[3];
 	char name[RBK_NAME_BYTES]; /* for listings; NUL-terminated */
 };
@@ -49,18 +49,18 @@ struct rbk_plan_header {
 #define RBK_PLAN_TENSOR_INFER   (1u << 1) /* OUTPUT, SCRATCH: rank 0, the shape is inferred */
 
 /*
- * A tensor. Inputs, outputs and states are bound, per task, in the order in which they stand here.
- * Elements lie in C order without gaps. The names of one plan are distinct and not empty.
+ * A tensor. Tasks bind inputs, outputs and states in the order of this array. Elements are
+ * row-major without gaps. The names of one plan are distinct and not empty.
  */
 struct rbk_plan_tensor {
-	char name[RBK_NAME_BYTES];   /* see above */
+	char name[RBK_NAME_BYTES];
 	uint8_t kind;                /* enum rbk_tensor_kind */
 	uint8_t dtype;               /* enum rbk_dtype */
 	uint8_t rank;                /* 0..RBK_MAX_RANK */
 	uint8_t flags;               /* RBK_PLAN_TENSOR_* */
-	uint32_t dims[RBK_MAX_RANK]; /* beyond rank: 0 */
+	uint32_t dims[RBK_MAX_RANK]; /* 0 beyond rank */
 	uint32_t reserved;
-	uint64_t constant_ref; /* CONSTANT: RBK_REF() into an immutable arena; else 0 */
+	uint64_t constant_ref; /* CONSTANT: RBK_REF() into an immutable arena; otherwise 0 */
 };
 
 /* An absent optional input or output. */

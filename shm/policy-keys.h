@@ -3,13 +3,13 @@
 /*
  * Keys of tenants in brokerd.conf(5)
  *
- * A row for each, in the order in which --check-config prints them. What is read, changed by
- * brokerctl set, printed, and completed in shells is made of these rows; a test looks for the
- * sentence of each in the manual. A new key needs a row, its member of struct tenant_policy, and
- * its default in policy_section_init(), unless that is 0.
+ * The table has a row for each key, in the order in which --check-config prints them. Reading,
+ * changing by brokerctl set, printing, and shell completion use these rows; a test looks for the
+ * sentence of each key in the manual. A new key needs a row, its member of struct tenant_policy,
+ * and its default in policy_section_init(), unless that is 0.
  */
 
-/* Keys that say which clients are the tenant's. KEY(ID, name) */
+/* Keys that select the tenant's clients. KEY(ID, name) */
 #define POLICY_MATCH_KEYS(KEY)            \
 	KEY(MATCH_UID, "match-uid")       \
 	KEY(MATCH_GID, "match-gid")       \
@@ -17,8 +17,8 @@
 	KEY(MATCH_EXE, "match-exe")
 
 /*
- * Keys that limit it, or give it something. KEY(ID, name, kind of value, member, least and most of
- * numbers, is it printed where it has its default?)
+ * Keys that set limits and rights. KEY(ID, name, kind of value, member, minimum and maximum of
+ * numbers, true if it is printed even at its default)
  */
 #define POLICY_KEYS(KEY)                                                             \
 	KEY(VRAM_MAX, "vram-max", SIZE, vram_max, 0, 0, true)                        \

@@ -3,31 +3,36 @@
 /*
  * Moving entries through a ring
  *
- * The few atomic accesses that both sides make on struct rbk_sq_area and struct rbk_cq_area, so
- * that each pairing is written once. The indices that a side owns are private to it and are only
- * ever published, never read back. Every access to the other side's memory is an atomic load:
- * the compiler may repeat plain ones, and the other side may write while we read.
+ * These are the atomic accesses that both sides make on struct rbk_sq_area and struct rbk_cq_area,
+ * so that each pairing is written once. The indices that a side owns are private to it: it
+ * publishes them and never reads them back. Every access to the other side's memory is an atomic
+ * load: the compiler may repeat plain loads, and the other side may write during the read.
  */
 #include <stdbool.h>
 #include <stdint.h>
 #include <ringbroker/abi.h>
 
-/* Pairs with rbk_ring_publish() of the other side: the entries before the index are visible. */
+/*
+ * Load the other side's index. Pairs with its rbk_ring_publish(): entries before the index are
+ * visible.
+ */
 static inline uint32_t rbk_ring_observe(const uint32_t *index)
 {
 	return __atomic_load_n(index, __ATOMIC_ACQUIRE);
 }
 
-/* Pairs with rbk_ring_observe(): everything written so far is visible to who sees @value. */
+/*
+ * Publish an index. Pairs with rbk_ring_observe(): a side that sees @value sees all earlier writes.
+ */
 static inline void rbk_ring_publish(uint32_t *index, uint32_t value)
 {
 	__atomic_store_n(index, value, __ATOMIC_RELEASE);
 }
 
 /*
- * After publishing: the other side's sleep token, 0 if it is awake. Who sees a token that it has
- * not rung for before rings the bell, once per token. The fence pairs with the one in
- * rbk_ring_announce_sleep(), see "Sleeping" in abi.h.
+ * Return the other side's sleep token, 0 if it is awake; call after publishing. A side that sees a
+ * token for which it has not rung yet rings the bell, once per token. The fence pairs with the one
+ * in rbk_ring_announce_sleep(), see "Sleeping" in abi.h.
  */
 static inline uint32_t rbk_ring_sleep_token(const uint32_t *wait)
 {
@@ -36,8 +41,8 @@ static inline uint32_t rbk_ring_sleep_token(const uint32_t *wait)
 }
 
 /*
- * Before sleeping, with a non-zero @token that differs from the one of the last sleep; look at the
- * other side's index once more after it.
+ * Announce a sleep with a non-zero @token that differs from the last sleep's. The caller must check
+ * the other side's index once more afterwards.
  */
 static inline void rbk_ring_announce_sleep(uint32_t *wait, uint32_t token)
 {
@@ -50,13 +55,13 @@ static inline void rbk_ring_announce_awake(uint32_t *wait)
 	__atomic_store_n(wait, 0, __ATOMIC_RELAXED);
 }
 
-/* Copies an entry out of memory that its writer may be changing. The copy is what is validated. */
+/* Copy an entry out of memory that its writer may be changing. Only the copy may be validated. */
 static inline void rbk_sqe_load(struct rbk_sqe *to, const struct rbk_sqe *from)
 {
 	const uint64_t *source = (const uint64_t *)from;
 	uint64_t *target = (uint64_t *)to;
 
-	/* By itself gcc does not, and the loop is a tenth of what an entry costs. */
+	/* gcc does not unroll the loop by itself; unrolled, an entry costs a tenth less. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC unroll 8
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Finding a figure by its name, and figures as numbers for people. */
+/* Figures by name, and figures as numbers for people. */
 #include "shm/stats-figures.h"
 
 #include <math.h>
@@ -23,7 +23,7 @@ double figure_real(const struct figure *figure, const void *record)
 
 		return figure->null == FIGURE_ZERO && !(real > 0) ? NAN : real;
 	}
-	/* A limit in bytes that is not set is no number for people, whatever JSON says. */
+	/* An unset limit in bytes is no number for people, whatever JSON says. */
 	if (figure_is_null(figure, value) ||
 	    (figure->unit == FIGURE_BYTES && value == RBK_STATS_ABSENT))
 		return NAN;

@@ -3,19 +3,18 @@
 /*
  * The figures of statistics pages
  *
- * One row per member of a record that is shown: where the member is, what it is called, what it
- * counts, and what it means. The broker writes pages and metrics by these rows; brokerctl,
- * brokertop and the manual show figures by these rows. A figure that is added to a record needs a
- * row in the record's table, and is then shown everywhere.
+ * A table has one row per member of a record that is shown: the member's offset, name, unit and
+ * meaning. The broker writes pages and metrics by these rows; brokerctl, brokertop and the manual
+ * show figures by these rows. A figure that is added to a record needs a row in the record's table,
+ * and is then shown everywhere.
  *
- * Rows are in the order of JSON, where the order of members never changes. Any thread: constant.
+ * Rows are in the order of JSON; the order of JSON members never changes. Any thread: constant.
  */
 #include <stddef.h>
 #include <stdint.h>
 
 #include <ringbroker/stats.h>
 
-/* The type of the member. */
 enum figure_type {
 	FIGURE_U64 = 0,
 	FIGURE_U32,
@@ -26,10 +25,10 @@ enum figure_type {
 	FIGURE_REASONS, /* counts by enum rbk_reason */
 };
 
-/* The unit of a number, as far as output depends on the unit. */
+/* The unit of a number, as far as output depends on it. */
 enum figure_unit {
-	FIGURE_COUNT = 0, /* of things, events, hertz ... */
-	FIGURE_NAME,      /* of no thing: the number is what something is called */
+	FIGURE_COUNT = 0, /* things, events, hertz ... */
+	FIGURE_NAME,      /* a number that identifies something */
 	FIGURE_BYTES,
 	FIGURE_NS,
 	FIGURE_MOMENT, /* ns of the broker's clock */
@@ -46,27 +45,30 @@ enum figure_kind {
 	FIGURE_SINCE_LONG,  /* counter since an unknown moment, computed for each update */
 };
 
-/* Values that stand for "none" or "not known", and are null in JSON. */
+/* Values that mean "none" or "unknown", and are null in JSON. */
 enum figure_null {
 	FIGURE_NEVER = 0,
-	FIGURE_ABSENT, /* RBK_STATS_ABSENT, which is also no limit */
+	FIGURE_ABSENT, /* RBK_STATS_ABSENT, which also means no limit */
 	FIGURE_ZERO,   /* 0, and RBK_STATS_ABSENT */
 };
 
 struct figure {
 	uint16_t offset;
 	uint8_t type, unit, null;
-	uint8_t kind;       /* of what is in metrics, and of figures of tenants */
-	uint32_t flag;      /* mask: the figure is whether one of these bits is set; 0: a number */
+	uint8_t kind; /* enum figure_kind, for metrics and figures of tenants */
+	/* mask: the figure is 1 if any of these bits is set; 0: the figure is a number */
+	uint32_t flag;
 	const char *json;   /* name of the member in JSON; NULL: not in JSON */
 	const char *object; /* name of the JSON object that it is in; NULL: the record's own */
 	const char *metric; /* name of the metric, without ringbroker_ and _total; NULL: none */
 	const char *help;   /* of the metric: one line, without a full stop */
-	const char *top;    /* head of a number's column in brokertop, behind others; NULL: none */
-	const char *head;   /* head of a number's column in brokerctl, behind others; NULL: none */
+	/* column head of a number in brokertop, behind the fixed columns; NULL: no column */
+	const char *top;
+	/* column head of a number in brokerctl, behind the fixed columns; NULL: no column */
+	const char *head;
 };
 
-/* A member of any other type does not compile. */
+/* Map a member to its figure type. A member of any other type does not compile. */
 #define FIGURE_TYPE(member) \
 	_Generic((member),            \
 		uint64_t: FIGURE_U64, \
@@ -80,8 +82,8 @@ struct figure {
 			default: "no figure has this type"))
 
 /*
- * A row. @at is the member's offset in pages of every broker there has been: a row with another
- * offset does not compile.
+ * A row. @at is the member's offset in the pages of all released brokers: a row with another offset
+ * does not compile.
  */
 #define FIGURE(record, member, at, ...)                                                            \
 	{                                                                                          \
@@ -90,7 +92,7 @@ struct figure {
 		.type = FIGURE_TYPE(((struct record *)0)->member), __VA_ARGS__                     \
 	}
 
-/* Each ends with a row without names; see figure_is_end(). */
+/* Each table ends with a row without names; see figure_is_end(). */
 extern const struct figure header_figures[], broker_figures[], contention_figures[];
 extern const struct figure upkeep_figures[], slices_figures[], mended_figures[];
 extern const struct figure device_figures[], tenant_figures[], tenant_device_figures[];
@@ -102,10 +104,10 @@ static inline int figure_is_end(const struct figure *figure)
 	return !figure->json && !figure->metric;
 }
 
-/* Return: the figure that is called @json; NULL: there is none. */
+/* Return the figure whose JSON name is @json; NULL: there is none. */
 const struct figure *figure_find(const struct figure *figures, const char *json);
 
-/* Return: true of a word that is computed for each update. */
+/* Return true if the figure is a word that is computed for each update. */
 static inline int figure_is_computed(const struct figure *figure)
 {
 	return (figure->type == FIGURE_U64 || figure->type == FIGURE_U32 ||
@@ -114,8 +116,8 @@ static inline int figure_is_computed(const struct figure *figure)
 }
 
 /*
- * The figure of @record as a whole number: of a flag 0 or 1; of a text or an array 0. Of a real see
- * figure_real().
+ * Return the figure of @record as a whole number: of a flag 0 or 1; of a text or an array 0. For a
+ * real use figure_real().
  */
 static inline uint64_t figure_number(const struct figure *figure, const void *record)
 {
@@ -137,12 +139,12 @@ static inline uint64_t figure_number(const struct figure *figure, const void *re
 }
 
 /*
- * The figure of @record as a number for people: of FIGURE_MILLI and FIGURE_MICRO in whole units;
- * NaN: none, or not known.
+ * Return the figure of @record as a number for people: of FIGURE_MILLI and FIGURE_MICRO in whole
+ * units; NaN: none, or unknown.
  */
 double figure_real(const struct figure *figure, const void *record);
 
-/* Return: true if @value, by figure_number(), stands for "none" or "not known". */
+/* Return true if @value, by figure_number(), means "none" or "unknown". */
 static inline int figure_is_null(const struct figure *figure, uint64_t value)
 {
 	return figure->null != FIGURE_NEVER &&

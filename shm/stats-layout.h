@@ -3,8 +3,8 @@
 /*
  * The layout of statistics pages, which never changes
  *
- * Offsets of members of <ringbroker/stats.h>, for whoever writes pages and for who reads them. The
- * tables of figures (stats-figures.h) say it of members that are shown.
+ * These assertions pin the offsets of members of <ringbroker/stats.h>, for writers and readers of
+ * pages. The tables of figures (stats-figures.h) pin those of members that are shown.
  */
 #include <stddef.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Names of causes, breakers, kinds of devices, and states of memory. */
+/* Names of causes, breakers, device kinds, memory states and memory tiers. */
 #include "shm/stats-names.h"
 
 #include <ringbroker/stats.h>

@@ -1,9 +1,9 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Names of what statistics pages have numbers for
+ * Names for the numbers in statistics pages
  *
- * Metrics and JSON have the names, sentences the texts. Any thread: constant.
+ * Metrics and JSON use the names, sentences use the texts. Any thread: constant.
  */
 #include <stdint.h>
 
@@ -11,13 +11,16 @@ struct stats_word {
 	const char *name, *text;
 };
 
-/* @cause: enum rbk_turn_cause; "unknown" for a later one. */
+/* Return the words for @cause, an enum rbk_turn_cause; "unknown" for a later one. */
 const struct stats_word *stats_turn_cause(uint32_t cause);
-/* @cause: enum rbk_setup_cause; likewise. */
+/* Return the words for @cause, an enum rbk_setup_cause; "unknown" for a later one. */
 const struct stats_word *stats_setup_cause(uint32_t cause);
-/* @state: enum rbk_stats_breaker; @kind: of a device, enum rbk_stats_device_kind; likewise. */
+/*
+ * @state: enum rbk_stats_breaker; @kind: of a device, 0 to 2 as in struct rbk_stats_device.
+ * "unknown" for a later one.
+ */
 const char *stats_breaker_name(uint32_t state);
 const char *stats_device_kind_name(uint32_t kind);
-/* @state: enum rbk_memory_state; @tier: enum rbk_memory_tier; likewise. */
+/* @state: enum rbk_memory_state; @tier: enum rbk_memory_tier; "unknown" for a later one. */
 const char *stats_memory_state_name(uint32_t state);
 const char *stats_memory_tier_name(uint32_t tier);
