@@ -127,8 +127,9 @@ struct rbk_wire_welcome {
 /*
  * RING_ADD: makes a submission and completion ring of n_entries each (a power of two).
  *   -EBUSY  the tenant is drained, since before the session began; ARENA_ADD, ARENA_NEW and
- * PLAN_ADD answer likewise, while requests that only read are answered as usual -EBUSY  any request
- * that is answered with descriptors: too many descriptors are under way in unread answers
+ *           PLAN_ADD answer likewise, while requests that only read are answered as usual
+ *   -EBUSY  any request that is answered with descriptors: too many descriptors are under way
+ *           in unread answers
  *
  * The memory of a removed ring, and its bell, stay charged to the tenant until the client has
  * closed and unmapped them.
@@ -543,11 +544,11 @@ struct rbk_wire_lease_credit {
  * numbers of fstat(). It is charged once per tenant: to the first of its leases that names it, or
  * to a lease that names it with a larger size. It stays charged, if need be to another lease that
  * named it, until all have dropped it. A member names each object once.
- *   ADD   given_bytes is 0: it was charged already, or bytes: now charged to this member's lease.
- * In either case the member's credit shrinks by from_credit_bytes. -ENOMEM: the lease has no room
- * for it; -EINVAL: too little credit, or the object has no size; -EALREADY: the member has named
- * it; -ENOSPC: too many objects. DROP  the member no longer has it; returns no credit. -ENOENT: the
- * member had not named it.
+ *   ADD   given_bytes is 0: it was charged already, or bytes: now charged to this member's
+ *         lease. In either case the member's credit shrinks by from_credit_bytes. -ENOMEM: the
+ *         lease has no room for it; -EINVAL: too little credit, or the object has no size;
+ *         -EALREADY: the member has named it; -ENOSPC: too many objects.
+ *   DROP  the member no longer has it; returns no credit. -ENOENT: the member had not named it.
  */
 #define RBK_WIRE_LEASE_MAX_OBJECTS 4096u /* objects of a member */
 enum rbk_wire_lease_object_action {

@@ -2,11 +2,10 @@
 /*
  * Shape rules: Attention-24, RotaryEmbedding-23
  *
- * Heads are a dimension of their own, [batch][heads][sequence][size], or in three dimensions with
- * attributes saying how many there are, [batch][sequence][heads * size]. A position outside the
- * caches of a RotaryEmbedding is taken for the nearest one inside, and a key that does not count in
- * an Attention contributes nothing whatever it holds. softmax_precision is accepted: all is
- * computed in float32.
+ * Heads are a dimension of their own, [batch][heads][sequence][size], or, with three dimensions, an
+ * attribute gives their number, [batch][sequence][heads * size]. A position outside the caches of a
+ * RotaryEmbedding is clamped to the nearest one inside. A masked key of an Attention contributes
+ * nothing, whatever it holds. softmax_precision is accepted: all is computed in float32.
  */
 #include <math.h>
 
@@ -28,13 +27,13 @@ static const struct op_tensor *input(const struct op_call *call, unsigned int i)
 	return i < call->n_in ? call->in[i] : NULL;
 }
 
-/* What every input with heads says. */
+/* Dimensions of an input with heads. */
 struct heads {
 	struct dim batch;
 	uint32_t n, seq, size;
 };
 
-/* Reads the shape of input @i, with @n heads if it has three dimensions. */
+/* Read the shape of input @i, with @n heads if it has three dimensions. */
 static int read_heads(struct op_call *call, unsigned int i, const char *attr, int64_t n,
 		      struct heads *ret)
 {
@@ -67,7 +66,7 @@ static int read_heads(struct op_call *call, unsigned int i, const char *attr, in
 	return 0;
 }
 
-/* Input @i has exactly this shape. */
+/* Check that input @i has exactly this shape. */
 static int check_shape(struct op_call *call, unsigned int i, unsigned int rank,
 		       const struct dim *dims)
 {
@@ -138,7 +137,7 @@ static void rotary_cost(const struct op_call *call, struct cost *ret)
 	cost_tensors(ret, call);
 }
 
-/* The mask broadcasts to [batch][heads][queries][keys], but may have fewer keys. */
+/* Check the mask: it broadcasts to [batch][heads][queries][keys], but may have fewer keys. */
 static int check_mask(struct op_call *call, const struct heads *q, uint32_t n_keys)
 {
 	const struct op_tensor *mask = input(call, ATTENTION_MASK);
@@ -273,13 +272,13 @@ static void attention_cost(const struct op_call *call, struct cost *ret)
 
 	if (input(call, ATTENTION_PAST_K))
 		keys += call->in[ATTENTION_PAST_K]->shape.dims[2];
-	/* A product with the keys and one with the values. */
+	/* One product with the keys and one with the values. */
 	cost_elems(ret, q, 2 * keys);
 	cost_elems(ret, &call->out_shape[0], 2 * keys);
 	cost_tensors(ret, call);
 }
 
-/* Past and present keys and values together, where they are not outputs. */
+/* Past and present keys and values together, if they are not outputs. */
 static uint64_t attention_work(const struct op_call *call)
 {
 	const struct shape *in[2] = {&call->in[1]->shape, &call->in[2]->shape};
@@ -330,7 +329,9 @@ const struct op op_rotary = {
 	.cost = rotary_cost,
 };
 
-/* How many keys are looked at may depend on the lengths, and rows are done again for some values.
+/*
+ * Run time depends on data: lengths limit the number of keys, and some values need a second pass
+ * over a row.
  */
 const struct op op_attention = {
 	.kind = OP_ATTENTION,

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What shape rules have in common
+ * Helpers of shape rules
  *
- * Refusals are sentences for whoever wrote the model: they name the node, the tensor and what was
- * expected. Attribute readers know the node, so a rule only says which attribute it wants and what
- * range it may have. All text goes through one bounded buffer of the caller's; names in it were
- * checked to be printable before any rule runs.
+ * A refusal is a sentence for the model's author: it names the node, the tensor and what was
+ * expected. Attribute readers know the node, so a rule names only an attribute and its range. All
+ * text goes into one bounded buffer of the caller's; names in it were checked to be printable
+ * before any rule runs.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -203,7 +203,7 @@ int op_call_axes(struct op_call *call, const char *name, uint8_t *ret)
 	return 0;
 }
 
-/* The first bytes of a string, which nobody has checked, in a form that can be shown. */
+/* Print the first bytes of an unchecked string; '?' replaces unprintable bytes. */
 static const char *string_print(const struct op_call *call, const struct rbk_plan_attr *attr,
 				char text[33])
 {
@@ -242,7 +242,7 @@ int op_call_choice(struct op_call *call, const char *name, const char *const *va
 			      string_print(call, attr, given), expected);
 }
 
-/* Dimension @i of a shape seen as having @rank dimensions, the missing ones in front being 1. */
+/* Return dimension @i of a shape extended to @rank dimensions by ones in front. */
 static struct dim dim_aligned(const struct shape *shape, unsigned int used, unsigned int rank,
 			      unsigned int i)
 {
@@ -298,7 +298,7 @@ static uint64_t saturating_mul(uint64_t a, uint64_t b)
 	return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
 }
 
-/* Elements of a row of a dynamic shape, of everything else. */
+/* Return the elements of a row of a dynamic shape, or all elements of a fixed one. */
 static uint64_t shape_unit_elems(const struct shape *shape)
 {
 	uint64_t n = 1;
@@ -379,7 +379,7 @@ static int check_required(struct op_call *call)
 	return 0;
 }
 
-/* Attributes are known to the operator, of its type, not repeated, and complete. */
+/* Check that attributes are known to the operator, of its type, not repeated, and complete. */
 static int check_attrs(struct op_call *call)
 {
 	const struct op_attr *known;
@@ -423,7 +423,7 @@ static int check_attrs(struct op_call *call)
 	return 0;
 }
 
-/* Index in op->classes of input or output @i. */
+/* Return the index in op->classes of input or output @i. */
 static unsigned int class_of(const struct op *op, const char *letters, unsigned int i)
 {
 	size_t last = strlen(letters) - 1;
@@ -440,7 +440,7 @@ static uint32_t class_types(const struct op_class *class)
 	return class->cpu | class->vulkan;
 }
 
-/* "float32" or "one of float32, float16". */
+/* Print "float32" or "one of float32, float16". */
 static const char *types_print(uint32_t types, char text[128])
 {
 	size_t used = 0;
@@ -456,7 +456,7 @@ static const char *types_print(uint32_t types, char text[128])
 	return text;
 }
 
-/* Of inputs; @first is, by class, the first input that has it. */
+/* Check the inputs' types; @first gets, by class, the first input of that class. */
 static int check_types(struct op_call *call, const struct op_tensor *first[OP_MAX_CLASSES])
 {
 	const struct op *op = call->op;

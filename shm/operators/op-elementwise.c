@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Shape rules: what works element by element
+ * Shape rules: element-wise operators
  *
  * Operators of several inputs broadcast as numpy does: shapes are aligned at their last dimension
- * and a dimension of 1 repeats. The task's count is no number that a fixed dimension other than 1
- * could equal. PRelu's slope repeats to its input, never the other way.
+ * and a dimension of 1 repeats. The task's count never equals a fixed dimension; it only broadcasts
+ * with 1. PRelu's slope broadcasts to its input, never the reverse.
  *
- * The rows, in op-elementwise.h, are made here of the rules. Parameters are put in the form in
- * which kernels and shaders take them: see union op_params.
+ * The rows listed in op-elementwise.h are built here from these rules. Parameters are converted to
+ * the form that kernels and shaders take: see union op_params.
  */
 #include <math.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 #include "shm/operators/op-call.h"
 #include "shm/operators/op-rows.h"
 
-/* What a device does per element: a few instructions, a polynomial or two, more than that. */
+/* Work per element, in flops: a few instructions; a polynomial or two; more. */
 enum { LIGHT = 1, HEAVY = 16, VERY_HEAVY = 64 };
 
 #define SIGNED_INTEGERS (OP_INDICES | OP_TYPE(RBK_DTYPE_I8))
@@ -32,7 +32,7 @@ static int binary_infer(struct op_call *call)
 	return op_call_broadcast(call, 0, &call->out_shape[0]);
 }
 
-/* Times float32's. Float64's functions are libm's, which computes one element at a time. */
+/* Factors over float32. Functions of float64 are libm's, which computes one element at a time. */
 enum { FLOAT64 = 2, FLOAT64_FUNCTION = 16 };
 
 static uint64_t flops_of(const struct op *op)
@@ -59,9 +59,9 @@ static void elementwise_cost(const struct op_call *call, struct cost *ret)
 	cost_tensors(ret, call);
 }
 
-/* Rules of operators with parameters */
+/* ---- Rules of operators with parameters ---- */
 
-/* The first attributes are floats, two at most. */
+/* Read the first attributes, which are floats, at most two. */
 static int floats_infer(struct op_call *call)
 {
 	const struct op_attr *attrs = call->op->attrs;
@@ -82,7 +82,7 @@ static int floats_infer(struct op_call *call)
 	return unary_infer(call);
 }
 
-/* The integers that floating limits leave. */
+/* Round a floating limit to the integers that satisfy it. */
 static int64_t clip_limit(float limit, bool is_upper)
 {
 	int64_t whole;
@@ -119,7 +119,7 @@ static int clip_infer(struct op_call *call)
 				&limits[i]);
 		if (r)
 			return r;
-		/* Limits that the type does not reach do not limit, and none wraps. */
+		/* Clamp limits to the type's range, so that none wraps around. */
 		limits[i] = limits[i] < least ? least : limits[i] > most ? most : limits[i];
 	}
 	return 0;
@@ -211,7 +211,7 @@ static int prelu_infer(struct op_call *call)
 	return 0;
 }
 
-/* The condition's shape with what the other two give. */
+/* Broadcast the condition's shape with the broadcast shape of the other two inputs. */
 static int where_infer(struct op_call *call)
 {
 	const struct op_tensor *in[3] = {call->in[0], call->in[1], call->in[2]};
@@ -231,7 +231,7 @@ static int where_infer(struct op_call *call)
 	return r;
 }
 
-/* Rows */
+/* ---- Rows ---- */
 
 #define FLOAT(attribute, value)                                 \
 	{                                                       \
@@ -253,7 +253,7 @@ static const struct op_attr bit_shift_attrs[] = {{"direction", RBK_ATTR_STRING, 
 
 #define SPEED_ELEMENTWISE .family = OP_FAMILY_ELEMENTWISE
 #define SPEED_ACTIVATION  .family = OP_FAMILY_ACTIVATION
-/* These are fused, too. */
+/* Operators that can be fused. */
 #define SPEED_FUSED_ELEMENTWISE SPEED_ELEMENTWISE, .is_activation = true
 #define SPEED_FUSED_ACTIVATION  SPEED_ACTIVATION, .is_activation = true
 
@@ -264,7 +264,7 @@ static const struct op_attr bit_shift_attrs[] = {{"direction", RBK_ATTR_STRING, 
 
 /* clang-format off */
 #define T(types)                {'T', types, types}
-/* GPUs have no such function of float64. */
+/* GPUs lack the function for float64. */
 #define T_FLOAT64_ON_CPU(types) {'T', types, (types) & ~OP_FLOAT64}
 #define BOOLS                   {'B', OP_BOOL, OP_BOOL}
 #define ANY                     T(OP_ANY_TYPE)

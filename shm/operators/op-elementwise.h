@@ -1,23 +1,23 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * The operators that work element by element: OP_ELEMENTWISE(X) is X(KIND, row, ONNX's name, number
- * of inputs, ONNX's first opset that has the name, members of struct op) for each, with commas
- * between. The members are macros of op-elementwise.c: the first argument is the opset since which
- * the operator is as it is here; the types are those that ONNX allows and that there are here.
+ * The element-wise operators: OP_ELEMENTWISE(X) is X(KIND, row, ONNX's name, number of inputs,
+ * ONNX's first opset that has the name, members of struct op) for each, with commas between. The
+ * members are macros of op-elementwise.c. Their first argument is the opset in which the operator
+ * got the semantics implemented here; the types are those that ONNX allows and ringbroker supports.
  *
- * Shaders know each function by the number of its line here (broker/vulkan/meson.build). One that
- * is added at the end leaves the others theirs.
+ * Shaders identify each function by the number of its line in this list
+ * (broker/vulkan/meson.build). An operator added at the end does not change the other numbers.
  *
- * What ONNX gives as inputs that must be constant are attributes: Clip's limits, "min" and "max";
- * "int_min" and "int_max", which go before them, hold integers that no float does. Min and Max have
- * two inputs, ONNX's any number of them. Pow's exponent has its base's type.
+ * ONNX inputs that must be constant are attributes here. Clip's limits are "min" and "max";
+ * "int_min" and "int_max", which take precedence, hold integers that no float can represent. Min
+ * and Max have two inputs, where ONNX allows any number. Pow's exponent has its base's type.
  */
 /* clang-format off */
 #define OP_ELEMENTWISE(X) \
 	OP_BROADCASTING(X), OP_FLOAT_FUNCTIONS(X), OP_PREDICATES(X)
 
-/* Of several inputs, or of every type. */
+/* Operators of several inputs, or of every type. */
 #define OP_BROADCASTING(X) \
 	X(ADD, add, "Add", 2, 1, BINARY(14, OP_ALL_NUMBERS)), \
 	X(SUB, sub, "Sub", 2, 1, BINARY(14, OP_ALL_NUMBERS)), \
@@ -54,13 +54,13 @@
 	X(NOT, not, "Not", 1, 1, UNARY(1, ELEMENTWISE, OP_BOOL)), \
 	X(BITWISE_NOT, bitwise_not, "BitwiseNot", 1, 18, UNARY(18, ELEMENTWISE, INTEGERS))
 
-/* Functions that Mod, Gelu and BitShift have by an attribute, instead of the one of their name. */
+/* Second functions of Mod, Gelu and BitShift, chosen by an attribute. */
 #define OP_OTHER_FORMS(X) \
 	X(FMOD), \
 	X(GELU_TANH), \
 	X(SHIFT_RIGHT)
 
-/* Of one float, or of integers, too. */
+/* Functions of one float; some also take integers. */
 #define OP_FLOAT_FUNCTIONS(X) \
 	OP_ALGEBRAIC(X), OP_ANGLES(X), OP_CURVES(X)
 
@@ -79,7 +79,7 @@
 	X(LOG, log, "Log", 1, 1, UNARY(13, ACTIVATION, OP_ALL_FLOATS)), \
 	X(ERF, erf, "Erf", 1, 9, UNARY(13, ACTIVATION, OP_ALL_FLOATS))
 
-/* GPUs have no such functions of float64. */
+/* GPUs lack these functions for float64. */
 #define OP_ANGLES(X) \
 	X(SIN, sin, "Sin", 1, 7, ANGLE(22)), \
 	X(COS, cos, "Cos", 1, 7, ANGLE(22)), \

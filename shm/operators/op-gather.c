@@ -2,17 +2,17 @@
 /*
  * Shape rules: Gather, GatherElements, GatherND, ScatterElements, ScatterND and GridSample
  *
- * Indices are int32 or int64 elements of a tensor, which nobody knows before the task runs;
- * negative ones count from the end. One that is out of range ends the task with -EDOM, on
- * whichever device, and what the outputs hold then is nobody's business; memory is never touched
- * beyond a tensor. Of several updates of one element the last one counts, in the order of the
- * indices, and reductions are done in that order: the results are the same each time.
+ * Indices are int32 or int64 elements of a tensor, unknown before the task runs; negative ones
+ * count from the end. An index out of range ends the task with -EDOM, on any device. Its outputs
+ * are then undefined; memory beyond a tensor is never accessed. If several updates hit one element
+ * the last one in the order of the indices counts, and reductions are done in that order: results
+ * are reproducible.
  *
- * The count comes from the indices where they point into dimension 0 of something fixed (rows of a
- * table), or it is the leading dimension of data and indices alike, which then are independent
- * rows. Data whose count is what indices point into is refused: where it ends depends on the task.
+ * The count may come from indices into dimension 0 of fixed data (rows of a table). Or it is the
+ * leading dimension of both data and indices, which then are independent rows. Data that is indexed
+ * along its count is refused: its end would depend on the task.
  *
- * GridSample of opset 20 goes by coordinates instead, which may be beside the picture.
+ * GridSample of opset 20 uses coordinates instead, which may be outside the picture.
  */
 #include "shm/operators/op-call.h"
 #include "shm/operators/op-rows.h"
@@ -26,7 +26,10 @@ static int refuse_count(struct op_call *call)
 		call->in[0]->name, SHAPE_TEXT(&call->in[0]->shape));
 }
 
-/* Appends dimensions [from, to) of @shape. Return: 0; OP_E_INVALID. */
+/*
+ * Append dimensions [from, to) of @shape.
+ * Return: 0; OP_E_INVALID.
+ */
 static int append(struct op_call *call, const struct shape *shape, unsigned int from,
 		  unsigned int to)
 {
@@ -72,7 +75,7 @@ static int gather_infer(struct op_call *call)
 	return r;
 }
 
-/* Whole rows are moved: what of the data is read is as much as is written. */
+/* Whole rows are moved: the data bytes read equal the bytes written. */
 static void gather_cost(const struct op_call *call, struct cost *ret)
 {
 	cost_bytes(ret, &call->out_shape[0], call->out_dtype[0]);
@@ -80,7 +83,7 @@ static void gather_cost(const struct op_call *call, struct cost *ret)
 	cost_bytes(ret, &call->in[1]->shape, call->in[1]->dtype);
 }
 
-/* How many numbers make one index: the last dimension of input 1, at most @max. */
+/* Read the numbers per index: the last dimension of input 1, at most @max. */
 static int tuple_size(struct op_call *call, unsigned int max, unsigned int *ret)
 {
 	const struct op_tensor *indices = call->in[1];
@@ -136,8 +139,8 @@ static int gather_nd_infer(struct op_call *call)
 }
 
 /*
- * Indices of single elements: as many dimensions as the data, none of them longer than the data's
- * but that of "axis".
+ * Check indices of single elements: their rank is that of the data, and no dimension but "axis" is
+ * longer than the data's.
  */
 static int elements_infer(struct op_call *call)
 {
@@ -233,7 +236,10 @@ static int scatter_nd_infer(struct op_call *call)
 	if (data->dynamic)
 		return refuse_count(call);
 	r = tuple_size(call, data->rank, &n);
-	/* What updates are, written where the output's shape goes afterwards. */
+	/*
+	 * out_shape[0] holds the expected shape of the updates first, the output's shape
+	 * afterwards.
+	 */
 	if (!r)
 		r = append(call, indices, 0, indices->rank - 1u);
 	if (!r)
@@ -256,7 +262,7 @@ static void scatter_cost(const struct op_call *call, struct cost *ret)
 
 static int grid_sample_infer(struct op_call *call)
 {
-	/* The last two are those of opset 16. */
+	/* The last two are the names of opset 16. */
 	static const char *const modes[] = {"linear",   "nearest", "cubic",
 					    "bilinear", "bicubic", NULL};
 	static const uint8_t mode_of[] = {OP_SAMPLE_LINEAR, OP_SAMPLE_NEAREST, OP_SAMPLE_CUBIC,
@@ -307,7 +313,9 @@ static int grid_sample_infer(struct op_call *call)
 	return 0;
 }
 
-/* Coordinates are computed once for all channels, or not: rather once. */
+/*
+ * Coordinates may be computed once for all channels or once per channel; the estimate assumes once.
+ */
 static void grid_sample_cost(const struct op_call *call, struct cost *ret)
 {
 	const unsigned int spatial = call->in[0]->shape.rank - 2u;
@@ -341,7 +349,7 @@ static const struct op_attr scatter_nd_attrs[] = {
 	{0},
 };
 
-/* Each element takes as long, whatever is in it: only how well the cache serves depends on it. */
+/* Run time is the same for all indices, apart from cache hits. */
 #define GATHER(variable, kind_name, onnx_name, rule, known)                                  \
 	const struct op variable = {                                                         \
 		.kind = kind_name,                                                           \

@@ -2,15 +2,15 @@
 /*
  * Shape rules: products and convolutions of quantized tensors
  *
- * MatMulInteger, QLinearMatMul, ConvInteger and QLinearConv have the shapes of MatMul and Conv, and
- * beside them scales and zero points: one of the tensor, or one of each row of the left operand,
- * each column of the right one, each out channel. MatMulNBits is ONNX Runtime's: the right operand
- * is transposed and has four bits per element, in blocks with a scale each along the depth.
+ * MatMulInteger, QLinearMatMul, ConvInteger and QLinearConv have the shapes of MatMul and Conv,
+ * with scales and zero points: per tensor, per row of the left operand, per column of the right
+ * operand, or per output channel. MatMulNBits is ONNX Runtime's: the right operand is transposed
+ * and has four bits per element, in blocks along the depth with one scale each.
  */
 #include "shm/operators/op-call.h"
 #include "shm/operators/op-rows.h"
 
-/* Asks another rule about some of the inputs. */
+/* Apply another operator's rule to some of the inputs. */
 static int infer_as(struct op_call *call, int (*infer)(struct op_call *call), unsigned int n_in,
 		    const unsigned int *in)
 {
@@ -28,8 +28,8 @@ static int infer_as(struct op_call *call, int (*infer)(struct op_call *call), un
 }
 
 /*
- * Is @tensor one number, or one of each of dimension @each of @of, counted from its end? It may
- * have that tensor's rank, with ones elsewhere.
+ * Check that @tensor has one element, or one per element of dimension @each of @of, counted from
+ * its end. It may also have the rank of @of, with ones in the other dimensions.
  */
 static int check_each(struct op_call *call, const struct op_tensor *tensor,
 		      const struct op_tensor *of, unsigned int each)
@@ -67,7 +67,9 @@ static int check_each(struct op_call *call, const struct op_tensor *tensor,
 		SHAPE_TEXT(&of->shape));
 }
 
-/* One of each of dimension 0, of a convolution's weights. */
+/*
+ * Check that @tensor has one element, or one per element of dimension 0 of a convolution's weights.
+ */
 static int check_channels(struct op_call *call, const struct op_tensor *tensor,
 			  const struct op_tensor *weights)
 {
@@ -87,7 +89,7 @@ static int check_one(struct op_call *call, const struct op_tensor *tensor)
 			      SHAPE_TEXT(&tensor->shape));
 }
 
-/* What constants of eight bits take when they are rearranged, at most: two bytes each. */
+/* Return an upper limit of the bytes of packed eight-bit constants: two bytes each. */
 static uint64_t packed_bytes(uint64_t n, uint64_t depth)
 {
 	return (((depth + 4) * 2 + 4) * ((n + 31) & ~(uint64_t)31) + 255) & ~(uint64_t)255;
@@ -132,7 +134,7 @@ static int qlinear_matmul_infer(struct op_call *call)
 	return r;
 }
 
-/* Sums before they are bytes again. */
+/* Sums, before they are quantized. */
 static uint64_t qlinear_matmul_work(const struct op_call *call)
 {
 	const struct shape *out = &call->out_shape[0];
@@ -140,7 +142,7 @@ static uint64_t qlinear_matmul_work(const struct op_call *call)
 	return round_up(shape_elems(out, out->dims[0]) * sizeof(int32_t));
 }
 
-/* Kernels of eight-bit numbers have no depth. */
+/* Convolutions of eight-bit numbers have no depth dimension. */
 static int check_plane(struct op_call *call)
 {
 	if (call->in[0]->shape.rank <= 4)
@@ -175,7 +177,7 @@ static void conv_cost(const struct op_call *call, const struct shape *weights, s
 	cost_tensors(ret, call);
 }
 
-/* Words are of one tap on the CPU, or of one channel: as if there were a channel more. */
+/* A packed word holds one tap on the CPU, or one channel: an additional channel covers both. */
 static uint64_t conv_packed_bytes(const struct shape *weights)
 {
 	uint64_t taps = 1;
@@ -224,7 +226,7 @@ static uint64_t qlinear_conv_work(const struct op_call *call)
 	       round_up(shape_elems(out, out->dims[0]) * sizeof(int32_t));
 }
 
-/* Has @tensor that many elements, in one dimension or all that ONNX Runtime gives it? */
+/* Check that @tensor has @n elements, in one dimension or in any shape that ONNX Runtime uses. */
 static int check_elems(struct op_call *call, const struct op_tensor *tensor, uint64_t n)
 {
 	if (!tensor || (!tensor->shape.dynamic && shape_elems(&tensor->shape, 1) == n))
@@ -282,7 +284,7 @@ static int nbits_infer(struct op_call *call)
 	return 0;
 }
 
-/* The weights rearranged, with a scale and a zero point of each block. */
+/* Packed weights, with a scale and a zero point per block. */
 static uint64_t nbits_work(const struct op_call *call)
 {
 	const struct shape *a = &call->in[0]->shape;

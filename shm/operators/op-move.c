@@ -2,10 +2,10 @@
 /*
  * Shape rules: Slice, Concat, Split, Expand, Tile and Pad
  *
- * What ONNX gives as inputs that must be known are attributes of that name: starts, ends, axes and
- * steps; split; shape; repeats; pads and, of Pad's constant, value; or int_value, which is an
- * integer, and of float64 the bits. The count stays what it is, and in front: nothing is cut out of
- * it, put behind it or added to it.
+ * ONNX inputs that must be constant are attributes of the same name: starts, ends, axes and steps;
+ * split; shape; repeats; pads, and for Pad's constant, value. Instead of value, int_value holds an
+ * integer, or the bits of a float64. The count stays unchanged, and in front: it is not sliced,
+ * concatenated or padded.
  */
 #include <string.h>
 
@@ -22,7 +22,7 @@ static int refuse_count(struct op_call *call, const struct op_tensor *in, const 
 			      what, in->name, SHAPE_TEXT(&in->shape));
 }
 
-/* The bytes that outputs have are also those that are read. */
+/* Bytes read equal bytes written. */
 static void cost_outputs(const struct op_call *call, struct cost *ret)
 {
 	for (unsigned int i = 0; i < call->n_out; i++) {
@@ -45,7 +45,10 @@ static int64_t clamp(int64_t at, int64_t low, int64_t high)
 	return at < low ? low : at > high ? high : at;
 }
 
-/* Where ONNX's range of a dimension begins. Return: how many indices it has. */
+/*
+ * Clamp ONNX's range of a dimension.
+ * Return: the number of indices in it.
+ */
 static int64_t slice_range(int64_t dim, int64_t start, int64_t end, int64_t step,
 			   int64_t *ret_start)
 {
@@ -58,7 +61,7 @@ static int64_t slice_range(int64_t dim, int64_t start, int64_t end, int64_t step
 	}
 	*ret_start = clamp(start, 0, dim - 1);
 	end = clamp(end, -1, dim - 1);
-	/* The least number has no negative. */
+	/* -step would overflow for the least number. */
 	return end < *ret_start ? (end - *ret_start + 1) / step + 1 : 0;
 }
 
@@ -283,7 +286,7 @@ static int tile_infer(struct op_call *call)
 
 /* ---- Pad ---- */
 
-/* The value's bits as the input's type has them, as often as they fit into 64. */
+/* Set the value's bits in the input's type, repeated to fill 64 bits. */
 static int pad_value(struct op_call *call, uint8_t dtype)
 {
 	const unsigned int bytes = (unsigned int)dtype_bytes(dtype);

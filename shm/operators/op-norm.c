@@ -3,11 +3,11 @@
  * Shape rules: normalisations
  *
  * LayerNormalization-17 and RMSNormalization-23 from a dimension on, InstanceNormalization-22 and
- * GroupNormalization-21 over a channel or some of them, BatchNormalization-15 with given mean and
- * variance (so without the attributes and outputs of training). Scale and bias have either the
- * shape of what is normalised, or one element; those by channel have one for each. What ONNX calls
- * stash_type is always float32: of float64, mean and inverse deviation are rounded to it at the
- * end.
+ * GroupNormalization-21 over a channel or a group of channels, BatchNormalization-15 with given
+ * mean and variance (so without the attributes and outputs of training). Scale and bias have the
+ * shape of the normalised dimensions, or one element; scale and bias by channel have one element
+ * per channel. stash_type is always float32: for float64 input, mean and inverse deviation are
+ * rounded to it at the end.
  */
 #include "shm/operators/op-call.h"
 #include "shm/operators/op-rows.h"
@@ -15,7 +15,7 @@
 /* Per element: mean, difference, square, sum, product, scale, bias. */
 enum { NORM_FLOPS = 7 };
 
-/* Input @i is one number, or has the shape of input 0 from @axis on. */
+/* Check that input @i has one element, or the shape of input 0 from @axis on. */
 static int check_scale(struct op_call *call, unsigned int i, unsigned int axis)
 {
 	const struct op_tensor *x = call->in[0], *scale = i < call->n_in ? call->in[i] : NULL;
@@ -47,7 +47,7 @@ static int check_stash_type(struct op_call *call)
 {
 	int64_t ignored;
 
-	/* ONNX's number of float32. */
+	/* 1 is float32 in ONNX. */
 	return op_call_int(call, "stash_type", 1, 1, 1, &ignored);
 }
 
@@ -79,7 +79,7 @@ static int layer_norm_infer(struct op_call *call)
 	return 0;
 }
 
-/* Inputs from 1 on have an element for each channel, which is dimension 1 of input 0. */
+/* Check that inputs from 1 on have an element per channel, which is dimension 1 of input 0. */
 static int check_channels(struct op_call *call)
 {
 	const struct op_tensor *x = call->in[0];

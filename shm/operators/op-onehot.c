@@ -3,10 +3,10 @@
  * Shape rules: OneHot and Trilu
  *
  * OneHot of opset 11 with depth as an attribute: its inputs are the indices and the two values, off
- * and on. Indices that are out of range are not wrong here: all of their elements are off.
+ * and on. An index out of range is no error: all of its elements are off.
  *
- * Trilu of opset 14 with k as an attribute, which is limited to the dimensions that there can be:
- * beyond them all diagonals are alike.
+ * Trilu of opset 14 with k as an attribute, which is clamped to the possible dimensions: beyond
+ * them all diagonals are equivalent.
  */
 #include "shm/operators/op-call.h"
 #include "shm/operators/op-rows.h"
@@ -68,7 +68,7 @@ static int trilu_infer(struct op_call *call)
 		return r;
 	call->params.trilu.k = k < -limit ? -limit : k > limit ? limit : k;
 	call->out_shape[0] = in->shape;
-	/* What is kept of a row depends on which one it is. */
+	/* Which elements of a row are kept depends on its index. */
 	call->mixes_rows = in->shape.rank == 2;
 	return 0;
 }

@@ -2,11 +2,11 @@
 /*
  * Shape rules: QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear
  *
- * Scales and zero points are alike in shape: one of the tensor, or [n] along an axis, or, with
- * block_size, of the tensor's rank with one of each block along the axis. What type is quantized to
- * follows from the zero point, or, where there is none, from output_dtype; uint8 by default.
+ * Scales and zero points have the same shape: one element per tensor, or [n] along an axis, or,
+ * with block_size, the tensor's rank with one element per block along the axis. The output type of
+ * quantization is the zero point's type or, without a zero point, output_dtype; uint8 by default.
  *
- * DynamicQuantizeLinear finds scale and zero point from all of its input: rows of a count are not
+ * DynamicQuantizeLinear derives scale and zero point from its whole input: rows of a count are not
  * independent.
  */
 #include "shm/operators/op-call.h"
@@ -21,7 +21,7 @@ static bool is_one(const struct shape *shape)
 	return true;
 }
 
-/* One scale per element of dimension @axis, or per @block of them. */
+/* Check for one scale per element of dimension @axis, or per @block of them. */
 static int check_blocks(struct op_call *call, const struct op_tensor *scale, uint8_t axis,
 			int64_t block)
 {
@@ -62,7 +62,7 @@ static int quantize_shapes(struct op_call *call)
 				      scale->name);
 	call->out_shape[0] = in->shape;
 	call->params.quantize.block = 0;
-	/* ONNX: the axis means nothing then, and need not even be there. */
+	/* ONNX ignores the axis then; it may even be out of range. */
 	if (scale->shape.rank <= 1 && is_one(&scale->shape))
 		return 0;
 	if (axis < -rank || axis >= rank)
@@ -91,7 +91,10 @@ static int quantize_infer(struct op_call *call)
 	int r;
 
 	r = op_call_int(call, "output_dtype", 0, 255, 0, &output_dtype);
-	/* Of float8 and of the division alone, which is always as precise as its operands. */
+	/*
+	 * saturate is for float8 only. precision is for the division, which always has its
+	 * operands' precision.
+	 */
 	if (!r)
 		r = op_call_int(call, "saturate", 0, 1, 1, &ignored);
 	if (!r)

@@ -3,10 +3,10 @@
  * Shape rules: reductions
  *
  * ReduceSum, Mean, Prod, Max, Min, L1, L2, SumSquare, LogSum and LogSumExp of opset 18 (20 for Max
- * and Min) with axes as an attribute, and ArgMax and ArgMin of opset 13. No axes mean all of them,
+ * and Min) with axes as an attribute, and ArgMax and ArgMin of opset 13. Empty axes mean all axes,
  * or none with noop_with_empty_axes. Reducing the count is allowed and makes the output's shape
- * fixed. Over nothing, a sum is 0, a product 1, a mean not a number, and the largest or smallest
- * the least or greatest of the type; ArgMax has no answer there.
+ * fixed. Over no elements, a sum is 0, a product 1, a mean NaN, a maximum the least and a minimum
+ * the greatest value of the type; ArgMax has no result.
  */
 #include "shm/operators/op-call.h"
 #include "shm/operators/op-rows.h"

@@ -2,16 +2,19 @@
 /*
  * Shape rules: Reshape
  *
- * Opset 13 with "shape" as an attribute: one dimension may be -1, what is left; 0 is the input's
- * dimension at that place (a client that means allowzero resolves it). The elements stay in their
- * order, so the count has to stay in front. Flatten, Squeeze, Unsqueeze and Identity are Reshapes.
+ * Opset 13 with "shape" as an attribute: one dimension may be -1, the remaining size; 0 is the
+ * input's dimension at that place (a client resolves allowzero). The elements stay in their order,
+ * so the count has to stay in front. Flatten, Squeeze, Unsqueeze and Identity are Reshapes.
  *
- * Nothing is moved where the output can be the input's own bytes, see struct tensor.root.
+ * No elements are moved if the output can share the input's bytes, see struct tensor.root.
  */
 #include "shm/operators/op-call.h"
 #include "shm/operators/op-rows.h"
 
-/* Elements of a row of a dynamic shape, of everything else; no more than a tensor may have. */
+/*
+ * Return the elements of a row of a dynamic shape, or all elements of a fixed one; at most those of
+ * the largest tensor.
+ */
 static uint64_t unit_elems(const struct shape *shape)
 {
 	uint64_t n = 1;
@@ -63,7 +66,7 @@ static int reshape_infer(struct op_call *call)
 				return refuse_elements(call);
 		}
 	}
-	/* Without a 0 the count can only be what -1 stands for, if that is in front. */
+	/* Without a 0 the count can only be the -1, if that is in front. */
 	if (in->dynamic && !out->dynamic && open == 0 && known == wanted) {
 		out->dynamic = true;
 		out->dims[0] = in->dims[0];
@@ -83,7 +86,7 @@ static int reshape_infer(struct op_call *call)
 	return known == wanted ? 0 : refuse_elements(call);
 }
 
-/* Nothing: it is a view nearly always. */
+/* The cost is zero: a Reshape is almost always a view. */
 static void reshape_cost(const struct op_call *call, struct cost *ret)
 {
 }

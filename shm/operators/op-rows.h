@@ -6,8 +6,8 @@
 #define OP_ROW_NAME(KIND, row, ...) op_##row
 
 /*
- * Of a row: so many inputs and one output, all of one class, whose types every device takes. What
- * is in them does not change the time that it takes.
+ * Members of a row with @least_in to @most_in inputs and one output, all of one class, whose types
+ * every device supports. Its run time does not depend on tensor contents.
  */
 #define OP_ROW_OF_ONE_CLASS(least_in, most_in, types)                                         \
 	.min_in = least_in, .max_in = most_in, .min_out = 1, .max_out = 1, .in_classes = "T", \
@@ -15,9 +15,9 @@
 
 extern const struct op OP_LIST(OP_ROW_NAME);
 
-/* Rules that others ask, of the first two inputs and of the first two or three. */
+/* Rules that other rules call, on the first two inputs and on the first two or three. */
 int op_matmul_infer(struct op_call *call);
 int op_conv_infer(struct op_call *call);
 
-/* Of operators without attributes. */
+/* Attributes of operators without attributes. */
 static const struct op_attr op_no_attrs[] = {{0}};

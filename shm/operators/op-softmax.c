@@ -2,9 +2,9 @@
 /*
  * Shape rules: Softmax, LogSoftmax, LpNormalization, CumSum
  *
- * As of opset 13 (22 for LpNormalization, 14 for CumSum, whose axis is an attribute): along one
- * dimension, the last by default, the first for CumSum. Along the count they mix the rows of a
- * task, which then cannot be split.
+ * Opset 13 (22 for LpNormalization, 14 for CumSum, whose axis is an attribute). These operators
+ * work along one dimension, by default the last, the first for CumSum. Along the count they mix the
+ * rows of a task, which then cannot be split.
  */
 #include "shm/operators/op-call.h"
 #include "shm/operators/op-rows.h"

@@ -2,9 +2,9 @@
 /*
  * Shape rules: TopK
  *
- * Opset 11 with k as an attribute. Both outputs are there: values and their indices along the axis.
- * Equal values come in the order of their indices. "sorted" 0 allows any order; executors may sort
- * all the same.
+ * Opset 11 with k as an attribute. Both outputs are present: values and their indices along the
+ * axis. Equal values are in the order of their indices. "sorted" 0 allows any order; executors may
+ * still sort.
  */
 #include "shm/operators/op-call.h"
 #include "shm/operators/op-rows.h"

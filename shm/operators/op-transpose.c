@@ -2,8 +2,8 @@
 /*
  * Shape rules: Transpose
  *
- * Dimension i of the output is dimension perm[i] of the input; without perm they are reversed. The
- * count has to stay in front.
+ * Dimension i of the output is dimension perm[i] of the input; without perm dimensions are
+ * reversed. The count has to stay in front.
  */
 #include "shm/operators/op-call.h"
 #include "shm/operators/op-rows.h"

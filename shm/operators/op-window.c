@@ -2,17 +2,17 @@
 /*
  * Shape rules: Conv and pooling
  *
- * All slide a window over one to three spatial dimensions. auto_pad is resolved here, so that
- * executors only know begin and end padding, and an operator of fewer dimensions becomes one of
- * three whose depth and height are 1:
+ * These operators slide a window over one to three spatial dimensions. auto_pad is resolved here,
+ * so that executors only know begin and end padding. An operator of fewer dimensions becomes one of
+ * three, whose missing leading dimensions (depth, height) are 1:
  *
- *   extent  = (kernel - 1) * dilation + 1                  what the window spans
+ *   extent  = (kernel - 1) * dilation + 1                  length covered by the window
  *   output  = (input + pad_begin + pad_end - extent) / stride + 1
  *
- * rounded down, or, with ceil_mode, up, less the window that would start beyond the input and its
- * front padding. With SAME_*, output = input / stride rounded up, and the padding follows; the odd
- * one goes to the end (UPPER) or the beginning (LOWER). With ceil_mode a window may reach beyond
- * the end padding: executors clip windows to the input.
+ * rounded down. With ceil_mode it is rounded up, less a last window that would start beyond the
+ * input and its front padding. With SAME_*, output = input / stride rounded up, and the padding
+ * follows; an odd element goes to the end (UPPER) or the beginning (LOWER). With ceil_mode a window
+ * may reach beyond the end padding: executors clip windows to the input.
  *
  * Padded inputs and extents stay below 2^31, so that executors can use 32 signed bits.
  */
@@ -22,7 +22,7 @@
 enum auto_pad { PAD_NOTSET, PAD_SAME_UPPER, PAD_SAME_LOWER, PAD_VALID };
 static const char *const auto_pads[] = {"NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID", NULL};
 
-/* Input 0 must be [batch, channels, one to three spatial dimensions]. */
+/* Check that input 0 is [batch, channels, one to three spatial dimensions]. */
 static int check_input(struct op_call *call)
 {
 	const struct op_tensor *in = call->in[0];
@@ -76,7 +76,7 @@ static int resolve_dim(struct op_call *call, unsigned int i, enum auto_pad auto_
 	return 0;
 }
 
-/* Reads the attributes that all have, for a window of @kernel, into params.window. */
+/* Read the common attributes, for a window of @kernel, into params.window. */
 static int read_window(struct op_call *call, const int64_t *kernel, enum auto_pad *ret)
 {
 	unsigned int n = call->in[0]->shape.rank - 2u, skip = OP_MAX_SPATIAL - n, auto_pad;
@@ -114,7 +114,7 @@ static int read_window(struct op_call *call, const int64_t *kernel, enum auto_pa
 	return 0;
 }
 
-/* The same, and appends the spatial dimensions to the output's shape. */
+/* Call read_window(), and append the spatial dimensions to the output's shape. */
 static int resolve_window(struct op_call *call, const int64_t *kernel, bool ceil_mode)
 {
 	unsigned int n = call->in[0]->shape.rank - 2u;
@@ -128,7 +128,7 @@ static int resolve_window(struct op_call *call, const int64_t *kernel, bool ceil
 	return r;
 }
 
-/* kernel_shape, which the weights say, too. */
+/* Check kernel_shape, which the weights give, too. */
 static int check_kernel(struct op_call *call, unsigned int n, int64_t *ret)
 {
 	const struct op_tensor *weight = call->in[1];
@@ -217,14 +217,14 @@ static void conv_cost(const struct op_call *call, struct cost *ret)
 	const struct shape *weight = &call->in[1]->shape;
 	uint64_t bias = call->in[2] ? 1 : 0, taps = 1;
 
-	/* Cannot overflow: no more than the weight's elements, see PLAN_MAX_BYTES. */
+	/* taps cannot overflow: it is at most the weight's elements, see PLAN_MAX_BYTES. */
 	for (unsigned int i = 1; i < weight->rank; i++)
 		taps *= weight->dims[i];
 	cost_elems(ret, &call->out_shape[0], 2 * taps + bias);
 	cost_tensors(ret, call);
 }
 
-/* What all poolings have: a kernel and ceil_mode. */
+/* Read the attributes of all poolings: kernel and ceil_mode. */
 static int pool_infer(struct op_call *call)
 {
 	int64_t kernel[OP_MAX_SPATIAL];
@@ -253,7 +253,7 @@ static int max_pool_infer(struct op_call *call)
 		r = pool_infer(call);
 	if (r)
 		return r;
-	/* Indices are of the whole input: rows apart would begin at 0 again. */
+	/* Indices are of the whole input: in a split task they would begin at 0 again. */
 	call->out_shape[1] = call->out_shape[0];
 	call->mixes_rows = call->n_out > 1;
 	return 0;
@@ -283,7 +283,7 @@ static void pool_cost(const struct op_call *call, struct cost *ret)
 {
 	uint64_t taps = 1;
 
-	/* Saturates, as cost_elems() does. */
+	/* Saturate, as cost_elems() does. */
 	for (unsigned int i = 0; i < OP_MAX_SPATIAL; i++)
 		if (__builtin_mul_overflow(taps, call->params.window.kernel[i], &taps))
 			taps = UINT64_MAX;
@@ -291,7 +291,7 @@ static void pool_cost(const struct op_call *call, struct cost *ret)
 	cost_tensors(ret, call);
 }
 
-/* The weights, and how they go with the channels. */
+/* Check the weights, and that their channels match the input's. */
 static int check_transposed_weights(struct op_call *call, int64_t group)
 {
 	const struct op_tensor *in = call->in[0], *weight = call->in[1], *bias = call->in[2];
@@ -329,10 +329,10 @@ static int check_transposed_weights(struct op_call *call, int64_t group)
 }
 
 /*
- * What a dimension becomes, and the padding that is taken away in front. All that the window
- * spreads over is stride * (input - 1) + extent, to which out_padding is added behind. With @given,
- * or SAME_*, the output's size is known, and what is too much is taken away on both sides: the odd
- * one behind (UPPER) or in front. What is missing then is behind, too.
+ * Compute the output's size of a dimension, and the padding removed in front. The window spreads
+ * the input over stride * (input - 1) + extent elements, to which out_padding is added behind. With
+ * @given, or SAME_*, the output's size is known, and the excess is removed on both sides, the odd
+ * element behind (UPPER) or in front. If the output is larger, the missing elements are behind.
  */
 static int resolve_transposed_dim(struct op_call *call, unsigned int i, enum auto_pad auto_pad,
 				  uint64_t given, uint64_t out_padding, unsigned int input_dim,
@@ -419,7 +419,7 @@ static void conv_transpose_cost(const struct op_call *call, struct cost *ret)
 	const struct shape *weight = &call->in[1]->shape;
 	uint64_t taps = 1;
 
-	/* Each element of the input goes to as many; see conv_cost(). */
+	/* Each input element contributes to so many outputs; see conv_cost(). */
 	for (unsigned int i = 1; i < weight->rank; i++)
 		taps *= weight->dims[i];
 	cost_elems(ret, &call->in[0]->shape, 2 * taps);

@@ -2,10 +2,10 @@
 /*
  * The operator catalogue: the table
  *
- * One row per operator, which stands beside its rule in the file of its family.
+ * Each operator's row is beside its rule in the file of its family.
  *
- * TopK is the one operator whose run time depends on what it reads: how often the selection changes
- * depends on the order of the values.
+ * TopK is the only operator whose run time depends on tensor contents: the order of the values
+ * determines how often the selection changes.
  */
 #include <string.h>
 

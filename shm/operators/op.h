@@ -4,10 +4,10 @@
  * The operator catalogue
  *
  * One row describes every operator once: its ONNX name, arity, attributes, element types, shape
- * rule, what it costs, and which devices run it. The client's description names operators; the
- * executors look their kernels up by enum op_kind. Adding an operator means a line of OP_LIST, a
- * row beside its shape rule, a CPU kernel and a shader. The broker verifies plans by these rules
- * and clients infer shapes by them: there is one rule for each operator.
+ * rule, cost, and the devices that run it. The client's description names operators; the executors
+ * look their kernels up by enum op_kind. A new operator needs a line of OP_LIST, a row beside its
+ * shape rule, a CPU kernel and a shader. The broker verifies plans by these rules and clients infer
+ * shapes by them: there is one rule for each operator.
  *
  * Shapes are symbolic in one place only: dims[0] may be the task's count.
  */
@@ -22,9 +22,9 @@ struct op_call;
 
 /*
  * The operators: OP_LIST(X) is X(KIND, row, ...) for each, with commas between. enum op_kind has
- * OP_KIND, the file of its family defines the row op_row, which says ONNX's name and opset, and
- * every table by kind takes its lines from here. Those that work element by element, whose kinds
- * are adjacent, are listed with their rows in op-elementwise.h.
+ * OP_KIND, the file of the operator's family defines the row op_row with ONNX's name and opset, and
+ * every table by kind takes its lines from this list. Element-wise operators, whose kinds are
+ * adjacent, are listed with their rows in op-elementwise.h.
  */
 /* clang-format off */
 #define OP_LIST(X) \
@@ -55,14 +55,14 @@ struct op_call;
 	X(ROTARY, rotary), \
 	X(ATTENTION, attention), \
 	X(TRANSPOSE, transpose), \
-	X(SLICE, slice),                  /* this and the next without inputs that must be known */ \
+	X(SLICE, slice), /* this and the next: all operands but data are attributes */ \
 	X(CONCAT, concat), \
 	X(SPLIT, split), \
 	X(EXPAND, expand), \
 	X(TILE, tile), \
 	X(PAD, pad), \
 	X(RESHAPE, reshape),              /* shape as an attribute */ \
-	X(CONV, conv),                    /* one to three spatial dimensions, as those below */ \
+	X(CONV, conv),                    /* one to three spatial dimensions, as the next four */ \
 	X(MAX_POOL, max_pool), \
 	X(AVERAGE_POOL, average_pool), \
 	X(LP_POOL, lp_pool), \
@@ -74,7 +74,7 @@ struct op_call;
 	X(MATMUL_INTEGER, matmul_integer), \
 	X(QLINEAR_MATMUL, qlinear_matmul), \
 	X(CONV_INTEGER, conv_integer),    /* one or two spatial dimensions */ \
-	X(QLINEAR_CONV, qlinear_conv),    /* likewise */ \
+	X(QLINEAR_CONV, qlinear_conv),    /* one or two spatial dimensions */ \
 	X(MATMUL_NBITS, matmul_nbits),    /* ONNX Runtime MatMulNBits-1, four bits, without g_idx */ \
 	X(GATHER, gather), \
 	X(GATHER_ELEMENTS, gather_elements), \
@@ -97,7 +97,7 @@ static inline bool op_is_elementwise(enum op_kind kind)
 	return kind >= OP_ADD && kind <= OP_BITWISE_NOT;
 }
 
-/* Operators that a device runs about equally well: what its speed is known by. */
+/* Operators that a device runs about equally well. A device profile has a speed per family. */
 enum op_family {
 	OP_FAMILY_MATMUL,
 	OP_FAMILY_GEMM,
@@ -117,8 +117,8 @@ enum {
 	OP_MAX_OUTPUTS = 32,
 	OP_MAX_SPATIAL = 3,
 	OP_MAX_CLASSES = 6,
-	OP_RANGES = 64,         /* pieces whose ranges DynamicQuantizeLinear finds at once */
-	OP_MESSAGE_BYTES = 512, /* of a sentence that says why a node is refused */
+	OP_RANGES = 64,         /* pieces of DynamicQuantizeLinear's input, with a range each */
+	OP_MESSAGE_BYTES = 512, /* bytes of the sentence that says why a node is refused */
 };
 
 #define OP_MAX_DIM RBK_MAX_DIM
@@ -139,14 +139,14 @@ enum {
 #define OP_COMPUTABLE  (OP_NUMBERS | OP_BOOL)
 #define OP_ANY_TYPE    (OP_COMPUTABLE | OP_BFLOAT16 | OP_FLOAT64)
 
-/* A tensor's shape. Where dynamic, dims[0] holds the plan's max_count until resolved. */
+/* A tensor's shape. If dynamic, dims[0] holds the plan's max_count until it is resolved. */
 struct shape {
 	uint8_t rank;
 	bool dynamic;
 	uint32_t dims[RBK_MAX_RANK];
 };
 
-/* Numbers of elements at a given count. Never overflow once the plan is verified. */
+/* Return the number of elements at a given count. It cannot overflow once the plan is verified. */
 static inline uint64_t shape_elems(const struct shape *shape, uint32_t count)
 {
 	uint64_t n = 1;
@@ -169,8 +169,9 @@ union op_params {
 	} gemm;
 	struct {
 		/*
-		 * alpha and beta or gamma, Clip's limits: d for float64; Clip: i for integers,
-		 * within the type's range; IsInf: i[0], 1 to find negative ones + 2 positive ones.
+		 * alpha and beta or gamma; Clip's limits: d for float64, i for integers, within the
+		 * type's range; IsInf: i[0], the sum of 1 to find negative and 2 to find positive
+		 * infinities.
 		 */
 		union {
 			float f[2];
@@ -183,12 +184,12 @@ union op_params {
 		uint8_t axis;
 	} softmax;
 	struct {
-		uint8_t axes; /* bit i: dimension i is summed; 0: identity */
+		uint8_t axes; /* bit i: dimension i is reduced; 0: identity */
 		bool keepdims;
 	} reduce;
 	struct {
 		uint8_t axis;
-		bool last; /* of equal ones the last, not the first */
+		bool last; /* true: the last of equal elements, not the first */
 	} arg;
 	struct {
 		uint8_t axis;
@@ -196,7 +197,7 @@ union op_params {
 	} cum_sum;
 	struct {
 		float epsilon;
-		uint8_t axis;    /* Layer-, RMSNormalization: the first one that is normalised */
+		uint8_t axis;    /* Instance-, GroupNormalization: groups of channels */
 		uint32_t groups; /* Instance-, GroupNormalization: of channels */
 	} norm;
 	struct {
@@ -205,13 +206,13 @@ union op_params {
 	} lp_norm;
 	struct {
 		uint32_t heads;
-		uint32_t dim; /* elements of each head that are turned */
+		uint32_t dim; /* elements of each head that are rotated */
 		bool interleaved;
 	} rotary;
 	struct {
 		uint32_t q_heads, kv_heads;
 		float scale;
-		float softcap;   /* 0: none */
+		float softcap;   /* 0: no softcap */
 		uint8_t qk_mode; /* ONNX's qk_matmul_output_mode */
 		bool causal;
 	} attention;
@@ -226,21 +227,26 @@ union op_params {
 		uint8_t axis;
 	} along; /* Concat, Split */
 	struct {
-		uint64_t value; /* the element's bits, as often as they fit in */
-		/* What is added in front, negative: taken away; behind: what shapes tell. */
+		uint64_t value; /* the element's bits, repeated to fill 64 bits */
+		/*
+		 * Elements added in front of each dimension; negative: removed. Shapes give those
+		 * behind.
+		 */
 		int32_t begin[RBK_MAX_RANK];
 		uint8_t mode; /* constant, reflect, edge, wrap */
 	} pad;
 	struct {
 		/*
-		 * Depth, height, width. Of the dimensions that an operator has not, kernel, stride
-		 * and dilation are 1, without pads. Tap t of output o is at
-		 * o * stride + t * dilation - pad_begin of the input; taps outside count as 0
-		 * (Conv, LpPool) or not at all (MaxPool, whose windows without any tap inside give
-		 * minus infinity or the least integer; AveragePool, which gives 0 then). With
-		 * ceil_mode windows may reach beyond pad_end. ConvTranspose is the other
-		 * way round: input i adds to o = i * stride + t * dilation - pad_begin, unless
-		 * that is beside the output; pad_end is 0.
+		 * Depth, height, width. For dimensions that the input lacks, kernel, stride and
+		 * dilation are 1, without pads. Tap t of output o is at o * stride + t * dilation -
+		 * pad_begin of the input. Taps outside count as 0 (Conv, LpPool) or are ignored
+		 * (MaxPool, AveragePool). A window without taps inside gives minus infinity or the
+		 * least integer (MaxPool), or 0 (AveragePool). With ceil_mode windows may reach
+		 * beyond pad_end.
+		 *
+		 * ConvTranspose is the reverse: input i adds to o = i * stride + t * dilation -
+		 * pad_begin, unless that is outside the output; pad_end is 0.
+		 *
 		 * (kernel - 1) * dilation + 1 and input + pad_begin + pad_end are below 2^31.
 		 */
 		uint32_t kernel[OP_MAX_SPATIAL];
@@ -249,9 +255,9 @@ union op_params {
 		uint32_t pad_begin[OP_MAX_SPATIAL];
 		uint32_t pad_end[OP_MAX_SPATIAL];
 		uint32_t group;       /* Conv */
-		uint32_t p;           /* LpPool: of its norm */
-		bool includes_pad;    /* AveragePool: divides by taps in the padding, too */
-		bool is_column_major; /* MaxPool: indices count the first dimension first */
+		uint32_t p;           /* LpPool: p of its norm */
+		bool includes_pad;    /* AveragePool: taps in the padding count in the divisor */
+		bool is_column_major; /* MaxPool: indices are column-major */
 	} window;
 	struct {
 		uint32_t k;
@@ -260,25 +266,25 @@ union op_params {
 		bool sorted;
 	} top_k;
 	struct {
-		uint32_t block; /* elements along the axis of one scale; 0: all have one */
+		uint32_t block; /* elements along the axis per scale; 0: one scale for all */
 		uint8_t axis;
 		bool is_blocked; /* scales have the tensor's rank */
 	} quantize;
 	struct {
 		uint32_t n;
-		uint32_t block; /* terms that have one scale */
+		uint32_t block; /* terms per scale */
 	} nbits;
 	struct {
-		uint8_t axis;       /* not of GatherND, ScatterND */
+		uint8_t axis;       /* not for GatherND, ScatterND */
 		uint8_t batch_dims; /* GatherND */
 		uint8_t reduction;  /* enum op_scatter: ScatterElements, ScatterND */
 	} gather;
 	struct {
 		uint32_t depth;
-		uint8_t axis; /* of the output */
+		uint8_t axis; /* axis of the output */
 	} one_hot;
 	struct {
-		int64_t k; /* which diagonal, within the numbers of 32 bits */
+		int64_t k; /* number of the diagonal, clamped to 32 bits */
 		bool upper;
 	} trilu;
 	struct {
@@ -288,17 +294,20 @@ union op_params {
 	} grid_sample;
 };
 
-/* GridSample: what a result is made of: 2, 1 or 4 neighbours along each dimension. */
+/* GridSample: interpolation, over 2, 1 or 4 neighbours along each dimension. */
 enum op_sample { OP_SAMPLE_LINEAR, OP_SAMPLE_NEAREST, OP_SAMPLE_CUBIC };
 
-/* Pixels beside the picture: zeros, the nearest pixel, or the picture as in a mirror. */
+/* Value of pixels outside the picture: zero, the nearest pixel, or the mirrored picture. */
 enum op_sample_padding {
 	OP_SAMPLE_ZEROS,
 	OP_SAMPLE_BORDER,
 	OP_SAMPLE_REFLECTION,
 };
 
-/* What becomes of an element that is written to: the last update, or all with what was there. */
+/*
+ * How an update changes an element: NONE keeps the last update; the others combine all updates with
+ * the old value.
+ */
 enum op_scatter {
 	OP_SCATTER_NONE,
 	OP_SCATTER_ADD,
@@ -310,7 +319,7 @@ enum op_scatter {
 /* Work of one node, as fixed + row * count. */
 struct cost {
 	uint64_t flops_fixed, flops_row;
-	uint64_t bytes_fixed, bytes_row; /* read and written */
+	uint64_t bytes_fixed, bytes_row; /* bytes read and written */
 };
 
 enum {
@@ -318,9 +327,7 @@ enum {
 	OP_ON_VULKAN = 1u << 1,
 };
 
-/*
- * A tensor as rules see it. Its name is for messages only.
- */
+/* A tensor, as rules see it. Its name is for messages only. */
 struct op_tensor {
 	const char *name;
 	uint8_t dtype; /* enum rbk_dtype */
@@ -328,66 +335,67 @@ struct op_tensor {
 };
 
 /*
- * Inputs and outputs of one class have one element type, as with ONNX's type constraints. An
- * operator runs on a device if it can do so with the type of every class; a type that none of them
- * has is refused.
+ * A class: inputs and outputs with the same element type, as with ONNX's type constraints. An
+ * operator runs on a device if the device supports the types of all classes. A type that no device
+ * supports is refused.
  */
 struct op_class {
-	char name;            /* a letter; 0: there is no such class */
-	uint32_t cpu, vulkan; /* OP_TYPE() of the types that the device's executor takes */
+	char name;            /* a letter; 0: unused class */
+	uint32_t cpu, vulkan; /* OP_TYPE() of the types that the device's executor supports */
 };
 
-/* What may follow a name in a description's attributes. */
+/* An attribute that an operator accepts. */
 struct op_attr {
 	const char *name;
 	uint32_t type; /* enum rbk_plan_attr_type */
 	bool required;
-	float otherwise; /* of some floats: ONNX's default */
+	float otherwise; /* ONNX's default, for some floats */
 };
 
 struct op {
 	enum op_kind kind;
 	enum op_family family;
-	const char *name; /* ONNX's */
-	uint8_t opset;    /* of ONNX's: since which it is as it is here */
+	const char *name; /* ONNX name */
+	uint8_t opset;    /* ONNX opset in which it got the semantics implemented here */
 	uint8_t min_in, max_in;
 	uint8_t min_out, max_out;
-	struct op_class classes[OP_MAX_CLASSES]; /* the first is the one that listings show */
-	/* The class of each input and output by its letter; the last one is of all that follow. */
+	struct op_class classes[OP_MAX_CLASSES]; /* listings show the first */
+	/* Class letter of each input and output; the last letter holds for all further ones. */
 	const char *in_classes, *out_classes;
 	bool in_place;         /* element i of the output depends on element i of the inputs only */
 	bool data_independent; /* run time does not depend on tensor contents */
 	bool splits_rows;      /* rows of a dynamic leading dimension are computed independently */
-	bool is_activation;    /* may be computed along with the product in front: plan/fuse.c */
-	bool is_like_first;    /* the output of a use with one output has the first input's shape */
+	bool is_activation;    /* may be fused into the product in front of it: plan/fuse.c */
+	bool is_like_first;    /* with one output, that output has the first input's shape */
 	const struct op_attr *attrs; /* ends with a NULL name */
 
 	/*
-	 * Checks shapes and attributes, fills call->params and infers the outputs' shapes. Types
-	 * of inputs have been checked and those of outputs filled in where the classes tell; a
-	 * rule sets those of an output whose class has several types and no input. Return: 0, or
-	 * OP_E_INVALID after op_call_refuse() has said why.
+	 * Check shapes and attributes, fill call->params and infer the outputs' shapes. Input types
+	 * have been checked, and output types are filled in if their class determines them. A rule
+	 * sets the type of an output whose class has several types and no input.
+	 * Return: 0, or OP_E_INVALID after op_call_refuse() has said why.
 	 */
 	int (*infer)(struct op_call *call);
 
-	/* Fills @ret; shapes are inferred and verified. */
+	/* Fill @ret; shapes are inferred and verified. */
 	void (*cost)(const struct op_call *call, struct cost *ret);
 
 	/*
-	 * NULL, or: what an executor may need for one run beside inputs and outputs, at most and at
-	 * max_count, in bytes, each piece of it a multiple of 256. Saturates. Shapes as above.
+	 * Return the most bytes of work memory that an executor may need for one run at max_count,
+	 * beside inputs and outputs. Each piece is a multiple of 256. Saturates. Shapes are
+	 * inferred and verified. NULL: none.
 	 */
 	uint64_t (*work)(const struct op_call *call);
 };
 
 enum { OP_E_INVALID = 1 };
 
-/* Return: the row of that name or kind; NULL if there is none. */
+/* Return the row of that name or kind; NULL: there is none. */
 const struct op *op_by_name(const char *name);
 const struct op *op_by_kind(enum op_kind kind);
 
-/* Return: the types of the first class on a device, of OP_ON_*; 0: it does not run there. */
+/* Return the types of the first class on a device, of OP_ON_*; 0: it does not run on the device. */
 uint32_t op_types(const struct op *op, uint8_t device);
 
-/* "matmul": as profile files write it. */
+/* Return the name of a family in profile files, such as "matmul". */
 const char *op_family_name(enum op_family family);

@@ -308,7 +308,7 @@ enum rbk_dtype {
 	RBK_DTYPE_BF16 = 16, /* upper half of a binary32; operators only move and cast it */
 };
 
-/* How a plan uses a tensor. */
+/* Use of a tensor by a plan. */
 enum rbk_tensor_kind {
 	RBK_TENSOR_INPUT = 0,    /* read; a reference in each task */
 	RBK_TENSOR_OUTPUT = 1,   /* written completely; a reference in each task */
