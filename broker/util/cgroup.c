@@ -2,8 +2,8 @@
 /*
  * Cgroups: see cgroup.h.
  *
- * Which file system a foreign descriptor is of is not asked of it, since who serves that may never
- * answer: the device number that the kernel has for it is compared with the hierarchy's own.
+ * A foreign descriptor's file system is not queried, since its server may never answer. The device
+ * number that the kernel has for it is compared with the hierarchy's own instead.
  */
 #include "util/cgroup.h"
 
@@ -20,7 +20,7 @@ bool cgroup_find_root(char *ret, size_t bytes)
 	bool is_found = false;
 
 	while (file && !is_found && fgets(line, sizeof(line), file))
-		/* A backslash is part of an escape: nobody mounts cgroups at such a place. */
+		/* A backslash is part of an escape; cgroups are not mounted at such paths. */
 		is_found = sscanf(line, "%*s %4095s %63s", path, type) == 2 &&
 			   strcmp(type, "cgroup2") == 0 && !strchr(path, '\\') &&
 			   strlen(path) < bytes;

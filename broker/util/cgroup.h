@@ -3,15 +3,18 @@
 /*
  * Cgroups of the unified hierarchy, by their folders' descriptors
  *
- * A descriptor names one cgroup for good, whatever it is called in whose mount namespace: there is
- * one hierarchy, and its folders' inode numbers are what the kernel knows cgroups by.
+ * A descriptor identifies one cgroup permanently, whatever its path in a mount namespace: there is
+ * one hierarchy, and the kernel identifies cgroups by the inode numbers of its folders.
  */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Where it is mounted. Return: false: nowhere that is known. */
+/*
+ * Find the hierarchy's mount point.
+ * Return: false if it is unknown.
+ */
 bool cgroup_find_root(char *ret, size_t bytes);
 
 struct cgroup_about {
@@ -20,7 +23,8 @@ struct cgroup_about {
 };
 
 /*
- * What the kernel knows of the cgroup that @fd is the folder of, without asking anybody else: @fd
- * may be anything, and be sent by anybody. Return: false: it is no such folder.
+ * Get the kernel's data on the cgroup whose folder is @fd, without querying a foreign file system:
+ * @fd may be any descriptor from any process.
+ * Return: false if it is no cgroup's folder.
  */
 bool cgroup_of_fd(int fd, struct cgroup_about *ret);

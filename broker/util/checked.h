@@ -3,8 +3,8 @@
 /*
  * Checked arithmetic
  *
- * Sums, products and ranges over numbers that came from outside. Each returns false, leaving *ret
- * untouched or unusable, where the true result does not fit.
+ * Sums, products and ranges over untrusted numbers. Each function returns false if the true result
+ * does not fit; *ret is then untouched or unusable.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,13 +20,13 @@ static inline bool checked_mul(uint64_t a, uint64_t b, uint64_t *ret)
 	return !__builtin_mul_overflow(a, b, ret);
 }
 
-/* Does [offset, offset + bytes) lie within [0, limit)? */
+/* Return true if [offset, offset + bytes) lies within [0, limit). */
 static inline bool checked_range(uint64_t offset, uint64_t bytes, uint64_t limit)
 {
 	return offset <= limit && bytes <= limit - offset;
 }
 
-/* Rounds up to a multiple of @align, a power of two. */
+/* Round up to a multiple of @align, a power of two. */
 static inline bool checked_align(uint64_t value, uint64_t align, uint64_t *ret)
 {
 	uint64_t sum;

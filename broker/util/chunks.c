@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * See chunks.h. A chunk has slots of one size, which is a power of two. What is given back loses
- * its pages at once, so that memory returns to the system and nothing of one owner is left for
- * another to find; the addresses go with the last piece of the chunk.
+ * Memory in pieces: see chunks.h.
  *
- * The kernel counts nothing of what cannot be written, and a plan is compiled before it is charged.
- * So a chunk is writable only up to the last piece that was committed: it is two mappings at most.
+ * A chunk has slots of one size, which is a power of two. An unmapped piece loses its pages at
+ * once, so that memory returns to the system and no owner finds another's data; the chunk's
+ * addresses are freed with its last piece.
  *
- * Chunks of slots below the huge page have none: a huge page under one small piece would be memory
- * that no tenant is charged for.
+ * The kernel does not account memory that is not writable, and a plan is compiled before it is
+ * charged. So a chunk is writable only up to the last committed piece: it is two mappings at most.
+ *
+ * Chunks of slots below the huge page have no huge pages: a huge page under one small piece would
+ * be memory that no tenant is charged for.
  */
 #include "util/chunks.h"
 
@@ -29,7 +31,7 @@ struct chunk {
 	uint8_t *base; /* a multiple of chunks.chunk_bytes */
 	size_t slot_bytes, writable_bytes;
 	uint32_t n_slots, n_used;
-	uint64_t used[]; /* a bit for each slot */
+	uint64_t used[]; /* bit per slot */
 };
 
 void chunks_init(struct chunks *chunks, enum chunks_kind kind)
@@ -62,7 +64,7 @@ static uint64_t chunk_key(const struct chunks *chunks, const void *address)
 	return index_hash((uintptr_t)address / chunks->chunk_bytes, 0);
 }
 
-/* Return: NULL if @map is a mapping of its own. */
+/* Return the chunk that contains @map; NULL if @map is a mapping of its own. */
 static struct chunk *chunk_of(struct chunks *chunks, const void *map)
 {
 	struct index_node *node = index_find(&chunks->by_address, chunk_key(chunks, map));
@@ -95,7 +97,7 @@ static struct chunk *chunk_new(struct chunks *chunks, size_t slot_bytes, bool is
 		munmap(area, before);
 	chunk->base = area + before;
 	munmap(chunk->base + chunk_bytes, chunk_bytes - before);
-	/* Only advice: where huge pages are off, the small ones serve. */
+	/* This is only advice: if huge pages are off, small pages work. */
 	madvise(chunk->base, chunk_bytes,
 		is_huge && chunks->kind == CHUNKS_LARGE ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
 	chunk->with_room = with_room;
@@ -197,7 +199,7 @@ bool chunks_unmap_some(struct chunks *chunks, void *map, size_t *map_bytes, size
 	uint8_t *end;
 	int r;
 
-	/* Bytes may have been measured, but never mapped. */
+	/* Bytes may have been measured without being mapped. */
 	if (!map || *map_bytes == 0)
 		return false;
 	chunk = chunk_of(chunks, map);

@@ -19,7 +19,7 @@
 			function(*object);           \
 	}
 
-/* Takes the pointer out of a variable, which is NULL afterwards. */
+/* Take the pointer out of a variable, which is NULL afterwards. */
 #define steal_ptr(variable)                                     \
 	({                                                      \
 		__typeof__(variable) *steal_at_ = &(variable);  \
@@ -28,7 +28,7 @@
 		steal_value_;                                   \
 	})
 
-/* Takes a descriptor out of a variable, which is -1 afterwards. */
+/* Take a descriptor out of a variable, which is -1 afterwards. */
 static inline int steal_fd(int *fd)
 {
 	int value = *fd;
@@ -37,7 +37,10 @@ static inline int steal_fd(int *fd)
 	return value;
 }
 
-/* Closes a descriptor, if it is one. Return: -1, to assign back. */
+/*
+ * Close a descriptor, if it is valid.
+ * Return: -1, to assign back.
+ */
 static inline int close_fd(int fd)
 {
 	if (fd >= 0)

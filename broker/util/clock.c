@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Choosing and calibrating the hot path's counter. */
+/* Choice and calibration of the hot path's counter. */
 #include "util/clock.h"
 
 #include <time.h>
@@ -35,8 +35,8 @@ static int tsc_is_invariant(void)
 }
 
 /*
- * Reads both clocks at one moment: the pair of several that took the least time, because whoever is
- * interrupted in between sees two moments, and the factors are for good.
+ * Read both clocks at one moment. Of several pairs of readings the fastest is used: an interrupted
+ * pair would belong to two moments, and the factors are permanent.
  */
 static void read_both(uint64_t *ret_ns, uint64_t *ret_ticks)
 {

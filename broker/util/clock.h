@@ -3,9 +3,9 @@
 /*
  * Time for the hot path
  *
- * Ticks of a counter that reads in a few nanoseconds: the time stamp counter where the processor
- * says that it is invariant, else CLOCK_MONOTONIC in nanoseconds. Ticks of different threads
- * compare. clock_init() runs once before any thread starts.
+ * Ticks of a counter that reads in a few nanoseconds: the time stamp counter if the processor
+ * reports it as invariant, otherwise CLOCK_MONOTONIC in nanoseconds. Ticks of different threads are
+ * comparable. clock_init() runs once before any other thread starts.
  */
 #include <stdint.h>
 
@@ -17,19 +17,19 @@ struct clock {
 
 extern struct clock clock_state_;
 
-/* Measures the counter against CLOCK_MONOTONIC for about 10 ms. */
+/* Calibrate the counter against CLOCK_MONOTONIC for about 10 ms. */
 void clock_init(void);
 
-/* CLOCK_MONOTONIC in nanoseconds: for timers and anything shown to people. */
+/* Return CLOCK_MONOTONIC in nanoseconds: for timers and times shown to people. */
 uint64_t clock_now_ns(void);
 
-/* CLOCK_BOOTTIME in nanoseconds: when the kernel says that processes were started. */
+/* Return CLOCK_BOOTTIME in nanoseconds, the clock of the kernel's process start times. */
 uint64_t clock_boot_ns(void);
 
 static inline uint64_t clock_ticks(void)
 {
 #if defined(__x86_64__)
-	/* <x86intrin.h> would take longer to read than most files that include this one. */
+	/* <x86intrin.h> would take longer to compile than most files that include this header. */
 	if (__builtin_expect(clock_state_.use_tsc, 1))
 		return __builtin_ia32_rdtsc();
 #endif
@@ -46,7 +46,7 @@ static inline uint64_t clock_ns_to_ticks(uint64_t ns)
 	return (uint64_t)(((unsigned __int128)ns * clock_state_.tick_mult) >> 32);
 }
 
-/* Time between two readings, 0 if the counters of two processors are a little apart. */
+/* Return the time between two readings, 0 if the counters of two processors differ a little. */
 static inline uint64_t clock_elapsed_ns(uint64_t from_ticks, uint64_t to_ticks)
 {
 	return to_ticks > from_ticks ? clock_ticks_to_ns(to_ticks - from_ticks) : 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The kernel tells of a dma-buf in fdinfo (drivers/dma-buf/dma-buf.c, dma_buf_show_fdinfo()). */
+/* fdinfo of a dma-buf: drivers/dma-buf/dma-buf.c of Linux, dma_buf_show_fdinfo(). */
 #include "util/dma-buf.h"
 
 #include <errno.h>

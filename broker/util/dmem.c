@@ -2,8 +2,8 @@
 /*
  * The dmem controller: see dmem.h.
  *
- * Drivers of DRM name their regions "drm/" with the device's address and the kind of memory:
- * "drm/0000:03:00.0/vram" of amdgpu, with a number behind it of drivers that have several.
+ * DRM drivers name their regions "drm/" with the device's address and the kind of memory:
+ * "drm/0000:03:00.0/vram" for amdgpu. Drivers with several regions append a number.
  */
 #include "util/dmem.h"
 
@@ -25,13 +25,13 @@ void dmem_name_memory(uint32_t pci_domain, uint8_t bus, uint8_t device, uint8_t 
 		 function & 7u);
 }
 
-/* A cgroup that was removed has no files, or ones that cannot be read. */
+/* A removed cgroup has no files, or unreadable ones. */
 static int open_error(void)
 {
 	return errno == ENOENT || errno == ENODEV || errno == ENOTDIR ? DMEM_E_NO_FILE : -errno;
 }
 
-/* Whole lines, to a text that ends. */
+/* Read whole lines as a NUL-terminated text. */
 static int read_lines(int cgroup_fd, const char *file, char text[static TEXT_BYTES])
 {
 	_cleanup_(close_fdp) int fd = openat(cgroup_fd, file, O_RDONLY | O_CLOEXEC | O_NOCTTY);
@@ -46,13 +46,16 @@ static int read_lines(int cgroup_fd, const char *file, char text[static TEXT_BYT
 	if (n < 0)
 		return open_error();
 	text[used] = '\0';
-	/* What is behind the last line is a part of one. */
+	/* Drop a partial last line. */
 	end = memrchr(text, '\n', used);
 	*(end ? end + 1 : text) = '\0';
 	return 0;
 }
 
-/* The next line's name and value; false: there is none. A line of another form has no name. */
+/*
+ * Take the next line's name and value. A line of another form has an empty name.
+ * Return: false if no line is left.
+ */
 static bool take_line(char **rest, char **ret_name, char **ret_value)
 {
 	char *line = *rest, *end = strchr(line, '\n'), *space;
@@ -147,6 +150,6 @@ int dmem_write(int cgroup_fd, const char *file, const char *region, uint64_t val
 		n = snprintf(line, sizeof(line), "%s %" PRIu64 "\n", region, value);
 	if (n < 0 || n >= (int)sizeof(line))
 		return -ENAMETOOLONG;
-	/* All of it at once, or it is another limit. */
+	/* A partial write would set another limit. */
 	return write(fd, line, (size_t)n) == n ? 0 : open_error();
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Back-traces of failures: one debug line per hop, nothing kept. */
+/* Back-traces of failures: one debug line per hop, without stored state. */
 #include "util/error.h"
 
 #include <errno.h>

@@ -1,20 +1,20 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Fair queues: whose turn it is, by weight
+ * Fair queues: weighted turns
  *
- * Start-time fair queueing (Goyal, Vin, Cheng: SIGCOMM 1996). A flow is an owner with items that
- * wait, in order. Each flow has a tag, the virtual time at which its next item begins; the flow
- * with the least tag goes first, and what its item turned out to cost, divided by its weight, is
- * added to the tag afterwards. So flows that always have something share what is spent in
- * proportion to their weights, off by one item at most, although the cost is known only afterwards.
- * A flow that had nothing begins at the present virtual time: it neither saved up time nor has to
- * wait for more than what is being served and others whose turn has come already.
+ * Start-time fair queueing (Goyal, Vin, Cheng: SIGCOMM 1996). A flow is an owner with waiting
+ * items, in order. Each flow has a tag, the virtual time at which its next item begins. The flow
+ * with the least tag is served first; afterwards the actual cost of its item, divided by the flow's
+ * weight, is added to the tag. So flows that always have items share the cost in proportion to
+ * their weights, off by one item at most, although the cost is known only afterwards. A flow that
+ * had no items begins at the present virtual time. It has saved up no time, and waits only for the
+ * item being served and for flows whose turn has come already.
  *
- * When no flow has an item and none is being served, virtual time goes on to the greatest tag. No
- * flow that comes later has waited for what was served before, so no flow owes any of it.
+ * When no flow has an item and none is being served, virtual time advances to the greatest tag. A
+ * flow that becomes active later did not wait for earlier items, so no flow owes it any time.
  *
- * Every function takes O(log n) of the flows that have items, whatever these do. The caller
+ * Every function takes O(log n) of the flows that have items, whatever the flows do. The caller
  * serialises them.
  */
 #include <assert.h>
@@ -27,27 +27,27 @@
 #include "util/list.h"
 
 enum {
-	FAIR_WEIGHT = 100, /* a flow's unless it is given another; the unit of virtual time */
+	FAIR_WEIGHT = 100, /* default weight of a flow; the unit of virtual time */
 	FAIR_MAX_WEIGHT = 10000,
-	FAIR_SCALE = 64, /* so that a division by a large weight leaves something of a small cost */
+	FAIR_SCALE = 64, /* keeps a small cost above 0 after division by a large weight */
 };
 
 struct fair_flow {
 	struct heap_node node;  /* in fair_queue.flows while there are items */
-	struct list_node early; /* items that are served before the others */
-	struct list_node items; /* first come, first served, as the early ones */
+	struct list_node early; /* items served before those of items */
+	struct list_node items; /* first come, first served, as is early */
 	uint64_t tag;
-	uint64_t turn; /* decides between equal tags: who has waited longer */
+	uint64_t turn; /* orders equal tags: the longer wait first */
 	uint32_t weight;
 	_Atomic uint64_t spent; /* cost of all its items; any thread may read it */
 };
 
 struct fair_queue {
 	struct heap_node *flows;
-	uint64_t now;      /* virtual time: the tag of the flow that was served last */
-	uint64_t last_tag; /* the greatest after a charge */
+	uint64_t now;      /* virtual time: the tag of the flow served last */
+	uint64_t last_tag; /* greatest tag after a charge */
 	uint64_t n_turns;
-	bool is_serving; /* an item was taken that is not charged yet */
+	bool is_serving; /* an item was taken and not charged yet */
 };
 
 static inline bool fair_is_before_(const struct heap_node *a, const struct heap_node *b)
@@ -55,7 +55,7 @@ static inline bool fair_is_before_(const struct heap_node *a, const struct heap_
 	const struct fair_flow *x = container_of(a, const struct fair_flow, node);
 	const struct fair_flow *y = container_of(b, const struct fair_flow, node);
 
-	/* A difference, so that tags may wrap. */
+	/* A difference, so that tags may wrap around. */
 	if (x->tag != y->tag)
 		return (int64_t)(x->tag - y->tag) < 0;
 	return (int64_t)(x->turn - y->turn) < 0;
@@ -66,7 +66,7 @@ static inline void fair_queue_init(struct fair_queue *queue)
 	*queue = (struct fair_queue){.flows = NULL};
 }
 
-/* @flow must stay where it is while it has items. */
+/* Initialize @flow, which must not move while it has items. */
 static inline void fair_flow_init(struct fair_flow *flow)
 {
 	*flow = (struct fair_flow){.weight = FAIR_WEIGHT};
@@ -80,7 +80,7 @@ static inline bool fair_flow_is_idle(const struct fair_flow *flow)
 	return list_is_empty(&flow->early) && list_is_empty(&flow->items);
 }
 
-/* Was it given more than others that had items all the time? */
+/* Return true if the flow got more than its share relative to always active flows. */
 static inline bool fair_flow_owes(const struct fair_queue *queue, const struct fair_flow *flow)
 {
 	return (int64_t)(flow->tag - queue->now) > 0;
@@ -91,7 +91,7 @@ static inline bool fair_queue_is_empty(const struct fair_queue *queue)
 	return !queue->flows;
 }
 
-/* For the next three: @item goes before @next, which is an item of @flow, or one of its lists. */
+/* Insert @item before @next, which is an item of @flow or one of its lists. */
 static inline void fair_insert_(struct fair_queue *queue, struct fair_flow *flow,
 				struct list_node *next, struct list_node *item)
 {
@@ -106,35 +106,35 @@ static inline void fair_insert_(struct fair_queue *queue, struct fair_flow *flow
 	heap_insert(&queue->flows, &flow->node, fair_is_before_);
 }
 
-/* Adds @item, which is in no list, behind the others of @flow. */
+/* Add @item, which is in no list, behind the other items of @flow. */
 static inline void fair_add(struct fair_queue *queue, struct fair_flow *flow,
 			    struct list_node *item)
 {
 	fair_insert_(queue, flow, &flow->items, item);
 }
 
-/* The same, behind the early items of @flow only: the flow's own turn comes no sooner. */
+/* Add @item behind the early items of @flow only; the flow's own turn is not earlier. */
 static inline void fair_add_early(struct fair_queue *queue, struct fair_flow *flow,
 				  struct list_node *item)
 {
 	fair_insert_(queue, flow, &flow->early, item);
 }
 
-/* The same, before all items of @flow. */
+/* Add @item before all items of @flow. */
 static inline void fair_add_first(struct fair_queue *queue, struct fair_flow *flow,
 				  struct list_node *item)
 {
 	fair_insert_(queue, flow, flow->early.next, item);
 }
 
-/* Ends the busy period if no flow has an item and none is being served. */
+/* End the busy period if no flow has an item and none is being served. */
 static inline void fair_settle_(struct fair_queue *queue)
 {
 	if (!queue->flows && !queue->is_serving && (int64_t)(queue->last_tag - queue->now) > 0)
 		queue->now = queue->last_tag;
 }
 
-/* Takes an item of @flow out, whose turn it may not be. */
+/* Remove an item of @flow out of turn. */
 static inline void fair_remove(struct fair_queue *queue, struct fair_flow *flow,
 			       struct list_node *item)
 {
@@ -146,8 +146,8 @@ static inline void fair_remove(struct fair_queue *queue, struct fair_flow *flow,
 }
 
 /*
- * Takes out the item whose turn it is. Return: its flow, to be charged before the next item is
- * taken; NULL if there is none.
+ * Take the next item.
+ * Return: its flow, to be charged before the next item is taken; NULL if there is none.
  */
 static inline struct fair_flow *fair_take(struct fair_queue *queue, struct list_node **ret)
 {
@@ -163,7 +163,7 @@ static inline struct fair_flow *fair_take(struct fair_queue *queue, struct list_
 	return flow;
 }
 
-/* Adds to @flow's tag what the item cost that was taken out of it last. */
+/* Charge @flow for the item that was taken last: add its weighted cost to the tag. */
 static inline void fair_charge(struct fair_queue *queue, struct fair_flow *flow, uint64_t cost)
 {
 	uint64_t weight = flow->weight > 0 ? flow->weight : 1;

@@ -1,15 +1,15 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Leftist heaps, the links inside the objects
+ * Leftist heaps, with the links inside the objects
  *
  * A heap is a pointer to its least node, NULL if it is empty. The right spine of every subtree is
- * its shortest way out, so it has at most log2(n + 1) nodes, whatever was put in and taken out in
- * whichever order; merging walks two right spines and nothing else. So every operation is
- * O(log n) at worst, not only on average: what clients queue decides no more than that. Source:
+ * the shortest path to a missing child, so it has at most log2(n + 1) nodes, whatever the order of
+ * insertions and removals. Merging walks only two right spines. So every operation is O(log n) in
+ * the worst case, not only on average: clients cannot make it slower by what they queue. Source:
  * Crane, Linear Lists and Priority Queues as Balanced Binary Trees, 1972; Knuth, TAOCP 3, 5.2.3.
  *
- * @is_before is a strict order. The functions are inline so that it is, too.
+ * @is_before is a strict order. The functions are inline so that @is_before is inlined, too.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,10 +17,10 @@
 
 struct heap_node {
 	struct heap_node *parent, *left, *right;
-	uint32_t rank; /* nodes on the right spine from here on */
+	uint32_t rank; /* nodes on the right spine from this node on */
 };
 
-/* Does @a come before @b? */
+/* Return true if @a comes before @b. */
 typedef bool heap_order_fn(const struct heap_node *a, const struct heap_node *b);
 
 static inline uint32_t heap_rank_(const struct heap_node *node)
@@ -28,7 +28,7 @@ static inline uint32_t heap_rank_(const struct heap_node *node)
 	return node ? node->rank : 0;
 }
 
-/* The side with the shorter way out is the right one. */
+/* Make the child with the shorter right spine the right child. */
 static inline void heap_settle_(struct heap_node *node)
 {
 	if (heap_rank_(node->left) < heap_rank_(node->right)) {
@@ -40,7 +40,10 @@ static inline void heap_settle_(struct heap_node *node)
 	node->rank = heap_rank_(node->right) + 1;
 }
 
-/* Merges two heaps, whose roots' parents are not looked at. Return: the root, without a parent. */
+/*
+ * Merge two heaps, ignoring the parents of their roots.
+ * Return: the root, without a parent.
+ */
 static inline __attribute__((__always_inline__)) struct heap_node *heap_merge_(
 	struct heap_node *a, struct heap_node *b, heap_order_fn *is_before)
 {
@@ -76,7 +79,7 @@ static inline __attribute__((__always_inline__)) void heap_insert(struct heap_no
 	*heap = *heap ? heap_merge_(*heap, node, is_before) : node;
 }
 
-/* Takes out any node, which must be in @heap. */
+/* Remove any node, which must be in @heap. */
 static inline __attribute__((__always_inline__)) void heap_remove(struct heap_node **heap,
 								  struct heap_node *node,
 								  heap_order_fn *is_before)
@@ -94,7 +97,9 @@ static inline __attribute__((__always_inline__)) void heap_remove(struct heap_no
 		parent->left = child;
 	else
 		parent->right = child;
-	/* Ranks that change grow by one from step to step: no more steps than a spine has nodes. */
+	/*
+	 * Each changed rank on the path exceeds the previous: the walk is no longer than a spine.
+	 */
 	for (; parent; parent = parent->parent) {
 		uint32_t rank = parent->rank;
 
@@ -104,7 +109,7 @@ static inline __attribute__((__always_inline__)) void heap_remove(struct heap_no
 	}
 }
 
-/* What @node is ordered by has changed. */
+/* Move @node after its sort key has changed. */
 static inline __attribute__((__always_inline__)) void heap_update(struct heap_node **heap,
 								  struct heap_node *node,
 								  heap_order_fn *is_before)

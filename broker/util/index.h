@@ -1,17 +1,17 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * An index of what clients name, by hash
+ * An index of names that clients choose, by hash
  *
- * Clients choose names, and may choose them so that lookups take as long as they can. So no bound
- * here rests on what they do not know or cannot measure: a tree is a digital search tree (Coffman,
- * Eve, CACM 1970; Knuth, TAOCP 3, 6.3), in which a node on level i has its descendants parted by
- * bit i of their hash. Two different hashes of 64 bits differ in one of them, and no path has more
- * than INDEX_MAX_STEPS nodes, whatever is put in and taken out in whichever order. Names of 64 bits
- * have index_hash(), a bijection: different names have different hashes.
+ * Clients may choose names so that lookups take as long as possible. So no bound here relies on
+ * secrets or on what clients cannot measure. The tree is a digital search tree (Coffman, Eve, CACM
+ * 1970; Knuth, TAOCP 3, 6.3): bit i of the hash separates the descendants of a node on level i. Two
+ * different hashes of 64 bits differ in some bit, so no path has more than INDEX_MAX_STEPS nodes,
+ * whatever the order of insertions and removals. For names of 64 bits index_hash() is a bijection:
+ * different names have different hashes.
  *
- * Entries of the same hash are a circle, oldest first; the oldest is the tree's node. Taking one
- * out costs the same wherever it is. One thread at a time.
+ * Entries of the same hash form a circular list, oldest first; the oldest is the tree's node.
+ * Removing any of them costs the same. One thread at a time.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,14 +22,15 @@
 enum { INDEX_MAX_STEPS = 65 };
 
 struct index_node {
-	struct index_node *child[2]; /* a node of the tree: by the next bit, from the first on */
-	struct list_node same;       /* the others of the same hash, younger ones first after it */
+	/* child nodes in the tree, by the next bit, from the first on */
+	struct index_node *child[2];
+	struct list_node same; /* other nodes of the same hash, from the second oldest on */
 	uint64_t hash;
-	bool is_in;   /* the index */
-	bool is_node; /* of the tree: the oldest of its hash */
+	bool is_in;   /* true while in the index */
+	bool is_node; /* true for a node of the tree: the oldest of its hash */
 };
 
-/* A bijection: different values of @user_data have different hashes. */
+/* Hash @user_data; a bijection: different values have different hashes. */
 static inline uint64_t index_hash(uint64_t user_data, uint64_t seed)
 {
 	uint64_t hash = (user_data ^ seed) * 0xff51afd7ed558ccdull;
@@ -39,8 +40,8 @@ static inline uint64_t index_hash(uint64_t user_data, uint64_t seed)
 }
 
 /*
- * Where the node of @hash is linked, or would be. *ret_n_steps, unless NULL, counts the nodes that
- * were looked at.
+ * Return the place where the node of @hash is linked, or would be. *ret_n_steps, unless NULL, gets
+ * the number of visited nodes.
  */
 static inline struct index_node **index_locate(struct index_node **root, uint64_t hash,
 					       unsigned int *ret_n_steps)
@@ -55,13 +56,13 @@ static inline struct index_node **index_locate(struct index_node **root, uint64_
 	return at;
 }
 
-/* The oldest of @hash in the tree of @root; NULL: there is none. */
+/* Return the oldest node of @hash in the tree of @root; NULL: there is none. */
 static inline struct index_node *index_find(struct index_node **root, uint64_t hash)
 {
 	return *index_locate(root, hash, NULL);
 }
 
-/* The one after @node of the same hash; NULL: @node is the youngest. */
+/* Return the node after @node of the same hash; NULL: @node is the youngest. */
 static inline struct index_node *index_next(struct index_node *node)
 {
 	struct index_node *next = container_of(node->same.next, struct index_node, same);
@@ -69,7 +70,7 @@ static inline struct index_node *index_next(struct index_node *node)
 	return next->is_node ? NULL : next;
 }
 
-/* @node becomes the youngest of @hash. */
+/* Insert @node as the youngest of @hash. */
 static inline void index_insert(struct index_node **root, struct index_node *node, uint64_t hash)
 {
 	struct index_node **at = root;
@@ -90,7 +91,7 @@ static inline void index_insert(struct index_node **root, struct index_node *nod
 	*at = node;
 }
 
-/* Any descendant may be in its ancestors' places: takes out a leaf below *@at. */
+/* Remove a leaf below *@at. Any descendant may take an ancestor's place. */
 static inline struct index_node *index_take_leaf(struct index_node **at)
 {
 	struct index_node *leaf;
@@ -102,7 +103,7 @@ static inline struct index_node *index_take_leaf(struct index_node **at)
 	return leaf;
 }
 
-/* One that is not in the index stays as it is. */
+/* Remove @node; a node that is not in the index stays unchanged. */
 static inline void index_remove(struct index_node **root, struct index_node *node)
 {
 	struct index_node *heir, **at;

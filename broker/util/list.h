@@ -1,6 +1,6 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
-/* Doubly linked lists, circular, the links inside the objects. */
+/* Doubly linked lists, circular, with the links inside the objects. */
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -28,7 +28,7 @@ static inline void list_append(struct list_node *list, struct list_node *node)
 	list->prev = node;
 }
 
-/* Moves all of @from to the end of @list. */
+/* Move all nodes of @from to the end of @list. */
 static inline void list_splice(struct list_node *list, struct list_node *from)
 {
 	if (list_is_empty(from))
@@ -40,7 +40,7 @@ static inline void list_splice(struct list_node *list, struct list_node *from)
 	list_init(from);
 }
 
-/* A node that is in no list is linked to itself, so removing twice is harmless. */
+/* Remove a node. A node in no list is linked to itself, so removing twice is harmless. */
 static inline void list_remove(struct list_node *node)
 {
 	node->prev->next = node->next;

@@ -3,10 +3,10 @@
 /*
  * Kinds of log lines
  *
- * Each line of the log is of one of these kinds, whose names and identifiers stay what they are:
- * scripts and alerts are written against them, while texts may change. A new kind takes a new
- * random identifier (uuidgen); one that is no longer logged is removed, its identifier never used
- * again. ringbroker-log(7) says what each means, and a test of the house that it does.
+ * Each line of the log has one of these kinds, whose names and identifiers never change: scripts
+ * and alerts rely on them, while texts may change. A new kind takes a new random identifier
+ * (uuidgen). A kind that is no longer logged is removed, and its identifier is never reused.
+ * ringbroker-log(7) documents each kind, and a test checks that it does.
  */
 
 /* LOG_KIND(constant, name, identifier for the journal's MESSAGE_ID) */

@@ -2,10 +2,10 @@
 /*
  * The log
  *
- * A line is formatted into a bounded buffer, cleaned, and handed over with one system call that
- * cannot wait. The journal's own protocol is a datagram of KEY=VALUE lines, stable and documented;
- * the call of the same purpose in libsystemd would wait for a journal that is busy or stopped, and
- * the reactor with it.
+ * A line is formatted into a bounded buffer, cleaned, and written with one system call that cannot
+ * wait. The journal's own protocol is a datagram of KEY=VALUE lines, stable and documented. The
+ * corresponding call of libsystemd would wait for a journal that is busy or stopped, and the
+ * reactor with it.
  */
 #include "util/log.h"
 
@@ -29,7 +29,7 @@
 enum {
 	LINE_BYTES = 1024,
 	FIELDS_BYTES = 768,
-	NAME_BYTES = 128, /* of what a line is about, at most */
+	NAME_BYTES = 128, /* longest value of a line's subject */
 	BURST_LINES = 100,
 };
 
@@ -43,14 +43,17 @@ static const struct {
 #undef LOG_KIND
 };
 
-/* Of one kind of lines. Threads may race at the turn of a period: a line more or less. */
+/*
+ * Burst limit of one kind of lines. Threads may race at the end of a period: a line more or less
+ * passes.
+ */
 struct burst {
 	_Atomic uint64_t began_ns;
-	_Atomic unsigned int n; /* since then, also of those that were not written */
+	_Atomic unsigned int n; /* lines since then, unwritten ones included */
 };
 
 static _Atomic int log_level_ = LOG_LEVEL_INFO;
-static _Atomic unsigned int n_lost; /* lines, since the last that said so */
+static _Atomic unsigned int n_lost; /* lines lost since the last report */
 static struct burst bursts[LOG_N_EVENTS];
 static int journal_fd = -1;
 static struct sockaddr_un journal_address;
@@ -74,7 +77,7 @@ bool log_open_journal(const char *path)
 	if (journal_fd >= 0)
 		close(journal_fd);
 	journal_fd = -1;
-	/* Whoever has redirected our standard error wants the lines there. */
+	/* If standard error was redirected, lines must go to its new target. */
 	if (!stream || sscanf(stream, "%llu:%llu", &device, &inode) != 2 ||
 	    fstat(STDERR_FILENO, &status) < 0 || status.st_dev != device ||
 	    status.st_ino != inode || strlen(path) >= sizeof(journal_address.sun_path))
@@ -101,11 +104,12 @@ void log_clean(char *text)
 	}
 }
 
-/* --- Where lines go --- */
+/* --- Output --- */
 
 /*
- * Whoever reads standard error may have stopped: a pipe that is full would stop us, too. One that
- * poll() calls writable takes a line of this length whole (PIPE_BUF).
+ * Return true if standard error can take a line. Its reader may have stopped, and a full pipe would
+ * block this thread. A pipe that poll() reports writable takes a line of this length whole
+ * (PIPE_BUF).
  */
 static bool stderr_is_writable(void)
 {
@@ -114,7 +118,10 @@ static bool stderr_is_writable(void)
 	return poll(&poll_fd, 1, 0) == 1 && (poll_fd.revents & POLLOUT);
 }
 
-/* @text: cleaned. Return: was it taken? */
+/*
+ * Write @text, which is cleaned.
+ * Return: true if it was taken.
+ */
 static bool write_plain(enum log_level level, const char *text)
 {
 	char line[LINE_BYTES];
@@ -129,7 +136,7 @@ static bool write_plain(enum log_level level, const char *text)
 	return stderr_is_writable() && write(STDERR_FILENO, line, (size_t)n) >= 0;
 }
 
-/* Room for everything that is ever appended is in the buffer: values are cut to NAME_BYTES. */
+/* A journal entry. The buffer has room for every field: values are cut to NAME_BYTES. */
 struct entry {
 	char text[FIELDS_BYTES + LINE_BYTES];
 	size_t n;
@@ -155,7 +162,10 @@ static void append_name(struct entry *entry, const char *key, const char *name)
 	append(entry, "%s=%s\n", key, value);
 }
 
-/* @text: cleaned. Return: was it taken, or is there a journal that cannot take it now? */
+/*
+ * Write @text, which is cleaned, to the journal.
+ * Return: true if it was taken, or if the journal cannot take it now (*ret_is_lost).
+ */
 static bool write_journal(enum log_level level, enum log_event event, const struct log_about *about,
 			  const char *text, bool *ret_is_lost)
 {
@@ -181,7 +191,7 @@ static bool write_journal(enum log_level level, enum log_event event, const stru
 	return !*ret_is_lost || errno == EAGAIN || errno == ENOBUFS;
 }
 
-/* Return: was it taken? */
+/* Return: true if the line was taken. */
 static bool write_text(enum log_level level, enum log_event event, const struct log_about *about,
 		       char *text)
 {
@@ -205,7 +215,7 @@ __attribute__((format(printf, 2, 3))) static bool write_own(enum log_event event
 	return write_text(LOG_LEVEL_WARNING, event, NULL, text);
 }
 
-/* --- How many --- */
+/* --- Limits --- */
 
 bool log_limit_pass(struct log_limit *limit, uint64_t now_ns, uint64_t *ret_n_unlogged)
 {
@@ -221,7 +231,10 @@ bool log_limit_pass(struct log_limit *limit, uint64_t now_ns, uint64_t *ret_n_un
 	return true;
 }
 
-/* Return: may the line be written? *ret_n_before: how many of the period before were not. */
+/*
+ * Return true if the line may be written. *ret_n_before gets the unwritten lines of the period
+ * before.
+ */
 static bool burst_pass(struct burst *burst, unsigned int *ret_n_before)
 {
 	uint64_t now_ns = clock_now_ns();
@@ -239,7 +252,7 @@ static bool burst_pass(struct burst *burst, unsigned int *ret_n_before)
 	return atomic_fetch_add_explicit(&burst->n, 1, memory_order_relaxed) < BURST_LINES;
 }
 
-/* Before a line: what became of those before it. */
+/* Report lost and limited lines before the next line. */
 static void say_unwritten(enum log_event event, unsigned int n_limited)
 {
 	unsigned int lost = atomic_exchange_explicit(&n_lost, 0, memory_order_relaxed);

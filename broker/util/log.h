@@ -4,15 +4,17 @@
  * The log
  *
  * One line per event, of a kind that has a stable name and identifier (util/log-events.h). Under
- * systemd a line becomes an entry of the journal, with the kind and what the line is about in
- * fields of their own; else it goes to standard error, prefixed with the level in the form that
- * the journal understands ("<3>") where that is not a terminal. Whoever stops an error logs it,
- * once; library-like rooms log at debug level only; the hot path never logs.
+ * systemd a line becomes an entry of the journal, with the kind and the line's subject in separate
+ * fields. Otherwise it is written to standard error; unless that is a terminal, the line is
+ * prefixed with the level in the form that the journal understands ("<3>"). The function that
+ * handles an error logs it, once. Library-like rooms log at debug level only; the hot path never
+ * logs.
  *
- * Any thread may call, and none ever waits: what the journal or standard error cannot take at once
- * is lost and counted, and the next line that is taken says so. Of one kind 100 lines are written
- * in ten seconds (LOG_DETAIL: all); the rest is counted likewise. Bytes that could steer a terminal
- * or are no UTF-8 are replaced: the text may hold names that a client chose.
+ * Any thread may call, and no call ever waits: a line that the journal or standard error cannot
+ * take at once is lost and counted, and the next line that is taken reports the count. At most 100
+ * lines of one kind are written in ten seconds (LOG_DETAIL: all); the rest is counted likewise.
+ * Bytes that could steer a terminal or are not UTF-8 are replaced: the text may hold names that a
+ * client chose.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -27,12 +29,12 @@ enum log_level {
 	LOG_LEVEL_DEBUG = 7,
 };
 
-/* What a line is about, as far as it is known; see LOG_OF(). */
+/* Subject of a line, as far as it is known; see LOG_OF(). */
 struct log_about {
 	const char *tenant; /* NULL: none */
 	const char *plan;
 	uint32_t session; /* 0: none */
-	pid_t pid;        /* of the client; 0: neither this nor uid is known */
+	pid_t pid;        /* process of the client; 0: pid and uid are unknown */
 	uid_t uid;
 	bool has_device;
 	uint32_t device;
@@ -40,41 +42,39 @@ struct log_about {
 #define LOG_OF(...)      (&(const struct log_about){__VA_ARGS__})
 #define LOG_OF_DEVICE(n) LOG_OF(.has_device = true, .device = (n))
 
-/* Where the journal takes entries. */
+/* Socket on which the journal accepts entries. */
 #define LOG_JOURNAL_PATH "/run/systemd/journal/socket"
 
-/* Lines above @level are dropped. The default is LOG_LEVEL_INFO. */
+/* Set the level; lines above @level are dropped. The default is LOG_LEVEL_INFO. */
 void log_set_level(enum log_level level);
 enum log_level log_get_level(void);
 
 /*
- * Writes to the journal at @path from now on if standard error is connected to a journal
- * ($JOURNAL_STREAM); before there is a second thread. Return: does it?
+ * Write to the journal at @path from now on, if standard error is connected to a journal
+ * ($JOURNAL_STREAM). Call before there is a second thread.
+ * Return: true if lines go to the journal.
  */
 bool log_open_journal(const char *path);
 
-/*
- * Makes a line what the log would make of it: each byte that could steer a terminal, or is no
- * UTF-8, becomes '?'.
- */
+/* Replace with '?' each byte that could steer a terminal, or is not UTF-8, as the log does. */
 void log_clean(char *text);
 
-/* @about may be NULL. */
+/* Log a line; @about may be NULL. */
 void log_line(enum log_level level, enum log_event event, const struct log_about *about,
 	      const char *format, ...) __attribute__((format(printf, 4, 5)));
 
 /*
- * For lines that clients can cause as often as they like: of one place, or one reason, one a
- * second. Zeroed at first; of one thread.
+ * Limit for lines that clients can cause at will: one line per second from one place, or for one
+ * reason. Initially zeroed; one thread at a time.
  */
 struct log_limit {
 	uint64_t logged_ns;
-	uint64_t n_unlogged; /* since then */
+	uint64_t n_unlogged; /* lines not written since logged_ns */
 };
 
 /*
- * May the line be written now, at @now_ns (clock_now_ns())? Counts it as unlogged if not.
- * Return: true, and *ret_n_unlogged lines before it were not.
+ * Return true if the line may be written at @now_ns (clock_now_ns()); *ret_n_unlogged is then the
+ * number of unwritten lines before it. Otherwise count the line as unwritten.
  */
 bool log_limit_pass(struct log_limit *limit, uint64_t now_ns, uint64_t *ret_n_unlogged);
 

@@ -1,8 +1,7 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Numbers: the smaller and the larger of two, sums and differences that stop at the ends of their
- * type, the growth of counters, and a hash
+ * Numbers: minimum and maximum, saturating sums and differences, the growth of counters, and a hash
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -27,7 +26,7 @@ static inline size_t min_size(size_t a, size_t b)
 	return a < b ? a : b;
 }
 
-/* Return: the sum; UINT64_MAX if it is larger. */
+/* Return the sum; UINT64_MAX if it is larger. */
 static inline uint64_t saturating_add(uint64_t a, uint64_t b)
 {
 	uint64_t sum;
@@ -35,19 +34,19 @@ static inline uint64_t saturating_add(uint64_t a, uint64_t b)
 	return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
 }
 
-/* Return: the difference; 0 if it is negative. */
+/* Return the difference; 0 if it is negative. */
 static inline uint64_t saturating_sub(uint64_t a, uint64_t b)
 {
 	return a > b ? a - b : 0;
 }
 
-/* The growth of a counter; one that is less than @before has begun anew, from 0. */
+/* Return the growth of a counter; a counter below @before has restarted from 0. */
 static inline uint64_t counter_growth(uint64_t now, uint64_t before)
 {
 	return now >= before ? now - before : now;
 }
 
-/* The finalizer of MurmurHash3: every bit of the input changes half of the output. */
+/* Mix bits with the finalizer of MurmurHash3: every input bit changes half of the output. */
 static inline uint64_t mix_u64(uint64_t hash)
 {
 	hash ^= hash >> 33;
@@ -57,7 +56,7 @@ static inline uint64_t mix_u64(uint64_t hash)
 	return hash ^ hash >> 33;
 }
 
-/* For "%llu", whatever uint64_t is an alias of. */
+/* Convert for "%llu", whatever type uint64_t is. */
 static inline unsigned long long ull(uint64_t value)
 {
 	return value;

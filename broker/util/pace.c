@@ -2,11 +2,12 @@
 /*
  * Waking a sleeper only if it would oversleep
  *
- * The reactor changes the pace whenever a task comes or the last one has gone, thousands of times a
- * second. A system call each time would be too much, so the sleeper says by which pace it sleeps
- * and is woken only if the new one is faster. Then it reckons anew and sleeps the rest, so that
- * there is one wake per sample at most. The fences pair with each other: either the setter sees
- * what the sleeper was granted, or the sleeper sees the new pace before it sleeps.
+ * The reactor changes the pace whenever a task is admitted or the last task has completed,
+ * thousands of times a second. A system call each time would be too expensive. So the sleeper
+ * publishes the pace it sleeps by, and is woken only if the new pace is faster. Then it recomputes
+ * its timeout and sleeps for the rest, so that there is at most one wake per sample. The fences
+ * pair with each other: either the setter sees the granted pace, or the sleeper sees the new pace
+ * before it sleeps.
  */
 #include "util/pace.h"
 
@@ -38,7 +39,7 @@ void pace_interrupt(struct pace *pace)
 {
 	const uint64_t one = 1;
 
-	/* The counter cannot be full, and if it were, it would be readable. */
+	/* The eventfd's counter cannot be full; a full counter would be readable anyway. */
 	while (write(pace->fd, &one, sizeof(one)) < 0 && errno == EINTR)
 		;
 }
@@ -78,14 +79,14 @@ void pace_sleep(struct pace *pace, uint32_t granted, uint64_t ns)
 	if (pace_get(pace) <= granted)
 		ppoll(&pollfd, 1, ns == UINT64_MAX ? NULL : &timeout, NULL);
 	atomic_store_explicit(&pace->granted, pace->fastest, memory_order_relaxed);
-	/* If somebody is yet to write, one sleep too short follows. */
+	/* If the setter has yet to write, one sleep will be too short. */
 	while (read(pace->fd, &count, sizeof(count)) < 0 && errno == EINTR)
 		;
 }
 
 bool suspend_step(struct suspend *suspend, uint64_t before_ns, uint64_t boot_ns, uint64_t after_ns)
 {
-	/* The difference lies between these two, however long the reading was interrupted. */
+	/* The difference lies between these two, however long the readings were interrupted. */
 	int64_t least_ns = (int64_t)(boot_ns - after_ns), most_ns = (int64_t)(boot_ns - before_ns);
 	bool was_suspended = suspend->has_looked && least_ns > suspend->most_ns;
 

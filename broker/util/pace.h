@@ -1,48 +1,55 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
-/*
- * Sleeping by a pace that another thread sets, and what a clock says of a suspended machine
- */
+/* Sleeping at a pace that another thread sets, and detecting a suspended machine */
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 /*
- * The pace, set by one thread for another that sleeps by it: numbers, the slowest is 0.
+ * A pace, which one thread sets for another that sleeps by it. Paces are numbers; 0 is the slowest.
  */
 struct pace {
 	_Atomic uint32_t wanted;
-	_Atomic uint32_t granted; /* what the sleeper has reckoned with; the fastest: it is awake */
+	_Atomic uint32_t granted; /* pace the sleeper sleeps by; fastest: it is awake */
 	uint32_t fastest;
 	int fd; /* an eventfd; owned */
 };
 
-/* Wanted is the slowest at first. Return: 0 or -errno. */
+/*
+ * Initialize; wanted is 0, the slowest.
+ * Return: 0 or -errno.
+ */
 int pace_init(struct pace *pace, uint32_t fastest);
 void pace_deinit(struct pace *pace);
 
-/* The setter; never blocks. Return: was the sleeper woken? */
+/*
+ * Set the pace. Setter thread; never blocks.
+ * Return: true if the sleeper was woken.
+ */
 bool pace_set(struct pace *pace, uint32_t wanted);
-/* Any thread: ends the sleep, whatever the pace. */
+/* End the sleep, whatever the pace. Any thread. */
 void pace_interrupt(struct pace *pace);
 
-/* The sleeper. */
+/* Return the wanted pace. Sleeper thread. */
 uint32_t pace_get(const struct pace *pace);
-/* Sleeps for @ns, UINT64_MAX: without end, or until the pace is faster than @granted. */
+/*
+ * Sleep for @ns (UINT64_MAX: no limit), or until the pace is faster than @granted. Sleeper thread.
+ */
 void pace_sleep(struct pace *pace, uint32_t granted, uint64_t ns);
 
 /*
- * CLOCK_BOOTTIME goes on while the machine is suspended and CLOCK_MONOTONIC does not.
+ * Detection of suspends: CLOCK_BOOTTIME advances while the machine is suspended, CLOCK_MONOTONIC
+ * does not.
  */
 struct suspend {
-	int64_t most_ns; /* the difference at the last look, at most */
+	int64_t most_ns; /* upper bound of the clocks' difference at the last look */
 	bool has_looked;
 };
 
 /*
- * @boot_ns was read after @before_ns and before @after_ns, which are of CLOCK_MONOTONIC. Return:
- * has the machine been suspended since the last call?
+ * Compare @boot_ns, read between @before_ns and @after_ns of CLOCK_MONOTONIC, with the last call's.
+ * Return: true if the machine has been suspended since the last call.
  */
 bool suspend_step(struct suspend *suspend, uint64_t before_ns, uint64_t boot_ns, uint64_t after_ns);
-/* The same, reading the clocks. */
+/* Read the clocks and call suspend_step(). */
 bool suspend_look(struct suspend *suspend);

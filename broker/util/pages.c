@@ -2,9 +2,9 @@
 /*
  * Mappings by slices
  *
- * MADV_POPULATE_* came with Linux 5.14. Before that, locking a range and unlocking it again would
- * need a privilege, and touching a page may raise SIGBUS; MADV_WILLNEED on shared memory reads only
- * what was swapped out. So those kernels fault in later what is touched.
+ * MADV_POPULATE_* needs Linux 5.14. On earlier kernels, locking and unlocking a range would need a
+ * privilege, touching a page may raise SIGBUS, and MADV_WILLNEED on shared memory reads only
+ * swapped-out pages. So on those kernels pages are faulted in when they are touched.
  */
 #include "util/pages.h"
 
@@ -40,7 +40,7 @@ void pages_unmap(void *base, size_t bytes)
 {
 	size_t slice;
 
-	/* From the end: what is left stays one mapping. */
+	/* From the end, so that the rest stays one mapping. */
 	while (base && bytes > 0) {
 		slice = bytes % PAGES_SLICE_BYTES ? bytes % PAGES_SLICE_BYTES : PAGES_SLICE_BYTES;
 		bytes -= slice;

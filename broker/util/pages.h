@@ -3,9 +3,9 @@
 /*
  * Large mappings, a slice at a time
  *
- * Faulting in or unmapping gigabytes in one system call holds the address space's lock for as long
- * as that takes, and every other thread that maps something, or faults for the first time, waits
- * for it. These functions hold it for one slice at most. Any thread.
+ * Faulting in or unmapping gigabytes in one system call holds the address space's lock for its
+ * whole duration. Every other thread that maps memory, or faults for the first time, waits for the
+ * lock. These functions hold it for one slice at most. Any thread.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,10 +13,10 @@
 enum { PAGES_SLICE_BYTES = 2 << 20 };
 
 /*
- * Faults in @bytes at @base, all of them pages of one mapping: for writing if @for_writing. Pages
- * that cannot be had are left out, as MAP_POPULATE does; a fault there says so later.
+ * Fault in @bytes at @base, all of them pages of one mapping: for writing if @for_writing. Pages
+ * that cannot be had are skipped, as with MAP_POPULATE; a later fault there raises the error.
  */
 void pages_populate(void *base, size_t bytes, bool for_writing);
 
-/* Unmaps @bytes at @base. NULL is fine. */
+/* Unmap @bytes at @base, which may be NULL. */
 void pages_unmap(void *base, size_t bytes);

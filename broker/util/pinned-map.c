@@ -40,7 +40,7 @@ int pinned_map_open(const char *path, bool writes, uint32_t key_bytes, uint32_t 
 	if (fd < 0)
 		return fd;
 	ask.info.bpf_fd = (uint32_t)fd;
-	/* Of another kind of object the same bytes mean something else. */
+	/* For another kind of object the same bytes mean something else. */
 	if (call(BPF_OBJ_GET_INFO_BY_FD, &ask) || ask.info.info_len < sizeof(uint32_t) * 5 ||
 	    info.key_size != key_bytes || info.value_size != value_bytes) {
 		close(fd);

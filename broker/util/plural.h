@@ -7,7 +7,7 @@
  */
 #include <stdint.h>
 
-/* What the noun after @n ends with. */
+/* Return the suffix of the noun after @n. */
 static inline const char *plural(uint64_t n)
 {
 	return n == 1 ? "" : "s";

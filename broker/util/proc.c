@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * See proc.h. Lines and words are views of the text: nothing is written to it, and a line
- * that is not as it should be is passed over, since kernels add to these files.
+ * Parsing /proc: see proc.h. Lines and words are views of the text: the text is never written, and
+ * a malformed line is skipped, since kernels add to these files.
  */
 #include "util/proc.h"
 
@@ -25,7 +25,10 @@ static size_t length(struct view view)
 	return (size_t)(view.end - view.at);
 }
 
-/* Takes what comes before @separator off @rest, and the separator. Return: false at the end. */
+/*
+ * Take the text before @separator, and the separator, off @rest.
+ * Return: false at the end.
+ */
 static bool take(struct view *rest, char separator, struct view *ret)
 {
 	const char *found;
@@ -39,7 +42,10 @@ static bool take(struct view *rest, char separator, struct view *ret)
 	return true;
 }
 
-/* The same for words with any number of blanks in between. */
+/*
+ * Take a word, with any number of blanks before it, off @rest.
+ * Return: false at the end.
+ */
 static bool take_word(struct view *rest, struct view *ret)
 {
 	while (rest->at < rest->end && (*rest->at == ' ' || *rest->at == '\t'))
@@ -62,7 +68,7 @@ static bool skip(struct view *view, const char *prefix)
 	return true;
 }
 
-/* A whole view that is one unsigned decimal number. */
+/* Parse a whole view as one unsigned decimal number. */
 static bool to_number(struct view view, uint64_t *ret)
 {
 	uint64_t value = 0;
@@ -113,7 +119,7 @@ bool proc_parse_task(const char *text, size_t bytes, struct proc_task *ret)
 	const char *name, *name_end;
 	uint64_t start_ticks;
 
-	/* The name may hold anything, parentheses too; what follows it does not. */
+	/* The name may hold anything, parentheses too; the fields after it do not. */
 	name = memchr(text, '(', bytes);
 	name_end = memrchr(text, ')', bytes);
 	if (!name || !name_end || name_end < name)
@@ -147,7 +153,7 @@ bool proc_parse_pressure(const char *text, size_t bytes, uint64_t *ret_ns)
 	return false;
 }
 
-/* Adds the figures of one processor's line, without its name. */
+/* Add the figures of one processor's line, without its name. */
 static bool add_processor(struct view line, struct proc_stat *stat, uint64_t tick_ns)
 {
 	/* user, nice, system, idle, iowait, irq, softirq, steal; guests are in user and nice. */
@@ -176,7 +182,7 @@ bool proc_parse_stat(const char *text, size_t bytes, const uint64_t mask[static 
 	struct view rest = {text, text + bytes}, line, name;
 	uint64_t number;
 
-	/* Those lines come first. */
+	/* The processors' lines come first. */
 	while (take(&rest, '\n', &line) && skip(&line, "cpu")) {
 		if (!take(&line, ' ', &name) || length(name) == 0)
 			continue;
@@ -194,7 +200,7 @@ bool proc_parse_stat(const char *text, size_t bytes, const uint64_t mask[static 
 	return true;
 }
 
-/* Is @name one of those in @list, separated by commas? */
+/* Return true if @name is in @list, which is separated by commas. */
 static bool is_listed(struct view list, const char *name)
 {
 	struct view one;
@@ -253,7 +259,7 @@ bool proc_parse_mounts(const char *text, size_t bytes, const char *controller, c
 		if (!take_word(&line, &device) || !take_word(&line, &folder) ||
 		    !take_word(&line, &type) || !take_word(&line, &options))
 			continue;
-		/* A backslash is part of an escape: nobody mounts cgroups at such a place. */
+		/* A backslash is part of an escape; cgroups are not mounted at such paths. */
 		if (*folder.at != '/' || memchr(folder.at, '\\', length(folder)))
 			continue;
 		if (controller ? is_equal(type, "cgroup") && is_listed(options, controller)

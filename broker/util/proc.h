@@ -1,11 +1,11 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * What /proc and cgroups say of processors and of who waits for them
+ * Processor use and waits, from /proc and cgroups
  *
- * Parsers of texts of the kernel's, in parts of which others have a say: names of threads and
- * cgroups. Each takes @bytes of @text, which need no NUL at their end, and returns false, leaving
- * *ret untouched, if what it looks for is not there or is no number.
+ * These functions parse texts of the kernel, parts of which are chosen by users: names of threads
+ * and cgroups. Each takes @bytes of @text, which need no NUL at their end. It returns false,
+ * leaving *ret untouched, if the figure is missing or is no number.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 enum {
 	PROC_MAX_PROCESSORS = 1024,
 	PROC_MASK_WORDS = PROC_MAX_PROCESSORS / 64,
-	PROC_TEXT_BYTES = 65536, /* of any of these files that is read */
+	PROC_TEXT_BYTES = 65536, /* buffer for any of these files */
 	PROC_NAME_BYTES = 16,
 };
 
@@ -30,14 +30,15 @@ bool proc_parse_involuntary(const char *text, size_t bytes, uint64_t *ret);
 /* stat of a task. */
 struct proc_task {
 	char name[PROC_NAME_BYTES];
-	uint64_t start_ticks; /* after the machine's start; with its number, what it is known by */
+	/* since the machine's start; with its number it identifies the task */
+	uint64_t start_ticks;
 };
 bool proc_parse_task(const char *text, size_t bytes, struct proc_task *ret);
 
 /* "some" of a pressure file. */
 bool proc_parse_pressure(const char *text, size_t bytes, uint64_t *ret_ns);
 
-/* /proc/stat: all processors in @mask together. Those that are not listed are not counted. */
+/* /proc/stat: the sum over the processors in @mask. Processors without a line are not counted. */
 struct proc_stat {
 	uint64_t idle_ns, busy_ns, steal_ns;
 	uint32_t n_processors;
@@ -46,25 +47,25 @@ bool proc_parse_stat(const char *text, size_t bytes, const uint64_t mask[static 
 		     uint64_t tick_ns, struct proc_stat *ret);
 
 /*
- * A task's cgroup: the path in the unified hierarchy if @controller is NULL, else where the first
- * version's hierarchy with that controller has it.
+ * A task's cgroup: the path in the unified hierarchy if @controller is NULL, otherwise in the
+ * version 1 hierarchy with that controller.
  */
 bool proc_parse_cgroup(const char *text, size_t bytes, const char *controller, char *ret,
 		       size_t ret_bytes);
 
-/* cpu.stat of a cgroup: time in which its quota held it back, of either version. */
+/* cpu.stat of a cgroup, of either version: time in which its quota throttled it. */
 bool proc_parse_throttled(const char *text, size_t bytes, uint64_t *ret_ns);
 
 /*
- * /proc/self/mounts: where the first "cgroup2" is mounted, or, if @controller is not NULL, the
- * "cgroup" with it.
+ * /proc/self/mounts: the mount point of the first "cgroup2" or, if @controller is not NULL, of the
+ * "cgroup" with that controller.
  */
 bool proc_parse_mounts(const char *text, size_t bytes, const char *controller, char *ret,
 		       size_t ret_bytes);
 
 /*
- * Reads from the start. Return: bytes in @ret; 0: there is nothing, or it cannot be read. With an
- * end of NUL, which does not count.
+ * Read a file from its start, and add a NUL, which does not count.
+ * Return: bytes in @ret; 0: the file is empty, or cannot be read.
  */
 size_t proc_read_fd(int fd, char *ret, size_t bytes);
 size_t proc_read(char *ret, size_t bytes, const char *format, ...)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Sentences about files. Room is made for each by itself: there are never many. */
+/* Sentences about files. Each is allocated separately: there are never many. */
 #include "util/sentences.h"
 
 #include <errno.h>

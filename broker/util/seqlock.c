@@ -2,13 +2,14 @@
 /*
  * A sequence lock of two copies
  *
- * With one copy, a reader would have to wait while the writer is half way, and the writer may have
- * been pre-empted there; the reader can be the reactor. So the writer fills the copy that nobody is
- * directed to and then moves the sequence. A reader is disturbed only if a whole new reading was
- * published meanwhile and another begun, which it sees by the sequence having moved; samples are
- * milliseconds apart, so it practically never has to repeat.
+ * With one copy, a reader would have to wait during a write, and the writer may be preempted in it;
+ * the reader can be the reactor. So the writer fills the copy that the sequence does not point to
+ * and then moves the sequence. A reader must retry only if a whole new sample was published during
+ * the read and another was begun; the moved sequence shows that. Samples are milliseconds apart, so
+ * retries are very rare.
  *
- * The words are relaxed atomics: reading one while it is written is then defined, and thrown away.
+ * The words are relaxed atomics: reading a word while it is written is then defined, and the value
+ * is discarded.
  */
 #include "util/seqlock.h"
 
@@ -21,7 +22,10 @@ void seqlock_write(_Atomic uint32_t *sequence, _Atomic uint64_t *words, size_t n
 	_Atomic uint64_t *copy = words + (next & 1) * n_words;
 	uint64_t word;
 
-	/* Who sees a word of this copy sees the sequence of the one before, too: see there. */
+	/*
+	 * A reader that sees a word of this copy also sees the previous sequence: see
+	 * seqlock_read().
+	 */
 	atomic_thread_fence(memory_order_release);
 	for (size_t i = 0; i < n_words; i++) {
 		memcpy(&word, (const char *)data + i * sizeof(word), sizeof(word));

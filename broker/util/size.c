@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Reading sizes. Fractions are allowed with a unit, and rounded down to whole bytes. */
+/* Parsing sizes. Fractions are allowed with a unit, and rounded down to whole bytes. */
 #include "util/size.h"
 
 #include <ctype.h>
@@ -20,7 +20,7 @@ bool size_parse(const char *text, uint64_t *ret_bytes)
 	long double value;
 	char *end;
 
-	/* strtold() also takes signs, spaces, "inf", "nan" and hexadecimal. */
+	/* strtold() would also accept signs, spaces, "inf", "nan" and hexadecimal. */
 	if (!isdigit((unsigned char)text[0]) || (text[0] == '0' && tolower(text[1]) == 'x'))
 		return false;
 	value = strtold(text, &end);

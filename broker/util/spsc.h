@@ -3,8 +3,9 @@
 /*
  * Single-producer, single-consumer queues of pointers
  *
- * How tasks travel between the reactor and one executor thread. Bounded, allocated once, no locks.
- * Each side keeps a private copy of the other's index and refreshes it only when it has to.
+ * Tasks pass through such queues between the reactor and one executor thread. A queue is bounded,
+ * allocated once, and has no locks. Each side keeps a private copy of the other's index and
+ * refreshes it only when it has to.
  */
 #include <stdalign.h>
 #include <stdatomic.h>
@@ -23,7 +24,10 @@ struct spsc {
 	uint32_t mask;
 };
 
-/* @n_slots is a power of two. Return: false if out of memory. */
+/*
+ * Initialize; @n_slots is a power of two.
+ * Return: false if out of memory.
+ */
 static inline bool spsc_init(struct spsc *queue, uint32_t n_slots)
 {
 	*queue = (struct spsc){.mask = n_slots - 1};
@@ -37,7 +41,10 @@ static inline void spsc_deinit(struct spsc *queue)
 	queue->slots = NULL;
 }
 
-/* Producer. Return: false if full. */
+/*
+ * Push an item. Producer.
+ * Return: false if full.
+ */
 static inline bool spsc_push(struct spsc *queue, void *item)
 {
 	if (queue->tail_private - queue->head_seen > queue->mask) {
@@ -52,15 +59,18 @@ static inline bool spsc_push(struct spsc *queue, void *item)
 	return true;
 }
 
-/* Producer: how many can be pushed at least. */
+/* Return the number of items that can be pushed at least. Producer. */
 static inline uint32_t spsc_room(struct spsc *queue)
 {
-	/* Pairs with the release in spsc_pop(): those slots are free. */
+	/* Pairs with the release in spsc_pop(): the counted slots are free. */
 	queue->head_seen = atomic_load_explicit(&queue->head, memory_order_acquire);
 	return queue->mask + 1 - (queue->tail_private - queue->head_seen);
 }
 
-/* Consumer. Return: the oldest item, NULL if empty. */
+/*
+ * Pop the oldest item. Consumer.
+ * Return: NULL if empty.
+ */
 static inline void *spsc_pop(struct spsc *queue)
 {
 	void *item;
@@ -75,7 +85,7 @@ static inline void *spsc_pop(struct spsc *queue)
 	return item;
 }
 
-/* Consumer: is there nothing to pop? */
+/* Return true if the queue is empty. Consumer. */
 static inline bool spsc_is_empty(struct spsc *queue)
 {
 	return queue->head_private == atomic_load_explicit(&queue->tail, memory_order_acquire);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What stands for a standard stream that is missing. */
+/* Substitutes for missing standard streams. */
 #include "util/streams.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@ void streams_init(void)
 
 		if (fcntl(fd, F_GETFD) >= 0)
 			continue;
-		/* It gets the lowest number that is free: this one. */
+		/* The file gets the lowest free number, which is fd. */
 		made = open("/dev/null", fd == STDOUT_FILENO ? O_RDONLY : O_RDWR);
 		if (made < 0)
 			made = open("/", O_RDONLY | O_DIRECTORY);
@@ -32,7 +32,7 @@ int streams_finish(const char *program, int status)
 	errno = 0;
 	if (fflush(stdout) == 0 && !ferror(stdout))
 		return status;
-	/* What it was that an earlier write met is not known any more. */
+	/* The errno of an earlier write is no longer known. */
 	fprintf(stderr, "%s: cannot write%s%s\n", program, errno ? ": " : " everything",
 		errno ? strerror(errno) : "");
 	return EXIT_FAILURE;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What somebody meant to type
+ * Suggestions for mistyped names
  *
- * The distance is that of optimal string alignment: letters inserted, left out, replaced, and
- * neighbours swapped. A third of the word may be wrong: beyond that a guess annoys more than it
- * helps.
+ * The distance is that of optimal string alignment: inserted, omitted, replaced letters, and
+ * swapped neighbours. At most a third of the word may be wrong: beyond that a guess annoys more
+ * than it helps.
  */
 #include "util/suggest.h"
 
@@ -14,11 +14,11 @@
 
 enum { NAME_MAX_BYTES = 40 };
 
-/* Both are shorter than NAME_MAX_BYTES. */
+/* Return the distance; both words are shorter than NAME_MAX_BYTES. */
 static unsigned int distance(const char *a, const char *b)
 {
 	const unsigned int n = (unsigned int)strlen(a), m = (unsigned int)strlen(b);
-	/* The two rows before, and this one. */
+	/* The current row and the two before it. */
 	unsigned int rows[3][NAME_MAX_BYTES + 1];
 
 	for (unsigned int i = 0; i <= n; i++) {

@@ -1,13 +1,14 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * What somebody meant to type
+ * Suggestions for mistyped names
  *
- * A name that is not known is answered with the one that it most resembles, if it resembles any.
+ * An unknown name is answered with the most similar known name, if one is similar.
  */
 
 /*
- * The one of @names, which NULL ends, that is nearest to @word: it begins with it and no other one
- * does, or few letters are wrong, missing, too many or swapped. Return: NULL if none is near.
+ * Return the name of @names (which ends with NULL) nearest to @word. A name is near if it is the
+ * only one that begins with @word, or if few letters are wrong, missing, added or swapped.
+ * Return: NULL if none is near.
  */
 const char *suggest(const char *word, const char *const *names);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a service manager and a service say to each other: environment, datagrams, descriptors. */
+/* The service manager's environment, datagrams and descriptors. */
 #include "util/systemd.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@ int notifier_init(struct notifier *ret)
 	*ret = NOTIFIER_INIT;
 	if (n == 0)
 		return 0;
-	/* "@" stands for the NUL of the abstract name space. */
+	/* "@" stands for the NUL of the abstract namespace. */
 	if ((path[0] != '/' && path[0] != '@') || n < 2 || n >= sizeof(ret->address.sun_path)) {
 		r = SYSTEMD_E_ADDRESS;
 	} else {
@@ -49,11 +49,14 @@ int notifier_send(const struct notifier *notifier, const char *text)
 	if (sendto(notifier->fd, text, strlen(text), MSG_DONTWAIT | MSG_NOSIGNAL,
 		   (const struct sockaddr *)&notifier->address, notifier->address_bytes) >= 0)
 		return 0;
-	/* There may be no manager any more: nothing is lost by it. */
+	/* The manager may be gone: nothing is lost. */
 	return errno == EAGAIN || errno == ENOBUFS ? SYSTEMD_E_BUSY : -errno;
 }
 
-/* Return: is it there, and a number and nothing else? */
+/*
+ * Read a variable of the environment as a number.
+ * Return: false if it is absent or is not exactly a number.
+ */
 static bool read_number(const char *name, uint64_t *ret)
 {
 	const char *text = getenv(name);
@@ -89,7 +92,7 @@ static int prepare_fd(int fd)
 	return 0;
 }
 
-/* The names of @n descriptors, separated by colons; those that are missing are empty. */
+/* Split the names of @n descriptors, separated by colons; missing names are empty. */
 static void split_names(char ret_names[SYSTEMD_MAX_FDS][SYSTEMD_NAME_BYTES], int n)
 {
 	const char *at = getenv("LISTEN_FDNAMES");
@@ -119,7 +122,7 @@ static int take_fds(char ret_names[SYSTEMD_MAX_FDS][SYSTEMD_NAME_BYTES], unsigne
 		return 0;
 	if (!read_number("LISTEN_PID", &pid) || !read_number("LISTEN_FDS", &n))
 		return SYSTEMD_E_MALFORMED;
-	/* They were handed to a process that started this one. */
+	/* They were passed to an ancestor of this process. */
 	if (pid != (uint64_t)getpid())
 		return 0;
 	if (n > SYSTEMD_MAX_FDS)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * See thread.h.
+ * Threads: see thread.h.
  *
- * Kernels before 6.12 take a slice and ignore it; that they report none, where later ones always
- * report one, is how to tell.
+ * Kernels before 6.12 accept a slice and ignore it. They report a slice of 0, while later kernels
+ * always report a slice.
  */
 #include "util/thread.h"
 
@@ -17,19 +17,19 @@
 
 #include "util/error.h"
 
-/* linux/sched.h, which cannot be included together with sched.h. */
+/* From linux/sched.h, which cannot be included together with sched.h. */
 #ifndef SCHED_FLAG_RESET_ON_FORK
 #define SCHED_FLAG_RESET_ON_FORK 0x01
 #endif
 
-/* The kernel's struct sched_attr in its first version, which glibc before 2.41 does not declare. */
+/* The kernel's struct sched_attr, version 1, which glibc before 2.41 does not declare. */
 struct thread_attr {
 	uint32_t bytes;
 	uint32_t policy;
 	uint64_t flags;
 	int32_t nice;
 	uint32_t priority;
-	uint64_t slice_ns; /* of SCHED_DEADLINE another thing */
+	uint64_t slice_ns; /* the runtime if the policy is SCHED_DEADLINE */
 	uint64_t deadline_ns;
 	uint64_t period_ns;
 };
@@ -58,7 +58,6 @@ int thread_start(pthread_t *thread, const char *name, void *(*main)(void *data),
 	return 0;
 }
 
-/* Return: 0; negative errno. */
 static int get_attr(struct thread_attr *ret)
 {
 	*ret = (struct thread_attr){.bytes = sizeof(*ret)};
@@ -66,8 +65,9 @@ static int get_attr(struct thread_attr *ret)
 }
 
 /*
- * Sets what get_attr() has read and the caller has changed. Who starts threads has little to do
- * each time and they have much: what is for the one is not for the others. Return: as get_attr().
+ * Apply attributes that get_attr() has read and the caller has changed. Threads started later do
+ * not inherit them: a thread that starts others does little work at a time, and they do much.
+ * Return: 0; negative errno.
  */
 static int set_attr(struct thread_attr *attr)
 {

@@ -1,46 +1,47 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
-/* Threads: how those beside the reactor begin, and how the scheduler treats one. */
+/* Threads: starting those beside the reactor, and their scheduling. */
 #include <pthread.h>
 #include <stdint.h>
 
-enum { THREAD_NAME_BYTES = 16 }; /* of a thread's name, with the NUL; the kernel's limit */
+enum { THREAD_NAME_BYTES = 16 }; /* bytes of a name, with the NUL; the kernel's limit */
 
 enum {
-	THREAD_E_NO_SLICES =
-		1, /* the kernel's are all alike, or this thread is scheduled otherwise */
+	/* the kernel's slices are fixed, or the thread has another policy */
+	THREAD_E_NO_SLICES = 1,
 };
 
 /*
- * Starts a thread called @name, cut to THREAD_NAME_BYTES, with all signals blocked but those that a
- * fault of its own raises: the former are the reactor's, the latter must reach the handler.
- * Any thread. Return: 0; -EAGAIN, no more threads; other negative errno.
+ * Start a thread called @name, cut to THREAD_NAME_BYTES. All signals are blocked except those that
+ * its own faults raise: the reactor handles the former, and the latter must reach the handler. Any
+ * thread.
+ * Return: 0; -EAGAIN, no more threads; other negative errno.
  */
 int thread_start(pthread_t *thread, const char *name, void *(*main)(void *data), void *data);
 
 /*
- * Asks the scheduler to give the calling thread the processor in slices of @slice_ns, which it cuts
- * to what it allows: 0.1 to 100 ms. A thread with shorter slices than whoever runs does not wait
- * for the end of theirs when it wakes up, and still gets no more than its share: so this needs no
- * privilege. Threads that it starts later do not inherit it.
- * Linux 6.12 or later. Return: 0; THREAD_E_NO_SLICES, nothing was changed; negative errno: -EPERM
- * or -ENOSYS where a container forbids it.
+ * Ask the scheduler to run the calling thread in slices of @slice_ns, which it clamps to 0.1 to 100
+ * ms. When a thread with shorter slices than the running thread wakes up, it does not wait for the
+ * end of that thread's slice. It still gets no more than its share, so this needs no privilege.
+ * Threads that it starts later do not inherit the slice. Linux 6.12 or later.
+ * Return: 0; THREAD_E_NO_SLICES, nothing was changed; negative errno: -EPERM or -ENOSYS if a
+ * container forbids it.
  */
 int thread_set_slice(uint64_t slice_ns);
 
 /*
- * Sets the nice level of the calling thread alone: from -20, whose share of a processor is the
- * largest, to 19. Threads that it starts later begin at 0 if this one is below that.
- * Return: 0, also where the thread is scheduled by another policy, which knows no nice level;
- * -EPERM: neither RLIMIT_NICE nor CAP_SYS_NICE allows a level as low as that, or a container
- * forbids it; other negative errno.
+ * Set the nice level of the calling thread alone: from -20, with the largest share of a processor,
+ * to 19. Threads that it starts later begin at 0 if its level is below 0.
+ * Return: 0, also if the thread has a scheduling policy without nice levels; -EPERM: neither
+ * RLIMIT_NICE nor CAP_SYS_NICE allows a level that low, or a container forbids it; other negative
+ * errno.
  */
 int thread_set_nice(int nice);
 
-/* Return: the nice level of the calling thread; 0 where the kernel does not say. */
+/* Return the nice level of the calling thread; 0 if the kernel does not report it. */
 int thread_nice(void);
 
-/* In a loop that waits for another thread: leaves the processor to its sibling for a moment. */
+/* Yield to the processor's sibling for a moment, in a loop that waits for another thread. */
 static inline void thread_relax(void)
 {
 #if defined(__x86_64__)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* See utf8.h. Overlong forms, surrogates and what is above U+10FFFF are no characters. */
+/* UTF-8: see utf8.h. Overlong forms, surrogates and codes above U+10FFFF are no characters. */
 #include "util/utf8.h"
 
 #include <string.h>
@@ -30,7 +30,7 @@ size_t utf8_decode(const char *text, uint32_t *ret_code)
 
 bool utf8_steers(uint32_t code)
 {
-	/* C0 and C1; line and paragraph ends, directions and their isolates. */
+	/* C0 and C1; line and paragraph separators, directions and their isolates. */
 	return code < 0x20 || (code >= 0x7f && code < 0xa0) || (code >= 0x2028 && code <= 0x202e) ||
 	       (code >= 0x2066 && code <= 0x2069);
 }

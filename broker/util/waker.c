@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* See waker.h. The fences pair with each other: either side sees what the other wrote. */
+/*
+ * Waking the reactor: see waker.h. The fences pair with each other: either side sees the other's
+ * write.
+ */
 #include "util/waker.h"
 
 #include <errno.h>
@@ -31,7 +34,10 @@ void waker_disarm(struct waker *waker)
 {
 	uint64_t count;
 
-	/* Who took the flag writes the eventfd; if it is yet to, one spurious wake follows. */
+	/*
+	 * The thread that took the flag writes the eventfd; if it has yet to, one spurious wake
+	 * follows.
+	 */
 	if (atomic_exchange_explicit(&waker->armed, 0, memory_order_acq_rel) == 0)
 		while (read(waker->fd, &count, sizeof(count)) < 0 && errno == EINTR)
 			;

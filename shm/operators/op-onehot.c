@@ -68,7 +68,7 @@ static int trilu_infer(struct op_call *call)
 		return r;
 	call->params.trilu.k = k < -limit ? -limit : k > limit ? limit : k;
 	call->out_shape[0] = in->shape;
-	/* Which elements of a row are kept depends on its index. */
+	/* The row index determines which of its elements are kept. */
 	call->mixes_rows = in->shape.rank == 2;
 	return 0;
 }

@@ -305,7 +305,7 @@ enum op_sample_padding {
 };
 
 /*
- * How an update changes an element: NONE keeps the last update; the others combine all updates with
+ * Effect of updates on an element: NONE keeps the last update; the others combine all updates with
  * the old value.
  */
 enum op_scatter {
