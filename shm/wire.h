@@ -267,7 +267,7 @@ struct rbk_wire_plan_device {
 	/* bytes that the tenant's limits and reserve allow for the plan now */
 	uint64_t available_bytes;
 	uint64_t resident_bytes; /* its share of the bytes on the device now */
-	uint64_t n_evictions;    /* evictions */
+	uint64_t n_evictions;    /* evictions from the device */
 	uint64_t n_returns;      /* reloads after evictions */
 };
 
@@ -286,7 +286,7 @@ struct rbk_wire_use {
 };
 
 struct rbk_wire_tenant_device {
-	struct rbk_wire_use vram; /* all of these are in bytes */
+	struct rbk_wire_use vram; /* bytes, as all members of this struct */
 	uint64_t vram_reserve;    /* bytes that the tenant is never denied */
 	uint64_t vram_high;       /* bytes above which its plans are evicted first */
 	struct rbk_wire_use gtt;

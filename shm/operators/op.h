@@ -197,8 +197,8 @@ union op_params {
 	} cum_sum;
 	struct {
 		float epsilon;
-		uint8_t axis;    /* Instance-, GroupNormalization: groups of channels */
-		uint32_t groups; /* Instance-, GroupNormalization: of channels */
+		uint8_t axis;    /* Layer-, RMSNormalization: first normalised dimension */
+		uint32_t groups; /* Instance-, GroupNormalization: groups of channels */
 	} norm;
 	struct {
 		uint8_t axis;
