@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * See cgroup-name.h. The kernel opens a cgroup by its number for who may pass by permissions of
- * folders (CAP_DAC_READ_SEARCH). For others the tree is searched for a folder with that inode
- * number, of bounded size and not often.
+ * Names of cgroups: see cgroup-name.h.
+ *
+ * The kernel opens a cgroup by its number for a process with CAP_DAC_READ_SEARCH. Without it, the
+ * tree is searched for a folder with that inode number; searches are bounded in size and rare.
  */
 #include "contention/cgroup-name.h"
 
@@ -23,7 +24,7 @@
 
 enum {
 	N_CACHED = 64,
-	MAX_FOLDERS = 4096, /* that one search looks at */
+	MAX_FOLDERS = 4096, /* folders per search */
 	MAX_DEPTH = 24,
 	SEARCH_PATH_BYTES = 4096,
 	HANDLE_KERNFS = 0xfe, /* FILEID_KERNFS of the kernel: eight bytes, the number */
@@ -33,15 +34,15 @@ static const uint64_t search_again_ns = 1000000000u;
 
 struct cached {
 	uint64_t id;   /* 0: free */
-	uint64_t used; /* when, by count */
+	uint64_t used; /* count at the last use */
 	bool is_gone;
 	char path[RUN_QUEUE_PATH_BYTES];
 };
 
 struct cgroup_names {
 	const char *root;
-	int fd;           /* of the root; -1: there is none */
-	bool has_numbers; /* it is a hierarchy, whose folders can be opened by number */
+	int fd;           /* root folder; -1: there is none */
+	bool has_numbers; /* a hierarchy whose folders can be opened by number */
 	uint64_t n_used, next_search_ns;
 	uint32_t folders_left;
 	struct cached cached[N_CACHED];
@@ -70,7 +71,7 @@ struct cgroup_names *cgroup_names_free(struct cgroup_names *names)
 	return NULL;
 }
 
-/* What is told of a path, which begins with '/'. */
+/* Cut a path, which begins with '/', for display. */
 static void shorten(const char *path, char ret[static RUN_QUEUE_PATH_BYTES])
 {
 	const char dots[] = "...";
@@ -86,7 +87,7 @@ static void shorten(const char *path, char ret[static RUN_QUEUE_PATH_BYTES])
 	copy_printable(path + bytes - room, room, ret + sizeof(dots) - 1, room + 1);
 }
 
-/* Return: 0; -ENOENT, there is none of that number; other negative errno: not known. */
+/* Return: 0; -ENOENT, there is none of that number; other negative errno: unknown. */
 static int open_by_id(const struct cgroup_names *names, uint64_t id,
 		      char ret[static RUN_QUEUE_PATH_BYTES])
 {
@@ -108,7 +109,7 @@ static int open_by_id(const struct cgroup_names *names, uint64_t id,
 	if (n <= 0)
 		return -EIO;
 	path[n] = '\0';
-	/* A number of another file system's. */
+	/* The number belongs to another file system. */
 	if (strncmp(path, names->root, root_bytes) != 0 ||
 	    (path[root_bytes] != '/' && path[root_bytes] != '\0'))
 		return -EXDEV;
@@ -116,7 +117,7 @@ static int open_by_id(const struct cgroup_names *names, uint64_t id,
 	return 0;
 }
 
-/* Return: 0; -ENOENT; -E2BIG: the search ended before all was seen. */
+/* Return: 0; -ENOENT; -E2BIG: the search ended before all folders were seen. */
 static int search(struct cgroup_names *names, char *path, size_t bytes, unsigned int depth,
 		  uint64_t id)
 {

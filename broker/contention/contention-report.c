@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What statistics pages say of who waits for a processor
+ * Contention figures for statistics pages
  *
- * Administrators see all that is known. A tenant sees its own figures, and of who ran instead of
- * its processes what /proc would show it: comm and cgroup, but neither process ids nor which other
- * tenant that is. Where /proc is mounted so that it shows nothing of others (hidepid), neither do
- * its pages. That somebody ran instead, and how long, it could measure itself.
+ * Administrators see all figures. A tenant sees its own, and of the tasks that ran instead of its
+ * processes what /proc would show: comm and cgroup, but neither process ids nor the other tenant.
+ * If /proc is mounted so that it hides other users' processes (hidepid), its pages hide them as
+ * well. That another task ran instead, and how long, the tenant could measure itself.
  */
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +16,7 @@
 #include "util/checked.h"
 #include "util/utf8.h"
 
-/* Shown in one update: what there are more of, later. */
+/* Tenants per update; further ones follow in later updates. */
 enum { MAX_TENANTS = 64 };
 
 _Static_assert(RUN_QUEUE_TOP <= RBK_STATS_MAX_CAUSES, "all are shown");
@@ -45,7 +45,7 @@ static void describe_cause(const struct contention *contention, const struct run
 	copy_printable(cause->cgroup, SIZE_MAX, ret->cgroup, sizeof(ret->cgroup));
 	ret->pid = (uint32_t)cause->pid;
 	ret->tenant = contention_tenant(contention, cause->tenant);
-	/* A thread that ran before it was known to be ours counts as nobody's. */
+	/* A thread that ran before it was known as ours has no owner. */
 	ret->flags = cause->is_own || cause->pid == getpid() ? RBK_STATS_CAUSE_BROKER : 0;
 	ret->wait_ns = cause->wait_ns;
 	ret->n_preemptions = cause->n_preemptions;
@@ -74,7 +74,7 @@ static void describe_delay(const struct contention *contention,
 		describe_cause(contention, &report->causes[i], &ret->causes[ret->n_causes++]);
 }
 
-/* What of @delay tenant @number may know. */
+/* Remove from @delay what tenant @number may not know. */
 static void redact(const struct contention *contention, uint32_t number,
 		   struct rbk_stats_delay *delay)
 {
@@ -176,7 +176,7 @@ void contention_publish(const struct contention *contention, struct stats *stats
 
 	publish_status(contention, stats);
 	publish_threads(contention, stats);
-	/* Their other figures come in the same order, see stats_tenant_last(). */
+	/* Their other figures are updated in the same order, see stats_tenant_last(). */
 	for (struct stats_tenant *tenant = stats_first_tenant(stats);
 	     tenant && n_told < MAX_TENANTS; tenant = stats_next_tenant(stats, tenant), n_told++)
 		publish_tenant(contention, tenant);

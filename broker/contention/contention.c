@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is done about a CPU that others keep busy
+ * Reacting to CPU contention caused by other processes
  *
- * A timer looks every 10 ms from when the dispatcher has work until it has none. While the CPU is
- * contended it goes on for a moment after that, so that requests that come one by one are not each
- * the first; then, and for all that was not seen, the verdict stays what it was until there is work
- * again. Who waits for nothing needs no verdict, and a broker without work must not wake up.
+ * A timer looks every 10 ms from when the dispatcher gets work until it has none. While the CPU is
+ * contended the timer continues for a moment after that, so that requests that come one by one are
+ * not each judged anew. After that, the verdict stays unchanged until there is work again. A broker
+ * without work needs no verdict, and must not wake up.
  *
- * What part of it a tenant causes is what its processes made the broker's threads wait, as a part
- * of all that these waited, over about the last 200 ms in which they did wait. Both sums fade
- * alike: while work goes elsewhere and nothing waits, the share stays.
+ * A tenant's share of the contention is the time that its processes made the broker's threads wait,
+ * divided by all that these waited, over about the last 200 ms in which they did wait. Both sums
+ * decay alike: while work is placed elsewhere and no thread waits, the share stays.
  *
- * The log has a line when contention begins and one when it ends, but no more than a pair in ten
- * seconds: those of others are counted, and the next line says how many there were. It begins, for
- * the log, once it has lasted a quarter of a second: until then nobody knows whose doing it is, and
- * what is over before is not worth a line. Who collects that waits for a processor, too, so that
- * the line is put off for up to five seconds where the source tells and has not told yet.
+ * The log has a line at the beginning and one at the end of contention, but at most one such pair
+ * in ten seconds: further ones are counted, and the next line reports the count. For the log,
+ * contention begins once it has lasted a quarter of a second: before that its cause is unknown, and
+ * a shorter one is not worth a line. The thread that collects causes waits for a processor, too. So
+ * the line is delayed by up to five seconds if the source reports causes and has not reported one
+ * yet.
  */
 #include "contention/contention.h"
 
@@ -41,20 +42,25 @@
 #include "util/plural.h"
 
 static const uint64_t look_ns = 10000000;
-/* After the last work, while it is contended; for that long, and then so slowly, if anybody looks.
+/*
+ * Look period after the last work during contention: linger_ns at look_ns, then linger_look_ns if a
+ * client reads statistics.
  */
 static const uint64_t linger_ns = 100000000;
 static const uint64_t linger_look_ns = 100000000;
-/* A verdict that is older was about another time. */
+/* Older verdicts no longer apply. */
 static const uint64_t stale_ns = 10000000000;
-/* Of who begins to look at statistics, so that the second update shows what the first asked for. */
+/*
+ * Time of hurried reports for a new reader of statistics, so that the second update shows what the
+ * first requested.
+ */
 static const uint64_t fresh_ns = 1000000000;
 static const uint64_t fade_ns = 200000000;
 static const uint64_t say_after_ns = 250000000;
 static const uint64_t say_anyway_ns = 5000000000;
 static const uint64_t say_again_ns = 10000000000;
 
-/* Of paths: they are kept, and a copy of them here, for each session. */
+/* Longest path: each session has a copy here and one in the observer. */
 static const size_t max_cgroup_bytes = (SERVER_OBSERVED_BYTES - 256) / 2;
 
 /* A tenant that has sessions. */
@@ -64,50 +70,50 @@ struct watched_tenant {
 	uint16_t slot; /* RUN_QUEUE_NO_TENANT */
 	uint32_t n_sessions;
 	uint64_t caused_ns; /* as of the last look */
-	double faded_ns;    /* what it caused lately */
-	float share;        /* as the dispatcher knows it */
+	double faded_ns;    /* time that it caused lately, decayed */
+	float share;        /* last share passed to the dispatcher */
 };
 
 /* A session's process. */
 struct watched_session {
 	struct watched_tenant *tenant;
-	pid_t pid;    /* 0: it is not watched */
-	char *cgroup; /* NULL: none is watched for it */
+	pid_t pid;    /* 0: not watched */
+	char *cgroup; /* NULL: no cgroup is watched for it */
 };
 
-/* What the log knows of the contention that there is. */
+/* State of the log for the current contention. */
 enum said { SAID_NOTHING, SAID_LATER, SAID_BEGIN };
 
 struct contention {
 	struct contention_options options;
 	struct dispatch *dispatch;
 	struct loop_timer *timer;
-	struct loop_timer *fresh_timer; /* reports are hurried until then */
+	struct loop_timer *fresh_timer; /* until it expires, reports are hurried */
 	struct list_node tenants;
-	char *own_cgroup; /* NULL: not known */
+	char *own_cgroup; /* NULL: unknown */
 	bool is_off;      /* there is no source, and never was */
 	bool hides_others;
 	bool is_armed;
 	bool is_watched, is_fresh;
 	enum run_queue_source source;  /* as of the last look */
-	uint64_t looked_ns, worked_ns; /* the last time */
-	bool is_needed; /* nobody else could do what the CPU did since the judge was told */
+	uint64_t looked_ns, worked_ns; /* times of the last look and of the last work */
+	bool is_needed; /* the CPU did work since the last sample that no other device could do */
 
 	struct run_queue_totals totals; /* as of the last look */
 	double faded_wait_ns;
 	struct place_contention judge;
 	struct place_contention_verdict verdict;
 
-	/* What was done about it. */
+	/* Actions in force. */
 	float factor;
 	uint32_t n_workers;
 	bool is_told;
 
 	uint64_t n_began, began_at_ns, contended_ns;
-	uint64_t began_ns; /* the last time, as clock_now_ns() */
+	uint64_t began_ns; /* last beginning, as clock_now_ns() */
 	enum said said;
-	uint64_t said_ns;  /* that one began, the last time; 0: never */
-	uint64_t n_unsaid; /* times since then */
+	uint64_t said_ns;  /* last logged beginning; 0: never */
+	uint64_t n_unsaid; /* beginnings since then */
 };
 
 static uint32_t n_workers_total(const struct contention *contention)
@@ -117,9 +123,12 @@ static uint32_t n_workers_total(const struct contention *contention)
 	return n ? n : 1;
 }
 
-/* --- Whom to watch --- */
+/* --- Processes to watch --- */
 
-/* Is this process in @cgroup, or below? Then so are others that are no tenant's. */
+/*
+ * Return true if this process is in @cgroup, or below: other processes that belong to no tenant
+ * then are, too.
+ */
 static bool is_own_cgroup(const struct contention *contention, const char *cgroup)
 {
 	const char *own = contention->own_cgroup;
@@ -181,7 +190,7 @@ static void set_pace(struct contention *contention)
 	run_queue_set_pace(contention->options.run_queue, pace);
 }
 
-/* Without memory for it, it is not watched. */
+/* Watch a session's process. Without memory it is not watched. */
 static void on_session_added(void *context, struct session *session, int pidfd, const char *cgroup)
 {
 	struct contention *contention = context;
@@ -189,7 +198,7 @@ static void on_session_added(void *context, struct session *session, int pidfd, 
 	struct watched_session *watched;
 	struct watched_tenant *tenant;
 
-	/* 0: it is in a process namespace that this one does not see. */
+	/* 0: the process is in a pid namespace that this process does not see. */
 	if (session->pid <= 0 || contention->is_off)
 		return;
 	watched = calloc(1, sizeof(*watched));
@@ -275,7 +284,7 @@ uint32_t contention_tenant(const struct contention *contention, uint16_t slot)
 
 /* --- The log --- */
 
-/* Where it is seen, as people call that. */
+/* Return the source's name for people. */
 static const char *place_of(enum run_queue_source source)
 {
 	static const char *const places[] = {
@@ -304,7 +313,10 @@ const char *contention_watched_by(const struct contention *contention)
 	return sentences[run_queue_source(contention->options.run_queue)];
 }
 
-/* Whom the workers waited for most. Return: is anybody known? */
+/*
+ * Describe the main causer of the workers' waits.
+ * Return: true if one is known.
+ */
 static bool describe_cause(const struct contention *contention, char *text, size_t bytes)
 {
 	const struct run_queue *rq = contention->options.run_queue;
@@ -322,7 +334,7 @@ static bool describe_cause(const struct contention *contention, char *text, size
 		if (cause->is_own || cause->pid == getpid())
 			continue;
 		tenant = tenant_of(contention, cause->tenant);
-		/* Who is outside the broker's container has no number in it. */
+		/* A process outside the broker's container has no number in it. */
 		if (cause->pid)
 			snprintf(where, sizeof(where), "process %d", (int)cause->pid);
 		snprintf(text, bytes, "most by %s, %s%s%s%s%s", cause->comm, where,
@@ -354,7 +366,7 @@ static void say_begin(struct contention *contention, const char *cause, uint64_t
 	contention->n_unsaid = 0;
 }
 
-/* Says that it has begun, if it is time to. */
+/* Log the beginning, if it is due. */
 static void consider_saying(struct contention *contention, uint64_t now_ns)
 {
 	const uint64_t lasted_ns = now_ns - contention->began_ns;
@@ -383,7 +395,7 @@ static void say(struct contention *contention, uint64_t now_ns)
 	contention->said = SAID_NOTHING;
 }
 
-/* Probes may be detached by others, and cgroups lose their files. */
+/* Check the source: probes may be detached by others, and cgroups can lose their files. */
 static void look_at_source(struct contention *contention)
 {
 	const struct run_queue *rq = contention->options.run_queue;
@@ -399,9 +411,9 @@ static void look_at_source(struct contention *contention)
 		    place_of(source), why);
 }
 
-/* --- Looking, and what comes of it --- */
+/* --- Looks, and reactions --- */
 
-/* A source that was replaced begins anew; then so does this. */
+/* Update the tenants' shares. If the source was replaced, its counts restart, and so do these. */
 static void look_at_shares(struct contention *contention, const struct run_queue_totals *totals,
 			   uint64_t elapsed_ns)
 {
@@ -420,7 +432,7 @@ static void look_at_shares(struct contention *contention, const struct run_queue
 		tenant->faded_ns = tenant->faded_ns * fading + (double)own_ns;
 		all_ns += own_ns;
 	}
-	/* The reactor waits as well, which is in what tenants caused. */
+	/* The reactor's waits are part of the time that tenants caused, but not of wait_ns. */
 	contention->faded_wait_ns =
 		contention->faded_wait_ns * fading + (double)(wait_ns > all_ns ? wait_ns : all_ns);
 }
@@ -437,7 +449,9 @@ static void tell_shares(struct contention *contention, bool is_contended)
 			share = tenant->faded_ns < all_ns ? (float)(tenant->faded_ns / all_ns) : 1;
 		if (share == 0 && tenant->share == 0)
 			continue;
-		/* Also if it is the same: it is forgotten with the tenant's last ring. */
+		/*
+		 * Repeat an unchanged share: the dispatcher forgets it with the tenant's last ring.
+		 */
 		tenant->share = share;
 		dispatch_set_own_contention(contention->dispatch, tenant->tenant, share);
 	}
@@ -453,7 +467,7 @@ static void act(struct contention *contention)
 	const uint32_t n_workers =
 		acts && verdict->n_workers ? verdict->n_workers : n_workers_total(contention);
 
-	/* Also who only observes tells what it saw. */
+	/* Also in observing mode. */
 	dispatch_log_contention(contention->dispatch, verdict->is_contended ? verdict->factor : 1);
 	for (uint8_t i = 0; factor != contention->factor && i < RBK_MAX_DEVICES; i++)
 		if (i == RBK_DEVICE_CPU || contention->options.software_gpus >> i & 1)
@@ -470,7 +484,7 @@ static void act(struct contention *contention)
 	tell_shares(contention, is_contended);
 }
 
-/* Figures that are read by the thread that watches may be the same as the last time. */
+/* Feed the judge. Figures read by the watching thread may be unchanged since the last time. */
 static void feed(struct contention *contention, const struct run_queue_totals *totals)
 {
 	const struct place_contention_sample sample = {
@@ -542,7 +556,7 @@ static void on_timer(void *data)
 	set_pace(contention);
 }
 
-/* What was seen is too long ago to mean anything. */
+/* Reset the verdict, whose observations are too old. */
 static void forget(struct contention *contention)
 {
 	const struct place_contention_config config = contention->judge.config;
@@ -566,14 +580,14 @@ void contention_work_begins(void *context)
 	if (!contention->dispatch || contention->is_off)
 		return;
 	contention->worked_ns = now_ns;
-	/* It may have been armed for later. */
+	/* The timer may have been armed for later. */
 	loop_timer_arm(contention->timer, look_ns);
 	if (contention->is_armed)
 		return;
 	contention->is_armed = true;
 	if (now_ns - contention->looked_ns > stale_ns)
 		forget(contention);
-	/* What was not seen does not count. */
+	/* Unobserved time does not count. */
 	contention->looked_ns = now_ns;
 	set_pace(contention);
 }
@@ -590,7 +604,7 @@ void contention_status(const struct contention *contention, struct contention_st
 {
 	struct run_queue_totals totals = {.at_ns = 0};
 
-	/* Also of who came while nobody had work. */
+	/* Also include tenants that connected while there was no work. */
 	run_queue_read(contention->options.run_queue, &totals);
 	*ret = (struct contention_status){
 		.is_contended = contention->verdict.is_contended,
@@ -639,7 +653,7 @@ void contention_set_watched(struct contention *contention, bool is_watched)
 	else
 		loop_timer_disarm(contention->fresh_timer);
 	set_pace(contention);
-	/* So that an end is seen. */
+	/* Arm the timer, so that the end is seen. */
 	if (is_watched && !contention->is_armed && contention->verdict.is_contended) {
 		contention->is_armed = true;
 		contention->looked_ns = clock_now_ns();
@@ -650,7 +664,7 @@ void contention_set_watched(struct contention *contention, bool is_watched)
 void contention_reset(struct contention *contention)
 {
 	contention->n_began = contention->contended_ns = 0;
-	/* What lasts has begun, all the same. */
+	/* A contention in progress keeps its beginning. */
 	if (!contention->verdict.is_contended)
 		contention->began_at_ns = 0;
 	run_queue_reset(contention->options.run_queue);
@@ -661,7 +675,10 @@ void contention_start(struct contention *contention, struct dispatch *dispatch)
 	contention->dispatch = dispatch;
 }
 
-/* The path in the unified hierarchy, "0::PATH". Return: to be freed; NULL. */
+/*
+ * Read this process's path in the unified hierarchy, "0::PATH".
+ * Return: to be freed by the caller; NULL.
+ */
 static char *read_own_cgroup(void)
 {
 	_cleanup_(close_fdp) int fd = open("/proc/self/cgroup", O_RDONLY | O_CLOEXEC);
@@ -680,7 +697,7 @@ static char *read_own_cgroup(void)
 	return NULL;
 }
 
-/* Is /proc mounted so that it shows processes only to their users? */
+/* Return true if /proc shows processes only to their users. */
 static bool has_hidepid(void)
 {
 	_cleanup_(fclosep) FILE *file = fopen("/proc/self/mountinfo", "re");
@@ -693,7 +710,7 @@ static bool has_hidepid(void)
 	while (file && getline(&line, &bytes, file) >= 0) {
 		if (sscanf(line, "%*s %*s %*s %*s %7s", path) != 1 || strcmp(path, "/proc") != 0)
 			continue;
-		/* The last one that is mounted there counts. */
+		/* The last mount on that path counts. */
 		option = strstr(line, "hidepid=");
 		is_hidden = option && strncmp(option, "hidepid=0", 9) != 0 &&
 			    strncmp(option, "hidepid=off", 11) != 0;

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * See delay-causes.h. An entry of the space-saving algorithm that takes another's place goes on
- * from the other's count and says so in overcount_ns. So an entry that was there at the last look,
- * with the same overcount, grew by the difference; any other has what is above its overcount.
+ * Causers of delays: see delay-causes.h.
  *
- * A table is written to while it is copied. An entry whose words are not the same twice is left to
- * the next look, as if it had not been looked at.
+ * An entry of the space-saving algorithm that replaces another continues from the other's count,
+ * and stores that count in overcount_ns. So an entry that was there at the last look, with the same
+ * overcount, grew by the difference; any other grew by its count above its overcount.
+ *
+ * A table may be written during a copy. An entry whose words differ between two reads is left to
+ * the next look.
  */
 #include "contention/delay-causes.h"
 
@@ -32,7 +34,10 @@ static void copy(const struct run_queue_causer *from, struct run_queue_causer *r
 	memcpy(ret, copied, sizeof(copied));
 }
 
-/* Return: was it whole? */
+/*
+ * Copy an entry.
+ * Return: true if the copy is consistent.
+ */
 static bool copy_whole(const struct run_queue_causer *from, struct run_queue_causer *ret)
 {
 	struct run_queue_causer again;
@@ -47,13 +52,13 @@ static bool copy_whole(const struct run_queue_causer *from, struct run_queue_cau
 	return false;
 }
 
-/* By what the probes tell them apart. */
+/* Compare by the key of the probes. */
 static bool is_same_entry(const struct run_queue_causer *a, const struct run_queue_causer *b)
 {
 	return a->cgroup == b->cgroup && memcmp(a->comm, b->comm, sizeof(a->comm)) == 0;
 }
 
-/* An entry goes on when whose it is changes, and what it grows by then is another's. */
+/* An entry stays when its owner changes, but later growth belongs to the new owner. */
 static bool is_same(const struct run_queue_causer *a, const struct run_queue_causer *b)
 {
 	return is_same_entry(a, b) && a->who == b->who;
@@ -66,9 +71,7 @@ void delay_causes_begin(struct delay_causes *causers, uint32_t i,
 		copy_whole(&table[j], &causers->seen[i].causers[j]);
 }
 
-/*
- * Adds to one of @n in @list that has room for @room, or takes the place of the least.
- */
+/* Add to the matching one of @n in @list, which has room for @room, or replace the least. */
 static void add(struct run_queue_causer *list, uint32_t *n, uint32_t room,
 		const struct run_queue_causer *causer)
 {
@@ -89,7 +92,7 @@ static void add(struct run_queue_causer *list, uint32_t *n, uint32_t room,
 		list[least] = *causer;
 }
 
-/* What @now has that it did not have when the table was as in @seen. */
+/* Return the growth of @now since the table was as in @seen. */
 static struct run_queue_causer growth(const struct run_queue_causer *now,
 				      const struct delay_causes_seen *seen)
 {

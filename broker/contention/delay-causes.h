@@ -1,12 +1,12 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Who made others wait, of the last ten seconds
+ * Causers of delays in the last ten seconds
  *
- * The probes keep a table of heavy hitters per record (struct run_queue_causer). What its entries
- * grew by between two looks is added up per second; entries that took others' places are known by
- * what they began with. Who is looked up by cgroup, name, and whose it is: processes that come and
- * go are one. Memory is bounded: of more in a second, those with the least time are left out.
+ * The probes keep a table of heavy hitters per record (struct run_queue_causer). The growth of its
+ * entries between two looks is added up per second; an entry that replaced another is recognised by
+ * its overcount. Causers are identified by cgroup, name and owner, so short-lived processes add up.
+ * Memory is bounded: per second, surplus causers with the least time are dropped.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -15,13 +15,13 @@
 
 enum { DELAY_CAUSES_SECONDS = 10, DELAY_CAUSES_PER_SECOND = 16, DELAY_CAUSES_MERGED = 64 };
 
-/* Who, and how much in some time; overcount_ns is of no meaning. */
+/* Causers and their time within a second; overcount_ns is unused. */
 struct delay_causes_second {
 	uint32_t n;
 	struct run_queue_causer causers[DELAY_CAUSES_PER_SECOND];
 };
 
-/* A table as it was looked at last. */
+/* A table as of the last look. */
 struct delay_causes_seen {
 	struct run_queue_causer causers[RUN_QUEUE_CAUSERS];
 };
@@ -34,27 +34,30 @@ struct delay_causes {
 	struct delay_causes_seen seen[]; /* one per table */
 };
 
-/* Bytes of one for @n_tables; it is zeroed by who allocates it. */
+/* Return the bytes of a struct for @n_tables; the caller allocates it, zeroed. */
 size_t delay_causes_bytes(uint32_t n_tables);
 
-/* What is in @table is of no interest: it begins from there. */
+/* Set the present content of @table as the starting point. */
 void delay_causes_begin(struct delay_causes *causers, uint32_t i,
 			const struct run_queue_causer *table);
 
-/* Takes what @table, the @i-th, has grown by. @table changes meanwhile. */
+/* Add the growth of @table, the @i-th. @table may change meanwhile. */
 void delay_causes_feed(struct delay_causes *causers, uint64_t now_ns, uint32_t i,
 		       const struct run_queue_causer *table);
 
-/* Nobody is @who any more: what was its is nobody's, as far as it is known by now. */
+/* Forget the owner @who: its causers, as far as known now, have no owner. */
 void delay_causes_forget(struct delay_causes *causers, uint32_t who);
 
-/* Of several, merged. Zeroed: none. */
+/* Merged causers of several structs. Zeroed: empty. */
 struct delay_causes_sum {
 	uint32_t n;
 	struct run_queue_causer causers[DELAY_CAUSES_MERGED];
 };
-/* Adds the last ten seconds. */
+/* Add the last ten seconds to the sum. */
 void delay_causes_add(const struct delay_causes *causers, uint64_t now_ns,
 		      struct delay_causes_sum *sum);
-/* The @n with the most time, in order, first; those without any are left out. Return: how many. */
+/*
+ * Sort the @n causers with the most time to the front; causers without time are left out.
+ * Return: their number.
+ */
 uint32_t delay_causes_top(struct delay_causes_sum *sum, uint32_t n);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * See delay-window.h. Counts are of 32 bits and wrap around, so do their differences; a copy that
- * is far too old, because nobody was there to put one aside, is left out.
+ * Percentiles: see delay-window.h.
+ *
+ * Counts have 32 bits and wrap around, as do their differences. A copy that is far too old, because
+ * no look came in between, is left out.
  */
 #include "contention/delay-window.h"
 
@@ -10,7 +12,7 @@
 
 static const uint64_t second_ns = 1000000000u;
 
-/* Copies are put aside when a thread gets to it, a little late. */
+/* The thread saves copies a little late. */
 static const uint64_t longest_ns = 10500000000u;
 
 void delay_window_init(struct delay_window *window, uint64_t now_ns,
@@ -25,7 +27,7 @@ void delay_window_init(struct delay_window *window, uint64_t now_ns,
 void delay_window_push(struct delay_window *window, uint64_t now_ns,
 		       const struct delay_counts *counts)
 {
-	/* Those who come once a second do not come to the moment. */
+	/* Looks once a second are not exactly a second apart. */
 	if (now_ns - window->at_ns[window->last] < second_ns - second_ns / 8)
 		return;
 	window->last = (window->last + 1) % DELAY_WINDOW_COPIES;
@@ -42,7 +44,7 @@ void delay_window_add(const struct delay_window *window, uint64_t now_ns,
 	unsigned int top = 0;
 	uint64_t max_ns;
 
-	/* The oldest that is not too old, else the last. */
+	/* Use the oldest copy that is not too old, or else the last. */
 	for (uint32_t i = window->n_copies;;) {
 		uint32_t at = (window->last + DELAY_WINDOW_COPIES + 1 - i) % DELAY_WINDOW_COPIES;
 
@@ -60,7 +62,7 @@ void delay_window_add(const struct delay_window *window, uint64_t now_ns,
 	}
 	if (top == 0)
 		return;
-	/* One above all before is known exactly; of others, the bucket. */
+	/* A new overall maximum is known exactly; other maxima to their bucket. */
 	max_ns = counts->max_ns;
 	if (counts->max_ns <= from->max_ns && top < RUN_QUEUE_BUCKETS &&
 	    run_queue_bucket_ns(top) - 1 < max_ns)
@@ -89,7 +91,7 @@ uint64_t delay_percentile_ns(const struct delay_sum *sum, double share)
 		high_ns = i + 1 < RUN_QUEUE_BUCKETS ? run_queue_bucket_ns(i + 1) : sum->max_ns;
 		if (high_ns < low_ns)
 			high_ns = low_ns;
-		/* As if those in a bucket were spread evenly over it. */
+		/* Assume that the delays of a bucket are spread evenly over it. */
 		found_ns = low_ns +
 			   (uint64_t)((double)(high_ns - low_ns) * ((double)(rank - before) - 0.5) /
 				      (double)sum->buckets[i]);

@@ -1,11 +1,11 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Percentiles of run-queue delays, of the last ten seconds
+ * Percentiles of run-queue delays of the last ten seconds
  *
  * The probes count delays since they were loaded. So about once a second a copy of the counts is
- * put aside; what is between the oldest copy and now is of the last ten seconds. Memory is bounded
- * and part of the struct.
+ * saved; the difference between the oldest copy and now covers the last ten seconds. Memory is
+ * bounded and part of the struct.
  */
 #include <stdint.h>
 
@@ -13,7 +13,7 @@
 
 enum { DELAY_WINDOW_COPIES = 11 };
 
-/* Counts since loading. */
+/* Counts since the probes were loaded. */
 struct delay_counts {
 	uint64_t max_ns;
 	uint32_t buckets[RUN_QUEUE_BUCKETS];
@@ -25,21 +25,21 @@ struct delay_window {
 	uint32_t n_copies, last;
 };
 
-/* Of as many windows as one likes. Zeroed: none. */
+/* Sum over any number of windows. Zeroed: empty. */
 struct delay_sum {
 	uint64_t n, max_ns;
 	uint64_t buckets[RUN_QUEUE_BUCKETS];
 };
 
-/* Begins with @counts, as what was before that is of no interest. */
+/* Begin with @counts; earlier delays do not count. */
 void delay_window_init(struct delay_window *window, uint64_t now_ns,
 		       const struct delay_counts *counts);
-/* Puts a copy aside if the last one is old enough. */
+/* Save a copy if the last one is old enough. */
 void delay_window_push(struct delay_window *window, uint64_t now_ns,
 		       const struct delay_counts *counts);
-/* Adds the delays of the last ten seconds. */
+/* Add the delays of the last ten seconds to @sum. */
 void delay_window_add(const struct delay_window *window, uint64_t now_ns,
 		      const struct delay_counts *counts, struct delay_sum *sum);
 
-/* The delay that @share of all are not above, by which bucket it is in; 0: there is none. */
+/* Return the @share quantile of the delays, to the precision of a bucket; 0: there are none. */
 uint64_t delay_percentile_ns(const struct delay_sum *sum, double share);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The scheduler probes where libbpf was left out of the build: they cannot be had. */
+/* The scheduler probes in a build without libbpf: unavailable. */
 #include <stdio.h>
 
 #include "contention/probes.h"

@@ -2,8 +2,8 @@
 /*
  * Why there are no probes
  *
- * The kernel says EPERM or EINVAL to nearly everything, so what is known otherwise is looked at
- * first, in the order in which one would have to put it right.
+ * The kernel returns EPERM or EINVAL for nearly every reason. So known facts are checked first, in
+ * the order in which an administrator would have to fix them.
  */
 #include "contention/probes-why.h"
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Loading the scheduler probes, and telling them whom to watch
+ * Loading the scheduler probes, and setting the tasks to watch
  *
- * The maps that hold figures are mapped here, writable, because figures of a slot that is used anew
- * are set to 0 from this side. Before that the slot's generation grows, and whatever a program
- * finds of an earlier generation it ignores: so nothing has to be found and deleted at that moment,
- * and what a task that nobody looked at since is marked with does no harm.
+ * The maps that hold figures are mapped here, writable, because figures of a reused slot are set to
+ * 0 from this side. Before that the slot's generation grows, and programs ignore data of earlier
+ * generations. So no task has to be found and unmarked at that moment, and stale marks do no harm.
  *
- * What tasks count for is in three small hash maps, by numbers as this process sees them; the
- * walk, and fork, look there. Their sizes are fixed, so nothing grows with the number of tasks.
+ * Three small hash maps say which slot tasks count for, by numbers as this process sees them; the
+ * walk, and fork, read these maps. Their sizes are fixed, so they do not grow with the number of
+ * tasks.
  *
  * libbpf's errors are negative errno (its 1.0 mode is the only one in 1.0 and later).
  */
@@ -35,7 +35,7 @@
 #include "util/error.h"
 #include "util/log.h"
 
-/* As util-linux's and older headers lack them. */
+/* Missing in util-linux's and older headers. */
 #ifndef CAP_PERFMON
 #define CAP_PERFMON 38
 #endif
@@ -53,16 +53,16 @@ struct probes {
 	uint32_t n_processors;
 	struct mapping threads, tenants, processors;
 	pid_t tids[RUN_QUEUE_MAX_THREADS];
-	uint32_t n_threads, n_tenants; /* slots below were used */
+	uint32_t n_threads, n_tenants; /* slots ever used */
 	bool need_privilege;
 };
 
-/* --- What libbpf says --- */
+/* --- Messages of libbpf --- */
 
-/* Of the thread that loads. */
+/* The verifier rejected the probes of the loading thread. */
 static _Thread_local bool is_refused;
 
-/* The last lines of a verifier's log say why; so many are logged. */
+/* The last lines of a verifier's log give the reason; so many lines are logged. */
 enum { MAX_LINES = 60 };
 
 static int say(enum libbpf_print_level level, const char *format, va_list args)
@@ -87,7 +87,7 @@ static int say(enum libbpf_print_level level, const char *format, va_list args)
 	return 0;
 }
 
-/* --- What this machine has --- */
+/* --- Features of this machine --- */
 
 static int get_capabilities(struct __user_cap_data_struct ret[2])
 {
@@ -118,7 +118,7 @@ static bool has_privilege(void)
 	       (has_capability(data, CAP_BPF) && has_capability(data, CAP_PERFMON));
 }
 
-/* Only in this mode may programs not read the kernel's memory. */
+/* Return true in the only lockdown mode in which programs may not read kernel memory. */
 static bool is_locked_down(void)
 {
 	char text[128] = "";
@@ -142,7 +142,10 @@ static bool may_make_map(void)
 	return true;
 }
 
-/* As many as the probes need at a time; with fewer, libbpf fails in all kinds of ways. */
+/*
+ * Return true if fewer descriptors are available than the probes need; libbpf then fails in various
+ * ways.
+ */
 static bool lacks_files(void)
 {
 	int fds[48], n = 0;
@@ -164,7 +167,9 @@ static bool has_locked_limit(void)
 	return getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
 }
 
-/* The parameters of a trace point, without the first, which is the probe's own; NULL: it has none.
+/*
+ * Return the parameters of a trace point without the first, which is the probe's own; NULL: it has
+ * none.
  */
 static const struct btf_param *parameters_of(const struct btf *btf, const char *name, int *ret_n)
 {
@@ -193,8 +198,10 @@ static bool is_pointer(const struct btf *btf, const struct btf_param *parameter)
 	return type && btf_is_ptr(type);
 }
 
-/* Chooses programs by what the kernel's trace points tell. Return: NULL; or the one that is
- * missing. */
+/*
+ * Choose programs by the kernel's trace points.
+ * Return: NULL; or the missing trace point.
+ */
 static const char *choose(struct run_queue_bpf *skeleton, const struct btf *btf)
 {
 	const struct btf_param *parameters;
@@ -216,7 +223,7 @@ static const char *choose(struct run_queue_bpf *skeleton, const struct btf *btf)
 		return "sched_wakeup_new";
 	if (!parameters_of(btf, "task_newtask", &n))
 		return "task_newtask";
-	/* Without it a task that is moved is noticed with the next walk. */
+	/* Without it the next walk notices a task that was moved. */
 	if (!parameters_of(btf, "cgroup_attach_task", &n))
 		bpf_program__set_autoload(skeleton->progs.on_cgroup_attach, false);
 	return NULL;
@@ -246,7 +253,7 @@ static void unmap(struct mapping *mapping)
 		munmap(mapping->at, mapping->n_bytes);
 }
 
-/* Tries it without, for this thread and as long as that takes. */
+/* Test whether a walk needs the privilege, by dropping it for this thread during the test. */
 static bool does_need_privilege(struct probes *probes)
 {
 	struct __user_cap_data_struct data[2], less[2];
@@ -271,7 +278,7 @@ static bool does_need_privilege(struct probes *probes)
 	return need;
 }
 
-/* Return: 0; or negative errno, and what is known of the reason is in @facts. */
+/* Return: 0; or negative errno, with the known reasons in @facts. */
 static int load(struct probes *probes, struct probes_facts *facts)
 {
 	int n_processors = libbpf_num_possible_cpus(), r;
@@ -331,9 +338,10 @@ static void unload(struct probes *probes)
 }
 
 /*
- * The verifier breaks off with EAGAIN when this thread has a signal to see to, and libbpf tries
- * five times. Where signals come more often than the verifier is done, a profiler's for instance,
- * that is never enough; so they wait. Those that cannot be put off (a tracer's, a freezer's) pass.
+ * Load with signals blocked. The verifier returns EAGAIN when this thread has a pending signal, and
+ * libbpf tries five times. If signals are more frequent than the verifier's run time, from a
+ * profiler for example, that is never enough. Unblockable interruptions (a tracer's, a freezer's)
+ * end by themselves.
  */
 static int load_patiently(struct probes *probes, struct probes_facts *facts)
 {
@@ -427,9 +435,9 @@ const struct run_queue_processor *probes_processor(const struct probes *probes, 
 	return (const struct run_queue_processor *)probes->processors.at + processor;
 }
 
-/* --- Whom to watch --- */
+/* --- Tasks to watch --- */
 
-/* Two steps, so that what is new can be told from what is changed. */
+/* Update in two steps, to tell new entries from changed ones. */
 static int put(struct probes *probes, struct bpf_map *map, const void *key, const void *value,
 	       bool is_counted)
 {
@@ -526,7 +534,7 @@ int probes_unset_cgroup(struct probes *probes, uint64_t cgroup)
 	return take(probes, probes->skeleton->maps.cgroups, &cgroup, true);
 }
 
-/* Nobody is named for what another did who had that slot before. */
+/* Clear a slot's owner from the causers, so that its next owner is not blamed. */
 static void forget_causer(struct run_queue_record *record, unsigned int who)
 {
 	uint32_t i;

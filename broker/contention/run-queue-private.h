@@ -1,10 +1,10 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * What the files of run-queue.c share
+ * Definitions shared by the files of run-queue.c
  *
- * Of struct run_queue, each part says whose it is: the reactor's, the thread's, or both's, and then
- * it is atomic. Nothing is locked.
+ * Each part of struct run_queue belongs to the reactor, to the thread, or to both, and is then
+ * atomic. There are no locks.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -22,10 +22,10 @@
 
 enum {
 	RUN_QUEUE_MAX_SENTENCES = 8,
-	RUN_QUEUE_WATCHED_PROCESSES = 1024, /* watched at a time */
-	RUN_QUEUE_MAX_COMMANDS = 4096,      /* on their way to the thread; a power of two */
-	RUN_QUEUE_OPEN_THREADS = 64,        /* whose files stay open */
-	RUN_QUEUE_TENANT_CGROUPS = 8,       /* of a tenant, whose throttling is told */
+	RUN_QUEUE_WATCHED_PROCESSES = 1024, /* processes watched at a time */
+	RUN_QUEUE_MAX_COMMANDS = 4096,      /* commands queued for the thread; a power of two */
+	RUN_QUEUE_OPEN_THREADS = 64,        /* threads whose files stay open */
+	RUN_QUEUE_TENANT_CGROUPS = 8,       /* cgroups per tenant whose throttling is reported */
 	RUN_QUEUE_ROOT_BYTES = 256,
 	RUN_QUEUE_NO_ROLE = 0xff,
 	RUN_QUEUE_ANY_PROCESSOR = 0xffff,
@@ -34,14 +34,14 @@ enum {
 static const uint64_t run_queue_ms_ns = 1000000u;
 static const uint64_t run_queue_second_ns = 1000000000u;
 
-/* A copy that one thread writes and any reads; see publish.h. */
+/* A copy that one thread writes and any thread reads; see util/seqlock.h. */
 #define RUN_QUEUE_PUBLISHED(type)                                           \
 	struct {                                                            \
 		_Atomic uint32_t sequence;                                  \
 		_Atomic uint64_t words[2][sizeof(type) / sizeof(uint64_t)]; \
 	}
 
-/* As published: a report, if there is one. */
+/* A published report, if there is one. */
 struct run_queue_thread_copy {
 	uint64_t is_valid;
 	struct run_queue_thread_report report;
@@ -54,18 +54,18 @@ _Static_assert(sizeof(struct run_queue_thread_copy) % 8 == 0, "published by word
 _Static_assert(sizeof(struct run_queue_copy) % 8 == 0, "published by words");
 _Static_assert(sizeof(struct run_queue_totals) % 8 == 0, "published by words");
 
-/* Cumulative figures of a thread or a tenant, of whichever source. */
+/* Cumulative figures of a thread or a tenant, whatever the source. */
 struct run_queue_figures {
 	uint64_t run_ns, wait_ns, idle_wait_ns, n_waits;
 	uint64_t n_preemptions, n_involuntary, n_throttled, n_migrations;
 	uint64_t caused_ns;
 };
 
-/* What reports are made from. */
+/* Data from which a report is made. */
 struct run_queue_subject {
-	struct run_queue_figures base; /* counts are since then */
+	struct run_queue_figures base; /* figures at the start of the counts */
 	struct delay_window window;
-	struct delay_causes causers; /* last: it has tables behind it */
+	struct delay_causes causers; /* last member: its tables follow it */
 };
 
 struct run_queue_thread {
@@ -73,24 +73,24 @@ struct run_queue_thread {
 	enum run_queue_role role;
 	char name[RUN_QUEUE_NAME_BYTES];
 	uint64_t start_ticks;
-	bool is_listed; /* in the listing that goes on */
+	bool is_listed; /* found by the listing in progress */
 	int schedstat_fd, status_fd;
-	struct run_queue_figures read; /* of /proc: what was read last */
+	struct run_queue_figures read; /* last figures read from /proc */
 	struct run_queue_subject *subject;
 };
 
-/* Throttling of one cgroup that tasks of a tenant are in. */
+/* Throttling of a cgroup that contains tasks of a tenant. */
 struct run_queue_throttled {
-	uint64_t key; /* of its path */
+	uint64_t key; /* hash of its path */
 	uint64_t last_ns;
 	bool is_seen;
 };
 
 struct run_queue_tenant {
-	uint32_t generation; /* 0: none */
+	uint32_t generation; /* 0: no tenant */
 	struct run_queue_subject *subject;
-	struct run_queue_figures read;                  /* of /proc, added up */
-	uint64_t last_run_ns, last_wait_ns, last_waits; /* sums of the last look */
+	struct run_queue_figures read;                  /* sum of the figures read from /proc */
+	uint64_t last_run_ns, last_wait_ns, last_waits; /* sums at the last look */
 	bool has_last;
 	uint64_t throttled_ns, throttled_base_ns;
 	struct run_queue_throttled throttled[RUN_QUEUE_TENANT_CGROUPS];
@@ -110,13 +110,13 @@ struct run_queue_watched_cgroup {
 	uint32_t n_watches;
 };
 
-/* The delay of a worker that goes on, as it was seen at the last reading. */
+/* A worker's delay in progress, as of the last reading. */
 struct run_queue_stretch {
 	uint64_t waiting_since_ns, n_throttled;
-	bool is_throttled; /* it began by a quota */
+	bool is_throttled; /* it began by a quota's throttling */
 };
 
-/* From the reactor to the thread. */
+/* Commands from the reactor to the thread. */
 enum run_queue_command_kind {
 	RUN_QUEUE_WATCH_PROCESS,
 	RUN_QUEUE_UNWATCH_PROCESS,
@@ -132,7 +132,7 @@ struct run_queue_command {
 	char path[];
 };
 
-/* Of a tenant's slot. */
+/* State of a tenant's slot. */
 enum run_queue_slot_state {
 	RUN_QUEUE_SLOT_FREE,
 	RUN_QUEUE_SLOT_USED,
@@ -143,19 +143,19 @@ struct run_queue {
 	/* Set by run_queue_new(). */
 	char proc_path[RUN_QUEUE_ROOT_BYTES];
 	char cgroup_path[RUN_QUEUE_ROOT_BYTES];     /* empty: there is none */
-	char cpu_cgroup_path[RUN_QUEUE_ROOT_BYTES]; /* the first version's; empty: there is none */
-	struct probes *probes;                      /* also after they were lost: maps stay */
-	uint32_t n_tables;                          /* of causers of a tenant: one per processor */
+	char cpu_cgroup_path[RUN_QUEUE_ROOT_BYTES]; /* of cgroup version 1; empty: there is none */
+	struct probes *probes; /* kept after the probes were lost: the maps stay */
+	uint32_t n_tables;     /* tables of causers of a tenant: one per processor */
 	uint64_t tick_ns;
 	pid_t pid;
 	pthread_t thread;
 	bool has_thread;
 
-	/* Both's. */
+	/* Shared. */
 	_Atomic bool stop;
 	struct pace pace;
 	struct spsc commands;
-	_Atomic bool has_news; /* for the thread: commands, slots, or a reset */
+	_Atomic bool has_news; /* commands, slots or a reset wait for the thread */
 	_Atomic uint32_t n_resets;
 	_Atomic uint32_t source;
 	_Atomic uint32_t n_sentences;
@@ -163,12 +163,13 @@ struct run_queue {
 	_Atomic uint64_t n_dropped;
 	_Atomic uint32_t slot_states[RUN_QUEUE_MAX_TENANTS];
 	_Atomic uint32_t slot_generations[RUN_QUEUE_MAX_TENANTS];
-	_Atomic uint8_t roles[RUN_QUEUE_MAX_THREADS]; /* RUN_QUEUE_NO_ROLE: nobody */
-	_Atomic uint32_t n_slots;                     /* of threads, that were ever used */
-	/* The one processor that a worker may use; RUN_QUEUE_ANY_PROCESSOR: there are several. */
+	_Atomic uint8_t roles[RUN_QUEUE_MAX_THREADS]; /* RUN_QUEUE_NO_ROLE: free */
+	_Atomic uint32_t n_slots;                     /* slots of threads that were ever used */
+	/* The processor that a worker is pinned to; RUN_QUEUE_ANY_PROCESSOR: several. */
 	_Atomic uint16_t pinned[RUN_QUEUE_MAX_THREADS];
 	_Atomic uint64_t mask[PROC_MASK_WORDS]; /* processors that may be used */
-	_Atomic uint32_t n_changes; /* of workers, or of the mask: sums are of others since */
+	/* changes of workers or the mask, after which sums cover others */
+	_Atomic uint32_t n_changes;
 	_Atomic uint64_t steal_ns;
 	_Atomic uint64_t cost_events, cost_ns;
 	RUN_QUEUE_PUBLISHED(struct run_queue_totals) totals;
@@ -178,9 +179,10 @@ struct run_queue {
 
 	/* The reactor's. */
 	uint64_t n_unwatched;
-	uint32_t n_owed; /* watched, not unwatched yet: room in the queue is kept for that */
-	uint32_t n_owed_of[RUN_QUEUE_MAX_TENANTS]; /* of these, a tenant's */
-	struct run_queue_totals told; /* by the probes, so that figures do not go back */
+	uint32_t n_owed; /* watches not removed yet, for whose removal the queue keeps room */
+	uint32_t n_owed_of[RUN_QUEUE_MAX_TENANTS]; /* part of n_owed, by tenant */
+	/* last totals returned from the probes, so that figures never decrease */
+	struct run_queue_totals told;
 	uint32_t n_changes_told;
 	struct run_queue_stretch stretches[RUN_QUEUE_MAX_THREADS];
 
@@ -189,15 +191,15 @@ struct run_queue {
 	struct run_queue_thread threads[RUN_QUEUE_MAX_THREADS];
 	struct run_queue_tenant tenants[RUN_QUEUE_MAX_TENANTS];
 	struct run_queue_watched_process processes[RUN_QUEUE_WATCHED_PROCESSES];
-	uint32_t n_processes; /* beyond the last one */
+	uint32_t n_processes; /* index after the last used process */
 	struct run_queue_watched_cgroup cgroups[RUN_QUEUE_MAX_CGROUPS];
-	struct run_queue_totals read; /* as published last, of /proc */
+	struct run_queue_totals read; /* last totals read from /proc and published */
 	bool is_new_mask;
 	uint32_t n_resets_done;
 	uint32_t n_copies; /* threads published last */
 	uint32_t next_tenant;
 	bool needs_walk, has_walk_failed;
-	bool is_new_list; /* threads have to be listed before anything is read */
+	bool is_new_list; /* threads have to be listed before the next reading */
 	uint64_t walked_ns, walk_cost_ns, checked_ns, listed_ns, read_ns, stat_ns, stat_cost_ns,
 		reported_ns, beaten_ns, throttled_ns;
 	uint64_t held_until_ns;
@@ -208,7 +210,7 @@ struct run_queue {
 	char text[PROC_TEXT_BYTES];
 };
 
-/* A counter of the probes, which may be writing. */
+/* Load a counter that the probes may be writing. */
 static inline uint64_t run_queue_load(const unsigned long long *at)
 {
 	return __atomic_load_n(at, __ATOMIC_RELAXED);
@@ -217,57 +219,65 @@ static inline uint64_t run_queue_load(const unsigned long long *at)
 /* run-queue.c */
 void run_queue_say(struct run_queue *rq, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
-/* Takes the best source from @from on that can be had. The thread, or run_queue_new(). */
+/* Choose the best available source from @from on. The thread, or run_queue_new(). */
 void run_queue_choose(struct run_queue *rq, enum run_queue_source from);
 
-/* run-queue-watch.c: whom to watch, the thread's part but for the first one. */
+/* run-queue-watch.c: which processes to watch. The thread, except for the first function. */
 /*
- * When was it started? 0: /proc does not show it. Return: is it there, and is it what @pidfd (-1:
- * none) refers to? Any thread.
+ * Look up a process; *ret_start_ticks is its start time, 0: /proc does not show it. Any thread.
+ * Return: true if it exists and @pidfd (-1: none) refers to it.
  */
 bool run_queue_look_up(const struct run_queue *rq, pid_t pid, int pidfd, uint64_t *ret_start_ticks);
-/* Does what the reactor asked for. */
+/* Execute the reactor's commands. */
 void run_queue_take_news(struct run_queue *rq, uint64_t now_ns);
-/* Those that ended, or whose number is somebody else's, are watched no more. */
+/* Stop watching processes that ended, or whose number another process has now. */
 void run_queue_check_processes(struct run_queue *rq, uint64_t now_ns);
-/* Counts of reports begin from what they are by now. */
+/* Restart the counts of reports. */
 void run_queue_begin_counts(struct run_queue *rq);
-/* Finds the broker's threads. */
+/* Find the broker's threads. */
 void run_queue_list_threads(struct run_queue *rq, uint64_t now_ns);
-/* Gives everything back. */
+/* Release all watched objects. */
 void run_queue_forget_all(struct run_queue *rq);
 
-/* run-queue-sources.c: what is read of /proc. */
-/* Does /proc show this process's threads, by the numbers that they have for it? */
+/* run-queue-sources.c: reading /proc. */
+/* Return true if /proc shows this process's threads by the numbers that it uses itself. */
 bool run_queue_has_threads(struct run_queue *rq, char ret_why[static RUN_QUEUE_WHY_BYTES]);
-/* Can the source be had? If not, @ret_why says why, and what would help. */
+/* Return true if the source is available. If not, @ret_why says why, and names the remedy. */
 bool run_queue_has_schedstat(struct run_queue *rq, char ret_why[static RUN_QUEUE_WHY_BYTES]);
 bool run_queue_has_pressure(struct run_queue *rq, char ret_why[static RUN_QUEUE_WHY_BYTES]);
 bool run_queue_has_stat(struct run_queue *rq, char ret_why[static RUN_QUEUE_WHY_BYTES]);
-/* Totals, for the reactor. */
+/* Read the totals for the reactor. */
 void run_queue_read_totals(struct run_queue *rq, uint64_t now_ns);
-/* Figures of a thread of the broker. What cannot be read is as it was. */
+/* Read the figures of a thread of the broker. Unreadable figures stay unchanged. */
 void run_queue_read_thread(struct run_queue *rq, uint32_t slot);
-/* /proc/stat, of processors that may be used; not more often than is cheap. */
+/* Read the usable processors' figures from /proc/stat, only as often as is cheap. */
 void run_queue_read_processors(struct run_queue *rq, uint64_t now_ns, uint64_t least_ns);
-/* Figures of tenants, by their processes or cgroups. */
+/* Read the figures of tenants, by their processes or cgroups. */
 void run_queue_read_tenants(struct run_queue *rq);
-/* Throttling of tenants by quotas. */
+/* Read the throttling of tenants by quotas. */
 void run_queue_read_throttled(struct run_queue *rq);
-/* Which processors may be used, by threads of the broker that are known. */
+/* Read the mask of processors that the known threads of the broker may use. */
 void run_queue_read_mask(struct run_queue *rq);
 
 /* run-queue-report.c */
-/* What is known of a thread's slot or a tenant's, now; @ret_delays by the probes only. */
+/*
+ * Sum up the figures of a thread's or a tenant's slot, as of now; only the probes fill @ret_delays.
+ */
 void run_queue_sum_thread(const struct run_queue *rq, uint32_t slot, struct run_queue_figures *ret,
 			  struct delay_counts *ret_delays);
 void run_queue_sum_tenant(const struct run_queue *rq, uint16_t slot, struct run_queue_figures *ret,
 			  struct delay_counts *ret_delays);
-/* Return: NULL: no memory. */
+/*
+ * Allocate a subject.
+ * Return: NULL if out of memory.
+ */
 struct run_queue_subject *run_queue_subject_new(const struct run_queue *rq, uint32_t n_tables);
-/* Reports of everybody, published. */
+/* Make and publish the reports of all threads and tenants. */
 void run_queue_make_reports(struct run_queue *rq, uint64_t now_ns);
 void run_queue_unpublish_tenant(struct run_queue *rq, uint16_t slot);
 
-/* run-queue-privilege.c: for this thread. Return: 0 or negative errno. */
+/*
+ * run-queue-privilege.c: drop the privileges of this thread, except CAP_BPF if @keeps_bpf.
+ * Return: 0 or negative errno.
+ */
 int run_queue_keep_privileges(bool keeps_bpf);

@@ -3,10 +3,10 @@
  * Dropping the capabilities that loading the probes needs
  *
  * Only the calling thread drops them, since capabilities belong to a thread; the threads that it
- * starts inherit. Root, when it starts brokerd by hand, has more capabilities than the service:
- * those that would also do for the probes, and those that brokerd has no use for, are dropped as
- * well. The thread keeps the rest, with which it may look at others' processes and files, give its
- * sockets to groups, and stop processes.
+ * starts inherit. Root, when it starts brokerd by hand, has more capabilities than the service.
+ * Those that also permit loading the probes, and those that brokerd does not need, are dropped as
+ * well. The thread keeps the rest, to read others' processes and files, give its sockets to groups,
+ * and stop processes.
  */
 #include <errno.h>
 #include <sys/capability.h>
@@ -16,7 +16,7 @@
 
 int run_queue_keep_privileges(bool keeps_bpf)
 {
-	/* The last two at the end: they may be kept. */
+	/* The last two are at the end because they may be kept. */
 	cap_value_t values[] = {CAP_PERFMON,   CAP_SYS_RESOURCE, CAP_SYS_MODULE, CAP_SYS_RAWIO,
 				CAP_SYS_BOOT,  CAP_SYS_TIME,     CAP_SYS_CHROOT, CAP_NET_ADMIN,
 				CAP_NET_RAW,   CAP_MKNOD,        CAP_SETFCAP,    CAP_SETPCAP,
@@ -27,10 +27,10 @@ int run_queue_keep_privileges(bool keeps_bpf)
 
 	if (!caps)
 		return error_origin(-errno);
-	/* CAP_SYS_ADMIN does what CAP_BPF is for, where that was not given. */
+	/* CAP_SYS_ADMIN replaces CAP_BPF if the latter was not granted. */
 	if (keeps_bpf && cap_get_flag(caps, CAP_BPF, CAP_EFFECTIVE, &has_bpf) == 0)
 		n -= has_bpf == CAP_SET ? 1 : 2;
-	/* What is not inheritable cannot be ambient either. */
+	/* A capability that is not inheritable cannot be ambient either. */
 	if (cap_set_flag(caps, CAP_EFFECTIVE, n, values, CAP_CLEAR) < 0 ||
 	    cap_set_flag(caps, CAP_PERMITTED, n, values, CAP_CLEAR) < 0 ||
 	    cap_set_flag(caps, CAP_INHERITABLE, n, values, CAP_CLEAR) < 0 || cap_set_proc(caps) < 0)

@@ -2,14 +2,14 @@
 /*
  * The reactor's part of the run queue: reading the source, and totals
  *
- * With the probes, totals are added up here, by plain loads from their maps, with the delay or the
- * stretch that goes on. The scheduler may be writing, so what tells of a stretch is read before and
- * after the sum of those that ended. Even so, a delay that goes on may turn out to be of another
- * kind when it ends: figures that would go back stay until they are caught up with. They do go back
- * where they are of other workers or processors than before.
+ * With the probes, totals are added up here, by plain loads from their maps, including the delay or
+ * stretch in progress. The scheduler may be writing, so the data of a stretch are read before and
+ * after the sum of the completed ones. Even so, a delay in progress may turn out to be of another
+ * kind when it ends. Figures that would decrease then keep their value until they are exceeded.
+ * They do decrease if they cover other workers or processors than before.
  *
- * A delay that goes on is no contention if it began by a quota, or the processor that the worker
- * may use is idle, or one of several.
+ * A delay in progress is no contention if it began by a quota's throttling, or if a processor that
+ * the worker may use is idle.
  */
 #include <string.h>
 
@@ -29,7 +29,7 @@ static uint64_t since(uint64_t now_ns, uint64_t then_ns)
 	return then_ns != 0 && now_ns > then_ns ? now_ns - then_ns : 0;
 }
 
-/* Did the delay that goes on begin by a quota? Told by the count of those that did. */
+/* Return true if the delay in progress began by throttling, by the count of throttled delays. */
 static bool is_throttled(struct run_queue_stretch *stretch, uint64_t waiting_since_ns,
 			 uint64_t n_throttled)
 {
@@ -66,7 +66,7 @@ static void add_thread(struct run_queue *rq, uint32_t slot, bool has_room,
 	totals->n_preemptions += run_queue_load(&record->n_preemptions);
 }
 
-/* May a worker use a processor that is idle? */
+/* Return true if a worker may use an idle processor. */
 static bool is_there_room(const struct run_queue *rq, uint32_t slot, bool is_any_idle)
 {
 	uint16_t pinned = atomic_load_explicit(&rq->pinned[slot], memory_order_relaxed);
@@ -77,7 +77,10 @@ static bool is_there_room(const struct run_queue *rq, uint32_t slot, bool is_any
 	       RUN_QUEUE_IDLE;
 }
 
-/* Return: is it idle now? */
+/*
+ * Add a processor's figures.
+ * Return: true if it is idle now.
+ */
 static bool add_processor(const struct run_queue_processor *processor, uint64_t now_ns,
 			  struct run_queue_totals *totals)
 {
@@ -111,7 +114,7 @@ static void read_probes(struct run_queue *rq, struct run_queue_totals *totals)
 	uint32_t n_slots, n_changes;
 	bool is_any_idle = false;
 
-	/* Pairs with the additions where workers or processors change. */
+	/* Pairs with the additions after changes of workers or processors. */
 	n_changes = atomic_load_explicit(&rq->n_changes, memory_order_acquire);
 	if (n_changes != rq->n_changes_told) {
 		rq->n_changes_told = n_changes;

@@ -2,8 +2,8 @@
 /*
  * Reports, for people
  *
- * Made by the thread from what the probes count, or what it has read of /proc, and published whole,
- * one by one. Threads are published in a row, so that who reads them need not know of slots.
+ * The thread makes reports from the probes' counts, or from its readings of /proc, and publishes
+ * them whole, one by one. Threads are published without gaps, so that readers need not know slots.
  */
 #include <errno.h>
 #include <stddef.h>
@@ -120,7 +120,7 @@ static void fill_causes(struct run_queue *rq, struct delay_causes_sum *sum,
 		fill_cause(rq, &sum->causers[i], &report->causes[i]);
 }
 
-/* What a subject had in the last ten seconds, also added to that of all workers. */
+/* Fill in a subject's last ten seconds, and add them to those of all workers. */
 static void fill_window(struct run_queue *rq, struct run_queue_subject *subject, uint64_t now_ns,
 			const struct delay_counts *now, struct run_queue_report *report,
 			struct delay_sum *workers, struct delay_causes_sum *workers_causers)
@@ -177,7 +177,7 @@ static void publish_thread(struct run_queue *rq, uint32_t i,
 		      sizeof(*copy) / sizeof(uint64_t), copy);
 }
 
-/* Of all workers, as it is added up. */
+/* Sum over all workers. */
 struct all_workers {
 	uint32_t n;
 	struct run_queue_copy copy;

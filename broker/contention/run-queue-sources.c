@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What /proc says, where there are no probes
+ * Sources in /proc, for machines without probes
  *
  *	schedstat  each worker's time on a processor and waiting for one, to the nanosecond, and how
- *	           often it was switched out while it could have run. Kernels that count no delays
- *	           have the file, or it says 0; so it is tried, with a thread that runs and sleeps
- *	psi        time in which some task waited: of our own cgroup if we are in one, else of all
- *	stat       how much of the processors is idle and is used by others, to the tick
+ *	           often it was switched out while runnable. Kernels that do not count delays have
+ *	           the file, too, or report 0; so it is tested with a thread that runs and sleeps
+ *	psi        time in which some task waited: in our own cgroup, or if we are in none, in all
+ *	stat       share of the processors that is idle or used by others, in ticks
  *
- * The last is read in all of them, and hypervisors' steal with the probes too. It takes time with
- * the number of processors, so it is read as often as costs a hundredth of the time at most.
+ * The last is read with all sources, and with the probes for the hypervisor's steal time. Reading
+ * takes time in proportion to the number of processors, so at most a hundredth of the time is spent
+ * on it.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -25,7 +26,7 @@
 
 enum {
 	SMALL_BYTES = 4096,
-	MAX_TASKS = 2048, /* of tenants, read in one look */
+	MAX_TASKS = 2048, /* tasks of tenants per look */
 	TRIES = 20,
 };
 
@@ -87,7 +88,7 @@ bool run_queue_has_schedstat(struct run_queue *rq, char ret_why[static RUN_QUEUE
 	return false;
 }
 
-/* An open file of a thread, or one that is opened and closed by the caller's variable. */
+/* Read a file of a thread, which stays open in *fd if the thread has a low slot. */
 static size_t read_thread_file(struct run_queue *rq, uint32_t slot, int *fd, const char *name,
 			       char *ret, size_t bytes)
 {
@@ -123,7 +124,10 @@ void run_queue_read_thread(struct run_queue *rq, uint32_t slot)
 
 /* --- psi --- */
 
-/* The pressure file of our own cgroup, or of the machine. Return: -1: there is none. */
+/*
+ * Open the pressure file of our own cgroup, or of the machine.
+ * Return: -1: there is none.
+ */
 static int open_pressure(struct run_queue *rq)
 {
 	char path[2 * RUN_QUEUE_ROOT_BYTES + SMALL_BYTES], own[SMALL_BYTES], text[SMALL_BYTES];
@@ -197,7 +201,7 @@ bool run_queue_has_stat(struct run_queue *rq, char ret_why[static RUN_QUEUE_WHY_
 	return false;
 }
 
-/* All processor time of this process. */
+/* Return the processor time of this process. */
 static uint64_t own_ns(void)
 {
 	struct timespec now;
@@ -231,7 +235,7 @@ void run_queue_read_processors(struct run_queue *rq, uint64_t now_ns, uint64_t l
 	if (rq->is_new_mask)
 		rq->read.others_ns = 0;
 	rq->is_new_mask = false;
-	/* Of ticks and of nanoseconds: the difference wavers. */
+	/* The difference of ticks and nanoseconds fluctuates, so it may only grow. */
 	if (stat.busy_ns > used_ns && stat.busy_ns - used_ns > rq->read.others_ns)
 		rq->read.others_ns = stat.busy_ns - used_ns;
 }
@@ -282,7 +286,7 @@ static void set_mask(struct run_queue *rq, const cpu_set_t *set)
 		atomic_fetch_add_explicit(&rq->n_changes, 1, memory_order_release);
 }
 
-/* Return: the only one in @set. */
+/* Return the only processor in @set, or RUN_QUEUE_ANY_PROCESSOR. */
 static uint16_t one_of(const cpu_set_t *set)
 {
 	if (CPU_COUNT(set) == 1)
@@ -305,7 +309,10 @@ void run_queue_read_mask(struct run_queue *rq)
 		CPU_OR(&all, &all, &one);
 		atomic_store_explicit(&rq->pinned[i], one_of(&one), memory_order_relaxed);
 	}
-	/* Where there is no worker, what they will inherit; on a machine of too many, all. */
+	/*
+	 * Without workers: the mask that they will inherit; on a machine with too many processors,
+	 * all.
+	 */
 	if (CPU_COUNT(&all) == 0 && sched_getaffinity(rq->pid, sizeof(all), &all) < 0)
 		memset(&all, 0xff, sizeof(all));
 	set_mask(rq, &all);
@@ -313,7 +320,7 @@ void run_queue_read_mask(struct run_queue *rq)
 
 /* --- Tenants --- */
 
-/* Adds what all threads of a process have had. */
+/* Add the figures of all threads of a process. */
 static void add_process(struct run_queue *rq, pid_t pid, uint32_t *tasks_left,
 			struct proc_schedstat *sum)
 {
@@ -342,7 +349,7 @@ static void add_process(struct run_queue *rq, pid_t pid, uint32_t *tasks_left,
 	closedir(folder);
 }
 
-/* By what a sum grew; threads that ended make it smaller. */
+/* Return the growth of a sum; threads that ended make it smaller. */
 static uint64_t growth(uint64_t now, uint64_t *last)
 {
 	uint64_t grown = now > *last ? now - *last : 0;
@@ -379,7 +386,7 @@ void run_queue_read_tenants(struct run_queue *rq)
 	for (uint32_t i = 0; i < n; i++)
 		if (rq->threads[i].tid && rq->threads[i].role != RUN_QUEUE_WORKER)
 			run_queue_read_thread(rq, i);
-	/* Each look begins with another: all have their turn. */
+	/* Each look begins with another tenant, so that all are read. */
 	for (uint32_t i = 0; i < RUN_QUEUE_MAX_TENANTS; i++) {
 		uint16_t slot = (uint16_t)((rq->next_tenant + i) % RUN_QUEUE_MAX_TENANTS);
 
@@ -402,7 +409,7 @@ static uint64_t key_of(enum figure figure, const char *path)
 	return key | 1;
 }
 
-/* Adds what a figure grew by since the last look; nothing at the first. */
+/* Add the growth of a figure since the last look; nothing at the first. */
 static void see_figure(struct run_queue_tenant *tenant, uint64_t key, uint64_t ns, uint64_t *sum)
 {
 	struct run_queue_throttled *throttled, *found = NULL;
@@ -472,7 +479,7 @@ void run_queue_read_throttled(struct run_queue *rq)
 		for (unsigned int j = 0; j < RUN_QUEUE_TENANT_CGROUPS; j++) {
 			struct run_queue_throttled *throttled = &rq->tenants[i].throttled[j];
 
-			/* Nobody of that tenant is there any more. */
+			/* No task of that tenant is in the cgroup any more. */
 			if (!throttled->is_seen)
 				throttled->key = 0;
 			throttled->is_seen = false;

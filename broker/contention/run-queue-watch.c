@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Whom to watch: what the thread does for it
+ * Processes to watch: the thread's part
  *
- * A process is known by its number and when it was started, read while the descriptor that the
- * reactor gave still says that it is there. So a number that somebody else has got since is
- * noticed, without keeping a descriptor of each process. Of those that /proc hides from us only the
- * number is known, and the probes, which see when they were started. Everything has a bound; what
- * does not find room is counted as dropped.
+ * A process is identified by its number and its start time, read while the reactor's descriptor
+ * still refers to it. So a reused number is noticed, without keeping a descriptor per process. For
+ * processes that /proc hides, only the number is known, and the probes see the start time. All
+ * tables have a bound; a process without room is counted as dropped.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -28,7 +27,7 @@ static void drop(struct run_queue *rq)
 	atomic_fetch_add_explicit(&rq->n_dropped, 1, memory_order_relaxed);
 }
 
-/* Are the probes there to be told? */
+/* Return true if the probes are in use. */
 static bool has_probes(const struct run_queue *rq)
 {
 	return run_queue_source(rq) == RUN_QUEUE_SOURCE_EBPF;
@@ -69,7 +68,7 @@ static void forget_process(struct run_queue *rq, struct run_queue_watched_proces
 		rq->n_processes--;
 	if (!has_probes(rq))
 		return;
-	/* It may also be another tenant's. */
+	/* Another tenant may watch the process, too. */
 	other = find_process(rq, pid, RUN_QUEUE_NO_TENANT);
 	r = other ? probes_set_process(rq->probes, pid, other->tenant)
 		  : probes_unset_process(rq->probes, pid);
@@ -83,11 +82,11 @@ bool run_queue_look_up(const struct run_queue *rq, pid_t pid, int pidfd, uint64_
 	struct pollfd pollfd = {.fd = pidfd, .events = POLLIN};
 	struct proc_task task = {.start_ticks = 0};
 
-	/* Ended, or hidden from us: then only that it is there is known. */
+	/* The process has ended, or /proc hides it: then only its existence is known. */
 	if (!read_task(rq, pid, 0, &task) && pidfd < 0)
 		return false;
 	*ret_start_ticks = task.start_ticks;
-	/* If it has not by now, that was read of it. */
+	/* If it has not ended by now, the start time was its own. */
 	return pidfd < 0 || poll(&pollfd, 1, 0) <= 0;
 }
 
@@ -185,7 +184,7 @@ static void watch_cgroup(struct run_queue *rq, const struct run_queue_command *c
 	uint64_t id = rq->names ? cgroup_names_id(rq->names, command->path) : 0;
 
 	if (cgroup && cgroup->id != id) {
-		/* Removed and made again. */
+		/* The cgroup was removed and created again. */
 		uint32_t n_watches = cgroup->n_watches;
 
 		forget_cgroup(rq, cgroup);
@@ -221,7 +220,7 @@ static void unwatch_cgroup(struct run_queue *rq, const struct run_queue_command 
 
 /* --- Tenants --- */
 
-/* What is known of causes by this tenant is of one that is not there any more. */
+/* Forget causes attributed to a slot's former tenant. */
 static void forget_causes(struct run_queue *rq, uint16_t slot)
 {
 	const uint32_t who = (uint32_t)RUN_QUEUE_TENANT << 16 | slot;
@@ -271,7 +270,7 @@ static void begin_tenant(struct run_queue *rq, uint16_t slot, uint32_t generatio
 				   probes_tenant(rq->probes, slot, i)->causers);
 }
 
-/* Is the slot of that generation, and known by now? */
+/* Return true if the slot has that generation, beginning its tenant if it is new. */
 static bool meet_tenant(struct run_queue *rq, uint16_t slot, uint32_t generation)
 {
 	/* Pairs with the stores in run_queue_add_tenant() and run_queue_remove_tenant(). */
@@ -347,7 +346,7 @@ void run_queue_take_news(struct run_queue *rq, uint64_t now_ns)
 		if (slot_state != RUN_QUEUE_SLOT_ENDING)
 			continue;
 		end_tenant(rq, i);
-		/* Pairs with the load in run_queue_add_tenant(): all is as if never used. */
+		/* Pairs with the load in run_queue_add_tenant(): the slot is as if never used. */
 		atomic_store_explicit(&rq->slot_states[i], RUN_QUEUE_SLOT_FREE,
 				      memory_order_release);
 	}
@@ -391,7 +390,7 @@ static enum run_queue_role role_of(const struct run_queue *rq, pid_t tid, const 
 	return strncmp(name, "rb-cpu-", 7) == 0 ? RUN_QUEUE_WORKER : RUN_QUEUE_OTHER;
 }
 
-/* A name is given to a thread after it was started. */
+/* Set a thread's name; threads are named after they started. */
 static void set_name(struct run_queue *rq, uint32_t slot, const char *name)
 {
 	struct run_queue_thread *thread = &rq->threads[slot];

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The thread that watches the run queue, and the ladder of sources
+ * The thread that watches the run queue, and the fallback order of sources
  *
- * The thread does a round of what is due and sleeps until the next. How often depends on the pace,
- * which the reactor may change thousands of times a second; a pace of tasks in flight is held for a
- * while after it ended, so that the thread is not woken each time. While nobody is there, it sleeps
- * without end. What is due at about the same time is done at once, so that the pace of a second
- * means one wake a second.
+ * The thread does the work that is due and sleeps until the next is. The period depends on the
+ * pace, which the reactor may change thousands of times a second. A pace of tasks in flight is held
+ * for a while after it ended, so that the thread is not woken each time. While there are no
+ * sessions, it sleeps without a timeout. Work that is due at about the same time is done together,
+ * so that the pace of a second means one wake per second.
  *
- * Whom to watch comes from the reactor by a queue of commands, and a state per tenant's slot that
- * both may change: the reactor takes free slots and gives used ones back, the thread frees them. So
- * the reactor never waits, and giving back cannot be lost where there is no room in the queue. Nor
- * can unwatching: as much room as that will take is kept.
+ * The reactor passes the processes to watch by a queue of commands, and by a state per tenant's
+ * slot that both may change: the reactor takes free slots and returns used ones, the thread frees
+ * them. So the reactor never waits, and returning a slot cannot fail for lack of room in the queue.
+ * Unwatching cannot fail either: the queue keeps room for it.
  *
- * Probes can be detached behind our back: by whoever may do that, or because their owner's links
- * were closed. The thread was switched while it slept, so the probes must have seen at least that.
- * If they saw nothing, the next source is used. Their maps stay until the end, as the reactor may
- * be reading them.
+ * Probes can be detached from outside: by a privileged process, or because their owner's links were
+ * closed. The thread was switched while it slept, so the probes must have seen at least that. If
+ * they saw nothing, the next source is used. Their maps stay until the end, as the reactor may be
+ * reading them.
  */
 #include "contention/run-queue.h"
 
@@ -37,11 +37,11 @@
 #include "util/number.h"
 #include "util/thread.h"
 
-enum { OWN_WAKES = 8 }; /* that the thread's own record may miss */
+enum { OWN_WAKES = 8 }; /* wake-ups that the thread's own record may miss */
 
-static const uint64_t hold_ns = 50000000u;        /* the pace of tasks in flight */
-static const uint64_t walk_again_ns = 5000000u;   /* at least, from one walk to the next */
-static const uint64_t check_again_ns = 50000000u; /* processes, before a walk */
+static const uint64_t hold_ns = 50000000u;        /* hold time of the pace of tasks in flight */
+static const uint64_t walk_again_ns = 5000000u;   /* least time between two walks */
+static const uint64_t check_again_ns = 50000000u; /* least time between two checks of processes */
 static const uint64_t totals_ns = 10000000u;
 static const uint64_t often_ns = 100000000u;
 
@@ -99,13 +99,13 @@ void run_queue_choose(struct run_queue *rq, enum run_queue_source from)
 	atomic_store_explicit(&rq->source, source, memory_order_release);
 }
 
-/* Is something due that was done at @last_ns? An eighth too early is good enough. */
+/* Return true if work last done at @last_ns is due; an eighth too early is good enough. */
 static bool is_due(uint64_t now_ns, uint64_t last_ns, uint64_t period_ns)
 {
 	return last_ns == 0 || now_ns - last_ns >= period_ns - period_ns / 8;
 }
 
-/* The pace to go by. */
+/* Return the pace, held as above. */
 static uint32_t hold(struct run_queue *rq, uint64_t now_ns)
 {
 	uint32_t wanted = pace_get(&rq->pace);
@@ -120,8 +120,8 @@ static uint32_t hold(struct run_queue *rq, uint64_t now_ns)
 }
 
 /*
- * Walks take time with the number of tasks on the machine: a twentieth of a processor at most,
- * however many come and go.
+ * Return the time of the next walk. A walk takes time in proportion to the number of tasks on the
+ * machine; walks take at most a twentieth of a processor, whatever the number.
  */
 static uint64_t next_walk_ns(const struct run_queue *rq)
 {
@@ -131,7 +131,7 @@ static uint64_t next_walk_ns(const struct run_queue *rq)
 			     : 0;
 }
 
-/* Processor time of this thread. */
+/* Return the processor time of this thread. */
 static uint64_t used_ns(void)
 {
 	struct timespec now;
@@ -179,7 +179,7 @@ static void lose(struct run_queue *rq)
 	rq->is_new_list = true;
 }
 
-/* The thread's own slot. Return: NULL: it has none. */
+/* Return the thread's own record; NULL: it has no slot. */
 static const struct run_queue_record *own_record(const struct run_queue *rq)
 {
 	pid_t tid = gettid();
@@ -191,7 +191,7 @@ static const struct run_queue_record *own_record(const struct run_queue *rq)
 	return NULL;
 }
 
-/* Are the probes still attached? */
+/* Check that the probes are still attached. */
 static void beat(struct run_queue *rq, uint64_t now_ns)
 {
 	const struct run_queue_record *own = own_record(rq);
@@ -210,7 +210,7 @@ static void beat(struct run_queue *rq, uint64_t now_ns)
 	if (rq->has_beat && n_own == rq->beat_own)
 		return;
 	is_lost = rq->has_beat && n_switches == rq->beat_switches;
-	/* Switches are seen, but no wake-ups: each sleep of ours ends with one. */
+	/* Switches are seen, but no wake-ups, although each sleep of this thread ends with one. */
 	if (rq->has_beat && n_waits > 0 && n_waits == rq->beat_waits) {
 		if (n_own - rq->beat_own < OWN_WAKES)
 			return;
@@ -255,7 +255,7 @@ static void report(struct run_queue *rq, uint64_t now_ns)
 	}
 }
 
-/* A round of what is due. */
+/* Do the work that is due. */
 static void work(struct run_queue *rq, uint32_t pace, uint64_t now_ns)
 {
 	if (pace == RUN_QUEUE_PACE_IDLE) {
@@ -318,7 +318,7 @@ static void *run_queue_thread_main(void *data)
 			  strerror(-r));
 	while (!atomic_load_explicit(&rq->stop, memory_order_relaxed)) {
 		now_ns = clock_now_ns();
-		/* Pairs with tell(): what was put there before is seen. */
+		/* Pairs with tell(): earlier commands are visible. */
 		if (atomic_exchange_explicit(&rq->has_news, false, memory_order_acquire))
 			run_queue_take_news(rq, now_ns);
 		pace = hold(rq, now_ns);
@@ -330,7 +330,7 @@ static void *run_queue_thread_main(void *data)
 
 /* --- The reactor's part --- */
 
-/* Has the thread look at what was put there. */
+/* Notify the thread of commands. */
 static void tell(struct run_queue *rq)
 {
 	/* Pairs with the exchange in run_queue_thread_main(). */
@@ -376,13 +376,16 @@ void run_queue_remove_tenant(struct run_queue *rq, uint16_t tenant)
 		return;
 	atomic_store_explicit(&rq->slot_states[tenant], RUN_QUEUE_SLOT_ENDING,
 			      memory_order_release);
-	/* Unwatched with it. */
+	/* Its watches end with the slot. */
 	rq->n_owed -= rq->n_owed_of[tenant];
 	rq->n_owed_of[tenant] = 0;
 	tell(rq);
 }
 
-/* Return: was it sent, or else counted? */
+/*
+ * Send a command.
+ * Return: true if it was sent; otherwise it was counted as dropped.
+ */
 static bool command(struct run_queue *rq, enum run_queue_command_kind kind, uint16_t tenant,
 		    pid_t pid, uint64_t start_ticks, const char *path)
 {
@@ -472,9 +475,9 @@ void run_queue_cost(struct run_queue *rq, struct run_queue_cost *ret)
 	ret->event_ns = atomic_load_explicit(&rq->cost_ns, memory_order_relaxed);
 }
 
-/* --- From start to end --- */
+/* --- Creation and end --- */
 
-/* Where things are. */
+/* Find the mount points. */
 static int find_roots(struct run_queue *rq, const struct run_queue_options *options)
 {
 	const char *proc = options->proc_path ? options->proc_path : "/proc";
@@ -501,13 +504,13 @@ static int find_roots(struct run_queue *rq, const struct run_queue_options *opti
 	return 0;
 }
 
-/* Return: 0, also if another source has to do; -ENOMEM. */
+/* Return: 0, also if another source must be used; -ENOMEM. */
 static int load_probes(struct run_queue *rq)
 {
 	char why[RUN_QUEUE_WHY_BYTES] = "";
 	int r = PROBES_E_UNAVAILABLE;
 
-	/* The probes know threads by numbers, which are found there. */
+	/* The probes identify threads by their numbers in /proc. */
 	if (run_queue_has_threads(rq, why))
 		r = probes_new(why, &rq->probes);
 	if (r == PROBES_E_UNAVAILABLE) {
@@ -518,7 +521,7 @@ static int load_probes(struct run_queue *rq)
 	if (r)
 		return error_fold(r);
 	rq->n_tables = probes_n_processors(rq->probes);
-	/* So that what was stolen before is in the first totals. */
+	/* The first totals then include time stolen before. */
 	run_queue_read_processors(rq, clock_now_ns(), 0);
 	atomic_store_explicit(&rq->source, RUN_QUEUE_SOURCE_EBPF, memory_order_relaxed);
 	return 0;

@@ -2,15 +2,16 @@
 /*
  * The judge of contention
  *
- * Samples are kept for a while, so that a look back is a difference between two of them: a window
- * with sharp edges forgets at once what is out of it, where a decaying mean would still be on its
- * way when the next task is to be placed.
+ * Samples are kept for a while, so that a look back is a difference between two of them. A window
+ * with sharp edges forgets older samples at once; a decaying mean would still be changing when the
+ * next task is placed.
  *
- * The difficulty is that acting on the factor takes away what it is measured by. Tasks that went to
- * the GPU leave workers without work, and workers without work do not wait. So what was measured is
- * held for as long as the processors look as full as they did then; sixteen hogs a processor cannot
- * be told from one by what they use. It is let go quickly when they use less, and slowly even if
- * they do not, towards what fair sharing with one each would give: sooner or later somebody tries.
+ * The difficulty is that acting on the factor removes the work by which it is measured. Tasks that
+ * ran on the GPU leave workers without work, and workers without work do not wait. So a measured
+ * factor is held while the processors look as full as they did then, since sixteen hogs per
+ * processor use no more time than one. It decays quickly when others use less. It decays slowly
+ * even if they do not, towards the factor of fair sharing with one hog each: sooner or later the
+ * broker has to try the CPU.
  */
 #include "contention/verdict.h"
 
@@ -20,57 +21,59 @@
 #include <ringbroker/stats.h>
 
 #define MAX_FACTOR ((double)RBK_STATS_MAX_FACTOR)
-/* What is less is noise, and every reader of reasons would wonder. */
+/* Factors below this are noise, and would puzzle readers of reasons. */
 #define LEAST_FACTOR 1.05
 /*
- * What is held goes half of its way in that time though others use as much as before, twice as long
- * each time that turns out to have been wrong,
+ * Time constant of the decay of a held factor although others use as much as before. It doubles up
+ * to MOST_HOLD_NS each time the decay turns out to have been wrong.
  */
 #define HOLD_NS      2e9
 #define MOST_HOLD_NS 3e10
-/* and what throttling added, of which nobody can tell whether it is over. */
+/* The same for the part added by throttling, whose end cannot be observed. */
 #define HOLD_IDLE_NS 2e8
-/* What fair sharing explains is held that many times longer. */
+/* Multiplier of that time constant for the part that fair sharing explains. */
 #define MEEK 3
-/* What others no longer use, and nobody else is seen to, is forgotten in about that time. */
+/* Time constant with which others' share decays if they use less and no new use is visible. */
 #define SETTLE_NS 2e8
-/* Where nobody knows what others use, somebody has to try that many times more often, and soon. */
+/* If others' use is unknown, the factor decays this many times faster, at most in MOST_BLIND_NS. */
 #define BLIND         20
 #define MOST_BLIND_NS 2e8
-/* Share of the processors that has to be used to see what is stolen of it. */
+/* Least used share of the processors from which stolen time can be computed. */
 #define LEAST_USED 0.1
-/* So much less than it was: then it was let go. */
+/* A held factor below this part of the measured one has decayed. */
 #define LET_GO 0.98
-/* Others are taken to be fewer if they use less than that of what they did. */
+/* Others have become fewer if they use less than this part of their former share. */
 #define FALLEN 0.6
-/* All workers are used for that long after they were needed the last time. */
+/* Time for which all workers are used after they were needed last. */
 #define NEEDED_NS 1000000000ull
-/* Workers that lost and got back are compared with those in use by that. */
+/* Margin for changing the number of workers, as a part of those in use. */
 #define WORKERS_MARGIN 0.15
 
 enum {
-	/* Windows to look back until workers were seen to run; to be quick, and to be sure. */
+	/*
+	 * Windows to look back until workers were seen to run: for a quick and for a sure result.
+	 */
 	QUICK_WINDOWS = 2,
 	SURE_WINDOWS = 4,
-	/* Sources that do not know of workers have coarse figures: so many half windows. */
+	/* Half windows for sources without workers, whose figures are coarse. */
 	COARSE_HALF_WINDOWS = 5,
 };
 
-/* What has happened since an earlier sample. */
+/* Differences from an earlier sample. */
 struct look {
 	double ns;
 	double run_ns, wait_ns, idle_wait_ns, n_preemptions;
 	double others_ns, idle_ns, steal_ns, stall_ns;
 };
 
-/* What a sample means. */
+/* Interpretation of a sample. */
 struct view {
-	double factor;     /* of contention alone */
-	double idle;       /* what throttling adds */
-	double steal;      /* times that */
-	double estimate;   /* beside what others use; 1 if that is not known */
-	bool is_measured;  /* workers run, and so few are guessed */
-	bool is_disturbed; /* both signals are there */
+	double factor;     /* factor of contention alone */
+	double idle;       /* part added by throttling */
+	double steal;      /* multiplier for stolen time */
+	double estimate;   /* factor estimated from others' use; 1 if unknown */
+	bool is_measured;  /* workers ran or waited long enough to measure the factor */
+	bool is_disturbed; /* both signals are present */
 };
 
 static double share(double part, double whole)
@@ -112,7 +115,7 @@ void place_contention_init(struct place_contention *contention,
 
 /* --- Looking back --- */
 
-/* Do the figures of @b continue those of @a? */
+/* Return true if the figures of @b continue those of @a. */
 static bool continues(const struct place_contention_sample *a,
 		      const struct place_contention_sample *b)
 {
@@ -126,8 +129,8 @@ static bool continues(const struct place_contention_sample *a,
 }
 
 /*
- * What only went back a little was put together from readings of several processors, as the
- * kernel's idle times are, and has stood still.
+ * Return @sample with figures that decreased a little set to their last values. Such figures
+ * combine readings of several processors, as the kernel's idle times do.
  */
 static struct place_contention_sample steadied(const struct place_contention *contention,
 					       const struct place_contention_sample *sample)
@@ -155,7 +158,7 @@ static struct place_contention_sample steadied(const struct place_contention *co
 	return steady;
 }
 
-/* Samples that are closer together than a quarter of a window are not worth their place. */
+/* Keep the last sample, unless it is closer than a quarter of a window to the previous one. */
 static void keep(struct place_contention *contention)
 {
 	struct place_contention_sample *past = contention->past;
@@ -191,7 +194,7 @@ static struct look look_from(const struct place_contention *contention, uint32_t
 	return difference(&contention->past[i], &contention->last);
 }
 
-/* The latest sample that is @ns ago, or the oldest there is. */
+/* Return the latest sample at least @ns ago, or the oldest. */
 static uint32_t find_past(const struct place_contention *contention, uint64_t ns)
 {
 	uint32_t i = contention->n_past - 1;
@@ -202,8 +205,8 @@ static uint32_t find_past(const struct place_contention *contention, uint64_t ns
 }
 
 /*
- * Where it takes a longer look to see workers run at all (between two turns among sixteen hogs lie
- * 50 ms), that. Not where others have gone: then the past says nothing of now.
+ * Look back further than @i if it takes longer to see workers run at all (turns among sixteen hogs
+ * are 50 ms apart). If others have left, do not: the past is then irrelevant.
  */
 static struct look look_for_run(const struct place_contention *contention, uint32_t i,
 				double enough_ns, unsigned int n_windows, bool has_fallen)
@@ -217,11 +220,11 @@ static struct look look_for_run(const struct place_contention *contention, uint3
 	return look;
 }
 
-/* --- What it means --- */
+/* --- Interpretation --- */
 
 /*
- * What workers would need and what they would get if others used that share of the processors
- * whatever happens: first what is idle, then half of each processor that others use.
+ * Return the ratio of the time that workers need and the time that they would get if others kept
+ * that share of the processors: first the idle time, then half of each processor that others use.
  */
 static double estimate(const struct place_contention *contention, double others)
 {
@@ -245,15 +248,15 @@ static double others_share(const struct place_contention *contention, const stru
 	return limited(share(look->others_ns, look->ns * contention->last.n_processors), 0, 1);
 }
 
-/* @value goes towards @to, most of the way in @time_ns. */
+/* Return @value moved towards @to, most of the way in @time_ns. */
 static double drift(double value, double to, double ns, double time_ns)
 {
 	return value + (to - value) * ns / (ns + time_ns);
 }
 
 /*
- * What others use, by clocks that tick every 10 ms and are read late when it matters most. What
- * they gave up must be seen to be idle, or ours, or they are only not accounted for yet.
+ * Track others' share. It is measured by clocks that tick every 10 ms and are read late under load.
+ * Time that others gave up must be visible as idle or as ours; otherwise it is not accounted yet.
  */
 static double watch_others(struct place_contention *contention, const struct look *look,
 			   double step_ns)
@@ -274,7 +277,10 @@ static double blind_hold_ns(const struct place_contention *contention)
 	return fmin(contention->hold_ns / BLIND, MOST_BLIND_NS);
 }
 
-/* @step_ns in which nobody measured. Return: are others fewer than when it was measured? */
+/*
+ * Decay the held factor over @step_ns without a measurement.
+ * Return: true if others have become fewer since the measurement.
+ */
 static bool let_go(struct place_contention *contention, double others, double estimate_now,
 		   double step_ns)
 {
@@ -292,14 +298,14 @@ static bool let_go(struct place_contention *contention, double others, double es
 		contention->held = has_fallen ? estimate_now
 					      : drift(contention->held, estimate_now, step_ns,
 						      contention->hold_ns);
-	/* Who uses all that is left need not be in anybody's way. */
+	/* Tasks that use all remaining time need not disturb workers. */
 	contention->held = drift(contention->held, 1, step_ns, contention->hold_ns * MEEK);
 	return has_fallen;
 }
 
 /*
- * Workers wait, and for whom? Where others leave no room, little waiting is enough to tell, and
- * more there may not be: tasks have gone elsewhere already.
+ * Return true if workers wait for tasks of others. If others leave no room, little waiting is
+ * enough evidence; there may be no more, since tasks run elsewhere already.
  */
 static bool is_disturbed(const struct place_contention *contention, const struct look *look,
 			 double estimate_now)
@@ -313,7 +319,7 @@ static bool is_disturbed(const struct place_contention *contention, const struct
 	return look->n_preemptions > 0;
 }
 
-/* What is too little to be sure is filled up with what was known before: @fill_ns of run time. */
+/* Return the factor; too short a run time is filled up with the held factor, over @fill_ns. */
 static double factor_of(const struct place_contention *contention, const struct look *look,
 			double fill_ns)
 {
@@ -327,7 +333,7 @@ static double missing(double value, double enough)
 	return value < enough ? enough - value : 0;
 }
 
-/* It is more than what was held: then that should not have been let go. */
+/* Hold a larger factor. If the held one had decayed, the decay was wrong: slow it down. */
 static void hold(struct place_contention *contention, double factor)
 {
 	if (contention->held < contention->measured * LET_GO)
@@ -335,7 +341,10 @@ static void hold(struct place_contention *contention, double factor)
 	contention->held = contention->measured = factor;
 }
 
-/* It was measured: quick to rise, but a turn whose wait is out of sight only looks undisturbed. */
+/*
+ * Learn a measured factor: it rises at once, but falls slowly, as a turn whose wait is not visible
+ * only looks undisturbed.
+ */
 static void learn(struct place_contention *contention, double factor, double others, double run_ns,
 		  double sure_ns)
 {
@@ -348,8 +357,8 @@ static void learn(struct place_contention *contention, double factor, double oth
 }
 
 /*
- * A look at little is quick, and by chance too high or too low: that says where contention begins.
- * One at more, back to when it may not have begun yet, says where it ends.
+ * Measure the factor. A short look is quick, and too high or too low by chance: it determines the
+ * beginning of contention. A long look, back to before a possible beginning, determines the end.
  */
 static struct view view_workers(struct place_contention *contention, const struct look *step)
 {
@@ -373,7 +382,7 @@ static struct view view_workers(struct place_contention *contention, const struc
 	/* A quota's periods are longer than a window. */
 	far = look_from(contention, 0);
 	view.idle = far.idle_wait_ns / (far.run_ns + missing(far.run_ns, enough_ns));
-	/* One long wait may be all there was. */
+	/* The sample may consist of one long wait. */
 	if (view.is_measured)
 		learn(contention,
 		      fill_ns > 0 ? fmin(view.factor, contention->held * 2) : view.factor, others,
@@ -387,7 +396,7 @@ static struct view view_workers(struct place_contention *contention, const struc
 	return view;
 }
 
-/* Nothing is known of the workers: what others use, or that somebody waits, has to do. */
+/* Estimate without figures of the workers, from others' use or from the stall time. */
 static struct view view_others(struct place_contention *contention, const struct look *step)
 {
 	const uint64_t window_ns = contention->config.window_ns / 2 * COARSE_HALF_WINDOWS;
@@ -396,7 +405,8 @@ static struct view view_others(struct place_contention *contention, const struct
 	double stalled = limited(share(look.stall_ns, look.ns), 0, 1), others;
 
 	if (knows_processors(contention)) {
-		/* As much as somebody waits, what others use is all that they leave us to share. */
+		/* To the degree that some task waits, take others' part of the time not used by us.
+		 */
 		others = others_share(contention, &look);
 		others += (share(look.others_ns, look.others_ns + look.idle_ns) - others) * stalled;
 		view.estimate = estimate(contention, limited(others, 0, 1));
@@ -405,7 +415,7 @@ static struct view view_others(struct place_contention *contention, const struct
 	} else {
 		view.is_disturbed = contention->last.has_stall;
 		view.estimate = 1 / (1 - stalled / 2);
-		/* Who waits no more may be those who went away. */
+		/* Less waiting may only mean that tasks were placed elsewhere. */
 		contention->held = drift(contention->held, 1, step->ns, blind_hold_ns(contention));
 		if (contention->held < view.estimate)
 			hold(contention, view.estimate);
@@ -415,7 +425,10 @@ static struct view view_others(struct place_contention *contention, const struct
 	return view;
 }
 
-/* Who uses next to nothing is not stolen from: then it is taken to be as it was. */
+/*
+ * Return the factor for stolen time. Almost idle processors lose no time to others: then it stays
+ * unchanged.
+ */
 static double steal_factor(struct place_contention *contention, double step_ns)
 {
 	struct look look =
@@ -430,7 +443,7 @@ static double steal_factor(struct place_contention *contention, double step_ns)
 	return contention->held_steal;
 }
 
-/* --- What to do about it --- */
+/* --- Reaction --- */
 
 static uint64_t since(const struct place_contention *contention, uint64_t at_ns)
 {
@@ -469,8 +482,8 @@ static bool is_needed(const struct place_contention *contention)
 }
 
 /*
- * As long as it lasts. All would get n / factor processors' worth; what those in use get says more
- * of the hogs than of that, since with fewer workers each of them gets more.
+ * Adapt the workers during contention. All workers would get n / factor processors' worth. The
+ * share of those in use tells less: fewer workers get more each.
  */
 static void adapt_workers(struct place_contention *contention, double factor)
 {
@@ -480,7 +493,7 @@ static void adapt_workers(struct place_contention *contention, double factor)
 	const double margin = in_use * WORKERS_MARGIN;
 
 	if (is_needed(contention)) {
-		/* Nothing was tried, and nothing turns out to have been wrong. */
+		/* No reduction was tried, so none turns out to have been wrong. */
 		contention->has_raised = false;
 		if (in_use < contention->n_workers)
 			set_workers(contention, contention->n_workers);
@@ -505,7 +518,9 @@ static void adapt_workers(struct place_contention *contention, double factor)
 	}
 }
 
-/* Is nothing to be seen of it? What few workers get says nothing of what all would. */
+/*
+ * Return true if no contention is visible. The share of few workers does not predict that of all.
+ */
 static bool is_calm(const struct place_contention *contention, const struct view *view)
 {
 	const double end = (double)contention->config.end_factor;
@@ -576,7 +591,7 @@ const struct place_contention_verdict *place_contention_feed(
 	if (!goes_on) {
 		contention->n_past = 0;
 		keep(contention);
-		/* Times of another clock mean nothing: what lasts, lasts from now on. */
+		/* Times of another clock are meaningless: restart the durations now. */
 		contention->is_calm = false;
 		contention->changed_ns = contention->raised_ns = sample->at_ns;
 		if (contention->ended_ns > sample->at_ns)
@@ -592,7 +607,7 @@ const struct place_contention_verdict *place_contention_feed(
 		view = view_others(contention, &step);
 		view.steal = steal_factor(contention, step.ns);
 	} else {
-		/* Nothing to see: nobody is disturbed. */
+		/* Without figures: no disturbance. */
 		contention->held = 1;
 		view = (struct view){.factor = 1, .steal = 1, .estimate = 1};
 	}

@@ -1,56 +1,57 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Contention of the CPU: what its workers get, and what to do about it
+ * CPU contention: the workers' share of processor time, and the reaction to it
  *
- * Fed with what the scheduler says of the workers and of the processors (contention/run-queue.h, by
- * way of contention/contention.c), it says by how much CPU estimates grow, how many workers to use,
- * and whether the machine counts as contended. A pure machine like the placer: no clock, no
- * allocation.
+ * This module is fed with the scheduler's figures on workers and processors
+ * (contention/run-queue.h, by way of contention/contention.c). Its verdict is the factor by which
+ * CPU estimates grow, the number of workers to use, and whether the machine counts as contended. It
+ * is a pure state machine like the placer: no clock, no allocation.
  *
- *	factor  = how many times longer a worker takes than undisturbed: while workers run,
- *	          (run + wait) / run over about the last 20 ms, or as far back as it takes to see
- *	          them run at all. While they hardly run, because work went elsewhere, it stays what
- *	          it was as long as others use as much of the processors as then, and else falls to
- *	          what workers would get beside them: an end of the contention is seen without
- *	          trying. It rises only by what was measured, where workers can be watched
- *	workers = about as many as processors' worth of time all of them would get, so that tasks
- *	          are not spread over threads that take turns, one at least; but all of them while
- *	          there is work that no other device can do, and for a second after that
+ *	factor  = how many times longer a worker takes than undisturbed. While workers run, it is
+ *	          (run + wait) / run over about the last 20 ms, or over the shortest longer time in
+ *	          which they ran at all. While they hardly run, because work was placed elsewhere,
+ *	          it is held as long as others use as much of the processors as before. Otherwise
+ *	          it falls to what workers would get beside them: so the end of contention is seen
+ *	          without a trial. If workers can be watched, only measurements raise it
+ *	workers = about as many as the processors' worth of time that all of them would get, at
+ *	          least one, so that tasks are not spread over threads that take turns; but all of
+ *	          them while there is work that no other device can do, and for a second after that
  *
- * The two go to the placer side by side: the factor by placer_set_contention(), the workers by
+ * The placer takes both separately: the factor by placer_set_contention(), the workers by
  * placer_limit_servers(). With one of two workers in use a backlog takes twice as long, and each
- * task as long as its worker is disturbed; what is learned is divided by the factor alone.
+ * task takes longer by its worker's factor; learned times are divided by the factor alone.
  *
- * Why not fewer workers always: a scheduler that is fair gives every thread its share, so that who
- * has half as many gets half as much, and the other half goes to those who disturb it, not to the
- * workers that stay. Measured with nothing but the CPU, beside 1, 2 and 4 hogs a processor, one of
- * two workers did a half to two thirds of what both did, and where both had only just kept up the
- * slowest of a hundred tasks took 1 s instead of 50 ms. Fewer are worth it where what they do not
- * do is done elsewhere: then no task waits for the chunk of a helper that does not get to run, and
- * neighbours are left in peace.
+ * Why not always fewer workers: a fair scheduler gives every thread its share. With half as many
+ * workers the broker gets half as much time, and the other half goes to the disturbing processes,
+ * not to the remaining workers. Measured with the CPU as the only device, beside 1, 2 and 4 hogs
+ * per processor, one of two workers did a half to two thirds of the work of both. Where both had
+ * only just kept up, the slowest of a hundred tasks took 1 s instead of 50 ms. Fewer workers pay
+ * off if another device does the rest: then no task waits for the chunk of a helper that does not
+ * run, and other processes are disturbed less.
  *
- * Two signals, not one: contention begins only where workers wait, and behind tasks that are not
- * the broker's: others use at least a quarter of what workers wait for; where that is not known,
- * workers are preempted. Delay while processors are idle is a quota's throttling, and steal is the
- * hypervisor's: both make estimates grow, as they make tasks slow, but neither is contention, and
- * workers are not taken back for it. Nor is it contention if workers take turns with each other.
+ * Two signals are required: contention begins only if workers wait, and if they wait for tasks that
+ * are not the broker's. The second means that others use at least a quarter of the time that
+ * workers wait for; if that is unknown, that workers are preempted. Delay while processors are idle
+ * is a quota's throttling, and steal is the hypervisor's: both slow tasks and so raise estimates,
+ * but neither is contention, and neither reduces the workers. Workers that take turns with each
+ * other are no contention either.
  *
- * Against oscillation: it begins at a higher factor than it ends at, and ends only after that held
- * for end_after_ns, twice as long each time it comes back soon after. While it lasts, workers come
- * back few by few; where they do and the factor grows again, the next return takes twice as long,
- * up to max_back_off_ns. Once it is over there are twice as many with each look, until all are
- * back.
+ * Against oscillation: contention begins at a higher factor than it ends at. It ends only after the
+ * factor was below the latter for end_after_ns, twice as long each time it returns soon after.
+ * While it lasts, workers are added back a few at a time; if the factor then grows again, the next
+ * addition waits twice as long, up to max_back_off_ns. Once contention is over the workers double
+ * with each look, until all are in use.
  */
 #include <stdbool.h>
 #include <stdint.h>
 
-/* place_contention_config.begin_factor and so on; brokerd.conf(5) has the keys. */
+/* Configuration, place_contention_config.begin_factor and so on; brokerd.conf(5) has the keys. */
 struct place_contention_config {
-	float begin_factor;       /* contended from that on */
-	float end_factor;         /* and until it was below that */
-	uint64_t end_after_ns;    /* for so long */
-	uint64_t window_ns;       /* what the factor looks back, about */
+	float begin_factor;       /* contention begins at this factor */
+	float end_factor;         /* contention ends below this factor */
+	uint64_t end_after_ns;    /* time that the factor must stay below end_factor */
+	uint64_t window_ns;       /* approximate length of the window for the factor */
 	uint64_t max_back_off_ns; /* longest time until one more worker is tried */
 };
 #define PLACE_CONTENTION_DEFAULT               \
@@ -62,7 +63,7 @@ struct place_contention_config {
 		.max_back_off_ns = 1000000000, \
 	})
 
-/* Cumulative figures, as struct run_queue_totals has them. */
+/* Cumulative figures, as in struct run_queue_totals. */
 struct place_contention_sample {
 	uint64_t at_ns;
 	bool has_workers, has_processors, has_stall;
@@ -70,47 +71,47 @@ struct place_contention_sample {
 	uint64_t idle_ns, others_ns, steal_ns;
 	uint64_t stall_ns;
 	uint32_t n_processors;
-	bool is_needed; /* there was work that no other device can do */
+	bool is_needed; /* there was work that no other device could do */
 };
 
 struct place_contention_verdict {
 	float factor;       /* for placer_set_contention(): 1..100 */
-	uint32_t n_workers; /* to use, see above; below all for a little after it has ended, too */
+	uint32_t n_workers; /* workers to use; stays below all for a little after the end, too */
 	bool is_contended;
-	bool has_begun, has_ended; /* with this sample */
+	bool has_begun, has_ended; /* true for the sample of the change */
 };
 
 enum { PLACE_CONTENTION_PAST = 16 };
 
 struct place_contention {
 	struct place_contention_config config;
-	uint32_t n_workers; /* that there are */
+	uint32_t n_workers; /* workers in total */
 	/* Private. */
-	struct place_contention_sample past[PLACE_CONTENTION_PAST]; /* the last at n_past - 1 */
+	struct place_contention_sample past[PLACE_CONTENTION_PAST]; /* the latest at n_past - 1 */
 	uint32_t n_past;
 	struct place_contention_sample last;
 	struct place_contention_verdict verdict;
-	double measured;    /* the factor, when it last was */
-	double held;        /* and what became of that */
-	double hold_ns;     /* how slowly that is let go */
-	double held_idle;   /* what throttling adds to it */
-	double held_steal;  /* what both are to be multiplied by for what is stolen */
-	double others;      /* share of the processors that others have */
+	double measured;    /* factor when it was last measured */
+	double held;        /* measured, decayed since then */
+	double hold_ns;     /* time constant of that decay */
+	double held_idle;   /* part added by throttling */
+	double held_steal;  /* multiplier of both for stolen time */
+	double others;      /* share of the processors that others use */
 	double others_then; /* the same when the factor was measured */
 	uint64_t calm_since_ns, ended_ns, end_wait_ns;
 	uint64_t changed_ns, raised_ns, back_off_ns;
-	uint64_t needed_ns; /* when that was so the last time; 0: never */
+	uint64_t needed_ns; /* last time with is_needed; 0: never */
 	bool is_calm, has_raised, has_ended_before;
 };
 
-/* Values of @config that make no sense are replaced by ones that do. */
+/* Initialize; impossible values of @config are replaced. */
 void place_contention_init(struct place_contention *contention,
 			   const struct place_contention_config *config, uint32_t n_workers);
 /*
- * Samples may come at any times; one that is not later than the last, or whose figures went back by
- * a window or are others than before (a source was replaced), only sets where to begin. Where
- * nothing is going on none are needed, but as long as the last verdict was contended or has not all
- * workers back.
+ * Judge a sample. Samples may come at any times. A sample only sets a new starting point if it is
+ * not later than the last, if its figures decreased by a window, or if it has other figures than
+ * before (the source was replaced). While there is no work, samples are needed only as long as the
+ * last verdict was contended or left workers out.
  */
 const struct place_contention_verdict *place_contention_feed(
 	struct place_contention *contention, const struct place_contention_sample *sample);
