@@ -3,20 +3,21 @@
 /*
  * The table of causers of one record: space-saving, see run-queue-layout.h
  *
- * Compiled into the probes, and into the tests. Its loops have a fixed bound and no result but an
- * index, which is what the probes' verifier can follow.
+ * This file is compiled into the probes and into the tests. Its loops have a fixed bound and only
+ * an index as a result, which the probes' verifier can follow.
  */
 #include "run-queue-layout.h"
 
-/* What tells causers apart: by name and cgroup, not by process, so that short-lived ones add up. */
+/* Identity of a causer: name and cgroup, not process, so that short-lived processes add up. */
 struct run_queue_key {
 	unsigned long long cgroup;
 	unsigned long long comm[RUN_QUEUE_COMM_BYTES / 8]; /* padded with zeros */
 };
 
 /*
- * Where @key is in @causers. Return: its index; or RUN_QUEUE_CAUSERS, and *ret_least is the index
- * of the one to be replaced: an unused one if there is one.
+ * Find @key in @causers.
+ * Return: its index; or RUN_QUEUE_CAUSERS, and *ret_least is the index of the entry to be replaced:
+ * an unused one if there is one.
  */
 static inline unsigned int run_queue_causer_find(const struct run_queue_causer *causers,
 						 const struct run_queue_key *key,
@@ -41,19 +42,19 @@ static inline unsigned int run_queue_causer_find(const struct run_queue_causer *
 	return RUN_QUEUE_CAUSERS;
 }
 
-/* One that ran while others waited. */
+/* A task that ran while others waited. */
 struct run_queue_account {
 	struct run_queue_key key;
 	unsigned long long owner; /* RUN_QUEUE_OWNER() */
-	unsigned long long node;  /* of its cgroup, in the kernel */
+	unsigned long long node;  /* kernel's node of its cgroup */
 	unsigned int process;
 	unsigned int reserved;
 };
 
 /*
- * @ns and @n_preemptions are put down for @account, whose owner is @who now. Who is new takes over
- * what the one had that it replaces, as its error. Return: it if it is new, for the caller to fill
- * in cgroup_name; else NULL.
+ * Charge @ns and @n_preemptions to @account, whose owner is @who now. A new causer takes over the
+ * count of the entry that it replaces, as its error.
+ * Return: the entry if it is new, for the caller to fill in cgroup_name; otherwise NULL.
  */
 static inline struct run_queue_causer *run_queue_charge(struct run_queue_causer *causers,
 							const struct run_queue_account *account,
@@ -64,7 +65,7 @@ static inline struct run_queue_causer *run_queue_charge(struct run_queue_causer 
 	unsigned int i, least = 0;
 
 	i = run_queue_causer_find(causers, &account->key, &least);
-	/* The masks change nothing but what the verifier knows. */
+	/* The masks only inform the verifier. */
 	if (i == RUN_QUEUE_CAUSERS) {
 		unsigned long long *comm;
 
@@ -80,7 +81,7 @@ static inline struct run_queue_causer *run_queue_charge(struct run_queue_causer 
 	} else {
 		causer = &causers[i & (RUN_QUEUE_CAUSERS - 1)];
 	}
-	causer->who = who; /* the last one's: who is watched may change */
+	causer->who = who; /* the latest owner: which tasks are watched may change */
 	causer->wait_ns += ns;
 	causer->n_preemptions += n_preemptions;
 	return ret;

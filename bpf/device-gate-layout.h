@@ -1,35 +1,36 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * What the device gate, who closes it and the broker share
+ * Data shared by the device gate, the program that closes it and the broker
  *
- * Included by device-gate.bpf.c, by brokerctl and by the broker. All gates of a broker have one map
- * of those who may pass, which the broker writes: a hash of struct device_gate_key and struct
- * device_gate_holder. Each gate has a record of its own, an array of one.
+ * Included by device-gate.bpf.c, by brokerctl and by the broker. All gates of a broker share one
+ * map of the holders that may pass, which the broker writes: a hash of struct device_gate_key and
+ * struct device_gate_holder. Each gate has a record of its own, an array of one.
  */
 
 enum {
 	DEVICE_GATE_MAX_HOLDERS = 4096,
 	DEVICE_GATE_MAX_RANGES = 16,
-	DEVICE_GATE_MAX_LEVELS = 64, /* of cgroups, from the root down: who is deeper is refused */
-	DEVICE_GATE_REFUSALS = 8,    /* the last ones, that are kept */
+	/* of cgroups, from the root down; deeper processes are refused */
+	DEVICE_GATE_MAX_LEVELS = 64,
+	DEVICE_GATE_REFUSALS = 8, /* last refusals that are kept */
 	DEVICE_GATE_COMM_BYTES = 16,
 	DEVICE_GATE_PATH_BYTES = 256,
 };
 
-/* Processes of a user, in a cgroup or below it. Cgroup 0, of user 0: the broker, who is there. */
+/* Processes of a user, in a cgroup or below it. Cgroup 0 of user 0 marks that the broker runs. */
 struct device_gate_key {
 	unsigned long long cgroup; /* id in the unified hierarchy: its inode number */
-	unsigned int uid;          /* real, as the kernel counts them outside of containers */
+	unsigned int uid;          /* real uid, as the kernel counts it outside of containers */
 	unsigned int reserved;
 };
 
 struct device_gate_holder {
-	unsigned int lease; /* its number; 0: the broker itself */
-	unsigned int pid;   /* of the broker that wrote it */
+	unsigned int lease; /* number of the lease; 0: the broker itself */
+	unsigned int pid;   /* process id of the broker that wrote it */
 };
 
-/* Device nodes that are gated: of character devices. */
+/* Gated device nodes, all of character devices. */
 struct device_gate_range {
 	unsigned int major;
 	unsigned int first_minor, last_minor;
@@ -45,12 +46,14 @@ struct device_gate_refusal {
 
 struct device_gate_record {
 	unsigned long long n_passed, n_refused;
-	/* Number n is in n % DEVICE_GATE_REFUSALS, so that two at a time are not mixed up. */
+	/*
+	 * Refusal n is at n % DEVICE_GATE_REFUSALS, so that two concurrent ones are not mixed up.
+	 */
 	struct device_gate_refusal refusals[DEVICE_GATE_REFUSALS];
 
-	/* By who closed the gate. */
+	/* Written by the program that closed the gate. */
 	unsigned long long cgroup, closed_ns; /* CLOCK_REALTIME */
 	unsigned int n_ranges, reserved;
 	struct device_gate_range ranges[DEVICE_GATE_MAX_RANGES];
-	char path[DEVICE_GATE_PATH_BYTES]; /* of the cgroup, "/user.slice" */
+	char path[DEVICE_GATE_PATH_BYTES]; /* path of the cgroup, "/user.slice" */
 };

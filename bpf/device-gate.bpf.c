@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The device gate: who has no lease does not get at the GPU
+ * The device gate: keeps processes without a lease from opening the GPU
  *
- * Attached to a cgroup, it is asked by the kernel whenever somebody in there or below opens a
- * device node, or makes one. Nodes of GPUs it lets only those open who are in a cgroup that holds a
- * lease, or below one, and are of the lease's user; everything else is none of its business. What
- * is open already stays open, and where others are asked as well (BPF_F_ALLOW_MULTI), all have to
- * agree.
+ * The program is attached to a cgroup. The kernel calls it whenever a process in that cgroup or
+ * below opens or creates a device node. A process may open nodes of GPUs only if it is in a cgroup
+ * that holds a lease, or below one, and belongs to the lease's user. All other nodes pass. Nodes
+ * that are open already stay open, and if other programs are attached as well (BPF_F_ALLOW_MULTI),
+ * all have to agree.
  *
- * Nothing here depends on the layout of the kernel's structures: it needs no BTF of the kernel.
+ * The program does not depend on the layout of the kernel's structures: it needs no BTF of the
+ * kernel.
  */
 #include "types.h"
 
@@ -20,9 +21,9 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
 enum { REFUSE, PASS };
 
-/* The kernel's, which does not change. */
+/* Declared as in the kernel; it does not change. */
 struct bpf_cgroup_dev_ctx {
-	u32 access_type; /* what for << 16 | DEVICE_* */
+	u32 access_type; /* requested access << 16 | DEVICE_* */
 	u32 major, minor;
 };
 enum { DEVICE_BLOCK = 1, DEVICE_CHAR = 2 };
@@ -30,7 +31,7 @@ enum { DEVICE_BLOCK = 1, DEVICE_CHAR = 2 };
 /* Set before the program is loaded. */
 const volatile struct device_gate_range ranges[DEVICE_GATE_MAX_RANGES];
 const volatile unsigned int n_ranges;
-/* Helpers that this kernel has for programs of this kind. */
+/* Helpers that this kernel offers to programs of this type. */
 const volatile bool has_comm, has_pid;
 
 struct {
@@ -56,7 +57,10 @@ static bool is_gated(unsigned int major, unsigned int minor)
 	return false;
 }
 
-/* The root, level 0, is everybody's. */
+/*
+ * Return true if the process or an ancestor cgroup holds a lease. Level 0 is the root, which
+ * contains all.
+ */
 static bool is_holder(void)
 {
 	struct device_gate_key key = {.uid = (unsigned int)bpf_get_current_uid_gid()};

@@ -1,16 +1,16 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * What the probes know of the kernel
+ * Kernel structures that the probes read
  *
- * The few structures that they read, with the few members that they read, by hand: offsets are put
- * in when the probes are loaded, from the running kernel's own type information (CO-RE). So the
- * build needs no kernel with BTF, and no header generated from one. For run-queue.bpf.c alone.
+ * They are declared by hand, with only the members that are read. At load time, offsets come from
+ * the running kernel's type information (CO-RE). So the build needs no kernel with BTF, and no
+ * header generated from one. For run-queue.bpf.c alone.
  */
 
 #include "types.h"
 
-/* Part of the interface between programs and kernel: these do not change. */
+/* Part of the interface between programs and kernel: these values do not change. */
 enum {
 	BPF_MAP_TYPE_TASK_STORAGE = 29,
 
@@ -45,7 +45,7 @@ struct cgroup {
 };
 
 struct css_set {
-	struct cgroup *dfl_cgrp; /* in the unified hierarchy */
+	struct cgroup *dfl_cgrp; /* cgroup in the unified hierarchy */
 };
 
 struct upid {
@@ -61,12 +61,12 @@ struct pid {
 /* A processor's run queue. */
 struct rq {
 	int cpu;
-	u64 clock; /* sched_clock(), as it was when it was last updated */
+	u64 clock; /* sched_clock(), as of its last update */
 };
 
 struct cfs_rq {
 	struct rq *rq;
-	int throttle_count; /* it, or a group that it is in */
+	int throttle_count; /* of this queue or of a group above it */
 };
 
 struct sched_entity {
@@ -78,7 +78,7 @@ struct task_struct {
 	int on_cpu;
 	int wake_cpu;
 	struct sched_entity se;
-	bool throttled; /* from 6.18 on: by itself, not with its group's queue */
+	bool throttled; /* from 6.18 on: task throttled by itself, not with its group's queue */
 	int pid, tgid;
 	u64 start_boottime;
 	struct task_struct *group_leader;

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Probes in the scheduler: who waits for a processor, and for whom
+ * Probes in the scheduler: run-queue delays, and their causers
  *
- * What is watched has task storage that says what it counts for; it is made where the scheduler
+ * A watched task has task storage that names its owner. The storage is created where the scheduler
  * holds no locks (an iterator over all tasks, fork, a move between cgroups) and only looked up
- * where it does. A task that nobody watches costs a look at one pointer.
+ * where it does. An unwatched task costs a look at one pointer.
  *
- * Run-queue delay begins when a task is woken, or is switched out though it could go on, and ends
- * when it is switched in. While watched tasks wait on a processor, and only then, it keeps accounts
- * of who runs there and for how long (struct stints). A task that begins to wait remembers how far
- * each account was; when its wait is over, what was added since is what it waited for. So everybody
- * who ran meanwhile is named, not only who ran last, and the cost of a switch does not depend on
- * how many wait. When somebody waits where nobody did the accounts begin anew, but not if there are
- * few and they are new: to open one takes longer than all the rest.
+ * Run-queue delay begins when a task is woken, or is switched out though runnable, and ends when it
+ * is switched in. While watched tasks wait on a processor, and only then, the probes keep accounts
+ * of the tasks that run there and for how long (struct stints). A task that begins to wait stores
+ * the state of each account; when its wait is over, the difference is its delay by causer. So all
+ * tasks that ran meanwhile are named, not only the last, and the cost of a switch does not depend
+ * on the number of waiting tasks. When a first task begins to wait the accounts restart, unless
+ * they are few and recent: opening one takes longer than all the rest.
  *
- * All of a processor's figures are written under its run queue's lock, which the kernel holds at
- * each of the three trace points; the exception is n_waiting of a processor whose waiting task was
- * moved to another, which is therefore atomic.
+ * All figures of a processor are written under its run queue's lock, which the kernel holds at each
+ * of the three trace points. The exception is n_waiting of a processor whose waiting task was moved
+ * to another, which is therefore atomic.
  */
 #include "kernel.h"
 
@@ -27,39 +27,44 @@
 #include "causers.h"
 #include "clock.h"
 
-/* MIT is compatible with the GPL, which helpers that read kernel memory ask for. */
+/* MIT is compatible with the GPL, which helpers that read kernel memory require. */
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-#define MAX_LEVELS   32 /* of cgroups, upwards from a task's own */
-#define MAX_ACCOUNTS 16 /* kept per processor while somebody waits */
+#define MAX_LEVELS   32 /* levels of cgroups, upwards from a task's own */
+#define MAX_ACCOUNTS 16 /* accounts per processor while a task waits */
 #define FEW_ACCOUNTS 4
 #define NO_ACCOUNT   MAX_ACCOUNTS
-#define KEEP_NS      10000000 /* that few accounts are kept when nobody waits any more */
+#define KEEP_NS      10000000 /* time that few accounts are kept when no task waits any more */
 #define OWN_WITHOUT_SLOT \
 	RUN_QUEUE_OWNER(RUN_QUEUE_THREAD << RUN_QUEUE_KIND_SHIFT | RUN_QUEUE_NO_SLOT, 0)
 
 const volatile unsigned int n_processors = 1;
 
 /*
- * Of each slot, the present one's number: what was said of an earlier one means nothing. Written by
- * the broker only.
+ * Current generation of each slot: data of an earlier generation are ignored. Only the broker
+ * writes them.
  */
 struct {
 	unsigned int threads[RUN_QUEUE_MAX_THREADS];
 	unsigned int tenants[RUN_QUEUE_MAX_TENANTS];
 } generations;
 
-/* Processes and cgroups that are watched, so that forks are looked at; by the broker. */
+/*
+ * Number of watched processes and cgroups; forks are checked if it is not 0. The broker writes it.
+ */
 unsigned int n_watched;
 
-/* Tasks that are watched, found so far by the walk that goes on; set to 0 by the broker. */
+/* Watched tasks found so far by the walk in progress; the broker sets it to 0. */
 unsigned int n_tasks;
 
-/* The pid namespace of who walks the tasks: the broker's, whose numbers the maps below have. */
+/*
+ * The pid namespace of the process that walks the tasks: the broker's, whose numbers the maps below
+ * use.
+ */
 unsigned long long walker_namespace;
 unsigned int walker_level;
 
-/* Of an owner, see RUN_QUEUE_OWNER(). */
+/* Return the slot and kind of an owner, see RUN_QUEUE_OWNER(). */
 static __always_inline u32 who_of(u64 owner)
 {
 	return (u32)owner;
@@ -70,23 +75,23 @@ static __always_inline u32 kind_of(u64 owner)
 	return who_of(owner) >> RUN_QUEUE_KIND_SHIFT;
 }
 
-/* What a task is watched for. */
+/* Reason why a task is watched. */
 enum { BY_PROCESS = 1, BY_CGROUP = 2 };
 
-/* Of a watched task. */
+/* State of a watched task. */
 struct watched {
 	u64 owner;
 	u32 reason;
-	int root;          /* BY_PROCESS: the process that it is or descends from, */
-	u64 root_start_ns; /* which was started then: so the number is no other's */
+	int root;          /* BY_PROCESS: number of the process that it is or descends from */
+	u64 root_start_ns; /* start time of root, to detect a reused number */
 	u64 waiting_since_ns;
-	u32 cpu;         /* that it ran on last, plus 1; 0: not known */
-	u32 waiting_cpu; /* where it is among n_waiting, plus 1; 0: nowhere */
+	u32 cpu;         /* last processor + 1; 0: unknown */
+	u32 waiting_cpu; /* processor that counts it in n_waiting, + 1; 0: none */
 	u32 waiting_epoch;
 	u32 is_throttled;
-	u32 n_opened; /* of the accounts there when it began to wait, */
+	u32 n_opened; /* n_opened of the accounts when it began to wait */
 	u32 reserved;
-	u64 ran_ns[MAX_ACCOUNTS]; /* and what was in them */
+	u64 ran_ns[MAX_ACCOUNTS]; /* ran_ns of the accounts when it began to wait */
 };
 
 struct {
@@ -96,7 +101,7 @@ struct {
 	__type(value, struct watched);
 } tasks SEC(".maps");
 
-/* By number, in the walker's namespace: a thread of the broker to its slot and generation. */
+/* Slot and generation of a thread of the broker, by its number in the walker's namespace. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, RUN_QUEUE_MAX_THREADS);
@@ -126,7 +131,7 @@ struct {
 	__type(value, struct run_queue_record);
 } threads SEC(".maps");
 
-/* One per tenant and processor: at slot * n_processors + processor. Sized before loading. */
+/* One record per tenant and processor: at slot * n_processors + processor. Sized before loading. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -144,21 +149,21 @@ struct {
 } processors SEC(".maps");
 
 /*
- * Who ran on a processor since somebody waits there. If they are too many, the one that ran least
- * recently is forgotten.
+ * Accounts of the tasks that ran on a processor since a task waits there. If there are too many,
+ * the least recently used is dropped.
  */
 struct stints {
-	u64 began_ns; /* of the one that goes on; 0: none is counted */
+	u64 began_ns; /* start of the stretch in progress; 0: none is counted */
 	u32 current;  /* its account; NO_ACCOUNT: not looked up yet */
 	u32 n_accounts;
-	u32 n_opened; /* so far, of accounts */
-	u64 anew_ns;  /* when the first of them was */
+	u32 n_opened; /* accounts opened so far */
+	u64 anew_ns;  /* time when the first of them was opened */
 	u64 ran_ns[MAX_ACCOUNTS];
 	u64 used_ns[MAX_ACCOUNTS];
-	u32 opened[MAX_ACCOUNTS]; /* n_opened then */
+	u32 opened[MAX_ACCOUNTS]; /* n_opened at the account's opening */
 	struct run_queue_account accounts[MAX_ACCOUNTS];
-	struct run_queue_account wanted; /* who is looked for */
-	u64 wanted_leader;               /* and the first thread of its process */
+	struct run_queue_account wanted; /* account to look up */
+	u64 wanted_leader;               /* first thread of its process */
 };
 
 struct {
@@ -168,9 +173,11 @@ struct {
 	__type(value, struct stints);
 } stints_of SEC(".maps");
 
-/* --- Who counts for whom --- */
+/* --- Owners of tasks --- */
 
-/* The number of @task's process, or thread, in the walker's namespace; 0: it has none there. */
+/*
+ * Return the number of @task's process, or thread, in the walker's namespace; 0: it has none there.
+ */
 static __always_inline int number_of(struct task_struct *task)
 {
 	u64 at = (u64)BPF_CORE_READ(task, thread_pid);
@@ -209,13 +216,13 @@ static __always_inline bool is_current(u64 owner)
 
 static __always_inline struct watched *watched_of(struct task_struct *task)
 {
-	/* Most have no storage at all. */
+	/* Most tasks have no storage at all. */
 	if (!task->bpf_storage)
 		return 0;
 	return bpf_task_storage_get(&tasks, task, 0, 0);
 }
 
-/* Its record, where @cpu counts for it; NULL: it has none. */
+/* Return the record of @owner for @cpu; NULL: it has none. */
 static __always_inline struct run_queue_record *record_of(u64 owner, u32 cpu)
 {
 	u32 slot = who_of(owner) & RUN_QUEUE_SLOT_MASK;
@@ -226,11 +233,11 @@ static __always_inline struct run_queue_record *record_of(u64 owner, u32 cpu)
 	return bpf_map_lookup_elem(&tenants, &slot);
 }
 
-/* --- What time it is: see clock.h --- */
+/* --- The time: see clock.h --- */
 
 /*
- * Does a task say which its run queue is? (By that of its group, whatever its class.) The run
- * queues themselves are a symbol that programs are not told of everywhere.
+ * Return true if a task's run queue can be read, through its group's queue, whatever its class. The
+ * symbol of the run queues themselves is not available to programs on all kernels.
  */
 static __always_inline bool has_clock(void)
 {
@@ -239,13 +246,13 @@ static __always_inline bool has_clock(void)
 	       bpf_core_field_exists(struct rq, clock) && bpf_core_field_exists(struct rq, cpu);
 }
 
-/* The processor that @task was put on. */
+/* Return the processor on which @task was enqueued. */
 static __always_inline u32 processor_of(struct task_struct *task)
 {
 	return has_clock() ? (u32)task->se.cfs_rq->rq->cpu : (u32)task->wake_cpu;
 }
 
-/* By the scheduler's clock on @processor. */
+/* Return the time by the scheduler's clock on @processor. */
 static __always_inline u64 now_by(struct run_queue_processor *processor, u64 clock_ns)
 {
 	if (clock_ns - processor->clock_checked_ns > RUN_QUEUE_RECHECK_NS)
@@ -253,7 +260,9 @@ static __always_inline u64 now_by(struct run_queue_processor *processor, u64 clo
 	return clock_ns + processor->clock_ahead_ns;
 }
 
-/* @task, which is watched, was put on @processor, whose lock is held. */
+/*
+ * Return the time at which @task, which is watched, was enqueued on @processor, whose lock is held.
+ */
 static __always_inline u64 now_woken(struct run_queue_processor *processor,
 				     struct task_struct *task)
 {
@@ -266,7 +275,10 @@ static __always_inline u64 now_woken(struct run_queue_processor *processor,
 	return now_by(processor, clock_ns);
 }
 
-/* @processor takes @next; @is_old: its clock may not have been updated for that. */
+/*
+ * Return the time at which @processor switches to @next; @is_old: its clock may not have been
+ * updated.
+ */
 static __always_inline u64 now_switched(struct run_queue_processor *processor,
 					struct task_struct *next, bool is_old)
 {
@@ -280,22 +292,22 @@ static __always_inline u64 now_switched(struct run_queue_processor *processor,
 	return now_by(processor, clock_ns);
 }
 
-/* --- Accounts of who ran --- */
+/* --- Accounts of running tasks --- */
 
 /*
- * The functions that are not static are verified once, each by itself, and not again on every path
- * to each of their calls: else there would be too many. They are given memory and numbers only.
+ * Functions that are not static are verified once, each by itself, and not on every path to each of
+ * their calls: these would be too many. They take memory and numbers only.
  */
 
-/* The number of the process whose first thread is at @leader. */
+/* Return the number of the process whose first thread is at @leader. */
 __noinline int process_of(u64 leader)
 {
 	return number_of((struct task_struct *)leader);
 }
 
 /*
- * The account that was used least recently. Without branches: of Linux 6.1 the verifier follows
- * every combination of them, and gives up.
+ * Return the account that was used least recently. The code has no branches: the verifier of Linux
+ * 6.1 follows every combination of branches, and gives up.
  */
 static __always_inline u32 oldest_account(const struct stints *stints)
 {
@@ -303,7 +315,7 @@ static __always_inline u32 oldest_account(const struct stints *stints)
 	u32 i;
 
 	for (i = 1; i < MAX_ACCOUNTS; i++) {
-		/* Times are less than 2^63, and the lowest bits say whose they are. */
+		/* Times are below 2^63, and the lowest bits hold the index. */
 		u64 more = ((stints->used_ns[i] & ~(u64)(MAX_ACCOUNTS - 1)) | i) - oldest;
 		u64 is_less = (u64)((s64)more >> 63);
 
@@ -313,7 +325,10 @@ static __always_inline u32 oldest_account(const struct stints *stints)
 	return oldest & (MAX_ACCOUNTS - 1);
 }
 
-/* The account of stints->wanted, which is opened if there is none. Return: its index. */
+/*
+ * Find the account of stints->wanted, or open one.
+ * Return: its index.
+ */
 __noinline u32 find_account(struct stints *stints, u64 now_ns)
 {
 	struct run_queue_account *account, *wanted;
@@ -346,7 +361,7 @@ __noinline u32 find_account(struct stints *stints, u64 now_ns)
 	return i;
 }
 
-/* The index of @task's account. */
+/* Return the index of @task's account. */
 static __always_inline u32 account_of(struct stints *stints, struct task_struct *task, u64 owner,
 				      u64 now_ns)
 {
@@ -354,7 +369,7 @@ static __always_inline u32 account_of(struct stints *stints, struct task_struct 
 	struct run_queue_account *wanted = &stints->wanted;
 
 	wanted->key.cgroup = node->id;
-	/* Loads, since a call to copy it takes longer. */
+	/* Plain loads, since a call to copy it takes longer. */
 	wanted->key.comm[0] = *(const u64 *)task->comm;
 	wanted->key.comm[1] = *(const u64 *)(task->comm + sizeof(u64));
 	wanted->owner = owner;
@@ -363,7 +378,7 @@ static __always_inline u32 account_of(struct stints *stints, struct task_struct 
 	return find_account(stints, now_ns);
 }
 
-/* @watched begins to wait on @cpu, behind who runs there. */
+/* Begin a wait of @watched on @cpu, behind the running task. */
 static __always_inline void begin_waiting(struct watched *watched,
 					  struct run_queue_processor *processor,
 					  struct stints *stints, u32 cpu, u64 now_ns)
@@ -383,7 +398,7 @@ static __always_inline void begin_waiting(struct watched *watched,
 	}
 	watched->n_opened = stints->n_opened;
 	if (watched->n_opened) {
-		/* Mostly there are two or three. */
+		/* Mostly there are two or three accounts. */
 		__builtin_memcpy(watched->ran_ns, stints->ran_ns, FEW_ACCOUNTS * sizeof(u64));
 		if (stints->n_accounts > FEW_ACCOUNTS)
 			__builtin_memcpy(watched->ran_ns + FEW_ACCOUNTS,
@@ -391,7 +406,9 @@ static __always_inline void begin_waiting(struct watched *watched,
 					 (MAX_ACCOUNTS - FEW_ACCOUNTS) * sizeof(u64));
 		current = stints->current;
 		barrier_var(current);
-		/* What goes on is put down when it ends: what was before is not this one's. */
+		/*
+		 * The stretch in progress is added at its end: exclude its time before this wait.
+		 */
 		if (current < MAX_ACCOUNTS && stints->began_ns && now_ns > stints->began_ns)
 			watched->ran_ns[current] += now_ns - stints->began_ns;
 	}
@@ -400,7 +417,7 @@ static __always_inline void begin_waiting(struct watched *watched,
 	__sync_fetch_and_add(&processor->n_waiting, 1);
 }
 
-/* @n_preemptions and @ns go to the line of @account in @record. */
+/* Charge @n_preemptions and @ns to @account in @record. */
 __noinline int charge(struct run_queue_record *record, struct run_queue_account *account, u64 ns,
 		      u32 n_preemptions)
 {
@@ -417,13 +434,13 @@ __noinline int charge(struct run_queue_record *record, struct run_queue_account 
 	node = (struct kernfs_node *)account->node;
 	bpf_probe_read_kernel_str(causer->cgroup_name, sizeof(causer->cgroup_name),
 				  BPF_CORE_READ(node, name));
-	/* It may have been removed meanwhile: then that was something else. */
+	/* The node may have been removed meanwhile: the name was then another's. */
 	if (BPF_CORE_READ(node, id) != account->key.cgroup)
 		causer->cgroup_name[0] = 0;
 	return 0;
 }
 
-/* A thread of the broker waited for @owner on @cpu. */
+/* Record that a thread of the broker waited for @owner on @cpu. */
 __noinline int blame(u64 owner, u32 cpu, u64 ns)
 {
 	struct run_queue_record *record;
@@ -437,9 +454,9 @@ __noinline int blame(u64 owner, u32 cpu, u64 ns)
 }
 
 /*
- * What @watched waited for since it began to, at most @left_ns, goes to the causers in its @record;
- * @is_thread: it is the broker's, so tenants are told what they did. Return: how much was accounted
- * for.
+ * Charge the wait of @watched, at most @left_ns, to the causers in its @record. @is_thread: the
+ * task is the broker's, so the delay is also recorded for the tenants that caused it.
+ * Return: the time accounted for.
  */
 __noinline u64 charge_accounts(struct watched *watched, struct run_queue_record *record, u32 cpu,
 			       u64 left_ns, u64 now_ns)
@@ -462,7 +479,10 @@ __noinline u64 charge_accounts(struct watched *watched, struct run_queue_record 
 		struct run_queue_account *account = &stints->accounts[i];
 		u64 ran_ns = stints->ran_ns[i];
 
-		/* Moved here: what goes on there is not put down yet. */
+		/*
+		 * The task was moved: the stretch in progress on the other processor is not
+		 * recorded yet.
+		 */
 		if (from != cpu && stints->current == i && now_ns > stints->began_ns)
 			ran_ns += now_ns - stints->began_ns;
 		if (stints->opened[i] <= watched->n_opened) {
@@ -484,7 +504,9 @@ __noinline u64 charge_accounts(struct watched *watched, struct run_queue_record 
 
 /* --- Waking and switching --- */
 
-/* By a cfs quota; told from being preempted though others run on. */
+/*
+ * Return true if a cfs quota throttles the task, as opposed to a preemption after which others run.
+ */
 static __always_inline bool is_throttled(struct task_struct *task)
 {
 	if (bpf_core_field_exists(task->throttled))
@@ -505,17 +527,17 @@ static __always_inline int woken(struct task_struct *task)
 	u64 now_ns;
 
 	watched = watched_of(task);
-	/* On a processor: it was about to sleep, and goes on. */
+	/* On a processor: it was about to sleep, and continues. */
 	if (!watched || task->on_cpu || watched->waiting_since_ns || !is_current(watched->owner))
 		return 0;
-	/* The one that it was just put on, whose lock is held. */
+	/* The processor on which it was just enqueued, whose lock is held. */
 	cpu = processor_of(task);
 	processor = bpf_map_lookup_elem(&processors, &cpu);
 	if (!processor)
 		return 0;
 	now_ns = now_woken(processor, task);
 	watched->waiting_since_ns = now_ns;
-	/* Its group may have used up its quota while it slept. */
+	/* Its group may have used up its quota during the sleep. */
 	watched->is_throttled = is_throttled(task);
 	if (kind_of(watched->owner) == RUN_QUEUE_THREAD) {
 		record = record_of(watched->owner, 0);
@@ -544,7 +566,7 @@ int BPF_PROG(on_wakeup_new, struct task_struct *task)
 	return woken(task);
 }
 
-/* @watched is not among those that wait any more. */
+/* Remove @watched from the waiting tasks. */
 static __always_inline void count_off(struct watched *watched)
 {
 	u32 cpu = watched->waiting_cpu - 1;
@@ -557,8 +579,8 @@ static __always_inline void count_off(struct watched *watched)
 }
 
 /*
- * @watched runs from now on; @was_idle: the processor was before. Return: delay that is to be
- * charged to who ran until now, since nothing else is known.
+ * Record that @watched runs from now on; @was_idle: the processor was idle before.
+ * Return: delay to be charged to the task that ran until now, since nothing else is known.
  */
 __noinline u64 switched_in(struct watched *watched, u32 cpu, u32 was_idle, u64 now_ns)
 {
@@ -583,7 +605,7 @@ __noinline u64 switched_in(struct watched *watched, u32 cpu, u32 was_idle, u64 n
 	if (!watched->waiting_since_ns)
 		goto done;
 
-	/* Two clocks, see clock.h: by a little, it may be before. */
+	/* The two clocks differ a little (see clock.h), so it may be earlier. */
 	if (now_ns > watched->waiting_since_ns)
 		delay_ns = now_ns - watched->waiting_since_ns;
 	bucket = run_queue_bucket(delay_ns);
@@ -595,7 +617,7 @@ __noinline u64 switched_in(struct watched *watched, u32 cpu, u32 was_idle, u64 n
 
 	if (!watched->is_throttled && watched->waiting_cpu)
 		accounted_ns = charge_accounts(watched, record, cpu, delay_ns, now_ns);
-	/* It may have waited behind others elsewhere before an idle processor took it. */
+	/* The task may have waited behind others elsewhere before an idle processor took it. */
 	if (watched->is_throttled || (was_idle && accounted_ns < delay_ns / 2)) {
 		record->idle_wait_ns += delay_ns;
 		record->n_idle_waits++;
@@ -604,7 +626,7 @@ __noinline u64 switched_in(struct watched *watched, u32 cpu, u32 was_idle, u64 n
 		record->n_waits++;
 		/*
 		 * It was moved here, or this processor was idle when it was woken and took another
-		 * one first.
+		 * task first.
 		 */
 		if (!was_idle && (!accounted_ns || watched->waiting_cpu != cpu + 1))
 			rest_ns = delay_ns - accounted_ns;
@@ -619,8 +641,8 @@ done:
 }
 
 /*
- * A task of @owner ran on @cpu since @since_ns, 0: not known, until now. Return: its record; NULL:
- * it has none.
+ * Record that a task of @owner ran on @cpu from @since_ns (0: unknown) until now.
+ * Return: its record; NULL: it has none.
  */
 static __always_inline struct run_queue_record *ran(u64 owner, u32 cpu, u64 since_ns, u64 now_ns,
 						    bool is_runnable)
@@ -638,7 +660,10 @@ static __always_inline struct run_queue_record *ran(u64 owner, u32 cpu, u64 sinc
 	return record;
 }
 
-/* @task could go on. Return: does it wait from now on, behind others? */
+/*
+ * Record that @task was switched out though runnable.
+ * Return: true if it waits from now on, behind others.
+ */
 static __always_inline bool taken_off(struct task_struct *task, struct watched *watched,
 				      struct run_queue_record *record, bool next_is_idle)
 {
@@ -666,13 +691,13 @@ static __always_inline int switched(struct task_struct *prev, struct task_struct
 		return 0;
 	processor->n_switches++;
 
-	/* Of who goes to sleep the processor knows enough, and sooner. */
+	/* For a task that goes to sleep the processor's data suffice, and are faster to read. */
 	prev_owner = processor->running_owner;
 	since_ns = processor->running_since_ns;
 	if (is_runnable) {
 		prev_watched = watched_of(prev);
 		if (!prev_watched || prev_watched->owner != prev_owner)
-			since_ns = 0; /* what it did was another's */
+			since_ns = 0; /* its time belongs to another owner */
 		prev_owner = prev_watched ? prev_watched->owner : 0;
 	}
 	next_watched = watched_of(next);
@@ -682,7 +707,7 @@ static __always_inline int switched(struct task_struct *prev, struct task_struct
 	      : kind_of(next_owner) == RUN_QUEUE_THREAD && is_current(next_owner)
 		      ? RUN_QUEUE_OWN
 		      : RUN_QUEUE_OTHERS;
-	/* Others take turns, and nobody waits for them. */
+	/* Unwatched tasks take turns, and no watched task waits. */
 	processor->running_owner = next_owner;
 	if (use == processor->now && !prev_owner && !next_owner && !processor->n_waiting)
 		return 0;
@@ -705,7 +730,7 @@ static __always_inline int switched(struct task_struct *prev, struct task_struct
 	if (!stints)
 		return 0;
 
-	/* Put down who ran until now. */
+	/* Record the task that ran until now. */
 	if (stints->began_ns && prev->pid) {
 		u32 current = stints->current;
 
@@ -741,7 +766,7 @@ static __always_inline int switched(struct task_struct *prev, struct task_struct
 		}
 	}
 	if (is_idle) {
-		/* Nobody waits here who could run; whoever was missed is forgotten. */
+		/* No runnable task waits here; reset errors of the count. */
 		processor->n_waiting = 0;
 		return 0;
 	}
@@ -750,10 +775,10 @@ static __always_inline int switched(struct task_struct *prev, struct task_struct
 		return 0;
 	}
 
-	/* And who runs from now on. */
+	/* Record the task that runs from now on. */
 	stints->began_ns = now_ns;
 	stints->current = account_of(stints, next, next_owner, now_ns);
-	/* Not where one's own take turns. */
+	/* Turns between the broker's own threads are no preemptions. */
 	if (waits && record && next_owner != prev_owner &&
 	    !(kind_of(prev_owner) == RUN_QUEUE_THREAD && use == RUN_QUEUE_OWN)) {
 		record->n_preemptions++;
@@ -762,7 +787,7 @@ static __always_inline int switched(struct task_struct *prev, struct task_struct
 	return 0;
 }
 
-/* One of these two is loaded: the state of @prev is told from 5.18 on. */
+/* One of the next two is loaded: from 5.18 on the trace point passes the state of @prev. */
 SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next,
 	     unsigned int prev_state)
@@ -773,13 +798,13 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch_untold, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
-	/* Who wakes a task that sleeps makes it TASK_RUNNING only when it is off its processor. */
+	/* A sleeping task becomes TASK_RUNNING only after it has left its processor. */
 	return switched(prev, next, preempt || prev->__state == TASK_RUNNING);
 }
 
-/* --- Who is watched: outside of the scheduler's locks --- */
+/* --- Watched tasks: outside of the scheduler's locks --- */
 
-/* Who tasks in @task's cgroup count for. */
+/* Return the owner of tasks in @task's cgroup. */
 static __always_inline u64 owner_by_cgroup(struct task_struct *task)
 {
 	struct cgroup *cgroup = BPF_CORE_READ(task, cgroups, dfl_cgrp);
@@ -800,7 +825,7 @@ static __always_inline u64 owner_by_cgroup(struct task_struct *task)
 	return 0;
 }
 
-/* Who the process @root and its descendants count for, if it was started at that time. */
+/* Return the owner of the process @root and its descendants, if its start time is @start_ns. */
 static __always_inline u64 owner_by_process(int root, u64 start_ns)
 {
 	struct run_queue_process *process = root ? bpf_map_lookup_elem(&processes, &root) : 0;
@@ -810,13 +835,13 @@ static __always_inline u64 owner_by_process(int root, u64 start_ns)
 	return 0;
 }
 
-/* @task counts for @owner from now on. */
+/* Count @task for @owner from now on. */
 static __always_inline void watch(struct task_struct *task, struct watched *watched, u64 owner,
 				  u32 reason, int root, u64 root_start_ns)
 {
 	struct watched fresh = {};
 
-	/* Where it waited under another name it is not waited for any more. */
+	/* Its wait under another owner is no longer counted. */
 	if (watched && watched->owner != owner && watched->waiting_cpu)
 		count_off(watched);
 	if (!owner) {
@@ -845,14 +870,13 @@ static __always_inline void watch(struct task_struct *task, struct watched *watc
 	watched->root = root;
 	watched->root_start_ns = root_start_ns;
 	if (watched->owner != owner) {
-		/* What it did was another's. */
+		/* Its former wait belongs to another owner. */
 		watched->waiting_since_ns = 0;
 		watched->owner = owner;
 	}
 }
 
-/* Finds out who @task counts for: a thread of the broker, a process or its descendants, a cgroup.
- */
+/* Determine @task's owner: a thread of the broker, a process or its descendants, a cgroup. */
 static __noinline int look_at(struct task_struct *task)
 {
 	struct watched *watched = bpf_task_storage_get(&tasks, task, 0, 0);
@@ -868,7 +892,7 @@ static __noinline int look_at(struct task_struct *task)
 		return 0;
 	}
 
-	/* A new thread of the broker, which was not given a slot yet. */
+	/* A new thread of the broker that has no slot yet. */
 	if (watched && watched->owner == OWN_WITHOUT_SLOT)
 		return 0;
 
@@ -912,7 +936,7 @@ int walk(struct bpf_iter__task *context)
 	return 0;
 }
 
-/* A task was made, and was not woken yet. */
+/* A task was created, and was not woken yet. */
 SEC("tp_btf/task_newtask")
 int BPF_PROG(on_new_task, struct task_struct *task, u64 clone_flags)
 {
@@ -936,7 +960,7 @@ int BPF_PROG(on_new_task, struct task_struct *task, u64 clone_flags)
 			return 0;
 		}
 	}
-	/* Into another cgroup, or of a parent that is still to be walked over. */
+	/* The child may be in another cgroup, or its parent may not have been walked yet. */
 	if (n_watched) {
 		struct task_struct *leader = parent->group_leader;
 		int root = number_of(leader);
@@ -951,7 +975,9 @@ int BPF_PROG(on_new_task, struct task_struct *task, u64 clone_flags)
 	return 0;
 }
 
-/* A task, the first of its process, was moved into a cgroup. Other threads: with the next walk. */
+/*
+ * A task, the first of its process, was moved into a cgroup. The next walk finds its other threads.
+ */
 SEC("tp_btf/cgroup_attach_task")
 int BPF_PROG(on_cgroup_attach, struct cgroup *cgroup, const char *path, struct task_struct *task,
 	     bool threadgroup)

@@ -1,10 +1,10 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * The kernel's names of types, and of maps, for programs that it runs
+ * The kernel's names of types and maps, for programs that it runs
  *
- * By hand, since <linux/types.h> includes what depends on the processor, and is not there for
- * -target bpf.
+ * They are declared by hand: <linux/types.h> includes processor-dependent headers, which are
+ * missing for -target bpf.
  */
 
 #include <stdbool.h>
@@ -26,7 +26,7 @@ typedef __u64 u64;
 typedef __s32 s32;
 typedef __s64 s64;
 
-/* Part of the interface between programs and kernel: these do not change. */
+/* Part of the interface between programs and kernel: these values do not change. */
 enum {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
