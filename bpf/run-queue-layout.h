@@ -52,8 +52,8 @@ struct run_queue_causer {
 	unsigned long long wait_ns; /* delay of others while it ran */
 	unsigned long long overcount_ns;
 	unsigned long long n_preemptions; /* times that it replaced a running task */
-	unsigned int
-		process;  /* when first seen here, in the broker's pid namespace; 0: not in it */
+	/* process id when first seen here, in the broker's pid namespace; 0: not in it */
+	unsigned int process;
 	unsigned int who; /* owner: a thread of the broker, a tenant, or 0 */
 	char comm[RUN_QUEUE_COMM_BYTES];
 	char cgroup_name[RUN_QUEUE_CGROUP_BYTES];

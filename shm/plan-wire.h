@@ -26,7 +26,7 @@
 
 /* rbk_plan_header.flags */
 #define RBK_PLAN_PINNED (1u << 0) /* runs on pinned_device only: the same bits every time */
-/* nodes run one by one, each into its own bytes, in the order of operations that ONNX defines */
+/* nodes run one by one, each into its own bytes, with elements in ONNX's order (channels first) */
 #define RBK_PLAN_NO_FUSION (1u << 1)
 
 struct rbk_plan_header {

@@ -300,10 +300,11 @@ struct rbk_wire_tenant {
 	struct rbk_wire_use arenas;
 	struct rbk_wire_use plans;
 	struct rbk_wire_use sessions;
-	uint64_t n_evictions; /* evictions of its plans; this and the next three are since start */
-	uint64_t n_returns;   /* reloads of evicted plans */
-	uint64_t n_memory_constraints; /* tasks placed elsewhere, or rejected, for lack of memory */
-	uint64_t n_refused;            /* requests beyond a limit */
+	uint64_t n_evictions; /* evictions of its plans since start */
+	uint64_t n_returns;   /* reloads of evicted plans since start */
+	/* tasks placed elsewhere, or rejected, for lack of memory, since start */
+	uint64_t n_memory_constraints;
+	uint64_t n_refused; /* requests beyond a limit since start */
 	uint32_t n_devices;
 	uint32_t reserved;
 	struct rbk_wire_tenant_device devices[RBK_MAX_DEVICES];
@@ -492,9 +493,9 @@ struct rbk_wire_lease_open {
 	uint32_t device;     /* RBK_DEVICE_*; RBK_DEVICE_NONE: the first with memory; BY_UUID: 0 */
 	uint32_t wait_ms;    /* longest wait, in the order of requests; 0: none */
 	uint8_t uuid[16];    /* VkPhysicalDeviceIDProperties.deviceUUID; otherwise 0 */
-	uint64_t min_bytes;  /* with less the request fails; the next two are 0 with JOIN */
-	uint64_t wish_bytes; /* granted at once, as far as there is room */
-	uint64_t max_bytes;  /* upper limit of the lease's growth */
+	uint64_t min_bytes;  /* with less the request fails */
+	uint64_t wish_bytes; /* granted at once, as far as there is room; 0 with JOIN */
+	uint64_t max_bytes;  /* upper limit of the lease's growth; 0 with JOIN */
 	/*
 	 * RESTORE: bytes that the member held when the broker ended, credit included. That memory
 	 * is in use, so it is charged without waiting, also above max. The broker accepts the

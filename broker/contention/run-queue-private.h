@@ -128,7 +128,7 @@ struct run_queue_command {
 	uint16_t tenant;
 	uint32_t generation;
 	pid_t pid;
-	uint64_t start_ticks; /* of the process; 0: /proc does not show it */
+	uint64_t start_ticks; /* start time of the process; 0: /proc does not show it */
 	char path[];
 };
 

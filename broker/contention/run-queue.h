@@ -96,7 +96,7 @@ enum run_queue_pace {
 	RUN_QUEUE_PACE_IDLE,      /* no sessions: nothing is read */
 	RUN_QUEUE_PACE_SESSIONS,  /* reports once a second */
 	RUN_QUEUE_PACE_BUSY,      /* tasks run: totals every 10 ms if they have to be read */
-	RUN_QUEUE_PACE_CONTENDED, /* also reports, every 100 ms */
+	RUN_QUEUE_PACE_CONTENDED, /* as BUSY, and reports every 100 ms */
 };
 void run_queue_set_pace(struct run_queue *rq, enum run_queue_pace pace);
 
@@ -132,15 +132,14 @@ void run_queue_unwatch_cgroup(struct run_queue *rq, const char *path, uint16_t t
 /* Cumulative totals; a delay or run in progress counts up to now. */
 struct run_queue_totals {
 	uint64_t at_ns;   /* CLOCK_MONOTONIC time of these figures */
-	bool has_workers; /* the next four are known */
+	bool has_workers; /* run_ns to idle_wait_ns are known */
 	uint64_t run_ns;  /* sum over all worker threads ("rb-cpu-N"), time on a processor */
 	uint64_t wait_ns; /* run-queue delay because others ran */
 	uint64_t n_preemptions;
 	uint64_t idle_wait_ns; /* delay while the processor was idle, see above; 0: unknown */
-	/* the next three are known; sums over the processors that workers may use */
-	bool has_processors;
-	uint64_t idle_ns;
-	uint64_t others_ns; /* time used by other processes than the broker */
+	bool has_processors;   /* idle_ns to n_processors are known */
+	uint64_t idle_ns;      /* idle time of the processors that workers may use */
+	uint64_t others_ns;    /* time used by other processes than the broker */
 	uint64_t steal_ns;
 	uint32_t n_processors; /* processors that workers may use */
 	bool has_stall;

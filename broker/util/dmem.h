@@ -19,7 +19,10 @@ enum {
 enum { DMEM_REGION_BYTES = 64 };
 #define DMEM_NO_LIMIT UINT64_MAX
 
-/* Write the prefix of the region names of a device's memory to @ret. */
+/*
+ * Write to @ret the name of the memory region of the device at that PCI address, without the number
+ * that some drivers append.
+ */
 void dmem_name_memory(uint32_t pci_domain, uint8_t bus, uint8_t device, uint8_t function,
 		      char ret[static DMEM_REGION_BYTES]);
 

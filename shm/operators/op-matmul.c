@@ -3,8 +3,8 @@
  * Shape rules: MatMul and Gemm
  *
  * MatMul is numpy's: a rank 1 operand is a row (left) or a column (right) whose added dimension is
- * dropped from the result; dimensions before the last two are batches and broadcast. Gemm is alpha
- * * A' * B' + beta * C over matrices; C broadcasts to the result.
+ * dropped from the result; dimensions before the last two are batches and broadcast. Gemm computes
+ * alpha * A' * B' + beta * C over matrices; C broadcasts to the result.
  *
  * The task's count may be the rows of the left operand or the leading batch dimension. It cannot be
  * the summed dimension: weights are packed for a fixed depth, and the rows of a task would no

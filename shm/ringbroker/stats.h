@@ -424,12 +424,12 @@ struct rbk_stats_session {
 	uint64_t n_errors;    /* completed tasks with a negative result */
 	uint64_t n_fallbacks; /* completed tasks of RBK_REASON_CPU_FALLBACK */
 	uint64_t copied_bytes, transferred_bytes;
-	uint64_t n_in_flight; /* tasks in flight now; the next five are also as of now */
-	uint64_t n_rings;
-	uint64_t n_arenas;
-	uint64_t arena_bytes;
-	uint64_t n_plans;
-	uint64_t n_plans_resident; /* plans on some device with memory of its own */
+	uint64_t n_in_flight;      /* tasks in flight now */
+	uint64_t n_rings;          /* now */
+	uint64_t n_arenas;         /* now */
+	uint64_t arena_bytes;      /* now */
+	uint64_t n_plans;          /* now */
+	uint64_t n_plans_resident; /* plans resident now on some device with memory of its own */
 	/* Since 1.5. */
 	uint64_t memory_used; /* bytes of device memory that its plans hold */
 	uint64_t n_evictions; /* evictions of its plans since the session began */
@@ -447,7 +447,7 @@ struct rbk_stats_session {
 #define RBK_STATS_LEASE_SHRINKING (1u << 1) /* it was asked for more bytes than it has returned */
 #define RBK_STATS_LEASE_RESTORED  (1u << 2) /* restored from a broker that ended */
 #define RBK_STATS_LEASE_OVER \
-	(1u << 3) /* more is in use than was granted plus the drivers' allowance */
+	(1u << 3) /* reported use exceeds the grant, or seen use exceeds it plus overhead */
 /*
  * The kernel enforces it too: all programs that use it are in its cgroup, whose dmem.max is not
  * above it, as the broker saw up to a second ago (several seconds if there are many leases).
@@ -517,15 +517,15 @@ struct rbk_stats_broker {
 	uint32_t flags;
 	uint32_t strategy; /* enum rbk_strategy that RBK_STRATEGY_AUTO stands for */
 	uint32_t reserved32;
-	uint64_t n_sessions; /* sessions now; the next five are also as of now */
-	uint64_t n_rings;
-	uint64_t n_arenas;
-	uint64_t n_plans;
-	uint64_t n_tenants;
-	uint64_t n_in_flight;
-	uint64_t host_bytes; /* bytes charged now, including to the broker for this page */
-	uint64_t device_bytes;
-	uint64_t n_completed; /* entries since start, including NOPs and rejected entries */
+	uint64_t n_sessions;   /* now */
+	uint64_t n_rings;      /* now */
+	uint64_t n_arenas;     /* now */
+	uint64_t n_plans;      /* now */
+	uint64_t n_tenants;    /* now */
+	uint64_t n_in_flight;  /* tasks now */
+	uint64_t host_bytes;   /* bytes charged now, including to the broker for this page */
+	uint64_t device_bytes; /* charged now */
+	uint64_t n_completed;  /* entries since start, including NOPs and rejected entries */
 	uint64_t copied_bytes;
 	uint64_t transferred_bytes;
 	uint64_t n_ended_hostile;    /* sessions closed for breaking a rule */
@@ -610,7 +610,8 @@ struct rbk_stats_upkeep {
 	uint64_t n_closings_waiting;   /* descriptors that wait for a thread now */
 	uint64_t n_closers_ever_stuck; /* descriptors on which a thread was stuck, since start */
 
-	uint64_t longest_turn_cpu_ns; /* most processor time that a turn took; 0: unknown */
+	/* most processor time of a turn, except turns of ring entries only; 0: unknown */
+	uint64_t longest_turn_cpu_ns;
 	uint64_t reserved[7];
 
 	struct rbk_stats_mended mended[RBK_MAX_DEVICES]; /* by device */
