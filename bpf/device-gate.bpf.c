@@ -3,10 +3,10 @@
  * The device gate: keeps processes without a lease from opening the GPU
  *
  * The program is attached to a cgroup. The kernel calls it whenever a process in that cgroup or
- * below opens or creates a device node. A process may open nodes of GPUs only if it is in a cgroup
- * that holds a lease, or below one, and belongs to the lease's user. All other nodes pass. Nodes
- * that are open already stay open, and if other programs are attached as well (BPF_F_ALLOW_MULTI),
- * all have to agree.
+ * below opens or creates a device node. The program lets a process open or create nodes of GPUs
+ * only if the process is in a cgroup that holds a lease, or below one, and belongs to the lease's
+ * user. All other nodes pass. Nodes that are open already stay open, and if other programs are
+ * attached as well (BPF_F_ALLOW_MULTI), all have to agree.
  *
  * The program does not depend on the layout of the kernel's structures: it needs no BTF of the
  * kernel.

@@ -537,7 +537,7 @@ static __always_inline int woken(struct task_struct *task)
 		return 0;
 	now_ns = now_woken(processor, task);
 	watched->waiting_since_ns = now_ns;
-	/* Its group may have used up its quota during the sleep. */
+	/* The task's group may have used up its quota during the sleep. */
 	watched->is_throttled = is_throttled(task);
 	if (kind_of(watched->owner) == RUN_QUEUE_THREAD) {
 		record = record_of(watched->owner, 0);
@@ -625,8 +625,8 @@ __noinline u64 switched_in(struct watched *watched, u32 cpu, u32 was_idle, u64 n
 		record->wait_ns += delay_ns;
 		record->n_waits++;
 		/*
-		 * It was moved here, or this processor was idle when it was woken and took another
-		 * task first.
+		 * The task was moved here, or this processor was idle when it was woken and took
+		 * another task first.
 		 */
 		if (!was_idle && (!accounted_ns || watched->waiting_cpu != cpu + 1))
 			rest_ns = delay_ns - accounted_ns;
@@ -841,7 +841,7 @@ static __always_inline void watch(struct task_struct *task, struct watched *watc
 {
 	struct watched fresh = {};
 
-	/* Its wait under another owner is no longer counted. */
+	/* A wait under another owner is no longer counted. */
 	if (watched && watched->owner != owner && watched->waiting_cpu)
 		count_off(watched);
 	if (!owner) {
@@ -870,7 +870,7 @@ static __always_inline void watch(struct task_struct *task, struct watched *watc
 	watched->root = root;
 	watched->root_start_ns = root_start_ns;
 	if (watched->owner != owner) {
-		/* Its former wait belongs to another owner. */
+		/* The former wait belongs to another owner. */
 		watched->waiting_since_ns = 0;
 		watched->owner = owner;
 	}

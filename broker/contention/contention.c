@@ -467,7 +467,7 @@ static void act(struct contention *contention)
 	const uint32_t n_workers =
 		acts && verdict->n_workers ? verdict->n_workers : n_workers_total(contention);
 
-	/* Also in observing mode. */
+	/* Log the factor in observing mode, too. */
 	dispatch_log_contention(contention->dispatch, verdict->is_contended ? verdict->factor : 1);
 	for (uint8_t i = 0; factor != contention->factor && i < RBK_MAX_DEVICES; i++)
 		if (i == RBK_DEVICE_CPU || contention->options.software_gpus >> i & 1)
@@ -604,7 +604,7 @@ void contention_status(const struct contention *contention, struct contention_st
 {
 	struct run_queue_totals totals = {.at_ns = 0};
 
-	/* Also include tenants that connected while there was no work. */
+	/* Include tenants that connected while there was no work. */
 	run_queue_read(contention->options.run_queue, &totals);
 	*ret = (struct contention_status){
 		.is_contended = contention->verdict.is_contended,

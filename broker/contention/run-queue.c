@@ -376,7 +376,7 @@ void run_queue_remove_tenant(struct run_queue *rq, uint16_t tenant)
 		return;
 	atomic_store_explicit(&rq->slot_states[tenant], RUN_QUEUE_SLOT_ENDING,
 			      memory_order_release);
-	/* Its watches end with the slot. */
+	/* The tenant's watches end with the slot. */
 	rq->n_owed -= rq->n_owed_of[tenant];
 	rq->n_owed_of[tenant] = 0;
 	tell(rq);

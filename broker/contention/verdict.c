@@ -29,7 +29,7 @@
  */
 #define HOLD_NS      2e9
 #define MOST_HOLD_NS 3e10
-/* The same for the part added by throttling, whose end cannot be observed. */
+/* Time constant of the decay of the part added by throttling, whose end cannot be observed. */
 #define HOLD_IDLE_NS 2e8
 /* Multiplier of that time constant for the part that fair sharing explains. */
 #define MEEK 3
@@ -405,7 +405,9 @@ static struct view view_others(struct place_contention *contention, const struct
 	double stalled = limited(share(look.stall_ns, look.ns), 0, 1), others;
 
 	if (knows_processors(contention)) {
-		/* To the degree that some task waits, take others' part of the time not used by us.
+		/*
+		 * The more of the time some task waited, the more others' share is of the time not
+		 * used by us.
 		 */
 		others = others_share(contention, &look);
 		others += (share(look.others_ns, look.others_ns + look.idle_ns) - others) * stalled;

@@ -548,7 +548,7 @@ struct rbk_stats_broker {
 enum rbk_setup_cause {
 	RBK_SETUP_OTHER = 0,
 	RBK_SETUP_PLAN_VERIFY = 1,
-	RBK_SETUP_PLAN_MEASURE = 2, /* computing the size of packed weights */
+	RBK_SETUP_PLAN_MEASURE = 2, /* computing the memory that packing takes */
 	RBK_SETUP_PLAN_PREPARE = 3, /* packing, compiling shaders */
 	RBK_SETUP_PLAN_RELEASE = 4,
 	RBK_SETUP_ARENA_MAP = 5, /* mapping an arena with all its pages */
