@@ -537,7 +537,7 @@ struct rbk_wire_lease_credit {
 	uint64_t extra_bytes;
 	uint32_t n_objects;  /* allocations of the member now */
 	uint32_t n_refused;  /* refused allocations since it joined */
-	uint64_t peak_bytes; /* highest sum of both since its last report */
+	uint64_t peak_bytes; /* highest sum of used_bytes and extra_bytes since its last report */
 };
 
 /*
