@@ -60,7 +60,7 @@ static const uint64_t say_after_ns = 250000000;
 static const uint64_t say_anyway_ns = 5000000000;
 static const uint64_t say_again_ns = 10000000000;
 
-/* Longest path: each session has a copy here and one in the observer. */
+/* Longest path: per session, the run queue keeps the path and this module a copy. */
 static const size_t max_cgroup_bytes = (SERVER_OBSERVED_BYTES - 256) / 2;
 
 /* A tenant that has sessions. */

@@ -47,8 +47,8 @@ const struct run_queue_processor *probes_processor(const struct probes *probes, 
 
 /*
  * Set the slot that a thread of this process, a process, or a cgroup (by its id) with its
- * descendants counts for. The set functions free a slot if @tid, @pid or @cgroup is 0. Existing
- * tasks are affected from the next probes_walk().
+ * descendants counts for. A @tid of 0 frees the thread's slot; probes_unset_*() end the counting of
+ * a process or a cgroup. Existing tasks are affected from the next probes_walk().
  * Return: 0; -ENOSPC; negative errno.
  */
 int probes_set_thread(struct probes *probes, uint32_t slot, pid_t tid);

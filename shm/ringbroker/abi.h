@@ -79,7 +79,7 @@ enum rbk_op {
  * Chains: an entry with RBK_SQE_LINK and the entry after it belong to one chain. A chain ends with
  * the first entry without the flag, and may span several submissions. Each entry starts after its
  * predecessor succeeded. Once an entry has failed, been rejected or been cancelled, the rest of the
- * chain completes with -ECANCELED. Entries of different chains are unordered. A BARRIER cannot be
+ * chain completes with -ECANCELED. Entries not in the same chain are unordered. A BARRIER cannot be
  * in a chain.
  */
 #define RBK_SQE_LINK        (1u << 0) /* the next entry starts after this entry succeeded */
