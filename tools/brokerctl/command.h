@@ -3,8 +3,9 @@
 /*
  * brokerctl: subcommands
  *
- * main.c finds the subcommand in a table, which also says what options and operands it takes;
- * options.c reads them. A subcommand connects if it needs to, prints, and returns an exit status.
+ * main.c looks the subcommand up in a table, which lists the options and operands of each
+ * subcommand. options.c reads them. A subcommand connects if it needs a broker, prints, and returns
+ * an exit status.
  */
 #include <getopt.h>
 #include <stdbool.h>
@@ -22,7 +23,7 @@ enum {
 	EXIT_NOT_PERMITTED = 4,
 };
 
-/* Options have the same name and meaning whichever subcommands take them. */
+/* An option has the same name and meaning in every subcommand that takes it. */
 enum option_id {
 	OPT_ALL,
 	OPT_ATOL,
@@ -71,13 +72,13 @@ enum option_id {
 _Static_assert(N_OPTIONS <= 64, "bits");
 
 struct control {
-	const char *socket_path; /* NULL: the library's choice */
-	const char *admin_path;  /* likewise */
-	uint64_t timeout_ns;     /* of each request */
-	bool has_timeout;        /* the command line has it */
+	const char *socket_path; /* NULL: the library's default */
+	const char *admin_path;  /* NULL: the library's default */
+	uint64_t timeout_ns;     /* timeout of each request */
+	bool has_timeout;        /* --timeout is on the command line */
 	struct rbk *rbk;         /* after control_connect() */
-	bool is_admin;           /* it is on the administrators' socket */
-	void (*sigpipe)(int);    /* what SIGPIPE was, for other programs */
+	bool is_admin;           /* rbk is connected to the administrators' socket */
+	void (*sigpipe)(int); /* disposition of SIGPIPE at the start, for programs that exec runs */
 };
 
 struct arguments;
@@ -85,38 +86,42 @@ struct group;
 
 struct command {
 	const char *name;
-	const char *operands; /* for the usage; NULL: none */
+	const char *operands; /* for the usage text; NULL: none */
 	const char *summary;
-	uint64_t options;         /* TAKES(), or-ed */
-	uint32_t n_least, n_most; /* operands */
-	bool is_listing;          /* it can be watched */
+	uint64_t options;         /* or-ed TAKES() */
+	uint32_t n_least, n_most; /* bounds of the number of operands */
+	bool is_listing;          /* watch can repeat the command */
 	/* Return: EXIT_* */
 	int (*run)(struct control *control, const struct arguments *arguments);
-	const char *const *sort_keys; /* with OPT_SORT: what --sort takes, NULL at the end */
+	const char *const *sort_keys; /* values of --sort, ends with NULL; with OPT_SORT only */
 };
 
-/* Options of which there may be several, with their arguments, in the order of the command line. */
+/* Options that may be repeated, with their arguments, in the order of the command line. */
 enum { MAX_GIVEN = 192 };
 struct given {
 	enum option_id option;
 	const char *value;
 };
 
-/* What the command line says. */
+/* A parsed command line. */
 struct arguments {
 	const struct command *command;
 	const char
-		*values[N_OPTIONS]; /* NULL: not given; "" if it has no argument; else the last */
+		/* NULL: not given; "": given, takes no argument; else the last value */
+		*values[N_OPTIONS];
 	unsigned int n_given;
-	struct given given[MAX_GIVEN]; /* those that may be given again */
+	struct given given[MAX_GIVEN]; /* repeatable options */
 	unsigned int n_operands;
 	char **operands;
 };
 
-/* Subcommands: FILE.c has run_FILE(). */
+/* Subcommands: run_NAME() is in NAME.c unless a comment names another file. */
 int run_status(struct control *control, const struct arguments *arguments);
 int run_devices(struct control *control, const struct arguments *arguments);
-/* capabilities.c: devices --capabilities, of devices from @first to @end. Return: EXIT_*. */
+/*
+ * Print the capabilities of devices @first to @end - 1 (devices --capabilities; capabilities.c).
+ * Return: EXIT_*.
+ */
 int show_capabilities(struct control *control, const struct arguments *arguments,
 		      unsigned int first, unsigned int end);
 int run_tenants(struct control *control, const struct arguments *arguments);
@@ -131,18 +136,23 @@ int run_trace(struct control *control, const struct arguments *arguments);
 int run_check(struct control *control, const struct arguments *arguments);
 int run_leases(struct control *control, const struct arguments *arguments);
 int run_lease(struct control *control, const struct arguments *arguments);
-/* Whatever goes wrong before the program runs: EXEC_*, of exec.h. */
+/* Errors before the program runs return EXEC_* (exec.h). */
 int run_exec(struct control *control, const struct arguments *arguments);
 /* run.c */
 int run_model(struct control *control, const struct arguments *arguments);
 
-/* An operator that an ONNX file may have beside those of the catalogue; opsets; until 0: it still
- * is. */
+/*
+ * An operator that ONNX files may use in addition to the catalogue's, with the range of opsets that
+ * have it; until is 0 if the operator has not been removed.
+ */
 struct made_operator {
 	const char *name;
 	unsigned int since, until;
 };
-/* The @i-th of them. Return: false: there are no more, or this was built without ONNX. */
+/*
+ * Fetch the @i-th additional operator.
+ * Return: false if @i is past the end, or if this build has no ONNX.
+ */
 bool run_made_operator(unsigned int i, struct made_operator *ret);
 int run_gate(struct control *control, const struct arguments *arguments);
 /* admin.c */
@@ -160,65 +170,101 @@ extern const char *const plan_sort_keys[];
 
 /* output.c */
 
-/* Write a line to standard error. Return: @status. */
+/*
+ * Write a line to standard error.
+ * Return: @status.
+ */
 int control_fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* options.c */
 
-/* Options that stand in front of the command. */
+/* Options that precede the command. */
 enum { N_CONTROL_OPTIONS = 5 };
 extern const struct option control_options[N_CONTROL_OPTIONS + 1];
 
-/* Reads what follows @argv[0], the subcommand's name. Return: EXIT_OK, or EXIT_USAGE, having said
- * what is wrong. @ret->operands are in @argv. */
+/*
+ * Read the options and operands that follow @argv[0], the subcommand's name. @ret->operands points
+ * into @argv.
+ * Return: EXIT_OK, or EXIT_USAGE after an error message.
+ */
 int arguments_read(const struct command *command, int argc, char **argv, struct arguments *ret);
-/* Is this, without its dashes, an option that some commands have? */
+/* Return true if some command has the option @name (given without dashes). */
 bool arguments_has_option(const char *name);
 void command_print_usage(const struct command *command);
 
-/* Says what is wrong with the command line. Return: EXIT_USAGE. */
+/*
+ * Report an error in the command line.
+ * Return: EXIT_USAGE.
+ */
 int control_misuse(const struct arguments *arguments, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
-/* Likewise that @word is none of @words, which NULL ends, and which one may have been meant. */
+/*
+ * Report that @word is none of @words (ends with NULL), and suggest the most similar one.
+ * Return: EXIT_USAGE.
+ */
 int control_wrong_word(const struct arguments *arguments, const char *word,
 		       const char *const *words);
-/* Of all options that commands have, the one that @name, without its dashes, is like, or NULL. */
+/* Return the option of any command that is most similar to @name (without dashes), or NULL. */
 const char *arguments_option_near(const char *name);
-/* A number of seconds from @text, such as "0.5". Return: false unless it is from 0 to @max. */
+/*
+ * Parse a number of seconds, such as "0.5".
+ * Return: false unless the number is from 0 to @max.
+ */
 bool control_seconds(const char *text, double max, double *ret);
 
 /* connect.c */
 
 /*
- * Connects to the administrators' socket, or, where that is not to be had, as a client like any
- * other; once. Return: EXIT_OK, or what to exit with: it was said why.
+ * Connect to the administrators' socket, or as an ordinary client if that socket cannot be used. Do
+ * nothing if connected already.
+ * Return: EXIT_OK, or the exit status after an error message.
  */
 int control_connect(struct control *control);
-/* Connects, and sees that this user may change something. Return: likewise. */
+/*
+ * Connect, and check that this user may change settings.
+ * Return: EXIT_OK, or the exit status after an error message.
+ */
 int control_connect_to_change(struct control *control);
-/* Connects as a client like any other. Return: likewise. */
+/*
+ * Connect as an ordinary client.
+ * Return: EXIT_OK, or the exit status after an error message.
+ */
 int control_connect_as_tenant(struct control *control);
 /*
- * The same to run something: preparing it may take minutes, unless --timeout says otherwise, though
- * whether there is an answer at all is seen as soon as elsewhere. Where nobody listens and neither
- * the command line nor the environment names a socket, *@ret_is_nobody_there is set and nothing is
- * said.
+ * Connect as an ordinary client to run a model. Preparing a plan may take minutes, so requests have
+ * a long timeout unless --timeout is given; the first connection still uses the short timeout, so
+ * that a broker that does not answer is reported soon. If no broker listens and neither the command
+ * line nor the environment names a socket, set *@ret_is_nobody_there and print nothing.
+ * Return: EXIT_OK, or the exit status.
  */
 int control_connect_to_run(struct control *control, bool *ret_is_nobody_there);
-/* control_connect(), with *@ret_is_nobody_there likewise. */
+/*
+ * Connect as control_connect() does, but set *@ret_is_nobody_there as control_connect_to_run()
+ * does.
+ */
 int control_connect_if_there(struct control *control, bool *ret_is_nobody_there);
-/* control_connect() and pages_map(), or pages_map_root(). Return: EXIT_*, having said what is
- * wrong. */
+/*
+ * Call control_connect(), then pages_map() or pages_map_root().
+ * Return: EXIT_*, after an error message if it is not EXIT_OK.
+ */
 int control_map(struct control *control, const char *tenant, struct pages *ret);
 int control_map_root(struct control *control, struct pages *ret);
 void control_disconnect(struct control *control);
-/* Says what the library, or pages_*(), says. Return: what to exit with. */
+/*
+ * Print the error text of the library or of pages_*().
+ * Return: the exit status.
+ */
 int control_refused(const struct control *control, int error, const struct rbk_error *text);
-/* Who may look at everything beside root, in words: "members of group ringbroker". Static storage.
+/*
+ * Describe the users beside root that may read everything: "members of group ringbroker". Static
+ * storage.
  */
 const char *control_who_may(const struct control *control);
-/* The group whose members may; NULL: there is none. Static storage. */
+/*
+ * Return the group whose members may use the administrators' socket, or NULL if there is none.
+ * Static storage.
+ */
 const struct group *control_admin_group(const struct control *control);
-/* The path of the administrators' socket that is tried, into @path. */
+/* Write to @path the path of the administrators' socket that brokerctl tries. */
 void control_admin_path(const struct control *control, char *path, size_t bytes);
 void control_socket_path(const struct control *control, char *path, size_t bytes);

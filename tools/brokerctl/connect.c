@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Getting through to the broker
+ * Connecting to the broker
  *
- * Administrators have a socket of their own. Who may not use it, or where an older broker has none,
- * is a client like any other and sees its own tenant; whether that is enough the broker decides.
- * Every request has an end: a broker that is stopped is told from one that is not there.
+ * Administrators have a socket of their own. A user who may not use it, or a user of an older
+ * broker without that socket, connects as an ordinary client and sees the own tenant; the broker
+ * decides which requests are permitted. Every request has a timeout, so that a stopped broker is
+ * distinguished from a missing one.
  */
 #include <errno.h>
 #include <grp.h>
@@ -28,7 +29,7 @@ enum { PATH_BYTES = 512 };
 
 #define RUN_TIMEOUT_NS 600000000000u
 
-/* As the library does it. */
+/* The library applies the same rules. */
 void control_socket_path(const struct control *control, char *path, size_t bytes)
 {
 	const char *given = control->socket_path, *folder = getenv("XDG_RUNTIME_DIR");
@@ -56,11 +57,11 @@ void control_admin_path(const struct control *control, char *path, size_t bytes)
 	if (control->admin_path && control->admin_path[0])
 		snprintf(path, bytes, "%s", control->admin_path);
 	else if (rbk_admin_socket_path(socket_path, path, bytes))
-		/* Too long, and refused for that where it is connected to. */
+		/* The path is too long; connecting to it fails with that error. */
 		control_socket_path(control, path, bytes);
 }
 
-/* "members of group ringbroker", of the group that @path belongs to, if it may connect. */
+/* Return "members of group ringbroker" for the group of @path, if the group may connect. */
 static const char *group_of(const char *path)
 {
 	static char text[128];
@@ -96,7 +97,7 @@ const struct group *control_admin_group(const struct control *control)
 	return getgrgid(stat_of.st_gid);
 }
 
-/* What is the same wherever it goes wrong. */
+/* Report errors that mean the same on both sockets. */
 static int refused(const struct control *control, int error, const char *sentence)
 {
 	switch (error) {
@@ -143,7 +144,7 @@ static bool is_said(const char *value)
 	return value && value[0];
 }
 
-/* Where the path that is tried comes from. */
+/* Return the option or variable that determines the path that was tried. */
 static const char *path_source(const struct control *control)
 {
 	if (control->is_admin && is_said(control->admin_path))
@@ -156,7 +157,7 @@ static const char *path_source(const struct control *control)
 									     : "XDG_RUNTIME_DIR";
 }
 
-/* The same where @path does not let in. */
+/* Report that @path could not be connected to. */
 static int unreachable(const struct control *control, const char *path, int error,
 		       const struct rbk_error *text)
 {
@@ -226,13 +227,16 @@ int control_connect_to_run(struct control *control, bool *ret_is_nobody_there)
 	control_socket_path(control, path, sizeof(path));
 	r = connect_to(control, path, false, &error);
 	if (r == 0 && !control->has_timeout && control->timeout_ns < RUN_TIMEOUT_NS) {
-		/* It answers; and a connection has one limit for all that is asked. */
+		/*
+		 * The broker answers. A connection has one timeout for all requests, so reconnect
+		 * for a longer one.
+		 */
 		control_disconnect(control);
 		control->timeout_ns = RUN_TIMEOUT_NS;
 		r = connect_to(control, path, false, &error);
 	}
 	if ((r == -ENOENT || r == -ECONNREFUSED) && !control->socket_path) {
-		/* Whoever names one wants that one, and no other in its place. */
+		/* A broker that the user names is not replaced by a private one. */
 		if (named && named[0])
 			return control_fail(EXIT_NO_BROKER,
 					    "no broker listens at %s, which RINGBROKER_SOCKET "
@@ -257,7 +261,7 @@ int control_connect(struct control *control)
 	r = connect_to(control, path, true, &error);
 	if (r == 0)
 		return check_offers(control);
-	/* It was asked for; or somebody is there, but does not answer. */
+	/* The user named this socket; or a broker exists but does not answer. */
 	if (control->admin_path ||
 	    (r != -ENOENT && r != -ECONNREFUSED && r != -EACCES && r != -EPERM))
 		return unreachable(control, path, r, &error);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * brokerctl: looks at a broker and changes what administrators may change
+ * brokerctl: shows a broker's state, and changes what administrators may change
  *
- * Everything goes through the client library: brokerctl is a session like any other, and the broker
- * decides by its user what it may see. Standard output has what was asked for and nothing else, so
- * that it can be piped; a reader that goes away ends it quietly.
+ * Everything goes through the client library: brokerctl is an ordinary session, and the broker
+ * decides by its user what it may see. Standard output contains only the requested data, so that it
+ * can be piped; brokerctl ends quietly if the reader goes away.
  */
 #include <getopt.h>
 #include <signal.h>
@@ -116,9 +116,9 @@ static void wait_s(double seconds)
 }
 
 /*
- * A listing again and again, until interrupted. The connection stays, so that the broker keeps
- * figures up to date; if it is lost a new one is tried each time. A terminal is written to in one
- * go, so that it does not flicker.
+ * Repeat a listing until interrupted. The connection stays open, so that the broker keeps its
+ * figures up to date; a lost connection is retried each time. Each listing is written to a terminal
+ * in one go to avoid flicker.
  */
 static int run_watch(struct control *control, const struct arguments *arguments)
 {
@@ -179,7 +179,10 @@ static void print_usage(FILE *file)
 	      file);
 }
 
-/* Return: EXIT_USAGE, having said which one it may have been. */
+/*
+ * Report an unknown option, with a suggestion.
+ * Return: EXIT_USAGE.
+ */
 static int unknown_option(const char *word)
 {
 	const char *names[N_CONTROL_OPTIONS + 1], *near;
@@ -204,7 +207,9 @@ static int unknown_option(const char *word)
 			    text_name(name));
 }
 
-/* Return: EXIT_OK; EXIT_USAGE; -1: it was done, and nothing is left to do. */
+/*
+ * Return: EXIT_OK, EXIT_USAGE, or -1 if the option has been carried out and brokerctl is to exit.
+ */
 static int read_options(struct control *control, int argc, char **argv)
 {
 	double timeout_s = default_timeout_s;
@@ -213,7 +218,7 @@ static int read_options(struct control *control, int argc, char **argv)
 	opterr = 0;
 	for (;;) {
 		at = optind;
-		/* "+": what follows the command's name is the command's. */
+		/* "+": options after the command's name belong to the command. */
 		option = getopt_long(argc, argv, "+:h", control_options, NULL);
 		switch (option) {
 		case -1:
@@ -246,7 +251,7 @@ static int read_options(struct control *control, int argc, char **argv)
 	}
 }
 
-/* "help", and "help COMMAND", as people try. */
+/* Accept "help" and "help COMMAND", which users try. */
 static int help(int argc, char **argv)
 {
 	const struct command *command = argc > 1 ? command_find(argv[1]) : NULL;
@@ -268,7 +273,7 @@ int main(int argc, char **argv)
 	int status, first;
 
 	streams_init();
-	/* A reader that has gone is seen when writing. */
+	/* A closed pipe is detected by a failed write. */
 	control.sigpipe = signal(SIGPIPE, SIG_IGN);
 	status = read_options(&control, argc, argv);
 	if (status)

@@ -2,8 +2,8 @@
 /*
  * Records as JSON
  *
- * Members are never renamed and never change their meaning; new ones come at the end of what they
- * belong to, as far as that reads well.
+ * Members are never renamed and never change their meaning. New members go to the end of their
+ * group where that reads well.
  */
 #include "objects.h"
 
@@ -79,7 +79,7 @@ void json_plan(const char *tenant, const union plan_copy *copy, uint32_t n_devic
 
 	for (uint32_t i = 0; i < n_devices; i++)
 		n_tasks += copy->plan.devices[i].n_tasks;
-	/* Above 2^53 numbers of JSON are not exact everywhere. */
+	/* A string, since JSON numbers above 2^53 are not exact everywhere. */
 	snprintf(fingerprint, sizeof(fingerprint), "%016llx",
 		 (unsigned long long)plan->fingerprint);
 	json_begin();

@@ -2,7 +2,7 @@
 /*
  * Options and operands of subcommands
  *
- * One table for all of them: an option has one name, one meaning and one sentence of help.
+ * All subcommands share one table: an option has one name, one meaning and one help text.
  */
 #include <getopt.h>
 #include <math.h>
@@ -19,7 +19,7 @@
 struct about {
 	const char *name;
 	const char *argument; /* NULL: none */
-	bool is_optional;     /* the argument */
+	bool is_optional;     /* the argument is optional */
 	const char *help;
 };
 
@@ -101,7 +101,7 @@ static void print_option(FILE *file, const struct about *option)
 static void print_synopsis(FILE *file, const struct command *command)
 {
 	fprintf(file, "usage: brokerctl [OPTION...] %s", command->name);
-	/* Whatever takes it requires it. */
+	/* Every command that takes --vram requires it. */
 	if (command->options & TAKES(OPT_VRAM)) {
 		fputc(' ', file);
 		print_option(file, &about[OPT_VRAM]);
@@ -201,7 +201,7 @@ const char *arguments_option_near(const char *name)
 	return suggest(name, names);
 }
 
-/* Is this, without its dashes, an option that stands in front of the command? */
+/* Return true if @name, without dashes, is an option that precedes the command. */
 static bool control_has_option(const char *name)
 {
 	for (unsigned int i = 0; control_options[i].name; i++)
@@ -210,7 +210,7 @@ static bool control_has_option(const char *name)
 	return false;
 }
 
-/* Says which option @word is not, and which one it may have been. */
+/* Report an unknown option, with a suggestion. */
 static int unknown_option(const struct arguments *arguments, const char *word)
 {
 	const char *names[N_OPTIONS + 1], *near;
@@ -268,12 +268,12 @@ int arguments_read(const struct command *command, int argc, char **argv, struct 
 									      : required_argument,
 						       NULL, (int)i + 256};
 	options[n] = (struct option){NULL, 0, NULL, 0};
-	/* getopt() begins anew, and says nothing itself. */
+	/* Restart getopt(), and disable its messages. */
 	optind = 0;
 	opterr = 0;
 	for (;;) {
 		first = optind ? optind : 1;
-		/* What follows a subcommand to be watched is that one's, or a program's. */
+		/* "+": words after a watched subcommand or a program belong to that. */
 		option = getopt_long(argc, argv,
 				     command->options & TAKES(OPT_INTERVAL)   ? "+:n:"
 				     : command->options & TAKES(OPT_NO_LAYER) ? "+:"

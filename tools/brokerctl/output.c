@@ -2,8 +2,8 @@
 /*
  * Writing to standard output
  *
- * A write that fails because nobody reads any more is no failure of ours: output_flush() says so,
- * whoever follows something stops, and the exit status is what it would have been.
+ * A write that fails because the reader has gone is no error: output_flush() reports it, a command
+ * that follows something stops, and the exit status is unaffected.
  */
 #include "output.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A broker to ask or to run on
+ * Brokers for commands that query or run models
  *
- * The one that is there. Where none is, and neither the command line nor the environment names its
- * socket, one is started for this command alone, with what that needs: no GPU for --device=cpu, and
- * for --device=gpu one in software where the machine has no other.
+ * A running broker is used if there is one. If none runs, and neither the command line nor the
+ * environment names a socket, a broker is started for this command alone, with the devices that it
+ * needs: no GPU for --device=cpu; for --device=gpu a software GPU if the machine has no other.
  */
 #include "private-broker.h"
 
@@ -33,7 +33,7 @@ int private_broker_device(const struct arguments *arguments, enum option_id opti
 	return EXIT_OK;
 }
 
-/* The last line of what was said, which is why it did not start. */
+/* Return the last line of the broker's output: the reason why it did not start. */
 static const char *last_line(char *said)
 {
 	char *line = said;
@@ -42,7 +42,7 @@ static const char *last_line(char *said)
 		if (*c == '\n' && c[1])
 			line = c + 1;
 	line[strcspn(line, "\n")] = '\0';
-	/* Of a log for the journal. */
+	/* Skip the journal's log level. */
 	if (line[0] == '<' && line[1] && line[2] == '>')
 		line += 3;
 	return line;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* brokerctl reasons: why tasks ran where they ran, and what that means. */
+/* brokerctl reasons: why tasks ran where they ran, with explanations. */
 #include "reasons.h"
 
 #include <stdio.h>
@@ -29,7 +29,7 @@ const char *reason_meaning(unsigned int reason)
 	return reason < RBK_REASON_COUNT ? meanings[reason] : "unknown";
 }
 
-/* Of the tenants that are meant, or of the one. */
+/* Sums over the selected tenants. */
 struct counts {
 	uint64_t n[RBK_STATS_MAX_REASONS];
 	uint64_t n_all;
@@ -58,7 +58,7 @@ static void print_counts(const struct arguments *arguments, const struct counts 
 	table_end();
 }
 
-/* Which devices they ran on is known of all tenants together only. */
+/* Per-device counts exist only for all tenants together. */
 static void json_counts(const struct counts *counts, const struct rbk_stats_view *root)
 {
 	struct rbk_stats_device device;

@@ -1,6 +1,6 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
-/* What the reasons of completions mean, in words. */
+/* Explanations of the reasons in completions. */
 
-/* Of enum rbk_reason. */
+/* Return the meaning of a reason (enum rbk_reason). */
 const char *reason_meaning(unsigned int reason);

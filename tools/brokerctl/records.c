@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Copies of records whose strings end, and words for what is in them. */
+/* Copies of records with terminated strings, and names for their values. */
 #include "records.h"
 
 #include <stdio.h>
@@ -74,7 +74,7 @@ bool delay_copy(const struct rbk_stats_view *view, uint32_t index, struct rbk_st
 	return ret->flags & RBK_STATS_DELAY_USED;
 }
 
-/* Return: is that the tenant's record? */
+/* Return: true if the record is that of tenant @number. */
 static bool read_head(const struct rbk_stats_view *view, uint32_t index, uint32_t number,
 		      struct tenant_head *ret)
 {
@@ -83,7 +83,7 @@ static bool read_head(const struct rbk_stats_view *view, uint32_t index, uint32_
 
 const char *tenant_name(const struct rbk_stats_view *view, uint32_t number)
 {
-	/* Where it was the last time: ten thousand sessions may be of a thousand tenants. */
+	/* Cache of record indices: ten thousand sessions may belong to a thousand tenants. */
 	static uint32_t seen[4096];
 	uint32_t *index = &seen[number % (sizeof(seen) / sizeof(seen[0]))];
 	static struct tenant_head tenant;

@@ -1,9 +1,9 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Copies of what is in statistics pages, and words for it
+ * Copies of records in statistics pages, and names for their values
  *
- * Strings of copies end, whatever the page says.
+ * Strings of copies are always terminated, whatever the page contains.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -12,37 +12,43 @@
 #include "shm/stats-names.h"
 
 void broker_copy(const struct rbk_stats_view *root, struct rbk_stats_broker *ret);
-/* Return: false from older brokers, which do not tell. */
+/* Return: false if the broker is too old to report upkeep. */
 bool upkeep_copy(const struct rbk_stats_view *root, struct rbk_stats_upkeep *ret);
 void device_copy(const struct rbk_stats_view *view, uint32_t index, struct rbk_stats_device *ret);
-/* Return: is there such a tenant, session or lease? */
+/* Return: true if such a tenant, session or lease exists. */
 bool tenant_copy(const struct rbk_stats_view *view, uint32_t index, struct rbk_stats_tenant *ret);
 bool session_copy(const struct rbk_stats_view *view, uint32_t index, struct rbk_stats_session *ret);
 bool lease_copy(const struct rbk_stats_view *view, uint32_t index, struct rbk_stats_lease *ret);
 void contention_copy(const struct rbk_stats_view *root, struct rbk_stats_contention *ret);
-/* Also its causes. Return: is it a tenant that is watched? */
+/*
+ * Copy a tenant's delays and their causes.
+ * Return: true if the tenant is watched.
+ */
 bool delay_copy(const struct rbk_stats_view *view, uint32_t index, struct rbk_stats_delay *ret);
 void delay_end_strings(struct rbk_stats_delay *delay);
 
-/* The name of the tenant of @number; NULL: there is none here. Static storage. */
+/* Return the name of tenant @number, or NULL if the page does not have it. Static storage. */
 const char *tenant_name(const struct rbk_stats_view *view, uint32_t number);
 
-/* "CPU", "GPU1"; "-" for none. */
+/* Return "CPU" or "GPU1"; "-" for no device. */
 const char *device_label(uint32_t index);
-/* A device from "CPU", "GPU1" or "1". Return: false if it is none. */
+/*
+ * Parse a device: "CPU", "GPU1" or "1".
+ * Return: false if @text is no device.
+ */
 bool device_number(const char *text, uint32_t *ret);
 
-/* Words for enumerations; "unknown" for what is not known. See also shm/stats-names.h. */
-const char *tiles_name(uint32_t op); /* rbk_stats_device.tiles: by operator, by class */
+/* Names of enumerators; "unknown" for other values. See also shm/stats-names.h. */
+const char *tiles_name(uint32_t op); /* operator and class of rbk_stats_device.tiles */
 const char *tile_class_name(uint32_t class);
 const char *strategy_name(uint32_t strategy);
 const char *contention_source_name(uint32_t source);
 
 /*
- * Of rbk_stats_device.tiles: "64x128", or "64x64 matrices" of cooperative matrices. Valid until the
- * next call.
+ * Describe an element of rbk_stats_device.tiles: "64x128", or "64x64 matrices" for cooperative
+ * matrices. Valid until the next call.
  */
 const char *text_tile(const struct rbk_stats_device *device, uint32_t op, uint32_t class);
 
-/* 0 of none. */
+/* Return the mean; 0 if @n is 0. */
 double mean_of(uint64_t sum, uint64_t n);
