@@ -2,13 +2,13 @@
 /*
  * brokerctl exec: a cgroup for the program
  *
- * Of its own it can be told from others, frozen, or limited. Where systemd runs, cgroups are
- * systemd's but for those that it has given away (Delegate=yes). The system's manager marks them, a
- * user's does not and is asked.
+ * In a cgroup of its own the program can be identified, frozen or limited. Where systemd runs, it
+ * manages all cgroups except those that it has delegated (Delegate=yes). The system's manager marks
+ * delegated cgroups. A user's manager does not mark them, so it is asked.
  *
- * Cgroups that have processes cannot give controllers to those below (but the root can). So when
- * one is wanted for the program, this process goes out of its parent's way, into another cgroup
- * beside the program's; if others are left in there, that does not help.
+ * A cgroup that contains processes cannot enable controllers for its children, unless it is the
+ * root. To enable one for the program, this process therefore moves out of the parent, into another
+ * cgroup beside the program's. That does not help if other processes remain in the parent.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -28,7 +28,7 @@
 
 enum { MANAGER_MS = 3000 };
 
-/* That of this process, in the unified hierarchy. */
+/* Find this process's cgroup in the unified hierarchy. */
 static bool own_cgroup(char *ret, size_t bytes)
 {
 	char line[EXEC_PATH_BYTES], mount[EXEC_PATH_BYTES / 2];
@@ -47,7 +47,7 @@ static bool own_cgroup(char *ret, size_t bytes)
 	return is_found;
 }
 
-/* In the new process. */
+/* Run systemctl in the new process, with its output to @to. */
 __attribute__((noreturn)) static void ask_manager(const char *unit, int to)
 {
 	int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
@@ -60,7 +60,7 @@ __attribute__((noreturn)) static void ask_manager(const char *unit, int to)
 	_exit(1);
 }
 
-/* Of a unit of this user's manager, which may not answer. */
+/* Return true if this user's manager delegates the unit of @path. The manager may not answer. */
 static bool does_user_delegate(const char *path)
 {
 	const char *unit = strrchr(path, '/');
@@ -100,7 +100,7 @@ static bool is_given_away(const char *path)
 	       does_user_delegate(path);
 }
 
-/* One that was left by a process of our number is taken away. */
+/* Make a folder, replacing one left by an earlier process with the same number. */
 static bool make_folder(const char *path, char ret_text[EXEC_TEXT_BYTES])
 {
 	rmdir(path);
@@ -111,8 +111,8 @@ static bool make_folder(const char *path, char ret_text[EXEC_TEXT_BYTES])
 }
 
 /*
- * Folders of who was killed before he could take them away. One with processes in it stays, which
- * the kernel sees to.
+ * Remove folders of processes that were killed before they could remove them. The kernel refuses to
+ * remove a cgroup that contains processes.
  */
 static void remove_left(const char *parent)
 {
@@ -158,7 +158,10 @@ bool exec_cgroup_make(struct exec_cgroup *ret, char ret_text[EXEC_TEXT_BYTES])
 	return true;
 }
 
-/* Writes @text to the parent's cgroup.subtree_control. Return: 0 or an errno. */
+/*
+ * Write @text to the parent's cgroup.subtree_control.
+ * Return: 0, or a positive errno.
+ */
 static int give(const struct exec_cgroup *cgroup, const char *text)
 {
 	char path[EXEC_PATH_BYTES + 64];
@@ -174,7 +177,7 @@ static int give(const struct exec_cgroup *cgroup, const char *text)
 	return error;
 }
 
-/* Is @word in a file of a cgroup, among others? */
+/* Return true if a file of the cgroup contains @word. */
 static bool has_word(const char *cgroup, const char *name, const char *word)
 {
 	char path[EXEC_PATH_BYTES + 64], found[64];
@@ -204,7 +207,10 @@ static void explain_lack(const struct exec_cgroup *cgroup, const char *controlle
 		snprintf(ret_text, EXEC_TEXT_BYTES, "this kernel has no %s controller", controller);
 }
 
-/* This process to a cgroup of its own. Return: false, and everything is as it was. */
+/*
+ * Move this process into a cgroup of its own.
+ * Return: false on failure, with everything as before.
+ */
 static bool move_aside(struct exec_cgroup *cgroup, bool (*may_stay)(void *data), void *data,
 		       char ret_text[EXEC_TEXT_BYTES])
 {
@@ -285,7 +291,8 @@ bool exec_cgroup_leave(const struct exec_cgroup *cgroup)
 	return cgroup_v2_move(cgroup->parent, getpid());
 }
 
-/* Nobody else's: then nobody needs what the parent was made to give. */
+/* Return true if all cgroups below the parent are this process's: no other one needs the
+ * controller. */
 static bool is_only_one(const struct exec_cgroup *cgroup)
 {
 	char path[EXEC_PATH_BYTES + 64];

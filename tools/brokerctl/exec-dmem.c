@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * brokerctl exec: the kernel's own limit, for every API
+ * brokerctl exec: the kernel's limit on device memory, for every API
  *
- * dmem.max of the program's cgroup is what its lease may have at most, dmem.low what it may count
- * on. Some kernels take a lower maximum without a word and leave what was there, as long as more is
- * in use: so it is read back after each writing, and written again until it holds. Others may write
- * there, too: what they made smaller stays so.
+ * dmem.max of the program's cgroup is the maximum of its lease, dmem.low the protected minimum.
+ * Some kernels accept a lower maximum without an error but keep the old value while more is in use.
+ * The value is therefore read back after each write, and written again until it holds. Other
+ * programs may write to these files, too; a lower limit of theirs is kept.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -37,14 +37,17 @@ static const char *why(const struct exec_dmem *dmem, int r, char text[EXEC_TEXT_
 	}
 }
 
-/* Return: is it so? If not, @ret_text says why. */
+/*
+ * Write a limit and read it back.
+ * Return: true if the limit is as requested; else @ret_text says why not.
+ */
 static bool set(const struct exec_dmem *dmem, const char *file, uint64_t bytes, uint64_t *ret_bytes,
 		char ret_text[EXEC_TEXT_BYTES])
 {
 	char text[EXEC_TEXT_BYTES / 2 + EXEC_TEXT_BYTES];
 	int r = dmem_write(dmem->fd, file, dmem->region, bytes), read_r;
 
-	/* Also when it was refused: it may be as it should all the same. */
+	/* Read back after an error, too: the limit may have the requested value already. */
 	read_r = dmem_read(dmem->fd, file, dmem->region, ret_bytes);
 	if (read_r == 0 && *ret_bytes == bytes)
 		return true;
@@ -124,7 +127,7 @@ bool exec_dmem_follow(struct exec_dmem *dmem, uint64_t max_bytes, char ret_text[
 		dmem->is_held = false;
 		snprintf(text, sizeof(text), "%.300s", why(dmem, r, ret_text));
 	} else if (bytes <= max_bytes && bytes != dmem->set_bytes) {
-		/* Somebody made it smaller. */
+		/* Another program has lowered the limit. */
 		dmem->is_held = true;
 		held_bytes = bytes;
 	} else if (bytes == max_bytes) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * brokerctl exec: what well-known programs need
+ * brokerctl exec: environment variables that well-known programs need
  *
- * Set for every program, since it may be a script that starts another. What the user has set is
- * better known to him. ringbroker-leases(7) has the same table.
+ * The variables are set for every program, since it may be a script that starts another program.
+ * Variables that the user has set are kept. ringbroker-leases(7) has the same table.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -14,8 +14,8 @@
 enum { VALUE_BYTES = 32 };
 
 /*
- * llama.cpp fits itself into what a device has left but 1,024 MiB, which it leaves to others; of a
- * lease there are no others. What drivers take beside allocations needs some.
+ * llama.cpp uses what a device has free, except 1,024 MiB that it leaves to other programs. Within
+ * a lease there are no other programs; a smaller margin covers driver overhead.
  */
 static void llama_margin(uint64_t bytes, char value[VALUE_BYTES])
 {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * brokerctl exec: is the layer there?
+ * brokerctl exec: is the lease layer installed?
  *
- * A loader of Vulkan that does not find the layer, or is told to leave it, says nothing and goes on
- * without it: the program would have all of the device, and its lease beside. So what the loader
- * does is done here before: the same folders in the same order, and the same variables.
+ * A Vulkan loader that does not find the layer, or is told to disable it, continues without a
+ * message. The program could then use the whole device in addition to its lease. This file
+ * therefore repeats the loader's search in advance: the same folders in the same order, and the
+ * same environment variables.
  */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -29,7 +30,7 @@ static const char *variable(const char *name, const char *otherwise)
 	return value && value[0] ? value : otherwise;
 }
 
-/* What follows "library_path": in @text, to @ret. */
+/* Copy the value of "library_path" in @text to @ret. */
 static bool find_library(const char *text, char *ret, size_t bytes)
 {
 	const char *at = strstr(text, "\"library_path\""), *end;
@@ -43,7 +44,10 @@ static bool find_library(const char *text, char *ret, size_t bytes)
 	return true;
 }
 
-/* Is it ours? Its library goes to @library, as the loader looks for it. */
+/*
+ * Return true if the file is the lease layer's manifest. @library receives the path of its library,
+ * resolved as the loader does.
+ */
 static bool is_manifest(const char *folder, const char *name, char *library, size_t bytes)
 {
 	char path[EXEC_PATH_BYTES], text[MANIFEST_BYTES], written[EXEC_PATH_BYTES / 2];
@@ -59,7 +63,10 @@ static bool is_manifest(const char *folder, const char *name, char *library, siz
 	fclose(file);
 	if (!strstr(text, "\"" LAYER "\"") || !find_library(text, written, sizeof(written)))
 		return false;
-	/* Without a slash it is the dynamic linker's matter; else of the manifest's folder. */
+	/*
+	 * A name without a slash is left to the dynamic linker; a relative path is relative to the
+	 * manifest's folder.
+	 */
 	if (!strchr(written, '/') || written[0] == '/')
 		snprintf(library, bytes, "%s", written);
 	else
@@ -67,7 +74,10 @@ static bool is_manifest(const char *folder, const char *name, char *library, siz
 	return true;
 }
 
-/* In one folder. Return: is there a manifest, with its path in @path? */
+/*
+ * Search one folder for the layer's manifest.
+ * Return: true if found, with its path in @path.
+ */
 static bool search_folder(const char *folder, char *path, size_t bytes, char *library,
 			  size_t library_bytes)
 {
@@ -92,7 +102,7 @@ struct search {
 	bool is_found;
 };
 
-/* @list: folders, separated by colons, each with @below appended. */
+/* @list: folders separated by colons; @below is appended to each. */
 static void search_list(struct search *search, const char *list, const char *below)
 {
 	char folder[EXEC_PATH_BYTES];
@@ -138,7 +148,7 @@ static void search_all(struct search *search)
 	search_list(search, variable("XDG_DATA_DIRS", "/usr/local/share:/usr/share"), FOLDER);
 }
 
-/* By a variable of the loader's: names with wildcards, separated by commas. */
+/* Return true if a loader's variable lists the layer: names with wildcards, separated by commas. */
 static bool is_listed(const char *list)
 {
 	char name[128];
@@ -160,7 +170,7 @@ bool exec_layer_find(char ret_text[EXEC_TEXT_BYTES], const char **ret_mend)
 	struct search search = {.is_found = false};
 	void *library;
 
-	/* The loader looks only whether it is there. */
+	/* The loader checks only whether the variable is set. */
 	if (getenv("RINGBROKER_VULKAN_LEASE_DISABLE")) {
 		snprintf(ret_text, EXEC_TEXT_BYTES,
 			 "RINGBROKER_VULKAN_LEASE_DISABLE is set, which turns the layer off");

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * brokerctl exec: the program as a child
+ * brokerctl exec: the program as a child process
  *
- * It is in our process group, so that the terminal is as much its own as if it had been started
- * alone. What the terminal sends it therefore gets by itself: those signals come from the kernel,
- * and only those that a process sends to us are passed on. When the terminal stops it, we stop, so
- * that the shell sees it, and are continued with it.
+ * The program is in brokerctl's process group, so the terminal treats it as if it had been started
+ * alone. The program receives the terminal's signals directly: those come from the kernel.
+ * brokerctl passes on only signals that a process sent to it. When the terminal stops the program,
+ * brokerctl stops too, so that the shell notices, and is continued together with it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,8 +29,8 @@ static const int passed_on[] = {
 enum { TICK_MS = 1000 };
 
 /*
- * A service manager names the process that its sockets and its watchdog are for: this was to be the
- * program, and is now.
+ * Set the variable to the program's process if it names brokerctl's: a service manager names the
+ * process that its sockets and watchdog are meant for.
  */
 static void take_over(const char *variable)
 {
@@ -44,7 +44,7 @@ static void take_over(const char *variable)
 	setenv(variable, pid, 1);
 }
 
-/* In the new process. */
+/* Become the program, in the new process. */
 static void become(const struct exec_program *program, const sigset_t *mask, int report)
 {
 	int error;
@@ -61,7 +61,10 @@ static void become(const struct exec_program *program, const sigset_t *mask, int
 	_exit(error == ENOENT ? EXEC_NOT_FOUND : EXEC_NOT_EXECUTABLE);
 }
 
-/* Return: EXIT_OK, *ret_pid runs the program; EXEC_*: it was said why not. */
+/*
+ * Start the program.
+ * Return: EXIT_OK with its process in *@ret_pid, or EXEC_* after an error message.
+ */
 static int start(const struct exec_program *program, const sigset_t *mask, pid_t *ret_pid)
 {
 	int ends[2], error = 0;
@@ -90,7 +93,10 @@ static int start(const struct exec_program *program, const sigset_t *mask, pid_t
 			    "cannot run %s: %s", text_name(program->argv[0]), strerror(error));
 }
 
-/* As the program was, unless nobody could continue us. */
+/*
+ * Stop as the program was stopped. The kernel discards the signal in an orphaned process group,
+ * where no process could continue brokerctl.
+ */
 static void stop_too(void)
 {
 	sigset_t set;
@@ -102,7 +108,10 @@ static void stop_too(void)
 	sigprocmask(SIG_BLOCK, &set, NULL);
 }
 
-/* Return: has it ended, with *ret_status? */
+/*
+ * Reap the program's state changes.
+ * Return: true if the program has ended, with its exit status in *@ret_status.
+ */
 static bool look(pid_t pid, int *ret_status)
 {
 	int status;
@@ -128,7 +137,7 @@ static void pass_on(pid_t pid, int signals)
 			kill(pid, (int)info.ssi_signo);
 }
 
-/* Is a tick due? The first is at once. */
+/* Return true if a tick is due. The first one is due at once. */
 static bool is_due(uint64_t *next_ms)
 {
 	struct timespec now;
@@ -173,7 +182,7 @@ int exec_program_run(const struct exec_program *program, bool *ret_was_run)
 	for (unsigned int i = 0; i < sizeof(passed_on) / sizeof(passed_on[0]); i++)
 		sigaddset(&set, passed_on[i]);
 	sigaddset(&set, SIGCHLD);
-	/* Who ignores it is not told how children end. */
+	/* A process that ignores SIGCHLD does not receive the exit status of children. */
 	signal(SIGCHLD, SIG_DFL);
 	sigprocmask(SIG_BLOCK, &set, &mask);
 	*ret_was_run = false;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * brokerctl exec: obtains a lease, and runs a program in it
+ * brokerctl exec: obtains a lease and runs a program under it
  *
- * The lease is opened here, before the program begins, so that it has what it was promised when it
- * looks how much there is; its processes join it by the number that their environment has. We stay
- * a member as long as the program runs, so that the lease outlives each of its processes, and bring
- * it over to another broker if that is started anew. Once they have joined, they keep it without
- * us.
+ * The lease is opened before the program begins, so that the program finds the promised memory when
+ * it looks. The program's processes join the lease by the number in their environment. brokerctl
+ * stays a member while the program runs, so that the lease outlives each of these processes. It
+ * also moves the lease to a new broker after a restart. Processes that have joined keep the lease
+ * without brokerctl.
  */
 #include <errno.h>
 #include <limits.h>
@@ -29,12 +29,12 @@
 #include "records.h"
 
 static const uint64_t one_second_ns = 1000000000;
-/* As long as brokers let anybody wait. */
+/* Longest wait that brokers permit. */
 static const uint64_t max_wait_ns = 3600000000000;
-/* An answer that takes longer is a wait; without one it is much faster. */
+/* A request that takes longer is waiting for memory; other answers arrive much sooner. */
 static const uint64_t soon_ns = 200000000;
 
-/* For what the program said last to arrive. */
+/* Time for the program's last reports to arrive. */
 static const uint64_t settle_ns = 200000000;
 
 struct execution {
@@ -43,23 +43,24 @@ struct execution {
 	uint64_t wish_bytes;
 	char tenant[RBK_STATS_NAME_BYTES];
 	char socket_path[PATH_MAX];
-	const char *program; /* without folders */
+	const char *program; /* program name without folders */
 	struct exec_cgroup cgroup;
-	char gate[PATH_MAX]; /* the cgroup behind whose gate this is; "": behind none */
-	char memory[RBK_LEASE_REGION_BYTES]; /* what the kernel calls the device's; "": not known */
+	char gate[PATH_MAX]; /* cgroup whose gate covers this process; "": none */
+	/* the kernel's name of the device's memory; "": not known */
+	char memory[RBK_LEASE_REGION_BYTES];
 	struct exec_dmem dmem;
-	char dmem_text[EXEC_TEXT_BYTES]; /* what of it holds */
+	char dmem_text[EXEC_TEXT_BYTES]; /* which dmem limits are in force */
 	bool is_verbose, is_quiet, is_lost, was_refused;
-	/* Of all brokers that it has been with. */
+	/* over all brokers that the lease has been with */
 	uint64_t granted_bytes, peak_bytes, peak_credited_bytes, n_refused;
 };
 
 /* --- What is wanted --- */
 
-/* No device gives less; who asks for it has forgotten the unit. */
+/* No device grants less; a smaller size suggests a forgotten unit. */
 enum { MIN_BYTES = 4096 };
 
-/* Return: EXIT_OK or EXIT_USAGE; *ret_bytes is untouched if the option is not there. */
+/* Return: EXIT_OK or EXIT_USAGE; *@ret_bytes is unchanged if the option is absent. */
 static int read_size(const struct arguments *arguments, enum option_id option, const char *name,
 		     uint64_t *ret_bytes)
 {
@@ -77,7 +78,7 @@ static int read_size(const struct arguments *arguments, enum option_id option, c
 	return EXIT_OK;
 }
 
-/* "30s", "5min", "1.5". */
+/* Parse "30s", "5min" or "1.5". */
 static bool read_duration(const char *text, uint64_t *ret_ns)
 {
 	static const struct {
@@ -154,7 +155,10 @@ static int check_layer(const struct arguments *arguments)
 	return EXIT_OK;
 }
 
-/* Whom the broker takes us for. */
+/*
+ * Store the tenant that the broker assigns to this process, and check that it is @wanted, unless
+ * NULL.
+ */
 static int check_tenant(struct execution *execution, const char *wanted)
 {
 	struct rbk_tenant tenant;
@@ -171,13 +175,13 @@ static int check_tenant(struct execution *execution, const char *wanted)
 			    text_name(tenant.name), text_name(wanted));
 }
 
-/* Tells somebody that nothing hangs, if the answer takes its time. */
+/* A thread that tells the user, while the answer is pending, that brokerctl waits for memory. */
 struct waiting {
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	bool is_over;
-	bool is_told; /* by a thread */
+	bool is_told; /* a thread was started */
 	uint64_t min_bytes, wait_ns;
 };
 
@@ -220,11 +224,11 @@ static void waiting_begin(struct waiting *waiting, const struct execution *execu
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
 	pthread_cond_init(&waiting->changed, &attributes);
 	pthread_condattr_destroy(&attributes);
-	/* Without it, it waits all the same. */
+	/* Without the thread the wait goes unannounced. */
 	waiting->is_told = pthread_create(&waiting->thread, NULL, tell_wait, waiting) == 0;
 }
 
-/* No thread is left when the program is begun. */
+/* End the thread: no thread may remain when the program is started. */
 static void waiting_end(struct waiting *waiting)
 {
 	if (!waiting->is_told)
@@ -277,15 +281,15 @@ static void note_use(struct execution *execution)
 	raise_to(&execution->granted_bytes, load(&page->granted_bytes));
 	raise_to(&execution->peak_bytes, load(&page->peak_bytes));
 	raise_to(&execution->peak_credited_bytes, load(&page->peak_credited_bytes));
-	/* It grew meanwhile, and had all that it drew. */
+	/* The lease may have grown in between; all credited bytes were granted. */
 	raise_to(&execution->granted_bytes, execution->peak_credited_bytes);
 	raise_to(&execution->n_refused, load(&page->n_refused));
 }
 
 /*
- * What the program said last may still be with the broker to read: it posted that as it ended. Its
- * credit is given back behind it. Who is left of its processes may keep some for hours: that is not
- * waited for, beyond settle_ns.
+ * Wait for the use that the program posted as it ended. The broker may not have read it yet, and
+ * credit is returned only afterwards. Remaining processes of the program may keep credit for hours,
+ * so wait at most settle_ns.
  */
 static void settle_use(struct execution *execution)
 {
@@ -294,11 +298,11 @@ static void settle_use(struct execution *execution)
 	const uint64_t begin_ns = clock_now_ns();
 	bool is_there = !execution->is_lost;
 
-	/* Giving nothing is a question: who answers it has read what was posted before. */
+	/* Giving zero bytes is a query: a broker that answers has read everything posted before. */
 	while (is_there && (is_there = rbk_lease_give(execution->lease, 0, NULL) == 0) &&
 	       load(&page->credited_bytes) > 0 && clock_now_ns() - begin_ns < settle_ns)
 		nanosleep(&pause, NULL);
-	/* It succeeds, too, where no answer came in time. */
+	/* rbk_lease_give() also succeeds if no answer arrived in time. */
 	if (!is_there || clock_now_ns() - begin_ns >= execution->control->timeout_ns)
 		control_fail(0, "the broker %s: of lease %u is known what it said last",
 			     is_there ? "does not answer" : "is gone",
@@ -306,7 +310,7 @@ static void settle_use(struct execution *execution)
 	note_use(execution);
 }
 
-/* What the program lacks for having no cgroup of its own, or not one that is the lease's. */
+/* Report what the program lacks without a cgroup of its own that belongs to the lease. */
 static void say_lacking(const struct execution *execution, const char *what, const char *why)
 {
 	if (execution->gate[0])
@@ -319,8 +323,9 @@ static void say_lacking(const struct execution *execution, const char *what, con
 }
 
 /*
- * So that what is in there is known to be the lease's, with the layer or without. Return: EXIT_OK,
- * or it was not taken, and that was said.
+ * Tell the broker that the cgroup belongs to the lease, so that processes in it count towards the
+ * lease with or without the layer.
+ * Return: EXIT_OK, or EXIT_FAILED after a message, if one applies.
  */
 static int tell_cgroup(struct execution *execution)
 {
@@ -357,7 +362,7 @@ static void mend(void *data)
 	struct rbk *rbk;
 	int r;
 
-	/* Given time to come back. */
+	/* Give the broker a second to return. */
 	if (!execution->is_lost) {
 		if (execution->is_verbose)
 			control_fail(0, "the broker is gone: lease %u waits for the next one",
@@ -395,7 +400,7 @@ static void say_hint(const char *name, const char *value)
 	control_fail(0, "%s=%s", name, value);
 }
 
-/* Where the program finds the broker, whatever folder it goes to. */
+/* Make the socket's path absolute, since the program may change its folder. */
 static void find_socket(struct execution *execution)
 {
 	char path[PATH_MAX];
@@ -423,7 +428,10 @@ static int set_environment(const struct execution *execution, const struct argum
 	return EXIT_OK;
 }
 
-/* Who is in another cgroup may be another tenant, who may not join the lease. */
+/*
+ * Return true if the broker assigns this process's present cgroup to the lease's tenant; another
+ * tenant may not join the lease.
+ */
 static bool is_same_tenant(const struct execution *execution)
 {
 	const struct rbk_options options = {
@@ -443,7 +451,10 @@ static bool is_same_tenant(const struct execution *execution)
 	return is_same;
 }
 
-/* Return: NULL, or why no program can be in there. */
+/*
+ * Enter and leave the cgroup to test it.
+ * Return: NULL, or the reason why the program cannot run in the cgroup.
+ */
 static const char *try_cgroup(const struct execution *execution)
 {
 	bool is_same;
@@ -487,7 +498,7 @@ static uint64_t lease_limit(const struct execution *execution)
 	return load(&rbk_lease_page(execution->lease)->wish_bytes);
 }
 
-/* The broker is told of the cgroup, and the kernel of the lease. */
+/* Tell the broker of the cgroup, and the kernel of the lease's limits. */
 static void begin_limits(struct execution *execution, uint64_t min_bytes)
 {
 	struct exec_cgroup *cgroup = &execution->cgroup;
@@ -507,7 +518,7 @@ static void begin_limits(struct execution *execution, uint64_t min_bytes)
 			     is_held ? "holds" : "does not hold", execution->dmem_text);
 }
 
-/* Once a second. */
+/* Apply the lease's present limit to the cgroup, once a second. */
 static void follow_lease(void *data)
 {
 	struct execution *execution = data;
@@ -520,7 +531,7 @@ static void follow_lease(void *data)
 			     execution->dmem_text);
 }
 
-/* In the new process. */
+/* Enter the cgroup, in the new process. */
 static void prepare(void *data)
 {
 	const struct execution *execution = data;
@@ -556,7 +567,10 @@ static void say_use(const struct execution *execution, bool is_held)
 			     text_bytes(execution->granted_bytes), kernel, refused);
 }
 
-/* Return: @status, or EXIT_FAILED. */
+/*
+ * Write the report as JSON.
+ * Return: @status, or EXIT_FAILED.
+ */
 static int write_report(const struct execution *execution, FILE *report, int status)
 {
 	fflush(stdout);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Closing gates, in builds without programs for the kernel: see gate.h. */
+/* Gate loading in builds without BPF programs: see gate.h. */
 #include <stdio.h>
 
 #include "gate.h"

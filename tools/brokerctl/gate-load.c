@@ -2,8 +2,8 @@
 /*
  * Loading the device gate: see gate.h.
  *
- * The map of holders is made with the first gate, and used by the others. What is pinned is reached
- * through the folder's descriptor, as it may be of a file system that is not mounted anywhere yet.
+ * The first gate creates the map of holders, and the other gates reuse it. Pinned objects are
+ * reached through the folder's descriptor, since the folder's file system may not be mounted yet.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@
 #include "broker/util/gate-path.h"
 #include "gate.h"
 
-/* After the layout, which it has types of. */
+/* After the layout, whose types it uses. */
 #include "device-gate.skel.h"
 
 enum { PIN_BYTES = 128 };
@@ -44,7 +44,10 @@ static bool has_helper(enum bpf_func_id helper)
 	return libbpf_probe_bpf_helper(BPF_PROG_TYPE_CGROUP_DEVICE, helper, NULL) == 1;
 }
 
-/* Another gate's, if there is one. Return: 0; negative errno. */
+/*
+ * Reuse the map of holders of another gate, if there is one.
+ * Return: 0, or a negative errno.
+ */
 static int use_holders(const struct gate_load *load)
 {
 	char path[PIN_BYTES];
@@ -61,7 +64,10 @@ static int use_holders(const struct gate_load *load)
 	return r;
 }
 
-/* Return: 0; negative errno. */
+/*
+ * Pin a map, unless it is pinned already.
+ * Return: 0, or a negative errno.
+ */
 static int pin_map(const struct gate_plan *plan, struct bpf_map *map, const char *name)
 {
 	char path[PIN_BYTES];
@@ -85,7 +91,7 @@ static int pin_maps(const struct gate_load *load)
 	int r = pin_map(plan, load->skeleton->maps.holders, GATE_HOLDERS);
 
 	snprintf(name, sizeof(name), "%llu" GATE_RECORD, plan->record.cgroup);
-	/* One that was left by who ended before its gate was closed. */
+	/* Remove a record left by a process that ended before its gate was closed. */
 	unlinkat(plan->folder_fd, name, 0);
 	return r ? r : pin_map(plan, load->skeleton->maps.record, name);
 }
@@ -163,7 +169,7 @@ bool gate_load_attach(struct gate_load *load, char ret_text[GATE_TEXT_BYTES])
 	if (r)
 		snprintf(ret_text, GATE_TEXT_BYTES, "cannot keep the program there: %s",
 			 strerror(-r));
-	/* A link that is not pinned goes with its last descriptor. */
+	/* A link that is not pinned is detached with its last descriptor. */
 	bpf_link__destroy(link);
 	return r == 0;
 }

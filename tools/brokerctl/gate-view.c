@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Gates as they are: see gate.h.
+ * State of gates: see gate.h.
  *
- * Read where they are pinned, without asking a broker, so that they are seen when there is none.
- * The names tell which cgroups are behind one also to those who may not look into the maps.
+ * Gates are read where they are pinned, without a broker, so that they are visible when none runs.
+ * The names show which cgroups are behind a gate, even to users who may not read the maps.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -33,7 +33,7 @@ void gate_folder(const struct control *control, char ret[static PATH_MAX])
 		ret[0] = '\0';
 }
 
-/* Does the cgroup that was there have that place still? */
+/* Return true if the gate's cgroup no longer exists at its path. */
 static bool is_gone(const struct gate_view *gate)
 {
 	char root[PATH_MAX / 2], path[PATH_MAX];
@@ -73,7 +73,7 @@ static void read_holders(const char *folder, struct gate_views *ret)
 	if (pinned_map_open(path, false, sizeof(key), sizeof(holder), &fd))
 		return;
 	ret->knows_holders = true;
-	/* Others come and go meanwhile, by which one may be counted twice. */
+	/* Holders may be added and removed during the walk, so one may be counted twice. */
 	while (i < DEVICE_GATE_MAX_HOLDERS && pinned_map_next(fd, i ? &key : NULL, &next) == 0) {
 		i++;
 		key = next;
@@ -187,7 +187,7 @@ bool gate_is_over_self(const struct control *control, char ret[static PATH_MAX])
 	if (!is_known || !pinned_map_is_folder(folder) || !cgroup_find_root(root, sizeof(root)))
 		return false;
 	line[strcspn(line, "\n")] = '\0';
-	/* From its own cgroup up, the root last. */
+	/* From the process's own cgroup up to the root. */
 	for (char *end = line + strlen(line); end; end = strrchr(line, '/')) {
 		*end = '\0';
 		snprintf(path, sizeof(path), "%s%s", root, line + 3);

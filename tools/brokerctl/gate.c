@@ -2,10 +2,10 @@
 /*
  * brokerctl gate: closes GPUs to programs in a cgroup that have no lease, and opens them again
  *
- * Root's business, not the broker's: what it takes to attach a program to a cgroup is more than the
- * broker is given. The gate's file system appears with everything in it, the broker sees it and
- * fills in whom it has leases of, and only then is the gate closed: who has a lease notices
- * nothing.
+ * Root closes gates, not the broker: attaching a program to a cgroup needs more rights than the
+ * broker has. The gate's file system is mounted complete. The broker then sees it and enters the
+ * holders of its leases. The gate is closed only after that, so holders of leases are not
+ * interrupted.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -45,8 +45,8 @@ static const struct timespec pause_time = {.tv_nsec = 50000000};
 /* --- The folder --- */
 
 /*
- * Nobody but root can open it, so that nobody else can hold the lock. Others may remove it before
- * it is locked, so that it is made as often as that.
+ * Open and lock the folder. Only root can open it, so only root can hold the lock. Another process
+ * may remove the folder before it is locked; creation is then repeated.
  */
 static int open_folder(const char *path, bool makes)
 {
@@ -61,7 +61,7 @@ static int open_folder(const char *path, bool makes)
 			return -errno;
 		if (fd < 0)
 			continue;
-		/* It may have been mounted over, or unmounted, meanwhile. */
+		/* The folder may have been mounted over or unmounted in the meantime. */
 		if (flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &here) == 0 &&
 		    stat(path, &there) == 0 && here.st_dev == there.st_dev &&
 		    here.st_ino == there.st_ino)
@@ -72,14 +72,17 @@ static int open_folder(const char *path, bool makes)
 	return -EBUSY;
 }
 
-/* Return: what to mount, of a file system of BPF's that is mounted nowhere; -errno. */
+/*
+ * Create a BPF file system that is not mounted yet.
+ * Return: the descriptor of the mount, or -errno.
+ */
 static int make_mount(void)
 {
 	int context = (int)syscall(SYS_fsopen, "bpf", FSOPEN_CLOEXEC), fd = -1, error;
 
 	if (context < 0)
 		return -errno;
-	/* Its names tell who is behind a gate, and that is no secret. */
+	/* Names of pinned objects are public: they show only which cgroups are behind a gate. */
 	if (syscall(SYS_fsconfig, context, FSCONFIG_SET_STRING, "source", "ringbroker", 0) == 0 &&
 	    syscall(SYS_fsconfig, context, FSCONFIG_SET_STRING, "mode", "0751", 0) == 0 &&
 	    syscall(SYS_fsconfig, context, FSCONFIG_CMD_CREATE, NULL, NULL, 0) == 0)
@@ -91,8 +94,9 @@ static int make_mount(void)
 }
 
 /*
- * Locked before anybody can see it: whoever comes when it is mounted waits as those do who came
- * before. Return: its root, and in *ret_mount what to mount; -errno.
+ * Create the file system and lock it before it is visible: a process that opens the folder after
+ * the mount waits like one that opened it before.
+ * Return: the descriptor of its root, with the mount's in *@ret_mount; or -errno.
  */
 static int make_file_system(gid_t gid, int *ret_mount)
 {
@@ -168,7 +172,7 @@ static int find_cgroup(const struct arguments *arguments, struct gate_plan *plan
 	if (strncmp(path, root, n) == 0 && (path[n] == '/' || path[n] == '\0'))
 		path += n;
 	snprintf(whole, sizeof(whole), "%s/%s", root, path);
-	/* As it is told, and found again: without dots, and without slashes that say nothing. */
+	/* Canonical path, without dots and repeated slashes, as it is printed and compared. */
 	if (realpath(whole, real))
 		plan->cgroup_fd = open(real, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (plan->cgroup_fd < 0)
@@ -197,7 +201,9 @@ static bool add_range(struct device_gate_record *record, unsigned int major, uns
 	return true;
 }
 
-/* Some drivers have a number only when they are loaded. */
+/*
+ * Add the ranges of all GPU drivers. Some drivers have a major number only while they are loaded.
+ */
 static void add_all(struct device_gate_record *record)
 {
 	FILE *file = fopen("/proc/devices", "re");
@@ -250,14 +256,17 @@ static int detach(const char *path)
 	if (fd < 0)
 		return -errno;
 	attr = (union bpf_attr){.link_detach = {.link_fd = (uint32_t)fd}};
-	/* At once, whoever else has it. It is gone already if its cgroup is. */
+	/*
+	 * Detach at once, even if other descriptors of the link remain. ENOLINK: the cgroup is
+	 * gone, and the link with it.
+	 */
 	r = syscall(SYS_bpf, BPF_LINK_DETACH, &attr, sizeof(attr)) < 0 && errno != ENOLINK ? -errno
 											   : 0;
 	close(fd);
 	return r;
 }
 
-/* Return: 0; negative errno: it is still closed. */
+/* Return: 0, or a negative errno if the gate is still closed. */
 static int remove_gate(const char *folder, uint64_t cgroup)
 {
 	char path[PATH_MAX + GATE_PINS];
@@ -274,7 +283,7 @@ static int remove_gate(const char *folder, uint64_t cgroup)
 	return 0;
 }
 
-/* Those whose cgroups are gone close nothing. */
+/* Remove gates whose cgroups no longer exist. */
 static void remove_gone(const struct control *control)
 {
 	struct gate_views *views = malloc(sizeof(*views));
@@ -290,7 +299,7 @@ static void remove_gone(const struct control *control)
 
 /* --- on --- */
 
-/* Waits for the broker, if there is one, to have let in whoever has a lease. */
+/* Wait until the broker, if there is one, has admitted all holders of leases. */
 static void await_broker(const struct control *control)
 {
 	struct gate_views *views = malloc(sizeof(*views));
@@ -334,7 +343,10 @@ static const char *ranges_text(const struct device_gate_record *record)
 	return text;
 }
 
-/* @mount: to be mounted at @folder; -1: that is there. Return: false, and in @ret_text why. */
+/*
+ * @mount: mount to attach at @folder; -1: already mounted.
+ * Return: false on failure, with the reason in @ret_text.
+ */
 static bool load_and_close(const struct control *control, const struct gate_plan *plan, int mount,
 			   const char *folder, char ret_text[GATE_TEXT_BYTES])
 {
@@ -410,7 +422,7 @@ static int turn_on(const struct control *control, const struct arguments *argume
 		printf("programs in %s open GPUs (%s) only with a lease\n",
 		       text_name(plan.record.path), ranges_text(&plan.record));
 	else
-		rmdir(folder); /* if nothing is mounted there */
+		rmdir(folder); /* fails if a file system is mounted there */
 	close(fd);
 out:
 	if (plan.cgroup_fd >= 0)
@@ -431,7 +443,10 @@ static int open_gate(const struct gate_views *views, const struct gate_view *gat
 	return EXIT_OK;
 }
 
-/* Is it one that @path, of --cgroup, names? Also if the cgroup is gone. */
+/*
+ * Return true if @path, the value of --cgroup, names the gate's cgroup, even if that no longer
+ * exists.
+ */
 static bool is_named(const struct gate_view *gate, const char *path)
 {
 	char root[PATH_MAX / 2];
@@ -461,7 +476,7 @@ static int turn_off(const struct control *control, const struct arguments *argum
 	gate_views_read(control, views);
 	if (views->is_there)
 		fd = open_folder(views->folder, false);
-	/* Who is closing one would be left with half of it. */
+	/* Without the lock another brokerctl may be half-way through closing a gate. */
 	if (fd < 0 && views->is_there && fd != -ENOENT) {
 		status = control_fail(EXIT_FAILED, "cannot use the folder %s: %s", views->folder,
 				      strerror(-fd));
@@ -480,7 +495,7 @@ static int turn_off(const struct control *control, const struct arguments *argum
 		status = control_fail(EXIT_FAILED, "there is no gate of %s", text_name(wanted));
 	else if (n == 0)
 		printf("there is no gate\n");
-	/* With the last one goes the rest; a folder that is left is used again. */
+	/* Unmount the file system with the last gate. A folder that remains is reused. */
 	if (fd >= 0 && !status && n == views->n) {
 		if (umount2(views->folder, MNT_DETACH | UMOUNT_NOFOLLOW))
 			status = control_fail(EXIT_FAILED, "cannot unmount %s: %s", views->folder,
