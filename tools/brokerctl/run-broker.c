@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * A broker to run on, and its devices
- */
+/* brokerctl run: the broker that runs the model, and its devices */
 #include "run.h"
 
 static int list_devices(struct run *run, struct control *control)

@@ -2,9 +2,9 @@
 /*
  * brokerctl run --check: what a model needs, and whether it can be run
  *
- * Without a broker, and with those arrays that the command line has. Dimensions that the file
- * leaves open and no array settles are tried with one size, which is said: a model that is refused
- * with it may do with another one.
+ * The check needs no broker, and uses the arrays on the command line. Dimensions that the file
+ * leaves open and no array determines are tried with one size, and the output says so: a model that
+ * is rejected with that size may work with another.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,17 +15,20 @@
 #include "output.h"
 #include "run.h"
 
-/* Large enough for the windows of most networks, and divisible by their strides. */
+/*
+ * Size of open dimensions: large enough for the windows of most networks, and divisible by their
+ * strides.
+ */
 enum { TRIED_SIZE = 64 };
 
 struct check {
 	const struct run *run;
-	int result; /* model_try() */
+	int result; /* result of model_try() */
 	const char *why;
-	struct rbk_onnx_value *inputs; /* as the file has them: a try gives them sizes */
+	struct rbk_onnx_value *inputs; /* as declared by the file; a try sets open dimensions */
 };
 
-/* Does anything follow the count of rows? */
+/* Return true if any value's leading dimension is the count of rows. */
 static bool has_rows(const struct check *check)
 {
 	struct rbk_onnx_bound bound;
@@ -36,12 +39,12 @@ static bool has_rows(const struct check *check)
 	return false;
 }
 
-/* Was the dimension @k of input @i given a size that nobody knows? */
+/* Return true if dimension @k of input @i was tried with TRIED_SIZE. */
 static bool was_tried(const struct check *check, unsigned int i, int k)
 {
 	const struct rbk_onnx_value *value = &check->inputs[i];
 
-	/* A leading one is the last to blame. */
+	/* A leading dimension is not reported after a failure, or if it is the count of rows. */
 	if (value->dims[k] >= 0 || (k == 0 && (check->result || has_rows(check))))
 		return false;
 	for (unsigned int n = 0; n < check->run->n_files; n++)
@@ -55,7 +58,7 @@ static const char *dim_name(const struct rbk_onnx_value *value, int k)
 	return value->dim_names[k] ? value->dim_names[k] : "?";
 }
 
-/* The types and shapes of outputs are found out, where the model can be run. */
+/* Find the type and shape of an output; they are known only if the model can be run. */
 static bool find_output(const struct check *check, unsigned int index, struct rbk_onnx_bound *ret)
 {
 	const struct rbk_onnx *onnx = check->run->onnx;
@@ -66,7 +69,7 @@ static bool find_output(const struct check *check, unsigned int index, struct rb
 	return false;
 }
 
-/* Return: has it a step that computes rows from other rows? */
+/* Return: true if a step computes rows from other rows. */
 static bool mixes_rows(const struct check *check)
 {
 	struct rbk_onnx_step step;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Files of inputs and outputs
+ * brokerctl run: files of inputs and outputs
  *
- * "NAME=FILE", where a name of ONNX's and a path may both have a '=' in them: the longest beginning
- * that is a name counts. Without a name the file is for the only one that there is.
+ * The form is "NAME=FILE". Both an ONNX name and a path may contain '=', so the longest prefix that
+ * is a name counts. A file without a name is for the only input or output.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 #include "monitor/text.h"
 #include "run.h"
 
-/* In sentences that list what there is. */
+/* Limit of names listed in a message. */
 enum { NAMES_SHOWN = 8 };
 
 static const char *option_name(const struct run_file *file)
@@ -46,7 +46,7 @@ const char *run_output_name(const struct run *run, unsigned int index)
 	return value_of(run, false, index).name;
 }
 
-/* "a, b, c and 12 more". Static storage. */
+/* Return a list such as "a, b, c and 12 more". Static storage. */
 static const char *list_names(const struct run *run, bool is_input)
 {
 	static char text[1024];
@@ -62,7 +62,10 @@ static const char *list_names(const struct run *run, bool is_input)
 	return text;
 }
 
-/* Return: EXIT_USAGE, having said which it may have been. */
+/*
+ * Report an unknown name, with a suggestion.
+ * Return: EXIT_USAGE.
+ */
 static int unknown_name(const struct run *run, bool is_input, const char *word)
 {
 	unsigned int n = n_values(run, is_input);
@@ -86,7 +89,9 @@ static int unknown_name(const struct run *run, bool is_input, const char *word)
 	return EXIT_USAGE;
 }
 
-/* The only one that must be given; -1: there are several, or none. */
+/*
+ * Return the index of the only value, or of the only required one; -1 if there are several or none.
+ */
 static int only_one(const struct run *run, bool is_input)
 {
 	unsigned int n = n_values(run, is_input), n_needed = 0;
@@ -100,7 +105,7 @@ static int only_one(const struct run *run, bool is_input)
 	return n == 1 ? 0 : n_needed == 1 ? only : -1;
 }
 
-/* What @text is about, and its file. */
+/* Split @text into the input or output that it names and the file. */
 static int split(const struct run *run, const char *text, struct run_file *ret)
 {
 	bool is_input = ret->option == OPT_INPUT;
@@ -148,7 +153,7 @@ static int split(const struct run *run, const char *text, struct run_file *ret)
 	return EXIT_OK;
 }
 
-/* One would be written over the other; a device takes both. */
+/* Return true if one output would overwrite the other; a device file may receive both. */
 static bool is_same_place(const struct run_file *file, const struct run_file *other)
 {
 	struct stat status;
@@ -158,7 +163,7 @@ static bool is_same_place(const struct run_file *file, const struct run_file *ot
 	       (stat(file->path, &status) < 0 || S_ISREG(status.st_mode));
 }
 
-/* Would the output be written over what is read? */
+/* Return true if the output would overwrite the file @read. */
 static bool is_of_file(const char *path, const char *read)
 {
 	struct stat a, b;
@@ -196,7 +201,9 @@ static int read_file(struct run *run, struct run_file *file)
 
 	if (file->option == OPT_RUN_OUTPUT)
 		return EXIT_OK;
-	/* Else the file would be blamed for having the type that the model wants. */
+	/*
+	 * Check the input's declaration first, or the error would blame a file of the right type.
+	 */
 	if (file->option == OPT_INPUT && model_check_input(run->model, file->index, why))
 		return control_fail(EXIT_USAGE, "%s: %s", text_name(run->path), text_name(why));
 	if (model_read_array(file->path, &file->array, why))
@@ -251,7 +258,7 @@ bool run_files_compare(struct run *run)
 
 		if (file->option != OPT_EXPECT)
 			continue;
-		/* Neighbouring numbers of bfloat16 are up to 0.8% apart. */
+		/* Adjacent bfloat16 numbers differ by up to 0.8%. */
 		if (rtol < 0)
 			rtol = file->array.dtype == ARRAY_BF16 ? 1e-2 : 1e-3;
 		if (atol < 0)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How far it is
+ * brokerctl run: a progress bar
  *
- * Nothing is drawn for what is done in a moment, nor where nobody looks: standard error is no
- * terminal, or one that cannot go back to the beginning of its line.
+ * No bar is drawn for short work, or if standard error is not a terminal that can return to the
+ * beginning of its line.
  */
 #include <stdio.h>
 #include <stdlib.h>

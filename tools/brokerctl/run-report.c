@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What came of a run
+ * brokerctl run: the report
  *
- * For people: where it ran and how long it took, each output with how it compares, or with its
- * first elements where nothing is done with it, and the table of nodes. As JSON the same, in one
- * object.
+ * The text for people shows where the model ran and how long it took. For each output it shows the
+ * comparison, or the first elements if the output is neither compared nor written. A table of nodes
+ * follows. The JSON form has the same facts in one object.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -32,7 +32,7 @@ static int compare_doubles(const void *first, const void *second)
 	return *a < *b ? -1 : *a > *b;
 }
 
-/* Of what the tasks of each run took, as the client saw it, or as the device did. */
+/* Summarise the tasks' time per run, in wall time of the client or execution time of the device. */
 static struct spread spread_of(const struct run *run, bool is_wall)
 {
 	double *all = malloc(run->n_repeats * sizeof(*all));
@@ -50,7 +50,7 @@ static struct spread spread_of(const struct run *run, bool is_wall)
 	return spread;
 }
 
-/* How many tasks ran on each device, of all runs. */
+/* Count the tasks that ran on a device, over all runs. */
 static uint64_t tasks_on(const struct run *run, unsigned int device)
 {
 	uint64_t n = 0;
@@ -265,7 +265,7 @@ static void json_place(const char *name, const struct array *array, uint64_t ind
 	json_array_end();
 }
 
-/* NaN and infinities that are not as expected are further off than any number. */
+/* Return the largest difference. An unexpected NaN or infinity exceeds any number. */
 static double largest_difference(const struct run_file *file, const struct array *got)
 {
 	double worst;
@@ -393,7 +393,7 @@ static void json_refusal(const struct rbk_onnx_refusal *refusal)
 	json_object_end();
 }
 
-/* The operator is the plan's, which has no opset of the file's. */
+/* The operator is one of the plan, without an opset of the file. */
 static void json_unable(const struct model_unable *unable)
 {
 	json_item();
@@ -428,7 +428,7 @@ void run_print_json_refused(const struct run *run, const char *why)
 	json_end();
 }
 
-/* Inputs whose elements would have to be known: how they become that. */
+/* List inputs whose elements must be known, with the option that supplies them. */
 static void print_asked(const struct run *run)
 {
 	struct rbk_onnx_value value;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* brokerctl run, where the library that reads ONNX files is not built. */
+/* brokerctl run in builds without the library that reads ONNX files. */
 #include "command.h"
 
 int run_model(struct control *control, const struct arguments *arguments)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * brokerctl run
+ * brokerctl run: run a model
  *
- * Everything that can be wrong with the model, the files and the command line is found before a
- * broker is asked for anything. Then it runs, as often as --repeat says; outputs are those of the
- * last time, and each time is told by what the tasks took, without reading and writing files.
+ * All errors in the model, the files and the command line are found before the broker is asked for
+ * anything. The model then runs --repeat times. Outputs are those of the last run. Times are those
+ * of the tasks, without reading and writing files.
  */
 #include "run.h"
 
@@ -23,7 +23,10 @@ enum { MAX_REPEATS = 1000000, PROFILE_REPEATS = 5 };
 
 /* ---- The command line --------------------------------------------------------------------- */
 
-/* A tolerance. Return: false if it is none. */
+/*
+ * Parse a tolerance; NULL leaves *@ret unchanged.
+ * Return: false if @text is no tolerance.
+ */
 static bool take_tolerance(const char *text, double *ret)
 {
 	double value;
@@ -60,7 +63,10 @@ static const struct {
 	{"all", RBK_ONNX_OPT_ALL},
 };
 
-/* Names with commas between them. Return: NULL; else the first that is none. */
+/*
+ * Parse names separated by commas.
+ * Return: NULL, or the first unknown name.
+ */
 static const char *take_optimisations(const char *text, uint32_t *ret)
 {
 	while (text) {
@@ -79,7 +85,10 @@ static const char *take_optimisations(const char *text, uint32_t *ret)
 	return NULL;
 }
 
-/* What is said of a run that there is not. Return: EXIT_*, having said which. */
+/*
+ * Reject options that need a run, since --check runs nothing.
+ * Return: EXIT_*, after an error message if it is not EXIT_OK.
+ */
 static int check_alone(const struct arguments *arguments)
 {
 	static const struct {
@@ -137,7 +146,10 @@ static int read_options(const struct arguments *arguments, struct run *run)
 
 /* ---- The run ------------------------------------------------------------------------------ */
 
-/* What a function of models says. Return: EXIT_*. */
+/*
+ * Report an error of the models library.
+ * Return: EXIT_*.
+ */
 static int failed(const struct run *run, int error, const char *why)
 {
 	if (run->arguments->values[OPT_JSON])
@@ -158,7 +170,7 @@ static int failed(const struct run *run, int error, const char *why)
 	return control_fail(EXIT_USAGE, "%s: %s", text_name(run->path), text_name(why));
 }
 
-/* The same of one that asked the broker, which may be there no longer. */
+/* Report an error of a function that asked the broker, which may be gone. */
 static int failed_there(const struct run *run, const struct control *control, int error,
 			const char *why)
 {
@@ -177,7 +189,7 @@ static unsigned int strategy_of(const struct run *run)
 					: RBK_STRATEGY_AUTO;
 }
 
-/* Devices that it may run on, bit by RBK_DEVICE_*. */
+/* Return the permitted devices as bits 1 << RBK_DEVICE_*. */
 static uint32_t devices_of(const struct run *run)
 {
 	return run->device == RUN_CPU   ? 1u << RBK_DEVICE_CPU
@@ -185,7 +197,7 @@ static uint32_t devices_of(const struct run *run)
 					: ~0u;
 }
 
-/* Why a device does not run what it could. */
+/* Explain why a device does not run steps that it supports. */
 static void explain_away(const struct run *run, struct control *control, char why[MODEL_WHY_BYTES])
 {
 	const char *who = run->device == RUN_GPU   ? "the GPU"
@@ -205,8 +217,9 @@ static void explain_away(const struct run *run, struct control *control, char wh
 }
 
 /*
- * Which nodes it is that no device runs; where it is none by itself, or not the model's fault, @why
- * says so. Return: what a function of models would.
+ * Find the nodes that no permitted device runs. @why explains the cases in which no single node or
+ * not the model is the cause.
+ * Return: an error code of the models library.
  */
 static int find_unable(struct run *run, struct control *control, char why[MODEL_WHY_BYTES])
 {
@@ -269,7 +282,10 @@ static int profile(struct run *run, struct control *control)
 	return r ? failed_there(run, control, r, why) : EXIT_OK;
 }
 
-/* Return: EXIT_USAGE, having said why the file is no model. */
+/*
+ * Report that the file is no model, and suggest the right command if it is an array.
+ * Return: EXIT_USAGE.
+ */
 static int not_opened(const struct run *run, const char *why)
 {
 	char ignored[MODEL_WHY_BYTES];
@@ -319,7 +335,7 @@ static int run_loaded(struct run *run, struct control *control)
 	if (status)
 		return status;
 	is_same = run_files_compare(run);
-	/* Without rows no node has anything to do that could be measured. */
+	/* Without rows no node does any work that could be measured. */
 	if (run->arguments->values[OPT_PROFILE] && model_rows(run->model))
 		status = profile(run, control);
 	if (status)
