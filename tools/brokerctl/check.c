@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * brokerctl check: what is missing on this machine, why it matters, and what mends it
+ * brokerctl check: what this machine lacks, why it matters, and how to repair it
  *
- * First the way to the broker, then the machine: a broker that is there tells of its process, whose
- * rights and limits count. None of it changes anything.
+ * The check begins with the connection to the broker and goes on with the machine. A running broker
+ * names its process, whose rights and limits are then checked. The check changes nothing.
  */
 #include <errno.h>
 #include <grp.h>
@@ -79,7 +79,7 @@ static int connect_to(const struct control *control, bool is_admin, struct rbk *
 
 static const char service_folder[] = "/run/ringbroker/";
 
-/* The command that starts a broker which listens where this one was looked for. */
+/* Return the command that starts a broker on the socket that was tried. */
 static const char *mend_start(const struct control *control, char mend[FINDING_BYTES])
 {
 	char path[PATH_BYTES];
@@ -116,7 +116,7 @@ static void check_socket(struct checkup *checkup, const struct rbk *rbk, int r,
 	report(checkup, &finding);
 }
 
-/* The command that lets this user look. */
+/* Return the command that gives this user access to the administrators' socket. */
 static const char *mend_admin(const struct control *control, char mend[FINDING_BYTES])
 {
 	const struct group *group = control_admin_group(control);
@@ -179,7 +179,7 @@ static void check_version(struct checkup *checkup, const struct rbk *rbk)
 	report(checkup, &finding);
 }
 
-/* What the broker's page says of its process and devices. */
+/* Read from the broker's statistics page its process, devices and probes. */
 static void ask_broker(struct checkup *checkup, struct rbk *rbk, bool is_admin)
 {
 	struct rbk_stats_contention contention;
@@ -202,7 +202,7 @@ static void ask_broker(struct checkup *checkup, struct rbk *rbk, bool is_admin)
 	}
 	checkup->doctor.imports_host &= checkup->doctor.has_gpu;
 	contention_copy(&view, &contention);
-	/* Else it does not say. */
+	/* Only the root page reports the source of contention figures. */
 	checkup->doctor.knows_probes = is_admin;
 	checkup->doctor.has_probes = contention.source == RBK_STATS_SOURCE_EBPF;
 	rbk_stats_unmap(&view);
@@ -215,7 +215,7 @@ static void check_broker(struct checkup *checkup)
 	int r = connect_to(checkup->control, false, &rbk, &error), admin_r = r;
 
 	admin_error = error;
-	/* One that does not answer need not be waited for twice. */
+	/* Do not wait twice for a broker that does not answer. */
 	if (r != -ETIME)
 		admin_r = connect_to(checkup->control, true, &admin, &admin_error);
 	check_socket(checkup, rbk, r, &error);

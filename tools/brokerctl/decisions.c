@@ -2,10 +2,10 @@
 /*
  * brokerctl decisions: where tasks ran, and why
  *
- * Reads the decision logs of tenant pages. With --last the records of all tenants are put in the
- * order in which their tasks ended; with --follow each log is read on from where it was, and what
- * was overwritten before it could be read is counted. Following looks at memory only: the broker is
- * asked nothing but whether it is still there, and that only when its heartbeat has stopped.
+ * The command reads the decision logs of tenant pages. --last prints the records of all tenants in
+ * the order in which their tasks ended. --follow continues each log from its last position and
+ * counts the records that were overwritten before being read. Following reads shared memory only;
+ * the broker is asked whether it still runs only when its heartbeat has stopped.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,8 @@
 enum { LAST_DEFAULT = 20, LAST_MAX = 1000000 };
 
 static const long poll_ns = 20000000;
-static const unsigned int polls_per_look = 25; /* for new tenants, and a heartbeat: 0.5 s */
+/* interval of checks for new tenants and the heartbeat: 0.5 s */
+static const unsigned int polls_per_look = 25;
 static const unsigned int looks_without_beat = 4;
 
 struct source {
@@ -34,7 +35,7 @@ struct decisions {
 	struct source *sources;
 	unsigned int n_sources;
 	bool is_json;
-	uint64_t n_beats; /* of the first page, when it was looked at last */
+	uint64_t n_beats; /* n_updates of the first page at the last check */
 	unsigned int n_silent;
 };
 
@@ -156,7 +157,7 @@ static int print_last(const struct decisions *decisions, uint64_t n_last)
 
 	if (log_read(&decisions->pages, UINT64_MAX, &entries, &n))
 		return control_fail(EXIT_FAILED, "out of memory");
-	/* Those that came meanwhile are followed. */
+	/* Records that arrived after match_sources() are printed by follow(). */
 	for (size_t i = 0; i < n; i++)
 		if (entries[i].decision.sequence <= decisions->sources[entries[i].tenant].next)
 			entries[n_old++] = entries[i];
@@ -166,7 +167,10 @@ static int print_last(const struct decisions *decisions, uint64_t n_last)
 	return EXIT_OK;
 }
 
-/* Prints what has come since. Return: how many. */
+/*
+ * Print the tenant's new records.
+ * Return: the number of records printed.
+ */
 static unsigned int print_new(struct decisions *decisions, unsigned int i)
 {
 	const struct tenant_page *tenant = &decisions->pages.tenants[i];
@@ -176,7 +180,7 @@ static unsigned int print_new(struct decisions *decisions, unsigned int i)
 	struct log_entry entry = {.tenant = i};
 	unsigned int n = 0;
 
-	/* Nobody misses what was counted before a reset. */
+	/* Records before a reset do not count as lost. */
 	if (source->next < first)
 		source->next = first;
 	if (source->next < oldest) {
@@ -196,7 +200,7 @@ static unsigned int print_new(struct decisions *decisions, unsigned int i)
 	return n;
 }
 
-/* Where each page's log is to be read from: those that were there before go on. */
+/* Set the position in each page's log; known tenants keep theirs. */
 static int match_sources(struct decisions *decisions, bool from_beginning)
 {
 	const struct pages *pages = &decisions->pages;
@@ -221,8 +225,9 @@ static int match_sources(struct decisions *decisions, bool from_beginning)
 }
 
 /*
- * Is the broker there? Its heartbeat says so, at no cost; if it has stopped, the broker is asked.
- * Return: EXIT_*
+ * Check that the broker runs. Its heartbeat shows that without a request; ask the broker only if
+ * the heartbeat has stopped.
+ * Return: EXIT_*.
  */
 static int check_broker(struct decisions *decisions)
 {
@@ -269,7 +274,7 @@ static int follow(struct decisions *decisions)
 		if (n % polls_per_look)
 			continue;
 		status = check_broker(decisions);
-		/* What was written before a page was closed, or the broker died. */
+		/* Print records written before a page was closed or the broker died. */
 		for (unsigned int i = 0; i < decisions->pages.n_tenants; i++)
 			print_new(decisions, i);
 		if (status == EXIT_OK)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What this machine has of what a broker can use
+ * Checks of this machine: kernel, devices and the broker's rights
  *
- * What the service may do is asked of the running broker's process; without one, it is not known.
+ * The rights and limits of the service are those of the running broker's process; without one they
+ * are not known.
  */
 #include "doctor.h"
 
@@ -59,7 +60,10 @@ __attribute__((format(printf, 3, 4))) static void path_of(const struct doctor *d
 	va_end(args);
 }
 
-/* Return: 0, the file's beginning, NUL-terminated, in @text; negative errno. */
+/*
+ * Read the beginning of a file into @text, NUL-terminated.
+ * Return: 0, or a negative errno.
+ */
 static int read_file(const char *path, char text[TEXT_BYTES])
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -84,7 +88,7 @@ static int read_below(const struct doctor *doctor, const char *name, char text[T
 	return read_file(path, text);
 }
 
-/* Return: the number in the file; -1: there is none. */
+/* Return: the number in the file, or -1 if there is none. */
 static long long read_number(const struct doctor *doctor, const char *name)
 {
 	char text[TEXT_BYTES], *end;
@@ -96,7 +100,10 @@ static long long read_number(const struct doctor *doctor, const char *name)
 	return end == text ? -1 : value;
 }
 
-/* Of the running broker. Return: as read_file(). */
+/*
+ * Read a file of the running broker's folder in /proc.
+ * Return: as read_file().
+ */
 static int read_broker(const struct doctor *doctor, const char *name, char text[TEXT_BYTES])
 {
 	char path[PATH_BYTES];
@@ -107,7 +114,7 @@ static int read_broker(const struct doctor *doctor, const char *name, char text[
 	return read_file(path, text);
 }
 
-/* Does a list of words separated by white space have @word? */
+/* Return true if @text, words separated by white space, contains @word. */
 static bool has_word(const char *text, const char *word)
 {
 	const size_t n = strlen(word);
@@ -238,8 +245,9 @@ static void check_dmem(const struct doctor *doctor, struct finding *finding)
 
 /* --- Devices --- */
 
-/* How many render nodes there are; of how many the driver is amdgpu, or NVIDIA's own; the first one
- * without access.
+/*
+ * Counts of render nodes: all, with driver amdgpu, with NVIDIA's own driver; and the first node
+ * that cannot be opened.
  */
 struct nodes {
 	unsigned int n, n_amdgpu, n_nvidia;
@@ -264,7 +272,7 @@ static void look_at_node(const struct doctor *doctor, const char *name, struct n
 		snprintf(nodes->denied, sizeof(nodes->denied), "/dev/dri/%.40s", name);
 }
 
-/* NVIDIA's driver has files of its own, and render nodes only with its module nvidia-drm. */
+/* NVIDIA's driver has device files of its own, and render nodes only with its module nvidia-drm. */
 static void check_nvidia(const struct doctor *doctor, struct finding *finding)
 {
 	static const char *const names[] = {"/dev/nvidiactl", "/dev/nvidia0"};
@@ -287,7 +295,7 @@ static void check_nvidia(const struct doctor *doctor, struct finding *finding)
 		    "NVIDIA's driver, which needs none: no figures but what Vulkan tells");
 }
 
-/* Of whom a GPU is, by PCI's numbers, and what gives it a render node. */
+/* GPU vendors by PCI vendor number, with the command that provides a render node. */
 static const struct vendor {
 	const char *number;
 	const char *name;
@@ -299,7 +307,10 @@ static const struct vendor {
 	{NULL, NULL, NULL},
 };
 
-/* A display controller that one of them made; the first one in their order. Return: NULL: none. */
+/*
+ * Find a display controller of a known vendor, the earliest in the order of the table.
+ * Return: NULL if there is none.
+ */
 static const struct vendor *find_gpu(const struct doctor *doctor)
 {
 	const struct vendor *best = NULL;
@@ -368,7 +379,7 @@ static void check_render_nodes(const struct doctor *doctor, struct finding *find
 			    nodes.n_amdgpu);
 }
 
-/* Counts the manifests of Vulkan drivers in a folder, and those that are not lavapipe's. */
+/* Count the manifests of Vulkan drivers in a folder, and separately those not of lavapipe. */
 static void count_drivers(const struct doctor *doctor, const char *name, unsigned int *n,
 			  unsigned int *n_real)
 {
@@ -436,7 +447,7 @@ static void check_udmabuf(const struct doctor *doctor, struct finding *finding)
 		finding_set(finding, HEALTH_OK, "", "/dev/udmabuf can be opened");
 }
 
-/* What arenas commonly are. */
+/* typical size (MiB) and number of pages of arenas */
 static const long long wanted_size_mb = 1024, wanted_list = 1024;
 
 static void check_udmabuf_limits(const struct doctor *doctor, struct finding *finding)
@@ -469,7 +480,7 @@ static void check_capabilities(const struct doctor *doctor, struct finding *find
 	unsigned long long effective;
 	bool has_bpf, has_perfmon;
 
-	/* The broker gives them up when it has used them. */
+	/* The broker drops these capabilities after using them. */
 	if (doctor->has_probes) {
 		finding_set(finding, HEALTH_OK, "", "the broker has loaded its probes");
 		return;
@@ -495,7 +506,10 @@ static void check_capabilities(const struct doctor *doctor, struct finding *find
 			    has_bpf || has_perfmon ? "" : "neither CAP_BPF nor CAP_PERFMON");
 }
 
-/* The soft limit of a line of /proc/PID/limits; -1: there is none. Return: is it known? */
+/*
+ * Read the soft limit from a line of /proc/PID/limits; -1: unlimited.
+ * Return: true if the limit is known.
+ */
 static bool read_limit(const struct doctor *doctor, const char *name, long long *ret)
 {
 	char text[TEXT_BYTES];

@@ -1,10 +1,10 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * What this machine has of what a broker can use
+ * Checks of this machine: kernel, devices and the broker's rights
  *
- * Each check looks at one thing: in files of the kernel, below a root that tests choose, by one
- * system call, or at the running broker's process.
+ * Each check examines one thing: files of the kernel below a root folder that tests can choose, the
+ * result of one system call, or the running broker's process.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,9 +13,9 @@
 
 enum health {
 	HEALTH_OK,
-	HEALTH_WARN, /* works, but for less */
+	HEALTH_WARN, /* works, but with restrictions */
 	HEALTH_FAIL, /* does not work */
-	HEALTH_SKIP, /* cannot be told, by this user or without a broker */
+	HEALTH_SKIP, /* this user cannot tell, or no broker runs */
 };
 const char *health_name(enum health health);
 
@@ -23,26 +23,26 @@ enum { FINDING_BYTES = 384 };
 
 struct finding {
 	const char *name; /* "io-uring" */
-	const char *why;  /* why it matters */
+	const char *why;  /* why the check matters */
 	enum health health;
-	char text[FINDING_BYTES]; /* what was found */
-	char mend[FINDING_BYTES]; /* the command that mends it; "": there is nothing to mend */
+	char text[FINDING_BYTES]; /* the result, in words */
+	char mend[FINDING_BYTES]; /* the command that repairs it; "": nothing to repair */
 };
 
 struct doctor {
-	const char *root; /* before paths of the kernel: "" */
-	pid_t pid;        /* the running broker's; 0: none, or not known */
-	/* Of the broker's devices, if it said so. */
+	const char *root; /* prefix of the kernel's paths; "": none */
+	pid_t pid;        /* the running broker's; 0: no broker, or not known */
+	/* what the broker reports about its devices */
 	bool has_devices, has_gpu, has_software_gpu;
-	bool imports_host; /* it has a GPU, and no device needs udmabuf */
-	/* It watches contention by its own probes, as it says; and may this user know? */
+	bool imports_host; /* the broker has a GPU, and no device needs udmabuf */
+	/* the broker watches contention with its own probes; this user may know */
 	bool has_probes, knows_probes;
 };
 
-/* How many checks there are; each fills one finding. */
+/* Return the number of checks; doctor_check() fills one finding for each index below it. */
 unsigned int doctor_count(void);
 void doctor_check(const struct doctor *doctor, unsigned int index, struct finding *ret);
 
-/* Fills text and mend of a finding; what needs no mending has "" for it. */
+/* Fill the text and the mend of a finding; @mend is "" if nothing needs repair. */
 void finding_set(struct finding *finding, enum health health, const char *mend, const char *format,
 		 ...) __attribute__((format(printf, 4, 5)));

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Why tasks took as long as they did
+ * Attribution of tasks' times to causes
  *
- * The time of waiting is explained by executions that overlap it on the same device; what none of
- * them covers has another cause. The time of execution is first what was predicted where it ran. Of
- * that, what it would not have taken elsewhere is lost by the reason for being here; the rest is
- * work. What it took beyond the prediction is the CPU's contention, as far as the factor that was
- * logged with it goes, or unexplained.
+ * Waiting time is explained by executions that overlap it on the same device; time that no
+ * execution covers has another cause. Execution time is first compared with the prediction for the
+ * device that ran the task. The part of the prediction that a faster device would have saved is
+ * charged to the reason for the placement, and the rest is work. Time beyond the prediction is
+ * charged to contention, as far as the logged contention factor explains it; the remainder is
+ * unexplained.
  */
 #include "judge.h"
 
@@ -74,13 +75,13 @@ void busy_sort(struct busy *busy, size_t n_busy)
 	qsort(busy, n_busy, sizeof(*busy), compare_ends);
 }
 
-/* A duration that a page says, as whole nanoseconds; nonsense is none. */
+/* Convert a duration of a page to whole nanoseconds; invalid values are 0. */
 static uint64_t whole_ns(float ns)
 {
 	return ns > 0 && ns < 1e18f ? (uint64_t)ns : 0;
 }
 
-/* What is before the beginning of the clock is at it. */
+/* Subtract, with times before the clock's origin clamped to it. */
 static uint64_t before(uint64_t at_ns, uint64_t ns)
 {
 	return at_ns > ns ? at_ns - ns : 0;
@@ -96,7 +97,7 @@ struct busy busy_of(const struct rbk_stats_decision *decision, bool is_own)
 	};
 }
 
-/* The first one that ends after @at_ns. */
+/* Return the index of the first execution that ends after @at_ns. */
 static size_t first_after(const struct judge *judge, uint64_t at_ns)
 {
 	size_t low = 0, high = judge->n_busy;
@@ -113,12 +114,12 @@ static size_t first_after(const struct judge *judge, uint64_t at_ns)
 }
 
 struct overlap {
-	uint64_t covered_ns; /* in which at least one ran */
+	uint64_t covered_ns; /* time in which at least one execution ran */
 	uint64_t own_ns, others_ns;
 	uint64_t n;
 };
 
-/* Which executions on @device lie in [@began_ns, @ended_ns). */
+/* Measure the executions on @device within [@began_ns, @ended_ns). */
 static struct overlap overlap_with(const struct judge *judge, uint8_t device, uint64_t began_ns,
 				   uint64_t ended_ns)
 {
@@ -127,7 +128,10 @@ static struct overlap overlap_with(const struct judge *judge, uint8_t device, ui
 	uint64_t covered_from_ns = ended_ns;
 
 	last = first_after(judge, ended_ns + judge->longest_ns);
-	/* From the last end to the first: what begins before all seen is not covered by them. */
+	/*
+	 * From the last end to the first: time before the earliest beginning seen so far is not
+	 * covered yet.
+	 */
 	for (size_t i = last; i-- > first;) {
 		const struct busy *busy = &judge->busy[i];
 		uint64_t low = busy->began_ns > began_ns ? busy->began_ns : began_ns;
@@ -176,7 +180,10 @@ static void judge_wait(const struct judge *judge, const struct rbk_stats_decisio
 	verdict->ns[rest] += (double)(wait_ns - overlap.covered_ns);
 }
 
-/* Why a task is where another device would have been faster; CAUSE_WORK: that was busy, say. */
+/*
+ * Return why the task ran on a slower device; CAUSE_WORK if the placement cost nothing, for example
+ * because the faster device was busy.
+ */
 static enum cause cause_of_place(const struct rbk_stats_decision *task)
 {
 	switch (task->reason) {

@@ -1,14 +1,13 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Why tasks took as long as they did
+ * Attribution of tasks' times to causes
  *
- * A task's time, from its admission to its end, is divided among causes; those of several tasks are
- * added up. It is judged by what is in decision logs: when a task waited, and what ran on its
- * device meanwhile; how long it ran, what was predicted there and elsewhere, and how busy others
- * kept the CPU then. Two things the log does not have: what moving data took is an average of the
- * tenant's, and whether a quota or a plan's return held a task up follows from their having done so
- * at some time.
+ * A task's time, from admission to completion, is divided among causes; the times of several tasks
+ * are added up. The decision logs supply most of the evidence: when a task waited, what ran on its
+ * device meanwhile, how long it ran, the predictions for each device, and the CPU contention at
+ * that time. The logs lack two things. The time of transfers is therefore the tenant's average, and
+ * a quota or a plan's reload is assumed to have delayed a task if it ever occurred.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,63 +16,66 @@
 #include <ringbroker/stats.h>
 
 enum cause {
-	CAUSE_WORK,         /* what it takes, as predicted */
+	CAUSE_WORK,         /* execution as predicted */
 	CAUSE_OWN_QUEUE,    /* waited while tasks of its own tenant ran on its device */
-	CAUSE_OTHERS_QUEUE, /* waited while those of other tenants did */
-	CAUSE_QUOTA,        /* waited, and its tenant's CPU quota held tasks up */
-	CAUSE_RETURN,       /* waited, and its plan had to come back into device memory */
-	CAUSE_WAIT,         /* waited; no log says for what */
-	CAUSE_TRANSFER,     /* moved over the link to the device */
-	CAUSE_MEMORY,       /* ran on a slower device for want of device memory */
-	CAUSE_BREAKER,      /* ran on a slower device while the other one rested */
+	CAUSE_OTHERS_QUEUE, /* waited while tasks of other tenants ran on its device */
+	CAUSE_QUOTA,        /* waited; the tenant's CPU quota delayed tasks */
+	CAUSE_RETURN,       /* waited; the plan had to be loaded into device memory again */
+	CAUSE_WAIT,         /* waited; no log tells the cause */
+	CAUSE_TRANSFER,     /* transfer over the link to the device */
+	CAUSE_MEMORY,       /* ran on a slower device for lack of device memory */
+	CAUSE_BREAKER,      /* ran on a slower device while the faster one's breaker was open */
 	CAUSE_FALLBACK,     /* failed on a GPU first */
-	CAUSE_LEARNING,     /* ran on a slower device so that the broker learns */
+	CAUSE_LEARNING,     /* ran on a slower device so that the broker learns its speed */
 	CAUSE_PREFERENCE,   /* ran on a slower device because the client asked for it */
-	CAUSE_CONTENTION,   /* others kept the CPU busy */
-	CAUSE_SLOWER,       /* took longer than predicted */
+	CAUSE_CONTENTION,   /* other programs kept the CPU busy */
+	CAUSE_SLOWER,       /* took longer than predicted, cause unknown */
 	N_CAUSES,
 };
 
-/* As in JSON: "queue-own". */
+/* Return the name that JSON uses: "queue-own". */
 const char *cause_name(enum cause cause);
-/* After "of which 6.9 ms": "waiting behind other tasks of its tenant". */
+/* Return a phrase that follows "of which 6.9 ms": "waiting behind other tasks of its tenant". */
 const char *cause_phrase(enum cause cause);
 
-/* A time in which a device worked on a task. */
+/* An interval in which a device executed a task. */
 struct busy {
 	uint64_t began_ns, ended_ns;
 	uint8_t device; /* RBK_DEVICE_* */
-	bool is_own;    /* a task of the tenant in question */
+	bool is_own;    /* the task belongs to the tenant in question */
 };
-/* In the order that struct judge wants. */
+/* Sort intervals into the order that struct judge requires. */
 void busy_sort(struct busy *busy, size_t n_busy);
 struct busy busy_of(const struct rbk_stats_decision *decision, bool is_own);
 
-/* What is known beside the task itself. */
+/* Evidence beside the task's own record. */
 struct judge {
 	const struct busy *busy; /* sorted by busy_sort() */
 	size_t n_busy;
-	uint64_t longest_ns; /* of them */
-	double transfer_ns;  /* of a task on a GPU, on average; 0: none, or not known */
-	bool is_throttled;   /* the tenant's CPU quota has held it up */
-	bool has_returned;   /* the plan had left device memory, and came back */
+	uint64_t longest_ns; /* longest interval of busy */
+	double transfer_ns;  /* average transfer time of a task on a GPU; 0: none, or not known */
+	bool is_throttled;   /* the tenant's CPU quota has delayed tasks */
+	bool has_returned;   /* the plan has been evicted and loaded again */
 };
 
 struct verdict {
-	double ns[N_CAUSES]; /* by cause: together total_ns */
+	double ns[N_CAUSES]; /* time by cause; the sum is total_ns */
 	double total_ns;
 	uint64_t n_tasks;
-	uint64_t n_late;   /* missed their deadlines */
-	uint64_t n_failed; /* with a negative result */
-	uint64_t n_ahead;  /* executions that they waited for */
+	uint64_t n_late;   /* tasks that missed their deadlines */
+	uint64_t n_failed; /* tasks with a negative result */
+	uint64_t n_ahead;  /* executions that the tasks waited for */
 };
 
-/* How many times longer the CPU took for it because of others; 1: no longer. */
+/* Return the factor by which contention prolonged the task on the CPU; 1: not at all. */
 double judge_contention(const struct rbk_stats_decision *task);
 
-/* Adds a task. */
+/* Add a task to the verdict. */
 void judge_add(const struct judge *judge, const struct rbk_stats_decision *task,
 	       struct verdict *verdict);
 
-/* The causes that took time, the largest first. Return: how many. */
+/*
+ * List the causes that took time, the largest first.
+ * Return: the number of causes.
+ */
 unsigned int judge_order(const struct verdict *verdict, enum cause order[N_CAUSES]);

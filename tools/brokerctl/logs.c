@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Reading decision logs while they are written. */
+/* Reading decision logs while the broker writes them. */
 #include "logs.h"
 
 #include <errno.h>
@@ -81,7 +81,7 @@ void log_plan_name(const struct tenant_page *tenant, const struct rbk_stats_deci
 	union plan_copy plan;
 
 	name[0] = '\0';
-	/* The slot may have another plan by now. */
+	/* The slot may have been reused for another plan. */
 	if (page_copy_plan(&tenant->view, decision->plan, &plan) &&
 	    plan.plan.plan_id == decision->plan_id && plan.plan.session == decision->session)
 		memcpy(name, plan.plan.name, RBK_NAME_BYTES);

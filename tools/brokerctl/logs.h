@@ -3,33 +3,34 @@
 /*
  * Decision logs of tenant pages
  *
- * A log is a ring: what is not read in time is overwritten. Its indices count up for ever.
+ * A log is a ring: records that are not read in time are overwritten. Indices of records only
+ * increase.
  */
 #include <stdbool.h>
 
 #include "monitor/pages.h"
 
-/* How many records the tenant's log ever had. */
+/* Return the number of records ever written to the tenant's log. */
 uint64_t log_head(const struct tenant_page *tenant);
-/* The first one since the last reset. */
+/* Return the index of the first record since the last reset. */
 uint64_t log_first(const struct tenant_page *tenant);
-/* The oldest index that can still be read of a log that has come to @head. */
+/* Return the oldest index that can still be read from a log whose head is @head. */
 uint64_t log_oldest(const struct tenant_page *tenant, uint64_t head);
 
-/* A record, and whose it is. */
+/* A record and its tenant. */
 struct log_entry {
 	struct rbk_stats_decision decision;
-	unsigned int tenant; /* in struct pages */
+	unsigned int tenant; /* index in struct pages */
 };
 
 /*
- * Copies the last @n_last records of each tenant of @pages, in the order in which their tasks
- * ended. Return: 0 and an array, to be freed; -ENOMEM.
+ * Copy the last @n_last records of each tenant of @pages, ordered by the end of their tasks.
+ * Return: 0 and an array that the caller frees, or -ENOMEM.
  */
 int log_read(const struct pages *pages, uint64_t n_last, struct log_entry **ret, size_t *ret_n);
-/* By when tasks ended. */
+/* Sort entries by the end of their tasks. */
 void log_sort(struct log_entry *entries, size_t n_entries);
 
-/* The name of the plan that a record is of; "" if its slot has another one by now. */
+/* Copy the name of the record's plan; "" if the plan's slot has been reused. */
 void log_plan_name(const struct tenant_page *tenant, const struct rbk_stats_decision *decision,
 		   char name[RBK_NAME_BYTES]);

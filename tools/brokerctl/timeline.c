@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Spans on tracks that do not overlap
+ * Assignment of spans to lanes without overlap
  *
- * In the order of their beginnings, a span needs a new lane only if all that there are are taken,
- * so that there are as many lanes as spans at the busiest moment. Two heaps for each track: lanes
- * that are taken, by when they are free again, and free ones, by number, so that the first lanes
- * are the full ones.
+ * Spans are processed in the order of their beginnings. A span needs a new lane only if all lanes
+ * are taken, so a track has as many lanes as spans at its busiest moment. Each track has two heaps:
+ * taken lanes, ordered by the time they become free, and free lanes, ordered by number, so that the
+ * first lanes fill up first.
  */
 #include "timeline.h"
 
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 
 struct lane {
-	uint64_t key; /* when it is free, or its number */
+	uint64_t key; /* time at which the lane becomes free, or its number */
 	uint32_t number;
 };
 

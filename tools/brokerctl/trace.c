@@ -2,15 +2,14 @@
 /*
  * brokerctl trace: a time line of what tasks waited for and where they ran
  *
- * Written in Chrome's trace format, which the Perfetto UI opens. A process of the trace is a
- * tenant, or a device with its counters; a track of a tenant is what waits for a device, or what
- * that runs, and has as many lanes as it needs for no two spans of one to overlap. Arrows lead from
- * the waiting to the execution of tasks that were moved to another device, and between the parts of
- * those that were split.
+ * The output is in Chrome's trace format, which the Perfetto UI opens. A process of the trace is a
+ * tenant, or a device with its counters. A track of a tenant shows tasks that wait for a device, or
+ * tasks that run on it, and has as many lanes as spans overlap. Arrows lead from the wait to the
+ * execution of tasks that were moved to another device, and between the parts of split tasks.
  *
- * What is traced is what the decision logs have, and with --seconds what they get meanwhile. They
- * are read more often than a busy tenant fills its log; what is overwritten all the same is
- * counted, and said.
+ * The trace contains what the decision logs hold, and with --seconds what they receive meanwhile.
+ * The logs are read more often than a busy tenant fills its log. Records that are overwritten
+ * nevertheless are counted and reported.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -31,20 +30,19 @@ enum {
 	EVENTS_DEFAULT = 200000,
 	EVENTS_MAX = 1000000,
 	SAMPLES_MAX = 100000,
-	/* Of a track: what a tenant's tasks do there. */
+	/* kinds of tracks of a tenant and device */
 	TRACK_KINDS = 2,
-	/* Of tids: each track has a block of them, one for each lane, and an event has one at most.
-	 */
+	/* tids reserved for each track, one per lane; an event has at most one lane */
 	LANES_MAX = EVENTS_MAX,
 };
 static const double max_seconds = 3600;
-/* A log of 4,096 records lasts for this long at 400,000 tasks a second. */
+/* A log of 4,096 records lasts this long at 400,000 tasks per second. */
 static const long poll_ns = 10000000;
-static const unsigned int polls_per_look = 50; /* for new tenants: 0.5 s */
+static const unsigned int polls_per_look = 50; /* interval of checks for new tenants: 0.5 s */
 
 enum track_kind { TRACK_QUEUE = 0, TRACK_RUN = 1 };
 
-/* What the counters were. */
+/* Counters of a device at one time. */
 struct sample {
 	uint64_t at_ns;
 	uint8_t device;
@@ -52,7 +50,7 @@ struct sample {
 	double contention, utilization;
 };
 
-/* A tenant that was ever seen: pages come and go. */
+/* A tenant that was seen at any time, since pages are created and closed. */
 struct traced {
 	uint32_t number;
 	char name[RBK_STATS_NAME_BYTES];
@@ -75,14 +73,17 @@ struct trace {
 	size_t n_records, max_records;
 	struct sample *samples;
 	size_t n_samples;
-	uint64_t n_left_out; /* beyond max_records */
+	uint64_t n_left_out; /* records beyond max_records */
 	uint32_t n_devices;
 	bool needs_comma;
 };
 
 /* --- Recording --- */
 
-/* The index in trace->traced of the tenant of @page; a new one if need be. Return: EXIT_* */
+/*
+ * Find the index in trace->traced of the tenant of @page, adding an entry if necessary.
+ * Return: EXIT_*.
+ */
 static int traced_of(struct trace *trace, const struct tenant_page *page, unsigned int *ret)
 {
 	struct traced *grown;
@@ -119,7 +120,10 @@ static void add_record(struct trace *trace, const struct tenant_page *page, unsi
 	log_plan_name(page, decision, record->plan);
 }
 
-/* What has come to the logs. Return: EXIT_* */
+/*
+ * Read new records of all logs.
+ * Return: EXIT_*.
+ */
 static int read_logs(struct trace *trace)
 {
 	struct rbk_stats_decision decision;
@@ -135,10 +139,10 @@ static int read_logs(struct trace *trace)
 		if (status)
 			return status;
 		traced = &trace->traced[at];
-		/* The tenant has another page by now. */
+		/* The tenant has a new page. */
 		if (traced->next > head)
 			traced->next = oldest;
-		/* What a reset took away was not lost. */
+		/* Records removed by a reset were not lost. */
 		if (traced->next < first)
 			traced->next = first;
 		if (traced->next < oldest) {
@@ -155,7 +159,7 @@ static int read_logs(struct trace *trace)
 	return EXIT_OK;
 }
 
-/* The devices' counters, of the last update; once for each. */
+/* Sample the devices' counters, once per update. */
 static void read_counters(struct trace *trace)
 {
 	const struct rbk_stats_view *root = &trace->pages.root;
@@ -189,7 +193,10 @@ static double now_s(void)
 	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* Return: EXIT_*; a broker that dies meanwhile leaves what it wrote. */
+/*
+ * Record for the given time. If the broker dies, keep what it wrote.
+ * Return: EXIT_*.
+ */
 static int record_all(struct trace *trace, double seconds)
 {
 	const struct timespec pause = {.tv_nsec = poll_ns};
@@ -205,7 +212,7 @@ static int record_all(struct trace *trace, double seconds)
 		nanosleep(&pause, NULL);
 		if (n % polls_per_look)
 			continue;
-		/* What was written before a page was closed. */
+		/* Read what was written before a page was closed. */
 		status = read_logs(trace);
 		if (status)
 			return status;
@@ -219,7 +226,7 @@ static int record_all(struct trace *trace, double seconds)
 
 /* --- Writing --- */
 
-/* Of a page that says nonsense: none. */
+/* Convert a duration of a page to nanoseconds; invalid values are 0. */
 static uint64_t duration_ns(float ns)
 {
 	return ns > 0 && ns < 1e15f ? (uint64_t)ns : 0;
@@ -235,7 +242,7 @@ static uint32_t device_pid(uint32_t device)
 	return device + 1;
 }
 
-/* Of a span: tenant, device and kind. */
+/* Return the track of a tenant, device and kind. */
 static uint32_t track_of(unsigned int traced, uint32_t device, enum track_kind kind)
 {
 	return (traced * RBK_MAX_DEVICES + device) * TRACK_KINDS + kind;
@@ -259,7 +266,7 @@ static void event_begin(struct trace *trace, const char *phase, uint32_t pid, ui
 	json_unsigned("tid", tid);
 }
 
-/* Microseconds, to the nanosecond. */
+/* Write a time in microseconds, with three decimals for nanoseconds. */
 static void event_time(const char *name, uint64_t ns)
 {
 	char text[32];
@@ -309,14 +316,14 @@ static void write_processes(struct trace *trace)
 	}
 }
 
-/* Each lane once: the first span of it says that it is there. */
+/* Name each lane once, at its first span. */
 static void write_threads(struct trace *trace, const struct span *spans, size_t n_spans)
 {
 	const size_t n_tracks = (size_t)trace->n_traced * RBK_MAX_DEVICES * TRACK_KINDS;
 	uint32_t *n_lanes = calloc(n_tracks + 1, sizeof(*n_lanes));
 	char name[64];
 
-	/* Without names the tracks have numbers. */
+	/* If memory is short, tracks have numbers instead of names. */
 	for (size_t i = 0; i < n_spans && n_lanes; i++) {
 		const struct span *span = &spans[i];
 		const bool is_queue = span->track % TRACK_KINDS == TRACK_QUEUE;
@@ -357,13 +364,16 @@ static void write_arguments(const struct trace *trace, const struct record *reco
 	json_object_end();
 }
 
-/* A span's caller's number: which record, and that it is the lesser part of a split task. */
+/* Encode the record of a span, and whether the span is the smaller part of a split task. */
 static uint64_t about_of(size_t record, bool is_part)
 {
 	return (uint64_t)record << 1 | is_part;
 }
 
-/* An arrow begins where a span begins, and ends in the middle of another one, so never before. */
+/*
+ * Write an end of an arrow. It begins at a span's beginning and ends in the middle of another span,
+ * so never earlier.
+ */
 static void write_flow(struct trace *trace, const struct span *span, const char *phase,
 		       const char *name)
 {
@@ -440,7 +450,10 @@ static void add_span(struct span *spans, size_t *n_spans, uint64_t began_ns, uin
 		.began_ns = began_ns, .ended_ns = ended_ns, .track = track, .about = about};
 }
 
-/* Three spans at most: waiting, execution, and the lesser part of that. */
+/*
+ * Make at most three spans per record: the wait, the execution, and the smaller part of a split
+ * task.
+ */
 static size_t make_spans(const struct trace *trace, struct span *spans)
 {
 	size_t n = 0;
@@ -463,7 +476,7 @@ static size_t make_spans(const struct trace *trace, struct span *spans)
 			 about_of(i, false));
 		if (!(decision->flags & RBK_DECISION_PARTITIONED))
 			continue;
-		/* Which GPU it was is told where that had the larger part. */
+		/* The log names the GPU only if it had the larger part. */
 		other = device == RBK_DEVICE_CPU ? RBK_DEVICE_GPU : RBK_DEVICE_CPU;
 		add_span(spans, &n, began_ns, ended_ns, track_of(record->traced, other, TRACK_RUN),
 			 about_of(i, true));
@@ -471,7 +484,7 @@ static size_t make_spans(const struct trace *trace, struct span *spans)
 	return n;
 }
 
-/* Return: EXIT_* */
+/* Return: EXIT_*. */
 static int write_all(struct trace *trace)
 {
 	struct span *spans = calloc(3 * trace->n_records + 1, sizeof(*spans));
@@ -513,8 +526,9 @@ static void say_lost(const struct trace *trace)
 /* --- All of it --- */
 
 /*
- * Where it goes is seen to before anything is recorded; what is in a file that is there stays until
- * there is something to replace it. *ret_is_new: it was not there. Return: EXIT_*
+ * Open the output before recording. An existing file keeps its contents until the new trace is
+ * ready. *@ret_is_new: the file did not exist.
+ * Return: EXIT_*.
  */
 static int open_output(const struct arguments *arguments, int *ret_fd, bool *ret_is_new)
 {
@@ -549,7 +563,7 @@ static int trace_into(struct trace *trace, int fd, double seconds)
 	status = record_all(trace, seconds);
 	if (status)
 		return status;
-	/* What is printed goes there from now on. A pipe has nothing to be cut off. */
+	/* Redirect standard output to the file. A pipe cannot be truncated. */
 	if (fd >= 0 && ((ftruncate(fd, 0) < 0 && errno != EINVAL) || dup2(fd, STDOUT_FILENO) < 0))
 		return control_fail(EXIT_FAILED, "cannot write: %s", strerror(errno));
 	status = write_all(trace);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Says what of the page's record of upkeep an operator has to know; see upkeep.h. */
+/* Upkeep figures, and the problems in them that an operator must know: see upkeep.h. */
 #include "upkeep.h"
 
 #include <inttypes.h>
@@ -11,9 +11,9 @@
 #include "output.h"
 #include "util/plural.h"
 
-/* Above it the next request may be one too many. */
+/* Fraction of a limit above which the next request may exceed it. */
 static const double nearly = 0.95;
-/* A driver that compiles a large shader takes less. */
+/* Longer than a driver needs to compile a large shader. */
 static const uint64_t hanging_ns = 10000000000;
 
 enum { TEXT_BYTES = 320 };
@@ -27,7 +27,7 @@ void upkeep_read(struct upkeep *upkeep, const struct rbk_stats_view *root)
 	upkeep->has_figures = upkeep_copy(root, &upkeep->figures);
 }
 
-/* ", tenant web"; "" of no tenant. Until the next call. */
+/* Return ", tenant web", or "" if the tenant is not known. Valid until the next call. */
 static const char *of_tenant(const struct upkeep *upkeep, uint32_t number)
 {
 	const char *name = number && upkeep->root ? tenant_name(upkeep->root, number) : NULL;
@@ -44,7 +44,7 @@ static bool has_host_limit(const struct rbk_stats_broker *broker)
 	return broker->host_max != 0 && broker->host_max != UINT64_MAX;
 }
 
-/* The longest slice of all causes; ns is 0 if there was none. */
+/* Return the longest slice of all causes; ns is 0 if there was none. */
 static struct rbk_stats_setup_time longest_slice(const struct rbk_stats_upkeep *figures)
 {
 	struct rbk_stats_setup_time longest = {.ns = 0};
@@ -125,7 +125,7 @@ static void print_turns(const struct upkeep *upkeep)
 	const struct rbk_stats_broker *broker = &upkeep->broker;
 	uint64_t n = 0;
 
-	/* Older brokers do not tell. */
+	/* Older brokers do not report turns. */
 	if (broker->longest_turn_ns == 0)
 		return;
 	for (unsigned int i = 0; i < RBK_TURN_CAUSES; i++)

@@ -2,9 +2,9 @@
 /*
  * brokerctl why: why a task, a plan or a tenant was slow
  *
- * The answer begins with what took the longest. judge.c divides the time that the decision log has;
- * what counters and states say beside it comes as sentences. Others than administrators see their
- * own tenant's page, and of other tenants' tasks only that something else kept them waiting.
+ * The answer begins with the cause that took longest. judge.c divides the times in the decision
+ * log; sentences add what counters and states show. Users other than administrators see their own
+ * tenant's page, and of other tenants' tasks only that something else delayed their own.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -24,25 +24,25 @@
 enum { MAX_FACTS = 32, FACT_BYTES = 320, MAX_JUDGED = 1000 };
 
 enum subject { SUBJECT_ANY, SUBJECT_TASK, SUBJECT_PLAN, SUBJECT_TENANT };
-/* NULL ends them, for those who take a list. */
+/* NULL ends the list for control_wrong_word(). */
 static const char *const subject_names[] = {NULL, "task", "plan", "tenant", NULL};
 
 struct why {
-	struct pages pages; /* of all that may be seen */
+	struct pages pages; /* all pages that this user may read */
 	struct log_entry *entries;
 	size_t n_entries;
 
 	enum subject subject;
-	unsigned int tenant;                   /* in pages: whose it is */
+	unsigned int tenant;                   /* index in pages */
 	const struct rbk_stats_decision *task; /* SUBJECT_TASK */
-	uint32_t slot;                         /* of the plan, SUBJECT_PLAN; or of the task's */
-	struct rbk_stats_tenant about;         /* the tenant */
+	uint32_t slot;                 /* of the plan (SUBJECT_PLAN) or of the task's plan */
+	struct rbk_stats_tenant about; /* the tenant's record */
 
 	struct verdict verdict;
 	char facts[MAX_FACTS][FACT_BYTES];
 	unsigned int n_facts;
 
-	/* That, or the task's; state FREE: it is not known. */
+	/* the plan, or the task's plan; state FREE: not known */
 	union plan_copy plan;
 };
 
@@ -64,7 +64,7 @@ static const struct tenant_page *page_of(const struct why *why)
 
 /* --- What is meant --- */
 
-/* Is it the tenant that --tenant names, if that was given? */
+/* Return true if the tenant is the one that --tenant names, or if --tenant is absent. */
 static bool is_wanted(const struct why *why, unsigned int tenant, const char *wanted)
 {
 	const struct tenant_page *page = &why->pages.tenants[tenant];
@@ -74,7 +74,7 @@ static bool is_wanted(const struct why *why, unsigned int tenant, const char *wa
 	       (pages_number(wanted, UINT32_MAX, &number) && page->number == number);
 }
 
-/* The last one that ended of those with this user_data, or of the index after a '#'. */
+/* Find the latest task with the given user_data, or the task with the log index after a '#'. */
 static bool find_task(struct why *why, const char *name, const char *wanted)
 {
 	const bool is_index = name[0] == '#';
@@ -97,7 +97,7 @@ static bool find_task(struct why *why, const char *name, const char *wanted)
 	return false;
 }
 
-/* By name or id; a live one before one that is gone, the latest of several. */
+/* Find a plan by name or id; a live plan before one that is gone, and the latest of several. */
 static bool find_plan(struct why *why, const char *name, const char *wanted)
 {
 	uint64_t id, best_at_ns = 0;
@@ -143,7 +143,7 @@ static bool find_tenant(struct why *why, const char *name)
 	return false;
 }
 
-/* Return: EXIT_*, having said what there is not. */
+/* Return: EXIT_*, after an error message if nothing was found. */
 static int find_subject(struct why *why, const struct arguments *arguments)
 {
 	const char *wanted = arguments->values[OPT_TENANT], *name = arguments->operands[0];
@@ -188,7 +188,7 @@ static bool is_of_subject(const struct why *why, const struct log_entry *entry)
 	       decision->session == why->plan.plan.session;
 }
 
-/* What moving data takes a task of this tenant on a GPU, on average. */
+/* Return the average transfer time of this tenant's tasks on GPUs. */
 static double mean_transfer_ns(const struct why *why)
 {
 	const struct rbk_stats_view *root = &why->pages.root;
@@ -418,7 +418,7 @@ static void gather_facts(struct why *why)
 
 /* --- The answer --- */
 
-/* "task 42 of plan large of tenant web" */
+/* Write a name such as "task 42 of plan large of tenant web". */
 static void name_subject(const struct why *why, char *text, size_t bytes)
 {
 	const char *tenant = text_name(page_of(why)->name);
@@ -525,7 +525,7 @@ static int answer(struct why *why, const struct arguments *arguments)
 int run_why(struct control *control, const struct arguments *arguments)
 {
 	struct why why = {.n_entries = 0};
-	/* Also the tasks of others: somebody may have waited for them. */
+	/* Map other tenants, too: their tasks may have delayed this one. */
 	int status = control_map(control, NULL, &why.pages);
 
 	if (status)
