@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * brokerctl set, evict, drain, force-cpu, reset-stats, log-level: what changes something
+ * brokerctl set, evict, drain, force-cpu, reset-stats, log-level: commands that change something
  *
- * Tenants and plans are named here and numbered there: names are looked up in statistics pages. The
- * broker decides who may, and its sentence says what it does not like.
+ * The command line names tenants and plans, and requests identify them by number: names are looked
+ * up in statistics pages. The broker decides who may change what, and its error text explains a
+ * rejected request.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -21,7 +22,7 @@
 
 /* --- Limits --- */
 
-/* Of brokerd.conf(5); the broker has the last word. */
+/* Keys of brokerd.conf(5), for early checks; the broker decides. */
 static const char *const keys[] = {
 #define NAME(id, name, ...) name,
 	POLICY_KEYS(NAME) NULL,
@@ -30,7 +31,10 @@ static const char *const keys[] = {
 
 enum { KEY_BYTES = 32 };
 
-/* The number of the tenant that @text stands for. Return: EXIT_* */
+/*
+ * Find the number of the tenant that @text names.
+ * Return: EXIT_*.
+ */
 static int find_tenant(struct control *control, const char *text, uint32_t *ret_number)
 {
 	struct rbk_error error = {""};
@@ -52,7 +56,10 @@ static int find_tenant(struct control *control, const char *text, uint32_t *ret_
 	return EXIT_OK;
 }
 
-/* Splits "KEY=VALUE". Return: the value; NULL if it is not of that form. */
+/*
+ * Split "KEY=VALUE".
+ * Return: the value, or NULL if @text does not have that form.
+ */
 static const char *split_setting(const char *text, char key[KEY_BYTES])
 {
 	const char *equals = strchr(text, '=');
@@ -71,7 +78,10 @@ static bool is_key(const char *name)
 	return false;
 }
 
-/* All of them before any is set. Return: EXIT_OK, or EXIT_USAGE. */
+/*
+ * Check all settings before any is applied.
+ * Return: EXIT_OK or EXIT_USAGE.
+ */
 static int check_settings(const struct arguments *arguments)
 {
 	char key[KEY_BYTES];
@@ -122,7 +132,10 @@ int run_set(struct control *control, const struct arguments *arguments)
 
 /* --- Evicting --- */
 
-/* Adds what one request gives. Return: EXIT_* */
+/*
+ * Send one request, and add its counts to *@n_plans and *@bytes.
+ * Return: EXIT_*.
+ */
 static int evict(struct control *control, const struct rbk_admin_evict *what, uint64_t *n_plans,
 		 uint64_t *bytes)
 {
@@ -137,7 +150,10 @@ static int evict(struct control *control, const struct rbk_admin_evict *what, ui
 	return EXIT_OK;
 }
 
-/* Every live plan of that name or id, of whichever session of the tenant. Return: EXIT_* */
+/*
+ * Evict every live plan with the given name or id, in all sessions of the tenant.
+ * Return: EXIT_*.
+ */
 static int evict_plans(struct control *control, const struct arguments *arguments,
 		       struct rbk_admin_evict *what, uint64_t *n_plans, uint64_t *bytes)
 {
@@ -241,7 +257,10 @@ static double now_s(void)
 	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* Until nothing is left, at most @limit_s. Return: EXIT_* */
+/*
+ * Wait, at most @limit_s seconds, until the drained object has no tasks and no device memory.
+ * Return: EXIT_*.
+ */
 static int await_drained(struct control *control, const struct drained_thing *thing, double limit_s,
 			 struct rbk_admin_drained *drained)
 {
@@ -273,7 +292,7 @@ int run_drain(struct control *control, const struct arguments *arguments)
 	struct drained_thing thing = {.is_tenant = strcmp(kind, "tenant") == 0, .name = name};
 	struct rbk_admin_drained drained = {0};
 	enum rbk_drain action = RBK_DRAIN_BEGIN;
-	/* A year: until it is done. */
+	/* A year: no limit in practice. */
 	double limit_s = 31536000;
 	int status;
 

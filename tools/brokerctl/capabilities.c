@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * brokerctl devices --capabilities: what runs where
+ * brokerctl devices --capabilities: operators and types that devices support
  *
- * Operators and the types of elements on which devices have them are asked of the broker. What
- * devices of a kind need for that, and how large tensors may be, is the same in all brokers of this
- * ABI; so is what this program's own library makes of the catalogue for ONNX files.
+ * The broker reports operators and the element types that each device supports for them.
+ * Requirements of device kinds and the largest tensors are the same in all brokers of this ABI. The
+ * operators of ONNX files come from this program's own library.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -21,12 +21,12 @@
 
 enum { MAX_OPERATORS = 512 };
 
-/* What devices of a kind must have, to run operators on elements of some types at all. */
+/* Requirements that a kind of device must meet to run any operator on the given element types. */
 static const struct need {
-	const char *backend;   /* "CPU", or what drives GPUs */
-	const char *types;     /* comma separated */
-	uint64_t max_elements; /* of a tensor; UINT64_MAX: as many as there is memory for */
-	/* Vulkan's features are from @first to below @end; the CPU's is the least SIMD level. */
+	const char *backend;   /* "CPU", or the API of GPUs */
+	const char *types;     /* comma-separated */
+	uint64_t max_elements; /* elements of a tensor; UINT64_MAX: limited by memory only */
+	/* Vulkan features from first to end - 1; the CPU needs the minimum SIMD level instead */
 	enum vulkan_feature first, end;
 } needs[] = {
 	{"CPU", "float32,uint8,int8,int32,int64,bool,float16,float64,bfloat16", UINT64_MAX, 0, 0},
@@ -38,7 +38,7 @@ static const struct need {
 	{"Vulkan", "float64", RBK_MAX_GPU_ELEMENTS, VULKAN_FLOAT64, VULKAN_FLOAT64 + 1},
 };
 
-/* Fills @ret with the names, with commas between. */
+/* Write the names of the required features to @ret, comma-separated. */
 static void list_features(const struct need *need, char *ret, size_t bytes)
 {
 	size_t used = 0;
@@ -100,7 +100,7 @@ static void show_needs(bool is_json)
 		table_end();
 }
 
-/* What ONNX files may have beside those of the catalogue. */
+/* Print the operators that ONNX files may use in addition to the catalogue's. */
 static void show_made(bool is_json)
 {
 	static const char *const heads[] = {"<OPERATOR", "SINCE OPSET", "UNTIL", NULL};
@@ -130,7 +130,7 @@ static void show_made(bool is_json)
 		table_end();
 }
 
-/* "float32,int64"; a type that is not known by its number. */
+/* Format a set of types as "float32,int64"; an unknown type is shown by its number. */
 static const char *types_text(uint32_t types, char *text, size_t bytes)
 {
 	size_t n = 0;
@@ -221,7 +221,7 @@ int show_capabilities(struct control *control, const struct arguments *arguments
 	else
 		for (unsigned int i = 0; i < n; i++)
 			json_operator(&operators[i], first, end);
-	/* A list of rows without heads is one kind of rows. */
+	/* Without heads the rows of several tables could not be told apart. */
 	if (!arguments->values[OPT_NO_HEADER]) {
 		show_made(arguments->values[OPT_JSON]);
 		show_needs(arguments->values[OPT_JSON]);

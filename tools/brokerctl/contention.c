@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * brokerctl contention: who waits for a processor, and for whom
+ * brokerctl contention: which threads wait for a processor, and because of which programs
  *
- * Administrators see the CPU's state, every thread of the broker and every tenant; others their own
- * tenant. While nobody looked nothing was brought up to date, so two updates are waited for first:
- * with the first one the broker begins to gather, with the second it shows that.
+ * Administrators see the CPU's state, every thread of the broker and every tenant; other users see
+ * their own tenant. The broker does not update the figures while no client reads them. The command
+ * therefore waits for two updates: the first makes the broker start gathering, the second publishes
+ * the result.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -25,7 +26,7 @@ static const char *const roles[] = {
 
 #define NAME_OF(names, i) ((i) < sizeof(names) / sizeof((names)[0]) ? (names)[i] : "unknown")
 
-/* Return: is there such a thread? */
+/* Return: true if the thread exists. */
 static bool thread_copy(const struct rbk_stats_view *root, uint32_t index,
 			struct rbk_stats_thread *ret)
 {
@@ -35,7 +36,7 @@ static bool thread_copy(const struct rbk_stats_view *root, uint32_t index,
 	return ret->tid != 0;
 }
 
-/* Return: is it a tenant that is watched? */
+/* Return: true if the tenant exists and is watched. */
 static bool watched_copy(const struct rbk_stats_view *view, uint32_t index,
 			 struct rbk_stats_tenant *ret, struct rbk_stats_delay *ret_delay)
 {
@@ -67,7 +68,7 @@ static void json_contention(const struct rbk_stats_view *root)
 
 static void json_delay(const struct rbk_stats_view *view, const struct rbk_stats_delay *delay)
 {
-	/* What the source does not tell. */
+	/* all bits set for figures that the source does not provide */
 	const uint64_t unknown = delay->flags & RBK_STATS_DELAY_KNOWN ? 0 : UINT64_MAX;
 
 	json_figures_part(delay_figures, delay, 0, NULL, "n_waits");
@@ -170,7 +171,7 @@ static void print_status(const struct rbk_stats_view *root)
 	putchar('\n');
 }
 
-/* What stands in both tables. */
+/* columns of both tables */
 #define DELAY_HEADS                                                                               \
 	"ON CPU", "WAITED", "WAITED IDLE", "WAITS", "P50", "P99", "MAX", "PREEMPTED", "MIGRATED", \
 		"THROTTLED"
@@ -229,7 +230,7 @@ static void table_tenants(const struct rbk_stats_view *view)
 	table_end();
 }
 
-/* Their ends tell them apart. */
+/* Return the end of a path that is too long for a cell: ends tell paths apart. */
 static const char *end_of(const char *path)
 {
 	const size_t n = strlen(path), room = TABLE_CELL_BYTES - 1;
@@ -284,7 +285,7 @@ static void table_causes(const struct rbk_stats_view *view)
 
 /* --- All of it --- */
 
-/* A second at most; a broker that has hung shows what it has shown last. */
+/* Wait for two updates, at most a second. A broker that hangs leaves its last figures. */
 static void await_updates(const struct rbk_stats_view *view)
 {
 	const uint64_t before = rbk_stats_load(&view->page->n_updates);
@@ -294,7 +295,10 @@ static void await_updates(const struct rbk_stats_view *view)
 		nanosleep(&pause, NULL);
 }
 
-/* The root page, or one's own. Return: EXIT_*, having said what is wrong. */
+/*
+ * Map the root page, or else the page of the own tenant.
+ * Return: EXIT_*, after an error message if it is not EXIT_OK.
+ */
 static int map_page(struct control *control, struct rbk_stats_view *ret)
 {
 	struct rbk_error error = {""};
@@ -324,7 +328,7 @@ int run_contention(struct control *control, const struct arguments *arguments)
 	}
 	await_updates(&view);
 	is_root = view.page->kind == RBK_STATS_ROOT;
-	/* None: nothing is watched. */
+	/* Without threads nothing is watched. */
 	has_threads = is_root && thread_copy(&view, 0, &first);
 	if (is_json) {
 		if (is_root)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * brokerctl devices: what there is, how it is reached, and how it is
+ * brokerctl devices: devices, their memory paths and their state
  *
- * Figures come from the root page, so that others than administrators see names and paths only,
- * which the broker tells every client. What runs where: capabilities.c.
+ * The figures come from the root page. Users other than administrators see only the names and
+ * paths, which the broker tells every client. capabilities.c prints what runs where.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@
 #include "private-broker.h"
 #include "records.h"
 
-/* Sensors: one that cannot be read is "-". */
+/* Print a sensor's value; "-" if the sensor cannot be read. */
 static void sensor_cell(uint64_t value, double unit, const char *format)
 {
 	if (value == RBK_STATS_ABSENT)
@@ -65,7 +65,7 @@ static void print_devices(const struct arguments *arguments, const struct rbk_st
 	table_end();
 }
 
-/* How much devices compute at once, where they have a choice and it was made for them. */
+/* Print the tile sizes of devices for which the broker chose them. */
 static void print_tiles(const struct rbk_stats_view *root)
 {
 	static const char *const heads[] = {"<DEVICE",   "<OPERATOR",    "<LARGE", "<SMALL",
@@ -131,7 +131,10 @@ static void json_plain(const struct rbk_device *devices, unsigned int n)
 
 /* --- All of it --- */
 
-/* Return: EXIT_*, with how many devices there are. */
+/*
+ * Store the number of devices in *@ret_n.
+ * Return: EXIT_*.
+ */
 static int show_plain(struct control *control, const struct arguments *arguments,
 		      unsigned int *ret_n)
 {
@@ -168,7 +171,7 @@ static void show_root(const struct arguments *arguments, const struct rbk_stats_
 	}
 }
 
-/* Return: EXIT_*, having said what is wrong. */
+/* Return: EXIT_*, after an error message if it is not EXIT_OK. */
 static int show_devices(struct control *control, const struct arguments *arguments,
 			enum run_device device, const struct broker_process *broker)
 {
@@ -215,7 +218,7 @@ int run_devices(struct control *control, const struct arguments *arguments)
 		status = show_devices(control, arguments, device, broker);
 	if (!broker)
 		return status;
-	/* Its socket is gone with it. */
+	/* The private broker's socket path ends with the broker. */
 	control_disconnect(control);
 	control->socket_path = NULL;
 	broker_process_free(broker);

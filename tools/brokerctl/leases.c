@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * brokerctl leases: device memory that programs have for themselves, as of the last update; and
- * lease, which gives one another size.
+ * brokerctl leases: device memory that programs have leased, as of the last update; and brokerctl
+ * lease, which resizes a lease.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ const char *const lease_sort_keys[] = {
 	"lease", "tenant", "name", "age", "granted", "used", "peak", "seen", NULL,
 };
 
-/* Figures that rows are sorted by as they are. */
+/* figures that serve as sort keys unchanged */
 static const char *const sort_figures[] = {
 	[BY_GRANTED] = "granted_bytes",
 	[BY_PEAK] = "peak_bytes",
@@ -47,7 +47,7 @@ static void row_key(struct row *row, const char *sort)
 		by++;
 	switch (by) {
 	case BY_LEASE:
-		/* The first one first. */
+		/* Oldest first. */
 		row->key.number = -(double)lease->number;
 		break;
 	case BY_TENANT:

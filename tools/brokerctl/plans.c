@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* brokerctl plans: where plans are, what they take, and how they fare. */
+/* brokerctl plans: where plans are resident, what they need, and how they perform. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,10 +12,10 @@
 struct row {
 	struct row_key key;
 	const struct tenant_page *tenant;
-	/* Of all devices, and of all GPUs together. */
+	/* sums over all devices, and over all GPUs */
 	uint64_t n_tasks, n_gpu_tasks, cpu_ns, gpu_ns;
 	uint64_t resident_bytes, footprint_bytes;
-	double speedup; /* the best */
+	double speedup; /* the best of all devices */
 	union plan_copy copy;
 };
 
@@ -75,7 +75,7 @@ static void row_sums(struct row *row)
 	}
 }
 
-/* Where it is: "CPU" that it needs no room on is not said. */
+/* List the GPUs on which the plan is resident; if there are none, return its memory state. */
 static const char *place_of(const struct row *row, char *text, size_t bytes)
 {
 	const char *state = "-";

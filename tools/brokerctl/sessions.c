@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* brokerctl sessions: clients that are connected, as of the last update. */
+/* brokerctl sessions: connected clients, as of the last update. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +32,7 @@ const char *const session_sort_keys[] = {
 	"arenas",  "errors", "memory", "latency", NULL,
 };
 
-/* Figures that rows are sorted by as they are. */
+/* figures that serve as sort keys unchanged */
 static const char *const sort_figures[] = {
 	[BY_TASKS] = "tasks",   [BY_IN_FLIGHT] = "in_flight", [BY_ARENAS] = "arena_bytes",
 	[BY_ERRORS] = "errors", [BY_MEMORY] = "memory_used",  [BY_LATENCY] = "p99_ns",
@@ -47,7 +47,7 @@ static void row_key(struct row *row, const char *sort)
 		by++;
 	switch (by) {
 	case BY_SESSION:
-		/* The first one first. */
+		/* Oldest first. */
 		row->key.number = -(double)session->number;
 		break;
 	case BY_TENANT:

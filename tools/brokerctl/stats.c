@@ -2,8 +2,8 @@
 /*
  * brokerctl stats: what the broker, its devices, tenants and plans do
  *
- * Copies of the records are taken once and printed, as tables or as one JSON object per broker,
- * device, tenant and plan. What only administrators may see is left out for others, not refused.
+ * Records are copied once and printed, as tables or as one JSON object per broker, device, tenant
+ * and plan. Data for administrators only is omitted for other users without an error.
  */
 #include <stdio.h>
 #include <string.h>
@@ -153,7 +153,7 @@ static void table_plans(const struct pages *pages)
 
 /* --- All of it --- */
 
-/* Calls @each for the tenants that were asked for. */
+/* Call @each for the tenants that were selected. */
 static void each_tenant(const struct pages *pages,
 			void (*each)(const struct rbk_stats_tenant *tenant, uint32_t n_devices))
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * brokerctl status: how the broker is, on one screen
+ * brokerctl status: the broker's state on one screen
  *
- * What hurts is last, where the eye stays: the warnings. Administrators see the whole broker,
- * others their own tenant.
+ * Warnings come last, where they stay visible. Administrators see the whole broker, other users
+ * their own tenant.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -23,9 +23,11 @@
 
 enum { MAX_WARNINGS = 40, WARNING_BYTES = 320 };
 
-/* Several of the broker's periods: slower than that it is when something is wrong. */
+/* Several update periods of the broker: if figures are older, the broker does not work properly. */
 static const uint64_t silent_ns = 3000000000;
-/* Of what a tenant may have; above it the next allocation may be one too many. */
+/*
+ * Fraction of a limit above which a warning is printed: the next allocation may exceed the limit.
+ */
 static const double nearly = 0.95;
 
 struct warnings {
@@ -35,16 +37,16 @@ struct warnings {
 
 struct status {
 	struct control *control;
-	const struct rbk_stats_view *view; /* of the root page, or of one's own tenant */
+	const struct rbk_stats_view *view; /* of the root page, or of the own tenant's page */
 	bool is_root;
-	struct rbk_stats_broker broker; /* of root pages, as the next */
+	struct rbk_stats_broker broker; /* root page only, like contention */
 	struct rbk_stats_contention contention;
 	struct upkeep upkeep;
 	uint64_t reasons[RBK_STATS_MAX_REASONS], n_reasons;
 	uint64_t n_over; /* tenants above a budget */
-	bool has_leases; /* the broker tells of them; else the next three are 0 */
+	bool has_leases; /* the broker reports leases; else the next three are 0 */
 	uint64_t n_leases, n_leases_waiting, lease_bytes;
-	int64_t age_ns; /* of the figures */
+	int64_t age_ns; /* age of the figures */
 	struct gate_views gates;
 	struct warnings warnings;
 };
@@ -133,7 +135,7 @@ static void warn_of_upkeep(void *data, const char *text)
 	warn(data, "%s", text);
 }
 
-/* Return: is it above a budget? */
+/* Return: true if the tenant is above a budget. */
 static bool judge_tenant(struct status *status, const struct rbk_stats_tenant *tenant)
 {
 	struct warnings *warnings = &status->warnings;
@@ -386,9 +388,9 @@ static void json_stalls(const struct status *status)
 static void print_json(const struct status *status)
 {
 	const struct rbk_stats_contention *contention = &status->contention;
-	/* What only the root page has. */
+	/* all bits set for figures that only the root page has */
 	const uint64_t unknown = status->is_root ? 0 : UINT64_MAX;
-	/* What older brokers do not have. */
+	/* all bits set for figures that older brokers lack */
 	const uint64_t untold = status->has_leases ? 0 : UINT64_MAX;
 
 	json_begin();

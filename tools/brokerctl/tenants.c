@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* brokerctl tenants: who has how much of what, and how they fare. */
+/* brokerctl tenants: what each tenant uses, and how its tasks perform. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ struct row {
 	struct row_key key;
 	struct rbk_stats_tenant tenant;
 	uint32_t n_devices;
-	/* Of all GPUs together. */
+	/* sums over all GPUs */
 	uint64_t n_gpu_tasks, vram_used, vram_max, vram_reserve;
 	double gpu_share;
 };
@@ -53,17 +53,17 @@ static double number_of(const struct row *row, unsigned int by)
 	case BY_LATENCY:
 		return histogram_quantile(tenant->latency_histogram, 0.99);
 	}
-	/* The others are called as in JSON. */
+	/* The other keys are JSON names. */
 	return row_number(tenant_figures, tenant_sort_keys[by], tenant);
 }
 
-/* A limit of UINT64_MAX is none, also of the sum. */
+/* Add two limits; UINT64_MAX, also as the sum, means no limit. */
 static uint64_t add_limits(uint64_t a, uint64_t b)
 {
 	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
-/* Return: is there such a tenant? */
+/* Return: true if such a tenant exists. */
 static bool row_fill(const struct rbk_stats_view *view, uint32_t index, const char *sort,
 		     struct row *ret)
 {
@@ -128,7 +128,7 @@ int run_tenants(struct control *control, const struct arguments *arguments)
 	const char *tenant = arguments->values[OPT_TENANT], *sort = arguments->values[OPT_SORT];
 	const struct rbk_stats_view *view;
 	struct rbk_error error = {""};
-	/* All, or the only one. */
+	/* RBK_STATS_OWN: all records of the page */
 	unsigned int whose = RBK_STATS_OWN;
 	uint32_t n_records, number = 0, n = 0;
 	struct pages pages;
@@ -138,13 +138,13 @@ int run_tenants(struct control *control, const struct arguments *arguments)
 	status = control_map_root(control, &pages);
 	if (status)
 		return status;
-	/* Without its page, which it only has while it has sessions. */
+	/* Look the tenant up without its page, which exists only while the tenant has sessions. */
 	r = tenant ? pages_find_tenant(control->rbk, tenant, &whose, &number, &error) : 0;
 	if (r) {
 		pages_unmap(&pages);
 		return control_refused(control, r, &error);
 	}
-	/* A tenant's own page has the one record. */
+	/* A tenant's own page has a single record. */
 	view = pages.has_all ? &pages.root : &pages.tenants[0].view;
 	n_records = rbk_stats_used(view, RBK_STATS_SECTION_TENANTS);
 	rows = calloc(n_records + 1, sizeof(*rows));
