@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One thread for one question
+ * Asking the broker on a thread of its own
  *
- * Questions are few: when a broker is looked for, has a tenant more, does not answer, or is to
- * change something.
+ * Requests are rare: to find a broker, to fetch a new tenant's page, to probe a broker that does
+ * not answer, and to change something.
  */
 #include "asker.h"
 
@@ -25,7 +25,7 @@ static void *answer(void *data)
 	const uint64_t one = 1;
 
 	asker->question(asker->about);
-	/* Pairs with the one in asker_is_done(). */
+	/* Pairs with the acquire in asker_is_done(). */
 	__atomic_store_n(&asker->is_done, true, __ATOMIC_RELEASE);
 	if (asker->fd >= 0)
 		(void)!write(asker->fd, &one, sizeof(one));
@@ -42,7 +42,7 @@ void asker_begin(struct asker *asker, void (*question)(void *), void *about, boo
 	asker->question = question;
 	asker->about = about;
 	if (!waits && asker->fd >= 0) {
-		/* Signals are for who draws. */
+		/* The drawing thread handles signals. */
 		sigfillset(&all);
 		pthread_sigmask(SIG_SETMASK, &all, &before);
 		r = pthread_create(&asker->thread, NULL, answer, asker);
@@ -73,7 +73,7 @@ bool asker_is_done(struct asker *asker, int timeout_ms)
 		return false;
 	if (timeout_ms > 0 && asker->fd >= 0)
 		poll(&fd, 1, timeout_ms);
-	/* Pairs with the one in answer(): what the question has found is there. */
+	/* Pairs with the release in answer(): the result is visible. */
 	if (!__atomic_load_n(&asker->is_done, __ATOMIC_ACQUIRE))
 		return false;
 	end(asker);

@@ -1,32 +1,33 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Asking something that may take long, while the picture goes on
+ * Asking the broker on a thread of its own
  *
- * One question at a time, on a thread of its own. Who asks leaves alone what the question is about
- * until it is answered.
+ * One request at a time runs on a separate thread, so that drawing continues while the broker takes
+ * its time. The caller does not touch the request's data until the request has completed.
  */
 #include <pthread.h>
 #include <stdbool.h>
 
 struct asker {
-	bool is_asking; /* and asker_is_done() has not said so yet */
-	bool is_done;   /* by the thread */
-	int fd;         /* becomes readable when it is; -1: poll */
+	/* a request is under way, and asker_is_done() has not returned true for it */
+	bool is_asking;
+	bool is_done; /* set by the thread */
+	int fd;       /* eventfd that becomes readable when the request is done; -1: poll is_done */
 	pthread_t thread;
 	void (*question)(void *);
 	void *about;
 };
 
 void asker_init(struct asker *asker);
-/* Waits for an answer. */
+/* Wait for the request under way, if any, and free the asker. */
 void asker_deinit(struct asker *asker);
 
 /*
- * Has @question called; with @waits, or where there can be no thread, before this returns. Nothing
- * is being asked.
+ * Run @question with @about. Return only after it is done if @waits is set or no thread can be
+ * created. No request may be under way.
  */
 void asker_begin(struct asker *asker, void (*question)(void *), void *about, bool waits);
 
-/* Is there an answer, told once? At most @timeout_ms are waited for it. */
+/* Return true, once per request, when the request is done. Wait at most @timeout_ms. */
 bool asker_is_done(struct asker *asker, int timeout_ms);

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Cells, and what is drawn with them
+ * Canvas: cells and drawing
  *
- * Text is taken apart here and nowhere else: an ASCII control byte, a byte that is not UTF-8, and
- * every character that is not among our own signs becomes "?". So it does not matter what a name
- * contains, or whether whoever drew it remembered that it might.
+ * Text is decoded here only. An ASCII control byte, a byte that is not UTF-8, and every character
+ * that is not in the table of signs become "?". Callers therefore need not sanitise names.
  *
- * Colours are those of Okabe and Ito, which people who are blind to some colours can tell apart as
- * well; nothing is said by colour alone.
+ * The colours are those of Okabe and Ito, which people with colour blindness can distinguish as
+ * well. No information is given by colour alone.
  */
 #include "canvas.h"
 
@@ -19,7 +18,7 @@
 
 enum { BRAILLE = 0x2800, BRAILLE_END = 0x2900, TEXT_BYTES = 1024 };
 
-/* Our signs, and what stands for each where there is ASCII only. */
+/* Permitted signs, and their ASCII replacements. */
 static const struct {
 	uint16_t code;
 	char ascii;
@@ -34,7 +33,7 @@ static const struct {
 	{0x2588, '#'}, /* blocks: full, and three shades */
 	{0x2591, ':'},  {0x2592, '%'}, {0x2593, '='},
 	{0x258f, '|'},                                /* ends of a bar */
-	{0x2595, '|'},  {0x25b2, '!'},                /* triangles: look here; sorted */
+	{0x2595, '|'},  {0x25b2, '!'},                /* triangles: attention; sort order */
 	{0x25b4, '^'},  {0x25be, 'v'}, {0x2713, '+'}, /* check mark */
 };
 enum { N_SIGNS = sizeof(signs) / sizeof(signs[0]) };
@@ -102,7 +101,7 @@ void canvas_clear(struct canvas *canvas)
 		canvas->cells[i] = (struct cell){.code = ' '};
 }
 
-/* NULL: outside. */
+/* Return the cell, or NULL outside the canvas. */
 static struct cell *cell_at(struct canvas *canvas, int x, int y)
 {
 	if (x < 0 || y < 0 || x >= canvas->width || y >= canvas->height)
@@ -110,13 +109,13 @@ static struct cell *cell_at(struct canvas *canvas, int x, int y)
 	return &canvas->cells[y * canvas->width + x];
 }
 
-/* Few dots, some, many. */
+/* Return a character for few, some or many dots. */
 static char braille_ascii(uint16_t code)
 {
 	return " ..::||##"[__builtin_popcount(code & 0xffu)];
 }
 
-/* What may stand in a cell for @code. */
+/* Return the code point that a cell shows for @code. */
 static uint16_t sign(uint32_t code, bool is_ascii)
 {
 	if (code >= ' ' && code <= '~')
@@ -139,8 +138,8 @@ static void draw_code(struct canvas *canvas, int x, int y, enum style style, uin
 }
 
 /*
- * The next character of @text: of one, two or three bytes, as all of our signs are; whatever is
- * different is a byte of its own that is no character.
+ * Decode the next character of @text. All permitted signs have one, two or three bytes; any other
+ * byte is decoded as 0, an invalid character.
  */
 static const char *next_code(const char *text, uint32_t *ret)
 {
@@ -152,7 +151,7 @@ static const char *next_code(const char *text, uint32_t *ret)
 	}
 	if (c[0] >= 0xe0 && c[0] < 0xf0 && (c[1] & 0xc0) == 0x80 && (c[2] & 0xc0) == 0x80) {
 		*ret = (c[0] & 0x0fu) << 12 | (c[1] & 0x3fu) << 6 | (c[2] & 0x3fu);
-		/* Written longer than it is: no character. */
+		/* overlong encoding: invalid */
 		if (*ret < 0x800)
 			*ret = 0;
 		return text + 3;
@@ -219,7 +218,7 @@ void canvas_restyle(struct canvas *canvas, int x, int y, int width, enum style s
 
 /* --- Bars --- */
 
-/* Where @amount of @total is on a bar of @width columns. */
+/* Return the column of @amount on a bar of @width columns that represent @total. */
 static int bar_column(double amount, double total, int width)
 {
 	double column = total > 0 ? amount / total * width : 0;
@@ -252,11 +251,11 @@ void canvas_bar(struct canvas *canvas, int x, int y, int width, double total,
 
 /* --- Graphs --- */
 
-/* The dots of a column of braille, from the lowest one up. */
+/* Braille bits of a column's dots, from the lowest dot up. */
 static const uint8_t left_dots[] = {0x40, 0x04, 0x02, 0x01};
 static const uint8_t right_dots[] = {0x80, 0x20, 0x10, 0x08};
 
-/* How many dots high; something is never nothing. */
+/* Return the height in dots; at least 1 for positive values. */
 static int dots_of(double value, double top, int height)
 {
 	double dots = top > 0 ? value / top * height * 4 : 0;
@@ -268,7 +267,7 @@ static int dots_of(double value, double top, int height)
 	return dots < 1 ? 1 : (int)(dots + 0.5);
 }
 
-/* The highest of those values that share place @place of @n_places; NaN: there is none. */
+/* Return the maximum of the values that share place @place of @n_places; NaN if there are none. */
 static double highest(const double *values, unsigned int n, unsigned int place,
 		      unsigned int n_places)
 {
@@ -276,7 +275,7 @@ static double highest(const double *values, unsigned int n, unsigned int place,
 	unsigned int end = (unsigned int)((uint64_t)n * (place + 1) / n_places);
 	double high = NAN;
 
-	/* More places than values: some have the same. */
+	/* With more places than values, several places show the same value. */
 	if (end == first)
 		end = first + 1;
 	for (unsigned int i = first; i < end && i < n; i++)
@@ -333,7 +332,7 @@ static void print_style(enum style style, enum canvas_colours colours, FILE *fil
 	fputs("\033[0", file);
 	if (attributes & CANVAS_IS_BOLD)
 		fputs(";1", file);
-	/* A colour of its own is dim enough. */
+	/* A style with a colour of its own is dim enough without the attribute. */
 	if (attributes & CANVAS_IS_DIM && colour < 0)
 		fputs(";2", file);
 	if (attributes & CANVAS_IS_REVERSE)
@@ -350,7 +349,7 @@ static bool is_blank(const struct cell *cell)
 	return cell->code == ' ' && !(canvas_attributes(cell->style) & CANVAS_IS_REVERSE);
 }
 
-/* How many cells of a row are to be written. */
+/* Return the number of cells of a row up to the last that is not blank. */
 static int row_columns(const struct canvas *canvas, int y, enum canvas_colours colours)
 {
 	const struct cell *row = &canvas->cells[y * canvas->width];

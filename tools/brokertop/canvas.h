@@ -3,76 +3,82 @@
 /*
  * A picture made of characters
  *
- * Views draw into cells; what becomes of these is another matter: lines on standard output, a
- * terminal's screen, or a test's comparison. Every cell is one column wide. Whatever text is drawn,
- * cells hold printable ASCII and the few signs of our own, so that no name sends a terminal
- * commands. Drawing outside is cut off.
+ * Views draw into cells. The cells are then printed as lines, shown on a terminal, or compared in a
+ * test. Every cell is one column wide. Cells hold only printable ASCII and the signs in canvas.c,
+ * so that no name can send commands to a terminal. Drawing outside the canvas is clipped.
  */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
-/* What a cell means; how that looks depends on the terminal. */
+/* Meaning of a cell; the terminal determines its appearance. */
 enum style {
 	STYLE_PLAIN,
 	STYLE_DIM,
 	STYLE_BOLD,
-	STYLE_HEAD, /* of a table */
+	STYLE_HEAD, /* head of a table */
 	STYLE_SELECTED,
-	STYLE_KEY, /* what a key does */
+	STYLE_KEY, /* label of a key */
 	STYLE_GOOD,
 	STYLE_WARN,
 	STYLE_BAD,
-	STYLE_OUTSIDE, /* memory of others than the broker */
+	STYLE_OUTSIDE, /* memory used by programs other than the broker */
 	STYLE_GRAPH,
-	STYLE_TENANT, /* the first of STYLE_TENANTS that tell tenants apart */
+	STYLE_TENANT, /* first of STYLE_TENANTS styles that distinguish tenants */
 	STYLE_TENANTS = 6,
 	STYLE_COUNT = STYLE_TENANT + STYLE_TENANTS,
 };
 
 struct cell {
-	uint16_t code; /* Unicode */
+	uint16_t code; /* Unicode code point */
 	uint8_t style; /* enum style */
 	uint8_t reserved;
 };
 
 struct canvas {
 	int width, height;
-	struct cell *cells; /* row by row */
-	bool is_ascii;      /* our signs are replaced when they are drawn */
+	struct cell *cells; /* row-major */
+	bool is_ascii;      /* signs are replaced by ASCII when drawn */
 };
 
-/* Return: 0; -ENOMEM: it is as it was. */
+/* Return: 0, or -ENOMEM with the canvas unchanged. */
 int canvas_resize(struct canvas *canvas, int width, int height);
 void canvas_deinit(struct canvas *canvas);
 void canvas_clear(struct canvas *canvas);
 
-/* Draws UTF-8 from @x on. Return: the column after it. */
+/*
+ * Draw UTF-8 text from column @x.
+ * Return: the column after the text.
+ */
 int canvas_text(struct canvas *canvas, int x, int y, enum style style, const char *text);
 int canvas_format(struct canvas *canvas, int x, int y, enum style style, const char *format, ...)
 	__attribute__((format(printf, 5, 6)));
-/* Draws it so that it ends before column @end. Return: where it begins. */
+/*
+ * Draw text that ends before column @end.
+ * Return: the column at which the text begins.
+ */
 int canvas_right(struct canvas *canvas, int end, int y, enum style style, const char *text);
-/* How many columns it takes. */
+/* Return the number of columns that the text needs. */
 int canvas_columns(const char *text);
 void canvas_fill(struct canvas *canvas, int x, int y, int width, enum style style, uint16_t code);
-/* Another style for what is there. */
+/* Change the style of cells that are drawn already. */
 void canvas_restyle(struct canvas *canvas, int x, int y, int width, enum style style);
 
-/* A part of a bar. */
+/* A segment of a bar. */
 struct segment {
 	double amount;
-	uint16_t code; /* it is filled with */
+	uint16_t code; /* code point that fills the segment */
 	enum style style;
-	const char *name; /* to be written into it where there is room; NULL: none */
+	const char *name; /* text inside the segment if it fits; NULL: none */
 };
-/* Draws @n of them side by side, to a scale of @total for @width columns. */
+/* Draw @n segments side by side; @width columns represent @total. */
 void canvas_bar(struct canvas *canvas, int x, int y, int width, double total,
 		const struct segment *segments, unsigned int n);
 
 /*
- * Draws @n values, oldest first, as a graph of dots that stand on its base, two values a column,
- * and four dots a row; @top is as high as the graph. What is not finite is left out.
+ * Draw @n values, oldest first, as a graph of Braille dots that stand on its base: two values per
+ * column and four dots per row. @top is the value at the top edge. Values that are not finite are
+ * omitted.
  */
 void canvas_graph(struct canvas *canvas, int x, int y, int width, int height, enum style style,
 		  double top, const double *values, unsigned int n);
@@ -82,11 +88,11 @@ enum canvas_colours {
 	CANVAS_8_COLOURS,
 	CANVAS_256_COLOURS,
 };
-/* The colour of a style: of 256 or of 8; -1: the terminal's own. */
+/* Return the colour of a style, as an index of 256 or 8 colours; -1: the terminal's default. */
 int canvas_colour(enum style style, enum canvas_colours colours);
 enum { CANVAS_IS_BOLD = 1, CANVAS_IS_DIM = 2, CANVAS_IS_REVERSE = 4 };
-/* How a style stands out where there may be no colour: CANVAS_IS_*. */
+/* Return the attributes that distinguish a style without colours: CANVAS_IS_*. */
 unsigned int canvas_attributes(enum style style);
 
-/* Writes it as lines, without blanks at their ends and empty lines at its end. */
+/* Write the canvas as lines, without trailing blanks and trailing empty lines. */
 void canvas_print(const struct canvas *canvas, FILE *file, enum canvas_colours colours);

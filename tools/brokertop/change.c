@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Requests to the broker, and sentences about their answers. */
+/* Requests for changes, and sentences about the results. */
 #include "change.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Columns of leases, in the words of brokerctl leases. */
+/* Columns of leases, with the terms of brokerctl leases. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "figures.h"
 #include "monitor/text.h"
 
-/* What is worse first. */
+/* Most severe first. */
 static const struct {
 	uint32_t flag;
 	const char *name;
@@ -95,7 +95,7 @@ static double key_used(ROW)
 	return model_lease_used(row->lease);
 }
 
-/* Nobody waits for nothing. */
+/* Return the bytes that the lease waits for; 0: not waiting. */
 static double key_waiting(ROW)
 {
 	return (double)row->lease->now.waiting_bytes;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Columns of plans, and of decisions. */
+/* Columns of plans and decisions. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -161,7 +161,7 @@ static double key_d_time(ROW)
 
 static void draw_d_time(CELL)
 {
-	/* Unsigned, so that nothing overflows. */
+	/* Unsigned, so that overflow is defined. */
 	uint64_t ns = row->decision->now.ended_at_ns + (uint64_t)model->realtime_offset_ns;
 	time_t seconds = (time_t)(ns / 1000000000u);
 	struct tm local;
@@ -237,7 +237,7 @@ DECISION_NS(d_exec, exec_ns)
 DECISION_NS(d_queue, queue_ns)
 DECISION_NS(d_other, other_ns)
 
-/* How far off the prediction was, relative to what the task took. */
+/* Return the prediction error relative to the execution time; -1: not known. */
 static double key_d_off(ROW)
 {
 	double predicted = row->decision->now.predicted_ns, took = row->decision->now.exec_ns;

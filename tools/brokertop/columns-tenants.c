@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Columns of tenants, and of their sessions
+ * Columns of tenants and their sessions
  *
- * Below a tenant, in the tree, its sessions have the same columns: what is a tenant's only is left
- * empty there.
+ * In the tree a tenant's sessions share its columns; columns for tenants only are empty for them.
  */
 #include <math.h>
 #include <stdio.h>
@@ -13,7 +12,7 @@
 #include "figures.h"
 #include "monitor/text.h"
 
-/* An amount of something that had better not happen. */
+/* Write a count that is a problem unless 0. */
 static void set_bad(struct cell_text *ret, uint64_t n)
 {
 	cell_set(ret, figure_count((double)n).text);
@@ -21,7 +20,7 @@ static void set_bad(struct cell_text *ret, uint64_t n)
 		ret->style = STYLE_WARN;
 }
 
-/* "96 /  4": what ran on the CPU, and on GPUs. */
+/* Write percentages on the CPU and on GPUs: "96 /  4". */
 static void set_parts(struct cell_text *ret, double gpu_part)
 {
 	if (gpu_part < 0)
@@ -83,7 +82,7 @@ static double key_vram_max(ROW)
 	return (double)model_gpu_limit(model, &row->tenant->now);
 }
 
-/* A check mark: it is there whenever it is wanted. */
+/* A check mark means that the reserve is available at any time. */
 static void draw_reserve(CELL)
 {
 	double reserve = 0;
@@ -296,7 +295,7 @@ _Static_assert(sizeof(tenant_columns) / sizeof(tenant_columns[0]) <= TABLE_MAX_C
 
 /* --- Sessions --- */
 
-/* Processes are watched by tenant. */
+/* Processes are watched per tenant, so a session shows its tenant's value. */
 static double key_s_wait(ROW)
 {
 	return row->tenant ? key_wait(model, row) : 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Units by size; what is beyond the largest one is not spelt out. */
+/* Figures for narrow columns: scaling to units. */
 #include "figures.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@ struct unit {
 	const char *name;
 };
 
-/* In the largest unit of which there is one; @units begin with the smallest. */
+/* Format in the largest unit that is not above the value. @units are in ascending order. */
 static struct figure_text scaled(double value, const struct unit *units, unsigned int n,
 				 double decimal)
 {
@@ -23,7 +23,7 @@ static struct figure_text scaled(double value, const struct unit *units, unsigne
 
 	if (!isfinite(value))
 		return unknown;
-	/* What would be rounded up to a thousand belongs to the next one. */
+	/* A value that would be rounded up to a thousand is shown in the next unit. */
 	while (i + 1 < n && value >= units[i + 1].size * 0.9995)
 		i++;
 	value /= units[i].size;
@@ -70,7 +70,7 @@ struct figure_text figure_count(double count)
 
 	if (!(count >= 0))
 		return unknown;
-	/* Four digits need no unit. */
+	/* Up to four digits need no unit. */
 	if (!(count < 9999.5))
 		return SCALED(count, units, 100);
 	snprintf(figure.text, sizeof(figure.text), "%.0f", count);

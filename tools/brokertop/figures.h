@@ -3,8 +3,8 @@
 /*
  * Figures for narrow columns
  *
- * Two or three digits and a unit, seven columns at most, whatever the figure is; an en dash for
- * what is not known.
+ * A figure has two or three digits and a unit, at most seven columns in all. An en dash stands for
+ * a value that is not known.
  */
 #include <stdint.h>
 
@@ -14,18 +14,18 @@ struct figure_text {
 	char text[24]; /* UTF-8 */
 };
 
-/* "41 µs"; a dash unless it is above 0. */
+/* Format as "41 µs"; a dash unless @ns is above 0. */
 struct figure_text figure_ns(double ns);
-/* "6.9 GiB"; a dash for RBK_STATS_ABSENT, which is also no limit. */
+/* Format as "6.9 GiB"; a dash for RBK_STATS_ABSENT, which also means no limit. */
 struct figure_text figure_bytes(double bytes);
 struct figure_text figure_bytes_of(uint64_t bytes);
-/* "47.9k"; a dash if it is negative. */
+/* Format as "47.9k"; a dash for negative values. */
 struct figure_text figure_count(double count);
-/* The same of what happens that often a second, "0.4". */
+/* Format a number per second, with a decimal if it is small: "0.4". */
 struct figure_text figure_rate(double rate);
-/* "83%" of a part, 0 to 1; a dash if it is negative. */
+/* Format a fraction from 0 to 1 as "83%"; a dash for negative values. */
 struct figure_text figure_part(double part);
-/* "3d 04:12", "00:12:33" */
+/* Format as "3d 04:12" or "00:12:33". */
 struct figure_text figure_duration(uint64_t ns);
-/* The number of a record in its unit. */
+/* Format the record's number in its unit. */
 struct figure_text figure_of(const struct figure *figure, const void *record);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* What keys do, and what signs mean. */
+/* Help: keys and signs. */
 #include <string.h>
 
 #include "picture.h"
 
 enum { TEXT_X = 14, LEAST_TEXT = 20 };
 
-/* Without a text a heading. */
+/* Entries without a text are headings. */
 static const struct {
 	const char *key, *text;
 } help[] = {
@@ -55,7 +55,9 @@ static const struct {
 	{"NO-MEM", "tasks that ran elsewhere for want of device memory"},
 };
 
-/* How many bytes of @text fit into @width columns, in whole words if that is possible. */
+/*
+ * Return the number of bytes of @text that fit into @width columns, breaking at words if possible.
+ */
 static size_t words_that_fit(const char *text, int width)
 {
 	size_t n = 0, end = 0;
@@ -64,7 +66,7 @@ static size_t words_that_fit(const char *text, int width)
 	for (; text[n]; n++) {
 		if (text[n] == ' ')
 			end = n;
-		/* Not the inside of a character. */
+		/* Count the first byte of each character only. */
 		if (((unsigned char)text[n] & 0xc0) != 0x80 && columns++ == width)
 			return end ? end : n;
 	}

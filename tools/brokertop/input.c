@@ -2,7 +2,7 @@
 /*
  * Keys
  *
- * Those of htop where it has them. Names that become part of a question are printable.
+ * The keys are those of htop where htop has them. Names in questions are made printable.
  */
 #include "input.h"
 
@@ -36,7 +36,7 @@ static void open_selected(struct picture *picture)
 	struct table *table = picture_table(picture);
 	const struct row *row;
 
-	/* The first one, if none was selected. */
+	/* Select the first row if none is selected. */
 	if (!table->is_selecting)
 		table_move(table, 0);
 	row = table_selected(table);
@@ -92,7 +92,10 @@ static void begin_prompt(struct picture *picture, enum prompt prompt)
 	picture->input[0] = '\0';
 }
 
-/* Whom a change is for. Return: is somebody selected who can be changed? */
+/*
+ * Find the object of a change.
+ * Return: true if an object that can be changed is selected.
+ */
 static bool begin_change(struct picture *picture, const struct model *model, bool may_change,
 			 enum change_kind kind, struct change *ret)
 {
@@ -246,7 +249,7 @@ static void in_menu(struct picture *picture, int code)
 		picture->menu_at = (picture->menu_at + 1) % n;
 		break;
 	case ' ':
-		/* The first one names the row. */
+		/* The first column names the row and cannot be hidden. */
 		if (picture->prompt == PROMPT_COLUMNS && picture->menu_at > 0)
 			table->hidden ^= 1u << picture->menu_at;
 		break;
@@ -288,7 +291,10 @@ static void move(struct picture *picture, int by)
 		picture->sheet_first = 0;
 }
 
-/* Return: was it a key that moves? */
+/*
+ * Handle a key that moves.
+ * Return: true if @code is one.
+ */
 static bool in_motion(struct picture *picture, int code)
 {
 	enum { ALL = 1 << 28, WHEEL = 3 };
@@ -297,7 +303,7 @@ static bool in_motion(struct picture *picture, int code)
 
 	switch (code) {
 	case INPUT_UP:
-		/* Going up from where nothing is selected would go nowhere. */
+		/* With no selection the table is at the top already. */
 		move(picture, -1);
 		return true;
 	case INPUT_DOWN:

@@ -1,14 +1,13 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Keys and the mouse: what they change of the picture, and what they ask for
+ * Keys and mouse: changes to the picture, and requests to the broker
  *
- * Changes of the broker are put together here and confirmed by the user; whoever calls carries them
- * out.
+ * This file prepares changes of the broker, which the user confirms. The caller carries them out.
  */
 #include "picture.h"
 
-/* A key that is no character. */
+/* Keys without a character. */
 enum {
 	INPUT_UP = 0x100,
 	INPUT_DOWN,
@@ -22,10 +21,10 @@ enum {
 	INPUT_ENTER,
 	INPUT_ESCAPE,
 	INPUT_TAB,
-	INPUT_CLICK, /* at x, y; y -1: on the line of keys */
+	INPUT_CLICK, /* at x, y; y is -1 on the line of keys */
 	INPUT_WHEEL_UP,
 	INPUT_WHEEL_DOWN,
-	INPUT_F = 0x200, /* and the number of the key */
+	INPUT_F = 0x200, /* plus the number of the function key */
 };
 
 struct input {
@@ -41,21 +40,21 @@ enum change_kind {
 	CHANGE_DRAIN_END,
 };
 
-/* What the administrator wants changed. */
+/* A change that the administrator wants. */
 struct change {
 	enum change_kind kind;
-	uint32_t tenant, session, plan_id; /* as of struct rbk_admin_evict */
-	char name[RBK_STATS_NAME_BYTES];   /* of the tenant, printable */
+	uint32_t tenant, session, plan_id; /* as in struct rbk_admin_evict */
+	char name[RBK_STATS_NAME_BYTES];   /* name of the tenant, printable */
 	char plan[RBK_NAME_BYTES];
-	char value[64]; /* of vram-max */
+	char value[64]; /* value of vram-max */
 };
 
 enum input_wish {
 	INPUT_NOTHING,
 	INPUT_QUIT,
-	INPUT_CHANGE, /* *change is confirmed */
+	INPUT_CHANGE, /* *change has been confirmed */
 };
 
-/* @change keeps what has not been confirmed yet, from call to call. */
+/* Handle one key or mouse event. @change keeps an unconfirmed change between calls. */
 enum input_wish input_handle(struct picture *picture, const struct model *model, bool may_change,
 			     struct change *change, int width, const struct input *input);

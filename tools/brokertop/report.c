@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One object per update
+ * JSON report: one object per update
  *
- * What is not known is null: a limit that is none, a reading that cannot be had, a rate before
- * there were two updates.
+ * A value that is not known is null: a missing limit, an unavailable reading, or a rate before the
+ * second update.
  */
 #include "report.h"
 
@@ -14,13 +14,13 @@
 #include "monitor/json.h"
 #include "shm/stats-names.h"
 
-/* Negative: not known. */
+/* Write a rate; negative values are not known. */
 static void rate(const char *name, double value)
 {
 	json_number(name, value >= 0 ? value : NAN);
 }
 
-/* Empty: nobody. */
+/* Write a name; "" means none. */
 static void name_of(const char *name, const char *value)
 {
 	if (value[0])
@@ -34,7 +34,7 @@ static void device_of(const char *name, uint8_t device)
 	json_optional(name, device == RBK_DEVICE_NONE ? RBK_STATS_ABSENT : device);
 }
 
-/* 0: nothing happened. */
+/* Write a time; 0 means that nothing happened. */
 static void time_ns(const char *name, double ns)
 {
 	json_number(name, ns > 0 ? ns : NAN);
@@ -73,7 +73,7 @@ static void report_device(const struct model *model, uint32_t index)
 	json_object_end();
 }
 
-/* Members of the figures that have columns of their own. */
+/* Write the figures that have columns of their own. */
 static void report_top(const struct figure *figures, const void *record)
 {
 	for (const struct figure *figure = figures; !figure_is_end(figure); figure++)
@@ -148,7 +148,7 @@ static void report_plan(const struct model_plan *plan)
 	const struct rbk_stats_plan *now = &plan->now;
 	char fingerprint[24];
 
-	/* Above 2^53 numbers of JSON are not exact everywhere. */
+	/* A string, since JSON numbers above 2^53 are not exact everywhere. */
 	snprintf(fingerprint, sizeof(fingerprint), "%016llx", (unsigned long long)now->fingerprint);
 	json_item();
 	json_unsigned("tenant", plan->tenant);

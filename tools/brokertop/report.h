@@ -3,5 +3,5 @@
 /* The model as JSON, for programs. */
 #include "picture.h"
 
-/* One object on one line of standard output; brokertop(1) says what its members are. */
+/* Print one object on one line of standard output. brokertop(1) documents the members. */
 void report_json(const struct model *model, const struct origin *origin);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Curses
+ * Terminal: curses
  *
- * What the terminal shows is kept as cells, so that a picture that is much like the one before
- * costs a comparison. Colours are pairs of the terminal's own background: pair N + 1 is that of
- * style N.
+ * The terminal's contents are kept as cells, so that redrawing a similar picture costs only a
+ * comparison. Colour pairs use the terminal's background; pair N + 1 belongs to style N.
  */
 #define NCURSES_WIDECHAR 1
 #include "terminal.h"
@@ -44,8 +43,8 @@ static void init_colours(void)
 }
 
 /*
- * Of the size the environment's word counts more than the terminal's, and curses has shorts for it.
- * Return: is the size one that it can have?
+ * Check the size in the environment, which overrides the terminal's. curses stores sizes as shorts.
+ * Return: true if the size is supported.
  */
 static bool check_size(char *text, size_t bytes)
 {
@@ -78,10 +77,10 @@ int terminal_open(bool wants_colours, char *text, size_t bytes)
 			 isatty(STDOUT_FILENO) ? "input" : "output");
 		return -ENOTTY;
 	}
-	/* newterm() alone would end the program if it does not know the terminal. */
+	/* newterm() would end the program if it did not know the terminal. */
 	is_known = term && term[0] && setupterm(term, STDOUT_FILENO, &error) == OK;
 	move = is_known ? tigetstr("cup") : NULL;
-	/* A typewriter has nothing that it could be drawn with. */
+	/* A terminal without cursor movement cannot be drawn on. */
 	can_draw = move && move != (char *)-1;
 	if (is_known)
 		del_curterm(cur_term);
@@ -152,7 +151,7 @@ static attr_t attributes_of(enum style style)
 
 	if (attributes & CANVAS_IS_BOLD)
 		ret |= A_BOLD;
-	/* A colour of its own is dim enough. */
+	/* A style with a colour of its own is dim enough without the attribute. */
 	if (attributes & CANVAS_IS_DIM && canvas_colour(style, terminal.colours) < 0)
 		ret |= A_DIM;
 	if (attributes & CANVAS_IS_REVERSE)
@@ -207,7 +206,7 @@ static bool mouse_input(struct input *ret)
 	return true;
 }
 
-/* 0: nothing that is used. */
+/* Return the code of a key; 0: not used. */
 static int key_code(int key)
 {
 	static const struct {
@@ -246,7 +245,7 @@ bool terminal_input(struct input *ret)
 	*ret = (struct input){.code = 0};
 	if (key == ERR)
 		return false;
-	/* ^L */
+	/* Ctrl-L */
 	if (key == '\f')
 		terminal_forget();
 	if (key == KEY_MOUSE)

@@ -1,29 +1,35 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * The terminal: a picture on it, keys and the mouse from it
+ * Terminal: shows a picture, and reads keys and the mouse
  *
- * Alone in using curses. Only cells that have changed are written.
+ * Only this file uses curses. Only changed cells are written.
  */
 #include "canvas.h"
 #include "input.h"
 
 /*
- * Takes over the terminal. @text gets a sentence if it cannot be had. Return: 0; -ENOTTY: standard
- * input or output is none; -ENODEV: its kind, $TERM, is not known, or cannot be
- * had; -EINVAL: $COLUMNS or $LINES is too large.
+ * Take over the terminal. On failure @text receives a sentence.
+ * Return: 0; -ENOTTY: standard input or output is no terminal; -ENODEV: its type ($TERM) is unknown
+ * or cannot be used; -EINVAL: $COLUMNS or $LINES is too large.
  */
 int terminal_open(bool wants_colours, char *text, size_t bytes);
-/* Gives it back as it was. May be called at any time, and twice. */
+/* Restore the terminal. May be called at any time, and repeatedly. */
 void terminal_close(void);
 
-/* Can it show our signs? */
+/* Return true if the terminal can show the canvas's signs. */
 bool terminal_has_unicode(void);
-/* Fits @canvas to it. Return: 0; -ENOMEM. */
+/*
+ * Resize @canvas to the terminal.
+ * Return: 0, or -ENOMEM.
+ */
 int terminal_fit(struct canvas *canvas);
-/* Return: 0; -ENOMEM. */
+/* Return: 0, or -ENOMEM. */
 int terminal_draw(const struct canvas *canvas);
-/* Draws everything again with the next picture: something else has written on it. */
+/* Redraw everything with the next picture, after other output on the terminal. */
 void terminal_forget(void);
-/* Return: was there something? A change of size is none, but ends waiting for it. */
+/*
+ * Read one event.
+ * Return: true if there was one. A change of size is an event with code 0.
+ */
 bool terminal_input(struct input *ret);
