@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One tenant, one plan or one lease in full
+ * Details of one tenant, plan or lease
  *
- * Counts are since the broker's start or the last reset, rates of the last interval. All of it is
- * laid out from the first line on, and what is above or below the screen is cut off.
+ * Counts are since the broker's start or the last reset; rates are over the last interval. The
+ * whole sheet is laid out from its first line, and lines outside the screen are clipped.
  */
 #include <math.h>
 #include <stdarg.h>
@@ -47,7 +47,7 @@ static const char *count(uint64_t n)
 	return text_name(figure_count((double)n).text);
 }
 
-/* The figures of @record that have columns of their own. */
+/* Draw the figures of @record that brokertop's tables show in columns of their own. */
 static void draw_top(const struct figure *figures, const void *record, struct sheet_lines *lines)
 {
 	bool has_head = false;
@@ -89,7 +89,10 @@ static void draw_reasons(struct sheet_lines *lines, const uint64_t reasons[RBK_S
 		line(lines, STYLE_DIM, "none has completed");
 }
 
-/* As high as the most frequent time, from the first to the last time that occurred. */
+/*
+ * Draw a histogram from the first to the last time that occurred; the most frequent one determines
+ * the height.
+ */
 static void draw_histogram(struct sheet_lines *lines, const char *title,
 			   const uint64_t buckets[RBK_STATS_BUCKETS])
 {
@@ -112,12 +115,12 @@ static void draw_histogram(struct sheet_lines *lines, const char *title,
 	n = last - first + 1;
 	for (unsigned int i = 0; i < n; i++)
 		values[i] = (double)buckets[first + i];
-	/* Two buckets a column, as the graph has them. */
+	/* A graph has two values per column. */
 	width = (int)(n + 1) / 2;
 	for (int i = 0; i < HISTOGRAM_ROWS; i++) {
 		int row = sheet_next_line(lines);
 
-		/* Drawn whole, or not at all. */
+		/* The graph is drawn whole or not at all. */
 		y = i == 0 ? row : y;
 		y = row < 0 ? -1 : y;
 	}
@@ -264,7 +267,7 @@ static void draw_plan_times(const struct model_plan *plan, struct sheet_lines *l
 	     figure_bytes((double)plan->resident_bytes).text);
 }
 
-/* So that one stands below the other; blanks before it. */
+/* Return blanks that right-align figures one below another. */
 static const char *before(const struct figure_text *figure)
 {
 	static const char blanks[] = "       ";

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * From pages to figures
+ * Model: computing figures from pages
  *
- * Records are copied when the broker has updated them, a few times a second, however often somebody
- * wants to draw. Counts are compared with those of an update at least a second before, by the
- * broker's own clock, because what the broker runs itself is counted with its updates. Where a
- * record has another owner by now, its counts begin with the new one's.
+ * Records are copied when the broker has updated them, a few times a second, regardless of how
+ * often the picture is drawn. Counts are compared with those of an update at least a second earlier
+ * on the broker's clock, because tasks that the broker runs itself are counted at its updates. If a
+ * record has a new owner, its counts start with the new owner's.
  *
- * Figures in a page may be anything, and sums of them overflow: they end up in bars and columns,
- * which are bounded, and nothing else depends on them.
+ * Figures in a page may have any value, and their sums may overflow. They only affect bars and
+ * columns, which are bounded.
  */
 #include "model.h"
 
@@ -57,7 +57,7 @@ void model_deinit(struct model *model)
 	*model = (struct model){.n_devices = 0};
 }
 
-/* Room for @n records of @size, those that were there kept, new ones zeroed. */
+/* Resize an array to @n records of @size bytes; keep existing records and zero new ones. */
 static int resize(void **records, uint32_t *n_records, uint32_t n, size_t size)
 {
 	char *grown;
@@ -85,7 +85,7 @@ static uint32_t *index_place(const struct model *model, uint32_t number)
 	return &model->index[at];
 }
 
-/* There is always room left in it. */
+/* Build the hash table of tenants. It has free slots at all times. */
 static int index_tenants(struct model *model)
 {
 	uint32_t n = 16, *index;
@@ -184,7 +184,11 @@ static struct model_counts counts_of(const struct rbk_stats_tenant *tenant)
 	return counts;
 }
 
-/* Few tenants are watched, and what is known of them is long. Return: 0; -ENOMEM. */
+/*
+ * Copy the delays of a tenant, into memory allocated on demand: few tenants are watched, and a
+ * record is long.
+ * Return: 0, or -ENOMEM.
+ */
 static int copy_delay(struct model_tenant *tenant, const struct rbk_stats_view *view,
 		      uint32_t index)
 {
@@ -205,11 +209,11 @@ static int copy_delay(struct model_tenant *tenant, const struct rbk_stats_view *
 	return 0;
 }
 
-/* Return: 0; -ENOMEM. */
+/* Return: 0, or -ENOMEM. */
 static int copy_tenant(struct model_tenant *tenant, const struct rbk_stats_view *view,
 		       uint32_t index, uint32_t only)
 {
-	/* Of those that are not used, only that much is looked at. */
+	/* Read only the head of records that are not in use. */
 	uint64_t head[2];
 	uint32_t number, flags, before = tenant->is_used ? tenant->now.number : 0;
 
@@ -219,11 +223,11 @@ static int copy_tenant(struct model_tenant *tenant, const struct rbk_stats_view 
 	tenant->is_used = (flags & RBK_STATS_TENANT_USED) && (only == 0 || only == number);
 	if (!tenant->is_used)
 		return 0;
-	/* Histograms are looked at when an interval ends. */
+	/* Histograms are read at the end of an interval. */
 	page_copy(view, RBK_STATS_SECTION_TENANTS, index, &tenant->now,
 		  before == number ? offsetof(struct rbk_stats_tenant, queue_histogram)
 				   : sizeof(tenant->now));
-	/* It was another one's a moment ago. */
+	/* The record had another owner a moment ago. */
 	tenant->is_used = tenant->now.number == number;
 	END(tenant->now.name);
 	if (before != number) {
@@ -237,7 +241,7 @@ static int copy_tenant(struct model_tenant *tenant, const struct rbk_stats_view 
 	return copy_delay(tenant, view, index);
 }
 
-/* Of all that have sessions, beside the only one that is shown. */
+/* Return the sum of the weights of all tenants with sessions except @only. */
 static double weight_of_others(const struct rbk_stats_view *view, uint32_t only)
 {
 	struct rbk_stats_tenant other;
@@ -253,7 +257,7 @@ static double weight_of_others(const struct rbk_stats_view *view, uint32_t only)
 	return sum;
 }
 
-/* What rows show a part of. */
+/* Compute the totals that rows show fractions of. */
 static void sum_tenants(struct model *model)
 {
 	model->weight_of_all = model->weight_of_others;
@@ -336,14 +340,14 @@ static int copy_sessions(struct model *model, const struct rbk_stats_view *view)
 	return 0;
 }
 
-/* What of the tenants' memory is granted to programs that drive a device themselves. */
+/* Add up each tenant's memory that is granted to leases. */
 static void sum_leases(struct model *model)
 {
 	for (uint32_t i = 0; i < model->n_tenants; i++)
 		memset(model->tenants[i].leased_bytes, 0, sizeof(model->tenants[i].leased_bytes));
 	for (uint32_t i = 0; i < model->n_leases; i++) {
 		const struct model_lease *lease = &model->leases[i];
-		/* Ours, and not constant. */
+		/* The model owns the tenant; it is not const. */
 		struct model_tenant *tenant = (struct model_tenant *)lease->tenant;
 
 		if (lease->now.number && tenant && lease->now.device < RBK_MAX_DEVICES)
@@ -374,7 +378,7 @@ static int copy_leases(struct model *model, const struct rbk_stats_view *view)
 	return 0;
 }
 
-/* Every thread of a worker counts: they share the tasks. */
+/* Merge the waits of all threads of the workers, which share the tasks. */
 static void copy_workers(struct model *model, const struct rbk_stats_view *root)
 {
 	uint64_t all_ns = 0;
@@ -449,7 +453,10 @@ static void copy_plan(struct model_plan *plan, const struct tenant_page *page, u
 	}
 }
 
-/* Slots are used from the first on: behind the first that is free there are no plans. */
+/*
+ * Return the number of slots in use. Slots are used in order, so the first free slot ends the
+ * plans.
+ */
 static uint32_t count_slots(const struct tenant_page *page)
 {
 	uint32_t n = 0;
@@ -465,8 +472,8 @@ static uint32_t count_slots(const struct tenant_page *page)
 }
 
 /*
- * What was known of a plan; zeroed if nothing was. Plans keep their order, so that it is where the
- * last one was found, or behind.
+ * Return the known data of a plan, or zeros. Plans keep their order, so the search starts after the
+ * last one found.
  */
 static struct model_plan known_plan(const struct model_plan *plans, uint32_t n, uint32_t *next,
 				    uint32_t tenant, uint32_t slot)
@@ -491,7 +498,7 @@ static int copy_plans(struct model *model, const struct pages *pages, uint32_t o
 		return -ENOMEM;
 	for (unsigned int i = 0; i < pages->n_tenants; i++) {
 		const struct tenant_page *page = &pages->tenants[i];
-		/* There may be more by now. */
+		/* Tenants may have added plans since the first count. */
 		uint32_t n_slots = only == 0 || page->number == only ? count_slots(page) : 0;
 
 		for (uint32_t slot = 0; slot < n_slots && n < n_room; slot++) {
@@ -520,7 +527,7 @@ static uint64_t log_member(const struct tenant_page *page, size_t offset)
 	return record ? __atomic_load_n((const uint64_t *)(record + offset), __ATOMIC_ACQUIRE) : 0;
 }
 
-/* The last ones of each log, so that the newest of all are among them. */
+/* Copy the latest records of each log, so that they include the newest of all. */
 static void copy_decisions(struct model *model, const struct pages *pages, uint32_t only)
 {
 	uint32_t each = pages->n_tenants ? MODEL_MAX_DECISIONS / pages->n_tenants : 0, n = 0;
@@ -545,7 +552,7 @@ static void copy_decisions(struct model *model, const struct pages *pages, uint3
 			decision->tenant = page->number;
 			memcpy(decision->tenant_name, page->name, sizeof(decision->tenant_name));
 			decision->plan_name[0] = '\0';
-			/* The slot may have another plan by now. */
+			/* The slot may have been reused for another plan. */
 			page_copy(&page->view, RBK_STATS_SECTION_PLANS, decision->now.plan, &plan,
 				  sizeof(plan));
 			END(plan.name);
@@ -581,7 +588,7 @@ static void tenant_rates(struct model_tenant *tenant, uint64_t ns)
 	tenant->then = counts;
 }
 
-/* Also adds to all tenants' latencies. */
+/* Compute the latencies of a tenant, and add its histogram to that of all tenants. */
 static void tenant_latencies(struct model *model, struct model_tenant *tenant,
 			     const struct rbk_stats_view *view)
 {
@@ -590,7 +597,7 @@ static void tenant_latencies(struct model *model, struct model_tenant *tenant,
 	struct rbk_stats_tenant now;
 
 	page_copy(view, RBK_STATS_SECTION_TENANTS, index, &now, sizeof(now));
-	/* It has become another one's: nothing is known of that one. */
+	/* The record has a new owner, without known latencies. */
 	if (now.number != tenant->now.number)
 		return;
 	interval_histogram(now.queue_histogram, tenant->now.queue_histogram, between);
@@ -632,7 +639,7 @@ static void total_rates(struct model *model, const struct rbk_stats_view *view, 
 	model->latency_p99_ns = histogram_quantile(model->latency_now, 0.99);
 }
 
-/* Ours, and not constant. */
+/* The model owns the tenant; it is not const. */
 static struct model_tenant *tenant_of(const struct model_session *session)
 {
 	return (struct model_tenant *)session->tenant;
@@ -677,7 +684,7 @@ static void set_rates(struct model *model, const struct rbk_stats_view *view, ui
 	model->has_rates = true;
 }
 
-/* Counts that are compared with later ones begin here. */
+/* Restart all counts that later ones are compared with. */
 static void rebase(struct model *model)
 {
 	for (uint32_t i = 0; i < model->n_tenants; i++)
@@ -720,7 +727,7 @@ static void clear_history(struct model *model)
 	model->newest_second = 0;
 }
 
-/* Of several in a second the highest one is kept, so that no peak is lost. */
+/* Keep the maximum of several values within a second, so that no peak is lost. */
 static void keep_high(struct series *series, uint64_t second, double value)
 {
 	double *kept = &series->values[second % MODEL_SECONDS];
@@ -742,7 +749,7 @@ static void sample(struct model *model)
 {
 	uint64_t second = model->updated_at_ns / 1000000000u + 1, n_evictions = 0;
 
-	/* Time went back, or farther than a history goes: a new one begins. */
+	/* The clock went back, or jumped beyond a history's length: start new histories. */
 	if (second < model->newest_second || second - model->newest_second > MODEL_SECONDS)
 		clear_history(model);
 	if (model->newest_second == 0)
@@ -791,7 +798,7 @@ double model_evictions(const struct model *model)
 
 /* --- All of it --- */
 
-/* Return: is there something to be read? */
+/* Return: true if there is something to read. */
 static bool read_header(struct model *model, const struct pages *pages)
 {
 	const struct rbk_stats_view *view =

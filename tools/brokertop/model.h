@@ -1,11 +1,12 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * What the pages said last, and what follows from it
+ * Model: the latest figures of the pages, and values derived from them
  *
- * Plain copies of records, in the order of the page, with rates over the last interval (two updates
- * of the broker that lie a second apart, or as far as it has come at first) and histories of the
- * last five minutes. Strings end, and numbers may be anything. Nothing here knows a terminal.
+ * The model contains copies of records, in the order of the page. It adds rates over the last
+ * interval, and histories of the last five minutes. An interval lies between two broker updates a
+ * second apart, or shorter at first. Strings are terminated; numbers may have any value. The model
+ * does not depend on a terminal.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -13,11 +14,11 @@
 #include "monitor/pages.h"
 
 enum {
-	MODEL_SECONDS = 300, /* of a history */
+	MODEL_SECONDS = 300, /* length of a history */
 	MODEL_MAX_DECISIONS = 1024,
 };
 
-/* A value a second; NaN: nobody looked. Oldest first: model_series(). */
+/* One value per second; NaN: not observed. A ring; model_series() returns it oldest first. */
 struct series {
 	double values[MODEL_SECONDS];
 };
@@ -26,11 +27,11 @@ struct model_device {
 	struct rbk_stats_device now;
 	uint64_t then_tasks;
 	double tasks_per_s;
-	double reserved_bytes;      /* that tenants were promised and do not use */
+	double reserved_bytes;      /* bytes reserved for tenants but not used */
 	struct series load, memory; /* 0 to 1 */
 };
 
-/* A tenant's counts when the interval began. */
+/* A tenant's counts at the beginning of the interval. */
 struct model_counts {
 	uint64_t n_tasks, n_gpu_tasks, n_partitioned, n_errors, n_evictions;
 	uint64_t copied_bytes, transferred_bytes;
@@ -38,19 +39,20 @@ struct model_counts {
 };
 
 struct model_tenant {
-	struct rbk_stats_tenant now; /* but histograms, of when the interval began */
+	/* current record; its histograms are those of the interval's beginning */
+	struct rbk_stats_tenant now;
 	struct model_counts then;
-	struct rbk_stats_delay *delay; /* NULL: it is not watched, and was not */
-	double gpu_ns_per_s;           /* of its sessions, together */
+	struct rbk_stats_delay *delay; /* NULL: the tenant was never watched */
+	double gpu_ns_per_s;           /* GPU nanoseconds per second of all its sessions */
 	bool is_used;
 	bool has_delay;
-	uint64_t leased_bytes[RBK_MAX_DEVICES]; /* of its memory, granted to programs */
+	uint64_t leased_bytes[RBK_MAX_DEVICES]; /* memory granted to leases, by device */
 
-	/* Over the last interval; negative: not known. */
+	/* over the last interval; negative: not known */
 	double tasks_per_s, copied_bytes_per_s, transferred_bytes_per_s;
-	double gpu_part; /* of the tasks, on a GPU */
+	double gpu_part; /* fraction of tasks that ran on a GPU */
 	double fallbacks_per_s, errors_per_s;
-	double p50_ns, p99_ns, queue_p99_ns; /* 0: nothing completed */
+	double p50_ns, p99_ns, queue_p99_ns; /* 0: no task completed */
 	bool has_new_evictions;
 };
 
@@ -59,38 +61,38 @@ struct model_session {
 	uint64_t then_tasks, then_gpu_tasks, then_bytes, then_gpu_ns;
 	uint32_t then_number;
 	double tasks_per_s, gpu_part, copied_bytes_per_s;
-	double gpu_ns_per_s;               /* that GPUs worked on its tasks */
-	const struct model_tenant *tenant; /* NULL: of none that is shown */
+	double gpu_ns_per_s;               /* GPU nanoseconds per second for its tasks */
+	const struct model_tenant *tenant; /* NULL: the tenant is not shown */
 };
 
 struct model_lease {
-	struct rbk_stats_lease now;        /* number 0: there is none */
-	const struct model_tenant *tenant; /* NULL: of none that is shown */
+	struct rbk_stats_lease now;        /* number 0: no lease */
+	const struct model_tenant *tenant; /* NULL: the tenant is not shown */
 };
 
 struct model_plan {
-	uint32_t tenant, slot; /* the tenant's number */
+	uint32_t tenant, slot; /* tenant's number; slot in its page */
 	char tenant_name[RBK_STATS_NAME_BYTES];
 	uint64_t n_tasks, then_tasks;
 	uint64_t then_made_at_ns;
 	double tasks_per_s;
-	/* Of the CPU, and of the GPU that it was best on. */
+	/* of the CPU, and of the GPU with the best times */
 	double cpu_ns, gpu_ns, speedup, error;
-	uint32_t gpu; /* RBK_DEVICE_*; 0: none */
+	uint32_t gpu; /* that GPU, RBK_DEVICE_*; 0: none */
 	uint8_t state, tier;
 	uint64_t resident_bytes, footprint_bytes;
-	struct rbk_stats_plan now; /* without devices; so at the end */
+	struct rbk_stats_plan now; /* without devices, so the last member */
 };
 
 struct model_decision {
 	struct rbk_stats_decision now;
-	uint32_t tenant; /* its number */
+	uint32_t tenant; /* tenant's number */
 	char tenant_name[RBK_STATS_NAME_BYTES];
 	char plan_name[RBK_NAME_BYTES];
 };
 
 struct model {
-	/* Of the page that is shown first. */
+	/* header of the page that is shown first */
 	bool has_page;
 	bool is_root;
 	uint32_t pid;
@@ -109,62 +111,64 @@ struct model {
 	uint32_t n_sessions;
 	struct model_lease *leases;
 	uint32_t n_leases;
-	uint32_t n_connected;    /* of the sessions, not free */
-	uint64_t n_resident;     /* plans of theirs */
-	bool is_one;             /* of several tenants one is shown, */
-	double weight_of_others; /* beside these */
-	double weight_of_all;    /* that have sessions, these among them */
+	uint32_t n_connected; /* sessions in use */
+	uint64_t n_resident;  /* resident plans of the sessions */
+	bool is_one;          /* only one of several tenants is shown */
+	/* sum of the weights of tenants with sessions that are not shown */
+	double weight_of_others;
+	double weight_of_all; /* sum of the weights of all tenants with sessions */
 	struct model_plan *plans;
 	uint32_t n_plans;
 	struct model_decision *decisions; /* newest first */
 	uint32_t n_decisions;
 
-	/* The broker's workers together, of the last ten seconds. */
+	/* all worker threads of the broker together, over the last ten seconds */
 	double worker_p99_ns; /* 0: not known */
 	struct rbk_stats_cause worst;
-	double worst_part; /* of what they waited; 0: nobody */
+	double worst_part; /* fraction of the wait that worst caused; 0: none */
 
-	/* The interval. */
+	/* the interval */
 	bool has_rates;
 	uint64_t then_ns;
 	double reasons_per_s[RBK_STATS_MAX_REASONS];
 	double split_per_s, tasks_per_s, cpu_per_s, gpu_per_s;
 
-	/* Histories. */
-	uint64_t newest_second; /* of the broker's clock; 0: none */
+	/* histories */
+	uint64_t newest_second; /* second of the broker's clock; 0: none */
 	struct series tasks, latency, evictions;
-	uint64_t n_evictions;  /* of all tenants, when it was looked last */
-	double latency_p99_ns; /* of all tenants, over the last interval; 0: nothing completed */
+	uint64_t n_evictions;  /* of all tenants at the last update */
+	double latency_p99_ns; /* of all tenants over the last interval; 0: no task completed */
 
-	/* Private. */
+	/* private */
 	bool has_seen;
 	uint64_t seen_updates;
 	unsigned int seen_what, seen_pages;
-	uint32_t *index; /* of tenants by number */
+	uint32_t *index; /* hash table of tenants by number */
 	uint32_t index_mask;
 	uint64_t latency_now[RBK_STATS_BUCKETS];
 };
 
-/* What else is to be read from tenants' pages. */
+/* Additional data that model_update() reads from tenants' pages. */
 enum {
 	MODEL_PLANS = 1,
 	MODEL_DECISIONS = 2,
 };
 
-/* Return: 0; -ENOMEM. */
+/* Return: 0, or -ENOMEM. */
 int model_init(struct model *model);
 void model_deinit(struct model *model);
 
 /*
- * Reads the pages; but for decisions, which are logged at any time, only if the broker has updated
- * them since, or something else is asked for. @only: of the tenant of that number alone; 0: of all.
- * @what is MODEL_*. Return: 0; -ENOMEM: what there was before stays.
+ * Read the pages. Decisions are read every time, since the broker logs them at any time; everything
+ * else only if the broker has updated the pages since, or if @only, @what or the set of pages has
+ * changed. @only: number of the only tenant to read; 0: all. @what: MODEL_*.
+ * Return: 0, or -ENOMEM with the previous contents kept.
  */
 int model_update(struct model *model, const struct pages *pages, uint32_t only, unsigned int what);
 
-/* NULL: there is none. */
+/* Return: the tenant, or NULL if there is none with that number. */
 const struct model_tenant *model_tenant(const struct model *model, uint32_t number);
-/* Is this session shown? */
+/* Return true if this session is shown. */
 static inline bool model_shows(const struct model *model, const struct model_session *session)
 {
 	return session->now.number && (!model->is_one || session->tenant);
@@ -174,9 +178,9 @@ static inline bool model_shows_lease(const struct model *model, const struct mod
 {
 	return lease->now.number && (!model->is_one || lease->tenant);
 }
-/* NULL: it is gone. */
+/* Return: the lease, or NULL if it no longer exists. */
 const struct model_lease *model_lease(const struct model *model, uint32_t number);
-/* What its members use, and drivers take beside it. */
+/* Return the bytes that members use, including driver overhead. */
 static inline double model_lease_used(const struct model_lease *lease)
 {
 	return (double)lease->now.used_bytes + (double)lease->now.extra_bytes;
@@ -186,32 +190,35 @@ static inline const char *cause_name(const struct rbk_stats_cause *cause)
 {
 	return cause->flags & RBK_STATS_CAUSE_BROKER ? "brokerd" : cause->comm;
 }
-/* Behind whom a tenant's processes waited for processors most; empty: nobody that is known. */
+/* Return the main cause of the processor waits of a tenant's processes; "" if none is known. */
 const char *model_causer(const struct model_tenant *tenant);
 
-/* The plan of the tenant of that number in that place; NULL: it is gone. */
+/* Return the plan in a slot of a tenant, or NULL if it no longer exists. */
 const struct model_plan *model_plan(const struct model *model, uint32_t tenant, uint32_t slot);
 
-/* A history, oldest first. */
+/* Copy a history, oldest value first. */
 void model_series(const struct model *model, const struct series *series,
 		  double ret[MODEL_SECONDS]);
-/* How many evictions there were in the last minute. */
+/* Return the number of evictions in the last minute. */
 double model_evictions(const struct model *model);
 
-/* Does @device have memory of its own? */
+/* Return true if @device has memory of its own. */
 static inline bool model_is_gpu(uint32_t device)
 {
 	return device != RBK_DEVICE_CPU;
 }
-/* A tenant's memory on all GPUs. */
+/* Return a tenant's memory, or its limit, summed over all GPUs, in bytes. */
 uint64_t model_gpu_memory(const struct model *model, const struct rbk_stats_tenant *tenant);
 uint64_t model_gpu_limit(const struct model *model, const struct rbk_stats_tenant *tenant);
-/* Its part of the device time of all, on all GPUs, and what its weight entitles it to; 0 to 1. */
+/*
+ * Return a tenant's share of device time, averaged over all GPUs, or the share that its weight
+ * entitles it to; from 0 to 1, negative: not known.
+ */
 double model_gpu_share(const struct model *model, const struct rbk_stats_tenant *tenant);
 double model_weight_part(const struct model *model, const struct rbk_stats_tenant *tenant);
-/* A session's part of that, by what GPUs worked on its tasks and on all of its tenant's. */
+/* Return a session's part of its tenant's share, in proportion to the GPU time of its tasks. */
 double model_session_gpu_share(const struct model *model, const struct model_session *session);
-/* What a device's driver, or else the broker, says of its load; 0 to 1. */
+/* Return a device's load as reported by its driver, or else by the broker; from 0 to 1. */
 double model_load(const struct rbk_stats_device *device);
-/* Is what tenants were promised of a device's memory, and do not use, there? */
+/* Return true if the device has enough memory for the unused reserves of all tenants. */
 bool model_keeps_reserves(const struct model *model, uint32_t device);

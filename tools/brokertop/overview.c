@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The overview: devices, processors, why tasks run where they do, and the last minutes
+ * Overview: devices, processors, reasons for placement, and the last minutes
  *
- * Where there is little room the parts that matter least go first: graphs, then sensors at the ends
- * of lines, then devices beyond those that fit, of which it is said how many they are.
+ * If space is short the least important parts are omitted first: graphs, then sensors at the ends
+ * of lines, then devices, with a line that tells the number of omitted devices.
  */
 #include <math.h>
 #include <stdarg.h>
@@ -24,7 +24,7 @@ enum {
 	MAX_USERS = 16,
 	MAX_SEGMENTS = 2 * MAX_USERS + 4,
 	NAME_BYTES = RBK_STATS_NAME_BYTES + 16,
-	BAR_TEXT = 20, /* columns behind a bar */
+	BAR_TEXT = 20, /* columns after a bar */
 	GRAPH_ROWS = 4,
 	TOTAL_BYTES = 64,
 };
@@ -70,7 +70,10 @@ static int compare_users(const void *a, const void *b)
 	return (left->bytes < right->bytes) - (left->bytes > right->bytes);
 }
 
-/* The largest users of a device's memory, at most @max. Return: how many. */
+/*
+ * Find the largest users of a device's memory, at most @max.
+ * Return: their number.
+ */
 static unsigned int largest(const struct model *model, uint32_t device, struct user *users,
 			    unsigned int max, double *ret_others)
 {
@@ -86,7 +89,7 @@ static unsigned int largest(const struct model *model, uint32_t device, struct u
 		if (n < max) {
 			users[n++] = user;
 		} else {
-			/* The last one is the smallest. */
+			/* The last user is the smallest. */
 			qsort(users, n, sizeof(*users), compare_users);
 			if (user.bytes > users[n - 1].bytes) {
 				*ret_others += users[n - 1].bytes;
@@ -100,7 +103,7 @@ static unsigned int largest(const struct model *model, uint32_t device, struct u
 	return n;
 }
 
-/* "6.9 / 8.0 GiB" needs its unit once. */
+/* Write "6.9 / 8.0 GiB", with the unit once if both values share it. */
 static void used_of(char text[TOTAL_BYTES], double used, double total)
 {
 	struct figure_text of = figure_bytes(total), is = figure_bytes(used);
@@ -118,8 +121,9 @@ static double known(uint64_t bytes)
 }
 
 /*
- * Of what a tenant has of a device: its plans, and behind them what it was granted for leases.
- * @names: room for two. Return: how many segments.
+ * Make segments of a tenant's memory on a device: plans, then memory granted to leases. @names:
+ * room for two.
+ * Return: the number of segments.
  */
 static unsigned int split(const struct model_tenant *tenant, uint32_t device, uint16_t fill,
 			  struct segment *segments, char (*names)[NAME_BYTES])
@@ -149,9 +153,9 @@ static void draw_ends(struct canvas *canvas, int x, int y, int width)
 }
 
 /*
- * Who has a device's memory: tenants, the largest first, with what is leased of it; what was
- * promised and is not used; others than the broker; what could be had; and, after a gap, what is
- * kept free.
+ * Draw a device's memory: tenants, largest first, with their leased parts; unused reserves; memory
+ * used outside the broker; available memory, labelled "headroom"; and, after that gap, memory that
+ * is kept free.
  */
 static void draw_vram(const struct model *model, struct canvas *canvas, int y, uint32_t device)
 {
@@ -171,7 +175,10 @@ static void draw_vram(const struct model *model, struct canvas *canvas, int y, u
 		n += split(users[i].tenant, device, fills[i % 3], &segments[n], &names[n]);
 		charged += users[i].bytes;
 	}
-	/* Also those that are not shown. */
+	/*
+	 * Include tenants that the model does not have, for example because only one tenant is
+	 * shown.
+	 */
 	others = fmax(others, known(about->memory_charged) - charged);
 	if (others > 0)
 		segments[n++] = (struct segment){others, DARK, STYLE_PLAIN, "others"};
@@ -180,7 +187,7 @@ static void draw_vram(const struct model *model, struct canvas *canvas, int y, u
 	if (outside > 0)
 		segments[n++] = (struct segment){outside, LIGHT, STYLE_OUTSIDE, "outside"};
 	charged += fmax(others, 0);
-	/* What no tenant may have is kept free: behind the headroom. */
+	/* Memory above the budget is kept free; its segment follows the one labelled "headroom". */
 	budget = about->memory_budget == RBK_STATS_ABSENT ? total : (double)about->memory_budget;
 	used = fmax(charged + outside, known(about->memory_used));
 	if (budget > charged + reserved)
@@ -223,7 +230,7 @@ static void draw_gtt(const struct model *model, struct canvas *canvas, int y, ui
 			   figure_count((double)about->n_driver_evictions).text);
 }
 
-/* A tenant's own page: its use of what it may have. */
+/* Draw a tenant's use and limit, from its own page. */
 static void draw_own_vram(const struct model *model, struct canvas *canvas, int y, uint32_t device)
 {
 	const struct rbk_stats_tenant *tenant = &model->tenants[0].now;
@@ -282,7 +289,7 @@ static void draw_device(const struct model *model, struct canvas *canvas, int y,
 		add_format(canvas, &part, y, STYLE_DIM, "  paths %s", text_name(about->paths));
 }
 
-/* Return: the line after all of them. */
+/* Return: the line after all devices. */
 static int draw_devices(const struct model *model, struct canvas *canvas, int y, int end)
 {
 	for (uint32_t i = RBK_DEVICE_GPU; i < model->n_devices; i++) {
@@ -309,7 +316,7 @@ static int draw_devices(const struct model *model, struct canvas *canvas, int y,
 
 /* --- Processors --- */
 
-/* The end of a path tells more than its beginning. */
+/* Return the end of a path, which identifies it better than its beginning. */
 static const char *end_of(const char *path, size_t max)
 {
 	size_t n = strlen(path);
@@ -317,7 +324,7 @@ static const char *end_of(const char *path, size_t max)
 	return n > max ? path + n - max : path;
 }
 
-/* Who ran instead: in full, or as briefly as it can be said. */
+/* Draw the main cause of the waits: in full, or shorter if space is short. */
 static void draw_worst(const struct model *model, struct canvas *canvas, struct part *part, int y)
 {
 	const struct rbk_stats_cause *worst = &model->worst;
@@ -327,7 +334,7 @@ static void draw_worst(const struct model *model, struct canvas *canvas, struct 
 	const char *comm = is_own ? "brokerd itself" : text_name(worst->comm);
 	const int x = part->x;
 
-	/* The root of all cgroups says nothing. */
+	/* The root cgroup identifies nothing. */
 	if (!is_own && worst->cgroup[0] && strcmp(worst->cgroup, "/") != 0)
 		add_format(canvas, part, y, style, "  by %s (%s) %s",
 			   text_name(end_of(worst->cgroup, 40)), comm,
@@ -338,8 +345,8 @@ static void draw_worst(const struct model *model, struct canvas *canvas, struct 
 }
 
 /*
- * Draw the host memory of all tenants together as a part of its limit; in front where the memory
- * nearly reaches the limit.
+ * Draw the host memory of all tenants together as a part of its limit. @is_short selects the place:
+ * before other parts if the memory nearly reaches the limit.
  */
 static void draw_host(const struct model *model, struct canvas *canvas, struct part *part, int y,
 		      bool is_short)
@@ -446,7 +453,7 @@ static double highest(const double values[MODEL_SECONDS])
 
 struct graph {
 	const struct series *series;
-	double top; /* 0: as high as it goes */
+	double top; /* 0: the maximum of the values */
 	char text[96];
 };
 
@@ -471,7 +478,10 @@ static double highest_of(const struct model *model, const struct series *series)
 	return highest(values);
 }
 
-/* Return: how many there are, @max at most but 2 in any case. */
+/*
+ * Choose the graphs: at most @max, but at least 2.
+ * Return: their number.
+ */
 static unsigned int choose_graphs(const struct model *model, struct graph graphs[4],
 				  unsigned int max)
 {
@@ -479,7 +489,7 @@ static unsigned int choose_graphs(const struct model *model, struct graph graphs
 	const struct model_device *about = &model->devices[device];
 	unsigned int n = 0;
 
-	/* A tenant is not told what devices do. */
+	/* Tenants may not see the load of devices. */
 	if (model->is_root) {
 		graphs[n] = (struct graph){.series = &about->load, .top = 1};
 		snprintf(graphs[n++].text, sizeof(graphs[0].text), "%s load %s",
@@ -522,7 +532,7 @@ static void draw_graphs(const struct model *model, struct canvas *canvas, int y)
 
 int overview_draw(const struct model *model, struct canvas *canvas, int y, int height)
 {
-	/* The table keeps a third. */
+	/* The table keeps a third of the height, at least 5 lines. */
 	const int end = y + height - (height / 3 > 5 ? height / 3 : 5);
 
 	y = draw_devices(model, canvas, y, end - 2);
@@ -533,7 +543,7 @@ int overview_draw(const struct model *model, struct canvas *canvas, int y, int h
 		draw_graphs(model, canvas, y);
 		y += GRAPH_ROWS + 1;
 	}
-	/* A gap, where there is room for one. */
+	/* Leave an empty line if there is room. */
 	return y < end ? y + 1 : y;
 }
 

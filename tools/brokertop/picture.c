@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Title, view, keys
+ * Picture: title, view and keys
  *
- * The first line says whose broker this is, the second one whatever has to be known before any
- * figure is believed, the last one what can be done.
+ * The first line identifies the broker. The second line shows warnings that affect all figures. The
+ * last line lists the keys.
  */
 #include "picture.h"
 
@@ -68,7 +68,7 @@ int picture_update(struct picture *picture, const struct model *model)
 static void add_part(struct canvas *canvas, int *x, int end, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
 
-/* Only whole. */
+/* Add a part to the title if it fits as a whole. */
 static void add_part(struct canvas *canvas, int *x, int end, const char *format, ...)
 {
 	char text[256];
@@ -113,7 +113,7 @@ static void draw_title(const struct model *model, const struct origin *origin,
 		add_part(canvas, &x, end, "standing still");
 	if (!model->has_page)
 		return;
-	/* The other views say it themselves. */
+	/* The other views show their filter themselves. */
 	if (table->filter[0] && picture->view == VIEW_OVERVIEW && picture->sheet == SHEET_NONE)
 		add_part(canvas, &x, end, "filter \"%s\": %u of %u", text_name(table->filter),
 			 table->n_rows, table->n_all);
@@ -151,7 +151,7 @@ static void draw_title(const struct model *model, const struct origin *origin,
 /* --- The keys --- */
 
 static const struct {
-	int key; /* of F */
+	int key; /* number of the F key */
 	const char *name;
 	bool is_change;
 } keys[] = {
@@ -161,7 +161,7 @@ static const struct {
 };
 enum { N_KEYS = sizeof(keys) / sizeof(keys[0]) };
 
-/* Return: 0: it is not shown. */
+/* Return: the width of a key's label; 0: not shown. */
 static int key_columns(const struct picture *picture, unsigned int i)
 {
 	char text[32];
@@ -171,7 +171,7 @@ static int key_columns(const struct picture *picture, unsigned int i)
 	return snprintf(text, sizeof(text), " F%d%s", keys[i].key, keys[i].name);
 }
 
-/* Which keys there is room for: the first ones, and how to get out. */
+/* Return true if there is room for the key. The last key, which quits, is always shown. */
 static bool shows_key(const struct picture *picture, unsigned int i, int at, int width)
 {
 	return i == N_KEYS - 1 ||
@@ -271,8 +271,8 @@ static void draw_foot(struct picture *picture, const struct origin *origin, stru
 /* --- Views --- */
 
 /*
- * Which view this is, what is left out, and how many rows there are: all of which is worth more
- * than the names of other views, where there is no room for them.
+ * Draw the view's name, what the filter hides, and the number of rows. These take precedence over
+ * the names of other views if space is short.
  */
 static void draw_about(struct picture *picture, struct canvas *canvas, int y)
 {

@@ -1,9 +1,10 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * The picture: what is seen of a model, and what the user has made of it
+ * Picture: the visible part of a model, and the user's view settings
  *
- * The same for a terminal and for lines on standard output. Knows neither the broker nor curses.
+ * Terminals and lines on standard output use the same picture. The picture depends on neither the
+ * broker nor curses.
  */
 #include "canvas.h"
 #include "model.h"
@@ -19,52 +20,52 @@ enum view {
 	VIEW_COUNT,
 };
 
-/* What covers the view. */
+/* Overlays that cover the view. */
 enum sheet {
 	SHEET_NONE,
 	SHEET_HELP,
-	SHEET_TENANT, /* one in full */
+	SHEET_TENANT, /* details of a tenant */
 	SHEET_PLAN,
 	SHEET_LEASE,
 };
 
-/* What stands instead of the keys. */
+/* Prompts that replace the line of keys. */
 enum prompt {
 	PROMPT_NONE,
 	PROMPT_SEARCH,
 	PROMPT_FILTER,
-	PROMPT_BUDGET,  /* a limit is typed */
+	PROMPT_BUDGET,  /* a limit is entered */
 	PROMPT_CONFIRM, /* yes or no */
-	PROMPT_SORT,    /* columns are listed */
+	PROMPT_SORT,    /* choice from a list of columns */
 	PROMPT_COLUMNS,
 };
 
-/* Where the figures come from, and how old they are. */
+/* Source and age of the figures. */
 struct origin {
-	const char *host; /* NULL: not to be told */
-	/* A sentence that has to be seen; empty: all is well. */
+	const char *host; /* NULL: not shown */
+	/* sentence that the user must see; "": none */
 	char warning[600];
 	bool is_recorded;
-	char player[48]; /* where in a recording; empty: nobody plays */
-	uint64_t now_ns; /* realtime, for the clock */
-	bool may_change; /* budgets, evictions, drains */
+	char player[48]; /* position in a recording; "": not playing */
+	uint64_t now_ns; /* CLOCK_REALTIME, for the displayed time */
+	bool may_change; /* the user may change budgets, evict and drain */
 };
 
 struct picture {
 	enum view view;
 	enum sheet sheet;
-	uint32_t sheet_tenant, sheet_slot; /* of SHEET_TENANT, SHEET_PLAN */
-	uint32_t sheet_lease;              /* of SHEET_LEASE */
-	int sheet_first;                   /* line that is seen first */
-	int sheet_lines, sheet_height;     /* as it was drawn last */
+	uint32_t sheet_tenant, sheet_slot; /* for SHEET_TENANT and SHEET_PLAN */
+	uint32_t sheet_lease;              /* for SHEET_LEASE */
+	int sheet_first;                   /* first visible line */
+	int sheet_lines, sheet_height;     /* size when last drawn, in lines */
 	struct table tables[TABLE_COUNT];
 	bool is_paused;
-	bool is_played; /* a recording: nothing can be changed */
+	bool is_played; /* a recording is shown: no changes */
 
 	enum prompt prompt;
 	char input[64];
-	char question[600]; /* of PROMPT_CONFIRM, PROMPT_BUDGET */
-	int menu_at;        /* of PROMPT_SORT, PROMPT_COLUMNS */
+	char question[600]; /* for PROMPT_CONFIRM and PROMPT_BUDGET */
+	int menu_at;        /* for PROMPT_SORT and PROMPT_COLUMNS: the selected column */
 	char message[600];  /* shown until the next key */
 	enum style message_style;
 };
@@ -72,35 +73,44 @@ struct picture {
 void picture_init(struct picture *picture);
 void picture_deinit(struct picture *picture);
 
-/* The table that the view shows. */
+/* Return the table that the view shows. */
 struct table *picture_table(struct picture *picture);
-/* What the view needs of tenants' pages: MODEL_*. */
+/* Return the data that the view needs from tenants' pages: MODEL_*. */
 unsigned int picture_wants(const struct picture *picture);
 
-/* Finds out what rows there are. Return: 0; -ENOMEM. */
+/*
+ * Update the rows of the table.
+ * Return: 0, or -ENOMEM.
+ */
 int picture_update(struct picture *picture, const struct model *model);
 
-/* Draws all of it; @has_keys: with the line of keys at the bottom. */
+/* Draw the whole picture. @has_keys: include the line of keys at the bottom. */
 void picture_draw(struct picture *picture, const struct model *model, const struct origin *origin,
 		  struct canvas *canvas, bool has_keys);
 
-/* Keys of the last line: what a click at column @x of @width means, a number of an F key; 0. */
+/* Return the number of the F key at column @x of the last line; 0: none. */
 int picture_key_at(const struct picture *picture, int x, int width);
 
-/* overview.c: the part above the table. Return: the line after it. */
+/*
+ * Draw the part above the table (overview.c).
+ * Return: the line after it.
+ */
 int overview_draw(const struct model *model, struct canvas *canvas, int y, int height);
-/* What others use, in the columns of the tenants' table. */
+/* Draw the use of programs outside the broker, in the columns of the tenants' table. */
 void overview_draw_outside(const struct model *model, const struct table *table,
 			   struct canvas *canvas, int y);
 
-/* A sheet being drawn: lines that may be above or below what is seen. */
+/* A sheet being drawn; lines above or below the visible part are not drawn. */
 struct sheet_lines {
 	struct canvas *canvas;
-	int top, end; /* rows of the canvas */
-	int line;     /* of the sheet, that comes next */
-	int first;    /* that is drawn at @top */
+	int top, end; /* first row of the canvas, and the row after the last */
+	int line;     /* next line of the sheet */
+	int first;    /* line of the sheet that is drawn at @top */
 };
-/* The row that the sheet's next line is drawn at; outside the canvas if it is not seen. */
+/*
+ * Advance to the sheet's next line.
+ * Return: its row of the canvas; -1: not visible.
+ */
 static inline int sheet_next_line(struct sheet_lines *lines)
 {
 	int y = lines->top + lines->line++ - lines->first;
@@ -108,7 +118,7 @@ static inline int sheet_next_line(struct sheet_lines *lines)
 	return y >= lines->top && y < lines->end ? y : -1;
 }
 
-/* detail.c: one tenant, one plan, one lease; help.c. */
+/* detail.c draws one tenant, plan or lease; help.c the help. */
 void detail_draw_tenant(const struct model *model, uint32_t number, struct sheet_lines *lines);
 void detail_draw_plan(const struct model *model, uint32_t tenant, uint32_t slot,
 		      struct sheet_lines *lines);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Rows: filtered, sorted, selected, and drawn
+ * Tables: filtering, sorting, selecting and drawing rows
  *
- * The selection is of a thing, not of a place: it stays on a tenant whose row moves. As long as
- * nobody has moved it the top is shown, where what hurts is.
+ * The selection follows an object: it stays on a tenant whose row moves. Until the user moves it,
+ * the top is shown, where the most urgent rows are.
  */
 #include "table.h"
 
@@ -100,7 +100,7 @@ static void fill_cell(const struct table *table, unsigned int column, const stru
 		ret->style = STYLE_WARN;
 }
 
-/* Return: NaN: not known. */
+/* Return: the sort key; NaN: not known. */
 static double key_of(const struct table *table, unsigned int column, const struct model *model,
 		     const struct row *row)
 {
@@ -127,7 +127,7 @@ static int add_row(struct table *table, const struct row *row)
 	return 0;
 }
 
-/* Whether it has @text, whatever the case. */
+/* Return true if @name contains @text, ignoring case. */
 static bool has_text(const char *name, const char *text)
 {
 	return strcasestr(name, text) != NULL;
@@ -268,7 +268,7 @@ static int compare_rows(const void *a, const void *b, void *context)
 		r = (left->key > right->key) - (left->key < right->key);
 	if (order->is_descending)
 		r = -r;
-	/* Rows do not change places for nothing. */
+	/* Rows with equal keys keep a fixed order. */
 	return r ? r : (left->id > right->id) - (left->id < right->id);
 }
 
@@ -285,7 +285,7 @@ static void sort_rows(struct table *table)
 	qsort_r(table->rows, table->n_rows, sizeof(*table->rows), compare_rows, &order);
 }
 
-/* Puts each tenant's sessions below it; rows are tenants, sorted. */
+/* Insert each tenant's sessions below it; the rows are sorted tenants. */
 static int add_children(struct table *table, const struct model *model)
 {
 	const unsigned int n_tenants = table->n_rows;
@@ -293,7 +293,10 @@ static int add_children(struct table *table, const struct model *model)
 	unsigned int *places;
 	int r = 0;
 
-	/* Tenants stand at even places, their sessions behind; 0: the filter left it out. */
+	/*
+	 * Place of each tenant's row, from 1; 0: filtered out. Tenants have even keys, and their
+	 * sessions the odd keys after them.
+	 */
 	places = calloc(model->n_tenants + 1, sizeof(*places));
 	if (!places)
 		return -ENOMEM;
@@ -327,7 +330,7 @@ static int add_children(struct table *table, const struct model *model)
 	return 0;
 }
 
-/* Where the selected thing is now. */
+/* Find the row of the selected object. */
 static void find_selected(struct table *table)
 {
 	if (!table->is_selecting)
@@ -397,7 +400,7 @@ bool table_search(struct table *table, const char *text, bool from_next)
 	return false;
 }
 
-/* Has any tenant memory of a GPU, which is what is short? */
+/* Return true if any tenant uses GPU memory, the scarce resource. */
 static bool has_gpu_memory(const struct model *model)
 {
 	for (uint32_t i = 0; i < model->n_tenants; i++)
@@ -439,7 +442,7 @@ static bool may_show(const struct table *table, const struct model *model, unsig
 
 enum { LEAST_FLEX = 8 };
 
-/* Chooses columns for @width: @widths of those that are left out are 0. */
+/* Choose the columns for @width; omitted columns get a width of 0. */
 static void choose_columns(const struct table *table, const struct model *model, int width,
 			   int widths[TABLE_MAX_COLUMNS])
 {
@@ -465,20 +468,20 @@ static void choose_columns(const struct table *table, const struct model *model,
 		widths[worst] = 0;
 		flex = worst == flex ? -1 : flex;
 	}
-	/* A name that is cut says so; a number would be another one. */
+	/* A truncated name is marked as such; a truncated number would be wrong. */
 	if (flex >= 0 && need > width)
 		widths[flex] -= need - width < widths[flex] - LEAST_FLEX
 					? need - width
 					: widths[flex] - LEAST_FLEX;
 	if (flex >= 0 && need < width) {
 		widths[flex] += width - need;
-		/* So that figures stay near their names. */
+		/* Limit the width, so that figures stay near their names. */
 		if (widths[flex] > table->columns[flex].width + 28)
 			widths[flex] = table->columns[flex].width + 28;
 	}
 }
 
-/* Cut, with a sign that it was. */
+/* Draw a cell; mark truncated text with an ellipsis. */
 static void draw_cell(struct canvas *canvas, int x, int y, int width, bool is_left,
 		      enum style style, const char *text)
 {
@@ -486,7 +489,7 @@ static void draw_cell(struct canvas *canvas, int x, int y, int width, bool is_le
 	int columns = canvas_columns(text);
 
 	if (columns > width) {
-		/* Only names are too long, and they are ASCII. */
+		/* Only names are too long, and names are ASCII. */
 		memcpy(cut, text, (size_t)width - 1);
 		strcpy(cut + width - 1, "…");
 		text = cut;
@@ -549,7 +552,7 @@ void table_draw(struct table *table, const struct model *model, struct canvas *c
 		return;
 	choose_columns(table, model, canvas->width, widths);
 	draw_head(table, canvas, y, widths);
-	/* The selection is seen, and as many rows as fit. */
+	/* Scroll so that the selection is visible and as many rows as fit are shown. */
 	if (table->selected < table->first)
 		table->first = table->selected;
 	if (table->selected >= table->first + table->body_height)

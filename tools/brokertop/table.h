@@ -3,9 +3,8 @@
 /*
  * Tables: rows of the model in columns
  *
- * Which rows there are, and in which order, is found out when something has changed; formatted are
- * only those that are seen. Columns that do not fit are left out, those with the largest priority
- * first.
+ * The set and order of rows is determined when something has changed. Only visible rows are
+ * formatted. Columns that do not fit are omitted, largest priority value first.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -23,7 +22,10 @@ enum table_kind {
 	TABLE_COUNT,
 };
 
-/* What a row shows; of the pointers one is set, a session's or a lease's tenant beside it. */
+/*
+ * The object that a row shows: one of the pointers is set, and for a session or lease also its
+ * tenant.
+ */
 struct row {
 	const struct model_tenant *tenant;
 	const struct model_session *session;
@@ -31,38 +33,38 @@ struct row {
 	const struct model_decision *decision;
 	const struct model_lease *lease;
 	bool is_child, is_last_child;
-	uint64_t id; /* the same as long as it is the same thing */
+	uint64_t id; /* identifies the object across updates */
 	double key;
 	const char *text_key;
 };
 
 struct cell_text {
-	char text[256]; /* UTF-8; names have gone through text_name() */
+	char text[256]; /* UTF-8; names have passed text_name() */
 	enum style style;
 };
 
 /* struct column.flags */
 enum {
 	COLUMN_LEFT = 1,
-	COLUMN_FLEX = 2,       /* gets what is left; one of a table */
-	COLUMN_GPU = 4,        /* only where there is a GPU */
-	COLUMN_DESCENDING = 8, /* sorted by it, the largest is first */
-	COLUMN_TEXT = 16,      /* sorted by @text_key */
-	COLUMN_BAD = 32,       /* a number that had better be 0 */
-	COLUMN_OWN = 64,       /* of a tenant: its sessions below it have none */
+	COLUMN_FLEX = 2,       /* takes the remaining width; one per table */
+	COLUMN_GPU = 4,        /* shown only if there is a GPU */
+	COLUMN_DESCENDING = 8, /* sorts in descending order */
+	COLUMN_TEXT = 16,      /* sorts by @text_key */
+	COLUMN_BAD = 32,       /* a number that is bad unless 0 */
+	COLUMN_OWN = 64,       /* tenants only: empty for sessions below a tenant */
 };
 
 struct column {
 	const char *name;
 	int width;
-	unsigned int priority; /* 0: always shown */
+	unsigned int priority; /* 0: always shown; larger values are omitted first */
 	unsigned int flags;
 	void (*draw)(const struct model *model, const struct row *row, struct cell_text *ret);
 	double (*key)(const struct model *model, const struct row *row);
 	const char *(*text_key)(const struct model *model, const struct row *row);
-	/* NULL; or the name of a number in JSON: then the functions are NULL. */
+	/* JSON name of a number, which makes the functions NULL; or NULL */
 	const char *figure;
-	/* NULL; or what makes a text of @key: then @draw is NULL. */
+	/* converts @key to text, which makes draw NULL; or NULL */
 	struct figure_text (*format)(double value);
 };
 
@@ -71,47 +73,55 @@ enum { TABLE_MAX_COLUMNS = 64, TABLE_FILTER_BYTES = 64, TABLE_AUTO = -1 };
 struct table {
 	enum table_kind kind;
 	struct column columns[TABLE_MAX_COLUMNS];
-	const struct figure *figures[TABLE_MAX_COLUMNS]; /* of columns; NULL: they have functions */
+	/* figures of columns; NULL: the column has functions */
+	const struct figure *figures[TABLE_MAX_COLUMNS];
 	unsigned int n_columns;
 
-	/* As the user wants it. */
-	int sort; /* a column; TABLE_AUTO: whatever hurts most */
+	/* the user's settings */
+	int sort; /* a column; TABLE_AUTO: by the most urgent problem */
 	bool is_reversed;
-	uint32_t hidden; /* columns, by bit */
-	bool is_tree;    /* TABLE_TENANTS: with their sessions */
+	uint32_t hidden; /* bit mask of columns */
+	bool is_tree;    /* TABLE_TENANTS: sessions below their tenants */
 	char filter[TABLE_FILTER_BYTES];
 	bool is_selecting;
 	uint64_t selected_id;
-	int selected, first; /* rows */
+	int selected, first; /* row numbers */
 
-	/* What there is. */
+	/* current contents */
 	struct row *rows;
 	unsigned int n_rows, n_room;
-	unsigned int n_all; /* without the filter */
-	int sorted;         /* the column; or -1 */
+	unsigned int n_all; /* rows without the filter */
+	int sorted;         /* column sorted by; -1: none */
 
-	/* As it was drawn last, for the mouse. */
+	/* positions when last drawn, for the mouse */
 	int head_y, body_height;
-	int column_x[TABLE_MAX_COLUMNS], column_end[TABLE_MAX_COLUMNS]; /* equal: left out */
+	/* equal values: column omitted */
+	int column_x[TABLE_MAX_COLUMNS], column_end[TABLE_MAX_COLUMNS];
 };
 
 void table_init(struct table *table, enum table_kind kind);
 void table_deinit(struct table *table);
 
-/* Finds out which rows there are. Return: 0; -ENOMEM. */
+/*
+ * Update the rows.
+ * Return: 0, or -ENOMEM.
+ */
 int table_update(struct table *table, const struct model *model);
 
-/* Draws heads at @y and as many rows as fit below, @height lines together. */
+/* Draw the heads at @y and as many rows as fit, in @height lines together. */
 void table_draw(struct table *table, const struct model *model, struct canvas *canvas, int y,
 		int height);
 
-/* Moves the selection, and the rows that are seen with it. */
+/* Move the selection, and scroll to it. */
 void table_move(struct table *table, int by);
-/* The row that is selected; NULL: none is. */
+/* Return the selected row, or NULL. */
 const struct row *table_selected(const struct table *table);
-/* Selects the next row whose names contain @text. Return: was there one? */
+/*
+ * Select the next row with a name that contains @text.
+ * Return: true if there is one.
+ */
 bool table_search(struct table *table, const char *text, bool from_next);
-/* The column that is sorted by; or -1. */
+/* Return the column that the table is sorted by; -1: none. */
 int table_sort_column(const struct table *table, const struct model *model);
 void table_sort_by(struct table *table, int column);
 
@@ -121,7 +131,7 @@ extern const struct column tenant_columns[], session_columns[], plan_columns[], 
 extern const unsigned int n_tenant_columns, n_session_columns, n_plan_columns, n_decision_columns,
 	n_lease_columns;
 
-/* "over waiting"; empty: nothing is to be said. As brokerctl leases has it. */
+/* Words such as "over waiting", as in brokerctl leases; "" if there is nothing to report. */
 struct lease_state {
 	char text[48];
 };
@@ -129,9 +139,9 @@ struct lease_state lease_state(const struct model_lease *lease);
 
 /* words.c */
 
-/* A style that tells a tenant from others. */
+/* Return a style that distinguishes the tenant from others. */
 enum style tenant_style(uint32_t number);
-/* "GPU1" */
+/* Return a label such as "GPU1". */
 const char *device_label(uint32_t device);
-/* "resident" */
+/* Return a name such as "resident". */
 const char *memory_state_name(uint32_t state);
