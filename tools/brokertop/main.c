@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * brokertop: tenants of a broker, as htop shows processes
+ * brokertop: shows a broker's tenants as htop shows processes
  *
- * One loop: look at the pages, draw, wait for a key or until it is time to look again. Without a
- * terminal the same picture is printed as lines. Only what somebody confirms is asked of the
- * broker; everything that is seen is read from memory.
+ * The main loop reads the pages, draws, and waits for a key or the next update. Without a terminal
+ * the same picture is printed as lines. Everything shown is read from shared memory; the broker is
+ * asked only for changes that the user confirms.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -48,9 +48,9 @@ static const uint64_t second_ns = 1000000000;
 struct options {
 	const char *socket_path, *tenant, *page_path, *record_path;
 	uint64_t delay_ns;
-	uint64_t n_updates; /* of --batch; 0: until it is ended */
+	uint64_t n_updates; /* of --batch; 0: no limit */
 	enum view view;
-	int width, height; /* 0: the terminal's */
+	int width, height; /* 0: the terminal's size */
 	bool is_once, is_batch, is_json, is_ascii, has_colours, has_delay;
 };
 
@@ -80,7 +80,10 @@ static uint64_t clock_ns(clockid_t clock)
 	return (uint64_t)now.tv_sec * second_ns + (uint64_t)now.tv_nsec;
 }
 
-/* A line to standard error. Return: @status. */
+/*
+ * Write a line to standard error, after restoring the terminal.
+ * Return: @status.
+ */
 static int fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 static int fail(int status, const char *format, ...)
@@ -92,7 +95,7 @@ static int fail(int status, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	/* Sentences of a broker, and names of files, are in it. */
+	/* The text may contain broker messages and file names. */
 	fprintf(stderr, "brokertop: %s\n", text_name(text));
 	return status;
 }
@@ -121,13 +124,16 @@ static void hear_of_change(struct top *top)
 	picture->message_style = change_r ? STYLE_BAD : STYLE_GOOD;
 }
 
-/* What is shown of tenants' pages, or printed: MODEL_*. */
+/* Return the data needed from tenants' pages: MODEL_*. */
 static unsigned int wants(const struct top *top)
 {
 	return top->options.is_json ? MODEL_PLANS | MODEL_DECISIONS : picture_wants(&top->picture);
 }
 
-/* Return: 0; -ENOMEM. */
+/*
+ * Update the model and the picture.
+ * Return: 0, or -ENOMEM.
+ */
 static int look(struct top *top)
 {
 	const uint64_t now_ns = clock_ns(CLOCK_MONOTONIC);
@@ -156,7 +162,7 @@ static int recording_failed(const struct top *top, int r)
 	return fail(EXIT_FAILED, "%s is no recording of statistics pages", path);
 }
 
-/* Return: EXIT_*, having said why. */
+/* Return: EXIT_*, after an error message if it is not EXIT_OK. */
 static int show_recorded(struct top *top)
 {
 	int r = player_show(&top->player, top->options.tenant, &top->source.pages,
@@ -165,7 +171,7 @@ static int show_recorded(struct top *top)
 	return r ? recording_failed(top, r) : EXIT_OK;
 }
 
-/* Its last moment is what is shown once, and knows all tenants that there were. */
+/* Open a recording at its last moment, which --once shows and which knows all tenants. */
 static int open_recording(struct top *top)
 {
 	int r = player_open(&top->player, top->options.page_path), status;
@@ -198,8 +204,8 @@ static int status_of(int r)
 }
 
 /*
- * The first connection. In a terminal, a broker that is not there yet is waited for, and one that
- * does not answer at once is said not to; lines wait for every answer.
+ * Connect for the first time. On a terminal, wait for a broker that does not run yet, and show that
+ * a broker does not answer. For lines, wait for every answer.
  */
 static int open_source(struct top *top, bool is_terminal)
 {
@@ -213,7 +219,7 @@ static int open_source(struct top *top, bool is_terminal)
 
 /* --- Lines --- */
 
-/* Standard input is not read: a pipe that stays open may be anything. */
+/* Sleep without reading standard input, which may be a pipe of another program. */
 static void sleep_ns(uint64_t ns)
 {
 	const struct timespec pause = {(time_t)(ns / second_ns), (long)(ns % second_ns)};
@@ -238,7 +244,7 @@ static void choose_size(struct options *options)
 		options->height = size.ws_row ? size.ws_row : DEFAULT_HEIGHT;
 }
 
-/* Return: false if nobody reads any more. */
+/* Return: false if output failed, for example because the reader has gone. */
 static bool print_picture(struct top *top, bool is_first)
 {
 	const enum canvas_colours colours = top->options.has_colours && isatty(STDOUT_FILENO)
@@ -253,17 +259,17 @@ static bool print_picture(struct top *top, bool is_first)
 		picture_draw(&top->picture, &top->model, &top->origin, &top->canvas, false);
 		canvas_print(&top->canvas, stdout, colours);
 	}
-	/* What did not fit into the buffer may have failed before. */
+	/* Errors of earlier buffer flushes count, too. */
 	return fflush(stdout) == 0 && !ferror(stdout);
 }
 
 static int write_failed(void)
 {
-	/* A reader that has seen enough is no failure. */
+	/* A reader that has closed the pipe is no error. */
 	return errno == EPIPE ? EXIT_OK : fail(EXIT_FAILED, "cannot write: %s", strerror(errno));
 }
 
-/* Rates need two of the broker's updates. */
+/* Wait up to 2 s for the two broker updates that rates need. */
 static int await_rates(struct top *top)
 {
 	const uint64_t end_ns = clock_ns(CLOCK_MONOTONIC) + 2 * second_ns;
@@ -276,7 +282,7 @@ static int await_rates(struct top *top)
 	return EXIT_OK;
 }
 
-/* The moments of a recording, one after the other; or the last one. */
+/* Print the moments of a recording in order, or only the last one. */
 static int print_recorded(struct top *top)
 {
 	struct player *player = &top->player;
@@ -336,7 +342,7 @@ static int run_record(struct top *top)
 {
 	const char *path = top->options.record_path;
 	FILE *file = fopen(path, "w");
-	/* Two, so that rates can be seen. */
+	/* Rates need two moments. */
 	uint64_t n_moments = top->options.n_updates ? top->options.n_updates : 2, n_written = 0;
 	int r = 0;
 
@@ -348,7 +354,7 @@ static int run_record(struct top *top)
 		source_update(&top->source, true, clock_ns(CLOCK_MONOTONIC));
 		if (top->source.state == SOURCE_GONE)
 			break;
-		/* Of a broker that says nothing it would be the same again. */
+		/* The pages of a silent broker have not changed. */
 		if (top->source.state != SOURCE_LIVE)
 			continue;
 		r = recording_write(file, &top->source.pages);
@@ -381,7 +387,7 @@ static void carry_out(struct top *top, const struct change *change)
 	picture->message_style = is_asked ? STYLE_PLAIN : STYLE_BAD;
 }
 
-/* Return: was that a key of the recording's? */
+/* Return: true if a key of the player was handled. */
 static bool handle_played(struct top *top, const struct input *input)
 {
 	struct picture *picture = &top->picture;
@@ -395,13 +401,13 @@ static bool handle_played(struct top *top, const struct input *input)
 	return true;
 }
 
-/* Return: EXIT_OK to go on; -1: the user is done. */
+/* Return: EXIT_OK to go on; -1 to quit; else an exit status. */
 static int handle_inputs(struct top *top, struct change *change)
 {
 	struct input input;
 
 	while (terminal_input(&input)) {
-		/* Somebody holds an arrow: only the last moment is shown. */
+		/* While an arrow key repeats, only the last moment is shown. */
 		if (!input.code || handle_played(top, &input))
 			continue;
 		switch (input_handle(&top->picture, &top->model, may_change(top), change,
@@ -414,7 +420,7 @@ static int handle_inputs(struct top *top, struct change *change)
 		case INPUT_NOTHING:
 			break;
 		}
-		/* Rows that the next key may be about. */
+		/* The next key may refer to the new rows. */
 		if (look(top))
 			return out_of_memory();
 	}
@@ -468,7 +474,7 @@ static int run_terminal(struct top *top)
 		now_ns = clock_ns(CLOCK_MONOTONIC);
 		if (now_ns < next_ns)
 			poll(fds, 2, (int)((next_ns - now_ns + 999999) / 1000000));
-		/* Its other end is gone. */
+		/* The terminal has been closed. */
 		if (fds[0].revents & (POLLHUP | POLLERR | POLLNVAL))
 			break;
 		status = handle_inputs(top, &change);
@@ -507,7 +513,7 @@ static int misuse(const char *what, const char *value)
 	return fail(EXIT_USAGE, "%s, not %s", what, text_name(value));
 }
 
-/* Seconds, with a fraction or without. */
+/* Parse seconds, with or without a fraction. */
 static bool parse_delay(const char *text, uint64_t *ret_ns)
 {
 	char *end;
@@ -552,7 +558,10 @@ static bool parse_view(const char *text, enum view *ret)
 	return false;
 }
 
-/* What getopt_long() has just taken for no option. Return: EXIT_USAGE. */
+/*
+ * Report an option that getopt_long() has rejected.
+ * Return: EXIT_USAGE.
+ */
 static int unknown_option(char **argv, const struct option *longs, unsigned int n_longs)
 {
 	const char *word = argv[optind - 1], *names[MAX_LONGS + 1] = {NULL}, *near;
@@ -572,7 +581,7 @@ static int unknown_option(char **argv, const struct option *longs, unsigned int 
 		    near ? "?" : "");
 }
 
-/* Return: -1 to go on, or what to exit with. */
+/* Return: -1 to go on, or the exit status. */
 static int parse_options(int argc, char **argv, struct options *options)
 {
 	enum { VIEW = 256, ONCE, BATCH, JSON, SIZE, ASCII, NO_COLOUR, RECORD, PAGE, SOCKET };

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Going through a recording
+ * Player: moving through a recording
  *
- * A model is what it is by the moments before: rates by the last second, histories by the last five
- * minutes. So who goes forward shows one after the other, and who goes back, or jumps, begins as
- * far before as anything is remembered. A moment in which the broker stood still is not waited for.
+ * A model depends on earlier moments: rates on the last second, histories on the last five minutes.
+ * Going forward therefore shows each moment in turn. Going back or jumping starts over, from as far
+ * before the wanted moment as histories reach. Gaps in which the broker stood still are shortened.
  */
 #include "player.h"
 
@@ -17,12 +17,15 @@
 #include "input.h"
 
 static const uint64_t second_ns = 1000000000;
-/* Between two moments, however long it took. */
+/* Longest pause between two moments, regardless of the recorded time. */
 static const uint64_t longest_step_ns = 5000000000;
 static const uint64_t shortest_step_ns = 1000000;
-/* Of plans, rates are shown and no histories. */
+/* Plans have rates but no histories. */
 static const uint64_t plans_ns = 3000000000;
-/* Clocks of two brokers tell nothing; no broker has more updates in what is remembered. */
+/*
+ * Clocks of two brokers cannot be compared, so bound the number of moments; no broker has more
+ * updates within a history.
+ */
 enum { MAX_REMEMBERED = 10 * MODEL_SECONDS };
 
 int player_open(struct player *player, const char *path)
@@ -64,7 +67,7 @@ void player_close(struct player *player)
 	*player = (struct player){.fd = -1};
 }
 
-/* From one to the next; by clocks of two brokers: anything. */
+/* Return the time to the next moment; a fixed value if the clocks of two brokers differ. */
 static uint64_t between_ns(const struct player *player, uint32_t moment)
 {
 	const uint64_t from_ns = player->moments[moment].at_ns;
@@ -75,7 +78,7 @@ static uint64_t between_ns(const struct player *player, uint32_t moment)
 	return to_ns - from_ns < longest_step_ns ? to_ns - from_ns : longest_step_ns;
 }
 
-/* How long is that before the moment that is wanted, as far as clocks tell? */
+/* Return the age of a moment relative to the wanted one, on the recorded clocks. */
 static uint64_t age_ns(const struct player *player, uint32_t moment)
 {
 	const uint64_t wanted_ns = player->moments[player->wanted].at_ns;
@@ -96,7 +99,7 @@ static int show_one(struct player *player, uint32_t moment, const char *tenant, 
 	pages_unmap(pages);
 	*pages = read;
 	*only = 0;
-	/* One that is not there yet: nobody has that number. */
+	/* The tenant does not exist yet: use a number that no tenant has. */
 	if (tenant && pages->root.page && !pages_find_number(pages, tenant, only))
 		*only = UINT32_MAX;
 	if (moment == player->wanted)
@@ -104,7 +107,10 @@ static int show_one(struct player *player, uint32_t moment, const char *tenant, 
 	return model_update(model, pages, *only, what);
 }
 
-/* Return: 0; -ENOMEM. */
+/*
+ * Clear the model.
+ * Return: 0, or -ENOMEM.
+ */
 static int begin_anew(struct model *model)
 {
 	model_deinit(model);
@@ -124,7 +130,10 @@ int player_show(struct player *player, const char *tenant, struct pages *pages, 
 	       player->wanted - from < MAX_REMEMBERED &&
 	       age_ns(player, from) <= MODEL_SECONDS * second_ns)
 		from--;
-	/* What lies between is remembered by nobody, too. */
+	/*
+	 * Start over unless the first moment to show follows the model's moment: histories would
+	 * miss what was skipped.
+	 */
 	if (!(is_next && from == player->shown + 1))
 		r = begin_anew(model);
 	for (uint32_t i = from; i <= player->wanted && r == 0; i++)
@@ -147,7 +156,7 @@ static bool is_last(const struct player *player)
 	return player->wanted + 1 == player->n_moments;
 }
 
-/* From the wanted moment on. */
+/* Pause or continue at the wanted moment. */
 static void stand_or_go(struct player *player, bool is_standing, uint64_t now_ns)
 {
 	player->is_standing = is_standing || is_last(player);
@@ -180,7 +189,7 @@ bool player_handle(struct player *player, int code, uint64_t now_ns, const char 
 	*ret_text = NULL;
 	switch (code) {
 	case ' ':
-		/* There is nothing behind the end but the beginning. */
+		/* At the end, space starts from the beginning. */
 		if (player->is_standing && is_last(player))
 			player->wanted = 0;
 		stand_or_go(player, !player->is_standing, now_ns);

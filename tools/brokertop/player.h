@@ -1,9 +1,10 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * A recording being played
+ * Player of recordings
  *
- * Moments follow one another as they did, or faster, or one at a time, in both directions.
+ * The player shows a recording's moments at their original speed, faster or slower, or one at a
+ * time, forwards and backwards.
  */
 #include "model.h"
 #include "recording.h"
@@ -12,42 +13,47 @@ struct player {
 	int fd;
 	struct recording_moment *moments;
 	uint32_t n_moments;
-	uint32_t shown;   /* the moment that the model is of */
-	uint32_t wanted;  /* and is to be */
-	bool has_shown;   /* it is of some */
-	bool is_standing; /* by the user's wish, or at its end */
-	int speed;        /* two to the power of it */
-	uint64_t step_ns; /* each takes so long; 0: as long as it took */
-	uint64_t due_ns;  /* the next one, by whoever plays */
+	uint32_t shown;   /* moment that the model shows */
+	uint32_t wanted;  /* moment to show next */
+	bool has_shown;   /* the model shows a moment */
+	bool is_standing; /* paused by the user, or at the end */
+	int speed;        /* log2 of the speed factor */
+	uint64_t step_ns; /* time per moment; 0: as recorded */
+	uint64_t due_ns;  /* time of the next moment, on the caller's clock */
 };
 
 enum { PLAYER_SLOWEST = -3, PLAYER_FASTEST = 6 };
 
 /*
- * Finds all moments of a recording, and is before the first. Return: 0; RECORDING_E_INVALID;
- * -ENOMEM; -errno.
+ * Find all moments of a recording, and stand before the first.
+ * Return: 0, RECORDING_E_INVALID, -ENOMEM or -errno.
  */
 int player_open(struct player *player, const char *path);
-/* Also of one that is all zeros. */
+/* Close the player; one that is all zeros is permitted. */
 void player_close(struct player *player);
 
 /*
- * Brings the model to the wanted moment, with rates and histories as they were then. @pages and
- * @only are replaced; @tenant: show this one only (NULL: all). Return: 0; as recording_read().
+ * Bring the model to the wanted moment, with the rates and histories of that moment. Replaces
+ * @pages and @only. @tenant: show only this tenant (NULL: all).
+ * Return: as recording_read().
  */
 int player_show(struct player *player, const char *tenant, struct pages *pages, uint32_t *only,
 		struct model *model);
 
-/* Goes on as time passes. Return: has it come to its end just now? */
+/*
+ * Advance with time.
+ * Return: true if the end was reached just now.
+ */
 bool player_run(struct player *player, uint64_t now_ns);
-/* When there will be something else to show; UINT64_MAX: nothing is going to happen. */
+/* Return the time of the next change; UINT64_MAX: none will come. */
 uint64_t player_next_ns(const struct player *player);
 
 /*
- * A key: space, the left and right arrow, g, G, + and - are the player's. *ret_text gets what it
- * has to say to that, or NULL. Return: was it one?
+ * Handle the player's keys: space, left and right arrow, g, G, + and -. *@ret_text receives a
+ * message, or NULL.
+ * Return: true if the key is one of them.
  */
 bool player_handle(struct player *player, int code, uint64_t now_ns, const char **ret_text);
 
-/* "12/60 playing" */
+/* Write the position and state, such as "12/60 playing". */
 void player_describe(const struct player *player, char *text, size_t bytes);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Writing and reading pages
+ * Recordings: writing and reading pages
  *
- * Most of a page is empty, and becomes a hole in the file. What is read is a copy, so that nothing
- * happens if somebody cuts the file short, and it is looked at as suspiciously as a broker's page.
+ * Most of a page is empty and becomes a hole in the file. Pages are copied when read, so that
+ * truncating the file does no harm, and they are validated like a broker's page.
  */
 #include "recording.h"
 
@@ -27,7 +27,7 @@ static int write_page(FILE *file, const struct rbk_stats_view *view)
 	for (uint64_t at = 0; at < view->bytes; at += BLOCK_BYTES) {
 		size_t n =
 			view->bytes - at < BLOCK_BYTES ? (size_t)(view->bytes - at) : BLOCK_BYTES;
-		/* The last block is written, so that the file is as long as it should be. */
+		/* Write the last block even if empty, so that the file has its full length. */
 		const bool is_last = at + n == view->bytes;
 
 		if (!is_last && memcmp(page + at, zeros, n) == 0) {
@@ -53,7 +53,10 @@ int recording_write(FILE *file, const struct pages *pages)
 
 /* --- Reading --- */
 
-/* Return: 0; RECORDING_E_INVALID: the file ends before; -errno. */
+/*
+ * Read exactly @bytes.
+ * Return: 0; RECORDING_E_INVALID: the file ends earlier; -errno.
+ */
 static int read_at(int fd, uint64_t at, void *to, size_t bytes)
 {
 	while (bytes > 0) {
@@ -70,13 +73,16 @@ static int read_at(int fd, uint64_t at, void *to, size_t bytes)
 	return 0;
 }
 
-/* The header of the page at @at, and whose it is. Return: 0; RECORDING_E_*; -errno. */
+/*
+ * Read the header of the page at @at and the number of its tenant.
+ * Return: 0, RECORDING_E_* or -errno.
+ */
 static int read_head(int fd, uint64_t at, uint64_t file_bytes, struct rbk_stats_header *ret,
 		     uint32_t *ret_tenant)
 {
 	const struct rbk_stats_section *section = &ret->sections[RBK_STATS_SECTION_TENANTS];
 	struct {
-		uint32_t sequence, number; /* of struct rbk_stats_tenant */
+		uint32_t sequence, number; /* as in struct rbk_stats_tenant */
 	} head = {.number = 0};
 	int r;
 
@@ -118,7 +124,7 @@ int recording_find(int fd, uint64_t at, struct recording_moment *ret)
 		const bool has_some = moment.end > at;
 
 		r = read_head(fd, moment.end, (uint64_t)about.st_size, &header, &tenant);
-		/* That is the next moment's. */
+		/* The page belongs to the next moment. */
 		if (r == 0 && has_some &&
 		    (header.kind == RBK_STATS_ROOT || is_among(tenants, n_tenants, tenant)))
 			break;
@@ -148,7 +154,10 @@ int recording_find(int fd, uint64_t at, struct recording_moment *ret)
 	return r;
 }
 
-/* What is empty in the file stays as it is: most of a page. Return: as read_at(). */
+/*
+ * Read a page's data, skipping holes, which are most of a page.
+ * Return: as read_at().
+ */
 static int read_data(int fd, uint64_t at, char *page, uint64_t bytes)
 {
 	const uint64_t end = at + bytes;
@@ -161,7 +170,7 @@ static int read_data(int fd, uint64_t at, char *page, uint64_t bytes)
 
 		if (data < 0 && errno == ENXIO)
 			return 0;
-		/* A file system that does not tell. */
+		/* The file system does not report holes. */
 		hole = data < 0 ? -1 : lseek(fd, data, SEEK_HOLE);
 		if (data > 0 && (uint64_t)data > from)
 			from = (uint64_t)data;
@@ -177,7 +186,7 @@ static int read_data(int fd, uint64_t at, char *page, uint64_t bytes)
 	return 0;
 }
 
-/* Return: 0, mapped; RECORDING_E_INVALID; -errno. */
+/* Return: 0 with the page mapped, RECORDING_E_INVALID or -errno. */
 static int read_page(int fd, uint64_t at, uint64_t bytes, struct rbk_stats_view *ret)
 {
 	char *page = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
@@ -234,7 +243,7 @@ int recording_read(int fd, const struct recording_moment *moment, struct pages *
 			pages.root = view;
 			continue;
 		}
-		/* It has changed since it was found. */
+		/* The file has changed since the moment was found. */
 		r = view.page->kind == RBK_STATS_ROOT ? RECORDING_E_INVALID
 						      : add_tenant(&pages, &view);
 		if (r)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A broker that may hang, die and come back
+ * Source: a broker that may hang, end and restart
  *
- * Nobody waits here: the asker does, and pages are read and drawn meanwhile. Requests to a broker
- * that has not been heard of for a while are few, ever fewer, and limited in time. Pages of a
- * broker that is gone stay mapped until there are others: they are its last words.
+ * This thread never blocks on the broker: the asker does, while pages are read and drawn. A broker
+ * that has been silent for a while receives few requests, at growing intervals, each with a
+ * timeout. Pages of a broker that has ended stay mapped until new ones replace them, since they
+ * hold its last figures.
  */
 #include "source.h"
 
@@ -54,7 +55,10 @@ static void ask_connect(struct source_request *request)
 		r = pages_map_root(rbk, &request->pages, &request->error);
 	if (r == 0 && request->tenant &&
 	    !pages_find_number(&request->pages, request->tenant, &request->only)) {
-		/* One's own has no root page to be found in; and for the sentence. */
+		/*
+		 * An ordinary user has no root page to search; this call also supplies the error
+		 * sentence.
+		 */
 		r = pages_find_tenant(rbk, request->tenant, &whose, &request->only,
 				      &request->error);
 		if (r)
@@ -76,7 +80,7 @@ static void ask(void *data)
 		ask_connect(request);
 		break;
 	case SOURCE_PROBE:
-		/* That costs it nothing. */
+		/* A query that is cheap for the broker. */
 		request->r = rbk_force_cpu(request->rbk, RBK_ASK, &value, NULL);
 		break;
 	case SOURCE_FETCH:
@@ -119,7 +123,7 @@ static void take_connection(struct source *source)
 	source->next_ns = 0;
 }
 
-/* What has been asked is answered, or was given up. */
+/* Process the result of the request that has completed. */
 static void take_answer(struct source *source)
 {
 	struct source_request *request = &source->request;
@@ -134,7 +138,7 @@ static void take_answer(struct source *source)
 			source->pause_ns *= 2;
 		break;
 	case SOURCE_FETCH:
-		/* Those that cannot be kept are asked for again. */
+		/* Pages that could not be added are requested again later. */
 		if (pages_take(&source->pages, &request->pages))
 			pages_unmap(&request->pages);
 		free(request->numbers);
@@ -192,7 +196,7 @@ void source_close(struct source *source)
 
 int source_fd(const struct source *source)
 {
-	/* Of a recording nothing is asked. */
+	/* A recording has no asker. */
 	return source->asker.question ? source->asker.fd : -1;
 }
 
@@ -223,7 +227,7 @@ static void ask_for_change(struct source *source)
 	begin(source, SOURCE_CHANGE);
 }
 
-/* It went before it could be asked. */
+/* Report that the broker ended before the change was requested. */
 static void give_up_change(struct source *source)
 {
 	if (source->change.kind == CHANGE_NONE)
@@ -256,7 +260,7 @@ static void look_for_tenants(struct source *source, bool wants_pages, uint64_t n
 	request->numbers = NULL;
 }
 
-/* Is there one, as far as this one sees? */
+/* Return true if the process exists, as far as this process can see. */
 static bool has_process(uint32_t pid)
 {
 	return pid > 0 && pid <= INT32_MAX && (kill((pid_t)pid, 0) == 0 || errno == EPERM);
@@ -295,7 +299,10 @@ void source_update(struct source *source, bool wants_pages, uint64_t now_ns)
 	if (source->state == SOURCE_LIVE && age_ns(source, now_ns) > patience_ns) {
 		source->state = SOURCE_SILENT;
 		source->pause_ns = first_pause_ns;
-		/* Asking a process that does not answer takes time. */
+		/*
+		 * Probing a process that does not answer takes time, so wait first; if the process
+		 * is gone, probe at once.
+		 */
 		source->next_ns = has_process(page->pid) ? now_ns + first_pause_ns : 0;
 	}
 	if (source->asker.is_asking)
