@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Differences of counts that may have begun anew, and what follows from them. */
+/* Differences of counts that may have been reset, and values derived from them. */
 #include "monitor/interval.h"
 
 uint64_t interval_count(uint64_t now, uint64_t then)
@@ -48,6 +48,6 @@ double histogram_quantile(const uint64_t buckets[RBK_STATS_BUCKETS], double q)
 		if ((double)below >= q * (double)n)
 			break;
 	}
-	/* The upper end of the bucket that it is in. */
+	/* upper end of the bucket */
 	return (double)rbk_stats_bucket_ns(i + 1 < RBK_STATS_BUCKETS ? i + 1 : i);
 }

@@ -1,28 +1,37 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * What happened between two copies of a record
+ * Differences between two copies of a record
  *
- * Counts go up, but for a reset, or a record that has another owner by now: then the later copy
- * stands for itself. Times may jump, and figures be absurd: results are finite, and never negative.
+ * Counts increase, except after a reset or when the record has a new owner. Then the later count
+ * alone is the difference. Times may jump and figures may be absurd: results are finite and never
+ * negative.
  */
 #include <stdint.h>
 
 #include <ringbroker/stats.h>
 
-/* How far a count went from @then to @now. */
+/* Return the increase of a count from @then to @now. */
 uint64_t interval_count(uint64_t now, uint64_t then);
 
-/* How often a second, over @ns; 0 if that is 0. */
+/* Return the increase per second over @ns; 0 if @ns is 0. */
 double interval_rate(uint64_t now, uint64_t then, uint64_t ns);
 
-/* How much of the way of @whole_now was @now's, 0 to 1; a negative number if nothing went. */
+/*
+ * Return the increase of @now as a fraction of the increase of @whole_now, from 0 to 1; negative if
+ * the whole did not increase.
+ */
 double interval_part(uint64_t now, uint64_t then, uint64_t whole_now, uint64_t whole_then);
 
-/* What a histogram counted in between, into @ret. Return: how many that are. */
+/*
+ * Store in @ret the counts that a histogram gained.
+ * Return: their sum.
+ */
 uint64_t interval_histogram(const uint64_t now[RBK_STATS_BUCKETS],
 			    const uint64_t then[RBK_STATS_BUCKETS],
 			    uint64_t ret[RBK_STATS_BUCKETS]);
 
-/* The time below which a part @q of what a histogram counted is, in ns; 0: nothing was. */
+/*
+ * Return the time in ns below which a fraction @q of a histogram's counts lies; 0 if it is empty.
+ */
 double histogram_quantile(const uint64_t buckets[RBK_STATS_BUCKETS], double q);

@@ -3,15 +3,15 @@
 /*
  * Figures as members of JSON objects
  *
- * Names, order and types are those of the tables of figures.
+ * The tables of figures determine names, order and types.
  */
 #include "shm/stats-figures.h"
 
-/* Writes all figures of a copy of a record that have names in JSON. */
+/* Write all figures of a copied record that have JSON names. */
 void json_figures(const struct figure *figures, const void *record);
 /*
- * Writes figures from the one named @first to the one named @last; NULL: from the first, to the
- * last. @realtime_offset_ns is the page's; moments are written as nanoseconds since 1970.
+ * Write the figures from @first to @last, by JSON name; NULL: from the first, or to the last.
+ * @realtime_offset_ns is the page's; times are written as nanoseconds since 1970.
  */
 void json_figures_part(const struct figure *figures, const void *record, int64_t realtime_offset_ns,
 		       const char *first, const char *last);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* JSON lines on standard output: a comma is owed by what comes next, never by what came. */
+/*
+ * JSON lines on standard output: each member writes the comma that separates it from its
+ * predecessor.
+ */
 #include "monitor/json.h"
 
 #include <math.h>

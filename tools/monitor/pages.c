@@ -2,8 +2,8 @@
 /*
  * Finding and mapping statistics pages
  *
- * A tenant's page can be closed between its being listed and its being asked for, so that a tenant
- * that has none is no error where all are meant.
+ * A tenant's page may be closed after it was listed and before it is requested. When all pages are
+ * requested, a tenant without one is therefore no error.
  */
 #include "monitor/pages.h"
 
@@ -20,7 +20,7 @@
 #include "util/suggest.h"
 #include "monitor/text.h"
 
-/* A broker that lost the processor in the middle of a change gets it back sooner than that. */
+/* Limit of a wait for a broker that was preempted in the middle of a change. */
 static const int64_t patience_ns = 3000000000;
 
 static int fail(struct rbk_error *error, int r, const char *format, ...)
@@ -58,13 +58,13 @@ int64_t page_age_ns(const struct rbk_stats_header *page)
 	struct timespec now;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	/* Unsigned, where whatever a page says wraps around. */
+	/* Unsigned, so that any value in the page wraps around. */
 	return (int64_t)((uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec -
 			 rbk_stats_load(&page->updated_at_ns) -
 			 (uint64_t)__atomic_load_n(&page->monotonic_offset_ns, __ATOMIC_RELAXED));
 }
 
-/* One that was updated a moment ago: its broker goes on with what it is at. */
+/* Return true if the page was updated recently, so that its broker will complete the change. */
 static bool is_fresh(const struct rbk_stats_header *page)
 {
 	const int64_t age_ns = page_age_ns(page);
@@ -79,7 +79,7 @@ void page_copy(const struct rbk_stats_view *view, unsigned int section, uint32_t
 	const void *record = rbk_stats_record(view, section, index);
 
 	memset(to, 0, bytes);
-	/* A record that its writer left half written, for good or for long, is better than none. */
+	/* A record that its writer left half written is better than none. */
 	while (record && !rbk_stats_copy(to, record, bytes) && is_fresh(view->page))
 		nanosleep(&nap, NULL);
 }
@@ -107,8 +107,8 @@ bool page_copy_tenant_head(const struct rbk_stats_view *view, uint32_t index,
 /* --- Waiting for listings --- */
 
 /*
- * A page that was just made has so many records at once: of the pieces of an update that are
- * written in one turn, see control/publish.c, some are devices.
+ * Upper bound of records that a new page lists at once: the pieces of an update that are written in
+ * one turn (control/publish.c), some of which are devices.
  */
 enum { FIRST_RECORDS = 32, MAX_LOOKS = 40 };
 
@@ -139,12 +139,15 @@ void pages_await_listing(const struct rbk_stats_view *root)
 			n_tenants = count_used(root, RBK_STATS_SECTION_TENANTS);
 		if (broker.n_sessions > FIRST_RECORDS)
 			n_sessions = count_used(root, RBK_STATS_SECTION_SESSIONS);
-		/* How many tenants had a session is not told: until there are no more. */
+		/*
+		 * The number of tenants that had a session is not published; wait until no more are
+		 * added.
+		 */
 		if ((broker.n_tenants <= FIRST_RECORDS || n_tenants >= broker.n_tenants ||
 		     (n_tenants > 0 && n_tenants < FIRST_RECORDS)) &&
 		    (broker.n_sessions <= FIRST_RECORDS || n_sessions >= broker.n_sessions))
 			return;
-		/* The broker has had time to show more. */
+		/* The broker has had time for two more updates. */
 		if (n_tenants + n_sessions == n_before &&
 		    rbk_stats_load(&root->page->n_updates) >= n_updates + 2)
 			return;
@@ -157,7 +160,7 @@ void pages_await_listing(const struct rbk_stats_view *root)
 
 /* --- Which tenants --- */
 
-/* Return: 0, *ret_number set; -ENOENT. */
+/* Return: 0 with *@ret_number set, or -ENOENT. */
 static int find_in_root(const struct rbk_stats_view *root, const char *text, uint32_t *ret_number)
 {
 	struct tenant_head tenant;
@@ -180,11 +183,14 @@ bool pages_find_number(const struct pages *pages, const char *text, uint32_t *re
 	return pages->root.page && find_in_root(&pages->root, text, ret_number) == 0;
 }
 
-/* Who was meant, or who there is. Return: PAGES_E_NO_TENANT. */
+/*
+ * Report an unknown tenant, with a suggestion or a list of tenants.
+ * Return: PAGES_E_NO_TENANT.
+ */
 static int refuse_tenant(const struct rbk_stats_view *root, const char *text,
 			 struct rbk_error *error)
 {
-	/* As many as make a readable line. */
+	/* number of names that fit into a readable line */
 	enum { MAX_LISTED = 8 };
 	uint32_t n = root->page ? rbk_stats_used(root, RBK_STATS_SECTION_TENANTS) : 0, n_names = 0;
 	const char **names = calloc((size_t)n + 1, sizeof(*names)), *near;
@@ -220,7 +226,7 @@ static int find_tenant(struct rbk *rbk, const struct rbk_stats_view *root, const
 	int r;
 
 	*ret_number = 0;
-	/* An administrators' connection belongs to no tenant. */
+	/* An administrator's connection belongs to no tenant. */
 	if (!(rbk_features(rbk) & RBK_FEAT_ADMIN)) {
 		r = rbk_tenant(rbk, &own);
 		if (r)
@@ -239,7 +245,7 @@ static int find_tenant(struct rbk *rbk, const struct rbk_stats_view *root, const
 	return 0;
 }
 
-/* Return: 0 also where it is not permitted: then view->page is NULL. */
+/* Return: 0, also if not permitted, with view->page NULL; or a negative errno. */
 static int map_root(struct rbk *rbk, struct rbk_stats_view *ret, struct rbk_error *error)
 {
 	int r = rbk_stats_map(rbk, RBK_STATS_ALL, 0, ret, error);
@@ -305,7 +311,7 @@ int pages_connect_best(const char *socket_path, const char *name, uint64_t timeo
 	return pages_connect(socket_path, name, timeout_ns, ret, error);
 }
 
-/* Return: 0 also without a page if @is_optional and the tenant has none. */
+/* Return: 0; also if @is_optional and the tenant has no page. */
 static int add_page(struct rbk *rbk, struct pages *pages, unsigned int whose, uint32_t number,
 		    bool is_optional, struct rbk_error *error)
 {
@@ -348,7 +354,7 @@ int pages_missing(const struct pages *pages, uint32_t **ret_numbers, unsigned in
 	numbers = malloc((pages->n_tenants + n_records + 1) * sizeof(*numbers));
 	if (!numbers)
 		return -ENOMEM;
-	/* There may be a thousand of both. */
+	/* A binary search, since there may be a thousand pages and a thousand records. */
 	present = numbers + n_records;
 	for (unsigned int i = 0; i < pages->n_tenants; i++)
 		present[i] = pages->tenants[i].number;

@@ -7,7 +7,7 @@
 
 #include <ringbroker.h>
 
-/* Storage for a few results, so that one call can have several. */
+/* Return the next of sixteen buffers, so that one call can use several results. */
 static char *next_text(void)
 {
 	static char texts[16][RBK_ERROR_BYTES];

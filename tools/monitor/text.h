@@ -1,15 +1,18 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Figures and names as people read them
+ * Figures and names for people
  *
- * Of static storage: a result stays for the next fifteen calls. For one thread.
+ * Results are in static storage and stay valid during the next fifteen calls. Single-threaded.
  */
 #include <stdint.h>
 
-/* "1.5 ms", "12 GiB", "3.4%"; "-" for what is not known. */
+/* Format as "1.5 ms", "12 GiB" or "3.4%"; "-" for a value that is not known. */
 const char *text_ns(double ns);
 const char *text_bytes(uint64_t bytes);
 const char *text_percent(double part, double whole);
-/* Whatever is not printable ASCII becomes "?", so that nobody sends a terminal commands. */
+/*
+ * Replace characters other than printable ASCII by "?", so that no name can send commands to a
+ * terminal.
+ */
 const char *text_name(const char *name);
