@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Makes the files that complete our programs' command lines in bash, zsh and fish.
+"""Generate completions of the programs' command lines for bash, zsh and fish.
 
     generate.py PROGRAMS.TXT OPTIONS.c KEYS.h FOLDER   writes FOLDER/NAME.bash, _NAME and NAME.fish of each program
 
-OPTIONS.c: brokerd's options. KEYS.h: keys of tenants.
+OPTIONS.c is the table of brokerd's options, KEYS.h that of tenants' keys.
 """
 import os
 import re
@@ -35,7 +35,7 @@ def words(kind):
 
 
 def options_of(text):
-    """Options of a table as brokerd has, in C: broker/daemon/options-table.c."""
+    """Yield the options of a table in C: broker/daemon/options-table.c."""
     choices = {name: '|'.join(re.findall(r'\{"([^"]+)"', words)) for name, words in
                re.findall(r'struct option_choice (\w+)\[\] = \{(.*?)NULL, 0\}', text, re.DOTALL)}
     rows = text[text.index('option_rows[] = {'):]
@@ -53,12 +53,12 @@ def options_of(text):
 
 
 def keys_of(text):
-    """Keys of shm/policy-keys.h that limit a tenant."""
+    """Return the names of the tenants' keys in shm/policy-keys.h."""
     return re.findall(r'KEY\(\w+, "([a-z-]+)", ', text)
 
 
 def parse(text, table, keys):
-    """Return: the programs. @table: the options of one of them, @keys: of tenants, both in C."""
+    """Return the programs. @table: C table of a program's options; @keys: C table of tenants' keys."""
     programs, scope = [], None
     for number, line in enumerate(text.splitlines(), 1):
         line = line.strip()
@@ -100,7 +100,7 @@ def bash_candidates(kind, program):
 
 
 def bash_program(scope):
-    """Where a command's operands are a program and its arguments: what is left to that one."""
+    """Return bash that delegates to another program's completion, if the operands are a program."""
     takes = ' | '.join(f'--{option.name}' for option in scope.options if option.kind)
     return ['for ((i++; i < COMP_CWORD; i++)); do', '\tcase ${COMP_WORDS[i]} in', f'\t{takes})',
             '\t\t[[ ${COMP_WORDS[i + 1]-} == = ]] && ((i++))', '\t\t((i++))', '\t\t;;',
@@ -113,7 +113,7 @@ def bash_program(scope):
 
 
 def bash_scope(scope, program, indent):
-    """The options and operands of a program without commands, or of a command."""
+    """Return bash for the options and operands of a command, or of a program without commands."""
     lines = bash_program(scope) if scope.operands == 'PROGRAM' else []
     lines.append('case $prev in')
     for option in scope.options:

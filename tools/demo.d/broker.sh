@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2034,SC2154 # variables of tools/demo, which has set -euo pipefail
 # SPDX-License-Identifier: MIT
-# Building programs of the demo, starting and stopping a broker of its own, and whatever else the demo
-# starts. Wants $build and $is_built_here.
+# Builds the demo's programs, starts and stops its own broker and its other processes. Needs $build and
+# $is_built_here.
 
 readonly brokerd=$build/broker/brokerd brokerdemo=$build/tools/brokerdemo/brokerdemo
 readonly libraries=$build/libclient
@@ -14,7 +14,7 @@ broker=
 clients=()
 is_drawing=
 
-# stop PID: asks it to end, and makes it end if it does not within 5 s.
+# stop PID: ask the process to end, and kill it if it has not ended within 5 s.
 stop() {
 	local i
 	kill "$1" 2>/dev/null || return 0
@@ -31,7 +31,7 @@ clean_up() {
 	local status=$? pid
 	trap - EXIT INT TERM
 	[ -z "$is_drawing" ] || printf '\n'
-	# Not "${clients[@]}": a signal may come before the latest one is in there.
+	# Not "${clients[@]}": a signal may arrive before the latest process is in that list.
 	for pid in $(jobs -pr); do
 		stop "$pid"
 	done
@@ -42,7 +42,7 @@ trap clean_up EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# fail TEXT: ends with what the broker said.
+# fail TEXT: exit with an error and the broker's log.
 fail() {
 	progress_end
 	echo "tools/demo: $*" >&2
@@ -50,7 +50,7 @@ fail() {
 	exit 1
 }
 
-# need PROGRAM...: builds these and says how far that is, unless they were built elsewhere.
+# need PROGRAM...: build the programs and show the progress, unless they were built elsewhere.
 need() {
 	local line text pid said=$SECONDS begun=$SECONDS
 	[ -n "$is_built_here" ] || return 0
@@ -79,12 +79,12 @@ need() {
 	}
 }
 
-# start_broker MODE [OPTION]...: starts brokerd and waits until it listens.
+# start_broker MODE [OPTION]...: start brokerd and wait until it listens.
 start_broker() {
 	local i mode=$1
 	shift
 	rm -f "$socket"
-	# On a busy machine a software device may take seconds for a task: none is lost for that.
+	# On a busy machine a software device may take seconds for a task; the timeout keeps it in use.
 	"$brokerd" --gpu="$mode" --gpu-timeout=120 --socket="$socket" --cache="$scratch" \
 		--config="$policy" "$@" >"$scratch/broker.log" 2>&1 &
 	broker=$!
@@ -96,7 +96,7 @@ start_broker() {
 	fail "brokerd does not start"
 }
 
-# Prints the kind of the best device that the broker has: gpu, software-gpu or cpu.
+# Print the kind of the broker's best device: gpu, software-gpu or cpu.
 best_device() {
 	local kind found=cpu
 	while read -r _ kind _; do
@@ -110,14 +110,14 @@ list_devices() {
 		fail "the broker does not answer"
 }
 
-# Ends the line of progress, if one is being drawn.
+# Clear the line of progress, if one is being drawn.
 progress_end() {
 	[ -z "$is_drawing" ] || printf '\r\033[K'
 	is_drawing=
 }
 
-# Starts a broker with the best device there is; a real GPU goes before a software one. $gpu_mode
-# says with which --gpu.
+# Start a broker with the best available device, preferring a real GPU to a software one. Sets $gpu_mode to the
+# value of --gpu.
 start_best_broker() {
 	for gpu_mode in auto software; do
 		start_broker "$gpu_mode"

@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2034,SC2154 # variables of tools/demo, which has set -euo pipefail
 # SPDX-License-Identifier: MIT
-# The demo of devices and tenants: see tools/demo. Wants $images, $build and what broker.sh has.
+# Demo of devices and tenants: see tools/demo. Needs $images, $build and the definitions of broker.sh.
 
 readonly tolerance=3
 
@@ -24,7 +24,7 @@ progress() {
 	fi
 }
 
-# listen NAME...: takes in what the processes behind the pipe say, until all have ended.
+# listen NAME...: process the output of the clients until all have ended.
 listen() {
 	local name key value
 	while read -r name key value; do
@@ -33,7 +33,7 @@ listen() {
 	done
 }
 
-# take_in NAME KEY VALUE: one line of what a client says.
+# take_in NAME KEY VALUE: process one line of a client's output.
 take_in() {
 	if [ "$2" = ran ]; then
 		ran[$1]+="${ran[$1]:+$'\n'}$3"
@@ -42,13 +42,13 @@ take_in() {
 	fi
 }
 
-# Images of one task: enough to keep a device busy, few enough not to keep others waiting.
+# Images per task: enough to keep a device busy, few enough not to delay other clients.
 declare -A batch=([cpu]=64 [gpu]=64)
 
-# What all clients are told besides.
+# Options of all clients.
 common=()
 
-# run NAME...: starts those processes, shows how far they are, and waits for them.
+# run NAME...: start the clients, show their progress, and wait for them.
 declare -A title=([cpu]=CPU [gpu]=Vulkan [reference]="exact integers")
 run() {
 	local name pid failed=
@@ -76,7 +76,7 @@ run() {
 
 mib() { printf '%d MiB' $((($1 + 524288) / 1048576)); }
 
-# format HOW NUMBER: as people read it, with one decimal.
+# format HOW NUMBER: print a number for people, with one decimal.
 format() {
 	case $1 in
 	ms) printf '%d.%d ms' $(($2 / 1000000)) $(($2 / 100000 % 10)) ;;
@@ -89,7 +89,7 @@ format() {
 	esac
 }
 
-# row TEXT HOW KEY: one line of the table.
+# row TEXT HOW KEY: print one line of the table.
 row() {
 	local name value line
 	printf -v line '%-28s' "$1"
@@ -134,13 +134,13 @@ print_table() {
 		"$(mib "$(most device-bytes)") of device memory; $(mib "$peak_bytes") were resident at most."
 }
 
-# most KEY: the largest value of the clients.
+# most KEY: print the larger value of both clients.
 most() {
 	local cpu=${result[cpu.$1]:-0} gpu=${result[gpu.$1]:-0}
 	echo $((cpu > gpu ? cpu : gpu))
 }
 
-# The broker's peak of resident memory, shared arenas among it.
+# Read the broker's peak of resident memory, which includes shared arenas.
 read_peak() {
 	local key value
 	peak_bytes=0
@@ -149,7 +149,7 @@ read_peak() {
 	done <"/proc/$broker/status"
 }
 
-# agree NAME NAME: whether the two found about as many right.
+# agree NAME NAME: check that both have about the same number of correct results.
 agree() {
 	local difference=$((result[$1.right] - result[$2.right]))
 	[ "${difference#-}" -le $tolerance ] && return
@@ -158,7 +158,7 @@ agree() {
 	return 1
 }
 
-# Says so if all found the very same neighbours, not just as many right.
+# Print a remark if all found exactly the same neighbours, not only the same number of correct results.
 same_neighbours() {
 	local name
 	for name in "${devices[@]}"; do
@@ -171,7 +171,7 @@ same_neighbours() {
 
 compare_devices() {
 	local device
-	: >"$policy" # what this machine's policy says is not for us
+	: >"$policy" # ignore this machine's policy
 	start_best_broker
 	sed 's/^<[0-9]>//' "$scratch/broker.log"
 
@@ -197,13 +197,13 @@ compare_devices() {
 
 # ---- Two tenants ----
 
-# An index of so many images takes 37 MiB of device memory, and 5 MiB more while two tasks run.
+# An index of 12,000 images needs 37 MiB of device memory, and 5 MiB more while two tasks run.
 readonly index=12000 device_mib=128 small_mib=24 large_mib=64 reserve_mib=48 tenant_images=128
 readonly tenants=(search batch)
 title+=([search]=search [batch]="batch")
-declare -A todo=() # by tenant: the descriptor that its client reads what to do from
+declare -A todo=() # by tenant: descriptor from which the client reads its orders
 
-# write_policy MIB: that is vram-max of tenant batch. The file is replaced in one step.
+# write_policy MIB: write the policy file with that vram-max for tenant batch, replacing it atomically.
 write_policy() {
 	cat >"$policy.new" <<-EOF
 		[tenant search]
@@ -219,8 +219,8 @@ write_policy() {
 	mv "$policy.new" "$policy"
 }
 
-# start_tenants NAME...: starts each tenant's client, under a name of its own, by which a policy may
-# know it.
+# start_tenants NAME...: start each tenant's client as a copy of the program with its own name, which the policy
+# matches.
 start_tenants() {
 	local name fd
 	mkfifo "$scratch/said"
@@ -233,7 +233,7 @@ start_tenants() {
 		exec {fd}<>"$scratch/$name.todo"
 		todo[$name]=$fd
 		(
-			# Ours alone: a client whose input nobody can write any more ends.
+			# Close the other ends: a client ends when all writers of its input have closed it.
 			for fd in "$said" "${todo[@]}"; do
 				exec {fd}>&-
 			done
@@ -247,7 +247,7 @@ start_tenants() {
 	hear prepare "$@"
 }
 
-# ask TEXT NAME...: has those clients do it, all at once; @ stands for the client's name.
+# ask TEXT NAME...: order the clients to do TEXT, all at once; @ stands for the client's name.
 ask() {
 	local text=$1 name
 	shift
@@ -257,13 +257,13 @@ ask() {
 	done
 }
 
-# tell TEXT NAME...: the same, and waits until they have.
+# tell TEXT NAME...: order the clients like ask, and wait until they are done.
 tell() {
 	ask "$@"
 	hear "$@"
 }
 
-# hear TEXT NAME...: takes in what clients say until those have done it.
+# hear TEXT NAME...: process the clients' output until they have done TEXT.
 hear() {
 	local text=$1 name key value n_left pid
 	shift
@@ -282,7 +282,7 @@ hear() {
 	progress_end
 }
 
-# Ends the clients, by ending their input.
+# End the clients by closing their input.
 end_tenants() {
 	local fd pid
 	for fd in "${todo[@]}" "$said"; do
@@ -296,7 +296,7 @@ end_tenants() {
 	rm "$scratch/said"
 }
 
-# set_budget MIB: vram-max of tenant batch, in the file; brokerd reads it again.
+# set_budget MIB: change vram-max of tenant batch in the policy file, and make brokerd reload it.
 set_budget() {
 	local i n_reloads
 	n_reloads=$(grep -c "again: changed: batch" "$scratch/broker.log") || true
@@ -309,7 +309,7 @@ set_budget() {
 	fail "brokerd does not read its policy again"
 }
 
-# Makes cells of the table of what the clients said.
+# Convert the clients' results to cells of the table.
 prepare_cells() {
 	local round name run key n reason device
 	for round in 1 2 3; do
@@ -352,7 +352,7 @@ print_tenants() {
 	printf '\n'
 }
 
-# expect NAME STATE REASON EVICTIONS: how a round has to have gone.
+# expect NAME STATE REASON EVICTIONS: check the result of a round.
 expect() {
 	local run=$1 n reason
 	read -r n reason _ <<<"${ran[$run]}"
@@ -368,8 +368,8 @@ expect() {
 	status=1
 }
 
-# Starts a broker whose device has little memory, a software one if there is any: then there is
-# $broker, and $mode says with which --gpu.
+# Start a broker with little device memory, on a software GPU if possible. Sets $broker, empty if there is no
+# GPU, and $mode to the value of --gpu.
 start_small_broker() {
 	for mode in software auto; do
 		start_broker "$mode" --device-memory="${device_mib}MiB"

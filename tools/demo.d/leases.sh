@@ -1,23 +1,23 @@
 # shellcheck shell=bash disable=SC2034,SC2154 # variables of tools/demo, which has set -euo pipefail
 # SPDX-License-Identifier: MIT
-# The demo of leases: a program that uses Vulkan itself beside a client of the broker, in one tenant.
-# See tools/demo. Wants what classify.sh has.
+# Demo of leases: a program that uses Vulkan itself, beside a client of the broker in the same tenant. See
+# tools/demo. Needs the definitions of classify.sh.
 
 readonly brokerctl=$build/tools/brokerctl/brokerctl brokertop=$build/tools/brokertop/brokertop
 readonly plain_vulkan=$build/tools/brokerdemo/plain-vulkan
 readonly manifest=$build/libclient/layer/built/ringbroker_lease.json
 
-# Of 12,000 images the program has 10 MiB, of all images 46.
+# The program uses 10 MiB for 12,000 images, and 46 MiB for all.
 readonly lease_mib=16 few_images=12000 small_lease_mib=4 all_images=60000
 title+=([studio]=studio)
 
-# unexpected TEXT: what is not as it has to be.
+# unexpected TEXT: report a result that is not as expected.
 unexpected() {
 	echo "tools/demo: $*" >&2
 	status=1
 }
 
-# show PROGRAM ARGUMENT...: runs brokerctl or brokertop, as one would type it.
+# show PROGRAM ARGUMENT...: print the command line, and run brokerctl or brokertop.
 show() {
 	local program=$1
 	shift
@@ -25,8 +25,8 @@ show() {
 	"$program" --socket="$socket" "$@" || fail "${program##*/} failed"
 }
 
-# in_lease MIB ARGUMENT...: plain-vulkan, which knows nothing of leases, has one. Becomes brokerctl:
-# for subshells.
+# in_lease MIB ARGUMENT...: run plain-vulkan, which does not know of leases, under a lease. Replaces the shell,
+# so call it in a subshell.
 in_lease() {
 	local options=(exec --tenant studio --vram "${1}MiB" --)
 	shift
@@ -36,7 +36,7 @@ in_lease() {
 		"$plain_vulkan" --device "$vulkan_name" "$@" 2>&1
 }
 
-# refused STATUS TEXT MIB ARGUMENT...: as in_lease, and how it has to end.
+# refused STATUS TEXT MIB ARGUMENT...: run in_lease, and check its exit status and output.
 refused() {
 	local expected=$1 text=$2 found=0
 	shift 2
@@ -48,7 +48,7 @@ refused() {
 	fi
 }
 
-# await_statistics COMMAND...: until it succeeds; figures are brought up to date four times a second.
+# await_statistics COMMAND...: wait until the command succeeds; figures are updated four times a second.
 await_statistics() {
 	local i
 	for ((i = 0; i < 100; i++)); do
@@ -62,10 +62,10 @@ await_statistics() {
 	unexpected "not so after 10 s: $*"
 }
 
-# field FILE KEY: of tenant studio, the last of that name: of its devices the last is the GPU.
+# field FILE KEY: print the last value of that key for tenant studio; the last of its devices is the GPU.
 field() { sed -n "/\"tenant\":\"studio\"/s/.*\"$2\":\([0-9]*\).*/\1/p" "$scratch/$1"; }
 
-# The ledger has both: what is set aside for the program, beside the index and its tasks' memory.
+# Check that the ledger counts both: the memory granted to the program, and that of the index and its tasks.
 has_both() {
 	local required=${result[studio.1.required]}
 	[ "$(field leases granted_bytes)" = $((lease_mib << 20)) ] &&
@@ -75,7 +75,7 @@ has_both() {
 }
 has_nothing() { [ ! -s "$scratch/leases" ] && [ "$(field tenants memory_used)" = 0 ]; }
 
-# Starts the program, which keeps its memory and computes until hold is closed.
+# Start the program, which keeps its memory and computes until hold is closed.
 start_program() {
 	local i fd
 	mkfifo "$scratch/hold"

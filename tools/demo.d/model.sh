@@ -1,15 +1,15 @@
 # shellcheck shell=bash disable=SC2154 # variables of tools/demo, which has set -euo pipefail
 # SPDX-License-Identifier: MIT
-# The demo of a model from an ONNX file: see tools/demo. Wants $images, $model_data and what
-# leases.sh has.
+# Demo of a model from an ONNX file: see tools/demo. Needs $images, $model_data and the definitions of
+# leases.sh.
 
 readonly digits=$build/tools/brokerdemo/digits
 title+=([known]="as is known")
 
-# run_model_on DEVICE: the model over all pictures there, of which the table will tell.
+# run_model_on DEVICE: run the model over all pictures there, and store the results for the table.
 run_model_on() {
 	local device=$1 repeat=3 options found
-	# A software driver takes milliseconds for a picture.
+	# A software driver needs milliseconds per picture.
 	[ "$device $(best_device)" != "gpu software-gpu" ] || repeat=1
 	options=(--device "$device" --repeat "$repeat")
 	printf '\n$ brokerctl run mnist.onnx --input pictures.npy --output %s.npy %s\n' "$device" \
@@ -17,7 +17,7 @@ run_model_on() {
 	"$brokerctl" --socket="$socket" run "$mnist/mnist.onnx" --input "$scratch/pictures.npy" \
 		--output "$scratch/$device.npy" "${options[@]}" --json >"$scratch/ran" ||
 		fail "brokerctl run failed"
-	# A number of JSON may have an exponent.
+	# A JSON number may have an exponent.
 	found=$(sed -n 's/.*"wall_ns":{"median":\([0-9.e+]*\).*/\1/p' "$scratch/ran")
 	[ -n "$found" ] || fail "brokerctl run does not say how long it took"
 	result[$device.run-ns]=$(LC_ALL=C printf %.0f "$found")
@@ -27,7 +27,7 @@ run_model_on() {
 	count_right "$device" "$scratch/$device.npy"
 }
 
-# count_right NAME LOGITS
+# count_right NAME LOGITS: store the number of correct digits.
 count_right() {
 	result[$1.right]=$("$digits" right "$2" "$mnist/t10k_labels_u8.npy" "$images") ||
 		fail "digits failed"

@@ -1,18 +1,18 @@
 # shellcheck shell=bash disable=SC2034,SC2154 # variables of tools/demo, which has set -euo pipefail
 # SPDX-License-Identifier: MIT
-# The demo of placement, in seven scenes: see tools/demo. Wants $build and what broker.sh has.
+# Demo of placement, in seven scenes: see tools/demo. Needs $build and the definitions of broker.sh.
 
 readonly placement=$build/tools/brokerdemo/placement brokerctl=$build/tools/brokerctl/brokerctl
 readonly brokersim=$build/tools/brokersim/brokersim
 readonly scenario=tools/brokersim/scenarios/decisions.scenario
 
-# scene N TITLE
+# scene N TITLE: print the heading of a scene.
 scene() { printf '\n%s. %s\n\n' "$1" "$2"; }
 
-# say TEXT: what the broker logged last of that.
+# say TEXT: print the broker's last log line that contains TEXT.
 say() { sed -n 's/^<[0-9]>brokerd: /  /p' "$scratch/broker.log" | grep -e "$1" | tail -n 1; }
 
-# play SCENE [OPTION]...: runs a scene's client. One that fails is remembered, and the next is run.
+# play SCENE [OPTION]...: run a scene's client. A failure is remembered, and the demo continues.
 play() {
 	"$placement" --socket "$socket" --brokerctl "$brokerctl" "$@" || {
 		kill -0 "$broker" 2>/dev/null || fail "the broker is gone"
@@ -21,12 +21,12 @@ play() {
 	}
 }
 
-# The task of the decision table that a plan of the scenario stands for.
+# Task of the decision table, by plan of the scenario.
 declare -A of_plan=([matmul-100kb]="100 KB MatMul" [matmul-2mb]="2 MB MatMul"
 	[convolution-100mb]="100 MB convolution" [elementwise-10mb]="10 MB elementwise"
 	[matmul-500mb]="500 MB MatMul")
 
-# Writes what a simulated RX 580 beside eight cores does with the same tasks, to be shown beside.
+# Write the placement of the same tasks on a simulated RX 580 with eight cores, as a column for comparison.
 simulate() {
 	local figure reached plan where percent
 	printf 'head\t%s\ntask\t%s\n' "simulated" "RX 580"
@@ -44,12 +44,12 @@ simulate() {
 	done <"$scratch/simulated"
 }
 
-# start_twice: starts the broker, which measures its devices, and once more, which then knows them.
+# start_twice: start the broker, which measures its devices, and then again, when it knows them.
 start_twice() {
 	local i
-	: >"$policy" # what this machine's policy says is not for us
+	: >"$policy" # ignore this machine's policy
 	start_best_broker
-	# On a busy machine it may not have the time, and measures while it is idle.
+	# On a busy machine the broker may not have the time to measure at the start, and measures while idle.
 	for ((i = 0; i < 5; i++)); do
 		stop "$broker"
 		rm -f "$scratch"/*.profile
@@ -62,7 +62,7 @@ start_twice() {
 	second=$(say profiles)
 }
 
-# A service that stays connected while brokerctl looks.
+# Start a service that stays connected while brokerctl reads the statistics.
 start_service() {
 	local said
 	mkfifo "$scratch/said"
@@ -95,7 +95,7 @@ show_statistics() {
 	clients=()
 }
 
-# The tasks that the broker has counted on all devices, as the JSON lines say.
+# Print the number of tasks that the broker has counted on all devices, from its JSON lines.
 count_tasks() {
 	local n=0 line
 	while read -r line; do

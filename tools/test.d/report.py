@@ -21,8 +21,8 @@ import sys
 import tempfile
 
 MAX_AGAIN = 3
-# cmocka's and the harness's own abort() is an assertion; these are not. A leak alone is a finding;
-# after a failed assertion it is what the test left behind.
+# abort() in cmocka and in the harness is an assertion; these patterns are findings. A leak alone is a finding;
+# after a failed assertion the test may have left memory behind.
 FINDING = re.compile(r'ERROR: AddressSanitizer|WARNING: ThreadSanitizer|runtime error:|'
                      r'ERROR: ThreadSanitizer|VUID-|SIG(SEGV|BUS|ILL|FPE|SYS)|'
                      r'core dumped|brokerd has died|Sanitizer:DEADLYSIGNAL')
@@ -32,7 +32,7 @@ CRASHES = (-11, -7, -4, -8, -31, 139, 135, 132, 136, 159)
 
 
 def tests_of(path):
-    """Name without suites, and the record, of each test that was run."""
+    """Yield each test's name without suites, and its record."""
     with open(path, encoding='utf-8') as file:
         for line in file:
             test = json.loads(line)
@@ -62,7 +62,7 @@ def again(path):
 
 
 def summarize(n_builds_failed, paths):
-    """Lines, and whether all is well."""
+    """Return the lines to print, and whether all is well."""
     passed, failed, skipped = 0, n_builds_failed, 0
     lines = []
     for path in paths:
@@ -106,7 +106,7 @@ def self_test():
     left = record('left', 'FAIL', '[  FAILED  ] x\nERROR: LeakSanitizer: detected', code=-6)
     cases = [([fine], []), ([fine, asserted, late], ['asserted', 'late']), ([crashed], []),
              ([raced], []), ([leaked], []), ([left], ['left']),
-             # One that is a finding, or too many: nothing is tried again.
+             # A finding, or too many failures: no test is run again.
              ([asserted, raced], []), ([asserted] * (MAX_AGAIN + 1), [])]
     with tempfile.TemporaryDirectory() as folder:
         logs = os.path.join(folder, 'build', 'meson-logs')
@@ -135,7 +135,7 @@ def self_test():
         if summarize(0, [path]) != (summarize(0, [path])[0], True) or summarize(1, [path])[1] or \
            summarize(0, [path, path + '.missing'])[1]:
             return 'whether all is well'
-        # One name in two suites: the other's success is not its own.
+        # One name in two suites: a test does not pass because its namesake does.
         namesake = {**asserted, 'name': 'ringbroker:other / asserted'}
         write(path, [fine, asserted])
         write(beside, [asserted, {**namesake, 'result': 'OK'}])

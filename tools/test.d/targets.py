@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Prints the files that the tests of a selection need, for ninja, a line each.
+"""Print the files that the selected tests need, as targets for ninja, one per line.
 
   targets.py DIRECTORY [--no-suite SUITE]... [NAME...]
 
-DIRECTORY is set up by meson; --no-suite and NAME select as they do for meson test.
+DIRECTORY is a build folder of meson. --no-suite and NAME select tests as in meson test.
 """
 
 import argparse
