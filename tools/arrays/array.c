@@ -2,7 +2,7 @@
 /*
  * Arrays in memory
  *
- * Elements are read byte by byte, so to speak: a mapped file aligns nothing.
+ * Elements are read with memcpy(), since a mapped file guarantees no alignment.
  */
 #include "arrays/array.h"
 
@@ -98,7 +98,7 @@ void array_dims_text(const int64_t *dims, unsigned int n, char ret[ARRAY_TEXT_BY
 {
 	int at = snprintf(ret, ARRAY_TEXT_BYTES, "[");
 
-	/* 16 dimensions of ten digits fit. */
+	/* Room for 16 dimensions of ten digits. */
 	for (unsigned int i = 0; i < n && at < ARRAY_TEXT_BYTES - 24; i++)
 		at += snprintf(ret + at, (size_t)(ARRAY_TEXT_BYTES - at), "%s%" PRId64,
 			       i ? "," : "", dims[i]);
@@ -132,7 +132,7 @@ float array_half_to_float(uint16_t half)
 	} else if (exponent) {
 		bits = sign | (exponent + 112) << 23 | fraction << 13;
 	} else {
-		/* 2^-24 times the fraction, which is exact. */
+		/* Subnormal: 2^-24 times the fraction, which is exact. */
 		value = (float)fraction * 0x1p-24f;
 		return sign ? -value : value;
 	}
@@ -182,7 +182,7 @@ double array_number(const struct array *array, uint64_t index)
 		return (double)array_half_to_float(half);
 	}
 	if (array->dtype == ARRAY_BF16) {
-		/* The upper half of a float. */
+		/* bfloat16 is the upper half of a float. */
 		memcpy(&half, at + index * sizeof(half), sizeof(half));
 		bits = (uint32_t)half << 16;
 		memcpy(&value, &bits, sizeof(value));
@@ -198,7 +198,7 @@ double array_number(const struct array *array, uint64_t index)
 
 void array_element_text(const struct array *array, uint64_t index, char ret[ARRAY_TEXT_BYTES])
 {
-	/* As many digits as tell neighbours apart. */
+	/* Significant digits that distinguish adjacent numbers. */
 	static const int digits[] = {
 		[ARRAY_F32] = 9, [ARRAY_F16] = 5, [ARRAY_F64] = 17, [ARRAY_BF16] = 4};
 	int64_t integer;

@@ -2,9 +2,9 @@
 /*
  * Comparing arrays
  *
- * ONNX's rule, which is NumPy's allclose() with NaN equal to NaN: a tolerance around what was
- * expected, for numbers of floating point alone. The worst element is the one that is the furthest
- * beyond what it may be off by; a NaN or an infinity on one side only is beyond everything.
+ * The rule is ONNX's: NumPy's allclose() with NaN equal to NaN, that is, a tolerance relative to
+ * the expected value, for floating-point numbers only. The worst element is the one that exceeds
+ * its tolerance the most. A NaN or an infinity on one side only exceeds any tolerance.
  */
 #include "arrays/array.h"
 
@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* How far beyond what is allowed; 0: the same. */
+/* Return the amount by which the difference exceeds the tolerance; 0 if the numbers match. */
 static double excess(double got, double want, double rtol, double atol, double *ret_allowed)
 {
 	double difference, allowed;
@@ -41,7 +41,7 @@ static void note(struct array_difference *difference, uint64_t index, double by,
 	difference->worst_allowed = allowed;
 }
 
-/* Integers and booleans. */
+/* Compare integers and booleans. */
 static void compare_exact(const struct array *got, const struct array *want,
 			  struct array_difference *ret)
 {
@@ -58,7 +58,7 @@ static void compare_exact(const struct array *got, const struct array *want,
 			continue;
 		a = array_number(got, i);
 		b = array_number(want, i);
-		/* 64-bit integers that are a little different may be the same number. */
+		/* Different 64-bit integers may become the same double. */
 		note(ret, i, fabs(a - b) > 0 ? fabs(a - b) : 1, 0, &worst_by);
 		if (fabs(a - b) > ret->largest) {
 			ret->largest = fabs(a - b);

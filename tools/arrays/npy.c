@@ -2,15 +2,16 @@
 /*
  * NumPy's .npy files
  *
- * Eight bytes of magic and version, the length of the header (16 bits in format 1, 32 in 2 and 3),
- * the header, and the elements. The header is a Python literal, a dictionary of three items:
+ * A file has eight bytes of magic and version, the length of the header (16 bits in format 1, 32
+ * bits in formats 2 and 3), the header, and the elements. The header is a Python literal, a
+ * dictionary of three items:
  *
  *	{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }
  *
- * It is read as what it is, in any order and with any spacing, but only as far as these items need:
- * strings without escapes, the two booleans, tuples of numbers. A descr that is a list is a record
- * type. The elements must be all there, and be the end of the file, so that the file bounds what a
- * shape may claim.
+ * The items are accepted in any order and with any spacing, but only with the syntax that they
+ * need: strings without escapes, the two booleans, and tuples of numbers. A descr that is a list
+ * denotes a record type. All elements must be present and must end the file, so that the file's
+ * size bounds the shape.
  */
 #include "arrays/array.h"
 
@@ -26,9 +27,9 @@
 #include "arrays/write.h"
 #include "util/cleanup.h"
 
-/* NumPy itself reads 10,000 bytes of header. */
+/* NumPy itself accepts headers of 10,000 bytes. */
 enum { MAGIC_BYTES = 8, MAX_HEADER_BYTES = 65536 };
-/* With the longest length of a header; no file that is one has fewer. */
+/* Bytes up to the end of the longest form of the length field; every valid file has that many. */
 enum { FIRST_BYTES = MAGIC_BYTES + 4 };
 
 static const unsigned char magic[] = {0x93, 'N', 'U', 'M', 'P', 'Y'};
@@ -66,7 +67,10 @@ static bool take_word(struct text *text, const char *word)
 	return true;
 }
 
-/* A string in quotes of either kind, as it is written. Return: false: there is none, or long. */
+/*
+ * Read a string in quotes of either kind, without escapes.
+ * Return: false if there is none, or if it is too long.
+ */
 static bool take_string(struct text *text, char *ret, size_t ret_bytes)
 {
 	char quote;
@@ -97,7 +101,7 @@ static bool take_number(struct text *text, int64_t *ret)
 			return false;
 		has_digits = true;
 	}
-	/* Python 2 wrote long integers so. */
+	/* Python 2 appended L to long integers. */
 	if (has_digits && text->at < text->end && *text->at == 'L')
 		text->at++;
 	*ret = value;
@@ -109,7 +113,7 @@ struct header {
 	bool is_record; /* descr is a list */
 	bool is_fortran;
 	bool has_descr, has_order, has_shape;
-	bool is_deep; /* more dimensions than arrays have here */
+	bool is_deep; /* more dimensions than ARRAY_MAX_RANK */
 	unsigned int rank;
 	int64_t dims[ARRAY_MAX_RANK];
 };
@@ -160,7 +164,10 @@ static bool take_item(struct text *text, struct header *header)
 	return false;
 }
 
-/* Return: false unless it is one. Nothing behind a record type is looked at. */
+/*
+ * Parse the header. Nothing after a record type is parsed.
+ * Return: false if it is no valid header.
+ */
 static bool parse_header(const char *at, size_t n_bytes, struct header *ret)
 {
 	struct text text = {at, at + n_bytes};
@@ -183,7 +190,7 @@ static bool parse_header(const char *at, size_t n_bytes, struct header *ret)
 	return text.at == text.end && ret->has_descr && ret->has_order && ret->has_shape;
 }
 
-/* Return: 0; the type is not one of these: a sentence's end in @ret_why. */
+/* Return: the type; 0 if it is not supported, with the end of a sentence in @ret_why. */
 static uint32_t dtype_of(const char *descr, const char **ret_why)
 {
 	static const struct {
@@ -212,7 +219,7 @@ static uint32_t dtype_of(const char *descr, const char **ret_why)
 
 /* ---- Elements ----------------------------------------------------------------------------- */
 
-/* Fortran's order: the first index runs the fastest. */
+/* Convert from Fortran order, in which the first index varies fastest. */
 static void copy_to_c_order(const struct array *array, const char *from, char *to)
 {
 	size_t width = array_dtype_bytes(array->dtype);
@@ -236,7 +243,10 @@ static void copy_to_c_order(const struct array *array, const char *from, char *t
 	}
 }
 
-/* Where the header of @bytes begins, which are FIRST_BYTES; *ret_end: where it ends. */
+/*
+ * Return the offset of the header in a file that begins with the FIRST_BYTES of @bytes; *@ret_end
+ * receives the offset of its end.
+ */
 static size_t header_at(const unsigned char *bytes, size_t *ret_end)
 {
 	const size_t at = bytes[6] == 1 ? MAGIC_BYTES + 2 : MAGIC_BYTES + 4;
@@ -248,7 +258,10 @@ static size_t header_at(const unsigned char *bytes, size_t *ret_end)
 	return at;
 }
 
-/* Is that the beginning of one, whose header may be read? Return: 0, or as array_parse_npy(). */
+/*
+ * Check that @bytes begin a .npy file with a supported header.
+ * Return: 0, or as array_parse_npy().
+ */
 static int check_first(const unsigned char *bytes, size_t n_bytes, const char *name,
 		       char why[ARRAY_WHY_BYTES])
 {
@@ -275,8 +288,8 @@ static int check_first(const unsigned char *bytes, size_t n_bytes, const char *n
 }
 
 /*
- * What the header says: all of *@ret but its elements, which begin at *@ret_at. Return: 0, or as
- * array_parse_npy().
+ * Parse the header. Fill *@ret except for its elements, whose offset is stored in *@ret_at.
+ * Return: 0, or as array_parse_npy().
  */
 static int parse_start(const unsigned char *bytes, size_t n_bytes, const char *name,
 		       struct array *ret, size_t *ret_at, bool *ret_is_fortran,
@@ -348,7 +361,10 @@ int array_parse_npy(const void *bytes, size_t n_bytes, const char *name, struct 
 
 /* ---- Files -------------------------------------------------------------------------------- */
 
-/* Reads until there are @end bytes, or no more. Return: 0 or a negative errno. */
+/*
+ * Read until @end bytes are present, or to the end of the file.
+ * Return: 0, or a negative errno.
+ */
 static int read_until(int fd, unsigned char **bytes, size_t *n_bytes, size_t end)
 {
 	unsigned char *room;
@@ -374,9 +390,9 @@ static int read_until(int fd, unsigned char **bytes, size_t *n_bytes, size_t end
 }
 
 /*
- * A pipe, or a device that never ends: no more is read than what comes before says that there is,
- * and one byte, to see that it is the end. What was read is kept until array_deinit() if the array
- * lies in it.
+ * Read from a pipe or an endless device. Read only as much as the header announces, and one more
+ * byte to detect the end. If the array uses the memory that was read, it is kept until
+ * array_deinit().
  */
 static int read_from_pipe(int fd, const char *path, struct array *ret, char why[ARRAY_WHY_BYTES])
 {
@@ -446,7 +462,7 @@ bool array_is_npy(const char *path)
 	unsigned char start[sizeof(magic)];
 	struct stat status;
 
-	/* What is read from a pipe is gone. */
+	/* Reading from a pipe would consume its data. */
 	if (stat(path, &status) < 0 || !S_ISREG(status.st_mode))
 		return false;
 	fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -480,7 +496,10 @@ int array_write_npy(const char *path, const struct array *array, char why[ARRAY_
 			      : i + 1 < array->rank ? ", "
 						    : "");
 	n += snprintf(header + n, sizeof(header) - (size_t)n, "), }");
-	/* Elements begin at a multiple of 64 bytes, behind a newline. */
+	/*
+	 * Pad the header, which ends with a newline, so that the elements begin at a multiple of 64
+	 * bytes.
+	 */
 	used = (n + 1 + 63) / 64 * 64;
 	memset(header + n, ' ', (size_t)(used - n));
 	header[used - 1] = '\n';

@@ -2,8 +2,8 @@
 /*
  * Writing TensorProto files
  *
- * Four fields of the message, which need no library: dims (1), data_type (2), name (8) and raw_data
- * (9), which comes last, so that everything but the elements is a short header.
+ * Four fields of the message need no library: dims (1), data_type (2), name (8) and raw_data (9).
+ * raw_data comes last, so that everything but the elements is a short header.
  */
 #include "arrays/array.h"
 

@@ -2,8 +2,9 @@
 /*
  * Writing array files
  *
- * A reader never sees half an array: a file is written beside its place, under a name of its own,
- * and renamed. What is there and is no regular file (a pipe, /dev/stdout) is written to as it is.
+ * Readers never see a partial array: a file is written under a name of its own in the same folder
+ * and renamed. An existing object that is no regular file (a pipe, /dev/stdout) is written
+ * directly.
  */
 #include "arrays/write.h"
 
@@ -54,7 +55,7 @@ static int write_both(int fd, const void *header, size_t header_bytes, const voi
 	return r ? r : write_all(fd, data, data_bytes);
 }
 
-/* Under another name in the same folder, with the permissions that a new file has. */
+/* Write under another name in the same folder, with the permissions of a new file. */
 static int write_beside(const char *path, const void *header, size_t header_bytes, const void *data,
 			size_t data_bytes)
 {

@@ -2,19 +2,18 @@
 /*
  * A private broker
  *
- * A program that leaves a daemon behind falsifies the next benchmark, and fills somebody's machine.
- * The broker is therefore not a child of the program but of a guardian, a process between the two
- * that does nothing but wait: until a pipe from the program says that the broker is to end, or ends
- * itself, which is how the kernel says that the program has, in whatever way. Then the guardian
- * stops the broker and removes its directory.
+ * A daemon left behind by a program falsifies the next benchmark and fills the machine. The broker
+ * is therefore the child of a guardian, a process between the program and the broker. The guardian
+ * waits until a pipe from the program tells it to stop the broker, or until the pipe closes because
+ * the program has ended in any way. Then the guardian stops the broker and removes its directory.
  *
- * The program waits for that: where it frees the broker, and in a handler of the signals that end
- * programs, which tells the guardians, waits for them, and dies of the same signal. Guardians are
- * in a process group of their own, so that Ctrl-C does not take the broker from under the program;
- * what the program has open they close. Should somebody kill a guardian, the broker is told by
- * PR_SET_PDEATHSIG.
+ * The program waits for the guardian in two places: where it frees the broker, and in a handler of
+ * fatal signals. The handler tells the guardians, waits for them, and ends the program with the
+ * same signal. Guardians are in a process group of their own, so that Ctrl-C does not stop the
+ * broker before the program. They close the program's descriptors. If a guardian is killed,
+ * PR_SET_PDEATHSIG signals the broker.
  *
- * The broker's log is a memfd, which only needs a reader if the broker does not start.
+ * The broker's log is a memfd, which is read only if the broker does not start.
  */
 #include "broker-process/broker-process.h"
 
@@ -49,15 +48,15 @@
 
 struct broker_process {
 	pid_t guardian;
-	pid_t pid;     /* the broker's */
-	int order_fd;  /* a byte, or its end: stop */
-	int report_fd; /* the broker's process id; ends with the broker */
+	pid_t pid;     /* the broker's process id */
+	int order_fd;  /* a byte, or end of file: stop */
+	int report_fd; /* delivers the broker's process id; end of file: it ended */
 	int log_fd;
 	char directory[64];
 	char socket[80];
 };
 
-/* Read by the signal handler: a slot is filled last and emptied first. */
+/* Read by the signal handler, so a slot is filled last and cleared first. */
 static struct broker_process *volatile live[MAX_BROKERS];
 
 static const int fatal_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
@@ -66,10 +65,10 @@ enum { N_FATAL_SIGNALS = sizeof(fatal_signals) / sizeof(fatal_signals[0]) };
 
 /* ---- The guardian, and what it becomes ---------------------------------------------------- */
 
-/* In a guardian descriptors have these numbers, and there are no others. */
+/* Descriptors of a guardian; all others are closed. */
 enum { ORDER_FD = 3, REPORT_FD, LOG_FD, FIRST_OTHER_FD };
 
-/* The daemon's sockets, if it was killed, and the locks beside them. */
+/* Remove the daemon's sockets, which remain if it was killed, and their locks. */
 static void remove_files(const struct broker_process *broker)
 {
 	static const char *const names[] = {"socket", "socket.lock", "socket.admin",
@@ -110,10 +109,10 @@ static void become_broker(const struct broker_process *broker, const char *path,
 	_exit(127);
 }
 
-/* Closes all that the program has open, but for what the guardian needs. */
+/* Close all descriptors except those that the guardian needs. */
 static void keep_descriptors(const struct broker_process *broker, int order_fd, int report_fd)
 {
-	/* Out of the way of the numbers that they are to have. */
+	/* Duplicate above the numbers that the descriptors will get. */
 	const int from[] = {fcntl(order_fd, F_DUPFD, FIRST_OTHER_FD),
 			    fcntl(report_fd, F_DUPFD, FIRST_OTHER_FD),
 			    fcntl(broker->log_fd, F_DUPFD, FIRST_OTHER_FD)};
@@ -128,14 +127,17 @@ static void keep_descriptors(const struct broker_process *broker, int order_fd, 
 	close_range(FIRST_OTHER_FD, ~0u, 0);
 }
 
-/* Waits until the broker ends or the program says so. Return: has the broker ended? */
+/*
+ * Wait until the broker ends or the program orders it to stop.
+ * Return: true if the broker has ended.
+ */
 static bool wait_for_order(pid_t pid, int pid_fd)
 {
 	struct pollfd fds[] = {{.fd = ORDER_FD, .events = POLLIN},
 			       {.fd = pid_fd, .events = POLLIN}};
 
 	for (;;) {
-		/* A kernel without process descriptors: look now and then. */
+		/* Poll every 100 ms if the kernel has no process descriptors. */
 		poll(fds, 2, pid_fd < 0 ? 100 : -1);
 		if (waitpid(pid, NULL, WNOHANG) == pid)
 			return true;
@@ -181,7 +183,7 @@ static void become_guardian(const struct broker_process *broker, const char *pat
 		if (write(REPORT_FD, &pid, sizeof(pid)) < 0 || !wait_for_order(pid, pid_fd))
 			end_broker(pid, pid_fd);
 	}
-	/* Without a broker the directory stays until the program has seen that. */
+	/* If the broker has ended, the directory stays until the program has noticed. */
 	close(REPORT_FD);
 	poll(&order, 1, -1);
 	remove_files(broker);
@@ -190,12 +192,12 @@ static void become_guardian(const struct broker_process *broker, const char *pat
 
 /* ---- The program's side ------------------------------------------------------------------- */
 
-/* Also in a handler of signals. */
+/* Stop the guardian and wait for it. Async-signal-safe. */
 static void dismiss(const struct broker_process *broker)
 {
 	static const char stop = 's';
 
-	/* A process that this one has made may have the pipe open, too: its end is not enough. */
+	/* A child of this process may hold the pipe open, too, so closing it is not enough. */
 	if (write(broker->order_fd, &stop, 1) < 0 && errno != EPIPE)
 		kill(broker->pid, SIGKILL);
 	close(broker->order_fd);
@@ -210,12 +212,12 @@ static void on_fatal_signal(int signal)
 	for (int i = 0; i < MAX_BROKERS; i++)
 		if (live[i])
 			dismiss(live[i]);
-	/* SA_RESETHAND: this time it kills, once this handler has returned. */
+	/* SA_RESETHAND: the signal now has its default action, once this handler has returned. */
 	raise(signal);
 	errno = saved_errno;
 }
 
-/* A broker is listed, or it is not there: what stops us comes before or after that. */
+/* Block fatal signals, so that a broker is either listed or not started when one arrives. */
 static void hold_signals(sigset_t *ret_old)
 {
 	sigset_t held;
@@ -223,12 +225,12 @@ static void hold_signals(sigset_t *ret_old)
 	sigemptyset(&held);
 	for (size_t i = 0; i < N_FATAL_SIGNALS; i++)
 		sigaddset(&held, fatal_signals[i]);
-	/* The order to a guardian that was killed. */
+	/* Raised by an order to a guardian that was killed. */
 	sigaddset(&held, SIGPIPE);
 	sigprocmask(SIG_BLOCK, &held, ret_old);
 }
 
-/* As it was, without a SIGPIPE of our own. */
+/* Restore the signal mask, discarding a pending SIGPIPE of our own. */
 static void release_signals(const sigset_t *old)
 {
 	const struct timespec now = {0};
@@ -250,14 +252,20 @@ void broker_process_init(void)
 		sigaddset(&action.sa_mask, fatal_signals[i]);
 	sigaddset(&action.sa_mask, SIGPIPE);
 	for (size_t i = 0; i < N_FATAL_SIGNALS; i++) {
-		/* What is ignored does not end the program: in the background, by nohup(1). */
+		/*
+		 * An ignored signal does not end the program, for example in the background or
+		 * under nohup(1).
+		 */
 		if (sigaction(fatal_signals[i], NULL, &old) == 0 && old.sa_handler == SIG_IGN)
 			continue;
 		sigaction(fatal_signals[i], &action, NULL);
 	}
 }
 
-/* In the build tree programs lie in tools/ and broker/, installed ones in bin/ and beside it. */
+/*
+ * Find brokerd. In the build tree programs are in tools/ and broker/; installed ones are in bin/
+ * and beside it.
+ */
 static int find_brokerd(char *ret_path, size_t path_bytes)
 {
 	static const char *const places[] = {
@@ -303,7 +311,7 @@ static bool socket_answers(const char *path)
 	return r == 0;
 }
 
-/* The end of what the broker said. */
+/* Copy the end of the broker's log. */
 static void read_log(const struct broker_process *broker, char *said, size_t said_bytes)
 {
 	off_t end = lseek(broker->log_fd, 0, SEEK_END);
@@ -313,7 +321,7 @@ static void read_log(const struct broker_process *broker, char *said, size_t sai
 	said[n > 0 ? n : 0] = '\0';
 }
 
-/* Return: 0; -ECHILD: it ended; -ETIMEDOUT. */
+/* Return: 0; -ECHILD: the broker ended; -ETIMEDOUT. */
 static int wait_for_socket(struct broker_process *broker)
 {
 	uint64_t deadline_ns = clock_now_ns() + START_TIMEOUT_NS;
@@ -329,7 +337,7 @@ static int wait_for_socket(struct broker_process *broker)
 		if (n != sizeof(broker->pid) && !(n < 0 && errno == EINTR))
 			return -ECHILD;
 	}
-	/* It was told before it could answer. */
+	/* The process id is reported before the socket answers. */
 	if (broker->pid < 0 &&
 	    read(broker->report_fd, &broker->pid, sizeof(broker->pid)) != sizeof(broker->pid))
 		return -ECHILD;
@@ -365,7 +373,10 @@ struct broker_process *broker_process_free(struct broker_process *broker)
 
 DEFINE_CLEANUP(struct broker_process *, broker_process_free)
 
-/* @is_named: @temporary is what TMPDIR says. Return: 0; -ENOTDIR, with a sentence. */
+/*
+ * @is_named: @temporary is the value of TMPDIR.
+ * Return: 0, or -ENOTDIR with a sentence.
+ */
 static int make_directory(struct broker_process *broker, const char *temporary, bool is_named,
 			  char *said, size_t said_bytes)
 {
@@ -377,13 +388,13 @@ static int make_directory(struct broker_process *broker, const char *temporary, 
 	return -ENOTDIR;
 }
 
-/* Makes the broker's directory, and the guardian. With signals held. */
+/* Make the broker's directory and the guardian, with signals blocked. */
 static int start(struct broker_process *broker, const char *path, const char *const *arguments,
 		 char *said, size_t said_bytes)
 {
 	_cleanup_(close_fdp) int order_fd = -1, report_fd = -1;
 	const char *temporary = getenv("TMPDIR");
-	/* Socket names are short: a long TMPDIR is not used. */
+	/* A long TMPDIR is not used, since socket paths are limited. */
 	const bool is_named = temporary && temporary[0] && strlen(temporary) <= MAX_TMPDIR_BYTES;
 	int fds[2], r;
 

@@ -3,10 +3,10 @@
 /*
  * A private broker
  *
- * brokerd from the build tree that this program lies in, or from beside an installed one, or else
- * from PATH, on a socket in a directory of its own. Whatever way this program ends, the broker ends
- * too and the directory goes: on return and on signals before this program has ended, after SIGKILL
- * a moment later.
+ * The broker is brokerd from the build tree of this program, from beside an installed program, or
+ * from PATH. Its socket is in a directory of its own. Whatever ends this program also ends the
+ * broker and removes the directory: before this program has ended on a normal exit and on signals,
+ * a moment later after SIGKILL.
  */
 #include <stddef.h>
 #include <sys/types.h>
@@ -14,26 +14,33 @@
 struct broker_process;
 
 /*
- * Starts a broker and waits until its socket answers. @arguments: further ones, ended by NULL.
- * @cpu: pins the broker's main thread, the reactor; below 0: not. Its directory lies in TMPDIR, if
- * that is set and has 32 bytes at most, else in /tmp. What the broker said before it did not start,
- * or why there is no directory, goes to standard error.
- * Return: 0; -ENOENT: there is no brokerd; -ENOTDIR: no directory can be made for it, whatever the
- * reason; -ETIMEDOUT; -ECHILD: it ended at once; other errno.
+ * Start a broker and wait until its socket answers. @arguments: additional arguments, ends with
+ * NULL. @cpu: processor to which the broker's main thread, the reactor, is pinned; negative: none.
+ * The directory is in TMPDIR if that is set and has at most 32 bytes, else in /tmp. If the broker
+ * does not start, its output, or the reason why there is no directory, is written to standard
+ * error.
+ * Return: 0; -ENOENT: there is no brokerd; -ENOTDIR: its directory cannot be made, for any reason;
+ * -ETIMEDOUT; -ECHILD: the broker ended at once; or another errno.
  */
 int broker_process_new(const char *const *arguments, int cpu, struct broker_process **ret);
 
 /*
- * The same, without a word to standard error if it does not start: what the broker said, of which
- * the end counts, or why there is no directory, goes to @said instead.
+ * Start a broker like broker_process_new(), but if it does not start, write the end of its output,
+ * or the reason why there is no directory, to @said instead of standard error.
  */
 int broker_process_try(const char *const *arguments, int cpu, struct broker_process **ret,
 		       char *said, size_t said_bytes);
 
-/* Stops it (SIGTERM, after a while SIGKILL) and removes its directory. Return: NULL. */
+/*
+ * Stop the broker with SIGTERM, after a timeout with SIGKILL, and remove its directory.
+ * Return: NULL.
+ */
 struct broker_process *broker_process_free(struct broker_process *broker);
 
 const char *broker_process_socket(const struct broker_process *broker);
 
-/* Makes the signals that end programs stop the broker first. Once, before the first broker. */
+/*
+ * Install handlers that stop brokers before a signal ends the program. Call once, before the first
+ * broker is started.
+ */
 void broker_process_init(void);
