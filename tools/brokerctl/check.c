@@ -130,7 +130,7 @@ static const char *mend_admin(const struct control *control, char mend[FINDING_B
 		snprintf(user, sizeof(user), "%s", text_name(passwd->pw_name));
 	else
 		snprintf(user, sizeof(user), "%u", (unsigned int)getuid());
-	/* Without such a group brokerd gives the socket to none; see --admin-group. */
+	/* If the group does not exist, brokerd gives the socket to no group; see --admin-group. */
 	snprintf(mend, FINDING_BYTES, "%susermod -aG %s %s%s, and log in again",
 		 group ? "" : "groupadd --force --system ringbroker; ", group_name, user,
 		 group ? "" : "; systemctl restart brokerd.service");

@@ -106,9 +106,8 @@ struct given {
 /* A parsed command line. */
 struct arguments {
 	const struct command *command;
-	const char
-		/* NULL: not given; "": given, takes no argument; else the last value */
-		*values[N_OPTIONS];
+	/* by option; NULL: not given; "": given, takes no argument; else the last value */
+	const char *values[N_OPTIONS];
 	unsigned int n_given;
 	struct given given[MAX_GIVEN]; /* repeatable options */
 	unsigned int n_operands;

@@ -97,7 +97,7 @@ const struct group *control_admin_group(const struct control *control)
 	return getgrgid(stat_of.st_gid);
 }
 
-/* Report errors that mean the same on both sockets. */
+/* Report errors that mean the same while connecting and in requests. */
 static int refused(const struct control *control, int error, const char *sentence)
 {
 	switch (error) {

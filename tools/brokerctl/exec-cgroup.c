@@ -291,8 +291,10 @@ bool exec_cgroup_leave(const struct exec_cgroup *cgroup)
 	return cgroup_v2_move(cgroup->parent, getpid());
 }
 
-/* Return true if all cgroups below the parent are this process's: no other one needs the
- * controller. */
+/*
+ * Return true if the program's cgroup is the only one below the parent, so that no other cgroup
+ * needs the controller.
+ */
 static bool is_only_one(const struct exec_cgroup *cgroup)
 {
 	char path[EXEC_PATH_BYTES + 64];

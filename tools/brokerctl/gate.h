@@ -26,8 +26,8 @@ struct gate_plan {
 	int folder_fd; /* folder of the BPF file system in which the gate is pinned */
 	int cgroup_fd;
 	struct device_gate_record record; /* everything but the counts */
-	uid_t uid; /* the broker's user; gid: the group that may read the record */
-	gid_t gid;
+	uid_t uid;                        /* owner of pinned maps: the broker's user */
+	gid_t gid;                        /* group that may read pinned maps */
 };
 
 /*
@@ -76,9 +76,9 @@ void gate_folder(const struct control *control, char ret[static PATH_MAX]);
  */
 unsigned int gate_refusals(const struct device_gate_record *record,
 			   const struct device_gate_refusal *ret[DEVICE_GATE_REFUSALS]);
-/* "process 12 (glxgears) of uid 1000, device 226:128, 4 s ago". Static storage. */
+/* Return a text such as "process 12 (glxgears) of uid 1000, device 226:128, 4 s ago". Static. */
 const char *gate_refusal_text(const struct device_gate_refusal *refusal);
-/* "12 opens refused, the last one that of process ...". Static storage. */
+/* Return a text such as "12 opens refused, the last one that of process ...". Static storage. */
 const char *gate_count_text(const struct device_gate_record *record);
 /* Return the cgroup's path, or its number if the path is not known. Static storage. */
 const char *gate_name(const struct gate_view *gate);

@@ -217,9 +217,9 @@ static void explain_away(const struct run *run, struct control *control, char wh
 }
 
 /*
- * Find the nodes that no permitted device runs. @why explains the cases in which no single node or
- * not the model is the cause.
- * Return: an error code of the models library.
+ * Find the nodes that no permitted device runs. @why explains the other causes: no single node, or
+ * the present state of the devices.
+ * Return: MODEL_E_DEVICE, or MODEL_E_AWAY if a device could run the model, but not now.
  */
 static int find_unable(struct run *run, struct control *control, char why[MODEL_WHY_BYTES])
 {

@@ -18,7 +18,7 @@
 struct run_file {
 	enum option_id option; /* OPT_INPUT, OPT_RUN_OUTPUT, OPT_EXPECT */
 	const char *path;
-	unsigned int index; /* of the input or output */
+	unsigned int index; /* index of the input or output */
 	struct array array; /* contents of the file */
 	/* for OPT_EXPECT, set by run_files_compare() */
 	int result;
@@ -73,13 +73,13 @@ void run_print_json(const struct run *run);
 void run_warn(const struct run *run);
 /* Print everything that the loader rejects, to standard error. */
 void run_print_refusals(const struct run *run);
-/* Return a name of the device that cannot run the model: "the GPU". */
+/* Return the chosen device for a message: "the GPU", "the CPU" or "any device". */
 const char *run_where_not(const struct run *run);
 /* Print the steps that no chosen device runs, to standard error. */
 void run_print_unable(const struct run *run);
 /*
- * Print the refusals as the member "refusals" of a JSON object. @why, unless NULL, is the only
- * refusal: the reason why the model could not be read.
+ * Print the member "refusals" of a JSON object: the steps that no chosen device runs; @why, if it
+ * is not NULL and there are no such steps; the loader's refusals, if @why is NULL.
  */
 void run_json_refusals(const struct run *run, const char *why);
 /* Print the JSON object of a model that is not run. */
@@ -96,7 +96,7 @@ int run_check_model(struct run *run);
  * (run-progress.c).
  */
 struct run_progress {
-	const char *what; /* "running" */
+	const char *what; /* label, such as "running" */
 	uint64_t total, before;
 	uint64_t began_ns, drawn_ns;
 	bool is_terminal, is_drawn;

@@ -34,7 +34,7 @@ struct why {
 
 	enum subject subject;
 	unsigned int tenant;                   /* index in pages */
-	const struct rbk_stats_decision *task; /* SUBJECT_TASK */
+	const struct rbk_stats_decision *task; /* for SUBJECT_TASK */
 	uint32_t slot;                 /* of the plan (SUBJECT_PLAN) or of the task's plan */
 	struct rbk_stats_tenant about; /* the tenant's record */
 

@@ -378,7 +378,7 @@ static int copy_leases(struct model *model, const struct rbk_stats_view *view)
 	return 0;
 }
 
-/* Merge the waits of all threads of the workers, which share the tasks. */
+/* Summarise the waits of all worker threads, which share the tasks. */
 static void copy_workers(struct model *model, const struct rbk_stats_view *root)
 {
 	uint64_t all_ns = 0;

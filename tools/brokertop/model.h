@@ -28,7 +28,7 @@ struct model_device {
 	uint64_t then_tasks;
 	double tasks_per_s;
 	double reserved_bytes;      /* bytes reserved for tenants but not used */
-	struct series load, memory; /* 0 to 1 */
+	struct series load, memory; /* fractions from 0 to 1 */
 };
 
 /* A tenant's counts at the beginning of the interval. */
@@ -160,7 +160,7 @@ void model_deinit(struct model *model);
 
 /*
  * Read the pages. Decisions are read every time, since the broker logs them at any time; everything
- * else only if the broker has updated the pages since, or if @only, @what or the set of pages has
+ * else only if the broker has updated the pages since, or if @what or the number of pages has
  * changed. @only: number of the only tenant to read; 0: all. @what: MODEL_*.
  * Return: 0, or -ENOMEM with the previous contents kept.
  */
