@@ -181,8 +181,8 @@ static void judge_wait(const struct judge *judge, const struct rbk_stats_decisio
 }
 
 /*
- * Return why the task ran on a slower device; CAUSE_WORK if the placement cost nothing, for example
- * because the faster device was busy.
+ * Return why the task ran on a slower device; CAUSE_WORK for other reasons, for example because the
+ * faster device was busy.
  */
 static enum cause cause_of_place(const struct rbk_stats_decision *task)
 {

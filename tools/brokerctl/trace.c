@@ -32,7 +32,7 @@ enum {
 	SAMPLES_MAX = 100000,
 	/* kinds of tracks of a tenant and device */
 	TRACK_KINDS = 2,
-	/* tids reserved for each track, one per lane; an event has at most one lane */
+	/* tids reserved for each track: one per lane, and at most one lane per event */
 	LANES_MAX = EVENTS_MAX,
 };
 static const double max_seconds = 3600;

@@ -479,8 +479,9 @@ static double highest_of(const struct model *model, const struct series *series)
 }
 
 /*
- * Choose the graphs: at most @max, but at least 2.
- * Return: their number.
+ * Choose the graphs; @max of them, at least 2, have room.
+ * Return: their number: 2 on a tenant's own page; else 3, or 4 if there is a GPU and @max is at
+ * least 4.
  */
 static unsigned int choose_graphs(const struct model *model, struct graph graphs[4],
 				  unsigned int max)

@@ -107,8 +107,8 @@ bool page_copy_tenant_head(const struct rbk_stats_view *view, uint32_t index,
 /* --- Waiting for listings --- */
 
 /*
- * Upper bound of records that a new page lists at once: the pieces of an update that are written in
- * one turn (control/publish.c), some of which are devices.
+ * Records that a new page lists at least: PUBLISH_PIECES of control/publish.c are written in one
+ * turn, and some of these pieces are devices.
  */
 enum { FIRST_RECORDS = 32, MAX_LOOKS = 40 };
 
