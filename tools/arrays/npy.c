@@ -27,7 +27,7 @@
 #include "arrays/write.h"
 #include "util/cleanup.h"
 
-/* NumPy itself accepts headers of 10,000 bytes. */
+/* NumPy itself accepts headers of up to 10,000 bytes. */
 enum { MAGIC_BYTES = 8, MAX_HEADER_BYTES = 65536 };
 /* Bytes up to the end of the longest form of the length field; every valid file has that many. */
 enum { FIRST_BYTES = MAGIC_BYTES + 4 };
