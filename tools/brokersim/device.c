@@ -2,15 +2,15 @@
 /*
  * A device in virtual time
  *
- * Between two changes every submission progresses evenly: through its shared part at the speed of
- * all servers that work on it, then through its serial part at that of one. A change is the end of
- * either, or something that begins; after each, free servers are dealt out. That is how the CPU
- * workers behave seen from afar: one takes a task, idle ones join its step and stay until no chunk
- * of it is left, and tasks that wait come before steps to help with. With one server it is the
- * queue of a GPU.
+ * Between two changes every submission progresses evenly: first its shared part at the speed of all
+ * servers that work on it, then its serial part at the speed of one server. A change is the end of
+ * a part or the beginning of a submission. After each change free servers join submissions. The CPU
+ * workers behave alike: a worker takes a task, idle workers join its step until no chunk is left,
+ * and waiting tasks take precedence over helping. With one server the model is the queue of a GPU.
  *
- * The probe of the oracle plays the same on a copy. Behind more than PROBE_LISTED parts it replaces
- * the excess by its server time, which is exact on one server and off by less than a task else.
+ * The oracle's probe plays the same model on a copy of the running submissions. With more than
+ * PROBE_LISTED listed parts it divides the remaining server time by the servers in use instead. The
+ * division is exact on one server, and off by less than one task otherwise.
  */
 #include "device.h"
 
@@ -23,7 +23,7 @@
 
 enum { PROBE_LISTED = 16 };
 
-/* A thousandth of a nanosecond is nothing. */
+/* Work below a thousandth of a nanosecond counts as done. */
 #define NOTHING_NS 1e-3
 
 int device_init(struct device *device, const struct world *world, uint8_t index)
@@ -63,7 +63,7 @@ static double cost_sum(struct world_cost cost)
 	return cost.serial_ns + cost.shared_ns;
 }
 
-/* Counts what of the part has not begun. */
+/* Add the part's rows that have not begun to the device's listed work. */
 static void list_part(struct device *device, struct sim_part *part, double now_ns)
 {
 	part->waiting_ns =
@@ -120,7 +120,10 @@ static uint32_t count_free(const struct device_run *running, uint32_t n_running,
 	return n_servers;
 }
 
-/* Free servers join the oldest submission with work to share, and stay until that is done. */
+/*
+ * Assign free servers to the oldest submissions with shared work; they stay until that work is
+ * done.
+ */
 static void deal(struct device_run *running, uint32_t n_running, uint32_t n_servers,
 		 uint32_t n_per_task)
 {
@@ -181,7 +184,9 @@ static uint32_t take_lane(struct device *device)
 	return lane;
 }
 
-/* A team of several, one of which can do something else in between. Return: NULL if there is none.
+/*
+ * Find a submission with several servers, of which one can be withdrawn.
+ * Return: NULL if there is none.
  */
 static struct device_run *find_team(const struct device *device)
 {
@@ -192,7 +197,10 @@ static struct device_run *find_team(const struct device *device)
 	return NULL;
 }
 
-/* Can what was released first begin? What is urgent makes room for itself. */
+/*
+ * Return true if the first released part can begin: a server is free, or the part is urgent and a
+ * server can be withdrawn from a team.
+ */
 static bool can_begin(const struct device *device)
 {
 	if (!device->first)
@@ -286,7 +294,10 @@ bool device_fail_one(struct device *device, struct device_run *ret)
 	return true;
 }
 
-/* Plays on the copy until the run at @index has ended, or a server is free. Return: when. */
+/*
+ * Advance the copy to its next change: the end of a submission or of its shared part.
+ * Return: the time of the change.
+ */
 static double play(struct device_run *running, uint32_t *n_running, const struct device *device,
 		   double now_ns)
 {
@@ -317,7 +328,10 @@ static double push(struct device_run *running, uint32_t *n_running, const struct
 						  .serial_ns = cost.serial_ns,
 						  .shared_ns = cost.shared_ns,
 						  .n_servers = 1};
-	/* What comes first has its team before the next begins: policies release in order. */
+	/*
+	 * An assigned part gets its team before the next part begins, since policies release in
+	 * order.
+	 */
 	if (part) {
 		uint32_t n_free = count_free(running, *n_running, device->n_in_use);
 		uint32_t n_most = world_team(cost.shared_ns, device->n_per_task);
@@ -330,9 +344,9 @@ static double push(struct device_run *running, uint32_t *n_running, const struct
 }
 
 /*
- * How many times the mean a submission is expected to take that is not done after @done of it:
- * exp of a normal number with a mean of 1, given that it is more. Where that is out of reach, a
- * little more than there was.
+ * Return the expected duration of a submission that has run for @done, both as multiples of its
+ * mean duration. The duration is log-normal with mean 1 and standard deviation @sigma of its
+ * logarithm, given that it exceeds @done. Where erfc() underflows, return slightly more than @done.
  */
 static double expect_longer(double sigma, double done)
 {
@@ -347,7 +361,7 @@ static double expect_longer(double sigma, double done)
 	return fmax(erfc((z - sigma / 2) * M_SQRT1_2) / above, done);
 }
 
-/* What is left of a submission for who knows everything but noise. */
+/* Replace the submission's remaining work by its expectation without knowledge of noise. */
 static void expect_left(const struct device *device, struct device_run *run)
 {
 	const struct scenario_truth *truth = &device->world->scenario->truth[device->index];

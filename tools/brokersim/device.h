@@ -3,8 +3,8 @@
 /*
  * A device in virtual time
  *
- * Servers take what was released to the device in order. A submission begins on one server; free
- * ones join the oldest submission that has work to share until that is done. Nanoseconds.
+ * Servers take released parts in order. A submission begins on one server; free servers join the
+ * oldest submission that has shared work until that work is done. Times are nanoseconds.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -13,9 +13,9 @@
 
 struct device_run {
 	struct sim_part *part;
-	double serial_ns, shared_ns; /* left, at one server's speed */
+	double serial_ns, shared_ns; /* work left, at the speed of one server */
 	double begin_ns, busy_ns;
-	uint32_t n_servers; /* that work on it now */
+	uint32_t n_servers; /* servers working on the submission now */
 	uint32_t lane;
 	bool fails;
 };
@@ -24,16 +24,17 @@ struct device {
 	const struct world *world;
 	uint8_t index;
 	uint32_t n_servers, n_per_task;
-	uint32_t n_in_use;          /* of its servers; those beyond end what they are at */
-	struct device_run *running; /* by begin */
+	/* servers that may take work; the others stop after their current submission */
+	uint32_t n_in_use;
+	struct device_run *running; /* in order of beginning */
 	uint32_t n_running;
-	struct sim_part *first, *last; /* released, not begun */
+	struct sim_part *first, *last; /* queue of released parts that have not begun */
 	double now_ns;
-	double busy_ns; /* of all servers, so far */
+	double busy_ns; /* server time spent so far, sum of all servers */
 	uint64_t n_begun;
 	struct list_node listed; /* parts with rows that have not begun, in order of assignment */
 	uint32_t n_listed;
-	double listed_ns; /* sum of their waiting_ns */
+	double listed_ns; /* sum of the listed parts' waiting_ns */
 	struct device_run *scratch;
 	bool *lanes;
 };
@@ -42,31 +43,41 @@ struct device {
 int device_init(struct device *device, const struct world *world, uint8_t index);
 void device_deinit(struct device *device);
 
-/* A part is to run here, here rather than where it was, or no more. */
+/*
+ * Add a part to the device's list of assigned parts, or remove a part from the list. A part moves
+ * by device_unassign() from its old device and device_assign() to its new device.
+ */
 void device_assign(struct device *device, struct sim_part *part, double now_ns);
 void device_unassign(struct device *device, struct sim_part *part);
 
-/* Hands over part->n_now rows of an assigned part. */
+/* Release part->n_now rows of an assigned part to the device. */
 void device_release(struct device *device, struct sim_part *part);
 
-/* When something changes next; INFINITY: never. */
+/* Return the time of the device's next change, INFINITY if there is none. */
 double device_next_ns(const struct device *device);
 
 /*
- * Works until @now_ns, which is not after device_next_ns(), and begins what can begin.
- * Return: true, *ret being a submission that has ended; call again until false.
+ * Advance the device to @now_ns, which is at most device_next_ns(), and begin released parts for
+ * which a server is free.
+ * Return: true with an ended submission in *ret: call again until false.
  */
 bool device_advance(struct device *device, double now_ns, struct device_run *ret);
 
-/* Ends all that runs, failed. Return: true, *ret being one of them; call again until false. */
+/*
+ * Fail one running submission.
+ * Return: true with the failed submission in *ret: call again until false, when no submission runs.
+ */
 bool device_fail_one(struct device *device, struct device_run *ret);
 
-/* What is known of noise: of this task's and of all before it; nothing, as the best estimates. */
+/*
+ * KNOW_ALL: the noise of the probed task and of all tasks before it is known. KNOW_MEANS: no noise
+ * is known, as for the best possible estimates.
+ */
 enum knowledge { KNOW_ALL, KNOW_MEANS };
 
 /*
- * When a task of that cost would have ended if it were handed over now behind everything that is
- * assigned here, and nothing else came.
+ * Return when a task of @cost would end if it were released now behind all parts assigned to the
+ * device and no later task arrived.
  */
 double device_probe_ns(const struct device *device, struct world_cost cost,
 		       enum knowledge knowledge);

@@ -2,9 +2,9 @@
 /*
  * Run queues without a kernel
  *
- * The workers and the hogs share the processors evenly (world_share()): of the time that a worker
- * is busy it runs so much and waits for the rest, and what workers leave hogs use, as far as there
- * are any. Whoever waits was preempted once per turn.
+ * Workers and hogs share the processors evenly (world_share()). A busy worker runs for its share of
+ * the time and waits for the rest. Hogs use the processor time that workers leave, at most one
+ * processor each. A waiting worker was preempted once per TURN_NS.
  */
 #include "judge.h"
 

@@ -3,8 +3,8 @@
 /*
  * The judge of contention in virtual time
  *
- * What brokerd's run-queue watcher would see of the CPU's workers and of hogs beside them, looked
- * at every 10 ms, and contention/verdict.h, which decides what comes of it.
+ * The judge derives the samples that brokerd's run-queue watcher would take of the CPU workers and
+ * of hogs beside them, every 10 ms, and feeds them to contention/verdict.h.
  */
 #include "contention/verdict.h"
 #include "sim.h"
@@ -14,15 +14,22 @@
 struct judge {
 	struct place_contention contention;
 	struct place_contention_sample sample;
-	double counted_ns, busy_ns; /* up to when figures were added up; what was worked by then */
+	/* time up to which the sums below are counted; workers' busy time by then */
+	double counted_ns, busy_ns;
 	double run_ns, wait_ns, others_ns, idle_ns;
-	double share;  /* how many times longer the workers took since then */
-	double n_hogs; /* since then */
+	double share;  /* slowdown of the workers by hogs since counted_ns, 1 without hogs */
+	double n_hogs; /* number of hogs since counted_ns */
 	double next_ns;
 };
 
 void judge_init(struct judge *judge, const struct sim *sim);
-/* Adds up what was until now: before anything changes, and for every look. */
+/*
+ * Add the time since the last call to the sums. Call before the hogs or the workers change, and
+ * before each sample.
+ */
 void judge_count(struct judge *judge, const struct sim *sim);
-/* A look. */
+/*
+ * Take a sample.
+ * Return: the verdict on it.
+ */
 const struct place_contention_verdict *judge_look(struct judge *judge, const struct sim *sim);

@@ -1,12 +1,12 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Numbers that depend on what they are drawn for, not on when
+ * Random numbers that depend on their key, not on the order of drawing
  *
- * Every random quantity of a simulation is a hash of a key: seed, what it is (enum draw), and of
- * whom. So all policies meet the same tasks with the same true durations, and an oracle can ask how
- * long a task would have taken elsewhere. Mixing: splitmix64's finalizer (Steele, Lea, Flood,
- * OOPSLA 2014).
+ * Every random quantity of a simulation is a hash of a key: the seed, the kind of quantity (enum
+ * draw) and two indices, such as task and device. All policies therefore meet the same tasks with
+ * the same true durations, and an oracle can ask for a task's duration on another device. Mixing:
+ * splitmix64's finalizer (Steele, Lea, Flood, OOPSLA 2014).
  */
 #include <math.h>
 #include <stdint.h>
@@ -36,19 +36,19 @@ static inline uint64_t draw_bits(uint64_t seed, enum draw what, uint64_t a, uint
 	return draw_mix(draw_mix(draw_mix(draw_mix(seed) ^ (uint64_t)what) ^ a) ^ (b << 1));
 }
 
-/* In (0, 1). */
+/* Return a uniform number in (0, 1). */
 static inline double draw_uniform(uint64_t seed, enum draw what, uint64_t a, uint64_t b)
 {
 	return ((double)(draw_bits(seed, what, a, b) >> 11) + 0.5) * 0x1p-53;
 }
 
-/* Mean 1. */
+/* Return an exponential number with mean 1. */
 static inline double draw_exponential(uint64_t seed, enum draw what, uint64_t a, uint64_t b)
 {
 	return -log(draw_uniform(seed, what, a, b));
 }
 
-/* Mean 0, standard deviation 1; Box and Muller. */
+/* Return a normal number with mean 0 and standard deviation 1, by Box and Muller. */
 static inline double draw_normal(uint64_t seed, enum draw what, uint64_t a, uint64_t b)
 {
 	double u = draw_uniform(seed, what, a, b);
@@ -57,7 +57,7 @@ static inline double draw_normal(uint64_t seed, enum draw what, uint64_t a, uint
 	return sqrt(-2 * log(u)) * cos(2 * M_PI * v);
 }
 
-/* exp of a normal number, with a mean of 1. */
+/* Return a log-normal number with mean 1; @sigma is the standard deviation of its logarithm. */
 static inline double draw_factor(uint64_t seed, enum draw what, uint64_t a, uint64_t b,
 				 double sigma)
 {

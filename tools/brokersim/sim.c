@@ -2,14 +2,14 @@
 /*
  * One run
  *
- * Time jumps from event to event: an arrival, a change on a device, an event of the scenario, a
- * time that the policy waits for. At each, ended submissions are told first, then the scenario's
- * events happen, then tasks arrive, then the policy releases what may start.
+ * Time advances from event to event: an arrival, a change of a device, an event of the scenario,
+ * the policy's wake time. At each event ended submissions are reported first. Then the scenario's
+ * events happen, tasks arrive, and the policy releases parts that may start.
  *
- * Each decision is judged when it is made, before it has effects: an oracle that knows the true
- * times of everything that is assigned and of this very task plays both devices forward and says
- * when the task would have completed on each. A decision is right if no device is earlier by 5% of
- * the time until then.
+ * Each decision is judged when it is made, before it has effects. An oracle that knows the true
+ * times of all assigned tasks and of the task itself plays both devices forward, and determines
+ * when the task would complete on each. A decision is right if no device completes the task earlier
+ * by 5% of the time until then.
  */
 #include "sim.h"
 
@@ -176,7 +176,10 @@ static void judge(struct sim *sim, const struct sim_task *task, const struct sim
 	verdict->choice = *choice;
 }
 
-/* What splitting a task was worth, against both devices idle and sharing it perfectly. */
+/*
+ * Add the speed and gain of a split task, compared with both devices idle and sharing the task
+ * perfectly.
+ */
 static void judge_split(struct sim *sim, const struct sim_task *task)
 {
 	double alone_ns[SCENARIO_DEVICES];
@@ -201,7 +204,7 @@ static void admit(struct sim *sim, uint32_t index)
 	task->nth_of_plan =
 		sim->n_of_plan[(size_t)task->tenant * sim->world->scenario->n_plans + task->plan]++;
 	choice = sim->policy->decide(sim, task);
-	/* Who sends a task where it cannot run finds it on the CPU. */
+	/* A task placed on a device that cannot run it runs on the CPU. */
 	if (choice.device >= SCENARIO_DEVICES || !world_may_run(sim->world, task, choice.device)) {
 		choice.device = RBK_DEVICE_CPU;
 		choice.split_count = 0;
@@ -219,7 +222,7 @@ static void admit(struct sim *sim, uint32_t index)
 	}
 }
 
-/* On average over devices, by profile. */
+/* Return the task's mean duration over devices, by profile. */
 static double mean_estimate_ns(const struct sim *sim, const struct sim_task *task)
 {
 	double sum = 0;
@@ -267,7 +270,7 @@ static void complete(struct sim *sim, struct sim_task *task)
 	sim->n_done++;
 	if (task->n_parts > 1)
 		judge_split(sim, task);
-	/* Of a closed tenant, whose tasks stand together. */
+	/* Admit the next task of a closed tenant, whose tasks are adjacent. */
 	if (next >= sim->n_open && next < sim->world->n_tasks &&
 	    sim->world->tasks[next].tenant == task->tenant) {
 		struct sim_task *more = &sim->world->tasks[next];
@@ -278,7 +281,10 @@ static void complete(struct sim *sim, struct sim_task *task)
 		sim->ready[sim->n_ready++] = next;
 		sim->next_closed[task->tenant]++;
 	}
-	/* From here on this tenant has not always something to do. */
+	/*
+	 * From now on the tenant has no task left, so the devices are no longer saturated by all
+	 * tenants.
+	 */
 	if (--sim->n_left[task->tenant] == 0 && sim->is_saturated) {
 		memcpy(sim->saturated_ns, sim->service_ns,
 		       scenario->n_tenants * sizeof(*sim->service_ns));
@@ -309,7 +315,7 @@ static int ended(struct sim *sim, struct device *device, const struct device_run
 	if (sim->policy->ended && sim->policy->ended(sim, run))
 		return 0;
 	if (run->fails) {
-		/* On the CPU, from where it was; on a CPU that fails, again. */
+		/* Run the remaining rows on the CPU; also if the CPU was the device that failed. */
 		part->n_now = part->n_rows - part->n_begun;
 		device_assign(&sim->devices[RBK_DEVICE_CPU], part, sim->now_ns);
 		device_release(&sim->devices[RBK_DEVICE_CPU], part);

@@ -2,11 +2,10 @@
 /*
  * The world: plans, tasks and true times
  *
- * Devices are described by their profiles, so the shape of a true time is that of an estimate:
- * starting a task, moving what is bound over the link, then the nodes, of which those that take
- * longer than share_min_ns are worked upon by several servers. On top comes what the estimator has
- * no term for (struct scenario_truth). Everything random is drawn by key (random.h), so the same
- * task has the same true time under every policy.
+ * A true time has the form of an estimate by the device's profile: starting a task, transferring
+ * bindings over the link, then the nodes. Nodes longer than share_min_ns are shared by several
+ * servers. Effects without a term in the estimate are added (struct scenario_truth). All random
+ * quantities are drawn by key (random.h), so that a task has the same true time under every policy.
  */
 #include "world.h"
 
@@ -86,7 +85,7 @@ static uint32_t draw_count(const struct world *world, uint32_t tenant, uint32_t 
 					 : (uint32_t)lround(count);
 }
 
-/* The arrival after @at_ns. */
+/* Return the time of the arrival after @at_ns. */
 static double next_arrival(const struct world *world, uint32_t tenant, uint32_t i, double at_ns)
 {
 	const struct scenario_tenant *spec = &world->scenario->tenants[tenant];
@@ -99,7 +98,7 @@ static double next_arrival(const struct world *world, uint32_t tenant, uint32_t 
 			  draw_exponential(world->seed, DRAW_ARRIVAL, tenant, i);
 		if (spec->arrivals == ARRIVALS_POISSON)
 			return at_ns + wait_ns;
-		/* In the time that consists of bursts alone, then with the pauses put in. */
+		/* Advance in the time that consists of bursts alone, then insert the pauses. */
 		period_ns = spec->on_ns + spec->off_ns;
 		in_ns = floor((at_ns - spec->start_ns) / period_ns) * spec->on_ns +
 			fmin(fmod(at_ns - spec->start_ns, period_ns), spec->on_ns) + wait_ns;
@@ -139,7 +138,9 @@ static void draw_tasks(struct world *world, uint32_t only)
 			task->plan = draw_plan(world, t, i);
 			task->count = draw_count(world, t, i, task->plan);
 			task->arrive_ns = at_ns;
-			/* Keys of a tenant's tasks, with or without other tenants beside it. */
+			/*
+			 * The id keys a task's random numbers, independently of which tenants run.
+			 */
 			task->id = t * SCENARIO_MAX_TASKS + i;
 			world->n_tasks++;
 		}
@@ -259,7 +260,7 @@ static double link_ns(const struct place_profile *profile, const struct plan *pl
 	return ns;
 }
 
-/* Nodes at @n_rows; with @truth, as they are rather than as the profile has them. */
+/* Add the cost of the nodes for @n_rows; with @truth the true cost, otherwise the profile's. */
 static void add_nodes(const struct place_profile *profile, const struct plan *plan, uint32_t n_rows,
 		      const struct scenario_truth *truth, struct world_cost *cost)
 {
@@ -337,7 +338,7 @@ struct world_cost world_cut_cost(const struct world *world, const struct sim_tas
 
 uint32_t world_team(double shared_ns, uint32_t n_servers)
 {
-	/* Chunks are as long as broker/cpu cuts them. */
+	/* Chunks have the length of those that broker/cpu cuts. */
 	double n_chunks = shared_ns / 20000;
 
 	if (n_chunks < 1)

@@ -1,12 +1,12 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * The world: one run's plans and tasks, and how long they really take
+ * The world: plans and tasks of one run, and their true times
  *
- * The true time of a node starts from the device's profile and goes on where no estimate of the
- * engine can follow: a cliff where data does not fit the cache, rows rounded up to tiles, a factor
- * that a plan has on a device and nobody knows, a slow wave in the clock, noise per task, jitter
- * per submission, and what scenarios do to devices on the way.
+ * The true time of a node is the profile's estimate with effects that the engine cannot estimate: a
+ * cliff where data exceeds the cache, rows rounded up to tiles, an unknown factor by plan and
+ * device, a slow wave of the clock, noise per task, jitter per submission, and the scenario's
+ * events.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,22 +18,22 @@
 
 struct sim_task;
 
-/* Of a task's work what runs on one device; most tasks have one. */
+/* The rows of a task that run on one device; most tasks have one part. */
 struct sim_part {
 	struct place_task place; /* for the engine under test */
 	struct sim_task *task;
-	struct list_node link; /* of its device's parts with rows that have not begun */
-	struct sim_part *next; /* released to the device, not begun */
+	struct list_node link; /* in the device's list of parts with rows that have not begun */
+	struct sim_part *next; /* next part released to the device that has not begun */
 	uint8_t device;
 	bool is_listed;
-	bool is_urgent;      /* begins between the chunks of others */
-	uint32_t n_rows;     /* all of them */
-	uint32_t n_done;     /* results are there */
-	uint32_t n_begun;    /* or given to the device */
-	uint32_t n_now;      /* of the submission that the device has or will have next */
-	uint32_t n_cut;      /* most of one submission; 0: all of them */
-	double waiting_ns;   /* true server time of what has not begun, as listed */
-	double estimated_ns; /* what a policy counts it with */
+	bool is_urgent;      /* begins between the chunks of other parts */
+	uint32_t n_rows;     /* rows of the part */
+	uint32_t n_done;     /* rows completed */
+	uint32_t n_begun;    /* rows completed or given to the device */
+	uint32_t n_now;      /* rows of the current or next submission */
+	uint32_t n_cut;      /* most rows of one submission; 0: no limit */
+	double waiting_ns;   /* true server time of the rows that have not begun, as listed */
+	double estimated_ns; /* server time by which a policy counts the part */
 };
 
 enum { MAX_PARTS = 2 };
@@ -49,68 +49,68 @@ struct sim_task {
 	uint8_t n_parts, n_parts_done;
 	uint8_t device, reason; /* as decided */
 	bool fell_back;
-	uint32_t nth_of_plan; /* admitted before it, of its tenant's plan */
+	uint32_t nth_of_plan; /* tasks of the tenant's plan admitted earlier */
 };
 
 struct world {
 	const struct scenario *scenario;
 	uint64_t seed;
 	struct plan **plans;
-	struct sim_task *tasks; /* by arrival; those of closed tenants wait in order */
+	struct sim_task *tasks; /* by arrival; tasks of closed tenants follow in order of id */
 	uint32_t n_tasks;
 	double (*efficiency)[SCENARIO_DEVICES]; /* by plan */
 	double phase[SCENARIO_DEVICES];
 	double slow[SCENARIO_DEVICES];
 	double contention[SCENARIO_DEVICES];
-	double n_hogs;      /* on the CPU */
-	uint32_t n_workers; /* of its servers, in use */
+	double n_hogs;      /* number of hogs on the CPU */
+	uint32_t n_workers; /* CPU servers in use */
 	uint64_t fail_every[SCENARIO_DEVICES];
 	bool is_lost[SCENARIO_DEVICES];
 };
 
 /*
- * @only: the tenant whose tasks there are; UINT32_MAX: all.
+ * Make the world of a run. @only: the only tenant with tasks; UINT32_MAX: all tenants.
  * Return: 0; SCENARIO_E_INVALID with a sentence in @message; -ENOMEM.
  */
 int world_new(const struct scenario *scenario, uint64_t seed, uint32_t only,
 	      char message[SCENARIO_MESSAGE_BYTES], struct world **ret);
 struct world *world_free(struct world *world);
 
-/* A device's speed at a time, 1 on average: its clock's wave, and what events did to it. */
+/* Return a device's speed at a time, 1 on average: the clock's wave and the effects of events. */
 double world_speed(const struct world *world, uint8_t device, double now_ns);
 
-/* How many times longer the CPU's workers take beside hogs: processors are shared evenly. */
+/* Return the slowdown of the CPU's workers by hogs, at least 1; processors are shared evenly. */
 double world_share(const struct world *world);
 
-/* What one submission takes: time on one server, and server time that others can share. */
+/* Cost of a submission: time on one server, and server time that several servers can share. */
 struct world_cost {
 	double serial_ns;
 	double shared_ns;
 };
 
 /*
- * The true cost of rows of a task on a device if they began at @now_ns. Without @noise: on average
- * over tasks of that plan.
+ * Return the true cost of @n_rows rows of a task on a device if they began at @now_ns; without
+ * @with_noise the mean over tasks of the plan.
  */
 struct world_cost world_cost(const struct world *world, const struct sim_task *task, uint8_t device,
 			     uint32_t n_rows, double now_ns, bool with_noise);
 
-/* The sum over submissions of at most @n_cut rows; 0: one. */
+/* Return the sum of world_cost() over submissions of at most @n_cut rows; 0: one submission. */
 struct world_cost world_cut_cost(const struct world *world, const struct sim_task *task,
 				 uint8_t device, uint32_t n_rows, uint32_t n_cut, double now_ns,
 				 bool with_noise);
 
-/* The same by the profile alone: what a policy without history can know. */
+/* Return the cost by the profile alone, as known to a policy without history. */
 struct world_cost world_estimate(const struct world *world, uint32_t plan, uint8_t device,
 				 uint32_t n_rows);
 
-/* How many of @n_servers share that much work: a chunk each at least. */
+/* Return how many of @n_servers share work of @shared_ns, at least one chunk for each. */
 uint32_t world_team(double shared_ns, uint32_t n_servers);
 
-/* How long a submission takes on an idle device. */
+/* Return the duration of a submission on an idle device. */
 double world_alone_ns(const struct world *world, uint8_t device, struct world_cost cost);
 
-/* Can a task's plan run there at all? */
+/* Return true if the task's plan can run on the device. */
 bool world_may_run(const struct world *world, const struct sim_task *task, uint8_t device);
 
 DEFINE_CLEANUP(struct world *, world_free)
