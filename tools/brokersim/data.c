@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Where profiles and scenarios lie. */
+/* Location of the profiles and scenarios */
 #include "data.h"
 
 #include <dirent.h>
@@ -35,7 +35,10 @@ bool data_find(char *ret, size_t n)
 	slash = strrchr(program, '/');
 	if (slash) {
 		*slash = '\0';
-		/* BUILD/tools/brokersim/brokersim, BUILD being a folder of the source tree. */
+		/*
+		 * The program is BUILD/tools/brokersim/brokersim, with BUILD a folder of the source
+		 * tree.
+		 */
 		snprintf(ret, n, "%s/../../../tools/brokersim", program);
 		if (is_data(ret))
 			return true;

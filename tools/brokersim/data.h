@@ -1,18 +1,20 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
-/* Where profiles and scenarios lie. */
+/* Location of the profiles and scenarios. */
 #include <stdbool.h>
 #include <stddef.h>
 
 /*
- * The directory that holds profiles/ and scenarios/: $BROKERSIM_DATA; else that of the source tree
- * that this program was built in; else the installed one. Return: false if there is none.
+ * Find the directory that holds profiles/ and scenarios/: $BROKERSIM_DATA if it is set, then the
+ * source tree of the running program's build, then the installed directory.
+ * Return: false if the directory found has no readable profiles/.
  */
 bool data_find(char *ret, size_t n);
 
 /*
- * Names of the files of @directory that end with @suffix, sorted; for data_names_free().
- * Return: 0 or negative errno.
+ * List the files of @directory whose names end with @suffix, sorted by name. The caller frees the
+ * list with data_names_free().
+ * Return: 0, or a negative errno.
  */
 int data_names(const char *directory, const char *suffix, char ***ret_names, size_t *ret_n);
 void data_names_free(char **names, size_t n);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Scenarios: plans of all sizes
+ * Scenarios: generated plans of all sizes
  *
- * The operators take turns; the bytes that a task touches are spread evenly over the logarithm of
- * the range, one plan per step, so that no size is left out whatever the seed. What is drawn is
- * where in its step a plan lies, and its shape.
+ * The operators alternate. The plans' touched bytes are spread evenly over the logarithm of the
+ * range, one plan per step, so that every seed covers all sizes. The seed determines a plan's place
+ * within its step, and its shape.
  */
 #include "scenario.h"
 
@@ -21,7 +21,10 @@ static uint32_t at_least(double value, uint32_t min)
 
 static void set_matrix(struct scenario_plan *plan, double bytes, uint64_t seed, uint32_t i)
 {
-	/* Four bytes of x, w and y each; the sides differ by up to four from each other. */
+	/*
+	 * x, w and y have four bytes per element; rows and columns differ by at most a factor of
+	 * four.
+	 */
 	double side = sqrt(bytes / 12);
 	double aspect = exp2(2 * draw_uniform(seed, DRAW_GENERATE, i, 1) - 1);
 
@@ -64,7 +67,9 @@ void scenario_generate(struct scenario *scenario, uint32_t n, const bool ops[OP_
 
 	for (uint32_t i = 0; i < n && scenario->n_plans < SCENARIO_MAX_PLANS; i++) {
 		struct scenario_plan *plan = &scenario->plans[scenario->n_plans++];
-		/* 7 and n have no common factor for any n of use: neighbours get other operators.
+		/*
+		 * 7 and n have no common factor for any useful n, so neighbouring sizes get
+		 * different operators.
 		 */
 		double step = (i * 7 % n) + draw_uniform(seed, DRAW_GENERATE, i, 0);
 		double bytes =

@@ -2,10 +2,10 @@
 /*
  * Plans of a scenario
  *
- * One operator, whose leading dimension is the task's count, described on the wire's own structures
- * (shm/plan-wire.h) and handed to plan_new(): what the engine under test sees of a plan (costs,
- * grain of rows, fingerprint) is what it would see in brokerd. Constants lie in an arena that is
- * never looked into.
+ * A plan is one operator whose leading dimension is the task's count. It is described in the wire's
+ * structures (shm/plan-wire.h) and passed to plan_new(), so that the engine under test sees the
+ * same costs, grain of rows and fingerprint as in brokerd. Constants lie in an arena that is never
+ * read.
  */
 #include "plans.h"
 
@@ -20,7 +20,9 @@
 
 enum { MAX_TENSORS = 4, MAX_ATTRS = 2, MAX_VALUES = 4 };
 
-/* The description of a plan of one node, section after section without gaps. */
+/*
+ * The description of a plan of one node. On the wire its sections follow each other without gaps.
+ */
 struct description {
 	struct rbk_plan_header header;
 	struct rbk_plan_tensor tensors[MAX_TENSORS];
@@ -151,7 +153,7 @@ static uint8_t *put(uint8_t *target, const void *source, size_t bytes)
 	return target + bytes;
 }
 
-/* The arena of all constants, as large as any: nobody looks into it. */
+/* Return the arena of all constants, which has the maximum size and is never read. */
 static struct exec_arena *find_arena(void *context, uint16_t arena_id, const char **ret_why)
 {
 	static struct exec_arena arena = {.bytes = PLAN_MAX_BYTES};

@@ -2,11 +2,11 @@
 /*
  * A scenario under several policies
  *
- * Per seed the bound comes first: of tasks that are all there at once the optimum by GLPK where the
- * scenario asks for it, or the linear relaxation's; of tasks that arrive over time, or where
- * devices change on the way, the better of two clairvoyant list schedules, which is no bound but
- * what somebody with perfect knowledge would have achieved task by task. Then every policy meets
- * the same tasks.
+ * For each seed the bound is computed first. If all tasks arrive at once and no event happens, the
+ * bound is the optimum by GLPK where the scenario asks for it, otherwise the linear relaxation's.
+ * For tasks that arrive over time and for changing devices, the better of two clairvoyant list
+ * schedules takes its place. It is no lower bound, but the result of perfect knowledge task by
+ * task. Then every policy runs the same tasks.
  */
 #include "run.h"
 
@@ -44,7 +44,10 @@ static void deinit_sim(struct sim *sim)
 
 /* --- The bound --- */
 
-/* Work done by a device whose clock goes in waves, at its usual speed. */
+/*
+ * Return the work done by a device with a wavy clock until @until_ns, in nanoseconds at its usual
+ * speed.
+ */
 static double capacity_ns(const void *context, unsigned int device, double until_ns)
 {
 	const struct world *world = context;
@@ -223,7 +226,10 @@ static int run_once(struct measures *measures, const struct scenario *scenario, 
 	return measures_add(measures, &sim, bound_ns);
 }
 
-/* The tenant whose latency counts: the first that is not of normal priority. */
+/*
+ * Return the tenant whose latency is compared: the first tenant without normal priority, else
+ * tenant 0.
+ */
 static uint32_t critical_tenant(const struct scenario *scenario)
 {
 	for (uint32_t t = 0; t < scenario->n_tenants; t++) {
@@ -253,7 +259,7 @@ static int add_alone(struct measures *measures, const struct scenario *scenario,
 	return 0;
 }
 
-/* The engine that looks at run queues beside one that does not. */
+/* Compare the tenant's latency with that of the same engine without the run-queue watcher. */
 static int add_unaware(struct measures *measures, const struct scenario *scenario, uint64_t seed,
 		       uint32_t n_runs, char message[SCENARIO_MESSAGE_BYTES])
 {
@@ -278,14 +284,14 @@ static int add_unaware(struct measures *measures, const struct scenario *scenari
 	return 0;
 }
 
-/* Does it know what a policy may know? */
+/* Return true if the policy has no knowledge that a real scheduler cannot have. */
 static bool is_fair(const struct policy *policy)
 {
 	return policy != &policy_means && policy != &policy_oracle &&
 	       policy != &policy_oracle_sorted;
 }
 
-/* Figures that compare policies. */
+/* Compute the figures that compare policies. */
 static void compare(struct outcome *outcome)
 {
 	for (unsigned int i = 0; i < outcome->n_measures; i++) {
@@ -331,7 +337,7 @@ static int run_all(struct outcome *outcome, const struct run_options *options,
 			       &bound_ns);
 		if (r)
 			return r;
-		/* The weakest of the runs names them all. */
+		/* The outcome is named after the weakest bound of all runs. */
 		if (run == 0 || kind > outcome->bound_kind)
 			outcome->bound_kind = kind;
 		for (unsigned int i = 0; i < outcome->n_measures; i++) {

@@ -9,11 +9,11 @@
 enum { RUN_MAX_POLICIES = 16 };
 
 struct run_options {
-	const struct policy *policies[RUN_MAX_POLICIES]; /* ends with NULL */
-	uint64_t seed;                                   /* of the first run; 0: the scenario's */
-	uint32_t n_runs;                                 /* 0: the scenario's */
+	const struct policy *policies[RUN_MAX_POLICIES]; /* terminated by NULL */
+	uint64_t seed;   /* seed of the first run; 0: the scenario's */
+	uint32_t n_runs; /* 0: the scenario's */
 	double solver_seconds;
-	/* Told of each policy's first run before it is forgotten; NULL: nobody. */
+	/* called with each policy's first run before its memory is freed; NULL: none */
 	int (*show)(void *context, const struct sim *sim);
 	void *context;
 };
@@ -26,15 +26,18 @@ struct outcome {
 };
 
 /*
- * Return: 0; SCENARIO_E_INVALID with a sentence in @message; negative errno. @ret is to be
- * deinitialized only after 0.
+ * Run @scenario under all policies of @options. Deinitialize @ret only after 0.
+ * Return: 0; SCENARIO_E_INVALID with a sentence in @message; a negative errno.
  */
 int outcome_run(struct outcome *ret, const struct scenario *scenario,
 		const struct run_options *options, char message[SCENARIO_MESSAGE_BYTES]);
 void outcome_deinit(struct outcome *outcome);
 
-/* Return: the measures of a policy, NULL if it did not run. */
+/* Return the measures of a policy by its name, NULL if the policy did not run. */
 const struct measures *outcome_of(const struct outcome *outcome, const char *policy);
 
-/* The tasks of a world as the optimum takes them: true times. To be freed; NULL without memory. */
+/*
+ * Make the tasks of a world for the optimum, with true times. The caller frees them; NULL without
+ * memory.
+ */
 struct optimum_task *outcome_optimum_tasks(const struct world *world);

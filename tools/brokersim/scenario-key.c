@@ -2,8 +2,8 @@
 /*
  * Scenarios: keys and values
  *
- * A table says which keys a section has and how their values are read. Numbers are finite and in
- * the range that the table gives; everything else is refused with what would have been allowed.
+ * A table lists the keys of each section and how their values are read. Numbers must be finite and
+ * in the table's range; other values are rejected with a message that names the allowed values.
  */
 #include "scenario-private.h"
 
@@ -75,7 +75,7 @@ bool reader_parse_time(const char *text, double *ret_ns)
 
 enum value_kind { NUMBER, WHOLE, TIME, BYTES, YES_NO, OTHER };
 
-/* The type of the member that a number goes to. */
+/* type of the member that receives a number */
 enum member_type { U32, U64, FLOAT, DOUBLE, BOOL };
 
 struct key {
@@ -83,7 +83,7 @@ struct key {
 	const char *name;
 	enum value_kind kind;
 	double min, max;
-	size_t offset; /* in the section's record, see record_of() */
+	size_t offset; /* offset in the section's record, see record_of() */
 	enum member_type type;
 	int (*read)(struct reader *reader, const char *key, char *value);
 };
@@ -92,7 +92,7 @@ struct key {
 #define MEMBER_TYPE(member) \
 	_Generic((member), uint32_t: U32, uint64_t: U64, float: FLOAT, double: DOUBLE, bool: BOOL)
 /* clang-format on */
-/* The record of each section, see record_of(). */
+/* record type of each section, see record_of() */
 #define RECORD_SCENARIO  struct scenario
 #define RECORD_PLACEMENT struct place_config
 #define RECORD_TRUTH     struct scenario_truth
@@ -101,7 +101,7 @@ struct key {
 #define RECORD_TENANT    struct scenario_tenant
 #define RECORD_EVENT     struct scenario_event
 
-/* A number of the section's record. */
+/* a key whose number is stored in the section's record */
 #define KEY(section, name, kind, min, max, member)                                           \
 	{                                                                                    \
 		SECTION_##section, name, kind, min, max, offsetof(RECORD_##section, member), \
@@ -139,7 +139,7 @@ static int read_profile(struct reader *reader, const char *key, char *value)
 	return 0;
 }
 
-/* "CPU+GPU, CPU+GPU": the first is what the file itself stands for. */
+/* Read "CPU+GPU, CPU+GPU"; the file's own run uses the first pair. */
 static int read_pairs(struct reader *reader, const char *key, char *value)
 {
 	struct scenario *scenario = reader->scenario;
@@ -174,14 +174,14 @@ static int read_op(struct reader *reader, const char *key, char *value)
 {
 	const struct op *op = op_by_name(value);
 
-	/* Nor is there one that no description can be made of. */
+	/* An operator that plans.c cannot describe is unknown, too. */
 	if (!op || !plans_dims(op->kind))
 		return reader_refuse(reader, "there is no operator \"%s\"", value);
 	plan_of(reader)->op = op->kind;
 	return 0;
 }
 
-/* "a" or "a..b". */
+/* Read "a" or "a..b". */
 static int read_range(struct reader *reader, const char *key, char *value, bool is_bytes,
 		      double *ret_min, double *ret_max)
 {
@@ -450,7 +450,7 @@ static const struct key keys[] = {
 	READ(EVENT, "device-is", read_event),
 };
 
-/* Return: the record of the section that is being read; of [truth] that of a device. */
+/* Return the record of the current section; the record of @device if the section is [truth]. */
 static void *record_of(struct reader *reader, unsigned int device)
 {
 	switch (reader->section) {

@@ -1,6 +1,6 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
-/* Reading a scenario: what the lines (scenario.c) and their keys (scenario-key.c) share. */
+/* Reading a scenario: declarations shared by lines (scenario.c) and keys (scenario-key.c) */
 #include "scenario.h"
 
 enum section {
@@ -23,7 +23,7 @@ struct reader {
 	char *message;
 	unsigned int line;
 	enum section section;
-	unsigned int devices; /* [truth]: a mask */
+	unsigned int devices; /* devices of [truth], as a mask of 1 << device */
 	char profiles[SCENARIO_DEVICES][512];
 	char trace[512];
 	unsigned int trace_line;
@@ -32,23 +32,32 @@ struct reader {
 	bool ops[OP_KIND_COUNT];
 	double bytes_min, bytes_max;
 	uint64_t generate_seed;
-	/* Shares of tenants are names until all plans are known. */
+	/* by tenant: value of the key "plans", unresolved until all plans are known */
 	char (*shares)[1024];
 };
 
-/* Return: SCENARIO_E_INVALID, with "FILE:LINE: " and the sentence in the message. */
+/*
+ * Write "FILE:LINE: " and the sentence to the reader's message.
+ * Return: SCENARIO_E_INVALID.
+ */
 int reader_refuse(struct reader *reader, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* One line "key = value" of the current section. Return: 0, SCENARIO_E_INVALID. */
+/*
+ * Read one line "key = value" of the current section.
+ * Return: 0, SCENARIO_E_INVALID.
+ */
 int reader_key(struct reader *reader, const char *key, char *value);
 
-/* One line "figure >= value" of [expect] or [aim]. */
+/* Read one line "figure >= value" or "figure <= value" of [expect] or [aim]. */
 int reader_expected(struct reader *reader, const char *text);
 
-/* Tenants' shares, once all plans are known. */
+/* Resolve the plans and shares of all tenants. Call when all plans are known. */
 int reader_shares(struct reader *reader);
 
-/* "1.5ms" in nanoseconds, at least 0. Return: false if it is not a time. */
+/*
+ * Parse a time such as "1.5ms" into nanoseconds, at least 0.
+ * Return: false if @text is not a time.
+ */
 bool reader_parse_time(const char *text, double *ret_ns);
 bool reader_parse_number(const char *text, double *ret);

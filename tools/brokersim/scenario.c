@@ -2,10 +2,11 @@
 /*
  * Scenarios: the file
  *
- * Sections, keys and values, a line each; '#' and ';' begin a comment at the start of a line or
- * after a blank. The first mistake ends reading and is told with file and line: a scenario that is
- * half understood would prove something else than what it says. Plans may be named before they are
- * described, so tenants' shares are resolved at the end, and so is the trace.
+ * The file consists of sections and of lines "key = value". '#' and ';' begin a comment at the
+ * start of a line or after a blank. Reading stops at the first mistake and reports its file and
+ * line, because a scenario that is partly understood would prove something other than what it says.
+ * Plans may be named before they are described, so tenants' shares and the trace are resolved at
+ * the end.
  */
 #include "scenario-private.h"
 
@@ -53,7 +54,10 @@ struct scenario *scenario_free(struct scenario *scenario)
 	return NULL;
 }
 
-/* Cuts comment and white space off both ends. Return: the beginning. */
+/*
+ * Cut off the comment, and white space at both ends.
+ * Return: the first character left.
+ */
 static char *trim(char *text)
 {
 	char *end;
@@ -114,7 +118,7 @@ static int begin_tenant(struct reader *reader, const char *name)
 	return 0;
 }
 
-/* "[kind]" or "[kind name]". */
+/* Read "[kind]" or "[kind name]". */
 static int begin_section(struct reader *reader, char *text)
 {
 	struct scenario *scenario = reader->scenario;
@@ -188,7 +192,10 @@ static int read_line(struct reader *reader, char *text)
 
 enum { LINE_READ = 100, LINE_END };
 
-/* One line without its break. Return: LINE_READ, LINE_END, SCENARIO_E_INVALID. */
+/*
+ * Read one line without its line break.
+ * Return: LINE_READ, LINE_END or SCENARIO_E_INVALID.
+ */
 static int next_line(struct reader *reader, FILE *file, char line[LINE_BYTES])
 {
 	size_t n = 0;
@@ -311,7 +318,7 @@ static int check_tenant(struct reader *reader, const struct scenario_tenant *ten
 	return 0;
 }
 
-/* "seconds tenant plan count", blanks between. */
+/* Read "seconds tenant plan count", separated by blanks or commas. */
 static int read_trace_line(struct reader *reader, char *line)
 {
 	char *words[4], *at = trim(line), *save = NULL;

@@ -1,10 +1,10 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Scenarios: what is simulated
+ * Scenarios: descriptions of a simulation
  *
- * Two devices, what they really do beside what their profiles say, plans, tenants with their
- * arrivals, what happens when, and which figures must come out. brokersim(1) describes the file.
+ * A scenario has two devices with their true behaviour beside their profiles, plans, tenants with
+ * their arrivals, events and expected figures. brokersim(1) describes the file.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,9 +17,9 @@
 #include "util/cleanup.h"
 
 enum {
-	SCENARIO_E_INVALID = 1, /* the sentence says what is wrong where */
+	SCENARIO_E_INVALID = 1, /* the message says what is wrong, with file and line */
 
-	SCENARIO_DEVICES = 2, /* RBK_DEVICE_CPU, RBK_DEVICE_GPU: whatever is not the CPU */
+	SCENARIO_DEVICES = 2, /* RBK_DEVICE_CPU, and RBK_DEVICE_GPU for any other kind of device */
 	SCENARIO_NAME_BYTES = 48,
 	SCENARIO_MESSAGE_BYTES = 1024,
 	SCENARIO_MAX_PLANS = 256,
@@ -30,16 +30,17 @@ enum {
 	SCENARIO_MAX_TASKS = 1000000,
 };
 
-/* What a device does beyond its profile; nothing here is known to a policy. */
+/* Behaviour of a device beyond its profile, unknown to policies. */
 struct scenario_truth {
-	double noise;      /* standard deviation of the logarithm of a task's time */
-	double efficiency; /* the same of a factor that a plan has on a device, always */
-	double jitter_ns;  /* mean of what each submission takes longer to start */
-	double drift;      /* amplitude of a slow wave in the device's clock */
+	double noise; /* standard deviation of the logarithm of a task's time */
+	/* standard deviation of the logarithm of a constant factor by plan and device */
+	double efficiency;
+	double jitter_ns; /* mean extra start time of a submission */
+	double drift;     /* amplitude of a slow wave of the device's clock, relative */
 	double drift_period_ns;
-	double cache_bytes; /* nodes that touch more take cache_factor as long; 0: no cliff */
+	double cache_bytes; /* nodes that touch more bytes take cache_factor as long; 0: no cliff */
 	double cache_factor;
-	uint32_t tile_rows; /* rows are worked upon in tiles of that many; 0: no tiles */
+	uint32_t tile_rows; /* rows are rounded up to tiles of tile_rows; 0: no tiles */
 };
 
 enum scenario_dims { ROWS, INNER, COLUMNS, CHANNELS, HEIGHT, WIDTH, FILTERS, KERNEL, N_DIMS };
@@ -47,18 +48,18 @@ enum scenario_dims { ROWS, INNER, COLUMNS, CHANNELS, HEIGHT, WIDTH, FILTERS, KER
 struct scenario_plan {
 	char name[SCENARIO_NAME_BYTES];
 	enum op_kind op;
-	uint32_t dims[N_DIMS];         /* 0: not given */
-	bool is_constant;              /* the weights are, so they are where they are needed */
+	uint32_t dims[N_DIMS]; /* 0: not given */
+	bool is_constant;      /* weights are constants, resident on the device that needs them */
 	uint32_t count_min, count_max; /* rows of a task, log-uniform */
-	double share;                  /* of the tasks of a tenant that names no plans */
+	double share;                  /* share of the tasks of tenants without a plan list */
 	unsigned int line;
 };
 
 enum scenario_arrivals {
-	ARRIVALS_ALL,     /* at once */
-	ARRIVALS_POISSON, /* rate per second */
-	ARRIVALS_BURSTY,  /* Poisson in bursts of on_ns, nothing for off_ns; rate within bursts */
-	ARRIVALS_CLOSED,  /* so many outstanding, a new one for each that completes */
+	ARRIVALS_ALL,     /* all at once */
+	ARRIVALS_POISSON, /* Poisson with rate_per_s */
+	ARRIVALS_BURSTY,  /* Poisson with rate_per_s in bursts of on_ns, pauses of off_ns between */
+	ARRIVALS_CLOSED,  /* n_outstanding tasks; each completion is followed by an arrival */
 };
 
 struct scenario_tenant {
@@ -71,19 +72,19 @@ struct scenario_tenant {
 	uint32_t n_outstanding;
 	uint32_t n_tasks;
 	double start_ns;
-	double deadline_ns; /* relative; 0: none */
+	double deadline_ns; /* relative to arrival; 0: none */
 	bool may_partition;
 	uint8_t strategy;
-	double shares[SCENARIO_MAX_PLANS]; /* by plan */
+	double shares[SCENARIO_MAX_PLANS]; /* by plan: weight of the plan in the tenant's tasks */
 	bool has_shares;
 	unsigned int line;
 };
 
 enum scenario_event_kind {
-	EVENT_SLOW,       /* every task takes value as long; nobody is told */
-	EVENT_CONTENTION, /* the same, and telemetry tells */
-	EVENT_HOGS,       /* so many share the CPU with its workers, and it shows in run queues */
-	EVENT_FAIL_EVERY, /* every value-th task fails after half its time; 0: none */
+	EVENT_SLOW,       /* tasks take value times as long; the engine is not told */
+	EVENT_CONTENTION, /* the same, and the engine is told by telemetry */
+	EVENT_HOGS,       /* value hogs share the CPU with its workers and show in run queues */
+	EVENT_FAIL_EVERY, /* every value-th submission fails after half its time; 0: none */
 	EVENT_LOST,
 	EVENT_BACK,
 };
@@ -100,12 +101,12 @@ enum scenario_relation { AT_LEAST, AT_MOST };
 struct scenario_expected {
 	char figure[SCENARIO_NAME_BYTES * 2];
 	enum scenario_relation relation;
-	bool is_aim; /* told, but no reason to fail */
+	bool is_aim; /* a miss is reported, but is no failure */
 	double value;
 	unsigned int line;
 };
 
-/* A line of a trace. */
+/* one line of a trace */
 struct scenario_arrival {
 	double at_ns;
 	uint16_t tenant, plan;
@@ -117,17 +118,17 @@ struct scenario {
 	char about[256];
 	char path[512];
 	uint64_t seed;
-	uint32_t n_runs;  /* with seeds one after the other */
-	uint32_t warm_up; /* tasks of a plan that accuracy and regret leave out */
-	bool is_exact;    /* the optimum is to be found, not only a bound */
+	uint32_t n_runs;  /* run i uses seed + i */
+	uint32_t warm_up; /* first tasks of each plan that accuracy and regret exclude */
+	bool is_exact;    /* find the optimum, not only a bound */
 	bool is_quick;    /* part of the quick check */
-	bool has_alone;   /* also run each tenant by itself */
+	bool has_alone;   /* run the latency-critical tenant alone, too */
 	bool has_hogs;
-	uint64_t memory_bytes; /* of the other device, rather than its profile's; 0: as that says */
+	uint64_t memory_bytes; /* memory of the GPU instead of its profile's; 0: the profile's */
 	struct place_config config;
 	struct place_profile profiles[SCENARIO_DEVICES];
 	char profile_names[SCENARIO_DEVICES][SCENARIO_NAME_BYTES];
-	/* Pairs of devices that it is to be run with, each by itself; none: cpu and gpu. */
+	/* pairs of device profiles, each run as a scenario of its own; none: cpu and gpu */
 	char pairs[SCENARIO_MAX_PAIRS][SCENARIO_DEVICES][SCENARIO_NAME_BYTES];
 	uint32_t n_pairs;
 	struct scenario_truth truth[SCENARIO_DEVICES];
@@ -140,8 +141,8 @@ struct scenario {
 };
 
 /*
- * Reads a scenario and the profiles that it names: @cpu and @gpu rather than its own, unless NULL.
- * A profile's name without a slash is a file of @profiles_dir.
+ * Load a scenario and the profiles that it names. @cpu and @gpu replace the scenario's own profiles
+ * unless NULL. A profile's name without a slash is a file of @profiles_dir.
  * Return: 0; SCENARIO_E_INVALID with a sentence "FILE:LINE: what" in @message; -ENOMEM.
  */
 int scenario_load(const char *path, const char *profiles_dir, const char *cpu, const char *gpu,
@@ -149,8 +150,8 @@ int scenario_load(const char *path, const char *profiles_dir, const char *cpu, c
 struct scenario *scenario_free(struct scenario *scenario);
 
 /*
- * Fills @scenario->plans with @n plans of the operators of @ops, by kind, that touch
- * between @bytes_min and @bytes_max.
+ * Append @n plans to @scenario->plans, of the operators set in @ops, which is indexed by kind. Each
+ * plan touches between @bytes_min and @bytes_max bytes.
  */
 void scenario_generate(struct scenario *scenario, uint32_t n, const bool ops[OP_KIND_COUNT],
 		       double bytes_min, double bytes_max, uint64_t seed);
