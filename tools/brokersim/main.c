@@ -2,8 +2,8 @@
 /*
  * brokersim: placement in virtual time
  *
- * Exit status: 0; 1, a figure was missed (--check) or something failed; 2, the command line, a
- * scenario or a profile is wrong.
+ * Exit status: 0; 1 if a figure was missed (--check) or an operation failed; 2 if the command line,
+ * a scenario or a profile is wrong.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -169,7 +169,7 @@ static int show_run(void *context, const struct sim *sim)
 	return r;
 }
 
-/* Figures that nobody knows would count as missed for ever. */
+/* Check that every expected figure exists; an unknown figure would always count as missed. */
 static int check_expected(const struct scenario *scenario)
 {
 	struct measures measures;
@@ -213,7 +213,7 @@ static int run_pair(struct options *options, const struct scenario *scenario)
 	if (r && options->is_svg_refused)
 		return failed(options->svg_path, r, NULL);
 	if (r) {
-		/* A policy that leaves tasks behind is a failure of ours, not of the file. */
+		/* A policy that leaves tasks undone is a failure of brokersim, not of the file. */
 		int status = failed(scenario->path, r, message);
 
 		return strstr(message, "undone") ? 1 : status;
@@ -260,7 +260,7 @@ static int run_file(struct options *options, const char *path)
 				  scenario->pairs[i][RBK_DEVICE_GPU], message, &pair);
 		if (r)
 			return failed(path, r, message);
-		/* A scenario by itself: its objects, figures and pictures are told apart. */
+		/* The pair's name distinguishes its objects, figures and pictures. */
 		snprintf(pair->name, sizeof(pair->name), "%.24s-%.22s", scenario->name,
 			 pair->profile_names[RBK_DEVICE_GPU]);
 		status = run_pair(options, pair);
@@ -374,7 +374,7 @@ int main(int argc, char **argv)
 	if (options.svg || options.n_misses)
 		options.run.show = show_run;
 	options.run.context = &options;
-	/* One run shows whether a figure is within reach; means are for the whole table. */
+	/* One run shows whether a figure is within reach; the full table shows means. */
 	if (options.quick && !options.run.n_runs)
 		options.run.n_runs = 1;
 	if (options.all != (optind == argc) || (options.quick && !options.all)) {

@@ -3,9 +3,9 @@
  * Figures
  *
  * Percentiles are nearest ranks of all latencies of a run. Jain's index (Jain, Chiu, Hawe, DEC
- * TR-301, 1984) and shares are of device time by weight, counted from the beginning until the first
- * tenant has nothing left: later the others have the devices to themselves. A figure over several
- * runs is the mean of the runs' figures.
+ * TR-301, 1984) and the share error compare device time by weight. They count from the beginning
+ * until the first tenant has no task left, because later tenants have the devices to themselves. A
+ * figure over several runs is the mean of the runs' figures.
  */
 #include "measure.h"
 
@@ -96,7 +96,7 @@ static int ascending(const void *a, const void *b)
 	return left < right ? -1 : left > right;
 }
 
-/* Nearest rank of sorted values. */
+/* Return the nearest-rank percentile of sorted values, NAN if there is none. */
 static double percentile(const double *values, uint32_t n, double share)
 {
 	uint32_t rank = (uint32_t)ceil(share * n);
@@ -162,8 +162,9 @@ static double first_disturbance(const struct scenario *scenario)
 }
 
 /*
- * After how many tasks of a plan, since a device changed its speed, decisions are right again: the
- * first that begins ENOUGH right ones in a row, noise left aside; of the plan that takes longest.
+ * Return after how many tasks of a plan decisions are right again, counted from the first change of
+ * a device's speed. Decisions are right again at the first of ENOUGH right ones in a row, noise
+ * ignored. The result is the maximum over plans, NAN without such a change or without memory.
  */
 static double recovered(const struct sim *sim)
 {
@@ -195,9 +196,9 @@ static double recovered(const struct sim *sim)
 }
 
 /*
- * How long after hogs came the first task was sent elsewhere because of them, and how long after
- * they went the last one; the longest of all times. One that none was sent after is as long as it
- * lasted.
+ * Add the longest delays of the reaction to hogs: from an increase of hogs to the first task placed
+ * for contention, and from a decrease to the last such task. If no task was placed for contention,
+ * the first delay lasts until the next change of hogs.
  */
 static void add_shifts(struct measures *measures, const struct sim *sim)
 {
@@ -351,7 +352,7 @@ void measures_finish(struct measures *measures, const struct scenario *scenario)
 	}
 }
 
-/* "placed.PLAN.KIND" without "placed.". */
+/* Look up "placed.PLAN.KIND"; @name begins after "placed.". */
 static bool find_placed(const struct measures *measures, const struct scenario *scenario,
 			const char *name, double *ret)
 {

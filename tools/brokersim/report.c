@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What brokersim prints
+ * Output of brokersim
  *
- * Numbers that JSON has no word for become null. Names of scenarios come from file names and those
- * of plans and tenants are checked by the scenario's reader, so escaping is needed for the first
- * only.
+ * Numbers that JSON cannot represent become null. Scenario names come from file names and must be
+ * escaped. Names of plans and tenants need no escaping, since the scenario's reader checks them.
  */
 #include "report.h"
 
@@ -72,7 +71,7 @@ void report_json(FILE *file, const struct outcome *outcome)
 	fflush(file);
 }
 
-/* Three or four significant digits with a unit, in 8 columns. */
+/* Print a time with three or four significant digits and a unit, in 8 columns. */
 static void table_seconds(FILE *file, double seconds)
 {
 	static const struct {
@@ -178,7 +177,10 @@ struct report_checks report_checks(FILE *file, const struct outcome *outcome)
 	return checks;
 }
 
-/* By what was lost in time, not in proportion: what mattered comes first. */
+/*
+ * Return the time lost by a decision. Misses are sorted by time, so that those that cost most come
+ * first.
+ */
 static double lost_ns(const struct sim_verdict *verdict)
 {
 	return (double)verdict->loss * fmin((double)verdict->done_ns[RBK_DEVICE_CPU],

@@ -1,25 +1,31 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
-/* What brokersim prints. */
+/* Output of brokersim */
 #include <stdio.h>
 
 #include "run.h"
 
-/* A line per policy. */
+/* Print one line per policy. */
 void report_table(FILE *file, const struct outcome *outcome);
 
-/* An object per policy and line. */
+/* Print one JSON object per policy, each on its own line. */
 void report_json(FILE *file, const struct outcome *outcome);
 
-/* How the figures that the scenario names compare with what it expects of "ours". */
+/* Numbers of policy "ours"'s figures that meet or miss the scenario's expectations. */
 struct report_checks {
 	unsigned int n_met, n_missed;
-	unsigned int n_short; /* of what is only aimed at */
+	unsigned int n_short; /* figures that miss an aim */
 };
 
 void report_checks_header(FILE *file);
-/* Return: how many figures are as they should be, and not. */
+/*
+ * Print each expected figure of policy "ours" beside its target.
+ * Return: the numbers of figures met, missed and short.
+ */
 struct report_checks report_checks(FILE *file, const struct outcome *outcome);
 
-/* The @n decisions of a run that lost most, the worst first. Return: 0 or -ENOMEM. */
+/*
+ * Print the @n decisions of a run that lost most time, the worst first.
+ * Return: 0 or -ENOMEM.
+ */
 int report_misses(FILE *file, const struct sim *sim, uint32_t n);

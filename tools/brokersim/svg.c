@@ -2,10 +2,10 @@
 /*
  * Pictures
  *
- * Plain SVG without scripts, fonts or anything from elsewhere. Colours are chosen to be told apart
- * on white and on black, text takes its colour from a style that follows the viewer's preference.
- * The timeline has a lane per server of each device that was first to work on anything (those that
- * help are not shown) and a bar per submission, coloured by tenant; the comparison has a bar per
+ * Files are plain SVG without scripts, fonts or external references. Colours are distinguishable on
+ * white and on black; text takes its colour from a style that follows the viewer's preference. The
+ * timeline has lanes per device and a bar per submission, coloured by tenant. A submission is in
+ * the lane of its first server; servers that join it are not shown. The comparison has a bar per
  * policy, in multiples of the bound.
  */
 #include "svg.h"
@@ -59,13 +59,13 @@ static int open_svg(const char *directory, const char *name, unsigned int height
 static int close_svg(FILE *file)
 {
 	fputs("</svg>\n", file);
-	/* What could not be written before is tried again here. */
+	/* fflush() retries output that could not be written before. */
 	if (fflush(file))
 		return -errno;
 	return ferror(file) ? -EIO : 0;
 }
 
-/* Names go through here: they may hold what XML has a use for. */
+/* Write a text element. XML's special characters are escaped, since names may contain them. */
 static void put_text(FILE *file, double x, double y, const char *class, const char *anchor,
 		     const char *text)
 {
@@ -91,7 +91,7 @@ static void put_bar(FILE *file, double x, double y, double width, double height,
 		x, y, fmax(width, 0.3), height, colour, opacity);
 }
 
-/* A round number of about a fifth of @span. */
+/* Return a round number of about a fifth of @span. */
 static double step_of(double span)
 {
 	double unit = pow(10, floor(log10(span / 5)));
@@ -139,7 +139,7 @@ int svg_timeline(const char *directory, const struct sim *sim, char path[SVG_PAT
 	char title[512];
 	int r;
 
-	/* What does not fit is cut off at the end, not thinned out. */
+	/* Bars beyond MAX_BARS are cut off at the end. */
 	if (n < sim->n_segments)
 		span_ns = sim->segments[n - 1].end_ns;
 	for (unsigned int d = 0; d < SCENARIO_DEVICES; d++) {
@@ -187,7 +187,10 @@ int svg_comparison(const char *directory, const struct outcome *outcome, char pa
 	char text[512];
 	int r;
 
-	/* A policy that is far behind is cut off, or nothing could be seen of the others. */
+	/*
+	 * The bar of a policy above 4 times the bound is cut off, or the other policies' bars would
+	 * be too short to see.
+	 */
 	for (unsigned int i = 0; i < outcome->n_measures; i++)
 		span = fmax(span, fmin(outcome->measures[i].figures[FIG_RATIO], 4) * 1.05);
 	r = open_svg(directory, scenario->name, 46 + outcome->n_measures * 30 + 44, path, &file);
