@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The offline optimum where GLPK is not installed: the bound only. */
+/* The offline optimum without GLPK: only the bound is available. */
 #include "optimum.h"
 
 int optimum_exact(const struct optimum_task *tasks, uint32_t n_tasks,

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The offline optimum: exactly, by GLPK
+ * The offline optimum, exactly, by GLPK
  *
- * One integer variable per task that may run on both devices, 1 on the second, and the makespan:
+ * One binary variable x per task that may run on both devices, 1 for the second device, and the
+ * makespan T:
  *
- *	least T  with  sum ns1 x <= speed1 T,  sum ns0 (1 - x) <= speed0 T,
- *	               alone1 x <= T,  alone0 (1 - x) <= T
+ *   least T with  sum ns1 x <= speed1 T,  sum ns0 (1 - x) <= speed0 T,
+ *                 alone1 x <= T,  alone0 (1 - x) <= T
  *
- * Times are scaled to a makespan of about 1, which the solver's tolerances are made for.
+ * Times are scaled to a makespan of about 1, for which the solver's tolerances are made.
  */
 #include "optimum.h"
 
@@ -19,10 +20,13 @@
 #include "util/cleanup.h"
 #include "util/error.h"
 
-/* Proofs of less than a thousandth take minutes, since there are so many ways to be that good. */
+/*
+ * Relative gap of a proof. A smaller gap takes minutes, because many assignments are that close to
+ * the optimum.
+ */
 #define GAP 1e-3
 
-/* One row "sum of ns x + ... <= speed T": for device 0 with 1 - x for x. */
+/* Add the row "sum of ns x + ... <= speed T"; device 0 has 1 - x in place of x. */
 static void add_load(glp_prob *problem, const struct optimum_task *tasks, uint32_t n_tasks,
 		     unsigned int device, double speed, double scale, int *columns, double *values)
 {
@@ -48,7 +52,7 @@ static void add_load(glp_prob *problem, const struct optimum_task *tasks, uint32
 	glp_set_row_bnds(problem, row, GLP_UP, 0, -fixed);
 }
 
-/* A task that is run whole takes as long as it takes. */
+/* Bound the makespan from below by the duration of a task that may run on both devices. */
 static void add_longest(glp_prob *problem, const struct optimum_task *task, int column,
 			double scale)
 {
@@ -105,7 +109,7 @@ int optimum_exact(const struct optimum_task *tasks, uint32_t n_tasks,
 	options.tm_lim = (int)fmin(seconds * 1000, 1e6);
 	r = glp_intopt(problem, &options);
 	if ((r == 0 && glp_mip_status(problem) == GLP_OPT) || r == GLP_EMIPGAP) {
-		/* What is proven is that nothing is better than this. */
+		/* The solver has proven that no makespan is below the result divided by 1 + GAP. */
 		*ret_ns = glp_mip_obj_val(problem) / (1 + GAP) * scale;
 		r = 0;
 	} else {

@@ -2,10 +2,10 @@
 /*
  * The offline optimum: the bound
  *
- * The linear relaxation of assigning tasks to two machines needs no solver: for a given time, the
- * second device takes what it does best in comparison, task by task in the order of that advantage
- * and a piece of the last, until it is full; the first must manage the rest. The least time for
- * which it does is found by bisection, which also works where speeds change with time.
+ * The linear relaxation of assigning tasks to two machines needs no solver. For a given time the
+ * second device takes tasks in falling order of its relative advantage, the last of them in part,
+ * until it is full; the first device takes the rest. Bisection finds the least time for which the
+ * rest fits, also where speeds change with time.
  */
 #include "optimum.h"
 

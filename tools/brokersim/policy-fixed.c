@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Policies without estimates: one device, a threshold, turns; and those with estimates that do not
- * learn: earliest completion and HEFT
+ * Policies beside the engine: fixed rules, estimates without learning, oracles
  *
- * All know what the engine under test knows at the start: plans, sizes, profiles, which device is
- * there, what was sent where. Earliest completion is what StarPU's dmda does with a calibrated
- * model that is not updated: backlog by prediction, less the time that has passed. HEFT
- * (Topcuoglu, Hariri, Wu, TPDS 13(3), 2002) for tasks without dependencies is the same over tasks
- * sorted by their mean time, the longest first.
+ * All policies but the oracles know what the engine under test knows at the start: plans, sizes,
+ * profiles, devices that are present, and the device of each task. Earliest completion equals
+ * StarPU's dmda with a calibrated model that is not updated: predicted backlog less elapsed time.
+ * HEFT (Topcuoglu, Hariri, Wu, TPDS 13(3), 2002) for tasks without dependencies is earliest
+ * completion over tasks sorted by mean time, the longest first.
  */
 #include "policies.h"
 
@@ -57,7 +56,7 @@ const struct policy policy_turns = {"round-robin", "by turns", .decide = decide_
 
 /* --- Estimates --- */
 
-/* Predicted server time of what was sent to each device and is not done. */
+/* by device: predicted server time of tasks that were placed on it and are not done */
 struct backlog {
 	double ns[SCENARIO_DEVICES];
 };

@@ -2,10 +2,11 @@
 /*
  * The engine of brokerd in virtual time
  *
- * What brokerd's dispatcher does around the placer, and nothing else: a flow per tenant, a plan per
- * tenant and plan, a decision per task; what is released is cut to submissions of bounded length,
- * and the rest queued again when one ends; split tasks have two parts; what failed runs again on
- * the CPU, bound to it. The clock that the engine sees is the simulation's.
+ * This policy does what brokerd's dispatcher does around the placer: one flow per tenant, one plan
+ * per tenant and plan, one decision per task. Released parts are cut into submissions of bounded
+ * length, and the remaining rows are queued again when a submission ends. Split tasks have two
+ * parts. Failed parts run again on the CPU and are bound to it. The engine sees the simulation's
+ * clock.
  */
 #include "policies.h"
 
@@ -19,23 +20,26 @@
 #include "util/checked.h"
 #include "util/error.h"
 
-/* Urgent submissions until one that is not has come back, as the dispatcher has it. */
+/*
+ * Most urgent submissions in a row, as in brokerd's dispatcher; the row ends when a submission that
+ * is not urgent has ended.
+ */
 enum { MAX_URGENT = 8 };
 
 struct ours {
 	struct placer *placer;
 	struct place_flow **flows;          /* by tenant */
 	struct place_plan **plans;          /* by tenant and plan */
-	uint32_t *n_held[SCENARIO_DEVICES]; /* by tenant: submissions that the device has */
+	uint32_t *n_held[SCENARIO_DEVICES]; /* by tenant: submissions held by the device */
 	uint32_t n_all_held[SCENARIO_DEVICES];
-	uint32_t n_urgent[SCENARIO_DEVICES]; /* in a row */
-	bool looks;                          /* at run queues */
+	uint32_t n_urgent[SCENARIO_DEVICES]; /* urgent submissions in a row */
+	bool looks;                          /* looks at run queues */
 	struct judge judge;
 };
 
 static uint64_t now_of(const struct sim *sim)
 {
-	/* Virtual time begins at a moment that no unsigned arithmetic could mistake for none. */
+	/* Virtual time begins at 1 s, so that no time is 0, which could be mistaken for "none". */
 	return 1000000000ull + (uint64_t)sim->now_ns;
 }
 
@@ -166,7 +170,7 @@ static struct sim_choice decide_ours(struct sim *sim, struct sim_task *task)
 	return choice;
 }
 
-/* Queues what is left of a part. */
+/* Queue the rows of a part that have not begun. */
 static void enqueue(struct sim *sim, struct sim_part *part)
 {
 	struct ours *ours = sim->state;
@@ -177,7 +181,7 @@ static void enqueue(struct sim *sim, struct sim_part *part)
 						place->count);
 	place->decision.predicted_ns =
 		place_predict_ns(ours->placer, place->plan, place->decision.device, place->count);
-	/* Rows of one part are done by one device, unless that fails. */
+	/* One device runs all rows of a part, unless it fails. */
 	if (part->n_begun)
 		place->decision.flags |= PLACE_BOUND;
 	place_enqueue(ours->placer, place, now_of(sim));
@@ -221,7 +225,9 @@ static uint32_t cut_ours(struct sim *sim, const struct sim_task *task, uint8_t d
 	return place_rows_per_submission(ours->placer, plan_of(sim, task), device, n_rows);
 }
 
-/* As much of a part as others can wait for; urgent is who has nothing on a device that others have.
+/*
+ * Release as many rows of a part as other tasks can wait for. A submission is urgent if its tenant
+ * has none on the device while other tenants have some.
  */
 static void release(struct sim *sim, struct place_task *place)
 {

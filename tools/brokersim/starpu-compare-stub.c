@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The tasks of a scenario on StarPU's schedulers: where it is not installed. */
+/* The tasks of a scenario on StarPU's schedulers: not built with StarPU */
 #include "starpu-compare.h"
 
 int starpu_compare(FILE *file, const struct scenario *scenario, const struct run_options *options)

@@ -2,16 +2,15 @@
 /*
  * The tasks of a scenario on StarPU's schedulers
  *
- * StarPU runs for real: two CPU workers play the two devices, and a task sleeps for as long as the
- * worker's device would work on it, with all its servers, scaled so that the whole takes a second
- * or two. To StarPU both workers are of one kind, but a cost function is handed the address of the
- * worker's description, by which it tells them apart. What waking up costs is left out: a task that
- * begins soon after the one before it has ended is taken to have begun then. Models are given
- * twice: as the profiles have it, which is what brokerd begins with, and the true means, which is
- * more than any calibration could find.
+ * StarPU runs in real time. Two CPU workers play the two devices. A task sleeps for the time that
+ * the device would take with all its servers, scaled so that the run takes a second or two. Both
+ * workers are of one kind to StarPU; the cost function distinguishes them by the address of the
+ * worker's description. The cost of waking up is excluded: a task that begins soon after the end of
+ * the task before it is taken to have begun at that end. Models are given twice: by profile, as
+ * brokerd begins with, and as the true means, which no calibration could improve on.
  *
- * The library is loaded when asked for; what it keeps about the machine goes to a folder of this
- * run.
+ * The library is loaded on request. Its files about the machine are written to a temporary folder
+ * of this run.
  */
 #include "starpu-compare.h"
 
@@ -50,14 +49,14 @@
 
 struct job {
 	double true_ns[SCENARIO_DEVICES];  /* scaled */
-	double model_us[SCENARIO_DEVICES]; /* as StarPU is told */
+	double model_us[SCENARIO_DEVICES]; /* duration given to StarPU's model, scaled */
 };
 
 static struct {
 #define DECLARE(name) __typeof__(name) *name
 	STARPU_FUNCTIONS(DECLARE);
 #undef DECLARE
-	double free_at_ns[SCENARIO_DEVICES]; /* each its worker's */
+	double free_at_ns[SCENARIO_DEVICES]; /* by worker: end of its last task */
 } library;
 
 static bool load_library(void)
@@ -111,7 +110,7 @@ static int submit_all(const struct job *jobs, uint32_t n_jobs, struct starpu_cod
 		task->cl = codelet;
 		task->cl_arg = (void *)&jobs[i];
 		task->cl_arg_size = sizeof(jobs[i]);
-		/* What schedulers that sort go by: the longest first, as HEFT's rank. */
+		/* Sorting schedulers use the priority: the longest task first, as HEFT's rank. */
 		task->priority = mean_us < INT_MAX / 2 ? (int)mean_us : INT_MAX / 2;
 		if (library.starpu_task_submit(task))
 			return -EIO;
@@ -119,7 +118,10 @@ static int submit_all(const struct job *jobs, uint32_t n_jobs, struct starpu_cod
 	return 0;
 }
 
-/* Return: 0 and the makespan, as scaled; -EIO: StarPU would not run. */
+/*
+ * Run all jobs under one scheduler. The makespan in *ret_ns is scaled.
+ * Return: 0; -EIO if StarPU would not run.
+ */
 static int run_scheduler(const char *scheduler, const struct job *jobs, uint32_t n_jobs,
 			 double *ret_ns)
 {
