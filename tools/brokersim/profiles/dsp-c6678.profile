@@ -1,6 +1,6 @@
-# Texas Instruments TMS320C6678. Published: 8 cores, 1.25 GHz, 160 GFLOP/s in single precision, DDR3-1333
-# on 64 bits (10.7 GB/s), PCIe 2.0 x2 (1 GB/s), 10 W. Taken here: half of the peak in large products,
-# 0.75 GB/s over the bus: a device that is worth it for work that is dense in operations only.
+# Texas Instruments TMS320C6678. Published: 8 cores, 1.25 GHz, 160 GFLOP/s in single precision, DDR3-1333 on 64
+# bits (10.7 GB/s), PCIe 2.0 x2 (1 GB/s), 10 W. Taken here: half of the peak in large products, 0.75 GB/s over
+# the bus. The device is worthwhile only for tasks with many operations per byte.
 [device]
 name = TI TMS320C6678
 source = https://www.ti.com/product/TMS320C6678

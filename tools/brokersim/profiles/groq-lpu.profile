@@ -1,6 +1,6 @@
-# Groq's first LPU. Published: 188 TFLOP/s in half precision, 750 TOPS in int8, 230 MB of memory, all of
-# it on the chip at 80 TB/s, PCIe 4.0 x16. Taken here: float at a quarter of half's rate; what is
-# bound and what is constant must fit the 220 MiB, or the plan is the CPU's.
+# Groq's first LPU. Published: 188 TFLOP/s in half precision, 750 TOPS in int8, 230 MB of memory, all of it on
+# the chip at 80 TB/s, PCIe 4.0 x16. Taken here: float at a quarter of half's rate; a plan's bindings and
+# constants must fit 220 MiB, or the plan runs on the CPU.
 [device]
 name = Groq LPU (GroqChip 1)
 source = https://groq.com/wp-content/uploads/2022/10/GroqChip-Processor-Product-Brief.pdf

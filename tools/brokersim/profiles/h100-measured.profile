@@ -1,6 +1,6 @@
-# The same card as brokerd 0.1 measured it, in plain Vulkan under NVIDIA's driver 580.159.04, with
-# clients' memory imported (host-import), PCIe 5.0 x16. What a small task takes, 49 us, is mostly the
-# way to the device and back. Classes above 16 MiB are as that one.
+# The card of h100 as brokerd 0.1 measured it, in plain Vulkan under NVIDIA's driver 580.159.04, with clients'
+# memory imported (host-import), PCIe 5.0 x16. The 49 us of a small task are mostly the way to the device and
+# back. Classes above 16 MiB have the rates of the 16 MiB class.
 [device]
 name = NVIDIA H100 80GB HBM3, measured
 source = measured

@@ -1,6 +1,6 @@
-# Published: 6.175 TFLOP/s, 256 GB/s, 8 GiB, PCIe 3.0 x16 (15.75 GB/s). Taken here: shaders in plain
-# Vulkan reach half of the peak in large products, little in small ones, which do not fill 36 compute
-# units; tensors are read over the bus in place, at 40% of what it could move in one direction.
+# Published: 6.175 TFLOP/s, 256 GB/s, 8 GiB, PCIe 3.0 x16 (15.75 GB/s). Taken here: shaders in plain Vulkan
+# reach half of the peak in large products, and little in small ones, which do not fill 36 compute units.
+# Tensors are read over the bus in place, at 40% of the bus's rate in one direction.
 [device]
 name = AMD Radeon RX 580
 source = https://www.techpowerup.com/gpu-specs/radeon-rx-580.c2938

@@ -1,5 +1,5 @@
-# The machine around the card of h100-measured, as brokerd 0.1 measured it: a virtual one with 16
-# processors with AVX-512. Rates are of one of them beside 15 others.
+# The machine with the card of h100-measured, as brokerd 0.1 measured it: a virtual machine with 16 processors
+# with AVX-512. Rates are those of one processor while the 15 others work.
 [device]
 name = Intel Xeon, 16 processors, measured
 source = measured
