@@ -2,22 +2,23 @@
 /*
  * Nearest neighbours as a plan
  *
- * |a - b|^2 = |a|^2 - 2 (a.b - |b|^2 / 2), so for one image a, the nearest training images b are
- * those with the largest a.b - |b|^2 / 2. With the training images as the columns of a constant B,
- * that is three operators for a whole batch of images: MatMul, Add, TopK.
+ * |a - b|^2 = |a|^2 - 2 (a.b - |b|^2 / 2). The training images b nearest to an image a are
+ * therefore those with the largest a.b - |b|^2 / 2. With the training images as the columns of a
+ * constant B, a batch of images needs three operators: MatMul, Add, TopK.
  *
- * Numbers. Distances do not change if the same is taken from every pixel, and with 128 taken, every
- * sum of a product's terms stays below 784 * 128 * 128 < 2^24: exact in 32-bit floats, in whatever
- * order a device adds, fused or not. Half of |b|^2 is below 2^23, where floats still have halves,
- * and so is the result for every neighbour that matters: at most |a|^2 / 2. Thus any device that
- * computes in 32-bit floats finds exactly the neighbours that integer arithmetic finds.
+ * Numbers. Subtracting the same value from every pixel does not change distances. With 128
+ * subtracted, every partial sum of a product stays below 784 * 128 * 128 < 2^24, which is exact in
+ * 32-bit floats in any order of additions, fused or not. Half of |b|^2 is below 2^23, where floats
+ * still represent halves. So is the result of every neighbour that matters, at most |a|^2 / 2. Any
+ * device that computes in 32-bit floats therefore finds exactly the neighbours that integer
+ * arithmetic finds.
  *
- * Memory. B and the norms lie in one arena, filled here, then sealed: the broker shares it, packs
- * or mirrors it per device as it sees fit, and never copies what changes. Images and results have
- * a place per task in flight, in a second arena.
+ * Memory. B and the norms lie in one arena, which is filled here and then sealed. The broker shares
+ * it, and packs or mirrors it per device; its bytes never change. Images and results lie in a
+ * second arena, with a slot for each task in flight.
  *
- * A classifier is made once and may run often, as a service would: between two runs nothing of it
- * changes, so whatever does change is the broker's doing.
+ * A classifier is made once and may run often, as in a service. Nothing in it changes between two
+ * runs, so any difference is caused by the broker.
  */
 #include "classify.h"
 
@@ -36,7 +37,7 @@ struct slot {
 	float *pixels;    /* [batch][IMAGE_PIXELS] */
 	float *scores;    /* [batch][K] */
 	int64_t *nearest; /* [batch][K] */
-	size_t first;     /* image of the set */
+	size_t first;     /* index of the first image in the set */
 	size_t n;
 	uint64_t submitted_ns;
 };
@@ -52,8 +53,8 @@ struct classifier {
 	struct slot slots[CLASSIFY_IN_FLIGHT];
 	uint64_t *round_trips_ns, *execs_ns; /* [n_tasks] */
 	uint64_t prepare_ns;
-	struct classify_result result; /* of the run that is going on */
-	struct rbk_error *error;       /* of the call that is going on */
+	struct classify_result result; /* result of the current run */
+	struct rbk_error *error;       /* error of the current call */
 };
 
 static uint64_t now_ns(void)
@@ -85,7 +86,7 @@ static float centred(uint8_t pixel)
 	return (float)(pixel - OFFSET);
 }
 
-/* Writes the training images as columns, some at a time so that both sides stay in the cache. */
+/* Write the training images as columns, in blocks so that source and target stay in the cache. */
 static void fill_columns(const struct images *train, float *ret)
 {
 	enum { BLOCK = 64 };
@@ -163,7 +164,10 @@ static int make_plan(struct classifier *c)
 	rbk_builder_binary(b, "Add", products, norms, scores);
 	node = rbk_builder_node(b, "TopK", "nearest", &scores, 1, top, 2);
 	rbk_builder_attr_int(b, node, "k", K);
-	/* The other device would keep a copy of the training images that this client never uses. */
+	/*
+	 * Without a pin the other device would keep a copy of the training images that this client
+	 * never uses.
+	 */
 	if (c->options.strategy == RBK_STRATEGY_ONLY_GPU)
 		rbk_builder_pin_device(b, RBK_DEVICE_GPU);
 	else if (c->options.strategy == RBK_STRATEGY_ONLY_CPU)
@@ -195,7 +199,7 @@ static int make_slots(struct classifier *c)
 	return rbk_ring_new(c->rbk, CLASSIFY_IN_FLIGHT, &c->ring, c->error);
 }
 
-/* Writes the next images into a slot and submits their task. */
+/* Write the next images into a slot and submit their task. */
 static int submit(struct classifier *c, struct slot *slot, size_t first)
 {
 	const uint64_t refs[] = {rbk_ref(c->io, slot->pixels), rbk_ref(c->io, slot->scores),
@@ -225,7 +229,7 @@ static int count_right(struct classifier *c, const struct slot *slot)
 		const unsigned int label = c->images->labels[slot->first + i];
 		const int64_t *nearest = slot->nearest + i * K;
 
-		/* A device that answered nonsense must not take us along. */
+		/* A faulty device's answer must not index out of bounds. */
 		for (unsigned int k = 0; k < K; k++)
 			if (nearest[k] < 0 || (uint64_t)nearest[k] >= c->train->n)
 				return fail(c, -EBADMSG, "image %zu: neighbour %u is number %lld",
@@ -237,7 +241,10 @@ static int count_right(struct classifier *c, const struct slot *slot)
 	return 0;
 }
 
-/* Takes one completion. Return: 0 and its slot, free for the next task. */
+/*
+ * Take one completion.
+ * Return: 0 with the task's slot in *ret, free for the next task; a negative errno.
+ */
 static int complete(struct classifier *c, struct slot **ret)
 {
 	const struct rbk_cqe *cqe;
@@ -308,7 +315,7 @@ static int compare_ns(const void *left, const void *right)
 	return (a > b) - (a < b);
 }
 
-/* The value that @percent of the samples do not exceed. */
+/* Compute the 50th and the 99th percentile of the samples, which are sorted in place. */
 static void percentiles(uint64_t *samples, unsigned int n, uint64_t ret[2])
 {
 	static const unsigned int percent[2] = {50, 99};

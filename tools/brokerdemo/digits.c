@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the demo of a model does before and after brokerctl run
+ * digits: prepare and evaluate the demo of a model, before and after brokerctl run
  *
- *	digits pictures PICTURES N OUT    the first N of [n,...] uint8, as float32
- *	digits right LOGITS LABELS N      prints how many of N rows are the largest at their label
+ *   digits pictures PICTURES N OUT  write the first N of [n,...] uint8 as float32
+ *   digits right LOGITS LABELS N    print how many of N rows are largest at their label
  *
- * All of them are .npy files. Exit status: 0; 1 one cannot be read, or is of another kind.
+ * All files are .npy files. Exit status: 0; 1 if a file cannot be read or has another type.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ static _Noreturn void fail(const char *why)
 	exit(EXIT_FAILURE);
 }
 
-/* An array of at least @n rows of that type. */
+/* Read an array of at least @n rows of type @dtype. */
 static struct array read_rows(const char *path, uint32_t dtype, int64_t n)
 {
 	char why[ARRAY_WHY_BYTES];

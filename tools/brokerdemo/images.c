@@ -2,10 +2,10 @@
 /*
  * Reading IDX files
  *
- * A file is a big-endian magic number (0, 0, element type, number of dimensions), the dimensions
- * as 32-bit numbers, and the elements. Ours hold bytes (type 8), in three dimensions for images and
- * one for labels. zlib reads gzipped files and plain ones alike. What a header says is believed
- * only as far as the bytes that follow bear it out.
+ * A file has a big-endian magic number (0, 0, element type, number of dimensions), the dimensions
+ * as 32-bit numbers, and the elements. The files read here hold bytes (type 8), in three dimensions
+ * for images and in one for labels. zlib reads gzipped and plain files alike. A header is believed
+ * only if the file can hold the bytes that it announces.
  */
 #include "images.h"
 
@@ -34,7 +34,10 @@ static int read_exactly(gzFile file, void *ret, size_t bytes)
 	return 0;
 }
 
-/* Reads a header of @n_dims dimensions. Return: 0; -EBADMSG. */
+/*
+ * Read a header of @n_dims dimensions.
+ * Return: 0; -EBADMSG.
+ */
 static int read_header(gzFile file, unsigned int n_dims, size_t *ret_dims)
 {
 	const uint8_t magic[4] = {0, 0, IDX_BYTE, (uint8_t)n_dims};
@@ -51,7 +54,7 @@ static int read_header(gzFile file, unsigned int n_dims, size_t *ret_dims)
 	return 0;
 }
 
-/* How many bytes a file can hold at most: deflate makes one of 1032, if all goes well. */
+/* Return an upper bound of a file's uncompressed bytes; deflate compresses at most 1032 to 1. */
 static size_t bytes_possible(const char *path)
 {
 	struct stat stat_;
@@ -61,7 +64,10 @@ static size_t bytes_possible(const char *path)
 	return (size_t)stat_.st_size > SIZE_MAX / 1032 ? SIZE_MAX : (size_t)stat_.st_size * 1032;
 }
 
-/* Reads up to @max items of @item_bytes. Return: 0, the items and how many; as images_read(). */
+/*
+ * Read up to @max items of @item_bytes.
+ * Return: 0 with the items and their number; a negative errno, as images_read().
+ */
 static int read_file(const char *path, unsigned int n_dims, size_t item_bytes, size_t max,
 		     uint8_t **ret, size_t *ret_n)
 {
@@ -78,7 +84,7 @@ static int read_file(const char *path, unsigned int n_dims, size_t item_bytes, s
 	for (unsigned int i = 1; i < n_dims; i++)
 		bytes *= dims[i];
 	n = dims[0] < max ? dims[0] : max;
-	/* Memory is only taken for what can be there. */
+	/* Allocate memory only for items that the file can hold. */
 	if (r == 0 && (bytes != item_bytes || n == 0 || n > bytes_possible(path) / bytes))
 		r = -EBADMSG;
 	if (r == 0) {

@@ -2,10 +2,10 @@
 /*
  * brokerdemo: one client of the demo
  *
- * tools/demo starts a broker and several of these, and makes a table of what they say: lines of
- * "NAME KEY VALUE...", one write each, so that several may share a pipe. With --rounds it is a
- * service that stays: what to do next is read from standard input, and each command is answered
- * with "NAME done COMMAND".
+ * tools/demo starts a broker and several of these clients, and makes a table of their output. Each
+ * line is "NAME KEY VALUE..." and one write, so that several clients may share a pipe. With
+ * --rounds the client is a service that stays: it reads commands from standard input and answers
+ * each with "NAME done COMMAND".
  */
 #include <errno.h>
 #include <getopt.h>
@@ -26,7 +26,7 @@
 
 enum { EXIT_USAGE = 2 };
 
-/* At most this many images between two lines of progress of the reference. */
+/* images between two progress lines of the reference */
 enum { REFERENCE_STEP = 50 };
 
 static const char usage_text[] =
@@ -63,7 +63,7 @@ struct options {
 	bool has_rounds;
 };
 
-/* The plan's state on the GPU, as "await" and the table of tools/demo name it. */
+/* States of a plan on the GPU, as named by "await" and by the table of tools/demo. */
 static const char *const state_names[RBK_MEMORY_STATE_COUNT] = {
 	[RBK_MEMORY_UNSUPPORTED] = "unsupported",
 	[RBK_MEMORY_RESIDENT] = "resident",
@@ -173,7 +173,10 @@ static int say_progress(void *data, struct classifier *classifier, size_t n_done
 	return 0;
 }
 
-/* Makes the classifier. Return: 0; EXIT_FAILURE, and a sentence was written. */
+/*
+ * Make the classifier.
+ * Return: 0; EXIT_FAILURE after an error message.
+ */
 static int prepare(const struct options *options, const struct images *train,
 		   const struct images *test,
 		   int (*progress)(void *data, struct classifier *classifier, size_t n_done),
@@ -215,13 +218,13 @@ static int classify_images(const struct options *options, const struct images *t
 	return EXIT_SUCCESS;
 }
 
-/* ---- Rounds: a client that stays ---- */
+/* ---- Rounds: a client that stays connected ---- */
 
 struct rounds {
 	const struct options *options;
 	struct classifier *classifier;
 	struct rbk_error error;
-	uint64_t vram_used_max; /* seen in this round */
+	uint64_t vram_used_max; /* maximum seen in this round */
 };
 
 static int watch_memory(void *data, struct classifier *classifier, size_t n_done)
@@ -285,8 +288,8 @@ static int look(struct rounds *rounds, const char *name)
 }
 
 /*
- * Waits without a task: what happens is the broker's own doing. A lower budget is in force before
- * the device has given back what is above it.
+ * Wait without submitting a task, so that only the broker changes the state. A lower budget is in
+ * force before the device has freed the excess.
  */
 static int await_state(struct rounds *rounds, const char *wanted)
 {
@@ -406,7 +409,7 @@ static int parse_classify(const char *value, struct options *options)
 	return 0;
 }
 
-/* Return: 0 to go on; -1 if help was given; EXIT_USAGE. */
+/* Return: 0 to continue; -1 if help was printed; EXIT_USAGE. */
 static int parse_options(int argc, char **argv, struct options *options)
 {
 	static const struct option long_options[] = {
@@ -457,7 +460,7 @@ static int parse_options(int argc, char **argv, struct options *options)
 			fputs(usage_text, stdout);
 			return -1;
 		default:
-			/* getopt has said what was wrong. */
+			/* getopt has printed the mistake. */
 			return EXIT_USAGE;
 		}
 	}

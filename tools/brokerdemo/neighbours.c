@@ -2,9 +2,9 @@
 /*
  * Nearest neighbours in plain integers
  *
- * Deliberately not what the plan computes: differences are squared and summed here, where the plan
- * multiplies matrices, so that both can only agree if both are right. The largest distance, 784
- * times 255 squared, is 51 million and fits 32 bits.
+ * The computation deliberately differs from the plan's: it sums squared differences, while the plan
+ * multiplies matrices. The two agree only if both are right. The largest distance, 784 times 255
+ * squared, is 51 million and fits 32 bits.
  */
 #include "neighbours.h"
 
@@ -27,7 +27,7 @@ unsigned int neighbours_vote(const int64_t *nearest, unsigned int n, const uint8
 
 	for (unsigned int i = 0; i < n; i++)
 		votes[labels[nearest[i]]]++;
-	/* In the order of their nearest member: a later class must have more. */
+	/* Count classes in the order of their nearest member: a later class needs more votes. */
 	for (unsigned int i = 0; i < n; i++) {
 		const unsigned int label = labels[nearest[i]];
 
@@ -49,7 +49,7 @@ void neighbours_find(const struct images *train, const uint8_t *image, unsigned 
 
 		if (n_kept == n && d >= kept[n - 1])
 			continue;
-		/* The last one falls out; equal ones, which came before, stay in front. */
+		/* Drop the farthest one. At equal distance the earlier image stays in front. */
 		at = n_kept < n ? n_kept++ : n - 1;
 		for (; at > 0 && kept[at - 1] > d; at--) {
 			kept[at] = kept[at - 1];
@@ -64,7 +64,7 @@ uint64_t neighbours_fingerprint(size_t image, const int64_t *nearest, unsigned i
 {
 	uint64_t hash = 0xcbf29ce484222325u ^ image;
 
-	/* FNV-1a over words, and its high half folded in: against mistakes, not against intent. */
+	/* FNV-1a over words, with the high half folded in: detects mistakes, not intent. */
 	for (unsigned int i = 0; i < n; i++) {
 		hash = (hash ^ (uint64_t)nearest[i]) * 0x100000001b3u;
 		hash ^= hash >> 32;

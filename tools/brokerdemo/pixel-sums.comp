@@ -1,6 +1,6 @@
 #version 450
 /* SPDX-License-Identifier: MIT */
-/* The sum of each image's pixels, four of which are a word; one image per invocation. */
+/* Sum each image's pixels, one image per invocation; a word holds four pixels. */
 layout(local_size_x = 64) in;
 
 layout(binding = 0, std430) readonly buffer Pixels { uint pixels[]; };

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * plain-vulkan: a program that uses Vulkan, and has never heard of ringbroker
+ * plain-vulkan: a program that uses Vulkan and does not know ringbroker
  *
- * tools/demo runs it by "brokerctl exec" beside clients of the broker. It links the system's
- * Vulkan loader and nothing of ours: it copies Fashion-MNIST images into the device's own memory,
- * adds up the pixels of each there, and compares the sums with the processor's. When a call of
- * Vulkan fails it says which and ends, as most programs do.
+ * tools/demo runs it by "brokerctl exec" beside clients of the broker. It links the system's Vulkan
+ * loader and no part of ringbroker. It copies Fashion-MNIST images into the device's memory, sums
+ * the pixels of each image there, and compares the sums with the processor's. Like most programs it
+ * exits when a Vulkan call fails, and names the call.
  */
 #include <getopt.h>
 #include <inttypes.h>
@@ -40,7 +40,7 @@ static const char usage_text[] =
 struct buffer {
 	VkBuffer handle;
 	VkDeviceMemory memory;
-	uint64_t bytes; /* of the memory */
+	uint64_t bytes; /* bytes of the memory */
 };
 
 struct program {
@@ -55,7 +55,7 @@ struct program {
 	VkPipeline pipeline;
 	VkDescriptorSet set;
 	struct buffer pixels, sums, staging;
-	void *staged; /* where staging is mapped */
+	void *staged; /* mapping of staging */
 	struct images images;
 };
 
@@ -328,7 +328,10 @@ static void begin(struct program *program)
 	must(vkBeginCommandBuffer(program->commands, &info), "vkBeginCommandBuffer");
 }
 
-/* What was recorded is done, and what it wrote can be read. */
+/*
+ * Submit the recorded commands and wait until they are complete and their writes are visible to the
+ * host.
+ */
 static void finish(struct program *program)
 {
 	const VkMemoryBarrier barrier = {
@@ -405,7 +408,7 @@ static void check(const struct program *program)
 	}
 }
 
-/* Until standard input ends. */
+/* Compute and check repeatedly until standard input ends. */
 static void hold(struct program *program)
 {
 	struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
@@ -473,7 +476,7 @@ int main(int argc, char **argv)
 	if (images_read(IMAGES_FOLDER, "train", (size_t)n, &program.images, path, sizeof(path)))
 		fail("cannot read the images");
 	run(&program, device, is_held);
-	/* The rest goes with the process. */
+	/* The process's exit frees the remaining objects. */
 	vkDestroyDevice(program.device, NULL);
 	vkDestroyInstance(program.instance, NULL);
 	images_deinit(&program.images);
