@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A client that looks closely
+ * A client that inspects decisions
  *
- * Tasks have distinct user_data, by which their records are found in the decision log: the broker
- * writes a task's record before its completion, so that who has seen the completion finds the
- * record, if there is one. Everything that is printed is either in the completion, in a statistics
- * page, or what rbk_plan_info() and rbk_devices() say; the clock of this process only gives round
- * trips and totals.
+ * Tasks have distinct user_data, by which their records are found in the decision log. The broker
+ * writes a task's record before its completion, so that a logged record is visible once the
+ * completion is. Printed figures come from completions, statistics pages, rbk_plan_info() and
+ * rbk_devices(). This process's clock only measures round trips and totals.
  */
 #include "lab.h"
 
@@ -72,7 +71,7 @@ int lab_init(struct lab *lab, const char *socket_path)
 		.size = sizeof(options),
 		.socket_path = socket_path,
 		.name = "placement demo",
-		/* Devices compile; a large task may be in front. */
+		/* Devices compile pipelines, and a large task may be ahead in the queue. */
 		.timeout_ns = 120000000000,
 	};
 	int r;
@@ -156,7 +155,10 @@ int lab_work(struct lab *lab, struct work *work, const struct work_shape *shape,
 	if (r)
 		work_deinit(work);
 	else
-		rbk_cqe_seen(lab->ring, cqe); /* without room, tasks say so */
+		/*
+		 * The prefetch's result is ignored: if memory is short, the tasks' reasons say so.
+		 */
+		rbk_cqe_seen(lab->ring, cqe);
 	return r;
 }
 
@@ -178,7 +180,7 @@ int lab_submit(struct lab *lab, struct lab_task *task)
 	return r < 0 ? lab_fail(lab, r, "cannot submit: %s", strerror(-r)) : 0;
 }
 
-/* Looks for a task's record, from the newest on. */
+/* Find a task's record, searching from the newest record. */
 static void find_decision(struct lab *lab, struct lab_task *task)
 {
 	const struct rbk_stats_tenant *tenant =
@@ -201,7 +203,7 @@ static bool is_finite(float ns)
 	return ns >= 0 && ns < 1e18f;
 }
 
-/* What holds for every task that ran. */
+/* Check the conditions that hold for every task that ran. */
 static void check_task(struct lab *lab, struct lab_task *task)
 {
 	const struct rbk_stats_decision *d = &task->decision;
@@ -295,7 +297,7 @@ int lab_run_all(struct lab *lab, struct lab_task *tasks, unsigned int n, uint64_
 
 int lab_settle(struct lab *lab)
 {
-	/* The update that is going on may have begun before the last task: two more. */
+	/* The current update may have begun before the last task, so wait for two more. */
 	const struct rbk_stats_header *own = lab->own.page, *whole = lab->whole.page;
 	const uint64_t want_own = rbk_stats_load(&own->n_updates) + 2;
 	const uint64_t want_whole = rbk_stats_load(&whole->n_updates) + 2;
@@ -315,7 +317,7 @@ static int copy(struct lab *lab, const struct rbk_stats_view *view, unsigned int
 {
 	const void *record = rbk_stats_record(view, section, index);
 
-	/* The broker may have lost the processor in the middle of a change. */
+	/* Retry: the broker may have been preempted in the middle of a change. */
 	for (unsigned int ms = 0; record && ms < SETTLE_MS; ms += STEP_MS) {
 		if (rbk_stats_copy(to, record, bytes))
 			return 0;
@@ -329,7 +331,7 @@ int lab_plan(struct lab *lab, const struct lab_task *task,
 	     struct rbk_stats_plan_device ret[RBK_MAX_DEVICES])
 {
 	const size_t bytes = lab->own.n_devices * sizeof(*ret);
-	/* The devices follow their plan without a gap. */
+	/* In the page the plan's devices follow the plan without a gap. */
 	uint64_t words[(sizeof(struct rbk_stats_plan) + RBK_MAX_DEVICES * sizeof(*ret)) /
 		       sizeof(uint64_t)];
 	int r;
@@ -363,7 +365,10 @@ int lab_reset(struct lab *lab)
 
 /* ---- Text ---- */
 
-/* Three significant digits and the largest of @units, each @step times the one before. */
+/*
+ * Format three significant digits with the largest fitting unit; each of @units is @step times the
+ * unit before it.
+ */
 static struct text scale(double value, double step, const char *const *units, unsigned int n)
 {
 	unsigned int unit = 0;

@@ -1,8 +1,8 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * A client that looks closely: runs work, one task or many, and gathers what the broker says of
- * each: the completion, and the decision in the statistics page
+ * A client that inspects decisions: it runs tasks, and collects their completions and their
+ * decisions in the statistics page
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,8 +16,8 @@
 enum { LAB_RING_ENTRIES = 512 };
 
 /*
- * Functions return 0, or a negative errno with a sentence in error. What turned out otherwise than
- * it has to is said on standard error and counted in n_wrong, and the scene goes on.
+ * State of a scene. Functions return 0, or a negative errno with a sentence in error. A condition
+ * that does not hold is reported on standard error and counted in n_wrong, and the scene continues.
  */
 struct lab {
 	const char *socket_path;
@@ -25,8 +25,8 @@ struct lab {
 	struct rbk_ring *ring;
 	struct rbk_device devices[RBK_MAX_DEVICES];
 	unsigned int n_devices;
-	struct rbk_stats_view own;   /* of the client's tenant */
-	struct rbk_stats_view whole; /* of the broker */
+	struct rbk_stats_view own;   /* page of the client's tenant */
+	struct rbk_stats_view whole; /* page of the whole broker */
 	uint64_t next_id;            /* user_data of the next task */
 	unsigned int n_wrong;
 	struct rbk_error error;
@@ -35,23 +35,29 @@ struct lab {
 int lab_init(struct lab *lab, const char *socket_path);
 void lab_deinit(struct lab *lab);
 
-/* Is there a device beside the CPU? */
+/* Return true if the broker has a device besides the CPU. */
 bool lab_has_gpu(const struct lab *lab);
-/* "CPU", "GPU", "software GPU", "nowhere". */
+/* Return "CPU", "GPU", "software GPU", "other device", or "nowhere" for an unknown index. */
 const char *lab_device(const struct lab *lab, unsigned int device);
 
-/* Takes the last call's sentence for what is wrong. Return: @r. */
+/*
+ * Write a sentence to lab->error.
+ * Return: @r.
+ */
 int lab_fail(struct lab *lab, int r, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* What has to hold; @format says what. Return: @holds. */
+/*
+ * Check a condition; @format describes its violation.
+ * Return: @holds.
+ */
 bool lab_expect(struct lab *lab, bool holds, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
 /* ---- Tasks ---- */
 
 /*
- * work_init(), and waits until the GPU has what the plan needs there, if there is room for it: what
- * is shown is not how memory comes and goes.
+ * Initialize a work by work_init(), and wait until the plan is resident on the GPU if there is room
+ * for it. Loading would otherwise influence the figures that are shown.
  */
 int lab_work(struct lab *lab, struct work *work, const struct work_shape *shape,
 	     uint32_t n_outputs);
@@ -63,28 +69,28 @@ struct lab_task {
 	uint8_t strategy; /* enum rbk_strategy, RBK_STRATEGY_DEVICE() */
 	uint8_t flags;    /* RBK_SQE_* */
 
-	/* What came of it: */
+	/* set by lab_submit() or lab_run_all(), and by lab_complete(): */
 	uint64_t id;
 	struct rbk_cqe cqe;
-	uint64_t round_trip_ns; /* from its submission to its completion; in batches from the
-				   submission of all */
-	bool has_decision;      /* tasks that ran on the reactor are not all logged */
+	/* time from submission to completion; in batches from the submission of all tasks */
+	uint64_t round_trip_ns;
+	bool has_decision; /* not all tasks computed by the reactor are logged */
 	struct rbk_stats_decision decision;
 };
 
-/* Runs one task and checks its result, unless it failed (task->cqe.res). */
+/* Run one task and check its result unless it failed (task->cqe.res). */
 int lab_run(struct lab *lab, struct lab_task *task);
 
 /*
- * Submits tasks all at once, at most LAB_RING_ENTRIES; each has an output of its own. *ret_wall_ns
- * is until the last was complete. All have to succeed; their results are checked.
+ * Submit at most LAB_RING_ENTRIES tasks at once, each with its own output. *ret_wall_ns is the time
+ * until the last completion. All tasks must succeed; their results are checked.
  */
 int lab_run_all(struct lab *lab, struct lab_task *tasks, unsigned int n, uint64_t *ret_wall_ns);
 
-/* Starts a task without waiting for it. */
+/* Submit a task without waiting for it. */
 int lab_submit(struct lab *lab, struct lab_task *task);
 
-/* Waits for the oldest completion: of one of @tasks. Checks its result if @checks. */
+/* Wait for the next completion, which must belong to one of @tasks. Check its result if @checks. */
 int lab_complete(struct lab *lab, struct lab_task *tasks, unsigned int n, bool checks,
 		 struct lab_task **ret);
 
@@ -92,23 +98,26 @@ int lab_complete(struct lab *lab, struct lab_task *tasks, unsigned int n, bool c
 
 uint64_t lab_now_ns(void);
 
-/* Waits until the broker has computed figures anew, from everything up to now. */
+/* Wait until the broker has updated its figures with everything up to now. */
 int lab_settle(struct lab *lab);
 
-/* What is known of a task's plan on each device, by a task that has a decision. */
+/*
+ * Read what the broker has learned about a task's plan on each device. The task must have a
+ * decision.
+ */
 int lab_plan(struct lab *lab, const struct lab_task *task,
 	     struct rbk_stats_plan_device ret[RBK_MAX_DEVICES]);
 
-/* The broker's record of a device, and of the client's tenant. */
+/* Read the broker's record of a device or of the client's tenant. */
 int lab_device_stats(struct lab *lab, unsigned int device, struct rbk_stats_device *ret);
 int lab_tenant_stats(struct lab *lab, struct rbk_stats_tenant *ret);
 
-/* Begins all counts anew; the broker forgets what it learned. */
+/* Reset all counters; the broker forgets what it has learned. */
 int lab_reset(struct lab *lab);
 
 /* ---- Text ---- */
 
-/* A number as people read it: text_time(1234567).text is "1.23 ms". */
+/* A number in readable form: text_time(1234567).text is "1.23 ms". */
 struct text {
 	char text[24];
 };
@@ -116,5 +125,5 @@ struct text text_time(double ns);
 struct text text_bytes(double bytes);
 struct text text_flops(double flops);
 
-/* Why a task ran where it ran, in words. */
+/* Return a reason in words. */
 const char *text_reason(unsigned int reason);

@@ -2,9 +2,9 @@
 /*
  * Scene: a mixed batch
  *
- * Some hundred tasks of eight operators and many sizes, submitted at once: as the broker chooses,
- * all on the CPU, all on the GPU. Each plan has run a few times on each device before, so that the
- * broker knows what it does, as it does of services that have been running for a second.
+ * Some two hundred tasks of eight operators and many sizes are submitted at once: on devices of the
+ * broker's choice, all on the CPU, all on the GPU. Each plan has run several times on each device
+ * before, so the broker has learned its times, as for services that have run for a second.
  */
 #include "scenes.h"
 
@@ -49,12 +49,12 @@ struct batch {
 	unsigned int n;
 };
 
-/* What a mode came to. */
+/* Figures of one mode */
 struct total {
 	uint64_t wall_ns;
 	unsigned int tasks[RBK_MAX_DEVICES];
 	unsigned int reasons[RBK_REASON_COUNT][RBK_MAX_DEVICES];
-	double use[RBK_MAX_DEVICES]; /* of the device's time */
+	double use[RBK_MAX_DEVICES]; /* use of the device's time, 0 to 1 */
 };
 
 static void batch_deinit(struct batch *batch)
@@ -64,7 +64,7 @@ static void batch_deinit(struct batch *batch)
 	free(batch->tasks);
 }
 
-/* Shuffled, the same way each time. */
+/* Shuffle the tasks, in the same order on every run. */
 static void shuffle(struct lab_task *tasks, unsigned int n)
 {
 	uint32_t state = 12345;
@@ -130,7 +130,7 @@ static int charged(struct lab *lab, uint64_t ret_ns[RBK_MAX_DEVICES])
 	return r;
 }
 
-/* The part of each device's time, all its servers together, that the batch took. */
+/* Compute the batch's share of each device's time, over all servers of the device. */
 static int measure_use(struct lab *lab, const uint64_t *before_ns, struct total *total)
 {
 	uint64_t after_ns[RBK_MAX_DEVICES];

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Scene: what is known of the devices
+ * Scene: the broker's figures of its devices
  *
- * The main figures are in the statistics page. What each family of operators reaches is in the
- * profile files that the broker keeps (ringbroker-profile(5)); the lines that it writes there are
- * read here, not everything that people may write.
+ * The main figures are in the statistics page. The rates of each family of operators are in the
+ * profile files that the broker keeps (ringbroker-profile(5)). This scene reads the lines that the
+ * broker writes to these files, not all that their format allows.
  *
- * A busy machine may have had no time to measure when the broker started. It then measures while it
- * is idle, which is waited for.
+ * On a busy machine the broker may have had no time to measure when it started. It measures later,
+ * while it is idle; the scene waits for the measurements.
  */
 #include "scenes.h"
 
@@ -19,10 +19,10 @@
 
 enum { N_SIZES = 3, MAX_DEVICES = 4, PATIENCE_S = 30 };
 
-/* Of all the sizes in a file, those that are shown. */
+/* sizes of a profile file that the table shows */
 static const char *const shown[N_SIZES] = {"32KiB", "2MiB", "128MiB"};
 
-/* Families, and by which ceiling of the roofline they are usually bound. */
+/* Families of operators, with the key and unit of the ceiling that usually bounds them. */
 static const struct family {
 	const char *name;
 	const char *key;
@@ -42,13 +42,13 @@ static const struct family {
 
 enum { N_FAMILIES = sizeof(families) / sizeof(families[0]) };
 
-/* What a file says. */
+/* Contents of a profile file */
 struct profile {
 	char name[128];
 	double rates[N_FAMILIES][N_SIZES];
 };
 
-/* "4KiB: 20, 32KiB: 30 GFLOP/s", or one number for all sizes. */
+/* Read "4KiB: 20, 32KiB: 30 GFLOP/s", or one number for all sizes. */
 static void read_curve(char *text, double ret[N_SIZES])
 {
 	char *next = NULL;
@@ -96,7 +96,7 @@ static int read_file(struct lab *lab, const char *folder, const char *name, stru
 	return 0;
 }
 
-/* Finds the profile of each device by its name. */
+/* Find the profile of each device by the device's name. */
 static int read_folder(struct lab *lab, const char *folder, struct profile *profiles)
 {
 	static const char suffix[] = ".profile";
@@ -123,7 +123,7 @@ static int read_folder(struct lab *lab, const char *folder, struct profile *prof
 	return r;
 }
 
-/* Waits until something is known of a device. */
+/* Wait until the broker has measured a device. */
 static int await_figures(struct lab *lab, unsigned int index, struct rbk_stats_device *ret)
 {
 	const uint64_t end_ns = lab_now_ns() + (uint64_t)PATIENCE_S * 1000000000;

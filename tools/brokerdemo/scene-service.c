@@ -2,9 +2,9 @@
 /*
  * Scene: a service
  *
- * Runs a few plans on both devices, says so, and stays connected, without a task, until it is
- * stopped: a tenant's plans and decisions are there for as long as it has a session, for brokerctl
- * to look at.
+ * The service runs a few plans on both devices, prints "ready", and stays connected without a task
+ * until it is stopped. The broker keeps a tenant's plans and decisions as long as the tenant has a
+ * session, so that brokerctl can show them.
  */
 #include "scenes.h"
 
@@ -29,7 +29,7 @@ static int run(struct lab *lab, struct work *work)
 	for (unsigned int i = 0; i < N_RUNS && r == 0; i++) {
 		struct lab_task task = {.work = work, .rows = work->shape.rows};
 
-		/* At first where it is told, then where it is best. */
+		/* Alternate between the devices first, then let the broker choose. */
 		if (i < N_RUNS / 2)
 			task.strategy = (uint8_t)RBK_STRATEGY_DEVICE(i % lab->n_devices);
 		r = lab_run(lab, &task);

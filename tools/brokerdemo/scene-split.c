@@ -2,8 +2,8 @@
 /*
  * Scene: one task on two devices
  *
- * A product whose rows are split between the CPU and the GPU, both of which write the one output in
- * place. Inputs are small integers, so the split result has to be the unsplit one bit by bit.
+ * The rows of a product are split between the CPU and the GPU, which both write one output in
+ * place. Inputs are small integers, so the split result must equal the unsplit one bit by bit.
  */
 #include "scenes.h"
 
@@ -25,7 +25,7 @@ static int run_whole(struct lab *lab, struct work *work)
 					.output = WHOLE,
 					.strategy = (uint8_t)RBK_STRATEGY_DEVICE(i)};
 
-		/* The first run of a plan on a device may still warm it up. */
+		/* The first run of a plan on a device may include warm-up. */
 		r = lab_run(lab, &task);
 		if (r == 0)
 			r = lab_run(lab, &task);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Scene: what an entry can ask for, and force-CPU
+ * Scene: strategies of an entry, and force-CPU
  *
- * The same task under each strategy. Then it runs without a pause, as a service does, while an
- * administrator switches force-CPU on and off with brokerctl: the device changes, nothing else
- * does.
+ * The same task runs under each strategy. Then it runs without a pause, as in a service, while an
+ * administrator switches force-CPU on and off with brokerctl. Only the device changes.
  */
 #include "scenes.h"
 
@@ -23,7 +22,7 @@ enum { N_WARM = 12, N_AFTER = 5, NO_SUCH_DEVICE = 15 };
 static const struct work_shape shape = {
 	.name = "MatMul", .op = WORK_MATMUL, .rows = 512, .inner = 384, .columns = 384};
 
-/* Where a task may run and for which reasons, as bits; 0: anywhere, for any. */
+/* A strategy with the devices and reasons that it allows, as bits; 0: any. */
 struct strategy {
 	const char *name;
 	uint8_t strategy;
@@ -104,11 +103,11 @@ static int run_strategies(struct lab *lab, struct work *work)
 
 struct phase {
 	const char *name;
-	const char *value; /* of force-cpu: what brokerctl is told at its begin; NULL: nothing */
+	const char *value; /* value set with brokerctl force-cpu first; NULL: none */
 	unsigned int tasks[RBK_MAX_DEVICES][RBK_REASON_COUNT];
 };
 
-/* Runs one more task that prefers the GPU. */
+/* Run one more task that prefers the GPU. */
 static int run_one(struct lab *lab, struct work *work, struct phase *phase)
 {
 	struct lab_task task = {
@@ -123,7 +122,7 @@ static int run_one(struct lab *lab, struct work *work, struct phase *phase)
 	return 0;
 }
 
-/* Has brokerctl set force-cpu, while tasks run. */
+/* Set force-cpu with brokerctl while tasks run. */
 static int set_force_cpu(struct lab *lab, const char *brokerctl, struct work *work,
 			 struct phase *phase)
 {
@@ -135,7 +134,7 @@ static int set_force_cpu(struct lab *lab, const char *brokerctl, struct work *wo
 	pid_t pid;
 
 	fflush(stdout);
-	/* It prints the state that it has set. */
+	/* brokerctl prints the state that it has set. */
 	posix_spawn_file_actions_init(&actions);
 	posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
 	r = posix_spawnp(&pid, brokerctl, &actions, NULL, lab->socket_path ? argv : plain, environ);

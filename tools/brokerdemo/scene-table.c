@@ -2,13 +2,13 @@
 /*
  * Scene: the decision table
  *
- * Five tasks of which people have expectations, on the broker's devices, none of which has seen
- * them before. Each then runs on the device that was not chosen, where that is predicted to be a
- * matter of seconds, which shows what the decision was worth. Beside it stands what the caller
- * knows from elsewhere, such as a simulated card.
+ * Five tasks with well-known expectations run on the broker's devices, with nothing learned
+ * beforehand. Each task then runs on the device that was not chosen, if that is predicted to take
+ * at most MAX_OTHER_NS, which shows the value of the decision. The table also shows the caller's
+ * own figures, such as those of a simulated card.
  *
- * The two large tasks have fewer rows where memory or the processor's speed would make this scene
- * take long; the table says how many bytes they have.
+ * A task has fewer rows where memory or the processor's speed would make this scene take long; the
+ * table shows its bytes.
  */
 #include "scenes.h"
 
@@ -18,10 +18,10 @@
 
 enum { N_TASKS = 5, N_PROBES = 5, ROWS_STEP = 64 };
 
-#define MAX_TASK_NS  2.5e9 /* on the CPU */
-#define MAX_OTHER_NS 1.5e9 /* on the device that was not chosen, by prediction */
+#define MAX_TASK_NS  2.5e9 /* limit on the CPU */
+#define MAX_OTHER_NS 1.5e9 /* predicted limit on the device that was not chosen */
 
-/* As in tools/brokersim/scenarios/decisions.scenario. */
+/* the tasks of tools/brokersim/scenarios/decisions.scenario */
 static const struct work_shape shapes[N_TASKS] = {
 	{.name = "100 KB MatMul", .op = WORK_MATMUL, .rows = 91, .inner = 91, .columns = 91},
 	{.name = "2 MB MatMul", .op = WORK_MATMUL, .rows = 120, .inner = 600, .columns = 600},
@@ -35,13 +35,13 @@ static const struct work_shape shapes[N_TASKS] = {
 	{.name = "500 MB MatMul", .op = WORK_MATMUL, .rows = 48000, .inner = 512, .columns = 2048},
 };
 
-/* The last may be split. */
+/* The last task may be split. */
 static bool may_split(unsigned int i)
 {
 	return i == N_TASKS - 1;
 }
 
-/* Bytes that this machine can spare. */
+/* Return the bytes that this machine can spare, a third of its available memory. */
 static uint64_t spare_bytes(void)
 {
 	uint64_t kib, ret = UINT64_MAX;
@@ -58,7 +58,7 @@ static uint64_t spare_bytes(void)
 	return ret;
 }
 
-/* How many operations of a product the CPU does in a nanosecond. */
+/* Measure the CPU's operations per nanosecond in a matrix product. */
 static int measure_rate(struct lab *lab, double *ret)
 {
 	static const struct work_shape shape = {
@@ -102,7 +102,7 @@ static double bytes_per_row(const struct work_shape *shape)
 	return 4.0 * (shape->inner + shape->columns);
 }
 
-/* As many of the rows as there is time and memory for, one at least. */
+/* Return the rows for which time and memory suffice, at least one. */
 static uint32_t affordable_rows(const struct work_shape *shape, double rate)
 {
 	const double by_time = MAX_TASK_NS * rate / flops_per_row(shape);
@@ -115,7 +115,10 @@ static uint32_t affordable_rows(const struct work_shape *shape, double rate)
 	return least > 2 * step ? (uint32_t)least / step * step : step;
 }
 
-/* What @path has for a task: lines of TASK<tab>TEXT. Return: "" if nothing. */
+/*
+ * Find a task's text in @path, whose lines are TASK<tab>TEXT.
+ * Return: "" if there is none.
+ */
 static const char *find_beside(const char *path, const char *name, char *text, size_t bytes)
 {
 	const size_t n = strlen(name);
@@ -153,7 +156,7 @@ static void print_row(struct lab *lab, const struct lab_task *task, double other
 	       other_ns > 0 ? text_time(other_ns).text : "-", beside);
 }
 
-/* What the task takes on the device that was not chosen; 0: it was not tried. */
+/* Measure the task on the device that was not chosen; 0 in *ret_ns: not measured. */
 static int run_other(struct lab *lab, const struct lab_task *decided, double *ret_ns)
 {
 	struct lab_task task = {.work = decided->work, .rows = decided->rows};
@@ -165,7 +168,7 @@ static int run_other(struct lab *lab, const struct lab_task *decided, double *re
 	    decided->cqe.flags & RBK_CQE_PARTITIONED)
 		return 0;
 	task.strategy = was_cpu ? RBK_STRATEGY_ONLY_GPU : RBK_STRATEGY_ONLY_CPU;
-	/* As often as the decided one, plus what warms a device up. */
+	/* The first run warms the device up; the second run is measured. */
 	for (unsigned int i = 0; i < 2 && r == 0; i++)
 		r = lab_run(lab, &task);
 	if (r == 0 && task.cqe.res == 0)
@@ -182,7 +185,7 @@ static void check_decision(struct lab *lab, unsigned int i, const struct lab_tas
 		return;
 	lab_expect(lab, task->cqe.flags & RBK_CQE_PARTITIONED || task->decision.predicted_ns > 0,
 		   "%s: nothing was predicted", name);
-	/* The one whose place does not depend on what the devices are. */
+	/* This task's placement does not depend on the devices. */
 	if (i == 0)
 		lab_expect(lab,
 			   task->cqe.device == RBK_DEVICE_CPU &&

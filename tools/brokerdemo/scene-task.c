@@ -2,9 +2,8 @@
 /*
  * Scene: one task, described
  *
- * What the broker derives from a description (bytes, operations), what it predicts from that, what
- * it decides, and what came of it: once for a plan that nobody ran before, and again when it has
- * learned.
+ * The scene shows what the broker derives from a description (bytes, operations), its prediction,
+ * its decision and the outcome: first for a plan that never ran, then after learning.
  */
 #include "scenes.h"
 
@@ -57,7 +56,7 @@ static int run_once(struct lab *lab, struct lab_task *task)
 	return 0;
 }
 
-/* Again and again, on each device, then as the broker chooses. */
+/* Run the task repeatedly on each device, then as the broker chooses. */
 static int run_learned(struct lab *lab, struct lab_task *task)
 {
 	struct rbk_stats_plan_device devices[RBK_MAX_DEVICES];

@@ -1,17 +1,17 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * The scenes of "tools/demo placement" that are a client's; tools/demo.d/placement tells the story
+ * The client's scenes of "tools/demo placement"; tools/demo.d/placement narrates them
  *
- * Each prints its tables to standard output and counts in lab->n_wrong what is not as it has to be.
- * Return: 0; a negative errno, with a sentence in lab->error, if it could not go on.
+ * Each scene prints its tables to standard output and counts violated conditions in lab->n_wrong.
+ * Return: 0; a negative errno, with a sentence in lab->error, if the scene could not continue.
  */
 #include "lab.h"
 
 struct scene_options {
 	const char *profiles;  /* folder of the broker's profile files */
-	const char *beside;    /* file of what to show beside the decision table, or NULL */
-	const char *brokerctl; /* the program */
+	const char *beside;    /* file of texts beside the decision table, or NULL */
+	const char *brokerctl; /* the brokerctl program */
 };
 
 int scene_task(struct lab *lab, const struct scene_options *options);

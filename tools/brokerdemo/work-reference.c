@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a work's result has to be
+ * Expected results of a work
  *
- * Inputs are small integers, so that every sum of products is an integer below 2^24: the same bits
- * in whatever order it is taken, on whatever device. Only Softmax has a rounding error.
+ * Inputs are small integers, so every sum of products is an integer below 2^24: its bits are the
+ * same in any order of additions and on any device. Only Softmax has a rounding error.
  */
 #include "work-reference.h"
 
@@ -85,7 +85,7 @@ static void compute_matmul(const struct work_shape *shape, const float *left, co
 	}
 }
 
-/* Adds one plane, convolved with one kernel, to another; what is outside counts as 0. */
+/* Add a plane convolved with one kernel to another plane; pixels outside the plane count as 0. */
 static void convolve(uint32_t side, const float *from, const float *kernel, float *to)
 {
 	for (uint32_t ky = 0; ky < KERNEL; ky++) {
@@ -207,14 +207,20 @@ static uint64_t random_64(uint64_t *state)
 	return *state;
 }
 
-/* Modulo 2^64; a result that is no integer is none that has to be. */
+/*
+ * Convert a float to an integer modulo 2^64. A value that is not a representable integer becomes a
+ * number that no result has.
+ */
 static uint64_t whole(float value)
 {
 	return value == truncf(value) && fabsf(value) < 0x1p24f ? (uint64_t)(int64_t)value
 								: 0x9e3779b97f4a7c15ull;
 }
 
-/* sum over k of left[i][k] * column[k] == sum over j of output[i][j] * factors[j], for every i */
+/*
+ * Check for every row i: sum over k of left[i][k] * column[k] == sum over j of output[i][j] *
+ * factors[j].
+ */
 static bool project_matmul(const struct work_shape *shape, uint32_t rows, const float *left,
 			   const uint64_t *column, const float *output, const uint64_t *factors)
 {
@@ -233,7 +239,7 @@ static bool project_matmul(const struct work_shape *shape, uint32_t rows, const 
 	return true;
 }
 
-/* What the combined kernels make of one element of the input's planes. */
+/* Return one output element of the combined kernels. */
 static uint64_t project_element(const struct work_shape *shape, const float *image,
 				const uint64_t *kernels, uint32_t y, uint32_t x)
 {
@@ -278,7 +284,7 @@ int work_project(const struct work_shape *shape, uint32_t rows, const float *lef
 		 const float *right, const float *output)
 {
 	const bool is_conv = shape->op == WORK_CONV;
-	/* Column j of MatMul's right side is scattered, the kernels of a filter lie together. */
+	/* The elements of a MatMul column are strided; a filter's kernels are contiguous. */
 	const size_t n_columns = is_conv ? shape->filters : shape->columns;
 	const size_t n_inner = work_right_elems(shape) / n_columns;
 	uint64_t *factors, *column, state = 0x853c49e6748fea9bull;

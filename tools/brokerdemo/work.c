@@ -2,10 +2,9 @@
 /*
  * Work: single operators of given shapes, run through brokerd and checked
  *
- * Weights are a constant: they lie in an arena that is sealed, and each device prepares them once.
- * Everything else lies in a second arena: inputs, which all tasks of a work share, and a place for
- * each result. Results are overwritten with not-a-number before a task is submitted, so that one
- * that was left from before does not pass.
+ * Weights are constants in a sealed arena, which each device prepares once. A second arena holds
+ * the inputs, which all tasks of a work share, and an output for each result. An output is filled
+ * with NaN before its task is submitted, so that an earlier result cannot pass the check.
  */
 #include "work.h"
 
@@ -28,7 +27,7 @@ static int fail(struct rbk_error *error, int r, const char *text)
 	return r;
 }
 
-/* Integers from -4 to 4. */
+/* Fill with integers from -4 to 4. */
 static void fill(float *data, size_t n, uint64_t seed)
 {
 	uint64_t state = seed * 0x9e3779b97f4a7c15ull | 1;
@@ -68,7 +67,7 @@ static int make_data(struct work *work, struct rbk *rbk, struct rbk_error *error
 	const size_t output_bytes = aligned(work_output_elems(work, shape->rows) * sizeof(float));
 	int r;
 
-	/* One arena with room for alignment, and for going around the ends of segments. */
+	/* one arena for all tensors, each aligned */
 	r = rbk_arena_new(rbk,
 			  aligned(left_elems * sizeof(float)) +
 				  aligned(right_elems * sizeof(float)) +
@@ -89,7 +88,7 @@ static int make_data(struct work *work, struct rbk *rbk, struct rbk_error *error
 	return 0;
 }
 
-/* Adds the operator's node and the tensors around it. */
+/* Add the operator's node and its tensors. */
 static void describe_node(struct work *work)
 {
 	const struct work_shape *s = &work->shape;

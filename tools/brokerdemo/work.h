@@ -3,8 +3,8 @@
 /*
  * Work: single operators of given shapes, run through brokerd and checked
  *
- * A work is a plan of one operator over a dynamic number of rows, with its tensors in arenas, and
- * what a plain computation in this process says of its result.
+ * A work is a plan of one operator over a dynamic number of rows, its tensors in arenas, and the
+ * expected result from a plain computation in this process.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -37,34 +37,41 @@ struct work {
 	struct rbk_builder *builder;
 	struct rbk_plan *plan;
 	struct rbk_plan_info info;
-	float *left, *right; /* what is read; right: NULL, or the weights, constant or not */
+	float *left, *right; /* inputs; right: the weights, the second input, or NULL */
 	float *outputs;      /* [n_outputs], output_stride floats apart */
-	float *expected;     /* of shape.rows; NULL: too large, a projection is compared */
+	/* expected result of shape.rows rows; NULL: large, checked by projection */
+	float *expected;
 	uint32_t n_outputs;
 	size_t output_stride;
 };
 
 /*
- * Prepares a work with room for @n_outputs results of shape->rows rows. @shape is copied.
+ * Prepare a work with room for @n_outputs results of shape->rows rows. @shape is copied.
  * Return: 0; a negative errno, with a sentence in @error.
  */
 int work_init(struct work *work, struct rbk *rbk, const struct work_shape *shape,
 	      uint32_t n_outputs, struct rbk_error *error);
-/* No task of it may be in flight. Also for one that is zeroed or half made. */
+/*
+ * Free a work's objects. No task of the work may be in flight. A zeroed or partly initialized work
+ * is accepted.
+ */
 void work_deinit(struct work *work);
 
-/* Bytes that a task of @rows rows reads and writes, and its operations, as the broker says. */
+/*
+ * Return the bytes that a task of @rows rows reads and writes, and its operations, as reported by
+ * the broker.
+ */
 uint64_t work_bytes(const struct work *work, uint32_t rows);
 uint64_t work_flops(const struct work *work, uint32_t rows);
 
-/* "float32 [418, 418] x [418, 418] -> [418, 418]" */
+/* Write text such as "float32 [418, 418] x [418, 418] -> [418, 418]". */
 void work_describe(const struct work *work, uint32_t rows, char *text, size_t bytes);
 
 float *work_output(const struct work *work, uint32_t output);
 size_t work_output_elems(const struct work *work, uint32_t rows);
 
-/* Fills an output with what no result is, then @sqe so that a task will write it. */
+/* Fill an output with NaN, then prepare @sqe for a task that writes the output. */
 void work_prepare(const struct work *work, uint32_t rows, uint32_t output, struct rbk_sqe *sqe);
 
-/* Is the output what it has to be, in its first @rows rows? */
+/* Return true if the first @rows rows of the output are right. */
 bool work_is_right(const struct work *work, uint32_t rows, uint32_t output);
