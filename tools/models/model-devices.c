@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which nodes keep a model from a device
+ * Nodes that keep a model from a device
  *
- * A broker says of a plan which devices run it, but not why others do not. So each step becomes a
- * plan of its own: what no device runs then is what the model is refused for. The catalogue tells
- * whether that is the operator or the type; what it does not tell is the size, an attribute, or
- * that a device lacks a feature which only some types or forms need. And a device that runs the
- * whole plan may be switched off or failing, which no step tells.
+ * A broker reports which devices run a plan, but not why others do not. Each step is therefore
+ * planned by itself: the steps that no device runs are the reason. The catalogue tells whether the
+ * operator or its type is missing. It does not tell about sizes, attributes, or a device feature
+ * that only some types or forms need. Nor does any step tell that a device which runs the whole
+ * plan is switched off or failing.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -22,12 +22,18 @@
 
 enum { MAX_OPERATORS = 512 };
 
-/* Types on which the CPU and the devices in question have an operator, bit by RBK_DTYPE_*. */
+/*
+ * Types for which the CPU and the devices in question have an operator, as masks of 1 <<
+ * RBK_DTYPE_*.
+ */
 struct has {
 	uint32_t on_cpu, there;
 };
 
-/* Return: false: the broker does not say. */
+/*
+ * Find an operator's types in the broker's catalogue.
+ * Return: false if the catalogue does not have the operator.
+ */
 static bool find_operator(const struct rbk_operator *operators, unsigned int n, const char *op,
 			  uint32_t devices, struct has *ret)
 {
@@ -44,7 +50,7 @@ static bool find_operator(const struct rbk_operator *operators, unsigned int n, 
 	return false;
 }
 
-/* "float32, float16 and int64". */
+/* Write a list such as "float32, float16 and int64". */
 static void list_types(uint32_t types, char *text, size_t bytes)
 {
 	size_t n = 0;
@@ -62,7 +68,10 @@ static void list_types(uint32_t types, char *text, size_t bytes)
 	}
 }
 
-/* What the step that was planned last reads and writes, as far as the model's tasks give it. */
+/*
+ * Write the reason why no device runs the step that was planned last, from its operator and its
+ * bound tensors.
+ */
 static void explain(const struct model *model, const struct has *has, uint32_t devices,
 		    struct model_unable *ret)
 {
@@ -123,7 +132,7 @@ int model_find_unable(struct model *model, struct rbk *rbk, uint32_t devices,
 	model_plan_info(model, &whole);
 	if (whole.devices & devices)
 		return model_fail(why, MODEL_E_AWAY, "a device that runs it is not to be had now");
-	/* A broker that does not have the catalogue leaves the reason open, not the node. */
+	/* Without the catalogue only the reason is unknown, not the node. */
 	if (rbk_catalogue(rbk, operators, MAX_OPERATORS, &n_operators))
 		n_operators = 0;
 	if (n_operators > MAX_OPERATORS)

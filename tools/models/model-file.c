@@ -2,8 +2,8 @@
 /*
  * Files for inputs and outputs
  *
- * What begins as a .npy file is one, whatever it is called; what is called .pb is otherwise taken
- * for a TensorProto, which has nothing at its beginning to be known by.
+ * A file that begins like a .npy file is one, whatever its name. Any other file named .pb is read
+ * as a TensorProto, which has no magic number.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -2,10 +2,10 @@
 /*
  * Measuring the nodes of a model one by one
  *
- * A broker runs plans, and tells how long it worked on each task. So each step becomes a plan of
- * its own, and runs over what the steps before it have made of the model's inputs: real data, since
- * what an operator takes may depend on it. What steps hand on is kept by the tensor's number. In
- * the same way is found whose index was out of range, which the broker does not tell.
+ * A broker runs plans and reports the execution time of each task. Each step therefore becomes a
+ * plan of its own, which runs over the results of the steps before it. Real data is used, since an
+ * operator's time may depend on it. Results are kept by the tensor's number. In the same way the
+ * node with an index out of range is found, which the broker does not report.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -16,7 +16,7 @@
 #include "models/model.h"
 #include "util/cleanup.h"
 
-/* What a step wrote. */
+/* a tensor that a step wrote */
 struct kept {
 	struct kept *next;
 	uint32_t tensor;
@@ -34,7 +34,10 @@ static void free_kept(struct kept **first)
 	}
 }
 
-/* What step @bound reads, of the task's rows; NULL: nobody wrote it. */
+/*
+ * Find the data of input @bound of a step, for the task's rows.
+ * Return: NULL if no step wrote it.
+ */
 static const void *find_input(const struct model *model, const struct kept *kept,
 			      const struct rbk_onnx_bound *bound, uint64_t bytes)
 {
@@ -48,7 +51,7 @@ static const void *find_input(const struct model *model, const struct kept *kept
 	return NULL;
 }
 
-/* How many rows a task of the step has: 1 where it has nothing to do with the count. */
+/* Return the rows of a step's task: 1 if its tensors do not depend on the count. */
 static uint32_t rows_of(const struct model *model, const struct prepared *prepared)
 {
 	for (unsigned int i = 0; i < prepared->n_bound; i++)
@@ -113,7 +116,7 @@ static int measure(struct prepared *prepared, uint32_t rows, unsigned int device
 
 		if (r)
 			return r;
-		/* A device that is named may have been replaced; the first time warms up. */
+		/* Another device may have taken the task; the first run is the warm-up. */
 		if (!times.n_tasks_on[device])
 			return 0;
 		if (i > 0)
@@ -149,7 +152,7 @@ static int profile_step(struct model *model, struct rbk *rbk, unsigned int step,
 		if (devices & info.devices & 1u << device)
 			r = measure(&prepared, rows, device, n_repeats, samples, node, why);
 	if (r == 0 && !(devices & info.devices)) {
-		/* For the steps after it. */
+		/* No device is measured; the results are for later steps. */
 		struct model_times times = {.n_tasks = 0};
 
 		r = prepared_run(&prepared, rows, RBK_STRATEGY_AUTO, &times, why);
@@ -185,9 +188,12 @@ int model_profile(struct model *model, struct rbk *rbk, uint32_t devices, unsign
 	return 0;
 }
 
-/* ---- Whose index it was ------------------------------------------------------------------- */
+/* ---- The index out of range ---- */
 
-/* The indices of a step, among what it reads: behind what they lead into. NULL: not known. */
+/*
+ * Find the indices of a step, the last integer input, behind the tensor that they index.
+ * Return: NULL if not known.
+ */
 static const void *find_indices(const struct prepared *prepared, const char *op, uint64_t rows,
 				const struct rbk_onnx_bound **ret)
 {
@@ -199,7 +205,7 @@ static const void *find_indices(const struct prepared *prepared, const char *op,
 
 		if (bound->is_output)
 			continue;
-		/* What is written there comes behind them. */
+		/* Scatter's updates follow the indices. */
 		if (strncmp(op, "Scatter", 7) == 0 && ++n_read > 2)
 			break;
 		data = NULL;

@@ -2,9 +2,9 @@
 /*
  * Running models
  *
- * One task at a time, from and to one set of places in an arena: what a one-shot program waits for
- * is the computation, and a copy of a task's rows is nothing beside that. Rows are copied in and
- * out; what has no rows lies there from the first task on.
+ * One task at a time runs on one set of places in an arena. A one-shot program waits for the
+ * computation; copying a task's rows is negligible. Rows are copied in and out for each task;
+ * tensors without rows are copied in once, before the first task.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -17,13 +17,13 @@
 
 enum { WAIT_NS = 200000000 };
 
-/* ---- One plan ----------------------------------------------------------------------------- */
+/* ---- One plan ---- */
 
 static uint64_t place_bytes(const struct rbk_onnx_bound *bound, uint32_t rows)
 {
 	uint64_t bytes = bound_bytes(bound, rows);
 
-	/* What has no elements has a place all the same: references differ. */
+	/* A tensor without elements has a place, too, since references must differ. */
 	return bytes ? (bytes + RBK_REF_ALIGN - 1) / RBK_REF_ALIGN * RBK_REF_ALIGN : RBK_REF_ALIGN;
 }
 
@@ -38,7 +38,6 @@ static int make_places(struct prepared *prepared, struct rbk *rbk, uint32_t rows
 	for (unsigned int i = 0; i < prepared->n_bound; i++)
 		if (__builtin_add_overflow(bytes, place_bytes(&prepared->bound[i], rows), &bytes))
 			return model_fail(why, -ENOMEM, "no memory has room for its tensors");
-	/* A second time, so that none has to lie where devices see two segments. */
 	r = rbk_arena_new(rbk, bytes, &prepared->arena, &error);
 	if (r)
 		return model_fail(why, r, "%s", error.text);
@@ -83,7 +82,10 @@ int prepared_init(struct prepared *prepared, struct rbk_onnx *onnx, struct rbk *
 	return r;
 }
 
-/* Why a task completed with @error. Return: MODEL_E_DEVICE, or @error. */
+/*
+ * Describe why a task completed with @error.
+ * Return: MODEL_E_DEVICE, or @error.
+ */
 static int task_failed(int error, char why[MODEL_WHY_BYTES])
 {
 	switch (error) {
@@ -150,9 +152,9 @@ int prepared_run(struct prepared *prepared, uint32_t rows, unsigned int strategy
 	return 0;
 }
 
-/* ---- All rows ----------------------------------------------------------------------------- */
+/* ---- All rows ---- */
 
-/* Outputs of all rows. */
+/* Make the output arrays for all rows. */
 static int make_outputs(struct model *model, char why[MODEL_WHY_BYTES])
 {
 	for (unsigned int i = 0; i < model->n_outputs; i++)
@@ -199,7 +201,7 @@ int model_prepare(struct model *model, struct rbk *rbk, char why[MODEL_WHY_BYTES
 				  model->task_rows, why);
 		if ((r != -EDQUOT && r != -ENOMEM && r != -ENOSPC) || model->task_rows == 1)
 			break;
-		/* Less at a time may do. */
+		/* Fewer rows per task may fit. */
 		model->task_rows /= 2;
 		model->options.max_count = model_max_count(model, model->task_rows);
 		r = rbk_onnx_compile(model->onnx, &model->options, &error);
@@ -214,7 +216,9 @@ void model_plan_info(const struct model *model, struct rbk_plan_info *ret)
 	rbk_plan_info(model->prepared.plan, ret);
 }
 
-/* Rows [@first, @first + @rows) of what tasks read, or of what they wrote. */
+/*
+ * Copy rows [@first, @first + @rows) of the tensors that tasks read, or of those that tasks write.
+ */
 static void copy_rows(struct model *model, uint64_t first, uint32_t rows, bool is_output)
 {
 	for (unsigned int i = 0; i < model->prepared.n_bound; i++) {

@@ -2,14 +2,14 @@
 /*
  * Models and their inputs
  *
- * The shapes of the arrays that a model is given settle what its file leaves open. There are two
- * ways, and the first that works is taken. With rows: the leading dimension, if the file leaves it
- * open or has 1 there and the loader finds every row computed by itself, follows each task's count,
- * so that many rows are given to several tasks. Without: every dimension is what the arrays have.
+ * The shapes of the given arrays settle the dimensions that a file leaves open. Two ways are tried
+ * in this order. With rows, the leading dimension follows each task's count, so that many rows are
+ * divided among several tasks. The file must leave that dimension open or set it to 1, and the
+ * loader must find that every row is computed by itself. Without rows, every dimension is that of
+ * the arrays.
  *
- * Values that shapes depend on (the "starts" of Slice) become constants: the loader tells which
- * inputs those are when it is asked to compile without knowing them, which is why that is done
- * again until it asks for no more.
+ * Values on which shapes depend (the "starts" of Slice) become constants. The loader names these
+ * inputs when it compiles without knowing them, so compiling is repeated until it names no more.
  */
 #include "models/model.h"
 
@@ -31,7 +31,7 @@ _Static_assert((int)ARRAY_F32 == (int)RBK_ONNX_F32 && (int)ARRAY_U8 == (int)RBK_
 	       "ONNX's numbers");
 _Static_assert((int)ARRAY_MAX_RANK == RBK_ONNX_MAX_RANK, "one rank");
 
-/* Rows of a task where nobody says: enough to keep a device busy, few enough to see it go on. */
+/* Default limits of a task: enough rows to keep a device busy, few enough to show progress. */
 enum { TASK_ROWS = 1024, TASK_BYTES = 32 << 20 };
 
 int model_fail(char why[MODEL_WHY_BYTES], int error, const char *format, ...)
@@ -44,7 +44,7 @@ int model_fail(char why[MODEL_WHY_BYTES], int error, const char *format, ...)
 	return error;
 }
 
-/* ---- Opening ------------------------------------------------------------------------------ */
+/* ---- Opening ---- */
 
 void prepared_deinit(struct prepared *prepared)
 {
@@ -101,9 +101,9 @@ struct rbk_onnx *model_onnx(const struct model *model)
 	return model->onnx;
 }
 
-/* ---- Inputs ------------------------------------------------------------------------------- */
+/* ---- Inputs ---- */
 
-/* "float32 [batch,1,28,28]", as the file declares it. */
+/* Write the type and shape that the file declares, such as "float32 [batch,1,28,28]". */
 static void declared_text(const struct rbk_onnx_value *value, char ret[ARRAY_TEXT_BYTES])
 {
 	int n = snprintf(ret, ARRAY_TEXT_BYTES, "%s ", rbk_onnx_dtype_name(value->dtype));
@@ -125,7 +125,7 @@ static void declared_text(const struct rbk_onnx_value *value, char ret[ARRAY_TEX
 	snprintf(ret + n, (size_t)(ARRAY_TEXT_BYTES - n), "]");
 }
 
-/* May an array of that shape be given? A leading 1 may turn out to stand for any number. */
+/* Return true if an array of that shape may be given. A leading 1 may stand for any number. */
 static bool allows(const struct rbk_onnx_value *value, const struct array *array)
 {
 	if (value->rank < 0)
@@ -172,16 +172,22 @@ int model_give(struct model *model, unsigned int index, const struct array *arra
 	return 0;
 }
 
-/* ---- Compiling ---------------------------------------------------------------------------- */
+/* ---- Compiling ---- */
 
-/* Those that the file fixes at 1 may stand for any number, too. */
+/*
+ * Return true if the input's leading dimension may follow the count. A dimension of 1 may stand for
+ * any number.
+ */
 static bool may_have_rows(const struct model_input *input)
 {
 	return input->array && input->array->rank > 0 && input->value.rank > 0 &&
 	       (input->value.dims[0] < 0 || input->value.dims[0] == 1);
 }
 
-/* How many rows the arrays have whose leading dimension may follow the count; 0: they disagree. */
+/*
+ * Return the rows of the arrays whose leading dimension may follow the count; 0 if they disagree or
+ * if there are none.
+ */
 static uint64_t count_rows(const struct model *model)
 {
 	uint64_t n_rows = 0;
@@ -193,7 +199,7 @@ static uint64_t count_rows(const struct model *model)
 		if (!may_have_rows(input))
 			continue;
 		n = (uint64_t)input->array->dims[0];
-		/* One that is 1 everywhere may just be broadcast. */
+		/* An input that is 1 in the file and the array may be broadcast. */
 		if (n == 1 && input->value.dims[0] == 1)
 			continue;
 		if (n_rows && n != n_rows)
@@ -203,7 +209,10 @@ static uint64_t count_rows(const struct model *model)
 	return n_rows;
 }
 
-/* Gives the model the shapes of its arrays, but leaves leading dimensions if they are @rows. */
+/*
+ * Set the shapes of the model's inputs to those of their arrays, with @keep_leading except for
+ * leading dimensions.
+ */
 static int set_shapes(struct model *model, bool keep_leading, char why[MODEL_WHY_BYTES])
 {
 	struct rbk_error error = {""};
@@ -249,8 +258,8 @@ static int set_value(struct model *model, struct model_input *input, char why[MO
 }
 
 /*
- * Makes constants of the inputs whose values are asked for. How many goes to @ret_n. Return: 0, or
- * as model_compile().
+ * Make constants of the inputs whose values the loader asks for. *ret_n is their number.
+ * Return: 0, or as model_compile().
  */
 static int set_values(struct model *model, unsigned int *ret_n, char why[MODEL_WHY_BYTES])
 {
@@ -273,7 +282,7 @@ static int set_values(struct model *model, unsigned int *ret_n, char why[MODEL_W
 	return 0;
 }
 
-/* What has a default in the file is a constant with another value, then. */
+/* Make constants of given inputs that have a default in the file. */
 static int set_defaults(struct model *model, char why[MODEL_WHY_BYTES])
 {
 	int r = 0;
@@ -289,7 +298,7 @@ static int set_defaults(struct model *model, char why[MODEL_WHY_BYTES])
 
 uint32_t model_max_count(const struct model *model, uint32_t rows)
 {
-	/* At most one row would be shapes without a count. */
+	/* With a maximum of one row shapes would have no count. */
 	return model->has_rows && rows < 2 ? 2 : rows;
 }
 
@@ -341,7 +350,7 @@ uint64_t bound_describe(const struct rbk_onnx_bound *bound, uint64_t rows,
 	return n_elems;
 }
 
-/* Does what the compiled model binds have room for exactly the arrays that there are? */
+/* Check that the compiled model's inputs have exactly the bytes of the given arrays. */
 static int check_bound(const struct model *model, uint64_t *ret_bytes_row,
 		       char why[MODEL_WHY_BYTES])
 {
@@ -375,7 +384,7 @@ static int check_bound(const struct model *model, uint64_t *ret_bytes_row,
 	return 0;
 }
 
-/* How many rows go into a task of so many bytes each. */
+/* Return the rows of a task, for rows of @bytes_row bytes. */
 static uint32_t rows_of_task(uint64_t n_rows, uint64_t bytes_row)
 {
 	uint64_t rows = TASK_BYTES / (bytes_row ? bytes_row : 1);
@@ -385,7 +394,10 @@ static uint32_t rows_of_task(uint64_t n_rows, uint64_t bytes_row)
 	return rows ? (uint32_t)rows : 1;
 }
 
-/* The first step that computes rows from other rows. Return: false: there is none. */
+/*
+ * Find the first step that computes rows from other rows.
+ * Return: false if there is none.
+ */
 static bool find_mixing(const struct model *model, struct rbk_onnx_step *ret)
 {
 	for (unsigned int i = 0; i < rbk_onnx_n_steps(model->onnx); i++)
@@ -394,7 +406,7 @@ static bool find_mixing(const struct model *model, struct rbk_onnx_step *ret)
 	return false;
 }
 
-/* Is there anything to read or to write? */
+/* Return true if tasks read or write any element. */
 static bool has_elements(const struct model *model)
 {
 	struct rbk_onnx_bound bound;
@@ -438,7 +450,7 @@ static int compile_rows(struct model *model, uint64_t n_rows, uint32_t max_rows,
 	r = compile(model, model->task_rows, why);
 	if (r == 0)
 		r = check_bound(model, &bytes_row, why);
-	/* What the rows belong to is part of the plan, because shapes depend on its elements. */
+	/* The tensor with the rows is part of the plan, because shapes depend on its elements. */
 	if (r == 0 && bytes_row == 0)
 		return compile_fixed(model, why);
 	if (r == 0 && find_mixing(model, &mixing)) {
@@ -460,7 +472,7 @@ void model_disable(struct model *model, uint32_t optimisations)
 	model->disable = optimisations;
 }
 
-/* All that are missing, in one sentence; as many of them as it has room for. */
+/* Check that all inputs are given. The sentence names as many missing inputs as fit. */
 static int check_given(const struct model *model, char why[MODEL_WHY_BYTES])
 {
 	char names[MODEL_WHY_BYTES - 64] = "";
@@ -500,7 +512,7 @@ int model_compile(struct model *model, uint32_t max_rows, char why[MODEL_WHY_BYT
 		char fixed_why[MODEL_WHY_BYTES];
 		int fixed = compile_fixed(model, fixed_why);
 
-		/* The first refusal is the better one where the arrays cannot be had otherwise. */
+		/* Report the first failure if the arrays do not fit fixed shapes either. */
 		if (fixed != MODEL_E_INPUT || n_rows <= 1) {
 			r = fixed;
 			memcpy(why, fixed_why, sizeof(fixed_why));
@@ -515,9 +527,9 @@ int model_compile(struct model *model, uint32_t max_rows, char why[MODEL_WHY_BYT
 	return r;
 }
 
-/* ---- Without arrays ----------------------------------------------------------------------- */
+/* ---- Without arrays ---- */
 
-/* What an array has where the file says @name; else @size. */
+/* Return the size of dimension @name in a given array; @size if no array has it. */
 static int64_t size_of(const struct model *model, const char *name, int64_t size)
 {
 	for (unsigned int i = 0; name && i < model->n_inputs; i++) {
@@ -530,7 +542,7 @@ static int64_t size_of(const struct model *model, const char *name, int64_t size
 	return size;
 }
 
-/* Gives sizes to what is open in inputs without an array. */
+/* Set the open dimensions of inputs without an array. */
 static int set_sizes(struct model *model, bool keep_leading, int64_t size,
 		     char why[MODEL_WHY_BYTES])
 {
@@ -590,9 +602,9 @@ bool model_has_rows(const struct model *model)
 	return model->has_rows;
 }
 
-/* ---- What the file says of outputs -------------------------------------------------------- */
+/* ---- The file's declarations of outputs ---- */
 
-/* Is a leading dimension of @declared another one than that of as many rows as there are? */
+/* Return true if the declared leading dimension is neither 1 nor that of the given rows. */
 static bool rows_differ(const struct model *model, int64_t declared,
 			const struct rbk_onnx_bound *bound)
 {
