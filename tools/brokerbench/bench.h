@@ -3,12 +3,11 @@
 /*
  * The frame of brokerbench
  *
- * A bench is a set of rows; a row is a contest between two sides, ours and a baseline, measured in
- * the same process by turns in many short rounds, so that a machine that changes its mind about
- * its speed changes it for both. What a row needs and the machine lacks is a skip with a reason,
- * never a number.
+ * A bench is a set of rows. A row compares two sides, ours and a baseline, measured in the same
+ * process by turns in many short rounds, so that changes of the machine's speed affect both. If the
+ * machine lacks a row's requirement, the row is skipped with a reason and has no number.
  *
- * One thread, the measuring one, calls everything here.
+ * The measuring thread calls all functions here.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,37 +17,37 @@
 struct broker_process;
 
 enum {
-	BENCH_E_SKIP = 1, /* cannot be measured here; bench_skip() has said why */
+	BENCH_E_SKIP = 1, /* cannot be measured here; bench_skip() has reported why */
 };
 
 struct bench_env {
-	/* Options */
+	/* options */
 	bool json;
 	bool quick;
 	double seconds;     /* measuring time of one row, both sides together */
-	const char *rows;   /* what params of rows to be told have in them; NULL: all are */
-	const char *socket; /* of a running broker; NULL: private ones are started */
+	const char *rows;   /* substring of the params of reported rows; NULL: all rows */
+	const char *socket; /* socket of a running broker; NULL: benches start private ones */
 
-	/* The machine */
-	int n_cpus;     /* that this process may use */
-	int client_cpu; /* where the measuring thread is pinned, if a bench spins */
-	int peer_cpu;   /* where the other side is pinned; the same one if there is only one */
+	/* the machine */
+	int n_cpus;     /* processors that this process may use */
+	int client_cpu; /* processor of the measuring thread, if a bench spins */
+	int peer_cpu;   /* processor of the other side; equal to client_cpu if there is only one */
 
-	/* Progress */
-	const char *bench; /* being run */
+	/* progress */
+	const char *bench; /* name of the running bench */
 	unsigned int n_rows;
-	double ratio; /* of the row that was reported last */
+	double ratio; /* ratio of the last reported row */
 	unsigned int n_skipped;
 };
 
 struct bench {
 	const char *name;
 	const char *summary;  /* one line, for --list */
-	const char *baseline; /* likewise */
+	const char *baseline; /* one line, for --list */
 
 	/*
-	 * Return: 0, rows have been reported or skipped; BENCH_E_SKIP, the whole bench was
-	 * skipped; negative errno, bench_fail() has said what failed.
+	 * Return: 0 with rows reported or skipped; BENCH_E_SKIP if the whole bench was skipped; a
+	 * negative errno after bench_fail() has reported the failure.
 	 */
 	int (*run)(struct bench_env *env);
 };
@@ -78,9 +77,9 @@ extern const struct bench bench_watched;
 extern const struct bench bench_brokertop;
 
 /*
- * One round of one side: measures for about @budget_ns and adds its samples, one at least. What
- * the other side's round did to caches and to sleepers is undone before the first sample.
- * Return: 0; negative errno, which ends the row.
+ * Run one round of one side: measure for about @budget_ns and add at least one sample. Before the
+ * first sample the round undoes the effects of the other side's round on caches and sleepers.
+ * Return: 0; a negative errno, which ends the row.
  */
 typedef int (*bench_round_fn)(void *data, uint64_t budget_ns, struct samples *samples);
 
@@ -90,52 +89,60 @@ struct bench_side {
 };
 
 /*
- * Longer than a broker or a library spins before it sleeps: threads of libgomp do for up to eight
- * milliseconds, on the processor that the other side wants. There is such a pause before each
- * round: who is not measured sleeps, and who is has slept, so that the scheduler owes it time.
+ * Pause before each round, in nanoseconds. It is longer than a broker or a library spins before it
+ * sleeps: libgomp's threads spin for up to eight milliseconds, on the processor that the other side
+ * needs. After the pause the side that is not measured sleeps, and the measured side has slept, so
+ * that the scheduler grants it time.
  */
 #define BENCH_ASLEEP_NS 10000000u
 
-/* What a row is called in the report. */
+/* Labels and targets of a row in the report */
 struct bench_row {
 	const char *params;   /* "batch=64" */
 	const char *unit;     /* "ns", "M/s" */
-	bool is_rate;         /* more is better: p99 is what 99 of 100 samples reach */
+	bool is_rate;         /* more is better: p99 is the value that 99 of 100 samples reach */
 	const char *baseline; /* "bare-ring" */
-	double target;        /* of the ratio; 0: none */
-	double limit;         /* the target in its unit instead: at most; 0: that is none */
-	double more;          /* likewise: at most so much more than the baseline; 0: none */
+	double target;        /* target of the ratio; 0: none */
+	double limit;         /* target in the row's unit instead: at most limit; 0: none */
+	double more;          /* likewise: at most this much above the baseline; 0: none */
 };
 
 /*
- * Measures both sides by turns for env->seconds and reports the row.
- * Return: 0; negative errno as a round returned it.
+ * Measure both sides by turns for env->seconds and report the row.
+ * Return: 0; a negative errno as returned by a round.
  */
 int bench_compare(struct bench_env *env, const struct bench_row *row, struct bench_side ours,
 		  struct bench_side baseline);
 
-/*
- * Reports a row from samples that the bench collected itself.
- */
+/* Report a row from samples that the bench has collected. */
 void bench_report(struct bench_env *env, const struct bench_row *row, struct samples *ours,
 		  struct samples *baseline);
 
-/* Says on standard error why a row (or, with NULL, the bench) is skipped. Return: BENCH_E_SKIP. */
+/*
+ * Report on standard error why a row, or with NULL the bench, is skipped.
+ * Return: BENCH_E_SKIP.
+ */
 int bench_skip(struct bench_env *env, const char *params, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Says on standard error what failed. Return: @error, negative. */
+/*
+ * Report a failure on standard error.
+ * Return: @error, negative.
+ */
 int bench_fail(struct bench_env *env, int error, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Likewise where @sentence says it all, as the library's do. */
+/*
+ * Report a failure with @sentence alone, such as the library's.
+ * Return: @error, negative.
+ */
 int bench_refused(struct bench_env *env, int error, const char *sentence);
 
-/* Sleeps; who should be asleep has gone to sleep afterwards. */
+/* Sleep for @duration_ns, so that idle threads go to sleep. */
 void bench_settle(uint64_t duration_ns);
 
-/* Is the row of these params to be told? See --rows. */
+/* Return true if the row with these params is to be reported; see --rows. */
 bool bench_is_wanted(const struct bench_env *env, const char *params);
 
-/* Pins the calling thread; @cpu below 0: to every processor that the process started with. */
+/* Pin the calling thread to @cpu; below 0: to all processors that the process started with. */
 void bench_pin(const struct bench_env *env, int cpu);

@@ -2,10 +2,10 @@
 /*
  * Two sides by turns
  *
- * Virtual machines change their speed by a factor of two within seconds, and the memory system
- * changes it with every start. So a row is many short rounds, ours and the baseline's in the order
- * A B B A, after one round each that does not count; p50 and p99 are those of all samples of a
- * side. Whatever slows the machine down for longer than a few rounds hits both sides alike.
+ * Virtual machines change their speed by a factor of two within seconds, and the memory system's
+ * speed changes with every start. A row is therefore many short rounds of ours and the baseline in
+ * the order A B B A, after one uncounted round each; p50 and p99 are those of all samples of a
+ * side. A slowdown longer than a few rounds affects both sides alike.
  */
 #include "bench.h"
 
@@ -20,8 +20,8 @@
 #include "util/clock.h"
 
 /*
- * A round is shorter than the time that a scheduler gives a thread at once: one that has slept
- * before is rarely interrupted in it, also on a machine that others use.
+ * Length of a round, below a scheduler's time slice: a thread that has slept before is rarely
+ * preempted within it, also on a shared machine.
  */
 #define ROUND_NS_MAX    2000000u
 #define ROUND_PAIRS     32

@@ -2,12 +2,11 @@
 /*
  * A crew
  *
- * The other threads are handed work by a generation counter and take parts of it from its end,
- * while the caller takes them from its beginning, until none is left, so that a thread whose
- * processor is taken away for a moment delays nobody for longer than one part. A helper spins a
- * little between two works and then sleeps on a futex, because the rounds of the other side need
- * its processor. Each has a processor of its own, as the broker's workers do, or the caller might
- * be woken where one of them is.
+ * A generation counter hands work to the helpers. They take parts of it from its end, while the
+ * caller takes parts from its beginning, until none is left. A preempted thread therefore delays
+ * the crew by at most one part. A helper spins briefly between two works and then sleeps on a
+ * futex, because the other side's rounds need its processor. Each helper has a processor of its
+ * own, like the broker's workers; otherwise the caller might be woken on a helper's processor.
  */
 #include "crew.h"
 
@@ -30,7 +29,7 @@
 
 #define MAX_THREADS 64u
 
-/* Parts of a work per thread, if it is large enough. */
+/* Parts of a work per thread, if the work is large enough. */
 #define PARTS_PER_THREAD 4u
 
 #define HELPER_SPIN_NS   50000u
@@ -40,12 +39,13 @@ struct crew {
 	void *data;
 	size_t n_units, n_parts;
 	unsigned int n_threads;
-	unsigned int n_helpers; /* started */
+	unsigned int n_helpers; /* helpers started */
 	pthread_t helpers[MAX_THREADS];
 	void *workspaces[MAX_THREADS];
 	_Atomic uint32_t next_helper;
 
-	_Alignas(128) _Atomic uint32_t generation; /* of the work; GENERATION_END */
+	/* number of the current work, or GENERATION_END */
+	_Alignas(128) _Atomic uint32_t generation;
 	_Atomic uint32_t n_asleep;
 	_Alignas(128) struct ends parts;
 	_Alignas(128) _Atomic uint32_t n_running; /* helpers that have not finished */
@@ -62,7 +62,7 @@ static void compute(struct crew *crew, bool is_helper, void *workspace)
 			 crew->n_units * (part + 1) / crew->n_parts, workspace);
 }
 
-/* Waits for a generation other than @seen. Pairs with the release in set_generation(). */
+/* Wait for a generation other than @seen. Pairs with the release in set_generation(). */
 static uint32_t wait_generation(struct crew *crew, uint32_t seen)
 {
 	uint64_t start = clock_ticks(), spin = clock_ns_to_ticks(HELPER_SPIN_NS);
@@ -76,7 +76,7 @@ static uint32_t wait_generation(struct crew *crew, uint32_t seen)
 			thread_relax();
 			continue;
 		}
-		/* Either this is seen in set_generation(), or the new one here. */
+		/* Either set_generation() sees n_asleep, or this thread sees the new generation. */
 		atomic_fetch_add(&crew->n_asleep, 1);
 		if (atomic_load(&crew->generation) == seen)
 			syscall(SYS_futex, &crew->generation, FUTEX_WAIT_PRIVATE, seen, NULL, NULL,
@@ -96,7 +96,7 @@ static void *helper_main(void *data)
 		if (generation == GENERATION_END)
 			return NULL;
 		compute(crew, true, crew->workspaces[index + 1]);
-		/* Pairs with the acquire in crew_run(): the result is visible. */
+		/* Pairs with the acquire in crew_run(): the result is visible to the caller. */
 		atomic_fetch_sub_explicit(&crew->n_running, 1, memory_order_release);
 	}
 }
@@ -130,7 +130,7 @@ void crew_run(struct crew *crew, crew_fn *fn, void *data, size_t n_units)
 		thread_relax();
 }
 
-/* The processor of helper @index: of those that may be used all but the first, in turn. */
+/* Pin helper @index to one of the usable processors except the first, in turn. */
 static void pin(pthread_t thread, unsigned int index)
 {
 	cpu_set_t processors, one;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Something computed in the measuring thread
+ * A computation in the measuring thread
  *
- * What is short is timed several at a time, so that reading the clock does not count.
+ * Short computations are timed several at a time, so that reading the clock is negligible.
  */
 #include "direct.h"
 
@@ -22,7 +22,7 @@ int direct_round(void *data, uint64_t budget_ns, struct samples *samples)
 	if (r)
 		return r;
 	bench_pin(direct->env, direct->cpu);
-	/* What the other side did to the caches; then how long one takes. */
+	/* Undo the other side's effect on the caches; then time one call. */
 	r = direct->run(direct->data);
 	if (r)
 		return r;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * brokerbench: what the broker costs, beside what there is without it
+ * brokerbench: the broker's costs, against baselines without it
  *
- * Exit status: 0, every row was measured or skipped with a reason; 1, something failed; 2, the
- * command line is wrong.
+ * Exit status: 0 if every row was measured or skipped with a reason; 1 if something failed; 2 if
+ * the command line is wrong.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -134,7 +134,7 @@ static int parse_seconds(const char *text, double *ret)
 	return 0;
 }
 
-/* The first two processors that this process may use. */
+/* Find the first two processors that this process may use. */
 static void find_cpus(struct bench_env *env)
 {
 	cpu_set_t cpus;
@@ -156,7 +156,10 @@ static void find_cpus(struct bench_env *env)
 	}
 }
 
-/* Return: the exit status. */
+/*
+ * Run a bench.
+ * Return: the exit status.
+ */
 static int run(struct bench_env *env, const struct bench *bench)
 {
 	int r;

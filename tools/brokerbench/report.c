@@ -2,9 +2,8 @@
 /*
  * The report
  *
- * Ten fields do not need a JSON library, but they need correct JSON: strings are escaped (names
- * of Vulkan devices and of core types come from elsewhere) and numbers that JSON has no word for
- * become null.
+ * Ten fields need no JSON library, but correct JSON. Strings are escaped, since names of Vulkan
+ * devices and of core types come from outside. Numbers that JSON cannot represent become null.
  */
 #include "report.h"
 
@@ -65,7 +64,7 @@ void report_json(FILE *file, const struct report_row *row)
 	fflush(file);
 }
 
-/* Four significant digits without an exponent. */
+/* Print four significant digits without an exponent. */
 static void table_number(FILE *file, int width, double value)
 {
 	int decimals;

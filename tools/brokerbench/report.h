@@ -1,8 +1,6 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
-/*
- * The report: one JSON object per line, or a table for people
- */
+/* The report: one JSON object per line, or a table */
 #include <stdbool.h>
 #include <stdio.h>
 
@@ -15,17 +13,16 @@ struct report_row {
 	const char *baseline;
 	double baseline_p50;
 	double baseline_p99;
-	double target; /* of the ratio: at most, of times; at least, of rates; 0: none */
+	double target; /* target of the ratio: at most, of times; at least, of rates; 0: none */
 };
 
 /*
- * Ours over the baseline, from p50. Not a number where the baseline's is 0, which JSON writes as
- * null.
+ * Return ours over the baseline, from p50; NAN if the baseline's is 0, which JSON writes as null.
  */
 double report_ratio(const struct report_row *row);
 
-/* Writes the row as one line of JSON with the fields of struct report_row, ratio before target. */
+/* Write the row as one line of JSON with the fields of struct report_row, ratio before target. */
 void report_json(FILE *file, const struct report_row *row);
 
-/* Writes the row as one line of the table; @is_first: under its heading. */
+/* Write the row as one line of the table, with the heading if @is_first. */
 void report_table(FILE *file, const struct report_row *row, bool is_first);

@@ -2,8 +2,8 @@
 /*
  * Samples and their percentiles
  *
- * Every sample is kept: a p99 of estimates would hide what a p99 is for. A second of 200 ns round
- * trips is 40 MB, which is nothing to the machines that this runs on.
+ * Every sample is kept, since an estimated p99 would hide the outliers that a p99 is for. A second
+ * of 200 ns round trips takes 40 MB, which is negligible.
  */
 #include "samples.h"
 

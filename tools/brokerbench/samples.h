@@ -19,28 +19,28 @@ struct samples {
 void samples_deinit(struct samples *samples);
 
 /*
- * Makes room for @n more and touches it, so that samples_add() meets no page fault.
+ * Reserve room for @n more samples and touch it, so that samples_add() causes no page fault.
  * Return: 0; -ENOMEM.
  */
 int samples_reserve(struct samples *samples, size_t n);
 
-/* Forgets the values, keeps the room. */
+/* Drop the values and keep the room. */
 void samples_clear(struct samples *samples);
 
-/* There must be room. */
+/* Add a value. There must be room. */
 static inline void samples_add(struct samples *samples, double value)
 {
 	samples->values[samples->n++] = value;
 }
 
-/* How many more samples_add() may add. */
+/* Return how many more values samples_add() may add. */
 static inline size_t samples_room(const struct samples *samples)
 {
 	return samples->n_max - samples->n;
 }
 
 /*
- * The value that @percent of the samples do not exceed (nearest rank). Sorts the values. There
- * must be one at least.
+ * Return the value that @percent of the samples do not exceed (nearest rank). Sorts the values, of
+ * which there must be at least one.
  */
 double samples_percentile(struct samples *samples, double percent);

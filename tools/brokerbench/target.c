@@ -2,9 +2,9 @@
 /*
  * The broker that a bench measures
  *
- * The loops here are those of bare-ring.c, through the library: the same number of entries in
- * flight, the same order of publishing and consuming. Every completion's result is looked at, so
- * that nothing that failed is ever counted as fast.
+ * The loops equal those of bare-ring.c, through the library: the same number of entries in flight,
+ * the same order of publishing and consuming. Every completion's result is checked, so that no
+ * failed entry counts as fast.
  */
 #include "target.h"
 
@@ -16,12 +16,12 @@
 
 #define RING_ENTRIES 1024u
 
-/* As in bare-ring.c. */
+/* as in bare-ring.c */
 #define ROUND_SAMPLES 8192u
 #define WARM_UP       512u
 #define SLICE_ENTRIES (RING_ENTRIES * 16)
 
-/* Likewise where tasks may take long. */
+/* warm-up where tasks may take long */
 #define WARM_UP_WAITS 2u
 
 static bool is_gpu(const struct rbk_device *device)
@@ -94,7 +94,7 @@ int target_init(struct target *target, struct bench_env *env, enum target_kind k
 	*target = (struct target)TARGET_INIT;
 	if (is_pinned(kind) && env->n_cpus < 2)
 		return bench_skip(env, NULL, "two sides need two processors");
-	/* The broker inherits what the caller may use. */
+	/* The broker inherits the caller's affinity. */
 	bench_pin(env, -1);
 
 	if (env->socket)
@@ -155,7 +155,7 @@ static inline void prepare(const struct target_task *task, struct rbk_sqe *sqe)
 	rbk_sqe_set_strategy(sqe, task->strategy);
 }
 
-/* @output_offset: added to the last reference. */
+/* Submit the task's entry; @output_offset is added to its last reference. */
 static int submit_one(const struct target_task *task, uint64_t output_offset)
 {
 	struct rbk_sqe *sqe;
@@ -190,7 +190,7 @@ static int round_trip(const struct target_task *task)
 	return r;
 }
 
-/* Waits as programs do, for one completion. */
+/* Wait for one completion as programs do, without spinning in this loop. */
 static int wait_one(const struct target_task *task)
 {
 	const struct rbk_cqe *cqe;
@@ -242,7 +242,10 @@ int target_round_trips(void *data, uint64_t budget_ns, struct samples *samples)
 	return 0;
 }
 
-/* With several in flight, the outputs are used in turn; completions may overtake each other. */
+/*
+ * Wait for a completion and submit the next task. Tasks in flight use the outputs in turn;
+ * completions may overtake each other.
+ */
 static int wait_and_submit(const struct target_task *task, unsigned int *turn)
 {
 	int r;
@@ -265,7 +268,7 @@ static int waits_deep(const struct target_task *task, uint64_t budget, struct sa
 	turn = n_ahead - 1;
 	for (i = 0; i < task->depth && !r; i++)
 		r = wait_and_submit(task, &turn);
-	/* A sample is as many completions as are in flight: they tend to arrive together. */
+	/* A sample is as many completions as are in flight, since they tend to arrive together. */
 	start = last = clock_ticks();
 	for (i = 0; !r && i < ROUND_SAMPLES && (i == 0 || last - start < budget); i++) {
 		for (n = 0; n < task->depth && !r; n++)
@@ -307,7 +310,10 @@ int target_waits(void *data, uint64_t budget_ns, struct samples *samples)
 	return r;
 }
 
-/* Consumes every completion that has arrived. Return: how many; negative errno. */
+/*
+ * Consume every completion that has arrived.
+ * Return: their number; a negative errno.
+ */
 static int take_completions(const struct target_task *task)
 {
 	const struct rbk_cqe *cqes[64];
@@ -323,7 +329,7 @@ static int take_completions(const struct target_task *task)
 	return failed ? -EIO : n;
 }
 
-/* As stream() of bare-ring.c. */
+/* Move @n entries like stream() of bare-ring.c. */
 static int stream(const struct target_task *task, uint32_t n)
 {
 	uint32_t sent = 0, got = 0, i;

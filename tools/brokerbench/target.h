@@ -3,8 +3,8 @@
 /*
  * The broker that a bench measures
  *
- * A private one, or the one behind --socket, with one session and one ring of the measuring
- * thread's.
+ * A private broker, or the broker behind --socket, with one session and one ring of the measuring
+ * thread.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,16 +18,16 @@ struct broker_process;
 enum target_kind {
 	/* Both sides spin: the measuring thread and the reactor are pinned to two processors. */
 	TARGET_PINNED,
-	/* Workers compute: nobody is pinned. */
+	/* Workers compute; no thread is pinned. */
 	TARGET_WORKERS,
 	/*
-	 * One worker, which the broker pins to the first processor; the reactor and the measuring
-	 * thread are on the second one, and one of them sleeps while the other has something to do.
+	 * One worker, which the broker pins to the first processor. The reactor and the measuring
+	 * thread are on the second processor; one of them sleeps while the other works.
 	 */
 	TARGET_ONE_WORKER,
 	/* One worker, which sleeps: tiny tasks run on the reactor. Pinned like TARGET_PINNED. */
 	TARGET_INLINE,
-	/* Like TARGET_WORKERS, with a GPU: a real one, or else a software one. */
+	/* Like TARGET_WORKERS, with a GPU: a real one, else a software one. */
 	TARGET_GPU,
 };
 
@@ -35,7 +35,7 @@ struct target {
 	struct broker_process *process; /* NULL: not private */
 	struct rbk *rbk;
 	struct rbk_ring *ring;
-	struct rbk_device gpu; /* TARGET_GPU */
+	struct rbk_device gpu; /* the GPU of TARGET_GPU */
 };
 
 #define TARGET_INIT \
@@ -44,38 +44,41 @@ struct target {
 	}
 
 /*
- * Starts and connects, and pins the calling thread as @kind says.
- * Return: 0; BENCH_E_SKIP or negative errno, which has been reported.
+ * Start the broker, connect, and pin the calling thread as @kind requires.
+ * Return: 0; BENCH_E_SKIP or a negative errno, which has been reported.
  */
 int target_init(struct target *target, struct bench_env *env, enum target_kind kind);
 
-/* Disconnects and stops. What was made on the session has been freed before. */
+/* Disconnect and stop the broker. The session's objects must be freed before. */
 void target_deinit(struct target *target);
 
-/* The socket to make further sessions on. */
+/* Return the socket for further sessions. */
 const char *target_socket(const struct target *target, const struct bench_env *env);
 
-/* Rounds for bench_compare() over one kind of entry. */
+/* Data of rounds for bench_compare(), over one kind of entry */
 struct target_task {
 	struct rbk_ring *ring;
-	uint32_t plan_id; /* with n_refs 0 and count 0: a NOP */
+	uint32_t plan_id; /* 0, with n_refs and count 0: a NOP */
 	uint32_t count;
 	uint64_t refs[RBK_SQE_REFS];
 	unsigned int n_refs;
 	unsigned int strategy;
-	uint32_t depth; /* target_waits(): tasks in flight; each has an output of its own, */
-	uint64_t output_stride; /* so many bytes after the last reference */
-	uint32_t batch;         /* target_throughput() */
+	uint32_t depth;         /* target_waits(): tasks in flight, each with its own output */
+	uint64_t output_stride; /* bytes from one task's output to the next */
+	uint32_t batch;         /* target_throughput(): entries per publication */
 };
 
-/* Nanoseconds per round trip, spinning: */
+/* Measure nanoseconds per round trip, spinning. */
 int target_round_trips(void *data, uint64_t budget_ns, struct samples *samples);
 
-/* Nanoseconds per completion with depth tasks in flight, waiting as programs do: */
+/* Measure nanoseconds per completion with depth tasks in flight, waiting as programs do. */
 int target_waits(void *data, uint64_t budget_ns, struct samples *samples);
 
-/* Millions of tasks per second, published by batches, the ring kept full: */
+/* Measure millions of tasks per second, published in batches, with the ring kept full. */
 int target_throughput(void *data, uint64_t budget_ns, struct samples *samples);
 
-/* Runs the task once, waiting. Return: 0; negative errno of the library or of the completion. */
+/*
+ * Run the task once and wait for it.
+ * Return: 0; a negative errno of the library or of the completion.
+ */
 int target_run_once(const struct target_task *task);
