@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * contention: processors that others take, acted on and not
+ * contention: other programs take the processors, and the broker acts on it or not
  *
- * Two private brokers, alike but for what they do about contention, each with CPU workers and a
+ * Two private brokers differ only in what they do about contention. Each has CPU workers and a
  * device that takes a fixed time and uses no processor (brokerd --test-device), because a software
- * device would share the processors. Tasks are made so large that they take the CPU of this machine
- * half as long as the device: while nobody disturbs it they belong there. One client at a time
- * submits tasks at a steady rate; after a while others begin to compute on every processor, and
- * after another while they end. Rounds with the one broker and with the other come in turns.
+ * device would share the processors. Tasks are sized to take half as long on this machine's CPU as
+ * on the device, so without disturbance they belong on the CPU. One client at a time submits tasks
+ * at a steady rate. After a while other processes begin to compute on every processor, and later
+ * they end. Rounds with the two brokers alternate.
  *
- * "hogs" is while the others compute: latency as the client sees it, from submission to
- * completion. Of "p99" a sample is a round, so that its ratio is that of the tail. Each round
- * begins as after a long calm, with estimates of undisturbed tasks: a broker that ignores
- * contention takes what it makes of the CPU for the CPU's speed, shuns it for long after, and would
- * meet the next round's disturbance where it does not matter. "reaction" and "return" are of the
- * broker that acts, a sample is a round: from when the others begin until most tasks run on the
- * device, and from when they end until most run on the CPU again.
+ * "hogs" rows cover the time in which the other processes compute: latency as the client sees it,
+ * from submission to completion. A sample of "p99" is one round's p99, so the ratio compares tails.
+ * Each round begins as after a long calm, with estimates of undisturbed tasks. Otherwise a broker
+ * that ignores contention would take its disturbed measurements for the CPU's speed, avoid the CPU
+ * long after, and meet the next round's disturbance on the device. "reaction" and "return" rows are
+ * for the broker that acts; a sample is one round: the time from the hogs' begin until most tasks
+ * run on the device, and from their end until most run on the CPU again.
  */
 #include <errno.h>
 #include <sched.h>
@@ -35,12 +35,12 @@
 
 enum {
 	RING_ENTRIES = 64,
-	MAX_TASKS = 4096, /* of one round */
-	WARM_UP = 40,     /* on each device: estimates are trusted after that */
-	MOST = 8,         /* tasks of which most are to be somewhere */
-	N_ROUNDS = 3,     /* with each broker, at the default measuring time */
-	/* The plan: a product with constant weights. */
-	ROWS = 256, /* for a first look at how fast the CPU is */
+	MAX_TASKS = 4096, /* tasks of one round */
+	WARM_UP = 40,     /* runs on each device, after which estimates are trusted */
+	MOST = 8,         /* length of the run of tasks whose majority counts */
+	N_ROUNDS = 3,     /* rounds with each broker, at the default measuring time */
+	/* the plan: a product with constant weights */
+	ROWS = 256, /* rows for the first measurement of the CPU's speed */
 	MAX_ROWS = 1024,
 	WIDTH = 1024,
 };
@@ -59,10 +59,10 @@ struct side {
 	struct plans_matmul matmul;
 	struct rbk_arena *outputs;
 	uint64_t output_bytes;
-	/* What there is to report. */
+	/* results: latencies in us, reaction and return in ms */
 	struct samples calm, disturbed, p99, reaction, back;
-	uint64_t n_device, n_tasks;  /* while others compute */
-	uint64_t n_never, n_no_back; /* rounds in which it did not shift, or come back */
+	uint64_t n_device, n_tasks;  /* tasks during disturbance: on the device, all */
+	uint64_t n_never, n_no_back; /* rounds in which tasks did not shift, or did not return */
 };
 
 struct task {
@@ -70,7 +70,7 @@ struct task {
 	uint8_t device, reason;
 };
 
-/* A round of one client. */
+/* A round of one client */
 struct round {
 	struct side *side;
 	struct hogs *hogs;
@@ -122,7 +122,7 @@ static int side_init(struct side *side, struct bench_env *env, const char *actio
 		r = rbk_ring_new(side->rbk, RING_ENTRIES, &side->ring, &error);
 	if (r)
 		return bench_refused(env, r, error.text);
-	/* The client's own waiting must not be what disturbs. */
+	/* The client's own spinning must not disturb. */
 	rbk_ring_set_spin_ns(side->ring, 0);
 	r = plans_matmul_init(&side->matmul, env, side->rbk, rows, WIDTH, WIDTH, true);
 	if (r)
@@ -159,7 +159,7 @@ static int submit(struct round *round, unsigned int strategy)
 	return r < 0 ? r : 0;
 }
 
-/* Takes one, or none if there is none by @until_ns. */
+/* Take one completion, or none if none arrives by @until_ns. */
 static int take(struct round *round, uint64_t until_ns)
 {
 	uint64_t now_ns = clock_now_ns();
@@ -196,7 +196,7 @@ static int finish(struct round *round)
 	return r;
 }
 
-/* So that both devices' estimates are trusted, and those of undisturbed tasks. */
+/* Run tasks on both devices until estimates of undisturbed tasks are trusted. */
 static int warm_up(struct round *round)
 {
 	static const unsigned int strategies[] = {RBK_STRATEGY_ONLY_CPU, RBK_STRATEGY_ONLY_GPU};
@@ -211,7 +211,7 @@ static int warm_up(struct round *round)
 	return r;
 }
 
-/* Keeps the rate until @until_ns; what is late is sent at once. */
+/* Submit at the steady rate until @until_ns; late tasks are submitted at once. */
 static int steady(struct round *round, uint64_t *next_ns, uint64_t until_ns)
 {
 	int r = 0;
@@ -227,7 +227,7 @@ static int steady(struct round *round, uint64_t *next_ns, uint64_t until_ns)
 	return r;
 }
 
-/* ---- What a round says ---- */
+/* ---- Evaluating a round ---- */
 
 static bool most_on(const struct round *round, uint32_t first, bool is_device)
 {
@@ -238,7 +238,10 @@ static bool most_on(const struct round *round, uint32_t first, bool is_device)
 	return n > MOST / 2;
 }
 
-/* From @from_ns until most tasks are there. Return: false: never. */
+/*
+ * Measure the time from @from_ns until most tasks run on the device (or on the CPU).
+ * Return: false if they never do.
+ */
 static bool shifted(const struct round *round, uint64_t from_ns, bool is_device, double *ret_ms)
 {
 	for (uint32_t i = 0; i + MOST <= round->n_sent; i++) {
@@ -322,7 +325,10 @@ static int run_round(struct round *round)
 
 /* ---- The bench ---- */
 
-/* Where that is allowed, what the client itself waits for a processor is not measured. */
+/*
+ * Raise or restore this thread's priority where that is allowed, so that the client's own waits for
+ * a processor are not measured.
+ */
 static void go_first(bool is_first)
 {
 	const struct sched_param param = {.sched_priority = is_first ? 1 : 0};
@@ -382,7 +388,7 @@ static int measure(struct bench_env *env, struct side sides[2], struct hogs *hog
 	return 0;
 }
 
-/* So many that the CPU takes cpu_ns, if nobody disturbs it. */
+/* Choose the rows with which the undisturbed CPU takes cpu_ns. */
 static int choose_rows(struct bench_env *env, uint32_t *ret)
 {
 	struct round *round = calloc(1, sizeof(*round));

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * copied-bytes: what the broker copies of a task's tensors
+ * copied-bytes: bytes of a task's tensors that the broker copies
  *
- * From the session's own counters, per task. On the CPU and on the memory path host-import nothing
- * may be copied; the baseline is what a broker would copy that copied each tensor once.
+ * The session's own counters, per task. On the CPU and on the memory path host-import no byte may
+ * be copied. The baseline is the bytes that a broker would copy that copied each tensor once.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 
 #define N_TASKS 8
 
-/* Is @path one of the device's comma-separated memory paths? */
+/* Return true if @path is one of the device's comma-separated memory paths. */
 static bool has_path(const struct rbk_device *device, const char *path)
 {
 	const char *at = device->paths;
@@ -84,7 +84,7 @@ static int run(struct bench_env *env)
 	r = target_init(&target, env, TARGET_GPU);
 	if (r)
 		return r;
-	/* No constant: all three tensors are the client's. */
+	/* without constants: all three tensors are the client's */
 	r = plans_matmul_init(&matmul, env, target.rbk, 512, 512, 512, false);
 	if (r)
 		goto out;

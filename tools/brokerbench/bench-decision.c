@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * decision: where a task runs, decided by what is known of its plan
+ * decision: choosing a task's device by the estimates of its plan
  *
- * Plans of three nodes that have run on both devices, so that every estimate is trusted. Each
- * decision is about a plan drawn at random: of ten thousand, none is in the first-level cache. Its
- * tasks have the plan's own count, or (in one row) any of them. What the broker has read of a plan
- * when it decides, because it has checked the task, is read before. A sample is the mean of a batch
- * of 16, because reading the clock takes as long as a decision.
+ * Plans of three nodes have run on both devices, so every estimate is trusted. Each decision is
+ * about a plan drawn at random: of ten thousand plans, none is in the first-level cache. A task has
+ * its plan's own count, or (in one row) any count. The part of a plan that the broker has read
+ * before deciding, to check the task, is read before timing. A sample is the mean of a batch of 16,
+ * because reading the clock takes as long as a decision.
  *
- * Beside it, in the same batches of the same plans: the same model computed anew, the roofline of
- * every node on both devices, which is what deciding costs where nothing is kept per plan.
+ * The baseline runs in the same batches of the same plans. It computes the same model anew, the
+ * roofline of every node on both devices: the price of deciding without state per plan.
  *
  * Targets: 25 ns at p50, 60 ns at p99, up to 10,000 plans.
  */
@@ -31,13 +31,13 @@ struct side {
 	struct plan *plans;
 	struct node *nodes;
 	struct place_plan **place_plans;
-	uint32_t *counts; /* each plan's own */
+	uint32_t *counts; /* by plan: the plan's own count */
 	uint32_t n_plans;
 	bool is_any_count;
 	uint64_t random;
 	uint32_t picked[BATCH];
 	uint32_t count[BATCH];
-	double sum; /* so that nothing is left out */
+	double sum; /* sum of results, so that the compiler keeps the computations */
 };
 
 static uint32_t draw(struct side *side, uint32_t n)
@@ -73,7 +73,7 @@ static void plan_init(struct plan *plan, struct node *nodes)
 					 .computed_by = PLAN_NO_NODE};
 }
 
-/* As if it had run there, which makes its estimates trusted. */
+/* Feed back times as if the plan had run, so that its estimates are trusted. */
 static void run_some(struct side *side, struct place_plan *place_plan)
 {
 	for (uint32_t count = 1; count <= MAX_COUNT; count *= 2)
@@ -108,7 +108,7 @@ static int side_init(struct side *side, uint32_t n_plans)
 	int r;
 
 	*side = (struct side){.n_plans = n_plans, .random = n_plans};
-	/* Nothing but deciding. */
+	/* decisions alone, without exploration */
 	fixed.config.exploration = 0;
 	side->plans = calloc(n_plans, sizeof(*side->plans));
 	side->nodes = calloc(n_plans, N_NODES * sizeof(*side->nodes));
@@ -136,7 +136,7 @@ static void pick(struct side *side)
 		side->picked[i] = draw(side, side->n_plans);
 		side->count[i] = side->is_any_count ? 1 + draw(side, 1u << draw(side, 13))
 						    : side->counts[side->picked[i]];
-		/* Checking the task. */
+		/* the read that checks the task */
 		side->sum += *(volatile uint32_t *)&side->plans[side->picked[i]].max_count;
 	}
 }
@@ -181,7 +181,7 @@ static int round_of(struct side *side, uint64_t budget_ns, struct samples *sampl
 	r = samples_reserve(samples, budget_ns / 100 + 2);
 	if (r)
 		return r;
-	/* Every plan a few times: the other side's round has filled the caches with its own. */
+	/* Touch every plan a few times, since the other side's round has filled the caches. */
 	for (unsigned int i = 0; i < 64 + side->n_plans / BATCH * 4; i++) {
 		pick(side);
 		work(side);

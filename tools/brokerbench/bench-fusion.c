@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * fusion: what it is worth to compute what follows a product or a convolution along with it
+ * fusion: the gain of computing the nodes after a product or a convolution in its epilogue
  *
- * Tasks of one layer, as the broker prepares them and with fusion forbidden: on one worker, and on
- * a GPU, a real one or else a software one.
+ * Tasks of one layer, as the broker prepares them and with fusion forbidden, on one worker and on a
+ * GPU: a real one, else a software one.
  */
 #include <stdio.h>
 
@@ -15,16 +15,16 @@
 #define TENSOR_BYTES   (2u << 20)
 
 /*
- * @op of x, of @n_dims dimensions, by weights; then an Add of a list or of x, if there is one, then
- * the activation.
+ * A layer: @op of x, which has @n_dims dimensions, and weights; then an optional Add of a bias or
+ * of x; then an optional activation.
  */
 struct layer {
 	const char *name, *op;
 	unsigned int n_dims;
 	uint32_t x[4], weights[4];
-	uint32_t bias;          /* the length of the list; 0: none is added */
-	bool adds_x;            /* the Add is of x, and there is no list */
-	const char *activation; /* NULL: none */
+	uint32_t bias;          /* elements of the bias; 0: no bias */
+	bool adds_x;            /* the Add is of x instead of a bias */
+	const char *activation; /* NULL: no activation */
 };
 
 #define LINEAR(name, rows, from, to, activation)                                      \

@@ -2,8 +2,8 @@
 /*
  * matmul-int8
  *
- * C = A * B of eight-bit numbers with B a constant, packed beforehand by both: unsigned times
- * signed, as quantized models have it, without zero points, into 32 bits. One thread.
+ * C = A * B of eight-bit numbers, with B a constant that both sides pack beforehand. A is unsigned
+ * and B signed, as in quantized models, without zero points; C has 32 bits. One thread.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 #include "library.h"
 #include "util/checked.h"
 
-/* One size; both sides write c. */
+/* A product of one size; both sides write c. */
 struct int8_matmul {
 	const struct cpu_int8_kernels *kernels;
 	struct cpu_int8_gemm gemm;

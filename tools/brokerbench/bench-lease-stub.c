@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* lease, of a build without Vulkan. */
+/* lease: stub of a build without Vulkan */
 #include "bench.h"
 
 static int run_lease(struct bench_env *env)

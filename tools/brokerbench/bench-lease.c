@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * lease: what a Vulkan allocation costs under a lease
+ * lease: the cost of a Vulkan allocation under a lease
  *
- * Two instances of the software device in this process, one of them with the layer and a private
- * broker behind it. The same calls on both sides: allocating and freeing a piece, through the
- * pointers that vkGetDeviceProcAddr() gives; and asking for the budget, of which the side without
- * the layer gets what the driver has. Target: 150 ns more than without for 64 KiB, a budget within
- * 2 us, with 4,000 allocations live as without any. And a program that knows nothing of leases,
- * whose speed the layer must not change.
+ * Two instances of the software device in this process; one of them has the layer and a private
+ * broker behind it. Both sides make the same calls: allocating and freeing a piece through the
+ * pointers of vkGetDeviceProcAddr(), and querying the budget, for which the side without the layer
+ * gets the driver's answer. Targets: 150 ns more than without the layer for 64 KiB, a budget within
+ * 2 us, with 4,000 live allocations as with none. A third measurement is a program without
+ * knowledge of leases, whose speed the layer must not change.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -25,7 +25,7 @@
 static char layer_name[] = "VK_LAYER_RINGBROKER_lease";
 
 enum { MANY = 4000, PIECE_BYTES = 64 << 10, SMALL_BYTES = 4096, BATCH = 16 };
-/* Targets. */
+/* targets */
 enum { ALLOCATE_MORE_NS = 150, BUDGET_NS = 2000 };
 
 struct side {
@@ -117,7 +117,10 @@ static void side_deinit(struct side *side)
 		vkDestroyInstance(side->instance, NULL);
 }
 
-/* The processor's device. Return: 0 or -ENODEV. */
+/*
+ * Find the software device.
+ * Return: 0 or -ENODEV.
+ */
 static int find_software(struct side *side)
 {
 	VkPhysicalDevice physicals[16];
@@ -159,7 +162,7 @@ static int make_device(struct side *side)
 	return 0;
 }
 
-/* Return: 0; -ENOENT: the loader does not find the layer; -ENODEV. */
+/* Return: 0; -ENOENT if the loader does not find the layer; -ENODEV. */
 static int side_init(struct side *side, bool has_layer)
 {
 	static const char *const layers[] = {layer_name};
@@ -229,7 +232,10 @@ static int run_rows(struct bench_env *env, struct side *ours, struct side *basel
 	return bench_compare(env, &row, sides[0], sides[1]);
 }
 
-/* Of the build tree that this program lies in, if it does: else the installed one is found. */
+/*
+ * Use the layer of this program's build tree, if there is one; otherwise the loader finds the
+ * installed layer.
+ */
 static void find_layer(void)
 {
 	char path[4096];
@@ -287,7 +293,7 @@ static int run_lease(struct bench_env *env)
 	find_layer();
 	setenv("RINGBROKER_SOCKET", broker_process_socket(broker), 1);
 	setenv("RINGBROKER_LEASE_VRAM", "256MiB", 1);
-	setenv("RINGBROKER_VULKAN_LEASE", "0", 1); /* by name, not by itself */
+	setenv("RINGBROKER_VULKAN_LEASE", "0", 1); /* enabled by name, not implicitly */
 	bench_pin(env, env->client_cpu);
 	r = run_sides(env);
 	bench_pin(env, -1);

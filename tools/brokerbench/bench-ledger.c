@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ledger: what charging memory and deciding about it costs
+ * ledger: the cost of charging memory and of residency decisions
  *
- * Hot: the way of a task through admission, placement, an executor that completes it at once, and
- * completion, all on one thread, in batches. On a device with memory, where residency has charged
- * and loaded the plan and the dispatcher counts who is wanted and in flight; beside a device
- * without memory, of which residency knows nothing, and beside the CPU's queue, whose tasks nobody
- * counts as wanted. Target: 10 ns more than beside the CPU's, at most.
+ * Hot: a task's path through admission, placement, an executor that completes it at once, and
+ * completion, all on one thread, in batches. The measured side is a device with memory: residency
+ * has charged and loaded the plan, and the dispatcher counts wanted plans and tasks in flight. One
+ * baseline is a device without memory, which residency does not manage. The other is the CPU's
+ * queue, whose tasks are not counted as wanted. Target: at most 10 ns more than on the CPU's queue.
  *
- * Cold, for information, beside the cheapest system call: one charge and its undoing; one review of
- * all plans where a half of them is in memory, and the other half would like to be.
+ * Cold, for information, beside the cheapest system call: one charge and its refund; one review of
+ * all plans with half of them resident and the other half waiting for memory.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -44,11 +44,11 @@ struct side {
 	struct rbk_plan **plans;
 	unsigned int n_plans;
 	unsigned int strategy;
-	unsigned int plan; /* that tasks run, */
-	uint8_t device;    /* and where they must */
+	unsigned int plan; /* index of the plan that tasks run */
+	uint8_t device;    /* device that tasks must run on */
 };
 
-/* y = x + a constant, of one page, that no other plan has. */
+/* Add the plan y = x + c, where the constant c is one page that no other plan shares. */
 static int add_plan(struct side *side, struct rbk_builder *builder, unsigned int number,
 		    struct rbk_error *error)
 {
@@ -64,8 +64,8 @@ static int add_plan(struct side *side, struct rbk_builder *builder, unsigned int
 }
 
 /*
- * The broker reads a ring's entries from its first bell on, which its loop hears. Rounds are
- * without the loop.
+ * Start the ring. The broker reads a ring's entries after its first doorbell, which the broker's
+ * loop receives; rounds run without the loop.
  */
 static int begin_ring(struct side *side)
 {
@@ -74,7 +74,7 @@ static int begin_ring(struct side *side)
 
 	rbk_prep_nop(rbk_get_sqe(side->ring));
 	r = rbk_submit(side->ring);
-	/* The model's broker wakes no clients. */
+	/* The model's broker does not wake clients. */
 	while (r >= 0 && (r = rbk_peek_batch_cqe(side->ring, &cqe, 1)) == 0)
 		usleep(20);
 	if (r < 0)
@@ -141,7 +141,7 @@ static void side_deinit(struct side *side)
 	model_broker_free(side->broker);
 }
 
-/* @memory_bytes 0: a device without. */
+/* Initialize a side; @memory_bytes 0: a device without memory. */
 static int side_init(struct side *side, struct bench_env *env, uint64_t memory_bytes,
 		     unsigned int n_plans, unsigned int strategy)
 {
@@ -177,7 +177,7 @@ static int take_completions(struct side *side, unsigned int n)
 
 	while (n > 0) {
 		dispatch_work(dispatch, &hostile);
-		/* The loop, which is left out, would. */
+		/* done by the loop otherwise, which rounds leave out */
 		turn_end(dispatch->turn);
 		taken = rbk_peek_batch_cqe(side->ring, cqes, BATCH);
 		if (taken < 0)
@@ -298,13 +298,16 @@ static int run_tasks(struct bench_env *env)
 	struct side managed = {0}, bare = {0}, queue = {0}, full = {0};
 	int r;
 
-	/* As the CPU could as well, which would be chosen where this process was held up. */
+	/*
+	 * Prefer the GPU: the CPU could run the task, too, and AUTO would choose it after a delay
+	 * of this process.
+	 */
 	r = side_init(&managed, env, 16 * PLAN_BYTES, 1, RBK_STRATEGY_PREFER_GPU);
 	if (!r)
 		r = side_init(&bare, env, 0, 1, RBK_STRATEGY_PREFER_GPU);
 	if (!r)
 		r = side_init(&queue, env, 16 * PLAN_BYTES, 1, RBK_STRATEGY_ONLY_CPU);
-	/* The first of two plans fills it. */
+	/* The first of two plans fills the memory. */
 	if (!r)
 		r = side_init(&full, env, PLAN_BYTES * 3 / 2, 2, RBK_STRATEGY_PREFER_GPU);
 	full.plan = 1;
@@ -356,7 +359,7 @@ static int run_review(struct bench_env *env, unsigned int n_plans)
 	int r;
 
 	snprintf(params, sizeof(params), "review of %u plans", n_plans);
-	/* Beside the headroom there is room for half of them. */
+	/* Besides the headroom there is room for half of the plans. */
 	r = side_init(&side, env, (uint64_t)n_plans / 2 * PLAN_BYTES * 20 / 19, n_plans,
 		      RBK_STRATEGY_AUTO);
 	if (!r)

@@ -2,10 +2,10 @@
 /*
  * matmul-cpu and matmul-library
  *
- * C = A * B with B a constant, packed beforehand by everybody who can. matmul-cpu asks what the
- * broker adds to its own kernel: the same kernel, called by as many threads in this process.
- * matmul-library asks whether the kernel is a good one: once called directly, once through the
- * broker, beside the faster of two libraries, all with one thread.
+ * C = A * B with B a constant, packed beforehand by all sides that can. matmul-cpu measures the
+ * broker's overhead over its own kernel, called by as many threads in this process. matmul-library
+ * measures the kernel, once called directly and once through the broker, against the faster of two
+ * libraries, all with one thread.
  *
  * Every product is checked against the baseline's before it is measured.
  */
@@ -24,10 +24,10 @@
 #include "util/checked.h"
 #include "util/clock.h"
 
-/* A product through the broker. */
+/* A product through the broker */
 struct through {
 	const struct bench_env *env;
-	int cpu; /* of the waiting thread */
+	int cpu; /* processor of the waiting thread */
 	bool spins;
 	struct target_task task;
 };
@@ -59,7 +59,7 @@ static int through_round(void *data, uint64_t budget_ns, struct samples *samples
 	return r;
 }
 
-/* Is @c what @expected is, up to the rounding of @k terms of at most 1? */
+/* Check that @c equals @expected up to the rounding of @k terms of at most 1. */
 static int check(struct bench_env *env, const struct plans_matmul *matmul, const float *expected)
 {
 	const double bound = 1e-6 * (matmul->k + 16.0);
@@ -73,7 +73,7 @@ static int check(struct bench_env *env, const struct plans_matmul *matmul, const
 	return 0;
 }
 
-/* Runs both once and compares; the baseline leaves its result in the plan's memory, too. */
+/* Run both sides once and compare their results; the baseline writes to the plan's memory, too. */
 static int run_and_check(struct bench_env *env, const struct plans_matmul *matmul, direct_fn *run,
 			 void *data, const struct direct *baseline)
 {
@@ -120,7 +120,7 @@ static struct target_task task_of(const struct target *target, const struct plan
 	return task;
 }
 
-/* ---- matmul-cpu -------------------------------------------------------------------------- */
+/* ---- matmul-cpu ---- */
 
 static int compare_kernel(struct bench_env *env, const struct target *target, uint32_t n,
 			  unsigned int n_threads)
@@ -136,11 +136,11 @@ static int compare_kernel(struct bench_env *env, const struct target *target, ui
 	r = plans_matmul_init(&matmul, env, target->rbk, n, n, n, true);
 	if (r)
 		return r;
-	bench_pin(env, -1); /* or its helpers would have our processor; see crew.h */
+	bench_pin(env, -1); /* so that helpers do not get this thread's processor; see crew.h */
 	r = kernel_matmul_new(n, n, n, matmul.a, matmul.b, matmul.c, n_threads, &kernel);
 	if (r)
 		bench_fail(env, r, "cannot prepare the kernel");
-	/* The one worker's processor; see target.h. */
+	/* the one worker's processor; see target.h */
 	direct = (struct direct){env, env->client_cpu, run_kernel, kernel};
 
 	for (size_t i = 0; i < ARRAY_SIZE(depths) && !r; i++) {
@@ -169,7 +169,7 @@ static int run_cpu(struct bench_env *env)
 	struct target target;
 	int r = 0;
 
-	/* First with one worker, then with as many as the broker starts by itself. */
+	/* Run with one worker, then with the broker's default number. */
 	for (pass = 0; pass < 2 && !r; pass++) {
 		if (env->socket && pass == 0)
 			continue;
@@ -193,14 +193,14 @@ const struct bench bench_matmul_cpu = {
 	.run = run_cpu,
 };
 
-/* ---- matmul-library ---------------------------------------------------------------------- */
+/* ---- matmul-library ---- */
 
 #define N_LIBRARIES 2
 
-/* Up to here tasks run on the reactor, while the client spins; above, on a worker. */
+/* Up to this size tasks run on the reactor while the client spins; larger ones run on a worker. */
 #define TINY_N 32u
 
-/* The smallest of a few rounds of the library: which one to stand beside. */
+/* Return the median time of a trial round, to choose the faster library; HUGE_VAL on failure. */
 static double trial_us(const struct bench_env *env, struct library_matmul *matmul)
 {
 	struct direct direct = {env, env->client_cpu, run_library, matmul};
@@ -290,7 +290,7 @@ static int run_library_bench(struct bench_env *env)
 	struct target tiny, large = TARGET_INIT;
 	int r;
 
-	/* Before there is a session: OpenBLAS's trials are children of ours. */
+	/* Open the libraries before there is a session: OpenBLAS's trials are child processes. */
 	library_open_openblas(&libraries[0], &reasons[0]);
 	library_open_onednn(&libraries[1], &reasons[1]);
 	if (!libraries[0] && !libraries[1])
