@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * nets: what it is worth that pictures may lie as they are computed best
+ * nets: the gain of storing pictures in the layout that is computed best
  *
  * Tasks of small networks over one picture, on one worker: as the broker prepares them, and with
- * fusion forbidden, so that every picture stays channel after channel. They have no activations
- * that could be fused otherwise: only how pictures lie differs.
+ * fusion forbidden, so that every picture stays channels-first. The networks have no activations
+ * that could be fused, so only the layout differs.
  */
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +17,10 @@
 #define TENSOR_BYTES   (4u << 20)
 #define MAX_LAYERS     16
 
-/* Windows are square, with padding that keeps sizes as far as strides do; of MaxPool without. */
+/*
+ * A layer. Windows are square; Conv has padding kernel / 2, which keeps sizes up to the stride, and
+ * MaxPool has none.
+ */
 struct layer {
 	const char *op;
 	uint32_t channels, kernel, stride;
@@ -26,7 +29,7 @@ struct layer {
 
 struct net {
 	const char *name;
-	uint32_t channels, size; /* of the picture */
+	uint32_t channels, size; /* channels and side of the picture */
 	struct layer layers[MAX_LAYERS];
 };
 
@@ -58,7 +61,10 @@ static const struct net nets[] = {
 	  CONV(512, 1, 1), DEPTHWISE(512, 1), CONV(512, 1, 1)}},
 };
 
-/* Adds a layer over tensor @x. Return: what it writes; the last one's is the output. */
+/*
+ * Add a layer over tensor @x.
+ * Return: the layer's result, which is the plan's output if @is_last.
+ */
 static unsigned int add_layer(struct rbk_builder *builder, const struct layer *layer,
 			      uint32_t channels, unsigned int x, const struct rbk_arena *constants,
 			      uint64_t *offset, unsigned int number, bool is_last)

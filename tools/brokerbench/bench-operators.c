@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * operators: our kernels beside oneDNN's, an operator and a shape at a time
+ * operators: our kernels against oneDNN's, by operator and shape
  *
- * Both sides compute in this process, by turns, on as many threads, with constants packed
- * beforehand by both. What is in pictures has two rows: both sides on the same memory, channel
- * after channel as ONNX has it, as at the ends of a plan; and both on memory laid out as they like
- * it best, as between the nodes of a plan, which nobody pays for rearranging: ours then has
- * channels last. Rates, so that a ratio above the target is good: 0.9, and 1 for small shapes.
+ * Both sides compute in this process, by turns, on as many threads, with constants that both pack
+ * beforehand. Operators over pictures have two rows. In the first both sides use the same
+ * channels-first memory, as ONNX has it and as at the ends of a plan. In the second each side uses
+ * its preferred layout, as between the nodes of a plan, without the cost of reordering; ours is
+ * channels-last. Samples are rates, so a ratio above the target is good: 0.9, and 1 for small
+ * shapes.
  *
  * Every result is checked against the baseline's before it is measured.
  */
@@ -134,10 +135,10 @@ static const struct operator_row rows[] = {
 	ROWS(OPERATOR_GELU, 1024, 1024, false),
 };
 
-/* A side of a row: microseconds become a rate. */
+/* One side of a row; it converts microseconds to a rate. */
 struct side {
 	struct direct direct;
-	double work; /* per call: thousands of operations or bytes */
+	double work; /* thousands of operations or bytes per call */
 };
 
 static int side_round(void *data, uint64_t budget_ns, struct samples *samples)
@@ -163,12 +164,12 @@ static int run_library(void *data)
 	return library_operator_run(data);
 }
 
-/* Operands of a row, and the baseline's result. */
+/* Operands of a row, and the baseline's result */
 struct operands {
 	void *x, *weights;
 	float *bias;
 	void *y, *expected;
-	void *x_last, *y_last; /* with channels last */
+	void *x_last, *y_last; /* channels-last copies */
 };
 
 static void operands_deinit(struct operands *operands)
@@ -197,7 +198,7 @@ static void fill(void *to, size_t n, bool is_int8, uint32_t seed)
 				(uint8_t)((seed = seed * 1664525u + 1013904223u) >> 24);
 }
 
-/* Do our kernels know another layout for it? */
+/* Return true if our kernels have a channels-last layout for the operator. */
 static bool has_own_layout(const struct operator_shape *shape)
 {
 	return operator_is_window(shape) && !operator_is_int8(shape);
@@ -227,7 +228,7 @@ static int operands_init(struct operands *operands, const struct operator_shape 
 	fill(operands->x, sizes.x, operator_is_int8(shape), 1);
 	fill(operands->weights, sizes.weights, operator_is_int8(shape), 2);
 	fill(operands->bias, sizes.bias, false, 3);
-	/* Scales, of sums of some hundred thousands. */
+	/* scales, for sums of some hundred thousands */
 	for (size_t i = 0; shape->kind == OPERATOR_CONV8_QUANTIZED && i < sizes.bias; i++)
 		operands->bias[i] = 1e-4f * (1 + fabsf(operands->bias[i]));
 	if (has_own_layout(shape))
@@ -236,7 +237,7 @@ static int operands_init(struct operands *operands, const struct operator_shape 
 	return 0;
 }
 
-/* Are both results the same, up to the rounding of sums of terms of at most 1? */
+/* Return true if both results are equal up to the rounding of sums of terms of at most 1. */
 static bool is_same(const struct operator_shape *shape, const struct operands *operands)
 {
 	const size_t n = operator_sizes(shape).y;
@@ -251,7 +252,10 @@ static bool is_same(const struct operator_shape *shape, const struct operands *o
 	return true;
 }
 
-/* Runs both once: the library into @expected by way of y; ours by way of y_last with @last. */
+/*
+ * Run both sides once and compare. The library's result is copied from y to expected. With @last
+ * our result is transposed from y_last to y.
+ */
 static int run_both(const struct operator_shape *shape, struct operands *operands, bool last,
 		    struct kernel_operator *kernel, struct library_operator *library)
 {
@@ -308,7 +312,7 @@ static int compare(struct bench_env *env, struct library *library, const struct 
 					    : " same memory");
 	if (!bench_is_wanted(env, params))
 		return 0;
-	bench_pin(env, -1); /* or helpers would have our processor; see crew.h */
+	bench_pin(env, -1); /* so that helpers do not get this thread's processor; see crew.h */
 	r = operands_init(&operands, shape);
 	data = (struct operator_data){
 		.x = operands.x,
@@ -332,7 +336,7 @@ static int compare(struct bench_env *env, struct library *library, const struct 
 	if (!r)
 		r = run_both(shape, &operands, last, kernel, theirs);
 	ours = (struct side){{env, env->client_cpu, run_kernel, kernel}, work};
-	/* Its threads go where they like; ours have a processor each. */
+	/* The library's threads run on any processor; ours have one each. */
 	baselines = (struct side){{env, n_threads == 1 ? env->client_cpu : -1, run_library, theirs},
 				  work};
 	if (!r)
@@ -360,10 +364,9 @@ static int run(struct bench_env *env)
 
 		const bool is_shared = !rows[i].is_small && !env->quick && env->n_cpus >= 2;
 
-		/* Small shapes are not worth a second thread. */
+		/* Small shapes do not gain from a second thread. */
 		for (unsigned int n = 1; n <= (is_shared ? 2 : 1); n++) {
-			/* oneDNN has no convolution of bytes channel after channel but a plain one.
-			 */
+			/* oneDNN has only a plain channels-first convolution of bytes. */
 			if (!r && !operator_is_conv8(&rows[i].shape))
 				r = compare(env, library, &rows[i], false, n);
 			if (!r && is_window)

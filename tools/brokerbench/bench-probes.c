@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * probes: what watching the scheduler costs those who are watched, and those who are not
+ * probes: the cost of watching the scheduler, for watched processes and for others
  *
- * Everybody's switches are seen, so the cost is everybody's. Other processes switch (switch-load.h)
- * and it is measured what time on a processor a unit of what they do takes them, in rounds with the
- * probes loaded and attached and rounds without them, by turns. They are watched as a tenant's, or
- * they are nobody's.
+ * The probes see every switch, so every process pays for them. Other processes switch
+ * (switch-load.h). The bench measures the processor time of a unit of their work, in rounds with
+ * the probes loaded and attached and in rounds without them, by turns. The processes are watched as
+ * a tenant's, or belong to no tenant.
  *
- * "cost" rows are of the pairs of rounds, one with and one without: the median of by how many
- * percent more the one takes, and as p99 the upper end of its 95% interval. "event" rows are how
- * long the probes run at each event, as the kernel counts it (BPF_STATS_RUN_TIME) in a round of its
- * own, since that counting costs something too. In "empty" rows the probes are programs that return
- * at once, at a wake-up and a switch: what the kernel takes to call any, which ours cannot be
- * below.
+ * "cost" rows come from pairs of rounds, one with and one without probes: the median of the
+ * percentage by which the first takes more, and as p99 the upper end of its 95% interval. "event"
+ * rows are the probes' run time per event, as counted by the kernel (BPF_STATS_RUN_TIME). They have
+ * a round of their own, since the counting itself has a cost. In "empty" rows the probes are
+ * programs that return at once, at a wake-up and a switch: the kernel's cost of calling any probe,
+ * which is the lower bound.
  *
- * "pipe" is two that do nothing but switch, up to a million times a second; "4us" is two that also
- * compute in between, and switch some two hundred thousand times; of "mixed" a sample is half a
- * microsecond of computing.
+ * The load "pipe" is two processes that only switch, up to a million times a second. "4us" is two
+ * that also compute in between, and switch some two hundred thousand times a second. A sample of
+ * "mixed" is half a microsecond of computing.
  */
 #include <errno.h>
 #include <linux/bpf.h>
@@ -36,12 +36,12 @@
 enum { MIN_PAIRS = 6, MAX_PAIRS = 2000, ROUND_SLICES = 8 };
 
 static const uint64_t slice_ns = 8000000;
-/* Until the kernel's count of events is told. */
+/* limit of waiting until the kernel's count of events is reported */
 static const uint64_t max_cost_ns = 10000000000;
 
 enum probes_kind {
 	PROBES_EMPTY,
-	PROBES_OF_NOBODY, /* the broker's, which watches others */
+	PROBES_OF_NOBODY, /* the broker's probes, watching other processes */
 	PROBES_WATCHING,
 };
 
@@ -49,11 +49,11 @@ struct probes_row {
 	const char *name;
 	enum switch_load_kind load;
 	enum probes_kind probes;
-	double n_units; /* of the load, of which a sample is */
+	double n_units; /* units of the load per sample */
 	double target_percent;
 };
 
-/* Children move by pairs between rounds with and without. */
+/* A row's measurement: pairs of rounds with and without probes */
 struct contest {
 	struct bench_env *env;
 	const struct probes_row *row;
@@ -64,7 +64,7 @@ struct contest {
 	struct samples with, without, percent;
 };
 
-/* ---- With and without ---- */
+/* ---- Attaching and detaching ---- */
 
 static int call_bpf(int command, union bpf_attr *attr)
 {
@@ -73,10 +73,13 @@ static int call_bpf(int command, union bpf_attr *attr)
 	return r < 0 ? -errno : r;
 }
 
-/* Return: a descriptor, which holds the program and where it is attached; negative errno. */
+/*
+ * Attach a program that returns at once.
+ * Return: a descriptor that holds the program and its attachment; a negative errno.
+ */
 static int attach_empty(const char *tracepoint)
 {
-	/* Return 0. */
+	/* return 0 */
 	static const struct bpf_insn body[] = {
 		{.code = BPF_ALU64 | BPF_MOV | BPF_K},
 		{.code = BPF_JMP | BPF_EXIT},
@@ -128,7 +131,10 @@ static void watch(struct contest *contest)
 					contest->tenant);
 }
 
-/* A tenant's processes are found by another thread; it has found them when it counts them. */
+/*
+ * Return true once the tenant's processes are counted. Another thread finds them; until then their
+ * events are not counted.
+ */
 static bool is_counted(struct contest *contest)
 {
 	struct run_queue_report report;
@@ -152,7 +158,7 @@ static int attach(struct contest *contest)
 
 		return bench_skip(contest->env, contest->row->name, "%s", why ? why : "no probes");
 	}
-	/* As it is while somebody's tasks run. */
+	/* the pace while tasks run */
 	run_queue_set_pace(contest->rq, RUN_QUEUE_PACE_BUSY);
 	if (contest->row->probes == PROBES_WATCHING)
 		watch(contest);
@@ -219,7 +225,9 @@ static int append(struct samples *samples, const struct samples *more)
 	return r;
 }
 
-/* In the order A B B A, so that what goes on around them hits both. */
+/*
+ * Run a pair of rounds. Pairs are in the order A B B A, so that other activity affects both sides.
+ */
 static int run_pair(struct contest *contest, unsigned int pair)
 {
 	struct samples rounds[2] = {SAMPLES_INIT, SAMPLES_INIT};
@@ -246,9 +254,12 @@ static int run_pair(struct contest *contest, unsigned int pair)
 	return r;
 }
 
-/* ---- What an event costs ---- */
+/* ---- The cost of an event ---- */
 
-/* Counts as long as the descriptor is open. Return: it, or negative errno. */
+/*
+ * Count run times as long as the descriptor is open.
+ * Return: the descriptor; a negative errno.
+ */
 static int enable_stats(void)
 {
 	union bpf_attr attr;
@@ -270,7 +281,7 @@ static int measure_event(struct contest *contest, double *ret_ns)
 		return fd;
 	r = attach(contest);
 	run_queue_cost(contest->rq, &before);
-	/* What is told is as of the last report, which may be from before the round. */
+	/* The counts are those of the last report, which may precede the round. */
 	do {
 		if (!r)
 			r = run_round(contest, &unused);
@@ -289,7 +300,7 @@ static int measure_event(struct contest *contest, double *ret_ns)
 
 /* ---- Reports ---- */
 
-/* The value of which 97.5% of medians of so many samples are at most; by ranks. */
+/* Return the value that 97.5% of medians of as many samples do not exceed, by ranks. */
 static double upper_end(struct samples *samples)
 {
 	double rank = ceil((double)samples->n / 2 + 0.98 * sqrt((double)samples->n)) + 1;
@@ -328,7 +339,7 @@ static int run_row(struct bench_env *env, const struct probes_row *row)
 	double event_ns = 0;
 	int r;
 
-	/* The one who measures is elsewhere, if there is another place. */
+	/* The measuring thread runs on another processor if there is one. */
 	bench_pin(env, -1);
 	r = switch_load_new(row->load, env->peer_cpu, &contest.load);
 	if (r)

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * residency: what it is worth to decide who is in the card's memory
+ * residency: the gain of deciding which plans are resident in the card's memory
  *
- * Brokers in this process, each with a card of 8 GiB that is modelled (model-executor.h) after an
- * RX 580 in a PC: plans of 0.75 cards and the like, tasks that read their constants once, at 256
- * GB/s on the card, at a tenth of that on the processor, and over a bus of 10 GB/s both to load a
- * plan and to run one that the driver has moved out of the card. So that it ends soon, time passes
- * ten times as fast, and bytes are a 4,096th. The brokers' own times (half-lives, hold-offs) are
- * the real ones: to them the card is of the size that it would have at its bus's speed, 0.8 GiB.
+ * Brokers in this process each have a modelled card of 8 GiB (model-executor.h), after an RX 580 in
+ * a PC. Plans take 0.75 of the card or similar fractions. Tasks read their constants once: at 256
+ * GB/s on the card, at a tenth of that on the processor. A bus of 10 GB/s loads plans, and serves
+ * plans that the driver has moved out of the card. To end soon, time passes ten times as fast, and
+ * bytes are divided by 4,096. The brokers' own times (half-lives, hold-offs) are real: to them the
+ * card has the size that matches its bus's speed, 0.8 GiB.
  *
- * Every access pattern is played against all ways of deciding at once, each with its own broker,
- * card, client and session: what the machine does otherwise hits all alike, and sleepers hardly
- * disturb each other. A client runs one task after the other, so that the rate is what it would
- * feel. What is not wanted most comes first, to be in the way of who decides nothing.
+ * Every access pattern runs under all policies at once, each with its own broker, card, client and
+ * session. Other load on the machine affects all alike, and sleeping threads hardly disturb each
+ * other. A client runs one task after the other, so its rate is what a client would see. The least
+ * wanted plan is prepared first, which is the worst case for a policy that does not evict.
  *
- *	wanted     the broker's policy
- *	lru        who wants memory displaces the least recently used; runs on the CPU meanwhile
- *	paging     the same, but tasks wait for their memory, as they do for a driver's
- *	stay       who came first stays; the others run on the CPU
- *	unmanaged  the same, and nobody gives way to other programs: the driver moves plans out
- *	cpu        everything runs on the CPU
+ *   wanted     the broker's policy
+ *   lru        a request evicts the least recently used plan; tasks run on the CPU meanwhile
+ *   paging     as lru, but tasks wait for their memory, as under a driver
+ *   stay       the first plans stay resident; the others run on the CPU
+ *   unmanaged  as stay, but the broker does not yield to other programs: the driver evicts plans
+ *   cpu        everything runs on the CPU
  */
 #include <errno.h>
 #include <pthread.h>
@@ -37,7 +37,7 @@
 
 enum {
 	MAX_PLANS = 3,
-	RUN_SECONDS = 6, /* with env->seconds 1 */
+	RUN_SECONDS = 6, /* run time with env->seconds 1 */
 	PLAN_ROWS = 512,
 	TIME_SCALE = 10,
 	BYTE_SCALE = 4096,
@@ -48,7 +48,9 @@ static const double card_bytes_per_s = 256e9;
 static const double cpu_bytes_per_s = 25.6e9;
 static const double bus_bytes_per_s = 10e9;
 
-/* Patterns: which plan is next, after @n tasks and at @progress of the run, from 0 to 1. */
+/*
+ * Access patterns: return the next plan, after @n tasks and at @progress of the run, from 0 to 1.
+ */
 
 static unsigned int by_turns(unsigned long n, double progress)
 {
@@ -77,7 +79,10 @@ static unsigned int four_to_one(unsigned long n, double progress)
 	return n % 5 == 4 ? 0 : 1;
 }
 
-/* Half the card, for a second in two, taken and given back within a tenth. */
+/*
+ * Return the bytes that other programs use: half the card for about one second in two, allocated
+ * and freed within a tenth of a second.
+ */
 static uint64_t half_the_card(uint64_t elapsed_ns)
 {
 	double half = card_bytes / BYTE_SCALE / 2;
@@ -97,10 +102,10 @@ static const char *const way_names[] = {"wanted", "lru", "paging", "stay", "unma
 struct pattern {
 	const char *name;
 	unsigned int n_plans;
-	double cards; /* of each plan */
+	double cards; /* size of each plan, in cards */
 	unsigned int (*next)(unsigned long n, double progress);
 	uint64_t (*outside)(uint64_t elapsed_ns);
-	unsigned int ways; /* bits */
+	unsigned int ways; /* mask of 1 << enum way */
 };
 
 #define WAYS_WITHOUT_PRESSURE \
@@ -115,7 +120,7 @@ static const struct pattern patterns[] = {
 	 1u << WAY_WANTED | 1u << WAY_LRU | 1u << WAY_UNMANAGED | 1u << WAY_CPU},
 };
 
-/* One way in one pattern. */
+/* One policy in one pattern */
 struct contender {
 	struct bench_env *env;
 	const struct pattern *pattern;
@@ -126,11 +131,11 @@ struct contender {
 	struct plans_matmul plans[MAX_PLANS];
 	pthread_t broker_thread, client_thread;
 	bool has_broker_thread, has_client_thread;
-	sem_t is_set_up; /* by the broker's thread */
+	sem_t is_set_up; /* posted by the broker's thread */
 	int set_up_result;
 	uint64_t duration_ns;
 
-	int result; /* of the client's thread */
+	int result; /* result of the client's thread, 0 or a negative errno */
 	double tasks_per_s;
 	double evictions, moved_gb;
 };
@@ -232,7 +237,7 @@ static void *run_broker(void *data)
 
 	contender->set_up_result = set_up(contender);
 	sem_post(&contender->is_set_up);
-	/* Ends, at the latest, with the contender: until then the client may say goodbye. */
+	/* The broker runs until contender_deinit() stops it, after the client has disconnected. */
 	if (contender->broker && model_broker_run(contender->broker) < 0)
 		contender->result = -EIO;
 	model_broker_free(contender->broker);
@@ -280,7 +285,7 @@ static void contender_deinit(struct contender *contender)
 	sem_destroy(&contender->is_set_up);
 }
 
-/* Reporting */
+/* ---- Reports ---- */
 
 static int report_row(struct bench_env *env, const struct bench_row *row, double ours,
 		      double baseline)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What passing the broker costs: nop-round-trip, nop-throughput, wake-latency, sessions
+ * The broker's overhead per entry: nop-round-trip, nop-throughput, wake-latency, sessions
  *
- * The first two stand beside the bare rings, whose other side is as fast as that side can be; so
- * the ratio is what admission, accounting and completion add to moving two entries. Both sides'
- * threads are pinned to the same two processors, and whoever is not measured sleeps.
+ * The first two have the bare rings as their baseline, whose other side is as fast as possible. The
+ * ratio is therefore the cost that admission, accounting and completion add to moving two entries.
+ * Both sides' threads are pinned to the same two processors, and the side that is not measured
+ * sleeps.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -87,7 +88,10 @@ const struct bench bench_nop_throughput = {
 	.run = run_throughput,
 };
 
-/* Both sides asleep: whoever waits does not spin, and there is a pause before each round trip. */
+/*
+ * Measure round trips with both sides asleep: the waiter does not spin, and a pause precedes each
+ * round trip.
+ */
 static int asleep_target(void *data, uint64_t budget_ns, struct samples *samples)
 {
 	uint64_t end_ns = clock_now_ns() + budget_ns, start;
@@ -134,7 +138,7 @@ static int run_wake(struct bench_env *env)
 	struct target target;
 	int r;
 
-	/* Before there is a session: its child would inherit it. */
+	/* Fork before there is a session, which the child would inherit. */
 	r = ping_pong_init(&ping_pong, env->peer_cpu);
 	if (r)
 		return bench_fail(env, r, "cannot start the other process");
@@ -174,7 +178,7 @@ static void idle_close(struct idle_session *sessions, unsigned int n)
 	}
 }
 
-/* Each has run something: it is idle, not unused. */
+/* Open a session that has run an entry, and so is idle rather than unused. */
 static int idle_open(struct bench_env *env, const char *socket, struct idle_session *session)
 {
 	struct rbk_options options = {.size = sizeof(options), .socket_path = socket};
@@ -194,7 +198,7 @@ static int idle_open(struct bench_env *env, const char *socket, struct idle_sess
 	return r ? bench_fail(env, r, "an idle session cannot run a NOP") : 0;
 }
 
-/* Each session of ours holds a few descriptors. */
+/* Each session of this process holds a few descriptors. */
 static void raise_descriptor_limit(void)
 {
 	struct rlimit limit;
@@ -206,9 +210,9 @@ static void raise_descriptor_limit(void)
 }
 
 /*
- * Two brokers on the same processor, one with idle sessions and one without, of which the one
- * that is not measured sleeps: the only way to measure both by turns. The row with 0 idle
- * sessions says how far two equal brokers differ.
+ * Compare two brokers on the same processor, one with idle sessions and one without; the one that
+ * is not measured sleeps, so that both can be measured by turns. The row with 0 idle sessions shows
+ * how far two equal brokers differ.
  */
 static int run_sessions(struct bench_env *env)
 {

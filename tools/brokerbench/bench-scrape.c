@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * scrape: how long Prometheus waits for the metrics of so many tenants on two devices
+ * scrape: the time of a Prometheus scrape for a number of tenants on two devices
  *
- * The whole of it: connecting to the endpoint, a thread of its own, which copies the page, writes
- * the text and sends it, and reading that to its end. The page is another one each time, so nothing
- * is answered twice; beside it the same answer where the page has not changed, which only sends.
- * Target: 5 ms for 100 tenants.
+ * A sample covers the whole scrape: connecting to the endpoint, the endpoint's thread, which copies
+ * the page, writes the text and sends it, and reading the answer to its end. The page changes
+ * before each scrape, so no answer is reused. The baseline is the same scrape of an unchanged page,
+ * which is only sent. Target: 5 ms for 100 tenants.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -30,11 +30,11 @@ struct side {
 	struct stats *stats;
 	struct metrics_options options;
 	struct metrics *metrics;
-	bool changes; /* the page, before each scrape */
+	bool changes; /* the page changes before each scrape */
 	uint64_t n_bytes;
 };
 
-/* Numbers as long as those of a broker that has worked for days. */
+/* Fill in numbers as long as those of a broker that has run for days. */
 static void fill_tenant(struct stats_tenant *tenant, unsigned int index)
 {
 	struct rbk_stats_tenant *totals = tenant->totals;
@@ -63,7 +63,7 @@ static int make_page(struct side *side, unsigned int n_tenants)
 	}
 	if (!r)
 		r = stats_root_map(side->stats, 1);
-	/* One update brings so many into the page. */
+	/* One update brings UPDATED_TENANTS tenants into the page. */
 	for (unsigned int i = 0; i < n_tenants && !r; i += UPDATED_TENANTS)
 		stats_update_root(side->stats);
 	for (unsigned int i = 0; i < DEVICES && !r; i++)
@@ -158,7 +158,7 @@ static int run(struct bench_env *env)
 	char folder[64];
 	int r;
 
-	/* Socket names are short: a long TMPDIR is not used. */
+	/* Socket paths must be short, so a long TMPDIR is not used. */
 	if (!temporary || strlen(temporary) > 40)
 		temporary = "/tmp";
 	snprintf(folder, sizeof(folder), "%s/brokerbench-XXXXXX", temporary);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * starpu: 1,000 tasks of next to nothing, beside StarPU running the same
+ * starpu: 1,000 minimal tasks, against StarPU
  *
- * A task names 0, 1 or 3 buffers of 16 floats. Both sides make each task runnable as soon as it
- * is described (ours publishes each entry by itself) and then wait for all of them; one worker of
- * StarPU's stands on the processor that the reactor has.
+ * A task names 0, 1 or 3 buffers of 16 floats. Both sides make each task runnable as soon as it is
+ * described (our side publishes each entry by itself), and then wait for all tasks. StarPU has one
+ * worker, on the reactor's processor.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -22,7 +22,8 @@ struct ours {
 	struct rbk_ring *ring;
 	uint32_t plan_id;
 	unsigned int n_buffers;
-	uint64_t refs[STARPU_TASKS_SETS][3]; /* those of the plan, in its order */
+	/* by set: references to the plan's buffers, in its order */
+	uint64_t refs[STARPU_TASKS_SETS][3];
 };
 
 static int run_tasks(const struct ours *ours)
@@ -124,7 +125,7 @@ static int run(struct bench_env *env)
 		bench_skip(env, NULL, "%s", reason);
 	else if (r)
 		bench_fail(env, r, "StarPU does not start");
-	/* It has bound the thread that started it. */
+	/* StarPU has bound the thread that started it. */
 	bench_pin(env, env->client_cpu);
 	for (size_t i = 0; i < ARRAY_SIZE(n_buffers) && !r; i++)
 		r = compare(env, &target, starpu, n_buffers[i]);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * task-overhead: what a task costs that is hardly more than its entry
+ * task-overhead: the cost of a task that is hardly more than its entry
  *
- * Add of 16 floats runs inline on the reactor. Its round trip stands beside that of the bare
- * rings; its rate, published 64 at a time, beside calling the same kernel in a loop, which says
- * how small a task is worth sending.
+ * Add of 16 floats runs inline on the reactor. The baseline of its round trip is the bare rings.
+ * The baseline of its rate, published 64 at a time, is the same kernel called in a loop, which
+ * shows how small a task is worth submitting.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@
 #define RING_ENTRIES 1024u
 #define BATCH        64u
 
-/* Calls of the kernel per sample. */
+/* calls of the kernel per sample */
 #define N_CALLS       16384u
 #define ROUND_SAMPLES 4096u
 
@@ -55,7 +55,7 @@ static int kernel_round(void *data, uint64_t budget_ns, struct samples *samples)
 	return 0;
 }
 
-/* The first set's result, as the broker left it. */
+/* Check the first set's result, which the broker has written. */
 static int check(struct bench_env *env, const struct kernel_add *add)
 {
 	for (int i = 0; i < N_FLOATS; i++)

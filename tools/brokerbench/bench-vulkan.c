@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * matmul-vulkan: what the broker adds to a GPU's work
+ * matmul-vulkan: the broker's overhead over a GPU's work
  *
- * C = A * B with all three in the client's arena, so that both sides take the same memory path.
- * The baseline opens the same device in this process and submits one recorded command buffer per
- * product, with the broker's own shader, and waits for it. In some rows many of the broker's are in
- * flight. The last ones stand beside other shaders in the same bare loop, to say that the first
- * ones' shader is worth its name: a naive one and, of a software device, the best that we know of
- * there for matrices that it knows beforehand. That one's target is 0.9 of its speed.
+ * C = A * B with all three tensors in the client's arena, so that both sides use the same memory
+ * path. The baseline opens the same device in this process, submits one recorded command buffer per
+ * product with the broker's own shader, and waits for it. In some rows many of the broker's tasks
+ * are in flight. The last rows compare with other shaders in the same bare loop, to judge the
+ * broker's shader. One is a naive shader. The other, on a software device only, is the best known
+ * there for matrices whose size is known beforehand; its target is 0.9 of its speed.
  */
 #include <errno.h>
 #include <math.h>
@@ -25,7 +25,7 @@
 
 #define ROUND_SAMPLES 1024u
 
-/* Microseconds per product. */
+/* Samples are microseconds per product. */
 static int bare_round(void *data, uint64_t budget_ns, struct samples *samples)
 {
 	uint64_t start, last, now, budget;
@@ -58,7 +58,7 @@ static int ours_round(void *data, uint64_t budget_ns, struct samples *samples)
 	return r;
 }
 
-/* Both compute the same product, up to the order of their sums. */
+/* Check that both sides compute the same product, up to the order of their sums. */
 static int check(struct bench_env *env, struct plans_matmul *matmul, struct target_task *task,
 		 struct vulkan_bare *bare)
 {
@@ -86,7 +86,7 @@ static int check(struct bench_env *env, struct plans_matmul *matmul, struct targ
 	return r;
 }
 
-/* @depth: products in flight, which all write the same result. */
+/* Compare; @depth products are in flight, which all write the same result. */
 static int compare(struct bench_env *env, const struct target *target, uint32_t n, uint32_t depth,
 		   enum vulkan_bare_shader shader)
 {
@@ -159,10 +159,10 @@ static int run(struct bench_env *env)
 		return r;
 	for (size_t i = 0; i < ARRAY_SIZE(sizes) && r >= 0; i++)
 		r = compare(env, &target, sizes[i], 1, VULKAN_BARE_SAME);
-	/* Small ones share submissions; the bare loop goes on waiting for each. */
+	/* Small products share submissions; the bare loop waits for each. */
 	for (size_t i = 0; i < 2 && r >= 0; i++)
 		r = compare(env, &target, sizes[i], 64, VULKAN_BARE_SAME);
-	/* The naive one takes seconds at 1024 on a software device. */
+	/* The naive shader takes seconds at 1024 on a software device. */
 	for (size_t i = 0; i + 1 < ARRAY_SIZE(sizes) && r >= 0; i++)
 		r = compare(env, &target, sizes[i], 1, VULKAN_BARE_NAIVE);
 	for (size_t i = 1;

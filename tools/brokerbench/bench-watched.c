@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What being watched costs the broker, and what it costs the watcher
+ * The cost of being watched for the broker, and of watching for the watcher
  *
- * watched: two brokers on one processor, one with fifty brokertops and one that nobody looks at,
- * measured by turns. The watchers take processor time of their own, during both sides' rounds: what
- * is left between the two is what the broker does more for them, updating its pages four times a
- * second, and what reading takes from its caches. The rows without watchers say how far two equal
- * brokers differ.
+ * watched: two brokers on one processor, one with fifty brokertops and one with none, measured by
+ * turns. The watchers use processor time of their own during both sides' rounds. The remaining
+ * difference is the broker's extra work, updating its pages four times a second, and the effect of
+ * reads on its caches. The rows without watchers show how far two equal brokers differ.
  *
- * brokertop: two of them side by side, in terminals that nobody looks at, over a broker with a
- * hundred tenants, each with a session: one draws ten times a second, the other once. And how long
- * one takes from its start to its first picture, beside a start without one.
+ * brokertop: two instances side by side, in unattended terminals, over a broker with a hundred
+ * tenants, each with a session. One draws ten times a second, the other once. A second row is the
+ * time from an instance's start to its first picture, against a start without a picture.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -49,7 +48,7 @@ static const double least_watched = 0.99;
 #define START_TIMEOUT_NS 20000000000u
 #define ROUND_NS         1000000000u
 
-/* In the build tree it lies in a folder of its own, installed beside this program. */
+/* Find brokertop: in its own folder of the build tree, or installed beside this program. */
 static int find_brokertop(char ret_path[PATH_MAX])
 {
 	static const char *const places[] = {"brokertop/brokertop", "brokertop"};
@@ -74,7 +73,7 @@ static void watcher_main(const char *path, const char *socket, pid_t parent)
 	if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(null, STDOUT_FILENO) < 0 ||
 	    dup2(null, STDERR_FILENO) < 0)
 		_exit(127);
-	/* However this program ends. */
+	/* The child is killed however this program ends. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		_exit(127);
@@ -90,7 +89,10 @@ static void stop_watchers(const pid_t *pids, unsigned int n)
 		waitpid(pids[i], NULL, 0);
 }
 
-/* Tenants are told of their own sessions only, and watchers are no tenants'. */
+/*
+ * Connect as administrator, because tenants see only their own sessions, and watchers belong to no
+ * tenant.
+ */
 static int connect_admin(const char *socket, struct rbk **ret)
 {
 	char path[PATH_MAX];
@@ -101,7 +103,10 @@ static int connect_admin(const char *socket, struct rbk **ret)
 	return r ? r : rbk_admin_connect(&options, ret, NULL);
 }
 
-/* Return: 0, all of them are connected; negative errno, none is left running. */
+/*
+ * Start the watchers and wait until they are connected.
+ * Return: 0 with all connected; a negative errno with none running.
+ */
 static int start_watchers(struct bench_env *env, struct target *target, const char *path,
 			  pid_t pids[N_WATCHERS])
 {
@@ -112,7 +117,7 @@ static int start_watchers(struct bench_env *env, struct target *target, const ch
 	unsigned int n = 0;
 	int r = 0;
 
-	/* They run wherever there is time. */
+	/* Watchers may run on any processor. */
 	bench_pin(env, -1);
 	for (; n < N_WATCHERS; n++) {
 		pids[n] = fork();
@@ -123,7 +128,7 @@ static int start_watchers(struct bench_env *env, struct target *target, const ch
 	}
 	bench_pin(env, env->client_cpu);
 	r = n < N_WATCHERS ? -EAGAIN : connect_admin(target_socket(target, env), &admin);
-	/* Beside them there are the target's session and this one. */
+	/* The target's session and this one are counted, too. */
 	while (r == 0 && stats.sessions < N_WATCHERS + 2) {
 		bench_settle(20000000);
 		r = rbk_stats(admin, &stats);
@@ -138,7 +143,9 @@ static int start_watchers(struct bench_env *env, struct target *target, const ch
 
 static const uint32_t batches[] = {1, 64};
 
-/* @ratios: without watchers to be found out, with them what is compared with. */
+/*
+ * Compare both brokers. @ratios: set without watchers, and the basis of the targets with watchers.
+ */
 static int compare(struct bench_env *env, const struct target *ours, const struct target *alone,
 		   unsigned int n_watchers, double ratios[ARRAY_SIZE(batches)])
 {
@@ -203,14 +210,14 @@ const struct bench bench_watched = {
 	.run = run_watched,
 };
 
-/* ---- What it costs the watcher ---- */
+/* ---- The cost for the watcher ---- */
 
-/* A brokertop in a terminal of its own. */
+/* A brokertop in a terminal of its own */
 struct shown {
-	pid_t pid; /* 0: it does not run */
+	pid_t pid; /* 0: not running */
 	int terminal;
-	clockid_t clock; /* of what it has computed */
-	uint64_t cpu_ns; /* as of the last look */
+	clockid_t clock; /* clock of its processor time */
+	uint64_t cpu_ns; /* processor time at the last look */
 };
 
 static void shown_stop(struct shown *shown)
@@ -223,7 +230,7 @@ static void shown_stop(struct shown *shown)
 	shown->pid = 0;
 }
 
-/* Return: 0; negative errno. */
+/* Return: 0; a negative errno. */
 static int shown_start(struct shown *shown, const char *const arguments[])
 {
 	const struct winsize size = {.ws_row = 40, .ws_col = 120};
@@ -244,7 +251,10 @@ static int shown_start(struct shown *shown, const char *const arguments[])
 	return clock_getcpuclockid(shown->pid, &shown->clock) ? -ESRCH : 0;
 }
 
-/* Reads what it has drawn. Return: 0; -ECHILD: it has ended. */
+/*
+ * Read the drawn output and the processor time since the last look.
+ * Return: 0; -ECHILD if the process has ended.
+ */
 static int shown_look(struct shown *shown, uint64_t *ret_cpu_ns)
 {
 	struct timespec cpu;
@@ -262,7 +272,10 @@ static int shown_look(struct shown *shown, uint64_t *ret_cpu_ns)
 	return 0;
 }
 
-/* A second of both of them, in percent of a processor; and their samples, if there are any. */
+/*
+ * Watch both for a second and add their processor time in percent of a processor to @samples,
+ * unless NULL.
+ */
 static int watch_both(struct shown shown[2], struct samples samples[2])
 {
 	const uint64_t begin_ns = clock_now_ns();
@@ -270,7 +283,7 @@ static int watch_both(struct shown shown[2], struct samples samples[2])
 	int r = 0;
 
 	while (r == 0 && elapsed_ns < ROUND_NS) {
-		/* So that nobody waits for room to draw. */
+		/* Read often, so that neither waits for room in its terminal. */
 		bench_settle(50000000);
 		elapsed_ns = clock_now_ns() - begin_ns;
 		for (unsigned int i = 0; i < 2 && r == 0; i++) {
@@ -284,8 +297,9 @@ static int watch_both(struct shown shown[2], struct samples samples[2])
 }
 
 /*
- * Until what it draws last is there: the keys in the lowest line, below how many tenants the
- * broker has told of; or, with a @last that is empty, until it ends. Return: 0; negative errno.
+ * Wait until the picture is complete: the keys in the lowest line, drawn last, and the broker's
+ * tenants. With an empty @last wait until the process ends.
+ * Return: 0; a negative errno.
  */
 static int shown_await(struct shown *shown, const char *last)
 {
@@ -302,7 +316,7 @@ static int shown_await(struct shown *shown, const char *last)
 		n_read = read(shown->terminal, text + n, sizeof(text) - 1 - n);
 		if (n_read < 0 && errno == EAGAIN)
 			continue;
-		/* Its terminal is closed. */
+		/* The terminal is closed. */
 		if (n_read <= 0)
 			return last[0] ? -ECHILD : 0;
 		n += (size_t)n_read;
@@ -325,7 +339,7 @@ static int start_once(const char *const arguments[], const char *last, struct sa
 	if (!r)
 		samples_add(samples, (double)(clock_now_ns() - begin_ns) / 1e6);
 	shown_stop(&shown);
-	/* Its session at the broker, too. */
+	/* Wait until the broker has ended the session, too. */
 	bench_settle(20000000);
 	return r;
 }
@@ -382,7 +396,7 @@ static int measure_brokertop(struct bench_env *env, const char *path, const char
 		r = shown_start(&shown[1], seldom);
 	for (unsigned int i = 0; i < 2 && !r; i++)
 		r = samples_reserve(&samples[i], n_rounds);
-	/* What only beginning costs. */
+	/* Exclude the cost of starting. */
 	for (unsigned int i = 0; i < 2 && !r; i++)
 		r = watch_both(shown, NULL);
 	for (unsigned int i = 0; i < n_rounds && !r; i++)
@@ -398,7 +412,10 @@ static int measure_brokertop(struct bench_env *env, const char *path, const char
 	return r;
 }
 
-/* A session of each tenant, who is a user. Return: 0; negative errno. */
+/*
+ * Open a session for each tenant, as that tenant's user.
+ * Return: 0; a negative errno.
+ */
 static int connect_tenants(const char *socket, struct rbk *tenants[N_TENANTS])
 {
 	const struct rbk_options options = {
@@ -411,7 +428,7 @@ static int connect_tenants(const char *socket, struct rbk *tenants[N_TENANTS])
 	for (unsigned int i = 0; i < N_TENANTS && !r; i++) {
 		if (seteuid(FIRST_UID + i))
 			return -errno;
-		/* The folder that the socket is in is ours. */
+		/* Only root may reach the folder of the socket. */
 		setfsuid(0);
 		r = rbk_connect(&options, &tenants[i], NULL);
 		if (seteuid(0))
@@ -420,7 +437,10 @@ static int connect_tenants(const char *socket, struct rbk *tenants[N_TENANTS])
 	return r;
 }
 
-/* A policy that has all of them, to be read from *ret_fd. Return: 0; negative errno. */
+/*
+ * Write a policy with all tenants; @path names it as long as *ret_fd is open.
+ * Return: 0; a negative errno.
+ */
 static int write_policy(int *ret_fd, char *path, size_t bytes)
 {
 	*ret_fd = memfd_create("brokerbench-policy", MFD_CLOEXEC);
