@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The CPU kernel of MatMul without a broker. */
+/* MatMul's CPU kernel without a broker */
 #include "kernel-matmul.h"
 
 #include <errno.h>

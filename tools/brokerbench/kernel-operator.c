@@ -2,9 +2,9 @@
 /*
  * The CPU kernels of an operator without a broker
  *
- * What the executor's steps do, without steps: arguments are filled in once, and units are handed
- * to a crew. Of a product, units are register tiles' rows or, where there are few, panels of
- * columns.
+ * This file does what the executor's steps do, without steps: it fills in arguments once and hands
+ * units to a crew. A product's units are register tiles of rows, or panels of columns if there are
+ * few rows.
  */
 #include "kernel-operator.h"
 
@@ -14,7 +14,7 @@
 #include "cpu/int8.h"
 #include "crew.h"
 
-/* Rows of a product for each thread from which it is them that are shared out. */
+/* rows per thread from which a product is divided by rows */
 #define ROWS_PER_THREAD 48u
 
 struct kernel_operator {
@@ -32,18 +32,18 @@ struct kernel_operator {
 		struct cpu_norm norm;
 		struct cpu_map map;
 	};
-	bool by_columns; /* products: units are panels of columns, else register tiles of rows: */
-	size_t unit;     /* so many of either */
+	bool by_columns; /* products: units are panels of columns, else register tiles of rows */
+	size_t unit;     /* columns or rows of one unit */
 	size_t n_units;
 	crew_fn *fn;
 	struct crew *crew;
 	struct cpu_requantize requantize;
 };
 
-/* Of what is quantized: both of it that there is one of for all channels. */
+/* scale of operands that have one scale for all channels */
 static const float scale_one = 1;
 
-/* ---- functions of a crew -------------------------------------------------------------------- */
+/* ---- Functions of a crew ---- */
 
 static struct cpu_gemm_tile tile_of(const struct kernel_operator *kernel, size_t begin, size_t end)
 {
@@ -152,7 +152,7 @@ static void run_gelu(void *data, size_t begin, size_t end, void *workspace)
 	kernel->kernels->map[CPU_F32][CPU_MAP_GELU](&map, end - begin);
 }
 
-/* ---- preparation ---------------------------------------------------------------------------- */
+/* ---- Preparation ---- */
 
 static void *memory(size_t bytes)
 {

@@ -1,15 +1,14 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
-/*
- * The CPU kernels of an operator without a broker: called directly by a few threads
- */
+/* The CPU kernels of an operator without a broker, called directly by several threads */
 #include "operator.h"
 
 struct kernel_operator;
 
 /*
- * Prepares the operator over @data, borrowed, with weights packed as a plan with constants has
- * them. @n_threads compute, the caller among them. Return: 0; negative errno.
+ * Prepare the operator over @data, borrowed, with weights packed as in a plan with constants.
+ * @n_threads compute, including the caller.
+ * Return: 0; a negative errno.
  */
 int kernel_operator_new(const struct operator_shape *shape, const struct operator_data *data,
 			unsigned int n_threads, struct kernel_operator **ret);
@@ -17,5 +16,5 @@ int kernel_operator_new(const struct operator_shape *shape, const struct operato
 /* Return: NULL. */
 struct kernel_operator *kernel_operator_free(struct kernel_operator *kernel);
 
-/* Computes y. */
+/* Compute y. */
 void kernel_operator_run(struct kernel_operator *kernel);

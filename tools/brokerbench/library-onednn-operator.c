@@ -2,9 +2,10 @@
 /*
  * Operators of oneDNN 2
  *
- * Weights are declared with format "any" and reordered once. So are pictures, with the library's
- * own layout: those that go in beforehand, those that come out when they are fetched. Poolings take
- * what goes in as it is, and get channels by sixteen, or last where that does not go up.
+ * Weights are declared with format "any" and reordered once. With the library's own layout pictures
+ * are reordered, too: inputs beforehand, outputs when they are fetched. Poolings accept any input
+ * layout, so their pictures are declared in blocks of 16 channels, or channels-last if channels are
+ * no multiple of 16.
  */
 #include "library-onednn.h"
 
@@ -22,7 +23,8 @@ struct onednn_operator {
 	struct library_operator operator;
 	unsigned int n_threads;
 	dnnl_memory_desc_t plain_desc[N_OPERANDS], own_desc[N_OPERANDS];
-	dnnl_memory_t plain[N_OPERANDS], own[N_OPERANDS]; /* own: NULL where they are the same */
+	/* own: NULL if its layout equals plain's */
+	dnnl_memory_t plain[N_OPERANDS], own[N_OPERANDS];
 	dnnl_primitive_t primitive;
 	int n_arguments;
 	dnnl_exec_arg_t arguments[N_OPERANDS];
@@ -52,7 +54,7 @@ dnnl_status_t onednn_reorder(struct onednn *dnn, dnnl_memory_t from,
 	return status;
 }
 
-/* A description of an operation, whichever. */
+/* The description of any operation */
 union operation {
 	dnnl_matmul_desc_t matmul;
 	dnnl_convolution_desc_t convolution;
@@ -62,21 +64,21 @@ union operation {
 	dnnl_eltwise_desc_t eltwise;
 };
 
-/* What is being prepared. */
+/* State of a preparation */
 struct preparation {
 	struct onednn *dnn;
 	const struct operator_shape *shape;
 	struct onednn_operator *operator;
-	dnnl_memory_desc_t wanted[N_OPERANDS]; /* by the operation's description */
+	dnnl_memory_desc_t wanted[N_OPERANDS]; /* layouts declared to the operation */
 	bool is_there[N_OPERANDS];
 	int names[N_OPERANDS];            /* DNNL_ARG_* */
-	dnnl_query_t queries[N_OPERANDS]; /* 0: lies as wanted */
+	dnnl_query_t queries[N_OPERANDS]; /* query for the chosen layout; 0: as wanted */
 	union operation operation;
 	dnnl_primitive_attr_t attributes; /* NULL: none */
 	dnnl_status_t status;
 };
 
-/* Declares an operand: how it lies, and how the operation is told that it does. */
+/* Declare an operand: its plain layout, and the layout declared to the operation. */
 static void operand(struct preparation *p, int which, int name, dnnl_query_t query, int n_dims,
 		    const dnnl_dims_t dims, dnnl_data_type_t type, dnnl_format_tag_t plain,
 		    dnnl_format_tag_t wanted)
@@ -188,7 +190,10 @@ static void prepare_rows(struct preparation *p)
 	}
 }
 
-/* Gives an operand memory: its own in @data and, where the primitive wants another layout, more. */
+/*
+ * Give an operand memory: @data in the plain layout, and a reordered copy if the primitive wants
+ * another layout.
+ */
 static void place(struct preparation *p, const_dnnl_primitive_desc_t description, int which,
 		  const void *data)
 {
@@ -238,7 +243,7 @@ static void describe(struct preparation *p, bool own_layout)
 	}
 }
 
-/* A scale of each out channel. */
+/* Set one scale per output channel. */
 static void scale_channels(struct preparation *p, const float *scales)
 {
 	struct onednn *dnn = p->dnn;
@@ -263,7 +268,7 @@ int onednn_operator_new(struct library *library, const struct operator_shape *sh
 		return -ENOMEM;
 	p.operator->operator.library = library;
 	p.operator->n_threads = n_threads;
-	/* How the work is cut is decided when a primitive is made. */
+	/* The division of work is fixed when a primitive is made. */
 	dnn->omp_set_num_threads((int)n_threads);
 	describe(&p, own_layout);
 	if (shape->kind == OPERATOR_CONV8_QUANTIZED)

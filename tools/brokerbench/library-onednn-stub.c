@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* In the place of library-onednn.c where the headers were missing. */
+/* Stub of library-onednn.c for builds without oneDNN's headers */
 #include "library.h"
 
 int library_open_onednn(struct library **ret, const char **ret_reason)

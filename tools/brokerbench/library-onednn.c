@@ -2,9 +2,9 @@
 /*
  * oneDNN 2 as a baseline
  *
- * The weights are declared with format "any" and reordered once into what the primitive asks for,
- * as programs for inference do. One OpenMP thread, unless operators are given more. Version 3 has
- * another interface for everything here; a build against it has no oneDNN.
+ * Weights are declared with format "any" and reordered once into the layout that the primitive asks
+ * for, as inference programs do. One OpenMP thread computes, unless an operator is given more.
+ * Version 3 has different interfaces for all of this; a build against it has no oneDNN.
  */
 #include "library-onednn.h"
 

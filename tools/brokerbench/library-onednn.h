@@ -1,15 +1,13 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
-/*
- * oneDNN 2: what its files share
- */
+/* oneDNN 2: declarations shared by its files */
 #include <oneapi/dnnl/dnnl.h>
 
 #include "library-ops.h"
 
 _Static_assert(DNNL_VERSION_MAJOR == 2, "built only with headers of version 2");
 
-/* The functions used, looked up by name. */
+/* functions used, looked up by name */
 #define ONEDNN_FUNCTIONS(f)                            \
 	f(dnnl_engine_create);                         \
 	f(dnnl_engine_destroy);                        \
@@ -44,16 +42,16 @@ struct onednn {
 #undef DECLARE
 	dnnl_engine_t engine;
 	dnnl_stream_t stream;
-	/* Of OpenMP's, for the calling thread: oneDNN has no limit of its own. */
+	/* OpenMP's setting for the calling thread; oneDNN has no limit of its own. */
 	void (*omp_set_num_threads)(int);
 };
 
-/* Copies @from to @to, whatever their layouts. */
+/* Copy @from to @to, whatever their layouts. */
 dnnl_status_t onednn_reorder(struct onednn *dnn, dnnl_memory_t from,
 			     const dnnl_memory_desc_t *from_desc, dnnl_memory_t to,
 			     const dnnl_memory_desc_t *to_desc);
 
-/* library-onednn-operator.c: members of struct library_ops */
+/* members of struct library_ops, in library-onednn-operator.c */
 int onednn_operator_new(struct library *library, const struct operator_shape *shape,
 			const struct operator_data *data, bool own_layout, unsigned int n_threads,
 			struct library_operator **ret);

@@ -2,11 +2,11 @@
 /*
  * OpenBLAS as a baseline
  *
- * OpenBLAS chooses its kernels by processor model when it is loaded, and the release that Debian
- * has takes Haswell's for processors that are younger than it. A baseline that is slower than it
- * has to be proves nothing, so the fastest of a few core types is found first, each in a child
- * process: the choice is made once per process, and a core type that this processor cannot run
- * kills who tries it.
+ * OpenBLAS chooses its kernels by processor model when it is loaded. Debian's release uses
+ * Haswell's kernels on processors that are newer than the release. A baseline that is slower than
+ * necessary proves nothing, so the fastest of several core types is determined first. Each is tried
+ * in a child process, because the choice is made once per process, and a core type that this
+ * processor cannot run kills the process.
  */
 #include "library-ops.h"
 
@@ -25,7 +25,7 @@
 #include "util/cleanup.h"
 #include "util/clock.h"
 
-/* From cblas.h, which a build machine need not have: values of the BLAS standard. */
+/* values of the BLAS standard from cblas.h, which a build machine need not have */
 enum { CBLAS_ROW_MAJOR = 101, CBLAS_NO_TRANS = 111 };
 
 typedef void sgemm_fn(int order, int trans_a, int trans_b, int m, int n, int k, float alpha,
@@ -44,7 +44,7 @@ struct openblas_matmul {
 	float *c;
 };
 
-/* "" is OpenBLAS's own choice. */
+/* "": OpenBLAS's own choice */
 static const char *const core_types[] = {"", "Cooperlake", "SkylakeX", "Zen", "Haswell"};
 
 #define TRIAL_N          256
@@ -70,14 +70,14 @@ static int load(const char *core_type, sgemm_fn **ret)
 	return 0;
 }
 
-/* In a child: writes the nanoseconds of the fastest of some products. */
+/* Measure a core type in a child process: write the nanoseconds of the fastest product. */
 static void try_core_type(const char *core_type, int fd)
 {
 	uint64_t start, end_ns, ns, best = UINT64_MAX;
 	float *a, *b, *c;
 	sgemm_fn *sgemm;
 
-	/* A core type that this processor cannot run ends here, quietly. */
+	/* A core type that this processor cannot run ends the child here, without a message. */
 	signal(SIGILL, SIG_DFL);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	alarm(TRIAL_TIMEOUT_MS / 1000);
@@ -100,7 +100,7 @@ static void try_core_type(const char *core_type, int fd)
 	_exit(0);
 }
 
-/* Return: nanoseconds; UINT64_MAX if it does not work. */
+/* Return the nanoseconds of a product with a core type, UINT64_MAX if it does not work. */
 static uint64_t core_type_ns(const char *core_type)
 {
 	uint64_t ns = UINT64_MAX;
@@ -176,7 +176,7 @@ static const struct library_ops openblas_ops = {
 
 int library_open_openblas(struct library **ret, const char **ret_reason)
 {
-	/* Decided once: a loaded library keeps its core type. */
+	/* determined once, since a loaded library keeps its core type */
 	static const char *core_type;
 	_cleanup_(freep) struct openblas *openblas = NULL;
 	uint64_t ns, best = UINT64_MAX;

@@ -1,8 +1,6 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
-/*
- * Between library.c and the files that each know one library
- */
+/* The interface between library.c and the files of each library */
 #include <stdint.h>
 
 #include "library.h"
@@ -10,13 +8,13 @@
 struct library_ops {
 	int (*matmul_new)(struct library *library, uint32_t m, uint32_t k, uint32_t n,
 			  const float *a, const float *b, float *c, struct library_matmul **ret);
-	/* NULL: not there */
+	/* NULL: not available */
 	int (*matmul8_new)(struct library *library, uint32_t m, uint32_t k, uint32_t n,
 			   const uint8_t *a, const int8_t *b, int32_t *c,
 			   struct library_matmul **ret);
 	int (*matmul_run)(struct library_matmul *matmul);
 	void (*matmul_free)(struct library_matmul *matmul);
-	/* NULL: not there, all four */
+	/* operator_*: NULL, all four: not available */
 	int (*operator_new)(struct library *library, const struct operator_shape *shape,
 			    const struct operator_data *data, bool own_layout,
 			    unsigned int n_threads, struct library_operator **ret);
@@ -26,7 +24,7 @@ struct library_ops {
 	void (*free)(struct library *library);
 };
 
-/* The head of each library's own. */
+/* head of each library's own structure */
 struct library {
 	const struct library_ops *ops;
 	char name[48];

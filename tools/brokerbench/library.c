@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Math libraries as baselines: the common part. */
+/* Math libraries as baselines: common part */
 #include "library-ops.h"
 
 #include <errno.h>

@@ -1,10 +1,10 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Math libraries as baselines: oneDNN and OpenBLAS, one thread each unless said
+ * Math libraries as baselines: oneDNN and OpenBLAS, with one thread each unless stated otherwise
  *
- * Loaded when a bench asks for them, so that brokerbench runs where they are not installed and
- * nobody else's threads and signal handlers live in it.
+ * A library is loaded when a bench asks for it. brokerbench therefore runs where the library is not
+ * installed, and has its threads and signal handlers only when needed.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,42 +16,54 @@ struct operator_data;
 struct operator_shape;
 
 enum {
-	LIBRARY_E_ABSENT = 1, /* not installed, or not built in; @ret_reason says which */
+	LIBRARY_E_ABSENT = 1, /* not installed, or not built in; see @ret_reason */
 };
 
-/* Return: 0 and the library; LIBRARY_E_ABSENT. The reason lives as long as the program. */
+/*
+ * Open a library. The reason lives as long as the program.
+ * Return: 0 with the library; LIBRARY_E_ABSENT.
+ */
 int library_open_openblas(struct library **ret, const char **ret_reason);
 int library_open_onednn(struct library **ret, const char **ret_reason);
 
-/* Return: NULL. The code stays loaded: neither library can be unloaded cleanly. */
+/*
+ * Free the library. Its code stays loaded, since neither library can be unloaded cleanly.
+ * Return: NULL.
+ */
 struct library *library_free(struct library *library);
 
-/* "OpenBLAS-Cooperlake": with what was chosen for this machine. */
+/* Return the library's name with the choice for this machine, such as "openblas-Cooperlake". */
 const char *library_name(const struct library *library);
 
 /*
- * Prepares C = A * B, row-major: A is m x k, B is k x n, C is m x n, borrowed. B is a constant: a
- * library that can lay it out beforehand does so here.
- * Return: 0; negative errno.
+ * Prepare C = A * B, row-major: A is m x k, B is k x n, C is m x n, all borrowed. B is a constant;
+ * a library that can pack it does so here.
+ * Return: 0; a negative errno.
  */
 int library_matmul_new(struct library *library, uint32_t m, uint32_t k, uint32_t n, const float *a,
 		       const float *b, float *c, struct library_matmul **ret);
 
-/* The same of eight-bit numbers. Return: 0; negative errno; -ENOSYS if the library has none. */
+/*
+ * Prepare a product of eight-bit numbers in the same way.
+ * Return: 0; a negative errno, -ENOSYS if the library has none.
+ */
 int library_matmul8_new(struct library *library, uint32_t m, uint32_t k, uint32_t n,
 			const uint8_t *a, const int8_t *b, int32_t *c, struct library_matmul **ret);
 
 /* Return: NULL. */
 struct library_matmul *library_matmul_free(struct library_matmul *matmul);
 
-/* Computes C, in the calling thread. Return: 0; -EIO. */
+/*
+ * Compute C in the calling thread.
+ * Return: 0; -EIO.
+ */
 int library_matmul_run(struct library_matmul *matmul);
 
 /*
- * Prepares an operator over @data, borrowed; weights and bias are constants, as above. @own_layout:
- * pictures lie as the library likes them best, beforehand and afterwards; else as in @data.
- * @n_threads compute, the caller of library_operator_run() among them.
- * Return: 0; negative errno; -ENOSYS if the library has no such thing.
+ * Prepare an operator over @data, borrowed; weights and bias are constants, as above. With
+ * @own_layout pictures are in the library's preferred layout before and after the operator,
+ * otherwise as in @data. @n_threads compute, including the caller of library_operator_run().
+ * Return: 0; a negative errno, -ENOSYS if the library has no such operator.
  */
 int library_operator_new(struct library *library, const struct operator_shape *shape,
 			 const struct operator_data *data, bool own_layout, unsigned int n_threads,
@@ -60,8 +72,14 @@ int library_operator_new(struct library *library, const struct operator_shape *s
 /* Return: NULL. */
 struct library_operator *library_operator_free(struct library_operator *operator);
 
-/* Computes y, wherever it lies. Return: 0; -EIO. */
+/*
+ * Compute y in its layout.
+ * Return: 0; -EIO.
+ */
 int library_operator_run(struct library_operator *operator);
 
-/* Brings y into @data. Return: 0; -EIO. */
+/*
+ * Copy y to @data.
+ * Return: 0; -EIO.
+ */
 int library_operator_fetch(struct library_operator *operator);

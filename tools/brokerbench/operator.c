@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Operators and their shapes: sizes, names, work. */
+/* Operators and their shapes: sizes, names, work */
 #include "operator.h"
 
 #include <stdio.h>

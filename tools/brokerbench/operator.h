@@ -1,28 +1,26 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
-/*
- * One operator over one shape: what both sides of a row are told
- */
+/* One operator over one shape, as given to both sides of a row */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 enum operator_kind {
 	OPERATOR_MATMUL,
-	OPERATOR_MATMUL8, /* unsigned times signed bytes into 32 bits, as the convolution */
-	OPERATOR_GEMM,    /* transposed weights, and a bias of each column */
+	OPERATOR_MATMUL8, /* unsigned times signed bytes into 32 bits, as OPERATOR_CONV8 */
+	OPERATOR_GEMM,    /* with transposed weights, and a bias by column */
 	OPERATOR_CONV,    /* with a bias */
 	OPERATOR_CONV8,
-	OPERATOR_CONV8_QUANTIZED, /* into signed bytes, by a scale of each out channel */
+	OPERATOR_CONV8_QUANTIZED, /* into signed bytes, by a scale per output channel */
 	OPERATOR_MAX_POOL,
-	OPERATOR_AVERAGE_POOL, /* without the padding */
+	OPERATOR_AVERAGE_POOL, /* excluding the padding */
 	OPERATOR_GLOBAL_AVERAGE_POOL,
-	OPERATOR_SOFTMAX,    /* along rows, as the next */
-	OPERATOR_LAYER_NORM, /* with scale and bias */
+	OPERATOR_SOFTMAX,    /* along rows */
+	OPERATOR_LAYER_NORM, /* along rows, with scale and bias */
 	OPERATOR_GELU,
 };
 
-/* Of products y[m][n] = x[m][k] * weights[k][n], of rows x[m][n], or of square windows. */
+/* Shape of a product y[m][n] = x[m][k] * weights[k][n], of rows x[m][n], or of square windows. */
 struct operator_shape {
 	enum operator_kind kind;
 	union {
@@ -30,15 +28,15 @@ struct operator_shape {
 			uint32_t m, k, n;
 		};
 		struct {
-			uint32_t channels, size, out_channels; /* of one picture */
+			uint32_t channels, size, out_channels; /* one picture, size x size */
 			uint32_t kernel, stride, dilation, pad, group;
 		};
 	};
 };
 
 /*
- * Its operands: floats, or bytes, and 32 bits of the result. In ONNX's layout; with @channels_last,
- * x and y of a window have their channels last.
+ * Operands: float32, or bytes with a result of 32 bits or bytes. Layouts are ONNX's; with
+ * @channels_last x and y of a window are channels-last.
  */
 struct operator_data {
 	bool channels_last;
@@ -64,13 +62,13 @@ static inline bool operator_is_conv8(const struct operator_shape *shape)
 	return operator_is_window(shape) && operator_is_int8(shape);
 }
 
-/* Bytes of an element of the result. */
+/* Return the bytes of an element of the result. */
 static inline size_t operator_y_bytes(const struct operator_shape *shape)
 {
 	return shape->kind == OPERATOR_CONV8_QUANTIZED ? 1 : 4;
 }
 
-/* Width and height of a window's output. */
+/* Return the width and height of a window's output. */
 static inline uint32_t operator_out_size(const struct operator_shape *shape)
 {
 	return (shape->size + 2 * shape->pad - (shape->kernel - 1) * shape->dilation - 1) /
@@ -85,11 +83,11 @@ struct operator_sizes {
 
 struct operator_sizes operator_sizes(const struct operator_shape *shape);
 
-/* "Conv 64x56x56 to 64, 3x3 /2" */
+/* Write text such as "Conv 64x56x56 to 64 3x3 /2". */
 void operator_describe(const struct operator_shape *shape, char *text, size_t bytes);
 
-/* Multiplications and additions; 0: it is the bytes that count. */
+/* Return the number of multiplications and additions; 0: the operator's rate is in bytes. */
 double operator_flops(const struct operator_shape *shape);
 
-/* Read and written, once each. */
+/* Return the bytes read and written, each once. */
 double operator_bytes(const struct operator_shape *shape);
