@@ -2,16 +2,16 @@
 /*
  * Bare rings
  *
- * What is measured is the price of moving a submission entry to another core and a completion
- * entry back: two cache lines and two indices each way at a batch of one, and how much of that
- * batches hide. So the code here does what any pair of programs has to do that uses these rings,
- * and does it as well as it can: the other side copies an entry once, writes a whole completion,
- * publishes its indices once per batch; each side remembers what it last saw of the other's index
- * and looks again only when it has to.
+ * The bench measures the price of moving a submission entry to another core and a completion entry
+ * back: two cache lines and two indices each way at a batch of one, and the part of that price that
+ * batches hide. The code does, as well as possible, what any pair of programs that uses these rings
+ * must do. The other side copies an entry once, writes a whole completion, and publishes its
+ * indices once per batch. Each side caches the other's index and reloads it only when necessary.
  *
  * Between rounds the other side's thread sleeps, so that it does not take the processor from a
- * broker pinned to the same one. It is woken and put to sleep through a futex word that it also
- * polls, once per empty look at the ring: the line is shared and unmodified while a round lasts.
+ * broker pinned to the same one. A futex word puts it to sleep and wakes it. The thread also polls
+ * the word once per empty look at the ring; the word's cache line is shared and unmodified during a
+ * round.
  */
 #include "bare-ring.h"
 
@@ -33,26 +33,26 @@
 #include "util/clock.h"
 #include "util/thread.h"
 
-/* Entries that the other side takes before it publishes: the broker's bound per turn. */
+/* entries that the other side takes before it publishes: the broker's bound per turn */
 #define PEER_BATCH 64u
 
-/* Samples of one round at most: enough, and the array stays in the second-level cache. */
+/* Most samples of one round; the array stays in the second-level cache. */
 #define ROUND_SAMPLES 8192u
 
-/* Round trips before the first sample of a round. */
+/* round trips before the first sample of a round */
 #define WARM_UP 512u
 
 enum bare_ring_mode { MODE_SLEEP, MODE_RUN, MODE_EXIT };
 
 struct bare_ring {
-	/* Both sides */
+	/* used by both sides */
 	uint32_t n_entries;
 	uint32_t mask;
 	struct rbk_sq_area *sq;
 	struct rbk_cq_area *cq;
 	size_t sq_bytes, cq_bytes;
 
-	/* The measuring side */
+	/* used by the measuring side */
 	uint32_t sq_tail;
 	uint32_t cq_head;
 	uint32_t cq_tail_seen;
@@ -74,7 +74,10 @@ static void futex_wake(_Atomic uint32_t *word)
 	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-/* The other side: answers every entry. Returns when it is told to, with both rings empty. */
+/*
+ * Answer every entry on the other side. Return when the mode is no longer MODE_RUN, with both rings
+ * empty.
+ */
 static void peer_run(struct bare_ring *ring, uint32_t *sq_head_io, uint32_t *cq_tail_io)
 {
 	struct rbk_sq_area *sq = ring->sq;
@@ -102,7 +105,7 @@ static void peer_run(struct bare_ring *ring, uint32_t *sq_head_io, uint32_t *cq_
 				.exec_ns = sqe.refs[4],
 			};
 		}
-		/* There is room: the measuring side keeps n_entries at most in flight. */
+		/* There is room: the measuring side keeps at most n_entries in flight. */
 		sq_head += n;
 		cq_tail += n;
 		rbk_ring_publish(&cq->cq_tail, cq_tail);
@@ -151,7 +154,7 @@ static void peer_stop(struct bare_ring *ring)
 		thread_relax();
 }
 
-/* Memory of the kind that a session has: a memfd mapped shared, every page present. */
+/* Map memory as a session does: a shared memfd with every page present. */
 static int map_area(size_t bytes, void **ret)
 {
 	void *area;
@@ -241,7 +244,10 @@ static void publish_entries(struct bare_ring *ring)
 	rbk_ring_publish(&ring->sq->sq_tail, ring->sq_tail);
 }
 
-/* Reads every completion that has arrived and gives the room back. Return: how many. */
+/*
+ * Read all arrived completions and release their entries.
+ * Return: the number of completions.
+ */
 static uint32_t take_completions(struct bare_ring *ring, uint64_t *sum)
 {
 	uint32_t n, i;
@@ -291,7 +297,7 @@ int bare_ring_round_trips(void *data, uint64_t budget_ns, struct samples *sample
 	return 0;
 }
 
-/* Moves @n entries through the rings, in flight as many as there is room for. */
+/* Move @n entries through the rings, with as many in flight as fit. */
 static void stream(struct bare_ring *ring, uint32_t batch, uint32_t n, uint64_t *sum)
 {
 	uint32_t sent = 0, got = 0, i;
@@ -311,7 +317,7 @@ int bare_ring_throughput(void *data, uint64_t budget_ns, struct samples *samples
 {
 	const struct bare_ring_batch *at = data;
 	uint64_t sum = 0, start, last, now, budget;
-	/* One sample: long enough that filling and draining the rings does not show. */
+	/* Entries of one sample: enough that filling and draining the rings is negligible. */
 	uint32_t n = at->ring->n_entries * 16;
 	unsigned int i;
 	int r;

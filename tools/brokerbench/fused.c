@@ -45,7 +45,10 @@ void fused_deinit(struct fused *fused)
 	target_deinit(&fused->target);
 }
 
-/* What was not computed at all is zeros, on both sides. */
+/*
+ * Return true if both results are equal up to rounding. Outputs that were not computed are zeros on
+ * both sides and do not count as equal.
+ */
 static bool is_same(const float *a, const float *b, size_t n)
 {
 	float largest = 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Neighbours that want the processors
+ * Hogs: processes that compete for the processors
  *
- * What they are told is a word of shared memory that they look at between two units of work, and
- * sleep on as a futex.
+ * Their order is a word of shared memory, which they read between two units of work and sleep on as
+ * a futex.
  */
 #include "hogs.h"
 
@@ -34,7 +34,7 @@ enum { LIMIT_S = 10 };
 
 enum order { SLEEP, COMPUTE, STOP };
 
-/* Each on a line of its own, so that they do not disturb each other. */
+/* Progress of one hog; each is on its own cache line to avoid false sharing. */
 struct progress {
 	_Alignas(64) _Atomic uint64_t n;
 };
@@ -47,7 +47,7 @@ struct shared {
 struct hogs {
 	struct shared *shared;
 	unsigned int n;
-	char cgroup[PATH_MAX]; /* empty: none was made */
+	char cgroup[PATH_MAX]; /* path of the cgroup; empty: none was made */
 	pid_t pids[MAX_HOGS];
 };
 
@@ -59,7 +59,7 @@ static uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* A multiplication after the other: no memory, no system call. */
+/* Compute a chain of dependent multiplications, without memory accesses or system calls. */
 static uint64_t compute(uint64_t value)
 {
 	for (unsigned int i = 0; i < UNIT_STEPS; i++)

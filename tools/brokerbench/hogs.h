@@ -1,11 +1,11 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Neighbours that want the processors
+ * Hogs: processes that compete for the processors
  *
- * Processes that sleep until they are told to compute, pinned to one processor each, and compute
- * until they are told to sleep. They are bounded: who is not told anything for a while sleeps by
- * itself, and all end with the process that made them.
+ * Hogs sleep until they are told to compute, and compute until they are told to sleep. Each is
+ * pinned to one processor. They sleep by themselves after a limit, and end with the process that
+ * made them.
  */
 #include <stdint.h>
 
@@ -14,22 +14,28 @@
 struct hogs;
 
 struct hogs_options {
-	unsigned int n_per_cpu; /* on each processor that the caller may use */
-	const char *comm;       /* their name, 15 characters at most */
+	unsigned int n_per_cpu; /* hogs on each processor that the caller may use */
+	const char *comm;       /* process name, at most 15 characters */
 	/*
-	 * A cgroup of their own below the root of the unified hierarchy; NULL: where the caller is.
-	 * Where it cannot be made they stay where the caller is, too.
+	 * Name of a cgroup for the hogs, below the root of the unified hierarchy; NULL: the
+	 * caller's cgroup. If it cannot be made, they stay in the caller's cgroup.
 	 */
 	const char *cgroup;
-	unsigned int limit_s; /* after which they sleep; 0: ten */
+	unsigned int limit_s; /* seconds of computing after which they sleep; 0: ten */
 };
 
-/* Return: 0; negative errno. */
+/* Return: 0; a negative errno. */
 int hogs_new(const struct hogs_options *options, struct hogs **ret);
-/* Ends them and removes their cgroup. Return: NULL. */
+/*
+ * End the hogs and remove their cgroup.
+ * Return: NULL.
+ */
 struct hogs *hogs_free(struct hogs *hogs);
 
-/* Return: when they were told, CLOCK_MONOTONIC. */
+/*
+ * Tell the hogs to compute, or to sleep.
+ * Return: the time of the order, CLOCK_MONOTONIC, in nanoseconds.
+ */
 uint64_t hogs_begin(struct hogs *hogs);
 uint64_t hogs_end(struct hogs *hogs);
 

@@ -2,10 +2,10 @@
 /*
  * ffmpeg in a lease
  *
- * One sample is one run of it, by its own clock, which starts when the device is open: it makes
- * pictures, uploads them, scales them on the software device and downloads them, each of which
- * allocates and frees. That the layer holds it at all is seen first: in a lease of a few bytes it
- * must fail.
+ * A sample is one run of ffmpeg, by its own clock, which starts when the device is open. The run
+ * makes pictures, uploads them, scales them on the software device and downloads them; each of
+ * these steps allocates and frees. First the bench verifies that the layer limits ffmpeg at all: in
+ * a lease of a few bytes the run must fail.
  */
 #include "lease-frames.h"
 
@@ -30,8 +30,9 @@ enum { N_FRAMES = 60, LIMIT_MS = 60000 };
 extern char **environ;
 
 /*
- * Keeps the end of what it says: "bench: utime=... rtime=0.307s" is nearly the last line.
- * Return: whether it said all that it had to say, in time.
+ * Read the program's output and keep its end; "bench: utime=... rtime=0.307s" is nearly the last
+ * line.
+ * Return: true if the output ended within LIMIT_MS.
  */
 static bool read_end(int fd, char *tail, size_t n_tail)
 {
@@ -55,7 +56,8 @@ static bool read_end(int fd, char *tail, size_t n_tail)
 }
 
 /*
- * Return: 0 and the frames per second; -ENOENT, there is no such program; -ECANCELED, it failed.
+ * Run ffmpeg once. *ret is its frames per second.
+ * Return: 0; -ENOENT if there is no such program; -ECANCELED if it failed; another negative errno.
  */
 static int run_once(double *ret)
 {
@@ -113,7 +115,7 @@ static int run_once(double *ret)
 	return 0;
 }
 
-/* @data: the layer to be named; NULL: none. */
+/* Run a round; @data is the name of the layer to enable, NULL: none. */
 static int frames_round(void *data, uint64_t budget_ns, struct samples *samples)
 {
 	double frames_per_s;
@@ -131,7 +133,7 @@ static int frames_round(void *data, uint64_t budget_ns, struct samples *samples)
 	return r;
 }
 
-/* Return: whether a program that names the layer is held to its lease. */
+/* Return true if a program that names the layer is limited to its lease. */
 static bool is_held(char *layer)
 {
 	struct samples samples = SAMPLES_INIT;

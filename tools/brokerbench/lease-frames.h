@@ -1,12 +1,12 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
-/* The row of lease that runs a program of others: how many frames a second ffmpeg scales. */
+/* The row of lease that runs an unmodified program: frames per second that ffmpeg scales */
 #include "bench.h"
 
 /*
- * Measures ffmpeg's frames per second within a lease and without, and reports the row. The
- * environment is set up for a program that names @layer to get its lease from a running broker,
- * RINGBROKER_LEASE_VRAM included, which is as before on return.
- * Return: 0; BENCH_E_SKIP: there is no ffmpeg, or none with Vulkan; negative errno.
+ * Measure ffmpeg's frames per second within a lease and without, and report the row. The
+ * environment must be set up so that a program that names @layer gets its lease from a running
+ * broker. RINGBROKER_LEASE_VRAM is changed and restored.
+ * Return: 0; BENCH_E_SKIP if there is no ffmpeg, or none with Vulkan; a negative errno.
  */
 int lease_frames(struct bench_env *env, char *layer);

@@ -2,8 +2,8 @@
 /*
  * A broker in this process: see model-broker.h.
  *
- * The table of the SIGBUS handler is the one thing that two brokers share. It is written when
- * clients come and go, which is why they do so one after the other.
+ * Brokers share only the table of the SIGBUS handler. It is written when clients connect and
+ * disconnect, so clients must do so one after the other.
  */
 #include "model-broker.h"
 
@@ -29,7 +29,7 @@
 
 enum { SAMPLE_NS = 10000000 };
 
-/* Of the device's memory, free for whoever comes first: brokerd's default. */
+/* fraction of the device's memory that stays free: brokerd's default */
 static const double headroom = 0.05;
 
 struct model_broker {
@@ -46,14 +46,14 @@ struct model_broker {
 	char directory[64];
 	char socket_path[80];
 
-	/* model_broker_run() */
+	/* used by model_broker_run() */
 	int stop_fd;
 	struct loop_watch *stop_watch;
 	struct loop_timer *sample_timer;
 	uint64_t start_ns;
 	uint64_t outside_bytes;
 
-	/* model_broker_serve() */
+	/* used by model_broker_serve() */
 	int (*client)(void *data);
 	void *client_data;
 	int client_result;
@@ -72,7 +72,7 @@ static int make_executors(struct model_broker *broker)
 	return r;
 }
 
-/* One tenant, whose limits nothing here meets. */
+/* Make one tenant, whose limits no bench reaches. */
 static int make_tenants(struct model_broker *broker)
 {
 	struct tenants_machine machine = {
@@ -129,7 +129,7 @@ static int make_dispatch(struct model_broker *broker)
 		.n_processors = 2,
 	};
 
-	/* Every task is large enough. */
+	/* every task is large enough for a device */
 	options.config.threshold_bytes = 1;
 	options.config.min_count = 1;
 	return dispatch_new(&options, &broker->dispatch);
@@ -152,7 +152,7 @@ static int make_server(struct model_broker *broker)
 	const char *temporary = getenv("TMPDIR");
 	int r;
 
-	/* Socket names are short: a long TMPDIR is not used. */
+	/* Socket paths must be short, so a long TMPDIR is not used. */
 	if (!temporary || strlen(temporary) > 32)
 		temporary = "/tmp";
 	snprintf(broker->directory, sizeof(broker->directory), "%s/brokerbench-XXXXXX", temporary);
@@ -170,7 +170,7 @@ static int make_server(struct model_broker *broker)
 	return 0;
 }
 
-/* Whoever is connected needs no socket, and who is killed leaves none behind. */
+/* Remove the socket: connected clients do not need it, and a killed bench leaves no file behind. */
 static void remove_files(struct model_broker *broker)
 {
 	char lock_path[sizeof(broker->socket_path) + sizeof(".lock")];
@@ -218,7 +218,7 @@ int model_broker_new(const struct model_broker_options *options, struct model_br
 	return 0;
 }
 
-/* As dispatch_run(), for a caller that does other things, too. */
+/* Run one turn like dispatch_run(), for a caller that does other work, too. */
 static int turn(struct model_broker *broker)
 {
 	struct dispatch *dispatch = broker->dispatch;
@@ -262,30 +262,29 @@ int model_broker_serve(struct model_broker *broker, int (*client)(void *data), v
 		r = turn(broker);
 		usleep(20);
 	}
-	/* Who waits for a broker whose loop is broken waits for nothing. */
+	/* A client of a broken loop would wait forever. */
 	assert(r == 0);
 	pthread_join(thread, NULL);
 	remove_files(broker);
 	return broker->client_result;
 }
 
-/* Running */
+/* ---- Running ---- */
 
 static void on_stop(void *data, uint32_t events)
 {
 	struct model_broker *broker = data;
 	eventfd_t count;
 
-	/* Orders what the stopping thread did before what is freed after it, also for sanitizers.
-	 */
+	/* Orders the stopping thread's writes before later frees, also for sanitizers. */
 	eventfd_read(broker->stop_fd, &count);
 	broker->stop_watch = loop_unwatch(broker->stop_watch);
 	dispatch_stop(broker->dispatch);
 }
 
 /*
- * What was seen last time has arrived now: telemetry that samples often enough sees a program take
- * memory bit by bit.
+ * Apply the sample of the last call and take a new one: frequent telemetry sees a program allocate
+ * memory gradually, so the memory arrives after it was seen.
  */
 static void on_sample(void *data)
 {

@@ -2,10 +2,10 @@
 /*
  * A device that takes time and computes nothing: see model-executor.h.
  *
- * Tasks go one after the other through a thread, which sleeps until the absolute time at which each
- * would have ended, so that waking up late does not add up. Loads sleep likewise on the setup
- * thread. Only what plans hold and whether they were moved out is shared between the two, and with
- * who takes memory from outside; a lock keeps that.
+ * Tasks run one after the other in a thread, which sleeps until the absolute end time of each task,
+ * so that late wake-ups do not accumulate. Loads sleep likewise on the setup thread. These two
+ * threads and the callers of model_executor_set_outside() share only the list of loaded plans and
+ * whether each was moved out; a lock protects both.
  */
 #include "model-executor.h"
 
@@ -30,7 +30,7 @@ enum {
 	LOAD_PART_NS = 4000000,
 };
 
-/* A plan in the device's memory; plan->exec[] of it. */
+/* A plan in the device's memory, pointed to by plan->exec[] */
 struct model_load {
 	struct list_node link;
 	uint64_t bytes;
@@ -42,13 +42,13 @@ struct model_executor {
 	struct executor executor;
 	struct model_options options;
 	struct spsc todo, done;
-	uint32_t n_held; /* submitted and not reaped; the reactor's */
+	uint32_t n_held; /* tasks submitted and not reaped; used by the reactor */
 	pthread_t thread;
 	bool has_thread;
 	sem_t wake;
 	atomic_bool is_stopping;
 
-	uint64_t bus_free_ns; /* the setup thread's */
+	uint64_t bus_free_ns; /* time at which the bus is free; used by the setup thread */
 	_Atomic uint64_t moved_bytes;
 
 	pthread_mutex_t lock;
@@ -61,7 +61,10 @@ static struct model_executor *model_of(struct executor *executor)
 	return container_of(executor, struct model_executor, executor);
 }
 
-/* @bytes at a rate, after what went before. Return: when that is over. */
+/*
+ * Sleep for the transfer of @bytes at a rate, after the transfers before it.
+ * Return: the time of its end.
+ */
 static uint64_t sleep_for(uint64_t *free_ns, uint64_t bytes, uint64_t bytes_per_s)
 {
 	uint64_t now_ns = clock_now_ns();
@@ -86,7 +89,7 @@ static uint64_t constant_bytes(const struct plan *plan)
 	return bytes;
 }
 
-/* Plans */
+/* ---- Plans ---- */
 
 static void arena_nothing(struct executor *executor, struct exec_arena *arena)
 {
@@ -106,9 +109,9 @@ static void plan_release(struct executor *executor, struct plan *plan)
 {
 }
 
-/* Memory */
+/* ---- Memory ---- */
 
-/* What no longer fits beside the programs outside is moved out. With the lock. */
+/* Move plans out until the rest fits beside the other programs' memory. Call with the lock. */
 static void move_out(struct model_executor *model)
 {
 	for (;;) {
@@ -210,7 +213,7 @@ static bool is_lost(struct executor *executor)
 	return false;
 }
 
-/* Tasks */
+/* ---- Tasks ---- */
 
 static void run_task(struct model_executor *model, struct exec_task *task, uint64_t *free_ns)
 {
@@ -238,7 +241,7 @@ static void *run_thread(void *data)
 	struct exec_task *task;
 	uint64_t free_ns = 0;
 
-	/* Sleeping 50 us longer is what threads do by default. */
+	/* The default timer slack would add 50 us to each sleep. */
 	prctl(PR_SET_TIMERSLACK, 1);
 	for (;;) {
 		while (sem_wait(&model->wake) < 0)
@@ -269,7 +272,7 @@ static void flush(struct executor *executor)
 	sem_post(&model_of(executor)->wake);
 }
 
-/* Where tasks take no time, there is no thread. */
+/* Complete a task at once. Used without a thread where tasks take no time. */
 static int submit_at_once(struct executor *executor, struct exec_task *task)
 {
 	struct model_executor *model = model_of(executor);
@@ -298,7 +301,7 @@ static unsigned int reap(struct executor *executor, struct exec_task **ret, unsi
 	return n;
 }
 
-/* The beginning and the end */
+/* ---- Making and freeing ---- */
 
 static struct executor *model_free(struct executor *executor)
 {

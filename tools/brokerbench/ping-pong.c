@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Two processes that wake each other through eventfds. */
+/* Two processes that wake each other through eventfds */
 #include "ping-pong.h"
 
 #include <errno.h>

@@ -10,7 +10,7 @@
 
 struct ping_pong {
 	int ping_fd; /* wakes the child */
-	int pong_fd; /* wakes us */
+	int pong_fd; /* wakes this process */
 	pid_t pid;
 };
 
@@ -19,9 +19,15 @@ struct ping_pong {
 		-1, -1, -1 \
 	}
 
-/* Starts the other process, pinned to @cpu. Return: 0; negative errno. */
+/*
+ * Start the other process, pinned to @cpu.
+ * Return: 0; a negative errno.
+ */
 int ping_pong_init(struct ping_pong *ping_pong, int cpu);
 void ping_pong_deinit(struct ping_pong *ping_pong);
 
-/* Both sides wake once. Return: 0; negative errno. */
+/*
+ * Wake both sides once.
+ * Return: 0; a negative errno.
+ */
 int ping_pong_once(const struct ping_pong *ping_pong);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The two plans that the benches run. */
+/* The two plans that the benches run */
 #include "plans.h"
 
 #include <errno.h>
@@ -11,7 +11,10 @@ void plans_fill(float *values, size_t n, uint32_t seed)
 	uint32_t state = seed * 2654435761u + 1;
 
 	for (size_t i = 0; i < n; i++) {
-		/* Numerical Recipes' linear congruential generator; the high bits are used. */
+		/*
+		 * Numerical Recipes' linear congruential generator; conversion to float keeps its
+		 * high bits.
+		 */
 		state = state * 1664525u + 1013904223u;
 		values[i] = (float)(int32_t)state * (1.0f / 2147483648.0f);
 	}
@@ -161,7 +164,7 @@ int plans_matmul_init(struct plans_matmul *matmul, struct bench_env *env, struct
 	matmul->a = a;
 	matmul->b = b;
 	if (is_constant) {
-		/* Stays mapped at the same address, read-only. */
+		/* The arena stays mapped at the same address, read-only. */
 		r = rbk_arena_seal(matmul->constants, &error);
 		if (r)
 			goto out;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* In the place of starpu-tasks.c where StarPU's headers were missing. */
+/* Stub of starpu-tasks.c for builds without StarPU's headers */
 #include "starpu-tasks.h"
 
 #include <errno.h>

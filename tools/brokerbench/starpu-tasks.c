@@ -2,10 +2,10 @@
 /*
  * StarPU as a baseline
  *
- * Its worker spins while it has nothing to do, which would take the processor from everybody
- * else's rounds: it is paused except in its own. What StarPU keeps about the machine goes to a
- * directory of this run, so that it leaves nothing in anybody's home. It is loaded when asked for
- * and not linked, since loading it alone takes longer than some benches.
+ * StarPU's worker spins while idle, which would take the processor from the other side's rounds, so
+ * it is paused outside its own rounds. StarPU's files about the machine are written to a directory
+ * of this run, not to the user's home. The library is loaded on request and not linked, since
+ * loading it takes longer than some benches.
  */
 #include "starpu-tasks.h"
 

@@ -2,11 +2,12 @@
 /*
  * Processes that switch
  *
- * Time on processors rather than time is what units are held against: whoever else wants the
- * processors makes everything take longer, but not this. What a switch itself takes is in it, since
- * between the two of a pair nobody is idle.
+ * Units are related to processor time, not to elapsed time: other programs on the processors extend
+ * the elapsed time, but not the processor time. The cost of a switch is included, since neither of
+ * a pair is idle between two switches.
  *
- * Who is told to stop finishes what it is at; who waits for a token waits on.
+ * After the order to stop, a process finishes its current unit; a process that waits for a token
+ * keeps waiting.
  */
 #include "switch-load.h"
 
@@ -28,7 +29,7 @@
 
 enum { MAX_MEMBERS = 256, UNIT_STEPS = 400, TOKEN_UNITS = 40, TICK_UNITS = 100 };
 
-/* More than anybody measures at once. */
+/* seconds after which children end, longer than any measurement */
 static const unsigned int limit_s = 600;
 
 enum order { SLEEP, WORK };
@@ -53,13 +54,13 @@ struct switch_load {
 	struct member members[MAX_MEMBERS];
 };
 
-/* What a child is to be. */
+/* Description of a child */
 struct job {
 	void (*main)(struct shared *shared, struct progress *progress, const struct job *job);
 	int cpu;
 	int read_fd, write_fd;
 	bool has_token;
-	unsigned int n_units; /* of computing for each token */
+	unsigned int n_units; /* units of computing for each token */
 };
 
 /* ---- Children ---- */
@@ -81,7 +82,7 @@ static void wait_for_work(struct shared *shared)
 		syscall(SYS_futex, &shared->order, FUTEX_WAIT, SLEEP, NULL, NULL, 0);
 }
 
-/* Of the two who pass a token, one stops; the other has nothing to do then. */
+/* Pass a token. Only the first of a pair stops on order; the second then waits for the token. */
 static void pass_token(struct shared *shared, struct progress *progress, const struct job *job)
 {
 	char token = 0;

@@ -3,10 +3,11 @@
 /*
  * Processes that switch
  *
- * Children of the caller that do something for the scheduler to do, as long as they are told, and
- * count what they did: a pair that passes a token through pipes on one processor and does nothing
- * else, such a pair that computes for some microseconds each time, or a mixture on every processor
- * of who computes, who passes a token in between, and who computes a little at every millisecond.
+ * Children of the caller that load the scheduler while they are told to, and count their work. One
+ * load is a pair that passes a token through pipes on one processor and does nothing else. Another
+ * is such a pair that computes for some microseconds each time. A mixture on every processor has a
+ * process that computes, a pair that passes a token, and a process that computes a little every
+ * millisecond.
  */
 #include <stdint.h>
 #include <sys/types.h>
@@ -15,17 +16,17 @@
 
 struct switch_load;
 
-/* A unit is half a microsecond of computing, about, but for the first. */
+/* Kinds of load. A unit is about half a microsecond of computing, except for SWITCH_LOAD_PIPE. */
 enum switch_load_kind {
-	SWITCH_LOAD_PIPE,  /* on @cpu; a unit is a switch */
-	SWITCH_LOAD_PACED, /* on @cpu */
-	SWITCH_LOAD_MIXED, /* everywhere */
+	SWITCH_LOAD_PIPE,  /* pair on @cpu; a unit is a switch */
+	SWITCH_LOAD_PACED, /* pair on @cpu that computes */
+	SWITCH_LOAD_MIXED, /* mixture on every processor */
 };
 
-/* Between two switches of SWITCH_LOAD_PACED. */
+/* units between two switches of SWITCH_LOAD_PACED */
 enum { SWITCH_LOAD_PACED_UNITS = 8 };
 
-/* Return: 0; negative errno. */
+/* Return: 0; a negative errno. */
 int switch_load_new(enum switch_load_kind kind, int cpu, struct switch_load **ret);
 /* Return: NULL. */
 struct switch_load *switch_load_free(struct switch_load *load);
@@ -33,7 +34,7 @@ struct switch_load *switch_load_free(struct switch_load *load);
 void switch_load_begin(struct switch_load *load);
 void switch_load_end(struct switch_load *load);
 
-/* What they have done since they exist, and what time they had on processors for it. */
+/* Read the processes' units and processor time since they began. */
 void switch_load_read(const struct switch_load *load, uint64_t *ret_units, uint64_t *ret_cpu_ns);
 
 unsigned int switch_load_n(const struct switch_load *load);
