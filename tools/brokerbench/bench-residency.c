@@ -18,7 +18,7 @@
  *   lru        a request evicts the least recently used plan; tasks run on the CPU meanwhile
  *   paging     as lru, but tasks wait for their memory, as under a driver
  *   stay       the first plans stay resident; the others run on the CPU
- *   unmanaged  as stay, but the broker does not yield to other programs: the driver evicts plans
+ *   unmanaged  as stay, without yielding to other programs: the driver moves plans out of the card
  *   cpu        everything runs on the CPU
  */
 #include <errno.h>

@@ -190,7 +190,7 @@ static int round_trip(const struct target_task *task)
 	return r;
 }
 
-/* Wait for one completion as programs do, without spinning in this loop. */
+/* Wait for one completion with rbk_wait_cqe(), as programs do. */
 static int wait_one(const struct target_task *task)
 {
 	const struct rbk_cqe *cqe;
