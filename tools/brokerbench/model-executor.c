@@ -4,8 +4,8 @@
  *
  * Tasks run one after the other in a thread, which sleeps until the absolute end time of each task,
  * so that late wake-ups do not accumulate. Loads sleep likewise on the setup thread. These two
- * threads and the callers of model_executor_set_outside() share only the list of loaded plans and
- * whether each was moved out; a lock protects both.
+ * threads and the callers of model_executor_set_outside() share the list of loaded plans, which a
+ * lock protects, and each plan's time of use and mark of being moved out, which are atomic.
  */
 #include "model-executor.h"
 

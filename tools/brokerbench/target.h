@@ -58,7 +58,7 @@ const char *target_socket(const struct target *target, const struct bench_env *e
 /* Data of rounds for bench_compare(), over one kind of entry */
 struct target_task {
 	struct rbk_ring *ring;
-	uint32_t plan_id; /* 0, with n_refs and count 0: a NOP */
+	uint32_t plan_id; /* unused if count and n_refs are 0, which makes a NOP */
 	uint32_t count;
 	uint64_t refs[RBK_SQE_REFS];
 	unsigned int n_refs;
