@@ -9,8 +9,9 @@
  * and waiting tasks take precedence over helping. With one server the model is the queue of a GPU.
  *
  * The oracle's probe plays the same model on a copy of the running submissions. With more than
- * PROBE_LISTED listed parts it divides the remaining server time by the servers in use instead. The
- * division is exact on one server, and off by less than one task otherwise.
+ * PROBE_LISTED listed parts, and on one server if noise is known, it divides the remaining server
+ * time by the servers in use instead. The division is exact on one server, and off by less than one
+ * task otherwise.
  */
 #include "device.h"
 
