@@ -63,11 +63,14 @@ static int add(struct entry **list, const void *key, void *object)
 static void *take_out(struct entry *const *list, const void *key)
 {
 	struct entry *entry = find(list, key);
+	void *object;
 
 	if (!entry)
 		return NULL;
+	/* Read the object first: without its key the entry may be reused at once. */
+	object = entry->object;
 	__atomic_store_n(&entry->key, NULL, __ATOMIC_RELEASE);
-	return entry->object;
+	return object;
 }
 
 int dispatch_add_instance(struct instance *instance)
