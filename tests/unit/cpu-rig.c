@@ -24,7 +24,7 @@ void cpu_rig_deinit(struct cpu_rig *rig)
 	waker_deinit(&rig->waker);
 }
 
-/* Check that the plan's translation takes no more than the session is charged in advance. */
+/* Assert that the plan's translation takes no more bytes than the session is charged in advance. */
 static void expect_translation(const struct plan *plan)
 {
 	const struct cpu_plan *compiled = plan->exec[RBK_DEVICE_CPU];
@@ -44,7 +44,7 @@ void cpu_rig_prepare(struct cpu_rig *rig, struct plan *plan)
 	uint64_t measured_bytes;
 	int r;
 
-	/* The plan's memory is known before it is allocated. */
+	/* Measuring allocates nothing: the plan's bytes are known before. */
 	while ((r = ops->plan_measure(rig->executor, plan)) == EXECUTOR_E_MORE)
 		;
 	assert_int_equal(r, 0);

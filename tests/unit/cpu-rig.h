@@ -1,8 +1,6 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
-/*
- * A rig for tests of the CPU executor: a fake reactor, tasks over buffers of their own, plans.
- */
+/* A rig for tests of the CPU executor: a fake reactor, plans, and tasks over their own buffers. */
 #include <stdint.h>
 
 #include "cpu/cpu.h"
@@ -15,7 +13,7 @@ struct cpu_rig {
 	struct executor *executor;
 };
 
-/* A task over buffers of its own; the task is its first member. */
+/* A task with its own buffers. The task is the first member. */
 struct cpu_job {
 	struct exec_task task;
 	struct exec_ref refs[RBK_MAX_REFS];
@@ -23,28 +21,28 @@ struct cpu_job {
 	struct reference_buffers buffers;
 };
 
-/* Starts an executor. Asserts success, as all here. */
+/* Start an executor. Asserts success, as all functions here do. */
 void cpu_rig_init(struct cpu_rig *rig, const struct cpu_options *options);
 void cpu_rig_deinit(struct cpu_rig *rig);
 
 void cpu_rig_prepare(struct cpu_rig *rig, struct plan *plan);
-/* Frees it, too. */
+/* Release the plan from the executor, and free it. */
 void cpu_rig_release(struct cpu_rig *rig, struct plan *plan);
 
 void cpu_job_init(struct cpu_job *job, struct plan *plan, uint32_t count, uint64_t seed);
 void cpu_job_deinit(struct cpu_job *job);
-/* Overwrites what the task is to write. */
+/* Overwrite the buffers that the task is to write. */
 void cpu_job_wipe(struct cpu_job *job);
-/* Asserts that its buffers are @want, bit by bit. */
+/* Assert that the job's buffers equal @want, bit by bit. */
 void cpu_job_expect(const struct cpu_job *job, const struct reference_buffers *want);
 
-/* Submits and flushes; waits for the next task. */
+/* Submit the job and flush; wait for the next completed task. */
 void cpu_rig_submit(struct cpu_rig *rig, struct cpu_job *job);
 struct exec_task *cpu_rig_reap(struct cpu_rig *rig);
-/* Both; nothing else is in flight. */
+/* Submit the job and wait for it. Nothing else may be in flight. */
 void cpu_rig_run(struct cpu_rig *rig, struct cpu_job *job);
 
-/* y = topk(x * w + b): the demo's plan in small. */
+/* y = topk(x * w + b): a small version of the demo's plan. */
 struct plan *cpu_rig_knn_plan(struct exec_arena *arena, uint32_t max_count, uint32_t n);
-/* Steps that are long enough to be shared, several in one plan. */
+/* A plan of several steps that are long enough for workers to share. */
 struct plan *cpu_rig_long_plan(struct exec_arena *arena);

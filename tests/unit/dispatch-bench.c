@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * What tests of the dispatcher share
- */
+/* Dispatcher bench; see dispatch-bench.h. */
 #include <errno.h>
 
 #include "support/test.h"

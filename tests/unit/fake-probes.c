@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* See fake-probes.h. Each look at a processor finds one more switch, while they are attached. */
+/*
+ * See fake-probes.h. While the probes are attached, each read of a processor finds one more switch.
+ */
 #include "fake-probes.h"
 
 #include <errno.h>
@@ -11,7 +13,7 @@
 enum { MAX_SAID = 64 };
 
 struct said {
-	uint64_t key; /* 0: free */
+	uint64_t key; /* 0: free slot */
 	int tenant;
 };
 
@@ -76,7 +78,7 @@ struct run_queue_record *fake_probes_of(pid_t tid)
 	return NULL;
 }
 
-/* --- As probes.h says --- */
+/* ---- The interface of probes.h ---- */
 
 int probes_new(char ret_why[RUN_QUEUE_WHY_BYTES], struct probes **ret)
 {

@@ -1,9 +1,10 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Probes whose figures a test writes, linked instead of the real ones
+ * Fake probes whose figures a test writes; linked instead of the real ones
  *
- * One at a time. What a test writes, another thread reads: use fake_probes_set().
+ * One instance at a time. Another thread reads the fields that a test writes: write with
+ * fake_probes_set().
  */
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -17,22 +18,22 @@ struct fake_probes {
 	_Atomic bool is_unavailable, has_no_memory, is_detached, walk_fails;
 	_Atomic uint32_t n_walks, n_freed;
 	_Atomic pid_t tids[RUN_QUEUE_MAX_THREADS];
-	_Atomic int cleared[RUN_QUEUE_MAX_TENANTS]; /* how often */
+	_Atomic int cleared[RUN_QUEUE_MAX_TENANTS]; /* times cleared */
 	struct run_queue_record threads[RUN_QUEUE_MAX_THREADS];
 	struct run_queue_record tenants[RUN_QUEUE_MAX_TENANTS][FAKE_PROCESSORS];
 	struct run_queue_processor processors[FAKE_PROCESSORS];
 };
 extern struct fake_probes fake_probes;
 
-/* All as at first: attached, and nothing counted. */
+/* Reset to the initial state: attached, and all counters 0. */
 void fake_probes_reset(void);
 
-/* Sets a field of those structs. */
+/* Set a field of struct fake_probes or of a record. */
 #define fake_probes_set(field, value) __atomic_store_n(&(field), (value), __ATOMIC_RELEASE)
 
-/* Whom a process or a cgroup was said to count for; -1: nobody. */
+/* Return the tenant that a process or a cgroup is assigned to; -1: none. */
 int fake_probes_process(pid_t pid);
 int fake_probes_cgroup(uint64_t id);
 
-/* The record of a thread. NULL: it has none yet. */
+/* Return the record of a thread; NULL if it has none yet. */
 struct run_queue_record *fake_probes_of(pid_t tid);

@@ -41,7 +41,7 @@ int fake_proc_tear_down(void **state)
 	return nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* The whole path, whose folders are there then. */
+/* Write the whole path to @path, and create its folders. */
 static void make_path(char *path, size_t bytes, const char *format, va_list args)
 {
 	int n = snprintf(path, bytes, "%s/", root);
@@ -68,8 +68,9 @@ void fake_put(const char *text, const char *format, ...)
 	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
 	assert_true(fd >= 0);
 	/*
-	 * In place, by one write: whoever has it open sees it. Nor is it empty in between: that
-	 * would be a process that has ended.
+	 * Overwrite in place with one write: a reader that has the file open sees the new text. The
+	 * file must not be empty in between, because an empty file means that the process has
+	 * ended.
 	 */
 	assert_int_equal(write(fd, text, bytes), bytes);
 	assert_int_equal(ftruncate(fd, (off_t)bytes), 0);

@@ -1,7 +1,7 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
-/* What kernels that work element by element are to give, by libm in a wider type. */
+/* Expected results of element-wise kernels, computed by libm in long double. */
 #include "cpu/kernels.h"
 
-/* Of a function of one float, with its parameters. */
+/* Return the result of a unary function @op of @x, with its parameters @a and @b. */
 long double map_want(enum cpu_map_op op, long double x, long double a, long double b);

@@ -6,7 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Return: where the section's first record is. */
+/*
+ * Append a section of @count records to the page.
+ * Return: the section's first record.
+ */
 static void *section(struct metrics_rig *rig, enum rbk_stats_section_id id, uint64_t bytes,
 		     uint32_t count)
 {
@@ -58,7 +61,7 @@ void metrics_rig_deinit(struct metrics_rig *rig)
 	free(rig->page);
 }
 
-/* Numbers in a row into words, so that two that were mixed up would show. */
+/* Fill words with consecutive numbers, so that two swapped words show. */
 static void number_words(void *first, void *end, uint64_t from)
 {
 	for (uint64_t *word = first; word < (uint64_t *)end; word++)
@@ -138,7 +141,10 @@ static void fill_threads(struct metrics_rig *rig)
 	}
 }
 
-/* Two of one tenant and another's, with a hole between; one of nobody, and one of no device. */
+/*
+ * Write two leases of tenant 1 with an unused record between them, and one of tenant 2; then one of
+ * an unknown tenant, and one of an unknown device.
+ */
 static void fill_leases(struct metrics_rig *rig)
 {
 	static const struct rbk_stats_lease leases[METRICS_RIG_LEASES] = {

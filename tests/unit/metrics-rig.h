@@ -1,7 +1,7 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Root pages without a broker, for tests of what is made of them
+ * Root pages without a broker, for tests of their readers
  *
  * A page in private memory, whose records a test fills in by hand.
  */
@@ -17,21 +17,21 @@ struct metrics_rig {
 	struct rbk_stats_upkeep *upkeep;
 	struct rbk_stats_device *devices;
 	struct rbk_stats_tenant *tenants;
-	struct rbk_stats_delay *delays; /* of tenants */
+	struct rbk_stats_delay *delays; /* indexed like tenants */
 	struct rbk_stats_thread *threads;
 	struct rbk_stats_lease *leases;
 };
 
 enum { METRICS_RIG_DEVICES = 2, METRICS_RIG_THREADS = 4, METRICS_RIG_LEASES = 6 };
 
-/* With room for @n_tenants, none of which is used. */
+/* Create a page with room for @n_tenants, all unused. */
 void metrics_rig_init(struct metrics_rig *rig, uint32_t n_tenants);
 void metrics_rig_deinit(struct metrics_rig *rig);
 #define METRICS_RIG(name, ...) \
 	SCOPED(metrics_rig, name, metrics_rig_init, metrics_rig_deinit, ##__VA_ARGS__)
 
-/* Figures of every kind, all different, in everything but the tenants from the third on. */
+/* Fill in figures of every kind, all different, except for tenants from the third on. */
 void metrics_rig_fill(struct metrics_rig *rig);
 
-/* Uses tenant @index: the name, and figures that depend on nothing but @index. */
+/* Mark tenant @index as used, with @name and with figures that depend only on @index. */
 void metrics_rig_tenant(struct metrics_rig *rig, uint32_t index, const char *name);

@@ -18,7 +18,7 @@
 
 enum { MAX_DEVICES = 2 * CPU_SIMD_COUNT, MAX_COUNTS = 2, N_PIECES = 5 };
 
-/* Without optimisation a compiler fuses no multiply-adds by itself, as kernels of float64 want. */
+/* Without optimisation, a compiler fuses no multiply-adds, on which float64 kernels rely. */
 #ifdef __OPTIMIZE__
 enum { LEVELS_AGREE = true };
 #else
@@ -31,19 +31,22 @@ struct device {
 	struct cpu_rig cpu;
 	struct rig gpu;
 	bool is_gpu;
-	bool is_last; /* channels are last wherever that is possible */
-	bool is_fma;  /* and gives the same bits as all others of that layout */
+	bool is_last; /* lays out channels last where possible */
+	bool is_fma;  /* gives the same bits as all FMA levels of its layout */
 };
 
 static struct device devices[MAX_DEVICES];
 static unsigned int n_devices;
-static struct exec_arena arenas[3]; /* of float32, float16, float64 */
+static struct exec_arena arenas[3]; /* float32, float16, float64 */
 static uint64_t seed;
 
-/* The buffers of one count: at the start, as they should be, and as levels with FMA have them. */
+/*
+ * The buffers of one count: @start holds the inputs, @want the reference's results, and @fma the
+ * results of the first level with FMA.
+ */
 struct problem {
 	uint32_t count;
-	struct reference_buffers start, want, fma[2]; /* by layout; without any: not yet */
+	struct reference_buffers start, want, fma[2]; /* fma: by layout; zero until computed */
 };
 
 uint32_t op_rig_pick(uint32_t from, uint32_t to)
@@ -186,7 +189,7 @@ static bool is_nan(uint8_t dtype, const void *at)
 	}
 }
 
-/* The same bits, except that one NaN is as good as another. */
+/* Assert that the bits are the same, except that any NaN equals any other. */
 static void assert_same_bits(const struct plan *plan, const char *what,
 			     const struct reference_buffers *a, const struct reference_buffers *b)
 {
@@ -232,7 +235,7 @@ static bool is_close_to_largest(const struct plan *plan, double rtol,
 	return is_close;
 }
 
-/* The contents of the job's bindings now, in place. */
+/* Return the current contents of the job's bindings, in place. */
 static struct reference_buffers buffers_of(struct job *job)
 {
 	struct reference_buffers buffers = job->want;
@@ -275,7 +278,7 @@ static int run_queued(struct device *device, struct job *job)
 	return job->task.res;
 }
 
-/* Denormals are flushed for the executor, and not for the reference. */
+/* Run the task inline, with denormals flushed only for the executor and not for the reference. */
 static int run_inline(struct device *device, struct job *job)
 {
 	fenv_t before;
@@ -288,7 +291,7 @@ static int run_inline(struct device *device, struct job *job)
 	return job->task.res;
 }
 
-/* Compute each step in pieces that are cut anywhere, in any order. */
+/* Compute each step in pieces that are cut at random places, in random order. */
 static void run_in_pieces(struct device *device, struct job *job)
 {
 	struct cpu_executor *cpu = cpu_executor_from(device->executor);
@@ -331,7 +334,7 @@ static void run_in_pieces(struct device *device, struct job *job)
 	assert_false(is_out_of_range);
 }
 
-/* Compute the job in each way: the results are the same bits, also of levels that say so. */
+/* Compute the job in each way: all give the same bits, as do all levels with is_fma. */
 static void check_ways(struct device *device, struct job *job, const struct op_check *check,
 		       struct problem *problem)
 {
@@ -352,7 +355,7 @@ static void check_ways(struct device *device, struct job *job, const struct op_c
 	reference_buffers_deinit(&first);
 }
 
-/* Compute spoiled contents, which must fail and leave no trace in the next task. */
+/* Compute spoiled contents, which must fail and must not affect the next task. */
 static void check_spoiled(struct device *device, struct job *job, const struct op_check *check,
 			  struct problem *problem)
 {
@@ -375,7 +378,7 @@ static void check_on(struct device *device, struct plan *plan, const struct op_c
 	job_init(device->is_gpu ? &device->gpu : NULL, &job, plan, problem->count, 1);
 	for (unsigned int i = 0; i < job.want.n; i++)
 		memcpy(job.want.bindings[i], problem->start.bindings[i], problem->start.bytes[i]);
-	/* A device takes parameter blocks as the run before left them. */
+	/* A GPU runs twice: the second run uses the parameter blocks that the first left. */
 	for (unsigned int again = 0; again < (device->is_gpu ? 2 : 1); again++) {
 		assert_int_equal((device->is_gpu ? run_queued : run_inline)(device, &job), 0);
 		expect(&job, device, check, problem);
@@ -386,7 +389,7 @@ static void check_on(struct device *device, struct plan *plan, const struct op_c
 	job_deinit(device->is_gpu ? &device->gpu : NULL, &job);
 }
 
-/* Does the device take all types, of the operators and of the memory? */
+/* Return true if the device supports all types of the operators and of the memory. */
 static bool takes_types(const struct device *device, const struct plan *plan)
 {
 	const uint32_t types = device->executor->info.types;
@@ -397,7 +400,7 @@ static bool takes_types(const struct device *device, const struct plan *plan)
 	return true;
 }
 
-/* Return: false if the device refuses the plan, as it may. */
+/* Return: false if the device rejects the plan, and is allowed to. */
 static bool prepare(struct device *device, struct plan *plan, const struct op_check *check)
 {
 	const struct executor_ops *ops = device->executor->ops;

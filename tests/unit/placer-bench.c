@@ -127,7 +127,7 @@ double placer_bench_noise(struct placer_bench *bench, double share)
 {
 	double sum = 0;
 
-	/* Twelve of them have a variance of 1. */
+	/* The sum of twelve uniform numbers has a variance of 1. */
 	for (unsigned int i = 0; i < 12; i++)
 		sum += placer_bench_random(bench, 1u << 20) / (double)(1u << 20);
 	return 1 + share * (sum - 6);

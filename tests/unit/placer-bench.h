@@ -21,36 +21,39 @@ struct placer_bench {
 	uint32_t random;
 };
 
-/* All rates the same, whatever the family and the size. */
+/* Return a profile whose rates are the same for all families and sizes. */
 struct place_profile placer_bench_profile(float per_ns, float task_ns);
 
-/* @profiles: NULL: as above; the plan's max_count is 2^31. */
+/* Begin. @profiles: NULL for the devices above. The plan's max_count is 2^31. */
 void placer_bench_init(struct placer_bench *bench, uint32_t n_devices,
 		       const struct place_profile *profiles);
 void placer_bench_deinit(struct placer_bench *bench);
 #define PLACER_BENCH(name, ...) \
 	SCOPED(placer_bench, name, placer_bench_init, placer_bench_deinit, __VA_ARGS__)
 
-/* The configuration in use, to be changed. */
+/* Use @config from now on, also for the plan. */
 void placer_bench_configure(struct placer_bench *bench, struct place_config config);
 
-/* Makes bench->plan of one node and @place_plan anew, after the test has changed it. */
+/* Make @place_plan anew from bench->plan (one node), after the test has changed it. */
 void placer_bench_renew(struct placer_bench *bench);
 
-/* A plan like the bench's. */
+/* Fill in a plan like the bench's. */
 void placer_bench_plan_init(struct plan *plan, struct node *node, uint32_t n_devices);
 
 struct place_decision placer_bench_decide(struct placer_bench *bench, uint32_t count,
 					  uint8_t strategy);
 
-/* An execution at @now_ns, which goes on by it. */
+/*
+ * Report an execution that ends @exec_ns (a failure: 1 us) after now_ns, and advance now_ns to its
+ * end.
+ */
 void placer_bench_learn(struct placer_bench *bench, uint8_t device, uint32_t count, double exec_ns);
 void placer_bench_fail(struct placer_bench *bench, uint8_t device);
 
-/* Both estimates at that count are trusted, at what they predict. */
+/* Let the estimates at @count become trusted on all devices, with the values that they predict. */
 void placer_bench_trust(struct placer_bench *bench, uint32_t count);
 
-/* xorshift: the same numbers each time. Below @n. */
+/* Return a number below @n (xorshift): the same sequence in each run. */
 uint32_t placer_bench_random(struct placer_bench *bench, uint32_t n);
-/* 1 give or take @share, about normally distributed. */
+/* Return 1 plus noise of standard deviation @share, about normally distributed. */
 double placer_bench_noise(struct placer_bench *bench, double share);

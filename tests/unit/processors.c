@@ -11,7 +11,7 @@ enum {
 	WORK_NS = 1000000,
 	JITTER_NS = 2000000,
 	TICK_NS = 10000000,
-	MOST_WORK_NS = 4000000, /* the rest would be moved elsewhere */
+	MOST_WORK_NS = 4000000, /* more would be moved elsewhere */
 };
 
 void processors_init(struct processors *processors, uint32_t n, uint32_t n_workers)
@@ -41,7 +41,7 @@ void processors_forget(struct processors *processors)
 	processors->least_workers = processors->n_workers;
 }
 
-/* 0 up to 1. */
+/* Return a random number in [0, 1). */
 static double draw(struct processors *processors)
 {
 	processors->random = processors->random * 6364136223846793005u + 1442695040888963407u;
@@ -53,7 +53,7 @@ static bool is_elsewhere(const struct processors *processors)
 	return processors->break_even > 0 && processors->verdict.factor >= processors->break_even;
 }
 
-/* The next that is runnable after @from; UINT32_MAX: nobody is. */
+/* Return the next runnable thread after @from; UINT32_MAX if none is runnable. */
 static uint32_t next_turn(const struct processor *on, uint32_t from, bool is_worker_runnable)
 {
 	for (uint32_t i = 1; i <= on->n_hogs + 1; i++) {
@@ -75,7 +75,7 @@ static void step_processor(struct processors *processors, uint32_t index, uint32
 	if (processors->now_ns % WORK_NS == 0 && is_used && !is_elsewhere(processors) &&
 	    on->work_ns < MOST_WORK_NS && draw(processors) < processors->demand)
 		on->work_ns += WORK_NS;
-	/* The others take it over. */
+	/* The other workers take its work over. */
 	if (!is_used && on->turn != 0)
 		on->work_ns = 0;
 	on->n_hogs = n_hogs;
@@ -186,7 +186,9 @@ void processors_run(struct processors *processors, uint64_t ns)
 				       !are_on ? 0
 					       : processors->n_hogs / processors->n +
 							 (i < processors->n_hogs % processors->n));
-		/* PSI counts whoever waits, but only the workers do here as long as hogs are few.
+		/*
+		 * PSI counts every waiting thread, but only the workers' waits count here while
+		 * hogs are few.
 		 */
 		if (processors->sample.wait_ns > wait_ns)
 			processors->sample.stall_ns += STEP_NS;

@@ -3,9 +3,10 @@
 /*
  * A machine in virtual time for tests of contention/verdict.h
  *
- * Processors that give turns of 3 ms to whoever is runnable there: a worker each, as far as there
- * are, and hogs, dealt out by turns. Workers have work for a share of the time, which goes
- * elsewhere while the judge's factor is too high; nobody else acts.
+ * Processors give turns of 3 ms to their runnable threads: one worker each, up to n_workers, and
+ * hogs, which are spread evenly over the processors. Workers have work for a share of the time.
+ * Their work moves elsewhere while the judge's factor is at least break_even. No other thread runs,
+ * unless is_meek.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,26 +15,26 @@
 
 enum { PROCESSORS_MAX = 64 };
 
-/* Who takes turns on one processor: number 0 is its worker, the others are hogs. */
+/* The threads that take turns on one processor: number 0 is its worker, the others are hogs. */
 struct processor {
 	uint32_t n_hogs, turn;
-	uint64_t turn_ns; /* of this turn so far */
-	uint64_t work_ns; /* that the worker has left */
+	uint64_t turn_ns; /* length of the current turn so far */
+	uint64_t work_ns; /* work that the worker has left */
 };
 
 struct processors {
 	/* Set by the test before processors_run(). */
 	uint32_t n, n_workers, n_hogs;
-	double demand;           /* share of the time that a worker has work for: 1 ms each */
-	float break_even;        /* factor from which on work goes elsewhere; 0: never */
-	uint64_t hogs_period_ns; /* hogs run for a half of it; 0: always */
+	double demand;           /* share of the time for which a worker gets work, 1 ms each */
+	float break_even;        /* factor at which work moves elsewhere; 0: never */
+	uint64_t hogs_period_ns; /* hogs run for half of each period; 0: always */
 	uint64_t sample_ns;
-	double steal;   /* share of the time that the hypervisor takes */
+	double steal;   /* share of the time that the hypervisor steals */
 	double quota;   /* share of the time after which workers are throttled; 0: none */
 	bool is_needed; /* no other device can do the work */
-	bool is_meek;   /* somebody uses what nobody else wants, and gives way */
+	bool is_meek;   /* other threads use all idle time, and give way */
 	bool hides_workers, hides_processors, shows_stall, jitters;
-	bool is_coarse; /* what processors do is accounted for by ticks, and late */
+	bool is_coarse; /* processor times are counted by ticks, and late */
 
 	uint64_t now_ns, sampled_ns;
 	struct place_contention judge;
@@ -43,10 +44,12 @@ struct processors {
 	uint64_t random, quota_left_ns;
 	uint64_t accounted_idle_ns, accounted_others_ns;
 
-	/* What was seen since processors_forget(). */
+	/* Observed since processors_forget(). */
 	uint32_t n_begun, n_ended, n_shifts;
-	uint64_t begun_ns, ended_ns, all_back_ns; /* when last */
-	uint64_t first_away_ns, away_ns, here_ns; /* when the factor last crossed break_even */
+	/* time of the last begin, end, and return of all workers */
+	uint64_t begun_ns, ended_ns, all_back_ns;
+	/* time of the first and last shift away, and of the last back */
+	uint64_t first_away_ns, away_ns, here_ns;
 	uint64_t worked_ns;
 	double least_factor, most_factor;
 	uint32_t least_workers;

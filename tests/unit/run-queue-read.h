@@ -1,6 +1,6 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
-/* Reports of a run queue by value, for tests. */
+/* Return the reports of a run queue by value, for tests. */
 #include "contention/run-queue.h"
 
 static inline struct run_queue_totals read_totals(struct run_queue *rq)
@@ -11,7 +11,7 @@ static inline struct run_queue_totals read_totals(struct run_queue *rq)
 	return totals;
 }
 
-/* Return: the report of the thread, or zeros. */
+/* Return: the report of the thread, or zeros if it has none. */
 static inline struct run_queue_thread_report find_thread(const struct run_queue *rq, pid_t tid)
 {
 	struct run_queue_thread_report report;
@@ -22,7 +22,7 @@ static inline struct run_queue_thread_report find_thread(const struct run_queue 
 	return (struct run_queue_thread_report){.tid = 0};
 }
 
-/* Return: the report of the tenant; @none_ns as its run_ns if there is none. */
+/* Return: the report of the tenant; if it has none, a report with @none_ns as its run_ns. */
 static inline struct run_queue_report find_tenant(const struct run_queue *rq, uint16_t slot,
 						  uint64_t none_ns)
 {

@@ -6,7 +6,7 @@
 
 #include "schedule-rig.h"
 
-/* The rig that tells what is learned; one at a time. */
+/* The rig that records what is learned; one at a time. */
 static struct rig *current;
 
 float __wrap_place_work_ns(const struct placer *placer, const struct place_plan *place_plan,
@@ -128,7 +128,7 @@ void rig_init(struct rig *rig, uint32_t n_devices, const uint32_t *n_servers)
 		rig->devices[i].end = &rig->devices[i].first;
 	}
 	current = rig;
-	/* The clock begins. */
+	/* Start the placer's clock. */
 	place_startable(rig->placer, rig->now_ns);
 }
 
@@ -258,7 +258,7 @@ static void end(struct rig *rig, uint8_t index, uint32_t server)
 		place_rebalance(rig->placer, rig->now_ns);
 }
 
-/* Tasks that are asked to stop do so, a little later. */
+/* Stop the tasks that are asked to stop, stop_ns later. */
 static void look(struct rig *rig)
 {
 	for (uint32_t i = 0; i < rig->placer->n_devices; i++) {

@@ -1,9 +1,12 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
-/* A tenant's page of statistics, made and freed on the spot. */
+/* A tenant's statistics page, for tests. */
 #include "stats/stats.h"
 
-/* Nothing happens if it has one. Return: as stats_tenant_page_new(). */
+/*
+ * Map a page for the tenant, unless it has one.
+ * Return: as stats_tenant_page_new().
+ */
 static inline int tenant_page_map(struct stats_tenant *tenant, uint64_t now_ns)
 {
 	struct stats_page page;

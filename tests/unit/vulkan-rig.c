@@ -79,7 +79,7 @@ void rig_arena_init(struct rig *rig, struct exec_arena *arena, uint64_t bytes)
 	assert_true(fd >= 0);
 	assert_int_equal(ftruncate(fd, bytes), 0);
 	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
-	/* The page behind stays inaccessible. */
+	/* The page behind the arena stays inaccessible. */
 	base = mmap(NULL, bytes + PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	assert_ptr_not_equal(base, MAP_FAILED);
 	assert_ptr_equal(mmap(base, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0),
@@ -132,7 +132,7 @@ void job_init(struct rig *rig, struct job *job, struct plan *plan, uint32_t coun
 	for (unsigned int i = 0; i < job->want.n; i++) {
 		uint64_t bytes = job->want.bytes[i];
 
-		/* A processor reads from anywhere, of which a sanitizer would complain. */
+		/* A CPU reads tensors of any alignment, but a sanitizer would report it. */
 		if (rig || is_sanitized)
 			bytes = (bytes + RBK_REF_ALIGN - 1) & ~(RBK_REF_ALIGN - 1ul);
 		rig_arena_init(rig, &job->arenas[i], PAGE + bytes);
@@ -269,7 +269,7 @@ int rig_plan_load(struct rig *rig, struct plan *plan, const struct exec_load *lo
 	if (r == 0) {
 		const struct vk_plan *made = plan->exec[RBK_DEVICE_GPU];
 
-		/* Its driver allocated no more than the plan is charged for. */
+		/* The driver has allocated no more than the plan is charged for. */
 		assert_in_range(made->command_memory.used_bytes, 1,
 				load->n_slots * made->command_memory_bytes);
 	}

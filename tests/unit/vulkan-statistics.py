@@ -21,7 +21,7 @@ import re
 import subprocess
 import sys
 
-# As RADV_FORCE_FAMILY has them; newer drivers use the second name.
+# Names for RADV_FORCE_FAMILY; newer drivers use the second name.
 FAMILIES = {
     'polaris10': ('polaris10',),
     'vega10': ('vega10',),
@@ -31,13 +31,13 @@ FAMILIES = {
 }
 FIGURES = ['vgprs', 'sgprs', 'spilled', 'scratch', 'lds', 'code', 'waves']
 MIN_WAVES = 5
-# A driver's tools differ by little from build to build; what counts is what a change of ours does.
+# Builds of one driver differ slightly; the tolerances let only changes of our shaders show.
 VGPRS_TOLERANCE = 4
 FMA_TOLERANCE = 0.02
 HEAVY = re.compile(r'MatMul|Gemm|Conv')
 FMA = re.compile(r'v_(pk_)?(fma|fmac|mac|mad|madak|madmk|fmaak|fmamk)(_mix)?_(legacy_)?f(16|32|64)|'
                  r'v_dual_fma')
-# What memory's latency would hold up.
+# Pipelines that memory latency would slow down.
 ROWS = re.compile(r'Softmax|Reduce|normalisation')
 LOAD = re.compile(r'(flat|global|buffer)_load_')
 SKIPPED = 77
@@ -92,7 +92,7 @@ def loads_at_once(assembly):
 def figures_of(family, driver, pipeline):
     raw = pipeline['statistics']
     waves = raw['Subgroups per SIMD']
-    # This one counts a wave of 64 lanes as two where hardware can do waves of 32.
+    # Mesa 22.3 counts a wave of 64 lanes as two where the hardware can run waves of 32.
     if 'Mesa 22.3' in driver and family not in ('polaris10', 'vega10'):
         waves = waves * 32 // max(pipeline['subgroup'], 32)
     figures = {
@@ -123,7 +123,7 @@ def measure(program, family, folder):
             skip(done.stderr.decode().strip().removeprefix('skipped: '))
         if done.returncode >= 0:
             break
-        # RADV aborts when it does not know a family.
+        # RADV aborts on an unknown family.
     if done.returncode:
         sys.exit(f'{family}: {program} ended with {done.returncode}: {done.stderr.decode()}')
     report = json.loads(done.stdout)
