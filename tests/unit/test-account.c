@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Accounts: limits to the unit, sums that overflow, ownership, and ledgers that do not balance. */
+/* Accounts: exact limits, overflowing sums, ownership, and ledgers that do not balance. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -21,7 +21,7 @@ static struct account_book *book_make(void)
 	return book;
 }
 
-/* Limited in host bytes, and to two plans. */
+/* Limits: @host_bytes host bytes, and two plans. */
 static struct account_limits limits_make(uint64_t host_bytes)
 {
 	struct account_limits limits;
@@ -44,7 +44,7 @@ static struct account *account_make(struct account_book *book, const char *name,
 	return account;
 }
 
-/* Does @function end its process with SIGABRT, which is what a failed assertion does? */
+/* Return true if @function ends its process with SIGABRT, as a failed assertion does. */
 static bool aborts(void (*function)(void))
 {
 	pid_t pid = fork();
@@ -112,7 +112,7 @@ TEST(test_charge__overflow)
 	struct charge charge_a = CHARGE_INIT, charge_b = CHARGE_INIT;
 
 	assert_int_equal(account_charge(a, &charge_a, ACCOUNT_HOST_BYTES, UINT64_MAX - 1), 0);
-	/* Of the account, and of the book alone. */
+	/* Overflow of the account's sum, then of the book's alone. */
 	assert_int_equal(account_charge(a, &charge_b, ACCOUNT_HOST_BYTES, 2), ACCOUNT_E_QUOTA);
 	assert_int_equal(account_charge(a, &charge_b, ACCOUNT_HOST_BYTES, UINT64_MAX),
 			 ACCOUNT_E_QUOTA);
@@ -127,7 +127,7 @@ TEST(test_charge__overflow)
 	account_book_free(book);
 }
 
-/* Two of one name are two, as a tenant that a policy dropped and its successor are. */
+/* Two accounts of one name are distinct: a tenant that a policy dropped, and its successor. */
 TEST(test_account__lifetime)
 {
 	struct account_book *book = book_make();
@@ -142,7 +142,7 @@ TEST(test_account__lifetime)
 	assert_int_equal(account_book_total(book, ACCOUNT_PLANS), 3);
 	charge_deinit(&moved);
 
-	/* A charge keeps its account; stolen, it is undone once. */
+	/* A charge keeps its account alive. A stolen charge is refunded once. */
 	account_unref(a);
 	account_unref(again);
 	moved = charge_steal(&charge);
@@ -158,7 +158,7 @@ TEST(test_account__lifetime)
 	assert_null(account_book_free(NULL));
 }
 
-/* What is there stays; nothing is added until enough of it is undone. */
+/* Existing charges stay; nothing is added until the account is below its new limit. */
 TEST(test_limits__lowered)
 {
 	struct account_book *book = book_make();
@@ -200,7 +200,7 @@ TEST(test_charge_set__follows)
 	assert_int_equal(account_book_total(book, slot), 70);
 	account_charge_set(broker, &driver, slot, 0);
 	assert_int_equal(account_book_total(book, slot), 40);
-	/* Limit or not; only sums that cannot be are cut off. */
+	/* Setting a charge ignores limits; only a sum that would overflow is cut off. */
 	account_set_limits(broker, &(struct account_limits){{0}});
 	account_charge_set(broker, &driver, slot, 1000);
 	assert_int_equal(account_used(broker, slot), 1000);
@@ -214,7 +214,7 @@ TEST(test_charge_set__follows)
 	account_book_free(book);
 }
 
-/* The longest there can be. */
+/* The longest texts that can occur. */
 TEST(test_explain__fits)
 {
 	struct account_book *book = book_make();
@@ -404,7 +404,7 @@ TEST(test_slot_name__all)
 	}
 }
 
-/* All accounts together have a limit: what fits an account may still not fit the book. */
+/* All accounts together have a limit: a charge that fits the account may not fit the book. */
 TEST(test_book__limit)
 {
 	struct account_limits limits = {{0}};
@@ -430,7 +430,7 @@ TEST(test_book__limit)
 	charge_deinit(&c);
 	assert_int_equal(account_charge(second, &c, ACCOUNT_FDS, 10), 0);
 	charge_deinit(&c);
-	/* Its own limit is named first. */
+	/* The account's own limit is named first. */
 	assert_int_equal(account_charge(second, &c, ACCOUNT_HOST_BYTES, 41), ACCOUNT_E_QUOTA);
 	assert_string_equal(
 		account_explain(second, text),

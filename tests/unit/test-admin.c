@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Who is an administrator, by what the kernel says of a client; and how many there can be. */
+/*
+ * Administrators: which clients are, by the kernel's credentials; and how many sessions they get.
+ */
 #include <unistd.h>
 
 #include "session/server-private.h"
@@ -7,7 +9,7 @@
 
 enum { LOOK = RBK_FEAT_ADMIN, CHANGE = RBK_FEAT_ADMIN | RBK_FEAT_ADMIN_CHANGE };
 
-/* Of nobody who runs tests. */
+/* Users that never run the tests. */
 static const uid_t listed[] = {40101, 40102};
 static const struct server_admin_options with_all = {
 	.has_group = true,
@@ -32,7 +34,7 @@ TEST(test_rights__root_and_own)
 	assert_int_equal(rights_of(&none, 0, 40300, NULL, 0), CHANGE);
 	assert_int_equal(rights_of(&none, geteuid(), 40300, NULL, 0), CHANGE);
 	assert_int_equal(rights_of(&none, 40103, 40300, NULL, 0), 0);
-	/* Root's group is not root. */
+	/* Membership of root's group grants nothing. */
 	assert_int_equal(rights_of(&none, 40103, 0, NULL, 0), 0);
 }
 
@@ -54,7 +56,7 @@ TEST(test_rights__users)
 
 	assert_int_equal(rights_of(&with_all, 40101, 40300, NULL, 0), CHANGE);
 	assert_int_equal(rights_of(&with_all, 40102, 40300, groups, 1), CHANGE);
-	/* A user's number is not a group's. */
+	/* A number in the list of users is not taken for a group. */
 	assert_int_equal(rights_of(&with_all, 40200, 40101, NULL, 0), 0);
 }
 

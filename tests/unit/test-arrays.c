@@ -12,7 +12,10 @@
 #include "arrays/array.h"
 #include "support/test.h"
 
-/* A file of format @major with that header, and @data behind it. */
+/*
+ * Write a file of format @major with @header, followed by @data.
+ * Return: the file's bytes.
+ */
 static size_t make_file(unsigned char *file, unsigned int major, const char *header,
 			const void *data, size_t data_bytes)
 {
@@ -38,7 +41,7 @@ static int parse(const char *header, const void *data, size_t data_bytes, struct
 {
 	unsigned char file[4096];
 	size_t bytes = make_file(file, 1, header, data, data_bytes);
-	/* Of exactly its size, so that a sanitizer sees a byte too many. */
+	/* The buffer has exactly the file's size, so that a sanitizer sees an overread. */
 	unsigned char *exact = malloc(bytes);
 	int r;
 
@@ -116,7 +119,7 @@ TEST(test_npy__scalars_and_nothing)
 	array_describe(&array, text);
 	assert_string_equal(text, "float32 []");
 	array_deinit(&array);
-	/* A dimension of nothing, beside ones whose product no number holds. */
+	/* A dimension of 0 beside dimensions whose product overflows. */
 	assert_int_equal(parse("{'descr': '<f4', 'fortran_order': True, 'shape': (4294967295, 0, "
 			       "4294967295, 4294967295), }",
 			       NULL, 0, &array, why),
@@ -204,7 +207,7 @@ TEST(test_npy__refusals)
 	}
 }
 
-/* Every beginning of a file is refused. */
+/* A file that is cut short anywhere is rejected. */
 TEST(test_npy__cut_short)
 {
 	const float data[] = {1, 2};
@@ -259,7 +262,7 @@ TEST(test_write__round_trip)
 			assert_memory_equal(again.dims, array.dims, sizeof(array.dims));
 			assert_int_equal(again.bytes, array.bytes);
 			assert_memory_equal(again.data, array.data, array.bytes);
-			/* Elements begin where whoever maps the file wants them. */
+			/* Data begins at a multiple of 64 bytes, for readers that map the file. */
 			assert_int_equal(stat(path, &status), 0);
 			assert_int_equal(((size_t)status.st_size - array.bytes) % 64, 0);
 			array_deinit(&again);
@@ -307,7 +310,7 @@ TEST(test_read__pipe)
 	close(fds[0]);
 }
 
-/* What never ends is read as far as its beginning says, and not at all where that is none. */
+/* An endless file is read as far as its header says, and not at all if it has no valid header. */
 TEST(test_read__endless)
 {
 	static const char header[] = "{'descr':'<f4','fortran_order':False,'shape':(3,)}";
@@ -324,7 +327,7 @@ TEST(test_read__endless)
 		bytes = make_file(file, 1, header, data, cut ? 8 : sizeof(data));
 		assert_int_equal(pipe(fds), 0);
 		assert_int_equal(write(fds[1], file, bytes), bytes);
-		/* The other end stays open: to wait for more than it needs would be for ever. */
+		/* The other end stays open: waiting for more bytes than needed would never end. */
 		if (cut)
 			close(fds[1]);
 		snprintf(path, sizeof(path), "/proc/self/fd/%d", fds[0]);
@@ -423,10 +426,10 @@ TEST(test_compare__rule)
 	assert_false(is_close(1, NAN, 1, 1));
 	assert_true(is_close(INFINITY, INFINITY, 0, 0));
 	assert_false(is_close(-INFINITY, INFINITY, 1, 1));
-	/* An infinite tolerance is none. */
+	/* An infinite reference does not make the tolerance infinite. */
 	assert_false(is_close(1, INFINITY, 1e-3, 0));
 	assert_false(is_close(INFINITY, 1, 1e-3, 0));
-	/* Numbers whose difference is no float. */
+	/* The difference of these numbers overflows a float. */
 	assert_false(is_close(3e38f, -3e38f, 1e-3, 0));
 }
 
@@ -470,7 +473,7 @@ TEST(test_compare__other_kinds)
 	b.data = want;
 	assert_int_equal(array_measure(&a), 0);
 	assert_int_equal(array_measure(&b), 0);
-	/* Whatever the tolerance; and the numbers are told apart, though no double does. */
+	/* Integers are exact at any tolerance, also where a double cannot tell them apart. */
 	assert_int_equal(array_compare(&a, &b, 1, 1, &difference), ARRAY_E_VALUES);
 	array_difference_text(ARRAY_E_VALUES, &a, &b, &difference, text);
 	assert_non_null(strstr(text, "1 of 2 elements differs, at [0]: 9223372036854775807 instead "
@@ -489,14 +492,14 @@ TEST(test_compare__other_kinds)
 	c.dims[1] = 1;
 	assert_int_equal(array_compare(&c, &b, 1, 1, &difference), ARRAY_E_SHAPE);
 
-	/* Nothing equals nothing of the same shape. */
+	/* Two empty arrays of one shape are equal. */
 	a.dims[0] = b.dims[0] = 0;
 	assert_int_equal(array_measure(&a), 0);
 	assert_int_equal(array_measure(&b), 0);
 	assert_int_equal(array_compare(&a, &b, 0, 0, &difference), 0);
 }
 
-/* Its numbers, written, and compared as numbers; in .npy it cannot be. */
+/* bfloat16 is printed and compared as numbers. .npy cannot store it. */
 TEST(test_bfloat)
 {
 	const uint16_t bits[] = {0x3f80, 0xc049, 0x0001, 0x7f7f, 0x7fc0, 0xff80};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Judging whether processes keep to their leases: broker/lease/audit.h. */
+/* Audits of whether processes keep to their leases: broker/lease/audit.h. */
 #include <stdlib.h>
 
 #include "lease/audit.h"
@@ -70,7 +70,7 @@ TEST(test_find_lease, set_up, tear_down)
 	unknown.joined_ns = 0;
 	assert_ptr_equal(audit_find_lease(&leases, DEVICE, 7, 99), lease);
 	assert_ptr_equal(audit_find_lease(&leases, DEVICE, 7, 100), lease);
-	/* Another process, which has the number now. */
+	/* A later process with the same pid. */
 	assert_null(audit_find_lease(&leases, DEVICE, 7, 101));
 	assert_null(audit_find_lease(&leases, DEVICE, 8, 99));
 	assert_null(audit_find_lease(&leases, DEVICE, 9, 99));
@@ -92,13 +92,13 @@ TEST(test_add_up, set_up, tear_down)
 	};
 	struct audit_sum sum;
 
-	/* Twice connected, it counts once. */
+	/* A process with two connections counts once. */
 	join(lease, &members[0], 2, 40);
 	join(lease, &members[1], 2, 25);
 	join(lease, &members[2], 3, 10);
 	audit_add_up(lease, processes, 4, &sum);
 	assert_fields(sum, (seen_bytes, 130), (allowed_bytes, 100 + 2 * TOLERANCE));
-	/* It uses less than the other, but was given next to nothing. */
+	/* Process 3 uses less than process 2, but exceeds its small credit by more. */
 	assert_int_equal(sum.worst, 2);
 	audit_add_up(lease, processes, 1, &sum);
 	assert_fields(sum, (worst, UINT32_MAX), (seen_bytes, 0));
@@ -108,7 +108,7 @@ TEST(test_add_up, set_up, tear_down)
 	lease_free(lease);
 }
 
-/* What it had while the list was made counts, though it has given that back since. */
+/* Bytes that the lease had when the list was made count, though they have been given back since. */
 TEST(test_add_up__shrunk_meanwhile, set_up, tear_down)
 {
 	struct lease *lease = make(100);
@@ -125,7 +125,10 @@ TEST(test_add_up__shrunk_meanwhile, set_up, tear_down)
 	lease_free(lease);
 }
 
-/* Who came back from another broker is charged for what it has, not for what it says. */
+/*
+ * A process that reconnects after a restart of the broker is charged for the bytes it uses, not for
+ * the bytes it reports.
+ */
 TEST(test_confirm, set_up, tear_down)
 {
 	struct lease_member member, second;
@@ -133,14 +136,14 @@ TEST(test_confirm, set_up, tear_down)
 	struct audit_process process = {.pid = 2, .bytes = 80, .started_ns = 1, .lease = lease};
 
 	join(lease, &member, 2, 30);
-	/* One that was here all the time. */
+	/* A process that was not restored. */
 	assert_null(audit_confirm(lease, &process, 60, false));
 	assert_int_equal(member.credit_bytes, 30);
-	/* In a list that was begun before. */
+	/* The list was begun before the process was restored. */
 	member.restored_ns = 50;
 	assert_null(audit_confirm(lease, &process, 50, false));
 	assert_int_equal(member.credit_bytes, 30);
-	/* It has told it on another connection. */
+	/* The process reported these bytes on another connection. */
 	join(lease, &second, 2, 45);
 	assert_null(audit_confirm(lease, &process, 60, false));
 	lease_leave(&second);
@@ -152,14 +155,14 @@ TEST(test_confirm, set_up, tear_down)
 	assert_int_equal(lease->credited_bytes, 80);
 	assert_int_equal(lease_own_credit(&member), 30);
 	assert_int_equal(lease_give(&member, 31), LEASE_E_LACKING);
-	/* It is charged for what it frees no more, and named once. */
+	/* The charge follows the freed bytes down, and the process is named once. */
 	process.bytes = 60;
 	assert_null(audit_confirm(lease, &process, 70, false));
 	assert_int_equal(member.credit_bytes, 60);
 	process.bytes = 35;
 	assert_null(audit_confirm(lease, &process, 80, false));
 	assert_int_equal(member.credit_bytes, 30);
-	/* Above what was granted, whatever the limits. */
+	/* The charge may exceed the grant, whatever the limits. */
 	process.bytes = 500;
 	assert_null(audit_confirm(lease, &process, 90, false));
 	assert_int_equal(lease_granted(lease), 500);
@@ -173,7 +176,9 @@ TEST(test_step__a_second_list)
 {
 	struct audit_case audit = {.noticed_ns = 50};
 
-	/* Begun before its process was held on to: it may be of another one. */
+	/*
+	 * The list was begun before the process was noticed, so it may describe an earlier process.
+	 */
 	assert_int_equal(audit_step(&audit, POLICY_AUDIT_STOP, 49, 60), 0);
 	assert_int_equal(audit_step(&audit, POLICY_AUDIT_STOP, 50, 60), 0);
 	assert_int_equal(audit_step(&audit, POLICY_AUDIT_STOP, 51, 60),
@@ -191,7 +196,7 @@ TEST(test_step__milder)
 		assert_int_equal(audit_step(&audit, action, 51, 60),
 				 action == POLICY_AUDIT_OFF ? 0 : AUDIT_TELL);
 		assert_int_equal(audit_step(&audit, action, 52, 60 + 5 * AUDIT_KILL_NS), 0);
-		/* The policy has become stricter. */
+		/* The policy becomes stricter. */
 		assert_true(audit_step(&audit, POLICY_AUDIT_STOP, 53, 61 + 5 * AUDIT_KILL_NS) &
 			    AUDIT_TERMINATE);
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* brokerbench's arithmetic and its report: what every figure passes through. */
+/* brokerbench's arithmetic and its report, through which every figure passes. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The doctor, on machines that lack one thing or another. */
+/* The doctor, on machines with something missing. */
 #include <errno.h>
 #include <ftw.h>
 #include <linux/filter.h>
@@ -18,7 +18,7 @@
 
 static char root[64];
 
-/* Makes a file of @text below the root, and its folders. */
+/* Write @text to a file below the root, and create its folders. */
 static void put(const char *name, const char *text)
 {
 	char path[256];
@@ -84,7 +84,7 @@ static void assert_health(const struct doctor *doctor, const char *name, enum he
 	assert_int_equal(finding.health, health);
 }
 
-/* On a machine with nothing, each check says what is missing, why it matters, and what to do. */
+/* On an empty machine, each check says what is missing, why it matters, and what to do. */
 TEST(test_nothing, begin, end)
 {
 	struct doctor doctor = {.root = root};
@@ -110,7 +110,7 @@ TEST(test_nothing, begin, end)
 	assert_health(&doctor, "open-files", HEALTH_SKIP);
 }
 
-/* From here on io_uring_setup() fails with @error, in this process. */
+/* Make io_uring_setup() fail with @error in this process from now on. */
 static int refuse_io_uring(unsigned int error)
 {
 	struct sock_filter filter[] = {
@@ -126,7 +126,10 @@ static int refuse_io_uring(unsigned int error)
 	return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
 }
 
-/* What is said of a kernel that refuses it so, without a sysctl for it; NULL: cannot be tried. */
+/*
+ * Return the doctor's text if the kernel rejects io_uring with @error and has no sysctl for it;
+ * NULL if this cannot be tested here.
+ */
 static const char *io_uring_refused(unsigned int error)
 {
 	static char text[FINDING_BYTES];
@@ -159,7 +162,7 @@ static const char *io_uring_refused(unsigned int error)
 	return text;
 }
 
-/* What the kernel said, and not what came of looking for the sysctl of newer ones. */
+/* The text reports the kernel's error, not the missing sysctl of newer kernels. */
 TEST(test_io_uring__refused, begin, end)
 {
 	const char *text = io_uring_refused(ENOSYS);
@@ -184,7 +187,7 @@ TEST(test_kernel, begin, end)
 	assert_health(&doctor, "cgroup-v2", HEALTH_OK);
 	assert_health(&doctor, "dmem-cgroup", HEALTH_OK);
 	assert_health(&doctor, "bpf-sysctl", HEALTH_OK);
-	/* A part of a word is none. */
+	/* "dmemory" contains a controller's name, but is another word. */
 	put("/sys/fs/cgroup/cgroup.controllers", "cpuset io memory dmemory\n");
 	put("/proc/sys/kernel/unprivileged_bpf_disabled", "0\n");
 	assert_health(&doctor, "cgroup-v2", HEALTH_WARN);
@@ -206,7 +209,7 @@ TEST(test_udmabuf, begin, end)
 	assert_health(&doctor, "udmabuf-limits", HEALTH_OK);
 	put("/sys/module/udmabuf/parameters/list_limit", "16\n");
 	assert_health(&doctor, "udmabuf-limits", HEALTH_WARN);
-	/* A driver that imports clients' memory itself wants none of it. */
+	/* A driver that imports clients' memory itself needs no udmabuf. */
 	doctor.imports_host = true;
 	assert_health(&doctor, "udmabuf-limits", HEALTH_SKIP);
 	assert_int_equal(remove_file("/dev/udmabuf"), 0);
@@ -268,7 +271,10 @@ TEST(test_service, begin, end)
 {
 	struct doctor doctor = {.root = root, .pid = 77};
 
-	/* Whom it does not tell can not tell whether it has given them up. */
+	/*
+	 * Without word of the probes, the doctor cannot tell whether the broker has dropped its
+	 * capabilities.
+	 */
 	put("/proc/77/status", "Name:\tbrokerd\nCapEff:\t0000000000000000\n");
 	assert_health(&doctor, "capabilities", HEALTH_SKIP);
 	doctor.knows_probes = true;
@@ -293,7 +299,7 @@ TEST(test_service, begin, end)
 	assert_health(&doctor, "open-files", HEALTH_OK);
 	assert_health(&doctor, "cgroup-v2", HEALTH_OK);
 
-	/* It has used them, and given them up. */
+	/* The broker has used its capabilities and dropped them. */
 	put("/proc/77/status", "Name:\tbrokerd\nCapEff:\t0000000000000000\n");
 	doctor.has_probes = true;
 	assert_health(&doctor, "capabilities", HEALTH_OK);

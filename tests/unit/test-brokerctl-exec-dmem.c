@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Holding a program to its lease by dmem.max: tools/brokerctl/exec-dmem.c, broker/util/dmem.h
+ * Limiting a program to its lease by dmem.max: tools/brokerctl/exec-dmem.c, broker/util/dmem.h
  *
- * The cgroup is a folder with files, and write() does what a kernel does, or one with faults.
+ * The cgroup is a folder with files. write() behaves like a kernel, or like a faulty one.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,14 +21,14 @@
 
 enum kernel {
 	TAKES,
-	DROPS,    /* returns as if it had taken it */
-	REFUSES,  /* with refusal */
-	VANISHES, /* takes it, and the cgroup is gone */
+	DROPS,    /* reports success, and stores nothing */
+	REFUSES,  /* fails with the errno in refusal */
+	VANISHES, /* stores the value, then the cgroup disappears */
 };
 
 static enum kernel kernel;
 static int refusal;
-static const char *only; /* the fault is of this file; NULL: of all */
+static const char *only; /* the file with the fault; NULL: all files */
 static unsigned int n_writes;
 static char dir[64];
 static int dir_fd = -1;
@@ -80,7 +80,7 @@ ssize_t __wrap_write(int fd, const void *bytes, size_t n)
 	assert_true(n < sizeof(line));
 	memcpy(line, bytes, n);
 	line[n] = '\0';
-	/* One region, its value, and the line's end. */
+	/* A line has one region, its value, and a line feed. */
 	assert_int_equal(sscanf(line, REGION " %63s\n", value), 1);
 	assert_int_equal(line[n - 1], '\n');
 	n_writes++;
@@ -154,19 +154,19 @@ TEST(test_find, setup, teardown)
 	assert_int_equal(find(REGION "0 max\n", name), 0);
 	assert_string_equal(name, REGION "0");
 	assert_int_equal(find(REGION "0 max\n" REGION "1 max\n", name), DMEM_E_SEVERAL);
-	/* Others, and what only looks like it. */
+	/* Other regions, and names that only resemble this one. */
 	assert_int_equal(find("", name), DMEM_E_NO_REGION);
 	assert_int_equal(find("drm/0000:04:00.0/vram max\n" REGION "x 1\n" REGION "1x 1\n"
 			      "xdrm/0000:03:00.0/vram 1\n",
 			      name),
 			 DMEM_E_NO_REGION);
 	assert_int_equal(find("\n \n" REGION "\n\xff\xfe 1\n", name), DMEM_E_NO_REGION);
-	/* A line without end is a part of one. */
+	/* A line without a line feed is incomplete. */
 	assert_int_equal(find("a 1\n" REGION " 1", name), DMEM_E_NO_REGION);
 	snprintf(longest, sizeof(longest), "%s%0*d max\n", REGION, 2 * DMEM_REGION_BYTES, 1);
 	assert_int_equal(find(longest, name), DMEM_E_NO_REGION);
 	assert_string_equal(name, "untouched");
-	/* Nobody's memory is no region. */
+	/* An empty name is no region. */
 	put("dmem.max", " max\n0 max\n");
 	assert_int_equal(dmem_find(dir_fd, "", name), DMEM_E_NO_REGION);
 	vanish();
@@ -192,7 +192,7 @@ TEST(test_read, setup, teardown)
 	assert_int_equal(dmem_read(dir_fd, "dmem.peak", REGION, &value), DMEM_E_NO_FILE);
 	assert_int_equal(dmem_read(dir_fd, "dmem.max", "", &value), DMEM_E_NO_REGION);
 	assert_int_equal(value, 5);
-	/* A folder in a file's place. */
+	/* A folder in place of the file. */
 	assert_int_equal(mkdirat(dir_fd, "folder", 0700), 0);
 	assert_int_equal(dmem_read(dir_fd, "folder", REGION, &value), -EISDIR);
 	assert_int_equal(unlinkat(dir_fd, "folder", AT_REMOVEDIR), 0);
@@ -218,7 +218,7 @@ TEST(test_begin, setup, teardown)
 	assert_int_equal(value_of("dmem.low"), GIB);
 	assert_non_null(strstr(text, "dmem.max of " REGION " is 4 GiB"));
 	assert_non_null(strstr(text, "dmem.low is 1 GiB"));
-	/* The other regions are others'. */
+	/* Other regions are left alone. */
 	assert_int_equal(n_writes, 2);
 }
 
@@ -238,7 +238,7 @@ TEST(test_begin__no_region, setup, teardown)
 	assert_non_null(strstr(text, "is gone"));
 	assert_false(dmem.has_region);
 	assert_int_equal(n_writes, 0);
-	/* There is nothing to follow then. */
+	/* Without a region, a later change of the lease writes nothing. */
 	assert_false(exec_dmem_follow(&dmem, GIB, text));
 }
 
@@ -264,7 +264,7 @@ TEST(test_begin__refused, setup, teardown)
 		assert_non_null(strstr(text, "dmem.max cannot be set: "));
 		assert_non_null(strstr(text, strerror(errors[i])));
 	}
-	/* It has that value all the same: somebody else has set it. */
+	/* Writing fails, but another process has set the same value. */
 	put_limit("dmem.max", "4294967296");
 	assert_true(begin(&dmem));
 }
@@ -306,7 +306,7 @@ TEST(test_follow, setup, teardown)
 	struct exec_dmem dmem;
 
 	assert_true(begin(&dmem));
-	/* Nothing has changed, and nothing is written. */
+	/* Nothing is written when the lease has not changed. */
 	n_writes = 0;
 	assert_false(exec_dmem_follow(&dmem, 4 * GIB, text));
 	assert_int_equal(n_writes, 0);
@@ -319,7 +319,7 @@ TEST(test_follow, setup, teardown)
 	assert_int_equal(n_writes, 2);
 }
 
-/* More is in use than it should have: it is said once, and tried until it is taken. */
+/* The program uses more than the new limit: one message, and a retry until the kernel takes it. */
 TEST(test_follow__dropped, setup, teardown)
 {
 	struct exec_dmem dmem;
@@ -349,11 +349,11 @@ TEST(test_follow__others_write, setup, teardown)
 	struct exec_dmem dmem;
 
 	assert_true(begin(&dmem));
-	/* Lifted by the program, which is of the same user. */
+	/* The program, which has the same user, has lifted the limit. */
 	put_limit("dmem.max", "max");
 	assert_false(exec_dmem_follow(&dmem, 4 * GIB, text));
 	assert_int_equal(value_of("dmem.max"), 4 * GIB);
-	/* An administrator's stays, also when the lease changes. */
+	/* An administrator's lower limit stays, also when the lease changes. */
 	put_limit("dmem.max", "1000");
 	assert_false(exec_dmem_follow(&dmem, 4 * GIB, text));
 	assert_true(exec_dmem_follow(&dmem, 3 * GIB, text));
@@ -389,7 +389,7 @@ TEST(test_peak, setup, teardown)
 	put_limit("dmem.current", "garbage");
 	exec_dmem_note_use(&dmem);
 	assert_int_equal(dmem.peak_bytes, 5000);
-	/* Of kernels that know. */
+	/* Newer kernels report the peak themselves. */
 	put_limit("dmem.peak", "7000");
 	exec_dmem_note_use(&dmem);
 	assert_int_equal(dmem.peak_bytes, 7000);

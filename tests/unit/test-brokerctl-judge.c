@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Why tasks were slow: each cause by itself, and that nothing is counted twice or lost. */
+/* Why tasks were slow: each cause alone, and the causes' sum equals the total. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@ enum { GPU = RBK_DEVICE_GPU, CPU = RBK_DEVICE_CPU };
 
 static const struct judge nothing_known = {.n_busy = 0};
 
-/* Ends at 10,000; waited 6,000 and ran 1,000, on the CPU. */
+/* A CPU task that ended at 10,000, was queued for 6,000 and ran for 1,000. */
 static struct rbk_stats_decision task_of(void)
 {
 	return (struct rbk_stats_decision){
@@ -30,7 +30,7 @@ static struct verdict verdict_of(const struct judge *judge, const struct rbk_sta
 
 	judge_add(judge, task, &verdict);
 	assert_int_equal(verdict.n_tasks, 1);
-	/* Nothing is counted twice, or lost. */
+	/* No time is counted twice or lost. */
 	for (unsigned int i = 0; i < N_CAUSES; i++) {
 		assert_true(verdict.ns[i] >= 0);
 		sum += verdict.ns[i];
@@ -55,19 +55,19 @@ TEST(test_judge__work)
 	task.queue_ns = 0;
 	verdict = verdict_of(&nothing_known, &task);
 	assert_cause(&verdict, CAUSE_WORK, 1000);
-	/* Faster than predicted is no cause for anything. */
+	/* A task that ran faster than predicted gets no further cause. */
 	task.predicted_ns = 5000;
 	verdict = verdict_of(&nothing_known, &task);
 	assert_cause(&verdict, CAUSE_WORK, 1000);
 }
 
-/* It waited from 3,000 to 9,000. */
+/* The task was queued from 3,000 to 9,000. */
 TEST(test_judge__behind_others)
 {
 	struct busy busy[] = {
 		{.began_ns = 1000, .ended_ns = 5000, .device = CPU, .is_own = true},
 		{.began_ns = 5000, .ended_ns = 8000, .device = CPU},
-		/* On another device, before and after. */
+		/* Executions on another device, before the wait, and after it. */
 		{.began_ns = 0, .ended_ns = 10000, .device = GPU},
 		{.began_ns = 0, .ended_ns = 3000, .device = CPU},
 		{.began_ns = 9000, .ended_ns = 10000, .device = CPU, .is_own = true},
@@ -85,7 +85,7 @@ TEST(test_judge__behind_others)
 	assert_int_equal(verdict.n_ahead, 2);
 }
 
-/* Time in which several ran is waited for once, and shared. */
+/* Time in which several tasks ran counts once, and is shared among them. */
 TEST(test_judge__behind_both)
 {
 	struct busy busy[] = {
@@ -100,7 +100,7 @@ TEST(test_judge__behind_both)
 
 	busy_sort(busy, 4);
 	verdict = verdict_of(&judge, &task);
-	/* 4,000 are covered; 7,000 of own executions and 4,000 of others' lie there. */
+	/* 4,000 are covered; own executions take 7,000 of them and others' 4,000. */
 	assert_cause(&verdict, CAUSE_OWN_QUEUE, 4000.0 * 7 / 11);
 	assert_cause(&verdict, CAUSE_OTHERS_QUEUE, 4000.0 * 4 / 11);
 	assert_cause(&verdict, CAUSE_WAIT, 2000);
@@ -121,17 +121,17 @@ TEST(test_judge__waits)
 	task.device = GPU;
 	verdict = verdict_of(&returned, &task);
 	assert_cause(&verdict, CAUSE_RETURN, 6000);
-	/* The quota is of the CPU. */
+	/* The quota is that of the CPU. */
 	verdict = verdict_of(&throttled, &task);
 	assert_cause(&verdict, CAUSE_WAIT, 6000);
-	/* Before it ran here it failed there. */
+	/* The task failed on the GPU before it ran on the CPU. */
 	task.device = CPU;
 	task.reason = RBK_REASON_CPU_FALLBACK;
 	verdict = verdict_of(&nothing_known, &task);
 	assert_cause(&verdict, CAUSE_FALLBACK, 6000);
 }
 
-/* What it would not have taken elsewhere is lost by the reason for being here. */
+/* Time beyond the other device's prediction is attributed to the reason of the placement. */
 TEST(test_judge__places)
 {
 	static const struct {
@@ -171,7 +171,7 @@ TEST(test_judge__contention)
 	struct rbk_stats_decision task = task_of();
 	struct verdict verdict;
 
-	/* Of 1,000, which is four times as long: a fourth was work. */
+	/* The run of 1,000 was at contention 4: a fourth of it was work. */
 	task.queue_ns = 0;
 	task.predicted_ns = 100;
 	task.flags = RBK_DECISION_MOVED | 18 << RBK_DECISION_CONTENTION_SHIFT;
@@ -180,14 +180,14 @@ TEST(test_judge__contention)
 	assert_cause(&verdict, CAUSE_CONTENTION, 750);
 	assert_cause(&verdict, CAUSE_SLOWER, 150);
 	assert_cause(&verdict, CAUSE_WORK, 100);
-	/* The prediction knew of a part of it. */
+	/* The prediction included a part of the contention. */
 	task.predicted_ns = 400;
 	verdict = verdict_of(&nothing_known, &task);
 	assert_cause(&verdict, CAUSE_CONTENTION, 600);
 	task.device = GPU;
 	verdict = verdict_of(&nothing_known, &task);
 	assert_cause(&verdict, CAUSE_SLOWER, 600);
-	/* Whatever is the case now, it was not then. */
+	/* Only the contention at the time of the task counts, not the present one. */
 	task.device = CPU;
 	task.flags = RBK_DECISION_MOVED;
 	assert_true(judge_contention(&task) == 1);
@@ -209,7 +209,7 @@ TEST(test_judge__transfer)
 	verdict = verdict_of(&judge, &task);
 	assert_cause(&verdict, CAUSE_TRANSFER, 250);
 	assert_cause(&verdict, CAUSE_WORK, 750);
-	/* An average may be more than this one took. */
+	/* The average transfer may exceed this task's whole run. */
 	judge.transfer_ns = 5000;
 	verdict = verdict_of(&judge, &task);
 	assert_cause(&verdict, CAUSE_TRANSFER, 1000);
@@ -237,7 +237,7 @@ TEST(test_judge__sums)
 	assert_int_equal(judge_order(&verdict, order), 0);
 }
 
-/* Whatever a page says, times stay times. */
+/* Times stay finite and non-negative, whatever a page contains. */
 TEST(test_judge__nonsense)
 {
 	static const float values[] = {-1, 0, 1, 1e9f, 3e38f, INFINITY, NAN};

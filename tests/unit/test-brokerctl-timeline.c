@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Lanes of a time line: no two spans of one overlap, and there are no more than are needed. */
+/* Lanes of a timeline: spans of one lane do not overlap, and no lane is unnecessary. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -33,7 +33,7 @@ TEST(test_assign__nothing)
 	assert_int_equal(timeline_assign(NULL, 0), 0);
 }
 
-/* Where spans begin together, or take no time, they are still apart, or touch. */
+/* Spans that begin together or take no time may touch, but not overlap. */
 TEST(test_assign__equal_times)
 {
 	struct span spans[] = {
@@ -56,7 +56,7 @@ static uint32_t random_next(uint32_t *state)
 	return *state >> 8;
 }
 
-/* How many of a track's spans contain @at_ns. */
+/* Return the number of a track's spans that contain @at_ns. */
 static unsigned int depth_at(const struct span *spans, uint32_t track, uint64_t at_ns)
 {
 	unsigned int n = 0;

@@ -18,7 +18,7 @@ static double steady(const void *context, unsigned int device, double until_ns)
 	return until_ns * speeds[device];
 }
 
-/* Every assignment there is. */
+/* Return the best makespan of all assignments. */
 static double brute_force(const struct optimum_task *tasks, uint32_t n, const double *speeds)
 {
 	double best = INFINITY;
@@ -46,7 +46,7 @@ static void draw_tasks(struct optimum_task *tasks, uint32_t n, uint64_t seed)
 			tasks[i].ns[d] = 1e6 * draw_exponential(seed, DRAW_GENERATE, i, d);
 			tasks[i].alone_ns[d] = tasks[i].ns[d];
 		}
-		/* Some run on one device only. */
+		/* Some tasks can run on one device only. */
 		if (draw_uniform(seed, DRAW_PLAN, i, 0) < 0.2)
 			tasks[i].ns[i % 2] = tasks[i].alone_ns[i % 2] = INFINITY;
 	}
@@ -68,7 +68,7 @@ TEST(test_optimum__brute_force)
 		if (r == OPTIMUM_E_ABSENT)
 			skip();
 		assert_int_equal(r, 0);
-		/* Proven to a thousandth, and never above what is possible. */
+		/* The result is proven to a thousandth, and never above the optimum. */
 		assert_true(found <= expected * (1 + 1e-6));
 		assert_true(found >= expected * (1 - 2.1e-3));
 	}
@@ -93,13 +93,13 @@ TEST(test_bound__never_above_the_optimum)
 		assert_true(pieces <= whole * (1 + 1e-9));
 		closest = fmax(closest, whole / optimum);
 	}
-	/* And it is a bound worth having. */
+	/* The bound is also tight. */
 	assert_true(closest > 0.99);
 }
 
 TEST(test_bound__by_hand)
 {
-	/* 30 ms of work at one device's speed, on one that is as fast and one twice as fast. */
+	/* 30 ms of work on two devices, one twice as fast as the other: 10 ms. */
 	const struct optimum_task tasks[] = {
 		{{10e6, 5e6}, {10e6, 5e6}}, {{10e6, 5e6}, {10e6, 5e6}}, {{10e6, 5e6}, {10e6, 5e6}}};
 	const double speeds[2] = {1, 1};
@@ -110,7 +110,7 @@ TEST(test_bound__by_hand)
 	assert_true(fabs(brute_force(tasks, 3, speeds) - 10e6) < 1);
 	if (optimum_exact(tasks, 3, speeds, 10, &ns) == 0)
 		assert_true(fabs(ns - 10e6) < 0.003 * 10e6);
-	/* No task at all. */
+	/* Without any task the bound is 0. */
 	assert_true(optimum_bound(tasks, 0, true, &capacity) < 1);
 }
 
@@ -121,7 +121,7 @@ TEST(test_jain__by_hand)
 	assert_true(fabs(measure_jain((double[]){1, 3}, 2) - 0.8) < 1e-12);
 }
 
-/* What everything is drawn from has the moments that it should, and depends on its key alone. */
+/* Random draws have the expected moments, and depend only on their key. */
 TEST(test_draw__moments)
 {
 	const uint32_t n = 20000;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* brokertop's figures: rates, resets, jumps of time, records that change owners, recordings. */
+/* brokertop's figures: rates, resets, clock jumps, records that change owners, recordings. */
 #include <math.h>
 #include <string.h>
 
@@ -50,7 +50,7 @@ TEST(test_rates__of_two_updates, setup, teardown)
 	assert_true(is_near(model.gpu_per_s, 206 + 1900 + 98));
 	assert_true(is_near(model_tenant(&model, 2)->tasks_per_s, 47900));
 	assert_true(is_near(model_tenant(&model, 2)->gpu_part, 1900.0 / 47900));
-	/* The end of a bucket, which is at most a quarter wide. */
+	/* The result is a bucket's upper end; a bucket is at most a quarter wide. */
 	assert_in_range((int)model_tenant(&model, 1)->p50_ns, 3900000, 4900000);
 	assert_null(model_tenant(&model, 99));
 	assert_true(is_near(model.sessions[0].tasks_per_s, 210));
@@ -58,7 +58,7 @@ TEST(test_rates__of_two_updates, setup, teardown)
 	assert_true(model.worst_part > 0.7 && strcmp(model.worst.comm, "rsync") == 0);
 }
 
-/* Nothing has changed: nothing is computed anew, and nothing is counted twice. */
+/* Showing the same update again changes no rate and counts nothing twice. */
 TEST(test_rates__same_update_again, setup, teardown)
 {
 	show(STATS_SCENE_THREE, 0);
@@ -86,7 +86,7 @@ TEST(test_rates__after_a_reset, setup, teardown)
 	assert_true(model.tenants[0].p99_ns == 0);
 }
 
-/* Several updates of the broker lie in an interval: what was late in any of them is in it. */
+/* An interval may span several updates of the broker: it includes late tasks of all of them. */
 TEST(test_latencies__of_the_whole_interval, setup, teardown)
 {
 	const uint64_t late_ns = 1000000000;
@@ -110,7 +110,7 @@ TEST(test_latencies__of_the_whole_interval, setup, teardown)
 	assert_true(model.latency_p99_ns >= (double)late_ns);
 }
 
-/* Memory is taken for records that are used, and those behind them are not even looked at. */
+/* Memory is allocated for used records; records behind them are not even read. */
 TEST(test_records__as_many_as_are_used, setup, teardown)
 {
 	struct rbk_stats_header *header;
@@ -133,12 +133,12 @@ TEST(test_records__as_many_as_are_used, setup, teardown)
 		assert_true(model.tenants[0].is_used);
 	}
 	assert_null(model_tenant(&model, 3));
-	/* They are back, and nothing is known of what they were. */
+	/* The records are used again, without history. */
 	show(STATS_SCENE_THREE, 4);
 	assert_fields(model, (n_tenants, n_tenants), (n_sessions, n_sessions));
 	assert_non_null(model_tenant(&model, 3));
 
-	/* More are free than there are: none is left. */
+	/* A page that claims more free records than it has shows none. */
 	stats_scene_make(STATS_SCENE_THREE, 5, &pages);
 	header = (struct rbk_stats_header *)pages.root.page;
 	for (unsigned int i = 0; i < RBK_STATS_SECTION_COUNT; i++)
@@ -172,7 +172,7 @@ TEST(test_rates__another_broker, setup, teardown)
 	assert_false(model.has_rates);
 }
 
-/* A record that another tenant has now does not inherit counts. */
+/* A record that belongs to another tenant now does not inherit counts. */
 TEST(test_rates__record_with_another_owner, setup, teardown)
 {
 	struct pages pages;
@@ -185,7 +185,7 @@ TEST(test_rates__record_with_another_owner, setup, teardown)
 	pages_unmap(&pages);
 	assert_true(model_tenant(&model, 77)->tasks_per_s == 0);
 	assert_null(model_tenant(&model, 1));
-	/* Its sessions are of nobody that is shown. */
+	/* The sessions' tenant is not shown any more. */
 	assert_null(model.sessions[0].tenant);
 }
 
@@ -210,7 +210,7 @@ static struct rbk_stats_lease *lease_record(const struct pages *pages, uint32_t 
 	return (void *)rbk_stats_record(&pages->root, RBK_STATS_SECTION_LEASES, index);
 }
 
-/* What comes, goes and changes hands is what the page has now. */
+/* Leases that begin, end or change owners are shown as the page has them. */
 TEST(test_leases__come_and_go, setup, teardown)
 {
 	const struct model_lease *lease;
@@ -225,7 +225,10 @@ TEST(test_leases__come_and_go, setup, teardown)
 	assert_null(model_lease(&model, 0));
 	assert_true(model_tenant(&model, 2)->leased_bytes[RBK_DEVICE_GPU] == 512u << 20);
 
-	/* The first one is gone, the second one another's, on a device that there is not. */
+	/*
+	 * The first lease has ended; the second has another tenant, and a device that does not
+	 * exist.
+	 */
 	stats_scene_make(STATS_SCENE_THREE, 2, &pages);
 	lease_record(&pages, 0)->number = 0;
 	lease_record(&pages, 1)->number = 9;
@@ -245,7 +248,7 @@ TEST(test_leases__come_and_go, setup, teardown)
 		assert_true(model_tenant(&model, i)->leased_bytes[RBK_DEVICE_GPU] == 0);
 }
 
-/* Memory is taken for as many as there are, up to those that are free for certain. */
+/* Memory is allocated for the used leases, up to the free records at the end. */
 TEST(test_leases__as_many_as_are_used, setup, teardown)
 {
 	struct rbk_stats_header *header;
@@ -260,7 +263,7 @@ TEST(test_leases__as_many_as_are_used, setup, teardown)
 	pages_unmap(&pages);
 	assert_int_equal(model.n_leases, 2);
 	assert_null(model_lease(&model, 3));
-	/* A broker that has none of them. */
+	/* A broker without the section of leases. */
 	stats_scene_make(STATS_SCENE_THREE, 3, &pages);
 	header = (struct rbk_stats_header *)pages.root.page;
 	header->n_sections = RBK_STATS_SECTION_LEASES;
@@ -294,13 +297,13 @@ TEST(test_history__five_minutes, setup, teardown)
 	for (unsigned int i = 0; i < 100; i++)
 		assert_true(values[MODEL_SECONDS - 100 + i] ==
 			    (20 + (i < 75 ? i : 150 - i)) / 100.0);
-	/* Two at moment 30: more than a minute ago. */
+	/* Two evictions at moment 30 were more than a minute ago. */
 	assert_true(model_evictions(&model) == 0);
-	/* Nobody looked for a while. */
+	/* No update was read for a while. */
 	show(STATS_SCENE_THREE, 110);
 	model_series(&model, &model.devices[1].load, values);
 	assert_true(isnan(values[MODEL_SECONDS - 5]) && isfinite(values[MODEL_SECONDS - 1]));
-	/* And for longer than a history is. */
+	/* No update was read for longer than the history. */
 	show(STATS_SCENE_THREE, 1000);
 	model_series(&model, &model.devices[1].load, values);
 	assert_true(isnan(values[MODEL_SECONDS - 2]) && isfinite(values[MODEL_SECONDS - 1]));
@@ -326,7 +329,7 @@ TEST(test_memory__reserves, setup, teardown)
 	show(STATS_SCENE_THREE, 1);
 	assert_true(model.devices[RBK_DEVICE_GPU].reserved_bytes == 0);
 	assert_true(model_keeps_reserves(&model, RBK_DEVICE_GPU));
-	/* llm has left what it was promised, and others have taken it. */
+	/* llm has freed memory of its reserve, and other tenants have taken it. */
 	stats_scene_make(STATS_SCENE_THREE, 2, &pages);
 	tenant_record(&pages, 0)->devices[RBK_DEVICE_GPU].memory_used = 0;
 	assert_int_equal(model_update(&model, &pages, 0, 0), 0);

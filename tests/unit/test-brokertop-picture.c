@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * brokertop's pictures: what is in cells, whatever is in pages and whichever keys are pressed
+ * brokertop's pictures: cells are right for any pages and any keys
  *
- * How good pages look is compared by tests/integration/brokertop.py.
+ * tests/integration/brokertop.py compares how good pages look.
  */
 #include <math.h>
 #include <stdio.h>
@@ -44,7 +44,7 @@ static void show(enum stats_scene scene, unsigned int moment)
 	assert_int_equal(picture_update(&picture, &model), 0);
 }
 
-/* The lines of the canvas, with colours or without; to be freed. */
+/* Return the lines of the canvas, with or without colours. The caller frees the text. */
 static char *lines(enum canvas_colours colours)
 {
 	char *text = NULL;
@@ -175,7 +175,7 @@ TEST(test_canvas__colours, setup, teardown)
 	free(text);
 }
 
-/* What is bad or selected is not told by colour alone. */
+/* Bad and selected rows differ by more than colour. */
 TEST(test_canvas__without_colours, setup, teardown)
 {
 	assert_int_not_equal(canvas_attributes(STYLE_BAD), 0);
@@ -200,14 +200,14 @@ TEST(test_keys__sort, setup, teardown)
 	assert_string_equal(first_row()->tenant->now.name, "batch");
 	press('M');
 	assert_string_equal(first_row()->tenant->now.name, "llm");
-	/* By the head of the first column: names. */
+	/* A click on the head of the first column sorts by name. */
 	assert_true(is_shown("TENANT"));
 	press_at(INPUT_CLICK, 2, picture_table(&picture)->head_y);
 	assert_string_equal(first_row()->tenant->now.name, "batch");
 	assert_true(is_shown("TENANT▴"));
 	press_at(INPUT_CLICK, 2, picture_table(&picture)->head_y);
 	assert_string_equal(first_row()->tenant->now.name, "web");
-	/* From the menu: the third column is VRAM. */
+	/* The third entry of the sort menu is VRAM. */
 	press(INPUT_F + 6);
 	assert_true(is_shown("Sort by"));
 	press(INPUT_DOWN);
@@ -300,7 +300,7 @@ static const char *first_lease(void)
 	return first_row()->lease->now.name;
 }
 
-/* The first row has @text in that column, where there is room for all of them. */
+/* Assert that the first row has @text in @column, if the table is wide enough for all columns. */
 static void expect_cell(const char *column, const char *text)
 {
 	const struct table *table = picture_table(&picture);
@@ -387,7 +387,7 @@ TEST(test_leases__columns, setup, teardown)
 	assert_true(is_shown("used 7.0 MiB   of that by drivers 3.0 MiB   peak 8.0 MiB"));
 	assert_true(is_shown("seen by the kernel 9.0 MiB   refused 3"));
 	assert_true(is_shown("waiting for 2.0 GiB"));
-	/* Its tenant is whom changes are about. */
+	/* Changes apply to the lease's tenant. */
 	press(INPUT_F + 9);
 	assert_true(is_shown("Drain tenant web"));
 	press('n');
@@ -426,7 +426,7 @@ TEST(test_leases__sort_and_filter, setup, teardown)
 			assert_string_equal(first_lease(), orders[k].first);
 		}
 	}
-	/* By name, by tenant, and by what is the matter. */
+	/* The filter matches names, tenants and states. */
 	press(INPUT_F + 4);
 	type("LLAMA");
 	press(INPUT_ENTER);
@@ -438,7 +438,7 @@ TEST(test_leases__sort_and_filter, setup, teardown)
 	press(INPUT_ENTER);
 	assert_int_equal(picture_table(&picture)->n_rows, 1);
 	assert_string_equal(first_lease(), "vkcube");
-	/* However narrow it is, that something is left out is said. */
+	/* A filter is shown at any width. */
 	assert_int_equal(canvas_resize(&canvas, 60, 20), 0);
 	assert_true(is_shown("6 Leases"));
 	assert_true(is_shown("filter \"shrink\": 1 of 3"));
@@ -462,7 +462,7 @@ TEST(test_contention__cap_and_cause, setup, teardown)
 	assert_true(is_shown("▲ contended 1.4x  run-queue p99 1.9 ms  by rsync 75%"));
 	model.worst_part = 0;
 	assert_true(is_shown("▲ contended 1.4x  run-queue p99 1.9 ms  cause unknown"));
-	/* What the broker tells at most is no measurement any more. */
+	/* The broker's maximum factor is a cap, not a measurement. */
 	model.contention.factor = RBK_STATS_MAX_FACTOR;
 	model.worker_p99_ns = 0;
 	assert_true(is_shown("▲ contended 100.0x or more, at the cap  cause unknown"));
@@ -506,7 +506,7 @@ TEST(test_keys__columns, setup, teardown)
 	picture_draw(&picture, &model, &origin, &canvas, true);
 	assert_int_equal(picture_table(&picture)->column_x[1],
 			 picture_table(&picture)->column_end[1]);
-	/* The first one stays. */
+	/* The first column cannot be hidden. */
 	press(INPUT_F + 2);
 	press(' ');
 	assert_int_equal(picture_table(&picture)->hidden, 2);
@@ -533,7 +533,7 @@ TEST(test_changes__are_confirmed, setup, teardown)
 	press(INPUT_F + 9);
 	assert_int_equal(press('y'), INPUT_CHANGE);
 	assert_int_equal(change.kind, CHANGE_DRAIN);
-	/* A plan of the second tenant alone. */
+	/* Filter for the second tenant's plan and evict it. */
 	press('4');
 	press('/');
 	type("web-2");
@@ -542,7 +542,7 @@ TEST(test_changes__are_confirmed, setup, teardown)
 	assert_int_equal(press('y'), INPUT_CHANGE);
 	assert_fields(change, (tenant, 2), (plan_id, 3));
 	assert_string_equal(change.plan, "web-2");
-	/* Others are told that it is not for them. */
+	/* Users who are not administrators are told so. */
 	input_handle(&picture, &model, false, &change, canvas.width, &evict);
 	assert_int_equal(picture.prompt, PROMPT_NONE);
 	assert_true(is_shown("for administrators"));
@@ -578,7 +578,7 @@ static unsigned int random_below(unsigned int limit)
 	return (random_state >> 8) % limit;
 }
 
-/* Any keys in any order, at any size, over any pages: there is a picture, of our signs only. */
+/* Any keys in any order, at any size, over any pages: the picture has only our signs. */
 TEST(test_anything__any_page_any_key, setup, teardown)
 {
 	static const int keys[] = {INPUT_UP,        INPUT_DOWN, INPUT_PAGE_UP,   INPUT_PAGE_DOWN,

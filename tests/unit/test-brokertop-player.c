@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Recordings: what is read is what was written, and played forward and backward it is the same. */
+/* Recordings: a page is read as it was written, and looks the same when played backward. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 static const uint64_t second_ns = 1000000000;
 
-/* A file with the first @n moments of a scene. */
+/* Return a file with the first @n moments of a scene. */
 static FILE *record(enum stats_scene scene, unsigned int n)
 {
 	FILE *file = tmpfile();
@@ -54,7 +54,7 @@ TEST(test_recording__reads_what_was_written)
 	fclose(file);
 }
 
-/* A tenant's own pages: each is a moment. */
+/* Recordings of a tenant's own page: each update is a moment. */
 TEST(test_recording__without_a_root)
 {
 	struct recording_moment moment = {.end = 0};
@@ -79,7 +79,7 @@ TEST(test_recording__cut_short)
 	struct pages pages;
 
 	assert_int_equal(recording_find(fileno(file), 0, &moment), 0);
-	/* After it was found, and before. */
+	/* The file is cut after the moment was found, and before. */
 	assert_int_equal(ftruncate(fileno(file), (off_t)moment.end - 1), 0);
 	assert_int_equal(recording_read(fileno(file), &moment, &pages), RECORDING_E_INVALID);
 	assert_int_equal(ftruncate(fileno(file), 4096), 0);
@@ -145,7 +145,7 @@ static void expect_same(const struct model *left, const struct model *right)
 		assert_true(a[i] == b[i] || (isnan(a[i]) && isnan(b[i])));
 }
 
-/* However it was come to, a moment is the same: its rates, and what was before. */
+/* A moment has the same rates and history, whatever order of steps led to it. */
 TEST(test_show__any_order)
 {
 	enum { N = 320 };
@@ -187,7 +187,7 @@ TEST(test_play)
 	const char *text;
 	struct stage stage;
 
-	/* Moments of a scene are a second apart. */
+	/* Moments of a scene are one second apart. */
 	begin(&stage, STATS_SCENE_THREE, 6);
 	show(&stage, 0);
 	assert_false(player_run(&stage.player, now_ns));
@@ -212,7 +212,7 @@ TEST(test_play)
 	assert_string_equal(described(&stage), "1/6 paused");
 	assert_non_null(strstr(key(&stage, INPUT_LEFT, now_ns), "beginning"));
 
-	/* As long as it stood still is not made up for. */
+	/* Time in which the player was paused is not made up for. */
 	assert_null(key(&stage, ' ', now_ns));
 	assert_false(player_run(&stage.player, now_ns));
 	assert_string_equal(described(&stage), "1/6 playing");
@@ -225,7 +225,7 @@ TEST(test_play)
 	assert_string_equal(described(&stage), "3/6 playing 1/8x");
 	assert_int_equal(player_next_ns(&stage.player), now_ns + 8 * second_ns);
 
-	/* Its end. */
+	/* The end of the recording. */
 	now_ns += 1000 * second_ns;
 	assert_true(player_run(&stage.player, now_ns));
 	assert_string_equal(described(&stage), "6/6 the end");
@@ -240,7 +240,7 @@ TEST(test_play)
 	assert_false(player_handle(&stage.player, 'x', now_ns, &text));
 	end(&stage);
 
-	/* Each as long as -d says; and one moment alone. */
+	/* Each moment lasts as long as -d says; then a recording of one moment. */
 	begin(&stage, STATS_SCENE_CPU, 2);
 	stage.player.step_ns = 7 * second_ns;
 	show(&stage, 0);

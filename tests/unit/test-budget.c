@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What all tenants together can have of a device: broker/memory/budget.h. */
+/* Budgets: memory of a device that all tenants together may use; broker/memory/budget.h. */
 #include "memory/budget.h"
 #include "support/test.h"
 
@@ -49,7 +49,7 @@ TEST(test_compute__more_used_than_there_is)
 	assert_int_equal(compute(&pool, GIB, GIB).usable_bytes, 0);
 }
 
-/* What programs use of their leases is not used by others. */
+/* Programs' use of their leases does not count as use from outside. */
 TEST(test_compute__leased)
 {
 	const struct memory_reading pool = {
@@ -58,12 +58,12 @@ TEST(test_compute__leased)
 
 	budget_compute(&pool, 8 * GIB, 0, GIB, 3 * GIB, &figures);
 	assert_fields(figures, (outside_bytes, GIB), (usable_bytes, 7 * GIB));
-	/* More than is seen in use at all. */
+	/* Leased use above all observed use. */
 	budget_compute(&pool, 8 * GIB, 0, GIB, 6 * GIB, &figures);
 	assert_fields(figures, (outside_bytes, 0), (usable_bytes, 8 * GIB));
 }
 
-/* The driver has moved something of ours out: what is missing is nobody's overhead. */
+/* The driver has moved some of the broker's memory out: the missing bytes are no overhead. */
 TEST(test_compute__own_moved_out)
 {
 	const struct memory_reading pool = {
@@ -74,7 +74,7 @@ TEST(test_compute__own_moved_out)
 		      (usable_bytes, 3 * GIB));
 }
 
-/* What an administrator allows is less than the device has. */
+/* An administrator allows less than the device has. */
 TEST(test_compute__capped)
 {
 	const struct memory_reading pool = {

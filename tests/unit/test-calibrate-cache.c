@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The cache of profiles: what comes back, what does not, and every way to spoil a file. */
+/*
+ * The cache of profiles: valid files are read back, others rejected, and files are spoiled in every
+ * way.
+ */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -75,7 +78,7 @@ static int teardown(void **state)
 
 	unlink(fixture->path);
 	rmdir(fixture->path);
-	/* Nothing else was left there. */
+	/* The test has left no other file. */
 	assert_int_equal(rmdir(fixture->folder), 0);
 	free(fixture);
 	return 0;
@@ -126,7 +129,7 @@ TEST(test_cache__comes_back, setup, teardown)
 	expect_right(fixture);
 	assert_int_equal(stat(fixture->path, &status), 0);
 	assert_int_equal(status.st_mode & 07777, 0600);
-	/* In place of what was there. */
+	/* The new file replaces the old one. */
 	fixture->cached.is_complete = true;
 	fixture->cached.measured_s++;
 	write_right(fixture);
@@ -134,7 +137,7 @@ TEST(test_cache__comes_back, setup, teardown)
 	assert_null(strchr(fixture->key, '\n'));
 }
 
-/* Each part of the key tells profiles apart; only the device has a file of its own. */
+/* Each part of the key tells profiles apart; only another device has another file. */
 TEST(test_cache__of_another, setup, teardown)
 {
 	struct fixture *fixture = *state;
@@ -238,7 +241,7 @@ TEST(test_cache__damaged, setup, teardown)
 	free(text);
 }
 
-/* Whoever can write the checksum, too, still cannot make a profile of this. */
+/* A file with a valid checksum but impossible figures is rejected. */
 TEST(test_cache__hostile_figures, setup, teardown)
 {
 	struct fixture *fixture = *state;
@@ -271,7 +274,7 @@ TEST(test_cache__no_file, setup, teardown)
 	struct fixture *fixture = *state;
 	char elsewhere[160];
 
-	/* A link, also to a right one, is not followed, and not written through. */
+	/* A link, also to a valid file, is neither followed nor written through. */
 	write_right(fixture);
 	snprintf(elsewhere, sizeof(elsewhere), "%s.elsewhere", fixture->path);
 	assert_int_equal(rename(fixture->path, elsewhere), 0);
@@ -288,7 +291,7 @@ TEST(test_cache__no_file, setup, teardown)
 	unlink(fixture->path);
 	assert_int_equal(mkdir(fixture->path, 0700), 0);
 	expect_refusal(fixture, "it is no file");
-	/* Nor can it be replaced; nothing is left beside it. */
+	/* A folder cannot be replaced either, and no temporary file is left beside it. */
 	assert_int_not_equal(
 		calibrate_cache_write(fixture->folder, &card, fixture->key, &fixture->cached), 0);
 	rmdir(fixture->path);
@@ -308,7 +311,7 @@ TEST(test_cache__of_others, setup, teardown)
 		return;
 	assert_int_equal(chown(fixture->path, 1, 1), 0);
 	expect_refusal(fixture, "it belongs to another user");
-	/* Written anew it is ours. */
+	/* Written anew, the file belongs to this user. */
 	write_right(fixture);
 	expect_right(fixture);
 }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which shapes of tiles a calibrator chooses: of devices that compute as the reference does, take
- * as long as a script says, and may be wrong with one of their shapes.
+ * The calibrator's choice of tile shapes
+ *
+ * The devices compute like the reference, take as long as a script says, and may be wrong with one
+ * shape.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -19,11 +21,11 @@ enum { N_TILES = 3, NONE = N_TILES };
 
 struct device {
 	struct executor executor;
-	uint64_t run_ns[N_TILES], half_run_ns[N_TILES]; /* the latter 0: as the former */
-	unsigned int wrong;                             /* this one's results; NONE: none */
+	uint64_t run_ns[N_TILES], half_run_ns[N_TILES]; /* the latter 0: same as the former */
+	unsigned int wrong;                             /* shape with wrong results; NONE: none */
 	unsigned int n_tiles;
-	struct exec_tiles prepared; /* with which the plan was prepared */
-	bool is_computed;           /* by a run before */
+	struct exec_tiles prepared; /* tiles that the plan was prepared with */
+	bool is_computed;           /* by an earlier run */
 	unsigned int n_wrong;
 
 	/* The calibrator's next step. */
@@ -75,7 +77,7 @@ static bool is_of_half(const struct plan *plan)
 	return plan->tensors[plan->n_tensors - 1].dtype == RBK_DTYPE_F16;
 }
 
-/* Off by a hundredth. */
+/* Change the element by a hundredth. */
 static void spoil(const struct plan *plan, void *element)
 {
 	uint16_t *half = element;
@@ -86,7 +88,7 @@ static void spoil(const struct plan *plan, void *element)
 		*(float *)element *= 1.01f;
 }
 
-/* Classes are those of the only node, at its result. */
+/* Return the shape for the plan's only node, in the class of its result. */
 static unsigned int tile_of(const struct device *device, const struct plan *plan)
 {
 	const struct shape *y = &plan->tensors[plan->n_tensors - 1].shape;
@@ -101,12 +103,12 @@ static unsigned int tile_of(const struct device *device, const struct plan *plan
 }
 
 /*
- * The reference is slow, and the calibrator gives a plan the same inputs for each shape and device:
- * what it had for a plan of that name is kept, and holds where the inputs are the same.
+ * Cached results: the reference is slow, and the calibrator gives a plan the same inputs for each
+ * shape and device. A result is kept by plan name, and holds while the inputs are the same.
  */
 struct result {
 	char name[RBK_NAME_BYTES];
-	uint8_t *bindings; /* all of them, one after the other; the last is the output */
+	uint8_t *bindings; /* all bindings in sequence; the last is the output */
 	uint64_t bytes;
 };
 
@@ -249,7 +251,7 @@ static void calibrate(struct device *device)
 	calibrator_free(calibrator);
 }
 
-/* FEW_ROWS of a Conv has no probe: another pipeline is for that. */
+/* FEW_ROWS of a Conv has no probe: another pipeline computes it. */
 static void expect_all(struct device *device, unsigned int tile, unsigned int guess)
 {
 	struct exec_tiles tiles;
@@ -271,7 +273,7 @@ TEST(test_tiles__fastest)
 	expect_all(&device, 1, 0);
 }
 
-/* The fastest by far, but one element in a corner is off by a hundredth. */
+/* The fastest shape by far has one element, in a corner, off by a hundredth. */
 TEST(test_tiles__never_wrong)
 {
 	struct device device = {
@@ -282,7 +284,7 @@ TEST(test_tiles__never_wrong)
 	expect_all(&device, 2, 0);
 }
 
-/* Not even if it is what was guessed. */
+/* A wrong shape is not chosen even if it is the guess. */
 TEST(test_tiles__guess_is_wrong)
 {
 	struct device device = {
@@ -292,7 +294,7 @@ TEST(test_tiles__guess_is_wrong)
 	expect_all(&device, 2, 0);
 }
 
-/* What is the fastest for float32 says nothing of float16. */
+/* The fastest shape for float32 may not be the fastest for float16. */
 TEST(test_tiles__each_type)
 {
 	struct device device = {.run_ns = {9000000, 7000000, 8000000},
@@ -323,7 +325,10 @@ TEST(test_choose__little_gain)
 	struct calibrate_tiles measured = {{0}};
 	struct exec_tiles tiles = {{{1, 1, 1, 1}, {1, 1, 1, 1}, {1, 1, 1, 1}}};
 
-	/* MatMul, large: within what measuring twice differs by; small: more than that. */
+	/*
+	 * MatMul: the large class gains less than repeated measurements differ by, the small class
+	 * more.
+	 */
 	measured.exec_ns[0] = 99;
 	measured.exec_ns[1] = 100;
 	measured.exec_ns[EXEC_MAX_TILES] = 90;
@@ -332,7 +337,7 @@ TEST(test_choose__little_gain)
 	calibrate_tiles_choose(&measured, &tiles);
 	assert_int_equal(tiles.of[EXEC_TILE_MATMUL][EXEC_TILE_LARGE], 1);
 	assert_int_equal(tiles.of[EXEC_TILE_MATMUL][EXEC_TILE_SMALL], 2);
-	/* Nothing is known. */
+	/* The class was not measured. */
 	assert_int_equal(tiles.of[EXEC_TILE_CONV][EXEC_TILE_SMALL], 1);
 }
 

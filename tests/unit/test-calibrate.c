@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Calibration: with devices and clocks that follow a script, with the CPU, and with lavapipe. */
+/* Calibration: with scripted devices and clocks, with the CPU, and with lavapipe. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -21,12 +21,12 @@ struct script {
 	struct executor executor;
 	uint64_t now_ns;
 	double task_ns, node_ns;
-	double flops_per_ns, bytes_per_ns, up_bytes_per_ns; /* 0: no link */
-	uint64_t setup_ns;                                  /* of preparing a plan */
-	uint64_t first_ns;                                  /* more of its first run */
-	uint32_t n_servers;                                 /* that share what takes long */
-	int fail_at;                                        /* the n-th run fails; 0: none */
-	uint32_t unsupported; /* families that it cannot run, a mask */
+	double flops_per_ns, bytes_per_ns, up_bytes_per_ns; /* up: 0: no link */
+	uint64_t setup_ns;                                  /* time to prepare a plan */
+	uint64_t first_ns;                                  /* extra time of a plan's first run */
+	uint32_t n_servers;                                 /* servers that share a long task */
+	int fail_at;                                        /* number of the failing run; 0: none */
+	uint32_t unsupported;                               /* mask of op families */
 
 	unsigned int n_runs, n_runs_of_plan, n_prepared;
 	int n_plans, n_arenas, n_loaded;
@@ -121,7 +121,7 @@ static int script_run(void *context, struct executor *executor, struct exec_task
 	double busy_ns = script_work_ns(script, task->plan);
 	bool is_shared = busy_ns > 60000 && script->n_servers > 1;
 
-	/* The first one takes longer, and later ones are disturbed now and then. */
+	/* The first run takes longer, and every third later one is disturbed. */
 	if (script->n_runs_of_plan++ == 0)
 		busy_ns += (double)script->first_ns;
 	else if (script->n_runs_of_plan % 3 == 0)
@@ -182,7 +182,7 @@ static void expect_near(double a, double b)
 
 /* ---- Probes ---- */
 
-/* Every probe is a plan, of its family, of about its size. */
+/* Every probe is a plan of its family, of about its nominal size. */
 TEST(test_probe__sizes)
 {
 	struct script script;
@@ -205,7 +205,7 @@ TEST(test_probe__sizes)
 		for (unsigned int k = 0; k < bench.plan->n_bindings; k++)
 			assert_int_equal(bench.refs[k].offset % RBK_REF_ALIGN, 0);
 		calibrate_bench_clear(&bench);
-		/* Twice is harmless. */
+		/* A second clear is harmless. */
 		calibrate_bench_clear(&bench);
 	}
 	calibrate_bench_deinit(&bench);
@@ -224,7 +224,7 @@ TEST(test_runs__best_counts)
 	assert_float_equal(runs.best.exec_ns, 3000000, 0);
 	assert_float_equal(runs.best.busy_ns, 6000000, 0);
 
-	/* What ends at once is run often, but not for ever, and counts as something. */
+	/* A run that takes no time is repeated, but not endlessly, and gets a time above 0. */
 	runs = (struct calibrate_runs){.n = 0};
 	while (calibrate_runs_add(&runs, 0, 0))
 		assert_true(runs.n < 100);
@@ -266,7 +266,7 @@ TEST(test_measure__finds_model)
 			      (n_servers_per_task, variant == 2 ? 4 : 1));
 		assert_float_equal(profile.share_min_ns, variant == 2 ? 60000 : 0, 0);
 		assert_float_equal(profile.up_bytes_per_ns, variant == 1 ? 10 : 0, 0);
-		/* Of small ones the work hardly shows. */
+		/* In small sizes the work hardly shows. */
 		for (unsigned int k = 3; k < PLACE_SIZE_CLASSES; k++) {
 			expect_near((double)profile.rates[OP_FAMILY_MATMUL][k].flops_per_ns, 1000);
 			expect_near((double)profile.rates[OP_FAMILY_GEMM][k].flops_per_ns, 1000);
@@ -274,7 +274,7 @@ TEST(test_measure__finds_model)
 				    100);
 			expect_near((double)profile.rates[OP_FAMILY_TRANSPOSE][k].bytes_per_ns,
 				    100);
-			/* Known from elsewhere: the other ceiling. */
+			/* The other ceiling is known from other families. */
 			expect_near((double)profile.rates[OP_FAMILY_MATMUL][k].bytes_per_ns, 100);
 			expect_near((double)profile.rates[OP_FAMILY_ELEMENTWISE][k].flops_per_ns,
 				    1000);
@@ -282,7 +282,7 @@ TEST(test_measure__finds_model)
 	}
 }
 
-/* No probe begins after the end, nor does what is begun take longer than what was seen. */
+/* No probe begins after the deadline, nor one that would take too long by earlier probes. */
 TEST(test_measure__budget)
 {
 	static const uint64_t costs_ns[] = {0, 1000000, 20000000, 90000000, 400000000};
@@ -303,12 +303,12 @@ TEST(test_measure__budget)
 			calibrate_measure(&world, &script.executor, begin_ns + 250000000, &samples),
 			0);
 		expect_nothing_left(&script);
-		/* One that could not be foreseen may be too long. */
+		/* A first probe, whose time is unknown, may take too long. */
 		n = script.now_ns - begin_ns;
 		assert_true(n <= 250000000 || script.n_prepared == 1);
 		assert_true(n <= 250000000 + costs_ns[i]);
 		n = (uint64_t)__builtin_popcountll(samples.measured);
-		/* More time is not left unused: another one would not have fitted. */
+		/* No time is left unused: another probe would not have fitted. */
 		assert_true(n == script.n_prepared || script.n_prepared == 1);
 		assert_true(n <= n_before);
 		n_before = (unsigned int)n;
@@ -339,7 +339,7 @@ TEST(test_measure__no_time)
 	assert_false(fit(&script, &samples, 0, &profile));
 }
 
-/* Whichever run fails, nothing stays. */
+/* Nothing is left on the device, whichever run fails. */
 TEST(test_measure__device_fails)
 {
 	for (int n = 1; n < 60; n += n < 5 ? 1 : 13) {
@@ -358,7 +358,7 @@ TEST(test_measure__device_fails)
 	}
 }
 
-/* A device without some operators has estimates of them, for nobody to use. */
+/* A device that lacks operators gets estimates for them, which are never used. */
 TEST(test_measure__unsupported)
 {
 	struct calibrate_samples samples = {.measured = 0};
@@ -390,7 +390,7 @@ TEST(test_measure__no_memory)
 
 		script_init(&script, EXECUTOR_GPU);
 		world = script_world(&script);
-		/* The first few. */
+		/* Only the first few probes fit. */
 		script.setup_ns = 100000000;
 		fail_alloc_at(n);
 		r = calibrate_measure(&world, &script.executor, script.now_ns + 250000000,
@@ -405,7 +405,7 @@ TEST(test_measure__no_memory)
 	fail();
 }
 
-/* Whatever a clock said, figures stay possible. */
+/* Figures stay possible, whatever times a clock gives. */
 TEST(test_fit__hostile_samples)
 {
 	static const float times[] = {1e-30f, 1, 1e18f, 3e38f};
@@ -428,7 +428,7 @@ TEST(test_fit__hostile_samples)
 	}
 }
 
-/* One sample of either reference is enough for a whole profile, by kind of device. */
+/* One sample of either reference family is enough for a whole profile, by kind of device. */
 TEST(test_fit__one_sample)
 {
 	for (unsigned int family = 0; family < 2; family++) {
@@ -470,20 +470,23 @@ TEST(test_real__cpu)
 	world = calibrate_world_real(&waker);
 	assert_int_equal(
 		calibrate_measure(&world, executor, clock_now_ns() + 20000000000, &samples), 0);
-	/* Every family, at four sizes, addition at five. */
+	/* Every family at four sizes, addition at five. */
 	assert_int_equal(__builtin_popcountll(samples.measured), OP_FAMILY_COUNT * 4 + 1 + 2);
 	calibrate_describe(executor, 1, 1, &device);
 	assert_true(calibrate_fit(&device, &samples, &profile));
 	assert_null(place_profile_refusal(&profile));
 	assert_int_equal(profile.n_servers, 2);
-	/* It works on clients' memory in place. */
+	/* The CPU uses clients' memory in place. */
 	assert_float_equal(profile.up_bytes_per_ns, 0, 0);
 	assert_int_equal(profile.memory_bytes, 0);
 	executor->ops->free(executor);
 	waker_deinit(&waker);
 }
 
-/* Return: is there such a device? */
+/*
+ * Calibrate a Vulkan device.
+ * Return: true if such a device exists.
+ */
 static bool measures(enum vulkan_mode mode)
 {
 	const struct vulkan_options options = {.mode = mode};
@@ -511,7 +514,7 @@ static bool measures(enum vulkan_mode mode)
 	vulkan_usage(executor, &usage);
 	assert_fields(usage, (device_bytes, 0), (n_imports, 0));
 	calibrate_describe(executor, 1, 1, &device);
-	/* Compilers may have taken all of the time. */
+	/* Pipeline compilation may have taken all of the time. */
 	if (calibrate_fit(&device, &samples, &profile)) {
 		const bool is_card =
 			executor->info.kind == EXECUTOR_GPU && !executor->info.is_integrated;
@@ -538,9 +541,9 @@ TEST(test_real__gpu)
 		skip();
 }
 
-/* ---- While others are served ---- */
+/* ---- While clients are served ---- */
 
-/* A broker in which one thing happens after the other. */
+/* A broker that runs one step after the other. */
 struct served {
 	struct script scripts[2];
 	struct executor *executors[2];
@@ -548,10 +551,11 @@ struct served {
 
 	calibrate_step_fn *run, *done;
 	void *data;
-	struct exec_task *task; /* that runs */
+	struct exec_task *task; /* the running task */
 	struct executor *executor;
 	uint64_t device_bytes[2], host_bytes[2], most_device_bytes;
-	uint64_t refuse_device_bytes, refuse_host_bytes; /* from there on; 0: never */
+	/* limits from which charges are rejected; 0: none */
+	uint64_t refuse_device_bytes, refuse_host_bytes;
 	unsigned int n_steps;
 
 	unsigned int n_results, n_failures;
@@ -590,7 +594,7 @@ static void served_run(void *context, struct executor *executor, struct exec_tas
 	struct served *served = context;
 	struct script *script = script_of(executor);
 
-	/* Loaded and charged before. */
+	/* The plan is loaded and charged before the run. */
 	assert_int_equal(script->n_loaded, 1);
 	assert_true(served->device_bytes[executor == served->executors[1]] >= 5000);
 	served_setup(context, NULL, done, data);
@@ -642,7 +646,7 @@ static void run_task(struct served *served)
 	task->busy_ticks = 0;
 }
 
-/* Return: was there anything to do? */
+/* Return: true if there was a step to run. */
 static bool served_step(struct served *served)
 {
 	calibrate_step_fn *done = served->done;
@@ -688,7 +692,7 @@ TEST(test_calibrator__measures)
 	served_deinit(&served);
 }
 
-/* Tasks that would stop others for too long are not begun. */
+/* The calibrator does not begin tasks that would delay clients for too long. */
 TEST(test_calibrator__slow_device)
 {
 	struct served served;
@@ -699,13 +703,13 @@ TEST(test_calibrator__slow_device)
 	while (served_step(&served))
 		;
 	assert_int_equal(served.n_results, 1);
-	/* 3.3 GFLOP of it would take a third of a second. */
+	/* 3.3 GFLOP would take a third of a second. */
 	assert_false(served.samples.measured >> calibrate_probe_index(OP_FAMILY_MATMUL, 4) & 1);
 	assert_true(served.samples.measured >> calibrate_probe_index(OP_FAMILY_MATMUL, 2) & 1);
 	served_deinit(&served);
 }
 
-/* At whichever step it is told to stop, it leaves nothing behind and says nothing any more. */
+/* A calibrator that is stopped at any step leaves nothing behind and reports nothing. */
 TEST(test_calibrator__stops)
 {
 	for (unsigned int n = 0; n < 90; n += n < 12 ? 1 : 17) {
@@ -718,7 +722,7 @@ TEST(test_calibrator__stops)
 		calibrator_stop(served.calibrator);
 		while (served_step(&served))
 			;
-		/* It does not go on with what follows: the step, clear and close. */
+		/* Only the current step, clear and close follow. */
 		assert_true(served.n_steps <= n + 3);
 		assert_int_equal(served.n_results, 0);
 		calibrator_start(served.calibrator, 1);
@@ -737,7 +741,7 @@ TEST(test_calibrator__device_fails)
 		calibrator_start(served.calibrator, 3);
 		while (served_step(&served))
 			;
-		/* The other one is measured. */
+		/* The other device is still measured. */
 		assert_fields(served, (n_results, 2), (n_failures, 1));
 		assert_int_equal(__builtin_popcountll(served.samples.measured), CALIBRATE_PROBES);
 		served_deinit(&served);
@@ -748,7 +752,7 @@ TEST(test_calibrator__too_much)
 {
 	struct served served;
 
-	/* No plan can be loaded: nothing was seen, which is not a failure. */
+	/* No plan can be loaded: nothing is measured, which is not a failure. */
 	served_init(&served);
 	served.refuse_device_bytes = 1;
 	calibrator_start(served.calibrator, 1);
@@ -757,7 +761,7 @@ TEST(test_calibrator__too_much)
 	assert_fields(served, (n_results, 1), (n_failures, 0), (samples.measured, 0));
 	served_deinit(&served);
 
-	/* There is no room for the tensors. */
+	/* There is no memory for the tensors. */
 	served_init(&served);
 	served.refuse_host_bytes = 1;
 	calibrator_start(served.calibrator, 3);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the scheduler probes compute without the kernel: buckets, tables of causers, clocks. */
+/* Parts of the scheduler probes that run without the kernel: buckets, tables of causers, clocks. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "bpf/run-queue-layout.h"
 #include "support/test.h"
 
-/* Reproducible. */
+/* Return a random number; the same sequence in every run. */
 static uint64_t next_random(uint64_t *state)
 {
 	*state ^= *state << 13;
@@ -33,7 +33,7 @@ TEST(test_bucket__edges)
 		assert_int_equal(run_queue_bucket(from), i);
 		assert_int_equal(run_queue_bucket(from - 1), i - 1);
 		assert_true(from > before);
-		/* So fine that 5% can be told, taking the middle. */
+		/* Buckets are fine enough for 5% precision at their middle. */
 		if (i > 1)
 			assert_true((double)(from - before) / (double)before <= 1.0 / 16);
 	}
@@ -75,12 +75,12 @@ TEST(test_causers__few)
 
 	for (i = 0; i < RUN_QUEUE_CAUSERS; i++) {
 		hogs[i] = account(i + 1, 7);
-		/* Whoever is new is to be given the name of its cgroup. */
+		/* A new causer is returned, so that its cgroup's name can be added. */
 		assert_non_null(run_queue_charge(causers, &hogs[i], 0, 0, 1));
 		assert_null(run_queue_charge(causers, &hogs[i], i, 100 * (i + 1), 0));
 		run_queue_charge(causers, &hogs[i], i, 1, 2);
 	}
-	/* Nobody is lost while there is room, also who has only preempted so far. */
+	/* No causer is lost while the table has room, nor one that has only preempted. */
 	for (i = 0; i < RUN_QUEUE_CAUSERS; i++) {
 		unsigned int at = run_queue_causer_find(causers, &hogs[i].key, &least);
 
@@ -90,7 +90,7 @@ TEST(test_causers__few)
 		assert_memory_equal(causers[at].comm, hogs[i].key.comm, RUN_QUEUE_COMM_BYTES);
 	}
 
-	/* A ninth takes the place of the least. */
+	/* A ninth causer replaces the least one. */
 	struct run_queue_account ninth = account(99, 7);
 
 	causer = run_queue_charge(causers, &ninth, 5, 10, 0);
@@ -108,7 +108,7 @@ TEST(test_causers__same_name)
 	struct run_queue_account here = account(1, 7), there = account(1, 8), again = here;
 	unsigned int least;
 
-	/* Short-lived processes of one name and cgroup add up; other cgroups are others. */
+	/* Short-lived processes of one name and cgroup add up; other cgroups are separate. */
 	run_queue_charge(causers, &here, 0, 5, 0);
 	run_queue_charge(causers, &there, 0, 6, 0);
 	again.process = 1234;
@@ -118,7 +118,9 @@ TEST(test_causers__same_name)
 	assert_int_equal(causers[run_queue_causer_find(causers, &there.key, &least)].wait_ns, 6);
 }
 
-/* What the algorithm promises, of any stream: of each, at least its own and at most its error more.
+/*
+ * Check the algorithm's guarantee on a random stream: each count is at least the true sum, and at
+ * most its error above it.
  */
 static void check_stream(unsigned int n_hogs, unsigned int n_charges, uint64_t seed)
 {
@@ -128,7 +130,7 @@ static void check_stream(unsigned int n_hogs, unsigned int n_charges, uint64_t s
 
 	assert_true(n_hogs <= 64);
 	for (i = 0; i < n_charges; i++) {
-		/* The first are much more often there. */
+		/* The first hogs occur much more often. */
 		unsigned int hog =
 			(unsigned int)(next_random(&seed) % (next_random(&seed) % n_hogs + 1));
 		uint64_t ns = next_random(&seed) % 1000;
@@ -165,7 +167,9 @@ TEST(test_causers__many)
 
 /* --- The scheduler's clock, and CLOCK_MONOTONIC --- */
 
-/* Bad looks, some in a row, let it be wrong by a few times what clocks are slewed meanwhile. */
+/*
+ * While clocks are slewed, late readings in a row leave an error of at most a few times the slew.
+ */
 TEST(test_clock__slewed)
 {
 	struct run_queue_processor processor = {0};
@@ -179,7 +183,7 @@ TEST(test_clock__slewed)
 
 		clock_ns += passed_ns;
 		ahead_ns += i / 5000 % 2 ? slewed_ns : -slewed_ns;
-		/* Now and then something comes between the scheduler and the probe. */
+		/* Sometimes there is a delay between the scheduler and the probe. */
 		if (i && next_random(&seed) % 16 == 0)
 			late_ns += next_random(&seed) % 5000000;
 		run_queue_check_clock(&processor, clock_ns, clock_ns + ahead_ns + late_ns);
@@ -188,7 +192,7 @@ TEST(test_clock__slewed)
 	}
 }
 
-/* The first look may be a bad one; the next is believed. */
+/* The first reading may be late; the next one corrects it. */
 TEST(test_clock__first_late)
 {
 	struct run_queue_processor processor = {0};
@@ -199,7 +203,7 @@ TEST(test_clock__first_late)
 	assert_int_equal(processor.clock_ahead_ns, 50);
 }
 
-/* As a machine that slept may find them. */
+/* The clocks jump, as after a suspend. */
 TEST(test_clock__set)
 {
 	struct run_queue_processor processor = {0};
@@ -207,7 +211,7 @@ TEST(test_clock__set)
 	run_queue_check_clock(&processor, 1000000000, 1000000050);
 	run_queue_check_clock(&processor, 1010000000, 9010000050);
 	assert_int_equal(processor.clock_ahead_ns, 8000000050);
-	/* And the scheduler's may go backwards. */
+	/* The scheduler's clock may also jump back. */
 	run_queue_check_clock(&processor, 1000000, 9010000100);
 	assert_int_equal(processor.clock_ahead_ns, 9009000100);
 }

@@ -47,7 +47,7 @@ TEST(test_find, fake_proc_set_up, fake_proc_tear_down)
 	cgroup_names_free(names);
 }
 
-/* What it was is remembered; what was never known, and is gone, is not found. */
+/* A removed cgroup keeps its name if it was found before; otherwise it is not found. */
 TEST(test_find__gone, fake_proc_set_up, fake_proc_tear_down)
 {
 	struct cgroup_names *names;
@@ -86,7 +86,7 @@ TEST(test_find__long, fake_proc_set_up, fake_proc_tear_down)
 	cgroup_names_free(names);
 }
 
-/* More than are remembered: bounded, and right. */
+/* More cgroups than the table remembers: bounded, and right. */
 TEST(test_find__machine, fake_proc_set_up, fake_proc_tear_down)
 {
 	char root[256], folder[300], text[65536], path[RUN_QUEUE_PATH_BYTES];
@@ -108,7 +108,7 @@ TEST(test_find__machine, fake_proc_set_up, fake_proc_tear_down)
 			bool is_found = cgroup_names_find(names, ids[i], path);
 
 			snprintf(folder, sizeof(folder), "/rb-test-%d-%u", getpid(), i);
-			/* Without privilege the tree is searched, but not all the time. */
+			/* Without privilege the tree is searched, but at a limited rate. */
 			assert_true(is_found || geteuid() != 0);
 			assert_true(!is_found || strcmp(path, folder) == 0);
 		}
@@ -117,7 +117,7 @@ TEST(test_find__machine, fake_proc_set_up, fake_proc_tear_down)
 		rmdir(folder);
 	}
 	if (is_made) {
-		/* The last is remembered, the first not. */
+		/* The last one is remembered, the first one is not. */
 		assert_false(cgroup_names_find(names, ids[0], path));
 		assert_true(cgroup_names_find(names, ids[99], path) || geteuid() != 0);
 	}

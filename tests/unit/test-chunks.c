@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory in pieces of pages: see util/chunks.h. */
+/* Memory in pieces of whole pages: see util/chunks.h. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +14,7 @@ static bool is_zero(const uint8_t *bytes, size_t n)
 	return n == 0 || (bytes[0] == 0 && memcmp(bytes, bytes + 1, n - 1) == 0);
 }
 
-/* Pieces of all sizes: none has another's bytes, nor what was there before it. */
+/* Pieces of all sizes neither overlap nor contain bytes of earlier pieces. */
 static void check_pieces(enum chunks_kind kind)
 {
 	enum { N = 64, ROUNDS = 4000, MOST_SHIFT = 25 };
@@ -65,7 +65,7 @@ TEST(test_chunks__pieces)
 	check_pieces(CHUNKS_LARGE);
 }
 
-/* Bytes of the mapping of @address that are in memory. */
+/* Return the resident bytes of the mapping that contains @address. */
 static unsigned long resident_bytes(const void *address)
 {
 	FILE *file = fopen("/proc/self/smaps", "re");
@@ -84,7 +84,7 @@ static unsigned long resident_bytes(const void *address)
 	return kib << 10;
 }
 
-/* Small chunks cost memory only where pages are written, however large a piece is. */
+/* Small chunks use memory only for written pages, however large a piece is. */
 TEST(test_chunks__small_pages)
 {
 	static const size_t sizes[] = {4096, 100000, 3 << 20, 40 << 20};

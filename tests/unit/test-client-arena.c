@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Arenas: memory, allocation, references, sealing and everything that can prevent it. */
+/* Arenas: memory, allocation, references, sealing and all that can prevent it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -31,7 +31,7 @@ TEST(test_arena__memory)
 		assert_int_equal(data[i], 0);
 	memset(data, 1, 12288);
 
-	/* As the broker demands it: sealed, not sparse, not inherited over exec(). */
+	/* As the broker requires: sealed, not sparse, closed on exec(). */
 	assert_int_equal(fcntl(arena->fd, F_GET_SEALS), F_SEAL_SHRINK | F_SEAL_GROW);
 	assert_int_equal(fcntl(arena->fd, F_GETFD), FD_CLOEXEC);
 	assert_int_equal(fstat(arena->fd, &stat), 0);
@@ -68,7 +68,7 @@ TEST(test_arena__alloc)
 	rbk_arena_free(arena);
 }
 
-/* Does writing there end a process with SIGSEGV? */
+/* Return true if a write to @at ends a process with SIGSEGV. */
 static bool write_faults(volatile unsigned char *at)
 {
 	pid_t pid = fork();
@@ -103,18 +103,18 @@ TEST(test_seal__immutable)
 	assert_true(fcntl(arena->fd, F_GET_SEALS) & F_SEAL_WRITE);
 	assert_ptr_equal(mmap(NULL, 4096, PROT_WRITE, MAP_SHARED, arena->fd, 0), MAP_FAILED);
 	assert_null(rbk_arena_alloc(arena, 1));
-	/* Taken from the broker and shared again, so references are new ones. */
+	/* The arena was removed and shared again, so its references are new. */
 	assert_int_equal(fake_broker_requests(fixture.fake, RBK_WIRE_ARENA_REMOVE), 1);
 	assert_int_equal(fake_broker_requests(fixture.fake, RBK_WIRE_ARENA_ADD), 2);
 	assert_int_not_equal(rbk_ref(arena, data), ref);
-	/* Once is enough. */
+	/* A second seal makes no request. */
 	assert_int_equal(rbk_arena_seal(arena, &fixture.error), 0);
 	assert_int_equal(fake_broker_requests(fixture.fake, RBK_WIRE_ARENA_ADD), 2);
 	rbk_arena_free(arena);
 	assert_int_equal(fake_broker_objects(fixture.fake), 0);
 }
 
-/* The broker says that tasks still use it: nothing has changed. */
+/* The broker rejects the removal because tasks use the arena: nothing changes. */
 TEST(test_seal__in_use)
 {
 	struct fake_options options = {.fault = FAKE_REFUSE_BARE,
@@ -134,7 +134,10 @@ TEST(test_seal__in_use)
 	rbk_arena_free(arena);
 }
 
-/* Tasks use it for too long: the broker will give it up, so references are gone; then as usual. */
+/*
+ * Tasks use the arena for too long: the broker will remove it later, so its references are invalid.
+ * Afterwards it can be used as usual.
+ */
 TEST(test_seal__too_late)
 {
 	struct fake_options options = {.fault = FAKE_HELD, .fault_type = RBK_WIRE_ARENA_REMOVE};
@@ -157,7 +160,7 @@ TEST(test_seal__too_late)
 	fixture_end(&fixture);
 }
 
-/* An arena of which *ret_data is 7, and that is mapped writable at *ret_other, too. */
+/* Return an arena whose byte at *ret_data is 7, and which is also mapped writable at *ret_other. */
 static struct rbk_arena *arena_mapped_twice(struct fixture *fixture, unsigned char **ret_data,
 					    void **ret_other)
 {
@@ -171,7 +174,7 @@ static struct rbk_arena *arena_mapped_twice(struct fixture *fixture, unsigned ch
 	return arena;
 }
 
-/* Somebody else maps it writable: it is shared again as it was. */
+/* Another process maps the arena writable: it is shared again, unchanged. */
 TEST(test_seal__mapped_elsewhere)
 {
 	struct rbk_arena *arena;
@@ -193,7 +196,7 @@ TEST(test_seal__mapped_elsewhere)
 	assert_int_equal(fake_broker_objects(fixture.fake), 0);
 }
 
-/* The same of an arena that cannot be mapped writable again: a copy takes its place. */
+/* The arena also cannot be mapped writable again: a copy replaces it. */
 TEST(test_seal__mapped_elsewhere_and_fixed)
 {
 	struct rbk_arena *arena;
@@ -215,7 +218,7 @@ TEST(test_seal__mapped_elsewhere_and_fixed)
 	assert_int_equal(fake_broker_objects(fixture.fake), 0);
 }
 
-/* Sealed, but the broker does not take it back: the next call tries again. */
+/* The arena is sealed, but the broker does not take it back: the next call tries again. */
 TEST(test_seal__not_shared_again)
 {
 	struct fake_options options = {
@@ -234,7 +237,7 @@ TEST(test_seal__not_shared_again)
 	rbk_arena_free(arena);
 }
 
-/* Whatever allocation fails: -ENOMEM, nothing left behind. */
+/* Any failing allocation gives -ENOMEM and leaves nothing behind. */
 TEST(test_arena__no_memory)
 {
 	struct rbk_arena *arena = NULL;
@@ -274,7 +277,7 @@ TEST(test_arena__no_memory)
 	assert_int_equal(fake_broker_objects(fixture.fake), 0);
 }
 
-/* The broker makes the memory; nothing else is different. */
+/* The broker makes the memory; all else is as with a memfd. */
 TEST(test_new__exported)
 {
 	struct fake_options options = {.exports = true, .segment_bytes = 4096};
@@ -287,7 +290,7 @@ TEST(test_new__exported)
 	assert_int_equal(fake_broker_requests(fixture.fake, RBK_WIRE_ARENA_ADD), 0);
 	assert_int_equal(rbk_arena_bytes(arena), 12288);
 	assert_int_equal(fcntl(arena->fd, F_GETFD), FD_CLOEXEC);
-	/* It is one segment. */
+	/* The arena is one segment. */
 	data = rbk_arena_alloc(arena, 100);
 	assert_ptr_equal(data, rbk_arena_data(arena));
 	assert_ptr_equal(rbk_arena_alloc(arena, 4096), data + 128);
@@ -304,7 +307,7 @@ TEST(test_new__exported)
 	assert_int_equal(fake_broker_objects(fixture.fake), 0);
 }
 
-/* The broker cannot, this once: memory of our own. */
+/* The broker fails once: the client uses its own memory. */
 TEST(test_new__falls_back)
 {
 	struct fake_options options = {
@@ -320,7 +323,7 @@ TEST(test_new__falls_back)
 	rbk_arena_free(arena);
 }
 
-/* It comes too late: nobody wants it any more, so it is given back. */
+/* The broker's answer comes after the timeout: the arena is given back. */
 TEST(test_new__exported_too_late)
 {
 	struct fake_options options = {
@@ -341,7 +344,9 @@ TEST(test_new__exported_too_late)
 	fixture_end(&fixture);
 }
 
-/* What cannot be sealed is replaced by what can, with the same bytes at the same address. */
+/*
+ * An exported arena cannot be sealed: a copy replaces it, with the same bytes at the same address.
+ */
 TEST(test_seal__exported)
 {
 	struct fake_options options = {.exports = true};
@@ -366,7 +371,7 @@ TEST(test_seal__exported)
 	assert_int_equal(fake_broker_objects(fixture.fake), 0);
 }
 
-/* Nothing lies on both sides of a segment's end unless it must. */
+/* An allocation crosses a segment's end only if it must. */
 TEST(test_alloc__segments)
 {
 	struct fake_options options = {.segment_bytes = 8192};
@@ -377,17 +382,17 @@ TEST(test_alloc__segments)
 	assert_int_equal(rbk_arena_new(fixture.rbk, 5 * 8192 + 4096, &arena, NULL), 0);
 	data = rbk_arena_data(arena);
 	assert_ptr_equal(rbk_arena_alloc(arena, 4096), data);
-	/* Up to the end exactly, and from the beginning. */
+	/* Exactly up to the end, and from the beginning. */
 	assert_ptr_equal(rbk_arena_alloc(arena, 4096), data + 4096);
 	assert_ptr_equal(rbk_arena_alloc(arena, 64), data + 8192);
 	assert_ptr_equal(rbk_arena_alloc(arena, 8192), data + 2 * 8192);
 	assert_ptr_equal(rbk_arena_alloc(arena, 64), data + 3 * 8192);
 	assert_ptr_equal(rbk_arena_alloc(arena, 8192 - 63), data + 4 * 8192);
-	/* Larger than a segment: where it is. Nothing is left for the others. */
+	/* An allocation larger than a segment begins at the current position. */
 	rbk_arena_reset(arena);
 	assert_ptr_equal(rbk_arena_alloc(arena, 64), data);
 	assert_ptr_equal(rbk_arena_alloc(arena, 8193), data + 64);
-	/* Across, rather than not at all. */
+	/* An allocation crosses rather than fails. */
 	rbk_arena_reset(arena);
 	assert_ptr_equal(rbk_arena_alloc(arena, 4 * 8192 + 64), data);
 	assert_ptr_equal(rbk_arena_alloc(arena, 8192), data + 4 * 8192 + 64);
@@ -398,7 +403,10 @@ TEST(test_alloc__segments)
 	rbk_arena_free(arena);
 }
 
-/* Allocations fail while the broker makes it: our own memory if there is some, else -ENOMEM. */
+/*
+ * Allocations fail while the broker makes the arena: own memory if it can be allocated, else
+ * -ENOMEM.
+ */
 TEST(test_new__exported_no_memory)
 {
 	struct fake_options options = {.exports = true};
