@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The builder: each mistake has its sentence, and what it describes is what the broker reads. */
+/*
+ * The builder: each mistake has its own message, and the broker reads every description that it
+ * makes.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +22,7 @@ static const uint32_t dims_4[] = {4};
 static const uint32_t dims_n_8[] = {RBK_DIM_COUNT, 8};
 static const uint32_t dims_8_3[] = {8, 3};
 
-/* Where constants lie; the builder and the description look at no more than these. */
+/* Arenas of constants. The builder and the description read only these members. */
 static struct rbk connection, other_connection;
 static struct rbk_arena sealed = {.rbk = &connection, .bytes = 4096, .id = 9, .sealed = true};
 static struct rbk_arena unsealed = {.rbk = &connection, .bytes = 4096, .id = 8};
@@ -254,7 +257,7 @@ static void pin_nowhere(struct rbk_builder *b)
 	rbk_builder_pin_device(b, 16);
 }
 
-/* Found at the end, when a plan is made. */
+/* Mistakes that are found at the end, when a plan is made. */
 
 static void no_node(struct rbk_builder *b)
 {
@@ -359,7 +362,10 @@ TEST(test_builder__mistakes)
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		/* Those found at the end of plans that are dynamic otherwise, unless that is it. */
+		/*
+		 * Mistakes found at the end are made in a dynamic plan, except for
+		 * count_without_dimension.
+		 */
 		bool dynamic = cases[i].make != count_without_dimension;
 		struct rbk_builder *b = rbk_builder_new("mistaken");
 		struct rbk_error error = {""};
@@ -372,7 +378,7 @@ TEST(test_builder__mistakes)
 		if (!cases[i].at_end) {
 			assert_non_null(rbk_builder_error(b));
 			assert_string_equal(rbk_builder_error(b), cases[i].sentence);
-			/* The first mistake sticks, and nothing is done any more. */
+			/* The first mistake is kept, and later calls do nothing. */
 			assert_int_equal(rbk_builder_input(b, "more", F32, 1, dims_4), NONE);
 			rbk_builder_pin_device(b, 99);
 			rbk_builder_attr_int(b, 99, "more", 1);
@@ -402,7 +408,7 @@ TEST(test_builder__name)
 	assert_null(rbk_builder_error(b));
 	rbk_builder_free(b);
 	assert_null(rbk_builder_free(NULL));
-	/* A builder that had no memory. */
+	/* rbk_builder_new() returns NULL without memory. */
 	assert_string_equal(rbk_builder_error(NULL), "out of memory");
 	assert_int_equal(rbk_builder_constant(NULL, "w", F32, 1, dims_4, &sealed, 0), NONE);
 	rbk_builder_unary(NULL, "Relu", 0, 0);
@@ -410,7 +416,7 @@ TEST(test_builder__name)
 	rbk_builder_pin_device(NULL, 0);
 }
 
-/* ---- What is described ---- */
+/* ---- Descriptions ---- */
 
 /* A plan with one of everything. */
 static struct rbk_builder *example(void)
@@ -434,7 +440,7 @@ static struct rbk_builder *example(void)
 	rbk_builder_binary(b, "Add", s, bias, t);
 	top_k = rbk_builder_node(b, "TopK", "best", &t, 1, outputs, 2);
 	sum = rbk_builder_unary(b, "ReduceSum", t, sums);
-	/* In another order than the nodes. */
+	/* Attributes need not follow the order of the nodes. */
 	rbk_builder_attr_ints(b, sum, "axes", axes, 1);
 	rbk_builder_attr_int(b, top_k, "k", 2);
 	rbk_builder_attr_float(b, gemm, "alpha", 0.5f);
@@ -474,7 +480,7 @@ TEST(test_describe__broker_reads_it)
 	assert_int_equal(plan->nodes[2].params.top_k.k, 2);
 	assert_false(plan->nodes[3].params.reduce.keepdims);
 	assert_int_equal(plan->nodes[3].params.reduce.axes, 2);
-	/* The shapes that were left open: two of three scores for each row, as i64. */
+	/* Inferred shapes: two of three scores for each row, as i64. */
 	assert_fields(*plan, (tensors[6].row_bytes, 2 * 8), (tensors[7].row_bytes, 4));
 	plan_free(plan);
 	free(desc);
@@ -525,7 +531,7 @@ TEST(test_describe__attributes)
 	rbk_builder_free(b);
 }
 
-/* A chain of @n Relu nodes. */
+/* Return a chain of @n Relu nodes. */
 static struct rbk_builder *chain(unsigned int n)
 {
 	struct rbk_builder *b = rbk_builder_new("chain");
@@ -544,8 +550,10 @@ static struct rbk_builder *chain(unsigned int n)
 	return b;
 }
 
-/* Small descriptions travel in the message, large ones in a memfd. The fake broker tells back
- * what it got. */
+/*
+ * Small descriptions travel in the message, large ones in a memfd. The fake broker returns the
+ * bytes that it received.
+ */
 TEST(test_plan__large)
 {
 	static const unsigned int sizes[] = {1, 300, 380, 4000};
@@ -591,7 +599,7 @@ TEST(test_plan__too_large)
 	rbk_builder_free(b);
 }
 
-/* The broker does not give up an arena that plans use: it is taken when the last plan is gone. */
+/* The broker keeps an arena that plans use: it can be removed when the last plan is gone. */
 TEST(test_plan__outlives_arena)
 {
 	struct rbk_builder *b = rbk_builder_new("constants");
@@ -611,7 +619,7 @@ TEST(test_plan__outlives_arena)
 		assert_int_equal(rbk_plan_new(fixture.rbk, b, 1, &plans[i], NULL), 0);
 	rbk_builder_free(b);
 	rbk_arena_free(arena);
-	/* Its memory is gone here, but not there. */
+	/* The client's mapping is gone, but not the broker's. */
 	assert_int_equal(fake_broker_requests(fixture.fake, RBK_WIRE_ARENA_REMOVE), 1);
 	rbk_plan_free(plans[0]);
 	assert_int_equal(fake_broker_requests(fixture.fake, RBK_WIRE_ARENA_REMOVE), 1);
@@ -638,7 +646,7 @@ TEST(test_plan__refused)
 	rbk_builder_free(b);
 }
 
-/* Whatever allocation fails, the builder says so and a description is whole or none. */
+/* Any allocation may fail: the builder reports it, and a description is complete or absent. */
 TEST(test_builder__no_memory)
 {
 	unsigned int n_failures = 0;

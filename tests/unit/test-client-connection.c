@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Connections: defaults, versions, requests of several threads, and every way to answer wrongly. */
+/* Connections: defaults, versions, requests of several threads, and every wrong answer. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@ TEST(test_connect__answers)
 	unsigned int n;
 
 	FIXTURE(fixture, NULL);
-	/* The fake offers two features that are known and one that is not. */
+	/* The fake offers two known features and an unknown one. */
 	assert_int_equal(rbk_features(fixture.rbk), RBK_FEAT_RESIDENCY | RBK_FEAT_TENANTS);
 	assert_string_equal(rbk_broker_name(fixture.rbk), "fake");
 
@@ -53,12 +53,12 @@ TEST(test_connect__where)
 	char path[256], directory[128];
 
 	fixture_begin(&fixture, NULL);
-	/* The variable comes first. */
+	/* The environment variable comes first. */
 	setenv("RINGBROKER_SOCKET", fake_broker_path(fixture.fake), 1);
 	setenv("XDG_RUNTIME_DIR", "/nonexistent", 1);
 	assert_int_equal(rbk_connect(NULL, &rbk, NULL), 0);
 	rbk_disconnect(rbk);
-	/* Then the runtime directory, if the socket is there. */
+	/* Then the runtime directory, if it has the socket. */
 	unsetenv("RINGBROKER_SOCKET");
 	assert_int_not_equal(rbk_connect(NULL, &rbk, &error), 0);
 	assert_non_null(strstr(error.text, "/run/ringbroker/brokerd.sock"));
@@ -78,7 +78,7 @@ TEST(test_connect__where)
 	fixture_end(&fixture);
 }
 
-/* The administrators' socket is named after the other one. */
+/* The administrators' socket is named after the clients' socket. */
 TEST(test_admin__where)
 {
 	static const struct {
@@ -107,7 +107,7 @@ TEST(test_admin__where)
 	assert_int_equal(rbk_admin_socket_path("x", path, 0), -EINVAL);
 	assert_int_equal(rbk_admin_socket_path("x", NULL, 8), -EINVAL);
 
-	/* Without one: what rbk_admin_connect() would take. */
+	/* Without a path: the default of rbk_admin_connect(). */
 	setenv("RINGBROKER_SOCKET", "/tmp/b.sock", 1);
 	assert_int_equal(rbk_admin_socket_path(NULL, path, sizeof(path)), 0);
 	assert_string_equal(path, "/tmp/b.admin.sock");
@@ -115,7 +115,7 @@ TEST(test_admin__where)
 	assert_int_equal(rbk_admin_socket_path(NULL, path, sizeof(path)), 0);
 	assert_string_equal(path, "/tmp/other");
 	assert_int_equal(rbk_admin_socket_path(NULL, path, 10), -ENAMETOOLONG);
-	/* It is of another broker. */
+	/* The variable names another broker's socket, and does not apply to a given path. */
 	assert_int_equal(rbk_admin_socket_path("/tmp/x", path, sizeof(path)), 0);
 	assert_string_equal(path, "/tmp/x.admin");
 	unsetenv("RINGBROKER_ADMIN_SOCKET");
@@ -155,7 +155,7 @@ TEST(test_connect__impossible)
 	assert_null(rbk_disconnect(NULL));
 }
 
-/* A broker that listens but does not accept, with connections ahead of ours. */
+/* A broker that listens but does not accept, with a full queue of connections. */
 TEST(test_connect__nobody_accepts)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -186,7 +186,7 @@ TEST(test_connect__nobody_accepts)
 	unlink(address.sun_path);
 }
 
-/* One wrong answer, at a request that the fault suits, and what must come of it. */
+/* One wrong answer to a request of a type, and the expected result. */
 struct fault_case {
 	enum fake_fault fault;
 	uint32_t type;
@@ -298,7 +298,7 @@ TEST(test_request__wrong_answers)
 		if (c->sentence && !strstr(fixture.error.text, c->sentence))
 			fail_msg("case %zu: \"%s\" does not say \"%s\"", i, fixture.error.text,
 				 c->sentence);
-		/* A refusal is no loss; everything else ends the connection for good. */
+		/* After a rejection the connection works; any other fault ends it for good. */
 		if (fixture.rbk && (r == -EDQUOT || r == -EBUSY))
 			assert_int_equal(do_request(&fixture, c->type), 0);
 		else if (fixture.rbk)
@@ -307,7 +307,7 @@ TEST(test_request__wrong_answers)
 	}
 }
 
-/* The second answer to one request belongs to nobody. */
+/* A second answer to one request is a protocol error. */
 TEST(test_request__answered_twice)
 {
 	struct fake_options options = {.fault = FAKE_TWICE, .fault_type = RBK_WIRE_STATS};
@@ -324,14 +324,14 @@ TEST(test_request__dies_after_answer)
 
 	FIXTURE(fixture, &options);
 	assert_int_equal(rbk_arena_new(fixture.rbk, 100, &arena, NULL), 0);
-	/* Its memory outlives the broker. */
+	/* The arena's memory outlives the broker. */
 	memset(rbk_arena_data(arena), 1, rbk_arena_bytes(arena));
 	assert_int_equal(rbk_arena_seal(arena, &fixture.error), -ECONNRESET);
 	assert_int_equal(do_request(&fixture, RBK_WIRE_ARENA_ADD), -ECONNRESET);
 	assert_null(rbk_arena_free(arena));
 }
 
-/* An answer that comes too late is no mistake, and what it made is given back. */
+/* A late answer is no protocol error, and the object that it made is given back. */
 TEST(test_request__late_answer)
 {
 	struct fake_options options = {.fault = FAKE_HELD, .fault_type = RBK_WIRE_ARENA_ADD};
@@ -350,7 +350,7 @@ TEST(test_request__late_answer)
 	snprintf(wanted, sizeof(wanted),
 		 "the broker (process %d) is there, but did not answer within 0.05 s", getpid());
 	assert_string_equal(fixture.error.text, wanted);
-	/* It may have been slower than it wanted to be, too. */
+	/* The fake broker may answer even later than it was told to. */
 	for (int i = 0; i < 60000 && fake_broker_objects(fixture.fake) == 0; i++)
 		sleep_ms(1);
 	assert_int_equal(fake_broker_objects(fixture.fake), 1);
@@ -380,7 +380,7 @@ struct thread_argument {
 	struct fixture *fixture;
 	struct rbk_plan *plan;
 	int r;
-	bool done; /* atomic */
+	bool done; /* accessed atomically */
 };
 
 static void *make_plan(void *data)
@@ -397,7 +397,7 @@ static void *make_plan(void *data)
 	return NULL;
 }
 
-/* A plan that takes long keeps nobody else waiting, whoever happens to read for all. */
+/* A slow plan does not delay other requests, whichever thread reads the answers for all. */
 TEST(test_request__out_of_order)
 {
 	struct fake_options options = {.fault = FAKE_HELD, .fault_type = RBK_WIRE_PLAN_ADD};
@@ -418,7 +418,7 @@ TEST(test_request__out_of_order)
 	assert_null(rbk_plan_free(argument.plan));
 }
 
-/* Whoever waits for an answer when another thread disconnects is told so. */
+/* A thread that waits for an answer returns -ECONNRESET when another thread disconnects. */
 TEST(test_request__disconnect_meanwhile)
 {
 	struct fake_options options = {.fault = FAKE_SILENT, .fault_type = RBK_WIRE_PLAN_ADD};

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* fork(): every call in a child says so, freeing there works, and the parent does not notice. */
+/*
+ * fork(): every call in a child returns -ECHILD, freeing works there, and the parent is not
+ * disturbed.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -44,7 +47,7 @@ static void objects_free(struct objects *objects)
 	rbk_disconnect(objects->fixture.rbk);
 }
 
-/* In the child: prints what is not as it should be. */
+/* Check a condition in the child, and print it if it is false. */
 #define EXPECT(condition)                                                  \
 	do {                                                               \
 		if (!(condition)) {                                        \
@@ -53,7 +56,7 @@ static void objects_free(struct objects *objects)
 		}                                                          \
 	} while (0)
 
-/* @n_parent_fds: how many descriptors its parent had. */
+/* Run all checks of the child. @n_parent_fds: descriptors that its parent had. */
 static int child(struct objects *objects, int n_parent_fds)
 {
 	struct rbk *rbk = objects->fixture.rbk;
@@ -72,7 +75,7 @@ static int child(struct objects *objects, int n_parent_fds)
 	int n_fds = count_fds(), failed = 0;
 	unsigned int n;
 
-	/* Without the control socket already: it would keep the parent's session alive. */
+	/* The control socket is already closed: it would keep the parent's session alive. */
 	EXPECT(n_fds == n_parent_fds - 1);
 	EXPECT(rbk_get_sqe(ring) == NULL);
 	EXPECT(rbk_submit(ring) == -ECHILD);
@@ -102,9 +105,9 @@ static int child(struct objects *objects, int n_parent_fds)
 	*objects->data = 6;
 
 	objects_free(objects);
-	/* Bell, arena. */
+	/* The bell and the arena are closed. */
 	EXPECT(count_fds() == n_fds - 2);
-	/* A connection of its own works. */
+	/* The child can make its own connection. */
 	EXPECT(rbk_connect(&options, &own, NULL) == 0);
 	EXPECT(own && rbk_stats(own, &stats) == 0);
 	rbk_disconnect(own);
@@ -119,7 +122,7 @@ TEST(test_fork__child_is_told)
 	pid_t pid;
 
 	objects_make(&objects);
-	/* Entries taken and completions waiting: none of that is the child's. */
+	/* The parent has taken entries and has completions pending; the child gets none of them. */
 	rbk_prep_nop(rbk_get_sqe(objects.ring));
 	assert_int_equal(rbk_submit_and_wait(objects.ring, 1), 1);
 	rbk_prep_nop(rbk_get_sqe(objects.ring));
@@ -132,7 +135,7 @@ TEST(test_fork__child_is_told)
 	assert_true(WIFEXITED(status));
 	assert_int_equal(WEXITSTATUS(status), 0);
 
-	/* The parent goes on where it was. */
+	/* The parent continues undisturbed. */
 	assert_int_equal(*objects.data, 6);
 	assert_int_equal(rbk_submit(objects.ring), 1);
 	for (int i = 0; i < 2; i++) {
@@ -157,7 +160,7 @@ static void *hold_lock(void *data)
 	return NULL;
 }
 
-/* Another thread held the connection's lock at the time: the child must not wait for it. */
+/* Another thread held the connection's lock at fork(): the child must not wait for it. */
 TEST(test_fork__while_locked)
 {
 	struct objects objects;

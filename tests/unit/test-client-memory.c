@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The client library's questions about device memory and tenants, also to brokers without them. */
+/* Queries of device memory and tenants, also to brokers without them. */
 #include <string.h>
 
 #include <errno.h>
@@ -35,7 +35,7 @@ TEST(test_plan_memory__answers)
 	memset(devices, 0xff, sizeof(devices));
 	assert_int_equal(rbk_plan_memory(plan, devices, RBK_MAX_DEVICES, &n, &n_constrained), 0);
 	assert_int_equal(n, 2);
-	/* The fake answers with the id that it was asked for. */
+	/* The fake puts the plan's id into its answer. */
 	assert_int_equal(n_constrained, rbk_plan_id(plan));
 	assert_int_not_equal(n_constrained, 0);
 	assert_fields(devices[0], (state, RBK_MEMORY_RESIDENT), (tier, RBK_TIER_NONE));
@@ -43,7 +43,7 @@ TEST(test_plan_memory__answers)
 		      (required_bytes, 1), (available_bytes, 2), (resident_bytes, 3),
 		      (n_evictions, 4), (n_returns, 5));
 
-	/* No more than asked for. */
+	/* No more records are written than there is room for. */
 	memset(devices, 0xff, sizeof(devices));
 	n = 0;
 	assert_int_equal(rbk_plan_memory(plan, devices, 1, &n, NULL), 0);
@@ -69,7 +69,10 @@ TEST(test_tenant__answers)
 		      (devices[1].gtt.used, 10), (devices[1].gtt.max, 11));
 }
 
-/* A broker of version 1.0 accepts us, and is not asked what it would end the session for. */
+/*
+ * A broker of version 1.0 accepts the client, which does not send requests that it would end the
+ * session for.
+ */
 TEST(test_old_broker__is_not_asked)
 {
 	struct fake_options options = {.is_old = true};
@@ -134,7 +137,7 @@ TEST(test_answers__wrong)
 	}
 }
 
-/* After the connection, or in a child: as every other function. */
+/* After a loss of the connection, or in a child, these calls fail like all others. */
 TEST(test_lost__says_so)
 {
 	struct rbk_plan_memory device;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Rings: wrap-around, full rings, waiting with and without sleep, event loops, lost brokers. */
+/* Rings: wrap-around, full rings, waits with and without sleep, event loops, lost brokers. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -23,7 +23,7 @@ static struct rbk_ring *ring_make(struct fixture *fixture, unsigned int entries)
 	return ring;
 }
 
-/* For what comes in the end, however slow the machine: who gives up has seen it hang. */
+/* Timeout for events that must come, however slow the machine: a wait that reaches it hangs. */
 static const uint64_t patience_ns = 60000000000;
 
 enum { TRIES = 20 };
@@ -124,7 +124,10 @@ TEST(test_ring__sizes)
 	assert_string_equal(fixture.error.text,
 			    "the broker allows rings of 64 entries, not of 128");
 	ring = ring_make(&fixture, 5);
-	/* The broker's end does not block; ours does, so that a sleep is one system call. */
+	/*
+	 * The broker's end does not block, but the client's does, so that a sleep is one system
+	 * call.
+	 */
 	assert_int_equal(fcntl(rbk_ring_fd(ring), F_GETFL) & O_NONBLOCK, 0);
 	assert_int_equal(fcntl(rbk_ring_fd(ring), F_GETFD), FD_CLOEXEC);
 	assert_int_equal(rbk_sq_space_left(ring), 8);
@@ -187,7 +190,7 @@ TEST(test_ring__full)
 	assert_int_equal(rbk_submit_and_wait(ring, 5), -EINVAL);
 	fake_broker_pause(fixture.fake, false);
 
-	/* Four completions that nobody consumes, four entries that have no room for theirs. */
+	/* Four completions fill the ring, and four entries have no room for theirs. */
 	assert_int_equal(rbk_submit_and_wait(ring, 4), 0);
 	submit_nops(ring, 4, 4);
 	sleep_ms(20);
@@ -201,7 +204,7 @@ TEST(test_ring__full)
 	assert_int_equal(head, 4);
 	assert_null(rbk_cq_at(ring, 4));
 
-	/* Consuming one lets the broker, which sleeps by now, go on with one. */
+	/* Consuming one completion wakes the broker, which sleeps by now, for one more entry. */
 	rbk_cq_advance(ring, 1);
 	expect_nops(ring, 7, 1);
 	rbk_cq_advance(ring, 100);
@@ -280,7 +283,7 @@ struct release {
 	const struct rbk_ring *ring;
 };
 
-/* Once the client has slept for a while. */
+/* Release the broker after the client has slept for a while. */
 static void *release_later(void *data)
 {
 	const struct release *release = data;
@@ -313,7 +316,7 @@ TEST(test_wait__sleeps)
 			clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
 			cpu_ns = (uint64_t)cpu.tv_nsec + (uint64_t)cpu.tv_sec * 1000000000u;
 			submit_nops(ring, 2, 0);
-			/* Two bytes in the bell for nothing do not end the wait. */
+			/* Two spurious bytes in the bell do not end the wait. */
 			fake_broker_ring_bells(fixture.fake, 2);
 			if (with_timeout)
 				assert_int_equal(rbk_wait_cqe_timeout(ring, &cqe, patience_ns), 0);
@@ -328,7 +331,7 @@ TEST(test_wait__sleeps)
 			assert_int_equal(rbk_cq_ready(ring), 2);
 			rbk_cq_advance(ring, 2);
 		}
-		/* One byte for each sleep. */
+		/* The broker writes one byte for each sleep. */
 		assert_in_range(fake_broker_wakeups_sent(fixture.fake), 3, 9);
 		rbk_ring_free(ring);
 		fixture_end(&fixture);
@@ -357,8 +360,8 @@ TEST(test_wait__several)
 }
 
 /*
- * How long a wait takes that comes to nothing: the least of some, for who loses the processor in
- * one of them takes longer.
+ * Return the time of a wait that times out: the minimum of several tries, because a thread may lose
+ * its processor in one of them.
  */
 static double wait_in_vain_ms(struct rbk_ring *ring, uint64_t timeout_ns, double most_ms)
 {
@@ -404,7 +407,7 @@ struct signals {
 	atomic_bool is_over;
 };
 
-/* The first may come before there is anything to be interrupted. */
+/* The first signal may come before the wait has begun. */
 static void *signal_later(void *data)
 {
 	struct signals *signals = data;
@@ -447,7 +450,7 @@ TEST(test_wait__interrupted)
 	rbk_ring_free(ring);
 }
 
-/* The broker is woken once for each of its sleeps, not once for each entry. */
+/* The broker is woken once per sleep, not once per entry. */
 TEST(test_submit__wakes_once)
 {
 	struct rbk_ring *ring;
@@ -464,14 +467,14 @@ TEST(test_submit__wakes_once)
 	}
 	while (fake_broker_wakeups(fixture.fake) == n_before)
 		sleep_ms(1);
-	/* While paused, the fake broker goes back to sleep with a new token each time. */
+	/* While paused, the fake broker sleeps again with a new token each time. */
 	assert_in_range(fake_broker_wakeups(fixture.fake) - n_before, 1, 21);
 	fake_broker_pause(fixture.fake, false);
 	expect_nops(ring, 20, 0);
 	rbk_ring_free(ring);
 }
 
-/* Going to sleep is no reason to wake the broker, unless entries wait there. */
+/* A client that goes to sleep wakes the broker only if entries are pending. */
 TEST(test_wait__lets_broker_sleep)
 {
 	const struct rbk_cqe *cqe;
@@ -520,8 +523,9 @@ TEST(test_arm__epoll)
 				assert_int_equal(epoll_wait(epoll, &event, 1, 60000), 1);
 		}
 		/*
-		 * Consumed: nothing left in the bell, but for one byte of a broker that has
-		 * completed the last one before we fell asleep, and looked after that.
+		 * All completions are consumed, so the bell is empty. One byte may come from a
+		 * broker that completed the last entry before the client slept, and checked
+		 * afterwards.
 		 */
 		for (unsigned int k = 0; k < 2; k++) {
 			assert_int_equal(rbk_peek_cqe(ring, &cqe), -EAGAIN);
@@ -532,7 +536,7 @@ TEST(test_arm__epoll)
 		}
 		assert_int_equal(n_bells, 0);
 	}
-	/* Completions that are there already: do not sleep. */
+	/* With completions pending, arming tells the caller not to sleep. */
 	submit_nops(ring, 1, 0);
 	while (rbk_cq_ready(ring) == 0)
 		sleep_ms(1);
@@ -562,7 +566,10 @@ static void lose(struct fixture *fixture, enum loss loss)
 		fake_broker_close_rings(fixture->fake, loss != LOSS_BELL, loss != LOSS_CLOSED);
 }
 
-/* Before anything is called. Return: how long it takes until one of the calls tells. */
+/*
+ * Lose the broker before any call.
+ * Return: the time until a call reports the loss, in ms.
+ */
 static double lose_before_ms(enum loss loss, int how)
 {
 	struct stopwatch stopwatch;
@@ -579,7 +586,7 @@ static double lose_before_ms(enum loss loss, int how)
 		sleep_ms(1);
 	lose(&fixture, loss);
 	stopwatch_start(&stopwatch);
-	/* What was completed can still be read. */
+	/* Completed entries can still be read. */
 	assert_int_equal(rbk_peek_batch_cqe(ring, cqes, 4), 2);
 	rbk_cq_advance(ring, 2);
 	while (!r)
@@ -593,17 +600,17 @@ static double lose_before_ms(enum loss loss, int how)
 		case 2:
 			r = rbk_submit_and_wait(ring, 1);
 			break;
-		case 3: /* submitting only */
+		case 3: /* submit only */
 			if (rbk_sq_space_left(ring))
 				rbk_prep_nop(rbk_get_sqe(ring));
 			r = rbk_submit(ring);
 			r = r > 0 ? 0 : r;
 			break;
-		case 4: /* peeking as fast as possible */
+		case 4: /* peek without pause */
 			r = rbk_peek_cqe(ring, &cqe);
 			r = r == -EAGAIN ? 0 : r;
 			break;
-		case 5: /* peeking now and then */
+		case 5: /* peek every 1 ms */
 			r = rbk_peek_batch_cqe(ring, cqes, 4);
 			sleep_ms(1);
 			break;
@@ -611,7 +618,7 @@ static double lose_before_ms(enum loss loss, int how)
 	ms = stopwatch_stop_ms(&stopwatch);
 	assert_int_equal(r, -ECONNRESET);
 	assert_int_equal(rbk_submit(ring), -ECONNRESET);
-	/* What was submitted before it was noticed may have completed. */
+	/* Entries that were submitted before the loss was noticed may have completed. */
 	while (!rbk_peek_cqe(ring, &cqe))
 		rbk_cqe_seen(ring, cqe);
 	assert_int_equal(rbk_peek_cqe(ring, &cqe), -ECONNRESET);
@@ -622,7 +629,10 @@ static double lose_before_ms(enum loss loss, int how)
 	return ms;
 }
 
-/* Within 100 ms; a thread that loses its processor spoils one try, not all of them. */
+/*
+ * Assert a loss is reported within 100 ms in one of the tries: a thread that loses its processor
+ * spoils one try, not all.
+ */
 static void expect_soon(double (*lose_ms)(enum loss loss, int how), enum loss loss, int how)
 {
 	double ms = 0;
@@ -661,7 +671,7 @@ static void *lose_later(void *data)
 	return NULL;
 }
 
-/* In the middle of a wait that spins or sleeps, with and without a time-out. */
+/* Lose the broker in a wait that spins or sleeps, with and without a timeout. */
 static double lose_waiting_ms(enum loss loss, int how)
 {
 	struct loss_argument argument;
@@ -693,12 +703,15 @@ TEST(test_lost__while_waiting)
 {
 	for (int loss = 0; loss < LOSS_COUNT; loss++)
 		for (int how = 0; how < 4; how++)
-			/* A broker that sets the word without a byte finds spinners only. */
+			/*
+			 * A broker that sets the word without a byte is noticed by spinning threads
+			 * only.
+			 */
 			if (loss != LOSS_CLOSED || how >= 2)
 				expect_soon(lose_waiting_ms, (enum loss)loss, how);
 }
 
-/* A broker in a process of its own that is killed with SIGKILL. */
+/* Lose a broker in its own process by SIGKILL. */
 static double lose_killed_ms(enum loss loss, int how)
 {
 	struct fixture fixture = {.n_fds = count_fds()};
@@ -721,7 +734,7 @@ static double lose_killed_ms(enum loss loss, int how)
 		for (;;)
 			pause();
 	}
-	/* Only the child's end is left: one that ends is not waited for. */
+	/* Only the child holds the write end: read() returns if the child ends. */
 	close(pipe_fds[1]);
 	assert_int_equal(read(pipe_fds[0], path, sizeof(path)), sizeof(path));
 	close(pipe_fds[0]);

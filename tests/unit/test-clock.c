@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Ticks against CLOCK_MONOTONIC, and conversions that must not overflow. */
+/* Ticks compared with CLOCK_MONOTONIC, and conversions that must not overflow. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ TEST(test_ticks__agree_with_monotonic)
 {
 	uint64_t ns_0, ns_1, ticks_0, ticks_1, elapsed_ns, error_ns = UINT64_MAX;
 
-	/* Being interrupted between two readings spoils a round, not all of them. */
+	/* An interruption between two readings spoils one round, not all. */
 	for (int round = 0; round < 40 && error_ns > 200000; round++) {
 		ns_0 = clock_now_ns();
 		ticks_0 = clock_ticks();
@@ -28,7 +28,7 @@ TEST(test_ticks__agree_with_monotonic)
 		elapsed_ns = clock_elapsed_ns(ticks_0, ticks_1);
 		error_ns = distance(elapsed_ns, ns_1 - ns_0);
 	}
-	/* 0.4 per cent of 50 ms. */
+	/* 0.4% of 50 ms. */
 	assert_true(error_ns <= 200000);
 }
 
@@ -50,7 +50,7 @@ TEST(test_conversion__round_trip)
 	for (uint64_t ns = 1; ns < year_ns; ns = ns * 3 + 1) {
 		uint64_t back = clock_ticks_to_ns(clock_ns_to_ticks(ns));
 
-		/* Both factors are exact to 2^-32, relative to themselves times the rate. */
+		/* Both factors are exact to 2^-32 of their product with the rate. */
 		assert_true(distance(back, ns) <= 2 + (ns >> 28));
 	}
 	assert_int_equal(clock_ticks_to_ns(0), 0);
@@ -83,8 +83,8 @@ static void *answer(void *data)
 }
 
 /*
- * What one thread reads before it sends, another hardly finds in its future: the counter is read
- * out of order with the load that brought the message, and clock_elapsed_ns() makes that 0.
+ * A tick count that one thread reads before it sends is hardly ever in the future of the receiver.
+ * The counter is read out of order with the load of the message; clock_elapsed_ns() returns 0 then.
  */
 TEST(test_ticks__compare_between_threads)
 {
@@ -102,7 +102,7 @@ TEST(test_ticks__compare_between_threads)
 
 int main(void)
 {
-	/* Before clock_init() ticks are nanoseconds, which must work just as well. */
+	/* Before clock_init() ticks are nanoseconds, and all tests must pass as well. */
 	int n_failed = test_run(NULL, NULL);
 
 	clock_init();

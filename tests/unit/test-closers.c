@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The threads for what clients can make last: who waits for whom, and what closing a connection
- * does to what is under way in it.
+ * The closer threads, whose jobs clients can make last: which job waits for which, and how closing
+ * a connection treats pending messages.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -81,7 +81,7 @@ static void wait_for(struct fixture *f, const struct job *job)
 		assert_true(loop_turn(f->loop, true) >= 0);
 }
 
-/* One account's jobs run in order, behind the one that is stuck; another's do not wait. */
+/* Jobs of one account run in order behind a stuck job; other accounts' jobs do not wait. */
 TEST(test_closers__own_lane)
 {
 	struct job stuck, behind[64], other;
@@ -97,7 +97,7 @@ TEST(test_closers__own_lane)
 	submit(&f, &other, 1, NULL);
 	wait_for(&f, &other);
 	assert_int_equal(other.order, 1);
-	/* Not the setup thread's. */
+	/* The job runs in a closer, not in the setup thread. */
 	assert_string_equal(other.thread_name, "rb-closer");
 	assert_int_equal(closers_n_jobs(f.closers), 65);
 	sem_post(&gate);
@@ -120,8 +120,8 @@ void __wrap_loop_timer_arm(struct loop_timer *timer, uint64_t delay_ns)
 }
 
 /*
- * Many accounts are stuck for ever, each with a thread, and the next one gets one all the same.
- * When they are not any more, most of their threads go.
+ * Many accounts are stuck, each with a thread, and the next account still gets a thread. When the
+ * stuck jobs end, most threads exit.
  */
 TEST(test_closers__stuck_threads)
 {
@@ -159,7 +159,7 @@ TEST(test_closers__stuck_threads)
 	end(&f);
 }
 
-/* A job that comes while others wait for a thread does not make the others wait for longer. */
+/* A new job does not delay jobs that wait for a thread already. */
 TEST(test_closers__line)
 {
 	struct job stuck[4], waiting[8];
@@ -181,7 +181,7 @@ TEST(test_closers__line)
 	assert_int_equal(n_done, 12);
 }
 
-/* Threads that are at one job for too long are told of; jobs behind them wait. */
+/* Threads whose job takes too long are described; jobs behind them wait. */
 TEST(test_closers__describe)
 {
 	struct closers_report report;
@@ -212,7 +212,7 @@ TEST(test_closers__describe)
 	end(&f);
 }
 
-/* --- connections --- */
+/* --- Connections --- */
 
 static void send_message(int fd, size_t n_bytes, const int *fds, unsigned int n_fds)
 {
@@ -233,7 +233,7 @@ static void send_message(int fd, size_t n_bytes, const int *fds, unsigned int n_
 	assert_int_equal(sendmsg(fd, &message, 0), n_bytes);
 }
 
-/* Messages of all kinds, the empty one first: it looks like the end. */
+/* Unread messages of all kinds, the empty one first, which looks like the end of the stream. */
 TEST(test_hang_up__unread)
 {
 	int ends[2], watched[2], many[CLOSERS_MESSAGE_FDS];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Allocations of drivers for command buffers: see vulkan/command-memory.h. */
+/* Driver allocations for command buffers: see vulkan/command-memory.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,7 +32,7 @@ static void check(const struct allocation *allocation, size_t bytes)
 		assert_int_equal(allocation->at[i], value);
 }
 
-/* No allocation has another's bytes, whatever is freed or grows in between. */
+/* No two allocations overlap, whichever are freed or grow in between. */
 TEST(test_command_memory__allocations)
 {
 	const VkSystemAllocationScope scope = VK_SYSTEM_ALLOCATION_SCOPE_OBJECT;
@@ -70,13 +70,13 @@ TEST(test_command_memory__allocations)
 			check(&allocations[i], allocations[i].bytes);
 		memory.callbacks.pfnFree(memory.callbacks.pUserData, allocations[i].at);
 	}
-	/* The piece with room is all that is kept for what comes. */
+	/* Only the piece with free space is kept for later allocations. */
 	assert_int_equal(count_pieces(&memory), 1);
 	vk_command_memory_deinit(&memory);
 	chunks_deinit(&chunks);
 }
 
-/* A driver may ask for anything: what is too large is refused, and an empty piece is used anew. */
+/* Odd requests of a driver: too large ones are rejected, and an empty piece is reused. */
 TEST(test_command_memory__odd)
 {
 	const VkSystemAllocationScope scope = VK_SYSTEM_ALLOCATION_SCOPE_COMMAND;

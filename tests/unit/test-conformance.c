@@ -30,7 +30,7 @@ static void run(const struct conformance_case *test, void *context)
 	unsigned int *n_failed = context;
 	bool same;
 
-	/* Outputs begin as something that no case expects. */
+	/* Outputs begin with values that no case expects. */
 	reference_buffers_copy(&got, &test->buffers);
 	for (unsigned int i = 0; i < got.n; i++) {
 		if (test->plan->bindings[i].written)

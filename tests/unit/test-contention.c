@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is done about contention: broker/contention/contention.h
+ * Reactions to contention: broker/contention/contention.h
  *
- * With the real judge and real statistics pages between fakes of what is watched and of who is
- * told. The fake machine goes on with time: so much of it does each of two workers run and wait,
- * which the test says.
+ * The real judge and real statistics pages run between fakes of the run queue and of the observers.
+ * The fake machine follows real time: in each span, its two workers run and wait for the shares
+ * that the test sets.
  */
 #include <stdio.h>
 #include <string.h>
@@ -29,25 +29,25 @@ enum { SOFTWARE_GPU = 2 };
 
 enum { N_WORKERS = 2, N_SLOTS = 2, N_PROCESSORS = 2 };
 
-/* --- Who is watched --- */
+/* --- The run queue --- */
 
 struct run_queue {
 	enum run_queue_source source;
 	enum run_queue_pace pace;
 	const char *sentences[8];
-	double run, wait, others; /* of time, all workers and processors together */
-	double caused[N_SLOTS];   /* likewise, by tenants */
+	double run, wait, others; /* share of time, all workers and processors together */
+	double caused[N_SLOTS];   /* share of time, by tenant slot */
 	uint64_t last_ns;
 	struct run_queue_totals totals;
 	uint64_t caused_ns[N_SLOTS];
 	bool is_used[N_SLOTS];
 	int n_processes[N_SLOTS], n_cgroups[N_SLOTS]; /* watched now */
 	int pidfd;
-	bool is_full; /* nobody can be watched */
+	bool is_full; /* no further process can be watched */
 	char cgroup[64];
 	unsigned int n_resets;
 	uint32_t n_threads;
-	struct run_queue_report report; /* of everybody */
+	struct run_queue_report report; /* returned for every tenant */
 };
 
 static void pass(struct run_queue *rq)
@@ -178,7 +178,7 @@ void run_queue_cost(struct run_queue *rq, struct run_queue_cost *ret)
 	*ret = (struct run_queue_cost){.n_events = 5, .event_ns = 600};
 }
 
-/* --- Who is told --- */
+/* --- The observers --- */
 
 static struct told {
 	bool is_working;
@@ -187,9 +187,9 @@ static struct told {
 	uint32_t n_servers;
 	unsigned int n_workers;
 	bool is_executor_contended, is_reactor_contended;
-	const struct tenant *tenant; /* whose share was told */
+	const struct tenant *tenant; /* tenant of the last reported share */
 	float share;
-	bool is_needed; /* what the placer answers once */
+	bool is_needed; /* the placer's next answer */
 } told;
 
 void placer_set_contention(struct placer *placer, uint8_t device, float factor)
@@ -260,7 +260,7 @@ struct bench {
 	struct server_observer observer;
 	struct account_book *book;
 	struct tenants *tenants;
-	struct tenant *of_uid[3]; /* tenants a and b, default */
+	struct tenant *of_uid[3]; /* tenants a and b, then the default tenant */
 	struct session sessions[4];
 };
 
@@ -338,7 +338,7 @@ static struct contention_status status_of(const struct bench *bench)
 	return status;
 }
 
-/* Two hogs on two processors: each worker gets half of one. */
+/* Two hogs on two processors: each worker gets half a processor. */
 static void be_contended(struct bench *bench)
 {
 	pass(&bench->rq);
@@ -360,7 +360,7 @@ static void await(struct bench *bench, bool is_contended)
 		assert_true(loop_turn(bench->loop, true) >= 0);
 }
 
-/* The timer is armed for as long as a turn that blocks returns; here none may. */
+/* Assert that no timer is due for 30 ms: loop_turn() must run no handler. */
 static void expect_asleep(struct bench *bench)
 {
 	const uint64_t until_ns = clock_now_ns() + 30000000;
@@ -369,13 +369,16 @@ static void expect_asleep(struct bench *bench)
 
 	while (clock_now_ns() < until_ns) {
 		n = loop_turn(bench->loop, false);
-		/* Who loses the processor may come to what is due much later. */
+		/* A thread that lost its processor may see an event that is due much later. */
 		if (clock_now_ns() < until_ns)
 			assert_int_equal(n, 0);
 	}
 }
 
-/* Until something comes: a signal ends a turn, too. Return: how many handlers ran. */
+/*
+ * Run turns until a handler has run; a signal also ends a turn.
+ * Return: the number of handlers that ran.
+ */
 static int turn(struct bench *bench)
 {
 	int n;
@@ -386,7 +389,7 @@ static int turn(struct bench *bench)
 	return n;
 }
 
-/* --- Whom to watch --- */
+/* --- Watched sessions --- */
 
 TEST(test_sessions, setup, teardown)
 {
@@ -402,13 +405,16 @@ TEST(test_sessions, setup, teardown)
 	assert_int_equal(contention_tenant(bench->contention, 1), 0);
 	assert_int_equal(contention_tenant(bench->contention, RUN_QUEUE_NO_TENANT), 0);
 
-	/* One slot for a tenant, however many sessions; its cgroup if that is only the tenant's. */
+	/*
+	 * A tenant has one slot, however many sessions. Its cgroup is watched if it is only this
+	 * tenant's.
+	 */
 	add(bench, 1, 0, "/them");
 	assert_fields(*rq, (n_processes[0], 2), (n_cgroups[0], 1));
 	assert_string_equal(rq->cgroup, "/them");
 	assert_false(rq->is_used[1]);
 
-	/* Beyond the slots there is a tenant all the same. */
+	/* Tenants beyond the slots work, but are not watched. */
 	add(bench, 2, 1, NULL);
 	add(bench, 3, 2, "/more");
 	assert_int_equal(contention_slot(bench->contention, bench->of_uid[2]->number),
@@ -425,7 +431,7 @@ TEST(test_sessions, setup, teardown)
 	assert_false(rq->is_used[0]);
 }
 
-/* Where brokerd is, there are others that belong to nobody. */
+/* A session in brokerd's own cgroup or a parent: the cgroup holds processes of no tenant. */
 TEST(test_sessions__in_our_cgroup, setup, teardown)
 {
 	static const char *const cgroups[] = {"/", "/us", "/us/here"};
@@ -440,7 +446,7 @@ TEST(test_sessions__in_our_cgroup, setup, teardown)
 	assert_int_equal(bench->rq.n_cgroups[0], 1);
 }
 
-/* Who could not be watched is not unwatched either: that would be another's. */
+/* A session that could not be watched is not unwatched: that would unwatch another one. */
 TEST(test_sessions__no_room, setup, teardown)
 {
 	struct bench *bench = *state;
@@ -485,7 +491,7 @@ TEST(test_none__sleeps, setup_none, teardown)
 	assert_string_equal(contention_watched_by(bench->contention), "not watched");
 }
 
-/* --- Looking --- */
+/* --- Sampling --- */
 
 TEST(test_work__begins_and_ends, setup, teardown)
 {
@@ -504,7 +510,7 @@ TEST(test_work__begins_and_ends, setup, teardown)
 	expect_asleep(bench);
 	assert_int_equal(bench->rq.pace, RUN_QUEUE_PACE_IDLE);
 
-	/* Who looks gets fresh figures soon, and then now and then. */
+	/* A new watcher of statistics gets fresh figures soon, then at a slow pace. */
 	contention_set_watched(bench->contention, true);
 	assert_int_equal(bench->rq.pace, RUN_QUEUE_PACE_CONTENDED);
 	contention_set_watched(bench->contention, false);
@@ -527,7 +533,7 @@ TEST(test_contended__acts, setup, teardown)
 	assert_int_equal(status.n_began, 1);
 	assert_true(status.began_at_ns > 0);
 	assert_true(told.factor >= 1.25f);
-	/* A software device, which computes on the same processors, is disturbed as much. */
+	/* A software device computes on the same processors, and is disturbed as much. */
 	assert_true(told.software_factor == told.factor);
 	assert_true(told.logged == told.factor);
 	assert_true(told.is_executor_contended && told.is_reactor_contended);
@@ -537,7 +543,7 @@ TEST(test_contended__acts, setup, teardown)
 	assert_int_equal(told.n_servers, 1);
 	assert_int_equal(status_of(bench).n_workers, 1);
 
-	/* There is something that nobody else can do. */
+	/* Some work can run on no other device. */
 	told.is_needed = true;
 	while (told.n_workers != N_WORKERS)
 		loop_turn(bench->loop, true);
@@ -545,7 +551,7 @@ TEST(test_contended__acts, setup, teardown)
 	while (told.n_workers != 1)
 		loop_turn(bench->loop, true);
 
-	/* Only said: all is taken back, and what is seen stays. */
+	/* In observe mode all reactions are undone, and the figures stay. */
 	contention_set_observes(bench->contention, true);
 	assert_true(told.factor == 1 && told.software_factor == 1);
 	assert_true(told.logged > 1);
@@ -585,8 +591,9 @@ static struct run_queue_report report_of(pid_t pid)
 }
 
 /*
- * What the log says when the workers wait for process @pid, which is told once it has lasted
- * @told_after_ns. Return: how long it had lasted.
+ * Assert the log line when the workers wait for process @pid, whose name is known only after
+ * @told_after_ns of contention.
+ * Return: ns for which contention had lasted when the line came.
  */
 static uint64_t expect_said(struct bench *bench, pid_t pid, uint64_t told_after_ns,
 			    const char *expected)
@@ -620,13 +627,13 @@ TEST(test_contended__by_process, setup, teardown)
 	expect_said(*state, 4711, 0, "contended (most by cc1, process 4711 in /x): ");
 }
 
-/* Who collects it waits for a processor, too: the line is not written without it. */
+/* The collector of names waits for a processor, too: the log line waits for the name. */
 TEST(test_contended__told_late, setup, teardown)
 {
 	expect_said(*state, 4711, 1000000000, "contended (most by cc1, process 4711 in /x): ");
 }
 
-/* It is not waited for in vain for long. */
+/* The log line waits for a name for a limited time. */
 TEST(test_contended__by_nobody, setup, teardown)
 {
 	uint64_t lasted_ns =
@@ -635,7 +642,7 @@ TEST(test_contended__by_nobody, setup, teardown)
 	assert_true(lasted_ns >= 4000000000);
 }
 
-/* Other sources never tell. */
+/* Sources other than eBPF never give a name. */
 TEST(test_contended__untold, setup, teardown)
 {
 	struct bench *bench = *state;
@@ -644,13 +651,13 @@ TEST(test_contended__untold, setup, teardown)
 	expect_said(bench, 0, 3000000000, "contended (by whom /proc/pressure/cpu does not tell): ");
 }
 
-/* Who is outside the broker's container has a name, and no number. */
+/* A process outside the broker's container has a name, but no number. */
 TEST(test_contended__by_other_namespace, setup, teardown)
 {
 	expect_said(*state, 0, 0, "contended (most by cc1, in another PID namespace, in /x): ");
 }
 
-/* Contention without work: nobody looks for its end, unless somebody looks at statistics. */
+/* Contention without work is not checked for its end, unless a client watches statistics. */
 TEST(test_contended__without_work, setup, teardown)
 {
 	struct bench *bench = *state;
@@ -678,7 +685,7 @@ static void await_share(struct bench *bench, float least, float most)
 		assert_true(loop_turn(bench->loop, true) >= 0);
 }
 
-/* Whoever causes it is told so, in proportion; it stays when nobody waits any more. */
+/* A tenant that causes contention is told its share, which stays when no thread waits any more. */
 TEST(test_share, setup, teardown)
 {
 	struct bench *bench = *state;
@@ -698,7 +705,7 @@ TEST(test_share, setup, teardown)
 	for (unsigned int i = 0; i < 5; i++)
 		loop_turn(bench->loop, true);
 	assert_true(told.share > 0.15f && told.share < 0.35f);
-	/* Who has left causes nothing. */
+	/* A tenant without sessions causes nothing. */
 	bench->observer.session_removed(bench->observer.context, &bench->sessions[0]);
 	assert_true(told.share == 0);
 }
@@ -760,7 +767,7 @@ TEST(test_publish, setup, teardown)
 		      (probe_ns, 600));
 	assert_string_equal(contention->sentences[0], "no?such thing.");
 	assert_string_equal(contention->sentences[1], "");
-	/* Also where nobody had work. */
+	/* These counts are published even without work. */
 	assert_fields(*contention, (n_unwatched, 5), (n_dropped, 6));
 	threads = rbk_stats_record(&root, RBK_STATS_SECTION_THREADS, 0);
 	assert_int_equal(threads[0].role, RBK_STATS_ROLE_REACTOR);
@@ -769,7 +776,7 @@ TEST(test_publish, setup, teardown)
 	assert_int_equal(threads[2].delay.causes[0].wait_ns, 9);
 	assert_int_equal(threads[3].tid, 0);
 
-	/* Administrators see everything. */
+	/* Administrators see all causes. */
 	delay_of(stats_root(stats), 0, &delay);
 	assert_fields(delay, (flags, RBK_STATS_DELAY_USED | RBK_STATS_DELAY_KNOWN), (wait_ns, 17),
 		      (p99_ns, 4), (caused_ns, 3), (n_causes, 3));
@@ -778,7 +785,7 @@ TEST(test_publish, setup, teardown)
 		      (causes[1].tenant, bench->of_uid[1]->number), (causes[1].pid, 6),
 		      (causes[2].flags, RBK_STATS_CAUSE_BROKER));
 
-	/* A tenant sees of others what /proc shows, unless that shows nothing. */
+	/* A tenant sees of other tenants what /proc shows, which may be nothing. */
 	delay_of(&tenants[0]->page, 0, &delay);
 	assert_fields(delay, (wait_ns, 17), (causes[0].pid, 0), (causes[0].wait_ns, 9),
 		      (causes[1].pid, 0), (causes[1].tenant, 0), (causes[1].flags, 0));
@@ -786,13 +793,13 @@ TEST(test_publish, setup, teardown)
 			    contention_hides_others(bench->contention) ? "" : "other");
 	assert_fields(delay, (causes[1].n_preemptions, 2),
 		      (causes[2].flags, RBK_STATS_CAUSE_BROKER), (causes[2].pid, 7));
-	/* Itself it knows. */
+	/* A tenant sees its own processes. */
 	delay_of(&tenants[1]->page, 0, &delay);
 	assert_fields(delay.causes[1], (flags, RBK_STATS_CAUSE_OWN), (pid, 6));
 	assert_string_equal(delay.causes[1].comm, "other");
 	assert_int_equal(delay.causes[1].tenant, bench->of_uid[1]->number);
 
-	/* Who is not watched has nothing, also of what was there before. */
+	/* A tenant that is not watched has no delays, and none of earlier ones. */
 	delay_of(&tenants[2]->page, 0, &delay);
 	assert_int_equal(delay.flags, 0);
 	bench->observer.session_removed(bench->observer.context, &bench->sessions[1]);

@@ -123,7 +123,7 @@ struct load {
 	struct exec_task *idle[N_SLOTS];
 	unsigned int n_idle;
 	unsigned int n_done, n_cancelled, n_too_late;
-	bool asked[N_SLOTS]; /* to be cancelled, in vain */
+	bool asked[N_SLOTS]; /* cancellation asked, but too late */
 };
 
 static struct cpu_job *job_of(struct exec_task *task)
@@ -172,7 +172,7 @@ static void load_submit(struct load *load)
 	assert_int_equal(load->rig.executor->ops->submit(load->rig.executor, task), 0);
 }
 
-/* 10,000 tasks of several plans and counts; some are taken back, and some of those too late. */
+/* 10,000 tasks of several plans and counts. Some are cancelled, and some cancelled too late. */
 TEST(test_load__random_plans_and_cancels)
 {
 	struct plan *plans[N_PLANS];
@@ -243,7 +243,7 @@ TEST(test_submit__full_is_busy)
 	cpu_rig_prepare(&rig, plan);
 	for (unsigned int i = 0; i < 5; i++)
 		cpu_job_init(&jobs[i], plan, 3, i);
-	/* What is finished but not reaped still counts. */
+	/* Tasks that are completed but not reaped count as in flight. */
 	for (unsigned int i = 0; i < 4; i++)
 		assert_int_equal(rig.executor->ops->submit(rig.executor, &jobs[i].task), 0);
 	assert_int_equal(rig.executor->ops->submit(rig.executor, &jobs[4].task), EXECUTOR_E_BUSY);
@@ -264,7 +264,7 @@ TEST(test_submit__full_is_busy)
 	cpu_rig_deinit(&rig);
 }
 
-/* The reactor, asleep on the waker, is rung for what is finished. */
+/* A reactor that sleeps on the waker is woken by a completion. */
 TEST(test_reap__waker_rings)
 {
 	struct plan *plan = small_plan(3, NULL);
@@ -293,7 +293,7 @@ TEST(test_reap__waker_rings)
 	cpu_rig_deinit(&rig);
 }
 
-/* A product with a constant large enough to be packed. */
+/* Return a product with a constant large enough to be packed. */
 static struct plan *packed_plan(struct exec_arena *arena, uint64_t offset, bool trans_b)
 {
 	struct describe *d = describe_new("", 10);
@@ -358,7 +358,7 @@ TEST(test_pack__shared_and_freed)
 
 /* ---- Packing in parts ---- */
 
-/* Products with constants that take many parts: deep, wide, several, turned round, of float16. */
+/* Products whose constants take many parts: deep, wide, batched, transposed, float16. */
 static const struct {
 	uint32_t batch, k, n;
 	bool trans_b, is_half;
@@ -390,7 +390,7 @@ static struct plan *large_plan(struct exec_arena *arena, unsigned int i)
 	return reference_plan(d, arena);
 }
 
-/* The packed form is what one call makes of the whole, however the parts are cut. */
+/* Assert that the packed form equals that of one call, wherever it was cut into parts. */
 static void expect_packed(const struct cpu_kernels *kernels, const struct exec_arena *arena,
 			  unsigned int i, const struct cpu_pack *pack)
 {
@@ -414,10 +414,10 @@ static void expect_packed(const struct cpu_kernels *kernels, const struct exec_a
 	free(to);
 }
 
-/* Weights of windows are packed in parts as well, and the result is that of weights as they are. */
+/* Weights of windows are packed in parts as well; the result equals that of unpacked weights. */
 static const struct large_window {
 	const char *op;
-	uint32_t in[2], out; /* channels, of a group, and of all; others have as many */
+	uint32_t in[2], out; /* input channels of a group, and of all; output channels */
 	enum cpu_layout_wish layout;
 } large_windows[] = {
 	{"Conv", {500, 500}, 500, CPU_LAYOUT_NONE},
@@ -449,7 +449,8 @@ TEST(test_pack__windows_in_parts)
 {
 	struct exec_arena arena;
 
-#ifdef __SANITIZE_THREAD__ /* packing takes a minute there, in the test's own thread alone */
+/* Packing takes a minute under ThreadSanitizer, and runs in the test's own thread alone. */
+#ifdef __SANITIZE_THREAD__
 	skip();
 #endif
 	reference_arena_init(&arena, 500 * 500 * 9 * sizeof(float), 3);
@@ -507,7 +508,7 @@ TEST(test_pack__in_parts)
 		assert_int_equal(cpu_executor_from(rig.executor)->packs.committed_bytes, 0);
 		compiled = plan->exec[RBK_DEVICE_CPU];
 		assert_int_equal(compiled->n_packs, 1);
-		/* Each goes on where the other stopped. */
+		/* Each plan continues where the other stopped. */
 		while (ops->plan_compile(rig.executor, n_calls % 2 ? plan : same) ==
 		       EXECUTOR_E_MORE)
 			n_calls++;
@@ -525,7 +526,7 @@ TEST(test_pack__in_parts)
 	reference_arena_deinit(&arena);
 }
 
-/* A plan that is given up in the middle leaves the rest to the other plan, if there is one. */
+/* If a plan is dropped while packing, another plan that shares the pack continues it. */
 TEST(test_pack__given_up)
 {
 	struct exec_arena arena;
@@ -560,7 +561,7 @@ TEST(test_pack__given_up)
 	reference_arena_deinit(&arena);
 }
 
-/* Weights of four bits, scales and zero points of float16: what these become lies beside. */
+/* Weights of four bits with scales and zero points of float16, which are converted beside them. */
 TEST(test_pack__nbits_in_parts)
 {
 	enum { K = 500, N = 30000, BLOCK = 32, BLOCKS = (K + BLOCK - 1) / BLOCK };
@@ -622,7 +623,9 @@ TEST(test_pack__nbits_in_parts)
 	reference_arena_deinit(&arena);
 }
 
-/* A large form is given back in parts; meanwhile whoever wants the same makes it anew. */
+/*
+ * A large packed form is freed in parts. Meanwhile, a plan that needs the same form packs it anew.
+ */
 TEST(test_shrink__in_parts)
 {
 	enum { K = 4096, N = 10000 };
@@ -667,7 +670,10 @@ TEST(test_shrink__in_parts)
 	reference_arena_deinit(&arena);
 }
 
-/* A constant that many nodes have is packed and charged once, one byte further is another. */
+/*
+ * A constant that many nodes use is packed and charged once; a constant one byte further is
+ * separate.
+ */
 TEST(test_pack__once_in_a_plan)
 {
 	const uint64_t bytes = 200 * 200 * sizeof(float);
@@ -707,7 +713,7 @@ TEST(test_pack__once_in_a_plan)
 	reference_arena_deinit(&arena);
 }
 
-/* A plan that was never prepared can be released, too. */
+/* A plan that was never prepared can be released. */
 TEST(test_release__never_prepared)
 {
 	struct plan *plan = small_plan(2, NULL);
@@ -732,8 +738,10 @@ TEST(test_prepare__unsupported)
 	cpu_rig_deinit(&rig);
 }
 
-/* Mappings and threads fail when told to, as allocations do. Files are large everywhere, so mmap()
- * is mmap64(). */
+/*
+ * Let mappings and threads fail on demand, like allocations. Files are large everywhere, so mmap()
+ * is mmap64().
+ */
 static unsigned int mmap_fails_at, thread_fails_at;
 
 void *__real_mmap64(void *at, size_t bytes, int prot, int flags, int fd, off_t offset);
@@ -785,7 +793,7 @@ TEST(test_prepare__out_of_memory)
 	}
 	assert_true(n > 3);
 	rig.executor->ops->plan_release(rig.executor, plan);
-	/* The packed constant and the scratch. */
+	/* The two mappings are the packed constant and the scratch memory. */
 	for (n = 1; n <= 2; n++) {
 		mmap_fails_at = n;
 		assert_int_equal(rig.executor->ops->plan_prepare(rig.executor, plan), -ENOMEM);
@@ -858,7 +866,7 @@ TEST(test_new__options)
 	waker_deinit(&waker);
 }
 
-/* Reads a hexadecimal field such as SigBlk of one thread of this process. */
+/* Return a hexadecimal field, such as SigBlk, of one thread of this process. */
 static uint64_t status_field(const char *thread, const char *field)
 {
 	char path[300], line[300];
@@ -901,7 +909,7 @@ TEST(test_workers__signals_and_names)
 
 	cpu_rig_init(&rig, &(struct cpu_options){.n_workers = 3});
 	cpu_rig_prepare(&rig, plan);
-	/* A thread that is only just being started may have other masks yet, and no name. */
+	/* A thread that is just starting may still have other masks and no name. */
 	for (unsigned int tries = 0; tries < 5000 && n_workers < 3; tries++) {
 		usleep(1000);
 		n_workers = 0;
@@ -927,7 +935,7 @@ TEST(test_workers__signals_and_names)
 	cpu_rig_deinit(&rig);
 }
 
-/* Idle workers sleep: the process uses next to no processor time. */
+/* Idle workers sleep: the process uses hardly any processor time. */
 TEST(test_workers__idle_costs_nothing)
 {
 	struct timespec before, after;
@@ -943,7 +951,7 @@ TEST(test_workers__idle_costs_nothing)
 	cpu_rig_deinit(&rig);
 }
 
-/* At every level, as operands and as results. */
+/* Denormals are flushed at every level, as operands and as results. */
 TEST(test_denormals__flushed)
 {
 	for (int level = CPU_SIMD_SSE2; level < CPU_SIMD_COUNT; level++) {

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The kernels of quantized operators called directly: at every level that this processor has, every
- * sign, zero points of each kind, packed and not, cut anywhere, against sums of 64 bits; nothing
- * beyond the operands is read; no sum saturates, however extreme and deep.
+ * The kernels of quantized operators, called directly
+ *
+ * All levels of this processor, all signs, all kinds of zero points, packed and unpacked, cut at
+ * random places, compared with 64-bit sums. Nothing beyond the operands is read, and no sum
+ * saturates, however extreme and deep.
  */
 #include <math.h>
 #include <stdio.h>
@@ -23,7 +25,7 @@ static size_t pick(size_t from, size_t to)
 	return from + reference_random(&seed) % (to - from + 1);
 }
 
-/* Memory that ends where a page begins that may not be touched. */
+/* Memory that ends at the start of an inaccessible page. */
 struct guarded {
 	void *data;
 	void *map;
@@ -80,7 +82,7 @@ static uint8_t requantized(int64_t sum, float scale, const struct cpu_requantize
 
 	if (product > 1e6f)
 		return (uint8_t)most;
-	if (!(product >= -1e6f)) /* or no number */
+	if (!(product >= -1e6f)) /* negative, or NaN */
 		return (uint8_t)least;
 	result = (int64_t)nearbyintf(product) + zero;
 	return (uint8_t)(result < least ? least : result > most ? most : result);
@@ -105,7 +107,7 @@ static void each_level(void (*check)(const struct cpu_int8_kernels *kernels, voi
 	free(workspace);
 }
 
-/* One product and all that it is made of. */
+/* A product with its operands. */
 struct product {
 	struct cpu_int8_gemm gemm;
 	struct cpu_requantize requantize;
@@ -215,7 +217,7 @@ static void product_check(const struct product *p, const struct cpu_int8_kernels
 			gemm.b = NULL;
 		}
 		if (form & 1) {
-			/* In four pieces, cut anywhere. */
+			/* In four pieces, cut at random places. */
 			const size_t m = pick(0, gemm.m);
 			const size_t n = pick(0, gemm.n / nr) * nr;
 			const struct cpu_gemm_tile tiles[] = {{m, gemm.m, n, gemm.n},
@@ -260,7 +262,7 @@ TEST(test_gemm__every_form)
 	each_level(check_gemm);
 }
 
-/* The rows and columns that do not fit one block, and a sum of nothing. */
+/* Rows and columns beyond one block, and a sum over zero elements. */
 static void check_large(const struct cpu_int8_kernels *kernels, void *workspace)
 {
 	static const size_t sizes[][3] = {{257, 33, 70},  {13, 1100, 40}, {300, 600, 5},
@@ -284,7 +286,7 @@ TEST(test_gemm__blocks)
 	each_level(check_large);
 }
 
-/* All ends of the ranges against each other, with and without zero points, and deep. */
+/* The ends of all ranges against each other, with and without zero points, and deep. */
 static void check_extremes(const struct cpu_int8_kernels *kernels, void *workspace)
 {
 	for (unsigned int variant = 0; variant < 8; variant++) {
@@ -312,7 +314,9 @@ TEST(test_gemm__never_saturates)
 
 /* ---- convolution ------------------------------------------------------------------------- */
 
-/* What one tap adds to the sums of one channel; @x is without its zero point. */
+/*
+ * Add one tap's products to the sums of one channel. The zero point is already subtracted from @x.
+ */
 static void conv_tap(const struct cpu_window *w, const int16_t *x, int64_t tap, size_t r, size_t s,
 		     int64_t *sums)
 {
@@ -320,7 +324,7 @@ static void conv_tap(const struct cpu_window *w, const int16_t *x, int64_t tap, 
 		const size_t y = oy * w->stride[1] + r * w->dilation[1] - w->pad_begin[1];
 		size_t at = s * w->dilation[2] - w->pad_begin[2];
 
-		/* Above, for what is below 0, too. */
+		/* Unsigned wrap-around makes negative positions exceed the height and width. */
 		for (size_t ox = 0; y < w->height && ox < w->out_width; ox++, at += w->stride[2])
 			if (at < w->width)
 				sums[oy * w->out_width + ox] += x[y * w->width + at] * tap;
@@ -375,7 +379,7 @@ static size_t conv_out(size_t in, size_t pads, size_t kernel, size_t dilation, s
 	return in + pads < reach ? 0 : (in + pads - reach) / stride + 1;
 }
 
-/* A scale that sums may overflow with. */
+/* Return a scale with which sums may overflow. */
 static float odd_scale(void)
 {
 	static const float odd[] = {0.999f, 1.0f, -0.03f, -1.5f, 700.0f, 1e30f, INFINITY, NAN};
@@ -498,7 +502,7 @@ TEST(test_conv__every_form)
 	each_level(check_conv);
 }
 
-/* Whole register tiles that become bytes: with one block of the depth, with several. */
+/* Whole register tiles of bytes, with one and with several blocks of the depth. */
 static void check_conv_to_bytes(const struct cpu_int8_kernels *kernels, void *workspace)
 {
 	for (unsigned int round = 0; round < test_scaled(60); round++) {
@@ -519,7 +523,7 @@ static void check_conv_to_bytes(const struct cpu_int8_kernels *kernels, void *wo
 		};
 		unsigned int variant = (unsigned int)pick(0, 2047) | 32;
 
-		/* Zero points of the weights make other tiles of it. */
+		/* Zero points of the weights select other tiles. */
 		if (pick(0, 3))
 			variant &= ~8u;
 		w.out_height = conv_out(w.height, kernel / 2 * 2, kernel, 1, stride);
@@ -534,7 +538,10 @@ TEST(test_conv__to_bytes)
 	each_level(check_conv_to_bytes);
 }
 
-/* Sums deep enough for out channels side by side, cut anywhere: rows of all widths, padded. */
+/*
+ * Sums deep enough to compute output channels side by side, cut at random places: rows of all
+ * widths, padded.
+ */
 static void check_conv_by_channels(const struct cpu_int8_kernels *kernels, void *workspace)
 {
 	unsigned int n_checked = 0, n_zero_pads = 0;
@@ -575,7 +582,7 @@ TEST(test_conv__by_channels)
 	each_level(check_conv_by_channels);
 }
 
-/* What is cut into several blocks of pixels or channels, and taps too far apart for a slab. */
+/* Shapes of several blocks of pixels or channels, and taps too far apart for a slab. */
 static void check_large_conv(const struct cpu_int8_kernels *kernels, void *workspace)
 {
 	static const struct {
@@ -592,7 +599,8 @@ static void check_large_conv(const struct cpu_int8_kernels *kernels, void *works
 		{64, 110, 1, 14, 14, {3, 3}, 1, {1, 1}, {1, 1}},
 		{20, 20, 20, 33, 57, {5, 5}, 1, {2, 1}, {4, 2}},
 		{8, 24, 4, 25, 23, {3, 3}, 2, {1, 1}, {1, 0}},
-		{252, 16, 1, 11, 300, {1, 2}, 1, {1, 1}, {0, 1}}, /* by channels, as these: */
+		/* this row and the next ones: by channels */
+		{252, 16, 1, 11, 300, {1, 2}, 1, {1, 1}, {0, 1}},
 		{64, 16, 1, 5, 700, {1, 2}, 1, {1, 500}, {0, 0}},
 		{4, 16, 1, 2, 8000, {5, 7}, 1, {1, 1}, {2, 3}},
 		{4, 16, 1, 1, 16384, {2, 16}, 1, {1, 1}, {1, 0}},
@@ -662,7 +670,7 @@ static void check_quantize(const struct cpu_int8_kernels *kernels, void *workspa
 			n_scales = args.axis;
 			args.scale_axis = 1;
 			break;
-		case 2: /* per axis, the last one */
+		case 2: /* per last axis */
 			n_scales = args.inner;
 			args.scale_inner = 1;
 			break;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The CPU's kernels called directly, with what no plan asks of them or no reference is exact enough
- * for; test-operators.c has the rest.
+ * The CPU's kernels, called directly with arguments that no plan has, or for which no reference is
+ * exact enough. test-operators.c has the rest.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static void for_each_level(void (*check)(const struct cpu_kernels *kernels))
 			check(cpu_kernels_get(level));
 }
 
-/* Sums over no elements, of lines and of columns. */
+/* Reductions of zero elements, along rows and along columns. */
 static void check_nothing(const struct cpu_kernels *kernels)
 {
 	static const double want[] = {0,         NAN,       0, 0,         0,
@@ -60,7 +60,7 @@ TEST(test_reduce__nothing)
 }
 
 /*
- * A million and one alike: a single chain of additions would lose a hundredth of them in float32,
+ * The sum of a million and one equal numbers: a single chain of additions would lose 1% in float32,
  * and be off by some 1e-11 in float64.
  */
 static void check_long_sum(const struct cpu_kernels *kernels)
@@ -110,7 +110,7 @@ TEST(test_reduce__long_sum)
 	for_each_level(check_long_sum);
 }
 
-/* What may be written where it was read. */
+/* Kernels may write their result over their input. */
 static void check_in_place(const struct cpu_kernels *kernels)
 {
 	for (unsigned int i = 0; i < 8; i++) {
@@ -154,7 +154,9 @@ TEST(test_levels__names)
 	assert_string_equal(cpu_simd_name(CPU_SIMD_COUNT), "unknown");
 }
 
-/* Every float16, and floats of all kinds, as shm/half.h has them; any length, in any mode. */
+/*
+ * All float16s and floats of all kinds convert as in shm/half.h, for any length and rounding mode.
+ */
 TEST(test_half__bits)
 {
 	enum { N = 1 << 16 };
@@ -175,7 +177,7 @@ TEST(test_half__bits)
 			const float want = half_to_float(halves[i]);
 
 			assert_memory_equal(&floats[i], &want, sizeof(want));
-			/* A NaN becomes quiet, all else is itself. */
+			/* A NaN becomes quiet; all other values are kept. */
 			assert_int_equal(back[i],
 					 (i & 0x7c00) == 0x7c00 && (i & 0x3ff) ? i | 0x200 : i);
 		}
@@ -183,7 +185,7 @@ TEST(test_half__bits)
 			for (unsigned int i = 0; i < N; i++) {
 				uint32_t bits = (uint32_t)(reference_random(&seed) >> 16);
 
-				/* Also ties between two of float16, and what is next to them. */
+				/* Ties between two float16s, and floats next to them. */
 				if (round & 1)
 					bits = (bits & 0xffffe000) + 0x1000 + bits % 3 - 1;
 				if (round & 2)
@@ -207,7 +209,7 @@ TEST(test_half__bits)
 	free(floats);
 }
 
-/* Dilated so far that what a window sees has more floats than can be counted: 2^30 * 2^30 * 16. */
+/* Dilations so large that a window's extent overflows 64 bits: 2^30 * 2^30 * 16 floats. */
 TEST(test_strips__too_large_to_count)
 {
 	static const size_t far[] = {(1u << 30) - 1, 0x7ffffffe};

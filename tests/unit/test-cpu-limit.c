@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The CPU executor with fewer workers than it has: the others sleep whatever there is to do, and
- * nothing is lost, late or wrong, however often that changes.
+ * The CPU executor with fewer workers than it has
+ *
+ * The other workers sleep, whatever is queued. No task is lost, late or wrong, however often the
+ * limit changes.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -150,7 +152,7 @@ static void run_load(struct bench *bench, unsigned int n_tasks, unsigned int n_l
 					   (unsigned int)(reference_random(&random) % n_limits),
 					   reference_random(&random) % 2);
 		reap_some(bench);
-		/* Now and then all are done, and all asleep. */
+		/* Sometimes all tasks complete, and all workers sleep. */
 		while (reference_random(&random) % 64 == 0 && bench->n_idle < N_SLOTS)
 			reap_some(bench);
 	}
@@ -158,7 +160,7 @@ static void run_load(struct bench *bench, unsigned int n_tasks, unsigned int n_l
 		reap_some(bench);
 }
 
-/* 0 and more than there are among them. */
+/* The limits include 0 and more workers than exist. */
 TEST(test_limit__changes_at_random)
 {
 	const uint32_t spins_ns[] = {1, 3000, 100000};
@@ -189,7 +191,7 @@ TEST(test_limit__others_do_nothing)
 	uint64_t before_ns[3];
 
 	for (unsigned int n_used = 1; n_used < 3; n_used++) {
-		/* Those that spin go to sleep as well. */
+		/* Workers that spin go to sleep as well. */
 		run_load(bench, 50, 0);
 		cpu_executor_limit(bench->rig.executor, n_used, false);
 		for (unsigned int i = n_used; i < 3; i++)
@@ -199,21 +201,21 @@ TEST(test_limit__others_do_nothing)
 			before_ns[i] = worked_ns(bench, i);
 		while (worked_ns(bench, 0) - before_ns[0] < 30000000)
 			run_load(bench, 100, 0);
-		/* No more than it takes to fall asleep. */
+		/* The others use no more time than it takes to fall asleep. */
 		for (unsigned int i = n_used; i < 3; i++) {
 			assert_true(is_asleep(bench, i));
 			assert_true(worked_ns(bench, i) - before_ns[i] < 1000000);
 		}
 		cpu_executor_limit(bench->rig.executor, 3, false);
 	}
-	/* And they come back. */
+	/* The workers are used again. */
 	before_ns[2] = worked_ns(bench, 2);
 	while (worked_ns(bench, 2) - before_ns[2] < 1000000)
 		run_load(bench, 100, 0);
 	bench_free(bench);
 }
 
-/* Workers that look for work sleep once it is contended. */
+/* Workers that spin for work sleep once the processors are contended. */
 TEST(test_limit__no_spinning)
 {
 	struct bench *bench = bench_new(
@@ -230,8 +232,8 @@ TEST(test_limit__no_spinning)
 }
 
 /*
- * Whoever helps leaves before the task is done. Tried until it was seen once: the task may be done
- * before anybody has looked.
+ * A helping worker leaves before the task is done. The case is repeated until this was seen once,
+ * because the task may be done before the test reads the state.
  */
 TEST(test_limit__within_a_chunk)
 {
@@ -249,7 +251,7 @@ TEST(test_limit__within_a_chunk)
 
 		cpu_executor_limit(bench->rig.executor, 2, false);
 		cpu_rig_submit(&bench->rig, &job);
-		/* Led by the first, helped by the second. */
+		/* The first worker leads the task, the second helps. */
 		while (!task && atomic_load(&teams[0]->state) != (CPU_TEAM_OPEN | 1) &&
 		       atomic_load(&teams[1]->state) == 0)
 			bench->rig.executor->ops->reap(bench->rig.executor, &task, 1);
@@ -265,8 +267,7 @@ TEST(test_limit__within_a_chunk)
 	bench_free(bench);
 }
 
-/* What waits behind a worker that is in the middle of something long goes on when another is back.
- */
+/* A task queued behind a long task runs when another worker is allowed again. */
 TEST(test_limit__raised_at_work)
 {
 	struct bench *bench =
@@ -297,7 +298,10 @@ TEST(test_limit__raised_at_work)
 	bench_free(bench);
 }
 
-/* Queued for a worker that is not used any more: whoever is used has it, also one that slept. */
+/*
+ * Tasks that are queued for a worker beyond the limit are run by the other workers, also sleeping
+ * ones.
+ */
 TEST(test_limit__nothing_left_behind)
 {
 	struct bench *bench =
@@ -314,7 +318,7 @@ TEST(test_limit__nothing_left_behind)
 		while (bench->n_idle < N_SLOTS)
 			reap_some(bench);
 	}
-	/* Ended while some are not used. */
+	/* The executor is freed while some workers are not used. */
 	cpu_executor_limit(bench->rig.executor, 1, true);
 	bench_free(bench);
 }
@@ -341,7 +345,7 @@ static void assert_pinned(struct bench *bench, unsigned int n)
 	assert_int_equal(CPU_COUNT(&used), n);
 }
 
-/* Who is pinned is so while all are used: fewer go where there is room. */
+/* Workers are pinned only while all are used: fewer workers run on any processor. */
 TEST(test_limit__pinned)
 {
 	struct bench *bench;
@@ -367,7 +371,7 @@ TEST(test_limit__pinned)
 	assert_pinned(bench, n);
 	bench_free(bench);
 
-	/* Who never was is not for having been limited. */
+	/* A worker that was never pinned is not pinned after a limit. */
 	bench = bench_new(&(struct cpu_options){.n_workers = n, .spin_ns = 1, .no_pin = true});
 	cpu_executor_limit(bench->rig.executor, 1, true);
 	cpu_executor_limit(bench->rig.executor, n, true);

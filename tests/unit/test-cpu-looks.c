@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The CPU executor: kernels whose work is not in proportion to the elements that they pass look for
- * others after so much of it, and compute the same. Work is counted, not timed: by what of the
- * output has changed since the last look, or, where there is hardly an output, by the looks. Of
- * every operator of the catalogue, one that is new among them, a large node is run: so much of what
- * the executor thinks it costs may lie between two looks or units.
+ * The CPU executor's looks: kernels with much work per element look for waiting tasks at intervals,
+ * and compute the same result
+ *
+ * Work is counted, not timed: by the bytes of output that changed since the last look, or, with
+ * hardly any output, by the number of looks. A large node of every operator of the catalogue runs,
+ * including operators added later. Between two looks or units, the executor's cost estimate must
+ * stay below a limit.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,27 +23,27 @@
 /* Elements of the output that may change between two looks: some 100 paths through a heap. */
 enum { MAX_CHANGED = 4096 };
 
-/* Nodes of which one unit is long. A second output holds indices. */
+/* Nodes with one long unit. A second output holds indices. */
 static const struct look_case {
 	const char *op;
 	enum rbk_dtype dtype;
-	uint32_t dims[2][4]; /* the second: of weights, if it has any */
-	int64_t k, axis;     /* TopK, else 0 */
-	int64_t kernel, pad; /* of the width; windows are one high */
-	int64_t p;           /* LpPool, else 0 */
+	uint32_t dims[2][4]; /* of the input; of weights, if any */
+	int64_t k, axis;     /* k of TopK, else 0; axis */
+	int64_t kernel, pad; /* width; windows have height 1 */
+	int64_t p;           /* p of LpPool, else 0 */
 	unsigned int min_looks;
 	bool has_indices;
 } look_cases[] = {
-	/* All are pushed, then sorted. */
+	/* All elements are pushed, then sorted. */
 	{"TopK", RBK_DTYPE_F32, {{1, 1, 1, 1 << 16}}, .k = 1 << 16, .axis = 3, .min_looks = 512},
 	{"TopK", RBK_DTYPE_I64, {{1, 1, 1, 1 << 16}}, .k = 1 << 16, .axis = 3, .min_looks = 512},
 	{"TopK", RBK_DTYPE_F64, {{1, 1, 1, 1 << 16}}, .k = 1 << 16, .axis = 3, .min_looks = 512},
 	{"TopK", RBK_DTYPE_U8, {{1, 1, 1, 1 << 16}}, .k = 1 << 16, .axis = 3, .min_looks = 512},
-	/* Many replace one that was kept. */
+	/* Many elements replace a kept one. */
 	{"TopK", RBK_DTYPE_F32, {{1, 1, 1, 1 << 17}}, .k = 1 << 14, .axis = 3, .min_looks = 512},
 	{"TopK", RBK_DTYPE_F32, {{1, 1, 1 << 16, 2}}, .k = 1 << 14, .axis = 2, .min_looks = 512},
 	{"TopK", RBK_DTYPE_I64, {{1, 1, 1, 1 << 17}}, .k = 1 << 14, .axis = 3, .min_looks = 512},
-	/* Hardly a pixel, of far more taps. */
+	/* Hardly any pixels, with far more taps. */
 	{"MaxPool", RBK_DTYPE_F32, {{1, 1, 1, 1 << 19}}, .kernel = 1 << 19, .min_looks = 24},
 	{"MaxPool", RBK_DTYPE_I8, {{1, 1, 1, 1 << 19}}, .kernel = 1 << 19, .min_looks = 24},
 	{"MaxPool",
@@ -51,7 +53,7 @@ static const struct look_case {
 	 .min_looks = 24,
 	 .has_indices = true},
 	{"AveragePool", RBK_DTYPE_F32, {{1, 1, 1, 1 << 19}}, .kernel = 1 << 19, .min_looks = 24},
-	/* Some of its taps are beside the input. */
+	/* Some taps are in the padding. */
 	{"AveragePool",
 	 RBK_DTYPE_F32,
 	 {{1, 1, 1, 1 << 19}},
@@ -59,7 +61,7 @@ static const struct look_case {
 	 .pad = 1,
 	 .min_looks = 24},
 	{"LpPool", RBK_DTYPE_F32, {{1, 1, 1, 1 << 19}}, .kernel = 1 << 19, .p = 2, .min_looks = 24},
-	/* Powers that take long, of narrow windows. */
+	/* Slow powers, with narrow windows. */
 	{"LpPool",
 	 RBK_DTYPE_F32,
 	 {{1, 1, 1, 1 << 17}},
@@ -67,7 +69,7 @@ static const struct look_case {
 	 .p = INT32_MAX,
 	 .min_looks = 512},
 	{"Conv", RBK_DTYPE_F32, {{1, 2, 1, 1 << 18}, {2, 1, 1, 1 << 18}}, .min_looks = 24},
-	/* Most taps do not meet the output, which is as wide as one stride. */
+	/* Most taps miss the output, which is as wide as one stride. */
 	{"ConvTranspose", RBK_DTYPE_F32, {{1, 1, 1, 1}, {1, 1, 1, 1 << 16}}, .min_looks = 24},
 };
 
@@ -98,7 +100,7 @@ static struct plan *look_plan(const struct look_case *look)
 		describe_attr_int(d, "group", look->dims[0][1]);
 	if (strcmp(look->op, "ConvTranspose") == 0) {
 		describe_attr_ints(d, "strides", DESCRIBE_INTS(1, 1 << 16));
-		/* One pixel is left, of which one tap is seen. */
+		/* Padding leaves one pixel, which one tap reaches. */
 		describe_attr_ints(d, "pads", DESCRIBE_INTS(0, 0, 0, (1 << 16) - 1));
 	}
 	return reference_plan(d, NULL);
@@ -108,7 +110,7 @@ struct looks {
 	struct cpu_pause pause;
 	_Atomic uint32_t n_waiting;
 	const struct cpu_job *job;
-	struct reference_buffers last; /* what was there at the last look */
+	struct reference_buffers last; /* contents at the last look */
 	size_t most_changed;
 	unsigned int n;
 };
@@ -183,12 +185,12 @@ TEST(test_looks__bounded)
 	assert_int_equal(n_wrong, 0);
 }
 
-/* Between two looks or units, on the average. */
+/* Limit of the average time between two looks or units, in ns. */
 static const double max_apart_ns = 250e3;
 
 /*
- * A node of each operator, whose units are as long as they get. Inputs are a letter for the type
- * and dimensions, outputs are letters, attributes are integers or several of them.
+ * A node of each operator, whose units are as long as possible. An input is a letter for its type,
+ * with dimensions; an output is a letter; an attribute is an integer or a list.
  */
 static const struct catalogue_case {
 	const char *op, *in, *out, *attrs;
@@ -253,7 +255,7 @@ static const struct catalogue_case {
 	{"OneHot", "l[2,524288] f[2]", "f", "depth=2 axis=1"},
 	{"Trilu", "f[1,1048576]", "f"},
 	{"GridSample", "f[1,64,64,64] f[1,256,64,2]", "f"},
-	/* The other ones that work element by element are made up from their rows. */
+	/* The other element-wise operators are generated from their catalogue entries. */
 	{"Cast", "h[1048576]", "f", "to=1"},
 };
 
@@ -285,7 +287,7 @@ static void catalogue_inputs(struct describe *d, const char *text, char *in)
 	}
 }
 
-/* "axis=1 pads=0,1 axes=2,": a comma tells a list. */
+/* Describe attributes such as "axis=1 pads=0,1 axes=2,": a comma marks a list. */
 static void catalogue_attrs(struct describe *d, const char *text)
 {
 	while (text && *text) {
@@ -331,7 +333,7 @@ static struct plan *catalogue_plan(const struct catalogue_case *c)
 	return reference_plan(d, NULL);
 }
 
-/* The letter of a type that the class takes. */
+/* Return the letter of a type that the class takes. */
 static char catalogue_type(const struct op *op, char letter)
 {
 	for (const struct op_class *class = op->classes; class->name; class ++)
@@ -344,7 +346,7 @@ static char catalogue_type(const struct op *op, char letter)
 	return 0;
 }
 
-/* One operand has long rows, the others one element for each of them. */
+/* Return a plan whose first operand has long rows, and the others one element per row. */
 static struct plan *elementwise_plan(const struct op *op)
 {
 	struct catalogue_case c = {.op = op->name, .attrs = op->kind == OP_MOD ? "fmod=1" : NULL};
@@ -364,7 +366,10 @@ static void count_look(struct cpu_pause *pause)
 	((struct looks *)pause)->n++;
 }
 
-/* Return: the number of its steps, which it runs, that keep others waiting. */
+/*
+ * Run the plan's steps.
+ * Return: the number of steps that keep waiting tasks waiting for too long.
+ */
 static unsigned int count_long_steps(struct cpu_rig *rig, struct plan *plan)
 {
 	struct cpu_context context = cpu_executor_from(rig->executor)->inline_context;

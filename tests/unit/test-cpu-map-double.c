@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The CPU's functions of float64 against libm in a wider type: arguments of every binade and both
- * signs, the special values, wherever a split puts an element, the same bits at every level.
+ * The CPU's float64 functions compared with libm in long double: arguments of every binade and both
+ * signs, special values, elements at every place of a split, and the same bits at every level.
  */
 #include <float.h>
 #include <math.h>
@@ -20,7 +20,7 @@ struct function {
 	enum cpu_map_op op;
 	const char *name;
 	double d[2];
-	/* Largest error in units in the last place; below @from nothing is promised. */
+	/* Largest error in units in the last place. Below @from no accuracy is promised. */
 	double ulps, from;
 };
 
@@ -86,7 +86,7 @@ static void fill(double *values)
 			memcpy(&values[n++], &bits, sizeof(bits));
 		}
 	}
-	/* Where functions are interesting, and near halves, where rounding is. */
+	/* Arguments where functions change most, and near halves, where rounding changes. */
 	for (unsigned int i = 0; i < N_NEAR; i++)
 		values[n++] = ((double)(reference_random(&state) >> 40) - 0x1p23) *
 			      (i % 4 == 0   ? 0x1p-1
@@ -104,7 +104,7 @@ static bool is_right(const struct function *function, double x, double got)
 
 	if (isnan(want))
 		return isnan(got);
-	/* What rounds to infinity. */
+	/* The result rounds to infinity. */
 	if (size > (long double)DBL_MAX)
 		return (long double)got == want || fabs(got) >= DBL_MAX;
 	return got == (double)want ||

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The CPU's elementwise kernels beyond functions of one float: binary operators, integers, bools,
- * casts and Where, at every level, over every way an operand can repeat, against plain definitions;
- * every split gives the same bits, and nothing beyond the operands is touched.
+ * The CPU's elementwise kernels beyond functions of one float
+ *
+ * Binary operators, integers, bools, casts and Where, at every level, for every way of broadcasting
+ * an operand, compared with plain definitions. Every split gives the same bits, and no byte beyond
+ * the operands is accessed.
  */
 #include <math.h>
 #include <stdio.h>
@@ -27,7 +29,7 @@ static const size_t type_bytes[CPU_TYPE_COUNT] = {
 	[CPU_U8] = 1,  [CPU_BOOL] = 1, [CPU_BF16] = 2, [CPU_F64] = 8,
 };
 
-/* Any element as a number: floats as they are, integers exactly. */
+/* Any element as a number: floats as double, integers exactly. */
 union value {
 	double f;
 	int64_t i;
@@ -46,7 +48,7 @@ static float half_value(uint16_t half)
 	return (float)(half & 0x8000 ? -value : value);
 }
 
-/* The nearest float16 by trying all of them: of two, the one whose last bit is 0. */
+/* Return the nearest float16 by trying all; of two, the one whose last bit is 0. */
 static uint16_t half_bits(double value)
 {
 	uint16_t best = 0;
@@ -78,7 +80,7 @@ static float bfloat_value(uint16_t bfloat)
 	return (float)(bfloat & 0x8000 ? -value : value);
 }
 
-/* The nearest bfloat16: of two, the one whose last bit is 0. */
+/* Return the nearest bfloat16; of two, the one whose last bit is 0. */
 static uint16_t bfloat_bits(float value)
 {
 	const double x = fabs((double)value), beyond = ldexp(1, 128);
@@ -148,7 +150,7 @@ static union value get(enum cpu_type type, const void *data, size_t i)
 	}
 }
 
-/* What is stored of an integer that may not fit. */
+/* Return the stored value of an integer that may overflow. */
 static int64_t wrapped(enum cpu_type type, int64_t value)
 {
 	switch (type) {
@@ -164,7 +166,7 @@ static int64_t wrapped(enum cpu_type type, int64_t value)
 	}
 }
 
-/* Memory that ends where a page begins that may not be touched. */
+/* Memory that ends at the start of an inaccessible page. */
 struct guarded {
 	void *data;
 	void *map;
@@ -189,7 +191,7 @@ static void guarded_free(struct guarded *g)
 	munmap(g->map, g->map_bytes);
 }
 
-/* Any double; or one on or beside the middle between two floats, or two float16s. */
+/* Return a random double, or one at or next to the middle between two floats or two float16s. */
 static double pick_double(float f)
 {
 	static const double doubles[] = {1e300,
@@ -282,7 +284,7 @@ static void fill(enum cpu_type type, void *data, size_t n)
 struct map_case {
 	enum cpu_map_op op;
 	const char *name;
-	bool bools; /* is what it gives */
+	bool bools; /* gives bools */
 	double (*floats)(double x, double y);
 	int64_t (*integers)(int64_t x, int64_t y);
 };
@@ -304,7 +306,7 @@ static int64_t i_power(int64_t x, int64_t y)
 
 	if (y < 0)
 		return x == 1 ? 1 : x == -1 ? (y % 2 ? -1 : 1) : 0;
-	/* The powers of any number repeat, modulo 2^64, after 2^62 or come to rest at 0 or 1. */
+	/* Exponentiation by squaring, modulo 2^64. */
 	for (uint64_t n = (uint64_t)y, base = (uint64_t)x; n > 0; n /= 2, base *= base)
 		result *= n % 2 ? base : 1;
 	return (int64_t)result;
@@ -399,7 +401,7 @@ static const struct map_case cases[] = {
 	{CPU_MAP_SHIFT_RIGHT, "shift_right", false, NULL, i_shift_right},
 };
 
-/* Float64: the same operation, or libm's. */
+/* Return true if @got is @want within @ulps, in float64. */
 static bool double_is(double got, double want, double ulps)
 {
 	if (isnan(want))
@@ -407,7 +409,7 @@ static bool double_is(double got, double want, double ulps)
 	return got == want || fabs(got - want) <= ulps * 0x1p-52 * fabs(want);
 }
 
-/* @ulps of error: a power is not rounded quite as the double is. */
+/* Return true if @got is @want within @ulps: a power may be rounded differently from the double. */
 static bool float_is(float got, double want, double ulps)
 {
 	const float rounded = (float)want;
@@ -518,7 +520,7 @@ TEST(test_map__binary)
 	for_each_level(check_binary);
 }
 
-/* Every operator has a kernel for what ONNX wants it to take, and this file has a case for it. */
+/* Every operator has a kernel for each type that ONNX allows, and this file has a case for it. */
 TEST(test_map__complete)
 {
 	const struct cpu_kernels *kernels = cpu_kernels_get(CPU_SIMD_SSE2);
@@ -566,7 +568,7 @@ TEST(test_map__clip_integers)
 	for_each_level(check_clip);
 }
 
-/* Quotients that no float holds: the remainder is exact all the same. */
+/* The remainder is exact even if the quotient overflows a float. */
 static void check_remainder(const struct cpu_kernels *kernels)
 {
 	for (unsigned int round = 0; round < 3000; round++) {
@@ -594,7 +596,7 @@ TEST(test_map__remainder_of_floats)
 	for_each_level(check_remainder);
 }
 
-/* What a cast makes of one element, as map.h says. */
+/* Return the result of a cast of one element, as map.h defines it. */
 static union value cast_value(enum cpu_type from, enum cpu_type to, union value x)
 {
 	static const double ends[CPU_TYPE_COUNT][2] = {
@@ -676,7 +678,7 @@ TEST(test_map__casts)
 	for_each_level(check_casts);
 }
 
-/* All float16s there are, also with denormals flushed, and ties on the way back. */
+/* All float16s, also with denormals flushed, and ties on conversion back. */
 static void check_halves(const struct cpu_kernels *kernels)
 {
 	enum { N = 65536 };
@@ -715,13 +717,13 @@ TEST(test_map__all_halves_with_denormals_flushed)
 	for_each_level(check_halves);
 }
 
-/* The sign, the top of the payload, and quiet. */
+/* Return the bfloat16 NaN with the sign and the top of the payload, made quiet. */
 static uint16_t quiet(uint32_t bits)
 {
 	return (uint16_t)(bits >> 16 | 0x40);
 }
 
-/* All bfloat16s there are, the middles between them and what is beside those, also of NaNs. */
+/* All bfloat16s, the middles between them and their neighbours, also of NaNs. */
 static void check_bfloats(const struct cpu_kernels *kernels)
 {
 	enum { N = 65536 };

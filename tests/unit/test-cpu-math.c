@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The mathematical functions of the CPU's kernels against libm in a wider type: arguments of
- * every binade and both signs, the special values, the same bits with AVX2 and AVX-512.
+ * The mathematical functions of the CPU's kernels compared with libm in long double: arguments of
+ * every binade and both signs, special values, and the same bits with AVX2 and AVX-512.
  */
 #include <float.h>
 #include <math.h>
@@ -17,8 +17,10 @@ struct function {
 	enum cpu_map_op op;
 	const char *name;
 	float f[2];
-	/* Largest error in units in the last place, of one level without and one with fused
-	 * multiply-adds; below @from, which may be -INFINITY, nothing is promised. */
+	/*
+	 * Largest error in units in the last place, of a level without and of one with fused
+	 * multiply-adds. Below @from, which may be -INFINITY, no accuracy is promised.
+	 */
 	double ulps[2];
 	float from;
 };
@@ -119,7 +121,7 @@ static const float special[N_SPECIAL] = {
 	1.570796f,
 	1e-30f,
 	-1e-30f,
-	/* As integers, the largest and one that is close to the smallest. */
+	/* As integers, the largest value and one close to the smallest. */
 	__builtin_nanf("0x3fffff"),
 	-__builtin_nanf("0x3fffff"),
 };
@@ -143,7 +145,10 @@ static float *arguments_new(void)
 	return x;
 }
 
-/* In units in the last place of @want; infinite where the kinds or the signs of zeros differ. */
+/*
+ * Return the error in units in the last place of @want; infinite if the kind of value or the sign
+ * of a zero differs.
+ */
 static double error_of(float got, double want)
 {
 	const float rounded = (float)want;
@@ -154,7 +159,7 @@ static double error_of(float got, double want)
 	if (isinf(rounded) || rounded == 0) {
 		if (got == rounded)
 			return rounded != 0 || signbit(got) == signbit(rounded) ? 0 : INFINITY;
-		/* One rounded up what the other did not. */
+		/* One value was rounded up to infinity, the other was not. */
 		if (isinf(rounded) && !isinf(got))
 			return (fabs(want) - fabs((double)got)) / 0x1p104;
 		return fabs((double)got - want) / 0x1p-149;
@@ -213,7 +218,7 @@ TEST(test_math__errors)
 	free(y);
 }
 
-/* The levels with fused multiply-adds give the same bits, save those of a NaN. */
+/* Levels with fused multiply-adds give the same bits, except for the bits of a NaN. */
 TEST(test_math__same_bits)
 {
 	const struct cpu_kernels *avx2 = cpu_kernels_get(CPU_SIMD_AVX2);
