@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The CPU executor: what plans have besides their tasks, packed constants and scratch, is made and
- * given back in parts, so that the setup thread has other jobs in between.
+ * The CPU executor's plans in parts
+ *
+ * Packed constants, scratch and translations are made and freed in parts, so that the setup thread
+ * can run other jobs in between.
  */
 #include <errno.h>
 #include <limits.h>
@@ -21,7 +23,7 @@
 enum { PART_BYTES = 8 << 20, MOST_STEPS = 1024 + 64 /* of a part */ };
 enum { THREE_PARTS = 8 << 20 /* floats of scratch */ };
 
-/* Weights of eight bits are packed a part at a time: the setup thread has turns for others, too. */
+/* Weights of eight bits are packed in parts, between which the setup thread runs other jobs. */
 TEST(test_pack__integer_in_parts)
 {
 	enum { K = 1000, N_COLUMNS = 9000 };
@@ -61,7 +63,7 @@ TEST(test_pack__integer_in_parts)
 	reference_arena_deinit(&arena);
 }
 
-/* Weights of convolutions, too, by out channels. */
+/* Integer weights of convolutions are packed in parts as well, by output channels. */
 TEST(test_pack__integer_conv_in_parts)
 {
 	enum { M = 512, CHANNELS = 2048, TAPS = 9 };
@@ -117,7 +119,7 @@ static struct plan *scratch_plan(uint32_t n)
 	return reference_plan(d, NULL);
 }
 
-/* Scratch, of which long tasks may have touched all, goes in parts. */
+/* Scratch is unmapped in parts, because long tasks may have touched all of it. */
 TEST(test_shrink__scratch)
 {
 	const struct cpu_plan *compiled;
@@ -137,7 +139,7 @@ TEST(test_shrink__scratch)
 	cpu_rig_deinit(&rig);
 }
 
-/* Scratch that was measured and never mapped: nothing else is unmapped in its place. */
+/* Scratch that was measured but never mapped: no other mapping is unmapped in its place. */
 TEST(test_shrink__scratch_measured)
 {
 	const struct cpu_plan *compiled;
@@ -150,7 +152,7 @@ TEST(test_shrink__scratch_measured)
 	compiled = plan->exec[RBK_DEVICE_CPU];
 	assert_null(compiled->scratch);
 	assert_true(compiled->scratch_map_bytes >= 3 * PART_BYTES);
-	/* At an address that is an offset into it. */
+	/* An address that equals an offset into the scratch. */
 	other = mmap((void *)(uintptr_t)(80 << 20), 4096, PROT_READ | PROT_WRITE,
 		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
 	while (rig.executor->ops->plan_shrink(rig.executor, plan) == EXECUTOR_E_MORE)
@@ -163,7 +165,7 @@ TEST(test_shrink__scratch_measured)
 	cpu_rig_deinit(&rig);
 }
 
-/* A plan of about 4,096 tensors or nodes. */
+/* Return a plan of about 4,096 tensors or nodes. */
 static struct plan *large_plan(enum big_plan kind)
 {
 	const struct plan_arena_lookup nothing = {.find = NULL};
@@ -177,7 +179,10 @@ static struct plan *large_plan(enum big_plan kind)
 	return plan;
 }
 
-/* Measures @max parts of @plan, at most. Return: how many; *ret_result is that of the last. */
+/*
+ * Measure at most @max parts of @plan.
+ * Return: the number of parts; *ret_result is the result of the last.
+ */
 static unsigned int measure_parts(struct cpu_rig *rig, struct plan *plan, unsigned int max,
 				  int *ret_result)
 {
@@ -196,8 +201,8 @@ static unsigned int measure_parts(struct cpu_rig *rig, struct plan *plan, unsign
 }
 
 /*
- * Check that a plan with more than a hundred thousand steps is translated some steps at a time,
- * that what was made of it is given back likewise, and that it can be released after any part.
+ * A plan with more than a hundred thousand steps is translated some steps at a time, and its
+ * translation is freed likewise. It can be released after any part.
  */
 TEST(test_measure__parts)
 {
@@ -240,7 +245,7 @@ TEST(test_measure__parts)
 	}
 }
 
-/* The bucket of 1,024 that a client can tell who takes the hash to be FNV-1a without a secret. */
+/* Return the bucket of 1,024 that a client would guess if the hash were FNV-1a without a secret. */
 static unsigned int guessed_bucket(const struct cpu_pack_key *key)
 {
 	const uint8_t *bytes = (const uint8_t *)key;
@@ -251,7 +256,7 @@ static unsigned int guessed_bucket(const struct cpu_pack_key *key)
 	return (hash >> 32) % 1024;
 }
 
-/* Packs that a look-up of @pack passes, itself too. */
+/* Return the number of packs that a lookup of @pack visits, including @pack. */
 static unsigned int packs_passed(struct cpu_pack_cache *cache, const struct cpu_pack *pack)
 {
 	struct index_node *node;
@@ -266,7 +271,7 @@ static unsigned int packs_passed(struct cpu_pack_cache *cache, const struct cpu_
 	return n;
 }
 
-/* A client chooses where its constants are; finding their packs takes a few steps all the same. */
+/* A client chooses the offsets of its constants, but finding their packs still takes few steps. */
 TEST(test_pack__offsets_chosen)
 {
 	enum { N = 500, MOST_PASSED = 40 };
@@ -296,7 +301,10 @@ TEST(test_pack__offsets_chosen)
 	chunks_deinit(&memory);
 }
 
-/* @n products with one matrix, or with one of their own each, @stride bytes apart. */
+/*
+ * Return a plan of @n products with one matrix, or with separate matrices that lie @stride bytes
+ * apart.
+ */
 static struct plan *products_plan(struct exec_arena *arena, unsigned int n, unsigned int stride)
 {
 	struct describe *d = describe_new("", 1);
@@ -323,7 +331,7 @@ static struct plan *products_plan(struct exec_arena *arena, unsigned int n, unsi
 	return reference_plan(d, arena);
 }
 
-/* Two plans that are translated in turns hold the form that they share once each. */
+/* Two plans that are translated in turns each hold one reference to a shared packed form. */
 TEST(test_measure__in_turns)
 {
 	const struct cpu_plan *compiled;
@@ -356,7 +364,7 @@ TEST(test_measure__in_turns)
 	reference_arena_deinit(&arena);
 }
 
-/* Making a pack takes system calls: fewer of them are made at once than products are compiled. */
+/* Making a pack takes system calls, so a part makes fewer packs than it compiles products. */
 TEST(test_measure__packs)
 {
 	enum { STRIDE = 64, MOST_PACKS = 256 };
@@ -383,7 +391,7 @@ TEST(test_measure__packs)
 	reference_arena_deinit(&arena);
 }
 
-/* Mappings of this process, of which the kernel allows some 65,000 (vm.max_map_count). */
+/* Return the mappings of this process. The kernel allows some 65,000 (vm.max_map_count). */
 static unsigned int count_mappings(void)
 {
 	FILE *maps = fopen("/proc/self/maps", "re");
@@ -397,7 +405,7 @@ static unsigned int count_mappings(void)
 	return n;
 }
 
-/* A plan for which memory does not suffice gives back what it has got some at a time. */
+/* A plan that runs out of memory frees its packs some at a time. */
 TEST(test_measure__out_of_memory)
 {
 	enum { STRIDE = 64, MOST_PACKS = 256 };
@@ -434,7 +442,7 @@ TEST(test_measure__out_of_memory)
 	reference_arena_deinit(&arena);
 }
 
-/* So does one that has all of its packs when there is no memory for its scratch. */
+/* A plan with all of its packs, but no memory for its scratch, also frees them in parts. */
 TEST(test_compile__out_of_memory)
 {
 	enum { STRIDE = 64, N = 600 };
@@ -475,7 +483,7 @@ TEST(test_compile__out_of_memory)
 	reference_arena_deinit(&arena);
 }
 
-/* Small packs share mappings, also where each second one is gone. */
+/* Small packs share mappings, also when every second pack is freed. */
 TEST(test_pack__mappings)
 {
 	enum { N = 4000, MOST_MAPPINGS = 100 };
@@ -508,7 +516,7 @@ TEST(test_pack__mappings)
 	assert_true(count_mappings() <= n_before + MOST_MAPPINGS);
 }
 
-/* So does the scratch of small plans. */
+/* The scratch of small plans shares mappings. */
 TEST(test_scratch__mappings)
 {
 	enum { N = 1000, MOST_MAPPINGS = 100 };

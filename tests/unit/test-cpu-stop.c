@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The CPU executor: tasks that are stopped before their end, go on later, or are cancelled in the
- * middle. Results do not tell how often a task was stopped, nor which other tasks ran meanwhile.
+ * The CPU executor: tasks that are stopped before their end, continue later, or are cancelled in
+ * the middle
+ *
+ * Results do not depend on how often a task was stopped, nor on the tasks that ran meanwhile.
  */
 #include <errno.h>
 #include <sched.h>
@@ -97,7 +99,7 @@ static const struct cpu_plan *compiled(const struct rig *rig, unsigned int plan)
 	return rig->plans[plan]->exec[RBK_DEVICE_CPU];
 }
 
-/* No block of scratch is taken, and no task counts as stopped. */
+/* Assert that no block of scratch is taken, and that no task counts as stopped. */
 static void expect_all_free(const struct rig *rig)
 {
 	const struct cpu_plan *plan = compiled(rig, 0);
@@ -124,10 +126,9 @@ static void rig_deinit(struct rig *rig)
 }
 
 /*
- * Stopped after each piece of work, with tasks of the same plan and another one in
- * between. A single worker stops after each of its pieces; how many pieces several
- * workers take before all of them have seen the end of the slice depends on when they
- * wake.
+ * A task is stopped after each piece of work, and tasks of the same plan and of another one run in
+ * between. A single worker stops after each of its pieces. Several workers take more pieces before
+ * all have seen the end of the slice, depending on when they wake.
  */
 TEST(test_stop__goes_on)
 {
@@ -165,7 +166,9 @@ TEST(test_stop__goes_on)
 	}
 }
 
-/* More tasks of one plan than may be stopped at a time: the last ones are not, and all end. */
+/*
+ * More tasks of one plan are stopped than it has spare blocks: the last ones run on, and all end.
+ */
 TEST(test_stop__no_more_than_spare)
 {
 	static struct rig rig;
@@ -197,7 +200,10 @@ TEST(test_stop__no_more_than_spare)
 	rig_deinit(&rig);
 }
 
-/* Asks the task, once it has begun, to stop. Return: false if it has ended already. */
+/*
+ * Ask the task to stop once it has begun.
+ * Return: false if it has ended already.
+ */
 static bool stop_begun(struct cpu_job *job, enum exec_state to)
 {
 	for (;;) {
@@ -234,7 +240,9 @@ TEST(test_stop__asked)
 	assert_true(n_stopped > 0);
 }
 
-/* In the middle, or stopped and queued again, or stopped and never submitted again. */
+/*
+ * Cancel a task while it runs, after it was stopped and queued again, or after it was stopped only.
+ */
 TEST(test_stop__cancelled)
 {
 	static struct rig rig;
@@ -299,7 +307,7 @@ static struct plan *unit_plan(uint32_t n)
 
 enum { UNIT_ELEMS = 1 << 24, UNIT_TRIES = 300 };
 
-/* A task that is a single long unit is left in the middle of it: then there is no result. */
+/* A task of a single long unit is cancelled within the unit: then it has no result. */
 TEST(test_stop__cancelled_within_a_unit)
 {
 	unsigned int n_left = 0;
@@ -333,8 +341,7 @@ TEST(test_stop__cancelled_within_a_unit)
 	rig_deinit(&rig);
 }
 
-/* Several workers that help each other, urgent tasks in between, stops and cancellations at random.
- */
+/* Several workers with helpers, and urgent tasks, stops and cancellations at random. */
 TEST(test_stop__load)
 {
 	const uint64_t rounds = test_scaled(3000);
@@ -353,7 +360,7 @@ TEST(test_stop__load)
 		unsigned int n_reaped;
 
 		if (n < rounds && !is_queued[i]) {
-			/* A stopped task may become urgent, or be urgent no more. */
+			/* A stopped task may become urgent, or stop being urgent. */
 			job->task.is_urgent = reference_random(&random) % 3 == 0;
 			job->task.slice_ticks = reference_random(&random) % 3 ? 0 : 20000;
 			cpu_rig_submit(&rig.cpu, job);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The CPU executor: no task keeps others waiting for long, whatever its operator and shape. Between
- * two units it can be stopped, so a unit's cost has a bound; the few whose has none let urgent
- * tasks in, and can be cancelled, within.
+ * The CPU executor: no task makes others wait for long, whatever its operator and shape
+ *
+ * A task can be stopped between two units, so a unit's cost has a bound. The few units without a
+ * bound admit urgent tasks within, and can be cancelled within.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,10 +16,10 @@
 #include "util/checked.h"
 #include "util/clock.h"
 
-/* A unit costs no more in one round, as the executor guesses it: about a millisecond. */
+/* Limit of a unit's cost in one round, by the executor's estimate: about a millisecond. */
 static const double unit_max_ns = 1e6;
 
-/* Nodes with large operands; a node has as many inputs as have a rank. */
+/* Nodes with large operands. A node's inputs are those with a rank. */
 enum { MAX_INPUTS = 5 };
 struct unit_case {
 	const char *op;
@@ -26,19 +27,19 @@ struct unit_case {
 		unsigned int rank;
 		uint32_t dims[4];
 	} in[MAX_INPUTS];
-	bool has_indices; /* as a second output */
+	bool has_indices; /* a second output */
 	bool is_double;   /* else float32 */
 	struct {
 		const char *name;
-		unsigned int n; /* 0: value is one number; none without a name */
+		unsigned int n; /* 0: value[0] is a scalar; no attribute without a name */
 		int64_t value[3];
 	} attr;
 	size_t max_units; /* 0: one */
 };
 
 /*
- * A unit of these takes long, so that only a look from within the kernel lets other tasks in before
- * it ends.
+ * Nodes whose single unit takes long, so that only looks from within the kernel let other tasks run
+ * before it ends.
  */
 static const struct unit_case unit_cases[] = {
 	{"Softmax", {{2, {1, 1 << 20}}}},
@@ -66,7 +67,7 @@ static const struct unit_case unit_cases[] = {
 	 .is_double = true},
 };
 
-/* Nodes that are never run: only how they are cut is looked at. */
+/* Nodes that are only cut into units, and never run. */
 static const struct unit_case large_cases[] = {
 	{"MatMul", {{2, {2048, 4096}}, {2, {4096, 2048}}}},
 	{"MatMul", {{2, {240, 1 << 20}}, {2, {1 << 20, 128}}}},
@@ -114,8 +115,8 @@ static struct plan *unit_plan(const struct unit_case *unit)
 }
 
 /*
- * Tiny by flops and bytes, and of many units, rows, taps or elements: nothing for the reactor,
- * which computes itself what takes 2 us.
+ * Tiny by flops and bytes, but with many units, rows, taps or elements. The reactor must not
+ * compute these itself, because it computes only tasks of at most 2 us.
  */
 static const struct unit_case busy_cases[] = {
 	{"MatMul", {{3, {1000, 1, 1}}, {3, {1000, 1, 1}}}},
@@ -136,7 +137,7 @@ static const struct unit_case busy_cases[] = {
 	{"ConvTranspose", {{3, {1, 1, 1}}, {3, {1, 1, 500}}}},
 };
 
-/* Tiny in this sense, too: the usual sizes, which the reactor computes. */
+/* Tiny nodes of usual sizes, which the reactor computes. */
 static const struct unit_case idle_cases[] = {
 	{"Add", {{1, {1000}}, {1, {1000}}}},
 	{"MatMul", {{2, {1, 784}}, {2, {784, 10}}}},
@@ -161,7 +162,7 @@ static void count_look(struct cpu_pause *pause)
 	((struct looks *)pause)->n++;
 }
 
-/* A unit that takes long looks for others many times, and computes the same. */
+/* A long unit looks for waiting tasks many times, and computes the same result. */
 TEST(test_units__look)
 {
 	struct reference_buffers want;
@@ -194,7 +195,7 @@ TEST(test_units__look)
 		context.pause = &looks.pause;
 		for (unsigned int j = 0; j < job.buffers.n; j++)
 			frame.base[CPU_BASE_BINDING + j] = (uintptr_t)job.buffers.bindings[j];
-		/* Rounds give the same bits, too. */
+		/* Computing in rounds gives the same bits. */
 		for (; frame.round < frame.n_rounds; frame.round++)
 			step->run(step, &frame, 0, SIZE_MAX, &context);
 		print_message("%s: %u looks, %u rounds\n", unit->op, looks.n, frame.n_rounds);
@@ -207,7 +208,7 @@ TEST(test_units__look)
 	cpu_rig_deinit(&rig);
 }
 
-/* A task can be stopped about every millisecond: what a unit costs does not grow with its terms. */
+/* A task can be stopped about every millisecond: a unit's cost does not grow with its terms. */
 TEST(test_units__bounded)
 {
 	unsigned int n_over = 0;
@@ -237,7 +238,7 @@ TEST(test_units__bounded)
 	cpu_rig_deinit(&rig);
 }
 
-/* A product of one unit that is stopped after each piece of work goes on with its next terms. */
+/* A product of one unit that is stopped after each piece of work continues with its next terms. */
 TEST(test_units__stop_between_rounds)
 {
 	static const struct unit_case deep = {"MatMul", {{2, {60, 40000}}, {2, {40000, 100}}}};
@@ -272,7 +273,7 @@ TEST(test_units__stop_between_rounds)
 	}
 }
 
-/* Return: what the dispatcher is told that a task takes beside flops and bytes, in ps. */
+/* Return: a task's time besides flops and bytes, as the dispatcher is told, in ps. */
 static uint64_t overhead_of(struct cpu_rig *rig, const struct unit_case *unit)
 {
 	struct plan *plan = unit_plan(unit);
@@ -285,7 +286,7 @@ static uint64_t overhead_of(struct cpu_rig *rig, const struct unit_case *unit)
 	return ps;
 }
 
-/* The reactor computes no plan that is many loops of hardly anything. */
+/* The reactor computes no plan of many loops with hardly any work. */
 TEST(test_units__overhead)
 {
 	enum { BUDGET_PS = 2000000 };

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The CPU executor: urgent tasks overtake those that wait and get in between those that run; what
- * that costs each is told apart. test-cpu-units.c shows that every operator lets urgent tasks in.
+ * The CPU executor: urgent tasks overtake queued tasks and interrupt running ones
+ *
+ * The time of each task is counted separately. test-cpu-units.c shows that every operator admits
+ * urgent tasks.
  */
 #include <errno.h>
 #include <sched.h>
@@ -44,7 +46,7 @@ static struct plan *square_plan(struct exec_arena *arena, uint32_t max_count)
 	return reference_plan(d, arena);
 }
 
-/* What a task gives when nothing is in its way. */
+/* Return the results of a task that runs alone. */
 static void run_alone(struct cpu_rig *rig, struct cpu_job *job, struct reference_buffers *ret)
 {
 	cpu_rig_run(rig, job);
@@ -58,7 +60,7 @@ static void wait_running(const struct cpu_job *job)
 		sched_yield();
 }
 
-/* Of what waits, the urgent tasks come first, each kind in the order of submission. */
+/* Among queued tasks, urgent ones come first, each kind in the order of submission. */
 TEST(test_urgent__overtakes)
 {
 	struct exec_arena arena;
@@ -88,7 +90,9 @@ TEST(test_urgent__overtakes)
 
 			if (i_urgent == j_urgent && i < j)
 				assert_true(jobs[i].task.end_ticks <= jobs[j].task.start_ticks);
-			/* Submitted while the first ran, or it would not have been overtaken. */
+			/*
+			 * The urgent task was submitted while the first task ran, so it overtook.
+			 */
 			if (i_urgent && !j_urgent && first.task.end_ticks > jobs[i].task.end_ticks)
 				assert_true(jobs[i].task.end_ticks <= jobs[j].task.start_ticks);
 		}
@@ -104,8 +108,8 @@ TEST(test_urgent__overtakes)
 }
 
 /*
- * Runs @long_job and, once it has begun, @urgent, until the second has come back first once: then
- * it was done in between, since the only worker had begun the other. Both are right every time.
+ * Run @long_job and, once it has begun, @urgent, until the urgent task has completed first once.
+ * The only worker then interrupted the long task. Both results are right every time.
  */
 static void get_in_between(struct cpu_rig *rig, struct cpu_job *long_job, struct cpu_job *urgent)
 {
@@ -151,12 +155,12 @@ TEST(test_urgent__between_with_one_worker)
 	cpu_job_init(&long_job, plan, 8000, 1);
 	cpu_job_init(&urgent, small, 10, 2);
 	get_in_between(&rig, &long_job, &urgent);
-	/* One worker: what the long one took is what it worked. */
+	/* With one worker, the long task's busy time equals its execution time. */
 	assert_int_equal(long_job.task.busy_ticks,
 			 long_job.task.end_ticks - long_job.task.start_ticks);
 	cpu_job_deinit(&urgent);
 
-	/* The same plan: not the same scratch. */
+	/* Both tasks have the same plan, but must not share scratch. */
 	cpu_job_init(&urgent, plan, 7, 9);
 	get_in_between(&rig, &long_job, &urgent);
 	cpu_job_deinit(&urgent);
@@ -170,8 +174,8 @@ TEST(test_urgent__between_with_one_worker)
 enum { LOAD_JOBS = 24, LOAD_ROUNDS = 40 };
 
 /*
- * Several workers, helpers and all: the same two plans over and over, urgent and not, one of them
- * also below itself on several workers at once, some taken back in time.
+ * Several workers and helpers run two plans repeatedly, urgent and not. One plan also interrupts
+ * itself on several workers at once, and some tasks are cancelled.
  */
 TEST(test_urgent__load)
 {
@@ -234,8 +238,8 @@ TEST(test_urgent__load)
 }
 
 /*
- * busy_ticks: each thread's time counts once, whether it led, helped or did something else in
- * between, so together no more than all threads had.
+ * busy_ticks: each thread's time counts once, whether it led, helped, or ran another task in
+ * between. The sum is at most the time of all threads.
  */
 TEST(test_busy__adds_up)
 {
@@ -252,7 +256,7 @@ TEST(test_busy__adds_up)
 	cpu_rig_prepare(&rig, plan);
 	for (unsigned int i = 0; i < 8; i++)
 		cpu_job_init(&jobs[i], plan, i % 2 ? 4000 : 40, i);
-	/* Alone, the other worker helps, and that shows. */
+	/* With no other task, the second worker helps, which shows in busy_ticks. */
 	for (unsigned int i = 0; i < TRIES && !was_shared; i++) {
 		since = clock_ticks();
 		cpu_rig_run(&rig, &jobs[1]);
@@ -282,7 +286,7 @@ TEST(test_busy__adds_up)
 	reference_arena_deinit(&arena);
 }
 
-/* The profile can tell what is shared. */
+/* The executor's info tells which tasks workers share. */
 TEST(test_info__share)
 {
 	struct cpu_rig rig;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What tables of heavy hitters grew by: entries that others took the place of, and of several. */
+/* Growth of heavy-hitter tables: entries that were replaced, and sums over several tables. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@ static struct rig rig_new(void)
 	return rig;
 }
 
-/* As the probes do. */
+/* Charge a causer, as the probes do. */
 static void charge(struct rig *rig, unsigned int i, const char *comm, uint64_t cgroup, uint32_t who,
 		   uint64_t ns, unsigned int n_preemptions)
 {
@@ -74,7 +74,7 @@ TEST(test_feed__growth)
 	assert_int_equal(sum_of(&rig).n, 0);
 	charge(&rig, 0, "before", 1, 0, 100, 1);
 	charge(&rig, 0, "hog", 2, 0, 700, 2);
-	/* On another processor: one and the same. */
+	/* The same causer on another processor. */
 	charge(&rig, 1, "hog", 2, 0, 300, 1);
 	feed(&rig);
 	feed(&rig);
@@ -90,7 +90,7 @@ TEST(test_feed__growth)
 	free(rig.causers);
 }
 
-/* The table is full: one takes the place of another, which comes back. */
+/* The table is full: a new causer replaces another one, which returns. */
 TEST(test_feed__replaced)
 {
 	struct rig rig = rig_new();
@@ -103,16 +103,16 @@ TEST(test_feed__replaced)
 	feed(&rig);
 	charge(&rig, 0, "new", 50, 0, 5, 1);
 	feed(&rig);
-	/* Not what the other had. */
+	/* The new entry does not inherit the replaced one's time. */
 	assert_int_equal(wait_of(&rig, "new", 0), 5);
 	charge(&rig, 0, "new", 50, 0, 6, 0);
 	feed(&rig);
 	assert_int_equal(wait_of(&rig, "new", 0), 11);
-	/* By now old1 has the least. */
+	/* old1 has the least time by now. */
 	charge(&rig, 0, "old0", 0, 0, 7, 1);
 	feed(&rig);
 	assert_int_equal(wait_of(&rig, "old0", 0), 1007);
-	/* Out and in again between two looks. */
+	/* x is replaced and returns between two readings. */
 	charge(&rig, 0, "x", 60, 0, 1000000, 1);
 	charge(&rig, 0, "y", 61, 0, 1000000, 1);
 	feed(&rig);
@@ -124,7 +124,7 @@ TEST(test_feed__replaced)
 	free(rig.causers);
 }
 
-/* Many short-lived ones, and three that matter: they are named, in order, nearly exactly. */
+/* Many short-lived causers and three heavy ones, which are reported in order and nearly exactly. */
 TEST(test_feed__heavy)
 {
 	static const uint64_t weights[] = {500, 300, 200};
@@ -156,7 +156,7 @@ TEST(test_feed__heavy)
 	free(rig.causers);
 }
 
-/* Whose it is may change; and a tenant that is gone is nobody. */
+/* A causer's tenant may change, and a tenant that is gone is reported as none. */
 TEST(test_feed__who)
 {
 	const uint32_t first = RUN_QUEUE_TENANT << 16 | 1, second = RUN_QUEUE_TENANT << 16 | 2;
@@ -193,13 +193,13 @@ TEST(test_window)
 								     : wait_of(&rig, "early", 0));
 	}
 	assert_true(wait_of(&rig, "often", 0) >= 180 && wait_of(&rig, "often", 0) <= 220);
-	/* Nobody looked for an hour. */
+	/* No reading for an hour. */
 	rig.now_ns += 3600 * second_ns;
 	assert_int_equal(sum_of(&rig).n, 0);
 	free(rig.causers);
 }
 
-/* More in a second, and of all, than there is room for: those with the most stay. */
+/* More causers per second, and in all, than there is room for: those with the most time stay. */
 TEST(test_bounds)
 {
 	struct rig rig = rig_new();
@@ -226,7 +226,7 @@ TEST(test_bounds)
 	free(rig.causers);
 }
 
-/* Preempted by somebody who made nobody wait: no cause. */
+/* A causer that preempted, but made no thread wait, is no cause. */
 TEST(test_top__no_time)
 {
 	struct rig rig = rig_new();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Percentiles of the last ten seconds, against those of sorted delays. */
+/* Percentiles of the last ten seconds, compared with those of sorted delays. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,7 @@ static uint64_t random_ns(unsigned int *seed, unsigned int kind)
 	case 1:
 		return (uint64_t)exp(6 + share * 14);
 	default:
-		/* Two kinds of waits: short ones, and by whole slices. */
+		/* Two kinds of waits: short ones, and whole time slices. */
 		return share < 0.9 ? 2000 + (uint64_t)(share * 3000)
 				   : 4000000 + (uint64_t)(share * 100000);
 	}
@@ -91,7 +91,7 @@ TEST(test_percentiles__none)
 	assert_int_equal(sum.max_ns, 0);
 }
 
-/* Longer than any bucket, and at the edges of all. */
+/* Delays at the edges of all buckets, and beyond the last. */
 TEST(test_buckets)
 {
 	static struct delay_window window;
@@ -109,7 +109,7 @@ TEST(test_buckets)
 	assert_true(delay_percentile_ns(&sum, 0.5) >= run_queue_bucket_ns(RUN_QUEUE_BUCKETS - 1));
 }
 
-/* What is older than ten seconds is not in, also the maximum. */
+/* Delays older than ten seconds are left out, also of the maximum. */
 TEST(test_window)
 {
 	static struct delay_window window;
@@ -121,7 +121,7 @@ TEST(test_window)
 	for (unsigned int i = 0; i < 100; i++) {
 		struct delay_sum sum = {.n = 0};
 
-		/* Two looks a second, a little late. */
+		/* Two readings per second, slightly late. */
 		now_ns += second_ns / 2 + 1000;
 		count(&counts, i == 3 ? 9000000 : 5000);
 		delay_window_push(&window, now_ns, &counts);
@@ -135,7 +135,7 @@ TEST(test_window)
 	}
 }
 
-/* Nobody was there for an hour: what happened meanwhile is of no interest, what follows is. */
+/* After an hour without readings, the delays of that hour are left out, and later ones count. */
 TEST(test_window__after_a_pause)
 {
 	static struct delay_window window;
@@ -156,7 +156,7 @@ TEST(test_window__after_a_pause)
 	assert_int_equal(sum.n, 1);
 }
 
-/* Counts of 32 bits begin anew. */
+/* Counts of 32 bits wrap around. */
 TEST(test_window__wrap)
 {
 	static struct delay_window window;
@@ -170,7 +170,7 @@ TEST(test_window__wrap)
 	assert_int_equal(sum.n, 10);
 }
 
-/* Of several threads together. */
+/* The sum over several threads. */
 TEST(test_add__several)
 {
 	static struct delay_window windows[2];

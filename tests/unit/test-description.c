@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Descriptions on their way to the setup thread: what the reactor does of it, what is held
- * meanwhile, and what is left afterwards
+ * Descriptions on their way to the setup thread: work on the reactor, charges held meanwhile, and
+ * cleanup
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +22,7 @@
 
 enum { ARENA_BYTES = 1 << 20 };
 
-/* Charges of the tenant. */
+/* The tenant's charges. */
 struct held {
 	uint64_t host_bytes, plans, fds;
 };
@@ -93,7 +93,7 @@ static uint64_t thread_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-/* The largest descriptions cost the reactor a small part of what it takes to verify them. */
+/* The largest descriptions cost the reactor a small part of the time to verify them. */
 TEST(test_description__little_on_the_reactor)
 {
 	for (unsigned int kind = 0; kind < BIG_PLANS; kind++) {
@@ -107,7 +107,7 @@ TEST(test_description__little_on_the_reactor)
 			continue;
 		desc = big_plan((enum big_plan)kind, 4096, &bytes);
 		rig_init(&rig, 1);
-		/* The one-time cost of the first plan counts for none of these. */
+		/* Prepare one plan first, so that one-time costs are not measured. */
 		rig_relu(&rig, false);
 		for (unsigned int i = 0; i < 20 && reactor_ns >= verify_ns / 2; i++) {
 			const struct plan_arena_lookup nothing = {.find = NULL};
@@ -145,14 +145,14 @@ TEST(test_description__little_on_the_reactor)
 	}
 }
 
-/* Memfds are closed elsewhere, and charged until then. */
+/* Wait until memfds are closed. Another thread closes them, and they stay charged until then. */
 static void wait_closed(struct rig *rig)
 {
 	while (server_n_discards(rig->server) > 0)
 		assert_true(loop_turn(rig->loop, true) >= 0);
 }
 
-/* Check that a refused plan leaves nothing behind, and that answers name what they answer. */
+/* A rejected plan leaves nothing behind, and each answer carries its request's cookie. */
 TEST(test_description__refused)
 {
 	struct rbk_wire_plan reply;
@@ -183,7 +183,7 @@ TEST(test_description__refused)
 	assert_int_equal(rig.server->n_plans, 0);
 	free(desc);
 
-	/* Ids are what they would be without those. */
+	/* Rejected plans do not use up ids. */
 	slot = rig_relu(&rig, false);
 	assert_int_equal(slot->id, 1u << 16);
 	add_big(&rig, BIG_CHAIN, 4096);
@@ -191,7 +191,9 @@ TEST(test_description__refused)
 	assert_fields(reply, (reply.cookie, rig.next_cookie), (id, 1u << 16 | 1));
 }
 
-/* An arena that is named stays, from the request until the plan is refused or gone. */
+/*
+ * An arena that a description names stays from the request until the plan is rejected or removed.
+ */
 TEST(test_description__arenas_stay)
 {
 	struct session_arena *constants, *writable;
@@ -205,7 +207,7 @@ TEST(test_description__arenas_stay)
 	writable = rig_arena_new(&rig, ARENA_BYTES, false);
 	desc = with_constant(constants->id, &bytes);
 	add(&rig, desc, bytes);
-	/* One plan, however many of its constants are in there. */
+	/* A plan counts once, however many of its constants are in the arena. */
 	assert_int_equal(constants->n_plans, 1);
 	assert_int_equal(session_arena_remove(rig.session, ++rig.next_cookie, constants->id), 0);
 	assert_int_equal(rig_answer(&rig, RBK_WIRE_ARENA_REMOVE, NULL, 0), -EBUSY);
@@ -215,13 +217,13 @@ TEST(test_description__arenas_stay)
 	assert_int_equal(rig_answer(&rig, RBK_WIRE_PLAN_REMOVE, NULL, 0), 0);
 	assert_int_equal(constants->n_plans, 0);
 
-	/* Beyond the end, and then nothing keeps it. */
+	/* A constant beyond the arena's end: the plan is rejected, and the arena is free again. */
 	describe_view(desc).tensors[1].constant_ref = RBK_REF(constants->id, ARENA_BYTES);
 	add(&rig, desc, bytes);
 	assert_int_equal(constants->n_plans, 1);
 	assert_int_equal(rig_answer(&rig, RBK_WIRE_PLAN_ADD, NULL, 0), -EINVAL);
 	assert_int_equal(constants->n_plans, 0);
-	/* One that may change holds no constants, and can be removed at any time. */
+	/* An arena that is not sealed can hold no constants, and can be removed at any time. */
 	describe_view(desc).tensors[1].constant_ref = RBK_REF(writable->id, 0);
 	add(&rig, desc, bytes);
 	assert_int_equal(writable->n_plans, 0);
@@ -236,7 +238,7 @@ TEST(test_description__arenas_stay)
 	free(desc);
 }
 
-/* Thousands of constants in a memfd; the arenas are found when it has been read. */
+/* Thousands of constants in a memfd: the arenas are looked up once it has been read. */
 TEST(test_description__many_constants)
 {
 	struct session_arena *constants;
@@ -251,7 +253,7 @@ TEST(test_description__many_constants)
 	assert_int_equal(constants->n_plans, 1);
 }
 
-/* The session ends in every stage of it. */
+/* The session ends in each stage of the request. */
 TEST(test_description__session_ends)
 {
 	for (unsigned int n_turns = 0; n_turns < 6; n_turns++) {
@@ -277,7 +279,7 @@ TEST(test_description__session_ends)
 	}
 }
 
-/* Return: the slices of verification that the setup thread has ended. */
+/* Return: the slices of verification that the setup thread has completed. */
 static uint64_t verify_slices(struct rig *rig)
 {
 	struct offload_report report;
@@ -315,7 +317,7 @@ TEST(test_description__slices)
 	}
 }
 
-/* A descriptor that cannot be read is a rule broken. */
+/* An unreadable descriptor is a protocol violation. */
 TEST(test_description__unreadable)
 {
 	char path[64];
@@ -333,7 +335,10 @@ TEST(test_description__unreadable)
 	assert_int_equal(server_stats(rig.server)->sessions_ended_hostile, 1);
 }
 
-/* A tenant without room is told so before anything is copied, or when it is clear what it takes. */
+/*
+ * A request beyond the quota is rejected before anything is copied, or as soon as its size is
+ * known.
+ */
 TEST(test_description__quota)
 {
 	struct account_limits limits;
@@ -360,7 +365,7 @@ TEST(test_description__quota)
 	assert_held(&rig, before);
 	free(desc);
 
-	/* Its scratch is known once it is verified. */
+	/* The size of scratch is known after verification. */
 	limits.max[ACCOUNT_HOST_BYTES] = before.host_bytes + (8 << 20);
 	account_set_limits(account, &limits);
 	{
@@ -378,7 +383,7 @@ TEST(test_description__quota)
 	assert_int_equal(rig_answer(&rig, RBK_WIRE_PLAN_ADD, NULL, 0), -EDQUOT);
 	assert_held(&rig, before);
 
-	/* Or there is less for it by then. */
+	/* The limit may also be lowered meanwhile. */
 	add(&rig, desc, bytes);
 	limits.max[ACCOUNT_HOST_BYTES] = before.host_bytes;
 	account_set_limits(account, &limits);
@@ -398,7 +403,7 @@ static void set_host_max(struct rig *rig, uint64_t bytes)
 	account_set_limits(account, &limits);
 }
 
-/* Many at once are charged as one that is verified, and as little more as those are that wait. */
+/* Many requests are charged as one that is verified, plus a little for each waiting one. */
 TEST(test_description__one_at_a_time)
 {
 	enum { N = 40, WAITING_BYTES = 8192 };
@@ -420,7 +425,7 @@ TEST(test_description__one_at_a_time)
 	assert_held(&rig, before);
 }
 
-/* A plan whose turn comes when there is no room for it is refused, and so is the one behind it. */
+/* A plan for which there is no room when its turn comes is rejected, and so is the next one. */
 TEST(test_description__no_room_at_its_turn)
 {
 	struct held before;
@@ -436,7 +441,7 @@ TEST(test_description__no_room_at_its_turn)
 	assert_int_equal(rig_answer(&rig, RBK_WIRE_PLAN_ADD, NULL, 0), -EDQUOT);
 	wait_closed(&rig);
 	assert_held(&rig, before);
-	/* There is room again, and no turn was left over. */
+	/* With room again, a plan is accepted, and no turn was left over. */
 	set_host_max(&rig, UINT64_MAX);
 	rig_relu(&rig, false);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tasks by user_data: what a lookup costs is bounded whatever user_data clients choose, in steps,
- * not in time; and in the dispatcher, with a ring full of tasks.
+ * Tasks by user_data: the steps of a lookup are bounded, whatever user_data clients choose
+ *
+ * First for the index alone, then in the dispatcher with a ring full of tasks.
  */
 #include <string.h>
 
@@ -41,13 +42,13 @@ static unsigned int steps(struct index_node **root, uint64_t hash)
 	return n;
 }
 
-/* Hashes as unbalanced as they can be, and then some. */
+/* Return hashes that unbalance a tree as much as possible. */
 static uint64_t hostile(uint32_t i, uint32_t pattern)
 {
 	switch (pattern) {
 	case 0: /* one path, from the root down */
 		return i < 64 ? (1ull << i) - 1 : (uint64_t)i << 32 | (UINT32_MAX - 1);
-	case 1: /* all the same way for long */
+	case 1: /* a long common path */
 		return (uint64_t)i << 49;
 	case 2:
 		return ~((uint64_t)i << 49);
@@ -73,7 +74,7 @@ TEST(test_index__steps_are_bounded)
 			assert_ptr_equal(index_find(&root, hostile(i, pattern)), &nodes[i]);
 			assert_in_range(steps(&root, hostile(i, pattern)), 1, INDEX_MAX_STEPS);
 		}
-		/* From the root, which moves others about. */
+		/* Remove from the root, which moves other nodes. */
 		for (uint32_t i = 0; i < NODES; i++) {
 			index_remove(&root, &nodes[i]);
 			index_remove(&root, &nodes[i]);
@@ -97,7 +98,7 @@ TEST(test_index__oldest_first)
 	assert_ptr_equal(index_next(&nodes[0]), &nodes[1]);
 	assert_null(index_next(&nodes[5]));
 	assert_null(index_next(&other));
-	/* In the middle, the youngest, the oldest. */
+	/* Remove from the middle, the youngest, and the oldest. */
 	index_remove(&root, &nodes[2]);
 	index_remove(&root, &nodes[5]);
 	index_remove(&root, &nodes[0]);
@@ -115,7 +116,7 @@ TEST(test_index__oldest_first)
 	assert_null(root);
 }
 
-/* In random order, against a search through all of them. */
+/* In random order, compared with a search through all nodes. */
 TEST(test_index__like_a_list)
 {
 	enum { FEW = 300 };
@@ -148,7 +149,7 @@ TEST(test_index__like_a_list)
 	assert_true(n_in > 0 && root);
 }
 
-/* --- in the dispatcher --- */
+/* --- In the dispatcher --- */
 
 static uint64_t inverse(uint64_t odd)
 {
@@ -159,7 +160,7 @@ static uint64_t inverse(uint64_t odd)
 	return x;
 }
 
-/* Compute the user_data that a client which knows the seed would choose. */
+/* Return the user_data that a client which knows the seed would choose. */
 static uint64_t user_data_of(uint64_t hash, uint64_t seed)
 {
 	hash ^= hash >> 33;
@@ -194,13 +195,13 @@ static uint64_t colliding(const struct dispatch_ring *ring, uint32_t i, uint32_t
 	uint64_t seed = ring->dispatch->bucket_seed;
 
 	switch (pattern) {
-	case 0: /* one name for all */
+	case 0: /* one user_data for all */
 		return 7;
-	case 1: /* one bucket, the first bits are the same */
+	case 1: /* one bucket, common first bits */
 		return user_data_of((uint64_t)i << 20, seed);
-	case 2: /* likewise, one after the other */
+	case 2: /* one bucket, consecutive hashes */
 		return user_data_of((uint64_t)(i & 0xffff) << 0 | (uint64_t)(i >> 16) << 60, seed);
-	case 3: /* a few names each */
+	case 3: /* a few user_data, each repeated */
 		return user_data_of((uint64_t)(i % 100) << 24, seed);
 	default:
 		return i;
@@ -208,8 +209,8 @@ static uint64_t colliding(const struct dispatch_ring *ring, uint32_t i, uint32_t
 }
 
 /*
- * A ring full of tasks: all are found, and cancelled once each. The device keeps one that it has
- * begun, so that nothing completes in between.
+ * A ring full of tasks: each is found and cancelled once. The device keeps a task that it has
+ * begun, so that none completes in between.
  */
 static void fill_and_cancel(struct bench *bench, uint32_t pattern)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The dispatcher and device memory: what happens to tasks whose plan is not there, entries that
- * bring it or give it back, and every way in which waiting can end. Residency is a fake.
+ * The dispatcher and device memory: tasks whose plan is not resident, entries that load or evict
+ * it, and every way in which a wait can end. Residency is a fake.
  */
 #include <string.h>
 
@@ -43,7 +43,7 @@ static void put_memory(struct bench *bench, uint8_t opcode, uint64_t user_data, 
 						      .flags = flags});
 }
 
-/* The oldest that waits must want this; it is answered, after the plan has become @state there. */
+/* Assert the oldest waiter's request, set the plan's @state on @device, and answer it with @res. */
 #define answer(bench, wish, device, state, res) answer_(bench, wish, device, state, res, __LINE__)
 static void answer_(struct bench *bench, enum residency_wish wish, uint8_t device, uint8_t state,
 		    int res, int line)
@@ -59,7 +59,7 @@ static void answer_(struct bench *bench, enum residency_wish wish, uint8_t devic
 	if (device != RBK_DEVICE_NONE)
 		bench->queued->plan->device_state[device] = state;
 	fake_residency_answer(bench->rig.residency, waiter, res);
-	/* Nothing happens inside the answer. */
+	/* The answer itself completes nothing. */
 	expect_none(bench);
 	rig_work(&bench->rig);
 }
@@ -73,7 +73,7 @@ static void expect_placed(struct bench *bench, uint64_t user_data, uint8_t devic
 	assert_fields(cqe, (device, device), (reason, reason));
 }
 
-/* --- tasks that do not wait --- */
+/* --- Tasks that do not wait --- */
 
 TEST(test_constrained__runs_on_the_cpu)
 {
@@ -86,7 +86,7 @@ TEST(test_constrained__runs_on_the_cpu)
 	rig_work(&bench.rig);
 	expect_placed(&bench, 1, CPU, RBK_REASON_MEMORY_CONSTRAINT);
 	expect_placed(&bench, 2, CPU, RBK_REASON_MEMORY_CONSTRAINT);
-	/* It is wanted: once in the list, two tasks. */
+	/* Two tasks requested the plan, which is listed once. */
 	assert_ptr_equal(bench.rig.residency->demand.first, &bench.queued->memory);
 	assert_null(bench.queued->memory.next_wanted);
 	assert_fields(bench, (queued->memory.n_wanted, 2), (queued->memory.n_constrained, 2),
@@ -104,7 +104,7 @@ TEST(test_constrained__runs_on_the_cpu)
 	assert_int_equal(bench.queued->memory.n_constrained, 2);
 }
 
-/* Those that did not want a device bring nothing, whether they would wait or not. */
+/* Tasks that did not ask for the device request nothing, with or without the flag to wait. */
 TEST(test_constrained__wants_nothing)
 {
 	static const uint8_t strategies[] = {RBK_STRATEGY_AUTO, RBK_STRATEGY_PREFER_CPU,
@@ -122,7 +122,7 @@ TEST(test_constrained__wants_nothing)
 		      (rig.residency->n_asked, 0));
 }
 
-/* A tiny task that asks for the GPU still runs inline, and its wish is noted. */
+/* A tiny task that asks for the GPU still runs inline, and its request is noted. */
 TEST(test_constrained__inline)
 {
 	struct rbk_cqe cqe;
@@ -138,12 +138,12 @@ TEST(test_constrained__inline)
 	assert_int_equal(cqe.reason, RBK_REASON_MEMORY_CONSTRAINT);
 	assert_int_equal(bench.cpu->n_inline, 1);
 	assert_ptr_equal(bench.rig.residency->demand.first, &bench.tiny->memory);
-	/* Below the threshold it wants nothing. */
+	/* Below the threshold, a task requests nothing. */
 	put_run(&bench, bench.tiny, 2, WAIT);
 	rig_work(&bench.rig);
 	expect_cqe(&bench, 2, 0);
 	assert_fields(bench, (cpu->n_inline, 2), (tiny->memory.n_constrained, 1));
-	/* One that would wait is not run inline. */
+	/* A task with the flag to wait does not run inline. */
 	sqe.user_data = 3;
 	sqe.flags = WAIT;
 	rig_put(&bench.ring, &sqe);
@@ -156,7 +156,7 @@ TEST(test_constrained__inline)
 	expect_placed(&bench, 3, GPU, RBK_REASON_USER_PREFERENCE);
 }
 
-/* Two plans are wanted, and one is not; a turn takes them all. */
+/* Two plans are requested and one is not; one turn takes all requests. */
 TEST(test_constrained__turn)
 {
 	struct session_plan *others[2];
@@ -181,7 +181,7 @@ TEST(test_constrained__turn)
 	rig_work(&bench.rig);
 }
 
-/* The reactor calls the turn by itself, and sleeps when there is nothing for it. */
+/* The reactor runs the turn by itself, and sleeps when there is no request. */
 static void client_of_turn(void *data)
 {
 	struct bench *bench = data;
@@ -226,14 +226,14 @@ TEST(test_never_fits__does_not_wait)
 	assert_int_equal(bench.rig.residency->n_asked, 0);
 	assert_null(bench.rig.residency->demand.first);
 	assert_int_equal(bench.queued->memory.n_constrained, 3);
-	/* A device that is gone is another matter. */
+	/* A failed device gives another error. */
 	bench.queued->plan->device_state[GPU] = PLAN_DEVICE_FAILED;
 	put(&bench, 4, RBK_STRATEGY_AUTO, WAIT);
 	rig_work(&bench.rig);
 	expect_cqe(&bench, 4, -ENODEV);
 }
 
-/* --- tasks that wait --- */
+/* --- Tasks that wait --- */
 
 TEST(test_wait__runs_where_it_wanted)
 {
@@ -252,14 +252,14 @@ TEST(test_wait__runs_where_it_wanted)
 	finish(&bench, bench.gpu, 1, 0);
 	cqe = expect_cqe(&bench, 1, 0);
 	assert_fields(cqe, (device, GPU), (reason, RBK_REASON_USER_PREFERENCE));
-	/* From admission. */
+	/* queue_ns counts from admission. */
 	assert_true(cqe.queue_ns >= 2000000);
 	expect_placed(&bench, 2, GPU, RBK_REASON_USER_PREFERENCE);
 	assert_fields(bench.queued->memory, (n_constrained, 0), (n_wanted, 2),
 		      (n_on_device[GPU], 0));
 }
 
-/* Its turn comes after the memory has left again: it waits on. */
+/* The plan is evicted again before the task's turn: the task waits on. */
 TEST(test_wait__taken_away_again)
 {
 	BEGIN(bench, 2);
@@ -272,7 +272,7 @@ TEST(test_wait__taken_away_again)
 	assert_int_equal(bench.queued->memory.n_wanted, 1);
 }
 
-/* The answer is no: elsewhere, or that answer is the result. */
+/* A rejected wait: the task runs elsewhere, or the answer is its result. */
 TEST(test_wait__refused)
 {
 	static const struct {
@@ -301,7 +301,7 @@ TEST(test_wait__refused)
 	}
 }
 
-/* Nowhere else: brought at once without the flag, or -ENOMEM. */
+/* With no other device, the plan is loaded even without the flag; if that fails, -ENOMEM. */
 TEST(test_nowhere_else__is_brought)
 {
 	BEGIN(bench, 2);
@@ -320,14 +320,14 @@ TEST(test_nowhere_else__is_brought)
 	answer(&bench, RESIDENCY_WAIT, GPU, PLAN_DEVICE_READY, 0);
 	expect_placed(&bench, 3, GPU, RBK_REASON_USER_PREFERENCE);
 
-	/* Brought, and gone before its turn: not again and again. */
+	/* A plan that is evicted again before the task's turn is not loaded again and again. */
 	bench.queued->plan->device_state[GPU] = PLAN_DEVICE_EVICTED;
 	put(&bench, 4, RBK_STRATEGY_AUTO, 0);
 	rig_work(&bench.rig);
 	answer(&bench, RESIDENCY_PREFETCH, GPU, PLAN_DEVICE_EVICTED, 0);
 	expect_cqe(&bench, 4, -ENOMEM);
 
-	/* The CPU cannot, and it is below the threshold. */
+	/* The CPU cannot run the plan, and the task is below the threshold. */
 	bench_pin(&bench, bench.queued, RBK_DEVICE_NONE);
 	bench.queued->plan->device_state[CPU] = PLAN_DEVICE_FAILED;
 	put(&bench, 5, RBK_STRATEGY_AUTO, 0);
@@ -336,7 +336,10 @@ TEST(test_nowhere_else__is_brought)
 	expect_placed(&bench, 5, GPU, RBK_REASON_GPU_AVAILABLE);
 }
 
-/* Evicted by hand on its way: who only asked for that is cancelled, who has to run tries again. */
+/*
+ * An administrator evicts the plan while it is being loaded: a PREFETCH is cancelled, a task tries
+ * again.
+ */
 TEST(test_wait__evicted_by_hand)
 {
 	BEGIN(bench, 2);
@@ -352,7 +355,7 @@ TEST(test_wait__evicted_by_hand)
 	expect_cqe(&bench, 3, -ENOMEM);
 }
 
-/* The plan may come to either; to the one that is not broken only. */
+/* The plan may be loaded to either device, or only to the one that works. */
 TEST(test_wait__two_devices)
 {
 	BEGIN(bench, 3);
@@ -370,7 +373,7 @@ TEST(test_wait__two_devices)
 	expect_placed(&bench, 2, GPU2, RBK_REASON_USER_PREFERENCE);
 }
 
-/* A session that did not agree on the feature has its wish ignored. */
+/* Without the negotiated feature, the flag to wait is ignored. */
 TEST(test_wait__without_the_feature)
 {
 	BEGIN(bench, 2);
@@ -435,7 +438,7 @@ TEST(test_wait__chains_and_barriers)
 	expect_cqe(&bench, 5, 0);
 	expect_cqe(&bench, 6, 0);
 
-	/* Refused, it fails its chain. */
+	/* A rejected task fails its chain. */
 	bench.queued->plan->device_state[GPU] = PLAN_DEVICE_EVICTED;
 	put(&bench, 7, RBK_STRATEGY_ONLY_GPU, LINK);
 	put_bare(&bench, RBK_OP_NOP, 8, LINK);
@@ -451,7 +454,7 @@ TEST(test_wait__chains_and_barriers)
 	expect_cqe(&bench, 10, 0);
 }
 
-/* --- the end of waiting --- */
+/* --- The end of a wait --- */
 
 TEST(test_cancel__waiting)
 {
@@ -474,12 +477,12 @@ TEST(test_cancel__waiting)
 	assert_int_equal(expect_cqe(&bench, 3, -ECANCELED).device, RBK_DEVICE_NONE);
 	expect_none(&bench);
 	assert_int_equal(bench.rig.residency->n_withdrawn, 2);
-	/* The other one was not disturbed. */
+	/* The other task still waits. */
 	answer(&bench, RESIDENCY_WAIT, GPU, PLAN_DEVICE_READY, 0);
 	expect_placed(&bench, 4, GPU, RBK_REASON_USER_PREFERENCE);
 }
 
-/* Answered, but its turn has not come when the cancelling entry is looked at. */
+/* The wait was answered, but the task's turn has not come when the CANCEL is handled. */
 TEST(test_cancel__answered)
 {
 	BEGIN(bench, 2);
@@ -498,7 +501,7 @@ TEST(test_cancel__answered)
 	assert_fields(bench, (gpu->n_submitted, 0), (rig.residency->n_withdrawn, 0));
 }
 
-/* The ring goes, with one that waits, one that was answered, and those behind them. */
+/* The ring closes with a waiting task, an answered one, and tasks behind them. */
 TEST(test_close__waiting)
 {
 	BEGIN(bench, 2);
@@ -520,7 +523,7 @@ TEST(test_close__waiting)
 		      (queued->n_in_flight, 0), (arena->n_in_flight, 0));
 }
 
-/* The plan goes: what waits for it ends; one that runs, and those behind it, go first. */
+/* The plan is removed: its waiting tasks end. A running task, and those behind it, end first. */
 TEST(test_remove__waiting)
 {
 	BEGIN(bench, 2);
@@ -541,7 +544,7 @@ TEST(test_remove__waiting)
 	expect_cqe(&bench, 4, -ECANCELED);
 	expect_cqe(&bench, 5, -ECANCELED);
 	assert_false(rig_has_answer(&bench.rig));
-	/* Nobody starts to wait any more. */
+	/* No task begins to wait any more. */
 	finish(&bench, bench.cpu, 1, 0);
 	expect_cqe(&bench, 1, 0);
 	expect_cqe(&bench, 2, -ECANCELED);
@@ -553,7 +556,9 @@ TEST(test_remove__waiting)
 	assert_int_equal(bench.rig.residency->n_asked, 2);
 }
 
-/* Behind one that ran, while the plan is being removed: the CPU will do. */
+/*
+ * A task behind a running one, while the plan is being removed, runs on the CPU instead of waiting.
+ */
 TEST(test_remove__wait_turns_to_the_cpu)
 {
 	BEGIN(bench, 2);
@@ -567,7 +572,7 @@ TEST(test_remove__wait_turns_to_the_cpu)
 	assert_int_equal(rig_answer(&bench.rig, RBK_WIRE_PLAN_REMOVE, NULL, 0), 0);
 }
 
-/* Residency says that the plan is going. */
+/* Residency answers that the plan is being removed. */
 TEST(test_wait__plan_is_going)
 {
 	BEGIN(bench, 2);
@@ -580,7 +585,7 @@ TEST(test_wait__plan_is_going)
 	expect_cqe(&bench, 2, -ECANCELED);
 }
 
-/* The client dies with everything waiting; the rig asserts that all of it is given back. */
+/* The client dies while all of its tasks wait; the rig asserts that all charges are undone. */
 TEST(test_session_ends__waiting)
 {
 	BEGIN(bench, 2);
@@ -594,7 +599,7 @@ TEST(test_session_ends__waiting)
 	assert_int_equal(bench.rig.residency->n_waiters, 0);
 }
 
-/* A whole large ring of them, cancelled, refused, answered and closed. */
+/* A large ring of waiting tasks is cancelled, rejected, answered and closed. */
 TEST(test_wait__thousands)
 {
 	enum { N = 4096, ROUNDS = 4 };
@@ -639,7 +644,7 @@ TEST(test_prefetch__brings)
 	answer(&bench, RESIDENCY_PREFETCH, GPU2, PLAN_DEVICE_READY, 0);
 	cqe = expect_cqe(&bench, 1, 0);
 	assert_fields(cqe, (device, GPU2), (reason, RBK_REASON_NONE), (queue_ns + cqe.exec_ns, 0));
-	/* No task ran there. */
+	/* No task ran on the device. */
 	assert_fields(bench.rig.session->stats, (tasks[GPU2], 0), (errors, 0));
 	put_memory(&bench, RBK_OP_PREFETCH, 2, RBK_STRATEGY_AUTO, WAIT);
 	rig_work(&bench.rig);
@@ -666,7 +671,7 @@ TEST(test_prefetch__fails)
 	assert_int_equal(bench.rig.session->stats.errors, 6);
 }
 
-/* What is not asked of residency at all. */
+/* Entries that are rejected without asking residency. */
 TEST(test_prefetch__refused)
 {
 	static const uint8_t opcodes[] = {RBK_OP_PREFETCH, RBK_OP_EVICT};
@@ -674,7 +679,7 @@ TEST(test_prefetch__refused)
 
 	BEGIN(bench, 2);
 	for (unsigned int i = 0; i < 2; i++) {
-		/* The CPU has no memory of its own, and there is no device 2. */
+		/* The CPU has no memory of its own, and device 2 does not exist. */
 		put_memory(&bench, opcodes[i], 1, RBK_STRATEGY_DEVICE(CPU), 0);
 		put_memory(&bench, opcodes[i], 2, RBK_STRATEGY_DEVICE(2), LINK);
 		put_bare(&bench, RBK_OP_NOP, 3, 0);
@@ -686,7 +691,7 @@ TEST(test_prefetch__refused)
 		sqe.count = 0;
 		sqe.refs[4] = 1;
 		rig_put(&bench.ring, &sqe);
-		/* Another generation of the slot, another session's, no slot at all. */
+		/* Another generation of the slot, another session's slot, no slot at all. */
 		sqe.refs[4] = 0;
 		sqe.plan_id = bench.queued->id + 0x10000;
 		rig_put(&bench.ring, &sqe);
@@ -713,7 +718,7 @@ TEST(test_prefetch__refused)
 	assert_fields(bench, (rig.residency->n_asked, 0), (queued->n_in_flight, 0));
 }
 
-/* Another session's plan, which has an id that is not one of ours. */
+/* Another session's plan, whose id does not exist in this session. */
 TEST(test_prefetch__another_session)
 {
 	struct session *other;
@@ -722,7 +727,7 @@ TEST(test_prefetch__another_session)
 	BEGIN(bench, 2);
 	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, ends), 0);
 	assert_int_equal(session_new(bench.rig.server, ends[0], false, &other), 0);
-	/* Its table of plans is empty, whatever the first session's is. */
+	/* The other session's table of plans is empty, whatever the first session has. */
 	other->features = RBK_FEAT_RESIDENCY;
 	bench.ring.ring->session = other;
 	put_memory(&bench, RBK_OP_PREFETCH, 1, 0, 0);
@@ -752,9 +757,9 @@ TEST(test_evict__chain)
 	expect_placed(&bench, 4, GPU, RBK_REASON_USER_PREFERENCE);
 }
 
-/* --- tasks on a device --- */
+/* --- Tasks on a device --- */
 
-/* Counted from placement to return, in the executor's queue or in front of it. */
+/* Tasks count from placement to completion, in the executor or queued for it. */
 TEST(test_leaving__last_task_tells)
 {
 	BEGIN(bench, 2);
@@ -766,7 +771,7 @@ TEST(test_leaving__last_task_tells)
 	rig_work(&bench.rig);
 	assert_fields(bench.queued->memory, (n_on_device[GPU], 4), (n_on_device[CPU], 1),
 		      (n_wanted, 4));
-	/* From now on nobody new. */
+	/* From now on, the device accepts no new tasks of the plan. */
 	bench.queued->memory.leaving = 1u << GPU;
 	bench.queued->plan->device_state[GPU] = PLAN_DEVICE_EVICTED;
 	put_cancel(&bench, 6, 4, 0);
@@ -774,7 +779,7 @@ TEST(test_leaving__last_task_tells)
 	rig_work(&bench.rig);
 	expect_cqe(&bench, 6, 0);
 	assert_int_equal(bench.queued->memory.n_on_device[CPU], 2);
-	/* One fails and goes to the CPU, one is cancelled in front of the queue. */
+	/* One task fails and moves to the CPU; another is cancelled in the dispatcher's queue. */
 	finish(&bench, bench.gpu, 1, -EIO);
 	finish(&bench, bench.gpu, 2, 0);
 	expect_cqe(&bench, 4, -ECANCELED);
@@ -793,7 +798,7 @@ TEST(test_leaving__last_task_tells)
 	assert_fields(bench, (queued->memory.n_on_device[CPU], 0), (rig.residency->n_idle, 1));
 }
 
-/* Not leaving: nobody is told. */
+/* The plan is not leaving this device: residency is not told. */
 TEST(test_leaving__not)
 {
 	BEGIN(bench, 2);

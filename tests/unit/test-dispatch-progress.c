@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Whatever is asked of devices, they make progress
+ * Devices make progress, whatever tasks they get
  *
- * Plans in parts keep working memory from a task's first part to its last, of which there are a few
- * slots. The first tests are about those; the last one is everything at once, in random order and
- * virtual time, RBK_SCHEDULES times (by default RBK_TEST_SCALE percent of 10,000): every task
- * completes exactly once, and nothing stays held. What is random begins with RBK_SEED; a failure
- * says which seed to begin with.
+ * Plans in parts keep working memory, a slot, from a task's first part to its last, and slots are
+ * few. The first tests are about slots. The last one mixes everything in random order and virtual
+ * time, RBK_SCHEDULES times (by default RBK_TEST_SCALE percent of 10,000). Every task must complete
+ * exactly once, and nothing may stay held. Random numbers begin with RBK_SEED; a failure names the
+ * seed to begin with.
  */
 #include <string.h>
 
@@ -44,7 +44,7 @@ struct yard {
 	uint64_t random;
 	uint64_t seed;
 
-	/* By user_data - 1. */
+	/* indexed by user_data - 1 */
 	uint8_t n_done[MAX_TASKS];
 	int32_t res[MAX_TASKS];
 	uint8_t ring_of[MAX_TASKS];
@@ -121,7 +121,7 @@ static void put(struct yard *yard, unsigned int ring, unsigned int plan, uint8_t
 	rig_put(&yard->rings[ring], &sqe);
 }
 
-/* --- what goes on --- */
+/* --- Events --- */
 
 static void take_completions(struct yard *yard)
 {
@@ -161,7 +161,10 @@ static void work(struct yard *yard)
 		assert_int_equal(dispatch_n_stalls(yard->rig->dispatch, (uint8_t)i), 0);
 }
 
-/* Passes the time until something ends. Return: false: nothing does. */
+/*
+ * Advance the time until a task ends.
+ * Return: false if no task runs.
+ */
 static bool step(struct yard *yard)
 {
 	uint64_t next_ns = UINT64_MAX;
@@ -199,8 +202,8 @@ static void print_held(const struct yard *yard)
 }
 
 /*
- * Give memory to all tasks that wait for it, or tell them that there is none. Return: true if a
- * task waited.
+ * Give memory to all waiting tasks, or tell them that there is none.
+ * Return: true if a task waited.
  */
 static bool answer(struct yard *yard, int res)
 {
@@ -213,7 +216,7 @@ static bool answer(struct yard *yard, int res)
 	return true;
 }
 
-/* Until all is complete; without progress the test fails. */
+/* Run until all tasks are complete; without progress the test fails. */
 static void finish_all(struct yard *yard)
 {
 	while (yard->n_completed < yard->n_put) {
@@ -247,7 +250,7 @@ static void expect_nothing_held(const struct yard *yard)
 	}
 }
 
-/* --- slots --- */
+/* --- Slots --- */
 
 static void run_beyond_slots(uint32_t n_slots, uint16_t n_parts, uint32_t n_tenants,
 			     uint32_t n_each, uint8_t strategy)
@@ -283,7 +286,9 @@ TEST(test_slots__more_tasks_than_slots)
 	}
 }
 
-/* Another tenant's tasks, and another plan's of the same tenant, are not behind those. */
+/*
+ * Tasks of another tenant, or of another plan of the same tenant, do not wait for a plan's slots.
+ */
 TEST(test_slots__others_pass)
 {
 	struct yard yard;
@@ -310,7 +315,7 @@ static unsigned int n_completed_before(struct yard *yard, uint32_t user_data)
 	return yard->n_completed - 1;
 }
 
-/* Whoever has the slot that an urgent task waits for is as urgent as that. */
+/* The task that holds a slot inherits the urgency of a task that waits for it. */
 TEST(test_slots__urgency_is_lent)
 {
 	struct rbk_sqe sqe;
@@ -323,7 +328,7 @@ TEST(test_slots__urgency_is_lent)
 	sqe.priority = RBK_PRIORITY_LOW;
 	rig_put(&yard.rings[0], &sqe);
 	step(&yard);
-	/* Whole tasks of another plan, more urgent than the one that has begun. */
+	/* Whole tasks of another plan, more urgent than the task that has begun. */
 	for (unsigned int i = 0; i < 100; i++) {
 		sqe = entry(&yard, 1, 16);
 		sqe.strategy = RBK_STRATEGY_ONLY_GPU;
@@ -333,14 +338,14 @@ TEST(test_slots__urgency_is_lent)
 	sqe.strategy = RBK_STRATEGY_ONLY_GPU;
 	sqe.priority = RBK_PRIORITY_URGENT;
 	rig_put(&yard.rings[0], &sqe);
-	/* Not many of the hundred go before it: those that the device had been given. */
+	/* Few of the hundred complete earlier: those that the device already had. */
 	assert_in_range(n_completed_before(&yard, 102), 1, 60);
 	finish_all(&yard);
 	expect_nothing_held(&yard);
 	yard_end(&yard);
 }
 
-/* --- everything at once --- */
+/* --- Everything at once --- */
 
 static void choose_plans(struct yard *yard)
 {
@@ -375,7 +380,7 @@ static void put_random(struct yard *yard)
 	uint32_t n = 1 + below(yard, below(yard, 3) ? 4 : 48);
 	uint8_t strategy = strategies[below(yard, sizeof(strategies))];
 	uint8_t priority = (uint8_t)below(yard, RBK_PRIORITY_COUNT);
-	/* Plans are of one session, thus of one tenant. */
+	/* A plan belongs to one session, thus to one tenant. */
 	unsigned int plan = (unsigned int)(ring - yard->rings) * 2 + below(yard, 2);
 	struct rbk_sqe sqe;
 
@@ -405,7 +410,7 @@ static void cancel_random(struct yard *yard)
 	work(yard);
 }
 
-/* The device fails all it has; plans come back with other working memory, or not for a while. */
+/* Let the device fail all its tasks; plans return with other working memory, or not for a while. */
 static void lose_random(struct yard *yard)
 {
 	static const uint32_t n_slots[] = {1, 2, 4, 32};
@@ -420,7 +425,7 @@ static void lose_random(struct yard *yard)
 			yard->plans[i]->plan->n_slots[device] = n_slots[below(yard, 4)];
 }
 
-/* Residency takes a plan away where nothing of it is, and brings it back. */
+/* Let residency evict an idle plan, and load it again. */
 static void reload_random(struct yard *yard)
 {
 	uint32_t device = GPU + below(yard, yard->n_devices - GPU);
@@ -476,7 +481,7 @@ static void run_schedule(struct yard *yard)
 	while (n_acts-- > 0)
 		act(yard);
 	finish_all(yard);
-	/* The completions of what was cancelled last. */
+	/* Take the completions of the last cancelled tasks. */
 	work(yard);
 	for (uint32_t i = 0; i < yard->n_put; i++) {
 		assert_int_equal(yard->n_done[i], 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The dispatcher and the order of tasks: priorities, deadlines, tenants that share a device, what
- * is urgent, tasks that move to another device, quotas, and the broker's own tasks.
+ * The dispatcher and the order of tasks: priorities, deadlines, tenants that share a device,
+ * urgency, tasks that move to another device, quotas, and the broker's own tasks.
  */
 #include <string.h>
 
@@ -53,7 +53,7 @@ static void kit_end(struct kit *kit)
 {
 	rig_ring_deinit(&kit->ring);
 	bench_end(&kit->bench);
-	/* The dispatcher has given it back. */
+	/* The dispatcher has dropped its reference. */
 	assert_int_equal(kit->other.n_refs, 1);
 }
 
@@ -72,7 +72,10 @@ static void put_on(struct kit *kit, struct rig_ring *ring, uint64_t user_data, u
 	rig_put(ring, &sqe);
 }
 
-/* Ends the oldest task that @fake has. Return: whose it was. */
+/*
+ * Complete the oldest task that @fake has.
+ * Return: the task's user_data.
+ */
 static uint64_t step(struct kit *kit, struct fake *fake)
 {
 	uint64_t user_data;
@@ -96,7 +99,7 @@ static void expect_order(struct kit *kit, const uint64_t *order, unsigned int n)
 	expect_order(kit, (const uint64_t[]){__VA_ARGS__}, \
 		     sizeof((const uint64_t[]){__VA_ARGS__}) / 8)
 
-/* --- within a tenant --- */
+/* --- Within a tenant --- */
 
 static void put_priorities(struct kit *kit)
 {
@@ -119,7 +122,7 @@ static void put_priorities(struct kit *kit)
 TEST(test_priority__classes)
 {
 	KIT(kit, 1, plain);
-	/* Classes up to the tenant's ceiling are told apart. */
+	/* Only classes up to the tenant's maximum are distinguished. */
 	kit.bench.rig.session->tenant->priority_max = RBK_PRIORITY_URGENT;
 	dispatch_limits_changed(kit.bench.rig.dispatch);
 	put_priorities(&kit);
@@ -138,7 +141,7 @@ TEST(test_priority__not_agreed_upon)
 	EXPECT_ORDER(&kit, 9, 0, 1, 2, 3, 4, 5, 6, 7);
 }
 
-/* The nearest first; one without counts as due in a second, and none is ever dropped. */
+/* The nearest deadline first. A task without one counts as due in a second, and none is dropped. */
 TEST(test_deadline__order)
 {
 	static const uint32_t deadlines_us[] = {0, 5000000, 900000, UINT32_MAX, 500000, 0};
@@ -181,9 +184,9 @@ TEST(test_deadline__missed)
 	}
 }
 
-/* --- between tenants --- */
+/* --- Between tenants --- */
 
-/* Of two tenants that have more to do than there is room for. */
+/* Assert the shares of two tenants that both have a backlog. */
 static void share(uint32_t weight, uint32_t other_weight, uint8_t device)
 {
 	unsigned int n = 120, n_own = 0, wanted = n * weight / (weight + other_weight);
@@ -196,7 +199,7 @@ static void share(uint32_t weight, uint32_t other_weight, uint8_t device)
 	kit.bench.rig.session->tenant->weight = weight;
 	dispatch_limits_changed(kit.bench.rig.dispatch);
 	for (unsigned int i = 0; i < n; i++) {
-		/* Long enough that not many of one tenant make one batch. */
+		/* Tasks are long enough that a batch has only few of one tenant. */
 		sqe = bench_entry(kit.plan, kit.bench.arena, Y_OFFSET, MAX_ROWS, 1);
 		sqe.strategy = RBK_STRATEGY_DEVICE(device);
 		rig_put(&kit.bench.ring, &sqe);
@@ -207,7 +210,7 @@ static void share(uint32_t weight, uint32_t other_weight, uint8_t device)
 	for (unsigned int i = 0; i < n; i++)
 		n_own += step(&kit, fake) == 1;
 	assert_in_range(n_own, wanted - 6, wanted + 6);
-	/* Nobody is left behind. */
+	/* All tasks complete in the end. */
 	while (fake->n_tasks > 0)
 		step(&kit, fake);
 	assert_fields(kit, (bench.ring.cq->cq_tail, n), (ring.cq->cq_tail, n));
@@ -223,8 +226,8 @@ TEST(test_share__by_weight)
 }
 
 /*
- * Who has nothing on the device overtakes what others have there, whatever these are; but not for
- * ever.
+ * A tenant without tasks on the device overtakes the tasks that others have there, whatever they
+ * are, but not forever.
  */
 TEST(test_urgent__who_is)
 {
@@ -244,7 +247,7 @@ TEST(test_urgent__who_is)
 				 fake_user_data(kit.cpu->tasks[i]) == 2);
 	finish(&kit.bench, kit.cpu, 3, 0);
 	finish(&kit.bench, kit.cpu, 2, 0);
-	/* One after the other, while the first two are never begun. */
+	/* One task after the other, while the first two never begin. */
 	for (unsigned int i = 0; i < 100; i++) {
 		put_on(&kit, &kit.ring, 4, RBK_STRATEGY_ONLY_CPU);
 		rig_work(&kit.bench.rig);
@@ -258,7 +261,7 @@ TEST(test_urgent__who_is)
 	assert_in_range(n_urgent, 1, 50);
 }
 
-/* --- moving --- */
+/* --- Moving --- */
 
 static void expect_counted(const struct kit *kit, unsigned int cpu, unsigned int gpu)
 {
@@ -277,7 +280,7 @@ static unsigned int take_all(struct kit *kit)
 	return n;
 }
 
-/* The GPU has stopped to take anything: what is queued for it is done by the CPU after all. */
+/* The GPU accepts no more tasks: the CPU runs those that are queued for it. */
 TEST(test_moved__to_the_idle_one)
 {
 	const struct device_load *loads;
@@ -291,14 +294,14 @@ TEST(test_moved__to_the_idle_one)
 		sqe = bench_entry(kit.plan, kit.bench.arena, Y_OFFSET, MAX_ROWS, i);
 		rig_put(&kit.bench.ring, &sqe);
 	}
-	/* One that must not move. */
+	/* A task that must not move. */
 	put_on(&kit, &kit.bench.ring, 1000, RBK_STRATEGY_ONLY_GPU);
 	rig_work(&kit.bench.rig);
 	n_at_first = kit.plan->memory.n_on_device[GPU];
 	assert_true(n_at_first > 20);
 	for (unsigned int i = 0; i < 10000 && n < 90; i++) {
 		expect_counted(&kit, loads[CPU].n_queued + loads[CPU].n_held, loads[GPU].n_queued);
-		/* Whenever the CPU comes back, it may get some of the GPU's. */
+		/* Each time the CPU becomes idle, it may get some of the GPU's tasks. */
 		if (kit.cpu->n_tasks == 0) {
 			put_on(&kit, &kit.bench.ring, 1001, RBK_STRATEGY_ONLY_CPU);
 			usleep(500);
@@ -316,7 +319,7 @@ TEST(test_moved__to_the_idle_one)
 	expect_counted(&kit, 0, 0);
 }
 
-/* The GPU does not come back, and nothing else happens: what waits for it goes elsewhere. */
+/* The GPU hangs and no other event occurs: tasks queued for it move. */
 TEST(test_moved__from_one_that_hangs)
 {
 	const struct device_load *loads;
@@ -331,10 +334,10 @@ TEST(test_moved__from_one_that_hangs)
 	}
 	rig_work(&kit.bench.rig);
 	assert_int_equal(loads[GPU].n_held, 1);
-	/* The CPU does what it was given, and is idle then. */
+	/* The CPU completes its tasks, and is idle then. */
 	while (kit.cpu->n_tasks > 0)
 		step(&kit, kit.cpu);
-	/* On a slow machine that took so long that all have gone by now. */
+	/* On a slow machine, all tasks may have moved by now. */
 	for (unsigned int i = 0; i < 1000 && loads[GPU].n_queued > 0; i++) {
 		dispatch_await_balance(kit.bench.rig.dispatch);
 		assert_true(loop_turn(kit.bench.rig.loop, true) >= 0);
@@ -346,7 +349,7 @@ TEST(test_moved__from_one_that_hangs)
 	step(&kit, kit.gpu);
 }
 
-/* Who named a device that is not there has the CPU, although a GPU is idle. */
+/* A task that named a missing device runs on the CPU, even if a GPU is idle. */
 TEST(test_moved__not_who_named_one)
 {
 	struct rbk_sqe sqe;
@@ -368,7 +371,7 @@ TEST(test_moved__not_who_named_one)
 	assert_int_equal(take_all(&kit), 20);
 }
 
-/* The last one to leave a device tells residency, which may wait for it. */
+/* When the last task leaves a device, residency, which may wait for it, is told. */
 TEST(test_moved__tells_residency)
 {
 	struct place_config config;
@@ -393,7 +396,7 @@ TEST(test_moved__tells_residency)
 	}
 }
 
-/* What an executor has stays there; what is queued moves, but for who insists. */
+/* Tasks in an executor stay; queued ones move to the CPU, except those for the GPU only. */
 TEST(test_force_cpu__while_queued)
 {
 	struct place_config config;
@@ -435,7 +438,7 @@ TEST(test_force_cpu__while_queued)
 	expect_cqe(&kit.bench, 9, 0);
 }
 
-/* What runs inline says why, too. */
+/* Inline tasks also report the reason. */
 TEST(test_force_cpu__inline)
 {
 	struct place_config config = PLACE_CONFIG_DEFAULT;
@@ -457,7 +460,7 @@ TEST(test_force_cpu__inline)
 	assert_int_equal(bench.cpu->n_inline, 3);
 }
 
-/* The setup thread may be undoing a plan that is leaving: a review leaves it alone. */
+/* A review skips plans that are being removed: the setup thread may be releasing them. */
 TEST(test_review__leaving_plans)
 {
 	static const uint8_t leaving[] = {SLOT_REMOVING, SLOT_RELEASING};
@@ -479,9 +482,9 @@ TEST(test_review__leaving_plans)
 	assert_int_equal(bench.tiny->inline_reason, RBK_REASON_GPU_UNAVAILABLE);
 }
 
-/* --- quotas --- */
+/* --- Quotas --- */
 
-/* A turn of the reactor, that much of it as the rig does not do. */
+/* Run the parts of a reactor's turn that the rig does not run. */
 static void turn(struct kit *kit)
 {
 	struct dispatch *dispatch = kit->bench.rig.dispatch;
@@ -493,7 +496,7 @@ static void turn(struct kit *kit)
 	assert_true(loop_turn(kit->bench.rig.loop, false) >= 0);
 }
 
-/* NOPs until nobody reads them any more. */
+/* Put NOPs until the ring is throttled. */
 static void use_up_quota(struct kit *kit)
 {
 	const struct rbk_sqe nop = {.opcode = RBK_OP_NOP};
@@ -511,7 +514,7 @@ static void use_up_quota(struct kit *kit)
 	assert_true(ring->is_throttled);
 }
 
-/* For its queued work and its entries alike; others do not notice. */
+/* A quota delays the tenant's queued tasks and its entries; other tenants are not affected. */
 TEST(test_quota__holds_its_tenant)
 {
 	struct dispatch_ring *ring;
@@ -520,19 +523,19 @@ TEST(test_quota__holds_its_tenant)
 	uint64_t until_ns;
 	uint32_t sq_head;
 
-	/* So little that it takes minutes until there is some again. */
+	/* The quota is so small that it takes minutes to refill. */
 	KIT(kit, 1, (struct tenant){.weight = 100, .cpu_max = 1e-8f});
 	dispatch = kit.bench.rig.dispatch;
 	ring = rig_dispatch_ring(&kit.ring);
 	use_up_quota(&kit);
 	turn(&kit);
 	assert_false(ring->is_active);
-	/* Whatever it asks for after that is not looked at. */
+	/* Further entries are not read. */
 	sq_head = kit.ring.cq->sq_head;
 	put_on(&kit, &kit.ring, 1, RBK_STRATEGY_ONLY_CPU);
 	turn(&kit);
 	assert_int_equal(kit.ring.cq->sq_head, sq_head);
-	/* Its bell does not change that. */
+	/* The ring's bell does not change that. */
 	dispatch_ring_bell(dispatch, kit.ring.ring);
 	rig_work(&kit.bench.rig);
 	assert_false(ring->is_active);
@@ -541,7 +544,7 @@ TEST(test_quota__holds_its_tenant)
 	rig_work(&kit.bench.rig);
 	assert_int_equal(step(&kit, kit.cpu), 2);
 	expect_cqe(&kit.bench, 2, 0);
-	/* With a little more it goes on by itself. */
+	/* With a higher limit, the ring continues by itself. */
 	kit.other.cpu_max = 0.01f;
 	dispatch_limits_changed(dispatch);
 	until_ns = clock_now_ns() + 30000000000;
@@ -554,7 +557,7 @@ TEST(test_quota__holds_its_tenant)
 	assert_int_equal(cqe.user_data, 1);
 }
 
-/* A new limit counts at once. */
+/* A new limit takes effect at once. */
 TEST(test_quota__is_lifted)
 {
 	uint64_t until_ns;
@@ -575,7 +578,7 @@ TEST(test_quota__is_lifted)
 		assert_int_equal(cqe.res, 0);
 }
 
-/* Closing a ring does not wait for anybody's quota. */
+/* Closing a ring does not wait for a quota. */
 TEST(test_quota__ring_closes)
 {
 	KIT(kit, 1, (struct tenant){.weight = 100, .cpu_max = 0.00001f});
@@ -592,7 +595,7 @@ TEST(test_quota__ring_closes)
 	expect_counted(&kit, 0, 0);
 }
 
-/* What a tenant owes outlives its rings, and no longer. */
+/* A tenant's debt outlives its rings until it is paid, and no longer. */
 TEST(test_flow__outlives_its_rings)
 {
 	struct dispatch *dispatch;
@@ -604,7 +607,7 @@ TEST(test_flow__outlives_its_rings)
 	assert_int_equal(rig_answer(&kit.bench.rig, RBK_WIRE_RING_REMOVE, NULL, 0), 0);
 	rig_ring_deinit(&kit.ring);
 	assert_int_equal(kit.other.n_refs, 2);
-	/* Back again, and still without. */
+	/* A new ring of the tenant is still throttled. */
 	rig_ring_new_for(&kit.bench.rig, &kit.other, ENTRIES, &kit.ring);
 	assert_int_equal(kit.other.n_refs, 2);
 	rig_put(&kit.ring, &(const struct rbk_sqe){.opcode = RBK_OP_NOP});
@@ -621,7 +624,7 @@ TEST(test_flow__outlives_its_rings)
 	assert_int_equal(dispatch->n_rings, 1);
 }
 
-/* Who crowds the processors stays there; whose doing it is not, leaves. */
+/* A tenant that causes the contention stays on the CPU; another tenant's tasks leave. */
 TEST(test_contention__whose)
 {
 	const struct tenant stranger = plain;
@@ -630,7 +633,7 @@ TEST(test_contention__whose)
 
 	KIT(kit, 2, plain);
 	dispatch = kit.bench.rig.dispatch;
-	/* As long as nobody crowds the CPU it is twice as fast. */
+	/* Without contention, the CPU is twice as fast. */
 	placer_set_contention(dispatch_placer(dispatch), GPU, 8);
 	put_on(&kit, &kit.bench.ring, 1, RBK_STRATEGY_AUTO);
 	rig_work(&kit.bench.rig);
@@ -657,14 +660,14 @@ TEST(test_contention__whose)
 	assert_int_equal(cqe.device, GPU);
 }
 
-/* --- the broker's own --- */
+/* --- The broker's own tasks --- */
 
 struct own {
 	struct dispatch_own own;
 	struct exec_ref refs[2];
 	unsigned int n_done;
 	int res;
-	struct dispatch *again; /* run it once more */
+	struct dispatch *again; /* run the task once more */
 };
 
 static void on_own_done(struct dispatch_own *own, int res)
@@ -709,7 +712,7 @@ TEST(test_own__when_idle)
 	own_init(&second, &kit, GPU);
 	own_init(&none, &kit, 5);
 	assert_int_equal(dispatch_run_own(dispatch, &none.own), -ENODEV);
-	/* Not while a task is on the device, or queued for it. */
+	/* An own task does not start while a task is on the device or queued for it. */
 	put_on(&kit, &kit.bench.ring, 1, RBK_STRATEGY_ONLY_GPU);
 	rig_work(&kit.bench.rig);
 	assert_int_equal(dispatch_run_own(dispatch, &first.own), 0);
@@ -725,11 +728,11 @@ TEST(test_own__when_idle)
 	kit.gpu->capacity = 8;
 	rig_work(&kit.bench.rig);
 	assert_int_equal(step(&kit, kit.gpu), 2);
-	/* One at a time. */
+	/* One own task at a time. */
 	assert_int_equal(own_start(dispatch), 1);
 	assert_int_equal(own_start(dispatch), 0);
 	assert_true(dispatch->flush_mask & 1u << GPU);
-	/* Others come after it, and before the next. */
+	/* Clients' tasks come after this own task, and before the next. */
 	put_on(&kit, &kit.bench.ring, 3, RBK_STRATEGY_ONLY_GPU);
 	rig_work(&kit.bench.rig);
 	own_finish(kit.gpu, &first, -EIO);
@@ -769,7 +772,7 @@ TEST(test_own__stop)
 	assert_fields(running, (n_done, 1), (res, -ECANCELED));
 }
 
-/* --- no memory --- */
+/* --- No memory --- */
 
 TEST(test_no_memory__rings_and_plans)
 {
@@ -788,7 +791,7 @@ TEST(test_no_memory__rings_and_plans)
 			break;
 		n_failed++;
 		assert_int_equal(r, -ENOMEM);
-		/* As session-plan.c does with one that was refused. */
+		/* Free the plan, as session-plan.c does when it is rejected. */
 		hooks.plan_freed(hooks.context, &slot);
 	}
 	assert_int_equal(r, 0);
@@ -825,7 +828,7 @@ TEST(test_no_memory__rings_and_plans)
 		hooks.ring_unmake(hooks.context, &ring);
 		assert_int_equal(third.n_refs, 1);
 	}
-	/* The ring, the chunk of its tasks, its flow, and what placement has of that. */
+	/* The ring, the chunk of its tasks, its flow, and the placer's part of the flow. */
 	assert_true(n_failed >= 4);
 }
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * A device is drained while many tasks are queued for it: they go elsewhere a few in each turn
- */
+/* A device is drained while many tasks are queued for it: a few of them move in each turn */
 #include <string.h>
 
 #include <errno.h>
@@ -32,7 +30,7 @@ static void put(struct kit *kit, struct rig_ring *ring, unsigned int n, uint8_t 
 	rig_work(&kit->bench.rig);
 }
 
-/* Both rings have N_TASKS queued for the GPU; no device takes any. */
+/* Queue N_TASKS for the GPU in both rings; no device accepts any. */
 static void kit_begin(struct kit *kit)
 {
 	memset(kit, 0, sizeof(*kit));
@@ -66,7 +64,10 @@ static void expect_few_moved(const struct kit *kit, uint32_t before)
 		assert_true(n_on_cpu(kit) - before <= MAX_OF_TURN);
 }
 
-/* Return: did the turn do anything? */
+/*
+ * Run a turn.
+ * Return: true if it did anything.
+ */
 static bool turn(struct kit *kit)
 {
 	struct dispatch_ring *hostile = NULL;
@@ -93,7 +94,7 @@ TEST(test_drain__in_slices)
 	kit_begin(&kit);
 	drain(&kit);
 	assert_true(n_on_cpu(&kit) < N_TASKS);
-	/* Whatever waits, what comes now finds the device drained. */
+	/* New tasks find the device drained, whatever is still queued. */
 	put(&kit, &kit.bench.ring, 1, RBK_STRATEGY_ONLY_GPU);
 	expect_cqe(&kit.bench, 0, -ENODEV);
 	while (turn(&kit))
@@ -103,7 +104,7 @@ TEST(test_drain__in_slices)
 	kit_end(&kit);
 }
 
-/* A second request begins anew, also for what has come to the device in between. */
+/* A second request begins anew, also for tasks that were queued for the device in between. */
 TEST(test_drain__twice)
 {
 	struct place_config config;
@@ -128,7 +129,7 @@ TEST(test_drain__twice)
 	kit_end(&kit);
 }
 
-/* The ring that is visited closes and is freed meanwhile, and tasks complete. */
+/* The visited ring closes and is freed meanwhile, and tasks complete. */
 TEST(test_drain__rings_that_go)
 {
 	struct kit kit;
@@ -160,7 +161,7 @@ TEST(test_drain__rings_that_go)
 	}
 }
 
-/* Cached decisions about plans are made anew in slices, too. */
+/* Cached decisions about plans are renewed in slices as well. */
 TEST(test_drain__many_plans)
 {
 	enum { N_PLANS = 600 };
@@ -188,11 +189,11 @@ TEST(test_drain__many_plans)
 			n_old += plans[i].place && plans[i].place->below_count == usual_count;
 		}
 		assert_true(n - n_before <= MAX_OF_TURN);
-		/* The two plans that go count, too. */
+		/* The two freed plans count, too. */
 		assert_true(n_old_before - n_old <= MAX_OF_TURN + 2);
 		n_old_before = n_old;
 		n_turns++;
-		/* One goes that was visited, and one that was not. */
+		/* Free one visited plan, and one that was not visited. */
 		if (n_turns == 2)
 			for (unsigned int i = 0; i < N_PLANS; i += N_PLANS - 1)
 				dispatch_plan_freed(kit.dispatch, &plans[i]);
