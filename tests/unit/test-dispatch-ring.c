@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The dispatcher and a ring: its indices and its room, sleeping and bells, what runs inline,
- * deadlines, and what is counted. test-dispatch-tasks.c has what happens to tasks.
+ * The dispatcher and a ring: indices and room, sleep and bells, inline tasks, deadlines, and
+ * counts. test-dispatch-tasks.c tests tasks.
  */
 #include <string.h>
 
@@ -16,9 +16,9 @@
 #include "util/checked.h"
 #include "util/clock.h"
 
-/* --- indices --- */
+/* --- Indices --- */
 
-/* Every way of completing, across the point where 32 bits wrap. */
+/* Every way of completing, across the wrap-around of 32 bits. */
 static void run_wrap(void (*round)(struct bench *bench, uint64_t user_data))
 {
 	BENCH(bench, 1, N_ENTRIES);
@@ -59,9 +59,9 @@ TEST(test_wrap__queued)
 	run_wrap(round_queued);
 }
 
-/* --- room --- */
+/* --- Room --- */
 
-/* An entry is consumed only if its completion has room: nothing is ever dropped. */
+/* An entry is consumed only if its completion has room: no completion is dropped. */
 TEST(test_room__full_of_completions)
 {
 	BENCH(bench, 1, N_ENTRIES);
@@ -73,7 +73,7 @@ TEST(test_room__full_of_completions)
 		put_bare(&bench, RBK_OP_NOP, 100 + i, 0);
 	assert_int_equal(rig_work(&bench.rig), 0);
 	assert_false(dispatch_ring_has_work(rig_dispatch_ring(&bench.ring)));
-	/* One consumed, one admitted. */
+	/* Each consumed completion admits one entry. */
 	for (uint64_t i = 0; i < N_ENTRIES; i++) {
 		expect_cqe(&bench, i, 0);
 		assert_true(dispatch_ring_has_work(rig_dispatch_ring(&bench.ring)));
@@ -97,7 +97,7 @@ TEST(test_room__batch_is_bounded)
 		expect_cqe(&bench, i, 0);
 }
 
-/* --- indices that make no sense --- */
+/* --- Invalid indices --- */
 
 static void expect_protocol(struct bench *bench)
 {
@@ -108,7 +108,7 @@ static void expect_protocol(struct bench *bench)
 	assert_ptr_equal(hostile, ring);
 }
 
-/* Looked at when the room is used up: a head before the oldest completion, or after the newest. */
+/* A head before the oldest completion or after the newest is noticed when the room is used up. */
 TEST(test_hostile__cq_head)
 {
 	static const uint32_t starts[] = {1000, UINT32_MAX - 5};
@@ -145,7 +145,9 @@ TEST(test_hostile__cq_head_goes_back)
 		put_bare(&bench, RBK_OP_NOP, i, 0);
 	assert_int_equal(rig_work(&bench.rig), N_ENTRIES);
 	put_bare(&bench, RBK_OP_NOP, 99, 0);
-	/* 14 completions are there; now 15 are said to be unread, beside 2 tasks in flight. */
+	/*
+	 * 14 completions exist; the head now claims that 15 are unread, beside 2 tasks in flight.
+	 */
 	bench.ring.sq->cq_head = 15;
 	assert_false(dispatch_ring_has_work(ring));
 	assert_int_equal(dispatch_poll_ring(bench.rig.dispatch, ring), 0);
@@ -154,13 +156,13 @@ TEST(test_hostile__cq_head_goes_back)
 	assert_int_equal(dispatch_poll_ring(bench.rig.dispatch, ring), 0);
 	bench.ring.sq->cq_head = 17;
 	assert_int_equal(dispatch_poll_ring(bench.rig.dispatch, ring), 1);
-	/* More than the ring holds. */
+	/* The head claims more unread completions than the ring holds. */
 	put_bare(&bench, RBK_OP_NOP, 99, 0);
 	bench.ring.sq->cq_head = 14;
 	assert_int_equal(dispatch_poll_ring(bench.rig.dispatch, ring), ADMIT_E_PROTOCOL);
 }
 
-/* --- running inline --- */
+/* --- Inline tasks --- */
 
 TEST(test_inline__bounds)
 {
@@ -174,7 +176,7 @@ TEST(test_inline__bounds)
 	sqe.user_data = 2;
 	sqe.count = 9;
 	rig_put(&bench.ring, &sqe);
-	/* A tiny one that wants the GPU gets it. */
+	/* A tiny task that prefers the GPU runs there. */
 	sqe.user_data = 3;
 	sqe.count = 1;
 	sqe.strategy = RBK_STRATEGY_PREFER_GPU;
@@ -195,7 +197,7 @@ static void prepare_again(struct bench *bench)
 	assert_int_equal(hooks.plan_ready(hooks.context, bench->tiny), 0);
 }
 
-/* What an executor that cannot run inline, or a plan whose time its data decides, gets: 0. */
+/* Plans of an executor without inline execution, and plans whose time depends on data, get 0. */
 TEST(test_inline__which_plans)
 {
 	BENCH(bench, 1, N_ENTRIES);
@@ -211,7 +213,7 @@ TEST(test_inline__which_plans)
 	bench.tiny->plan->cost.bytes_row = 1ull << 40;
 	prepare_again(&bench);
 	assert_int_equal(bench.tiny->inline_max_count, 0);
-	/* 32000 bytes at 16 bytes per nanosecond are the whole budget of 2000 ns. */
+	/* 32000 bytes at 16 bytes/ns take the whole budget of 2000 ns. */
 	bench.tiny->plan->cost = (struct cost){.bytes_row = 3200};
 	prepare_again(&bench);
 	assert_int_equal(bench.tiny->inline_max_count, 10);
@@ -222,7 +224,7 @@ TEST(test_inline__which_plans)
 	prepare_again(&bench);
 	assert_int_equal(bench.tiny->inline_max_count, 0);
 	bench.tiny->plan->cost = (struct cost){.bytes_fixed = 8};
-	/* 20 steps of 100 nanoseconds are the whole budget, too, however little they compute. */
+	/* 20 steps of 100 ns also take the whole budget, however little they compute. */
 	bench.tiny->plan->n_steps = 20;
 	prepare_again(&bench);
 	assert_int_equal(bench.tiny->inline_max_count, 64);
@@ -233,7 +235,7 @@ TEST(test_inline__which_plans)
 	prepare_again(&bench);
 	assert_int_equal(bench.tiny->inline_max_count, 0);
 	bench.tiny->plan->n_steps = 0;
-	/* The executor takes 20 ns for each row beside flops and bytes: 100 rows are 2 us. */
+	/* The executor takes 20 ns for each row besides flops and bytes: 100 rows take 2 us. */
 	bench.tiny->plan->max_count = 200;
 	bench.tiny->plan->overhead_row_ps = 20000;
 	prepare_again(&bench);
@@ -266,7 +268,7 @@ static void run_tiny(struct bench *bench, uint64_t inline_ns)
 	run_plan(bench, bench->tiny, inline_ns);
 }
 
-/* Eight runs that were too long, one after the other, and the plan leaves the reactor. */
+/* After eight overruns in a row, the plan does not run on the reactor any more. */
 TEST(test_overrun__in_a_row)
 {
 	BENCH(bench, 1, N_ENTRIES);
@@ -280,7 +282,7 @@ TEST(test_overrun__in_a_row)
 	assert_fields(*bench.cpu, (n_inline, 8), (n_submitted, 1));
 }
 
-/* The bucket leaks: one in a hundred is forgiven for ever, one in thirty is not. */
+/* The bucket leaks: one overrun in a hundred runs is forgiven forever, one in thirty is not. */
 TEST(test_overrun__now_and_then)
 {
 	BENCH(bench, 1, N_ENTRIES);
@@ -293,7 +295,9 @@ TEST(test_overrun__now_and_then)
 	assert_int_equal(bench.tiny->inline_max_count, 0);
 }
 
-/* Eight of all of a tenant's plans together, and none of them runs on the reactor for a while. */
+/*
+ * After eight overruns of all of a tenant's plans together, none runs on the reactor for a while.
+ */
 TEST(test_overrun__new_plans)
 {
 	struct session_plan *plans[12];
@@ -309,17 +313,17 @@ TEST(test_overrun__new_plans)
 	assert_int_equal(bench.cpu->n_inline, 8);
 	run_tiny(&bench, 100);
 	assert_int_equal(bench.cpu->n_inline, 8);
-	/* No plan is to blame for so few. */
+	/* No single plan has enough overruns to be excluded. */
 	for (unsigned int i = 0; i < ARRAY_SIZE(plans); i++)
 		assert_int_not_equal(plans[i]->inline_max_count, 0);
-	/* After the while one more is forgiven. */
+	/* After the while, one more overrun is allowed. */
 	flow->inline_again_ticks = 0;
 	run_plan(&bench, plans[9], 30000);
 	assert_int_equal(bench.cpu->n_inline, 9);
 	flow->inline_again_ticks = UINT64_MAX;
 	run_tiny(&bench, 100);
 	assert_int_equal(bench.cpu->n_inline, 9);
-	/* 64 tasks that were not too long make up for another overrun. */
+	/* 64 tasks without overrun make up for one overrun. */
 	flow->inline_again_ticks = 0;
 	for (unsigned int i = 0; i < 64; i++)
 		run_tiny(&bench, 100);
@@ -328,7 +332,7 @@ TEST(test_overrun__new_plans)
 	assert_int_equal(bench.cpu->n_inline, 9 + 66);
 }
 
-/* A tenant that leaves and comes back meanwhile is not forgiven. */
+/* A tenant that leaves and returns meanwhile is not forgiven. */
 TEST(test_overrun__comes_back)
 {
 	struct dispatch_ring *ring;
@@ -349,7 +353,7 @@ TEST(test_overrun__comes_back)
 	assert_int_equal(ring->flow->inline_overruns, 0);
 }
 
-/* --- deadlines --- */
+/* --- Deadlines --- */
 
 TEST(test_deadline__inline)
 {
@@ -366,7 +370,7 @@ TEST(test_deadline__inline)
 	rig_put(&bench.ring, &sqe);
 	rig_work(&bench.rig);
 	assert_int_equal(expect_cqe(&bench, 1, 0).flags, RBK_CQE_DEADLINE_MISSED);
-	/* Waiting counts: the second of a batch starts when the first ends. */
+	/* Queueing counts: the second task of a batch starts when the first ends. */
 	sqe.deadline_us = 1500;
 	rig_put(&bench.ring, &sqe);
 	rig_put(&bench.ring, &sqe);
@@ -408,7 +412,7 @@ TEST(test_deadline__queued)
 	}
 }
 
-/* --- what is counted --- */
+/* --- Counts --- */
 
 TEST(test_stats__counted)
 {
@@ -447,9 +451,9 @@ TEST(test_stats__counted)
 	assert_fields(*totals, (copied_bytes, 111), (transferred_bytes, 13), (tasks_completed, 5));
 }
 
-/* --- sleeping --- */
+/* --- Sleep --- */
 
-/* Takes the ring out of the list of active ones, as the end of a turn does. */
+/* Remove the ring from the list of active rings, as the end of a turn does. */
 static struct dispatch_ring *put_to_sleep(struct bench *bench, uint32_t token)
 {
 	struct dispatch_ring *ring = rig_dispatch_ring(&bench->ring);
@@ -493,12 +497,12 @@ TEST(test_sleep__bell_wakes)
 	assert_int_equal(bench.ring.cq->sq_wait, 0);
 	assert_int_equal(rig_work(&bench.rig), 1);
 	expect_cqe(&bench, 1, 0);
-	/* Once only, however often it rings. */
+	/* A ring is activated once, however often its bell rings. */
 	ring_the_bell(&bench);
 	assert_int_equal(bench.rig.dispatch->n_active, 1);
 }
 
-/* Under contention it hardly spins, and learns nothing of spinning. */
+/* Under contention, a ring hardly spins, and its spin time is not adapted. */
 TEST(test_sleep__contended)
 {
 	const uint64_t budget_ticks = clock_ns_to_ticks(3600000000000);
@@ -524,14 +528,17 @@ TEST(test_sleep__contended)
 	assert_int_equal(ring->spin_ticks, budget_ticks);
 	assert_int_equal(rig_work(&bench.rig), 1);
 	expect_cqe(&bench, 1, 0);
-	/* Afterwards it goes on where it was. */
+	/* Afterwards the ring spins as long as before. */
 	dispatch_set_contended(dispatch, false);
 	dispatch_sleep_rings(dispatch);
 	assert_true(ring->is_active);
 	assert_int_equal(ring->spin_ticks, budget_ticks);
 }
 
-/* 64 bells for nothing. Return: were the last two of them and what follows within 10 ms? */
+/*
+ * Ring 64 bells without entries.
+ * Return: true if the last two were handled within 10 ms.
+ */
 static bool flood(struct bench *bench)
 {
 	struct dispatch_ring *ring = rig_dispatch_ring(&bench->ring);
@@ -555,7 +562,7 @@ static bool flood(struct bench *bench)
 	return true;
 }
 
-/* 64 bells for nothing, and nobody listens for 10 ms. */
+/* After 64 bells without entries, the bell is ignored for 10 ms. */
 TEST(test_sleep__flood_is_muted)
 {
 	struct bench bench;
@@ -568,7 +575,7 @@ TEST(test_sleep__flood_is_muted)
 		if (!was_in_time)
 			bench_end(&bench);
 	} while (!was_in_time);
-	/* Its next entry and bell are found when it is over. */
+	/* An entry and bell after that are handled when the time is over. */
 	put_bare(&bench, RBK_OP_NOP, 1, 0);
 	assert_int_equal(send(bench.ring.bell, "", 1, MSG_DONTWAIT), 1);
 	for (unsigned int i = 0; i < 1000 && !rig_dispatch_ring(&bench.ring)->is_active; i++) {
@@ -581,7 +588,7 @@ TEST(test_sleep__flood_is_muted)
 	bench_end(&bench);
 }
 
-/* Whoever floods again is not heard for twice as long, up to a limit, and forgiven less. */
+/* A ring that floods again is muted for twice as long, up to a limit, after fewer bells. */
 TEST(test_sleep__silence_grows)
 {
 	uint64_t least_ns = 10000000, begin_ns;
@@ -593,7 +600,7 @@ TEST(test_sleep__silence_grows)
 	for (unsigned int level = 0; level < 10; level++) {
 		begin_ns = clock_now_ns();
 		for (n_bells = 0; !ring->is_muted; n_bells++) {
-			/* However slow this machine is. */
+			/* The count must not restart because this machine is slow. */
 			ring->empty_bells_since_ns = clock_now_ns();
 			ring_the_bell(&bench);
 		}
@@ -605,19 +612,19 @@ TEST(test_sleep__silence_grows)
 		/* The dispatcher ignores events of these bells that the loop still has. */
 		rig_settle(&bench.rig);
 		rig_settle(&bench.rig);
-		/* As if it were over. */
+		/* Let the muted time end now. */
 		ring->muted_until_ns = clock_now_ns();
 		loop_timer_arm(bench.rig.dispatch->mute_timer, 0);
 		while (ring->is_muted)
 			rig_settle(&bench.rig);
 	}
-	/* After a second without, it is forgotten. */
+	/* After a second without a flood, the level is reset. */
 	ring->muted_until_ns = clock_now_ns() - 1100000000;
 	ring_the_bell(&bench);
 	assert_int_equal(ring->mute_level, 0);
 }
 
-/* 63 each 10 ms are not a flood. */
+/* 63 bells per 10 ms are no flood. */
 TEST(test_sleep__slow_bells_are_forgiven)
 {
 	BENCH(bench, 1, N_ENTRIES);
@@ -637,7 +644,7 @@ static bool is_rung_for(struct bench *bench)
 	return recv(bench->ring.bell, &byte, 1, MSG_DONTWAIT) == 1;
 }
 
-/* The broker's side: the client sleeps with a token, and is rung for once. */
+/* A client that sleeps with a token gets one bell. */
 TEST(test_sleep__client_is_rung_once)
 {
 	BENCH(bench, 1, N_ENTRIES);
@@ -651,7 +658,7 @@ TEST(test_sleep__client_is_rung_once)
 	}
 	assert_true(is_rung_for(&bench));
 	assert_false(is_rung_for(&bench));
-	/* The same sleep wants no second bell, the next one does. */
+	/* The same sleep gets no second bell, the next one does. */
 	put_bare(&bench, RBK_OP_NOP, 4, 0);
 	rig_work(&bench.rig);
 	assert_false(is_rung_for(&bench));
@@ -661,9 +668,12 @@ TEST(test_sleep__client_is_rung_once)
 	assert_true(is_rung_for(&bench));
 }
 
-/* --- the turn, beside a client --- */
+/* --- The turn, beside a client --- */
 
-/* Waits, for ten seconds at most, until *word is not @value. Return: what it is. */
+/*
+ * Wait for at most ten seconds until *word differs from @value.
+ * Return: the value of *word.
+ */
 static uint32_t wait_change(const uint32_t *word, uint32_t value)
 {
 	uint32_t now = value;
@@ -698,7 +708,10 @@ static void client_bell(struct client *client)
 		abort();
 }
 
-/* Idle: asleep. A bell for nothing: another sleep. An entry, rung for: completed, asleep again. */
+/*
+ * An idle ring sleeps. A bell without entries gives a new sleep. An entry with a bell is completed,
+ * and the ring sleeps again.
+ */
 static void client_sleeps(void *data)
 {
 	struct client *client = data;
@@ -711,14 +724,14 @@ static void client_sleeps(void *data)
 	client_bell(client);
 	client->completed[0] = wait_change(&bench->ring.cq->cq_tail, 0);
 	client->tokens[2] = sleep_token(client, client->tokens[1]);
-	/* Entries that wait for room, and the bell when there is some. */
+	/* Entries that wait for room, then a bell when there is room. */
 	for (uint64_t i = 0; i < N_ENTRIES; i++)
 		put_bare(bench, RBK_OP_NOP, i, 0);
 	client_bell(client);
 	while (rbk_ring_observe(&bench->ring.cq->cq_tail) != N_ENTRIES)
 		usleep(100);
 	client->tokens[3] = sleep_token(client, client->tokens[2]);
-	/* And asleep ourselves. */
+	/* The client sleeps, too. */
 	rbk_ring_announce_sleep(&bench->ring.sq->cq_wait, 77);
 	rbk_ring_publish(&bench->ring.sq->cq_head, bench->ring.cq_head = 1);
 	client_bell(client);
@@ -742,14 +755,14 @@ TEST(test_turn__sleeps_and_wakes)
 	bench_end(&client.bench);
 }
 
-/* Each executor that was given tasks in a turn is flushed once. */
+/* Each executor that got tasks in a turn is flushed once. */
 static void client_submits(void *data)
 {
 	struct client *client = data;
 	struct bench *bench = &client->bench;
 
 	sleep_token(client, 0);
-	/* Published at once, or a turn might find some of them. */
+	/* Published at once, because a turn might otherwise find only some. */
 	for (uint64_t i = 0; i < 5; i++)
 		bench->ring.sq->sqes[i] = run_entry(bench, bench->queued, i);
 	rbk_ring_publish(&bench->ring.sq->sq_tail, bench->ring.sq_tail = 5);
@@ -785,7 +798,7 @@ TEST(test_turn__flushes)
 	bench_end(&client.bench);
 }
 
-/* A batch of entries that take a slot ends by the clock, at one of the next few of them. */
+/* A batch of entries that take slots ends by the clock, at one of the next few entries. */
 TEST(test_batch__of_tasks)
 {
 	struct dispatch_ring *hostile = NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The dispatcher and tasks that run in several submissions: long ones cut by rows, plans in parts,
- * and tasks split over two devices. Everything that can end one of them in the middle.
+ * The dispatcher and tasks of several submissions: long tasks cut by rows, plans in parts, and
+ * tasks split over two devices; and every event that can end such a task in the middle.
  */
 #include <string.h>
 
@@ -11,7 +11,7 @@
 #include "unit/dispatch-bench.h"
 
 enum {
-	WIDE = 16, /* floats of a row: 64 bytes, so any row can be the first of a submission */
+	WIDE = 16, /* floats of a row: 64 bytes, so any row can begin a submission */
 	MAX_ROWS = 4096,
 	ARENA_BYTES = 2 * MAX_ROWS * WIDE * 4,
 	Y_OFFSET = MAX_ROWS * WIDE * 4,
@@ -26,10 +26,10 @@ struct kit {
 	struct session_arena *arena;
 	struct session_plan *plan;
 	struct fake *cpu, *gpu;
-	uint8_t rows[MAX_ROWS]; /* how often each was done */
+	uint8_t rows[MAX_ROWS]; /* times that each row was computed */
 };
 
-/* Each row takes a device a microsecond, and submissions up to 0.1 ms. */
+/* Each row takes a device 1 us; submissions take up to 0.1 ms. */
 static void kit_begin(struct kit *kit, uint32_t n_devices, uint32_t n_entries)
 {
 	const struct bench_speed speeds[RIG_MAX_DEVICES] = {
@@ -55,7 +55,7 @@ static void put(struct kit *kit, uint32_t count, uint64_t user_data, uint8_t str
 	rig_put(&kit->bench.ring, &sqe);
 }
 
-/* The rows of the oldest submission that @fake has, by its references, which must agree. */
+/* Return the first row of @fake's oldest submission, by its references, which must agree. */
 static uint32_t first_row(const struct kit *kit, const struct fake *fake, uint32_t width)
 {
 	const struct exec_task *task = fake->tasks[0];
@@ -69,7 +69,7 @@ static uint32_t first_row(const struct kit *kit, const struct fake *fake, uint32
 	return (uint32_t)(task->refs[0].offset / row_bytes);
 }
 
-/* Ends the oldest submission of @fake. */
+/* Complete the oldest submission of @fake. */
 static void step(struct kit *kit, struct fake *fake, int res)
 {
 	uint32_t first = first_row(kit, fake, WIDE), count = fake->tasks[0]->count;
@@ -105,7 +105,7 @@ static void expect_idle(const struct kit *kit)
 	assert_int_equal(kit->arena->n_in_flight, 0);
 }
 
-/* --- long tasks --- */
+/* --- Long tasks --- */
 
 static void run_rows(struct kit *kit, uint32_t width, uint32_t count)
 {
@@ -123,7 +123,7 @@ static void run_rows(struct kit *kit, uint32_t width, uint32_t count)
 		n = kit->gpu->tasks[0]->count;
 		assert_int_equal(kit->gpu->tasks[0]->part, 0);
 		assert_true(n % grain == 0 || next + n == count);
-		/* As predicted, or as little as possible. */
+		/* As predicted, or the minimum. */
 		assert_true(n <= grain || n * width <= 100 * WIDE + WIDE);
 		next += n;
 		n_submissions++;
@@ -134,7 +134,7 @@ static void run_rows(struct kit *kit, uint32_t width, uint32_t count)
 	assert_int_equal(next, count);
 	assert_true(n_submissions >= (uint64_t)count * width / (101 * WIDE));
 	cqe = expect_done(kit, 7, 0, GPU, RBK_REASON_USER_PREFERENCE, 0);
-	/* From the beginning of the first to the end of the last. */
+	/* exec_ns lasts from the beginning of the first submission to the end of the last. */
 	assert_true(cqe.exec_ns + 10 >= kit->gpu->row_ns);
 	assert_int_equal(plan->memory.n_on_device[GPU], 0);
 	assert_int_equal(kit->arena->n_in_flight, 0);
@@ -154,7 +154,7 @@ TEST(test_rows__every_one_once)
 	}
 }
 
-/* Submissions of one task queue anew, and the other tenant's task goes first. */
+/* Each submission of a task queues anew, and the other tenant's task goes first. */
 TEST(test_rows__others_get_in_between)
 {
 	struct tenant other = {.weight = 100, .priority_max = RBK_PRIORITY_URGENT};
@@ -181,7 +181,7 @@ TEST(test_rows__others_get_in_between)
 	bench_end(&kit.bench);
 }
 
-/* A state is updated once, as a whole. */
+/* A task with a state is not cut, because a state is updated once and completely. */
 TEST(test_rows__not_with_a_state)
 {
 	struct kit kit;
@@ -202,7 +202,7 @@ TEST(test_rows__not_with_a_state)
 	bench_end(&kit.bench);
 }
 
-/* What was done stays done; only what failed, and what is left, is the CPU's. */
+/* Completed rows stay; only the failed rows and the remaining ones move to the CPU. */
 TEST(test_rows__fail_in_the_middle)
 {
 	struct kit kit;
@@ -219,7 +219,7 @@ TEST(test_rows__fail_in_the_middle)
 		while (kit.cpu->n_tasks > 0)
 			step(&kit, kit.cpu, 0);
 		expect_rows_once(&kit, 400);
-		/* Two rows in three were done elsewhere, or none. */
+		/* More than two thirds of the rows were computed on the GPU, or fewer. */
 		expect_done(&kit, 1, 0, n_good > 2 ? GPU : CPU, RBK_REASON_CPU_FALLBACK,
 			    n_good ? RBK_CQE_PARTITIONED : 0);
 		expect_idle(&kit);
@@ -241,7 +241,9 @@ TEST(test_rows__cancel)
 	expect_cqe(&kit.bench, 1, -ECANCELED);
 	assert_int_equal(kit.gpu->n_tasks, 0);
 
-	/* One submission has run: it is running, although nothing of it is on the device. */
+	/*
+	 * After its first submission, the task counts as running, although none is on the device.
+	 */
 	kit.gpu->capacity = 1;
 	put(&kit, 400, 3, RBK_STRATEGY_ONLY_GPU);
 	rig_work(&kit.bench.rig);
@@ -261,7 +263,7 @@ TEST(test_rows__cancel)
 	bench_end(&kit.bench);
 }
 
-/* The rest is for nobody. */
+/* The remaining rows are not computed. */
 TEST(test_rows__ring_closes)
 {
 	struct kit kit;
@@ -280,7 +282,7 @@ TEST(test_rows__ring_closes)
 	bench_end(&kit.bench);
 }
 
-/* --- parts --- */
+/* --- Parts --- */
 
 static void expect_part(const struct kit *kit, unsigned int part)
 {
@@ -311,7 +313,7 @@ TEST(test_parts__one_after_the_other)
 	}
 	expect_done(&kit, 1, 0, GPU, RBK_REASON_USER_PREFERENCE, 0);
 	expect_idle(&kit);
-	/* Learned from as one execution of three times as long. */
+	/* The parts are learned from as one execution of three times the length. */
 	place_plan_report(kit.bench.rig.dispatch->placer, kit.plan->place, GPU, 500, &report);
 	assert_int_equal(report.n_done, 1);
 	assert_true(report.mean_ns > 2.9 * 500 * 1000 && report.mean_ns < 3.1 * 500 * 1000);
@@ -325,7 +327,7 @@ TEST(test_parts__fail)
 	begin_parts(&kit);
 	finish(&kit.bench, kit.gpu, 1, 0);
 	finish(&kit.bench, kit.gpu, 1, -EIO);
-	/* From the beginning, in as many parts as the CPU has. */
+	/* The CPU begins anew, with its own number of parts. */
 	assert_fields(kit, (gpu->n_tasks, 0), (cpu->tasks[0]->part, 0),
 		      (cpu->tasks[0]->count, 500));
 	finish(&kit.bench, kit.cpu, 1, 0);
@@ -333,7 +335,7 @@ TEST(test_parts__fail)
 	expect_idle(&kit);
 	bench_end(&kit.bench);
 
-	/* A state may be half updated. */
+	/* A state may be half updated, so the task fails. */
 	begin_parts(&kit);
 	kit.plan->plan->has_state = true;
 	finish(&kit.bench, kit.gpu, 1, 0);
@@ -344,7 +346,7 @@ TEST(test_parts__fail)
 	bench_end(&kit.bench);
 }
 
-/* Only the first can be cancelled, and what was begun is gone through with. */
+/* Only the first part can be cancelled; later parts of a begun task all run. */
 TEST(test_parts__cancel_and_close)
 {
 	struct kit kit;
@@ -374,7 +376,7 @@ TEST(test_parts__cancel_and_close)
 	bench_end(&kit.bench);
 }
 
-/* --- two devices --- */
+/* --- Two devices --- */
 
 static void begin_halves(struct kit *kit, uint32_t count)
 {
@@ -394,7 +396,7 @@ static bool has_half(const struct kit *kit)
 	return container_of(ring->in_flight.next, struct task, link)->half != NULL;
 }
 
-/* Two halves, in any order, each in one submission or in several: one completion. */
+/* Two halves in any order, each in one or several submissions, give one completion. */
 TEST(test_halves__join)
 {
 	static const uint32_t counts[] = {2, 3, 64, 151, 999, MAX_ROWS};
@@ -424,7 +426,7 @@ TEST(test_halves__join)
 	}
 }
 
-/* The device of most rows is told. */
+/* The completion names the device that computed most rows. */
 TEST(test_halves__who_did_most)
 {
 	struct place_config config = PLACE_CONFIG_DEFAULT;
@@ -452,7 +454,7 @@ TEST(test_halves__who_did_most)
 	}
 }
 
-/* Nobody asked for it, or it was not agreed upon. */
+/* A task is not split if it did not ask for that, or the feature was not negotiated. */
 TEST(test_halves__without_leave)
 {
 	struct rbk_sqe sqe;
@@ -475,7 +477,7 @@ TEST(test_halves__without_leave)
 	bench_end(&kit.bench);
 }
 
-/* The other device's rows are done by the CPU, wherever in its half that happens. */
+/* The CPU computes the rows of a GPU that fails at any point of its half. */
 TEST(test_halves__gpu_fails)
 {
 	struct kit kit;
@@ -501,7 +503,7 @@ TEST(test_halves__gpu_fails)
 	}
 }
 
-/* Nobody can help the CPU. What the GPU has not begun is not done any more. */
+/* A failure of the CPU fails the task; rows that the GPU has not begun are dropped. */
 TEST(test_halves__cpu_fails)
 {
 	struct kit kit;
@@ -516,7 +518,7 @@ TEST(test_halves__cpu_fails)
 	expect_idle(&kit);
 	bench_end(&kit.bench);
 
-	/* It has begun: waited for, and not gone on with. */
+	/* The GPU has begun: the dispatcher waits for the submission, and submits no more. */
 	begin_halves(&kit, 999);
 	assert_true(fake_begin(kit.gpu, 1));
 	step(&kit, kit.cpu, -ENOMEM);
@@ -527,7 +529,7 @@ TEST(test_halves__cpu_fails)
 	expect_idle(&kit);
 	bench_end(&kit.bench);
 
-	/* It is still in its queue. */
+	/* The GPU's half is still queued. */
 	kit_begin(&kit, 2, N_ENTRIES);
 	kit.gpu->capacity = 0;
 	put(&kit, 999, 1, RBK_STRATEGY_PARTITION);
@@ -537,7 +539,7 @@ TEST(test_halves__cpu_fails)
 	expect_idle(&kit);
 	bench_end(&kit.bench);
 
-	/* Both fail: the first says how. */
+	/* If both fail, the first failure is the result. */
 	begin_halves(&kit, 999);
 	assert_true(fake_begin(kit.gpu, 1));
 	step(&kit, kit.cpu, -ENOMEM);
@@ -548,7 +550,7 @@ TEST(test_halves__cpu_fails)
 	bench_end(&kit.bench);
 }
 
-/* By what has become of each half when the cancellation comes: queued, with its executor, begun. */
+/* State of a half when the CANCEL comes: queued, in the executor, or begun. */
 enum progress { QUEUED, HELD, BEGUN };
 
 static void cancel_halves(enum progress cpu, enum progress gpu)
@@ -613,7 +615,7 @@ TEST(test_halves__ring_closes)
 	bench_end(&kit.bench);
 }
 
-/* In a chain it is one task. */
+/* A split task is one member of its chain. */
 TEST(test_halves__in_a_chain)
 {
 	struct rbk_sqe sqe;
@@ -636,7 +638,10 @@ TEST(test_halves__in_a_chain)
 	bench_end(&kit.bench);
 }
 
-/* So many at a time; what comes then runs on one device, and later ones are split again. */
+/*
+ * Only a limited number of tasks are split at a time; further tasks run on one device, and later
+ * ones are split again.
+ */
 TEST(test_halves__pool)
 {
 	unsigned int n_split = 0, n_whole = 0;

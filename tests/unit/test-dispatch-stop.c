@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The dispatcher beside a device that can stop tasks which have begun: what is stopped goes on,
- * what is cancelled or belongs to a ring that closes does not, and nothing is left with the device.
+ * The dispatcher and a device that can stop running tasks: stopped tasks continue; tasks that are
+ * cancelled, or whose ring closes, do not; and no task is left on the device.
  */
 #include <errno.h>
 #include <string.h>
@@ -46,7 +46,7 @@ static enum exec_state state_of(const struct bench *bench, uint64_t user_data)
 	return (enum exec_state)atomic_load(&held(bench, user_data)->state);
 }
 
-/* The only task that the device has comes back unfinished. */
+/* Return the device's only task unfinished. */
 static void stop(struct bench *bench)
 {
 	struct fake *cpu = bench->cpu;
@@ -91,12 +91,12 @@ TEST(test_stopped__goes_on)
 	held(&bench, 1)->has_progress = false;
 	finish(&bench, bench.cpu, 1, 0);
 	cqe = expect_cqe(&bench, 1, 0);
-	/* The pauses were no execution. */
+	/* The pauses do not count as execution. */
 	assert_true(cqe.exec_ns < 20000000);
 	assert_true(cqe.queue_ns >= 60000000);
 	assert_int_equal(n_abandoned, 0);
 
-	/* The slot's next task begins anew. */
+	/* The slot's next task begins without progress. */
 	begin_one(&bench, 2);
 	finish(&bench, bench.cpu, 2, 0);
 	expect_cqe(&bench, 2, 0);
@@ -117,7 +117,7 @@ TEST(test_cancel__begun)
 	expect_cqe(&bench, 1, -ECANCELED);
 	assert_int_equal(n_abandoned, 0);
 
-	/* The task had ended before, but the dispatcher did not know. */
+	/* The task has ended already, but the dispatcher does not know. */
 	begin_one(&bench, 4);
 	assert_true(exec_task_end(held(&bench, 4)));
 	put_cancel(&bench, 5, 4, 0);
@@ -128,7 +128,7 @@ TEST(test_cancel__begun)
 	expect_cqe(&bench, 4, 0);
 }
 
-/* A state is updated to its end, but not for a ring that is gone. */
+/* A task with a state runs to its end, unless its ring is closed. */
 TEST(test_cancel__state)
 {
 	struct rig_ring closing;
@@ -143,7 +143,7 @@ TEST(test_cancel__state)
 	stop(&bench);
 	put_cancel(&bench, 3, 1, 0);
 	rig_work(&bench.rig);
-	/* The device has not begun it again, but it has begun. */
+	/* The task has progress, although the device has not begun it again. */
 	expect_cqe(&bench, 3, -EALREADY);
 	held(&bench, 1)->has_progress = false;
 	finish(&bench, bench.cpu, 1, 0);
@@ -162,7 +162,10 @@ TEST(test_cancel__state)
 	bench.queued->plan->has_state = false;
 }
 
-/* Queued again, at the device or not, or on its way back. */
+/*
+ * Cancel a stopped task that is queued in the executor, queued in the dispatcher, or on its way
+ * back.
+ */
 TEST(test_cancel__stopped)
 {
 	unsigned int capacity;
@@ -201,16 +204,16 @@ TEST(test_cancel__stopped)
 	expect_cqe(&bench, 5, -ECANCELED);
 }
 
-/* A device that is asked to stop the task of one tenant for that of another one. */
+/* A device that is asked to stop one tenant's task for another tenant's. */
 struct contended {
 	struct bench bench;
-	struct loop_timer *timer; /* of the device: it looks each ms */
+	struct loop_timer *timer; /* of the device, each ms */
 	unsigned int n_looks;
 	bool is_asked;
 	atomic_bool is_over;
 };
 
-/* After so many the device gives up: the test has failed. */
+/* Looks after which the device gives up, and the test fails. */
 enum { CONTENDED_LOOKS = 5000 };
 
 static void look(void *data)
@@ -235,7 +238,7 @@ static void await_end(void *data)
 		usleep(1000);
 }
 
-/* A reactor that sleeps wakes up to stop a task that has had its slice while another one waits. */
+/* A sleeping reactor wakes up to stop a task that has used its slice while another one waits. */
 TEST(test_stop__asked_in_sleep)
 {
 	static struct contended contended;

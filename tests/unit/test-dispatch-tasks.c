@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The dispatcher and tasks: chains, barriers, cancelling, executors that are full or fail, and the
- * end of what tasks use. test-dispatch-ring.c has what happens to rings.
+ * The dispatcher and tasks: chains, barriers, cancellation, executors that are full or fail, and
+ * removal of rings, plans and arenas in use. test-dispatch-ring.c tests rings.
  */
 #include <string.h>
 
@@ -12,7 +12,7 @@
 
 enum { LINK = RBK_SQE_LINK };
 
-/* What a fake has, and in which order. */
+/* Assert the tasks that a fake has, in order. */
 #define expect_held(fake, ...)                              \
 	expect_held_(fake, (const uint64_t[]){__VA_ARGS__}, \
 		     sizeof((const uint64_t[]){__VA_ARGS__}) / 8, __LINE__)
@@ -28,7 +28,7 @@ static void expect_held_(const struct fake *fake, const uint64_t *user_data, uns
 				 (unsigned long long)user_data[i]);
 }
 
-/* --- chains --- */
+/* --- Chains --- */
 
 TEST(test_chain__one_after_the_other)
 {
@@ -45,7 +45,7 @@ TEST(test_chain__one_after_the_other)
 	expect_none(&bench);
 	finish(&bench, bench.cpu, 1, 0);
 	expect_cqe(&bench, 1, 0);
-	/* Whatever had to wait goes through the executor's queue, tiny or not. */
+	/* A task that had to wait runs through the executor's queue, tiny or not. */
 	expect_held(bench.cpu, 2);
 	finish(&bench, bench.cpu, 2, 0);
 	expect_cqe(&bench, 2, 0);
@@ -88,7 +88,10 @@ TEST(test_chain__fails_inline)
 	assert_int_equal(bench.cpu->n_inline, 1);
 }
 
-/* A refused entry says what is wrong with it; those after it are cancelled, those before go on. */
+/*
+ * A rejected entry completes with its own error; entries after it are cancelled, entries before it
+ * run.
+ */
 TEST(test_chain__has_a_refused_entry)
 {
 	BENCH(bench, 1, N_ENTRIES);
@@ -120,7 +123,7 @@ TEST(test_chain__has_a_refused_entry)
 	expect_none(&bench);
 }
 
-/* No device: found out when the turn comes, also by the first. */
+/* Missing devices are noticed when a task's turn comes, also for the first task. */
 TEST(test_chain__has_no_device)
 {
 	struct rbk_sqe sqe;
@@ -151,7 +154,7 @@ TEST(test_chain__has_no_device)
 	expect_cqe(&bench, 6, 0);
 }
 
-/* The chain goes on where the last submission left it, whatever became of that meanwhile. */
+/* The chain continues across submissions, whatever became of its last task meanwhile. */
 TEST(test_chain__over_submissions)
 {
 	BENCH(bench, 1, N_ENTRIES);
@@ -179,7 +182,10 @@ TEST(test_chain__over_submissions)
 	expect_cqe(&bench, 6, 0);
 }
 
-/* Ten times the ring, refilled as it empties; with or without a failure half way. */
+/*
+ * A chain of ten times the ring's entries, refilled as it empties, with or without a failure half
+ * way.
+ */
 static void run_long_chain(uint64_t fails_at)
 {
 	const uint64_t n = 10ull * N_ENTRIES;
@@ -219,7 +225,7 @@ TEST(test_chain__longer_than_the_ring)
 	run_long_chain(77);
 }
 
-/* 20,000 that complete in one go: no stack holds that many calls. */
+/* 20,000 tasks that complete at once: recursion would overflow the stack. */
 TEST(test_chain__long_and_held)
 {
 	enum { N = 20000 };
@@ -257,7 +263,7 @@ TEST(test_chain__barrier_in_it)
 	expect_cqe(&bench, 1, 0);
 }
 
-/* --- barriers --- */
+/* --- Barriers --- */
 
 TEST(test_barrier__nothing_before_it)
 {
@@ -271,7 +277,7 @@ TEST(test_barrier__nothing_before_it)
 		expect_cqe(&bench, i, 0);
 }
 
-/* Held, pending and submitted tasks are before it; what is behind it stays in the ring. */
+/* Held, pending and submitted tasks are before the barrier; entries behind it stay in the ring. */
 TEST(test_barrier__waits_for_all)
 {
 	BENCH(bench, 1, N_ENTRIES);
@@ -306,7 +312,7 @@ TEST(test_barrier__waits_for_all)
 	expect_cqe(&bench, 8, 0);
 }
 
-/* A ring that fell asleep behind its barrier is woken by the barrier, not by a bell. */
+/* A ring that sleeps behind its barrier is woken by the barrier, not by a bell. */
 TEST(test_barrier__wakes_its_ring)
 {
 	BENCH(bench, 1, N_ENTRIES);
@@ -323,21 +329,21 @@ TEST(test_barrier__wakes_its_ring)
 		expect_cqe(&bench, i, 0);
 }
 
-/* --- cancelling --- */
+/* --- Cancellation --- */
 
 TEST(test_cancel__unknown)
 {
 	BENCH(bench, 1, N_ENTRIES);
 	put_cancel(&bench, 1, 99, 0);
-	put_cancel(&bench, 2, 2, 0); /* not itself */
+	put_cancel(&bench, 2, 2, 0); /* itself */
 	put_run(&bench, bench.tiny, 3, 0);
-	put_cancel(&bench, 4, 3, 0); /* done already */
+	put_cancel(&bench, 4, 3, 0); /* completed already */
 	rig_work(&bench.rig);
 	expect_cqe(&bench, 1, -ENOENT);
 	expect_cqe(&bench, 2, -ENOENT);
 	expect_cqe(&bench, 3, 0);
 	expect_cqe(&bench, 4, -ENOENT);
-	/* Nor itself when it had to wait. */
+	/* A CANCEL that had to wait does not find itself either. */
 	put_run(&bench, bench.queued, 5, LINK);
 	put_cancel(&bench, 6, 6, 0);
 	rig_work(&bench.rig);
@@ -378,7 +384,7 @@ TEST(test_cancel__running)
 	expect_cqe(&bench, 1, 0);
 }
 
-/* In a chain: what follows it is cancelled as well, what precedes it is not. */
+/* In a chain, later members are cancelled as well, earlier ones are not. */
 TEST(test_cancel__held)
 {
 	BENCH(bench, 1, N_ENTRIES);
@@ -396,7 +402,7 @@ TEST(test_cancel__held)
 	assert_int_equal(bench.cpu->n_submitted, 1);
 }
 
-/* As a member of a chain it runs when its turn comes, and may cut its own chain. */
+/* A CANCEL in a chain runs when its turn comes, and may cut its own chain. */
 TEST(test_cancel__in_a_chain)
 {
 	BENCH(bench, 1, N_ENTRIES);
@@ -412,14 +418,14 @@ TEST(test_cancel__in_a_chain)
 	expect_cqe(&bench, 1, 0);
 	expect_cqe(&bench, 2, 0);
 	expect_cqe(&bench, 3, -ECANCELED);
-	/* Not finding anything is a failure, too. */
+	/* A CANCEL that finds no task fails, and cuts its chain. */
 	finish(&bench, bench.cpu, 4, 0);
 	expect_cqe(&bench, 4, 0);
 	expect_cqe(&bench, 5, -ENOENT);
 	expect_cqe(&bench, 6, -ECANCELED);
 }
 
-/* The oldest of that name that is not cancelled yet. */
+/* CANCEL finds the oldest task of a user_data that is not cancelled yet. */
 TEST(test_cancel__same_name)
 {
 	struct rbk_cqe cqe;
@@ -444,7 +450,9 @@ TEST(test_cancel__same_name)
 	}
 }
 
-/* Out of the middle of a queue in front of an executor, at once: the others keep their order. */
+/*
+ * A task in the middle of the dispatcher's queue is cancelled at once; the others keep their order.
+ */
 TEST(test_cancel__in_the_queue)
 {
 	struct rbk_cqe cqe;
@@ -475,7 +483,7 @@ TEST(test_cancel__in_the_queue)
 	expect_cqe(&bench, 4, 0);
 	assert_fields(bench, (rig.dispatch->n_queued, 0), (queued->memory.n_on_device[CPU], 0),
 		      (cpu->n_submitted, 3));
-	/* The queue is whole: more go in and out. */
+	/* The queue is intact: more tasks pass through it. */
 	for (uint64_t i = 10; i < 14; i++)
 		put_run(&bench, bench.queued, i, 0);
 	rig_work(&bench.rig);
@@ -485,9 +493,9 @@ TEST(test_cancel__in_the_queue)
 	}
 }
 
-/* --- executors --- */
+/* --- Executors --- */
 
-/* In the order of admission, also past tasks that come when there is room again. */
+/* Tasks are submitted in the order of admission, also if new ones come when there is room again. */
 TEST(test_busy__in_order)
 {
 	uint64_t next = 0, n_put = 0;
@@ -497,7 +505,7 @@ TEST(test_busy__in_order)
 	while (next < 50) {
 		while (n_put < 50 && n_put - next < N_ENTRIES)
 			put_strategy(&bench, n_put++, RBK_STRATEGY_ONLY_GPU);
-		/* Reaped after the new ones were admitted. */
+		/* Reaped after the new tasks were admitted. */
 		if (bench.gpu->n_tasks > 0)
 			fake_finish(bench.gpu, next, 0);
 		rig_work(&bench.rig);
@@ -511,7 +519,7 @@ TEST(test_busy__in_order)
 	assert_fields(bench, (gpu->n_submitted, 50), (cpu->n_submitted, 0));
 }
 
-/* One device's queue does not hold up another's. */
+/* One device's queue does not delay another device's. */
 TEST(test_busy__one_device)
 {
 	BENCH(bench, 2, N_ENTRIES);
@@ -544,14 +552,14 @@ TEST(test_fallback__every_error)
 		finish(&bench, bench.cpu, 1, 0);
 		cqe = expect_cqe(&bench, 1, 0);
 		assert_fields(cqe, (device, CPU), (reason, RBK_REASON_CPU_FALLBACK));
-		/* One task, by whichever device completed it. */
+		/* One task, counted for the device that completed it. */
 		assert_fields(bench.rig.session->stats, (tasks[CPU], 1), (tasks[GPU], 0),
 			      (reasons[RBK_REASON_CPU_FALLBACK], 1));
 		bench_end(&bench);
 	}
 }
 
-/* The CPU is full: it waits there. The CPU fails as well: that is the result. */
+/* A task that falls back to a full CPU waits; if the CPU fails as well, its error is the result. */
 TEST(test_fallback__waits_and_fails)
 {
 	struct rbk_cqe cqe;
@@ -608,7 +616,7 @@ static void run_gpu(struct bench *bench, int res)
 	assert_int_equal(cqe.device, GPU);
 }
 
-/* Only -EIO is the device's fault, and only a task that ran says anything about it. */
+/* Only -EIO counts as the device's fault, and only a task that ran counts. */
 TEST(test_failures__take_a_device_out)
 {
 	struct residency *residency;
@@ -634,13 +642,13 @@ TEST(test_failures__take_a_device_out)
 	finish(&bench, bench.cpu, 4, 0);
 	assert_int_equal(expect_cqe(&bench, 4, 0).reason, RBK_REASON_BREAKER_OPEN);
 
-	/* Opened anew, it is as any other. */
+	/* A reopened device is used like any other. */
 	residency = bench.rig.dispatch->options.residency;
 	residency->reopened(residency->reopened_context, GPU);
 	run_gpu(&bench, 0);
 }
 
-/* The device is lost with all that it has, and opened anew. */
+/* Let the GPU be lost with all its tasks, and reopened. */
 static void lose_gpu(struct bench *bench, unsigned int n_tasks)
 {
 	struct residency *residency = bench->rig.dispatch->options.residency;
@@ -660,7 +668,7 @@ static void lose_gpu(struct bench *bench, unsigned int n_tasks)
 	residency->reopened(residency->reopened_context, GPU);
 }
 
-/* One loss is one failure, however many tasks it took along; being opened anew undoes none. */
+/* A loss counts as one failure, however many tasks it ended; reopening does not undo it. */
 TEST(test_losses__take_a_device_out)
 {
 	BENCH(bench, 2, N_ENTRIES);
@@ -674,9 +682,9 @@ TEST(test_losses__take_a_device_out)
 	assert_int_equal(expect_cqe(&bench, 3, -ENODEV).reason, RBK_REASON_BREAKER_OPEN);
 }
 
-/* --- the end of what tasks use --- */
+/* --- Removal --- */
 
-/* A ring with a task in every state there is; another ring must not notice. */
+/* A ring closes with a task in every state; another ring must not be affected. */
 TEST(test_close__drains)
 {
 	struct rig_ring closing;
@@ -685,14 +693,18 @@ TEST(test_close__drains)
 	BENCH(bench, 2, N_ENTRIES);
 	bench.cpu->capacity = 3;
 	closing = bench.ring;
-	/* First, as it takes a while: a task that seems overdue would send the next ones elsewhere.
+	/*
+	 * The ring is made first, because that takes a while: a task that seems overdue would send
+	 * the next ones to another device.
 	 */
 	rig_ring_new(&bench.rig, N_ENTRIES, &bench.ring);
 	sqe = run_entry(&bench, bench.queued, 1);
 	rig_put(&closing, &sqe);
 	rig_work(&bench.rig);
-	/* 10 runs, 11 is queued, 12 is held behind it, 13 and 14 are pending, 15 fails on the GPU,
-	 * 16 is a barrier and 17 behind it. */
+	/*
+	 * 10 runs, 11 is queued, 12 is held behind it, 13 and 14 are pending, 15 fails on the GPU,
+	 * 16 is a barrier and 17 behind it.
+	 */
 	for (uint64_t i = 10; i <= 15; i++) {
 		sqe = run_entry(&bench, bench.queued, i);
 		sqe.flags = i == 11 ? LINK : 0;
@@ -730,7 +742,7 @@ TEST(test_close__drains)
 	assert_fields(bench, (arena->n_in_flight, 0), (queued->n_in_flight, 0));
 }
 
-/* The task that runs succeeds, but its successor has nobody left to run for. */
+/* The running task succeeds, but its successor is dropped with the ring. */
 TEST(test_close__barrier)
 {
 	BENCH(bench, 1, N_ENTRIES);
@@ -745,7 +757,10 @@ TEST(test_close__barrier)
 	assert_int_equal(bench.cpu->n_submitted, 1);
 }
 
-/* New tasks are refused at once; the plan stays until the last of the old ones, held or not. */
+/*
+ * New tasks are rejected at once; the plan stays until the last earlier task, held or not, has
+ * completed.
+ */
 TEST(test_remove__plan_in_use)
 {
 	uint32_t id;
@@ -766,7 +781,7 @@ TEST(test_remove__plan_in_use)
 	assert_int_equal(rig_answer(&bench.rig, RBK_WIRE_PLAN_REMOVE, NULL, 0), 0);
 	expect_cqe(&bench, 1, 0);
 	expect_cqe(&bench, 2, 0);
-	/* The slot's next plan has another name. */
+	/* The slot's next plan has another id. */
 	bench.queued = rig_relu(&bench.rig, true);
 	assert_int_equal(bench.queued->id & 0xffff, id & 0xffff);
 	assert_int_not_equal(bench.queued->id, id);
@@ -795,7 +810,7 @@ TEST(test_remove__arena_in_use)
 	rig_work(&bench.rig);
 	expect_cqe(&bench, 3, -EBADF);
 	assert_false(rig_has_answer(&bench.rig));
-	/* The failure of the first ends the second, and with that the use. */
+	/* The first task's failure ends the second one, and with it the use of the arena. */
 	finish(&bench, bench.cpu, 1, -EIO);
 	assert_int_equal(rig_answer(&bench.rig, RBK_WIRE_ARENA_REMOVE, NULL, 0), 0);
 	expect_cqe(&bench, 1, -EIO);
@@ -803,7 +818,7 @@ TEST(test_remove__arena_in_use)
 	assert_int_equal(bench.arena->n_in_flight, 0);
 }
 
-/* The session ends with everything under way; the rig asserts that all of it is given back. */
+/* The session ends with tasks in all states; the rig asserts that all charges are undone. */
 TEST(test_remove__session_with_all)
 {
 	BENCH(bench, 2, N_ENTRIES);

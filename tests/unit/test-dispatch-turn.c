@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Polling in a turn: tenants by weight, whatever their rings; budgets; where the next turn goes on.
+ * Polling in a turn: shares of tenants by weight, whatever their rings; budgets; the start of the
+ * next turn.
  */
 #include <errno.h>
 #include <sched.h>
@@ -15,11 +16,14 @@
 
 enum { N_CROWD = 60, CROWD_ENTRIES = 256, NEIGHBOUR_ENTRIES = 8192 };
 
-/* Entries take @inline_ns each, by the fake's word, and nothing else takes time. */
+/*
+ * A tenant with many rings, beside a neighbour with one. An entry takes @inline_ns by the fake's
+ * word; nothing else takes time.
+ */
 struct crowd {
 	struct bench bench;
 	struct tenant tenant;
-	struct rig_ring rings[N_CROWD]; /* of a tenant of its own */
+	struct rig_ring rings[N_CROWD]; /* of the crowd's tenant */
 };
 
 static void set_budget(struct dispatch *dispatch, uint64_t budget_ns)
@@ -57,7 +61,7 @@ static void crowd_make(struct crowd *crowd, uint32_t weight, uint32_t neighbour_
 	set_budget(dispatch, 100000);
 }
 
-/* Likewise, with rings that are full. */
+/* Like crowd_make(), with full rings. */
 static void crowd_begin(struct crowd *crowd, uint32_t weight, uint32_t neighbour_weight,
 			uint64_t inline_ns)
 {
@@ -98,7 +102,7 @@ static uint32_t done_by_neighbour(const struct crowd *crowd)
 	return crowd->bench.ring.ring->sq_head;
 }
 
-/* Sixty rings of one tenant, one of another: each tenant gets half. */
+/* Sixty rings of one tenant and one of another: each tenant gets half. */
 TEST(test_share__tenants_not_rings)
 {
 	static struct crowd crowd;
@@ -108,7 +112,7 @@ TEST(test_share__tenants_not_rings)
 		turn(&crowd);
 	assert_in_range(done_by_neighbour(&crowd), 1900, 2200);
 	assert_in_range(done_by_crowd(&crowd), 1900, 2200);
-	/* And its own rings are alike. */
+	/* The crowd's rings have equal shares. */
 	for (unsigned int i = 0; i < N_CROWD; i++)
 		assert_in_range(crowd.rings[i].ring->sq_head, 1, 64);
 	crowd_end(&crowd);
@@ -123,7 +127,7 @@ TEST(test_share__follows_weight)
 		turn(&crowd);
 	assert_in_range(done_by_neighbour(&crowd), 2900, 3200);
 	assert_in_range(done_by_crowd(&crowd), 900, 1100);
-	/* A weight that changes counts at once. */
+	/* A new weight takes effect at once. */
 	crowd.bench.rig.session->tenant->weight = 100;
 	dispatch_limits_changed(crowd.bench.rig.dispatch);
 	for (unsigned int i = 0; i < 100; i++)
@@ -133,7 +137,7 @@ TEST(test_share__follows_weight)
 	crowd_end(&crowd);
 }
 
-/* A tenant whose entries take long has the fewer of them, and waits until others had their part. */
+/* A tenant with long entries gets fewer of them, and waits until other tenants had their share. */
 TEST(test_share__by_time)
 {
 	static struct crowd crowd;
@@ -141,7 +145,7 @@ TEST(test_share__by_time)
 
 	crowd_begin(&crowd, 100, 100, 500);
 	turn(&crowd);
-	/* As if the crowd had just taken two hundred microseconds. */
+	/* As if the crowd had just taken 200 us. */
 	rig_dispatch_ring(&crowd.rings[0])->flow->credit_ticks -=
 		(int64_t)clock_ns_to_ticks(200000);
 	n_neighbour = done_by_neighbour(&crowd);
@@ -151,7 +155,7 @@ TEST(test_share__by_time)
 	crowd_end(&crowd);
 }
 
-/* A tenant that has nothing to do keeps no other one waiting, and debts to it are forgotten. */
+/* An idle tenant delays no other tenant, not even one in debt. */
 TEST(test_share__goes_to_whoever_works)
 {
 	static struct crowd crowd;
@@ -192,7 +196,7 @@ TEST(test_share__bells_alone)
 	crowd_end(&crowd);
 }
 
-/* A bell in which the reactor was preempted costs no more than a batch of entries could. */
+/* A bell during which the reactor was preempted is charged at most like a batch of entries. */
 TEST(test_share__preempted_bells)
 {
 	enum { N = 100, MOST = 2 };
@@ -217,13 +221,13 @@ TEST(test_share__preempted_bells)
 	crowd_end(&crowd);
 }
 
-/* One ring of one tenant alone has a turn to itself, up to the budget of a batch. */
+/* A turn ends when its budget is used up. */
 TEST(test_budget__ends_the_turn)
 {
 	static struct crowd crowd;
 	uint32_t n;
 
-	/* 10 us each: no more than ten of them, however many rings wait. */
+	/* Entries of 10 us: at most ten or so, however many rings wait. */
 	crowd_begin(&crowd, 100, 100, 10000);
 	for (unsigned int i = 0; i < 20; i++) {
 		n = done_by_crowd(&crowd) + done_by_neighbour(&crowd);
@@ -234,7 +238,10 @@ TEST(test_budget__ends_the_turn)
 	crowd_end(&crowd);
 }
 
-/* However small the budget, each turn gets on, and each ring has its turn before any has two. */
+/*
+ * Even with the smallest budget, each turn makes progress, and each ring is polled before any is
+ * polled twice.
+ */
 TEST(test_budget__smallest)
 {
 	static struct crowd crowd;
@@ -255,7 +262,7 @@ TEST(test_budget__smallest)
 	crowd_end(&crowd);
 }
 
-/* With other work in the turn, entries have half of the budget at least. */
+/* With other work in the turn, entries still get at least half of the budget. */
 TEST(test_budget__other_work_counts)
 {
 	static struct crowd crowd;
@@ -272,7 +279,7 @@ TEST(test_budget__other_work_counts)
 	crowd_end(&crowd);
 }
 
-/* A batch is cut short in the middle; nothing is lost, and nothing comes out of order. */
+/* A batch is cut in the middle: no entry is lost or reordered. */
 TEST(test_batch__is_cut)
 {
 	struct rbk_sqe sqe;
@@ -285,7 +292,7 @@ TEST(test_batch__is_cut)
 		sqe = run_entry(&bench, bench.tiny, i);
 		rig_put(&bench.ring, &sqe);
 	}
-	/* 12.5 us are an eighth. */
+	/* 12.5 us are an eighth of the budget. */
 	assert_int_equal(dispatch_work(bench.rig.dispatch, &hostile), 3);
 	assert_int_equal(rig_dispatch_ring(&bench.ring)->n_left, N_ENTRIES - 3);
 	rig_work(&bench.rig);
@@ -294,7 +301,7 @@ TEST(test_batch__is_cut)
 	assert_int_equal(rig_dispatch_ring(&bench.ring)->n_left, 0);
 }
 
-/* An entry that takes longer than a turn may is counted, with the tenant that it was of. */
+/* An entry that takes longer than a turn may is counted, with its tenant. */
 TEST(test_overrun__of_entries)
 {
 	static struct crowd crowd;
@@ -319,7 +326,7 @@ enum { N_BACKLOG = 1000 };
 struct backlog {
 	struct bench bench;
 	struct loop_timer *timer;
-	uint64_t n_left; /* when the timer fired */
+	uint64_t n_left; /* tasks left when the timer fired */
 	atomic_bool has_fired;
 };
 
@@ -330,7 +337,7 @@ static void on_timer(void *data)
 	if (!atomic_load(&backlog->has_fired))
 		backlog->n_left = dispatch_n_in_flight(backlog->bench.rig.dispatch);
 	atomic_store(&backlog->has_fired, true);
-	/* Tasks that the device has, then and later, end as well. */
+	/* The device's tasks, now and later, end as well. */
 	fake_finish_all(backlog->bench.cpu, -ECANCELED);
 	loop_timer_arm(backlog->timer, 1);
 }
@@ -343,7 +350,7 @@ static void wait_for_timer(void *data)
 		sched_yield();
 }
 
-/* The kernel is looked at between any two turns: what has come does not wait for a backlog. */
+/* The kernel is polled between any two turns: events do not wait for a backlog. */
 TEST(test_backlog__others_come)
 {
 	static struct backlog backlog;
@@ -368,7 +375,7 @@ TEST(test_backlog__others_come)
 	bench_end(bench);
 }
 
-/* Rings come and go in the middle of a round. */
+/* Rings are added and removed in the middle of a round. */
 TEST(test_rings__leave_the_circle)
 {
 	static struct crowd crowd;
@@ -404,7 +411,7 @@ static uint64_t read_steps(void)
 	return ++n_readings;
 }
 
-/* All rings sleep, and are listened to. */
+/* Let all rings sleep with their bells enabled. */
 static void crowd_sleep(struct crowd *crowd)
 {
 	struct dispatch *dispatch;
@@ -434,8 +441,8 @@ static unsigned int count_waiting(const struct crowd *crowd)
 }
 
 /*
- * Sixty bells are rung before another tenant's: each turn answers some, the other one's is among
- * the first, and all are answered.
+ * Sixty bells ring before another tenant's. Each turn answers some; the other tenant's is among the
+ * first, and all are answered.
  */
 TEST(test_bells__in_slices)
 {
@@ -451,7 +458,7 @@ TEST(test_bells__in_slices)
 	ring_all(&crowd);
 	put_bare(&crowd.bench, RBK_OP_NOP, 1, 0);
 	assert_int_equal(send(crowd.bench.ring.bell, "", 1, MSG_DONTWAIT), 1);
-	/* All of them are known of, and none is answered yet. */
+	/* All bells are known, and none is answered yet. */
 	while (count_waiting(&crowd) < N_CROWD + 1)
 		assert_true(loop_turn(crowd.bench.rig.loop, false) >= 0);
 	assert_false(ring->is_active);
@@ -468,7 +475,7 @@ TEST(test_bells__in_slices)
 	crowd_end(&crowd);
 }
 
-/* Bells that ring on and on while none is answered are told of once. */
+/* A bell that rings repeatedly before it is answered is reported once. */
 TEST(test_bells__told_of_once)
 {
 	static struct crowd crowd;
@@ -481,13 +488,13 @@ TEST(test_bells__told_of_once)
 	for (unsigned int i = 0; i < 100; i++) {
 		ring_all(&crowd);
 		n_handlers += loop_turn(crowd.bench.rig.loop, false);
-		/* As if the broker had taken it. */
+		/* As if the broker had read the byte. */
 		for (unsigned int k = 0; k < N_CROWD; k++)
 			recv(crowd.rings[k].ring->bell_fd, &byte, 1, MSG_DONTWAIT);
 	}
 	assert_int_equal(n_handlers, N_CROWD);
 	assert_int_equal(count_waiting(&crowd), N_CROWD);
-	/* One that goes is not answered any more. */
+	/* A closed ring's bell is not answered any more. */
 	session_ring_close(crowd.rings[0].ring);
 	assert_int_equal(count_waiting(&crowd), N_CROWD - 1);
 	while (count_waiting(&crowd) > 0) {
@@ -497,7 +504,7 @@ TEST(test_bells__told_of_once)
 	crowd_end(&crowd);
 }
 
-/* One answer takes all that is in a bell. */
+/* One answer empties a bell. */
 TEST(test_bells__emptied_at_once)
 {
 	static struct crowd crowd;
@@ -522,8 +529,8 @@ static void want_bell(struct rig_ring *ring)
 }
 
 /*
- * Sixty clients that sleep are woken some in each turn, all in the end, and each once. Another
- * tenant's, which is the last one, is woken in the first turn.
+ * Sixty sleeping clients are woken some in each turn, and each once. Another tenant's client, which
+ * is the last one, is woken in the first turn.
  */
 TEST(test_bells__rung_in_slices)
 {
@@ -567,7 +574,7 @@ static uint64_t note_cause(void)
 	return clock_ticks();
 }
 
-/* A client whose entry has completed is woken before tasks have their time. */
+/* A client whose entry has completed is woken before other tasks are handled. */
 TEST(test_bells__before_tasks)
 {
 	struct dispatch *dispatch;
@@ -589,7 +596,7 @@ TEST(test_bells__before_tasks)
 	assert_int_equal(first_cause, RBK_TURN_BELLS);
 }
 
-/* The neighbour is idle for a moment, and owes nothing. */
+/* Let the neighbour be idle for a moment, without debt. */
 static void come_back(struct crowd *crowd)
 {
 	struct dispatch_ring *ring = rig_dispatch_ring(&crowd->bench.ring);
@@ -600,8 +607,8 @@ static void come_back(struct crowd *crowd)
 }
 
 /*
- * A tenant that was idle is polled before those that were polled since, but not before one that the
- * last round has not come to.
+ * A tenant that was idle is polled before tenants that were polled since, but not before one that
+ * the last round has not reached.
  */
 TEST(test_share__newcomers_first)
 {
@@ -609,14 +616,14 @@ TEST(test_share__newcomers_first)
 	uint32_t n_neighbour, n_crowd;
 
 	crowd_begin(&crowd, 100, 100, 500);
-	/* So little that a round is over after the first batch. */
+	/* The budget is so small that a round ends after the first batch. */
 	set_budget(crowd.bench.rig.dispatch, 0);
 	crowd.bench.rig.dispatch->is_round_cut = false;
 	come_back(&crowd);
 	n_neighbour = done_by_neighbour(&crowd);
 	turn(&crowd);
 	assert_int_equal(done_by_neighbour(&crowd), n_neighbour + 1);
-	/* Now the crowd is to be polled first: who comes again and again waits for it. */
+	/* Now the crowd is next: a tenant that becomes idle repeatedly waits for it. */
 	come_back(&crowd);
 	n_crowd = done_by_crowd(&crowd);
 	turn(&crowd);
@@ -625,8 +632,8 @@ TEST(test_share__newcomers_first)
 }
 
 /*
- * A tenant that owes time makes up for it while it is idle, too: half of that time counts where two
- * tenants have the same weight.
+ * A tenant in debt also recovers while it is idle: half of the idle time counts, where two tenants
+ * have the same weight.
  */
 TEST(test_share__idle_time_counts)
 {
@@ -656,8 +663,8 @@ TEST(test_share__idle_time_counts)
 }
 
 /*
- * A client that sleeps is woken before entries of other tenants have their time: the round ends
- * with its tenant's part, and the next turn goes on with the others.
+ * A sleeping client is woken before other tenants' entries are handled: the round ends with its
+ * tenant's part, and the next turn continues with the others.
  */
 TEST(test_bells__end_the_round)
 {
@@ -681,8 +688,8 @@ TEST(test_bells__end_the_round)
 }
 
 /*
- * A bell that rings meanwhile ends the round, of a tenant alone or of several, after the batch or
- * the part that it rang in: but not before entries had as much of the turn as other work.
+ * A bell that rings meanwhile ends the round, of one tenant or of several, after the current batch
+ * or part. But entries first get as much of the turn as other work.
  */
 TEST(test_bells__are_heard_soon)
 {
@@ -698,7 +705,7 @@ TEST(test_bells__are_heard_soon)
 		fill(&crowd.bench, &crowd.rings[i]);
 		ring_activate(dispatch, rig_dispatch_ring(&crowd.rings[i]), clock_ticks());
 	}
-	/* A turn of 25 us, in which no client rings, has two batches or more. */
+	/* A turn of 25 us without a bell has two batches or more. */
 	assert_false(loop_has_news(crowd.bench.rig.loop));
 	assert_in_range(turn(&crowd), 50, 75);
 	assert_int_equal(send(crowd.rings[0].bell, "", 1, MSG_DONTWAIT), 1);
@@ -709,7 +716,7 @@ TEST(test_bells__are_heard_soon)
 
 	fill(&crowd.bench, &crowd.bench.ring);
 	ring_activate(dispatch, rig_dispatch_ring(&crowd.bench.ring), clock_ticks());
-	/* As if the crowd had made up for the time that it had alone. */
+	/* As if the crowd had made up for the time that it ran alone. */
 	rig_dispatch_ring(&crowd.rings[1])->flow->credit_ticks = 0;
 	n_crowd = done_by_crowd(&crowd);
 	turn(&crowd);
@@ -723,7 +730,7 @@ TEST(test_bells__are_heard_soon)
 	crowd_end(&crowd);
 }
 
-/* Sixty rings that were muted at the same time are not all listened to in the same turn. */
+/* Sixty rings that were muted together are not all unmuted in the same turn. */
 TEST(test_bells__unmuted_in_slices)
 {
 	static struct crowd crowd;
@@ -742,7 +749,7 @@ TEST(test_bells__unmuted_in_slices)
 			turn_end(dispatch->turn);
 		}
 	}
-	/* So little that the handlers of a turn have only one piece of work each. */
+	/* The budget is so small that the handlers of a turn have only one piece of work each. */
 	dispatch->turn->budget_ticks = 0;
 	while (n_left > 0) {
 		assert_true(loop_turn(crowd.bench.rig.loop, true) >= 0);
@@ -757,7 +764,7 @@ TEST(test_bells__unmuted_in_slices)
 	crowd_end(&crowd);
 }
 
-/* The sum of what all rings have in flight is counted, so asking for it costs no look at them. */
+/* The tasks in flight of all rings are counted, so that reading their number visits no ring. */
 TEST(test_in_flight__counted)
 {
 	BENCH(bench, 1, N_ENTRIES);
@@ -769,10 +776,10 @@ TEST(test_in_flight__counted)
 	assert_int_equal(dispatch_n_in_flight(bench.rig.dispatch), 5);
 	finish(&bench, bench.cpu, 2, 0);
 	assert_int_equal(dispatch_n_in_flight(bench.rig.dispatch), 4);
-	/* The rest ends with the session, and the rig looks whether none is left. */
+	/* The session's end completes the rest, and the rig asserts that none is left. */
 }
 
-/* Sixty rings whose tenant has got a quota again do not all go on in the same turn. */
+/* Sixty rings whose tenant's quota is refilled do not all continue in the same turn. */
 TEST(test_refill__in_slices)
 {
 	static struct crowd crowd;
@@ -801,7 +808,7 @@ TEST(test_refill__in_slices)
 	crowd_end(&crowd);
 }
 
-/* While there is no quota, one look asks once for all rings, and comes to an end. */
+/* Without quota, one pass asks once for all rings, and ends. */
 TEST(test_refill__asks_once)
 {
 	static struct crowd crowd;
@@ -836,13 +843,13 @@ TEST(test_refill__asks_once)
 	crowd_end(&crowd);
 }
 
-/* A client's other work that never ends, beside a task that comes back meanwhile. */
+/* A client's endless other work, beside a task that completes meanwhile. */
 struct endless {
 	struct bench bench;
 	struct turn_owner owner;
 	struct turn_job job;
-	uint64_t finished_ns; /* when its device was through with the task; 0: not yet */
-	bool is_back;         /* and the dispatcher took it from there */
+	uint64_t finished_ns; /* time at which the device completed the task; 0: not yet */
+	bool is_back;         /* the dispatcher has reaped the task */
 	atomic_bool is_over;
 };
 
@@ -871,7 +878,7 @@ static void await_endless(void *data)
 		usleep(1000);
 }
 
-/* No ring is polled, and the reactor does not sleep: it takes tasks back all the same. */
+/* No ring is polled and the reactor does not sleep, but completed tasks are reaped. */
 TEST(test_settling__tasks_come_back)
 {
 	static struct endless endless;
@@ -891,7 +898,7 @@ TEST(test_settling__tasks_come_back)
 	bench_end(bench);
 }
 
-/* ---- Slices of tasks: the clock is read for them once, where much may have been done ---- */
+/* ---- Slices of tasks: the clock is read once per slice that may have done much ---- */
 
 static void work_once(struct bench *bench)
 {
@@ -918,7 +925,7 @@ TEST(test_slices__few_readings)
 	assert_int_equal(bench.cpu->n_tasks, 1);
 	assert_int_equal(n_readings, 1);
 
-	/* Executors that hand nothing back are polled for nothing. */
+	/* Polling executors that return nothing is not measured. */
 	used_ticks = turn->other_ticks;
 	work_once(&bench);
 	assert_int_equal(n_readings, 1);

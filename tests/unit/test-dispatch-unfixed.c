@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Arenas whose pages a client can take away: the reactor touches nothing there, neither tensors nor
- * argument tables. What may sleep over them is done by threads of others.
+ * Arenas whose pages a client can take away: the reactor accesses neither tensors nor argument
+ * tables in them. Other threads do all work that may sleep on such pages.
  */
 #include <errno.h>
 #include <semaphore.h>
@@ -14,7 +14,9 @@
 
 enum { ARENA_BYTES = 65536, TABLE_AT = 8192 };
 
-/* The account's thread, which would copy the table, sleeps until it is let go. */
+/*
+ * A job that blocks the account's closer thread, which would copy the table, until it is released.
+ */
 struct sleeper {
 	struct closers_job job;
 	sem_t let_go;
@@ -57,7 +59,7 @@ static struct session_arena *unfixed_new(struct bench *bench)
 	return arena;
 }
 
-/* A RUN with a table in @table_in, whose tensors are in the bench's own arena. */
+/* Put a RUN with a table in @table_in and tensors in the bench's own arena. */
 static void put_table(struct bench *bench, const struct session_arena *table_in, uint64_t user_data,
 		      uint8_t flags)
 {
@@ -107,7 +109,7 @@ TEST(test_unfixed__not_inline)
 	assert_int_equal(bench.rig.session->n_unfixed, 0);
 }
 
-/* The ring waits for its table, in order; the reactor waits for nothing. */
+/* The ring waits for its table, in order; the reactor does not wait. */
 TEST(test_unfixed__table)
 {
 	struct sleeper sleeper;
@@ -149,7 +151,7 @@ TEST(test_unfixed__table)
 	rig_ring_deinit(&other);
 }
 
-/* In a chain, with a predecessor that has not ended, and one that fails. */
+/* In a chain, behind a task that has not ended, and one that fails. */
 TEST(test_unfixed__table_in_chain)
 {
 	struct session_arena *unfixed;
@@ -170,7 +172,9 @@ TEST(test_unfixed__table_in_chain)
 	}
 }
 
-/* The arena is removed meanwhile: not before the table is copied, and the entry has no arena. */
+/*
+ * A removed arena stays until the table is copied; the entry then fails, because its arena is gone.
+ */
 TEST(test_unfixed__arena_removed)
 {
 	struct session_arena *unfixed;
@@ -188,7 +192,7 @@ TEST(test_unfixed__arena_removed)
 	assert_int_equal(rig_answer(&bench.rig, RBK_WIRE_ARENA_REMOVE, NULL, 0), 0);
 }
 
-/* The ring is removed, and the session ends, meanwhile. */
+/* The ring is removed, or the session ends, meanwhile. */
 TEST(test_unfixed__ring_removed)
 {
 	struct session_arena *unfixed;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The dispatcher with rings in ordinary memory and an executor that does what the test says
+ * The dispatcher with rings in ordinary memory and an executor that follows the test
  *
- * Indices start just below their wrap, so that every test here crosses it.
+ * Indices start just below their wrap-around, so that every test here crosses it.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ enum {
 	PLAN_ID = 1 << 16,
 };
 
-/* Holds tasks until the test finishes them. */
+/* An executor that holds tasks until the test completes them. */
 struct fake {
 	struct executor executor;
 	struct exec_task *held[64], *done[64];
@@ -92,7 +92,7 @@ static const struct executor_ops fake_ops = {
 	.reap = fake_reap,
 };
 
-/* Ends the oldest held task, as an executor does. */
+/* Complete the oldest held task, as an executor does. */
 static void finish(struct fake *fake, int res)
 {
 	struct exec_task *task = fake->held[0];
@@ -126,7 +126,7 @@ static int begin(void **state)
 	assert_non_null(f);
 	clock_init();
 	assert_int_equal(loop_new(&f->loop), 0);
-	/* No batch is cut because this machine, or a sanitizer, is slow. */
+	/* The budget is large, so that no batch is cut on a slow machine or under a sanitizer. */
 	turn_set_budget(loop_current(f->loop), 1000000000);
 	assert_int_equal(waker_init(&f->waker), 0);
 	f->cpu = (struct fake){.executor = {.ops = &fake_ops, .index = 0}, .capacity = 4};
@@ -247,7 +247,7 @@ static struct rbk_sqe *put(struct fixture *f, uint8_t opcode, uint8_t flags, uin
 	if (opcode == RBK_OP_RUN) {
 		sqe->plan_id = PLAN_ID;
 		sqe->count = 1;
-		/* Else one that waits for the CPU might move. */
+		/* Otherwise a task that waits for the CPU might move. */
 		sqe->strategy = RBK_STRATEGY_ONLY_CPU;
 		sqe->refs[0] = RBK_REF(0, 0);
 		sqe->refs[1] = RBK_REF(0, 2048);
@@ -317,7 +317,7 @@ TEST(test_wrap__tasks_in_flight_and_unread, begin, end)
 	for (unsigned int i = 3; i < N_ENTRIES; i++)
 		put(f, RBK_OP_NOP, 0, i);
 	work(f);
-	/* 3 in flight and 13 unread: the ring is full, across the wrap. */
+	/* 3 in flight and 13 unread: the ring is full, across the wrap-around. */
 	assert_int_equal(f->ring.n_in_flight, 3);
 	for (unsigned int i = 0; i < N_ENTRIES; i++)
 		put(f, RBK_OP_NOP, 0, 100 + i);
@@ -356,7 +356,7 @@ TEST(test_wrap__impossible, begin, end)
 		dispatch_work(f->dispatch, &hostile);
 		assert_ptr_equal(hostile, f->ring.dispatch);
 	}
-	/* Completions that were never there. */
+	/* The head claims completions that do not exist. */
 	f->sq->sq_tail = f->tail;
 	f->sq->cq_head = f->head + 1;
 	for (unsigned int i = 0; i < N_ENTRIES; i++)
@@ -402,7 +402,7 @@ TEST(test_executor__pending_is_cancelled, begin, end)
 	expect(f, 6, 0);
 	expect(f, 7, 0);
 	expect(f, 8, -ENOENT);
-	/* No executor had either yet. */
+	/* Neither task was in an executor yet. */
 	assert_int_equal(f->cpu.n_held, 4);
 	expect(f, 5, -ECANCELED);
 	expect(f, 0, -ECANCELED);
@@ -414,7 +414,7 @@ TEST(test_executor__pending_is_cancelled, begin, end)
 	expect_nothing(f);
 }
 
-/* A running task is not stopped, and says so. */
+/* A running task is not stopped, and the CANCEL reports that. */
 TEST(test_executor__running_is_not_cancelled, begin, end)
 {
 	struct fixture *f = *state;
@@ -470,7 +470,7 @@ TEST(test_fallback__not_where_it_must_not, begin, end)
 	finish(&f->gpu, -EIO);
 	work(f);
 	expect(f, 3, -EIO);
-	/* The third failure in a row was the last that this device got. */
+	/* After three failures in a row, the device is not used any more. */
 	put(f, RBK_OP_RUN, 0, 4)->strategy = RBK_STRATEGY_AUTO;
 	work(f);
 	expect(f, 4, -ENODEV);
@@ -541,7 +541,7 @@ TEST(test_barrier__waits, begin, end)
 	expect(f, 4, 0);
 }
 
-/* ---- The end of a ring, in every state that its tasks can be in ---- */
+/* ---- The end of a ring, with tasks in every state ---- */
 
 TEST(test_closing__everything_drains, begin, end)
 {
@@ -557,7 +557,7 @@ TEST(test_closing__everything_drains, begin, end)
 	assert_int_equal(f->ring.n_in_flight, 10);
 	f->ring.is_closing = true;
 	dispatch_hooks(f->dispatch).ring_closing(f->dispatch, &f->ring);
-	/* Nothing runs any more: what was queued is found cancelled. */
+	/* No task runs any more: queued tasks are found cancelled. */
 	while (f->cpu.n_held) {
 		finish(&f->cpu, 0);
 		assert_int_equal(f->cpu.done[f->cpu.n_done - 1]->res, -ECANCELED);
@@ -571,8 +571,8 @@ TEST(test_closing__everything_drains, begin, end)
 /* ---- Sleeping ---- */
 
 /*
- * The client rings once for each token. If its bell finds no work, the entry that follows must
- * find another token, or it would wait for ever.
+ * The client rings once per token. If a bell finds no work, the next entry must find another token,
+ * or it would wait forever.
  */
 TEST(test_bell__without_work, begin, end)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An endpoint rests while nobody scrapes: it does at first, wakes for a scrape, and rests again
- * when there was none for a while, counted from the last. Server and HTTP are fakes; scrapes come
- * from a thread, as they do from the endpoint's.
+ * An endpoint rests while it is not scraped: it rests at first, wakes for a scrape, and rests again
+ * after a time without scrapes. Server and HTTP are fakes; scrapes come from another thread, as in
+ * the endpoint.
  */
 #include <pthread.h>
 #include <time.h>
@@ -20,7 +20,7 @@ enum { AWAKE_NS = 200000000 };
 static struct {
 	bool is_watched, rests;
 	unsigned int n_rests, n_wakes;
-	uint64_t rested_ns; /* when it began, the last time */
+	uint64_t rested_ns; /* start of the last rest */
 	struct metrics_options metrics;
 } fake;
 
@@ -65,7 +65,7 @@ struct metrics *metrics_free(struct metrics *metrics)
 	return NULL;
 }
 
-/* What the endpoint's thread does for each scrape. Return: when it began to, at the earliest. */
+/* Scrape, as the endpoint's thread does. Writes a time just before the scrape to @data. */
 static void *scrape(void *data)
 {
 	uint64_t *before_ns = data;
@@ -75,7 +75,7 @@ static void *scrape(void *data)
 	return NULL;
 }
 
-/* Return: when it was scraped, or shortly before. */
+/* Return: the time of the scrape, or shortly before. */
 static uint64_t scrape_once(struct loop *loop, unsigned int n_wakes)
 {
 	uint64_t before_ns;
@@ -103,11 +103,14 @@ TEST(test_rest)
 
 	for (unsigned int i = 1; i <= 3; i++) {
 		scrape_once(loop, i);
-		/* Who comes while it is awake keeps it so, and does not wait for the reactor. */
+		/*
+		 * A scrape while the endpoint is awake keeps it awake, and does not wait for the
+		 * reactor.
+		 */
 		nanosleep(&half, NULL);
 		assert_false(fake.rests);
 		scrape(&scraped_ns);
-		/* A turn that finds nothing to wait for would block for ever: there is a timer. */
+		/* A turn without a timer would block forever. */
 		while (!fake.rests)
 			loop_turn(loop, true);
 		assert_true(fake.rested_ns - scraped_ns >= AWAKE_NS);
@@ -118,7 +121,7 @@ TEST(test_rest)
 	assert_false(fake.rests);
 	assert_null(endpoint_stop(endpoint));
 	assert_false(fake.is_watched);
-	/* While it rests, too. */
+	/* An endpoint can be stopped while it rests. */
 	assert_int_equal(endpoint_start(&options, loop, NULL, AWAKE_NS, &endpoint), 0);
 	assert_true(fake.rests);
 	assert_null(endpoint_stop(endpoint));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Rows that are taken from both ends: everything once, who gets what, two threads. */
+/* Rows that are taken from both ends: every element once, by one of two threads. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +50,7 @@ static void *take_all(void *data)
 	while ((take = ends_take(taker->ends, ROW, taker->from_back, &taken))) {
 		taker->n_times[taken]++;
 		taker->n_last += take == ENDS_LAST;
-		/* Each moves away from where it began. */
+		/* Each taker moves away from its end. */
 		if (!is_first && (taker->from_back ? taken >= previous : taken <= previous))
 			taker->n_times[taken] = 100;
 		is_first = false;
@@ -94,7 +94,7 @@ TEST(test_take__threads)
 	free(takers);
 }
 
-/* A row that was taken a part of, and is gone on with. */
+/* A row of which a part was taken, and the rest is taken later. */
 TEST(test_left__goes_on)
 {
 	struct ends ends;

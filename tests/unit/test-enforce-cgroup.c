@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Leases and cgroups: whose a process is by the one that it is in, and what the kernel holds
+ * Leases and cgroups: the lease of a process by its cgroup, and limits that the kernel enforces
  *
- * Processes are real ones, so that they can be stopped; which cgroups they are in, and what their
- * files say, is made up. See broker/lease/enforce.h and broker/lease/process.h.
+ * Processes are real, so that they can be stopped; their cgroups, and the cgroups' files, are
+ * fakes. See broker/lease/enforce.h and broker/lease/process.h.
  */
 #include <fcntl.h>
 #include <ftw.h>
@@ -33,7 +33,7 @@ static struct tenants *tenants;
 static struct leases leases;
 static struct enforce *enforce;
 static struct lease *lease;
-static struct lease_member holder; /* brokerctl exec, say, which uses nothing itself */
+static struct lease_member holder; /* e.g. brokerctl exec, which uses no device memory */
 static char dir[64], proc[96], cgroups[96];
 static pid_t pids[N_PROCESSES];
 
@@ -61,7 +61,7 @@ static void make_folder(const char *folder, const char *name)
 	assert_int_equal(mkdir(path, 0755), 0);
 }
 
-/* Of a process: as it really is, but for its cgroup. */
+/* Write the files of a process to the fake /proc: its real ones, but with @cgroup. */
 static void show(pid_t pid, const char *cgroup)
 {
 	static const char *const files[] = {"stat", "status"};
@@ -85,7 +85,7 @@ static void show(pid_t pid, const char *cgroup)
 	put(folder, "cgroup", text);
 }
 
-/* Does nothing, and ends with us. */
+/* Start a process that does nothing, and ends with the test. */
 static pid_t start(void)
 {
 	int pipes[2];
@@ -214,7 +214,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* Process i uses @mib[i]; seen twice, since one look is none. */
+/* Let process i use @mib[i]; in two samples, since one is not acted upon. */
 static void look(const uint64_t mib[N_PROCESSES])
 {
 	for (unsigned int turn = 0; turn < 2; turn++) {
@@ -237,7 +237,9 @@ static bool is_running(unsigned int i)
 	return info.si_pid == 0;
 }
 
-/* They use the lease, although they are no members; and more than it only together. */
+/*
+ * Processes in the lease's cgroup use the lease without being members, and exceed it only together.
+ */
 TEST(test_audit__in_cgroup, setup, teardown)
 {
 	show(pids[0], "/a/lease");
@@ -247,7 +249,7 @@ TEST(test_audit__in_cgroup, setup, teardown)
 	assert_false(lease->is_over);
 	assert_ptr_equal(enforce_find_by_cgroup(enforce, DEVICE, pids[1]), lease);
 	assert_null(enforce_find_by_cgroup(enforce, DEVICE + 1, pids[1]));
-	/* A tolerance for each, and who has most is stopped. */
+	/* Each process has a tolerance; the one that uses most is stopped. */
 	look((const uint64_t[]){40, 40, 44});
 	assert_false(lease->is_over);
 	assert_true(is_running(0) && is_running(1) && is_running(2));
@@ -257,7 +259,7 @@ TEST(test_audit__in_cgroup, setup, teardown)
 	assert_false(is_running(1));
 }
 
-/* Beside it, above it, and somewhere that is not seen: there is no lease. */
+/* Processes beside the cgroup, above it, and outside the visible hierarchy have no lease. */
 TEST(test_audit__not_in_cgroup, setup, teardown)
 {
 	show(pids[0], "/a/lease-not");
@@ -271,7 +273,7 @@ TEST(test_audit__not_in_cgroup, setup, teardown)
 		assert_false(is_running(i));
 }
 
-/* One cgroup of a lease in another's: the nearest counts. What is gone counts for nothing. */
+/* With nested cgroups of leases, the nearest one counts. A deleted cgroup counts for none. */
 TEST(test_audit__nested, setup, teardown)
 {
 	struct lease_member member;
@@ -288,7 +290,7 @@ TEST(test_audit__nested, setup, teardown)
 	assert_ptr_equal(enforce_find_by_cgroup(enforce, DEVICE, pids[0]), lease);
 }
 
-/* Another user's process in there is not the lease's, and is judged as one without. */
+/* Another user's process in the cgroup does not use the lease, and is judged as one without. */
 TEST(test_audit__other_user, setup, teardown)
 {
 	struct lease_member member;
@@ -306,7 +308,10 @@ TEST(test_audit__other_user, setup, teardown)
 	lease_free(others);
 }
 
-/* So deep as nobody is who means well: looking for each level's number takes the broker's time. */
+/*
+ * A hostile depth of cgroups: looking up each level's number would take too much of the broker's
+ * time.
+ */
 TEST(test_audit__deep, setup, teardown)
 {
 	char cgroup[256] = "/a/lease";
@@ -352,13 +357,13 @@ TEST(test_cap__value, setup, teardown)
 	assert_false(is_capped());
 	put_limit("0");
 	assert_true(is_capped());
-	/* Of a lease that has become smaller, and has still what it had. */
+	/* A lease that was made smaller still uses its earlier size. */
 	lease_resize(lease, 50 * MIB);
 	put_limit("52428800");
 	assert_true(is_capped());
 	put_limit("104857600");
 	assert_false(is_capped());
-	/* Nobody knows which region it is. */
+	/* The region's name is unknown. */
 	put_limit("0");
 	leases.dmem_memory[DEVICE][0] = '\0';
 	assert_false(is_capped());
@@ -369,7 +374,7 @@ TEST(test_cap__value, setup, teardown)
 	assert_false(is_capped());
 }
 
-/* A limit on a cgroup that its members are not in is none. */
+/* A limit on a cgroup that does not contain all members does not count. */
 TEST(test_cap__members_outside, setup, teardown)
 {
 	struct lease_member member = {.lease = NULL};
@@ -388,7 +393,7 @@ TEST(test_cap__members_outside, setup, teardown)
 	assert_false(is_capped());
 	assert_int_equal(lease_give(&member, MIB), 0);
 	assert_true(is_capped());
-	/* It has no credit, and uses the device all the same. */
+	/* A process without credit uses the device. */
 	look((const uint64_t[]){60, 0, 0});
 	assert_false(is_capped());
 	show(pids[0], "/a/lease");
@@ -397,7 +402,7 @@ TEST(test_cap__members_outside, setup, teardown)
 	lease_leave(&member);
 }
 
-/* More members than are looked at in one turn. */
+/* More members than are checked in one turn. */
 TEST(test_cap__many_members, setup, teardown)
 {
 	enum { N = 100 };
@@ -417,7 +422,7 @@ TEST(test_cap__many_members, setup, teardown)
 	for (unsigned int turn = 0; turn < 8; turn++)
 		is_capped();
 	assert_true(is_capped());
-	/* One that moves out is noticed, too. */
+	/* A member that leaves the cgroup is noticed. */
 	show(pids[1], "/a");
 	for (unsigned int turn = 0; turn < 8; turn++)
 		is_capped();
@@ -426,7 +431,7 @@ TEST(test_cap__many_members, setup, teardown)
 		lease_leave(&members[i]);
 }
 
-/* More leases than are looked at in one turn. */
+/* More leases than are checked in one turn. */
 TEST(test_cap__many_leases, setup, teardown)
 {
 	enum { N = 150 };
@@ -451,7 +456,7 @@ TEST(test_cap__many_leases, setup, teardown)
 		enforce_look_at_caps(enforce);
 	for (unsigned int i = 0; i < N; i++)
 		assert_true(made[i]->is_capped);
-	/* One that is held no more is noticed, too. */
+	/* A limit that is lifted is noticed. */
 	put(cgroups, "b149/dmem.max", REGION " max\n");
 	for (unsigned int turn = 0; turn < 8; turn++)
 		enforce_look_at_caps(enforce);

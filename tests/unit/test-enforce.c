@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Acting upon audits, on real processes of which made-up samples tell: broker/lease/enforce.h. */
+/* Acting upon audits: real processes with fake samples of their memory; broker/lease/enforce.h. */
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -74,7 +74,7 @@ static void begin(const char *keys)
 	assert_int_equal(tenants_new(book, &machine, load(keys), &tenants, &errors), 0);
 	options.tenants = tenants;
 	assert_int_equal(enforce_new(&options, &enforce), 0);
-	/* Children are to be younger than this, in the kernel's hundredths of a second. */
+	/* Children must be younger than the broker, in the kernel's units of 10 ms. */
 	usleep(30000);
 }
 
@@ -86,7 +86,7 @@ static void end(void)
 	account_book_free(book);
 }
 
-/* A process that is nobody's, does nothing, and ends with us. */
+/* Start a process of no client, which does nothing and ends with the test. */
 static pid_t start(bool is_stubborn)
 {
 	int pipes[2];
@@ -100,7 +100,7 @@ static pid_t start(bool is_stubborn)
 		if (getuid() == 0 && setresuid(NOBODY, NOBODY, NOBODY) < 0)
 			_exit(1);
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		/* Which has its folder in /proc be root's. */
+		/* Makes its folder in /proc belong to root. */
 		prctl(PR_SET_DUMPABLE, 0);
 		if (is_stubborn)
 			signal(SIGTERM, SIG_IGN);
@@ -115,7 +115,10 @@ static pid_t start(bool is_stubborn)
 	return pid;
 }
 
-/* Return: the signal that has ended it, at once or soon. */
+/*
+ * Wait for the process to end.
+ * Return: the signal that ended it.
+ */
 static int ended_by(pid_t pid)
 {
 	int status;
@@ -155,7 +158,7 @@ static struct tenant *tenant_of_all(void)
 	return tenants_first(tenants);
 }
 
-/* A lease with this process as its member. */
+/* Return a lease with the process @pid as its member. */
 static struct lease *lend(struct lease_member *member, pid_t pid, uint64_t bytes)
 {
 	const struct lease_about about = {
@@ -176,7 +179,10 @@ static struct lease *lend(struct lease_member *member, pid_t pid, uint64_t bytes
 	return lease;
 }
 
-/* It told the next broker less than it has; the ledger follows what is seen, and nobody is hit. */
+/*
+ * A member reported too little to the restarted broker: the ledger follows the observed use, and no
+ * process is stopped.
+ */
 TEST(test_restored__too_little)
 {
 	struct lease_member member;
@@ -201,7 +207,9 @@ TEST(test_restored__too_little)
 	assert_true(is_running(pid));
 	look_at(pid, 0, 0);
 	assert_int_equal(lease->credited_bytes, 10 * MIB);
-	/* Up to the lease's maximum: what is above that is as of anybody. */
+	/*
+	 * The credit grows up to the lease's maximum; use beyond it is handled as for any process.
+	 */
 	look_at(pid, 600 * MIB, 0);
 	assert_int_equal(lease->credited_bytes, 512 * MIB);
 	assert_true(lease->is_over);
@@ -241,7 +249,7 @@ TEST(test_stop__without_lease)
 	look_at(pid, 100 * MIB, 0);
 	assert_true(enforce_is_urgent(enforce));
 	assert_true(is_running(pid));
-	/* The same list once more says nothing new. */
+	/* The same list again is no new evidence. */
 	enforce_look(enforce, DEVICE, &reading, clock_now_ns());
 	assert_true(is_running(pid));
 	look_at(pid, 100 * MIB, 0);
@@ -266,7 +274,7 @@ TEST(test_stop__stubborn)
 	end();
 }
 
-/* It was seen only once, then gave back; then began again. */
+/* The process is seen once, frees its memory, and allocates again. */
 TEST(test_stop__in_time)
 {
 	pid_t pid;
@@ -304,7 +312,7 @@ TEST(test_stop__with_lease)
 	end();
 }
 
-/* A process that has the number of a member that is gone is not that one. */
+/* A later process with the pid of a former member is not that member. */
 TEST(test_stop__number_reused)
 {
 	struct lease_member member;
@@ -329,13 +337,13 @@ TEST(test_spares)
 {
 	pid_t pid = start(false);
 
-	/* It is older than the broker. */
+	/* The process is older than the broker. */
 	begin("lease-audit = stop\nlease-required = yes");
 	for (unsigned int i = 0; i < 3; i++)
 		look_at(pid, 500 * MIB, 0);
 	assert_true(is_running(pid));
 	assert_false(enforce_is_urgent(enforce));
-	/* Neither init nor ourselves; that this goes on is the proof. */
+	/* Neither init nor the broker itself is stopped; the test would end otherwise. */
 	for (unsigned int i = 0; i < 3; i++)
 		look_at(1, 500 * MIB, 0);
 	for (unsigned int i = 0; i < 3; i++)
@@ -344,7 +352,7 @@ TEST(test_spares)
 	end();
 }
 
-/* Without the right to, it is tried once for each. */
+/* Without the privilege, stopping is tried once for each process. */
 TEST(test_stop__powerless)
 {
 	pid_t pid;
@@ -399,14 +407,14 @@ TEST(test_priority)
 	look_at(pid, 500 * MIB, 0);
 	assert_fields(*tenant, (weight, 5), (priority_max, RBK_PRIORITY_LOW));
 	assert_int_equal(n_lowered, 1);
-	/* It stays so when the policy is read again, */
+	/* The lowered priority survives a reload of the policy. */
 	assert_int_equal(tenants_reload(tenants,
 					load("lease-audit = priority\nlease-required = yes"),
 					&errors),
 			 0);
 	look_at(pid, 500 * MIB, 0);
 	assert_int_equal(tenant->weight, 5);
-	/* and ends with what it was for. */
+	/* The priority is restored when the excess ends. */
 	look_at(pid, 8 * MIB, 0);
 	assert_fields(*tenant, (weight, 50), (priority_max, RBK_PRIORITY_URGENT));
 	assert_int_equal(n_lowered, 2);
@@ -414,7 +422,7 @@ TEST(test_priority)
 	end();
 }
 
-/* More than are followed at once. */
+/* More processes than are tracked at once. */
 TEST(test_many)
 {
 	enum { N = TELEMETRY_MAX_PROCESSES };

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Fair queues in virtual time: weights, order, who was idle, floods, wrapping tags. */
+/*
+ * Fair queues in virtual time: weights, order, flows that were idle, floods, tags that wrap around.
+ */
 #include <stdlib.h>
 
 #include "support/test.h"
@@ -26,7 +28,10 @@ static void add(struct fair_queue *queue, struct fair_flow *flow, struct item *i
 	fair_add(queue, flow, &item->link);
 }
 
-/* Takes the next item, charges @cost. Return: the item. */
+/*
+ * Take the next item and charge @cost.
+ * Return: the item.
+ */
 static struct item *serve(struct fair_queue *queue, uint64_t cost)
 {
 	struct list_node *node = NULL;
@@ -64,7 +69,7 @@ TEST(test_fair__order_in_a_flow)
 }
 
 /*
- * Check weights, also 10 : 1 and 10000 : 1, with items whose very different costs are not known
+ * Weights of 10 : 1 and even 10000 : 1 hold, with items whose very different costs are not known
  * beforehand.
  */
 TEST(test_fair__weights)
@@ -104,7 +109,7 @@ TEST(test_fair__weights)
 	}
 }
 
-/* However many items one flow has, another's only item is the next but one at the latest. */
+/* However many items one flow has, another flow's only item is served second at the latest. */
 TEST(test_fair__flood)
 {
 	struct fair_queue queue;
@@ -123,7 +128,7 @@ TEST(test_fair__flood)
 	}
 }
 
-/* Check that a flow that had no items for long gets no more than others from then on. */
+/* A flow without items for a long time gets no more than others from then on. */
 TEST(test_fair__nobody_saves_up)
 {
 	struct fair_queue queue;
@@ -146,7 +151,7 @@ TEST(test_fair__nobody_saves_up)
 	assert_in_range(n[0], 49, 51);
 	assert_in_range(n[1], 49, 51);
 
-	/* Nor does a flow owe the time that it took while it was alone. */
+	/* A flow does not owe the time that it took while it was alone. */
 	while (serve(&queue, 1000000000))
 		;
 	add(&queue, &flows[0], &items[0]);
@@ -161,7 +166,7 @@ TEST(test_fair__nobody_saves_up)
 	assert_in_range(n[0], 49, 51);
 }
 
-/* Return: the items of flows[1] that are served before an item of flows[0]; both have some. */
+/* Return: the items of flows[1] that are served before an item of flows[0]; both have items. */
 static unsigned int n_ahead(struct fair_queue *queue, struct fair_flow flows[2], uint64_t cost)
 {
 	struct item *item;
@@ -179,8 +184,8 @@ static unsigned int n_ahead(struct fair_queue *queue, struct fair_flow flows[2],
 }
 
 /*
- * Check that no debt outlasts the busy period in which it was made: a flow that
- * comes after that period has not waited for a long item in it, whichever flow was served last.
+ * No debt outlasts the busy period in which it was made. A flow that comes after that period has
+ * not waited for a long item in it, whichever flow was served last.
  */
 TEST(test_fair__debts_end_with_the_busy_period)
 {
@@ -203,7 +208,7 @@ TEST(test_fair__debts_end_with_the_busy_period)
 	assert_false(fair_flow_owes(&queue, &flows[0]));
 	assert_in_range(n_ahead(&queue, flows, SHORT), 0, 1);
 
-	/* The short item is taken back, before and after the long one has been served. */
+	/* The short item is removed, before and after the long one has been served. */
 	for (unsigned int is_after = 0; is_after < 2; is_after++) {
 		add(&queue, &flows[0], &items[0]);
 		assert_ptr_equal(fair_take(&queue, &node), &flows[0]);
@@ -226,7 +231,7 @@ TEST(test_fair__debts_end_with_the_busy_period)
 	assert_in_range(n_ahead(&queue, flows, SHORT), LONG / SHORT - 2, LONG / SHORT);
 }
 
-/* Check that a busy period lasts while an item is served: who comes then begins with that item. */
+/* A busy period lasts while an item is served: a flow that comes then begins with that item. */
 TEST(test_fair__busy_while_serving)
 {
 	struct fair_queue queue;
@@ -248,7 +253,7 @@ TEST(test_fair__busy_while_serving)
 	assert_ptr_equal(serve(&queue, 1000), &items[1]);
 }
 
-/* A flow whose items are taken out and added again gains no turn by it, and loses none. */
+/* A flow whose items are removed and added again neither gains nor loses a turn. */
 TEST(test_fair__removed_and_added_again)
 {
 	struct fair_queue queue;
@@ -298,7 +303,7 @@ TEST(test_fair__tags_wrap)
 		assert_in_range(n[i], 999, 1001);
 }
 
-/* A thousand flows, items taken out at random: what is left comes out, each once. */
+/* A thousand flows, items removed at random: the remaining items are served once each. */
 TEST(test_fair__removal)
 {
 	enum { N_FLOWS = 1000 };
