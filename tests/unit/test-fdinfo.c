@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What kernels print about DRM descriptors, of all ages, and what no kernel would. */
+/* fdinfo of DRM descriptors, as printed by kernels of all ages, and texts that no kernel prints. */
 #include <stdio.h>
 #include <string.h>
 
@@ -35,7 +35,7 @@ static void refuse(const char *text)
 	assert_int_equal(fdinfo_parse(text, strlen(text), &info), FDINFO_E_NOT_DRM);
 }
 
-/* Linux 5.15: amdgpu_fdinfo.c had keys of its own. It is a user of nothing that we know. */
+/* Linux 5.15: amdgpu_fdinfo.c had its own keys, which identify no client. */
 TEST(test_parse__linux_5_15)
 {
 	refuse(HEAD "pdev:\t0000:03:00.0\npasid:\t32769\nvram mem:\t4096 kB\ngtt mem:\t16 kB\n"
@@ -99,7 +99,7 @@ TEST(test_parse__regions_are_added)
 		"drm-cycles-rcs:\t28257900\ndrm-total-cycles-rcs:\t7655183225\n");
 
 	assert_reading(info.vram_bytes, MIB(12));
-	/* One region of two names is said once. */
+	/* A region with two names counts once. */
 	assert_reading(info.gtt_bytes, MIB(2));
 	info = parse("drm-driver:\ti915\n" CLIENT "drm-total-local0:\t3 MiB\n"
 		     "drm-total-system0:\t2 MiB\ndrm-engine-render:\t5 ns\n"
@@ -210,7 +210,7 @@ TEST(test_parse__no_client)
 	refuse("drm-client-idx:\t3\ndrm-pdev:\t0000:03:00.0\n");
 }
 
-/* The text may be cut anywhere: a number that lost its end is no number. */
+/* The text may be cut anywhere: a number without its end does not count. */
 TEST(test_parse__cut)
 {
 	static const char text[] = MINIMAL "drm-memory-gtt:\t5 KiB\ndrm-memory-vram:\t123456 KiB\n";

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Rows of figures: what each of them has to have, and how they become numbers, JSON and metrics. */
+/* Rows of figures: required members, and conversion to numbers, JSON and metrics. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 static const struct {
 	const char *name;
 	const struct figure *figures;
-	bool has_top, has_head; /* brokertop, brokerctl have a table of them */
+	bool has_top, has_head; /* shown in a table by brokertop, by brokerctl */
 } tables[] = {
 	{"header", header_figures, false, false},
 	{"broker", broker_figures, false, false},
@@ -47,7 +47,7 @@ static bool is_number(const struct figure *figure)
 	       figure->type == FIGURE_U8 || figure->type == FIGURE_REAL;
 }
 
-/* Return: NULL; what is wrong with the row. */
+/* Return: NULL, or what is wrong with the row. */
 static const char *fault_of(const struct figure *figure)
 {
 	static const struct {
@@ -104,7 +104,7 @@ TEST(test_rows__are_whole)
 	}
 }
 
-/* --- A record of each kind of number --- */
+/* --- A record with each kind of number --- */
 
 struct odd {
 	uint64_t bytes, milli, zero;
@@ -148,7 +148,7 @@ TEST(test_real__is_for_people)
 	assert_true(figure_real(&odd_figures[ODD_SHARE], &unknown) == 0);
 }
 
-/* All of them, in base units, whatever their type; what is not known is left out. */
+/* Metrics have all figures in base units, whatever their type; unknown figures are left out. */
 TEST(test_metrics__are_in_base_units)
 {
 	static const struct metrics_page page;
@@ -171,7 +171,10 @@ TEST(test_metrics__are_in_base_units)
 	metrics_text_deinit(&text);
 }
 
-/* Figures of one object are in one, wherever the compiler put its name. */
+/*
+ * Figures with equal object names form one object, even if the names are distinct strings in
+ * memory.
+ */
 TEST(test_json__objects)
 {
 	static const char expected[] =

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Leftist heaps against a plain reference, and what their operations cost at worst. */
+/* Leftist heaps compared with a plain reference, and the worst-case cost of their operations. */
 #include <stdlib.h>
 
 #include "support/test.h"
@@ -28,7 +28,10 @@ static bool item_before(const struct heap_node *a, const struct heap_node *b)
 	return item_of(a)->key < item_of(b)->key;
 }
 
-/* Checks order, ranks and parents of a whole heap. Return: how many nodes. */
+/*
+ * Check order, ranks and parents of a whole heap.
+ * Return: the number of nodes.
+ */
 static uint32_t check(const struct heap_node *node, const struct heap_node *parent)
 {
 	uint32_t n;
@@ -51,7 +54,7 @@ static uint32_t next_random(uint32_t *state)
 	return *state >> 8;
 }
 
-/* Against the plainest reference: the least of all that are in, looked for. */
+/* Compared with a search for the least element. */
 TEST(test_heap__against_reference)
 {
 	struct heap_node *heap = NULL;
@@ -90,7 +93,7 @@ TEST(test_heap__against_reference)
 		items[i].is_in = false;
 }
 
-/* Whatever the order, no single operation compares more than two spines' worth. */
+/* In any order of operations, no single one compares more than two spines' nodes. */
 TEST(test_heap__adversarial_orders)
 {
 	for (int order = 0; order < 5; order++) {
@@ -109,7 +112,7 @@ TEST(test_heap__adversarial_orders)
 			most = n_compared > most ? n_compared : most;
 		}
 		assert_int_equal(check(heap, NULL), N);
-		/* From the middle, the end and the beginning in turn, then in order. */
+		/* Remove from the middle, the end and the beginning in turn, then in order. */
 		for (uint32_t i = 0; i < N / 4; i++) {
 			struct item *item = &items[(i * 1021) % N];
 

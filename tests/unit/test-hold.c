@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Bounds on what clients keep, and on how long others wait for it: no client can wait them out
+ * Bounds on memory and descriptors that clients keep, and on the time that others wait for clients
  */
 #include <errno.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 
 enum { N_ENTRIES = 64 };
 
-/* The timer that was armed last, among those armed for @only_ns if that is not 0. */
+/* The timer that was armed last, among timers armed for @only_ns if that is not 0. */
 static struct {
 	struct loop_timer *timer;
 	uint64_t delay_ns, only_ns;
@@ -34,7 +34,7 @@ void __wrap_loop_timer_arm(struct loop_timer *timer, uint64_t delay_ns)
 	armed.n++;
 }
 
-/* 0: time passes. Threads read it, too. */
+/* The stopped clock, in ns; 0: time passes. Other threads read it. */
 static _Atomic uint64_t stopped_ns;
 
 uint64_t __real_clock_now_ns(void);
@@ -56,7 +56,7 @@ static uint64_t used(const struct rig *rig, enum account_slot slot)
 	return account_used(account_of(rig), slot);
 }
 
-/* The tenant may have @more than it has now. */
+/* Limit the tenant to its present use plus @more. */
 static void limit(const struct rig *rig, enum account_slot slot, uint64_t more)
 {
 	struct account_limits limits;
@@ -72,7 +72,7 @@ static void make_pair(int ends[2])
 		socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
 }
 
-/* Reads all answers. */
+/* Read all answers. */
 static void read_all(int fd)
 {
 	char bytes[8192];
@@ -81,7 +81,10 @@ static void read_all(int fd)
 		;
 }
 
-/* A connection that has ended with answers unread. Return: the client's end. */
+/*
+ * End a connection with unread answers.
+ * Return: the client's end.
+ */
 static int leave_unread(const struct rig *rig, unsigned int n_answers)
 {
 	static const char bytes[4096];
@@ -99,7 +102,7 @@ static int leave_unread(const struct rig *rig, unsigned int n_answers)
 	return ends[1];
 }
 
-/* The kernel's memory for what an ended connection's client has not read is charged. */
+/* Kernel memory for unread answers of an ended connection stays charged. */
 TEST(test_connection__unread)
 {
 	uint64_t host, fds;
@@ -126,7 +129,7 @@ static int send_shared(const struct rig *rig)
 	return session_reply_fds(rig->session, &reply, sizeof(reply), &rig->fd, 1, true);
 }
 
-/* At most HOLD_SENT_MAX descriptors that others have, too, are under way to a session. */
+/* At most HOLD_SENT_MAX shared descriptors are in flight to a session. */
 TEST(test_sent__bounded)
 {
 	uint64_t fds;
@@ -146,7 +149,7 @@ TEST(test_sent__bounded)
 	assert_int_equal(used(&rig, ACCOUNT_FDS), fds + 1);
 }
 
-/* A client that has let go just now is not refused what there is room for since then. */
+/* Room that a client has just made counts for its next request. */
 TEST(test_look__before_session)
 {
 	struct session *session;
@@ -197,7 +200,7 @@ TEST(test_look__before_page)
 		close(fds[i]);
 }
 
-/* A session is not ended for unread answers that there is room for once others were read. */
+/* A session does not end for unread answers if reading others has made room. */
 TEST(test_look__before_ending)
 {
 	struct rbk_wire_stats reply = {.reply = {.type = RBK_WIRE_STATS}};
@@ -213,7 +216,10 @@ TEST(test_look__before_ending)
 	close(fd);
 }
 
-/* Has the timer of holds fire. Return: when it is to fire again. */
+/*
+ * Let the timer of holds fire.
+ * Return: the delay until it fires again.
+ */
 static uint64_t fire(struct rig *rig, struct loop_timer *timer)
 {
 	const unsigned int n_before = armed.n;
@@ -224,7 +230,7 @@ static uint64_t fire(struct rig *rig, struct loop_timer *timer)
 	return armed.delay_ns;
 }
 
-/* The timer looks ever more rarely where nothing changes, and soon again where something has. */
+/* The timer checks ever more rarely while nothing changes, and soon again after a change. */
 TEST(test_timer__soon_where_some_have_gone)
 {
 	struct loop_timer *timer;
@@ -250,7 +256,7 @@ TEST(test_timer__soon_where_some_have_gone)
 		close(fds[i]);
 }
 
-/* Have the thread end its job, and wait until nothing is to be closed. */
+/* Let the stuck thread end its job, and wait until all closings are done. */
 static void end_stuck(struct rig *rig, struct rig_stuck *stuck)
 {
 	rig_unstick(stuck);
@@ -294,7 +300,7 @@ TEST(test_page__administrator_waits_not_for_long)
 	close(ends[1]);
 }
 
-/* The broker's end waits two seconds for busy threads, also if none of them is stuck. */
+/* The broker's shutdown waits two seconds for busy threads, also if none is stuck. */
 TEST(test_end__bounded)
 {
 	const uint64_t patience_ns = 2000000000;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Credit of a lease in the Vulkan layer: chunks, refusals, waiting, shrinking; no Vulkan, no
- * broker. */
+/*
+ * Credit of a lease in the Vulkan layer: chunks, rejections, waits, shrinking; without Vulkan or a
+ * broker.
+ */
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -14,14 +16,14 @@
 #define KIB 1024u
 #define MIB (1024u * KIB)
 
-/* A lease that is the member's alone. */
+/* A fake lease with a single member. */
 struct giver {
 	struct account account;
 	struct rbk_lease_page page;
 	pthread_mutex_t lock;
 	unsigned int n_takes, n_gives, n_waits;
-	int fault, give_fault; /* instead of an answer */
-	/* While it waits: frees as much. */
+	int fault, give_fault; /* error instead of an answer; 0: none */
+	/* Bytes that become free during a wait. */
 	uint64_t freed_meanwhile_bytes;
 };
 
@@ -84,7 +86,7 @@ static struct giver *giver_new(uint64_t granted_bytes)
 	return giver;
 }
 
-/* What was charged has been released: nothing is lost, nothing is given twice. */
+/* Free the lease after all charges are released: no credit is lost or given twice. */
 static void giver_free(struct giver *giver)
 {
 	account_trim_all(&giver->account);
@@ -109,7 +111,7 @@ TEST(test_account__within_credit_asks_nobody)
 	giver_free(giver);
 }
 
-/* Around the border of a chunk nothing is asked over and over. */
+/* At the border of a chunk, the broker is not asked repeatedly. */
 TEST(test_account__hysteresis)
 {
 	struct giver *giver = giver_new(1024 * MIB);
@@ -133,7 +135,7 @@ TEST(test_account__to_the_byte)
 {
 	struct giver *giver = giver_new(10 * MIB);
 
-	/* Less than a chunk is left, and is had. */
+	/* Less than a chunk is left, and can be charged. */
 	for (int i = 0; i < 10; i++)
 		assert_int_equal(account_charge(&giver->account, MIB, 0), 0);
 	assert_int_equal(account_left(&giver->account), 0);
@@ -151,11 +153,11 @@ TEST(test_account__above_the_maximum)
 {
 	struct giver *giver = giver_new(10 * MIB);
 
-	/* Nobody has to be asked, and nobody waits. */
+	/* A charge above the maximum fails without a request and without a wait. */
 	assert_int_equal(account_charge(&giver->account, 10 * MIB + 1, 1000000), -ENOMEM);
 	assert_int_equal(account_charge(&giver->account, UINT64_MAX, 1000000), -ENOMEM);
 	assert_int_equal(giver->n_takes, 0);
-	/* With what it has it would be above: it would wait for itself. */
+	/* Together with its present charge it would exceed the lease, and wait for itself. */
 	assert_int_equal(account_charge(&giver->account, 6 * MIB, 0), 0);
 	assert_int_equal(account_charge(&giver->account, 6 * MIB, 1000000), -ENOMEM);
 	assert_int_equal(giver->n_waits, 0);
@@ -167,15 +169,15 @@ TEST(test_account__waiting_gives_back_first)
 {
 	struct giver *giver = giver_new(64 * MIB);
 
-	/* Another member has most of it. */
+	/* Another member has most of the lease. */
 	giver->page.credited_bytes = 50 * MIB;
 	assert_int_equal(account_charge(&giver->account, 6 * MIB, 0), 0);
 	assert_int_equal(account_charge(&giver->account, 12 * MIB, 1000000), -ETIMEDOUT);
 	assert_int_equal(giver->n_waits, 1);
-	/* What was free was given back: it may be what somebody else waits for. */
+	/* Free credit was returned, because another waiter may need it. */
 	assert_fields(*giver, (account.free_bytes, 0), (page.credited_bytes, 56 * MIB),
 		      (account.n_waiting, 0));
-	/* Another thread frees while this one waits: that is what the broker gives then. */
+	/* Another thread frees memory during this wait, and the broker grants it. */
 	giver->freed_meanwhile_bytes = 6 * MIB;
 	assert_int_equal(account_charge(&giver->account, 12 * MIB, 1000000), 0);
 	assert_int_equal(giver->n_waits, 2);
@@ -192,7 +194,7 @@ TEST(test_account__without_an_answer)
 
 	assert_int_equal(account_charge(&giver->account, MIB, 0), 0);
 	giver->fault = giver->give_fault = -ECONNRESET;
-	/* It goes on within what it has. */
+	/* Without a broker, charges within the present credit work. */
 	assert_int_equal(account_charge(&giver->account, MIB, 0), 0);
 	assert_int_equal(account_charge(&giver->account, 32 * MIB, 1000000), -ECONNRESET);
 	account_release(&giver->account, 2 * MIB);
@@ -210,11 +212,11 @@ TEST(test_account__shrinking)
 	assert_int_equal(account_charge(&giver->account, 100 * MIB, 0), 0);
 	giver->page.wish_bytes = 64 * MIB;
 	assert_true(account_is_shrinking(&giver->account));
-	/* What becomes free is not kept, however little. */
+	/* Freed credit is returned at once, however little. */
 	account_release(&giver->account, 4 * KIB);
 	assert_fields(*giver, (account.free_bytes, 0), (page.credited_bytes, 100 * MIB - 4 * KIB));
 	assert_int_equal(account_left(&giver->account), 0);
-	/* Nor is more asked for than is needed. */
+	/* Only the needed bytes are requested. */
 	assert_int_equal(account_charge(&giver->account, 4 * KIB, 0), 0);
 	assert_int_equal(giver->account.free_bytes, 0);
 	account_release(&giver->account, 100 * MIB);
@@ -230,7 +232,10 @@ TEST(test_account__extra)
 	account_set_extra(&giver->account, 3 * MIB);
 	assert_int_equal(giver->account.extra_bytes, 3 * MIB);
 	assert_int_equal(account_left(&giver->account), MIB);
-	/* As much as there is; the rest is missing from what comes free. */
+	/*
+	 * Extra bytes are charged as far as credit exists; the rest is taken from memory that
+	 * becomes free.
+	 */
 	account_set_extra(&giver->account, 6 * MIB);
 	assert_int_equal(giver->account.extra_bytes, 4 * MIB);
 	assert_int_equal(account_charge(&giver->account, 4 * KIB, 0), -ENOMEM);
@@ -249,7 +254,7 @@ TEST(test_account__child)
 	struct giver *giver = giver_new(64 * MIB);
 
 	assert_int_equal(account_charge(&giver->account, MIB, 0), 0);
-	/* As the kernel does it to the memory of a child. */
+	/* The kernel zeroes this memory in a child. */
 	memset(&giver->account, 0, sizeof(giver->account));
 	assert_int_equal(account_charge(&giver->account, MIB, 1000000), -ECHILD);
 	account_release(&giver->account, MIB);
@@ -265,7 +270,7 @@ enum { THREADS = 32, ROUNDS = 4000, HELD = 8 };
 #define LEASE_BYTES (64 * MIB)
 
 static struct giver *shared;
-static uint64_t n_refused, held_bytes; /* atomic */
+static uint64_t n_refused, held_bytes; /* accessed atomically */
 static pthread_barrier_t all_hold;
 
 static void hold(uint64_t *at, uint64_t bytes, uint64_t wait_ns)
@@ -282,7 +287,7 @@ static void *churn(void *argument)
 {
 	uint64_t seed = (uint64_t)(uintptr_t)argument * 2654435761u + 1, held[HELD] = {0};
 
-	/* All together want more than there is, however few of them run at a time. */
+	/* All threads together want more than the lease, however few run at a time. */
 	for (int i = 0; i < HELD; i++)
 		hold(&held[i], MIB, 0);
 	pthread_barrier_wait(&all_hold);
@@ -339,7 +344,7 @@ TEST(test_budget)
 {
 	assert_int_equal(budget_heap_bytes(8 * MIB, 4 * MIB), 4 * MIB);
 	assert_int_equal(budget_heap_bytes(2 * MIB, 4 * MIB), 2 * MIB);
-	/* A driver that says nothing. */
+	/* A driver that reports no figures. */
 	check_budget((struct budget_heap){.size_bytes = 100, .counted_bytes = 30, .left_bytes = 50},
 		     30, 80);
 	check_budget((struct budget_heap){.size_bytes = 100,
@@ -349,7 +354,7 @@ TEST(test_budget)
 					  .kept_bytes = 5,
 					  .left_bytes = 50},
 		     45, 95);
-	/* Not above the heap, nor above what the driver has. */
+	/* The budget exceeds neither the heap nor the driver's budget. */
 	check_budget((struct budget_heap){.size_bytes = 60, .counted_bytes = 30, .left_bytes = 50},
 		     30, 60);
 	check_budget((struct budget_heap){.size_bytes = 100,
@@ -357,7 +362,7 @@ TEST(test_budget)
 					  .counted_bytes = 30,
 					  .left_bytes = 50},
 		     30, 70);
-	/* Never 0. */
+	/* A budget is never 0. */
 	check_budget((struct budget_heap){.size_bytes = 100}, 0, 1);
 	check_budget((struct budget_heap){.size_bytes = 100,
 					  .counted_bytes = 2,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the layer reads from a program's environment, and what it says of what it cannot read. */
+/* The layer's environment variables, and messages about invalid values. */
 #include <locale.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,7 +125,7 @@ TEST(test_joining)
 
 	clear();
 	setenv("RINGBROKER_LEASE", "4294967295", 1);
-	/* Of no matter then, even if it is nonsense. */
+	/* The size is ignored when joining a lease, even if invalid. */
 	setenv("RINGBROKER_LEASE_VRAM", "much", 1);
 	environment_read(&environment);
 	assert_string_equal(environment.error, "");
@@ -170,7 +170,7 @@ TEST(test_errors)
 	check_error("RINGBROKER_LEASE_WAIT", "soon", "RINGBROKER_LEASE_WAIT=soon is no duration");
 }
 
-/* Where 1,5 is one and a half. */
+/* A locale in which the decimal separator is a comma. */
 TEST(test_locale)
 {
 	uint64_t bytes;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Who has a file yet, wherever that is: memfds, and dma-bufs where this machine can make one. */
+/* Whether any process still holds a file: memfds, and dma-bufs where this machine can make one. */
 #include <fcntl.h>
 #include <linux/udmabuf.h>
 #include <signal.h>
@@ -44,7 +44,7 @@ static void send_to(int socket, int fd)
 	assert_int_equal(sendmsg(socket, &message, 0), 1);
 }
 
-/* Takes over @fd. */
+/* Check a file. Takes ownership of @fd. */
 static void check(int fd)
 {
 	struct holders *holders = holders_new(fd);
@@ -70,7 +70,7 @@ static void check(int fd)
 	close(sockets[0]);
 	close(sockets[1]);
 	assert_false(holders_any(holders));
-	/* A child has none of it. */
+	/* A child that was forked after the last descriptor was closed is no holder. */
 	assert_int_equal(pipe(sockets), 0);
 	pid = fork();
 	assert_true(pid >= 0);
@@ -110,7 +110,7 @@ TEST(test_holders__dma_buf)
 	check(fd);
 }
 
-/* A child that has it keeps it. */
+/* A child that inherited the file holds it. */
 TEST(test_holders__child)
 {
 	int fd = make_memfd(), status;
@@ -129,7 +129,7 @@ TEST(test_holders__child)
 	holders_free(holders);
 }
 
-/* As a driver may make them. */
+/* Several descriptors of one file, as a driver may make them. */
 TEST(test_holders__several)
 {
 	int fd = make_memfd(), anew;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The layer's table of allocations: adding, finding, removing; memory that fails; threads. */
+/* The layer's table of allocations: add, find, remove; failing allocations; threads. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +27,7 @@ static int add(struct table *table, uint64_t handle)
 	return table_add(table, &allocation);
 }
 
-/* Handles of all kinds: addresses of equal distances, small numbers, large ones. */
+/* Return handles of all kinds: addresses at equal distances, small numbers, large numbers. */
 static uint64_t handle_of(unsigned int i, unsigned int kind)
 {
 	switch (kind) {
@@ -105,7 +105,7 @@ TEST(test_table__no_memory)
 			continue;
 		}
 		fail_alloc_stop();
-		/* As it was: it can be had a moment later. */
+		/* The table is unchanged, and adding works a moment later. */
 		assert_false(table_find(&table, i + 1, &found));
 		assert_int_equal(add(&table, i + 1), 0);
 	}

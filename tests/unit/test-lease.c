@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The books of leases: broker/lease/lease.h. */
+/* The accounts of leases: broker/lease/lease.h. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -68,7 +68,7 @@ static struct lease *make(unsigned int tenant, uint64_t wish, uint64_t max)
 	return lease;
 }
 
-/* One with a member that has @credit. */
+/* Return a lease with a member that has @credit. */
 static struct lease *make_with(unsigned int tenant, uint64_t wish, uint64_t max,
 			       struct lease_member *member, uint64_t credit)
 {
@@ -95,7 +95,7 @@ static uint64_t used(unsigned int tenant)
 	return account_used(tenants[tenant].account, account_vram(DEVICE));
 }
 
-/* What books must be, whatever happens. */
+/* Assert the invariants of all leases and accounts. */
 static void check(void)
 {
 	uint64_t sums[N_TENANTS] = {0};
@@ -128,7 +128,7 @@ TEST(test_credit, setup, teardown)
 	assert_int_equal(lease_take(&second, 40), 0);
 	assert_int_equal(lease_ungiven(lease), 0);
 	assert_int_equal(lease_give(&second, 41), LEASE_E_LACKING);
-	/* What it grew beyond its wish goes with the credit. */
+	/* Bytes granted beyond the wish are given back together with the credit. */
 	assert_int_equal(lease_grant(lease, 200, false), 0);
 	assert_int_equal(lease_take(&second, 100), 0);
 	check();
@@ -154,7 +154,7 @@ TEST(test_grant__limits, setup, teardown)
 	assert_int_equal(lease_grant(lease, 151, true), 0);
 	assert_int_equal(lease_granted(lease), 151);
 	check();
-	/* Less is always fine, also above the limit. */
+	/* A smaller grant always succeeds, also above the limit. */
 	allow(0, 50);
 	assert_int_equal(lease_grant(lease, 120, false), 0);
 	check();
@@ -176,7 +176,7 @@ TEST(test_resize, setup, teardown)
 	assert_false(lease_is_shrinking(lease));
 	lease_resize(lease, 300);
 	assert_int_equal(lease->limit_bytes, 300);
-	/* What its tenant's limits leave to it. */
+	/* The lease gets what its tenant's limits leave. */
 	lease_allow(lease, 30);
 	assert_int_equal(lease_granted(lease), 30);
 	check();
@@ -201,7 +201,7 @@ TEST(test_report__no_overflow, setup, teardown)
 	lease_report(&members[1], &(struct lease_use){.used_bytes = 0});
 	lease_report(&members[2], &(struct lease_use){.used_bytes = 0});
 	assert_fields(*lease, (used_bytes, 10), (extra_bytes, 5), (n_objects, 2));
-	/* A count of the past does not go back, nor with who leaves. */
+	/* Counts do not decrease, also not when a member leaves. */
 	assert_int_equal(lease->n_refused, 3ull * UINT32_MAX);
 	leave(&members[2]);
 	leave(&members[1]);
@@ -209,7 +209,7 @@ TEST(test_report__no_overflow, setup, teardown)
 	leave(&members[0]);
 }
 
-/* What it was at most stays on the page, when members have given back and left. */
+/* The peaks stay on the page when members have given back credit and left. */
 TEST(test_peaks, setup, teardown)
 {
 	struct rbk_lease_page page = {.magic = 0};
@@ -223,7 +223,7 @@ TEST(test_peaks, setup, teardown)
 	assert_int_equal(page.peak_bytes, 59);
 	assert_int_equal(lease_take(&other, 40), 0);
 	lease_report(&other, &(struct lease_use){.used_bytes = 2, .n_refused = 3});
-	/* Exporting costs nothing more; importing what nobody pays for does. */
+	/* An export costs nothing more; an import of an unpaid object does. */
 	assert_int_equal(lease_object_add(&member, 1, 1, 30, 30, &charged), 0);
 	assert_int_equal(page.peak_credited_bytes, 120);
 	assert_int_equal(lease_object_add(&member, 1, 2, 7, 0, &charged), 0);
@@ -235,7 +235,10 @@ TEST(test_peaks, setup, teardown)
 	leave(&member);
 }
 
-/* What was, between two reports, counts beside what others have now; and it is not kept. */
+/*
+ * A member's peak between two reports counts together with the present use of others; it is not
+ * kept as use.
+ */
 TEST(test_peaks__between_reports, setup, teardown)
 {
 	struct rbk_lease_page page = {.magic = 0};
@@ -251,7 +254,7 @@ TEST(test_peaks__between_reports, setup, teardown)
 	assert_int_equal(page.peak_bytes, 70);
 	lease_report(&member, &(struct lease_use){.used_bytes = 0, .peak_bytes = 45});
 	assert_int_equal(page.peak_bytes, 75);
-	/* Less than what it has now, and more than there can be. */
+	/* A peak below the present use, and an impossible one. */
 	lease_report(&member, &(struct lease_use){.used_bytes = 60, .peak_bytes = 1});
 	assert_int_equal(page.peak_bytes, 90);
 	lease_report(&member, &(struct lease_use){.peak_bytes = UINT64_MAX});
@@ -261,7 +264,9 @@ TEST(test_peaks__between_reports, setup, teardown)
 	leave(&member);
 }
 
-/* Exported, freed and imported elsewhere: somebody pays all the time, and once. */
+/*
+ * An object is exported, freed and imported elsewhere: exactly one lease pays for it at any time.
+ */
 TEST(test_object__export_and_import, setup, teardown)
 {
 	struct lease_member first, second = {.lease = NULL}, other;
@@ -275,7 +280,7 @@ TEST(test_object__export_and_import, setup, teardown)
 	assert_int_equal(first.credit_bytes, 40);
 	assert_int_equal(lease->object_bytes, 60);
 	check();
-	/* Within the lease, and in another one of the tenant, that has no room. */
+	/* Import within the lease, and into another lease of the tenant, which has no room. */
 	assert_int_equal(lease_object_add(&second, 1, 7, 60, 0, &bytes), 0);
 	assert_int_equal(bytes, 0);
 	assert_int_equal(lease_object_add(&second, 1, 7, 60, 0, &bytes), LEASE_E_EXISTS);
@@ -286,7 +291,7 @@ TEST(test_object__export_and_import, setup, teardown)
 	assert_int_equal(lease_object_drop(&first, 1, 7), LEASE_E_UNKNOWN);
 	assert_int_equal(lease->object_bytes, 60);
 	check();
-	/* It is free for nobody: the other one inherits, and with it what it lacks. */
+	/* The object stays charged: the other lease inherits it, and exceeds its grant. */
 	assert_int_equal(lease_object_drop(&second, 1, 7), 0);
 	assert_int_equal(lease->object_bytes, 0);
 	assert_int_equal(another->object_bytes, 60);
@@ -295,7 +300,7 @@ TEST(test_object__export_and_import, setup, teardown)
 	assert_int_equal(lease_granted(lease), 40);
 	assert_int_equal(used(0), 150);
 	check();
-	/* Also when the one who paid is gone altogether. */
+	/* The object is also inherited when the paying lease has ended. */
 	assert_int_equal(lease_object_add(&second, 1, 7, 60, 0, &bytes), 0);
 	leave(&other);
 	assert_int_equal(lease->object_bytes, 60);
@@ -313,7 +318,7 @@ TEST(test_object__who_says_most_pays, setup, teardown)
 	struct lease *other = make_with(0, 100, 100, &second, 0);
 	uint64_t bytes;
 
-	/* Said to be small by one who would have others pay nothing for it. */
+	/* A member reports too small a size, so that others would pay nothing. */
 	assert_int_equal(lease_object_add(&first, 1, 7, 1, 1, &bytes), 0);
 	assert_int_equal(lease_object_cost(&second, 1, 7, 80, 0), 80);
 	assert_int_equal(lease_object_add(&second, 1, 7, 80, 0, &bytes), 0);
@@ -321,11 +326,11 @@ TEST(test_object__who_says_most_pays, setup, teardown)
 	assert_int_equal(lease->object_bytes, 0);
 	assert_int_equal(other->object_bytes, 80);
 	check();
-	/* Each inherits what it said itself. */
+	/* Each lease inherits the size that it reported itself. */
 	assert_int_equal(lease_object_drop(&second, 1, 7), 0);
 	assert_int_equal(lease->object_bytes, 1);
 	check();
-	/* More than there is, from credit that there is not. */
+	/* Sizes above the lease, from credit that the member does not have. */
 	assert_int_equal(lease_object_add(&second, 1, 8, 101, 0, &bytes), LEASE_E_LACKING);
 	assert_int_equal(lease_object_add(&second, 1, 8, 10, 1, &bytes), LEASE_E_LACKING);
 	assert_int_equal(lease_object_add(&second, 1, 8, UINT64_MAX, 0, &bytes), LEASE_E_LACKING);
@@ -335,7 +340,7 @@ TEST(test_object__who_says_most_pays, setup, teardown)
 	leave(&second);
 }
 
-/* What another tenant names is another object: naming takes nothing from anybody. */
+/* Objects that another tenant names are separate: naming an object affects no other tenant. */
 TEST(test_object__of_tenants, setup, teardown)
 {
 	struct lease_member first, second;
@@ -393,7 +398,10 @@ TEST(test_cgroup, setup, teardown)
 	assert_int_equal(fd, -1);
 	assert_true(lease->cgroup_fd >= 0);
 	assert_int_equal(account_used(tenants[0].account, ACCOUNT_FDS), fds + 1);
-	/* Said once more; that descriptor stays the caller's, as those that are refused. */
+	/*
+	 * Setting the same cgroup again succeeds; that descriptor stays the caller's, as do
+	 * rejected ones.
+	 */
 	assert_int_equal(lease_set_cgroup(lease, &same, 7), 0);
 	assert_true(same >= 0);
 	assert_int_equal(lease_set_cgroup(lease, &another, 8), LEASE_E_EXISTS);
@@ -419,7 +427,10 @@ TEST(test_find, setup, teardown)
 
 	assert_ptr_equal(lease_find(&leases, lease->number, NULL, 0), lease);
 	assert_null(lease_find(&leases, lease->number + 1, NULL, 0));
-	/* It keeps the number that it had, if that is free; else only its own find it by that. */
+	/*
+	 * A restored lease keeps its number if it is free. Otherwise only its own members find it
+	 * by the old number.
+	 */
 	about.restored_number = lease->number + 100;
 	assert_int_equal(lease_new(&leases, &about, &restored), 0);
 	assert_int_equal(restored->number, lease->number + 100);
@@ -436,7 +447,9 @@ TEST(test_find, setup, teardown)
 	lease_free(same);
 }
 
-/* Of restored leases of one tenant alone, what they have not given: not of new ones, nor of @but.
+/*
+ * The ungranted bytes of restored leases of one tenant are taken back, but not those of new leases
+ * or of @but.
  */
 TEST(test_take_back, setup, teardown)
 {
@@ -465,7 +478,7 @@ TEST(test_take_back, setup, teardown)
 		leave(&members[i]);
 }
 
-/* Deadlocks: nobody is told here, so waits are only looked at. */
+/* Deadlocks: waits are only examined here, and not answered. */
 
 static struct lease_wait begin_wait(struct lease *lease, struct lease_member *member,
 				    uint64_t least)
@@ -482,13 +495,13 @@ TEST(test_deadlock__two_holders, setup, teardown)
 
 	assert_null(lease_find_deadlocked(&leases, DEVICE, TOTAL));
 	lease_wait_begin(&of_a);
-	/* The other one may give. */
+	/* The other lease does not wait, so it may give back memory. */
 	assert_null(lease_find_deadlocked(&leases, DEVICE, TOTAL));
 	lease_wait_begin(&of_b);
 	assert_ptr_equal(lease_find_deadlocked(&leases, DEVICE, TOTAL), &of_b);
-	/* With more room one comes after the other. */
+	/* With more room, one wait is served after the other. */
 	assert_null(lease_find_deadlocked(&leases, DEVICE, 900));
-	/* On another device there is nobody. */
+	/* No wait on another device. */
 	assert_null(lease_find_deadlocked(&leases, DEVICE + 1, TOTAL));
 	lease_wait_end(&of_b);
 	assert_null(lease_find_deadlocked(&leases, DEVICE, TOTAL));
@@ -497,7 +510,7 @@ TEST(test_deadlock__two_holders, setup, teardown)
 	leave(&second);
 }
 
-/* One that can be served ends the wait of the others, however many there are. */
+/* A wait that can be served ends the others, however many there are. */
 TEST(test_deadlock__chain, setup, teardown)
 {
 	struct lease_member members[4];
@@ -506,7 +519,9 @@ TEST(test_deadlock__chain, setup, teardown)
 	for (unsigned int i = 0; i < 4; i++) {
 		struct lease *lease = make_with(i % 2, 150, 700, &members[i], 150);
 
-		/* 100 are free: the last needs as much, each other one more and more. */
+		/*
+		 * 100 bytes are free: the last wait needs exactly those, the others more and more.
+		 */
 		waits[i] = begin_wait(lease, &members[i], 400 - 100 * i);
 		lease_wait_begin(&waits[i]);
 	}
@@ -521,7 +536,7 @@ TEST(test_deadlock__chain, setup, teardown)
 	}
 }
 
-/* Of a tenant's maximum, while the device has plenty; and of one lease's. */
+/* Deadlocks over a tenant's maximum, while the device has plenty; and over a lease's maximum. */
 TEST(test_deadlock__limits, setup, teardown)
 {
 	struct lease_member first, second, third;
@@ -536,7 +551,7 @@ TEST(test_deadlock__limits, setup, teardown)
 	lease_wait_begin(&of_a);
 	lease_wait_begin(&of_b);
 	assert_ptr_equal(lease_find_deadlocked(&leases, DEVICE, 10 * TOTAL), &of_b);
-	/* A limit is in the way that others could never make up for: that may be raised. */
+	/* A limit that no release could satisfy is no deadlock, because it may be raised. */
 	lease_wait_end(&of_b);
 	lease_wait_end(&of_a);
 	of_a.least_bytes = 201;
@@ -561,7 +576,7 @@ TEST(test_deadlock__limits, setup, teardown)
 	leave(&first);
 }
 
-/* One who is only opening holds nothing, so nobody waits for it. */
+/* A lease that is being opened holds nothing, so no wait depends on it. */
 TEST(test_deadlock__opening, setup, teardown)
 {
 	struct lease_member first;
@@ -572,7 +587,7 @@ TEST(test_deadlock__opening, setup, teardown)
 	lease_wait_begin(&of_opening);
 	assert_null(lease_find_deadlocked(&leases, DEVICE, TOTAL));
 	lease_wait_begin(&of_a);
-	/* It is served when the first has been. */
+	/* The opening lease is served after the first one. */
 	assert_null(lease_find_deadlocked(&leases, DEVICE, TOTAL));
 	lease_wait_end(&of_a);
 	lease_wait_end(&of_opening);
@@ -580,13 +595,13 @@ TEST(test_deadlock__opening, setup, teardown)
 	leave(&first);
 }
 
-/* Many who wait, each lease with a credit of one byte. */
+/* Many waits; each lease has a credit of one byte. */
 enum { MANY = 1000 };
 
 static struct lease_member many[MANY];
 static struct lease_wait many_waits[MANY];
 
-/* The next one asks for @less bytes less. */
+/* Begin MANY waits: the first asks for @first bytes, each next one for @less bytes less. */
 static void begin_many(uint64_t first, unsigned int less)
 {
 	for (unsigned int i = 0; i < N_TENANTS; i++)
@@ -608,7 +623,7 @@ static void end_many(unsigned int n_waiting)
 		leave(&many[i]);
 }
 
-/* All but the first wait for what the others have: each is found once, the newest first. */
+/* All waits but the first depend on the others' memory: each is found once, the newest first. */
 TEST(test_deadlock__many_in_vain, setup, teardown)
 {
 	unsigned int n_waiting = MANY;
@@ -616,7 +631,7 @@ TEST(test_deadlock__many_in_vain, setup, teardown)
 
 	begin_many(2, 0);
 	found = lease_find_deadlocked(&leases, DEVICE, MANY + 1);
-	/* A lease that gives back one byte leaves two there for another. */
+	/* A lease that gives back its byte leaves two free bytes for another one. */
 	while (found && found == &many_waits[n_waiting - 1]) {
 		lease_wait_end(&many_waits[--n_waiting]);
 		found = lease_find_next_deadlocked(&leases);
@@ -627,12 +642,15 @@ TEST(test_deadlock__many_in_vain, setup, teardown)
 	assert_in_range(leases.n_looks, MANY, 8 * MANY);
 }
 
-/* By the definition, slowly: what leases have if the members of those waits keep what they hold. */
+/*
+ * Slow reference by the definition: the bytes that leases keep if the members of these waits keep
+ * what they hold.
+ */
 
 enum { N_RANDOM = 8, N_RANDOM_WAITS = 16 };
 
 static struct lease_wait random_waits[N_RANDOM_WAITS];
-static bool is_gone[N_RANDOM_WAITS]; /* refused, or served in thought */
+static bool is_gone[N_RANDOM_WAITS]; /* rejected, or served hypothetically */
 
 static uint64_t kept_by(const struct lease *lease, uint64_t *ret_bytes)
 {
@@ -693,7 +711,7 @@ static uint32_t random_below(uint64_t *seed, uint32_t n)
 	return (uint32_t)(*seed >> 33) % n;
 }
 
-/* Whoever is found is who should be, of tenants, leases and members of all kinds. */
+/* The deadlocked waits equal the reference's, for random tenants, leases and members. */
 TEST(test_deadlock__random, setup, teardown)
 {
 	unsigned int n_found = 0, n_more = 0;
@@ -758,8 +776,7 @@ TEST(test_deadlock__random, setup, teardown)
 	assert_true(n_found > 300 && n_more > 100);
 }
 
-/* Each can be served once those behind it have been: that is seen without a look at all for each.
- */
+/* Each wait can be served after those behind it, which is found without a full scan for each. */
 TEST(test_deadlock__many_in_turn, setup, teardown)
 {
 	struct lease_wait *found;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Devices that have work and make no progress: noticed once, mended, and nothing else is taken for
- * one
+ * Devices that have work and make no progress: each stall is noticed once and handled, and nothing
+ * else counts as a stall
  */
 #include <string.h>
 
@@ -93,7 +93,7 @@ static void work(struct kit *kit)
 	}
 }
 
-/* As the timer does, every 100 ms. */
+/* Pass @ns, checking every 100 ms like the timer. */
 static void pass(struct kit *kit, uint64_t ns)
 {
 	uint64_t until_ns = slotted_now_ns() + ns;
@@ -130,7 +130,7 @@ static struct dispatch_mended mended(const struct kit *kit, uint8_t device)
 	return ret;
 }
 
-/* Recount a device that is said to hold tasks which it does not hold. */
+/* Recount a device whose counters include tasks that it does not hold. */
 TEST(test_recount__room)
 {
 	struct place_queue *queue;
@@ -154,7 +154,7 @@ TEST(test_recount__room)
 	}
 }
 
-/* Slots are said to be taken that are not; nor is anything lost of what has begun. */
+/* Recount slots that are counted as taken but are free; tasks that have begun stay counted. */
 TEST(test_recount__slots)
 {
 	struct kit kit;
@@ -168,7 +168,7 @@ TEST(test_recount__slots)
 	assert_int_equal(kit.n_on[GPU], 5);
 	expect_all_done(&kit);
 
-	/* With tasks of all kinds there. */
+	/* With tasks of all kinds on the device. */
 	kit.devices[GPU].task_ns = 10 * MS;
 	put(&kit, 7, RBK_STRATEGY_ONLY_GPU);
 	pass(&kit, 15 * MS);
@@ -190,7 +190,7 @@ TEST(test_recount__slots)
 	bench_end(&kit.bench);
 }
 
-/* The device begins nothing: what may go elsewhere does, and the others fail at last. */
+/* The device begins no task: tasks that may move do, and the others fail in the end. */
 TEST(test_stuck__begins_nothing)
 {
 	struct kit kit;
@@ -217,7 +217,7 @@ TEST(test_stuck__begins_nothing)
 	}
 }
 
-/* A device that goes on after a while: nothing is lost, nothing is done twice. */
+/* A device continues after a pause: no task is lost or done twice. */
 TEST(test_stuck__for_a_while)
 {
 	struct kit kit;
@@ -232,7 +232,7 @@ TEST(test_stuck__for_a_while)
 	assert_int_equal(kit.n_on[GPU], 9);
 	assert_int_equal(dispatch_n_stalls(kit.dispatch, GPU), 1);
 	expect_all_done(&kit);
-	/* The next time is another incident. */
+	/* The next stall is another incident. */
 	kit.devices[GPU].is_stuck = true;
 	put(&kit, 9, RBK_STRATEGY_ONLY_GPU);
 	pass(&kit, 1500 * MS);
@@ -244,7 +244,7 @@ TEST(test_stuck__for_a_while)
 	bench_end(&kit.bench);
 }
 
-/* Part of a state may be updated already: what was stopped there is not begun anew. */
+/* A state may be half updated, so a stopped task with a state is not restarted elsewhere. */
 TEST(test_stuck__keeps_a_state)
 {
 	for (unsigned int has_state = 0; has_state < 2; has_state++) {
@@ -259,7 +259,7 @@ TEST(test_stuck__keeps_a_state)
 		rig_work(&kit.bench.rig);
 		task = container_of(rig_dispatch_ring(&kit.bench.ring)->in_flight.next, struct task,
 				    link);
-		/* As if it had come back unfinished once. */
+		/* As if the task had been returned unfinished once. */
 		task->run.has_begun = true;
 		n_submitted = kit.bench.cpu->n_submitted;
 		pass(&kit, 15 * S);
@@ -274,7 +274,7 @@ TEST(test_stuck__keeps_a_state)
 	}
 }
 
-/* Something runs: that is the executor's affair, for as long as it can be. */
+/* While a task runs, the device is not stalled: the executor watches its running tasks itself. */
 TEST(test_slow__is_not_stuck)
 {
 	struct kit kit;
@@ -297,7 +297,7 @@ TEST(test_slow__is_not_stuck)
 	bench_end(&kit.bench);
 }
 
-/* A quota that is used up holds tasks back for as long as it likes. */
+/* A used-up quota may delay tasks for any time without a stall. */
 TEST(test_quota__is_not_stuck)
 {
 	struct tenant poor = {.weight = 1, .priority_max = RBK_PRIORITY_URGENT, .cpu_max = 0.001f};
@@ -318,7 +318,7 @@ TEST(test_quota__is_not_stuck)
 	bench_end(&kit.bench);
 }
 
-/* Check that a lost device does not count as stalled. */
+/* A lost device does not count as stalled. */
 TEST(test_lost__is_not_stuck)
 {
 	struct kit kit;
@@ -335,11 +335,11 @@ TEST(test_lost__is_not_stuck)
 	bench_end(&kit.bench);
 }
 
-/* --- looking in slices --- */
+/* --- Checks in slices --- */
 
 enum { MANY = 1000, MOST_OF_TURN = 128 };
 
-/* MANY tasks in a ring of their own, and a GPU that begins none: until a look at them has begun. */
+/* Put MANY tasks into @ring while the GPU begins none, and run until a check has begun. */
 static void begin_look(struct kit *kit, struct rig_ring *ring, uint8_t strategy)
 {
 	const struct rig_ring own = kit->bench.ring;
@@ -373,7 +373,7 @@ static void turn(struct kit *kit)
 	dispatch_work(kit->dispatch, &hostile);
 }
 
-/* Have devices work, and check that all tasks are done, of which @ring has most. */
+/* Let the devices work, and assert that all tasks are done, most of them in @ring. */
 static void end_look(struct kit *kit, struct rig_ring *ring, uint32_t n_stalls)
 {
 	const struct rig_ring own = kit->bench.ring;
@@ -389,7 +389,7 @@ static void end_look(struct kit *kit, struct rig_ring *ring, uint32_t n_stalls)
 	bench_end(&kit->bench);
 }
 
-/* A turn visits a few tasks; the incident is noticed and mended all the same. */
+/* A turn visits a few tasks; the stall is noticed and handled all the same. */
 TEST(test_look__in_slices)
 {
 	uint32_t before, n_turns = 0;
@@ -415,8 +415,8 @@ TEST(test_look__in_slices)
 }
 
 /*
- * The time that passes during a look says nothing: what the look has found may have begun since.
- * One task runs, so the device is given 15 seconds.
+ * Time that passes during a check does not count, because tasks may have begun since. One task
+ * runs, so the device is given 15 seconds.
  */
 TEST(test_look__takes_long)
 {
@@ -439,8 +439,8 @@ TEST(test_look__takes_long)
 }
 
 /*
- * Tasks leave a device that stays stuck in slices, too. The device is flushed after each, so that
- * its executor returns what was recalled.
+ * Tasks leave a stuck device in slices, too. The device is flushed after each slice, so that its
+ * executor returns recalled tasks.
  */
 TEST(test_evade__in_slices)
 {
@@ -467,7 +467,7 @@ TEST(test_evade__in_slices)
 	assert_int_equal(kit.n_on[CPU], MANY);
 }
 
-/* A look is abandoned when something comes back: its counts say nothing then. */
+/* A check is abandoned when a task completes, because its counts are stale. */
 TEST(test_look__progress)
 {
 	struct rig_ring ring;
@@ -484,7 +484,7 @@ TEST(test_look__progress)
 	end_look(&kit, &ring, 0);
 }
 
-/* A device that begins what a look has passed by is not lost. */
+/* A device that begins a task after the check has visited it is not lost. */
 TEST(test_look__begun_meanwhile)
 {
 	struct rig_ring ring;
@@ -507,7 +507,7 @@ TEST(test_look__begun_meanwhile)
 	assert_int_equal(kit.n_on[GPU], MANY);
 }
 
-/* The ring that a look visits is freed meanwhile. */
+/* The ring that a check visits is freed meanwhile. */
 TEST(test_look__ring_freed)
 {
 	struct rig_ring ring, other;
@@ -520,7 +520,7 @@ TEST(test_look__ring_freed)
 	while (kit.dispatch->look.walk.ring != rig_dispatch_ring(&ring))
 		turn(&kit);
 	session_ring_close(ring.ring);
-	/* Stuck as it is, the device hands back what was cancelled. */
+	/* Although stuck, the device returns cancelled tasks. */
 	do {
 		slotted_run(&kit.devices[GPU]);
 		dispatch_end_waiting(kit.dispatch);
@@ -543,8 +543,8 @@ TEST(test_look__ring_freed)
 }
 
 /*
- * A device that stops what its client cancels works; one that hands back what it did not begin may
- * not.
+ * A device that stops a cancelled running task makes progress; one that returns a task it never
+ * began may be stuck.
  */
 TEST(test_cancelled__after_work)
 {

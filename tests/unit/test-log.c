@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Log lines: levels, what a client may have put into a name, length, how many, a broken standard
- * error, and a journal.
+ * Log lines: levels, hostile names, length, rate limits, a broken standard error, and the journal.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -31,7 +30,7 @@ uint64_t __wrap_clock_now_ns(void)
 static int test_setup(void **state)
 {
 	log_set_level(LOG_LEVEL_INFO);
-	/* What the test before has logged is too long ago to count. */
+	/* Lines of earlier tests are too old to count. */
 	fake_now_ns += 100000000000u;
 	if (pipe2(capture_fds, O_CLOEXEC | O_NONBLOCK))
 		return -1;
@@ -48,7 +47,7 @@ static int test_teardown(void **state)
 	return 0;
 }
 
-/* What was written to standard error since the last call. */
+/* Return the text written to standard error since the last call. */
 static const char *captured(void)
 {
 	static char text[65536];
@@ -68,7 +67,9 @@ TEST(test_line__level_prefix, test_setup, test_teardown)
 	assert_string_equal(captured(), "<6>brokerd: up\n");
 }
 
-/* What clients can cause without end is written once a second, and counted in between. */
+/*
+ * Lines that clients can cause without limit are written once per second, and counted in between.
+ */
 TEST(test_limit__one_a_second, test_setup, test_teardown)
 {
 	struct log_limit limit = {0};
@@ -113,7 +114,7 @@ TEST(test_line__control_characters, test_setup, test_teardown)
 		log_info(LOG_DETAIL, "%c.", c);
 		line = captured();
 		assert_int_equal(strlen(line), strlen("<6>brokerd: ?.\n"));
-		/* Alone, a byte above 127 is no UTF-8, and a control to some terminals. */
+		/* A lone byte above 127 is not UTF-8, and some terminals take it for a control. */
 		assert_int_equal((unsigned char)line[12], c < 32 || c >= 127 ? '?' : c);
 		assert_int_equal(line[14], '\n');
 	}
@@ -130,14 +131,14 @@ TEST(test_line__utf8, test_setup, test_teardown)
 		 "a??1mb"}, /* CSI as one character */
 		{"a\xe2\x80\xae"
 		 "b",
-		 "a???b"}, /* from right to left */
+		 "a???b"}, /* right-to-left override */
 		{"a\xe2\x81\xa6"
 		 "b",
 		 "a???b"},
-		{"\xc0\xaf", "??"}, /* too long for what it says */
+		{"\xc0\xaf", "??"}, /* overlong encoding */
 		{"\xe0\x80\xaf", "???"},
-		{"\xed\xa0\x80", "???"},      /* half of a pair */
-		{"\xf4\x90\x80\x80", "????"}, /* beyond the last */
+		{"\xed\xa0\x80", "???"},      /* half of a surrogate pair */
+		{"\xf4\x90\x80\x80", "????"}, /* above U+10FFFF */
 		{"\xe2\x82", "??"},           /* cut short */
 		{"\xe2\x82z", "??z"},
 	};
@@ -168,7 +169,7 @@ TEST(test_line__long, test_setup, test_teardown)
 		assert_true(strlen(line) <= 1024);
 		assert_true(strlen(line) >= 990);
 		assert_memory_equal(line, "<6>brokerd: nnn", 15);
-		/* One line, and a whole one. */
+		/* Exactly one complete line. */
 		assert_ptr_equal(strchr(line, '\n'), line + strlen(line) - 1);
 	}
 	memset(name, 'n', sizeof(name) - 1);
@@ -183,7 +184,7 @@ TEST(test_line__broken_stderr, test_setup, test_teardown)
 {
 	char fill[65536] = {0};
 
-	/* Full and not read: must return. */
+	/* The pipe is full and not read: logging must not block. */
 	while (write(STDERR_FILENO, fill, sizeof(fill)) > 0)
 		;
 	log_error(LOG_DETAIL, "lost");
@@ -192,7 +193,7 @@ TEST(test_line__broken_stderr, test_setup, test_teardown)
 	assert_int_equal(dup2(capture_fds[1], STDERR_FILENO), STDERR_FILENO);
 }
 
-/* A reader that has stopped must not stop the daemon; it is told how much it missed. */
+/* A reader that has stopped must not stop the daemon; it is told the number of lost lines. */
 TEST(test_line__reader_stopped, test_setup, test_teardown)
 {
 	char byte = 0;
@@ -253,7 +254,7 @@ TEST(test_error__trace, test_setup, test_teardown)
 {
 	const char *text;
 
-	/* Silent unless asked for, and the error is what it was. */
+	/* No trace by default, and the error is unchanged. */
 	assert_int_equal(error_fold(fails_deep()), -ENOENT);
 	assert_string_equal(captured(), "");
 	assert_int_equal(error_fold(0), 0);
@@ -266,7 +267,7 @@ TEST(test_error__trace, test_setup, test_teardown)
 	assert_int_equal(error_fold(0), 0);
 	assert_string_equal(captured(), "");
 
-	/* A documented outcome that nobody consumed is a bug, not a number to pass on. */
+	/* A documented outcome that no caller consumed is a bug, not a number to pass on. */
 	assert_int_equal(error_fold(3), -ENOTRECOVERABLE);
 	assert_non_null(strstr(captured(), "unconsumed outcome (3)"));
 }
@@ -280,7 +281,7 @@ static unsigned int count_captured(const char *text)
 	return n;
 }
 
-/* One kind that comes without end leaves the others alone, and is counted. */
+/* A flood of one kind of line is counted, and does not affect other kinds. */
 TEST(test_line__too_many, test_setup, test_teardown)
 {
 	for (int i = 0; i < 150; i++)
@@ -296,7 +297,7 @@ TEST(test_line__too_many, test_setup, test_teardown)
 
 /* --- The journal --- */
 
-static int journal_fds[2]; /* a socket at a path, as journald has one */
+static int journal_fds[2]; /* a socket at a path, like journald's */
 static char journal_path[64];
 
 static void journal_open(void)
@@ -323,7 +324,7 @@ static void journal_close(void)
 	unlink(journal_path);
 }
 
-/* What the journal got since the last call, one entry. */
+/* Return the next entry that the journal received. */
 static const char *journal_entry(void)
 {
 	static char text[8192];
@@ -353,7 +354,7 @@ TEST(test_journal__entry, test_setup, test_teardown)
 	assert_non_null(strstr(entry, "\nRINGBROKER_EVENT=session-closed\n"
 				      "TENANT=a?MESSAGE=forged\nPLAN=p?\nSESSION=7\nPID=12\nUID=0\n"
 				      "DEVICE=0\nMESSAGE=closed: bad?UID=0\n"));
-	/* What is not known is not there. */
+	/* Unknown fields are left out. */
 	log_info(LOG_STOPPED, "stopped");
 	entry = journal_entry();
 	assert_non_null(strstr(entry, "\nRINGBROKER_EVENT=stopped\nMESSAGE=stopped\n"));
@@ -362,7 +363,7 @@ TEST(test_journal__entry, test_setup, test_teardown)
 	journal_close();
 }
 
-/* Names of any length leave the entry whole. */
+/* Names of any length leave the entry complete. */
 TEST(test_journal__long, test_setup, test_teardown)
 {
 	char name[5000];
@@ -416,7 +417,7 @@ TEST(test_journal__gone, test_setup, test_teardown)
 	journal_close();
 }
 
-/* Standard error was redirected: whoever did that wants the lines there. */
+/* Standard error was redirected, so the lines go to standard error. */
 TEST(test_journal__other_stream, test_setup, test_teardown)
 {
 	static const char *const streams[] = {"1:1", "", "x", "1", "99999999999999999999999:1"};

@@ -33,7 +33,7 @@ struct probe {
 
 static char order[64];
 
-/* The kernel of a test: this one, or one that knows none of the flags, or has no io_uring. */
+/* The simulated kernel: the real one, one without the setup flags, or one without io_uring. */
 static int kernel_answer;
 static bool kernel_is_old;
 
@@ -52,7 +52,7 @@ int __wrap_io_uring_queue_init_params(unsigned int entries, struct io_uring *rin
 	return __real_io_uring_queue_init_params(entries, ring, params);
 }
 
-/* What entering the kernel answers instead, for so many calls. */
+/* The simulated result of entering the kernel, for n_enter_answers calls. */
 static int enter_answer;
 static unsigned int n_enter_answers, n_enters_refused;
 
@@ -72,7 +72,7 @@ int __wrap_io_uring_submit_and_wait(struct io_uring *ring, unsigned int n);
 int __real_io_uring_get_events(struct io_uring *ring);
 int __wrap_io_uring_get_events(struct io_uring *ring);
 
-/* So many requests of watches end for want of memory, as far as the loop can see. */
+/* Requests of watches that seem to fail with -ENOMEM. */
 static unsigned int n_to_fail;
 
 int __wrap_io_uring_submit(struct io_uring *ring)
@@ -123,7 +123,10 @@ static int test_teardown(void **state)
 	return 0;
 }
 
-/* Turns until nothing comes any more. Return: handlers run. */
+/*
+ * Run turns until no event comes.
+ * Return: the number of handlers that ran.
+ */
 static int drain(struct loop *loop)
 {
 	int n = 0, r;
@@ -138,7 +141,7 @@ static int drain(struct loop *loop)
 	return n;
 }
 
-/* Sleeps in turns until @probe was called @n times; the test's time limit ends a hang. */
+/* Sleep in turns until @probe was called @n times; the test's time limit ends a hang. */
 static void turn_until(struct loop *loop, const struct probe *probe, unsigned int n)
 {
 	while (probe->n_calls < n)
@@ -201,7 +204,7 @@ TEST(test_watch__each_new_event, test_setup, test_teardown)
 		assert_true(probe.events & POLLIN);
 	}
 
-	/* Not drained, nothing new: no further call. */
+	/* Not drained, but no new event: no further call. */
 	loop_unwatch(probe.watch);
 	assert_int_equal(loop_watch(loop, fds[0], POLLIN, on_event, &probe, &probe.watch), 0);
 	probe.n_calls = 0;
@@ -258,11 +261,11 @@ TEST(test_watch__bad_descriptor, test_setup, test_teardown)
 	close(fds[0]);
 	close(fds[1]);
 	assert_int_equal(loop_watch(loop, fds[0], POLLIN, on_event, &probe, &probe.watch), 0);
-	/* Told once, not for ever. */
+	/* Reported once, not forever. */
 	assert_int_equal(drain(loop), 1);
 	assert_int_equal(probe.events, POLLNVAL);
 
-	/* Asked again, and now it is one. */
+	/* Rewatched, and now the descriptor is open. */
 	make_pipe(fds);
 	assert_int_equal(drain(loop), 0);
 	loop_rewatch(probe.watch);
@@ -310,7 +313,7 @@ TEST(test_rewatch__leftover, test_setup, test_teardown)
 	assert_int_equal(loop_watch(loop, fds[0], POLLIN, on_event, &probe, &probe.watch), 0);
 	assert_int_equal(drain(loop), 1);
 
-	/* The byte is still there: told again, once for each call. */
+	/* The unread byte is reported again, once for each call. */
 	for (unsigned int i = 2; i < 100; i++) {
 		loop_rewatch(probe.watch);
 		loop_rewatch(probe.watch);
@@ -318,7 +321,7 @@ TEST(test_rewatch__leftover, test_setup, test_teardown)
 		assert_int_equal(drain(loop), 0);
 	}
 
-	/* Emptied: not told, but watched on. */
+	/* Emptied: not reported, but still watched. */
 	assert_int_equal(read(fds[0], (char[8]){0}, 8), 1);
 	probe.n_calls = 0;
 	loop_rewatch(probe.watch);
@@ -326,7 +329,7 @@ TEST(test_rewatch__leftover, test_setup, test_teardown)
 	put(fds[1]);
 	assert_int_equal(drain(loop), 1);
 
-	/* Taken back at each stage of the way. */
+	/* Unwatched at each stage of a rewatch. */
 	loop_rewatch(probe.watch);
 	loop_unwatch(probe.watch);
 	assert_int_equal(drain(loop), 0);
@@ -351,7 +354,10 @@ static void on_event_unwatch(void *data, uint32_t events)
 		probe->victim->watch = loop_unwatch(probe->victim->watch);
 }
 
-/* Told once, however much happens, until it is asked for again; then of what is there, too. */
+/*
+ * One event is reported until the caller rewatches; then bytes that came meanwhile are reported as
+ * well.
+ */
 TEST(test_watch_once__until_asked, test_setup, test_teardown)
 {
 	struct loop *loop = *state;
@@ -373,7 +379,7 @@ TEST(test_watch_once__until_asked, test_setup, test_teardown)
 	loop_rewatch(probe.watch);
 	drain(loop);
 	assert_int_equal(probe.n_calls, 2);
-	/* Asking twice is asking once. */
+	/* Two calls of loop_rewatch() count as one. */
 	loop_rewatch(probe.watch);
 	loop_rewatch(probe.watch);
 	drain(loop);
@@ -383,7 +389,7 @@ TEST(test_watch_once__until_asked, test_setup, test_teardown)
 	assert_int_equal(write(fds[1], "x", 1), 1);
 	drain(loop);
 	assert_int_equal(probe.n_calls, 3);
-	/* Gone while it is idle, and while it is armed. */
+	/* Unwatched while idle, and while armed. */
 	probe.watch = loop_unwatch(probe.watch);
 	assert_int_equal(loop_watch_once(loop, fds[0], POLLIN, on_event_read, &probe, &probe.watch),
 			 0);
@@ -413,7 +419,7 @@ TEST(test_unwatch__self_in_handler, test_setup, test_teardown)
 	close(fds[0]);
 	close(fds[1]);
 
-	/* After an error the kernel holds nothing, and the memory goes at once. */
+	/* After an error the kernel holds no request, and the memory is freed at once. */
 	assert_int_equal(loop_watch(loop, fds[0], POLLIN, on_event_unwatch, &probe, &probe.watch),
 			 0);
 	assert_int_equal(drain(loop), 1);
@@ -434,7 +440,7 @@ TEST(test_unwatch__other_in_handler, test_setup, test_teardown)
 	drain(loop);
 	put(fds_a[1]);
 	put(fds_b[1]);
-	/* Both completions are there; whoever is first takes the other's call away. */
+	/* Both completions are pending; the first handler prevents the other's call. */
 	assert_int_equal(drain(loop), 1);
 	assert_int_equal(a.n_calls + b.n_calls, 1);
 	close(fds_a[0]);
@@ -463,7 +469,7 @@ TEST(test_unwatch__close_after, test_setup, test_teardown)
 		close(fds[0]);
 		close(fds[1]);
 
-		/* The same number, perhaps the same memory: only the new one's events arrive. */
+		/* The same number, perhaps the same memory: only the new watch's events arrive. */
 		make_pipe(fds_next);
 		assert_int_equal(fds_next[0], fds[0]);
 		next.n_calls = 0;
@@ -480,7 +486,7 @@ TEST(test_unwatch__close_after, test_setup, test_teardown)
 	}
 }
 
-/* The file must be gone once the loop had a turn: the peer sees the end of it. */
+/* The file must be released after a turn of the loop: the peer sees end of file. */
 TEST(test_unwatch__releases_file, test_setup, test_teardown)
 {
 	struct loop *loop = *state;
@@ -533,7 +539,7 @@ TEST(test_watch__thousands, test_setup, test_teardown)
 			assert_true(probes[i].n_calls >= round);
 	}
 
-	/* One among many. */
+	/* One event among many watches. */
 	for (int i = 0; i < n_watches; i += 997) {
 		probes[i].n_calls = 0;
 		assert_int_equal(eventfd_write(probes[i].fd, 1), 0);
@@ -541,7 +547,7 @@ TEST(test_watch__thousands, test_setup, test_teardown)
 		assert_int_equal(drain(loop), 0);
 	}
 
-	/* All at once, with events underway. */
+	/* All unwatched at once, with events pending. */
 	for (int i = 0; i < n_watches; i++) {
 		eventfd_write(probes[i].fd, 1);
 		probes[i].n_calls = 0;
@@ -573,7 +579,7 @@ TEST(test_free__closed_in_flight, test_setup, test_teardown)
 	struct probe probe = {.fd = -1};
 	int fds[2];
 
-	/* The leak checker and valgrind see it if such a watch stays behind. */
+	/* The leak checker and valgrind report such a watch if it is not freed. */
 	assert_int_equal(loop_new(&loop), 0);
 	make_pipe(fds);
 	for (int i = 0; i < 600; i++) {
@@ -591,7 +597,7 @@ TEST(test_free__closed_in_flight, test_setup, test_teardown)
 	close(fds[1]);
 }
 
-/* Short of memory, of completion entries, or interrupted: later, but nothing is lost. */
+/* Short of memory or completion entries, or interrupted: events are late, but none is lost. */
 TEST(test_turn__kernel_busy, test_setup, test_teardown)
 {
 	enum { N_WATCHES = 700 };
@@ -612,7 +618,7 @@ TEST(test_turn__kernel_busy, test_setup, test_teardown)
 						    &probes[i], &probes[i].watch),
 					 0);
 		}
-		/* More changes than submission entries, and none is taken. */
+		/* More changes than submission entries, and none is accepted. */
 		n_enter_answers = 5;
 		loop_timer_arm(timer.timer, 1 * MS);
 		assert_int_equal(loop_turn(loop, false), 0);
@@ -634,7 +640,7 @@ TEST(test_turn__kernel_busy, test_setup, test_teardown)
 		drain(loop);
 	}
 
-	/* Anything else is not ours to hide. */
+	/* Other errors are returned to the caller. */
 	enter_answer = -EFAULT;
 	n_enter_answers = 1;
 	assert_int_equal(loop_turn(loop, true), -EFAULT);
@@ -652,7 +658,10 @@ TEST(test_turn__sleeps, test_setup, test_teardown)
 	start_ns = clock_now_ns();
 	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu_0);
 	loop_timer_arm(timer.timer, 300 * MS);
-	/* Signals end turns, too, even those that are not handled; not as many as a spin makes. */
+	/*
+	 * Signals also end turns, even unhandled ones, but there are far fewer of them than a
+	 * spinning loop has turns.
+	 */
 	while (!timer.n_calls) {
 		assert_true(loop_turn(loop, true) >= 0);
 		n_turns++;
@@ -666,7 +675,7 @@ TEST(test_turn__sleeps, test_setup, test_teardown)
 	loop_timer_free(timer.timer);
 }
 
-/* The kernel's time of two million turns with nothing to do, in microseconds. */
+/* Return the kernel time of two million idle turns, in us. */
 static uint64_t idle_system_us(struct loop *loop)
 {
 	struct rusage before, after;
@@ -679,7 +688,7 @@ static uint64_t idle_system_us(struct loop *loop)
 	       after.ru_stime.tv_usec - before.ru_stime.tv_usec;
 }
 
-/* A turn with nothing to do makes no system call: far more of them fit than kernel entries. */
+/* An idle turn makes no system call, so its kernel time is far below that of one. */
 TEST(test_turn__idle_is_cheap, test_setup, test_teardown)
 {
 	struct loop *loop = *state;
@@ -693,8 +702,8 @@ TEST(test_turn__idle_is_cheap, test_setup, test_teardown)
 	loop_timer_arm(probe.timer, 3600 * 1000 * MS);
 	drain(loop);
 	/*
-	 * Two million of the cheapest calls take the kernel more than 100 ms. What it does for
-	 * others may be counted, too, but not always.
+	 * Two million of the cheapest calls take more than 100 ms of kernel time. Time of other
+	 * work may be charged to this thread, but not in every round.
 	 */
 	for (int i = 0; i < 10 && system_us >= 50000; i++)
 		system_us = idle_system_us(loop);
@@ -705,7 +714,7 @@ TEST(test_turn__idle_is_cheap, test_setup, test_teardown)
 	close(fds[1]);
 }
 
-/* Return: false if it took so long that others were due first. */
+/* Return: false if the test took so long that other timers were due first. */
 static bool try_order(struct loop *loop)
 {
 	static const struct {
@@ -723,7 +732,7 @@ static bool try_order(struct loop *loop)
 		probes[i].order = cases[i].name;
 		assert_int_equal(loop_timer_new(loop, on_timer, &probes[i], &probes[i].timer), 0);
 		loop_timer_arm(probes[i].timer, cases[i].delay_ns);
-		/* The kernel already waits for a later one when an earlier one comes. */
+		/* The kernel already waits for a later timer when an earlier one is armed. */
 		assert_in_range(loop_turn(loop, false), 0, i + 1);
 	}
 	in_time = clock_now_ns() - start_ns < 9 * MS;
@@ -745,7 +754,7 @@ TEST(test_timer__order, test_setup, test_teardown)
 		;
 }
 
-/* Return: false if it took so long that one was due that was to be armed anew. */
+/* Return: false if the test took so long that a timer was due before it was rearmed. */
 static bool try_rearm(struct loop *loop)
 {
 	struct probe a = {.order = 'a'}, b = {.order = 'b'}, c = {.order = 'c'};
@@ -774,7 +783,7 @@ static bool try_rearm(struct loop *loop)
 		assert_true(a.at_ns - start_ns >= 30 * MS);
 		assert_int_equal(b.n_calls, 0);
 
-		/* One-shot; and freed while armed. */
+		/* A timer fires once, and may be freed while armed. */
 		loop_timer_arm(b.timer, 1 * MS);
 		loop_timer_arm(c.timer, UINT64_MAX);
 		turn_until(loop, &b, 1);
@@ -867,7 +876,7 @@ TEST(test_timer__thousands, test_setup, test_teardown)
 	free(probes);
 }
 
-/* A ring whose bell was not listened to any more would wait for ever. */
+/* A watch is retried after -ENOMEM: a ring whose bell is not watched would wait forever. */
 TEST(test_watch_once__out_of_memory, test_setup, test_teardown)
 {
 	struct loop *loop = *state;
@@ -883,7 +892,7 @@ TEST(test_watch_once__out_of_memory, test_setup, test_teardown)
 	assert_int_equal(n_to_fail, 1);
 	assert_int_equal(probe.n_calls + other.n_calls, 0);
 
-	/* One leaves meanwhile; the other fails once more, and then hears. */
+	/* One watch is removed meanwhile; the other fails once more, and then reports. */
 	other.watch = loop_unwatch(other.watch);
 	loop_rewatch(probe.watch);
 	while (probe.n_calls == 0)
@@ -894,7 +903,7 @@ TEST(test_watch_once__out_of_memory, test_setup, test_teardown)
 	turn_until(loop, &probe, 2);
 	assert_int_equal(other.n_calls, 0);
 
-	/* A loop may end while it waits to try again. */
+	/* A loop may be freed while it waits to retry. */
 	n_to_fail = 1;
 	loop_rewatch(probe.watch);
 	assert_int_equal(loop_turn(loop, false), 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which addresses are taken, and what becomes of a socket that is there already. */
+/* Valid addresses, and the handling of an existing socket. */
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,7 +97,7 @@ TEST(test_path)
 	assert_int_equal(status.st_mode & 07777, 0660);
 	assert_int_equal(status.st_gid, getgid());
 	assert_int_equal(metrics_listen(&address, (gid_t)-1, &other, NULL), METRICS_E_IN_USE);
-	/* Whoever listened there is gone. */
+	/* The listener at this path has exited. */
 	close(fd);
 	assert_int_equal(access(path, F_OK), 0);
 	assert_int_equal(metrics_listen(&address, (gid_t)-1, &fd, NULL), 0);
@@ -129,7 +129,7 @@ TEST(test_path)
 	rmdir(folder);
 }
 
-/* Of a group that the broker's user is not in nobody else gets in. */
+/* If the broker cannot give the socket to the group, only the broker's user has access. */
 TEST(test_foreign_group)
 {
 	char folder[] = "/tmp/test-metrics-XXXXXX";

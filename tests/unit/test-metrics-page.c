@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A page as metrics: every family as it is expected to the byte, and pages that are not as they
- * should be.
+ * A page as metrics: every family byte by byte, and invalid pages
  *
- *	test-metrics-page [--write]	--write: the golden file, anew
+ *   test-metrics-page [--write]
+ *   --write: write the golden file anew
  */
 #include <errno.h>
 #include <math.h>
@@ -19,7 +19,7 @@
 #include "tests/unit/metrics-rig.h"
 #include "util/checked.h"
 
-/* The page that the rig fills, in OpenMetrics; the plain format follows from that. */
+/* The page that the rig fills, in OpenMetrics; the plain format follows from it. */
 static const char golden_file[] = METRICS_DATA "/metrics.openmetrics";
 static bool writes_golden_file;
 
@@ -36,7 +36,7 @@ static struct metrics_text take(const struct metrics_rig *rig, enum metrics_form
 	return text;
 }
 
-/* The value of the sample that begins with @name; NULL: there is none. Until the next call. */
+/* Return the value of the sample that begins with @name, or NULL; valid until the next call. */
 static const char *value_of(const struct metrics_text *text, const char *name)
 {
 	static char value[64];
@@ -79,8 +79,8 @@ static void expect_text(const struct metrics_text *text, const char *what, const
 }
 
 /*
- * The plain format of @open, for free(): without units, times of creation and an end, and with the
- * names of samples where OpenMetrics has those of families.
+ * Return the plain format of @open, for free(): without units, creation times and the end mark, and
+ * with names of samples where OpenMetrics has those of families.
  */
 static char *plain_of(const struct metrics_text *open, size_t *ret_bytes)
 {
@@ -141,7 +141,9 @@ TEST(test_golden)
 	metrics_text_deinit(&open);
 }
 
-/* Buckets are those of the page added up: bounds agree, and nothing is lost or counted twice. */
+/*
+ * Buckets are the sums of the page's buckets: bounds agree, and no task is lost or counted twice.
+ */
 TEST(test_buckets)
 {
 	static const char sample[] = "ringbroker_tenant_queue_seconds_bucket{tenant=\"web\",le=\"";
@@ -177,7 +179,7 @@ TEST(test_buckets)
 	assert_int_equal(n, RBK_STATS_BUCKETS);
 	assert_string_equal(
 		value_of(&text, "ringbroker_tenant_queue_seconds_count{tenant=\"web\"}"), "128");
-	/* Without what ran inline, which is in no bucket. */
+	/* Inline tasks are excluded, because they are in no bucket. */
 	assert_string_equal(
 		value_of(&text, "ringbroker_tenant_latency_seconds_sum{tenant=\"web\"}"),
 		"4.000001006");
@@ -192,11 +194,11 @@ TEST(test_hostile_names)
 	metrics_rig_fill(&rig);
 	metrics_rig_tenant(&rig, 0, "\"} 1\nringbroker_evil 2\n#");
 	metrics_rig_tenant(&rig, 1, "\x1b[31m\\");
-	/* What cannot be told apart any more gets a number. */
+	/* Names that became equal get a number. */
 	metrics_rig_tenant(&rig, 2, "same\x80");
 	metrics_rig_tenant(&rig, 3, "same\x81");
 	metrics_rig_tenant(&rig, 4, "");
-	/* As long as it can be, and longer, and every character escaped. */
+	/* Names of full length without a terminator, with every character escaped. */
 	metrics_rig_tenant(&rig, 5, "x");
 	memset(rig.tenants[5].name, '"', sizeof(rig.tenants[5].name));
 	memset(rig.devices[1].name, '\\', sizeof(rig.devices[1].name));
@@ -213,7 +215,7 @@ TEST(test_hostile_names)
 	assert_string_equal(value_of(&text, "ringbroker_tenant_weight{tenant=\"same?#4\"}"), "103");
 	assert_non_null(value_of(&text, "ringbroker_tenant_weight{tenant=\"\"}"));
 	assert_int_equal(count_of(&text, "ringbroker_tenant_weight{"), 6);
-	/* Every line ends a label where it should. */
+	/* No name ends its label early. */
 	assert_int_equal(count_of(&text, "kind=\"unknown\""), 1);
 	metrics_text_deinit(&text);
 }
@@ -251,7 +253,10 @@ TEST(test_absurd_numbers)
 	metrics_text_deinit(&text);
 }
 
-/* What a page of an older broker does not have is not there, and nothing is read in its place. */
+/*
+ * Records that an older broker's page lacks are left out, and no other bytes are read in their
+ * place.
+ */
 TEST(test_old_page)
 {
 	struct metrics_text text;
@@ -274,7 +279,7 @@ TEST(test_old_page)
 	metrics_text_deinit(&text);
 }
 
-/* A record that is never done, as of a broker that hangs in the middle of it. */
+/* A record that stays in the middle of an update, as of a hung broker. */
 TEST(test_odd_sequence)
 {
 	struct metrics_text text;
@@ -288,7 +293,7 @@ TEST(test_odd_sequence)
 	metrics_text_deinit(&text);
 }
 
-/* Counts that begin anew say so. */
+/* Counters that restart report a new creation time. */
 TEST(test_reset)
 {
 	static const char created[] = "ringbroker_tenant_task_errors_created{tenant=\"web\"}";
@@ -328,7 +333,7 @@ static void *change(void *data)
 	return NULL;
 }
 
-/* A reader never sees half of a change, however often there is one. */
+/* A reader never sees half of an update, however frequent updates are. */
 TEST(test_race)
 {
 	unsigned int n_seen = 0, last = 0, weight;

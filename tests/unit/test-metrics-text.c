@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a line looks like in each format; names, numbers, and what a client accepts. */
+/* Lines in each format: names, numbers, and the formats that a client accepts. */
 #include <math.h>
 #include <string.h>
 
@@ -117,7 +117,7 @@ TEST(test_escape)
 		metrics_escape(to, sizeof(to), cases[i].from);
 		assert_string_equal(to, cases[i].to);
 	}
-	/* Cut, but never within an escape. */
+	/* Text is cut, but never within an escape. */
 	metrics_escape(to, 4, "ab\"c");
 	assert_string_equal(to, "ab");
 	metrics_escape(to, 5, "ab\"c");
@@ -138,7 +138,7 @@ TEST(test_accepted)
 		{"text/plain", METRICS_PLAIN},
 		{"application/openmetrics-text", METRICS_OPEN},
 		{"Application/OpenMetrics-Text; version=1.0.0; charset=utf-8", METRICS_OPEN},
-		/* Prometheus 2.42, 3.0, and what its text format is called there. */
+		/* Requests of Prometheus 2.42 and 3.0, and a preference for its text format. */
 		{"application/openmetrics-text;version=1.0.0,application/openmetrics-text;"
 		 "version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
 		 METRICS_OPEN},

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The endpoint: what is answered, and clients that are slow, many, or up to no good. Whatever they
- * do, who asks is answered, and it ends when it is told to.
+ * The metrics endpoint: its answers, and clients that are slow, many, or hostile. Whatever they do,
+ * other clients are answered, and the endpoint ends when told to.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -24,7 +24,7 @@
 #include "util/checked.h"
 
 enum {
-	MANY_TENANTS = 256, /* whose text no socket's buffer has room for */
+	MANY_TENANTS = 256, /* their text exceeds any socket buffer */
 	ANSWER_BYTES = 1 << 16,
 };
 
@@ -62,7 +62,7 @@ static int teardown(void **state)
 	struct kit *kit = *state;
 
 	metrics_free(kit->metrics);
-	/* The socket is gone. */
+	/* The socket was removed. */
 	assert_int_equal(rmdir(kit->folder), 0);
 	metrics_rig_deinit(&kit->rig);
 	return 0;
@@ -75,7 +75,7 @@ static void sleep_ms(unsigned int ms)
 	nanosleep(&time, NULL);
 }
 
-/* Return: -1: there is no room. */
+/* Return: a descriptor, or -1 if the endpoint has no room. */
 static int try_connect(const struct kit *kit)
 {
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -97,7 +97,10 @@ static int connect_to(const struct kit *kit)
 	return fd;
 }
 
-/* As much as there is room for. Return: false if the other side is gone. */
+/*
+ * Send the whole text, waiting for room.
+ * Return: false if the peer has closed.
+ */
 static bool send_text(int fd, const char *text, size_t bytes)
 {
 	struct pollfd poller = {.fd = fd, .events = POLLOUT};
@@ -116,8 +119,8 @@ static bool send_text(int fd, const char *text, size_t bytes)
 }
 
 /*
- * What comes until the end, of which @ret holds the first ANSWER_BYTES - 1, NUL-terminated.
- * Return: how many bytes in all.
+ * Receive until the end. @ret holds the first ANSWER_BYTES - 1 bytes, NUL-terminated.
+ * Return: the number of all bytes.
  */
 static size_t receive(int fd, char ret[ANSWER_BYTES])
 {
@@ -144,7 +147,7 @@ static size_t receive(int fd, char ret[ANSWER_BYTES])
 	return bytes;
 }
 
-/* Return: how many bytes were answered in all. */
+/* Return: the number of bytes of the answer. */
 static size_t ask(const struct kit *kit, const char *request, char ret[ANSWER_BYTES])
 {
 	int fd = connect_to(kit);
@@ -155,7 +158,7 @@ static size_t ask(const struct kit *kit, const char *request, char ret[ANSWER_BY
 
 static const char get_metrics[] = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
 
-/* The status of a scrape by somebody well-behaved, who tries until there is an answer. */
+/* Scrape like a well-behaved client, and retry until there is an answer. */
 static void scrape(const struct kit *kit)
 {
 	static char answer[ANSWER_BYTES];
@@ -179,7 +182,7 @@ static unsigned int count_fds(void)
 	return n;
 }
 
-/* The endpoint has closed everything that clients have. */
+/* Wait until the endpoint has closed all descriptors of clients. */
 static void wait_fds(unsigned int expected)
 {
 	while (count_fds() > expected)
@@ -238,7 +241,7 @@ TEST(test_refused, setup, teardown)
 	ask(kit, cases[3].request, answer);
 	assert_non_null(strstr(answer, "\r\nAllow: GET, HEAD\r\n"));
 
-	/* A body that nobody wants, headers that are too large, and what is no HTTP at all. */
+	/* An unwanted body, oversized headers, and bytes that are not HTTP. */
 	memset(large, 'x', sizeof(large));
 	for (unsigned int i = 0; i < 3; i++) {
 		static const char *const begins[] = {
@@ -274,7 +277,7 @@ TEST(test_update, setup, teardown)
 	assert_non_null(strstr(answer, "\nringbroker_sessions 12\n"));
 }
 
-/* Clients that say something now and then, and never all of it. */
+/* Clients that send a byte now and then, and never a whole request. */
 TEST(test_slow_senders, setup, teardown)
 {
 	unsigned int n_fds = count_fds(), n_left = 0;
@@ -285,13 +288,13 @@ TEST(test_slow_senders, setup, teardown)
 		fds[i] = connect_to(kit);
 		send_text(fds[i], "GET /metrics HTTP/1.1\r\nX: ", 26);
 	}
-	/* All of them are in before the one that means it. */
+	/* All slow clients are connected before the good one. */
 	for (unsigned int round = 0; round < 3; round++) {
 		for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
 			send_text(fds[i], "x", 1);
 		scrape(kit);
 	}
-	/* And the last of them are ended though nobody else wants their place. */
+	/* The last slow clients are disconnected even if no other client needs their place. */
 	do {
 		n_left = 0;
 		for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
@@ -303,7 +306,7 @@ TEST(test_slow_senders, setup, teardown)
 	wait_fds(n_fds);
 }
 
-/* Clients that ask and do not read what is answered. */
+/* Clients that send requests and do not read the answers. */
 TEST(test_slow_readers, setup, teardown)
 {
 	unsigned int n_fds = count_fds();
@@ -313,7 +316,7 @@ TEST(test_slow_readers, setup, teardown)
 	for (size_t i = 0; i < ARRAY_SIZE(fds); i++) {
 		fds[i] = connect_to(kit);
 		send_text(fds[i], get_metrics, sizeof(get_metrics) - 1);
-		/* Each has a text of its own. */
+		/* Each client gets a different text. */
 		__atomic_fetch_add(&kit->rig.header->n_updates, 1, __ATOMIC_RELEASE);
 	}
 	scrape(kit);
@@ -333,7 +336,7 @@ TEST(test_thousand, setup, teardown)
 		fds[i] = try_connect(kit);
 		n_connected += fds[i] >= 0;
 	}
-	/* Those that it has, and those that wait. */
+	/* Connected clients, and those in the backlog. */
 	assert_true(n_connected >= 16 && n_connected < 200);
 	scrape(kit);
 	for (unsigned int i = 0; i < N; i++)
@@ -342,7 +345,7 @@ TEST(test_thousand, setup, teardown)
 	wait_fds(n_fds);
 }
 
-/* Those that come and go at any point of it. */
+/* Clients that disconnect at any point of a request. */
 TEST(test_aborts, setup, teardown)
 {
 	struct kit *kit = *state;
@@ -360,7 +363,7 @@ TEST(test_aborts, setup, teardown)
 	wait_fds(n_fds);
 }
 
-/* It ends whatever clients do, or do not. */
+/* The endpoint ends, whatever clients do. */
 TEST(test_stop, setup, teardown)
 {
 	struct kit *kit = *state;
@@ -388,7 +391,7 @@ TEST(test_socket, setup, teardown)
 	assert_int_equal(metrics_new(&kit->options, &other), METRICS_E_IN_USE);
 	scrape(kit);
 
-	/* Another's socket stays, as after a restart by somebody else. */
+	/* A socket of another process stays, as after a restart. */
 	unlink(path);
 	assert_int_equal(metrics_new(&kit->options, &other), 0);
 	kit->metrics = metrics_free(kit->metrics);
@@ -398,7 +401,7 @@ TEST(test_socket, setup, teardown)
 	assert_int_equal(access(path, F_OK), -1);
 }
 
-/* What /proc says of the thread. @ret: its lines, NUL-terminated. */
+/* Write the endpoint thread's lines of /proc to @ret, NUL-terminated. */
 static void find_thread(char ret[8192])
 {
 	DIR *folder = opendir("/proc/self/task");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Copies of records, what happened between two of them, and figures for people. */
+/* Copies of records, differences between two copies, and figures as text. */
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 #include "monitor/text.h"
 #include "support/test.h"
 
-/* A page with one record, whose writer goes on when the reader has slept so often. */
+/* A page with one record. Its writer continues after the reader has slept writes_after times. */
 static struct {
 	struct rbk_stats_header header;
 	struct rbk_stats_session session;
@@ -24,7 +24,7 @@ static unsigned int n_naps, writes_after;
 
 enum { N_LISTED = 200 };
 
-/* Tenants, of which each update shows so many more than the one before. */
+/* Tenants, of which each update shows n_an_update more. */
 static struct {
 	struct rbk_stats_header header;
 	struct rbk_stats_broker broker;
@@ -55,7 +55,7 @@ int __wrap_nanosleep(const struct timespec *time, struct timespec *rest)
 	return n_naps < writes_after ? 0 : __real_nanosleep(time, rest);
 }
 
-/* It is in the middle of a change, and showed a sign of life so long ago. */
+/* Show a record in the middle of an update, by a writer whose last update was @ago_ns ago. */
 static void show(struct rbk_stats_view *ret, int64_t ago_ns)
 {
 	struct timespec now;
@@ -77,7 +77,7 @@ static void show(struct rbk_stats_view *ret, int64_t ago_ns)
 	n_naps = 0;
 }
 
-/* A broker that lost the processor in the middle of a change is waited for. */
+/* A reader waits for a broker that lost its processor in the middle of an update. */
 TEST(test_copy__waits_for_the_writer)
 {
 	struct rbk_stats_session copy;
@@ -91,7 +91,7 @@ TEST(test_copy__waits_for_the_writer)
 	assert_string_equal(copy.name, "new");
 }
 
-/* One that has stopped there is not, and what there is is shown. */
+/* A reader does not wait for a stopped broker, and shows the record as it is. */
 TEST(test_copy__not_for_one_that_stopped)
 {
 	static const int64_t agos_ns[] = {3600000000000, -3600000000000};
@@ -105,14 +105,14 @@ TEST(test_copy__not_for_one_that_stopped)
 		assert_int_equal(n_naps, 0);
 		assert_int_equal(copy.number, 7);
 	}
-	/* It stops while it is waited for: the test ends. */
+	/* The writer stops during the wait: the copy must still return. */
 	show(&view, 2900000000);
 	writes_after = 0;
 	page_copy(&view, RBK_STATS_SECTION_SESSIONS, 0, &copy, sizeof(copy));
 	assert_int_equal(copy.number, 7);
 }
 
-/* A listing has all, however few of them an update adds. */
+/* A listing waits for all tenants, however few an update adds. */
 TEST(test_listing__waits_for_all)
 {
 	struct rbk_stats_view view = {.page = &listed.header};
@@ -137,7 +137,7 @@ TEST(test_listing__waits_for_all)
 		assert_int_equal(n_shown, N_LISTED);
 	}
 
-	/* Nor when there is none yet: the page was made by somebody else, a moment ago. */
+	/* The page was made a moment ago for another client, and shows no tenant yet. */
 	memset(&listed, 0, sizeof(listed));
 	listed.broker.n_tenants = N_LISTED;
 	listed.header.n_updates = 2;
@@ -150,7 +150,7 @@ TEST(test_listing__waits_for_all)
 TEST(test_interval__counts_that_began_anew)
 {
 	assert_int_equal(interval_count(12, 10), 2);
-	/* A reset in between: what came since. */
+	/* A reset in between: counts since then. */
 	assert_int_equal(interval_count(3, 10), 3);
 	assert_int_equal(interval_count(0, UINT64_MAX), 0);
 	assert_true(interval_rate(30, 10, 2000000000) == 10);
@@ -161,7 +161,7 @@ TEST(test_interval__parts_are_parts)
 {
 	assert_true(interval_part(15, 10, 30, 10) == 0.25);
 	assert_true(interval_part(15, 10, 10, 10) < 0);
-	/* Read while they change: never more than all. */
+	/* Read during an update, a part never exceeds the whole. */
 	assert_true(interval_part(30, 10, 12, 10) == 1);
 }
 
@@ -222,7 +222,7 @@ TEST(test_figures__of_records)
 	expect(figure_of(figure_find(device_figures, "clock_hz"), &device), "–");
 }
 
-/* Columns are eight wide: nothing is wider, whatever a page says. */
+/* Columns have eight characters: no text is wider, whatever a page contains. */
 TEST(test_figures__always_short)
 {
 	static const double odd[] = {0,        5e-324, 0.05, 9.96,     999.6, 1023.7,
@@ -238,7 +238,7 @@ TEST(test_figures__always_short)
 	}
 }
 
-/* What json_string() prints of @value. */
+/* Assert that json_string() prints @value as @expected. */
 static void expect_json(const char *value, const char *expected)
 {
 	char path[] = "/tmp/rbk-monitor-XXXXXX", text[200] = "";
@@ -263,12 +263,12 @@ TEST(test_json__nothing_steers_a_terminal)
 {
 	expect_json("a\"b\\c", "{\"a\":\"a\\\"b\\\\c\"}\n");
 	expect_json("\033[2J\177", "{\"a\":\"\\u001b[2J\\u007f\"}\n");
-	/* CSI as one character, the next line, and what turns a text around. */
+	/* CSI as one character, the next-line character, and characters that reverse text. */
 	expect_json("\xc2\x9b"
 		    "2J\xc2\x85",
 		    "{\"a\":\"\\u009b2J\\u0085\"}\n");
 	expect_json("\xe2\x80\xae\xe2\x80\xa8\xe2\x81\xa9", "{\"a\":\"\\u202e\\u2028\\u2069\"}\n");
-	/* What is no UTF-8; what is, and harmless. */
+	/* Invalid UTF-8, then valid and harmless UTF-8. */
 	expect_json("\x9b\xff\xc2", "{\"a\":\"\\ufffd\\ufffd\\ufffd\"}\n");
 	expect_json("\xc2\xa0\xe2\x82\xac", "{\"a\":\"\xc2\xa0\xe2\x82\xac\"}\n");
 }
