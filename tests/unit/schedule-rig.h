@@ -13,7 +13,7 @@ enum { RIG_DEVICES = 3, RIG_SERVERS = 64 };
 
 /* Replaces struct place_plan. */
 struct rig_plan {
-	float work_ns[RIG_DEVICES]; /* ns of one row on one server; 0: cannot run there */
+	float work_ns[RIG_DEVICES]; /* server time of one row, ns; 0: cannot run there */
 	float spread;
 	/* servers that share a task on device 0; 0: the device's n_servers_per_task */
 	float servers;

@@ -453,7 +453,6 @@ TEST(test_leases__sort_and_filter, setup, teardown)
 	assert_int_equal(picture.view, VIEW_OVERVIEW);
 }
 
-/* A column for which there is no room is not there, not even as wide as what is left. */
 /* --- Contention --- */
 
 TEST(test_contention__cap_and_cause, setup, teardown)
@@ -472,6 +471,7 @@ TEST(test_contention__cap_and_cause, setup, teardown)
 	assert_false(is_shown("cause unknown"));
 }
 
+/* A column that does not fit is left out, and not narrowed to the room that is left. */
 TEST(test_columns__left_out_whole, setup, teardown)
 {
 	show(STATS_SCENE_THREE, 1);

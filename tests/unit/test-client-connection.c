@@ -58,7 +58,7 @@ TEST(test_connect__where)
 	setenv("XDG_RUNTIME_DIR", "/nonexistent", 1);
 	assert_int_equal(rbk_connect(NULL, &rbk, NULL), 0);
 	rbk_disconnect(rbk);
-	/* Then the runtime directory, if it has the socket. */
+	/* The runtime directory comes next, if it has the socket. */
 	unsetenv("RINGBROKER_SOCKET");
 	assert_int_not_equal(rbk_connect(NULL, &rbk, &error), 0);
 	assert_non_null(strstr(error.text, "/run/ringbroker/brokerd.sock"));
@@ -107,7 +107,7 @@ TEST(test_admin__where)
 	assert_int_equal(rbk_admin_socket_path("x", path, 0), -EINVAL);
 	assert_int_equal(rbk_admin_socket_path("x", NULL, 8), -EINVAL);
 
-	/* Without a path: the default of rbk_admin_connect(). */
+	/* Without a path, the default is that of rbk_admin_connect(). */
 	setenv("RINGBROKER_SOCKET", "/tmp/b.sock", 1);
 	assert_int_equal(rbk_admin_socket_path(NULL, path, sizeof(path)), 0);
 	assert_string_equal(path, "/tmp/b.admin.sock");

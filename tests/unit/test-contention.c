@@ -2,9 +2,9 @@
 /*
  * Reactions to contention: broker/contention/contention.h
  *
- * The real judge and real statistics pages run between fakes of the run queue and of the observers.
- * The fake machine follows real time: in each span, its two workers run and wait for the shares
- * that the test sets.
+ * The real judge and real statistics pages run between a fake run queue and fakes of the modules
+ * that react. The fake machine follows real time: in each span, its two workers run and wait for
+ * the shares that the test sets.
  */
 #include <stdio.h>
 #include <string.h>
@@ -178,7 +178,7 @@ void run_queue_cost(struct run_queue *rq, struct run_queue_cost *ret)
 	*ret = (struct run_queue_cost){.n_events = 5, .event_ns = 600};
 }
 
-/* --- The observers --- */
+/* --- The modules that react --- */
 
 static struct told {
 	bool is_working;
@@ -685,7 +685,10 @@ static void await_share(struct bench *bench, float least, float most)
 		assert_true(loop_turn(bench->loop, true) >= 0);
 }
 
-/* A tenant that causes contention is told its share, which stays when no thread waits any more. */
+/*
+ * The dispatcher gets the share of contention that a tenant causes. The share stays when no thread
+ * waits any more.
+ */
 TEST(test_share, setup, teardown)
 {
 	struct bench *bench = *state;

@@ -713,7 +713,6 @@ TEST(test_pack__once_in_a_plan)
 	reference_arena_deinit(&arena);
 }
 
-/* A plan that was never prepared can be released. */
 TEST(test_release__never_prepared)
 {
 	struct plan *plan = small_plan(2, NULL);

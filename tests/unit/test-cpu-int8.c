@@ -210,14 +210,14 @@ static void product_check(const struct product *p, const struct cpu_int8_kernels
 
 		gemm.y = y.data;
 		if (form == 2) {
-			/* In two parts. */
+			/* Pack the operand in two parts. */
 			kernels->pack_b(&gemm, 0, 3, packed);
 			kernels->pack_b(&gemm, 3, SIZE_MAX, packed);
 			gemm.b_packed = packed;
 			gemm.b = NULL;
 		}
 		if (form & 1) {
-			/* In four pieces, cut at random places. */
+			/* Compute four tiles, cut at random places. */
 			const size_t m = pick(0, gemm.m);
 			const size_t n = pick(0, gemm.n / nr) * nr;
 			const struct cpu_gemm_tile tiles[] = {{m, gemm.m, n, gemm.n},

@@ -116,7 +116,7 @@ TEST(test_index__oldest_first)
 	assert_null(root);
 }
 
-/* In random order, compared with a search through all nodes. */
+/* Random operations give the same results as a search through all nodes. */
 TEST(test_index__like_a_list)
 {
 	enum { FEW = 300 };

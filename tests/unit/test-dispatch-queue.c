@@ -247,7 +247,7 @@ TEST(test_urgent__who_is)
 				 fake_user_data(kit.cpu->tasks[i]) == 2);
 	finish(&kit.bench, kit.cpu, 3, 0);
 	finish(&kit.bench, kit.cpu, 2, 0);
-	/* One task after the other, while the first two never begin. */
+	/* Tasks come one after the other, while the first two never begin. */
 	for (unsigned int i = 0; i < 100; i++) {
 		put_on(&kit, &kit.ring, 4, RBK_STRATEGY_ONLY_CPU);
 		rig_work(&kit.bench.rig);
@@ -728,7 +728,7 @@ TEST(test_own__when_idle)
 	kit.gpu->capacity = 8;
 	rig_work(&kit.bench.rig);
 	assert_int_equal(step(&kit, kit.gpu), 2);
-	/* One own task at a time. */
+	/* Only one own task runs at a time. */
 	assert_int_equal(own_start(dispatch), 1);
 	assert_int_equal(own_start(dispatch), 0);
 	assert_true(dispatch->flush_mask & 1u << GPU);

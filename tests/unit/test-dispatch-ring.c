@@ -644,7 +644,6 @@ static bool is_rung_for(struct bench *bench)
 	return recv(bench->ring.bell, &byte, 1, MSG_DONTWAIT) == 1;
 }
 
-/* A client that sleeps with a token gets one bell. */
 TEST(test_sleep__client_is_rung_once)
 {
 	BENCH(bench, 1, N_ENTRIES);

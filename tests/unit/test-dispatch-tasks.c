@@ -552,7 +552,7 @@ TEST(test_fallback__every_error)
 		finish(&bench, bench.cpu, 1, 0);
 		cqe = expect_cqe(&bench, 1, 0);
 		assert_fields(cqe, (device, CPU), (reason, RBK_REASON_CPU_FALLBACK));
-		/* One task, counted for the device that completed it. */
+		/* The task counts once, for the device that completed it. */
 		assert_fields(bench.rig.session->stats, (tasks[CPU], 1), (tasks[GPU], 0),
 			      (reasons[RBK_REASON_CPU_FALLBACK], 1));
 		bench_end(&bench);

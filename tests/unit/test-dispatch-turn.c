@@ -221,7 +221,6 @@ TEST(test_share__preempted_bells)
 	crowd_end(&crowd);
 }
 
-/* A turn ends when its budget is used up. */
 TEST(test_budget__ends_the_turn)
 {
 	static struct crowd crowd;
@@ -366,7 +365,7 @@ TEST(test_backlog__others_come)
 	assert_int_equal(dispatch_n_in_flight(dispatch), N_BACKLOG);
 	assert_int_equal(loop_timer_new(bench->rig.loop, on_timer, &backlog, &backlog.timer), 0);
 	loop_timer_arm(backlog.timer, 1);
-	/* One task of the ring in each turn. */
+	/* Each turn ends one task of the ring. */
 	set_budget(dispatch, 0);
 	session_end(bench->rig.session, false, "the test wants it");
 	rig_run(&bench->rig, wait_for_timer, &backlog);

@@ -151,7 +151,7 @@ TEST(test_unfixed__table)
 	rig_ring_deinit(&other);
 }
 
-/* In a chain, behind a task that has not ended, and one that fails. */
+/* The entry's predecessor in a chain has not ended yet; it succeeds once, and fails once. */
 TEST(test_unfixed__table_in_chain)
 {
 	struct session_arena *unfixed;

@@ -42,7 +42,6 @@ TEST(test_parse__linux_5_15)
 		    "cpu mem:\t0 kB\ngfx:\t1.00%\n");
 }
 
-/* Linux 6.1. */
 TEST(test_parse__linux_6_1)
 {
 	struct fdinfo info = parse(HEAD AMDGPU "drm-pdev:\t0000:0b:00.0\ndrm-client-id:\t5071\n"

@@ -149,7 +149,7 @@ TEST(test_sent__bounded)
 	assert_int_equal(used(&rig, ACCOUNT_FDS), fds + 1);
 }
 
-/* Room that a client has just made counts for its next request. */
+/* Room that a client has just made counts for the next session. */
 TEST(test_look__before_session)
 {
 	struct session *session;

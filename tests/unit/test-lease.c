@@ -448,8 +448,8 @@ TEST(test_find, setup, teardown)
 }
 
 /*
- * The ungranted bytes of restored leases of one tenant are taken back, but not those of new leases
- * or of @but.
+ * Bytes that are granted to restored leases of one tenant, but held by no member, are taken back.
+ * New leases and @but keep theirs.
  */
 TEST(test_take_back, setup, teardown)
 {

@@ -168,7 +168,7 @@ TEST(test_recount__slots)
 	assert_int_equal(kit.n_on[GPU], 5);
 	expect_all_done(&kit);
 
-	/* With tasks of all kinds on the device. */
+	/* The device has tasks of all kinds. */
 	kit.devices[GPU].task_ns = 10 * MS;
 	put(&kit, 7, RBK_STRATEGY_ONLY_GPU);
 	pass(&kit, 15 * MS);
@@ -318,7 +318,6 @@ TEST(test_quota__is_not_stuck)
 	bench_end(&kit.bench);
 }
 
-/* A lost device does not count as stalled. */
 TEST(test_lost__is_not_stuck)
 {
 	struct kit kit;

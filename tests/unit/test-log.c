@@ -417,7 +417,7 @@ TEST(test_journal__gone, test_setup, test_teardown)
 	journal_close();
 }
 
-/* Standard error was redirected, so the lines go to standard error. */
+/* JOURNAL_STREAM is not standard error, which was redirected: the lines are written there. */
 TEST(test_journal__other_stream, test_setup, test_teardown)
 {
 	static const char *const streams[] = {"1:1", "", "x", "1", "99999999999999999999999:1"};

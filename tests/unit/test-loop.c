@@ -204,7 +204,7 @@ TEST(test_watch__each_new_event, test_setup, test_teardown)
 		assert_true(probe.events & POLLIN);
 	}
 
-	/* Not drained, but no new event: no further call. */
+	/* Without a new event, an undrained descriptor causes no further call. */
 	loop_unwatch(probe.watch);
 	assert_int_equal(loop_watch(loop, fds[0], POLLIN, on_event, &probe, &probe.watch), 0);
 	probe.n_calls = 0;
@@ -539,7 +539,7 @@ TEST(test_watch__thousands, test_setup, test_teardown)
 			assert_true(probes[i].n_calls >= round);
 	}
 
-	/* One event among many watches. */
+	/* A single event is found among many watches. */
 	for (int i = 0; i < n_watches; i += 997) {
 		probes[i].n_calls = 0;
 		assert_int_equal(eventfd_write(probes[i].fd, 1), 0);
