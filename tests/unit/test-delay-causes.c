@@ -156,7 +156,7 @@ TEST(test_feed__heavy)
 	free(rig.causers);
 }
 
-/* A causer's tenant may change, and a tenant that is gone is reported as none. */
+/* A causer's tenant may change, and the time of a tenant that is gone counts for no tenant. */
 TEST(test_feed__who)
 {
 	const uint32_t first = RUN_QUEUE_TENANT << 16 | 1, second = RUN_QUEUE_TENANT << 16 | 2;

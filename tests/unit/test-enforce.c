@@ -274,7 +274,7 @@ TEST(test_stop__stubborn)
 	end();
 }
 
-/* The process is seen once, frees its memory, and allocates again. */
+/* A process is not stopped if its excess shows in one list, but not in the next. */
 TEST(test_stop__in_time)
 {
 	pid_t pid;

@@ -291,7 +291,7 @@ TEST(test_object__export_and_import, setup, teardown)
 	assert_int_equal(lease_object_drop(&first, 1, 7), LEASE_E_UNKNOWN);
 	assert_int_equal(lease->object_bytes, 60);
 	check();
-	/* The object stays charged: the other lease inherits it, and exceeds its grant. */
+	/* The object stays charged: the other lease inherits it, beyond its own maximum. */
 	assert_int_equal(lease_object_drop(&second, 1, 7), 0);
 	assert_int_equal(lease->object_bytes, 0);
 	assert_int_equal(another->object_bytes, 60);
@@ -428,8 +428,8 @@ TEST(test_find, setup, teardown)
 	assert_ptr_equal(lease_find(&leases, lease->number, NULL, 0), lease);
 	assert_null(lease_find(&leases, lease->number + 1, NULL, 0));
 	/*
-	 * A restored lease keeps its number if it is free. Otherwise only its own members find it
-	 * by the old number.
+	 * A restored lease keeps its number if that is free. Otherwise only its own tenant and user
+	 * find it by the old number.
 	 */
 	about.restored_number = lease->number + 100;
 	assert_int_equal(lease_new(&leases, &about, &restored), 0);
