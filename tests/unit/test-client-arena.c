@@ -174,7 +174,7 @@ static struct rbk_arena *arena_mapped_twice(struct fixture *fixture, unsigned ch
 	return arena;
 }
 
-/* Another process maps the arena writable: it is shared again, unchanged. */
+/* The arena is also mapped writable elsewhere: it is not sealed, but shared again, unchanged. */
 TEST(test_seal__mapped_elsewhere)
 {
 	struct rbk_arena *arena;
@@ -388,7 +388,7 @@ TEST(test_alloc__segments)
 	assert_ptr_equal(rbk_arena_alloc(arena, 8192), data + 2 * 8192);
 	assert_ptr_equal(rbk_arena_alloc(arena, 64), data + 3 * 8192);
 	assert_ptr_equal(rbk_arena_alloc(arena, 8192 - 63), data + 4 * 8192);
-	/* An allocation larger than a segment begins at the current position. */
+	/* An allocation larger than a segment begins at the current position, without a gap. */
 	rbk_arena_reset(arena);
 	assert_ptr_equal(rbk_arena_alloc(arena, 64), data);
 	assert_ptr_equal(rbk_arena_alloc(arena, 8193), data + 64);

@@ -2,9 +2,9 @@
 /*
  * The kernels of quantized operators, called directly
  *
- * All levels of this processor, all signs, all kinds of zero points, packed and unpacked, cut at
- * random places, compared with 64-bit sums. Nothing beyond the operands is read, and no sum
- * saturates, however extreme and deep.
+ * The kernels run at all levels of this processor, with all signs and kinds of zero points, packed
+ * and unpacked, cut at random places. Their results are compared with 64-bit sums. Nothing beyond
+ * the operands is read, and no sum saturates, however extreme and deep.
  */
 #include <math.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
  * The CPU executor's looks: kernels with much work per element look for waiting tasks at intervals,
  * and compute the same result
  *
- * Work is counted, not timed: by the bytes of output that changed since the last look, or, with
+ * Work is counted, not timed: by the elements of output that changed since the last look, or, with
  * hardly any output, by the number of looks. A large node of every operator of the catalogue runs,
  * including operators added later. Between two looks or units, the executor's cost estimate must
  * stay below a limit.

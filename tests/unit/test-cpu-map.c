@@ -2,9 +2,9 @@
 /*
  * The CPU's elementwise kernels beyond functions of one float
  *
- * Binary operators, integers, bools, casts and Where, at every level, for every way of broadcasting
- * an operand, compared with plain definitions. Every split gives the same bits, and no byte beyond
- * the operands is accessed.
+ * Binary operators, integers, bools, casts and Where are compared with plain definitions, at every
+ * level and for every way of broadcasting an operand. Every split gives the same bits, and no byte
+ * beyond the operands is accessed.
  */
 #include <math.h>
 #include <stdio.h>
