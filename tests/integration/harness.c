@@ -2,9 +2,9 @@
 /*
  * Starting, watching and ending brokers
  *
- * Every wait is bounded. A broker is a child with a parent-death signal, so a test that fails or
- * is killed leaves none behind; it is only ever signalled by its process id, and only while it
- * has not been waited for.
+ * Every wait is bounded. A broker is a child with a parent-death signal, so a test that fails or is
+ * killed leaves no broker behind. A broker is signalled by its process id only, and only before it
+ * has been waited for.
  */
 #include "integration/harness.h"
 
@@ -29,14 +29,14 @@
 
 enum { MAX_ARGS = 32 };
 
-/* For what comes in the end, however slow the machine: who gives up has seen it hang. */
+/* Limit on waits for events that always happen, even on a slow machine; a longer wait is a hang. */
 static const uint64_t patience_ns = 60000000000;
 
 void harness_limit_seconds(unsigned int seconds)
 {
 	const char *factor = getenv("RBK_TEST_SLOW");
 
-	/* Three times that where others use the processors, too. */
+	/* Triple the time: other processes may use the processors. */
 	alarm(3 * seconds * (factor ? (unsigned int)atoi(factor) : 1));
 }
 
@@ -54,7 +54,7 @@ pid_t harness_start_as(uid_t uid, void (*be)(void))
 	assert_true(pid >= 0);
 	if (pid > 0)
 		return pid;
-	/* The limit is the parent's. */
+	/* The time limit applies to the parent only. */
 	alarm(0);
 	if (setgid((gid_t)uid) == 0 && setuid(uid) == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -106,7 +106,7 @@ uint64_t harness_random(uint64_t *state)
 	return *state = x;
 }
 
-/* Does somebody accept connections there? */
+/* Return true if a process accepts connections at @socket_path. */
 static bool accepts(const char *socket_path)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -128,7 +128,10 @@ static bool has_software_gpu(const struct broker_options *options)
 	return false;
 }
 
-/* With RBK_TEST_GPU=real tests of devices take the machine's GPU, not one in software. */
+/*
+ * Return the argument, without --gpu=software if RBK_TEST_GPU=real: tests of devices then use the
+ * machine's GPU.
+ */
 static const char *gpu_argument(const char *argument)
 {
 	const char *wanted = getenv("RBK_TEST_GPU");
@@ -145,7 +148,7 @@ void broker_watch_all(void)
 	watch_all = true;
 }
 
-/* Does a broker with @options watch who contends for processors? */
+/* Return true if a broker with @options watches contention for processors. */
 static bool is_watching(const struct broker_options *options)
 {
 	static unsigned int n_started;
@@ -166,7 +169,7 @@ static void exec_broker(const struct broker *broker, const struct broker_options
 	int log_fd;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	/* What a shell runs in the background ignores it. */
+	/* A shell's background jobs inherit an ignored SIGINT. */
 	signal(SIGINT, SIG_DFL);
 	log_fd = open(broker->log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 	if (log_fd < 0 || dup2(log_fd, STDERR_FILENO) < 0 || dup2(log_fd, STDOUT_FILENO) < 0)
@@ -184,7 +187,7 @@ static void exec_broker(const struct broker *broker, const struct broker_options
 	_exit(127);
 }
 
-/* Those that run, for the end of a test that failed: slots of pid 0 are free. */
+/* Running brokers, for show_left(); pid 0 marks a free slot. */
 static struct broker running[16];
 static pid_t test_pid;
 
@@ -196,8 +199,8 @@ static void forget(pid_t pid)
 }
 
 /*
- * Brokers that a failed test left behind: what they said, and of what they died, which may be why
- * it failed. What crashed gets no second try from tools/test.
+ * Show the logs of brokers that a failed test left running, and the wait status of those that died,
+ * which may explain the failure. tools/test does not repeat a test whose broker crashed.
  */
 static void show_left(void)
 {
@@ -315,7 +318,7 @@ void broker_write_policy(const struct broker *broker, const char *policy)
 	close(fd);
 }
 
-/* Waits until the log has @text more than @n times. */
+/* Wait until the log has more than @n occurrences of @text. */
 static void wait_log(const struct broker *broker, const char *text, unsigned int n)
 {
 	const uint64_t end_ns = harness_now_ns() + harness_slow_ns(patience_ns);
@@ -396,7 +399,7 @@ void broker_remove(struct broker *broker)
 	broker->dir[0] = '\0';
 }
 
-/* The whole file as a string for free(), NULL without one. */
+/* Return the whole file as a string for free(); NULL if it cannot be read. */
 static char *read_file(const char *path)
 {
 	size_t used = 0, size = 65536;
@@ -468,7 +471,7 @@ static uint64_t status_number(const char *status, const char *key)
 	return strtoull(at + strlen(key), NULL, 10);
 }
 
-/* 0 where the thread has just ended. */
+/* Return the thread's context switches; 0 if it has just ended. */
 static uint64_t thread_switches(pid_t pid, pid_t tid)
 {
 	uint64_t n = 0;
@@ -477,7 +480,7 @@ static uint64_t thread_switches(pid_t pid, pid_t tid)
 
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/comm", (int)pid, (int)tid);
 	text = read_file(path);
-	/* ThreadSanitizer has a thread that looks around every 100 ms, named as the process. */
+	/* Skip ThreadSanitizer's own thread: it wakes every 100 ms, and has the process's name. */
 	if (tid != pid && strncmp(text, "brokerd", 7) == 0) {
 		free(text);
 		return 0;
@@ -510,8 +513,9 @@ static uint64_t count_switches(pid_t pid)
 }
 
 /*
- * Files of /proc are not counted, which are read now and then. Return: is one among the others that
- * stands for a process, as from when a session begins or ends until its process is looked at?
+ * Count the descriptors, except files of /proc, which the broker opens for a moment.
+ * Return: true if a pidfd is among them. The broker holds one from a session's begin or end until
+ * it has read the process's data.
  */
 static bool count_fds(const struct broker *broker, unsigned int *ret_n)
 {
@@ -543,7 +547,7 @@ void broker_usage(const struct broker *broker, struct broker_usage *ret)
 	char path[64], *text;
 
 	*ret = (struct broker_usage){0};
-	/* One that stays is counted in the end. */
+	/* A pidfd that stays open is counted after the last try. */
 	for (unsigned int i = 0; i < 500 && count_fds(broker, &ret->n_fds); i++)
 		harness_sleep_ms(2);
 
@@ -589,7 +593,7 @@ void broker_wait_fds(const struct broker *broker, unsigned int n_fds)
 	assert_int_equal(usage.n_fds, n_fds);
 }
 
-/* To either socket. */
+/* Connect to the client socket or to the administrators' socket. */
 static struct rbk *connect_to(const char *path, bool is_admin, const char *name)
 {
 	struct rbk_options options = {

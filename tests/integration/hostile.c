@@ -25,7 +25,7 @@ int hostile_begin_with(const struct broker_options *options)
 		observer = broker_connect(&broker, "observer");
 	}
 	neighbour = neighbour_start(&broker);
-	/* Who looked whether the broker accepts connections may not be gone yet. */
+	/* The harness's test connection may still be open. */
 	broker_wait_sessions(observer, 2);
 	neighbour_finish_round(neighbour);
 	assert_int_equal(rbk_stats(observer, &stats_before), 0);
@@ -48,7 +48,7 @@ void hostile_expect_nothing_left(void)
 	broker_wait_sessions(observer, 2);
 	broker_wait_host_bytes(observer, stats_before.host_bytes);
 	broker_wait_fds(&broker, usage_before.n_fds);
-	/* What the neighbour's plan needs may be on the device, or not. */
+	/* The neighbour's plan may be resident on the device or evicted. */
 	while (broker_vram_used(observer) >= MIB && harness_now_ns() < end_ns)
 		harness_sleep_ms(2);
 	assert_true(broker_vram_used(observer) < MIB);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The neighbour: who must not notice anything
+ * The neighbour: a client that must not notice what other clients do
  *
- * Its results are compared with its own plain product, summed in double precision. Each task's
- * output is overwritten before, so that a completion without a result shows.
+ * Its results are compared with a plain product of its own, summed in double precision. Each task's
+ * output is overwritten before the task, so that a completion without a result shows.
  */
 #include "integration/harness.h"
 
@@ -20,7 +20,7 @@ enum {
 	N_IN = 64,
 	N_OUT = 32,
 	MAX_COUNT = 256,
-	IN_FLIGHT = 4, /* tasks at a time, each with buffers of its own */
+	IN_FLIGHT = 4, /* tasks per round, each with buffers of its own */
 };
 
 struct neighbour {
@@ -31,12 +31,12 @@ struct neighbour {
 	struct rbk_ring *ring;
 	const float *x[IN_FLIGHT];
 	float *y[IN_FLIGHT];
-	float *wanted; /* [MAX_COUNT, N_OUT] */
+	float *wanted; /* expected output, [MAX_COUNT, N_OUT] */
 	_Atomic bool stop;
 	_Atomic uint64_t n_results;
 	_Atomic uint64_t longest_ns;
-	_Atomic bool is_over; /* the thread writes no more */
-	char failure[256];    /* empty unless something went wrong */
+	_Atomic bool is_over; /* the thread has ended and writes no more */
+	char failure[256];    /* empty if all was right */
 };
 
 static void fill(float *data, size_t n, uint64_t seed)
@@ -66,7 +66,7 @@ static void prepare_plan(struct neighbour *n, uint64_t weight_at, uint64_t bias_
 	rbk_builder_free(b);
 }
 
-/* Submits task @slot over @count rows. */
+/* Submit task @slot over @count rows. */
 static void submit(struct neighbour *n, unsigned int slot, uint32_t count)
 {
 	const uint64_t refs[] = {rbk_ref(n->arena, n->x[slot]), rbk_ref(n->arena, n->y[slot])};
@@ -77,7 +77,7 @@ static void submit(struct neighbour *n, unsigned int slot, uint32_t count)
 	rbk_sqe_set_data64(sqe, (uint64_t)slot << 32 | count);
 }
 
-/* Return: is the completion right? */
+/* Return true if the completion and its output are right. */
 static bool check(struct neighbour *n, const struct rbk_cqe *cqe)
 {
 	unsigned int slot = (unsigned int)(cqe->user_data >> 32);
@@ -190,7 +190,7 @@ uint64_t neighbour_results(const struct neighbour *n)
 
 void neighbour_finish_round(const struct neighbour *n)
 {
-	/* The end of the one that is under way, and one that began after it. */
+	/* The rest of the current round, and one whole round. */
 	const uint64_t n_wanted = n->n_results + 2 * IN_FLIGHT;
 
 	while (n->n_results < n_wanted && !n->is_over)

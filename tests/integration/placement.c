@@ -2,8 +2,8 @@
 /*
  * Clients for tests of placement: see placement.h
  *
- * Operand [N,N] is a cyclic shift with small factors, of which each row has three that are not 0:
- * results are small whole numbers and quick to check.
+ * Operand [N,N] is a sum of cyclic shifts with small factors: three elements of each row are not 0.
+ * Results are therefore small integers, and quick to check.
  */
 #include "integration/placement.h"
 
@@ -24,7 +24,7 @@ static float input(uint32_t row, uint32_t k)
 	return (float)((int)((row * 7 + k * 3) % 5) - 2);
 }
 
-/* What column @j of the result takes from column (@j + @i) % N of the input. */
+/* Return the weight of input column (@j + @i) % N in column @j of the result. */
 static float factor(uint32_t i, uint32_t j)
 {
 	return (float)(i + 1 + j % 3);
@@ -35,7 +35,7 @@ static uint64_t rows_bytes(const struct customer *customer)
 	return (uint64_t)customer->options.max_rows * customer->options.width * sizeof(float);
 }
 
-/* The arena: input, matrix, outputs. */
+/* Return the matrix's offset in the arena, which holds the input, the matrix and the outputs. */
 static uint64_t matrix_at(const struct customer *customer)
 {
 	return rows_bytes(customer);
@@ -317,7 +317,7 @@ bool customer_next_decision(struct customer *customer, struct rbk_stats_decision
 
 	if (customer->next_record >= totals.log_head)
 		return false;
-	/* Tests read often enough. */
+	/* Tests read before records are overwritten. */
 	assert_true(totals.log_head - customer->next_record <= n);
 	memcpy(ret,
 	       rbk_stats_record(&customer->stats, RBK_STATS_SECTION_DECISIONS,

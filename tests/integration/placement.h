@@ -4,10 +4,9 @@
  * Clients for tests of placement
  *
  * A customer is a session with a plan (a product of [count,N] and [N,N]), an arena, a ring and its
- * tenant's statistics page. Operands are small whole numbers, so that results are the same bits on
- * every device, and each task in flight writes an output of its own, which is checked. A customer
- * may connect as another user, which needs root; it stays in this process. For cmocka tests, main
- * thread only.
+ * tenant's statistics page. Operands are small integers, so that every device computes the same
+ * bits. Each task in flight writes an output of its own, which is checked. A customer may connect
+ * as another user, which needs root; it stays in this process. For cmocka tests, main thread only.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,14 +18,15 @@
 #include "integration/harness.h"
 
 struct customer_options {
-	uid_t uid;            /* 0: as who runs the test */
-	uint32_t width;       /* N; 0: 64 */
-	uint32_t max_rows;    /* 0: 256 */
-	uint32_t n_entries;   /* of the ring, a power of two; 0: 64 */
-	bool is_careless;     /* looks at every 64th result only, to be faster than the broker */
-	bool has_test_device; /* looks at results of the CPU only: brokerd --test-device has none */
-	bool has_constant;    /* [N,N] is a constant of the plan, not an input */
-	unsigned int pinned;  /* 1 + the device to which the plan is pinned; 0: it is not */
+	uid_t uid;          /* 0: the user that runs the test */
+	uint32_t width;     /* N; 0: 64 */
+	uint32_t max_rows;  /* 0: 256 */
+	uint32_t n_entries; /* of the ring, a power of two; 0: 64 */
+	bool is_careless;   /* checks only every 64th result, to be faster than the broker */
+	/* checks only the CPU's results: devices of brokerd --test-device compute none */
+	bool has_test_device;
+	bool has_constant;   /* [N,N] is a constant of the plan instead of an input */
+	unsigned int pinned; /* 1 + the device to which the plan is pinned; 0: not pinned */
 };
 
 struct customer {
@@ -36,63 +36,68 @@ struct customer {
 	struct rbk_plan *plan;
 	struct rbk_ring *ring;
 	struct rbk_stats_view stats;
-	uint32_t *free_slots; /* outputs that nobody writes */
+	uint32_t *free_slots; /* outputs that no task in flight writes */
 	uint32_t n_free;
-	uint32_t *counts;                   /* by slot */
+	uint32_t *counts;                   /* rows, by slot */
 	uint64_t n_done, n_right, n_errors; /* completions taken */
-	uint64_t exec_ns;                   /* as they say */
+	uint64_t exec_ns;                   /* sum of the completions' execution times */
 	uint64_t reasons[RBK_REASON_COUNT];
-	uint64_t next_record; /* of the decision log */
+	uint64_t next_record; /* next position in the decision log */
 };
 
-/* Connects, or fails the test. @options may be NULL. */
+/* Connect, or fail the test. @options may be NULL. */
 void customer_init(struct customer *customer, const struct broker *broker,
 		   const struct customer_options *options);
 void customer_deinit(struct customer *customer);
 
-/* A plan like its own, prepared once more; may be pinned otherwise. */
+/* Prepare the customer's plan once more, with another pinning. */
 struct rbk_plan *customer_plan(struct customer *customer, unsigned int pinned);
 
 /*
- * The next entry, prepared to run @count rows, with an output of its own; NULL: all are in flight.
- * To be changed and submitted by the caller; its user_data is the output's slot.
+ * Prepare the next entry to run @count rows with an output of its own. The caller may change the
+ * entry, and submits it; its user_data is the output's slot.
+ * Return: the entry; NULL if all outputs are in flight.
  */
 struct rbk_sqe *customer_prepare(struct customer *customer, uint32_t count);
 
-/* customer_prepare() with a strategy, submitted. Fails the test if there is no room. */
+/* Prepare an entry with a strategy and submit it. Fails the test if there is no room. */
 void customer_put(struct customer *customer, uint32_t count, unsigned int strategy);
 
 /*
- * The next completion, checked with all that it wrote if it says 0. Fails the test if there is none
- * for two minutes.
+ * Take the next completion; check the whole output if the result is 0. Fails the test after two
+ * minutes without a completion.
  */
 struct rbk_cqe customer_take(struct customer *customer);
 
-/* Is there one? */
+/* Return true if a completion is there. */
 bool customer_has(struct customer *customer);
 
-/* How many are in flight. */
+/* Return the number of tasks in flight. */
 uint32_t customer_in_flight(const struct customer *customer);
 
-/* One task from beginning to end; must say 0. */
+/* Run one task, wait for its completion, and require result 0. */
 struct rbk_cqe customer_run(struct customer *customer, uint32_t count, unsigned int strategy);
 
-/* Takes until nothing is in flight. */
+/* Take completions until no task is in flight. */
 void customer_drain(struct customer *customer);
 
 /*
- * Keeps @n in flight, each of @count rows, taking what is done; returns at once. Return: was there
- * still something to do for the broker?
+ * Take the completions that are there and submit until @n tasks of @count rows are in flight; does
+ * not wait.
+ * Return: true if the broker had not yet completed all tasks at the call.
  */
 bool customer_feed(struct customer *customer, uint32_t n, uint32_t count, unsigned int strategy);
 
-/* Its tenant's totals, its plan's record; and the next record of its tenant's decision log. */
+/*
+ * Return the totals of the customer's tenant; its plan's record; the next record of its tenant's
+ * decision log.
+ */
 struct rbk_stats_tenant customer_totals(const struct customer *customer);
 void customer_plan_stats(const struct customer *customer, struct rbk_stats_plan *ret,
 			 struct rbk_stats_plan_device *ret_devices, unsigned int n_devices);
 bool customer_next_decision(struct customer *customer, struct rbk_stats_decision *ret);
 
-/* Lets other users reach a broker. */
+/* Let other users connect to a broker. */
 void broker_open_to_all(const struct broker *broker);
 /* Start an undisturbed broker that is open to all. Return: false without root. */
 bool broker_start_for_all(struct broker *broker, const char *const *args, const char *policy);
@@ -102,8 +107,8 @@ bool broker_start_for_all(struct broker *broker, const char *const *args, const 
 struct failing_layer;
 
 /*
- * Brokers that are started afterwards have the layer between them and their devices. Return: what
- * they share with the test.
+ * Put the layer between the brokers that are started from now on and their devices.
+ * Return: the memory that those brokers share with the test.
  */
 struct failing_layer *failing_layer_begin(void);
 void failing_layer_end(struct failing_layer *layer);

@@ -2,7 +2,8 @@
 /*
  * Processes that compete for a processor
  *
- * Each is told what to do by bytes in a pipe, so that it can be watched and moved before it begins.
+ * Each process receives its commands as bytes in a pipe, so that the test can watch and move it
+ * before it begins.
  */
 #include "integration/probes-rig.h"
 
@@ -49,7 +50,7 @@ struct probes *rig_probes(void)
 	if (!r)
 		return probes;
 	fprintf(stderr, "no probes: %s\n", why);
-	/* These are not for lack of anything. */
+	/* These errors are faults of the probes, not of the machine. */
 	if (r != PROBES_E_UNAVAILABLE || strstr(why, "verifier") || strstr(why, "could not be") ||
 	    strstr(why, "broke off"))
 		exit(1);
@@ -178,7 +179,7 @@ void rig_end(struct rig_process *process)
 
 /* --- Cgroups --- */
 
-/* By rig_throttle(): the next rig_cgroup_remove() puts it back. */
+/* Set by rig_throttle(); the next rig_cgroup_remove() disables the controller again. */
 static bool was_controller_enabled;
 
 static bool write_file(const char *folder, const char *name, const char *text)
@@ -196,7 +197,10 @@ static bool write_file(const char *folder, const char *name, const char *text)
 	return ok;
 }
 
-/* Where a file system of that kind, with that option, is mounted. Return: false: nowhere. */
+/*
+ * Find the mount point of a file system of type @kind with @option, which may be NULL. Return:
+ * false if none is mounted.
+ */
 static bool find_mount(const char *kind, const char *option, char ret[static 200])
 {
 	char line[1024], at[200], type[32], options[512];
@@ -245,7 +249,7 @@ void rig_cgroup_remove(struct rig_cgroup *cgroup)
 
 	if (!cgroup->id)
 		return;
-	/* The last one may still be on its way out. */
+	/* The last process may still be ending. */
 	while (rmdir(cgroup->path) < 0 && errno == EBUSY && rig_may_go_on(&since_ns))
 		harness_sleep_ms(1);
 	*cgroup = (struct rig_cgroup){0};
@@ -270,7 +274,10 @@ bool rig_throttle(struct rig_cgroup *cgroup, pid_t pid)
 		     write_file(cgroup->path, "cpu.cfs_period_us", "50000");
 	} else if (find_mount("cgroup2", NULL, root)) {
 		snprintf(cgroup->path, sizeof(cgroup->path), "%s/rb-test-%d", root, pid);
-		/* The controller is on wherever an init system is at work; else for as long. */
+		/*
+		 * An init system has usually enabled the controller; else it is enabled until
+		 * rig_cgroup_remove().
+		 */
 		if (mkdir(cgroup->path, 0755) < 0)
 			return false;
 		ok = write_file(cgroup->path, "cpu.max", "5000 50000");

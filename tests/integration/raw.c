@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The control protocol by hand; see raw.h. */
+/* The control protocol and rings without the library; see raw.h. */
 #include "integration/raw.h"
 
 #include <errno.h>

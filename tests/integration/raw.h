@@ -3,8 +3,8 @@
 /*
  * A client without the library
  *
- * Speaks the control protocol and the rings directly, so that tests can say what the library never
- * would. For cmocka tests: the functions that return nothing fail the running test.
+ * Speaks the control protocol and the rings directly, so that tests can send what the library never
+ * sends. For cmocka tests: functions that return nothing fail the running test.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,29 +16,32 @@
 #include "integration/harness.h"
 #include "shm/wire.h"
 
-/* Connects without a word. Return: the socket. */
+/* Connect without sending anything. Return: the socket. */
 int raw_connect(const struct broker *broker);
 
-/* Sends one packet with descriptors. Return: as sendmsg(), with -errno. */
+/* Send one packet with descriptors. Return: the result of sendmsg(), or -errno. */
 ssize_t raw_send(int fd, const void *bytes, size_t n_bytes, const int *fds, unsigned int n_fds);
 
 /*
- * Receives one packet; descriptors beyond *n_fds are closed.
+ * Receive one packet; descriptors beyond *n_fds are closed.
  * Return: its length; 0 at the end of the connection; -ETIME.
  */
 ssize_t raw_receive(int fd, void *bytes, size_t n_bytes, int *fds, unsigned int *n_fds,
 		    unsigned int timeout_ms);
 
-/* Sends a request and waits for its answer, of which the head goes to @reply. */
+/* Send a request, wait for the reply, and store the first @reply_bytes of it in @reply. */
 void raw_ask(int fd, const void *request, size_t n_bytes, const int *fds, unsigned int n_fds,
 	     void *reply, size_t reply_bytes);
 
 void raw_hello(int fd);
 
-/* The broker must close the connection within ten seconds, answers in between are skipped. */
+/*
+ * Require that the broker closes the connection within ten seconds; replies before that are
+ * skipped.
+ */
 void raw_expect_closed(int fd);
 
-/* A ring as its client holds it. */
+/* The client's side of a ring. */
 struct raw_ring {
 	uint32_t id;
 	uint32_t n_entries;
@@ -52,21 +55,24 @@ struct raw_ring {
 void raw_ring_add(int fd, uint32_t n_entries, struct raw_ring *ret);
 void raw_ring_close(struct raw_ring *ring);
 
-/* The next entry's place. There must be room. */
+/* Return the next entry's place. The ring must have room. */
 struct rbk_sqe *raw_ring_next(struct raw_ring *ring);
-/* Publishes what raw_ring_next() gave and rings the bell if the broker sleeps. */
+/* Publish the entries of raw_ring_next(), and ring the doorbell if the broker sleeps. */
 void raw_ring_publish(struct raw_ring *ring);
-/* Spins for a completion, ten seconds at most. Return: false without one. */
+/* Spin until there is a completion, for ten seconds at most. Return: false without a completion. */
 bool raw_ring_take(struct raw_ring *ring, struct rbk_cqe *ret);
 
-/* A memfd of @bytes, allocated unless @is_sparse, then sealed. */
+/* Make a sealed memfd of @bytes, allocated unless @is_sparse. */
 int raw_memfd(size_t bytes, bool is_sparse, unsigned int seals);
 
-/* ARENA_ADD. Return: the result; *ret_id if 0, *ret_text (RBK_WIRE_TEXT_BYTES) may be NULL. */
+/*
+ * Send ARENA_ADD. *ret_id is written on success; *ret_text (RBK_WIRE_TEXT_BYTES) may be NULL.
+ * Return: the reply's result.
+ */
 int raw_arena_add(int fd, int memfd, uint64_t bytes, uint32_t *ret_id, char *ret_text);
 
-/* PLAN_ADD with an inline description. Return: the result. */
+/* Send PLAN_ADD with an inline description. Return: the reply's result. */
 int raw_plan_add(int fd, const void *desc, size_t desc_bytes, uint32_t *ret_id);
 
-/* RING_REMOVE, ARENA_REMOVE, PLAN_REMOVE. Return: the result. */
+/* Send RING_REMOVE, ARENA_REMOVE or PLAN_REMOVE. Return: the reply's result. */
 int raw_remove(int fd, enum rbk_wire_type type, uint32_t id);

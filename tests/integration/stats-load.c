@@ -2,8 +2,9 @@
 /*
  * Tasks to be counted
  *
- * The small plan is a Relu of a few numbers, which the broker runs itself, the large one a product
- * of matrices, which it does not. One task at a time, so that the order is known.
+ * The small plan is a Relu of a few numbers, which the broker runs inline. The large plan is a
+ * product of matrices, which is queued. One task is in flight at a time, so that the order is
+ * known.
  */
 #include "integration/stats-load.h"
 
