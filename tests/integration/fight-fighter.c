@@ -2,13 +2,14 @@
 /*
  * A fighter: a client that does everything that clients may do, at random
  *
- * It makes plans and takes them away, runs them with every strategy, waits for memory and loses
- * patience, prefetches and evicts, reconnects with tasks in flight. Of each entry it keeps what it
- * was, so that it knows when one completes twice, or never, or as it must not.
+ * It makes and removes plans, runs them with every strategy, waits for memory and cancels,
+ * prefetches and evicts, and reconnects with tasks in flight. It records each entry in a slot. A
+ * second completion, a missing completion or a wrong result code therefore shows.
  *
- * A tenant with a reserve has a home plan that fits into it, and claims it from time to time. Where
- * the tenant has but one fighter, that first gives back everything else: then there is nothing that
- * may refuse a PREFETCH. Where it has several, each asks to wait, and bounded it must be.
+ * A tenant with a reserve has a home plan that fits into it, and claims it from time to time. The
+ * only fighter of a tenant first evicts all other plans, so that no PREFETCH may fail. If the
+ * tenant has several fighters, each claims with WAIT_MEMORY, and the wait must end within
+ * FIGHT_BOUND_NS.
  */
 #include "integration/fight.h"
 
@@ -23,13 +24,14 @@
 enum {
 	MAX_PLANS = 6,
 	N_SLOTS = 16,
-	MAX_IN_FLIGHT = 6, /* beside those that cancel */
+	MAX_IN_FLIGHT = 6, /* without CANCEL entries */
 	N_ENTRIES = 64,
 	CARD_SIDE = 2048, /* parts of 16 MiB */
 	SOFTWARE_K = 1024,
 	SOFTWARE_SUM = 131072, /* parts of 512 KiB */
 	SOFTMAX_N = 256,
-	UNPINNED_PARTS = 2, /* products of more stay off the processor, which would pack a copy */
+	/* products of more parts stay off the CPU, which would pack a copy of each */
+	UNPINNED_PARTS = 2,
 };
 
 #define CARD_CONSTANTS_BYTES     (24u << 20)
@@ -38,7 +40,7 @@ enum {
 /* An entry that has not completed. */
 struct slot {
 	bool is_used, is_waiting, is_cancelled, has_lost_plan;
-	bool may_be_evicted; /* by hand, on its way: an EVICT was in flight with it */
+	bool may_be_evicted; /* by EVICT: one was in flight together with this PREFETCH */
 	uint8_t opcode, strategy;
 	uint32_t n_rows;
 	uint64_t serial, since_ns, patience_ns;
@@ -59,9 +61,9 @@ struct fighter {
 	struct fight_plan plans[MAX_PLANS];
 	struct slot slots[N_SLOTS];
 	unsigned int n_used;
-	int last_res; /* of who is waited for with await() */
+	int last_res; /* result of the entry that await() waits for */
 	uint64_t last_serial;
-	uint64_t target; /* of the next CANCEL */
+	uint64_t target; /* serial of the next CANCEL's target */
 };
 
 static uint32_t below(struct fighter *f, uint32_t n)
@@ -79,7 +81,7 @@ static void forget_plan(struct slot *slot)
 		slot->plan->is_used = false;
 }
 
-/* May this task, which was of a plan that is or was there, end so? */
+/* Return true if an entry may complete with @res. Its plan may have been removed since. */
 static bool is_allowed(const struct slot *slot, int res)
 {
 	const bool is_bound =
@@ -92,7 +94,7 @@ static bool is_allowed(const struct slot *slot, int res)
 	case -ENOMEM:
 		return slot->opcode == RBK_OP_PREFETCH || (slot->opcode == RBK_OP_RUN && is_bound);
 	case -ENODEV:
-		/* Pinned to one device, asked for another. */
+		/* The plan is pinned to one device, the entry names another. */
 		return slot->opcode == RBK_OP_RUN && slot->plan->is_pinned &&
 		       slot->strategy == RBK_STRATEGY_ONLY_CPU;
 	case -ECANCELED:
@@ -148,7 +150,7 @@ static void complete(struct fighter *f, const struct rbk_cqe *cqe)
 	f->n_used--;
 }
 
-/* Takes what is there, or waits for one. */
+/* Take all completions that are there, or wait for one until the timeout. */
 static void pump(struct fighter *f, uint64_t timeout_ns)
 {
 	const struct rbk_cqe *cqe;
@@ -179,7 +181,10 @@ static void submit(struct fighter *f)
 
 static void lose_patience(struct fighter *f, bool at_once);
 
-/* Some slots are kept for cancelling, or all could be waiting. */
+/*
+ * Wait for a free slot. Some slots are kept for CANCEL, because all other entries may be waiting
+ * for memory.
+ */
 static void wait_for_slot(struct fighter *f, uint8_t opcode)
 {
 	while (opcode != RBK_OP_CANCEL && f->n_used >= MAX_IN_FLIGHT) {
@@ -191,7 +196,10 @@ static void wait_for_slot(struct fighter *f, uint8_t opcode)
 		pump(f, 1000000);
 }
 
-/* An EVICT cancels a PREFETCH of the same plan that has not completed, whichever came first. */
+/*
+ * Mark PREFETCH entries that an EVICT of the same plan may cancel. The EVICT does so whichever of
+ * the two was submitted first.
+ */
 static void expect_eviction(struct fighter *f, struct slot *slot)
 {
 	const uint8_t opcode = slot->opcode;
@@ -264,7 +272,10 @@ static struct slot *put(struct fighter *f, uint8_t opcode, struct fight_plan *pl
 	return slot;
 }
 
-/* Who waits for memory gives up after a while, or at once; who does not must come to an end. */
+/*
+ * Cancel entries that have waited too long for memory, or all waiting entries if @at_once. Other
+ * entries must complete in time.
+ */
 static void lose_patience(struct fighter *f, bool at_once)
 {
 	for (unsigned int i = 0; i < N_SLOTS; i++) {
@@ -296,7 +307,9 @@ static void drain(struct fighter *f)
 	}
 }
 
-/* One entry by itself, while others may be in flight. Return: its result. */
+/*
+ * Submit one entry and wait for its completion; other entries may be in flight. Return: its result.
+ */
 static int await(struct fighter *f, uint8_t opcode, struct fight_plan *plan, uint8_t strategy,
 		 bool is_waiting)
 {
@@ -318,7 +331,7 @@ static int await(struct fighter *f, uint8_t opcode, struct fight_plan *plan, uin
 	return f->last_res;
 }
 
-/* ---- What it does ---- */
+/* ---- Actions ---- */
 
 static void shape(struct fighter *f, struct fight_plan *plan)
 {
@@ -327,7 +340,7 @@ static void shape(struct fighter *f, struct fight_plan *plan)
 	if (f->fight->is_card) {
 		*plan = (struct fight_plan){
 			.kind = FIGHT_PRODUCTS, .k = CARD_SIDE, .n = CARD_SIDE, .is_pinned = true};
-		/* Half a gigabyte to three; some small ones besides. */
+		/* From half a gigabyte to three; one plan in four is small. */
 		plan->n_parts = below(f, 4) ? 32 + below(f, 161) : 1 + below(f, 12);
 	} else if (kind < 4) {
 		*plan = (struct fight_plan){
@@ -347,7 +360,7 @@ static void shape(struct fighter *f, struct fight_plan *plan)
 static void place_parts(struct fighter *f, struct fight_plan *plan)
 {
 	uint64_t places = (rbk_arena_bytes(f->constants) - fight_part_bytes(plan)) / RBK_REF_ALIGN;
-	/* Many places: what plans have in common is the exception. Few: they share. */
+	/* Many places: plans seldom share a part. Few places: plans share parts. */
 	uint64_t step = below(f, 3) ? 1 : places / 8;
 
 	for (uint32_t i = 0; i < plan->n_parts; i++)
@@ -433,7 +446,7 @@ static void move(struct fighter *f, uint8_t opcode)
 	submit(f);
 }
 
-/* Its reserve, which nobody may deny it. */
+/* Claim the tenant's reserve, which the broker must grant. */
 static void claim(struct fighter *f)
 {
 	struct fight_plan *home = &f->plans[0];
@@ -464,7 +477,7 @@ static void claim(struct fighter *f)
 	if (took_ns > f->score->longest_claim_ns)
 		f->score->longest_claim_ns = took_ns;
 	f->score->n_claims++;
-	/* It is there to stay, as long as the tenant itself asks for nothing else. */
+	/* The plan stays resident as long as the tenant requests nothing else. */
 	for (unsigned int i = 0; f->tenant->is_alone && i < 3; i++) {
 		res = await(f, RBK_OP_RUN, home, RBK_STRATEGY_ONLY_GPU, false);
 		if (res)
@@ -561,7 +574,7 @@ static void begin(struct fighter *f)
 		claim(f);
 }
 
-/* With tasks in flight, perhaps: nobody will hear of them. */
+/* End the session, perhaps with tasks in flight, whose completions are lost. */
 static void end(struct fighter *f)
 {
 	bool is_orderly = below(f, 2);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The plans that fighters make: see fight-plan.h. */
+/* Plans of fighters; see fight-plan.h. */
 #include "integration/fight-plan.h"
 
 #include <math.h>
@@ -50,7 +50,7 @@ int fight_constants_new(struct rbk *rbk, uint64_t bytes, struct rbk_arena **ret,
 	return r;
 }
 
-/* x, and one part, to what is added up. */
+/* Add the nodes that add one part, or x times the part, to @sum. Return: the new sum. */
 static unsigned int add_part(struct rbk_builder *b, const struct fight_plan *plan, unsigned int x,
 			     unsigned int part, unsigned int sum, uint32_t index)
 {
@@ -102,7 +102,7 @@ int fight_plan_new(struct rbk *rbk, struct fight_plan *plan, const struct rbk_ar
 	return r;
 }
 
-/* An element before the last operator. */
+/* Return an element of the last operator's input. */
 static float sum_at(const struct fight_plan *plan, const struct rbk_arena *constants, uint32_t row,
 		    uint32_t column)
 {

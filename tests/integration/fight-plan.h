@@ -1,11 +1,11 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * The plans that fighters make, and what comes out of them
+ * Plans of fighters, and the expected results
  *
- * A plan reads parts of one sealed arena, at random places that may overlap, so that gigabytes of
- * constants take megabytes. All elements are small integers, and sums of them are exact on every
- * device.
+ * A plan reads parts of one sealed arena, at random offsets that may overlap. A few megabytes of
+ * constants thereby fill gigabytes of device memory. All elements are small integers, so their sums
+ * are exact on every device.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -24,33 +24,34 @@ struct fight_plan {
 	enum fight_kind kind;
 	uint32_t k, n; /* W is [k, n], c is [n] */
 	uint32_t n_parts;
-	uint64_t offsets[FIGHT_MAX_PARTS]; /* of W or c in the constants */
-	bool is_pinned;                    /* runs on the GPU alone */
-	struct rbk_plan *plan;             /* NULL: taken from the broker */
+	uint64_t offsets[FIGHT_MAX_PARTS]; /* of W or c in the constants, in bytes */
+	bool is_pinned;                    /* runs on the GPU only */
+	struct rbk_plan *plan;             /* NULL: removed from the broker */
 	uint32_t id;
-	uint32_t n_in_flight; /* for who runs it */
+	uint32_t n_in_flight; /* maintained by the fighter */
 	bool is_used;
 	bool is_home;
 };
 
-/* Bytes of one part. */
+/* Return the bytes of one part. */
 uint64_t fight_part_bytes(const struct fight_plan *plan);
-/* Bytes of one row of the input, and of the output. */
+/* Return the bytes of one row of the input or of the output. */
 uint64_t fight_row_in_bytes(const struct fight_plan *plan);
 uint64_t fight_row_out_bytes(const struct fight_plan *plan);
 
-/* Makes the constants, and has a plan made of what kind, k, n, n_parts and offsets say. */
+/* Make the sealed constants; make a plan from @plan's kind, k, n, n_parts and offsets. */
 int fight_constants_new(struct rbk *rbk, uint64_t bytes, struct rbk_arena **ret,
 			struct rbk_error *error);
 int fight_plan_new(struct rbk *rbk, struct fight_plan *plan, const struct rbk_arena *constants,
 		   struct rbk_error *error);
 
-/* Inputs are the same for every task: element @i of row @row. */
+/* Return element @i of row @row of the input, which is the same for every task. */
 float fight_input(uint32_t row, uint32_t i);
 
 /*
- * Is the output of a task over @n_rows rows right? Some elements are looked at, others each time by
- * @random. Return: NULL, or what is wrong, static.
+ * Check the output of a task over @n_rows rows. Only some elements are checked; @random selects
+ * them.
+ * Return: NULL if they are right, else a static description of the error.
  */
 const char *fight_check(const struct fight_plan *plan, const struct rbk_arena *constants,
 			const float *y, uint32_t n_rows, uint64_t *random);

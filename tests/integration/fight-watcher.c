@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A watcher: what the broker says of a tenant, as often as it can be asked
+ * A watcher: it reads a tenant's statistics as often as possible
  *
- * Use and maximum come in one answer, of one moment. Use above the maximum is only what was there
- * when the maximum was lowered: it does not grow, and it goes.
+ * Use and maximum come in one reply, of the same moment. Use may exceed the maximum only if the
+ * maximum was lowered. The excess never grows, and ends.
  */
 #include "integration/fight.h"
 
@@ -56,7 +56,7 @@ struct rbk *fight_connect(struct fight *fight, unsigned int member, const char *
 	return rbk;
 }
 
-/* What was above the maximum at the last look, and since when something was. */
+/* The last reading, and when the current excess began; 0: none. */
 struct excess {
 	uint64_t used_bytes, max_bytes, since_ns;
 };
@@ -73,8 +73,10 @@ static void check_excess(struct fight *fight, unsigned int member, struct excess
 		sight->n_over++;
 		if (excess->since_ns == 0)
 			excess->since_ns = now_ns;
-		/* It was within the last maximum that was seen, or it was above that and has not
-		 * grown. */
+		/*
+		 * The tenant was within the maximum of the last reading, or its excess has not
+		 * grown.
+		 */
 		else if (excess->max_bytes == max_bytes && used_bytes > excess->used_bytes)
 			fight_fail(fight, member, "%llu bytes, of %llu allowed, and before %llu",
 				   (unsigned long long)used_bytes, (unsigned long long)max_bytes,

@@ -2,15 +2,16 @@
 /*
  * test-fight card|software [SECONDS [SEED]]
  *
- * Three tenants fight for a device of a real broker: a simulated RX 580 with 8 GiB, over which this
- * runs (amdgpu-sim run), or a software Vulkan device that may have 256 MiB and whose results are
- * checked. Fighters do what clients may do (fight-fighter.c), die and come back; limits are lowered
- * below use and raised again; other processes take the card's memory. All the while nobody has more
- * than his maximum, a reserve is had by who asks for it, every task completes once and with the
- * right result, and at the end the broker holds nothing.
+ * Three tenants compete for a device of a real broker. The device is a simulated RX 580 with 8 GiB
+ * (the test runs under amdgpu-sim run), or a software Vulkan device limited to 256 MiB, whose
+ * results are checked. Fighters do everything that clients may do (fight-fighter.c), die and
+ * restart. The referee lowers limits below use and raises them again; other processes allocate the
+ * card's memory. Meanwhile no tenant allocates beyond its maximum, every claim of a reserve is
+ * granted, and every task completes once with the right result. At the end the broker holds
+ * nothing.
  *
- * Tenants are told by user where that is possible, else by user and executable: copies of this
- * program. What happens follows from the seed, which is printed; when it happens does not.
+ * Tenants are matched by user if possible, else by user and executable: copies of this program. The
+ * seed, which is printed, determines what happens, but not when.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -37,14 +38,14 @@ enum {
 	POLICY_BYTES = 2048,
 	FIRST_UID = 40101,
 	TICK_MS = 10,
-	/* In ticks, on average. */
+	/* Average intervals, in ticks. */
 	KILL_EVERY = 120,
 	RELOAD_EVERY = 80,
 	HOG_EVERY = 70,
 	QUIET_EVERY = 200,
 };
 
-/* What the driver takes for itself; BUDGET_OVERHEAD_BYTES of the broker. */
+/* Driver overhead; the broker's BUDGET_OVERHEAD_BYTES. */
 #define OVERHEAD_BYTES (64 * MIB)
 
 static const struct fight_tenant of_card[FIGHT_TENANTS] = {
@@ -58,12 +59,12 @@ static const struct fight_tenant of_software[FIGHT_TENANTS] = {
 	{"greedy", 0, 224 * MIB, 64 * MIB, 0, 0, false},
 };
 
-static char program[4096]; /* its path */
+static char program[4096]; /* path of this program */
 static bool is_card;
 static uint64_t n_ms = SHORT_MS, seed;
 
 struct referee {
-	struct fight *fight; /* shared with all */
+	struct fight *fight; /* shared with all members */
 	int fight_fd;
 	uint64_t random;
 	struct broker broker;
@@ -87,7 +88,10 @@ static void copy_path(const struct referee *referee, unsigned int tenant, char p
 	snprintf(path, 96, "%s/%s", referee->broker.dir, referee->fight->tenants[tenant].name);
 }
 
-/* With each maximum at @percent of what lies above the reserve; the first two differ from it. */
+/*
+ * Write the policy into @text. Each maximum is the reserve plus @percent of the rest of the mildest
+ * maximum; vram-high never exceeds the maximum.
+ */
 static void make_policy(const struct referee *referee, const unsigned int percent[FIGHT_TENANTS],
 			char *text)
 {
@@ -115,7 +119,7 @@ static void make_policy(const struct referee *referee, const unsigned int percen
 	assert_true(n < POLICY_BYTES);
 }
 
-/* Sometimes below what is used, sometimes all there is. */
+/* Reload a policy with random maxima, sometimes below use, sometimes the full ones. */
 static void reload(struct referee *referee)
 {
 	static unsigned int last;
@@ -124,7 +128,9 @@ static void reload(struct referee *referee)
 
 	for (unsigned int i = 0; i < FIGHT_TENANTS; i++)
 		percent[i] = below(referee, 2) ? 100 : below(referee, 100);
-	/* Never the same twice: that would not be said to be a change. */
+	/*
+	 * The policy always changes, because the broker does not log an unchanged one as a change.
+	 */
 	last = (last + 1) % 2;
 	percent[FIGHT_TENANTS - 1] = last ? 5 + below(referee, 40) : 60 + below(referee, 41);
 	make_policy(referee, percent, policy);
@@ -170,7 +176,7 @@ static void start_member(struct referee *referee, unsigned int member)
 
 static void fail_fight(struct referee *referee, const char *what, unsigned int member, int status)
 {
-	/* Whoever failed says so before it ends. */
+	/* A member that fails has recorded the failure before it ended. */
 	broker_show_log(&referee->broker);
 	if (referee->fight->has_failed)
 		fail_msg("seed %llu: %s", (unsigned long long)seed, referee->fight->failure);
@@ -178,7 +184,7 @@ static void fail_fight(struct referee *referee, const char *what, unsigned int m
 		 member, status);
 }
 
-/* Nobody ends by himself. */
+/* Fail if a member has ended by itself. */
 static void look_after_members(struct referee *referee)
 {
 	int status;
@@ -225,9 +231,9 @@ static void end_members(struct referee *referee)
 	}
 }
 
-/* ---- What the kernel says ---- */
+/* ---- The kernel's figures ---- */
 
-/* One client's line of a descriptor: "drm-memory-vram:\t123 KiB". */
+/* Read one client's memory from a descriptor's fdinfo: "drm-memory-vram:\t123 KiB". */
 static bool read_fdinfo(const char *path, uint64_t *ret_client, uint64_t *ret_bytes)
 {
 	unsigned long long client = 0, kib = 0;
@@ -246,7 +252,7 @@ static bool read_fdinfo(const char *path, uint64_t *ret_client, uint64_t *ret_by
 	return is_drm;
 }
 
-/* What the broker holds of the card by its own fdinfo, each client once. */
+/* Return the card's memory that the broker holds by its fdinfo, counting each client once. */
 static uint64_t kernel_bytes(const struct referee *referee)
 {
 	uint64_t clients[64], bytes, total = 0;
@@ -285,7 +291,7 @@ static void look_at_broker(struct referee *referee)
 	assert_int_equal(rbk_stats(referee->rbk, &stats), 0);
 	if (stats.device_bytes > referee->most_device_bytes)
 		referee->most_device_bytes = stats.device_bytes;
-	/* The card's second tier is counted, too. */
+	/* On the card, GTT is counted too. */
 	if (stats.device_bytes > device_bytes + (is_card ? FIGHT_TENANTS * 100 * MIB : 0))
 		fail_fight(referee, "more is charged than there is", 0, 0);
 	if (stats.sessions_ended_hostile)
@@ -297,11 +303,11 @@ static void look_at_broker(struct referee *referee)
 		referee->most_kernel_bytes = bytes;
 }
 
-/* ---- Others on the card ---- */
+/* ---- Other processes on the card ---- */
 
 static void start_hog(struct referee *referee)
 {
-	/* What tenants have reserved is left to them, and what the broker leaves free. */
+	/* The hog leaves the tenants' reserves and the broker's headroom free. */
 	uint32_t most = 8192 - 8192 / 20 - 2048 - 2 * OVERHEAD_BYTES / MIB;
 	char size[32];
 	int ends[2];
@@ -354,7 +360,7 @@ static bool is_quiet(const struct referee *referee)
 	return true;
 }
 
-/* Everybody pauses: the ledger, what tenants are told and what the kernel counts are the same. */
+/* Pause all fighters, and check that the ledger, the tenants' figures and the kernel's agree. */
 static void be_quiet(struct referee *referee)
 {
 	uint64_t start_ns = harness_now_ns();
@@ -387,7 +393,10 @@ static void be_quiet(struct referee *referee)
 	referee->n_quiet++;
 }
 
-/* Everybody has had a part in it: a slow machine takes longer. */
+/*
+ * Return true if every tenant has had results and evictions, each lone fighter has claimed its
+ * reserve, and the referee has killed members, reloaded policies and, on the card, started hogs.
+ */
 static bool was_fight(const struct referee *referee)
 {
 	const struct fight *fight = referee->fight;
@@ -474,7 +483,7 @@ static void report(const struct referee *referee)
 		      (unsigned long long)(referee->most_kernel_bytes / MIB));
 }
 
-/* The broker's figures once the sessions of its start have left nothing. */
+/* Return the broker's figures after the sessions of its start have ended. */
 static struct rbk_stats at_rest(const struct referee *referee)
 {
 	struct rbk_stats before, stats = {.host_bytes = 0};
@@ -488,7 +497,7 @@ static struct rbk_stats at_rest(const struct referee *referee)
 	return stats;
 }
 
-/* What the broker holds when nobody is left, but for the referee's own session. */
+/* Check that the broker holds nothing but the referee's own session. */
 static void expect_nothing_left(struct referee *referee, const struct rbk_stats *before)
 {
 	uint64_t start_ns = harness_now_ns();
@@ -499,13 +508,16 @@ static void expect_nothing_left(struct referee *referee, const struct rbk_stats 
 		assert_int_equal(rbk_stats(referee->rbk, &stats), 0);
 		assert_true(harness_now_ns() - start_ns < harness_slow_ns(FIGHT_BOUND_NS));
 		harness_sleep_ms(5);
-		/* Memory that a driver made is counted until the kernel has freed it. */
+		/* The driver's memory is counted until the kernel has freed it. */
 	} while (stats.host_bytes > before->host_bytes || stats.device_bytes > 0);
 	assert_fields(stats, (host_bytes, before->host_bytes), (device_bytes, 0), (plans, 0),
 		      (arenas, before->arenas), (rings, before->rings), (tasks_in_flight, 0));
 	if (is_card)
 		assert_true(kernel_bytes(referee) <= OVERHEAD_BYTES);
-	/* No warnings and errors, but that the card's driver moves memory when others take it. */
+	/*
+	 * No warnings and errors but those about memory that the card's driver moved for other
+	 * processes.
+	 */
 	if (broker_log_count(&referee->broker, "<4>") + broker_log_count(&referee->broker, "<3>") !=
 	    broker_log_count(&referee->broker, "its driver moved"))
 		fail_fight(referee, "the broker complained", 0, 0);
@@ -593,7 +605,7 @@ TEST(test_fight__three_tenants)
 	close(referee.fight_fd);
 }
 
-/* As a copy of this program, for who cannot be another user. */
+/* Run one member in a copy of this program, where it cannot become another user. */
 static int be_copy(const char *fd, const char *member)
 {
 	struct fight *fight =
