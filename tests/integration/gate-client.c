@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gate-client: what device-gate.py runs behind a gate
+ * gate-client: the program that device-gate.py runs behind a gate
  *
  *     gate-client open
- *         Prints "ready", and answers each line of its standard input with one:
- *         open NODE    opens it: opened; closed (EPERM); passed (no driver is there); or the error
+ *         Prints "ready", and answers each line of its standard input with one line:
+ *         open NODE    opens the node: opened; closed (EPERM); passed (no driver); or the error
  *         child NODE   has a child open it
- *         mknod PATH   makes the node of a GPU there, and removes it
- *         move CGROUP  goes there
- *         below ROOT   makes a cgroup below its own, and goes there
+ *         mknod PATH   makes a GPU's node at PATH, and removes it
+ *         move CGROUP  moves into CGROUP
+ *         below ROOT   makes a cgroup below its own, and moves into it
  *         user UID     becomes that user
  *     gate-client tell SOCKET CGROUP...
- *         Opens a lease of 1 MiB, and tells the broker that each of these is its cgroup. Prints
- *         what that answers, and ends with its standard input.
+ *         Opens a lease of 1 MiB, and names each CGROUP to the broker as its cgroup. Prints the
+ *         replies, and ends with its standard input.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -153,7 +153,7 @@ static int tell(const char *socket_path, char *const *cgroups, int n)
 	fflush(stdout);
 	while (read(STDIN_FILENO, &byte, 1) > 0)
 		;
-	/* As a program that does not take leave. */
+	/* End without disconnecting. */
 	_exit(0);
 }
 

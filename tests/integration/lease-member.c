@@ -4,8 +4,8 @@
  *
  *     lease-member MIB USED_MIB [STATUS]
  *
- * Joins the lease that its environment names, draws MIB of credit, says that it uses USED_MIB of
- * it, prints "ready", and ends with STATUS when its standard input does, or a signal comes.
+ * Joins the lease that its environment names, draws MIB of credit, reports USED_MIB of it as used,
+ * and prints "ready". It ends with STATUS at the end of its standard input, or by a signal.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,6 +49,6 @@ int main(int argc, char **argv)
 	fflush(stdout);
 	while (read(STDIN_FILENO, &byte, 1) > 0)
 		;
-	/* As a program that does not take leave. */
+	/* End without disconnecting. */
 	_exit(argc > 3 ? atoi(argv[3]) : 0);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A client that does as it is told, for tests written in Python
+ * A client that obeys commands, for tests written in Python
  *
- * model-client SOCKET. Reads a command a line from standard input and answers each with one line:
+ * model-client SOCKET. Reads one command per line from standard input and answers each with one
+ * line:
  *
  *   plan NAME MIB          a product with a constant matrix of that size      "plan NAME"
  *   free NAME                                                                 "free NAME"
@@ -13,11 +14,10 @@
  *   memory NAME            on the GPU    "memory NAME STATE RESIDENT REQUIRED EVICTIONS RETURNS"
  *   await NAME STATE       until it is in that state, or (not-STATE) in another
  *                                                                    "await NAME MONOTONIC-NS"
- *   tenant                 what it is charged for      "tenant VRAM GTT HOST EVICTIONS RETURNS"
+ *   tenant                 its charges                 "tenant VRAM GTT HOST EVICTIONS RETURNS"
  *
- * STATE is vram, gtt, evicted, never, lost or none. Ends when its input does, or with status 1 when
- * anything goes wrong that should not: a task that completes with an error, a broker that has gone,
- * a state that does not come within 30 s.
+ * STATE is vram, gtt, evicted, never, lost or none. Ends with its input. Ends with status 1 if a
+ * task completes with an error, the broker is gone, or a state is not reached within 30 s.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -44,7 +44,7 @@ struct model {
 	char name[32];
 	uint32_t rows;
 	struct rbk_plan *plan;
-	struct rbk_arena *arena; /* of its tensors */
+	struct rbk_arena *arena; /* of the plan's tensors */
 	struct rbk_ring *ring;
 	pthread_t thread;
 	_Atomic bool is_running;
@@ -150,7 +150,7 @@ static void *run_on(void *data)
 {
 	struct model *model = data;
 
-	/* At least one, however soon they are ended. */
+	/* Run at least one task, however soon "stop" arrives. */
 	do {
 		struct rbk_cqe cqe = run(model);
 

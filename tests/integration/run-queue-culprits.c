@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Is the culprit named right, in the report as a whole?
+ * Check that the report names the right culprits
  *
  *	run-queue-culprits TRIALS [SEED]
  *
- * A thread wants a processor, and so do others: in each trial one, three at once, or one after the
- * other that end before anybody looks; in cgroups of their own, with names of random bytes. The
- * report must name just these as its first causes. They have more weight than what else runs on
- * the machine, where that is allowed, so that they are the first.
+ * In each trial a thread competes for a processor with culprits: one, three at once, or a chain of
+ * short processes that have ended before the report is read. Culprits have cgroups of their own and
+ * names of random bytes. The report must name exactly the culprits as its first causes. Where the
+ * machine allows it, they have more weight than all other processes, so that they come first.
  *
- * Needs the probes in the scheduler, else it is skipped (77), and why is said. Ends with 0 if all
- * trials were right, and says which were not.
+ * Skipped (77), with the reason, without the scheduler probes. Ends with 0 if all trials were
+ * right, and prints the wrong ones.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -43,9 +43,9 @@ enum kind { ONE, THREE, SHORT, N_KINDS };
 static const char *const kind_names[] = {"one", "three at once", "short-lived"};
 
 struct culprit {
-	char comm[RUN_QUEUE_NAME_BYTES];  /* as it calls itself */
-	char shown[RUN_QUEUE_NAME_BYTES]; /* as it is to be told */
-	char cgroup[NAME_BYTES];          /* empty: it has none of its own */
+	char comm[RUN_QUEUE_NAME_BYTES];  /* name that the culprit gives itself */
+	char shown[RUN_QUEUE_NAME_BYTES]; /* name that the report must show */
+	char cgroup[NAME_BYTES];          /* empty: no cgroup of its own */
 	char cgroup_path[PATH_BYTES];
 	pid_t pid;
 };
@@ -57,9 +57,9 @@ struct trial {
 };
 
 static uint64_t random_state;
-static char cgroup_root[PATH_BYTES - NAME_BYTES - 1]; /* empty: there is none */
+static char cgroup_root[PATH_BYTES - NAME_BYTES - 1]; /* empty: no cgroups can be made */
 static int cpu;
-static atomic_uint *go; /* shared with culprits: when it is 1 they begin, and so does the victim */
+static atomic_uint *go; /* shared with culprits; 1: the culprits and the victim begin */
 static atomic_bool is_over;
 
 static uint32_t draw(uint32_t n)
@@ -119,7 +119,7 @@ static void wait_for_go(void)
 		moment();
 }
 
-/* One after the other, and none of them is left when they are looked for. */
+/* Run short processes one after the other; all have ended before the report is read. */
 static void chain_main(void)
 {
 	for (unsigned int i = 0; i < CHAIN; i++) {
@@ -143,7 +143,10 @@ static void culprit_main(const struct culprit *culprit, enum kind kind, pid_t pa
 		_exit(1);
 	pin();
 	setpriority(PRIO_PROCESS, 0, WEIGHT);
-	/* Before it runs at all: who is called otherwise in the middle of it is told as both. */
+	/*
+	 * Before it runs: a process that changes its name while it runs is reported under both
+	 * names.
+	 */
 	prctl(PR_SET_NAME, culprit->comm);
 	wait_for_go();
 	if (kind == SHORT)
@@ -158,13 +161,13 @@ static void name_culprit(struct culprit *culprit, unsigned int trial, unsigned i
 	char cgroup[NAME_BYTES];
 
 	for (unsigned int k = 0; k < n; k++) {
-		/* Half of them control characters, or beyond ASCII. */
+		/* Half of the bytes are control characters, or beyond ASCII. */
 		char c = (char)(draw(2) ? 'a' + (char)draw(26) : (char)(1 + draw(255)));
 
 		culprit->comm[k] = c;
 		culprit->shown[k] = c >= ' ' && c <= '~' ? c : '?';
 	}
-	/* So that no two of them are shown alike. */
+	/* Distinct first letters: no two culprits are shown alike. */
 	culprit->comm[0] = culprit->shown[0] = (char)('A' + i);
 	if (!cgroup_root[0])
 		return;
@@ -174,7 +177,7 @@ static void name_culprit(struct culprit *culprit, unsigned int trial, unsigned i
 		strcpy(culprit->cgroup, cgroup);
 }
 
-/* Return: false: no more processes. */
+/* Return false if no process can be started. */
 static bool start_culprit(struct culprit *culprit, enum kind kind)
 {
 	pid_t parent = getpid();
@@ -223,7 +226,7 @@ static bool is_cause(const struct run_queue_cause *cause, const struct culprit *
 	       strcmp(cause->cgroup + path - name, culprit->cgroup) == 0;
 }
 
-/* Are the first causes just these? */
+/* Return true if the first causes are exactly the trial's culprits. */
 static bool is_right(const struct trial *trial, const struct run_queue_report *report)
 {
 	unsigned int n_found = 0;
@@ -257,7 +260,7 @@ static void explain(const struct trial *trial, const struct run_queue_report *re
 
 /* ---- Trials ---- */
 
-/* Return: 1, right; 0, wrong; SKIP; negative errno. */
+/* Return: 1, right; 0, wrong; SKIP; or a negative errno. */
 static int run_trial(unsigned int number, enum kind kind, pid_t tid)
 {
 	const struct run_queue_options options = {.source = RUN_QUEUE_SOURCE_EBPF};
@@ -267,7 +270,7 @@ static int run_trial(unsigned int number, enum kind kind, pid_t tid)
 	uint64_t end_ns;
 	int r;
 
-	/* Anew each time: causes are of the last ten seconds. */
+	/* Start afresh: the report keeps causes of the last ten seconds. */
 	r = run_queue_new(&options, &rq);
 	if (r)
 		return r;
@@ -287,7 +290,7 @@ static int run_trial(unsigned int number, enum kind kind, pid_t tid)
 			r = -EAGAIN;
 	}
 	atomic_store(go, 1);
-	/* They are gone, and so are their cgroups, when the report is looked at. */
+	/* The culprits and their cgroups are gone when the report is read. */
 	end_culprits(&trial);
 	atomic_store(go, 0);
 	for (end_ns = clock_now_ns() + patience_ns; r == 0 && clock_now_ns() < end_ns;) {
@@ -303,7 +306,10 @@ static int run_trial(unsigned int number, enum kind kind, pid_t tid)
 	return r;
 }
 
-/* Weights count within a session where each has its share (autogroups): then it gets more. */
+/*
+ * Raise the weight of this session. With autogroups a process's weight counts within its session
+ * only.
+ */
 static void weigh_session(void)
 {
 	int fd;

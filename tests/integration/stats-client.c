@@ -2,8 +2,8 @@
 /*
  * stats-client SOCKET NAME: a client for brokerctl.py
  *
- * Reads lines "SMALL LARGE" from standard input, runs so many tasks of its two plans, the small one
- * called NAME, and answers each with "ok". Ends with the input.
+ * Reads lines "SMALL LARGE" from standard input, runs that many tasks of its small plan, named
+ * NAME, and of its large plan, and answers each line with "ok". Ends with the input.
  */
 #include <stdio.h>
 

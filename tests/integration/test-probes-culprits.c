@@ -2,13 +2,14 @@
 /*
  * test-probes-culprits [TRIALS [SEED]]
  *
- * Is it said right who took the processor? In each trial three hogs of random names, in cgroups of
- * their own, compete with a thread of ours: some compute without end, some start one process after
- * the other that computes for two milliseconds. All three must be named, by comm and cgroup, and in
- * the next trial none of those of the last.
+ * Check that the right culprits are named. In each trial three hogs with random names, in cgroups
+ * of their own, compete with a thread of the test. Some compute without end, some start one process
+ * after the other, which compute for two milliseconds. All three must be named, by comm and cgroup,
+ * and none of the hogs of the last trial.
  *
- * What else runs on that processor is a culprit too, and a test cannot forbid it to; so nobody may
- * be named before them who has not used the processor more, by the kernel's own account of it.
+ * Other processes on that processor are culprits too, and a test cannot prevent them. A process
+ * that used the processor less than the hogs, by the kernel's own accounting, must not be named
+ * before them.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +34,7 @@ struct hog {
 	char name[RUN_QUEUE_CGROUP_BYTES];
 };
 
-/* Anything but 0, and longer than fits now and then. */
+/* Choose a random name of any bytes but 0, sometimes longer than fits. */
 static void random_comm(char ret[static RUN_QUEUE_COMM_BYTES])
 {
 	size_t n = 1 + harness_random(&seed) % (RUN_QUEUE_COMM_BYTES - 1), i;
@@ -65,7 +66,7 @@ static uint64_t waited_for(const struct run_queue_record *record, const struct h
 	return causer ? causer->wait_ns - causer->overcount_ns : 0;
 }
 
-/* One of these, also before it was given its name. */
+/* Return true if the causer is in a hog's cgroup, even if it has not set its name yet. */
 static bool is_in_hogs_cgroup(const struct hog *hogs, const struct run_queue_causer *causer)
 {
 	int i;
@@ -83,7 +84,7 @@ static void trial(int number)
 	uint64_t least_ns = UINT64_MAX, sum_ns = 0;
 	int i;
 
-	/* The slot anew: what was said in the last trial is gone. */
+	/* Setting the slot's thread again clears the figures of the last trial. */
 	assert_int_equal(probes_set_thread(probes, 0, (pid_t)syscall(SYS_gettid)), 0);
 	assert_int_equal(probes_walk(probes), 0);
 	for (i = 0; i < N_HOGS; i++)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the kernel's verifier says of the probes
+ * The kernel's verifier on the probes
  *
- * Each program is loaded, also the one of two that this kernel does not need, and how many
- * instructions the verifier went through is printed. It gives up at a million; a program that grows
- * beyond what is recorded here is noticed long before, on the kernels that follow it less cleverly.
+ * Each program is loaded, including the one of two that this kernel does not need. The test prints
+ * the number of instructions that the verifier processed. The verifier gives up at a million. The
+ * limits here detect a growing program early, before older kernels, whose verifiers prune less,
+ * reject it.
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -45,7 +46,10 @@ static unsigned int bound(const char *name)
 	return 0;
 }
 
-/* Before Linux 5.18 one of the two cannot be loaded, and is not wanted. */
+/*
+ * Return true if sched_switch has no fourth argument: before Linux 5.18 one of the two programs
+ * cannot be loaded, and is not needed.
+ */
 static bool was_untold(char *const *logs, int n)
 {
 	for (int i = 0; i < n; i++)
@@ -54,7 +58,7 @@ static bool was_untold(char *const *logs, int n)
 	return false;
 }
 
-/* Return: 0, or that it failed. */
+/* Load the programs and check their sizes. Return: 0, or 1 if a check failed. */
 static int check(bool is_told)
 {
 	char *logs[MAX_PROGRAMS] = {0};

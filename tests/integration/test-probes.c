@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The scheduler probes, on the kernel that runs this
+ * The scheduler probes, on the kernel that runs this test
  *
- * Nothing here depends on how long anything takes: conditions are waited for. Where something must
- * not be counted, the process concerned first has to have run.
+ * No check depends on a duration: the tests wait for conditions. Before a test checks that a
+ * process is not counted, the process has run.
  */
 #include <errno.h>
 #include <linux/capability.h>
@@ -26,7 +26,7 @@
 
 #define MS 1000000ull
 
-/* Slots that no two cases share, so that each begins at 0. */
+/* Each case has a slot of its own, so that each slot begins at 0. */
 enum {
 	THREAD = 3,
 	TENANT_PROCESS = 0,
@@ -39,14 +39,14 @@ enum {
 
 static struct probes *probes;
 static int processor;
-static struct rig_cgroup home; /* of the test's own cgroups; none where that may not be had */
+static struct rig_cgroup home; /* parent of the test's own cgroups; empty if none can be made */
 
 static void walk(void)
 {
 	assert_int_equal(probes_walk(probes), 0);
 }
 
-/* Until @pid has used the processor for a while longer. */
+/* Wait until @pid has used another @ns of processor time. */
 static void let_run(pid_t pid, uint64_t ns)
 {
 	uint64_t from_ns = rig_cpu_ns(pid);
@@ -60,7 +60,7 @@ static void watch_self(void)
 	walk();
 }
 
-/* --- A thread of ours --- */
+/* --- A thread of the test --- */
 
 TEST(test_thread__waits_for_hog)
 {
@@ -91,13 +91,13 @@ TEST(test_thread__waits_for_hog)
 	assert_true(record->run_ns > 0);
 	assert_true(record->n_involuntary >= record->n_preemptions);
 	assert_true(record->max_wait_ns <= record->wait_ns + record->idle_wait_ns);
-	/* This one runs, of course. */
+	/* The test's thread is running now. */
 	assert_true(record->running_since_ns != 0);
 	assert_true(record->running_since_ns <= harness_now_ns());
 	for (i = 0; i < RUN_QUEUE_BUCKETS; i++)
 		total += record->buckets[i];
 	assert_int_equal(total, record->n_waits + record->n_idle_waits);
-	/* What was waited for is put down for somebody. */
+	/* At least 90 % of the wait is attributed to causers. */
 	for (i = 0, total = 0; i < RUN_QUEUE_CAUSERS; i++)
 		total += record->causers[i].wait_ns;
 	assert_true(total <= record->wait_ns + record->idle_wait_ns);
@@ -113,7 +113,7 @@ TEST(test_thread__idle)
 	uint64_t n = record->n_idle_waits, idle_ns = figures->idle_ns, own_ns = figures->own_ns;
 	uint64_t n_switches = figures->n_switches, until_ns;
 
-	/* Woken on a processor that has nothing to do, if it ever has. */
+	/* Until the thread was woken on an idle processor, for at most ten seconds. */
 	until_ns = harness_now_ns() + 10000 * MS;
 	while ((figures->idle_ns == idle_ns || record->n_idle_waits == n ||
 		figures->own_ns == own_ns) &&
@@ -153,7 +153,7 @@ TEST(test_thread__new_one)
 		  harness_sleep_ms(1));
 	is_enough = true;
 	pthread_join(thread, NULL);
-	/* Over, as far as the kernel is concerned, a little later. */
+	/* The kernel ends the thread a little after pthread_join(). */
 	rig_until(record->running_since_ns == 0 && record->waiting_since_ns == 0,
 		  harness_sleep_ms(1));
 	ended_ns = record->run_ns;
@@ -163,7 +163,7 @@ TEST(test_thread__new_one)
 	assert_int_equal(probes_set_thread(probes, THREAD + 1, 0), 0);
 }
 
-/* Another one has the slot, and then nobody. */
+/* The slot is given to another thread, then cleared. */
 TEST(test_thread__slot_reused)
 {
 	const struct run_queue_record *record = probes_thread(probes, THREAD);
@@ -209,10 +209,10 @@ TEST(test_tenant__process)
 	walk();
 	before_ns = run_ns(TENANT_PROCESS);
 
-	/* Threads that it starts, */
+	/* The client's new threads are counted. */
 	rig_tell(&client, RIG_THREADS);
 	rig_until(run_ns(TENANT_PROCESS) > before_ns + 20 * MS, rig_work());
-	/* for which we wait, and they for another. */
+	/* The test's thread waits for them, and they wait for the hog. */
 	rig_start(&hog, "hog");
 	rig_tell(&hog, RIG_SPIN);
 	rig_until(rig_tenant(probes, TENANT_PROCESS).caused_ns > 5 * MS &&
@@ -225,14 +225,14 @@ TEST(test_tenant__process)
 	rig_end(&hog);
 	rig_end(&client);
 
-	/* Processes that it starts: its child runs, not itself. */
+	/* The client's child is counted; the client itself does not run. */
 	rig_start(&client, "client");
 	assert_int_equal(probes_set_process(probes, client.pid, TENANT_PROCESS), 0);
 	walk();
 	rig_tell(&client, RIG_FORK);
 	before_ns = run_ns(TENANT_PROCESS);
 	rig_until(run_ns(TENANT_PROCESS) > before_ns + 20 * MS, rig_work());
-	/* Also after another walk; until it is taken back. */
+	/* The child is counted after another walk too, until the process is removed. */
 	walk();
 	before_ns = run_ns(TENANT_PROCESS);
 	rig_until(run_ns(TENANT_PROCESS) > before_ns + 20 * MS, rig_work());
@@ -270,20 +270,19 @@ TEST(test_tenant__cgroup)
 	before_ns = run_ns(TENANT_CGROUP);
 	assert_true(before_ns < 10 * MS);
 
-	/* One that comes, without a walk. */
+	/* A process that enters the cgroup is counted without a walk. */
 	rig_cgroup_enter(&cgroup, later.pid);
 	rig_until(run_ns(TENANT_CGROUP) > before_ns + 20 * MS, rig_work());
-	/* And goes. */
+	/* A process that leaves is not counted. */
 	rig_cgroup_enter(&home, later.pid);
 	let_run(later.pid, 10 * MS);
 	before_ns = run_ns(TENANT_CGROUP);
 	let_run(later.pid, 40 * MS);
-	/* No part of that: but the one inside has a thread of ThreadSanitizer's, which looks
-	 * around. */
+	/* Only a thread of ThreadSanitizer in the process inside may be counted. */
 	assert_true(run_ns(TENANT_CGROUP) < before_ns + 10 * MS);
 	rig_end(&later);
 
-	/* One that was there, in a cgroup below; and what it starts. */
+	/* A process that was in a child cgroup at the walk is counted, and so is its child. */
 	rig_tell(&inside, RIG_FORK);
 	rig_until(run_ns(TENANT_CGROUP) > before_ns + 20 * MS, rig_work());
 	rig_end(&inside);
@@ -310,7 +309,7 @@ TEST(test_tenant__throttled)
 	rig_until(rig_tenant(probes, TENANT_THROTTLED).n_throttled >= 3 &&
 			  rig_tenant(probes, TENANT_THROTTLED).idle_wait_ns > 50 * MS,
 		  harness_sleep_ms(1));
-	/* Also where the processor has other things to do while it is throttled. */
+	/* Throttling is counted even if other threads run on the processor meanwhile. */
 	rig_start(&hog, "hog");
 	rig_tell(&hog, RIG_SPIN);
 	let_run(hog.pid, 20 * MS);
@@ -324,7 +323,7 @@ TEST(test_tenant__throttled)
 	rig_cgroup_remove(&quota);
 }
 
-/* A slot is given to another one while the former one's processes still run. */
+/* A slot is given to a new tenant while processes of the former tenant still run. */
 TEST(test_tenant__slot_reused)
 {
 	const struct run_queue_record *record = probes_thread(probes, THREAD);
@@ -341,7 +340,7 @@ TEST(test_tenant__slot_reused)
 			  rig_causer(record, "former", 0)->who != 0,
 		  rig_work());
 
-	/* No walk: nothing but the number of the slot's owner has changed. */
+	/* No walk: only the number of the slot's owner has changed. */
 	probes_clear_tenant(probes, TENANT_REUSED);
 	assert_int_equal(rig_causer(record, "former", 0)->who, 0);
 	let_run(former.pid, 50 * MS);
@@ -362,9 +361,9 @@ TEST(test_tenant__slot_reused)
 	rig_end(&latter);
 }
 
-/* --- Coming and going --- */
+/* --- Starts and ends --- */
 
-/* A child with that number. Return: -1: it may not be chosen here. */
+/* Fork a child with process id @pid. Return: -1 if the id cannot be chosen here. */
 static pid_t fork_as(pid_t pid)
 {
 	struct clone_args args = {
@@ -388,7 +387,7 @@ TEST(test_number_used_again)
 	rig_end(&client);
 	before_ns = run_ns(TENANT_PID);
 
-	/* It was not taken back: nobody has noticed yet that it is gone. */
+	/* The process was not removed: its end has not been noticed yet. */
 	again = fork_as(pid);
 	if (again < 0) {
 		print_message("numbers of processes may not be chosen here: %s\n", strerror(errno));
@@ -425,7 +424,7 @@ static uint64_t n_dropped(void)
 	return n;
 }
 
-/* Thousands of processes and threads, and cgroups, some of them watched. */
+/* Start and end thousands of processes, threads and cgroups, some of them watched. */
 TEST(test_churn)
 {
 	uint64_t dropped = n_dropped(), n = test_scaled(2000), i;
@@ -442,7 +441,7 @@ TEST(test_churn)
 	if (child == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL); /* also while it is stopped */
 		harness_limit_seconds(100);
-		/* A client whose every task is watched from its first moment. */
+		/* A client whose threads are watched from their first moment. */
 		for (i = 0; i < n; i++) {
 			pthread_t thread;
 
@@ -471,11 +470,13 @@ TEST(test_churn)
 		assert_int_equal(probes_unset_cgroup(probes, cgroup.id), 0);
 		assert_int_equal(rmdir(cgroup.path), 0);
 	}
-	/* Half of them are over: what is known of them is, too. */
+	/* Half of the threads have ended: their records are gone. */
 	assert_int_equal(waitpid(child, &status, WUNTRACED), child);
 	assert_true(WIFSTOPPED(status));
 	walk();
-	/* It itself, and what threads a sanitizer has; the last ones may still be ending. */
+	/*
+	 * The child itself and a sanitizer's threads remain; the last threads may still be ending.
+	 */
 	assert_true(probes_n_tasks(probes) <= n_tasks + 16);
 	kill(child, SIGCONT);
 	assert_int_equal(waitpid(child, &status, 0), child);
@@ -484,13 +485,13 @@ TEST(test_churn)
 	assert_true(probes_n_tasks(probes) <= n_tasks);
 	assert_true(n_dropped() == dropped);
 	assert_true(run_ns(TENANT_CHURN) > 0);
-	/* Nobody was in those cgroups. */
+	/* The watched cgroups had no processes. */
 	assert_int_equal(run_ns(TENANT_CHURN + 10), 0);
 	assert_int_equal(probes_unset_process(probes, child), 0);
 	rig_end(&bystander);
 }
 
-/* More than there is room for are refused, not forgotten silently; and room comes back. */
+/* Excess tasks are rejected with an error, and removed tasks make room. */
 TEST(test_full)
 {
 	uint64_t i;
@@ -509,7 +510,7 @@ TEST(test_full)
 	assert_int_equal(probes_unset_cgroup(probes, 1ull << 40), 0);
 }
 
-/* Another broker has probes of its own. */
+/* A second broker's probes are independent. */
 TEST(test_two)
 {
 	char why[RUN_QUEUE_WHY_BYTES];
@@ -528,7 +529,7 @@ static void ignore(int number)
 {
 }
 
-/* The verifier gives up when a signal arrives, and these arrive more often than it needs. */
+/* The verifier aborts on a signal, and these signals arrive faster than it works. */
 TEST(test_signalled)
 {
 	const struct itimerspec often = {{0, 200000}, {0, 200000}};
@@ -547,13 +548,13 @@ TEST(test_signalled)
 	if (r)
 		fail_msg("%s", why);
 	probes_free(other);
-	/* What it does about that is over. */
+	/* The probes have unblocked signals again. */
 	assert_int_equal(pthread_sigmask(SIG_SETMASK, NULL, &now), 0);
 	assert_false(sigismember(&now, SIGUSR1));
 	signal(SIGUSR1, SIG_DFL);
 }
 
-/* Without the capabilities: said, with what would help. */
+/* Without the capabilities, the error names the remedy. */
 TEST(test_no_privilege)
 {
 	pid_t child = fork();
@@ -575,7 +576,7 @@ TEST(test_no_privilege)
 	assert_int_equal(status, 0);
 }
 
-/* And with these two alone it works. */
+/* CAP_PERFMON and CAP_BPF suffice. */
 TEST(test_least_privilege)
 {
 	pid_t child = fork();
@@ -597,7 +598,7 @@ TEST(test_least_privilege)
 			fprintf(stderr, "%s\n", why);
 			_exit(1);
 		}
-		/* Where that is promised, also after both were given up. */
+		/* If the probes promise it, they also work after both capabilities were dropped. */
 		if (!probes_need_privilege(other)) {
 			memset(two, 0, sizeof(two));
 			if (syscall(SYS_capset, &header, two) ||

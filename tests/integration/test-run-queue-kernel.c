@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who waits for whom, as this machine's kernel says
+ * Waits for processors and their causes, as this machine's kernel reports them
  *
  *	test-run-queue-kernel proc    by /proc, source by source
- *	test-run-queue-kernel ebpf    by probes; skipped, with the reason, where they cannot be had
+ *	test-run-queue-kernel ebpf    by probes; skipped, with the reason, without them
  *
- * The load: a thread that is a worker by its name, and a process beside it on the same processor.
+ * The load is a thread with a worker's name, and a process on the same processor.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -55,7 +55,7 @@ static void pin(void)
 	CPU_ZERO(&set);
 	CPU_SET(processor, &set);
 	sched_setaffinity(0, sizeof(set), &set);
-	/* Whatever else runs on this machine takes little of it, where that is allowed. */
+	/* If allowed, raise the priority, so that other processes take little of the processor. */
 	setpriority(PRIO_PROCESS, (id_t)gettid(), -15);
 }
 
@@ -66,7 +66,7 @@ static void *work(void *data)
 	pin();
 	atomic_store(&worker->tid, gettid());
 	while (!atomic_load(&worker->stop)) {
-		/* Some work, and a wait for more. */
+		/* Work, then wait for more. */
 		uint64_t start_ns = clock_now_ns();
 
 		while (clock_now_ns() - start_ns < ms_ns / 4)
@@ -91,7 +91,7 @@ static void worker_stop(struct worker *worker)
 	pthread_join(worker->thread, NULL);
 }
 
-/* A process called @name beside the worker, in the cgroup at @folder if it is not NULL. */
+/* Start a process named @name on the worker's processor, in the cgroup at @folder unless NULL. */
 static pid_t hog_start(const char *name, const char *folder)
 {
 	char path[512], text[16];
@@ -122,7 +122,7 @@ static void hog_stop(pid_t pid)
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
 }
 
-/* --- What is said --- */
+/* --- Reports --- */
 
 static struct run_queue *start(enum run_queue_source source)
 {
@@ -133,7 +133,7 @@ static struct run_queue *start(enum run_queue_source source)
 	return rq;
 }
 
-/* Return: 0: there is none of that name yet. */
+/* Return the id of the thread named @name; 0 if there is none yet. */
 static pid_t find_named(const struct run_queue *rq, const char *name)
 {
 	struct run_queue_thread_report report;
@@ -144,7 +144,7 @@ static pid_t find_named(const struct run_queue *rq, const char *name)
 	return 0;
 }
 
-/* Return: the worker's cause of that name and tenant, or one without time. */
+/* Return the worker's cause with that name and tenant, or a cause with no time. */
 static struct run_queue_cause find_cause(const struct run_queue *rq, const char *comm,
 					 uint16_t tenant)
 {
@@ -157,7 +157,7 @@ static struct run_queue_cause find_cause(const struct run_queue *rq, const char 
 	return (struct run_queue_cause){.wait_ns = 0};
 }
 
-/* Skips where the kernel does not have it. */
+/* Start with @source and a busy worker; skip if the kernel does not have the source. */
 static struct run_queue *start_busy(enum run_queue_source source)
 {
 	struct run_queue *rq = start(source);
@@ -245,7 +245,7 @@ static uint64_t count_sleeps(pid_t tid)
 	return strtoull(at + strlen("\nvoluntary_ctxt_switches:"), NULL, 10);
 }
 
-/* Return: has it slept for longer than from any round to the next? */
+/* Return true if the thread has slept for longer than from one round to the next. */
 static bool is_still(pid_t tid, uint64_t *before, uint64_t *since_ns)
 {
 	uint64_t now = count_sleeps(tid), now_ns = clock_now_ns();
@@ -257,21 +257,24 @@ static bool is_still(pid_t tid, uint64_t *before, uint64_t *since_ns)
 	return now_ns - *since_ns > 1200 * ms_ns;
 }
 
-/* Nobody is there: the thread sleeps and does not wake. */
+/* At idle pace the thread sleeps and does not wake. */
 static void is_quiet(enum run_queue_source source)
 {
 	struct run_queue *rq = start_busy(source);
 	uint64_t before, since_ns;
 	pid_t tid;
 
-	/* It is given its name a little after it began. */
+	/* The thread sets its name a little after its start. */
 	WAIT_UNTIL((tid = find_named(rq, "rb-run-queue")) > 0);
 	run_queue_set_pace(rq, RUN_QUEUE_PACE_IDLE);
-	/* In the end: it goes on for a moment, and what is due then is put off while it is dear. */
+	/*
+	 * The thread falls asleep in the end: it runs a moment longer, and postpones expensive work
+	 * that is due.
+	 */
 	before = count_sleeps(tid);
 	since_ns = clock_now_ns();
 	WAIT_UNTIL(is_still(tid, &before, &since_ns));
-	/* And is there again. */
+	/* At busy pace the thread wakes again. */
 	run_queue_set_pace(rq, RUN_QUEUE_PACE_BUSY);
 	WAIT_UNTIL(count_sleeps(tid) > before);
 	run_queue_free(rq);
@@ -289,7 +292,7 @@ TEST_IN("ebpf", test_quiet__probes)
 	is_quiet(RUN_QUEUE_SOURCE_EBPF);
 }
 
-/* The hog is named, with its cgroup where one can be made. */
+/* The hog is named, with its cgroup if one can be made. */
 TEST_IN("ebpf", test_hog)
 {
 	struct run_queue *rq = start_busy(RUN_QUEUE_SOURCE_EBPF);
@@ -303,7 +306,7 @@ TEST_IN("ebpf", test_hog)
 	uint16_t slot;
 	pid_t hog;
 
-	/* Nobody else on this machine is called so. */
+	/* No other process on this machine has this name. */
 	snprintf(name, sizeof(name), "hog\n%d", getpid());
 	snprintf(shown, sizeof(shown), "hog?%d", getpid());
 	has_cgroup = proc_parse_mounts(text, proc_read(text, sizeof(text), "/proc/self/mounts"),
@@ -319,7 +322,9 @@ TEST_IN("ebpf", test_hog)
 	assert_false(cause.is_own);
 	if (has_cgroup)
 		assert_string_equal(cause.cgroup, folder + strlen(root));
-	/* Where it may run is known a little later, and with it that no other processor would do.
+	/*
+	 * The worker's affinity, and thus that no other processor can run it, is known a little
+	 * later.
 	 */
 	WAIT_UNTIL((after = read_totals(rq), after.wait_ns - before.wait_ns >= 50 * ms_ns &&
 						     after.n_preemptions > before.n_preemptions));
@@ -329,7 +334,7 @@ TEST_IN("ebpf", test_hog)
 	WAIT_UNTIL((report = find_thread(rq, worker.tid).report).p99_ns > 0);
 	assert_true(report.max_ns >= report.p99_ns);
 
-	/* It is a tenant's from now on, by its process; then by its cgroup. */
+	/* From now on the hog belongs to a tenant, by its process; then by its cgroup. */
 	slot = run_queue_add_tenant(rq);
 	run_queue_watch_process(rq, hog, -1, slot);
 	WAIT_UNTIL(find_tenant(rq, slot, 0).caused_ns > 20 * ms_ns);
@@ -346,12 +351,12 @@ TEST_IN("ebpf", test_hog)
 	}
 	hog_stop(hog);
 	worker_stop(&worker);
-	/* It may be on its way out for a moment. */
+	/* The hog may take a moment to end. */
 	WAIT_UNTIL(!has_cgroup || rmdir(folder) == 0);
 	run_queue_free(rq);
 }
 
-/* Closes the links of the probes, as if somebody had detached them. Return: how many there were. */
+/* Close the links of the probes, as if another process had detached them. Return: their number. */
 static unsigned int detach(void)
 {
 	int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -369,7 +374,10 @@ static unsigned int detach(void)
 		    (!strstr(text, "link_type:\ttracing") &&
 		     !strstr(text, "link_type:\traw_tracepoint")))
 			continue;
-		/* So that it is not closed twice by whom it belongs to. */
+		/*
+		 * Keep the descriptor's number in use, so that its owner does not close another
+		 * file.
+		 */
 		assert_int_equal(dup3(null, fd, O_CLOEXEC), fd);
 		n++;
 	}
@@ -389,7 +397,7 @@ TEST_IN("ebpf", test_detached)
 	assert_true(detach() >= 3);
 	WAIT_UNTIL(run_queue_source(rq) != RUN_QUEUE_SOURCE_EBPF);
 	assert_non_null(strstr(run_queue_sentence(rq, 0), "detached"));
-	/* It goes on by the next that there is. */
+	/* The next source takes over. */
 	WAIT_UNTIL(read_totals(rq).has_processors);
 	if (run_queue_source(rq) == RUN_QUEUE_SOURCE_SCHEDSTAT)
 		WAIT_UNTIL(read_totals(rq).has_workers && read_totals(rq).run_ns > 0);
@@ -407,7 +415,7 @@ static uint64_t capabilities(pid_t tid, const char *which)
 	return strtoull(at + strlen(which), NULL, 16);
 }
 
-/* With two capabilities and no more it loads; without any it goes on. */
+/* The probes load with exactly two capabilities, and work on without any. */
 static void with_least_privilege(void)
 {
 	cap_value_t values[] = {CAP_BPF, CAP_PERFMON};
@@ -417,7 +425,7 @@ static void with_least_privilege(void)
 	pid_t hog, own;
 	uint16_t slot;
 
-	/* Those that are inherited have to go too. */
+	/* Inherited capabilities must be dropped too. */
 	cap_set_flag(caps, CAP_PERMITTED, 2, values, CAP_SET);
 	cap_set_flag(caps, CAP_EFFECTIVE, 2, values, CAP_SET);
 	cap_set_flag(caps, CAP_INHERITABLE, 2, values, CAP_SET);
@@ -435,11 +443,11 @@ static void with_least_privilege(void)
 	assert_int_equal(capabilities(gettid(), "\nCapAmb:"), 0);
 	run_queue_set_pace(rq, RUN_QUEUE_PACE_CONTENDED);
 
-	/* Threads and tenants that came later are seen. */
+	/* New threads and tenants are still watched. */
 	worker_start(&worker);
 	WAIT_UNTIL(find_thread(rq, worker.tid).report.run_ns > 0);
 	WAIT_UNTIL((own = find_named(rq, "rb-run-queue")) > 0);
-	/* On old kernels that one goes on with one of them. */
+	/* On old kernels the thread keeps CAP_BPF. */
 	assert_int_equal(capabilities(own, "\nCapEff:") & ~((uint64_t)1 << CAP_BPF), 0);
 	hog = hog_start("rb-hog", NULL);
 	slot = run_queue_add_tenant(rq);
@@ -470,7 +478,7 @@ TEST_IN("ebpf", test_privilege)
 
 /* --- */
 
-/* Return: can probes be had? Says why not. */
+/* Return true if the probes can be loaded; else print the reason. */
 static bool has_probes(void)
 {
 	struct run_queue_options options = {.source = RUN_QUEUE_SOURCE_EBPF};
@@ -478,7 +486,7 @@ static bool has_probes(void)
 	bool has;
 
 	if (run_queue_new(&options, &rq))
-		return true; /* a test will tell */
+		return true; /* the test will fail */
 	has = run_queue_source(rq) == RUN_QUEUE_SOURCE_EBPF;
 	if (!has)
 		printf("skipped: %s\n", run_queue_sentence(rq, 0));
