@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Descriptors that take long to close: TCP sockets that linger with data that no peer takes
+ * Descriptors that take long to close: TCP sockets that linger with unsent data
  *
- * The kernel closes a descriptor in the name of whoever receives a message without room for it, or
- * frees a socket with messages unread. In every way that a client has to bring one in, the broker
- * must go on meanwhile: another client is answered at once.
+ * The kernel closes a descriptor in the thread that receives a message without room for it, or
+ * frees a socket with unread messages. For every way in which a client can send such a descriptor,
+ * the broker must go on meanwhile: another client is answered at once.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -21,7 +21,7 @@
 
 enum {
 	LINGER_S = 30,
-	/* Far above what an answer takes on a busy machine, far below the above. */
+	/* Far above a reply's time on a busy machine, far below LINGER_S. */
 	ANSWER_MAX_S = 8,
 	N_TRIES = 12,
 	MAX_FDS = 6,
@@ -57,7 +57,7 @@ static int end(void **state)
 	return 0;
 }
 
-/* Make a socket whose close() waits for LINGER_S: its peer never reads what was written. */
+/* Make a socket whose close() waits for LINGER_S, because the peer never reads what was written. */
 static int lingering(void)
 {
 	const struct linger linger = {.l_onoff = 1, .l_linger = LINGER_S};
@@ -75,7 +75,7 @@ static int lingering(void)
 	return fd;
 }
 
-/* Sends a message with lingering sockets, of which the broker has the last reference then. */
+/* Send a message with lingering sockets, to which the broker then holds the last reference. */
 static void send_lingering(int fd, const void *bytes, size_t n_bytes, unsigned int n_fds)
 {
 	int fds[MAX_FDS] = {0};
@@ -102,8 +102,8 @@ static void expect_answer(void)
 }
 
 /*
- * While the broker stands still, messages come to lie behind one another, and this process lets go
- * of what is in them: else it would wait in close(), for what is to hold up the broker.
+ * Stop the broker, so that messages queue up and this process can close its own references to the
+ * descriptors in them. Otherwise close() here would wait, instead of the broker's.
  */
 static void stop(const struct broker *of)
 {
@@ -137,7 +137,7 @@ TEST(test_unread__behind_hostile)
 	}
 }
 
-/* A message that has no business with descriptors, and one with more than there may be. */
+/* Descriptors with a request that takes none, and more descriptors than a message may have. */
 TEST(test_message__unexpected)
 {
 	const struct rbk_wire_request devices = {.type = RBK_WIRE_DEVICES};
@@ -163,7 +163,7 @@ TEST(test_message__unexpected)
 	}
 }
 
-/* Before it has said hello, after which it is gone. */
+/* Descriptors with the first message, before HELLO; the session ends. */
 TEST(test_connection__first_message)
 {
 	for (unsigned int i = 0; i < N_TRIES; i++) {
@@ -177,7 +177,7 @@ TEST(test_connection__first_message)
 	}
 }
 
-/* Several messages at once, the last of them unread when the connection ends. */
+/* Several messages at once; the last is unread when the connection ends. */
 TEST(test_connection__many)
 {
 	for (unsigned int i = 0; i < N_TRIES / 3; i++) {
@@ -193,7 +193,7 @@ TEST(test_connection__many)
 	}
 }
 
-/* Memfds still come in, in the middle of it, and in the order that they were sent. */
+/* Among them, memfds still arrive, in the order in which they were sent. */
 TEST(test_memfd__comes_in)
 {
 	struct rbk_arena *arena;
@@ -207,8 +207,8 @@ TEST(test_memfd__comes_in)
 }
 
 /*
- * SIGTERM while a thread closes what takes long, and a session waits for that thread: with a socket
- * in a socket, which is told nothing before it is closed. The end waits for neither.
+ * SIGTERM while one closer thread is stuck and a session waits for it, with a socket inside a
+ * socket, which a shutdown() does not reach. The broker ends without waiting for either.
  */
 TEST(test_stop__behind_stuck)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory and descriptors that a client keeps after the broker has let go of them
+ * Memory and descriptors that a client keeps after the broker has released them
  *
- * A client gives back what the broker made for it, or its session ends, and it keeps the
- * descriptors that it was handed, received or not. Pages, sockets and the kernel's count of
- * descriptors under way remain the broker's. So its tenant must run into its own limits, whatever
- * it keeps, have its room again when it has let go, and be alone with that.
+ * A client gives back what the broker made for it, or its session ends, but the client keeps the
+ * descriptors, received or unread. Pages, sockets and the kernel's count of descriptors in flight
+ * remain charged to the broker's user. The client's tenant must therefore reach its own limits,
+ * have room again once it has released them, and affect no other tenant.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,15 +27,15 @@
 enum {
 	HOST_MAX = 32 << 20,
 	N_ENTRIES = 4096,
-	AREAS_BYTES = N_ENTRIES * 96, /* and some */
-	/* That many pairs of areas are more than the tenant may have. */
+	AREAS_BYTES = N_ENTRIES * 96, /* rounded up */
+	/* More pairs of areas than the tenant's host-max allows. */
 	MANY_RINGS = HOST_MAX / AREAS_BYTES + 1,
-	/* The largest ring is, too. */
+	/* A ring whose areas alone exceed host-max. */
 	TOO_MANY_ENTRIES = RBK_MAX_RING_ENTRIES,
 	MANY_SESSIONS = 2000,
 	N_PAGES = 6,
 	ANSWER_MS = 60000,
-	/* Descriptors that the broker with few may have open, and that may be under way. */
+	/* RLIMIT_NOFILE of the broker with few descriptors: open ones, and those in flight. */
 	FEW_FDS = 300,
 	GREEDY_UID = 40001,
 };
@@ -54,7 +54,7 @@ static void send_ring_add(int fd, uint32_t n_entries)
 	assert_int_equal(raw_send(fd, &add, sizeof(add), NULL, 0), sizeof(add));
 }
 
-/* Return: the result; the descriptors if that is 0. */
+/* Send RING_ADD. Return: the result; with 0, the descriptors are in @fds. */
 static int ring_add(int fd, uint32_t *ret_id, int fds[3])
 {
 	struct rbk_wire_ring reply = {.id = 0};
@@ -82,7 +82,10 @@ static int session_new(void)
 	return fd;
 }
 
-/* Read the charge of the tenant of @fd, in bytes, from the broker's refusal of more. */
+/*
+ * Return the charge of the tenant of @fd, in bytes, from the broker's rejection of a larger
+ * request.
+ */
 static uint64_t host_bytes(int fd)
 {
 	struct rbk_wire_reply reply;
@@ -99,7 +102,7 @@ static uint64_t host_bytes(int fd)
 	return n;
 }
 
-/* Waits until no more is charged; what was let go of is noticed in a moment. */
+/* Wait until the charge is @n_expected; the broker notices released memory after a moment. */
 static void expect_host_bytes(int fd, uint64_t n_expected)
 {
 	uint64_t n = host_bytes(fd);
@@ -131,7 +134,9 @@ static int end(void **state)
 	return 0;
 }
 
-/* Sessions end, and the client keeps their rings' memory: it pays for it until it is closed. */
+/*
+ * The tenant pays for the rings' memory of ended sessions until the client closes the descriptors.
+ */
 TEST(test_kept__ended_sessions)
 {
 	int fds[MANY_RINGS][3], fd = session_new(), session, r = 0;
@@ -153,7 +158,7 @@ TEST(test_kept__ended_sessions)
 	close(fd);
 }
 
-/* Mappings are as good as descriptors, and a descriptor for nothing but the path is, too. */
+/* Mappings, and descriptors opened with O_PATH, keep memory too. */
 TEST(test_kept__other_ways)
 {
 	int fds[3], paths[MANY_RINGS], fd = session_new(), r = 0;
@@ -188,7 +193,7 @@ TEST(test_kept__other_ways)
 	close(fd);
 }
 
-/* Bells are the kernel's memory, too, and descriptors. */
+/* Doorbells keep kernel memory and descriptors too. */
 TEST(test_kept__bells)
 {
 	int fds[3], bells[8], fd = session_new();
@@ -210,7 +215,10 @@ TEST(test_kept__bells)
 	close(fd);
 }
 
-/* A tenant's page goes with its last session, and comes again with the next; one may be kept. */
+/*
+ * A tenant's page is removed with its last session, and made again for the next; a client may keep
+ * the old one.
+ */
 TEST(test_kept__statistics_pages)
 {
 	const struct rbk_wire_stats_of of = {.request = {.type = RBK_WIRE_STATS_PAGE}};
@@ -233,7 +241,7 @@ TEST(test_kept__statistics_pages)
 			sizeof(reply));
 		assert_int_equal(n_fds, 1);
 		assert_int_equal(fstat(pages[i], &about[i]), 0);
-		/* A page of its own. */
+		/* Each page is a new file. */
 		for (unsigned int k = 0; k < i; k++)
 			assert_true(about[k].st_ino != about[i].st_ino);
 		n_bytes += reply.bytes;
@@ -248,9 +256,12 @@ TEST(test_kept__statistics_pages)
 	rbk_disconnect(administrator);
 }
 
-/* ---- Descriptors under way ---- */
+/* ---- Descriptors in flight ---- */
 
-/* root may have any number under way. */
+/*
+ * Limit RLIMIT_NOFILE, and drop the capabilities with which root may have any number of descriptors
+ * in flight.
+ */
 static void allow_few_fds(void)
 {
 	const struct rlimit few = {FEW_FDS, FEW_FDS};
@@ -292,7 +303,7 @@ static void need_root(void)
 	skip();
 }
 
-/* A connection of the greedy tenant. Return: false if it gets no session. */
+/* Connect as the greedy tenant. Return: false if it gets no session. */
 static bool greedy_new(int *ret_fd)
 {
 	const struct rbk_wire_hello hello = {
@@ -312,8 +323,8 @@ static bool greedy_new(int *ret_fd)
 }
 
 /*
- * Sends a request again and again, without reading answers, until the broker has had enough of it:
- * then the session has ended, and its answers wait for whoever has the connection.
+ * Send a request again and again without reading replies, until the broker ends the session. Its
+ * replies stay in the socket for the connection's owner.
  */
 static void flood(int fd, const void *request, size_t n_bytes)
 {
@@ -342,7 +353,7 @@ static void expect_neighbour(int neighbour)
 	}
 }
 
-/* The client reads none of many answers, each of which has one descriptor. */
+/* The client reads none of many replies with one descriptor each. */
 TEST_IN("descriptors", test_unread__pages, begin_few, end_few)
 {
 	const struct rbk_wire_stats_of of = {.request = {.type = RBK_WIRE_STATS_PAGE}};
@@ -355,14 +366,13 @@ TEST_IN("descriptors", test_unread__pages, begin_few, end_few)
 		flood(fds[n++], &of, sizeof(of));
 	close(fds[n]);
 	expect_neighbour(neighbour);
-	/* It is the greedy tenant that has no room: it had to stop, or be answered without pages.
-	 */
+	/* The greedy tenant alone runs out: it had to stop, or is answered without pages. */
 	assert_true(n > 0 && n < FEW_FDS);
 	close_all(fds, n);
 	close(neighbour);
 }
 
-/* Three descriptors in each of many answers, of sessions that have ended. */
+/* The client reads none of many replies with three descriptors each, from ended sessions. */
 TEST_IN("descriptors", test_unread__rings, begin_few, end_few)
 {
 	const struct rbk_wire_ring_add add = {
@@ -380,7 +390,7 @@ TEST_IN("descriptors", test_unread__rings, begin_few, end_few)
 	expect_neighbour(neighbour);
 	assert_true(n > 0 && n < FEW_FDS);
 	close_all(fds, n);
-	/* The greedy tenant may have again the descriptors that it has let go of. */
+	/* The greedy tenant may have as many descriptors again once it has released them. */
 	for (unsigned int i = 0; i < 600; i++) {
 		bool is_there = greedy_new(&fds[0]);
 
@@ -393,7 +403,9 @@ TEST_IN("descriptors", test_unread__rings, begin_few, end_few)
 	close(neighbour);
 }
 
-/* Answers without descriptors, of a session that goes on: the kernel's memory for them is charged.
+/*
+ * Unread replies without descriptors, in a session that goes on, are charged for the kernel's
+ * memory.
  */
 TEST(test_unread__memory)
 {
@@ -421,7 +433,10 @@ TEST(test_unread__memory)
 	close(other);
 }
 
-/* The limit is the user's: others may have used it up. A request is refused then, no more. */
+/*
+ * The kernel's limit is per user, and other processes may use it up. The broker then rejects the
+ * request, but keeps the session.
+ */
 TEST_IN("descriptors", test_unread__others_of_user, begin_few, end_few)
 {
 	int fds[3], pair[2], sent[50], received, fd;

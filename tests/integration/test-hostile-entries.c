@@ -2,9 +2,10 @@
 /*
  * Entries and indices from a hostile client, against a live broker
  *
- * Millions of entries, most of them valid ones with one field changed, each of which must complete
- * exactly once with the result that abi.h documents: predict() is a second reading of that page and
- * shares no code with the broker. A neighbour computes all the while and must not notice.
+ * Sends millions of entries, most of them valid entries with one field changed. Each must complete
+ * exactly once, with the result that abi.h documents. predict() is a second implementation of that
+ * documentation, and shares no code with the broker. A neighbour computes meanwhile and must not
+ * notice.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -30,7 +31,7 @@ enum {
 	N_TABLES = 64,
 	TABLE_BYTES = 512,
 	TABLES_BYTES = N_TABLES * TABLE_BYTES,
-	TABLES_ID = 6, /* an arena that no task writes; 0 and 5 do not exist */
+	TABLES_ID = 6, /* arena that no task writes; arenas 0 and 5 do not exist */
 	NO_ID = 5,
 	N_IDS = 7,
 	N_PLANS = 4,
@@ -39,16 +40,16 @@ enum {
 
 /* ---- The client and what it owns ---- */
 
-/* A plan as the oracle knows it. */
+/* A plan, as the oracle knows it. */
 struct known_plan {
 	uint32_t id;
 	uint32_t max_count;
 	uint32_t n_refs;
-	uint64_t fixed_bytes, row_bytes; /* of each of its tensors */
-	uint64_t written;                /* bit i: reference i is */
+	uint64_t fixed_bytes, row_bytes; /* bytes of each tensor */
+	uint64_t written;                /* bit i: reference i is written */
 };
 
-/* An arena as the oracle knows it. Those with the same memory overlap. */
+/* An arena, as the oracle knows it. Arenas with the same memory overlap. */
 struct known_arena {
 	bool exists, immutable;
 	uint64_t bytes;
@@ -63,9 +64,9 @@ struct hostile {
 	struct known_plan plans[N_PLANS];
 	struct known_arena arenas[N_IDS];
 	uint64_t seed;
-	/* The oracle's idea of the open chain. */
+	/* The oracle's state of the open chain. */
 	bool chain_open, chain_broken;
-	/* By sequence number modulo BATCH * 2. */
+	/* Indexed by sequence number modulo BATCH * 2. */
 	int32_t wanted[N_ENTRIES * 2];
 	uint8_t is_due[N_ENTRIES * 2];
 	struct rbk_sqe sent[N_ENTRIES * 2];
@@ -107,7 +108,7 @@ static uint32_t pick(struct hostile *h, uint32_t n)
 	return (uint32_t)(harness_random(&h->seed) >> 33) % n;
 }
 
-/* References that a plan of @n accepts: no two in the same slot of 4 KiB. */
+/* Choose @n references that a plan accepts, each in another slot of 4 KiB. */
 static void good_refs(struct hostile *h, uint64_t *refs, uint32_t n)
 {
 	uint32_t at = pick(h, 128);
@@ -116,13 +117,13 @@ static void good_refs(struct hostile *h, uint64_t *refs, uint32_t n)
 		refs[i] = RBK_REF(1, ((at + i) % 128) * 4096);
 }
 
-/* Any reference but one to the tables, which must stay what they are. */
+/* Return @ref, or a reference to no arena instead of one to the tables, which no task may write. */
 static uint64_t not_tables(uint64_t ref)
 {
 	return RBK_REF_ARENA(ref) == TABLES_ID ? RBK_REF(NO_ID, RBK_REF_OFFSET(ref)) : ref;
 }
 
-/* A reference that may be anything. */
+/* Return an arbitrary reference. */
 static uint64_t any_ref(struct hostile *h)
 {
 	uint64_t offset = (uint64_t)pick(h, ARENA_BYTES / 64) * 64;
@@ -167,13 +168,13 @@ static void client_begin(struct hostile *h, uint64_t seed)
 	assert_int_equal(raw_arena_add(h->fd, small, SMALL_BYTES, NULL, NULL), 0);
 	close(constant);
 	close(small);
-	/* The id between them is given back. */
+	/* The id between them is free again. */
 	h->tables_fd = raw_memfd(TABLES_BYTES, false, SHRINK_GROW);
 	h->tables = mmap(NULL, TABLES_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, h->tables_fd, 0);
 	assert_ptr_not_equal(h->tables, MAP_FAILED);
 	assert_int_equal(raw_arena_add(h->fd, h->tables_fd, TABLES_BYTES, &id, NULL), 0);
 	assert_int_equal(id, NO_ID);
-	/* Without RBK_WIRE_ARENA_FIX a thread would be asked for each table. */
+	/* Without RBK_WIRE_ARENA_FIX, each table would take a request to another thread. */
 	assert_int_equal(
 		raw_arena_add(h->fd, h->tables_fd, TABLES_BYTES | RBK_WIRE_ARENA_FIX, &id, NULL),
 		0);
@@ -186,7 +187,7 @@ static void client_begin(struct hostile *h, uint64_t seed)
 	h->arenas[TABLES_ID] = (struct known_arena){true, false, TABLES_BYTES, 3};
 	make_plans(h);
 	raw_ring_add(h->fd, N_ENTRIES, &h->ring);
-	/* Tables: good ones first, then some with one bad reference. */
+	/* The first half of the tables is valid; each of the others has one bad reference. */
 	for (uint32_t i = 0; i < N_TABLES; i++) {
 		uint64_t *table = (uint64_t *)(h->tables + i * TABLE_BYTES);
 
@@ -244,7 +245,7 @@ static void make_good(struct hostile *h, struct rbk_sqe *sqe)
 	sqe->plan_id = plan->id;
 	sqe->count = 1 + pick(h, plan->max_count);
 	sqe->deadline_us = pick(h, 4) ? 0 : pick(h, 1000000);
-	/* Without a device there is nothing to wait for. */
+	/* Without a GPU, WAIT_MEMORY never waits. */
 	if (pick(h, 8) == 0)
 		sqe->flags |= RBK_SQE_WAIT_MEMORY;
 	if (plan->n_refs <= RBK_SQE_REFS && pick(h, 4)) {
@@ -265,7 +266,7 @@ static uint32_t odd_number(struct hostile *h)
 			  : (uint32_t)harness_random(&h->seed);
 }
 
-/* Changes one field. */
+/* Change one field. */
 static void mutate(struct hostile *h, struct rbk_sqe *sqe)
 {
 	switch (pick(h, 12)) {
@@ -302,7 +303,7 @@ static void mutate(struct hostile *h, struct rbk_sqe *sqe)
 				   : not_tables((uint64_t)odd_number(h) << pick(h, 33));
 		break;
 	}
-	/* The result of a CANCEL must be known: its target is nobody. */
+	/* The target of a CANCEL must not exist, so that its result is known. */
 	if (sqe->opcode == RBK_OP_CANCEL)
 		sqe->target |= 1ull << 63;
 }
@@ -347,7 +348,7 @@ static int predict_run(const struct hostile *h, const struct rbk_sqe *sqe)
 		res = predict_ref(h, sqe->table, plan->n_refs * 8ull, false);
 		if (res)
 			return res;
-		/* What lies elsewhere may be changing. */
+		/* Other memory may be changing. */
 		assert_int_equal(sqe->table >> 48, TABLES_ID);
 		refs = (const uint64_t *)(h->tables + (sqe->table & 0xffffffffffffull));
 	} else {
@@ -373,7 +374,7 @@ static int predict_run(const struct hostile *h, const struct rbk_sqe *sqe)
 				return -EINVAL;
 		}
 	}
-	/* There is no GPU. */
+	/* The broker has no GPU. */
 	return sqe->strategy == RBK_STRATEGY_ONLY_GPU ? -ENODEV : 0;
 }
 
@@ -414,11 +415,14 @@ static int predict_alone(const struct hostile *h, const struct rbk_sqe *sqe)
 	}
 }
 
-/* With its chain: the oracle follows the entries in order. */
+/* Return the result of an entry as part of its chain; entries are passed in order. */
 static int predict(struct hostile *h, const struct rbk_sqe *sqe)
 {
 	int res = predict_alone(h, sqe);
-	/* What only shows when it starts does not show if it never does. */
+	/*
+	 * -ENODEV, and -ENOENT of a CANCEL, are found when an entry starts; an entry that is
+	 * cancelled with its chain never starts.
+	 */
 	bool is_refused = res && res != -ENOENT && res != -ENODEV;
 
 	is_refused |= res == -ENOENT && sqe->opcode != RBK_OP_CANCEL;
@@ -449,7 +453,7 @@ static void fail_entry(const struct hostile *h, uint32_t slot, int res)
 		 res, h->wanted[slot]);
 }
 
-/* Takes what has completed. Return: how many. */
+/* Take all completions. Return: their number. */
 static unsigned int collect(struct hostile *h, uint64_t n_sent)
 {
 	uint32_t tail = rbk_ring_observe(&h->ring.cq->cq_tail), n = tail - h->ring.head;
@@ -492,7 +496,10 @@ TEST(test_entries__millions, hostile_begin, hostile_end)
 				mutate(h, &sqe);
 				n_mutated++;
 			}
-			/* A table elsewhere, which may be changing, cannot be predicted. */
+			/*
+			 * A table in other memory may change, so that its result cannot be
+			 * predicted.
+			 */
 			if (sqe.flags & RBK_SQE_ARG_TABLE &&
 			    RBK_REF_ARENA(sqe.table) != TABLES_ID &&
 			    RBK_REF_ARENA(sqe.table) < N_IDS)
@@ -518,7 +525,7 @@ TEST(test_entries__millions, hostile_begin, hostile_end)
 	}
 	for (unsigned int i = 0; i < N_ENTRIES * 2; i++)
 		assert_int_equal(h->is_due[i], 0);
-	/* The mixture is one of good and bad. */
+	/* Check that good and bad entries are mixed. */
 	assert_true(n_mutated > n_total / 2);
 	assert_true(n_refused > n_total / 4 && n_refused < n_total * 3 / 4);
 	print_message("%llu entries, %llu mutated, %llu refused; the neighbour got %llu results, "
@@ -567,7 +574,10 @@ static void *scribble_tables(void *data)
 	return NULL;
 }
 
-/* Each entry completes once, whatever it was when it was copied. */
+/*
+ * Change entries, or tables, while the broker reads them. Each entry completes once, whatever the
+ * broker has copied.
+ */
 static void race(void *(*scribble)(void *), uint64_t n_rounds)
 {
 	static struct hostile hostile;
@@ -586,7 +596,7 @@ static void race(void *(*scribble)(void *), uint64_t n_rounds)
 			good.flags &= (uint8_t)~RBK_SQE_LINK;
 			if (good.flags & RBK_SQE_ARG_TABLE)
 				good.table = RBK_REF(TABLES_ID, 0);
-			/* The scribbler writes the same slots: both by atomic stores. */
+			/* The scribbler writes the same slots; both use atomic stores. */
 			for (unsigned int k = 0; k < sizeof(good) / sizeof(uint64_t); k++)
 				__atomic_store_n((uint64_t *)sqe + k, ((uint64_t *)&good)[k],
 						 __ATOMIC_RELAXED);
@@ -622,7 +632,7 @@ static void nudge(struct raw_ring *ring)
 	send(ring->bell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* A session with a ring on which @n NOPs have completed. */
+/* Open a session with a ring on which @n NOPs have completed. */
 static int begin_nops(struct raw_ring *ring, unsigned int n)
 {
 	int fd = hostile_session();
@@ -664,7 +674,10 @@ TEST(test_indices__impossible_head, hostile_begin, hostile_end)
 	for (unsigned int i = 0; i < sizeof(heads) / sizeof(*heads); i++) {
 		fd = begin_nops(&ring, 100);
 		rbk_ring_publish(&ring.sq->cq_head, ring.head + (uint32_t)heads[i]);
-		/* Enough entries for it to look; a ring that seems full sleeps instead. */
+		/*
+		 * Enough entries that the broker looks at the head; a ring that seems full sleeps
+		 * instead.
+		 */
 		for (unsigned int k = 0; k < 64; k++)
 			memset(raw_ring_next(&ring), 0, sizeof(struct rbk_sqe));
 		raw_ring_publish(&ring);
@@ -676,7 +689,7 @@ TEST(test_indices__impossible_head, hostile_begin, hostile_end)
 	}
 }
 
-/* Completions taken back: the client's own affair, and the ring goes on. */
+/* A completion head that moves back affects only the client, and the ring goes on. */
 TEST(test_indices__head_moving_back, hostile_begin, hostile_end)
 {
 	struct raw_ring ring;
@@ -755,7 +768,10 @@ static void *flood_bell(void *data)
 	return NULL;
 }
 
-/* Who rings for nothing is not listened to for a while, but is served. */
+/*
+ * The broker ignores the doorbell of a client that rings without need for a while, but serves its
+ * entries.
+ */
 TEST(test_bell__flood, hostile_begin, hostile_end)
 {
 	struct broker_usage before, after;
@@ -776,7 +792,7 @@ TEST(test_bell__flood, hostile_begin, hostile_end)
 		harness_sleep_ms(5);
 	}
 	broker_usage(&broker, &after);
-	/* And so are the others, beside it. */
+	/* The broker serves the neighbour meanwhile. */
 	neighbour_finish_round(neighbour);
 	spinner.stop = true;
 	pthread_join(thread, NULL);

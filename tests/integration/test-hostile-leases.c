@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Leases asked for by hostile clients, against a live broker
+ * Lease requests of hostile clients, against a live broker
  *
- * Numbers that are not theirs, sizes near 2^64, more objects than there may be, storms of members,
- * messages with something changed. Each is answered or ends its session, nobody else notices, and
- * in the end nothing is left.
+ * Other clients' numbers, sizes near 2^64, more objects than allowed, storms of members, messages
+ * with a change. The broker answers each request or ends the session. Other clients do not notice,
+ * and at the end nothing is left.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -28,7 +28,7 @@ static int begin(void **state)
 			  "vram-reserve = 24MiB\n",
 		.args = (const char *const[]){"--gpu=software", "--device-memory=64MiB",
 					      "--socket-mode=0666", NULL}});
-	/* For another user. */
+	/* Another user connects, too. */
 	assert_int_equal(chmod(broker.dir, 0711), 0);
 	return 0;
 }
@@ -57,7 +57,7 @@ static int ask_open(int fd, const struct rbk_wire_lease_open *request, struct rb
 	return ret->reply.res;
 }
 
-/* Return: its number. */
+/* Open a lease. Return: its number. */
 static uint32_t open_lease(int fd, uint64_t wish, uint64_t max)
 {
 	const struct rbk_wire_lease_open request = an_opening(1, wish, max);
@@ -117,7 +117,7 @@ static int ask_object(int fd, uint32_t lease, uint32_t action, uint64_t ino, uin
 	return given.reply.res;
 }
 
-/* Of a lease that somebody else has, and of none. */
+/* Numbers of another session's lease, and of no lease. */
 TEST(test_forged_numbers, NULL, nothing_left)
 {
 	int victim = hostile_session(), fd = hostile_session();
@@ -135,7 +135,7 @@ TEST(test_forged_numbers, NULL, nothing_left)
 	raw_ask(fd, &resize, sizeof(resize), NULL, 0, &given, sizeof(given));
 	assert_int_equal(given.reply.res, -EPERM);
 	assert_int_equal(ask_join(fd, number + 1), -ENOENT);
-	/* With one of its own it is the same. */
+	/* A lease of its own does not give the session access. */
 	open_lease(fd, MIB, MIB);
 	assert_int_equal(ask_join(fd, number), -EALREADY);
 	assert_int_equal(ask_credit(fd, number, 0, 0, 1), -ENOENT);
@@ -166,7 +166,7 @@ TEST(test_sizes, NULL, nothing_left)
 	assert_int_equal(ask_open(fd, &request, &lease), -EINVAL);
 	request = an_opening(2, 1, 3);
 	assert_int_equal(ask_open(fd, &request, &lease), -EINVAL);
-	/* All that there is, and no more, whatever the maximum. */
+	/* The lease gets all of the device and no more, whatever its maximum says. */
 	request = an_opening(1, UINT64_MAX, UINT64_MAX);
 	assert_int_equal(ask_open(fd, &request, &lease), 0);
 	assert_true(lease.granted_bytes <= 64 * MIB && lease.max_bytes == 64 * MIB);
@@ -184,7 +184,7 @@ TEST(test_sizes, NULL, nothing_left)
 				 -EINVAL);
 	}
 	assert_int_equal(ask_object(fd, number, RBK_WIRE_OBJECT_ADD, 1, 0, 0), -EINVAL);
-	/* As much as there is of what is wanted. */
+	/* A request for more than there is gets what there is. */
 	assert_int_equal(ask_credit(fd, number, UINT64_MAX, 1, 0), 0);
 	assert_int_equal(given.given_bytes, 16 * MIB);
 	assert_int_equal(ask_credit(fd, number, UINT64_MAX, 1, 0), -ENOMEM);
@@ -219,7 +219,7 @@ TEST(test_objects, NULL, nothing_left)
 	close(other);
 }
 
-/* What is no cgroup's folder, of whatever kind, and a cgroup of somebody else's lease. */
+/* Descriptors that are no cgroup's folder, and the cgroup of another session's lease. */
 TEST(test_no_cgroups, NULL, nothing_left)
 {
 	int victim = hostile_session(), fd = hostile_session(), pair[2];
@@ -247,7 +247,7 @@ TEST(test_no_cgroups, NULL, nothing_left)
 	close(victim);
 }
 
-/* Requests that would wait for ever, and members by the hundred that come and go. */
+/* Requests that would wait for ever, and hundreds of members that join and leave. */
 TEST(test_storms, NULL, nothing_left)
 {
 	enum { N = 200, ROUNDS = 5, MAX_WAITING = 64 };
@@ -290,7 +290,7 @@ TEST(test_storms, NULL, nothing_left)
 	close(fd);
 }
 
-/* However many sessions it has: so many of a tenant's requests wait for a device, and no more. */
+/* The number of a tenant's requests that wait for a device is limited, over all of its sessions. */
 TEST(test_waits_of_tenant, NULL, nothing_left)
 {
 	enum { N = 16, EACH = 64 };
@@ -312,14 +312,14 @@ TEST(test_waits_of_tenant, NULL, nothing_left)
 		for (unsigned int k = 0; k < EACH; k++)
 			assert_int_equal(raw_send(members[i], &wait, sizeof(wait), NULL, 0),
 					 sizeof(wait));
-		/* Is answered when those have been read. */
+		/* Answered after the broker has read the requests before it. */
 		assert_int_equal(ask_credit(members[i], wait.lease, 0, 0, 0), 0);
 	}
 	assert_int_equal(ask_credit(fd, wait.lease, MIB, MIB, 0), -EBUSY);
 	assert_non_null(strstr(given.reply.text, "1024"));
 	another = hostile_session();
 	assert_int_equal(ask_open(another, &opening, &lease), -EBUSY);
-	/* There is room for others of it as soon as one has gone. */
+	/* Once one session has ended, other requests of the tenant may wait. */
 	close(members[0]);
 	do
 		assert_int_equal(ask_credit(fd, wait.lease, 0, 0, 0), 0);
@@ -341,8 +341,7 @@ static int connect_other(void)
 	return fd;
 }
 
-/* What is reserved for another tenant nobody gets, neither asking for it nor by saying that he had
- * it. */
+/* No other tenant gets a reserve, whether it requests the memory or claims to have held it. */
 TEST(test_others_reserve, NULL, nothing_left)
 {
 	struct rbk_wire_lease_open request = an_opening(1, 64 * MIB, 64 * MIB);
@@ -374,7 +373,7 @@ TEST(test_others_reserve, NULL, nothing_left)
 	close(liar);
 }
 
-/* Cut short, too long, and with something set that must not be. */
+/* Messages that are cut short, too long, or have a reserved field set. */
 TEST(test_forms, NULL, nothing_left)
 {
 	struct rbk_wire_lease_open open = an_opening(1, 1, 1);
@@ -396,7 +395,7 @@ TEST(test_forms, NULL, nothing_left)
 	const int fds[] = {STDERR_FILENO, STDERR_FILENO, STDERR_FILENO, STDERR_FILENO};
 
 	for (unsigned int i = 0; i < sizeof(good) / sizeof(*good); i++) {
-		/* Uninvited descriptors, which are closed. */
+		/* Unexpected descriptors are closed. */
 		for (unsigned int n_fds = 1; n_fds <= 4; n_fds++)
 			hostile_expect_ended(good[i].bytes, good[i].n_bytes, fds, n_fds);
 		for (int change = -8; change <= 8; change += 4) {
@@ -434,7 +433,7 @@ TEST(test_forms, NULL, nothing_left)
 	hostile_expect_ended(&object, sizeof(object), NULL, 0);
 	resize.reserved = 1;
 	hostile_expect_ended(&resize, sizeof(resize), NULL, 0);
-	/* It comes with a descriptor, and one. */
+	/* LEASE_CGROUP has exactly one descriptor. */
 	for (unsigned int n_fds = 0; n_fds < 3; n_fds++) {
 		cgroup.reserved = n_fds == 1;
 		hostile_expect_ended(&cgroup, sizeof(cgroup), fds, n_fds);
@@ -512,7 +511,7 @@ static size_t make_message(uint32_t number, uint8_t bytes[256])
 	}
 	if (pick(8) == 0)
 		bytes[8 + pick((uint32_t)n - 8)] ^= (uint8_t)(1u << pick(8));
-	/* Nobody waits for days. */
+	/* Limit the waits to 20 ms. */
 	if (((struct rbk_wire_request *)bytes)->type == RBK_WIRE_LEASE_OPEN)
 		((struct rbk_wire_lease_open *)bytes)->wait_ms %= 20;
 	if (((struct rbk_wire_request *)bytes)->type == RBK_WIRE_LEASE_CREDIT)
@@ -555,7 +554,7 @@ TEST(test_random, NULL, nothing_left)
 		}
 		close(fds[which]);
 		fds[which] = -1;
-		/* The other one may have been opened by this. */
+		/* This message may have opened the other session's lease. */
 		if (fds[!which] < 0)
 			numbers[0] = numbers[1] = 0;
 	}
@@ -568,7 +567,7 @@ TEST(test_random, NULL, nothing_left)
 	assert_true(n_closed > 0);
 }
 
-/* The lease is over, its page is not: a client that keeps it pays for it. */
+/* A client that keeps the page of an ended lease pays for it. */
 TEST(test_pages_kept, NULL, nothing_left)
 {
 	const struct rbk_wire_lease_open request = an_opening(1, 1, MIB);

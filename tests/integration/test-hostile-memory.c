@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A hostile client and device memory: a tenant that asks for as much as it can, as often as it can,
- * beside a neighbour and beside a tenant with a reserve, through a real broker with a software
- * Vulkan device of 6 MiB
+ * A hostile client and device memory
  *
- * The client is a process of another group, which the policy gives 5 MiB; the owner of the reserve
- * holds 4 MiB all the time. Whatever the client does: the neighbour's results are right, the
- * reserve stays where it is, nobody is ever above his maximum, and when the client is gone, so is
- * all that was charged to it.
+ * A tenant requests as much device memory as it can, as often as it can. Beside it run a neighbour
+ * and a tenant with a reserve, on a real broker with a software Vulkan device of 6 MiB. The client
+ * is a process of another group, to which the policy gives 5 MiB. The reserve's owner holds 4 MiB
+ * throughout. Whatever the client does, the neighbour's results are right, the reserve stays
+ * resident, and no tenant exceeds its maximum. After the client has ended, all its charges are
+ * gone.
  */
 #include <errno.h>
 #include <grp.h>
@@ -33,12 +33,12 @@ enum {
 
 static struct broker broker;
 static struct rbk *owner;
-static struct rbk *observer; /* an administrator: tenants are told of themselves only */
+static struct rbk *observer; /* administrator: tenants see only their own figures */
 static struct rbk_plan *reserved;
 
-/* ---- What is asked for ---- */
+/* ---- Plans ---- */
 
-/* x * W; W lies in @constants at the beginning. NULL: refused. */
+/* Make x * W with W at the beginning of @constants. Return: NULL if it is rejected. */
 static struct rbk_plan *product_new(struct rbk *rbk, struct rbk_arena *constants, uint32_t n)
 {
 	struct rbk_plan *plan = NULL;
@@ -47,7 +47,7 @@ static struct rbk_plan *product_new(struct rbk *rbk, struct rbk_arena *constants
 	return plan;
 }
 
-/* x plus @n constants of 64 bytes, one after the other, the first at @first. */
+/* Make x plus @n constants of 64 bytes, which lie one after the other from @first on. */
 static struct rbk_plan *sum_new(struct rbk *rbk, struct rbk_arena *constants, unsigned int first,
 				unsigned int n)
 {
@@ -91,7 +91,7 @@ static struct rbk_arena *constants_new(struct rbk *rbk, size_t bytes)
 
 struct hostile {
 	struct rbk *rbk;
-	struct rbk_arena *large, *tensors; /* constants of a product; what tasks read and write */
+	struct rbk_arena *large, *tensors; /* constants of a product; tasks' inputs and outputs */
 	uint64_t end_ns;
 };
 
@@ -109,7 +109,7 @@ static struct rbk_ring *ring_of(const struct hostile *hostile, unsigned int n_en
 	return ring;
 }
 
-/* Fills a ring with tasks that wait for memory. */
+/* Submit @n tasks that wait for memory. */
 static void fill_waiting(const struct hostile *hostile, struct rbk_ring *ring, unsigned int n,
 			 const struct rbk_plan *plan)
 {
@@ -134,7 +134,7 @@ static void fill_waiting(const struct hostile *hostile, struct rbk_ring *ring, u
 
 enum { N_RINGS = 8 };
 
-/* Fewer where everything is slow. */
+/* Return the tasks per ring; fewer in slow builds. */
 static unsigned int n_waiting(void)
 {
 	uint64_t n = test_scaled(32000);
@@ -142,7 +142,7 @@ static unsigned int n_waiting(void)
 	return n < 32000 ? (unsigned int)n : 32000;
 }
 
-/* As many waiting tasks as there can be, all of which end at once with their plan. */
+/* Let as many tasks as possible wait, then remove their plan, which ends all of them at once. */
 static void wait_then_remove(const struct hostile *hostile)
 {
 	struct rbk_ring *rings[N_RINGS];
@@ -170,7 +170,7 @@ static void wait_then_remove(const struct hostile *hostile)
 	} while (goes_on(hostile));
 }
 
-/* The same, and the rings go, then the process. */
+/* Let as many tasks as possible wait, then free half of the rings, then end. */
 static void wait_then_leave(const struct hostile *hostile)
 {
 	struct rbk_plan *plan = product_new(hostile->rbk, hostile->large, N);
@@ -191,7 +191,7 @@ static void wait_then_leave(const struct hostile *hostile)
 	} while (goes_on(hostile));
 }
 
-/* Looks for tasks that are not there, among many that wait. */
+/* Cancel tasks that do not exist, among many that wait. */
 static void cancel(const struct hostile *hostile)
 {
 	struct rbk_plan *plan = product_new(hostile->rbk, hostile->large, N);
@@ -217,7 +217,10 @@ static void cancel(const struct hostile *hostile)
 	} while (goes_on(hostile));
 }
 
-/* All wishes for large plans of many constants, in every order, through several rings. */
+/*
+ * Prefetch and evict large plans and plans of many constants, in random order, through several
+ * rings.
+ */
 static void storm(const struct hostile *hostile)
 {
 	enum { N_PLANS = 24, N_CONSTANTS = 2000 };
@@ -258,7 +261,7 @@ static void storm(const struct hostile *hostile)
 	} while (goes_on(hostile));
 }
 
-/* Plans that come and go, each in the place of another. */
+/* Make and remove plans, each in the place of another. */
 static void churn(const struct hostile *hostile)
 {
 	enum { N_PLANS = 16, N_CONSTANTS = 500 };
@@ -307,11 +310,11 @@ static void be_hostile(const struct attack *attack, uint64_t ns)
 	if (rbk_arena_new(hostile.rbk, MIB, &hostile.tensors, NULL))
 		_exit(2);
 	attack->run(&hostile);
-	/* No good-byes. */
+	/* End without disconnecting. */
 	_exit(0);
 }
 
-/* ---- The others ---- */
+/* ---- The other clients ---- */
 
 static int begin(void **state)
 {
@@ -398,7 +401,7 @@ TEST(test_attacks)
 	}
 }
 
-/* What describes a plan costs its tenant host memory, also where no node uses it. */
+/* A plan's description is charged as host memory, including constants that no node uses. */
 TEST(test_plan__is_charged)
 {
 	enum { N_CONSTANTS = 2000 };

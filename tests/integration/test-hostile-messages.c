@@ -2,9 +2,9 @@
 /*
  * Control messages from hostile clients, against a live broker
  *
- * A hundred thousand messages, valid ones with something changed: bytes, length, order, number and
- * kind of descriptors. Whether each is answered or ends its session is the broker's choice here
- * (the unit tests know which); it must do one of the two, at once, and keep nothing.
+ * Sends a hundred thousand messages: valid ones with changed bytes, length, order, or number and
+ * kind of descriptors. The broker must answer each message or end its session, at once, and keep
+ * nothing. The unit tests know which of the two is right.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -37,7 +37,7 @@ struct message {
 	unsigned int n_fds;
 };
 
-/* Descriptors of every kind, and what good messages need. */
+/* Descriptors of every kind, and the objects that good messages need. */
 struct kit {
 	int fds[N_FDS];
 	int arena, constants, description;
@@ -108,7 +108,10 @@ static void kit_deinit(struct kit *kit)
 		memcpy((message)->bytes, &(__VA_ARGS__), sizeof(__VA_ARGS__)); \
 	} while (0)
 
-/* A good message of @type. Arena 0 is writable, arena 1 immutable, if there are any. */
+/*
+ * Make a good message of @type. It refers to arena 0 as writable and to arena 1 as immutable, if
+ * they exist.
+ */
 static void make_good(struct kit *kit, enum rbk_wire_type type, struct message *m)
 {
 	const struct rbk_wire_request head = {.type = type, .cookie = pick(kit, 1000)};
@@ -225,12 +228,14 @@ static void mutate(struct kit *kit, struct message *m)
 
 /* ---- The hundred thousand ---- */
 
-/* A session that has a few objects, so that later messages can mean something. */
+/* Open a session with a few objects, so that later messages can refer to them. */
 static int victim(struct kit *kit)
 {
 	int fd = hostile_session();
 
-	/* A message by chance may have had the broker fix it: no session can write to it any more.
+	/*
+	 * A random message may have made the broker fix the memfd, to which no new session can then
+	 * write.
 	 */
 	if (fcntl(kit->arena, F_GET_SEALS) & F_SEAL_FUTURE_WRITE) {
 		close(kit->arena);
@@ -262,7 +267,7 @@ TEST(test_messages__hundred_thousand, hostile_begin, hostile_end)
 	kit_init(&kit);
 	fd = victim(&kit);
 	for (uint64_t i = 0; i < n_total; i++) {
-		/* HELLO is good once only. */
+		/* HELLO is valid only once per session. */
 		make_good(&kit, RBK_WIRE_HELLO + pick(&kit, RBK_WIRE_TENANT + 1), &m);
 		mutate(&kit, &m);
 		if (pick(&kit, 8) == 0)
@@ -289,7 +294,7 @@ TEST(test_messages__hundred_thousand, hostile_begin, hostile_end)
 			continue;
 		n_closed += n <= 0;
 		close(fd);
-		/* Now and then nothing was said before. */
+		/* Sometimes the session begins without HELLO. */
 		fd = pick(&kit, 10) ? victim(&kit) : raw_connect(&broker);
 	}
 	close(fd);
@@ -375,11 +380,11 @@ TEST(test_rules__reason_in_the_log, hostile_begin, hostile_end)
 	kit_deinit(&kit);
 	assert_int_equal(rbk_stats(observer, &stats), 0);
 	assert_int_equal(stats.sessions_ended_hostile, 17);
-	/* What a client calls itself shows nowhere unfiltered. */
+	/* The log shows a client's name only without control characters. */
 	assert_false(broker_log_has(&broker, "\x1b"));
 }
 
-/* Whoever breaks a rule as often as he can does not fill the log with it. */
+/* A client that breaks a rule again and again does not fill the log. */
 TEST(test_rules__log_is_bounded, hostile_begin, hostile_end)
 {
 	const uint64_t n = test_scaled(2000), begin_ns = harness_now_ns();

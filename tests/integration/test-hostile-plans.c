@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The largest descriptions of plans there may be, from many sessions at once, against a live broker
+ * The largest descriptions of plans, from many sessions at once, against a live broker
  *
- * Graphs that are hard to verify, legal ones and one that is refused for its last node, as fast as
- * they are answered. Meanwhile others are served: how often is counted, and compared with how many
- * descriptions were, so that it does not matter how fast the machine is.
+ * Graphs that are hard to verify, legal ones and one that is rejected for its last node, are sent
+ * as fast as the broker answers. The requests of other clients that are served meanwhile are
+ * counted and compared with the number of descriptions, so that the machine's speed does not
+ * matter.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -44,7 +45,7 @@ struct attacker {
 	pthread_t thread;
 	int fd;
 	unsigned int number;
-	char error[RBK_WIRE_TEXT_BYTES + 64]; /* what went wrong; empty: nothing */
+	char error[RBK_WIRE_TEXT_BYTES + 64]; /* empty: no error */
 };
 
 static void arsenal_init(struct arsenal *arsenal, enum big_plan only)
@@ -63,7 +64,7 @@ static void arsenal_init(struct arsenal *arsenal, enum big_plan only)
 	}
 	arsenal->constants =
 		raw_memfd(CONSTANTS_BYTES, false, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
-	/* Each attacker begins with another kind. */
+	/* Each attacker begins with another kind of plan. */
 	arsenal->n_rounds = test_scaled(2);
 	atomic_store(&arsenal->n_answered, 0);
 	atomic_store(&arsenal->n_running, N_ATTACKERS);
@@ -76,7 +77,7 @@ static void arsenal_deinit(struct arsenal *arsenal)
 	close(arsenal->constants);
 }
 
-/* Return: the result; -ETIME without an answer. */
+/* Send a request and wait for its reply. Return: the result; -ETIME without a reply. */
 static int ask(int fd, const void *request, size_t bytes, const int *memfd,
 	       struct rbk_wire_plan *reply)
 {
@@ -139,8 +140,8 @@ static void attacker_init(struct attacker *attacker, struct arsenal *arsenal, un
 }
 
 /*
- * Each description takes milliseconds to verify. If that happened where others are served, they
- * would have to wait for one of each attacker at a time.
+ * Attack with one kind of plan, or with all. Each description takes milliseconds to verify. If the
+ * reactor verified it, other clients would wait for one description of each attacker at a time.
  */
 static void attack_with(enum big_plan only)
 {
@@ -181,13 +182,13 @@ static void attack_with(enum big_plan only)
 	arsenal_deinit(&arsenal);
 }
 
-/* Attack with all plans, most of which become plans of the broker. */
+/* Attack with all plans, most of which the broker adds. */
 TEST(test_plans__all, hostile_begin, hostile_end)
 {
 	attack_with(BIG_PLANS);
 }
 
-/* Attack with plans that are refused at the end, and so could be had for nothing. */
+/* Attack with plans that are rejected for their last node, and are therefore never charged. */
 TEST(test_plans__refused, hostile_begin, hostile_end)
 {
 	attack_with(BIG_TOO_LARGE);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who waits for device memory, in all shapes, against a live broker
+ * Waiting for device memory in every form, against a live broker
  *
- * Rings of those who wait for each other, who wait and die, whom somebody waits for and who dies,
- * leases that are made smaller meanwhile, and clients who ask without end and never listen. Raw
- * sockets, so that everything happens in one thread and in one order. A neighbour, whose plan runs
- * all the time, goes on in each of them.
+ * Members that wait for each other in a circle, members that die while they wait or are waited for,
+ * leases that shrink meanwhile, and a client that sends requests without end and never reads. Raw
+ * sockets let one thread do everything in one order. A neighbour, whose plan runs throughout, makes
+ * progress in each test.
  */
 #include <errno.h>
 #include <poll.h>
@@ -18,7 +18,7 @@
 
 enum { DEVICE_MIB = 64, MAX_MEMBERS = 32, LONG_MS = 600000 };
 
-/* A member of a lease of its own. */
+/* A member of its own lease. */
 struct member {
 	int fd;
 	uint32_t number;
@@ -31,7 +31,7 @@ static int begin(void **state)
 					      "--force-cpu=yes", NULL}});
 }
 
-/* A test begins. */
+/* Note the neighbour's progress at the beginning of a test. */
 static int note_neighbour(void **state)
 {
 	results_before = neighbour_results(neighbour);
@@ -39,8 +39,8 @@ static int note_neighbour(void **state)
 }
 
 /*
- * It ends: those who wait, as long as they were there, did not keep the neighbour from its work.
- * What it computed wrongly is told when it is stopped.
+ * Check at the end of a test that the waiters did not stop the neighbour. neighbour_stop() reports
+ * wrong results.
  */
 static int expect_neighbour(void **state)
 {
@@ -86,7 +86,7 @@ static void say_credit(const struct member *member, uint64_t least, uint64_t bac
 	assert_int_equal(raw_send(member->fd, &request, sizeof(request), NULL, 0), sizeof(request));
 }
 
-/* Return: what it is answered within the time; 1: nothing. */
+/* Wait for a reply. Return: its result; 1 if none comes within the timeout. */
 static int hear(const struct member *member, unsigned int timeout_ms)
 {
 	struct rbk_wire_lease_given given;
@@ -110,18 +110,19 @@ static void take(const struct member *member, uint64_t bytes)
 	assert_int_equal(hear_soon(member), 0);
 }
 
-/* Whatever was sent before is handled. */
+/* Wait until the broker has handled all earlier messages. */
 static void sync_with(const struct member *member)
 {
 	broker_vram_used(observer);
 	assert_int_equal(hear(member, 0), 1);
 }
 
-/* ---- Rings ---- */
+/* ---- Waiting in a circle ---- */
 
 /*
- * Each has its part of the device and waits for as much again. That is seen at once, and the newest
- * is refused; when it goes, another one is served, and nobody is left who waits in vain.
+ * Each member holds its part of the device and waits for as much again. The broker detects the
+ * deadlock at once, and rejects the newest request. When that member leaves, the others are served
+ * one after the other.
  */
 static void wait_in_ring(unsigned int n)
 {
@@ -141,9 +142,9 @@ static void wait_in_ring(unsigned int n)
 	assert_int_equal(hear_soon(&members[n - 1]), -EDEADLK);
 	for (unsigned int i = 0; i + 1 < n; i++)
 		assert_int_equal(hear(&members[i], 0), 1);
-	/* While they wait. */
+	/* The neighbour works while they wait. */
 	neighbour_finish_round(neighbour);
-	/* Its credit is somebody's as it goes; who was served goes next, and so on. */
+	/* The credit of a member that leaves serves the next waiter, which leaves in turn. */
 	close(members[n - 1].fd);
 	for (unsigned int i = 0; i + 1 < n; i++) {
 		assert_int_equal(hear_soon(&members[i]), 0);
@@ -161,8 +162,7 @@ TEST(test_rings, note_neighbour, expect_neighbour)
 	wait_in_ring(32);
 }
 
-/* The refused one stays, and keeps what it has: then the next newest is refused, down to the last.
- */
+/* A rejected member stays and keeps its credit. Each time it asks again, it is rejected again. */
 TEST(test_ring__nobody_goes, note_neighbour, expect_neighbour)
 {
 	enum { N = 8 };
@@ -178,11 +178,14 @@ TEST(test_ring__nobody_goes, note_neighbour, expect_neighbour)
 			sync_with(&members[i]);
 	}
 	assert_int_equal(hear_soon(&members[N - 1]), -EDEADLK);
-	/* They wait for it, and it does not wait any more: it may give back. */
+	/*
+	 * The rejected member no longer waits, and could give credit back: no other request is
+	 * rejected.
+	 */
 	harness_sleep_ms(50);
 	for (unsigned int i = 0; i + 1 < N; i++)
 		assert_int_equal(hear(&members[i], 0), 1);
-	/* It asks again, and is refused again, and nobody else is. */
+	/* No other request is rejected when it asks again. */
 	for (unsigned int i = 0; i < 20; i++) {
 		say_credit(&members[N - 1], 8 * MIB, 0, LONG_MS);
 		assert_int_equal(hear_soon(&members[N - 1]), -EDEADLK);
@@ -193,7 +196,7 @@ TEST(test_ring__nobody_goes, note_neighbour, expect_neighbour)
 		close(members[i].fd);
 }
 
-/* ---- Who dies ---- */
+/* ---- Deaths ---- */
 
 TEST(test_waiter_dies, note_neighbour, expect_neighbour)
 {
@@ -209,7 +212,10 @@ TEST(test_waiter_dies, note_neighbour, expect_neighbour)
 
 	take(&holder, DEVICE_MIB * MIB);
 	for (unsigned int round = 0; round < 20; round++) {
-		/* The first would take nearly all, and keeps the second from what is less. */
+		/*
+		 * The first request would take nearly all, and keeps the second, smaller request
+		 * waiting.
+		 */
 		first = (struct member){.fd = hostile_session()};
 		raw_send(first.fd, &opening, sizeof(opening), NULL, 0);
 		sync_with(&first);
@@ -229,7 +235,7 @@ TEST(test_waiter_dies, note_neighbour, expect_neighbour)
 	close(holder.fd);
 }
 
-/* Its end is the release: those who wait get it, in the order in which they asked. */
+/* A holder's death releases its credit; waiters get it in the order of their requests. */
 TEST(test_holder_dies, note_neighbour, expect_neighbour)
 {
 	enum { N = 32 };
@@ -252,7 +258,10 @@ TEST(test_holder_dies, note_neighbour, expect_neighbour)
 
 /* ---- Order ---- */
 
-/* A little is given back at a time: each gets it in its turn, and small ones do not overtake. */
+/*
+ * Credit is given back in small pieces: waiters are served in order, and small requests do not
+ * overtake.
+ */
 TEST(test_order, note_neighbour, expect_neighbour)
 {
 	enum { N = 24 };
@@ -262,7 +271,7 @@ TEST(test_order, note_neighbour, expect_neighbour)
 		waiters[i] = open_member(0);
 	take(&holder, DEVICE_MIB * MIB - 4096);
 	for (unsigned int i = 0; i < N; i++) {
-		/* Of 1 and 2 MiB, by turns. */
+		/* By turns, 1 and 2 MiB. */
 		say_credit(&waiters[i], (1 + i % 2) * MIB, 0, LONG_MS);
 		sync_with(&waiters[i]);
 	}
@@ -278,7 +287,9 @@ TEST(test_order, note_neighbour, expect_neighbour)
 	close(holder.fd);
 }
 
-/* What a smaller lease gives back goes to who waits; a larger one takes nothing from him. */
+/*
+ * Memory of a lease that shrinks is granted to the waiter; a lease that grows takes none from it.
+ */
 TEST(test_resized_meanwhile, note_neighbour, expect_neighbour)
 {
 	struct member holder = open_member(DEVICE_MIB - 1), waiter = open_member(0);
@@ -298,7 +309,10 @@ TEST(test_resized_meanwhile, note_neighbour, expect_neighbour)
 	resize.wish_bytes = 16 * MIB;
 	raw_ask(holder.fd, &resize, sizeof(resize), NULL, 0, &given, sizeof(given));
 	assert_int_equal(hear_soon(&waiter), 0);
-	/* His own lease below what he waits for: in vain, but no longer than he wants to. */
+	/*
+	 * The waiter's own lease is shrunk below its request: the request waits in vain, but only
+	 * until its timeout.
+	 */
 	say_credit(&waiter, 20 * MIB, 0, 200);
 	resize.lease = waiter.number;
 	resize.wish_bytes = 41 * MIB;
@@ -311,7 +325,7 @@ TEST(test_resized_meanwhile, note_neighbour, expect_neighbour)
 
 /* ---- Floods ---- */
 
-/* It asks and asks and reads no answer; others are answered at once. */
+/* A client that sends requests and reads no reply; other clients are answered at once. */
 TEST(test_never_listens, note_neighbour, expect_neighbour)
 {
 	struct member deaf = open_member(1), other = open_member(1);

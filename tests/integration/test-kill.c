@@ -2,9 +2,9 @@
 /*
  * Clients that are killed
  *
- * Hundreds of client processes at different work, each killed with SIGKILL at a random moment, some
- * before they have connected, some asleep, some in the middle of a request. Afterwards the broker
- * holds what it held before, and a neighbour, which computed all the while, has noticed nothing.
+ * Hundreds of client processes with different work are killed with SIGKILL at random moments:
+ * before they have connected, asleep, or in the middle of a request. Afterwards the broker holds
+ * what it held before, and a neighbour, which computes meanwhile, has not noticed.
  *
  * "soak" as the argument runs ten times as many.
  */
@@ -25,7 +25,7 @@ enum { AT_A_TIME = 12, MAX_LIFE_US = 240000 };
 
 static unsigned int n_clients = 300;
 
-/* ---- What clients do, each for ever ---- */
+/* ---- Work of clients, each without end ---- */
 
 struct client {
 	const struct broker *broker;
@@ -41,7 +41,7 @@ static void client_connect(struct client *client)
 		.name = "mortal",
 	};
 
-	/* May meet a limit while others are being killed: then it tries again. */
+	/* Retry: sessions of killed clients may still fill a limit. */
 	while (rbk_connect(&options, &client->rbk, NULL))
 		usleep(1000);
 }
@@ -69,7 +69,7 @@ static void be_registering(struct client *client)
 	}
 }
 
-/* A product of [count, n] with a constant of [n, n]. */
+/* Make a product of [count, n] with a constant of [n, n]. */
 static struct rbk_plan *product_plan(struct client *client, uint32_t n, struct rbk_arena **ret)
 {
 	struct rbk_plan *plan = NULL;
@@ -91,7 +91,7 @@ static void be_preparing(struct client *client)
 	}
 }
 
-/* Each task has an output of its own: two that write one tensor would be a race of the client's. */
+/* Each task has an output of its own: two tasks that write one tensor would race. */
 static void be_running(struct client *client)
 {
 	enum { ENTRIES = 64, SLOTS = 2 * ENTRIES, MAX_ROWS = 64, SLOT_BYTES = MAX_ROWS * 256 * 4 };
@@ -181,7 +181,7 @@ static pid_t client_start(const struct broker *broker, unsigned int number)
 
 /* ---- The killing ---- */
 
-/* Starts and kills @n clients, some at a time. */
+/* Start and kill @n clients, AT_A_TIME at a time. */
 static void kill_clients(const struct broker *broker, unsigned int n, uint64_t *seed)
 {
 	pid_t pids[AT_A_TIME] = {0};
@@ -194,7 +194,6 @@ static void kill_clients(const struct broker *broker, unsigned int n, uint64_t *
 			usleep((unsigned int)(harness_random(seed) % (MAX_LIFE_US / AT_A_TIME)));
 			kill(pids[slot], SIGKILL);
 			assert_int_equal(waitpid(pids[slot], &status, 0), pids[slot]);
-			/* None may have ended on its own. */
 			assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 			pids[slot] = 0;
 		}
@@ -216,7 +215,7 @@ TEST(test_kill__everything_comes_back)
 	neighbour = neighbour_start(&broker);
 	observer = broker_connect(&broker, "observer");
 	assert_int_equal(rbk_stats(observer, &stats_before), 0);
-	/* What the allocator keeps for the next time is not counted twice. */
+	/* Warm up, so that memory that the allocator keeps is not taken for a leak. */
 	kill_clients(&broker, n_clients / 5 + 7, &seed);
 	broker_wait_sessions(observer, 2);
 	harness_sleep_ms(100);
@@ -227,14 +226,14 @@ TEST(test_kill__everything_comes_back)
 	broker_wait_sessions(observer, 2);
 	assert_true(neighbour_results(neighbour) > results);
 
-	/* Charges: exactly those of the neighbour and the observer. */
+	/* Only the charges of the neighbour and the observer are left. */
 	broker_wait_host_bytes(observer, stats_before.host_bytes);
 	assert_int_equal(rbk_stats(observer, &stats), 0);
 	assert_fields(stats, (rings, stats_before.rings), (arenas, stats_before.arenas),
 		      (plans, stats_before.plans), (device_bytes, stats_before.device_bytes),
 		      (sessions_ended_hostile, 0));
 
-	/* The allocator may keep some arenas and pages, but no more with every client. */
+	/* The allocator may keep some arenas and pages, but not more with each client. */
 	for (unsigned int i = 0; i < 1000; i++) {
 		broker_usage(&broker, &after);
 		if (after.n_fds == before.n_fds)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * System calls that the reactor makes while clients come, work and go
+ * System calls that the reactor makes while clients connect, work and leave
  *
- * A load of many kinds runs in a process of its own, while this one traces the broker's first
- * thread, which is the reactor, and notes its system calls. Each must be in the list below. A call
- * that may sleep, or that holds the lock of the address space for long, belongs to another thread:
- * so a call that is not in the list is a mistake, or needs a reason for being there.
+ * A load of many kinds runs in a process of its own. The test traces the broker's first thread,
+ * which is the reactor, and records its system calls. Each must be in the list below. A call that
+ * may sleep, or that holds the lock of the address space for long, belongs in another thread. A
+ * call outside of the list is therefore a mistake, or needs a reason in the list.
  */
 #include <errno.h>
 #include <signal.h>
@@ -67,7 +67,7 @@ static const struct {
 	{CALL(munmap), "likewise"},
 #endif
 #ifdef __SANITIZE_THREAD__
-	/* With each mmap it prepares what it notes of that memory, in the thread that calls. */
+	/* At each mmap, ThreadSanitizer prepares shadow memory in the calling thread. */
 	{CALL(madvise), "ThreadSanitizer"},
 #endif
 };
@@ -96,7 +96,7 @@ static void run_tasks(struct rbk_ring *ring, const struct rbk_plan *plan,
 	}
 }
 
-/* Only where there is a device whose memory can be leased. */
+/* Open a lease if there is a device with memory to lease. */
 static void open_lease(struct rbk *rbk)
 {
 	const struct rbk_lease_options options = {
@@ -115,7 +115,7 @@ static void open_lease(struct rbk *rbk)
 	rbk_lease_close(lease);
 }
 
-/* A session that does a bit of everything, and ends with all of it, or after giving it back. */
+/* Run a session that uses every kind of object, and ends with them or after freeing them. */
 static void run_session(const struct broker *broker, bool gives_back, size_t arena_bytes,
 			unsigned int n_entries)
 {
@@ -173,7 +173,7 @@ static void note(pid_t pid, struct calls *calls)
 		calls->seen[info.entry.nr] = true;
 }
 
-/* Until @load has ended. Return: its wait status. */
+/* Trace until @load has ended. Return: its wait status. */
 static int trace(pid_t pid, pid_t load, struct calls *calls)
 {
 	int status, signal_number, load_status;
@@ -198,8 +198,7 @@ static int trace(pid_t pid, pid_t load, struct calls *calls)
 		}
 		ptrace(PTRACE_SYSCALL, pid, NULL, (void *)(intptr_t)signal_number);
 	}
-	/* Any stop will do: one that is on its way makes the kernel forget that it was asked for.
-	 */
+	/* Any stop will do: if another stop is pending, the kernel drops the requested one. */
 	ptrace(PTRACE_INTERRUPT, pid, NULL, NULL);
 	assert_int_equal(waitpid(pid, &status, __WALL), pid);
 	ptrace(PTRACE_DETACH, pid, NULL, NULL);
@@ -245,7 +244,7 @@ TEST(test_reactor__calls)
 		print_message("the reactor made system call %ld, which is not in the list\n", i);
 		n_bad++;
 	}
-	/* With fewer calls nothing was traced. */
+	/* Fewer calls mean that tracing did not work. */
 	assert_true(calls.n > 1000);
 	assert_true(calls.seen[SYS_io_uring_enter] && calls.seen[SYS_accept4]);
 	assert_int_equal(n_bad, 0);

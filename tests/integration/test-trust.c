@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The rules of trust, one by one: what a client must not be able to do to the broker, or to
- * another client, with what it shares with it. A neighbour computes all the while.
+ * The rules of trust, one by one: a client must not harm the broker or another client through the
+ * memory and descriptors that it shares with the broker. A neighbour computes meanwhile.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@
 
 enum { ARENA_BYTES = 65536 };
 
-/* A product of 512 x 512 matrices: a millisecond or more. */
+/* Add a product of 512 x 512 matrices, which takes a millisecond or more. */
 static uint32_t add_product_plan(int fd)
 {
 	struct describe *d = describe_new("product", 1);
@@ -41,7 +41,7 @@ static void prep_add(struct rbk_sqe *sqe, uint32_t plan_id, uint64_t x, uint64_t
 	};
 }
 
-/* Runs one Add. Return: its result. */
+/* Run one Add. Return: its result. */
 static int run_add(struct raw_ring *ring, uint32_t plan_id, uint64_t x, uint64_t y, uint64_t z)
 {
 	struct rbk_cqe cqe;
@@ -54,7 +54,10 @@ static int run_add(struct raw_ring *ring, uint32_t plan_id, uint64_t x, uint64_t
 
 /* ---- Arenas ---- */
 
-/* The arena must be refused with @text, and the session closed with the reason in the log. */
+/*
+ * Expect that the arena is rejected with @text, and that the session ends with the reason in the
+ * log.
+ */
 static void expect_arena_refused(int memfd, uint64_t bytes, const char *text)
 {
 	char reason[RBK_WIRE_TEXT_BYTES];
@@ -81,7 +84,7 @@ TEST(test_arena__sparse, hostile_begin, hostile_end)
 {
 	int fd = raw_memfd(ARENA_BYTES, true, 0);
 
-	/* All but one page. */
+	/* All pages but one are allocated. */
 	assert_int_equal(fallocate(fd, 0, 4096, ARENA_BYTES - 4096), 0);
 	assert_int_equal(fcntl(fd, F_ADD_SEALS, SHRINK_GROW), 0);
 	expect_arena_refused(fd, ARENA_BYTES, "is sparse");
@@ -130,7 +133,7 @@ TEST(test_arena__no_memfd, hostile_begin, hostile_end)
 	fd = mkstemp(path);
 	assert_true(fd >= 0);
 	assert_int_equal(ftruncate(fd, ARENA_BYTES), 0);
-	/* "a memfd", or where /tmp is a tmpfs too, "sealed". */
+	/* "a memfd", or "sealed" if /tmp is a tmpfs. */
 	expect_arena_refused(fd, ARENA_BYTES, "is not ");
 	unlink(path);
 	assert_int_equal(pipe(fds), 0);
@@ -162,7 +165,7 @@ TEST(test_arena__hugetlb, hostile_begin, hostile_end)
 	expect_arena_refused(fd, bytes, "hugetlb is refused");
 }
 
-/* Pages that are taken away read as zeros, and harm nobody else. */
+/* Punched pages read as zeros, and harm no other client. */
 TEST(test_arena__hole_punching, hostile_begin, hostile_end)
 {
 	int memfd = raw_memfd(ARENA_BYTES, false, SHRINK_GROW), fd = hostile_session();
@@ -190,8 +193,8 @@ TEST(test_arena__hole_punching, hostile_begin, hostile_end)
 }
 
 /*
- * An arena that the client wants to be fixed has no holes from then on, and stays writable where it
- * is mapped. Without the feature the bit means nothing, and the size is wrong.
+ * An arena that the client asks to fix can get no holes afterwards, and stays writable through
+ * existing mappings. Without the feature, the bit makes the size invalid.
  */
 TEST(test_arena__fixed, hostile_begin, hostile_end)
 {
@@ -248,8 +251,8 @@ static int punch(const struct raw_ring *ring, size_t from)
 }
 
 /*
- * A reader of the submission area would sleep for as long as the client punches holes there. So it
- * can do that before its first bell only, and before that nothing is read.
+ * A reader of the submission area could sleep for as long as the client punches holes there. Holes
+ * are therefore possible only before the first doorbell, and nothing is read before it.
  */
 TEST(test_ring__hole_punching, hostile_begin, hostile_end)
 {
@@ -279,7 +282,9 @@ TEST(test_ring__hole_punching, hostile_begin, hostile_end)
 	close(fd);
 }
 
-/* A client that keeps the broker from sealing its area loses its session, and nothing is read. */
+/*
+ * A client that prevents the sealing of its submission area loses its session, and nothing is read.
+ */
 TEST(test_ring__cannot_be_sealed, hostile_begin, hostile_end)
 {
 	struct raw_ring ring;
@@ -295,7 +300,9 @@ TEST(test_ring__cannot_be_sealed, hostile_begin, hostile_end)
 	close(fd);
 }
 
-/* Descriptors in a bell are never closed by the reactor: the session ends, or the kernel refuses.
+/*
+ * The reactor never closes descriptors that a client sends to a doorbell: the session ends, or the
+ * kernel rejects them.
  */
 TEST(test_ring__descriptor_in_bell, hostile_begin, hostile_end)
 {
@@ -325,7 +332,7 @@ TEST(test_arena__cannot_be_truncated, hostile_begin, hostile_end)
 	close(fd);
 }
 
-/* ---- What the broker shares ---- */
+/* ---- Memory and descriptors of the broker ---- */
 
 TEST(test_completions__cannot_be_written, hostile_begin, hostile_end)
 {
@@ -357,7 +364,7 @@ TEST(test_completions__cannot_be_written, hostile_begin, hostile_end)
 	close(fd);
 }
 
-/* Flags of a description that both sides hold, and of the ends that are the client's own. */
+/* Change flags of descriptions that both sides share, and of the client's own ends. */
 TEST(test_descriptors__flags_changed, hostile_begin, hostile_end)
 {
 	struct rbk_stats stats;
@@ -373,7 +380,7 @@ TEST(test_descriptors__flags_changed, hostile_begin, hostile_end)
 	setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &none, sizeof(none));
 	setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &one, sizeof(one));
 	setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
-	/* A sleeper that changes its token for ever and never reads its bell. */
+	/* A sleeper that changes its token without end and never reads its doorbell. */
 	for (unsigned int i = 0; i < 20000; i++) {
 		rbk_ring_announce_sleep(&ring.sq->cq_wait, i + 1);
 		*raw_ring_next(&ring) = (struct rbk_sqe){.user_data = i};
@@ -407,7 +414,7 @@ TEST(test_constants__must_be_immutable, hostile_begin, hostile_end)
 	close(fd);
 }
 
-/* An arena of another session has no name here. */
+/* A session cannot refer to another session's arena. */
 TEST(test_refs__of_another_session, hostile_begin, hostile_end)
 {
 	int memfd = raw_memfd(ARENA_BYTES, false, SHRINK_GROW), owner = hostile_session(),
@@ -421,7 +428,7 @@ TEST(test_refs__of_another_session, hostile_begin, hostile_end)
 	assert_int_equal(
 		run_add(&ring, plan, RBK_REF(arena, 0), RBK_REF(arena, 64), RBK_REF(arena, 128)),
 		-EBADF);
-	/* Nor has its plan. */
+	/* The other session cannot remove its plan either. */
 	assert_int_equal(raw_remove(owner, RBK_WIRE_PLAN_REMOVE, plan), -ENOENT);
 	raw_ring_close(&ring);
 	close(memfd);
@@ -429,7 +436,7 @@ TEST(test_refs__of_another_session, hostile_begin, hostile_end)
 	close(thief);
 }
 
-/* ---- Answers that nobody reads ---- */
+/* ---- Unread replies ---- */
 
 static void send_stats(int fd, unsigned int n)
 {
@@ -439,7 +446,7 @@ static void send_stats(int fd, unsigned int n)
 		assert_true(raw_send(fd, &stats, sizeof(stats), NULL, 0) > 0);
 }
 
-/* How many answers to STATS the broker can send without one being read. */
+/* Return the number of replies to STATS that the broker can send before one is read. */
 static unsigned int answers_that_fit(void)
 {
 	struct rbk_wire_stats reply;
@@ -461,8 +468,8 @@ static unsigned int answers_that_fit(void)
 }
 
 /*
- * The answer to a RING_REMOVE is the one that has no room: the session ends while the end of its
- * ring is being worked on, and its other ring has tasks in flight.
+ * The socket has no room for the reply to a RING_REMOVE. The session ends while the ring's removal
+ * is in progress and the session's other ring has tasks in flight.
  */
 TEST(test_answers__full_at_the_end_of_a_ring, hostile_begin, hostile_end)
 {
@@ -485,7 +492,7 @@ TEST(test_answers__full_at_the_end_of_a_ring, hostile_begin, hostile_end)
 		for (unsigned int i = 0; i < 64; i++)
 			*raw_ring_next(&busy) = (struct rbk_sqe){
 				.opcode = RBK_OP_RUN,
-				/* One after the other: they write the same tensor. */
+				/* One after the other, because they write the same tensor. */
 				.flags = RBK_SQE_LINK,
 				.plan_id = plan,
 				.count = 1,
