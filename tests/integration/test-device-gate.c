@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The device gate in this kernel, without a broker: is it loaded, whom does it let pass, and may a
- * user without any privilege write who that is?
+ * The device gate on this kernel, without a broker: it loads, it passes exactly the holders, and a
+ * user without privilege can change the holders
  *
- * Nodes have no driver, so that one is refused by the gate (EPERM) or by that (ENXIO). Takes root
- * and cgroups of version 2; else it is skipped (77), and why is said.
+ * Device nodes have no driver, so that the result of open() is EPERM from the gate or ENXIO from
+ * the kernel behind it. Needs root and cgroups of version 2; else skipped (77), with the reason.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -82,7 +82,7 @@ static void expect(bool condition, const char *what)
 		finish(1, "%s (%s)", what, strerror(errno));
 }
 
-/* --- Where it happens --- */
+/* --- Folders and cgroups --- */
 
 static void path_of(char ret[PATH_MAX], const char *name)
 {
@@ -127,7 +127,7 @@ static uint64_t make_cgroup(const char *name)
 	return status.st_ino;
 }
 
-/* --- Who opens it --- */
+/* --- Opening nodes --- */
 
 static int try_in(const char *name, uid_t uid)
 {
@@ -142,7 +142,7 @@ static int try_in(const char *name, uid_t uid)
 	return open(path, O_RDWR | O_CLOEXEC) >= 0 ? 0 : errno;
 }
 
-/* Return: what somebody in there gets for an answer. */
+/* Return the errno of open() by a process in cgroup @name. */
 static int opens(const char *name, uid_t uid)
 {
 	pid_t pid = fork();
@@ -154,7 +154,7 @@ static int opens(const char *name, uid_t uid)
 	return WEXITSTATUS(status);
 }
 
-/* By somebody who may nothing but write that file. Return: 0; errno. */
+/* Add or remove a holder as a user that may only write the map. Return: 0, or an errno. */
 static int let_in(uint64_t id, uid_t uid, bool is_in)
 {
 	const struct device_gate_key key = {.cgroup = id, .uid = uid};
@@ -194,7 +194,7 @@ static void check_holders(void)
 	expect(opens("/other", 0) == EPERM && opens("", 0) == EPERM, "neighbours");
 	expect(let_in(own, 0, false) == 0 && let_in(own, 0, false) == ENOENT, "taking it out");
 	expect(opens("/below", 0) == EPERM, "a holder that is one no more");
-	/* Zero is what unused entries look like: it is nobody's cgroup. */
+	/* Unused entries of the map are zeros; they must not match. */
 	expect(let_in(0, 0, true) == 0 && opens("/below", 0) == EPERM, "cgroup 0");
 	for (unsigned int i = 0; i < DEEP; i++) {
 		strcat(name, "/below");
@@ -257,7 +257,7 @@ int main(void)
 	snprintf(name, sizeof(name), "gate/%llu", (unsigned long long)plan.record.cgroup);
 	path_of(path, name);
 	expect(unlink(path) == 0, "removing the link");
-	/* The kernel lets go of it some time after. */
+	/* The kernel detaches the program some time after unlink(). */
 	for (unsigned int i = 0; i < TRIES && opens("", 0) == EPERM; i++)
 		usleep(20000);
 	expect(opens("", 0) == ENXIO, "opened again");

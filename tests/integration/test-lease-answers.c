@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Leases of a broker that does not answer, and then does, with a software Vulkan device of 64 MiB
+ * Leases of a broker that stops and continues, with a software Vulkan device of 64 MiB
  *
- * Whatever was asked for or given back meanwhile, no credit is there twice, and none is lost.
+ * Whatever members request or give back meanwhile, no credit is counted twice, and none is lost.
  */
 #include <errno.h>
 #include <signal.h>
@@ -47,7 +47,10 @@ static uint64_t credited(const struct rbk_lease *lease)
 	return __atomic_load_n(&rbk_lease_page(lease)->credited_bytes, __ATOMIC_RELAXED);
 }
 
-/* The broker does it by itself; or, with @asks, once an answer has been read. */
+/*
+ * Wait until the lease's credit is @bytes. With @asks, the library must read a reply before the
+ * credit changes.
+ */
 static void expect_credited(struct rbk_lease *lease, uint64_t bytes, bool asks)
 {
 	uint64_t deadline_ns = harness_now_ns() + harness_slow_ns(10000000000);
@@ -60,7 +63,7 @@ static void expect_credited(struct rbk_lease *lease, uint64_t bytes, bool asks)
 	assert_int_equal(credited(lease), bytes);
 }
 
-/* take() of a broker that is about to answer. */
+/* Repeat take() until the broker answers. */
 static void take_soon(struct rbk_lease *lease, uint64_t mib)
 {
 	int r;
@@ -70,7 +73,7 @@ static void take_soon(struct rbk_lease *lease, uint64_t mib)
 	assert_int_equal(r, 0);
 }
 
-/* On a connection of its own. */
+/* Open a lease on a connection of its own. */
 static struct rbk_lease *open_lease(uint64_t bytes, struct rbk_options *ret_options,
 				    struct rbk **ret_rbk)
 {
@@ -100,7 +103,7 @@ static void close_lease(struct rbk_lease *lease, struct rbk *rbk)
 	rbk_disconnect(rbk);
 }
 
-/* Credit that comes when nobody waits for it any more is given back. */
+/* Credit that arrives after its request has timed out is given back. */
 TEST(test_late_credit)
 {
 	struct rbk_options options;
@@ -111,7 +114,7 @@ TEST(test_late_credit)
 	assert_int_equal(take(lease, 4), -ETIME);
 	kill(broker.pid, SIGCONT);
 	expect_credited(lease, 4 * MIB, false);
-	/* Whoever asks next reads it. */
+	/* The next call of the member reads the late reply. */
 	rbk_lease_give(lease, 0, NULL);
 	expect_credited(lease, 0, false);
 	assert_int_equal(take(lease, 8), 0);
@@ -119,8 +122,8 @@ TEST(test_late_credit)
 }
 
 /*
- * What is given back while the broker does not read is the broker's, once: it is not the member's,
- * and not lost. Only the first of those who ask waits.
+ * Credit that a member gives back while the broker is stopped is the broker's, once: the member
+ * does not have it any more, and it is not lost. Only the first call waits for the timeout.
  */
 TEST(test_late_return)
 {
@@ -147,8 +150,10 @@ TEST(test_late_return)
 	take_soon(lease, 1);
 	assert_int_equal(take(lease, 7), 0);
 	assert_int_equal(take(lease, 1), -ENOMEM);
-	/* An object that is paid for, and that the broker has not yet read of; then one that it
-	 * refuses, which is found when it is dropped. */
+	/*
+	 * An object that the member has paid for but the broker has not read yet; then an object
+	 * that the broker rejects, which shows when the member drops it.
+	 */
 	kill(broker.pid, SIGSTOP);
 	assert_int_equal(rbk_lease_object_add(lease, 3, 3, 2 * MIB, 2 * MIB, &charged, &error), 0);
 	assert_int_equal(charged, 2 * MIB);
@@ -161,7 +166,7 @@ TEST(test_late_return)
 			 0);
 	assert_int_equal(rbk_lease_object_drop(lease, 3, 4), 0);
 	kill(broker.pid, SIGCONT);
-	/* Whoever asks next reads it, and has what is left of it given back. */
+	/* The next call reads the rejection, and gives the remaining credit back. */
 	expect_credited(lease, 17 * MIB, true);
 	assert_int_equal(take(lease, 3), 0);
 	assert_int_equal(take(lease, 1), -ENOMEM);

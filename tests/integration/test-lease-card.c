@@ -4,9 +4,9 @@
  *
  *	amdgpu-sim run --card polaris10,vram=4GiB -- test-lease-card
  *
- * This process has a lease and allocates from the driver itself. What it allocates within the lease
- * is charged once, when it is granted, and is nobody else's use of the card; what is beyond the
- * lease is.
+ * This process has a lease, and allocates memory from the driver directly. Memory within the lease
+ * is charged once, when the lease is granted, and does not count as use by others. Memory beyond
+ * the lease does.
  */
 #include <amdgpu.h>
 #include <amdgpu_drm.h>
@@ -24,7 +24,7 @@
 static struct broker broker;
 static struct rbk *admin;
 
-/* As of the last update: what is seen may be seconds old. */
+/* Records as of the last update, which may be seconds old. */
 struct seen {
 	struct rbk_stats_lease lease;
 	struct rbk_stats_device device;
@@ -103,7 +103,7 @@ TEST(test_seen)
 	assert_int_equal(before.lease.seen_bytes, 0);
 	assert_int_equal(before.lease.granted_bytes, 1024 * MIB);
 
-	/* Within the lease, also if the program says nothing of it. */
+	/* Memory within the lease needs no report of the program. */
 	fd = open("/dev/dri/renderD128", O_RDWR | O_CLOEXEC);
 	assert_true(fd >= 0);
 	assert_int_equal(amdgpu_device_initialize(fd, &major_version, &minor_version, &card), 0);
@@ -114,15 +114,15 @@ TEST(test_seen)
 	wait_until(number, &seen, seen.device.memory_outside <= before.device.memory_outside);
 	assert_true(seen.device.memory_budget >= before.device.memory_budget - 64 * MIB);
 
-	/* Beyond it. */
+	/* Memory beyond the lease. */
 	second = allocate(card, 700 * MIB);
 	wait_until(number, &seen, seen.lease.seen_bytes == 1300 * MIB);
-	/* The audit says so, which wants to see it twice. */
+	/* The audit sets the flag once it has seen the excess twice. */
 	wait_until(number, &seen, seen.lease.flags & RBK_STATS_LEASE_OVER);
 	wait_until(number, &seen,
 		   seen.device.memory_outside == before.device.memory_outside + 276 * MIB);
 
-	/* Without the lease all of it is. */
+	/* After the lease has ended, all of the process's memory counts as use by others. */
 	rbk_lease_close(lease);
 	rbk_disconnect(rbk);
 	wait_until(number, &seen,

@@ -5,13 +5,15 @@
  *	test-lease-programs MANIFEST PROGRAM [SECONDS]
  *	amdgpu-sim run --card polaris10 -- test-lease-programs ... [SECONDS] card
  *
- * Each has a lease of its own, or shares one; allocates, frees, exports and imports (see
- * lease-random.c); is killed at a random moment or ends, and another one takes its place. Meanwhile
- * leases are resized, and the broker is killed and started anew. What is charged is never above the
- * budget, by the ledger, which is asked, and by the statistics page. When all have been killed
- * nothing is left, on a card also by what the kernel says. Of that the most is told, not judged:
- * what drivers take beside allocations is charged once it is seen, and what was handed to somebody
- * who is killed before he looks is nobody's.
+ * Each program has a lease of its own or shares one; it allocates, frees, exports and imports (see
+ * lease-random.c). It is killed at a random moment or ends, and another program takes its place.
+ * Meanwhile leases are resized, and the broker is killed and restarted.
+ *
+ * The charge never exceeds the budget, by the ledger (requested from the broker) and by the
+ * statistics page. When all programs have been killed, nothing is left; on a card, the kernel's
+ * figure must agree. The kernel's maximum is printed, not checked. Driver overhead is charged only
+ * once it is seen, and an object that is sent to a program which dies before it receives it is
+ * charged to no tenant.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -42,7 +44,7 @@ enum {
 	KILL_MS = 200,
 	RESIZE_MS = 100,
 	KERNEL_MS = 50,
-	SETTLE_MS = 2000, /* who comes to another broker has named his objects by then */
+	SETTLE_MS = 2000, /* a restored member has named its objects by then */
 };
 
 static const char *manifest, *program;
@@ -52,21 +54,21 @@ static bool is_card;
 static char home[] = "/tmp/rbk-programs-XXXXXX";
 static char socket_path[96];
 static struct broker broker;
-static struct rbk *admin, *client; /* who asks for the page, and the ledger */
+static struct rbk *admin, *client; /* for the page; for the ledger */
 static struct rbk_stats_view view;
 static struct lease_random_counts *counts;
 static int counts_fd, pair[2];
 static pid_t pids[N_PROGRAMS];
 static uint64_t seed = 0x2545f4914f6cdd1du;
 
-/* What was seen. */
+/* Observations so far. */
 static struct seen {
 	uint64_t n_ledger, n_pages, n_kills, n_resizes, n_restarts;
 	uint64_t most_charged, most_granted, most_kernel; /* bytes */
 	uint32_t most_leases;
-	uint64_t n_updates;     /* of the page, at the last look */
-	uint64_t n_above;       /* leases above their maximum, rightly */
-	unsigned int n_strange; /* pages in a row whose leases have more than is charged */
+	uint64_t n_updates;     /* updates of the page, at the last look */
+	uint64_t n_above;       /* leases above their maximum, for a valid reason */
+	unsigned int n_strange; /* pages in a row whose leases exceed the device's charge */
 	uint32_t numbers[2 * N_PROGRAMS], n_numbers;
 	uint64_t maxima[2 * N_PROGRAMS];
 } seen;
@@ -113,7 +115,7 @@ static void restart_broker(void)
 	broker_kill(&broker);
 	leave_broker();
 	broker_remove(&broker);
-	/* Long enough for some to find that nobody is there. */
+	/* Long enough for some programs to find no broker. */
 	harness_sleep_ms((unsigned int)pick(500));
 	start_broker();
 	seen.n_updates = 0;
@@ -133,7 +135,7 @@ static void set(const char *name, const char *format, ...)
 	setenv(name, text, 1);
 }
 
-/* Of the lease, in the new process. */
+/* Set the lease's environment, in the new process. */
 static void choose_lease(uint64_t random)
 {
 	static const char *const waits[] = {"0", "0", "2ms", "50ms"};
@@ -159,14 +161,15 @@ static void become_program(uint64_t random)
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	snprintf(number, sizeof(number), "%llu", (unsigned long long)random);
-	/* Up to what it may have, or well above it. */
+	/* Up to the lease's maximum, or well above it. */
 	snprintf(mib, sizeof(mib), "%u", 4 + (unsigned int)(random >> 30) % (2 * MAX_MIB));
 	set("XDG_DATA_DIRS", "%s/share:/usr/share", home);
 	set("HOME", "%s", home);
 	set("NODEVICE_SELECT", "1");
 	set("RINGBROKER_SOCKET", "%s", socket_path);
 	set("RINGBROKER_VULKAN_LEASE", "1");
-	/* The layer keeps its connection to the end, in pages that LeakSanitizer does not search.
+	/*
+	 * The layer keeps its connection to the end, in pages that LeakSanitizer does not search.
 	 */
 	set("ASAN_OPTIONS", "%s:detect_leaks=0", sanitizer ? sanitizer : "");
 	if (!is_card && glob("/usr/share/vulkan/icd.d/lvp*.json", 0, NULL, &icd) == 0) {
@@ -174,17 +177,17 @@ static void become_program(uint64_t random)
 		set("VK_DRIVER_FILES", "%s", icd.gl_pathv[0]);
 	}
 	choose_lease(random);
-	/* It is looked at as often as may be. */
+	/* The test itself should run as often as possible. */
 	if (nice(10) < 0)
 		_exit(126);
-	/* Above all the others first, or one would take the place of another. */
+	/* Move all descriptors above the target numbers first, or one could overwrite another. */
 	for (int i = 0; i < 3; i++)
 		if (dup2((const int[]){counts_fd, pair[0], pair[1]}[i], 200 + i) < 0)
 			_exit(126);
 	for (int i = 0; i < 3; i++)
 		if (dup2(200 + i, LEASE_RANDOM_COUNTS_FD + i) < 0)
 			_exit(126);
-	/* Why there is no lease is known, and said hundreds of times. */
+	/* Programs print hundreds of times why they got no lease; the reason is known. */
 	dup2(null_fd, STDERR_FILENO);
 	close_range(LEASE_RANDOM_RECEIVE_FD + 1, ~0u, 0);
 	execl(program, program, number, mib, NULL);
@@ -207,7 +210,7 @@ static void end_program(unsigned int i)
 	assert_int_equal(waitpid(pids[i], NULL, 0), pids[i]);
 }
 
-/* Those that have ended; none may have crashed. */
+/* Replace programs that have ended; a program that crashed fails the test. */
 static void replace_ended(void)
 {
 	int status;
@@ -221,7 +224,7 @@ static void replace_ended(void)
 	}
 }
 
-/* ---- What is looked at ---- */
+/* ---- Observations ---- */
 
 static void raise_to(uint64_t *most, uint64_t value)
 {
@@ -249,10 +252,10 @@ static uint64_t n_updates(void)
 }
 
 /*
- * May so much of a lease that was restored be there beside objects, above its maximum? Each member
- * alone has no more than that. But one may have been given more by this broker before the next one
- * told what it has, or have been in the middle of giving back when the broker before ended; and
- * what somebody else pays for by now is charged twice until the objects have been named.
+ * Return true if a restored lease may exceed its maximum, not counting objects. No member alone
+ * exceeds it. But this broker may have granted credit to one member before the next member reported
+ * its own. Or a member was giving credit back when the previous broker died. And memory that
+ * another member pays for by now is charged twice until the objects have been named.
  */
 static bool may_be_above(const struct rbk_stats_lease *lease)
 {
@@ -266,7 +269,10 @@ static bool may_be_above(const struct rbk_stats_lease *lease)
 	       (lease->n_members > 1 && bytes <= lease->n_members * lease->max_bytes);
 }
 
-/* What is there is charged: also what others shared with it and left behind. */
+/*
+ * Check one lease: its credit covers its objects, and its grant covers its credit, including
+ * objects that other members shared and left behind.
+ */
 static void judge_lease(const struct rbk_stats_lease *lease)
 {
 	if (lease->credited_bytes > lease->granted_bytes ||
@@ -280,7 +286,10 @@ static void judge_lease(const struct rbk_stats_lease *lease)
 			 (unsigned long long)lease->max_bytes);
 }
 
-/* Return: how many leases there are; UINT32_MAX: it changed meanwhile. */
+/*
+ * Read the leases and the device from the page. Return: the number of leases; UINT32_MAX if the
+ * page changed meanwhile.
+ */
 static uint32_t read_page(uint64_t *ret_granted, struct rbk_stats_device *ret)
 {
 	uint64_t before = n_updates();
@@ -324,8 +333,7 @@ static void look_at_page(void)
 	seen.n_updates = updates;
 	seen.n_pages++;
 	raise_to(&seen.most_granted, granted);
-	/* A page is written in pieces, some turns apart: once in a while a lease shrinks between.
-	 */
+	/* A page is written in several turns; a lease may shrink in between. */
 	seen.n_strange = granted > device.memory_charged ? seen.n_strange + 1 : 0;
 	if (device.memory_budget > BUDGET_MIB * MIB ||
 	    device.memory_charged > device.memory_budget || seen.n_strange >= 3)
@@ -335,7 +343,7 @@ static void look_at_page(void)
 			 (unsigned long long)device.memory_budget >> 10);
 }
 
-/* What is in use on the card, by everybody; 0: there is no card. */
+/* Return the card's memory in use by all processes; 0 without a card. */
 static uint64_t kernel_bytes(void)
 {
 	unsigned long long bytes = 0;
@@ -358,7 +366,7 @@ static void resize_some(void)
 		return;
 	i = (uint32_t)pick(seen.n_numbers);
 	r = rbk_lease_resize(admin, seen.numbers[i], 1 + pick(seen.maxima[i]), NULL, NULL);
-	/* It may be gone, or its number another's. */
+	/* The lease may have ended, or its number may have been given to another lease. */
 	assert_true(r == 0 || r == -ENOENT || r == -EINVAL);
 	seen.n_resizes += r == 0;
 }
@@ -406,7 +414,7 @@ static void let_them_run(void)
 	uint64_t kill_ns = begin_ns, resize_ns = begin_ns, kernel_ns = begin_ns;
 	unsigned int n_restarts = seconds < 60 ? 1 : seconds / 60, i;
 
-	/* So long, and until it was tight. */
+	/* For the given time, and until memory was short. */
 	while (harness_now_ns() < end_ns || counts->n_refused == 0 || counts->n_allocated < 1000 ||
 	       seen.most_charged <= BUDGET_MIB * MIB / 2) {
 		uint64_t now_ns = harness_now_ns();
@@ -437,7 +445,7 @@ static void let_them_run(void)
 	}
 }
 
-/* Nothing is lost: neither in the books nor on the card, where @before_bytes were in use. */
+/* Wait until no charge is left, and the card uses no more than @before_bytes. */
 static void expect_nothing_left(uint64_t before_bytes)
 {
 	uint64_t end_ns = harness_now_ns() + harness_slow_ns(20000000000), granted;
@@ -498,7 +506,7 @@ TEST(test_programs)
 		kill(pids[i], SIGKILL);
 	for (unsigned int i = 0; i < N_PROGRAMS; i++)
 		waitpid(pids[i], NULL, 0);
-	/* With what was on its way from one to another. */
+	/* Objects sent from one program to another are in flight in these sockets. */
 	close(pair[0]);
 	close(pair[1]);
 	expect_nothing_left(before_bytes);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Leases with another broker than they were opened with, and clients that die on the way
+ * Leases that a restarted broker restores, and clients that die on the way
  *
- * brokerd is killed, and started anew with the same budget or a smaller one; members tell it what
- * they have, in any order. What is charged is never above the budget; who is refused is told why,
- * and comes in when others have given back. Then a typical conversation, of which a client dies
- * after each part: nothing is left, and who shared something has it on.
+ * brokerd is killed and restarted, with the same budget or a smaller one. Members report in any
+ * order what they hold. The charge never exceeds the budget. A rejected member is told why, and
+ * succeeds once other members have given enough back. Then a typical client dies after each step of
+ * its conversation: nothing is left, and members that shared an object keep it.
  *
- * Raw sockets: each request is where it is meant to be.
+ * Raw sockets send each request at an exact point.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -63,11 +63,11 @@ static int end(void **state)
 struct member {
 	int fd;
 	uint32_t number;
-	uint64_t held_bytes; /* as it knows */
+	uint64_t held_bytes; /* credit, as the member knows it */
 	uint64_t wish_bytes, max_bytes;
 };
 
-/* Of the last request. */
+/* The reply to the last request. */
 static union {
 	struct rbk_wire_reply reply;
 	struct rbk_wire_lease lease;
@@ -127,7 +127,7 @@ static int ask_resize(const struct member *member, uint64_t bytes)
 	return ask(member->fd, &request, sizeof(request));
 }
 
-/* With a lease of its own, and credit. */
+/* Open a lease of its own, and take credit. */
 static struct member member_with(uint64_t wish_mib, uint64_t max_mib, uint64_t credit_mib)
 {
 	struct member member = {.fd = raw_connect(&broker),
@@ -164,7 +164,10 @@ static void member_leave(struct member *member)
 	member->fd = -1;
 }
 
-/* On a connection to the broker that is there now, which stays if it is refused. */
+/*
+ * Restore on a new connection to the current broker. The connection stays open if the broker
+ * rejects the lease.
+ */
 static int restore(struct member *member)
 {
 	struct rbk_wire_lease_open request = an_opening(member);
@@ -192,8 +195,8 @@ static void expect_refused(struct member *member, int res, const char *part)
 /* ---- The same budget ---- */
 
 /*
- * Who comes first grows to its wish, for which there was no room before, and not out of what
- * another one has in truth and has not told yet.
+ * The first member grows to its wish, for which there was no room before. It does not grow into
+ * memory that the second member holds and has not reported yet.
  */
 TEST(test_who_comes_first)
 {
@@ -213,7 +216,7 @@ TEST(test_who_comes_first)
 	broker_wait_vram(observer, 0);
 }
 
-/* What a lease has ungiven is for its own members, too. */
+/* The unused credit of a lease is available to its own members. */
 TEST(test_members_of_one)
 {
 	static const char policy[] = "[tenant default]\nvram-max = 32MiB\n";
@@ -236,8 +239,9 @@ TEST(test_members_of_one)
 }
 
 /*
- * One member is given all of the lease before the other one has told what it has: that is there,
- * and charged above the maximum. Nothing more is given until it has come down.
+ * After the restart, one member takes all of the lease before the other member reports its own
+ * credit. Both are charged, above the lease's maximum. No credit is granted until the charge is
+ * below the maximum.
  */
 TEST(test_above_maximum)
 {
@@ -264,8 +268,8 @@ TEST(test_above_maximum)
 }
 
 /*
- * The broker dies after it has taken what one member gives back, and given it to another, and
- * before it says so: both have it. One alone cannot come above the maximum so.
+ * The broker dies after it has given one member's returned credit to another, but before the first
+ * member reads the reply: both have it. A single member cannot exceed the maximum in this way.
  */
 TEST(test_lost_answer)
 {
@@ -295,8 +299,8 @@ TEST(test_lost_answer)
 }
 
 /*
- * The broker dies while a lease is to come down: what is there is charged, and goes down by what is
- * given back, to the wish that the next broker is told.
+ * The broker dies while a lease shrinks. The remaining credit is charged. It decreases as credit is
+ * given back, down to the wish that the next broker is told.
  */
 TEST(test_while_shrinking)
 {
@@ -330,14 +334,14 @@ TEST(test_smaller_budget)
 	restart_with(less);
 	assert_int_equal(restore(&first), 0);
 	expect_refused(&second, -EDQUOT, "had 16777216 bytes, of which 8388608 are available");
-	/* What the first has not given to anybody is not kept from what is there. */
+	/* The first lease's unused grant does not keep memory from the third. */
 	assert_int_equal(restore(&third), 0);
 	assert_true(broker_vram_used(observer) <= 32 * MIB);
 	expect_refused(&second, -EDQUOT, "(vram-max)");
-	/* The two that are in are held to what there is. */
+	/* The two restored leases cannot grow beyond the budget. */
 	assert_int_equal(ask_credit(&first, 4 * MIB), -ENOMEM);
 	assert_int_equal(ask_credit(&third, 4 * MIB), -ENOMEM);
-	/* It comes in once they have given back enough. */
+	/* The second lease is restored once the others have given enough back. */
 	give(&first, 14 * MIB);
 	assert_int_equal(restore(&second), 0);
 	assert_true(broker_vram_used(observer) <= 32 * MIB);
@@ -353,7 +357,7 @@ TEST(test_smaller_budget)
 	restart_with("");
 }
 
-/* One lease has more than the tenant may have in all. */
+/* One lease holds more than its tenant's vram-max. */
 TEST(test_far_too_small_budget)
 {
 	static const char least[] = "[tenant default]\nvram-max = 8MiB\n";
@@ -363,7 +367,7 @@ TEST(test_far_too_small_budget)
 	for (unsigned int i = 0; i < 3; i++)
 		expect_refused(&member, -EDQUOT, "had 16777216 bytes, of which 8388608");
 	broker_wait_vram(observer, 0);
-	/* Others go on; what is not believed is not charged to them. */
+	/* Other leases still work; the rejected lease is not charged to the tenant. */
 	small = member_with(8, 8, 8);
 	member_leave(&small);
 	broker_wait_vram(observer, 0);
@@ -415,7 +419,7 @@ static void say_credit(const struct member *member, uint64_t least, uint64_t bac
 	say(member->fd, &request, sizeof(request));
 }
 
-/* What is answered to a step, if anything is at once. */
+/* Read the reply to a step, if it is answered at once. */
 static void hear(const struct member *member)
 {
 	assert_true(raw_receive(member->fd, &answer, sizeof(answer), NULL, NULL, 60000) >=
@@ -435,7 +439,7 @@ static void say_opening(const struct member *member, unsigned int step)
 	say(member->fd, &request, sizeof(request));
 }
 
-/* Says what comes as @step, of a lease that is new, or restored. */
+/* Send the request of @step, for a new or a restored lease. */
 static void say_step(struct member *member, unsigned int step, bool is_restored)
 {
 	const struct rbk_wire_hello hello = {.request = {.type = RBK_WIRE_HELLO},
@@ -449,7 +453,7 @@ static void say_step(struct member *member, unsigned int step, bool is_restored)
 
 	switch (step) {
 	case 0:
-		break; /* connected */
+		break; /* only connected */
 	case 1:
 		say(member->fd, &hello, sizeof(hello));
 		break;
@@ -459,13 +463,13 @@ static void say_step(struct member *member, unsigned int step, bool is_restored)
 	case 3:
 		say_credit(member, 8 * MIB, 0, 0);
 		break;
-	case 4: /* an export, */
+	case 4: /* an export */
 		say_object(member, RBK_WIRE_OBJECT_ADD, 1, 4 * MIB, 4 * MIB);
 		break;
-	case 5: /* an import of what another one pays for, */
+	case 5: /* an import of an object that another member pays for */
 		say_object(member, RBK_WIRE_OBJECT_ADD, SHARED_INO, 2 * MIB, 0);
 		break;
-	case 6: /* and one for which it pays from now on */
+	case 6: /* an import for which this member pays from now on */
 		say_object(member, RBK_WIRE_OBJECT_ADD, SHARED_INO + 1, 3 * MIB, 0);
 		break;
 	case 7:
@@ -477,7 +481,7 @@ static void say_step(struct member *member, unsigned int step, bool is_restored)
 	case 9:
 		say_object(member, RBK_WIRE_OBJECT_DROP, 1, 0, 0);
 		break;
-	case 10: /* more than the others leave: it waits, and is not answered */
+	case 10: /* more than is free: it waits without a reply */
 		say_credit(member, 10 * MIB, 0, LONG_MS);
 		break;
 	default:
@@ -486,7 +490,7 @@ static void say_step(struct member *member, unsigned int step, bool is_restored)
 	}
 }
 
-/* Its last request is answered or not when it goes. */
+/* Run the steps up to @last, then die, before or after the last reply. */
 static void live_until(unsigned int last, bool is_restored, bool is_heard)
 {
 	struct member member = {
@@ -516,7 +520,10 @@ TEST(test_die_at_each_step)
 		for (unsigned int how = 0; how < 4; how++) {
 			live_until(last, how & 1, how & 2);
 			broker_wait_sessions(observer, 2);
-			/* Its own, and what it shared, for which it pays again. */
+			/*
+			 * The other lease keeps its own credit and pays again for the objects that
+			 * it shared.
+			 */
 			broker_wait_vram(observer, 8 * MIB);
 		}
 	assert_int_equal(ask_credit(&other, 1), -ENOMEM);

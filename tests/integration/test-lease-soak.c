@@ -2,11 +2,11 @@
 /*
  * 64 processes with leases, at random
  *
- * Each opens or joins a lease, takes and gives credit, waits now and then, shares objects, and is
- * killed or ends at a random moment, after which another one takes its place. Meanwhile what is
- * charged on the device is never above its budget; when all have been killed it is 0.
+ * Each process opens or joins a lease, takes and gives credit, sometimes waits, and shares objects.
+ * It is killed or ends at a random moment, and another process takes its place. Meanwhile the
+ * device's charge never exceeds its budget; when all have been killed the charge is 0.
  *
- * A number of seconds as the argument: for how long.
+ * The argument is the duration in seconds.
  */
 #include <errno.h>
 #include <signal.h>
@@ -30,12 +30,12 @@ enum { N_PROCESSES = 64, DEVICE_MIB = 256, N_OBJECTS = 8 };
 static unsigned int seconds = 5;
 static struct broker broker;
 
-/* What all processes did, together. */
+/* Sums over all processes. */
 static struct counts {
 	atomic_uint n_taken, n_refused, n_timed_out, n_deadlocks, n_given, n_objects, n_opened,
 		n_joined, n_wrong;
-	atomic_int wrong;                 /* the last */
-	atomic_uint numbers[N_PROCESSES]; /* of leases, by process */
+	atomic_int wrong;                 /* the last wrong result */
+	atomic_uint numbers[N_PROCESSES]; /* lease numbers, by process */
 } * counts;
 
 /* ---- A process ---- */
@@ -205,7 +205,7 @@ TEST(test_soak)
 	for (unsigned int i = 0; i < N_PROCESSES; i++)
 		pids[i] = process_new(i, harness_random(&seed) | 1);
 	end_ns = harness_now_ns() + seconds * 1000000000ull;
-	/* So long, and until it has been seen to be full. */
+	/* For the given time, and until memory was short. */
 	while (harness_now_ns() < end_ns || counts->n_refused == 0 || counts->n_taken < 1000) {
 		unsigned int i = (unsigned int)(harness_random(&seed) >> 33) % N_PROCESSES;
 
@@ -237,7 +237,7 @@ TEST(test_soak)
 		fail_msg("%u times something else, such as %s", counts->n_wrong,
 			 strerror(-counts->wrong));
 	assert_true(counts->n_joined > 0 && counts->n_objects > 0 && counts->n_given > 0);
-	/* It was tight. */
+	/* More than half of the device was in use. */
 	assert_true(most > DEVICE_MIB * MIB / 2);
 	rbk_disconnect(admin);
 	broker_stop(&broker);

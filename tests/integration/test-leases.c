@@ -2,7 +2,7 @@
 /*
  * Leases through a real broker, with a software Vulkan device of 64 MiB
  *
- * Nothing is allocated here: a lease is a promise, and what members do with it is theirs.
+ * The test allocates no device memory: a lease reserves memory, and members use it as they like.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -30,14 +30,14 @@ enum {
 	DEVICE_MIB = 64,
 	OTHER_UID = 40001,
 	ROWS = 1,
-	WIDTH = 2048, /* of a plan's matrix, which takes 16 MiB */
+	WIDTH = 2048, /* of a plan's matrix of 16 MiB */
 };
 
 static const char two_tenants[] = "[tenant default]\n"
 				  "[tenant other]\nmatch-uid = 40001\nvram-max = 40MiB\n";
 
 static struct broker broker;
-/* Of the same tenant as all others, to ask what that has. */
+/* Reads the device memory of the tenant, to which it belongs like all other sessions. */
 static struct rbk *watcher;
 
 static void begin_with(const char *policy)
@@ -49,7 +49,7 @@ static void begin_with(const char *policy)
 								       "--device-memory=64MiB",
 								       "--socket-mode=0666", NULL}},
 		"watcher");
-	/* For other users. */
+	/* Other users connect, too. */
 	assert_int_equal(chmod(broker.dir, 0711), 0);
 }
 
@@ -59,7 +59,7 @@ static int begin(void **state)
 	return 0;
 }
 
-/* As another user, who is another tenant; NULL: only root can be that. */
+/* Connect as another user and thus another tenant. Return: NULL unless root. */
 static struct rbk *connect_other(void)
 {
 	struct rbk *rbk;
@@ -148,27 +148,27 @@ TEST(test_open)
 	assert_int_equal(load(&page->credited_bytes), 0);
 	assert_int_equal(try_open(rbk, 1, 1, 1, &joined, &error), -EALREADY);
 
-	/* Another member draws from the same. */
+	/* Another member draws from the same lease. */
 	other = broker_connect(&broker, "joiner");
 	joined = join(other, rbk_lease_number(lease));
 	assert_int_equal(take(lease, 10), 0);
 	assert_int_equal(take(joined, 6), 0);
 	assert_int_equal(load(&page->credited_bytes), 16 * MIB);
 	broker_wait_vram(watcher, 16 * MIB);
-	/* It grows up to its maximum, and no further. */
+	/* The lease grows up to its maximum, and no further. */
 	assert_int_equal(take(joined, 8), 0);
 	broker_wait_vram(watcher, 24 * MIB);
 	assert_int_equal(take(joined, 1), -ENOMEM);
-	/* Nothing is always there. */
+	/* A request for 0 bytes always succeeds. */
 	assert_int_equal(rbk_lease_take(joined, MIB, 0, 0, NULL, &bytes, &error), 0);
 	assert_int_equal(bytes, 0);
 	assert_int_equal(rbk_lease_give(joined, 0, NULL), 0);
 	assert_int_equal(rbk_lease_give(joined, 14 * MIB + 1, NULL), -EINVAL);
 	assert_int_equal(rbk_lease_give(joined, 12 * MIB, NULL), 0);
-	/* What it grew goes, what was wished for stays. */
+	/* The lease shrinks to its wish, and no further. */
 	broker_wait_vram(watcher, 16 * MIB);
 
-	/* The last one out. */
+	/* The last member ends the lease. */
 	rbk_disconnect(rbk);
 	rbk_lease_close(lease);
 	broker_wait_vram(watcher, 16 * MIB);
@@ -199,7 +199,7 @@ TEST(test_refusals)
 	snprintf(text, sizeof(text), "%llu are available", 4 * MIB);
 	assert_non_null(strstr(error.text, text));
 	assert_non_null(strstr(error.text, "tenant default"));
-	/* It takes what there is of its wish. */
+	/* A lease gets as much of its wish as there is. */
 	assert_int_equal(try_open(other, 2, 8, 8, &none, &error), 0);
 	assert_int_equal(load(&rbk_lease_page(none)->granted_bytes), 4 * MIB);
 	broker_wait_vram(watcher, 64 * MIB);
@@ -210,7 +210,7 @@ TEST(test_refusals)
 	broker_wait_vram(watcher, 0);
 }
 
-/* Killed in the middle: nothing is left. */
+/* A killed member leaves nothing. */
 TEST(test_kill)
 {
 	char byte;
@@ -275,7 +275,7 @@ TEST(test_other_tenant)
 	rbk_disconnect(other);
 }
 
-/* What is exported, freed and imported by others is paid for by one of them all the time. */
+/* While an object is exported, freed and imported, some lease pays for it at all times. */
 TEST(test_laundering)
 {
 	struct rbk *first = broker_connect(&broker, "exporter"),
@@ -293,14 +293,14 @@ TEST(test_laundering)
 	assert_int_equal(charged, 16 * MIB);
 	assert_int_equal(rbk_lease_object_add(lease, 3, 77, 16 * MIB, 0, &charged, &error),
 			 -EALREADY);
-	/* There is no more for the exporter, imported by a member or not. */
+	/* The exporter has no more credit, whether another member imports the object or not. */
 	assert_int_equal(take(lease, 1), -ENOMEM);
 	assert_int_equal(rbk_lease_object_add(member, 3, 77, 16 * MIB, 0, &charged, &error), 0);
 	assert_int_equal(charged, 0);
 	assert_int_equal(rbk_lease_object_drop(lease, 3, 77), 0);
 	assert_int_equal(rbk_lease_object_drop(lease, 3, 77), -ENOENT);
 	assert_int_equal(take(lease, 1), -ENOMEM);
-	/* In another lease of the tenant, which has no room of its own for it. */
+	/* In another lease of the tenant, which has no room of its own for the object. */
 	assert_int_equal(rbk_lease_object_add(elsewhere, 3, 77, 16 * MIB, 0, &charged, &error), 0);
 	assert_int_equal(charged, 0);
 	broker_wait_vram(watcher, 24 * MIB);
@@ -308,14 +308,14 @@ TEST(test_laundering)
 	broker_wait_vram(watcher, 24 * MIB);
 	assert_int_equal(load(&rbk_lease_page(elsewhere)->granted_bytes), 16 * MIB);
 	assert_int_equal(load(&rbk_lease_page(lease)->granted_bytes), 8 * MIB);
-	/* In another tenant's: that pays for itself. */
+	/* Another tenant's lease pays for itself. */
 	if (other) {
 		theirs = open_lease(other, 1, 16);
 		assert_int_equal(rbk_lease_object_add(theirs, 3, 77, 16 * MIB, 0, &charged, &error),
 				 0);
 		assert_int_equal(charged, 16 * MIB);
 	}
-	/* An object of nobody's needs room like an allocation. */
+	/* An object that no lease has needs room like an allocation. */
 	assert_int_equal(rbk_lease_object_add(elsewhere, 3, 78, 5 * MIB, 0, &charged, &error),
 			 -ENOMEM);
 	rbk_lease_close(lease);
@@ -335,7 +335,7 @@ TEST(test_laundering)
 struct waiting {
 	pthread_t thread;
 	struct rbk *rbk;
-	struct rbk_lease *lease; /* NULL: to be opened, of @bytes */
+	struct rbk_lease *lease; /* NULL: a lease of @bytes is to be opened */
 	uint64_t bytes, wait_ns;
 	int r;
 	bool is_done; /* atomic */
@@ -375,7 +375,7 @@ static int wait_end(struct waiting *w)
 	return w->r;
 }
 
-/* The records of leases that somebody waits for. */
+/* Return the number of lease records with waiters. */
 static unsigned int count_waiting(void)
 {
 	struct rbk_stats_view view;
@@ -414,7 +414,7 @@ TEST(test_wait)
 	assert_non_null(strstr(first.error.text, "waiting"));
 	wait_begin(&first, rbk[1], NULL, 30, harness_slow_ns(60000000000));
 	expect_waiting(1);
-	/* A small one does not overtake; a session that waits goes on with other things. */
+	/* A small request does not overtake; a waiting session can send other requests. */
 	wait_begin(&second, rbk[2], NULL, 2, harness_slow_ns(60000000000));
 	expect_waiting(2);
 	broker_wait_vram(watcher, 60 * MIB);
@@ -424,7 +424,7 @@ TEST(test_wait)
 	assert_int_equal(wait_end(&first), 0);
 	assert_int_equal(wait_end(&second), 0);
 	broker_wait_vram(watcher, 32 * MIB);
-	/* One that goes away while it waits leaves nothing. */
+	/* A member that leaves while it waits leaves nothing. */
 	rbk_lease_close(first.lease);
 	rbk_lease_close(second.lease);
 	rbk_disconnect(rbk[1]);
@@ -433,7 +433,7 @@ TEST(test_wait)
 	expect_waiting(0);
 }
 
-/* One who waits for more than its tenant's part, for ever, keeps other tenants from nothing. */
+/* A request that waits for ever for more than its tenant's share delays no other tenant. */
 TEST(test_wait__other_tenant)
 {
 	struct rbk *rbk[2] = {broker_connect(&broker, "a"), broker_connect(&broker, "a too")};
@@ -458,7 +458,7 @@ TEST(test_wait__other_tenant)
 	assert_int_equal(take(theirs, 6), 0);
 	assert_int_equal(take(theirs, 6), 0);
 	new = open_lease(other[1], 8, 8);
-	/* Its own tenant waits, and is told for what. */
+	/* Requests of the same tenant wait; the rejection names the memory requested before. */
 	assert_int_equal(try_open(rbk[1], 5, 5, 5, &none, &error), -ENOMEM);
 	snprintf(text, sizeof(text), "requires %llu bytes, of which 0 are available", 5 * MIB);
 	assert_non_null(strstr(error.text, text));
@@ -489,7 +489,7 @@ TEST(test_deadlock)
 	assert_int_equal(wait_end(&second), -EDEADLK);
 	assert_false(__atomic_load_n(&first.is_done, __ATOMIC_ACQUIRE));
 	assert_int_equal(rbk_lease_give(lease[1], 28 * MIB, NULL), 0);
-	/* What it wished for when it was opened it keeps; so it ends. */
+	/* The lease keeps its wish until it ends. */
 	rbk_lease_close(lease[1]);
 	rbk_disconnect(rbk[1]);
 	assert_int_equal(wait_end(&first), 0);
@@ -499,7 +499,7 @@ TEST(test_deadlock)
 	broker_wait_vram(watcher, 0);
 }
 
-/* Two that begin at the same moment both have what they were told, and that is there. */
+/* If two leases are opened at the same moment and only one fits, only that one is charged. */
 TEST(test_two_at_once)
 {
 	for (unsigned int round = 0; round < 20; round++) {
@@ -538,7 +538,10 @@ static struct rbk_stats_lease record_of(const struct rbk_stats_view *view, uint3
 	return (struct rbk_stats_lease){0};
 }
 
-/* Asks anew each time, which brings what is computed up to date. */
+/*
+ * Return the lease's record once it has @flag. A new mapping of the page brings its figures up to
+ * date.
+ */
 static struct rbk_stats_lease see(struct rbk *admin, uint32_t number, uint32_t flag)
 {
 	uint64_t deadline_ns = harness_now_ns() + harness_slow_ns(10000000000);
@@ -587,7 +590,7 @@ TEST(test_resize_and_listing)
 	assert_int_equal(take(lease, 1), -ENOMEM);
 	assert_int_equal(rbk_lease_give(lease, 12 * MIB, NULL), 0);
 	assert_int_equal(load(&rbk_lease_page(lease)->granted_bytes), 8 * MIB);
-	/* Its opener may, too. */
+	/* The session that opened the lease may resize it, too. */
 	assert_int_equal(rbk_lease_resize(rbk, number, 30 * MIB, &bytes, &error), 0);
 	assert_int_equal(bytes, 30 * MIB);
 	assert_int_equal(rbk_lease_resize(rbk, number, 41 * MIB, &bytes, &error), -EINVAL);
@@ -601,7 +604,7 @@ TEST(test_resize_and_listing)
 	rbk_disconnect(admin);
 }
 
-/* A new cgroup, whose folder is *ret_fd. Return: false: none can be made here. */
+/* Make a cgroup and open its folder as *ret_fd. Return: false if none can be made here. */
 static bool make_cgroup(const char *name, char path[static PATH_MAX], int *ret_fd)
 {
 	char root[PATH_MAX - 64];
@@ -637,7 +640,7 @@ TEST(test_cgroup)
 	fd = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	assert_int_equal(rbk_lease_set_cgroup(lease, fd, NULL, &error), -ENOTDIR);
 	close(fd);
-	/* A file of a cgroup is not its folder. */
+	/* A file in a cgroup's folder is rejected. */
 	fd = openat(fds[0], "cgroup.procs", O_RDONLY | O_CLOEXEC);
 	assert_int_equal(rbk_lease_set_cgroup(lease, fd, NULL, &error), -ENOTDIR);
 	close(fd);
@@ -657,12 +660,12 @@ TEST(test_cgroup)
 		rbk_disconnect(other);
 		assert_int_equal(chown(paths[1], 0, 0), 0);
 	}
-	/* It is free again when its lease has ended. */
+	/* The cgroup is free again when its lease has ended. */
 	rbk_lease_close(lease);
 	rbk_disconnect(rbk);
 	broker_wait_vram(watcher, 4 * MIB);
 	assert_int_equal(rbk_lease_set_cgroup(another, fds[0], NULL, &error), 0);
-	/* Nobody keeps it from being removed. */
+	/* The broker does not keep the cgroup from being removed. */
 	for (unsigned int i = 0; i < 2; i++) {
 		close(fds[i]);
 		assert_int_equal(rmdir(paths[i]), 0);
@@ -684,7 +687,7 @@ static uint32_t own_tenant(struct rbk *rbk)
 	return tenant.number;
 }
 
-/* Drained: nothing new, and what is there stays until its program ends. */
+/* On a drained device, no lease is opened, and existing leases stay until their programs end. */
 TEST(test_drain_and_evict)
 {
 	struct rbk *admin = broker_connect_admin(&broker, "admin");
@@ -780,7 +783,7 @@ static void expect_state(struct rbk_plan *plan, uint32_t memory_state)
 	assert_int_equal(state_of(plan), memory_state);
 }
 
-/* A tenant's own plans leave for a lease, which waits for that. */
+/* A tenant's own plans are evicted for its lease, which waits for that. */
 TEST(test_plans_yield)
 {
 	struct rbk *rbk = broker_connect(&broker, "plans");
@@ -798,7 +801,7 @@ TEST(test_plans_yield)
 	broker_wait_vram(watcher, 0);
 }
 
-/* The broker is killed; members go on, and tell the next one what they have. */
+/* The broker is killed; members go on, and report what they hold to the next broker. */
 TEST(test_restore)
 {
 	struct rbk *rbk[2] = {broker_connect(&broker, "a"), broker_connect(&broker, "b")}, *anew[2];
@@ -822,7 +825,7 @@ TEST(test_restore)
 
 	for (unsigned int i = 0; i < 2; i++)
 		anew[i] = broker_connect(&broker, "again");
-	/* Somebody was faster; what is there is charged all the same. */
+	/* Another lease was opened first, so there is no room for what these members hold. */
 	late = open_lease(watcher, 60, 60);
 	assert_int_equal(rbk_lease_restore(lease[0], anew[0], 10 * MIB, &error), -EDQUOT);
 	rbk_lease_close(late);
@@ -837,7 +840,7 @@ TEST(test_restore)
 	assert_int_equal(load(&page->credited_bytes), 26 * MIB);
 	assert_int_equal(load(&page->max_bytes), 40 * MIB);
 	broker_wait_vram(watcher, 26 * MIB);
-	/* The object, too. */
+	/* The restored lease holds the object, too. */
 	assert_int_equal(rbk_lease_object_add(lease[1], 3, 5, 6 * MIB, 0, &charged, &error), 0);
 	assert_int_equal(charged, 0);
 	assert_int_equal(take(lease[1], 14), 0);
@@ -850,10 +853,7 @@ TEST(test_restore)
 	broker_wait_vram(watcher, 0);
 }
 
-/*
- * What is let go while no broker is there is let go: the next one does not hear of it, nor of what
- * it cost.
- */
+/* Objects and credit released while no broker runs are not reported to the next broker. */
 TEST(test_restore__dropped)
 {
 	struct rbk *rbk = broker_connect(&broker, "a"), *anew;
