@@ -2,11 +2,11 @@
 /*
  * test-busy-tenant [SECONDS]
  *
- * How much a neighbour's rate of tasks suffers from a tenant that makes and removes plans without
- * a pause, and from one that opens sessions without end: its own limits stop it. Both rates are
- * measured in turn, several times, in one process. What is printed is the figure; what is asserted
- * is only that the neighbour is not starved, because machines that test are busy. The busy tenant's
- * own processes are as nice as can be: what is measured is what the broker does for them.
+ * Measures how much a neighbour's rate of tasks suffers from a busy tenant, which makes and removes
+ * plans without a pause, or opens sessions until its limit stops it. Both rates, alone and beside
+ * the busy tenant, are measured in turn, several times, in one process. The test prints the rates,
+ * and asserts only that the neighbour keeps a quarter of its rate: test machines are busy. The busy
+ * tenant's processes have nice level 19, so that only the broker's work for them is measured.
  */
 #include <errno.h>
 #include <signal.h>
@@ -24,7 +24,7 @@
 enum {
 	BUSY_UID = 40111,
 	N_ROUNDS = 4,
-	SIDE = 512, /* of a matrix; it takes 1 MiB */
+	SIDE = 512, /* width and height of a matrix of 1 MiB */
 	MAX_SESSIONS = 10000,
 	SESSIONS_ALLOWED = 200,
 };
@@ -41,7 +41,7 @@ static struct rbk *try_connect(void)
 	return rbk_connect(&options, &rbk, NULL) ? NULL : rbk;
 }
 
-/* Plans with a constant, one after the other, each of which goes to the device and leaves it. */
+/* Make and remove plans with a constant; each is loaded and evicted. */
 static void make_plans(void)
 {
 	struct rbk *rbk = try_connect();
@@ -57,7 +57,7 @@ static void make_plans(void)
 	}
 }
 
-/* As many sessions as it can get, then again and again one more. */
+/* Open as many sessions as possible, then replace one again and again. */
 static void open_sessions(void)
 {
 	struct rbk *sessions[SESSIONS_ALLOWED + 1] = {NULL};
@@ -85,7 +85,6 @@ static void stop(pid_t pid)
 
 	kill(pid, SIGKILL);
 	assert_int_equal(waitpid(pid, &status, 0), pid);
-	/* It did not end by itself. */
 	assert_true(WIFSIGNALED(status));
 }
 

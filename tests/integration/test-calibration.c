@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where brokerd has its devices' profiles from: measured at the first start, kept for the next,
- * measured anew where what was kept is not to be trusted, or not asked at all.
+ * Sources of brokerd's device profiles: measured at the first start and cached for the next;
+ * measured again if the cached profile cannot be trusted; or neither, as --calibration says.
  */
 #include <dirent.h>
 #include <stdbool.h>
@@ -40,7 +40,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* Starts and ends a broker whose log must have @text, and must not have @other. */
+/* Start and end a broker whose log must contain @text but not @other. */
 static void expect_log(const struct fixture *fixture, const char *calibration, const char *text,
 		       const char *other)
 {
@@ -57,8 +57,8 @@ static void expect_log(const struct fixture *fixture, const char *calibration, c
 }
 
 /*
- * The same for one that is to measure: at the start, or, on a machine too busy for that to come to
- * anything in its time, when it has nothing to do.
+ * Start and end a broker that must measure: at the start, or while idle if the machine is too busy
+ * at the start.
  */
 static void expect_measured(const struct fixture *fixture, const char *calibration,
 			    const char *text)
@@ -75,7 +75,7 @@ static void expect_measured(const struct fixture *fixture, const char *calibrati
 	assert_false(broker_log_has(&broker, "device 0 cached"));
 }
 
-/* The one profile that may be there. Return: is it? */
+/* Find the only profile that may exist. Return: false if there is none. */
 static bool has_profile(const struct fixture *fixture, char ret[static 512])
 {
 	DIR *folder = opendir(fixture->cache);
@@ -86,7 +86,7 @@ static bool has_profile(const struct fixture *fixture, char ret[static 512])
 	while ((entry = readdir(folder))) {
 		const char *suffix = strrchr(entry->d_name, '.');
 
-		/* Not the one that is being written beside it. */
+		/* Skip the temporary file of a profile being written. */
 		if (!suffix || strcmp(suffix, ".profile") != 0)
 			continue;
 		n++;
@@ -133,7 +133,7 @@ TEST(test_start__bad_cache, setup, teardown)
 	assert_int_equal(stat(path, &status), 0);
 	assert_int_equal(truncate(path, status.st_size / 2), 0);
 	expect_measured(fixture, "auto", "is not used: it is damaged or was cut off");
-	/* And kept again. */
+	/* The new profile is cached again. */
 	expect_log(fixture, "auto", "device 0 cached", "is not used");
 
 	assert_int_equal(unlink(path), 0);
@@ -141,7 +141,7 @@ TEST(test_start__bad_cache, setup, teardown)
 	expect_measured(fixture, "auto", "is not used: it is a link");
 	expect_log(fixture, "auto", "device 0 cached", "is not used");
 
-	/* Nothing can be kept, which is no reason not to start. */
+	/* A profile that cannot be written does not keep the broker from starting. */
 	assert_int_equal(unlink(path), 0);
 	assert_int_equal(mkdir(path, 0700), 0);
 	expect_measured(fixture, "auto", "is not kept in");
@@ -161,7 +161,7 @@ static bool file_has(const char *path, const char *text)
 	return strstr(content, text) != NULL;
 }
 
-/* What there was no time for is measured when the broker has nothing to do, and kept. */
+/* Curves that were not measured at the start are measured while the broker is idle, and cached. */
 TEST(test_idle__measures_the_rest, setup, teardown)
 {
 	struct fixture *fixture = *state;
@@ -172,7 +172,7 @@ TEST(test_idle__measures_the_rest, setup, teardown)
 	char path[512];
 
 	broker_start(&broker, &options);
-	/* A busy machine may not come to anything at the start. */
+	/* On a busy machine, nothing may have been measured at the start. */
 	if (broker_log_has(&broker, "device 0 measured")) {
 		find_profile(fixture, path);
 		assert_true(file_has(path, " partial\n"));
@@ -185,7 +185,7 @@ TEST(test_idle__measures_the_rest, setup, teardown)
 	expect_log(fixture, "auto", "device 0 cached", "measured");
 }
 
-/* While a client has tasks nothing is measured, afterwards it is. */
+/* While a client has tasks nothing is measured; afterwards the device is. */
 TEST(test_idle__stays_out_of_the_way, setup, teardown)
 {
 	static const uint64_t pause_ns = 900000000u;
@@ -208,14 +208,14 @@ TEST(test_idle__stays_out_of_the_way, setup, teardown)
 	neighbour_finish_round(neighbour);
 	if (longest_ns < pause_ns)
 		longest_ns = neighbour_take_longest_ns(neighbour);
-	/* A machine that leaves the client without a task for a second shows nothing. */
+	/* After a round of more than pause_ns, the broker may have been idle and have measured. */
 	if (longest_ns < pause_ns)
 		assert_false(is_measured);
 	neighbour_stop(neighbour);
 	broker_wait_log(&broker, "device 0 was measured while it was idle");
 }
 
-/* Told to stop in the middle of it, on a device with memory of its own where there is one. */
+/* Stop the broker while it measures, if possible on a device with memory of its own. */
 TEST(test_idle__stops, setup, teardown)
 {
 	struct fixture *fixture = *state;
@@ -228,7 +228,7 @@ TEST(test_idle__stops, setup, teardown)
 	harness_sleep_ms(20);
 }
 
-/* Rules of placement count as soon as the file is read again. */
+/* Placement options take effect when the file is read again. */
 TEST(test_reload__placement, setup, teardown)
 {
 	const struct broker_options options = {.policy = "[broker]\nthreshold = 2MiB\n"};

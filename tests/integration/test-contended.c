@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A broker whose processors others take
+ * A broker whose processors other processes use
  *
  *	test-contended         by the best source that this machine allows
- *	test-contended soak    by each, and what the broker itself costs: for a quiet machine
+ *	test-contended soak    by each source, and the broker's own cost: for a quiet machine
  *
- * Hogs compute on every processor, and tasks that belong on the CPU are seen to go to a device that
- * uses none (brokerd --test-device), for that reason, and to come back. Nothing here depends on how
- * long that takes: each step goes on until it is so, within the time that the test has. Which
- * source it was is as the statistics page says: one that this machine does not allow is left out,
- * with the reason.
+ * Hogs compute on every processor. Tasks that belong on the CPU must then run on a device that uses
+ * no processor (brokerd --test-device), with reason contention, and return later. No check depends
+ * on a fixed duration: each step repeats until its condition holds, within the test's time limit.
+ * The statistics page names the source. A source that this machine does not allow is left out, with
+ * the reason.
  *
- * Others than the hogs make what is looked for impossible: a CPU that is slower than the device
- * without hogs, too, is left for that, and while they go on contention does not end. So what a step
- * presumes is looked at, and the rest is left out, with the reason, where it is not so.
+ * Processes other than the hogs can make a step impossible. If they make the CPU slower than the
+ * device, tasks move for that reason instead; while they run, contention does not end. Each step
+ * therefore checks its preconditions; if they do not hold, the rest is left out, with the reason.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -33,7 +33,9 @@ enum { CPU = RBK_DEVICE_CPU, DEVICE = RBK_DEVICE_GPU, WIDTH = 512, MAX_ROWS = 40
 
 static const uint64_t device_ns = 8000000, limit_ns = 30000000000u, calm_limit_ns = 3000000000u;
 
-/* Of the device's time, what a task takes the CPU; more than the other, and it is not clearly less.
+/*
+ * Share of the device's time that a task takes on the CPU. Above the second share, the CPU is no
+ * longer clearly faster.
  */
 static const double cpu_part = 0.35, most_cpu_part = 0.55;
 
@@ -43,7 +45,7 @@ struct kit {
 	struct rbk *admin;
 	struct rbk_stats_view root;
 	struct hogs *hogs;
-	uint32_t count; /* rows that take the CPU somewhat less than the device */
+	uint32_t count; /* rows of a task that takes the CPU somewhat less time than the device */
 };
 
 static struct rbk_stats_contention contention(const struct kit *kit)
@@ -62,7 +64,7 @@ static bool is_contended(const struct kit *kit)
 
 /* ---- A broker and a client ---- */
 
-/* What a process has had of processors. */
+/* Return the processor time of a process, in ns. */
 static uint64_t cpu_ns(pid_t pid)
 {
 	struct timespec time;
@@ -81,8 +83,10 @@ static unsigned int n_processors(void)
 	return (unsigned int)CPU_COUNT(&cpus);
 }
 
-/* What a worker needs of a processor for one of @n tasks, whoever disturbs it; all of them share
- * it. */
+/*
+ * Return the processor time of one task, averaged over @n tasks. It does not include waiting for a
+ * processor.
+ */
 static uint64_t task_cpu_ns(struct kit *kit, uint32_t count, unsigned int n)
 {
 	uint64_t ns = cpu_ns(kit->broker.pid);
@@ -93,9 +97,9 @@ static uint64_t task_cpu_ns(struct kit *kit, uint32_t count, unsigned int n)
 }
 
 /*
- * Both estimates are trusted, of what the CPU takes while nobody disturbs it. With one worker of
- * two, a task is still sooner done there than on the device; but not if that one gets half of what
- * it needs, which is the most that sources can say that know little.
+ * Choose kit->count, and run it on both devices until the estimates are trusted. With one worker of
+ * two, the CPU still completes a task before the device does. It does not with half a processor,
+ * the least that the coarser sources can report.
  */
 static void train(struct kit *kit)
 {
@@ -159,8 +163,8 @@ static void kit_end(struct kit *kit)
 typedef bool is_so_fn(const struct kit *kit, const struct rbk_cqe *cqe);
 
 /*
- * Runs tasks until one of them, or what is known then, is as it should be. Return: false: not in
- * that time; *ret_last is the last one.
+ * Run tasks until @is_so holds.
+ * Return: false if it did not hold within @ns; *ret_last is the last completion.
  */
 static bool try_until(struct kit *kit, is_so_fn *is_so, uint64_t ns, struct rbk_cqe *ret_last)
 {
@@ -174,7 +178,7 @@ static bool try_until(struct kit *kit, is_so_fn *is_so, uint64_t ns, struct rbk_
 	return false;
 }
 
-/* It was not so in that time. */
+/* Fail the test: the condition did not hold in time. */
 static void fail_never(struct kit *kit, const struct rbk_cqe *last, const char *what)
 {
 	struct rbk_stats_contention now = contention(kit);
@@ -198,7 +202,10 @@ static void run_until(struct kit *kit, is_so_fn *is_so, const char *what)
 		fail_never(kit, &cqe, what);
 }
 
-/* What is left out from here on, because this machine is not as it has to be. Return: false. */
+/*
+ * Print why the rest of a test is left out: the machine does not meet a precondition. Return:
+ * false.
+ */
 static bool left_out(const char *why)
 {
 	print_message("left out: %s\n", why);
@@ -217,7 +224,9 @@ static bool is_calm(const struct kit *kit, const struct rbk_cqe *cqe)
 	return cqe->device == CPU && is_over(kit, cqe);
 }
 
-/* And the CPU is known to be clearly faster. */
+/*
+ * Return true if there is no contention and the CPU's estimate is clearly less than the device's.
+ */
 static bool is_ready(const struct kit *kit, const struct rbk_cqe *cqe)
 {
 	struct rbk_stats_plan_device devices[2];
@@ -236,9 +245,12 @@ static bool run_until_ready(struct kit *kit)
 	       left_out("others use the processors of this machine, too");
 }
 
-/* ---- Others ---- */
+/* ---- Other processes ---- */
 
-/* What this machine's processors were used for so far, and that by others than this test. */
+/*
+ * Processor time of this machine so far, in ns: in all, and of processes other than this test and
+ * its broker.
+ */
 struct usage {
 	double all, others;
 };
@@ -264,7 +276,7 @@ static struct usage usage_now(const struct kit *kit)
 		for (unsigned int i = 0; i < 8; i++) {
 			ns = (double)v[i] * tick_ns;
 			usage.all += ns;
-			/* The fourth and the fifth: nothing to do. */
+			/* Fields 4 and 5 are idle time and I/O wait. */
 			usage.others += i == 3 || i == 4 ? 0 : ns;
 		}
 	}
@@ -273,8 +285,9 @@ static struct usage usage_now(const struct kit *kit)
 }
 
 /*
- * As run_until(), of what others than the hogs can prevent. Return: false: it was not so, while
- * they used more than a little of the processors.
+ * Like run_until(), for a condition that processes other than the hogs can prevent.
+ * Return: false if the condition did not hold and such processes used more than 5 % of the
+ * processors.
  */
 static bool run_until_unless_used(struct kit *kit, is_so_fn *is_so, const char *what)
 {
@@ -291,9 +304,10 @@ static bool run_until_unless_used(struct kit *kit, is_so_fn *is_so, const char *
 }
 
 /*
- * As run_until(has_shifted). Return: false: it was not so, while the CPU is not clearly faster than
- * the device even if nobody makes it wait: who shares its caches, or takes it from all of this
- * machine, is no contention that one could know of.
+ * Like run_until(has_shifted).
+ * Return: false if no task moved and the CPU is no longer clearly faster than the device, even
+ * without waiting. Shared caches, or a hypervisor that slows the whole machine, are contention that
+ * the broker cannot see.
  */
 static bool run_until_shifted(struct kit *kit, is_so_fn *has_shifted, const char *what)
 {
@@ -332,7 +346,7 @@ static bool says_so(const struct kit *kit, const struct rbk_cqe *cqe)
 
 /* ---- Tests ---- */
 
-/* Return: false, it is not there, and why has been said. */
+/* Return false if the broker does not use @source; the reason is printed. */
 static bool has_source(const struct kit *kit, const char *name, uint32_t source)
 {
 	struct rbk_stats_contention now = contention(kit);
@@ -346,7 +360,9 @@ static bool has_source(const struct kit *kit, const char *name, uint32_t source)
 static void shift(struct kit *kit)
 {
 	uint32_t source = contention(kit).source;
-	/* Without knowing how much workers wait, what tasks took is learned, too. */
+	/*
+	 * Without knowing how long workers wait, the broker also learns the longer execution times.
+	 */
 	is_so_fn *is_as_before =
 		source == RBK_STATS_SOURCE_EBPF || source == RBK_STATS_SOURCE_SCHEDSTAT ? is_calm
 											: is_over;
@@ -364,7 +380,7 @@ static void shift(struct kit *kit)
 	assert_true(contention(kit).n_began > 0);
 }
 
-/* By the best source that there is. */
+/* Use the best source that the machine allows. */
 TEST(test_shift)
 {
 	KIT(kit, "auto", "act");
@@ -399,7 +415,7 @@ TEST_IN("soak", test_shift__stat)
 	shift_by("stat", RBK_STATS_SOURCE_STAT);
 }
 
-/* The log has with each task how busy others kept the CPU. */
+/* Wait until the decision log records, with a task, how busy other processes keep the CPU. */
 static void await_logged(struct kit *kit)
 {
 	const uint64_t end_ns = harness_now_ns() + harness_slow_ns(limit_ns);
@@ -415,7 +431,7 @@ static void await_logged(struct kit *kit)
 	}
 }
 
-/* Seen and told, but placement knows nothing of it. */
+/* With action "observe", contention is published, but placement ignores it. */
 TEST(test_observe)
 {
 	KIT(kit, "auto", "observe");
@@ -432,7 +448,7 @@ TEST(test_observe)
 	}
 }
 
-/* Nobody looks, nothing is acted on. */
+/* Without a source, nothing is observed and nothing is done. */
 TEST(test_none)
 {
 	KIT(kit, "none", "act");
@@ -444,7 +460,7 @@ TEST(test_none)
 	assert_false(is_contended(&kit));
 }
 
-/* ---- Who disturbs itself ---- */
+/* ---- Contention by the client itself ---- */
 
 enum { MAX_THREADS = 64 };
 
@@ -460,7 +476,7 @@ static void *compute(void *data)
 	return NULL;
 }
 
-/* Its own threads are what its tasks wait for: they wait on. */
+/* Tasks that wait for the client's own threads stay on the CPU. */
 TEST_IN("soak", test_own)
 {
 	unsigned int n = n_processors() * 4, n_shifted, n_run = 0;
@@ -470,7 +486,7 @@ TEST_IN("soak", test_own)
 
 	n = n < MAX_THREADS ? n : MAX_THREADS;
 	kit_begin(&kit, "ebpf", "act");
-	/* What whoever else is there does, it may gain by. */
+	/* Contention by other processes would justify a move to the device. */
 	if (!has_source(&kit, "ebpf", RBK_STATS_SOURCE_EBPF) || !run_until_ready(&kit)) {
 		kit_end(&kit);
 		return;
@@ -479,7 +495,9 @@ TEST_IN("soak", test_own)
 	for (unsigned int i = 0; i < n; i++)
 		assert_int_equal(pthread_create(&threads[i], NULL, compute, NULL), 0);
 	run_until(&kit, sees_contention, "the client's threads compute, and it is seen");
-	/* Until it is known whose they are; and then it does not happen again. */
+	/*
+	 * Until the broker has attributed the contention to the client; then tasks no longer move.
+	 */
 	end_ns = harness_now_ns() + harness_slow_ns(limit_ns);
 	do {
 		n_shifted = (unsigned int)kit.customer.reasons[RBK_REASON_CONTENTION];
@@ -493,7 +511,7 @@ TEST_IN("soak", test_own)
 					 n_shifted,
 				 n_run);
 		}
-		/* Not contended any more: not what is looked for. */
+		/* Contention ended before 30 tasks were run: try again. */
 		if (n_run < 30)
 			customer_run(&kit.customer, kit.count, RBK_STRATEGY_ONLY_CPU);
 	} while (n_run < 30 ||
@@ -506,7 +524,9 @@ TEST_IN("soak", test_own)
 
 /* ---- The broker as a neighbour ---- */
 
-/* While the CPU is contended and there is nothing to do, it uses next to none of it. */
+/*
+ * While the CPU is contended and no task is there, the broker uses at most a tenth of a processor.
+ */
 TEST_IN("soak", test_quiet)
 {
 	uint64_t begin_ns, used_ns;

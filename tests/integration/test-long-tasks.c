@@ -2,10 +2,10 @@
 /*
  * test-long-tasks [SECONDS]
  *
- * A tenant that queues tasks of seconds on the CPU, none of which can be cut by rows: a neighbour's
- * small products do not wait for their ends, weights hold between two of its kind, and what is
- * cancelled, or whose session ends, stops. What is printed are the figures; what is asserted are
- * bounds that a busy machine keeps, and that waiting for a task's end would break.
+ * A tenant queues CPU tasks that take seconds and cannot be split by rows. A neighbour's small
+ * products do not wait for the tasks' ends. Weights hold between two such tenants. Cancelled tasks,
+ * and tasks of ended sessions, stop. The test prints figures, and asserts bounds that hold on a
+ * busy machine but not if a request waits for a task's end.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -27,7 +27,7 @@ enum {
 static struct broker broker;
 static unsigned int share_ms = 1500;
 
-/* A customer with a second plan: products one after the other, of whole matrices. */
+/* A customer with a second plan: a chain of products of whole matrices. */
 struct busy {
 	struct customer customer;
 	struct rbk_plan *plan;
@@ -66,7 +66,7 @@ static void busy_init(struct busy *busy, uid_t uid, unsigned int n_products)
 	busy->plan = chain_plan(busy->customer.rbk, n_products);
 }
 
-/* Its tasks are not waited for. */
+/* Does not wait for the plan's tasks. */
 static void busy_deinit(struct busy *busy)
 {
 	busy->customer.ring = rbk_ring_free(busy->customer.ring);
@@ -105,7 +105,10 @@ static int compare_ns(const void *a, const void *b)
 	return *x < *y ? -1 : *x > *y;
 }
 
-/* One after the other. Return: the median of how long they took; *ret_often_ns: 99 of 100 less. */
+/*
+ * Run small products, one after the other. Return: their median time; *ret_often_ns: the 99th
+ * percentile.
+ */
 static uint64_t small_products(struct customer *customer, uint64_t *ret_often_ns)
 {
 	static uint64_t ns[N_SMALL];
@@ -121,7 +124,7 @@ static uint64_t small_products(struct customer *customer, uint64_t *ret_often_ns
 	return ns[N_SMALL / 2];
 }
 
-/* Each test has a broker of its own, on which nothing of another test is left to do. */
+/* Each test has a broker of its own, without tasks of earlier tests. */
 static int begin(void **state)
 {
 	broker_start(&broker,
@@ -169,7 +172,7 @@ static uint64_t device_ns(const struct busy *busy)
 	return customer_totals(&busy->customer).devices[RBK_DEVICE_CPU].device_ns;
 }
 
-/* Three to one, in processor time, within the tasks: hardly one of them ends meanwhile. */
+/* Three to one, in processor time within the tasks, of which hardly one ends meanwhile. */
 TEST(test_shares__by_weight, begin, end)
 {
 	uint64_t before[2], ns[2];
@@ -196,7 +199,7 @@ TEST(test_shares__by_weight, begin, end)
 	busy_deinit(&busy[1]);
 }
 
-/* Ten times as long as any bound here. */
+/* The task would take ten times as long as any bound here. */
 TEST(test_cancel__in_the_middle, begin, end)
 {
 	struct rbk_cqe cqe;

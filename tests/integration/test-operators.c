@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Every operator end to end: through the socket, a ring and shared memory, on the CPU and on a
- * Vulkan device where there is one, against the plain reference; odd and random shapes, broadcasts
- * and counts.
+ * Every operator end to end: through the socket, a ring and shared memory
+ *
+ * On the CPU, and on a Vulkan device if there is one. Results are compared with the plain
+ * reference, for odd and random shapes, broadcasts and counts.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -64,7 +65,7 @@ static uint32_t pick(uint32_t from, uint32_t to)
 	return from + (uint32_t)(harness_random(&seed) >> 33) % (to - from + 1);
 }
 
-/* Runs the plan at the broker and compares. */
+/* Run the plan at the broker and compare the results. */
 static void compare(const char *what, const struct plan *plan, uint32_t plan_id, uint32_t count,
 		    uint8_t strategy)
 {

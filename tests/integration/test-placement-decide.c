@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Decisions of a real broker: each rule with its reason, and what statistics say of them
+ * Decisions of a real broker: each rule with its reason, and the statistics of decisions
  *
- * Which device is the faster one is the machine's affair; what is checked is that the broker goes
- * by what it has learned, and says so.
+ * Which device is faster depends on the machine. The tests check that the broker decides by what it
+ * has learned, and reports it.
  */
 #include <errno.h>
 #include <math.h>
@@ -15,7 +15,7 @@
 enum { CPU = RBK_DEVICE_CPU, GPU = RBK_DEVICE_GPU, SMALL = 20, WIDTH = 256, LARGE = 600 };
 
 static const struct customer_options large = {.width = WIDTH, .max_rows = LARGE, .n_entries = 16};
-/* Whole tasks: what is learned of parts is kept by their size. */
+/* Tasks run whole: estimates of parts are kept by their size. */
 static const char *const software[] = {"--gpu=software", "--submission-max=1s", NULL};
 
 static struct broker broker;
@@ -57,7 +57,10 @@ static void expect(uint32_t count, unsigned int strategy, uint8_t device, uint8_
 
 static struct rbk_stats_decision last_decision(void);
 
-/* Where nothing is known of either device a GPU has it, until it is found that the CPU is idle. */
+/*
+ * Run a task of which neither device has an estimate. The GPU gets it, unless the broker finds the
+ * CPU idle and moves it there.
+ */
 static void expect_unknown(uint32_t count)
 {
 	struct rbk_cqe cqe = customer_run(&customer, count, RBK_STRATEGY_AUTO);
@@ -85,7 +88,7 @@ TEST(test_rules__with_gpu)
 	if (!begin_with_gpu(software, NULL, &large))
 		skip();
 	expect(SMALL, RBK_STRATEGY_AUTO, CPU, RBK_REASON_BELOW_THRESHOLD);
-	/* Nothing is known of the speed of either: what is large goes to the GPU. */
+	/* Neither device has an estimate: a large task goes to the GPU. */
 	expect_unknown(LARGE);
 	expect(SMALL, RBK_STRATEGY_PREFER_GPU, GPU, RBK_REASON_USER_PREFERENCE);
 	expect(LARGE, RBK_STRATEGY_PREFER_CPU, CPU, RBK_REASON_USER_PREFERENCE);
@@ -110,7 +113,7 @@ TEST(test_rules__without_gpu)
 	end();
 }
 
-/* Thresholds are the administrator's. */
+/* The administrator may set the thresholds. */
 TEST(test_rules__thresholds)
 {
 	const char *const args[] = {"--gpu=software", "--threshold=1KiB", "--min-count=10", NULL};
@@ -122,7 +125,7 @@ TEST(test_rules__thresholds)
 	end();
 }
 
-/* A plan that is pinned runs there, whatever its tasks wish for. */
+/* A pinned plan runs on its device, whatever strategy its tasks have. */
 TEST(test_rules__pinned)
 {
 	static const unsigned int strategies[] = {RBK_STRATEGY_AUTO, RBK_STRATEGY_PREFER_GPU,
@@ -141,7 +144,7 @@ TEST(test_rules__pinned)
 	}
 }
 
-/* What never fits into the device's memory, or what a tenant may have of it. */
+/* The plan never fits into the device's memory, or into its tenant's maximum. */
 TEST(test_rules__never_fits)
 {
 	struct customer_options options = large;
@@ -171,7 +174,7 @@ TEST(test_force_cpu__while_tasks_run)
 		for (unsigned int i = 0; i < 12; i++)
 			customer_put(&customer, LARGE - i, RBK_STRATEGY_DEVICE(GPU));
 		assert_int_equal(rbk_force_cpu(admin, 1, NULL, NULL), 0);
-		/* Those before it complete where they are, or on the CPU. */
+		/* Earlier tasks complete on the GPU or on the CPU. */
 		customer_drain(&customer);
 		assert_int_equal(customer.n_errors, round);
 		expect(LARGE, RBK_STRATEGY_AUTO, CPU, RBK_REASON_GPU_UNAVAILABLE);
@@ -189,7 +192,7 @@ TEST(test_force_cpu__while_tasks_run)
 
 /* --- The cost model --- */
 
-/* Each has been seen often enough on both. */
+/* Run tasks until both devices have estimates. */
 static void learn(void)
 {
 	struct rbk_stats_plan_device on[2];
@@ -211,7 +214,7 @@ static void learn(void)
 	} while (!on[CPU].is_trusted || !on[GPU].is_trusted);
 }
 
-/* The last record of the log, which is the last task's. */
+/* Return the last record of the decision log, which is that of the last task. */
 static struct rbk_stats_decision last_decision(void)
 {
 	struct rbk_stats_decision decision = {.sequence = 0};
@@ -250,22 +253,27 @@ TEST(test_cost_model__goes_by_what_it_learned)
 		assert_true(cqe.reason == RBK_REASON_COST_MODEL ||
 			    cqe.reason == RBK_REASON_CONTENTION);
 		if (cqe.flags & RBK_CQE_EXPLORED) {
-			/* Only for what has been earned, by a hundredth of what was executed. */
+			/*
+			 * Exploration costs at most its budget, a hundredth of the time executed.
+			 */
 			assert_true(decision.predicted_ns - decision.other_ns <=
 				    0.011 * run_ns - lost_ns);
 			if (decision.exec_ns > decision.other_ns)
 				lost_ns += (double)(decision.exec_ns - decision.other_ns);
 		} else {
-			/* Nothing else is there, so the device that takes less is done earlier. */
-			/* What had to be moved was not decided rightly, either. */
+			/*
+			 * No other task is in flight, so the device with the shorter execution
+			 * completes earlier.
+			 */
+			/* A task that had to be moved was not placed rightly, either. */
 			n_against += decision.predicted_ns > decision.other_ns * 1.01f ||
 				     (decision.flags & RBK_DECISION_MOVED);
 		}
 		run_ns += (double)decision.exec_ns;
 	}
-	/* Now and then a device is taken for busy that has just become idle. */
+	/* Sometimes the broker takes a device for busy that has just become idle. */
 	assert_true(n_against <= n / 5);
-	/* Not only by its own predictions, which are what was measured. */
+	/* Compare with measured means, not only with the broker's own predictions. */
 	customer_plan_stats(&customer, &plan, on, 2);
 	assert_true(on[CPU].mean_ns > 0 && on[GPU].mean_ns > 0);
 	if (on[GPU].mean_ns > 1.5 * on[CPU].mean_ns)
@@ -275,7 +283,7 @@ TEST(test_cost_model__goes_by_what_it_learned)
 	end();
 }
 
-/* A budget of nothing, and none for tasks with deadlines. */
+/* With a budget of 0 no task is explored; with any budget, no task with a deadline. */
 TEST(test_explored__never)
 {
 	const char *const none[] = {"--gpu=software", "--exploration=0", NULL};
@@ -297,7 +305,7 @@ TEST(test_explored__never)
 		rbk_submit(customer.ring);
 		assert_int_equal(customer_take(&customer).flags, 0);
 	}
-	/* Where it pays, it may be done, and is counted. */
+	/* Tasks may be explored within the budget, and are counted. */
 	for (unsigned int i = 0; i < 200; i++)
 		n_explored +=
 			customer_run(&customer, LARGE, RBK_STRATEGY_AUTO).flags == RBK_CQE_EXPLORED;
@@ -320,7 +328,7 @@ static struct rbk_cqe run_by(uint32_t count, uint32_t deadline_us, unsigned int 
 	return cqe;
 }
 
-/* Missed, or not; done all the same, and counted. */
+/* A missed deadline is reported and counted; the task runs all the same. */
 TEST(test_deadline__is_reported)
 {
 	uint64_t n_missed = 0;
@@ -330,7 +338,7 @@ TEST(test_deadline__is_reported)
 		skip();
 	for (unsigned int strategy = RBK_STRATEGY_AUTO; strategy < RBK_STRATEGY_COUNT; strategy++) {
 		cqe = run_by(LARGE, 1, strategy);
-		/* Nothing of that size takes a microsecond. */
+		/* No task of that size takes only a microsecond. */
 		assert_int_equal(cqe.flags & RBK_CQE_DEADLINE_MISSED, RBK_CQE_DEADLINE_MISSED);
 		n_missed++;
 		cqe = run_by(LARGE, UINT32_MAX, strategy);
@@ -342,7 +350,7 @@ TEST(test_deadline__is_reported)
 	end();
 }
 
-/* Who prefers a device that would be late is done by the other in time. */
+/* A task that would be late on its preferred device runs on the other one, in time. */
 TEST(test_deadline__other_device)
 {
 	struct rbk_stats_plan_device on[2];
@@ -368,7 +376,7 @@ TEST(test_deadline__other_device)
 	cqe = run_by(LARGE, (uint32_t)(middle_ns / 1000),
 		     slow == GPU ? RBK_STRATEGY_PREFER_GPU : RBK_STRATEGY_PREFER_CPU);
 	assert_fields(cqe, (device, fast), (reason, RBK_REASON_COST_MODEL));
-	/* Where both would miss it, or both meet it, it stays. */
+	/* If both devices would miss the deadline, or both meet it, the preference holds. */
 	cqe = run_by(LARGE, 1, slow == GPU ? RBK_STRATEGY_PREFER_GPU : RBK_STRATEGY_PREFER_CPU);
 	assert_int_equal(cqe.device, slow);
 	cqe = run_by(LARGE, UINT32_MAX,
@@ -379,7 +387,7 @@ TEST(test_deadline__other_device)
 
 /* --- Statistics --- */
 
-/* Everything is counted once, and sums agree. */
+/* Each task is counted once, and sums agree. */
 TEST(test_statistics__agree)
 {
 	const uint64_t n = test_scaled(1000);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A device that fails: every task has its right result, and says what became of it
+ * A device that fails: every task has the right result, and its reason
  *
- * The device is real, the failures come from a layer between it and the broker. A failure is the
- * loss of the device, which the broker opens anew each time; so what is to be seen is that one that
- * fails again and again is taken out of use all the same, and taken back when it works.
+ * The device is real; a layer between the device and the broker causes the failures. Each failure
+ * is a lost device, which the broker opens again. A device that fails again and again must still be
+ * taken out of use, and be used again once it works.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -57,7 +57,7 @@ static uint64_t n_opened(void)
 	return n;
 }
 
-/* Runs one after the other until one says so. */
+/* Run tasks, one after the other, until one completes with @device and @reason. */
 static void run_until(uint8_t device, uint8_t reason)
 {
 	const uint64_t end_ns = harness_now_ns() + harness_slow_ns(60000000000);
@@ -71,7 +71,7 @@ static void run_until(uint8_t device, uint8_t reason)
 	} while (cqe.device != device || cqe.reason != reason);
 }
 
-/* One failure is a fallback and nothing more. */
+/* A single failure causes a fallback, and no more. */
 TEST(test_once__falls_back)
 {
 	uint64_t n_failed;
@@ -82,7 +82,7 @@ TEST(test_once__falls_back)
 	assert_int_equal(customer.reasons[RBK_REASON_CPU_FALLBACK], 0);
 	n_failed = atomic_load(&layer->n_failed);
 	atomic_store(&layer->every, 1);
-	/* With nothing between the task and the device; it may find it asleep first. */
+	/* No task is queued in front; the first failure may find the device asleep. */
 	run_until(RBK_DEVICE_CPU, RBK_REASON_CPU_FALLBACK);
 	atomic_store(&layer->every, 0);
 	assert_true(atomic_load(&layer->n_failed) > n_failed);
@@ -93,8 +93,8 @@ TEST(test_once__falls_back)
 }
 
 /*
- * Bringing a plan back to a card takes three submissions: if every third one failed, none would
- * ever be there.
+ * Return true if the device is a card. Loading a plan on a card takes several submissions: if every
+ * third failed, the plan would never be resident again.
  */
 static bool is_card(void)
 {
@@ -105,13 +105,15 @@ static bool is_card(void)
 	return devices[RBK_DEVICE_GPU].kind == RBK_DEVICE_KIND_GPU;
 }
 
-/* Submissions of which one fails. Loading a plan anew takes two of a card, which are to succeed. */
+/*
+ * Return N, of which one in N submissions fails. On a card, loading a plan must succeed in between.
+ */
 static unsigned int every_few(void)
 {
 	return is_card() ? 5 : 3;
 }
 
-/* Every third submission: fallbacks, then the breaker, then probes, then as before. */
+/* Every third submission fails: fallbacks, then the breaker, then probes, then normal use. */
 TEST(test_every_third__breaker)
 {
 	const struct customer_options options = {.has_constant = true};
@@ -123,21 +125,21 @@ TEST(test_every_third__breaker)
 	run_until(RBK_DEVICE_CPU, RBK_REASON_CPU_FALLBACK);
 	run_until(RBK_DEVICE_CPU, RBK_REASON_BREAKER_OPEN);
 	assert_true(customer.reasons[RBK_REASON_CPU_FALLBACK] >= 3);
-	/* A probe that fails is a fallback, too, and opens it again. */
+	/* A failed probe is a fallback, too, and opens the breaker again. */
 	run_until(RBK_DEVICE_CPU, RBK_REASON_CPU_FALLBACK);
 	run_until(RBK_DEVICE_CPU, RBK_REASON_BREAKER_OPEN);
-	/* It does not get away with opening a device that works now and then anew. */
+	/* The device was opened again, which does not reset the breaker. */
 	assert_true(n_opened() >= 1);
 	atomic_store(&layer->every, 0);
 	run_until(RBK_DEVICE_GPU, RBK_REASON_USER_PREFERENCE);
-	/* Closed: all of them are there again. */
+	/* The breaker is closed: all tasks run on the GPU again. */
 	for (unsigned int i = 0; i < 40; i++)
 		run_until(RBK_DEVICE_GPU, RBK_REASON_USER_PREFERENCE);
 	assert_fields(customer, (n_errors, 0), (n_right, customer.n_done));
 	end();
 }
 
-/* With many in flight, split ones among them: none is lost, all are right. */
+/* Many tasks in flight, some of them split: none is lost, all are right. */
 TEST(test_every_third__many)
 {
 	static const unsigned int strategies[] = {RBK_STRATEGY_PREFER_GPU, RBK_STRATEGY_PARTITION,
@@ -160,12 +162,17 @@ TEST(test_every_third__many)
 	customer_drain(&customer);
 	assert_int_equal(customer.n_errors, 0);
 	assert_true(customer.reasons[RBK_REASON_CPU_FALLBACK] > 0);
-	/* Who is out of use is not tried more often than it takes: a fifth is much. */
+	/*
+	 * A device out of use is tried only as often as probes need; a fifth of the tasks is a wide
+	 * bound.
+	 */
 	assert_true(atomic_load(&layer->n_failed) < customer.n_done / 5);
 	end();
 }
 
-/* Who may run nowhere else is told: -EIO, or -ENODEV while the device is away or out of use. */
+/*
+ * A task for the GPU only completes with -EIO, or -ENODEV while the device is lost or out of use.
+ */
 TEST(test_only_gpu__is_told)
 {
 	const uint64_t end_ns = harness_now_ns() + harness_slow_ns(60000000000);

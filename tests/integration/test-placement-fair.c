@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tenants beside each other: shares, classes, quotas, and work that moves
+ * Tenants beside each other: shares, classes, quotas, and tasks that move
  *
- * Shares are of what devices worked, as counted in the statistics pages, over a span in which all
- * who compete had something to do. Nothing here depends on how fast anything is; so who waits for
- * how many others is tested in virtual time (test-schedule.c, test-schedule-fair.c).
+ * Shares are of device time, as counted in the statistics pages, over a span in which all
+ * competitors always had work. No check depends on the machine's speed. The order in which queued
+ * tenants are served is tested in virtual time (test-schedule.c, test-schedule-fair.c).
  */
 #include <errno.h>
 #include <stdio.h>
@@ -35,7 +35,9 @@ static void put_class(struct customer *customer, uint32_t count, unsigned int st
 	rbk_sqe_set_priority(sqe, priority);
 }
 
-/* Its ring is full then. Return: was there still something to do for the broker? */
+/*
+ * Fill the customer's ring. Return: true if the broker had not yet completed all tasks at the call.
+ */
 static bool feed_class(struct customer *customer, uint32_t count, unsigned int strategy,
 		       uint8_t priority)
 {
@@ -52,11 +54,11 @@ static bool feed_class(struct customer *customer, uint32_t count, unsigned int s
 enum { ENTRIES = 256, ENTRIES_GPU = 16, ATTEMPTS = 20 };
 
 /*
- * What the second of two customers has of what a device works for both, as long as both always have
- * something to do. A machine that does not let this program run for a while may leave one without:
- * then it is measured once more. So it is where the share is not what is expected: a task that lost
- * its processor for 50 ms has cost its tenant as much, and what the other gets for that may be all
- * there is until the next look. Return: the last share; below 0: it never succeeded.
+ * Measure the second customer's share of a device's time while both customers always have work. The
+ * measurement is repeated if this program did not run for a while and a customer ran out of work.
+ * It is also repeated if the share is not between @least and @most. A task that lost its processor
+ * for 50 ms has charged its tenant as much, and the compensation may fill the whole measurement.
+ * Return: the last share; below 0 if no measurement succeeded.
  */
 static double share_of_second(struct customer *customers, const uint32_t counts[2], uint8_t device,
 			      const uint8_t classes[2], double least, double most)
@@ -72,7 +74,7 @@ static double share_of_second(struct customer *customers, const uint32_t counts[
 		for (unsigned int i = 0; i < 2; i++)
 			before[i] = device_ns(&customers[i], device);
 		is_fed = true;
-		/* The first time, estimates have to settle. */
+		/* The first attempt lets estimates settle. */
 		while (is_fed && customers[0].n_done + customers[1].n_done <
 					 (attempt ? n_tasks : n_tasks / 4))
 			for (unsigned int i = 0; i < 2; i++)
@@ -93,10 +95,10 @@ static double share_of_second(struct customer *customers, const uint32_t counts[
 static void expect_share(const char *policy, double expected, uint8_t device,
 			 const uint8_t classes[2])
 {
-	/* A GPU in software is slower than what feeds it, a CPU need not be. */
+	/* A GPU in software is slower than the program that feeds it; a CPU may be faster. */
 	const uint32_t n_entries = device == GPU ? ENTRIES_GPU : ENTRIES;
 	const uint32_t width = device == GPU ? 64 : 128;
-	/* Different tasks: shares are of time, not of tasks. */
+	/* The tasks differ: shares are of time, not of tasks. */
 	const struct customer_options options[2] = {
 		{.uid = FIRST,
 		 .width = width,
@@ -112,8 +114,7 @@ static void expect_share(const char *policy, double expected, uint8_t device,
 	const uint32_t counts[2] = {512, 128};
 	const char *const args[] = {"--gpu=software", "--workers=1", NULL};
 	struct customer customers[2];
-	/* What the broker itself does for each task is charged, too, which sanitizers make much of.
-	 */
+	/* The broker's own work per task is charged, too; sanitizers make it expensive. */
 	const double slack = harness_slow_ns(1) > 1 ? 0.4 : 0.12;
 	double share = -1;
 
@@ -164,7 +165,7 @@ TEST(test_shares__gpu)
 
 /* --- Classes --- */
 
-/* Sums of the places at which tasks of each class ended, of a ring full of all. */
+/* Fill a ring with tasks of all classes. Return: the mean completion position of each class. */
 static void order_of_classes(struct customer *customer, double ret_place[RBK_PRIORITY_COUNT])
 {
 	unsigned int n[RBK_PRIORITY_COUNT] = {0}, place = 0;
@@ -209,7 +210,7 @@ TEST(test_classes__in_order)
 	assert_true(place[RBK_PRIORITY_NORMAL] < place[RBK_PRIORITY_LOW]);
 	customer_deinit(&customer);
 
-	/* Capped: three classes are one, in the order in which they came. */
+	/* Capped: three classes count as one, and their tasks complete in order of submission. */
 	customer_init(&customer, &broker, &options[1]);
 	order_of_classes(&customer, place);
 	assert_true(place[RBK_PRIORITY_URGENT] > place[RBK_PRIORITY_NORMAL]);
@@ -219,7 +220,10 @@ TEST(test_classes__in_order)
 	broker_stop(&broker);
 }
 
-/* Classes are among a tenant's own tasks: all urgent, it has its half and no more. */
+/*
+ * A class counts among the tenant's own tasks only: with all tasks urgent, the tenant gets its
+ * half.
+ */
 TEST(test_classes__take_from_nobody)
 {
 	const uint8_t classes[2] = {RBK_PRIORITY_NORMAL, RBK_PRIORITY_URGENT};
@@ -231,11 +235,11 @@ TEST(test_classes__take_from_nobody)
 
 /* --- Work moves --- */
 
-/* A queue on one device while another is idle: some of it moves, says so, and is right. */
+/* With a queue on one device and another device idle, tasks move, say so, and are right. */
 TEST(test_balance__moves)
 {
 	const struct customer_options options = {.width = 256, .max_rows = 600, .n_entries = 64};
-	/* Nothing is known of either: all are decided to go to one device. */
+	/* Neither device has an estimate: all tasks are placed on one device. */
 	const char *const args[] = {"--gpu=software", NULL};
 	struct rbk_stats_decision decision;
 	uint64_t n_moved = 0, n = 0, n_on[2] = {0};
@@ -272,9 +276,9 @@ TEST(test_balance__moves)
 /* --- Quotas --- */
 
 /*
- * A task is released while the bucket is not empty: what was counted before it was put is no more
- * than what came into the bucket until it is done, and the 100 ms that are in it at first. So it is
- * however long a task takes that loses its processor.
+ * A task is released while the bucket is not empty. The time counted before a task was submitted
+ * never exceeds the bucket's inflow until the task completes, plus the initial 100 ms. This holds
+ * even if a task loses its processor.
  */
 TEST(test_quota__is_kept)
 {

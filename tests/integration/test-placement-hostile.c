@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Clients who would have more than their share, or who just try everything: others notice nothing,
- * and nothing is left of those who are gone
+ * Clients that exceed their share or submit arbitrary entries: other clients do not notice, and
+ * nothing is left after the clients' end
  */
 #include <errno.h>
 #include <math.h>
@@ -27,7 +27,7 @@ static uint32_t any_of(uint64_t *seed, const uint32_t *values, unsigned int n)
 	return values[harness_random(seed) % n];
 }
 
-/* An entry with the slot's own output, and what is extreme but has a form. */
+/* Make an entry with the slot's own output and extreme but well-formed fields. */
 static void make_extreme(struct customer *customer, struct rbk_sqe *sqe, uint64_t *seed)
 {
 	static const uint32_t counts[] = {0, 1, 2, 63, 64, 255, 256, 257, UINT32_MAX};
@@ -64,7 +64,7 @@ static void make_extreme(struct customer *customer, struct rbk_sqe *sqe, uint64_
 	}
 }
 
-/* Each is answered once, with what is documented. */
+/* Return true if a completion's result is documented. */
 static bool is_documented(int res)
 {
 	static const int results[] = {0,       -EINVAL, -ENOENT,    -EBADF,    -EFAULT,
@@ -104,7 +104,7 @@ TEST(test_entries__extreme)
 		customer.free_slots[customer.n_free++] = (uint32_t)cqe->user_data;
 		rbk_cqe_seen(customer.ring, cqe);
 		n_done++;
-		/* Whatever it did, predictions are numbers. */
+		/* Predictions are finite for every entry. */
 		while (n_done % 64 == 0 && customer_next_decision(&customer, &decision)) {
 			assert_true(isfinite(decision.predicted_ns) && decision.predicted_ns >= 0);
 			assert_true(isfinite(decision.other_ns) && decision.other_ns >= 0);
@@ -127,8 +127,8 @@ static uint64_t work_ns(const struct customer *customer)
 }
 
 /*
- * One who sends tasks through as many rings as there can be has what who has one ring has. Two
- * plans' worth of rings, all always full.
+ * A tenant with as many rings as possible gets the same share as a tenant with one ring. All rings
+ * are always full.
  */
 TEST(test_rings__no_more_with_many)
 {
@@ -189,7 +189,7 @@ TEST(test_rings__no_more_with_many)
 		fail_msg("with %d rings the share is %.3f", RINGS, share);
 }
 
-/* What the tenant's tasks took of the CPU, as those see it who see all. */
+/* Return the CPU time of the tenant's tasks, in ns, from the root page. */
 static uint64_t used_by_first(const struct rbk_stats_view *root)
 {
 	struct rbk_stats_tenant tenant;
@@ -203,9 +203,9 @@ static uint64_t used_by_first(const struct rbk_stats_view *root)
 }
 
 /*
- * One who comes back under a new session owes what he owed: quotas are the tenant's. His first task
- * there is done only when that is paid: what was used before it was put is no more than what came
- * into his bucket until then, and the 100 ms that are in it at first.
+ * Quotas are the tenant's: a new session inherits the debt. The session's first task completes only
+ * after the debt is paid. The time used before its submission never exceeds the bucket's inflow
+ * until its completion, plus the initial 100 ms.
  */
 TEST(test_quota__outlives_sessions)
 {
@@ -235,7 +235,7 @@ TEST(test_quota__outlives_sessions)
 				 (unsigned long long)took_ns / 1000);
 		for (unsigned int i = 0; i < 7; i++)
 			customer_take(&customer);
-		/* Leaves with most of it in flight. */
+		/* End the session with most tasks in flight. */
 		customer_deinit(&customer);
 	}
 	rbk_stats_unmap(&root);
@@ -244,9 +244,8 @@ TEST(test_quota__outlives_sessions)
 }
 
 /*
- * Entries that are no tasks are work of the broker's, and charged: a flood of them is held up. The
- * ring is so large that what gathers in it, while the broker does not get to run, is worth a
- * bucket.
+ * Entries other than tasks are charged as work of the broker, so that a flood of them is throttled.
+ * The ring is large: the entries that gather while the broker does not run are worth a bucket.
  */
 TEST(test_floods__are_charged)
 {
@@ -264,7 +263,7 @@ TEST(test_floods__are_charged)
 		if (!broker_start_for_all(&broker, args,
 					  "[tenant first]\nmatch-uid = 40031\ncpu-max = 1%\n"))
 			skip();
-		/* In this order: becoming another user interrupts other threads. */
+		/* Before the neighbour starts: becoming another user interrupts other threads. */
 		customer_init(&customer, &broker, &options);
 		assert_int_equal(rbk_ring_new(customer.rbk, 16384, &ring, NULL), 0);
 		neighbour = neighbour_start(&broker);
@@ -307,7 +306,7 @@ static void cancel_all(struct customer *customer)
 	rbk_submit(customer->ring);
 }
 
-/* Puts tasks of all kinds, cancels, removes plans under them; for ever. */
+/* Submit tasks of all kinds, cancel them and remove their plans, without end. */
 static void live(unsigned int number)
 {
 	const struct customer_options options = {.width = 128,
@@ -334,7 +333,7 @@ static void live(unsigned int number)
 		if (round % 3 == 0)
 			cancel_all(&customer);
 		if (round % 5 == 0) {
-			/* Under all that are queued and split; their answers come first. */
+			/* Remove the plan of queued and split tasks, which complete first. */
 			rbk_plan_free(plan);
 			customer.plan = plan = customer_plan(&customer, 0);
 		}
@@ -354,7 +353,9 @@ static const char *const policies[] = {
 	"[tenant default]\nweight = 10000\ncpu-max = 20%\nvram-max = 1MiB\n",
 };
 
-/* Lives and deaths of @n_clients, and new policies meanwhile. Return: what is charged afterwards.
+/*
+ * Start and kill @n_clients clients, and change the policy meanwhile. Return: the charges
+ * afterwards.
  */
 static struct rbk_stats kill_clients(struct rbk *rbk, unsigned int n_clients)
 {

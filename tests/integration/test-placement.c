@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Placement on real devices: tasks split over two of them, long ones cut into several submissions,
- * and a tenant's quota of CPU time. Results are small whole numbers, the same on every device.
+ * Placement on real devices: tasks split over two devices, long tasks cut into several submissions,
+ * and a tenant's quota of CPU time. Results are small integers, the same on every device.
  */
 #include <stdio.h>
 #include <string.h>
@@ -84,7 +84,7 @@ static struct rbk_cqe take(void)
 	return copy;
 }
 
-/* Runs one, with all of what it writes, and nothing else, checked. */
+/* Run one task; check its whole output, and that the rest of memory is unchanged. */
 static struct rbk_cqe run(uint32_t count, unsigned int strategy, unsigned int flags)
 {
 	struct rbk_cqe cqe;
@@ -119,7 +119,7 @@ static bool begin_with_gpu(const char *const *args)
 	return false;
 }
 
-/* Device time is counted where it was spent. */
+/* Check that both devices' time was counted. */
 static void expect_both_worked(void)
 {
 	struct rbk_stats_tenant totals;
@@ -134,7 +134,7 @@ static void expect_both_worked(void)
 	rbk_stats_unmap(&view);
 }
 
-/* Both devices write into the one output. */
+/* Both devices write into one output. */
 TEST(test_partition__is_joined)
 {
 	static const uint32_t counts[] = {2, 3, 17, 64, 999, MAX_ROWS};
@@ -152,14 +152,14 @@ TEST(test_partition__is_joined)
 		assert_int_equal(cqe.flags & RBK_CQE_PARTITIONED, RBK_CQE_PARTITIONED);
 		assert_int_equal(cqe.reason, RBK_REASON_USER_PREFERENCE);
 		assert_true(cqe.device == RBK_DEVICE_CPU || cqe.device == RBK_DEVICE_GPU);
-		/* Too small to be worth it unless it is asked for. */
+		/* These tasks are too small to be split, unless the entry asks for it. */
 		cqe = run(counts[i % 6], RBK_STRATEGY_AUTO, RBK_SQE_PARTITION);
 		assert_int_equal(cqe.flags & RBK_CQE_PARTITIONED, 0);
 	}
 	disconnect();
 }
 
-/* Many at a time, each of which needs both. */
+/* Many tasks in flight, each of which needs both devices. */
 TEST(test_partition__many)
 {
 	if (!begin_with_gpu((const char *const[]){"--gpu=software", NULL}))
@@ -174,7 +174,7 @@ TEST(test_partition__many)
 	disconnect();
 }
 
-/* A tenth of a millisecond at a time, as far as that is known. */
+/* Parts take about a tenth of a millisecond, as far as the broker can predict. */
 TEST(test_long__in_several_submissions)
 {
 	static const unsigned int strategies[] = {RBK_STRATEGY_ONLY_CPU, RBK_STRATEGY_ONLY_GPU,
@@ -192,7 +192,7 @@ TEST(test_long__in_several_submissions)
 	disconnect();
 }
 
-/* Whoever is held to a hundredth of a processor gets all its work done, later. */
+/* A tenant limited to a hundredth of a processor gets all its work done, later. */
 TEST(test_quota__takes_longer)
 {
 	uint64_t start_ns, used_ns = 0;
@@ -200,14 +200,16 @@ TEST(test_quota__takes_longer)
 
 	connect_to((const char *const[]){"--gpu=none", NULL}, "[tenant default]\ncpu-max = 1%\n");
 	start_ns = harness_now_ns();
-	/* Some milliseconds: what may be used at once, and more. */
+	/* A few milliseconds: more than the bucket holds at first. */
 	while (used_ns < 3000000) {
 		cqe = run(100, RBK_STRATEGY_ONLY_CPU, 0);
 		used_ns += cqe.exec_ns;
 	}
 	run(100, RBK_STRATEGY_ONLY_CPU, 0);
-	/* A millisecond is there at first, and a hundredth of the time comes to it; before the last
-	 * one two had to come. */
+	/*
+	 * The bucket holds 1 ms at first, and gains 1 % of the time. Before the last task it must
+	 * gain 2 ms.
+	 */
 	assert_true(harness_now_ns() - start_ns > 50000000);
 	disconnect();
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * More tasks of a plan in parts than it has working memory for
+ * More tasks of a plan in parts than it has slots of working memory
  *
  * A GPU runs a plan whose tasks cannot be split by rows in parts, and keeps a slot of working
- * memory for each task that has begun. Clients that publish more tasks than there are slots get all
- * of them done, beside each other and beside others; nothing of one that dies stays behind.
+ * memory for each task that has begun. If clients submit more tasks than there are slots, all tasks
+ * complete, beside each other and beside other clients' tasks. Nothing of a client that ends is
+ * left.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +16,7 @@
 
 enum {
 	ENTRIES = 64,
-	/* A small plan has 32 slots, one with more than 8 MiB of scratch two. */
+	/* A small plan has 32 slots; a plan with more than 8 MiB of scratch has two. */
 	MANY_SLOTS = 32,
 	FEW_SLOTS = 2,
 	SIDE = 192,
@@ -46,7 +47,7 @@ static unsigned int tensor(struct rbk_builder *builder, const char *name, uint32
 	return rbk_builder_input(builder, name, RBK_DTYPE_F32, 2, dims);
 }
 
-/* y = a b, or y = (a b) c where a b is large. */
+/* Make a client of y = a b, or of y = (a b) c, where a b is large. */
 static void client_init(struct client *client, bool is_large)
 {
 	struct rbk_builder *builder = rbk_builder_new("parts");
@@ -100,14 +101,14 @@ static void publish(struct client *client, unsigned int n, unsigned int strategy
 	assert_true(rbk_submit(client->ring) >= 0);
 }
 
-/* Return: how many of @n a GPU has done. */
+/* Take @n completions. Return: the number of tasks that a GPU ran. */
 static unsigned int take(struct client *client, unsigned int n)
 {
 	const struct rbk_cqe *cqe;
 	unsigned int n_gpu = 0;
 
 	for (unsigned int i = 0; i < n; i++) {
-		/* Nothing in here takes as long, also where it is many times slower. */
+		/* Far longer than any task here takes, even in slow builds. */
 		if (rbk_wait_cqe_timeout(client->ring, &cqe, 90000000000))
 			fail_msg("%u of %u tasks are complete", i, n);
 		assert_int_equal(cqe->res, 0);
@@ -198,7 +199,10 @@ TEST(test_slots__more_tasks_than_slots)
 	end();
 }
 
-/* A client goes with tasks in every state: the device is the others' then, and the broker ends. */
+/*
+ * A client ends with tasks in every state: the device then serves the other client, and the broker
+ * can end.
+ */
 TEST(test_slots__client_goes)
 {
 	struct client going, staying;

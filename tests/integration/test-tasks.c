@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tasks through a real broker: chains, cancelling, barriers, argument tables, states, what is
- * removed while it is in use, deadlines, and rings that are full.
+ * Tasks through a real broker: chains, cancelling, barriers, argument tables, states, removal of
+ * objects in use, deadlines, and full rings
  */
 #include <errno.h>
 #include <pthread.h>
@@ -22,7 +22,7 @@ enum {
 	MAX_ROWS = 1024,
 	SMALL = 16,
 	ARENA_BYTES = 16 << 20,
-	SLOW_AT = 9 << 20, /* what the slow plan reads, and nothing writes */
+	SLOW_AT = 9 << 20, /* input of the slow plan, which no task writes */
 };
 
 static struct broker broker;
@@ -48,7 +48,7 @@ static struct rbk_plan *make_fast(const char *op)
 
 static int begin(void **state)
 {
-	/* One worker: tasks wait for each other. */
+	/* With one worker, tasks wait for each other. */
 	broker_start(&broker,
 		     &(struct broker_options){.args = (const char *const[]){"--workers=1", NULL}});
 	rbk = broker_connect(&broker, "tasks");
@@ -85,7 +85,7 @@ static float *at(uint64_t offset)
 	return (float *)((char *)rbk_arena_data(arena) + offset);
 }
 
-/* A task of some milliseconds. */
+/* Prepare a task of a few milliseconds. */
 static struct rbk_sqe *put_slow(struct rbk_ring *ring, uint64_t user_data, unsigned int flags)
 {
 	const uint64_t refs[] = {rbk_arena_ref(arena, SLOW_AT), rbk_arena_ref(arena, 2 << 20),
@@ -99,7 +99,7 @@ static struct rbk_sqe *put_slow(struct rbk_ring *ring, uint64_t user_data, unsig
 	return sqe;
 }
 
-/* z = x + y, each 64 bytes at its offset. */
+/* Prepare z = x + y of 64 bytes each, at these offsets. */
 static struct rbk_sqe *put_fast(struct rbk_ring *ring, uint64_t user_data, unsigned int flags,
 				uint64_t x, uint64_t y, uint64_t z)
 {
@@ -134,7 +134,7 @@ static struct rbk_cqe take(struct rbk_ring *ring)
 	return copy;
 }
 
-/* Takes @n completions. Their results go to @results by user_data, each exactly once. */
+/* Take @n completions, each exactly once, and store their results in @results by user_data. */
 static void take_all(struct rbk_ring *ring, unsigned int n, int *results)
 {
 	struct rbk_cqe cqe;
@@ -157,7 +157,7 @@ TEST(test_chain__in_order, begin, end)
 	struct rbk_ring *ring = make_ring(64);
 	int results[LENGTH];
 
-	/* Each adds the first to the result of the one before: wrong in any other order. */
+	/* Each task adds 1 to the result of the task before; any other order is wrong. */
 	for (unsigned int i = 0; i < SMALL; i++)
 		at(0)[i] = at(64)[i] = 1.0f;
 	for (unsigned int i = 0; i < LENGTH; i++)
@@ -177,7 +177,7 @@ TEST(test_chain__behind_a_worker, begin, end)
 	struct rbk_ring *ring = make_ring(64);
 	int results[6];
 
-	/* Held tasks read what the slow one writes. */
+	/* Held tasks read what the slow task writes. */
 	for (unsigned int i = 0; i < N * N; i++)
 		at(2 << 20)[i] = i % (N + 1) == 0 ? 2.0f : 0.0f;
 	for (unsigned int i = 0; i < MAX_ROWS * N; i++)
@@ -199,7 +199,7 @@ TEST(test_chain__behind_a_worker, begin, end)
 	rbk_ring_free(ring);
 }
 
-/* The third of five fails: two succeed, two are cancelled. Then a new chain begins. */
+/* The third of five tasks fails: two succeed, two are cancelled. Then a new chain begins. */
 TEST(test_chain__failure_in_the_middle, begin, end)
 {
 	static const bool slow_head[] = {false, true};
@@ -230,7 +230,7 @@ TEST(test_chain__failure_in_the_middle, begin, end)
 	rbk_ring_free(ring);
 }
 
-/* Longer than the ring: the open chain goes on over many fills of it. */
+/* A chain longer than the ring stays open while the ring is refilled. */
 TEST(test_chain__longer_than_the_ring, begin, end)
 {
 	enum { LENGTH = 300, FAILS_AT = 200 };
@@ -272,14 +272,14 @@ TEST(test_cancel__every_state, begin, end)
 	unsigned int n_cancelled = 0;
 	int results[12];
 
-	/* Queued, begun or over, as it comes; each time the outcome must be consistent. */
+	/* The target may be queued, running or complete; the outcome must be consistent. */
 	for (unsigned int round = 0; round < 6; round++) {
 		put_slow(ring, 0, 0);
 		assert_int_equal(rbk_submit(ring), 1);
 		if (round % 2)
 			while (rbk_sq_ready(ring))
 				usleep(50);
-		put_slow(ring, 1, 0);                        /* queued behind it */
+		put_slow(ring, 1, 0);                        /* queued behind task 0 */
 		put_slow(ring, 2, RBK_SQE_LINK);             /* queued */
 		put_fast(ring, 3, RBK_SQE_LINK, 0, 64, 128); /* held */
 		put_fast(ring, 4, 0, 0, 64, 128);            /* held */
@@ -462,7 +462,7 @@ TEST(test_remove__plan_in_use, begin, end)
 	assert_int_equal(rbk_submit(ring), 32);
 	while (rbk_sq_ready(ring))
 		usleep(50);
-	/* Answered when the last of its tasks has ended; those complete as if nothing was. */
+	/* The removal is answered after the plan's last task; all of its tasks succeed. */
 	rbk_plan_free(plan);
 	take_all(ring, 32, results);
 	for (unsigned int i = 0; i < 32; i++)
@@ -513,7 +513,7 @@ TEST(test_remove__ring_in_use, begin, end)
 		put_slow(ring, i, i % 2 ? 0 : RBK_SQE_LINK);
 	assert_int_equal(rbk_submit(ring), 64);
 	rbk_ring_free(ring);
-	/* The other ring goes on. */
+	/* The other ring still works. */
 	for (unsigned int i = 0; i < 4; i++)
 		put_slow(other, i, 0);
 	assert_int_equal(rbk_submit(other), 4);
@@ -544,7 +544,10 @@ TEST(test_deadline__missed, begin, end)
 
 /* ---- Full rings ---- */
 
-/* A hundred times more than fits, none consumed before the ring is full: each completes once. */
+/*
+ * A hundred times more tasks than the ring holds, all submitted before any completion is consumed:
+ * each completes once.
+ */
 TEST(test_full__completions_are_never_dropped, begin, end)
 {
 	enum { ENTRIES = 16, TOTAL = 1600 };
@@ -558,7 +561,7 @@ TEST(test_full__completions_are_never_dropped, begin, end)
 	while (n_done < n_total) {
 		struct rbk_sqe *sqe;
 
-		/* As many as the ring takes: 16 completed and unread, and 16 more in the ring. */
+		/* 16 completions not yet consumed, and 16 entries in the submission ring. */
 		for (unsigned int idle = 0; idle < 3 && n_put < n_total;) {
 			sqe = rbk_get_sqe(ring);
 			if (!sqe) {
