@@ -2,8 +2,8 @@
 /*
  * The administrators' socket, from outside
  *
- * Who may what is tested with processes that become another user, which needs root. Without it only
- * what is tested as the user that brokerd runs as is.
+ * Permissions are tested with processes that become another user, which needs root. Other users'
+ * permissions are tested as root only.
  */
 #include <errno.h>
 #include <grp.h>
@@ -24,7 +24,7 @@
 #include "shm/wire.h"
 #include "support/test.h"
 
-/* Of nobody who runs tests. */
+/* Users and a group that no user of these tests has. */
 enum { STRANGER_UID = 40010, MEMBER_UID = 40011, LISTED_UID = 40012, GROUP = 40020 };
 
 static const char *const with_group[] = {"--admin-group=40020", "--gpu=none", NULL};
@@ -34,7 +34,7 @@ static const char *const plain[] = {"--gpu=none", NULL};
 
 /* --- Other users --- */
 
-/* Runs @as as another user beside the test. It says what is wrong with a number. */
+/* Run @as as another user in a child process. Its exit status identifies the failed check. */
 static void as_user(uid_t uid, gid_t extra, int (*as)(const struct broker *broker),
 		    const struct broker *broker)
 {
@@ -96,7 +96,7 @@ static int expect_kept_out(const struct broker *broker)
 	return connect_admin(broker, &rbk, NULL) == -EACCES ? 0 : 1;
 }
 
-/* The socket lets in, the broker does not. */
+/* Expect that the socket's mode admits the user, and that the broker rejects the session. */
 static int expect_refused(const struct broker *broker)
 {
 	struct rbk_error error = {""};
@@ -170,7 +170,7 @@ TEST(test_rights)
 	assert_int_equal(mode_of(broker.admin_path), 0660);
 	as_user(STRANGER_UID, 0, expect_kept_out, &broker);
 	as_user(MEMBER_UID, GROUP, expect_looking, &broker);
-	/* Also where the socket would let everybody in. */
+	/* The broker checks the user even if the socket's mode admits all users. */
 	assert_int_equal(chmod(broker.admin_path, 0666), 0);
 	as_user(STRANGER_UID, 0, expect_refused, &broker);
 	as_user(MEMBER_UID, GROUP, expect_looking, &broker);
@@ -185,7 +185,7 @@ TEST(test_rights)
 	broker_stop(&broker);
 }
 
-/* --- What is not there --- */
+/* --- Missing sockets --- */
 
 TEST(test_socket__where)
 {
@@ -202,7 +202,7 @@ TEST(test_socket__where)
 
 	start(&broker, plain);
 	assert_int_equal(access(broker.admin_path, F_OK), 0);
-	/* Beside the other one, unless told otherwise. */
+	/* By default the library looks for the administrators' socket beside RINGBROKER_SOCKET. */
 	assert_int_equal(setenv("RINGBROKER_SOCKET", broker.socket_path, 1), 0);
 	assert_int_equal(rbk_admin_connect(NULL, &rbk, &error), 0);
 	rbk_disconnect(rbk);
@@ -218,7 +218,7 @@ TEST(test_socket__where)
 	assert_int_not_equal(access(broker.admin_path, F_OK), 0);
 }
 
-/* Whom the administrators' socket of @broker reaches. */
+/* Return the process id of the broker behind @broker's administrators' socket. */
 static uint32_t administered_pid(const struct broker *broker)
 {
 	struct rbk *rbk = broker_connect_admin(broker, "admin");
@@ -233,7 +233,7 @@ static uint32_t administered_pid(const struct broker *broker)
 	return pid;
 }
 
-/* Brokers in one folder, each with the socket that its own is named after. */
+/* In one folder, each broker names its administrators' socket after its own socket. */
 TEST(test_socket__one_folder)
 {
 	static const char *const names[] = {"brokerd.sock", "x.sock", "x"};
@@ -271,7 +271,9 @@ static void name_admin_socket_too_long(void)
 	setenv("RINGBROKER_ADMIN_SOCKET", path, 1);
 }
 
-/* Where it cannot be, a broker that was told to listen there ends; by default it goes without. */
+/*
+ * Without a socket that it was told to make, the broker ends. Without the default socket, it runs.
+ */
 TEST(test_socket__in_use)
 {
 	struct broker first, second;
@@ -307,7 +309,7 @@ TEST(test_socket__in_use)
 	broker_stop(&first);
 }
 
-/* An administrator has nothing that a tenant has, and is told so. */
+/* An administrator has none of a tenant's requests, and each rejection says so. */
 TEST(test_administrator__is_no_tenant)
 {
 	struct rbk_error error = {""};
@@ -328,7 +330,7 @@ TEST(test_administrator__is_no_tenant)
 	rbk_stats_unmap(&view);
 	rbk_disconnect(rbk);
 
-	/* Nor has root anything to say on the other one. */
+	/* On the clients' socket, root has no administrator's requests either. */
 	rbk = broker_connect(&broker, "client");
 	assert_int_equal(rbk_features(rbk) & (RBK_FEAT_ADMIN | RBK_FEAT_ADMIN_CHANGE), 0);
 	assert_int_equal(rbk_stats_map(rbk, RBK_STATS_ALL, 0, &view, &error), -EPERM);
@@ -341,7 +343,7 @@ TEST(test_administrator__is_no_tenant)
 
 /* --- Sessions --- */
 
-/* Waits for the record of the client that calls itself @name. */
+/* Wait for the record of the client named @name. */
 static struct rbk_stats_session find_session(const struct rbk_stats_view *view, const char *name)
 {
 	uint64_t end_ns = harness_now_ns() + harness_slow_ns(10000000000);
@@ -379,7 +381,7 @@ TEST(test_sessions__are_shown)
 
 	session = find_session(&root, "admin");
 	assert_fields(session, (flags, RBK_STATS_SESSION_ADMIN), (tenant, 0));
-	/* No escape sequence of its choosing comes through. */
+	/* The broker replaces the escape character in the client's name. */
 	session = find_session(&root, "cli?[31ment");
 	assert_fields(session, (pid, getpid()), (uid, getuid()));
 	assert_string_equal(session.comm, "test-admin");
@@ -390,7 +392,7 @@ TEST(test_sessions__are_shown)
 	find_session(&own, "second");
 	assert_int_equal(rbk_stats_count(&own, RBK_STATS_SECTION_SESSIONS), 64);
 
-	/* One that ends is shown no more. */
+	/* The record of an ended session disappears. */
 	rbk_disconnect(second);
 	end_ns = harness_now_ns() + harness_slow_ns(10000000000);
 	for (bool is_there = true; is_there;) {
@@ -411,12 +413,12 @@ TEST(test_sessions__are_shown)
 
 /* --- Changes --- */
 
-/* A client of its own, whose tasks run on the device that computes nothing. */
+/* A device that computes nothing, on which the client's tasks run. */
 static const char *const with_device[] = {"--gpu=none", "--test-device=2ms", NULL};
 
 static const struct customer_options on_test_device = {.has_test_device = true};
 
-/* What devices did for a session, and how long its tasks took, is its own, and not its tenant's. */
+/* Device time and latencies are counted by session, not by tenant. */
 TEST(test_sessions__what_tasks_took)
 {
 	struct rbk_stats_session busy = {.p50_ns = 0}, idle;
@@ -438,7 +440,7 @@ TEST(test_sessions__what_tasks_took)
 		customer_drain(&customer);
 		busy = find_session(&root, "customer");
 	}
-	/* Each took the device 2 ms, and the last ones waited for those before. */
+	/* Each task takes the device 2 ms; the last tasks also wait for earlier ones. */
 	assert_in_range(busy.p50_ns, 2000000, harness_slow_ns(1000000000));
 	assert_in_range(busy.p99_ns, busy.p50_ns, harness_slow_ns(2000000000));
 	assert_in_range(busy.gpu_ns, 16000000, busy.n_gpu_tasks * harness_slow_ns(100000000));
@@ -468,7 +470,7 @@ static struct rbk_stats_device device_of(const struct rbk_stats_view *root, uint
 	return device;
 }
 
-/* Waits until the first tenant's record has these of the flags. */
+/* Wait until the flags of the first tenant's record, masked by @mask, equal @flags. */
 static void wait_tenant(const struct rbk_stats_view *root, uint32_t mask, uint32_t flags)
 {
 	uint64_t end_ns = harness_now_ns() + harness_slow_ns(10000000000);
@@ -505,7 +507,7 @@ TEST(test_set)
 	assert_int_equal(tenant_of(&root).weight, 80);
 	assert_true(broker_log_has(&broker, "tenant default: sessions-max is 7, as uid"));
 
-	/* The file's own sentences. */
+	/* The message equals that for the policy file. */
 	assert_int_equal(rbk_admin_set(admin, number, "vram-max", "5x", &error), -EINVAL);
 	assert_string_equal(
 		error.text,
@@ -525,7 +527,10 @@ TEST(test_set)
 		rbk_admin_set(admin, number, "weight-that-is-much-too-long-for-a-key", "1", &error),
 		-EINVAL);
 
-	/* What the file does not touch stays, what it changes is the file's again. */
+	/*
+	 * A reload keeps an administrator's change unless the file's own value of that key has
+	 * changed.
+	 */
 	broker_write_policy(&broker, "[tenant default]\nsessions-max = 4\nweight = 60\n");
 	broker_reload(&broker, "again");
 	assert_int_equal(rbk_tenant(client, &about), 0);
@@ -562,7 +567,7 @@ TEST(test_drain__tenant)
 	assert_int_equal(rbk_admin_drain_tenant(admin, number, RBK_DRAIN_ASK, &drained, &error), 0);
 	assert_int_equal(drained.is_drained, 0);
 
-	/* What was admitted completes. */
+	/* Admitted tasks complete. */
 	for (unsigned int i = 0; i < 8; i++)
 		customer_put(&customer, 8, RBK_STRATEGY_PREFER_GPU);
 	customer_take(&customer);
@@ -574,8 +579,7 @@ TEST(test_drain__tenant)
 	assert_int_equal(drained.n_tasks, 0);
 	wait_tenant(&root, RBK_STATS_TENANT_DRAINED, RBK_STATS_TENANT_DRAINED);
 
-	/* What comes now waits, and who is new may only look; also after the policy was read again.
-	 */
+	/* New tasks wait, and a new session may only read; also after a reload of the policy. */
 	for (unsigned int i = 0; i < 5; i++)
 		customer_put(&customer, 8, RBK_STRATEGY_ONLY_CPU);
 	other = broker_connect(&broker, "late");
@@ -598,7 +602,7 @@ TEST(test_drain__tenant)
 	assert_int_equal(rbk_ring_new(other, 8, &ring, &error), 0);
 	rbk_disconnect(other);
 
-	/* A client that ends, and a broker that ends, while it is drained. */
+	/* A client, and the broker, may end while the tenant is drained. */
 	assert_int_equal(rbk_admin_drain_tenant(admin, number, RBK_DRAIN_BEGIN, NULL, &error), 0);
 	customer_put(&customer, 8, RBK_STRATEGY_ONLY_CPU);
 	harness_sleep_ms(20);
@@ -609,7 +613,10 @@ TEST(test_drain__tenant)
 	rbk_disconnect(admin);
 }
 
-/* The only GPU: what may goes to the CPU, what may not is refused. */
+/*
+ * While the only GPU is drained, a task that may use the CPU does; a task for the GPU only is
+ * rejected.
+ */
 TEST(test_drain__device)
 {
 	struct rbk_admin_drained drained = {0};
@@ -655,14 +662,14 @@ TEST(test_drain__device)
 	assert_int_equal(rbk_admin_drain_device(admin, 1, RBK_DRAIN_END, &drained, &error), 0);
 	cqe = customer_run(&customer, 8, RBK_STRATEGY_PREFER_GPU);
 	assert_int_equal(cqe.device, 1);
-	/* The broker may end while it is drained. */
+	/* The broker may end while the device is drained. */
 	assert_int_equal(rbk_admin_drain_device(admin, 1, RBK_DRAIN_BEGIN, NULL, &error), 0);
 	rbk_stats_unmap(&root);
 	customer_deinit(&customer);
 	rbk_disconnect(admin);
 }
 
-/* Device memory is given back, and taken again by who wants it. */
+/* Evicted memory is freed, and the next task that needs the plan loads it again. */
 TEST(test_memory__evict_and_drain)
 {
 	static const char *const software[] = {"--gpu=software", NULL};
@@ -691,7 +698,10 @@ TEST(test_memory__evict_and_drain)
 	assert_int_equal(rbk_admin_evict(admin, &evict, &n, &bytes, &error), 0);
 	assert_int_equal(n, 1);
 	assert_true(bytes > 0);
-	/* It is out already, or is leaving; and comes back for who wants it. */
+	/*
+	 * A second request finds nothing to evict. Tasks that prefer the GPU have the plan loaded
+	 * again.
+	 */
 	assert_int_equal(rbk_admin_evict(admin, &evict, &n, &bytes, &error), 0);
 	assert_int_equal(n, 0);
 	end_ns = harness_now_ns() + harness_slow_ns(20000000000);
@@ -749,7 +759,7 @@ TEST(test_settings)
 	assert_int_equal(rbk_admin_log_level(admin, 99, &level, &error), -EINVAL);
 	assert_int_equal(rbk_admin_log_level(admin, 4, &level, &error), 0);
 	assert_true(broker_log_has(&broker, "the log level becomes debug, as uid"));
-	/* Whether it becomes more or less that is logged, the change is. */
+	/* The change is logged whether the level rises or falls. */
 	assert_true(broker_log_has(&broker, "the log level becomes warning, as uid"));
 	assert_int_equal(rbk_admin_log_level(admin, 6, &level, &error), 0);
 	assert_true(broker_log_has(&broker, "the log level becomes info, as uid"));
@@ -834,10 +844,10 @@ TEST(test_hostile__form)
 	assert_int_equal(expect_changing(&broker), 0);
 }
 
-/* As fast as they go, with an end in the middle of it; whoever else looks is served. */
+/* Send requests at full speed, and close the connection in the middle; other clients are served. */
 TEST(test_hostile__many)
 {
-	/* Answers of so many fit into the socket. */
+	/* Replies to a batch of this size fit into the socket. */
 	enum { BATCH = 50 };
 	struct rbk_wire_admin_drain drain = {
 		.request = {.type = RBK_WIRE_ADMIN_DRAIN},
@@ -869,7 +879,7 @@ TEST(test_hostile__many)
 			assert_int_equal(result.reply.res, 0);
 		}
 	}
-	/* Answers that nobody reads end the session, not the broker. */
+	/* Replies that the client does not read end its session, not the broker. */
 	while (raw_send(fd, &drain, sizeof(drain), NULL, 0) > 0)
 		;
 	close(fd);

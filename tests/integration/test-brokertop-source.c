@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What brokertop does about a broker that hangs, dies and comes back
+ * brokertop beside a broker that hangs, dies and restarts
  *
- * The broker is stopped by a signal; the clock that brokertop goes by is the test's. Who asks while
- * he draws is seen to have asked, and not to have waited for the answer: that is taken by the next
- * update, however fast it came.
+ * The test stops the broker with a signal, and provides brokertop's clock. While drawing, brokertop
+ * sends a request but does not wait for the reply: the next update takes it, however fast it
+ * arrived.
  */
 #include <errno.h>
 #include <signal.h>
@@ -28,7 +28,7 @@ static const char *warning(const struct source *source, uint64_t now_ns)
 	return text;
 }
 
-/* Looks, in its own time, until there is a state. */
+/* Update in real time until the source is in @state. */
 static void await_state(struct source *source, enum source_state state)
 {
 	const uint64_t end_ns = harness_now_ns() + harness_slow_ns(patience_ns);
@@ -42,7 +42,7 @@ static void await_state(struct source *source, enum source_state state)
 	}
 }
 
-/* Nothing is being asked, and there will be nothing for a while. */
+/* Update without new requests until the pending request has ended. */
 static void await_answer(struct source *source, uint64_t now_ns)
 {
 	const uint64_t end_ns = harness_now_ns() + harness_slow_ns(patience_ns);
@@ -76,13 +76,13 @@ TEST(test_open__hung)
 	assert_string_equal(warning(&source, 0), "the broker has not answered yet");
 	await_answer(&source, 0);
 	assert_int_equal(source.state, SOURCE_NONE);
-	/* It does not look as if there were none. */
+	/* The warning tells a silent broker from a missing one. */
 	snprintf(wanted, sizeof(wanted),
 		 "the broker (process %d) is there, but did not answer within 0.5 s; it is waited "
 		 "for",
 		 (int)broker.pid);
 	assert_string_equal(warning(&source, 0), wanted);
-	/* Lines wait, and then say so. */
+	/* In line mode, brokertop waits for the reply, then returns -ETIME. */
 	source_close(&source);
 	assert_int_equal(source_open(&source, broker.socket_path, NULL, true, 0), -ETIME);
 	assert_false(source.asker.is_asking);
@@ -92,7 +92,7 @@ TEST(test_open__hung)
 	assert_int_equal(kill(broker.pid, SIGCONT), 0);
 	await_state(&source, SOURCE_LIVE);
 	assert_string_equal(warning(&source, harness_now_ns()), "");
-	/* While something is being asked. */
+	/* Close the source while a request is pending. */
 	stop(&broker);
 	source_update(&source, false, harness_now_ns() + 60 * second_ns);
 	source_close(&source);
@@ -117,7 +117,7 @@ TEST(test_hung)
 	source_update(&source, false, now_ns);
 	await_answer(&source, now_ns);
 
-	/* Its figures are old; after a while it is asked whether it is there. */
+	/* The source notices that figures are old, and later probes whether the broker answers. */
 	now_ns += 10 * second_ns;
 	source_update(&source, true, now_ns);
 	assert_int_equal(source.state, SOURCE_SILENT);
@@ -130,7 +130,7 @@ TEST(test_hung)
 	await_answer(&source, now_ns);
 	assert_int_equal(source.state, SOURCE_SILENT);
 
-	/* A change is asked for in its turn, and what came of it is told once. */
+	/* A change is requested at the next update; its result is reported once. */
 	assert_true(source_change(&source, &change));
 	assert_false(source_change(&source, &change));
 	source_update(&source, true, now_ns);
@@ -142,7 +142,7 @@ TEST(test_hung)
 	assert_int_equal(r, -ETIME);
 	assert_null(source_said(&source, &r));
 
-	/* It goes on; the same change is done now. */
+	/* When the broker continues, the same change succeeds. */
 	assert_int_equal(kill(broker.pid, SIGCONT), 0);
 	await_state(&source, SOURCE_LIVE);
 	assert_true(source_change(&source, &change));
@@ -153,7 +153,7 @@ TEST(test_hung)
 	assert_non_null(strstr(source_said(&source, &r), "is 64MiB"));
 	assert_int_equal(r, 0);
 
-	/* A change that comes too late. */
+	/* The broker dies before it handles a change. */
 	stop(&broker);
 	assert_true(source_change(&source, &change));
 	broker_kill(&broker);

@@ -4,8 +4,8 @@
  *
  *	test-client-brokerd BROKERD
  *
- * What the fake broker of the unit tests cannot tell: that both sides' sleeping fits together, in
- * which order objects may be freed, and how fast a killed broker is noticed.
+ * Tests what the fake broker of the unit tests cannot: both sides' sleeping together, the order in
+ * which objects are freed, and how fast a client notices a killed broker.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,7 +26,7 @@
 
 static const char *brokerd_path;
 
-/* For what comes in the end, however slow the machine: who gives up has seen it hang. */
+/* Limit on waits for events that always happen, even on a slow machine; a longer wait is a hang. */
 static const uint64_t patience_ns = 60000000000;
 
 struct broker {
@@ -44,7 +44,7 @@ static void sleep_us(long us)
 	nanosleep(&time, NULL);
 }
 
-/* A broker of its own, and a connection to it. @spin is its --spin. */
+/* Start a broker with --spin=@spin, and connect to it. */
 static void broker_begin(struct broker *broker, const char *spin)
 {
 	struct rbk_options options = {.size = sizeof(options), .socket_path = broker->path};
@@ -58,7 +58,7 @@ static void broker_begin(struct broker *broker, const char *spin)
 	if (broker->pid == 0) {
 		int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
 
-		/* A test that fails leaves no broker behind that holds its output open. */
+		/* A broker that outlived a failed test would hold the test's output open. */
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		dup2(null, STDOUT_FILENO);
 		dup2(null, STDERR_FILENO);
@@ -85,7 +85,7 @@ static void broker_end(struct broker *broker, int signal, int expected)
 	kill(broker->pid, signal);
 	assert_int_equal(waitpid(broker->pid, &status, 0), broker->pid);
 	assert_int_equal(WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status), expected);
-	/* A lock stays; what was killed leaves its sockets, too. */
+	/* A lock file stays after every end, a socket after a kill. */
 	for (unsigned int i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		snprintf(path, sizeof(path), "%s/%s", broker->directory, names[i]);
 		unlink(path);
@@ -103,7 +103,9 @@ static struct rbk_ring *ring_make(struct broker *broker, unsigned int entries, u
 	return ring;
 }
 
-/* Rows of eight numbers times an identity, whose arena is freed at once. */
+/*
+ * Make a plan that multiplies rows of eight numbers by an identity, whose arena is freed at once.
+ */
 static struct rbk_plan *plan_make(struct broker *broker, uint32_t max_count)
 {
 	const uint32_t dims[] = {8, 8}, rows[] = {RBK_DIM_COUNT, 8};
@@ -129,9 +131,9 @@ static struct rbk_plan *plan_make(struct broker *broker, uint32_t max_count)
 	return plan;
 }
 
-/* ---- One at a time ---- */
+/* ---- One entry in flight ---- */
 
-/* Who has seen the completion of the only entry there is can have that entry again at once. */
+/* After the completion of a full ring's only entry, its slot is free at once. */
 TEST(test_room__with_the_completion)
 {
 	const uint64_t n_tasks = test_scaled(200000);
@@ -158,8 +160,8 @@ TEST(test_room__with_the_completion)
 /* ---- Sleeping ---- */
 
 /*
- * Both sides sleep, at once or after a while, and pauses are chosen so that they fall asleep at
- * all moments of each other's work. A wake-up that is lost shows as a time-out.
+ * Both sides sleep, at once or after a while. The pauses vary, so that each side falls asleep at
+ * every moment of the other's work. A lost wake-up shows as a timeout.
  */
 TEST(test_sleep__no_wakeup_is_lost)
 {
@@ -208,7 +210,7 @@ TEST(test_sleep__no_wakeup_is_lost)
 	}
 }
 
-/* The token of the broker's sleep; waits until it sleeps. */
+/* Wait until the broker sleeps. Return: the token of its sleep. */
 static uint32_t sleep_token(struct rbk_ring *ring)
 {
 	uint64_t start_ns = client_now_ns();
@@ -222,8 +224,9 @@ static uint32_t sleep_token(struct rbk_ring *ring)
 }
 
 /*
- * A client that is held up between publishing and looking rings for nothing, for a sleep that
- * began after the work was done. It does not ring for that sleep again, so there must be another.
+ * A client that is delayed between publishing and checking the token rings for a sleep that began
+ * after the work was done. It does not ring for that token again, so the broker must announce a new
+ * one.
  */
 TEST(test_sleep__rung_for_nothing)
 {
@@ -246,7 +249,7 @@ TEST(test_sleep__rung_for_nothing)
 	broker_end(&broker, SIGTERM, 0);
 }
 
-/* More entries than completions have room for: consuming them is announced. */
+/* More entries than completions have room for: the client announces that it has consumed some. */
 TEST(test_sleep__room)
 {
 	struct rbk_ring *ring;
@@ -290,7 +293,7 @@ TEST(test_sleep__room)
 
 /* ---- Objects ---- */
 
-/* In whatever order they are freed, nothing stays at the broker. */
+/* The broker keeps nothing, in whichever order objects are freed. */
 TEST(test_objects__any_order)
 {
 	struct rbk_stats before, stats;
@@ -306,7 +309,7 @@ TEST(test_objects__any_order)
 		assert_int_equal(rbk_arena_new(broker.rbk, 1 << 16, &arena, &broker.error), 0);
 		ring = ring_make(&broker, 8, UINT64_MAX);
 		assert_int_equal(rbk_stats(broker.rbk, &stats), 0);
-		/* The constants' arena was freed already, but its plan uses it. */
+		/* The constants' arena was freed already, but the plan refers to it. */
 		assert_fields(stats, (arenas, before.arenas + 2), (plans, before.plans + 1));
 		if (i % 2)
 			rbk_plan_free(plan);
@@ -321,7 +324,10 @@ TEST(test_objects__any_order)
 	broker_end(&broker, SIGTERM, 0);
 }
 
-/* What comes with descriptors that the process may not have is given back; the session stays. */
+/*
+ * If the process may not receive all descriptors of a reply, the library closes the rest and
+ * removes the object; the session goes on.
+ */
 TEST(test_objects__no_descriptor_left)
 {
 	struct rbk_stats before, stats;
@@ -338,7 +344,7 @@ TEST(test_objects__no_descriptor_left)
 	close(next);
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
 	low = limit;
-	/* Of the three that a ring comes with, none to all but one. */
+	/* A ring has three descriptors; 0, 1 or 2 of them can be received. */
 	for (rlim_t n = 0; n < 3; n++) {
 		low.rlim_cur = (rlim_t)next + n;
 		assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
@@ -347,7 +353,7 @@ TEST(test_objects__no_descriptor_left)
 		assert_int_equal(r, -EMFILE);
 		assert_non_null(strstr(broker.error.text, "ulimit -n"));
 	}
-	/* Removing is asked for without waiting, and the broker takes its time for it. */
+	/* The library does not wait for the removal, which the broker does later. */
 	end_ns = client_now_ns() + patience_ns;
 	do {
 		sleep_us(1000);
@@ -359,7 +365,7 @@ TEST(test_objects__no_descriptor_left)
 	broker_end(&broker, SIGTERM, 0);
 }
 
-/* Sealing waits for the tasks that use the arena, and they all complete. */
+/* Sealing waits for the tasks that use the arena, and all of them complete. */
 TEST(test_seal__with_tasks_in_flight)
 {
 	enum { N_TASKS = 64, ROWS = 3968, FLOATS = ROWS * 8 };
@@ -385,7 +391,7 @@ TEST(test_seal__with_tasks_in_flight)
 		rbk_prep_run(rbk_get_sqe(ring), rbk_plan_id(plan), ROWS, refs, 2);
 	}
 	assert_int_equal(rbk_submit(ring), N_TASKS);
-	/* So that all are admitted: those that are not would find no such arena. */
+	/* Wait until all tasks are admitted; a task admitted after the seal fails. */
 	while (rbk_sq_ready(ring) > 0)
 		sleep_us(100);
 	assert_int_equal(rbk_arena_seal(arena, &broker.error), 0);
@@ -398,7 +404,7 @@ TEST(test_seal__with_tasks_in_flight)
 	}
 	for (int i = 0; i < N_TASKS; i++)
 		assert_memory_equal(y[i], x, FLOATS * sizeof(*x));
-	/* What was sealed can be read, but not written, by tasks too. */
+	/* A task may read a sealed arena, but not write it. */
 	refs[0] = rbk_ref(arena, x);
 	refs[1] = rbk_ref(arena, y[0]);
 	for (int i = 0; i < 2; i++) {
@@ -416,9 +422,12 @@ TEST(test_seal__with_tasks_in_flight)
 	broker_end(&broker, SIGTERM, 0);
 }
 
-/* ---- Losing it ---- */
+/* ---- A lost broker ---- */
 
-/* Asleep, spinning, or in the middle of a request: told, and told again by whatever is called. */
+/*
+ * A client that sleeps, spins or waits for a reply learns that the broker died, and so does each
+ * later call.
+ */
 TEST(test_lost__killed)
 {
 	for (int how = 0; how < 4; how++) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Draining where it is hard
+ * Draining under difficult conditions
  *
- * One of two GPUs: a software Vulkan device, which has memory, and the device that computes
- * nothing. Clients that are killed while what they wait for is drained. A GPU that does not come
- * back from what it was given, under a service manager that watches the broker.
+ * One of two GPUs is drained: a software Vulkan device, which has memory, or the test device, which
+ * computes nothing. Clients are killed while their tenant or their device is drained. A GPU hangs
+ * while a service manager watches the broker.
  */
 #include <errno.h>
 #include <signal.h>
@@ -43,7 +43,7 @@ static struct rbk_admin_drained drain(struct rbk *admin, uint32_t device, enum r
 	return drained;
 }
 
-/* Nothing runs there, and nothing of a tenant's is there any more. */
+/* Drain a device until it has no tasks in flight and no tenants' memory. */
 static void drain_wholly(struct rbk *admin, uint32_t device)
 {
 	const uint64_t end_ns = deadline_ns();
@@ -59,7 +59,7 @@ static void drain_wholly(struct rbk *admin, uint32_t device)
 
 /* --- One of two --- */
 
-/* Runs one after the other until one is where it was meant to be. */
+/* Run tasks for @device until one runs there. */
 static void run_until_on(struct customer *customer, uint8_t device)
 {
 	const uint64_t end_ns = deadline_ns();
@@ -68,7 +68,10 @@ static void run_until_on(struct customer *customer, uint8_t device)
 		assert_true(harness_now_ns() < end_ns);
 }
 
-/* Tasks for either GPU are in flight while @device is drained; those for it go elsewhere. */
+/*
+ * Drain @device while tasks for both GPUs are in flight; its tasks run on another device. Return:
+ * the number of completions with reason gpu-unavailable.
+ */
 static unsigned int drain_under_load(struct rbk *admin, struct customer *customer, uint8_t device)
 {
 	const uint8_t other = device == SOFTWARE ? TEST_DEVICE : SOFTWARE;
@@ -126,14 +129,14 @@ TEST(test_one_of_two)
 	run_until_on(&customer, TEST_DEVICE);
 
 	drain_under_load(admin, &customer, SOFTWARE);
-	/* A plan that is made meanwhile has nothing there, too, and gets it afterwards. */
+	/* A plan made while the device is drained is not loaded there until the drain ends. */
 	rbk_plan_free(customer_plan(&customer, 0));
 	assert_int_equal(drain(admin, SOFTWARE, RBK_DRAIN_ASK).device_bytes, 0);
 	drain(admin, SOFTWARE, RBK_DRAIN_END);
 	run_until_on(&customer, SOFTWARE);
 	assert_true(drain(admin, SOFTWARE, RBK_DRAIN_ASK).device_bytes > 0);
 
-	/* Each takes 2 ms there, so that most still waited. */
+	/* Each task takes 2 ms there, so that most were still queued. */
 	assert_true(drain_under_load(admin, &customer, TEST_DEVICE) > 0);
 	drain_wholly(admin, SOFTWARE);
 	customer_put(&customer, 8, RBK_STRATEGY_ONLY_GPU);
@@ -150,8 +153,8 @@ TEST(test_one_of_two)
 /* --- Killed clients --- */
 
 /*
- * A process whose tasks are for the device that computes nothing: it says when the first one is
- * done, and goes on without end. Return: its process id; *ret_fd is what it says it to.
+ * Start a client that keeps tasks for the test device in flight. It writes a byte to *ret_fd after
+ * its first task. Return: its process id.
  */
 static pid_t fork_client(const struct broker *broker, int *ret_fd)
 {
@@ -186,7 +189,7 @@ static struct rbk_stats_tenant tenant_of(const struct rbk_stats_view *root)
 	return tenant;
 }
 
-/* Its session, and whatever it was charged for, are gone. */
+/* Wait until the client's session and its charges are gone. */
 static void await_nobody(struct rbk *admin, const struct rbk_stats_view *root, uint32_t tenant)
 {
 	const uint64_t end_ns = deadline_ns();
@@ -201,7 +204,7 @@ static void await_nobody(struct rbk *admin, const struct rbk_stats_view *root, u
 	}
 }
 
-/* Killed at any moment while its tenant, or the device of its tasks, is drained. */
+/* Kill a client at a random moment while its tenant, or the device of its tasks, is drained. */
 TEST(test_killed)
 {
 	static const char *const with_device[] = {"--gpu=none", "--test-device=1ms", NULL};
@@ -225,7 +228,7 @@ TEST(test_killed)
 	tenant = tenant_of(&root).number;
 	customer_deinit(&customer);
 	await_nobody(admin, &root, tenant);
-	/* Closing goes on after the sessions have gone. */
+	/* The broker closes descriptors after the sessions have ended. */
 	do {
 		broker_usage(&broker, &before);
 		harness_sleep_ms(200);
@@ -256,7 +259,7 @@ TEST(test_killed)
 			drained = drain(admin, RBK_DEVICE_GPU, RBK_DRAIN_END);
 		assert_int_equal(drained.n_tasks, 0);
 	}
-	/* Not always when there was nothing to drain. */
+	/* At least one client was killed while tasks were in flight. */
 	assert_true(n_busy > 0);
 	broker_wait_fds(&broker, before.n_fds);
 	customer_init(&customer, &broker, &(struct customer_options){.has_test_device = true});
@@ -269,7 +272,7 @@ TEST(test_killed)
 
 /* --- A GPU that hangs --- */
 
-/* What a service manager has been told. */
+/* Path of the test's NOTIFY_SOCKET. */
 static char notify_path[108];
 
 static void be_watched(void)
@@ -291,7 +294,7 @@ static int listen_as_manager(void)
 	return fd;
 }
 
-/* So many signs of life that are not there yet. */
+/* Wait for @n new watchdog messages; earlier ones are discarded. */
 static void await_signs(int fd, unsigned int n)
 {
 	const uint64_t end_ns = deadline_ns();
@@ -324,8 +327,9 @@ static void await_lost(const struct rbk_stats_view *root, bool is_lost)
 }
 
 /*
- * Nothing comes back from the device any more, and a task of @customer is there: not on its way to
- * the CPU, because the plan had not been loaded yet, nor behind a wait for what has long ended.
+ * Hang the device, and submit a task of @customer to it. The plan is loaded first, so that the task
+ * cannot move to the CPU. The pause lets earlier waits on the device end, so that the task is not
+ * queued behind them.
  */
 static void hang(struct failing_layer *layer, struct customer *customer)
 {
@@ -370,7 +374,10 @@ TEST(test_hung)
 	customer_init(&other, &broker, NULL);
 	run_until_on(&other, RBK_DEVICE_GPU);
 
-	/* What is there stays there; the broker lives, says so, and serves everybody else. */
+	/*
+	 * The task stays on the device; the broker lives, reports the loss, and serves other
+	 * clients.
+	 */
 	hang(layer, &stuck);
 	await_lost(&root, true);
 	assert_true(atomic_load(&layer->n_hung) > 0);
@@ -385,7 +392,10 @@ TEST(test_hung)
 	assert_int_equal(drain(admin, RBK_DEVICE_GPU, RBK_DRAIN_ASK).n_tasks, 1);
 	assert_false(customer_has(&stuck));
 
-	/* It comes to its end after all: with a right result, and the device is as before. */
+	/*
+	 * The task completes with a right result once the device continues, and the device is
+	 * usable again.
+	 */
 	atomic_store(&layer->is_hanging, 0);
 	cqe = customer_take(&stuck);
 	assert_fields(cqe, (res, 0), (device, RBK_DEVICE_GPU));
@@ -395,7 +405,7 @@ TEST(test_hung)
 	drain(admin, RBK_DEVICE_GPU, RBK_DRAIN_END);
 	run_until_on(&other, RBK_DEVICE_GPU);
 
-	/* Who is told to stop while it hangs does so, though not with a clear conscience. */
+	/* A broker that is told to stop while the device hangs ends, with a failure status. */
 	hang(layer, &stuck);
 	await_lost(&root, true);
 	assert_int_equal(kill(broker.pid, SIGTERM), 0);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The life of a broker: how it starts, what it says when it cannot, that it sleeps, how it ends,
- * and what its clients notice of that.
+ * The life of a broker: start, errors at start, sleep and end, and what clients notice of its end
  */
 #include <dirent.h>
 #include <errno.h>
@@ -24,7 +23,7 @@
 #include "integration/plans.h"
 #include "support/test.h"
 
-/* A plan of a product that takes a while: [count,n] x [n,n]. */
+/* A plan of a long product: [count,n] x [n,n]. */
 struct work {
 	struct rbk_arena *arena;
 	struct rbk_plan *plan;
@@ -89,7 +88,7 @@ TEST(test_start__socket_is_private)
 	broker_stop(&broker);
 }
 
-/* It starts all the same, and says so in the line about what is missing. */
+/* Without a cache the broker starts, and its log line about missing features says so. */
 TEST(test_start__no_cache)
 {
 	BROKER(broker, &(struct broker_options){
@@ -98,7 +97,7 @@ TEST(test_start__no_cache)
 	assert_true(broker_log_has(&broker, "no cache in /proc/nowhere"));
 }
 
-/* Of a thread, where the kernel has slices; 0: it has none. See sched_setattr(2). */
+/* Return the time slice of a thread, in ns; 0 if the kernel has none. See sched_setattr(2). */
 static uint64_t slice_of(pid_t thread)
 {
 	struct {
@@ -124,7 +123,7 @@ TEST(test_start__only_reactor_has_short_slices)
 	if (usual_ns == 0)
 		skip();
 	BROKER(broker, NULL);
-	/* It accepts connections a little earlier. */
+	/* The broker accepts connections before it sets the slice. */
 	for (unsigned int i = 0; i < 10000 && slice_of(broker.pid) == usual_ns; i++)
 		usleep(1000);
 	assert_int_equal(slice_of(broker.pid), 100000);
@@ -143,7 +142,7 @@ TEST(test_start__only_reactor_has_short_slices)
 	assert_true(n > 0);
 }
 
-/* Must say one line with @text and end with @exit_status. */
+/* Expect that a broker prints @n_lines lines with @text and ends with @exit_status. */
 static void expect_refusal(const struct broker_options *options, int exit_status,
 			   unsigned int n_lines, const char *text)
 {
@@ -189,7 +188,7 @@ TEST(test_start__socket_in_use)
 	BROKER(broker, NULL);
 	expect_refusal(&(struct broker_options){.socket_path = broker.socket_path}, 2, 1,
 		       "another brokerd, or a service manager, listens on");
-	/* The one that is there has lost nothing. */
+	/* The running broker is not affected. */
 	rbk = broker_connect(&broker, "after");
 	rbk_disconnect(rbk);
 }
@@ -210,7 +209,7 @@ TEST(test_start__socket_of_a_manager)
 	assert_int_equal(listen(fd, 4), 0);
 	expect_refusal(&(struct broker_options){.socket_path = address.sun_path}, 2, 1,
 		       "another brokerd, or a service manager, listens on");
-	/* What it was asked comes first; then who connects is still its client. */
+	/* The second broker's test connection comes first; clients can still connect. */
 	client = accept(fd, (struct sockaddr *)&peer, &peer_bytes);
 	assert_true(client >= 0);
 	close(client);
@@ -250,7 +249,7 @@ TEST(test_start__path_is_a_file)
 	assert_true(fd >= 0);
 	assert_int_equal(write(fd, "precious", 8), 8);
 	expect_refusal(&(struct broker_options){.socket_path = path}, 2, 1, path);
-	/* Nobody's file is removed to make room for a socket. */
+	/* The broker removes no other file to make room for a socket. */
 	assert_int_equal(access(path, F_OK), 0);
 	assert_int_equal(pread(fd, text, sizeof(text), 0), 8);
 	assert_string_equal(text, "precious");
@@ -293,7 +292,7 @@ static void allow_no_threads(void)
 
 	if (setrlimit(RLIMIT_NPROC, &none) < 0)
 		_exit(125);
-	/* The limit does not hold for root. */
+	/* The limit does not apply to root. */
 	become_nobody();
 }
 
@@ -337,7 +336,10 @@ TEST(test_idle__uses_no_cpu)
 		assert_int_equal(rbk_peek_cqe(rings[i], &cqe), 0);
 		rbk_cqe_seen(rings[i], cqe);
 	}
-	/* In the end: what there was to do may take a while where others use the processors. */
+	/*
+	 * The broker falls asleep in the end; on a busy machine its remaining work may take a
+	 * while.
+	 */
 	end_ns = harness_now_ns() + harness_slow_ns(20000000000);
 	do {
 		broker_usage(&broker, &before);
@@ -374,7 +376,10 @@ TEST(test_stop__finishes_tasks_in_flight)
 	while (rbk_sq_ready(ring) > 0)
 		harness_sleep_ms(1);
 	kill(broker.pid, SIGTERM);
-	/* All were admitted, so each completes, rightly; only then is the session over. */
+	/*
+	 * All tasks were admitted, so that each completes with result 0; only then the session
+	 * ends.
+	 */
 	while ((r = rbk_wait_cqe_timeout(ring, &cqe, 60000000000)) == 0) {
 		assert_int_equal(cqe->res, 0);
 		rbk_cqe_seen(ring, cqe);
@@ -400,8 +405,8 @@ struct pusher {
 };
 
 /*
- * Always has some tasks under way, until the broker is gone. Not as many as the ring has room for:
- * there is always an entry that the broker could take.
+ * Keep tasks in flight until the broker is gone. They never fill the ring, so that there is always
+ * an entry that the broker could take.
  */
 static void *push(void *data)
 {
@@ -425,7 +430,7 @@ static void *push(void *data)
 	return NULL;
 }
 
-/* A client that always has more to do does not keep the broker from stopping. */
+/* A client that always submits more does not keep the broker from stopping. */
 TEST(test_stop__under_load)
 {
 	struct pusher pusher = {0};
@@ -455,7 +460,7 @@ TEST(test_stop__under_load)
 	broker_remove(&broker);
 }
 
-/* A second of the device for each task: none of this ends while the test lasts. */
+/* Each task takes a second of the device: none completes during the test. */
 TEST(test_stop__twice_at_once)
 {
 	enum { N_TASKS = 1024 };
@@ -584,7 +589,7 @@ static void *run_waiter(void *data)
 	return NULL;
 }
 
-/* Whatever a client does when its broker is killed, it is told at once. */
+/* Each client is told at once when its broker is killed, whatever it is doing. */
 TEST(test_kill__every_client_is_told)
 {
 	static int (*const waits[])(struct rbk * rbk, struct rbk_ring * ring) = {
@@ -630,7 +635,7 @@ static void allow_few_fds(void)
 	setrlimit(RLIMIT_NOFILE, &few);
 }
 
-/* Tenants have all that they can get, and an administrator comes all the same. */
+/* Tenants hold all descriptors that they can get, and an administrator can still connect. */
 TEST(test_descriptors__some_for_administrators)
 {
 	enum { N = 200 };
@@ -655,7 +660,7 @@ TEST(test_descriptors__some_for_administrators)
 	broker_stop(&broker);
 	broker_remove(&broker);
 
-	/* Where there are too few for that it says so, and ends. */
+	/* With too few descriptors for that, the broker says so and ends. */
 	few_fds = TOO_FEW_FDS;
 	assert_false(broker_try_start(&broker, &(struct broker_options){.in_child = allow_few_fds},
 				      &status));
@@ -696,7 +701,7 @@ TEST(test_descriptors__refused_and_recovers)
 	}
 	broker_usage(&broker, &usage);
 	assert_true(usage.n_fds <= FEW_FDS);
-	/* Who is there can go on. */
+	/* The first session still works. */
 	assert_int_equal(rbk_stats(first, &stats), 0);
 
 	for (unsigned int i = 0; i < N; i++) {
@@ -743,7 +748,7 @@ TEST(test_memory__refused_and_recovers)
 	}
 	assert_int_equal(r, -ENOMEM);
 	assert_true(n > 0);
-	/* Rings of the largest size do not fit either; small things do. */
+	/* Rings of the largest size may not fit either; small ones do. */
 	r = rbk_ring_new(rbk, RBK_MAX_RING_ENTRIES, &ring, &error);
 	assert_true(r == 0 || r == -ENOMEM);
 	rbk_ring_free(ring);
@@ -765,11 +770,11 @@ TEST(test_quota__sessions)
 	BROKER(broker, &options);
 	connect.socket_path = broker.socket_path;
 	sessions[0] = broker_connect(&broker, "one of three");
-	/* The harness's look whether somebody listens was a session too. */
+	/* The harness's test connection was a session too. */
 	broker_wait_sessions(sessions[0], 1);
 	for (unsigned int i = 1; i < 3; i++)
 		sessions[i] = broker_connect(&broker, "one of three");
-	/* It is told why, and so is the log. */
+	/* The client and the log are told why. */
 	assert_int_equal(rbk_connect(&connect, &more, &error), -EDQUOT);
 	assert_string_equal(error.text, "no session: tenant default may have 3 sessions "
 					"(sessions-max), has 3, and asks for 1 more");
@@ -781,7 +786,7 @@ TEST(test_quota__sessions)
 		rbk_disconnect(sessions[i]);
 }
 
-/* A few hundred bytes of description that ask for gigabytes: refused before anything is made. */
+/* A small description that needs gigabytes is rejected before anything is allocated. */
 TEST(test_quota__scratch_of_a_plan)
 {
 	const struct broker_options options = {.policy = "[tenant default]\nhost-max = 64MiB\n"};
@@ -802,7 +807,7 @@ TEST(test_quota__scratch_of_a_plan)
 
 	BROKER(broker, &options);
 	rbk = broker_connect(&broker, "greedy");
-	/* The harness's look whether somebody listens was a session too. */
+	/* The harness's test connection was a session too. */
 	broker_wait_sessions(rbk, 1);
 	assert_int_equal(rbk_stats(rbk, &stats), 0);
 	host_bytes = stats.host_bytes;

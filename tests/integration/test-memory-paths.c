@@ -2,10 +2,10 @@
 /*
  * test-memory-paths PATH
  *
- * A real broker whose device reaches arenas by one path, and a real client: results are right and
- * nothing is copied. Skipped where the driver or the kernel do not have the path, which the broker
- * must say. udmabuf and exported take /dev/udmabuf and a Vulkan driver that imports and exports
- * dma-bufs, as Mesa's lavapipe does from 25 on.
+ * A real broker whose device reaches arenas by one path, and a real client: results are right, and
+ * no bytes are copied. Skipped where the driver or the kernel does not support the path, which the
+ * broker must say. The paths udmabuf and exported need /dev/udmabuf and a Vulkan driver that
+ * imports and exports dma-bufs, such as Mesa's lavapipe since 25.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,7 +26,7 @@ enum { COLS = 1024, BYTES = 1 << 20, PAGE = 4096 };
 static const char *path;
 static struct broker broker;
 
-/* y = (x * w) * x, with w a constant of @arena. */
+/* Make y = (x * w) * x, with w a constant of @constants. */
 static struct rbk_plan *make_plan(struct rbk *rbk, struct rbk_arena *constants)
 {
 	const uint32_t shape[] = {RBK_DIM_COUNT, COLS}, row[] = {COLS};
@@ -81,7 +81,7 @@ static void kit_end(struct kit *kit)
 	rbk_disconnect(kit->rbk);
 }
 
-/* Runs it over two places, on the GPU if that is possible, and checks the result. */
+/* Run the plan on two places, on the GPU if possible, and check the result. */
 static void run(struct kit *kit, float *x, float *y, uint64_t x_ref, uint64_t y_ref, uint8_t device)
 {
 	const uint64_t refs[] = {x_ref, y_ref};
@@ -121,7 +121,10 @@ static uint64_t host_bytes(struct rbk *rbk)
 	return stats.host_bytes;
 }
 
-/* Less may be left: what @bytes counted of arenas given back before. */
+/*
+ * Wait until at most @bytes are charged. Less may be charged, if @bytes included arenas that were
+ * freed since.
+ */
 static void wait_host_bytes(struct rbk *rbk, uint64_t bytes)
 {
 	uint64_t deadline_ns = harness_now_ns() + harness_slow_ns(20000000000ull);
@@ -132,7 +135,7 @@ static void wait_host_bytes(struct rbk *rbk, uint64_t bytes)
 	}
 }
 
-/* Programs do not know which path it is. */
+/* Programs cannot tell which path is in use. */
 TEST(test_client__in_place)
 {
 	struct rbk_device devices[2];
@@ -158,7 +161,7 @@ TEST(test_client__in_place)
 	kit_end(&kit);
 }
 
-/* An arena of several dma-bufs: a tensor in two of them is computed elsewhere. */
+/* An arena of several dma-bufs: a task with a tensor in two of them runs on the CPU. */
 TEST(test_client__segments)
 {
 	struct rbk_wire_hello hello = {
@@ -188,16 +191,16 @@ TEST(test_client__segments)
 		fail_msg("%s", error.text);
 	data = rbk_arena_data(arena);
 	assert_non_null(rbk_arena_alloc(arena, segment - PAGE - 64));
-	/* The library goes around the boundary. */
+	/* The library's allocator avoids the boundary. */
 	x = rbk_arena_alloc(arena, COLS * sizeof(float));
 	y = rbk_arena_alloc(arena, COLS * sizeof(float));
 	assert_ptr_equal(x, data + segment - PAGE - 64);
 	assert_ptr_equal(y, data + segment);
 	run(&kit, x, y, rbk_ref(arena, x), rbk_ref(arena, y), RBK_DEVICE_GPU);
-	/* Up to it, and from it. */
+	/* Up to the boundary, and from it on. */
 	x = (float *)(data + segment - PAGE);
 	run(&kit, x, y, rbk_ref(arena, x), rbk_ref(arena, y), RBK_DEVICE_GPU);
-	/* Over it: right, without a copy, and not on that device. */
+	/* Across the boundary: right, without a copy, on the CPU. */
 	x = (float *)(data + segment - 64);
 	y = (float *)data;
 	run(&kit, x, y, rbk_ref(arena, x), rbk_ref(arena, y), RBK_DEVICE_CPU);
@@ -209,7 +212,7 @@ TEST(test_client__segments)
 	kit_end(&kit);
 }
 
-/* Descriptors do not pile up, and what was charged is not any more. */
+/* Descriptors do not accumulate, and the charge is refunded. */
 TEST(test_client__nothing_left)
 {
 	struct broker_usage before, after;
@@ -249,7 +252,7 @@ static int ask_for_arena(int fd, uint64_t bytes, uint32_t *ret_id, int *ret_fd)
 	return reply.reply.res;
 }
 
-/* Absurd requests are answered, where no device makes arenas too. */
+/* Absurd sizes are answered, also where no device makes arenas. */
 TEST(test_hostile__sizes)
 {
 	static const uint64_t sizes[] = {0,          1,          64,
@@ -278,7 +281,7 @@ TEST(test_hostile__sizes)
 	rbk_disconnect(rbk);
 }
 
-/* The client keeps the memory, truncates and seals what it can, and pays until it lets go. */
+/* The client keeps the memory, truncates and seals what it can, and pays until it releases it. */
 TEST(test_hostile__keeps_it)
 {
 	struct rbk *rbk = broker_connect(&broker, "watcher");
@@ -300,7 +303,7 @@ TEST(test_hostile__keeps_it)
 	assert_true(ftruncate(dma_buf, 0) < 0);
 	assert_true(fcntl(dma_buf, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK) < 0);
 	assert_true(fallocate(dma_buf, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, PAGE) < 0);
-	/* It is no memfd: registering it breaks the rules of ARENA_ADD, for another session. */
+	/* A dma-buf is no memfd: in another session, ARENA_ADD with it breaks the rules. */
 	{
 		int other = raw_connect(&broker);
 
@@ -317,13 +320,13 @@ TEST(test_hostile__keeps_it)
 	close(fd);
 	close(dma_buf);
 	broker_wait_sessions(rbk, 1);
-	/* The session is gone, the mapping is not. */
+	/* The session has ended, but the mapping still exists. */
 	harness_sleep_ms(700);
 	assert_true(host_bytes(rbk) >= BYTES);
 	munmap(data, BYTES);
 	wait_host_bytes(rbk, bytes);
 
-	/* A process that dies in the middle, and another one that has its descriptor. */
+	/* A process that is killed with a descriptor and a mapping of its own. */
 	fd = raw_connect(&broker);
 	raw_hello(fd);
 	assert_int_equal(ask_for_arena(fd, BYTES, &id, &dma_buf), 0);
@@ -341,7 +344,7 @@ TEST(test_hostile__keeps_it)
 	broker_wait_sessions(rbk, 1);
 	wait_host_bytes(rbk, bytes);
 
-	/* Asks, and is gone before the answer. */
+	/* The client ends before it reads the reply. */
 	for (int i = 0; i < 20; i++) {
 		struct rbk_wire_arena_new make = {.request.type = RBK_WIRE_ARENA_NEW,
 						  .bytes = BYTES};

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory that a plan makes a real broker hold: it is charged before it is allocated
+ * Memory of a plan in a real broker: it is charged before it is allocated
  *
- * Constants may overlap, so a small arena has any number of different matrices, each of which the
- * CPU packs. A tenant with a limit asks for far more than that; the broker says so, and at no time
- * has had more memory than the limit and a margin.
+ * Constants may overlap, so that a small arena holds any number of different matrices, each of
+ * which the CPU packs. A tenant with a limit requests far more. The broker rejects the plan, and at
+ * no time uses more memory than the limit and a margin.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,14 +20,14 @@ enum {
 	MIB = 1 << 20,
 	N = 1024,              /* width and height of a matrix of 4 MiB */
 	N_NODES = 150,         /* 600 MiB of packed matrices */
-	HOST_MAX = 128 * MIB,  /* of the tenant */
-	ARENA_BYTES = 5 * MIB, /* a matrix, and some */
+	HOST_MAX = 128 * MIB,  /* host-max of the tenant */
+	ARENA_BYTES = 5 * MIB, /* a matrix, rounded up */
 	MARGIN = 64 * MIB,
 };
 
 static struct broker broker;
 
-static uint64_t idle_bytes; /* of one session that has nothing */
+static uint64_t idle_bytes; /* charge of one empty session */
 
 static uint64_t host_bytes(struct rbk *rbk)
 {
@@ -38,7 +38,8 @@ static uint64_t host_bytes(struct rbk *rbk)
 }
 
 /*
- * Wait until the tenant is charged @bytes: a refused plan is answered first, and given back then.
+ * Wait until the tenant is charged @bytes: the broker answers a rejected plan first, then refunds
+ * its charge.
  */
 static void expect_host_bytes(struct rbk *rbk, uint64_t bytes)
 {
@@ -82,7 +83,7 @@ static int end(void **state)
 	return 0;
 }
 
-/* The most memory that the broker had since it was asked last. */
+/* Return the broker's peak memory since the last call. */
 static uint64_t take_most_bytes(void)
 {
 	char path[64], line[128];
@@ -109,8 +110,9 @@ static uint64_t take_most_bytes(void)
 }
 
 /*
- * x * W0 * W1 * ..., all in one arena, each matrix 64 bytes behind the one before, or all the same.
- * Return: what rbk_plan_new() does.
+ * Make x * W0 * W1 * ... with all matrices in one arena, each 64 bytes after the one before, or all
+ * equal.
+ * Return: the result of rbk_plan_new().
  */
 static int chain_new(struct rbk *rbk, struct rbk_arena *constants, enum rbk_dtype dtype,
 		     unsigned int n_nodes, bool are_same, struct rbk_plan **ret,
@@ -162,12 +164,12 @@ static void expect_refusal(enum rbk_dtype dtype, unsigned int n_nodes)
 	assert_int_equal(r, -EDQUOT);
 	if (!strstr(error.text, "no room for the plan") || !strstr(error.text, "(host-max)"))
 		fail_msg("%s", error.text);
-	/* It was clear that it would not fit: nothing was begun. */
+	/* The broker knew that the plan would not fit, and allocated nothing. */
 	if (most > MARGIN)
 		fail_msg("the broker had %llu MiB more at a time", (unsigned long long)most / MIB);
 	expect_host_bytes(rbk, before);
 
-	/* There is room for less. */
+	/* A smaller plan fits. */
 	assert_int_equal(chain_new(rbk, constants, dtype, 8, false, &plan, &error), 0);
 	assert_true(host_bytes(rbk) >= before + (uint64_t)8 * N * N * sizeof(float));
 	rbk_plan_free(plan);
@@ -190,7 +192,7 @@ TEST(test_packed__half)
 	expect_refusal(RBK_DTYPE_F16, N_NODES);
 }
 
-/* The same matrix is packed once, however many nodes have it, and charged once. */
+/* One matrix of several nodes is packed and charged once. */
 TEST(test_packed__equal_views)
 {
 	struct rbk *rbk = broker_connect(&broker, "modest");
@@ -209,7 +211,7 @@ TEST(test_packed__equal_views)
 	await_idle();
 }
 
-/* A client that goes while its plan is packed leaves nothing. */
+/* A client that ends while its plan is packed leaves nothing. */
 TEST(test_packed__client_goes)
 {
 	struct rbk *observer = broker_connect(&broker, "observer");

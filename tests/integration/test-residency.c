@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Device memory through a real broker, with a software Vulkan device that may have 6 MiB
+ * Device memory through a real broker, with a software Vulkan device limited to 6 MiB
  *
  * Plans are products with a constant matrix: two of 4 MiB, of which one fits, and one of 16 MiB,
- * which never does. All numbers are small integers, so that every device has to come to the same
- * sums.
+ * which never fits. All numbers are small integers, so that every device computes the same sums.
  */
 #include <errno.h>
 #include <signal.h>
@@ -20,7 +19,7 @@
 
 enum {
 	ROWS = 2,
-	FITS = 1024,  /* the matrix's width and height; it takes 4 MiB */
+	FITS = 1024,  /* width and height of a matrix of 4 MiB */
 	LARGE = 2048, /* 16 MiB */
 	DEVICE_MIB = 6,
 	OUT_AT = 256 << 10,
@@ -35,7 +34,7 @@ static struct rbk *rbk;
 static struct rbk_ring *ring;
 static struct rbk_arena *arena;
 
-/* A product, and what its matrix is made of. */
+/* A product, and the seed of its matrix. */
 struct product {
 	uint32_t n;
 	int seed;
@@ -112,7 +111,9 @@ static void expect_right(const struct product *product)
 	const float *y = (const float *)((const char *)rbk_arena_data(arena) + OUT_AT);
 
 	for (uint32_t row = 0; row < ROWS; row++) {
-		/* Every 13th column: all of them would take the test longer than the broker. */
+		/*
+		 * Every 13th column: checking all columns would take longer than the broker's work.
+		 */
 		for (uint32_t j = row; j < product->n; j += 13) {
 			int sum = 0;
 
@@ -125,7 +126,7 @@ static void expect_right(const struct product *product)
 	}
 }
 
-/* A task by itself, with the right result. */
+/* Run one task, with no other in flight, and check its result. */
 static struct rbk_cqe run(const struct product *product, unsigned int strategy)
 {
 	struct rbk_cqe cqe;
@@ -230,13 +231,13 @@ TEST(test_by_hand__there_and_back)
 
 	assert_int_equal(move(&first, RBK_OP_PREFETCH).res, 0);
 	assert_int_equal(run(&first, RBK_STRATEGY_PREFER_GPU).device, GPU);
-	/* What is there, or not there, already. */
+	/* PREFETCH of a resident plan and EVICT of an evicted plan succeed. */
 	assert_int_equal(move(&first, RBK_OP_PREFETCH).res, 0);
 	assert_int_equal(move(&first, RBK_OP_EVICT).res, 0);
 	assert_int_equal(move(&first, RBK_OP_EVICT).res, 0);
 }
 
-/* Nobody asks for it: that tasks want it is enough. */
+/* An evicted plan is loaded again without a PREFETCH: tasks that need it suffice. */
 TEST(test_evicted__comes_back)
 {
 	uint64_t start_ns = harness_now_ns(), n_returns = memory_of(&first).n_returns;
@@ -268,7 +269,7 @@ TEST(test_never_fits__runs_on_the_cpu)
 
 	cqe = run(&large, RBK_STRATEGY_PREFER_GPU);
 	assert_fields(cqe, (device, RBK_DEVICE_CPU), (reason, RBK_REASON_MEMORY_CONSTRAINT));
-	/* It is not waited for. */
+	/* WAIT_MEMORY does not wait for a plan that never fits. */
 	rbk_sqe_set_wait_memory(put(&large, RBK_OP_RUN, RBK_STRATEGY_PREFER_GPU));
 	assert_int_equal(rbk_submit(ring), 1);
 	cqe = take();
@@ -281,7 +282,7 @@ TEST(test_never_fits__runs_on_the_cpu)
 	assert_int_equal(constrained(&large), 3);
 }
 
-/* The memory is made room for while the task waits, whoever is faster. */
+/* The broker evicts the other plan while the task waits, even if the CPU is faster. */
 TEST(test_wait__runs_on_the_device)
 {
 	struct rbk_cqe cqe;
@@ -306,7 +307,7 @@ TEST(test_wait__runs_on_the_device)
 	}
 }
 
-/* Each displaces the other, in the order in which they are asked for. */
+/* Each plan displaces the other, in the order of the requests. */
 TEST(test_two__take_turns)
 {
 	struct rbk_plan_memory before = memory_of(&first);
@@ -328,7 +329,7 @@ TEST(test_two__take_turns)
 	assert_true(memory_of(&first).n_returns >= before.n_returns + 3);
 }
 
-/* What the statistics page says of the tenant's only session. */
+/* Return the record of the tenant's only session. */
 static struct rbk_stats_session session_of(const struct rbk_stats_view *view)
 {
 	struct rbk_stats_session session = {.number = 0};
@@ -392,7 +393,10 @@ TEST(test_tenant__has_it_all)
 
 /* ---- Clients that die ---- */
 
-/* Two plans of which one fits, and tasks of both that wait, for ever. Each has its own output. */
+/*
+ * Keep tasks of two plans waiting, of which only one fits, without end. Each task has its own
+ * output.
+ */
 static void be_waiting(void)
 {
 	enum { OUT_BYTES = ROWS * FITS * sizeof(float) };
@@ -447,7 +451,7 @@ TEST(test_killed__leaves_no_charge)
 		assert_true(pid >= 0);
 		if (pid == 0)
 			be_waiting();
-		/* Until it waits, then some more. */
+		/* Kill the client a random time after it has begun to wait. */
 		start_ns = harness_now_ns();
 		do {
 			harness_sleep_ms(1);
@@ -470,7 +474,7 @@ TEST(test_killed__leaves_no_charge)
 		assert_fields(tenant.devices[GPU], (vram.used, 0), (gtt.used, 0));
 	}
 	assert_true(n_in_flight > 0);
-	/* The broker is as before. */
+	/* The broker still works. */
 	assert_int_equal(run(&first, RBK_STRATEGY_ONLY_GPU).device, GPU);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Start of a broker where the system gives it little or much: too few open files, too little
- * memory, all capabilities, and a path whose broker is on its way out
+ * Start of a broker under unusual limits: too few open files, too little memory, all capabilities,
+ * and a path whose former broker is still ending
  */
 #include <dirent.h>
 #include <errno.h>
@@ -19,7 +19,7 @@
 #include "integration/harness.h"
 #include "support/test.h"
 
-/* One that was killed keeps its lock until a driver or the kernel is done with its memory. */
+/* A killed broker holds its lock until a driver or the kernel has released its memory. */
 TEST(test_start__after_one_that_is_leaving)
 {
 	char folder[] = "/tmp/rbk-test-leaving-XXXXXX", path[64], lock_path[80];
@@ -42,7 +42,10 @@ TEST(test_start__after_one_that_is_leaving)
 		_exit(0);
 	}
 	close(lock_fd);
-	/* It is not waited for: it has ended, and its lock is still held when the broker comes. */
+	/*
+	 * The holder's parent is not waited for yet: it has ended, but the lock is still held when
+	 * the broker starts.
+	 */
 	broker_start(&broker,
 		     &(struct broker_options){.socket_path = path,
 					      .args = (const char *const[]){"--gpu=none", NULL},
@@ -57,7 +60,7 @@ TEST(test_start__after_one_that_is_leaving)
 
 /* ---- What root's broker may do ---- */
 
-/* Return: the effective capabilities of one thread. */
+/* Return the effective capabilities of one thread. */
 static uint64_t capabilities_of(pid_t pid, pid_t thread)
 {
 	char path[128], line[256];
@@ -92,7 +95,7 @@ static unsigned int count_threads_with(pid_t pid, uint64_t mask)
 	return n;
 }
 
-/* Started by hand it has less than who started it: no thread can change the machine. */
+/* A broker that root starts by hand drops capabilities: no thread can change the machine. */
 TEST(test_root__gives_up)
 {
 	static const unsigned int gone[] = {12 /* NET_ADMIN */, 16 /* SYS_MODULE */,
@@ -103,8 +106,9 @@ TEST(test_root__gives_up)
 
 #ifdef __SANITIZE_THREAD__
 	/*
-	 * ThreadSanitizer starts a thread of its own with the first that the program starts. That
-	 * is the one of the probes, which begins with what they need, so its companion keeps that.
+	 * ThreadSanitizer starts its own thread with the program's first one. That one is the
+	 * probes' thread, which begins with the capabilities for the probes; ThreadSanitizer's
+	 * thread keeps them.
 	 */
 	n_others = 1;
 #endif
@@ -127,7 +131,7 @@ static int nice_of(pid_t pid, pid_t thread)
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", (int)pid, (int)thread);
 	file = fopen(path, "re");
 	if (file && fgets(text, sizeof(text), file))
-		/* proc(5): the 19th; a name may have spaces in it. */
+		/* proc(5): field 19; parsing starts after the name, which may contain spaces. */
 		sscanf(strrchr(text, ')') + 1,
 		       " %*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %d",
 		       &nice);
@@ -152,7 +156,7 @@ static void check_nices(pid_t pid, int reactor)
 		if (entry->d_name[0] == '.' || atoi(entry->d_name) == pid)
 			continue;
 		nice = nice_of(pid, atoi(entry->d_name));
-		/* 100: it has ended. */
+		/* 100: the thread has ended. */
 		assert_true(nice == own || nice == 100);
 	}
 	closedir(directory);
@@ -184,7 +188,7 @@ TEST(test_nice)
 	check_nices(broker.pid, 3);
 	broker_stop(&broker);
 
-	/* A broker that may not have the level runs all the same. */
+	/* A broker that may not set its nice level runs all the same. */
 	broker_start(&broker, &(struct broker_options){.in_child = forbid_nice});
 	check_nices(broker.pid, own);
 	snprintf(text, sizeof(text), "may not have nice level %d (LimitNICE=%d in", own - 10,
@@ -204,7 +208,7 @@ static void allow_few_fds(void)
 	setrlimit(RLIMIT_NOFILE, &few);
 }
 
-/* However few there are, the number that it asks for is the same, and enough. */
+/* However low the limit, the number that the broker asks for is the same, and enough. */
 TEST(test_descriptors__asks_once)
 {
 	static const rlim_t limits[] = {20, 36, 44, 60};
@@ -238,7 +242,7 @@ TEST(test_descriptors__asks_once)
 	broker_stop(&broker);
 }
 
-/* Return: descriptors of a broker that may have @limit, once a tenant has all that it can get. */
+/* Return the descriptors of a broker limited to @limit, once a tenant has all that it can get. */
 static unsigned int most_descriptors(rlim_t limit)
 {
 	enum { MAX_SESSIONS = 16, MAX_RINGS = 600 };
@@ -257,7 +261,7 @@ static unsigned int most_descriptors(rlim_t limit)
 		     &(struct broker_options){.args = (const char *const[]){"--gpu=none", NULL},
 					      .in_child = allow_few_fds});
 	options.socket_path = broker.socket_path;
-	/* A session has fewer rings than there can be. */
+	/* The limit of one session's rings may be below the tenant's. */
 	while (n_sessions < MAX_SESSIONS &&
 	       rbk_connect(&options, &sessions[n_sessions], NULL) == 0) {
 		n_sessions++;
@@ -275,15 +279,15 @@ static unsigned int most_descriptors(rlim_t limit)
 }
 
 /*
- * A tenant with all that it can get leaves room for the connections that wait, for all threads that
- * there can be to close what clients left, and, above 1,024, for administrators.
+ * A tenant with all descriptors that it can get leaves room for pending connections, for the
+ * greatest number of closer threads and, with a limit above 1,024, for administrators.
  */
 TEST(test_descriptors__some_for_waiting)
 {
 	static const rlim_t limits[] = {300, 500, 2400};
 
 	for (unsigned int i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
-		/* Connections that wait, and threads beside those there from the beginning. */
+		/* Pending connections, and threads besides those of the start. */
 		const rlim_t part = limits[i] / 16, uncharged = 3 * part + 8 + 64,
 			     n_threads = (part < 64 ? 64 : part) - 4,
 			     admins = limits[i] > 1024 ? 256 : 0;
@@ -293,7 +297,7 @@ TEST(test_descriptors__some_for_waiting)
 	}
 }
 
-/* Return: how many descriptors the kernel has room for before it makes the table longer. */
+/* Return the number of descriptors that fit before the kernel grows the table. */
 static uint64_t table_size(pid_t pid)
 {
 	char path[64], line[256];
@@ -309,7 +313,7 @@ static uint64_t table_size(pid_t pid)
 	return n;
 }
 
-/* A table that grows makes the reactor sleep in accept(). */
+/* The table must not grow later: the reactor would sleep in accept() meanwhile. */
 TEST(test_descriptors__table)
 {
 	struct rlimit limit;
@@ -331,7 +335,7 @@ TEST(test_memory__says_so)
 	struct broker broker;
 	int status;
 
-	/* Sanitizers take more than that for themselves. */
+	/* Sanitizers need more than that themselves. */
 	if (harness_slow_ns(1) > 1)
 		skip();
 	assert_false(broker_try_start(
@@ -343,7 +347,7 @@ TEST(test_memory__says_so)
 	broker_remove(&broker);
 }
 
-/* A broker that may hand out more than the machine has says so, and starts. */
+/* With a host-max above the machine's memory, the broker starts, with a warning. */
 TEST(test_host_max__exceeds_the_machine)
 {
 	BROKER(broker,
@@ -351,7 +355,7 @@ TEST(test_host_max__exceeds_the_machine)
 	assert_true(broker_log_has(&broker, "--host-max lets them have 1022976.0 GiB, of"));
 }
 
-/* An administrator who asks for a page is told which limit is in the way. */
+/* An administrator's request for a page is rejected with the name of the limit. */
 TEST(test_host_max__is_too_little_to_look)
 {
 	struct rbk_stats_view view;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Statistics pages of a real broker: what they count, who may see them, that nobody can write them,
- * and what becomes of them when sessions, tenants and brokers end
+ * Statistics pages of a real broker: counts, permissions, protection against writes, and the end of
+ * sessions, tenants and brokers
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -43,7 +43,7 @@ static void map(struct rbk *rbk, unsigned int whose, uint32_t tenant, struct rbk
 		fail_msg("%s", error.text);
 }
 
-/* Waits until the page has counted so many tasks: those that the broker ran itself follow. */
+/* Wait until the page has counted @n_tasks tasks; inline tasks are counted later. */
 static void wait_tasks(const struct rbk_stats_view *view, uint64_t n_tasks)
 {
 	uint64_t end_ns = harness_now_ns() + harness_slow_ns(10000000000);
@@ -74,7 +74,7 @@ static uint64_t plan_tasks(const struct rbk_stats_view *view, const union plan_c
 	return n;
 }
 
-/* The slot of the plan of that name. */
+/* Copy the record of the plan named @name. */
 static void find_plan(const struct rbk_stats_view *view, const char *name, union plan_copy *ret)
 {
 	size_t bytes = sizeof(struct rbk_stats_plan) +
@@ -89,7 +89,7 @@ static void find_plan(const struct rbk_stats_view *view, const char *name, union
 	fail_msg("there is no plan %s", name);
 }
 
-/* --- What is counted --- */
+/* --- Counts --- */
 
 TEST(test_own__counts)
 {
@@ -126,7 +126,7 @@ TEST(test_own__counts)
 	assert_fields(plan.plan, (n_inline, 0), (count, 256));
 	assert_true(plan.plan.last_device < view.n_devices);
 
-	/* Each large task is in the log, in the order in which they ran. */
+	/* Each large task is in the log, in the order of execution. */
 	for (uint64_t i = totals.log_first; i < totals.log_head; i++) {
 		assert_true(rbk_stats_decision(&view, i, &decision));
 		n_logged++;
@@ -144,7 +144,7 @@ TEST(test_own__counts)
 	assert_true(n_logged > N_LARGE);
 	assert_true(exec_ns <= totals.exec_ns);
 
-	/* A tenant learns what devices are called, and no more of them. */
+	/* A tenant's page shows the devices' names, but no counts. */
 	assert_true(
 		harness_stats_copy(&view, RBK_STATS_SECTION_DEVICES, 0, &device, sizeof(device)));
 	assert_true(device.name[0] != '\0');
@@ -197,7 +197,7 @@ TEST(test_reset)
 	stats_load_deinit(&load);
 }
 
-/* While somebody reads the heart beats, and figures that are no counts follow. */
+/* While the page is mapped, the heartbeat advances, and gauges are updated. */
 TEST(test_heartbeat)
 {
 	struct rbk_stats_view view, root;
@@ -220,7 +220,7 @@ TEST(test_heartbeat)
 		assert_true(harness_now_ns() < end_ns);
 	} while (about.n_sessions != 3 || totals_of(&view).n_sessions != 2 ||
 		 rbk_stats_load(&view.page->n_updates) < n_updates + 3);
-	/* Its clock is ours. */
+	/* The page's clock agrees with the test's. */
 	assert_true(rbk_stats_load(&view.page->updated_at_ns) +
 			    (uint64_t)view.page->monotonic_offset_ns <=
 		    harness_now_ns());
@@ -231,9 +231,9 @@ TEST(test_heartbeat)
 	rbk_stats_unmap(&root);
 }
 
-/* --- Who may see what --- */
+/* --- Permissions --- */
 
-/* Runs @as as another user beside the test. It says what is wrong with a number. */
+/* Run @as as another user in a child process. Its exit status identifies the failed check. */
 static void as_other(int (*as)(const struct broker *broker, uint32_t number),
 		     const struct broker *broker, uint32_t number)
 {
@@ -271,7 +271,7 @@ static int try_everything(const struct broker *broker, uint32_t number)
 		return 2;
 	if (rbk_stats_map(rbk, RBK_STATS_OF_TENANT, number, &view, &error) != -EPERM)
 		return 3;
-	/* Nor is it said which numbers there are. */
+	/* The error does not reveal which tenant numbers exist. */
 	if (rbk_stats_map(rbk, RBK_STATS_OF_TENANT, 12345, &view, &error) != -EPERM)
 		return 4;
 	if (rbk_stats_reset(rbk, RBK_STATS_ALL, 0, &error) != -EPERM ||
@@ -289,7 +289,7 @@ static int try_everything(const struct broker *broker, uint32_t number)
 	if (rbk_stats_count(&view, RBK_STATS_SECTION_BROKER) != 0 ||
 	    rbk_stats_reset(rbk, RBK_STATS_OWN, 0, &error) || totals.number == number)
 		return 10;
-	/* By its number it is one's own, too. */
+	/* A tenant may name its own number. */
 	if (rbk_stats_reset(rbk, RBK_STATS_OF_TENANT, totals.number, &error))
 		return 11;
 	rbk_disconnect(rbk);
@@ -318,11 +318,11 @@ TEST(test_tenants__see_their_own)
 	stats_load_run(&load, 3, 3);
 	wait_tasks(&view, 6);
 	as_other(try_everything, &broker, totals_of(&view).number);
-	/* Nothing of ours has changed. */
+	/* The first tenant's figures have not changed. */
 	assert_int_equal(view.page->n_resets, 0);
 	wait_tasks(&view, 6);
 
-	/* The root page has both, with what the policy says. */
+	/* The root page has both tenants, with the policy's limits. */
 	for (uint64_t end_ns = harness_now_ns() + harness_slow_ns(10000000000); !has_other;) {
 		struct rbk_stats_tenant tenant;
 
@@ -341,7 +341,7 @@ TEST(test_tenants__see_their_own)
 	stats_load_deinit(&load);
 }
 
-/* What a client gets is a memory that it can read, and nothing else. */
+/* A client's page descriptor allows reading only. */
 TEST(test_page__hostile_client)
 {
 	struct rbk_wire_hello hello = {
@@ -381,7 +381,7 @@ TEST(test_page__hostile_client)
 	assert_int_equal(mprotect(memory, reply.bytes, PROT_READ | PROT_WRITE), -1);
 	munmap(memory, reply.bytes);
 
-	/* Asking for ever hands out one page, not many. */
+	/* Repeated requests return the same page. */
 	for (unsigned int i = 0; i < 1000; i++) {
 		int again = -1;
 
@@ -392,7 +392,7 @@ TEST(test_page__hostile_client)
 		assert_int_equal(reply.reply.res, 0);
 		close(again);
 	}
-	/* Nobody's figures: that is against the rules. */
+	/* An undefined value of @whose breaks the rules. */
 	of.whose = 3;
 	assert_true(raw_send(fd, &of, sizeof(of), NULL, 0) > 0);
 	raw_expect_closed(fd);
@@ -400,9 +400,9 @@ TEST(test_page__hostile_client)
 	close(page);
 }
 
-/* --- Room, and the end --- */
+/* --- Memory limits, and the end --- */
 
-/* A tenant without room for a page computes all the same. */
+/* A tenant without room for a page can still compute. */
 TEST(test_page__no_room)
 {
 	const struct broker_options options = {
@@ -422,7 +422,7 @@ TEST(test_page__no_room)
 	stats_load_run(&load, 10, 5);
 	assert_int_equal(rbk_stats(load.rbk, &stats), 0);
 	assert_int_equal(stats.tasks_completed, 30);
-	/* It is counted even so. */
+	/* Its tasks are counted all the same. */
 	admin = broker_connect_admin(&broker, "admin");
 	map(admin, RBK_STATS_ALL, 0, &view);
 	wait_tasks(&view, 30);
@@ -464,7 +464,7 @@ static int run_and_leave(const struct broker *broker, uint32_t number)
 	return 0;
 }
 
-/* The totals of a tenant outlive its sessions, its charges do not. */
+/* A tenant's totals outlive its sessions; its charges do not. */
 TEST(test_tenants__come_and_go)
 {
 	const struct broker_options options = {.policy = two_tenants};
@@ -485,7 +485,7 @@ TEST(test_tenants__come_and_go)
 	assert_int_equal(chmod(broker.socket_path, 0777), 0);
 	rbk = broker_connect_admin(&broker, "watcher");
 	map(rbk, RBK_STATS_ALL, 0, &root);
-	/* Who looked whether the broker accepts connections may not be gone yet. */
+	/* The harness's test connection may still be open. */
 	broker_wait_sessions(rbk, 1);
 	assert_int_equal(rbk_stats(rbk, &before), 0);
 	for (unsigned int round = 1; round <= 2; round++) {
@@ -509,7 +509,7 @@ TEST(test_tenants__come_and_go)
 	assert_int_equal(rbk_stats_map(rbk, RBK_STATS_OF_TENANT, number, &page, &error), -ENOENT);
 	assert_non_null(strstr(error.text, "has no statistics page"));
 
-	/* One that the policy forgets is forgotten. */
+	/* A tenant that the policy no longer names disappears. */
 	broker_write_policy(&broker, "[tenant default]\nweight = 100\n");
 	broker_reload(&broker, "again");
 	end_ns = harness_now_ns() + harness_slow_ns(10000000000);
@@ -524,7 +524,7 @@ TEST(test_tenants__come_and_go)
 	rbk_disconnect(rbk);
 }
 
-/* Force-CPU, as an administrator has it. */
+/* An administrator sets and reads force-CPU. */
 TEST(test_force_cpu)
 {
 	struct rbk_error error = {""};

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tenants with real brokers: who belongs to which, what limits refuse and how it is said, policies
- * checked and read again
+ * Tenants with real brokers: matching, limits and their errors, and policies checked and reloaded
  *
- * A client learns its tenant from a sentence: each tenant here may have no plan, and the refusal
- * names it.
+ * A client learns its tenant from an error: no tenant here may have a plan, and the rejection names
+ * the tenant.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -28,7 +27,7 @@ static int plan_new(struct rbk *rbk, struct rbk_plan **ret, struct rbk_error *er
 	return plan_elements(rbk, "Relu", 1, 16, 16, ret, error);
 }
 
-/* The tenant that a session belongs to, one that may have no plans. */
+/* Return the name of a session's tenant, which may have no plans. */
 static void tenant_of(struct rbk *rbk, char name[64])
 {
 	struct rbk_error error = {""};
@@ -76,7 +75,7 @@ static void write_file(const char *path, const char *text)
 	close(fd);
 }
 
-/* Runs brokerd --check-config in its folder: what it prints, and its exit status. */
+/* Run brokerd --check-config in its folder; store its output and its exit status. */
 static void check_run(struct check *check)
 {
 	const char *program = getenv("BROKERD");
@@ -180,7 +179,7 @@ TEST(test_check__wrong)
 		      "or its number is allowed\n"
 		      "b.conf:7: vram-max: 'much' is no size; bytes, KiB, MiB, GiB, TiB or 0% to "
 		      "100% are allowed, such as 512MiB or 25%\n");
-	/* What would fit no device that it may use. */
+	/* The reserve exceeds the memory of every device that the broker may use. */
 	write_file(check.path, "[broker]\ndevice-memory = 1GiB\n"
 			       "[tenant web]\nmatch-uid = 33\nvram-reserve = 1000MiB\n");
 	expect_errors(&check, "b.conf:5: vram-reserve: with tenant web, 1 tenant reserves "
@@ -189,7 +188,7 @@ TEST(test_check__wrong)
 	unlink(check.path);
 }
 
-/* What is in a file, and would steer the terminal that this is looked at in, does not come out. */
+/* Control characters in a file, which could steer the terminal, are not printed. */
 TEST(test_check__controls)
 {
 	CHECK(check);
@@ -222,7 +221,7 @@ TEST(test_check__drop_ins)
 	assert_int_equal(mkdir("tenants.d", 0700), 0);
 	write_file(names[0], "[tenant a]\nmatch-uid = 1\n");
 	write_file(names[1], "[tenant b]\nmatch-uid = 2\n");
-	/* Switched off, as units are. */
+	/* Masked by a link to /dev/null, like a systemd unit. */
 	assert_int_equal(symlink("/dev/null", names[2]), 0);
 	write_file(names[3], "nonsense");
 	write_file(names[4], "nonsense");
@@ -247,7 +246,7 @@ TEST(test_check__drop_ins)
 	expect_errors(&check, "tenants.d/30-c.conf: is no file; a file or a link to one is "
 			      "allowed\n");
 	rmdir(names[2]);
-	/* A pipe that nobody writes to is not waited for. */
+	/* The check does not wait for a FIFO without a writer. */
 	assert_int_equal(mkfifo(names[2], 0600), 0);
 	expect_errors(&check, "tenants.d/30-c.conf: is no file; a file or a link to one is "
 			      "allowed\n");
@@ -260,7 +259,7 @@ TEST(test_check__drop_ins)
 	unlink(check.path);
 }
 
-/* The same sentences, and no start. */
+/* The broker prints the same errors, and does not start. */
 TEST(test_start__bad_policy)
 {
 	const struct broker_options options = {.policy = "[tenant web]\nvram-max = 1\n"};
@@ -275,7 +274,7 @@ TEST(test_start__bad_policy)
 	broker_remove(&broker);
 }
 
-/* Keys of [broker] are options; the command line wins. */
+/* Keys of [broker] are options; the command line overrides them. */
 TEST(test_start__options_from_file)
 {
 	const struct broker_options options = {
@@ -291,7 +290,7 @@ TEST(test_start__options_from_file)
 
 /* ---- Matching ---- */
 
-/* Runs a client as somebody else: groups first, then the user. Return: its tenant. */
+/* Run a client with other groups, then as another user. Return: its tenant. */
 static void tenant_as(const struct broker *broker, uid_t uid, gid_t gid, gid_t extra, char name[64])
 {
 	int ends[2], status;
@@ -344,7 +343,7 @@ TEST(test_match__users_and_groups)
 		{40003, 50000, 50001, "group"}, /* supplementary */
 		{40001, 50001, 50000, "both"},
 		{40002, 50000, 50001, "user"},
-		{40001, 50000, 50002, "user"}, /* beats a group */
+		{40001, 50000, 50002, "user"}, /* a user match beats a group match */
 		{40003, 50000, 50000, "default"},
 	};
 	const struct broker_options options = {
@@ -371,7 +370,7 @@ TEST(test_match__users_and_groups)
 	}
 }
 
-/* This process's path in the unified hierarchy. */
+/* Return this process's path in the unified hierarchy. */
 static bool own_cgroup(char *path, size_t bytes)
 {
 	FILE *file = fopen("/proc/self/cgroup", "re");
@@ -408,7 +407,7 @@ TEST(test_match__cgroup)
 		 path);
 	options.policy = policy;
 	BROKER(broker, &options);
-	/* The exact path has more characters that are not wild, or comes later with as many. */
+	/* The exact path has more literal characters, or as many and comes later. */
 	expect_tenant(&broker, strlen(path) > 1 ? "here" : "any");
 	broker_write_policy(&broker, "[tenant default]\nplans-max = 0\n"
 				     "[tenant elsewhere]\nmatch-cgroup = /no-such.slice/**\n");
@@ -416,7 +415,7 @@ TEST(test_match__cgroup)
 	expect_tenant(&broker, "default");
 }
 
-/* A child cgroup, where there is cgroup2 and it may be made. */
+/* Move into a child cgroup, if cgroup2 is mounted and one can be made. */
 TEST(test_match__moved_cgroup)
 {
 	const struct broker_options options = {
@@ -482,7 +481,7 @@ TEST(test_match__executable)
 	expect_tenant(&broker, "default");
 }
 
-/* ---- What a tenant is told ---- */
+/* ---- Information for tenants ---- */
 
 static void submit_nops(struct rbk *rbk, unsigned int n)
 {
@@ -537,7 +536,7 @@ TEST(test_told__of_its_own)
 	assert_fields(all, (arenas, 1), (plans, 1), (tasks_completed, 7));
 	assert_true(all.host_bytes >= stats.host_bytes + before.host_bytes);
 
-	/* The work of a session counts for its tenant after the session has gone. */
+	/* The work of an ended session still counts for its tenant. */
 	rbk_ring_free(ring);
 	rbk_plan_free(plan);
 	rbk_arena_free(arena);
@@ -604,7 +603,7 @@ TEST(test_limit__each_says_so)
 	rbk_disconnect(rbk);
 }
 
-/* Sessions without end: refused each with a sentence, and nobody else notices. */
+/* Sessions without end: each is rejected with an error, and other clients do not notice. */
 TEST(test_limit__flood_of_sessions)
 {
 	const struct broker_options options = {.policy = "[tenant default]\nsessions-max = 5\n"};
@@ -619,7 +618,7 @@ TEST(test_limit__flood_of_sessions)
 	connect.socket_path = broker.socket_path;
 	neighbour = neighbour_start(&broker);
 	mine[0] = broker_connect(&broker, "greedy");
-	/* The harness's look whether somebody listens was a session too. */
+	/* The harness's test connection was a session too. */
 	broker_wait_sessions(mine[0], 2);
 	for (unsigned int i = 1; i < 4; i++)
 		mine[i] = broker_connect(&broker, "greedy");
@@ -630,7 +629,7 @@ TEST(test_limit__flood_of_sessions)
 		assert_non_null(strstr(error.text, "(sessions-max)"));
 	}
 	broker_wait_fds(&broker, before.n_fds);
-	/* One line a second at most. */
+	/* At most one line per second. */
 	assert_true(broker_log_count(&broker, "refused a connection") < (n > 100 ? n / 4 : n + 1));
 	for (unsigned int i = 0; i < 4; i++)
 		rbk_disconnect(mine[i]);
@@ -638,7 +637,7 @@ TEST(test_limit__flood_of_sessions)
 	neighbour_stop(neighbour);
 }
 
-/* ---- Reading again ---- */
+/* ---- Reloads ---- */
 
 TEST(test_reload__limits_of_who_is_there)
 {
@@ -654,7 +653,7 @@ TEST(test_reload__limits_of_who_is_there)
 	broker_write_policy(&broker, "[tenant default]\narenas-max = 2\n");
 	broker_reload(&broker, "again: changed: default; 1 tenant in all");
 	assert_int_equal(rbk_arena_new(rbk, 4096, &arenas[1], &error), 0);
-	/* Below what is used: what is there stays. */
+	/* With a limit below use, existing objects stay. */
 	broker_write_policy(&broker, "[tenant default]\narenas-max = 1\n");
 	broker_reload(&broker, "again: changed: default; 1 tenant in all");
 	assert_int_equal(rbk_arena_new(rbk, 4096, &arena, &error), -EDQUOT);
@@ -668,7 +667,7 @@ TEST(test_reload__limits_of_who_is_there)
 	rbk_disconnect(rbk);
 }
 
-/* A session stays with its tenant, also one that the policy names no more. */
+/* A session stays with its tenant, even if the policy no longer names the tenant. */
 TEST(test_reload__moves_nobody)
 {
 	char with[TEXT_BYTES], without[] = "[tenant default]\nplans-max = 0\n";
@@ -746,7 +745,7 @@ TEST(test_reload__under_load)
 	neighbours[1] = neighbour_start(&broker);
 	for (uint64_t i = 0; i < n; i++) {
 		broker_write_policy(&broker, policies[i % 5]);
-		/* Two at once are at least one more reading. */
+		/* Two signals at once cause at least one more reload. */
 		kill(broker.pid, SIGHUP);
 		broker_reload(&broker, i % 5 == 2 ? "stays as it was" : "again: ");
 		rbk_disconnect(broker_connect(&broker, "comes and goes"));
