@@ -7,7 +7,7 @@
  * second completion, a missing completion or a wrong result code therefore shows.
  *
  * A tenant with a reserve has a home plan that fits into it, and claims it from time to time. The
- * only fighter of a tenant first evicts all other plans, so that no PREFETCH may fail. If the
+ * only fighter of a tenant first evicts all of its plans, so that the PREFETCH must succeed. If the
  * tenant has several fighters, each claims with WAIT_MEMORY, and the wait must end within
  * FIGHT_BOUND_NS.
  */

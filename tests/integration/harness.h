@@ -161,8 +161,8 @@ void broker_wait_fds(const struct broker *broker, unsigned int n_fds);
 struct rbk *broker_connect(const struct broker *broker, const char *name);
 
 /*
- * Call broker_start() with --gpu=software, and connect. Exits with 77 (skipped) if there is no such
- * device.
+ * Call broker_start(), and connect. The arguments in @options must include --gpu=software. Exits
+ * with 77 (skipped) if there is no such device.
  */
 struct rbk *broker_start_gpu(struct broker *broker, const struct broker_options *options,
 			     const char *name);

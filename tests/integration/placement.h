@@ -50,7 +50,7 @@ void customer_init(struct customer *customer, const struct broker *broker,
 		   const struct customer_options *options);
 void customer_deinit(struct customer *customer);
 
-/* Prepare the customer's plan once more, with another pinning. */
+/* Prepare the customer's plan once more; @pinned as in customer_options. */
 struct rbk_plan *customer_plan(struct customer *customer, unsigned int pinned);
 
 /*

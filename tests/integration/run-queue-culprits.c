@@ -161,7 +161,7 @@ static void name_culprit(struct culprit *culprit, unsigned int trial, unsigned i
 	char cgroup[NAME_BYTES];
 
 	for (unsigned int k = 0; k < n; k++) {
-		/* Half of the bytes are control characters, or beyond ASCII. */
+		/* Half of the bytes are arbitrary, such as control characters or beyond ASCII. */
 		char c = (char)(draw(2) ? 'a' + (char)draw(26) : (char)(1 + draw(255)));
 
 		culprit->comm[k] = c;

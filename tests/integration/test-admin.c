@@ -272,7 +272,8 @@ static void name_admin_socket_too_long(void)
 }
 
 /*
- * Without a socket that it was told to make, the broker ends. Without the default socket, it runs.
+ * If the administrators' socket cannot be made, a broker ends if it was told to make one; by
+ * default it runs without the socket.
  */
 TEST(test_socket__in_use)
 {

@@ -42,7 +42,7 @@ static void await_state(struct source *source, enum source_state state)
 	}
 }
 
-/* Update without new requests until the pending request has ended. */
+/* Update, at @now_ns by brokertop's clock, until the pending request has ended. */
 static void await_answer(struct source *source, uint64_t now_ns)
 {
 	const uint64_t end_ns = harness_now_ns() + harness_slow_ns(patience_ns);

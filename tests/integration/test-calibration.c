@@ -161,7 +161,7 @@ static bool file_has(const char *path, const char *text)
 	return strstr(content, text) != NULL;
 }
 
-/* Curves that were not measured at the start are measured while the broker is idle, and cached. */
+/* Figures for which the start had no time are measured while the broker is idle, and cached. */
 TEST(test_idle__measures_the_rest, setup, teardown)
 {
 	struct fixture *fixture = *state;

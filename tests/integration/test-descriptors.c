@@ -193,7 +193,7 @@ TEST(test_connection__many)
 	}
 }
 
-/* Among them, memfds still arrive, in the order in which they were sent. */
+/* Beside lingering sockets, memfds still arrive, in the order in which they were sent. */
 TEST(test_memfd__comes_in)
 {
 	struct rbk_arena *arena;

@@ -4,8 +4,8 @@
  *
  * A client gives back what the broker made for it, or its session ends, but the client keeps the
  * descriptors, received or unread. Pages, sockets and the kernel's count of descriptors in flight
- * remain charged to the broker's user. The client's tenant must therefore reach its own limits,
- * have room again once it has released them, and affect no other tenant.
+ * still burden the broker. The client's tenant must therefore reach its own limits, have room again
+ * once it has released the descriptors, and affect no other tenant.
  */
 #include <errno.h>
 #include <fcntl.h>

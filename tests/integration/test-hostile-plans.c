@@ -64,7 +64,7 @@ static void arsenal_init(struct arsenal *arsenal, enum big_plan only)
 	}
 	arsenal->constants =
 		raw_memfd(CONSTANTS_BYTES, false, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
-	/* Each attacker begins with another kind of plan. */
+	/* Few rounds suffice, because each attacker begins with another kind of plan. */
 	arsenal->n_rounds = test_scaled(2);
 	atomic_store(&arsenal->n_answered, 0);
 	atomic_store(&arsenal->n_running, N_ATTACKERS);

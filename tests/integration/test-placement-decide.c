@@ -263,9 +263,9 @@ TEST(test_cost_model__goes_by_what_it_learned)
 		} else {
 			/*
 			 * No other task is in flight, so the device with the shorter execution
-			 * completes earlier.
+			 * completes earlier. A task that had to be moved was not placed rightly,
+			 * either.
 			 */
-			/* A task that had to be moved was not placed rightly, either. */
 			n_against += decision.predicted_ns > decision.other_ns * 1.01f ||
 				     (decision.flags & RBK_DECISION_MOVED);
 		}

@@ -165,7 +165,8 @@ TEST(test_shares__gpu)
 
 /* --- Classes --- */
 
-/* Fill a ring with tasks of all classes. Return: the mean completion position of each class. */
+/* Run a ring full of tasks of all classes. Store each class's mean position among the completions.
+ */
 static void order_of_classes(struct customer *customer, double ret_place[RBK_PRIORITY_COUNT])
 {
 	unsigned int n[RBK_PRIORITY_COUNT] = {0}, place = 0;
@@ -277,8 +278,8 @@ TEST(test_balance__moves)
 
 /*
  * A task is released while the bucket is not empty. The time counted before a task was submitted
- * never exceeds the bucket's inflow until the task completes, plus the initial 100 ms. This holds
- * even if a task loses its processor.
+ * never exceeds the bucket's inflow until the task completes, plus the initial 5 ms (the inflow of
+ * 100 ms). This holds even if a task loses its processor.
  */
 TEST(test_quota__is_kept)
 {

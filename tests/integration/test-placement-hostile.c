@@ -205,7 +205,7 @@ static uint64_t used_by_first(const struct rbk_stats_view *root)
 /*
  * Quotas are the tenant's: a new session inherits the debt. The session's first task completes only
  * after the debt is paid. The time used before its submission never exceeds the bucket's inflow
- * until its completion, plus the initial 100 ms.
+ * until its completion, plus the initial 5 ms (the inflow of 100 ms).
  */
 TEST(test_quota__outlives_sessions)
 {

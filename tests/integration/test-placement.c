@@ -84,7 +84,7 @@ static struct rbk_cqe take(void)
 	return copy;
 }
 
-/* Run one task; check its whole output, and that the rest of memory is unchanged. */
+/* Run one task; check its whole output, and that the row after it is unchanged. */
 static struct rbk_cqe run(uint32_t count, unsigned int strategy, unsigned int flags)
 {
 	struct rbk_cqe cqe;

@@ -7,9 +7,8 @@
  * after the other, which compute for two milliseconds. All three must be named, by comm and cgroup,
  * and none of the hogs of the last trial.
  *
- * Other processes on that processor are culprits too, and a test cannot prevent them. A process
- * that used the processor less than the hogs, by the kernel's own accounting, must not be named
- * before them.
+ * Other processes on that processor are culprits too, which a test cannot prevent. Those with more
+ * time than the last of the hogs are printed, not judged.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +33,7 @@ struct hog {
 	char name[RUN_QUEUE_CGROUP_BYTES];
 };
 
-/* Choose a random name of any bytes but 0, sometimes longer than fits. */
+/* Choose a random name of any bytes but 0, at most as long as fits. */
 static void random_comm(char ret[static RUN_QUEUE_COMM_BYTES])
 {
 	size_t n = 1 + harness_random(&seed) % (RUN_QUEUE_COMM_BYTES - 1), i;

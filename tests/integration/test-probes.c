@@ -163,7 +163,7 @@ TEST(test_thread__new_one)
 	assert_int_equal(probes_set_thread(probes, THREAD + 1, 0), 0);
 }
 
-/* The slot is given to another thread, then cleared. */
+/* Setting a slot's thread again clears the slot; a slot without a thread counts nothing. */
 TEST(test_thread__slot_reused)
 {
 	const struct run_queue_record *record = probes_thread(probes, THREAD);
@@ -470,7 +470,7 @@ TEST(test_churn)
 		assert_int_equal(probes_unset_cgroup(probes, cgroup.id), 0);
 		assert_int_equal(rmdir(cgroup.path), 0);
 	}
-	/* Half of the threads have ended: their records are gone. */
+	/* Half of the threads and processes have ended: their records are gone. */
 	assert_int_equal(waitpid(child, &status, WUNTRACED), child);
 	assert_true(WIFSTOPPED(status));
 	walk();

@@ -282,7 +282,10 @@ TEST(test_never_fits__runs_on_the_cpu)
 	assert_int_equal(constrained(&large), 3);
 }
 
-/* The broker evicts the other plan while the task waits, even if the CPU is faster. */
+/*
+ * The other plan is evicted while the task waits, by the broker or by the EVICT, whichever is
+ * first. The task then runs on the GPU.
+ */
 TEST(test_wait__runs_on_the_device)
 {
 	struct rbk_cqe cqe;
@@ -451,7 +454,7 @@ TEST(test_killed__leaves_no_charge)
 		assert_true(pid >= 0);
 		if (pid == 0)
 			be_waiting();
-		/* Kill the client a random time after it has begun to wait. */
+		/* Kill the client some milliseconds after half of its tasks are in flight. */
 		start_ns = harness_now_ns();
 		do {
 			harness_sleep_ms(1);

@@ -392,7 +392,7 @@ TEST(test_page__hostile_client)
 		assert_int_equal(reply.reply.res, 0);
 		close(again);
 	}
-	/* An undefined value of @whose breaks the rules. */
+	/* A request with an undefined "whose" breaks the rules. */
 	of.whose = 3;
 	assert_true(raw_send(fd, &of, sizeof(of), NULL, 0) > 0);
 	raw_expect_closed(fd);

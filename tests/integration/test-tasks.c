@@ -545,8 +545,8 @@ TEST(test_deadline__missed, begin, end)
 /* ---- Full rings ---- */
 
 /*
- * A hundred times more tasks than the ring holds, all submitted before any completion is consumed:
- * each completes once.
+ * A hundred times more tasks than the ring holds. No completion is consumed before the ring is
+ * full. Each task completes once.
  */
 TEST(test_full__completions_are_never_dropped, begin, end)
 {

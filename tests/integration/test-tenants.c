@@ -179,7 +179,7 @@ TEST(test_check__wrong)
 		      "or its number is allowed\n"
 		      "b.conf:7: vram-max: 'much' is no size; bytes, KiB, MiB, GiB, TiB or 0% to "
 		      "100% are allowed, such as 512MiB or 25%\n");
-	/* The reserve exceeds the memory of every device that the broker may use. */
+	/* The reserve fits no device that the broker may use, because some memory is headroom. */
 	write_file(check.path, "[broker]\ndevice-memory = 1GiB\n"
 			       "[tenant web]\nmatch-uid = 33\nvram-reserve = 1000MiB\n");
 	expect_errors(&check, "b.conf:5: vram-reserve: with tenant web, 1 tenant reserves "
