@@ -2,9 +2,9 @@
 /*
  * Lease requests of hostile clients, against a live broker
  *
- * Other clients' numbers, sizes near 2^64, more objects than allowed, storms of members, messages
- * with a change. The broker answers each request or ends the session. Other clients do not notice,
- * and at the end nothing is left.
+ * Clients send other clients' numbers, sizes near 2^64, more objects than allowed, storms of
+ * members, and messages with a change. The broker answers each request or ends the session. Other
+ * clients do not notice, and at the end nothing is left.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -41,7 +41,7 @@ struct message {
 struct kit {
 	int fds[N_FDS];
 	int arena, constants, description;
-	uint8_t *plan; /* a description with constants in arena 1 */
+	uint8_t *plan; /* a description with constants in arena 2 */
 	size_t plan_bytes;
 	uint64_t seed;
 };
@@ -109,8 +109,8 @@ static void kit_deinit(struct kit *kit)
 	} while (0)
 
 /*
- * Make a good message of @type. It refers to arena 0 as writable and to arena 1 as immutable, if
- * they exist.
+ * Make a good message of @type. Its description, if any, needs the constants of victim()'s second
+ * arena.
  */
 static void make_good(struct kit *kit, enum rbk_wire_type type, struct message *m)
 {

@@ -2,10 +2,10 @@
 /*
  * Waiting for device memory in every form, against a live broker
  *
- * Members that wait for each other in a circle, members that die while they wait or are waited for,
- * leases that shrink meanwhile, and a client that sends requests without end and never reads. Raw
- * sockets let one thread do everything in one order. A neighbour, whose plan runs throughout, makes
- * progress in each test.
+ * Members wait for each other in a circle, die while they wait or are waited for, and see their
+ * leases shrink meanwhile. A client sends requests without end and never reads. Raw sockets let one
+ * thread do everything in one order. A neighbour, whose plan runs throughout, makes progress in
+ * each test.
  */
 #include <errno.h>
 #include <poll.h>

@@ -5,8 +5,8 @@
  *	amdgpu-sim run --card polaris10,vram=4GiB -- test-lease-card
  *
  * This process has a lease, and allocates memory from the driver directly. Memory within the lease
- * is charged once, when the lease is granted, and does not count as use by others. Memory beyond
- * the lease does.
+ * is charged once, when the lease is granted, and does not count as use by other programs. Memory
+ * beyond the lease does.
  */
 #include <amdgpu.h>
 #include <amdgpu_drm.h>
@@ -122,7 +122,8 @@ TEST(test_seen)
 	wait_until(number, &seen,
 		   seen.device.memory_outside == before.device.memory_outside + 276 * MIB);
 
-	/* After the lease has ended, all of the process's memory counts as use by others. */
+	/* After the lease has ended, all of the process's memory counts as use by other programs.
+	 */
 	rbk_lease_close(lease);
 	rbk_disconnect(rbk);
 	wait_until(number, &seen,

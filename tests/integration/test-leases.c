@@ -159,7 +159,7 @@ TEST(test_open)
 	assert_int_equal(take(joined, 8), 0);
 	broker_wait_vram(watcher, 24 * MIB);
 	assert_int_equal(take(joined, 1), -ENOMEM);
-	/* A request for 0 bytes always succeeds. */
+	/* A request whose least is 0 bytes always succeeds. */
 	assert_int_equal(rbk_lease_take(joined, MIB, 0, 0, NULL, &bytes, &error), 0);
 	assert_int_equal(bytes, 0);
 	assert_int_equal(rbk_lease_give(joined, 0, NULL), 0);

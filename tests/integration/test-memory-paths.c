@@ -2,10 +2,10 @@
 /*
  * test-memory-paths PATH
  *
- * A real broker whose device reaches arenas by one path, and a real client: results are right, and
- * no bytes are copied. Skipped where the driver or the kernel does not support the path, which the
- * broker must say. The paths udmabuf and exported need /dev/udmabuf and a Vulkan driver that
- * imports and exports dma-bufs, such as Mesa's lavapipe since 25.
+ * Runs a real broker whose device reaches arenas by one path, and a real client. Results must be
+ * right, and no bytes copied. Skipped where the driver or the kernel does not support the path,
+ * which the broker must say. The paths udmabuf and exported need /dev/udmabuf and a Vulkan driver
+ * that imports and exports dma-bufs, such as Mesa's lavapipe since 25.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -81,7 +81,7 @@ static void kit_end(struct kit *kit)
 	rbk_disconnect(kit->rbk);
 }
 
-/* Run the plan on two places, on the GPU if possible, and check the result. */
+/* Run the plan from @x to @y, preferring the GPU; check the device and the result. */
 static void run(struct kit *kit, float *x, float *y, uint64_t x_ref, uint64_t y_ref, uint8_t device)
 {
 	const uint64_t refs[] = {x_ref, y_ref};

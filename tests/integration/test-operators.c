@@ -2,8 +2,8 @@
 /*
  * Every operator end to end: through the socket, a ring and shared memory
  *
- * On the CPU, and on a Vulkan device if there is one. Results are compared with the plain
- * reference, for odd and random shapes, broadcasts and counts.
+ * Each operator runs on the CPU, and on a Vulkan device if there is one. Results are compared with
+ * the plain reference, for odd and random shapes, broadcasts and counts.
  */
 #include <errno.h>
 #include <fcntl.h>
