@@ -43,9 +43,9 @@ void vk_device_sample(struct vk_device *device, struct exec_memory *ret)
 }
 
 /*
- * A discrete GPU's own memory is its largest heap of it, and other heaps are host memory that it
- * can reach: a tier of its own. Where the GPU lives in the host's memory, the heaps are parts
- * of one pool.
+ * Find the sizes of the memory tiers. On a discrete GPU, the largest device-local heap is its own
+ * memory, and the largest other heap, host memory that it can reach, is a tier of its own. On an
+ * integrated GPU, all heaps are parts of one pool.
  */
 static void measure_heaps(struct vk_device *device)
 {
@@ -66,7 +66,7 @@ static void measure_heaps(struct vk_device *device)
 	}
 }
 
-/* Which types of elements other than those of 32 bits the shaders can have here. */
+/* Find which element types other than those of 32 bits the device's shaders can use. */
 static void find_types(struct vk_device *device)
 {
 	bool has[VULKAN_FEATURE_COUNT];
@@ -118,7 +118,7 @@ static void describe(struct vk_device *device)
 	device->max_buffer_bytes = UINT64_MAX;
 	find_types(device);
 	measure_heaps(device);
-	/* A processor's driver tells what the machine uses, not the process. */
+	/* A software driver reports the memory use of the machine, not of the process. */
 	device->has_budget =
 		!device->is_software &&
 		vk_has_extension(device->physical, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
@@ -129,7 +129,7 @@ static void describe(struct vk_device *device)
 	device->product = (struct vk_matrices){0};
 	if (device->has_half)
 		vk_matrices_choose(device->physical, &device->product);
-	/* Plain variants pass values around among eight invocations of one subgroup. */
+	/* Plain variants exchange values among eight invocations of one subgroup. */
 	device->variant = device->is_software && vulkan11.subgroupSize >= 8 ? VK_VARIANT_PLAIN
 									    : VK_VARIANT_SHARED;
 	if (device->options.force & VULKAN_FORCE_PLAIN)
@@ -157,7 +157,7 @@ static int note_library(struct dl_phdr_info *info, size_t size, void *data)
 	struct libraries *libraries = data;
 	char **names;
 
-	/* The program itself, and what the kernel maps. */
+	/* Skip the program itself and the kernel's vDSO. */
 	if (!info->dlpi_name || info->dlpi_name[0] != '/')
 		return 0;
 	names = realloc(libraries->names, (libraries->n + 1) * sizeof(*names));
@@ -172,17 +172,18 @@ static int note_library(struct dl_phdr_info *info, size_t size, void *data)
 }
 
 /*
- * Keeps the driver in memory after its last instance: drivers leave threads and thread-local
- * destructors behind that must not lose their code, and what their globals hold must not look lost.
- * That is every library: which ones are the driver's cannot be told, and a part of them is worse
- * than none. NVIDIA's is several libraries; with only the one kept that Vulkan's functions are in,
- * driver 580.159 freed what was not there any more when it was unloaded for the second time.
+ * Keep the driver's libraries loaded after its last instance. Drivers leave threads and
+ * thread-local destructors behind, whose code must stay mapped, and leak checkers must still see
+ * memory that drivers' globals refer to. All libraries are pinned: the driver's own cannot be told
+ * apart, and pinning only a part of them is worse than pinning none. NVIDIA's driver consists of
+ * several libraries: with only the library of the Vulkan functions pinned, driver 580.159 freed
+ * memory twice when it was unloaded for the second time.
  */
 static void pin_driver(void)
 {
 	struct libraries libraries = {NULL, 0};
 
-	/* What is in the list stays loaded meanwhile: nobody else loads and unloads. */
+	/* No listed library is unloaded meanwhile: no other thread loads or unloads any. */
 	dl_iterate_phdr(note_library, &libraries);
 	for (size_t i = 0; i < libraries.n; i++)
 		(void)dlopen(libraries.names[i], RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
@@ -190,8 +191,8 @@ static void pin_driver(void)
 }
 
 /*
- * RADV 22.3.6 takes what a command buffer and a queue need when they are used first, and dies of it
- * if there is no memory for that, or no card any more, by then.
+ * Submit an empty command buffer. RADV 22.3.6 allocates memory for a command buffer and a queue at
+ * their first use, and crashes if memory, or the card, is gone by then.
  */
 static int submit_first(struct vk_device *device)
 {
@@ -338,7 +339,7 @@ int vk_device_new(VkPhysicalDevice physical, const struct vulkan_options *option
 	vk_paths_init(device);
 	device->physical = physical;
 	device->options = *options;
-	/* Borrowed for this call only. */
+	/* options->cache_dir is borrowed for this call only. */
 	device->options.cache_dir = NULL;
 	describe(device);
 	r = vk_pipelines_set_path(device, options->cache_dir);

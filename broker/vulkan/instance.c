@@ -45,7 +45,7 @@ uint32_t vk_instance_list(const struct vk_instance *instance,
 	return n;
 }
 
-/* Compare by PCI address, else by UUID. */
+/* Compare the device with @physical by name, and by PCI address or else by UUID. */
 static bool is_same(const struct vk_device *device, VkPhysicalDevice physical)
 {
 	const struct exec_identity *was = &device->identity;

@@ -2,9 +2,9 @@
 /*
  * Properties and features of a VkPhysicalDevice: see physical.h.
  *
- * Every GCN card under RADV has what is required, see shm/device-needs.h, and lavapipe has. Nothing
- * newer is required, so that no card is lost to convenience; cooperative matrices are taken along
- * where they are.
+ * Every GCN card under RADV has the required features (shm/device-needs.h), and so has lavapipe.
+ * Newer features are not required, so that no card is excluded for convenience. Cooperative
+ * matrices are optional.
  */
 #include "vulkan/physical.h"
 
@@ -66,7 +66,7 @@ void vk_physical_features(VkPhysicalDevice physical, bool has[VULKAN_FEATURE_COU
 	memset(has, 0, VULKAN_FEATURE_COUNT * sizeof(*has));
 	vkGetPhysicalDeviceProperties2(physical, &properties);
 	has[VULKAN_1_2] = properties.properties.apiVersion >= VK_API_VERSION_1_2;
-	/* An older device need not know the structures of features. */
+	/* A device older than Vulkan 1.2 need not know the feature structures. */
 	if (!has[VULKAN_1_2])
 		return;
 	vkGetPhysicalDeviceFeatures2(physical, &features);

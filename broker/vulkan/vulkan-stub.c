@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The Vulkan executor where it was left out of the build: finds nothing and says so. */
+/* The Vulkan executor in a build without Vulkan: finds no device and says so. */
 #include "vulkan/vulkan.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
 /* SPDX-License-Identifier: MIT */
-/* The implementation of volk, which ships as a header: compiled here and nowhere else. */
+/* The implementation of volk, a header-only library, compiled here and in no other file. */
 #define VOLK_IMPLEMENTATION
 #include <volk.h>

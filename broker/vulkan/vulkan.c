@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The Vulkan executor: see vulkan.h. Finds devices, says what it found, and is the table of
- * functions through which the dispatcher reaches each of them.
+ * The Vulkan executor: see vulkan.h. This file finds devices, reports what it found, and holds the
+ * table of functions through which the dispatcher reaches each device.
  */
 #include "vulkan/vulkan.h"
 
@@ -45,7 +45,7 @@ static struct vk_device *device_of(struct executor *executor)
 static void say(struct vulkan *vulkan, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* A sentence that does not fit into memory is lost: it is for people. */
+/* Add a sentence; drop it if out of memory, because it is only for people. */
 static void say(struct vulkan *vulkan, const char *format, ...)
 {
 	va_list args;
@@ -101,7 +101,7 @@ static void op_plan_release(struct executor *executor, struct plan *plan)
 	vk_plan_release(device_of(executor), plan);
 }
 
-/* Drivers say that they have no memory also when the card has gone: it is asked. */
+/* Ask the device whether it is lost: drivers report "out of memory" also when the card is gone. */
 static int explain_load(struct executor *executor, int r)
 {
 	if (r == EXECUTOR_E_NO_MEMORY && vk_device_check(device_of(executor)))
@@ -223,7 +223,10 @@ static const struct executor_ops vulkan_ops = {
 
 /* Opening */
 
-/* What is better than what works, and why it does not: that costs something. */
+/*
+ * Report the paths that are better than the best working path, why they do not work, and what that
+ * costs.
+ */
 static void say_paths(struct vulkan *vulkan, const struct vk_device *device)
 {
 	const struct vk_paths *paths = &device->paths;
@@ -231,7 +234,7 @@ static void say_paths(struct vulkan *vulkan, const struct vk_device *device)
 	size_t n = 0;
 
 	if (vulkan->path != VULKAN_PATH_AUTO) {
-		/* Until now there was no device at all. */
+		/* This is the first device that is opened. */
 		if (vulkan->instance.n_devices == 0)
 			vulkan->path_refusal[0] = '\0';
 		if (paths->why[vulkan->path])
@@ -251,7 +254,7 @@ static void say_paths(struct vulkan *vulkan, const struct vk_device *device)
 			    : "large arenas are reached in parts");
 }
 
-/* Return: 0, also if the device turned out to be of no use; negative errno. */
+/* Return: 0, also if the device turned out to be unusable; negative errno. */
 static int open_device(struct vulkan *vulkan, VkPhysicalDevice physical,
 		       const struct vulkan_options *options, struct waker *waker)
 {
@@ -342,12 +345,15 @@ static int open_instance(struct vulkan *vulkan)
 		say(vulkan, "no usable Vulkan driver: everything runs on the CPU.");
 		return 0;
 	}
-	/* These go to the driver of whatever they are called with, of any instance. */
+	/* Functions of volk dispatch on the handle that they are called with, for any instance. */
 	volkLoadInstanceOnly(vulkan->instance.handle);
 	return 0;
 }
 
-/* Real devices, or those in software. Return: 0, with the number of the others; negative errno. */
+/*
+ * Open the real devices, or the software devices.
+ * Return: 0, with the number of devices of the other kind; negative errno.
+ */
 static int open_kind(struct vulkan *vulkan, bool is_software, const struct vulkan_options *options,
 		     struct waker *waker, unsigned int *ret_n_ignored)
 {
@@ -542,7 +548,7 @@ static void compile_table(struct vk_device *device, const struct vk_pipes *table
 			continue;
 		for (int k = 0; k < VK_N_NUMBERS; k++)
 			count_compiled(device, info, (enum vk_numbers)k, 0, n_compiled, n_refused);
-		/* Of each table one. */
+		/* One curve per table is enough. */
 		if (table->curve && i == 0)
 			count_compiled(device, info, VK_FLOATS, table->curve, n_compiled,
 				       n_refused);
