@@ -2,9 +2,9 @@
 /*
  * The driver's answers, and the loss of a device: see driver.h.
  *
- * Loss: "lost" means that no new work is begun; "dead" that the driver declared the device lost, so
- * that nothing runs on it any more and waiting is pointless. A timeout sets only the first: Vulkan
- * cannot cancel.
+ * A "lost" device gets no new work. A "dead" device was declared lost by the driver: nothing runs
+ * on it any more, and waiting is pointless. A timeout makes a device lost, not dead, because Vulkan
+ * cannot cancel work.
  */
 #include "vulkan/driver.h"
 
@@ -17,9 +17,11 @@
 #include "vulkan/queue.h"
 
 static const uint64_t gpu_timeout_ns = 10ull * 1000 * 1000 * 1000;
-/* The period at which a lost device's tasks are looked through for what can be handed back. */
+/* Period at which the tasks of a lost device are searched for tasks that can be handed back. */
 static const uint64_t hung_look_ns = 20ull * 1000 * 1000;
-/* A software device shares the processor with all that runs: slow is not stuck. */
+/*
+ * A software device shares the processor with everything else that runs: slow does not mean stuck.
+ */
 static const uint64_t software_timeout_ns = 300ull * 1000 * 1000 * 1000;
 
 int vk_result(VkResult result, const char *what)
@@ -73,7 +75,9 @@ int vk_device_submit(struct vk_device *device, VkQueue queue, uint32_t n, const 
 	return error_fold(r);
 }
 
-/* Wake the submitting thread and the reactor, so that tasks that the device has not seen come back.
+/*
+ * Wake the submitting thread and the reactor, so that tasks that the device has not seen are handed
+ * back.
  */
 static void note_timeout(struct vk_device *device)
 {

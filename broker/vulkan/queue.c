@@ -2,22 +2,22 @@
 /*
  * A device's queue and its two threads: see queue.h.
  *
- * A task's way: reactor -> in -> submitting thread -> device -> waiting thread -> out -> reactor.
- * Every hop is a single-producer, single-consumer queue of fixed size, and since the reactor never
- * has more than VK_QUEUE_TASKS under way, no later queue can be full. Tasks that never reach the
+ * A task's way: reactor -> in -> submitting thread -> begun -> waiting thread -> out -> reactor.
+ * Every hop is a single-producer, single-consumer queue of fixed size. No later queue can overflow,
+ * because the reactor never has more than VK_QUEUE_TASKS in flight. Tasks that never reach the
  * device (cancelled, device lost) take the same way with timeline value 0, so that "out" has one
- * producer and order is kept. What the submitting thread does is in submit.c.
+ * producer and the order is kept. The submitting thread is in submit.c.
  *
- * One timeline semaphore counts submissions. Its value n is reached only after the commands of the
- * n-th submission, which may be several tasks', and their writes are complete; the waiting thread
+ * One timeline semaphore counts submissions. Its value n is reached only after the commands and the
+ * writes of the n-th submission, which may hold several tasks, are complete. The waiting thread
  * waits for the values one by one.
  *
- * After a timeout the waiting thread goes on waiting for the very task (see driver.c), and if the
- * device finishes it after all, its result is as good as any. Tasks that the device has not seen do
- * not wait for that: they overtake it.
+ * After a timeout the waiting thread keeps waiting for the same submission (see driver.c). If the
+ * device finishes it after all, its result is valid. Tasks that the device has not seen do not wait
+ * for it: they overtake it.
  *
- * Setup work (setup.c) goes through the submitting thread as well; an item of "begun" that is the
- * queue itself stands for it.
+ * Setup work (setup.c) passes through the submitting thread as well; in "begun", the pointer to the
+ * queue itself stands for setup work.
  */
 #include "vulkan/queue.h"
 
@@ -41,7 +41,7 @@ static void defer(struct vk_queue *queue, void *item)
 	queue->deferred[(queue->first_deferred + queue->n_deferred++) % VK_QUEUE_DEFERRED] = item;
 }
 
-/* NULL: there is none. */
+/* Return: the next item; NULL if there is none. */
 static void *pop_begun(struct vk_queue *queue)
 {
 	void *item;
@@ -54,7 +54,9 @@ static void *pop_begun(struct vk_queue *queue)
 	return item;
 }
 
-/* Waiting thread: the next item, NULL once it is to end. */
+/*
+ * Wait for the next item, on the waiting thread. Return: the item; NULL once the thread is to end.
+ */
 static void *next_begun(struct vk_queue *queue)
 {
 	void *item;
@@ -89,7 +91,10 @@ static void hand_back(struct vk_device *device, struct exec_task *const *tasks, 
 	waker_ring(device->executor.waker);
 }
 
-/* While the device does not come back: what it has not seen is none of its affair. */
+/*
+ * Hand back tasks that the device has not seen, while an earlier submission is hung; defer all
+ * other items.
+ */
 static void overtake(struct vk_device *device)
 {
 	struct vk_queue *queue = &device->submit;
@@ -122,7 +127,7 @@ static int await(struct vk_device *device, uint64_t value)
 	return r;
 }
 
-/* @tasks were submitted together. */
+/* Wait for a submission and hand back its tasks. */
 static void complete(struct vk_device *device, struct exec_task *const *tasks, unsigned int n,
 		     uint64_t value)
 {
@@ -144,7 +149,7 @@ static void complete(struct vk_device *device, struct exec_task *const *tasks, u
 	for (unsigned int i = 0; i < n; i++)
 		tasks[i]->end_ticks = end_ticks;
 	if (value) {
-		/* Submitted ahead of time, it began when its predecessor ended. */
+		/* A task that was submitted ahead of time began when its predecessor ended. */
 		if (start_ticks < queue->last_end_ticks)
 			start_ticks = queue->last_end_ticks;
 		queue->last_end_ticks = end_ticks;
@@ -175,7 +180,7 @@ static void *waiter_main(void *argument)
 		}
 		tasks[0] = item;
 		value = vk_queue_value(item, &n);
-		/* The others of its submission are there or about to come. */
+		/* The other tasks of the submission are queued or about to be queued. */
 		for (unsigned int i = 1; i < n; i++)
 			tasks[i] = next_begun(queue);
 		complete(device, tasks, n, value);
@@ -201,7 +206,7 @@ int vk_queue_submit(struct vk_device *device, struct exec_task *task)
 
 void vk_queue_flush(struct vk_device *device)
 {
-	/* Also without anything new: what was cancelled is handed back. */
+	/* Wake the thread even without a new task: it hands back cancelled tasks. */
 	sem_post(&device->submit.work);
 }
 

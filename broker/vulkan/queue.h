@@ -4,11 +4,11 @@
  * A device's queue and its two threads
  *
  * The submitting thread ("rb-vk-N") takes tasks from the reactor, loads them into recorded slots
- * and submits them, several at once where several wait; urgent ones first. The waiting thread
- * ("rb-vkw-N") waits for them in order and hands them back. Two, because a thread that waits for
- * the device could not give it its next work meanwhile. Only the submitting thread touches the
- * VkQueue. Both outlive the logical device: while it is lost or reopened they hand tasks back and
- * touch nothing of it.
+ * and submits them: several at once if several wait, urgent tasks first. The waiting thread
+ * ("rb-vkw-N") waits for the tasks in order and hands them back. There are two threads because a
+ * thread that waits for the device cannot submit its next work meanwhile. Only the submitting
+ * thread touches the VkQueue. Both threads outlive the logical device: while the device is lost or
+ * being reopened, they hand tasks back and touch nothing of the logical device.
  */
 #include <pthread.h>
 #include <semaphore.h>
@@ -23,12 +23,12 @@
 struct vk_device;
 
 enum {
-	VK_QUEUE_TASKS = 256,                   /* between submit and reap */
-	VK_QUEUE_BATCH = 64,                    /* tasks in one vkQueueSubmit() */
-	VK_QUEUE_DEFERRED = VK_QUEUE_TASKS + 1, /* and a setup */
+	VK_QUEUE_TASKS = 256, /* maximum number of tasks between submit and reap */
+	VK_QUEUE_BATCH = 64,  /* tasks in one vkQueueSubmit() */
+	VK_QUEUE_DEFERRED = VK_QUEUE_TASKS + 1, /* all tasks, and one setup submission */
 };
 
-/* Tasks that the submitting thread holds, linked through their executor_private[0]. */
+/* A list of tasks that the submitting thread holds, linked through executor_private[0]. */
 struct vk_queue_list {
 	struct exec_task *first, *last;
 };
@@ -38,50 +38,58 @@ struct vk_queue {
 	struct spsc setup_in; /* setup thread -> submitting thread: struct vk_queue */
 	struct spsc begun;    /* submitting -> waiting thread: struct exec_task or vk_queue */
 	struct spsc out;      /* waiting thread -> reactor: struct exec_task */
-	sem_t work;           /* the submitting thread sleeps on it */
-	sem_t begun_work;     /* the waiting thread */
+	sem_t work;           /* semaphore on which the submitting thread sleeps */
+	sem_t begun_work;     /* semaphore on which the waiting thread sleeps */
 	pthread_t submitter, waiter;
 	bool has_submitter, has_waiter, has_semaphores;
 	_Atomic bool stop, stop_waiter;
 	_Atomic bool dead;        /* the driver said that the device is lost */
-	_Atomic bool awaits_slot; /* the submitting thread wants to know of freed slots */
+	_Atomic bool awaits_slot; /* the submitting thread is to be woken when a slot is freed */
 	VkSemaphore timeline;
 	uint64_t submitted;          /* submitting thread: last value promised to the timeline */
-	uint64_t turn;               /* submitting thread: looks through what it holds */
-	struct vk_queue_list urgent; /* submitting thread: not on the device yet, in order */
-	struct vk_queue_list others; /* likewise */
-	uint64_t last_end_ticks;     /* waiting thread */
-	/* Waiting thread: taken from begun while it waited for what was before them. */
+	uint64_t turn;               /* submitting thread: number of passes over the held tasks */
+	struct vk_queue_list urgent; /* submitting thread: held urgent tasks, in order */
+	struct vk_queue_list others; /* submitting thread: held other tasks, in order */
+	uint64_t last_end_ticks;     /* waiting thread: end of the last submission */
+	/* Waiting thread: ring of items popped from begun while an earlier submission timed out. */
 	void *deferred[VK_QUEUE_DEFERRED];
 	unsigned int first_deferred, n_deferred;
 
-	uint32_t n_in_flight; /* reactor */
+	uint32_t n_in_flight; /* reactor: tasks between submit and reap */
 
-	/* Setup thread: one command buffer for uploads and the like. */
+	/*
+	 * Setup thread: one command buffer, for setup work and uploads without a queue of their
+	 * own.
+	 */
 	VkCommandPool setup_pool;
 	VkCommandBuffer setup_commands;
-	uint64_t setup_uploads; /* that it comes after: a value of the uploads' timeline, or 0 */
+	/* value of the uploads' timeline that the setup work waits for; 0: none */
+	uint64_t setup_uploads;
 	uint64_t setup_value;
 	int setup_result;
-	int *setup_ret; /* where the result of what runs goes; NULL: nothing runs */
+	int *setup_ret; /* destination of the running work's result; NULL: no work runs */
 	sem_t setup_done;
 };
 
-/* What lives as long as the logical device; no task is under way. Return: 0 or negative errno. */
+/*
+ * Make and free the objects that live as long as the logical device. No task is in flight.
+ * Return: 0 or negative errno.
+ */
 int vk_queue_open(struct vk_device *device);
 void vk_queue_close(struct vk_device *device);
 
-/* Starts the threads, once. Return: 0 or negative errno. */
+/* Start the threads, once. Return: 0 or negative errno. */
 int vk_queue_start(struct vk_device *device);
-/* Ends them; nothing is in flight. Accepts a queue that was never started. */
+/* End the threads, while nothing is in flight. Accepts a queue that was never started. */
 void vk_queue_stop(struct vk_device *device);
 
-/* submit.c: the submitting thread. */
+/* Main function of the submitting thread, in submit.c. */
 void *vk_submitter_main(void *device);
 
 /*
- * A submission is one or several tasks, small ones of one plan, with one value of the timeline. The
- * first of them knows how many, in executor_private[1]; value 0: the device does not see it.
+ * Store in executor_private[1] the timeline value of a task's submission and the number @n of its
+ * tasks. A submission is one task, or several short tasks of one plan, with one timeline value.
+ * Value 0: the task is not submitted to the device.
  */
 static inline void vk_queue_set_value(struct exec_task *task, uint64_t value, unsigned int n)
 {
@@ -96,7 +104,7 @@ static inline uint64_t vk_queue_value(const struct exec_task *task, unsigned int
 	return both >> 8;
 }
 
-/* Reactor: as in struct executor_ops. */
+/* Submit, flush and reap, as in struct executor_ops. Reactor. */
 int vk_queue_submit(struct vk_device *device, struct exec_task *task);
 void vk_queue_flush(struct vk_device *device);
 unsigned int vk_queue_reap(struct vk_device *device, struct exec_task **ret, unsigned int max);

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A lost device, opened anew
+ * Reopening a lost device
  *
- * The executor, its threads, prepared plans and imports of arenas outlive the logical device; what
- * belonged to that is gone when this is called, but for what the device held of arenas, which is
- * dropped here. After a reset the same VkPhysicalDevice makes another logical device. After
- * the card was unplugged, or its driver reloaded, instances go on listing what they found when
- * they were made, so a new one is asked, for the device with the same PCI address or UUID. The old
- * one must be gone before: RADV knows a card by its name for as long as any instance of the
- * process holds it, the dead one included. So while another device is open, a card that was
- * unplugged stays away. What was found out about the device before (names, sizes, paths, rates)
- * still holds: the reactor reads it meanwhile.
+ * The executor, its threads, prepared plans and imports of arenas outlive the logical device.
+ * Everything that belonged to the logical device is gone when vk_device_reopen() is called, except
+ * for the segments of arenas, which are dropped here.
+ *
+ * After a reset, the same VkPhysicalDevice makes another logical device. After the card was
+ * unplugged or its driver reloaded, an instance keeps listing the devices that existed when it was
+ * made. So a new instance is asked for the device with the same PCI address or UUID. The old
+ * instance must be destroyed first: RADV knows a card by its name for as long as any instance of
+ * the process holds it, even if the card is gone. So a card that was unplugged stays away while
+ * another device is open.
+ *
+ * Facts found out before (names, sizes, paths, rates) still hold: the reactor reads them meanwhile.
  */
 #include <errno.h>
 
@@ -50,8 +53,10 @@ int vk_device_reopen(struct vk_device *device)
 		vk_device_close(device);
 	}
 	if (vk_device_fault(device, VULKAN_FAULT_OPEN) != VULKAN_FAULT_LOST) {
-		/* Drivers have all sorts of errors for a card that is gone, out of memory among
-		 * them. */
+		/*
+		 * Drivers report various errors for a card that is gone, "out of memory" among
+		 * them.
+		 */
 		r = open_again(device);
 		if (r)
 			r = vk_instance_renew(device->instance);

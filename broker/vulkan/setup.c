@@ -24,7 +24,7 @@ int vk_setup_begin(struct vk_device *device, VkCommandBuffer *ret)
 	};
 	int r;
 
-	/* Another plan's work that still runs comes first; on a lost device it may run for ever. */
+	/* Wait for another plan's work that still runs; on a lost device it may run for ever. */
 	if (!vk_device_is_lost(device))
 		vk_setup_await(device, UINT64_MAX);
 	if (vk_device_is_lost(device))
@@ -49,7 +49,7 @@ int vk_setup_start(struct vk_device *device, int *result)
 	bool pushed;
 	int r;
 
-	/* Make the results of setup visible to later submissions. */
+	/* Make the results of setup work visible to later submissions. */
 	device->vk.vkCmdPipelineBarrier(
 		queue->setup_commands,
 		VK_PIPELINE_STAGE_TRANSFER_BIT | VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
@@ -59,7 +59,7 @@ int vk_setup_start(struct vk_device *device, int *result)
 	r = vk_result(device->vk.vkEndCommandBuffer(queue->setup_commands), "vkEndCommandBuffer");
 	if (r)
 		return error_fold(r);
-	/* The submitting thread's copy: uploads go on meanwhile. */
+	/* Copy the value for the submitting thread: later uploads change it meanwhile. */
 	queue->setup_uploads = device->upload.queue ? device->upload.submitted : 0;
 	pushed = spsc_push(&queue->setup_in, queue);
 	assert(pushed);

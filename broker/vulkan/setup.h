@@ -1,8 +1,8 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Setup work: commands of the setup thread, which the submitting thread hands to the device. Every
- * function here is the setup thread's.
+ * Setup work: commands of the setup thread, which the submitting thread hands to the device. All
+ * functions are for the setup thread.
  */
 #include <semaphore.h>
 #include <stdbool.h>
@@ -12,32 +12,35 @@
 struct vk_device;
 
 /*
- * Begin the setup command buffer, waiting for what was started before; run it and wait for it.
+ * Begin the setup command buffer, after waiting for the work started before; run it and wait for
+ * it.
  * Return: 0; negative errno, -EIO if the device is lost.
  */
 int vk_setup_begin(struct vk_device *device, VkCommandBuffer *ret);
 int vk_setup_run(struct vk_device *device);
 /*
- * Run it without waiting, instead of vk_setup_run(). *@result is VK_SETUP_E_RUNS
- * from then on; vk_setup_begin() or vk_setup_await() makes it 0 or a negative errno once it has
- * run, until when it stays where it is. Return: 0; negative errno, *@result is not used.
+ * Run the setup command buffer without waiting, instead of vk_setup_run(). *@result is
+ * VK_SETUP_E_RUNS until the work has run; then vk_setup_begin() or vk_setup_await() sets it to 0 or
+ * a negative errno. @result must stay valid until then.
+ * Return: 0; negative errno, and *@result is not used.
  */
 enum { VK_SETUP_E_RUNS = 1 };
 int vk_setup_start(struct vk_device *device, int *result);
 /*
- * Wait @wait_ns at most (UINT64_MAX: as long as it takes) for what was started, whoever started it.
- * Return: true if nothing runs any more.
+ * Wait at most @wait_ns (UINT64_MAX: without limit) for started setup work, of any caller.
+ * Return: true if no work runs any more.
  */
 bool vk_setup_await(struct vk_device *device, uint64_t wait_ns);
 
 /*
- * Take one from @sem, waiting @wait_ns at most (UINT64_MAX: as long as it takes).
+ * Take one from @sem, waiting at most @wait_ns (UINT64_MAX: without limit).
  * Return: true if one was taken.
  */
 bool vk_wait_for(sem_t *sem, uint64_t wait_ns);
 
 /*
- * Submit nothing, to see whether the device answers; not between vk_setup_begin() and its run.
- * Return: true if the device has been lost.
+ * Submit an empty command buffer, to see whether the device answers. Do not call between
+ * vk_setup_begin() and its run.
+ * Return: true if the device is lost.
  */
 bool vk_device_check(struct vk_device *device);

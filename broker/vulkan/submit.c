@@ -2,16 +2,16 @@
 /*
  * The submitting thread
  *
- * It holds what the reactor gave it in two lists, urgent tasks and others, and goes through them
- * again and again: whatever has a free slot of its plan is loaded into it and submitted, nothing
- * that could be submitted is kept. So an urgent task overtakes all that is still held, and a plan
- * whose slots are all taken, for as long as a task of many parts takes, is in nobody else's way. A
- * later part has its slot already and never waits for one. Tasks of one plan keep their order.
+ * It holds the reactor's tasks in two lists, urgent tasks and others, and passes over them again
+ * and again. Each task whose plan has a free slot is loaded into the slot and submitted; no task
+ * that could be submitted is held back. So an urgent task overtakes all held tasks, and a plan
+ * whose slots are busy, for as long as a task of many parts takes, does not block other plans. A
+ * later part already has its slot and never waits for one. Tasks of one plan keep their order.
  *
- * A submission of its own costs a task more than running it does, where it is small: the driver's
- * work for each, and a wake-up at its end. So neighbours of one plan that are known to be short
- * share one, as long as the whole stays short; each has its commands and its slot as ever. Nobody
- * waits for others to come.
+ * A submission of its own costs a small task more than its execution does: the driver's work, and a
+ * wake-up at the end. So neighbouring tasks of one plan that are known to be short share a
+ * submission, as long as their sum stays short. Each task keeps its own command buffer and slot. No
+ * task is delayed to wait for others.
  */
 #include <assert.h>
 #include <errno.h>
@@ -24,19 +24,19 @@
 #include "vulkan/queue.h"
 #include "vulkan/record.h"
 
-/* What one submission of several tasks may take: the first of them waits for the last. */
+/* Maximum expected time of a shared submission: its first task completes only with its last. */
 static const uint64_t shared_max_ns = 200000;
 
 struct batch {
 	unsigned int n, n_infos;
 	VkSubmitInfo infos[VK_QUEUE_BATCH];
 	VkTimelineSemaphoreSubmitInfo values[VK_QUEUE_BATCH];
-	uint64_t value[VK_QUEUE_BATCH];           /* by info */
-	unsigned int first[VK_QUEUE_BATCH];       /* by info: item */
-	VkCommandBuffer commands[VK_QUEUE_BATCH]; /* by item */
-	void *items[VK_QUEUE_BATCH];              /* struct exec_task, or the queue for setup */
-	/* Of the last info. */
-	const struct vk_plan *plan; /* NULL: it is not to be shared */
+	uint64_t value[VK_QUEUE_BATCH];           /* timeline value, by info */
+	unsigned int first[VK_QUEUE_BATCH];       /* index of the first item, by info */
+	VkCommandBuffer commands[VK_QUEUE_BATCH]; /* command buffer, by item */
+	void *items[VK_QUEUE_BATCH]; /* by item: struct exec_task, or the queue for setup work */
+	/* Properties of the last info. */
+	const struct vk_plan *plan; /* plan of its tasks; NULL: not to be shared */
 	uint64_t expected_ticks;
 };
 
@@ -74,7 +74,7 @@ static void batch_add(struct vk_device *device, struct batch *batch, VkCommandBu
 	batch->n++;
 }
 
-/* Setup work comes after all uploads before it, and everything submitted later comes after it. */
+/* Add the setup work: it waits for all uploads before it, and all later submissions wait for it. */
 static void batch_add_setup(struct vk_device *device, struct batch *batch)
 {
 	static const VkPipelineStageFlags all = VK_PIPELINE_STAGE_ALL_COMMANDS_BIT;
@@ -91,7 +91,10 @@ static void batch_add_setup(struct vk_device *device, struct batch *batch)
 	batch->infos[i].pWaitDstStageMask = &all;
 }
 
-/* Into the last submission, if it is of the same plan and both are short. */
+/*
+ * Add a task: to the last submission if that is of the same plan and both are short, else to a new
+ * one.
+ */
 static void batch_add_task(struct vk_device *device, struct batch *batch, struct exec_task *task)
 {
 	const struct vk_plan *plan = task->plan->exec[device->executor.index];
@@ -111,7 +114,7 @@ static void batch_add_task(struct vk_device *device, struct batch *batch, struct
 	batch->expected_ticks = expected;
 }
 
-/* Hands a task on that the device will not see. */
+/* Pass a task that the device will not see to the waiting thread. */
 static void skip(struct vk_queue *queue, struct exec_task *task, int res)
 {
 	task->res = res;
@@ -124,7 +127,7 @@ static void skip(struct vk_queue *queue, struct exec_task *task, int res)
 	sem_post(&queue->begun_work);
 }
 
-/* Return: false if no slot is free, the task is kept then. */
+/* Submit or skip a task. Return: false if no slot is free, and the task stays held. */
 static bool take_task(struct vk_device *device, struct batch *batch, struct exec_task *task)
 {
 	struct vk_plan *plan = task->plan->exec[device->executor.index];
@@ -136,7 +139,10 @@ static bool take_task(struct vk_device *device, struct batch *batch, struct exec
 	if (vk_plan_is_loaded(plan) && (!is_lost || task->part > 0))
 		slot = vk_plan_find_slot(plan, task, queue->turn);
 	if (task->part > 0) {
-		/* It was begun; without a slot the plan was unloaded since, with its device. */
+		/*
+		 * A part has run already. Without a slot, the plan was unloaded since, with its
+		 * device.
+		 */
 		if (is_lost || !slot) {
 			if (slot)
 				vk_slot_drop(slot);
@@ -149,7 +155,7 @@ static bool take_task(struct vk_device *device, struct batch *batch, struct exec
 		skip(queue, task, exec_task_begin(task) ? r : -ECANCELED);
 		return true;
 	} else if (!slot) {
-		/* One that was cancelled meanwhile is not kept. */
+		/* A task that was cancelled meanwhile is not held. */
 		if (atomic_load_explicit(&task->state, memory_order_acquire) != EXEC_CANCELLED)
 			return false;
 		skip(queue, task, -ECANCELED);
@@ -180,7 +186,9 @@ static void list_push(struct vk_queue_list *list, struct exec_task *task)
 	list->last = task;
 }
 
-/* Takes what can run. Return: whether something is left for want of a slot. */
+/*
+ * Submit the tasks of a list that can run. Return: true if a task remains held for lack of a slot.
+ */
 static bool take_list(struct vk_device *device, struct batch *batch, struct vk_queue_list *list)
 {
 	struct exec_task *task, *next, *before = NULL;
@@ -265,7 +273,9 @@ void *vk_submitter_main(void *argument)
 		while ((task = spsc_pop(&queue->in)))
 			list_push(task->is_urgent ? &queue->urgent : &queue->others, task);
 		if (take_tasks(device, &batch) && batch.n == 0) {
-			/* Pairs with the exchange in finish(): a slot freed now is seen or told of.
+			/*
+			 * Pairs with the exchange in finish(): this thread sees a slot freed now,
+			 * or is woken for it.
 			 */
 			atomic_store_explicit(&queue->awaits_slot, true, memory_order_seq_cst);
 			take_tasks(device, &batch);
