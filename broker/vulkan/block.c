@@ -2,12 +2,12 @@
 /*
  * Blocks of constants: see block.h.
  *
- * A block is filled from its beginning to its end, as a string of bytes: constants where the layout
- * put them, zeros elsewhere. write_image() produces any stretch of that string, so that memory
- * that is mapped and staging chunks are filled by the same code. The third way asks the device to
- * do the same: a fill command for every gap, then a copy for every constant. Fills come in words,
- * so one may zero the last bytes of a constant that ends within a word; both are in one part, and
- * the copy comes after the fill.
+ * A block is filled from its beginning to its end, as a string of bytes: constants at their
+ * offsets, zeros elsewhere. write_image() produces any range of this string, so that mapped memory
+ * and staging chunks are filled by the same code. With imported arenas the device does the same: a
+ * fill command for every gap, then a copy for every constant. Fills work on words, so a fill may
+ * zero the last bytes of a constant that ends within a word. The fill and the copy of this constant
+ * are in the same part, and the copy comes later.
  *
  * Constants lie in sealed arenas: their bytes do not change while they are copied.
  */
@@ -26,14 +26,14 @@
 #include "vulkan/driver.h"
 #include "vulkan/rates.h"
 
-enum { PIECE_BYTES = 1 << 20 /* between looks at the clock */ };
+enum { PIECE_BYTES = 1 << 20 /* bytes between two looks at the clock */ };
 
 struct vk_block {
 	struct vk_allocation allocation;
 	enum vk_way way;
 };
 
-/* The first constant that does not end at or before @at. */
+/* Find the first constant that ends behind @at. */
 static uint32_t find_constant(const struct exec_block *block, uint64_t at)
 {
 	uint32_t low = 0, high = block->n_constants;
@@ -50,7 +50,7 @@ static uint32_t find_constant(const struct exec_block *block, uint64_t at)
 	return low;
 }
 
-/* Writes bytes [@at, @at + @n) of the block to @to. */
+/* Write bytes [@at, @at + @n) of the block to @to. */
 static void write_image(struct exec_block *block, uint64_t at, uint64_t n, uint8_t *to)
 {
 	uint64_t end = at + n, step;
@@ -82,7 +82,7 @@ static bool is_cancelled(const struct exec_block *block)
 	return atomic_load_explicit(&block->is_cancelled, memory_order_relaxed);
 }
 
-/* May another piece of the part that began at @begin_ticks follow? */
+/* Return true if another piece may follow in the part that began at @begin_ticks. */
 static bool goes_on(const struct exec_block *block, uint64_t begin_ticks, uint64_t end)
 {
 	return block->loaded_bytes < end && !is_cancelled(block) &&
@@ -142,7 +142,10 @@ static int load_staged(struct vk_device *device, struct exec_block *block, uint6
 	return 0;
 }
 
-/* Records zeros for what lies between constants in [@at, @end). Return: were there any? */
+/*
+ * Record fills of zeros for the gaps between constants in [@at, @end). Return: true if there were
+ * gaps.
+ */
 static bool fill_gaps(struct vk_device *device, const struct exec_block *block,
 		      VkCommandBuffer commands, VkBuffer to, uint64_t at, uint64_t end)
 {
@@ -163,7 +166,7 @@ static bool fill_gaps(struct vk_device *device, const struct exec_block *block,
 	return any;
 }
 
-/* How much the device is given to copy at once: it cannot be told to stop. */
+/* Return the bytes that the device copies at once: a copy in progress cannot be stopped. */
 static uint64_t arena_part_bytes(const struct vk_device *device)
 {
 	uint64_t bytes = device->rates.arena.up_bytes_per_s / 1000000 * (VK_BLOCK_PART_NS / 1000);
@@ -232,12 +235,12 @@ static int load_part(struct vk_device *device, struct exec_block *block)
 		load_direct(block, end);
 		return 0;
 	}
-	/* Also after a failure: the device may still write to what is freed then. */
+	/* Wait also after a failure: the device may still write to memory that is freed then. */
 	waited = vk_upload_wait(device);
 	return r ? r : waited;
 }
 
-/* Can the device read all of it where it is? */
+/* Return true if the device can read all of the block's constants in place. */
 static bool is_imported(const struct vk_device *device, const struct exec_block *block)
 {
 	for (uint32_t i = 0; i < block->n_constants; i++) {
@@ -257,7 +260,7 @@ static enum vk_way choose_way(const struct vk_device *device, const struct exec_
 	bool imported = is_imported(device, block);
 	enum vk_way way = VK_WAY_DIRECT;
 
-	/* Host memory is mapped, and no engine would be faster. */
+	/* In other tiers, memory is mapped, and no engine would be faster. */
 	if (block->tier == EXEC_TIER_VRAM && !device->is_software)
 		way = vk_rates_choose(&device->rates, imported);
 	if (forced || (way == VK_WAY_DIRECT && !made->allocation.host))
@@ -300,13 +303,15 @@ int vk_block_load(struct vk_device *device, struct exec_block *block)
 		r = begin(device, block);
 	if (!r && block->loaded_bytes < block->bytes) {
 		r = load_part(device, block);
-		/* The driver's memory: ours was taken in begin(). */
+		/*
+		 * Only the driver can be out of memory here: our memory was allocated in begin().
+		 */
 		if (r == -ENOMEM)
 			r = EXECUTOR_E_NO_MEMORY;
 	}
 	if (!r && block->loaded_bytes < block->bytes)
 		r = is_cancelled(block) ? EXECUTOR_E_CANCELLED : EXECUTOR_E_MORE;
-	/* The caller frees what is left of a failed or cancelled load in parts. */
+	/* The caller frees the rest of a failed or cancelled load in parts. */
 	return r < 0 ? error_fold(r) : r;
 }
 

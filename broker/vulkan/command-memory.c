@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * See command-memory.h. A piece is filled from its beginning to its end and goes when everything in
- * it was freed: drivers free a command buffer as a whole, and the broker frees buffers one after
- * another, the newest first. Freed bytes of a piece are not used again before the piece is empty.
+ * The broker's memory under a driver's command buffers: see command-memory.h.
+ *
+ * A piece is filled from its beginning to its end, and is unmapped when all its allocations were
+ * freed. That fits the pattern of use: drivers free a command buffer as a whole, and the broker
+ * frees command buffers one by one, the newest first. Freed bytes of a piece are not reused before
+ * the piece is empty.
  */
 #include "vulkan/command-memory.h"
 
@@ -11,16 +14,17 @@
 #include "util/checked.h"
 #include "util/chunks.h"
 
-enum { LEAST_BYTES = 16 << 10, MOST_BYTES = 1 << 20 /* of a piece, unless more is asked for */ };
+/* maximum of a piece, but for larger requests */
+enum { LEAST_BYTES = 16 << 10, MOST_BYTES = 1 << 20 };
 
-/* At the beginning of its memory. */
+/* A piece of memory; the struct lies at its beginning. */
 struct piece {
 	struct list_node link;
 	size_t map_bytes, used_bytes;
 	size_t n_allocations;
 };
 
-/* Before each allocation. */
+/* Lies directly before each allocation. */
 struct header {
 	struct piece *piece;
 	size_t bytes;
@@ -57,7 +61,7 @@ static struct piece *piece_new(struct vk_command_memory *memory, size_t bytes)
 	return piece;
 }
 
-/* Return: NULL if there is no room in @piece. */
+/* Allocate from @piece. Return: NULL if the piece has no room. */
 static void *take(struct vk_command_memory *memory, struct piece *piece, size_t bytes, size_t align)
 {
 	const uintptr_t from = (uintptr_t)piece + piece->used_bytes + sizeof(struct header);
@@ -87,7 +91,7 @@ static VKAPI_ATTR void *VKAPI_CALL allocate(void *context, size_t bytes, size_t 
 	at = piece ? take(memory, piece, bytes, align) : NULL;
 	if (at || __builtin_add_overflow(bytes, align + sizeof(struct header), &most_bytes))
 		return at;
-	/* Nothing in it will be freed any more. */
+	/* Free an empty piece here: no later release() would. */
 	if (piece && piece->n_allocations == 0)
 		piece_free(memory, piece);
 	piece = piece_new(memory, most_bytes);

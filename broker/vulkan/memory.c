@@ -2,10 +2,10 @@
 /*
  * Device memory: see memory.h.
  *
- * The ledger is charged before anything is taken, so sizes must be known before the driver is
- * asked. A driver may take more for a buffer than its size (VkMemoryRequirements); it is asked
- * about buffers of several sizes when the device is opened, and the page is the smallest power of
- * two to whose multiples it adds nothing. Every allocation is checked against that again.
+ * The ledger is charged before memory is taken, so sizes must be known before the driver is asked
+ * for memory. A driver may take more for a buffer than its size (VkMemoryRequirements). When the
+ * device is opened, the driver is asked about buffers of several sizes; page_bytes is the smallest
+ * power of two to whose multiples it adds nothing. Every allocation is checked against that again.
  */
 #include "vulkan/memory.h"
 
@@ -21,7 +21,10 @@
 #include "vulkan/device.h"
 #include "vulkan/driver.h"
 
-/* The first type that has @required, preferring all of @wanted, then none of @unwanted. */
+/*
+ * Find the best type that has @required: all of @wanted counts more than none of @unwanted; the
+ * first wins a tie.
+ */
 static bool pick_type(const VkPhysicalDeviceMemoryProperties *heaps, uint32_t usable,
 		      VkMemoryPropertyFlags required, VkMemoryPropertyFlags wanted,
 		      VkMemoryPropertyFlags unwanted, uint32_t *ret)
@@ -95,7 +98,7 @@ static int buffer_needs(struct vk_device *device, uint64_t bytes, VkMemoryRequir
 	return 0;
 }
 
-/* Sets the page and the bits of memory types that buffers can have. */
+/* Set page_bytes and the bit mask of memory types that buffers can use. */
 static int measure(struct vk_device *device)
 {
 	static const uint64_t sizes[] = {1, 3 << 12, (64 << 10) + 1, 1 << 20, (16 << 20) + 1};
@@ -143,8 +146,8 @@ int vk_memory_init(struct vk_device *device)
 		return error_fold(r);
 	usable = memory->usable_types;
 	/*
-	 * Parameter blocks and staging are read back too: cached, and not over the bus. What the
-	 * processor only writes and the device only reads is better off not cached.
+	 * Parameter blocks and staging are read back too, so they are cached and not across the
+	 * bus. Memory that the processor only writes and the device only reads is better uncached.
 	 */
 	if (!pick_type(&device->heaps, usable, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, 0,
 		       VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT, &memory->type[VK_MEMORY_VRAM]) ||
@@ -212,7 +215,7 @@ static int allocate(struct vk_device *device, uint64_t bytes, uint32_t type, VkD
 	}
 }
 
-/* What is there of it is freed by vk_memory_free(). */
+/* Make the buffer and its memory. After a failure, vk_memory_free() frees what was made. */
 static int fill_in(struct vk_device *device, struct vk_allocation *allocation)
 {
 	uint32_t type = device->memory.type[allocation->kind];
@@ -284,11 +287,13 @@ bool vk_memory_drop_some(const struct vk_device *device, struct vk_allocation *a
 		return false;
 	if (bytes > VK_MEMORY_DROP_BYTES)
 		bytes = VK_MEMORY_DROP_BYTES;
-	/* Whole pages: the first and the last may have others' bytes, too. */
+	/*
+	 * Drop whole pages only: the first and the last page may hold bytes of other allocations.
+	 */
 	begin = (host + allocation->dropped_bytes + page - 1) & ~(page - 1);
 	allocation->dropped_bytes += bytes;
 	end = (host + allocation->dropped_bytes) & ~(page - 1);
-	/* If the kernel refuses, the driver frees them. */
+	/* If the kernel refuses, the driver frees the pages later. */
 	if (begin < end)
 		madvise((void *)begin, end - begin, MADV_DONTNEED);
 	return allocation->dropped_bytes < used_bytes;

@@ -2,13 +2,13 @@
 /*
  * Transfer rates: see rates.h.
  *
- * Each figure is taken of repeated copies of one chunk, more of them until they take long enough
- * to tell, after one that does not count. Staging is a chain of two copies that overlap, so it is
- * as fast as the slower one. On a software device all of this is the processor's work, and going
- * through its queue only adds to it: there the figures are for listings alone.
+ * Each rate is measured over repeated copies of one chunk, after one copy that does not count. The
+ * number of copies grows until they take long enough. Staging is a chain of two overlapping copies,
+ * so it is as fast as the slower copy. On a software device the processor makes all copies, and its
+ * queue only adds overhead: its rates are for listings alone.
  *
- * The processor can write a card's memory straight only if all of it is mapped (a resizable BAR);
- * a window of 256 MiB is no place for constants, so it is not even looked at.
+ * The processor can write a card's memory directly only if all of it is mapped (a resizable BAR). A
+ * window of 256 MiB is no place for constants, so it is not considered.
  */
 #include "vulkan/rates.h"
 
@@ -27,9 +27,9 @@
 
 enum {
 	BYTES = VK_UPLOAD_CHUNK_BYTES,
-	ENOUGH_NS = 500000,     /* of copying, to believe a figure */
-	MAX_NS = 2000000,       /* no further copy is begun after it */
-	PIECE_BYTES = 64 << 10, /* reading what is not cached can take a millisecond for this */
+	ENOUGH_NS = 500000,     /* minimum time of copying for a valid rate */
+	MAX_NS = 2000000,       /* limit after which no further copy begins */
+	PIECE_BYTES = 64 << 10, /* reading uncached memory can take a millisecond for this size */
 };
 
 static uint64_t rate(uint64_t bytes, uint64_t ns)
@@ -37,7 +37,7 @@ static uint64_t rate(uint64_t bytes, uint64_t ns)
 	return (uint64_t)((unsigned __int128)bytes * 1000000000u / (ns ? ns : 1));
 }
 
-/* By the processor, of @to and @from, BYTES long both. */
+/* Measure copies by the processor; @to and @from are both BYTES long. */
 static uint64_t measure_host(void *to, const void *from)
 {
 	uint64_t begin_ns, ns, bytes = 0;
@@ -54,7 +54,7 @@ static uint64_t measure_host(void *to, const void *from)
 	return rate(bytes, ns);
 }
 
-/* @n copies of BYTES between two buffers, by the device. */
+/* Copy BYTES @n times between two buffers, by the device. */
 static int copy(struct vk_device *device, VkBuffer to, VkBuffer from, uint32_t n)
 {
 	const VkBufferCopy region = {.size = BYTES};
@@ -151,7 +151,7 @@ static int measure_arena(struct vk_device *device, const struct vk_allocation *n
 	return r == -EIO ? error_fold(r) : 0;
 }
 
-/* The memory type that is mapped and lies in the largest heap of the device. -1: none. */
+/* Return the memory type that is mapped and lies in the device's largest heap; -1: none. */
 static int mapped_type(const struct vk_device *device)
 {
 	const VkMemoryPropertyFlags wanted = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT |
@@ -219,7 +219,7 @@ enum vk_way vk_rates_choose(const struct vulkan_rates *rates, bool is_imported)
 	uint64_t direct = rates->direct.up_bytes_per_s, staged = rates->staged.up_bytes_per_s;
 	uint64_t arena = is_imported ? rates->arena.up_bytes_per_s : 0;
 
-	/* By its own engine if that is not slower by more than a quarter. */
+	/* Prefer the device's own engine if it is not slower by more than a quarter. */
 	if (arena > 0 && arena >= direct / 4 * 3 && arena >= staged / 4 * 3)
 		return VK_WAY_ARENA;
 	return direct > 0 && direct >= staged ? VK_WAY_DIRECT : VK_WAY_STAGED;

@@ -2,9 +2,9 @@
 /*
  * Uploads: see upload.h.
  *
- * The queue of uploads has a timeline of its own. Every upload is waited for on the host before a
- * plan that needs it is loaded, and the submission that ends the loading of a plan waits for that
- * timeline on the device (submit.c): what was written on one queue is visible on the other.
+ * The upload queue has a timeline of its own. The host waits for every upload before it loads a
+ * plan that needs it. The submission that ends the loading of a plan waits for the uploads'
+ * timeline on the device (submit.c), which makes the writes of one queue visible on the other.
  */
 #include "vulkan/upload.h"
 
@@ -20,7 +20,10 @@
 
 void vk_upload_find_queue(struct vk_device *device)
 {
-	/* Video, optical flow and the like are in the way of nothing, but not plain either. */
+	/*
+	 * Skip families for video, optical flow and the like: they may not be plain transfer
+	 * queues.
+	 */
 	const VkQueueFlags plain = VK_QUEUE_TRANSFER_BIT | VK_QUEUE_SPARSE_BINDING_BIT;
 	struct vk_upload *upload = &device->upload;
 	VkQueueFamilyProperties families[16];
