@@ -2,13 +2,13 @@
 /*
  * Arenas on a device: see arena-import.h.
  *
- * Each arena takes the best path that works for it. What an import needs of a descriptor is over
- * when it returns: the driver keeps the pages. The dma-bufs of a udmabuf stay open all the same, as
- * long as the arena, for the time when a lost device is opened anew: the memfd is closed by then,
- * may be sealed so that kernels wrap it no more, and wrapping it would have everybody wait.
+ * Each arena uses the best path that works for it. An import needs its descriptor only until it
+ * returns: the driver keeps the pages. The dma-bufs of a udmabuf nevertheless stay open as long as
+ * the arena, because a lost device is opened anew with them. The memfd is closed by then, it may
+ * have seals with which kernels refuse to wrap it, and wrapping would make all tenants wait.
  *
- * An exported arena is mapped from its dma-buf and not with vkMapMemory(), as the client does it:
- * so the mapping belongs to nobody's VkDevice, and the processor and the client go on in the same
+ * An exported arena is mapped through its dma-buf, not with vkMapMemory(), just as the client maps
+ * it. So the mapping belongs to no VkDevice, and the processor and the client keep using the same
  * memory when the device is lost and closed.
  */
 #include "vulkan/arena-import.h"
@@ -53,7 +53,7 @@ static void import_free(struct vk_device *device, struct vk_import *import)
 	free(import);
 }
 
-/* An import of no segments yet. Return: NULL without memory. */
+/* Make an import without segments. Return: NULL if out of memory. */
 static struct vk_import *import_new(enum vulkan_path path, uint64_t bytes, uint64_t segment_bytes)
 {
 	uint64_t n = (bytes + segment_bytes - 1) / segment_bytes;
@@ -71,7 +71,7 @@ static struct vk_import *import_new(enum vulkan_path path, uint64_t bytes, uint6
 	return import;
 }
 
-/* What was wrapped serves again when the device was lost. */
+/* Import the arena's udmabufs; they are used again after the device was lost. */
 static int fill_udmabuf(struct vk_device *device, struct vk_import *import,
 			const struct exec_arena *arena)
 {
@@ -90,7 +90,7 @@ static int fill_udmabuf(struct vk_device *device, struct vk_import *import,
 	return r;
 }
 
-/* Another device's memory is proven before a client can see it. */
+/* Import an exported arena; another device's memory is proven before a client can see it. */
 static int fill_exported(struct vk_device *device, struct vk_import *import,
 			 const struct exec_arena *arena)
 {
@@ -104,13 +104,13 @@ static int fill_exported(struct vk_device *device, struct vk_import *import,
 	if (r)
 		return r;
 	import->n_segments = 1;
-	/* Once, and whatever comes of it: later the memory may be a client's already. */
+	/* Prove only once, whatever the result: later, the memory may already be a client's. */
 	if (!is_own && *sees < 0 && import->bytes >= VK_PATHS_PROBE_BYTES)
 		*sees = vk_paths_prove(device, &import->segments[0], arena->base) == 0;
 	return is_own || *sees == 1 ? 0 : VK_SEGMENT_E_REFUSED;
 }
 
-/* Imports what @import has no segments of. Return: 0; else it has none. */
+/* Import the missing segments of @import. Return: 0; else @import has no segments. */
 static int fill(struct vk_device *device, struct vk_import *import, const struct exec_arena *arena)
 {
 	int r;
@@ -135,13 +135,13 @@ static int fill(struct vk_device *device, struct vk_import *import, const struct
 	return r;
 }
 
-/* Return: NULL if it does not work. */
+/* Import the arena by @path. Return: NULL if that does not work. */
 static struct vk_import *import_by(struct vk_device *device, enum vulkan_path path,
 				   struct exec_arena *arena, uint64_t segment_bytes)
 {
 	struct vk_import *import = import_new(path, arena->bytes, segment_bytes);
 
-	/* A lost device gets it when it is opened anew. */
+	/* A lost device imports the arena when it is opened anew. */
 	if (import && !vk_device_is_lost(device) && fill(device, import, arena)) {
 		import_free(device, import);
 		return NULL;
@@ -149,7 +149,7 @@ static struct vk_import *import_by(struct vk_device *device, enum vulkan_path pa
 	return import;
 }
 
-/* The best path that works for it. Return: NULL: none. */
+/* Import the arena by the best path that works. Return: NULL if none does. */
 static struct vk_import *import_any(struct vk_device *device, struct exec_arena *arena)
 {
 	uint64_t bytes = arena->bytes, segment_bytes = device->paths.segment_bytes;
@@ -202,7 +202,10 @@ static void count_import(struct vk_device *device, const struct exec_arena *aren
 {
 	if (import)
 		device->n_imports += (uint32_t)by;
-	/* Nothing in it is bound as a rule, so it is no reason for plans to have staging. */
+	/*
+	 * As a rule no tensor in an immutable arena is bound, so it is no reason for plans to have
+	 * staging.
+	 */
 	else if (!arena->immutable || works(device, VULKAN_PATH_HOST_IMPORT))
 		device->n_refused_imports += (uint32_t)by;
 }
@@ -267,7 +270,7 @@ int vk_arena_export(struct vk_device *device, uint64_t bytes, struct exec_arena 
 		r = errno == ENOMEM ? EXECUTOR_E_NO_MEMORY : error_origin(-errno);
 		goto error;
 	}
-	/* Drivers recycle memory. */
+	/* Drivers recycle memory of earlier owners. */
 	memset(base, 0, bytes);
 
 	list_append(&device->paths.imports, &import->link);

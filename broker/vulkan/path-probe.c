@@ -2,9 +2,9 @@
 /*
  * Memory paths: which of them a device has
  *
- * amdgpu refuses to import shared memory, other drivers accept an import and fail later, so neither
- * an extension nor a successful import says enough: for each path, real memory of its kind is
- * written by the processor, copied by a shader from one half to the other, and read back.
+ * amdgpu refuses to import shared memory, and other drivers accept an import and fail later. So
+ * neither an extension nor a successful import is proof. For each path, the processor writes real
+ * memory of its kind, a shader copies one half to the other, and the processor reads it back.
  */
 #include <assert.h>
 #include <errno.h>
@@ -40,7 +40,7 @@ const char *vk_path_name(enum vulkan_path path)
 	return names[path];
 }
 
-/* Copies WORDS from the beginning of a segment to its second half, by a shader. */
+/* Copy WORDS words from the beginning of a segment to its second half, by a shader. */
 static int copy(struct vk_device *device, const struct vk_segment *segment)
 {
 	const struct vk_pipe_info *info = &vk_pipe_copy.of[device->variant];
@@ -95,7 +95,7 @@ int vk_paths_prove(struct vk_device *device, const struct vk_segment *segment, u
 	return r == -EIO ? VK_SEGMENT_E_REFUSED : r;
 }
 
-/* A sealed memfd of what a probe needs, mapped. */
+/* Make and map a sealed memfd for a probe. */
 static int memfd_new(int *ret_fd, uint8_t **ret_base)
 {
 	_cleanup_(close_fdp) int fd = memfd_create("vulkan-probe", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -113,7 +113,8 @@ static int memfd_new(int *ret_fd, uint8_t **ret_base)
 }
 
 /*
- * Each of the following: 0; VK_SEGMENT_E_REFUSED, with *ret_why a phrase; negative errno.
+ * Probe a path. This and the following probes:
+ * Return: 0; VK_SEGMENT_E_REFUSED, with a phrase in *ret_why; negative errno.
  */
 static int probe_host_import(struct vk_device *device, const char **ret_why)
 {
@@ -144,7 +145,7 @@ static int probe_host_import(struct vk_device *device, const char **ret_why)
 	return r;
 }
 
-/* Why nothing can be done with dma-bufs. */
+/* Return true if the driver lacks @feature of dma-bufs; *ret_why is then a phrase. */
 static bool lacks_dma_buf(struct vk_device *device, VkExternalMemoryFeatureFlagBits feature,
 			  const char **ret_why)
 {
@@ -224,7 +225,7 @@ static int probe_exported(struct vk_device *device, const char **ret_why)
 		r = vk_paths_prove(device, &segment, base);
 		munmap(base, VK_PATHS_PROBE_BYTES);
 	}
-	/* What clients keep could not be charged to them: see session/hold.c. */
+	/* Memory that clients keep could not be charged to them: see session/hold.c. */
 	if (!r && !(device->options.force & VULKAN_FORCE_UNPROVEN) &&
 	    dma_buf_holders(dma_buf, &n_holders)) {
 		*ret_why = "the kernel does not tell who still holds exported memory";

@@ -2,8 +2,8 @@
 /*
  * Segments: see segment.h.
  *
- * Only host-coherent memory types are taken: what the processor writes must be seen by the device,
- * and the other way round, without flushing. Drivers do not check alignment; we do.
+ * Only host-coherent memory types are used: the processor and the device must see each other's
+ * writes without flushing. Drivers do not check the alignment, so this file does.
  */
 #include "vulkan/segment.h"
 
@@ -31,7 +31,9 @@ void vk_segment_free(struct vk_device *device, struct vk_segment *segment)
 	*segment = (struct vk_segment){0};
 }
 
-/* A buffer for memory of this kind. Return: 0 and what memory it needs; VK_SEGMENT_E_REFUSED; errno
+/*
+ * Make a buffer for external memory of @kind.
+ * Return: 0, with the buffer's memory requirements; VK_SEGMENT_E_REFUSED; negative errno.
  */
 static int make_buffer(struct vk_device *device, VkExternalMemoryHandleTypeFlagBits kind,
 		       uint64_t bytes, struct vk_segment *segment, VkMemoryRequirements *ret)
@@ -53,7 +55,10 @@ static int make_buffer(struct vk_device *device, VkExternalMemoryHandleTypeFlagB
 	return 0;
 }
 
-/* Return: the coherent type among @types with @required, best far from the device; -1: none. */
+/*
+ * Choose a coherent type among @types with @required, preferably cached and not device-local.
+ * Return: its index; -1: none.
+ */
 static int pick_type(const struct vk_device *device, uint32_t types, VkMemoryPropertyFlags required)
 {
 	const VkMemoryPropertyFlags refused = VK_MEMORY_PROPERTY_PROTECTED_BIT |
@@ -77,7 +82,7 @@ static int pick_type(const struct vk_device *device, uint32_t types, VkMemoryPro
 	return best;
 }
 
-/* Allocates, with @next in the chain, and binds. */
+/* Allocate memory, with @next in the chain, and bind it to the buffer. */
 static int allocate(struct vk_device *device, uint64_t bytes, uint32_t type, const void *next,
 		    struct vk_segment *segment)
 {
@@ -187,7 +192,7 @@ int vk_segment_dma_buf(struct vk_device *device, int fd, uint64_t bytes, struct 
 		goto error;
 	}
 
-	/* An import that succeeds takes the descriptor over. */
+	/* A successful import takes over the descriptor, so pass a copy. */
 	copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 	if (copy < 0) {
 		r = error_origin(-ENOMEM);
@@ -231,7 +236,10 @@ int vk_segment_export(struct vk_device *device, uint64_t bytes, struct vk_segmen
 	r = make_buffer(device, DMA_BUF, bytes, &segment, &needs);
 	if (r)
 		goto error;
-	/* GTT, not VRAM: the processor works in it as well. Where all memory is one, that. */
+	/*
+	 * Use GTT, not VRAM: the processor works in the memory as well. On devices with a single
+	 * kind of memory, use that.
+	 */
 	type = pick_type(device, needs.memoryTypeBits,
 			 VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_CACHED_BIT);
 	if (type < 0 || needs.size > bytes) {
@@ -248,7 +256,7 @@ int vk_segment_export(struct vk_device *device, uint64_t bytes, struct vk_segmen
 		r = r == -ENOMEM ? error_fold(r) : VK_SEGMENT_E_REFUSED;
 		goto error;
 	}
-	/* Not every driver does. */
+	/* Not every driver sets close-on-exec. */
 	fcntl(fd, F_SETFD, FD_CLOEXEC);
 	*ret = segment;
 	*ret_fd = fd;

@@ -2,9 +2,9 @@
 /*
  * udmabuf: see udmabuf.h.
  *
- * The limit is a module parameter, in sysfs, which a container may hide. It is then found by asking
- * for dma-bufs of the descriptor -1: the kernel looks at the size first (-EINVAL) and at
- * the descriptor later (-EBADFD), so no page is touched.
+ * The size limit is a module parameter in sysfs, which a container may hide. It is then found by
+ * requesting dma-bufs of descriptor -1. The kernel checks the size first (-EINVAL) and the
+ * descriptor later (-EBADFD), so no page is touched.
  */
 #include "vulkan/udmabuf.h"
 
@@ -20,10 +20,10 @@
 
 #define LIMIT_PATH "/sys/module/udmabuf/parameters/size_limit_mb"
 
-/* The most that is looked for by asking; for each page the kernel allocates a pointer. */
+/* Largest size that is requested; the kernel allocates one pointer per page. */
 static const uint64_t asked_max_bytes = 1ull << 30;
 
-/* Return: 0 if it cannot be read. */
+/* Return: the limit in MiB; 0 if it cannot be read. */
 static uint64_t read_limit_mb(void)
 {
 	_cleanup_(close_fdp) int fd = open(LIMIT_PATH, O_RDONLY | O_CLOEXEC);
@@ -37,7 +37,7 @@ static uint64_t read_limit_mb(void)
 	if (n <= 0)
 		return 0;
 	text[n] = '\0';
-	/* It is an int there. */
+	/* The module parameter is an int. */
 	if (sscanf(text, "%llu", &mb) != 1 || mb > 1u << 31)
 		return 0;
 	return mb;
