@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The bare loop where Vulkan was left out of the build: no device. */
+/* The bare loop in a build without Vulkan: reports no device. */
 #include "vulkan/bench.h"
 
 int vulkan_bare_new(const struct vulkan_options *options, enum vulkan_bare_shader shader,

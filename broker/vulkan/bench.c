@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A bare Vulkan loop: see bench.h. Uses this room's device, memory and pipelines, so that what is
- * compared is the way to the device and nothing else.
+ * A bare Vulkan loop: see bench.h. It uses this room's device, memory and pipelines, so that
+ * brokerbench compares only the way to the device.
  */
 #include "vulkan/bench.h"
 
@@ -18,7 +18,7 @@
 #include "vulkan/shaders.h"
 #include "vulkan/tiles.h"
 
-/* Rows and columns of a workgroup of VULKAN_BARE_REGISTERS. */
+/* Rows and columns of the output per workgroup of VULKAN_BARE_REGISTERS. */
 enum { REGISTER_ROWS = 8, REGISTER_COLS = 32 };
 
 struct vulkan_bare {
@@ -26,7 +26,7 @@ struct vulkan_bare {
 	struct vk_device *device;
 	struct exec_arena *arena;
 	uint64_t offset[3], bytes;
-	struct vk_allocation params, staging; /* staging: a, b, c one after the other */
+	struct vk_allocation params, staging; /* staging: a, b and c, one after the other */
 	VkCommandPool pool;
 	VkCommandBuffer commands;
 	VkFence fence;
@@ -36,12 +36,11 @@ struct vulkan_bare {
 		VkDescriptorPool pool;
 		VkDescriptorSet set;
 		VkPipeline pipeline;
-	} bound; /* VULKAN_BARE_REGISTERS */
+	} bound; /* VULKAN_BARE_REGISTERS only */
 	uint32_t n;
 };
 
-/* ---- a shader with bound buffers --------------------------------------------------------------
- */
+/* ---- A shader with bound buffers ---- */
 
 static int bound_layout(struct vulkan_bare *bare)
 {
@@ -111,7 +110,7 @@ static int bound_pipeline(struct vulkan_bare *bare)
 	return vk_result(result, "vkCreateComputePipelines");
 }
 
-/* Binds the matrices, wherever they lie. */
+/* Bind the matrices, in the arena or in staging. */
 static int bound_set(struct vulkan_bare *bare)
 {
 	struct vk_device *device = bare->device;
@@ -200,8 +199,7 @@ static void record_bound(struct vulkan_bare *bare)
 				 1);
 }
 
-/* ---- the loop ---------------------------------------------------------------------------------
- */
+/* ---- The loop ---- */
 
 static void record_own(struct vulkan_bare *bare, VkPipeline pipeline)
 {
@@ -214,7 +212,7 @@ static void record_own(struct vulkan_bare *bare, VkPipeline pipeline)
 	device->vk.vkCmdDispatchIndirect(bare->commands, bare->params.buffer, 0);
 }
 
-/* @pipeline: one of the executor's, or none: that of bound buffers. */
+/* @pipeline: a pipeline of the executor; VK_NULL_HANDLE: that of bound buffers. */
 static int record(struct vulkan_bare *bare, VkPipeline pipeline)
 {
 	struct vk_device *device = bare->device;
@@ -264,7 +262,7 @@ static int record(struct vulkan_bare *bare, VkPipeline pipeline)
 	return vk_result(device->vk.vkEndCommandBuffer(bare->commands), "vkEndCommandBuffer");
 }
 
-/* Fills the parameter block, with memory for staging where arenas are not imported. */
+/* Fill in the parameter block; allocate staging if the arena is not imported. */
 static int place(struct vulkan_bare *bare, const struct vk_pipe_info *info, uint32_t n)
 {
 	struct vk_device *device = bare->device;
@@ -309,7 +307,7 @@ int vulkan_bare_new(const struct vulkan_options *options, enum vulkan_bare_shade
 	if (!bare->device)
 		return VULKAN_BARE_E_NO_DEVICE;
 	bare->device->executor.index = RBK_MAX_DEVICES - 1;
-	/* Not probed, which takes threads: an import that fails leads to staging. */
+	/* Do not probe, which needs threads: a failed import falls back to staging. */
 	if (!(options->force & VULKAN_FORCE_STAGED))
 		bare->device->paths.works |= 1u << VULKAN_PATH_HOST_IMPORT;
 	bare->offset[0] = a_offset;

@@ -3,9 +3,10 @@
 /*
  * A bare Vulkan loop, for brokerbench
  *
- * c = a * b over n by n matrices, driven by the shortest possible loop: the commands are recorded
- * once, a run is one vkQueueSubmit() and one wait by the caller. What the broker adds to that is
- * what brokerbench measures. No thread, no queue, no checks; not part of brokerd.
+ * It computes c = a * b over n by n matrices in the shortest possible loop: the commands are
+ * recorded once, and a run is one vkQueueSubmit() and one wait by the caller. brokerbench measures
+ * what the broker adds to that. The loop has no thread, no queue and no checks; it is not part of
+ * brokerd.
  */
 #include <stdint.h>
 
@@ -16,11 +17,12 @@ struct vulkan_bare;
 struct exec_arena;
 
 enum vulkan_bare_shader {
-	VULKAN_BARE_SAME,  /* what the executor uses for MatMul until it is measured */
+	VULKAN_BARE_SAME,  /* the executor's MatMul before calibration */
 	VULKAN_BARE_NAIVE, /* one output per invocation: shaders/naive-matmul.comp */
 	/*
-	 * What the executor's has instead of shared memory, without whatever plans need, and from
-	 * buffers that are bound: shaders/register-matmul.comp. n is a multiple of 32.
+	 * A product in registers, without shared memory, as the executor has on software devices,
+	 * but without features that only plans need, and over bound buffers:
+	 * shaders/register-matmul.comp. n must be a multiple of 32.
 	 */
 	VULKAN_BARE_REGISTERS,
 };
@@ -28,16 +30,17 @@ enum vulkan_bare_shader {
 enum { VULKAN_BARE_E_NO_DEVICE = 1 };
 
 /*
- * Opens the first device that @options allow, with an instance of its own. The matrices lie in
+ * Open the first device that @options allow, with an instance of its own. The matrices lie in
  * @arena, page-aligned memory that outlives the result, at these offsets in bytes, multiples of
- * RBK_REF_ALIGN. Where the device imports arenas it works in place; else a run copies a and b in
- * and c out, as the executor does. Return: 0; VULKAN_BARE_E_NO_DEVICE; negative errno.
+ * RBK_REF_ALIGN. If the device imports arenas, it works in place; else a run copies a and b in and
+ * c out, as the executor does.
+ * Return: 0; VULKAN_BARE_E_NO_DEVICE; negative errno.
  */
 int vulkan_bare_new(const struct vulkan_options *options, enum vulkan_bare_shader shader,
 		    uint32_t n, struct exec_arena *arena, uint64_t a_offset, uint64_t b_offset,
 		    uint64_t c_offset, struct vulkan_bare **ret);
 
-/* One product, to the end. Return: 0 or negative errno. */
+/* Compute one product and wait for it. Return: 0 or negative errno. */
 int vulkan_bare_run(struct vulkan_bare *bare);
 
 /* Return: NULL. */

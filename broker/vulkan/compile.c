@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Compiling what plans need: see compile.h.
+ * Compiling the pipelines that plans need: see compile.h.
  *
- * A helper has a job and touches nothing else that changes: the driver synchronises its cache of
- * pipelines itself, all else that compiling looks at stays as it is meanwhile. What was made is put
- * in its place by the setup thread, once it has joined the helpers: whoever wants to compile next
- * does that, and whoever closes the device. A helper that cannot be started leaves its job to the
- * setup thread.
+ * A helper has one job and touches nothing else that changes: the driver synchronises its pipeline
+ * cache itself, and everything else that compiling reads is constant meanwhile. The setup thread
+ * joins the helpers and stores their pipelines, before the next batch is compiled or the device is
+ * closed. If a helper cannot be started, the setup thread does its job.
  *
- * A pipeline that the driver refuses is noted: vk_plan_prepare() tries it again, and no helper does
- * so before.
+ * A pipeline that the driver refuses is marked. vk_plan_prepare() tries it again; no helper does
+ * before.
  */
 #include "vulkan/compile.h"
 
@@ -46,7 +45,7 @@ static unsigned int count_processors(void)
 	return sched_getaffinity(0, sizeof(set), &set) < 0 ? 1 : (unsigned int)CPU_COUNT(&set);
 }
 
-/* Is it to be compiled, also if the driver has refused it, if @again? */
+/* Return true if the pipeline must be compiled; with @again, also if the driver has refused it. */
 static bool is_wanted(const struct vk_pipeline *pipeline, bool again)
 {
 	return !pipeline->handle && (again || !pipeline->has_failed);
@@ -68,7 +67,7 @@ static bool is_taken(const struct vk_compiler *compiler, const struct vk_pipelin
 	return false;
 }
 
-/* The setup thread or a helper. */
+/* Do a job, on the setup thread or a helper. */
 static void *run(void *data)
 {
 	struct vk_compile_job *job = data;
@@ -80,7 +79,7 @@ static void *run(void *data)
 	return NULL;
 }
 
-/* Has some of what the steps need compiled; nothing is under way. */
+/* Start compiling a batch of the pipelines of the steps; no job is in progress. */
 static void start(struct vk_device *device, const struct vk_lowered *lowered, bool again)
 {
 	struct vk_compiler *compiler = &device->compiler;
@@ -104,7 +103,7 @@ static void start(struct vk_device *device, const struct vk_lowered *lowered, bo
 	}
 }
 
-/* Puts what was made in its place. Return: 0; negative errno, of any of them. */
+/* Join the helpers and store their pipelines. Return: 0; negative errno if any job failed. */
 static int collect(struct vk_device *device)
 {
 	struct vk_compiler *compiler = &device->compiler;
@@ -127,7 +126,7 @@ static int collect(struct vk_device *device)
 	return r;
 }
 
-/* Return: 0, nothing is under way; EXECUTOR_E_MORE, @wait_ns are over; negative errno. */
+/* Return: 0 if no job is in progress; EXECUTOR_E_MORE after @wait_ns; negative errno. */
 static int await(struct vk_device *device, uint64_t wait_ns)
 {
 	struct vk_compiler *compiler = &device->compiler;

@@ -1,11 +1,12 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Compiling what plans need, several pipelines at once
+ * Compiling the pipelines that plans need, several at once
  *
- * A driver takes some ms or tens of them for a pipeline, one after the other for a thread that asks
- * for one after the other; a plan may need tens. So a few threads are started for each part of
- * them, and end with it; the setup thread serves others meanwhile. Setup thread only.
+ * A driver needs some ms or some tens of ms for a pipeline, and compiles sequentially for a thread
+ * that asks sequentially; a plan may need tens of pipelines. So a few helper threads are started
+ * for each batch of pipelines and end with it. The setup thread serves other requests meanwhile.
+ * Setup thread only.
  */
 #include <pthread.h>
 #include <semaphore.h>
@@ -17,7 +18,7 @@ struct vk_device;
 
 enum { VK_COMPILE_JOBS = 4 };
 
-/* A pipeline that is being compiled. */
+/* One pipeline in compilation. */
 struct vk_compile_job {
 	struct vk_device *device;
 	struct vk_pipeline *pipeline;
@@ -27,30 +28,32 @@ struct vk_compile_job {
 	int result;
 };
 
-/* All 0 but for ended: nothing is under way. */
+/* The compilations in progress. All 0 but for ended: none. */
 struct vk_compiler {
 	struct vk_compile_job jobs[VK_COMPILE_JOBS];
 	unsigned int n_jobs;
-	unsigned int n_ended; /* jobs whose end the setup thread has taken from ended */
+	/* jobs whose end the setup thread has taken from the semaphore ended */
+	unsigned int n_ended;
 	sem_t ended;
 };
 
-/* For what plans are lowered on a device. */
+/* Describe the device as a target for lowering plans. */
 void vk_compile_target(struct vk_device *device, struct vk_target *ret);
 
 /*
- * Compiles a part of what the steps need and was not compiled, and waits for it: one pipeline for
- * each processor, or four. On a lost device nothing, and that is no failure.
- * Return: 0, all is there; EXECUTOR_E_MORE; negative errno, of any of them.
+ * Compile a batch of the missing pipelines of the steps, and wait for it: one pipeline per
+ * processor, at most four. On a lost device do nothing; that is not a failure.
+ * Return: 0 if all are compiled; EXECUTOR_E_MORE; negative errno if any failed.
  */
 int vk_compile_some(struct vk_device *device, const struct vk_lowered *lowered);
 
 /*
- * The same without waiting: the next call takes what was compiled meanwhile and starts the next
- * part, also if it is of another plan. Leaves out what the driver refused when last asked.
- * Return: 0; EXECUTOR_E_MORE, something is being compiled, for this plan or another.
+ * Compile a batch like vk_compile_some(), but without waiting: the next call collects it and starts
+ * the next batch, even for another plan. Pipelines that the driver refused at the last attempt are
+ * left out.
+ * Return: 0; EXECUTOR_E_MORE if pipelines are being compiled, for this plan or another.
  */
 int vk_compile_next(struct vk_device *device, const struct vk_lowered *lowered);
 
-/* Waits for what is under way, before the device is closed. */
+/* Wait for the compilations in progress, before the device is closed. */
 void vk_compile_end(struct vk_device *device);

@@ -2,9 +2,9 @@
 /*
  * Cooperative matrices: see matrices.h.
  *
- * VK_KHR_cooperative_matrix took over what VK_NV_cooperative_matrix had begun, and is newer than
- * the headers of Debian 12: what it is asked with is declared here, as the specification has it.
- * Drivers that have both list the same in both.
+ * VK_KHR_cooperative_matrix replaces VK_NV_cooperative_matrix and is newer than the headers of
+ * Debian 12, so its structures are declared here as the specification has them. Drivers with both
+ * extensions list the same matrices in both.
  */
 #include "vulkan/matrices.h"
 
@@ -23,17 +23,18 @@ enum {
 	FLOAT32 = VK_COMPONENT_TYPE_FLOAT32_NV,
 	SUBGROUP = VK_SCOPE_SUBGROUP_NV,
 	MAX_PROPERTIES = 256,
-	/* Of matmul-matrices.comp. */
-	SHADER_PART = 32, /* rows, columns and steps of k that a subgroup has */
+	/* Constants of matmul-matrices.comp. */
+	SHADER_PART = 32, /* rows, columns and steps of k per subgroup */
 	SHADER_SUBGROUPS = 4,
-	SHADER_SHARED_BYTES = 32 << 10, /* more than it has with the largest matrices */
+	/* upper bound of its shared memory with the largest matrices */
+	SHADER_SHARED_BYTES = 32 << 10,
 };
 
 static const char extension_khr[] = "VK_KHR_cooperative_matrix";
 const char *const vk_matrices_extensions[VK_MATRICES_EXTENSIONS] = {
 	extension_khr, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME};
 
-/* VkCooperativeMatrixPropertiesKHR; types and scopes have the numbers of the older extension. */
+/* VkCooperativeMatrixPropertiesKHR. Types and scopes have the numbers of the older extension. */
 struct properties_khr {
 	VkStructureType type;
 	void *next;
@@ -45,7 +46,7 @@ struct properties_khr {
 typedef VkResult(VKAPI_PTR *get_properties_khr)(VkPhysicalDevice physical, uint32_t *n,
 						struct properties_khr *ret);
 
-/* Return: how many of @all there are now. */
+/* Return: the number of entries of @all that were filled in. */
 static uint32_t get_khr(VkPhysicalDevice physical, struct properties_khr *all, uint32_t max)
 {
 	const get_properties_khr get = (get_properties_khr)vkGetInstanceProcAddr(
@@ -80,7 +81,7 @@ static uint32_t get_nv(VkPhysicalDevice physical, struct properties_khr *all, ui
 	return n;
 }
 
-/* Of float16, summed up in float32, by a subgroup. */
+/* Return true for matrices of float16, summed up in float32, by a subgroup. */
 static bool is_ours(const struct properties_khr *at)
 {
 	return at->a == FLOAT16 && at->b == FLOAT16 && at->c == FLOAT32 && at->result == FLOAT32 &&
@@ -135,7 +136,7 @@ void *vk_matrices_features(struct vk_matrices_features *features, void *next)
 	return features;
 }
 
-/* Everything that vkCreateDevice() is asked for where matrices are used. */
+/* Check all features that vkCreateDevice() must enable for matrices. */
 static bool has_features(VkPhysicalDevice physical)
 {
 	VkPhysicalDeviceVulkan12Features vulkan12 = {
@@ -147,7 +148,10 @@ static bool has_features(VkPhysicalDevice physical)
 		.pNext = vk_matrices_features(&matrices, &vulkan12),
 	};
 
-	/* Asked, not wished: a driver may claim the extension and leave the structure alone. */
+	/*
+	 * Clear the requests before the query: a driver may claim the extension and leave the
+	 * structure untouched.
+	 */
 	matrices.sizes.subgroupSizeControl = VK_FALSE;
 	matrices.matrices.matrices = VK_FALSE;
 	vkGetPhysicalDeviceFeatures2(physical, &features);
@@ -156,9 +160,9 @@ static bool has_features(VkPhysicalDevice physical)
 }
 
 /*
- * The smallest subgroups that a pipeline may have: AMD's instructions are made for 32 invocations,
- * Intel's for as few as there can be, and others have no choice. 0: a workgroup of the shader has
- * no room for as many of them, or for what they share.
+ * Return the size of the smallest subgroups that a pipeline may have: AMD's instructions are made
+ * for 32 invocations, Intel's for the smallest size, and other vendors have only one.
+ * Return: 0 if a workgroup of the shader cannot hold its subgroups or their shared memory.
  */
 static uint32_t subgroup_size(VkPhysicalDevice physical)
 {

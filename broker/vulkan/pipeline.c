@@ -2,10 +2,10 @@
 /*
  * Pipelines: see pipeline.h.
  *
- * The file on disk is "vulkan-DEVICE-DRIVER.cache", the two being UUIDs, so that another driver
- * never reads it; in front of the driver's bytes stand a magic number, their length and a checksum,
- * because drivers check only the header of what they are given. It is written to a temporary
- * name and renamed, so that a reader sees the whole of one version.
+ * The file on disk is "vulkan-DEVICE-DRIVER.cache" with two UUIDs, so that another driver never
+ * reads it. A magic number, the length and a checksum precede the driver's bytes, because drivers
+ * check only the header of their data. The file is written under a temporary name and renamed, so
+ * that a reader sees one complete version.
  */
 #include "vulkan/pipeline.h"
 
@@ -38,7 +38,7 @@ static const char cache_magic[8] = "rbkvkc1";
 
 /* The cache on disk */
 
-/* FNV-1a over 64-bit words and the rest: finds damage, not intent. */
+/* Compute FNV-1a over 64-bit words and the remainder: it detects damage, not intent. */
 static uint64_t checksum(const uint8_t *bytes, size_t n_bytes)
 {
 	uint64_t sum = 0xcbf29ce484222325ull, word;
@@ -88,7 +88,7 @@ static bool write_all(int fd, const void *buffer, size_t n_bytes)
 	return true;
 }
 
-/* Return: the driver's bytes, NULL if there are none that are whole. */
+/* Return: the driver's bytes; NULL if there is no intact file. */
 static void *cache_read(const char *path, size_t *ret_bytes)
 {
 	_cleanup_(close_fdp) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
@@ -233,7 +233,7 @@ void vk_pipelines_free(struct vk_pipelines *pipelines)
 	free(pipelines->path);
 }
 
-/* Capabilities of SPIR-V. */
+/* Numbers of SPIR-V capabilities. */
 enum {
 	FLOAT64 = 10,
 	STORAGE_BUFFER_16_BIT_ACCESS = 4433,
@@ -241,7 +241,10 @@ enum {
 	COOPERATIVE_MATRIX = 6022,
 };
 
-/* Modules begin with a header of five words and the instructions that say what they need. */
+/*
+ * Return true if the module declares @capability. A module begins with a header of five words and
+ * the instructions that declare its capabilities.
+ */
 static bool code_needs(const uint32_t *code, size_t bytes, uint32_t capability)
 {
 	enum { HEADER_WORDS = 5, OP_CAPABILITY = 17 };
@@ -282,7 +285,9 @@ int vk_pipeline_compile(struct vk_device *device, const struct vk_pipe_info *inf
 		.codeSize = info->shader->code[numbers].bytes,
 		.pCode = info->shader->code[numbers].words,
 	};
-	/* Drivers look for a pipeline in their cache by all of this, also by what no entry is for.
+	/*
+	 * Zeroed: drivers look up their cache with all of these bytes, also those without a map
+	 * entry.
 	 */
 	uint32_t constants[VK_SPEC_MAX + 1] = {0};
 	VkSpecializationMapEntry entries[VK_SPEC_MAX + 1];
@@ -334,7 +339,10 @@ int vk_pipeline_compile(struct vk_device *device, const struct vk_pipe_info *inf
 	return vk_result(result, info->name);
 }
 
-/* Different pipelines have different hashes: addresses have 56 bits at most, the last three 0. */
+/*
+ * Return a hash that no other pipeline has: addresses have at most 56 bits, of which the last three
+ * are 0.
+ */
 static uint64_t hash_of(const struct vk_pipe_info *info, enum vk_numbers numbers, uint32_t curve)
 {
 	_Static_assert(VK_N_NUMBERS <= 1 << 2 && MAP_COUNT <= 1 << 8 &&

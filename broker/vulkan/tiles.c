@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Shapes of tiles: see tiles.h.
+ * Tile shapes: see tiles.h.
  *
- * The tables are in lower-matmul.c and lower-window.c. What a device may have to leave out are the
- * narrower shapes of convolutions and cooperative matrices, which stand behind the others there, so
- * that numbers have no gaps.
+ * The tables are in lower-matmul.c and lower-window.c. A device may lack the narrower shapes of
+ * convolutions and the cooperative matrices. The tables have these last, so that a device's shapes
+ * are numbered without gaps.
  */
 #include "vulkan/tiles.h"
 
@@ -41,7 +41,7 @@ bool vk_tile(const struct vk_device *device, enum exec_tile_op op, unsigned int 
 
 void vk_tiles_guess(const struct vk_device *device, struct exec_tiles *ret)
 {
-	/* Of a software device, the one that is compiled soonest. */
+	/* A software device uses shape 0, which compiles fastest. */
 	static const struct exec_tiles guesses[VK_VARIANT_COUNT] = {
 		[VK_VARIANT_SHARED] =
 			{{[EXEC_TILE_MATMUL] = {[EXEC_TILE_SMALL] = 2,

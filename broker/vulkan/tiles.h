@@ -1,11 +1,11 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Shapes of tiles: which of several pipelines a product or a convolution takes
+ * Tile shapes: which of several pipelines computes a product or a convolution
  *
- * There are several for the same, which differ in how much of the result a workgroup computes. What
- * can be taken depends on the limits of the device; what is fastest, on the device and the problem,
- * and is measured by calibrate/calibrate.h.
+ * The pipelines of an operator differ in the part of the result that a workgroup computes. The
+ * limits of a device decide which pipelines it can run. The fastest one depends on the device and
+ * the problem; calibrate/calibrate.h measures it.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,12 +15,18 @@
 
 struct vk_device;
 
-/* As in struct executor_ops. */
+/* Describe tile shape @i, as in struct executor_ops. */
 bool vk_tile(const struct vk_device *device, enum exec_tile_op op, unsigned int i,
 	     struct exec_tile *ret);
 
-/* The best guess, before anybody has measured; some may be shapes that the device cannot take. */
+/*
+ * Guess the best tile shapes before measurements. A guess may be a shape that the device cannot
+ * run.
+ */
 void vk_tiles_guess(const struct vk_device *device, struct exec_tiles *ret);
 
-/* Of products, that without transposed matrices. @i: below EXEC_MAX_TILES. Return: NULL: none. */
+/*
+ * Return tile shape @i, below EXEC_MAX_TILES; for products, the pipe without transposed matrices.
+ * Return: NULL if there is none.
+ */
 const struct vk_pipe_info *vk_tile_info(int variant, enum exec_tile_op op, unsigned int i);
