@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Loading plans onto a device, and unloading them: see record.h.
+ * Loading plans onto a device and unloading them: see record.h.
  *
- * Memory of a loaded plan: one allocation of the host, for every slot its parameter blocks, then
- * staging of tensors; and one of the device, for every slot its scratch, then bounce copies. What
- * another owner may have left in it is cleared when the plan is loaded; later only this plan uses
- * it. Slots never share any of it: tasks of one plan may overlap on the device.
+ * A loaded plan has two allocations. The host allocation holds, for every slot, parameter blocks,
+ * then staging of tensors. The device allocation holds, for every slot, scratch, then bounce
+ * copies. Stale data of earlier owners are cleared when the plan is loaded; afterwards only this
+ * plan uses the memory. Slots share no memory: tasks of one plan may overlap on the device.
  *
- * A recorded command buffer takes memory of the driver's own: RADV has it in VRAM, 96 KiB for the
- * smallest, more than many a plan needs otherwise; a software driver has it in the broker's memory.
- * Both are measured once and counted as a part of each slot, so that it is charged.
+ * A recorded command buffer takes memory of the driver. RADV uses VRAM, at least 96 KiB, which is
+ * more than many plans need otherwise; a software driver uses the broker's memory. Both are
+ * measured once and counted as a part of each slot, so that they are charged.
  *
- * Barriers: a step waits for earlier ones only where it reads what they write, or writes what they
- * read or write (scratch tensors share memory where their lives do not overlap). Bound tensors of
- * a task are ordered the same way; those of different tasks are the client's to order.
+ * Barriers: a step waits for earlier steps only if it reads what they write, or writes what they
+ * read or write (scratch tensors share memory if their lives do not overlap). Bound tensors of one
+ * task are ordered the same way; the client orders those of different tasks.
  *
- * Drivers may compile at the first dispatch: the pipelines are run once at the end of loading, with
- * parameter blocks full of zeros, on which every shader returns at once. Each run is a submission
- * of its own: the device serves no other task while its driver compiles.
+ * Drivers may compile at the first dispatch, so the pipelines run once at the end of loading, with
+ * parameter blocks of zeros, on which every shader returns at once. Each run is a submission of its
+ * own: the device serves no other task while its driver compiles.
  *
- * All tenants share the setup thread: a call of vk_plan_load() records, clears and fills in a
- * bounded part, and does not wait long for a device that may be busy; vk_plan_unload_some() frees a
- * part. Calls of the driver that cannot be cut remain longer: vkFreeCommandBuffers() of
- * one large command buffer, vkDestroyCommandPool() and, for what is on a card, vkFreeMemory().
+ * All tenants share the setup thread. So a call of vk_plan_load() records, clears and fills in a
+ * bounded part, and waits only shortly for a device that may be busy; vk_plan_unload_some() frees a
+ * part. Some driver calls cannot be divided and take longer: vkFreeCommandBuffers() of one large
+ * command buffer, vkDestroyCommandPool() and, for memory on a card, vkFreeMemory().
  */
 #include <assert.h>
 #include <errno.h>
@@ -40,18 +40,18 @@
 enum {
 	MEASURED_BUFFERS = 4,
 	MEASURED_STEPS = 32,
-	/* Steps that one call records or frees at most: about a millisecond. */
+	/* Maximum steps that one call records or frees: about a millisecond. */
 	PART_STEPS = 1024,
-	PART_ADDRESSED = 8192, /* steps that one call fills in at most */
-	BUFFER_STEPS = 16,     /* that a command buffer counts as, beside its own */
-	/* Steps after which there is a barrier in any case, so that looking for one ends. */
+	PART_ADDRESSED = 8192, /* maximum parameter blocks that one call fills in */
+	BUFFER_STEPS = 16,     /* overhead of a command buffer, counted in steps */
+	/* Steps after which a barrier is recorded in any case; bounds the search for hazards. */
 	UNORDERED_STEPS = 64,
 	SETUP_WAIT_NS = 1000000,
 };
 
 /* Recording */
 
-/* Return: whether it is in the slot's scratch; and where there. */
+/* Return: true if the operand is in the slot's scratch, with its range there. */
 static bool in_scratch(const struct plan *plan, struct vk_operand operand, uint64_t *ret_offset,
 		       uint64_t *ret_bytes)
 {
@@ -65,7 +65,10 @@ static bool in_scratch(const struct plan *plan, struct vk_operand operand, uint6
 	return plan->tensors[operand.tensor].kind == RBK_TENSOR_SCRATCH;
 }
 
-/* May @a and @b be the same memory? Distinct operands of one task never overlap otherwise. */
+/*
+ * Return true if @a and @b may be the same memory. Distinct operands of one task overlap only in
+ * scratch.
+ */
 static bool may_alias(const struct plan *plan, struct vk_operand a, struct vk_operand b)
 {
 	uint64_t a_offset, a_bytes, b_offset, b_bytes;
@@ -77,7 +80,10 @@ static bool may_alias(const struct plan *plan, struct vk_operand a, struct vk_op
 	       b_offset < a_offset + a_bytes;
 }
 
-/* Must @step wait for one of the steps [@from, @step)? Without bounces both places are one. */
+/*
+ * Return true if @step must wait for one of the steps [@from, @step). Without bounces, no operand
+ * is marked bound.
+ */
 static bool has_hazard(const struct vk_plan *plan, uint32_t from, uint32_t step)
 {
 	const struct vk_step *steps = plan->lowered.steps;
@@ -121,7 +127,7 @@ static const struct vk_section *section_of_buffer(const struct vk_plan *plan, ui
 	return &plan->sections[buffer % plan->n_sections];
 }
 
-/* Begins the next command buffer. */
+/* Allocate and begin the next command buffer. */
 static int record_begin(struct vk_plan *plan)
 {
 	const VkCommandBufferBeginInfo begin = {
@@ -154,7 +160,7 @@ static int record_begin(struct vk_plan *plan)
 	return 0;
 }
 
-/* Records step @i into the last command buffer. */
+/* Record step @i into the last command buffer. */
 static int record_step(struct vk_plan *plan, uint32_t i)
 {
 	const struct vk_slot *slot = &plan->slots[(plan->n_buffers - 1) / plan->n_sections];
@@ -193,8 +199,8 @@ static int record_end(struct vk_plan *plan)
 }
 
 /*
- * Records some more of the command buffers of @n_slots. Return: 0, all are there; EXECUTOR_E_MORE;
- * negative errno.
+ * Record some more of the command buffers of @n_slots.
+ * Return: 0 if all are recorded; EXECUTOR_E_MORE; negative errno.
  */
 static int record_some(struct vk_plan *plan, uint32_t n_slots)
 {
@@ -221,7 +227,7 @@ static int record_some(struct vk_plan *plan, uint32_t n_slots)
 	return r ? error_fold(r) : EXECUTOR_E_MORE;
 }
 
-/* Fills in the addresses of step @i that no task changes. */
+/* Fill in the addresses of step @i that no task changes. */
 static void set_addresses(struct vk_plan *plan, struct vk_slot *slot, uint32_t i,
 			  const struct exec_load *load)
 {
@@ -249,7 +255,7 @@ static void set_addresses(struct vk_plan *plan, struct vk_slot *slot, uint32_t i
 	}
 }
 
-/* Return: 0, the parameter blocks of all slots have their addresses; EXECUTOR_E_MORE. */
+/* Return: 0 if the parameter blocks of all slots have their addresses; EXECUTOR_E_MORE. */
 static int set_some_addresses(struct vk_plan *plan, const struct exec_load *load)
 {
 	const uint32_t n_steps = plan->lowered.n_steps, n = load->n_slots * n_steps;
@@ -286,7 +292,7 @@ static void slot_place(struct vk_plan *plan, uint32_t i)
 		slot->scratch_address + vk_memory_aligned(vk_plan_scratch_bytes(plan));
 }
 
-/* @n_slots will be recorded. Return: 0, pool_free() is due; negative errno. */
+/* Make the command pool for @n_slots; pool_free() frees it. Return: 0; negative errno. */
 static int pool_new(struct vk_plan *plan, uint64_t n_slots)
 {
 	struct vk_device *device = plan->device;
@@ -321,7 +327,7 @@ static void pool_free(struct vk_plan *plan)
 	vk_command_memory_deinit(&plan->command_memory);
 }
 
-/* The first step whose pipeline did not run yet; n_steps: there is none. */
+/* Find the first step whose pipeline did not run yet. Return: n_steps if there is none. */
 static uint32_t find_cold(struct vk_plan *plan)
 {
 	const struct vk_lowered *lowered = &plan->lowered;
@@ -332,7 +338,7 @@ static uint32_t find_cold(struct vk_plan *plan)
 	return lowered->n_steps;
 }
 
-/* Records a run of step @i over nothing: some drivers compile no sooner. */
+/* Record a run of step @i on an empty parameter block: some drivers compile no sooner. */
 static int record_first_run(struct vk_plan *plan, uint32_t i, VkCommandBuffer commands)
 {
 	const struct vk_step *step = &plan->lowered.steps[i];
@@ -351,7 +357,10 @@ static int record_first_run(struct vk_plan *plan, uint32_t i, VkCommandBuffer co
 	return 0;
 }
 
-/* Has the device nothing to clear or compile, and need not be told to come after an upload? */
+/*
+ * Return true if the device has nothing left to clear or compile, and need not be ordered after an
+ * upload.
+ */
 static bool is_warm(struct vk_plan *plan, bool starts_cold)
 {
 	if (!plan->is_ordered &&
@@ -382,12 +391,15 @@ static int start_setup(struct vk_plan *plan, bool starts_cold)
 	return r ? error_fold(r) : 0;
 }
 
-/* Return: 0, nothing of the plan's runs; EXECUTOR_E_MORE; negative errno. */
+/* Return: 0 if no setup work of the plan runs; EXECUTOR_E_MORE; negative errno. */
 static int end_setup(struct vk_plan *plan)
 {
 	if (!plan->is_started)
 		return 0;
-	/* Not for what another plan has started since. */
+	/*
+	 * With another result, the work has ended: do not wait for work that another plan has
+	 * started since.
+	 */
 	if (plan->setup_result == VK_SETUP_E_RUNS && !vk_setup_await(plan->device, SETUP_WAIT_NS))
 		return EXECUTOR_E_MORE;
 	plan->is_started = false;
@@ -400,9 +412,9 @@ static int end_setup(struct vk_plan *plan)
 }
 
 /*
- * Has the device clear what others may have left in memory that is not mapped, and has the driver
- * compile what it puts off, one pipeline in each submission. The device is only used where it must
- * be: it may be busy for long. Return: 0, nothing is left; EXECUTOR_E_MORE; negative errno.
+ * Let the device clear memory that is not mapped, and let the driver compile what it deferred, one
+ * pipeline per submission. Submit only if necessary: the device may be busy for long.
+ * Return: 0 if nothing is left to do; EXECUTOR_E_MORE; negative errno.
  */
 static int warm_up(struct vk_plan *plan, bool starts_cold)
 {
@@ -413,7 +425,7 @@ static int warm_up(struct vk_plan *plan, bool starts_cold)
 		return r;
 	if (is_warm(plan, starts_cold))
 		return 0;
-	/* For what others have started. */
+	/* Wait for setup work of other plans. */
 	if (!vk_setup_await(plan->device, SETUP_WAIT_NS))
 		return EXECUTOR_E_MORE;
 	r = start_setup(plan, starts_cold);
@@ -424,7 +436,10 @@ static int warm_up(struct vk_plan *plan, bool starts_cold)
 	return is_warm(plan, starts_cold) ? 0 : EXECUTOR_E_MORE;
 }
 
-/* Host memory of the command buffers of @n slots, beside the slots' own. */
+/*
+ * Return the host memory of the command buffers of @n slots, in addition to the slots' own, in
+ * whole pages.
+ */
 static uint64_t commands_bytes(const struct vk_plan *plan, uint64_t n)
 {
 	const uint64_t own_bytes = n * plan->slot_host_bytes;
@@ -434,8 +449,8 @@ static uint64_t commands_bytes(const struct vk_plan *plan, uint64_t n)
 }
 
 /*
- * Counts what the command buffers of @n slots take, in the tier that the plan is charged in: the
- * driver has its own mind about where it puts them.
+ * Count the memory of the command buffers of @n slots as used, in the tier that the plan is charged
+ * in, wherever the driver allocates it.
  */
 static void note_commands(struct vk_plan *plan, uint32_t n, enum exec_tier tier)
 {
@@ -467,7 +482,7 @@ static int begin_load(struct vk_plan *plan, const struct exec_load *load)
 	return r ? r : pool_new(plan, n);
 }
 
-/* Return: 0, all is there; EXECUTOR_E_MORE; EXECUTOR_E_NO_MEMORY; negative errno. */
+/* Return: 0 if all is loaded; EXECUTOR_E_MORE; EXECUTOR_E_NO_MEMORY; negative errno. */
 static int load_some(struct vk_plan *plan, const struct exec_load *load)
 {
 	int r;
@@ -491,13 +506,16 @@ int vk_plan_load(struct vk_device *device, struct plan *source, const struct exe
 	int r;
 
 	assert(plan->n_slots == 0 && load->n_slots >= 1 && load->n_slots <= VK_MAX_SLOTS);
-	/* Also of a lost device, which may yet touch what would be freed. */
+	/* Wait even on a lost device: it may still touch memory that would be freed. */
 	if (plan->setup_result == VK_SETUP_E_RUNS && !vk_setup_await(device, SETUP_WAIT_NS))
 		return EXECUTOR_E_MORE;
 	r = vk_device_is_lost(device) ? error_origin(-EIO) : load_some(plan, load);
 	if (r == EXECUTOR_E_MORE)
 		return r;
-	/* All memory that is taken here is the driver's. The caller frees what is left in parts. */
+	/*
+	 * -ENOMEM is the driver's here: this code allocates nothing else. The caller frees the rest
+	 * in parts.
+	 */
 	if (r)
 		return r == EXECUTOR_E_NO_MEMORY || r == -ENOMEM ? EXECUTOR_E_NO_MEMORY
 								 : error_fold(r);
@@ -505,11 +523,11 @@ int vk_plan_load(struct vk_device *device, struct plan *source, const struct exe
 	return 0;
 }
 
-/* No task of it runs any more, or will. */
+/* Mark the plan not loaded; none of its tasks runs or will run. */
 static void end_tasks(struct vk_plan *plan)
 {
 	vk_device_settle(plan->device);
-	/* A task of a lost device may be between two parts: the next one will find nothing. */
+	/* A task of a lost device may be between two parts: its next part finds no slot. */
 	for (uint32_t i = 0; i < plan->n_slots; i++)
 		assert(atomic_load_explicit(&plan->slots[i].state, memory_order_acquire) !=
 		       SLOT_BUSY);
@@ -532,12 +550,13 @@ int vk_plan_unload_some(struct vk_device *device, struct plan *source)
 		device->vk.vkFreeCommandBuffers(device->handle, plan->pool, 1,
 						&plan->commands[plan->n_buffers]);
 	}
-	/* Drivers keep what command buffers took for the pool's next ones. */
+	/* Drivers keep the memory of freed command buffers for the pool's next ones. */
 	if (n_steps > 0)
 		device->vk.vkTrimCommandPool(device->handle, plan->pool, 0);
 	/*
-	 * Freeing the pool takes as long as the last of its buffers. Both allocations are cleared
-	 * before anything else is written to them.
+	 * Destroying the pool takes as long as freeing the last of its buffers, so it gets a call
+	 * of its own. cleared_bytes covers all written bytes: both allocations are cleared before
+	 * anything else is written to them.
 	 */
 	if (n_steps > 0 || vk_memory_drop_some(device, &plan->near, plan->near.cleared_bytes) ||
 	    vk_memory_drop_some(device, &plan->host, plan->host.cleared_bytes))
@@ -563,7 +582,7 @@ void vk_plan_unload(struct vk_device *device, struct plan *source)
 	vk_memory_free(device, &plan->host);
 }
 
-/* Return: usage of the device's own heaps and of the others. */
+/* Return the usage of the device-local heaps and of the other heaps. */
 static struct vk_commands_cost heap_usage(const struct vk_device *device)
 {
 	VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {
@@ -592,13 +611,13 @@ static uint64_t share(struct vk_device *device, uint64_t before, uint64_t after,
 	return after > before ? vk_memory_pages(device, (after - before + n - 1) / n) : 0;
 }
 
-/* The pipeline of step @i: two that alternate, where the device has both. */
+/* Return the pipe of step @i: two pipes alternate if the device has both. */
 static const struct vk_pipe *measured_pipe(const struct vk_device *device, uint32_t i)
 {
 	return i % 2 && device->has_bytes ? &vk_pipe_copy_bytes : &vk_pipe_copy;
 }
 
-/* Records @n_buffers of @n_steps dispatches each. Return: 0 or negative errno. */
+/* Record @n_buffers of @n_steps dispatches each, and measure them. Return: 0 or negative errno. */
 static int record_measured(struct vk_device *device, const struct vk_allocation *params,
 			   uint32_t n_buffers, uint32_t n_steps, struct vk_commands_cost *ret)
 {
@@ -617,11 +636,11 @@ static int record_measured(struct vk_device *device, const struct vk_allocation 
 	struct vk_commands_cost before, after;
 	int r;
 
-	/* Each step has a pipeline to bind, and a barrier: all write one place. */
+	/* Each step binds a pipeline and needs a barrier: all steps write the same place. */
 	for (uint32_t i = 0; i < n_steps; i++) {
 		const struct vk_pipe *pipe = measured_pipe(device, i);
 
-		/* vk_commands_measure() has compiled both. */
+		/* vk_commands_measure() has compiled both pipelines. */
 		steps[i] = (struct vk_step){.pipeline = vk_pipeline_find(&device->pipelines,
 									 &pipe->of[device->variant],
 									 VK_FLOATS, 0)};
@@ -672,7 +691,7 @@ int vk_commands_measure(struct vk_device *device, struct vk_commands_cost *ret)
 	vk_memory_free(device, &params);
 	if (r)
 		return error_fold(r);
-	/* With the pool: a plan may have one slot. */
+	/* Include the pool: a plan may have one slot. */
 	ret->buffer_bytes = shorter.buffer_bytes;
 	if (longer.buffer_bytes > shorter.buffer_bytes)
 		ret->dispatch_bytes =

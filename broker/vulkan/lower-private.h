@@ -1,16 +1,16 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * What the lowerers of the operators share. Private to broker/vulkan; setup thread only, but for
- * the functions that they put into steps.
+ * Definitions that the lowerers of the operators share. Private to broker/vulkan; setup thread
+ * only, but for the functions that lowerers put into steps.
  *
- * Shapes are turned into as few dimensions as possible first (dimensions of size 1 vanish, those
- * that lie alike in every operand become one), so that the common cases are flat and the
- * shaders' index arithmetic is short. Grids are folded: a shader computes one workgroup number
- * from x and y, because no implementation need allow more than 65,535 in a dimension; batches
- * that exceed that in z are looped over in the shader.
+ * Shapes are first reduced to as few dimensions as possible: dimensions of size 1 vanish, and
+ * dimensions that are contiguous in every operand are joined. So the common cases are flat, and the
+ * shaders' index arithmetic is short. Grids are folded: a shader computes one workgroup number from
+ * x and y, because implementations need not allow more than 65,535 workgroups in a dimension.
+ * Batches beyond that in z are looped over in the shader.
  *
- * All numbers fit into 32 bits because vk_lower_some() refuses tensors of more elements.
+ * All numbers fit into 32 bits, because vk_lower_some() rejects tensors of more elements.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -30,39 +30,42 @@ struct lowering {
 	struct vk_target target;
 	const struct node *node;
 	/*
-	 * To be filled: info, fill, perhaps turns and args. Operands are the node's first inputs
-	 * and outputs in order. Moves when another step is added.
+	 * The step to fill in: info, fill, perhaps turns and args. Its operands are the node's
+	 * first inputs and outputs, in order. The pointer changes when another step is added.
 	 */
 	struct vk_step *step;
 	struct vk_lowered *lowered;
-	uint32_t max_steps;      /* that there is room for */
-	uint64_t work_used;      /* of the node's own scratch */
-	enum vk_numbers numbers; /* of the node's operands: what steps begin with */
+	uint32_t max_steps; /* capacity of lowered->steps */
+	uint64_t work_used; /* bytes of the node's own scratch in use */
+	/* element type of the node's operands, initial value for its steps */
+	enum vk_numbers numbers;
 
-	uint32_t apart; /* the function that no step of the node computes along; 0: none */
+	uint32_t apart; /* activation that must be a step of its own for this node; 0: none */
 
-	uint32_t max_pipelines; /* that there is room for in lowered->first_uses */
-	uint64_t *is_used;      /* by number of a pipeline, in bits: there is a first use */
+	uint32_t max_pipelines; /* capacity of lowered->first_uses */
+	uint64_t *is_used;      /* bit by pipeline number: in lowered->first_uses */
 	uint32_t n_used_words;
 
-	unsigned int stage; /* of vk_lower_some(), */
-	uint32_t next;      /* and which of its items is the next */
+	unsigned int stage; /* current stage of vk_lower_some() */
+	uint32_t next;      /* next item of the stage */
 };
 
 /*
- * The lowerers, one per operator, each in the file of its family. Called with one step, they fill
- * it, add others with lower_add() where an operator takes several, which see the results of those
- * before them, or take it away with lower_drop().
- * Return: 0; EXECUTOR_E_UNSUPPORTED: the device cannot run the node; -ENOMEM.
+ * A lowerer; each operator has one, in the file of its family. A lowerer is called with one step.
+ * It fills the step in and adds steps with lower_add() if the operator needs several; a step sees
+ * the results of the steps before it. It removes the step with lower_drop() if the operator needs
+ * none.
+ * Return: 0; EXECUTOR_E_UNSUPPORTED if the device cannot run the node; -ENOMEM.
  */
 typedef int lower_fn(struct lowering *l);
 
 /*
- * The contents of a file: its lowerers, and tables of the pipes that they choose from. An operator
- * of a family that is there is added in its file alone, beside its shader, which meson.build lists.
+ * The contents of a lowerers' file: its lowerers, and the tables of pipes that they choose from. To
+ * add an operator to an existing family, change only the family's file, the shader, and the list of
+ * shaders in meson.build.
  */
 struct vk_family {
-	lower_fn *const *lowerers; /* by kind of operator; NULL: that is of another family */
+	lower_fn *const *lowerers; /* by kind of operator; NULL: in another family */
 	size_t n_lowerers;
 	const struct vk_pipes *pipes;
 	size_t n_pipes;
@@ -70,7 +73,7 @@ struct vk_family {
 #define VK_FAMILY(name)                                                                   \
 	const struct vk_family vk_family_##name = {lowerers, ARRAY_SIZE(lowerers), pipes, \
 						   ARRAY_SIZE(pipes)}
-/* @table: a pipe or an array of them, which may have gaps. */
+/* @table: a pipe or an array of pipes, which may have gaps. */
 #define VK_PIPES(table) VK_CURVED_PIPES(table, 0)
 #define VK_CURVED_PIPES(table, curve)                                                           \
 	{                                                                                       \
@@ -78,7 +81,7 @@ struct vk_family {
 	}
 
 /*
- * Pipes: a shader, what a workgroup of it computes, and its constants, the first of which is the
+ * Pipes: a shader, the output tile of a workgroup, and the constants, of which the first is the
  * workgroup's size.
  */
 #define VK_INFO(label, code, rows, cols, ...)                                   \
@@ -97,7 +100,9 @@ struct vk_family {
 	{                    \
 		.name = NULL \
 	}
-/* One result per invocation; one per workgroup; some vectors of @width elements per invocation. */
+/*
+ * One result per invocation; one per workgroup; several vectors of @width elements per invocation.
+ */
 #define VK_EACH(label, code, ...)                             \
 	VK_PIPE(VK_INFO(label, code, 1, 8, 8, ##__VA_ARGS__), \
 		VK_INFO(label, code, 1, 64, 64, ##__VA_ARGS__))
@@ -112,17 +117,17 @@ extern const struct vk_family vk_family_matmul, vk_family_elementwise, vk_family
 	vk_family_reduce, vk_family_norm, vk_family_attention, vk_family_window, vk_family_quantize,
 	vk_family_gather;
 
-enum { VK_CONV_FEW = 4 }; /* output channels per group: with fewer, a convolution is narrow */
+enum { VK_CONV_FEW = 4 }; /* fewer output channels per group make a convolution narrow */
 
 /*
- * By shape of tiles, of which the first is for what was not measured: see tiles.h. Of products also
- * by which of the matrices is transposed: 1, A; 2, B; 3, both.
+ * Pipes by tile shape, see tiles.h; shape 0 is used where nothing was measured or guessed.
+ * Products: second index by transposed matrices: 1: A; 2: B; 3: both.
  */
 extern const struct vk_pipe vk_matmul_tiles[EXEC_MAX_TILES][4], vk_conv_tiles[EXEC_MAX_TILES];
 
-/* The step that works element by element: of its node, which may be another's activation. */
+/* Lower an element-wise node, which may be the activation of another node. */
 lower_fn lower_elementwise;
-/* A copy of all bytes of @tensor. Return: 0; EXECUTOR_E_UNSUPPORTED. */
+/* Copy all bytes of @tensor. Return: 0; EXECUTOR_E_UNSUPPORTED. */
 int lower_bytes(struct lowering *l, const struct tensor *tensor);
 
 static inline void lower_pipe(struct lowering *l, const struct vk_pipe *pipe)
@@ -138,14 +143,14 @@ static inline unsigned int lower_tile(const struct lowering *l, enum exec_tile_o
 }
 
 /*
- * A Conv whose window is one element, as a product of matrices; in lower-matmul.c.
- * Return: false: it is none.
+ * Lower a Conv whose window is one element, as a product of matrices; in lower-matmul.c.
+ * Return: false if the Conv is not such a product.
  */
 bool lower_pointwise(struct lowering *l);
 
 /*
- * The words of a product of tensors @a and @b, and of a convolution with tensor @weights without
- * bias; with groups. In lower-matmul.c and lower-window.c.
+ * Set the words of a product of tensors @a and @b; of a convolution with tensor @weights, with
+ * groups, without bias. In lower-matmul.c and lower-window.c.
  */
 void vk_set_product(const struct vk_step *step, const struct plan *plan, uint32_t count, uint16_t a,
 		    uint16_t b, struct vk_params *params);
@@ -154,24 +159,27 @@ void vk_set_conv(const struct vk_step *step, const struct plan *plan, uint32_t c
 uint64_t vk_turns_conv(const struct vk_step *step, const struct vk_params *params);
 
 /*
- * The words of a step's activation, for all pipelines of the operators that may have one; in
- * lower-elementwise.c.
+ * Set the words of a step's activation, the same for all pipelines of operators that may have one;
+ * in lower-elementwise.c.
  */
 void vk_set_activation(const struct vk_step *step, struct vk_params *params);
-/* The function that an activation's pipeline is to be compiled for; 0: its words say it all. */
+/*
+ * Return the curve that an activation's pipeline must be compiled for; 0: the words describe it
+ * fully.
+ */
 uint32_t vk_curve_of(const struct node *activation);
 
 /*
- * Adds a step behind those that the node has, with the node's operands, if there is a node; l->step
- * is the new one from now on. Return: 0, -ENOMEM.
+ * Add a step behind the node's other steps, with the node's operands if there is a node, and make
+ * it l->step. Return: 0, -ENOMEM.
  */
 int lower_add(struct lowering *l);
-/* Takes the last step away. */
+/* Remove the last step. */
 void lower_drop(struct lowering *l);
 
 /*
- * Scratch of the node's own: @bytes, at max_count, for the node's steps alone. All together must be
- * within node->work_bytes, which the row's work() tells.
+ * Reserve @bytes of scratch, at max_count, for the node's steps alone. The total of a node must be
+ * within node->work_bytes, the result of work() in the operator's row.
  */
 struct vk_operand lower_work(struct lowering *l, uint64_t bytes);
 
@@ -180,7 +188,7 @@ static inline const struct shape *vk_shape_of(const struct plan *plan, uint16_t 
 	return &plan->tensors[tensor].shape;
 }
 
-/* Elements of dimensions [@from, @to). */
+/* Return the number of elements of dimensions [@from, @to). */
 static inline uint32_t vk_elems(const struct shape *shape, uint32_t count, unsigned int from,
 				unsigned int to)
 {
@@ -191,7 +199,7 @@ static inline uint32_t vk_elems(const struct shape *shape, uint32_t count, unsig
 	return n;
 }
 
-/* Return: the tensor, PLAN_NO_TENSOR if absent. */
+/* Return input @i of the node; PLAN_NO_TENSOR if it is absent. */
 static inline uint16_t vk_node_in(const struct node *node, unsigned int i)
 {
 	return i < node->n_in ? node->in[i] : PLAN_NO_TENSOR;
@@ -221,7 +229,7 @@ static inline uint32_t vk_float_bits(float value)
 	return bits;
 }
 
-/* @n workgroups, folded over x and y, for each of @batch. */
+/* Dispatch @n workgroups, folded over x and y, for each of @batch. */
 static inline void vk_set_groups(struct vk_params *params, uint32_t n, uint32_t batch)
 {
 	params->groups[0] = n < VK_MAX_GROUPS ? n : VK_MAX_GROUPS;
@@ -233,6 +241,6 @@ static inline void vk_set_groups(struct vk_params *params, uint32_t n, uint32_t 
 	params->w[BATCH_END] = batch;
 }
 
-/* Strides of @shape as if broadcast to @rank dimensions. */
+/* Compute the strides of @shape, broadcast to @rank dimensions. */
 void vk_broadcast_strides(const struct shape *shape, uint32_t count, unsigned int rank,
 			  uint64_t strides[RBK_MAX_RANK]);

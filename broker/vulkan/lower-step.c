@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Steps that lowerers add, and what these need: see lower-private.h. Below the lowerers. */
+/*
+ * Steps that lowerers add, and their operands and scratch: see lower-private.h. Lowerers call this
+ * file, not the reverse.
+ */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -25,7 +28,7 @@ void vk_broadcast_strides(const struct shape *shape, uint32_t count, unsigned in
 int lower_add(struct lowering *l)
 {
 	struct vk_lowered *lowered = l->lowered;
-	/* Mostly enough: growing moves what may be tens of megabytes. */
+	/* Mostly enough: growing the array would move up to tens of megabytes. */
 	const uint32_t likely = l->plan->n_nodes + l->plan->n_pieces / 2 + 1;
 	const uint32_t wanted = l->max_steps ? 2 * l->max_steps : likely;
 	struct vk_step *larger;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * From nodes to dispatches: see lower.h, and lower-private.h for what the operators' files share.
+ * Lowering: from nodes to dispatches. See lower.h, and lower-private.h for what the operators'
+ * files share.
  *
- * lavapipe of Mesa 22 silently ends all loops of an invocation when they have taken 65,535 turns
- * together (the counter is one per invocation, so nesting does not help). Steps say how many turns
- * their loops in shaders/ take; a node that needs more is refused on a software device, whose
- * results would be wrong.
+ * lavapipe of Mesa 22 silently ends all loops of an invocation after 65,535 turns together (one
+ * counter per invocation, so nesting does not help). Steps tell how many turns their loops in
+ * shaders/ take. A node that needs more is rejected on a software device, because its results would
+ * be wrong.
  */
 #include "vulkan/lower.h"
 
@@ -17,18 +18,21 @@
 #include "util/error.h"
 #include "vulkan/lower-private.h"
 
-/* Some shaders have a workgroup for each element, in two dimensions. */
+/* Some shaders use a workgroup for each element, in two dimensions. */
 _Static_assert((uint64_t)VK_MAX_GROUPS *VK_MAX_GROUPS == RBK_MAX_GPU_ELEMENTS, "abi.h");
 
-/* Of steps without turns(): a fixed number of elements, and at most eight dimensions for each. */
+/*
+ * Assumed turns of steps without turns(): a fixed number of elements, of at most eight dimensions
+ * each.
+ */
 enum { FEW_TURNS = 1024 };
 
-/* Items and steps of one vk_lower_some(), and a node more at most: less than a millisecond. */
+/* Maximum items and steps of one vk_lower_some(), plus one node: less than a millisecond. */
 enum { PART_STEPS = 2048 };
 
 /* Copies */
 
-/* A copy of tensor @i between where the task has it and the device, if it needs one. */
+/* Add a copy of tensor @i between the task's memory and the device, if the tensor needs one. */
 static int lower_copy(struct lowering *l, uint32_t i, bool inwards)
 {
 	const uint8_t kind = l->plan->tensors[i].kind;
@@ -74,7 +78,7 @@ const struct vk_pipes *vk_pipes_at(unsigned int i)
 	return NULL;
 }
 
-/* Return: NULL, there is none. */
+/* Return: NULL if there is none. */
 static lower_fn *lowerer_of(uint8_t kind)
 {
 	for (unsigned int i = 0; i < ARRAY_SIZE(families); i++)
@@ -83,7 +87,7 @@ static lower_fn *lowerer_of(uint8_t kind)
 	return NULL;
 }
 
-/* Those of a type of their own decide. */
+/* Return float64 if a tensor of the node has it, else float16 if one has it, else float32. */
 static enum vk_numbers numbers_of(const struct plan *plan, const struct node *node)
 {
 	enum vk_numbers numbers = VK_FLOATS;
@@ -99,7 +103,7 @@ static enum vk_numbers numbers_of(const struct plan *plan, const struct node *no
 	return numbers;
 }
 
-/* Along with the last step, or as one of its own in place. */
+/* Compute the activation along with the last step, or in a step of its own, in place. */
 static int lower_activation(struct lowering *l, const struct node *activation)
 {
 	const uint32_t curve = vk_curve_of(activation);
@@ -153,7 +157,7 @@ static int check_tensor(struct lowering *l, uint32_t i)
 	return 0;
 }
 
-/* Can the device take as many turns as @step may, at max_count? */
+/* Return true if the device can take as many turns as @step may need at max_count. */
 static bool turns_fit(const struct vk_step *step, const struct plan *plan, uint64_t max_turns)
 {
 	struct vk_params params = {0};
@@ -167,7 +171,7 @@ static bool turns_fit(const struct vk_step *step, const struct plan *plan, uint6
 	return turns <= max_turns;
 }
 
-/* Return: 0; -ENOMEM. */
+/* Note step @i as the first use of its pipeline, if it is. Return: 0; -ENOMEM. */
 static int use_pipeline(struct lowering *l, uint32_t i)
 {
 	const uint32_t number = l->lowered->steps[i].pipeline->number;
@@ -201,7 +205,7 @@ static int end_step(struct lowering *l, uint32_t i)
 	const struct plan *plan = l->plan;
 	struct vk_step *step = &l->lowered->steps[i];
 
-	/* From here on it is where the bytes are that counts. */
+	/* From here on, operands name the tensors whose memory they use. */
 	for (unsigned int k = 0; k < PARAM_ADDRESSES; k++)
 		if (step->operands[k].tensor < plan->n_tensors)
 			step->operands[k].tensor = plan->tensors[step->operands[k].tensor].root;
@@ -209,7 +213,7 @@ static int end_step(struct lowering *l, uint32_t i)
 	    !turns_fit(step, plan, l->target.max_turns))
 		return EXECUTOR_E_UNSUPPORTED;
 	l->lowered->checks_indices |= step->checks_indices;
-	/* Chains of nodes are often of one kind. */
+	/* Neighbouring steps often share a pipeline: skip the search. */
 	if (i > 0 && step[-1].info == step->info && step[-1].numbers == step->numbers &&
 	    step[-1].curve == step->curve) {
 		step->pipeline = step[-1].pipeline;
@@ -265,13 +269,13 @@ struct lowering *vk_lowering_new(const struct plan *plan, const struct vk_target
 	return l;
 }
 
-/* Gives back the room for steps that was not needed: a plan is charged for those that it has. */
+/* Free unused capacity for steps: a plan is charged for the steps that it has. */
 static int trim(struct lowering *l)
 {
 	struct vk_lowered *lowered = l->lowered;
 	struct vk_step *smaller;
 
-	/* Room for one is kept: reallocarray() to no bytes may free the array and return NULL. */
+	/* Keep room for one: reallocarray() to no bytes may free the array and return NULL. */
 	l->max_steps = lowered->n_steps ? lowered->n_steps : 1;
 	smaller = reallocarray(lowered->steps, l->max_steps, sizeof(*smaller));
 	if (!smaller)

@@ -2,10 +2,10 @@
 /*
  * Plans in parts: see parts.h.
  *
- * How much a part is, is measured in loads: 1 is what a part may be. Steps of less are put together
- * as long as they stay below; those of more are cut, each by itself. Two parts that follow each
- * other and are not cut have a load above 1 together, a cut step of load l at most 2 * (l + 1)
- * parts: so there are at most five times as many parts as loads, and one.
+ * The load of a step is its work relative to the limits of a part: a part may have a load of 1.
+ * Consecutive steps are merged while their sum stays within 1; a step above 1 is cut, by itself.
+ * Two neighbouring parts that are not cut have a load above 1 together, and a cut step of load l
+ * has at most 2 * (l + 1) parts. So a plan of load L has at most 5 * L + 1 parts.
  */
 #include "vulkan/parts.h"
 
@@ -13,7 +13,7 @@
 
 #include "util/number.h"
 
-/* Of a whole plan; more is cut into larger parts. */
+/* Maximum load of a plan; a plan of more is cut into larger parts. */
 static const double most_loads = 13000;
 
 static double step_load(const struct plan *plan, const struct vk_step *step, uint64_t part_flops,
@@ -38,7 +38,7 @@ static double step_load(const struct plan *plan, const struct vk_step *step, uin
 	return load;
 }
 
-/* Into @n_parts or a few more; fewer if there are not as many workgroups. */
+/* Cut the step into @n_parts or a few more; into fewer if it has fewer workgroups. */
 static void section_cut(const struct plan *plan, const struct vk_step *step, uint32_t n_parts,
 			struct vk_section *section)
 {
@@ -79,7 +79,7 @@ uint32_t vk_sections_make(const struct plan *plan, const struct vk_step *steps, 
 			section_cut(plan, &steps[i], (uint32_t)load + (load > (uint32_t)load),
 				    &ret[n]);
 		n_parts += vk_section_n_parts(&ret[n]);
-		/* Nothing is added to a step that is cut. */
+		/* No step is merged with a step that is cut. */
 		sum = load;
 		n++;
 	}
@@ -92,7 +92,7 @@ const struct vk_section *vk_section_of(const struct vk_section *sections, uint32
 {
 	uint32_t low = 0, high = n;
 
-	/* The last one that begins at @part or before. */
+	/* Find the last section that begins at or before @part. */
 	while (high - low > 1) {
 		uint32_t middle = low + (high - low) / 2;
 
@@ -111,7 +111,10 @@ void vk_params_cut(struct vk_params *params, const struct vk_section *section, u
 	const uint64_t batch_size = vk_divide_up(batch, section->n_batches);
 	uint64_t size = vk_divide_up(n, section->n_ranges), begin, end;
 
-	/* Whole rows of a folded grid: what is beyond the end is another part's, but at the end. */
+	/*
+	 * Round up to whole rows of the folded grid: in all parts but the last, workgroups beyond
+	 * the end would run twice.
+	 */
 	if (size > VK_MAX_GROUPS)
 		size = (size + VK_MAX_GROUPS - 1) / VK_MAX_GROUPS * VK_MAX_GROUPS;
 	begin = range * size < n ? range * size : n;

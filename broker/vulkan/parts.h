@@ -3,11 +3,11 @@
 /*
  * Plans in parts
  *
- * A plan whose tasks would keep a device busy for long is run in several submissions, its parts.
- * Its steps are divided into sections, one recorded command buffer each: either a few steps that
- * are one part together, or one large step that is cut into several parts. Those run the same
- * commands; which workgroups is told by the parameter block, so the number of parts costs no
- * memory.
+ * A plan whose tasks would keep a device busy for long runs in several submissions, its parts. Its
+ * steps are divided into sections, with one recorded command buffer each. A section is either a few
+ * steps that form one part, or one large step that is cut into several parts. All parts of a cut
+ * step run the same commands; the parameter block selects the workgroups, so the number of parts
+ * costs no memory.
  */
 #include <stdint.h>
 
@@ -17,9 +17,9 @@
 struct vk_section {
 	uint32_t first_step, n_steps;
 	uint32_t first_part;
-	/* Parts are n_ranges * n_batches; more than one only of a single step. */
-	uint32_t n_ranges;  /* of workgroups over x and y */
-	uint32_t n_batches; /* ranges over z */
+	/* Number of parts: n_ranges * n_batches; above 1 only for a section of a single step. */
+	uint32_t n_ranges;  /* ranges of workgroups over x and y */
+	uint32_t n_batches; /* ranges of workgroups over z */
 };
 
 static inline uint32_t vk_section_n_parts(const struct vk_section *section)
@@ -28,21 +28,21 @@ static inline uint32_t vk_section_n_parts(const struct vk_section *section)
 }
 
 /*
- * Divides @n_steps into sections, @n_steps of which there is room for in @ret, so that no part is
- * more than @part_flops of work or @part_bytes of traffic at max_count: as far as workgroups can be
- * told apart, and there are at most UINT16_MAX parts. 0: any number; both 0: one section.
- * Return: the number of sections; *ret_n_parts: of parts.
+ * Divide @n_steps into sections. @ret has room for @n_steps sections. No part exceeds @part_flops
+ * of work or @part_bytes of traffic at max_count, unless a single workgroup does or the limit of
+ * UINT16_MAX parts requires it. 0: no limit; both 0: one section.
+ * Return: the number of sections; *ret_n_parts: the number of parts.
  */
 uint32_t vk_sections_make(const struct plan *plan, const struct vk_step *steps, uint32_t n_steps,
 			  uint64_t part_flops, uint64_t part_bytes, struct vk_section *ret,
 			  uint16_t *ret_n_parts);
 
-/* The section that @part belongs to, of @n. */
+/* Return the one of @n sections to which @part belongs. */
 const struct vk_section *vk_section_of(const struct vk_section *sections, uint32_t n,
 				       uint32_t part);
 
 /*
- * Narrows the block of a step, just filled, to part @index of its section. Every workgroup is in
- * exactly one of them; those of some parts may be none.
+ * Narrow the parameter block of a step, just filled, to part @index of its section. Every workgroup
+ * belongs to exactly one part; some parts may have no workgroups.
  */
 void vk_params_cut(struct vk_params *params, const struct vk_section *section, uint32_t index);

@@ -2,14 +2,14 @@
 /*
  * Plans on a device, prepared and run: see record.h. load.c loads them.
  *
- * No descriptor sets: a step's push constant is the address of its parameter block, fixed when
- * recorded; the block holds the tensors' addresses and sizes and, at its beginning, the
+ * There are no descriptor sets. A step's push constant is the address of its parameter block, fixed
+ * when recorded. The block holds the tensors' addresses and sizes and, at its beginning, the
  * numbers of workgroups that the indirect dispatch reads. So a recorded command buffer runs any
- * count over any bound tensors, and shaders see bounds that only the broker wrote.
+ * count over any bound tensors, and shaders see only bounds that the broker wrote.
  *
- * A plan in parts (parts.h) has a command buffer per section and slot. A slot is its task's from
- * the first part to the last, also while the reactor has the task; so whoever asks for a slot for a
- * later part has it. Each part begins with a barrier against all that was submitted before.
+ * A plan in parts (parts.h) has a command buffer per section and slot. A task holds its slot from
+ * the first part to the last, also while the reactor has the task. So a later part always finds the
+ * task's slot. Each part begins with a barrier against everything submitted before.
  */
 #include "vulkan/record.h"
 
@@ -28,13 +28,13 @@
 #include "vulkan/record-private.h"
 
 enum {
-	MANY_SLOTS_BYTES = 8 << 20, /* slots of plans that need more than this are two */
+	MANY_SLOTS_BYTES = 8 << 20, /* a plan with larger slots gets two slots */
 	/*
-	 * Small tasks are submitted many at once, if there are slots for them. But every plan of
-	 * everybody takes what its slots take: beyond four of them, this much at most.
+	 * Maximum bytes of all slots beyond the first four. More slots let small tasks be submitted
+	 * together, but every plan of every tenant pays for its slots.
 	 */
 	SPARE_SLOTS_BYTES = 1 << 20,
-	SHRINK_STEPS = 8192, /* that vk_plan_shrink() frees: less than a millisecond */
+	SHRINK_STEPS = 8192, /* steps that one vk_plan_shrink() frees: less than a millisecond */
 };
 
 static bool is_bound(const struct tensor *tensor)
@@ -63,7 +63,7 @@ static struct vk_plan *plan_free_prepared(struct vk_plan *plan)
 	return NULL;
 }
 
-/* Compiles what the plan needs, so that what a driver refuses shows now. */
+/* Compile the plan's pipelines, so that the driver's refusals show now. */
 static int compile(struct vk_plan *plan)
 {
 	int r;
@@ -74,7 +74,7 @@ static int compile(struct vk_plan *plan)
 	return r ? error_fold(r) : 0;
 }
 
-/* Into parts where tasks cannot be split by rows. Return: 0, -ENOMEM. */
+/* Divide the plan into parts, unless its tasks can be split by rows. Return: 0, -ENOMEM. */
 static int divide(struct vk_plan *plan)
 {
 	const struct executor *executor = &plan->device->executor;
@@ -102,7 +102,7 @@ static uint32_t max_slots(const struct vk_plan *plan)
 	return n;
 }
 
-/* Makes a plan that is still to be lowered. Return: 0; -ENOMEM. */
+/* Make a plan that is still to be lowered. Return: 0; -ENOMEM. */
 static int plan_begin(struct vk_device *device, struct plan *source)
 {
 	struct vk_plan *plan = calloc(1, sizeof(*plan));
@@ -124,7 +124,10 @@ static int plan_begin(struct vk_device *device, struct plan *source)
 	return 0;
 }
 
-/* Return: 0, there is a plan and it is lowered; EXECUTOR_E_MORE; others as vk_lower_some(). */
+/*
+ * Make the plan if necessary and lower a part of it.
+ * Return: 0 if the plan is lowered; EXECUTOR_E_MORE; others as vk_lower_some().
+ */
 static int lower_some(struct vk_device *device, struct plan *source)
 {
 	struct vk_plan *plan = source->exec[device->executor.index];
@@ -146,14 +149,16 @@ int vk_plan_compile(struct vk_device *device, struct plan *source)
 	const struct vk_plan *plan;
 	int r = lower_some(device, source);
 
-	/* vk_plan_prepare() will say what is wrong with it. */
+	/* vk_plan_prepare() will report the failure. */
 	if (r)
 		return r == EXECUTOR_E_MORE ? r : 0;
 	plan = source->exec[device->executor.index];
 	return vk_compile_next(device, &plan->lowered);
 }
 
-/* Return: 0; negative errno. */
+/*
+ * Finish a lowered plan: compile, divide, compute the sizes of a slot. Return: 0; negative errno.
+ */
 static int plan_end(struct vk_plan *plan)
 {
 	const struct vk_commands_cost *cost = &plan->device->commands_cost;
@@ -233,7 +238,7 @@ int vk_plan_prepare(struct vk_device *device, struct plan *plan)
 	return 0;
 }
 
-/* The last steps first: they may have tens of megabytes, which the C library unmaps. */
+/* Free the last steps first: they may take tens of megabytes, which the C library unmaps. */
 int vk_plan_shrink(struct vk_device *device, struct plan *plan)
 {
 	struct vk_plan *made = plan->exec[device->executor.index];
@@ -297,7 +302,10 @@ VkCommandBuffer vk_slot_commands(const struct vk_slot *slot)
 	return slot->commands[section - plan->sections];
 }
 
-/* How much a task is, whatever the device: what it computes and moves, roughly balanced. */
+/*
+ * Return the work of a task, independent of the device: its operations and its bytes, roughly
+ * balanced.
+ */
 static float task_work(const struct exec_task *task)
 {
 	return 1.0f + (float)plan_flops(task->plan, task->count) +
@@ -320,7 +328,7 @@ void vk_plan_learn(struct vk_plan *plan, struct exec_task *const *tasks, unsigne
 
 	for (unsigned int i = 0; i < n; i++)
 		all += task_work(tasks[i]);
-	/* By rounded ends, so that together they are exactly what all took. */
+	/* Round the ends, not the shares, so that the shares sum up to exactly @ticks. */
 	for (unsigned int i = 0; i < n; i++) {
 		end = i + 1 < n ? begin + (double)ticks * task_work(tasks[i]) / all : (double)ticks;
 		tasks[i]->start_ticks = tasks[i]->end_ticks - ((uint64_t)end - (uint64_t)begin);
@@ -336,7 +344,7 @@ static uint8_t *bound_host(const struct exec_task *task, uint16_t binding)
 	return task->refs[binding].arena->base + task->refs[binding].offset;
 }
 
-/* Finds every bound tensor's address, copying those that the device cannot reach. */
+/* Find every bound tensor's address; copy inputs that the device cannot reach to staging. */
 static int find_bound(struct vk_plan *plan, struct vk_slot *slot, struct exec_task *task,
 		      VkDeviceAddress addresses[RBK_MAX_REFS])
 {
@@ -361,7 +369,7 @@ static int find_bound(struct vk_plan *plan, struct vk_slot *slot, struct exec_ta
 	return 0;
 }
 
-/* Makes the blocks of all steps those of @task. */
+/* Fill in the parameter blocks of all steps for @task. */
 static int slot_fill(struct vk_plan *plan, struct vk_slot *slot, struct exec_task *task)
 {
 	VkDeviceAddress addresses[RBK_MAX_REFS];
@@ -405,7 +413,7 @@ int vk_slot_load(struct vk_plan *plan, struct vk_slot *slot, struct exec_task *t
 	struct vk_params *params = &slot->params[section->first_step];
 	int r = 0;
 
-	/* Between its parts nobody else touches the slot. */
+	/* Between its parts, a task's slot is not changed. */
 	if (task->part == 0)
 		r = slot_fill(plan, slot, task);
 	if (r)
@@ -419,7 +427,7 @@ int vk_slot_load(struct vk_plan *plan, struct vk_slot *slot, struct exec_task *t
 	return 0;
 }
 
-/* Copies what was staged back. */
+/* Copy staged outputs back. */
 static void slot_store(struct vk_slot *slot, struct exec_task *task)
 {
 	const struct vk_plan *plan = slot->plan;
@@ -440,7 +448,7 @@ static void slot_store(struct vk_slot *slot, struct exec_task *task)
 	}
 }
 
-/* Has a shader found an index out of range since the task began? */
+/* Return true if a shader has found an index out of range since the task began. */
 static bool is_out_of_range(const struct vk_slot *slot)
 {
 	const struct vk_lowered *lowered = &slot->plan->lowered;

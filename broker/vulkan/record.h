@@ -3,10 +3,10 @@
 /*
  * Plans on a device: recorded once, run by filling in numbers
  *
- * A prepared plan knows its steps and has its pipelines compiled; it outlives the logical device. A
- * loaded one has a few slots, so that several of its tasks can be on their way. A slot is a
- * recorded command buffer with its own parameter blocks, scratch and staging: a run writes
- * addresses and counts into the parameter blocks and submits the same commands again.
+ * A prepared plan has its steps and its compiled pipelines; it outlives the logical device. A
+ * loaded plan has a few slots, so that several of its tasks can be in flight. A slot is a recorded
+ * command buffer with its own parameter blocks, scratch and staging: a run writes addresses and
+ * counts into the parameter blocks and submits the same commands again.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -21,28 +21,30 @@ struct vk_plan;
 struct vk_slot;
 
 enum {
-	VK_COMMANDS_STEPS = 128,  /* for which a command buffer of the least size surely does */
-	VK_COMMANDS_MAPPINGS = 2, /* of RADV, for a command buffer of that size */
+	/* steps that surely fit into a command buffer of the minimal size */
+	VK_COMMANDS_STEPS = 128,
+	VK_COMMANDS_MAPPINGS = 2, /* mappings that RADV makes for a command buffer of that size */
 };
 
-/* Memory that the driver takes for recorded command buffers. */
+/* Memory that the driver allocates for recorded command buffers. */
 struct vk_commands_cost {
 	/*
-	 * On the heaps, for a buffer of up to VK_COMMANDS_STEPS dispatches: multiples of the page;
-	 * 0 where the driver does not tell.
+	 * Heap memory of a buffer of up to VK_COMMANDS_STEPS dispatches, in multiples of
+	 * page_bytes; 0: the driver does not tell.
 	 */
 	uint64_t device_bytes, host_bytes;
-	/* See command-memory.h: for a buffer, and for each of its dispatches. */
+	/* Host memory (see command-memory.h) of a buffer, and of each of its dispatches. */
 	uint64_t buffer_bytes, dispatch_bytes;
 };
 
 /*
- * Setup thread: records some, asks VK_EXT_memory_budget, and counts what the driver allocates.
+ * Measure the memory of command buffers: record some, query VK_EXT_memory_budget, and count what
+ * the driver allocates. Setup thread.
  * Return: 0 or negative errno.
  */
 int vk_commands_measure(struct vk_device *device, struct vk_commands_cost *ret);
 
-/* Setup thread: as in struct executor_ops. */
+/* Implement the functions of struct executor_ops for plans. Setup thread. */
 int vk_plan_compile(struct vk_device *device, struct plan *plan);
 int vk_plan_prepare(struct vk_device *device, struct plan *plan);
 int vk_plan_shrink(struct vk_device *device, struct plan *plan);
@@ -51,41 +53,43 @@ int vk_plan_load(struct vk_device *device, struct plan *plan, const struct exec_
 int vk_plan_unload_some(struct vk_device *device, struct plan *plan);
 void vk_plan_unload(struct vk_device *device, struct plan *plan);
 
-/* Submitting thread: NULL is not. */
+/* Return true if the plan is loaded; NULL is not. Submitting thread. */
 bool vk_plan_is_loaded(const struct vk_plan *plan);
 
 /*
- * Submitting thread: for a task's first part a free slot, which stays free until it is loaded; for
- * a later one the slot that it has. NULL: there is none; and then none for all who come later in
- * the same @turn, which begin at 1, so that they cannot overtake.
+ * Find a slot. For a task's first part: a free slot, which stays free until vk_slot_load(). For a
+ * later part: the slot that the task holds. @turn counts from 1. Submitting thread.
+ * Return: NULL if there is none; then no other task of the plan gets a free slot in the same @turn,
+ * so that none overtakes.
  */
 struct vk_slot *vk_plan_find_slot(struct vk_plan *plan, const struct exec_task *task,
 				  uint64_t turn);
 
 /*
- * Submitting thread: prepares a slot for a part of a task and takes it.
- * Return: 0; -EXDEV if a tensor cannot be reached from the device, the slot stays free.
+ * Prepare a slot for a part of a task and mark it busy. Submitting thread.
+ * Return: 0; -EXDEV if a tensor cannot be reached from the device, and the slot stays free.
  */
 int vk_slot_load(struct vk_plan *plan, struct vk_slot *slot, struct exec_task *task);
-/* Submitting thread: of the part that it was loaded for. */
+/* Return the command buffer of the part that the slot was loaded for. Submitting thread. */
 VkCommandBuffer vk_slot_commands(const struct vk_slot *slot);
-/* Submitting thread: gives back the slot of a task between two parts, of which no more run. */
+/* Free the slot of a task between two parts, of which no more run. Submitting thread. */
 void vk_slot_drop(struct vk_slot *slot);
 
 /*
- * Waiting thread: after the last part, or one that failed by task->res, copies back what was staged
- * and gives the slot back. Return: whether it did.
+ * Finish a part. After the last part, copy staged outputs back and free the slot; after a part that
+ * failed (task->res), only free it. Waiting thread.
+ * Return: true if the slot was freed.
  */
 bool vk_slot_finish(struct vk_slot *slot, struct exec_task *task);
 
 /*
- * Submitting thread: how long a task may take on the device, as those before it did. 0: nobody
- * knows, or it has parts.
+ * Return the expected time of a task on the device, learned from earlier tasks; 0 if it is unknown
+ * or the plan has parts. Submitting thread.
  */
 uint64_t vk_plan_expected_ticks(const struct vk_plan *plan, const struct exec_task *task);
 /*
- * Waiting thread: @n tasks of a plan without parts, which were submitted together, took @ticks and
- * have their end_ticks. Sets start_ticks: each gets its share by what it computes.
+ * Learn from @n tasks of a plan without parts that were submitted together, took @ticks and have
+ * their end_ticks. Set start_ticks: each task gets a share of @ticks by its work. Waiting thread.
  */
 void vk_plan_learn(struct vk_plan *plan, struct exec_task *const *tasks, unsigned int n,
 		   uint64_t ticks);
