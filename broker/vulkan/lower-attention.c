@@ -1,21 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * From nodes to dispatches: Attention and RotaryEmbedding. See lower-private.h.
+ * Lowering of Attention and RotaryEmbedding. See lower-private.h.
  *
- * Attention reads its keys from one place: where there are past ones, or the present ones are an
- * output, a step puts them together first, in the output or in scratch.
+ * Attention reads its keys and values from one place each. If there are past keys, or the present
+ * keys are an output, an earlier step concatenates them, in the output or in scratch; likewise for
+ * values.
  */
 #include "util/error.h"
 #include "vulkan/lower-private.h"
 
 enum {
 	VK_ATTENTION_HEAD = 64,
-	VK_ATTENTION_MAX_VALUE = 1024, /* elements of a value: shared memory */
+	VK_ATTENTION_MAX_VALUE = 1024, /* elements of a value: limit of shared memory */
 };
 
 static const struct vk_pipe rotary = VK_SPREAD("RotaryEmbedding", rotary, 1, 32, 2);
 static const struct vk_pipe present = VK_SPREAD("Attention, present", present, 1, 32, 4);
-/* One query per workgroup; several; and with more than VK_ATTENTION_HEAD elements, in software. */
+/*
+ * One query per workgroup; several; several of more than VK_ATTENTION_HEAD elements, on software
+ * devices.
+ */
 static const struct vk_pipe attention = VK_ROWS("Attention", attention, 8, 64);
 #define QUERIES(size) VK_INFO("Attention, queries", attention_queries, 8, 1, 8, size)
 static const struct vk_pipe attention_block =
@@ -55,7 +59,7 @@ static int lower_rotary(struct lowering *l)
 	return 0;
 }
 
-/* Of keys (which 1) or values (which 2). */
+/* Sizes and strides, in elements, of queries (which 0), keys (which 1) or values (which 2). */
 struct heads {
 	uint32_t n, seq, past, size;
 	uint32_t batch_stride, head_stride, row_stride;
@@ -79,7 +83,7 @@ static struct heads heads_of(const struct plan *plan, const struct node *node, u
 	return heads;
 }
 
-/* args[0]: 1 for keys, 2 for values */
+/* args[0]: 1 for keys, 2 for values. */
 static void fill_present(const struct vk_step *step, const struct plan *plan, uint32_t count,
 			 struct vk_params *params)
 {
@@ -98,7 +102,7 @@ static void fill_present(const struct vk_step *step, const struct plan *plan, ui
 	vk_set_groups(params, w[PRESENT_GROUPS], 1);
 }
 
-/* args[0]: the keys and values are put together, by heads */
+/* args[0]: keys and values were concatenated, by heads. */
 static void fill_attention(const struct vk_step *step, const struct plan *plan, uint32_t count,
 			   struct vk_params *params)
 {
@@ -175,19 +179,18 @@ static uint64_t turns_attention(const struct vk_step *step, const struct vk_para
 
 	if (lanes == step->info->tile_rows)
 		return 2 * (uint64_t)w[ATTENTION_KEYS];
-	/* The scores perhaps twice, two sums over subgroups, the values; the output. */
+	/* Count the scores, perhaps twice, two sums over subgroups, the values, and the output. */
 	return blocks * (2 * product + 2 * lanes + values * (lanes + 1)) + 2 * values;
 }
 
-/* Of queries, keys and values, which are alike; a mask has a type of its own. */
+/* Return the element type of queries, keys and values; a mask has a type of its own. */
 static enum vk_numbers numbers_of(const struct lowering *l)
 {
 	return l->plan->tensors[l->node->in[0]].dtype == RBK_DTYPE_F16 ? VK_HALVES : VK_FLOATS;
 }
 
 /*
- * Puts past and present keys or values together, in output @which or in scratch. Leaves where they
- * are in *ret.
+ * Concatenate past and present keys or values, in output @which or in scratch; *ret is the result.
  */
 static int lower_present(struct lowering *l, unsigned int which, struct vk_operand *ret)
 {
@@ -211,7 +214,7 @@ static int lower_present(struct lowering *l, unsigned int which, struct vk_opera
 	return lower_add(l);
 }
 
-/* Queries of the same keys are worth a workgroup together where there are several. */
+/* Choose a pipe: several queries of the same keys share a workgroup. */
 static const struct vk_pipe *attention_pipe(const struct lowering *l)
 {
 	const struct heads q = heads_of(l->plan, l->node, 0), k = heads_of(l->plan, l->node, 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* From nodes to dispatches: what works element by element. See lower-private.h. */
+/* Lowering of element-wise operators. See lower-private.h. */
 #include <math.h>
 
 #include "shm/dtype.h"
@@ -10,7 +10,7 @@ enum { F32 = RBK_DTYPE_F32, F16 = RBK_DTYPE_F16, I32 = RBK_DTYPE_I32, I64 = RBK_
 enum { I8 = RBK_DTYPE_I8, U8 = RBK_DTYPE_U8, BOOL = RBK_DTYPE_BOOL };
 enum { BF16 = RBK_DTYPE_BF16, F64 = RBK_DTYPE_F64 };
 
-/* Each invocation has some groups of four elements. */
+/* Each invocation computes several groups of four elements. */
 #define FLOATS(label, operation)                                                     \
 	[operation] = VK_PIPE(VK_INFO(label, elementwise, 1, 512, 8, operation, 16), \
 			      VK_INFO(label, elementwise, 1, 2048, 256, operation, 2))
@@ -143,7 +143,9 @@ struct dims {
 	uint64_t stride[RBK_MAX_RANK][MAX_OPERANDS];
 };
 
-/* Appends an inner dimension, joining it with the last one where all operands allow that. */
+/*
+ * Append an inner dimension; join it with the last one if the strides of all operands allow that.
+ */
 static void dims_append(struct dims *dims, uint32_t size, const uint64_t stride[MAX_OPERANDS])
 {
 	bool joins = dims->n > 0;
@@ -176,7 +178,7 @@ static void set_elementwise(const struct vk_step *step, const struct dims *dims,
 	vk_set_groups(params, w[ELEMENTWISE_GROUPS], 1);
 }
 
-/* Operands that are not there go along with the first one. */
+/* Absent operands get the strides of the first operand. */
 static void fill_elementwise(const struct vk_step *step, const struct plan *plan, uint32_t count,
 			     struct vk_params *params)
 {
@@ -221,7 +223,7 @@ static uint32_t function_of(const struct node *node)
 	}
 }
 
-/* The type that stands for all elements of a width. */
+/* Return the type that stands for all element types of the same width. */
 static uint8_t type_of_width(uint8_t dtype)
 {
 	switch (dtype_bytes(dtype)) {
@@ -273,7 +275,7 @@ void vk_set_activation(const struct vk_step *step, struct vk_params *params)
 	w[ACTIVATION_HIGH] = vk_float_bits(high);
 }
 
-/* Return: NULL: there is no such function of these types. */
+/* Return: NULL if there is no such function of these types. */
 static const struct vk_pipe *pipe_of(uint32_t function, uint8_t type, uint8_t to)
 {
 	for (unsigned int i = 0; i < ARRAY_SIZE(typed); i++) {

@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * From nodes to dispatches: Gather, GatherElements, GatherND, ScatterElements, ScatterND, OneHot,
- * Trilu and GridSample. See lower-private.h.
+ * Lowering of Gather, GatherElements, GatherND, ScatterElements, ScatterND, OneHot, Trilu and
+ * GridSample. See lower-private.h.
  */
 #include "shm/dtype.h"
 #include "vulkan/lower-private.h"
 
 enum {
 	MAX_PIECE_BYTES = 16,
-	/* Of the updates that an element of a scatter's output looks at; and of all of them. */
+	/*
+	 * Maximum updates that one element of a scatter's output reads; maximum for all elements
+	 * together.
+	 */
 	SCATTER_MAX_UPDATES = 1 << 14,
 	SCATTER_MAX_LOOKS = 1 << 28,
 };
 
-/* By the logarithm of the bytes that are moved at once. */
+/* Indexed by the logarithm of the bytes moved at once. */
 #define MOVED(label, code, log) VK_SPREAD(label, code, 1, 32, 4, log)
 #define MOVED_EACH(label, code)                                                                \
 	MOVED(label ", 1 byte", code##_narrow, 0), MOVED(label ", 2 bytes", code##_narrow, 1), \
@@ -35,7 +38,7 @@ static const struct vk_pipe scatter[] = {
 	SCATTER("float64", scatter_double, RBK_DTYPE_F64),
 };
 
-/* By enum op_sample and spatial dimensions. */
+/* Indexed by enum op_sample and the number of spatial dimensions. */
 #define SAMPLE(label, mode, rank) VK_SPREAD("GridSample, " label, grid_sample, 1, 4, 1, mode, rank)
 static const struct vk_pipe grid_sample[][2] = {
 	[OP_SAMPLE_LINEAR] = {SAMPLE("linear", OP_SAMPLE_LINEAR, 2),
@@ -55,7 +58,7 @@ static uint32_t stride_of(const struct shape *shape, unsigned int i)
 	return vk_elems(shape, 0, i + 1, shape->rank);
 }
 
-/* Sets the numbers of the output's elements and of groups, which stand first in every block. */
+/* Set the number of output elements and of groups, the first words of every block. */
 static void set_total(const struct vk_step *step, uint64_t total, struct vk_params *params)
 {
 	_Static_assert(GATHER_GROUPS == 1 && ELEMENTS_GROUPS == 1 && SCATTER_GROUPS == 1 &&
@@ -66,7 +69,7 @@ static void set_total(const struct vk_step *step, uint64_t total, struct vk_para
 	vk_set_groups(params, params->w[GATHER_GROUPS], 1);
 }
 
-/* That of @table which moves @bytes at once. Return: 0; EXECUTOR_E_UNSUPPORTED. */
+/* Use the pipe of @table that moves @bytes at once. Return: 0; EXECUTOR_E_UNSUPPORTED. */
 static int set_moved(struct lowering *l, const struct vk_pipe *table, uint64_t bytes)
 {
 	lower_pipe(l, &table[__builtin_ctzll(bytes)]);
@@ -75,7 +78,7 @@ static int set_moved(struct lowering *l, const struct vk_pipe *table, uint64_t b
 									 : 0;
 }
 
-/* Gather is a GatherND without batches whose outer elements have the same indices. */
+/* Treat Gather as a GatherND without batches whose outer elements share their indices. */
 static void fill_gather(const struct vk_step *step, const struct plan *plan, uint32_t count,
 			struct vk_params *params)
 {
@@ -88,7 +91,10 @@ static void fill_gather(const struct vk_step *step, const struct plan *plan, uin
 	const uint32_t n = is_nd ? at->dims[at->rank - 1] : 1;
 	const uint32_t rows = is_nd ? vk_elems(at, count, batch, at->rank - 1u)
 				    : vk_elems(at, count, 0, at->rank);
-	/* Of an element in pieces, or of a piece in elements: one of the two is 1. */
+	/*
+	 * Lengths count pieces of this many bytes; a piece is a part of an element, or several
+	 * elements.
+	 */
 	const uint32_t piece = 1u << step->info->spec[2];
 	const uint64_t bytes = dtype_bytes(plan->tensors[node->in[0]].dtype);
 	uint32_t *w = params->w;
@@ -117,7 +123,7 @@ static int lower_gather(struct lowering *l)
 									at->dims[at->rank - 1] - 1;
 	uint64_t bytes = stride_of(x, last) * dtype_bytes(l->plan->tensors[node->in[0]].dtype);
 
-	/* The largest power of two that divides a row. */
+	/* Find the largest power of two that divides a row. */
 	bytes &= ~bytes + 1;
 	l->step->fill = fill_gather;
 	l->step->checks_indices = true;
@@ -151,7 +157,7 @@ static int lower_gather_elements(struct lowering *l)
 	return set_moved(l, gather_elements, dtype_bytes(l->plan->tensors[l->node->in[0]].dtype));
 }
 
-/* How many updates an element of the output has to look at. */
+/* Return the number of updates that an output element reads. */
 static uint32_t n_updates(const struct plan *plan, const struct node *node, uint32_t count)
 {
 	const struct shape *at = vk_shape_of(plan, node->in[1]);
@@ -204,13 +210,13 @@ static uint64_t turns_scatter(const struct vk_step *step, const struct vk_params
 	return step->info->spec[1] * (1 + of_one);
 }
 
-/* For elements of a type; bools are bytes. */
+/* Return the pipe for elements of @dtype; bools are bytes. */
 static const struct vk_pipe *scatter_of(uint8_t dtype)
 {
 	for (unsigned int i = 0; i < ARRAY_SIZE(scatter); i++)
 		if (scatter[i].of[VK_VARIANT_PLAIN].spec[2] == dtype)
 			return &scatter[i];
-	/* Elements that are moved by their width alone. */
+	/* Other types are only moved: the width decides. */
 	return scatter_of(dtype == RBK_DTYPE_BF16 ? RBK_DTYPE_F16 : RBK_DTYPE_U8);
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* From nodes to dispatches: MatMul, Gemm, and Conv that is a product. See lower-private.h. */
+/* Lowering of MatMul, Gemm, and of Conv that is a product. See lower-private.h. */
 #include "vulkan/lower-private.h"
 #include "vulkan/map.glsl"
 
-/* The last three constants are the device's: see vk_pipe_is_of_matrices(). */
+/* The device sets the last three constants: see vk_pipe_is_of_matrices(). */
 #define MATRICES(trans) \
 	VK_INFO("MatMul, matrices", matmul_matrices, 64, 64, 4, (trans) % 2, (trans) / 2, 0, 0, 0)
 #define REGISTERS(trans, sets, sides)                                                           \
@@ -34,7 +34,7 @@ const struct vk_pipe vk_matmul_tiles[EXEC_MAX_TILES][4] = {
 		VK_NONE)
 static const struct vk_pipe one_row[] = EACH_TRANS(ONE_ROW);
 
-/* Of float64 there is one shape of tiles. */
+/* float64 has one tile shape. */
 #define OF_DOUBLES(trans)                                                                      \
 	VK_PIPE(VK_INFO("MatMul, float64", matmul_double, 4, 24, 8, (trans) % 2, (trans) / 2), \
 		VK_INFO("MatMul, float64", matmul_double, 4, 192, 64, (trans) % 2, (trans) / 2))
@@ -83,7 +83,7 @@ void vk_set_product(const struct vk_step *step, const struct plan *plan, uint32_
 	uint64_t a_elems = 1;
 
 	for (unsigned int i = rank; i-- > 0;) {
-		/* Dimensions are aligned at the end; absent ones are 1. */
+		/* Dimensions are aligned at the end; absent dimensions are 1. */
 		uint32_t a_dim = i + a_batch >= rank ? shape_dim(a, i + a_batch - rank, count) : 1;
 		uint32_t b_dim = i + b_batch >= rank ? shape_dim(b, i + b_batch - rank, count) : 1;
 		uint32_t dim = a_dim > b_dim ? a_dim : b_dim;
@@ -97,7 +97,7 @@ void vk_set_product(const struct vk_step *step, const struct plan *plan, uint32_
 		a_elems *= a_dim;
 		b_elems *= b_dim;
 	}
-	/* One B for all of A: the batch is nothing but more rows. */
+	/* A single B for all of A: the batch only adds rows. */
 	if (b_elems == 1 && a_elems == batch) {
 		set_matmul(step->info, params, m * batch, n, k, k, n, 1);
 		return;
@@ -117,8 +117,7 @@ static void fill_matmul(const struct vk_step *step, const struct plan *plan, uin
 	vk_set_activation(step, params);
 	if (addend == PLAN_NO_TENSOR)
 		return;
-	/* Of a sum that is computed along: the same for every row, or as large as the one product.
-	 */
+	/* The fused addend has the same row for every row, or the size of the single product. */
 	c = vk_shape_of(plan, addend);
 	if (c->rank > 0)
 		cols = shape_dim(c, c->rank - 1, count);
@@ -154,7 +153,10 @@ static void fill_gemm(const struct vk_step *step, const struct plan *plan, uint3
 	params->w[MATMUL_C_COL] = cols > 1;
 }
 
-/* K / 4 or K / 8, the rest of K, the batch's dimensions, and rows times columns at the end. */
+/*
+ * Count K / 4 or K / 8 turns, the remainder of K, the batch dimensions, and rows times columns at
+ * the end.
+ */
 static uint64_t turns_matmul(const struct vk_step *step, const struct vk_params *params)
 {
 	const uint32_t *w = params->w;
@@ -163,7 +165,7 @@ static uint64_t turns_matmul(const struct vk_step *step, const struct vk_params 
 	return batches * (w[MATMUL_K] / 4 + w[MATMUL_BATCH_DIMS] + 64);
 }
 
-/* Sets all but the operands; @trans: of A, + 2 of B. */
+/* Set all of the step but the operands; @trans: 1 if A is transposed, plus 2 if B is. */
 static void set_step(struct lowering *l, unsigned int trans,
 		     void (*fill)(const struct vk_step *step, const struct plan *plan,
 				  uint32_t count, struct vk_params *params))
@@ -203,7 +205,10 @@ static int lower_gemm(struct lowering *l)
 	return 0;
 }
 
-/* Images times groups of them: filters by channels times channels by positions, plus the bias. */
+/*
+ * Fill in one product per image and group: filters by channels times channels by positions, plus
+ * the bias.
+ */
 static void fill_pointwise(const struct vk_step *step, const struct plan *plan, uint32_t count,
 			   struct vk_params *params)
 {
@@ -239,7 +244,7 @@ bool lower_pointwise(struct lowering *l)
 		if (op->window.kernel[i] != 1 || op->window.stride[i] != 1 ||
 		    op->window.pad_begin[i] != 0 || op->window.pad_end[i] != 0)
 			return false;
-	/* The bias of a product is the same for all of a batch. */
+	/* A product has one bias for all of its batch. */
 	if (op->window.group > 1 && vk_has_operand(l->step, 2))
 		return false;
 	set_step(l, 0, fill_pointwise);

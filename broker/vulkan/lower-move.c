@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * From nodes to dispatches: what only moves elements. See lower-private.h.
+ * Lowering of operators that only move elements. See lower-private.h.
  *
- * One step for each move of the node, with elements as wide as they can be made. A step's args[0]
- * is which of the moves it is.
+ * Each move of a node is one step, with elements as wide as possible. A step's args[0] is the index
+ * of its move.
  */
 #include <assert.h>
 
@@ -11,7 +11,7 @@
 #include "util/error.h"
 #include "vulkan/lower-private.h"
 
-/* What a parameter block has room for with strides on both sides. */
+/* MAX_SCATTERED: dimensions with strides on both sides for which a parameter block has room. */
 enum { MAX_SCATTERED = (MOVE_VALUE - MOVE_DIMS) / 3, MAX_BYTES = 16 };
 _Static_assert((MOVE_VALUE - MOVE_DIMS) / 2 >= (int)MOVE_MAX_DIMS, "any move fits in");
 _Static_assert((int)MAX_SCATTERED > (int)RBK_MAX_RANK, "and any but Tile's");
@@ -22,10 +22,10 @@ static const struct vk_pipe moves[] = {
 	MOVE("8 bytes", move, 3),     MOVE("16 bytes", move, 4),
 };
 const struct vk_pipe vk_pipe_copy = VK_SPREAD("copy", copy, 4, 64, 4);
-/* Of tensors that do not end with a word of 4 bytes. */
+/* For tensors whose size is not a multiple of 4 bytes. */
 const struct vk_pipe vk_pipe_copy_bytes = VK_SPREAD("copy, bytes", copy_bytes, 4, 64, 4);
 
-/* Do its elements follow each other where they are written? */
+/* Return true if the move writes its elements contiguously. */
 static bool is_dense(const struct move *move)
 {
 	uint64_t stride = move->element_bytes;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* From nodes to dispatches: normalisations. See lower-private.h. */
+/* Lowering of normalisations. See lower-private.h. */
 #include "vulkan/lower-private.h"
 
 static const struct vk_pipe norm = VK_ROWS("normalisation", norm, 8, 128);

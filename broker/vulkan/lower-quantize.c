@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * From nodes to dispatches: quantization, products and convolutions of quantized tensors. See
+ * Lowering of quantization, and of products and convolutions of quantized tensors. See
  * lower-private.h.
  *
- * A product that becomes bytes again is two steps, with sums in scratch between them: no step has
- * as many inputs as such a node.
+ * A product whose result is requantized to bytes takes two steps, with sums in scratch between
+ * them: no single step can have all inputs of such a node.
  */
 #include "util/error.h"
 #include "vulkan/lower-private.h"
@@ -37,18 +37,18 @@ static const struct vk_pipe requantize_i8 = VK_SPREAD("sums to int8", requantize
 	VK_PIPE(VK_INFO(label, matmul_nbits, rows, 8, 8, rows), \
 		VK_INFO(label, matmul_nbits, rows, 64, 64, rows))
 static const struct vk_pipe nbits = NBITS("MatMulNBits", VK_NBITS_ROWS);
-static const struct vk_pipe nbits_row = NBITS("MatMulNBits, one row", 1); /* of few rows */
+static const struct vk_pipe nbits_row = NBITS("MatMulNBits, one row", 1); /* for few rows */
 
-/* Of a tensor; 0: it is absent. */
+/* Return the number of elements of a tensor; 0 if it is absent. */
 static uint32_t n_of(const struct plan *plan, uint16_t tensor, uint32_t count)
 {
 	return tensor == PLAN_NO_TENSOR ? 0
 					: (uint32_t)shape_elems(vk_shape_of(plan, tensor), count);
 }
 
-/* QuantizeLinear, DequantizeLinear */
+/* ---- QuantizeLinear, DequantizeLinear ---- */
 
-/* All have one scale. */
+/* Use one scale for all elements. */
 static void fill_quantize_one(const struct vk_step *step, const struct plan *plan, uint32_t count,
 			      struct vk_params *params)
 {
@@ -102,11 +102,11 @@ static int lower_quantize(struct lowering *l)
 	return 0;
 }
 
-/* args[0]: of all, from those of pieces */
+/* args[0]: compute the range of the whole tensor from the ranges of the pieces. */
 static void fill_range(const struct vk_step *step, const struct plan *plan, uint32_t count,
 		       struct vk_params *params)
 {
-	/* So many elements are worth a workgroup. */
+	/* Minimum number of elements for a workgroup. */
 	const uint32_t worth = 2048, total = n_of(plan, step->node->in[0], count);
 	const uint32_t most = vk_divide_up(total, worth);
 	uint32_t *w = params->w;
@@ -159,11 +159,11 @@ static int lower_dynamic_quantize(struct lowering *l)
 	return 0;
 }
 
-/* Products and convolutions */
+/* ---- Products and convolutions ---- */
 
 enum role { A, B, A_ZERO, B_ZERO, BIAS, A_SCALE, B_SCALE, Y_SCALE, Y_ZERO, N_ROLES };
 
-/* Which input of a node has a role; PLAN_NO_TENSOR: none has. */
+/* Return the input of the node that has @role; PLAN_NO_TENSOR if none has. */
 static uint16_t tensor_of(const struct node *node, enum role role)
 {
 	static const int8_t inputs[2][N_ROLES] = {
@@ -210,7 +210,10 @@ static void fill_conv_integer(const struct vk_step *step, const struct plan *pla
 	set_integer(step, plan, count, params);
 }
 
-/* In tiles 109 for 64 steps of k; else one for four, or for one where there are few columns. */
+/*
+ * Count the turns: tiles take 109 for 64 steps of k; registers take one for four steps, or for one
+ * step if N < 4.
+ */
 static uint64_t turns_matmul_integer(const struct vk_step *step, const struct vk_params *params)
 {
 	const uint32_t *w = params->w;
@@ -234,7 +237,10 @@ static void fill_requantize(const struct vk_step *step, const struct plan *plan,
 
 	w[REQUANTIZE_TOTAL] = n_of(plan, node->out[0], count);
 	w[REQUANTIZE_GROUPS] = vk_divide_up(w[REQUANTIZE_TOTAL], step->info->tile_cols);
-	/* A row of a product has one of the one, a channel has one of the other. */
+	/*
+	 * Scales of A are per row of a product. Scales of B are per column of a product, per
+	 * channel of a convolution.
+	 */
 	w[REQUANTIZE_A_RUN] = is_conv || b->rank < 2 ? 1 : shape_dim(b, b->rank - 1u, count);
 	w[REQUANTIZE_A] = n_of(plan, tensor_of(node, A_SCALE), count);
 	w[REQUANTIZE_B_RUN] = is_conv ? vk_elems(y, count, 2, y->rank) : 1;
@@ -243,7 +249,10 @@ static void fill_requantize(const struct vk_step *step, const struct plan *plan,
 	vk_set_groups(params, w[REQUANTIZE_GROUPS], 1);
 }
 
-/* Gives the step its operands, and adds the one that makes bytes of its sums where they are. */
+/*
+ * Set the operands of the product's step; add the step that requantizes its sums to bytes, if there
+ * is one.
+ */
 static int add_product(struct lowering *l)
 {
 	const struct node *node = l->node;
@@ -293,7 +302,7 @@ static int lower_conv_integer(struct lowering *l)
 	return add_product(l);
 }
 
-/* MatMulNBits */
+/* ---- MatMulNBits ---- */
 
 static uint32_t zeros_form(uint8_t dtype)
 {

@@ -1,31 +1,31 @@
 /* SPDX-License-Identifier: MIT */
-/* From nodes to dispatches: along one dimension, and reductions. See lower-private.h. */
+/* Lowering of reductions and of operators along one dimension. See lower-private.h. */
 #include "vulkan/lower-private.h"
 
 enum {
-	VK_TOP_K_SMALL = 8, /* k up to this: one pass; else k passes */
+	VK_TOP_K_SMALL = 8, /* maximum k for one pass; a larger k takes k passes */
 	VK_TOP_K_MAX = 256,
 };
 
-/* One result per invocation, or, with long rows, per workgroup. */
+/* One result per invocation; for long rows, one per workgroup. */
 static const struct vk_pipe softmax[] = {VK_EACH("Softmax", softmax),
 					 VK_ROWS("Softmax, subgroups", softmax_rows, 8, 256)};
 static const struct vk_pipe reduce_sum[] = {
 	VK_EACH("ReduceSum", reduce, 1), VK_ROWS("ReduceSum, subgroups", reduce_rows, 8, 256, 1)};
-/* Neither a sum nor a mean. */
+/* All reductions but sum and mean. */
 static const struct vk_pipe reduce_any[] = {VK_EACH("Reduce", reduce, 0),
 					    VK_ROWS("Reduce, subgroups", reduce_rows, 8, 256, 0)};
 static const struct vk_pipe arg[] = {VK_EACH("ArgMax", arg, 0),
 				     VK_ROWS("ArgMax, rows", arg, 8, 256, 1)};
-/* For small k, and for large. */
+/* For small k; for large k. */
 static const struct vk_pipe top_k[] = {VK_ROWS("TopK", top_k, 8, 256, 1),
 				       VK_ROWS("TopK, large k", top_k, 64, 256, 0)};
 static const struct vk_pipe scan = VK_EACH("CumSum", scan);
 static const struct vk_pipe lp_norm = VK_EACH("LpNormalization", lp_norm);
 
 /*
- * The same of integers, bools being bytes. What ArgMax and TopK look at is an order, which float64
- * has as well; the others compute with what they read.
+ * The same for integers; bools are bytes. ArgMax and TopK only need the order of elements, which
+ * float64 has as well; the other operators compute with the elements.
  */
 enum { I32, I64, I8, U8, F64, N_TYPES };
 
@@ -161,7 +161,7 @@ static void fill_reduce(const struct vk_step *step, const struct plan *plan, uin
 	vk_set_groups(params, w[REDUCE_GROUPS], 1);
 }
 
-/* From which length on a row is worth a workgroup. */
+/* Return the length from which a row gets a workgroup. */
 static uint64_t rows_from(const struct lowering *l)
 {
 	return l->target.variant == VK_VARIANT_SHARED ? 256 : 8192;
@@ -204,8 +204,9 @@ static unsigned int type_of(const struct lowering *l)
 }
 
 /*
- * Takes the pipeline for floats, which may have code for float64, or else the one for the input's
- * type. Return: 0; EXECUTOR_E_UNSUPPORTED.
+ * Use the pipeline for floats, which may have code for float64, or else the pipeline for the
+ * input's type.
+ * Return: 0; EXECUTOR_E_UNSUPPORTED.
  */
 static int set_typed(struct lowering *l, const struct vk_pipe *floats, const struct vk_pipe *typed)
 {
@@ -224,7 +225,7 @@ static uint64_t turns_reduce(const struct vk_step *step, const struct vk_params 
 {
 	const uint64_t size = params->w[REDUCE_SIZE], lanes = step->info->spec[0];
 
-	/* LogSumExp goes over its elements twice. */
+	/* LogSumExp reads its elements twice. */
 	if (step->info->tile_cols > 1)
 		return 2 * (size / 8 + 1);
 	return 2 * (size / (8 * lanes) + 1 + lanes);

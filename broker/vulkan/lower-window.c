@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* From nodes to dispatches: Conv and pooling. See lower-private.h. */
+/* Lowering of Conv and pooling. See lower-private.h. */
 #include "vulkan/lower-private.h"
 #include "vulkan/map.glsl"
 
-enum { VK_CONV_MANY = 32 }; /* output channels per group: tiles have that many rows */
+enum { VK_CONV_MANY = 32 }; /* output channels per group from which tiles are used */
 
 #define REGISTERS(sets) VK_INFO("Conv, registers", conv_register, 8 * (sets), 32, 8, 8, sets)
 #define TILES(size, lanes, sides, steps)                                                         \
@@ -16,26 +16,28 @@ const struct vk_pipe vk_conv_tiles[EXEC_MAX_TILES] = {
 	VK_PIPE(VK_NONE, TILES(64, 16, 1, 8)),
 };
 
-/* Of less than VK_CONV_MANY output channels per group, and of less than VK_CONV_FEW, as in
- * depthwise convolution. */
+/*
+ * For fewer than VK_CONV_MANY output channels per group; for fewer than VK_CONV_FEW, as in
+ * depthwise convolution.
+ */
 static const struct vk_pipe conv_few =
 	VK_PIPE(VK_INFO("Conv, registers", conv_register, 8, 32, 8, 8),
 		VK_INFO("Conv, direct", conv_direct, 8, 128, 64, 8, 2));
 static const struct vk_pipe conv_narrow =
 	VK_PIPE(VK_INFO("Conv, narrow", conv_register, 1, 32, 8, 1),
 		VK_INFO("Conv, direct", conv_direct, 1, 128, 64, 1, 2));
-/* With a depth. */
+/* For three spatial dimensions. */
 static const struct vk_pipe conv_volume = VK_EACH("Conv, volume", conv_volume);
 static const struct vk_pipe conv_transpose = VK_EACH("ConvTranspose", conv_transpose);
 
-/* The constants behind: what is computed, and whether bytes are signed. */
+/* Last constants: the kind of pooling, and whether bytes are signed. */
 static const struct vk_pipe max_pool = VK_EACH("MaxPool", pool, POOL_MAX, 0);
 static const struct vk_pipe max_pool_i8 = VK_EACH("MaxPool, int8", pool_bytes, POOL_MAX, 1);
 static const struct vk_pipe max_pool_u8 = VK_EACH("MaxPool, uint8", pool_bytes, POOL_MAX, 0);
 static const struct vk_pipe average_pool = VK_EACH("AveragePool", pool, POOL_AVERAGE, 0);
 static const struct vk_pipe lp_pool = VK_EACH("LpPool", pool, POOL_LP, 0);
 
-/* Dimension @i of depth, height, width, which does not depend on the count. */
+/* Return dimension @i of depth, height, width; it does not depend on the count. */
 static uint32_t spatial(const struct shape *shape, unsigned int i)
 {
 	const unsigned int missing = 2 + OP_MAX_SPATIAL - shape->rank;
@@ -61,7 +63,7 @@ static void set_window(const struct vk_step *step, const struct plan *plan,
 	}
 }
 
-/* One invocation for each output. */
+/* Use one invocation for each output element. */
 static void set_total(const struct vk_step *step, const struct plan *plan, uint32_t count,
 		      struct vk_params *params)
 {
@@ -120,7 +122,7 @@ void vk_set_conv(const struct vk_step *step, const struct plan *plan, uint32_t c
 		vk_divide_up((uint64_t)w[WINDOW_OUT_H] * w[WINDOW_OUT_W], step->info->tile_cols);
 	w[CONV_TILES] =
 		w[CONV_COL_TILES] * vk_divide_up(w[CONV_OUT_CHANNELS], step->info->tile_rows);
-	/* Images times groups. */
+	/* The batch is images times groups. */
 	vk_set_groups(params, w[CONV_TILES], shape_dim(in, 0, count) * w[CONV_GROUPS]);
 }
 
@@ -161,7 +163,7 @@ static void set_tiles(struct lowering *l)
 	lower_pipe(l, &vk_conv_tiles[lower_tile(l, EXEC_TILE_CONV, w[CONV_OUT_CHANNELS],
 						(uint64_t)w[WINDOW_OUT_H] * w[WINDOW_OUT_W],
 						w[BATCH_END])]);
-	/* That takes more registers beside a convolution's than leave five waves of AMD's. */
+	/* Gelu beside a convolution takes more registers than five waves on AMD leave. */
 	l->apart = MAP_GELU;
 }
 
@@ -172,7 +174,7 @@ static int lower_conv(struct lowering *l)
 	const uint32_t rows_from =
 		l->target.variant == VK_VARIANT_SHARED ? VK_CONV_MANY / 2 : VK_CONV_FEW;
 
-	/* A product's tile has many rows, most of which few filters would leave empty. */
+	/* A product's tile has many rows, most of which a few filters would leave empty. */
 	if (filters >= rows_from && lower_pointwise(l))
 		return 0;
 	if (weights->rank == 2 + OP_MAX_SPATIAL || l->numbers == VK_DOUBLES) {
@@ -195,7 +197,7 @@ static uint64_t turns_pool(const struct vk_step *step, const struct vk_params *p
 	const uint32_t *w = params->w;
 	uint64_t taps = 1, powers = w[POOL_P] ? 32 - (uint64_t)__builtin_clz(w[POOL_P]) : 0;
 
-	/* Of taps inside at most; products of three of them fit into 64 bits after the second. */
+	/* Count at most the taps inside. Cap before each product, so that it fits into 64 bits. */
 	for (unsigned int i = 0; i < OP_MAX_SPATIAL; i++) {
 		const uint32_t inside =
 			w[WINDOW_OF(WINDOW_KERNEL_H, i)] < w[WINDOW_OF(WINDOW_IN_H, i)]
@@ -240,7 +242,7 @@ static uint64_t turns_conv_transpose(const struct vk_step *step, const struct vk
 {
 	const uint32_t *w = params->w;
 
-	/* Cannot overflow: no more than the weights' elements, and few loops around. */
+	/* Cannot overflow: at most the weights' elements, plus the turns of the outer loops. */
 	return w[WINDOW_KERNEL_D] *
 	       (1 + w[WINDOW_KERNEL_H] *
 			    (1 + w[WINDOW_KERNEL_W] * (1 + (uint64_t)w[CONV_IN_CHANNELS])));
