@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* amdgpu where libdrm was left out of the build: there are no such devices. */
+/* amdgpu in a build without libdrm: there are no such devices. */
 #include "telemetry/amdgpu.h"
 
 bool amdgpu_is_built(void)

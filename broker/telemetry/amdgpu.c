@@ -1,21 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Asking amdgpu
+ * Queries of amdgpu
  *
- * Everything comes from the INFO ioctl (amdgpu_kms.c, amdgpu_info_ioctl()), and what that has not
- * got from sysfs. Units there: bytes, MHz, percent, watts, thousandths of a degree.
+ * All values come from the INFO ioctl (amdgpu_kms.c, amdgpu_info_ioctl()), or else from sysfs. The
+ * ioctl's units are bytes, MHz, percent, watts, thousandths of a degree.
  *
  * libdrm_amdgpu keeps one handle per device and process, by the name of its card node, and RADV
- * takes its handles from the same place. Two consequences. A handle is shared: it is asked, never
- * changed. And when a card is unplugged, its dead handle stays in libdrm's list as long as anybody
- * in the process has it; its name can no longer be found out, and libdrm then takes it to equal
- * every other (fd_compare() in amdgpu_device.c), so that whoever opens a card gets the dead one.
- * So ours is given back as soon as it is dead, and a new one is only taken if it answers and is of
- * the node that was opened. Else the node is asked by a descriptor of our own, as libdrm would do
- * it: the others may be waiting for us to say that the device is back before they let go.
+ * takes its handles from there, too. This has two consequences. A handle is shared: this file only
+ * queries it and never changes it. And when a card is unplugged, its dead handle stays in libdrm's
+ * list as long as any user in the process holds it. Its name can no longer be found, and libdrm
+ * then considers it equal to every other handle (fd_compare() in amdgpu_device.c), so that a thread
+ * that opens a card gets the dead handle.
  *
- * amdgpu_device_initialize() dereferences NULL if the driver does not tell its version: that is
- * asked first.
+ * So our handle is released as soon as it is dead, and a new one is used only if it answers and
+ * belongs to the node that was opened. Otherwise the node is queried through a descriptor of our
+ * own, as libdrm would do it: the other holders may be waiting for our report that the device is
+ * back before they let go.
+ *
+ * amdgpu_device_initialize() dereferences NULL if the driver does not tell its version, so the
+ * version is queried first.
  */
 #include "telemetry/amdgpu.h"
 
@@ -41,11 +44,11 @@
 enum { MAX_NODES = 64 };
 
 struct amdgpu {
-	amdgpu_device_handle handle;   /* NULL: libdrm has only the dead one */
-	int fd;                        /* then; else -1 */
-	amdgpu_context_handle context; /* tells of resets; NULL: the driver gave none */
+	amdgpu_device_handle handle;   /* NULL: libdrm has only the dead handle */
+	int fd;                        /* descriptor of the node if handle is NULL; else -1 */
+	amdgpu_context_handle context; /* reports resets; NULL: the driver gave none */
 	struct sysfs sysfs;
-	struct reading n_vram_lost; /* at the last look */
+	struct reading n_vram_lost; /* the driver's count at the last sample */
 	bool is_integrated;
 	char pci[TELEMETRY_PCI_BYTES];
 };
@@ -71,7 +74,10 @@ bool amdgpu_is_built(void)
 	return true;
 }
 
-/* What is known of a node: its address and its number. Return: false if it is none of ours. */
+/*
+ * Fill in the address and the number of a node. Return: false if it is not a PCI device with a
+ * render node.
+ */
 static bool describe(drmDevicePtr node, struct telemetry_device *ret)
 {
 	struct telemetry_device device = {.index = 0};
@@ -102,7 +108,7 @@ static bool is_same(const struct telemetry_device *a, const struct telemetry_dev
 	       a->render_minor == b->render_minor;
 }
 
-/* Return: is the descriptor one of the amdgpu driver, that answers? */
+/* Return: true if the descriptor belongs to the amdgpu driver, and the driver answers. */
 static bool is_amdgpu(int fd)
 {
 	drmVersionPtr version = drmGetVersion(fd);
@@ -135,7 +141,7 @@ unsigned int amdgpu_list(struct telemetry_device *ret, unsigned int max)
 	return n;
 }
 
-/* The INFO ioctl. @sensor is for AMDGPU_INFO_SENSOR alone. Return: 0 or negative errno. */
+/* Call the INFO ioctl. @sensor is for AMDGPU_INFO_SENSOR only. Return: 0 or negative errno. */
 static int ask(const struct amdgpu *amdgpu, unsigned int id, unsigned int sensor, void *ret,
 	       unsigned int bytes)
 {
@@ -150,7 +156,7 @@ static int ask(const struct amdgpu *amdgpu, unsigned int id, unsigned int sensor
 	return drmCommandWrite(amdgpu->fd, DRM_AMDGPU_INFO, &request, sizeof(request));
 }
 
-/* Reads one number of the INFO ioctl: 4 or 8 bytes, as the query has them. */
+/* Read one number of the INFO ioctl, of 4 or 8 bytes, as the query defines. */
 static struct reading query(const struct amdgpu *amdgpu, unsigned int id, unsigned int bytes)
 {
 	struct reading reading = {0, false};
@@ -172,7 +178,10 @@ static struct reading sensor(const struct amdgpu *amdgpu, unsigned int id, uint6
 	return reading;
 }
 
-/* For noticing resets that lose no contents; a device can be watched without. */
+/*
+ * Renew the context, with which resets that lose no contents are noticed. A device can be watched
+ * without one.
+ */
 static void context_renew(struct amdgpu *amdgpu)
 {
 	if (amdgpu->context)
@@ -183,8 +192,8 @@ static void context_renew(struct amdgpu *amdgpu)
 }
 
 /*
- * Is the handle the live one of the node that @fd is of? libdrm may have had it from before; then
- * it has another descriptor of the same node.
+ * Return true if the handle is live and of the same node as @fd. libdrm may have had the handle
+ * before; then the handle has another descriptor of the same node.
  */
 static bool is_handle_of(amdgpu_device_handle handle, int fd)
 {
@@ -291,7 +300,7 @@ bool amdgpu_is_asleep(const struct amdgpu *amdgpu)
 
 static struct memory_reading heap(const struct drm_amdgpu_heap_info *info)
 {
-	/* max_allocation is about one buffer and says nothing of the heap. */
+	/* max_allocation limits one buffer and says nothing about the heap. */
 	return (struct memory_reading){
 		.total = {info->total_heap_size, true},
 		.usable = {info->usable_heap_size, true},
@@ -316,7 +325,7 @@ static int sample_memory(struct amdgpu *amdgpu, struct device_reading *reading)
 	if (r == -ENODEV)
 		return AMDGPU_E_GONE;
 
-	/* Kernels before 4.10; sizes are those that can be used, and VRAM's total is unknown. */
+	/* Kernels before 4.10: sizes are usable sizes, and VRAM's total is unknown. */
 	reading->vram = reading->visible_vram = reading->gtt = (struct memory_reading){
 		.total = {0, false},
 	};
@@ -357,7 +366,7 @@ int amdgpu_sample(struct amdgpu *amdgpu, struct device_reading *reading,
 		amdgpu->n_vram_lost = n_vram_lost;
 	*ret_n_vram_lost = n_vram_lost;
 
-	/* A context remembers the driver's count of resets from when it was made. */
+	/* A context remembers the driver's count of resets at its creation. */
 	if (amdgpu->context && amdgpu_cs_query_reset_state2(amdgpu->context, &flags) == 0 &&
 	    (flags & AMDGPU_CTX_QUERY2_FLAGS_RESET))
 		*ret_was_reset = true;
@@ -366,7 +375,7 @@ int amdgpu_sample(struct amdgpu *amdgpu, struct device_reading *reading,
 	return 0;
 }
 
-/* A temperature below zero has no place in a reading. */
+/* Read the temperature; a reading cannot hold a temperature below zero. */
 static struct reading temperature(const struct amdgpu *amdgpu)
 {
 	struct reading reading = sensor(amdgpu, AMDGPU_INFO_SENSOR_GPU_TEMP, 1);

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reading fdinfo
+ * Parser of fdinfo
  *
- * A line is "KEY:" white space "VALUE" and, after a space, a unit. Kernels differ in what they
- * print: up to 6.12 amdgpu had drm-memory-vram alone; later ones print drm-total-, drm-shared- and
- * drm-resident-vram, some of them beside the old key. They say the same thing twice and must not be
- * added up, so each is kept apart and the best one taken at the end: resident, then memory, then
- * total (which includes what was evicted elsewhere). A device of several tiles has several regions
- * of one kind, "vram0" and "vram1", and these are added.
+ * A line is "KEY:", white space, "VALUE" and, after a space, a unit. Kernels differ in the keys
+ * that they print. Up to 6.12, amdgpu had drm-memory-vram alone; later kernels print drm-total-,
+ * drm-shared- and drm-resident-vram, some of them beside the old key. These keys report the same
+ * memory and must not be added up. So each is kept apart, and the best one is used at the end:
+ * resident, then memory, then total (which includes evicted memory). A device with several tiles
+ * has several regions of one kind, "vram0" and "vram1", and these are added.
  *
- * The text is the kernel's, but may be cut anywhere by the size of our buffer, and a driver may be
- * out of tree: nothing is assumed, everything is bounded.
+ * The text is the kernel's, but our buffer may cut it anywhere, and a driver may be out of tree. So
+ * the parser assumes nothing and bounds everything.
  */
 #include "telemetry/fdinfo.h"
 
@@ -20,7 +20,7 @@
 
 enum measure { MEASURE_RESIDENT, MEASURE_MEMORY, MEASURE_TOTAL, MEASURE_COUNT };
 enum kind { KIND_VRAM, KIND_GTT, KIND_COUNT };
-enum { MAX_REGIONS = 9 }; /* of a kind: without a number, then 0 to 7 */
+enum { MAX_REGIONS = 9 }; /* regions of a kind: without a number, then 0 to 7 */
 
 struct scan {
 	struct reading regions[MEASURE_COUNT][KIND_COUNT][MAX_REGIONS];
@@ -38,7 +38,7 @@ static bool span_is(struct span span, const char *text)
 	return span.bytes == strlen(text) && memcmp(span.at, text, span.bytes) == 0;
 }
 
-/* Takes @prefix off the front. */
+/* Remove @prefix from the front. Return false if the span does not begin with it. */
 static bool span_skip(struct span *span, const char *prefix)
 {
 	size_t bytes = strlen(prefix);
@@ -66,7 +66,9 @@ static struct span span_trim(struct span span)
 	return span;
 }
 
-/* Takes decimal digits off the front; there must be some, and 64 bits must do. */
+/*
+ * Remove decimal digits from the front. Return false if there are none, or if they exceed 64 bits.
+ */
 static bool span_number(struct span *span, uint64_t *ret)
 {
 	uint64_t value = 0;
@@ -84,7 +86,7 @@ static bool span_number(struct span *span, uint64_t *ret)
 	return true;
 }
 
-/* "12", "12 KiB", "12 MiB". */
+/* Parse a size: "12", "12 KiB", "12 MiB". */
 static bool parse_size(struct span value, uint64_t *ret)
 {
 	uint64_t number, unit;
@@ -107,7 +109,7 @@ static bool parse_size(struct span value, uint64_t *ret)
 	return checked_mul(number, unit, ret);
 }
 
-/* "vram", "vram1" (xe), "local0" (i915); "gtt", "system0". */
+/* Parse a region: "vram", "vram1" (xe), "local0" (i915); "gtt", "system0". */
 static bool parse_region(struct span name, enum kind *ret_kind, unsigned int *ret_region)
 {
 	if (span_skip(&name, "vram") || span_skip(&name, "local"))
@@ -132,7 +134,7 @@ static bool is_hex(char c)
 	return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
 }
 
-/* DOMAIN:BUS:DEVICE.FUNCTION, 4 to 8, 2, 2 and 1 digits. */
+/* Parse DOMAIN:BUS:DEVICE.FUNCTION, of 4 to 8, 2, 2 and 1 hexadecimal digits. */
 static bool parse_pdev(struct span value, char ret[static TELEMETRY_PCI_BYTES])
 {
 	size_t domain = 0, i;
@@ -157,7 +159,7 @@ static bool parse_pdev(struct span value, char ret[static TELEMETRY_PCI_BYTES])
 	return true;
 }
 
-/* The sum of two, not beyond what 64 bits hold. */
+/* Add @value to @sum; saturate at 64 bits. */
 static void add(struct reading *sum, uint64_t value)
 {
 	if (!checked_add(sum->value, value, &sum->value))

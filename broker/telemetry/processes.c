@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Looking through /proc
+ * Users of the devices: the search through /proc
  *
- * To know what a process has open one must read every link in /proc/PID/fd, and a machine has tens
- * of thousands. So processes that were seen with a DRM descriptor are looked at each time, and of
- * the others as many links as a budget allows, in turn: a new user is found after a while, and what
- * it takes is in the device's own count at once. The budget grows with the time since the last
- * look, so that looking costs the same share of a processor at any pace.
+ * To know what a process has open, one must read every link in /proc/PID/fd, and a machine has tens
+ * of thousands of links. So each look examines the processes that were seen with a DRM descriptor,
+ * and of the others as many links as a budget allows, in turn. A new user is found after a while;
+ * the device's own count includes its memory at once. The budget grows with the time since the last
+ * look, so that the search costs the same share of a processor at any pace.
  *
- * A link is read first, because that touches nothing but /proc; only what lies in /dev is looked at
- * more closely, for nodes of other names: its number is then 226, DRM's (devices.txt).
+ * The link is read first, because that touches nothing but /proc. Only a node in /dev, outside
+ * /dev/dri, is examined more closely: its major number must be 226, DRM's (devices.txt).
  *
- * A client of DRM may be open several times, in several processes (a compositor hands descriptors
- * to its clients): it is counted once, for the first process that is found to have it.
+ * A DRM client may be open several times, in several processes (a compositor hands descriptors to
+ * its clients). It is counted once, for the first process found to have it.
  */
 #include "telemetry/processes.h"
 
@@ -32,11 +32,11 @@
 
 enum {
 	DRM_MAJOR = 226,
-	MAX_PIDS = 32768,        /* that one look sees */
-	MAX_USERS = 1024,        /* processes with DRM descriptors */
-	MAX_OWN = 64,            /* DRM descriptors of this process */
-	SEEN_SLOTS = 8192,       /* a power of two; half of it is used */
-	LINKS_PER_SECOND = 4096, /* read of processes that had no DRM descriptor */
+	MAX_PIDS = 32768,        /* processes that one look examines, at most */
+	MAX_USERS = 1024,        /* known processes with DRM descriptors, at most */
+	MAX_OWN = 64,            /* known DRM descriptors of this process, at most */
+	SEEN_SLOTS = 8192,       /* a power of two; at most half of it is used */
+	LINKS_PER_SECOND = 4096, /* links read of processes without known DRM descriptors */
 	MIN_LINKS = 256,
 	MAX_LINKS = 65536,
 	PATH_BYTES = 128,
@@ -46,10 +46,10 @@ enum {
 struct seen {
 	uint64_t client_id;
 	uint32_t device;
-	uint32_t look; /* 0, or another look than this one: free */
+	uint32_t look; /* number of the look; 0 or another look than this one: free */
 };
 
-/* What was known of a process at the last look, for its share of time. */
+/* A process at the last look, to compute its share of time. */
 struct before {
 	pid_t pid;
 	uint64_t busy_ns;
@@ -61,10 +61,10 @@ struct device {
 	struct before before[TELEMETRY_MAX_PROCESSES];
 	uint32_t n_before;
 	uint64_t before_ns;
-	struct reading busy_ns[TELEMETRY_MAX_PROCESSES]; /* beside the reading's list */
+	struct reading busy_ns[TELEMETRY_MAX_PROCESSES]; /* parallel to the reading's list */
 };
 
-/* One process's use of one device, while it is being looked at. */
+/* One process's use of one device, while the process is examined. */
 struct use {
 	uint64_t vram_bytes, gtt_bytes;
 	struct reading busy_ns;
@@ -76,16 +76,16 @@ struct processes {
 	uint32_t n_devices;
 	struct device devices[RBK_MAX_DEVICES];
 
-	pid_t users[MAX_USERS]; /* in order */
+	pid_t users[MAX_USERS]; /* sorted by number */
 	uint32_t n_users;
-	pid_t cursor; /* the last other process that was looked at */
+	pid_t cursor; /* last process examined that was no known user */
 	uint64_t last_ns;
 	uint64_t links_left;
 
 	int own[MAX_OWN];
 	uint32_t n_own;
 
-	/* of one look */
+	/* state of one look */
 	struct device_reading *const *readings;
 	bool is_partial;
 	uint32_t look;
@@ -118,7 +118,7 @@ void processes_set_pci(struct processes *processes, uint32_t i, const char *pci)
 	snprintf(processes->devices[i].pci, sizeof(processes->devices[i].pci), "%s", pci);
 }
 
-/* Return: length, 0: nothing could be read. @ret is not ended with NUL. */
+/* Return: the length; 0 if nothing could be read. @ret does not end with NUL. */
 static size_t read_file(const char *path, char *ret, size_t bytes)
 {
 	_cleanup_(close_fdp) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -138,7 +138,7 @@ static size_t read_file(const char *path, char *ret, size_t bytes)
 	return n;
 }
 
-/* Counts a client. Return: false if it was counted already, or there are too many. */
+/* Count a client. Return: false if it was counted already, or there are too many. */
 static bool see(struct processes *processes, uint32_t device, uint64_t client_id)
 {
 	uint64_t hash = (client_id * RBK_MAX_DEVICES + device) * 0x9e3779b97f4a7c15u;
@@ -162,7 +162,7 @@ static bool see(struct processes *processes, uint32_t device, uint64_t client_id
 
 static void forget_seen(struct processes *processes)
 {
-	/* After many years the numbers begin anew. */
+	/* The look number wraps around after many years. */
 	if (++processes->look == 0) {
 		memset(processes->seen, 0, sizeof(processes->seen));
 		processes->look = 1;
@@ -182,7 +182,7 @@ static void use_add(struct use *use, const struct fdinfo *info)
 			saturating_add(use->busy_ns.value, info->busy_ns.value), true};
 }
 
-/* Adds what descriptor @fd of @process holds. Return: is it a DRM descriptor? */
+/* Add what descriptor @fd of @process holds. Return: true if it is a DRM descriptor. */
 static bool add_descriptor(struct processes *processes, const char *process, int fd,
 			   struct use uses[static RBK_MAX_DEVICES])
 {
@@ -218,7 +218,7 @@ static bool is_drm(const char *path)
 	       S_ISCHR(info.stx_mode) && info.stx_rdev_major == DRM_MAJOR;
 }
 
-/* A descriptor's or process's number. Return: -1 if it is none. */
+/* Parse the number of a descriptor or process. Return: -1 if @name is not a number. */
 static int parse_number(const char *name)
 {
 	long value = 0;
@@ -234,8 +234,8 @@ static int parse_number(const char *name)
 }
 
 /*
- * Adds up what a process holds; if it is our own, its DRM descriptors are remembered. Return: has
- * it any?
+ * Add up what a process holds; if it is this process, remember its DRM descriptors.
+ * Return: true if it has any.
  */
 static bool add_process(struct processes *processes, const char *process,
 			struct use uses[static RBK_MAX_DEVICES], bool is_own)
@@ -272,7 +272,9 @@ static bool add_process(struct processes *processes, const char *process,
 	return has;
 }
 
-/* Name and user of a process, which may be ending. The name is its own choice. */
+/*
+ * Get the name and the user of a process, which may be ending. The process chooses its name itself.
+ */
 static void describe(const char *process, struct process_reading *ret)
 {
 	char path[PATH_BYTES + 8];
@@ -290,7 +292,7 @@ static void describe(const char *process, struct process_reading *ret)
 	ret->uid = stat(process, &info) == 0 ? info.st_uid : (uid_t)-1;
 }
 
-/* Enters a user into the list of a device, largest first; the smallest may fall out. */
+/* Insert a user into the list of a device, largest first; the smallest may drop out. */
 static void enter(struct device_reading *reading, struct device *device, const char *process,
 		  pid_t pid, const struct use *use)
 {
@@ -321,7 +323,7 @@ static void enter(struct device_reading *reading, struct device *device, const c
 	describe(process, &reading->processes[at]);
 }
 
-/* Return: has the process DRM descriptors? */
+/* Examine a process. Return: true if it has DRM descriptors. */
 static bool look_at(struct processes *processes, pid_t pid)
 {
 	struct use uses[RBK_MAX_DEVICES] = {{.is_user = false}};
@@ -337,7 +339,7 @@ static bool look_at(struct processes *processes, pid_t pid)
 	return has;
 }
 
-/* Where a process is, or would be, among the known users. */
+/* Return the index of a process among the known users, or where it would be inserted. */
 static uint32_t find_user(const struct processes *processes, pid_t pid, bool *ret_found)
 {
 	uint32_t low = 0, high = processes->n_users;
@@ -367,7 +369,7 @@ static void add_user(struct processes *processes, pid_t pid)
 	processes->n_users++;
 }
 
-/* Looks at the known users, and forgets those that are none any more. */
+/* Examine the known users; forget those that have no DRM descriptors any more. */
 static void look_at_users(struct processes *processes)
 {
 	uint32_t n = 0;
@@ -378,7 +380,7 @@ static void look_at_users(struct processes *processes)
 	processes->n_users = n;
 }
 
-/* The kernel lists processes in order, and this then costs one comparison each. */
+/* Sort by insertion: the kernel lists processes in order, so this costs one comparison each. */
 static void sort(pid_t *pids, uint32_t n)
 {
 	for (uint32_t i = 1; i < n; i++)
@@ -413,7 +415,7 @@ static uint32_t list_processes(struct processes *processes)
 	return n;
 }
 
-/* Looks at processes that were no users, from where the last look ended. */
+/* Examine processes that are no known users, from where the last look ended. */
 static void look_at_others(struct processes *processes, bool is_thorough)
 {
 	uint32_t n = list_processes(processes);
@@ -428,7 +430,7 @@ static void look_at_others(struct processes *processes, bool is_thorough)
 		if (found)
 			continue;
 		if (processes->links_left == 0 && !is_thorough) {
-			/* The next look begins with this one. */
+			/* The next look begins with this process. */
 			processes->cursor = pid - 1;
 			return;
 		}
@@ -438,7 +440,7 @@ static void look_at_others(struct processes *processes, bool is_thorough)
 	processes->cursor = 0;
 }
 
-/* Shares of time since the last look. */
+/* Compute shares of time since the last look. */
 static void compare(struct device *device, struct device_reading *reading, uint64_t now_ns)
 {
 	uint64_t elapsed_ns = now_ns - device->before_ns;
@@ -452,7 +454,9 @@ static void compare(struct device *device, struct device_reading *reading, uint6
 		for (uint32_t j = 0; j < device->n_before; j++) {
 			const struct before *before = &device->before[j];
 
-			/* Less than before: a client has gone. Who was not there, came since. */
+			/*
+			 * A smaller value: a client has ended. A process without an entry is new.
+			 */
 			if (before->pid != process->pid || !before->has_busy ||
 			    busy.value < before->busy_ns)
 				continue;
@@ -518,7 +522,10 @@ void processes_own(struct processes *processes, bool is_new, struct process_use 
 
 	snprintf(process, sizeof(process), "%s/self", processes->root);
 	forget_seen(processes);
-	/* A number that is no DRM descriptor any more: what it was may have another one. */
+	/*
+	 * A known number is no DRM descriptor any more: search again, its client may have another
+	 * number.
+	 */
 	for (uint32_t i = 0; i < processes->n_own && !is_new; i++)
 		is_new = !add_descriptor(processes, process, processes->own[i], uses);
 	if (is_new) {
@@ -537,7 +544,9 @@ bool processes_see_all(const struct processes *processes)
 	char path[PATH_BYTES];
 	DIR *dir;
 
-	/* Everybody's, if the first one's. It may be missing: /proc can be mounted to hide others.
+	/*
+	 * If process 1 is readable, all processes are. It may be missing: /proc can be mounted to
+	 * hide other users' processes.
 	 */
 	snprintf(path, sizeof(path), "%s/1/fd", processes->root);
 	dir = opendir(path);

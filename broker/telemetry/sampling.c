@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The broker samples devices more often where it may have to make room. */
+/* Sampling periods: devices are sampled more often if the broker may have to evict. */
 #include "telemetry/sampling.h"
 
 uint64_t sampling_period_ns(enum telemetry_pace pace, bool is_tight)
@@ -12,7 +12,7 @@ uint64_t sampling_period_ns(enum telemetry_pace pace, bool is_tight)
 	case TELEMETRY_SESSIONS:
 		return is_tight ? fast_ns : slow_ns;
 	default:
-		/* However tight: nothing of ours could give way. */
+		/* Ignore @is_tight: without sessions, no plan could be evicted. */
 		return idle_ns;
 	}
 }

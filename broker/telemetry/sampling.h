@@ -8,11 +8,11 @@
 
 #include "telemetry/telemetry.h"
 
-/* The processes that use devices are listed so many times less often. */
+/* Factor by which the list of processes is made less often than other samples. */
 enum { SAMPLING_PROCESSES_FACTOR = 10 };
 
-/* Time from one sample to the next. */
+/* Return the time from one sample to the next. */
 uint64_t sampling_period_ns(enum telemetry_pace pace, bool is_tight);
 
-/* Is less than a tenth of the memory free? */
+/* Return true if less than a tenth of the memory is free. */
 bool sampling_is_tight(const struct memory_reading *pool);

@@ -2,9 +2,10 @@
 /*
  * Reading sysfs
  *
- * Files are opened at each look: their device can go and another take its place, and a sensor whose
- * card is asleep answers with an error. Units are the kernel's (Documentation/hwmon/
- * sysfs-interface.rst): microwatts, millidegrees Celsius, hertz; percent for the busy files.
+ * Files are opened at each look, because their device can be unplugged and another take its place.
+ * A sensor whose card is asleep answers with an error. Units are the kernel's
+ * (Documentation/hwmon/sysfs-interface.rst): microwatts, millidegrees Celsius, hertz; percent for
+ * the busy files.
  */
 #include "telemetry/sysfs.h"
 
@@ -17,7 +18,7 @@
 #include "util/checked.h"
 #include "util/cleanup.h"
 
-/* Return: bytes read into @ret, which ends with NUL; 0: nothing. */
+/* Return: the bytes read into @ret, which ends with NUL; 0 if nothing was read. */
 static size_t read_text(const char *folder, const char *name, char *ret, size_t bytes)
 {
 	_cleanup_(close_fdp) int fd = -1;

@@ -15,12 +15,15 @@ struct sysfs {
 	char hwmon[SYSFS_PATH_BYTES];  /* its "hwmon/hwmonN"; empty: none */
 };
 
-/* Finds the folders of the device at @pci. @root is "/sys/bus/pci/devices" but in tests. */
+/* Find the folders of the device at @pci. @root is "/sys/bus/pci/devices" except in tests. */
 void sysfs_init(struct sysfs *sysfs, const char *root, const char *pci);
 
-/* One unsigned decimal number in a file of the device or of its sensors; absent if it is not. */
+/*
+ * Read one unsigned decimal number from a file of the device or of its sensors. Return: absent if
+ * there is no such number.
+ */
 struct reading sysfs_read(const struct sysfs *sysfs, const char *name);
 struct reading sysfs_read_hwmon(const struct sysfs *sysfs, const char *name);
 
-/* Has runtime power management put the device to sleep? Asking it anything would wake it. */
+/* Return true if runtime power management has suspended the device. A query would wake it. */
 bool sysfs_is_asleep(const struct sysfs *sysfs);

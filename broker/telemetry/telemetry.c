@@ -2,17 +2,17 @@
 /*
  * The telemetry thread
  *
- * A round asks every device, publishes what it said, and rings the reactor if something changed
- * that it acts upon. The thread owns everything here but the published copies and the pace, so
- * there are no locks; telemetry_new() makes the first round itself, before the thread starts.
+ * A round queries every device, publishes the readings, and rings the reactor if something changed
+ * that the reactor acts upon. The thread owns all data except the published copies and the pace, so
+ * there are no locks. telemetry_new() makes the first round itself, before the thread starts.
  *
- * What processes outside hold is the device's use minus our own, and the two are not read at one
- * moment: a block that we allocate in between would look like somebody else's, and the reactor
- * would yield to itself. So our own use is read before and after, and the round repeats, a few
- * times, until both agree.
+ * The use by other processes is the device's total use minus our own, and the two are not read at
+ * the same moment. A block that we allocate in between would look like the use of another process,
+ * and the reactor would give way to itself. So our own use is read before and after, and the round
+ * is repeated a few times until both agree.
  *
- * A device is gone when the driver answers ENODEV. It is let go of at once (see amdgpu.c), and
- * looked for at its address once or twice a second. What comes back there has lost its contents.
+ * A device is gone when the driver answers ENODEV. It is closed at once (see amdgpu.c), and looked
+ * for at its address once or twice a second. A device that comes back there has lost its contents.
  */
 #include "telemetry/telemetry.h"
 
@@ -40,28 +40,28 @@
 enum {
 	MAX_SENTENCES = 2 * RBK_MAX_DEVICES + 2,
 	SENTENCE_BYTES = 320,
-	MAX_ATTEMPTS = 3, /* at reading a device's use and our own at one moment */
+	MAX_ATTEMPTS = 3, /* attempts to read a device's use and our own consistently */
 };
 
 static const uint64_t second_ns = 1000000000u;
 static const uint64_t notable_bytes = 4u << 20;
 
-/* A reading, as seqlock.h copies it. */
+/* Size of a reading in the words that seqlock.h copies. */
 enum { READING_WORDS = sizeof(struct device_reading) / sizeof(uint64_t) };
 _Static_assert(sizeof(struct device_reading) % sizeof(uint64_t) == 0, "copied by words");
 
 struct watched {
 	struct telemetry_device device;
 	struct amdgpu *amdgpu; /* NULL: not amdgpu, or gone */
-	bool is_amdgpu;        /* it was, when it was there */
+	bool is_amdgpu;        /* the device is amdgpu, even if it is gone now */
 	struct device_reading reading;
 	uint64_t next_open_ns;
 	uint64_t next_sensors_ns;
-	uint64_t vram_lost_offset; /* a driver that came anew began to count anew */
+	uint64_t vram_lost_offset; /* added to the driver's count, which restarts with the driver */
 	bool is_new;               /* opened since the last sample */
 	bool was_reset;
 
-	/* when the reactor was rung last */
+	/* values at the last ring of the reactor */
 	uint64_t rung_outside_bytes;
 	uint64_t rung_losses;
 	uint64_t rung_evictions;
@@ -79,12 +79,12 @@ struct telemetry {
 	pthread_t thread;
 	bool has_thread;
 	_Atomic bool stop;
-	_Atomic uint32_t n_rounds; /* of the thread */
+	_Atomic uint32_t n_rounds; /* rounds completed by the thread */
 
-	/* the thread's */
+	/* owned by the thread */
 	struct suspend suspend;
 	uint64_t last_processes_ns;
-	uint64_t next_own_ns; /* to look for new descriptors of our own */
+	uint64_t next_own_ns; /* time of the next search for new descriptors of our own */
 	bool has_looked_at_processes;
 	bool is_tight;
 
@@ -126,7 +126,7 @@ struct memory_reading telemetry_pool(const struct device_reading *reading)
 	};
 }
 
-/* Everything that is sampled is absent; what is counted and known stays. */
+/* Make all sampled values absent; keep counts and known facts. */
 static void forget(struct device_reading *reading)
 {
 	const struct device_reading old = *reading;
@@ -152,7 +152,7 @@ static void lose(struct watched *watched)
 	watched->reading.state = TELEMETRY_GONE;
 }
 
-/* Return: 0; as amdgpu_open(). */
+/* Return: 0; otherwise as amdgpu_open(). */
 static int open_watched(struct telemetry *telemetry, struct watched *watched,
 			char ret_why[static TELEMETRY_WHY_BYTES])
 {
@@ -179,7 +179,7 @@ static void find_again(struct telemetry *telemetry, struct watched *watched, uin
 
 	if (now_ns < watched->next_open_ns)
 		return;
-	/* Every time at the pace of a second, whose samples do not come to the moment. */
+	/* Half a second: at the pace of one second, samples are not exact, and each must try. */
 	watched->next_open_ns = now_ns + second_ns / 2;
 	if (open_watched(telemetry, watched, why))
 		return;
@@ -188,7 +188,7 @@ static void find_again(struct telemetry *telemetry, struct watched *watched, uin
 		    watched->device.index, watched->reading.pci);
 }
 
-/* Asks amdgpu for what changes quickly. */
+/* Sample the amdgpu values that change quickly. */
 static void ask_amdgpu(struct watched *watched)
 {
 	struct device_reading *reading = &watched->reading;
@@ -200,7 +200,7 @@ static void ask_amdgpu(struct watched *watched)
 		return;
 	}
 	if (n_vram_lost.is_valid) {
-		/* Going and coming back lost it once. */
+		/* Count the time of absence as one loss. */
 		if (watched->is_new && reading->n_vram_lost.is_valid)
 			watched->vram_lost_offset =
 				reading->n_vram_lost.value + 1 - n_vram_lost.value;
@@ -211,7 +211,7 @@ static void ask_amdgpu(struct watched *watched)
 	watched->was_reset |= was_reset;
 }
 
-/* Asks a driver by the executor's function. */
+/* Sample through the executor's function. */
 static void ask_driver(struct watched *watched)
 {
 	struct device_reading *reading = &watched->reading, said = {.sampled_ns = 0};
@@ -238,7 +238,7 @@ static void ask_all(struct telemetry *telemetry)
 	}
 }
 
-/* What this process holds, by the descriptors that it has of the devices. */
+/* Get what this process holds, from its own descriptors of the devices. */
 static void ask_own(struct telemetry *telemetry, uint64_t now_ns,
 		    struct process_use ret[static RBK_MAX_DEVICES])
 {
@@ -247,7 +247,10 @@ static void ask_own(struct telemetry *telemetry, uint64_t now_ns,
 	memset(ret, 0, RBK_MAX_DEVICES * sizeof(*ret));
 	processes_own(telemetry->processes, is_new, ret);
 	if (is_new) {
-		/* At most a hundredth of the time, with however many descriptors. */
+		/*
+		 * Spend at most a hundredth of the time on the search, however many descriptors
+		 * there are.
+		 */
 		uint64_t cost_ns = clock_now_ns() - now_ns;
 
 		telemetry->next_own_ns =
@@ -276,7 +279,7 @@ static void set_own(struct telemetry *telemetry, const struct process_use *own)
 		watched->reading.gtt.own = own[i].gtt_bytes;
 		if (own[i].vram_bytes.is_valid || !watched->device.driver.sample)
 			continue;
-		/* A kernel before 5.14, without such text. */
+		/* A kernel before 5.14 has no such fdinfo. */
 		watched->device.driver.sample(watched->device.driver.context, &by_driver);
 		watched->reading.vram.own = by_driver.vram.own;
 		watched->reading.gtt.own = by_driver.gtt.own;
@@ -305,7 +308,7 @@ static void ask_sensors(struct watched *watched)
 	if (!watched->amdgpu || before_ns < watched->next_sensors_ns)
 		return;
 	amdgpu_sample_sensors(watched->amdgpu, &watched->reading);
-	/* Where the firmware averages before it answers: at most a twentieth of the time. */
+	/* Some firmware averages before it answers: spend at most a twentieth of the time. */
 	cost_ns = clock_now_ns() - before_ns;
 	watched->next_sensors_ns =
 		before_ns + (cost_ns * 20 > second_ns ? cost_ns * 20 : second_ns);
@@ -328,7 +331,7 @@ static void count(struct reading *reading, bool is_one_more)
 	reading->value += is_one_more;
 }
 
-/* Resets and suspends noticed; only what is asked can be noticed. */
+/* Count resets and suspends; only devices that are sampled can report a reset. */
 static void count_losses(struct telemetry *telemetry)
 {
 	bool was_suspended = suspend_look(&telemetry->suspend);
@@ -347,7 +350,7 @@ static void count_losses(struct telemetry *telemetry)
 	}
 }
 
-/* Return: has something changed that the reactor acts upon? */
+/* Return: true if something has changed that the reactor acts upon. */
 static bool is_notable(struct watched *watched)
 {
 	const struct device_reading *reading = &watched->reading;
@@ -394,7 +397,7 @@ static void publish_all(struct telemetry *telemetry)
 		waker_ring(telemetry->waker);
 }
 
-/* Are there devices, and do all of them sleep? */
+/* Return true if all devices are asleep. */
 static bool are_asleep(const struct telemetry *telemetry)
 {
 	for (uint32_t i = 0; i < telemetry->n_watched; i++)
@@ -404,7 +407,7 @@ static bool are_asleep(const struct telemetry *telemetry)
 	return true;
 }
 
-/* One sample of everything. @is_full: with what takes time. */
+/* Take one sample of everything. @is_full: include what takes time. */
 static void sample(struct telemetry *telemetry, bool is_full)
 {
 	enum telemetry_pace pace = pace_get(&telemetry->pace);
@@ -429,7 +432,7 @@ static void sample(struct telemetry *telemetry, bool is_full)
 	publish_all(telemetry);
 }
 
-/* Until the next sample is due by the pace, which may change meanwhile. */
+/* Sleep until the next sample is due by the pace, which may change meanwhile. */
 static void sleep_until_due(struct telemetry *telemetry, uint64_t last_ns)
 {
 	enum telemetry_pace pace;
@@ -470,7 +473,7 @@ static int start(struct telemetry *telemetry)
 	return 0;
 }
 
-/* Return: 0, *ret_is_watched says whether there is anything to ask; negative errno. */
+/* Return: 0, *ret_is_watched is true if the device can be sampled; negative errno. */
 static int watch(struct telemetry *telemetry, const struct telemetry_device *device,
 		 bool *ret_is_watched)
 {
@@ -498,7 +501,7 @@ static int watch(struct telemetry *telemetry, const struct telemetry_device *dev
 		return 0;
 	}
 	if (r && device->has_pci) {
-		/* Other drivers' descriptors have the same keys. */
+		/* Descriptors of other drivers have the same keys. */
 		snprintf(watched->reading.pci, sizeof(watched->reading.pci), "%04x:%02x:%02x.%x",
 			 device->pci_domain, device->pci_bus, device->pci_device,
 			 device->pci_function & 7u);
@@ -508,7 +511,7 @@ static int watch(struct telemetry *telemetry, const struct telemetry_device *dev
 	return 0;
 }
 
-/* amdgpu devices that the kernel has and that are not among ours. */
+/* Report amdgpu devices of the kernel that are not among ours. */
 static void say_what_is_unused(struct telemetry *telemetry)
 {
 	struct telemetry_device found[RBK_MAX_DEVICES];

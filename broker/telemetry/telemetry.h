@@ -1,19 +1,19 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * What the devices are doing: memory, load, sensors, who uses them
+ * Telemetry: the devices' memory, load, sensors and users
  *
- * A thread of its own ("rb-telemetry") samples every device and publishes what it saw; the reactor
- * is rung when something changed that it acts upon (memory in use outside the broker, a device
- * lost, gone, or back). amdgpu devices are read through libdrm_amdgpu, sysfs and /proc; others
- * through what their executor's driver says. A value that cannot be had is absent, never zero.
+ * A thread of its own ("rb-telemetry") samples every device and publishes the readings. It rings
+ * the reactor when something changed that the reactor acts upon: memory in use outside the broker,
+ * a device lost, gone, or back. amdgpu devices are read through libdrm_amdgpu, sysfs and /proc,
+ * others through their executor's driver. A value that cannot be read is absent, never zero.
  *
- * Sampling adapts: every 20 ms while tasks run, or memory is tight (less than a tenth of the pool
- * is free) and there are sessions; every second while there are sessions; every 10 seconds when
- * idle, and not at all while a card sleeps and nobody of ours could use it. Per-process use is
- * looked at ten times less often; load, clocks, temperature and power at most once a second, and
- * less if the card is slow to tell. Without a device that can be watched there is no thread. Where
- * telemetry could not be made at all, NULL stands for one that watches nothing.
+ * The sampling period adapts. It is 20 ms while tasks run, and while there are sessions and memory
+ * is tight (less than a tenth of the pool is free). It is one second while there are sessions, and
+ * 10 seconds when idle. Idle devices are not sampled while all of them sleep. Per-process use is
+ * sampled ten times less often. Load, clocks, temperature and power are sampled at most once a
+ * second, and less often if the card answers slowly. The thread runs only if there is a device to
+ * watch. If telemetry could not be made at all, NULL stands for a telemetry that watches nothing.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -26,7 +26,7 @@ struct telemetry;
 struct waker;
 
 enum {
-	TELEMETRY_MAX_PROCESSES = 64, /* listed per device, the largest users first */
+	TELEMETRY_MAX_PROCESSES = 64, /* processes listed per device, the largest users first */
 	TELEMETRY_COMM_BYTES = 16,
 	TELEMETRY_NAME_BYTES = 64,
 	TELEMETRY_PCI_BYTES = 24,
@@ -41,25 +41,28 @@ struct reading {
 
 /* Bytes of one kind of memory. */
 struct memory_reading {
-	struct reading total;  /* that there is */
-	struct reading usable; /* without what the driver keeps for itself */
-	struct reading used;   /* by everybody */
+	struct reading total;  /* total without the driver's own reserve */
+	struct reading usable; /* used by all processes */
+	struct reading used;   /* used by this process */
 	struct reading own;    /* by this process */
 };
 
 enum telemetry_state {
 	TELEMETRY_PRESENT,
-	TELEMETRY_GONE, /* unplugged: the kernel has no such device any more */
+	TELEMETRY_GONE, /* unplugged: the kernel no longer has the device */
 };
 
-/* What one process holds, from the fdinfo of its descriptors, each DRM client counted once. */
+/*
+ * Memory and load of one process, from the fdinfo of its descriptors. Each DRM client is counted
+ * once.
+ */
 struct process_reading {
 	pid_t pid;
 	uid_t uid;
 	char comm[TELEMETRY_COMM_BYTES];
 	uint64_t vram_bytes;
 	uint64_t gtt_bytes;
-	struct reading busy_percent; /* of all engines together, since the last look */
+	struct reading busy_percent; /* all engines together, since the last look */
 };
 
 /* One sample of one device. */
@@ -69,29 +72,30 @@ struct device_reading {
 	enum telemetry_state state;
 	char source[TELEMETRY_NAME_BYTES]; /* "amdgpu", "VK_EXT_memory_budget", "none" */
 	char pci[TELEMETRY_PCI_BYTES];     /* "0000:03:00.0"; empty: unknown */
-	bool is_integrated; /* VRAM is carved out of host memory; see telemetry_pool() */
+	bool is_integrated;                /* VRAM is a part of host memory; see telemetry_pool() */
 
 	struct memory_reading vram, visible_vram, gtt;
-	struct reading n_evictions, bytes_moved, n_page_faults; /* the driver's, since it started */
-	struct reading n_vram_lost; /* grows with each loss of contents */
-	struct reading n_resets;    /* noticed since the broker started */
-	struct reading n_suspends;  /* likewise */
+	/* the driver's counts since it started */
+	struct reading n_evictions, bytes_moved, n_page_faults;
+	struct reading n_vram_lost; /* increases with each loss of VRAM contents */
+	struct reading n_resets;    /* resets noticed since the broker started */
+	struct reading n_suspends;  /* suspends noticed since the broker started */
 	struct reading load_percent, memory_load_percent;
 	struct reading gpu_hz, memory_hz;
 	struct reading temperature_millicelsius;
 	struct reading power_microwatts;
 
-	struct reading processes_ns; /* when the list below was made; absent: it cannot be */
-	bool processes_are_partial;  /* other users' are hidden from this process */
+	struct reading processes_ns; /* time of the list below; absent: it cannot be made */
+	bool processes_are_partial;  /* other users' processes are hidden from this process */
 	uint32_t n_processes;
 	struct process_reading processes[TELEMETRY_MAX_PROCESSES];
 };
 
 /*
- * How a device that is not amdgpu is asked, on the telemetry thread and in telemetry_new(). Sets
- * what it can of vram, visible_vram, gtt, is_integrated and source; everything is absent when it is
- * called. Also asked for vram.own of an amdgpu device whose kernel does not say what this process
- * holds.
+ * The source of readings for a device that is not amdgpu. It is called on the telemetry thread and
+ * in telemetry_new(), with all readings absent, and sets those that it can: vram, visible_vram,
+ * gtt, is_integrated and source. It also supplies vram.own and gtt.own of an amdgpu device whose
+ * kernel does not report what this process holds.
  */
 struct telemetry_driver {
 	void (*sample)(void *context, struct device_reading *reading);
@@ -110,48 +114,50 @@ struct telemetry_device {
 };
 
 /*
- * Starts watching. Memory has been sampled once when this returns; load, sensors and processes
- * follow, see telemetry_wait(). @waker is borrowed and rung after a sample that matters: a device
- * gone, back, reset or suspended, evictions, or what is used outside this process having changed by
- * 4 MiB. Contexts of drivers are borrowed until telemetry_free().
- * Return: 0, *ret also where nothing can be watched; negative errno (no thread, no memory).
+ * Start watching. When this returns, memory has been sampled once; load, sensors and processes
+ * follow, see telemetry_wait(). @waker is borrowed. It is rung after a sample with a notable
+ * change: a device is gone, back, reset or suspended; memory was evicted; the memory in use outside
+ * this process has changed by 4 MiB. Contexts of drivers are borrowed until telemetry_free().
+ * Return: 0, also if no device can be watched; negative errno (no thread, no memory).
  */
 int telemetry_new(const struct telemetry_device *devices, uint32_t n_devices, struct waker *waker,
 		  struct telemetry **ret);
-/* Stops the thread. Return: NULL. */
+/* Stop the thread and free @telemetry. Return: NULL. */
 struct telemetry *telemetry_free(struct telemetry *telemetry);
 
-/* Sentences about what cannot be watched and why; for people. NULL beyond the last. */
+/*
+ * Return sentence @i for people about what cannot be watched, and why. Return: NULL beyond the last
+ * one.
+ */
 const char *telemetry_sentence(const struct telemetry *telemetry, unsigned int i);
 
 /*
- * Waits until every device was sampled in full, for who looks once. Return: false: not within
- * @timeout_ns.
+ * Wait until every device was sampled in full, for callers that look once.
+ * Return: true, also if nothing is watched; false after @timeout_ns.
  */
 bool telemetry_wait(const struct telemetry *telemetry, uint64_t timeout_ns);
 
 /*
- * The last sample of the device with that index. Any thread; a copy under a sequence lock of about
- * 5 KiB, no system call, never waits for the writer. Return: false if it is not watched or was
- * never sampled.
+ * Copy the last sample of device @device. Any thread. It is a copy under a sequence lock of about 5
+ * KiB, without a system call, and never waits for the writer.
+ * Return: false if the device is not watched or was never sampled.
  */
 bool telemetry_read(const struct telemetry *telemetry, uint32_t device, struct device_reading *ret);
-/*
- * Without the copy, for the reactor: how many samples there were, to see that there is a new one.
- */
+/* Return the number of samples, to detect a new one without the copy. For the reactor. */
 uint32_t telemetry_n_samples(const struct telemetry *telemetry, uint32_t device);
 
 /*
- * What budgets are about: VRAM, or on an APU VRAM and GTT together, because both are the host's
- * memory and the driver fills one after the other. A figure is absent if a part of it is.
+ * Return the memory that budgets refer to. It is VRAM, or on an APU VRAM and GTT together, because
+ * both are host memory and the driver fills one after the other. A figure is absent if a part of it
+ * is absent.
  */
 struct memory_reading telemetry_pool(const struct device_reading *reading);
 
 enum telemetry_pace { TELEMETRY_IDLE, TELEMETRY_SESSIONS, TELEMETRY_BUSY };
 
 /*
- * How much is going on; reactor. Never blocks, and costs two loads while the pace stays. The next
- * sample comes as soon as a faster pace says; for that the thread is woken at most once a sample.
+ * Set the pace of sampling. Reactor. Never blocks, and costs two loads while the pace does not
+ * change. A faster pace takes effect at once; the thread is woken for it at most once per sample.
  */
 void telemetry_set_pace(struct telemetry *telemetry, enum telemetry_pace pace);
 
