@@ -23,13 +23,13 @@
 
 /* Descriptors beside those of tenants. */
 enum {
-	DRIVER_FDS = 128, /* and what else comes and goes */
-	OWN_FDS = 15,     /* the same where there are few: sockets, one accepted */
+	DRIVER_FDS = 128, /* drivers' and other temporary descriptors */
+	OWN_FDS = 15,     /* the same for a low limit: sockets, one accepted */
 	METRICS_FDS = 20,
 	ADMIN_FDS = 8,
-	LEAST_FDS = 8,    /* of tenants */
-	FEW_FDS = 64,     /* of tenants, kept before any for the server */
-	ENOUGH_FDS = 100, /* for what is open at the start: probes, and devices' drivers */
+	LEAST_FDS = 8,    /* minimum for tenants */
+	FEW_FDS = 64,     /* for tenants, kept before any for the server */
+	ENOUGH_FDS = 100, /* for files open at the start: probes, devices' drivers */
 };
 
 /* One session takes two descriptors; the soft limit of 1,024 is for programs that use select(). */
@@ -46,10 +46,11 @@ static uint64_t raise_descriptor_limit(void)
 }
 
 /*
- * Make the table of descriptors as long as it will ever be, or as long as a MiB of the kernel's
- * memory is. A table that grows makes a process of several threads wait for all processors (the
- * kernel's expand_files()), for milliseconds, and it would grow while the reactor accepts. The
- * table never shrinks. Where there is no memory for that, the table grows when it has to.
+ * Make the table of descriptors as long as it will ever be, but at most a MiB of the kernel's
+ * memory. When the table of a process of several threads grows, the process waits for all
+ * processors (the kernel's expand_files()) for milliseconds, and that would happen while the
+ * reactor accepts. The table never shrinks. If there is no memory for it, the table grows when it
+ * has to.
  */
 static void reserve_descriptors(uint64_t limit)
 {
@@ -78,9 +79,9 @@ static uint64_t others_of(bool has_metrics)
 }
 
 /*
- * Return: how many of @n descriptors tenants may have, so that their sessions, the connections that
- * wait and the threads that close what clients left do not use up all descriptors together. Where
- * there are few, sessions go first.
+ * Return: how many of @n descriptors tenants may have, so that their sessions, the waiting
+ * connections and the threads that close clients' descriptors do not use up all descriptors
+ * together. If there are few, sessions have priority.
  */
 static uint64_t tenants_part(uint64_t n)
 {
@@ -141,7 +142,7 @@ bool allowance_explain(int r, bool has_metrics)
 		return true;
 	case -ENOMEM:
 	case -EAGAIN:
-		/* The latter is what threads are refused with, also for want of memory. */
+		/* -EAGAIN is how threads are refused, also for lack of memory. */
 		log_error(
 			LOG_START_FAILED,
 			"cannot start: no memory, or no thread, was to be had (%s): raise the "

@@ -2,8 +2,8 @@
 /*
  * Loading, checking and comparing policies
  *
- * Two policies are compared by what --check-config would say about their tenants: whatever makes a
- * difference is in there.
+ * Two policies are compared by the lines that --check-config prints about their tenants, which
+ * contain every difference.
  */
 #include "daemon/config.h"
 
@@ -28,8 +28,8 @@ static uint64_t machine_bytes(void)
 }
 
 /*
- * The least memory.max from the process's cgroup up to the root. Return: UINT64_MAX where there is
- * none, or that cannot be known.
+ * Find the least memory.max from the process's cgroup up to the root. Return: UINT64_MAX if there
+ * is none, or it cannot be known.
  */
 static uint64_t cgroup_memory_max(void)
 {
@@ -88,7 +88,9 @@ void config_log_errors(enum log_event event, const char *what, char *errors)
 	free(errors);
 }
 
-/* A line with words of a file, which may be anybody's: a terminal is not to obey it. */
+/*
+ * Print a line with words from a file of unknown origin, without control characters for a terminal.
+ */
 __attribute__((format(printf, 2, 3))) static void print_line(FILE *stream, const char *format, ...)
 {
 	char *line;
@@ -127,7 +129,7 @@ int config_check(const struct options *options)
 
 	r = config_load(&scratch, &policy, &errors);
 	device_bytes = scratch.vulkan.memory_cap_bytes;
-	/* The one thing that can be known of devices without looking at them. */
+	/* The cap is the one fact about devices that is known without opening them. */
 	if (r == 0 && device_bytes > 0)
 		r = policy_check_devices(policy, &(uint64_t[]){0, device_bytes}[0], 2, &errors);
 	if (r == POLICY_E_INVALID) {
@@ -181,7 +183,7 @@ static bool is_same_tenant(const struct policy *a, uint32_t i, const struct poli
 	return text_a && text_b && strcmp(text_a, text_b) == 0;
 }
 
-/* Lists tenants of @policy that @other does not have, or (@is_changed) that it has otherwise. */
+/* List tenants of @policy that @other lacks, or (@is_changed) has with different settings. */
 static void print_tenants(FILE *stream, const char *what, const struct policy *policy,
 			  const struct policy *other, bool is_changed)
 {
@@ -200,7 +202,7 @@ static void print_tenants(FILE *stream, const char *what, const struct policy *p
 		fputs("; ", stream);
 }
 
-/* What @policy says of @key of [broker]; NULL: nothing. */
+/* Return the value of @key of [broker] in @policy; NULL if it is not set. */
 static const char *find_setting(const struct policy *policy, const char *key)
 {
 	const char *other, *value;
@@ -213,7 +215,7 @@ static const char *find_setting(const struct policy *policy, const char *key)
 	return NULL;
 }
 
-/* Is there a key in @a, of those that count at once or of the others, that @b has not, or so? */
+/* Return true if @a has a key, live or not by @is_live, that @b lacks or has with another value. */
 static bool has_other_key(const struct policy *a, const struct policy *b, bool is_live)
 {
 	const char *key, *value, *other;

@@ -2,11 +2,10 @@
 /*
  * Metrics of this broker
  *
- * The endpoint is one watcher of the root page, as long as somebody scrapes: figures are brought up
- * to date several times a second, as they are for brokertop, and a scrape costs the reactor
- * nothing. After a minute without one it rests, and costs nothing either. Who scrapes then wakes
- * the reactor, and is answered when it has brought the page up to date; if that hangs, with what is
- * there.
+ * While there are scrapes, the endpoint is a watcher of the root page: figures are updated several
+ * times a second, as for brokertop, and a scrape costs the reactor nothing. After a minute without
+ * a scrape the endpoint rests, and costs nothing either. The next scrape wakes the reactor and is
+ * answered when the page is up to date; if the reactor hangs, with the old figures.
  */
 #include "daemon/endpoint.h"
 
@@ -26,7 +25,7 @@
 #include "util/error.h"
 #include "util/log.h"
 
-/* For the reactor, which may be in the middle of a turn. */
+/* Time to wait for the reactor, which may be in the middle of a turn. */
 enum { PATIENCE_MS = 500 };
 
 struct endpoint {
@@ -37,7 +36,7 @@ struct endpoint {
 	int wake_fd;
 	uint64_t awake_ns;
 	bool is_watching;
-	/* The reactor's word, and the endpoint's thread's. */
+	/* rests: written by the reactor; scraped_ns: written by the endpoint's thread. */
 	_Atomic bool rests;
 	_Atomic uint64_t scraped_ns;
 };
@@ -105,7 +104,7 @@ static void on_wake(void *data, uint32_t events)
 	loop_timer_arm(endpoint->timer, endpoint->awake_ns);
 }
 
-/* The endpoint's thread. */
+/* Runs on the endpoint's thread. */
 static void on_scraped(void *context)
 {
 	const struct timespec pause = {.tv_nsec = 1000000};
@@ -119,7 +118,7 @@ static void on_scraped(void *context)
 		nanosleep(&pause, NULL);
 }
 
-/* --- All of it --- */
+/* --- Start and stop --- */
 
 /* Return: 0; as metrics_new(). */
 static int start(struct endpoint *endpoint, struct loop *loop, struct metrics_options *options)

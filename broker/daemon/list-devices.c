@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Showing what the devices are doing
+ * brokerd --list-devices: the devices and their samples
  *
- * For people and for programs. What cannot be had is "-" for the ones and null for the others.
- * Names of programs are their own choice: anything that is not plain is replaced or escaped.
+ * One format is for people, one for programs. An absent value is "-" in the first and null in the
+ * second. Programs choose their names themselves: unusual characters are replaced or escaped.
  */
 #include "daemon/list-devices.h"
 
@@ -17,7 +17,10 @@
 
 enum { USER_BYTES = 33, TEXT_BYTES = 32 };
 
-/* Of a GPU that is not watched, its size is known. Return: false for the CPU. */
+/*
+ * Get the last sample of a GPU; of a GPU that is not watched, only the size. Return: false for the
+ * CPU.
+ */
 static bool get_reading(const struct telemetry *telemetry, const struct executor *executor,
 			struct device_reading *ret)
 {
@@ -32,7 +35,9 @@ static bool get_reading(const struct telemetry *telemetry, const struct executor
 	return true;
 }
 
-/* Of large products, and of memory beyond caches: what a device is usually described by. */
+/*
+ * Return the rate of large products; that of memory beyond caches: the usual figures for a device.
+ */
 static float profile_matmul(const struct place_profile *profile)
 {
 	return profile->rates[OP_FAMILY_MATMUL][3].flops_per_ns;
@@ -45,7 +50,7 @@ static float profile_memory(const struct place_profile *profile)
 
 /* ---- For people ---- */
 
-/* How a figure is shown: divided by @divisor, with @n_digits after the point. */
+/* A display unit: a figure is divided by @divisor and shown with @n_digits after the point. */
 struct unit {
 	const char *name;
 	double divisor;
@@ -173,7 +178,7 @@ static void print_profile(FILE *file, const struct place_profile *profile)
 		fprintf(file, "  %-20s -\n", "link");
 }
 
-/* Which shapes are taken. Return: false, the device has no choice. */
+/* Get the tile shapes in use. Return: false if the device has no choice. */
 static bool get_tiles(struct executor *executor, enum exec_tile_op op,
 		      struct exec_tile ret[static EXEC_TILE_CLASSES])
 {
@@ -228,7 +233,7 @@ static void json_string(FILE *file, const char *key, const char *text)
 	for (; *text; text++) {
 		unsigned char c = (unsigned char)*text;
 
-		/* Whatever is no ASCII may not be UTF-8 either. */
+		/* Bytes that are not ASCII may not be UTF-8 either. */
 		if (c < 0x20 || c >= 0x7f)
 			fputc('?', file);
 		else if (c == '"' || c == '\\')
@@ -239,7 +244,7 @@ static void json_string(FILE *file, const char *key, const char *text)
 	fputc('"', file);
 }
 
-/* @separator comes before it. */
+/* @separator is printed before the value. */
 static void json_reading(FILE *file, const char *separator, const char *key, struct reading reading)
 {
 	fprintf(file, "%s\"%s\": ", separator, key);
@@ -313,7 +318,7 @@ static void json_sample(FILE *file, const struct device_reading *reading)
 	json_processes(file, reading);
 }
 
-/* @per_ns is in billions a second. */
+/* @per_ns is in units per nanosecond, printed per second. */
 static void json_rate(FILE *file, const char *key, float per_ns)
 {
 	fprintf(file, ", \"%s\": ", key);

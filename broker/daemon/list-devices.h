@@ -17,9 +17,8 @@ enum list_devices_format {
 };
 
 /*
- * Prints each device with its profile and its last sample. brokerd(8) describes both formats.
- * Return: 0; -EIO if
- * @file did not take it.
+ * Print each device with its profile and its last sample. brokerd(8) describes both formats.
+ * Return: 0; negative errno, such as -EIO, if @file could not be written.
  */
 int list_devices(FILE *file, enum list_devices_format format, struct executor *const *executors,
 		 uint32_t n_executors, const struct profiles *profiles,

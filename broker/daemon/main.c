@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * brokerd: starting, running, reading the policy again, and stopping
+ * brokerd: starting, running, reloading the policy, and stopping
  *
- * Nothing here is needed but io_uring: without a GPU, without privilege, without configuration the
- * broker starts, does what it can, and says in a few lines what it found and what it could not.
+ * brokerd requires nothing but io_uring. Without a GPU, without privileges, without configuration
+ * the broker starts, does what it can, and logs in a few lines what it found and what it could not.
  */
 #include <errno.h>
 #include <malloc.h>
@@ -42,10 +42,10 @@
 #include "util/waker.h"
 #include "vulkan/vulkan.h"
 
-/* The reactor has nine times the share of another thread then, and still not all. */
+/* At this nice level, the reactor has nine times the share of another thread, and still not all. */
 enum { REACTOR_NICE_BELOW = 10 };
 
-/* The least that the kernel gives. */
+/* The shortest slice that the kernel gives. */
 static const uint64_t reactor_slice_ns = 100000;
 
 static void reload_start(struct broker *broker);
@@ -57,7 +57,7 @@ static void reload_run(struct offload_job *job)
 	reload->result = config_load(&reload->options, &reload->policy, &reload->errors);
 }
 
-/* Takes over the policy that was read. Return: as tenants_reload(). */
+/* Put the policy that was read into force. Return: as tenants_reload(). */
 static int apply_policy(struct broker *broker)
 {
 	struct reload *reload = &broker->reload;
@@ -115,7 +115,7 @@ static void reload_start(struct broker *broker)
 		return;
 	reload->is_running = true;
 	service_reloading(broker->service);
-	/* What the file does not say any more is as if it never had. */
+	/* A key that the file no longer has gets its default again. */
 	reload->options = broker->asked;
 	reload->job = (struct offload_job){
 		.run = reload_run,
@@ -126,7 +126,7 @@ static void reload_start(struct broker *broker)
 }
 
 /*
- * Ends the process with threads that may not end: a thread that waits for a client's file holds the
+ * End the process while threads may never end: a thread that waits for a client's file holds the
  * process's descriptors, and a successor must not find the sockets locked.
  */
 static void leave(struct broker *broker, int status)
@@ -178,7 +178,7 @@ static int watch_signals(struct broker *broker)
 			  &broker->signal_watch);
 }
 
-/* Those that a service manager has made go before those of the options. */
+/* Use the sockets of a service manager instead of those of the options. */
 static int take_sockets(struct broker *broker)
 {
 	struct service_sockets *given = &broker->given;
@@ -195,7 +195,7 @@ static int take_sockets(struct broker *broker)
 	return r;
 }
 
-/* For the service manager: what a look at its list of services should tell. */
+/* Describe the state for the service manager's list of services. */
 static void describe_state(void *context, char *text, size_t bytes)
 {
 	const struct broker *broker = context;
@@ -217,7 +217,7 @@ static void describe_state(void *context, char *text, size_t bytes)
 		 contention.is_contended ? "contended" : "not contended");
 }
 
-/* Three lines: the devices, what is missing and what that costs, where to find us. */
+/* Log three lines: the devices; what is missing and what that costs; the sockets. */
 static void say_what_was_found(const struct broker *broker)
 {
 	char line[1000];
@@ -279,9 +279,10 @@ static void say_what_was_found(const struct broker *broker)
 }
 
 /*
- * A client waits twice for this thread, which has little to do each time. No share that all have
- * the same of suffices for it: one tenant's processes may keep all processors busy, and another's
- * tasks wait for this thread then. Its turns share what it does among tenants.
+ * Give the reactor priority. A client waits for this thread twice, and the thread has little to do
+ * each time. An equal share of the processors does not suffice: one tenant's processes may keep all
+ * processors busy, while another tenant's tasks wait for this thread. Its turns share its time
+ * among tenants.
  */
 static void hasten_reactor(struct broker *broker)
 {
@@ -397,7 +398,7 @@ static int broker_run(struct broker *broker)
 	service_ready(broker->service, describe_state, broker);
 	r = dispatch_run(broker->dispatch, broker->server);
 	if (r) {
-		/* Something is still running on a device: memory that it uses must not be freed. */
+		/* Tasks are still running on a device: memory that they use must not be freed. */
 		log_error(LOG_STOPPED_BUSY, "stopped with tasks in flight: %s", strerror(-r));
 		leave(broker, OPTIONS_EXIT_FAILURE);
 	}
@@ -408,7 +409,7 @@ static int broker_run(struct broker *broker)
 /* brokerd --list-devices: needs neither io_uring nor the socket. */
 static int broker_list_devices(struct broker *broker)
 {
-	/* What a card is slow to tell may take some seconds, and the machine may be busy. */
+	/* Some cards take seconds for their sensors, and the machine may be busy. */
 	const uint64_t timeout_ns = 60000000000u;
 	int r;
 
@@ -447,9 +448,9 @@ int main(int argc, char **argv)
 
 	streams_init();
 	/*
-	 * What sessions leave goes back to the system. By itself the allocator learns from large
-	 * pieces that are freed to keep ever larger ones, has an arena for every thread, and takes
-	 * as many mappings as there are large pieces.
+	 * Return the memory of ended sessions to the system. By default the allocator learns from
+	 * large pieces that are freed to keep ever larger ones, has an arena for every thread, and
+	 * uses as many mappings as there are large pieces.
 	 */
 	mallopt(M_MMAP_THRESHOLD, 128 << 10);
 	mallopt(M_TRIM_THRESHOLD, 256 << 10);
@@ -482,7 +483,7 @@ int main(int argc, char **argv)
 	log_set_level(broker.options.log_level);
 	r = broker.options.list_devices ? broker_list_devices(&broker) : broker_run(&broker);
 	if (broker.server && server_n_discards(broker.server) > 0) {
-		/* Its sender decides when that ends. */
+		/* The descriptor's sender decides when its closing ends. */
 		log_warning(LOG_STOPPED_BUSY, "not waiting for a client's descriptor to be closed");
 		endpoint_stop(broker.endpoint);
 		leave(&broker, r);

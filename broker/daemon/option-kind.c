@@ -19,7 +19,7 @@ static int refuse(const struct option_source *source, const char *value, const c
 	return OPTIONS_EXIT_USAGE;
 }
 
-/* Members are integers of any size. */
+/* Store into a member, an unsigned integer of 1, 4 or 8 bytes. */
 static void store(const struct option_row *row, void *at, uint64_t number)
 {
 	const uint8_t byte = (uint8_t)number;
@@ -159,7 +159,7 @@ static int parse_size(const struct option_row *row, const struct option_source *
 	return -1;
 }
 
-/* Microseconds into nanoseconds; "auto" is -1. */
+/* Parse microseconds into nanoseconds; "auto" is -1. */
 static int parse_spin(const struct option_row *row, const struct option_source *source,
 		      const char *value, void *at)
 {
@@ -187,8 +187,8 @@ static int parse_nice(const struct option_row *row, const struct option_source *
 }
 
 /*
- * "1.5", "0.2" or "20%": digits and a point, nothing else that strtod() takes. Return: what follows
- * it, NULL if there is none.
+ * Parse "1.5", "0.2" or "20%": digits and a point, nothing else that strtod() accepts.
+ * Return: the text behind the number; NULL if there is no number.
  */
 static const char *parse_decimal(const char *text, double *ret)
 {
@@ -238,7 +238,7 @@ static int parse_watts(const struct option_row *row, const struct option_source 
 	return -1;
 }
 
-/* A part of the whole, as a percentage or as a fraction; the row's bounds are in percent. */
+/* Parse a part of the whole, as a percentage or as a fraction; the row's bounds are in percent. */
 static int parse_share(const struct option_row *row, const struct option_source *source,
 		       const char *value, void *at)
 {
@@ -263,7 +263,7 @@ static void print_share(const struct option_row *row, FILE *stream, const void *
 	fprintf(stream, "%g%%", (double)*(const float *)at * 100);
 }
 
-/* "10ms", "500us"; milliseconds without a unit. */
+/* Parse "10ms", "500us"; milliseconds without a unit. */
 static int parse_time(const struct option_row *row, const struct option_source *source,
 		      const char *value, void *at)
 {

@@ -2,9 +2,9 @@
 /*
  * brokerd's options, a row for each
  *
- * From these rows come the text of --help, what is read on the command line and in section [broker]
- * of the policy file, the line that a reload prints, and the files that complete command lines in
- * shells. The manuals have a sentence for each, which a test looks for.
+ * These rows define the text of --help, the keys of the command line and of section [broker] of the
+ * policy file, the line that a reload prints, and the files for completion in shells. The manuals
+ * have a sentence for each option; a test checks that.
  */
 #include <sys/un.h>
 
@@ -52,7 +52,7 @@ static const struct option_choice level_choices[] = {{"error", LOG_LEVEL_ERROR},
 
 #define AT(member) \
 	.at = offsetof(struct options, member), .bytes = sizeof(((struct options *)NULL)->member)
-/* Giving the option sets the member @member, too. */
+/* Giving the option also sets the member @member. */
 #define SAYS(member) .says = offsetof(struct options, member), .has_says = true
 
 const struct option_row option_rows[] = {

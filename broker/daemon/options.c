@@ -2,14 +2,14 @@
 /*
  * brokerd's command line
  *
- * Everything has a default that works without configuration. What the command line does not say may
- * be said in section [broker] of the policy file, by the same names and in the same words, and is
- * read by the same functions; only complaints differ, which name the file and the line there. What
- * options there are is in options-table.c.
+ * Every option has a default that works without configuration. Options that the command line does
+ * not set may be set in section [broker] of the policy file, by the same names and with the same
+ * values. The same functions read both; only their error messages differ, which name the file and
+ * the line there. The options are in options-table.c.
  *
- * The socket's place follows
- * $RINGBROKER_SOCKET, then the user's runtime directory, then /run/ringbroker, as the client
- * library does, so that a broker and a client of one user meet without being told.
+ * The socket's default path follows $RINGBROKER_SOCKET, then the user's runtime directory, then
+ * /run/ringbroker, as in the client library, so that a broker and a client of one user meet without
+ * configuration.
  */
 #include "daemon/options.h"
 
@@ -107,7 +107,7 @@ static void default_socket_path(struct options *options)
 	}
 }
 
-/* Beside the other one, if that leaves room for it. */
+/* Set the default path beside the other socket; leave it empty if it does not fit. */
 static void default_admin_path(struct options *options)
 {
 	const char *path = getenv("RINGBROKER_ADMIN_SOCKET");
@@ -125,8 +125,9 @@ static void default_admin_path(struct options *options)
 }
 
 /*
- * The kernel says who connects, and that decides what a client may do there; the permissions keep
- * the rest from trying. Users that are named need not be members of the group.
+ * Complete the options of the administrators' socket. The kernel identifies a client, and that
+ * decides what it may do; the permissions of the socket only keep other users out. Users that are
+ * named need not be members of the group.
  */
 static void complete_admin(struct options *options)
 {
@@ -169,7 +170,7 @@ static void set_defaults(struct options *options)
 	};
 }
 
-/* Return: as options_parse(), for one option. */
+/* Parse one option. Return: as options_parse(). */
 static int parse_one(const struct option_row *row, const struct option_source *source,
 		     const char *value, struct options *options)
 {
@@ -204,7 +205,7 @@ static const char *option_near(const char *word)
 	return suggest(name, names);
 }
 
-/* getopt_long() found no option in @argument, or not one that can stand so. */
+/* Print why getopt_long() rejected @argument: unknown, or without a required value. */
 static int refuse_argument(int option, const char *argument)
 {
 	const char *near = option == '?' ? option_near(argument) : NULL;
@@ -240,7 +241,7 @@ int options_parse(int argc, char **argv, struct options *ret)
 
 	set_defaults(ret);
 	fill_long_options(long_options);
-	/* One line says what is wrong, and it is ours. */
+	/* brokerd prints the error itself, in one line. */
 	opterr = 0;
 	while ((option = getopt_long(argc, argv, ":", long_options, NULL)) != -1) {
 		if (option == '?' || option == ':')
@@ -292,7 +293,7 @@ int options_read_key(void *context, const char *key, const char *value,
 		snprintf(ret_wanted, POLICY_WANTED_BYTES, "%s", near ? near : "");
 		return POLICY_E_UNKNOWN;
 	}
-	/* The command line wins, but a wrong value in the file is refused all the same. */
+	/* The command line has precedence, but a wrong value in the file is still rejected. */
 	scratch = *options;
 	if (parse_one(row, &source, value, &scratch) >= 0)
 		return POLICY_E_INVALID;

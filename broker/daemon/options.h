@@ -22,7 +22,7 @@
 
 /* Exit statuses of brokerd. */
 enum {
-	OPTIONS_EXIT_FAILURE = 1, /* something broke while it ran */
+	OPTIONS_EXIT_FAILURE = 1, /* a failure while it ran */
 	OPTIONS_EXIT_USAGE = 2,   /* wrong option, or it cannot start as asked */
 };
 
@@ -34,19 +34,23 @@ struct options_metrics {
 };
 
 struct options {
-	/* Longer than a socket's may be, so that a default that is too long is refused, not cut. */
+	/*
+	 * Longer than a socket's path may be, so that a default that is too long is rejected, not
+	 * cut.
+	 */
 	char socket_path[256];
 	unsigned int socket_mode;
 	char admin_socket_path[108]; /* empty: none */
 	unsigned int admin_socket_mode;
-	bool has_admin_socket; /* it was named: a broker that cannot listen there does not start */
+	/* set explicitly: a broker that cannot listen on it does not start */
+	bool has_admin_socket;
 	bool has_admin_group;
 	gid_t admin_group;
-	struct users admin_users; /* may change something */
+	struct users admin_users; /* users who may change something */
 	struct options_metrics metrics;
-	uint64_t host_max_bytes; /* of all tenants together; 0: see config_host_max() */
+	uint64_t host_max_bytes; /* limit of all tenants together; 0: see config_host_max() */
 	char cache_dir[256];     /* empty: none */
-	int cache_error;         /* errno: why cache_dir is not used; 0: it is */
+	int cache_error;         /* errno: why cache_dir is not used; 0: it is used */
 	struct cpu_options cpu;
 	struct vulkan_options vulkan;
 	struct place_config place;
@@ -54,42 +58,46 @@ struct options {
 	float cpu_watts, gpu_watts; /* 0: unknown */
 	int64_t spin_ns;            /* -1: adaptive */
 	uint64_t turn_ns;           /* the reactor's budget */
-	uint64_t stop_ns;           /* until tasks in flight are abandoned; 0: 10 s */
+	uint64_t stop_ns;           /* time until tasks in flight are abandoned; 0: 10 s */
 	int reactor_nice;           /* its nice level; OPTIONS_NICE_DEFAULT: 10 below brokerd's */
-	uint64_t test_device_ns;    /* what a task takes there; 0: there is none */
-	/* What the kernel calls the memory of every GPU; empty: it is found out. */
+	uint64_t test_device_ns;    /* duration of a task on the test device; 0: no test device */
+	/* The kernel's name of the memory of every GPU; empty: it is found out. */
 	char test_dmem_region[DMEM_REGION_BYTES];
 	enum run_queue_source contention;
-	bool observes_contention; /* watch and say it, but do nothing about it */
+	bool observes_contention; /* report contention, but do not act on it */
 	enum log_level log_level;
 	char config_path[256];
-	bool config_is_required; /* it was named */
-	bool checks_config;      /* nothing else is wanted */
+	bool config_is_required; /* config_path was given explicitly */
+	bool checks_config;      /* --check-config: do only that */
 	bool has_socket_mode;
 	bool wants_help, wants_version;
-	uint64_t given; /* options that the command line has, by their place among all */
-	enum list_devices_format list_devices; /* do only that */
+	uint64_t given; /* bit mask, by row: options given on the command line */
+	enum list_devices_format list_devices; /* --list-devices: do only that */
 };
 
 /*
- * Reads the command line over the defaults. Prints help or version to standard output, errors, one
- * line each, to standard error. Return: -1 to go on; else the status to exit with.
+ * Parse the command line over the defaults. Print help or version to standard output; print errors,
+ * one line each, to standard error.
+ * Return: -1 to continue; else the status to exit with.
  */
 int options_parse(int argc, char **argv, struct options *ret);
 
 /*
- * For policy_load(): reads @key of section [broker] into @context, a struct options, under what the
- * command line says. Every option that takes a value is a key, but for --config and those for tests
- * of brokerd.
+ * Read @key of section [broker] into @context, a struct options, for policy_load(). The command
+ * line has precedence. Every option with a value is a key, except --config and those for tests of
+ * brokerd.
  */
 int options_read_key(void *context, const char *key, const char *value,
 		     char ret_wanted[POLICY_WANTED_BYTES]);
 
-/* Does @key count from SIGHUP on, as those of placement do, and not from the next start? */
+/*
+ * Return true if @key takes effect at SIGHUP, as keys of placement do, and not only at the next
+ * start.
+ */
 bool options_key_is_live(const char *key);
 
-/* Every key of placement with the value in force, in one line without an end. */
+/* Print every key of placement with the value in force, in one line without a line end. */
 void options_print_place(FILE *stream, const struct options *options);
 
-/* Fills in what depends on other options, and makes folders that are missing. */
+/* Fill in what depends on other options, and make missing folders. */
 void options_complete(struct options *options);

@@ -56,7 +56,10 @@ static void on_corrected(void *context, uint8_t device)
 	residency_leases_changed(broker->residency, device);
 }
 
-/* Needs the devices, of which budgets are parts. Return: 0; PARTS_E_FILES; as tenants_new(). */
+/*
+ * Make the tenants, after the devices, whose memory budgets divide.
+ * Return: 0; PARTS_E_FILES; as tenants_new().
+ */
 static int make_tenants(struct broker *broker, char **ret_errors)
 {
 	struct tenants_machine machine = {
@@ -76,7 +79,7 @@ static int make_tenants(struct broker *broker, char **ret_errors)
 	r = account_book_new(&broker->book);
 	if (r)
 		return error_fold(r);
-	/* By default, three quarters of it are the most that one tenant can have. */
+	/* By default, one tenant may have at most three quarters of this limit. */
 	account_book_limit(broker->book, ACCOUNT_HOST_BYTES, machine.host_bytes);
 	r = tenants_new(broker->book, &machine, broker->policy, &broker->tenants, ret_errors);
 	if (r == 0)
@@ -118,7 +121,7 @@ int parts_make_executors(struct broker *broker)
 	/* Inline tasks run on this thread, with the same results as on a worker. */
 	cpu_flush_denormals();
 
-	/* Without it only less is known. */
+	/* A failure is not fatal: brokerd then knows less about the devices. */
 	broker->telemetry_error = watch_devices(broker->executors, broker->n_executors,
 						&broker->telemetry_waker, &broker->telemetry);
 	return 0;
@@ -205,7 +208,7 @@ static int make_residency(struct broker *broker)
 
 /*
  * Call this before any other thread starts: threads inherit the privileges that are left. Without
- * privileges less is seen, without memory or threads nothing works.
+ * privileges, the broker sees less; without memory or threads, nothing works.
  */
 static int watch_run_queue(struct broker *broker)
 {
@@ -339,7 +342,7 @@ int parts_make_server(struct broker *broker)
 			    broker->options.socket_path);
 	r = server_new(&options, &broker->server);
 	if (r > SERVER_E_ADMIN && !broker->options.has_admin_socket) {
-		/* A folder that only a manager may write to, say. */
+		/* For example, only a service manager may write to the folder. */
 		log_warning(LOG_ADMIN_SOCKET,
 			    "no socket for administrators: %s cannot be made or is another "
 			    "broker's; see --admin-socket",

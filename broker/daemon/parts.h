@@ -1,7 +1,7 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * The parts of brokerd: making them, in the order of their dependencies, and unmaking them
+ * The parts of brokerd: making them in the order of their dependencies, and freeing them
  *
  * Reactor thread.
  */
@@ -39,33 +39,33 @@ struct tenants;
 struct vulkan;
 
 enum {
-	PARTS_E_PATH = 1,  /* parts_make_executors: vulkan_path_refusal() says why */
-	PARTS_E_FILES = 2, /* make_tenants: there may be too few open files; it was said */
+	PARTS_E_PATH = 1,  /* parts_make_executors(): see vulkan_path_refusal() */
+	PARTS_E_FILES = 2, /* make_tenants(): too few open files, which was logged */
 };
 
 /*
- * A process has 65,530 mappings by default (vm.max_map_count). These are what tenants are charged
- * for and what the C library takes for large allocations, which may come from its heap as well. The
- * rest is for chunks of packed constants, scratch, tasks and command buffers, see util/chunks.h,
- * and for what drivers have of their own.
+ * Shares of the mappings of a process, 65,530 by default (vm.max_map_count): the mappings that
+ * tenants are charged for, and those of the C library for large allocations, which may also come
+ * from its heap. The rest is for chunks of packed constants, scratch, tasks and command buffers,
+ * see util/chunks.h, and for drivers.
  */
 enum { TENANTS_MAPPINGS = 24000, MALLOC_MAPPINGS = 16384 };
 
-/* Reading the policy file again, on the setup thread: looking up users may take long. */
+/* Reload of the policy file, on the setup thread, because looking up users may take long. */
 struct reload {
 	struct offload_job job;
-	struct options options; /* what they would be now */
+	struct options options; /* the options after the reload */
 	struct policy *policy;
 	char *errors;
 	int result;
 	bool is_running;
-	bool is_wanted; /* once more: the file may have changed since */
+	bool is_wanted; /* repeat: the file may have changed since */
 };
 
 struct broker {
 	struct options options;
-	struct options asked;  /* what the command line says, without the file */
-	struct policy *policy; /* until the tenants have it */
+	struct options asked;  /* options of the command line, without the file */
+	struct policy *policy; /* NULL once the tenants own it */
 	struct reload reload;
 	struct waker waker;
 	struct loop *loop;
@@ -77,16 +77,16 @@ struct broker {
 	struct vulkan *vulkan;
 	struct executor *executors[RBK_MAX_DEVICES];
 	uint32_t n_executors;
-	struct executor *test_device; /* one of them; NULL: not wanted */
+	struct executor *test_device; /* one of executors; NULL: none */
 	struct profiles *profiles;
 	struct waker telemetry_waker;
 	struct telemetry *telemetry;
 	int telemetry_error;
-	int nice_error; /* of hasten_reactor() */
+	int nice_error; /* result of hasten_reactor() */
 	struct budget *budget;
 	struct residency *residency;
 	struct enforce *enforce;
-	char cgroups[PATH_MAX]; /* where they are mounted, for it */
+	char cgroups[PATH_MAX]; /* where cgroups are mounted, for enforce */
 	struct gate *gate;
 	struct run_queue *run_queue;
 	struct contention *contention;
@@ -103,20 +103,23 @@ struct broker {
 
 /* Return: 0 or negative errno; PARTS_E_PATH. */
 int parts_make_executors(struct broker *broker);
-/* Before clients are served: it has the devices and their waker to itself. Return: as above. */
+/*
+ * Make the profiles before clients are served, while it has the devices and their waker to itself.
+ * Return: as parts_make_executors().
+ */
 int parts_make_profiles(struct broker *broker, uint64_t budget_ns);
 /*
- * Makes everything between the loop and the sockets, each after what it is made of. Return: 0;
- * PARTS_E_*; as tenants_new(), with *ret_errors; negative errno.
+ * Make everything between the loop and the sockets, each part after its dependencies.
+ * Return: 0; PARTS_E_*; as tenants_new(), with *ret_errors; negative errno.
  */
 int parts_make(struct broker *broker, char **ret_errors);
 /* Return: as server_new(). */
 int parts_make_server(struct broker *broker);
-/* After the server: no other broker has its socket then, nor the gate beside it. */
+/* Make the gate after the server: then no other broker has its socket, nor the gate beside it. */
 int parts_make_gate(struct broker *broker);
 int parts_make_refresh(struct broker *broker);
-/* Unmakes what was made. */
+/* Free the parts that were made. */
 void parts_deinit(struct broker *broker);
 
-/* Takes back what is above a limit now. @context: the broker. */
+/* Take back what exceeds a limit now. @context: the broker. */
 void parts_limits_changed(void *context);

@@ -2,8 +2,8 @@
 /*
  * brokerd as a service
  *
- * The manager is to know the present state, and not each step of the way: a datagram that it could
- * not take is not kept, but what is true then is sent again a moment later.
+ * The manager must know the present state, not each transition. A datagram that the manager could
+ * not take is not kept; the state at that time is sent a moment later.
  */
 #include "daemon/service.h"
 
@@ -31,20 +31,23 @@ enum state {
 };
 
 static const uint64_t status_ns = 5000000000u;
-/* Whoever asks for more is served less, not all the time. */
+/* A watchdog that asks for more messages gets fewer, so that they do not use all the time. */
 static const uint64_t watchdog_least_ns = 10000000;
 static const uint64_t retry_ns = 100000000;
-/* A step of starting: drivers compile and devices are measured, on a machine that may be busy. */
+/*
+ * Time for a step of starting: drivers compile and devices are measured, on a machine that may be
+ * busy.
+ */
 static const uint64_t patience_us = 120000000;
 
 struct service {
 	struct notifier notifier;
 	enum state state;
-	uint64_t reloading_us; /* since when it is so, by the manager's clock */
+	uint64_t reloading_us; /* start of the reload, by the manager's clock */
 	service_describe_fn describe;
 	void *context;
-	char status[SERVICE_STATUS_BYTES]; /* as the manager knows it */
-	uint64_t watchdog_ns;              /* between signs of life; 0: none are wanted */
+	char status[SERVICE_STATUS_BYTES]; /* the last status that the manager has */
+	uint64_t watchdog_ns;              /* time between watchdog messages; 0: not wanted */
 	struct loop_timer *watchdog_timer, *status_timer, *retry_timer;
 };
 
@@ -170,7 +173,7 @@ void service_ready(struct service *service, service_describe_fn describe, void *
 	if (service->notifier.fd < 0)
 		return;
 	loop_timer_arm(service->status_timer, status_ns);
-	/* systemd starts to count now. */
+	/* systemd's watchdog starts to count now. */
 	if (service->watchdog_ns)
 		on_watchdog(service);
 }

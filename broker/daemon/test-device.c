@@ -2,9 +2,9 @@
 /*
  * A device for tests: see test-device.h
  *
- * A task begins when it is submitted or when the one before it is over, and the thread sleeps until
- * the absolute time at which it ends: waking up late makes that task late, but not the next ones.
- * That is all it costs a processor, as a real device's queue thread does.
+ * A task begins when it is submitted or when the task before it ends. The thread sleeps until the
+ * absolute time at which the task ends: a late wake-up delays this task, but not the next ones. The
+ * thread costs a processor no more than a real device's queue thread.
  */
 #include "daemon/test-device.h"
 
@@ -27,8 +27,8 @@ struct test_device {
 	struct executor executor;
 	struct place_profile profile;
 	uint64_t latency_ns;
-	struct spsc todo, done; /* a task's executor_private[0]: when it was submitted, in ns */
-	/* The reactor's: submitted and not reaped; submitted since the last flush(). */
+	struct spsc todo, done; /* executor_private[0] of a task: time of submission in ns */
+	/* Reactor: tasks submitted and not reaped; tasks submitted since the last flush(). */
 	uint32_t n_held, n_unstarted;
 	pthread_t thread;
 	bool has_thread;
@@ -41,7 +41,7 @@ static struct test_device *device_of(struct executor *executor)
 	return container_of(executor, struct test_device, executor);
 }
 
-/* ---- What others do with arenas, plans and memory, it has no need of ---- */
+/* ---- Functions without effect: the device needs no arenas, plans or memory ---- */
 
 static void arena_nothing(struct executor *executor, struct exec_arena *arena)
 {
@@ -81,7 +81,7 @@ static void sleep_until(uint64_t at_ns)
 		;
 }
 
-/* @free_ns: when the task before it was over, and then when this one is. */
+/* @free_ns: end of the task before; set to the end of this task. */
 static void run_task(const struct test_device *device, struct exec_task *task, uint64_t *free_ns)
 {
 	uint64_t begin_ns = (uint64_t)(uintptr_t)task->executor_private[0], late_ns;
@@ -95,7 +95,7 @@ static void run_task(const struct test_device *device, struct exec_task *task, u
 		begin_ns = *free_ns;
 	*free_ns = begin_ns + device->latency_ns;
 	sleep_until(*free_ns);
-	/* Waking up is no work of the device's. */
+	/* The wake-up is not a part of the device's work. */
 	late_ns = clock_now_ns() - *free_ns;
 	task->end_ticks = clock_ticks() - clock_ns_to_ticks(late_ns);
 	task->start_ticks = task->end_ticks - clock_ns_to_ticks(device->latency_ns);
@@ -109,9 +109,11 @@ static void *run_thread(void *data)
 	struct exec_task *task;
 	uint64_t free_ns = 0;
 
-	/* Sleeping 50 us longer is what threads do by default. */
+	/* By default, threads sleep up to 50 us longer. */
 	prctl(PR_SET_TIMERSLACK, 1);
-	/* It stands for hardware, which waits for no processor; where that is not allowed it does.
+	/*
+	 * The thread stands for hardware, which waits for no processor. Without the privilege it
+	 * does wait.
 	 */
 	pthread_setschedparam(pthread_self(), SCHED_FIFO, &param);
 	for (;;) {
@@ -160,7 +162,7 @@ static unsigned int reap(struct executor *executor, struct exec_task **ret, unsi
 	return n;
 }
 
-/* ---- The beginning and the end ---- */
+/* ---- Start and stop ---- */
 
 static struct executor *device_free(struct executor *executor)
 {
@@ -191,7 +193,7 @@ static const struct executor_ops ops = {
 	.free = device_free,
 };
 
-/* Work takes no time, however much there is. */
+/* Describe a device on which work takes no time, however much there is. */
 static void describe(struct place_profile *profile, uint64_t latency_ns)
 {
 	*profile = (struct place_profile){

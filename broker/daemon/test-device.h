@@ -3,26 +3,27 @@
 /*
  * A device for tests: brokerd --test-device
  *
- * A device that uses no processor: each task takes it the same time, one after the other as on any
- * queue, and in that time a thread sleeps. It computes nothing: outputs stay as they are. Placement
- * knows it like a GPU, by a profile that says just this time; nobody measures it.
+ * The device uses no processor: each task takes the same time, one after the other as on any queue,
+ * while a thread sleeps. It computes nothing: outputs are not changed. For placement it is a GPU
+ * whose profile has just this time; it is not measured.
  *
- * A software Vulkan device cannot stand in where the processors themselves are the matter: it
- * shares them with everybody.
+ * A software Vulkan device cannot replace it in tests about the processors: such a device shares
+ * them with all other threads.
  */
 #include <stdint.h>
 
 #include "place/profile.h"
 #include "plan/executor.h"
 
-/* Tasks that it takes before it is busy. */
+/* Tasks that the device accepts before it is busy. */
 enum { TEST_DEVICE_QUEUE = 256 };
 
 /*
- * @latency_ns: from when a task begins until it is complete, at most PLACE_MAX_LATENCY_NS. @waker
- * is borrowed. Return: 0; -ENOMEM; -errno, no thread.
+ * Make the device. @latency_ns: duration of a task, at most PLACE_MAX_LATENCY_NS. @waker is
+ * borrowed.
+ * Return: 0; -ENOMEM; -errno if there is no thread.
  */
 int test_device_new(uint64_t latency_ns, struct waker *waker, struct executor **ret);
 
-/* What there is to know of it. */
+/* Return the device's profile. */
 const struct place_profile *test_device_profile(const struct executor *executor);

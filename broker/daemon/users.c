@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Finding users and groups by name, of which there may be none. */
+/* Finding users and groups by name; a name may not exist. */
 #include "daemon/users.h"
 
 #include <errno.h>
@@ -10,9 +10,9 @@
 
 #include "util/cleanup.h"
 
-enum { NSS_BYTES = 65536 /* of what the name service says of a user or a group */ };
+enum { NSS_BYTES = 65536 /* maximum of the name service's data about a user or a group */ };
 
-/* Return: 0; -ENOENT if it is none. The last one means "none" to the kernel. */
+/* Return: 0; -ENOENT if @text is no id. The highest number means "none" to the kernel. */
 static int parse_number(const char *text, uint32_t *ret)
 {
 	unsigned long long number;

@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-enum { USERS_MAX = 64 /* in a list */ };
+enum { USERS_MAX = 64 /* users in a list, at most */ };
 
 struct users {
 	uid_t uids[USERS_MAX];
@@ -19,5 +19,5 @@ struct users {
 /* Return: 0; -ENOENT if there is no such group. */
 int users_find_group(const char *name, gid_t *ret);
 
-/* A list, separated by commas. Return: 0; -ENOENT: one does not exist; -E2BIG. */
+/* Parse a list, separated by commas. Return: 0; -ENOENT if a user does not exist; -E2BIG. */
 int users_parse(const char *list, struct users *ret);

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What Vulkan says of a device becomes what telemetry watches
+ * Devices of executors under telemetry
  *
- * The executors know nothing of telemetry, nor telemetry of them; here the one's identity finds the
- * other's device, and where the kernel's driver is not amdgpu, VK_EXT_memory_budget stands in.
+ * Executors and telemetry do not know each other. This file finds the telemetry device by the
+ * executor's identity. If the kernel's driver is not amdgpu, VK_EXT_memory_budget replaces it.
  */
 #include "daemon/watch.h"
 
 #include <stdio.h>
 
 /*
- * A budget is what this process may use, in all, before the driver moves things: what is missing
- * from the heap's size is used by others, or kept by the driver.
+ * Sample a device through its memory budget: the total that this process may use before the driver
+ * moves memory. The rest of the heap is used by other processes or kept by the driver.
  */
 static void sample_budget(void *context, struct device_reading *reading)
 {
@@ -53,7 +53,7 @@ int watch_devices(struct executor *const *executors, uint32_t n_executors, struc
 		const struct exec_identity *identity = &executor->info.identity;
 		bool is_asked;
 
-		/* Nothing to watch: the CPU, or a device for tests. */
+		/* Skip the CPU and the test device: there is nothing to watch. */
 		if (executor->info.memory_page_bytes == 0)
 			continue;
 		is_asked = has_budget(executor);
@@ -86,7 +86,10 @@ void watch_name_memory(struct executor *const *executors, uint32_t n_executors, 
 			continue;
 		if (name[0])
 			snprintf(leases->dmem_memory[i], DMEM_REGION_BYTES, "%s", name);
-		/* Of the host's memory, which leases are of there, the controller knows nothing. */
+		/*
+		 * On an integrated GPU, leases are of host memory, which the dmem controller does
+		 * not cover.
+		 */
 		else if (identity->has_pci && !info->is_integrated)
 			dmem_name_memory(identity->pci_domain, identity->pci_bus,
 					 identity->pci_device, identity->pci_function,

@@ -10,15 +10,16 @@
 #include "telemetry/telemetry.h"
 
 /*
- * Watches the GPUs among @executors, which are borrowed: free the telemetry before them. As
- * telemetry_new(); a software GPU of which nothing can be known is not mentioned.
+ * Watch the GPUs among @executors, which are borrowed: free the telemetry before them. A software
+ * GPU of which nothing can be known is not mentioned.
+ * Return: as telemetry_new().
  */
 int watch_devices(struct executor *const *executors, uint32_t n_executors, struct waker *waker,
 		  struct telemetry **ret);
 
 /*
- * Tells @leases what the kernel's dmem controller calls the memory of each GPU; if @name is not
- * empty, that of all of them is called that.
+ * Tell @leases the name of each GPU's memory in the kernel's dmem controller. If @name is not
+ * empty, it is the name for all GPUs.
  */
 void watch_name_memory(struct executor *const *executors, uint32_t n_executors, const char *name,
 		       struct leases *leases);
