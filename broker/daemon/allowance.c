@@ -21,7 +21,7 @@
 #include "util/cleanup.h"
 #include "util/log.h"
 
-/* Descriptors beside those of tenants. */
+/* Numbers of descriptors that do not belong to tenants, except where stated. */
 enum {
 	DRIVER_FDS = 128, /* drivers' and other temporary descriptors */
 	OWN_FDS = 15,     /* the same for a low limit: sockets, one accepted */

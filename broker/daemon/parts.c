@@ -57,7 +57,7 @@ static void on_corrected(void *context, uint8_t device)
 }
 
 /*
- * Make the tenants, after the devices, whose memory budgets divide.
+ * Make the tenants, after the devices: budgets are shares of the memory of devices.
  * Return: 0; PARTS_E_FILES; as tenants_new().
  */
 static int make_tenants(struct broker *broker, char **ret_errors)

@@ -82,7 +82,7 @@ struct broker {
 	struct waker telemetry_waker;
 	struct telemetry *telemetry;
 	int telemetry_error;
-	int nice_error; /* result of hasten_reactor() */
+	int nice_error; /* negative errno of hasten_reactor(); 0: none */
 	struct budget *budget;
 	struct residency *residency;
 	struct enforce *enforce;
@@ -104,7 +104,7 @@ struct broker {
 /* Return: 0 or negative errno; PARTS_E_PATH. */
 int parts_make_executors(struct broker *broker);
 /*
- * Make the profiles before clients are served, while it has the devices and their waker to itself.
+ * Make the profiles, before clients are served: measurements need all of the devices and the waker.
  * Return: as parts_make_executors().
  */
 int parts_make_profiles(struct broker *broker, uint64_t budget_ns);

@@ -3,8 +3,8 @@
 /*
  * Users and groups that options name
  *
- * By their name or number, as keys of tenants do. Looks them up, which may take as long as the
- * system's name service likes. Any thread.
+ * They are named by name or number, as in keys of tenants. A look-up may take as long as the
+ * system's name service needs. Any thread.
  */
 #include <stdint.h>
 #include <sys/types.h>
@@ -16,7 +16,7 @@ struct users {
 	uint32_t n;
 };
 
-/* Return: 0; -ENOENT if there is no such group. */
+/* Find a group. Return: 0; -ENOENT if there is no such group. */
 int users_find_group(const char *name, gid_t *ret);
 
 /* Parse a list, separated by commas. Return: 0; -ENOENT if a user does not exist; -E2BIG. */

@@ -314,7 +314,7 @@ static int pool_new(struct vk_plan *plan, uint64_t n_slots)
 	return error_fold(r);
 }
 
-/* Accepts a plan without a pool. */
+/* Free the command pool. Accepts a plan without a pool. */
 static void pool_free(struct vk_plan *plan)
 {
 	struct vk_device *device = plan->device;

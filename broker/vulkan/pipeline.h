@@ -124,7 +124,7 @@ struct vk_pipeline *vk_pipeline_find(struct vk_pipelines *pipelines,
 int vk_pipeline_get(struct vk_device *device, struct vk_pipeline *pipeline, VkPipeline *ret);
 /* Find and compile the pipeline of @info for VK_FLOATS. Return: 0 or negative errno. */
 int vk_pipeline_of(struct vk_device *device, const struct vk_pipe_info *info, VkPipeline *ret);
-/* Keeps what vk_pipeline_compile() made; there is none yet. */
+/* Store the handle that vk_pipeline_compile() made; the pipeline has none yet. */
 void vk_pipeline_put(struct vk_device *device, struct vk_pipeline *pipeline, VkPipeline made);
 /*
  * Return true if the shader has code for @numbers, and the device has the 8-bit and 16-bit
