@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The demo's vote and exact reference, and its reader of image files. */
+/* The demo's vote, its exact reference, and its reader of image files */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static unsigned int vote(unsigned int n, const int64_t *nearest)
 
 TEST(test_vote__majority)
 {
-	/* Labels 0 1 1 2 3; 9 1 1 1 2. */
+	/* Labels of the neighbours: 0 1 1 2 3; 9 1 1 1 2. */
 	assert_int_equal(vote(5, (const int64_t[]){0, 1, 4, 2, 3}), 1);
 	assert_int_equal(vote(5, (const int64_t[]){7, 1, 4, 6, 2}), 1);
 	assert_int_equal(vote(1, (const int64_t[]){7}), 9);
@@ -31,17 +31,17 @@ TEST(test_vote__majority)
 
 TEST(test_vote__ties_to_the_nearest)
 {
-	/* Labels 2 1 1 2 0; 1 2 2 1 0; 3 2 1 0 9. */
+	/* Labels of the neighbours: 2 1 1 2 0; 1 2 2 1 0; 3 2 1 0 9. */
 	assert_int_equal(vote(5, (const int64_t[]){2, 1, 4, 5, 0}), 2);
 	assert_int_equal(vote(5, (const int64_t[]){1, 2, 5, 4, 0}), 1);
 	assert_int_equal(vote(5, (const int64_t[]){3, 2, 1, 0, 7}), 3);
-	/* 0 2 2 1 1: the nearest has too few votes. */
+	/* Labels of the neighbours: 0 2 2 1 1. The nearest label has too few votes. */
 	assert_int_equal(vote(5, (const int64_t[]){0, 2, 5, 1, 4}), 2);
 }
 
 /* ---- The reference ---- */
 
-/* By sorting everything, which neighbours_find() does not. */
+/* Compare with neighbours found by searching all images once per rank. */
 static void expect_nearest(const struct images *train, const uint8_t *image, unsigned int n,
 			   const int64_t *nearest)
 {
@@ -83,7 +83,7 @@ TEST(test_find__against_search)
 	assert_non_null(train.pixels);
 	srand(1);
 	for (int round = 0; round < 10; round++) {
-		/* Few grey values in the first rounds, so that distances are equal. */
+		/* The first rounds have few grey values, so that distances are equal. */
 		for (size_t i = 0; i < (N + 1) * IMAGE_PIXELS; i++)
 			train.pixels[i] = round < 5 ? (i % IMAGE_PIXELS < 3 ? rand() % 2 : 7)
 						    : (uint8_t)rand();
@@ -92,7 +92,7 @@ TEST(test_find__against_search)
 			expect_nearest(&train, image, n, nearest);
 		}
 	}
-	/* The largest distance there is. */
+	/* The largest possible distance. */
 	memset(train.pixels, 0, N * IMAGE_PIXELS);
 	memset(image, 255, IMAGE_PIXELS);
 	train.pixels[5 * IMAGE_PIXELS] = 1;
@@ -182,7 +182,7 @@ TEST(test_read__whole_and_part, make_files)
 
 TEST(test_read__damaged, make_files)
 {
-	/* Type, number of dimensions, height; a count that the bytes do not bear out. */
+	/* Type, number of dimensions, height, and a count that the file's size contradicts. */
 	static const size_t at[] = {2, 3, 11, 4, 0};
 	struct images images;
 
@@ -192,7 +192,7 @@ TEST(test_read__damaged, make_files)
 		assert_int_equal(read_set(SIZE_MAX, &images, "images"), -EBADMSG);
 		image_file[at[i]] ^= 1;
 	}
-	/* No images at all. */
+	/* A file of 0 images. */
 	image_file[7] = 0;
 	write_set(sizeof(image_file), sizeof(label_file));
 	assert_int_equal(read_set(9, &images, "images"), -EBADMSG);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The setup thread: order, turns, threads, re-submission, cancelling, ending, signals, failing
- * set-up.
+/*
+ * The setup thread: order, turns, threads, re-submission, cancelling, ending, signals, failing
+ * set-up
  */
 #include <errno.h>
 #include <pthread.h>
@@ -35,7 +36,7 @@ struct work {
 	_Atomic bool *gate;
 	sigset_t mask;
 	char thread_name[16];
-	/* of jobs in virtual time: what a slice takes, and how many there are */
+	/* For jobs in virtual time: nanoseconds per slice, and number of slices. */
 	uint64_t slice_ns;
 	unsigned int n_slices;
 	bool was_cancelled;
@@ -59,8 +60,8 @@ uint64_t __wrap_clock_now_ns(void);
 static bool fail_pthread_create;
 static _Thread_local unsigned int n_mutex_locks, n_mutexes_held;
 static atomic_uint n_writes_under_mutex;
-static _Atomic uint64_t virtual_ns; /* added to what the clock says: what jobs pretend to take */
-static _Atomic bool is_virtual;     /* the clock stands still otherwise */
+static _Atomic uint64_t virtual_ns; /* ns added to the clock: the time that jobs pretend to take */
+static _Atomic bool is_virtual;     /* the clock shows virtual_ns alone */
 
 uint64_t __wrap_clock_now_ns(void)
 {
@@ -210,7 +211,7 @@ TEST(test_offload__submit_never_blocks, test_setup, test_teardown)
 		offload_submit(world->offload, &works[i].job);
 		assert_true(loop_turn(world->loop, false) >= 0);
 	}
-	/* We are here although the first has not finished. */
+	/* The second job completes while the first is still running. */
 	assert_int_equal(next_done, 0);
 	atomic_store(&gate, true);
 	while (next_done < ARRAY_SIZE(works))
@@ -218,8 +219,9 @@ TEST(test_offload__submit_never_blocks, test_setup, test_teardown)
 }
 
 /*
- * A thread that lost its processor while it held a mutex would stop the reactor until it goes on.
- * So would one that wakes the reactor before it lets go: it loses its processor to the reactor.
+ * A thread that loses its processor while it holds a mutex stops the reactor until the thread runs
+ * again. A thread that wakes the reactor before it unlocks the mutex loses its processor to the
+ * reactor, with the same result.
  */
 TEST(test_offload__no_mutex_on_the_reactor, test_setup, test_teardown)
 {
@@ -257,10 +259,10 @@ TEST(test_offload__done_only_in_turn, test_setup, test_teardown)
 		assert_true(loop_turn(world->loop, true) >= 0);
 		n_turns++;
 	}
-	/* One job each time, so one wake-up each time, not a spin. */
+	/* Each turn completes one job, so there is one wake-up per job and no spinning. */
 	assert_in_range(n_turns, 20, 100);
 
-	/* A job may free what it is part of. */
+	/* A job's done() may free the structure that contains the job. */
 	for (unsigned int i = 0; i < 10; i++) {
 		struct work *heap = calloc(1, sizeof(*heap));
 
@@ -277,10 +279,10 @@ TEST(test_offload__done_only_in_turn, test_setup, test_teardown)
 /* ---- Turns, in virtual time ---- */
 
 enum { MAX_SLICES = 100000 };
-static struct work *slices[MAX_SLICES]; /* in the order in which they ran */
+static struct work *slices[MAX_SLICES]; /* jobs, in the order in which their slices ran */
 static unsigned int n_slices;
 
-/* Takes slice_ns by the clock, n_slices times. */
+/* Advance the virtual clock by slice_ns, in each of n_slices slices. */
 static void slice_run(struct offload_job *job)
 {
 	struct work *work = container_of(job, struct work, job);
@@ -361,7 +363,7 @@ TEST(test_turns__weights, test_setup, test_teardown)
 	atomic_store(&gate, true);
 	finish(world, &n_done, 2);
 
-	/* Until the first one had all that it wanted: 10:1 by time, so 50:1 by slices. */
+	/* Count slices until the first job is complete: 10:1 by time, so 50:1 by slices. */
 	for (unsigned int i = 1; n[0] < N; i++)
 		n[slices[i] == &works[1]]++;
 	assert_in_range(n[1], N / 50 - 2, N / 50 + 2);
@@ -383,7 +385,7 @@ static void expect_time(const struct offload_time *time, uint64_t ns, enum offlo
 	assert_fields(*time, (ns, ns), (cause, cause), (tenant, tenant));
 }
 
-/* Jobs that wait behind one that runs: how many, how long, and what for. */
+/* Jobs that wait behind a running job: their number, the longest wait and its cause. */
 TEST(test_report__waits, test_setup, test_teardown)
 {
 	struct world *world = *state;
@@ -407,7 +409,7 @@ TEST(test_report__waits, test_setup, test_teardown)
 		works[i].next_done = &n_done;
 		offload_submit(world->offload, &works[i].job);
 	}
-	/* The slice that runs takes seven milliseconds so far, and is the longest. */
+	/* The running slice has taken 7 ms so far, which is the longest. */
 	atomic_fetch_add(&virtual_ns, 7000000);
 	offload_describe(world->offload, &report);
 	assert_int_equal(report.n_waiting, 3);
@@ -421,7 +423,7 @@ TEST(test_report__waits, test_setup, test_teardown)
 	atomic_store(&gate, true);
 	finish(world, &n_done, ARRAY_SIZE(works));
 
-	/* The gate took eight in the end; the last one has waited for it and for the first. */
+	/* The gate took 8 ms in the end. The last job waited for the gate and for the first job. */
 	offload_describe(world->offload, &report);
 	assert_int_equal(report.n_waiting, 0);
 	expect_time(&report.running, 0, OFFLOAD_OTHER, 0);
@@ -437,7 +439,10 @@ TEST(test_report__waits, test_setup, test_teardown)
 	assert_fields(report, (longest_wait.ns, 0), (causes[OFFLOAD_ARENA_MAP].n_slices, 0));
 }
 
-/* A neighbour's job waits for one slice of a tenant that floods, whatever that has waiting. */
+/*
+ * A neighbour's job waits for one slice of a flooding tenant, however many jobs that tenant has
+ * waiting.
+ */
 TEST(test_turns__flood, test_setup, test_teardown)
 {
 	enum { N_FLOOD = 10000 };
@@ -465,14 +470,20 @@ TEST(test_turns__flood, test_setup, test_teardown)
 		;
 	assert_in_range(at, 1, 2);
 
-	/* Jobs of one owner begin in order; a job with more to do goes on behind all of them. */
+	/*
+	 * Jobs of one owner begin in order. A job with more slices continues behind all its owner's
+	 * jobs.
+	 */
 	for (unsigned int i = 0, n = 1; n < n_slices; n++)
 		if (slices[n] != &other)
 			assert_ptr_equal(slices[n], &flood[i++ % N_FLOOD]);
 	free(flood);
 }
 
-/* A client with ten thousand jobs goes: none of them runs, and no turn calls all their done(). */
+/*
+ * A client with ten thousand jobs disconnects: none of its jobs runs, and no single turn calls all
+ * their done().
+ */
 TEST(test_cancel__waiting, test_setup, test_teardown)
 {
 	enum { N = 10000 };
@@ -493,7 +504,9 @@ TEST(test_cancel__waiting, test_setup, test_teardown)
 	last = slice_make(world, &owner, 0, 1);
 	for (unsigned int i = 0; i < N; i++)
 		offload_cancel(world->offload, &works[i].job);
-	/* Twice is once; done() is not called from in there. */
+	/*
+	 * Cancelling a job twice is the same as once. offload_cancel() does not call done() itself.
+	 */
 	offload_cancel(world->offload, &works[0].job);
 	assert_int_equal(n_done, 0);
 	offload_submit(world->offload, &last.job);
@@ -501,7 +514,7 @@ TEST(test_cancel__waiting, test_setup, test_teardown)
 		assert_true(loop_turn(world->loop, true) >= 0);
 		n_turns++;
 	}
-	/* Although the thread is busy with something else. */
+	/* All done() calls were made although the thread is still busy with the gate's job. */
 	assert_int_equal(gate_work.n_dones, 0);
 	assert_true(n_turns >= N / 200);
 	atomic_store(&gate, true);
@@ -520,7 +533,7 @@ TEST(test_cancel__waiting, test_setup, test_teardown)
 
 /*
  * Check that jobs that go first run before their owner's other jobs from their first slice on, one
- * after the other, and that another owner gets as much of the time as beside any job.
+ * after the other. Check that another owner still gets its normal share of the time.
  */
 TEST(test_turns__goes_first, test_setup, test_teardown)
 {
@@ -561,7 +574,7 @@ TEST(test_turns__goes_first, test_setup, test_teardown)
 
 static _Atomic bool is_half_done, is_let_go;
 
-/* Waits in its fifth slice. */
+/* Wait in the fifth slice until the test lets the job go on. */
 static void half_run(struct offload_job *job)
 {
 	const struct work *work = container_of(job, struct work, job);
@@ -575,8 +588,8 @@ static void half_run(struct offload_job *job)
 }
 
 /*
- * An owner that had a long slice, and then nothing to do for a moment, makes up for it while the
- * only other job goes on in slices.
+ * An owner with one long slice that then had no job for a moment gets no second slice before the
+ * other owner's sliced job has caught up.
  */
 TEST(test_turns__no_pause_between_slices, test_setup, test_teardown)
 {
@@ -613,7 +626,7 @@ TEST(test_turns__no_pause_between_slices, test_setup, test_teardown)
 	assert_ptr_equal(slices[2 + PARTS], &long_works[1]);
 }
 
-/* Has more to do, for ever. */
+/* Always ask for another slice. */
 static void endless_run(struct offload_job *job)
 {
 	struct work *work = container_of(job, struct work, job);
@@ -625,7 +638,7 @@ static void endless_run(struct offload_job *job)
 	job->has_more = true;
 }
 
-/* Does not end before it is cancelled. */
+/* Run until the job is cancelled. */
 static void stubborn_run(struct offload_job *job)
 {
 	struct work *work = container_of(job, struct work, job);
@@ -662,7 +675,7 @@ TEST(test_cancel__begun, test_setup, test_teardown)
 		assert_true(work.was_cancelled);
 		assert_true(work.job.has_begun);
 		assert_true(work.n_runs >= 1);
-		/* The same job again, not cancelled. */
+		/* Submit the same job again, and do not cancel it. */
 		work.job.run = slice_run;
 		work.gate = NULL;
 		work.n_slices = 1;
@@ -672,13 +685,13 @@ TEST(test_cancel__begun, test_setup, test_teardown)
 		assert_false(work.was_cancelled);
 	}
 
-	/* Cancelling a job does not undo what has already run. */
+	/* Cancelling a job does not undo the slices that have run. */
 	{
 		struct work work = slice_make(world, &owner, 0, 1);
 		const uint64_t spent = atomic_load(&owner.spent);
 
 		offload_submit(world->offload, &work.job);
-		/* A slice is charged when it is over. */
+		/* The owner is charged when the slice has ended. */
 		while (atomic_load(&owner.spent) == spent)
 			usleep(1000);
 		offload_cancel(world->offload, &work.job);
@@ -688,7 +701,7 @@ TEST(test_cancel__begun, test_setup, test_teardown)
 	}
 }
 
-/* An owner ends with its last job, and another begins where it was. */
+/* An owner ends with its last job, and a new owner begins at the same address. */
 TEST(test_owner__comes_and_goes, test_setup, test_teardown)
 {
 	struct world *world = *state;
@@ -753,7 +766,7 @@ TEST(test_thread__signals, test_setup, test_teardown)
 		assert_false(sigismember(&work.mask, open[i]));
 	for (size_t i = 0; i < ARRAY_SIZE(blocked); i++)
 		assert_true(sigismember(&work.mask, blocked[i]));
-	/* The reactor's own mask is as it was. */
+	/* The reactor's own mask is unchanged. */
 	pthread_sigmask(SIG_SETMASK, NULL, &mask);
 	assert_false(sigismember(&mask, SIGTERM));
 }
@@ -796,7 +809,7 @@ TEST(test_new__failures, test_setup, test_teardown)
 	assert_int_equal(r, -EAGAIN);
 	assert_null(offload);
 
-	/* Out of descriptors. */
+	/* No file descriptors are left. */
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
 	low = limit;
 	low.rlim_cur = 3;
@@ -831,7 +844,9 @@ TEST(test_watch_and_timer__allocation, test_setup, test_teardown)
 	assert_true(fail_alloc_stop());
 	assert_int_equal(r, -ENOMEM);
 	assert_null(watch);
-	/* The heap is there: the loop has a timer of its own. */
+	/*
+	 * The loop allocated the heap for its own timer, so only the new timer is allocated here.
+	 */
 	fail_alloc_at(1);
 	r = loop_timer_new(world->loop, noop_timer, NULL, &timer);
 	assert_true(fail_alloc_stop());
@@ -839,7 +854,7 @@ TEST(test_watch_and_timer__allocation, test_setup, test_teardown)
 	assert_null(timer);
 	assert_int_equal(loop_timer_new(world->loop, noop_timer, NULL, &timer), 0);
 	loop_timer_free(timer);
-	/* The loop itself, the heap, then its timer. */
+	/* Three allocations: the loop, the heap, the loop's timer. */
 	for (unsigned int n = 1; n <= 3; n++) {
 		fail_alloc_at(n);
 		r = loop_new(&loop);

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Tests of libclient/onnx: models in bfloat16, which become casts around nodes in float32
- */
+/* Tests of libclient/onnx: models in bfloat16, which become casts around nodes in float32 */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +14,7 @@ static struct rbk_error error;
 
 static const int64_t x_dims[] = {1, 2, 4, 4};
 
-/* A model that reads the bfloat16s x and w, both [1,2,4,4], and the float32 f. */
+/* Begin a model that reads the bfloat16 inputs x and w, both [1,2,4,4], and the float32 input f. */
 static void start(void)
 {
 	onnx_model_init(&made, 23);
@@ -25,7 +23,7 @@ static void start(void)
 	onnx_model_input(&made, "f", RBK_ONNX_F32, 4, x_dims);
 }
 
-/* Return: as rbk_onnx_compile(). @outputs have a space between them. */
+/* Compile the model for @outputs, names separated by blanks. Return: as rbk_onnx_compile(). */
 static int compile(const char *outputs, uint32_t disable)
 {
 	const struct rbk_onnx_options options = {
@@ -44,7 +42,10 @@ static int compile(const char *outputs, uint32_t disable)
 	return rbk_onnx_compile(model, &options, &error);
 }
 
-/* The plan's operators in order, Cast by what it casts to; and the first output's type. */
+/*
+ * Expect the plan's operators in order, each Cast named by the type it casts to, and the first
+ * output's type.
+ */
 static void expect(const char *outputs, const char *steps, const char *type)
 {
 	char got[512] = "";
@@ -68,7 +69,7 @@ TEST(test_computes__in_float32)
 	start();
 	onnx_model_node(&made, "Add", "x w", "y");
 	expect("y", "float32 float32 Add bfloat16", "bfloat16");
-	/* What stays between nodes is rounded, and no tensor is cast twice. */
+	/* Each value between nodes is rounded to bfloat16, and no tensor is cast twice. */
 	start();
 	onnx_model_node(&made, "Mul", "x x", "a");
 	onnx_model_node(&made, "Add", "a x", "b");
@@ -83,7 +84,7 @@ TEST(test_computes__in_float32)
 	start();
 	onnx_model_node(&made, "Sum", "x", "y");
 	expect("y", "Reshape", "bfloat16");
-	/* Of several steps only the last is rounded. */
+	/* A node of several steps rounds only after its last step. */
 	start();
 	onnx_model_node(&made, "MeanVarianceNormalization", "x", "y");
 	if (compile("y", 0))
@@ -139,7 +140,10 @@ TEST(test_scatter)
 	expect("y", "float32 ScatterElements bfloat16", "bfloat16");
 }
 
-/* What is written as float32 by definition stays that; the type is that of the input that tells. */
+/*
+ * An output that ONNX defines as float32 stays float32. Other outputs have the type of the input
+ * that determines it.
+ */
 TEST(test_types_of_outputs)
 {
 	const int64_t dims[] = {4};
@@ -170,7 +174,7 @@ TEST(test_types_of_outputs)
 	expect("i y", "float32 MaxPool bfloat16", "int64");
 }
 
-/* Selecting commutes with rounding, and of bfloat16s it needs none. */
+/* Selection commutes with rounding, and the selection of bfloat16 values needs no rounding. */
 TEST(test_selects)
 {
 	start();
@@ -181,14 +185,20 @@ TEST(test_selects)
 	onnx_model_node(&made, "Conv", "x w", "a");
 	onnx_model_node(&made, "Relu", "a", "y");
 	expect("y", "float32 float32 Conv Relu bfloat16", "bfloat16");
-	/* Behind it what it gave is rounded, and so is what another node reads. */
+	/*
+	 * A selection is computed before the rounding. Its input is rounded, too, if another node
+	 * reads it.
+	 */
 	start();
 	onnx_model_node(&made, "Mul", "x w", "a");
 	onnx_model_node(&made, "Neg", "a", "b");
 	onnx_model_node(&made, "Add", "a b", "y");
 	expect("y", "float32 float32 Mul bfloat16 Neg bfloat16 float32 float32 Add bfloat16",
 	       "bfloat16");
-	/* Of numbers that are equal once they are rounded, others would be found first. */
+	/*
+	 * Rounding can make distinct values equal, and MaxPool would then return other indices. So
+	 * MaxPool selects from the rounded values.
+	 */
 	start();
 	onnx_model_node(&made, "Mul", "x w", "a");
 	onnx_model_node(&made, "MaxPool", "a", "y i");
@@ -211,7 +221,9 @@ TEST(test_casts__of_the_model)
 	expect("y", "float16", "float16");
 }
 
-/* As exporters write it: what the model has in float32 is fused as always, though bfloat16 goes in.
+/*
+ * Write an RMS normalisation as exporters do. Nodes in float32 are fused as always, even if the
+ * model's input is bfloat16.
  */
 static void write_norm(const char *x)
 {
@@ -239,7 +251,10 @@ TEST(test_fuses__between_casts)
 	write_norm("a");
 	onnx_model_node(&made, "CastLike", "n x", "y");
 	expect("y", "float32 RMSNormalization bfloat16", "bfloat16");
-	/* Where each node rounds, one that does so once would give something else. */
+	/*
+	 * Here each node rounds, and one fused node would round only once, with another result:
+	 * nothing is fused.
+	 */
 	start();
 	write_norm("x");
 	if (compile("n", 0))
@@ -249,7 +264,10 @@ TEST(test_fuses__between_casts)
 	model = rbk_onnx_free(model);
 }
 
-/* Cast once, here; rounded as everywhere, and as a list, whose upper halves say nothing. */
+/*
+ * A constant is cast once, at compile time, with the usual rounding. Of a list of int32, only the
+ * lower halves count.
+ */
 TEST(test_constants)
 {
 	static int32_t list[] = {0x3f80, (int32_t)0xdead4000, 0x0001, 0x7fc0};
@@ -288,7 +306,7 @@ TEST(test_constants)
 	model = rbk_onnx_free(model);
 }
 
-/* With nothing folded, left out or fused it is larger, and still compiles. */
+/* With no folding, elimination or fusion the plan is larger, but still compiles. */
 TEST(test_compiles__as_written)
 {
 	const uint16_t weights[32] = {0x3f80};
@@ -310,7 +328,7 @@ TEST(test_refusals)
 	const uint8_t *bytes;
 	size_t n_bytes;
 
-	/* Too few bytes. */
+	/* The constant's data is shorter than its shape requires. */
 	onnx_model_init(&made, 23);
 	onnx_model_constant(&made, "c", RBK_ONNX_BF16, 1, dims, bfloats, sizeof(bfloats));
 	onnx_model_node(&made, "Neg", "c", "y");
@@ -319,7 +337,7 @@ TEST(test_refusals)
 	assert_int_equal(rbk_onnx_load_bytes(bytes, n_bytes, NULL, &model, &error), -EBADMSG);
 	assert_non_null(strstr(error.text, "its type bfloat16 and shape need 8"));
 	onnx_model_deinit(&made);
-	/* Types that ONNX does not allow beside each other, or at all. */
+	/* Types that ONNX does not allow together, or not at all. */
 	start();
 	onnx_model_node(&made, "Add", "f x", "y");
 	assert_int_equal(compile("y", 0), -EOPNOTSUPP);

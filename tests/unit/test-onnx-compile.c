@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Tests of libclient/onnx: nodes of every opset become the catalogue's, and what is refused
- */
+/* Tests of libclient/onnx: nodes of every opset become the catalogue's operators, and refusals */
 #include <errno.h>
 #include <math.h>
 #include <string.h>
@@ -19,7 +17,7 @@ static struct rbk_error error;
 
 static const int64_t x_dims[] = {-1, 4};
 
-/* A model that reads x, [N,4]. */
+/* Begin a model that reads x, [N,4]. */
 static void start(int64_t opset)
 {
 	onnx_model_init(&made, opset);
@@ -58,7 +56,7 @@ static void finish(void)
 	model = rbk_onnx_free(model);
 }
 
-/* The plan's operators, in order, with a space between them. */
+/* Expect the plan's operators, in order, separated by blanks. */
 static void expect_steps(const char *expected)
 {
 	char got[256] = "";
@@ -90,7 +88,7 @@ static const struct tensor *find(const char *name)
 	return NULL;
 }
 
-/* A value that was computed: int64s, with what depends on the count. */
+/* Expect a folded value of int64s: @values, plus @rows (may be NULL) for each row of the count. */
 static void expect_ints(const char *name, unsigned int n, const int64_t *values,
 			const int64_t *rows)
 {
@@ -134,7 +132,7 @@ TEST(test_compile__count)
 	assert_true(bound.is_output);
 	assert_int_equal(rbk_onnx_bound(model, 2, &bound), -EINVAL);
 
-	/* One row: everything is fixed. */
+	/* With one row, every dimension is fixed. */
 	compile(1);
 	assert_int_equal(rbk_onnx_bound(model, 0, &bound), 0);
 	assert_fields(bound, (dims[0], 1), (per_count, 0), (bytes_fixed, 16));
@@ -173,7 +171,7 @@ TEST(test_compile__open_dimensions)
 	assert_int_equal(rbk_onnx_set_shape(model, "z", 0, NULL, &error), -ENOENT);
 	finish();
 
-	/* Two that are open are not the same. */
+	/* Two dimensions that are both unknown are not equal. */
 	onnx_model_init(&made, 13);
 	onnx_model_input(&made, "x", RBK_ONNX_F32, 2, (int64_t[]){-1, 4});
 	onnx_model_input(&made, "z", RBK_ONNX_F32, 2, (int64_t[]){-2, 4});
@@ -205,7 +203,7 @@ TEST(test_compile__batch_of_one)
 	expect_shape("y", "[1,4]");
 	finish();
 
-	/* What goes along rows would become something else. */
+	/* An operator across rows would change its result, so the count stays fixed. */
 	for (unsigned int i = 0; i < 3; i++) {
 		Onnx__NodeProto *node;
 
@@ -256,7 +254,7 @@ TEST(test_fold__shape_arithmetic)
 	expect_ints("all", 1, (int64_t[]){0}, (int64_t[]){4});
 	expect_ints("again", 1, (int64_t[]){0}, (int64_t[]){1});
 	expect_ints("target", 3, (int64_t[]){0, -1, 2}, (int64_t[]){1, 0, 0});
-	/* With one row, it is a number like others. */
+	/* With one row, the count is a number like any other. */
 	compile_as(1, 0);
 	expect_ints("all", 1, (int64_t[]){4}, NULL);
 	finish();
@@ -312,7 +310,10 @@ TEST(test_fold__moves)
 	finish();
 }
 
-/* An input without elements is known: of what is reduced along it, every result is. */
+/*
+ * An input without elements is known, so every result of a reduction along its empty axis is known,
+ * too.
+ */
 TEST(test_fold__nothing)
 {
 	static const struct {
@@ -332,7 +333,7 @@ TEST(test_fold__nothing)
 		compile_as(4, 0);
 		assert_int_equal(rbk_onnx_n_refusals(model), 0);
 		assert_int_equal(rbk_onnx_n_bound(model), 1);
-		/* Somebody has to write the output. */
+		/* The output still needs one step that writes it. */
 		assert_int_equal(rbk_onnx_n_steps(model), 1);
 		expect_shape("reduced", "[2,1,4]");
 		found = find("reduced");
@@ -343,7 +344,7 @@ TEST(test_fold__nothing)
 	}
 }
 
-/* Outputs without elements are bound all the same, and something stands for them in the plan. */
+/* Outputs without elements are bound like others, and the plan has a step for them. */
 TEST(test_fold__empty_outputs)
 {
 	struct rbk_onnx_bound bound;
@@ -420,7 +421,9 @@ static Onnx__NodeProto *dequantize(const char *inputs, const char *output, int64
 	return node;
 }
 
-/* One scale, one along an axis, and one of each block; what the rule refuses is not computed. */
+/*
+ * One scale for all, one per index of an axis, one per block. Invalid combinations are not folded.
+ */
 TEST(test_fold__dequantize)
 {
 	static const int8_t w[] = {-128, -1, 0, 1, 2, 127}, zeros[] = {1, -1};
@@ -463,7 +466,7 @@ TEST(test_eval__halves)
 {
 	uint16_t half, again;
 
-	/* Every half is itself again. */
+	/* Each half survives a load and a store unchanged. */
 	for (uint32_t i = 0; i < 65536; i++) {
 		half = (uint16_t)i;
 		if ((half & 0x7c00) == 0x7c00 && half & 0x3ff)
@@ -473,7 +476,7 @@ TEST(test_eval__halves)
 	}
 	half = 0x7e00;
 	assert_true(isnan(eval_load(RBK_ONNX_F16, &half, 0)));
-	/* Ties to even, and the ends. */
+	/* Rounding to nearest, ties to even, and the limits of the range. */
 	eval_store(RBK_ONNX_F16, &half, 0, 1 + 0x1p-11);
 	assert_int_equal(half, 0x3c00);
 	eval_store(RBK_ONNX_F16, &half, 0, 1 + 3 * 0x1p-11);
@@ -510,7 +513,7 @@ TEST(test_opset_6__broadcast)
 	assert_int_equal(model->graph->steps[0]->in[1]->shape.rank, 3);
 	finish();
 
-	/* Without the attribute, both are of one shape. */
+	/* Without the broadcast attribute, both inputs must have the same shape. */
 	onnx_model_init(&made, 6);
 	onnx_model_input(&made, "x", RBK_ONNX_F32, 2, (int64_t[]){3, 4});
 	onnx_model_constant(&made, "b", RBK_ONNX_F32, 1, (int64_t[]){4}, b, 16);
@@ -520,7 +523,7 @@ TEST(test_opset_6__broadcast)
 	finish();
 }
 
-/* A slope for each channel, without saying which dimension that is. */
+/* A slope for each channel, without naming the channels' dimension. */
 TEST(test_opset_6__prelu)
 {
 	static const int64_t slopes[] = {2, 3, 4};
@@ -576,7 +579,7 @@ TEST(test_reduce__opsets)
 		expect_shape("y", "[count]");
 		finish();
 	}
-	/* Nothing to reduce along, and told so. */
+	/* With noop_with_empty_axes, no axes means no reduction. */
 	start(13);
 	node = onnx_model_node(&made, "ReduceSum", "x", "r");
 	onnx_model_attr_int(&made, node, "noop_with_empty_axes", 1);
@@ -607,7 +610,7 @@ TEST(test_top_k__opsets)
 	}
 }
 
-/* What shapes and kernels are made for becomes an attribute; indices stay what they are. */
+/* Inputs on which shapes and kernels depend become attributes; index inputs stay inputs. */
 TEST(test_indexed)
 {
 	Onnx__NodeProto *node;
@@ -699,7 +702,7 @@ TEST(test_no_ops)
 	finish();
 }
 
-/* Two channels: what the normalisation does to them is in the weights and the bias then. */
+/* A normalisation of two channels is folded into the convolution's weights and bias. */
 TEST(test_conv_batch_norm)
 {
 	static const float w[] = {1, 2}, b[] = {10, 20}, scale[] = {2, 3}, shift[] = {1, -1};
@@ -721,7 +724,7 @@ TEST(test_conv_batch_norm)
 		node = onnx_model_node(&made, "BatchNormalization", "c scale shift mean var", "n");
 		onnx_model_attr_float(&made, node, "epsilon", 0);
 		onnx_model_node(&made, "Relu", "n", "y");
-		/* Somebody else reads it as it is. */
+		/* Another node reads the convolution's result before the normalisation. */
 		if (i)
 			onnx_model_node(&made, "Relu", "c", "other");
 		load("y");
@@ -742,7 +745,9 @@ TEST(test_conv_batch_norm)
 	}
 }
 
-/* What has no finite weights stays as it is: 0 of them would be no number. */
+/*
+ * The normalisation is not folded if weights would become infinite: 0 times such a weight is NaN.
+ */
 TEST(test_conv_batch_norm__infinite)
 {
 	static const struct {
@@ -813,14 +818,14 @@ TEST(test_refusals__all_of_them)
 	assert_int_equal(rbk_onnx_refusal(model, 5, &refusal), 0);
 	assert_string_equal(refusal.reason, "the operator exists since opset 20");
 	assert_int_equal(rbk_onnx_refusal(model, 8, &refusal), -EINVAL);
-	/* Nothing else is known of it. */
+	/* A refused model has no bindings and no steps. */
 	assert_int_equal(rbk_onnx_n_bound(model), 0);
 	assert_int_equal(rbk_onnx_n_steps(model), 0);
 	assert_int_equal(rbk_onnx_plan(model, NULL, NULL, NULL, &error), -EINVAL);
 	finish();
 }
 
-/* Values that shapes depend on: all that are wanted at once, also through what computes them. */
+/* Inputs whose values determine shapes: all are reported at once, also those behind other nodes. */
 TEST(test_values_needed)
 {
 	const int64_t one[] = {1}, starts[] = {1}, ends[] = {3};
@@ -865,7 +870,9 @@ TEST(test_values_needed)
 	finish();
 }
 
-/* An input with a default is not bound unless told so; then the default does not count. */
+/*
+ * An input with a default is bound, and its default ignored, unless the caller decides otherwise.
+ */
 TEST(test_defaults)
 {
 	static const float b[] = {1, 2, 3, 4};

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Tests of libclient/onnx: nodes that are not in the graph itself, and hostile ones
- */
+/* Tests of libclient/onnx: nodes in functions and branches, also hostile ones */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +14,7 @@ static struct onnx_model made;
 static struct rbk_onnx *model;
 static struct rbk_error error;
 
-/* A model that reads x, [N,4], and the constants seven and two. */
+/* Begin a model that reads x, [N,4], and has the constants seven and two. */
 static void start(void)
 {
 	onnx_model_init(&made, 17);
@@ -90,7 +88,7 @@ static void expect_refused(const char *words)
 	onnx_model_deinit(&made);
 }
 
-/* The plan's operators, with their names. Frees the model. */
+/* Expect the plan's operators with their names, and free the model. */
 static void expect_steps(const char *expected)
 {
 	char got[512] = "";
@@ -106,7 +104,7 @@ static void expect_steps(const char *expected)
 	model = rbk_onnx_free(model);
 }
 
-/* A value of one int64 that was computed. */
+/* Expect a folded value of one int64. */
 static void expect_int(const char *name, int64_t expected)
 {
 	const struct constant *constant = NULL;
@@ -121,7 +119,7 @@ static void expect_int(const char *name, int64_t expected)
 
 /* ---- Calls ---- */
 
-/* Inputs and outputs are those of their places, and names within are the function's own. */
+/* Inputs and outputs are matched by position, and names in a function's body are local to it. */
 TEST(test_call__names)
 {
 	Onnx__FunctionProto *f;
@@ -159,7 +157,7 @@ TEST(test_call__nested)
 		     "Relu:y/relu Exp:y/b");
 }
 
-/* The body is read as the function's opset means it: Softmax-12 has two dimensions. */
+/* The function's own opset defines the body's operators: Softmax-12 flattens to two dimensions. */
 TEST(test_call__opsets)
 {
 	Onnx__FunctionProto *f;
@@ -203,7 +201,7 @@ TEST(test_call__absent)
 {
 	Onnx__FunctionProto *f;
 
-	/* Clip without a minimum, which is not given or given as nothing. */
+	/* Clip without a minimum: the input is absent, or given under an empty name. */
 	for (unsigned int i = 0; i < 2; i++) {
 		start();
 		f = function("Limit", "a low high", "b");
@@ -226,7 +224,7 @@ TEST(test_call__absent)
 	expect_not_loaded(-EBADMSG, "output 1 is an input that it does not give");
 }
 
-/* Outputs that are inputs, or each other. */
+/* Outputs that are also inputs, or that are the same value. */
 TEST(test_call__copies)
 {
 	Onnx__FunctionProto *f;
@@ -243,7 +241,7 @@ TEST(test_call__copies)
 	expect_steps("Relu:y");
 }
 
-/* A function is what the file says, whatever the operator of that name is. */
+/* A function in the file takes precedence over the catalogue's operator of the same name. */
 TEST(test_call__shadows)
 {
 	static const char *const domains[] = {"", "ai.onnx"};
@@ -284,7 +282,10 @@ TEST(test_call__overloads)
 
 /* ---- Attributes ---- */
 
-/* A function that adds a constant: given, by default, and through another function. */
+/*
+ * A function that adds a constant from an attribute: given by the caller, by default, or through
+ * another function.
+ */
 TEST(test_attributes)
 {
 	Onnx__FunctionProto *f;
@@ -311,7 +312,7 @@ TEST(test_attributes)
 	expect_int("nothing", 12);
 	expect_steps("Relu:y");
 
-	/* Without a default it is left out: then Softmax has its own. */
+	/* Without a default the attribute is left out, and Softmax uses its own default. */
 	for (unsigned int i = 0; i < 2; i++) {
 		onnx_model_init(&made, 17);
 		onnx_model_input(&made, "x", RBK_ONNX_F32, 3, (int64_t[]){2, 3, 4});
@@ -351,7 +352,7 @@ TEST(test_attributes__wrong)
 	onnx_model_attr_ref(&made, onnx_model_node(&made, "Softmax", "x", "y"), "axis", "along");
 	expect_not_loaded(-EBADMSG, "refers to a function's, but it is in none");
 
-	/* Of another type than the node wants. */
+	/* An attribute of a type that the node does not accept. */
 	start();
 	f = function("Soft", "a", "b");
 	onnx_model_function_attr(&made, f, "along");
@@ -371,7 +372,7 @@ static void add_branch(Onnx__NodeProto *node, const char *which, const char *op,
 	onnx_model_graph_output(&made, graph, output);
 }
 
-/* An If of two branches, whose nodes read @inputs. */
+/* Add an If of two branches whose nodes read @inputs. */
 static Onnx__NodeProto *add_if(const char *condition, const char *inputs, const char *output)
 {
 	Onnx__NodeProto *node = onnx_model_node(&made, "If", condition, output);
@@ -391,7 +392,7 @@ TEST(test_if__constant)
 		load("y");
 		expect_steps(yes ? "Relu:if/t" : "Exp:if/t");
 
-		/* What is computed of constants is one. */
+		/* A condition computed from constants is a constant, too. */
 		start();
 		onnx_model_node(&made, yes ? "Less" : "Greater", "two seven", "c");
 		add_if("c", "x", "z");
@@ -401,7 +402,10 @@ TEST(test_if__constant)
 	}
 }
 
-/* Branches read what is defined behind them, which then comes first. */
+/*
+ * Branches read values of nodes that come after the If in the file. Those nodes are sorted before
+ * the If.
+ */
 TEST(test_if__order)
 {
 	Onnx__NodeProto *node, *inner;
@@ -429,7 +433,7 @@ TEST(test_if__order)
 	expect_not_loaded(-EBADMSG, "the graph is cyclic");
 }
 
-/* Names of a branch are its own; what it gives may be of around it. */
+/* Names defined in a branch are local to it. A branch may output a value of the enclosing graph. */
 TEST(test_if__names)
 {
 	Onnx__NodeProto *node;
@@ -452,7 +456,7 @@ TEST(test_if__names)
 	expect_steps("Relu:y");
 }
 
-/* In a function, whose attributes and absent inputs branches see. */
+/* An If in a function: its branches see the function's attributes and absent inputs. */
 TEST(test_if__function)
 {
 	Onnx__FunctionProto *f;
@@ -560,7 +564,7 @@ TEST(test_if__broken)
 	expect_not_loaded(-EBADMSG, "the graph is cyclic");
 }
 
-/* ---- Hostile ones ---- */
+/* ---- Hostile models ---- */
 
 TEST(test_hostile__recursion)
 {
@@ -582,7 +586,7 @@ TEST(test_hostile__recursion)
 			  "function \"my.F\" calls itself, by node 0 \"back\" (F) of function "
 			  "\"my.G\", in node 0 \"\" (G) of function \"my.F\", in node 0 \"call\"");
 
-	/* An operator by the name of the function that it is made of. */
+	/* A function by the name of the operator that its body uses. */
 	start();
 	f = onnx_model_function(&made, "", "Relu", "a", "b", 17);
 	body(f, "Relu", "a", "b");
@@ -590,7 +594,7 @@ TEST(test_hostile__recursion)
 	expect_not_loaded(-EBADMSG, "calls itself");
 }
 
-/* @n functions, each of which calls the next one @times times. */
+/* Add @n functions, each of which calls the next function @times times. */
 static void add_tower(unsigned int n, unsigned int times)
 {
 	for (unsigned int i = 0; i < n; i++) {
@@ -618,7 +622,7 @@ TEST(test_hostile__growth)
 	add_tower(40, 2);
 	expect_not_loaded(-EFBIG, "it has more than 65536 nodes");
 
-	/* Calls of nothing count, too. */
+	/* Calls of empty functions count, too. */
 	start();
 	add_tower(40, 2);
 	made.proto.functions[39]->n_node = 0;
@@ -642,7 +646,7 @@ TEST(test_hostile__growth)
 	expect_not_loaded(-EFBIG, "functions and branches are more than 128 deep");
 }
 
-/* What each of many calls reads of a function costs time, which is bounded. */
+/* Inlining many calls reads the function's text again for each call; the total is limited. */
 TEST(test_hostile__text)
 {
 	static char name[1 << 20];
@@ -656,7 +660,7 @@ TEST(test_hostile__text)
 			  "functions have more than 1 GiB, inlined as often as they are called");
 }
 
-/* Of many inputs that nobody gives: what is bound costs memory, which is bounded. */
+/* Each call binds many absent inputs, which costs memory; the total is limited. */
 TEST(test_hostile__inputs)
 {
 	Onnx__FunctionProto *f;
@@ -718,7 +722,7 @@ TEST(test_hostile__definitions)
 	call("F", "x seven", "y");
 	expect_not_loaded(-EBADMSG, "two things are called \"a\" in function \"my.F\"");
 
-	/* Names of the caller are not seen. */
+	/* A body does not see the names of its caller. */
 	start();
 	f = function("F", "a", "b");
 	body(f, "Add", "a seven", "b");

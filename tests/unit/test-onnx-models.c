@@ -4,8 +4,8 @@
  *
  *	test-onnx-models FOLDER    of test data; skips without it
  *
- * Every conformance case must load, and compile or be refused with reasons that say something, for
- * one row and for many. Counts what compiles; what the results are is another program's business.
+ * Every conformance case must load, and compile or be refused with meaningful reasons, for one row
+ * and for many. Counts the cases that compile; another program checks their results.
  */
 #include <errno.h>
 #include <glob.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tests of libclient/onnx: nodes on their own, with what is rare in them
+ * Tests of libclient/onnx: single nodes with rare inputs and attributes
  *
- * Each case is a model of one node, written in few words, and what has become known of its outputs.
+ * Each case is a model of one node, in a short notation, with the expected types, shapes and value
+ * of its outputs.
  */
 #include <errno.h>
 #include <math.h>
@@ -16,14 +17,14 @@
 #include "support/test.h"
 
 /*
- * Inputs: types with shapes, and lists of constants: "f32[2,0] {1,2}"; "-" is an absent one.
- * Attributes: "axis=1 pads=0,1 mode=reflect". Outputs as inputs, or what a refusal says.
+ * Inputs: types with shapes, and lists of constants: "f32[2,0] {1,2}"; "-" is an absent input.
+ * Attributes: "axis=1 pads=0,1 mode=reflect". Outputs as inputs, or words of the refusal.
  */
 struct one_node {
 	const char *op;
 	int64_t opset;
 	const char *inputs, *attrs, *outputs;
-	double value; /* of each element, where there are some */
+	double value; /* value of each element, if the output has elements */
 };
 
 static struct onnx_model made;
@@ -119,7 +120,7 @@ static void load(const struct one_node *one)
 	onnx_model_deinit(&made);
 }
 
-/* "f32[2,0]" */
+/* Write the type and shape of value @name to @ret, as "f32[2,0]", and find its constant. */
 static void describe(const char *name, char ret[128], const struct constant **ret_constant)
 {
 	const struct tensor *tensor = NULL;
@@ -136,7 +137,7 @@ static void describe(const char *name, char ret[128], const struct constant **re
 	*ret_constant = tensor->constant;
 }
 
-/* Whichever allocation fails before it can. */
+/* Compile the model, failing each allocation in turn first. */
 static int compile(void)
 {
 	int r;
@@ -150,7 +151,9 @@ static int compile(void)
 	}
 }
 
-/* Compiles it: refused, or with outputs, as expected. Return: what the first is, if that is known.
+/*
+ * Compile the model and expect a refusal, or outputs, as @one says.
+ * Return: the constant of the first output, or NULL if it is not known.
  */
 static const struct constant *check_outputs(const struct one_node *one)
 {
@@ -194,7 +197,7 @@ static void check(const struct one_node *one)
 	const struct constant *constant = check_outputs(one);
 
 	if (!is_refusal(one)) {
-		/* A step for each output, and nothing but that. */
+		/* The plan has one step per output and no other steps. */
 		assert_int_equal(rbk_onnx_n_bound(model), rbk_onnx_n_steps(model));
 		assert_non_null(constant);
 		check_value(one, constant);
@@ -270,7 +273,7 @@ TEST(test_products)
 	CHECK_ALL(ones);
 }
 
-/* A bias is what remains of a Gemm over no terms. */
+/* A Gemm over zero terms yields its bias. */
 TEST(test_products__bias)
 {
 	const struct one_node one = {"Gemm", 13, "f32[2,0] f32[0,3] f32[3]", "", "f32[2,3]"};
@@ -346,7 +349,7 @@ TEST(test_indices)
 	CHECK_ALL(ones);
 }
 
-/* The names of both opsets. */
+/* Opset 20 has other names of modes than opset 16. */
 TEST(test_grid_sample)
 {
 	static const struct one_node ones[] = {
@@ -364,7 +367,7 @@ TEST(test_grid_sample)
 	}
 }
 
-/* What is not written to stays. */
+/* ScatterND leaves elements without an update unchanged. */
 TEST(test_indices__scatter)
 {
 	const struct one_node one = {"ScatterND", 18, "f32[4] i64[0,1] f32[0]", "", "f32[4]"};
@@ -389,7 +392,7 @@ TEST(test_reductions)
 		{"ReduceMean", 18, "f32[0]", "", "f32[1]", NAN},
 		{"ReduceL1", 18, "i32[0]", "", "i32[1]", 0},
 		{"ReduceLogSum", 18, "i32[0]", "", "has no elements"},
-		/* Along nothing, what is done to each element is. */
+		/* Along no axes, only the operation on single elements remains. */
 		{"ReduceL1", 18, "f32[2,0]", "noop_with_empty_axes=1", "f32[2,0]"},
 		{"ReduceLogSum", 18, "f16[0] {}", "noop_with_empty_axes=1", "f16[0]"},
 		{"ReduceL1", 18, "{-3}", "noop_with_empty_axes=1", "i64[1]", 3},
@@ -402,7 +405,7 @@ TEST(test_reductions)
 	CHECK_ALL(ones);
 }
 
-/* What is there for integers, too, whether it is in the catalogue so or made of others. */
+/* Operators on integers, whether the catalogue has them or they are composed of several nodes. */
 TEST(test_integers)
 {
 	static const struct one_node ones[] = {
@@ -437,7 +440,7 @@ TEST(test_integers)
 	for (size_t i = 0; i < sizeof(ones) / sizeof(ones[0]); i++) {
 		const struct constant *constant = check_outputs(&ones[i]);
 
-		/* What is said to be a number is one. */
+		/* A case with an expected value must be folded to a constant. */
 		if (ones[i].value != 0)
 			assert_non_null(constant);
 		if (constant)
@@ -446,7 +449,7 @@ TEST(test_integers)
 	}
 }
 
-/* The past of a conversation that begins. */
+/* Attention with an empty past: the first step of a conversation. */
 TEST(test_attention)
 {
 	const struct one_node one = {"Attention", 23,
@@ -565,7 +568,10 @@ static void set_attr(Onnx__AttributeProto *attr, int type)
 	}
 }
 
-/* Every attribute has one type, and with any other the node is refused, in words that name it. */
+/*
+ * Each attribute has one type. Any other type is refused with a sentence that names the expected
+ * one.
+ */
 TEST(test_attributes__types)
 {
 	static const struct {
@@ -625,7 +631,7 @@ TEST(test_attributes__types)
 	}
 }
 
-/* Files of old do not say which type an attribute has. */
+/* Old files leave out the type of an attribute. */
 TEST(test_attributes__without_types)
 {
 	static const struct {
@@ -660,7 +666,7 @@ TEST(test_attributes__without_types)
 	}
 }
 
-/* What would be huge is refused before there is any memory for it. */
+/* A huge tensor is refused before its memory is allocated. */
 TEST(test_hostile__sizes)
 {
 	static const struct one_node ones[] = {
@@ -695,7 +701,7 @@ TEST(test_hostile__sizes)
 	CHECK_ALL(ones);
 }
 
-/* ---- Integers that no double has ---- */
+/* ---- Integers that a double cannot represent ---- */
 
 static void check_range(int64_t start, int64_t limit, int64_t delta, unsigned int n,
 			const int64_t *expected)
@@ -733,7 +739,7 @@ TEST(test_integers__range)
 	check_range(odd + 1, odd, 1, 0, NULL);
 }
 
-/* What is computed in advance takes them for zero, as devices do. */
+/* Constant folding flushes denormals to zero, as devices do. */
 TEST(test_denormals)
 {
 	static const float values[] = {1e-40f, -1e-40f, 1.2e-38f, -0.0f};

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Tests of libclient/onnx: what a file holds, and what a hostile one does
- */
+/* Tests of libclient/onnx: reading model files, sound and hostile */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -20,7 +18,7 @@
 
 static const int64_t two_by_four[] = {-1, 4}, four[] = {4};
 
-/* A sound model: y = Relu(x + b). */
+/* Make a sound model: y = Relu(x + b). */
 static void make_sound(struct onnx_model *model)
 {
 	static const float b[] = {1, 2, 3, 4};
@@ -43,7 +41,7 @@ static int load(struct onnx_model *made, const char *folder, struct rbk_onnx **r
 	return rbk_onnx_load_bytes(bytes, n_bytes, folder, ret, error);
 }
 
-/* What is no model at all: @error says why. */
+/* Expect bytes that are no model to be refused, with the reason in @error. */
 static void refuse_bytes(const void *bytes, size_t n_bytes, struct rbk_error *error)
 {
 	struct rbk_onnx *model = NULL;
@@ -52,7 +50,7 @@ static void refuse_bytes(const void *bytes, size_t n_bytes, struct rbk_error *er
 	assert_null(model);
 }
 
-/* Loading it fails with @r and a sentence that has @words in it. The model is gone then. */
+/* Expect loading to fail with @r and a sentence that contains @words. Frees the made model. */
 static void expect_refused(struct onnx_model *made, int r, const char *words)
 {
 	struct rbk_onnx *model = NULL;
@@ -91,7 +89,7 @@ TEST(test_load__sound)
 	assert_null(rbk_onnx_free(NULL));
 }
 
-/* The newest holds, wherever it stands and whichever of its names the domain has there. */
+/* The newest version counts, whatever its position and whichever name of the domain it uses. */
 TEST(test_load__domain_imported_twice)
 {
 	char long_name[] = "ai.onnx";
@@ -117,7 +115,10 @@ TEST(test_load__domain_imported_twice)
 	}
 }
 
-/* Cut off anywhere it is refused, or it was whole by chance; never read beyond. */
+/*
+ * A model cut off at any byte is refused, unless that part is a valid model itself. The parser
+ * never reads beyond the end.
+ */
 TEST(test_load__truncated)
 {
 	struct onnx_model made;
@@ -156,7 +157,7 @@ TEST(test_load__not_a_model)
 	assert_int_equal(rbk_onnx_load("/", &model, NULL), -EBADMSG);
 }
 
-/* What the sentence says a file is, by how it begins. */
+/* The error names the kind of file, recognised by its first bytes. */
 TEST(test_load__kinds)
 {
 #define FILE_OF(begins, what)                    \
@@ -195,11 +196,11 @@ TEST(test_load__kinds)
 		FILE_OF("\n <!DOCTYPE html>\n", "it is a web page"),
 		FILE_OF("ir_version: 8\n", "it is text"),
 		FILE_OF("mod\xc3\xa8le \xe2\x82\xac \xf0\x9f\x98\x80\n", "it is text"),
-		/* The beginnings of others, of which not enough is there. */
+		/* Beginnings of other formats, too short to be recognised. */
 		FILE_OF("\x89PN", NULL),
 		FILE_OF("\x1c\0\0\0TFL", NULL),
 		FILE_OF("\x80\1}q", NULL),
-		/* No character of a text begins so, or goes on so. */
+		/* Byte sequences that are not valid UTF-8. */
 		FILE_OF("mod\xe8le", NULL),
 		FILE_OF("mod\xc0\xa8le", NULL),
 	};
@@ -228,7 +229,6 @@ TEST(test_load__cyclic)
 	expect_refused(&made, -EBADMSG, "cyclic");
 }
 
-/* Nodes may come in any order. */
 TEST(test_load__unsorted)
 {
 	struct onnx_model made;
@@ -319,7 +319,7 @@ TEST(test_load__versions)
 	expect_refused(&made, -EBADMSG, "no output");
 }
 
-/* Lengths that promise more than there is. */
+/* Lengths that exceed the data. */
 TEST(test_load__hostile_tensors)
 {
 	static const int64_t huge[] = {5, 1 << 20, 256}, negative[] = {-4}, many[17] = {1};
@@ -370,7 +370,7 @@ TEST(test_load__hostile_tensors)
 	onnx_model_deinit(&made);
 }
 
-/* Puts what is there into a field of bytes of a message around it. */
+/* Wrap the bytes at @bytes in field @field of an enclosing message. */
 static size_t wrap(uint8_t *bytes, size_t n, uint8_t field)
 {
 	memmove(bytes + 6, bytes, n);
@@ -380,7 +380,7 @@ static size_t wrap(uint8_t *bytes, size_t n, uint8_t field)
 	return n + 6;
 }
 
-/* Sequences of sequences of ...: unpacking goes as deep. */
+/* Sequences of sequences of ...: unpacking recurses as deep. */
 TEST(test_scan__nested)
 {
 	size_t n = 0, n_max = 100000;
@@ -389,7 +389,7 @@ TEST(test_scan__nested)
 	struct rbk_error error;
 	uint64_t at;
 
-	/* From the inside out: 4 (sequence_type), 1 (elem_type). */
+	/* Built from the inside out: 4 (sequence_type), 1 (elem_type). */
 	for (unsigned int depth = 0; depth < 4000; depth++) {
 		n = wrap(bytes, n, depth & 1 ? 4 : 1);
 		assert_true(n < n_max - 6);
@@ -400,7 +400,9 @@ TEST(test_scan__nested)
 	free(bytes);
 }
 
-/* Nodes with graphs with nodes with graphs: 7 (graph), then 1 (node), 5 (attribute), 6 (its graph).
+/*
+ * Nodes with graphs with nodes with graphs: field 7 (graph), then 1 (node), 5 (attribute), 6 (its
+ * graph).
  */
 TEST(test_load__nested_graphs)
 {
@@ -420,7 +422,7 @@ TEST(test_load__nested_graphs)
 	free(bytes);
 }
 
-/* A node that reads "nFROM" and writes "nTO": 1 (input), 2 (output), 4 (op_type). */
+/* Write a node that reads "nFROM" and writes "nTO": 1 (input), 2 (output), 4 (op_type). */
 static size_t write_relu(uint8_t *at, unsigned int from, unsigned int to)
 {
 	char name[16];
@@ -441,7 +443,7 @@ static size_t write_relu(uint8_t *at, unsigned int from, unsigned int to)
 	return n;
 }
 
-/* A row of so many nodes, the last one first: no stack is as deep. */
+/* A chain of 60,000 nodes, the last one first. Sorting by recursion would overflow the stack. */
 TEST(test_load__long_row)
 {
 	const unsigned int n_nodes = 60000;
@@ -456,7 +458,7 @@ TEST(test_load__long_row)
 	onnx_model_init(&made, 13);
 	onnx_model_input(&made, "n0", RBK_ONNX_F32, 1, four);
 	onnx_model_output(&made, "n60000");
-	/* Of messages that come in pieces all repeated fields count. */
+	/* If a message field occurs several times, their repeated fields are concatenated. */
 	n_head = onnx__graph_proto__get_packed_size(&made.graph);
 	head = malloc(n_head);
 	onnx__graph_proto__pack(&made.graph, head);
@@ -504,11 +506,11 @@ TEST(test_scan__broken)
 			fail_msg("case %zu: expected \"%s\", got \"%s\"", i, cases[i].words,
 				 trouble);
 	}
-	/* A field that nobody knows. */
+	/* An unknown field is skipped. */
 	assert_null(scan_message(&onnx__model_proto__descriptor, "\xaa\x06\x02hi", 5, &at));
 }
 
-/* Broken models, and what is none, by bytes that stand for something else in other files. */
+/* Broken models, and files of other formats, whose bytes resemble another kind of file. */
 TEST(test_load__kinds_alike)
 {
 #define FILE_OF(bytes, says, denies)                   \
@@ -520,7 +522,10 @@ TEST(test_load__kinds_alike)
 		size_t n_bytes;
 		const char *says, *denies;
 	} files[] = {
-		/* Of those who call themselves so, with the graph cut off. */
+		/*
+		 * Models with a producer name that looks like another format's signature; the graph
+		 * is cut off.
+		 */
 		FILE_OF("\x08\x08\x12\x04TFL3\x3a\x20\x0a\x02", "model that is cut off", "Lite"),
 		FILE_OF("\x08\x08\x12\x08ORTMLIKE\x3a\x20\x0a\x02", "model that is cut off",
 			"Runtime"),
@@ -529,9 +534,9 @@ TEST(test_load__kinds_alike)
 		FILE_OF("\x08\x08\x12\x08toma{\"a\"\x3a\x20\x0a\x02", "model that is cut off",
 			"weights alone"),
 		FILE_OF("\x08\x08\x3a\x20\x0a\x02", "at least 30 bytes missing", NULL),
-		/* A cut-off file of TensorFlow's all the same. */
+		/* A cut-off TensorFlow Lite file is still recognised as one. */
 		FILE_OF("\x20\0\0\0TFL3\0\0", "TensorFlow Lite's", "cut off, with"),
-		/* Lengths that nothing has, and what says no version. */
+		/* Impossible lengths, and messages without a version. */
 		FILE_OF("\x08\x08\x3a\xff\xff\xff\xff\xff\xff\xff\xff\x7f\x0a",
 			"not a sound ModelProto", "missing"),
 		FILE_OF("\x08\x08\x3a\x80\x80\x80\x80\x08\x0a", "not a sound ModelProto",
@@ -552,7 +557,7 @@ TEST(test_load__kinds_alike)
 	}
 }
 
-/* A file of nothing but empty nodes asks for a hundred times its size. */
+/* A file of empty nodes alone needs a hundred times its size in memory. */
 TEST(test_load__bomb)
 {
 	const size_t n_nodes = 4u << 20, n = 2 * n_nodes;
@@ -573,7 +578,7 @@ TEST(test_load__bomb)
 
 /* ---- Sparse tensors ---- */
 
-/* A sound model with a sparse initializer w of [2,3], with 1 at 1 and 2 at 5. */
+/* Make a sound model with a sparse initializer w of [2,3], with value 1 at index 1 and 2 at 5. */
 static void make_sparse(struct onnx_model *model, Onnx__SparseTensorProto *sparse,
 			unsigned int rank, const int64_t *indices)
 {
@@ -732,7 +737,7 @@ TEST(test_tensor__encodings)
 	expect_tensor(t, u16, sizeof(u16));
 	t->data_type = RBK_ONNX_U16;
 	expect_tensor(t, u16, sizeof(u16));
-	/* Two to a byte: three of them need two. */
+	/* Two elements per byte: three elements need two bytes. */
 	t = onnx_model_tensor(&made, "t", RBK_ONNX_I4, 1, (int64_t[]){3}, "\x21\x03", 2);
 	expect_tensor(t, "\x21\x03", 2);
 	t = onnx_model_tensor(&made, "t", RBK_ONNX_BOOL, 1, dims, "\x00\xff", 2);
@@ -843,7 +848,9 @@ TEST(test_external__sound, make_folder, remove_folder)
 	rbk_onnx_free(model);
 	onnx_model_deinit(&made);
 
-	/* Where bytes start is the file's to say: elements are aligned all the same. */
+	/*
+	 * The file determines the offset of the data. Elements are aligned in memory at any offset.
+	 */
 	make_external(&made, "weights", "3", NULL);
 	assert_int_equal(load(&made, folder->path, &model, &error), 0);
 	rbk_onnx_free(model);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tests of libclient/onnx: what is said to a builder is what the broker verifies
+ * Tests of libclient/onnx: the plan given to a builder is the plan that the broker verifies
  *
- * The library talks to a fake broker. On the way, the description is read as the real one reads it.
+ * The library talks to a fake broker, which parses the description as the real broker does.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -15,9 +15,9 @@
 #include "support/onnx-model.h"
 #include "support/test.h"
 
-static struct plan *described; /* the last plan, as the broker has it */
+static struct plan *described; /* the last plan, as parsed by the fake broker */
 static struct exec_arena arena = {.bytes = 1 << 20, .immutable = true};
-static uint8_t constants[4096]; /* what the plan's arena holds */
+static uint8_t constants[4096]; /* contents of the plan's arena */
 
 static struct exec_arena *find_arena(void *context, uint16_t id, const char **ret_why)
 {
@@ -57,7 +57,7 @@ int __wrap_rbk_plan_new(struct rbk *rbk, const struct rbk_builder *builder, uint
 static struct fixture fixture;
 static struct rbk_onnx *model;
 
-/* y = Relu(x w + b), and z = y + b under a name that is too long; b is there twice. */
+/* Load y = Relu(x w + b), and z = y + b under a name that is too long; b occurs twice. */
 static void load(void)
 {
 	static const float w[] = {1, 2, 3, 4, 5, 6, 7, 8}, b[] = {-1, -2};
@@ -117,7 +117,7 @@ static void make(const struct rbk_onnx_options *options)
 	assert_int_equal(fake_broker_objects(fixture.fake), 0);
 }
 
-/* How many different places in the arena the plan's constants have. */
+/* Return the number of distinct addresses in the arena that the plan's constants have. */
 static unsigned int n_places(void)
 {
 	unsigned int n = 0;
@@ -145,7 +145,6 @@ TEST(test_plan__whole, begin, end)
 	assert_string_equal(described->tensors[1].name,
 			    &"/model/layers.0/residual/Add_output_0"[6]);
 	assert_string_equal(described->tensors[2].name, "y");
-	/* Equal constants are stored once. */
 	assert_fields(*described, (tensors[3].kind, RBK_TENSOR_CONSTANT),
 		      (tensors[5].kind, RBK_TENSOR_CONSTANT));
 	assert_int_equal(n_places(), 2);
@@ -168,7 +167,7 @@ TEST(test_plan__whole, begin, end)
 	assert_int_equal(n_places(), 3);
 }
 
-/* Nothing follows the count: then tasks have one row. */
+/* If no dimension follows the count, tasks have one row. */
 TEST(test_plan__fixed, begin, end)
 {
 	assert_int_equal(rbk_onnx_set_dim(model, "N", 3, &fixture.error), 0);
@@ -187,7 +186,7 @@ TEST(test_plan__pinned, begin, end)
 	assert_int_equal(described->pinned_device, 1);
 }
 
-/* Each step by itself: what it reads and writes is bound, but for constants. */
+/* Each step as a plan of its own: its inputs and outputs are bound, except constants. */
 TEST(test_plan__steps, begin, end)
 {
 	static const unsigned int n_bound[] = {2, 2, 2, 2};
@@ -215,14 +214,14 @@ TEST(test_plan__steps, begin, end)
 	options.n_steps = 4;
 	assert_int_equal(rbk_onnx_plan(model, fixture.rbk, &options, &plan, &fixture.error),
 			 -EINVAL);
-	/* All of them again. */
+	/* All steps in one plan again. */
 	options.first_step = 0;
 	make(&options);
 	assert_int_equal(rbk_onnx_n_bound(model), 3);
 	assert_string_equal(described->tensors[2].name, "y");
 }
 
-/* The model may go before the plan does. */
+/* The model may be freed before the plan. */
 TEST(test_plan__outlives_the_model, begin, end)
 {
 	struct rbk_plan *plan = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tests of libclient/onnx: weights of few bits, what is quantized by ONNX Runtime, which types
+ * Tests of libclient/onnx: weights of few bits, quantized operators of ONNX Runtime, the types that
  * refusals name, and mixed types
  */
 #include <errno.h>
@@ -15,7 +15,7 @@ static struct onnx_model made;
 static struct rbk_onnx *model;
 static struct rbk_error error;
 
-/* 0x21, 0x43, ...: of any four bits. */
+/* Return bytes 0x21, 0x43, ...: all values of four bits. */
 static const uint8_t *some_bytes(void)
 {
 	static uint8_t bytes[4096];
@@ -34,7 +34,10 @@ static const float *some_scales(void)
 	return scales;
 }
 
-/* x [N,40] and a weight w of @rows by @columns with scales s, which are @n_scales by @columns. */
+/*
+ * Begin a model with x [N,40] and a weight w of @rows by @columns, with scales s of @n_scales by
+ * @columns.
+ */
 static Onnx__NodeProto *start(int dtype, int64_t rows, int64_t columns, int64_t n_scales,
 			      int64_t block)
 {
@@ -55,7 +58,7 @@ static Onnx__NodeProto *start(int dtype, int64_t rows, int64_t columns, int64_t 
 	return node;
 }
 
-/* Whichever allocation fails before it can. */
+/* Compile the model, failing each allocation in turn first. */
 static int compile(const char *output, uint32_t disable)
 {
 	const struct rbk_onnx_options options = {
@@ -118,14 +121,17 @@ TEST(test_products__stay_small)
 	onnx_model_node(&made, "MatMul", "x v", "y");
 	if (compile("y", 0))
 		fail_msg("%s", error.text);
-	/* Half a byte for each, in whole blocks; and zero points, which are not ONNX Runtime's. */
+	/*
+	 * Half a byte per element, in whole blocks. Zero points are explicit: they differ from ONNX
+	 * Runtime's default.
+	 */
 	assert_int_equal(model->graph->steps[0]->in[1]->constant->n_bytes, 12 * 48 / 2);
 	assert_int_equal(model->graph->steps[0]->in[2]->constant->n_elems, 12 * 3);
 	assert_int_equal(model->graph->steps[0]->in[3]->constant->n_bytes, 12 * 2);
 	model = rbk_onnx_free(model);
 }
 
-/* Layers that share their weights have them once. */
+/* Layers that share weights also share the packed weights. */
 TEST(test_products__share)
 {
 	const struct step *first = NULL, *second = NULL;
@@ -157,13 +163,13 @@ TEST(test_products__of_the_other_side)
 	start(RBK_ONNX_I4, 12, 40, 0, 0);
 	onnx_model_attr_int(&made, onnx_model_node(&made, "Gemm", "x v", "y"), "transB", 1);
 	expect("y", 0, "MatMulNBits");
-	/* What is summed up has a scale each. */
+	/* The blocks lie along the axis that is not summed over, so MatMulNBits cannot be used. */
 	start(RBK_ONNX_I4, 32, 40, 2, 16);
 	onnx_model_attr_int(&made, onnx_model_node(&made, "Gemm", "x v", "y"), "transB", 1);
 	expect("y", 0, "Gemm");
 }
 
-/* Whoever reads elements gets floats, once. */
+/* Operators that read single elements get the weights as floats, converted once. */
 TEST(test_floats)
 {
 	start(RBK_ONNX_I4, 3, 40, 0, 0);
@@ -210,7 +216,7 @@ TEST(test_refusals__name_the_type)
 		assert_string_not_equal(rbk_onnx_dtype_name(dtype), "unknown");
 }
 
-/* A node of ONNX Runtime's, and inputs of bytes with their scales. */
+/* Begin a model with a node of ONNX Runtime's domain, and byte inputs with their scales. */
 static Onnx__NodeProto *start_bytes(const char *op, const char *inputs)
 {
 	onnx_model_init(&made, 17);
@@ -232,7 +238,7 @@ TEST(test_bytes__between_floats)
 	expect("y", 0, "DequantizeLinear Softmax QuantizeLinear");
 }
 
-/* Whatever is left out. */
+/* Each required input or attribute in turn is absent. */
 TEST(test_bytes__absent)
 {
 	static const struct {
@@ -264,7 +270,7 @@ TEST(test_bytes__absent)
 	refuses("y", "input 2, bytes, is missing");
 }
 
-/* The third dimension is folded into channels; rows stay rows. */
+/* The third spatial dimension is folded into channels, and the rows stay the leading dimension. */
 TEST(test_volumes__are_folded)
 {
 	Onnx__NodeProto *node;
@@ -304,7 +310,7 @@ TEST(test_volumes__are_folded)
 	}
 }
 
-/* Of eight bits they become floats here; of two, too. */
+/* Weights of eight or two bits become floats at compile time. */
 TEST(test_narrow__becomes_floats)
 {
 	for (int64_t bits = 2; bits <= 8; bits *= 4) {
