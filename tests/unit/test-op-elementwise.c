@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Shape rules: what works element by element
- */
+/* Shape rules: elementwise operators */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -124,7 +122,10 @@ static struct plan *unary_plan(const char *op, uint8_t dtype)
 	return expect_plan(d);
 }
 
-/* Parameters are widened, defaults as they are; GPUs are not asked; functions cost more. */
+/*
+ * Parameters are widened, defaults keep their float32 value, GPUs do not get the plan, and
+ * functions cost more.
+ */
 TEST(test_elementwise__float64)
 {
 	struct plan *plan = unary_plan("HardSigmoid", RBK_DTYPE_F64), *floats;

@@ -34,7 +34,7 @@ TEST(test_gather__shapes)
 	expect("Gather", "[5,4] i64[count,3]", "", "[count,3,4]", true);
 	expect("Gather", "[count,4] i64[3]", "axis=1", "[count,3]", true);
 
-	/* Of the table only what is read counts. */
+	/* The cost counts only the rows of the table that are read. */
 	plan = expect_plan(one_op("Gather", "[1000,4] i64[3]", ""));
 	assert_int_equal(plan->cost.bytes_fixed, 2 * 3 * 4 * 4 + 3 * 8);
 	plan_free(plan);
@@ -164,7 +164,7 @@ TEST(test_trilu)
 	plan = expect_plan(one_op("Trilu", "[3,4]", "k=9223372036854775807"));
 	assert_int_equal(plan->nodes[0].params.trilu.k, OP_MAX_DIM);
 	plan_free(plan);
-	/* Which row it is counts where the count is that of the rows. */
+	/* The result depends on the row's index, so a count of rows cannot be split. */
 	plan = expect_plan(one_op("Trilu", "[count,4]", ""));
 	assert_false(plan->splits_rows);
 	plan_free(plan);

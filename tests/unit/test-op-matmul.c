@@ -49,7 +49,7 @@ TEST(test_matmul__count_refused)
 	expect_refuses("MatMul", "[count,2,3] [5,3,4]", "",
 		       "dimension 0 would be count and 5, expected equal numbers or a 1", NULL);
 	expect_refuses("MatMul", "[count,2,3] [5,1,3,4]", "", "count dimension 1", NULL);
-	/* max_count as a number is not the count */
+	/* A fixed dimension equal to max_count is not the count. */
 	expect_refuses("MatMul", "[count,2,3] [100,3,4]", "", "count and 100", NULL);
 }
 
@@ -118,7 +118,7 @@ TEST(test_gemm__parameters)
 	assert_int_equal(plan->cost.flops_fixed, 2 * 2 * 3 * 4 + 2 * 2 * 4);
 	plan_free(plan);
 
-	/* An absent optional input at the end is as if it had not been mentioned. */
+	/* An absent optional input at the end is dropped. */
 	plan = expect_plan(one_op("Gemm", "[2,3] [3,4] -", ""));
 	params = &plan->nodes[0].params;
 	assert_int_equal(plan->nodes[0].n_in, 2);

@@ -185,7 +185,7 @@ TEST(test_pad__refused)
 		       NULL);
 }
 
-/* The bits that a type has of a value, as often as they fit in. */
+/* The value's bits in the tensor's type, repeated to fill 64 bits. */
 TEST(test_pad__values)
 {
 	static const struct {

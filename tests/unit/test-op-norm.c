@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Shape rules: normalisations, ArgMax, CumSum, RotaryEmbedding, Attention
- */
+/* Shape rules: normalisations, ArgMax, CumSum, RotaryEmbedding, Attention */
 #include <stdlib.h>
 #include <string.h>
 

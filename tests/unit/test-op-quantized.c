@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Shape rules: quantization, and products and convolutions of quantized tensors. Rules are asked
- * directly, because their inputs are of several types.
+ * Shape rules: quantization, and products and convolutions of quantized tensors. The tests call the
+ * rules directly, because the inputs have several types.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 enum { MAX_IN = 9, COUNT = 7 };
 
-/* A node: its inputs as "u8[count,3]" apart by spaces, "-" where absent; attributes are ints. */
+/* A node: its inputs as "u8[count,3]", separated by blanks, "-" if absent; attributes are ints. */
 struct question {
 	const char *op, *inputs;
 	struct {
@@ -44,7 +44,10 @@ static void parse(const char *text, struct op_tensor *tensor)
 	}
 }
 
-/* Return: what op_call_infer() does; @answer says more: "u8[count,3]", or why not. */
+/*
+ * Infer the node's outputs. @answer gets them as "u8[count,3]", or the reason of a refusal.
+ * Return: as op_call_infer().
+ */
 static int ask(const struct question *question, char answer[OP_MESSAGE_BYTES])
 {
 	static const char *const names[MAX_IN] = {"a", "b", "c", "d", "e", "f", "g", "h", "i"};

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Shapes of Reshape, and whose bytes its output is
- */
+/* Reshape: shapes, and which tensor's memory its output uses */
 #include "support/one-op.h"
 #include "support/test.h"
 
@@ -33,7 +31,10 @@ TEST(test_reshape__refused)
 	expect_refuses("Reshape", "[2]", "", "\"shape\" is missing", NULL);
 }
 
-/* Scratch is a view of where the bytes are, or its bytes are where they will have to be. */
+/*
+ * A scratch output is a view of the input's memory. A scratch input of an output is a view of the
+ * output's memory.
+ */
 TEST(test_reshape__views)
 {
 	struct describe *d = describe_new("", 10);

@@ -153,7 +153,7 @@ TEST(test_max_pool__shapes)
 	expect_infers("MaxPool", "[1,3,7]", "kernel_shape=[3] pads=[1,1] dilations=[2]", "[1,3,5]");
 	expect_infers("MaxPool", "[count,3,7,7]", "kernel_shape=[3,3] auto_pad=SAME_UPPER",
 		      "[count,3,7,7]");
-	/* The window that would start in the padding behind the input is dropped. */
+	/* A window that would start in the padding after the input is dropped. */
 	expect_infers("MaxPool", "[1,1,2]", "kernel_shape=[1] strides=[2] pads=[0,1] ceil_mode=1",
 		      "[1,1,1]");
 	expect_infers("MaxPool", "[1,1,2]", "kernel_shape=[1] strides=[2] pads=[0,1]", "[1,1,2]");
@@ -176,7 +176,7 @@ TEST(test_max_pool__refused)
 	expect_refuses("MaxPool", "[1,3,8,8]", "kernel_shape=[0,2]", "value 0", NULL);
 }
 
-/* Indices count rows of the whole task, so that its rows cannot be told apart. */
+/* Indices count from the first row of the whole task, so the task cannot be split by rows. */
 TEST(test_max_pool__indices)
 {
 	struct plan *plan;

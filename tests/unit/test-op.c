@@ -9,7 +9,10 @@
 #include "shm/plan-wire.h"
 #include "support/test.h"
 
-/* Every letter is a class's, every class is used and has types, the first on both devices. */
+/*
+ * Check that every letter names a class, that every class is used and has types, and that the CPU
+ * computes the operator.
+ */
 static void assert_rows_classes(const struct op *op)
 {
 	const char *letters[] = {op->in_classes, op->out_classes};

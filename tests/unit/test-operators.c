@@ -4,9 +4,9 @@
  *
  *	test-operators DEVICES [FILTER]
  *
- * DEVICES is what op_rig_open() takes, FILTER names tests, with * and ?. A case of an operator is a
- * row of rows[], which all types of floats that the operator has are tried with; what is random is
- * made by tests/reference and by the cases of tests/support.
+ * DEVICES is the argument of op_rig_open(). FILTER names tests, with * and ?. Each row of rows[] is
+ * a case of an operator, run with all float types that the operator has. tests/reference and the
+ * cases of tests/support make the random contents.
  */
 #include <math.h>
 #include <stdio.h>
@@ -36,20 +36,20 @@
 
 enum { MAX = OP_RIG_MAX_COUNT };
 
-/* Rounds on this kind of device: GPUs take long to prepare plans. */
+/* Return the number of rounds for this kind of device. GPUs take long to prepare plans. */
 static unsigned int rounds(unsigned int cpu, unsigned int gpu)
 {
 	return op_rig_is_gpu() ? gpu : (unsigned int)test_scaled(cpu);
 }
 
-/* The test is none for this kind of device. */
+/* Skip a test that is not meant for GPUs. */
 static void skip_on_gpu(void)
 {
 	if (op_rig_is_gpu())
 		skip();
 }
 
-/* Does one of the devices compute @op with elements of @type? */
+/* Return true if one of the devices computes @op with elements of @type. */
 static bool is_taken(const struct op *op, uint8_t type)
 {
 	return op_types(op, op_rig_is_gpu() ? OP_ON_VULKAN : OP_ON_CPU) & OP_TYPE(type);
@@ -57,10 +57,10 @@ static bool is_taken(const struct op *op, uint8_t type)
 
 /* ---- Rows ---- */
 
-/* A node as one_op() reads it; "=" is a constant, and once an input. */
+/* A node as one_op() reads it. "=": a constant, or an input if constants are off. */
 struct row {
 	const char *op, *inputs, *attrs;
-	double atol; /* 0: a tight one */
+	double atol; /* 0: the default, a tight tolerance */
 };
 
 /* clang-format off */
@@ -88,7 +88,7 @@ static const struct row rows[] = {
 	{"Gemm", "[count,40] [40,66] [1,66]", ""},
 	{"Gemm", "[7,40] [40,66] [7,66]", ""},
 	{"Gemm", "[count,4] [2,4] [1]", "transB=1"},
-	/* The edges of tiles: thin matrices, whole steps of k and a rest, a quad beyond the last. */
+	/* Edges of tiles: thin matrices, whole steps of k and a remainder, a quad past the end. */
 	{"MatMul", "[count,48] [48,2]", ""},
 	{"MatMul", "[64,32] [32,128]", ""},
 	{"MatMul", "[67,47] [47,131]", ""},
@@ -97,7 +97,7 @@ static const struct row rows[] = {
 	{"Gemm", "[count,53] [131,53] [1,131]", "transB=1"},
 	{"Gemm", "[35,66] [129,35]", "transA=1 transB=1"},
 	{"Gemm", "[32,1] [1,32]", "transA=1 transB=1"},
-	/* One row, which has shaders of its own: wide, narrow, transposed, of a batch. */
+	/* One row, which has its own shaders: wide, narrow, transposed, of a batch. */
 	{"MatMul", "[1,67] [67,131]", ""},
 	{"MatMul", "[1,33] [33,3]", ""},
 	{"MatMul", "[5,1,22] [5,22,70]", ""},
@@ -163,7 +163,7 @@ static const struct row rows[] = {
 	{"TopK", "[17,3,5]", "k=9 axis=0 largest=0"},
 };
 
-/* More than a block or a piece of a CPU's kernel: deeper, wider, more channels, longer rows. */
+/* Larger than a block or a piece of a CPU kernel: deeper, wider, more channels, longer rows. */
 static const struct row blocks[] = {
 	{"MatMul", "[count,385] =[385,50]", "", 1e-4},
 	{"MatMul", "[count,900] =[900,37]", "", 1e-4},
@@ -198,7 +198,7 @@ static const struct row blocks[] = {
 	{"LpPool", "[1,2,40]", "kernel_shape=[4] p=31", 1e-5},
 	{"Attention", "[1,2,130,64] [1,1,390,64] [1,1,390,64]", "", 1e-4},
 	{"Attention", "[1,2,130,64] [1,1,390,64] [1,1,390,200]", "is_causal=1", 1e-4},
-	/* Whole vectors, a column that is not packed, scales of one or each, many pieces. */
+	/* Whole vectors, a column that is not packed, one scale or one per element, many pieces. */
 	{"Softmax", "[3,128]", ""}, {"LogSoftmax", "[3,128]", ""},
 	{"LpPool", "[1,2,40]", "kernel_shape=[4] p=1"},
 	{"MatMul", "[count,4000] =[4000,3]", "", 1e-4},
@@ -208,12 +208,12 @@ static const struct row blocks[] = {
 	{"LpNormalization", "[2,700,19]", "axis=1"},
 	{"CumSum", "[2,700]", "axis=1 reverse=1 exclusive=1", 1e-4},
 	{"CumSum", "[2,700,19]", "axis=1 exclusive=1", 1e-4},
-	/* Multiples of a stride that have no room in 32 bits: there is one window. */
+	/* Multiples of a stride that overflow 32 bits; there is only one window. */
 	{"MaxPool", "[count,3,4,37]", "kernel_shape=[2,3] strides=[268435455,1073741824]"},
 	{"AveragePool", "[count,3,4,37]", "kernel_shape=[2,3] strides=[2147483647,2147483647]"},
 };
 
-/* Loops of more than 65,535 turns, which a driver in the field would cut short. */
+/* Loops of more than 65,535 iterations, which one known driver would cut short. */
 static const struct row longs[] = {
 	{"MatMul", "[3,100001] [100001,6]", "", 1e-2},
 	{"MatMul", "[2,200001] [200001,1]", "", 1e-2},
@@ -227,7 +227,7 @@ static const struct row longs[] = {
 };
 /* clang-format on */
 
-/* Are its results elements of its inputs? */
+/* Return true if the results of @op are elements of its inputs. */
 static bool is_selection(const char *op)
 {
 	static const char *const ops[] = {"MaxPool", "ReduceMax", "ReduceMin",
@@ -239,7 +239,7 @@ static bool is_selection(const char *op)
 	return false;
 }
 
-/* Floats are of that type, and constants are constants if @has_constants. */
+/* Check @row with floats of type @floats. "=" marks a constant only if @has_constants. */
 static void check_row(const struct row *row, enum rbk_dtype floats, bool has_constants,
 		      const struct op_check *check)
 {
@@ -264,7 +264,7 @@ static void check_rows(const struct row *of, size_t n, const struct op_check *ch
 {
 	static const enum rbk_dtype floats[] = {RBK_DTYPE_F32, RBK_DTYPE_F64, RBK_DTYPE_F16};
 
-	/* A CPU converts large operands of float16 as it does small ones. */
+	/* Float16 in rows[] only: a CPU converts large operands just as small ones. */
 	for (const struct row *row = of; row < of + n; row++)
 		for (unsigned int i = 0; i < (of == rows ? 3 : 2); i++) {
 			if (!is_taken(op_by_name(row->op), floats[i]))
@@ -290,7 +290,7 @@ TEST(test_operators__blocks)
 
 	skip_on_gpu();
 	CHECK_ROWS(blocks, .has_layouts = true);
-	/* All rests of rows of tiles that the depth's second block is added to. */
+	/* All remainders of rows of a tile, with a second block of the depth added. */
 	for (uint32_t m = 1; m < 15; m++)
 		for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++) {
 			const struct row row = {"MatMul", inputs, "", 1e-4};
@@ -302,7 +302,7 @@ TEST(test_operators__blocks)
 
 TEST(test_operators__long_loops)
 {
-	/* More batches than a grid has. */
+	/* More batches than a grid may have. */
 	static const struct row batches[] = {{"MatMul", "[70001,1,2] [70001,2,1]", ""}};
 
 	CHECK_ROWS(longs, .count = 1);
@@ -321,7 +321,7 @@ static void put(const struct tensor *tensor, void *data, uint64_t i, double valu
 		((uint16_t *)data)[i] = half_from_float((float)value);
 }
 
-/* Numbers that are none, infinities and zeros of both signs, here and there. */
+/* Put NaNs, infinities and zeros of both signs at random places. */
 static void fill_special(const struct plan *plan, uint32_t count, struct reference_buffers *buffers,
 			 uint64_t *state)
 {
@@ -338,8 +338,8 @@ static void fill_special(const struct plan *plan, uint32_t count, struct referen
 }
 
 /*
- * One of a few values everywhere, so that many are equal, or values that rise or fall, and then are
- * no numbers. Integers: also the ends of the type.
+ * Fill with a few values, so that many are equal, or with rising or falling values that end in
+ * NaNs. Integers include the limits of the type.
  */
 static void fill_ties(const struct plan *plan, uint32_t count, struct reference_buffers *buffers,
 		      uint64_t *state)
@@ -353,7 +353,7 @@ static void fill_ties(const struct plan *plan, uint32_t count, struct reference_
 
 	for (uint64_t i = 0; i < n; i++) {
 		const double steady = i > n * 2 / 3 ? NAN : how == 2 ? (double)i : -(double)i;
-		/* The ends of every type: int64's shifted. */
+		/* The limits of each type are those of int64, shifted. */
 		const int64_t integer = integers[reference_random(state) % 6] >> (64 - 8 * bytes);
 
 		if (OP_TYPE(tensor->dtype) & OP_ALL_FLOATS)
@@ -364,7 +364,7 @@ static void fill_ties(const struct plan *plan, uint32_t count, struct reference_
 	}
 }
 
-/* Products are beyond what a float holds, and within it once they are scaled. */
+/* Scale the factors so that products exceed float32's range, and fit into it after alpha. */
 static void fill_large(const struct plan *plan, uint32_t count, struct reference_buffers *buffers,
 		       uint64_t *state)
 {
@@ -373,14 +373,14 @@ static void fill_large(const struct plan *plan, uint32_t count, struct reference
 			((float *)buffers->bindings[i])[k] *= 3e19f;
 }
 
-/* A Gemm's addend. */
+/* Put a NaN into the third input, a Gemm's addend. */
 static void fill_third_with_nan(const struct plan *plan, uint32_t count,
 				struct reference_buffers *buffers, uint64_t *state)
 {
 	put(&plan->tensors[plan->bindings[2].tensor], buffers->bindings[2], 1, NAN);
 }
 
-/* The second query has a third of the keys, the first none; what they do not hold is no number. */
+/* Query 0 has no keys, queries 1 and 2 a third each. Query 2's values are NaN or infinite. */
 static void fill_beside_mask(const struct plan *plan, uint32_t count,
 			     struct reference_buffers *buffers, uint64_t *state)
 {
@@ -487,7 +487,7 @@ static struct plan *network_plan(void)
 	return reference_plan(d, op_rig_arena(RBK_DTYPE_F32));
 }
 
-/* Products and windows of float16 or float64 one after the other. */
+/* Describe products and windows of float16 or float64 in sequence. */
 static struct describe *windows_describe(void)
 {
 	struct describe *d = describe_new("windows", MAX);
@@ -512,7 +512,7 @@ static struct describe *windows_describe(void)
 	return d;
 }
 
-/* A state is read, then updated in place. */
+/* Make a plan that reads a state and then updates it in place. */
 static struct plan *state_plan(void)
 {
 	struct describe *d = describe_new("state", MAX);
@@ -541,7 +541,7 @@ TEST(test_operators__plans)
 			op_check(reference_plan(views_describe(MAX, i), op_rig_arena(floats[i])),
 				 &(struct op_check){
 					 .rtol = 2e-6, .atol = 1e-5, .has_layouts = true});
-		/* A step of float16 between two nodes. */
+		/* A float16 step between two other nodes. */
 		describe_floats(d, floats[i]);
 		op_check(reference_plan(d, op_rig_arena(floats[i])),
 			 &(struct op_check){.rtol = i == 1 ? 4e-3 : 1e-4,
@@ -549,7 +549,7 @@ TEST(test_operators__plans)
 	}
 }
 
-/* With channels last wherever that is possible, and where it pays; and without any fusion. */
+/* Use channels last where possible and where profitable, with fusion and without. */
 TEST(test_random__nets)
 {
 	skip_on_gpu();
@@ -567,7 +567,7 @@ TEST(test_random__nets)
 static void check_elementwise(enum op_kind kind, unsigned int n_rounds)
 {
 	const struct op *op = op_by_kind(kind);
-	/* Near where a line is 0, the terms of the sum are all that is left to compare with. */
+	/* Near a root of the line, the sum cancels: compare by absolute error. */
 	const bool is_difference = kind == OP_HARD_SIGMOID || kind == OP_HARD_SWISH;
 	const struct op_check check = {.rtol = op_rig_is_gpu() ? 1e-4 : 2e-5,
 				       .atol = is_difference ? 1e-7 : 1e-30,
@@ -580,19 +580,19 @@ static void check_elementwise(enum op_kind kind, unsigned int n_rounds)
 				 &check);
 }
 
-/* Enough rounds for all types that are cast to. */
+/* Enough rounds for all types that Cast converts to. */
 enum { CAST_ROUNDS = 18 };
 
 TEST(test_random__elementwise)
 {
-	/* The shaders are those of "plain". */
+	/* The device "shared" has the same shaders as "plain". */
 	if (op_rig_is("shared"))
 		skip();
 	for (enum op_kind kind = OP_ADD; kind <= OP_BITWISE_NOT; kind++)
 		check_elementwise(kind, kind == OP_CAST ? CAST_ROUNDS : rounds(28, 4));
 }
 
-/* Indices, and those that are out of range. */
+/* Valid indices, and indices out of range. */
 TEST(test_operators__gather)
 {
 	for (unsigned int kind = GATHER_FIRST; kind <= GATHER_LAST; kind++)
@@ -617,7 +617,7 @@ TEST(test_random__samples)
 {
 	const double tolerance = op_rig_is_gpu() ? 2e-5 : 1e-6;
 
-	/* The shaders are those of "plain". */
+	/* The device "shared" has the same shaders as "plain". */
 	if (op_rig_is("shared"))
 		skip();
 	for (unsigned int round = 0; round < rounds(240, 120); round++)
@@ -626,7 +626,7 @@ TEST(test_random__samples)
 				 .rtol = tolerance, .atol = tolerance, .fill = sample_fill});
 }
 
-/* A coordinate that is no number, or far beyond all pixels, reads nothing beside the picture. */
+/* A coordinate that is NaN, or far outside the picture, reads no memory outside the picture. */
 TEST(test_contents__samples)
 {
 	static const float odd[] = {NAN, INFINITY, -INFINITY, 3e38f, -3e38f, 1e-45f, 1e9f, -1e9f};
@@ -660,18 +660,18 @@ TEST(test_operators__random_rows)
 
 	for (unsigned int round = 0; round < rounds(24, 4) * RANDOM_ROWS_OPERATORS; round++, n++)
 		n_computed += op_check(random_rows(op_rig_seed(), round, MAX), &check) > 0;
-	/* Attention, the last of them, has as many forms as all others. */
+	/* Attention, the last operator, has as many forms as all others together. */
 	for (unsigned int round = 0; round < rounds(200, 0); round++, n++)
 		n_computed += op_check(random_rows(op_rig_seed(),
 						   (round + 1) * RANDOM_ROWS_OPERATORS - 1, MAX),
 				       &check) > 0;
 	for (unsigned int round = 0; round < rounds(24, 4) * RANDOM_ROWS_DOUBLE; round++, n++)
 		n_computed += op_check(random_rows_double(op_rig_seed(), round, MAX), &check) > 0;
-	/* A few are too large for a GPU, and a real one may lack float64. */
+	/* A few cases are too large for a GPU, and a real GPU may lack float64. */
 	assert_true(n_computed > n * 9 / 10 || getenv("RBK_TEST_GPU"));
 }
 
-/* Numbers that are large and finite, here and there: their powers of e are not. */
+/* Put large finite numbers at random places; their powers of e are infinite. */
 static void fill_extreme(const struct plan *plan, uint32_t count, struct reference_buffers *buffers,
 			 uint64_t *state)
 {
@@ -707,7 +707,7 @@ TEST(test_contents__rows)
 	const struct op_check check = {.rtol = 2e-5, .atol = 2e-5, .fill = fill_special_rows};
 
 	skip_on_gpu();
-	/* Not Attention, the last: whether weights of left-out keys are numbers is open. */
+	/* Not Attention, the last: whether masked keys may have NaN weights is unspecified. */
 	for (unsigned int round = 0; round < test_scaled(8) * RANDOM_ROWS_OPERATORS; round++)
 		if ((round + 1) % RANDOM_ROWS_OPERATORS)
 			op_check(random_rows(op_rig_seed(), round, MAX), &check);
@@ -715,7 +715,7 @@ TEST(test_contents__rows)
 		op_check(random_rows_double(op_rig_seed(), round, MAX), &check);
 }
 
-/* No product is beyond what floats hold, no sum near 0; as often as not, some are no numbers. */
+/* Values near 1: no overflow, no sum near 0. Half of the time, also NaNs and infinities. */
 static void fill_near_one(const struct plan *plan, uint32_t count,
 			  struct reference_buffers *buffers, uint64_t *state)
 {
@@ -728,7 +728,7 @@ static void fill_near_one(const struct plan *plan, uint32_t count,
 		fill_special(plan, count, buffers, state);
 }
 
-/* Lines that are reduced some at a time, long ones, those of several dimensions; and columns. */
+/* Lines reduced several at a time, long lines, lines of several dimensions, and columns. */
 TEST(test_contents__reductions)
 {
 	static const char *const of[][2] = {
@@ -789,7 +789,7 @@ TEST(test_random__windows)
 			 &(struct op_check){.rtol = 1e-4, .atol = 1e-4, .has_layouts = true});
 }
 
-/* Steps computed along with a product or a convolution: with fusion and without. */
+/* Steps fused with a product or a convolution: with fusion and without. */
 TEST(test_random__fused)
 {
 	for (unsigned int round = 0; round < rounds(8, 2) * RANDOM_FUSED_ROUNDS; round++) {
@@ -821,7 +821,7 @@ TEST(test_random__quantized)
 
 /* ---- Limits of devices ---- */
 
-/* All bits of the factors and of nothing else. */
+/* Set all bits of the factors, and the bytes of the other inputs to 1. */
 static void fill_with_ones(const struct plan *plan, uint32_t count,
 			   struct reference_buffers *buffers, uint64_t *state)
 {
@@ -829,19 +829,19 @@ static void fill_with_ones(const struct plan *plan, uint32_t count,
 		memset(buffers->bindings[i], i < 2 ? 0xff : 1, buffers->bytes[i]);
 }
 
-/* Sums beyond the numbers of 32 bits, which wrap around: of all ones, and zero points. */
+/* Sums that overflow 32 bits wrap around: factors of all ones, and zero points. */
 TEST(test_random__quantized_wraps)
 {
 	static const char *const inputs[] = {"u8[3,40003] u8[40003,5] - u8[]",
 					     "u8[3,40003] u8[40003,5] u8[]"};
 
-	/* A software device may not take as many turns of a loop. */
+	/* A software device may refuse loops of this many iterations. */
 	for (unsigned int i = 0; i < 2; i++)
 		op_check(reference_plan(one_op("MatMulInteger", inputs[i], ""), NULL),
 			 &(struct op_check){.may_refuse = true, .fill = fill_with_ones});
 }
 
-/* Tasks that several workers share: what one finds is not lost, and sums are the same each time. */
+/* Tasks that workers share: no worker's error is lost, and sums are the same each time. */
 TEST(test_random__gather_large)
 {
 	static const char *const large[][3] = {
@@ -857,7 +857,7 @@ TEST(test_random__gather_large)
 			 &(struct op_check){.fill = gather_fill, .spoil = gather_spoil});
 }
 
-/* y = x, by way of @n times @add, which describes nodes from the first tensor to the second. */
+/* Return the steps of a plan y = x of @n calls of @add, which describes nodes @from to @to. */
 static uint32_t count_steps(unsigned int n,
 			    void (*add)(struct describe *d, const char *from, const char *to))
 {
@@ -917,9 +917,9 @@ TEST(test_limits__steps)
 }
 
 /*
- * A picture that as many nodes read as a plan can have, each as often as it can: who submits it
- * keeps the setup thread for milliseconds, not for minutes. (This test then reaches its time
- * limit.)
+ * One picture that as many nodes read as a plan can have, each as often as possible. Its
+ * preparation may occupy the setup thread for milliseconds, not minutes. (This test otherwise
+ * reaches its time limit.)
  */
 TEST(test_limits__one_picture_with_all_readers)
 {
@@ -953,7 +953,7 @@ TEST(test_limits__one_picture_with_all_readers)
 	cpu_rig_deinit(&rig);
 }
 
-/* More updates of an element than one invocation of a GPU is to look at. */
+/* An element has more updates than one GPU invocation may examine. */
 TEST(test_limits__scatter)
 {
 	struct plan *plan;
@@ -970,7 +970,7 @@ TEST(test_limits__scatter)
 	plan_free(plan);
 }
 
-/* A device without shaderFloat64: nothing of float64 is its own, all else is. */
+/* A device without shaderFloat64 computes nothing of float64, but everything else. */
 TEST(test_limits__without_float64)
 {
 	if (!op_rig_is_gpu())

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* brokerd's options: those of placement, on the command line and as keys of a file. */
+/* brokerd's options: placement options on the command line and as keys of a file */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@ static int parse(struct options *ret, const char *first, const char *second)
 {
 	char *argv[] = {(char *)"brokerd", (char *)first, (char *)second, NULL};
 
-	/* Glibc begins anew. */
+	/* 0 makes glibc's getopt start over. */
 	optind = 0;
 	return options_parse(first ? second ? 3 : 2 : 1, argv, ret);
 }
@@ -26,7 +26,7 @@ static int read_key(struct options *options, const char *key, const char *value)
 	return options_read_key(options, key, value, wanted);
 }
 
-/* What an unknown key may have been. */
+/* Return the suggestion for the unknown key @key. */
 static const char *near_key(struct options *options, const char *key)
 {
 	static char wanted[POLICY_WANTED_BYTES];
@@ -35,7 +35,7 @@ static const char *near_key(struct options *options, const char *key)
 	return wanted;
 }
 
-/* To be freed. */
+/* Return the text of the placement options; the caller frees it. */
 static char *place_text(const struct options *options)
 {
 	char *text = NULL;
@@ -81,7 +81,7 @@ TEST(test_place__defaults)
 
 static const struct {
 	const char *key, *value;
-	const char *wanted; /* NULL: right */
+	const char *wanted; /* values named in the error; NULL: no error */
 } cases[] = {
 	{"threshold", "2MiB", NULL},
 	{"threshold", "lots", "a size such as 64MiB"},
@@ -229,7 +229,7 @@ TEST(test_watts)
 	assert_false(options_key_is_live("gpu-watts"));
 }
 
-/* For tests only: no file has it. */
+/* The test device is an option of the command line only, for tests. */
 TEST(test_test_device)
 {
 	struct options options;
@@ -243,7 +243,7 @@ TEST(test_test_device)
 	assert_int_equal(read_key(&options, "test-device", "1ms"), POLICY_E_UNKNOWN);
 }
 
-/* The command line goes before the file, for every option: each has its bit. */
+/* The command line takes precedence over the file, for every option: each has its own bit. */
 TEST(test_read_key__command_line_wins)
 {
 	struct options options;
@@ -255,7 +255,7 @@ TEST(test_read_key__command_line_wins)
 	assert_true(options.place.force_cpu);
 	assert_int_equal(options.cpu.n_workers, 3);
 	assert_int_equal(options.place.min_count, 4);
-	/* What is wrong there is still wrong. */
+	/* An invalid value in the file is an error even if the command line overrides the key. */
 	assert_int_equal(read_key(&options, "force-cpu", "maybe"), POLICY_E_INVALID);
 }
 
@@ -269,7 +269,7 @@ TEST(test_read_key__unknown)
 	assert_int_equal(read_key(&options, "help", ""), POLICY_E_UNKNOWN);
 	assert_string_equal(near_key(&options, "threshhold"), "threshold");
 	assert_string_equal(near_key(&options, "vram-hedroom"), "vram-headroom");
-	assert_string_equal(near_key(&options, "confg"), ""); /* no key */
+	assert_string_equal(near_key(&options, "confg"), ""); /* not a configuration key */
 	assert_string_equal(near_key(&options, "xyzzy"), "");
 	assert_false(options_key_is_live("workers"));
 	assert_false(options_key_is_live("nonsense"));
@@ -277,7 +277,10 @@ TEST(test_read_key__unknown)
 	assert_true(options_key_is_live("force-cpu"));
 }
 
-/* It is refused where it is listened on; cut to what fits, it would be another broker's place. */
+/*
+ * A default path that is too long is refused when the broker listens on it. A truncated path could
+ * name another broker's socket.
+ */
 TEST(test_socket__default_too_long)
 {
 	static const char *const names[] = {"RINGBROKER_SOCKET", "XDG_RUNTIME_DIR"};
@@ -303,7 +306,7 @@ TEST(test_socket__default_too_long)
 	}
 }
 
-/* What is asked for by name is refused at once. */
+/* A socket path given explicitly is refused at once if too long. */
 TEST(test_socket__too_long)
 {
 	char argument[128] = "--socket=";
