@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Waking a sleeper only where it would oversleep, and noticing a suspend. */
+/* Waking a sleeper only if it would oversleep, and detecting a suspend */
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -26,11 +26,11 @@ TEST(test_set__awake)
 
 	assert_int_equal(pace_init(&pace, FAST), 0);
 	assert_int_equal(pace_get(&pace), IDLE);
-	/* It reads the pace before it sleeps: no need to tell it. */
+	/* The thread reads the pace before it sleeps, so it needs no wake-up. */
 	assert_false(pace_set(&pace, FAST));
 	assert_false(is_rung(&pace));
 	assert_int_equal(pace_get(&pace), FAST);
-	/* And does not sleep by a slower one. */
+	/* The thread does not sleep by the slower pace. */
 	pace_sleep(&pace, IDLE, 1000 * second_ns);
 	pace_deinit(&pace);
 }
@@ -41,12 +41,12 @@ TEST(test_set__asleep)
 
 	assert_int_equal(pace_init(&pace, FAST), 0);
 	assert_false(pace_set(&pace, SLOW));
-	/* As pace_sleep() does. */
+	/* pace_sleep() sets this before it sleeps. */
 	atomic_store(&pace.granted, SLOW);
 	assert_false(pace_set(&pace, IDLE));
 	assert_false(pace_set(&pace, SLOW));
 	assert_false(is_rung(&pace));
-	/* Woken once, however often it changes. */
+	/* One wake-up suffices, however often the pace changes. */
 	assert_true(pace_set(&pace, FAST));
 	assert_true(is_rung(&pace));
 	for (int i = 0; i < 1000; i++) {
@@ -71,7 +71,9 @@ static void *sleep_until_busy(void *data)
 	return NULL;
 }
 
-/* Whenever the pace rises, before, while or after the thread falls asleep, it wakes. */
+/*
+ * The thread wakes whenever the pace rises: before it sleeps, while it falls asleep, or afterwards.
+ */
 TEST(test_sleep__never_overslept)
 {
 	struct sleeper sleeper;
@@ -100,7 +102,7 @@ TEST(test_sleep__its_time)
 	assert_int_equal(pace_init(&pace, FAST), 0);
 	pace_sleep(&pace, IDLE, 2000000);
 	assert_true(clock_now_ns() - start_ns >= 2000000);
-	/* An interruption that came first ends it at once. */
+	/* An interruption before the sleep ends it at once. */
 	pace_interrupt(&pace);
 	pace_sleep(&pace, IDLE, 1000 * second_ns);
 	assert_false(is_rung(&pace));
@@ -111,16 +113,19 @@ TEST(test_suspend)
 {
 	struct suspend suspend = {.has_looked = false};
 
-	/* The difference is 500, read with 10 to 1,000,000 in between. */
+	/* The clocks differ by 500, read 10 to 1,000,000 apart. */
 	assert_false(suspend_step(&suspend, 1000, 1505, 1010));
 	assert_false(suspend_step(&suspend, 2000, 2505, 1002000));
 	assert_false(suspend_step(&suspend, 2000, 1002495, 1002000));
 	assert_false(suspend_step(&suspend, 3000, 3505, 3010));
-	/* Asleep for 100. */
+	/* The machine was suspended for 100. */
 	assert_true(suspend_step(&suspend, 4000, 4605, 4010));
 	assert_false(suspend_step(&suspend, 5000, 5605, 5010));
 	assert_false(suspend_step(&suspend, 6000, 6601, 6002));
-	/* Even if it was interrupted just then: at the next look at the latest. */
+	/*
+	 * If the reading was interrupted just then, the next step detects the suspend at the
+	 * latest.
+	 */
 	assert_false(suspend_step(&suspend, 7000, 7605, 100000));
 	assert_true(suspend_step(&suspend, 200000, 205000, 200010));
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Large mappings: that no single system call works on more than a slice of one. */
+/* Large mappings: no single system call works on more than one slice of a mapping */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -12,7 +12,7 @@ enum { PAGE = 4096 };
 
 static struct {
 	size_t n_calls, bytes, max_bytes;
-	int error; /* of madvise() */
+	int error; /* errno of madvise(), or 0 */
 } calls;
 
 static void note_call(size_t bytes)
@@ -77,7 +77,7 @@ static void run_slices(size_t bytes, bool for_writing)
 	assert_int_equal(n_resident(base, bytes), bytes / PAGE);
 	pages_unmap(base, bytes);
 	expect_calls(bytes);
-	/* Nothing is mapped there any more. */
+	/* The range is no longer mapped. */
 	assert_int_equal(msync(base, bytes, MS_ASYNC), -1);
 	assert_int_equal(errno, ENOMEM);
 	close(fd);
@@ -95,8 +95,8 @@ TEST(test_pages__slices)
 }
 
 /*
- * Check that a page that cannot be had does not stop the next slice, and that an old kernel is
- * asked once.
+ * Check that a page that cannot be populated does not stop the next slice, and that an old kernel
+ * is asked only once.
  */
 TEST(test_pages__errors)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Who is at the other end: what the kernel says, and only of the process that connected. */
+/* A peer's identity: as the kernel reports it, and only of the process that connected */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -26,7 +26,7 @@ struct listener {
 	int fd;
 };
 
-/* Without a place in the file system. */
+/* Listen on an abstract address, without a path in the file system. */
 static void listener_init(struct listener *listener)
 {
 	listener->address = (struct sockaddr_un){.sun_family = AF_UNIX};
@@ -58,7 +58,10 @@ static int accept_from(const struct listener *listener)
 	return fd;
 }
 
-/* Is there a path for processes in /proc/self/cgroup? */
+/*
+ * Get the process's unified cgroup path from /proc/self/cgroup.
+ * Return: true if there is one.
+ */
 static bool has_unified_cgroup(char *path, size_t bytes)
 {
 	FILE *file = fopen("/proc/self/cgroup", "re");
@@ -76,7 +79,7 @@ static bool has_unified_cgroup(char *path, size_t bytes)
 	return is_found;
 }
 
-/* It means the process that lives, where the kernel gives it. */
+/* Expect a pidfd that refers to the live process, if the kernel supports it. */
 static void expect_pidfd(const struct peer_identity *identity)
 {
 	struct pollfd poll_fd = {.fd = identity->pidfd, .events = POLLIN};
@@ -128,7 +131,7 @@ TEST(test_peer__alive)
 	assert_null(identity.peer.cgroup);
 	assert_int_equal(identity.pidfd, -1);
 
-	/* Nobody asked. */
+	/* No kinds of identity were requested. */
 	assert_int_equal(peer_identity_init(&identity, ours, POLICY_MATCH_UID), 0);
 	assert_fields(identity.peer, (uid, geteuid()), (n_groups, 0));
 	assert_null(identity.peer.cgroup);
@@ -140,7 +143,7 @@ TEST(test_peer__alive)
 	close(listener.fd);
 }
 
-/* It is shown to administrators, whose terminals it must not steer. */
+/* A process's name is shown to administrators, whose terminals it must not control. */
 TEST(test_peer__calls_itself_names)
 {
 	struct peer_identity identity = PEER_IDENTITY_INIT;
@@ -163,8 +166,8 @@ TEST(test_peer__calls_itself_names)
 }
 
 /*
- * Connected, handed on, and over: its number stays taken until it is waited for, so /proc has a
- * process there that must not be taken for whoever holds the socket now.
+ * The process connected, handed its socket to a child, and exited. Its PID stays in use until it is
+ * reaped, so /proc still has an entry that must not be taken for the socket's present holder.
  */
 TEST(test_peer__gone)
 {
@@ -184,7 +187,7 @@ TEST(test_peer__gone)
 
 		if (connect_to(&listener) < 0)
 			_exit(1);
-		/* This one keeps the socket, until the test is over. */
+		/* The grandchild keeps the socket until the test is over. */
 		if (fork() == 0) {
 			close(ends[1]);
 			_exit(read(ends[0], &byte, 1) != 0);

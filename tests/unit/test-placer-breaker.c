@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Breakers: when they open, how they close, whom they bar.
- */
+/* Breakers: when they open, how they close, which plans they bar */
 #include "placer-bench.h"
 #include "support/test.h"
 
@@ -41,14 +39,14 @@ TEST(test_open__after_three)
 	assert_false(place_can_move(bench.placer, bench.place_plan, GPU));
 	placer_device_report(bench.placer, GPU, bench.now_ns, &report);
 	assert_int_equal(report.n_opened, 1);
-	/* Opened anew, it is as good as new, and remembers how fast it was. */
+	/* A reset closes the breaker and keeps the learned speed. */
 	placer_reset_device(bench.placer, GPU);
 	assert_int_equal(breaker_of(&bench, GPU), PLACE_CLOSED);
 	decision = placer_bench_decide(&bench, COUNT, RBK_STRATEGY_AUTO);
 	assert_int_equal(decision.device, GPU);
 }
 
-/* A device that has done well for long fails every third task. */
+/* A device that has done well for long begins to fail every third task. */
 TEST(test_open__every_third)
 {
 	unsigned int n_failed = 0;
@@ -73,7 +71,7 @@ TEST(test_open__over_the_window)
 	struct place_device_report report;
 
 	PLACER_BENCH(bench, 2, NULL);
-	/* 1 in 25 is 0.96: good enough. */
+	/* 1 failure in 25 is a success rate of 0.96: the breaker stays closed. */
 	for (unsigned int i = 0; i < 5000; i++) {
 		if (i % 25 == 24)
 			placer_bench_fail(&bench, GPU);
@@ -83,7 +81,7 @@ TEST(test_open__over_the_window)
 	placer_device_report(bench.placer, GPU, bench.now_ns, &report);
 	assert_int_equal(report.breaker, PLACE_CLOSED);
 	assert_true(report.success_rate > 0.955 && report.success_rate < 0.965);
-	/* 1 in 15 is not. */
+	/* 1 in 15 opens the breaker. */
 	for (unsigned int i = 0; i < 100; i++) {
 		if (i % 15 == 14)
 			placer_bench_fail(&bench, GPU);
@@ -119,7 +117,9 @@ TEST(test_probe__one_at_a_time)
 	bench.now_ns += PLACE_BACKOFF_MIN_NS - 1;
 	assert_int_equal(placer_bench_decide(&bench, COUNT, RBK_STRATEGY_AUTO).device, CPU);
 	bench.now_ns++;
-	/* Not one that would not have run there, nor one that has no time for it. */
+	/*
+	 * A task that would not run on the GPU anyway, or has no time to fail there, is no probe.
+	 */
 	assert_int_equal(placer_bench_decide(&bench, 1, RBK_STRATEGY_AUTO).device, CPU);
 	decision = place_decide(bench.placer, bench.place_plan, bench.flow,
 				(struct place_request){.count = COUNT, .deadline_ns = 1000000000},
@@ -138,7 +138,7 @@ TEST(test_probe__one_at_a_time)
 	assert_fields(decision, (device, GPU), (flags, 0));
 }
 
-/* A probe that never came back must not be the last. */
+/* A lost probe must not be the last probe. */
 TEST(test_probe__lost)
 {
 	PLACER_BENCH(bench, 2, NULL);
@@ -150,7 +150,7 @@ TEST(test_probe__lost)
 	assert_int_equal(placer_bench_decide(&bench, COUNT, RBK_STRATEGY_AUTO).device, GPU);
 }
 
-/* Each time it fails again it stays out for longer; in the end, for a minute. */
+/* Each failed probe lengthens the back-off, up to a minute. */
 TEST(test_probe__backs_off)
 {
 	uint64_t open_ns, last_ns = 0;
@@ -184,7 +184,7 @@ TEST(test_probe__clock_goes_back)
 		bench.now_ns += PLACE_BACKOFF_MIN_NS / 2;
 		assert_true(++n <= 3);
 	}
-	/* While a probe is on its way. */
+	/* The clock also goes back while a probe is in flight. */
 	bench.now_ns = 1ull << 59;
 	assert_int_equal(placer_bench_decide(&bench, COUNT, RBK_STRATEGY_AUTO).device, GPU);
 	bench.now_ns = 5;
@@ -192,8 +192,9 @@ TEST(test_probe__clock_goes_back)
 }
 
 /*
- * Runs a long sequence where placed; the GPU is four times faster and fails as @fails says. A task
- * that fails there has taken its time there, and runs on the CPU. Return: time / CPU-only's.
+ * Run @n_tasks tasks where the placer puts them. The GPU is four times faster and fails as @fails
+ * says. A failed task has taken its time on the GPU and runs again on the CPU.
+ * Return: the total time divided by the time on the CPU alone.
  */
 static double run(struct placer_bench *bench, unsigned int n_tasks,
 		  bool (*fails)(struct placer_bench *bench, unsigned int n),
@@ -249,7 +250,7 @@ TEST(test_throughput__failing)
 	for (unsigned int i = 0; i < 3; i++) {
 		placer_bench_init(&bench, 2, NULL);
 		time = run(&bench, 20000, fails[i], &n_gpu);
-		/* Never in use for long: three failures, then single probes. */
+		/* The GPU is never in use for long: three failures, then single probes. */
 		assert_true(time < 1.01);
 		assert_in_range(n_gpu, 3, 200);
 		assert_int_not_equal(breaker_of(&bench, GPU), PLACE_CLOSED);
@@ -267,7 +268,7 @@ TEST(test_throughput__repaired)
 	assert_true(n_gpu > 50000);
 }
 
-/* A plan that fails loses the device; others keep it. */
+/* A plan that fails loses the device; other plans keep it. */
 TEST(test_plan__not_the_device)
 {
 	struct place_plan *good = NULL;
@@ -292,7 +293,7 @@ TEST(test_plan__not_the_device)
 	decision = place_decide(bench.placer, good, bench.flow,
 				(struct place_request){.count = COUNT}, bench.now_ns);
 	assert_int_equal(decision.device, GPU);
-	/* Now the other fails, too. */
+	/* A second plan that fails opens the device's breaker. */
 	for (unsigned int i = 0; i < 3; i++)
 		place_learn(bench.placer, good, GPU, COUNT, PLACE_FAILED, 1000, 0, bench.now_ns);
 	assert_int_equal(breaker_of(&bench, GPU), PLACE_OPEN);
@@ -310,7 +311,7 @@ TEST(test_plan__freed_and_back)
 	assert_int_equal(placer_bench_decide(&bench, COUNT, RBK_STRATEGY_AUTO).device, GPU);
 }
 
-/* With another GPU there, nothing is the CPU's. */
+/* If a second GPU is present, no task falls back to the CPU. */
 TEST(test_open__second_gpu)
 {
 	struct place_decision decision;
@@ -323,7 +324,7 @@ TEST(test_open__second_gpu)
 	assert_fields(decision, (device, CPU), (reason, RBK_REASON_BREAKER_OPEN));
 }
 
-/* Whoever can run nowhere else shows whether it works again. */
+/* A task that may run only on the GPU can be the probe. */
 TEST(test_probe__only_gpu)
 {
 	struct place_decision decision;

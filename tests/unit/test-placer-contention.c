@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Decisions while the CPU is contended: whoever causes it does not gain by it, and nobody else
- * loses by that; and while only some of its workers are in use.
+ * Decisions while the CPU is contended: the tenant that causes the contention does not gain by it,
+ * and other tenants do not lose by that. Decisions while only some CPU workers are in use.
  */
 #include <math.h>
 
@@ -13,7 +13,7 @@ enum { CPU = BENCH_CPU, GPU = BENCH_GPU, LARGE = 1 << 20 };
 struct pair {
 	struct placer_bench bench;
 	struct place_flow *culprit;
-	uint32_t count; /* of a task that is a little better off on the CPU */
+	uint32_t count; /* rows of a task that is slightly faster on the CPU */
 };
 
 static int setup(void **state)
@@ -66,13 +66,13 @@ TEST(test_culprit__stays, setup, teardown)
 	assert_memory_equal(&decision, &before, sizeof(before));
 	decision = decide(bench, bench->flow, pair->count, RBK_STRATEGY_AUTO);
 	assert_fields(decision, (device, GPU), (reason, RBK_REASON_CONTENTION));
-	/* It is over with that. */
+	/* The culprit's advantage ends with its own contention. */
 	place_flow_set_own_contention(bench->placer, pair->culprit, 0);
 	decision = decide(bench, pair->culprit, pair->count, RBK_STRATEGY_AUTO);
 	assert_fields(decision, (device, GPU), (reason, RBK_REASON_CONTENTION));
 }
 
-/* A GPU in software is disturbed as much, and no place to go to. */
+/* A software GPU suffers the same contention, so it is no alternative. */
 TEST(test_software_gpu__is_no_way_out, setup, teardown)
 {
 	struct pair *pair = *state;
@@ -85,7 +85,7 @@ TEST(test_software_gpu__is_no_way_out, setup, teardown)
 	assert_int_equal(decide(bench, bench->flow, 1, RBK_STRATEGY_AUTO).device, CPU);
 }
 
-/* A part of it counts as a part. */
+/* If the culprit causes part of the contention, that part is taken off its estimate. */
 TEST(test_culprit__in_part, setup, teardown)
 {
 	const float factor = 9;
@@ -123,7 +123,7 @@ TEST(test_culprit__split_as_if_alone, setup, teardown)
 	assert_true(decision.split_count > before.split_count);
 }
 
-/* What is learned is what a task takes undisturbed, whoever disturbed it. */
+/* The estimate learns a task's undisturbed time, whichever tenant disturbs the task. */
 TEST(test_culprit__learned_as_others, setup, teardown)
 {
 	const struct placer_bench *bench = &((struct pair *)*state)->bench;
@@ -154,7 +154,7 @@ TEST(test_culprit__learned_as_others, setup, teardown)
 			  1) < 0.01f);
 }
 
-/* What it waits for is as long as it thinks. */
+/* The wait for queued tasks is predicted with the same contention as their execution. */
 TEST(test_culprit__waits, setup, teardown)
 {
 	struct pair *pair = *state;
@@ -179,7 +179,7 @@ TEST(test_culprit__waits, setup, teardown)
 	place_flow_set_own_contention(bench->placer, bench->flow, 0.5f);
 	assert_in_range(place_flow_wait_ns(bench->placer, bench->flow, CPU, bench->now_ns),
 			alone_ns * 3 - 5, alone_ns * 3 + 5);
-	/* On other devices nobody crowds anybody. */
+	/* A tenant's own contention counts only on the CPU. */
 	placer_set_contention(bench->placer, GPU, 5);
 	tasks[0].decision.device = GPU;
 	place_dequeue(bench->placer, &tasks[0], bench->now_ns);
@@ -192,7 +192,7 @@ TEST(test_culprit__waits, setup, teardown)
 		place_dequeue(bench->placer, &tasks[i], bench->now_ns);
 }
 
-/* Others' queued tasks move away from the contended CPU; its own stay. */
+/* Queued tasks of other tenants move away from the contended CPU; the culprit's tasks stay. */
 TEST(test_culprit__not_moved, setup, teardown)
 {
 	struct pair *pair = *state;
@@ -211,7 +211,7 @@ TEST(test_culprit__not_moved, setup, teardown)
 					  },
 				  running = task;
 
-		/* The CPU is busy with another. */
+		/* The CPU is busy with another task. */
 		placer_set_contention(bench->placer, CPU, 1);
 		place_flow_set_own_contention(bench->placer, pair->culprit, 1);
 		place_enqueue(bench->placer, &running, bench->now_ns);
@@ -279,7 +279,10 @@ TEST(test_share__nonsense, setup, teardown)
 
 /* --- fewer workers --- */
 
-/* Of four, which all share a long task, or one each. */
+/*
+ * Begin a bench with four CPU workers. All four share a long task if @shares, else a task has one
+ * worker.
+ */
 static void bench_of_workers(struct placer_bench *bench, bool shares)
 {
 	struct place_profile profiles[] = {placer_bench_profile(8, 500),
@@ -325,7 +328,7 @@ TEST(test_workers__fewer)
 			assert_true(place_work_ns(bench.placer, bench.place_plan, CPU, LARGE) ==
 				    work_ns);
 		}
-		/* Both at once: a half of its worker's time. */
+		/* With both contention and one worker, a task gets half of the worker's time. */
 		placer_set_contention(bench.placer, CPU, 2);
 		assert_true(fabsf(on_cpu_ns(&bench) / all_ns / (shares ? 8 : 2) - 1) < 0.1f);
 		placer_set_contention(bench.placer, CPU, 1);
@@ -341,7 +344,10 @@ TEST(test_workers__fewer)
 	}
 }
 
-/* One is released for each that is in use, and those that were before are no trouble. */
+/*
+ * One task is released per worker in use. Tasks released before the limit was lowered are no
+ * problem.
+ */
 TEST(test_workers__released)
 {
 	struct place_task tasks[12];
@@ -384,7 +390,7 @@ TEST(test_workers__released)
 	placer_bench_deinit(&bench);
 }
 
-/* How many can share a task is not learned from those that could not have more. */
+/* The number of workers that share a task is not learned while fewer workers are in use. */
 TEST(test_workers__learned)
 {
 	struct placer_bench bench;
@@ -405,8 +411,8 @@ TEST(test_workers__learned)
 }
 
 /*
- * With all of its workers and undisturbed the CPU would be ahead by a half: that it is not, however
- * that is divided between fewer workers and longer tasks, is contention. The culprit stays.
+ * With all workers and no contention the CPU would be faster: the GPU takes 1.5 times as long. If
+ * the CPU falls behind, through fewer workers or longer tasks, the reason is contention.
  */
 TEST(test_workers__reason)
 {
@@ -427,7 +433,7 @@ TEST(test_workers__reason)
 		placer_limit_servers(bench.placer, CPU, 1 + i / 2);
 		placer_set_contention(bench.placer, CPU, i / 2 == 3 ? 3 : 1.25f);
 		decision = decide(&bench, bench.flow, LARGE, strategy);
-		if (i / 2 == 2) /* three of four: not late enough */
+		if (i / 2 == 2) /* three of four workers: not slow enough */
 			continue;
 		assert_fields(decision, (device, GPU), (reason, RBK_REASON_CONTENTION));
 	}
@@ -454,7 +460,10 @@ static void end_one(struct placer_bench *bench, struct place_task *task)
 	place_done(bench->placer, task, PLACE_DONE, 1000, 1000, bench->now_ns);
 }
 
-/* Workers are needed for what nobody else can do: while it is there, and once after that. */
+/*
+ * A device's workers are needed for a task that no other device can run: while the task is there,
+ * and once afterwards.
+ */
 TEST(test_workers__needed)
 {
 	static const struct {
@@ -488,7 +497,7 @@ TEST(test_workers__needed)
 			assert_int_equal(placer_is_needed(bench.placer, CPU), is_needed);
 		end_one(&bench, &tasks[0]);
 		assert_false(placer_is_needed(bench.placer, CPU));
-		/* Its owner may have found out more by now. */
+		/* A decision that changes after the task was released does not count. */
 		tasks[1].decision.other_ns = 0;
 		assert_false(placer_is_needed(bench.placer, CPU));
 		place_put_back(bench.placer, &tasks[1], bench.now_ns);
@@ -498,7 +507,7 @@ TEST(test_workers__needed)
 	placer_bench_deinit(&bench);
 }
 
-/* With LATENCY, how much later it may be grows with the contention, and is no other reason. */
+/* With LATENCY, the accepted delay grows with the contention, so contention stays the reason. */
 TEST(test_latency__reason)
 {
 	struct place_decision decision;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Devices that an administrator drains: nothing is placed there, whatever is asked for; the others
- * do what they did.
+ * Devices that an administrator drains: no task is placed on a drained device, whatever its
+ * strategy. The other devices are placed on as before.
  */
 #include "placer-bench.h"
 #include "support/test.h"
@@ -30,7 +30,9 @@ static void expect_all_work(struct placer_bench *bench, uint32_t n_devices)
 	}
 }
 
-/* One of two: the other takes all, and is the only one that waiting tasks may move to. */
+/*
+ * One GPU of two is drained. The other GPU takes all tasks, and queued tasks may move only to it.
+ */
 TEST(test_one_of_two)
 {
 	PLACER_BENCH(bench, 3, NULL);
@@ -48,12 +50,12 @@ TEST(test_one_of_two)
 		expect_placed(&bench, RBK_STRATEGY_PREFER_CPU, CPU, RBK_REASON_USER_PREFERENCE);
 		expect_placed(&bench, RBK_STRATEGY_DEVICE(other), other,
 			      RBK_REASON_USER_PREFERENCE);
-		/* By name it is that one, or the CPU. */
+		/* A task that names the drained device runs on the CPU. */
 		expect_placed(&bench, RBK_STRATEGY_DEVICE(drained), CPU,
 			      RBK_REASON_GPU_UNAVAILABLE);
 		assert_false(place_can_move(bench.placer, bench.place_plan, drained));
 		assert_true(place_can_move(bench.placer, bench.place_plan, other));
-		/* Twice is once. */
+		/* Draining twice is undone by one call. */
 		placer_set_drained(bench.placer, drained, true);
 		placer_set_drained(bench.placer, drained, false);
 	}
@@ -73,7 +75,7 @@ TEST(test_both)
 	expect_placed(&bench, RBK_STRATEGY_AUTO, GPU, RBK_REASON_GPU_AVAILABLE);
 }
 
-/* Whatever its state, it is as if it were not there: nobody is sent to wait for its memory. */
+/* A drained device counts as absent in every plan state: no task waits for its memory. */
 TEST(test_states__do_not_matter)
 {
 	static const uint8_t states[] = {PLAN_DEVICE_READY, PLAN_DEVICE_EVICTED,
@@ -98,7 +100,9 @@ TEST(test_states__do_not_matter)
 	expect_placed(&bench, RBK_STRATEGY_AUTO, GPU, RBK_REASON_USER_PREFERENCE);
 }
 
-/* Draining is no failure and mends none; an open breaker sends no probes to a drained device. */
+/*
+ * Draining neither causes nor clears failures. An open breaker sends no probes to a drained device.
+ */
 TEST(test_breaker__is_another_matter)
 {
 	PLACER_BENCH(bench, 2, NULL);
@@ -110,7 +114,7 @@ TEST(test_breaker__is_another_matter)
 		bench.now_ns += 100000000;
 		expect_placed(&bench, RBK_STRATEGY_AUTO, CPU, RBK_REASON_GPU_UNAVAILABLE);
 	}
-	/* Opened anew, by whoever had it drained. */
+	/* An administrator's reset closes the breaker, and the device stays drained. */
 	placer_reset_device(bench.placer, GPU);
 	expect_placed(&bench, RBK_STRATEGY_AUTO, CPU, RBK_REASON_GPU_UNAVAILABLE);
 	assert_false(place_can_move(bench.placer, bench.place_plan, GPU));
@@ -124,7 +128,7 @@ TEST(test_breaker__is_another_matter)
 	expect_placed(&bench, RBK_STRATEGY_AUTO, CPU, RBK_REASON_BREAKER_OPEN);
 }
 
-/* What is split is split between the CPU and the GPU that is left. */
+/* A task is split between the CPU and the GPU that is not drained. */
 TEST(test_split__with_the_other)
 {
 	struct place_request request = {
@@ -145,7 +149,10 @@ TEST(test_split__with_the_other)
 	assert_int_equal(decision.split_count, 0);
 }
 
-/* Nobody goes there to learn, also who has just meant to; those that are there are explored. */
+/*
+ * No task explores a drained device, even if the exploration was already due. Other devices are
+ * explored.
+ */
 TEST(test_explore__never)
 {
 	unsigned int n_explored = 0, n_on[3] = {0};
@@ -160,7 +167,10 @@ TEST(test_explore__never)
 		assert_false(is_drained && decision.device == GPU);
 		n_explored += (decision.flags & PLACE_EXPLORES) != 0;
 		n_on[decision.device]++;
-		/* All are much alike, so that who is not explored is not known. */
+		/*
+		 * All devices take about the same time, so an estimate without exploration stays
+		 * unknown.
+		 */
 		placer_bench_learn(&bench, decision.device, COUNT,
 				   1e5 + placer_bench_random(&bench, 20000));
 	}
@@ -168,7 +178,7 @@ TEST(test_explore__never)
 	assert_true(n_on[GPU] > 0 && n_on[GPU2] + n_on[CPU] >= 15000);
 }
 
-/* With one GPU there is a short way, which must not know better. */
+/* The short way for one GPU decides as the full rules do. */
 TEST(test_short_way)
 {
 	unsigned int n_gpu = 0;

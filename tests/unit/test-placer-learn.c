@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Estimates: where they begin, what they learn and how fast, what they withstand; exploration.
- */
+/* Estimates: priors, what they learn and how fast, robustness; exploration */
 #include <math.h>
 
 #include "placer-bench.h"
@@ -39,17 +37,17 @@ TEST(test_prior__sum_of_the_model)
 	for (uint32_t count = 1; count <= 1u << 20; count *= 4) {
 		bytes = 1024.0 * count;
 		assert_near(predict(&bench, CPU, count), 500 + bytes / 8, 1e-5);
-		/* To the device and back. */
+		/* The transfer to the device and back counts. */
 		assert_near(predict(&bench, GPU, count), 10000 + bytes / 64 + bytes / 32, 1e-5);
-		/* In between, too: it is a straight line. */
+		/* The prior is a straight line between these counts. */
 		assert_near(predict(&bench, CPU, count + count / 3),
 			    500 + 1024.0 * (count + count / 3) / 8, 1e-5);
 	}
-	/* States go both ways. */
+	/* States are transferred both ways. */
 	bench.plan.tensors = (struct tensor[]){{.kind = RBK_TENSOR_STATE}};
 	placer_bench_renew(&bench);
 	assert_near(predict(&bench, GPU, 1024), 10000 + 1048576.0 / 64 + 1.5 * 1048576 / 32, 1e-5);
-	/* Each submission costs. */
+	/* Each submission has a start-up cost. */
 	bench.plan.n_parts[GPU] = 5;
 	bench.plan.tensors = NULL;
 	placer_bench_renew(&bench);
@@ -64,7 +62,7 @@ TEST(test_prior__servers_share)
 	profile.n_servers_per_task = 4;
 	profile.share_min_ns = 50000;
 	PLACER_BENCH(bench, 1, &profile);
-	/* Too short to be shared; shared by some; shared by all. */
+	/* Too short to be shared; shared by some servers; shared by all. */
 	assert_near(predict(&bench, CPU, 32), 32768, 1e-5);
 	assert_near(predict(&bench, CPU, 128), 50000, 1e-5);
 	assert_near(predict(&bench, CPU, 1024), 1048576 / 4, 1e-5);
@@ -80,14 +78,14 @@ TEST(test_prior__better_profile)
 	for (unsigned int i = 0; i < 10; i++)
 		placer_bench_learn(&bench, CPU, 4096, 700000);
 	placer_set_profile(bench.placer, CPU, &profile);
-	/* What was seen stays, what was not seen has the new shape. */
+	/* Learned estimates stay; a new plan gets the new profile's prior. */
 	assert_near(predict(&bench, CPU, 4096), 700000, 0.02);
 	placer_bench_renew(&bench);
 	assert_near(predict(&bench, CPU, 4096), 500 + 4194304.0 / 16, 1e-5);
 	assert_true(placer_profile(bench.placer, CPU)->task_ns == 500);
 }
 
-/* Random profiles with flat rates and random plans: more rows never take less. */
+/* Random profiles with flat rates and random plans: more rows never take less time. */
 TEST(test_prior__monotone)
 {
 	struct place_profile profiles[2];
@@ -146,7 +144,7 @@ TEST(test_learn__trusted_soon)
 	assert_true(report(&bench, CPU, 1000).is_trusted);
 	assert_false(report(&bench, GPU, 1000).is_trusted);
 	assert_near(predict(&bench, CPU, 1000), 5e6, 0.01);
-	/* Its neighbours as far as they are near; the ratio goes for all that was never seen. */
+	/* Counts nearby become trusted, too. The learned ratio applies to all other counts. */
 	assert_true(report(&bench, CPU, 1400).is_trusted);
 	assert_false(report(&bench, CPU, 100000).is_trusted);
 	assert_near(predict(&bench, CPU, 100000), 500e6, 0.01);
@@ -159,7 +157,10 @@ TEST(test_learn__in_between)
 		placer_bench_learn(&bench, CPU, 1024, 1e6);
 		placer_bench_learn(&bench, CPU, 16384, 64e6);
 	}
-	/* Four times slower in the end; between the two somewhere between. */
+	/*
+	 * The larger count takes four times as long per row. Counts between the two are
+	 * interpolated.
+	 */
 	for (uint32_t count = 2048; count < 16384; count += 512) {
 		double ns = predict(&bench, CPU, count), row = 1e6 / 1024;
 
@@ -182,7 +183,7 @@ TEST(test_learn__noise)
 	assert_int_equal(seen.n_done, 300);
 }
 
-/* 20 ms without a processor, now and then: also right at the beginning. */
+/* A task is without a processor for 20 ms now and then, also among the first tasks. */
 TEST(test_learn__outliers)
 {
 	struct placer_bench bench;
@@ -202,7 +203,7 @@ TEST(test_learn__outliers)
 	}
 }
 
-/* Tasks of one count until the estimate is right again after a change. */
+/* Return the number of tasks of @count rows, of @ns each, until the estimate is right again. */
 static unsigned int tasks_to_follow(struct placer_bench *bench, uint32_t count, double ns)
 {
 	unsigned int n = 0;
@@ -225,7 +226,7 @@ TEST(test_learn__a_third)
 	assert_in_range(tasks_to_follow(&bench, 512, 1e6), 2, 10);
 }
 
-/* Tasks of many counts: what a few of them show holds for all. */
+/* Tasks of many counts: a change seen at a few counts applies to all. */
 TEST(test_learn__a_third_at_all_counts)
 {
 	uint32_t count;
@@ -247,7 +248,7 @@ TEST(test_learn__a_third_at_all_counts)
 		assert_near(predict(&bench, CPU, count), 3 * (500 + 1000.0 * count), 0.3);
 }
 
-/* From a certain size on it does not fit into a cache, which no profile says. */
+/* From a certain count on the data exceeds a cache, which no profile describes. */
 TEST(test_learn__cliff)
 {
 	double worst = 0, error;
@@ -267,7 +268,7 @@ TEST(test_learn__cliff)
 	assert_true(worst < 0.15);
 }
 
-/* Eight servers, four to a task: alone, it is shared; among others it is not. */
+/* Eight servers, four per task: a task alone is shared by four, a task among others by fewer. */
 TEST(test_learn__work_and_servers)
 {
 	struct place_profile profiles[2] = {placer_bench_profile(8, 500),
@@ -288,7 +289,7 @@ TEST(test_learn__work_and_servers)
 	decision = placer_bench_decide(&bench, 8192, RBK_STRATEGY_ONLY_CPU);
 	assert_near((double)decision.predicted_ns, 1e6, 0.02);
 
-	/* Others leave five servers; two; two, but soon all. */
+	/* Other tasks leave five servers free, then two, then two but soon all. */
 	queue->n_released = queue->running_slots = 3;
 	queue->running_ns = 80000000;
 	queue->running_since = 3 * bench.now_ns;
@@ -301,7 +302,10 @@ TEST(test_learn__work_and_servers)
 	queue->running_ns = 800000;
 	decision = placer_bench_decide(&bench, 8192, RBK_STRATEGY_ONLY_CPU);
 	assert_near((double)decision.predicted_ns, 1.1e6, 0.05);
-	/* It takes longer then, which says nothing about how it is alone: also who ends last. */
+	/*
+	 * Among other tasks it takes longer. These times do not change the estimate for a task
+	 * alone, even if the task ended last.
+	 */
 	for (unsigned int i = 0; i < 50; i++) {
 		queue->n_released = i % 2;
 		bench.now_ns += 100000;
@@ -311,14 +315,14 @@ TEST(test_learn__work_and_servers)
 	queue->n_released = queue->running_slots = 0;
 	assert_near(predict(&bench, CPU, 8192), 1e6, 0.02);
 	assert_near((double)place_work_ns(bench.placer, bench.place_plan, CPU, 8192), 3e6, 0.02);
-	/* Alone, it does. */
+	/* The same time, measured alone, changes the estimate. */
 	for (unsigned int i = 0; i < 50; i++)
 		place_learn(bench.placer, bench.place_plan, CPU, 8192, PLACE_DONE, 1500000, 3000000,
 			    bench.now_ns += 1500000);
 	assert_near(predict(&bench, CPU, 8192), 1.5e6, 0.02);
 }
 
-/* A disturbed device is no slower device. */
+/* Contention does not make a device's estimate slower. */
 TEST(test_learn__contention)
 {
 	PLACER_BENCH(bench, 2, NULL);
@@ -330,7 +334,7 @@ TEST(test_learn__contention)
 		    4e6, 0.01);
 }
 
-/* Whatever is observed, whatever a clock says: a number that can be computed with. */
+/* Estimates stay finite, whatever times are observed and whatever the clock says. */
 TEST(test_learn__hostile)
 {
 	static const uint64_t times_ns[] = {0,          1,          2,          1000,
@@ -388,7 +392,10 @@ TEST(test_learn__hostile)
 	}
 }
 
-/* 1,000 times slower than predicted; a clock that said otherwise once. */
+/*
+ * 1,000 times slower than predicted. A single wrong reading of the clock does not change the
+ * estimate.
+ */
 TEST(test_learn__thousand_times)
 {
 	double ns;
@@ -405,7 +412,7 @@ TEST(test_learn__thousand_times)
 	assert_near(predict(&bench, GPU, 9999), ns, 0.2);
 }
 
-/* --- what people see --- */
+/* --- reports --- */
 
 TEST(test_report__break_even)
 {
@@ -443,7 +450,7 @@ TEST(test_report__reset)
 	assert_near(predict(&bench, CPU, 512), prior_ns, 1e-6);
 }
 
-/* A client decides how many nodes its plan has, and how often it is reset. */
+/* Clients choose the number of nodes of a plan and how often it is reset. */
 TEST(test_report__reset_visits_no_node)
 {
 	double prior_ns;
@@ -452,13 +459,13 @@ TEST(test_report__reset_visits_no_node)
 	prior_ns = predict(&bench, CPU, 512);
 	for (unsigned int i = 0; i < 20; i++)
 		placer_bench_learn(&bench, CPU, 512, 1e9);
-	/* Without nodes and works a prediction would be another. */
+	/* Without nodes and works, a recomputed prior would differ. */
 	bench.plan.n_nodes = bench.plan.n_works = 0;
 	place_plan_reset(bench.placer, bench.place_plan);
 	assert_near(predict(&bench, CPU, 512), prior_ns, 1e-6);
 }
 
-/* --- clients that come back --- */
+/* --- histories of returning clients --- */
 
 TEST(test_history__same_fingerprint)
 {
@@ -473,7 +480,10 @@ TEST(test_history__same_fingerprint)
 	placer_bench_renew(&bench);
 	assert_near(predict(&bench, GPU, 512), 7e6, 0.01);
 	assert_true(report(&bench, GPU, 512).is_trusted);
-	/* Not another plan's, nor one of another shape, nor where there is none. */
+	/*
+	 * A history does not apply to another plan, to another shape, or to a plan without a
+	 * fingerprint.
+	 */
 	bench.plan.fingerprint = 43;
 	placer_bench_renew(&bench);
 	assert_near(predict(&bench, GPU, 512), prior_ns, 0.01);
@@ -503,7 +513,7 @@ TEST(test_history__bounded)
 	bench.plan.fingerprint = 1000;
 	placer_bench_renew(&bench);
 	assert_int_equal(bench.placer->n_histories, PLACE_MAX_HISTORIES);
-	/* The oldest has gone, the latest has not. */
+	/* The oldest history has been dropped, the latest is still there. */
 	bench.plan.fingerprint = 1;
 	placer_bench_renew(&bench);
 	assert_near(predict(&bench, GPU, 512), prior_ns, 0.01);
@@ -514,7 +524,10 @@ TEST(test_history__bounded)
 
 /* --- exploration --- */
 
-/* Tasks of one count that really take so long. Return: the time lost, as a share. */
+/*
+ * Run @n_tasks tasks of one count that take @cpu_ns on the CPU and @gpu_ns on the GPU.
+ * Return: the fraction of time lost to exploration.
+ */
 static double run(struct placer_bench *bench, unsigned int n_tasks, double cpu_ns, double gpu_ns,
 		  unsigned int *ret_explored, unsigned int *ret_gpu)
 {
@@ -541,7 +554,7 @@ static double run(struct placer_bench *bench, unsigned int n_tasks, double cpu_n
 
 TEST(test_explore__bounded)
 {
-	/* How much longer the other device really takes, whatever the profile says. */
+	/* real time of the other device relative to the better one, whatever the profile says */
 	static const double ratios[] = {1.1, 2, 5, 20, 1000};
 	unsigned int n_explored, n_gpu;
 	struct place_device_report seen;
@@ -560,7 +573,7 @@ TEST(test_explore__bounded)
 	}
 }
 
-/* The profile is wrong by far: soon it runs where it is faster. */
+/* The profile is wrong by far. Exploration soon moves tasks to the faster device. */
 TEST(test_explore__finds_out)
 {
 	struct place_profile profiles[2] = {placer_bench_profile(8, 500),
@@ -572,13 +585,14 @@ TEST(test_explore__finds_out)
 	run(&bench, 1000, 0.7e5, 1e5, &n_explored, &n_gpu);
 	assert_in_range(n_explored, PLACE_TRUST, 20);
 	assert_true(n_gpu < 600);
-	/* The GPU has become faster, which only exploring can tell. */
+	/* The GPU has become faster, which only exploration can find out. */
 	run(&bench, 3000, 0.7e5, 0.2e5, &n_explored, &n_gpu);
 	assert_true(n_gpu > 1500);
 }
 
-/* However slow: where it would wait for the better device it is seen, and is not where it would
- * not.
+/*
+ * A device known to be slow is explored while tasks would have to wait for the faster device, and
+ * only then.
  */
 TEST(test_explore__while_others_wait)
 {
@@ -591,7 +605,7 @@ TEST(test_explore__while_others_wait)
 	config.threshold_bytes = 0;
 	placer_bench_configure(&bench, config);
 	assert_int_equal(place_flow_new(bench.placer, &limits, &other), 0);
-	/* The CPU takes ten times as long, and more. */
+	/* The CPU takes more than ten times as long. */
 	run(&bench, 2000, 1e7, 4e4, &n_explored, &n_gpu);
 	assert_int_equal(n_explored, 0);
 	assert_false(report(&bench, CPU, 2048).is_trusted);
@@ -639,14 +653,13 @@ TEST(test_explore__not_everybody)
 	assert_int_equal(n_explored, 0);
 }
 
-/* Nothing is random: the same tasks, the same decisions. */
-/* What would be seen of a contended device is not worth waiting for those who use it. */
+/* A contended device is not explored: the result would not be worth the delay for its users. */
 TEST(test_explore__not_while_contended)
 {
 	unsigned int n_explored, n_gpu;
 
 	PLACER_BENCH(bench, 2, NULL);
-	/* Both are known, and the CPU is the better one. */
+	/* Both devices are known, and the CPU is faster. */
 	run(&bench, 2000, 0.7e5, 1e5, &n_explored, &n_gpu);
 	assert_true(n_gpu < 1000);
 	placer_set_contention(bench.placer, CPU, 4);
@@ -658,6 +671,7 @@ TEST(test_explore__not_while_contended)
 	assert_true(n_gpu < 100);
 }
 
+/* The placer uses no random numbers: the same tasks lead to the same decisions. */
 TEST(test_explore__repeatable)
 {
 	unsigned int explored[2], gpu[2];

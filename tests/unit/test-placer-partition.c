@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Cutting tasks: one over two devices, and long ones into submissions.
- */
+/* Dividing tasks: one task over two devices, and a long task into submissions */
 #include <math.h>
 
 #include "placer-bench.h"
@@ -33,7 +31,7 @@ TEST(test_split__both_at_once)
 	assert_int_equal(decision.reason, RBK_REASON_COST_MODEL);
 	assert_int_equal(decision.flags, PLACE_BOUND);
 	assert_int_equal(decision.split_count % bench.plan.row_grain, 0);
-	/* 8 bytes/ns here, 1 / (1 / 64 + 1 / 32) there: 2.67 times as many rows. */
+	/* CPU: 8 bytes/ns; GPU: 1 / (1 / 64 + 1 / 32) bytes/ns, so 2.67 times as many rows. */
 	assert_true(fabs(decision.split_count / (double)LARGE - 2.667 / 3.667) < 0.01);
 	assert_true(fabsf(decision.predicted_ns / decision.other_ns - 1) < 0.01f);
 }
@@ -50,7 +48,7 @@ TEST(test_split__grain)
 		placer_bench_renew(&bench);
 		for (uint32_t count = 1; count < 300; count++) {
 			decision = decide(&bench, count, RBK_STRATEGY_PARTITION, 0);
-			/* Each has a grain, or it is not split. */
+			/* Each part has at least one grain, or the task is not split. */
 			if (decision.split_count == 0) {
 				assert_true(count <= (grains[i] ? grains[i] : 1));
 				continue;
@@ -81,7 +79,7 @@ TEST(test_split__only_where_possible)
 	bench.plan.device_state[CPU] = PLAN_DEVICE_NO_MEMORY;
 	assert_int_equal(may_split(&bench, LARGE).split_count, 0);
 	bench.plan.device_state[CPU] = PLAN_DEVICE_READY;
-	/* Smaller than that, but on request. */
+	/* Tasks below partition_min_bytes are split only on request. */
 	config = *placer_config(bench.placer);
 	config.partition_min_bytes = LARGE * 1024ull + 1;
 	placer_bench_configure(&bench, config);
@@ -92,14 +90,14 @@ TEST(test_split__only_where_possible)
 	assert_int_equal(decide(&bench, LARGE, RBK_STRATEGY_PARTITION, 0).split_count, 0);
 	config.force_cpu = false;
 	placer_bench_configure(&bench, config);
-	/* Nothing is a half-open GPU's probe only in part. */
+	/* A half-open GPU is not probed with a part of a task. */
 	for (unsigned int i = 0; i < PLACE_BREAKER_FAILURES; i++)
 		placer_bench_fail(&bench, GPU);
 	bench.now_ns += PLACE_BACKOFF_MIN_NS;
 	assert_int_equal(decide(&bench, LARGE, RBK_STRATEGY_PARTITION, 0).split_count, 0);
 }
 
-/* The CPU would take a seventh of it: that is a gain of 1.17. */
+/* The CPU would take a seventh of the rows: a gain of 1.17. */
 TEST(test_split__worth_it)
 {
 	struct place_profile profiles[] = {placer_bench_profile(8, 500),
@@ -114,7 +112,7 @@ TEST(test_split__worth_it)
 	assert_true(may_split(&bench, LARGE).split_count > LARGE / 7 * 5);
 }
 
-/* What has to wait gets less. */
+/* A device with queued tasks gets fewer rows. */
 TEST(test_split__waits_count)
 {
 	struct place_decision free_both, busy_gpu;
@@ -136,7 +134,7 @@ TEST(test_split__waits_count)
 	place_dequeue(bench.placer, &task, bench.now_ns);
 }
 
-/* The GPU is really three times slower than its profile says: the parts show it. */
+/* The GPU is three times slower than its profile says. The parts' times correct the split. */
 TEST(test_split__corrects_itself)
 {
 	const double cpu_row_ns = 128, gpu_row_ns = 144;
@@ -168,7 +166,9 @@ TEST(test_rows__at_most_that_long)
 	config = *placer_config(bench.placer);
 	for (uint32_t count = 1; count < 100000000; count += count / 3 + 1) {
 		rows = place_rows_per_submission(bench.placer, bench.place_plan, CPU, count);
-		/* More parts would wait more often. */
+		/*
+		 * Contention does not make submissions shorter: more parts would wait more often.
+		 */
 		placer_set_contention(bench.placer, CPU, 50);
 		assert_int_equal(
 			place_rows_per_submission(bench.placer, bench.place_plan, CPU, count),
@@ -180,18 +180,18 @@ TEST(test_rows__at_most_that_long)
 		if (rows == count)
 			continue;
 		assert_int_equal(rows % bench.plan.row_grain, 0);
-		/* No more parts than it takes. */
+		/* The task has no more parts than necessary. */
 		n_parts = (count - 1) / rows + 1;
 		assert_true(place_predict_ns(bench.placer, bench.place_plan, CPU,
 					     count / (n_parts - 1)) >
 			    (float)config.submission_max_ns * 0.95f);
 	}
-	/* A disturbed device takes longer. */
+	/* A disturbed GPU takes longer, so its submissions are shorter. */
 	rows = place_rows_per_submission(bench.placer, bench.place_plan, GPU, 1 << 28);
 	placer_set_contention(bench.placer, GPU, 10);
 	assert_true(place_rows_per_submission(bench.placer, bench.place_plan, GPU, 1 << 28) <
 		    rows / 9);
-	/* A grain is the least, where starting a task costs nothing. */
+	/* The minimum is one grain, if starting a task costs nothing. */
 	config.submission_max_ns = 1;
 	placer_bench_configure(&bench, config);
 	placer_set_profile(bench.placer, CPU, &free_to_start);

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * What brokersim has shown the placer to be wrong about: each case by itself
- */
+/* Errors of the placer that brokersim has found, one case each */
 #include "placer-bench.h"
 #include "support/test.h"
 
 enum { CPU = BENCH_CPU, GPU = BENCH_GPU };
 
-/* Weights that cross the link with every part must not be what a task spends its time on. */
+/* Weights that cross the link with every part must not dominate a task's time. */
 TEST(test_parts__weights_cross_the_link_again)
 {
 	const uint32_t count = 1000003;
@@ -15,7 +13,7 @@ TEST(test_parts__weights_cross_the_link_again)
 	uint32_t rows;
 
 	PLACER_BENCH(bench, 2, NULL);
-	/* 640 MB at 32 bytes/ns: 20 ms, twice what a submission may take, for a single row. */
+	/* 640 MB at 32 bytes/ns: 20 ms, twice the maximum of a submission, for a single row. */
 	bench.plan.bindings[0].fixed_bytes = 640000000;
 	bench.plan.touched_fixed = 640000000;
 	placer_bench_renew(&bench);
@@ -26,7 +24,7 @@ TEST(test_parts__weights_cross_the_link_again)
 	assert_true(parts_ns < whole_ns * 1.3f);
 }
 
-/* Without such weights parts are as short as was asked for. */
+/* Without such weights, parts are as short as configured. */
 TEST(test_parts__no_longer_than_asked)
 {
 	uint32_t rows;
@@ -37,7 +35,7 @@ TEST(test_parts__no_longer_than_asked)
 	assert_true(place_predict_ns(bench.placer, bench.place_plan, GPU, rows) < 1.05f * 10000000);
 }
 
-/* Rounding up to the grain never gives more rows than there are. */
+/* Rounding up to the grain never gives more rows than the task has. */
 TEST(test_parts__never_more_than_all)
 {
 	PLACER_BENCH(bench, 2, NULL);
@@ -75,7 +73,7 @@ static void let_go(struct placer_bench *bench, struct place_task *task)
 	place_done(bench->placer, task, PLACE_SKIPPED, 0, 0, bench->now_ns);
 }
 
-/* A small task does not wait for a CPU that is busy while a GPU has nothing to do. */
+/* A small task does not wait for a busy CPU while a GPU is idle. */
 TEST(test_below_threshold__cpu_is_busy)
 {
 	struct place_decision decision;
@@ -87,16 +85,16 @@ TEST(test_below_threshold__cpu_is_busy)
 
 	task = held_task(&bench, 1000);
 	hold(&bench, &task);
-	/* The CPU is busy for 128 us; the GPU would be done after some 13. */
+	/* The CPU is busy for 128 us; the GPU would complete the task after about 13. */
 	decision = placer_bench_decide(&bench, 64, RBK_STRATEGY_AUTO);
 	assert_int_equal(decision.device, GPU);
-	/* By the rules in full, too. */
+	/* The full rules decide the same. */
 	decision = place_decide_in_full(bench.placer, bench.place_plan, bench.flow,
 					(struct place_request){.count = 64}, bench.now_ns);
 	assert_int_equal(decision.device, GPU);
 	let_go(&bench, &task);
 
-	/* Not if it is busy for about as long as the GPU would take. */
+	/* The task stays if the CPU is busy for about as long as the GPU would take. */
 	task = held_task(&bench, 100);
 	hold(&bench, &task);
 	decision = placer_bench_decide(&bench, 64, RBK_STRATEGY_AUTO);
@@ -104,7 +102,7 @@ TEST(test_below_threshold__cpu_is_busy)
 	let_go(&bench, &task);
 }
 
-/* Who is helped by nearly all servers leaves none of them free. */
+/* A task shared by nearly all servers leaves no server free. */
 TEST(test_wait__helped_by_nearly_all)
 {
 	struct place_profile profiles[] = {placer_bench_profile(8, 500),
@@ -113,7 +111,7 @@ TEST(test_wait__helped_by_nearly_all)
 
 	profiles[CPU].n_servers = profiles[CPU].n_servers_per_task = 8;
 	PLACER_BENCH(bench, 2, profiles);
-	/* Observed: 7.2 of 8 servers at work, on average. */
+	/* Learned: 7.2 of 8 servers busy on average. */
 	for (unsigned int i = 0; i < 200; i++)
 		place_learn(bench.placer, bench.place_plan, CPU, 100000, PLACE_DONE, 1000000,
 			    7200000, bench.now_ns += 1000000);

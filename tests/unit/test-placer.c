@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Decisions: every rule, its boundary and the reason that it gives.
- */
+/* Decisions: every rule, its boundary and its reason */
 #include <errno.h>
 
 #include "fail-alloc.h"
@@ -14,7 +12,7 @@ enum { CPU = BENCH_CPU, GPU = BENCH_GPU, GPU2 = BENCH_GPU2 };
 
 #define expect_placed(bench, count, strategy, device, reason) \
 	expect_placed_(bench, count, strategy, device, reason, 0, __LINE__)
-/* Its memory is on @wanted no more. */
+/* Expect the reason memory-constraint, with the plan wanted on device @wanted. */
 #define expect_wanted(bench, count, strategy, device, wanted)                                \
 	expect_placed_(bench, count, strategy, device, RBK_REASON_MEMORY_CONSTRAINT, wanted, \
 		       __LINE__)
@@ -73,7 +71,7 @@ TEST(test_auto__threshold, setup_two, teardown)
 	expect_placed(bench, 1023, RBK_STRATEGY_AUTO, CPU, RBK_REASON_BELOW_THRESHOLD);
 	expect_placed(bench, 1024, RBK_STRATEGY_AUTO, GPU, RBK_REASON_GPU_AVAILABLE);
 	expect_placed(bench, 1u << 31, RBK_STRATEGY_AUTO, GPU, RBK_REASON_GPU_AVAILABLE);
-	/* One byte decides. */
+	/* One byte makes the difference. */
 	bench->plan.touched_row = 0;
 	bench->plan.touched_fixed = (1 << 20) - 1;
 	placer_bench_renew(bench);
@@ -81,7 +79,7 @@ TEST(test_auto__threshold, setup_two, teardown)
 	bench->plan.touched_fixed++;
 	placer_bench_renew(bench);
 	expect_placed(bench, 5000, RBK_STRATEGY_AUTO, GPU, RBK_REASON_GPU_AVAILABLE);
-	/* Too small for the GPU's start all the same. */
+	/* With no threshold, the task is still too small for the GPU's start-up time. */
 	config.threshold_bytes = 0;
 	config.min_count = 0;
 	placer_bench_configure(bench, config);
@@ -102,13 +100,13 @@ TEST(test_auto__min_count, setup_two, teardown)
 	placer_bench_configure(bench, config);
 	expect_placed(bench, 999, RBK_STRATEGY_AUTO, CPU, RBK_REASON_BELOW_THRESHOLD);
 	expect_placed(bench, 1000, RBK_STRATEGY_AUTO, GPU, RBK_REASON_GPU_AVAILABLE);
-	/* There is nothing to batch. */
+	/* A plan of one row cannot be batched, so min_count does not apply. */
 	bench->plan.max_count = 1;
 	placer_bench_renew(bench);
 	expect_placed(bench, 1, RBK_STRATEGY_AUTO, GPU, RBK_REASON_GPU_AVAILABLE);
 }
 
-/* What was seen counts for more than a threshold. */
+/* A trusted estimate takes precedence over the threshold. */
 TEST(test_auto__below_but_known, setup_two, teardown)
 {
 	struct placer_bench *bench = *state;
@@ -127,7 +125,7 @@ TEST(test_auto__no_gpu, setup_one, teardown)
 
 	expect_placed(bench, 1, RBK_STRATEGY_AUTO, CPU, RBK_REASON_BELOW_THRESHOLD);
 	expect_placed(bench, 9999, RBK_STRATEGY_AUTO, CPU, RBK_REASON_GPU_UNAVAILABLE);
-	/* What a device left there that the broker does not have must not matter. */
+	/* A plan's state on a device that the broker does not have is ignored. */
 	bench->plan.device_state[GPU] = PLAN_DEVICE_READY;
 	expect_placed(bench, 9999, RBK_STRATEGY_AUTO, CPU, RBK_REASON_GPU_UNAVAILABLE);
 }
@@ -142,7 +140,7 @@ TEST(test_auto__gpu_cannot, setup_two, teardown)
 	expect_placed(bench, 9999, RBK_STRATEGY_AUTO, CPU, RBK_REASON_GPU_UNAVAILABLE);
 	bench->plan.device_state[GPU] = PLAN_DEVICE_NO_MEMORY;
 	expect_placed(bench, 9999, RBK_STRATEGY_AUTO, CPU, RBK_REASON_MEMORY_CONSTRAINT);
-	/* Small is small, whatever the GPU's memory. */
+	/* A small task is below the threshold, whatever the GPU's memory. */
 	expect_placed(bench, 1, RBK_STRATEGY_AUTO, CPU, RBK_REASON_BELOW_THRESHOLD);
 }
 
@@ -155,7 +153,7 @@ TEST(test_auto__second_gpu, setup_three, teardown)
 	expect_placed(bench, 9999, RBK_STRATEGY_AUTO, GPU2, RBK_REASON_GPU_AVAILABLE);
 	bench->plan.device_state[GPU2] = PLAN_DEVICE_UNSUPPORTED;
 	expect_placed(bench, 9999, RBK_STRATEGY_AUTO, CPU, RBK_REASON_MEMORY_CONSTRAINT);
-	/* The one that is faster, not the first. */
+	/* The faster GPU is chosen, not the first. */
 	bench->plan.device_state[GPU] = bench->plan.device_state[GPU2] = PLAN_DEVICE_READY;
 	placer_set_contention(bench->placer, GPU, 2);
 	expect_placed(bench, 9999, RBK_STRATEGY_AUTO, GPU2, RBK_REASON_GPU_AVAILABLE);
@@ -173,7 +171,7 @@ TEST(test_auto__cpu_cannot, setup_two, teardown)
 	expect_placed(bench, 9999, RBK_STRATEGY_AUTO, RBK_DEVICE_NONE, RBK_REASON_GPU_UNAVAILABLE);
 }
 
-/* --- wishes --- */
+/* --- preferred and named devices --- */
 
 TEST(test_prefer_gpu__any_size, setup_two, teardown)
 {
@@ -204,7 +202,10 @@ TEST(test_prefer_cpu__any_size, setup_two, teardown)
 	expect_placed(bench, 9999, RBK_STRATEGY_PREFER_CPU, CPU, RBK_REASON_USER_PREFERENCE);
 }
 
-/* To the GPU, but not as one that "failed on a GPU, then ran on the CPU". */
+/*
+ * The task runs on the GPU, but the reason is not cpu-fallback ("failed on a GPU, then ran on the
+ * CPU").
+ */
 TEST(test_prefer_cpu__falls_back, setup_two, teardown)
 {
 	static const uint8_t strategies[] = {RBK_STRATEGY_PREFER_CPU, NAMED(CPU)};
@@ -254,7 +255,7 @@ TEST(test_named__there, setup_three, teardown)
 	expect_placed(bench, 1, NAMED(GPU2), GPU2, RBK_REASON_USER_PREFERENCE);
 }
 
-/* Another GPU than the one named is no substitute: to the CPU, and the reason says why. */
+/* Another GPU does not replace the named one. The task runs on the CPU, and the reason says why. */
 TEST(test_named__absent, setup_two, teardown)
 {
 	struct placer_bench *bench = *state;
@@ -321,7 +322,7 @@ TEST(test_trust__no_profile)
 	PLACER_BENCH(bench, 2, profiles);
 	expect_placed(&bench, 1, RBK_STRATEGY_AUTO, CPU, RBK_REASON_BELOW_THRESHOLD);
 	expect_placed(&bench, 2048, RBK_STRATEGY_AUTO, GPU, RBK_REASON_GPU_AVAILABLE);
-	/* It turns out to be no good. */
+	/* The GPU proves to be slower than the CPU. */
 	for (unsigned int i = 0; i < PLACE_TRUST; i++)
 		placer_bench_learn(&bench, GPU, 2048, 1e6);
 	expect_placed(&bench, 2048, RBK_STRATEGY_AUTO, CPU, RBK_REASON_COST_MODEL);
@@ -338,7 +339,7 @@ TEST(test_contention__to_the_gpu, setup_two, teardown)
 	placer_bench_trust(bench, 8192);
 	placer_set_contention(bench->placer, CPU, 20);
 	expect_placed(bench, count, RBK_STRATEGY_AUTO, GPU, RBK_REASON_CONTENTION);
-	/* It would be there anyway. */
+	/* This task would run on the GPU anyway. */
 	expect_placed(bench, 8192, RBK_STRATEGY_AUTO, GPU, RBK_REASON_COST_MODEL);
 	placer_set_contention(bench->placer, CPU, 0.001f);
 	expect_placed(bench, count, RBK_STRATEGY_AUTO, CPU, RBK_REASON_BELOW_THRESHOLD);
@@ -351,7 +352,7 @@ TEST(test_latency__the_one_to_rely_on, setup_two, teardown)
 	struct placer_bench *bench = *state;
 	struct place_config config = *placer_config(bench->placer);
 
-	/* The GPU is a little faster in the mean, but never the same twice. */
+	/* The GPU is slightly faster on average, but its times vary. */
 	for (unsigned int i = 0; i < 60; i++) {
 		placer_bench_learn(bench, CPU, 2048, 1000000);
 		placer_bench_learn(bench, GPU, 2048, i % 2 ? 1150000 : 650000);
@@ -376,7 +377,7 @@ TEST(test_energy__within_slack)
 	placer_bench_trust(&bench, 8192);
 	expect_placed(&bench, 8192, RBK_STRATEGY_AUTO, GPU, RBK_REASON_COST_MODEL);
 	expect_placed(&bench, 8192, RBK_STRATEGY_ENERGY, CPU, RBK_REASON_COST_MODEL);
-	/* 1.5 times longer is too much. */
+	/* Taking 1.5 times as long is too much. */
 	config.energy_slack = 1.4f;
 	placer_bench_configure(&bench, config);
 	expect_placed(&bench, 8192, RBK_STRATEGY_ENERGY, GPU, RBK_REASON_COST_MODEL);
@@ -384,7 +385,7 @@ TEST(test_energy__within_slack)
 	config.strategy = RBK_STRATEGY_ENERGY;
 	placer_bench_configure(&bench, config);
 	expect_placed(&bench, 8192, RBK_STRATEGY_AUTO, CPU, RBK_REASON_COST_MODEL);
-	/* Nobody knows what the CPU draws: the earliest completion. */
+	/* If the CPU's power is unknown, the earliest completion decides. */
 	profiles[0].active_watts = 0;
 	placer_set_profile(bench.placer, CPU, &profiles[0]);
 	expect_placed(&bench, 8192, RBK_STRATEGY_AUTO, GPU, RBK_REASON_COST_MODEL);
@@ -418,15 +419,15 @@ TEST(test_deadline__where_it_is_met, setup_two, teardown)
 	assert_fields(decision, (device, GPU), (reason, RBK_REASON_COST_MODEL));
 	decision = decide_by(bench, 512, RBK_STRATEGY_PREFER_CPU, (cpu_ns + gpu_ns) / 2);
 	assert_int_equal(decision.device, GPU);
-	/* Nobody meets it: where it would have been. */
+	/* No device meets the deadline: the task is placed as without one. */
 	decision = decide_by(bench, 512, RBK_STRATEGY_AUTO, gpu_ns / 2);
 	assert_fields(decision, (device, CPU), (reason, RBK_REASON_BELOW_THRESHOLD));
-	/* Who names a device means it. */
+	/* A named device is used even if it misses the deadline. */
 	decision = decide_by(bench, 512, NAMED(CPU), (cpu_ns + gpu_ns) / 2);
 	assert_int_equal(decision.device, CPU);
 }
 
-/* --- memory that comes and goes --- */
+/* --- evicted plans --- */
 
 TEST(test_evicted__to_the_cpu, setup_two, teardown)
 {
@@ -437,7 +438,7 @@ TEST(test_evicted__to_the_cpu, setup_two, teardown)
 	expect_wanted(bench, 1, RBK_STRATEGY_PREFER_GPU, CPU, GPU);
 	expect_wanted(bench, 1, NAMED(GPU), CPU, GPU);
 	expect_wanted(bench, 1, RBK_STRATEGY_ONLY_GPU, RBK_DEVICE_NONE, GPU);
-	/* Those that would not have run there. */
+	/* Tasks that would not have run on the GPU ask for no loading. */
 	expect_placed(bench, 1023, RBK_STRATEGY_AUTO, CPU, RBK_REASON_BELOW_THRESHOLD);
 	expect_placed(bench, 9999, RBK_STRATEGY_PREFER_CPU, CPU, RBK_REASON_USER_PREFERENCE);
 	expect_placed(bench, 9999, RBK_STRATEGY_ONLY_CPU, CPU, RBK_REASON_USER_PREFERENCE);
@@ -450,7 +451,7 @@ TEST(test_evicted__to_the_cpu, setup_two, teardown)
 	expect_placed(bench, 9999, RBK_STRATEGY_AUTO, CPU, RBK_REASON_COST_MODEL);
 }
 
-/* Whatever the wish, it needs the GPU. */
+/* Only the GPU can run the plan, so every strategy asks for it. */
 TEST(test_evicted__cpu_cannot, setup_two, teardown)
 {
 	static const uint8_t strategies[] = {RBK_STRATEGY_AUTO,
@@ -483,7 +484,7 @@ TEST(test_evicted__pinned, setup_three, teardown)
 	expect_placed(bench, 1, RBK_STRATEGY_AUTO, RBK_DEVICE_NONE, RBK_REASON_MEMORY_CONSTRAINT);
 }
 
-/* One of several: where it is; else where it can come back to. */
+/* If one of two GPUs has the plan, use it. Otherwise ask for a GPU to which it can return. */
 TEST(test_evicted__two_gpus, setup_three, teardown)
 {
 	struct placer_bench *bench = *state;
@@ -501,7 +502,7 @@ TEST(test_evicted__two_gpus, setup_three, teardown)
 	expect_wanted(bench, 9999, RBK_STRATEGY_AUTO, CPU, GPU2);
 }
 
-/* Nothing is brought to a device that would not be used. */
+/* A plan is not loaded on a device whose breaker is open. */
 TEST(test_evicted__broken_device, setup_three, teardown)
 {
 	struct placer_bench *bench = *state;
@@ -569,7 +570,7 @@ TEST(test_decide__same_both_ways, setup_two, teardown)
 		if (i % 3 == 0)
 			placer_bench_learn(bench, (uint8_t)placer_bench_random(bench, 2), count,
 					   1 + placer_bench_random(bench, 1000000));
-		/* Exploring would change what the second sees. */
+		/* Exploring would change the state that the second decision sees. */
 		bench->place_plan->wish_bucket = UINT16_MAX;
 		quick = place_decide(bench->placer, bench->place_plan, bench->flow, request, 5);
 		full = place_decide_in_full(bench->placer, bench->place_plan, bench->flow, request,
@@ -610,7 +611,7 @@ TEST(test_configure__nonsense, setup_two, teardown)
 	placer_set_contention(bench->placer, RBK_DEVICE_NONE, 1);
 	placer_set_profile(bench->placer, RBK_DEVICE_NONE, NULL);
 	placer_reset_device(bench->placer, RBK_DEVICE_NONE);
-	/* 100 times slower is the most. */
+	/* Contention is limited to a factor of 100. */
 	expect_placed(bench, 9999, RBK_STRATEGY_AUTO, CPU, RBK_REASON_COST_MODEL);
 }
 
@@ -645,7 +646,7 @@ TEST(test_new__no_memory)
 	}
 	assert_int_equal(r, 0);
 	assert_int_equal(n, 2);
-	/* Where there is room for it, what is learned is all that is missing. */
+	/* The placer has room for the plan, so the plan's estimates are the only allocation. */
 	fail_alloc_at(1);
 	assert_int_equal(place_plan_new(placer, &plan, &other), -ENOMEM);
 	assert_true(fail_alloc_stop());
