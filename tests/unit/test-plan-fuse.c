@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Tests of plan/fuse.c: what is computed together, and what works in place
- */
+/* Tests of plan/fuse.c: fused nodes, and nodes that work in place */
 #include "plan/plan.h"
 #include "support/one-op.h"
 #include "support/test.h"
 
-/* y = @activation of x [count,4] times w [4,8], through scratch t. */
+/* Describe y = @activation of x [count,4] times w [4,8], through scratch t. */
 static struct describe *product(const char *activation)
 {
 	struct describe *d = describe_new("", 16);
@@ -62,7 +60,7 @@ TEST(test_fuse__activation)
 		assert_false(shares(apart, "t", "y"));
 		assert_int_equal(apart->scratch_bytes, 16 * 32);
 
-		/* As many operations, without writing t and reading it again. */
+		/* The same number of operations, but t is neither written nor read. */
 		assert_int_equal(plan->cost.flops_row, apart->cost.flops_row);
 		assert_int_equal(plan->cost.bytes_row, apart->cost.bytes_row - 2 * 32);
 		assert_int_equal(plan->nodes[0].cost.flops_row, plan->cost.flops_row);
@@ -73,7 +71,7 @@ TEST(test_fuse__activation)
 	}
 	plan = expect_plan(product("Softplus"));
 	assert_false(is_fused(plan, 0, 1));
-	/* The task's own memory may be far from the device. */
+	/* The output t is not shared: the task's own memory may be far from the device. */
 	assert_false(shares(plan, "t", "y"));
 	plan_free(plan);
 }
@@ -90,7 +88,7 @@ TEST(test_fuse__read_by_others)
 	assert_false(shares(plan, "t", "y"));
 	plan_free(plan);
 
-	/* Likewise as an output itself. */
+	/* Likewise if t is an output itself. */
 	d = describe_new("", 16);
 	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 4));
 	describe_constant(d, "w", RBK_REF(1, 0), DESCRIBE_DIMS(4, 8));
@@ -102,7 +100,7 @@ TEST(test_fuse__read_by_others)
 	assert_false(is_fused(plan, 0, 1));
 	plan_free(plan);
 
-	/* And by a view. */
+	/* Likewise if a view of t is read. */
 	d = product("Relu");
 	describe_scratch(d, "v");
 	describe_output(d, "z", DESCRIBE_DIMS(DESCRIBE_COUNT, 2, 4));
@@ -115,7 +113,7 @@ TEST(test_fuse__read_by_others)
 	plan_free(plan);
 }
 
-/* Only the first one of two; the other one works in place. */
+/* Only the first of two activations is fused; the second works in place. */
 TEST(test_fuse__chain)
 {
 	struct describe *d = describe_new("", 16);
@@ -134,7 +132,7 @@ TEST(test_fuse__chain)
 	describe_node(d, "Relu", "", "t", "u");
 	describe_node(d, "Relu", "", "u", "v");
 	describe_node(d, "Relu", "", "row", "positive");
-	/* The row repeats: only the other operand is as large as the result. */
+	/* The row is broadcast: only the other operand is as large as the result. */
 	describe_node(d, "Add", "", "positive,v", "s");
 	describe_node(d, "Neg", "", "s", "y");
 	plan = expect_plan(d);
@@ -148,7 +146,10 @@ TEST(test_fuse__chain)
 	plan_free(plan);
 }
 
-/* y = x [count,3,4] times w [4,8], plus b of @dims, and perhaps @activation of that. */
+/*
+ * Describe y = x [count,3,4] times w [4,8], plus b of @dims, and @activation of the sum unless
+ * NULL.
+ */
 static struct describe *sum(const char *in, unsigned int rank, const uint32_t *dims,
 			    const char *activation)
 {
@@ -191,7 +192,7 @@ TEST(test_fuse__sum)
 		assert_false(has_sum(apart, 0, 1));
 		assert_false(is_fused(apart, 0, 2));
 
-		/* As many operations, with neither t nor u written and read again. */
+		/* The same number of operations, but t and u are neither written nor read. */
 		assert_int_equal(plan->cost.flops_row, apart->cost.flops_row);
 		assert_int_equal(plan->cost.bytes_row, apart->cost.bytes_row - 4 * 96);
 		assert_int_equal(plan->cost.bytes_fixed, apart->cost.bytes_fixed);
@@ -203,7 +204,10 @@ TEST(test_fuse__sum)
 	}
 }
 
-/* What has an element for each one of the product's, which is one matrix then. */
+/*
+ * Describe a product plus an addend of the product's shape. The product is one matrix except in
+ * case 3.
+ */
 static struct describe *sum_by_element(unsigned int which)
 {
 	struct describe *d = describe_new("", 16);
@@ -249,7 +253,7 @@ TEST(test_fuse__sum_by_element)
 		plan_free(apart);
 	}
 
-	/* Of two products the later one adds the earlier one's. */
+	/* The sum of two products is fused with the later product. */
 	d = describe_new("", 1);
 	describe_input(d, "x", DESCRIBE_DIMS(5, 4));
 	describe_input(d, "w", DESCRIBE_DIMS(4, 8));
@@ -268,7 +272,7 @@ TEST(test_fuse__sum_by_element)
 	plan_free(plan);
 }
 
-/* Only of what is the same for every row, or as large. */
+/* A sum is fused only if the addend is the same for every row, or as large as the product. */
 TEST(test_fuse__sum_shapes)
 {
 	static const struct {
@@ -290,7 +294,7 @@ TEST(test_fuse__sum_shapes)
 		plan_free(plan);
 	}
 
-	/* What is added is larger than the product, or of more dimensions. */
+	/* The addend is larger than the product, or has more dimensions. */
 	for (unsigned int i = 0; i < 3; i++) {
 		d = describe_new("", 1);
 		describe_input(d, "x", DESCRIBE_DIMS(5, 4));
@@ -309,7 +313,7 @@ TEST(test_fuse__sum_shapes)
 		plan_free(plan);
 	}
 
-	/* The right-hand side is a list: what is added is one number for each row. */
+	/* The right-hand side is a vector, so the addend has one element per row. */
 	d = describe_new("", 1);
 	describe_input(d, "x", DESCRIBE_DIMS(5, 4));
 	describe_input(d, "w", DESCRIBE_DIMS(4));
@@ -323,7 +327,7 @@ TEST(test_fuse__sum_shapes)
 	plan_free(plan);
 }
 
-/* What is added has to be there before the product, and to stay what it is. */
+/* The addend must be computed before the product, and must not change before the sum. */
 TEST(test_fuse__sum_order)
 {
 	struct plan *plan;
@@ -354,7 +358,7 @@ TEST(test_fuse__sum_order)
 		plan_free(plan);
 	}
 
-	/* One sum, and none behind an activation. */
+	/* Only one sum is fused, and none after an activation. */
 	d = sum("t,b", DESCRIBE_DIMS(8), "Relu");
 	describe_output(d, "z", DESCRIBE_DIMS(DESCRIBE_COUNT, 3, 8));
 	describe_scratch(d, "v");
@@ -373,7 +377,7 @@ TEST(test_fuse__sum_order)
 	plan_free(plan);
 }
 
-/* What changes the type has elements of another size. */
+/* A node that changes the type changes the size of elements, so it does not work in place. */
 TEST(test_fuse__types)
 {
 	struct describe *d = describe_new("", 16);
@@ -390,7 +394,7 @@ TEST(test_fuse__types)
 	assert_false(shares(plan, "t", "is"));
 	plan_free(plan);
 
-	/* No device computes anything along with products of float64. */
+	/* No device fuses anything with float64 products. */
 	d = sum("t,b", DESCRIBE_DIMS(8), "Relu");
 	describe_floats(d, RBK_DTYPE_F64);
 	plan = expect_plan(d);

@@ -11,7 +11,7 @@
 #include "support/one-op.h"
 #include "support/test.h"
 
-/* Does node @n write tensor @t, itself or by what it computes along? */
+/* Return true if node @n writes tensor @t, itself or by a node fused with it. */
 static bool writes(const struct plan *plan, unsigned int n, unsigned int t)
 {
 	const struct node *node = &plan->nodes[n];
@@ -23,7 +23,7 @@ static bool writes(const struct plan *plan, unsigned int n, unsigned int t)
 	       (node->activation != PLAN_NO_NODE && writes(plan, node->activation, t));
 }
 
-/* Does node @i need tensor @t: as an output, or as a value that a later node still reads? */
+/* Return true if node @i needs tensor @t, as an output or as a value that a later node reads. */
 static bool is_live(const struct plan *plan, unsigned int t, unsigned int i)
 {
 	bool written = false, needed = false;
@@ -37,7 +37,7 @@ static bool is_live(const struct plan *plan, unsigned int t, unsigned int i)
 	return written && needed;
 }
 
-/* Are both computed by one node, along with each other? In the end there is only one of them. */
+/* Return true if one node computes both tensors by fusion. Only the last of them is ever stored. */
 static bool are_together(const struct plan *plan, unsigned int a, unsigned int b)
 {
 	for (unsigned int n = 0; n < plan->n_nodes; n++)
@@ -47,7 +47,7 @@ static bool are_together(const struct plan *plan, unsigned int a, unsigned int b
 	return false;
 }
 
-/* May two tensors that are alive at node @i be the same bytes? */
+/* Return true if two tensors that are live at node @i may have the same bytes. */
 static bool may_share(const struct plan *plan, unsigned int a, unsigned int b, unsigned int i)
 {
 	const unsigned int from = writes(plan, i, a) ? b : a, to = from == a ? b : a;
@@ -59,13 +59,16 @@ static bool may_share(const struct plan *plan, unsigned int a, unsigned int b, u
 	return writes(plan, i, to) && plan->nodes[i].op->in_place && !is_live(plan, from, i + 1);
 }
 
-/* Is it scratch that lies in the block? */
+/* Return true if tensor @t is in the plan's scratch block. */
 static bool is_laid_out(const struct plan *plan, unsigned int t)
 {
 	return plan->tensors[plan->tensors[t].root].kind == RBK_TENSOR_SCRATCH;
 }
 
-/* Return: the most bytes that are alive at once, which no layout can do without. */
+/*
+ * Check that no live tensors overlap.
+ * Return: the maximum of bytes live at once, the lower bound of every layout.
+ */
 static uint64_t check_layout(const struct plan *plan)
 {
 	uint64_t most = 0;
@@ -109,8 +112,8 @@ static uint64_t check_layout(const struct plan *plan)
 }
 
 /*
- * Relu of a random earlier tensor, a product of it, or the sum of two, or of one and a list, over
- * and over.
+ * Make a plan of random nodes, each of which reads earlier tensors: Relu of a tensor, its product
+ * with a constant, or the sum of two tensors or of a tensor and a vector.
  */
 static struct plan *random_plan(uint64_t *random)
 {
@@ -141,7 +144,7 @@ static struct plan *random_plan(uint64_t *random)
 			describe_node(d, "MatMul", "", in, out);
 			rows[i] = width;
 		} else if (reference_random(random) % 4 == 0) {
-			/* Of what may be a product, whose sum is computed along then. */
+			/* If the previous node is a product, this sum is fused with it. */
 			char list[16];
 
 			snprintf(list, sizeof(list), "l%u", i);
@@ -179,9 +182,11 @@ TEST(test_layout__random_graphs)
 		}
 		plan_free(plan);
 	}
-	/* A sum's addend lives until the product that adds it: such plans are among them. */
+	/*
+	 * An addend lives until the fused product that adds it. Some of the plans have such sums.
+	 */
 	assert_true(n_sums > 0);
-	/* Sharing works: near what must be alive at once, far from a place for each. */
+	/* Sharing works: close to the lower bound, far below separate places. */
 	assert_true(total >= least);
 	assert_true(total < least + least / 10);
 	assert_true(total < separate * 7 / 10);
@@ -200,13 +205,13 @@ TEST(test_layout__two_outputs_of_one_node)
 	describe_attr_int(d, "k", 64);
 	describe_node(d, "Relu", "", "values", "y");
 	plan = expect_plan(d);
-	/* Nobody reads the indices, yet they are written beside the values. */
+	/* No node reads the indices, but the node writes them beside the values. */
 	check_layout(plan);
 	assert_int_equal(plan->scratch_bytes, 256 + 512);
 	plan_free(plan);
 }
 
-/* One scratch tensor for a layout by hand. */
+/* A scratch tensor with its expected offset. */
 struct want {
 	uint64_t bytes;
 	struct plan_life life;
@@ -243,7 +248,7 @@ static void check_offsets(const struct want *wants, uint16_t n, uint64_t total)
 	assert_int_equal(plan.scratch_bytes, total);
 }
 
-/* What comes later goes into the smallest gap that holds it, be that the first or the last. */
+/* A later tensor is placed in the smallest gap that holds it, whether the first or the last. */
 TEST(test_layout__best_fit)
 {
 	const struct want last[] = {
@@ -260,7 +265,7 @@ TEST(test_layout__best_fit)
 	check_offsets(first, 7, 4608);
 }
 
-/* Many scratch tensors for a layout by hand. */
+/* Many scratch tensors, for direct calls of the layout. */
 struct crowd {
 	struct tensor tensors[RBK_MAX_PLAN_TENSORS];
 	struct plan_life lives[RBK_MAX_PLAN_TENSORS];
@@ -296,7 +301,10 @@ static uint64_t padded(const struct tensor *tensor)
 	       PLAN_SCRATCH_ALIGN;
 }
 
-/* Best fit of @t by comparing it with each of @n tensors, in the order of their offsets. */
+/*
+ * Return the best-fit offset of @t, by comparing it with each of the @n placed tensors in the order
+ * of their offsets.
+ */
 static uint64_t best_fit(const struct crowd *crowd, uint16_t n, uint16_t t)
 {
 	uint64_t end = 0, best = UINT64_MAX, best_bytes = UINT64_MAX;
@@ -318,7 +326,7 @@ static uint64_t best_fit(const struct crowd *crowd, uint16_t n, uint16_t t)
 	return best == UINT64_MAX ? end : best;
 }
 
-/* Check that the code that makes layouts fast changes none of them. */
+/* Check that the fast algorithm makes the same layouts. */
 TEST(test_layout__as_by_comparing_all)
 {
 	uint64_t random = 7;
@@ -338,7 +346,7 @@ TEST(test_layout__as_by_comparing_all)
 					largest = t;
 			assert_int_equal(crowd->tensors[largest].scratch_offset,
 					 best_fit(crowd, i, largest));
-			/* It was placed. */
+			/* Mark the tensor as placed. */
 			crowd->tensors[largest].root = PLAN_NO_TENSOR;
 			for (; at > 0 && crowd->tensors[crowd->placed[at - 1]].scratch_offset >
 						 crowd->tensors[largest].scratch_offset;
@@ -350,7 +358,9 @@ TEST(test_layout__as_by_comparing_all)
 	}
 }
 
-/* More than is searched for gaps: no bytes are shared all the same, and not too many wasted. */
+/*
+ * With more tensors than the search for gaps considers, no bytes are shared and waste is limited.
+ */
 TEST(test_layout__more_than_is_searched)
 {
 	uint64_t random = 8, most = 0, sum;
@@ -364,7 +374,7 @@ TEST(test_layout__more_than_is_searched)
 		for (uint16_t b = 0; b < RBK_MAX_PLAN_TENSORS; b++) {
 			const struct tensor *y = &crowd->tensors[b];
 
-			/* At the node that makes it. */
+			/* Sum up tensors that are live at the node that makes tensor a. */
 			if (crowd->lives[b].first <= crowd->lives[a].first &&
 			    crowd->lives[a].first <= crowd->lives[b].last)
 				sum += padded(y);

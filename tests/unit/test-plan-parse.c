@@ -10,7 +10,7 @@
 #include "support/test.h"
 #include "util/checked.h"
 
-/* x [count,3] * w [3,4] -> s; TopK(s, k=2) -> v, i, with three edges' worth of padding. */
+/* Describe x [count,3] * w [3,4] -> s; TopK(s, k=2) -> v, i, padded by three edges. */
 static void *make(size_t *ret_bytes)
 {
 	struct describe *d = describe_new("plan", 100);
@@ -27,7 +27,7 @@ static void *make(size_t *ret_bytes)
 	return describe_finish(d, ret_bytes);
 }
 
-/* Makes a description, sets an lvalue of its view, and expects a refusal with these words. */
+/* Make a description, set an lvalue of its view, and expect a refusal with these words. */
 #define EXPECT_DAMAGE(lvalue, value, ...)                                      \
 	do {                                                                   \
 		size_t bytes_;                                                 \
@@ -48,7 +48,7 @@ TEST(test_parse__undamaged)
 	void *desc = make(&bytes);
 
 	assert_int_equal(plan_new(desc, bytes, &one_op_arenas, message, &plan), 0);
-	/* The plan keeps nothing of the description. */
+	/* The plan keeps no pointers into the description. */
 	memset(desc, 0xff, bytes);
 	free(desc);
 	assert_string_equal(plan->name, "plan");
@@ -67,7 +67,9 @@ TEST(test_parse__every_length)
 	uint8_t *desc = make(&bytes);
 
 	for (size_t n = 0; n < bytes; n++) {
-		/* Memory of exactly this length, so that a sanitizer sees one byte too many. */
+		/*
+		 * The copy has exactly this length, so that a sanitizer detects a read beyond it.
+		 */
 		void *copy = malloc(n ? n : 1);
 
 		memcpy(copy, desc, n);
@@ -259,7 +261,7 @@ TEST(test_parse__unprintable_string)
 	expect_refuses("MaxPool", "[1,1,8]", "kernel_shape=[2] auto_pad=VALI", "\"VALI\"", NULL);
 }
 
-/* Nodes may point at the same edges. */
+/* Two nodes may share the same edges. */
 TEST(test_parse__shared_ranges)
 {
 	size_t bytes;
@@ -274,7 +276,7 @@ TEST(test_parse__shared_ranges)
 	free(desc);
 }
 
-/* As long as names can be: quoted whole, still within the message. */
+/* Names of maximum length are quoted in full and fit into the message. */
 TEST(test_parse__longest_names)
 {
 	struct describe *d = describe_new("0123456789abcdef0123456789abcde", 1);

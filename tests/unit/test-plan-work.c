@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Work of verifying a plan: about four times as much for a graph of four times the size
+ * Time of verifying a plan: about four times as much for a graph four times as large
  *
- * Time is the processor's, of this thread, and only compared with itself, so that it does not
- * matter how fast the machine is.
+ * CPU time of this thread is compared only with itself, so the machine's speed does not matter.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +22,7 @@ static uint64_t cpu_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-/* The least of several times: what disturbs only adds to it. */
+/* Return the minimum of several times: disturbances only add time. */
 static uint64_t verify_ns(enum big_plan kind, unsigned int n)
 {
 	uint64_t least_ns = UINT64_MAX;
@@ -54,7 +53,7 @@ TEST(test_work__linear)
 	for (unsigned int kind = 0; kind < BIG_PLANS; kind++) {
 		uint64_t small_ns = 0, large_ns = UINT64_MAX;
 
-		/* Caches hold less of the larger one, so a bit more than four times is fine. */
+		/* Caches hold less of the larger plan, so more than four times is accepted. */
 		for (unsigned int i = 0; i < 10 && large_ns >= 8 * small_ns; i++) {
 			small_ns = verify_ns((enum big_plan)kind, SMALL);
 			large_ns = verify_ns((enum big_plan)kind, LARGE);

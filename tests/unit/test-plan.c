@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Plans: what a graph means, and when it means nothing
- */
+/* Plans: the meaning of a graph, and graphs that are refused */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -14,7 +12,7 @@
 #include "support/one-op.h"
 #include "support/test.h"
 
-/* The nearest neighbours of x: -|b|^2/2 + x * b', then the k best. */
+/* Describe the nearest neighbours of x: -|b|^2/2 + x * b', then the k best. */
 static struct describe *describe_neighbours(void)
 {
 	struct describe *d = describe_new("neighbours", 256);
@@ -63,7 +61,7 @@ TEST(test_plan__neighbours)
 	assert_true(tensor->shape.dynamic);
 	assert_fields(*tensor, (row_bytes, 160), (fixed_bytes, 0), (max_bytes, 160 * 256));
 	assert_int_equal(tensor_bytes(tensor, 3), 480);
-	/* The nodes behind the product work in place. */
+	/* The nodes after the product work in place. */
 	assert_int_equal(plan->scratch_bytes, 160 * 256);
 
 	assert_fields(*plan, (cost.flops_row, 2 * 16 * 40 + 40 + 3 * 40),
@@ -71,14 +69,14 @@ TEST(test_plan__neighbours)
 	assert_int_equal(plan_touched_bytes(plan, 10), plan->constant_bytes + 1240);
 	assert_int_equal(plan->ops_devices, OP_ON_CPU | OP_ON_VULKAN);
 	assert_true(plan->splits_rows);
-	/* Rows of 64, 20 and 40 bytes: every 16th begins at a multiple of 64 in all of them. */
+	/* Rows of 64, 20 and 40 bytes: every 16th row starts at a multiple of 64 in all of them. */
 	assert_int_equal(plan->row_grain, 16);
 	assert_false(plan->data_independent);
 	assert_false(plan->has_state);
 	plan_free(plan);
 }
 
-/* Works have all nodes that compute and all of the cost, however many sizes there are. */
+/* Works contain all nodes that compute and the whole cost, however many sizes there are. */
 TEST(test_plan__works)
 {
 	for (unsigned int n_sizes = 1; n_sizes <= 200; n_sizes += 199) {
@@ -120,7 +118,7 @@ TEST(test_plan__works)
 		}
 		assert_int_equal(flops, plan->cost.flops_fixed);
 		assert_int_equal(bytes, plan->cost.bytes_fixed);
-		/* The activation is computed along with the product. */
+		/* The activation is fused with the product. */
 		assert_int_equal(n_nodes, plan->n_nodes - 1);
 		assert_int_equal(plan->blocked_flops_fixed,
 				 plan->nodes[plan->n_nodes - 2].cost.flops_fixed);
@@ -128,7 +126,7 @@ TEST(test_plan__works)
 	}
 }
 
-/* These operators take floats only, whichever of their inputs it is. */
+/* These operators take only floats, at each of their inputs. */
 TEST(test_plan__int64_inputs)
 {
 	static const char *const nodes[OP_KIND_COUNT][3] = {
@@ -170,7 +168,7 @@ TEST(test_plan__int64_inputs)
 	}
 }
 
-/* Absent in the middle and everywhere. */
+/* Absent inputs, in the middle and everywhere. */
 TEST(test_plan__absent)
 {
 	struct describe *d;
@@ -297,7 +295,7 @@ TEST(test_plan__state)
 	assert_true(plan->bindings[0].written);
 	plan_free(plan);
 
-	/* Written without being read by the same node: any operator will do. */
+	/* A state written by a node that does not read it: any operator is allowed. */
 	d = describe_new("", 1);
 	describe_state(d, "s", DESCRIBE_DIMS(4, 4));
 	describe_scratch(d, "t");
@@ -317,14 +315,17 @@ TEST(test_plan__state)
 	describe_node(d, "Relu", "", "s", "s");
 	expect_refused(d, "node 1 (Relu): output \"s\" is written by node 0 already", NULL);
 
-	/* In place through broadcasting would change the shape. */
+	/* Broadcasting would change the shape of a state updated in place. */
 	d = describe_new("", 1);
 	describe_state(d, "s", DESCRIBE_DIMS(4));
 	describe_input(d, "x", DESCRIBE_DIMS(4, 4));
 	describe_node(d, "Add", "", "s,x", "s");
 	expect_refused(d, "output \"s\" is declared as [4], expected [4,4]", NULL);
 
-	/* A state of fixed shape cannot be split by rows; one that nobody writes is no result. */
+	/*
+	 * A plan with a state of fixed shape cannot be split by rows. A state that no node writes
+	 * is no result.
+	 */
 	d = describe_new("", 8);
 	describe_state(d, "s", DESCRIBE_DIMS(4));
 	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 4));
@@ -388,7 +389,7 @@ TEST(test_plan__max_count)
 	describe_node(d, "Relu", "", "x", "y");
 	expect_refused(d, "max_count is 2, expected 1 as no tensor has count", NULL);
 
-	/* One row at most is still a count, and no fixed dimension of 1. */
+	/* With a maximum of one row, the count is still no fixed dimension of 1. */
 	d = describe_new("", 1);
 	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 3));
 	describe_input(d, "w", DESCRIBE_DIMS(2, 3));
@@ -431,7 +432,7 @@ TEST(test_plan__constants)
 		expect_refused(d, "constant 1 \"c\"", cases[i].words[0], cases[i].words[1], NULL);
 	}
 
-	/* The last byte of the arena, and one element more. */
+	/* The last byte of the arena, and one element beyond. */
 	for (uint32_t extra = 0; extra < 2; extra++) {
 		d = describe_new("", 1);
 		describe_constant(d, "c", RBK_REF(1, ONE_OP_ARENA_BYTES - 64),
@@ -523,7 +524,7 @@ TEST(test_plan__too_large)
 	expect_refused(d, "281474976710656 bytes of scratch memory, expected at most", NULL);
 }
 
-/* Rows of the output that need other rows, somewhere in the middle. */
+/* Output rows that need other rows, in the middle of the plan. */
 TEST(test_plan__splits_rows)
 {
 	struct describe *d = describe_new("", 8);
@@ -539,7 +540,7 @@ TEST(test_plan__splits_rows)
 	assert_false(plan->splits_rows);
 	plan_free(plan);
 
-	/* A fixed part that both halves can compute for themselves does not matter. */
+	/* A fixed part that both halves can compute themselves does not prevent splitting. */
 	d = describe_new("", 8);
 	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 4));
 	describe_constant(d, "c", RBK_REF(1, 0), DESCRIBE_DIMS(4));
@@ -608,21 +609,22 @@ TEST(test_plan__allocation_failure)
 		assert_null(plan);
 	}
 	assert_int_equal(r, 0);
-	/* The parser's one, six of the plan's, two of the layout's. */
+	/* One allocation of the parser, six of the plan, two of the layout. */
 	assert_in_range(n - 1, 9, 100);
 	plan_free(plan);
 	free(desc);
 }
 
-/* An arena that has every constant. */
+/* Return the arena for every constant. */
 static struct exec_arena *find_any(void *context, uint16_t arena_id, const char **ret_why)
 {
 	return context;
 }
 
 /*
- * Makes parts of a plan, @max at most. Return: how many; *ret_result is that of the last, *ret_plan
- * NULL or the plan.
+ * Make a plan in at most @max parts. *ret_result gets the last part's result, *ret_plan the plan or
+ * NULL.
+ * Return: the number of parts made.
  */
 static unsigned int make_parts(enum big_plan kind, unsigned int n_nodes, unsigned int max,
 			       int *ret_result, struct plan **ret_plan)
@@ -648,7 +650,7 @@ static unsigned int make_parts(enum big_plan kind, unsigned int n_nodes, unsigne
 
 /*
  * Check that a description four times as large takes about four times as many parts, so that a part
- * does not grow, and that a plan that is given up after any part leaves nothing behind.
+ * does not grow. A plan given up after any part leaks nothing.
  */
 TEST(test_plan__parts)
 {
@@ -676,7 +678,7 @@ TEST(test_plan__parts)
 			assert_null(plan);
 		}
 	}
-	/* Searches count: for gaps in the layout, and for work of the same kind. */
+	/* Searches count as work: for gaps in the layout, and for work of the same kind. */
 	assert_true(n_large_of[BIG_GAPS] >= n_large_of[BIG_ALIVE] + 6);
 	assert_true(n_large_of[BIG_LIVES] >= n_large_of[BIG_ALIVE] + 3);
 }

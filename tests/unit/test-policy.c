@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Policies: patterns, sizes, defaults, every complaint about a file, who matches, what fits. */
+/*
+ * Policies: patterns, sizes, defaults, every complaint about a file, matching of peers, limits that
+ * fit
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -91,7 +94,7 @@ TEST(test_pattern__validity)
 	assert_int_equal(policy_pattern_literals("/a*/**/bc"), 6);
 }
 
-/* Exponential matchers do not come back from these. */
+/* A matcher of exponential complexity would not return. */
 TEST(test_pattern__hostile)
 {
 	char pattern[4096], path[4096];
@@ -265,7 +268,7 @@ TEST(test_load__everything)
 	assert_int_equal(policy_tenant(policy, 0)->lease_required, 0);
 	free(text);
 	policy_free(policy);
-	/* Nothing at all is a policy, too. */
+	/* An empty file is a policy, too. */
 	policy_free(load(""));
 	policy_free(load("\xef\xbb\xbf"));
 	policy_free(load("\n\r\n  \n\t"));
@@ -339,14 +342,14 @@ TEST(test_load__lines)
 	expect_errors("[broker]\nvram-headroom = 5%\x7f\nvram-headroom = 5\033%\n",
 		      "f:2: there is a control character (0x7f); text and tabs are allowed\n"
 		      "f:3: there is a control character (0x1b); text and tabs are allowed\n");
-	/* A carriage return counts only at the end. */
+	/* A carriage return is accepted only at the end of a line. */
 	expect_errors("[broker]\nvram-\rheadroom = 5%\n",
 		      "f:2: there is a control character (0x0d); text and tabs are allowed\n");
-	/* A comment hides the '='. */
+	/* The '=' is in a comment. */
 	expect_errors("[broker]\nvram-headroom ; = 5%\n",
 		      "f:2: this is neither a [section] nor KEY = VALUE nor a # comment\n");
 
-	/* The longest line there can be, and one byte more. */
+	/* The longest allowed line, and one byte more. */
 	strcpy(text, "[tenant a]\nmatch-exe = /");
 	memset(text + strlen(text), 'x', 190 - 13);
 	text[11 + 190] = '\0';
@@ -539,7 +542,7 @@ TEST(test_load__too_much)
 				 59),
 			 0);
 	free(errors);
-	/* Not all of what is wrong, but how much more. */
+	/* A limited number of errors, and the number of further errors. */
 	for (at = text; at < text + 200 * 2;)
 		at += snprintf(at, 3, "x\n");
 	errors = NULL;
@@ -552,7 +555,7 @@ TEST(test_load__too_much)
 	free(text);
 }
 
-/* Every allocation of a load that succeeds, and of one that complains. */
+/* Fail every allocation of a load that succeeds, and of one that reports errors. */
 TEST(test_load__allocation)
 {
 	static const char *const texts[] = {
@@ -586,7 +589,7 @@ TEST(test_load__allocation)
 	}
 }
 
-/* The same of files and a folder; what they are refused for is in test-tenants. */
+/* The same for files and a folder. test-tenants tests their refusals. */
 TEST(test_load__files)
 {
 	char folder[] = "/tmp/test-policy-XXXXXX", path[64], drop_ins[64], drop_in[96];
@@ -601,7 +604,7 @@ TEST(test_load__files)
 	snprintf(drop_ins, sizeof(drop_ins), "%s/tenants.d", folder);
 	snprintf(drop_in, sizeof(drop_in), "%s/a.conf", drop_ins);
 
-	/* Not there is as empty, unless it must be. */
+	/* A missing file counts as empty, unless it is required. */
 	assert_int_equal(policy_load(path, false, NULL, &policy, &errors), 0);
 	assert_int_equal(policy_n_tenants(policy), 1);
 	policy_free(policy);
@@ -634,7 +637,7 @@ TEST(test_load__files)
 	assert_string_equal(policy_tenant(policy, 2)->name, "b");
 	policy_free(policy);
 
-	/* A byte more than a megabyte. */
+	/* One byte more than 1 MiB. */
 	assert_int_equal(truncate(path, (1 << 20) + 1), 0);
 	assert_int_equal(policy_load(path, true, NULL, &policy, &errors), POLICY_E_INVALID);
 	assert_non_null(strstr(errors, "/b.conf: is larger than 1 MiB, the most allowed"));
@@ -717,7 +720,7 @@ TEST(test_match__executable)
 	peer.has_exe = true;
 	peer.exe_dev = status.st_dev;
 	peer.exe_ino = status.st_ino;
-	/* Two kinds beat one. */
+	/* A match of two kinds takes precedence over one kind. */
 	expect_match(policy, &peer, "uid-cgroup");
 	peer.uid = 2;
 	expect_match(policy, &peer, "exe");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The sentence for each reason why there are no probes, each with what would help. */
+/* The sentence for each reason why probes are missing, with its remedy */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,7 +19,7 @@ static void check(struct probes_facts facts, const char *what, const char *remed
 	assert_ptr_equal(probes_why(&facts, text, sizeof(text)), text);
 	assert_non_null(strstr(text, what));
 	assert_non_null(strstr(text, remedy));
-	/* One sentence, whole. */
+	/* The text is one complete sentence. */
 	end = text + strlen(text) - 1;
 	assert_true(*end == '.');
 	assert_true(strlen(text) < sizeof(text) - 1);
@@ -30,13 +30,13 @@ TEST(test_why)
 {
 	struct probes_facts facts = {0};
 
-	/* Nothing at all: what has to be put right first. */
+	/* If everything is missing, the sentence names the first thing to fix. */
 	facts.error = -EPERM;
 	check(facts, "/sys/kernel/btf/vmlinux", "CONFIG_DEBUG_INFO_BTF");
 	facts.has_btf = true;
 	check(facts, "CAP_BPF and CAP_PERFMON", "as root");
 
-	/* Whatever failed first for want of them. */
+	/* Without file descriptors anything may fail first, whatever the error. */
 	facts = fine;
 	facts.lacks_files = true;
 	facts.error = -EINVAL;
@@ -79,7 +79,7 @@ TEST(test_why)
 	facts.is_refused = true;
 	check(facts, "verifier refused the probes (Permission denied)", "--log-level debug");
 
-	/* Which libbpf says is a refusal, too. */
+	/* libbpf also reports this error as a refusal. */
 	facts.error = -EAGAIN;
 	check(facts, "broke off loading the probes", "restart brokerd");
 

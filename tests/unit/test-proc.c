@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the kernel's texts say, whole, cut short, and with names that others chose. */
+/* The kernel's texts: complete, cut short, and with names chosen by other users */
 #include <stdio.h>
 #include <string.h>
 
@@ -53,12 +53,12 @@ TEST(test_task)
 		assert_true(PARSE(proc_parse_task, text, &task));
 		assert_string_equal(task.name, told[i]);
 		assert_int_equal(task.start_ticks, 12345);
-		/* Cut before the number. */
+		/* The text ends before the number. */
 		assert_false(proc_parse_task(text, strlen(text) - 16, &task));
 	}
 	assert_false(PARSE(proc_parse_task, "77 client S 1 1", &task));
 	assert_false(PARSE(proc_parse_task, ") 77 (client S 1 1", &task));
-	/* Names are cut to what the kernel keeps. */
+	/* Names are truncated to the length that the kernel keeps. */
 	snprintf(text, sizeof(text), "77 (kworker/u8:2-events_unbound)%s", rest);
 	assert_true(PARSE(proc_parse_task, text, &task));
 	assert_string_equal(task.name, "kworker/u8:2-ev");
@@ -93,18 +93,18 @@ TEST(test_stat)
 	assert_fields(stat, (n_processors, 2), (idle_ns, 10 * (105 + 1050)),
 		      (busy_ns, 10 * (1 + 2 + 3 + 6 + 7 + 10 + 20 + 30 + 60 + 70)),
 		      (steal_ns, 10 * 88));
-	/* One of them; none of them. */
+	/* One of the processors; none of them. */
 	mask[0] = 0x80;
 	assert_true(PARSE(proc_parse_stat, text, mask, 10, &stat));
 	assert_fields(stat, (n_processors, 1), (steal_ns, 10));
 	mask[0] = 4;
 	assert_false(PARSE(proc_parse_stat, text, mask, 10, &stat));
-	/* The last line was cut. */
+	/* The last line is cut off. */
 	mask[0] = 3;
 	assert_true(
 		proc_parse_stat(text, (size_t)(strstr(text, " 80 0") + 2 - text), mask, 10, &stat));
 	assert_int_equal(stat.n_processors, 1);
-	/* Too many, and no numbers. */
+	/* A processor number too large, and values that are no numbers. */
 	memset(mask, 0xff, sizeof(mask));
 	assert_false(PARSE(proc_parse_stat, "cpu1024 1 1 1 1 1 1 1 1\n", mask, 10, &stat));
 	assert_false(PARSE(proc_parse_stat, "cpux 1 1 1 1 1 1 1 1\n", mask, 10, &stat));
@@ -128,7 +128,7 @@ TEST(test_cgroup)
 	assert_false(PARSE(proc_parse_cgroup, "4:memory:/m\n", NULL, path, sizeof(path)));
 	assert_false(PARSE(proc_parse_cgroup, "0::relative\n", NULL, path, sizeof(path)));
 	assert_false(PARSE(proc_parse_cgroup, "0::\n", NULL, path, sizeof(path)));
-	/* It has to fit. */
+	/* The path must fit into the buffer. */
 	assert_false(PARSE(proc_parse_cgroup, text, NULL, path, sizeof("/services/a:b") - 1));
 	assert_true(PARSE(proc_parse_cgroup, text, NULL, path, sizeof("/services/a:b")));
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Users of devices, found in folders that look like /proc and /sys. */
+/* Users of devices, found in folders that imitate /proc and /sys */
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -35,7 +35,7 @@ static int tear_down(void **state)
 	return nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* Writes a file below the root, and the folders that it needs. */
+/* Write a file below the root, and make the folders that it needs. */
 static void put(const char *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 static void put(const char *text, const char *format, ...)
@@ -70,7 +70,7 @@ static void put_link(const char *process, int fd, const char *target)
 	assert_int_equal(symlink(target, path), 0);
 }
 
-/* A descriptor of a DRM node. */
+/* Write a descriptor of a DRM node. */
 static void put_drm(const char *process, int fd, const char *pci, unsigned int client,
 		    unsigned int vram_mib, unsigned int gtt_mib, uint64_t busy_ns)
 {
@@ -157,7 +157,7 @@ TEST(test_look__shared_clients, set_up, tear_down)
 	put_drm("10", 3, first, 77, 100, 0, 0);
 	put_drm("10", 4, first, 77, 100, 0, 0);
 	put_drm("11", 9, first, 77, 100, 0, 0);
-	/* The same number at another device is another client. */
+	/* The same client number at another device is another client. */
 	put_drm("11", 10, second, 77, 30, 0, 0);
 	look(&rig, true);
 	for (uint32_t i = 0; i < rig.readings[0]->n_processes; i++)
@@ -168,7 +168,7 @@ TEST(test_look__shared_clients, set_up, tear_down)
 	rig_free(&rig);
 }
 
-/* A process without an address that is watched, and a device without address. */
+/* A user of a device that is not watched, and a watched device without an address. */
 TEST(test_look__unknown_address, set_up, tear_down)
 {
 	struct rig rig = rig_new();
@@ -180,7 +180,7 @@ TEST(test_look__unknown_address, set_up, tear_down)
 	assert_true(rig.readings[0]->processes_ns.is_valid);
 	assert_int_equal(rig.readings[1]->n_processes, 0);
 	assert_false(rig.readings[1]->processes_ns.is_valid);
-	/* Nobody may look at process 1 here: there is none. */
+	/* Process 1 does not exist in this root, so it counts as unreadable. */
 	assert_true(rig.readings[0]->processes_are_partial);
 	rig_free(&rig);
 }
@@ -189,7 +189,7 @@ TEST(test_look__only_descriptors_of_drm, set_up, tear_down)
 {
 	struct rig rig = rig_new();
 
-	/* What is in fdinfo counts only for what is a DRM node. */
+	/* fdinfo counts only for descriptors of DRM nodes. */
 	put_drm("10", 3, first, 1, 100, 0, 0);
 	put_link("10", 3, "/tmp/dev/dri/renderD128");
 	put_drm("10", 4, first, 2, 100, 0, 0);
@@ -219,13 +219,12 @@ TEST(test_look__more_than_are_listed, set_up, tear_down)
 	for (uint32_t i = 1; i < TELEMETRY_MAX_PROCESSES; i++)
 		assert_true(rig.readings[0]->processes[i - 1].vram_bytes >=
 			    rig.readings[0]->processes[i].vram_bytes);
-	/* i * 37 % 101 is never twice the same: the 6 smallest of 70 different ones are left out.
-	 */
+	/* i * 37 % 101 has 70 distinct values; the 6 smallest are left out. */
 	assert_int_equal(rig.readings[0]->processes[0].vram_bytes >> 20, 101);
 	rig_free(&rig);
 }
 
-/* Those that come and go between looks. */
+/* Processes that start and end between looks. */
 TEST(test_look__changes, set_up, tear_down)
 {
 	struct rig rig = rig_new();
@@ -262,16 +261,18 @@ TEST(test_look__busy, set_up, tear_down)
 	assert_int_equal(rig.readings[0]->processes[0].busy_percent.value, 25);
 	assert_true(rig.readings[0]->processes[1].busy_percent.is_valid);
 	assert_int_equal(rig.readings[0]->processes[1].busy_percent.value, 0);
-	/* It has just come. */
+	/* A new process has no busy time yet. */
 	assert_false(rig.readings[0]->processes[2].busy_percent.is_valid);
-	/* One of its clients has gone. */
+	/* A client of the process has ended, so the difference is unknown. */
 	put_drm("20", 3, first, 1, 100, 0, 5);
 	look(&rig, true);
 	assert_false(rig.readings[0]->processes[0].busy_percent.is_valid);
 	rig_free(&rig);
 }
 
-/* Many processes without any descriptor of DRM: each look takes a part, all are looked at. */
+/*
+ * Many processes without DRM descriptors: each look examines some, and all are examined in the end.
+ */
 TEST(test_look__in_turn, set_up, tear_down)
 {
 	struct rig rig = rig_new();
@@ -287,7 +288,7 @@ TEST(test_look__in_turn, set_up, tear_down)
 	}
 	put_drm("150", 9, first, 1, 1, 0, 0);
 	put_drm("199", 9, first, 2, 1, 0, 0);
-	/* 256 links each, if no time has passed. */
+	/* A look examines 256 links if no time has passed. */
 	while (rig.readings[0]->n_processes < 2) {
 		assert_true(++n < 20);
 		processes_look(rig.processes, rig.now_ns, false, rig.readings);
@@ -313,12 +314,12 @@ TEST(test_own, set_up, tear_down)
 	assert_true(own[0].vram_bytes.is_valid);
 	assert_fields(own[0], (vram_bytes.value, MIB(30)), (gtt_bytes.value, MIB(2)));
 	assert_false(own[1].vram_bytes.is_valid);
-	/* Known descriptors only. */
+	/* Only known descriptors are read again. */
 	put_drm("self", 7, first, 2, 25, 1, 0);
 	put_drm("self", 9, first, 3, 1000, 1, 0);
 	processes_own(rig.processes, false, own);
 	assert_int_equal(own[0].vram_bytes.value, MIB(35));
-	/* One is something else now: all are looked at. */
+	/* A known descriptor is no DRM node any more, so all descriptors are examined. */
 	put("pos: 0\n", "self/fdinfo/7");
 	processes_own(rig.processes, false, own);
 	assert_int_equal(own[0].vram_bytes.value, MIB(1010));
@@ -362,7 +363,6 @@ TEST(test_sysfs__numbers, set_up, tear_down)
 	sysfs_init(&sysfs, root, first);
 	assert_true(sysfs_read_hwmon(&sysfs, "temp1_input").is_valid);
 	assert_int_equal(sysfs_read_hwmon(&sysfs, "temp1_input").value, 71000);
-	/* Zero is a value. */
 	assert_true(sysfs_read(&sysfs, "gpu_busy_percent").is_valid);
 	assert_int_equal(sysfs_read(&sysfs, "gpu_busy_percent").value, 0);
 	assert_int_equal(sysfs_read(&sysfs, "mem_busy_percent").value, 12);

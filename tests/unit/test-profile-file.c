@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Profile files: what they say, every complaint, writing and reading again, hostile files. */
+/* Profile files: contents, every complaint, writing and reading again, hostile files */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -62,7 +62,7 @@ TEST(test_parse__everything)
 	assert_float_equal(p.up_bytes_per_ns, 6.2f, 0);
 	assert_float_equal(p.down_bytes_per_ns, 6, 1e-6);
 	assert_float_equal(p.link_ns, 8000, 0);
-	/* 4 KiB to 2 MiB are three classes, 2 MiB to 128 MiB two. */
+	/* 4 KiB to 2 MiB spans three classes, 2 MiB to 128 MiB two. */
 	const float matmul[PLACE_SIZE_CLASSES] = {20, 320, 620, 920, 3020, 5120};
 
 	for (unsigned int i = 0; i < PLACE_SIZE_CLASSES; i++) {
@@ -73,7 +73,7 @@ TEST(test_parse__everything)
 	}
 }
 
-/* What is not given. */
+/* Defaults of keys that are not given. */
 TEST(test_parse__least)
 {
 	struct place_profile p;
@@ -87,7 +87,7 @@ TEST(test_parse__least)
 	parse_right("\xef\xbb\xbf" LEAST, &p);
 }
 
-/* Points between classes count for what they say of the classes. */
+/* Points between classes are interpolated to the classes. */
 TEST(test_parse__points_between)
 {
 	struct place_profile p;
@@ -107,7 +107,7 @@ TEST(test_parse__points_between)
 
 static const struct {
 	const char *text;
-	const char *sentence; /* the first */
+	const char *sentence; /* the first sentence of the errors */
 } wrong[] = {
 	{"", "f: name: it is missing in [device]; it is needed\n"},
 	{"[rates]\nothers.flops = 1\nothers.bytes = 1\n",
@@ -231,14 +231,14 @@ TEST(test_parse__wrong)
 		assert_non_null(errors);
 		if (strncmp(errors, wrong[i].sentence, strlen(wrong[i].sentence)) != 0)
 			fail_msg("%s\ngave %s\nnot  %s", wrong[i].text, errors, wrong[i].sentence);
-		/* Untouched. */
+		/* The profile is unchanged. */
 		assert_int_equal(p.n_servers, 7);
 		assert_false(p.is_valid);
 		free(errors);
 	}
 }
 
-/* Each is one sentence; what is wrong elsewhere is said too, but not without end. */
+/* Each error is one sentence. Further errors are reported, too, up to a limit. */
 TEST(test_parse__all_errors)
 {
 	static const char text[] = "[device]\nname = x\nservers = 0\ntask = 1\n[rates]\n"
@@ -276,7 +276,7 @@ TEST(test_parse__long_line)
 	parse_right(text, &p);
 }
 
-/* Figures that need every digit, at both ends of their ranges and between. */
+/* Fill a profile with figures that need every digit, at both ends of their ranges and between. */
 static void fill(struct place_profile *profile, unsigned int seed)
 {
 	const float ends[] = {PLACE_MIN_RATE, PLACE_MAX_RATE, 1.0f / 3, 9999999, 1.00000012f};
@@ -337,7 +337,7 @@ TEST(test_write__reads_back)
 	}
 }
 
-/* Whatever a driver calls its device, the file can be read. */
+/* A written profile can be read, whatever name the driver gives its device. */
 TEST(test_write__names)
 {
 	static const char *const names[] = {"",  "  ", " a", "a ", "[x]",   "# a",
@@ -356,7 +356,7 @@ TEST(test_write__names)
 	}
 }
 
-/* Wherever a file is cut, it is refused. */
+/* A file cut off anywhere is refused. */
 TEST(test_parse__cut_off)
 {
 	struct place_profile profile, again;
@@ -439,7 +439,7 @@ TEST(test_load__files)
 	assert_int_equal(place_profile_load(path, &p, &errors), PLACE_PROFILE_E_INVALID);
 	assert_non_null(strstr(errors, "/p: is larger than 64 KiB, the most allowed\n"));
 	free(errors);
-	/* Holes are control characters. */
+	/* Holes in a file read as NUL, which is a control character. */
 	assert_int_equal(truncate(path, PLACE_PROFILE_FILE_BYTES), 0);
 	assert_int_equal(place_profile_load(path, &p, &errors), PLACE_PROFILE_E_INVALID);
 	free(errors);

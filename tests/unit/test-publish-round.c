@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Updates of statistics pages in rounds: however many sessions there are, a turn has its part
+ * Updates of statistics pages in rounds: a turn does its share, however many sessions there are
  *
- * Time is counted in readings of the clock, see test-session-turn.c.
+ * Time is counted in readings of the clock; see test-session-turn.c.
  */
 #include <string.h>
 #include <sys/socket.h>
@@ -25,7 +25,7 @@ static uint64_t read_steps(void)
 	return ++n_readings;
 }
 
-/* ---- Rooms that have nothing to say ---- */
+/* ---- Stubs of other modules ---- */
 
 uint64_t budget_usable_bytes(const struct budget *budget, uint32_t device)
 {
@@ -129,7 +129,7 @@ static void add_sessions(struct kit *kit, unsigned int n)
 	}
 }
 
-/* Sessions whose names the page says. */
+/* Return the number of sessions whose names are in the page. */
 static unsigned int count_named(const struct kit *kit)
 {
 	const struct rbk_stats_session *record;
@@ -153,12 +153,12 @@ static void update(struct kit *kit)
 {
 	const struct server_publisher *publisher = &kit->rig.server->options.publisher;
 
-	/* As if the last one were long ago. */
+	/* Act as if the last update were long ago. */
 	publisher->reset(publisher->context);
 	publisher->update(publisher->context);
 }
 
-/* Few: the page is complete at once, whatever the turn has taken before. */
+/* With few sessions the page is complete at once, whatever the turn has spent before. */
 TEST(test_round__few_at_once)
 {
 	static struct kit kit;
@@ -172,7 +172,7 @@ TEST(test_round__few_at_once)
 	kit_end(&kit);
 }
 
-/* Many: some of them in each turn, in turns that follow; then the page is complete. */
+/* With many sessions, each of several consecutive turns updates some; then the page is complete. */
 TEST(test_round__many_in_slices)
 {
 	unsigned int n_before, n, n_turns = 0, most = 0;
@@ -196,7 +196,7 @@ TEST(test_round__many_in_slices)
 	kit_end(&kit);
 }
 
-/* Sessions that leave in the middle of a round take nothing with them. */
+/* Sessions that end during a round leave no records in the page. */
 TEST(test_round__sessions_leave)
 {
 	static struct kit kit;
