@@ -2,8 +2,8 @@
 /*
  * The plain reference against numbers worked out by hand
  *
- * The reference judges the executors, so something else has to judge the reference: results small
- * enough to compute on paper, for every operator. test-conformance.c adds ONNX's own.
+ * The reference is the oracle for the executors, so it is checked itself: results small enough to
+ * compute on paper, for every operator. test-conformance.c adds ONNX's own cases.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "reference/reference.h"
 #include "support/test.h"
 
-/* Runs a plan whose bindings are, in order, @bindings. */
+/* Run a plan with @bindings in the order of the plan's bindings. */
 static void run(struct describe *describe, uint32_t count, void *const *bindings)
 {
 	struct plan *plan = reference_plan(describe, NULL);

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Connections that get no session: what they leave to be closed, and who is told why
- */
+/* Connections without a session: closing their descriptors, and telling clients the reason */
 #include <errno.h>
 #include <stdio.h>
 #include <sys/socket.h>
@@ -33,8 +31,8 @@ static void limit(struct account *account, uint64_t n_sessions, uint64_t n_fds)
 }
 
 /*
- * Refused clients leave descriptors behind while closing one is stuck: some are charged to their
- * tenant, and of the others no more are held than may be.
+ * Refused clients leave descriptors behind while closing is stuck. Some descriptors are charged to
+ * their tenant; of the others, at most a fixed number is held.
  */
 TEST(test_refused__bounded)
 {
@@ -63,7 +61,7 @@ TEST(test_refused__bounded)
 	}
 	assert_in_range(server_n_discards(rig.server), 1 + N_CHARGED, 1 + N_CHARGED + 2 * MAX);
 	assert_int_equal(account_used(account, ACCOUNT_FDS), n_fds + N_CHARGED);
-	/* All of them leave when that ends. */
+	/* All are closed when closing is no longer stuck. */
 	rig_unstick(&stuck);
 	while (rig.server->next_number < 1 + N || server_n_discards(rig.server) > 0) {
 		assert_true(loop_turn(rig.loop, true) >= 0);
@@ -75,8 +73,8 @@ TEST(test_refused__bounded)
 }
 
 /*
- * Nobody sends descriptors before saying hello. So what refused connections leave is closed at once
- * and holds up no other user, also where closing is stuck in the name of their tenant.
+ * Clients cannot send descriptors before their hello. So refused connections are closed at once and
+ * do not delay other users, even while closing is stuck for their tenant.
  */
 TEST(test_refused__without_descriptors)
 {
@@ -120,7 +118,7 @@ TEST(test_refused__without_descriptors)
 	assert_int_equal(rig.server->n_uncharged, 0);
 	assert_int_equal(account_used(account, ACCOUNT_FDS), n_fds);
 
-	/* After its hello a client can. */
+	/* After its hello, a client can send descriptors. */
 	limit(account, 2, n_fds + 10);
 	fd = rig_connect(&rig);
 	assert_int_equal(send(fd, &hello, sizeof(hello), 0), sizeof(hello));
@@ -139,7 +137,7 @@ TEST(test_refused__without_descriptors)
 	rig_deinit(&rig);
 }
 
-/* Listens for administrators, at @path, until the rig ends. */
+/* Listen for administrators at @path until the rig ends. */
 static void listen_for_admins(struct rig *rig, char *path, size_t bytes, unsigned int mode)
 {
 	snprintf(path, bytes, "%s/admin", rig->directory);
@@ -158,7 +156,7 @@ static void end_with_admins(struct rig *rig, const char *path)
 	rmdir(rig->directory);
 }
 
-/* While clients leave behind what is slow to close, an administrator gets in. */
+/* An administrator can connect while clients leave behind descriptors that are slow to close. */
 TEST(test_refused__administrator)
 {
 	enum { MAX = 8 };
@@ -184,8 +182,8 @@ TEST(test_refused__administrator)
 }
 
 /*
- * Strangers leave on the administrators' socket what is slow to close: that is charged to their
- * tenant, as on the clients' socket, where clients get in meanwhile.
+ * Strangers leave descriptors that are slow to close on the administrators' socket. The descriptors
+ * are charged to the strangers' tenant, as on the clients' socket. Clients can connect meanwhile.
  */
 TEST(test_refused__strangers)
 {
@@ -247,7 +245,7 @@ static void settle(struct rig *rig)
 	}
 }
 
-/* Return: does the client get the sentence, and not just its connection's end? */
+/* Return true if the client gets the sentence before its connection ends. */
 static bool is_told_why(struct rig *rig, int fd)
 {
 	const struct rbk_wire_hello hello = {.request = {.type = RBK_WIRE_HELLO}};
@@ -264,8 +262,8 @@ static bool is_told_why(struct rig *rig, int fd)
 }
 
 /*
- * A user who leaves as many refused connections waiting as there may be, and says nothing, does
- * not keep other users from being told why they are refused, each within its part.
+ * A user keeps the maximum of refused connections waiting and sends nothing. Other users still
+ * learn why they are refused, each up to its share.
  */
 TEST(test_refused__shares)
 {
@@ -296,7 +294,7 @@ TEST(test_refused__shares)
 	rig_deinit(&rig);
 }
 
-static uint64_t stopped_ns; /* 0: the clock runs */
+static uint64_t stopped_ns; /* time in ns at which the clock is stopped, or 0 if it runs */
 
 uint64_t __wrap_clock_now_ns(void);
 uint64_t __real_clock_now_ns(void);
@@ -306,7 +304,7 @@ uint64_t __wrap_clock_now_ns(void)
 	return stopped_ns ? stopped_ns : __real_clock_now_ns();
 }
 
-/* Lines about refused connections of a user. */
+/* log lines about refused connections of logged_uid */
 static unsigned int n_logged;
 static uid_t logged_uid;
 
@@ -319,7 +317,10 @@ void __wrap_log_line(enum log_level level, enum log_event event, const struct lo
 	n_logged += event == LOG_SESSION_REFUSED && about->uid == logged_uid;
 }
 
-/* Return: lines about @n refused connections of a user. */
+/*
+ * Have @n connections of a user refused.
+ * Return: the number of log lines about them.
+ */
 static unsigned int refuse(struct rig *rig, uid_t uid, unsigned int n)
 {
 	n_logged = 0;
@@ -329,7 +330,10 @@ static unsigned int refuse(struct rig *rig, uid_t uid, unsigned int n)
 	return n_logged;
 }
 
-/* A user who is refused in a loop has a line a second, and hides no line of another user. */
+/*
+ * A user that is refused in a loop gets one line per second, and suppresses no line of another
+ * user.
+ */
 TEST(test_refused__log)
 {
 	enum { N = 10, LOOPING_UID = 40123, OTHER_UID };

@@ -2,7 +2,7 @@
 /*
  * test-residency-fight [N]
  *
- * Three tenants fight for a device that only counts, with everything at random, from N seeds:
+ * Three tenants compete for a device that only counts bytes, with random operations from N seeds:
  * broker/memory/residency.h.
  */
 #include <stdlib.h>
@@ -22,7 +22,10 @@ static uint32_t random_below(uint64_t *seed, uint32_t n)
 	return (uint32_t)(*seed >> 33) % n;
 }
 
-/* A review that took long delays the next. */
+/*
+ * Ask, and turn the loop until the answer. Many turns may be needed: a long review delays the next
+ * one.
+ */
 static int ask(struct residency_rig *rig, struct plan_memory *slot, enum residency_wish what)
 {
 	struct rig_wish wish;
@@ -34,7 +37,7 @@ static int ask(struct residency_rig *rig, struct plan_memory *slot, enum residen
 	return wish.res;
 }
 
-/* With nothing in flight: a tenant that asks for no more than its reserve has it. */
+/* With nothing in flight, check that a tenant that asks for no more than its reserve gets it. */
 static void claim(struct residency_rig *rig, struct plan_memory *const *slots, unsigned int tenant,
 		  unsigned int *n_claims)
 {
@@ -62,7 +65,10 @@ static void claim(struct residency_rig *rig, struct plan_memory *const *slots, u
 	++*n_claims;
 }
 
-/* Nobody has more than his, and everybody what he is owed, while the device shrinks and grows. */
+/*
+ * Check that no tenant exceeds its maximum or is denied its reserve, while the device shrinks and
+ * grows.
+ */
 static void fight(uint64_t seed)
 {
 	enum { N_STEPS = 4000 };

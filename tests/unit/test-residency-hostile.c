@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a tenant cannot take from others by asking for device memory: broker/memory/residency.h,
- * over devices that only count.
+ * Requests for device memory by which a tenant must not harm others: broker/memory/residency.h,
+ * over devices that only count bytes
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -16,7 +16,10 @@
 
 #define MIB (1ull << 20)
 
-/* As many, and until what was due has been looked at: on a slow machine that is put off. */
+/*
+ * Turn the loop @n times, and on until no review is due (at most 10 s): a slow machine delays
+ * reviews.
+ */
 static void turns(struct residency_rig *rig, unsigned int n)
 {
 	const uint64_t end_ns = clock_now_ns() + 10000000000;
@@ -29,8 +32,8 @@ struct wish {
 	struct residency_waiter waiter;
 	int n_done;
 	int res;
-	unsigned int *n_answers; /* of all wishes */
-	unsigned int number;     /* among the answers */
+	unsigned int *n_answers; /* answers to all requests */
+	unsigned int number;     /* order of this request's answer */
 };
 
 static void on_done(struct residency_waiter *waiter, int res)
@@ -59,8 +62,8 @@ static void ask(struct residency_rig *rig, struct plan_memory *slot, struct wish
 /* ---- Room ---- */
 
 /*
- * A tenant of 40 MiB whose plan does not end asks for two others. That keeps its own 40 MiB from
- * everybody, and nothing else.
+ * A tenant with a maximum of 40 MiB, whose plan's task does not complete, asks for two more plans.
+ * Only its own 40 MiB are reserved against other tenants.
  */
 TEST(test_promises__within_the_maximum)
 {
@@ -87,7 +90,10 @@ TEST(test_promises__within_the_maximum)
 	assert_true(wishes[0].n_done == 1 && wishes[0].res == 0);
 }
 
-/* A promise that a lower limit no longer allows is taken back, whoever else is loading. */
+/*
+ * A reservation that a lowered limit no longer allows is cancelled, also while another tenant's
+ * plan is being loaded.
+ */
 TEST(test_promises__limit_lowered)
 {
 	struct plan_memory *busy, *wanted, *loading;
@@ -112,7 +118,10 @@ TEST(test_promises__limit_lowered)
 	rig_settle(&rig);
 }
 
-/* Who cannot come for another reason than room sends nobody away, again and again. */
+/*
+ * A plan that cannot be loaded for lack of host memory evicts no other plan, however often it is
+ * tried.
+ */
 TEST(test_host_limit__displaces_nobody)
 {
 	struct account_limits limits;
@@ -133,7 +142,7 @@ TEST(test_host_limit__displaces_nobody)
 	assert_true(wish.n_done == 1 && wish.res == -ENOMEM);
 	assert_true(rig_is_ready(there));
 	assert_int_equal(residency_counts(rig.residency, &rig.tenants[1])->n_evictions, 0);
-	/* Nor does it have room set aside that it cannot use. */
+	/* No room is reserved that the plan cannot use. */
 	rig_remove(&rig, there);
 	rig_settle(&rig);
 	assert_int_equal(rig.residency->devices[RIG_DEVICE].awaited_bytes, 0);
@@ -141,7 +150,7 @@ TEST(test_host_limit__displaces_nobody)
 
 /* ---- The setup thread ---- */
 
-/* Whoever loads as much as he can leaves others their turn. */
+/* A tenant that loads as many plans as it can leaves other tenants their turn. */
 TEST(test_loads__of_each_tenant)
 {
 	enum { N_GREEDY = 8 };
@@ -173,8 +182,9 @@ static void on_added(struct plan_memory *slot)
 enum meanwhile { EVICTED, EVICTED_BY_HAND, DRAINED };
 
 /*
- * A plan is being loaded when its device memory is taken from it: who added it is told once, and
- * not only when it comes after all. One without constants cannot be stopped: it comes, and leaves.
+ * A plan loses its device memory while it is being loaded. The caller of residency_add() is told
+ * once, and not again when the plan is loaded later. Loading a plan without constants cannot be
+ * stopped: the plan is loaded, then evicted.
  */
 static void add_and_take(enum meanwhile meanwhile, bool has_constant)
 {
@@ -202,7 +212,7 @@ static void add_and_take(enum meanwhile meanwhile, bool has_constant)
 	assert_int_equal(n_added, 1);
 	assert_false(rig_is_ready(slot));
 
-	/* It comes when it is asked for, as after any eviction. */
+	/* The plan is loaded when it is asked for, as after any eviction. */
 	residency_set_drained(rig.residency, RIG_DEVICE, false);
 	wish = (struct wish){.res = 1};
 	ask(&rig, slot, &wish, RESIDENCY_PREFETCH);
@@ -226,7 +236,10 @@ TEST(test_add__drained_meanwhile)
 	add_and_take(DRAINED, false);
 }
 
-/* The driver refuses it, others are to leave for it, and then it is not to come at all. */
+/*
+ * The driver refuses the memory, so another plan is to be evicted for the new one. Then the new
+ * plan is evicted itself.
+ */
 TEST(test_add__evicted_while_awaited)
 {
 	const struct residency_victims all = {.device = RBK_DEVICE_NONE};
@@ -257,9 +270,9 @@ TEST(test_add__evicted_while_awaited)
 	assert_int_equal(n_added, 1);
 }
 
-/* ---- Wishes ---- */
+/* ---- Requests ---- */
 
-/* In one breath: the second is about what the first leaves. */
+/* Both requests in one turn: the second applies to the state that the first leaves. */
 TEST(test_wishes__evict_then_prefetch)
 {
 	struct plan_memory *slot;
@@ -274,7 +287,7 @@ TEST(test_wishes__evict_then_prefetch)
 	assert_true(prefetch.n_done == 1 && prefetch.res == 0);
 	assert_true(rig_is_ready(slot));
 
-	/* While it is being loaded, too. */
+	/* The same while the plan is being loaded. */
 	evict = prefetch = (struct wish){.res = 1};
 	ask(&rig, slot, &evict, RESIDENCY_EVICT);
 	rig_settle(&rig);
@@ -295,7 +308,10 @@ TEST(test_wishes__evict_then_prefetch)
 	assert_true(rig_is_ready(slot));
 }
 
-/* Evicted by hand on its way, with all the room that there is: that is not for want of memory. */
+/*
+ * Evict the plan by hand while it is being loaded, with enough room: the result is -EINTR, not
+ * -ENOMEM.
+ */
 static void evict_on_the_way(bool is_administrators)
 {
 	const struct residency_victims all = {.device = RBK_DEVICE_NONE};
@@ -333,7 +349,7 @@ TEST(test_wishes__evicted_on_the_way)
 	evict_on_the_way(true);
 }
 
-/* What was wanted before it was evicted by hand does not bring it back. */
+/* A use before the eviction by hand does not bring the plan back. */
 TEST(test_wishes__evict_after_want)
 {
 	struct plan_memory *slot;
@@ -345,7 +361,7 @@ TEST(test_wishes__evict_after_want)
 	ask(&rig, slot, &wish, RESIDENCY_EVICT);
 	rig_settle(&rig);
 	assert_true(wish.n_done == 1 && wish.res == 0);
-	/* However long: it is not held off, it is parked. */
+	/* The plan is parked, not held off for a limited time. */
 	assert_true(slot->residency->is_parked);
 	assert_false(rig_is_ready(slot));
 	rig_want(&rig, slot, 1);
@@ -353,7 +369,7 @@ TEST(test_wishes__evict_after_want)
 	assert_false(slot->residency->is_parked);
 }
 
-/* Nothing waits for what can no longer come. */
+/* A waiter is answered as soon as its plan can no longer be loaded. */
 TEST(test_wishes__limit_lowered_meanwhile)
 {
 	struct plan_memory *there, *waiting;
@@ -372,7 +388,7 @@ TEST(test_wishes__limit_lowered_meanwhile)
 	assert_true(wish.n_done == 1 && wish.res == -ENOMEM);
 }
 
-/* Being on one device is no reason to forget who waits for another. */
+/* A plan that is resident on one device still counts as waiting for another. */
 TEST(test_wishes__of_a_named_device)
 {
 	struct plan_memory *there, *waiting;
@@ -395,7 +411,7 @@ TEST(test_wishes__of_a_named_device)
 	assert_true(rig_is_ready(waiting));
 }
 
-/* A thousand entries that ask for the same are looked at once. */
+/* A thousand requests for the same plan are examined together. */
 TEST(test_storm__of_one_plan)
 {
 	enum { N = 1000 };
@@ -416,7 +432,7 @@ TEST(test_storm__of_one_plan)
 		rig_turn(&rig);
 	for (int i = 0; i < N; i++)
 		assert_true(wishes[i].n_done == 1 && wishes[i].res == -ENOMEM);
-	/* A turn can be cut short on a busy machine. */
+	/* A busy machine may cut a turn short, so a few drafts are accepted. */
 	assert_in_range(rig.residency->n_drafts - n_drafts, 1, N / 10);
 	rig_remove(&rig, there);
 	rig_remove(&rig, large);
@@ -424,7 +440,7 @@ TEST(test_storm__of_one_plan)
 	free(wishes);
 }
 
-/* Nobody waits for all that another tenant asked before. */
+/* A request does not wait for all earlier requests of another tenant. */
 TEST(test_storm__tenants_take_turns)
 {
 	enum { N = 500 };
@@ -458,7 +474,7 @@ TEST(test_storm__tenants_take_turns)
 	free(wishes);
 }
 
-/* However many wait for a plan: each is told once, whatever happens. */
+/* Each of many waiters for a plan is answered exactly once. */
 TEST(test_storm__everybody_is_told)
 {
 	enum { N = 1000, N_WISHES = 3 };
@@ -483,7 +499,7 @@ TEST(test_storm__everybody_is_told)
 		assert_true(wishes[i].n_done == 1 && wishes[i].res == 0);
 	assert_true(rig_is_ready(slot));
 
-	/* Nobody forgets those that were put off when the others withdraw. */
+	/* Waiters that were put off stay queued when other waiters withdraw. */
 	residency_set_usable(rig.residency, RIG_DEVICE, 10 * MIB, 0);
 	rig_settle(&rig);
 	assert_false(rig_is_ready(slot));
@@ -503,7 +519,7 @@ TEST(test_storm__everybody_is_told)
 	for (int i = 0; i < N; i++)
 		assert_int_equal(wishes[i].n_done, i >= N / 2);
 
-	/* Nor when the plan goes. */
+	/* The remaining waiters are answered when the plan is removed, too. */
 	residency_set_usable(rig.residency, RIG_DEVICE, 10 * MIB, 0);
 	rig_settle(&rig);
 	for (int i = 0; i < N; i++) {
@@ -520,7 +536,7 @@ TEST(test_storm__everybody_is_told)
 
 /* ---- Many plans ---- */
 
-/* Calls: each plan that is looked at has its value brought up to date. */
+/* calls of residency_value(): one for each plan that is examined */
 static uint32_t n_looked_at;
 
 double __wrap_residency_value(double value, uint32_t n_wanted, uint64_t elapsed_ns,
@@ -535,7 +551,7 @@ double __wrap_residency_value(double value, uint32_t n_wanted, uint64_t elapsed_
 	return __real_residency_value(value, n_wanted, elapsed_ns, since_last_ns);
 }
 
-/* Calls. */
+/* calls of residence_bytes() */
 static uint32_t n_summed;
 
 uint64_t __wrap_residence_bytes(const struct residence *residence);
@@ -549,7 +565,10 @@ uint64_t __wrap_residence_bytes(const struct residence *residence)
 
 enum { N_MANY = 4 * RESIDENCY_SLICE };
 
-/* One is there, and has the device but for 40 MiB; the others of tenant 0 wait for it to go. */
+/*
+ * Add N_MANY plans of tenant 0. One is resident and leaves 40 MiB of the device; the others wait
+ * for its eviction.
+ */
 static struct plan_memory **hold_many(struct residency_rig *rig)
 {
 	struct plan_memory **slots = calloc(N_MANY, sizeof(*slots));
@@ -570,7 +589,7 @@ static void remove_many(struct residency_rig *rig, struct plan_memory **slots)
 	free(slots);
 }
 
-/* A plan that comes is compared with those in its way only, however many there are. */
+/* A new plan is compared only with the plans in its way, however many there are. */
 TEST_IN("many", test_many__add_looks_at_few)
 {
 	struct plan_memory **slots, *fits, *displaces;
@@ -588,7 +607,7 @@ TEST_IN("many", test_many__add_looks_at_few)
 	remove_many(&rig, slots);
 }
 
-/* Saying what a plan could have takes no walk over what its tenant has already. */
+/* residency_about() does not walk the plans that the tenant has already. */
 TEST_IN("many", test_many__about_looks_at_none)
 {
 	enum { N_SMALL = 100 };
@@ -607,7 +626,10 @@ TEST_IN("many", test_many__about_looks_at_none)
 	assert_int_equal(n_summed, 0);
 }
 
-/* Turns the loop until all has been looked at. Return: the most plans looked at in one turn. */
+/*
+ * Turn the loop until at least @n_least plans have been examined and no review is due.
+ * Return: the maximum of plans examined in one turn.
+ */
 static uint32_t most_in_a_turn(struct residency_rig *rig, uint32_t n_least)
 {
 	uint32_t n_most = 0, n_all = 0;
@@ -622,7 +644,7 @@ static uint32_t most_in_a_turn(struct residency_rig *rig, uint32_t n_least)
 	return n_most;
 }
 
-/* A review looks at all of them in many turns, and finds the best of all. */
+/* A review examines all plans in many turns, and finds the best of all. */
 TEST_IN("many", test_many__review_in_slices)
 {
 	struct plan_memory **slots;
@@ -632,7 +654,7 @@ TEST_IN("many", test_many__review_in_slices)
 	rig_want(&rig, slots[3], 10);
 	rig_want(&rig, slots[N_MANY - 2], 1000);
 	rig_want(&rig, slots[N_MANY / 2], 100);
-	/* Each slice may also compare with what is on the device, for each of the candidates. */
+	/* Each slice may also compare each candidate with the plans on the device. */
 	assert_true(most_in_a_turn(&rig, N_MANY) <= RESIDENCY_SLICE + 2 * RESIDENCY_MAX_DRAFTS);
 	rig_settle(&rig);
 	assert_true(rig_is_ready(slots[N_MANY - 2]));
@@ -641,7 +663,7 @@ TEST_IN("many", test_many__review_in_slices)
 	remove_many(&rig, slots);
 }
 
-/* Removes the plan that the review under way would look at next. */
+/* Remove the plan that the running review would examine next. */
 static void remove_next(struct residency_rig *rig, struct plan_memory **slots)
 {
 	for (int i = 0; i < N_MANY; i++) {
@@ -654,7 +676,7 @@ static void remove_next(struct residency_rig *rig, struct plan_memory **slots)
 	fail_msg("the review was at its end");
 }
 
-/* A plan that goes while a review is on its way is not looked at any more, and not brought. */
+/* A plan removed during a review is neither examined nor loaded. */
 TEST_IN("many", test_many__removed_meanwhile)
 {
 	struct plan_memory **slots;
@@ -679,7 +701,7 @@ TEST_IN("many", test_many__removed_meanwhile)
 	remove_many(&rig, slots);
 }
 
-/* Plans of a page each, all of tenant 0 and there. */
+/* Add @n resident plans of tenant 0, of a page each. */
 static void fill(struct residency_rig *rig, struct plan_memory **slots, int n)
 {
 	for (int i = 0; i < n; i++)
@@ -697,7 +719,7 @@ static int n_there(struct plan_memory **slots, int n)
 	return n_ready;
 }
 
-/* A turn takes back some of what a tenant has above a lower maximum, the least wanted first. */
+/* When a maximum is lowered, each turn evicts some plans of the tenant, the least wanted first. */
 TEST_IN("many", test_many__limit_lowered)
 {
 	enum { N = 200, N_LEFT = 10 };
@@ -723,7 +745,7 @@ TEST_IN("many", test_many__limit_lowered)
 	assert_int_equal(n_there(slots, N), N_LEFT);
 }
 
-/* Plans that cannot be brought are tried in as many turns as that takes. */
+/* Plans that cannot be loaded are tried over several turns. */
 TEST_IN("many", test_many__candidates_in_turns)
 {
 	enum { N = 50, N_WISHES = 6 };
@@ -749,7 +771,9 @@ TEST_IN("many", test_many__candidates_in_turns)
 	assert_in_range(n_most, N, 2 * N);
 }
 
-/* A tenant is promised so much at a time, since all promises are looked after. */
+/*
+ * The reservations of a tenant are limited in number, because each one is examined again and again.
+ */
 TEST_IN("many", test_many__promises)
 {
 	enum { N = 2 * RESIDENCY_MAX_AWAITED };
@@ -777,7 +801,7 @@ TEST_IN("many", test_many__promises)
 	assert_int_equal(rig.tenants[0].memory->n_awaited[RIG_DEVICE], 0);
 }
 
-/* A plan that no device with memory can run is not looked at, and makes nobody look. */
+/* A plan that no device with memory can run is not examined and causes no review. */
 TEST_IN("many", test_many__without_a_device)
 {
 	struct plan_memory *unable;
@@ -794,7 +818,7 @@ TEST_IN("many", test_many__without_a_device)
 	rig_add(&rig, unable);
 	assert_false(rig_review_is_due(&rig));
 
-	/* An administrator finds the plan, and who asks for it is answered. */
+	/* An administrator's eviction includes the plan, and a request for it is answered. */
 	victims.tenant = &rig.tenants[1];
 	assert_true(residency_evict(rig.residency, &victims, &n, &bytes));
 	assert_true(n == 0 && bytes == 0);
@@ -808,7 +832,10 @@ TEST_IN("many", test_many__without_a_device)
 	assert_false(rig_review_is_due(&rig));
 }
 
-/* Have the timer of reviews fire. Return: whether a review began. */
+/*
+ * Fire the timer of reviews.
+ * Return: true if a review began.
+ */
 static bool timer_fires(struct residency_rig *rig)
 {
 	const uint64_t before_ns = rig->residency->reviewed_ns;
@@ -820,8 +847,8 @@ static bool timer_fires(struct residency_rig *rig)
 }
 
 /*
- * A review that was due before it was known how long the last one took waits for the pause after
- * that one; but only once, however long the pause has become by then.
+ * The timer may have been set before the last review's duration was known. Such a review waits for
+ * the pause after the last one, but only once, however long the pause has become.
  */
 TEST(test_review__put_off_once)
 {
@@ -843,7 +870,10 @@ int main(void)
 	int n_failed = test_run(NULL, NULL);
 
 #ifndef __SANITIZE_THREAD__
-	/* The test's own thread counts; so slow there that reviews pause for minutes. */
+	/*
+	 * The test's own thread counts as load. With the thread sanitizer it is so slow that
+	 * reviews pause for minutes.
+	 */
 	n_failed += test_run_group("many", NULL, NULL);
 #endif
 	return n_failed;

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Finding constants that are on a device, however alike clients make them
- */
+/* Finding constants that are on a device, however similar clients make them */
 #include <stdlib.h>
 #include <time.h>
 
@@ -10,7 +8,7 @@
 
 enum { MANY = 40000 };
 
-static size_t most_bytes; /* of one allocation */
+static size_t most_bytes; /* largest single allocation, in bytes */
 
 void *__real_calloc(size_t n, size_t bytes);
 void *__wrap_calloc(size_t n, size_t bytes);
@@ -24,7 +22,10 @@ void *__wrap_calloc(size_t n, size_t bytes)
 
 static struct exec_arena arena = {.dev = 1, .ino = 2};
 
-/* A block of @n constants at @offset and following multiples of @step, of @bytes and more each. */
+/*
+ * Make a block of @n constants at @offset, spaced by @step. Constant i has @bytes + i * @more
+ * bytes.
+ */
 static struct resident_block *block_new(uint32_t n, uint64_t offset, uint64_t step, uint64_t bytes,
 					uint64_t more, uint64_t owner)
 {
@@ -59,7 +60,7 @@ static const struct resident_constant *find(const struct resident_index *index, 
 	return resident_index_find(index, owner, EXEC_TIER_VRAM, &wanted);
 }
 
-/* While the table grows and shrinks, each is found as long as it is there. */
+/* While the table grows and shrinks, each constant in it is found. */
 TEST(test_index__grows)
 {
 	struct resident_block *blocks[64];
@@ -90,7 +91,7 @@ TEST(test_index__grows)
 	resident_index_deinit(&index);
 }
 
-/* In one bucket with another, a constant is told from it by all of its key. */
+/* Constants in the same bucket are distinguished by their whole key. */
 TEST(test_index__whole_key)
 {
 	struct exec_arena other_device = {.dev = 2, .ino = 2}, other_file = {.dev = 1, .ino = 3};
@@ -125,7 +126,10 @@ static uint64_t thread_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-/* Measure adding a block to the index, finding all that it holds, and removing it. Return: ns. */
+/*
+ * Measure adding a block to the index, finding all its constants, and removing it.
+ * Return: ns.
+ */
 static uint64_t use_ns(uint32_t n, uint64_t step, uint64_t more)
 {
 	struct resident_block *block = block_new(n, 0, step, 64, more, 1);
@@ -144,7 +148,7 @@ static uint64_t use_ns(uint32_t n, uint64_t step, uint64_t more)
 	return begin_ns;
 }
 
-/* Constants at one offset, or the same one over and over, take no longer than others. */
+/* Constants at the same offset, or with the same key, take no longer than others. */
 TEST(test_index__alike)
 {
 	const struct {
@@ -154,7 +158,9 @@ TEST(test_index__alike)
 	for (unsigned int kind = 0; kind < 3; kind++) {
 		uint64_t few_ns = 0, many_ns = UINT64_MAX;
 
-		/* Ten times as many: quadratic work would be a hundred times as much. */
+		/*
+		 * Ten times as many constants: quadratic work would take a hundred times as long.
+		 */
 		for (unsigned int i = 0; i < 10 && many_ns >= 40 * few_ns; i++) {
 			few_ns = use_ns(MANY / 10, kinds[kind].step, kinds[kind].more);
 			many_ns = use_ns(MANY, kinds[kind].step, kinds[kind].more);
@@ -164,7 +170,7 @@ TEST(test_index__alike)
 	}
 }
 
-/* However many there are, the reactor allocates little at a time for them. */
+/* The reactor allocates small pieces for the index, however many constants there are. */
 TEST(test_index__small_pieces)
 {
 	enum { N = 300000, MOST_BYTES = 64 << 10 };
@@ -177,7 +183,7 @@ TEST(test_index__small_pieces)
 	assert_in_range(most_bytes, 1, MOST_BYTES);
 	for (uint32_t i = 0; i < N; i++)
 		assert_ptr_equal(find(&index, 1, i * 64ull, 64), &block->constants[i]);
-	/* Buckets keep up with constants. */
+	/* The number of buckets grows with the constants. */
 	assert_true(index.n_buckets >= N);
 	resident_index_remove(&index, block);
 	assert_null(find(&index, 1, 0, 64));

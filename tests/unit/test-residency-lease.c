@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Room for leases on a device, among plans and each other: broker/memory/residency-lease.c. */
+/* Room for leases on a device, among plans and other leases: broker/memory/residency-lease.c */
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -15,12 +15,12 @@
 #define NOT_DONE  1
 #define MAX_ASKED 8
 
-/* A lease with one member, and what came of asking for it. */
+/* A lease with one member, and the answer to a request for it. */
 struct asked {
 	struct lease *lease;
 	struct lease_member member;
 	struct lease_wait wait;
-	int res; /* NOT_DONE */
+	int res; /* result, or NOT_DONE */
 	unsigned int order;
 };
 
@@ -65,7 +65,7 @@ static void on_done(struct lease_wait *wait, int res)
 		lease_join(a->lease, &a->member, 1);
 }
 
-/* Opens one of at least @min, and waits that long. */
+/* Open a lease of at least @min MiB, at best @wish MiB, and wait at most @patience_ns for it. */
 static struct asked *ask(unsigned int tenant, uint64_t min, uint64_t wish, uint64_t patience_ns)
 {
 	const struct lease_about about = {
@@ -88,7 +88,7 @@ static struct asked *ask(unsigned int tenant, uint64_t min, uint64_t wish, uint6
 	return a;
 }
 
-/* Credit for one that has been opened. */
+/* Ask for credit of @least MiB more for an open lease. */
 static void ask_more(struct asked *a, uint64_t least, uint64_t patience_ns)
 {
 	a->res = NOT_DONE;
@@ -111,7 +111,7 @@ static void settle(void)
 	rig_check(&rig);
 }
 
-/* A tenant's first lease is refused if there is no memory for what is kept of the tenant. */
+/* A tenant's first lease is refused if there is no memory for its records. */
 TEST(test_open__out_of_memory, setup, teardown)
 {
 	struct lease_about about = {.device = RIG_DEVICE, .max_bytes = MIB, .name = "test"};
@@ -139,14 +139,14 @@ TEST(test_open__out_of_memory, setup, teardown)
 	assert_int_equal(leases->n_tenants[RIG_DEVICE], 0);
 }
 
-/* Bytes are there, or have been refused, at once. */
+/* Memory is granted or refused at once. */
 TEST(test_open__free_room, setup, teardown)
 {
 	struct asked *a = ask(0, 60, 60, 0), *b;
 
 	assert_int_equal(a->res, 0);
 	assert_int_equal(granted(a), 60);
-	/* As much of the wish as there is. */
+	/* The grant is as much of the wish as is free. */
 	b = ask(1, 10, 90, 0);
 	assert_int_equal(b->res, 0);
 	assert_int_equal(granted(b), 40);
@@ -157,7 +157,9 @@ TEST(test_open__free_room, setup, teardown)
 	assert_int_equal(account_used(rig.tenants[0].account, account_vram(RIG_DEVICE)), 0);
 }
 
-/* Plans of its tenant leave for it, however wanted, when their tasks have ended. */
+/*
+ * Plans of the lease's tenant are evicted for it, however wanted, when their tasks have completed.
+ */
 TEST(test_open__own_plans_leave, setup, teardown)
 {
 	struct plan_memory *slot = rig_plan_of(&rig, 0, 70 * MIB);
@@ -169,7 +171,10 @@ TEST(test_open__own_plans_leave, setup, teardown)
 	slot->n_on_device[RIG_DEVICE] = 1;
 	a = ask(0, 20, 50, 0);
 	settle();
-	/* It waits for that, though it would not wait otherwise, and nobody else takes it. */
+	/*
+	 * The request waits for the eviction, despite a patience of 0. Its bytes are reserved
+	 * against other requests.
+	 */
 	assert_int_equal(a->res, NOT_DONE);
 	assert_int_equal(ask(1, 51, 51, 0)->res, -ENOMEM);
 	rig_idle(&rig, slot);
@@ -181,7 +186,10 @@ TEST(test_open__own_plans_leave, setup, teardown)
 	settle();
 }
 
-/* Other tenants' plans do not, unless these are above vram-high, or it is within the reserve. */
+/*
+ * Other tenants' plans are evicted for a lease only if those tenants are above vram-high, or if the
+ * lease is within its tenant's reserve.
+ */
 TEST(test_open__others, setup, teardown)
 {
 	struct plan_memory *slot = rig_plan_of(&rig, 1, 70 * MIB);
@@ -191,14 +199,14 @@ TEST(test_open__others, setup, teardown)
 	rig_share(&rig, 1, 100 * MIB, 80 * MIB, 0);
 	rig_add(&rig, slot);
 	settle();
-	/* Though nobody has wanted it for long. */
+	/* This holds even if the plan is not wanted. */
 	assert_int_equal(ask(0, 40, 40, 0)->res, -ENOMEM);
 	settle();
 	assert_true(rig_is_ready(slot));
 	rig_want(&rig, slot, 1000000);
 	rig_share(&rig, 1, 100 * MIB, 60 * MIB, 0);
 	rig_share(&rig, 0, 100 * MIB, 50 * MIB, 0);
-	/* Whoever is above his own vram-high takes from nobody. */
+	/* A tenant above its own vram-high takes nothing from other tenants. */
 	assert_int_equal(ask(0, 60, 60, 0)->res, -ENOMEM);
 	a = ask(0, 40, 40, 0);
 	settle();
@@ -215,7 +223,10 @@ TEST(test_open__others, setup, teardown)
 	assert_false(rig_is_ready(slot));
 }
 
-/* Leases do not leave, so they take nothing that is reserved for others, though these are away. */
+/*
+ * Leases are never evicted, so they are not granted bytes of another tenant's reserve, even if that
+ * tenant uses none.
+ */
 TEST(test_open__reserves_of_others, setup, teardown)
 {
 	struct plan_memory *slot = rig_plan_of(&rig, 0, 40 * MIB);
@@ -230,7 +241,7 @@ TEST(test_open__reserves_of_others, setup, teardown)
 	assert_int_equal(a->wait.available_bytes, 0);
 	ask_more(a, 61, 0);
 	assert_int_equal(a->res, -ENOMEM);
-	/* Plans may be there meanwhile: they leave. */
+	/* Plans may use the reserve meanwhile, because they can be evicted. */
 	rig_add(&rig, slot);
 	rig_want(&rig, slot, 10);
 	settle();
@@ -239,7 +250,7 @@ TEST(test_open__reserves_of_others, setup, teardown)
 	settle();
 	assert_int_equal(b->res, 0);
 	assert_int_equal(granted(b), 30);
-	/* What it has of it is not kept for it twice. */
+	/* The part of the reserve that its tenant's lease holds is not reserved twice. */
 	ask_more(a, 61, 0);
 	assert_int_equal(a->res, -ENOMEM);
 	rig_remove(&rig, slot);
@@ -250,7 +261,10 @@ TEST(test_open__reserves_of_others, setup, teardown)
 	assert_int_equal(granted(a), 70);
 }
 
-/* Where there is less than all reserves, its own is not held back by others'. */
+/*
+ * If usable memory is less than the sum of reserves, a tenant's own reserve is not held back for
+ * other tenants.
+ */
 TEST(test_open__own_reserve, setup, teardown)
 {
 	rig_share(&rig, 0, 100 * MIB, 100 * MIB, 50 * MIB);
@@ -260,7 +274,10 @@ TEST(test_open__own_reserve, setup, teardown)
 	residency_set_usable(rig.residency, RIG_DEVICE, 100 * MIB, 0);
 }
 
-/* Of what somebody says that he had, as much as nobody else has. */
+/*
+ * Memory that a tenant's program claims to have had from an ended broker is believed as far as it
+ * is free or in use outside the broker.
+ */
 TEST(test_believed, setup, teardown)
 {
 	struct plan_memory *slot = rig_plan_of(&rig, 1, 30 * MIB);
@@ -273,14 +290,17 @@ TEST(test_believed, setup, teardown)
 	assert_true(rig_is_ready(slot));
 	assert_int_equal(residency_lease_believed(rig.residency, RIG_DEVICE, &rig.tenants[0]),
 			 70 * MIB);
-	/* What is reserved for others is theirs, but for what is in use already. */
+	/*
+	 * Bytes reserved for other tenants are not believed, except those in use outside the
+	 * broker.
+	 */
 	rig_share(&rig, 2, 100 * MIB, 100 * MIB, 80 * MIB);
 	assert_int_equal(residency_lease_believed(rig.residency, RIG_DEVICE, &rig.tenants[0]),
 			 20 * MIB);
 	residency_set_outside(rig.residency, RIG_DEVICE, 15 * MIB);
 	assert_int_equal(residency_lease_believed(rig.residency, RIG_DEVICE, &rig.tenants[0]),
 			 35 * MIB);
-	/* Once. */
+	/* Believed bytes no longer count as use outside the broker. */
 	residency_lease_believe(rig.residency, RIG_DEVICE, &rig.tenants[0], 30 * MIB);
 	assert_int_equal(residency_lease_believed(rig.residency, RIG_DEVICE, &rig.tenants[0]),
 			 35 * MIB);
@@ -289,7 +309,7 @@ TEST(test_believed, setup, teardown)
 	assert_int_equal(residency_lease_believed(rig.residency, RIG_DEVICE, &rig.tenants[0]),
 			 5 * MIB);
 	end_lease(a);
-	/* Its own maximum. */
+	/* The tenant's own maximum applies. */
 	rig_share(&rig, 0, 25 * MIB, 25 * MIB, 0);
 	assert_int_equal(residency_lease_believed(rig.residency, RIG_DEVICE, &rig.tenants[0]),
 			 25 * MIB);
@@ -297,7 +317,10 @@ TEST(test_believed, setup, teardown)
 	residency_set_usable(rig.residency, RIG_DEVICE, 100 * MIB, 0);
 }
 
-/* What a lease has no plan gets, whatever it is worth, or owed since then. */
+/*
+ * No plan gets the bytes of a lease, whatever the plan's value, and even if its tenant has since
+ * been given a reserve.
+ */
 TEST(test_plans__keep_out, setup, teardown)
 {
 	struct plan_memory *slot = rig_plan_of(&rig, 1, 50 * MIB);
@@ -314,11 +337,11 @@ TEST(test_plans__keep_out, setup, teardown)
 	rig_ask(&rig, slot, &wish, RESIDENCY_PREFETCH);
 	assert_true(wish.n_done == 1 && wish.res == -ENOMEM);
 	rig_check(&rig);
-	/* Nor is anything set aside for it for ever, but the reserve. */
+	/* Only the reserve is held for the plan, so other leases may use the rest. */
 	assert_int_equal(ask(2, 1, 1, 0)->res, -ENOMEM);
 	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 0);
 	assert_int_equal(ask(2, 40, 40, 0)->res, 0);
-	/* Pressure makes leases no smaller. */
+	/* Pressure does not shrink leases. */
 	residency_set_usable(rig.residency, RIG_DEVICE, 50 * MIB, 0);
 	settle();
 	assert_int_equal(granted(a), 60);
@@ -330,7 +353,7 @@ TEST(test_plans__keep_out, setup, teardown)
 	assert_true(rig_is_ready(slot));
 }
 
-/* In a tenant, room goes to who has waited longest, not to who is smallest. */
+/* Within a tenant, memory is granted in the order of requests, not to the smallest first. */
 TEST(test_wait__in_order, setup, teardown)
 {
 	struct asked *holder = ask(0, 50, 50, 0), *big, *small, *last;
@@ -339,7 +362,7 @@ TEST(test_wait__in_order, setup, teardown)
 	small = ask(1, 10, 10, LONG_NS);
 	assert_int_equal(big->res, NOT_DONE);
 	assert_int_equal(small->res, NOT_DONE);
-	/* Who would not wait does not overtake either. */
+	/* A request with a patience of 0 does not overtake waiting requests either. */
 	assert_int_equal(ask(1, 10, 10, 0)->res, -ENOMEM);
 	last = ask(1, 20, 20, LONG_NS);
 	settle();
@@ -355,7 +378,7 @@ TEST(test_wait__in_order, setup, teardown)
 	assert_int_equal(last->res, 0);
 }
 
-/* Who waits for more than its tenant's part keeps no other tenant from anything. */
+/* A request above its tenant's part of the device delays no other tenant. */
 TEST(test_wait__above_part, setup, teardown)
 {
 	struct asked *b = ask(1, 35, 35, 0), *a = ask(0, 1, 1, 0), *small;
@@ -367,13 +390,13 @@ TEST(test_wait__above_part, setup, teardown)
 	ask_more(b, 5, 0);
 	assert_int_equal(b->res, 0);
 	assert_int_equal(ask(1, 7, 7, 0)->res, 0);
-	/* Also above its own. */
+	/* This tenant is above its own part, too. */
 	small = ask(1, 10, 10, 0);
 	assert_int_equal(small->res, 0);
 	end_lease(small);
 	small = ask(2, 10, 10, 0);
 	assert_int_equal(small->res, 0);
-	/* Those of its own tenant wait for it. */
+	/* Requests of the waiter's own tenant queue behind it. */
 	assert_int_equal(ask(0, 1, 1, 0)->res, -ENOMEM);
 	end_lease(small);
 	end_lease(b);
@@ -381,7 +404,10 @@ TEST(test_wait__above_part, setup, teardown)
 	assert_int_equal(a->res, 0);
 }
 
-/* Who waits for its part gets it from those above theirs, and from nobody else. */
+/*
+ * A request within its tenant's part of the device is served from tenants above their parts, and
+ * from no other tenant.
+ */
 TEST(test_wait__within_part, setup, teardown)
 {
 	struct asked *b = ask(1, 80, 80, 0), *a, *more, *c;
@@ -391,14 +417,14 @@ TEST(test_wait__within_part, setup, teardown)
 	assert_int_equal(a->res, NOT_DONE);
 	more = ask(1, 5, 5, 0);
 	assert_int_equal(more->res, -ENOMEM);
-	/* There are 20, which are a's. */
+	/* 20 MiB are free, and all are reserved for a. */
 	assert_fields(more->wait, (available_bytes, 0), (ahead_bytes, 30 * MIB));
 	end_lease(more);
 	c = ask(2, 15, 30, 0);
 	assert_int_equal(c->res, 0);
-	/* Of its wish, what is there within its part. */
+	/* The grant is what is free of the wish within the tenant's part. */
 	assert_int_equal(granted(c), 20);
-	/* The room is a's though b asks first each time. */
+	/* a gets the freed bytes although b asks first each time. */
 	lease_resize(b->lease, 60 * MIB);
 	for (unsigned int left = 75; left >= 50 && a->res == NOT_DONE; left -= 5) {
 		assert_int_equal(lease_give(&b->member, 5 * MIB), 0);
@@ -413,7 +439,7 @@ TEST(test_wait__within_part, setup, teardown)
 	assert_int_equal(granted(a), 30);
 }
 
-/* What could not be had by waiting keeps nobody waiting, in its tenant neither. */
+/* A request that waiting cannot satisfy delays no other request, also within its tenant. */
 TEST(test_wait__hopeless, setup, teardown)
 {
 	struct asked *a = ask(0, 1, 1, 0);
@@ -426,7 +452,7 @@ TEST(test_wait__hopeless, setup, teardown)
 	assert_int_equal(a->res, NOT_DONE);
 }
 
-/* However long it wants to. */
+/* A wait is limited to LEASE_MAX_WAIT_NS. */
 TEST(test_wait__longest, setup, teardown)
 {
 	struct asked *a;
@@ -437,7 +463,7 @@ TEST(test_wait__longest, setup, teardown)
 	assert_true(a->wait.until_ns <= clock_now_ns() + LEASE_MAX_WAIT_NS);
 }
 
-/* Who waits for his own limits keeps nobody else waiting. */
+/* A request that waits because of its tenant's own limits delays no other tenant. */
 TEST(test_wait__own_limits, setup, teardown)
 {
 	struct asked *holder, *mine, *same, *other;
@@ -450,7 +476,7 @@ TEST(test_wait__own_limits, setup, teardown)
 	assert_int_equal(mine->res, NOT_DONE);
 	same = ask(0, 5, 5, LONG_NS);
 	assert_int_equal(same->res, NOT_DONE);
-	/* What its own lease has is there for its members. */
+	/* Bytes already granted to a lease are available to its members. */
 	ask_more(holder, 30, 0);
 	assert_int_equal(holder->res, 0);
 	end_lease(holder);
@@ -458,14 +484,14 @@ TEST(test_wait__own_limits, setup, teardown)
 	assert_int_equal(mine->res, 0);
 	assert_int_equal(same->res, 0);
 	assert_true(mine->order < same->order);
-	/* A lease's own maximum. */
+	/* The same with the lease's own maximum. */
 	lease_resize(other->lease, 60 * MIB);
 	ask_more(other, 61, LONG_NS);
 	assert_int_equal(other->res, NOT_DONE);
 	assert_int_equal(ask(2, 5, 5, 0)->res, 0);
 }
 
-/* What a tenant is owed waits for nobody of the others. */
+/* A request within its tenant's reserve does not wait behind other tenants' requests. */
 TEST(test_wait__reserve_overtakes, setup, teardown)
 {
 	struct asked *mine;
@@ -490,7 +516,7 @@ TEST(test_wait__time_is_up, setup, teardown)
 	assert_true(list_is_empty(&rig.residency->leases.waits[RIG_DEVICE]));
 }
 
-/* A wait that ends keeps those behind it waiting no longer, in the same pass. */
+/* When a wait times out, the requests behind it are served in the same pass. */
 TEST(test_wait__in_the_way, setup, teardown)
 {
 	struct asked *a, *b;
@@ -505,7 +531,7 @@ TEST(test_wait__in_the_way, setup, teardown)
 	assert_int_equal(b->res, 0);
 	end_lease(b);
 
-	/* So does one that is withdrawn. */
+	/* The same after a wait was withdrawn. */
 	a = ask(1, 20, 20, LONG_NS);
 	b = ask(1, 5, 5, LONG_NS);
 	assert_int_equal(b->res, NOT_DONE);
@@ -532,7 +558,7 @@ TEST(test_wait__withdrawn, setup, teardown)
 	settle();
 }
 
-/* Each waits for what the other has. */
+/* Each lease waits for bytes that the other holds. */
 TEST(test_wait__deadlock, setup, teardown)
 {
 	struct asked *a = ask(0, 40, 40, 0), *b = ask(1, 40, 40, 0);
@@ -546,14 +572,14 @@ TEST(test_wait__deadlock, setup, teardown)
 	ask_more(b, 40, LONG_NS);
 	assert_int_equal(b->res, -EDEADLK);
 	assert_int_equal(a->res, NOT_DONE);
-	/* That one goes on, and gives. */
+	/* The holder that got -EDEADLK ends, and the other lease gets its bytes. */
 	end_lease(b);
 	settle();
 	assert_int_equal(a->res, 0);
 	assert_int_equal(granted(a), 80);
 }
 
-/* Plans on their way out are no deadlock. */
+/* Plans that can be removed are no deadlock. */
 TEST(test_wait__plans_of_others, setup, teardown)
 {
 	struct plan_memory *slot = rig_plan_of(&rig, 2, 30 * MIB);
@@ -580,7 +606,9 @@ TEST(test_limits__lowered, setup, teardown)
 	assert_int_equal(lease_take(&a->member, 50 * MIB), 0);
 	rig_share(&rig, 0, 40 * MIB, 40 * MIB, 0);
 	residency_limits_changed(rig.residency);
-	/* What is given stays until it is given back; what is not goes at once. */
+	/*
+	 * Bytes in use stay granted until they are given back; unused bytes are taken back at once.
+	 */
 	assert_int_equal(granted(a), 50);
 	assert_true(lease_is_shrinking(a->lease));
 	assert_true(granted(b) <= 20);
@@ -601,7 +629,7 @@ TEST(test_limits__lowered, setup, teardown)
 	a->lease->page = NULL;
 }
 
-/* A lost or drained device has nothing more to give; leases stay. */
+/* A lost or drained device grants nothing more; granted leases stay. */
 TEST(test_device__drained, setup, teardown)
 {
 	struct asked *a = ask(0, 60, 60, 0), *b;
@@ -617,7 +645,10 @@ TEST(test_device__drained, setup, teardown)
 	assert_int_equal(b->res, 0);
 }
 
-/* What programs had there is gone with it, but who has a lease knows nothing of that. */
+/*
+ * With the device, its programs' memory is lost. But holders are not told, so their leases stay
+ * granted.
+ */
 TEST(test_device__lost, setup, teardown)
 {
 	struct plan_memory *slot = rig_plan_of(&rig, 0, 20 * MIB);
@@ -642,7 +673,7 @@ TEST(test_device__lost, setup, teardown)
 	settle();
 }
 
-/* The sums that are kept are those of the leases that there are. */
+/* Check the stored sums against the existing leases. */
 static void check_sums(void)
 {
 	const struct leases *leases = residency_leases(rig.residency);
@@ -664,7 +695,10 @@ static void check_sums(void)
 		      (n_tenants[RIG_DEVICE], n));
 }
 
-/* At random: never more than there is, nothing lost, and nobody waits for ever. */
+/*
+ * Random operations: never more than the device's memory, no lost bytes, and no request that waits
+ * for ever.
+ */
 TEST(test_random, setup, teardown)
 {
 	struct plan_memory *slots[4];
@@ -710,7 +744,7 @@ TEST(test_random, setup, teardown)
 		      (devices[RIG_DEVICE].awaited_bytes, 0));
 }
 
-/* Many who wait */
+/* ---- Many waiters ---- */
 
 enum { MANY = 1000, LOOKS_EACH = 16 };
 
@@ -741,7 +775,10 @@ static void ask_many(unsigned int tenant, uint64_t mib)
 	}
 }
 
-/* Return: how often something was looked at. */
+/*
+ * Serve the requests once.
+ * Return: the number of requests, leases and plans looked at.
+ */
 static uint64_t serve_many(void)
 {
 	struct leases *leases = residency_leases(rig.residency);
@@ -757,7 +794,7 @@ static void end_many(void)
 		end_lease(&many[i]);
 }
 
-/* The time of all is up at once. */
+/* All waits time out together. */
 TEST(test_many__time_is_up, setup, teardown)
 {
 	const struct list_node *waits = &rig.residency->leases.waits[RIG_DEVICE];
@@ -779,7 +816,7 @@ TEST(test_many__time_is_up, setup, teardown)
 	assert_in_range(n_looks, 1, LOOKS_EACH * MANY);
 }
 
-/* None of them could be served if it were alone, so none keeps the others from being looked at. */
+/* No request could be served even alone, so none stops the others from being examined. */
 TEST(test_many__hopeless, setup, teardown)
 {
 	uint64_t n_looks;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Who gives way to whom: broker/memory/residency-policy.h. */
+/* Ranking of plans to evict: broker/memory/residency-policy.h */
 #include <math.h>
 
 #include "memory/residency-policy.h"
@@ -7,7 +7,7 @@
 
 #define SECOND 1000000000ull
 
-/* A tenant that may have 100, is above high from 80, and has 20 for sure. */
+/* Return the claim of a tenant with a maximum of 100, a vram-high of 80 and a reserve of 20. */
 static struct residency_claim claim(uint32_t tenant, uint64_t used, uint64_t bytes, double value)
 {
 	return (struct residency_claim){
@@ -26,10 +26,12 @@ static int rank(struct residency_claim wish, struct residency_claim holder)
 
 TEST(test_rank__reserve_is_never_refused)
 {
-	/* Unwanted as it is, it is within its reserve; the other is above. */
+	/*
+	 * The claim is unwanted but within its tenant's reserve; the other tenant is above its own.
+	 */
 	assert_int_not_equal(rank(claim(1, 0, 20, 0), claim(2, 21, 21, 1000)), RESIDENCY_KEEP);
 	assert_int_not_equal(rank(claim(1, 10, 10, 0), claim(2, 90, 10, 1000)), RESIDENCY_KEEP);
-	/* One byte above the reserve it is a wish like others. */
+	/* One byte above the reserve, the claim is ranked by value. */
 	assert_int_equal(rank(claim(1, 10, 11, 0), claim(2, 60, 10, 1000)), RESIDENCY_KEEP);
 }
 
@@ -37,7 +39,10 @@ TEST(test_rank__reserve_is_never_taken)
 {
 	assert_int_equal(rank(claim(1, 0, 20, 1000), claim(2, 20, 20, 0)), RESIDENCY_KEEP);
 	assert_int_equal(rank(claim(1, 20, 30, 1000), claim(2, 20, 5, 0)), RESIDENCY_KEEP);
-	/* What would remain is less than the reserve: only another's reserve may take it. */
+	/*
+	 * The victim's tenant would keep less than its reserve. Only a claim within a reserve may
+	 * take that.
+	 */
 	assert_int_equal(rank(claim(1, 20, 30, 1000), claim(2, 30, 30, 0)), RESIDENCY_KEEP);
 	assert_int_not_equal(rank(claim(1, 20, 30, 1000), claim(2, 50, 30, 0)), RESIDENCY_KEEP);
 }
@@ -48,7 +53,10 @@ TEST(test_rank__above_high_goes_first)
 	int above_reserve = rank(claim(1, 0, 20, 1), claim(3, 60, 10, 0));
 
 	assert_true(above_high >= 0 && above_high < above_reserve);
-	/* A wish that stays below high takes from it however wanted that is, if it is wanted. */
+	/*
+	 * A wanted claim that stays below vram-high takes from a tenant above it, however wanted
+	 * the victim is.
+	 */
 	assert_int_not_equal(rank(claim(1, 30, 10, 0.1), claim(2, 81, 10, 1000)), RESIDENCY_KEEP);
 	assert_int_equal(rank(claim(1, 30, 10, 0), claim(2, 81, 10, 1000)), RESIDENCY_KEEP);
 	assert_int_equal(rank(claim(1, 75, 10, 1), claim(2, 81, 10, 1000)), RESIDENCY_KEEP);
@@ -59,7 +67,7 @@ TEST(test_rank__must_be_wanted_more)
 	assert_int_equal(rank(claim(1, 30, 10, 10), claim(2, 60, 10, 10)), RESIDENCY_KEEP);
 	assert_int_equal(rank(claim(1, 30, 10, 12.5), claim(2, 60, 10, 10)), RESIDENCY_KEEP);
 	assert_int_not_equal(rank(claim(1, 30, 10, 12.6), claim(2, 60, 10, 10)), RESIDENCY_KEEP);
-	/* Among its own likewise, and the reserve does not matter there. */
+	/* The same between plans of one tenant; there the reserve does not matter. */
 	assert_int_equal(rank(claim(1, 10, 10, 10), claim(1, 10, 10, 10)), RESIDENCY_KEEP);
 	assert_int_not_equal(rank(claim(1, 10, 10, 13), claim(1, 10, 10, 10)), RESIDENCY_KEEP);
 }
@@ -110,7 +118,7 @@ TEST(test_order__reserve_comes_first)
 	assert_true(residency_comes_first(&more, &above));
 }
 
-/* Whatever the intervals, an even rate gives the same value. */
+/* At an even rate of use the value does not depend on the intervals of updates. */
 TEST(test_value__independent_of_intervals)
 {
 	double often = 0, seldom = 0, expected;
@@ -130,9 +138,9 @@ TEST(test_value__decays)
 
 	assert_true(fabs(value - 1000) < 1);
 	assert_true(fabs(residency_value(value, 0, RESIDENCY_HALF_LIFE_NS, 0) - 500) < 1);
-	/* Busy long ago is not busy now. */
+	/* Use long ago has decayed. */
 	assert_true(residency_value(0, 1000000, 3600 * SECOND, 600 * SECOND) < 1);
-	/* Time that stands still, and a last use that is too long ago to be true. */
+	/* Time that stands still, and a last use implausibly long ago. */
 	assert_true(residency_value(5, 2, 0, 0) == 7);
 	assert_true(isfinite(residency_value(5, 2, SECOND, 1000 * SECOND)));
 	assert_true(isfinite(residency_value(1e300, UINT32_MAX, UINT64_MAX, 0)));
@@ -140,9 +148,9 @@ TEST(test_value__decays)
 
 TEST(test_value__silent)
 {
-	/* 100 a second: eight intervals are less than the shortest silence. */
+	/* 100 uses per second: eight intervals are shorter than the minimum silence. */
 	double often = 100 * ((double)RESIDENCY_HALF_LIFE_NS / (double)SECOND) / M_LN2;
-	/* Two a second: silent after four seconds. */
+	/* Two uses per second: silent after four seconds. */
 	double seldom = often / 50;
 
 	assert_true(residency_value_heard(often, 0) == often);
@@ -150,7 +158,7 @@ TEST(test_value__silent)
 	assert_true(residency_value_heard(often, RESIDENCY_SILENCE_NS) == RESIDENCY_SILENT_VALUE);
 	assert_true(residency_value_heard(seldom, 39 * SECOND / 10) == seldom);
 	assert_true(residency_value_heard(seldom, 41 * SECOND / 10) == RESIDENCY_SILENT_VALUE);
-	/* Silence makes nobody more wanted. */
+	/* Silence never raises a value. */
 	assert_true(residency_value_heard(1, 3600 * SECOND) == 1);
 	assert_true(residency_value_heard(0, UINT64_MAX) == 0);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The cost of a wish for device memory where there are many plans: broker/memory/residency-seek.c,
- * over devices that only count.
+ * The cost of a request for device memory with many plans: broker/memory/residency-seek.c, over
+ * devices that only count bytes
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "support/test.h"
 #include "util/clock.h"
 
-/* Visits: each adds up what a plan would give. */
+/* visits: each visit sums up the bytes that a plan would free */
 static uint32_t n_summed;
 
 uint64_t __wrap_residence_bytes(const struct residence *residence);
@@ -25,7 +25,7 @@ uint64_t __wrap_residence_bytes(const struct residence *residence)
 	return __real_residence_bytes(residence);
 }
 
-/* And waits for it to have come. */
+/* Add a plan, and wait until it is resident. */
 static void add(struct residency_rig *rig, struct plan_memory *slot)
 {
 	rig_add(rig, slot);
@@ -41,9 +41,9 @@ enum {
 enum {
 	VISITS_OF_ADD,
 	VISITS_OF_PREFETCH,
-	VISITS_OF_PASS, /* over who waits for a lease */
+	VISITS_OF_PASS, /* a pass over requests for leases */
 	VISITS_OF_HOPELESS,
-	VISITS_OF_MESSAGE, /* that has those who wait looked at */
+	VISITS_OF_MESSAGE, /* a message that has waiting requests examined */
 	VISITS
 };
 
@@ -62,7 +62,7 @@ static void on_wait_done(struct lease_wait *wait, int res)
 	n_ended_waits++;
 }
 
-/* Wishes of the first tenants in turn, each for that many bytes. */
+/* Ask for @n leases of @bytes each, by the first @n_tenants tenants in turn. */
 static void wait_many(struct residency_rig *rig, struct many_waits *waits, uint64_t bytes,
 		      uint32_t n, uint32_t n_tenants)
 {
@@ -106,7 +106,7 @@ static void on_prefetched(struct residency_waiter *waiter, int res)
 	rig_on_done(waiter, res);
 }
 
-/* Return: visits until the prefetch is refused, without those of later reviews, which go on. */
+/* Return the number of visits until the prefetch is refused, without visits by later reviews. */
 static uint32_t refused_prefetch(struct residency_rig *rig, struct plan_memory *slot)
 {
 	struct rig_wish wish = {.waiter.done = on_prefetched};
@@ -120,8 +120,8 @@ static uint32_t refused_prefetch(struct residency_rig *rig, struct plan_memory *
 }
 
 /*
- * Tenant 0 has @n plans of @bytes each, or of 0, and the rest of the device is tenant 1's. What
- * visits does a wish cost then that cannot be granted?
+ * Count the visits of requests that cannot be granted. Tenant 0 has @n plans of @bytes each; if
+ * @bytes is 0, tenant 1 fills the device.
  */
 static void count_visits(uint32_t n, uint64_t bytes, uint32_t *ret)
 {
@@ -137,7 +137,7 @@ static void count_visits(uint32_t n, uint64_t bytes, uint32_t *ret)
 	if (!bytes)
 		add(&rig, other = rig_plan_of(&rig, 1, room));
 	rig_settle(&rig);
-	/* However long all that took, a plan that comes is wanted less. */
+	/* A new plan must have a lower value, however long the setup took. */
 	for (uint32_t i = 0; i < n; i++)
 		rig_want(&rig, slots[i], 1000);
 	if (other)
@@ -155,7 +155,7 @@ static void count_visits(uint32_t n, uint64_t bytes, uint32_t *ret)
 	ret[VISITS_OF_PASS] = n_summed;
 	end_waits(&rig, &waits, N_WAITS);
 
-	/* The wish of a tenant that can never have as much. */
+	/* A request that exceeds its tenant's maximum. */
 	rig_share(&rig, 0, room - 1, room - 1, 0);
 	wait_many(&rig, &waits, room, 1, 1);
 	n_summed = 0;
@@ -165,7 +165,7 @@ static void count_visits(uint32_t n, uint64_t bytes, uint32_t *ret)
 	end_waits(&rig, &waits, 1);
 
 	wait_many(&rig, &waits, room, 1, 1);
-	/* The first of these may be served at once, and finds that it takes long. */
+	/* The first call may serve the request at once, and find that it takes long. */
 	residency_leases_changed(rig.residency, RIG_DEVICE);
 	n_summed = 0;
 	residency_leases_changed(rig.residency, RIG_DEVICE);
@@ -176,7 +176,7 @@ static void count_visits(uint32_t n, uint64_t bytes, uint32_t *ret)
 	free(slots);
 }
 
-/* Plans that hold nothing are never visited. */
+/* Plans that hold no bytes are never visited. */
 TEST(test_many__of_nothing)
 {
 	uint32_t n_visits[VISITS];
@@ -186,7 +186,7 @@ TEST(test_many__of_nothing)
 		assert_in_range(n_visits[i], 0, FEW);
 }
 
-/* However many small plans there are, a wish visits some. */
+/* A request visits a limited number of small plans. */
 TEST(test_many__of_a_page)
 {
 	uint32_t n_visits[VISITS];
@@ -199,7 +199,10 @@ TEST(test_many__of_a_page)
 	assert_in_range(n_visits[VISITS_OF_MESSAGE], 0, RESIDENCY_SLICE + RESIDENCY_MAX_VICTIMS);
 }
 
-/* A round over who waits is cut, goes on behind whom it has tried, and ends. */
+/*
+ * A round over waiting requests is divided into passes. Each pass continues after the requests
+ * already tried, and the round ends.
+ */
 TEST(test_many__rounds_in_passes)
 {
 	enum { N = 4 * RIG_MAX_TENANTS * RESIDENCY_SMALL, MOST = 16 * RESIDENCY_SMALL };
@@ -226,7 +229,7 @@ TEST(test_many__rounds_in_passes)
 	end_waits(&rig, &waits, N_WAITS);
 }
 
-/* A tenant's own small plan is found behind any number of another one's. */
+/* A tenant's own small plan is found among any number of another tenant's. */
 TEST(test_many__of_another)
 {
 	enum { N = 4 * RESIDENCY_SMALL };
@@ -247,7 +250,7 @@ TEST(test_many__of_another)
 	assert_false(rig_is_ready(mine));
 }
 
-/* A large plan makes way though any number of small ones of its tenant came first. */
+/* A large plan is evicted even if any number of its tenant's small plans came before it. */
 TEST(test_many__large_among_small)
 {
 	enum { N = 4 * RESIDENCY_SMALL };
@@ -268,9 +271,9 @@ TEST(test_many__large_among_small)
 	assert_false(rig_is_ready(large));
 }
 
-/* ---- Turns that have no time ---- */
+/* ---- Turns without time ---- */
 
-/* From now on: no turn has time for more than one piece, and no other review begins. */
+/* Give each turn time for only one piece of work, and begin no other review. */
 static void be_short_of_time(struct residency_rig *rig)
 {
 	turn_set_budget(loop_current(rig->loop), 0);
@@ -294,7 +297,7 @@ static uint32_t n_there(struct plan_memory **slots, uint32_t n)
 	return n_ready;
 }
 
-/* Some plans above a maximum go in each turn, without a pause between turns. */
+/* Check that some plans above a maximum are evicted in each turn, without a pause between turns. */
 static void leave_in_turns(struct residency_rig *rig, struct plan_memory **slots, uint32_t n,
 			   uint32_t n_left)
 {
@@ -302,7 +305,7 @@ static void leave_in_turns(struct residency_rig *rig, struct plan_memory **slots
 
 	assert_in_range(before, n - RESIDENCY_MAX_VICTIMS, n - 1);
 	be_short_of_time(rig);
-	/* Looking at all plans would go on in the next turns, too. */
+	/* A walk over all plans would also continue in the next turns, so stop it. */
 	rig->residency->walk.next = NULL;
 	while (before > n_left) {
 		assert_true(residency_goes_on(rig->residency));
@@ -340,7 +343,7 @@ TEST(test_short__of_a_limit_and_of_pressure)
 	end_shortage(&rig);
 }
 
-/* Plans that share a block of a tenant above a lower maximum leave without a pause, too. */
+/* Plans of a tenant above a lowered maximum that share a block are evicted without a pause, too. */
 TEST(test_short__of_a_limit_on_sharers)
 {
 	enum { N = 200 };
@@ -356,7 +359,7 @@ TEST(test_short__of_a_limit_on_sharers)
 	leave_in_turns(&rig, slots, N, 0);
 }
 
-/* Under pressure those are found that can leave, behind any number that their reserve keeps. */
+/* Under pressure, the evictable plan is found among any number of plans protected by a reserve. */
 TEST(test_many__one_above_the_reserve)
 {
 	enum { N_KEPT = 4 * RESIDENCY_SMALL, N = N_KEPT + 1 };
@@ -391,7 +394,10 @@ struct shared {
 	struct plan_memory *sharers[2], *other;
 };
 
-/* Two plans of tenant 0, above its vram-high, share a block, and tenant 1 has a plan. */
+/*
+ * Begin with two plans of tenant 0, above its vram-high, that share a block, and a plan of tenant
+ * 1.
+ */
 static void shared_begin(struct shared *shared)
 {
 	struct residency_rig *rig = &shared->rig;
@@ -422,7 +428,7 @@ static void shared_end(struct shared *shared)
 	residency_rig_deinit(rig);
 }
 
-/* Once all who share a block are leaving, no others have to leave for the same bytes. */
+/* When all plans that share a block are leaving, no other plan is evicted for the same bytes. */
 TEST(test_shared__gone_under_pressure)
 {
 	struct shared shared;
@@ -455,7 +461,9 @@ static enum residence_state state_of(const struct plan_memory *slot)
 	return slot->residency->on[RIG_DEVICE].state;
 }
 
-/* A round over promises ends, and begins no review. Those that can be kept are, one in each turn.
+/*
+ * A round over reservations ends, and begins no review. One plan whose reservation can be met is
+ * loaded per turn.
  */
 TEST(test_short__of_promises)
 {
@@ -475,7 +483,7 @@ TEST(test_short__of_promises)
 	for (uint32_t i = 0; i < RIG_MAX_TENANTS; i++)
 		assert_int_equal(state_of(slots[i]), RESIDENCE_AWAITED);
 
-	/* Nothing can be done for them yet, and seeing that takes no time. */
+	/* No reservation can be met yet, and finding that out takes no time. */
 	turn_set_budget(loop_current(rig.loop), 0);
 	rig.residency->timer_ns = 0;
 	residency_review(rig.residency);
@@ -509,7 +517,7 @@ static void on_granted(struct lease_wait *wait, int res)
 	n_ended_waits++;
 }
 
-/* A client that asks for a lease is answered behind any number of others, and between reviews. */
+/* A request for a lease is answered behind any number of others, also between reviews. */
 TEST(test_short__of_reviews)
 {
 	static struct many_waits waits;
@@ -545,7 +553,7 @@ TEST(test_short__of_reviews)
 	residency_rig_deinit(&rig);
 }
 
-/* One candidate in each turn: who waits first, then who is wanted. */
+/* One candidate per turn: plans with waiters first, then wanted plans. */
 TEST(test_short__of_candidates)
 {
 	struct plan_memory *there, *awaited, *wanted;
@@ -573,7 +581,7 @@ TEST(test_short__of_candidates)
 	assert_true(rig_is_ready(there));
 }
 
-/* A tenant that is promised nothing more may have the second tier. */
+/* A tenant at its maximum of reservations may still get the second tier. */
 TEST(test_promises__second_tier)
 {
 	enum { N = RESIDENCY_MAX_AWAITED + 1 };
@@ -596,9 +604,9 @@ TEST(test_promises__second_tier)
 	assert_int_equal(n_there(slots, N), N);
 }
 
-/* ---- What concerns all plans at once ---- */
+/* ---- Operations on all plans ---- */
 
-/* A device that is drained is left some at a time, by those that are there and those promised. */
+/* When a device is drained, resident plans and reservations are cleared some at a time. */
 TEST(test_all__leave_in_turns)
 {
 	enum { N = 4 * RESIDENCY_SLICE };
@@ -629,7 +637,7 @@ TEST(test_all__leave_in_turns)
 		rig_turn(&rig);
 }
 
-/* Likewise what an administrator evicts. */
+/* An administrator's eviction works the same way. */
 TEST(test_all__evicted_in_turns)
 {
 	enum { N = 4 * RESIDENCY_SLICE };
@@ -662,7 +670,7 @@ static uint32_t n_told(const struct rig_wish *wishes, uint32_t n)
 	return n_done;
 }
 
-/* Clients that wait for plans that cannot come any more are told some at a time. */
+/* Clients that wait for plans that can no longer be loaded are answered some at a time. */
 TEST(test_all__told_in_turns)
 {
 	enum { N = 4 * RESIDENCY_SLICE };
@@ -699,7 +707,9 @@ TEST(test_all__told_in_turns)
 
 /* ---- Plans that move ---- */
 
-/* The search for plans to move up from the second tier goes in turns, among any number. */
+/*
+ * The search for plans to move up from the second tier takes several turns if there are many plans.
+ */
 TEST(test_moves__up_in_turns)
 {
 	enum { N = 4 * RESIDENCY_SLICE };
@@ -741,8 +751,8 @@ TEST(test_moves__up_in_turns)
 }
 
 /*
- * All who share a block are renewed in turns, and those who have to wait for the first of them to
- * be back are not tried before.
+ * All plans that share a block are renewed over several turns. Plans that need the first one to be
+ * back are not tried before.
  */
 TEST(test_moves__sharers_in_turns)
 {
@@ -784,7 +794,7 @@ TEST(test_moves__sharers_in_turns)
 	rig_settle(&rig);
 }
 
-/* However long the chain of those that share with those that share, a renewal ends. */
+/* A renewal ends, however long the chain of plans that share blocks with each other. */
 TEST(test_moves__chain)
 {
 	enum { N = 20 };
@@ -792,7 +802,7 @@ TEST(test_moves__chain)
 	uint32_t n_loads;
 
 	RESIDENCY_RIG(rig, 1, 4 * N * RIG_PAGE, 0, RESIDENCY_WANTED);
-	/* The first shares with the last, that one with the one before it, and so on. */
+	/* The first plan shares with the last, the last with the one before it, and so on. */
 	for (uint32_t i = 0; i < N; i++)
 		add(&rig, slots[i] = rig_plan(
 				  &rig, 0, RIG_PAGE,
@@ -816,7 +826,10 @@ static void limit_mappings(struct residency_rig *rig, uint64_t most)
 	rig->devices[RIG_DEVICE].executor.info.allocation_mappings = 1;
 }
 
-/* Plans come while their tenant may have the mappings; those that have them already stay. */
+/*
+ * Plans are loaded while their tenant's limit of mappings allows it; plans that have their mappings
+ * stay.
+ */
 TEST(test_short__of_mappings)
 {
 	enum { N = 5, MOST = 10, EACH = 3 };
@@ -848,7 +861,7 @@ TEST(test_short__of_mappings)
 	assert_int_equal(account_used(account, ACCOUNT_MAPPINGS), 0);
 }
 
-/* The first plans take as few slots as leave mappings to others. */
+/* The first plans take few enough slots to leave mappings for later plans. */
 TEST(test_short__of_mappings_for_slots)
 {
 	enum { N = 20, MOST = 200, MAX_SLOTS = 32, SLOT = 2 };

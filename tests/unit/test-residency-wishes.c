@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Wishes by hand, what tenants are owed, and memory that comes back in parts:
- * broker/memory/residency.h.
- */
+/* Requests by hand, reserves, and memory that is freed in parts: broker/memory/residency.h */
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -23,7 +21,7 @@ TEST(test_wish__evict_and_prefetch)
 	rig_ask(&rig, slot, &wish, RESIDENCY_EVICT);
 	assert_true(wish.n_done == 1 && wish.res == 0);
 	assert_int_equal(rig_used(&rig, 0), 0);
-	/* It stays out, although there is room. */
+	/* The plan stays evicted although there is room. */
 	residency_set_usable(rig.residency, RIG_DEVICE, 99 * MIB, 0);
 	rig_settle(&rig);
 	assert_false(rig_is_ready(slot));
@@ -36,7 +34,9 @@ TEST(test_wish__evict_and_prefetch)
 	assert_true(wish.n_done == 1 && wish.res == 0);
 }
 
-/* By hand, one's own plans make way whatever they are worth, others' do not. */
+/*
+ * A prefetch evicts plans of its own tenant, whatever their value, but not those of other tenants.
+ */
 TEST(test_wish__prefetch_displaces_own)
 {
 	struct plan_memory *mine, *next, *theirs, *large;
@@ -57,7 +57,7 @@ TEST(test_wish__prefetch_displaces_own)
 	assert_true(rig_is_ready(theirs));
 }
 
-/* Whoever brought what the plan shares stays, however little it is wanted. */
+/* A plan that holds shared constants stays, however little it is wanted. */
 TEST(test_wish__keeps_what_it_shares)
 {
 	struct plan_memory *sharer, *other, *slot;
@@ -75,7 +75,7 @@ TEST(test_wish__keeps_what_it_shares)
 	assert_int_equal(rig_used(&rig, 0), 90 * MIB);
 }
 
-/* However many others wait, whom nothing can be given. */
+/* A request is answered, however many requests wait that cannot be granted. */
 TEST(test_wish__everybody_hears)
 {
 	enum { N_OTHERS = 3 * RESIDENCY_MAX_DRAFTS };
@@ -109,7 +109,7 @@ TEST(test_wish__everybody_hears)
 	}
 }
 
-/* Who waits does not wait for what has become impossible. */
+/* A waiter is answered once its plan can no longer be loaded. */
 TEST(test_wish__limit_lowered_or_device_lost)
 {
 	struct plan_memory *slot;
@@ -147,7 +147,7 @@ static void hold(struct residency_rig *rig)
 	atomic_store(&rig->devices[RIG_DEVICE].is_held, true);
 }
 
-/* Evicted by hand, and asked for before that is done, or even before it was asked. */
+/* A plan is requested while its eviction by hand is pending. */
 TEST(test_wish__evict_does_not_strand)
 {
 	struct rig_wish evict = {.waiter.done = rig_on_done, .res = 1}, bring = evict, wait = evict;
@@ -162,7 +162,7 @@ TEST(test_wish__evict_does_not_strand)
 	assert_true(bring.n_done == 1 && bring.res == 0);
 	assert_true(rig_is_ready(slot));
 
-	/* What waits for room goes on waiting. */
+	/* A waiter for room keeps waiting when the plan is evicted again. */
 	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 90 * MIB);
 	other = rig_settled(&rig, 1, 90 * MIB);
 	assert_true(rig_is_ready(other) && !rig_is_ready(slot));
@@ -175,7 +175,7 @@ TEST(test_wish__evict_does_not_strand)
 	assert_true(rig_is_ready(slot));
 }
 
-/* Others take everything at this very moment: it is not theirs to keep. */
+/* Other plans are being loaded into all memory. They must give up the reserve again. */
 TEST(test_owed__while_others_come)
 {
 	struct plan_memory *others[2], *modest;
@@ -200,7 +200,7 @@ TEST(test_owed__while_others_come)
 	assert_int_equal(rig_is_ready(others[0]) + rig_is_ready(others[1]), 1);
 }
 
-/* Others were promised everything. */
+/* All memory is reserved for another tenant's plan. */
 TEST(test_owed__goes_before_promises)
 {
 	struct plan_memory *busy, *promised, *modest;
@@ -222,7 +222,10 @@ TEST(test_owed__goes_before_promises)
 	assert_true(rig_is_ready(modest) && !rig_is_ready(promised));
 }
 
-/* The device shrinks while it waits; there is still enough for what is owed. */
+/*
+ * The device shrinks while the request waits. It keeps waiting as long as there is enough for the
+ * reserve.
+ */
 TEST(test_owed__stays_promised_under_pressure)
 {
 	struct plan_memory *busy, *modest;
@@ -238,7 +241,7 @@ TEST(test_owed__stays_promised_under_pressure)
 	assert_int_equal(wish.n_done, 0);
 	residency_set_usable(rig.residency, RIG_DEVICE, 29 * MIB, 0);
 	rig_settle(&rig);
-	/* Now there is not. */
+	/* 29 MiB are less than the reserve. */
 	assert_true(wish.n_done == 1 && wish.res == -ENOMEM);
 	residency_set_usable(rig.residency, RIG_DEVICE, 100 * MIB, 0);
 	rig_ask(&rig, modest, &wish, RESIDENCY_PREFETCH);
@@ -250,7 +253,7 @@ TEST(test_owed__stays_promised_under_pressure)
 	assert_true(wish.n_done == 1 && wish.res == 0);
 }
 
-/* The second tier is no substitute. */
+/* GTT memory does not satisfy a reserve of VRAM. */
 TEST(test_owed__not_in_gtt)
 {
 	struct plan_memory *others[4], *modest;
@@ -265,7 +268,7 @@ TEST(test_owed__not_in_gtt)
 	modest = rig_settled(&rig, 1, 25 * MIB);
 	residency_about(rig.residency, modest, RIG_DEVICE, &about);
 	assert_int_equal(about.tier, EXEC_TIER_GTT);
-	/* Its tenant is given a reserve. */
+	/* The plan's tenant gets a reserve. */
 	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 25 * MIB);
 	residency_limits_changed(rig.residency);
 	for (int i = 0; i < 20000 && rig_used(&rig, 1) == 0; i++)
@@ -291,7 +294,7 @@ TEST(test_wish__wait_until_room)
 	assert_true(wish.n_done == 1 && wish.res == 0);
 	assert_true(rig_is_ready(waiting));
 
-	/* Withdrawn, it hears no more; with the plan, it hears why. */
+	/* A withdrawn waiter gets no answer. A waiter of a removed plan gets -ECANCELED. */
 	residency_set_usable(rig.residency, RIG_DEVICE, 10 * MIB, 0);
 	rig_settle(&rig);
 	rig_ask(&rig, waiting, &never, RESIDENCY_WAIT);
@@ -320,11 +323,11 @@ TEST(test_wish__never)
 	assert_true(wish.n_done == 1 && wish.res == 0);
 }
 
-/* A job of a tenant that has more to do until it is cancelled. */
+/* A job of a tenant that asks for more slices until it is cancelled. */
 struct endless {
 	struct offload_job job;
 	const struct counting *device;
-	unsigned int n_between; /* slices after the first of an unload and before its last */
+	unsigned int n_between; /* slices between the first and the last slice of an unload */
 	bool is_done;
 };
 
@@ -342,7 +345,7 @@ static void endless_done(struct offload_job *job)
 	container_of(job, struct endless, job)->is_done = true;
 }
 
-/* Memory that comes back in parts does not wait for the other jobs of its tenant at each. */
+/* Memory freed in parts does not wait for its tenant's other jobs at each part. */
 TEST(test_remove__beside_own_jobs)
 {
 	enum { N = 100, PARTS = 50 };
@@ -375,7 +378,7 @@ TEST(test_remove__beside_own_jobs)
 	assert_int_equal(n, 0);
 }
 
-/* The first part of a block that then fails to come is given back in parts. */
+/* If a part of a block fails to load, the parts before it are freed in parts, too. */
 TEST(test_lost__in_parts)
 {
 	enum { PARTS = 20 };
@@ -400,7 +403,7 @@ static enum residence_state state_of(const struct plan_memory *slot)
 	return slot->residency->on[RIG_DEVICE].state;
 }
 
-/* Adds it while loads are held, and asks for what is known once that has been looked at. */
+/* Add @slot while loads are held, ask @what, and wait until the request has been examined. */
 static void add_and_ask(struct residency_rig *rig, struct plan_memory *slot, struct rig_wish *wish,
 			enum residency_wish what)
 {
@@ -413,7 +416,7 @@ static void add_and_ask(struct residency_rig *rig, struct plan_memory *slot, str
 		rig_turn(rig);
 }
 
-/* A refused load is tried again later where its tenant's other loads are in the way. */
+/* A refused load is tried again later if other loads of its tenant prevent that now. */
 TEST(test_refused__while_others_load)
 {
 	struct plan_memory *slot;
@@ -433,7 +436,7 @@ TEST(test_refused__while_others_load)
 	assert_true(wish.n_done == 1 && wish.res == 0);
 }
 
-/* A plan that was evicted by hand on its way is not tried again when its load is refused. */
+/* A plan evicted by hand while it is loading is not tried again when its load is refused. */
 TEST(test_refused__when_evicted)
 {
 	struct plan_memory *sharer, *slot;
@@ -453,7 +456,7 @@ TEST(test_refused__when_evicted)
 	assert_int_equal(state_of(slot), RESIDENCE_OUT);
 }
 
-/* A plan that is the last to share many blocks leaves some in each turn. */
+/* When a plan is the last user of many blocks, some blocks are freed in each turn. */
 TEST(test_evict__many_blocks)
 {
 	enum { N = 3 * RESIDENCY_SLICE + 10 };

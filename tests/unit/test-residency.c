@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What is in device memory, and why: broker/memory/residency.h, over devices that only count. */
+/* Plans in device memory: broker/memory/residency.h, over devices that only count bytes */
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -12,7 +12,7 @@
 
 #define MIB (1ull << 20)
 
-/* ---- Coming and going ---- */
+/* ---- Loading and eviction ---- */
 
 TEST(test_add__is_there_and_charged)
 {
@@ -87,8 +87,8 @@ static void bystander_pass(struct residency_rig *rig)
 }
 
 /*
- * A plan's own memory comes and goes in parts: others' jobs get in between, and a plan that is
- * removed stops coming, also one without a block of its own.
+ * A plan's own memory is allocated and freed in parts, with other tenants' jobs between them.
+ * Removing a plan stops its load, also without a block of its own.
  */
 TEST(test_remove__while_loading_plan)
 {
@@ -97,7 +97,7 @@ TEST(test_remove__while_loading_plan)
 
 	BEGIN(rig);
 	device = &rig.devices[RIG_DEVICE];
-	/* The device checks that the block is not asked for again at the plan's further calls. */
+	/* The device checks that further calls for the plan do not ask for the block again. */
 	atomic_store(&device->n_load_parts, 3);
 	rig_add(&rig, first = rig_plan(&rig, 0, MIB, (const uint32_t[]){1, 2, 0}));
 	rig_settle(&rig);
@@ -131,12 +131,15 @@ TEST(test_share__one_copy_for_all)
 	residency_about(rig.residency, b, RIG_DEVICE, &about);
 	assert_fields(about, (required_bytes, 3 * MIB), (resident_bytes, MIB + 3 * MIB / 2));
 
-	/* Never with another owner. */
+	/* Plans of different owners never share. */
 	rig_add(&rig, other = rig_plan(&rig, 1, MIB, (const uint32_t[]){1, 2, 3, 0}));
 	rig_settle(&rig);
 	assert_int_equal(rig_used(&rig, 1), 3 * MIB);
 
-	/* The first leaves, what it brought stays for the second, which now pays for all of it. */
+	/*
+	 * The first plan is removed. Its blocks stay for the second plan, which is now charged for
+	 * all of them.
+	 */
 	rig_remove(&rig, a);
 	assert_true(rig_is_ready(b));
 	assert_int_equal(rig_used(&rig, 0), 4 * MIB);
@@ -147,7 +150,7 @@ TEST(test_share__one_copy_for_all)
 	assert_int_equal(rig_used(&rig, 0), 0);
 }
 
-/* The last plan of many blocks frees some of them at a time. */
+/* When the last plan of many blocks is removed, some blocks are freed at a time. */
 TEST(test_share__many_blocks)
 {
 	enum { N = 100, MOST_AT_ONCE = 20 };
@@ -175,7 +178,7 @@ TEST(test_share__many_blocks)
 	assert_true(report.causes[OFFLOAD_UNLOAD].n_slices >= 1 + N / MOST_AT_ONCE);
 }
 
-/* Two plans of the same constants, at the same time: still one copy. */
+/* Two plans of the same constants loaded at the same time still share one copy. */
 TEST(test_share__while_loading)
 {
 	struct plan_memory *a, *b;
@@ -204,14 +207,14 @@ TEST(test_add__more_than_ever_fits)
 	residency_about(rig.residency, tenant, RIG_DEVICE, &about);
 	assert_fields(about, (required_bytes, 31 * MIB), (available_bytes, 30 * MIB));
 
-	/* A higher limit helps. */
+	/* With a higher limit the plan is loaded. */
 	rig_share(&rig, 1, 40 * MIB, 40 * MIB, 0);
 	residency_limits_changed(rig.residency);
 	rig_settle(&rig);
 	assert_true(rig_is_ready(tenant));
 }
 
-/* ---- Who has to go ---- */
+/* ---- Plans to evict ---- */
 
 TEST(test_limit__own_plans_make_way)
 {
@@ -229,7 +232,7 @@ TEST(test_limit__own_plans_make_way)
 	assert_true(!rig_is_ready(cold) && rig_is_ready(hot) && rig_is_ready(other));
 }
 
-/* As much wanted as what is there is not enough: nothing moves back and forth. */
+/* A plan as wanted as the resident one does not displace it: plans do not alternate. */
 TEST(test_device__no_turns)
 {
 	struct plan_memory *a, *b;
@@ -250,7 +253,7 @@ TEST(test_device__no_turns)
 	assert_true(rig_is_ready(b));
 }
 
-/* Who was wanted much more makes way once it is silent, long before that is forgotten. */
+/* A plan wanted much more is evicted once it is silent, long before its value has decayed. */
 TEST(test_device__silent_makes_way)
 {
 	struct plan_memory *loud, *busy;
@@ -288,7 +291,7 @@ TEST(test_reserve__is_had)
 	assert_true(rig_is_ready(modest));
 	assert_int_equal(rig_used(&rig, 0), 70 * MIB);
 	rig_check(&rig);
-	/* And keeps it, unwanted as it is. */
+	/* The plan stays, although it is not wanted. */
 	for (int i = 0; i < 10; i++)
 		rig_want(&rig, greedy[i], 100000);
 	rig_settle(&rig);
@@ -304,7 +307,7 @@ TEST(test_in_flight__is_never_taken)
 	busy = rig_settled(&rig, 0, 60 * MIB);
 	busy->n_on_device[RIG_DEVICE] = 1;
 	wanted = rig_settled(&rig, 1, 60 * MIB);
-	/* It is on its way out, nothing new runs there, and its memory is still its own. */
+	/* The plan is leaving: no new task runs on the device, and its bytes are still charged. */
 	assert_false(rig_is_ready(busy));
 	assert_false(rig_is_ready(wanted));
 	assert_int_equal(busy->leaving, 1u << RIG_DEVICE);
@@ -352,7 +355,7 @@ TEST(test_pressure__yields_and_returns)
 	rig_settle(&rig);
 	assert_int_equal(rig_used(&rig, 0), 30 * MIB);
 	assert_true(rig_is_ready(kept));
-	/* Down to the reserves, no further. */
+	/* Plans are evicted down to the reserves, but no further. */
 	residency_set_usable(rig.residency, RIG_DEVICE, 5 * MIB, 0);
 	rig_settle(&rig);
 	assert_int_equal(rig_used(&rig, 0), 0);
@@ -371,7 +374,7 @@ TEST(test_pressure__yields_and_returns)
 	assert_int_equal(residency_counts(rig.residency, &rig.tenants[1])->n_evictions, 0);
 }
 
-/* Somebody outside who takes and gives back all the time does not make us do the same. */
+/* A program outside that keeps taking and freeing memory does not cause as many evictions. */
 TEST(test_pressure__no_thrashing)
 {
 	BEGIN(rig);
@@ -385,7 +388,7 @@ TEST(test_pressure__no_thrashing)
 	assert_in_range(rig.devices[RIG_DEVICE].n_block_loads, 1, 6);
 }
 
-/* ---- What goes wrong ---- */
+/* ---- Failures ---- */
 
 TEST(test_no_memory__once_is_mended)
 {
@@ -397,7 +400,7 @@ TEST(test_no_memory__once_is_mended)
 	assert_true(rig_is_ready(slot));
 }
 
-/* There was room by the ledger, but somebody outside had it: who is wanted less makes way. */
+/* The ledger had room, but another program held it: a less wanted plan is evicted. */
 TEST(test_no_memory__others_make_way)
 {
 	struct plan_memory *there, *slot;
@@ -417,7 +420,10 @@ TEST(test_no_memory__others_make_way)
 	rig_check(&rig);
 	rig_remove(&rig, there);
 	rig_remove(&rig, slot);
-	/* Since start, though the tenant has no plan any more; none of one that never had any. */
+	/*
+	 * Counts since start are kept when a tenant's last plan is removed. A tenant without plans
+	 * counts none.
+	 */
 	assert_true(residency_counts(rig.residency, &rig.tenants[0])->n_evictions > 0);
 	assert_int_equal(residency_counts(rig.residency, &rig.tenants[1])->n_evictions, 0);
 }
@@ -485,7 +491,10 @@ TEST(test_lost__while_loading)
 	assert_true(rig_is_ready(slot));
 }
 
-/* A plan whose loading loses the device tries ever more rarely, and others are there between. */
+/*
+ * A plan whose load loses the device is tried at growing intervals; other plans are loaded between
+ * its tries.
+ */
 TEST(test_lost__by_loading)
 {
 	uint64_t begin_ns = clock_now_ns();
@@ -504,7 +513,7 @@ TEST(test_lost__by_loading)
 			rig_turn(&rig);
 		}
 	}
-	/* After 250 ms and 500 ms. */
+	/* Tries after 250 ms and after 500 ms. */
 	assert_true(clock_now_ns() - begin_ns >= 750000000);
 	atomic_store(&device->fatal_pages, 0);
 	while (!rig_is_ready(fatal))
@@ -513,7 +522,10 @@ TEST(test_lost__by_loading)
 	assert_int_equal(residency_n_reopened(rig.residency, RIG_DEVICE), 3);
 }
 
-/* Who has something loaded beside us is waited for, and not accounted for. */
+/*
+ * While a guest has its own memory on a lost device, the device is not opened again. The guest's
+ * memory is not accounted for.
+ */
 TEST(test_lost__with_a_guest)
 {
 	struct counting *device;
@@ -523,7 +535,7 @@ TEST(test_lost__with_a_guest)
 	device = &rig.devices[RIG_DEVICE];
 	slot = rig_settled(&rig, 0, 10 * MIB);
 	assert_true(residency_guest_enter(rig.residency, RIG_DEVICE));
-	/* Loaded as by plan_load(), on the setup thread, which is idle. */
+	/* As plan_load() would, on the setup thread, which is idle. */
 	device->allocated[EXEC_TIER_VRAM] += MIB;
 	residency_limits_changed(rig.residency);
 	rig_settle(&rig);
@@ -541,12 +553,12 @@ TEST(test_lost__with_a_guest)
 		rig_turn(&rig);
 	assert_true(rig_is_ready(slot));
 	assert_int_equal(residency_n_reopened(rig.residency, RIG_DEVICE), 1);
-	/* The processor's memory is no matter of ours. */
+	/* Entering the CPU always succeeds: residency does not manage its memory. */
 	assert_true(residency_guest_enter(rig.residency, RBK_DEVICE_CPU));
 	residency_guest_leave(rig.residency, RBK_DEVICE_CPU);
 }
 
-/* It is seen from outside that the device is gone: nothing had failed yet. */
+/* The loss of the device is reported from outside, before any task failed. */
 TEST(test_gone__noticed_without_a_task)
 {
 	struct plan_memory *slot;
@@ -565,7 +577,7 @@ TEST(test_gone__noticed_without_a_task)
 	assert_int_equal(rig_used(&rig, 0), 0);
 	assert_int_equal(residency_n_reopened(rig.residency, RIG_DEVICE), 0);
 
-	/* Its next try would be in 800 ms. */
+	/* Without the report, the next try would be in 800 ms. */
 	rig_settle(&rig);
 	rig.devices[RIG_DEVICE].n_failed_reopens = 0;
 	residency_device_present(rig.residency, RIG_DEVICE);
@@ -595,7 +607,10 @@ TEST(test_renew__oldest_idle_first)
 	slots[0]->n_on_device[RIG_DEVICE] = 1;
 	for (uint32_t n = 4; n <= 5; n++) {
 		assert_true(residency_renew(rig.residency, RIG_DEVICE, before_ns));
-		/* The second is first, the first has a task: nothing else leaves meanwhile. */
+		/*
+		 * The second plan is renewed first, because the first has a task. No other plan
+		 * leaves meanwhile.
+		 */
 		assert_true(rig_is_ready(slots[0]) && rig_is_ready(slots[n == 4 ? 2 : 1]));
 		assert_false(rig_is_ready(slots[n == 4 ? 1 : 2]));
 		assert_true(residency_renew(rig.residency, RIG_DEVICE, before_ns));
@@ -611,7 +626,7 @@ TEST(test_renew__oldest_idle_first)
 	assert_int_equal(rig.devices[RIG_DEVICE].n_block_loads, 6);
 	assert_false(residency_renew(rig.residency, RIG_DEVICE, before_ns));
 
-	/* Nobody was evicted. */
+	/* A renewal does not count as an eviction. */
 	for (int i = 0; i < 3; i++) {
 		assert_true(rig_is_ready(slots[i]));
 		residency_about(rig.residency, slots[i], RIG_DEVICE, &about);
@@ -621,7 +636,7 @@ TEST(test_renew__oldest_idle_first)
 		    residency_counts(rig.residency, &rig.tenants[0])->n_returns == 0);
 }
 
-/* A block is made anew only when all who share it have gone. */
+/* A block is loaded anew only when all plans that share it have left. */
 TEST(test_renew__those_that_share)
 {
 	struct plan_memory *first, *second, *third, *other;
@@ -638,7 +653,7 @@ TEST(test_renew__those_that_share)
 	third->n_on_device[RIG_DEVICE] = 1;
 	assert_true(residency_renew(rig.residency, RIG_DEVICE, clock_now_ns()));
 	rig_settle(&rig);
-	/* They wait for the one with a task, or would find the old blocks. */
+	/* The plans wait for the one with a task, or they would find the old blocks. */
 	assert_false(rig_is_ready(first) || rig_is_ready(second) || rig_is_ready(third));
 	assert_true(rig_is_ready(other));
 	assert_int_equal(rig.devices[RIG_DEVICE].n_block_loads, 3);
@@ -651,7 +666,7 @@ TEST(test_renew__those_that_share)
 	assert_int_equal(rig_used(&rig, 0), 30 * MIB);
 }
 
-/* Plans go away, or the room does, while they are out. */
+/* A plan is removed, or its room is lost, during its renewal. */
 TEST(test_renew__interrupted)
 {
 	struct plan_memory *removed, *squeezed;
@@ -681,7 +696,7 @@ TEST(test_renew__interrupted)
 	assert_false(residency_is_pressed(rig.residency));
 }
 
-/* The setup thread has summed up a plan's constants, and residency does not do so again. */
+/* residency_add() uses the sums of constants computed on the setup thread. */
 TEST(test_add__constants_were_summed)
 {
 	struct residency_about about;
@@ -717,7 +732,7 @@ TEST(test_add__out_of_memory)
 			assert_int_equal(r, -ENOMEM);
 			continue;
 		}
-		/* It is there, without its memory. */
+		/* The plan was added, but without its device memory. */
 		assert_int_equal(r, RESIDENCY_E_SETTLED);
 		rig_check(&rig);
 		rig_remove(&rig, slot);
@@ -748,7 +763,7 @@ TEST(test_gtt__second_best)
 	assert_int_equal(account_used(rig.tenants[1].account, ACCOUNT_HOST_BYTES), 70 * MIB);
 	rig_check(&rig);
 
-	/* And up again when there is room. */
+	/* The plan moves up again when there is room. */
 	rig_remove(&rig, a);
 	for (int i = 0; i < 20000 && rig_used(&rig, 1) == 0; i++)
 		rig_turn(&rig);

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * The roofline: what one node takes by a profile.
- */
+/* The roofline: the time of one node by a profile */
 #include <math.h>
 
 #include "place/profile.h"
@@ -25,7 +23,7 @@ TEST(test_node__the_larger_counts)
 		profile.rates[OP_FAMILY_MATMUL][i] = (struct place_rate){50, 10};
 	assert_ns(&profile, 1e6, 1000, 100 + 1e6 / 50);
 	assert_ns(&profile, 1000, 1e6, 100 + 1e6 / 10);
-	/* Where its two lines meet. */
+	/* The point where the two lines meet. */
 	assert_ns(&profile, 5e6, 1e6, 100 + 1e5);
 }
 
@@ -37,10 +35,10 @@ TEST(test_node__between_sizes)
 		profile.rates[OP_FAMILY_MATMUL][i] = (struct place_rate){1e9f, (float)(i + 1)};
 	assert_ns(&profile, 0, 4096, 4096);
 	assert_ns(&profile, 0, 32768, 32768.0 / 2);
-	/* Half-way by the logarithm. */
+	/* Half-way on a logarithmic scale. */
 	assert_ns(&profile, 0, 4096 * sqrt(8), 4096 * sqrt(8) / 1.5);
 	assert_ns(&profile, 0, 128.0 * MIB, 128.0 * MIB / 6);
-	/* Beyond the ends the end counts. */
+	/* Beyond the ends of the table the end's value counts. */
 	assert_ns(&profile, 0, 1024, 1024);
 	assert_ns(&profile, 0, 1e12, 1e12 / 6);
 }
