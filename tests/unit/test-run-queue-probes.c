@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What becomes of the probes' figures: totals, reports, whom they are told to watch, their loss. */
+/* Figures of the probes: totals, reports, watched processes, loss of the probes */
 #include <dirent.h>
 #include <errno.h>
 #include <signal.h>
@@ -20,7 +20,7 @@
 
 static const uint64_t second_ns = 1000000000u;
 
-/* Numbers that no thread of this test has. */
+/* Thread numbers that no thread of this test has. */
 enum { WORKER_0 = 99000001, WORKER_1 = 99000002, CLIENT = 99000010 };
 
 static struct run_queue *start(void)
@@ -40,7 +40,7 @@ static struct run_queue *start(void)
 	return rq;
 }
 
-/* And the workers are known. */
+/* Start, and wait until the workers are known. */
 static struct run_queue *start_busy(void)
 {
 	struct run_queue *rq = start();
@@ -119,13 +119,15 @@ TEST(test_read__sums, set_up, fake_proc_tear_down)
 		      (others_ns, 2000 * totals.n_processors), (n_dropped, 2));
 	assert_true(totals.steal_ns > 0);
 	assert_false(totals.has_stall);
-	/* One ends, and what it had is not counted any more. */
+	/* A thread ends, and its figures are no longer counted. */
 	fake_remove("proc/self/task/%d", WORKER_1);
 	WAIT_UNTIL(read_totals(rq).run_ns == 1000);
 	run_queue_free(rq);
 }
 
-/* Delays and stretches that go on are in it, and nothing goes back when they end otherwise. */
+/*
+ * Delays and run times in progress are included. Totals never decrease when they end differently.
+ */
 TEST(test_read__goes_on, set_up, fake_proc_tear_down)
 {
 	struct run_queue *rq = start_busy();
@@ -144,14 +146,14 @@ TEST(test_read__goes_on, set_up, fake_proc_tear_down)
 	assert_true(totals.others_ns >= second_ns * totals.n_processors);
 	assert_int_equal(totals.idle_ns, 0);
 
-	/* It ended, and was throttling. */
+	/* The wait ended, and was due to a quota. */
 	fake_probes_set(first->waiting_since_ns, 0);
 	fake_probes_set(first->idle_wait_ns, second_ns);
 	later = read_totals(rq);
 	assert_fields(later, (wait_ns, totals.wait_ns), (idle_wait_ns, second_ns));
 	assert_true(later.others_ns >= totals.others_ns);
 
-	/* It runs. */
+	/* The thread runs. */
 	fake_probes_set(first->running_since_ns, since_ns);
 	assert_true(read_totals(rq).run_ns >= second_ns);
 	fake_probes_set(first->running_since_ns, 0);
@@ -160,7 +162,7 @@ TEST(test_read__goes_on, set_up, fake_proc_tear_down)
 	run_queue_free(rq);
 }
 
-/* Waiting while a processor is idle, or for a quota, is nobody's doing. */
+/* A wait while a processor is idle, or for a quota, is not caused by another thread. */
 TEST(test_read__idle, set_up, fake_proc_tear_down)
 {
 	struct run_queue *rq = start_busy();
@@ -190,7 +192,7 @@ TEST(test_read__idle, set_up, fake_proc_tear_down)
 		assert_int_equal(totals.wait_ns, 0);
 		assert_true(totals.idle_wait_ns >= second_ns);
 	}
-	/* The next is not. */
+	/* The next wait is not due to a quota, so it counts. */
 	fake_probes_set(first->waiting_since_ns, since_ns + 1);
 	assert_true(read_totals(rq).wait_ns >= second_ns / 2);
 	run_queue_free(rq);
@@ -205,11 +207,11 @@ static void put_causer(struct run_queue_causer *causer, const char *comm, uint64
 	snprintf(made.comm, sizeof(made.comm), "%s", comm);
 	snprintf(made.cgroup_name, sizeof(made.cgroup_name), "gone.slice\n");
 	made.n_preemptions = 2;
-	/* As the probes do, beside whoever reads it. */
+	/* Written word by word, as the probes do while a reader reads. */
 	memcpy(words, &made, sizeof(made));
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
 		fake_probes_set(((uint64_t *)causer)[i], words[i]);
-	/* Last: without time it is nobody. */
+	/* The time is written last: an entry without time is unused. */
 	fake_probes_set(causer->wait_ns, wait_ns);
 }
 
@@ -243,7 +245,7 @@ TEST(test_report__threads, set_up, fake_proc_tear_down)
 	put_causer(&first->causers[1], "rb-cpu-1", 1, RUN_QUEUE_THREAD << 16 | 1, 8000);
 	put_causer(&first->causers[2], "client", 999999999, RUN_QUEUE_TENANT << 16 | slot, 7000);
 	put_causer(&first->causers[3], "fourth", 1, 0, 6000);
-	/* A report may be of the time in the middle of this. */
+	/* A report may fall into the middle of this update. */
 	WAIT_UNTIL((report = find_thread(rq, WORKER_0).report,
 		    report.n_causes == 3 && report.n_waits == 100 && report.n_migrations == 4 &&
 			    report.p99_ns > 1000000));
@@ -266,11 +268,11 @@ TEST(test_report__threads, set_up, fake_proc_tear_down)
 	run_queue_cost(rq, &cost);
 	assert_fields(cost, (n_events, 1000), (event_ns, 50000));
 
-	/* The tenant goes: it is not named any more. */
+	/* A removed tenant is no longer named as a cause. */
 	run_queue_remove_tenant(rq, slot);
 	WAIT_UNTIL(fake_probes.cleared[slot] == 1);
 	WAIT_UNTIL(find_thread(rq, WORKER_0).report.causes[2].tenant == RUN_QUEUE_NO_TENANT);
-	/* From here on. */
+	/* After a reset, figures count from zero. */
 	run_queue_reset(rq);
 	WAIT_UNTIL(find_thread(rq, WORKER_0).report.n_waits == 0);
 	run_queue_free(rq);
@@ -293,7 +295,7 @@ TEST(test_report__tenants, set_up, fake_proc_tear_down)
 		fake_probes_set(record->run_ns, 1000);
 		fake_probes_set(record->n_throttled, 2);
 	}
-	/* A report may be of the time in the middle of this. */
+	/* A report may fall into the middle of this update. */
 	WAIT_UNTIL((report = find_tenant(rq, slot, UINT64_MAX),
 		    report.n_throttled == 4 && report.n_causes == 1 && report.run_ns == 2000 &&
 			    report.caused_ns == 60 && report.max_ns == 1000 << 10 &&
@@ -304,7 +306,7 @@ TEST(test_report__tenants, set_up, fake_proc_tear_down)
 	run_queue_free(rq);
 }
 
-/* What the probes are told, in the end. */
+/* Processes and cgroups that the probes are told to watch. */
 TEST(test_watch, set_up, fake_proc_tear_down)
 {
 	struct run_queue *rq = start_busy();
@@ -319,7 +321,10 @@ TEST(test_watch, set_up, fake_proc_tear_down)
 	run_queue_watch_process(rq, CLIENT, -1, slot);
 	run_queue_watch_process(rq, CLIENT, -1, slot);
 	WAIT_UNTIL(fake_probes_process(CLIENT) == slot);
-	/* Also another's: the last one counts, then the other again. */
+	/*
+	 * If two tenants watch a process, the last one counts. When it stops, the first counts
+	 * again.
+	 */
 	run_queue_watch_process(rq, CLIENT, -1, second);
 	WAIT_UNTIL(fake_probes_process(CLIENT) == second);
 	run_queue_unwatch_process(rq, CLIENT, second);
@@ -331,20 +336,20 @@ TEST(test_watch, set_up, fake_proc_tear_down)
 	run_queue_unwatch_process(rq, CLIENT, slot);
 	WAIT_UNTIL(fake_probes_process(CLIENT) == -1);
 
-	/* It ends and another gets its number. */
+	/* The process ends, and another process gets its number. */
 	run_queue_watch_process(rq, CLIENT, -1, slot);
 	WAIT_UNTIL(fake_probes_process(CLIENT) == slot);
 	fake_put_process(CLIENT, "other", 78, 1, 1);
 	WAIT_UNTIL(fake_probes_process(CLIENT) == -1);
 
-	/* Whatever is still watched goes with the tenant. */
+	/* Removing a tenant ends all its watches. */
 	run_queue_watch_process(rq, CLIENT, -1, second);
 	WAIT_UNTIL(fake_probes_process(CLIENT) == second);
 	run_queue_remove_tenant(rq, second);
 	WAIT_UNTIL(fake_probes.cleared[second] == 1);
 	assert_int_equal(fake_probes_process(CLIENT), -1);
 	assert_int_equal(fake_probes_cgroup(id), -1);
-	/* What comes for a tenant that was: nothing. */
+	/* A watch for a removed tenant does nothing. */
 	run_queue_watch_process(rq, CLIENT, -1, second);
 	WAIT_UNTIL(run_queue_add_tenant(rq) == second);
 	run_queue_watch_cgroup(rq, "/services/one", slot);
@@ -354,14 +359,14 @@ TEST(test_watch, set_up, fake_proc_tear_down)
 	run_queue_free(rq);
 }
 
-/* A process that ended before the thread got to it, as its descriptor says. */
+/* The process ended before the thread examined it, as its descriptor shows. */
 TEST(test_watch__ended, set_up, fake_proc_tear_down)
 {
 	struct run_queue *rq = start_busy();
 	uint16_t slot = run_queue_add_tenant(rq);
 	int ends[2];
 
-	/* As readable as a descriptor of a process that ended. */
+	/* A pipe without writers is readable, like the pidfd of a process that ended. */
 	assert_int_equal(pipe(ends), 0);
 	close(ends[1]);
 	fake_put_process(CLIENT, "client", 77, 1, 1);
@@ -374,7 +379,7 @@ TEST(test_watch__ended, set_up, fake_proc_tear_down)
 	run_queue_free(rq);
 }
 
-/* One that /proc does not show, but whose descriptor says that it is there. */
+/* A process that /proc does not show, but whose descriptor proves that it lives. */
 TEST(test_watch__hidden, set_up, fake_proc_tear_down)
 {
 	struct run_queue *rq = start_busy();
@@ -387,7 +392,7 @@ TEST(test_watch__hidden, set_up, fake_proc_tear_down)
 		pause();
 		_exit(0);
 	}
-	/* As little readable as a descriptor of a process that is there. */
+	/* A pipe with a writer is not readable, like the pidfd of a live process. */
 	assert_int_equal(pipe(ends), 0);
 	run_queue_watch_process(rq, pid, ends[0], slot);
 	WAIT_UNTIL(fake_probes_process(pid) == slot);
@@ -399,7 +404,7 @@ TEST(test_watch__hidden, set_up, fake_proc_tear_down)
 	run_queue_free(rq);
 }
 
-/* Walks of the whole machine are few, however many are watched. */
+/* Walks of all processes are rare, however many processes are watched. */
 TEST(test_walk__few, set_up, fake_proc_tear_down)
 {
 	struct run_queue *rq = start_busy();
@@ -415,10 +420,10 @@ TEST(test_walk__few, set_up, fake_proc_tear_down)
 		for (pid_t pid = CLIENT; pid < CLIENT + 50; pid++)
 			run_queue_watch_process(rq, pid, -1, slot);
 	WAIT_UNTIL(fake_probes_process(CLIENT + 49) == slot);
-	/* One in 5 ms. */
+	/* At most one walk per 5 ms. */
 	n_walks = fake_probes.n_walks - before;
 	assert_true(n_walks <= (clock_now_ns() - start_ns) / 5000000 + 2);
-	/* A failure is counted. */
+	/* A failed walk is counted. */
 	before = (uint32_t)read_totals(rq).n_dropped;
 	fake_probes.walk_fails = true;
 	run_queue_unwatch_process(rq, CLIENT, slot);
@@ -435,26 +440,26 @@ TEST(test_lost__switches, set_up, fake_proc_tear_down)
 
 	WAIT_UNTIL(run_queue_tenant(rq, slot, &report));
 	assert_null(run_queue_sentence(rq, 0));
-	/* The thread asks for its own schedstat, to see whether that counts. */
+	/* The thread reads its own schedstat, to see whether the kernel counts there. */
 	for (unsigned int i = 0; i < RUN_QUEUE_MAX_THREADS; i++)
 		assert_int_equal(fake_probes.threads[i].n_waits, 0);
 	fake_probes.is_detached = true;
 	WAIT_UNTIL(run_queue_source(rq) != RUN_QUEUE_SOURCE_EBPF);
 	assert_non_null(strstr(run_queue_sentence(rq, 0), "detached"));
-	/* That thread has no file in this folder, so it is the last but one. */
+	/* The thread has no schedstat in this folder, so the last source but one is used. */
 	assert_int_equal(run_queue_source(rq), RUN_QUEUE_SOURCE_STAT);
 	WAIT_UNTIL(read_totals(rq).has_processors && !read_totals(rq).has_workers);
 	WAIT_UNTIL(!find_tenant(rq, slot, UINT64_MAX).has_delays);
 	run_queue_remove_tenant(rq, slot);
 	WAIT_UNTIL(run_queue_add_tenant(rq) == slot);
-	/* It stays so. */
+	/* The source does not change back. */
 	fake_probes.is_detached = false;
 	assert_int_equal(run_queue_source(rq), RUN_QUEUE_SOURCE_STAT);
 	run_queue_free(rq);
 	assert_int_equal(fake_probes.n_freed, 1);
 }
 
-/* Return: the number of the thread of that name. */
+/* Return the number of the thread of that name. */
 static pid_t find_tid(const char *name)
 {
 	struct dirent *entry;
@@ -472,7 +477,7 @@ static pid_t find_tid(const char *name)
 	return tid;
 }
 
-/* Switches are seen, wake-ups are not: the thread itself wakes and is not seen to wait. */
+/* Switches are reported, wake-ups are not: the thread wakes itself, and no wait is reported. */
 TEST(test_lost__wake_ups, set_up, fake_proc_tear_down)
 {
 	struct run_queue *rq = start_busy();
@@ -491,7 +496,9 @@ TEST(test_lost__wake_ups, set_up, fake_proc_tear_down)
 	run_queue_free(rq);
 }
 
-/* As long as nobody is there, nobody looks; nor is anything lost while all is well. */
+/*
+ * While no client is connected, the loss is not checked. Nor is a loss reported while all is well.
+ */
 TEST(test_lost__not, set_up, fake_proc_tear_down)
 {
 	struct run_queue *rq = start_busy();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The ladder of sources, rung by rung, on files as /proc has them; what is read and reported. */
+/* The fall-back order of sources, on imitated files of /proc; figures that are read and reported */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 
 static const uint64_t second_ns = 1000000000u;
 
-/* Numbers that no thread of this test has. */
+/* Thread numbers that no thread of this test has. */
 enum { WORKER_0 = 99000001, WORKER_1 = 99000002, OTHER = 99000003, CLIENT = 99000010 };
 
 static struct run_queue *start(enum run_queue_source source)
@@ -32,7 +32,7 @@ static struct run_queue *start(enum run_queue_source source)
 	return rq;
 }
 
-/* What a kernel with everything has. */
+/* Write the files of a kernel that has everything. */
 static void put_all(void)
 {
 	fake_put_stat(1024, 100, 200, 3);
@@ -68,7 +68,9 @@ TEST(test_ladder__no_schedstat, fake_proc_set_up, fake_proc_tear_down)
 	run_queue_free(rq);
 }
 
-/* That of another namespace, whose numbers are others: also probes would know nobody by them. */
+/*
+ * A /proc of another PID namespace has other numbers, so probes could not identify threads either.
+ */
 TEST(test_ladder__others_proc, fake_proc_set_up, fake_proc_tear_down)
 {
 	struct run_queue *rq;
@@ -85,7 +87,7 @@ TEST(test_ladder__others_proc, fake_proc_set_up, fake_proc_tear_down)
 	run_queue_free(rq);
 }
 
-/* As kernels say that count none, and one that says what stands still. */
+/* Files of kernels that do not count, and of one whose figures stand still. */
 TEST(test_ladder__dead_schedstat, fake_proc_set_up, fake_proc_tear_down)
 {
 	static const char *const texts[] = {"0 0 0\n", "5000 0 1\n", "", "1 2\n", "x y z\n"};
@@ -136,7 +138,7 @@ TEST(test_ladder__nothing, fake_proc_set_up, fake_proc_tear_down)
 		assert_non_null(run_queue_sentence(rq, i));
 	assert_null(run_queue_sentence(rq, 3));
 
-	/* All may be called, and there is nothing. */
+	/* All functions may be called without a source; they do nothing. */
 	run_queue_set_pace(rq, RUN_QUEUE_PACE_BUSY);
 	assert_int_equal(run_queue_add_tenant(rq), RUN_QUEUE_NO_TENANT);
 	run_queue_watch_process(rq, 1, -1, RUN_QUEUE_NO_TENANT);
@@ -176,7 +178,7 @@ TEST(test_schedstat__totals, fake_proc_set_up, fake_proc_tear_down)
 	fake_put_thread(WORKER_1, "rb-cpu-1", 5, 2000, 50, 4);
 	fake_put_thread(OTHER, "rb-telemetry", 5, 70000, 80000, 90);
 	rq = start(RUN_QUEUE_SOURCE_SCHEDSTAT);
-	/* Nobody is there: nothing is read. */
+	/* While no client is connected, nothing is read. */
 	assert_false(read_totals(rq).has_workers);
 	run_queue_set_pace(rq, RUN_QUEUE_PACE_BUSY);
 	WAIT_UNTIL(read_totals(rq).has_workers);
@@ -185,7 +187,7 @@ TEST(test_schedstat__totals, fake_proc_set_up, fake_proc_tear_down)
 		      (idle_wait_ns, 0));
 	assert_true(totals.has_processors);
 	assert_true(totals.n_processors > 0);
-	/* A tick is 10 ms. */
+	/* One tick is usually 10 ms. */
 	assert_fields(
 		totals,
 		(idle_ns, 200 * (second_ns / (uint64_t)sysconf(_SC_CLK_TCK)) * totals.n_processors),
@@ -194,17 +196,17 @@ TEST(test_schedstat__totals, fake_proc_set_up, fake_proc_tear_down)
 	assert_false(totals.has_stall);
 	assert_true(totals.at_ns > 0 && totals.at_ns <= clock_now_ns());
 
-	/* They go on. */
+	/* The figures increase. */
 	fake_put_thread(WORKER_1, "rb-cpu-1", 5, 5000, 60, 14);
-	/* Of its files one may have been read before, and one after it. */
+	/* The thread's two files may have been read before and after the change. */
 	WAIT_UNTIL(read_totals(rq).n_preemptions == 17 && read_totals(rq).run_ns == 6000);
 	assert_int_equal(read_totals(rq).wait_ns, 260);
-	/* A file that is being written, or is something else: what was known stays. */
+	/* A file that cannot be parsed leaves the known figures unchanged. */
 	fake_put("garbage\n", "proc/self/task/%d/schedstat", WORKER_0);
 	fake_put_thread(WORKER_1, "rb-cpu-1", 5, 5000, 60, 15);
 	WAIT_UNTIL(read_totals(rq).n_preemptions == 18);
 	assert_int_equal(read_totals(rq).run_ns, 6000);
-	/* One ends. */
+	/* A worker ends. */
 	fake_remove("proc/self/task/%d", WORKER_0);
 	WAIT_UNTIL(read_totals(rq).run_ns == 5000);
 	run_queue_free(rq);
@@ -228,7 +230,7 @@ TEST(test_schedstat__reports, fake_proc_set_up, fake_proc_tear_down)
 	assert_string_equal(find_thread(rq, WORKER_0).name, "rb-cpu-0");
 	assert_int_equal(find_thread(rq, OTHER).role, RUN_QUEUE_OTHER);
 	assert_string_equal(find_thread(rq, OTHER).name, "odd) ?[1m");
-	/* Since it is watched. */
+	/* Figures count from the time when the thread was first watched. */
 	fake_put_thread(WORKER_0, "rb-cpu-0", 5, 4000, 700, 9);
 	WAIT_UNTIL(find_thread(rq, WORKER_0).report.n_involuntary == 6 &&
 		   find_thread(rq, WORKER_0).report.run_ns == 3000);
@@ -236,14 +238,14 @@ TEST(test_schedstat__reports, fake_proc_set_up, fake_proc_tear_down)
 	assert_int_equal(find_thread(rq, WORKER_0).report.wait_ns, 500);
 	WAIT_UNTIL(run_queue_workers(rq, &workers) && workers.wait_ns == 500);
 	assert_false(workers.has_delays);
-	/* A name is known later, and then whose it is. */
+	/* When a thread's name becomes known, so does its role. */
 	fake_put_thread(OTHER, "rb-cpu-1", 5, 70000, 80000, 90);
 	WAIT_UNTIL(find_thread(rq, OTHER).role == RUN_QUEUE_WORKER);
-	/* Another with the same number: it begins anew. */
+	/* A new thread with the same number starts at zero. */
 	fake_put_thread(WORKER_0, "rb-cpu-0", 6, 5000, 900, 9);
 	WAIT_UNTIL(find_thread(rq, WORKER_0).report.run_ns == 0);
 	run_queue_reset(rq);
-	/* Both go, and so do their reports. */
+	/* Both threads end, and their reports are removed. */
 	fake_remove("proc/self/task/%d", WORKER_0);
 	fake_remove("proc/self/task/%d", OTHER);
 	WAIT_UNTIL(!run_queue_workers(rq, &workers));
@@ -266,15 +268,15 @@ TEST(test_schedstat__tenants, fake_proc_set_up, fake_proc_tear_down)
 	slot = run_queue_add_tenant(rq);
 	assert_int_not_equal(slot, RUN_QUEUE_NO_TENANT);
 	run_queue_watch_process(rq, CLIENT, -1, slot);
-	/* Twice: one more is needed to have it not watched. */
+	/* A process watched twice must be unwatched twice. */
 	run_queue_watch_process(rq, CLIENT, -1, slot);
 	run_queue_unwatch_process(rq, CLIENT, slot);
-	/* Not there: nothing happens. */
+	/* Watching a process that does not exist does nothing. */
 	run_queue_watch_process(rq, CLIENT + 1, -1, slot);
 	run_queue_unwatch_process(rq, CLIENT + 1, slot);
 	WAIT_UNTIL(run_queue_tenant(rq, slot, &report));
 
-	/* What it had before is of no interest; then it grows. */
+	/* Figures from before the watch do not count. Then they increase. */
 	for (uint64_t ns = 2000; find_tenant(rq, slot, UINT64_MAX).run_ns < 5000; ns += 1000) {
 		fake_put_process(CLIENT, "client", 77, ns, ns / 10);
 		for (unsigned int i = 0; i < 100; i++)
@@ -288,7 +290,7 @@ TEST(test_schedstat__tenants, fake_proc_set_up, fake_proc_tear_down)
 	run_queue_reset(rq);
 	WAIT_UNTIL(find_tenant(rq, slot, UINT64_MAX).throttled_ns == 0);
 
-	/* The number is another's now: it does not count. */
+	/* The number belongs to another process now, so it does not count. */
 	fake_put_process(CLIENT, "somebody", 78, 90000000000u, 1000);
 	fake_put_process(CLIENT + 2, "other", 79, 1, 1);
 	second = run_queue_add_tenant(rq);
@@ -322,14 +324,17 @@ TEST(test_tenants__more_than_slots, fake_proc_set_up, fake_proc_tear_down)
 	assert_int_equal(run_queue_add_tenant(rq), RUN_QUEUE_NO_TENANT);
 	assert_int_equal(run_queue_add_tenant(rq), RUN_QUEUE_NO_TENANT);
 	assert_int_equal(read_totals(rq).n_unwatched, 2);
-	/* One is given back, and had again after a moment. */
+	/* A slot given back can be used again soon. */
 	run_queue_remove_tenant(rq, slots[7]);
 	run_queue_remove_tenant(rq, slots[7]);
 	WAIT_UNTIL(run_queue_add_tenant(rq) == slots[7]);
 	run_queue_free(rq);
 }
 
-/* More than there is room for, of what does not exist too: counted, and nobody waits. */
+/*
+ * More commands than the queue has room for, also for cgroups that do not exist: the excess is
+ * counted, and no call blocks.
+ */
 TEST(test_commands__flood, fake_proc_set_up, fake_proc_tear_down)
 {
 	unsigned int n_watched = 0;
@@ -342,7 +347,7 @@ TEST(test_commands__flood, fake_proc_set_up, fake_proc_tear_down)
 	slot = run_queue_add_tenant(rq);
 	for (pid_t pid = CLIENT; pid < CLIENT + 1100; pid++)
 		fake_put_process(pid, "client", 1, 0, 0);
-	/* Not more than fit into the queue, where the thread does not get to run. */
+	/* No more than fit into the queue, in case the thread does not run. */
 	for (pid_t pid = CLIENT; pid < CLIENT + 1100; pid++)
 		assert_true(run_queue_watch_process(rq, pid, -1, slot));
 	for (unsigned int i = 0; i < 300; i++) {
@@ -352,12 +357,12 @@ TEST(test_commands__flood, fake_proc_set_up, fake_proc_tear_down)
 		run_queue_watch_cgroup(rq, path, slot);
 	}
 	WAIT_UNTIL(read_totals(rq).n_dropped >= 1100 - 1024 + 300 - 256);
-	/* As fast as it goes, also where the thread does not get to run. */
+	/* Commands at full speed, also if the thread does not run. */
 	for (unsigned int i = 0; i < 10000; i++)
 		n_watched += run_queue_watch_cgroup(rq, "/none/0", slot);
 	n_dropped = read_totals(rq).n_dropped;
 	assert_true(n_watched < 4096);
-	/* What is watched can be unwatched. */
+	/* Each accepted watch can be undone. */
 	for (unsigned int i = 0; i < n_watched; i++)
 		run_queue_unwatch_cgroup(rq, "/none/0", slot);
 	for (unsigned int i = 0; i < 30; i++)
@@ -382,7 +387,9 @@ static unsigned int count_descriptors(void)
 	return n;
 }
 
-/* However many connect at once before the thread gets to run. */
+/*
+ * The number of open descriptors is limited, however many clients connect before the thread runs.
+ */
 TEST(test_commands__no_descriptors, fake_proc_set_up, fake_proc_tear_down)
 {
 	unsigned int n, most = 0;
@@ -394,13 +401,13 @@ TEST(test_commands__no_descriptors, fake_proc_set_up, fake_proc_tear_down)
 	fake_put_process(CLIENT, "client", 1, 0, 0);
 	rq = start(RUN_QUEUE_SOURCE_STAT);
 	slot = run_queue_add_tenant(rq);
-	/* As little readable as the descriptor of a process that is there. */
+	/* A pipe with a writer is not readable, like the pidfd of a live process. */
 	assert_int_equal(pipe(ends), 0);
 	n = count_descriptors();
 	for (unsigned int i = 0; i < 1000; i++)
 		assert_true(run_queue_watch_process(rq, CLIENT, ends[0], slot));
 	most = count_descriptors();
-	/* The thread has one or two open. */
+	/* The thread may have one or two descriptors open. */
 	assert_true(most <= n + 4);
 	run_queue_free(rq);
 	close(ends[0]);
@@ -427,7 +434,10 @@ TEST(test_psi__totals, fake_proc_set_up, fake_proc_tear_down)
 	run_queue_free(rq);
 }
 
-/* That of the cgroup which we are in goes before the machine's; and tenants have their own. */
+/*
+ * The pressure of the broker's own cgroup takes precedence over the machine's. Tenants have that of
+ * their cgroups.
+ */
 TEST(test_psi__cgroups, fake_proc_set_up, fake_proc_tear_down)
 {
 	struct run_queue_report report;
@@ -471,15 +481,15 @@ TEST(test_stat__totals, fake_proc_set_up, fake_proc_tear_down)
 	WAIT_UNTIL(read_totals(rq).has_processors);
 	totals = read_totals(rq);
 	assert_false(totals.has_workers || totals.has_stall);
-	/* All but what this process used. */
+	/* All time except that of this process. */
 	assert_true(totals.others_ns < 1000000 * tick_ns * totals.n_processors);
 	assert_true(totals.others_ns > 900000 * tick_ns * totals.n_processors);
-	/* A glance at ticks that went back, as kernels allow themselves for idle time. */
+	/* A short reading with ticks that went back, as kernels allow for idle time. */
 	fake_put_stat(1024, 999999, 300, 3);
 	WAIT_UNTIL(read_totals(rq).idle_ns == 300 * tick_ns * totals.n_processors);
 	later = read_totals(rq);
 	assert_int_equal(later.others_ns, totals.others_ns);
-	/* It is gone. */
+	/* The file is empty. */
 	fake_put("", "proc/stat");
 	WAIT_UNTIL(!read_totals(rq).has_processors);
 	run_queue_free(rq);

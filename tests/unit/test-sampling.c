@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The time from one sample of a device to the next. */
+/* The interval between two samples of a device */
 #include "support/test.h"
 #include "telemetry/sampling.h"
 
@@ -34,7 +34,7 @@ TEST(test_tight)
 	assert_true(sampling_is_tight(&pool));
 	pool.usable.is_valid = false;
 	assert_true(sampling_is_tight(&pool) == (1000 - 850 < 100));
-	/* What is not known is not tight. */
+	/* Memory of unknown size or use does not count as tight. */
 	pool.total.is_valid = false;
 	assert_false(sampling_is_tight(&pool));
 	pool = memory(1000, 1000, 999);

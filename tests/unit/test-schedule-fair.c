@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Flows share devices by weight, in device time, whatever they queue and whatever was predicted. */
+/* Flows share devices by weight, in device time, whatever they queue and whatever was predicted */
 #include <math.h>
 #include <stdlib.h>
 
@@ -24,7 +24,7 @@ struct tenant {
 
 static void set_size(struct tenant *tenant, struct rig_task *task, struct rig_plan *plan)
 {
-	/* Sizes over two decades. */
+	/* Sizes span two decades. */
 	double size = tenant->mean_ns * pow(10, rig_random(&tenant->random) * 2 - 1) / 2.1;
 
 	for (int i = 0; i < RIG_DEVICES; i++)
@@ -59,7 +59,7 @@ static void tenant_start(struct rig *rig, struct tenant *tenant, struct place_fl
 	}
 }
 
-/* What every flow got of @device over a while. */
+/* Measure the time, in ns, that each flow gets of @device during @ns. */
 static void measure(struct rig *rig, struct tenant *tenants, int n, uint8_t device, uint64_t ns,
 		    double *ret_used)
 {
@@ -123,14 +123,14 @@ TEST(test_fair__equal_weights)
 		measure(&rig, tenants, MAX_FLOWS, device, 2000 * MS, used);
 		if (jain(used, MAX_FLOWS) < 0.999)
 			fail_msg("device %d: %f", device, jain(used, MAX_FLOWS));
-		/* And nothing is left idle. */
+		/* The device is never idle. */
 		assert_true((double)rig.devices[device].busy_ns >
 			    0.99 * 2000 * MS * rig.devices[device].n_servers);
 		free_all(&rig, tenants, MAX_FLOWS);
 	}
 }
 
-/* One is predicted to take a fifth of what it takes, one five times as much. */
+/* One tenant's tasks take five times as long as predicted, another's a fifth. */
 TEST(test_fair__weights_and_wrong_estimates)
 {
 	static const uint32_t weights[] = {100, 200, 700};
@@ -152,7 +152,7 @@ TEST(test_fair__weights_and_wrong_estimates)
 		for (int i = 0; i < 3; i++)
 			assert_share(used, 3, i, weights[i] / 1000.0, 0.02);
 
-		/* Weights change while everything is queued. */
+		/* Weights change while all tasks are queued. */
 		for (int i = 0; i < 3; i++) {
 			const struct place_flow_limits limits = {weights[2 - i], 3, 0};
 
@@ -166,7 +166,7 @@ TEST(test_fair__weights_and_wrong_estimates)
 	}
 }
 
-/* Weights from one end of their range to the other, and beyond it. */
+/* Weights at both ends of their range, and beyond. */
 TEST(test_fair__extreme_weights)
 {
 	static const uint32_t weights[] = {0, 10000, 20000};
@@ -187,7 +187,7 @@ TEST(test_fair__extreme_weights)
 	free_all(&rig, tenants, 3);
 }
 
-/* Urgent tasks with deadlines take nothing from another flow's least urgent ones. */
+/* Urgent tasks with deadlines take no time from another flow's least urgent tasks. */
 TEST(test_fair__classes_stay_in_their_flow)
 {
 	static struct tenant tenants[2];
@@ -215,7 +215,7 @@ TEST(test_fair__classes_stay_in_their_flow)
 	free_all(&rig, tenants, 2);
 }
 
-/* What a flow did not use while it was away is gone; what it owes is not. */
+/* Time that a flow did not use while it was idle is not saved up. Time that it owes is kept. */
 TEST(test_fair__coming_back)
 {
 	static struct tenant tenants[2];
@@ -247,7 +247,7 @@ TEST(test_fair__coming_back)
 	assert_false(place_flow_is_idle(rig.placer, tenants[1].flow, rig.now_ns));
 	tenant_start(&rig, &tenants[1], tenants[1].flow, 1, 1e5, 1, DEPTH);
 	measure(&rig, tenants, 2, 1, 80 * MS, used);
-	/* It waits until the other has had as much. */
+	/* The flow waits until the other flow has had as much time. */
 	assert_true(used[1] < 0.05 * used[0]);
 	rig_run(&rig, rig.now_ns + 40 * MS);
 	measure(&rig, tenants, 2, 1, 400 * MS, used);
@@ -255,7 +255,7 @@ TEST(test_fair__coming_back)
 	free_all(&rig, tenants, 2);
 }
 
-/* What the reactor does for a flow is taken from its share of the processor. */
+/* Work of the reactor for a flow is charged to the flow's share of the CPU. */
 TEST(test_charge__counts)
 {
 	static struct tenant tenants[2];
@@ -281,8 +281,8 @@ TEST(test_charge__counts)
 }
 
 /*
- * A tenant with a task now and then beside one that always has 40 queued: it waits for what has
- * been released, and a long task is one that runs. And its wait was predicted so.
+ * A tenant with an occasional task, beside tenants that always have 40 queued. The task waits only
+ * for released tasks, of which one long task may be running. Its wait was predicted correctly.
  */
 TEST(test_latency__beside_saturation)
 {
@@ -314,7 +314,10 @@ TEST(test_latency__beside_saturation)
 			rig_enqueue(&rig, &task);
 			rig_run(&rig, rig.now_ns + 50 * MS + (uint64_t)(rig_random(&random) * 1e6));
 			assert_int_equal(task.n_done, 1);
-			/* The window with the task that filled it, one in turn, and its own. */
+			/*
+			 * The wait is the release window, the task that filled it, one task in
+			 * turn, and the task itself.
+			 */
 			assert_in_range(task.done_ns - begin_ns, 50000,
 					PLACE_RELEASE_NS + 2 * longest_ns + 50000);
 			assert_in_range(wait_ns, 0, PLACE_RELEASE_NS + longest_ns);
@@ -329,7 +332,7 @@ TEST(test_latency__beside_saturation)
 	}
 }
 
-/* What is predicted to be waited is what is waited, when predictions are right. */
+/* Predicted waits are correct if the predicted execution times are. */
 TEST(test_wait__comes_true)
 {
 	static struct tenant tenants[3];
@@ -358,13 +361,15 @@ TEST(test_wait__comes_true)
 		waited += (double)(task.done_ns - begin_ns);
 		rig_run(&rig, rig.now_ns + (uint64_t)(rig_random(&random) * 1e7));
 	}
-	/* Sizes of what is yet to come are not known. */
+	/* The sizes of future tasks are unknown. */
 	if (error > 0.25 * waited)
 		fail_msg("predicted waits are wrong by %.0f%%", error / waited * 100);
 	free_all(&rig, tenants, 3);
 }
 
-/* An overdue task is waited for for an eighth of its delay, and then what is behind it. */
+/*
+ * An overdue task is expected to take another eighth of its delay; then the tasks behind it follow.
+ */
 TEST(test_wait__overdue)
 {
 	static const struct rig_plan plan = {{1e6f, 1e6f}};
@@ -391,7 +396,9 @@ TEST(test_wait__overdue)
 	place_flow_free(rig.placer, flow);
 }
 
-/* Tasks of 100 ms in parts of 5 ms: others wait for a part, and the rest counts as queued. */
+/*
+ * Tasks of 100 ms in parts of 5 ms: other tasks wait for one part, and the rest counts as queued.
+ */
 TEST(test_latency__between_parts)
 {
 	static const struct rig_plan row = {{1e6f, 1e6f}}, small = {{5e4f, 5e4f}};
@@ -426,7 +433,7 @@ TEST(test_latency__between_parts)
 	rig_run(&rig, UINT64_MAX);
 	assert_int_equal(rig.now_ns, 1400 * MS + 20 * 50000);
 	for (int i = 0; i < 4; i++) {
-		/* In parts, but one after the other. */
+		/* Tasks run in parts, but one after the other. */
 		assert_int_equal(tasks[i].n_released, 20);
 		assert_true(i == 0 || tasks[i].done_ns > tasks[i - 1].done_ns + 90 * MS);
 	}
@@ -452,7 +459,7 @@ TEST(test_fair__thousands_of_flows)
 			rig_enqueue(&rig, &tasks[i * EACH + j]);
 		}
 	}
-	/* In each round everybody has one task done, give or take a run of one plan. */
+	/* In each round every flow has one task completed, within a run of tasks of one plan. */
 	for (int round = 1; round <= EACH; round++) {
 		rig_run(&rig, rig.now_ns + FLOWS * 100000ull);
 		for (int i = 0; i < FLOWS; i++)

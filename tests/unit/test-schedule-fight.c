@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Everything at once, in random order: no task is lost or doubled, and all sums stay right. */
+/* All operations in random order: no task is lost or doubled, and all sums stay right */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ struct fight {
 	uint32_t n_slots[PLANS];
 	struct place_flow *flows[FLOWS];
 	struct rig_task tasks[TASKS];
-	/* What the tasks should be. */
+	/* expected states and devices of the tasks */
 	uint8_t state[TASKS], device[TASKS];
 	uint32_t n_gone_on, n_gated, n_released, n_put_back, n_done, n_cancelled, n_throttled,
 		n_heaped, n_held_back;
@@ -28,7 +28,7 @@ static uint32_t below(struct fight *fight, uint32_t n)
 	return (uint32_t)(rig_random(&fight->random) * n);
 }
 
-/* The callback and nothing else says that a task has moved. */
+/* Record that a task has moved. Only this callback reports moves. */
 static void moved(struct rig *rig, struct rig_task *task, uint8_t from)
 {
 	struct fight *fight = (struct fight *)rig;
@@ -64,7 +64,7 @@ static uint32_t length(const struct list_node *list)
 	return n;
 }
 
-/* Tasks of the flow that are in gates of the device, or those of all flows. */
+/* Return the number of tasks in gates of @device, of one flow or of all flows. */
 static uint32_t n_in_gates(const struct fight *fight, const struct place_flow *flow, uint8_t device)
 {
 	uint32_t n = 0;
@@ -96,7 +96,7 @@ static void check_gate(const struct fight *fight, const struct place_gate *gate)
 	assert_int_equal(n + (gate->next != NULL), n_queued);
 	assert_int_equal(gate->n_begun, n_begun);
 	assert_true(n_begun <= *gate->n_slots);
-	/* Whatever can start is seen. */
+	/* A task that can start is always found. */
 	if (!gate->next)
 		assert_true(!gate->going_on && (!gate->waiting || n_begun == *gate->n_slots));
 	else if (!gate->next->has_slot)
@@ -250,7 +250,7 @@ static void done(struct fight *fight, int i)
 	fight->n_done++;
 	if (!task->task.goes_on)
 		return;
-	/* It has to: it is bound to the device, and has its slot. */
+	/* The task must continue: it is bound to the device and has its slot. */
 	task->task.decision.flags |= PLACE_BOUND;
 	place_enqueue(fight->rig.placer, &task->task, fight->rig.now_ns);
 	fight->state[i] = PLACE_QUEUED;
@@ -389,7 +389,7 @@ static void fight_once(uint64_t seed, int n_rounds)
 	assert_true(fight.n_gone_on > 20);
 	assert_true(fight.rig.n_moved > 20);
 
-	/* And in the end everything comes out. */
+	/* In the end all tasks are released. */
 	for (int i = 0, n_left = 1; n_left; i++) {
 		assert_true(i < 100000);
 		fight.rig.now_ns += 1000000000000;

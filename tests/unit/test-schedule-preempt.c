@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Long tasks on a device that can stop them: no task waits for their end, and shares hold. */
+/* Long tasks on a device that can stop them: no task waits for their end, and shares hold */
 #include <stdlib.h>
 
 #include "schedule-rig.h"
@@ -9,13 +9,13 @@
 
 enum { MAX_TASKS = 8, MAX_FLOWS = 4 };
 
-/* A tenant that always has so many tasks of one size queued or running. */
+/* A tenant that always keeps a fixed number of tasks of one size queued or running. */
 struct tenant {
 	struct place_flow *flow;
 	struct rig_plan plan;
 	struct rig_task tasks[MAX_TASKS];
-	uint64_t wait_ns, longest_ns; /* of tasks, beyond what they take */
-	uint64_t think_ns;            /* between the end of one and the next; one task only */
+	uint64_t wait_ns, longest_ns; /* time of tasks beyond their work: sum and maximum */
+	uint64_t think_ns;            /* pause between two tasks; with one task only */
 	uint32_t n_done;
 };
 
@@ -58,7 +58,10 @@ static void begin(uint32_t n_servers, bool is_preemptible)
 
 static void end(struct tenant *tenants, int n)
 {
-	/* Queued and released tasks stay so: the flows go with the placer. */
+	/*
+	 * Tasks may still be queued or released, so the flows are freed directly, not by the
+	 * placer.
+	 */
 	for (int i = 0; i < n; i++)
 		free(tenants[i].flow);
 	rig_deinit(&rig);
@@ -69,14 +72,14 @@ static double used_ms(const struct tenant *tenant)
 	return (double)place_flow_used_ns(tenant->flow, 0) / (double)MS;
 }
 
-/* Get the used time of each tenant, in ms; charges for running tasks are not used yet. */
+/* Get the used time of each tenant in ms. Charges for running tasks are not used yet. */
 static void used(const struct tenant *tenants, int n, double *ret)
 {
 	for (int i = 0; i < n; i++)
 		ret[i] = used_ms(&tenants[i]);
 }
 
-/* Sum the time, in ms, that the flow's tasks have really run by now. */
+/* Return the time in ms that the flow's tasks have really run. */
 static double ran_ms(const struct tenant *tenant, int n)
 {
 	double ns = 0;
@@ -117,7 +120,7 @@ TEST(test_preempt__short_beside_long)
 	}
 }
 
-/* Weights hold where all have long tasks, whatever was predicted of them. */
+/* Weights hold if all tenants have long tasks, whatever was predicted. */
 TEST(test_preempt__shares)
 {
 	static const struct {
@@ -163,7 +166,8 @@ TEST(test_preempt__shares)
 }
 
 /*
- * Check that no task is stopped while none waits, and that a late tenant has not saved up anything.
+ * Check that no task is stopped while no other task waits, and that a late tenant has not saved up
+ * time.
  */
 TEST(test_preempt__alone)
 {
@@ -185,7 +189,7 @@ TEST(test_preempt__alone)
 	end(tenants, 2);
 }
 
-/* The rest of a task goes before what its flow queued later. */
+/* The rest of a stopped task runs before tasks that its flow queued later. */
 TEST(test_preempt__order)
 {
 	struct tenant tenants[2] = {{.flow = NULL}};
@@ -203,7 +207,7 @@ TEST(test_preempt__order)
 	end(tenants, 2);
 }
 
-/* In one flow, who is urgent does not wait for the end of what is not. */
+/* Within a flow, an urgent task does not wait for the end of a less urgent one. */
 TEST(test_preempt__class)
 {
 	struct tenant tenant = {.flow = NULL};
@@ -223,7 +227,7 @@ TEST(test_preempt__class)
 	end(&tenant, 1);
 }
 
-/* A quota holds within the task, not only before the next. */
+/* A quota holds within a task, not only before the next one. */
 TEST(test_preempt__quota)
 {
 	for (uint32_t n_servers = 1; n_servers <= 2; n_servers++) {
@@ -241,7 +245,7 @@ TEST(test_preempt__quota)
 	}
 }
 
-/* The device has begun the other of the two that it was given. */
+/* The device was given two tasks and has begun the second one. */
 TEST(test_preempt__not_begun)
 {
 	struct tenant tenants[2] = {{.flow = NULL}};
@@ -258,7 +262,7 @@ TEST(test_preempt__not_begun)
 	place_not_begun(rig.placer, first, rig.now_ns);
 	assert_false(first->is_running);
 	assert_true(second->is_running);
-	/* It is not charged for waiting, and the one that runs is the one to stop. */
+	/* The first task is not charged while it waits. The running task is the one to stop. */
 	assert_ptr_equal(place_preempt(rig.placer, 0, rig.now_ns + 5 * MS), second);
 	assert_null(place_preempt(rig.placer, 0, rig.now_ns + 5 * MS));
 	place_not_begun(rig.placer, first, rig.now_ns + 5 * MS);
@@ -266,7 +270,7 @@ TEST(test_preempt__not_begun)
 	end(tenants, 2);
 }
 
-/* Learned from is the whole, once. */
+/* A stopped task is learned from once, as a whole. */
 TEST(test_preempt__learns)
 {
 	struct tenant tenants[2] = {{.flow = NULL}};
@@ -281,7 +285,7 @@ TEST(test_preempt__learns)
 	end(tenants, 2);
 }
 
-/* Elsewhere nothing changes. */
+/* On a device that cannot stop tasks, nothing changes. */
 TEST(test_preempt__not_there)
 {
 	struct tenant tenants[2] = {{.flow = NULL}};

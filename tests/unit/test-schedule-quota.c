@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Quotas: what a flow may use of the processors, whatever it queues. */
+/* Quotas: the CPU time that a flow may use, whatever it queues */
 #include <math.h>
 #include <stdlib.h>
 
@@ -24,7 +24,7 @@ static void drain(struct rig *rig, struct rig_task *tasks, int n)
 	rig_run(rig, UINT64_MAX);
 }
 
-/* Small and large tasks, right and wrong estimates, less than a processor and more than one. */
+/* Small and large tasks, right and wrong estimates, less than one processor and more than one. */
 TEST(test_quota__is_kept)
 {
 	static const float quotas[] = {0.25f, 1, 2.5f};
@@ -62,7 +62,7 @@ TEST(test_quota__is_kept)
 		if (fabs(share / (double)quota - 1) > 0.02)
 			fail_msg("quota %g, size %g, factor %g: %g", (double)quota, (double)size,
 				 (double)factor, share);
-		/* Nobody else is held up by that. */
+		/* Other flows are not delayed. */
 		assert_true(other_task.n_done * (double)(size + 3 * PLACE_RELEASE_NS) >
 			    8000.0 * MS);
 		if (other_task.task.state == PLACE_QUEUED)
@@ -74,7 +74,7 @@ TEST(test_quota__is_kept)
 	}
 }
 
-/* Tasks that take a hundred times as long as predicted, before anything was learned of them. */
+/* Tasks that take a hundred times as long as predicted, before anything is learned of them. */
 TEST(test_quota__wrong_estimates)
 {
 	static const struct rig_plan plan = {{2e4f, 0}};
@@ -89,14 +89,16 @@ TEST(test_quota__wrong_estimates)
 		rig_enqueue(&rig, &tasks[j]);
 	}
 	rig_run(&rig, rig.now_ns + 50 * MS);
-	/* What the bucket held and got, and what was released before any was back. */
+	/*
+	 * The bucket's contents and refills, and the tasks released before the first one completed.
+	 */
 	assert_in_range(place_flow_used_ns(flow, 0), 10 * MS, (10 + 5 + 2 * 4 * 2) * MS);
 	assert_true(place_flow_is_throttled(flow, rig.now_ns));
 	drain(&rig, tasks, 100);
 	place_flow_free(rig.placer, flow);
 }
 
-/* What the reactor does counts too; other devices do not. */
+/* Work of the reactor counts against the quota; other devices do not. */
 TEST(test_quota__reactor)
 {
 	static const struct rig_plan plan = {{1e6f, 1e6f}};
@@ -140,7 +142,7 @@ TEST(test_quota__reactor)
 	place_flow_free(rig.placer, flow);
 }
 
-/* Given, changed, taken away, and nonsense, while tasks are held back. */
+/* A quota is set, changed, removed and set to invalid values while tasks are held back. */
 TEST(test_quota__changes)
 {
 	static const float nonsense[] = {-1, NAN, INFINITY, 0};
@@ -167,7 +169,7 @@ TEST(test_quota__changes)
 		assert_true(place_flow_used_ns(flow, 0) <= 4 * MS);
 		assert_true(place_flow_wait_ns(rig.placer, flow, 0, rig.now_ns) > 1000 * MS);
 
-		/* What is held back can be cancelled. */
+		/* A task that is held back can be cancelled. */
 		place_dequeue(rig.placer, &tasks[49].task, rig.now_ns);
 
 		limits.cpu_max = 1;
@@ -187,7 +189,7 @@ TEST(test_quota__changes)
 	}
 }
 
-/* A clock that is set neither fills buckets nor holds flows back for long. */
+/* A change of the clock neither fills buckets nor holds flows back for long. */
 TEST(test_quota__clock_set_back)
 {
 	struct place_flow *flow;
@@ -196,7 +198,10 @@ TEST(test_quota__clock_set_back)
 	RIG(rig, 2, four_servers);
 	flow = rig_flow(&rig, 100, RBK_PRIORITY_URGENT, 1);
 	for (int i = 0; i < 20000; i++) {
-		/* Half of the readings are a little old, and once a day is lost. */
+		/*
+		 * Half of the readings are slightly old. A day is skipped once, and taken back
+		 * once.
+		 */
 		uint64_t now_ns = rig.now_ns - (i % 2 ? 20000 : 0);
 
 		if (!place_flow_is_throttled(flow, now_ns)) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Queued tasks move where they are done earlier, and nothing else moves. */
+/* Queued tasks move to the device where they complete earlier, and no other tasks move */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 static const uint32_t one_server[] = {1, 1, 1};
 
-/* A device that has nothing to do takes what others would start later. */
+/* An idle device takes tasks that other devices would start later. */
 TEST(test_rebalance__idle_device_steals)
 {
 	static const struct rig_plan plan = {{10e6f, 10e6f}};
@@ -28,7 +28,7 @@ TEST(test_rebalance__idle_device_steals)
 	assert_int_equal(rig.n_moved, 5);
 	for (int i = 0; i < 10; i++)
 		assert_int_equal(tasks[i].task.decision.device, i < 5);
-	/* And none moves back. */
+	/* No task moves back. */
 	for (int i = 0; i < 100; i++)
 		assert_int_equal(place_rebalance(rig.placer, rig.now_ns), 0);
 	rig_run(&rig, UINT64_MAX);
@@ -46,7 +46,7 @@ TEST(test_rebalance__bound_stay)
 	flow = rig_flow(&rig, 100, RBK_PRIORITY_URGENT, 0);
 	for (int i = 0; i < 10; i++) {
 		rig_task_init(&tasks[i], i % 2 ? &plan : &only_1, flow, 1);
-		/* What can run nowhere else may say so either way. */
+		/* Either its plan or PLACE_BOUND may say that a task can run on no other device. */
 		tasks[i].task.decision.other_ns = 1;
 		if (i % 2)
 			tasks[i].task.decision.flags = PLACE_BOUND;
@@ -60,8 +60,8 @@ TEST(test_rebalance__bound_stay)
 }
 
 /*
- * A flow with one task beside one with a long queue: where it is it has its turn at once, and there
- * it stays, though the device has more to do than the other.
+ * A flow with one task, beside a flow with a long queue. The task gets its turn at once and stays
+ * on its device, although that device has more work than the other.
  */
 TEST(test_rebalance__light_flow_keeps_its_turn)
 {
@@ -85,7 +85,10 @@ TEST(test_rebalance__light_flow_keeps_its_turn)
 		assert_int_equal(task.task.decision.device, 1);
 		rig_run(&rig, UINT64_MAX);
 		assert_in_range(task.done_ns, 1000 * MS, 1000 * MS + 11 * MS);
-		/* The others are done when both devices are: two thirds here, one third there. */
+		/*
+		 * The other tasks complete when both devices do: two thirds on device 1, one third
+		 * on device 0.
+		 */
 		assert_in_range(rig.now_ns, 1000 * MS + (uint64_t)n * 20 * MS / 3,
 				1000 * MS + (uint64_t)n * 20 * MS / 3 + 21 * MS);
 		place_flow_free(rig.placer, heavy);
@@ -94,7 +97,7 @@ TEST(test_rebalance__light_flow_keeps_its_turn)
 	}
 }
 
-/* A task with a deadline moves only to be done earlier itself. */
+/* A task with a deadline moves only if it completes earlier itself. */
 TEST(test_rebalance__deadlines_come_first)
 {
 	static const struct rig_plan slow_there = {{200e6f, 10e6f}}, fast_there = {{10e6f, 10e6f}};
@@ -118,7 +121,7 @@ TEST(test_rebalance__deadlines_come_first)
 	place_flow_free(rig.placer, flow);
 }
 
-/* What a quota holds back on the processor goes elsewhere if that is earlier, and only then. */
+/* A task held back by a quota on the CPU moves to another device if it completes earlier there. */
 TEST(test_rebalance__throttled)
 {
 	static const struct rig_plan plan = {{1e6f, 5e6f}};
@@ -140,7 +143,7 @@ TEST(test_rebalance__throttled)
 	place_flow_free(rig.placer, flow);
 }
 
-/* Three devices, tasks that each can run on two of them. */
+/* Three devices, and tasks that can each run on two of them. */
 TEST(test_rebalance__three_devices)
 {
 	static const struct rig_plan plans[3] = {
@@ -169,7 +172,7 @@ TEST(test_rebalance__three_devices)
 	}
 }
 
-/* Estimates that turn out wrong while everything is queued: what is left moves. */
+/* If estimates prove wrong while all tasks are queued, the remaining tasks move. */
 TEST(test_rebalance__device_becomes_slow)
 {
 	static const struct rig_plan plan = {{20e6f, 10e6f}};
@@ -187,7 +190,7 @@ TEST(test_rebalance__device_becomes_slow)
 			rig_task_init(&tasks[i], &plan, flow, i % 3 != 0);
 			rig_enqueue(&rig, &tasks[i]);
 		}
-		/* On whichever device: device 1 gets the tasks that take long. */
+		/* The tasks given to device 1 take three times as long, on any device. */
 		for (int i = 0; i < 60; i++)
 			tasks[i].actual_factor = i % 3 ? 3 : 1;
 		rig_run(&rig, UINT64_MAX);
@@ -200,13 +203,13 @@ TEST(test_rebalance__device_becomes_slow)
 }
 
 /*
- * What a call costs at most, however much is queued and however little can be gained: predictions
- * asked for are its unit. And in vain it is not paid for again and again.
+ * The maximum cost of a call, in predictions asked for, however much is queued and however little
+ * can be gained. A call in vain is not repeated at full cost.
  */
 TEST(test_rebalance__bounded_work)
 {
 	enum { COUNT = 32768 };
-	/* On device 1 all is in place; crossed; to be moved one way. */
+	/* Equal times; all misplaced; all in place; device 1's tasks misplaced. */
 	static const float work[4][2][2] = {
 		{{1e6f, 1e6f}, {1e6f, 1e6f}},
 		{{9e6f, 1e6f}, {1e6f, 9e6f}},
@@ -235,7 +238,9 @@ TEST(test_rebalance__bounded_work)
 			rig.n_asked = 0;
 			n_moved = place_rebalance(rig.placer, rig.now_ns);
 			assert_in_range(n_moved, 0, 64);
-			/* Two devices for each that is looked at, some more for each that moves. */
+			/*
+			 * Two devices for each task examined, some more for each task that moves.
+			 */
 			assert_in_range(rig.n_asked, 0, 64 * 4 + n_moved * 8);
 			if (n_moved == 0 && j > 0) {
 				rig.n_asked = 0;
@@ -253,9 +258,9 @@ TEST(test_rebalance__bounded_work)
 	free(tasks);
 }
 
-/* --- How good the result is --- */
+/* ---- Quality of the result ---- */
 
-/* A task of any size that one device or the other is better at. */
+/* Make a task of random size, faster on one device or the other. */
 static void random_plan(struct rig_plan *plan, uint64_t *random, double shortest_ns)
 {
 	double size = shortest_ns * pow(10, rig_random(random) * 1.5);
@@ -264,7 +269,7 @@ static void random_plan(struct rig_plan *plan, uint64_t *random, double shortest
 	*plan = (struct rig_plan){{(float)size, (float)(size / speedup)}};
 }
 
-/* The decision that each task got when it came: earliest completion, one by one. */
+/* Decide as on the task's arrival: earliest completion, one by one. */
 static uint8_t earliest(const struct rig_plan *plan, double load[2])
 {
 	uint8_t device = load[1] + (double)plan->work_ns[1] < load[0] + (double)plan->work_ns[0];
@@ -295,7 +300,10 @@ static int by_ratio(const void *a, const void *b)
 	return (left < right) - (left > right);
 }
 
-/* No schedule is shorter: tasks may be divided, those that gain most go to device 1. */
+/*
+ * Return the lower bound of a schedule's length, with divisible tasks; those that gain most go to
+ * device 1.
+ */
 static double lower_bound(const struct rig_plan *plans, uint32_t n)
 {
 	struct rig_plan *sorted = malloc(n * sizeof(*sorted));
@@ -322,7 +330,10 @@ static double lower_bound(const struct rig_plan *plans, uint32_t n)
 	return load[0];
 }
 
-/* All queued, balanced, run; again after every task. Return: how long it took. */
+/*
+ * Queue and balance all tasks, run them, and balance again after each task if @is_rebalancing.
+ * Return: the total time in ns.
+ */
 static double run_all(const struct rig_plan *plans, struct rig_task *tasks, uint32_t n,
 		      bool is_rebalancing, uint32_t *ret_n_moved)
 {
@@ -378,7 +389,7 @@ TEST(test_makespan__few_against_optimum)
 			sizes[i], excess, worst * 100, plain);
 		assert_true(excess < 1.5);
 		assert_true(worst < 0.15);
-		/* There was something to gain. */
+		/* The first placement left something to gain. */
 		assert_true(plain > 5);
 	}
 }
@@ -413,8 +424,9 @@ TEST(test_makespan__many_against_bound)
 }
 
 /*
- * One takes twice as long on the CPU as on the GPU, but one of eight servers; the other not much
- * longer, but all of them. So the second is better off on the GPU.
+ * The first kind takes twice as long on the CPU as on the GPU, but on one of eight servers. The
+ * second takes only slightly longer on the CPU, but on all servers. So the second kind belongs on
+ * the GPU.
  */
 TEST(test_choice__by_load)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How long a task would wait for what runs; which servers that has; tasks in parts. */
+/* A task's wait for running tasks, the servers of a running task, and tasks in parts */
 #include <math.h>
 #include <stdlib.h>
 
@@ -9,7 +9,7 @@
 
 enum { CPU, GPU };
 
-/* A task on its way on one server: what its device is waited for @late_ns after its time. */
+/* A task running on a GPU with one server, to predict the wait for it. */
 struct waiting {
 	struct rig rig;
 	struct place_flow *flow;
@@ -41,7 +41,10 @@ static double wait_after(struct waiting *waiting, double ns)
 					  waiting->rig.now_ns + (uint64_t)ns);
 }
 
-/* What is left on average of those that are not done, out of many that vary as the plan does. */
+/*
+ * The wait is the mean remaining time of tasks not done yet, of a population that varies as the
+ * plan does.
+ */
 TEST(test_wait__those_not_done_yet)
 {
 	enum { N = 200000 };
@@ -71,7 +74,7 @@ TEST(test_wait__those_not_done_yet)
 	waiting_deinit(&waiting);
 }
 
-/* Nobody knows what has happened to it, but it is not about to end. */
+/* A task far beyond its variance: the cause is unknown, but it is not about to end. */
 TEST(test_wait__later_than_chance_explains)
 {
 	static const float spreads[] = {0, 0.05f, 0.3f};
@@ -91,7 +94,7 @@ TEST(test_wait__later_than_chance_explains)
 	}
 }
 
-/* A task that begins beside another has the servers that are free, and later the other's. */
+/* A task that begins beside another gets the free servers, and later those of the other task. */
 static void join(float work_ns, uint64_t after_ns, uint32_t n_then)
 {
 	static const uint32_t n_servers[] = {8, 1};
@@ -121,7 +124,7 @@ static void join(float work_ns, uint64_t after_ns, uint32_t n_then)
 	assert_int_equal(task.task.slots, n_then);
 	assert_int_equal(queue->running_slots, n_then);
 	assert_int_equal(place_flow_wait_ns(rig.placer, flow, CPU, rig.now_ns) > 0, n_then == 8);
-	/* What it has done by then counts, and from there on that it has more servers. */
+	/* The work done so far counts; from then on the task has more servers. */
 	if (n_then == 8)
 		assert_int_equal(place_flow_wait_ns(rig.placer, flow, CPU, rig.now_ns + 1000),
 				 (uint64_t)work_ns / 8 - after_ns * 7 / 8 - 1000);
@@ -134,11 +137,11 @@ static void join(float work_ns, uint64_t after_ns, uint32_t n_then)
 TEST(test_servers__join)
 {
 	join(8e6f, 800000, 8);
-	/* Three chunks are left for seven. */
+	/* Three chunks are left for seven servers. */
 	join(1.04e6f, 140000, 7);
 }
 
-/* Takes a task of @plan in parts of 100 rows of 1 ms, until @until rows are done. */
+/* Run a task of @plan in parts of 100 rows of 1 ms, until @until rows are done. */
 static void do_parts(struct rig *rig, struct rig_task *task, uint32_t until, uint64_t busy_ns)
 {
 	while (task->task.count > 1000 - until) {
@@ -155,7 +158,7 @@ static void do_parts(struct rig *rig, struct rig_task *task, uint32_t until, uin
 	}
 }
 
-/* Of a task that is done in parts, the whole is learned from too: of all that one device did. */
+/* A task in parts is also learned from as a whole, if one device did all of it. */
 TEST(test_parts__learned_together)
 {
 	static const uint32_t n_servers[] = {1, 1};
@@ -172,7 +175,7 @@ TEST(test_parts__learned_together)
 		rig.n_learned = rig.n_parts_learned = 0;
 		rig_task_init(&task, &plan, flow, GPU);
 		task.task.count = 1000;
-		/* Counted or not; the third time the CPU does what is left. */
+		/* The busy time is counted or not; the third time the CPU does the rest. */
 		do_parts(&rig, &task, i < 2 ? 1000 : 300, i ? 0 : 300000000);
 		assert_fields(rig, (n_learned, i < 2), (n_parts_learned, i < 2 ? 10 : 3));
 		if (i == 2) {
@@ -190,7 +193,7 @@ TEST(test_parts__learned_together)
 	free(flow);
 }
 
-/* One that fails on the way has failed, whatever its parts took. */
+/* A task that fails in a part has failed, whatever its other parts took. */
 TEST(test_parts__failed)
 {
 	static const uint32_t n_servers[] = {1, 1};

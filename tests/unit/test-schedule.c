@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The order in which tasks of one flow start, how much a device is given, and cancelling. */
+/* The order in which tasks of one flow start, the tasks released to a device, and cancelling */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -13,7 +13,10 @@
 static const uint32_t one_server[] = {1, 1, 1};
 static const struct rig_plan long_plan = {{10e6f, 10e6f}}, short_plan = {{10e3f, 10e3f}};
 
-/* Releases what is first and ends it at once. Return: its index in @tasks. */
+/*
+ * Release the first task and complete it at once.
+ * Return: its index in @tasks, or below 0 if there is none.
+ */
 static int take(struct rig *rig, struct rig_task *tasks)
 {
 	struct place_task *task = place_next(rig->placer, 1, rig->now_ns);
@@ -54,7 +57,7 @@ TEST(test_order__classes)
 	}
 }
 
-/* Deadlines first where they are nearer than PLACE_NO_DEADLINE_NS, and not across classes. */
+/* Deadlines nearer than PLACE_NO_DEADLINE_NS go first, but not across classes. */
 TEST(test_order__deadlines)
 {
 	const uint64_t deadlines[] = {UINT64_MAX, 500 * MS, 100 * MS, 5000 * MS, 1, UINT64_MAX};
@@ -81,7 +84,10 @@ TEST(test_order__deadlines)
 	place_flow_free(rig.placer, flow);
 }
 
-/* What a device did not take starts next, unless something more urgent has come; not charged. */
+/*
+ * A task that a device did not take starts next, unless a more urgent task has come. It is not
+ * charged.
+ */
 TEST(test_put_back__keeps_its_place)
 {
 	struct rig_task tasks[4];
@@ -124,7 +130,7 @@ static int hold_all(struct rig *rig, uint8_t device)
 	return n;
 }
 
-/* A server is never without a task, and has no more than PLACE_RELEASE_NS of short ones. */
+/* A server is never without a task, and is given at most PLACE_RELEASE_NS of short tasks. */
 TEST(test_release__window)
 {
 	static const uint32_t n_servers[] = {8, 1};
@@ -148,7 +154,7 @@ TEST(test_release__window)
 			assert_int_equal(place_startable(rig.placer, rig.now_ns), 1 << device);
 			assert_int_equal(hold_all(&rig, device), cases[i].expected[device]);
 			assert_int_equal(place_startable(rig.placer, rig.now_ns), 0);
-			/* Half a millisecond later there is room for another. */
+			/* After PLACE_RELEASE_NS there is room for further short tasks. */
 			rig.now_ns += PLACE_RELEASE_NS;
 			assert_int_equal(hold_all(&rig, device) > 0, cases[i].plan == &short_plan);
 			rig_deinit(&rig);
@@ -157,7 +163,7 @@ TEST(test_release__window)
 	}
 }
 
-/* Predictions of nothing do not put everything into the device. */
+/* Predictions of no time do not release all tasks to the device. */
 TEST(test_release__predicted_nothing)
 {
 	static const float nothing[] = {0, -1, NAN, 1e-30f};
@@ -180,7 +186,7 @@ TEST(test_release__predicted_nothing)
 	}
 }
 
-/* Tasks taken out anywhere: what is left comes in order, and nothing else. */
+/* After tasks are taken out anywhere, the rest starts in order. */
 TEST(test_dequeue__anywhere)
 {
 	static struct rig_task tasks[3000];
@@ -217,7 +223,7 @@ TEST(test_dequeue__anywhere)
 	place_flow_free(rig.placer, flow);
 }
 
-/* How deep the shortest way out of a heap is: what each operation costs. */
+/* Return the length of the heap's right spine, which bounds the cost of each operation. */
 static uint32_t spine(const struct heap_node *node)
 {
 	uint32_t n = 0;
@@ -286,7 +292,7 @@ TEST(test_release__plan_in_a_row)
 		last = task->plan;
 		rig.now_ns += 10000;
 		place_done(rig.placer, task, PLACE_DONE, 10000, 0, rig.now_ns);
-		/* Nobody is more than a run ahead. */
+		/* No flow is more than a run ahead. */
 		if (i < 300)
 			assert_in_range(place_flow_used_ns(flows[0], 1) + 2 * PLACE_RELEASE_NS -
 						place_flow_used_ns(flows[1], 1),
@@ -297,7 +303,7 @@ TEST(test_release__plan_in_a_row)
 		place_flow_free(rig.placer, flows[i]);
 }
 
-/* Forwards and back by days between any two calls: all tasks come, each once. */
+/* The clock jumps by days between any two calls: each task runs exactly once. */
 TEST(test_clock__jumps)
 {
 	static struct rig_task tasks[500];

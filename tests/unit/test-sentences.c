@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Sentences about files that people wrote. */
+/* Sentences about errors in files */
 #include <errno.h>
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Published data is read whole, while the next is being written. */
+/* Published data is read whole while the next data is being written */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -21,11 +21,11 @@ struct published {
 
 struct race {
 	struct published published;
-	_Atomic uint32_t n_reading; /* readers that are not done */
+	_Atomic uint32_t n_reading; /* readers not done yet */
 	_Atomic uint32_t n_torn;
 };
 
-/* Every part of @data tells of @n. */
+/* Write @n to all parts of @data. */
 static void fill(struct data *data, uint32_t n)
 {
 	for (unsigned int i = 0; i < N_WORDS; i++)
@@ -80,7 +80,7 @@ static void *reader(void *context)
 	uint64_t last = 0;
 	uint32_t n_different = 0;
 
-	/* Until it has seen that there are others, too. */
+	/* Read on until other data has been seen, too. */
 	for (uint32_t i = 0; i < N_READS || n_different < N_DIFFERENT;) {
 		if (!get(&race->published, &data)) {
 			sched_yield();
@@ -109,7 +109,7 @@ TEST(test_read__while_it_is_written)
 	while (atomic_load(&race.n_reading) > 0) {
 		fill(&data, ++n);
 		put(&race.published, &data);
-		/* Back to back, a reader might never get through. */
+		/* Pause between writes, or a reader might never succeed. */
 		for (int i = 0; i < 4; i++)
 			assert_true(get(&race.published, &seen) && is_whole(&seen));
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the service manager is told, and when, over timers that the test moves; and what is made of
- * what the manager says: environment, descriptors.
+ * Messages to the service manager and their times, over timers that the test moves; environment and
+ * descriptors from the manager
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +22,7 @@
 #define MS 1000000ull
 #define S  (1000 * MS)
 
-/* --- A reactor that turns when it is told to --- */
+/* ---- A reactor that the test turns ---- */
 
 struct loop_timer {
 	loop_timer_fn fn;
@@ -67,7 +67,7 @@ struct loop_timer *loop_timer_free(struct loop_timer *timer)
 	return NULL;
 }
 
-/* Lets @ns pass while the reactor turns. */
+/* Let @ns pass while the reactor turns. */
 static void turn_for(uint64_t ns)
 {
 	uint64_t until_ns = now_ns + ns;
@@ -89,7 +89,7 @@ static void turn_for(uint64_t ns)
 	now_ns = until_ns;
 }
 
-/* --- A manager --- */
+/* ---- An imitated manager ---- */
 
 static int manager = -1;
 static char manager_path[64];
@@ -117,7 +117,7 @@ static void manager_open(const char *prefix)
 	setenv("NOTIFY_SOCKET", manager_path, 1);
 }
 
-/* What it was told since the last call, one datagram; empty: nothing. */
+/* Return the manager's next datagram, or "" if there is none. */
 static const char *told(void)
 {
 	static char text[1024];
@@ -163,7 +163,7 @@ static void start_and_be_ready(void)
 	assert_string_equal(told(), "READY=1\nSTATUS=idle");
 }
 
-/* --- What it is told --- */
+/* ---- Messages ---- */
 
 TEST(test_state__start_to_stop, test_setup, test_teardown)
 {
@@ -199,7 +199,7 @@ TEST(test_state__reload, test_setup, test_teardown)
 	assert_string_equal(told(), "");
 	service_reloaded(service);
 	assert_string_equal(told(), "READY=1\nSTATUS=2 sessions");
-	/* One that ends while the broker stops does not take that back. */
+	/* A reload that ends while the broker stops does not revoke the stopping. */
 	service_reloading(service);
 	told();
 	service_stopping(service);
@@ -208,7 +208,7 @@ TEST(test_state__reload, test_setup, test_teardown)
 	assert_string_equal(told(), "");
 }
 
-/* When it has changed, and not more often than every five seconds. */
+/* The status is sent when it has changed, at most every five seconds. */
 TEST(test_status__as_it_changes, test_setup, test_teardown)
 {
 	manager_open("/tmp/");
@@ -229,7 +229,7 @@ TEST(test_status__as_it_changes, test_setup, test_teardown)
 	assert_string_equal(told(), "");
 }
 
-/* --- Signs of life --- */
+/* ---- Watchdog ---- */
 
 static unsigned int count_signs(void)
 {
@@ -259,10 +259,10 @@ TEST(test_watchdog__while_the_reactor_turns, test_setup, test_teardown)
 	assert_int_equal(count_signs(), 1);
 	turn_for(60 * S);
 	assert_int_equal(count_signs(), 6);
-	/* It hangs: time passes, and nothing turns. */
+	/* The reactor hangs: time passes without a turn. */
 	now_ns += 3600 * S;
 	assert_int_equal(count_signs(), 0);
-	/* Neither a reload that takes long nor stopping is silent. */
+	/* Signs of life continue during a long reload and while stopping. */
 	turn_for(10 * S);
 	assert_int_equal(count_signs(), 2);
 	service_reloading(service);
@@ -295,7 +295,7 @@ TEST(test_watchdog__not_wanted, test_setup, test_teardown)
 	}
 }
 
-/* However often somebody wants it, there is time for something else. */
+/* Even a tiny watchdog interval leaves time for other work. */
 TEST(test_watchdog__too_often, test_setup, test_teardown)
 {
 	manager_open("/tmp/");
@@ -306,7 +306,7 @@ TEST(test_watchdog__too_often, test_setup, test_teardown)
 	assert_int_equal(count_signs(), 5);
 }
 
-/* --- A manager that is slow, gone, or not there --- */
+/* ---- A manager that is slow, gone, or absent ---- */
 
 TEST(test_manager__slow, test_setup, test_teardown)
 {
@@ -326,7 +326,10 @@ TEST(test_manager__slow, test_setup, test_teardown)
 		assert_string_equal(text, "WATCHDOG=1");
 		n++;
 	}
-	/* As many as the kernel kept for it; what is true now comes when there is room again. */
+	/*
+	 * The kernel kept a limited number of datagrams. The present state is sent when there is
+	 * room again.
+	 */
 	assert_in_range(n, 1, 5999);
 	turn_for(100 * MS);
 	while (*(text = told()))
@@ -373,7 +376,7 @@ TEST(test_manager__none, test_setup, test_teardown)
 	}
 }
 
-/* --- Descriptors that it hands over --- */
+/* ---- Descriptors from the manager ---- */
 
 static void give(const char *pid, const char *n, const char *names)
 {
@@ -388,7 +391,7 @@ static void give(const char *pid, const char *n, const char *names)
 		unsetenv("LISTEN_FDNAMES");
 }
 
-/* Return: how many there are. */
+/* Return the number of descriptors taken. */
 static unsigned int take_fds(char names[SYSTEMD_MAX_FDS][SYSTEMD_NAME_BYTES])
 {
 	unsigned int n = 77;
@@ -413,7 +416,10 @@ TEST(test_fds__named, test_setup, test_teardown)
 	assert_string_equal(names[1], "admin.sock");
 	assert_true(fcntl(3, F_GETFD) & FD_CLOEXEC);
 	assert_true(fcntl(4, F_GETFL) & O_NONBLOCK);
-	/* Once: what this process starts is not to take them for its own. */
+	/*
+	 * Descriptors are taken once. Children must not take them for their own, so the variables
+	 * are removed.
+	 */
 	assert_null(getenv("LISTEN_FDS"));
 	assert_int_equal(take_fds(names), 0);
 
