@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Arenas of sessions: large ones are faulted in and unmapped a step at a time, between which the
- * thread does what else was asked for.
+ * Arenas of sessions: a large arena is faulted in and unmapped in steps, between which the thread
+ * does other jobs
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 #include "support/session-rig.h"
 #include "support/test.h"
 
-/* Many steps, and a bit. */
+/* many steps and a remainder */
 static const uint64_t bytes = 96 * ARENA_STEP_BYTES + 4096;
 
 static uint64_t used(const struct rig *rig, enum account_slot slot)
@@ -25,7 +25,10 @@ static uint64_t used(const struct rig *rig, enum account_slot slot)
 	return account_used(rig->session->account, slot);
 }
 
-/* Jobs of the setup thread and of the lane that come in behind an arena and are done before it. */
+/*
+ * Jobs of the setup thread and of the lane that are submitted after an arena and complete before
+ * it.
+ */
 struct other {
 	struct offload_job job;
 	struct closers_job lane_job;
@@ -33,7 +36,9 @@ struct other {
 	bool is_done, was_before;
 };
 
-/* Whoever lets go of this memory, or of this descriptor of its file, and the setup thread. */
+/*
+ * The memory and the descriptor to watch, the last thread that released them, and the setup thread.
+ */
 static void *_Atomic watched_base;
 static atomic_int watched_fd = -1;
 static _Atomic pthread_t last_holder, setup_thread, last_faulter;
@@ -74,7 +79,10 @@ int __wrap_close(int fd)
 	return __real_close(fd);
 }
 
-/* Freeing all pages of a file takes long: neither the reactor nor the setup thread does that. */
+/*
+ * Freeing all pages of a file takes long. Check that neither the reactor nor the setup thread did
+ * it.
+ */
 static void expect_freed_elsewhere(void)
 {
 	assert_true(last_holder != 0);
@@ -119,7 +127,7 @@ static void other_begin(struct other *other, struct rig *rig)
 	offload_submit(rig->offload, &other->job);
 }
 
-/* The setup thread makes itself known. */
+/* Find out which thread is the setup thread. */
 static void other_run_now(struct other *other, struct rig *rig)
 {
 	other_begin(other, rig);
@@ -136,7 +144,7 @@ static void other_begin_in_lane(struct other *other, struct rig *rig)
 	closers_submit(rig->server->closers, rig->session->account, &other->lane_job);
 }
 
-/* Registers an arena, and gives the account's thread another job behind it. */
+/* Register an arena, and submit another job to the account's thread behind it. */
 static void add_begin(struct rig *rig, struct other *other)
 {
 	int fd = rig_memfd(bytes, false);
@@ -162,7 +170,7 @@ TEST(test_arena__in_steps)
 	assert_int_equal(arena->exec.bytes, bytes);
 	memset(arena->exec.base, 1, bytes);
 	watched_base = arena->exec.base;
-	/* A slice of more would have others wait for longer than a millisecond or two. */
+	/* Larger slices would delay other jobs by more than a millisecond or two. */
 	assert_int_equal(n_faulted, bytes / ARENA_STEP_BYTES + 1);
 	offload_describe(rig.offload, &report);
 	assert_int_equal(report.causes[OFFLOAD_ARENA_MAP].n_slices, 1);
@@ -183,7 +191,7 @@ TEST(test_arena__in_steps)
 	assert_int_equal(used(&rig, ACCOUNT_ARENA_BYTES), 0);
 }
 
-/* Half mapped when its session ends: the rest is not begun. */
+/* The session ends while its arena is half mapped: the rest is not begun. */
 TEST(test_arena__session_ends)
 {
 	struct other other;
@@ -199,13 +207,13 @@ TEST(test_arena__session_ends)
 	watched_fd = rig.session->arena_slots[1]->fd;
 	session_end(rig.session, false, "the test says so");
 	rig_deinit(&rig);
-	/* Two, as a rule; a third one where a turn of the loop handles both. */
+	/* Usually two steps; a third if one turn of the loop handles both. */
 	assert_true(n_faulted < 8);
 	assert_int_equal(watched_fd, -1);
 	expect_freed_elsewhere();
 }
 
-/* One that is found only when it is mapped not to be writable: closing it frees its pages, too. */
+/* Mapping finds that the arena is not writable. Closing its descriptor frees its pages, too. */
 TEST(test_arena__unsuitable)
 {
 	struct other other;
@@ -219,13 +227,13 @@ TEST(test_arena__unsuitable)
 	assert_int_equal(session_arena_add(rig.session, 1, &fd, bytes, false), 0);
 	assert_int_equal(fd, -1);
 	assert_int_equal(rig_answer(&rig, RBK_WIRE_ARENA_ADD, NULL, 0), -EINVAL);
-	/* Undoes its charges, or aborts. */
+	/* rig_deinit() aborts if charges remain. */
 	rig_deinit(&rig);
 	assert_int_equal(watched_fd, -1);
 	expect_freed_elsewhere();
 }
 
-/* Its pages are the tenant's until they are freed, and its end waits for that. */
+/* Pages stay charged to the tenant until they are freed, and the tenant's end waits for that. */
 TEST(test_arena__freed_late)
 {
 	struct rbk_wire_id_reply reply;
@@ -248,14 +256,14 @@ TEST(test_arena__freed_late)
 	rig_unstick(&stuck);
 }
 
-/* A job of the tenant, which waits for the gate or sees how much was unmapped before. */
+/* A job of the tenant, which waits for the gate or records how much was released before it. */
 struct own {
 	struct offload_job job;
 	const atomic_bool *gate;
 	bool is_done;
 };
 
-static _Atomic unsigned int n_released; /* by the setup thread */
+static _Atomic unsigned int n_released; /* releases by the setup thread */
 static unsigned int n_before_release;
 
 static void count_release(struct executor *executor, struct exec_arena *exec)
@@ -290,8 +298,8 @@ static void own_begin(struct own *own, struct rig *rig, const atomic_bool *gate)
 }
 
 /*
- * A session's memory is given back before other jobs of its tenant, where the session ends and
- * where it removes an arena.
+ * A session's memory is freed before other jobs of its tenant, when the session ends and when it
+ * removes an arena.
  */
 TEST(test_arena__before_own_jobs)
 {
@@ -317,7 +325,7 @@ TEST(test_arena__before_own_jobs)
 		else
 			assert_int_equal(session_arena_remove(rig.session, 2, reply.id), 0);
 		rig_settle(&rig);
-		/* The tenant's lane unmaps the arena before. */
+		/* The tenant's lane unmaps the arena first. */
 		while (rig.session->n_lane_jobs > 0)
 			assert_true(loop_turn(rig.loop, true) >= 0);
 		assert_int_equal(n_released, 0);
@@ -338,8 +346,8 @@ static void punch_import(struct executor *executor, struct exec_arena *exec)
 }
 
 /*
- * A client that punches holes as long as it can: nothing is missing in an arena that is fixed. The
- * last moment is when it has been faulted in and imported.
+ * A client punches holes as long as it can. Its last chance is after faulting-in and import. A
+ * fixed arena has no missing pages.
  */
 TEST(test_arena__punched_before_sealed)
 {
@@ -362,7 +370,7 @@ TEST(test_arena__punched_before_sealed)
 		assert_true(is_there[i] & 1);
 }
 
-/* An arena without the pages that it is charged is refused before any thread works on it. */
+/* An arena that lacks pages it is charged for is refused before any thread works on it. */
 TEST(test_arena__sparse)
 {
 	int fd;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Plans that take long to be compiled, as sessions see them: others get in between, and a session
- * may end meanwhile. The device is a fake that counts parts.
+ * Plans with a long compilation, as sessions see them: other requests are served meanwhile, and a
+ * session may end. The device is a fake that counts parts.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -14,15 +14,15 @@
 #include "support/session-rig.h"
 #include "support/test.h"
 
-static _Atomic int n_left; /* parts of plans called "long"; below 0: without end */
+static _Atomic int n_left; /* remaining parts of plans called "long"; below 0: endless */
 static _Atomic int n_compiled, n_prepared;
-static _Atomic bool others_came; /* long ones make no part before that */
+static _Atomic bool others_came; /* long plans make no part before this is set */
 
 static int compile(struct executor *executor, struct plan *plan)
 {
 	if (strcmp(plan->name, "long") != 0 || atomic_load(&n_left) == 0)
 		return 0;
-	/* Not on the thread that verifies the other plan. */
+	/* Return without blocking the thread, which also verifies the other plan. */
 	if (!atomic_load(&others_came))
 		return EXECUTOR_E_MORE;
 	atomic_fetch_add(&n_compiled, 1);
@@ -48,7 +48,10 @@ static void begin(struct rig *rig, int n_parts)
 	atomic_store(&others_came, false);
 }
 
-/* Return: the request's cookie. */
+/*
+ * Ask for a plan called @name.
+ * Return: the request's cookie.
+ */
 static uint32_t ask(struct rig *rig, const char *name)
 {
 	struct describe *describe = describe_new(name, 64);
@@ -64,7 +67,7 @@ static uint32_t ask(struct rig *rig, const char *name)
 	return rig->next_cookie;
 }
 
-/* A long plan has its first part made once the other plan is on its way to be prepared, too. */
+/* Let a long plan make its first part, once the other plan is being prepared, too. */
 static void let_others_come(struct rig *rig)
 {
 	while (rig->session->plan_slots[1]->job.cause != OFFLOAD_PLAN_PREPARE)
@@ -72,7 +75,7 @@ static void let_others_come(struct rig *rig)
 	atomic_store(&others_came, true);
 }
 
-/* Return: the cookie of the plan that is there next. */
+/* Return the cookie of the next plan that is ready. */
 static uint32_t next_answer(struct rig *rig)
 {
 	struct rbk_wire_plan reply;
@@ -81,7 +84,7 @@ static uint32_t next_answer(struct rig *rig)
 	return reply.reply.cookie;
 }
 
-/* Who comes second does not wait until all of the first is compiled. */
+/* A second plan does not wait for the whole compilation of the first. */
 TEST(test_compile__others_between)
 {
 	uint32_t long_one, short_one;
@@ -98,7 +101,7 @@ TEST(test_compile__others_between)
 	rig_deinit(&rig);
 }
 
-/* What is left is not compiled, though there would be no end of it. */
+/* The session ends: the remaining parts of an endless compilation are not made. */
 TEST(test_compile__session_ends)
 {
 	struct rig rig;
@@ -133,7 +136,7 @@ TEST(test_compile__session_ends_before)
 	assert_true(n_compiled <= 1);
 }
 
-/* The setup thread allocates memory that placement needs for many plans, before it is needed. */
+/* The setup thread allocates placement's memory for many plans before it is needed. */
 TEST(test_compile__prepares_placement)
 {
 	RIG(rig, 1);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Arenas that a device makes, as sessions see them: charges, refusals, descriptors that clients
- * keep, sessions that end meanwhile. The device is a fake whose dma-bufs are memfds, and the
- * kernel's count of who holds one is the test's.
+ * Arenas made by a device, as sessions see them: charges, refusals, descriptors that clients keep,
+ * sessions that end meanwhile. The device is a fake whose dma-bufs are memfds, and the test sets
+ * the kernel's count of holders.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,13 +21,13 @@
 enum { BYTES = 65536, PAGE = 4096 };
 
 static struct {
-	int result;                      /* of exporting */
-	_Atomic unsigned int n_exported; /* on the setup thread */
+	int result;                      /* result of exporting */
+	_Atomic unsigned int n_exported; /* exports, on the setup thread */
 	unsigned int n_released, n_imported;
 	int last_fd;
 } device;
 
-static uint64_t n_holders; /* of every dma-buf; 0: unknown */
+static uint64_t n_holders; /* holders of each dma-buf; 0: unknown */
 
 int __wrap_dma_buf_holders(int fd, uint64_t *ret);
 int __wrap_dma_buf_holders(int fd, uint64_t *ret)
@@ -66,7 +66,7 @@ static int export(struct executor *executor, uint64_t bytes, struct exec_arena *
 
 static void import(struct executor *executor, struct exec_arena *arena)
 {
-	/* The maker has it already. */
+	/* The exporter itself does not import the arena. */
 	assert_ptr_not_equal(arena->exporter, executor);
 	assert_true(!arena->exporter || arena->fd == device.last_fd);
 	device.n_imported++;
@@ -78,7 +78,7 @@ static void release(struct executor *executor, struct exec_arena *arena)
 	device.n_released++;
 }
 
-/* Devices 0 (the CPU), 1 (makes arenas), 2. */
+/* Begin with device 0 (the CPU), device 1 (makes arenas) and device 2. */
 static void begin(struct rig *rig)
 {
 	memset(&device, 0, sizeof(device));
@@ -118,7 +118,7 @@ static uint64_t used(struct rig *rig, enum account_slot slot)
 	return account_used(rig->session->tenant->account, slot);
 }
 
-/* Turns the loop until nothing but @bytes is charged as host memory; ten seconds at most. */
+/* Turn the loop until exactly @bytes are charged as host memory, for at most ten seconds. */
 static void wait_charged(struct rig *rig, uint64_t bytes)
 {
 	uint64_t deadline_ns = clock_now_ns() + 10000000000ull;
@@ -160,7 +160,7 @@ TEST(test_export__charged)
 	*(uint32_t *)data = 42;
 	assert_int_equal(*(uint32_t *)arena->exec.base, 42);
 
-	/* The arena is gone, the client's descriptor is not. */
+	/* The arena is removed, but the client still has its descriptor. */
 	assert_int_equal(take_back(&rig, id), 0);
 	assert_int_equal(device.n_released, 3);
 	assert_null(rig.session->arenas[id]);
@@ -177,7 +177,7 @@ TEST(test_export__charged)
 	assert_int_equal(used(&rig, ACCOUNT_FDS), fds);
 }
 
-/* Where it counts host memory that the device uses apart, that too. */
+/* If the device has GTT memory, the arena is charged as GTT, too. */
 TEST(test_export__gtt)
 {
 	uint32_t id;
@@ -195,7 +195,7 @@ TEST(test_export__gtt)
 	assert_int_equal(used(&rig, account_gtt(1)), 0);
 }
 
-/* Many that a client keeps: all are looked at in time, however many come before them. */
+/* A client keeps many exported arenas: each is checked in time, however many come before it. */
 TEST(test_export__many_kept)
 {
 	enum { N = 50 };
@@ -219,7 +219,7 @@ TEST(test_export__many_kept)
 	wait_charged(&rig, host);
 }
 
-/* The session ends, the memory does not: its tenant pays until it does. */
+/* The session ends, but the memory is kept. Its tenant stays charged until it is freed. */
 TEST(test_export__outlives_session)
 {
 	struct account *account;
@@ -240,15 +240,18 @@ TEST(test_export__outlives_session)
 	assert_int_equal(account_used(account, ACCOUNT_SESSIONS), 0);
 	account_unref(account);
 	close(fd);
-	/* The broker ends without waiting for the client: a thread closes our descriptor. */
+	/*
+	 * The broker ends without waiting for the client: another thread closes the broker's
+	 * descriptor.
+	 */
 	assert_int_equal(server_n_discards(rig.server), 0);
 	server_end_sessions(rig.server, "the broker ends");
 	assert_int_equal(server_n_discards(rig.server), 1);
 }
 
 /*
- * The session ends while the device works on its arenas: the device makes no further one, and is
- * told of the end of each that it has made.
+ * The session ends while the device works on its arenas. The device makes no further arena, and is
+ * told of the end of each one that it has made.
  */
 TEST(test_export__ends_meanwhile)
 {
@@ -301,7 +304,7 @@ TEST(test_export__refused)
 		assert_int_equal(used(&rig, ACCOUNT_FDS), fds);
 		assert_int_equal(used(&rig, ACCOUNT_ARENAS), 0);
 	}
-	/* Nobody makes arenas. */
+	/* No device can make arenas. */
 	device.result = 0;
 	rig.fakes[1].executor.info.exports_arenas = false;
 	assert_int_equal(ask(&rig, BYTES, &id, &fd), -EOPNOTSUPP);
@@ -335,7 +338,7 @@ TEST(test_export__failing_allocations)
 	}
 	assert_int_equal(r, 0);
 	close(fd);
-	/* Giving it back needs none. */
+	/* Removing the arena allocates no memory. */
 	fail_alloc_at(1);
 	assert_int_equal(take_back(&rig, id), 0);
 	assert_false(fail_alloc_stop());

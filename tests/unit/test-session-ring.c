@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Rings of sessions: which thread makes and frees their memory, and what clients may do meanwhile.
+ * Rings of sessions: the threads that make and free their memory, and requests of clients meanwhile
  */
 #include <errno.h>
 #include <pthread.h>
@@ -18,13 +18,13 @@
 
 enum { N_ENTRIES = 64 };
 
-/* The system calls that take long, by the thread that makes them. */
+/* Slow system calls, counted by the thread that makes them. */
 static struct {
 	pthread_t reactor;
 	unsigned int n_on_reactor, n_elsewhere;
 	unsigned int n_memfds_to_fail;
 	bool watches_fail;
-	unsigned int nth_watch; /* that fails */
+	unsigned int nth_watch; /* number of the watch that fails */
 } calls;
 
 static void note_call(void)
@@ -73,7 +73,7 @@ static void watch_calls(void)
 	calls.n_on_reactor = calls.n_elsewhere = 0;
 }
 
-/* Keeps the setup thread busy until it is let go. */
+/* A job that keeps the setup thread busy until it is let go. */
 struct plug {
 	struct offload_job job;
 	sem_t let_go;
@@ -130,7 +130,9 @@ TEST(test_ring__made_and_freed_elsewhere)
 	rig_ring_deinit(&ring);
 }
 
-/* Charged at once, answered when it is there; the reactor does not wait, and no id is given twice.
+/*
+ * A ring is charged at once, and the request is answered when the ring is ready. The reactor does
+ * not wait, and no id is assigned twice.
  */
 TEST(test_ring__id_is_reserved)
 {
@@ -144,7 +146,7 @@ TEST(test_ring__id_is_reserved)
 	assert_int_equal(used(&rig, ACCOUNT_RINGS), 2);
 	assert_int_equal(used(&rig, ACCOUNT_TASKS), 2 * N_ENTRIES);
 	assert_false(rig_has_answer(&rig));
-	/* It is not there yet: its id cannot be guessed. */
+	/* An unfinished ring cannot be removed by guessing its id. */
 	assert_int_equal(session_ring_remove(rig.session, 3, 0), 0);
 	assert_int_equal(rig_answer(&rig, RBK_WIRE_RING_REMOVE, NULL, 0), -ENOENT);
 
@@ -154,7 +156,7 @@ TEST(test_ring__id_is_reserved)
 	assert_int_not_equal(first.id, second.id);
 }
 
-/* The id is free again when the memory is, and that is when the client is answered. */
+/* The id is free again when the memory is, and only then is the client answered. */
 TEST(test_ring__removal_waits)
 {
 	struct rig_ring ring;
@@ -176,7 +178,9 @@ TEST(test_ring__removal_waits)
 	rig_ring_deinit(&ring);
 }
 
-/* The session ends while rings are made, are there, and are freed: rig_deinit() sees to the rest.
+/*
+ * The session ends while rings are being made, are ready, and are being freed. rig_deinit() checks
+ * the charges.
  */
 TEST(test_ring__session_ends)
 {
@@ -198,7 +202,7 @@ TEST(test_ring__session_ends)
 	rig_ring_deinit(&removed);
 }
 
-/* Making fails: the client is told, nothing stays charged, and the session goes on. */
+/* Fail to make a ring: the client is told, nothing stays charged, and the session goes on. */
 static int fail_to_make(void *context, struct session_ring *ring)
 {
 	return -ENOMEM;
@@ -223,7 +227,7 @@ TEST(test_ring__cannot_be_made)
 	rig_ring_deinit(&ring);
 }
 
-/* The same, and the client cannot be told either: its session ends, and the ring but once. */
+/* The same, but the client cannot be told: its session ends, and the ring is ended only once. */
 TEST(test_ring__cannot_be_made_nor_told)
 {
 	for (unsigned int i = 0; i < 2; i++) {
@@ -232,7 +236,7 @@ TEST(test_ring__cannot_be_made_nor_told)
 
 		rig_init(&rig, 1);
 		hooks = &rig.server->options.hooks;
-		/* At the end, or before there is any memory. */
+		/* Failure at the end, or before any memory is allocated. */
 		hooks->ring_make = fail_to_make;
 		calls.n_memfds_to_fail = i;
 		assert_int_equal(session_ring_add(rig.session, 1, N_ENTRIES), 0);
@@ -246,7 +250,9 @@ TEST(test_ring__cannot_be_made_nor_told)
 	}
 }
 
-/* Where the kernel does not refuse descriptors for us: they are noticed before they are received.
+/*
+ * If the kernel does not refuse descriptors for the broker, they are noticed before they are
+ * received.
  */
 TEST(test_ring__descriptor_in_bell)
 {
@@ -278,8 +284,7 @@ TEST(test_ring__descriptor_in_bell)
 	rig_ring_deinit(&ring);
 }
 
-/* Before its first bell nothing of a ring is read; then it is sealed, by a thread of its account.
- */
+/* Before its first doorbell a ring is not read. Then a thread of its account seals it. */
 TEST(test_ring__sealed_at_first_bell)
 {
 	struct rbk_wire_ring reply;
@@ -296,7 +301,7 @@ TEST(test_ring__sealed_at_first_bell)
 	assert_int_not_equal(ring->cq->sq_wait, 0);
 	assert_int_equal(rig.dispatch->n_rings, 0);
 	rig_stick(&rig, rig.session->account, &stuck);
-	/* The client's end is here until then. */
+	/* The client's end of the socket is in this process until the ring is sealed. */
 	assert_int_equal(send(ring->client_fds[RING_FD_BELL], "", 1, 0), 1);
 	while (ring->state == RING_QUIET)
 		assert_true(loop_turn(rig.loop, true) >= 0);
@@ -310,7 +315,7 @@ TEST(test_ring__sealed_at_first_bell)
 	assert_int_equal(ring->cq->sq_wait, 0);
 }
 
-/* Each part of a ring that the client keeps stays charged until the client has let go of it. */
+/* Each part of a ring that the client keeps stays charged until the client releases it. */
 TEST(test_ring__kept)
 {
 	uint64_t host, fds;
@@ -330,7 +335,7 @@ TEST(test_ring__kept)
 	assert_int_equal(used(&rig, ACCOUNT_TASKS), 0);
 	assert_int_equal(used(&rig, ACCOUNT_WATCHES), 2);
 
-	/* One area is kept: all is. */
+	/* One kept area keeps the whole ring charged. */
 	munmap(ring.sq, ring.sq_bytes);
 	rig_settle(&rig);
 	assert_int_equal(used(&rig, ACCOUNT_HOST_BYTES), host + kept);
@@ -366,7 +371,7 @@ TEST(test_ring__no_watches_left)
 	rig_ring_deinit(&ring);
 }
 
-/* A client that lets go first is told when its charges are undone. */
+/* A client that releases its areas first is answered when its charges are undone. */
 TEST(test_ring__let_go_first)
 {
 	struct rig_ring ring;
@@ -387,7 +392,10 @@ TEST(test_ring__let_go_first)
 	}
 }
 
-/* The kernel has no watch for its memory: no ring, and nothing else happens. */
+/*
+ * If the kernel has no watch left for a ring's memory, the ring is refused and nothing else
+ * changes.
+ */
 TEST(test_ring__cannot_be_watched)
 {
 	struct rig_ring ring;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Sealing memfds that clients can write, faulting in their pages, wrapping them for devices and
- * sending sockets: the kernel has that wait for as long as a client likes, and no other tenant
- * waits for it.
+ * sending sockets. A client can make these calls wait as long as it likes; other tenants do not
+ * wait for them.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -20,8 +20,8 @@
 enum { N_ENTRIES = 64, ARENA_BYTES = 1 << 20 };
 
 /*
- * The lock of a memfd that a client writes to, holes that it punches while pages are wanted, or
- * sockets that the kernel collects before it lets any be sent.
+ * A call that waits: for the lock of a memfd that a client writes, for holes punched while pages
+ * are faulted in, or for the kernel's collection of sockets.
  */
 static struct gate {
 	atomic_bool is_held;
@@ -50,7 +50,7 @@ static void gate_release(struct gate *gate)
 	sem_post(&gate->let_go);
 }
 
-/* fcntl() of 64-bit file offsets. Sealing areas before clients have them waits for nobody. */
+/* fcntl() of 64-bit file offsets. Sealing an area before its client has it never waits. */
 int __real_fcntl64(int fd, int command, ...);
 int __wrap_fcntl64(int fd, int command, ...);
 int __wrap_fcntl64(int fd, int command, ...)
@@ -81,7 +81,7 @@ ssize_t __real_sendmsg(int fd, const struct msghdr *message, int flags);
 ssize_t __wrap_sendmsg(int fd, const struct msghdr *message, int flags);
 ssize_t __wrap_sendmsg(int fd, const struct msghdr *message, int flags)
 {
-	/* Of the descriptors in answers only the bell, the last one of three, is a socket. */
+	/* Only the bell, the last of three descriptors in an answer, is a socket. */
 	if (message->msg_controllen == CMSG_SPACE(3 * sizeof(int))) {
 		assert_false(pthread_equal(pthread_self(), reactor));
 		gate_pass(&garbage);
@@ -97,8 +97,10 @@ static uint64_t used(const struct rig *rig, enum account_slot slot)
 enum { N_SEGMENTS = 4, SEGMENT_BYTES = ARENA_BYTES / N_SEGMENTS };
 
 static struct {
-	_Atomic unsigned int n_wrapped, n_imported; /* arenas; imported with what was wrapped */
-	int pipes[2]; /* what is wrapped is of the second; the first one ends when all are closed */
+	/* arenas wrapped, and imported with wrapped memory */
+	_Atomic unsigned int n_wrapped, n_imported;
+	/* [1] is duplicated for each wrapped descriptor; [0] ends when all are closed */
+	int pipes[2];
 } device;
 
 static void wrap(struct executor *executor, struct exec_arena *arena)
@@ -120,7 +122,7 @@ static void import(struct executor *executor, struct exec_arena *arena)
 	device.n_imported += arena->wraps[executor->index] != NULL;
 }
 
-/* Device 1 has memfds wrapped. */
+/* Begin with a device 1 that has memfds wrapped. */
 static void begin_wrapping(struct rig *rig)
 {
 	device.n_wrapped = device.n_imported = 0;
@@ -141,7 +143,7 @@ static void end_wrapping(struct rig *rig)
 	close(device.pipes[0]);
 }
 
-/* A ring whose bell is rung, and which is not sealed. */
+/* Make a ring whose bell is rung, and which is not sealed yet. */
 static struct session_ring *begin_ring(struct rig *rig)
 {
 	struct rbk_wire_ring reply;
@@ -157,7 +159,7 @@ static struct session_ring *begin_ring(struct rig *rig)
 	return ring;
 }
 
-/* An arena that is not prepared while the gate is held. */
+/* Ask for an arena, which is not prepared while the gate is held. */
 static void begin_arena(struct rig *rig, struct gate *gate)
 {
 	int fd = rig_memfd(ARENA_BYTES, false);
@@ -169,8 +171,8 @@ static void begin_arena(struct rig *rig, struct gate *gate)
 }
 
 /*
- * Another tenant gets a ring and an arena while the first one's memory is being sealed or faulted
- * in: a thread of its own account does that for them.
+ * Check that another tenant gets a ring and an arena while the first tenant's memory is being
+ * sealed or faulted in: a thread of the first tenant's own account does that.
  */
 static void others_are_served(struct rig *rig, struct gate *gate)
 {
@@ -200,7 +202,7 @@ TEST(test_seal__ring)
 	assert_int_equal(ring->state, RING_READY);
 }
 
-/* A ring that is made, and not sent while sockets are collected. */
+/* Make a ring, whose answer is not sent while sockets are collected. */
 static void begin_answer(struct rig *rig)
 {
 	gate_hold(&garbage);
@@ -223,7 +225,10 @@ TEST(test_seal__answer)
 	assert_int_equal(rig.session->rings[reply.id]->state, RING_QUIET);
 }
 
-/* A client that has the answer asks for the ring's removal before the reactor knows that. */
+/*
+ * A client that has the answer asks for the ring's removal before the reactor knows that the answer
+ * was sent.
+ */
 TEST(test_seal__removed_at_once)
 {
 	struct session_ring *ring;
@@ -251,7 +256,7 @@ static void expect_arena(struct gate *gate)
 	gate_release(gate);
 	assert_int_equal(rig_answer(&rig, RBK_WIRE_ARENA_ADD, &reply, sizeof(reply)), 0);
 	assert_true(rig.session->arenas[reply.id]->exec.is_fixed);
-	/* The memfd's descriptor is closed: what is left is the connection and the ring. */
+	/* The memfd's descriptor is closed; those of the connection and the ring remain. */
 	assert_int_equal(used(&rig, ACCOUNT_FDS), 1 + 4);
 }
 
@@ -260,13 +265,13 @@ TEST(test_seal__arena)
 	expect_arena(&lock);
 }
 
-/* Its client punches holes while its pages are faulted in. */
+/* The client punches holes while its pages are faulted in. */
 TEST(test_seal__populate)
 {
 	expect_arena(&holes);
 }
 
-/* Dma-bufs are charged as long as they are open, which is as long as there is the arena. */
+/* Dma-bufs are charged while they are open, that is, as long as the arena exists. */
 TEST(test_seal__wrap)
 {
 	struct rbk_wire_id_reply reply;
@@ -286,7 +291,7 @@ TEST(test_seal__wrap)
 	end_wrapping(&rig);
 }
 
-/* Immutable memory is not wrapped, nor is what its tenant has no descriptors left for. */
+/* Immutable memory is not wrapped, nor is memory of a tenant without enough descriptors left. */
 TEST(test_seal__not_wrapped)
 {
 	struct account_limits limits;
@@ -296,7 +301,7 @@ TEST(test_seal__not_wrapped)
 	rig_arena_new(&rig, ARENA_BYTES, true);
 	for (unsigned int i = 0; i < ACCOUNT_SLOT_COUNT; i++)
 		limits.max[i] = UINT64_MAX;
-	/* The memfd takes one meanwhile. */
+	/* The memfd takes one descriptor meanwhile. */
 	limits.max[ACCOUNT_FDS] = used(&rig, ACCOUNT_FDS) + 1 + N_SEGMENTS - 1;
 	account_set_limits(rig.session->tenant->account, &limits);
 	rig_arena_new(&rig, ARENA_BYTES, false);
@@ -310,13 +315,13 @@ TEST(test_seal__not_wrapped)
 }
 
 /*
- * The session ends while it waits: what it has stays charged, the broker's end does not wait, and
- * everything comes back with the lock.
+ * The session ends while the call waits. Its memory stays charged, the broker's end does not wait,
+ * and all is released with the lock.
  */
 TEST(test_seal__session_ends)
 {
 	struct gate *const gates[] = {&lock, &garbage, &lock, &holes, &writers};
-	enum { N_RINGS = 2 }; /* the first ones are of rings */
+	enum { N_RINGS = 2 }; /* the first N_RINGS gates concern rings */
 
 	for (unsigned int i = 0; i < ARRAY_SIZE(gates); i++) {
 		struct account *account;
@@ -345,7 +350,7 @@ TEST(test_seal__session_ends)
 		assert_int_equal(account_used(account, ACCOUNT_MAPPINGS), 0);
 		assert_int_equal(account_used(account, ACCOUNT_RINGS), 0);
 		assert_int_equal(account_used(account, ACCOUNT_ARENA_BYTES), 0);
-		/* The client still has those of the ring that was sent. */
+		/* The client still has the descriptors of the ring that was sent. */
 		assert_int_equal(account_used(account, ACCOUNT_FDS), i == 0 ? 4 : 0);
 		account_unref(account);
 		end_wrapping(&rig);

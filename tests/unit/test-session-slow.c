@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A user whose clients take the kernel long to wake: the reactor touches none of their sockets. */
+/* Clients that take the kernel long to wake: the reactor touches no socket of their user */
 #include <poll.h>
 #include <pthread.h>
 #include <sys/socket.h>
@@ -16,10 +16,10 @@ enum { N_ENTRIES = 64, LONG_NS = 30000000 };
 static struct {
 	pthread_t thread;
 	int fds[2];      /* the broker's ends of a connection and a bell */
-	bool wakes_long; /* what is done with these, so long, */
+	bool wakes_long; /* calls on these descriptors take long_ns */
 	uint64_t long_ns;
-	bool is_preempted;    /* which the processor does not */
-	unsigned int n_calls; /* of that on this thread */
+	bool is_preempted;    /* other threads have the CPU in these calls */
+	unsigned int n_calls; /* calls on these descriptors by the reactor */
 	uint64_t ticks, cpu_ns;
 } reactor;
 
@@ -49,7 +49,7 @@ ssize_t __real_recvmsg(int fd, struct msghdr *message, int flags);
 ssize_t __wrap_recvmsg(int fd, struct msghdr *message, int flags);
 ssize_t __wrap_recvmsg(int fd, struct msghdr *message, int flags)
 {
-	/* A look wakes nobody. */
+	/* Peeking wakes no thread. */
 	if (!(flags & MSG_PEEK))
 		touch(fd);
 	return __real_recvmsg(fd, message, flags);
@@ -132,7 +132,7 @@ static void ask(struct rig *rig)
 	assert_int_equal(rig_answer(rig, RBK_WIRE_STATS, NULL, 0), 0);
 }
 
-/* Turns the loop until there is something to read at @fd, or until there is not. */
+/* Turn the loop until there is something to read at @fd, or nothing, as @is_there says. */
 static void wait_for(struct rig *rig, int fd, bool is_there)
 {
 	struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
@@ -180,7 +180,7 @@ TEST(test_slow__nothing_on_the_reactor)
 	end(&rig, &ring);
 }
 
-/* The other sockets of the user are not touched for the first time, either. */
+/* The reactor does not touch the user's other sockets either, not even once. */
 TEST(test_slow__all_of_the_user)
 {
 	struct rig_ring ring;
@@ -203,7 +203,7 @@ TEST(test_slow__all_of_the_user)
 	end(&rig, &ring);
 }
 
-/* Another tenant's clients, of the same user, are served as before. */
+/* Clients of the same user in another tenant are served as before. */
 TEST(test_slow__not_in_other_tenants)
 {
 	struct tenant other = {.number = 4711};
@@ -223,7 +223,7 @@ TEST(test_slow__not_in_other_tenants)
 	end(&rig, &ring);
 }
 
-/* Time in which other threads had the processor says nothing of the client. */
+/* Time in which other threads had the processor does not count against the client. */
 TEST(test_slow__not_by_preemption)
 {
 	struct rig_ring ring;
@@ -238,7 +238,7 @@ TEST(test_slow__not_by_preemption)
 	end(&rig, &ring);
 }
 
-/* A processor that stands still in a call may be the machine's doing; in many calls it is not. */
+/* One slow call may be the machine's fault; many slow calls are the client's. */
 TEST(test_slow__not_by_one_call)
 {
 	struct rig_ring ring;
@@ -253,7 +253,7 @@ TEST(test_slow__not_by_one_call)
 	ask(&rig);
 	assert_true(rig.session->user->is_slow);
 	assert_int_equal(reactor.n_calls, 3);
-	/* Calls that are short count for nothing, however many there are. */
+	/* Short calls never count, however many there are. */
 	rig.session->user->is_slow = false;
 	rig.session->user->bucket_ns = 0;
 	reactor.long_ns = 100000;

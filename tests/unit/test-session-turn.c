@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Work of the reactor for clients beside their rings, in slices: connections, messages, ends
+ * Work of the reactor for clients besides their rings, in slices: connections, messages, ends
  *
- * Time is counted in readings of the clock, so a slice is a number of jobs and not of microseconds.
+ * Time is counted in readings of the clock, so a slice is a number of jobs instead of microseconds.
  */
 #include <errno.h>
 #include <semaphore.h>
@@ -24,7 +24,7 @@
 #include "util/log.h"
 
 enum {
-	/* Each job takes one of it: the clock is read when it begins and when it ends. */
+	/* Each job takes one unit: the clock is read when the job begins and when it ends. */
 	BUDGET = 16,
 };
 
@@ -54,7 +54,10 @@ static uint64_t count_jobs(const struct rig *rig)
 	return rig->server->work.n_jobs;
 }
 
-/* Four hundred at once: each look takes some, all become sessions, and end in pieces, too. */
+/*
+ * 400 connections at once: each look accepts some, all become sessions, and they end in pieces,
+ * too.
+ */
 TEST(test_connections__in_slices)
 {
 	enum { N = 400 };
@@ -73,7 +76,7 @@ TEST(test_connections__in_slices)
 			most = (unsigned int)(rig.server->n_sessions - n_before);
 		assert_true(++n_looks < 10 * N);
 	}
-	/* A part of the turn, also while it has time: entries may come. */
+	/* Accepting takes only a part of the turn, even if there is time: entries may arrive. */
 	assert_true(most <= BUDGET / 4);
 	assert_true(n_looks >= N / BUDGET);
 
@@ -91,7 +94,7 @@ TEST(test_connections__in_slices)
 	assert_true(most <= BUDGET);
 }
 
-/* Check that a client that leaves before having said anything never becomes a session. */
+/* Check that a client that leaves without a message never becomes a session. */
 TEST(test_connections__that_left)
 {
 	enum { N = 200 };
@@ -110,7 +113,7 @@ TEST(test_connections__that_left)
 	assert_fields(*rig.server, (next_number, number), (n_sessions, 1));
 }
 
-/* Check that a message of a client that has left is read, as ever: here, one that breaks a rule. */
+/* Check that a client's message is read after the client has left: here, one that breaks a rule. */
 TEST(test_connections__last_words)
 {
 	uint64_t n_hostile;
@@ -130,8 +133,8 @@ TEST(test_connections__last_words)
 }
 
 /*
- * Nothing but a descriptor, which the reactor must not close: it could take as long as the client
- * likes.
+ * The client sends only a descriptor. The reactor must not close it: closing could take as long as
+ * the client likes.
  */
 TEST(test_connections__last_descriptor)
 {
@@ -172,7 +175,10 @@ static void run_busy(struct turn_job *job)
 	turn_queue_submit(busy->queue, &busy->owner, job);
 }
 
-/* As many as may be are held, all of clients that have left: one of the same user gets in. */
+/*
+ * The maximum of connections is held, all of clients that have left. A client of the same user is
+ * still accepted.
+ */
 TEST(test_connections__behind_those_that_left)
 {
 	enum { N = 300, MAX = 16 };
@@ -186,7 +192,7 @@ TEST(test_connections__behind_those_that_left)
 
 	BEGIN(rig);
 	rig.server->max_newcomers = MAX;
-	/* Accepting gets on much faster than what follows. */
+	/* Accepting is much faster than the work that follows. */
 	user = owner_of_user(rig.server, getuid());
 	user->share.flow.weight = 1;
 	busy.queue = &rig.server->work;
@@ -205,7 +211,10 @@ TEST(test_connections__behind_those_that_left)
 		assert_true(n_turns < 1000000);
 		n = recv(fd, &reply, sizeof(reply), MSG_DONTWAIT);
 	} while (n < 0);
-	/* The session ends over that hello; a refusal would say how many wait. */
+	/*
+	 * The session ends because of that hello. A refusal would give the number of waiting
+	 * connections.
+	 */
 	assert_true(n == 0 || reply.res != -EAGAIN);
 	close(fd);
 	turn_queue_withdraw(&rig.server->work, &busy.job);
@@ -214,8 +223,8 @@ TEST(test_connections__behind_those_that_left)
 }
 
 /*
- * One user's connections come much faster than they are served, and another's is behind them. It
- * does not wait for all of these, and those that are held are no more than may be.
+ * One user's connections arrive faster than they are served, before another user's. The other user
+ * does not wait for all of them, and the number of held connections is limited.
  */
 TEST(test_connections__another_user)
 {
@@ -232,7 +241,7 @@ TEST(test_connections__another_user)
 	BEGIN(rig);
 	rig.server->max_newcomers = MAX;
 	flood = owner_of_user(rig.server, FLOOD_UID);
-	/* It has a thousandth of the time, accepting a hundred times as much. */
+	/* The flooding user has a thousandth of the time, accepting a hundred times as much. */
 	flood->share.flow.weight = 1;
 	busy.queue = &rig.server->work;
 	turn_owner_init(&busy.owner, 1000, 0);
@@ -248,7 +257,7 @@ TEST(test_connections__another_user)
 	while (!is_in) {
 		assert_true(loop_turn(rig.loop, false) >= 0);
 		server_settle(rig.server);
-		/* One user alone has no part beside another's. */
+		/* Shares apply only between users, so one user alone may hold the maximum. */
 		assert_true(rig.server->n_newcomers <= MAX + 2);
 		list_for_each (node, &rig.server->sessions)
 			is_in |= container_of(node, struct session, link)->uid == OTHER_UID;
@@ -256,7 +265,7 @@ TEST(test_connections__another_user)
 			usleep(1000);
 		assert_true(n_turns < 1000000);
 	}
-	/* It would else come in behind all of them. */
+	/* Otherwise the other user's connection would come after all of them. */
 	assert_true(rig.server->next_number < N / 2);
 	for (unsigned int i = 0; i < N; i++)
 		if (recv(fds[i], &reply, sizeof(reply), MSG_DONTWAIT) == sizeof(reply) &&
@@ -271,7 +280,7 @@ TEST(test_connections__another_user)
 	assert_fields(*rig.server, (n_newcomers, 0), (n_newcomer_users, 0));
 }
 
-/* A connection that there is no memory for waits until there is. */
+/* A connection for which there is no memory waits until there is. */
 TEST(test_connections__no_memory)
 {
 	const uint64_t n_before = 1;
@@ -305,7 +314,10 @@ static unsigned int count_silent(const struct rig *rig)
 	return n;
 }
 
-/* A client that says nothing is let go after a while; a client that has said hello stays. */
+/*
+ * A client that sends nothing is disconnected after a while; a client that has sent its hello
+ * stays.
+ */
 TEST(test_connections__without_hello)
 {
 	enum { N_SILENT = 30 };
@@ -331,7 +343,7 @@ TEST(test_connections__without_hello)
 	assert_false(list_is_empty(&rig.server->silent));
 	rig.server->silent_period_ns = 1000000;
 	loop_timer_arm(rig.server->silent_timer, 0);
-	/* Few in each turn: ending a session takes the reactor's time. */
+	/* Few sessions end per turn: ending a session takes the reactor's time. */
 	while (rig.server->n_sessions > 2) {
 		n_before = count_silent(&rig);
 		assert_true(loop_turn(rig.loop, true) >= 0);
@@ -341,14 +353,15 @@ TEST(test_connections__without_hello)
 	}
 	assert_in_range(most, 1, N_SILENT / 2);
 	assert_true(list_is_empty(&rig.server->silent));
-	/* That is the one which spoke, and the bench's. */
+	/* The sessions of the client that sent its hello and of the bench remain. */
 	assert_int_equal(recv(greeted, silent, 1, MSG_DONTWAIT), -1);
 	assert_int_equal(errno, EAGAIN);
 	assert_int_equal(recv(silent[0], silent, 1, MSG_DONTWAIT), 0);
 	for (unsigned int i = 0; i < N_SILENT; i++)
 		close(silent[i]);
 
-	/* The server alone arms the timer; it does not end a session before a whole period is over.
+	/*
+	 * Only the server arms the timer. It does not end a session before a whole period is over.
 	 */
 	period = rig.server->silent_period;
 	silent[0] = rig_connect(&rig);
@@ -377,7 +390,7 @@ void __wrap_log_line(enum log_level level, enum log_event event, const struct lo
 	n_pauses_logged += event == LOG_ACCEPT_PAUSED;
 }
 
-/* With no descriptor left a client is told so, instead of waiting for one. */
+/* If no descriptor is left, a client is told so and does not wait for one. */
 TEST(test_connections__no_descriptors)
 {
 	const struct rbk_wire_request request = {.type = RBK_WIRE_HELLO, .cookie = 4711};
@@ -410,7 +423,10 @@ TEST(test_connections__no_descriptors)
 		close(fds[i]);
 	}
 	assert_int_equal(rig.server->accept_limit.logged_ns, 0);
-	/* Without the spare one clients wait, which is logged within the limit for such lines. */
+	/*
+	 * Without the spare descriptor clients wait. This is logged within the limit for such
+	 * lines.
+	 */
 	rig.server->spare_fd = close_fd(rig.server->spare_fd);
 	fds[0] = rig_connect(&rig);
 	n_pauses_logged = 0;
@@ -423,7 +439,7 @@ TEST(test_connections__no_descriptors)
 	for (unsigned int i = 0; i < 100; i++) {
 		assert_true(loop_turn(rig.loop, false) >= 0);
 		server_settle(rig.server);
-		/* As if the pause were over. */
+		/* Act as if the pause were over. */
 		turn_queue_submit(&rig.server->work, &rig.server->clients.owner,
 				  &rig.server->clients.job);
 	}
@@ -432,7 +448,7 @@ TEST(test_connections__no_descriptors)
 	assert_in_range(n_pauses_logged, 1, 1 + (clock_now_ns() - begin_ns) / 1000000000);
 	assert_int_equal(rig.server->n_sessions, 1);
 	close(fds[0]);
-	/* Later clients come in. */
+	/* Later clients are accepted. */
 	fds[0] = rig_connect(&rig);
 	while (rig.server->n_sessions < 2) {
 		assert_true(loop_turn(rig.loop, true) >= 0);
@@ -441,7 +457,7 @@ TEST(test_connections__no_descriptors)
 	close(fds[0]);
 }
 
-/* Without memory, too, what clients can make last is done by the threads for that. */
+/* Without memory, too, only the closing threads do work that a client can prolong. */
 TEST(test_discard__no_memory)
 {
 	int ends[2];
@@ -469,7 +485,7 @@ static struct session *session_for(struct rig *rig, struct tenant *tenant, int *
 	assert_int_equal(
 		socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
 	assert_int_equal(session_new(rig->server, ends[0], false, &session), 0);
-	/* As if it were that tenant's. */
+	/* Give the session to that tenant. */
 	owner_unref(session->owner);
 	tenant_unref(session->tenant);
 	session->tenant = tenant_ref(tenant);
@@ -478,12 +494,14 @@ static struct session *session_for(struct rig *rig, struct tenant *tenant, int *
 	return session;
 }
 
-/* Ten sessions of one tenant send what they can, one of another a few: these are answered at once.
+/*
+ * Ten sessions of one tenant send as much as they can, one session of another tenant sends a few
+ * messages. The few are answered at once.
  */
 TEST(test_messages__tenants_not_sessions)
 {
 	enum { N = 10, N_EACH = 100, N_FEW = 5 };
-	/* Answered with a refusal: there is no hello before it. */
+	/* The request is refused, because no hello preceded it. */
 	const struct rbk_wire_request request = {.type = RBK_WIRE_STATS};
 	struct tenant many = {.number = 1001, .weight = 100}, few = {.number = 1002, .weight = 100};
 	struct session *sessions[N + 1];
@@ -501,8 +519,7 @@ TEST(test_messages__tenants_not_sessions)
 		for (unsigned int k = 0; k < (i < N ? N_EACH : N_FEW); k++)
 			if (send(fds[i], &request, sizeof(request), MSG_DONTWAIT) < 0)
 				break;
-	/* The tenant of the many has as many jobs as sessions, and as much of the time as the
-	 * other. */
+	/* The busy tenant has one job per session, and as much time as the other tenant. */
 	for (n_looks = 0; n_answers < N_FEW; n_looks++) {
 		assert_true(loop_turn(rig.loop, false) >= 0);
 		server_settle(rig.server);
@@ -519,7 +536,7 @@ TEST(test_messages__tenants_not_sessions)
 	assert_int_equal(count_jobs(&rig), 0);
 }
 
-/* A session that ends is worked on by itself: the others are not looked at. */
+/* The end of a session costs work for that session only: other sessions are not visited. */
 TEST(test_end__costs_what_it_frees)
 {
 	enum { N = 300 };
@@ -557,7 +574,7 @@ TEST(test_end__costs_what_it_frees)
 		close(fds[i]);
 }
 
-/* --- resets of statistics --- */
+/* ---- Resets of statistics ---- */
 
 enum { N_RESET = 2000, MAX_RESETS_OF_TURN = 400 };
 
@@ -588,7 +605,10 @@ static void ask_reset(int fd)
 	assert_int_equal(send(fd, &request, sizeof(request), 0), sizeof(request));
 }
 
-/* Return: the most plans that a turn visited before @fd was answered. */
+/*
+ * Turn the loop until @fd is answered.
+ * Return: the maximum of plans that one turn visited.
+ */
 static unsigned int reset_until(const struct rig *rig, int fd)
 {
 	unsigned int before, most = 0;
@@ -640,7 +660,10 @@ TEST(test_reset__in_slices)
 	end_resets(&rig, plans);
 }
 
-/* Plans come and go meanwhile, other sessions of the tenant ask, too, and leave in the middle. */
+/*
+ * Plans are added and removed meanwhile. Other sessions of the tenant ask, too, and end in the
+ * middle.
+ */
 TEST(test_reset__meanwhile)
 {
 	static struct session_plan plans[N_RESET], late;
@@ -657,7 +680,7 @@ TEST(test_reset__meanwhile)
 		server_settle(rig.server);
 	}
 	assert_true(n_reset < N_RESET);
-	/* The ones that would be next, and the last one. */
+	/* The plans that would be next, and the last one. */
 	for (unsigned int i = n_reset; i < n_reset + 3; i++)
 		stats_plan_deinit(&plans[i].stats);
 	stats_plan_deinit(&plans[N_RESET - 1].stats);
@@ -683,7 +706,7 @@ TEST(test_reset__meanwhile)
 	end_resets(&rig, plans);
 }
 
-/* Check that owners are freed with their last reference, and are found again until then. */
+/* Check that an owner is freed with its last reference, and is found until then. */
 TEST(test_owner__counted)
 {
 	struct owner *first, *again, *other;
@@ -699,7 +722,7 @@ TEST(test_owner__counted)
 	owner_unref(again);
 	owner_unref(other);
 	owner_unref(NULL);
-	/* Still there, for whoever comes back. */
+	/* The owner still exists while a reference is held. */
 	assert_ptr_equal(owner_of_user(rig.server, 4711), first);
 	owner_unref(first);
 }

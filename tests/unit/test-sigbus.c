@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Pages that vanish under a registered mapping read as zeros; elsewhere SIGBUS stays deadly. */
+/* Pages that vanish under a registered mapping read as zeros; elsewhere SIGBUS stays deadly */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -13,13 +13,13 @@
 
 enum { PAGE = 4096, N_PAGES = 8 };
 
-/* A mapping whose file has no bytes any more. */
+/* Return a mapping of a file that has been truncated to 0 bytes. */
 static uint8_t *truncated_mapping(void)
 {
 	int fd = memfd_create("gone", MFD_CLOEXEC);
 	uint8_t *base;
 
-	/* cmocka puts its own handler in place before each test. */
+	/* cmocka installs its own handler before each test. */
 	assert_int_equal(sigbus_init(), 0);
 	assert_true(fd >= 0);
 	assert_int_equal(ftruncate(fd, N_PAGES * PAGE), 0);
@@ -82,7 +82,10 @@ TEST(test_fault__on_another_thread)
 	munmap(base, N_PAGES * PAGE);
 }
 
-/* Return: the signal that a child died of, which reads @base. */
+/*
+ * Have a child read @base.
+ * Return: the signal that killed the child.
+ */
 static int death_of_reader(uint8_t *base)
 {
 	int status;

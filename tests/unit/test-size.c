@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Sizes as people write them. */
+/* Parsing sizes with units */
 #include "support/test.h"
 #include "util/checked.h"
 #include "util/size.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Pieces beside each other: none overlap, all are used again, and thresholds as counts. */
+/* Slabs: pieces do not overlap and are reused; thresholds as counts */
 #include <string.h>
 
 #include "fail-alloc.h"
@@ -19,7 +19,7 @@ static uint32_t draw(uint32_t *random, uint32_t n)
 	return (uint32_t)((uint64_t)(*random) * n >> 32);
 }
 
-/* Pieces come and go; each keeps what was written over all of it. */
+/* Pieces are taken and given back. Each keeps what was written to it. */
 TEST(test_slab__random)
 {
 	static unsigned char *pieces[N];
@@ -48,7 +48,7 @@ TEST(test_slab__random)
 	assert_null(slab.chunks);
 }
 
-/* What was given back is enough for as many again. */
+/* Pieces given back are reused before new ones are made. */
 TEST(test_slab__used_again)
 {
 	static void *pieces[N];
@@ -75,7 +75,7 @@ TEST(test_slab__without_memory)
 	fail_alloc_at(1);
 	assert_null(place_slab_take(&slab, 0, 64));
 	assert_true(fail_alloc_stop());
-	/* The first chunk is there, the second is not, then it is. */
+	/* The first chunk is there. Allocating the second fails once, then succeeds. */
 	fail_alloc_at(2);
 	while (place_slab_take(&slab, 0, 64))
 		n++;
@@ -85,7 +85,7 @@ TEST(test_slab__without_memory)
 	place_slab_deinit(&slab);
 }
 
-/* Another thread makes the next chunk in time: the thread that has the slab allocates nothing. */
+/* Another thread makes the next chunk in time, so the slab's own thread allocates nothing. */
 TEST(test_slab__prepared)
 {
 	struct place_slab slab = {0};
@@ -101,7 +101,7 @@ TEST(test_slab__prepared)
 		assert_false(fail_alloc_stop());
 		fail_alloc_at(1);
 		place_slab_prepare(&slab);
-		/* A chunk of which more than half is left needs no next one. */
+		/* A chunk more than half free needs no spare. */
 		assert_true(!fail_alloc_stop() || slab.left_bytes < 1 << 20);
 		place_slab_prepare(&slab);
 	}
@@ -112,7 +112,7 @@ TEST(test_slab__prepared)
 	place_slab_deinit(&slab);
 }
 
-/* Lines of many plans: each has its own entries, and those of plans that stay are left alone. */
+/* Many plans: each has its own entries, and those of remaining plans are not changed. */
 TEST(test_plans__many)
 {
 	static struct place_plan *place_plans[N];
@@ -147,7 +147,9 @@ TEST(test_plans__many)
 		place_plan_free(bench.placer, place_plans[i]);
 }
 
-/* The count below which a plan is small says the same as its bytes do, at once when configured. */
+/*
+ * The count below which a plan is small agrees with the plan's bytes, as soon as it is configured.
+ */
 TEST(test_below__as_bytes_say)
 {
 	PLACER_BENCH(bench, 2, NULL);

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Noticing that a driver has moved our memory: broker/memory/spill.h. */
+/* Detecting that a driver has moved the broker's memory: broker/memory/spill.h */
 #include "memory/spill.h"
 #include "support/test.h"
 
 #define MIB (1ull << 20)
 
-/* @n samples that say the same. Return: what the last one was. */
+/*
+ * Pass @n equal samples.
+ * Return: the event of the last one.
+ */
 static enum spill_event samples(struct spill *spill, unsigned int n, uint64_t own_bytes,
 				uint64_t allocated_bytes)
 {
@@ -29,7 +32,7 @@ TEST(test_spill__noticed_and_mended)
 	assert_true(spill_wants_mending(&spill));
 	assert_fields(spill, (missing_bytes, 40 * MIB), (since_ns, 77), (n_spills, 1));
 
-	/* It is said once. What was tried shows only in samples that come later. */
+	/* The event is reported once. Only later samples show the effect of an attempt. */
 	assert_int_equal(samples(&spill, 1, 60 * MIB, 100 * MIB), SPILL_NOTHING);
 	spill_tried(&spill, false);
 	assert_false(spill_wants_mending(&spill));
@@ -40,7 +43,7 @@ TEST(test_spill__noticed_and_mended)
 	assert_int_equal(samples(&spill, 1, 100 * MIB, 100 * MIB), SPILL_NOTHING);
 }
 
-/* Loads and samples that meet: own memory is always a step behind. */
+/* Loading and sampling overlap: own memory is always one step behind. */
 TEST(test_spill__loading_is_none)
 {
 	struct spill spill = {0};
@@ -61,7 +64,7 @@ TEST(test_spill__hopeless)
 	samples(&spill, 10, 0, 100 * MIB);
 	assert_false(spill_is_open(&spill) || spill_wants_mending(&spill));
 
-	/* But another time is another time. */
+	/* A later spill is reported again. */
 	assert_int_equal(samples(&spill, 1, 0, 0), SPILL_MENDED);
 	assert_int_equal(samples(&spill, SPILL_SAMPLES + 1, 0, 100 * MIB), SPILL_NOTICED);
 	assert_true(spill_wants_mending(&spill));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Queues of pointers: order, full, empty, 32-bit indices that wrap, two threads. */
+/* Queues of pointers: order, full, empty, 32-bit indices that wrap around, two threads */
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "support/test.h"
 #include "util/spsc.h"
 
-/* As if @start items had passed already. */
+/* Act as if @start items had passed already. */
 static void spsc_start_at(struct spsc *queue, uint32_t start)
 {
 	queue->tail_private = queue->head_seen = start;
@@ -38,7 +38,7 @@ TEST(test_queue__full_and_empty)
 			assert_false(spsc_is_empty(&queue));
 			for (uintptr_t i = 1; i <= n_slots; i++) {
 				assert_ptr_equal(spsc_pop(&queue), number(i));
-				/* Room for one as soon as one is gone. */
+				/* There is room for one item as soon as one is popped. */
 				assert_true(spsc_push(&queue, number(100 + i)));
 				assert_false(spsc_push(&queue, number(99)));
 			}
@@ -108,7 +108,7 @@ static void *consume(void *data)
 	for (uint64_t i = 0; i < N_ITEMS; i++) {
 		while (!(item = spsc_pop(&pair->there)))
 			sched_yield();
-		/* What was written before the push is visible after the pop. */
+		/* Data written before the push is visible after the pop. */
 		assert_fields(*item, (value, i), (check, ~i));
 		item->check = i;
 		while (!spsc_push(&pair->back, item))
