@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Readers beside the writer: nobody ever sees half a record, and both that a record was left in
- * peace and that it was not do happen
+ * Readers concurrent with the writer: no reader sees a torn record, and both whole and interrupted
+ * reads occur
  */
 #include <pthread.h>
 #include <sched.h>
@@ -19,7 +19,7 @@ struct race {
 	struct stats_plan plan;
 	struct rbk_stats_view view;
 	_Atomic uint32_t n_reading;
-	_Atomic uint32_t n_mixed; /* records that mix two */
+	_Atomic uint32_t n_mixed; /* records that mix two versions */
 	_Atomic uint32_t n_lost;  /* log records that were overwritten */
 	_Atomic uint32_t n_read;
 };
@@ -31,7 +31,7 @@ static void read_figures(struct race *race)
 
 	if (!rbk_stats_copy(&totals, record, sizeof(totals)))
 		return;
-	/* The first and the last of what is set together. */
+	/* Compare the first and the last of the figures that are set together. */
 	if (totals.weight != totals.host_used || totals.weight != totals.devices[1].gtt_max ||
 	    totals.weight != totals.n_evictions)
 		atomic_fetch_add(&race->n_mixed, 1);
@@ -51,7 +51,7 @@ static void read_log(struct race *race, uint64_t behind)
 		return;
 	}
 	atomic_fetch_add(&race->n_read, 1);
-	/* Task i of test_race() says i everywhere. */
+	/* Task i of test_race() has i in all its figures. */
 	if (decision.user_data != head - behind || decision.ended_at_ns != decision.user_data ||
 	    decision.count != (uint32_t)decision.user_data ||
 	    decision.exec_ns != (float)(decision.user_data & 0xffff))
@@ -64,7 +64,7 @@ static void *reader(void *data)
 
 	for (unsigned int i = 0; i < N_READS; i++) {
 		read_figures(race);
-		/* The newest, and the oldest, which is the next to be overwritten. */
+		/* The newest record, and the oldest, which is overwritten next. */
 		read_log(race, 1);
 		read_log(race, STATS_LOG_RECORDS);
 		read_log(race, STATS_LOG_RECORDS + 1);
@@ -116,7 +116,7 @@ TEST(test_race)
 	assert_true(atomic_load(&race.n_read) > 0);
 	assert_true(atomic_load(&race.n_lost) > 0);
 
-	/* A writer that died half way keeps nobody for ever. */
+	/* A writer that died half way does not block readers for ever. */
 	stats_begin(&race.tenant->totals->sequence);
 	{
 		struct rbk_stats_tenant totals;

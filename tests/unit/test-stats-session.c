@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Sessions and leases in statistics pages: whose records are whose, as they and pages come and go.
+/*
+ * Sessions and leases in statistics pages: assignment of records as sessions and pages come and go
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -26,7 +27,7 @@ static struct rbk_stats_view view_of(const struct stats_page *page)
 	return view;
 }
 
-/* Calls that take the lock which a reader's write to its descriptor holds, however long. */
+/* calls that take the lock which a reader's write to its descriptor may hold for long */
 static unsigned int n_allocations;
 
 int __real_fallocate64(int fd, int mode, off_t offset, off_t bytes);
@@ -100,11 +101,11 @@ TEST(test_session__in_both_pages, setup, teardown)
 		assert_int_equal(record(&kit->root, i).number, i + 1);
 	assert_int_equal(record(&kit->root, 1).n_tasks, 20);
 	assert_string_equal(record(&kit->root, 1).name, "client");
-	/* Its own, and nobody else's. */
+	/* The tenant's page has its own session only. */
 	assert_int_equal(record(&kit->own, 0).number, 2);
 	assert_int_equal(record(&kit->own, 1).number, 0);
 
-	/* What one that has ended leaves is the next one's. */
+	/* The record of an ended session is used for the next one. */
 	stats_session_deinit(&first);
 	stats_session_deinit(&first);
 	assert_int_equal(record(&kit->root, 0).number, 0);
@@ -168,7 +169,7 @@ TEST(test_session__pages_come_and_go, setup, teardown)
 	stats_session_deinit(&second);
 }
 
-/* The page says behind which record all are free, as sessions come and go. */
+/* The page says after which record all are free, as sessions come and go. */
 TEST(test_session__used_records, setup, teardown)
 {
 	struct kit *kit = *state;
@@ -182,7 +183,7 @@ TEST(test_session__used_records, setup, teardown)
 	}
 	stats_session_deinit(&sessions[1]);
 	assert_int_equal(rbk_stats_used(&kit->root, RBK_STATS_SECTION_SESSIONS), 3);
-	/* Also a page that comes later. */
+	/* The same for a page that is mapped later. */
 	stats_root_unmap(kit->stats, 2);
 	assert_int_equal(stats_root_map(kit->stats, 3), 0);
 	kit->root = view_of(stats_root(kit->stats));
@@ -191,13 +192,13 @@ TEST(test_session__used_records, setup, teardown)
 	assert_int_equal(rbk_stats_used(&kit->root, RBK_STATS_SECTION_SESSIONS), 1);
 	stats_session_deinit(&sessions[0]);
 	assert_int_equal(rbk_stats_used(&kit->root, RBK_STATS_SECTION_SESSIONS), 0);
-	/* Of sections that are short, or not there, nothing is said. */
+	/* Short or absent sections have no such limit. */
 	assert_int_equal(rbk_stats_used(&kit->own, RBK_STATS_SECTION_SESSIONS), STATS_OWN_SESSIONS);
 	assert_int_equal(rbk_stats_used(&kit->root, RBK_STATS_SECTION_DEVICES), N_DEVICES);
 	assert_int_equal(rbk_stats_used(&kit->root, RBK_STATS_SECTION_PLANS), 0);
 }
 
-/* Those beyond the room that there is are not shown, and get room when others end. */
+/* Sessions beyond the number of records are not shown; they get records when other sessions end. */
 TEST(test_session__too_many, setup, teardown)
 {
 	enum { N = STATS_MAX_SESSIONS + 2 };
@@ -223,7 +224,7 @@ TEST(test_session__too_many, setup, teardown)
 	free(sessions);
 }
 
-/* The root page takes the memory that it needs, not what it has room for. */
+/* The root page takes only the memory that it uses, not its full size. */
 TEST(test_root__is_sparse, setup, teardown)
 {
 	struct kit *kit = *state;

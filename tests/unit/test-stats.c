@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Counts and pages: what is counted where, slots, the log, resets, pages that come and go. */
+/* Counts and pages: counters, slots, the log, resets, pages that are mapped and unmapped */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -53,7 +53,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* Teardown still finds it, so it must not lie on a test's stack. */
+/* Initialise @plan, which must not lie on a test's stack: teardown still visits it. */
 static void plan_init(struct kit *kit, struct stats_plan *plan, uint32_t id)
 {
 	char name[RBK_NAME_BYTES] = "";
@@ -72,7 +72,7 @@ static struct rbk_stats_tenant totals_of(const struct rbk_stats_view *view)
 	return totals;
 }
 
-/* A plan's slot, with N_DEVICES. */
+/* A copy of a plan's slot with N_DEVICES devices. */
 union plan_copy {
 	struct rbk_stats_plan plan;
 	uint64_t words[(sizeof(struct rbk_stats_plan) +
@@ -137,7 +137,7 @@ TEST(test_layout__sections, setup, teardown)
 	assert_int_equal(rbk_stats_count(&root, RBK_STATS_SECTION_DELAYS), STATS_MAX_TENANTS);
 }
 
-/* Looks at all that a reader may; where it leads outside, a sanitizer says so. */
+/* Read all that a reader may. A sanitizer detects reads outside the page. */
 static void read_all(const struct rbk_stats_view *view)
 {
 	struct rbk_stats_decision decision;
@@ -172,7 +172,7 @@ static void read_all(const struct rbk_stats_view *view)
 	rbk_stats_decision(view, UINT64_MAX, &decision);
 }
 
-/* Of pages that anything may have happened to, of each kind; in memory with nothing behind it. */
+/* Corrupted pages of each kind, in memory with nothing mapped after it. */
 TEST(test_layout__garbage, setup, teardown)
 {
 	static const uint32_t values[] = {
@@ -191,7 +191,7 @@ TEST(test_layout__garbage, setup, teardown)
 
 		assert_non_null(copy);
 		for (unsigned int i = 0; i < 4000; i++) {
-			/* All that a view goes by is in the header. */
+			/* A view depends only on the header. */
 			memcpy(copy, of_kind[kind].page, i ? sizeof(*of_kind[kind].page) : bytes);
 			for (unsigned int n = i % 4 + 1; n > 0; n--) {
 				seed = seed * 1664525 + 1013904223;
@@ -209,7 +209,7 @@ TEST(test_layout__garbage, setup, teardown)
 	assert_true(n_read > 100);
 }
 
-/* Each way in which a header can lie is found; what came later is not a lie. */
+/* Each inconsistency of a header is detected. Additions of later versions are accepted. */
 TEST(test_layout__nonsense, setup, teardown)
 {
 	struct kit *kit = *state;
@@ -239,7 +239,7 @@ TEST(test_layout__nonsense, setup, teardown)
 	REFUSED(copy->n_sections = 0);
 	REFUSED(plans->offset = 8);
 	REFUSED(plans->offset += 4);
-	/* Over the sections behind it, and the end. */
+	/* Beyond the sections that follow, and beyond the end. */
 	REFUSED(plans->offset += 8192 + STATS_OWN_SESSIONS * sizeof(struct rbk_stats_session) +
 				 STATS_OWN_LEASES * sizeof(struct rbk_stats_lease));
 	REFUSED(plans->offset = UINT32_MAX - 7);
@@ -254,7 +254,7 @@ TEST(test_layout__nonsense, setup, teardown)
 	memcpy(copy, kit->view.page, bytes);
 	assert_false(rbk_stats_view(&view, copy, sizeof(*copy) - 1));
 	assert_true(rbk_stats_view(&view, copy, bytes));
-	/* A later minor: more sections, longer records. */
+	/* A later minor version: more sections, longer records. */
 	copy->abi_minor++;
 	copy->n_sections++;
 	plans->stride += 64;
@@ -262,7 +262,10 @@ TEST(test_layout__nonsense, setup, teardown)
 	assert_true(rbk_stats_view(&view, copy, bytes));
 	assert_ptr_equal(rbk_stats_record(&view, RBK_STATS_SECTION_PLANS, 1),
 			 (char *)copy + plans->offset + plans->stride);
-	/* An earlier one: what it does not know of is not there, whatever stands in its place. */
+	/*
+	 * An earlier minor version: sections that it does not have are absent, whatever is in their
+	 * place.
+	 */
 	memcpy(copy, kit->view.page, bytes);
 	copy->abi_minor = 0;
 	copy->n_sections = RBK_STATS_LEAST_SECTIONS;
@@ -281,7 +284,7 @@ TEST(test_layout__buckets)
 	for (unsigned int i = 0; i < RBK_STATS_BUCKETS; i++) {
 		ns = rbk_stats_bucket_ns(i);
 		assert_true(i == 0 ? ns == 0 : ns > last_ns);
-		/* At most a quarter wider than it begins, from the fifth on. */
+		/* From the fifth on, a bucket is at most a quarter wider than its lower bound. */
 		if (i > 4)
 			assert_true((ns - last_ns) * 4 <= last_ns);
 		assert_int_equal(rbk_stats_bucket(ns), i);
@@ -293,7 +296,7 @@ TEST(test_layout__buckets)
 	assert_true(last_ns > 100 * 1000000000ull);
 }
 
-/* Nobody writes but we. */
+/* Only the broker can write. */
 TEST(test_page__is_sealed, setup, teardown)
 {
 	struct kit *kit = *state;
@@ -314,7 +317,7 @@ TEST(test_page__is_sealed, setup, teardown)
 	assert_ptr_not_equal(map, MAP_FAILED);
 	assert_int_equal(mprotect(map, 4096, PROT_READ | PROT_WRITE), -1);
 	munmap(map, 4096);
-	/* Not by opening it anew either. */
+	/* Reopening the file does not allow writing either. */
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	other = open(path, O_RDWR | O_CLOEXEC);
 	if (other >= 0) {
@@ -383,10 +386,10 @@ TEST(test_count__queued, setup, teardown)
 		      (reasons[RBK_REASON_COST_MODEL], 3),
 		      (last_reason, RBK_REASON_MEMORY_CONSTRAINT), (last_device, RBK_DEVICE_NONE),
 		      (devices[GPU].n_tasks, 3));
-	/* Split tasks say nothing about one device. */
+	/* Split tasks do not count for a single device's predictions. */
 	assert_fields(copy.plan.devices[GPU], (n_predicted, 2), (predicted_ns, 5000),
 		      (predicted_exec_ns, 5000), (error_ns, 500 + 500));
-	/* Nor do failed ones. */
+	/* Nor do failed tasks. */
 	assert_fields(copy.plan.devices[RBK_DEVICE_CPU], (n_predicted, 0), (n_failed, 1));
 
 	assert_int_equal(totals.log_head, 5);
@@ -435,16 +438,19 @@ TEST(test_count__inline, setup, teardown)
 		      (devices[RBK_DEVICE_CPU].device_ns, totals.exec_ns),
 		      (reasons[RBK_REASON_BELOW_THRESHOLD], STATS_INLINE_SAMPLE + 10),
 		      (reasons[RBK_REASON_USER_PREFERENCE], 3));
-	/* The first of the plan, the one after as many as are gathered, the first of the other. */
+	/*
+	 * Logged: the plan's first task, the one after a full batch, and the other plan's first
+	 * task.
+	 */
 	assert_int_equal(totals.log_head, 3);
 
-	/* Another reason is counted apart; failures at once. */
+	/* Tasks with another reason are counted separately, and failures at once. */
 	run_inline(&plan, 5, RBK_REASON_USER_PREFERENCE);
 	stats_task_inline(&plan, &failed);
 	totals = totals_of(&kit->view);
 	assert_fields(totals, (reasons[RBK_REASON_USER_PREFERENCE], 8), (n_errors, 1),
 		      (n_deadlines_missed, 1));
-	/* A plan that goes leaves nothing uncounted. */
+	/* A removed plan leaves no task uncounted. */
 	stats_plan_deinit(&plan);
 	totals = totals_of(&kit->view);
 	assert_int_equal(totals.n_tasks, STATS_INLINE_SAMPLE + 19);
@@ -484,7 +490,7 @@ TEST(test_log__wraps, setup, teardown)
 	}
 }
 
-/* However many plans have tasks to be counted, flushing visits a few. */
+/* Flushing visits only a few plans, however many have tasks to be counted. */
 TEST(test_count__many_plans, setup, teardown)
 {
 	enum { N = 2 * STATS_MAX_GATHERING };
@@ -509,7 +515,7 @@ TEST(test_count__many_plans, setup, teardown)
 
 /* --- Slots --- */
 
-/* A page that is made for many plans lists those that it has slots for, and visits no others. */
+/* The page of a tenant with many plans lists those with slots, and visits no others. */
 TEST(test_slots__page_for_many, setup, teardown)
 {
 	const struct rbk_stats_tenant none = {.weight = 1};
@@ -549,7 +555,7 @@ TEST(test_slots__overflow, setup, teardown)
 	assert_int_equal(plans[STATS_MAX_PLANS].slot, STATS_NO_SLOT);
 	stats_set_tenant(kit->tenant, &none);
 	assert_int_equal(totals_of(&kit->view).n_plans_unlisted, 3);
-	/* Those beyond count for the tenant all the same. */
+	/* Plans without a slot still count for the tenant. */
 	stats_task_done(&plans[STATS_MAX_PLANS], &task);
 	run_inline(&plans[STATS_MAX_PLANS], 1, RBK_REASON_BELOW_THRESHOLD);
 	stats_flush(kit->stats);
@@ -557,7 +563,7 @@ TEST(test_slots__overflow, setup, teardown)
 	assert_true(rbk_stats_decision(&kit->view, 0, &decision));
 	assert_int_equal(decision.plan, STATS_NO_SLOT);
 
-	/* The slot of one that is gone is used again, the oldest first, and starts at nothing. */
+	/* A removed plan's slot is reused, the oldest first, and starts at zero. */
 	stats_task_done(&plans[20], &task);
 	stats_plan_deinit(&plans[30]);
 	stats_plan_deinit(&plans[20]);
@@ -577,7 +583,7 @@ TEST(test_slots__overflow, setup, teardown)
 	free(plans);
 }
 
-/* Without a page everything is counted but plans; with one again it goes on. */
+/* Without a page everything but plans is counted. With a new page, plans are counted again. */
 TEST(test_page__comes_and_goes, setup, teardown)
 {
 	const struct rbk_stats_plan_device figures[N_DEVICES] = {{.estimate_ns = 1}};
@@ -602,7 +608,7 @@ TEST(test_page__comes_and_goes, setup, teardown)
 	tenant_page_unmap(kit->tenant, 3000);
 	assert_null(kit->tenant->page.header);
 
-	/* Who has mapped it keeps it. */
+	/* A reader that has mapped the page keeps it. */
 	assert_true(rbk_stats_view(&kit->view, old, old->page_bytes));
 	assert_fields(*old, (flags, RBK_STATS_CLOSED), (updated_at_ns, 2000));
 	assert_int_equal(totals_of(&kit->view).n_tasks, 4);
@@ -642,7 +648,7 @@ static void reset_all(struct stats_tenant *tenant, uint64_t now_ns)
 		n_records++;
 	assert_int_equal(n_records, tenant->next_slot);
 	stats_tenant_reset(tenant, now_ns);
-	/* Tasks gathered before are not counted after. */
+	/* Tasks gathered before a reset are not counted after it. */
 	stats_flush(tenant->stats);
 	assert_int_equal(tenant->totals->n_tasks, 0);
 }
@@ -687,7 +693,7 @@ TEST(test_reset, setup, teardown)
 	assert_fields(*kit->view.page, (n_resets, 1), (reset_at_ns, 5000));
 	assert_int_equal(other->totals->copied_bytes, 1);
 	assert_int_equal(stats_device_counts(kit->stats, GPU)->n_tasks, 1);
-	/* Gathered then: the device's all the same. */
+	/* Tasks gathered before the reset still count for the device. */
 	assert_int_equal(stats_device_counts(kit->stats, RBK_DEVICE_CPU)->n_tasks, 4);
 
 	reset_all(kit->tenant, 6000);
@@ -719,7 +725,7 @@ TEST(test_root__tenants, setup, teardown)
 	struct rbk_stats_view root;
 	static struct stats_plan plan;
 
-	/* Before there is one nothing happens. */
+	/* Without a root page nothing happens. */
 	stats_set_broker(kit->stats, &broker);
 	stats_set_upkeep(kit->stats, &upkeep);
 	stats_update_root(kit->stats);
@@ -735,13 +741,13 @@ TEST(test_root__tenants, setup, teardown)
 	assert_fields(device, (n_tasks, 1), (index, GPU));
 	assert_string_equal(device.name, "card");
 	assert_true(device.success_rate == 0.5);
-	/* A tenant's page has no record of the broker's work beside tasks. */
+	/* A tenant's page has no record of the broker's other work. */
 	stats_set_upkeep(kit->stats, &upkeep);
 	assert_true(rbk_stats_copy(&seen, rbk_stats_record(&root, RBK_STATS_SECTION_UPKEEP, 0),
 				   sizeof(seen)));
 	assert_fields(seen, (n_setup_waiting, 5), (mended[2].n_lost, 9));
 	assert_int_equal(rbk_stats_count(&kit->view, RBK_STATS_SECTION_UPKEEP), 0);
-	/* A tenant's page has the names, and no more. */
+	/* A tenant's page has the devices' names only. */
 	assert_true(rbk_stats_copy(&device,
 				   rbk_stats_record(&kit->view, RBK_STATS_SECTION_DEVICES, GPU),
 				   sizeof(device)));
@@ -758,7 +764,7 @@ TEST(test_root__tenants, setup, teardown)
 	for (uint32_t i = 0; i < STATS_MAX_TENANTS; i++)
 		assert_int_equal(stats_tenant_new(kit->stats, 100 + i, "many", &many[i]), 0);
 	stats_set_broker(kit->stats, &broker);
-	/* One update copies a part of them: a turn of the reactor stays short. */
+	/* One update copies a part of the tenants, so that a turn of the reactor stays short. */
 	for (unsigned int i = 0; i < STATS_MAX_TENANTS / 64; i++) {
 		assert_int_equal(rbk_stats_used(&root, RBK_STATS_SECTION_TENANTS), 64 * i + 1);
 		stats_update_root(kit->stats);
@@ -767,7 +773,7 @@ TEST(test_root__tenants, setup, teardown)
 	assert_fields(*shown, (n_tenants_unlisted, 1), (n_sessions, 3));
 	assert_int_equal(many[STATS_MAX_TENANTS - 1]->root_slot, STATS_NO_SLOT);
 
-	/* What one that is gone leaves is the next one's. */
+	/* The record of a freed tenant is used for the next one. */
 	assert_int_equal(many[0]->root_slot, 1);
 	stats_tenant_free(many[0]);
 	assert_true(rbk_stats_copy(&totals, rbk_stats_record(&root, RBK_STATS_SECTION_TENANTS, 1),
@@ -789,7 +795,10 @@ TEST(test_root__tenants, setup, teardown)
 	stats_update_root(kit->stats);
 	assert_int_equal(stats_root_map(kit->stats, 3), 0);
 	root = view_of(stats_root(kit->stats));
-	/* Whoever looks once sees as many tenants as a broker usually has. */
+	/*
+	 * Mapping the root page copies as many tenants as a broker usually has, for readers that
+	 * look only once.
+	 */
 	assert_true(!many[256]->is_changed && many[257]->is_changed);
 	for (unsigned int i = 0; i < STATS_MAX_TENANTS / 64; i++)
 		stats_update_root(kit->stats);
@@ -809,7 +818,7 @@ TEST(test_delays, setup, teardown)
 {
 	struct kit *kit = *state;
 	const struct rbk_stats_contention contention = {
-		.sequence = 99, /* not taken */
+		.sequence = 99, /* ignored */
 		.source = RBK_STATS_SOURCE_EBPF,
 		.factor = 2.5,
 		.sentences = {{"none"}},
@@ -823,7 +832,7 @@ TEST(test_delays, setup, teardown)
 	struct rbk_stats_view root;
 
 	whole.causes[2].n_preemptions = 77;
-	/* Without a root page it goes where there is a page. */
+	/* Without a root page, the figures are written only to the tenant's page. */
 	stats_set_contention(kit->stats, &contention);
 	stats_set_thread(kit->stats, 0, &thread);
 	stats_set_n_threads(kit->stats, 2);
@@ -849,7 +858,9 @@ TEST(test_delays, setup, teardown)
 	assert_int_equal(threads[2].tid, 12);
 	assert_fields(threads[3], (tid, 0), (delay.wait_ns, 0));
 
-	/* At the place of the tenant's record; one's own is not what administrators see. */
+	/*
+	 * At the index of the tenant's record. The tenant's own figures are not in the root page.
+	 */
 	stats_set_delay(other, &whole, &own);
 	assert_int_equal(delay_of(&root, 0).flags, 0);
 	assert_int_equal(delay_of(&root, 1).wait_ns, 5);
@@ -858,7 +869,7 @@ TEST(test_delays, setup, teardown)
 	stats_tenant_free(other);
 	assert_int_equal(delay_of(&root, 1).flags, 0);
 	assert_int_equal(delay_of(&root, 1).wait_ns, 0);
-	/* Nor is what one that came after the last update has seen. */
+	/* Nor are figures of a tenant added after the last update. */
 	assert_int_equal(stats_tenant_new(kit->stats, 9, "late", &other), 0);
 	stats_set_delay(other, &whole, &own);
 	assert_int_equal(delay_of(&root, 1).flags, 0);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Programs that are started without standard streams, or cannot write. In processes of their own.
+/*
+ * Programs started without standard streams, or unable to write. Each test runs in its own process.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +15,10 @@
 #include "support/test.h"
 #include "util/streams.h"
 
-/* Runs @child in a process of its own. Return: what it returns. */
+/*
+ * Run @child in a process of its own.
+ * Return: the value that @child returns.
+ */
 static int run(int (*child)(void))
 {
 	int status;
@@ -57,7 +61,7 @@ static int start_without_output(void)
 
 	close(1);
 	streams_init();
-	/* The others are as they were. */
+	/* The other streams are unchanged. */
 	if (fcntl(2, F_GETFL) != before || open("/dev/null", O_RDWR) <= 2)
 		return 1;
 	return 0;
@@ -69,7 +73,7 @@ TEST(test_init__closed)
 	assert_int_equal(run(start_without_output), 0);
 }
 
-/* A regular file that may have so few bytes. */
+/* Write to a regular file beyond the limit of its size. */
 static int write_beyond_limit(void)
 {
 	const struct rlimit limit = {.rlim_cur = 3, .rlim_max = 3};
@@ -90,7 +94,10 @@ TEST(test_init__file_that_may_not_grow)
 	assert_int_equal(run(write_beyond_limit), 0);
 }
 
-/* What streams_finish() says of output that goes to @path, and what it returns. */
+/*
+ * Call streams_finish() with output to @path; it must write @text (NULL: nothing).
+ * Return: 0 if its message and result are as expected, or else 100 to 103.
+ */
 static int finish_into(const char *path, const char *text)
 {
 	int pipes[2], fd = open(path, O_WRONLY);

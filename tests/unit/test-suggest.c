@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What somebody meant to type. */
+/* Suggestions for mistyped names */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +22,7 @@ TEST(test_suggest__slips)
 		assert_string_equal(suggest(slips[i][0], names), slips[i][1]);
 }
 
-/* The beginning of one name only. */
+/* A prefix of exactly one name. */
 TEST(test_suggest__beginnings)
 {
 	assert_string_equal(suggest("dev", names), "devices");

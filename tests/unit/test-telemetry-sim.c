@@ -4,7 +4,7 @@
  *
  *	amdgpu-sim run --card CHIP... -- test-telemetry-sim AMDGPU-SIM card|apu|cards
  *
- * The cards are changed by the simulator's own commands while they are watched.
+ * The simulator's own commands change the cards while they are watched.
  */
 #include <amdgpu.h>
 #include <amdgpu_drm.h>
@@ -27,7 +27,7 @@
 #define MIB(n) ((uint64_t)(n) << 20)
 #define GIB(n) ((uint64_t)(n) << 30)
 
-/* Waits until @condition holds of the newest reading of device @index. */
+/* Wait until @condition holds for the newest reading of device @index. */
 #define wait_until(rig, index, condition)                                                        \
 	do {                                                                                     \
 		const struct device_reading *r = &(rig)->reading;                                \
@@ -44,8 +44,9 @@
 	} while (0)
 
 /*
- * Handles of libdrm_amdgpu are shared within the process, and counted by atomics that
- * ThreadSanitizer cannot see: that the last one to let go destroys it looks like a race.
+ * Handles of libdrm_amdgpu are shared within the process and counted by atomics that
+ * ThreadSanitizer cannot see. Destroying a handle with its last reference therefore looks like a
+ * race.
  */
 __attribute__((visibility("default"))) const char *__tsan_default_suppressions(void);
 const char *__tsan_default_suppressions(void)
@@ -62,7 +63,7 @@ static void pause_a_moment(void)
 	nanosleep(&moment, NULL);
 }
 
-/* Runs a command of the simulator. */
+/* Run a command of the simulator. */
 static void sim(const char *command)
 {
 	char line[512];
@@ -97,7 +98,7 @@ static struct hog hog_new(const char *card, const char *vram)
 	close(output[1]);
 	hog.input = input[1];
 	hog.output = output[0];
-	/* It has it when it says so. */
+	/* The process reports when it holds the memory. */
 	do
 		assert_int_equal(read(hog.output, &c, 1), 1);
 	while (c != '\n');
@@ -121,7 +122,7 @@ struct rig {
 	struct device_reading reading;
 };
 
-/* card0 has the first node. */
+/* Sort by render node: card0 has the first node. */
 static int compare_nodes(const void *a, const void *b)
 {
 	const struct telemetry_device *x = a, *y = b;
@@ -154,7 +155,7 @@ static void rig_deinit(struct rig *rig)
 
 #define RIG(name) SCOPED(rig, name, rig_init, rig_deinit)
 
-/* Memory of this process. */
+/* Memory held by this process. */
 struct holding {
 	amdgpu_device_handle handle;
 	amdgpu_bo_handle buffer;
@@ -196,7 +197,7 @@ TEST_IN("card", test_card__totals)
 	RIG(rig);
 	assert_int_equal(rig.n_devices, 1);
 	rig_start(&rig);
-	/* There at once, without waiting. */
+	/* The first reading is available at once. */
 	assert_true(telemetry_read(rig.telemetry, 1, &rig.reading));
 	assert_string_equal(rig.reading.source, "amdgpu");
 	assert_string_equal(rig.reading.pci, "0000:e3:00.0");
@@ -219,7 +220,7 @@ TEST_IN("card", test_card__totals)
 	wait_until(&rig, 1, r->vram.used.value < GIB(1) && r->gtt.used.value < GIB(1));
 }
 
-/* What this process holds is told from what others do, and does not ring the reactor. */
+/* This process's memory is distinguished from that of others, and does not wake the reactor. */
 TEST_IN("card", test_card__own)
 {
 	struct pollfd pollfd = {.events = POLLIN};
@@ -272,7 +273,7 @@ TEST_IN("card", test_card__others)
 	process = find_process(&rig.reading, hog.pid);
 	assert_fields(*process, (vram_bytes, GIB(1)), (uid, getuid()));
 	assert_string_equal(process->comm, "amdgpu-sim");
-	/* The largest first, and ourselves among them. */
+	/* The largest process comes first, and this process is listed. */
 	assert_int_equal(rig.reading.processes[0].pid, hog.pid);
 	assert_non_null(find_process(&rig.reading, getpid()));
 	hog_free(&hog);
@@ -293,7 +294,7 @@ TEST_IN("card", test_card__sensors)
 	rig_start(&rig);
 	wait_until(&rig, 1, r->temperature_millicelsius.is_valid);
 	assert_int_equal(rig.reading.temperature_millicelsius.value, 71000);
-	/* Zero is a value and not the absence of one. */
+	/* Zero is a value, not a missing one. */
 	assert_true(rig.reading.load_percent.is_valid);
 	assert_fields(rig.reading, (load_percent.value, 0), (memory_load_percent.value, 7),
 		      (power_microwatts.value, 120000000), (gpu_hz.value, 1340000000),
@@ -304,7 +305,7 @@ TEST_IN("card", test_card__sensors)
 	assert_false(rig.reading.memory_load_percent.is_valid);
 	assert_false(rig.reading.memory_hz.is_valid);
 	assert_true(rig.reading.gpu_hz.is_valid);
-	/* What the driver does not answer may be in sysfs. */
+	/* Figures that the driver does not report may be in sysfs. */
 	sim("set card0 temperature=55 power=33 load=42");
 	sim("fail card0 INFO_SENSOR EINVAL forever");
 	wait_until(&rig, 1, r->temperature_millicelsius.value == 55000);
@@ -323,7 +324,7 @@ TEST_IN("card", test_card__counters)
 	waker_arm(&rig.waker);
 	sim("set card0 evictions=6");
 	wait_until(&rig, 1, r->n_evictions.value == 6);
-	/* An older kernel without one of them. */
+	/* An older kernel without one of these queries. */
 	sim("fail card0 INFO_NUM_EVICTIONS EINVAL forever");
 	wait_until(&rig, 1, !r->n_evictions.is_valid);
 	assert_true(rig.reading.bytes_moved.is_valid);
@@ -362,7 +363,7 @@ TEST_IN("card", test_card__reset)
 	pollfd.fd = rig.waker.fd;
 	assert_int_equal(poll(&pollfd, 1, 40000), 1);
 	waker_disarm(&rig.waker);
-	/* One that takes the contents too is one reset, not two. */
+	/* A reset that also loses the memory counts as one reset, not two. */
 	sim("reset card0 --vram-lost");
 	wait_until(&rig, 1, r->n_vram_lost.value == n_vram_lost + 1);
 	assert_int_equal(rig.reading.n_resets.value, 2);
@@ -398,12 +399,12 @@ TEST_IN("card", test_card__unplugged)
 		assert_int_equal(poll(&pollfd, 1, 40000), 1);
 		waker_disarm(&rig.waker);
 		wait_until(&rig, 1, r->vram.total.value == GIB(8) && r->load_percent.is_valid);
-		/* What was there is lost. */
+		/* The memory's contents are lost. */
 		assert_int_equal(rig.reading.n_vram_lost.value, n_vram_lost + 1);
 	}
 }
 
-/* While somebody in the process holds the dead one, libdrm hands it out for the new one. */
+/* While this process holds the dead device, libdrm returns it in place of the new one. */
 TEST_IN("card", test_card__unplugged_but_held)
 {
 	amdgpu_device_handle held;
@@ -428,7 +429,7 @@ TEST_IN("card", test_card__unplugged_but_held)
 	amdgpu_device_deinitialize(held);
 }
 
-/* Unplugged while it was not looked at, and never back. */
+/* Watching ends while the card is unplugged. */
 TEST_IN("card", test_card__ended_while_gone)
 {
 	struct rig rig;
@@ -441,7 +442,7 @@ TEST_IN("card", test_card__ended_while_gone)
 	sim("plug card0");
 }
 
-/* A driver that does not even tell its version. */
+/* A driver that does not even report its version. */
 TEST_IN("card", test_card__mute)
 {
 	struct device_reading reading;
@@ -486,7 +487,7 @@ TEST_IN("cards", test_cards__told_apart)
 
 	RIG(rig);
 	assert_int_equal(rig.n_devices, 2);
-	/* One by its address, one by its node. */
+	/* One device is identified by its address, one by its node. */
 	rig.devices[0].has_render = false;
 	rig.devices[1].has_pci = false;
 	second = rig.devices[1].render_minor;
@@ -512,7 +513,7 @@ TEST_IN("cards", test_cards__told_apart)
 	assert_null(find_process(&rig.reading, hog.pid));
 	hog_free(&hog);
 
-	/* One goes; the other does not mind. */
+	/* One card is unplugged; the other is not affected. */
 	sim("unplug card1");
 	wait_until(&rig, 2, r->state == TELEMETRY_GONE);
 	wait_until(&rig, 1, r->state == TELEMETRY_PRESENT && r->vram.used.value >= GIB(1));

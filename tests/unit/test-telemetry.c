@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Watching devices through what their drivers say: no amdgpu is needed. */
+/* Watching devices through their drivers' reports; needs no amdgpu */
 #include <dirent.h>
 #include <errno.h>
 #include <poll.h>
@@ -45,7 +45,7 @@ static void pause_a_moment(void)
 	nanosleep(&moment, NULL);
 }
 
-/* Is there a thread of that name? */
+/* Return true if the process has a telemetry thread. */
 static bool has_thread(void)
 {
 	struct dirent *entry;
@@ -82,7 +82,7 @@ TEST(test_new__nothing)
 	assert_null(telemetry_free(NULL));
 }
 
-/* A device about which nobody says anything is not watched, and that is said. */
+/* A device without any source is not watched, and its reading says so. */
 TEST(test_new__nobody_to_ask)
 {
 	const struct telemetry_device device = {.index = 1};
@@ -110,14 +110,14 @@ TEST(test_driver)
 
 	assert_int_equal(waker_init(&waker), 0);
 	assert_int_equal(telemetry_new(&device, 1, &waker, &telemetry), 0);
-	/* There is a first sample already. */
+	/* The first sample is available at once. */
 	assert_true(telemetry_read(telemetry, 3, &reading));
 	assert_string_equal(reading.source, "a driver");
 	assert_int_equal(reading.state, TELEMETRY_PRESENT);
 	assert_true(reading.sampled_ns > 0);
 	assert_true(reading.n_samples > 0);
 	assert_fields(reading.vram, (used.value, MIB(300)), (own.value, MIB(100)));
-	/* What it does not say is absent. */
+	/* Values that the driver does not report are absent. */
 	assert_false(reading.gtt.total.is_valid);
 	assert_false(reading.load_percent.is_valid);
 	assert_false(reading.temperature_millicelsius.is_valid);
@@ -161,7 +161,7 @@ static void wait_for_samples(const struct telemetry *telemetry, uint32_t n)
 	}
 }
 
-/* Idle, nothing happens for ten seconds; a faster pace counts at once. */
+/* At the idle pace nothing happens for ten seconds; a faster pace applies at once. */
 TEST(test_pace)
 {
 	struct driver driver = {.used_bytes = MIB(300), .has_memory = true};
@@ -183,7 +183,7 @@ TEST(test_pace)
 	wait_for_samples(telemetry, 5);
 	telemetry_set_pace(telemetry, TELEMETRY_SESSIONS);
 	wait_for_samples(telemetry, 1);
-	/* Tight: as if it were busy. */
+	/* With little free memory the pace is as if busy. */
 	atomic_store(&driver.used_bytes, MIB(950));
 	wait_for_samples(telemetry, 10);
 	telemetry_free(telemetry);
@@ -197,7 +197,7 @@ static bool is_rung(struct waker *waker, int timeout_ms)
 	return poll(&pollfd, 1, timeout_ms) == 1;
 }
 
-/* The reactor is rung for others' memory, not for its own, and not for nothing. */
+/* The reactor is woken for changes of others' memory, not for its own and not without a change. */
 TEST(test_waker)
 {
 	struct driver driver = {.used_bytes = MIB(300), .own_bytes = MIB(100), .has_memory = true};
@@ -212,12 +212,12 @@ TEST(test_waker)
 	waker_arm(&waker);
 	wait_for_samples(telemetry, 3);
 	assert_false(is_rung(&waker, 0));
-	/* Ours: in the order in which no sample in between sees others' grow. */
+	/* Own memory changes first, so that no sample shows others' memory growing. */
 	atomic_store(&driver.own_bytes, MIB(101));
 	atomic_store(&driver.used_bytes, MIB(301));
 	wait_for_samples(telemetry, 3);
 	assert_false(is_rung(&waker, 0));
-	/* A little: adds up until it is worth it. */
+	/* Small changes add up until they are worth a wake-up. */
 	for (int i = 1; i <= 3; i++) {
 		atomic_store(&driver.used_bytes, MIB(301 + i));
 		wait_for_samples(telemetry, 2);
