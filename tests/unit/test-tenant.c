@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Tenants: limits from a policy, lives across reloads, and reloads that fail. */
+/* Tenants: limits from a policy, lifetime across reloads, and reloads that fail */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -184,7 +184,7 @@ TEST(test_limits__from_policy)
 	assert_int_equal(account_limit(account, ACCOUNT_ARENA_BYTES), 4);
 	assert_int_equal(account_limit(account, ACCOUNT_PLANS), 5);
 	assert_int_equal(account_limit(account, ACCOUNT_TASKS), 6);
-	/* What the process has is divided by three. */
+	/* The process's limits are divided by three. */
 	assert_int_equal(account_limit(account, ACCOUNT_FDS), 333);
 	assert_int_equal(account_limit(b->account, ACCOUNT_MAPPINGS), 666);
 	assert_int_equal(account_limit(b->account, ACCOUNT_WATCHES), 1000);
@@ -193,7 +193,7 @@ TEST(test_limits__from_policy)
 	tenant_unref(other);
 }
 
-/* Shares of one kind and another: the high mark stays between reserve and maximum. */
+/* Shares in bytes and in percent: vram-high stays between reserve and maximum. */
 TEST(test_limits__mixed)
 {
 	struct tenant *a;
@@ -220,7 +220,7 @@ TEST(test_reload__lives_of_tenants)
 	assert_int_equal(account_charge(a->account, &charge, ACCOUNT_PLANS, 5), 0);
 	tenant_unref(b);
 
-	/* b had nobody and is gone; a is named no more but there, with its limits. */
+	/* b had no references and is freed. a is no longer named, but stays with its limits. */
 	reload(&fixture, "[tenant c]\nmatch-uid = 1\n");
 	assert_int_equal(count(&fixture), 3);
 	assert_false(a->is_named);
@@ -229,7 +229,7 @@ TEST(test_reload__lives_of_tenants)
 	assert_string_equal(tenant_name(again), "c");
 	tenant_unref(again);
 
-	/* Named again: the same one, with new limits; c is gone. */
+	/* a is named again: the same tenant with new limits. c is freed. */
 	reload(&fixture, "[tenant a]\nmatch-uid = 1\nplans-max = 1\n[tenant b]\nmatch-uid = 2\n");
 	again = find(&fixture, 1);
 	assert_ptr_equal(again, a);
@@ -242,7 +242,7 @@ TEST(test_reload__lives_of_tenants)
 	tenant_unref(b);
 	tenant_unref(again);
 
-	/* Gone with its last session, while a charge still holds the account. */
+	/* The tenant is freed with its last session, while a charge still holds the account. */
 	reload(&fixture, "");
 	assert_int_equal(count(&fixture), 2);
 	tenant_unref(a);
@@ -266,7 +266,7 @@ TEST(test_cgroup__and_nobody_else)
 	assert_true(tenants_is_cgroup(fixture.tenants, a));
 	assert_false(tenants_is_cgroup(fixture.tenants, b));
 	assert_false(tenants_is_cgroup(fixture.tenants, other));
-	/* Named no more. */
+	/* The tenants are no longer named. */
 	reload(&fixture, "");
 	assert_false(tenants_is_cgroup(fixture.tenants, a));
 	tenant_unref(a);
@@ -316,7 +316,7 @@ TEST(test_reload__failure_changes_nothing)
 	tenant_unref(a);
 }
 
-/* --- Limits beside the policy's --- */
+/* ---- Limits set by administrators ---- */
 
 static void expect_set(struct tenants *tenants, struct tenant *tenant, const char *key,
 		       const char *value, const char *why)
@@ -359,7 +359,7 @@ TEST(test_set)
 	assert_null(tenants_get(tenants, 0));
 	whole = a->shares[1].max;
 
-	/* What follows another limit goes on doing so. */
+	/* A limit that follows another one continues to follow it. */
 	expect_set(tenants, a, "vram-max", "50%", NULL);
 	assert_fields(a->shares[1], (max, whole / 2), (high, whole / 2));
 	assert_true(a->is_changed);
@@ -370,7 +370,7 @@ TEST(test_set)
 	expect_set(tenants, a, "match-uid", "2", "cannot be changed");
 	expect_set(tenants, a, "nonsense", "2", "no such key");
 	assert_int_equal(a->shares[1].max, whole / 2);
-	/* All reserves together must fit. */
+	/* The sum of all reserves must fit. */
 	expect_set(tenants, first, "vram-reserve", "94%", "may be reserved");
 	assert_false(first->is_changed);
 	assert_int_equal(first->shares[1].reserve, 0);
@@ -378,7 +378,8 @@ TEST(test_set)
 	expect_set(tenants, first, "weight", "6", NULL);
 	assert_int_equal(first->weight, 6);
 
-	/* A reload that says nothing new leaves them, one that does takes its own back. */
+	/* A reload of an unchanged file keeps set limits. A key that changes takes the file's
+	 * value. */
 	expect_reload(tenants, text);
 	assert_int_equal(first->weight, 6);
 	assert_int_equal(a->shares[1].max, whole / 2);
@@ -386,7 +387,7 @@ TEST(test_set)
 			       "[tenant a]\nmatch-uid = 1\nvram-reserve = 10%\n");
 	assert_int_equal(first->weight, 7);
 	assert_true(first->shares[1].reserve > 0);
-	/* Reserves of the file come first. */
+	/* Reserves in the file take precedence. */
 	expect_reload(tenants, "[tenant a]\nmatch-uid = 1\nvram-reserve = 80%\n");
 	assert_int_equal(first->shares[1].reserve, 0);
 	assert_false(first->is_changed);
@@ -398,7 +399,10 @@ TEST(test_set)
 	expect_set(tenants, a, "weight", "default", NULL);
 	assert_int_equal(a->weight, 100);
 	assert_false(a->is_changed);
-	/* One that is gone takes them along; one that is named no more has no section to change. */
+	/*
+	 * Set limits end with their tenant. A tenant that is no longer named has no section to
+	 * change.
+	 */
 	expect_set(tenants, a, "weight", "9", NULL);
 	tenant_ref(a);
 	expect_reload(tenants, "");

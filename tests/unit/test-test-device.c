@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The device that brokerd --test-device makes: what it says of itself, order, times, its queue. */
+/* The device of brokerd --test-device: its description, order, times and queue */
 #include <errno.h>
 #include <poll.h>
 
@@ -42,7 +42,7 @@ static int submit(struct kit *kit, unsigned int i)
 	return kit->device->ops->submit(kit->device, &kit->tasks[i]);
 }
 
-/* The next task that is back, sleeping as the reactor does. */
+/* Return the next completed task, sleeping as the reactor does. */
 static struct exec_task *wait_for_one(struct kit *kit)
 {
 	struct pollfd poll_fd = {.fd = kit->waker.fd, .events = POLLIN};
@@ -64,7 +64,7 @@ TEST(test_profile)
 	KIT(kit);
 	assert_null(place_profile_refusal(test_device_profile(kit.device)));
 	assert_int_equal(kit.device->info.kind, EXECUTOR_GPU);
-	/* The same time for next to nothing and for very much. */
+	/* The same time for almost no work and for very much work. */
 	for (unsigned int i = 0; i < 2; i++) {
 		double ns = place_profile_node_ns(test_device_profile(kit.device), OP_FAMILY_MATMUL,
 						  i ? 1e9 : 1, i ? 1e7 : 1);
@@ -111,7 +111,7 @@ TEST(test_tasks__full)
 	KIT(kit);
 	for (unsigned int i = 0; i < TEST_DEVICE_QUEUE; i++) {
 		assert_int_equal(submit(&kit, i), 0);
-		/* So that it takes no time. */
+		/* Cancelled tasks take no time. */
 		atomic_store(&kit.tasks[i].state, EXEC_CANCELLED);
 	}
 	assert_int_equal(submit(&kit, TEST_DEVICE_QUEUE), EXECUTOR_E_BUSY);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Threads: broker/util/thread.h. */
+/* Threads: broker/util/thread.h */
 #include <stdbool.h>
 #include <errno.h>
 #include <sched.h>
@@ -25,7 +25,7 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(
 	return fail_pthread_create ? EAGAIN : __real_pthread_create(thread, attr, start, data);
 }
 
-/* What thread.c asks the kernel fails with that, if it is not 0. */
+/* error of system calls by thread.c, or 0 */
 static int syscall_error;
 
 long __real_syscall(long number, ...);
@@ -49,7 +49,7 @@ long __wrap_syscall(long number, ...)
 	return __real_syscall(number, a, b, c, d);
 }
 
-/* Not by memcmp(): the kernel fills in only the signals that there are. */
+/* memcmp() would not do: the kernel fills in only the signals that exist. */
 static bool is_same(const sigset_t *a, const sigset_t *b)
 {
 	for (int signal = 1; signal < SIGRTMAX; signal++)
@@ -149,7 +149,7 @@ static int set_slice(uint64_t slice_ns, int policy, int error, struct attr *ret)
 	return r;
 }
 
-/* In a thread of its own each, since it lasts. */
+/* Runs in its own thread, because the slice is permanent. */
 static void *set_slices(void *data)
 {
 	struct attr before = read_attr(), attr;
@@ -164,7 +164,7 @@ static void *set_slices(void *data)
 	assert_int_equal(attr.policy, SCHED_IDLE);
 	assert_int_equal(set_slice(300000, SCHED_BATCH, 0, &attr), 0);
 	assert_fields(attr, (policy, SCHED_BATCH), (slice_ns, 300000), (nice, 7));
-	/* Cut to the least that there is. */
+	/* The slice is raised to the minimum. */
 	assert_int_equal(set_slice(1, SCHED_OTHER, 0, &attr), 0);
 	assert_fields(attr, (policy, SCHED_OTHER), (slice_ns, 100000), (nice, 7));
 	return data;
@@ -186,7 +186,7 @@ static void *read_attr_of_new(void *data)
 	return data;
 }
 
-/* In a thread of its own, since it lasts. */
+/* Runs in its own thread, because the nice level is permanent. */
 static void *set_nices(void *data)
 {
 	const struct sched_param param = {.sched_priority = 0};
@@ -205,7 +205,7 @@ static void *set_nices(void *data)
 	assert_true(thread_set_slice(300000) >= 0);
 	assert_int_equal(thread_nice(), nicer);
 
-	/* Raised again only with privilege. What a new thread has is its own. */
+	/* Raising the priority again needs privilege. A new thread starts with its own values. */
 	attr = read_attr();
 	if (thread_set_nice(-5) == 0) {
 		assert_int_equal(read_attr().slice_ns, attr.slice_ns);
@@ -220,7 +220,7 @@ static void *set_nices(void *data)
 	}
 	assert_int_equal(attr.slice_ns, before.slice_ns);
 
-	/* Where there is no nice level. */
+	/* SCHED_IDLE has no nice level. */
 	assert_int_equal(sched_setscheduler(0, SCHED_IDLE, &param), 0);
 	assert_int_equal(thread_set_nice(3), 0);
 	assert_int_equal(thread_nice(), 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Work shared fairly: weights, order, budgets, owners that come back, withdrawing. */
+/* Fair sharing of work: weights, order, budgets, owners that return, withdrawing */
 #include "loop/turn-queue.h"
 #include "support/test.h"
 #include "util/clock.h"
@@ -16,13 +16,13 @@ struct kit {
 	struct turn_queue queue;
 };
 
-/* A job that takes @ticks and comes back @n_left times. */
+/* A job that takes @ticks and is submitted @n_left more times. */
 struct piece {
 	struct turn_job job;
 	struct kit *kit;
 	uint64_t ticks;
 	unsigned int n_left, n_ran;
-	unsigned int order; /* the number of the run that was its last */
+	unsigned int order; /* number of its last run */
 };
 
 static unsigned int n_runs;
@@ -56,7 +56,7 @@ static void piece_init(struct piece *piece, struct kit *kit, uint64_t ticks, uns
 	turn_job_init(&piece->job, RBK_TURN_MESSAGES, run_piece);
 }
 
-/* One owner has 100 jobs, the other one: both get on alike, by time. */
+/* One owner has 100 jobs, the other has one: both get the same time. */
 TEST(test_run__owners_not_jobs)
 {
 	struct turn_owner many, one;
@@ -97,7 +97,7 @@ TEST(test_run__weights_by_time)
 	assert_in_range(of_light.n_ran * 5, 19000, 21000);
 }
 
-/* However small the budget, one job runs; what does not fit waits, in order. */
+/* However small the budget, one job runs. The others wait, in order. */
 TEST(test_run__smallest_budget)
 {
 	struct turn_owner owner;
@@ -119,7 +119,7 @@ TEST(test_run__smallest_budget)
 	assert_int_equal(turn_queue_run(&kit.queue, 1000), 0);
 }
 
-/* An owner cannot save up time, nor get rid of a debt by going away for a moment. */
+/* An owner cannot save up time, nor lose a debt by being idle for a moment. */
 TEST(test_owner__comes_back)
 {
 	struct turn_owner steady, other;
@@ -142,7 +142,7 @@ TEST(test_owner__comes_back)
 	assert_in_range(of_other.n_ran, 49, 51);
 	turn_queue_withdraw(&kit.queue, &of_other.job);
 
-	/* One long piece: the steady owner gets as much before the other one's turn comes. */
+	/* After one long piece of the other owner, the steady owner gets as much time first. */
 	piece_init(&of_other, &kit, 1000, 0);
 	turn_queue_submit(&kit.queue, &other, &of_other.job);
 	while (of_other.n_ran == 0)
@@ -155,7 +155,7 @@ TEST(test_owner__comes_back)
 	assert_in_range(of_steady.n_ran, 95, 105);
 }
 
-/* A job in which the reactor was preempted costs its owner no more than an overrun. */
+/* A job during which the reactor was preempted costs its owner at most an overrun. */
 TEST(test_run__preempted)
 {
 	struct turn_owner steady, other;
@@ -199,7 +199,7 @@ TEST(test_withdraw__leaves_the_rest)
 	assert_null(kit.queue.owners.flows);
 }
 
-/* A job that takes longer than a turn is counted under its cause and its owner's tenant. */
+/* A job longer than a turn is counted under its cause and its owner's tenant. */
 TEST(test_run__counts_overruns)
 {
 	struct turn_owner owner;

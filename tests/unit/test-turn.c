@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The reactor's turn: slices, budgets, overruns by cause, the longest turn. */
+/* The reactor's turn: slices, budgets, overruns by cause, the longest turn */
 #include <stdlib.h>
 
 #include "loop/loop.h"
@@ -78,7 +78,9 @@ TEST(test_stop__last_source_gets_on)
 	assert_int_equal(turn_stop_ticks(&turn, 4), 6 * BUDGET - 1 + BUDGET / 4);
 }
 
-/* An overrun belongs to the cause of most of the turn, and to the tenant of its longest slice. */
+/*
+ * An overrun is assigned to the cause of most of the turn, and to the tenant of its longest slice.
+ */
 TEST(test_overrun__cause_and_tenant)
 {
 	struct turn turn = make_turn();
@@ -92,14 +94,14 @@ TEST(test_overrun__cause_and_tenant)
 		      (n_overruns[RBK_TURN_PLANS], 0), (longest_ticks, 10 * BUDGET),
 		      (longest.cause, RBK_TURN_CONNECTIONS), (longest.tenant, 2));
 
-	/* A shorter one counts, and does not take its place. */
+	/* A shorter overrun is counted, but does not replace the longest one. */
 	turn.report.longest_ticks = 20 * BUDGET;
 	spend(&turn, RBK_TURN_PLANS, 7, 11 * BUDGET);
 	turn_end(&turn);
 	assert_fields(turn.report, (n_overruns[RBK_TURN_PLANS], 1),
 		      (longest.cause, RBK_TURN_CONNECTIONS));
 
-	/* Nothing of it is left in the next one. */
+	/* Nothing of the overrun remains in the next turn. */
 	spend(&turn, RBK_TURN_TIMERS, 0, 1);
 	turn_end(&turn);
 	assert_fields(turn.report, (n_overruns[RBK_TURN_TIMERS], 0),
@@ -115,7 +117,7 @@ TEST(test_entries__counted_apart)
 	turn_end(&turn);
 	assert_fields(turn.report, (longest_ticks, 3 * BUDGET), (longest.cause, RBK_TURN_ENTRIES),
 		      (longest.tenant, 4), (n_overruns[RBK_TURN_ENTRIES], 0));
-	/* Longer than the limit, and not the longest. */
+	/* One overrun longer than the longest so far, and one shorter. */
 	turn.entry_ticks = 30 * BUDGET;
 	turn_end(&turn);
 	turn.entry_ticks = 20 * BUDGET;
@@ -145,14 +147,14 @@ static uint64_t read_cpu_now(void)
 	return cpu_now_ns;
 }
 
-/* @ticks of a slice, in which the thread has the processor for @cpu_ns. */
+/* Spend a slice of @ticks, in which the thread has the CPU for @cpu_ns. */
 static void spend_cpu(struct turn *turn, uint64_t ticks, uint64_t cpu_ns)
 {
 	spend(turn, RBK_TURN_BELLS, 1, ticks);
 	cpu_now_ns += cpu_ns;
 }
 
-/* What took the thread long, and not what happened while others had the processor. */
+/* Only time on the CPU counts as work, not time in which other threads had the CPU. */
 TEST(test_cpu__has_worked)
 {
 	const uint64_t us = clock_ns_to_ticks(1000), ms = 1000 * us;
@@ -164,7 +166,7 @@ TEST(test_cpu__has_worked)
 	turn.read_cpu_ns = read_cpu_now;
 	begin_ticks = turn_now(&turn);
 	spend_cpu(&turn, 2000 * us, 2000000);
-	/* Nobody knows. */
+	/* CPU time is not measured yet. */
 	assert_int_equal(turn_worked_ticks(&turn, begin_ticks, ms), 0);
 	turn_time_cpu(&turn);
 	begin_ticks = turn_now(&turn);
@@ -177,7 +179,10 @@ TEST(test_cpu__has_worked)
 	assert_int_equal(turn_worked_ticks(&turn, begin_ticks, ms), 1100 * us);
 }
 
-/* Time in which others had the processor is the machine's, and the turn is as long all the same. */
+/*
+ * Time in which other threads had the CPU does not count as the turn's CPU time, but the turn's
+ * length stays the same.
+ */
 TEST(test_cpu__without_preemption)
 {
 	struct turn turn = make_turn();
@@ -188,13 +193,13 @@ TEST(test_cpu__without_preemption)
 	turn_reset(&turn);
 	n_cpu_readings = 0;
 
-	/* Not measured: nothing is said of it, and the clock is not read. */
+	/* Without a measurement, nothing is reported and the clock is not read. */
 	spend_cpu(&turn, 50 * us, 50000);
 	turn_end(&turn);
 	assert_int_equal(n_cpu_readings, 0);
 	assert_int_equal(turn.report.longest_cpu_ticks, 0);
 
-	/* 30 us before it is measured, then 20 ms, of which it had 40 us. */
+	/* 30 us before the measurement begins, then 20 ms with 40 us on the CPU. */
 	spend_cpu(&turn, 30 * us, 5000);
 	turn_time_cpu(&turn);
 	turn_time_cpu(&turn);
@@ -205,14 +210,17 @@ TEST(test_cpu__without_preemption)
 	assert_int_equal(turn.report.longest_ticks, 20030 * us);
 	assert_in_range(turn.report.longest_cpu_ticks, 69 * us, 71 * us);
 
-	/* A shorter turn can have taken more of the processor. */
+	/* A shorter turn may have used more CPU time. */
 	turn_time_cpu(&turn);
 	spend_cpu(&turn, 500 * us, 500000);
 	turn_end(&turn);
 	assert_in_range(turn.report.longest_cpu_ticks, 499 * us, 500 * us);
 	assert_int_equal(turn.report.longest_ticks, 20030 * us);
 
-	/* One that cannot have is not looked at; polling between slices is not its time. */
+	/*
+	 * A turn too short to have used more is not measured at its end. Polling between slices is
+	 * not its time.
+	 */
 	n_cpu_readings = 0;
 	turn_time_cpu(&turn);
 	spend_cpu(&turn, 400 * us, 9000000);
@@ -257,7 +265,7 @@ TEST(test_loop__timers_in_slices)
 		assert_int_equal(order[i], i);
 		loop_timer_free(timers[i]);
 	}
-	/* Without an open slice there is none to be renamed. */
+	/* Without an open slice, turn_set_cause() changes nothing. */
 	turn_set_cause(loop_current(loop), RBK_TURN_PLANS);
 	assert_int_equal(loop_turn(loop, false), 0);
 	assert_int_equal(loop_current(loop)->report.longest.cause, RBK_TURN_TIMERS);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Users and groups by name and by number. */
+/* Users and groups by name and by number */
 #include <errno.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ TEST(test_group)
 	assert_int_equal(users_find_group("4294967294", &gid), 0);
 	assert_int_equal(gid, 4294967294);
 	assert_int_equal(users_find_group("no-such-group-here", &gid), -ENOENT);
-	/* "None", to the kernel. */
+	/* The kernel's value for "none". */
 	assert_int_equal(users_find_group("4294967295", &gid), -ENOENT);
 	assert_int_equal(users_find_group("12x", &gid), -ENOENT);
 	assert_int_equal(users_find_group("-1", &gid), -ENOENT);

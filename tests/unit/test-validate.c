@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Judging entries: every errno that struct rbk_sqe documents, on both sides of its boundary. What
- * fits in all but one respect must fail for that one.
+ * Validation of entries: each errno that struct rbk_sqe documents, on both sides of its boundary.
+ * An entry valid in all but one respect must fail for that one.
  */
 #include <string.h>
 
@@ -16,17 +16,17 @@ enum {
 	/* Arenas. */
 	FIRST = 0,
 	SEALED = 1,
-	TWIN = 2,  /* the memory of FIRST once more */
+	TWIN = 2,  /* the memory of FIRST again */
 	OTHER = 3, /* the inode number of FIRST on another device */
-	GAP = 4,   /* none */
+	GAP = 4,   /* no arena */
 	TABLES = 5,
 	N_ARENAS = 6,
-	/* Plans: so many bindings. */
+	/* Plans, by their number of bindings. */
 	TWO = 0,
 	FIVE = 1,
 	SIX = 2,
 	WIDEST = 3,
-	HOLE = 4, /* none */
+	HOLE = 4, /* no plan */
 	N_PLANS = 5,
 	MAX_COUNT = 8,
 	ROW_BYTES = 64,
@@ -35,17 +35,18 @@ enum {
 #define PLAN_ID(slot) ((3u << 16) | (slot))
 
 struct bench {
-	/* Twice the arena, so that reading on behind its end finds what looks good. */
+	/* Twice the arena's size, with valid references beyond its end. */
 	_Alignas(64) uint64_t tables[2 * PAGE / sizeof(uint64_t)];
 	struct session session;
 	struct session_arena arenas[N_ARENAS], *arena_slots[N_ARENAS];
-	struct session_plan slots[N_PLANS + 1], *plan_slots[N_PLANS + 1]; /* one too many */
+	/* one more slot than N_PLANS */
+	struct session_plan slots[N_PLANS + 1], *plan_slots[N_PLANS + 1];
 	struct plan plans[N_PLANS];
 	struct exec_ref refs[RBK_MAX_REFS];
 	struct session_plan *plan;
 };
 
-/* Only TABLES has memory: whatever else were read would crash. */
+/* Only TABLES has memory: reading any other arena would crash. */
 static void bench_init(struct bench *bench)
 {
 	static const uint16_t n_bindings[] = {2, 5, 6, RBK_MAX_REFS};
@@ -81,14 +82,14 @@ static void bench_init(struct bench *bench)
 	bench->session.n_plans = N_PLANS;
 }
 
-/* A good entry of the plan of two: reads from @x, writes to @y. */
+/* Return a valid entry of the plan of two bindings, which reads @x and writes @y. */
 static struct rbk_sqe run(uint32_t count, uint64_t x, uint64_t y)
 {
 	return (struct rbk_sqe){
 		.opcode = RBK_OP_RUN, .plan_id = PLAN_ID(TWO), .count = count, .refs = {x, y}};
 }
 
-/* A good one of the others: reference i at i * 64 in FIRST. */
+/* Return a valid entry of plan @slot, with reference i at i * 64 in FIRST. */
 static struct rbk_sqe run_wide(struct bench *bench, unsigned int slot)
 {
 	struct rbk_sqe sqe = {.opcode = RBK_OP_RUN, .plan_id = PLAN_ID(slot), .count = 1};
@@ -115,7 +116,7 @@ static void expect_judged_(struct bench *bench, int res, struct rbk_sqe sqe, int
 		fail_msg("line %d: %d, not %d", line, got, res);
 }
 
-/* --- what all entries have in common --- */
+/* ---- All entries ---- */
 
 TEST(test_opcode__unknown)
 {
@@ -186,7 +187,7 @@ TEST(test_priority__each)
 	}
 }
 
-/* --- entries without operands --- */
+/* ---- Entries without operands ---- */
 
 TEST(test_bare__reserved)
 {
@@ -232,7 +233,7 @@ TEST(test_cancel__reserved)
 	}
 }
 
-/* RBK_FEAT_RESIDENCY was not agreed upon. */
+/* RBK_FEAT_RESIDENCY was not negotiated. */
 TEST(test_residency__not_offered)
 {
 	struct rbk_sqe sqe = {.opcode = RBK_OP_PREFETCH, .plan_id = PLAN_ID(TWO)};
@@ -283,7 +284,7 @@ TEST(test_residency__form)
 	}
 }
 
-/* --- the plan --- */
+/* ---- The plan ---- */
 
 TEST(test_plan__which)
 {
@@ -300,7 +301,7 @@ TEST(test_plan__which)
 		sqe.plan_id = wrong[i];
 		expect_judged(&bench, -ENOENT, sqe);
 	}
-	/* The slot's next plan: the old name means nothing any more. */
+	/* The slot has its next plan, so the old id is invalid. */
 	bench.slots[TWO].id = (4u << 16) | TWO;
 	sqe.plan_id = PLAN_ID(TWO);
 	expect_judged(&bench, -ENOENT, sqe);
@@ -320,7 +321,7 @@ TEST(test_count__bounds)
 			      run(counts[i], RBK_REF(FIRST, 0), RBK_REF(FIRST, 2048)));
 }
 
-/* --- references --- */
+/* ---- References ---- */
 
 TEST(test_ref__resolved)
 {
@@ -360,7 +361,7 @@ TEST(test_ref__misaligned)
 	}
 }
 
-/* To the last byte of the arena, and not one further. */
+/* Up to the last byte of the arena, and no further. */
 TEST(test_ref__beyond_the_arena)
 {
 	static const uint64_t offsets[] = {PAGE - 64, PAGE, PAGE + 64, 1ull << 47,
@@ -398,7 +399,7 @@ TEST(test_ref__beyond_the_arena)
 	}
 }
 
-/* The largest plan that there can be, at the largest count: no sum wraps. */
+/* The largest possible plan at the largest count: no sum wraps around. */
 TEST(test_ref__largest_plan)
 {
 	uint64_t bytes;
@@ -414,7 +415,7 @@ TEST(test_ref__largest_plan)
 	expect_judged(&bench, -EFAULT, run(INT32_MAX, RBK_REF(FIRST, 64), RBK_REF(OTHER, 0)));
 	expect_judged(&bench, -EFAULT,
 		      run(INT32_MAX, RBK_REF(FIRST, (1ull << 48) - 64), RBK_REF(OTHER, 0)));
-	/* An output in its last bytes overlaps it. */
+	/* An output in the input's last bytes overlaps it. */
 	expect_judged(&bench, -EINVAL,
 		      run(INT32_MAX, RBK_REF(FIRST, 0),
 			  RBK_REF(FIRST, bench.arenas[FIRST].exec.bytes - 64)));
@@ -444,9 +445,9 @@ TEST(test_ref__unused)
 	expect_judged(&bench, 0, sqe);
 }
 
-/* --- overlaps --- */
+/* ---- Overlaps ---- */
 
-/* Side by side is fine; one byte in common is not. */
+/* Adjacent tensors are valid; one shared byte is not. */
 TEST(test_overlap__by_one_byte)
 {
 	static const struct {
@@ -481,7 +482,7 @@ TEST(test_overlap__grows_with_count)
 			      run(count, RBK_REF(FIRST, 0), RBK_REF(FIRST, 4 * ROW_BYTES)));
 }
 
-/* Memory is told apart by device and inode, not by the arena's id. */
+/* Memory is identified by device and inode, not by the arena's id. */
 TEST(test_overlap__two_arenas_of_one_memfd)
 {
 	struct bench bench;
@@ -494,7 +495,7 @@ TEST(test_overlap__two_arenas_of_one_memfd)
 	expect_judged(&bench, 0, run(1, RBK_REF(SEALED, 0), RBK_REF(FIRST, 0)));
 }
 
-/* Inputs may be one and the same; outputs and states may not. */
+/* Inputs may be identical; outputs and states may not. */
 TEST(test_overlap__who_with_whom)
 {
 	struct rbk_sqe sqe;
@@ -511,7 +512,7 @@ TEST(test_overlap__who_with_whom)
 	}
 }
 
-/* --- argument tables --- */
+/* ---- Argument tables ---- */
 
 TEST(test_table__five_and_six)
 {
@@ -522,12 +523,15 @@ TEST(test_table__five_and_six)
 	bench_init(&bench);
 	expect_judged(&bench, 0, run_wide(&bench, FIVE));
 	expect_judged(&bench, 0, run_wide(&bench, SIX));
-	/* Six do not fit into an entry, even if the next one begins with a good reference. */
+	/*
+	 * Six references do not fit into an entry, even if the next entry begins with a valid
+	 * reference.
+	 */
 	two[0] = run_wide(&bench, FIVE);
 	two[0].plan_id = PLAN_ID(SIX);
 	memcpy(&two[1], &sixth, sizeof(sixth));
 	assert_int_equal(validate_entry(&bench.session, two, bench.refs, &bench.plan), -EINVAL);
-	/* Five may be in a table. */
+	/* Five references may be in a table. */
 	sqe = run_wide(&bench, SIX);
 	sqe.plan_id = PLAN_ID(FIVE);
 	sqe.n_refs = 5;
@@ -546,7 +550,7 @@ TEST(test_table__widest)
 		assert_ptr_equal(bench.refs[i].arena, &bench.arenas[FIRST].exec);
 		assert_int_equal(bench.refs[i].offset, i * 64);
 	}
-	/* Its last entry is looked at as well. */
+	/* The table's last reference is validated, too. */
 	bench.tables[RBK_MAX_REFS - 1] = RBK_REF(GAP, 0);
 	expect_judged(&bench, -EBADF, sqe);
 	bench.tables[RBK_MAX_REFS - 1] = RBK_REF(SEALED, 0);
@@ -597,7 +601,7 @@ TEST(test_table__reserved)
 	expect_judged(&bench, 0, sqe);
 }
 
-/* The table is a reference like any other, read to its last byte and no further. */
+/* The table is a reference itself, read up to its last byte and no further. */
 TEST(test_table__where_it_lies)
 {
 	struct rbk_sqe sqe;
@@ -619,7 +623,7 @@ TEST(test_table__where_it_lies)
 	expect_judged(&bench, -EBADF, sqe);
 	sqe.table = RBK_REF(N_ARENAS, 0);
 	expect_judged(&bench, -EBADF, sqe);
-	/* It is only read. */
+	/* The table is only read, so it may be immutable. */
 	bench.arenas[TABLES].exec.immutable = true;
 	sqe.table = RBK_REF(TABLES, 0);
 	expect_judged(&bench, 0, sqe);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The judge of contention on simulated machines (processors.h): it begins and ends in time, moves
- * work and workers without oscillation, and takes nonsense for what it is.
+ * The judge of contention on simulated machines (processors.h): contention begins and ends in time,
+ * work and workers move without oscillation, and invalid figures do no harm.
  */
 #include <math.h>
 #include <string.h>
@@ -11,15 +11,15 @@
 
 static const uint64_t ms = 1000000;
 
-/* At most until placement has shifted, and has returned. */
+/* Maximum times until placement has moved work away, and back. */
 enum { SHIFT_MS = 50, RETURN_MS = 200 };
 
-/* Hogs for a second and half a second without, after @settle_ns: twice. */
+/* Hogs for a second, then none for half a second, after @settle_ns; twice. */
 struct siege {
 	uint32_t n, n_workers, n_hogs;
 	double demand;
 	float break_even;
-	uint32_t most_shifts; /* in that second; 0: 1 */
+	uint32_t most_shifts; /* limit in that second; 0: 1 */
 };
 
 static void besiege(const struct siege *siege, uint64_t settle_ns)
@@ -61,7 +61,7 @@ static void besiege(const struct siege *siege, uint64_t settle_ns)
 	}
 }
 
-/* Whenever hogs come and go between two samples. */
+/* Let hogs start and stop at any time between two samples. */
 static void besiege_at_all_times(const struct siege *siege, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -94,7 +94,7 @@ TEST(test_hogs__on_some_processors)
 	besiege_at_all_times(sieges, sizeof(sieges) / sizeof(sieges[0]));
 }
 
-/* What is measured is what there is, whether work stays or goes. */
+/* The measured factor is the real one, whether work stays or moves. */
 TEST(test_factor__as_it_is)
 {
 	const uint32_t hogs_each[] = {0, 1, 3, 7};
@@ -115,7 +115,10 @@ TEST(test_factor__as_it_is)
 	}
 }
 
-/* Sixteen hogs a processor use as much of it as one: who left must not come back to see. */
+/*
+ * Many hogs per processor use as much of it as one does. Work that has moved away must not return
+ * often to find out.
+ */
 TEST(test_hold__rarely_let_go)
 {
 	struct processors processors;
@@ -131,14 +134,17 @@ TEST(test_hold__rarely_let_go)
 	processors_run(&processors, 20000 * ms);
 	assert_in_range(processors.n_shifts, 0, 4);
 	assert_true(processors.worked_ns < 2 * 20000 * ms / 200);
-	/* And yet it does, now and then: there are fewer now. */
+	/* Work still returns now and then, and finds fewer hogs. */
 	processors.n_hogs = 2;
 	processors_run(&processors, 60000 * ms);
 	assert_true(processors.verdict.factor < 3);
 	assert_int_equal(processors.n_ended, 0);
 }
 
-/* Somebody who gives way uses all that hogs leave, also when they are gone: that is tried out. */
+/*
+ * A meek program uses all the time that hogs leave, also after they are gone. Work returns to find
+ * that out.
+ */
 TEST(test_hold__until_tried)
 {
 	struct processors processors;
@@ -159,7 +165,7 @@ TEST(test_hold__until_tried)
 	assert_int_equal(processors.verdict.n_workers, 2);
 }
 
-/* Fast ones are seen through, slow ones followed, and nothing in between swings. */
+/* Fast changes are averaged, slow changes are followed, and no period causes oscillation. */
 TEST(test_duty__bounded)
 {
 	const struct {
@@ -183,7 +189,7 @@ TEST(test_duty__bounded)
 		}
 }
 
-/* Little that others do, and now and then, is none. */
+/* Small and rare use by other programs is no contention. */
 TEST(test_noise__ignored)
 {
 	struct processors processors;
@@ -200,7 +206,10 @@ TEST(test_noise__ignored)
 	assert_in_range(processors.n_shifts, 0, 20);
 }
 
-/* A quota's throttling and the hypervisor's steal make tasks slow, but nobody is at fault. */
+/*
+ * Throttling by a quota and steal by the hypervisor slow tasks down, but no program causes
+ * contention.
+ */
 TEST(test_others__no_contention)
 {
 	struct processors processors;
@@ -217,14 +226,14 @@ TEST(test_others__no_contention)
 	processors_run(&processors, 3000 * ms);
 	assert_fields(processors, (n_begun, 0), (least_workers, 2));
 	assert_true(processors.verdict.factor > 1.7f && processors.verdict.factor < 2.4f);
-	/* Who goes away because of it does not come back at once. */
+	/* Work that moves away for this reason does not return at once. */
 	processors.break_even = 1.5f;
 	processors_forget(&processors);
 	processors_run(&processors, 3000 * ms);
 	assert_in_range(processors.n_shifts, 0, 12);
 }
 
-/* More workers than processors take turns with each other. */
+/* More workers than processors preempt each other. */
 TEST(test_others__own_workers)
 {
 	struct place_contention_sample sample = {
@@ -250,7 +259,7 @@ TEST(test_others__own_workers)
 	assert_true(verdict->factor > 3.5f && verdict->factor < 4.5f);
 }
 
-/* Where nobody waits, workers that are preempted are none that suffer, and the other way round. */
+/* Preemptions without waits are no contention, nor are waits without preemptions. */
 TEST(test_signals__both)
 {
 	const struct place_contention_config config = PLACE_CONTENTION_DEFAULT;
@@ -273,7 +282,10 @@ TEST(test_signals__both)
 	}
 }
 
-/* With fewer workers each gets more, but all of them would fight again: they are tried seldom. */
+/*
+ * With fewer workers each gets more time, but all of them would compete again. More workers are
+ * tried seldom.
+ */
 TEST(test_workers__back_off)
 {
 	struct processors processors;
@@ -294,7 +306,7 @@ TEST(test_workers__back_off)
 	assert_fields(processors, (n_begun, 1), (n_ended, 0));
 }
 
-/* Where nobody else can do the work, none is left to others; for a while after that, neither. */
+/* If no other device can do the work, no worker is given up, nor for some time afterwards. */
 TEST(test_workers__needed)
 {
 	struct processors processors;
@@ -314,12 +326,12 @@ TEST(test_workers__needed)
 		assert_int_equal(processors.least_workers, 4);
 		processors_run(&processors, 200 * ms);
 		assert_in_range(processors.verdict.n_workers, 1, 3);
-		/* With the next look. */
+		/* The next sample restores all workers. */
 		processors.is_needed = true;
 		processors_run(&processors, 10 * ms);
 		assert_int_equal(processors.verdict.n_workers, 4);
 		assert_true(processors.verdict.is_contended);
-		/* Once in a while is enough, and nothing swings. */
+		/* Being needed once in a while suffices, and nothing oscillates. */
 		processors_forget(&processors);
 		for (unsigned int i = 0; i < 10; i++) {
 			processors.is_needed = true;
@@ -328,7 +340,7 @@ TEST(test_workers__needed)
 			processors_run(&processors, 700 * ms);
 		}
 		assert_fields(processors, (least_workers, 4), (n_ended, 0));
-		/* The end is seen as ever. */
+		/* The end of contention is detected as usual. */
 		processors.n_hogs = 0;
 		processors_run(&processors, 1000 * ms);
 		assert_false(processors.verdict.is_contended);
@@ -336,7 +348,7 @@ TEST(test_workers__needed)
 	}
 }
 
-/* Sources that know less: less precisely, but in time and without swinging. */
+/* Sources with fewer figures are less precise, but still in time and without oscillation. */
 TEST(test_sources__that_know_less)
 {
 	const struct {
@@ -386,7 +398,7 @@ TEST(test_sources__nothing_known)
 	processors.n_hogs = 4;
 	processors_run(&processors, 500 * ms);
 	assert_true(processors.verdict.is_contended);
-	/* The source is lost in the middle of it. */
+	/* The source is lost during contention. */
 	processors.hides_workers = processors.hides_processors = true;
 	processors_run(&processors, 500 * ms);
 	assert_false(processors.verdict.is_contended);
@@ -394,7 +406,7 @@ TEST(test_sources__nothing_known)
 	assert_int_equal(processors.verdict.n_workers, 2);
 }
 
-/* Samples at any times, one after a long pause among them. */
+/* Samples at irregular times, one of them after a long pause. */
 TEST(test_samples__at_any_times)
 {
 	const uint64_t periods_ns[] = {100000, 1000000, 3000000, 25000000, 40000000};
@@ -423,7 +435,7 @@ TEST(test_samples__at_any_times)
 	}
 }
 
-/* --- What is nonsense --- */
+/* ---- Invalid figures ---- */
 
 static void expect_sane(const struct place_contention *judge)
 {
@@ -445,7 +457,7 @@ TEST(test_clock__jumps)
 	processors_run(&processors, 500 * ms);
 	assert_true(processors.verdict.is_contended);
 	factor = processors.verdict.factor;
-	/* Back: it begins anew with what it was. */
+	/* The clock goes back: the judge continues with its last verdict. */
 	processors.now_ns = processors.sampled_ns = 1000;
 	processors_run(&processors, 10 * ms);
 	assert_true(processors.verdict.is_contended);
@@ -453,7 +465,7 @@ TEST(test_clock__jumps)
 	processors_run(&processors, 500 * ms);
 	assert_true(processors.verdict.is_contended);
 	assert_true(processors.verdict.factor > 1.3f);
-	/* Ahead, to the end of time. */
+	/* The clock jumps ahead, almost to its maximum. */
 	processors.now_ns = UINT64_MAX - 2000 * ms;
 	processors_run(&processors, 1000 * ms);
 	assert_true(processors.verdict.is_contended);
@@ -463,7 +475,7 @@ TEST(test_clock__jumps)
 	assert_true(processors.verdict.factor == 1);
 }
 
-/* Figures of several processors, read one after the other. */
+/* Counters of several processors, read one after another, may decrease slightly. */
 TEST(test_counters__back_a_little)
 {
 	struct processors processors;
@@ -489,7 +501,7 @@ TEST(test_counters__back_a_little)
 	assert_in_range(processors.ended_ns - since_ns, 1, RETURN_MS * ms);
 }
 
-/* What others use may not be accounted for yet: it is no less. */
+/* Time used by other programs may be accounted for late: their use has not decreased. */
 TEST(test_counters__late)
 {
 	struct processors processors;
@@ -602,7 +614,7 @@ TEST(test_config__nonsense)
 	}
 }
 
-/* Processors that are not counted are not known. */
+/* With no processors counted, their figures are unknown. */
 TEST(test_processors__none)
 {
 	struct place_contention_sample sample = {.has_workers = true, .has_processors = true};

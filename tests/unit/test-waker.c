@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Wake-ups are never lost and not sent to who is awake. */
+/* Wake-ups are never lost, and not sent to an awake thread */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -34,13 +34,13 @@ TEST(test_ring__only_when_armed)
 	assert_false(is_rung(&waker));
 	waker_ring(&waker);
 	assert_true(is_rung(&waker));
-	/* One write for each sleep, however many ring. */
+	/* One write per sleep, however many threads ring. */
 	for (int i = 0; i < 1000; i++)
 		waker_ring(&waker);
 	waker_disarm(&waker);
 	assert_false(is_rung(&waker));
 
-	/* Armed and not rung: nothing to read, and nothing is sent afterwards. */
+	/* Armed but not rung: nothing to read, and nothing is sent afterwards. */
 	waker_arm(&waker);
 	waker_disarm(&waker);
 	waker_ring(&waker);
@@ -83,7 +83,7 @@ static void *produce(void *data)
 		while (!spsc_push(&world->queue, (void *)i))
 			sched_yield();
 		waker_ring(&world->waker);
-		/* Now and then let the sleeper fall asleep, now and then meet it half way. */
+		/* Sometimes let the thread fall asleep, sometimes ring while it is about to. */
 		if (rand_r(&seed) % 4 == 0)
 			while (atomic_load(&world->n_received) < i)
 				sched_yield();
@@ -94,7 +94,7 @@ static void *produce(void *data)
 	return NULL;
 }
 
-/* A lost wake-up is a poll() that times out although there is something in the queue. */
+/* A lost wake-up shows as a poll() that times out although the queue is not empty. */
 TEST(test_ring__never_lost)
 {
 	struct world world = {.n_received = 0};
