@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The benchmark's bare loop computes what the executor computes, with either shader. */
+/* The benchmark's bare loop computes the same as the executor, with either shader */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -71,7 +71,7 @@ TEST(test_bare__no_device)
 			 VULKAN_BARE_E_NO_DEVICE);
 }
 
-/* Not a test: "test-vulkan-bench figures" prints milliseconds per product of all shaders. */
+/* Not a test: "test-vulkan-bench figures" prints milliseconds per product for all shaders. */
 static void print_figures(void)
 {
 	static const char *const names[] = {"same", "naive", "registers"};

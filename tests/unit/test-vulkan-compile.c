@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Every pipeline goes through the compilers of the drivers that are here: in particular AMD's for
- * Polaris, which RADV runs without a card if RADV_FORCE_FAMILY says so (see meson.build).
+ * Compile every pipeline with the compilers of this machine's drivers, in particular AMD's for
+ * Polaris. RADV runs that compiler without a card if RADV_FORCE_FAMILY is set (see meson.build).
  */
 #include <stdio.h>
 

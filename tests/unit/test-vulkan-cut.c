@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* How plans are divided into parts, and that every workgroup is in exactly one of them. */
+/* Division of plans into parts: each workgroup is in exactly one part */
 #include <stdlib.h>
 #include <string.h>
 
 #include "support/test.h"
 #include "vulkan/parts.h"
 
-/* Of one dispatch: its workgroups over x and y that do something are [*begin, *end). */
+/* Get the range [*begin, *end) of a dispatch's workgroups over x and y that do something. */
 static void groups_of(const struct vk_params *params, uint32_t *begin, uint32_t *end)
 {
 	const uint64_t n = (uint64_t)params->groups[0] * params->groups[1];
@@ -14,7 +14,7 @@ static void groups_of(const struct vk_params *params, uint32_t *begin, uint32_t 
 
 	assert_true(params->groups[0] <= VK_MAX_GROUPS && params->groups[1] <= VK_MAX_GROUPS);
 	*begin = params->groups[3];
-	/* What is beyond the last one returns at once. */
+	/* Workgroups beyond the last one return at once. */
 	*end = last < params->w[ALL_GROUPS] ? (uint32_t)last : params->w[ALL_GROUPS];
 }
 
@@ -95,7 +95,7 @@ static uint32_t divide(struct fake *fake, uint32_t n, uint64_t part_flops, uint6
 				&fake->n_parts);
 }
 
-/* Sections follow each other, and so do parts; each part is found in its section. */
+/* Check that sections and parts are contiguous, and that each part is found in its section. */
 static void check_sections(const struct fake *fake, uint32_t n_sections, uint32_t n_steps)
 {
 	uint32_t step = 0, part = 0;
@@ -132,7 +132,7 @@ TEST(test_sections__by_load)
 	fake->nodes[4].cost = (struct cost){.bytes_row = 300};
 	fake->nodes[5].cost = (struct cost){.flops_fixed = 1};
 
-	/* No limit: all in one. */
+	/* Without a limit there is one part. */
 	n = divide(fake, 6, 0, 0);
 	assert_int_equal(n, 1);
 	assert_int_equal(fake->n_parts, 1);
@@ -151,7 +151,7 @@ TEST(test_sections__by_load)
 	check_sections(fake, n, 6);
 	assert_int_equal(vk_section_n_parts(&fake->sections[3]), 3);
 
-	/* Over batches first; no more parts than workgroups. */
+	/* Batches are divided first. There are no more parts than workgroups. */
 	step_groups = 2;
 	step_batch = 4;
 	n = divide(fake, 6, 100, 0);
@@ -161,7 +161,7 @@ TEST(test_sections__by_load)
 	free(fake);
 }
 
-/* However much it is, the number of parts is one of 16 bits. */
+/* The number of parts fits into 16 bits, however large the work. */
 TEST(test_sections__bounded)
 {
 	struct fake *fake = calloc(1, sizeof(*fake));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The Vulkan executor as the dispatcher sees it: accounting, many tasks at once, cancellation, lost
- * devices, the cache on disk. How memory is loaded is in test-vulkan-load.c.
+ * devices, the cache on disk. test-vulkan-load.c tests loading.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -44,7 +44,10 @@ TEST(test_plan__unsupported)
 	assert_int_equal(plan->device_state[GPU], PLAN_DEVICE_UNSUPPORTED);
 	plan_free(plan);
 
-	/* More turns of a loop than a software device takes: refused, not wrong. */
+	/*
+	 * A software device refuses a loop with too many iterations instead of computing wrong
+	 * results.
+	 */
 	if (rig.executor->info.kind != EXECUTOR_SOFTWARE_GPU) {
 		rig_deinit(&rig);
 		return;
@@ -62,7 +65,7 @@ TEST(test_plan__unsupported)
 	rig_deinit(&rig);
 }
 
-/* More tasks than slots and than a batch; BUSY when the queue is full; nothing lost. */
+/* More tasks than slots and than a batch; BUSY if the queue is full; no task is lost. */
 TEST(test_submit__many)
 {
 	static struct job jobs[300];
@@ -99,7 +102,7 @@ TEST(test_submit__many)
 	rig_deinit(&rig);
 }
 
-/* A long wait gives the processor to whoever else wants it, such as the queue's thread. */
+/* Wait for @ns. A long wait sleeps, so that other threads run, such as the queue's. */
 static void wait_ns(uint64_t ns)
 {
 	const uint64_t end_ns = clock_now_ns() + ns;
@@ -111,8 +114,9 @@ static void wait_ns(uint64_t ns)
 }
 
 /*
- * Cancelled before it ran: -ECANCELED and no output; else it ran. Both must have happened, however
- * late the queue's thread gets a processor: waits become longer until it was the first one once.
+ * A task cancelled before it ran completes with -ECANCELED and no output; otherwise it runs. Both
+ * must occur. Waits become longer until the task ran first once, however late the queue's thread
+ * gets a CPU.
  */
 TEST(test_cancel__race)
 {
@@ -155,7 +159,7 @@ TEST(test_cancel__race)
 }
 
 struct fault_script {
-	_Atomic int submit, wait, open; /* what to answer, enum vulkan_fault */
+	_Atomic int submit, wait, open; /* answers, enum vulkan_fault */
 	_Atomic int n_waits, n_opens;
 };
 
@@ -175,7 +179,7 @@ static enum vulkan_fault fault(void *context, enum vulkan_fault_point point)
 	return atomic_load(&script->wait);
 }
 
-/* A lost device: what is on it fails, what comes later fails too, memory comes back. */
+/* Lose the device: its tasks fail, later tasks fail, and its memory is freed. */
 static void lose(bool at_submit)
 {
 	struct fault_script script = {0};
@@ -222,7 +226,7 @@ TEST(test_lost__at_wait)
 	lose(false);
 }
 
-/* Lost and opened again, several times; what was prepared and imported before works again. */
+/* Lose and reopen the device several times. Plans and arenas prepared before work again. */
 static void reopen(uint32_t force)
 {
 	struct plan *plan, *scratch = rig_scratch_plan(33), *late = rig_scratch_plan(7);
@@ -261,7 +265,7 @@ static void reopen(uint32_t force)
 		atomic_store(&script.submit, VULKAN_FAULT_NONE);
 		atomic_store(&script.wait, VULKAN_FAULT_NONE);
 
-		/* Away for a while: nothing works, and nothing breaks. */
+		/* While the device is away, calls fail without harm. */
 		atomic_store(&script.open, VULKAN_FAULT_LOST);
 		for (int i = 0; i < round; i++) {
 			assert_int_equal(ops->reopen(rig.executor), -EIO);
@@ -275,7 +279,7 @@ static void reopen(uint32_t force)
 		assert_int_equal(ops->reopen(rig.executor), 0);
 		assert_false(ops->is_lost(rig.executor));
 
-		/* Only what was not loaded again is missing. */
+		/* Only the plan that was not loaded again is missing. */
 		job_reset(&job);
 		rig_run(&rig, &job);
 		assert_int_equal(job.task.res, -ENOMEM);
@@ -308,7 +312,7 @@ TEST(test_reopen__staged)
 	reopen(VULKAN_FORCE_STAGED);
 }
 
-/* Still away when the executor is freed. */
+/* The device is still away when the executor is freed. */
 TEST(test_reopen__never)
 {
 	struct fault_script script = {0};
@@ -329,7 +333,7 @@ TEST(test_reopen__never)
 	rig_deinit(&rig);
 }
 
-/* A device that cannot be opened in the first place is not there. */
+/* A device that cannot be opened has no executor. */
 TEST(test_open__fails)
 {
 	struct fault_script script = {.open = VULKAN_FAULT_LOST};
@@ -347,7 +351,7 @@ TEST(test_open__fails)
 	waker_deinit(&waker);
 }
 
-/* After a timeout nothing completes before the device has finished with it. */
+/* After a timeout no task completes before the device has finished with it. */
 TEST(test_lost__timeout)
 {
 	struct fault_script script = {0};
@@ -370,11 +374,11 @@ TEST(test_lost__timeout)
 	assert_int_equal(rig.executor->ops->reap(rig.executor, &none, 1), 0);
 	vulkan_usage(rig.executor, &usage);
 	assert_true(usage.lost);
-	/* What comes now has no part in that, and does not wait for it. */
+	/* A later task fails at once, without waiting for the hanging one. */
 	rig_run(&rig, &meanwhile);
 	assert_int_equal(meanwhile.task.res, -EIO);
 
-	/* It comes to an end after all: the result counts, but the device is not trusted again. */
+	/* The hanging task completes in the end, with its result. The device stays lost. */
 	atomic_store(&script.wait, VULKAN_FAULT_NONE);
 	assert_ptr_equal(rig_reap(&rig), &job.task);
 	assert_int_equal(job.task.res, 0);
@@ -388,7 +392,7 @@ TEST(test_lost__timeout)
 	rig_deinit(&rig);
 }
 
-/* An arena that cannot be imported: -EXDEV for plans without staging, staged by later plans. */
+/* An arena that cannot be imported: -EXDEV for plans without staging; later plans stage it. */
 TEST(test_arena__refused)
 {
 	struct plan *before = rig_scratch_plan(33), *after = rig_scratch_plan(33);
@@ -402,7 +406,7 @@ TEST(test_arena__refused)
 	rig_run(&rig, &job);
 	assert_int_equal(job.task.res, 0);
 
-	/* Not aligned to a page. */
+	/* The arena is not aligned to a page. */
 	odd = job.arenas[0];
 	odd.base += 64;
 	odd.bytes -= 64;
@@ -448,7 +452,7 @@ static void run_once(const struct vulkan_options *options)
 	rig_deinit(&rig);
 }
 
-/* The cache on disk: written whole; damaged, cut or foreign ones are replaced. */
+/* The cache on disk is written as a whole. Damaged, truncated and foreign caches are replaced. */
 TEST(test_cache__damaged)
 {
 	char dir[] = "/tmp/test-vulkan-cache-XXXXXX", pattern[64], *path;
@@ -495,7 +499,7 @@ TEST(test_cache__damaged)
 	globfree(&found);
 	assert_int_equal(rmdir(dir), 0);
 
-	/* Nowhere to write: no cache, no failure. */
+	/* Without a writable folder there is no cache, but no failure either. */
 	options.cache_dir = "/proc/self/no-such-folder";
 	run_once(&options);
 }
@@ -515,7 +519,7 @@ TEST(test_open__failing_allocations)
 		r = vulkan_open(&options, &waker, &vulkan);
 		if (!fail_alloc_stop())
 			break;
-		/* Looking for extensions may fail quietly: then arenas are staged. */
+		/* A failed search for extensions may go unreported: then arenas are staged. */
 		assert_true(r == -ENOMEM || r == 0);
 		vulkan_free(vulkan);
 	}
@@ -551,7 +555,7 @@ static void *prepare_and_release(void *argument)
 	return NULL;
 }
 
-/* Setup functions run beside tasks. */
+/* Setup functions run concurrently with tasks. */
 TEST(test_prepare__beside_tasks)
 {
 	struct plan *plan = rig_scratch_plan(333);
@@ -586,7 +590,7 @@ TEST(test_prepare__beside_tasks)
 	reference_arena_deinit(&arena);
 }
 
-/* What is missing is said; a software device is used only if asked for. */
+/* A missing device is reported. A software device is used only on request. */
 TEST(test_open__modes)
 {
 	struct vulkan_options options = {.mode = VULKAN_NONE};
@@ -637,7 +641,7 @@ static int note_loaded(struct dl_phdr_info *info, size_t size, void *data)
 	return 0;
 }
 
-/* A driver of several libraries does not survive the loss of some: all or none may go. */
+/* A driver of several libraries breaks if only some are unloaded, so all stay loaded. */
 TEST(test_open__keeps_libraries)
 {
 	static struct loaded loaded;

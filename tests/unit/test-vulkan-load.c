@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Device memory as the reactor orders it: blocks of constants and the working memory of plans,
- * what they take, what is in them, and what happens when there is none.
+ * Device memory as ordered by the reactor: blocks of constants and plans' working memory, their
+ * sizes and contents, and failing allocations
  */
 #include <dirent.h>
 #include <errno.h>
@@ -39,7 +39,7 @@ static void run_and_check(struct rig *rig, struct plan *plan)
 	job_deinit(rig, &job);
 }
 
-/* Preparing takes nothing; loading takes what the footprint says, for every number of slots. */
+/* Preparing takes no device memory; loading takes the footprint, for every number of slots. */
 TEST(test_plan_load__exact)
 {
 	static const uint32_t forces[] = {0, VULKAN_FORCE_STAGED, VULKAN_FORCE_UPLOAD,
@@ -83,7 +83,7 @@ TEST(test_plan_load__exact)
 	}
 }
 
-/* Two plans, one block, and a plan with constants of two blocks: addresses are as told. */
+/* Two plans with one block, and a plan with constants of two blocks: addresses are as given. */
 TEST(test_block_load__shared)
 {
 	struct exec_arena arena;
@@ -130,7 +130,10 @@ static enum vulkan_fault count_submissions(void *context, enum vulkan_fault_poin
 	return VULKAN_FAULT_NONE;
 }
 
-/* Loads and unloads. Return: how often the device was waited for. */
+/*
+ * Load the plan, run it and unload it.
+ * Return: the number of submissions that the load waited for.
+ */
 static unsigned int load_once(struct rig *rig, struct plan *plan, bool starts_cold,
 			      const _Atomic unsigned int *n_submitted)
 {
@@ -146,7 +149,7 @@ static unsigned int load_once(struct rig *rig, struct plan *plan, bool starts_co
 	return n;
 }
 
-/* Is a device told of each load, if only to come after uploads, or asked to copy? */
+/* Return true if each load needs a submission, to follow uploads or to copy. */
 static bool is_always_told(struct rig *rig)
 {
 	struct vulkan_rates rates;
@@ -156,8 +159,8 @@ static bool is_always_told(struct rig *rig)
 }
 
 /*
- * A device may be busy for long. It is waited for by whoever brings what it never ran, unless that
- * starts cold, and where it has to clear memory, or to be told to come after uploads.
+ * A device may be busy for long. A load waits for it if its pipelines never ran, unless it starts
+ * cold. A load also waits if the device has to clear memory or to follow uploads.
  */
 TEST(test_plan_load__waits)
 {
@@ -172,8 +175,8 @@ TEST(test_plan_load__waits)
 	assert_int_equal(rig.executor->ops->plan_prepare(rig.executor, sum), 0);
 	assert_int_equal(rig.executor->ops->plan_prepare(rig.executor, same), 0);
 	assert_int_equal(load_once(&rig, sum, true, &n_submitted), n_always);
-	/* Only this tells whoever comes later that there is nothing left to compile. */
-	/* One for each pipeline. */
+	/* Only a load that runs the pipelines tells later loads that nothing is left to compile. */
+	/* One submission per pipeline. */
 	assert_int_equal(load_once(&rig, sum, false, &n_submitted), 2 + n_always);
 	assert_int_equal(load_once(&rig, sum, false, &n_submitted), n_always);
 	assert_int_equal(load_once(&rig, same, false, &n_submitted), n_always);
@@ -182,7 +185,7 @@ TEST(test_plan_load__waits)
 	rig_deinit(&rig);
 }
 
-/* Of functions that have a pipeline each. */
+/* Make a plan of functions with one pipeline each. */
 static struct plan *functions_plan(void)
 {
 	static const char *const functions[] = {"Neg",  "Exp",      "Sqrt", "Abs",  "Floor",
@@ -200,7 +203,7 @@ static struct plan *functions_plan(void)
 	return reference_plan(d, NULL);
 }
 
-/* A driver that compiles at a first run keeps others from the device for one pipeline at a time. */
+/* A driver that compiles at a pipeline's first run blocks the device for one pipeline at a time. */
 TEST(test_plan_load__first_runs)
 {
 	_Atomic unsigned int n_submitted = 0;
@@ -217,7 +220,7 @@ TEST(test_plan_load__first_runs)
 
 enum { N_LONG = 3000 };
 
-/* y = -(-(-( ... x))): as many steps. */
+/* Make a plan y = -(-(-( ... x))) of N_LONG steps. */
 static struct plan *long_plan(void)
 {
 	struct describe *d = describe_new("long", MAX);
@@ -235,7 +238,7 @@ static struct plan *long_plan(void)
 	return reference_plan(d, NULL);
 }
 
-/* Calls until a load or unload says that it is over. */
+/* Return the number of calls until the load is complete. */
 static unsigned int count_load(struct rig *rig, struct plan *plan, const struct exec_load *load)
 {
 	unsigned int n = 1;
@@ -259,7 +262,7 @@ static unsigned int count_unload(struct rig *rig, struct plan *plan)
 	return n;
 }
 
-/* A long plan is recorded and freed in parts, from which it can also go back. */
+/* A long plan is recorded and freed in parts. Its load can be undone after any part. */
 TEST(test_plan_load__parts)
 {
 	const struct exec_load load = {.tier = EXEC_TIER_VRAM, .n_slots = 2, .starts_cold = true};
@@ -270,11 +273,11 @@ TEST(test_plan_load__parts)
 
 	rig_init(&rig, &(struct vulkan_options){0});
 	assert_int_equal(rig.executor->ops->plan_prepare(rig.executor, plan), 0);
-	/* Neither is cut before a thousand steps, nor left whole. */
+	/* A part has at most about a thousand steps, and at least 500. */
 	n = count_load(&rig, plan, &load);
 	assert_in_range(n, 2 * N_LONG / 1024 + 1, 2 * N_LONG / 500);
 	run_and_check(&rig, plan);
-	/* The pool, which takes as long as a part, goes when all parts have. */
+	/* The pool, which takes as long as a part, is freed after all parts. */
 	assert_int_equal(count_unload(&rig, plan), 3);
 
 	for (unsigned int n_calls = 1; n_calls < n; n_calls++) {
@@ -289,7 +292,7 @@ TEST(test_plan_load__parts)
 		assert_int_equal(usage.device_bytes, 0);
 		assert_int_equal(usage.host_bytes, 0);
 	}
-	/* A load that fails leaves its memory to be freed in parts, too. */
+	/* A failed load leaves memory to be freed in parts, too. */
 	for (unsigned int i = 1; i < n; i++)
 		assert_int_equal(rig.executor->ops->plan_load(rig.executor, plan, &load),
 				 EXECUTOR_E_MORE);
@@ -306,7 +309,7 @@ TEST(test_plan_load__parts)
 	rig_deinit(&rig);
 }
 
-/* Threads of this process that compile. */
+/* Return the number of this process's compiler threads. */
 static unsigned int count_compilers(void)
 {
 	char path[300], name[32];
@@ -332,8 +335,8 @@ static unsigned int count_compilers(void)
 }
 
 /*
- * All of a plan is compiled, in as many parts as that takes, and stays as it is; whoever asks for a
- * part does not wait for its end.
+ * The whole plan is compiled, in several parts, and stays compiled. A call for a part does not wait
+ * for its end.
  */
 TEST(test_plan_compile__parts)
 {
@@ -359,7 +362,7 @@ TEST(test_plan_compile__parts)
 	rig_deinit(&rig);
 }
 
-/* A device that is lost in between compiles nothing more, and a reopened one all again. */
+/* A device lost meanwhile compiles nothing more; a reopened device compiles everything again. */
 TEST(test_plan_compile__lost)
 {
 	const struct exec_load load = {.tier = EXEC_TIER_VRAM, .n_slots = 1};
@@ -375,7 +378,7 @@ TEST(test_plan_compile__lost)
 	assert_int_equal(ops->plan_compile(rig.executor, plan), 0);
 	assert_int_equal(ops->plan_prepare(rig.executor, plan), 0);
 	assert_int_equal(ops->reopen(rig.executor), 0);
-	/* Loading does not wait for it either. */
+	/* Loading does not wait for the compilation either. */
 	assert_int_equal(ops->plan_load(rig.executor, plan, &load), EXECUTOR_E_MORE);
 	assert_true(count_compilers() > 0);
 	vulkan_usage(rig.executor, &usage);
@@ -388,7 +391,7 @@ TEST(test_plan_compile__lost)
 	rig_deinit(&rig);
 }
 
-/* 4,095 Concats of 32 inputs each. */
+/* Make a plan of 4,095 Concats of 32 inputs each. */
 static struct plan *large_plan(void)
 {
 	const struct plan_arena_lookup nothing = {.find = NULL};
@@ -403,12 +406,12 @@ static struct plan *large_plan(void)
 }
 
 /*
- * Check that a plan with more than a hundred thousand steps is lowered once and in parts, is loaded
- * and given back in parts, and can be released after any of the first ones.
+ * Check that a plan with more than a hundred thousand steps is lowered once and in parts, and is
+ * loaded and unloaded in parts. The plan can be released after any of the first parts.
  */
 TEST(test_plan_compile__many_steps)
 {
-	enum { N_STEPS = 4095 * 32, MOST_STEPS = 2048 + 32 /* of a part */ };
+	enum { N_STEPS = 4095 * 32, MOST_STEPS = 2048 + 32 /* maximum per part */ };
 	const struct exec_load load = {.tier = EXEC_TIER_VRAM, .n_slots = 1};
 	struct plan *plan = large_plan();
 	const struct executor_ops *ops;
@@ -420,7 +423,7 @@ TEST(test_plan_compile__many_steps)
 	ops = rig.executor->ops;
 	while (ops->plan_compile(rig.executor, plan) == EXECUTOR_E_MORE)
 		n_parts++;
-	/* Steps are added first, and gone through once more then. */
+	/* Steps are added in a first pass and visited again in a second. */
 	assert_true(n_parts >= 2 * (N_STEPS / MOST_STEPS));
 	assert_int_equal(ops->plan_compile(rig.executor, plan), 0);
 	assert_int_equal(ops->plan_prepare(rig.executor, plan), 0);
@@ -429,7 +432,7 @@ TEST(test_plan_compile__many_steps)
 	for (n_parts = 0; (r = ops->plan_load(rig.executor, plan, &load)) == EXECUTOR_E_MORE;)
 		n_parts++;
 	assert_int_equal(r, 0);
-	/* Steps are recorded, and their addresses filled in. */
+	/* Steps are recorded, then their addresses are filled in. */
 	assert_true(n_parts >= N_STEPS / 1024 + N_STEPS / 8192);
 	run_and_check(&rig, plan);
 	while (ops->plan_unload_some(rig.executor, plan) == EXECUTOR_E_MORE)
@@ -452,7 +455,7 @@ TEST(test_plan_compile__many_steps)
 	rig_deinit(&rig);
 }
 
-/* Check that a plan keeps no room for the steps that it did not get: nodes that others compute. */
+/* Check that a plan keeps no room for steps of fused nodes. */
 TEST(test_plan_prepare__no_room_for_more)
 {
 	enum { N_LAYERS = 50 };
@@ -486,7 +489,7 @@ TEST(test_plan_prepare__no_room_for_more)
 	rig_init(&rig, &(struct vulkan_options){0});
 	assert_int_equal(rig.executor->ops->plan_prepare(rig.executor, plan), 0);
 	lowered = &((const struct vk_plan *)plan->exec[GPU])->lowered;
-	/* A device with kernels for matrices has a step or two more. */
+	/* A device with kernels for matrices has one or two more steps. */
 	assert_in_range(lowered->n_steps, N_LAYERS, N_LAYERS + 2);
 	assert_in_range(malloc_usable_size(lowered->steps), 1,
 			(lowered->n_steps + 1) * sizeof(*lowered->steps));
@@ -495,7 +498,7 @@ TEST(test_plan_prepare__no_room_for_more)
 	reference_arena_deinit(&arena);
 }
 
-/* Memory of plans and blocks is freed in parts where a device's memory is this process's. */
+/* If a device's memory is this process's, memory of plans and blocks is freed in parts. */
 TEST(test_unload__in_parts)
 {
 	enum { ROWS = 4096, COLS = 4096, PARTS = ROWS * COLS * 4 / (4 << 20) };
@@ -519,7 +522,7 @@ TEST(test_unload__in_parts)
 		assert_in_range(n_parts, PARTS - 1, PARTS);
 	ops->block_unload(rig.executor, block);
 	assert_null(block->memory);
-	/* Only what was filled goes in parts. */
+	/* Only loaded memory is freed in parts. */
 	assert_int_equal(ops->block_load(rig.executor, block), EXECUTOR_E_MORE);
 	for (n_parts = 0; ops->block_shrink(rig.executor, block) == EXECUTOR_E_MORE;)
 		n_parts++;
@@ -547,7 +550,7 @@ struct pieces {
 	struct exec_block block;
 };
 
-/* Constants of odd sizes out of two arenas, with more in between than one part takes. */
+/* Initialise constants of odd sizes from two arenas, one of them larger than one part. */
 static void pieces_init(struct rig *rig, struct pieces *pieces)
 {
 	const uint64_t large = (20 << 20) + 5, offsets[] = {64, 0, 128 + large, 640};
@@ -573,7 +576,7 @@ static void pieces_deinit(struct rig *rig, struct pieces *pieces)
 		rig_arena_deinit(rig, &pieces->arenas[i]);
 }
 
-/* Fills memory that the next block is likely to get with other than zeros. */
+/* Fill memory that the next block is likely to get with nonzero bytes. */
 static void make_dirty(struct rig *rig, struct pieces *pieces)
 {
 	struct exec_constant constant = {
@@ -590,7 +593,7 @@ static void make_dirty(struct rig *rig, struct pieces *pieces)
 	}
 }
 
-/* Whatever the way, the block is what was asked for, gaps and tail are zeros. */
+/* A block has the requested contents, whichever way it is loaded; gaps and tail are zero. */
 TEST(test_block_load__contents)
 {
 	static const uint32_t forces[] = {0, VULKAN_FORCE_STAGED, VULKAN_FORCE_DMA};
@@ -616,8 +619,7 @@ TEST(test_block_load__contents)
 		assert_int_equal(r, 0);
 		assert_true(n_parts >= 3);
 		assert_int_equal(pieces.block.loaded_bytes, pieces.block.bytes);
-		/* Unless forced it is what is fastest; for a software device always the processor.
-		 */
+		/* By default the fastest way is used; for a software device always the CPU. */
 		if (way == 0 && rig.executor->info.kind != EXECUTOR_SOFTWARE_GPU) {
 			assert_true(pieces.block.copied_bytes == sum ||
 				    pieces.block.transferred_bytes == sum);
@@ -661,7 +663,10 @@ TEST(test_block_load__cancelled)
 
 		rig_init(&rig, &(struct vulkan_options){.force = forces[way]});
 		pieces_init(&rig, &pieces);
-		/* Before it began, in the middle, and never: a cancelled block can be loaded. */
+		/*
+		 * Cancel before the load, in the middle, and not at all. A cancelled block can be
+		 * loaded again.
+		 */
 		atomic_store(&pieces.block.is_cancelled, true);
 		assert_int_equal(rig.executor->ops->block_load(rig.executor, &pieces.block),
 				 EXECUTOR_E_CANCELLED);
@@ -684,13 +689,13 @@ TEST(test_block_load__cancelled)
 		assert_int_equal(vram_used(&rig), 0);
 		atomic_store(&pieces.block.is_cancelled, false);
 		assert_int_equal(rig_block_load(&rig, &pieces.block), 0);
-		/* Half loaded ones can be unloaded, too. */
+		/* A partly loaded block can be unloaded, too. */
 		rig.executor->ops->block_unload(rig.executor, &pieces.block);
 		assert_int_equal(rig.executor->ops->block_load(rig.executor, &pieces.block),
 				 EXECUTOR_E_MORE);
 		rig.executor->ops->block_unload(rig.executor, &pieces.block);
 		assert_int_equal(vram_used(&rig), 0);
-		/* The loaded part of a block that failed stays, to be freed in parts. */
+		/* The loaded part of a failed block is kept, to be freed in parts. */
 		assert_int_equal(rig.executor->ops->block_load(rig.executor, &pieces.block),
 				 EXECUTOR_E_MORE);
 		rig.executor->ops->lose(rig.executor, "the test wants it");
@@ -707,7 +712,7 @@ TEST(test_block_load__cancelled)
 	}
 }
 
-/* Other owners' bytes are gone from what a plan gets. */
+/* A plan's new memory does not show bytes of other owners. */
 TEST(test_plan_load__cleared)
 {
 	struct plan *first = rig_scratch_plan(500), *second = rig_scratch_plan(500);
@@ -739,7 +744,7 @@ TEST(test_plan_load__cleared)
 }
 
 struct fault_script {
-	int alloc_at; /* the how many-th allocation from now fails; 0: none */
+	int alloc_at; /* number of the failing allocation, from now; 0: none */
 	int n_failed;
 };
 
@@ -753,7 +758,10 @@ static enum vulkan_fault fault(void *context, enum vulkan_fault_point point)
 	return VULKAN_FAULT_NO_MEMORY;
 }
 
-/* The driver has no memory although the ledger said yes: said so, and nothing stays behind. */
+/*
+ * The driver has no memory although the ledger does: the load fails with this error and leaks
+ * nothing.
+ */
 TEST(test_load__driver_out_of_memory)
 {
 	static const uint32_t forces[] = {0, VULKAN_FORCE_STAGED};
@@ -784,7 +792,7 @@ TEST(test_load__driver_out_of_memory)
 			assert_int_equal(usage.n_blocks, 0);
 			assert_false(rig.executor->ops->is_lost(rig.executor));
 		}
-		/* The block, staging of it where it is staged, parameters. */
+		/* Allocations: the block, its staging buffer if staged, parameters. */
 		if (way == 0 && rig.executor->info.kind == EXECUTOR_GPU)
 			assert_in_range(n, 3, 4);
 		else
@@ -797,7 +805,7 @@ TEST(test_load__driver_out_of_memory)
 	}
 }
 
-/* Out of memory of our own at any allocation: likewise. */
+/* The same with the broker's own allocations failing. */
 TEST(test_load__failing_allocations)
 {
 	const struct exec_block *blocks[1];
@@ -825,7 +833,7 @@ TEST(test_load__failing_allocations)
 			r = rig_plan_load(&rig, plan, &load);
 		if (!fail_alloc_stop())
 			break;
-		/* Also where a driver was refused memory for its command buffers. */
+		/* EXECUTOR_E_NO_MEMORY if a driver had no memory for its command buffers. */
 		assert_true(r == -ENOMEM || r == EXECUTOR_E_NO_MEMORY);
 		rig.executor->ops->plan_unload(rig.executor, plan);
 		rig.executor->ops->block_unload(rig.executor, block);
@@ -845,7 +853,7 @@ TEST(test_load__failing_allocations)
 	reference_arena_deinit(&arena);
 }
 
-/* What a device has is measured, both directions; what it has not is 0. */
+/* Rates are measured in both directions; rates that do not apply are 0. */
 TEST(test_rates__measured)
 {
 	struct vulkan_rates rates;
@@ -862,7 +870,7 @@ TEST(test_rates__measured)
 		assert_true(rates.arena.up_bytes_per_s > 0 && rates.arena.down_bytes_per_s > 0);
 	vulkan_usage(rig.executor, &usage);
 	assert_int_equal(usage.device_bytes, 0);
-	/* One memory, the processor's. */
+	/* A software device has one memory, the CPU's. */
 	if (rig.executor->info.kind == EXECUTOR_SOFTWARE_GPU) {
 		assert_int_equal(rig.executor->info.gtt_bytes, 0);
 		assert_false(rig.executor->info.is_integrated);
@@ -879,7 +887,7 @@ TEST(test_rates__measured)
 
 int main(int argc, char **argv)
 {
-	/* "-NAME": all but that. */
+	/* "-NAME": all tests except that. */
 	if (argc > 1 && argv[1][0] == '-')
 		cmocka_set_skip_filter(argv[1] + 1);
 	clock_init();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Cooperative matrices, of a card that claims them in either way, and in none: card-driver.c. */
+/* Cooperative matrices of a card that claims either extension, or none: card-driver.c */
 #include <stdlib.h>
 
 #include "support/test.h"
@@ -24,7 +24,7 @@ static void expect_matrices(const char *extension, const char *expected)
 	waker_deinit(&waker);
 }
 
-/* Float16 that is summed up in float32 by a subgroup; each size once. */
+/* Float16 accumulated in float32 by a subgroup; each size is listed once. */
 TEST(test_matrices__khr)
 {
 	expect_matrices("KHR", "16x16x16,16x8x16");

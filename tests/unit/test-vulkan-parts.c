@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The Vulkan executor: plans in parts, urgent tasks, small tasks that share a submission, and tasks
- * over ranges of rows.
+ * The Vulkan executor: plans in parts, urgent tasks, small tasks in one submission, and tasks over
+ * ranges of rows
  */
 #include <errno.h>
 #include <stdio.h>
@@ -18,7 +18,10 @@
 
 enum { GPU = RBK_DEVICE_GPU };
 
-/* Runs all parts of a job that has begun with @part. Return: what the last one gave. */
+/*
+ * Run all parts of a job, starting with @part.
+ * Return: the last part's result.
+ */
 static int run_parts(struct rig *rig, struct job *job, unsigned int part)
 {
 	const unsigned int n = job->task.plan->n_parts[GPU];
@@ -69,7 +72,7 @@ static struct plan *fixed_plan(unsigned int which)
 		describe_attr_ints(d, "kernel_shape", DESCRIBE_INTS(2, 2));
 		break;
 	case 3:
-		/* In place: what a workgroup does twice shows. */
+		/* In place: a workgroup that ran twice would be visible. */
 		describe_input(d, "x", D(33000));
 		describe_state(d, "s", D(33000));
 		describe_node(d, "Add", "", "s,x", "s");
@@ -89,7 +92,7 @@ static struct plan *fixed_plan(unsigned int which)
 		describe_attr_int(d, "transA", 1);
 		break;
 	case 6:
-		/* Over rows, so they cannot be split, but there may be fewer. */
+		/* Softmax over rows: a task cannot be split by rows, but may have fewer. */
 		describe_input(d, "x", D(N, 3000));
 		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
 		describe_node(d, "Softmax", "", "x", "y");
@@ -163,7 +166,7 @@ TEST(test_parts__same_bits_copied)
 	check_same(VULKAN_FORCE_STAGED | VULKAN_FORCE_UPLOAD);
 }
 
-/* Where rows can be split, the dispatcher does that instead. */
+/* If rows can be split, the dispatcher splits them, and the executor makes no parts. */
 TEST(test_parts__not_by_rows)
 {
 	struct plan *plan = rig_scratch_plan(333);
@@ -175,7 +178,7 @@ TEST(test_parts__not_by_rows)
 	rig_prepare(&rig, plan);
 	assert_int_equal(plan->n_parts[GPU], 1);
 	rig_release(&rig, plan);
-	/* But not below a grain. */
+	/* Rows are not split below a grain. */
 	plan = rig_scratch_plan(333);
 	plan->row_grain = 16;
 	rig_prepare(&rig, plan);
@@ -184,7 +187,7 @@ TEST(test_parts__not_by_rows)
 	rig_deinit(&rig);
 }
 
-/* Prepared in parts, with one slot. */
+/* Prepare a plan in parts, and load it with one slot. */
 static struct plan *one_slot_plan(struct rig *rig, unsigned int which)
 {
 	struct plan *plan = fixed_plan(which);
@@ -197,7 +200,7 @@ static struct plan *one_slot_plan(struct rig *rig, unsigned int which)
 	return plan;
 }
 
-/* Eight tasks, one slot: whoever has it goes on, whoever waits is in nobody's way. */
+/* Eight tasks share one slot: its holder continues, and waiting tasks block no other plan. */
 TEST(test_parts__one_slot)
 {
 	struct plan *plan, *small = rig_scratch_plan(33);
@@ -223,7 +226,7 @@ TEST(test_parts__one_slot)
 			n_done++;
 			continue;
 		}
-		/* In order, since there is one slot. */
+		/* Tasks complete in order, since there is one slot. */
 		assert_ptr_equal(task, &jobs[n_jobs].task);
 		if (task->part + 1u < plan->n_parts[GPU]) {
 			task->part++;
@@ -233,7 +236,7 @@ TEST(test_parts__one_slot)
 			n_done++;
 		}
 	}
-	/* Not behind those that wait. */
+	/* The small task did not wait behind tasks without a slot. */
 	assert_int_equal(small_at, 0);
 	for (unsigned int i = 0; i < 8; i++) {
 		assert_true(job_check(&jobs[i], 1e-4, 1e-4));
@@ -246,7 +249,7 @@ TEST(test_parts__one_slot)
 	rig_deinit(&rig);
 }
 
-/* While one task has the only slot all others wait, and then the urgent ones come first. */
+/* All tasks wait while one has the only slot; then urgent tasks come first. */
 TEST(test_urgent__overtakes)
 {
 	static const unsigned int order[] = {2, 4, 0, 1, 3, 5};
@@ -294,7 +297,7 @@ static enum vulkan_fault fault(void *context, enum vulkan_fault_point point)
 	return atomic_load(&script->wait);
 }
 
-/* Lost before and while a part runs: the task fails, its slot is free again. */
+/* The device is lost before and while a part runs: the task fails, and its slot is free again. */
 TEST(test_parts__lost)
 {
 	struct fault_script script = {0};
@@ -313,7 +316,7 @@ TEST(test_parts__lost)
 		job.task.part = 0;
 		rig_run(&rig, &job);
 		assert_int_equal(job.task.res, 0);
-		/* Waits for the slot. */
+		/* This task waits for the slot. */
 		job_reset(&other);
 		other.task.part = 0;
 		rig_submit(&rig, &other.task);
@@ -322,7 +325,7 @@ TEST(test_parts__lost)
 			ops->lose(rig.executor, "a test says so");
 		else
 			atomic_store(&script.wait, VULKAN_FAULT_LOST);
-		/* Both fail, in any order. */
+		/* Both tasks fail, in any order. */
 		rig_submit(&rig, &job.task);
 		rig_reap(&rig);
 		rig_reap(&rig);
@@ -332,7 +335,7 @@ TEST(test_parts__lost)
 		atomic_store(&script.wait, VULKAN_FAULT_NONE);
 		assert_int_equal(ops->reopen(rig.executor), 0);
 		assert_int_equal(rig_load(&rig, plan, EXEC_TIER_VRAM, 1), 0);
-		/* What it had is gone. */
+		/* The task's slot and its contents are lost. */
 		job.task.part = 1;
 		rig_run(&rig, &job);
 		assert_int_equal(job.task.res, -EIO);
@@ -341,7 +344,7 @@ TEST(test_parts__lost)
 		assert_true(job_check(&job, 1e-4, 1e-4));
 	}
 
-	/* Lost and unloaded while nothing of the task is here. */
+	/* The device is lost and the plan unloaded between two parts. */
 	job_reset(&job);
 	job.task.part = 0;
 	rig_run(&rig, &job);
@@ -360,8 +363,8 @@ TEST(test_parts__lost)
 enum { SHARED_JOBS = 24, SHARED_TRIES = 300 };
 
 /*
- * Small tasks share submissions: fewer waits than tasks. What each took is its share, so that all
- * of them together took no longer than there was time; failing, all fail.
+ * Small tasks share submissions: there are fewer waits than tasks. Each task's time is its share,
+ * so the sum does not exceed the elapsed time. If a submission fails, all its tasks fail.
  */
 TEST(test_shared__submissions)
 {
@@ -417,8 +420,8 @@ TEST(test_shared__submissions)
 }
 
 /*
- * One task's rows as many tasks', all at once over the same arenas at other offsets: the same bits,
- * and nobody copies more than his rows.
+ * Run one task's rows as many concurrent tasks over the same arenas at other offsets. Results are
+ * identical, and each task copies only its own rows.
  */
 static void check_rows(uint32_t force)
 {

@@ -4,9 +4,9 @@
  *
  *	amdgpu-sim run --card polaris10 -- test-vulkan-paths-sim AMDGPU-SIM
  *
- * Nothing executes there, so no path can be proven: these tests take them for working once the
- * driver has taken the memory (VULKAN_FORCE_UNPROVEN), and look at what the kernel is asked for,
- * what it refuses and what is left. Results are the business of test-vulkan-paths.
+ * The simulator executes nothing, so no path can be proven. These tests accept a path once the
+ * driver has taken the memory (VULKAN_FORCE_UNPROVEN). They check the requests to the kernel, its
+ * refusals and leaks. test-vulkan-paths checks results.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -54,7 +54,7 @@ static void card_end(struct card *card)
 	waker_deinit(&card->waker);
 }
 
-/* Runs amdgpu-sim over the same cards. */
+/* Run amdgpu-sim over the same cards. */
 static void sim_set(const char *setting)
 {
 	pid_t pid = fork();
@@ -77,7 +77,7 @@ static unsigned int count_fds(void)
 	return n;
 }
 
-/* What the card has in GTT, of all its clients. */
+/* Return the GTT bytes of the card, used by all its clients. */
 static uint64_t gtt_used(void)
 {
 	FILE *file = fopen("/sys/class/drm/renderD128/device/mem_info_gtt_used", "r");
@@ -123,7 +123,7 @@ static void arena_end(struct card *card, struct exec_arena *arena)
 	munmap(arena->base, arena->bytes);
 }
 
-/* amdgpu has no host-import; without a probe that moves bytes the two others are there. */
+/* amdgpu has no host-import. Without a probe that moves bytes, the two other paths are accepted. */
 TEST(test_radv__order)
 {
 	struct card card;
@@ -151,7 +151,7 @@ TEST(test_radv__order)
 	sim_set("udmabuf=present");
 }
 
-/* The probe is honest: where no byte moves, no path works. */
+/* If the probe moves no bytes, no path is accepted. */
 TEST(test_radv__nothing_proven)
 {
 	struct card card;
@@ -184,7 +184,7 @@ TEST(test_udmabuf__limit)
 	sim_set("udmabuf-limit=64MiB");
 }
 
-/* Arenas around multiples of the limit; a client's odd memfds; nothing stays open. */
+/* Arenas around multiples of the limit, and clients' odd memfds; no descriptor stays open. */
 TEST(test_udmabuf__arenas)
 {
 	static const uint64_t sizes[] = {PAGE,       MIB - PAGE, MIB,
@@ -217,7 +217,7 @@ TEST(test_udmabuf__arenas)
 	sim_set("udmabuf-limit=64MiB");
 }
 
-/* Host memory of the card, shared by mapping, there for as long as somebody has it. */
+/* The card's host memory is shared by mapping, and exists as long as a reference does. */
 TEST(test_exported__memory)
 {
 	uint64_t before, bytes = 8 * MIB;
@@ -240,7 +240,7 @@ TEST(test_exported__memory)
 	arena.base[5] = 78;
 	assert_int_equal(data[5], 78);
 
-	/* Released, unmapped here, and still the client's. */
+	/* The arena is released and unmapped here, but the client still has its mapping. */
 	card.executor->ops->arena_release(card.executor, &arena);
 	munmap(arena.base, bytes);
 	assert_int_equal(data[bytes - 1], 77);
@@ -249,7 +249,7 @@ TEST(test_exported__memory)
 	card_end(&card);
 }
 
-/* The card takes no such amount, and is none the worse for it. */
+/* The card refuses so much memory, and still works afterwards. */
 TEST(test_exported__too_much)
 {
 	struct exec_arena arena;
@@ -270,7 +270,7 @@ TEST(test_exported__too_much)
 	card_end(&card);
 }
 
-/* The device's end is not the memory's: the processor and a client go on in it. */
+/* The memory outlives the device: the CPU and a client continue to use it. */
 TEST(test_exported__outlives_device)
 {
 	struct exec_arena arena;

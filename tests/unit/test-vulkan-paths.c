@@ -2,9 +2,9 @@
 /*
  * test-vulkan-paths PATH
  *
- * One memory path on a software device, with true results: skipped where the driver or the kernel
- * do not have it. udmabuf and exported take /dev/udmabuf and a driver that imports and exports
- * dma-bufs, as Mesa's lavapipe does from 25 on.
+ * One memory path on a software device, with real results. Skipped if the driver or the kernel does
+ * not support the path. udmabuf and exported need /dev/udmabuf and a driver that imports and
+ * exports dma-bufs, as Mesa's lavapipe does since version 25.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -31,7 +31,7 @@ static struct vulkan_options options_of(void)
 	return (struct vulkan_options){.path = path};
 }
 
-/* z = (x + x) * x */
+/* Make a plan z = (x + x) * x. */
 static struct plan *product_plan(uint32_t cols)
 {
 	struct describe *d = describe_new("product", 4);
@@ -53,7 +53,10 @@ static unsigned int count_fds(void)
 	return n;
 }
 
-/* Runs x over two places of @arena and compares. Return: the task's result. */
+/*
+ * Run the plan with x and z at two offsets of @arena, and compare the result.
+ * Return: the task's result.
+ */
 static int run_at(struct rig *rig, struct plan *plan, uint32_t cols, struct exec_arena *arena,
 		  uint64_t x, uint64_t z)
 {
@@ -75,7 +78,7 @@ static int run_at(struct rig *rig, struct plan *plan, uint32_t cols, struct exec
 	return 0;
 }
 
-/* An arena of this path. */
+/* Make an arena of this path. */
 static void arena_begin(struct rig *rig, uint64_t bytes, struct exec_arena *ret, int *ret_fd)
 {
 	*ret_fd = -1;
@@ -120,7 +123,10 @@ TEST(test_path__in_place)
 	rig_deinit(&rig);
 }
 
-/* Nothing of ours stays open or mapped, however often; what the driver keeps ends with it. */
+/*
+ * No descriptor or mapping of the broker is left, however often this is repeated. Those of the
+ * driver end with it.
+ */
 TEST(test_path__nothing_left)
 {
 	const struct vulkan_options options = options_of();
@@ -141,7 +147,7 @@ TEST(test_path__nothing_left)
 	rig_deinit(&rig);
 }
 
-/* Several dma-bufs: tensors at the boundaries, and one that lies on both sides of it. */
+/* Several dma-bufs: tensors at their boundaries, and a tensor across a boundary. */
 TEST(test_segments__boundaries)
 {
 	const struct vulkan_options options = options_of();
@@ -171,11 +177,11 @@ TEST(test_segments__boundaries)
 	assert_int_equal(run_at(&rig, plan, cols, &arena, segment, segment - PAGE), 0);
 	assert_int_equal(run_at(&rig, plan, cols, &arena, segment - 64, 0), -EXDEV);
 	assert_int_equal(run_at(&rig, plan, cols, &arena, 0, segment - PAGE + 64), -EXDEV);
-	/* And it goes on. */
+	/* The device still works. */
 	assert_int_equal(run_at(&rig, plan, cols, &arena, segment - PAGE, segment), 0);
 	rig_arena_deinit(&rig, &arena);
 
-	/* Of exactly one, and one byte less than two. */
+	/* Exactly one segment, and one byte less than two. */
 	rig_arena_init(&rig, &arena, segment);
 	assert_int_equal(run_at(&rig, plan, cols, &arena, segment - PAGE, 0), 0);
 	rig_arena_deinit(&rig, &arena);
@@ -183,7 +189,7 @@ TEST(test_segments__boundaries)
 	rig_deinit(&rig);
 }
 
-/* What cannot be wrapped is staged, or not reached, and nothing breaks. */
+/* Memory that cannot be wrapped is staged or not accessible, without harm. */
 TEST(test_udmabuf__unsuitable)
 {
 	const struct vulkan_options options = options_of();
@@ -208,7 +214,7 @@ TEST(test_udmabuf__unsuitable)
 	for (int i = 0; i < 5; i++) {
 		fd = i < 4 ? fds[i] : -1;
 		arena = (struct exec_arena){.bytes = EXPORT_BYTES, .fd = fd, .immutable = i == 1};
-		/* Importing wraps nothing: the setup thread would wait for who writes there. */
+		/* Importing does not wrap: the setup thread would have to wait for writers. */
 		if (i != 3)
 			rig.executor->ops->arena_wrap(rig.executor, &arena);
 		assert_null(arena.wraps[GPU]);
@@ -221,7 +227,7 @@ TEST(test_udmabuf__unsuitable)
 	rig_deinit(&rig);
 }
 
-/* The pages are the memfd's, and live as long as the device has them. */
+/* The memfd's pages stay allocated as long as the device uses them. */
 TEST(test_udmabuf__keeps_pages)
 {
 	const struct vulkan_options options = options_of();
@@ -233,7 +239,7 @@ TEST(test_udmabuf__keeps_pages)
 		skip();
 	plan = product_plan(1024);
 	rig_init(&rig, &options);
-	/* The rig closes the descriptor; a hole that is punched later hits new pages only. */
+	/* The rig closes the descriptor. A hole punched later affects only new pages. */
 	rig_arena_init(&rig, &arena, EXPORT_BYTES);
 	rig_prepare(&rig, plan);
 	assert_int_equal(run_at(&rig, plan, 1024, &arena, 0, PAGE), 0);
@@ -252,7 +258,7 @@ TEST(test_udmabuf__keeps_pages)
 	rig_deinit(&rig);
 }
 
-/* The client's view: another process maps the descriptor, writes, reads the result. */
+/* The client's view: another process maps the descriptor, writes, and reads the result. */
 TEST(test_exported__shared)
 {
 	const struct vulkan_options options = options_of();
@@ -290,11 +296,11 @@ TEST(test_exported__shared)
 	assert_int_equal(status, 0);
 	rig_release(&rig, plan);
 
-	/* It cannot be shrunk or sealed. */
+	/* The memory cannot be shrunk or sealed. */
 	assert_true(ftruncate(fd, PAGE) < 0);
 	assert_true(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE) < 0);
 
-	/* Removed, and the client still holds it. */
+	/* The arena is removed while the client still holds it. */
 	rig.executor->ops->arena_release(rig.executor, &arena);
 	munmap(arena.base, arena.bytes);
 	assert_int_equal(dma_buf_holders(fd, &n_holders), 0);
@@ -356,7 +362,7 @@ TEST(test_exported__failing_allocations)
 	rig_deinit(&rig);
 }
 
-/* An import that cannot allocate leaves the arena as it was: staged. */
+/* An import that cannot allocate leaves the arena staged. */
 TEST(test_path__failing_allocations)
 {
 	const struct vulkan_options options = options_of();
@@ -389,7 +395,7 @@ static enum vulkan_fault fault(void *context, enum vulkan_fault_point point)
 	return lose_now ? VULKAN_FAULT_LOST : VULKAN_FAULT_NONE;
 }
 
-/* The device is lost: the memory is not, and the device gets at it again. */
+/* The device is lost. The memory is not, and the reopened device can access it again. */
 TEST(test_path__device_lost)
 {
 	struct vulkan_options options = options_of();
@@ -420,7 +426,7 @@ TEST(test_path__device_lost)
 		assert_int_equal(other_fd, -1);
 	}
 
-	/* An arena that is registered meanwhile. */
+	/* An arena registered while the device is lost. */
 	if (path != VULKAN_PATH_EXPORTED)
 		rig_arena_init(&rig, &other, EXPORT_BYTES);
 	rig_unload(&rig, plan);
@@ -439,7 +445,7 @@ TEST(test_path__device_lost)
 	rig_deinit(&rig);
 }
 
-/* By default the order of preference holds, and the list says what works. */
+/* By default the order of preference holds, and the list names the working paths. */
 TEST(test_paths__order)
 {
 	static const char *const names[] = {"host-import", "udmabuf", "exported", "staged"};

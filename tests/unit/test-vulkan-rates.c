@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Which way constants go, by how fast each is. */
+/* Choice of the way to load constants by measured rates */
 #include "support/test.h"
 #include "vulkan/rates.h"
 
-/* The fastest way there is; the device's own engine unless that is clearly slower. */
+/* The fastest way is chosen; the device's own engine unless it is clearly slower. */
 TEST(test_rates__choose)
 {
 	static const struct {

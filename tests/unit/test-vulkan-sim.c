@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The Vulkan executor over simulated amdgpu cards: real RADV, memory as the kernel counts it, a
- * second tier, a queue of its own for uploads, memory that runs out, resets and unplugging.
- * Nothing executes there, so no result is looked at.
+ * second tier, a separate upload queue, memory that runs out, resets and unplugging. The simulator
+ * executes nothing, so results are not checked.
  *
  * test-vulkan-sim SIMULATOR card|apu, run by "amdgpu-sim run".
  */
@@ -35,7 +35,7 @@ static void sim(const char *command)
 	assert_int_equal(system(line), 0);
 }
 
-/* What the kernel says of card0. */
+/* Return the simulated kernel's value of @key for card0. */
 static uint64_t sim_value(const char *key)
 {
 	unsigned long long value = UINT64_MAX;
@@ -48,7 +48,7 @@ static uint64_t sim_value(const char *key)
 	while (fgets(line, sizeof(line), out))
 		if (sscanf(line, " %63s %llu", name, &value) == 2 && strcmp(name, key) == 0)
 			break;
-	/* To the end, or it would be told that nobody reads. */
+	/* Read to the end, or the simulator would get SIGPIPE. */
 	while (fgets(line, sizeof(line), out))
 		;
 	assert_int_equal(pclose(out), 0);
@@ -87,7 +87,7 @@ static void card_close(struct card *card)
 	waker_deinit(&card->waker);
 }
 
-/* y = x * w, and what a task of it needs. */
+/* y = x * w, with the memory that a task of it needs. */
 struct work {
 	struct exec_arena constants, tensors;
 	struct plan *plan;
@@ -97,7 +97,9 @@ struct work {
 	struct exec_block block;
 };
 
-/* @in_parts: with two operators, whose tasks cannot be split by rows, in as many parts as can be.
+/*
+ * Initialise the work. If @in_parts, the plan has two operators, cannot be split by rows, and runs
+ * in as many parts as possible.
  */
 static void work_init_as(struct card *card, struct work *work, bool in_parts)
 {
@@ -217,7 +219,7 @@ static int run(struct card *card, struct work *work)
 	return r;
 }
 
-/* What it is, and what the kernel knows it as. */
+/* The device's description, and the kernel's view of it. */
 TEST_IN("card", test_card__info)
 {
 	const struct executor_info *info;
@@ -239,12 +241,12 @@ TEST_IN("card", test_card__info)
 	assert_true(rates.has_queue);
 	assert_true(rates.staged.up_bytes_per_s > 0);
 	assert_true(rates.staged.down_bytes_per_s > 0);
-	/* Only 256 MiB of it are mapped. */
+	/* Only 256 MiB of device memory are mapped. */
 	assert_int_equal(rates.direct.up_bytes_per_s, 0);
 	card_close(&card);
 }
 
-/* The kernel counts what was charged, to the byte, in either tier. */
+/* Check that the kernel counts the charged bytes exactly, in either tier. */
 static void check_exact(bool in_parts)
 {
 	static const char *const keys[] = {
@@ -255,7 +257,7 @@ static void check_exact(bool in_parts)
 
 	card_open(&card);
 	work_init_as(&card, &work, in_parts);
-	/* The driver's own and what is kept for staging: once. */
+	/* Allocate the driver's own memory and the staging buffers once before. */
 	assert_int_equal(block_load(&card, &work.block), 0);
 	assert_int_equal(plan_load(&card, &work, EXEC_TIER_VRAM), 0);
 	assert_int_equal(run(&card, &work), 0);
@@ -304,7 +306,7 @@ TEST_IN("card", test_card__exact_in_parts)
 	check_exact(true);
 }
 
-/* Return: mappings of this process. */
+/* Return the number of mappings of this process. */
 static unsigned int count_mappings(void)
 {
 	FILE *maps = fopen("/proc/self/maps", "re");
@@ -318,7 +320,7 @@ static unsigned int count_mappings(void)
 	return n;
 }
 
-/* Plans and blocks take no more mappings than was charged. */
+/* Plans and blocks take no more mappings than charged. */
 TEST_IN("card", test_card__mappings)
 {
 	enum { N_WORKS = 20, SPARE = 10 };
@@ -352,7 +354,7 @@ TEST_IN("card", test_card__mappings)
 	card_close(&card);
 }
 
-/* No memory although the ledger said yes. The device is as good as before. */
+/* No memory although the ledger has some. The device still works afterwards. */
 TEST_IN("card", test_card__out_of_memory)
 {
 	struct card card;
@@ -383,7 +385,7 @@ static void load_and_run(struct card *card, struct work *work)
 	assert_int_equal(run(card, work), 0);
 }
 
-/* A reset takes the device away until it is opened again, and everything works then. */
+/* After a reset the device is lost until it is reopened; then everything works. */
 TEST_IN("card", test_card__reset)
 {
 	struct card card;
@@ -403,7 +405,7 @@ TEST_IN("card", test_card__reset)
 	}
 	load_and_run(&card, &work);
 	unload(&card, &work);
-	/* It can also show while a block is uploaded. */
+	/* A reset may also be detected during an upload. */
 	sim("reset");
 	assert_int_equal(block_load(&card, &work.block), -EIO);
 	card.ops->block_unload(card.executor, &work.block);
@@ -415,7 +417,7 @@ TEST_IN("card", test_card__reset)
 	card_close(&card);
 }
 
-/* Out and in again: only a new instance sees the card that came back. */
+/* The card is unplugged and plugged in again: only a new instance sees it. */
 TEST_IN("card", test_card__unplugged)
 {
 	struct card card;
@@ -438,7 +440,7 @@ TEST_IN("card", test_card__unplugged)
 	card_close(&card);
 }
 
-/* One pool, no second tier. */
+/* An APU has one pool and no second tier. */
 TEST_IN("apu", test_apu__info)
 {
 	struct exec_memory before, during;
@@ -448,7 +450,7 @@ TEST_IN("apu", test_apu__info)
 	card_open(&card);
 	assert_true(card.executor->info.is_integrated);
 	assert_int_equal(card.executor->info.gtt_bytes, 0);
-	/* The carve-out is half a gibibyte. */
+	/* The carve-out is half a GiB. */
 	assert_true(card.executor->info.memory_bytes > 6ull << 30);
 	work_init(&card, &work);
 	card.ops->memory_sample(card.executor, &before);

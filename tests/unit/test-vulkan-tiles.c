@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Every shape of tile of a shader variant (plain, shared) against the plain reference, whatever the
- * problem is it would be chosen for: random products and convolutions, both types, guards around
- * every tensor. With RBK_TEST_MATRICES in the environment the device must have one of cooperative
+ * Each tile shape of a shader variant (plain, shared) against the plain reference, whatever
+ * problems it would be chosen for: random products and convolutions, both types, guards around each
+ * tensor. With RBK_TEST_MATRICES in the environment, the device must have a tile of cooperative
  * matrices: tests/soak/newer.py has such a device.
  */
 #include <stdio.h>
@@ -18,7 +18,7 @@
 
 enum { MAX_COUNT = 4, ROUNDS = 24 };
 
-static uint32_t force = VULKAN_FORCE_PLAIN; /* the variant */
+static uint32_t force = VULKAN_FORCE_PLAIN; /* the shader variant */
 static uint64_t seed = 11;
 
 static uint32_t pick(uint32_t from, uint32_t to)
@@ -26,7 +26,7 @@ static uint32_t pick(uint32_t from, uint32_t to)
 	return from + (uint32_t)(reference_random(&seed) % (to - from + 1));
 }
 
-/* At and beside the edges of tiles, of quads and of steps of k. */
+/* Pick a size at or near the edges of tiles, of quads and of steps of k. */
 static uint32_t pick_size(uint32_t from, uint32_t to)
 {
 	static const uint32_t edges[] = {1,  3,  4,  8,  15, 16, 17,  31,
@@ -61,7 +61,7 @@ static struct describe *describe_product(bool trans_a, bool trans_b)
 	return d;
 }
 
-/* With as many output channels as the pipelines with shapes are for. */
+/* Describe a convolution with enough output channels for the pipelines with tile shapes. */
 static struct describe *describe_convolution(void)
 {
 	const uint32_t group = pick(1, 2), filters = group * pick_size(32, 140);
@@ -86,9 +86,9 @@ static struct describe *describe_convolution(void)
 }
 
 /*
- * Compilers of software devices take their time, so not each pipeline of products: a shape has two
- * of the four pairs of transpositions with float32, the other two with float16. Cooperative
- * matrices have one type, and all four.
+ * Compilers of software devices are slow, so not every pipeline of products is tested. A shape has
+ * two of the four pairs of transpositions with float32, the other two with float16. Cooperative
+ * matrices have one type and all four pairs.
  */
 static struct describe *describe(enum exec_tile_op op, unsigned int tile, bool of_matrices,
 				 unsigned int round)
@@ -123,7 +123,7 @@ static void check(struct rig *rig, enum exec_tile_op op, unsigned int tile, bool
 	rig_release(rig, plan);
 }
 
-/* The tiles of the variant, each for problems of all classes. */
+/* Each tile of the variant, with problems of all classes. */
 TEST(test_tiles__right)
 {
 	struct exec_tile tile;
@@ -146,7 +146,10 @@ TEST(test_tiles__right)
 	rig_deinit(&rig);
 }
 
-/* The shapes that a device of the shared variant has for an operator. Return: how many. */
+/*
+ * List the tile shapes of a device of the shared variant for an operator.
+ * Return: their number.
+ */
 static unsigned int list_tiles(uint32_t matrix, bool has_half, enum exec_tile_op op,
 			       struct exec_tile ret[EXEC_MAX_TILES])
 {
@@ -163,8 +166,8 @@ static unsigned int list_tiles(uint32_t matrix, bool has_half, enum exec_tile_op
 }
 
 /*
- * Of made-up devices: products of float16 can be of cooperative matrices where there are any, as
- * one more shape behind the others, and nothing else can.
+ * Made-up devices: products of float16 may use cooperative matrices if the device has any, as one
+ * more shape after the others. No other operator uses them.
  */
 TEST(test_tiles__of_made_up_matrices)
 {
@@ -190,8 +193,8 @@ TEST(test_tiles__of_made_up_matrices)
 }
 
 /*
- * And of this device; that results of them are right is test_tiles__right's, which takes them like
- * every other shape.
+ * Cooperative matrices of this device. test_tiles__right checks their results as those of every
+ * other shape.
  */
 TEST(test_tiles__of_matrices)
 {
@@ -214,7 +217,7 @@ TEST(test_tiles__of_matrices)
 	rig_deinit(&rig);
 }
 
-/* What is no shape, as in a file of another version, changes nothing. */
+/* Invalid shapes, as in a file of another version, change nothing. */
 TEST(test_set__unknown)
 {
 	struct exec_tiles before, after, wrong;
