@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Plan descriptions as large as they may be, of graphs that are hard for who verifies them
+ * Plan descriptions of the largest allowed size, of graphs that are hard to verify
  *
- * Sections are filled as they come and put behind each other in the end.
+ * Each section grows in its own buffer; the end concatenates the sections.
  */
 #include "support/big-plan.h"
 
@@ -20,8 +20,8 @@ enum {
 	MAX_BLOB = 1 << 19,
 	FAN = 32,        /* inputs of a Concat, outputs of a Split */
 	SIDE = 8,        /* elements of the tensors of most graphs */
-	NEAR = 6,        /* how many nodes a tensor of BIG_LIVES lives at most */
-	MOST_SIZES = 61, /* of BIG_GAPS and BIG_LIVES */
+	NEAR = 6,        /* longest life of a tensor of BIG_LIVES, in nodes */
+	MOST_SIZES = 61, /* tensor sizes in BIG_GAPS and BIG_LIVES */
 };
 
 struct graph {
@@ -40,7 +40,7 @@ static uint16_t add_tensor(struct graph *g, enum rbk_tensor_kind kind, unsigned 
 	struct rbk_plan_tensor *tensor = &g->tensors[t];
 
 	assert(t < RBK_MAX_PLAN_TENSORS);
-	/* Names differ only at their ends: comparing them is work, too. */
+	/* Names differ only in their last characters, so that comparing them costs time. */
 	snprintf(tensor->name, sizeof(tensor->name), "a-tensor-of-a-large-plan-%05u", t);
 	tensor->kind = (uint8_t)kind;
 	tensor->dtype = RBK_DTYPE_F32;
@@ -69,7 +69,7 @@ static uint32_t add_edge(struct graph *g, uint16_t t)
 	return g->header.n_edges++;
 }
 
-/* A node without edges as yet. */
+/* Add a node without edges. */
 static struct rbk_plan_node *add_node(struct graph *g, const char *op)
 {
 	struct rbk_plan_node *node = &g->nodes[g->header.n_nodes];
@@ -102,7 +102,7 @@ static void add_binary(struct graph *g, const char *op, uint16_t a, uint16_t b, 
 	node->n_out = 1;
 }
 
-/* To the node that was added last. */
+/* Add an attribute to the last node. */
 static void add_attr(struct graph *g, const char *name, enum rbk_plan_attr_type type,
 		     const void *values, uint32_t n, size_t value_bytes)
 {
@@ -186,7 +186,7 @@ static void alive(struct graph *g, unsigned int n)
 	}
 }
 
-/* A number that looks random, and is the same every time. */
+/* Return a pseudo-random number that depends on @i alone. */
 static uint32_t scatter(uint32_t i)
 {
 	i = (i ^ i >> 7) * 0x9e3779b1u;
@@ -194,8 +194,8 @@ static uint32_t scatter(uint32_t i)
 }
 
 /*
- * Lists of all lengths, each made from one number and summed up again some nodes later: nearly at
- * once, or as far ahead as may be.
+ * Add lists of all lengths. Each is expanded from one number and summed some nodes later: within a
+ * few nodes if @near, else as late as possible.
  */
 static void sizes(struct graph *g, unsigned int n, bool near)
 {
@@ -209,7 +209,7 @@ static void sizes(struct graph *g, unsigned int n, bool near)
 		add_scratch(g);
 	for (uint16_t i = 0; i < n_lists; i++)
 		order[i] = i;
-	/* Reads come in another order than writes. */
+	/* Read the lists in an order that differs from the order of writes. */
 	for (uint16_t i = 0; i < n_lists; i++) {
 		const uint16_t k = near ? (uint16_t)(i - scatter(i) % (i < NEAR ? i + 1u : NEAR))
 					: (uint16_t)(scatter(i) % n_lists);
@@ -224,7 +224,10 @@ static void sizes(struct graph *g, unsigned int n, bool near)
 
 		add_unary(g, "Expand", x, (uint16_t)(first + i));
 		add_attr_ints(g, "shape", &length, 1);
-		/* Reads begin when half of the lists are there, and take turns with writes. */
+		/*
+		 * Far reads begin when half of the lists are written; from then on, reads alternate
+		 * with writes.
+		 */
 		while (n_read < n_lists &&
 		       (near ? n_read + 2u * NEAR < i : i >= n_lists / 2u && n_read < i / 4u) &&
 		       order[n_read] < i) {
@@ -364,7 +367,7 @@ static void attrs(struct graph *g, unsigned int n)
 	}
 }
 
-/* Two chains of tensors of a bit more than 2^46 bytes each. */
+/* Add two chains whose tensors each have slightly more than 2^46 bytes. */
 static void too_large(struct graph *g, unsigned int n)
 {
 	const uint32_t dims[] = {INT32_MAX, 8193};

@@ -1,9 +1,10 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * What tests of the client library begin and end with
+ * Begin and end of tests of the client library
  *
- * Each makes its own fake broker, and ends with no more descriptors than it began with.
+ * Each test makes its own fake broker. At its end the process has no more open descriptors than at
+ * its beginning.
  */
 #include <dirent.h>
 #include <time.h>
@@ -44,7 +45,9 @@ static inline int fixture_connect(struct fixture *fixture, uint64_t timeout_ns)
 	return rbk_connect(&options, &fixture->rbk, &fixture->error);
 }
 
-/* A fake broker; requests to it time out after a minute unless the test connects itself. */
+/*
+ * Start a fake broker; requests to it time out after a minute unless the test connects by itself.
+ */
 static inline void fixture_begin(struct fixture *fixture, const struct fake_options *options)
 {
 	*fixture = (struct fixture){.n_fds = count_fds()};
@@ -67,7 +70,7 @@ static inline void fixture_end(struct fixture *fixture)
 
 #define FIXTURE(name, options) SCOPED(fixture, name, fixture_begin_connected, fixture_end, options)
 
-/* Milliseconds since @start_ns. */
+/* Return the milliseconds since @start_ns. */
 static inline double since_ms(uint64_t start_ns)
 {
 	return (double)(client_now_ns() - start_ns) / 1e6;

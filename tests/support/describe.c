@@ -2,8 +2,8 @@
 /*
  * Plan descriptions for tests
  *
- * Each section of the description grows in a buffer of its own; finishing writes them one after the
- * other. Buffers are zeroed as they grow, so every reserved byte and all padding is zero.
+ * Each section of the description grows in its own buffer; describe_finish() writes the sections in
+ * sequence. Buffers are zeroed as they grow, so every reserved byte and all padding is zero.
  */
 #include <stdio.h>
 #include <stdlib.h>

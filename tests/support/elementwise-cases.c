@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Uses of the operators that work element by element: see elementwise-cases.h. */
+/* Uses of elementwise operators: see elementwise-cases.h. */
 #include "support/elementwise-cases.h"
 
 #include <math.h>
@@ -75,7 +75,9 @@ struct describe *elementwise_case(const struct op *op, uint8_t dtype, unsigned i
 	static const uint8_t targets[] = {RBK_DTYPE_F32, RBK_DTYPE_U8,   RBK_DTYPE_I8,
 					  RBK_DTYPE_I32, RBK_DTYPE_BOOL, RBK_DTYPE_I64,
 					  RBK_DTYPE_F16, RBK_DTYPE_BF16, RBK_DTYPE_F64};
-	/* Each of them with the count and without, in twice as many rounds: they are odd in number.
+	/*
+	 * Twice as many rounds take each target with the count and without: the number of targets
+	 * is odd.
 	 */
 	const uint8_t to = targets[round % sizeof(targets)];
 	const bool is_dynamic = round % 2, broadcasts = round % 3;
@@ -95,7 +97,7 @@ struct describe *elementwise_case(const struct op *op, uint8_t dtype, unsigned i
 
 		for (unsigned int i = skip; i < rank; i++)
 			mine[i - skip] = !whole && pick(seed, 0, 2) == 0 ? 1 : dims[i];
-		/* The count stays in front. */
+		/* The count must stay the first dimension. */
 		if (is_dynamic && skip > 0 && rank > skip && mine[0] == DESCRIBE_COUNT)
 			mine[0] = 1;
 		describe_tensor(d, (const char[]){"abc"[j], 0}, RBK_TENSOR_INPUT,
@@ -125,7 +127,7 @@ static float pick_float(uint64_t *seed)
 
 	if (which < sizeof(edges) / sizeof(edges[0]))
 		return edges[which];
-	/* Half of them where most functions are interesting. */
+	/* Half of the values lie where most functions are not flat. */
 	return ((float)pick(seed, 0, 200000) - 100000) / (which % 2 ? 50000 : 5000);
 }
 
@@ -141,7 +143,7 @@ static int64_t pick_integer(uint64_t *seed)
 	return (int64_t)reference_random(seed) >> pick(seed, 0, 63);
 }
 
-/* Any float, or one on or beside the middle between two bfloat16s. */
+/* Return any float, or one at or beside the midpoint of two bfloat16s. */
 static float pick_to_round(uint64_t *seed)
 {
 	const uint32_t upper = pick(seed, 0, 0xffff) << 16, which = pick(seed, 0, 3);
@@ -152,7 +154,7 @@ static float pick_to_round(uint64_t *seed)
 	return f;
 }
 
-/* Edges of float64 itself; else what float32 has, or is near that. */
+/* Return an edge value of float64, a value of pick_float(), or one near it. */
 static double pick_double(uint64_t *seed)
 {
 	static const double edges[] = {1e300,   -1e300,          1e-300, 700,
@@ -163,7 +165,7 @@ static double pick_double(uint64_t *seed)
 
 	if (which < sizeof(edges) / sizeof(edges[0]))
 		return edges[which];
-	/* Float32's denormals are numbers. */
+	/* Float32's denormals are ordinary float64 numbers. */
 	return which % 2 ? near * (1 + (double)pick(seed, 0, 1u << 31) * 0x1p-51) : near;
 }
 
@@ -190,7 +192,7 @@ void elementwise_fill(const struct plan *plan, uint32_t count, struct reference_
 			else if (tensor->dtype == RBK_DTYPE_F64)
 				memcpy(at, &(double){pick_double(seed)}, bytes);
 			else if (tensor->dtype == RBK_DTYPE_F16)
-				/* Any of them but denormals, which devices may flush. */
+				/* Any float16 except denormals, which devices may flush to zero. */
 				memcpy(at, &(uint16_t){(uint16_t)(integer & 0x7c00 ? integer : 0)},
 				       bytes);
 			else

@@ -12,7 +12,7 @@ static uint32_t pick(uint64_t *seed, uint32_t from, uint32_t to)
 	return from + (uint32_t)(reference_random(seed) % (to - from + 1));
 }
 
-/* Of @rank dimensions; the more of them the shorter. */
+/* Choose @rank dimensions; the higher the rank, the smaller they are. */
 static void pick_dims(uint64_t *seed, unsigned int rank, uint32_t *dims)
 {
 	const uint32_t longest = rank <= 1 ? 300 : rank == 2 ? 70 : rank == 3 ? 17 : 6;
@@ -51,7 +51,7 @@ static void describe_gather(const struct inputs *in, const struct op *op, bool i
 			    uint64_t *seed)
 {
 	const unsigned int rank = pick(seed, 1, 4), at_rank = pick(seed, is_dynamic, 2);
-	/* Rows of a table by as many indices as the count is, or the data's own rows. */
+	/* The count is the number of indices into a table, or the number of the data's own rows. */
 	const bool by_indices = rank == 1 || pick(seed, 0, 1);
 	const unsigned int axis = !is_dynamic  ? pick(seed, 0, rank - 1)
 				  : by_indices ? 0
@@ -197,13 +197,13 @@ struct describe *gather_case(const struct op *op, uint8_t dtype, unsigned int ro
 	return in.d;
 }
 
-/* The binding of the plan's node's indices. */
+/* Return the binding of the indices of @node. */
 static unsigned int indices_of(const struct node *node)
 {
 	return node->op->kind == OP_ONE_HOT ? 0 : 1;
 }
 
-/* How many elements there are for index @i of those that lie one after the other. */
+/* Return the limit of index @i: the size of the axis that it selects from. */
 static uint32_t limit_of(const struct plan *plan, uint32_t count, uint64_t i)
 {
 	const struct node *node = &plan->nodes[0];
@@ -257,7 +257,7 @@ void gather_fill(const struct plan *plan, uint32_t count, struct reference_buffe
 		int64_t index =
 			(int64_t)pick(seed, 0, limit - 1) - (pick(seed, 0, 1) ? (int64_t)limit : 0);
 
-		/* Those of OneHot may be anything. */
+		/* OneHot accepts any index. */
 		if (node->op->kind == OP_ONE_HOT && pick(seed, 0, 3) == 0)
 			index *= 3;
 		put(plan, buffers, i, index);

@@ -1,9 +1,10 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Uses of the operators that go by indices, of Trilu and of GridSample, for tests of executors
+ * Uses of the operators that take indices, of Trilu and of GridSample, for tests of executors
  *
- * Every type over random shapes, with and without a count; and indices that are good, or not.
+ * The cases cover every type over random shapes, with and without a count; and valid and invalid
+ * indices.
  */
 #include "plan/plan.h"
 #include "reference/reference.h"
@@ -11,24 +12,27 @@
 
 enum { GATHER_MAX_COUNT = 7, GATHER_FIRST = OP_GATHER, GATHER_LAST = OP_TRILU };
 
-/* Case @round of @op with elements of @dtype. */
+/* Describe case @round of @op with elements of @dtype. */
 struct describe *gather_case(const struct op *op, uint8_t dtype, unsigned int round,
 			     uint64_t *seed);
 
-/* Fills what is read; every index is one of those that there are, counted from either end. */
+/* Fill the tensors that the plan reads. Every index is valid, counted from either end. */
 void gather_fill(const struct plan *plan, uint32_t count, struct reference_buffers *buffers,
 		 uint64_t *seed);
 
-/* Makes one index a bad one, of many kinds. Return: false where there are none that can be bad. */
+/*
+ * Make one index invalid, in one of many ways.
+ * Return: false where no index can be invalid.
+ */
 bool gather_spoil(const struct plan *plan, uint32_t count, struct reference_buffers *buffers,
 		  uint64_t *seed);
 
 /*
- * Case @round of GridSample: 45 of them have every mode, padding and type. The grid is of another
- * type, too, if @mixes.
+ * Describe case @round of GridSample: 45 rounds cover every mode, padding and type. With @mixes the
+ * grid has another type than the image.
  */
 struct describe *sample_case(unsigned int round, bool mixes, uint64_t *seed);
 
-/* Fills the grid; many coordinates are half way between pixels, some are beside the picture. */
+/* Fill the grid; many coordinates are half way between pixels, some are outside the image. */
 void sample_fill(const struct plan *plan, uint32_t count, struct reference_buffers *buffers,
 		 uint64_t *seed);

@@ -26,7 +26,7 @@ static struct exec_arena *find_arena(void *context, uint16_t arena_id, const cha
 
 const struct plan_arena_lookup one_op_arenas = {.find = find_arena};
 
-/* Reads "[count,3]" and moves *at behind it. */
+/* Parse a shape such as "[count,3]" and advance *at past it. */
 static unsigned int parse_shape(const char **at, uint32_t dims[RBK_MAX_RANK])
 {
 	unsigned int rank = 0;
@@ -67,7 +67,9 @@ static uint8_t parse_type(const char **at)
 	return RBK_DTYPE_F32;
 }
 
-/* The type of the input that output @i is to be like; else float32, if that may be, or the first.
+/*
+ * Return the type of the first input of output @i's type class. Without such an input: float32 if
+ * the class has it, else the first type of the class.
  */
 static uint8_t out_type(const struct op *op, unsigned int i, const uint8_t *in_types,
 			unsigned int n_in)

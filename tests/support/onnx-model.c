@@ -2,7 +2,8 @@
 /*
  * Small ONNX models for tests, made in memory
  *
- * protobuf-c's own structures, whose lists grow one by one out of the memory of the model.
+ * The model consists of protobuf-c's own structures; their lists grow one item at a time, in the
+ * model's memory.
  */
 #undef NDEBUG
 #include <assert.h>
@@ -26,7 +27,7 @@ static char *copy(struct onnx_model *model, const char *text)
 	return place;
 }
 
-/* Appends @item to a list of pointers. */
+/* Append @item to a list of pointers. */
 static void append(struct onnx_model *model, size_t *n, void *list, void *item)
 {
 	void **items = take(model, (*n + 1) * sizeof(*items));
@@ -309,7 +310,7 @@ void onnx_model_function_attr(struct onnx_model *model, Onnx__FunctionProto *fun
 	append(model, &function->n_attribute, &function->attribute, copy(model, name));
 }
 
-/* A field that the schema may lack: its length, below 128, and so many bytes. */
+/* Add a field that the schema may lack: a length below 128, and that many bytes. */
 static void add_newer(struct onnx_model *model, ProtobufCMessage *message, uint32_t tag,
 		      const void *bytes, size_t n)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Time as a thread has it that always wants a processor: see stopwatch.h */
+/* Processor time of a thread that always wants a processor: see stopwatch.h. */
 #include "support/stopwatch.h"
 
 #include <stdbool.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* main() of test programs that have none. */
+/* The main() of test programs that define none. */
 #include "support/test.h"
 
 int main(void)

@@ -2,7 +2,7 @@
 /*
  * The table of a program's tests
  *
- * Compilers promise no order of constructors: the line of its definition says where a test belongs.
+ * Compilers promise no order of constructors, so tests are sorted by the line of their definition.
  */
 #include "support/test.h"
 

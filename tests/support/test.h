@@ -3,15 +3,18 @@
 /*
  * Tests that register themselves
  *
- * TEST(test_ring__full) { ... } defines and registers a cmocka test; set-up and tear-down of the
- * test may follow its name: TEST(test_ring__full, begin, end). Tests run in the order of the
- * source. The program needs no main() unless it prepares something, or has set-up and tear-down of
- * all tests together, which TEST_MAIN(begin, end, clock_init()) says; or takes arguments, and then
- * its main() calls test_run(). Tests of a program that are not to run together are in groups:
- * TEST_IN("old-kernel", test_ring__full) and test_run_group("old-kernel", NULL, NULL).
+ * TEST(test_ring__full) { ... } defines and registers a cmocka test; the test's set-up and
+ * tear-down may follow its name: TEST(test_ring__full, begin, end). Tests run in the order of the
+ * source.
  *
- * $RBK_TEST_FILTER names the tests to run, with * and ?; it is a failure if there are none. Include
- * this header, not cmocka.h: the latter needs four others before it.
+ * A program without preparations needs no main(). TEST_MAIN(begin, end, clock_init()) defines a
+ * main() with preparations, and with set-up and tear-down of all tests together. A program with
+ * arguments has its own main(), which calls test_run(). Tests of a program that must not run
+ * together are in groups: TEST_IN("old-kernel", test_ring__full) and test_run_group("old-kernel",
+ * NULL, NULL).
+ *
+ * $RBK_TEST_FILTER names the tests to run, with * and ?; a filter that matches no test is a
+ * failure. Include this header, not cmocka.h: the latter needs four other headers before it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,7 +35,7 @@
 	}                                                                           \
 	static void test_name(void **state)
 
-/* A main() that calls the functions after @tear_down, then runs all tests. */
+/* Define a main() that calls the functions after @tear_down, then runs all tests. */
 #define TEST_MAIN(set_up, tear_down, ...)           \
 	int main(void)                              \
 	{                                           \
@@ -40,16 +43,18 @@
 		return test_run(set_up, tear_down); \
 	}
 
-/* A local of struct @type: @begin(&name, ...) is called here, @end(&name) where its scope ends. */
+/*
+ * Define a local of struct @type; call @begin(&name, ...) here, and @end(&name) where its scope
+ * ends.
+ */
 #define SCOPED(type, name, begin, end, ...)             \
 	struct type name __attribute__((cleanup(end))); \
 	begin(&name, ##__VA_ARGS__)
 
-/* Integers within @record, each with its value: assert_fields(totals, (n_tasks, 5), (n_errors, 2))
- */
+/* Compare integer members of @record: assert_fields(totals, (n_tasks, 5), (n_errors, 2)) */
 #define assert_fields(record, ...) TEST_EXPAND(TEST_EACH(record, __VA_ARGS__))
 
-/* Each pair is expanded in a scan of its own, of which there are 64. */
+/* Expand each pair in its own scan; there are 64 scans. */
 #define TEST_EACH(record, pair, ...)            \
 	TEST_FIELD_OF(record, TEST_UNPACK pair) \
 	__VA_OPT__(TEST_AGAIN TEST_PARENS(record, __VA_ARGS__))
@@ -65,7 +70,7 @@
 	test_field(#record, #field, cast_to_largest_integral_type((record).field), \
 		   cast_to_largest_integral_type(value), __FILE__, __LINE__);
 
-/* Fails the test unless @is equals @expected. */
+/* Fail the test unless @is equals @expected. */
 void test_field(const char *record, const char *field, uintmax_t is, uintmax_t expected,
 		const char *file, int line);
 
@@ -74,7 +79,8 @@ void test_register(const char *group, unsigned int line, const struct CMUnitTest
 
 /*
  * Run all tests of TEST(), or those of a group, between @set_up and @tear_down, each of which may
- * be NULL. Return: the number of tests that failed, or another status for main() that says failure.
+ * be NULL.
+ * Return: the number of failed tests, or another nonzero status for main().
  */
 int test_run(CMFixtureFunction set_up, CMFixtureFunction tear_down);
 int test_run_group(const char *group, CMFixtureFunction set_up, CMFixtureFunction tear_down);
