@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A Vulkan driver that is Mesa's software device and says that it is a card
+ * A Vulkan driver that is Mesa's software device and claims to be a discrete GPU
  *
- * For tests of what is done for cards alone, with right results and without one: bound tensors are
- * copied into its memory and back, shaders are those for GPUs, and it is taken with --gpu=auto.
- * Its memory is described as NVIDIA's driver does: a heap of its own, of which the processor sees
- * nothing, one of the host's, and VK_EXT_memory_budget, which tells what was taken of both. With
- * RBK_CARD_MATRICES=KHR or NV in the environment it claims that extension for cooperative matrices.
+ * For tests, with right results and without a GPU, of the code that runs for discrete GPUs alone.
+ * Bound tensors are copied into its memory and back, shaders are those for GPUs, and --gpu=auto
+ * accepts it. Its memory looks like that of NVIDIA's driver: one device heap that the processor
+ * cannot map, one host heap, and VK_EXT_memory_budget, which reports the allocated bytes of both.
+ * With RBK_CARD_MATRICES=KHR or NV in the environment it claims that extension for cooperative
+ * matrices.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -24,15 +25,15 @@ enum {
 	HEAP_CARD,
 	HEAP_HOST,
 	HEAPS,
-	TYPE_CARD = 1, /* 0 is for nothing, and there */
+	TYPE_CARD = 1, /* type 0 exists, and is for no resource */
 	TYPE_HOST,
 	TYPE_HOST_CACHED,
 	TYPES,
 	BITS_HOST = 1 << TYPE_HOST | 1 << TYPE_HOST_CACHED,
 	MAX_ALLOCATIONS = 65536,
-	/* Lavapipe has one type, of everything. */
+	/* Lavapipe's only memory type, for every resource. */
 	TRUE_TYPE = 0,
-	/* What a driver keeps for itself. */
+	/* Driver overhead in bytes. */
 	KEPT_BYTES = 64 << 20,
 };
 
@@ -46,7 +47,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct allocation allocations[MAX_ALLOCATIONS];
 static uint64_t used_bytes[HEAPS];
 
-/* Lavapipe's. */
+/* Functions of Lavapipe. */
 static PFN_vkGetInstanceProcAddr next_instance, next_physical;
 static struct {
 	PFN_vkGetPhysicalDeviceProperties properties;
@@ -61,7 +62,7 @@ static struct {
 	PFN_vkGetMemoryHostPointerPropertiesEXT pointer;
 } next;
 
-/* --- What it says of itself --- */
+/* --- Properties --- */
 
 static void pretend(VkPhysicalDeviceProperties *properties)
 {
@@ -157,9 +158,9 @@ static VKAPI_ATTR VkResult VKAPI_CALL card_extensions(VkPhysicalDevice physical,
 	return VK_SUCCESS;
 }
 
-/* --- Its cooperative matrices, which only tell of themselves --- */
+/* --- Cooperative matrices: queries alone --- */
 
-/* As VkCooperativeMatrixPropertiesKHR, which is newer than the headers of Debian 12. */
+/* Layout of VkCooperativeMatrixPropertiesKHR, which the headers of Debian 12 lack. */
 struct matrix_khr {
 	VkStructureType type;
 	void *next;
@@ -209,7 +210,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL card_matrices_nv(VkPhysicalDevice physical
 	return VK_SUCCESS;
 }
 
-/* Return: NULL, it is another function. */
+/* Return the function of that name, or NULL if it does not concern matrices. */
 static PFN_vkVoidFunction matrices_function(const char *name)
 {
 	if (strcmp(name, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR") == 0)
@@ -219,7 +220,7 @@ static PFN_vkVoidFunction matrices_function(const char *name)
 	return NULL;
 }
 
-/* --- Its memory --- */
+/* --- Memory --- */
 
 static VKAPI_ATTR VkResult VKAPI_CALL card_allocate(VkDevice device,
 						    const VkMemoryAllocateInfo *info,
@@ -281,7 +282,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL card_pointer(VkDevice device,
 
 static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL card_device(VkDevice device, const char *name);
 
-/* Ours instead of @function, which is remembered. */
+/* Return the replacement of @function, which is remembered, or @function if it has none. */
 static PFN_vkVoidFunction instead(const char *name, PFN_vkVoidFunction function)
 {
 	const struct {

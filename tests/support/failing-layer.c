@@ -2,9 +2,9 @@
 /*
  * A Vulkan layer that fails on request: see failing-layer.h
  *
- * It knows two functions of the device beside those that a layer must have, vkQueueSubmit() and
- * vkWaitSemaphores(); all others are the driver's. Devices of one process may be of different
- * drivers, so what is next is kept by device, which is found again by the dispatch table that a
+ * The layer intercepts two device functions beside the mandatory ones: vkQueueSubmit() and
+ * vkWaitSemaphores(). All others are the driver's. Devices of one process may have different
+ * drivers, so the next functions are stored per device. The key is the dispatch table, which a
  * device and its queues share.
  */
 #include "failing-layer.h"
@@ -43,7 +43,7 @@ static void *key_of(const void *dispatchable)
 	return *(void *const *)dispatchable;
 }
 
-/* Return: a copy, all NULL if it is not known. */
+/* Return a copy of the entry of @key; all members are NULL if @key is unknown. */
 static struct device find(void *key)
 {
 	struct device found = {.key = NULL};
@@ -71,7 +71,7 @@ static void open_shared(void)
 		shared = memory;
 }
 
-/* --- The device --- */
+/* ---- The device ---- */
 
 static VKAPI_ATTR VkResult VKAPI_CALL layer_queue_submit(VkQueue queue, uint32_t n,
 							 const VkSubmitInfo *infos, VkFence fence)
@@ -169,7 +169,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL layer_create_device(VkPhysicalDevice physi
 	return VK_SUCCESS;
 }
 
-/* --- What a layer must have --- */
+/* ---- Mandatory functions of a layer ---- */
 
 static VKAPI_ATTR VkResult VKAPI_CALL layer_create_instance(const VkInstanceCreateInfo *info,
 							    const VkAllocationCallbacks *allocator,
@@ -199,7 +199,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL layer_create_instance(const VkInstanceCrea
 static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL layer_get_instance_proc_addr(VkInstance handle,
 									     const char *name);
 
-/* Ours, or NULL. */
+/* Return the layer's function of that name, or NULL. */
 static PFN_vkVoidFunction own(const char *name)
 {
 	static const struct {

@@ -3,10 +3,10 @@
 /*
  * A Vulkan layer that fails on request
  *
- * Between the loader and any driver, so that a real broker's device can be made to fail. Enabled by
- * the Vulkan loader's variables, VK_LAYER_PATH (its manifest's folder, see
- * tests/support/meson.build) and VK_INSTANCE_LAYERS=VK_LAYER_RINGBROKER_failing; RBK_FAILING_LAYER
- * names a file that broker and test map, of one struct failing_layer.
+ * The layer sits between the loader and any driver, so that tests can make a real broker's device
+ * fail. The Vulkan loader's variables enable it: VK_LAYER_PATH (the folder of its manifest, see
+ * tests/support/meson.build) and VK_INSTANCE_LAYERS=VK_LAYER_RINGBROKER_failing. RBK_FAILING_LAYER
+ * names a file of one struct failing_layer, which broker and test both map.
  */
 #include <stdatomic.h>
 #include <stdint.h>
@@ -15,15 +15,20 @@
 #define FAILING_LAYER_ENV  "RBK_FAILING_LAYER"
 
 struct failing_layer {
-	/* The test's: every so many-th vkQueueSubmit() says VK_ERROR_DEVICE_LOST; 0: none. */
+	/*
+	 * Set by the test: each @every-th vkQueueSubmit() returns VK_ERROR_DEVICE_LOST; 0: none
+	 * fails.
+	 */
 	_Atomic uint32_t every;
-	/* The test's: while it is not 0, vkCreateDevice() says VK_ERROR_INITIALIZATION_FAILED. */
+	/*
+	 * Set by the test: while nonzero, vkCreateDevice() returns VK_ERROR_INITIALIZATION_FAILED.
+	 */
 	_Atomic uint32_t is_absent;
-	/* The test's: while it is not 0, nothing that is waited for is seen to be done. */
+	/* Set by the test: while nonzero, waits never see a semaphore signalled. */
 	_Atomic uint32_t is_hanging;
-	/* The layer's. */
-	_Atomic uint64_t n_submits; /* failed ones too */
+	/* Counted by the layer. */
+	_Atomic uint64_t n_submits; /* vkQueueSubmit() calls, failed ones included */
 	_Atomic uint64_t n_failed;
-	_Atomic uint64_t n_hung;    /* vkWaitSemaphores() that were kept waiting */
-	_Atomic uint64_t n_devices; /* made */
+	_Atomic uint64_t n_hung;    /* vkWaitSemaphores() calls that were kept waiting */
+	_Atomic uint64_t n_devices; /* devices made */
 };

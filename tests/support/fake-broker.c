@@ -2,10 +2,10 @@
 /*
  * A broker for tests of the client library
  *
- * One thread owns everything; the test's calls are commands that it executes between two turns. A
- * turn serves the sockets, then the rings; when neither had anything to do, it announces its sleep
- * in every ring, looks once more, and polls. What it is told to do wrong is applied to the answer
- * just before it is sent, so that everything else about it is right.
+ * One thread owns all state; the test's calls are commands that it executes between two turns. A
+ * turn serves the sockets, then the rings. After a turn without work it announces its sleep in
+ * every ring, checks once more, and polls. A fault is applied to the answer just before sending, so
+ * that the rest of the answer is right.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,7 +29,7 @@
 #define FAKE_HELD_MAX 512
 #define FAKE_SEND_FDS 8
 
-/* What goes wrong in the fake broker itself is a bug of the test. */
+/* A failure inside the fake broker is a bug of the test. */
 #define CHECK(condition)                                                                   \
 	do {                                                                               \
 		if (!(condition)) {                                                        \
@@ -57,8 +57,8 @@ struct fake_ring {
 	struct rbk_cq_area *cq;
 	uint32_t sq_head;
 	uint32_t cq_tail;
-	uint32_t token;      /* of our last sleep */
-	uint32_t rung_token; /* of the client's last sleep that we rang for */
+	uint32_t token;      /* token of the broker's last sleep */
+	uint32_t rung_token; /* token of the client's last sleep that ended with a bell */
 };
 
 union fake_answer {
@@ -71,7 +71,7 @@ union fake_answer {
 	struct rbk_wire_stats stats;
 	struct rbk_wire_plan_memory plan_memory;
 	struct rbk_wire_tenant tenant;
-	unsigned char bytes[RBK_WIRE_MAX_BYTES]; /* more than any answer has */
+	unsigned char bytes[RBK_WIRE_MAX_BYTES]; /* room for more bytes than any answer has */
 };
 
 struct fake_held {
@@ -88,19 +88,19 @@ struct fake_broker {
 	pthread_t thread;
 	bool running;
 
-	/* Between the test and the thread. */
+	/* Shared by the test and the thread. */
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	int wake; /* eventfd */
 	enum fake_command command;
 	uint32_t arguments[2];
 	bool paused;                 /* atomic */
-	unsigned int n_requests[16]; /* atomic, as the next ones */
+	unsigned int n_requests[16]; /* atomic, like the next members */
 	unsigned int n_objects;
 	unsigned int n_wakeups;
 	unsigned int n_wakeups_sent;
 
-	/* The thread's. */
+	/* Owned by the thread. */
 	int listener;
 	int sessions[FAKE_SESSIONS];
 	struct fake_ring rings[FAKE_RINGS];
@@ -176,7 +176,10 @@ static void ring_drop(struct fake_ring *ring)
 	ring->used = false;
 }
 
-/* Completes what is there and has room. Return: did it do anything? */
+/*
+ * Complete the ring's entries as far as the completion ring has room.
+ * Return: true if it completed any.
+ */
 static bool ring_serve(struct fake_broker *fake, struct fake_ring *ring)
 {
 	uint32_t tail = rbk_ring_observe(&ring->sq->sq_tail);
@@ -190,7 +193,7 @@ static bool ring_serve(struct fake_broker *fake, struct fake_ring *ring)
 		struct rbk_sqe sqe;
 
 		rbk_sqe_load(&sqe, &ring->sq->sqes[ring->sq_head++ & (ring->n - 1)]);
-		/* The opcode, so that tests see what arrived. */
+		/* The opcode shows the test which entry arrived. */
 		*cqe = (struct rbk_cqe){.user_data = sqe.user_data,
 					.device = RBK_DEVICE_NONE,
 					.queue_ns = sqe.opcode,
@@ -239,7 +242,10 @@ static void send_packet(int fd, const void *bytes, size_t n_bytes, const int *fd
 	sendmsg(fd, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-/* A right answer to a request. Return: its length. */
+/*
+ * Fill in the right answer to a request.
+ * Return: its length.
+ */
 static size_t answer_right(struct fake_broker *fake, int session, const void *request,
 			   enum fake_fault fault, union fake_answer *answer, int *fds,
 			   unsigned int *ret_n_fds)
@@ -252,7 +258,7 @@ static size_t answer_right(struct fake_broker *fake, int session, const void *re
 	case RBK_WIRE_HELLO:
 		answer->welcome.abi_major = RBK_ABI_MAJOR;
 		answer->welcome.n_devices = 1;
-		/* As the real one of that version. */
+		/* A broker of version 1.0 rejects a newer minor version, too. */
 		if (fake->options.is_old && ((const struct rbk_wire_hello *)request)->abi_minor > 0)
 			answer->head.res = -EPROTONOSUPPORT;
 		if (!fake->options.is_old)
@@ -339,7 +345,10 @@ static size_t answer_right(struct fake_broker *fake, int session, const void *re
 	}
 }
 
-/* Makes the answer wrong. Return: its length then. */
+/*
+ * Apply a fault to the answer.
+ * Return: the length of the altered answer.
+ */
 static size_t answer_spoil(enum fake_fault fault, union fake_answer *answer, size_t bytes, int *fds,
 			   unsigned int *n_fds)
 {
@@ -499,7 +508,7 @@ static void session_end(struct fake_broker *fake, int session)
 	fake->sessions[session] = -1;
 }
 
-/* Return: did it do anything? */
+/* Return: true if it received anything. */
 static bool session_serve(struct fake_broker *fake, int session)
 {
 	static __thread uint64_t request[RBK_WIRE_MAX_BYTES / 8];

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A Vulkan layer that makes a processor's device look like a card
+ * A Vulkan layer that makes a processor's device look like a discrete GPU
  *
- * Between other layers and the driver: a discrete GPU of two heaps, its own memory and the host's,
- * and three memory types; with VK_EXT_memory_budget, whose use is what was allocated and what the
- * driver is said to have taken for itself, which the file that RBK_FAKE_CARD names says in bytes,
- * as text, whenever it is asked. An import counts each time, as with drivers. Everything may lie in
- * any of its memory. One instance's devices at a time have the figures; RBK_FAKE_CARD_FAIL=N lets
- * each N-th allocation fail. With RBK_FAKE_CARD_CPU it stays a processor's.
+ * The layer sits between other layers and the driver. It shows a discrete GPU of two heaps, device
+ * memory and host memory, and three memory types; all resources may lie in any type.
+ * VK_EXT_memory_budget reports as usage the allocated bytes plus the driver overhead. Each query
+ * reads that overhead from the file that RBK_FAKE_CARD names: bytes, as text. Each import counts
+ * anew, as with real drivers. The figures are those of one instance's devices at a time.
+ * RBK_FAKE_CARD_FAIL=N makes each N-th allocation fail. With RBK_FAKE_CARD_CPU the device stays a
+ * CPU device.
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -28,10 +29,10 @@ enum { MAX_ENTRIES = 64, MAX_PIECES = 65536 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct entry {
 	void *key;
-	PFN_vkGetInstanceProcAddr instance; /* or */
+	PFN_vkGetInstanceProcAddr instance; /* NULL in a device's entry */
 	PFN_vkGetDeviceProcAddr device;
 	VkInstance handle;
-	/* Looked up at once: later, the loader returns the top of the chain. */
+	/* Looked up when the instance is made: later, the loader returns the top of the chain. */
 	PFN_vkEnumerateDeviceExtensionProperties extensions;
 	PFN_vkGetPhysicalDeviceProperties properties;
 	PFN_vkGetPhysicalDeviceProperties2 properties2;
@@ -62,7 +63,7 @@ static void add(struct entry entry)
 	struct entry *at;
 
 	pthread_mutex_lock(&lock);
-	/* A key of something destroyed is used again. */
+	/* The key of a destroyed object may be in use again. */
 	at = find(entry.key);
 	if (!at)
 		at = find(NULL);
@@ -72,7 +73,7 @@ static void add(struct entry entry)
 
 #define DEVICE(handle, name) ((PFN_##name)find(key_of(handle))->device(handle, #name))
 
-/* ---- What it looks like ---- */
+/* ---- Properties ---- */
 
 static void fake_memory(VkPhysicalDeviceMemoryProperties *ret)
 {
@@ -211,7 +212,7 @@ static VKAPI_ATTR void VKAPI_CALL release(VkDevice device, VkDeviceMemory memory
 	DEVICE(device, vkFreeMemory)(device, memory, allocator);
 }
 
-/* What the driver asks for is of its only memory type. */
+/* The driver's requirements name its only memory type; report all of the layer's types. */
 #define ALL_TYPES 7u
 
 #define REQUIREMENTS(name, function, type)                                       \
@@ -237,7 +238,7 @@ REQUIREMENTS2(vkGetDeviceBufferMemoryRequirements, future_buffer_needs,
 REQUIREMENTS2(vkGetDeviceImageMemoryRequirements, future_image_needs,
 	      VkDeviceImageMemoryRequirements)
 
-/* ---- What a layer must have ---- */
+/* ---- Mandatory functions of a layer ---- */
 
 static VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice physical,
 						    const VkDeviceCreateInfo *info,

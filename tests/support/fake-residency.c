@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Residency that does as it is told
+ * Scripted residency
  *
- * Calls that must come back later go over the setup thread, as the real ones do, with nothing for
- * it to do.
+ * Calls that must complete later pass through the setup thread, as the real ones do, with an empty
+ * job.
  */
 #include "support/fake-residency.h"
 
@@ -177,7 +177,7 @@ static void take_out(struct residency *residency, struct residency_waiter *waite
 {
 	bool is_there = false;
 
-	/* Only where it is cheap: some tests have thousands. */
+	/* Check membership only in short lists: some tests have thousands of waiters. */
 	list_for_each (node, &residency->waiters) {
 		is_there |= node == &waiter->link;
 		if (is_there || residency->n_waiters > 100)
@@ -237,7 +237,7 @@ void residency_limits_changed(struct residency *residency)
 {
 }
 
-/* --- leases: there are none --- */
+/* --- leases: none --- */
 
 struct leases *residency_leases(struct residency *residency)
 {

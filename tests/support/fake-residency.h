@@ -1,11 +1,11 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Residency that does as it is told
+ * Scripted residency
  *
- * Stands in for memory/residency.c in tests of the dispatcher: moves nothing, keeps what it is
- * asked for, and answers when and how the test says. Plans stay in the state that the executors
- * gave them, until the test changes it. What goes against residency.h aborts.
+ * Stands in for memory/residency.c in tests of the dispatcher. It moves nothing, keeps the
+ * requests, and answers them when and as the test says. Plans stay in the state that the executors
+ * gave them until the test changes it. Calls that break the rules of residency.h abort.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -21,32 +21,32 @@ struct residency {
 	unsigned int n_waiters;
 	unsigned int n_plans;
 
-	/* Ever. */
+	/* Calls since the beginning. */
 	unsigned int n_asked, n_withdrawn, n_turns, n_idle;
 	struct plan_memory *idle_plan; /* of the last residency_plan_idle() */
 	unsigned int idle_device;
-	/* Plans that a turn found wanted, the last ones; NULL beyond. */
+	/* The last plans that a turn found wanted; NULL beyond n_wanted. */
 	struct plan_memory *wanted[8];
 	unsigned int n_wanted;
 
-	/* What it says of every device. */
+	/* Answers for every device. */
 	bool is_lost;
 	uint32_t n_reopened;
 
-	/* Called by the test. */
+	/* Set by residency's user, called by the test. */
 	void (*reopened)(void *context, unsigned int device);
 	void *reopened_context;
 
-	/* Of all tenants. */
+	/* Sums over all tenants. */
 	struct residency_counts counts;
 
-	/* What residency_about() says, of any plan. */
+	/* Answer of residency_about() for any plan. */
 	struct residency_about about;
 };
 
-/* The oldest that waits; NULL: nobody does. */
+/* Return the oldest waiter, or NULL. */
 struct residency_waiter *fake_residency_oldest(struct residency *residency);
 
-/* Answers one, or all that wait now, oldest first. */
+/* Answer @waiter, or all present waiters, oldest first. */
 void fake_residency_answer(struct residency *residency, struct residency_waiter *waiter, int res);
 void fake_residency_answer_all(struct residency *residency, int res);

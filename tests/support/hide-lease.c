@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * For LD_PRELOAD: a program's environment names a lease, and the program does not see that
- */
+/* For LD_PRELOAD: hide the lease that a program's environment names from the program */
 #include <stdlib.h>
 
 __attribute__((__constructor__)) static void hide(void)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Libraries stay loaded
+ * Keep libraries loaded
  *
- * In builds with AddressSanitizer only: a Vulkan driver leaves a few hundred bytes allocated when
- * it is unloaded, and the leak checker, which can no longer name that driver, takes them for ours.
- * Our dlclose() comes before the C library's, and does nothing.
+ * Only in builds with AddressSanitizer. A Vulkan driver leaves a few hundred bytes allocated when
+ * it is unloaded. The leak checker can then no longer name the driver, and reports the bytes as
+ * ringbroker's. This dlclose() overrides the C library's, and does nothing.
  */
 int dlclose(void *handle) __attribute__((visibility("default")));
 

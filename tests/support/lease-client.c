@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A Vulkan program that allocates, exports, imports and frees as it is told
+ * A Vulkan program that allocates, exports, imports and frees on command
  *
- * Knows nothing of leases: it is what tests put under the layer. Reads a command per line from
- * standard input and answers each with a line, so that tests can look at the broker in between.
- * Sizes are bytes; "slot" numbers allocations in the order in which they were made. Heaps are told
- * as size, budget and use, and whether they are the device's own.
+ * Tests run it under the layer; it knows nothing of leases. It reads one command per line from
+ * standard input and answers each with a line, so that tests can inspect the broker in between.
+ * Sizes are bytes; "slot" numbers allocations in the order in which they were made. The program
+ * prints each heap's size, budget and usage, and whether the heap is device-local.
  *
- * LEASE_CLIENT_DRIVER names a driver's library, which is used without the loader.
+ * LEASE_CLIENT_DRIVER names a driver's library, which is then used without the loader.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -37,10 +37,10 @@ struct made {
 
 static struct made devices[MAX_DEVICES];
 static unsigned int n_devices;
-static struct made *now; /* commands are for this one */
+static struct made *now; /* device that commands address */
 static bool is_child;
 
-/* What drivers take memory for by themselves; either may be there. */
+/* Objects for which drivers allocate memory; either may be VK_NULL_HANDLE. */
 static struct taken {
 	struct made *made;
 	VkCommandPool commands;
@@ -53,7 +53,7 @@ static struct slot {
 } slots[MAX_SLOTS];
 static unsigned int n_slots;
 
-static int parked[2]; /* a socket and its other end; 0: none */
+static int parked[2]; /* both ends of a socket pair; 0: none */
 static void *mapped;
 static size_t mapped_bytes;
 
@@ -159,7 +159,10 @@ static VkResult make_device(struct made *made)
 	return VK_SUCCESS;
 }
 
-/* Return: the device, or NULL after an answer. */
+/*
+ * Make a device and print an answer.
+ * Return: the device, or NULL.
+ */
 static struct made *add_device(const struct made *of, uint32_t version, uint32_t index)
 {
 	struct made *made = &devices[n_devices];
@@ -285,7 +288,10 @@ static VkResult keep_import(uint64_t bytes, int fd)
 	return keep(bytes, 0, &info);
 }
 
-/* Exports, frees and imports, as often as it goes: memory for nothing, if that worked. */
+/*
+ * Export, free and import up to @n times. A layer that does not count imported memory would give
+ * memory away.
+ */
 static void launder(uint64_t bytes, unsigned int n)
 {
 	VkResult result = VK_SUCCESS;
@@ -307,7 +313,7 @@ static void launder(uint64_t bytes, unsigned int n)
 	printf("launder: n=%u result=%d\n", done, result);
 }
 
-/* A descriptor that is nowhere but under way, to ourselves. */
+/* Send a descriptor to this program itself, so that only a message in flight refers to the file. */
 static void park(int fd)
 {
 	char control[CMSG_SPACE(sizeof(fd))] = {0};
@@ -328,7 +334,7 @@ static void park(int fd)
 	close(fd);
 }
 
-/* Drops all that is under way. */
+/* Drop the messages in flight. */
 static void unpark(void)
 {
 	close(parked[0]);
@@ -337,7 +343,7 @@ static void unpark(void)
 	printf("unpark: ok\n");
 }
 
-/* A mapping, and no descriptor. */
+/* Map the file and close its descriptor. */
 static void map(int fd, size_t bytes)
 {
 	if (mapped)
@@ -365,7 +371,7 @@ static void import_host(uint64_t bytes, unsigned int n)
 	printf("host: n=%u result=%d\n", done, result);
 }
 
-/* ---- What drivers take for themselves ---- */
+/* ---- Allocations by drivers themselves ---- */
 
 static VkResult take_commands(uint32_t n)
 {
@@ -431,7 +437,7 @@ struct worker {
 	unsigned int rounds, n_refused;
 };
 
-/* Allocates and frees at random, some 16 at a time, each of up to @bytes. */
+/* Allocate and free at random, some 16 allocations at a time, each of up to @bytes. */
 static void *work(void *argument)
 {
 	struct worker *worker = argument;
@@ -496,7 +502,7 @@ static void *free_late(void *argument)
 	return NULL;
 }
 
-/* Frees a slot from another thread while this one allocates. */
+/* Free a slot from another thread while this thread allocates. */
 static void allocate_while_freeing(uint64_t bytes, unsigned int slot, unsigned int ms)
 {
 	struct late late = {slot, ms};
@@ -512,8 +518,9 @@ static void allocate_while_freeing(uint64_t bytes, unsigned int slot, unsigned i
 /* ---- The driver without the loader ---- */
 
 /*
- * As the loader does: drivers answer nobody who has not agreed on an interface with them. Return:
- * NULL, it is none.
+ * Load a driver as the loader does: a driver serves only callers that have negotiated an interface
+ * version with it.
+ * Return: its vkGetInstanceProcAddr(), or NULL if the library is no driver.
  */
 static PFN_vkGetInstanceProcAddr load_driver(const char *path)
 {
@@ -530,8 +537,9 @@ static PFN_vkGetInstanceProcAddr load_driver(const char *path)
 }
 
 /*
- * What a driver says that this process has of its first device's own memory: no layer is asked. It
- * is the same driver in the same process, whose counts are of all instances.
+ * Print the device-local bytes that the driver itself reports for this process, on its first
+ * device, past all layers. The driver is the one that this process uses already; its counts cover
+ * all instances.
  */
 static void tell_driver(const char *path)
 {
@@ -590,7 +598,7 @@ static void destroy(struct made *made)
 	made->device = VK_NULL_HANDLE;
 }
 
-/* A child does the rest of the commands, and its parent waits for it. */
+/* Let a child run the remaining commands, and wait for it. */
 static void in_child(void)
 {
 	pid_t pid;
@@ -607,7 +615,7 @@ static void in_child(void)
 	printf("parent: status=%d\n", status);
 }
 
-/* As in_child(), in the middle of what threads do. */
+/* Do as in_child() while other threads work. */
 static void in_child_of_threads(unsigned int n, unsigned int rounds, uint64_t bytes)
 {
 	struct worker workers[MAX_THREADS];
@@ -736,7 +744,7 @@ int main(void)
 		if (n > 0)
 			more = obey(n, words);
 	}
-	/* Not through a driver whose threads are the parent's. */
+	/* Skip the exit handlers of a driver whose threads exist only in the parent. */
 	if (is_child)
 		_exit(0);
 	return 0;

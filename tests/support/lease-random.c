@@ -2,10 +2,10 @@
 /*
  * lease-random SEED MIB
  *
- * A Vulkan program that allocates and frees at random, up to about MIB in all, hands some of it to
- * other processes and takes theirs, has the driver take some for itself, and asks now and then how
- * much there is. Two threads do so until the program is killed, or ends in one of several ways.
- * Knows nothing of leases: it is what a test puts under the layer, hundreds of times.
+ * A Vulkan program that allocates and frees at random, up to about MIB in all. It exports memory to
+ * other processes and imports theirs, makes the driver allocate memory, and queries the budget now
+ * and then. Two threads do so until the program is killed, or ends in one of several ways. The
+ * program knows nothing of leases; a test runs it under the layer hundreds of times.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -76,7 +76,7 @@ static void make_instance(void)
 
 static bool can_ask;
 
-/* Who has no lease sees the driver's extensions, which may lack this one. */
+/* A program without a lease sees the driver's extensions, which may lack VK_EXT_memory_budget. */
 static bool has_budget(void)
 {
 	VkExtensionProperties *list;
@@ -114,7 +114,7 @@ static VkResult try_device(void)
 	return vkCreateDevice(physical, &info, NULL, &device);
 }
 
-/* Without a lease there is none, but there may be one later. */
+/* Try repeatedly: a program without a lease gets no device, but a lease may come later. */
 static void make_device(void)
 {
 	enum { TRIES = 40, PAUSE_US = 100000 };
@@ -160,7 +160,7 @@ static uint64_t some_bytes(struct worker *worker)
 	uint64_t random = random_of(worker);
 	uint64_t all = most_bytes / N_SLOTS;
 
-	/* Small ones, large ones, and odd ones. */
+	/* Mix small, large and unaligned sizes. */
 	return 1 + (random >> 8) % (all >> random % 6);
 }
 
@@ -175,7 +175,7 @@ static void swap(struct worker *worker, VkDeviceMemory *slot)
 	}
 }
 
-/* The descriptor, if any, with how many bytes are behind it. */
+/* Send the number of bytes, and the descriptor, if any. */
 static void hand_over(int fd, uint64_t bytes)
 {
 	union {
@@ -269,13 +269,13 @@ static void import_one(VkDeviceMemory *slot)
 		counts->n_imported++;
 		return;
 	}
-	/* It is still ours. */
+	/* A refused import leaves the descriptor with this program. */
 	*slot = VK_NULL_HANDLE;
 	counts->n_refused_imports++;
 	close(info.fd);
 }
 
-/* What the driver takes for itself. */
+/* Replace the descriptor pool, for which the driver itself allocates memory. */
 static void swap_pool(struct worker *worker)
 {
 	const VkDescriptorPoolSize size = {VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 4096};
@@ -383,7 +383,7 @@ int main(int argc, char **argv)
 	for (unsigned int i = 0; i < N_THREADS; i++)
 		pthread_join(workers[i].thread, NULL);
 	counts->n_ended++;
-	/* As llama.cpp does, or as it should be. */
+	/* Half of the programs exit without cleaning up, as llama.cpp does. */
 	if (seed % 4 < 2)
 		_exit(0);
 	for (unsigned int i = 0; i < N_THREADS; i++)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * many-sessions SOCKET TENANTS EACH: tenants with so many sessions each, which stay until standard
- * input ends. Tenants are users from 40001 on, so this needs root. Prints a line after each tenth
- * of them, and goes on when it has read one.
+ * many-sessions SOCKET TENANTS EACH: open EACH sessions for each of TENANTS tenants, and keep them
+ * until standard input ends. The tenants are the users from 40001 on, so the program needs root. It
+ * prints a line after each tenth of the sessions, and continues when it has read a line.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@ int main(int argc, char **argv)
 	options.socket_path = argv[1];
 	setrlimit(RLIMIT_NOFILE, &limit);
 	for (unsigned int i = 0; i < n; i++) {
-		/* One after the other of each tenant, so that all of them grow. */
+		/* Open one session per tenant in turn, so that all tenants grow together. */
 		if (seteuid(FIRST_UID + i % n_tenants) || rbk_connect(&options, &rbk, &error) ||
 		    seteuid(0)) {
 			fprintf(stderr, "session %u: %s\n", i, error.text);

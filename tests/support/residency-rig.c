@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Residency on the bench: see residency-rig.h. */
+/* A test bench for residency: see residency-rig.h. */
 #include "support/residency-rig.h"
 
 #include <assert.h>
@@ -72,7 +72,7 @@ static int count_block_load(struct executor *executor, struct exec_block *block)
 	if (r)
 		return r;
 	block->memory = device;
-	/* A block that is all there is not asked for again. */
+	/* The engine must not load a complete block again. */
 	CHECK(block->loaded_bytes < device->n_parts);
 	if (++block->loaded_bytes < device->n_parts)
 		return EXECUTOR_E_MORE;
@@ -97,7 +97,7 @@ static void count_block_unload(struct executor *executor, struct exec_block *blo
 	block->memory = NULL;
 }
 
-/* What plan_load() took; hangs on plan->exec. */
+/* Memory that plan_load() took; plan->exec points to it. */
 struct counted {
 	enum exec_tier tier;
 	uint64_t bytes;
@@ -332,7 +332,7 @@ void rig_share(struct residency_rig *rig, unsigned int tenant, uint64_t max, uin
 
 /* Plans */
 
-/* One arena per tenant stands for all of its memory: constants are told apart by their offset. */
+/* One arena per tenant stands for all of the tenant's memory: offsets distinguish its constants. */
 static struct exec_arena arenas[RIG_MAX_TENANTS];
 
 struct plan_memory *rig_plan(struct residency_rig *rig, unsigned int tenant, uint64_t bytes,
@@ -345,7 +345,7 @@ struct plan_memory *rig_plan(struct residency_rig *rig, unsigned int tenant, uin
 	CHECK(memory && plan);
 	slot = &memory->memory;
 	list_append(&rig->plans, &memory->link);
-	/* The same file and the same user for all: only the tenant is another. */
+	/* All arenas have the same file and user; they differ only in the tenant. */
 	arenas[tenant] = (struct exec_arena){
 		.owner = (uint64_t)(tenant + 1) << 32 | 1000, .dev = 1, .ino = 1};
 	while (constants[plan->n_constants])
@@ -459,7 +459,7 @@ void rig_turn(struct residency_rig *rig)
 bool rig_review_is_due(const struct residency_rig *rig)
 {
 	const struct residency *residency = rig->residency;
-	/* What is due now comes that late after a review that took long. */
+	/* A review that is due now is delayed by up to this pause after a review that took long. */
 	uint64_t paused_until_ns = residency->reviewed_ns +
 				   RESIDENCY_PAUSE * (residency->review_ns + residency->asked_ns);
 	uint64_t soon_ns = clock_now_ns() + 5000000;
@@ -470,7 +470,7 @@ bool rig_review_is_due(const struct residency_rig *rig)
 	       (residency->timer_ns < soon_ns || residency->timer_ns <= paused_until_ns);
 }
 
-/* The bytes that a tenant's plans would give back if each of them were evicted alone. */
+/* Return the sum of the bytes that evicting each of the tenant's plans alone would release. */
 static uint64_t evictable(const struct residency_device *device, const struct tenant *tenant)
 {
 	uint64_t bytes = 0;

@@ -1,11 +1,11 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Residency on the bench
+ * A test bench for residency
  *
- * A real residency engine, ledger and setup thread over devices that only count: what is loaded on
- * them, in how many parts, and whether it is more than there is. Plans are made of constants alone,
- * named by a number. Nothing moves unless the test calls. What goes wrong in here aborts.
+ * A real residency engine, ledger and setup thread over counting devices. The devices count the
+ * loaded bytes and parts, and check both against their limits. Plans consist of constants alone,
+ * each named by a number. The state changes only in calls of the test. Errors inside the rig abort.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -21,27 +21,28 @@ enum {
 	RIG_ALIGN = 256,
 };
 
-/* A device that counts. Fields without a comment are the setup thread's while a job runs. */
+/* A counting device. Members without a comment belong to the setup thread while a job runs. */
 struct counting {
 	struct executor executor;
 	struct executor_ops ops;
-	uint64_t allocated[EXEC_TIER_COUNT]; /* now */
-	uint64_t most_allocated;             /* of VRAM, ever */
+	uint64_t allocated[EXEC_TIER_COUNT]; /* bytes now, by tier */
+	uint64_t most_allocated;             /* peak bytes of VRAM */
 	uint32_t n_block_loads, n_plan_loads;
-	atomic_uint n_parts; /* set by the test: calls that a block takes, at least 1 */
-	uint32_t n_begun_loads, n_begun_unloads; /* calls for plans, since one was the last of it */
-	atomic_uint n_plan_parts;                /* set by the test: calls for each, 0: one */
-	atomic_uint n_load_parts;   /* set by the test: calls that a plan takes, 0: one */
-	atomic_uint n_unload_parts; /* likewise, to be unloaded */
-	uint32_t n_load_calls, n_unload_calls; /* since a plan took no more */
+	atomic_uint n_parts; /* set by the test: calls to load a block, at least 1 */
+	uint32_t n_begun_loads, n_begun_unloads; /* unused */
+	atomic_uint n_plan_parts;                /* unused */
+	atomic_uint n_load_parts;                /* set by the test: calls to load a plan; 0: one */
+	atomic_uint n_unload_parts;            /* set by the test: calls to unload a plan; 0: one */
+	uint32_t n_load_calls, n_unload_calls; /* calls of the load or unload in progress */
 	uint32_t n_unload_slices;              /* calls of plan_unload_some() */
 	uint32_t n_shrink_slices;              /* calls of block_shrink() */
-	atomic_uint n_refused;                 /* set by the test: so many loads find no memory */
-	atomic_uint n_failed_reopens; /* set by the test: so many fail before one succeeds */
-	uint32_t lost_part;      /* set by the test: so many parts of a block, and it is lost */
-	atomic_uint fatal_pages; /* set by the test: loading a block of that size loses it */
-	atomic_bool is_lost;     /* set by the test */
-	atomic_bool is_held;     /* set by the test: loads wait */
+	atomic_uint n_refused;        /* set by the test: loads that still find no memory */
+	atomic_uint n_failed_reopens; /* set by the test: reopens that still fail */
+	uint32_t lost_part; /* set by the test: lose the device after this many parts of a block */
+	/* set by the test: lose the device when it loads a block of this many pages */
+	atomic_uint fatal_pages;
+	atomic_bool is_lost; /* set by the test */
+	atomic_bool is_held; /* set by the test: loads wait */
 };
 
 struct residency_rig {
@@ -53,64 +54,69 @@ struct residency_rig {
 	struct executor *executors[RIG_MAX_DEVICES];
 	struct executor cpu;
 	struct tenant tenants[RIG_MAX_TENANTS];
-	uint64_t n_evictions[RIG_MAX_TENANTS]; /* of a session of each */
+	uint64_t n_evictions[RIG_MAX_TENANTS]; /* evictions of a session, by tenant */
 	uint32_t n_devices;
-	struct list_node plans; /* not removed yet */
+	struct list_node plans; /* plans not yet removed */
 };
 
-/* @n_devices beside the CPU, of @vram_bytes and @gtt_bytes each. Tenants may have all of it. */
+/*
+ * Make @n_devices devices beside the CPU, of @vram_bytes and @gtt_bytes each. A tenant's limit is
+ * all of that memory.
+ */
 void residency_rig_init(struct residency_rig *rig, uint32_t n_devices, uint64_t vram_bytes,
 			uint64_t gtt_bytes, enum residency_policy policy);
-/* rig_check(); removes all plans, which must have been added. Everything must have been given back.
+/*
+ * Call rig_check(), then remove all plans, which must have been added. Abort unless all memory is
+ * released.
  */
 void residency_rig_deinit(struct residency_rig *rig);
 #define RESIDENCY_RIG(name, ...) \
 	SCOPED(residency_rig, name, residency_rig_init, residency_rig_deinit, __VA_ARGS__)
 
-/* The usual one: a device of 100 MiB. */
+/* Make a rig with one device of 100 MiB, the usual one. */
 void residency_rig_begin(struct residency_rig *rig);
 #define BEGIN(name) SCOPED(residency_rig, name, residency_rig_begin, residency_rig_deinit)
 
 void rig_share(struct residency_rig *rig, unsigned int tenant, uint64_t max, uint64_t high,
 	       uint64_t reserve);
 
-/* A plan with these constants (numbers, ending with 0) of @bytes each. */
+/* Make a plan with these constants (numbers, ending with 0) of @bytes each. */
 struct plan_memory *rig_plan(struct residency_rig *rig, unsigned int tenant, uint64_t bytes,
 			     const uint32_t *constants);
-/* The same with one constant that no other plan has. */
+/* Make a plan with one constant that no other plan has. */
 struct plan_memory *rig_plan_of(struct residency_rig *rig, unsigned int tenant, uint64_t bytes);
-/* Adds it without waiting. */
+/* Add @slot without waiting. */
 void rig_add(struct residency_rig *rig, struct plan_memory *slot);
-/* rig_plan_of(), added, settled and checked: on the device where there is room. */
+/* Make a plan as rig_plan_of() does, add, settle and check it: it is on the device if it fits. */
 struct plan_memory *rig_settled(struct residency_rig *rig, unsigned int tenant, uint64_t bytes);
-/* The tasks that the plan has on the device have ended. */
+/* Complete all tasks of the plan on the device. */
 void rig_idle(struct residency_rig *rig, struct plan_memory *slot);
-/* Device memory of a tenant. */
+/* Return the tenant's charged bytes of device memory. */
 uint64_t rig_used(const struct residency_rig *rig, unsigned int tenant);
-/* Removes and frees it, and waits for that. */
+/* Remove and free @slot, and wait until it is freed. */
 void rig_remove(struct residency_rig *rig, struct plan_memory *slot);
 
 bool rig_is_ready(const struct plan_memory *slot);
-/* @n tasks wanted it, now. */
+/* Record that @n tasks want the plan now. */
 void rig_want(struct residency_rig *rig, struct plan_memory *slot, uint32_t n);
 
-/* What is asked by hand, and what came of it. */
+/* A request made by hand, and its result. */
 struct rig_wish {
 	struct residency_waiter waiter; /* its done is rig_on_done() */
 	int n_done;
 	int res; /* 1: not done */
 };
 void rig_on_done(struct residency_waiter *waiter, int res);
-/* Asks, of any device, and settles. */
+/* Request memory on any device, and settle. */
 void rig_ask(struct residency_rig *rig, struct plan_memory *slot, struct rig_wish *wish,
 	     enum residency_wish what);
 
-/* Turns the loop until nothing is under way and nothing more happens. */
+/* Turn the loop until nothing is in progress and no event is pending. */
 void rig_settle(struct residency_rig *rig);
-/* Turns the loop once, and gives the setup thread its time. */
+/* Turn the loop once, and let the setup thread run. */
 void rig_turn(struct residency_rig *rig);
-/* Is a review to come soon, or as soon as the pause after the last one has passed? */
+/* Return true if a review is due soon, or as soon as the pause after the last review has passed. */
 bool rig_review_is_due(const struct residency_rig *rig);
 
-/* What is charged and what is allocated are the same, and nobody has more than is his. */
+/* Check that charged bytes equal allocated bytes, and that no tenant exceeds its maximum. */
 void rig_check(const struct residency_rig *rig);

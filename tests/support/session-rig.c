@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A session on the bench
+ * A test bench for sessions
  *
- * The server is made as brokerd makes it, but nobody connects to its socket: the session is given
- * one end of a socket pair, as if it had been accepted. Requests go straight to the functions that
- * handle them, answers are read from the other end.
+ * The server is made as brokerd makes it, but no client connects to its socket. The session gets
+ * one end of a socket pair, as if it had been accepted. Requests go directly to the functions that
+ * handle them; answers are read from the other end.
  */
 #include "support/session-rig.h"
 
@@ -216,7 +216,7 @@ static void make_dispatch(struct rig *rig, uint32_t n_devices,
 	CHECK(dispatch_new(&options, &rig->dispatch) == 0);
 }
 
-/* One tenant for all, with limits that no test meets. */
+/* Make one tenant for all sessions, with limits that no test reaches. */
 static void make_tenants(struct rig *rig, uint32_t n_devices)
 {
 	struct tenants_machine machine = {
@@ -275,7 +275,9 @@ void rig_init_placement(struct rig *rig, uint32_t n_devices, const struct rig_pl
 		rig->executors[i] = &rig->fakes[i].executor;
 	}
 	CHECK(loop_new(&rig->loop) == 0);
-	/* No batch is cut because this machine, or a sanitizer, is slow. */
+	/*
+	 * The budget is so large that no batch ends early on a slow machine or under a sanitizer.
+	 */
 	turn_set_budget(loop_current(rig->loop), 1000000000);
 	CHECK(waker_init(&rig->waker) == 0);
 	CHECK(offload_new(rig->loop, &rig->offload) == 0);
@@ -514,7 +516,7 @@ void rig_ring_new(struct rig *rig, uint32_t n_entries, struct rig_ring *ret)
 	ret->cq = area;
 	close(fds[0]);
 	close(fds[1]);
-	/* The first bell says that the areas are mapped; then the dispatcher has the ring. */
+	/* The first bell says that the areas are mapped; then the dispatcher gets the ring. */
 	CHECK(send(ret->bell, "", 1, MSG_NOSIGNAL) == 1);
 	while (ret->ring->state != RING_READY) {
 		CHECK(loop_turn(rig->loop, true) >= 0);
@@ -527,7 +529,9 @@ void rig_ring_new_for(struct rig *rig, struct tenant *tenant, uint32_t n_entries
 {
 	struct tenant *own = rig->session->tenant;
 
-	/* Charges are the session's; the dispatcher looks once, when the ring is added. */
+	/*
+	 * The session's account pays; the dispatcher reads the tenant once, when the ring is added.
+	 */
 	tenant->account = own->account;
 	tenant->n_refs = tenant->n_refs ? tenant->n_refs : 1;
 	if (!tenant->setup.items.next)
@@ -640,7 +644,7 @@ unsigned int rig_work(struct rig *rig)
 	struct dispatch_ring *hostile = NULL;
 	unsigned int n, n_total = 0, n_idle = 0;
 
-	/* News from the kernel, such as a timer's, may end a round after any ring. */
+	/* An event of the kernel, such as a timer, may end a round after any ring. */
 	while (n_idle <= rig->dispatch->n_active) {
 		n = dispatch_answer_bells(rig->dispatch);
 		n += dispatch_work(rig->dispatch, &hostile);
@@ -660,8 +664,10 @@ static void on_stop(void *data, uint32_t events)
 {
 	struct rig *rig = data;
 
-	/* What the client did comes before what is done now; a descriptor does not say so to tools.
-	 * Pairs with the store in run_client(). */
+	/*
+	 * The acquire orders the client's accesses before the following; a thread sanitizer sees no
+	 * order in an eventfd. Pairs with the store in run_client().
+	 */
 	CHECK(atomic_load_explicit(&rig->is_client_done, memory_order_acquire));
 	rig->stop_watch = loop_unwatch(rig->stop_watch);
 	dispatch_stop(rig->dispatch);

@@ -1,13 +1,13 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * A session on the bench
+ * A test bench for sessions
  *
- * One session of a real server with real rings, arenas, plans and a real dispatcher; only the
- * executors and residency are fakes, which run nothing and finish tasks when, in the order and with
- * the result that the test says, and answer wishes for memory likewise. Everything happens on the
- * caller's thread, and nothing moves unless the test calls. What goes wrong in here aborts. Ends
- * with every charge undone, which the account asserts.
+ * One session of a real server with real rings, arenas, plans and a real dispatcher. Only executors
+ * and residency are fakes. The fakes compute nothing: they complete tasks and answer memory
+ * requests when, in the order and with the result that the test says. All code runs on the caller's
+ * thread, and only in calls of the test. Errors inside the rig abort. At the end every charge must
+ * be refunded, which the account asserts.
  */
 #include <semaphore.h>
 #include <stdatomic.h>
@@ -24,33 +24,34 @@
 
 enum { RIG_MAX_DEVICES = 3, FAKE_MAX_TASKS = 4096 };
 
-/* A device that does as it is told. */
+/* A scripted device. */
 struct fake {
 	struct executor executor;
 	struct executor_ops ops;
 	uint8_t prepare_state; /* enum plan_device_state that plans get */
-	unsigned int capacity; /* BUSY beyond it; tasks that are done and not reaped count */
+	/* submissions beyond it get BUSY; completed tasks that are not reaped count */
+	unsigned int capacity;
 
-	/* run_inline: the result, and how long it seems to take. */
+	/* Result of run_inline(), and its simulated duration. */
 	int32_t inline_res;
 	uint64_t inline_ns;
 	unsigned int n_inline;
 
-	uint64_t row_ns; /* how long a queued task seems to take, for each row; 0: 1 us in all */
+	uint64_t row_ns; /* simulated duration of a queued task per row; 0: 1 us in all */
 
-	/* Submitted and not finished, in the order of submission. */
+	/* Tasks submitted and not completed, in the order of submission. */
 	struct exec_task *tasks[FAKE_MAX_TASKS];
 	unsigned int n_tasks;
-	/* Finished and not reaped. */
+	/* Tasks completed and not reaped. */
 	struct exec_task *done[FAKE_MAX_TASKS];
 	unsigned int n_done;
-	unsigned int n_submitted; /* ever */
+	unsigned int n_submitted; /* tasks submitted since the beginning */
 	unsigned int n_flushed;
 };
 
 /* The client's side of a ring. */
 struct rig_ring {
-	struct session_ring *ring; /* until it is freed */
+	struct session_ring *ring; /* session's ring, valid until it is freed */
 	struct rbk_sq_area *sq;
 	const struct rbk_cq_area *cq;
 	size_t sq_bytes, cq_bytes;
@@ -76,7 +77,7 @@ struct rig {
 	char directory[32];
 	char socket_path[64];
 
-	/* rig_run() */
+	/* Members of rig_run(). */
 	void (*client)(void *data);
 	void *client_data;
 	atomic_bool is_client_done;
@@ -84,83 +85,101 @@ struct rig {
 	struct loop_watch *stop_watch;
 };
 
-/* What tests may ask of the dispatcher; 0 and NULL: what rig_init() gives. */
+/* Configuration of placement; for 0 and NULL, the values of rig_init() apply. */
 struct rig_placement {
 	const struct place_config *config;
 	const struct place_profile *profiles[RIG_MAX_DEVICES];
 };
 void rig_init_placement(struct rig *rig, uint32_t n_devices, const struct rig_placement *placement);
 
-/* Device 0 runs inline. Rings never spin: they sleep as soon as they are idle. */
+/* Begin a session; device 0 runs inline. Rings never spin: they sleep as soon as they are idle. */
 void rig_init(struct rig *rig, uint32_t n_devices);
 
-/* Ends the session; tasks that fakes have come back cancelled. Everything must drain. */
+/* End the session; tasks on fakes complete as cancelled. Everything must drain. */
 void rig_deinit(struct rig *rig);
 #define RIG(name, n_devices) SCOPED(rig, name, rig_init, rig_deinit, n_devices)
 
-/* --- what a client asks for --- */
+/* --- requests of the client --- */
 
 void rig_ring_new(struct rig *rig, uint32_t n_entries, struct rig_ring *ret);
 /*
- * A ring whose entries are another tenant's, as far as the dispatcher can tell; @tenant is the
- * caller's, with its limits set, until the rig has ended.
+ * Make a ring whose entries belong to another tenant for the dispatcher. The caller owns @tenant,
+ * sets its limits, and keeps it until the rig has ended.
  */
 void rig_ring_new_for(struct rig *rig, struct tenant *tenant, uint32_t n_entries,
 		      struct rig_ring *ret);
-/* Unmaps and closes the client's side. */
+/* Unmap and close the client's side. */
 void rig_ring_deinit(struct rig_ring *ring);
-/* All four indices, on both sides, as if that many entries had gone through. Idle rings only. */
+/* Set all four indices on both sides, as if that many entries had passed. Idle rings only. */
 void rig_ring_set_index(struct rig_ring *ring, uint32_t index);
 
-/* Return: the slot of the new arena, which is fixed; with @immutable sealed against writing. */
+/* Return the slot of a new fixed arena; with @immutable it is sealed against writing. */
 struct session_arena *rig_arena_new(struct rig *rig, uint64_t bytes, bool immutable);
-/* One that is not fixed, of the memfd @fd, which stays the caller's. */
+/* Return the slot of a new arena of the memfd @fd, which is not fixed. The caller keeps @fd. */
 struct session_arena *rig_arena_of(struct rig *rig, int fd, uint64_t bytes);
-/* A memfd as arenas need it; with @immutable sealed against writing. */
+/* Return a memfd that arenas accept; with @immutable it is sealed against writing. */
 int rig_memfd(uint64_t bytes, bool immutable);
 
-/* Frees @describe. */
+/* Prepare a plan. Frees @describe. */
 struct session_plan *rig_plan_new(struct rig *rig, struct describe *describe);
-/* y = Relu(x), both [count,16], with @queued never inline. */
+/* Prepare the plan y = Relu(x), both [count,16]; with @queued it never runs inline. */
 struct session_plan *rig_relu(struct rig *rig, bool queued);
 
-/* The answer to a request, waited for: its result. */
+/*
+ * Wait for the answer to a request.
+ * Return: its result.
+ */
 int rig_answer(struct rig *rig, uint32_t type, void *reply, size_t bytes);
-/* The same with its descriptor, or -1. */
+/* Do as rig_answer(); *ret_fd is the answer's descriptor, or -1. */
 int rig_answer_fd(struct rig *rig, uint32_t type, void *reply, size_t bytes, int *ret_fd);
-/* Is there an answer yet? Turns the loop, and the setup thread has its time. */
+/*
+ * Turn the loop and let the setup thread run.
+ * Return: true if an answer has come.
+ */
 bool rig_has_answer(struct rig *rig);
 
 /* --- other connections --- */
 
 int rig_connect_path(const char *path);
 int rig_connect(const struct rig *rig);
-/* As another user, who may; needs root. */
+/* Connect as another user, whom the sockets' modes admit; needs root. */
 int rig_connect_as(const struct rig *rig, uid_t uid);
-/* Sends @what in a message without a byte. Return: 0; -1 with errno. */
+/*
+ * Send a message of no bytes that carries the descriptor @what.
+ * Return: 0; -1 with errno.
+ */
 ssize_t rig_try_send_empty(int fd, int what);
-/* The same, which must not fail: the kernel lets it, see closers_take_fds(). */
+/* Do as rig_try_send_empty(), which must succeed: the kernel permits it, see closers_take_fds(). */
 void rig_send_empty(int fd, int what);
-/* Receives all answers that have come. Return: how many. */
+/*
+ * Receive all answers that have come.
+ * Return: their number.
+ */
 unsigned int rig_count_answers(int fd);
 
 /* --- entries and completions --- */
 
-/* Writes an entry and publishes it. There must be room. */
+/* Write an entry and publish it. The ring must have room. */
 void rig_put(struct rig_ring *ring, const struct rbk_sqe *sqe);
-/* The next completion, consumed. Return: false if there is none. */
+/*
+ * Consume the next completion.
+ * Return: false if there is none.
+ */
 bool rig_take(struct rig_ring *ring, struct rbk_cqe *ret);
 
 /* --- the dispatcher, on this thread --- */
 
-/* Works until there is nothing to do. Return: entries and tasks handled. */
+/*
+ * Run the dispatcher until it has nothing to do.
+ * Return: the number of entries and tasks handled.
+ */
 unsigned int rig_work(struct rig *rig);
-/* The dispatcher's private part of a ring. */
+/* Return the dispatcher's private part of a ring. */
 struct dispatch_ring *rig_dispatch_ring(const struct rig_ring *ring);
-/* Settles the server and turns the loop until the server has nothing left to settle. */
+/* Settle the server and turn the loop until the server has nothing left to settle. */
 void rig_settle(struct rig *rig);
 
-/* A job that keeps the thread of closers.h busy which an account has, until rig_unstick(). */
+/* A job that blocks an account's closer thread until rig_unstick(). */
 struct rig_stuck {
 	struct closers_job job;
 	sem_t gate;
@@ -169,17 +188,23 @@ void rig_stick(struct rig *rig, struct account *account, struct rig_stuck *stuck
 void rig_unstick(struct rig_stuck *stuck);
 
 /*
- * Runs the dispatcher here, beside @client in a thread of its own, and ends both when that returns;
- * the session, too. Once.
+ * Run the dispatcher on this thread and @client in its own thread. When @client returns, end both,
+ * and the session. At most once per rig.
  */
 void rig_run(struct rig *rig, void (*client)(void *data), void *data);
 
 /* --- fakes --- */
 
 uint64_t fake_user_data(const struct exec_task *task);
-/* The executor starts this task. Return: false if it is not there, or was cancelled. */
+/*
+ * Begin this task on the executor.
+ * Return: false if the task is not on the executor, or was cancelled.
+ */
 bool fake_begin(struct fake *fake, uint64_t user_data);
-/* It ends with @res, -ECANCELED if it was cancelled before it began, and can be reaped. */
+/*
+ * Complete a task with @res, or with -ECANCELED if it was cancelled before it began. The task can
+ * then be reaped.
+ */
 void fake_finish(struct fake *fake, uint64_t user_data, int32_t res);
-/* All that it has, in order. */
+/* Complete all tasks of the fake, in order. */
 void fake_finish_all(struct fake *fake, int32_t res);

@@ -3,11 +3,11 @@
 /*
  * Devices in virtual time whose plans have slots
  *
- * Gives the fakes of a session-rig a way of their own to run tasks, as broker/vulkan does: tasks
- * are taken in the order of submission, urgent ones first; a task of a plan with slots begins only
- * with a slot of its plan, which it keeps until its last part is done; what has begun runs one
- * after the other. Time passes only in slotted_pass(), and then all clocks of the program go
- * forward: link with slotted_dep, which replaces clock_init() and clock_now_ns().
+ * Replaces the way in which a session-rig's fakes run tasks by that of broker/vulkan. Tasks are
+ * taken in the order of submission, urgent tasks first. A task of a plan with slots begins only
+ * with a slot of its plan, and keeps the slot until its last part is done. Begun tasks run one
+ * after another. Time passes only in slotted_pass(), which advances all clocks of the program: link
+ * with slotted_dep, which replaces clock_init() and clock_now_ns().
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,34 +18,37 @@ enum { SLOTTED_MAX_SLOTS = 1024 };
 
 struct slotted {
 	struct fake *fake;
-	uint64_t task_ns; /* that a submission takes on the device */
-	int32_t fails;    /* all that runs or comes from now on fails with this; 0: nothing does */
-	bool is_stuck;    /* nothing begins and nothing ends; what is cancelled is handed back */
+	uint64_t task_ns; /* time of a submission on the device */
+	int32_t fails;    /* negative errno of all running and later tasks; 0: tasks succeed */
+	bool is_stuck;    /* true: no task begins or ends; cancelled tasks are handed back */
 
-	/* Slots that tasks keep, of any plan. */
+	/* Tasks that hold a slot, of any plan. */
 	struct exec_task *slots[SLOTTED_MAX_SLOTS];
 	unsigned int n_slots;
-	/* Begun, in order; the first runs. */
+	/* Begun tasks, in order; the first runs. */
 	struct exec_task *begun[FAKE_MAX_TASKS];
 	unsigned int n_begun;
-	uint64_t free_ns; /* when the first of these ends */
+	uint64_t free_ns; /* end of the first begun task */
 	unsigned int most_slots;
 };
 
 void slotted_init(struct slotted *device, struct fake *fake, uint64_t task_ns);
 
-/* Begins what can begin. */
+/* Begin all tasks that can begin. */
 void slotted_begin(struct slotted *device);
 
-/* When something ends next; UINT64_MAX: nothing runs. */
+/* Return the end of the running task; UINT64_MAX if none runs. */
 uint64_t slotted_next_ns(const struct slotted *device);
 
-/* Ends what ends by now and begins what can. Return: how many submissions ended. */
+/*
+ * End the tasks that are due, and begin those that can begin.
+ * Return: the number of submissions that ended.
+ */
 unsigned int slotted_run(struct slotted *device);
 
-/* The memory of all plans is gone: what is held fails, and no slot is kept. */
+/* Lose the memory of all plans: all tasks fail with -EIO, and all slots become free. */
 void slotted_lose(struct slotted *device);
 
-/* The time of all clocks; it starts at a second. */
+/* Return the time of all clocks; it starts at one second. */
 uint64_t slotted_now_ns(void);
 void slotted_pass(uint64_t until_ns);
