@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* record-scene SCENE MOMENTS FILE: writes pages of stats-scene.h, for brokertop --page. */
+/* record-scene SCENE MOMENTS FILE: write pages of stats-scene.h, for brokertop --page. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

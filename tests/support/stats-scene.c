@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pages made by hand
+ * Statistics pages made by hand
  *
- * Laid out as a broker lays them out, but with as many records as are wanted. They are the reader's
- * own memory, so that tests may change them.
+ * The layout is a broker's, with any number of records. The pages are the reader's own memory, so
+ * that tests may change them.
  */
 #include "support/stats-scene.h"
 
@@ -135,7 +135,7 @@ static const struct about three[] = {
 };
 enum { N_THREE = sizeof(three) / sizeof(three[0]), N_LEASES = 3 };
 
-/* @n tasks, of which one in 50 takes @p99_ns. */
+/* Add @n tasks, of which one in 50 takes @p99_ns. */
 static void histogram(uint64_t buckets[RBK_STATS_BUCKETS], uint64_t n, double p50_ns, double p99_ns)
 {
 	unsigned int middle = rbk_stats_bucket((uint64_t)p50_ns);
@@ -161,7 +161,7 @@ static struct rbk_stats_tenant tenant_of(const struct about *about, uint32_t num
 		.copied_bytes = n * 100,
 		.transferred_bytes = n * 4096,
 		.log_head = 1000,
-		/* One in the last minute but one. */
+		/* The evictions happen at moment 30. */
 		.n_evictions = about->n_evictions * (moment >= 30),
 		.n_returns = about->n_evictions,
 		.n_sessions = about->n_sessions,
@@ -189,7 +189,7 @@ static struct rbk_stats_tenant tenant_of(const struct about *about, uint32_t num
 	};
 	tenant.reasons[about->reason] = n - n / 20;
 	tenant.reasons[RBK_REASON_CONTENTION] = n / 20;
-	/* Ten seconds of each minute are slower, so that there is something to be seen. */
+	/* Ten seconds of each minute are slower, so that graphs are not flat. */
 	n_slow = (n - n / 2) / seconds * (moment / 60 * 10 + (moment % 60 < 10 ? moment % 60 : 10));
 	histogram(tenant.latency_histogram, n - n / 2 - n_slow, about->p50_ns, about->p99_ns);
 	histogram(tenant.latency_histogram, n_slow, about->p50_ns, 4 * about->p99_ns);
@@ -242,7 +242,7 @@ static void fill_cpu(struct rbk_stats_device *cpu)
 static void fill_gpu(struct rbk_stats_device *gpu, uint32_t index, double outside,
 		     unsigned int moment)
 {
-	/* Up and down, twice in five minutes. */
+	/* The load rises and falls twice in five minutes. */
 	const unsigned int phase = moment % 150, load = phase < 75 ? phase : 150 - phase;
 
 	*gpu = (struct rbk_stats_device){
@@ -298,7 +298,9 @@ static void fill_broker(const struct rbk_stats_view *root, uint64_t n_tenants, u
 	delay_of(&worker, &thread->delay);
 }
 
-/* Of programs that drive the GPU themselves: one as it should be, one that waits, one to look at.
+/*
+ * Return a lease of a program that drives the GPU itself: number one runs normally, another waits,
+ * the third needs attention.
  */
 static struct rbk_stats_lease lease_of(uint32_t number, uint32_t tenant, unsigned int moment)
 {
@@ -523,7 +525,7 @@ static void make_cpu(unsigned int moment, struct pages *ret)
 
 	ret->root = root;
 	broker->n_tenants = broker->n_sessions = 1;
-	/* All of it but a little. */
+	/* Nearly at the limit. */
 	broker->host_bytes = (uint64_t)(11.6 * GIB);
 	broker->host_max = (uint64_t)(12 * GIB);
 	broker->n_plans = 2;
@@ -577,7 +579,7 @@ static void make_many(unsigned int moment, struct pages *ret)
 			session_of(i + 1, 1 + i % MANY_TENANTS, "worker", i % 1000, 1, moment);
 }
 
-/* Every byte that could mean something to a terminal, and figures without sense. */
+/* Make pages with every byte that could control a terminal, and with nonsensical figures. */
 static void make_hostile(unsigned int moment, struct pages *ret)
 {
 	static const char *const names[HOSTILE_TENANTS] = {
@@ -590,7 +592,7 @@ static void make_hostile(unsigned int moment, struct pages *ret)
 
 	make_three(moment, ret);
 	view = &ret->root;
-	/* Everything that is no name is as large as can be, or no number at all. */
+	/* Every word after a record's first two is the largest value, or a NaN. */
 	for (unsigned int section = 0; section < RBK_STATS_SECTION_COUNT; section++)
 		for (uint32_t i = 0; i < rbk_stats_count(view, section); i++) {
 			word = record(view, section, i);
@@ -600,7 +602,7 @@ static void make_hostile(unsigned int moment, struct pages *ret)
 	for (uint32_t i = 0; i < rbk_stats_count(view, RBK_STATS_SECTION_TENANTS); i++) {
 		struct rbk_stats_tenant *tenant = record(view, RBK_STATS_SECTION_TENANTS, i);
 
-		/* Without an end. */
+		/* The name has no terminator. */
 		memset(tenant->name, '\033', sizeof(tenant->name));
 		if (i > 0)
 			strcpy(tenant->name, names[i]);

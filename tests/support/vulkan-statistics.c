@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the driver's compiler makes of every pipeline, as JSON
+ * Statistics of the driver's compiler on every pipeline, as JSON
  *
- *	vulkan-statistics > FILE
+ *   vulkan-statistics > FILE
  *
- * Registers, spills, occupancy, local memory, code size and, where the driver has one, a
- * disassembly, of the very code and specialisation constants that brokerd gives the first device
- * that is no software: they come out of broker/vulkan/lower-*.c. Under RADV with RADV_FORCE_FAMILY
- * no card need be there. VK_KHR_pipeline_executable_properties tells; brokerd has no use for it, so
- * the two calls that it needs another word in are replaced here, in volk's tables.
+ * The output has registers, spills, occupancy, local memory, code size and, where the driver has
+ * one, a disassembly. It covers the very code and specialisation constants that brokerd, in
+ * broker/vulkan/lower-*.c, gives the first device that is not software. Under RADV with
+ * RADV_FORCE_FAMILY no card is needed. The figures come from VK_KHR_pipeline_executable_properties.
+ * brokerd does not use that extension; this program changes the arguments of the two calls
+ * concerned by replacing them in volk's tables.
  *
- * tests/unit/vulkan-statistics.py judges the figures. Exits with 77 and a reason if there are none.
+ * tests/unit/vulkan-statistics.py judges the figures. The program exits with 77 and a reason if
+ * there are none.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +51,7 @@ static VkResult create_device_telling(VkPhysicalDevice physical, const VkDeviceC
 	return create_device(physical, &more, allocator, ret);
 }
 
-/* Without a cache: what is found there has no statistics. */
+/* Compile without a pipeline cache: cached pipelines have no statistics. */
 static VkResult create_pipelines_telling(VkDevice device, VkPipelineCache cache, uint32_t n,
 					 const VkComputePipelineCreateInfo *infos,
 					 const VkAllocationCallbacks *allocator, VkPipeline *ret)
@@ -98,7 +100,7 @@ static void print_figure(const VkPipelineExecutableStatisticKHR *figure)
 	}
 }
 
-/* The representation that is machine code as text; NULL: there is none. */
+/* Return the representation that is machine code as text, or NULL. */
 static char *assembly_of(struct vk_device *device, const VkPipelineExecutableInfoKHR *which)
 {
 	VkPipelineExecutableInternalRepresentationKHR all[16];
@@ -199,7 +201,7 @@ static int skip(const char *why)
 	return SKIPPED;
 }
 
-/* The same with the activation that takes the most registers of those it may have. */
+/* Print the pipeline with the permitted activation that takes the most registers. */
 static bool print_curved(struct vk_device *device, const struct vk_pipe_info *info, uint32_t curve)
 {
 	if (!curve)
@@ -221,7 +223,7 @@ static bool print_table(struct vk_device *device, const struct vk_pipes *table, 
 	for (size_t i = 0; i < table->n; i++) {
 		const struct vk_pipe_info *info = &table->pipes[i].of[device->variant];
 
-		/* The integers of typed.comp are not waited for. */
+		/* Integer pipelines of typed.comp are omitted. */
 		if (!info->shader || !info->shader->code[VK_FLOATS].words ||
 		    info->shader == &vk_shader_typed || info->shader == &vk_shader_typed_double)
 			continue;
