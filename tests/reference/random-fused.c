@@ -12,10 +12,10 @@ struct random {
 	uint64_t *state;
 	struct describe *d;
 	bool dynamic;
-	unsigned int rank; /* of the result */
+	unsigned int rank; /* rank of the result */
 	uint32_t dims[RBK_MAX_RANK];
 	unsigned int n_made;
-	char last[NAME_BYTES]; /* the result so far */
+	char last[NAME_BYTES]; /* name of the result so far */
 };
 
 static uint32_t pick(struct random *r, uint32_t from, uint32_t to)
@@ -23,7 +23,7 @@ static uint32_t pick(struct random *r, uint32_t from, uint32_t to)
 	return from + (uint32_t)(reference_random(r->state) % (to - from + 1));
 }
 
-/* What the next node writes, scratch unless it @is_last. */
+/* Add the next node's output, which is scratch unless it @is_last. */
 static const char *next(struct random *r, bool is_last)
 {
 	snprintf(r->last, sizeof(r->last), "t%u", r->n_made++);
@@ -43,7 +43,7 @@ static void matmul(struct random *r)
 	r->dims[r->rank - 1] = k;
 	describe_input(r->d, "x", r->rank, r->dims);
 	r->dims[r->rank - 1] = n;
-	/* One matrix for all of a batch, or one for each. */
+	/* One matrix for the whole batch, or one per batch element. */
 	if (r->rank == 2 || pick(r, 0, 1))
 		describe_input(r->d, "w", DESCRIBE_DIMS(k, n));
 	else if (r->rank == 3)
@@ -53,7 +53,7 @@ static void matmul(struct random *r)
 	describe_node(r->d, "MatMul", "", "x,w", next(r, false));
 }
 
-/* What is the same for every row, or as large, on either side of what there is. */
+/* Add an input that broadcasts to the result, or has its size, as either operand. */
 static void add(struct random *r)
 {
 	const uint32_t n = pick(r, 0, 3) ? r->dims[r->rank - 1] : 1;
@@ -117,7 +117,7 @@ static void conv(struct random *r, const char *op)
 	describe_attr_int(r->d, "group", group);
 }
 
-/* A function of what there is. */
+/* Apply an activation to the result. */
 static void activate(struct random *r, unsigned int which)
 {
 	static const char *const ops[] = {
@@ -133,7 +133,8 @@ static void activate(struct random *r, unsigned int which)
 		describe_attr_float(r->d, "min", -0.5f);
 		describe_attr_float(r->d, "max", 1.25f);
 	}
-	if (which == 12) { /* without a step, which a rounding could be beside */
+	/* Without a step: rounding could move an element across a step. */
+	if (which == 12) {
 		describe_attr_float(r->d, "lambd", 0.4f);
 		describe_attr_float(r->d, "bias", 0.4f);
 	}

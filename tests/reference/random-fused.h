@@ -1,26 +1,26 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Random plans of a product or a convolution and what may be computed along with it, for comparing
- * executors with the reference, with fusion and without.
+ * Random plans of a product or a convolution and the operators that may be fused with it, for
+ * comparing executors with the reference, with and without fusion.
  */
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "reference/reference.h"
 
-/* How many rounds go once through all operators and what follows them. */
+/* Rounds that cover all first operators and all operators that follow them. */
 enum { RANDOM_FUSED_ROUNDS = 4 * 13 };
 
 /*
- * A plan of what @round says, with random shapes: dynamic, of max_count @max_count, in every other
- * round through all of them. *state is advanced, alike whether it @fuses.
+ * Make the plan of @round, with random shapes: dynamic, of max_count @max_count, in every other
+ * pass over all rounds. *state advances, independent of @fuses.
  */
 struct plan *random_fused(uint64_t *state, unsigned int round, uint32_t max_count, bool fuses);
 
 /*
- * Results may differ by so much from the reference's. Between nodes that are not fused, float16 is
- * rounded, which its own differences from one are measured by.
+ * Tolerances against the reference. Without fusion, float16 is rounded between nodes, which makes
+ * these errors.
  */
 #define RANDOM_FUSED_RTOL(plan) (random_fused_is_half(plan) ? 4e-3 : 2e-5)
 #define RANDOM_FUSED_ATOL(plan) (random_fused_is_half(plan) ? 8e-3 : 1e-5)
@@ -30,6 +30,6 @@ static inline bool random_fused_is_half(const struct plan *plan)
 	return plan->tensors[plan->bindings[0].tensor].dtype == RBK_DTYPE_F16;
 }
 
-/* Inputs with some numbers in them that are none, or infinite. */
+/* Fill the inputs, with some NaNs and infinities. */
 void random_fused_fill(const struct plan *plan, uint32_t count, struct reference_buffers *buffers,
 		       uint64_t *state);

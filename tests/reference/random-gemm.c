@@ -52,7 +52,7 @@ static uint32_t pick_edge(uint64_t *state, const uint32_t *edges, unsigned int n
 
 struct describe *random_matmul(uint64_t *state, unsigned int round, uint32_t max_count)
 {
-	/* At and beside the edges of tiles. */
+	/* Sizes at tile edges and next to them. */
 	static const uint32_t heights[] = {1, 2, 5, 6, 7, 12, 13, 24, 25};
 	static const uint32_t widths[] = {1,  2,  3,  4,  5,  7,  8,  9,  15,
 					  16, 17, 31, 32, 33, 63, 64, 65, 100};
@@ -63,7 +63,7 @@ struct describe *random_matmul(uint64_t *state, unsigned int round, uint32_t max
 	struct describe *d = describe_new("", max_count);
 	uint32_t out[RBK_MAX_RANK], a[RBK_MAX_RANK], b[RBK_MAX_RANK];
 
-	/* Aligned at the end: position i of rank. */
+	/* Batch dimensions are aligned at the end: position i of @rank. */
 	for (unsigned int i = 0; i < rank; i++)
 		out[i] = pick(state, 1, 4);
 	for (unsigned int i = 0; i < a_rank; i++)
@@ -75,7 +75,7 @@ struct describe *random_matmul(uint64_t *state, unsigned int round, uint32_t max
 		a[a_rank - 2] = pick_edge(state, heights, 9);
 	if (b_rank > 1)
 		b[b_rank - 1] = pick_edge(state, widths, 18);
-	/* The count in front of rows, or of one or both batches. */
+	/* The count is the number of rows, or the first batch dimension of one or both operands. */
 	if (round & 1 && a_rank > 1 && a_rank == rank)
 		a[0] = DESCRIBE_COUNT;
 	if (round & 1 && rank > 2 && b_rank == rank)

@@ -2,7 +2,8 @@
 /*
  * Random plans of the operators that only move elements
  *
- * Dimensions are small or, one of them, large; ranks go up to eight, where nearly all are 1.
+ * Dimensions are small, except for one now and then. Ranks reach eight, where nearly all dimensions
+ * are 1.
  */
 #include "reference/random-moves.h"
 
@@ -15,7 +16,7 @@ struct random {
 	enum rbk_dtype dtype;
 	bool dynamic;
 	unsigned int rank;
-	uint32_t dims[RBK_MAX_RANK]; /* of the input, the count as 1 */
+	uint32_t dims[RBK_MAX_RANK]; /* dimensions of the input; the count is 1 */
 };
 
 static int64_t pick(struct random *r, int64_t from, int64_t to)
@@ -53,7 +54,7 @@ static void add_node(struct random *r, const char *op, const char *in)
 	describe_node(r->d, op, "node", in, "y");
 }
 
-/* One that is not the count; the shape has one. */
+/* Return an axis other than the count's; the shape has one. */
 static unsigned int pick_axis(struct random *r)
 {
 	if (r->dynamic && r->rank == 1)

@@ -6,11 +6,11 @@
 
 #include "reference/reference.h"
 
-/* How many rounds go once through all operators, types, and with and without a count. */
+/* Rounds that cover all operators and types, with and without a count. */
 enum { RANDOM_MOVES_OPERATORS = 7, RANDOM_MOVES_ROUNDS = 7 * 9 * 2 };
 
 /*
- * A plan of the operator that @round says, with random shapes and attributes: dynamic, of max_count
- * @max_count, in every second round through all of them. *state is advanced.
+ * Make a plan of the operator of @round, with random shapes and attributes: dynamic, of max_count
+ * @max_count, in every second pass over all operators. *state advances.
  */
 struct plan *random_moves(uint64_t *state, unsigned int round, uint32_t max_count);

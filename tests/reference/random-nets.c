@@ -16,8 +16,8 @@ struct net {
 	uint64_t state;
 	struct describe *d;
 	unsigned int n;      /* spatial dimensions */
-	uint32_t batch;      /* DESCRIBE_COUNT if it is the count */
-	unsigned int n_made; /* tensors of any kind, for their names */
+	uint32_t batch;      /* batch size, or DESCRIBE_COUNT */
+	unsigned int n_made; /* tensors made, of any kind, for their names */
 	unsigned int n_pictures;
 	struct picture pictures[MAX_PICTURES];
 };
@@ -27,7 +27,7 @@ static uint32_t pick(struct net *net, uint32_t from, uint32_t to)
 	return from + (uint32_t)(reference_random(&net->state) % (to - from + 1));
 }
 
-/* A constant of the arena. */
+/* Add a constant of the arena. */
 static void constant(struct net *net, char name[NAME_BYTES], unsigned int rank,
 		     const uint32_t *dims)
 {
@@ -45,7 +45,7 @@ static void constant(struct net *net, char name[NAME_BYTES], unsigned int rank,
 			  rank, dims);
 }
 
-/* What a node gives: scratch, or an output as well. */
+/* Add a node's result: scratch, or an output. */
 static struct picture *result(struct net *net, const struct picture *like)
 {
 	struct picture *picture = &net->pictures[net->n_pictures++];
@@ -65,7 +65,7 @@ static void node(struct net *net, const char *op, const char *a, const char *b, 
 	describe_node(net->d, op, "", in, out);
 }
 
-/* Attributes of a window over @x, and the size of its result in @y. */
+/* Add the attributes of a window over @x, and set the size of its result in @y. */
 static void window(struct net *net, const struct picture *x, struct picture *y, bool is_pool)
 {
 	int64_t kernel[OP_MAX_SPATIAL], strides[OP_MAX_SPATIAL], dilations[OP_MAX_SPATIAL];
@@ -159,7 +159,7 @@ static void batch_norm(struct net *net, const struct picture *x)
 	describe_node(net->d, "BatchNormalization", "", in, y->name);
 }
 
-/* A picture of the same size, any. */
+/* Return any image of the same size. */
 static const struct picture *another(struct net *net, const struct picture *x, bool any_channels)
 {
 	const unsigned int first = pick(net, 0, net->n_pictures - 1);
@@ -188,7 +188,7 @@ static void concat(struct net *net, const struct picture *x)
 	describe_attr_int(net->d, "axis", 1);
 }
 
-/* With another picture, with one number for all, for a channel, or for a pixel. */
+/* Combine @x with another image, or with one number for all elements, per channel, or per pixel. */
 static void elementwise(struct net *net, const struct picture *x)
 {
 	static const char *const ops[] = {"Add", "Mul", "Sub", "Max"};
@@ -211,7 +211,7 @@ static void elementwise(struct net *net, const struct picture *x)
 	node(net, op, x->name, b, result(net, x)->name);
 }
 
-/* Averages of the channels become their factors. */
+/* Multiply each channel by its average. */
 static void attend(struct net *net, const struct picture *x)
 {
 	char mean[NAME_BYTES];
@@ -224,7 +224,7 @@ static void attend(struct net *net, const struct picture *x)
 	node(net, "Mul", x->name, mean, result(net, x)->name);
 }
 
-/* Channels and pixels change places, and again. */
+/* Swap channels and pixels, and swap them back. */
 static void transpose(struct net *net, const struct picture *x)
 {
 	const int64_t perm[] = {0, 2, 1, 3, 4};
@@ -238,7 +238,7 @@ static void transpose(struct net *net, const struct picture *x)
 	describe_attr_ints(net->d, "perm", 2 + net->n, perm);
 }
 
-/* Becomes rows, which are an output. */
+/* Flatten @x to rows, which are an output. */
 static void flatten(struct net *net, const struct picture *x)
 {
 	char name[NAME_BYTES];
@@ -251,7 +251,7 @@ static void flatten(struct net *net, const struct picture *x)
 
 static void add_nodes(struct net *net)
 {
-	/* Mostly the last one. */
+	/* Mostly the last image. */
 	const unsigned int back = pick(net, 0, 3) ? 0 : pick(net, 0, net->n_pictures - 1);
 	const struct picture x = net->pictures[net->n_pictures - 1 - back];
 

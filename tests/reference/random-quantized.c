@@ -19,7 +19,7 @@ const enum op_kind random_quantized_ops[] = {
 struct maker {
 	struct describe *describe;
 	uint64_t *seed;
-	bool constants; /* weights are */
+	bool constants; /* true: weights are constants */
 	bool dynamic;
 	char in[64];
 };
@@ -106,7 +106,7 @@ static void make_dynamic(struct maker *m, bool large)
 	describe_node(m->describe, "DynamicQuantizeLinear", "", m->in, "y,scale,zero");
 }
 
-/* One, or one of each of @dim. */
+/* Add a tensor of one element or of @dim elements. */
 static void add_each(struct maker *m, const char *name, enum rbk_dtype dtype, bool weight,
 		     uint32_t dim)
 {
@@ -127,7 +127,7 @@ static void make_matmul(struct maker *m, bool linear, bool large)
 	const uint32_t rows = form ? pick(m, 1, 30) : leading(m, 30);
 	const uint32_t batch = form ? leading(m, 3) : 1;
 
-	/* One matrix; a batch with one; with as many; a batch of b alone. */
+	/* One matrix times one; a batch times one; a batch times a batch; one times a batch. */
 	if (form == 0 || form == 3)
 		add(m, "a", a_type, false, DESCRIBE_DIMS(rows, k));
 	else
@@ -260,7 +260,7 @@ struct plan *random_quantized_plan(enum op_kind kind, struct exec_arena *arena, 
 	bool half;
 
 	m.describe = describe_new("", RANDOM_QUANTIZED_COUNT);
-	/* What lies in the arena are float32. */
+	/* The arena contains float32, so halves exclude constants. */
 	half = has_halves(kind) && pick(&m, 0, 3) == 0;
 	m.constants = arena && !half && pick(&m, 0, 1);
 	switch (kind) {
@@ -298,7 +298,7 @@ struct plan *random_quantized_plan(enum op_kind kind, struct exec_arena *arena, 
 	return plan;
 }
 
-/* Ends of ranges, now and then. */
+/* Return a special value now and then, else @value. */
 static float special(float value, uint64_t *seed)
 {
 	static const float specials[] = {NAN, INFINITY, -INFINITY, -0.0f, 1e30f, -1e30f, 1e-30f};
@@ -307,7 +307,9 @@ static float special(float value, uint64_t *seed)
 	return pick < sizeof(specials) / sizeof(specials[0]) ? specials[pick] : value;
 }
 
-/* A scale: a small multiple of what values are multiples of, or none that means anything. */
+/*
+ * Return a scale: a small multiple of 0.25, as the values are, or now and then a meaningless one.
+ */
 static float scale_value(const struct plan *plan, uint64_t *seed)
 {
 	static const float specials[] = {NAN, INFINITY, 0.0f, -0.5f, 1e-30f, 1e30f};

@@ -3,18 +3,18 @@
 /* Random plans of one operator on quantized tensors, for tests of executors. */
 #include "reference/reference.h"
 
-enum { RANDOM_QUANTIZED_COUNT = 6 }; /* max_count of those that have one */
+enum { RANDOM_QUANTIZED_COUNT = 6 }; /* max_count of dynamic plans */
 
-/* The operators, ended by OP_KIND_COUNT. */
+/* The operators; OP_KIND_COUNT ends the list. */
 extern const enum op_kind random_quantized_ops[];
 
 /*
- * Makes a plan. Weights and what belongs to them are constants of @arena now and then, if it is not
- * NULL; it has 1 MiB at least. @large allows sizes beyond one block of a kernel.
+ * Make a plan. Weights and their scales and zero points are constants of @arena now and then, if
+ * @arena is not NULL; it has at least 1 MiB. @large permits sizes beyond one block of a kernel.
  */
 struct plan *random_quantized_plan(enum op_kind kind, struct exec_arena *arena, bool large,
 				   uint64_t *seed);
 
-/* Changes random contents so that ties and ends of ranges are among them. */
+/* Change random contents so that they include ties and ends of ranges. */
 void random_quantized_fill(const struct plan *plan, uint32_t count,
 			   struct reference_buffers *buffers, uint64_t *seed);

@@ -10,7 +10,7 @@ struct random {
 	uint64_t *state;
 	struct describe *d;
 	bool dynamic;
-	/* What is float32 is to become this one. */
+	/* Type that replaces float32 in the description. */
 	enum rbk_dtype floats;
 };
 
@@ -21,7 +21,7 @@ static uint32_t pick(struct random *r, uint32_t from, uint32_t to)
 
 enum { MAX_ELEMS = 1 << 17 };
 
-/* Dimensions with a preference for small ones; the last one is longer. */
+/* Choose dimensions, mostly small; the last one is longer. */
 static void pick_dims(struct random *r, unsigned int rank, uint32_t *dims, uint32_t longest)
 {
 	for (unsigned int i = 0; i < rank; i++)
@@ -43,7 +43,7 @@ static void pick_dims(struct random *r, unsigned int rank, uint32_t *dims, uint3
 		dims[0] = DESCRIBE_COUNT;
 }
 
-/* What is described later keeps its type. */
+/* Convert the tensors described so far; later tensors keep their type. */
 static void settle_floats(struct random *r)
 {
 	describe_floats(r->d, r->floats);
@@ -55,7 +55,7 @@ static void output(struct random *r, const char *name, enum rbk_dtype dtype)
 	describe_inferred(r->d, name, RBK_TENSOR_OUTPUT, dtype);
 }
 
-/* A type of those that @op takes, float32 as often as not. */
+/* Return a type that @op takes, float32 half of the time. */
 static enum rbk_dtype pick_type(struct random *r, const char *op)
 {
 	static const enum rbk_dtype types[] = {RBK_DTYPE_I32, RBK_DTYPE_I64, RBK_DTYPE_I8,
@@ -134,7 +134,7 @@ static void top_k(struct random *r, const char *op)
 	output(r, "indices", RBK_DTYPE_I64);
 	describe_node(r->d, op, "", "x", "values,indices");
 	describe_attr_int(r->d, "axis", axis);
-	/* Few as often as many, for which devices have another way. */
+	/* Half of the time k is small: devices have another kernel for large k. */
 	describe_attr_int(r->d, "k", pick(r, 1, pick(r, 0, 1) && dims[axis] > 6 ? 6 : dims[axis]));
 	describe_attr_int(r->d, "largest", pick(r, 0, 1));
 	describe_attr_int(r->d, "sorted", pick(r, 0, 1));
@@ -156,7 +156,7 @@ static void layer_norm(struct random *r, const char *op)
 	if (bias)
 		describe_input(r->d, "bias", rank - axis, dims + axis);
 	output(r, "y", RBK_DTYPE_F32);
-	/* Statistics are float32 whatever the rest is. */
+	/* Statistics are float32 whatever the other types are. */
 	settle_floats(r);
 	if (stats) {
 		output(r, "mean", RBK_DTYPE_F32);
@@ -340,7 +340,7 @@ void random_rows_fill(const struct plan *plan, uint32_t count, struct reference_
 		const struct tensor *tensor = &plan->tensors[plan->bindings[i].tensor];
 		const uint64_t n = shape_elems(&tensor->shape, count);
 
-		/* At most as many keys are valid as there are. */
+		/* The number of valid keys is at most the number of keys. */
 		if (!strcmp(tensor->name, "valid")) {
 			const struct shape *key = &plan->tensors[plan->nodes[0].in[1]].shape;
 
@@ -349,7 +349,7 @@ void random_rows_fill(const struct plan *plan, uint32_t count, struct reference_
 					(int64_t)(reference_random(state) %
 						  (key->dims[key->rank - 2] + 1));
 		}
-		/* Positions are some of those that there are, and now and then any. */
+		/* Positions are mostly valid, and now and then arbitrary. */
 		for (uint64_t k = 0; !strcmp(tensor->name, "at") && k < n; k++)
 			if (reference_random(state) % 8)
 				((int64_t *)buffers->bindings[i])[k] =

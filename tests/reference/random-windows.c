@@ -10,7 +10,7 @@ struct random {
 	bool dynamic;
 
 	unsigned int n;              /* spatial dimensions */
-	uint32_t dims[RBK_MAX_RANK]; /* of the input */
+	uint32_t dims[RBK_MAX_RANK]; /* dimensions of the input */
 	int64_t kernel[OP_MAX_SPATIAL];
 	int64_t dilations[OP_MAX_SPATIAL];
 };
@@ -26,7 +26,7 @@ static void input(struct random *r, uint8_t dtype, const char *name, unsigned in
 	describe_tensor(r->d, name, RBK_TENSOR_INPUT, dtype, 0, rank, dims);
 }
 
-/* Weights are constants as often as not. */
+/* Half of the time the weights are constants. */
 static void weights(struct random *r, const uint32_t *dims)
 {
 	if (pick(r, 0, 1))
@@ -35,7 +35,7 @@ static void weights(struct random *r, const uint32_t *dims)
 		input(r, RBK_DTYPE_F32, "w", 2 + r->n, dims);
 }
 
-/* A kernel, and an input of @channels that it fits into. */
+/* Choose a kernel, and an input of @channels that the kernel fits into. */
 static void pick_sizes(struct random *r, uint32_t channels)
 {
 	r->n = pick(r, 1, 3);
@@ -54,7 +54,7 @@ static void pick_sizes(struct random *r, uint32_t channels)
 	}
 }
 
-/* Strides, dilations and padding, up to @most. */
+/* Add strides, dilations and padding up to @most. */
 static void window_attrs(struct random *r, uint32_t most)
 {
 	static const char *const same[] = {"SAME_UPPER", "SAME_LOWER", "VALID", "NOTSET"};
@@ -112,7 +112,10 @@ static void conv_transpose(struct random *r, const char *op)
 		strides[i] = pick(r, 1, 4);
 		more[i] = pick(r, 0, 3);
 		sizes[i] = pick(r, 1, (uint32_t)(r->dims[2 + i] * strides[i] + extent + 3));
-		/* What is spread over extent is never taken away as a whole. */
+		/*
+		 * Padding is less than half of the extent, so that no spread element is cropped
+		 * away entirely.
+		 */
 		pads[i] = pick(r, 0, (uint32_t)(extent - 1) / 2);
 		pads[r->n + i] = pick(r, 0, (uint32_t)(extent - 1) / 2);
 	}
@@ -151,7 +154,7 @@ static void pool(struct random *r, const char *op)
 		describe_inferred(r->d, "i", RBK_TENSOR_OUTPUT, RBK_DTYPE_I64);
 	describe_node(r->d, op, "", "x", indices ? "y,i" : "y");
 	describe_attr_ints(r->d, "kernel_shape", r->n, r->kernel);
-	/* Beyond the window, too: it may lie in the padding entirely. */
+	/* Padding may exceed the window, so that a window may lie in the padding entirely. */
 	window_attrs(r, 7);
 	describe_attr_int(r->d, "ceil_mode", pick(r, 0, 1));
 	if (is_max)
@@ -163,9 +166,9 @@ static void pool(struct random *r, const char *op)
 }
 
 /*
- * Windows over as many channels and pixels as kernels with channels last have tiles for: a few
- * channels of many groups or many of a few; one group of which strips are made; a channel a group;
- * and windows that are near each other.
+ * Choose the channels and pixels for which kernels with channels last have tiles: few channels in
+ * each of many groups, or many channels in each of few groups; one group cut into strips; one
+ * channel per group; and windows close to each other.
  */
 static void picture(struct random *r, const char *op, unsigned int form)
 {
@@ -183,7 +186,7 @@ static void picture(struct random *r, const char *op, unsigned int form)
 				 : form == 1 ? pick(r, 1, 34)
 					     : group * pick(r, 1, 50);
 	const bool bias = pick(r, 0, 1);
-	/* Squares of 2, 3 and 5, of which many have code of their own. */
+	/* Square kernels of sides 2, 3 and 5; many of them have specialised code. */
 	const uint32_t side = pick(r, 0, 1) ? (const uint32_t[]){2, 3, 3, 5}[pick(r, 0, 3)] : 0;
 	const uint32_t stride = pick(r, 1, 3);
 	uint32_t dims[2 + OP_MAX_SPATIAL] = {filters, per_group};

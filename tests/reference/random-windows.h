@@ -5,20 +5,21 @@
 
 #include "reference/reference.h"
 
-/* How many rounds go once through all operators. */
+/* Rounds that cover all operators. */
 enum { RANDOM_WINDOWS_OPERATORS = 7 };
 
 /*
- * A plan of the operator that @round says, with random shapes, attributes and types: dynamic, of
- * max_count @max_count, in every other round through all of them. Weights are as often as not
- * constants of @arena_of(), which has 64 KiB for each type of floats. *state is advanced.
+ * Make a plan of the operator of @round, with random shapes, attributes and types: dynamic, of
+ * max_count @max_count, in every other pass over all operators. Half of the time the weights are
+ * constants of @arena_of(), which has 64 KiB for each type of floats. *state advances.
  */
 struct plan *random_window(uint64_t *state, unsigned int round, uint32_t max_count,
 			   struct exec_arena *(*arena_of)(enum rbk_dtype floats));
 
 /*
- * Likewise a convolution of float32 with constant weights of @arena, of 1 MiB, or a pooling, in
- * shapes that matter where channels lie last: 40 rounds go once through all forms.
+ * Make a plan as random_window() does: a convolution of float32 with constant weights of @arena, of
+ * 1 MiB, or a pooling. Its shapes are those that matter to kernels with channels last: 40 rounds
+ * cover all forms.
  */
 struct plan *random_picture(uint64_t *state, unsigned int round, uint32_t max_count,
 			    struct exec_arena *arena);
